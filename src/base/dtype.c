@@ -1,0 +1,262 @@
+/* dtype.c - the table of element types, and conversions by bit arithmetic.
+ *
+ *     type   sign exponent mantissa   bias
+ *     f32    1    8        23         127
+ *     bf16   1    8        7          127     the upper half of an f32
+ *     f16    1    5        10         15
+ *
+ * A magnitude (the bits without the sign) counts upwards in order: adding one
+ * to the largest mantissa carries into the exponent, and past the largest
+ * finite number lies infinity.  Rounding is therefore a shift and a carry. */
+#include "base/dtype.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/status.h"
+
+/* ------------------------------------------------------------------- names */
+
+static const struct {
+    const char *name;
+    size_t      bits;
+} dtypes[HL_DTYPE_COUNT] = {
+    [HL_DTYPE_F32]         = { "F32", 32 },
+    [HL_DTYPE_F16]         = { "F16", 16 },
+    [HL_DTYPE_BF16]        = { "BF16", 16 },
+    [HL_DTYPE_F64]         = { "F64", 64 },
+    [HL_DTYPE_I8]          = { "I8", 8 },
+    [HL_DTYPE_I16]         = { "I16", 16 },
+    [HL_DTYPE_I32]         = { "I32", 32 },
+    [HL_DTYPE_I64]         = { "I64", 64 },
+    [HL_DTYPE_U8]          = { "U8", 8 },
+    [HL_DTYPE_U16]         = { "U16", 16 },
+    [HL_DTYPE_U32]         = { "U32", 32 },
+    [HL_DTYPE_U64]         = { "U64", 64 },
+    [HL_DTYPE_BOOL]        = { "BOOL", 8 },
+    [HL_DTYPE_F8_E4M3]     = { "F8_E4M3", 8 },
+    [HL_DTYPE_F8_E5M2]     = { "F8_E5M2", 8 },
+    [HL_DTYPE_F8_E8M0]     = { "F8_E8M0", 8 },
+    [HL_DTYPE_F8_E4M3FNUZ] = { "F8_E4M3FNUZ", 8 },
+    [HL_DTYPE_F8_E5M2FNUZ] = { "F8_E5M2FNUZ", 8 },
+    [HL_DTYPE_F4]          = { "F4", 4 },
+    [HL_DTYPE_F6_E2M3]     = { "F6_E2M3", 6 },
+    [HL_DTYPE_F6_E3M2]     = { "F6_E3M2", 6 },
+    [HL_DTYPE_C64]         = { "C64", 64 },
+};
+
+static bool is_dtype(hl_dtype dtype)
+{
+    return (unsigned)dtype < HL_DTYPE_COUNT;
+}
+
+const char *hl_dtype_name(hl_dtype dtype)
+{
+    return is_dtype(dtype) ? dtypes[dtype].name : "?";
+}
+
+size_t hl_dtype_bits(hl_dtype dtype)
+{
+    return is_dtype(dtype) ? dtypes[dtype].bits : 0;
+}
+
+bool hl_dtype_parse(hl_dtype *out, const char *name)
+{
+    for (int i = 0; i < HL_DTYPE_COUNT; i++) {
+        if (strcmp(dtypes[i].name, name) == 0) {
+            *out = (hl_dtype)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ------------------------------------------------------------- one element */
+
+static uint32_t float_bits(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+static float float_from_bits(uint32_t bits)
+{
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+/* value / 2^shift to the nearest integer, ties to even; 0 < shift < 32. */
+static uint32_t shift_and_round(uint32_t value, unsigned shift)
+{
+    uint32_t half  = 1U << (shift - 1);
+    uint32_t whole = value >> shift;
+    uint32_t rest  = value & (2 * half - 1);
+    if (rest > half || (rest == half && (whole & 1) != 0))
+        whole++;
+    return whole;
+}
+
+float hl_bf16_to_f32(uint16_t bits)
+{
+    return float_from_bits((uint32_t)bits << 16);
+}
+
+uint16_t hl_f32_to_bf16(float value)
+{
+    uint32_t bits = float_bits(value);
+
+    /* Rounding a NaN could carry it into infinity; keep it and make it quiet. */
+    if (isnan(value))
+        return (uint16_t)((bits >> 16) | 0x40);
+    return (uint16_t)shift_and_round(bits, 16);
+}
+
+float hl_f16_to_f32(uint16_t bits)
+{
+    uint32_t sign     = (uint32_t)(bits & 0x8000) << 16;
+    uint32_t exponent = (bits >> 10) & 0x1f;
+    uint32_t mantissa = bits & 0x3ff;
+
+    if (exponent == 0) { /* zero and subnormal: mantissa * 2^-24, exact in f32 */
+        float magnitude = (float)mantissa * 0x1p-24f;
+        return sign != 0 ? -magnitude : magnitude;
+    }
+    if (exponent == 0x1f) /* infinity and NaN */
+        return float_from_bits(sign | 0x7f800000 | (mantissa << 13));
+    return float_from_bits(sign | ((exponent + 127 - 15) << 23) | (mantissa << 13));
+}
+
+/* The f16 subnormal nearest to a magnitude below 2^-14: a count of 2^-24. */
+static uint32_t f16_subnormal(uint32_t magnitude)
+{
+    uint32_t exponent = magnitude >> 23;
+    uint32_t mantissa = (magnitude & 0x7fffff) | 0x800000;
+
+    /* The value is mantissa * 2^(exponent - 150).  24 bits shifted by 25 or
+     * more are below one half. */
+    if (exponent < 126 - 24)
+        return 0;
+    return shift_and_round(mantissa, 126 - exponent);
+}
+
+uint16_t hl_f32_to_f16(float value)
+{
+    uint32_t bits      = float_bits(value);
+    uint32_t sign      = (bits >> 16) & 0x8000;
+    uint32_t magnitude = bits & 0x7fffffff;
+
+    if (isnan(value)) /* the upper payload bits, made quiet */
+        return (uint16_t)(sign | 0x7e00 | ((magnitude >> 13) & 0x3ff));
+    if (magnitude >= float_bits(0x1p16f)) /* below that, rounding itself may carry to infinity */
+        return (uint16_t)(sign | 0x7c00);
+    if (magnitude < float_bits(0x1p-14f))
+        return (uint16_t)(sign | f16_subnormal(magnitude));
+    return (uint16_t)(sign | shift_and_round(magnitude - ((127U - 15U) << 23), 13));
+}
+
+/* Rounds to the f32 next towards zero with its last bit set ("to odd") unless
+ * the value is an f32.  A second rounding to f16 or bf16 then gives what one
+ * rounding from the double would have: the odd bit remembers on which side of a
+ * tie the value lay. */
+static float round_to_odd(double value)
+{
+    float nearest = (float)value;
+    if ((double)nearest == value || isnan(value))
+        return nearest;
+    if (fabs((double)nearest) > fabs(value))
+        nearest = nextafterf(nearest, 0.0f);
+    return float_from_bits(float_bits(nearest) | 1);
+}
+
+/* ----------------------------------------------------------------- arrays
+ *
+ * The same loop for every element type.  Either side may be unaligned, so
+ * elements are copied in and out; compilers make plain loads and stores of it. */
+
+#define LOAD_EACH(type, expression)                                                                \
+    do {                                                                                           \
+        for (size_t i = 0; i < count; i++) {                                                       \
+            type x;                                                                                \
+            memcpy(&x, (const char *)source + i * sizeof x, sizeof x);                             \
+            out[i] = (expression);                                                                 \
+        }                                                                                          \
+        return HL_OK;                                                                              \
+    } while (0)
+
+/* The body of hl_dtype_to_f32 and hl_dtype_to_f64; `real` is what they give. */
+#define LOAD_BY_DTYPE(real)                                                                        \
+    switch (dtype) {                                                                               \
+    case HL_DTYPE_F32:                                                                             \
+        LOAD_EACH(float, (real)x);                                                                 \
+    case HL_DTYPE_F16:                                                                             \
+        LOAD_EACH(uint16_t, hl_f16_to_f32(x));                                                     \
+    case HL_DTYPE_BF16:                                                                            \
+        LOAD_EACH(uint16_t, hl_bf16_to_f32(x));                                                    \
+    case HL_DTYPE_F64:                                                                             \
+        LOAD_EACH(double, (real)x);                                                                \
+    case HL_DTYPE_I8:                                                                              \
+        LOAD_EACH(int8_t, (real)x);                                                                \
+    case HL_DTYPE_I16:                                                                             \
+        LOAD_EACH(int16_t, (real)x);                                                               \
+    case HL_DTYPE_I32:                                                                             \
+        LOAD_EACH(int32_t, (real)x);                                                               \
+    case HL_DTYPE_I64:                                                                             \
+        LOAD_EACH(int64_t, (real)x);                                                               \
+    case HL_DTYPE_U8:                                                                              \
+        LOAD_EACH(uint8_t, (real)x);                                                               \
+    case HL_DTYPE_U16:                                                                             \
+        LOAD_EACH(uint16_t, (real)x);                                                              \
+    case HL_DTYPE_U32:                                                                             \
+        LOAD_EACH(uint32_t, (real)x);                                                              \
+    case HL_DTYPE_U64:                                                                             \
+        LOAD_EACH(uint64_t, (real)x);                                                              \
+    case HL_DTYPE_BOOL:                                                                            \
+        LOAD_EACH(uint8_t, (real)(x != 0));                                                        \
+    default:                                                                                       \
+        return hl_fail(HL_UNSUPPORTED, "elements of type %s cannot be converted to numbers",       \
+                       hl_dtype_name(dtype));                                                      \
+    }
+
+hl_status hl_dtype_to_f32(float *out, const void *source, hl_dtype dtype,
+                          size_t count){ LOAD_BY_DTYPE(float) }
+
+hl_status hl_dtype_to_f64(double *out, const void *source, hl_dtype dtype, size_t count)
+{
+    LOAD_BY_DTYPE(double)
+}
+
+#define STORE_EACH(type, expression)                                                               \
+    do {                                                                                           \
+        for (size_t i = 0; i < count; i++) {                                                       \
+            type x = (expression);                                                                 \
+            memcpy((char *)out + i * sizeof x, &x, sizeof x);                                      \
+        }                                                                                          \
+        return HL_OK;                                                                              \
+    } while (0)
+
+/* The body of hl_dtype_from_f32 and _f64.  `narrow` takes a source element to
+ * f32 on its way to 16 bits, without rounding it twice. */
+#define STORE_BY_DTYPE(narrow)                                                                     \
+    switch (dtype) {                                                                               \
+    case HL_DTYPE_F32:                                                                             \
+        STORE_EACH(float, (float)source[i]);                                                       \
+    case HL_DTYPE_F16:                                                                             \
+        STORE_EACH(uint16_t, hl_f32_to_f16(narrow(source[i])));                                    \
+    case HL_DTYPE_BF16:                                                                            \
+        STORE_EACH(uint16_t, hl_f32_to_bf16(narrow(source[i])));                                   \
+    case HL_DTYPE_F64:                                                                             \
+        STORE_EACH(double, (double)source[i]);                                                     \
+    default:                                                                                       \
+        return hl_fail(HL_UNSUPPORTED, "numbers cannot be stored as elements of type %s",          \
+                       hl_dtype_name(dtype));                                                      \
+    }
+
+hl_status hl_dtype_from_f32(void *out, hl_dtype dtype, const float *source,
+                            size_t count){ STORE_BY_DTYPE(/* as it is */) }
+
+hl_status hl_dtype_from_f64(void *out, hl_dtype dtype, const double *source, size_t count)
+{
+    STORE_BY_DTYPE(round_to_odd)
+}

@@ -1,0 +1,305 @@
+/* file.c - reading by mapping, writing by renaming.
+ *
+ * Reading.  A file is mapped, never read into memory: weights of many gigabytes
+ * cost address space only, and pages come in when touched.  The price: a file
+ * that somebody truncates while it is mapped raises SIGBUS on the missing pages.
+ *
+ * Writing.  DIR/NAME is written as DIR/.NAME.XXXXXX.tmp and renamed when every byte
+ * has reached the disk.  The order matters after a power cut:
+ *
+ *     write  ->  fsync(file)  ->  rename  ->  fsync(directory)
+ *
+ * Without the first fsync the new name could stand for an empty file; without
+ * the second the rename itself could be forgotten. */
+#include "base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+
+/* ----------------------------------------------------------------- mapping */
+
+/* The size of an open file, which must be a regular one. */
+static hl_status regular_size(size_t *out, int descriptor, const char *path)
+{
+    struct stat info;
+
+    if (fstat(descriptor, &info) != 0)
+        return hl_fail(HL_IO, "%s: %s", path, strerror(errno));
+    if (S_ISDIR(info.st_mode))
+        return hl_fail(HL_BAD_INPUT, "%s: is a directory, wanted a file", path);
+    if (!S_ISREG(info.st_mode))
+        return hl_fail(HL_BAD_INPUT, "%s: not a regular file, cannot be mapped", path);
+    if ((uintmax_t)info.st_size > SIZE_MAX)
+        return hl_fail(HL_LIMIT, "%s: %jd bytes, too large to map on this machine", path,
+                       (intmax_t)info.st_size);
+    *out = (size_t)info.st_size;
+    return HL_OK;
+}
+
+static hl_status map_descriptor(hl_file *out, int descriptor, const char *path)
+{
+    size_t    n_bytes = 0;
+    hl_status status  = regular_size(&n_bytes, descriptor, path);
+    if (status != HL_OK)
+        return status;
+
+    if (n_bytes == 0) { /* mmap refuses to map nothing */
+        *out = (hl_file){ .bytes = (const uint8_t *)"" };
+        return HL_OK;
+    }
+    void *mapping = mmap(NULL, n_bytes, PROT_READ, MAP_PRIVATE, descriptor, 0);
+    if (mapping == MAP_FAILED)
+        return hl_fail(errno == ENOMEM ? HL_NO_MEMORY : HL_IO, "%s: mapping %zu bytes: %s", path,
+                       n_bytes, strerror(errno));
+    *out = (hl_file){ .bytes = mapping, .n_bytes = n_bytes, .mapping = mapping };
+    return HL_OK;
+}
+
+hl_status hl_file_map(hl_file *out, const char *path)
+{
+    *out = (hl_file){ 0 };
+
+    /* O_NONBLOCK: opening a pipe that nobody writes to must not wait. */
+    int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (descriptor < 0)
+        return hl_fail(errno == ENOENT ? HL_NOT_FOUND : HL_IO, "%s: %s", path, strerror(errno));
+
+    hl_status status = map_descriptor(out, descriptor, path);
+    close(descriptor); /* the mapping stays */
+    return status;
+}
+
+void hl_file_unmap(hl_file *file)
+{
+    if (file->mapping != NULL)
+        munmap(file->mapping, file->n_bytes);
+    *file = (hl_file){ 0 };
+}
+
+/* ----------------------------------------------------------------- writing */
+
+#define BUFFER_BYTES      ((size_t)1 << 18)
+#define NAME_KEPT         200 /* of the target's name; names end at 255 bytes */
+#define TEMPORARY_EXTRA   16  /* room for the dot and ".XXXXXX.tmp" */
+#define TEMPORARY_RETRIES 100
+
+struct hl_writer {
+    int       descriptor;
+    char     *path;
+    char     *temporary; /* NULL until it exists */
+    uint8_t  *buffer;    /* (BUFFER_BYTES) */
+    size_t    n_buffered;
+    hl_status status; /* the first error, and its message */
+    char      message[512];
+};
+
+/* Remember the error that hl_fail has just stored for this thread. */
+static void keep_error(hl_writer *writer, hl_status status)
+{
+    if (writer->status != HL_OK || status == HL_OK)
+        return;
+    writer->status = status;
+    snprintf(writer->message, sizeof writer->message, "%s", hl_error_message());
+}
+
+/* The length of the directory part of a path, its last slash included. */
+static size_t directory_length(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash != NULL ? (size_t)(slash - path) + 1 : 0;
+}
+
+/* Six letters that another process or thread is unlikely to pick now. */
+static void random_letters(char out[7])
+{
+    static atomic_uint counter;
+    struct timespec    now = { 0 };
+
+    clock_gettime(CLOCK_REALTIME, &now);
+    uint64_t mix = (uint64_t)now.tv_nsec ^ ((uint64_t)getpid() << 32);
+    mix += 0x9e3779b97f4a7c15U * (atomic_fetch_add(&counter, 1) + 1U);
+    mix ^= mix >> 29;
+    mix *= 0xbf58476d1ce4e5b9U; /* a step of splitmix64 */
+    mix ^= mix >> 32;
+    for (int i = 0; i < 6; i++, mix /= 26)
+        out[i] = (char)('a' + mix % 26);
+    out[6] = '\0';
+}
+
+/* Create the temporary file.  Not mkstemp: its files are private (0600), and
+ * widening them needs the umask, which cannot be read without changing it for
+ * all threads.  open() applies it by itself. */
+static hl_status create_temporary(hl_writer *writer)
+{
+    size_t directory = directory_length(writer->path);
+    size_t room      = strlen(writer->path) + TEMPORARY_EXTRA;
+    char  *name      = NULL;
+    char   letters[7];
+
+    hl_status status = HL_ALLOC(&name, room);
+    if (status != HL_OK)
+        return status;
+    for (int i = 0; i < TEMPORARY_RETRIES; i++) {
+        random_letters(letters);
+        snprintf(name, room, "%.*s.%.*s.%s.tmp", (int)directory, writer->path, NAME_KEPT,
+                 writer->path + directory, letters);
+        writer->descriptor = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (writer->descriptor >= 0) {
+            writer->temporary = name;
+            return HL_OK;
+        }
+        if (errno != EEXIST)
+            break;
+    }
+    int code = errno;
+    hl_free(name);
+    return hl_fail(code == ENOENT ? HL_NOT_FOUND : HL_IO, "%s: cannot create a file beside it: %s",
+                   writer->path, strerror(code));
+}
+
+/* A rename would replace a device or a pipe by a plain file: refuse those. */
+static hl_status check_target(const char *path)
+{
+    struct stat info;
+
+    if (path[directory_length(path)] == '\0')
+        return hl_fail(HL_BAD_ARGUMENT, "'%s': not the name of a file", path);
+    if (stat(path, &info) != 0)
+        return HL_OK; /* it need not exist; whether it can is seen on creation */
+    if (S_ISDIR(info.st_mode))
+        return hl_fail(HL_BAD_ARGUMENT, "%s: is a directory, wanted a file", path);
+    if (!S_ISREG(info.st_mode))
+        return hl_fail(HL_BAD_ARGUMENT, "%s: not a regular file, will not be replaced", path);
+    return HL_OK;
+}
+
+hl_status hl_writer_open(hl_writer **out, const char *path)
+{
+    hl_status  status = HL_OK;
+    hl_writer *writer = NULL;
+
+    *out = NULL;
+    HL_TRY(check_target(path));
+    HL_TRY(HL_ALLOC_ZEROED(&writer, 1));
+    writer->descriptor = -1;
+    HL_TRY(hl_strdup(&writer->path, path));
+    HL_TRY(HL_ALLOC(&writer->buffer, BUFFER_BYTES));
+    HL_TRY(create_temporary(writer));
+    *out   = writer;
+    writer = NULL;
+
+done:
+    hl_writer_abandon(writer);
+    return status;
+}
+
+/* Past the buffer, to the file.  The system may take less than it is given. */
+static void write_through(hl_writer *writer, const uint8_t *bytes, size_t n_bytes)
+{
+    while (n_bytes > 0 && writer->status == HL_OK) {
+        ssize_t n_written = write(writer->descriptor, bytes, n_bytes);
+        if (n_written < 0 && errno == EINTR)
+            continue;
+        if (n_written < 0) {
+            keep_error(writer, hl_fail(HL_IO, "%s: writing: %s", writer->path, strerror(errno)));
+            return;
+        }
+        bytes += n_written;
+        n_bytes -= (size_t)n_written;
+    }
+}
+
+static void flush(hl_writer *writer)
+{
+    write_through(writer, writer->buffer, writer->n_buffered);
+    writer->n_buffered = 0;
+}
+
+void hl_writer_write(hl_writer *writer, const void *bytes, size_t n_bytes)
+{
+    if (n_bytes == 0)
+        return;
+    if (n_bytes > BUFFER_BYTES - writer->n_buffered)
+        flush(writer);
+    if (n_bytes >= BUFFER_BYTES) {
+        write_through(writer, bytes, n_bytes);
+        return;
+    }
+    memcpy(writer->buffer + writer->n_buffered, bytes, n_bytes);
+    writer->n_buffered += n_bytes;
+}
+
+/* Make the rename last.  Some file systems cannot sync a directory (EINVAL), and
+ * some directories may be written but not opened: neither is the caller's fault. */
+static hl_status sync_directory(const char *path)
+{
+    hl_status status    = HL_OK;
+    size_t    length    = directory_length(path);
+    char     *directory = NULL;
+
+    HL_TRY(hl_strndup(&directory, length > 0 ? path : ".", length > 0 ? length : 1));
+    int descriptor = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (descriptor < 0)
+        goto done;
+    if (fsync(descriptor) != 0 && errno != EINVAL)
+        status = hl_fail(HL_IO, "%s: syncing its directory: %s", path, strerror(errno));
+    close(descriptor);
+
+done:
+    hl_free(directory);
+    return status;
+}
+
+/* Everything after the last write; afterwards the temporary name is gone or
+ * the writer has an error. */
+static hl_status put_in_place(hl_writer *writer)
+{
+    if (fsync(writer->descriptor) != 0)
+        return hl_fail(HL_IO, "%s: syncing: %s", writer->path, strerror(errno));
+    int closed         = close(writer->descriptor);
+    writer->descriptor = -1;
+    if (closed != 0)
+        return hl_fail(HL_IO, "%s: closing: %s", writer->path, strerror(errno));
+    if (rename(writer->temporary, writer->path) != 0)
+        return hl_fail(HL_IO, "%s: renaming into place: %s", writer->path, strerror(errno));
+    hl_free(writer->temporary);
+    writer->temporary = NULL;
+    return sync_directory(writer->path);
+}
+
+hl_status hl_writer_finish(hl_writer *writer)
+{
+    flush(writer);
+    if (writer->status == HL_OK)
+        keep_error(writer, put_in_place(writer));
+
+    hl_status status = writer->status;
+    if (status != HL_OK)
+        hl_fail(status, "%s", writer->message);
+    hl_writer_abandon(writer);
+    return status;
+}
+
+void hl_writer_abandon(hl_writer *writer)
+{
+    if (writer == NULL)
+        return;
+    if (writer->descriptor >= 0)
+        close(writer->descriptor);
+    if (writer->temporary != NULL)
+        unlink(writer->temporary);
+    hl_free(writer->temporary);
+    hl_free(writer->path);
+    hl_free(writer->buffer);
+    hl_free(writer);
+}

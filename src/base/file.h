@@ -1,0 +1,36 @@
+/* file.h - mapping files for reading, and writing them all or not at all.
+ *
+ *     hl_file file = {0};
+ *     HL_TRY(hl_file_map(&file, path));
+ *     ... file.bytes, file.n_bytes ...
+ *   done:
+ *     hl_file_unmap(&file);
+ *
+ * A hl_writer writes beside its target under a temporary name; `finish` flushes,
+ * syncs and renames it into place, so that the target is always either the old
+ * file or the whole new one.  A writer keeps its first error: later writes do
+ * nothing, and `finish` reports it and removes the temporary file. */
+#ifndef HL_BASE_FILE_H
+#define HL_BASE_FILE_H
+
+#include "headlight.h"
+
+typedef struct hl_file {
+    const uint8_t *bytes; /* a read-only mapping; never NULL after success */
+    size_t         n_bytes;
+    void          *mapping; /* what to unmap; NULL for an empty file */
+} hl_file;
+
+hl_status hl_file_map(hl_file *out, const char *path);
+void      hl_file_unmap(hl_file *file);
+
+typedef struct hl_writer hl_writer;
+
+hl_status hl_writer_open(hl_writer **out, const char *path);
+void      hl_writer_write(hl_writer *writer, const void *bytes, size_t n_bytes);
+/* Closes the writer in every case. */
+hl_status hl_writer_finish(hl_writer *writer);
+/* Gives up: removes the temporary file.  Accepts NULL. */
+void hl_writer_abandon(hl_writer *writer);
+
+#endif

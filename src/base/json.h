@@ -1,0 +1,26 @@
+/* json.h - jansson, with limits and with messages that name the file and place.
+ *
+ * The only header that includes jansson.h.  Values are jansson's own; what
+ * this adds is parsing that rejects duplicate keys, trailing text and deep
+ * nesting, and getters whose errors say which key of which file was wrong. */
+#ifndef HL_BASE_JSON_H
+#define HL_BASE_JSON_H
+
+#include <jansson.h>
+
+#include "headlight.h"
+
+/* Parses one JSON value.  `where` names the source in error messages.  The
+ * caller releases *out with json_decref. */
+hl_status hl_json_parse(json_t **out, const char *text, size_t n_bytes, const char *where);
+
+/* object[key] as a number or boolean.  A missing key (or null) leaves *out as
+ * it is and is not an error; another type is HL_BAD_INPUT. */
+hl_status hl_json_get_int(int64_t *out, const json_t *object, const char *key, const char *where);
+hl_status hl_json_get_double(double *out, const json_t *object, const char *key, const char *where);
+hl_status hl_json_get_bool(bool *out, const json_t *object, const char *key, const char *where);
+/* Borrowed from the object. */
+hl_status hl_json_get_string(const char **out, const json_t *object, const char *key,
+                             const char *where);
+
+#endif

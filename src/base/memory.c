@@ -1,0 +1,95 @@
+/* memory.c - allocation on top of posix_memalign.
+ *
+ * 64 bytes are a cache line and the widest vector register, so a kernel may
+ * use aligned loads on whatever it allocated, and two threads that write to
+ * different blocks never share a line. */
+#include "base/memory.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/status.h"
+
+bool hl_size_multiply(size_t *out, size_t a, size_t b)
+{
+    size_t product;
+    if (__builtin_mul_overflow(a, b, &product))
+        return false;
+    *out = product;
+    return true;
+}
+
+bool hl_size_add(size_t *out, size_t a, size_t b)
+{
+    size_t sum;
+    if (__builtin_add_overflow(a, b, &sum))
+        return false;
+    *out = sum;
+    return true;
+}
+
+hl_status hl_alloc(void **out, size_t count, size_t size)
+{
+    size_t n_bytes;
+
+    *out = NULL;
+    if (!hl_size_multiply(&n_bytes, count, size))
+        return hl_fail(HL_NO_MEMORY, "%zu items of %zu bytes are more than memory can hold", count,
+                       size);
+
+    void *block = NULL;
+    if (posix_memalign(&block, HL_ALIGNMENT, n_bytes > 0 ? n_bytes : 1) != 0)
+        return hl_fail(HL_NO_MEMORY, "out of memory: %zu bytes wanted", n_bytes);
+    *out = block;
+    return HL_OK;
+}
+
+hl_status hl_alloc_zeroed(void **out, size_t count, size_t size)
+{
+    hl_status status = hl_alloc(out, count, size);
+    if (status == HL_OK)
+        memset(*out, 0, count * size);
+    return status;
+}
+
+hl_status hl_realloc(void **block, size_t old_count, size_t new_count, size_t size)
+{
+    void     *grown;
+    hl_status status = hl_alloc(&grown, new_count, size);
+    if (status != HL_OK)
+        return status;
+
+    size_t kept = old_count < new_count ? old_count : new_count;
+    if (*block != NULL && kept > 0)
+        memcpy(grown, *block, kept * size);
+    hl_free(*block);
+    *block = grown;
+    return HL_OK;
+}
+
+hl_status hl_strndup(char **out, const char *text, size_t n_bytes)
+{
+    void *copy;
+
+    *out = NULL;
+    if (n_bytes == SIZE_MAX)
+        return hl_fail(HL_NO_MEMORY, "a text of %zu bytes is more than memory can hold", n_bytes);
+    hl_status status = hl_alloc(&copy, n_bytes + 1, 1);
+    if (status != HL_OK)
+        return status;
+    if (n_bytes > 0)
+        memcpy(copy, text, n_bytes);
+    *out            = copy;
+    (*out)[n_bytes] = '\0';
+    return HL_OK;
+}
+
+hl_status hl_strdup(char **out, const char *text)
+{
+    return hl_strndup(out, text, strlen(text));
+}
+
+void hl_free(void *block)
+{
+    free(block);
+}

@@ -1,0 +1,33 @@
+/* memory.h - allocation with overflow checks and 64-byte alignment.
+ *
+ * Sizes come as (count, size) pairs, so that a product that overflows is a
+ * clear HL_NO_MEMORY instead of a short buffer.  Everything here is released
+ * with hl_free, which accepts NULL. */
+#ifndef HL_BASE_MEMORY_H
+#define HL_BASE_MEMORY_H
+
+#include "headlight.h"
+
+#define HL_ALIGNMENT 64
+
+/* *out gets `count` items of `size` bytes, 64-byte aligned; NULL on failure.
+ * A zero-sized request gives a valid, unique pointer. */
+hl_status hl_alloc(void **out, size_t count, size_t size);
+hl_status hl_alloc_zeroed(void **out, size_t count, size_t size);
+/* Grow (or shrink) a block of hl_alloc, keeping min(old, new) contents; on failure the
+ * block is untouched. */
+hl_status hl_realloc(void **block, size_t old_count, size_t new_count, size_t size);
+hl_status hl_strdup(char **out, const char *text);
+hl_status hl_strndup(char **out, const char *text, size_t n_bytes);
+void      hl_free(void *block);
+
+/* HL_ALLOC(&pointer, count): sized by what the pointer points to. */
+#define HL_ALLOC(pointer, count) hl_alloc((void **)(pointer), (count), sizeof **(pointer))
+#define HL_ALLOC_ZEROED(pointer, count)                                                            \
+    hl_alloc_zeroed((void **)(pointer), (count), sizeof **(pointer))
+
+/* a*b and a+b; false, and *out untouched, when they overflow. */
+bool hl_size_multiply(size_t *out, size_t a, size_t b);
+bool hl_size_add(size_t *out, size_t a, size_t b);
+
+#endif

@@ -1,0 +1,88 @@
+/* status.c - the last error of each thread.
+ *
+ * One buffer a thread, written by hl_fail and read by hl_error_message.  There
+ * is nothing to allocate and nothing to free, so reporting that memory ran out
+ * works too.
+ *
+ * Names inside a message often come from a file that somebody else made.
+ * Control characters are therefore replaced: a tensor's name must not be able
+ * to move the cursor of the terminal that shows the error. */
+#include "base/status.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#define MESSAGE_BYTES 1024
+
+static _Thread_local char message[MESSAGE_BYTES];
+
+/* Make a formatted text fit to be shown.  `length` is what vsnprintf returned:
+ * what the text would measure had it not been cut. */
+static void tidy(char *text, int length)
+{
+    if (length < 0)
+        strcpy(text, "(the error message could not be formatted)");
+    if (length >= MESSAGE_BYTES)
+        strcpy(text + MESSAGE_BYTES - sizeof "...", "...");
+    for (char *at = text; *at != '\0'; at++) {
+        unsigned char byte = (unsigned char)*at;
+        if (byte < 0x20 || byte == 0x7f)
+            *at = '?';
+    }
+}
+
+hl_status hl_fail(hl_status status, const char *format, ...)
+{
+    char    text[MESSAGE_BYTES]; /* an argument may be the old message itself */
+    va_list arguments;
+
+    va_start(arguments, format);
+    tidy(text, vsnprintf(text, sizeof text, format, arguments));
+    va_end(arguments);
+    memcpy(message, text, sizeof text);
+    return status;
+}
+
+hl_status hl_fail_within(hl_status status, const char *format, ...)
+{
+    char    prefix[MESSAGE_BYTES];
+    va_list arguments;
+
+    va_start(arguments, format);
+    tidy(prefix, vsnprintf(prefix, sizeof prefix, format, arguments));
+    va_end(arguments);
+    return hl_fail(status, "%s: %s", prefix, message);
+}
+
+const char *hl_error_message(void)
+{
+    return message;
+}
+
+const char *hl_status_name(hl_status status)
+{
+    switch (status) {
+    case HL_OK:
+        return "ok";
+    case HL_BAD_ARGUMENT:
+        return "bad argument";
+    case HL_BAD_INPUT:
+        return "bad input";
+    case HL_NOT_FOUND:
+        return "not found";
+    case HL_IO:
+        return "input/output error";
+    case HL_NO_MEMORY:
+        return "out of memory";
+    case HL_LIMIT:
+        return "limit exceeded";
+    case HL_UNSUPPORTED:
+        return "unsupported";
+    case HL_CANCELLED:
+        return "cancelled";
+    case HL_INTERNAL:
+        return "internal error";
+    }
+    return "unknown status";
+}

@@ -1,0 +1,29 @@
+/* status.h - how failure is reported inside the library.
+ *
+ *     if (n > limit)
+ *         return hl_fail(HL_LIMIT, "%s: %zu tensors, at most %zu", path, n, limit);
+ *
+ * hl_fail stores the message for this thread and returns its code.  Functions
+ * with something to clean up declare `hl_status status = HL_OK`, call through
+ * HL_TRY, and release what they hold once, behind the label `done:`. */
+#ifndef HL_BASE_STATUS_H
+#define HL_BASE_STATUS_H
+
+#include "headlight.h"
+
+/* Store a message for hl_error_message() and return `status`. */
+hl_status hl_fail(hl_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Put "<prefix>: " before the stored message; returns `status` unchanged. */
+hl_status hl_fail_within(hl_status status, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* Needs a local `hl_status status` and a label `done`. */
+#define HL_TRY(call)                                                                               \
+    do {                                                                                           \
+        status = (call);                                                                           \
+        if (status != HL_OK)                                                                       \
+            goto done;                                                                             \
+    } while (0)
+
+#endif

@@ -1,0 +1,59 @@
+/* safetensors.h - reading and writing safetensors files.
+ *
+ * The file is mapped; tensors are found by name and their bytes are borrowed
+ * from the mapping.  Every count, size and offset is checked when the file is
+ * opened, so what a hl_tensor says can be trusted. */
+#ifndef HL_FORMATS_SAFETENSORS_H
+#define HL_FORMATS_SAFETENSORS_H
+
+#include "headlight.h"
+
+#define HL_MAX_TENSOR_DIMS        8
+#define HL_SAFETENSORS_MAX_HEADER 100000000 /* bytes; as the reference implementation */
+#define HL_SAFETENSORS_METADATA   "__metadata__"
+
+/* A named array, row-major, little-endian.  `data` may be unaligned. */
+typedef struct hl_tensor {
+    const char *name;
+    hl_dtype    dtype;
+    int         n_dims;
+    int64_t     shape[HL_MAX_TENSOR_DIMS];
+    const void *data;
+    size_t      n_bytes;
+} hl_tensor;
+
+/* The number of elements. */
+int64_t hl_tensor_count(const hl_tensor *tensor);
+/* The number of bytes that dtype and shape ask for; HL_BAD_INPUT if they are
+ * impossible, overflow, or end inside a byte. */
+hl_status hl_tensor_bytes(size_t *out, const hl_tensor *tensor);
+
+typedef struct hl_safetensors hl_safetensors;
+
+hl_status hl_safetensors_open(hl_safetensors **out, const char *path);
+/* From memory that outlives the object; `where` names it in messages. */
+hl_status hl_safetensors_parse(hl_safetensors **out, const uint8_t *bytes, size_t n_bytes,
+                               const char *where);
+void      hl_safetensors_close(hl_safetensors *file);
+
+/* In the order of their data.  Borrowed from the file. */
+size_t           hl_safetensors_count(const hl_safetensors *file);
+const hl_tensor *hl_safetensors_at(const hl_safetensors *file, size_t index);
+/* NULL if there is no such tensor. */
+const hl_tensor *hl_safetensors_find(const hl_safetensors *file, const char *name);
+/* The value of a key of __metadata__; NULL if absent.  Borrowed. */
+const char *hl_safetensors_metadata(const hl_safetensors *file, const char *key);
+
+/* Writing: add tensors (their data is borrowed until finish) and metadata (copied), then
+ * finish, which sorts, writes to a temporary name, syncs and renames.  The
+ * writer keeps its first error and `finish` reports it. */
+typedef struct hl_safetensors_writer hl_safetensors_writer;
+
+hl_status hl_safetensors_writer_new(hl_safetensors_writer **out);
+void      hl_safetensors_add(hl_safetensors_writer *writer, const hl_tensor *tensor);
+void hl_safetensors_add_metadata(hl_safetensors_writer *writer, const char *key, const char *value);
+/* Does not free the writer. */
+hl_status hl_safetensors_write(hl_safetensors_writer *writer, const char *path);
+void      hl_safetensors_writer_free(hl_safetensors_writer *writer);
+
+#endif
