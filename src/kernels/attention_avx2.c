@@ -1,0 +1,10 @@
+/* attention_avx2.c - the vector kernels, compiled for AVX2 with FMA and F16C. */
+#include "kernels/attention_backward.h"
+#include "kernels/attention_forward.h"
+#include "kernels/kernels.h"
+
+const hl_kernels hl_kernels_avx2 = {
+    .name               = "avx2",
+    .attention_forward  = attention_forward,
+    .attention_backward = attention_backward,
+};

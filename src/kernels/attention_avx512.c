@@ -1,0 +1,10 @@
+/* attention_avx512.c - the vector kernels, compiled for AVX-512 (F, BW, DQ, VL). */
+#include "kernels/attention_backward.h"
+#include "kernels/attention_forward.h"
+#include "kernels/kernels.h"
+
+const hl_kernels hl_kernels_avx512 = {
+    .name               = "avx512",
+    .attention_forward  = attention_forward,
+    .attention_backward = attention_backward,
+};

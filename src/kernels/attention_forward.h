@@ -1,0 +1,424 @@
+/* attention_forward.h - fused attention with entropy, a block of rows at a time.
+ *
+ * A block is a few panels of one K/V head.  Tiles of keys are loaded once for
+ * all of them:
+ *
+ *     for each tile of keys but key 0
+ *         for each panel: scores, softmax step, output = carry * output + P' V
+ *     note the entropy so far (without the sink), then the same for key 0 alone
+ *     learned sink, statistics, normalisation, store
+ *
+ * Tiles start at fixed keys (1, 97, 193, ...), so a row's bytes depend on its
+ * own keys alone: not on its neighbours, its batch, or the number of threads.
+ *
+ * When all rows of a K/V head fit in one panel and there are many keys (decoding
+ * a long context), keys are split into chunks of a fixed size that threads work
+ * on independently; their panels are merged in order afterwards. */
+#ifndef HL_KERNELS_ATTENTION_FORWARD_H
+#define HL_KERNELS_ATTENTION_FORWARD_H
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "base/threads.h"
+#include "kernels/attention_scores.h"
+
+enum {
+    MAX_PANELS = 8,              /* of a block */
+    CHUNK_KEYS = 10 * TILE_KEYS, /* of a chunk, when keys are split */
+};
+
+/* What one thread works in. */
+typedef struct workspace {
+    panel *panels; /* (MAX_PANELS)                      */
+    float *q;      /* (n_panels, d_head, LANES)         */
+    float *out;    /* (n_panels, LANES, padded d_value) */
+    float *scores; /* (TILE_KEYS, LANES)                */
+    float *k;      /* (TILE_KEYS, padded d_head)        */
+    float *v;      /* (TILE_KEYS, padded d_value)       */
+} workspace;
+
+/* The whole operation. */
+typedef struct forward_job {
+    const hl_attention        *problem;
+    const hl_attention_result *result;
+    void (*absorb)(panel *w, float *s, int64_t key, int64_t n);
+    bool       want_neighbours;
+    bool       want_nosink;
+    int64_t    n_panels; /* of a block                    */
+    int64_t    n_blocks; /* of a K/V head                 */
+    int64_t    n_chunks; /* of a K/V head; 1: not split   */
+    workspace *threads;  /* (n_threads)                   */
+    void      *memory;
+    panel     *parts;     /* (K/V heads, n_chunks), split only */
+    float     *parts_out; /* (K/V heads, n_chunks, LANES, padded d_value) */
+} forward_job;
+
+static kv_head job_kv_head(const forward_job *job, int64_t index)
+{
+    const hl_attention *p = job->problem;
+
+    return (kv_head){
+        .problem = p,
+        .batch   = index / p->n_kv_heads,
+        .head    = index % p->n_kv_heads,
+        .group   = p->n_heads / p->n_kv_heads,
+    };
+}
+
+/* ------------------------------------------------------------------- a tile */
+
+/* Keys and values of one tile, as floats. */
+typedef struct kv_tile {
+    hl_key_range keys;
+    const float *k;
+    const float *v;
+    int64_t      k_stride;
+    int64_t      v_stride;
+} kv_tile;
+
+static void tile_load(kv_tile *t, const workspace *space, const kv_head *h, hl_key_range keys)
+{
+    const hl_attention *p = h->problem;
+    int64_t             n = keys.end - keys.begin;
+
+    t->keys = keys;
+    t->k = load_rows(&t->k_stride, space->k, &p->k, h->batch, h->head, keys.begin, n, p->d_head, 1);
+    t->v =
+        load_rows(&t->v_stride, space->v, &p->v, h->batch, h->head, keys.begin, n, p->d_value, VL);
+}
+
+/* out (LANES, d_value) = carry * out + weights' v. */
+static void panel_accumulate(const panel *w, float *out, int64_t out_stride, const float *weights,
+                             const float *v, int64_t v_stride, int64_t n, int64_t width)
+{
+    matrix_product product = {
+        .c        = out,
+        .c_stride = out_stride,
+        .a        = weights,
+        .a_stride = LANES,
+        .b        = v,
+        .b_stride = v_stride,
+        .k        = n,
+        .scale    = w->carry,
+    };
+    multiply_transposed(&product, LANES, width);
+}
+
+/* One panel against what it sees of one tile. */
+static void panel_step(const forward_job *job, const kv_head *h, panel *w, const float *q,
+                       float *out, float *scores, const kv_tile *t)
+{
+    const hl_attention *p     = job->problem;
+    int64_t             begin = w->some.begin > t->keys.begin ? w->some.begin : t->keys.begin;
+    int64_t             end   = w->some.end < t->keys.end ? w->some.end : t->keys.end;
+    int64_t             n     = end - begin;
+    int64_t             skip  = begin - t->keys.begin;
+
+    if (n <= 0)
+        return;
+    panel_scores(scores, w, h, q, t->k + skip * t->k_stride, t->k_stride, begin, n);
+    if (job->want_neighbours)
+        panel_note_neighbours(w, scores, begin, n);
+    if (begin == 0)
+        memcpy(w->first, scores, sizeof w->first);
+    job->absorb(w, scores, begin, n);
+    if (job->result->segment_mass != NULL)
+        panel_add_segments(w, scores, p->segments + h->batch * p->segment_stride + begin, n,
+                           p->n_segments);
+    if (job->result->out.data != NULL)
+        panel_accumulate(w, out, padded(p->d_value), scores, t->v + skip * t->v_stride, t->v_stride,
+                         n, p->d_value);
+}
+
+/* ------------------------------------------------------------------ a block */
+
+/* Keys that some panel of the block sees. */
+static hl_key_range block_keys(const panel *panels, int64_t n_panels)
+{
+    hl_key_range keys = { INT64_MAX, 0 };
+
+    for (int64_t i = 0; i < n_panels; i++) {
+        if (panels[i].some.begin == panels[i].some.end)
+            continue;
+        keys.begin = panels[i].some.begin < keys.begin ? panels[i].some.begin : keys.begin;
+        keys.end   = panels[i].some.end > keys.end ? panels[i].some.end : keys.end;
+    }
+    return keys;
+}
+
+static void block_open(const forward_job *job, const workspace *space, const kv_head *h,
+                       int64_t row, int64_t n_panels)
+{
+    const hl_attention *p = job->problem;
+
+    for (int64_t i = 0; i < n_panels; i++) {
+        panel_open(&space->panels[i], h, row + i * LANES);
+        panel_pack_queries(space->q + i * p->d_head * LANES, &space->panels[i], h);
+    }
+    memset(space->out, 0, (size_t)(n_panels * LANES * padded(p->d_value)) * sizeof *space->out);
+}
+
+static void block_step(const forward_job *job, const workspace *space, const kv_head *h,
+                       int64_t n_panels, hl_key_range keys)
+{
+    const hl_attention *p = job->problem;
+    kv_tile             tile;
+
+    tile_load(&tile, space, h, keys);
+    for (int64_t i = 0; i < n_panels; i++)
+        panel_step(job, h, &space->panels[i], space->q + i * p->d_head * LANES,
+                   space->out + i * LANES * padded(p->d_value), space->scores, &tile);
+}
+
+/* All tiles of `keys` but key 0, on the grid 1, 1 + TILE_KEYS, ... */
+static void block_run(const forward_job *job, const workspace *space, const kv_head *h,
+                      int64_t n_panels, hl_key_range keys)
+{
+    int64_t begin = keys.begin > 1 ? keys.begin : 1;
+
+    while (begin < keys.end) {
+        int64_t next = (begin - 1) / TILE_KEYS * TILE_KEYS + TILE_KEYS + 1;
+        int64_t end  = next < keys.end ? next : keys.end;
+        block_step(job, space, h, n_panels, (hl_key_range){ begin, end });
+        begin = next;
+    }
+}
+
+/* ------------------------------------------------------------------ results */
+
+/* The rows of a panel lie one after the other in every array of statistics. */
+static void put(float *array, int64_t index, const float *lanes, int n)
+{
+    if (array != NULL)
+        memcpy(array + index, lanes, (size_t)n * sizeof *array);
+}
+
+static void write_statistics(const forward_job *job, const kv_head *h, const panel *w,
+                             const panel_result *r)
+{
+    const hl_attention_result *to         = job->result;
+    int64_t                    index      = row_index(h, w->row);
+    int64_t                    n_segments = job->problem->n_segments;
+
+    put(to->lse, index, r->lse, w->n_rows);
+    put(to->entropy, index, r->entropy, w->n_rows);
+    put(to->renyi2, index, r->renyi2, w->n_rows);
+    put(to->varentropy, index, r->varentropy, w->n_rows);
+    put(to->entropy_nosink, index, w->nosink, w->n_rows);
+    put(to->peak, index, r->peak, w->n_rows);
+    put(to->diagonal, index, r->diagonal, w->n_rows);
+    put(to->previous, index, r->previous, w->n_rows);
+    put(to->first, index, r->first, w->n_rows);
+    for (int lane = 0; lane < w->n_rows && to->argmax != NULL; lane++)
+        to->argmax[index + lane] = w->argmax[lane];
+    for (int lane = 0; lane < w->n_rows && to->segment_mass != NULL; lane++)
+        for (int64_t g = 0; g < n_segments; g++)
+            to->segment_mass[(index + lane) * n_segments + g] = w->mass[g][lane] * r->factor[lane];
+}
+
+static void write_output(const forward_job *job, const kv_head *h, const panel *w,
+                         const panel_result *r, float *out)
+{
+    const hl_attention *p      = job->problem;
+    int64_t             stride = padded(p->d_value);
+
+    for (int lane = 0; lane < w->n_rows; lane++) {
+        int64_t head   = w->head[lane];
+        float   factor = r->factor[lane] * (p->gates != NULL ? p->gates[head] : 1.0f);
+        float  *row    = out + lane * stride;
+        for (int64_t d = 0; d < stride; d += VL)
+            vf_store(row + d, vf_load(row + d) * vf_set(factor));
+        store_row(&job->result->out, h->batch, head, w->query[lane], row, p->d_value);
+    }
+}
+
+static const float *lane_sinks(float *sinks, const kv_head *h, const panel *w)
+{
+    if (h->problem->sinks == NULL)
+        return NULL;
+    for (int lane = 0; lane < LANES; lane++)
+        sinks[lane] = h->problem->sinks[w->head[lane]] * LOG2E;
+    return sinks;
+}
+
+/* Key 0, the learned sink, and out with it. */
+static void block_finish(const forward_job *job, const workspace *space, const kv_head *h,
+                         int64_t n_panels)
+{
+    int64_t out_size = LANES * padded(job->problem->d_value);
+
+    for (int64_t i = 0; i < n_panels && job->want_nosink; i++)
+        panel_note_nosink(&space->panels[i]);
+    if (block_keys(space->panels, n_panels).begin == 0)
+        block_step(job, space, h, n_panels, (hl_key_range){ 0, 1 });
+    for (int64_t i = 0; i < n_panels; i++) {
+        panel       *w = &space->panels[i];
+        float        sinks[LANES];
+        panel_result r;
+        panel_finish(&r, w, lane_sinks(sinks, h, w));
+        write_statistics(job, h, w, &r);
+        if (job->result->out.data != NULL)
+            write_output(job, h, w, &r, space->out + i * out_size);
+    }
+}
+
+static void block_forward(const forward_job *job, const workspace *space, int64_t index)
+{
+    /* Later rows see more keys: start with those, for the sake of balance. */
+    kv_head h        = job_kv_head(job, index / job->n_blocks);
+    int64_t block    = job->n_blocks - 1 - index % job->n_blocks;
+    int64_t row      = block * job->n_panels * LANES;
+    int64_t left     = (kv_head_rows(&h) - row + LANES - 1) / LANES;
+    int64_t n_panels = left < job->n_panels ? left : job->n_panels;
+
+    block_open(job, space, &h, row, n_panels);
+    block_run(job, space, &h, n_panels, block_keys(space->panels, n_panels));
+    block_finish(job, space, &h, n_panels);
+}
+
+/* -------------------------------------------------------------- split keys */
+
+static void chunk_forward(const forward_job *job, const workspace *space, int64_t index)
+{
+    kv_head      h     = job_kv_head(job, index / job->n_chunks);
+    int64_t      first = index % job->n_chunks * CHUNK_KEYS + 1;
+    size_t       size  = (size_t)(LANES * padded(job->problem->d_value));
+    hl_key_range keys;
+
+    block_open(job, space, &h, 0, 1);
+    keys       = space->panels->some;
+    keys.begin = keys.begin > first ? keys.begin : first;
+    keys.end   = keys.end < first + CHUNK_KEYS ? keys.end : first + CHUNK_KEYS;
+    block_run(job, space, &h, 1, keys);
+    job->parts[index] = *space->panels;
+    memcpy(job->parts_out + (size_t)index * size, space->out, size * sizeof(float));
+}
+
+/* out = into's carry * out + from's carry * part. */
+static void merge_output(float *out, const panel *into, const float *part, const panel *from,
+                         int64_t stride)
+{
+    for (int lane = 0; lane < LANES; lane++) {
+        vf a = vf_set(into->carry[lane]);
+        vf b = vf_set(from->carry[lane]);
+        for (int64_t d = lane * stride; d < (lane + 1) * stride; d += VL)
+            vf_store(out + d, vf_fma(a, vf_load(out + d), b * vf_load(part + d)));
+    }
+}
+
+static void chunks_finish(const forward_job *job, const workspace *space, int64_t index)
+{
+    kv_head h      = job_kv_head(job, index);
+    int64_t stride = padded(job->problem->d_value);
+
+    block_open(job, space, &h, 0, 1);
+    for (int64_t chunk = 0; chunk < job->n_chunks; chunk++) {
+        int64_t part = index * job->n_chunks + chunk;
+        panel_merge(space->panels, &job->parts[part], job->problem->n_segments);
+        merge_output(space->out, space->panels, job->parts_out + part * LANES * stride,
+                     &job->parts[part], stride);
+    }
+    block_finish(job, space, &h, 1);
+}
+
+/* -------------------------------------------------------------------- a job */
+
+static void job_plan(forward_job *job)
+{
+    const hl_attention        *p     = job->problem;
+    const hl_attention_result *r     = job->result;
+    int64_t                    rows  = p->n_heads / p->n_kv_heads * p->n_queries;
+    int64_t                    width = p->d_head > p->d_value ? p->d_head : p->d_value;
+
+    job->absorb = panel_absorb_sum;
+    if (r->entropy != NULL || r->entropy_nosink != NULL)
+        job->absorb = panel_absorb_shannon;
+    if (r->renyi2 != NULL || r->varentropy != NULL || r->argmax != NULL)
+        job->absorb = panel_absorb_all;
+    job->want_neighbours = r->diagonal != NULL || r->previous != NULL;
+    job->want_nosink     = r->entropy_nosink != NULL;
+
+    /* Queries and output of a block share the second-level cache with a tile. */
+    job->n_panels = MAX_PANELS * 64 / width;
+    job->n_panels = job->n_panels < 1 ? 1 : job->n_panels > MAX_PANELS ? MAX_PANELS : job->n_panels;
+    job->n_blocks = (rows + job->n_panels * LANES - 1) / (job->n_panels * LANES);
+    job->n_chunks = 1;
+    if (rows <= LANES && p->n_keys > 2 * CHUNK_KEYS)
+        job->n_chunks = (p->n_keys - 1 + CHUNK_KEYS - 1) / CHUNK_KEYS;
+}
+
+/* Everything a job needs, in one piece for all threads. */
+static hl_status job_allocate(forward_job *job)
+{
+    hl_status           status   = HL_OK;
+    const hl_attention *p        = job->problem;
+    size_t              n_q      = (size_t)(job->n_panels * p->d_head * LANES);
+    size_t              n_out    = (size_t)(job->n_panels * LANES * padded(p->d_value));
+    size_t              n_k      = (size_t)(TILE_KEYS * padded(p->d_head));
+    size_t              n_v      = (size_t)(TILE_KEYS * padded(p->d_value));
+    size_t              n_floats = n_q + n_out + n_k + n_v + TILE_KEYS * LANES;
+    size_t              n_bytes  = MAX_PANELS * sizeof(panel) + n_floats * sizeof(float);
+    uint8_t            *memory   = NULL;
+
+    n_bytes = (n_bytes + HL_ALIGNMENT - 1) / HL_ALIGNMENT * HL_ALIGNMENT;
+    HL_TRY(hl_alloc(&job->memory, (size_t)p->n_threads, n_bytes));
+    HL_TRY(HL_ALLOC(&job->threads, (size_t)p->n_threads));
+    memory = job->memory;
+    for (int i = 0; i < p->n_threads; i++, memory += n_bytes) {
+        workspace *space = &job->threads[i];
+        space->panels    = (panel *)(void *)memory;
+        space->q         = (float *)(void *)(space->panels + MAX_PANELS);
+        space->out       = space->q + n_q;
+        space->scores    = space->out + n_out;
+        space->k         = space->scores + TILE_KEYS * LANES;
+        space->v         = space->k + n_k;
+    }
+    if (job->n_chunks > 1) {
+        size_t n_parts = (size_t)(p->n_batch * p->n_kv_heads * job->n_chunks);
+        HL_TRY(HL_ALLOC(&job->parts, n_parts));
+        HL_TRY(HL_ALLOC(&job->parts_out, n_parts * LANES * (size_t)padded(p->d_value)));
+    }
+done:
+    return status;
+}
+
+static void job_run(const forward_job *job)
+{
+    int64_t n_heads = job->problem->n_batch * job->problem->n_kv_heads;
+
+#pragma omp parallel num_threads(job->problem->n_threads)
+    {
+        const workspace *space = &job->threads[hl_thread_index()];
+        if (job->n_chunks == 1) {
+#pragma omp for schedule(dynamic)
+            for (int64_t i = 0; i < n_heads * job->n_blocks; i++)
+                block_forward(job, space, i);
+        } else {
+#pragma omp for schedule(dynamic)
+            for (int64_t i = 0; i < n_heads * job->n_chunks; i++)
+                chunk_forward(job, space, i);
+#pragma omp for schedule(dynamic)
+            for (int64_t i = 0; i < n_heads; i++)
+                chunks_finish(job, space, i);
+        }
+    }
+}
+
+static hl_status attention_forward(const hl_attention_result *result, const hl_attention *problem)
+{
+    hl_status   status = HL_OK;
+    forward_job job    = { .problem = problem, .result = result };
+
+    job_plan(&job);
+    HL_TRY(job_allocate(&job));
+    job_run(&job);
+
+done:
+    hl_free(job.parts_out);
+    hl_free(job.parts);
+    hl_free(job.threads);
+    hl_free(job.memory);
+    return status;
+}
+
+#endif

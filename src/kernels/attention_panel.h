@@ -1,0 +1,385 @@
+/* attention_panel.h - LANES attention rows at once, one row a vector lane.
+ *
+ * A panel is LANES query rows that read the same K/V head.  Its scores against
+ * a tile of keys are kept transposed, (key, lane): the product K Q' needs no
+ * packing of K, maxima and sums run down the lanes without a single horizontal
+ * step, and the weights are already where the product P' V wants them.
+ *
+ * Per lane the panel keeps the five sums of row_state.h, in float and in units
+ * of ln 2 (scores are multiplied by log2(e) on the way in), and what a few
+ * statistics need beside them.  Each tile is summed on its own and then merged,
+ * so rounding grows with the number of tiles, not of keys.
+ *
+ * Which keys a lane sees is one interval.  A hidden score is -inf; its weight
+ * comes out as exactly 0 (simd_math.h), so a lane's result does not depend on
+ * the lanes beside it. */
+#ifndef HL_KERNELS_ATTENTION_PANEL_H
+#define HL_KERNELS_ATTENTION_PANEL_H
+
+#include <float.h>
+#include <math.h>
+
+#include "kernels/attention.h"
+#include "kernels/simd_math.h"
+
+/* How much to keep track of; constants, so that what is not wanted costs nothing. */
+enum { TRACK_SUM, TRACK_SHANNON, TRACK_ALL };
+
+typedef struct panel {
+    /* The five sums, over the keys absorbed so far. */
+    _Alignas(64) float max[LANES];
+    float sum[LANES];
+    float dot[LANES];
+    float collision[LANES];
+    float spread[LANES];
+
+    float   carry[LANES];                 /* what the last tile did to older weights  */
+    float   mass[HL_MAX_SEGMENTS][LANES]; /* sums of weights, by segment              */
+    float   nosink[LANES];                /* entropy before key 0 was absorbed, nats  */
+    float   diagonal[LANES];              /* scores, -inf until the key has been seen */
+    float   previous[LANES];
+    float   first[LANES];
+    int32_t argmax[LANES];
+
+    int32_t      head[LANES]; /* each lane's query head, and its row there */
+    int32_t      query[LANES];
+    int32_t      begin[LANES]; /* the keys it sees */
+    int32_t      end[LANES];
+    int32_t      position[LANES];
+    hl_key_range some; /* keys that some lane sees  */
+    hl_key_range all;  /* keys that every lane sees */
+    int64_t      row;  /* the first lane's row      */
+    int          n_rows;
+} panel;
+
+static void panel_reset(panel *w)
+{
+    memset(w, 0, sizeof *w);
+    for (int lane = 0; lane < LANES; lane++) {
+        w->max[lane]      = -INFINITY;
+        w->diagonal[lane] = -INFINITY;
+        w->previous[lane] = -INFINITY;
+        w->first[lane]    = -INFINITY;
+        w->argmax[lane]   = -1;
+    }
+}
+
+/* -------------------------------------------------------- before the softmax */
+
+/* Hide from each lane the keys it does not see.  s (n, LANES) starts at `key`. */
+static void panel_mask(const panel *w, float *s, int64_t key, int64_t n)
+{
+    for (int j = 0; j < TILE_VECTORS; j++) {
+        vi begin = vi_load(w->begin + j * VL);
+        vi end   = vi_load(w->end + j * VL);
+        for (int64_t i = 0; i < n; i++) {
+            vi here   = vi_set((int32_t)(key + i));
+            vi hidden = (here < begin) | (here >= end);
+            vf score  = vf_load(s + i * LANES + j * VL);
+            vf_store(s + i * LANES + j * VL, vf_select(hidden, vf_set(-INFINITY), score));
+        }
+    }
+}
+
+/* Note the scores of each lane's own and previous position. */
+static void panel_note_neighbours(panel *w, const float *s, int64_t key, int64_t n)
+{
+    for (int lane = 0; lane < LANES; lane++) {
+        int64_t own = w->position[lane] - key;
+        if (own >= 0 && own < n)
+            w->diagonal[lane] = s[own * LANES + lane];
+        if (own - 1 >= 0 && own - 1 < n)
+            w->previous[lane] = s[(own - 1) * LANES + lane];
+    }
+}
+
+/* ------------------------------------------------------------------ softmax */
+
+/* Keys are compared in groups, and a lane's best key is looked for only in the
+ * group that held it, and only when it beat all earlier tiles. */
+enum { GROUP = 4 };
+
+/* The largest score of each lane; *group says where it was, if asked. */
+HL_INLINE vf tile_max(vi *group, const float *s, int64_t n, int want_group)
+{
+    vf      best = vf_set(-INFINITY);
+    vi      at   = { 0 };
+    int64_t i    = 0;
+
+    for (; i + GROUP <= n; i += GROUP) {
+        vf largest = vf_load(s + i * LANES);
+        for (int k = 1; k < GROUP; k++)
+            largest = vf_max(largest, vf_load(s + (i + k) * LANES));
+        if (want_group)
+            at = vi_select(largest > best, vi_set((int32_t)i), at);
+        best = vf_max(best, largest);
+    }
+    for (int64_t tail = i; tail < n; tail++) {
+        vf score = vf_load(s + tail * LANES);
+        if (want_group)
+            at = vi_select(score > best, vi_set((int32_t)i), at);
+        best = vf_max(best, score);
+    }
+    *group = at;
+    return best;
+}
+
+/* For the lanes whose maximum moved: which key it was, the lowest of equals.
+ * The group may reach past the tile's last key, but no further than the scratch
+ * memory, and the key that is looked for comes before that. */
+HL_INLINE void note_argmax(panel *w, const float *s, int64_t key, int j, vf best, vi group,
+                           vi moved)
+{
+    float    best_of[VL];
+    int32_t  group_of[VL];
+    uint32_t lanes = vi_bits(moved);
+
+    if (lanes == 0)
+        return;
+    vf_store(best_of, best);
+    vi_store(group_of, group);
+    for (; lanes != 0; lanes &= lanes - 1) {
+        int          lane = __builtin_ctz(lanes);
+        const float *at   = s + (int64_t)group_of[lane] * LANES + lane;
+        float        b    = best_of[lane];
+        /* b is the largest, so >= is ==, and needs no branch for NaN. */
+        uint32_t hits = (uint32_t)(at[0] >= b) | (uint32_t)(at[LANES] >= b) << 1 |
+                        (uint32_t)(at[2 * LANES] >= b) << 2 | 8u;
+        w->argmax[j * VL + lane] = (int32_t)key + group_of[lane] + __builtin_ctz(hits);
+    }
+}
+
+/* The sums of one tile in one vector of lanes. */
+typedef struct tile_sums {
+    vf sum;
+    vf dot;
+    vf collision;
+    vf spread;
+} tile_sums;
+
+/* Replaces scores by weights exp2(s - max) and adds them up. */
+HL_INLINE tile_sums tile_weights(float *s, int64_t n, vf max, int track)
+{
+    tile_sums t = { { 0 }, { 0 }, { 0 }, { 0 } };
+
+    for (int64_t i = 0; i < n; i++) {
+        /* Clamped where the weight is 0 anyway, since 0 * -inf is NaN. */
+        vf x = vf_max(vf_set(EXP2_FLOOR), vf_load(s + i * LANES) - max);
+        vf p = vf_exp2_clamped(x);
+        vf_store(s + i * LANES, p);
+        t.sum += p;
+        if (track >= TRACK_SHANNON) {
+            vf px = p * x;
+            t.dot += px;
+            if (track >= TRACK_ALL) {
+                t.collision = vf_fma(p, p, t.collision);
+                t.spread    = vf_fma(px, x, t.spread);
+            }
+        }
+    }
+    return t;
+}
+
+/* The rule of row_state.h: move the old sums to the new maximum, add the tile's. */
+HL_INLINE vf panel_merge_tile(panel *w, int j, vf old_max, vf new_max, tile_sums t, int track)
+{
+    /* A lane that had seen nothing has max = -inf: its carry is 0. */
+    vf shift = vf_max(vf_set(EXP2_FLOOR), old_max - new_max);
+    vf carry = vf_exp2_clamped(shift);
+    vf sum   = vf_load(w->sum + j * VL);
+    vf dot   = vf_load(w->dot + j * VL);
+
+    vf_store(w->sum + j * VL, vf_fma(carry, sum, t.sum));
+    if (track >= TRACK_SHANNON)
+        vf_store(w->dot + j * VL, vf_fma(carry, vf_fma(shift, sum, dot), t.dot));
+    if (track >= TRACK_ALL) {
+        vf collision = vf_load(w->collision + j * VL);
+        vf spread    = vf_load(w->spread + j * VL);
+        vf moved     = vf_fma(shift, vf_fma(shift, sum, dot + dot), spread);
+        vf_store(w->collision + j * VL, vf_fma(carry * carry, collision, t.collision));
+        vf_store(w->spread + j * VL, vf_fma(carry, moved, t.spread));
+    }
+    vf_store(w->carry + j * VL, carry);
+    return carry;
+}
+
+/* Takes in the keys [key, key + n): s (n, LANES) holds their scores and gets
+ * their weights.  Key 0 comes last, alone, and wins ties as the lowest key. */
+HL_INLINE void panel_absorb(panel *w, float *s, int64_t key, int64_t n, int track)
+{
+    for (int j = 0; j < TILE_VECTORS; j++) {
+        float *column = s + j * VL;
+        vi     group;
+        vf     old_max = vf_load(w->max + j * VL);
+        vf     best    = tile_max(&group, column, n, track >= TRACK_ALL);
+        vf     max     = vf_max(best, old_max);
+
+        if (track >= TRACK_ALL) {
+            vi moved = best > old_max;
+            if (key == 0)
+                moved = (best >= old_max) & (best > vf_set(-INFINITY));
+            note_argmax(w, column, key, j, best, group, moved);
+        }
+        vf_store(w->max + j * VL, max);
+        /* With nothing seen yet -inf - -inf would be NaN; any finite base will do. */
+        vf        base = vf_max(vf_set(-FLT_MAX), max);
+        tile_sums t    = tile_weights(column, n, base, track);
+        panel_merge_tile(w, j, old_max, base, t, track);
+    }
+}
+
+static void panel_absorb_sum(panel *w, float *s, int64_t key, int64_t n)
+{
+    panel_absorb(w, s, key, n, TRACK_SUM);
+}
+
+static void panel_absorb_shannon(panel *w, float *s, int64_t key, int64_t n)
+{
+    panel_absorb(w, s, key, n, TRACK_SHANNON);
+}
+
+static void panel_absorb_all(panel *w, float *s, int64_t key, int64_t n)
+{
+    panel_absorb(w, s, key, n, TRACK_ALL);
+}
+
+/* Adds weights (n, LANES) to the masses of their keys' segments. */
+static void panel_add_segments(panel *w, const float *weights, const uint8_t *segments, int64_t n,
+                               int64_t n_segments)
+{
+    for (int j = 0; j < TILE_VECTORS; j++) {
+        vf carry = vf_load(w->carry + j * VL);
+        for (int64_t g = 0; g < n_segments; g++) {
+            float *mass = w->mass[g] + j * VL;
+            vf_store(mass, vf_load(mass) * carry);
+        }
+        for (int64_t i = 0; i < n; i++) {
+            float *mass = w->mass[segments[i]] + j * VL;
+            vf_store(mass, vf_load(mass) + vf_load(weights + i * LANES + j * VL));
+        }
+    }
+}
+
+/* ------------------------------------------------------------------- merging */
+
+/* into += from, two panels of the same rows over disjoint keys, from's keys the
+ * higher ones.  The lanes of `from` are then to be weighted by its carry. */
+static void panel_merge(panel *into, panel *from, int64_t n_segments)
+{
+    for (int j = 0; j < TILE_VECTORS; j++) {
+        vf a   = vf_load(into->max + j * VL);
+        vf b   = vf_load(from->max + j * VL);
+        vf max = vf_max(vf_set(-FLT_MAX), vf_max(a, b));
+        vi won = b > a;
+
+        /* Bring `from` to the common maximum, then add it as if it were a tile. */
+        panel_merge_tile(from, j, b, max, (tile_sums){ { 0 }, { 0 }, { 0 }, { 0 } }, TRACK_ALL);
+        tile_sums t = {
+            vf_load(from->sum + j * VL),
+            vf_load(from->dot + j * VL),
+            vf_load(from->collision + j * VL),
+            vf_load(from->spread + j * VL),
+        };
+        vf carry = panel_merge_tile(into, j, a, max, t, TRACK_ALL);
+        for (int64_t g = 0; g < n_segments; g++) {
+            float *mass  = into->mass[g] + j * VL;
+            vf     added = vf_load(from->mass[g] + j * VL) * vf_load(from->carry + j * VL);
+            vf_store(mass, vf_fma(carry, vf_load(mass), added));
+        }
+        vf_store(into->max + j * VL, vf_max(a, b));
+        vi argmax = vi_select(won, vi_load(from->argmax + j * VL), vi_load(into->argmax + j * VL));
+        vi_store(into->argmax + j * VL, argmax);
+    }
+    for (int lane = 0; lane < LANES; lane++) {
+        into->diagonal[lane] = fmaxf(into->diagonal[lane], from->diagonal[lane]);
+        into->previous[lane] = fmaxf(into->previous[lane], from->previous[lane]);
+    }
+}
+
+/* ----------------------------------------------------------------- finishing */
+
+/* Shannon entropy in nats of the keys absorbed so far; 0 where there are none. */
+HL_INLINE vf lanes_entropy(vf sum, vf dot)
+{
+    vi seen = ~(sum == vf_set(0.0f)); /* true for NaN, which must show */
+    vf safe = vf_select(seen, sum, vf_set(1.0f));
+    /* Both terms are >= 0; rounding must not make their sum negative. */
+    vf bits = vf_max(vf_set(0.0f), vf_log2(safe) - dot / safe);
+    return vf_select(seen, bits * vf_set(LN2), vf_set(0.0f));
+}
+
+static void panel_note_nosink(panel *w)
+{
+    for (int j = 0; j < TILE_VECTORS; j++)
+        vf_store(w->nosink + j * VL,
+                 lanes_entropy(vf_load(w->sum + j * VL), vf_load(w->dot + j * VL)));
+}
+
+/* Everything a row reports, by lane. */
+typedef struct panel_result {
+    _Alignas(64) float factor[LANES]; /* what turns weighted sums into the output */
+    float lse[LANES];
+    float entropy[LANES];
+    float renyi2[LANES];
+    float varentropy[LANES];
+    float peak[LANES];
+    float diagonal[LANES];
+    float previous[LANES];
+    float first[LANES];
+} panel_result;
+
+/* Merge a learned sink: one more outcome, of no value and no key. */
+HL_INLINE void lanes_add_sink(panel *w, int j, vf sink)
+{
+    vf old_max = vf_load(w->max + j * VL);
+    vf max     = vf_max(sink, old_max);
+    vf x       = vf_max(vf_set(EXP2_FLOOR), sink - max);
+    vf one     = vf_exp2_clamped(x);
+
+    tile_sums t = { one, one * x, one * one, one * x * x };
+    panel_merge_tile(w, j, old_max, max, t, TRACK_ALL);
+    vf_store(w->max + j * VL, max);
+}
+
+/* exp2(score - max) / sum, 0 for a score of -inf. */
+HL_INLINE vf lanes_probability(const float *score, vf max, vf scale)
+{
+    return vf_exp2(vf_load(score) - max) * scale;
+}
+
+/* sinks (LANES), in units of ln 2, or NULL. */
+static void panel_finish(panel_result *r, panel *w, const float *sinks)
+{
+    for (int j = 0; j < TILE_VECTORS; j++) {
+        vf key_max = vf_load(w->max + j * VL);
+        vi seen    = ~(key_max == vf_set(-INFINITY));
+        vf zero    = vf_set(0.0f);
+
+        if (sinks != NULL)
+            lanes_add_sink(w, j, vf_load(sinks + j * VL));
+        vf max   = vf_select(seen, vf_load(w->max + j * VL), zero);
+        vf sum   = vf_select(seen, vf_load(w->sum + j * VL), vf_set(1.0f));
+        vf dot   = vf_select(seen, vf_load(w->dot + j * VL), zero);
+        vf u     = vf_select(seen, vf_load(w->collision + j * VL), vf_set(1.0f));
+        vf mean  = dot / sum;
+        vf scale = vf_set(1.0f) / sum;
+        vf log_l = vf_log2(sum);
+        /* The keys' own share of the row, and its largest single probability. */
+        vf peak = vf_select(seen, vf_exp2(key_max - max) * scale, zero);
+        vf var  = vf_max(zero, vf_load(w->spread + j * VL) / sum - mean * mean);
+        vf h2   = vf_max(zero, log_l + log_l - vf_log2(vf_max(vf_set(FLT_MIN), u)));
+
+        vf_store(r->factor + j * VL, peak);
+        vf_store(r->peak + j * VL, peak);
+        vf_store(r->lse + j * VL, vf_select(seen, (max + log_l) * vf_set(LN2), vf_set(-INFINITY)));
+        vf_store(r->entropy + j * VL, vf_select(seen, lanes_entropy(sum, dot), zero));
+        vf_store(r->renyi2 + j * VL, vf_select(seen, h2 * vf_set(LN2), zero));
+        vf_store(r->varentropy + j * VL, vf_select(seen, var * vf_set(LN2 * LN2), zero));
+        scale = vf_select(seen, scale, zero);
+        vf_store(r->diagonal + j * VL, lanes_probability(w->diagonal + j * VL, max, scale));
+        vf_store(r->previous + j * VL, lanes_probability(w->previous + j * VL, max, scale));
+        vf_store(r->first + j * VL, lanes_probability(w->first + j * VL, max, scale));
+    }
+}
+
+#endif

@@ -1,0 +1,378 @@
+/* attention_scalar.c - attention with entropy, written to be read.
+ *
+ * This is the definition that every other back end is tested against.  All
+ * arithmetic is in double, one row at a time, straight from metrics.md:
+ *
+ *     s_j = scale q.k_j, soft-capped, plus ALiBi and key bias
+ *     p_j = exp(s_j - lse),  out = gate * sum_j p_j v_j
+ *
+ * and backwards, with dP_j = gate * dO.v_j and D = dO.out:
+ *
+ *     dS_j = p_j (dP_j - D + g_lse - g_H (s_j - lse + H))
+ *     dq = scale dS K,  dk = scale dS^T q,  dv = gate p^T dO
+ *
+ * dS is multiplied by 1 - tanh^2 where a soft-cap applied.  A row's scores are
+ * computed again whenever they are needed; nothing the size of the attention
+ * matrix is ever stored. */
+#include <math.h>
+#include <string.h>
+
+#include "base/dtype.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "base/threads.h"
+#include "kernels/attention.h"
+#include "kernels/kernels.h"
+#include "kernels/row_state.h"
+
+/* One query row and where it stands. */
+typedef struct row {
+    const hl_attention *problem;
+    int64_t             batch;
+    int64_t             head;
+    int64_t             query;
+    int64_t             kv_head;
+    int64_t             position;
+    hl_key_range        keys;
+    int64_t             index; /* into arrays (n_batch, n_heads, n_queries) */
+    double              q[HL_MAX_HEAD_DIM];
+} row;
+
+static void load_row(double *out, const hl_rows *rows, int64_t batch, int64_t head, int64_t index,
+                     int64_t width)
+{
+    size_t         size   = hl_dtype_bits(rows->dtype) / 8;
+    const uint8_t *source = (const uint8_t *)rows->data;
+
+    /* Cannot fail: the dtype has been checked. */
+    (void)hl_dtype_to_f64(out, source + (size_t)hl_rows_offset(rows, batch, head, index) * size,
+                          rows->dtype, (size_t)width);
+}
+
+static void store_row(const hl_rows *rows, int64_t batch, int64_t head, int64_t index,
+                      const double *values, int64_t width)
+{
+    size_t   size   = hl_dtype_bits(rows->dtype) / 8;
+    uint8_t *target = (uint8_t *)rows->data;
+
+    (void)hl_dtype_from_f64(target + (size_t)hl_rows_offset(rows, batch, head, index) * size,
+                            rows->dtype, values, (size_t)width);
+}
+
+static void row_open(row *r, const hl_attention *p, int64_t index)
+{
+    r->problem  = p;
+    r->index    = index;
+    r->query    = index % p->n_queries;
+    r->head     = index / p->n_queries % p->n_heads;
+    r->batch    = index / p->n_queries / p->n_heads;
+    r->kv_head  = r->head / (p->n_heads / p->n_kv_heads);
+    r->position = hl_attention_query_start(p, r->batch) + r->query;
+    r->keys     = hl_attention_visible(p, r->batch, r->position);
+    load_row(r->q, &p->q, r->batch, r->head, r->query, p->d_head);
+}
+
+static bool row_sees(const row *r, int64_t key)
+{
+    return r->keys.begin <= key && key < r->keys.end;
+}
+
+/* The score of a visible key.  *slope gets d(score) / d(scale * q.k), which is
+ * not 1 where a soft-cap bends it. */
+static double row_score(const row *r, int64_t key, double *slope)
+{
+    const hl_attention *p = r->problem;
+    double              k[HL_MAX_HEAD_DIM];
+    double              score = 0.0;
+
+    load_row(k, &p->k, r->batch, r->kv_head, key, p->d_head);
+    for (int64_t d = 0; d < p->d_head; d++)
+        score += r->q[d] * k[d];
+    score *= p->scale;
+    *slope = 1.0;
+    if (p->softcap != 0.0) {
+        double bent = tanh(score / p->softcap);
+        score       = p->softcap * bent;
+        *slope      = 1.0 - bent * bent;
+    }
+    if (p->alibi_slopes != NULL)
+        score += (double)p->alibi_slopes[r->head] * (double)(key - r->position);
+    if (p->key_bias != NULL)
+        score += (double)p->key_bias[r->head * p->n_keys + key];
+    return score;
+}
+
+/* ------------------------------------------------------------------ forward */
+
+/* What one pass over a row's scores tells. */
+typedef struct row_summary {
+    hl_row_state rest; /* the keys other than key 0             */
+    hl_row_state keys; /* all keys                              */
+    hl_row_state all;  /* all keys and the learned sink, if any */
+    int64_t      argmax;
+} row_summary;
+
+static row_summary row_summarise(const row *r)
+{
+    row_summary s     = { .rest = hl_row_state_empty(), .argmax = -1 };
+    double      best  = -INFINITY;
+    double      slope = 1.0;
+
+    for (int64_t key = r->keys.begin; key < r->keys.end; key++) {
+        double score = row_score(r, key, &slope);
+        if (key != 0)
+            s.rest = hl_row_state_push(s.rest, score);
+        if (score > best) { /* of equals, the lowest key */
+            best     = score;
+            s.argmax = key;
+        }
+    }
+    s.keys = row_sees(r, 0) ? hl_row_state_push(s.rest, row_score(r, 0, &slope)) : s.rest;
+    s.all  = s.keys;
+    /* A row that sees no key is blind, sink or not. */
+    if (r->problem->sinks != NULL && s.keys.sum != 0.0)
+        s.all = hl_row_state_push(s.keys, (double)r->problem->sinks[r->head]);
+    return s;
+}
+
+static double row_probability(const row *r, int64_t key, double lse)
+{
+    double slope;
+
+    return row_sees(r, key) && lse != -INFINITY ? exp(row_score(r, key, &slope) - lse) : 0.0;
+}
+
+static void put(float *array, int64_t index, double value)
+{
+    if (array != NULL)
+        array[index] = (float)value;
+}
+
+static void write_statistics(const hl_attention_result *result, const row *r, const row_summary *s)
+{
+    double lse = hl_row_state_lse(s->all);
+
+    put(result->lse, r->index, lse);
+    put(result->entropy, r->index, hl_row_state_entropy(s->all));
+    put(result->renyi2, r->index, hl_row_state_renyi2(s->all));
+    put(result->varentropy, r->index, hl_row_state_varentropy(s->all));
+    put(result->entropy_nosink, r->index, hl_row_state_entropy(s->rest));
+    put(result->peak, r->index, s->keys.sum == 0.0 ? 0.0 : exp(s->keys.max - lse));
+    put(result->diagonal, r->index, row_probability(r, r->position, lse));
+    put(result->previous, r->index, row_probability(r, r->position - 1, lse));
+    put(result->first, r->index, row_probability(r, 0, lse));
+    if (result->argmax != NULL)
+        result->argmax[r->index] = s->argmax;
+}
+
+/* The second pass: probabilities are known now. */
+static void write_weighted(const hl_attention_result *result, const row *r, double lse)
+{
+    const hl_attention *p                     = r->problem;
+    double              out[HL_MAX_HEAD_DIM]  = { 0 };
+    double              mass[HL_MAX_SEGMENTS] = { 0 };
+    double              v[HL_MAX_HEAD_DIM];
+
+    for (int64_t key = r->keys.begin; key < r->keys.end; key++) {
+        double probability = row_probability(r, key, lse);
+        load_row(v, &p->v, r->batch, r->kv_head, key, p->d_value);
+        for (int64_t d = 0; d < p->d_value; d++)
+            out[d] += probability * v[d];
+        if (result->segment_mass != NULL)
+            mass[p->segments[r->batch * p->segment_stride + key]] += probability;
+    }
+
+    double gate = p->gates != NULL ? (double)p->gates[r->head] : 1.0;
+    for (int64_t d = 0; d < p->d_value; d++)
+        out[d] *= gate;
+    if (result->out.data != NULL)
+        store_row(&result->out, r->batch, r->head, r->query, out, p->d_value);
+    for (int64_t s = 0; s < p->n_segments && result->segment_mass != NULL; s++)
+        result->segment_mass[r->index * p->n_segments + s] = (float)mass[s];
+}
+
+static hl_status attention_forward(const hl_attention_result *result, const hl_attention *problem)
+{
+    int64_t n_rows = problem->n_batch * problem->n_heads * problem->n_queries;
+
+#pragma omp parallel for schedule(dynamic, 16) num_threads(problem->n_threads)
+    for (int64_t index = 0; index < n_rows; index++) {
+        row r;
+        row_open(&r, problem, index);
+        row_summary summary = row_summarise(&r);
+        write_statistics(result, &r, &summary);
+        if (result->out.data != NULL || result->segment_mass != NULL)
+            write_weighted(result, &r, hl_row_state_lse(summary.all));
+    }
+    return HL_OK;
+}
+
+/* ----------------------------------------------------------------- backward */
+
+/* Sums that many rows add to. */
+typedef struct sums {
+    double *dk;     /* (n_keys, d_head), of one K/V head; zeroed for each */
+    double *dv;     /* (n_keys, d_value)                                  */
+    double *dgates; /* (n_batch, n_heads)                                 */
+    double *dsinks; /* (n_batch, n_heads)                                 */
+} sums;
+
+/* A row's own share of the gradient. */
+typedef struct row_upstream {
+    double lse;
+    double entropy;
+    double g_lse;
+    double g_entropy;
+    double gate;
+    double grad_out[HL_MAX_HEAD_DIM];
+    double delta; /* D = dO.out */
+} row_upstream;
+
+static void upstream_open(row_upstream *u, const row *r, const hl_attention_upstream *upstream)
+{
+    const hl_attention *p = r->problem;
+    double              out[HL_MAX_HEAD_DIM];
+
+    memset(u, 0, sizeof *u);
+    u->lse  = (double)upstream->lse[r->index];
+    u->gate = p->gates != NULL ? (double)p->gates[r->head] : 1.0;
+    if (upstream->grad_lse != NULL)
+        u->g_lse = (double)upstream->grad_lse[r->index];
+    if (upstream->grad_entropy != NULL) {
+        u->g_entropy = (double)upstream->grad_entropy[r->index];
+        u->entropy   = (double)upstream->entropy[r->index];
+    }
+    if (upstream->grad_out.data == NULL)
+        return;
+    load_row(u->grad_out, &upstream->grad_out, r->batch, r->head, r->query, p->d_value);
+    load_row(out, &upstream->out, r->batch, r->head, r->query, p->d_value);
+    for (int64_t d = 0; d < p->d_value; d++)
+        u->delta += u->grad_out[d] * out[d];
+}
+
+/* The gradient of an outcome's score, given dO.v of its value. */
+static double score_gradient(const row_upstream *u, double score, double value_dot)
+{
+    double probability = exp(score - u->lse);
+
+    return probability * (u->gate * value_dot - u->delta + u->g_lse -
+                          u->g_entropy * (score - u->lse + u->entropy));
+}
+
+/* Adds one key's share to dq, dk, dv and to the gate's gradient. */
+static void key_backward(double *dq, const sums *total, const row *r, const row_upstream *u,
+                         int64_t key)
+{
+    const hl_attention *p = r->problem;
+    double              k[HL_MAX_HEAD_DIM];
+    double              v[HL_MAX_HEAD_DIM];
+    double              slope;
+    double              value_dot = 0.0;
+    double              score     = row_score(r, key, &slope);
+
+    if (score == -INFINITY)
+        return;
+    load_row(k, &p->k, r->batch, r->kv_head, key, p->d_head);
+    load_row(v, &p->v, r->batch, r->kv_head, key, p->d_value);
+    for (int64_t d = 0; d < p->d_value; d++)
+        value_dot += u->grad_out[d] * v[d];
+
+    double probability = exp(score - u->lse);
+    double ds          = p->scale * slope * score_gradient(u, score, value_dot);
+    for (int64_t d = 0; d < p->d_head; d++) {
+        dq[d] += ds * k[d];
+        total->dk[key * p->d_head + d] += ds * r->q[d];
+    }
+    for (int64_t d = 0; d < p->d_value; d++)
+        total->dv[key * p->d_value + d] += u->gate * probability * u->grad_out[d];
+    total->dgates[r->batch * p->n_heads + r->head] += probability * value_dot;
+}
+
+static void row_backward(const hl_attention_gradient *gradient, const sums *total, const row *r,
+                         const hl_attention_upstream *upstream)
+{
+    const hl_attention *p                   = r->problem;
+    double              dq[HL_MAX_HEAD_DIM] = { 0 };
+    row_upstream        u;
+
+    upstream_open(&u, r, upstream);
+    if (u.lse != -INFINITY) {
+        for (int64_t key = r->keys.begin; key < r->keys.end; key++)
+            key_backward(dq, total, r, &u, key);
+        if (p->sinks != NULL)
+            total->dsinks[r->batch * p->n_heads + r->head] +=
+                score_gradient(&u, (double)p->sinks[r->head], 0.0);
+    }
+    if (gradient->dq.data != NULL)
+        store_row(&gradient->dq, r->batch, r->head, r->query, dq, p->d_head);
+}
+
+/* All rows that share a K/V head, so that dk and dv have one owner. */
+static void kv_head_backward(const hl_attention_gradient *gradient, const sums *total,
+                             const hl_attention *p, const hl_attention_upstream *upstream,
+                             int64_t batch, int64_t kv_head)
+{
+    int64_t group = p->n_heads / p->n_kv_heads;
+    int64_t first = (batch * p->n_heads + kv_head * group) * p->n_queries;
+
+    memset(total->dk, 0, (size_t)(p->n_keys * p->d_head) * sizeof *total->dk);
+    memset(total->dv, 0, (size_t)(p->n_keys * p->d_value) * sizeof *total->dv);
+    for (int64_t index = first; index < first + group * p->n_queries; index++) {
+        row r;
+        row_open(&r, p, index);
+        row_backward(gradient, total, &r, upstream);
+    }
+    for (int64_t key = 0; key < p->n_keys; key++) {
+        if (gradient->dk.data != NULL)
+            store_row(&gradient->dk, batch, kv_head, key, total->dk + key * p->d_head, p->d_head);
+        if (gradient->dv.data != NULL)
+            store_row(&gradient->dv, batch, kv_head, key, total->dv + key * p->d_value, p->d_value);
+    }
+}
+
+/* out[head] = the sum over batches, in order. */
+static void reduce_batches(float *out, const double *partial, const hl_attention *p)
+{
+    for (int64_t head = 0; head < p->n_heads && out != NULL; head++) {
+        double total = 0.0;
+        for (int64_t batch = 0; batch < p->n_batch; batch++)
+            total += partial[batch * p->n_heads + head];
+        out[head] = (float)total;
+    }
+}
+
+static hl_status attention_backward(const hl_attention_gradient *gradient, const hl_attention *p,
+                                    const hl_attention_upstream *upstream)
+{
+    hl_status status  = HL_OK;
+    int64_t   n_heads = p->n_batch * p->n_kv_heads;
+    size_t    n_dk    = (size_t)(p->n_keys * p->d_head);
+    size_t    n_dv    = (size_t)(p->n_keys * p->d_value);
+    size_t    n_rows  = (size_t)(p->n_batch * p->n_heads);
+    double   *scratch = NULL; /* dk and dv for every thread */
+    double   *heads   = NULL; /* dgates and dsinks          */
+
+    HL_TRY(HL_ALLOC(&scratch, (size_t)p->n_threads * (n_dk + n_dv)));
+    HL_TRY(HL_ALLOC_ZEROED(&heads, 2 * n_rows));
+
+#pragma omp parallel for schedule(dynamic) num_threads(p->n_threads)
+    for (int64_t index = 0; index < n_heads; index++) {
+        double *mine  = scratch + (size_t)hl_thread_index() * (n_dk + n_dv);
+        sums    total = { mine, mine + n_dk, heads, heads + n_rows };
+        kv_head_backward(gradient, &total, p, upstream, index / p->n_kv_heads,
+                         index % p->n_kv_heads);
+    }
+    reduce_batches(gradient->dgates, heads, p);
+    reduce_batches(gradient->dsinks, heads + n_rows, p);
+
+done:
+    hl_free(heads);
+    hl_free(scratch);
+    return status;
+}
+
+const hl_kernels hl_kernels_scalar = {
+    .name               = "scalar",
+    .attention_forward  = attention_forward,
+    .attention_backward = attention_backward,
+};

@@ -1,0 +1,180 @@
+/* attention_scores.h - from queries and keys to scores, a panel at a time.
+ *
+ * Rows of one K/V head are numbered through all the query heads that share it:
+ * row = (head within the group) * n_queries + query.  A panel takes LANES rows
+ * in that order, so that one query each of many heads (decoding) fills the lanes
+ * as well as many queries of one head do.
+ *
+ * Scores are in units of ln 2: the factor log2(e) goes into the queries, or,
+ * behind a soft-cap, into what follows it. */
+#ifndef HL_KERNELS_ATTENTION_SCORES_H
+#define HL_KERNELS_ATTENTION_SCORES_H
+
+#include "kernels/attention_panel.h"
+#include "kernels/attention_rows.h"
+#include "kernels/matrix_tile.h"
+
+/* The keys a tile takes.  A multiple of TILE_ROWS, so that the products have no
+ * remainder, and small enough for a tile of K or V in the first-level cache. */
+#define TILE_KEYS 96
+
+/* All rows that read one K/V head of one sequence. */
+typedef struct kv_head {
+    const hl_attention *problem;
+    int64_t             batch;
+    int64_t             head;  /* the K/V head */
+    int64_t             group; /* query heads that share it */
+} kv_head;
+
+static inline int64_t kv_head_rows(const kv_head *h)
+{
+    return h->group * h->problem->n_queries;
+}
+
+/* Into arrays (n_batch, n_heads, n_queries), where these rows lie in order. */
+static inline int64_t row_index(const kv_head *h, int64_t row)
+{
+    const hl_attention *p = h->problem;
+
+    return (h->batch * p->n_heads + h->head * h->group) * p->n_queries + row;
+}
+
+static void panel_set_lane(panel *w, int lane, const kv_head *h, int64_t head, int64_t query)
+{
+    const hl_attention *p        = h->problem;
+    int64_t             position = hl_attention_query_start(p, h->batch) + query;
+    hl_key_range        keys     = hl_attention_visible(p, h->batch, position);
+
+    w->head[lane]     = (int32_t)head;
+    w->query[lane]    = (int32_t)query;
+    w->position[lane] = (int32_t)position;
+    w->begin[lane]    = (int32_t)keys.begin;
+    w->end[lane]      = (int32_t)keys.end;
+    if (lane == 0)
+        w->some = w->all = keys;
+    if (keys.begin < keys.end) {
+        /* A blind lane widens nothing, but it hides every key. */
+        bool none     = w->some.begin == w->some.end;
+        w->some.begin = none || keys.begin < w->some.begin ? keys.begin : w->some.begin;
+        w->some.end   = none || keys.end > w->some.end ? keys.end : w->some.end;
+    }
+    w->all.begin = keys.begin > w->all.begin ? keys.begin : w->all.begin;
+    w->all.end   = keys.end < w->all.end ? keys.end : w->all.end;
+}
+
+/* Lanes beyond the last row repeat it and are never reported. */
+static void panel_open(panel *w, const kv_head *h, int64_t row)
+{
+    int64_t left  = kv_head_rows(h) - row;
+    int64_t head  = h->head * h->group + row / h->problem->n_queries;
+    int64_t query = row % h->problem->n_queries;
+
+    panel_reset(w);
+    w->row    = row;
+    w->n_rows = left < LANES ? (int)left : LANES;
+    for (int lane = 0; lane < LANES; lane++) {
+        panel_set_lane(w, lane, h, head, query);
+        if (lane + 1 >= w->n_rows)
+            continue;
+        query++;
+        if (query == h->problem->n_queries) {
+            query = 0;
+            head++;
+        }
+    }
+}
+
+/* What queries are multiplied by before the product with the keys. */
+static float query_factor(const hl_attention *p)
+{
+    if (p->softcap != 0.0)
+        return (float)(p->scale / p->softcap);
+    return (float)(p->scale * 1.44269504088896340736);
+}
+
+/* The panel's queries, as columns of q (d_head, LANES). */
+static void panel_pack_queries(float *q, const panel *w, const kv_head *h)
+{
+    const hl_attention *p      = h->problem;
+    float               factor = query_factor(p);
+
+    for (int lane = 0; lane < LANES; lane++)
+        pack_lane(q, lane, &p->q, h->batch, w->head[lane], w->query[lane], p->d_head, factor);
+}
+
+/* ------------------------------------------------------- after the product */
+
+static void panel_cap(float *s, int64_t n, const hl_attention *p)
+{
+    vf cap = vf_set((float)(p->softcap * 1.44269504088896340736));
+
+    for (int64_t i = 0; i < n * LANES; i += VL)
+        vf_store(s + i, vf_tanh(vf_load(s + i)) * cap);
+}
+
+static void panel_add_alibi(float *s, const panel *w, const kv_head *h, int64_t key, int64_t n)
+{
+    float slopes[LANES];
+
+    for (int lane = 0; lane < LANES; lane++)
+        slopes[lane] = h->problem->alibi_slopes[w->head[lane]] * LOG2E;
+    for (int j = 0; j < TILE_VECTORS; j++) {
+        vf slope    = vf_load(slopes + j * VL);
+        vi position = vi_load(w->position + j * VL);
+        for (int64_t i = 0; i < n; i++) {
+            float *at       = s + i * LANES + j * VL;
+            vf     distance = __builtin_convertvector(vi_set((int32_t)(key + i)) - position, vf);
+            vf_store(at, vf_fma(slope, distance, vf_load(at)));
+        }
+    }
+}
+
+static void panel_add_bias(float *s, const panel *w, const kv_head *h, int64_t key, int64_t n)
+{
+    const hl_attention *p = h->problem;
+
+    for (int lane = 0; lane < LANES; lane++) {
+        const float *bias = p->key_bias + w->head[lane] * p->n_keys + key;
+        for (int64_t i = 0; i < n; i++)
+            s[i * LANES + lane] += bias[i] * LOG2E;
+    }
+}
+
+/* What follows the soft-cap: biases, then the mask. */
+static void panel_bias_and_mask(float *s, const panel *w, const kv_head *h, int64_t key, int64_t n)
+{
+    if (h->problem->alibi_slopes != NULL)
+        panel_add_alibi(s, w, h, key, n);
+    if (h->problem->key_bias != NULL)
+        panel_add_bias(s, w, h, key, n);
+    if (key < w->all.begin || key + n > w->all.end)
+        panel_mask(w, s, key, n);
+}
+
+/* s (n, LANES) = k (n, k_stride) q (d_head, LANES): raw products. */
+static void panel_products(float *s, const float *q, const float *k, int64_t k_stride, int64_t n,
+                           int64_t width)
+{
+    matrix_product product = {
+        .c        = s,
+        .c_stride = LANES,
+        .a        = k,
+        .a_stride = k_stride,
+        .b        = q,
+        .b_stride = LANES,
+        .k        = width,
+    };
+    multiply(&product, n, LANES);
+}
+
+/* Finished scores of the panel against keys [key, key + n). */
+static void panel_scores(float *s, const panel *w, const kv_head *h, const float *q, const float *k,
+                         int64_t k_stride, int64_t key, int64_t n)
+{
+    panel_products(s, q, k, k_stride, n, h->problem->d_head);
+    if (h->problem->softcap != 0.0)
+        panel_cap(s, n, h->problem);
+    panel_bias_and_mask(s, w, h, key, n);
+}
+
+#endif

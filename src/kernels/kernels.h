@@ -1,0 +1,28 @@
+/* kernels.h - a back end is a table of functions, one table an instruction set.
+ *
+ * The scalar table is the definition, written to be read; every other table
+ * must agree with it (tests/test_attention_agreement.c).  Tables get arguments
+ * that have been checked and completed, and do no checks of their own. */
+#ifndef HL_KERNELS_KERNELS_H
+#define HL_KERNELS_KERNELS_H
+
+#include "headlight.h"
+
+typedef struct hl_kernels {
+    const char *name;
+    hl_status (*attention_forward)(const hl_attention_result *result, const hl_attention *problem);
+    hl_status (*attention_backward)(const hl_attention_gradient *gradient,
+                                    const hl_attention          *problem,
+                                    const hl_attention_upstream *upstream);
+} hl_kernels;
+
+extern const hl_kernels hl_kernels_scalar;
+extern const hl_kernels hl_kernels_avx2;   /* AVX2 with FMA and F16C    */
+extern const hl_kernels hl_kernels_avx512; /* AVX-512 F, BW, DQ and VL  */
+extern const hl_kernels hl_kernels_neon;
+
+/* The table in use: the best this CPU has, unless HEADLIGHT_BACKEND or
+ * hl_backend_select chose another.  Fails only for a name that is not there. */
+hl_status hl_kernels_current(const hl_kernels **out);
+
+#endif

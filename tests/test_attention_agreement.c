@@ -1,0 +1,168 @@
+/* test_attention_agreement.c - every back end against the scalar definition, on
+ * random problems: sizes of 0, 1 and ragged ones, every option, every output. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "attention_cases.h"
+
+/* Enough to meet every pair of options; HEADLIGHT_TEST_CASES overrides. */
+static uint64_t n_cases = 400;
+
+static double largest(const float *values, int64_t count)
+{
+    double most = 0.0;
+    for (int64_t i = 0; i < count; i++)
+        most = fmax(most, fabs((double)values[i]));
+    return most;
+}
+
+/* Equal infinities agree; NaN agrees with nothing. */
+static void agree(const char *name, const attention_case *c, const char *backend, const float *seen,
+                  const float *wanted, int64_t count, double tolerance)
+{
+    for (int64_t i = 0; i < count; i++) {
+        if (seen[i] == wanted[i])
+            continue;
+        double error = fabs((double)seen[i] - (double)wanted[i]);
+        if (!(error <= tolerance))
+            fail_msg(
+                "%s on %s, element %lld: %.9g, scalar says %.9g (off by %.3g, allowed %.3g)\n%s",
+                name, backend, (long long)i, (double)seen[i], (double)wanted[i], error, tolerance,
+                case_describe(c));
+    }
+}
+
+/* Two keys may tie within rounding; then both have nearly the peak's weight. */
+static void agree_argmax(const attention_case *c, const char *backend,
+                         const attention_outputs *seen, const attention_outputs *wanted)
+{
+    int64_t n_keys = c->problem.n_keys;
+
+    for (int64_t i = 0; i < case_n_rows(c); i++) {
+        bool blind = wanted->argmax[i] < 0;
+        if (seen->argmax[i] == wanted->argmax[i])
+            continue;
+        if (blind || seen->argmax[i] < 0 || seen->argmax[i] >= n_keys)
+            fail_msg("argmax on %s, row %lld: %lld, scalar says %lld\n%s", backend, (long long)i,
+                     (long long)seen->argmax[i], (long long)wanted->argmax[i], case_describe(c));
+        /* A tie holds at least two shares of the row. */
+        assert_true((double)wanted->statistics[5][i] <= 0.5 + 1e-4);
+    }
+}
+
+static void compare(const attention_case *c, const char *backend, const attention_outputs *seen,
+                    const attention_outputs *wanted)
+{
+    double  rounding  = 8.0 * ldexp((double)c->max_score, -24);
+    double  entropies = fmax(2e-5, rounding);
+    double  singles   = fmax(1e-5, rounding);
+    double  gradients = fmax(1e-4, rounding);
+    int64_t n_rows    = case_n_rows(c);
+    /* Where a gradient cancels to nothing, rounding is that of its terms: a score
+     * times a query or key, and dot products of d_value numbers of size 1. */
+    double terms = 0.1 * fmax(1.0, (double)c->max_score / sqrt((double)c->problem.d_head)) *
+                   sqrt((double)c->problem.d_value);
+
+    for (int i = 0; i < CASE_STATISTICS; i++) {
+        /* Varentropy is a square of nats: its rounding scales with its root. */
+        double scale = i == 3 ? fmax(1.0, 2.0 * sqrt(largest(wanted->statistics[i], n_rows))) : 1.0;
+        agree(case_statistic_name(i), c, backend, seen->statistics[i], wanted->statistics[i],
+              n_rows, (i < 5 ? entropies : singles) * scale);
+    }
+    agree_argmax(c, backend, seen, wanted);
+    agree("segment_mass", c, backend, seen->segment_mass, wanted->segment_mass,
+          n_rows * c->problem.n_segments, singles);
+    agree("out", c, backend, seen->out, wanted->out, case_n_out(c),
+          singles * fmax(1.0, largest(wanted->out, case_n_out(c))));
+    agree("dq", c, backend, seen->dq, wanted->dq, case_n_queries(c),
+          gradients * fmax(terms, largest(wanted->dq, case_n_queries(c))));
+    agree("dk", c, backend, seen->dk, wanted->dk, case_n_keys(c),
+          gradients * fmax(terms, largest(wanted->dk, case_n_keys(c))));
+    agree("dv", c, backend, seen->dv, wanted->dv, case_n_values(c),
+          gradients * fmax(terms, largest(wanted->dv, case_n_values(c))));
+    agree("dgates", c, backend, seen->dgates, wanted->dgates, c->problem.n_heads,
+          gradients * fmax(terms, largest(wanted->dgates, c->problem.n_heads)));
+    agree("dsinks", c, backend, seen->dsinks, wanted->dsinks, c->problem.n_heads,
+          gradients * fmax(terms, largest(wanted->dsinks, c->problem.n_heads)));
+}
+
+/* Takes the case over. */
+static void run_case(attention_case *c)
+{
+    attention_outputs  wanted, seen;
+    const char *const *backend = hl_backend_names();
+
+    case_outputs_new(&wanted, c);
+    case_run(&wanted, c, "scalar");
+    for (backend++; *backend != NULL; backend++) {
+        case_outputs_new(&seen, c);
+        case_run(&seen, c, *backend);
+        compare(c, *backend, &seen, &wanted);
+        case_outputs_free(&seen);
+    }
+    case_outputs_free(&wanted);
+    case_free(c);
+}
+
+static void skip_without_vectors(void)
+{
+    if (hl_backend_names()[1] == NULL)
+        skip();
+}
+
+static void back_ends_agree_on_small_problems(void **unused)
+{
+    attention_case c;
+
+    (void)unused;
+    skip_without_vectors();
+    for (uint64_t seed = 1; seed <= n_cases; seed++) {
+        case_draw(&c, seed, 40);
+        run_case(&c);
+    }
+}
+
+static void back_ends_agree_on_ragged_problems(void **unused)
+{
+    attention_case c;
+
+    (void)unused;
+    skip_without_vectors();
+    for (uint64_t seed = 1; seed <= n_cases / 8; seed++) {
+        case_draw(&c, seed * 7919, 300);
+        run_case(&c);
+    }
+}
+
+/* Long contexts, few rows: keys are split over threads and merged. */
+static void back_ends_agree_on_long_decoding(void **unused)
+{
+    attention_case c;
+
+    (void)unused;
+    skip_without_vectors();
+    for (uint64_t seed = 1; seed <= n_cases / 20; seed++) {
+        case_draw_decode(&c, seed);
+        run_case(&c);
+    }
+}
+
+int main(void)
+{
+    const char *wanted = getenv("HEADLIGHT_TEST_CASES");
+    if (wanted != NULL && atoi(wanted) > 0)
+        n_cases = (uint64_t)atoi(wanted);
+
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(back_ends_agree_on_small_problems),
+        cmocka_unit_test(back_ends_agree_on_ragged_problems),
+        cmocka_unit_test(back_ends_agree_on_long_decoding),
+    };
+    return cmocka_run_group_tests_name("attention agreement", tests, NULL, NULL);
+}

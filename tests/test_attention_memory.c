@@ -1,0 +1,51 @@
+/* test_attention_memory.c - memory grows with the number of keys, never with its
+ * square: 32768 keys (4 GiB of scores, were they built) in under 64 MiB. */
+#include "support.h"
+
+#include "../bench/memory_probe.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
+#ifndef SANITIZED
+#define SANITIZED 0
+#endif
+
+static void long_rows_need_little_memory(void **state)
+{
+    (void)state;
+    /* A sanitizer's own memory would be counted; the scalar back end would be
+     * right as well, but only after minutes. */
+    if (SANITIZED || strcmp(hl_backend_name(), "scalar") == 0)
+        skip();
+    long kib = hl_memory_probe(32768, 64);
+    if (kib < 0)
+        skip();
+    print_message("# %ld KiB beyond inputs and outputs\n", kib);
+    assert_true(kib < 64 * 1024);
+}
+
+/* Doubling the keys must not quadruple anything, on whatever back end. */
+static void memory_does_not_grow_with_the_square(void **state)
+{
+    (void)state;
+    if (SANITIZED)
+        skip();
+    long kib = hl_memory_probe(4096, 8);
+    if (kib < 0)
+        skip();
+    assert_true(kib < 16 * 1024); /* the matrix would take 64 MiB */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(long_rows_need_little_memory),
+        cmocka_unit_test(memory_does_not_grow_with_the_square),
+    };
+    return cmocka_run_group_tests_name("attention_memory", tests, NULL, NULL);
+}
