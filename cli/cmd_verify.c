@@ -1,0 +1,159 @@
+/* cmd_verify.c - headlight verify: golden attention cases on every back end. */
+#include <stdio.h>
+#include <string.h>
+
+#include "command.h"
+#include "headlight.h"
+#include "nearest.h"
+#include "options.h"
+#include "verify_print.h"
+
+/* Up to so many cases get a table each; more get a line each. */
+enum { MAX_TABLES = 3 };
+
+typedef struct verify_request {
+    hl_common    common;
+    hl_arguments cases;
+    const char  *backend;
+    const char  *write_path;
+    bool         verbose;
+} verify_request;
+
+static bool is_backend(const char *name)
+{
+    for (const char *const *known = hl_backend_names(); *known != NULL; known++) {
+        if (strcmp(*known, name) == 0)
+            return true;
+    }
+    return false;
+}
+
+static int refuse_backend(const hl_usage *usage, const char *name)
+{
+    char       known[128] = "";
+    size_t     used       = 0;
+    hl_nearest nearest    = { .wanted = name };
+
+    for (const char *const *backend = hl_backend_names(); *backend != NULL; backend++) {
+        used += (size_t)snprintf(known + used, sizeof known - used, " %s", *backend);
+        hl_nearest_offer(&nearest, *backend);
+    }
+    if (nearest.word != NULL)
+        return hl_options_refuse(usage, "no back end '%s' here (did you mean '%s'?)", name,
+                                 nearest.word);
+    return hl_options_refuse(usage, "no back end '%s' here; there are:%s", name, known);
+}
+
+static int check_request(const verify_request *request, const hl_usage *usage)
+{
+    if (request->cases.count == 0)
+        return hl_options_refuse(usage, "no case given");
+    if (request->write_path != NULL && request->cases.count != 1)
+        return hl_options_refuse(usage, "--write takes one case, got %d", request->cases.count);
+    if (request->backend != NULL && !is_backend(request->backend))
+        return refuse_backend(usage, request->backend);
+    /* Empty when HEADLIGHT_BACKEND asks for one that is not there. */
+    if (request->backend == NULL && hl_backend_name()[0] == '\0')
+        return hl_options_refuse(usage, "%s", hl_error_message());
+    return HL_OPTIONS_GO_ON;
+}
+
+static int parse_request(verify_request *request, int argc, char **argv)
+{
+    const hl_option options[] = {
+        { "backend", 0, HL_OPTION_TEXT, &request->backend, "NAME",
+          "only this one (scalar, avx2, avx512, neon)", 0, 0 },
+        { "write", 0, HL_OPTION_TEXT, &request->write_path, "FILE",
+          "store what the chosen back end computed", 0, 0 },
+        { "verbose", 'v', HL_OPTION_FLAG, &request->verbose, NULL,
+          "a table for every case, however many", 0, 0 },
+        { 0 },
+    };
+    const hl_usage usage = {
+        .command   = "verify",
+        .arguments = "CASE.safetensors...",
+        .text      = "Runs golden attention cases forward and backward on every back end that\n"
+                     "this CPU has, and shows the largest error of each output beside what is\n"
+                     "allowed.  Exit status 1 when an error is over.\n"
+                     "\n"
+                     "--write stores the outputs of --backend, or else of the back end that would\n"
+                     "be chosen at run time, under the case's own tensor names; one case at a time.",
+        .options   = options,
+    };
+    int code = hl_options_parse(&request->cases, &request->common, &usage, argc, argv);
+
+    return code == HL_OPTIONS_GO_ON ? check_request(request, &usage) : code;
+}
+
+static hl_verify_style choose_style(const verify_request *request)
+{
+    if (request->common.json)
+        return HL_VERIFY_JSON;
+    if (request->common.quiet)
+        return HL_VERIFY_SILENT;
+    return request->verbose || request->cases.count <= MAX_TABLES ? HL_VERIFY_FULL
+                                                                  : HL_VERIFY_COMPACT;
+}
+
+/* How wide the column of names must be. */
+static int longest_name(const verify_request *request)
+{
+    int longest = 16;
+
+    for (int i = 0; i < request->cases.count; i++) {
+        const char *slash  = strrchr(request->cases.items[i], '/');
+        const char *name   = slash != NULL ? slash + 1 : request->cases.items[i];
+        const char *ending = strrchr(name, '.');
+        int         length = (int)(ending != NULL ? ending - name : (long)strlen(name));
+
+        longest = length > longest ? length : longest;
+    }
+    return longest;
+}
+
+/* The exit status of one case. */
+static int verify_case(hl_verify_printer *printer, const char *path,
+                       const hl_verify_options *options)
+{
+    hl_verify_report *report = NULL;
+    hl_status         status = hl_verify_attention(&report, path, options);
+
+    if (status != HL_OK) {
+        hl_complain("verify", "%s", hl_error_message());
+        hl_verify_print_unread(printer, path, status);
+        return hl_exit_for(status);
+    }
+    int code = report->passed ? HL_EXIT_OK : HL_EXIT_NO;
+    hl_verify_print_case(printer, report);
+    hl_verify_report_free(report);
+    return code;
+}
+
+int hl_command_verify(int argc, char **argv)
+{
+    verify_request request = { 0 };
+    int            code    = parse_request(&request, argc, argv);
+
+    if (code != HL_OPTIONS_GO_ON)
+        return code;
+
+    const char       *only[]  = { request.backend, NULL };
+    hl_verify_options options = { request.backend, request.write_path,
+                                  (int32_t)request.common.n_threads };
+    hl_verify_printer printer = {
+        .style      = choose_style(&request),
+        .n_cases    = (size_t)request.cases.count,
+        .backends   = request.backend != NULL ? only : hl_backend_names(),
+        .name_width = longest_name(&request),
+    };
+
+    /* One bad file does not hide the others; the gravest status wins. */
+    int worst = HL_EXIT_OK;
+    hl_verify_print_begin(&printer);
+    for (int i = 0; i < request.cases.count; i++) {
+        code  = verify_case(&printer, request.cases.items[i], &options);
+        worst = code > worst ? code : worst;
+    }
+    hl_verify_print_end(&printer);
+    return worst;
+}

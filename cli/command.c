@@ -1,0 +1,34 @@
+/* command.c - how commands fail. */
+#include "command.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+int hl_exit_for(hl_status status)
+{
+    switch (status) {
+    case HL_OK:
+        return HL_EXIT_OK;
+    case HL_BAD_ARGUMENT:
+        return HL_EXIT_USAGE;
+    case HL_BAD_INPUT:
+    case HL_NOT_FOUND:
+    case HL_IO: /* almost always a path that cannot be read or written */
+    case HL_UNSUPPORTED:
+        return HL_EXIT_INPUT;
+    default:
+        return HL_EXIT_RESOURCES;
+    }
+}
+
+void hl_complain(const char *command, const char *format, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, format);
+    fflush(stdout); /* so that the two streams stay in order on a terminal */
+    fprintf(stderr, "headlight%s%s: ", command != NULL ? " " : "", command != NULL ? command : "");
+    vfprintf(stderr, format, arguments);
+    fputc('\n', stderr);
+    va_end(arguments);
+}

@@ -1,0 +1,33 @@
+/* command.h - what a command is, and what its exit status means.
+ *
+ * Each command lives in its own cmd_NAME.c, is declared here and is listed in
+ * main.c.  It gets its own name as argv[0] and returns one of these. */
+#ifndef HL_CLI_COMMAND_H
+#define HL_CLI_COMMAND_H
+
+#include "headlight.h"
+
+enum {
+    HL_EXIT_OK        = 0,
+    HL_EXIT_NO        = 1, /* a check was made, and it said no   */
+    HL_EXIT_USAGE     = 2, /* the command line makes no sense    */
+    HL_EXIT_INPUT     = 3, /* a file is not what it should be    */
+    HL_EXIT_RESOURCES = 4, /* memory, disk or a limit ran out    */
+};
+
+/* The exit status for a library failure. */
+int hl_exit_for(hl_status status);
+
+/* Prints "headlight COMMAND: MESSAGE" to stderr, with no COMMAND where it is NULL. */
+void hl_complain(const char *command, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+typedef struct hl_command {
+    const char *name;
+    const char *summary; /* one line, for the list of commands */
+    int (*run)(int argc, char **argv);
+} hl_command;
+
+int hl_command_verify(int argc, char **argv);
+
+#endif

@@ -1,0 +1,110 @@
+/* main.c - the program: a table of commands.
+ *
+ *     headlight                      the commands
+ *     headlight COMMAND ...          runs one
+ *     headlight help COMMAND         the same as COMMAND --help
+ *     headlight --version
+ *
+ * The program sees the library through headlight.h alone; whatever it can do,
+ * another program can do as well. */
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "command.h"
+#include "headlight.h"
+#include "nearest.h"
+
+static const hl_command commands[] = {
+    { "verify", "run golden attention cases on every back end", hl_command_verify },
+};
+
+enum { N_COMMANDS = sizeof commands / sizeof *commands };
+
+static void print_commands(void)
+{
+    printf("headlight: what every attention head looks at, how sharply, and which\n"
+           "heads can be switched off, without ever building an attention matrix.\n"
+           "\n"
+           "usage: headlight COMMAND [options] ...\n"
+           "\n");
+    for (int i = 0; i < N_COMMANDS; i++)
+        printf("  %-10s %s\n", commands[i].name, commands[i].summary);
+    printf("\n"
+           "  help COMMAND    what a command does and takes\n"
+           "  --version       which build this is, and its back ends\n"
+           "\n"
+           "Exit status: 0 fine, 1 a check said no, 2 usage, 3 bad input,\n"
+           "4 out of resources.\n");
+}
+
+static int print_version(void)
+{
+    const char *in_use = hl_backend_name();
+
+    printf("headlight %s\n%s\nback ends here:", hl_version(), hl_build_info());
+    for (const char *const *name = hl_backend_names(); *name != NULL; name++)
+        printf(" %s%s", *name, strcmp(*name, in_use) == 0 ? " (in use)" : "");
+    printf("\n");
+    return HL_EXIT_OK;
+}
+
+static int refuse_command(const char *name)
+{
+    hl_nearest nearest = { .wanted = name };
+
+    for (int i = 0; i < N_COMMANDS; i++)
+        hl_nearest_offer(&nearest, commands[i].name);
+    hl_nearest_offer(&nearest, "help");
+    if (nearest.word != NULL)
+        hl_complain(NULL, "no command '%s' (did you mean '%s'?)", name, nearest.word);
+    else
+        hl_complain(NULL, "no command '%s'", name);
+    fprintf(stderr, "'headlight' alone lists the commands.\n");
+    return HL_EXIT_USAGE;
+}
+
+static int run_command(int argc, char **argv)
+{
+    for (int i = 0; i < N_COMMANDS; i++) {
+        if (strcmp(argv[0], commands[i].name) == 0)
+            return commands[i].run(argc, argv);
+    }
+    return refuse_command(argv[0]);
+}
+
+static int run_help(int argc, char **argv)
+{
+    char  option[] = "--help";
+    char *asked[]  = { argc > 1 ? argv[1] : NULL, option, NULL };
+
+    if (argc > 1)
+        return run_command(2, asked);
+    print_commands();
+    return HL_EXIT_OK;
+}
+
+static int dispatch(int argc, char **argv)
+{
+    if (argc == 0 || strcmp(argv[0], "--help") == 0 || strcmp(argv[0], "-h") == 0) {
+        print_commands();
+        return HL_EXIT_OK;
+    }
+    if (strcmp(argv[0], "--version") == 0)
+        return print_version();
+    if (strcmp(argv[0], "help") == 0)
+        return run_help(argc, argv);
+    return run_command(argc, argv);
+}
+
+int main(int argc, char **argv)
+{
+    int code = argc > 0 ? dispatch(argc - 1, argv + 1) : HL_EXIT_USAGE;
+
+    /* A full disk must not look like success. */
+    if (fflush(stdout) != 0 || ferror(stdout) != 0) {
+        hl_complain(NULL, "cannot write the output");
+        return HL_EXIT_RESOURCES;
+    }
+    return code;
+}

@@ -1,0 +1,256 @@
+/* options.c - the option parser that all commands share.
+ *
+ * getopt_long would do the splitting, but not the checking: which values are
+ * numbers, between what, which words are allowed, what was probably meant, and
+ * a help text that cannot disagree with the parser, since both read one table. */
+#include "options.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "command.h"
+#include "nearest.h"
+
+/* A command's own options, then the ones that all commands have. */
+enum { N_TABLES = 2 };
+
+typedef struct parser {
+    const hl_usage  *usage;
+    const hl_option *tables[N_TABLES];
+    char           **argv;
+    int              argc;
+    int              next; /* the argument to look at */
+} parser;
+
+/* ----------------------------------------------------------------- refusing */
+
+static void point_to_help(const hl_usage *usage)
+{
+    fprintf(stderr, "Try 'headlight %s --help'.\n", usage->command);
+}
+
+int hl_options_refuse(const hl_usage *usage, const char *format, ...)
+{
+    char    message[512];
+    va_list arguments;
+
+    va_start(arguments, format);
+    vsnprintf(message, sizeof message, format, arguments);
+    va_end(arguments);
+    hl_complain(usage->command, "%s", message);
+    point_to_help(usage);
+    return HL_EXIT_USAGE;
+}
+
+static int refuse_unknown(const parser *p, const char *dashes, const char *name)
+{
+    hl_nearest nearest = { .wanted = name };
+
+    for (int table = 0; table < N_TABLES; table++) {
+        for (const hl_option *option = p->tables[table]; option->name != NULL; option++)
+            hl_nearest_offer(&nearest, option->name);
+    }
+    if (nearest.word != NULL)
+        return hl_options_refuse(p->usage, "unknown option %s%s (did you mean --%s?)", dashes, name,
+                                 nearest.word);
+    return hl_options_refuse(p->usage, "unknown option %s%s", dashes, name);
+}
+
+/* ------------------------------------------------------------------- values */
+
+/* Is `word` one of the words of "a|b|c"? */
+static bool is_choice(const char *choices, const char *word)
+{
+    size_t length = strlen(word);
+
+    for (const char *start = choices; start != NULL; start = strchr(start, '|')) {
+        start += *start == '|';
+        if (length > 0 && strcspn(start, "|") == length && strncmp(start, word, length) == 0)
+            return true;
+    }
+    return false;
+}
+
+static int set_int(const parser *p, const hl_option *option, const char *text)
+{
+    char *end = NULL;
+
+    errno            = 0;
+    long long number = strtoll(text, &end, 10);
+    if (end == text || *end != '\0')
+        return hl_options_refuse(p->usage, "--%s: '%s' is not a whole number", option->name, text);
+    if (errno == ERANGE || number < option->low || number > option->high)
+        return hl_options_refuse(p->usage, "--%s: %s is not between %lld and %lld", option->name,
+                                 text, (long long)option->low, (long long)option->high);
+    *(int64_t *)option->target = number;
+    return HL_OPTIONS_GO_ON;
+}
+
+static int set_value(const parser *p, const hl_option *option, const char *text)
+{
+    switch (option->kind) {
+    case HL_OPTION_INT:
+        return set_int(p, option, text);
+    case HL_OPTION_CHOICE:
+        if (!is_choice(option->value, text))
+            return hl_options_refuse(p->usage, "--%s: '%s' is not one of %s", option->name, text,
+                                     option->value);
+        break;
+    default:
+        break;
+    }
+    *(const char **)option->target = text;
+    return HL_OPTIONS_GO_ON;
+}
+
+/* `attached` is the value in the same argument, or NULL. */
+static int apply(parser *p, const hl_option *option, const char *attached)
+{
+    if (option->kind == HL_OPTION_FLAG) {
+        if (attached != NULL)
+            return hl_options_refuse(p->usage, "--%s takes no value, got '%s'", option->name,
+                                     attached);
+        *(bool *)option->target = true;
+        return HL_OPTIONS_GO_ON;
+    }
+    if (attached == NULL && p->next == p->argc)
+        return hl_options_refuse(p->usage, "--%s needs a value: %s", option->name, option->value);
+    return set_value(p, option, attached != NULL ? attached : p->argv[p->next++]);
+}
+
+/* ------------------------------------------------------------------ parsing */
+
+static const hl_option *find_long(const parser *p, const char *name, size_t length)
+{
+    for (int table = 0; table < N_TABLES; table++) {
+        for (const hl_option *option = p->tables[table]; option->name != NULL; option++) {
+            if (strlen(option->name) == length && strncmp(option->name, name, length) == 0)
+                return option;
+        }
+    }
+    return NULL;
+}
+
+static const hl_option *find_short(const parser *p, char letter)
+{
+    for (int table = 0; table < N_TABLES; table++) {
+        for (const hl_option *option = p->tables[table]; option->name != NULL; option++) {
+            if (option->short_name != 0 && option->short_name == letter)
+                return option;
+        }
+    }
+    return NULL;
+}
+
+static int parse_long(parser *p, const char *text)
+{
+    size_t           length = strcspn(text, "=");
+    const hl_option *option = find_long(p, text, length);
+    char             name[64];
+
+    if (option != NULL)
+        return apply(p, option, text[length] == '=' ? text + length + 1 : NULL);
+    snprintf(name, sizeof name, "%.*s", (int)(length < sizeof name ? length : sizeof name - 1),
+             text);
+    return refuse_unknown(p, "--", name);
+}
+
+/* "-q", "-qv" for two flags, "-oFILE" and "-o FILE" for a value. */
+static int parse_short(parser *p, const char *letters)
+{
+    for (; *letters != '\0'; letters++) {
+        const hl_option *option  = find_short(p, *letters);
+        char             name[2] = { *letters, '\0' };
+
+        if (option == NULL)
+            return refuse_unknown(p, "-", name);
+        if (option->kind != HL_OPTION_FLAG)
+            return apply(p, option, letters[1] != '\0' ? letters + 1 : NULL);
+        *(bool *)option->target = true;
+    }
+    return HL_OPTIONS_GO_ON;
+}
+
+/* Arguments move to the front of argv as they are met; they can only move
+ * towards it, so nothing unread is overwritten. */
+static int parse_all(hl_arguments *out, parser *p)
+{
+    bool only_arguments = false;
+
+    while (p->next < p->argc) {
+        char *text = p->argv[p->next++];
+        int   code = HL_OPTIONS_GO_ON;
+
+        if (only_arguments || text[0] != '-' || text[1] == '\0')
+            out->items[out->count++] = text;
+        else if (strcmp(text, "--") == 0)
+            only_arguments = true;
+        else if (text[1] == '-')
+            code = parse_long(p, text + 2);
+        else
+            code = parse_short(p, text + 1);
+        if (code != HL_OPTIONS_GO_ON)
+            return code;
+    }
+    return HL_OPTIONS_GO_ON;
+}
+
+/* --------------------------------------------------------------------- help */
+
+static void print_options(const hl_option *options)
+{
+    for (; options->name != NULL; options++) {
+        char left[64];
+        char letter[8] = "    ";
+
+        if (options->short_name != 0)
+            snprintf(letter, sizeof letter, "-%c, ", options->short_name);
+        snprintf(left, sizeof left, "%s--%s%s%s", letter, options->name,
+                 options->value != NULL ? " " : "", options->value != NULL ? options->value : "");
+        printf("  %-24s  %s\n", left, options->help);
+    }
+}
+
+static void print_help(const hl_usage *usage, const hl_option *common)
+{
+    printf("usage: headlight %s [options] %s\n\n%s\n\noptions:\n", usage->command, usage->arguments,
+           usage->text);
+    print_options(usage->options);
+    printf("\noptions of every command:\n");
+    print_options(common);
+}
+
+/* ------------------------------------------------------------ the way in */
+
+int hl_options_parse(hl_arguments *out, hl_common *common, const hl_usage *usage, int argc,
+                     char **argv)
+{
+    bool      help     = false;
+    hl_option shared[] = {
+        { "json", 0, HL_OPTION_FLAG, &common->json, NULL, "print JSON instead of text", 0, 0 },
+        { "quiet", 'q', HL_OPTION_FLAG, &common->quiet, NULL, "print errors only", 0, 0 },
+        { "threads", 0, HL_OPTION_INT, &common->n_threads, "N", "use N threads (all cores)", 1,
+          1024 },
+        { "seed", 0, HL_OPTION_INT, &common->seed, "N", "for whatever is random (0)", 0,
+          INT64_MAX },
+        { "device", 0, HL_OPTION_CHOICE, &common->device, "cpu|cuda", "where to compute (cpu)", 0,
+          0 },
+        { "help", 'h', HL_OPTION_FLAG, &help, NULL, "print this", 0, 0 },
+        { 0 },
+    };
+    parser p = { usage, { usage->options, shared }, argv, argc, 1 };
+
+    *common  = (hl_common){ .device = "cpu" };
+    *out     = (hl_arguments){ argv, 0 };
+    int code = parse_all(out, &p);
+    if (help) { /* also beside a mistake: who asks for help gets it */
+        print_help(usage, shared);
+        return HL_EXIT_OK;
+    }
+    if (code == HL_OPTIONS_GO_ON && strcmp(common->device, "cuda") == 0)
+        return hl_options_refuse(usage, "--device cuda: this build has no CUDA back end");
+    return code;
+}

@@ -1,0 +1,67 @@
+# lib.bash - what the scripts here share: run the program, compare, print TAP.
+#
+#     plan 2
+#     run verify --help
+#     expect "help is help" 0 <<'END'
+#     the exact standard output, then the exact standard error
+#     END
+#     finish
+#
+# `run` keeps the exit status, standard output and standard error; `expect`
+# compares the status and both texts, one after the other, with what it reads.
+
+# shellcheck shell=bash disable=SC2034 # the scripts use what is set here
+HEADLIGHT=${HEADLIGHT:-build/headlight}
+unset HEADLIGHT_BACKEND
+cases=tests/data/attention
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+number=0
+failed=0
+
+plan() { echo "1..$1"; }
+
+run() {
+    "$HEADLIGHT" "$@" >"$scratch/out" 2>"$scratch/err" </dev/null
+    status=$?
+}
+
+# Numbers that differ between machines become N; what is left is exact.
+blur_numbers() {
+    sed -i -E 's/[0-9]\.[0-9]e[-+][0-9]{2}/N.NeNNN/g' "$scratch/out"
+}
+
+result() { # name ok?
+    number=$((number + 1))
+    if [ "$2" = yes ]; then
+        echo "ok $number - $1"
+    else
+        echo "not ok $number - $1"
+        failed=1
+    fi
+}
+
+expect() { # name status <expected text
+    cat >"$scratch/wanted"
+    cat "$scratch/out" "$scratch/err" >"$scratch/seen"
+    if [ "$status" -eq "$2" ] && cmp -s "$scratch/wanted" "$scratch/seen"; then
+        result "$1" yes
+    else
+        echo "# exit status $status, wanted $2"
+        diff -u "$scratch/wanted" "$scratch/seen" | sed 's/^/# /'
+        result "$1" no
+    fi
+}
+
+# The exit status, and a pattern that one line of the output must match.
+expect_line() { # name status pattern
+    if [ "$status" -eq "$2" ] && cat "$scratch/out" "$scratch/err" | grep -qE -- "$3"; then
+        result "$1" yes
+    else
+        echo "# exit status $status, wanted $2 and a line like $3"
+        sed 's/^/# /' "$scratch/out" "$scratch/err"
+        result "$1" no
+    fi
+}
+
+finish() { exit "$failed"; }

@@ -1,0 +1,141 @@
+#!/bin/bash
+# usage.sh - the program's manners: commands, help, version, mistakes.
+set -u
+# shellcheck source=tests/cli/lib.bash
+. "$(dirname "$0")/lib.bash"
+plan 20
+
+run
+expect "alone it prints the commands" 0 <<'END'
+headlight: what every attention head looks at, how sharply, and which
+heads can be switched off, without ever building an attention matrix.
+
+usage: headlight COMMAND [options] ...
+
+  verify     run golden attention cases on every back end
+
+  help COMMAND    what a command does and takes
+  --version       which build this is, and its back ends
+
+Exit status: 0 fine, 1 a check said no, 2 usage, 3 bad input,
+4 out of resources.
+END
+cp "$scratch/out" "$scratch/commands"
+
+run --help
+expect "--help does the same" 0 <"$scratch/commands"
+run help
+expect "so does help" 0 <"$scratch/commands"
+
+run --version
+expect_line "--version says which" 0 '^headlight [0-9]+\.[0-9]+\.[0-9]+$'
+expect_line "--version lists back ends" 0 '^back ends here: scalar.*\(in use\)'
+
+run vrify
+expect "an unknown command, with a suggestion" 2 <<'END'
+headlight: no command 'vrify' (did you mean 'verify'?)
+'headlight' alone lists the commands.
+END
+
+run frobnicate
+expect "an unknown command, without one" 2 <<'END'
+headlight: no command 'frobnicate'
+'headlight' alone lists the commands.
+END
+
+run help frobnicate
+expect "help for an unknown command" 2 <<'END'
+headlight: no command 'frobnicate'
+'headlight' alone lists the commands.
+END
+
+run verify --help
+expect "help of a command" 0 <<'END'
+usage: headlight verify [options] CASE.safetensors...
+
+Runs golden attention cases forward and backward on every back end that
+this CPU has, and shows the largest error of each output beside what is
+allowed.  Exit status 1 when an error is over.
+
+--write stores the outputs of --backend, or else of the back end that would
+be chosen at run time, under the case's own tensor names; one case at a time.
+
+options:
+      --backend NAME        only this one (scalar, avx2, avx512, neon)
+      --write FILE          store what the chosen back end computed
+  -v, --verbose             a table for every case, however many
+
+options of every command:
+      --json                print JSON instead of text
+  -q, --quiet               print errors only
+      --threads N           use N threads (all cores)
+      --seed N              for whatever is random (0)
+      --device cpu|cuda     where to compute (cpu)
+  -h, --help                print this
+END
+cp "$scratch/out" "$scratch/verify"
+run help verify
+expect "help COMMAND does the same" 0 <"$scratch/verify"
+
+run verify --jsn
+expect "an unknown option, with a suggestion" 2 <<'END'
+headlight verify: unknown option --jsn (did you mean --json?)
+Try 'headlight verify --help'.
+END
+
+run verify -x
+expect "an unknown letter" 2 <<'END'
+headlight verify: unknown option -x
+Try 'headlight verify --help'.
+END
+
+run verify --threads
+expect "a missing value" 2 <<'END'
+headlight verify: --threads needs a value: N
+Try 'headlight verify --help'.
+END
+
+run verify --threads=two
+expect "not a number" 2 <<'END'
+headlight verify: --threads: 'two' is not a whole number
+Try 'headlight verify --help'.
+END
+
+run verify --threads 0
+expect "a number out of range" 2 <<'END'
+headlight verify: --threads: 0 is not between 1 and 1024
+Try 'headlight verify --help'.
+END
+
+run verify --json=yes
+expect "a value for a flag" 2 <<'END'
+headlight verify: --json takes no value, got 'yes'
+Try 'headlight verify --help'.
+END
+
+run verify --device tpu
+expect "not one of the choices" 2 <<'END'
+headlight verify: --device: 'tpu' is not one of cpu|cuda
+Try 'headlight verify --help'.
+END
+
+run verify --device cuda "$cases"/one.safetensors
+expect "no CUDA in this build" 2 <<'END'
+headlight verify: --device cuda: this build has no CUDA back end
+Try 'headlight verify --help'.
+END
+
+run verify -- --json
+expect_line "after -- nothing is an option" 3 '^headlight verify: --json: No such file or directory$'
+
+if [ -e /dev/full ]; then
+    "$HEADLIGHT" --version >/dev/full 2>"$scratch/err"
+    status=$?
+    : >"$scratch/out"
+    expect "a full disk is not success" 4 <<'END'
+headlight: cannot write the output
+END
+else
+    result "a full disk is not success # SKIP no /dev/full" yes
+fi
+finish

@@ -1,0 +1,125 @@
+#!/bin/bash
+# verify.sh - headlight verify: tables, JSON, files written, exit statuses.
+set -u
+# shellcheck source=tests/cli/lib.bash
+. "$(dirname "$0")/lib.bash"
+plan 20
+
+run verify --backend scalar "$cases"/segments.safetensors
+blur_numbers
+expect "one case is a table" 0 <<'END'
+segments           tolerance      scalar
+  out              N.NeNNN rel   N.NeNNN   ok
+  lse              N.NeNNN       N.NeNNN   ok
+  entropy          N.NeNNN       N.NeNNN   ok
+  renyi2           N.NeNNN       N.NeNNN   ok
+  varentropy       N.NeNNN       N.NeNNN   ok
+  entropy_nosink   N.NeNNN       N.NeNNN   ok
+  peak             N.NeNNN       N.NeNNN   ok
+  argmax           N.NeNNN       N.NeNNN   ok
+  diagonal         N.NeNNN       N.NeNNN   ok
+  previous         N.NeNNN       N.NeNNN   ok
+  first            N.NeNNN       N.NeNNN   ok
+  segment_mass     N.NeNNN       N.NeNNN   ok
+  dq               N.NeNNN rel   N.NeNNN   ok
+  dk               N.NeNNN rel   N.NeNNN   ok
+  dv               N.NeNNN rel   N.NeNNN   ok
+
+1 case, 1 back end: all within tolerance
+END
+
+run verify --backend=scalar "$cases"/{one,odd_dim,full,gated}.safetensors
+sed -i -E 's/0\.[0-9]{2}   [a-z_0-9]+ +ok/N.NN   OUTPUT ok/' "$scratch/out"
+expect "more cases are a line each" 0 <<'END'
+The largest error of each case, as a share of what is allowed.
+
+case               scalar   worst
+one                  N.NN   OUTPUT ok
+odd_dim              N.NN   OUTPUT ok
+full                 N.NN   OUTPUT ok
+gated                N.NN   OUTPUT ok
+
+4 cases, 1 back end: all within tolerance
+END
+
+run verify "$cases"/*.safetensors
+expect_line "all cases on all back ends" 0 '^17 cases, [1-9] back ends?: all within tolerance$'
+widest=$(awk '{ if (length > n) n = length } END { print n }' "$scratch/out")
+result "within 80 columns" "$([ "$widest" -le 80 ] && echo yes)"
+
+run verify -v --backend scalar "$cases"/{one,odd_dim,full,gated}.safetensors
+result "--verbose brings the tables back" "$([ "$(grep -c tolerance "$scratch/out")" -eq 5 ] && echo yes)"
+
+run verify --quiet "$cases"/one.safetensors
+expect "--quiet says nothing" 0 </dev/null
+
+run verify --json --backend scalar "$cases"/one.safetensors
+expect_line "--json is an object" 0 '^ "passed": true,$'
+expect_line "--json holds every error" 0 '^     "output": "entropy_nosink",$'
+
+run verify
+expect "no case" 2 <<'END'
+headlight verify: no case given
+Try 'headlight verify --help'.
+END
+
+run verify --backend abacus "$cases"/one.safetensors
+expect_line "an unknown back end" 2 "^headlight verify: no back end 'abacus' here; there are: scalar"
+
+HEADLIGHT_BACKEND=abacus run verify "$cases"/one.safetensors
+expect_line "an unknown back end in the environment" 2 'HEADLIGHT_BACKEND: no back end .abacus.'
+
+run verify --write "$scratch/written" "$cases"/one.safetensors "$cases"/full.safetensors
+expect "--write with two cases" 2 <<'END'
+headlight verify: --write takes one case, got 2
+Try 'headlight verify --help'.
+END
+
+run verify "$cases"/nothing.safetensors "$cases"/one.safetensors
+expect_line "a file that is not there: the others still run" 3 '^2 cases, .*: 1 could not be run$'
+
+printf 'not a safetensors file' >"$scratch/junk.safetensors"
+run verify --backend scalar "$scratch/junk.safetensors"
+expect_line "a file that is something else" 3 "^headlight verify: $scratch/junk.safetensors: "
+
+# The options are JSON inside JSON, so their quotes are escaped.
+sed 's/"D\\": 1/"D\\": 2/' "$cases"/one.safetensors >"$scratch/bent.safetensors"
+run verify --backend scalar "$scratch/bent.safetensors"
+expect "a case that contradicts itself" 3 <<END
+1 case, 1 back end: 1 could not be run
+headlight verify: $scratch/bent.safetensors: tensor 'q' has shape [1,1,1,1], the case says [1,1,1,2]
+END
+
+# Another scale: the inputs are sound, but the expected values no longer fit.
+sed 's/"scale\\": 1.0/"scale\\": 1.1/' "$cases"/one.safetensors >"$scratch/scaled.safetensors"
+run verify --backend scalar --write "$scratch/written.safetensors" "$scratch/scaled.safetensors"
+expect_line "over tolerance" 1 '^  lse +[^ ]+ +[^ ]+!  FAIL$'
+result "written all the same" "$([ -s "$scratch/written.safetensors" ] && echo yes)"
+
+run verify --backend scalar --quiet "$scratch/scaled.safetensors"
+expect_line "--quiet still says what is wrong" 1 '^  lse on scalar: 1\.1e-01, allowed 2\.0e-05$'
+
+run verify --backend scalar --threads 1 --write "$scratch/one.safetensors" "$cases"/gated.safetensors
+HEADLIGHT_BACKEND=scalar run verify --threads 1 --write "$scratch/two.safetensors" "$cases"/gated.safetensors
+result "--write takes the run-time choice" "$(cmp -s "$scratch/one.safetensors" "$scratch/two.safetensors" && echo yes)"
+head -c 4000 "$scratch/one.safetensors" | tr ',' '\n' | grep -oaE '^[{"]*[a-z_0-9]+":\{"dtype":"[A-Z0-9]+"' |
+    tr -d '{"' | sed 's/:dtype:/ /' | sort >"$scratch/out"
+: >"$scratch/err"
+expect "what --write stores" 0 <<'END'
+argmax I64
+dgates F64
+diagonal F64
+dk F32
+dq F32
+dv F32
+entropy F64
+entropy_nosink F64
+first F64
+lse F64
+out F32
+peak F64
+previous F64
+renyi2 F64
+varentropy F64
+END
+finish
