@@ -1,0 +1,361 @@
+# headlight: one GNU Makefile.  `make help` lists the targets.
+#
+# Everything that is built goes under $(BUILD), so that builds with other
+# compilers and sanitizers live beside each other:
+#
+#     make                                   gcc, optimised, in build/
+#     make CC=clang BUILD=build/clang        the same with clang
+#     make SANITIZE=address BUILD=build/asan instrumented
+#     make check TESTS="test_file test_json" only these tests
+#
+# Sources are found by wildcard: a new .c file in a folder below needs no edit
+# here.  Object files depend on the headers they include (-MMD) and on the
+# flags they were built with ($(BUILD)/flags).
+
+VERSION := 0.1.0
+MAJOR   := $(firstword $(subst ., ,$(VERSION)))
+
+BUILD     ?= build
+PREFIX    ?= /usr/local
+LIBDIR    ?= $(PREFIX)/lib
+MANDIR    ?= $(PREFIX)/share/man
+CFLAGS    ?= -O2 -g
+SANITIZE  ?=
+# Kernel tests alone, for a cross compiler without the target's libraries.
+KERNELS_ONLY ?=
+FUZZ_SECONDS ?= 60
+
+ifeq ($(origin CC),default)
+CC := gcc
+endif
+ifeq ($(origin CXX),default)
+CXX := g++
+endif
+
+.DELETE_ON_ERROR:
+.SUFFIXES:
+MAKEFLAGS += --no-builtin-rules
+
+.PHONY: all
+all: ## the library (static and shared) and the program
+
+# ---------------------------------------------------------------- the machine
+
+ARCH := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine 2>/dev/null || uname -m)))
+ARCH := $(patsubst arm64,aarch64,$(patsubst amd64,x86_64,$(ARCH)))
+JOBS := $(shell nproc 2>/dev/null || getconf _NPROCESSORS_ONLN)
+
+# A make of ours: as parallel as the caller asked for, else on all cores.  Recipes
+# call it with a + before them, which shares the caller's job slots.
+SUBMAKE = $(MAKE) --no-print-directory $(if $(findstring -j,$(MAKEFLAGS)),,-j$(JOBS))
+
+# Which instruction sets have files of their own, by the ending of their names.
+ARCH_SUFFIXES_x86_64  := avx2 avx512
+ARCH_SUFFIXES_aarch64 := neon
+ARCH_SUFFIXES         := $(ARCH_SUFFIXES_$(ARCH))
+OTHER_SUFFIXES        := $(filter-out $(ARCH_SUFFIXES),avx2 avx512 neon)
+FLAGS_avx2            := -mavx2 -mfma -mf16c
+FLAGS_avx512          := $(FLAGS_avx2) -mavx512f -mavx512bw -mavx512dq -mavx512vl
+
+# -------------------------------------------------------------------- sources
+
+FOLDERS := base formats kernels tokenize stats model measure analysis prune render serve
+SOURCES := $(sort $(foreach folder,$(FOLDERS),$(wildcard src/$(folder)/*.c)))
+ifdef KERNELS_ONLY
+SOURCES := $(filter-out %/json.c,$(filter src/base/% src/kernels/%,$(SOURCES)))
+endif
+SOURCES := $(filter-out $(OTHER_SUFFIXES:%=\%_%.c),$(SOURCES))
+
+CLI_SOURCES     := $(wildcard cli/*.c)
+# tests/test_NAME.c is a program; other files in tests/ are there for all of them.
+TEST_SOURCES    := $(wildcard tests/test_*.c)
+TEST_SHARED     := $(filter-out $(TEST_SOURCES),$(wildcard tests/*.c))
+FUZZ_SOURCES    := $(wildcard fuzz/fuzz_*.c)
+EXAMPLE_SOURCES := $(wildcard examples/*.c)
+# bench/bench_NAME.c is a program; other files in bench/ are linked into each.
+BENCH_SOURCES   := $(wildcard bench/bench_*.c)
+BENCH_SHARED    := $(filter-out $(BENCH_SOURCES) $(OTHER_SUFFIXES:%=\%_%.c),$(wildcard bench/*.c))
+HEADERS         := $(sort $(wildcard include/*.h src/*/*.h))
+
+objects = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
+
+# ---------------------------------------------------------------------- flags
+
+WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wundef -Wvla \
+            -Wstrict-prototypes -Wmissing-prototypes -Wold-style-definition -Wpointer-arith \
+            -Wwrite-strings
+# In CI a warning is an error.
+ifneq ($(filter true 1,$(CI) $(WERROR)),)
+WARNINGS += -Werror
+endif
+
+# HL_HAVE_AVX2 and its kin: this build has kernels for that instruction set.
+HAVE_avx2   := AVX2
+HAVE_avx512 := AVX512
+HAVE_neon   := NEON
+DEFINES     := -D_DEFAULT_SOURCE \
+    $(foreach isa,$(ARCH_SUFFIXES),$(if $(filter src/kernels/%_$(isa).c,$(SOURCES)),-DHL_HAVE_$(HAVE_$(isa))=1))
+
+# No -ffast-math: masks are infinities.  No contraction either: a fused
+# multiply-add happens where a kernel asks for it, so that all compilers agree.
+COMMON_FLAGS := -std=c17 $(CFLAGS) -fno-math-errno -ffp-contract=off -fvisibility=hidden -fPIC \
+                -fopenmp $(WARNINGS) $(DEFINES) -Iinclude
+ifneq ($(SANITIZE),)
+COMMON_FLAGS += -fsanitize=$(SANITIZE) -fno-sanitize-recover=all -fno-omit-frame-pointer
+endif
+
+PKG_CONFIG  ?= pkg-config
+LIBS        := -lm
+TEST_LIBS   :=
+TEST_FLAGS  := -Isrc -Itests -Wno-conversion
+ifdef KERNELS_ONLY
+TEST_FLAGS  := -Itests/shim $(TEST_FLAGS)
+LDFLAGS     += -static -Wl,--no-warnings
+else
+PACKAGES    := jansson
+LIB_FLAGS   := $(shell $(PKG_CONFIG) --cflags $(PACKAGES) 2>/dev/null)
+LIBS        := $(or $(shell $(PKG_CONFIG) --libs $(PACKAGES) 2>/dev/null),-ljansson) $(LIBS)
+TEST_LIBS   := $(or $(shell $(PKG_CONFIG) --libs cmocka 2>/dev/null),-lcmocka)
+endif
+LINK_FLAGS  := $(CFLAGS) -fopenmp $(if $(SANITIZE),-fsanitize=$(SANITIZE)) $(LDFLAGS)
+
+# The flags of one source file: by its folder, then by its instruction set.
+# Note what cli/ and examples/ do not get: -Isrc.
+folder_flags = \
+    $(if $(filter src/%,$(1)),-Isrc $(LIB_FLAGS)) \
+    $(if $(filter src/kernels/% bench/%,$(1)),-O3) \
+    $(if $(filter src/base/version.c,$(1)),-DHL_VERSION='"$(VERSION)"') \
+    $(if $(filter cli/%,$(1)),-Icli $(LIB_FLAGS)) \
+    $(if $(filter tests/% fuzz/%,$(1)),$(TEST_FLAGS) $(LIB_FLAGS)) \
+    $(if $(filter bench/%,$(1)),-Isrc -Wno-conversion)
+isa_flags    = $(foreach isa,$(ARCH_SUFFIXES),$(if $(filter %_$(isa).c %_$(isa).h,$(1)),$(FLAGS_$(isa))))
+flags_of     = $(COMMON_FLAGS) $(call folder_flags,$(1)) $(call isa_flags,$(1))
+
+# Rewritten only when the flags differ from last time; every object depends on it.
+ALL_FLAGS := $(CC) $(COMMON_FLAGS) $(LIB_FLAGS) $(TEST_FLAGS) $(FLAGS_avx512) $(LINK_FLAGS) $(LIBS) $(VERSION)
+$(BUILD)/flags: FORCE
+	@mkdir -p $(@D)
+	@printf '%s\n' '$(subst ','\'',$(ALL_FLAGS))' | cmp -s - $@ || \
+	    printf '%s\n' '$(subst ','\'',$(ALL_FLAGS))' > $@
+.PHONY: FORCE
+FORCE:
+
+# ---------------------------------------------------------------------- rules
+
+# `make V=1` shows the commands.
+ifdef V
+say = @:
+run =
+else
+say = @printf '  %-5s %s\n' $(1) $(2)
+run = @
+endif
+
+LIBRARY := $(BUILD)/libheadlight.a
+SHARED  := $(BUILD)/libheadlight.so
+PROGRAM := $(BUILD)/headlight
+
+all: $(LIBRARY) $(if $(KERNELS_ONLY),,$(SHARED)) $(if $(CLI_SOURCES),$(PROGRAM))
+	@:
+
+$(BUILD)/obj/%.o: %.c $(BUILD)/flags
+	$(call say,CC,$<)
+	@mkdir -p $(@D)
+	$(run)$(CC) $(call flags_of,$<) -MMD -MP -c -o $@ $<
+
+$(LIBRARY): $(call objects,$(SOURCES))
+	$(call say,AR,$@)
+	@rm -f $@
+	$(run)$(AR) rcs $@ $^
+
+$(SHARED): $(call objects,$(SOURCES))
+	$(call say,LINK,$@)
+	$(run)$(CC) -shared -Wl,-soname,libheadlight.so.$(MAJOR) -o $@ $^ $(LINK_FLAGS) $(LIBS)
+	@ln -sf libheadlight.so $@.$(MAJOR)
+
+# A program from its objects and the static library.
+define link
+$(call say,LINK,$@)
+@mkdir -p $(@D)
+$(run)$(CC) -o $@ $(filter %.o,$^) $(LIBRARY) $(LINK_FLAGS) $(1) $(LIBS)
+endef
+
+$(PROGRAM): $(call objects,$(CLI_SOURCES)) $(LIBRARY)
+	$(call link)
+
+$(BUILD)/examples/%: $(BUILD)/obj/examples/%.o $(LIBRARY)
+	$(call link)
+
+$(BUILD)/tests/test_%: $(BUILD)/obj/tests/test_%.o $(call objects,$(TEST_SHARED)) $(LIBRARY)
+	$(call link,$(TEST_LIBS))
+
+# A fuzz target is linked twice: with libFuzzer by `make fuzz`, and here with a
+# main of ours that feeds it the stored corpus.
+$(BUILD)/tests/replay_%: $(BUILD)/obj/fuzz/fuzz_%.o $(BUILD)/obj/fuzz/replay.o $(LIBRARY)
+	$(call link)
+
+$(BUILD)/fuzz/fuzz_%: $(BUILD)/obj/fuzz/fuzz_%.o $(LIBRARY)
+	$(call link,-fsanitize=fuzzer)
+
+$(BUILD)/bench_%: $(BUILD)/obj/bench/bench_%.o $(call objects,$(BENCH_SHARED)) $(LIBRARY)
+	$(call link)
+
+# Objects are made on the way to programs; keep them.
+.PRECIOUS: $(BUILD)/obj/%.o
+-include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)
+
+# ----------------------------------------------------------------- demo, bench
+
+.PHONY: demo bench
+demo: ## set up, build, and check the kernels on the golden attention cases
+	@tools/deps demo
+	@+$(SUBMAKE) all
+	$(PROGRAM) verify tests/data/attention/*.safetensors
+
+bench: ## set up, build and run the benchmarks
+	@tools/deps bench
+	@+$(SUBMAKE) all $(BENCH_SOURCES:bench/%.c=$(BUILD)/%)
+	@if [ -x bench/run ]; then BUILD=$(BUILD) bench/run; else \
+	    for program in $(BENCH_SOURCES:bench/%.c=$(BUILD)/%); do $$program || exit 1; done; fi
+
+# ----------------------------------------------------------------------- tests
+#
+# Whatever `make check` looks at is a runner: a program that prints TAP.
+# tools/run_tests runs them, shows what failed and adds up.  TESTS names some
+# of the runners under $(BUILD)/tests; without it all of them run, and with them
+# the scripts that test the program and the tools.
+
+TESTS ?=
+ALL_TESTS := $(TEST_SOURCES:tests/%.c=%) $(FUZZ_SOURCES:fuzz/fuzz_%.c=replay_%)
+ifdef KERNELS_ONLY
+ALL_TESTS := $(filter test_attention_agreement test_row_state,$(ALL_TESTS))
+endif
+RUNNERS   := $(addprefix $(BUILD)/tests/,$(or $(TESTS),$(ALL_TESTS)))
+SCRIPTS   := $(if $(TESTS)$(KERNELS_ONLY),,$(wildcard tests/cli/*.sh))
+# TOOL_TESTS test the tree and the tools, not the build; EXTRA_TESTS are a caller's.
+TOOL_TESTS := $(if $(TESTS)$(KERNELS_ONLY),,tools/check_layers tools/check_headers tools/check_format \
+              tools/check_cppcheck $(wildcard tests/tools/*.sh))
+RUN_TESTS  = BUILD='$(BUILD)' CC='$(CC)' CXX='$(CXX)' HEADLIGHT='$(PROGRAM)' \
+             tools/run_tests --logs $(BUILD)/tests/logs $(TALLY)
+
+.PHONY: check check-programs run-tests
+check: ## set up, build and run all quick tests; TESTS="test_file ..." picks some
+	@tools/deps check
+	@+$(SUBMAKE) all check-programs
+	@$(RUN_TESTS) $(RUNNERS) $(SCRIPTS) $(TOOL_TESTS)
+
+check-programs: $(RUNNERS) $(if $(TESTS)$(KERNELS_ONLY),,$(EXAMPLE_SOURCES:%.c=$(BUILD)/%))
+
+# The tests alone, without set-up and tools: what the instrumented builds run.
+run-tests: check-programs $(if $(KERNELS_ONLY),,all)
+	@$(RUN_TESTS) $(EXTRA_TESTS) $(RUNNERS) $(SCRIPTS)
+
+# ------------------------------------------------------- the long round of tests
+
+SLOW_FLAGS := CFLAGS='-O1 -g' WERROR=1 SCRIPTS=
+LIBARCHER  := $(firstword $(wildcard /usr/lib/llvm-*/lib/libarcher.so))
+
+.PHONY: check-all check-asan-gcc check-asan-clang check-tsan check-neon
+check-all: ## check, then sanitizers (gcc, clang), thread sanitizer, NEON in qemu, lint
+	@tools/deps check-all
+	@rm -f $(BUILD)/tally
+	@+$(SUBMAKE) check TALLY='--tally $(BUILD)/tally'
+	@+$(SUBMAKE) check-asan-gcc TALLY='--tally $(abspath $(BUILD)/tally)'
+	@+$(SUBMAKE) check-asan-clang TALLY='--tally $(abspath $(BUILD)/tally)'
+	@+$(SUBMAKE) check-tsan TALLY='--tally $(abspath $(BUILD)/tally)'
+	@+$(SUBMAKE) check-neon TALLY='--tally $(abspath $(BUILD)/tally)'
+	@+$(SUBMAKE) lint
+	@tools/run_tests --total $(BUILD)/tally
+
+# allocator_may_return_null: the tests ask for impossible amounts on purpose.
+ASAN_SETTINGS := ASAN_OPTIONS=allocator_may_return_null=1 \
+                 LSAN_OPTIONS=suppressions=tools/lsan.supp:print_suppressions=0
+check-asan-gcc: ## the tests under gcc's address and undefined-behaviour sanitizers
+	@+$(ASAN_SETTINGS) $(SUBMAKE) run-tests CC=gcc \
+	    BUILD=build/asan-gcc SANITIZE=address,undefined $(SLOW_FLAGS)
+check-asan-clang: ## the same with clang
+	@+$(ASAN_SETTINGS) $(SUBMAKE) run-tests CC=clang \
+	    BUILD=build/asan-clang SANITIZE=address,undefined $(SLOW_FLAGS)
+
+# Archer tells the thread sanitizer what OpenMP's barriers and locks order.
+check-tsan: ## the tests under clang's thread sanitizer
+	@+TSAN_OPTIONS='ignore_noninstrumented_modules=1 allocator_may_return_null=1' \
+	OMP_TOOL_LIBRARIES=$(LIBARCHER) $(SUBMAKE) run-tests CC=clang \
+	    BUILD=build/tsan SANITIZE=thread EXTRA_TESTS=tools/check_tsan $(SLOW_FLAGS)
+
+check-neon: ## the kernel tests, cross-compiled for arm64, under qemu
+	@+$(SUBMAKE) run-tests CC=aarch64-linux-gnu-gcc AR=aarch64-linux-gnu-ar BUILD=build/neon \
+	    KERNELS_ONLY=1 WERROR=1 TALLY='$(TALLY) --with qemu-aarch64-static'
+
+# ---------------------------------------------------------------- fuzzing, lint
+
+.PHONY: fuzz fuzz-programs lint tidy format
+fuzz: ## fuzz every parser for FUZZ_SECONDS (60) each, with clang's libFuzzer
+	@tools/deps fuzz
+	@+$(SUBMAKE) fuzz-programs CC=clang BUILD=build/fuzz CFLAGS='-O1 -g' \
+	    SANITIZE=fuzzer-no-link,address,undefined
+	@BUILD=build/fuzz tools/fuzz $(FUZZ_SECONDS) $(FUZZ_SOURCES:fuzz/fuzz_%.c=%)
+
+fuzz-programs: $(FUZZ_SOURCES:fuzz/%.c=$(BUILD)/fuzz/%)
+
+C_FILES := $(sort $(HEADERS) $(SOURCES) $(wildcard src/*/*.c cli/*.[ch] tests/*.[ch] tests/*/*.[ch] \
+             fuzz/*.[ch] bench/*.[ch] examples/*.[ch]))
+
+lint: ## clang-format, cppcheck and clang-tidy over everything
+	@tools/run_tests --logs $(BUILD)/tests/logs $(TALLY) tools/check_format tools/check_cppcheck
+	@+$(SUBMAKE) tidy
+
+# One stamp a file, so that only what changed is looked at again.
+tidy: $(patsubst %.c,$(BUILD)/tidy/%.ok,$(SOURCES) $(CLI_SOURCES))
+$(BUILD)/tidy/%.ok: %.c $(HEADERS) .clang-tidy
+	$(call say,TIDY,$<)
+	@mkdir -p $(@D)
+	$(run)clang-tidy --quiet --warnings-as-errors='*' $< -- $(call flags_of,$<) 2>$@.log || \
+	    { cat $@.log; exit 1; }
+	@touch $@
+
+format: ## rewrite all C files the way .clang-format says
+	clang-format -i $(C_FILES)
+
+# --------------------------------------------------------------------- install
+
+MAN_SOURCES := $(wildcard doc/man/*.scd)
+MAN_PAGES   := $(MAN_SOURCES:doc/man/%.scd=$(BUILD)/man/%)
+
+.PHONY: man install uninstall
+man: $(MAN_PAGES)
+$(BUILD)/man/%: doc/man/%.scd
+	@mkdir -p $(@D)
+	$(run)scdoc < $< > $@
+
+$(BUILD)/headlight.pc: headlight.pc.in $(BUILD)/flags Makefile
+	$(run)sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(LIBDIR)|' -e 's|@VERSION@|$(VERSION)|' $< > $@
+
+# Man pages are left out where scdoc is not installed.
+HAVE_SCDOC := $(shell command -v scdoc 2>/dev/null)
+INSTALL_TO := $(DESTDIR)$(PREFIX)
+LIB_TO     := $(DESTDIR)$(LIBDIR)
+MAN_TO     := $(DESTDIR)$(MANDIR)
+
+install: all $(BUILD)/headlight.pc $(if $(HAVE_SCDOC),man) ## program, library, header, headlight.pc, man pages to PREFIX
+	install -d $(INSTALL_TO)/bin $(INSTALL_TO)/include $(LIB_TO)/pkgconfig $(MAN_TO)/man1 $(MAN_TO)/man3
+	$(if $(CLI_SOURCES),install -m 755 $(PROGRAM) $(INSTALL_TO)/bin/headlight)
+	install -m 644 include/headlight.h $(INSTALL_TO)/include/headlight.h
+	install -m 644 $(LIBRARY) $(LIB_TO)/libheadlight.a
+	install -m 755 $(SHARED) $(LIB_TO)/libheadlight.so.$(VERSION)
+	ln -sf libheadlight.so.$(VERSION) $(LIB_TO)/libheadlight.so.$(MAJOR)
+	ln -sf libheadlight.so.$(MAJOR) $(LIB_TO)/libheadlight.so
+	install -m 644 $(BUILD)/headlight.pc $(LIB_TO)/pkgconfig/headlight.pc
+	$(if $(HAVE_SCDOC),$(foreach page,$(MAN_PAGES),install -m 644 $(page) $(MAN_TO)/man$(subst .,,$(suffix $(page)))/ &&) true)
+
+uninstall: ## remove what install put there
+	rm -f $(INSTALL_TO)/bin/headlight $(INSTALL_TO)/include/headlight.h $(LIB_TO)/libheadlight.* \
+	    $(LIB_TO)/pkgconfig/headlight.pc
+	rm -f $(foreach page,$(MAN_PAGES),$(MAN_TO)/man$(subst .,,$(suffix $(page)))/$(notdir $(page)))
+
+.PHONY: clean help
+clean: ## remove everything that was built
+	rm -rf $(BUILD)
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))

@@ -1,0 +1,52 @@
+/* fuzz_json.c - any bytes at all, as JSON.
+ *
+ * They are refused with a message, or they parse into a value that, written out
+ * and parsed again, is the same value. */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes);
+
+#define PROMISE(condition)                                                                         \
+    do {                                                                                           \
+        if (!(condition))                                                                          \
+            abort();                                                                               \
+    } while (0)
+
+/* Getters never crash, whatever the value is. */
+static void read_keys(const json_t *value)
+{
+    int64_t     integer = 1;
+    double      number  = 1;
+    bool        boolean = true;
+    const char *string  = "";
+
+    (void)hl_json_get_int(&integer, value, "i", "fuzz");
+    (void)hl_json_get_double(&number, value, "d", "fuzz");
+    (void)hl_json_get_bool(&boolean, value, "b", "fuzz");
+    (void)hl_json_get_string(&string, value, "s", "fuzz");
+    PROMISE(string != NULL);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes)
+{
+    json_t *value = NULL;
+    json_t *again = NULL;
+
+    if (hl_json_parse(&value, (const char *)bytes, n_bytes, "fuzz") != HL_OK) {
+        PROMISE(value == NULL && hl_error_message()[0] != '\0');
+        return 0;
+    }
+    read_keys(value);
+    char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
+    PROMISE(text != NULL);
+    PROMISE(hl_json_parse(&again, text, strlen(text), "fuzz") == HL_OK);
+    PROMISE(json_equal(value, again));
+    free(text);
+    json_decref(value);
+    json_decref(again);
+    return 0;
+}

@@ -1,0 +1,160 @@
+/* test_json.c - what the parser refuses, and getters that say what was wrong. */
+#include "support.h"
+
+#include "base/json.h"
+
+static json_t *parse(const char *text)
+{
+    json_t *value = NULL;
+    assert_ok(hl_json_parse(&value, text, strlen(text), "test"));
+    assert_non_null(value);
+    return value;
+}
+
+static void refuse(const char *text, size_t n_bytes, const char *fragment)
+{
+    json_t *value = (json_t *)&value;
+    assert_fails(HL_BAD_INPUT, fragment, hl_json_parse(&value, text, n_bytes, "x.json"));
+    assert_fails(HL_BAD_INPUT, "x.json: ", hl_json_parse(&value, text, n_bytes, "x.json"));
+    assert_null(value);
+}
+#define refuse_text(text, fragment) refuse(text, strlen(text), fragment)
+
+static void any_value_is_accepted(void **state)
+{
+    (void)state;
+    const char *texts[] = {
+        "{}", "[]", " 1 ", "\"a\"", "null", "true\n", "{\"a\": [1, 2.5, {}]}  "
+    };
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
+        json_decref(parse(texts[i]));
+}
+
+static void bad_text_is_refused_with_its_place(void **state)
+{
+    (void)state;
+    refuse_text("", "");
+    refuse_text("{\n\"a\": 1,\n}", "line 3");
+    refuse_text("{\"a\": 1} x", "end of file");
+    refuse_text("{\"a\": 1, \"a\": 2}", "duplicate");
+    refuse_text("[NaN]", "line 1");
+    refuse_text("{\"a\": 9223372036854775808}", "too big integer");
+    refuse_text("\"\\u0000\"", "\\u0000");
+    refuse("\"a\0b\"", 5, "line 1");
+    refuse_text("\"\xff\"", "decode byte");
+    refuse_text("\"\xc3\"", "decode byte");
+    refuse_text("\"\xed\xa0\x80\"", "decode byte"); /* a surrogate in UTF-8 */
+    refuse_text("[\"\\ud800\"]", "line 1");
+}
+
+/* `depth` brackets, opened and closed. */
+static size_t nest(char *out, size_t depth)
+{
+    memset(out, '[', depth);
+    memset(out + depth, ']', depth);
+    return 2 * depth;
+}
+
+static void nesting_is_bounded(void **state)
+{
+    (void)state;
+    char   *text  = malloc(2000000);
+    json_t *value = NULL;
+
+    assert_non_null(text);
+    assert_ok(hl_json_parse(&value, text, nest(text, 64), "test"));
+    json_decref(value);
+    refuse(text, nest(text, 65), "nested 65 deep, at most 64");
+    refuse(text, nest(text, 1000000), "nested 1000000 deep");
+    free(text);
+}
+
+static void brackets_in_strings_do_not_nest(void **state)
+{
+    (void)state;
+    char text[512] = "\"\\\"";
+    memset(text + 3, '[', 400);
+    strcpy(text + 403, "\\\\\"");
+    json_decref(parse(text));
+}
+
+static void getters_read_what_is_there(void **state)
+{
+    (void)state;
+    json_t     *object = parse("{\"i\": -5, \"d\": 2.5, \"b\": true, \"s\": \"text\"}");
+    int64_t     i      = 0;
+    double      d      = 0;
+    bool        b      = false;
+    const char *s      = NULL;
+
+    assert_ok(hl_json_get_int(&i, object, "i", "test"));
+    assert_int_equal(i, -5);
+    assert_ok(hl_json_get_double(&d, object, "d", "test"));
+    assert_true(d == 2.5);
+    assert_ok(hl_json_get_double(&d, object, "i", "test")); /* an integer is a number */
+    assert_true(d == -5.0);
+    assert_ok(hl_json_get_bool(&b, object, "b", "test"));
+    assert_true(b);
+    assert_ok(hl_json_get_string(&s, object, "s", "test"));
+    assert_string_equal(s, "text");
+    json_decref(object);
+}
+
+static void missing_and_null_leave_the_default(void **state)
+{
+    (void)state;
+    json_t     *object = parse("{\"n\": null}");
+    const char *keys[] = { "n", "missing" };
+    for (int k = 0; k < 2; k++) {
+        int64_t     i = 7;
+        double      d = 7;
+        bool        b = true;
+        const char *s = "seven";
+        assert_ok(hl_json_get_int(&i, object, keys[k], "test"));
+        assert_ok(hl_json_get_double(&d, object, keys[k], "test"));
+        assert_ok(hl_json_get_bool(&b, object, keys[k], "test"));
+        assert_ok(hl_json_get_string(&s, object, keys[k], "test"));
+        assert_true(i == 7 && d == 7.0 && b);
+        assert_string_equal(s, "seven");
+    }
+    json_decref(object);
+}
+
+static void wrong_types_are_named(void **state)
+{
+    (void)state;
+    json_t *object =
+        parse("{\"i\": 5, \"d\": 2.5, \"b\": true, \"s\": \"t\", \"a\": [], \"o\": {}}");
+    int64_t     i = 7;
+    double      d = 7;
+    bool        b = true;
+    const char *s = "seven";
+
+    assert_fails(HL_BAD_INPUT, "x.json: 'd' is a number with a fraction, wanted an integer",
+                 hl_json_get_int(&i, object, "d", "x.json"));
+    assert_fails(HL_BAD_INPUT, "'s' is a string, wanted a number",
+                 hl_json_get_double(&d, object, "s", "x.json"));
+    assert_fails(HL_BAD_INPUT, "'i' is an integer, wanted a boolean",
+                 hl_json_get_bool(&b, object, "i", "x.json"));
+    assert_fails(HL_BAD_INPUT, "'b' is a boolean, wanted a string",
+                 hl_json_get_string(&s, object, "b", "x.json"));
+    assert_fails(HL_BAD_INPUT, "'a' is an array", hl_json_get_int(&i, object, "a", "x.json"));
+    assert_fails(HL_BAD_INPUT, "'o' is an object", hl_json_get_int(&i, object, "o", "x.json"));
+    assert_true(i == 7 && d == 7.0 && b);
+    assert_string_equal(s, "seven");
+    json_decref(object);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(any_value_is_accepted),
+        cmocka_unit_test(bad_text_is_refused_with_its_place),
+        cmocka_unit_test(nesting_is_bounded),
+        cmocka_unit_test(brackets_in_strings_do_not_nest),
+        cmocka_unit_test(getters_read_what_is_there),
+        cmocka_unit_test(missing_and_null_leave_the_default),
+        cmocka_unit_test(wrong_types_are_named),
+    };
+    return cmocka_run_group_tests_name("json", tests, NULL, NULL);
+}

@@ -1,0 +1,76 @@
+#!/bin/bash
+# test_deps.sh - tools/deps finds out what is missing and asks for just that.
+#
+# With a dpkg-query, apt-get, sudo and id of our own in the path, nothing is ever
+# installed: they say what they were called with.
+# shellcheck source=tests/tools/lib/tap.sh
+. "$(dirname "$0")/lib/tap.sh"
+tool=$PWD/tools/deps
+fake=$scratch/bin
+mkdir -p "$fake"
+
+command_saying() { # name line...
+    printf '#!/bin/sh\n' >"$fake/$1"
+    printf '%s\n' "${@:2}" >>"$fake/$1"
+    chmod +x "$fake/$1"
+}
+
+# Pretend that everything but the packages in $absent is installed.
+# shellcheck disable=SC2016
+command_saying dpkg-query 'for word in "$@"; do case " $absent - -W -f " in *" $word "*) ;;' \
+    '*) echo "$word installed" ;; esac; done'
+# shellcheck disable=SC2016
+command_saying apt-get 'echo "apt-get $*" >>"$log"'
+# shellcheck disable=SC2016
+command_saying sudo 'echo sudo >>"$log"; exec "$@"'
+# shellcheck disable=SC2016
+command_saying id 'echo "$user"'
+
+deps() { # absent user argument...
+    : >"$scratch/log"
+    absent=$1 user=$2 log=$scratch/log PATH=$fake:$PATH "$tool" "${@:3}"
+}
+
+is_silent() { [ -z "$(deps '' 0 all 2>&1)" ] && [ ! -s "$scratch/log" ]; }
+check "nothing to do: says and does nothing" is_silent
+
+dry() { [ "$(deps 'libcmocka-dev g++' 0 check --dry-run)" = "g++
+libcmocka-dev" ] && [ ! -s "$scratch/log" ]; }
+check "--dry-run lists what is missing and installs nothing" dry
+
+not_needed() { [ -z "$(deps libcmocka-dev 0 demo --dry-run)" ]; }
+check "other targets' packages are not asked for" not_needed
+
+as_root() {
+    deps libjansson-dev 0 build
+    cat "$scratch/log"
+    grep -q '^apt-get update' "$scratch/log" && ! grep -q sudo "$scratch/log" &&
+        grep -qE '^apt-get install .* libjansson-dev$' "$scratch/log"
+}
+check "root installs just what is missing" as_root
+
+as_user() {
+    deps libjansson-dev 1000 build
+    [ "$(grep -c sudo "$scratch/log")" -eq 2 ]
+}
+check "others use sudo" as_user
+
+default_target() { [ "$(deps make 0 --dry-run)" = make ]; }
+check "the default target is build" default_target
+
+for target in build demo check check-all bench fuzz all; do
+    check "target $target is known" deps '' 0 "$target" --dry-run
+done
+check "unknown targets are refused" fails deps '' 0 nonsense
+check "unknown options are refused" fails deps '' 0 --nonsense
+
+# A path with the tools that the script needs, but no apt.
+without_apt() {
+    mkdir -p "$scratch/plain"
+    for name in sh sort printf echo; do
+        ln -sf "$(command -v "$name" || echo "/bin/$name")" "$scratch/plain/$name"
+    done
+    PATH=$scratch/plain "$tool" build 2>&1 | grep -q libjansson-dev
+}
+check "without apt the list is printed" without_apt
+finish

@@ -1,0 +1,43 @@
+#!/bin/bash
+# test_install.sh - make install puts everything in place, and a program can use it.
+#
+# $BUILD and $CC come from the Makefile.
+# shellcheck source=tests/tools/lib/tap.sh
+. "$(dirname "$0")/lib/tap.sh"
+build=${BUILD:-build}
+cc=${CC:-gcc}
+unset MAKEFLAGS MAKELEVEL
+root=$scratch/root
+
+check "make install" make BUILD="$build" CC="$cc" PREFIX=/opt/hl DESTDIR="$root" install
+for file in bin/headlight include/headlight.h lib/libheadlight.a lib/libheadlight.so \
+    lib/libheadlight.so.0 lib/pkgconfig/headlight.pc; do
+    check "$file is there" test -e "$root/opt/hl/$file"
+done
+if command -v scdoc >/dev/null; then
+    for page in man1/headlight.1 man1/headlight-verify.1 man3/headlight.3; do
+        check "$page is there" grep -q '^\.TH' "$root/opt/hl/share/man/$page"
+    done
+fi
+check "the program runs" "$root/opt/hl/bin/headlight" --version
+
+# The flags, with the staging folder before the paths.
+flags() { # pkg-config option...
+    PKG_CONFIG_PATH=$root/opt/hl/lib/pkgconfig PKG_CONFIG_SYSROOT_DIR=$root pkg-config "$@" headlight
+}
+compile() { # output pkg-config option...
+    # shellcheck disable=SC2046
+    "$cc" -o "$scratch/$1" examples/attention.c $(flags --cflags --libs "${@:2}") -lm
+}
+check "the example builds against the shared library" compile shared
+check "and runs" env LD_LIBRARY_PATH="$root/opt/hl/lib" "$scratch/shared"
+exported() {
+    nm -D --defined-only "$root/opt/hl/lib/libheadlight.so" | awk '$2 ~ /[TDBR]/ { print $3 }' >"$scratch/exported"
+    ! grep -v '^hl_' "$scratch/exported"
+    grep -qx hl_attention_forward "$scratch/exported" && ! grep -qx hl_fail "$scratch/exported"
+}
+check "only the public interface is exported" exported
+
+check "make uninstall" make BUILD="$build" CC="$cc" PREFIX=/opt/hl DESTDIR="$root" uninstall
+check "leaves no file" test -z "$(find "$root" ! -type d)"
+finish
