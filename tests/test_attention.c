@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "attention_cases.h"
+#include "base/dtype.h"
 
 enum { S = 24, D = 16, H = 2 };
 
@@ -459,6 +460,33 @@ static void double_inputs_are_taken(void **unused)
         assert_true(out64[d] == v64[d]);
 }
 
+/* Rows stored in 16 bits are the float rows, rounded as base/dtype.h says. */
+static void check_halves(const char *backend)
+{
+    static const hl_dtype dtypes[] = { HL_DTYPE_F16, HL_DTYPE_BF16 };
+    uint16_t              half[H * S * D], wanted[H * S * D];
+    hl_attention          p = plain_problem();
+    hl_attention_result   r = plain_result();
+
+    assert_int_equal(hl_attention_forward(&r, &p), HL_OK);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(hl_dtype_from_f32(wanted, dtypes[i], out, H * S * D), HL_OK);
+        r.out = (hl_rows){ .data = half, .dtype = dtypes[i] };
+        assert_int_equal(hl_attention_forward(&r, &p), HL_OK);
+        for (int j = 0; j < H * S * D; j++) {
+            /* The scalar back end rounds once, from double: half a step is no error. */
+            if (abs(half[j] - wanted[j]) > (strcmp(backend, "scalar") == 0 ? 1 : 0))
+                fail_msg("%s, element %d: bits %x, wanted %x", backend, j, half[j], wanted[j]);
+        }
+    }
+}
+
+static void half_outputs_are_rounded_floats(void **unused)
+{
+    (void)unused;
+    on_every_back_end(check_halves);
+}
+
 static void unknown_back_ends_are_refused(void **unused)
 {
     const char *before = hl_backend_name();
@@ -487,6 +515,7 @@ int main(void)
         cmocka_unit_test(the_same_call_gives_the_same_bytes),
         cmocka_unit_test(a_row_does_not_depend_on_its_neighbours),
         cmocka_unit_test(double_inputs_are_taken),
+        cmocka_unit_test(half_outputs_are_rounded_floats),
         cmocka_unit_test(unknown_back_ends_are_refused),
     };
     return cmocka_run_group_tests_name("attention", tests, NULL, NULL);

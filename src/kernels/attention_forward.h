@@ -30,6 +30,7 @@ enum {
 /* What one thread works in. */
 typedef struct workspace {
     panel *panels; /* (MAX_PANELS)                      */
+    float *rows;   /* (LANES, padded d_head): queries   */
     float *q;      /* (n_panels, d_head, LANES)         */
     float *out;    /* (n_panels, LANES, padded d_value) */
     float *scores; /* (TILE_KEYS, LANES)                */
@@ -153,7 +154,8 @@ static void block_open(const forward_job *job, const workspace *space, const kv_
 
     for (int64_t i = 0; i < n_panels; i++) {
         panel_open(&space->panels[i], h, row + i * LANES);
-        panel_pack_queries(space->q + i * p->d_head * LANES, &space->panels[i], h);
+        panel_load_rows(space->rows, &space->panels[i], h, &p->q, p->d_head);
+        transpose_rows(space->q + i * p->d_head * LANES, space->rows, p->d_head, query_factor(p));
     }
     memset(space->out, 0, (size_t)(n_panels * LANES * padded(p->d_value)) * sizeof *space->out);
 }
@@ -352,11 +354,12 @@ static hl_status job_allocate(forward_job *job)
 {
     hl_status           status   = HL_OK;
     const hl_attention *p        = job->problem;
+    size_t              n_rows   = (size_t)(LANES * padded(p->d_head));
     size_t              n_q      = (size_t)(job->n_panels * p->d_head * LANES);
     size_t              n_out    = (size_t)(job->n_panels * LANES * padded(p->d_value));
     size_t              n_k      = (size_t)(TILE_KEYS * padded(p->d_head));
     size_t              n_v      = (size_t)(TILE_KEYS * padded(p->d_value));
-    size_t              n_floats = n_q + n_out + n_k + n_v + TILE_KEYS * LANES;
+    size_t              n_floats = n_rows + n_q + n_out + n_k + n_v + TILE_KEYS * LANES;
     size_t              n_bytes  = MAX_PANELS * sizeof(panel) + n_floats * sizeof(float);
     uint8_t            *memory   = NULL;
 
@@ -367,7 +370,8 @@ static hl_status job_allocate(forward_job *job)
     for (int i = 0; i < p->n_threads; i++, memory += n_bytes) {
         workspace *space = &job->threads[i];
         space->panels    = (panel *)(void *)memory;
-        space->q         = (float *)(void *)(space->panels + MAX_PANELS);
+        space->rows      = (float *)(void *)(space->panels + MAX_PANELS);
+        space->q         = space->rows + n_rows;
         space->out       = space->q + n_q;
         space->scores    = space->out + n_out;
         space->k         = space->scores + TILE_KEYS * LANES;

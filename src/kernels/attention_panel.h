@@ -48,6 +48,7 @@ typedef struct panel {
     int32_t      position[LANES];
     hl_key_range some; /* keys that some lane sees  */
     hl_key_range all;  /* keys that every lane sees */
+    hl_key_range near; /* keys that are some lane's own position or the one before */
     int64_t      row;  /* the first lane's row      */
     int          n_rows;
 } panel;
@@ -84,6 +85,8 @@ static void panel_mask(const panel *w, float *s, int64_t key, int64_t n)
 /* Note the scores of each lane's own and previous position. */
 static void panel_note_neighbours(panel *w, const float *s, int64_t key, int64_t n)
 {
+    if (key >= w->near.end || key + n <= w->near.begin)
+        return;
     for (int lane = 0; lane < LANES; lane++) {
         int64_t own = w->position[lane] - key;
         if (own >= 0 && own < n)

@@ -50,8 +50,12 @@ static void panel_set_lane(panel *w, int lane, const kv_head *h, int64_t head, i
     w->position[lane] = (int32_t)position;
     w->begin[lane]    = (int32_t)keys.begin;
     w->end[lane]      = (int32_t)keys.end;
-    if (lane == 0)
+    if (lane == 0) {
         w->some = w->all = keys;
+        w->near          = (hl_key_range){ position - 1, position + 1 };
+    }
+    w->near.begin = position - 1 < w->near.begin ? position - 1 : w->near.begin;
+    w->near.end   = position + 1 > w->near.end ? position + 1 : w->near.end;
     if (keys.begin < keys.end) {
         /* A blind lane widens nothing, but it hides every key. */
         bool none     = w->some.begin == w->some.end;
@@ -92,14 +96,15 @@ static float query_factor(const hl_attention *p)
     return (float)(p->scale * 1.44269504088896340736);
 }
 
-/* The panel's queries, as columns of q (d_head, LANES). */
-static void panel_pack_queries(float *q, const panel *w, const kv_head *h)
+/* The panel's rows of q or of a gradient, as floats (LANES, padded width). */
+static void panel_load_rows(float *out, const panel *w, const kv_head *h, const hl_rows *rows,
+                            int64_t width)
 {
-    const hl_attention *p      = h->problem;
-    float               factor = query_factor(p);
+    int64_t stride = padded(width);
 
     for (int lane = 0; lane < LANES; lane++)
-        pack_lane(q, lane, &p->q, h->batch, w->head[lane], w->query[lane], p->d_head, factor);
+        load_row(out + lane * stride, stride,
+                 row_address(rows, h->batch, w->head[lane], w->query[lane]), rows->dtype, width);
 }
 
 /* ------------------------------------------------------- after the product */
