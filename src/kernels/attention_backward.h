@@ -216,13 +216,13 @@ static void panel_backward(const backward_job *job, const backward_space *space,
     if (seen == 0)
         return;
 
-    panel_products(space->scores, space->q + index * p->d_head * LANES, space->k + begin * k_stride,
-                   k_stride, seen, p->d_head);
+    panel_products(space->scores, w, space->q + index * p->d_head * LANES,
+                   space->k + begin * k_stride, k_stride, seen, p->d_head);
     if (p->softcap != 0.0)
         cap_with_slopes(space->scores, space->slopes, seen, p);
     panel_bias_and_mask(space->scores, w, h, key + begin, seen);
     if (job->upstream->grad_out.data != NULL)
-        panel_products(space->products, space->grad + index * p->d_value * LANES,
+        panel_products(space->products, w, space->grad + index * p->d_value * LANES,
                        space->v + begin * v_stride, v_stride, seen, p->d_value);
     panel_gradients(&space->lanes[index], weights + begin * BLOCK_ROWS, ds + begin * BLOCK_ROWS,
                     space->scores, space->products, seen, p->scale);
