@@ -170,7 +170,7 @@ $(LIBRARY): $(call objects,$(SOURCES))
 
 $(SHARED): $(call objects,$(SOURCES))
 	$(call say,LINK,$@)
-	$(run)$(CC) -shared -Wl,-soname,libheadlight.so.$(MAJOR) -o $@ $^ $(LINK_FLAGS) $(LIBS)
+	$(run)$(CC) -shared -Wl,-soname,libheadlight.so.$(MAJOR) $(if $(SANITIZE),,-Wl,-z,defs) -o $@ $^ $(LINK_FLAGS) $(LIBS)
 	@ln -sf libheadlight.so $@.$(MAJOR)
 
 # A program from its objects and the static library.
@@ -252,7 +252,7 @@ run-tests: check-programs $(if $(KERNELS_ONLY),,all)
 
 # ------------------------------------------------------- the long round of tests
 
-SLOW_FLAGS := CFLAGS='-O1 -g' WERROR=1 SCRIPTS=
+SLOW_FLAGS := CFLAGS='-O1 -g' WERROR=1
 LIBARCHER  := $(firstword $(wildcard /usr/lib/llvm-*/lib/libarcher.so))
 
 .PHONY: check-all check-asan-gcc check-asan-clang check-tsan check-neon
@@ -260,11 +260,11 @@ check-all: ## check, then sanitizers (gcc, clang), thread sanitizer, NEON in qem
 	@tools/deps check-all
 	@rm -f $(BUILD)/tally
 	@+$(SUBMAKE) check TALLY='--tally $(BUILD)/tally'
-	@+$(SUBMAKE) check-asan-gcc TALLY='--tally $(abspath $(BUILD)/tally)'
-	@+$(SUBMAKE) check-asan-clang TALLY='--tally $(abspath $(BUILD)/tally)'
-	@+$(SUBMAKE) check-tsan TALLY='--tally $(abspath $(BUILD)/tally)'
-	@+$(SUBMAKE) check-neon TALLY='--tally $(abspath $(BUILD)/tally)'
-	@+$(SUBMAKE) lint
+	@+$(SUBMAKE) check-asan-gcc TALLY='--tally $(BUILD)/tally'
+	@+$(SUBMAKE) check-asan-clang TALLY='--tally $(BUILD)/tally'
+	@+$(SUBMAKE) check-tsan TALLY='--tally $(BUILD)/tally'
+	@+$(SUBMAKE) check-neon TALLY='--tally $(BUILD)/tally'
+	@+$(SUBMAKE) lint TALLY='--tally $(BUILD)/tally'
 	@tools/run_tests --total $(BUILD)/tally
 
 # allocator_may_return_null: the tests ask for impossible amounts on purpose.
@@ -301,8 +301,9 @@ fuzz-programs: $(FUZZ_SOURCES:fuzz/%.c=$(BUILD)/fuzz/%)
 C_FILES := $(sort $(HEADERS) $(SOURCES) $(wildcard src/*/*.c cli/*.[ch] tests/*.[ch] tests/*/*.[ch] \
              fuzz/*.[ch] bench/*.[ch] examples/*.[ch]))
 
-lint: ## clang-format, cppcheck and clang-tidy over everything
-	@tools/run_tests --logs $(BUILD)/tests/logs $(TALLY) tools/check_format tools/check_cppcheck
+lint: ## clang-format, cppcheck, shellcheck and clang-tidy over everything
+	@BUILD='$(BUILD)' tools/run_tests --logs $(BUILD)/tests/logs $(TALLY) \
+	    tools/check_format tools/check_cppcheck tools/check_shell
 	@+$(SUBMAKE) tidy
 
 # One stamp a file, so that only what changed is looked at again.

@@ -106,8 +106,7 @@ static hl_status check_metadata(json_t *header, const char *where)
         return HL_OK;
     if (!json_is_object(metadata))
         return hl_fail(HL_BAD_INPUT, "%s: " HL_SAFETENSORS_METADATA " is not an object", where);
-    json_object_foreach(metadata, key, value)
-    {
+    json_object_foreach(metadata, key, value) {
         if (!json_is_string(value))
             return hl_fail(HL_BAD_INPUT, "%s: " HL_SAFETENSORS_METADATA " '%s' is not a string",
                            where, key);
@@ -255,8 +254,7 @@ static hl_status read_tensors(hl_safetensors *file, const uint8_t *data, size_t 
 
     HL_TRY(HL_ALLOC_ZEROED(&file->tensors, n_keys));
     HL_TRY(HL_ALLOC(&file->by_name, n_keys));
-    json_object_foreach(file->header, name, entry)
-    {
+    json_object_foreach(file->header, name, entry) {
         if (strcmp(name, HL_SAFETENSORS_METADATA) == 0)
             continue;
         hl_tensor *tensor = &file->tensors[file->n_tensors++];
