@@ -289,6 +289,53 @@ static void no_mask_gives_nan(void **unused)
     on_every_back_end(check_masks);
 }
 
+/* Row i of head 0 as plain code does it in float: whole row, two passes. */
+static float plain_entropy(int i)
+{
+    float p[S], max = -INFINITY, sum = 0.0f, entropy_of_row = 0.0f;
+
+    for (int j = 0; j <= i; j++) {
+        p[j] = 0.0f;
+        for (int d = 0; d < D; d++)
+            p[j] += q[i * D + d] * k[j * D + d];
+        p[j] *= 1.0f / sqrtf((float)D);
+        max = fmaxf(max, p[j]);
+    }
+    for (int j = 0; j <= i; j++)
+        sum += p[j] = expf(p[j] - max);
+    for (int j = 0; j <= i; j++)
+        entropy_of_row -= p[j] / sum * logf(p[j] / sum);
+    return entropy_of_row;
+}
+
+/* Tolerance is earned: fused, our error must not be worse than a small multiple
+ * of what the plain way makes at the same precision. */
+static void check_earned(const char *backend)
+{
+    float               exact[H * S];
+    double              ours = 0.0, plain = 0.0;
+    hl_attention        p = plain_problem();
+    hl_attention_result r = { .entropy = exact };
+
+    assert_int_equal(hl_backend_select("scalar"), HL_OK); /* double inside */
+    assert_int_equal(hl_attention_forward(&r, &p), HL_OK);
+    assert_int_equal(hl_backend_select(backend), HL_OK);
+    r.entropy = entropy;
+    assert_int_equal(hl_attention_forward(&r, &p), HL_OK);
+    for (int i = 0; i < S; i++) {
+        ours  = fmax(ours, fabs((double)entropy[i] - (double)exact[i]));
+        plain = fmax(plain, fabs((double)plain_entropy(i) - (double)exact[i]));
+    }
+    if (!(ours <= 3.0 * plain))
+        fail_msg("%s: error %g, the plain way %g", backend, ours, plain);
+}
+
+static void the_error_is_that_of_the_plain_way(void **unused)
+{
+    (void)unused;
+    on_every_back_end(check_earned);
+}
+
 /* A key hidden by an infinite bias is as good as absent. */
 static void check_hidden(const char *backend)
 {
@@ -509,6 +556,7 @@ int main(void)
         cmocka_unit_test(backward_needs_what_forward_said),
         cmocka_unit_test(a_bias_of_1000_leaves_entropy_alone),
         cmocka_unit_test(no_mask_gives_nan),
+        cmocka_unit_test(the_error_is_that_of_the_plain_way),
         cmocka_unit_test(an_infinite_bias_hides_a_key),
         cmocka_unit_test(of_equal_keys_the_lowest_is_argmax),
         cmocka_unit_test(a_nan_key_spoils_the_rows_that_see_it),
