@@ -108,6 +108,7 @@ HL_INLINE vf tile_max(vi *group, const float *s, int64_t n, int want_group)
 {
     vf      best = vf_set(-INFINITY);
     vi      at   = { 0 };
+    vi      here = { 0 };
     int64_t i    = 0;
 
     for (; i + GROUP <= n; i += GROUP) {
@@ -115,13 +116,14 @@ HL_INLINE vf tile_max(vi *group, const float *s, int64_t n, int want_group)
         for (int k = 1; k < GROUP; k++)
             largest = vf_max(largest, vf_load(s + (i + k) * LANES));
         if (want_group)
-            at = vi_select(largest > best, vi_set((int32_t)i), at);
+            at = vi_select(largest > best, here, at);
         best = vf_max(best, largest);
+        here += GROUP;
     }
     for (int64_t tail = i; tail < n; tail++) {
         vf score = vf_load(s + tail * LANES);
         if (want_group)
-            at = vi_select(score > best, vi_set((int32_t)i), at);
+            at = vi_select(score > best, here, at);
         best = vf_max(best, score);
     }
     *group = at;
