@@ -287,6 +287,17 @@ check-neon: ## the kernel tests, cross-compiled for arm64, under qemu
 	@+$(SUBMAKE) run-tests CC=aarch64-linux-gnu-gcc AR=aarch64-linux-gnu-ar BUILD=build/neon \
 	    KERNELS_ONLY=1 WERROR=1 TALLY='$(TALLY) --with qemu-aarch64-static'
 
+# Debian has no cross package of jansson, so the whole program needs a folder with
+# arm64's: `apt-get download libjansson-dev:arm64` and `dpkg -x` make one.
+.PHONY: verify-neon
+verify-neon: ## ARM64_ROOT=dir: the golden cases on NEON, the whole program under qemu
+	@test -n '$(ARM64_ROOT)' || { echo 'ARM64_ROOT: a folder with jansson for arm64'; exit 2; }
+	@+$(SUBMAKE) build/neon-program/headlight BUILD=build/neon-program PKG_CONFIG=false \
+	    CC=aarch64-linux-gnu-gcc AR=aarch64-linux-gnu-ar CFLAGS='-O2 -I$(ARM64_ROOT)/usr/include' \
+	    LDFLAGS='-static -L$(ARM64_ROOT)/usr/lib/aarch64-linux-gnu'
+	qemu-aarch64-static build/neon-program/headlight verify \
+	    $(or $(wildcard $(or $(HEADLIGHT_SHARED),../shared)/golden/attention/*.safetensors),tests/data/attention/*.safetensors)
+
 # ---------------------------------------------------------------- fuzzing, lint
 
 .PHONY: fuzz fuzz-programs lint tidy format
