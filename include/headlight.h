@@ -94,10 +94,33 @@ typedef enum hl_dtype {
     HL_DTYPE_F6_E2M3,
     HL_DTYPE_F6_E3M2,
     HL_DTYPE_C64,
+    /* GGUF's blocks: 32 or 256 values that share their scales. */
+    HL_DTYPE_Q4_0,
+    HL_DTYPE_Q4_1,
+    HL_DTYPE_Q5_0,
+    HL_DTYPE_Q5_1,
+    HL_DTYPE_Q8_0,
+    HL_DTYPE_Q2_K,
+    HL_DTYPE_Q3_K,
+    HL_DTYPE_Q4_K,
+    HL_DTYPE_Q5_K,
+    HL_DTYPE_Q6_K,
+    HL_DTYPE_IQ1_S,
+    HL_DTYPE_IQ2_XXS,
+    HL_DTYPE_IQ2_XS,
+    HL_DTYPE_IQ2_S,
+    HL_DTYPE_IQ3_XXS,
+    HL_DTYPE_IQ3_S,
+    HL_DTYPE_IQ4_NL,
+    HL_DTYPE_IQ4_XS,
+    HL_DTYPE_TQ1_0,
+    HL_DTYPE_TQ2_0,
+    HL_DTYPE_MXFP4,
     HL_DTYPE_COUNT
 } hl_dtype;
 
-/* The safetensors spelling, "F32", "BF16", ...; "?" for what is not a dtype. */
+/* As safetensors and GGUF spell it: "F32", "BF16", "Q4_K", ...; "?" for what is
+ * not a dtype. */
 HL_API const char *hl_dtype_name(hl_dtype dtype);
 
 /* ------------------------------------------------ attention that measures

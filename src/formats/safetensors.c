@@ -36,38 +36,6 @@ struct hl_safetensors {
     size_t            n_tensors;
 };
 
-int64_t hl_tensor_count(const hl_tensor *tensor)
-{
-    int64_t count = 1;
-    for (int i = 0; i < tensor->n_dims; i++)
-        count *= tensor->shape[i];
-    return count;
-}
-
-/* Elements may be smaller than a byte, but a tensor ends on one. */
-hl_status hl_tensor_bytes(size_t *out, const hl_tensor *tensor)
-{
-    size_t n_bits = hl_dtype_bits(tensor->dtype);
-
-    if (n_bits == 0)
-        return hl_fail(HL_BAD_INPUT, "%d is not a dtype", (int)tensor->dtype);
-    if (tensor->n_dims < 0 || tensor->n_dims > HL_MAX_TENSOR_DIMS)
-        return hl_fail(HL_BAD_INPUT, "%d dimensions, wanted 0 to %d", tensor->n_dims,
-                       HL_MAX_TENSOR_DIMS);
-    for (int i = 0; i < tensor->n_dims; i++) {
-        int64_t size = tensor->shape[i];
-        if (size < 0 || (uint64_t)size > SIZE_MAX ||
-            !hl_size_multiply(&n_bits, n_bits, (size_t)size))
-            return hl_fail(HL_BAD_INPUT, "dimension %d is %lld: negative, or the size overflows", i,
-                           (long long)size);
-    }
-    if (n_bits % 8 != 0)
-        return hl_fail(HL_BAD_INPUT, "%zu bits of %s do not fill whole bytes", n_bits,
-                       hl_dtype_name(tensor->dtype));
-    *out = n_bits / 8;
-    return HL_OK;
-}
-
 /* ------------------------------------------------------------------ header */
 
 /* Find the header in the file: its text and where the data begins. */

@@ -76,6 +76,9 @@ static hl_status check_tensor(const hl_tensor *tensor)
 
     if (hl_tensor_bytes(&needed, tensor) != HL_OK)
         return HL_BAD_ARGUMENT; /* its message stands */
+    if (hl_dtype_is_block(tensor->dtype))
+        return hl_fail(HL_BAD_ARGUMENT, "safetensors files hold no %s",
+                       hl_dtype_name(tensor->dtype));
     if (tensor->n_bytes != needed)
         return hl_fail(HL_BAD_ARGUMENT, "%zu bytes of data, dtype and shape need %zu",
                        tensor->n_bytes, needed);
