@@ -16,7 +16,7 @@
 #include "nearest.h"
 
 static const hl_command commands[] = {
-    { "verify", "run golden attention cases on every back end", hl_command_verify },
+    { "verify", "run golden cases on every back end", hl_command_verify },
 };
 
 enum { N_COMMANDS = sizeof commands / sizeof *commands };

@@ -255,9 +255,10 @@ HL_API hl_status   hl_backend_select(const char *name);
 
 /* ---------------------------------------------------------------- verify
  *
- * Runs a golden attention case (a safetensors file with inputs, options and
- * what another program computed from them) and reports the largest error of
- * every output. */
+ * Runs a golden file, a safetensors file with inputs and what another program
+ * computed from them, and reports the largest error of every output.  There are
+ * attention cases, and files of quantised blocks: NAME.blocks, U8, beside
+ * NAME.values, F32, for each type, which must be read exactly. */
 
 typedef struct hl_verify_options {
     const char *backend;    /* NULL: every one that this CPU can run */
@@ -267,7 +268,7 @@ typedef struct hl_verify_options {
 
 typedef struct hl_verify_entry {
     const char *backend; /* borrowed, as is output */
-    const char *output;  /* "entropy", "dq", ... */
+    const char *output;  /* "entropy", "dq", ...; of blocks the type, "Q4_K" */
     double      error;   /* largest, absolute or relative as `relative` says */
     double      tolerance;
     bool        relative; /* to the largest value of the tensor */
@@ -281,8 +282,13 @@ typedef struct hl_verify_report {
     bool             passed;
 } hl_verify_report;
 
+/* Whichever of the two the file is. */
+HL_API hl_status hl_verify(hl_verify_report **out, const char *path,
+                           const hl_verify_options *options);
 HL_API hl_status hl_verify_attention(hl_verify_report **out, const char *path,
                                      const hl_verify_options *options);
+HL_API hl_status hl_verify_blocks(hl_verify_report **out, const char *path,
+                                  const hl_verify_options *options);
 HL_API void      hl_verify_report_free(hl_verify_report *report);
 
 #ifdef __cplusplus
