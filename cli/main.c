@@ -99,6 +99,8 @@ static int dispatch(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
+    hl_guard_mapped_files();
+
     int code = argc > 0 ? dispatch(argc - 1, argv + 1) : HL_EXIT_USAGE;
 
     /* A full disk must not look like success. */

@@ -69,6 +69,13 @@ typedef void (*hl_log_callback)(void *context, hl_log_level level, const char *m
 /* NULL: nobody listens, which is the default.  Messages below `lowest` are not made. */
 HL_API void hl_log_set(hl_log_callback callback, void *context, hl_log_level lowest);
 
+/* Files are mapped, not read.  If one is cut short by somebody else while it is in
+ * use, touching the missing part raises SIGBUS, which kills the process.  After
+ * this call it ends with "headlight: FILE: shrank while in use" on standard error and
+ * exit status 3 instead.  For programs: a library has no business with signals, so
+ * nothing is installed unless asked. */
+HL_API void hl_guard_mapped_files(void);
+
 /* ------------------------------------------------------------ element types */
 
 typedef enum hl_dtype {
