@@ -23,7 +23,8 @@
 
 #define BLOCKS    ".blocks"
 #define VALUES    ".values"
-#define MAX_NAME  24 /* of a dtype, and the longer ending */
+#define MAX_DTYPE 16 /* bytes of a dtype's name, with its NUL */
+#define MAX_NAME  24 /* with an ending */
 #define MAX_TYPES HL_DTYPE_COUNT
 
 typedef struct block_type {
@@ -55,10 +56,10 @@ bool hl_verify_is_blocks(const char *tensor_name)
 /* "Q4_K.blocks" is of type Q4_K, and its values are called Q4_K.values. */
 static hl_status parse_name(block_type *type, const char *name)
 {
-    char   dtype_name[MAX_NAME] = "";
-    size_t length               = strlen(name) - strlen(BLOCKS);
+    char   dtype_name[MAX_DTYPE] = "";
+    size_t length                = strlen(name) - strlen(BLOCKS);
 
-    if (length < sizeof dtype_name - strlen(VALUES))
+    if (length < sizeof dtype_name)
         memcpy(dtype_name, name, length);
     if (!hl_dtype_parse_any(&type->dtype, dtype_name))
         return hl_fail(HL_BAD_INPUT, "no dtype has this name");
