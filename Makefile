@@ -170,7 +170,7 @@ $(LIBRARY): $(call objects,$(SOURCES))
 
 $(SHARED): $(call objects,$(SOURCES))
 	$(call say,LINK,$@)
-	$(run)$(CC) -shared -Wl,-soname,libheadlight.so.$(MAJOR) -o $@ $^ $(LINK_FLAGS) $(LIBS)
+	$(run)$(CC) -shared -Wl,-soname,libheadlight.so.$(MAJOR) $(if $(SANITIZE),,-Wl,-z,defs) -o $@ $^ $(LINK_FLAGS) $(LIBS)
 	@ln -sf libheadlight.so $@.$(MAJOR)
 
 # A program from its objects and the static library.
@@ -228,7 +228,7 @@ bench: ## set up, build and run the benchmarks
 TESTS ?=
 ALL_TESTS := $(TEST_SOURCES:tests/%.c=%) $(FUZZ_SOURCES:fuzz/fuzz_%.c=replay_%)
 ifdef KERNELS_ONLY
-ALL_TESTS := $(filter test_attention_agreement test_row_state,$(ALL_TESTS))
+ALL_TESTS := $(filter test_attention_agreement test_quant_agreement test_row_state,$(ALL_TESTS))
 endif
 RUNNERS   := $(addprefix $(BUILD)/tests/,$(or $(TESTS),$(ALL_TESTS)))
 SCRIPTS   := $(if $(TESTS)$(KERNELS_ONLY),,$(wildcard tests/cli/*.sh))
@@ -252,7 +252,7 @@ run-tests: check-programs $(if $(KERNELS_ONLY),,all)
 
 # ------------------------------------------------------- the long round of tests
 
-SLOW_FLAGS := CFLAGS='-O1 -g' WERROR=1 SCRIPTS=
+SLOW_FLAGS := CFLAGS='-O1 -g' WERROR=1
 LIBARCHER  := $(firstword $(wildcard /usr/lib/llvm-*/lib/libarcher.so))
 
 .PHONY: check-all check-asan-gcc check-asan-clang check-tsan check-neon
@@ -260,11 +260,11 @@ check-all: ## check, then sanitizers (gcc, clang), thread sanitizer, NEON in qem
 	@tools/deps check-all
 	@rm -f $(BUILD)/tally
 	@+$(SUBMAKE) check TALLY='--tally $(BUILD)/tally'
-	@+$(SUBMAKE) check-asan-gcc TALLY='--tally $(abspath $(BUILD)/tally)'
-	@+$(SUBMAKE) check-asan-clang TALLY='--tally $(abspath $(BUILD)/tally)'
-	@+$(SUBMAKE) check-tsan TALLY='--tally $(abspath $(BUILD)/tally)'
-	@+$(SUBMAKE) check-neon TALLY='--tally $(abspath $(BUILD)/tally)'
-	@+$(SUBMAKE) lint
+	@+$(SUBMAKE) check-asan-gcc TALLY='--tally $(BUILD)/tally'
+	@+$(SUBMAKE) check-asan-clang TALLY='--tally $(BUILD)/tally'
+	@+$(SUBMAKE) check-tsan TALLY='--tally $(BUILD)/tally'
+	@+$(SUBMAKE) check-neon TALLY='--tally $(BUILD)/tally'
+	@+$(SUBMAKE) lint TALLY='--tally $(BUILD)/tally'
 	@tools/run_tests --total $(BUILD)/tally
 
 # allocator_may_return_null: the tests ask for impossible amounts on purpose.
@@ -287,6 +287,17 @@ check-neon: ## the kernel tests, cross-compiled for arm64, under qemu
 	@+$(SUBMAKE) run-tests CC=aarch64-linux-gnu-gcc AR=aarch64-linux-gnu-ar BUILD=build/neon \
 	    KERNELS_ONLY=1 WERROR=1 TALLY='$(TALLY) --with qemu-aarch64-static'
 
+# Debian has no cross package of jansson, so the whole program needs a folder with
+# arm64's: `apt-get download libjansson-dev:arm64` and `dpkg -x` make one.
+.PHONY: verify-neon
+verify-neon: ## ARM64_ROOT=dir: the golden cases on NEON, the whole program under qemu
+	@test -n '$(ARM64_ROOT)' || { echo 'ARM64_ROOT: a folder with jansson for arm64'; exit 2; }
+	@+$(SUBMAKE) build/neon-program/headlight BUILD=build/neon-program PKG_CONFIG=false \
+	    CC=aarch64-linux-gnu-gcc AR=aarch64-linux-gnu-ar CFLAGS='-O2 -I$(ARM64_ROOT)/usr/include' \
+	    LDFLAGS='-static -L$(ARM64_ROOT)/usr/lib/aarch64-linux-gnu'
+	qemu-aarch64-static build/neon-program/headlight verify \
+	    $(or $(wildcard $(or $(HEADLIGHT_SHARED),../shared)/golden/attention/*.safetensors),tests/data/attention/*.safetensors)
+
 # ---------------------------------------------------------------- fuzzing, lint
 
 .PHONY: fuzz fuzz-programs lint tidy format
@@ -301,8 +312,9 @@ fuzz-programs: $(FUZZ_SOURCES:fuzz/%.c=$(BUILD)/fuzz/%)
 C_FILES := $(sort $(HEADERS) $(SOURCES) $(wildcard src/*/*.c cli/*.[ch] tests/*.[ch] tests/*/*.[ch] \
              fuzz/*.[ch] bench/*.[ch] examples/*.[ch]))
 
-lint: ## clang-format, cppcheck and clang-tidy over everything
-	@tools/run_tests --logs $(BUILD)/tests/logs $(TALLY) tools/check_format tools/check_cppcheck
+lint: ## clang-format, cppcheck, shellcheck and clang-tidy over everything
+	@BUILD='$(BUILD)' tools/run_tests --logs $(BUILD)/tests/logs $(TALLY) \
+	    tools/check_format tools/check_cppcheck tools/check_shell
 	@+$(SUBMAKE) tidy
 
 # One stamp a file, so that only what changed is looked at again.

@@ -1,4 +1,4 @@
-/* cmd_verify.c - headlight verify: golden attention cases on every back end. */
+/* cmd_verify.c - headlight verify: golden cases on every back end. */
 #include <stdio.h>
 #include <string.h>
 
@@ -72,9 +72,11 @@ static int parse_request(verify_request *request, int argc, char **argv)
     const hl_usage usage = {
         .command   = "verify",
         .arguments = "CASE.safetensors...",
-        .text      = "Runs golden attention cases forward and backward on every back end that\n"
-                     "this CPU has, and shows the largest error of each output beside what is\n"
-                     "allowed.  Exit status 1 when an error is over.\n"
+        .text      = "Runs golden cases on every back end that this CPU has, and shows the\n"
+                     "largest error of each output beside what is allowed: attention cases\n"
+                     "forward and backward, and files of quantised blocks, NAME.blocks beside\n"
+                     "NAME.values, which must be read exactly.  Exit status 1 when an error is\n"
+                     "over.\n"
                      "\n"
                      "--write stores the outputs of --backend, or else of the back end that would\n"
                      "be chosen at run time, under the case's own tensor names; one case at a time.",
@@ -116,7 +118,7 @@ static int verify_case(hl_verify_printer *printer, const char *path,
                        const hl_verify_options *options)
 {
     hl_verify_report *report = NULL;
-    hl_status         status = hl_verify_attention(&report, path, options);
+    hl_status         status = hl_verify(&report, path, options);
 
     if (status != HL_OK) {
         hl_complain("verify", "%s", hl_error_message());

@@ -16,7 +16,7 @@
 #include "nearest.h"
 
 static const hl_command commands[] = {
-    { "verify", "run golden attention cases on every back end", hl_command_verify },
+    { "verify", "run golden cases on every back end", hl_command_verify },
 };
 
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
@@ -99,6 +99,8 @@ static int dispatch(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
+    hl_guard_mapped_files();
+
     int code = argc > 0 ? dispatch(argc - 1, argv + 1) : HL_EXIT_USAGE;
 
     /* A full disk must not look like success. */

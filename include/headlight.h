@@ -69,6 +69,13 @@ typedef void (*hl_log_callback)(void *context, hl_log_level level, const char *m
 /* NULL: nobody listens, which is the default.  Messages below `lowest` are not made. */
 HL_API void hl_log_set(hl_log_callback callback, void *context, hl_log_level lowest);
 
+/* Files are mapped, not read.  If one is cut short by somebody else while it is in
+ * use, touching the missing part raises SIGBUS, which kills the process.  After
+ * this call it ends with "headlight: FILE: shrank while in use" on standard error and
+ * exit status 3 instead.  For programs: a library has no business with signals, so
+ * nothing is installed unless asked. */
+HL_API void hl_guard_mapped_files(void);
+
 /* ------------------------------------------------------------ element types */
 
 typedef enum hl_dtype {
@@ -94,10 +101,33 @@ typedef enum hl_dtype {
     HL_DTYPE_F6_E2M3,
     HL_DTYPE_F6_E3M2,
     HL_DTYPE_C64,
+    /* GGUF's blocks: 32 or 256 values that share their scales. */
+    HL_DTYPE_Q4_0,
+    HL_DTYPE_Q4_1,
+    HL_DTYPE_Q5_0,
+    HL_DTYPE_Q5_1,
+    HL_DTYPE_Q8_0,
+    HL_DTYPE_Q2_K,
+    HL_DTYPE_Q3_K,
+    HL_DTYPE_Q4_K,
+    HL_DTYPE_Q5_K,
+    HL_DTYPE_Q6_K,
+    HL_DTYPE_IQ1_S,
+    HL_DTYPE_IQ2_XXS,
+    HL_DTYPE_IQ2_XS,
+    HL_DTYPE_IQ2_S,
+    HL_DTYPE_IQ3_XXS,
+    HL_DTYPE_IQ3_S,
+    HL_DTYPE_IQ4_NL,
+    HL_DTYPE_IQ4_XS,
+    HL_DTYPE_TQ1_0,
+    HL_DTYPE_TQ2_0,
+    HL_DTYPE_MXFP4,
     HL_DTYPE_COUNT
 } hl_dtype;
 
-/* The safetensors spelling, "F32", "BF16", ...; "?" for what is not a dtype. */
+/* As safetensors and GGUF spell it: "F32", "BF16", "Q4_K", ...; "?" for what is
+ * not a dtype. */
 HL_API const char *hl_dtype_name(hl_dtype dtype);
 
 /* ------------------------------------------------ attention that measures
@@ -403,9 +433,10 @@ HL_API hl_status hl_chat_encode(hl_encoding **out, const hl_tokenizer *tokenizer
 
 /* ---------------------------------------------------------------- verify
  *
- * Runs a golden attention case (a safetensors file with inputs, options and
- * what another program computed from them) and reports the largest error of
- * every output. */
+ * Runs a golden file, a safetensors file with inputs and what another program
+ * computed from them, and reports the largest error of every output.  There are
+ * attention cases, and files of quantised blocks: NAME.blocks, U8, beside
+ * NAME.values, F32, for each type, which must be read exactly. */
 
 typedef struct hl_verify_options {
     const char *backend;    /* NULL: every one that this CPU can run */
@@ -415,7 +446,7 @@ typedef struct hl_verify_options {
 
 typedef struct hl_verify_entry {
     const char *backend; /* borrowed, as is output */
-    const char *output;  /* "entropy", "dq", ... */
+    const char *output;  /* "entropy", "dq", ...; of blocks the type, "Q4_K" */
     double      error;   /* largest, absolute or relative as `relative` says */
     double      tolerance;
     bool        relative; /* to the largest value of the tensor */
@@ -429,8 +460,13 @@ typedef struct hl_verify_report {
     bool             passed;
 } hl_verify_report;
 
+/* Whichever of the two the file is. */
+HL_API hl_status hl_verify(hl_verify_report **out, const char *path,
+                           const hl_verify_options *options);
 HL_API hl_status hl_verify_attention(hl_verify_report **out, const char *path,
                                      const hl_verify_options *options);
+HL_API hl_status hl_verify_blocks(hl_verify_report **out, const char *path,
+                                  const hl_verify_options *options);
 HL_API void      hl_verify_report_free(hl_verify_report *report);
 
 #ifdef __cplusplus

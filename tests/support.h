@@ -56,6 +56,14 @@ static inline const char *in_folder(const char *folder, const char *name)
     return strcpy(paths[next++ % 4], path);
 }
 
+/* A path in the folder of files that are not ours to keep here, in one of four
+ * static buffers; tests that find nothing there say skip(). */
+static inline const char *in_shared(const char *name)
+{
+    const char *shared = getenv("HEADLIGHT_SHARED");
+    return in_folder(shared != NULL ? shared : "../shared", name);
+}
+
 /* How many files lie in a folder, hidden ones too; with `remove`, none after. */
 static inline int visit_folder(const char *folder, int remove)
 {

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "attention_cases.h"
+#include "base/dtype.h"
 
 enum { S = 24, D = 16, H = 2 };
 
@@ -288,6 +289,53 @@ static void no_mask_gives_nan(void **unused)
     on_every_back_end(check_masks);
 }
 
+/* Row i of head 0 as plain code does it in float: whole row, two passes. */
+static float plain_entropy(int i)
+{
+    float p[S], max = -INFINITY, sum = 0.0f, entropy_of_row = 0.0f;
+
+    for (int j = 0; j <= i; j++) {
+        p[j] = 0.0f;
+        for (int d = 0; d < D; d++)
+            p[j] += q[i * D + d] * k[j * D + d];
+        p[j] *= 1.0f / sqrtf((float)D);
+        max = fmaxf(max, p[j]);
+    }
+    for (int j = 0; j <= i; j++)
+        sum += p[j] = expf(p[j] - max);
+    for (int j = 0; j <= i; j++)
+        entropy_of_row -= p[j] / sum * logf(p[j] / sum);
+    return entropy_of_row;
+}
+
+/* Tolerance is earned: fused, our error must not be worse than a small multiple
+ * of what the plain way makes at the same precision. */
+static void check_earned(const char *backend)
+{
+    float               exact[H * S];
+    double              ours = 0.0, plain = 0.0;
+    hl_attention        p = plain_problem();
+    hl_attention_result r = { .entropy = exact };
+
+    assert_int_equal(hl_backend_select("scalar"), HL_OK); /* double inside */
+    assert_int_equal(hl_attention_forward(&r, &p), HL_OK);
+    assert_int_equal(hl_backend_select(backend), HL_OK);
+    r.entropy = entropy;
+    assert_int_equal(hl_attention_forward(&r, &p), HL_OK);
+    for (int i = 0; i < S; i++) {
+        ours  = fmax(ours, fabs((double)entropy[i] - (double)exact[i]));
+        plain = fmax(plain, fabs((double)plain_entropy(i) - (double)exact[i]));
+    }
+    if (!(ours <= 3.0 * plain))
+        fail_msg("%s: error %g, the plain way %g", backend, ours, plain);
+}
+
+static void the_error_is_that_of_the_plain_way(void **unused)
+{
+    (void)unused;
+    on_every_back_end(check_earned);
+}
+
 /* A key hidden by an infinite bias is as good as absent. */
 static void check_hidden(const char *backend)
 {
@@ -409,25 +457,26 @@ static void the_same_call_gives_the_same_bytes(void **unused)
         same_bytes(seed, 200, false);
 }
 
-/* A row's bytes are its own: alone, or among others, they are the same. */
+/* A row's bytes are its own: with many neighbours or few, they are the same. */
 static void a_row_does_not_depend_on_its_neighbours(void **unused)
 {
-    float               alone[D], alone_entropy;
+    enum { N = 17 }; /* more than a narrow head has on any back end, less than S */
+    float               some[N * D], some_entropy[N];
     hl_attention        p = plain_problem();
     hl_attention_result r = plain_result();
 
     (void)unused;
     assert_int_equal(hl_attention_forward(&r, &p), HL_OK);
-    for (int64_t i = 0; i < S; i++) {
-        hl_attention        one  = plain_problem();
-        hl_attention_result mine = { .out = { .data = alone }, .entropy = &alone_entropy };
-        one.n_heads = one.n_kv_heads = 1;
-        one.n_queries                = 1;
-        one.q                        = (hl_rows){ .data = q + i * D };
-        one.query_start              = &i;
-        assert_int_equal(hl_attention_forward(&mine, &one), HL_OK);
-        assert_int_equal(memcmp(alone, out + i * D, sizeof alone), 0);
-        assert_true(alone_entropy == entropy[i]);
+    for (int64_t i = 0; i + N <= S; i++) {
+        hl_attention        few  = plain_problem();
+        hl_attention_result mine = { .out = { .data = some }, .entropy = some_entropy };
+        few.n_heads = few.n_kv_heads = 1;
+        few.n_queries                = N;
+        few.q                        = (hl_rows){ .data = q + i * D };
+        few.query_start              = &i;
+        assert_int_equal(hl_attention_forward(&mine, &few), HL_OK);
+        assert_int_equal(memcmp(some, out + i * D, sizeof some), 0);
+        assert_int_equal(memcmp(some_entropy, entropy + i, sizeof some_entropy), 0);
     }
 }
 
@@ -459,6 +508,33 @@ static void double_inputs_are_taken(void **unused)
         assert_true(out64[d] == v64[d]);
 }
 
+/* Rows stored in 16 bits are the float rows, rounded as base/dtype.h says. */
+static void check_halves(const char *backend)
+{
+    static const hl_dtype dtypes[] = { HL_DTYPE_F16, HL_DTYPE_BF16 };
+    uint16_t              half[H * S * D], wanted[H * S * D];
+    hl_attention          p = plain_problem();
+    hl_attention_result   r = plain_result();
+
+    assert_int_equal(hl_attention_forward(&r, &p), HL_OK);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(hl_dtype_from_f32(wanted, dtypes[i], out, H * S * D), HL_OK);
+        r.out = (hl_rows){ .data = half, .dtype = dtypes[i] };
+        assert_int_equal(hl_attention_forward(&r, &p), HL_OK);
+        for (int j = 0; j < H * S * D; j++) {
+            /* The scalar back end rounds once, from double: half a step is no error. */
+            if (abs(half[j] - wanted[j]) > (strcmp(backend, "scalar") == 0 ? 1 : 0))
+                fail_msg("%s, element %d: bits %x, wanted %x", backend, j, half[j], wanted[j]);
+        }
+    }
+}
+
+static void half_outputs_are_rounded_floats(void **unused)
+{
+    (void)unused;
+    on_every_back_end(check_halves);
+}
+
 static void unknown_back_ends_are_refused(void **unused)
 {
     const char *before = hl_backend_name();
@@ -480,6 +556,7 @@ int main(void)
         cmocka_unit_test(backward_needs_what_forward_said),
         cmocka_unit_test(a_bias_of_1000_leaves_entropy_alone),
         cmocka_unit_test(no_mask_gives_nan),
+        cmocka_unit_test(the_error_is_that_of_the_plain_way),
         cmocka_unit_test(an_infinite_bias_hides_a_key),
         cmocka_unit_test(of_equal_keys_the_lowest_is_argmax),
         cmocka_unit_test(a_nan_key_spoils_the_rows_that_see_it),
@@ -487,6 +564,7 @@ int main(void)
         cmocka_unit_test(the_same_call_gives_the_same_bytes),
         cmocka_unit_test(a_row_does_not_depend_on_its_neighbours),
         cmocka_unit_test(double_inputs_are_taken),
+        cmocka_unit_test(half_outputs_are_rounded_floats),
         cmocka_unit_test(unknown_back_ends_are_refused),
     };
     return cmocka_run_group_tests_name("attention", tests, NULL, NULL);

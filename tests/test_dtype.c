@@ -60,9 +60,12 @@ static void names_round_trip(void **state)
     (void)state;
     for (int i = 0; i < HL_DTYPE_COUNT; i++) {
         hl_dtype parsed = HL_DTYPE_COUNT;
-        assert_true(hl_dtype_parse(&parsed, hl_dtype_name((hl_dtype)i)));
+        assert_true(hl_dtype_parse_any(&parsed, hl_dtype_name((hl_dtype)i)));
         assert_int_equal(parsed, i);
-        assert_true(hl_dtype_bits((hl_dtype)i) >= 4);
+        /* Block types are not safetensors' and have no bits. */
+        assert_int_equal(hl_dtype_is_block(parsed), i >= HL_DTYPE_Q4_0);
+        assert_int_equal(hl_dtype_parse(&parsed, hl_dtype_name((hl_dtype)i)), i < HL_DTYPE_Q4_0);
+        assert_int_equal(hl_dtype_bits((hl_dtype)i) >= 4, i < HL_DTYPE_Q4_0);
     }
     hl_dtype untouched = HL_DTYPE_I8;
     assert_false(hl_dtype_parse(&untouched, "F31"));
@@ -72,6 +75,43 @@ static void names_round_trip(void **state)
     assert_string_equal(hl_dtype_name(HL_DTYPE_COUNT), "?");
     assert_string_equal(hl_dtype_name((hl_dtype)-1), "?");
     assert_int_equal(hl_dtype_bits(HL_DTYPE_COUNT), 0);
+}
+
+static void blocks_fill_whole_bytes(void **state)
+{
+    (void)state;
+    for (int i = 0; i < HL_DTYPE_COUNT; i++) {
+        hl_dtype_block block = hl_dtype_block_of((hl_dtype)i);
+        if (hl_dtype_is_block((hl_dtype)i))
+            assert_true(block.n_values == 32 || block.n_values == 256);
+        else
+            assert_int_equal(block.n_values * hl_dtype_bits((hl_dtype)i), 8 * block.n_bytes);
+    }
+    assert_int_equal(hl_dtype_block_of(HL_DTYPE_Q4_K).n_bytes, 144);
+    assert_int_equal(hl_dtype_block_of(HL_DTYPE_COUNT).n_values, 0);
+    assert_false(hl_dtype_is_block(HL_DTYPE_COUNT));
+}
+
+static void ggml_numbers_round_trip(void **state)
+{
+    (void)state;
+    hl_dtype dtype   = HL_DTYPE_COUNT;
+    uint32_t id      = 0;
+    int      n_known = 0;
+
+    for (uint32_t i = 0; i < 64; i++) {
+        if (!hl_dtype_from_ggml(&dtype, i))
+            continue;
+        assert_true(hl_dtype_to_ggml(&id, dtype));
+        assert_int_equal(id, i);
+        n_known++;
+    }
+    assert_int_equal(n_known, 29); /* 21 block types, 4 of floats, 4 of integers */
+    assert_true(hl_dtype_from_ggml(&dtype, 12) && dtype == HL_DTYPE_Q4_K);
+    assert_false(hl_dtype_from_ggml(&dtype, 4)); /* Q4_2, withdrawn */
+    assert_false(hl_dtype_from_ggml(&dtype, UINT32_MAX));
+    assert_false(hl_dtype_to_ggml(&id, HL_DTYPE_BOOL));
+    assert_false(hl_dtype_to_ggml(&id, HL_DTYPE_COUNT));
 }
 
 static void sizes_are_those_of_safetensors(void **state)
@@ -255,6 +295,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_round_trip),
+        cmocka_unit_test(blocks_fill_whole_bytes),
+        cmocka_unit_test(ggml_numbers_round_trip),
         cmocka_unit_test(sizes_are_those_of_safetensors),
         cmocka_unit_test(every_pattern_means_what_it_should),
         cmocka_unit_test(every_pattern_survives_the_round_trip),

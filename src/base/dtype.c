@@ -17,32 +17,57 @@
 
 /* ------------------------------------------------------------------- names */
 
+#define NO_ID UINT32_MAX /* GGML does not know the type */
+
 static const struct {
-    const char *name;
-    size_t      bits;
+    const char    *name;
+    size_t         bits; /* of an element; 0: blocks */
+    hl_dtype_block block;
+    uint32_t       ggml_id;
 } dtypes[HL_DTYPE_COUNT] = {
-    [HL_DTYPE_F32]         = { "F32", 32 },
-    [HL_DTYPE_F16]         = { "F16", 16 },
-    [HL_DTYPE_BF16]        = { "BF16", 16 },
-    [HL_DTYPE_F64]         = { "F64", 64 },
-    [HL_DTYPE_I8]          = { "I8", 8 },
-    [HL_DTYPE_I16]         = { "I16", 16 },
-    [HL_DTYPE_I32]         = { "I32", 32 },
-    [HL_DTYPE_I64]         = { "I64", 64 },
-    [HL_DTYPE_U8]          = { "U8", 8 },
-    [HL_DTYPE_U16]         = { "U16", 16 },
-    [HL_DTYPE_U32]         = { "U32", 32 },
-    [HL_DTYPE_U64]         = { "U64", 64 },
-    [HL_DTYPE_BOOL]        = { "BOOL", 8 },
-    [HL_DTYPE_F8_E4M3]     = { "F8_E4M3", 8 },
-    [HL_DTYPE_F8_E5M2]     = { "F8_E5M2", 8 },
-    [HL_DTYPE_F8_E8M0]     = { "F8_E8M0", 8 },
-    [HL_DTYPE_F8_E4M3FNUZ] = { "F8_E4M3FNUZ", 8 },
-    [HL_DTYPE_F8_E5M2FNUZ] = { "F8_E5M2FNUZ", 8 },
-    [HL_DTYPE_F4]          = { "F4", 4 },
-    [HL_DTYPE_F6_E2M3]     = { "F6_E2M3", 6 },
-    [HL_DTYPE_F6_E3M2]     = { "F6_E3M2", 6 },
-    [HL_DTYPE_C64]         = { "C64", 64 },
+    [HL_DTYPE_F32]         = { "F32", 32, { 1, 4 }, 0 },
+    [HL_DTYPE_F16]         = { "F16", 16, { 1, 2 }, 1 },
+    [HL_DTYPE_BF16]        = { "BF16", 16, { 1, 2 }, 30 },
+    [HL_DTYPE_F64]         = { "F64", 64, { 1, 8 }, 28 },
+    [HL_DTYPE_I8]          = { "I8", 8, { 1, 1 }, 24 },
+    [HL_DTYPE_I16]         = { "I16", 16, { 1, 2 }, 25 },
+    [HL_DTYPE_I32]         = { "I32", 32, { 1, 4 }, 26 },
+    [HL_DTYPE_I64]         = { "I64", 64, { 1, 8 }, 27 },
+    [HL_DTYPE_U8]          = { "U8", 8, { 1, 1 }, NO_ID },
+    [HL_DTYPE_U16]         = { "U16", 16, { 1, 2 }, NO_ID },
+    [HL_DTYPE_U32]         = { "U32", 32, { 1, 4 }, NO_ID },
+    [HL_DTYPE_U64]         = { "U64", 64, { 1, 8 }, NO_ID },
+    [HL_DTYPE_BOOL]        = { "BOOL", 8, { 1, 1 }, NO_ID },
+    [HL_DTYPE_F8_E4M3]     = { "F8_E4M3", 8, { 1, 1 }, NO_ID },
+    [HL_DTYPE_F8_E5M2]     = { "F8_E5M2", 8, { 1, 1 }, NO_ID },
+    [HL_DTYPE_F8_E8M0]     = { "F8_E8M0", 8, { 1, 1 }, NO_ID },
+    [HL_DTYPE_F8_E4M3FNUZ] = { "F8_E4M3FNUZ", 8, { 1, 1 }, NO_ID },
+    [HL_DTYPE_F8_E5M2FNUZ] = { "F8_E5M2FNUZ", 8, { 1, 1 }, NO_ID },
+    [HL_DTYPE_F4]          = { "F4", 4, { 2, 1 }, NO_ID },
+    [HL_DTYPE_F6_E2M3]     = { "F6_E2M3", 6, { 4, 3 }, NO_ID },
+    [HL_DTYPE_F6_E3M2]     = { "F6_E3M2", 6, { 4, 3 }, NO_ID },
+    [HL_DTYPE_C64]         = { "C64", 64, { 1, 8 }, NO_ID },
+    [HL_DTYPE_Q4_0]        = { "Q4_0", 0, { 32, 18 }, 2 },
+    [HL_DTYPE_Q4_1]        = { "Q4_1", 0, { 32, 20 }, 3 },
+    [HL_DTYPE_Q5_0]        = { "Q5_0", 0, { 32, 22 }, 6 },
+    [HL_DTYPE_Q5_1]        = { "Q5_1", 0, { 32, 24 }, 7 },
+    [HL_DTYPE_Q8_0]        = { "Q8_0", 0, { 32, 34 }, 8 },
+    [HL_DTYPE_Q2_K]        = { "Q2_K", 0, { 256, 84 }, 10 },
+    [HL_DTYPE_Q3_K]        = { "Q3_K", 0, { 256, 110 }, 11 },
+    [HL_DTYPE_Q4_K]        = { "Q4_K", 0, { 256, 144 }, 12 },
+    [HL_DTYPE_Q5_K]        = { "Q5_K", 0, { 256, 176 }, 13 },
+    [HL_DTYPE_Q6_K]        = { "Q6_K", 0, { 256, 210 }, 14 },
+    [HL_DTYPE_IQ1_S]       = { "IQ1_S", 0, { 256, 50 }, 19 },
+    [HL_DTYPE_IQ2_XXS]     = { "IQ2_XXS", 0, { 256, 66 }, 16 },
+    [HL_DTYPE_IQ2_XS]      = { "IQ2_XS", 0, { 256, 74 }, 17 },
+    [HL_DTYPE_IQ2_S]       = { "IQ2_S", 0, { 256, 82 }, 22 },
+    [HL_DTYPE_IQ3_XXS]     = { "IQ3_XXS", 0, { 256, 98 }, 18 },
+    [HL_DTYPE_IQ3_S]       = { "IQ3_S", 0, { 256, 110 }, 21 },
+    [HL_DTYPE_IQ4_NL]      = { "IQ4_NL", 0, { 32, 18 }, 20 },
+    [HL_DTYPE_IQ4_XS]      = { "IQ4_XS", 0, { 256, 136 }, 23 },
+    [HL_DTYPE_TQ1_0]       = { "TQ1_0", 0, { 256, 54 }, 34 },
+    [HL_DTYPE_TQ2_0]       = { "TQ2_0", 0, { 256, 66 }, 35 },
+    [HL_DTYPE_MXFP4]       = { "MXFP4", 0, { 32, 17 }, 39 },
 };
 
 static bool is_dtype(hl_dtype dtype)
@@ -60,7 +85,17 @@ size_t hl_dtype_bits(hl_dtype dtype)
     return is_dtype(dtype) ? dtypes[dtype].bits : 0;
 }
 
-bool hl_dtype_parse(hl_dtype *out, const char *name)
+hl_dtype_block hl_dtype_block_of(hl_dtype dtype)
+{
+    return is_dtype(dtype) ? dtypes[dtype].block : (hl_dtype_block){ 0, 0 };
+}
+
+bool hl_dtype_is_block(hl_dtype dtype)
+{
+    return is_dtype(dtype) && dtypes[dtype].bits == 0;
+}
+
+bool hl_dtype_parse_any(hl_dtype *out, const char *name)
 {
     for (int i = 0; i < HL_DTYPE_COUNT; i++) {
         if (strcmp(dtypes[i].name, name) == 0) {
@@ -69,6 +104,35 @@ bool hl_dtype_parse(hl_dtype *out, const char *name)
         }
     }
     return false;
+}
+
+bool hl_dtype_parse(hl_dtype *out, const char *name)
+{
+    hl_dtype dtype;
+
+    if (!hl_dtype_parse_any(&dtype, name) || hl_dtype_is_block(dtype))
+        return false;
+    *out = dtype;
+    return true;
+}
+
+bool hl_dtype_from_ggml(hl_dtype *out, uint32_t id)
+{
+    for (int i = 0; i < HL_DTYPE_COUNT; i++) {
+        if (dtypes[i].ggml_id == id && id != NO_ID) {
+            *out = (hl_dtype)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+bool hl_dtype_to_ggml(uint32_t *out, hl_dtype dtype)
+{
+    if (!is_dtype(dtype) || dtypes[dtype].ggml_id == NO_ID)
+        return false;
+    *out = dtypes[dtype].ggml_id;
+    return true;
 }
 
 /* ------------------------------------------------------------- one element */

@@ -2,7 +2,8 @@
  *
  * Reading.  A file is mapped, never read into memory: weights of many gigabytes
  * cost address space only, and pages come in when touched.  The price: a file
- * that somebody truncates while it is mapped raises SIGBUS on the missing pages.
+ * that somebody truncates while it is mapped raises SIGBUS on the missing pages
+ * (guard.c).
  *
  * Writing.  DIR/NAME is written as DIR/.NAME.XXXXXX.tmp and renamed when every byte
  * has reached the disk.  The order matters after a power cut:
@@ -23,6 +24,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/guard.h"
 #include "base/memory.h"
 #include "base/status.h"
 
@@ -61,6 +63,7 @@ static hl_status map_descriptor(hl_file *out, int descriptor, const char *path)
     if (mapping == MAP_FAILED)
         return hl_fail(errno == ENOMEM ? HL_NO_MEMORY : HL_IO, "%s: mapping %zu bytes: %s", path,
                        n_bytes, strerror(errno));
+    hl_guard_add(mapping, n_bytes, path);
     *out = (hl_file){ .bytes = mapping, .n_bytes = n_bytes, .mapping = mapping };
     return HL_OK;
 }
@@ -81,8 +84,10 @@ hl_status hl_file_map(hl_file *out, const char *path)
 
 void hl_file_unmap(hl_file *file)
 {
-    if (file->mapping != NULL)
+    if (file->mapping != NULL) {
+        hl_guard_remove(file->mapping);
         munmap(file->mapping, file->n_bytes);
+    }
     *file = (hl_file){ 0 };
 }
 

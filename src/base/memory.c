@@ -28,38 +28,45 @@ bool hl_size_add(size_t *out, size_t a, size_t b)
     return true;
 }
 
+/* NULL, with a message stored, when there is not so much memory. */
+static void *allocate(size_t count, size_t size)
+{
+    size_t n_bytes = 0;
+    void  *block   = NULL;
+
+    if (!hl_size_multiply(&n_bytes, count, size)) {
+        hl_fail(HL_NO_MEMORY, "%zu items of %zu bytes are more than memory can hold", count, size);
+        return NULL;
+    }
+    if (posix_memalign(&block, HL_ALIGNMENT, n_bytes > 0 ? n_bytes : 1) != 0) {
+        hl_fail(HL_NO_MEMORY, "out of memory: %zu bytes wanted", n_bytes);
+        return NULL;
+    }
+    return block;
+}
+
 hl_status hl_alloc(void **out, size_t count, size_t size)
 {
-    size_t n_bytes;
-
-    *out = NULL;
-    if (!hl_size_multiply(&n_bytes, count, size))
-        return hl_fail(HL_NO_MEMORY, "%zu items of %zu bytes are more than memory can hold", count,
-                       size);
-
-    void *block = NULL;
-    if (posix_memalign(&block, HL_ALIGNMENT, n_bytes > 0 ? n_bytes : 1) != 0)
-        return hl_fail(HL_NO_MEMORY, "out of memory: %zu bytes wanted", n_bytes);
-    *out = block;
-    return HL_OK;
+    *out = allocate(count, size);
+    return *out != NULL ? HL_OK : HL_NO_MEMORY;
 }
 
 hl_status hl_alloc_zeroed(void **out, size_t count, size_t size)
 {
-    hl_status status = hl_alloc(out, count, size);
-    if (status == HL_OK)
-        memset(*out, 0, count * size);
-    return status;
+    *out = allocate(count, size);
+    if (*out == NULL)
+        return HL_NO_MEMORY;
+    memset(*out, 0, count * size);
+    return HL_OK;
 }
 
 hl_status hl_realloc(void **block, size_t old_count, size_t new_count, size_t size)
 {
-    void     *grown;
-    hl_status status = hl_alloc(&grown, new_count, size);
-    if (status != HL_OK)
-        return status;
+    size_t kept  = old_count < new_count ? old_count : new_count;
+    void  *grown = allocate(new_count, size);
 
-    size_t kept = old_count < new_count ? old_count : new_count;
+    if (grown == NULL)
+        return HL_NO_MEMORY;
     if (*block != NULL && kept > 0)
         memcpy(grown, *block, kept * size);
     hl_free(*block);
@@ -69,18 +76,17 @@ hl_status hl_realloc(void **block, size_t old_count, size_t new_count, size_t si
 
 hl_status hl_strndup(char **out, const char *text, size_t n_bytes)
 {
-    void *copy;
-
     *out = NULL;
     if (n_bytes == SIZE_MAX)
         return hl_fail(HL_NO_MEMORY, "a text of %zu bytes is more than memory can hold", n_bytes);
-    hl_status status = hl_alloc(&copy, n_bytes + 1, 1);
-    if (status != HL_OK)
-        return status;
+
+    char *copy = allocate(n_bytes + 1, 1);
+    if (copy == NULL)
+        return HL_NO_MEMORY;
     if (n_bytes > 0)
         memcpy(copy, text, n_bytes);
-    *out            = copy;
-    (*out)[n_bytes] = '\0';
+    copy[n_bytes] = '\0';
+    *out          = copy;
     return HL_OK;
 }
 

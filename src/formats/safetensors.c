@@ -36,38 +36,6 @@ struct hl_safetensors {
     size_t            n_tensors;
 };
 
-int64_t hl_tensor_count(const hl_tensor *tensor)
-{
-    int64_t count = 1;
-    for (int i = 0; i < tensor->n_dims; i++)
-        count *= tensor->shape[i];
-    return count;
-}
-
-/* Elements may be smaller than a byte, but a tensor ends on one. */
-hl_status hl_tensor_bytes(size_t *out, const hl_tensor *tensor)
-{
-    size_t n_bits = hl_dtype_bits(tensor->dtype);
-
-    if (n_bits == 0)
-        return hl_fail(HL_BAD_INPUT, "%d is not a dtype", (int)tensor->dtype);
-    if (tensor->n_dims < 0 || tensor->n_dims > HL_MAX_TENSOR_DIMS)
-        return hl_fail(HL_BAD_INPUT, "%d dimensions, wanted 0 to %d", tensor->n_dims,
-                       HL_MAX_TENSOR_DIMS);
-    for (int i = 0; i < tensor->n_dims; i++) {
-        int64_t size = tensor->shape[i];
-        if (size < 0 || (uint64_t)size > SIZE_MAX ||
-            !hl_size_multiply(&n_bits, n_bits, (size_t)size))
-            return hl_fail(HL_BAD_INPUT, "dimension %d is %lld: negative, or the size overflows", i,
-                           (long long)size);
-    }
-    if (n_bits % 8 != 0)
-        return hl_fail(HL_BAD_INPUT, "%zu bits of %s do not fill whole bytes", n_bits,
-                       hl_dtype_name(tensor->dtype));
-    *out = n_bits / 8;
-    return HL_OK;
-}
-
 /* ------------------------------------------------------------------ header */
 
 /* Find the header in the file: its text and where the data begins. */
@@ -106,8 +74,7 @@ static hl_status check_metadata(json_t *header, const char *where)
         return HL_OK;
     if (!json_is_object(metadata))
         return hl_fail(HL_BAD_INPUT, "%s: " HL_SAFETENSORS_METADATA " is not an object", where);
-    json_object_foreach(metadata, key, value)
-    {
+    json_object_foreach(metadata, key, value) {
         if (!json_is_string(value))
             return hl_fail(HL_BAD_INPUT, "%s: " HL_SAFETENSORS_METADATA " '%s' is not a string",
                            where, key);
@@ -255,8 +222,7 @@ static hl_status read_tensors(hl_safetensors *file, const uint8_t *data, size_t 
 
     HL_TRY(HL_ALLOC_ZEROED(&file->tensors, n_keys));
     HL_TRY(HL_ALLOC(&file->by_name, n_keys));
-    json_object_foreach(file->header, name, entry)
-    {
+    json_object_foreach(file->header, name, entry) {
         if (strcmp(name, HL_SAFETENSORS_METADATA) == 0)
             continue;
         hl_tensor *tensor = &file->tensors[file->n_tensors++];

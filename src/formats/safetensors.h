@@ -6,27 +6,11 @@
 #ifndef HL_FORMATS_SAFETENSORS_H
 #define HL_FORMATS_SAFETENSORS_H
 
+#include "formats/tensors.h"
 #include "headlight.h"
 
-#define HL_MAX_TENSOR_DIMS        8
 #define HL_SAFETENSORS_MAX_HEADER 100000000 /* bytes; as the reference implementation */
 #define HL_SAFETENSORS_METADATA   "__metadata__"
-
-/* A named array, row-major, little-endian.  `data` may be unaligned. */
-typedef struct hl_tensor {
-    const char *name;
-    hl_dtype    dtype;
-    int         n_dims;
-    int64_t     shape[HL_MAX_TENSOR_DIMS];
-    const void *data;
-    size_t      n_bytes;
-} hl_tensor;
-
-/* The number of elements. */
-int64_t hl_tensor_count(const hl_tensor *tensor);
-/* The number of bytes that dtype and shape ask for; HL_BAD_INPUT if they are
- * impossible, overflow, or end inside a byte. */
-hl_status hl_tensor_bytes(size_t *out, const hl_tensor *tensor);
 
 typedef struct hl_safetensors hl_safetensors;
 

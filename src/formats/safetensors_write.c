@@ -76,6 +76,9 @@ static hl_status check_tensor(const hl_tensor *tensor)
 
     if (hl_tensor_bytes(&needed, tensor) != HL_OK)
         return HL_BAD_ARGUMENT; /* its message stands */
+    if (hl_dtype_is_block(tensor->dtype))
+        return hl_fail(HL_BAD_ARGUMENT, "safetensors files hold no %s",
+                       hl_dtype_name(tensor->dtype));
     if (tensor->n_bytes != needed)
         return hl_fail(HL_BAD_ARGUMENT, "%zu bytes of data, dtype and shape need %zu",
                        tensor->n_bytes, needed);
@@ -211,26 +214,33 @@ static hl_status write_file(const hl_safetensors_writer *writer, const char *pat
     return hl_writer_finish(file);
 }
 
+/* The header as text; the caller releases it with free, being jansson's. */
+static hl_status header_text(char **out, const hl_safetensors_writer *writer)
+{
+    json_t *header = json_object();
+
+    hl_status status = build_header(header, writer);
+    if (status == HL_OK)
+        *out = json_dumps(header, JSON_COMPACT);
+    if (status == HL_OK && *out == NULL)
+        status = hl_fail(HL_NO_MEMORY, "out of memory for the header");
+    json_decref(header);
+    return status;
+}
+
 hl_status hl_safetensors_write(hl_safetensors_writer *writer, const char *path)
 {
-    hl_status status = HL_OK;
-    json_t   *header = json_object();
-    char     *text   = NULL;
+    char *text = NULL;
 
     if (writer->status != HL_OK)
-        HL_TRY(hl_fail(writer->status, "%s: %s", path, writer->message));
+        return hl_fail(writer->status, "%s: %s", path, writer->message);
     if (writer->n_tensors > 0)
         qsort(writer->tensors, writer->n_tensors, sizeof *writer->tensors, compare_order);
-    status = build_header(header, writer);
-    if (status != HL_OK)
-        HL_TRY(hl_fail_within(status, "%s", path));
-    text = json_dumps(header, JSON_COMPACT);
-    if (text == NULL)
-        HL_TRY(hl_fail(HL_NO_MEMORY, "%s: out of memory for the header", path));
-    HL_TRY(write_file(writer, path, text));
 
-done:
-    free(text); /* jansson's, so not hl_free */
-    json_decref(header);
+    hl_status status = header_text(&text, writer);
+    if (text == NULL)
+        return hl_fail_within(status, "%s", path);
+    status = write_file(writer, path, text);
+    free(text);
     return status;
 }

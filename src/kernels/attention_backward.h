@@ -128,22 +128,15 @@ static void pack_panel(const backward_job *job, const backward_space *space, con
     float              *q_rows    = space->q_rows + index * LANES * q_stride;
     float              *grad_rows = space->grad_rows + index * LANES * v_stride;
 
-    panel_pack_queries(space->q + index * p->d_head * LANES, w, h);
-    for (int lane = 0; lane < LANES; lane++) {
-        int64_t head  = w->head[lane];
-        int64_t query = w->query[lane];
-        load_row(q_rows + lane * q_stride, q_stride, row_address(&p->q, h->batch, head, query),
-                 p->q.dtype, p->d_head);
-        if (grad->data == NULL)
-            continue;
-        float *row  = grad_rows + lane * v_stride;
-        float  gate = p->gates != NULL ? p->gates[head] : 1.0f;
-        pack_lane(space->grad + index * p->d_value * LANES, lane, grad, h->batch, head, query,
-                  p->d_value, 1.0f);
-        load_row(row, v_stride, row_address(grad, h->batch, head, query), grad->dtype, p->d_value);
+    panel_load_rows(q_rows, w, h, &p->q, p->d_head);
+    transpose_rows(space->q + index * p->d_head * LANES, q_rows, p->d_head, query_factor(p));
+    if (grad->data == NULL)
+        return;
+    panel_load_rows(grad_rows, w, h, grad, p->d_value);
+    transpose_rows(space->grad + index * p->d_value * LANES, grad_rows, p->d_value, 1.0f);
+    for (int lane = 0; lane < LANES && p->gates != NULL; lane++)
         for (int64_t d = 0; d < v_stride; d++)
-            row[d] *= gate;
-    }
+            grad_rows[lane * v_stride + d] *= p->gates[w->head[lane]];
 }
 
 /* ------------------------------------------------------- one panel, one tile */
@@ -223,13 +216,13 @@ static void panel_backward(const backward_job *job, const backward_space *space,
     if (seen == 0)
         return;
 
-    panel_products(space->scores, space->q + index * p->d_head * LANES, space->k + begin * k_stride,
-                   k_stride, seen, p->d_head);
+    panel_products(space->scores, w, space->q + index * p->d_head * LANES,
+                   space->k + begin * k_stride, k_stride, seen, p->d_head);
     if (p->softcap != 0.0)
         cap_with_slopes(space->scores, space->slopes, seen, p);
     panel_bias_and_mask(space->scores, w, h, key + begin, seen);
     if (job->upstream->grad_out.data != NULL)
-        panel_products(space->products, space->grad + index * p->d_value * LANES,
+        panel_products(space->products, w, space->grad + index * p->d_value * LANES,
                        space->v + begin * v_stride, v_stride, seen, p->d_value);
     panel_gradients(&space->lanes[index], weights + begin * BLOCK_ROWS, ds + begin * BLOCK_ROWS,
                     space->scores, space->products, seen, p->scale);

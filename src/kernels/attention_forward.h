@@ -10,6 +10,7 @@
  *
  * Tiles start at fixed keys (1, 97, 193, ...), so a row's bytes depend on its
  * own keys alone: not on its neighbours, its batch, or the number of threads.
+ * (Only when a head has next to no rows are its products summed in another order.)
  *
  * When all rows of a K/V head fit in one panel and there are many keys (decoding
  * a long context), keys are split into chunks of a fixed size that threads work
@@ -30,7 +31,8 @@ enum {
 /* What one thread works in. */
 typedef struct workspace {
     panel *panels; /* (MAX_PANELS)                      */
-    float *q;      /* (n_panels, d_head, LANES)         */
+    float *rows;   /* (LANES, padded d_head): queries   */
+    float *q;      /* (n_panels, d_head, LANES), or (LANES, padded d_head) if narrow */
     float *out;    /* (n_panels, LANES, padded d_value) */
     float *scores; /* (TILE_KEYS, LANES)                */
     float *k;      /* (TILE_KEYS, padded d_head)        */
@@ -82,7 +84,8 @@ static void tile_load(kv_tile *t, const workspace *space, const kv_head *h, hl_k
     int64_t             n = keys.end - keys.begin;
 
     t->keys = keys;
-    t->k = load_rows(&t->k_stride, space->k, &p->k, h->batch, h->head, keys.begin, n, p->d_head, 1);
+    t->k    = load_rows(&t->k_stride, space->k, &p->k, h->batch, h->head, keys.begin, n, p->d_head,
+                     kv_head_is_narrow(h) ? VL : 1);
     t->v =
         load_rows(&t->v_stride, space->v, &p->v, h->batch, h->head, keys.begin, n, p->d_value, VL);
 }
@@ -101,7 +104,7 @@ static void panel_accumulate(const panel *w, float *out, int64_t out_stride, con
         .k        = n,
         .scale    = w->carry,
     };
-    multiply_transposed(&product, LANES, width);
+    multiply_transposed(&product, w->n_rows, width);
 }
 
 /* One panel against what it sees of one tile. */
@@ -146,6 +149,22 @@ static hl_key_range block_keys(const panel *panels, int64_t n_panels)
     return keys;
 }
 
+/* Queries with their factor, as columns; as rows if the head is narrow. */
+static void panel_load_queries(const workspace *space, const kv_head *h, int64_t index)
+{
+    const hl_attention *p      = h->problem;
+    float              *q      = space->q + index * LANES * padded(p->d_head);
+    float               factor = query_factor(p);
+
+    panel_load_rows(space->rows, &space->panels[index], h, &p->q, p->d_head);
+    if (!kv_head_is_narrow(h)) {
+        transpose_rows(q, space->rows, p->d_head, factor);
+        return;
+    }
+    for (int64_t i = 0; i < LANES * padded(p->d_head); i += VL)
+        vf_store(q + i, vf_load(space->rows + i) * vf_set(factor));
+}
+
 static void block_open(const forward_job *job, const workspace *space, const kv_head *h,
                        int64_t row, int64_t n_panels)
 {
@@ -153,7 +172,7 @@ static void block_open(const forward_job *job, const workspace *space, const kv_
 
     for (int64_t i = 0; i < n_panels; i++) {
         panel_open(&space->panels[i], h, row + i * LANES);
-        panel_pack_queries(space->q + i * p->d_head * LANES, &space->panels[i], h);
+        panel_load_queries(space, h, i);
     }
     memset(space->out, 0, (size_t)(n_panels * LANES * padded(p->d_value)) * sizeof *space->out);
 }
@@ -166,7 +185,7 @@ static void block_step(const forward_job *job, const workspace *space, const kv_
 
     tile_load(&tile, space, h, keys);
     for (int64_t i = 0; i < n_panels; i++)
-        panel_step(job, h, &space->panels[i], space->q + i * p->d_head * LANES,
+        panel_step(job, h, &space->panels[i], space->q + i * LANES * padded(p->d_head),
                    space->out + i * LANES * padded(p->d_value), space->scores, &tile);
 }
 
@@ -352,11 +371,12 @@ static hl_status job_allocate(forward_job *job)
 {
     hl_status           status   = HL_OK;
     const hl_attention *p        = job->problem;
-    size_t              n_q      = (size_t)(job->n_panels * p->d_head * LANES);
+    size_t              n_rows   = (size_t)(LANES * padded(p->d_head));
+    size_t              n_q      = (size_t)(job->n_panels * LANES * padded(p->d_head));
     size_t              n_out    = (size_t)(job->n_panels * LANES * padded(p->d_value));
     size_t              n_k      = (size_t)(TILE_KEYS * padded(p->d_head));
     size_t              n_v      = (size_t)(TILE_KEYS * padded(p->d_value));
-    size_t              n_floats = n_q + n_out + n_k + n_v + TILE_KEYS * LANES;
+    size_t              n_floats = n_rows + n_q + n_out + n_k + n_v + TILE_KEYS * LANES;
     size_t              n_bytes  = MAX_PANELS * sizeof(panel) + n_floats * sizeof(float);
     uint8_t            *memory   = NULL;
 
@@ -367,7 +387,8 @@ static hl_status job_allocate(forward_job *job)
     for (int i = 0; i < p->n_threads; i++, memory += n_bytes) {
         workspace *space = &job->threads[i];
         space->panels    = (panel *)(void *)memory;
-        space->q         = (float *)(void *)(space->panels + MAX_PANELS);
+        space->rows      = (float *)(void *)(space->panels + MAX_PANELS);
+        space->q         = space->rows + n_rows;
         space->out       = space->q + n_q;
         space->scores    = space->out + n_out;
         space->k         = space->scores + TILE_KEYS * LANES;

@@ -2,9 +2,11 @@
 #include "kernels/attention_backward.h"
 #include "kernels/attention_forward.h"
 #include "kernels/kernels.h"
+#include "kernels/quant.h"
 
 const hl_kernels hl_kernels_neon = {
     .name               = "neon",
     .attention_forward  = attention_forward,
     .attention_backward = attention_backward,
+    .dequantise         = hl_dequantise_scalar,
 };

@@ -48,8 +48,10 @@ typedef struct panel {
     int32_t      position[LANES];
     hl_key_range some; /* keys that some lane sees  */
     hl_key_range all;  /* keys that every lane sees */
+    hl_key_range near; /* keys that are some lane's own position or the one before */
     int64_t      row;  /* the first lane's row      */
     int          n_rows;
+    int          n_vectors; /* of lanes in use; what lies beyond is left alone */
 } panel;
 
 static void panel_reset(panel *w)
@@ -69,7 +71,7 @@ static void panel_reset(panel *w)
 /* Hide from each lane the keys it does not see.  s (n, LANES) starts at `key`. */
 static void panel_mask(const panel *w, float *s, int64_t key, int64_t n)
 {
-    for (int j = 0; j < TILE_VECTORS; j++) {
+    for (int j = 0; j < w->n_vectors; j++) {
         vi begin = vi_load(w->begin + j * VL);
         vi end   = vi_load(w->end + j * VL);
         for (int64_t i = 0; i < n; i++) {
@@ -84,6 +86,8 @@ static void panel_mask(const panel *w, float *s, int64_t key, int64_t n)
 /* Note the scores of each lane's own and previous position. */
 static void panel_note_neighbours(panel *w, const float *s, int64_t key, int64_t n)
 {
+    if (key >= w->near.end || key + n <= w->near.begin)
+        return;
     for (int lane = 0; lane < LANES; lane++) {
         int64_t own = w->position[lane] - key;
         if (own >= 0 && own < n)
@@ -104,6 +108,7 @@ HL_INLINE vf tile_max(vi *group, const float *s, int64_t n, int want_group)
 {
     vf      best = vf_set(-INFINITY);
     vi      at   = { 0 };
+    vi      here = { 0 };
     int64_t i    = 0;
 
     for (; i + GROUP <= n; i += GROUP) {
@@ -111,13 +116,14 @@ HL_INLINE vf tile_max(vi *group, const float *s, int64_t n, int want_group)
         for (int k = 1; k < GROUP; k++)
             largest = vf_max(largest, vf_load(s + (i + k) * LANES));
         if (want_group)
-            at = vi_select(largest > best, vi_set((int32_t)i), at);
+            at = vi_select(largest > best, here, at);
         best = vf_max(best, largest);
+        here += GROUP;
     }
     for (int64_t tail = i; tail < n; tail++) {
         vf score = vf_load(s + tail * LANES);
         if (want_group)
-            at = vi_select(score > best, vi_set((int32_t)i), at);
+            at = vi_select(score > best, here, at);
         best = vf_max(best, score);
     }
     *group = at;
@@ -207,7 +213,7 @@ HL_INLINE vf panel_merge_tile(panel *w, int j, vf old_max, vf new_max, tile_sums
  * their weights.  Key 0 comes last, alone, and wins ties as the lowest key. */
 HL_INLINE void panel_absorb(panel *w, float *s, int64_t key, int64_t n, int track)
 {
-    for (int j = 0; j < TILE_VECTORS; j++) {
+    for (int j = 0; j < w->n_vectors; j++) {
         float *column = s + j * VL;
         vi     group;
         vf     old_max = vf_load(w->max + j * VL);
@@ -247,7 +253,7 @@ static void panel_absorb_all(panel *w, float *s, int64_t key, int64_t n)
 static void panel_add_segments(panel *w, const float *weights, const uint8_t *segments, int64_t n,
                                int64_t n_segments)
 {
-    for (int j = 0; j < TILE_VECTORS; j++) {
+    for (int j = 0; j < w->n_vectors; j++) {
         vf carry = vf_load(w->carry + j * VL);
         for (int64_t g = 0; g < n_segments; g++) {
             float *mass = w->mass[g] + j * VL;
@@ -266,7 +272,7 @@ static void panel_add_segments(panel *w, const float *weights, const uint8_t *se
  * higher ones.  The lanes of `from` are then to be weighted by its carry. */
 static void panel_merge(panel *into, panel *from, int64_t n_segments)
 {
-    for (int j = 0; j < TILE_VECTORS; j++) {
+    for (int j = 0; j < into->n_vectors; j++) {
         vf a   = vf_load(into->max + j * VL);
         vf b   = vf_load(from->max + j * VL);
         vf max = vf_max(vf_set(-FLT_MAX), vf_max(a, b));
@@ -310,7 +316,7 @@ HL_INLINE vf lanes_entropy(vf sum, vf dot)
 
 static void panel_note_nosink(panel *w)
 {
-    for (int j = 0; j < TILE_VECTORS; j++)
+    for (int j = 0; j < w->n_vectors; j++)
         vf_store(w->nosink + j * VL,
                  lanes_entropy(vf_load(w->sum + j * VL), vf_load(w->dot + j * VL)));
 }
@@ -350,7 +356,7 @@ HL_INLINE vf lanes_probability(const float *score, vf max, vf scale)
 /* sinks (LANES), in units of ln 2, or NULL. */
 static void panel_finish(panel_result *r, panel *w, const float *sinks)
 {
-    for (int j = 0; j < TILE_VECTORS; j++) {
+    for (int j = 0; j < w->n_vectors; j++) {
         vf key_max = vf_load(w->max + j * VL);
         vi seen    = ~(key_max == vf_set(-INFINITY));
         vf zero    = vf_set(0.0f);

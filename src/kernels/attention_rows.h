@@ -69,23 +69,42 @@ static const float *load_rows(int64_t *stride, float *scratch, const hl_rows *ro
 static void store_row(const hl_rows *rows, int64_t batch, int64_t head, int64_t row,
                       const float *values, int64_t width)
 {
-    void *target = (void *)(uintptr_t)row_address(rows, batch, head, row);
+    void     *target = (void *)(uintptr_t)row_address(rows, batch, head, row);
+    uint16_t *half   = (uint16_t *)target;
+    int64_t   whole  = width / VL * VL;
+    int64_t   d      = 0;
 
-    if (rows->dtype == HL_DTYPE_F32)
+    if (rows->dtype == HL_DTYPE_F32) {
         memcpy(target, values, (size_t)width * sizeof *values);
-    else /* cannot fail: the dtype has been checked */
-        (void)hl_dtype_from_f32(target, rows->dtype, values, (size_t)width);
+        return;
+    }
+    if (rows->dtype == HL_DTYPE_BF16)
+        for (; d < whole; d += VL)
+            vf_store_bf16(half + d, vf_load(values + d));
+    else if (rows->dtype == HL_DTYPE_F16)
+        for (; d < whole; d += VL)
+            vf_store_f16(half + d, vf_load(values + d));
+    size_t size = hl_dtype_bits(rows->dtype) / 8;
+    (void)hl_dtype_from_f32((uint8_t *)target + (size_t)d * size, rows->dtype, values + d,
+                            (size_t)(width - d));
 }
 
-/* Row `lane` of a panel, times `factor`, as one column of out (width, LANES). */
-static void pack_lane(float *out, int lane, const hl_rows *rows, int64_t batch, int64_t head,
-                      int64_t row, int64_t width, float factor)
+/* LANES rows become the columns of out (width, LANES), times `factor`.  rows
+ * (LANES, padded(width)) are floats. */
+static void transpose_rows(float *out, const float *rows, int64_t width, float factor)
 {
-    float values[HL_MAX_HEAD_DIM];
+    int64_t stride = padded(width);
 
-    load_row(values, width, row_address(rows, batch, head, row), rows->dtype, width);
-    for (int64_t d = 0; d < width; d++)
-        out[d * LANES + lane] = values[d] * factor;
+    for (int lane = 0; lane < LANES; lane += VL) {
+        for (int64_t d = 0; d < width; d += VL) {
+            vf block[VL];
+            for (int i = 0; i < VL; i++)
+                block[i] = vf_load(rows + (lane + i) * stride + d) * vf_set(factor);
+            vf_transpose(block);
+            for (int i = 0; i < VL && d + i < width; i++)
+                vf_store(out + (d + i) * LANES + lane, block[i]);
+        }
+    }
 }
 
 #endif

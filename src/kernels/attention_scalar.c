@@ -23,6 +23,7 @@
 #include "base/threads.h"
 #include "kernels/attention.h"
 #include "kernels/kernels.h"
+#include "kernels/quant.h"
 #include "kernels/row_state.h"
 
 /* One query row and where it stands. */
@@ -375,4 +376,5 @@ const hl_kernels hl_kernels_scalar = {
     .name               = "scalar",
     .attention_forward  = attention_forward,
     .attention_backward = attention_backward,
+    .dequantise         = hl_dequantise_scalar,
 };

@@ -50,8 +50,12 @@ static void panel_set_lane(panel *w, int lane, const kv_head *h, int64_t head, i
     w->position[lane] = (int32_t)position;
     w->begin[lane]    = (int32_t)keys.begin;
     w->end[lane]      = (int32_t)keys.end;
-    if (lane == 0)
+    if (lane == 0) {
         w->some = w->all = keys;
+        w->near          = (hl_key_range){ position - 1, position + 1 };
+    }
+    w->near.begin = position - 1 < w->near.begin ? position - 1 : w->near.begin;
+    w->near.end   = position + 1 > w->near.end ? position + 1 : w->near.end;
     if (keys.begin < keys.end) {
         /* A blind lane widens nothing, but it hides every key. */
         bool none     = w->some.begin == w->some.end;
@@ -70,8 +74,9 @@ static void panel_open(panel *w, const kv_head *h, int64_t row)
     int64_t query = row % h->problem->n_queries;
 
     panel_reset(w);
-    w->row    = row;
-    w->n_rows = left < LANES ? (int)left : LANES;
+    w->row       = row;
+    w->n_rows    = left < LANES ? (int)left : LANES;
+    w->n_vectors = (w->n_rows + VL - 1) / VL;
     for (int lane = 0; lane < LANES; lane++) {
         panel_set_lane(w, lane, h, head, query);
         if (lane + 1 >= w->n_rows)
@@ -84,6 +89,13 @@ static void panel_open(panel *w, const kv_head *h, int64_t row)
     }
 }
 
+/* So few rows that a vector runs along each of them, and not across them: when
+ * one token is decoded, most lanes would be idle. */
+static inline bool kv_head_is_narrow(const kv_head *h)
+{
+    return kv_head_rows(h) <= VL / 2;
+}
+
 /* What queries are multiplied by before the product with the keys. */
 static float query_factor(const hl_attention *p)
 {
@@ -92,14 +104,15 @@ static float query_factor(const hl_attention *p)
     return (float)(p->scale * 1.44269504088896340736);
 }
 
-/* The panel's queries, as columns of q (d_head, LANES). */
-static void panel_pack_queries(float *q, const panel *w, const kv_head *h)
+/* The panel's rows of q or of a gradient, as floats (LANES, padded width). */
+static void panel_load_rows(float *out, const panel *w, const kv_head *h, const hl_rows *rows,
+                            int64_t width)
 {
-    const hl_attention *p      = h->problem;
-    float               factor = query_factor(p);
+    int64_t stride = padded(width);
 
     for (int lane = 0; lane < LANES; lane++)
-        pack_lane(q, lane, &p->q, h->batch, w->head[lane], w->query[lane], p->d_head, factor);
+        load_row(out + lane * stride, stride,
+                 row_address(rows, h->batch, w->head[lane], w->query[lane]), rows->dtype, width);
 }
 
 /* ------------------------------------------------------- after the product */
@@ -118,7 +131,7 @@ static void panel_add_alibi(float *s, const panel *w, const kv_head *h, int64_t 
 
     for (int lane = 0; lane < LANES; lane++)
         slopes[lane] = h->problem->alibi_slopes[w->head[lane]] * LOG2E;
-    for (int j = 0; j < TILE_VECTORS; j++) {
+    for (int j = 0; j < w->n_vectors; j++) {
         vf slope    = vf_load(slopes + j * VL);
         vi position = vi_load(w->position + j * VL);
         for (int64_t i = 0; i < n; i++) {
@@ -152,8 +165,8 @@ static void panel_bias_and_mask(float *s, const panel *w, const kv_head *h, int6
 }
 
 /* s (n, LANES) = k (n, k_stride) q (d_head, LANES): raw products. */
-static void panel_products(float *s, const float *q, const float *k, int64_t k_stride, int64_t n,
-                           int64_t width)
+static void panel_products(float *s, const panel *w, const float *q, const float *k,
+                           int64_t k_stride, int64_t n, int64_t width)
 {
     matrix_product product = {
         .c        = s,
@@ -164,14 +177,57 @@ static void panel_products(float *s, const float *q, const float *k, int64_t k_s
         .b_stride = LANES,
         .k        = width,
     };
-    multiply(&product, n, LANES);
+    multiply(&product, n, w->n_vectors * VL);
+}
+
+/* out[i * LANES] = k_i . q for VL keys (or n, if fewer): one sum a key, runs along
+ * the key; then the sums are transposed, so that adding them up gives VL results. */
+HL_INLINE void dot_keys(float *out, const float *q, const float *k, int64_t k_stride, int64_t n,
+                        int64_t width)
+{
+    vf    sums[VL] = { { 0 } };
+    float total[VL];
+
+    for (int64_t d = 0; d < width; d += VL) {
+        vf values = vf_load(q + d);
+        for (int i = 0; i < VL; i++)
+            sums[i] = vf_fma(vf_load(k + (i < n ? i : 0) * k_stride + d), values, sums[i]);
+    }
+    vf_transpose(sums);
+    for (int i = 1; i < VL; i++)
+        sums[0] += sums[i];
+    vf_store(total, sums[0]);
+    for (int64_t i = 0; i < n && i < VL; i++)
+        out[i * LANES] = total[i];
+}
+
+/* The same products for a narrow head: q is (n_rows, padded width). */
+static void narrow_products(float *s, const panel *w, const float *q, const float *k,
+                            int64_t k_stride, int64_t n, int64_t width)
+{
+    int64_t stride = padded(width);
+
+    memset(s, 0, (size_t)(n * LANES) * sizeof *s); /* the idle lanes */
+    for (int64_t i = 0; i < n; i += VL) {
+        for (int lane = 0; lane < w->n_rows; lane++) {
+            if (n - i >= VL) /* written twice so that the common case has no test inside */
+                dot_keys(s + i * LANES + lane, q + lane * stride, k + i * k_stride, k_stride, VL,
+                         stride);
+            else
+                dot_keys(s + i * LANES + lane, q + lane * stride, k + i * k_stride, k_stride, n - i,
+                         stride);
+        }
+    }
 }
 
 /* Finished scores of the panel against keys [key, key + n). */
 static void panel_scores(float *s, const panel *w, const kv_head *h, const float *q, const float *k,
                          int64_t k_stride, int64_t key, int64_t n)
 {
-    panel_products(s, q, k, k_stride, n, h->problem->d_head);
+    if (kv_head_is_narrow(h))
+        narrow_products(s, w, q, k, k_stride, n, h->problem->d_head);
+    else
+        panel_products(s, w, q, k, k_stride, n, h->problem->d_head);
     if (h->problem->softcap != 0.0)
         panel_cap(s, n, h->problem);
     panel_bias_and_mask(s, w, h, key, n);

@@ -1,7 +1,7 @@
 /* kernels.h - a back end is a table of functions, one table an instruction set.
  *
  * The scalar table is the definition, written to be read; every other table
- * must agree with it (tests/test_attention_agreement.c).  Tables get arguments
+ * must agree with it (tests/test_*_agreement.c).  Tables get arguments
  * that have been checked and completed, and do no checks of their own. */
 #ifndef HL_KERNELS_KERNELS_H
 #define HL_KERNELS_KERNELS_H
@@ -14,6 +14,8 @@ typedef struct hl_kernels {
     hl_status (*attention_backward)(const hl_attention_gradient *gradient,
                                     const hl_attention          *problem,
                                     const hl_attention_upstream *upstream);
+    /* Blocks of F16, BF16 or a block type to values; in quant.h. */
+    void (*dequantise)(float *out, hl_dtype dtype, const void *source, size_t n_blocks);
 } hl_kernels;
 
 extern const hl_kernels hl_kernels_scalar;

@@ -4,7 +4,7 @@
  * for every instruction set (attention_avx2.c and its siblings only include
  * them).  gcc and clang give vectors of the language the ordinary operators
  * (+ - * / < & <<); what is left to say for each instruction set is how wide a
- * vector is, a fused multiply-add, a maximum, and the 16-bit conversions.
+ * vector is, a fused multiply-add, a maximum, and half precision.
  *
  *     vf, vi         a vector of VL floats, of VL int32
  *     TILE_ROWS      rows of a register block of the matrix products, and
@@ -44,6 +44,7 @@
 typedef float    vf __attribute__((vector_size(4 * VL)));
 typedef int32_t  vi __attribute__((vector_size(4 * VL)));
 typedef uint32_t vu __attribute__((vector_size(4 * VL)));
+typedef uint16_t vh __attribute__((vector_size(2 * VL)));
 
 /* ------------------------------------------------------- loads and stores */
 
@@ -94,6 +95,54 @@ HL_INLINE vi vi_select(vi mask, vi a, vi b)
     return (a & mask) | (b & ~mask);
 }
 
+/* ------------------------------------------------------------------ bfloat16
+ * The upper half of a float. */
+
+HL_INLINE vf vf_load_bf16(const uint16_t *p)
+{
+    vh half;
+    memcpy(&half, p, sizeof half);
+    return (vf)(__builtin_convertvector(half, vu) << 16);
+}
+
+HL_INLINE void vf_store_bf16(uint16_t *p, vf a)
+{
+    vu bits    = (vu)a;
+    vu rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16; /* to nearest, ties to even */
+    vu quiet   = (bits >> 16) | 0x40; /* rounding could turn a NaN into inf */
+    vu is_nan  = (vu)(a != a);
+    vh half    = __builtin_convertvector((quiet & is_nan) | (rounded & ~is_nan), vh);
+    memcpy(p, &half, sizeof half);
+}
+
+/* ------------------------------------------------------------ transposition */
+
+/* { a0 b0 a1 b1 ... } of the lower and of the upper halves. */
+#if VL == 16
+#define LOW_LANES  0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23
+#define HIGH_LANES 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31
+#elif VL == 8
+#define LOW_LANES  0, 8, 1, 9, 2, 10, 3, 11
+#define HIGH_LANES 4, 12, 5, 13, 6, 14, 7, 15
+#else
+#define LOW_LANES  0, 4, 1, 5
+#define HIGH_LANES 2, 6, 3, 7
+#endif
+
+/* VL vectors, as the rows of a square, become its columns: interleaving the
+ * first half of the vectors with the second, log2(VL) times over. */
+HL_INLINE void vf_transpose(vf *rows)
+{
+    for (int step = 1; step < VL; step *= 2) {
+        vf next[VL];
+        for (int i = 0; i < VL / 2; i++) {
+            next[2 * i]     = __builtin_shufflevector(rows[i], rows[i + VL / 2], LOW_LANES);
+            next[2 * i + 1] = __builtin_shufflevector(rows[i], rows[i + VL / 2], HIGH_LANES);
+        }
+        memcpy(rows, next, sizeof next);
+    }
+}
+
 /* ------------------------------------------- what each instruction set says
  *
  * vf_fma(a, b, c) is a * b + c, rounded once.  vf_max(a, b) is NaN where b
@@ -116,10 +165,10 @@ HL_INLINE vf vf_load_f16(const uint16_t *p)
     return (vf)_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p));
 }
 
-HL_INLINE vf vf_load_bf16(const uint16_t *p)
+HL_INLINE void vf_store_f16(uint16_t *p, vf a)
 {
-    __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)p));
-    return (vf)_mm512_slli_epi32(wide, 16);
+    _mm256_storeu_si256((__m256i *)(void *)p,
+                        _mm512_cvtps_ph((__m512)a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
 
 HL_INLINE uint32_t vi_bits(vi mask)
@@ -143,10 +192,10 @@ HL_INLINE vf vf_load_f16(const uint16_t *p)
     return (vf)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)p));
 }
 
-HL_INLINE vf vf_load_bf16(const uint16_t *p)
+HL_INLINE void vf_store_f16(uint16_t *p, vf a)
 {
-    __m256i wide = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)p));
-    return (vf)_mm256_slli_epi32(wide, 16);
+    _mm_storeu_si128((__m128i *)(void *)p,
+                     _mm256_cvtps_ph((__m256)a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
 
 HL_INLINE uint32_t vi_bits(vi mask)
@@ -170,9 +219,9 @@ HL_INLINE vf vf_load_f16(const uint16_t *p)
     return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p)));
 }
 
-HL_INLINE vf vf_load_bf16(const uint16_t *p)
+HL_INLINE void vf_store_f16(uint16_t *p, vf a)
 {
-    return vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(p), 16));
+    vst1_u16(p, vreinterpret_u16_f16(vcvt_f16_f32(a)));
 }
 
 HL_INLINE uint32_t vi_bits(vi mask)

@@ -183,7 +183,7 @@ done:
 
 /* --------------------------------------------------------- checked tensors */
 
-#define DTYPE_SET(dtype) (1u << (dtype))
+#define DTYPE_SET(dtype) (UINT64_C(1) << (dtype))
 #define FLOAT_INPUTS                                                                               \
     (DTYPE_SET(HL_DTYPE_F32) | DTYPE_SET(HL_DTYPE_F16) | DTYPE_SET(HL_DTYPE_BF16) |                \
      DTYPE_SET(HL_DTYPE_F64))
@@ -254,8 +254,7 @@ static hl_status check_shape(const hl_verify_case *golden, const hl_tensor *tens
                    tensor->name, seen_text, wanted_text);
 }
 
-static hl_status check_dtype(const hl_verify_case *golden, const hl_tensor *tensor,
-                             unsigned int dtypes)
+static hl_status check_dtype(const hl_verify_case *golden, const hl_tensor *tensor, uint64_t dtypes)
 {
     char   wanted[80] = "";
     size_t used       = 0;
@@ -273,7 +272,7 @@ static hl_status check_dtype(const hl_verify_case *golden, const hl_tensor *tens
 
 /* *out is NULL, without an error, where the file has no such tensor. */
 static hl_status find_tensor(const hl_tensor **out, const hl_verify_case *golden, const char *name,
-                             const char *letters, unsigned int dtypes)
+                             const char *letters, uint64_t dtypes)
 {
     const hl_tensor *tensor = hl_safetensors_find(golden->file, name);
     hl_status        status = HL_OK;
@@ -294,7 +293,7 @@ done:
 /* An aligned copy that the case owns; *out is left alone where the file has no
  * such tensor. */
 static hl_status copy_input(void **out, hl_dtype *dtype, hl_verify_case *golden, const char *name,
-                            const char *letters, unsigned int dtypes)
+                            const char *letters, uint64_t dtypes)
 {
     hl_status        status = HL_OK;
     const hl_tensor *tensor = NULL;
@@ -450,7 +449,7 @@ static hl_status find_expected(hl_verify_case *golden)
 {
     for (int output = 0; output < HL_VERIFY_N_OUTPUTS; output++) {
         const hl_verify_spec *spec    = &hl_verify_specs[output];
-        unsigned int          dtypes  = FLOAT_OUTPUTS;
+        uint64_t              dtypes  = FLOAT_OUTPUTS;
         const char           *missing = missing_for(golden, output);
 
         if (output == HL_VERIFY_ARGMAX)

@@ -12,7 +12,7 @@ heads can be switched off, without ever building an attention matrix.
 
 usage: headlight COMMAND [options] ...
 
-  verify     run golden attention cases on every back end
+  verify     run golden cases on every back end
 
   help COMMAND    what a command does and takes
   --version       which build this is, and its back ends
@@ -53,9 +53,11 @@ run verify --help
 expect "help of a command" 0 <<'END'
 usage: headlight verify [options] CASE.safetensors...
 
-Runs golden attention cases forward and backward on every back end that
-this CPU has, and shows the largest error of each output beside what is
-allowed.  Exit status 1 when an error is over.
+Runs golden cases on every back end that this CPU has, and shows the
+largest error of each output beside what is allowed: attention cases
+forward and backward, and files of quantised blocks, NAME.blocks beside
+NAME.values, which must be read exactly.  Exit status 1 when an error is
+over.
 
 --write stores the outputs of --backend, or else of the back end that would
 be chosen at run time, under the case's own tensor names; one case at a time.

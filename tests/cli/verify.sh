@@ -3,7 +3,7 @@
 set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
-plan 20
+plan 23
 
 run verify --backend scalar "$cases"/segments.safetensors
 blur_numbers
@@ -122,4 +122,15 @@ previous F64
 renyi2 F64
 varentropy F64
 END
+
+blocks=tests/data/quants/blocks.safetensors
+run verify --backend scalar --write "$scratch/values.safetensors" "$blocks"
+expect_line "quantised blocks are read exactly" 0 '^  Q4_K +0\.0e\+00 +0\.0e\+00   ok$'
+result "--write stores their values" "$(grep -qa '"Q4_K.values":{"dtype":"F32"' "$scratch/values.safetensors" && echo yes)"
+
+# The last byte of the file belongs to the last value of BF16.
+cp "$blocks" "$scratch/blocks.safetensors"
+printf '\x7f' | dd of="$scratch/blocks.safetensors" bs=1 seek=$(($(stat -c %s "$blocks") - 1)) conv=notrunc status=none
+run verify --backend scalar "$scratch/blocks.safetensors"
+expect_line "a value that differs" 1 '^  BF16 .*!  FAIL$'
 finish

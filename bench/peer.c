@@ -1,0 +1,121 @@
+/* peer.c - a child process on two pipes. */
+#include "peer.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+
+struct hl_peer {
+    pid_t child;
+    FILE *to;
+    FILE *from;
+    char  name[160];
+};
+
+/* In the child: become the script.  Its standard error stays ours. */
+static void become(const char *script, int n_threads, int input, int output)
+{
+    const char *python = getenv("HEADLIGHT_PYTHON");
+    char        threads[16];
+
+    snprintf(threads, sizeof threads, "%d", n_threads);
+    dup2(input, STDIN_FILENO);
+    dup2(output, STDOUT_FILENO);
+    execlp(python != NULL ? python : "/usr/bin/python3", "python3", script, threads, (char *)NULL);
+    _exit(127);
+}
+
+static hl_status start(hl_peer *peer, const char *script, int n_threads)
+{
+    int down[2], up[2]; /* { read, write } */
+
+    if (pipe(down) != 0 || pipe(up) != 0)
+        return hl_fail(HL_IO, "no pipes for %s", script);
+    peer->child = fork();
+    if (peer->child < 0)
+        return hl_fail(HL_IO, "cannot fork for %s", script);
+    if (peer->child == 0) {
+        close(down[1]);
+        close(up[0]);
+        become(script, n_threads, down[0], up[1]);
+    }
+    close(down[0]);
+    close(up[1]);
+    peer->to   = fdopen(down[1], "w");
+    peer->from = fdopen(up[0], "r");
+    return HL_OK;
+}
+
+/* A line without its end; what follows "no " is a refusal. */
+static hl_status read_answer(char *out, size_t n_bytes, hl_peer *peer)
+{
+    if (fgets(out, (int)n_bytes, peer->from) == NULL)
+        return hl_fail(HL_NOT_FOUND, "it gave no answer");
+    out[strcspn(out, "\n")] = '\0';
+    if (strncmp(out, "no ", 3) == 0)
+        return hl_fail(HL_UNSUPPORTED, "%s", out + 3);
+    return HL_OK;
+}
+
+hl_status hl_peer_open(hl_peer **out, const char *script, int n_threads)
+{
+    hl_status status = HL_OK;
+    hl_peer  *peer   = NULL;
+    char      line[160];
+
+    *out = NULL;
+    if (access(script, R_OK) != 0)
+        return hl_fail(HL_NOT_FOUND, "no %s here", script);
+    signal(SIGPIPE, SIG_IGN); /* a child that is gone is an answer, not a death */
+    HL_TRY(HL_ALLOC_ZEROED(&peer, 1));
+    HL_TRY(start(peer, script, n_threads));
+    HL_TRY(read_answer(line, sizeof line, peer));
+    snprintf(peer->name, sizeof peer->name, "%s",
+             strncmp(line, "ready ", 6) == 0 ? line + 6 : line);
+    *out = peer;
+    peer = NULL;
+
+done:
+    hl_peer_close(peer);
+    return status;
+}
+
+void hl_peer_close(hl_peer *peer)
+{
+    if (peer == NULL)
+        return;
+    if (peer->to != NULL)
+        fclose(peer->to); /* the end of its input is the child's sign to go */
+    if (peer->from != NULL)
+        fclose(peer->from);
+    if (peer->child > 0)
+        waitpid(peer->child, NULL, 0);
+    hl_free(peer);
+}
+
+const char *hl_peer_name(const hl_peer *peer)
+{
+    return peer->name;
+}
+
+hl_status hl_peer_time(double *seconds, hl_peer *peer, int64_t n_keys)
+{
+    hl_status status = HL_OK;
+    char      line[160];
+
+    fprintf(peer->to, "time %lld\n", (long long)n_keys);
+    fflush(peer->to);
+    HL_TRY(read_answer(line, sizeof line, peer));
+    *seconds = strtod(line, NULL);
+    if (!(*seconds > 0.0))
+        return hl_fail(HL_BAD_INPUT, "it answered '%s'", line);
+
+done:
+    return status;
+}

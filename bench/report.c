@@ -1,0 +1,235 @@
+/* report.c - tables, the bars they are held against, and JSON.
+ *
+ * A share of the peak is a median time against the best peak of the whole run.
+ * A peak is a maximum by nature: its median falls with every neighbour on the
+ * machine, and shares of that come out too high, even above one. */
+#include "report.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/status.h"
+
+const hl_lane *hl_lane_find(const hl_size_result *size, hl_work kind, const char *backend)
+{
+    for (int i = 0; i < size->n_lanes; i++) {
+        const hl_lane *lane = &size->lanes[i];
+        bool same = lane->backend == backend || (lane->backend != NULL && backend != NULL &&
+                                                 strcmp(lane->backend, backend) == 0);
+        if (lane->kind == kind && same && lane->seconds.count > 0)
+            return lane;
+    }
+    return NULL;
+}
+
+/* One lane's time over another's, round by round; NaN where one is missing. */
+static double ratio(const hl_size_result *size, hl_work above, const char *above_backend,
+                    hl_work below, const char *below_backend)
+{
+    const hl_lane *a = hl_lane_find(size, above, above_backend);
+    const hl_lane *b = hl_lane_find(size, below, below_backend);
+
+    return a != NULL && b != NULL ? hl_series_ratio(&a->seconds, &b->seconds) : NAN;
+}
+
+static double gflops(const hl_size_result *size, const hl_lane *lane)
+{
+    return hl_workload_flops(size->shape) * 1e-9 / hl_series_median(&lane->seconds);
+}
+
+/* The share of its own instruction set's peak; NaN where there is none. */
+static double share_of_peak(const hl_size_result *size, const hl_lane *lane)
+{
+    const char *backend = lane != NULL && lane->backend != NULL ? lane->backend : "";
+
+    if (strcmp(backend, "avx2") == 0)
+        return gflops(size, lane) / hl_series_max(&size->peaks->avx2);
+    if (strcmp(backend, "avx512") == 0)
+        return gflops(size, lane) / hl_series_max(&size->peaks->avx512);
+    return NAN;
+}
+
+/* -------------------------------------------------------------------- tables */
+
+/* "  1.04x none", "  31.2x ours": the comparison that belongs to a line. */
+static void print_comparison(const hl_size_result *size, const hl_lane *lane)
+{
+    const char *ours = size->lanes[0].backend;
+
+    switch (lane->kind) {
+    case HL_WORK_SHANNON:
+    case HL_WORK_ALL:
+        printf("  %5.3fx out only",
+               ratio(size, lane->kind, lane->backend, HL_WORK_NONE, lane->backend));
+        break;
+    case HL_WORK_BACKWARD:
+        printf("  %5.2fx forward with all",
+               ratio(size, lane->kind, lane->backend, HL_WORK_ALL, lane->backend));
+        break;
+    case HL_WORK_MATERIALISED:
+    case HL_WORK_PEER:
+        printf("  %5.1fx ours with all", ratio(size, lane->kind, NULL, HL_WORK_ALL, ours));
+        break;
+    default:
+        break;
+    }
+}
+
+static void print_lane(const hl_size_result *size, const hl_lane *lane)
+{
+    double share = share_of_peak(size, lane);
+
+    printf("  %-31s", lane->label);
+    if (lane->seconds.count == 0) {
+        printf(" not measured\n");
+        return;
+    }
+    printf("%9.2f%9.2f", 1e3 * hl_series_median(&lane->seconds),
+           1e3 * hl_series_min(&lane->seconds));
+    if (lane->kind == HL_WORK_BACKWARD)
+        printf("%9s%7s", "", "");
+    else if (isnan(share))
+        printf("%9.1f%7s", gflops(size, lane), "");
+    else
+        printf("%9.1f%6.0f%%", gflops(size, lane), 100.0 * share);
+    print_comparison(size, lane);
+    printf("\n");
+}
+
+static void print_size(const hl_size_result *size)
+{
+    char title[64];
+
+    snprintf(title, sizeof title, "S = %lld, %d rounds", (long long)size->shape.n_keys,
+             size->n_rounds);
+    printf("\n%-33s%9s%9s%9s%7s\n", title, "ms", "least", "GFLOP/s", "peak");
+    for (int i = 0; i < size->n_lanes; i++)
+        print_lane(size, &size->lanes[i]);
+}
+
+static void print_peak(const char *name, const hl_series *peak)
+{
+    if (peak->count > 0)
+        printf("FMA peak, %-6s  %7.1f GFLOP/s at best, %.1f in the median of %zu\n", name,
+               hl_series_max(peak), hl_series_median(peak), peak->count);
+}
+
+/* ---------------------------------------------------------------------- bars */
+
+static void print_bar(const char *what, double seen, double limit, bool at_most, const char *unit)
+{
+    bool passed = at_most ? seen <= limit : seen >= limit;
+
+    if (isnan(seen))
+        return;
+    printf("  %-52s%8.2f%-2s %s %5.2f%-2s %s\n", what, seen, unit, at_most ? "<=" : ">=", limit,
+           unit, passed ? "pass" : "MISS");
+}
+
+static void print_backend_bars(const hl_size_result *size, const char *backend)
+{
+    char what[96];
+    long S = (long)size->shape.n_keys;
+
+    snprintf(what, sizeof what, "S %-5ld %-6s all statistics over out only", S, backend);
+    print_bar(what, ratio(size, HL_WORK_ALL, backend, HL_WORK_NONE, backend), 1.05, true, "x");
+    snprintf(what, sizeof what, "S %-5ld %-6s backward over forward with all", S, backend);
+    print_bar(what, ratio(size, HL_WORK_BACKWARD, backend, HL_WORK_ALL, backend), 3.5, true, "x");
+}
+
+static void print_size_bars(const hl_size_result *size, const char *best)
+{
+    char what[96];
+    long S = (long)size->shape.n_keys;
+
+    print_backend_bars(size, best);
+    if (strcmp(best, "avx2") != 0)
+        print_backend_bars(size, "avx2");
+    snprintf(what, sizeof what, "S %-5ld avx2   out only, share of the FMA peak", S);
+    print_bar(what, 100.0 * share_of_peak(size, hl_lane_find(size, HL_WORK_NONE, "avx2")), 60.0,
+              false, "%");
+    snprintf(what, sizeof what, "S %-5ld avx2   all statistics, share of the FMA peak", S);
+    print_bar(what, 100.0 * share_of_peak(size, hl_lane_find(size, HL_WORK_ALL, "avx2")), 60.0,
+              false, "%");
+    snprintf(what, sizeof what, "S %-5ld %-6s PyTorch over all statistics", S, best);
+    if (S == 4096)
+        print_bar(what, ratio(size, HL_WORK_PEER, NULL, HL_WORK_ALL, best), 12.0, false, "x");
+}
+
+static void print_bars(const hl_bench_result *result)
+{
+    char what[96];
+
+    printf("\nbars%58s\n", "seen");
+    for (int i = 0; i < result->n_sizes; i++)
+        print_size_bars(&result->sizes[i], result->best);
+    snprintf(what, sizeof what, "S %lld, one head: MiB beyond inputs and outputs",
+             (long long)result->memory_n_keys);
+    if (result->memory_kib >= 0)
+        print_bar(what, (double)result->memory_kib / 1024.0, 64.0, true, "");
+}
+
+void hl_report_print(const hl_bench_result *result)
+{
+    printf("\n");
+    print_peak("avx2", &result->peaks.avx2);
+    print_peak("avx512", &result->peaks.avx512);
+    for (int i = 0; i < result->n_sizes; i++)
+        print_size(&result->sizes[i]);
+    print_bars(result);
+}
+
+/* ---------------------------------------------------------------------- JSON */
+
+static json_t *json_series(const hl_series *series)
+{
+    json_t *numbers = json_array();
+
+    for (size_t i = 0; i < series->count; i++)
+        json_array_append_new(numbers, json_real(series->values[i]));
+    return numbers;
+}
+
+static json_t *json_lane(const hl_size_result *size, const hl_lane *lane)
+{
+    double share = share_of_peak(size, lane);
+    bool   some  = lane->seconds.count > 0;
+
+    return json_pack("{s:s, s:o, s:o, s:o, s:o}", "name", lane->label, "median_s",
+                     some ? json_real(hl_series_median(&lane->seconds)) : json_null(), "gflops",
+                     some ? json_real(gflops(size, lane)) : json_null(), "share_of_peak",
+                     isnan(share) ? json_null() : json_real(share), "seconds",
+                     json_series(&lane->seconds));
+}
+
+static json_t *json_size(const hl_size_result *size)
+{
+    json_t *lanes = json_array();
+
+    for (int i = 0; i < size->n_lanes; i++)
+        json_array_append_new(lanes, json_lane(size, &size->lanes[i]));
+    return json_pack("{s:I, s:I, s:I, s:i, s:o}", "n_keys", (json_int_t)size->shape.n_keys,
+                     "n_heads", (json_int_t)size->shape.n_heads, "d_head",
+                     (json_int_t)size->shape.d_head, "rounds", size->n_rounds, "lanes", lanes);
+}
+
+hl_status hl_report_json(const hl_bench_result *result, const char *path)
+{
+    json_t *sizes = json_array();
+
+    for (int i = 0; i < result->n_sizes; i++)
+        json_array_append_new(sizes, json_size(&result->sizes[i]));
+
+    json_t *root = json_pack(
+        "{s:s, s:s, s:i, s:f, s:s, s:I, s:I, s:o, s:o, s:o}", "bench", "attention", "build",
+        hl_build_info(), "threads", result->n_threads, "busy", result->busy, "peer", result->peer,
+        "memory_n_keys", (json_int_t)result->memory_n_keys, "memory_kib",
+        (json_int_t)result->memory_kib, "peak_avx2_gflops", json_series(&result->peaks.avx2),
+        "peak_avx512_gflops", json_series(&result->peaks.avx512), "sizes", sizes);
+    int failed = json_dump_file(root, path, JSON_INDENT(1) | JSON_REAL_PRECISION(6));
+
+    json_decref(root);
+    return failed == 0 ? HL_OK : hl_fail(HL_IO, "%s: cannot be written", path);
+}

@@ -1,0 +1,53 @@
+/* report.h - what the attention benchmark has measured, as text and as JSON. */
+#ifndef HL_BENCH_REPORT_H
+#define HL_BENCH_REPORT_H
+
+#include "headlight.h"
+#include "series.h"
+#include "workload.h"
+
+enum { HL_MAX_LANES = 16, HL_MAX_SIZES = 8 };
+
+/* One line of a table: a way of doing the work. */
+typedef struct hl_lane {
+    hl_work     kind;
+    const char *backend; /* NULL for what is not ours */
+    char        label[64];
+    bool        gave_up; /* it refused, or had its share of the time */
+    hl_series   seconds;
+} hl_lane;
+
+/* The multiply-add peak, GFLOP/s, sampled all through the run; empty where the
+ * CPU lacks the instruction set. */
+typedef struct hl_peaks {
+    hl_series avx2;
+    hl_series avx512;
+} hl_peaks;
+
+typedef struct hl_size_result {
+    hl_workload_shape shape;
+    hl_lane           lanes[HL_MAX_LANES];
+    int               n_lanes;
+    int               n_rounds;
+    const hl_peaks   *peaks; /* of the whole run */
+} hl_size_result;
+
+typedef struct hl_bench_result {
+    hl_peaks       peaks;
+    hl_size_result sizes[HL_MAX_SIZES];
+    int            n_sizes;
+    int            n_threads;
+    const char    *best;       /* the preferred back end */
+    const char    *peer;       /* "PyTorch 1.13", or why there is none */
+    double         busy;       /* the share of the CPUs that others used before we began */
+    long           memory_kib; /* of the longest row, beyond inputs and outputs; -1 */
+    int64_t        memory_n_keys;
+} hl_bench_result;
+
+/* NULL where this was not measured. */
+const hl_lane *hl_lane_find(const hl_size_result *size, hl_work kind, const char *backend);
+
+void      hl_report_print(const hl_bench_result *result);
+hl_status hl_report_json(const hl_bench_result *result, const char *path);
+
+#endif

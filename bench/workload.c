@@ -1,0 +1,204 @@
+/* workload.c - buffers for one length, and the calls. */
+#include "workload.h"
+
+#include <stdint.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "materialised.h"
+#include "series.h"
+
+/* Rows are (n_heads, n_keys, d_head), statistics (n_heads, n_keys). */
+enum { Q, K, V, OUT, GRAD_OUT, DQ, DK, DV, N_ROWS };
+enum {
+    LSE,
+    ENTROPY,
+    RENYI2,
+    VARENTROPY,
+    NOSINK,
+    PEAK,
+    DIAGONAL,
+    PREVIOUS,
+    FIRST,
+    GRAD_ENTROPY,
+    GRAD_LSE,
+    N_STATISTICS
+};
+
+/* A peer's idle threads spin for some 30 ms before they sleep; whoever ran in
+ * that time would share the cores with them. */
+enum { PEER_COOLDOWN_US = 100000 };
+
+struct hl_workload {
+    hl_workload_shape shape;
+    int               n_threads;
+    hl_peer          *peer;
+    hl_materialised  *materialised;
+    float            *rows[N_ROWS];
+    float            *statistics[N_STATISTICS];
+    int64_t          *argmax;
+    float            *dgates; /* (n_heads) */
+};
+
+double hl_workload_flops(hl_workload_shape shape)
+{
+    double pairs = 0.5 * (double)shape.n_keys * (double)shape.n_keys;
+
+    return 4.0 * pairs * (double)shape.d_head * (double)shape.n_heads;
+}
+
+/* -------------------------------------------------------------------- making */
+
+/* Sums of four uniform numbers: near enough to a normal one of variance 1. */
+static void fill(float *numbers, size_t count, uint64_t seed)
+{
+    uint64_t state = seed * 0x9e3779b97f4a7c15u + 1;
+
+    for (size_t i = 0; i < count; i++) {
+        float sum = 0.0f;
+        for (int j = 0; j < 4; j++) {
+            state = state * 6364136223846793005u + 1442695040888963407u;
+            sum += (float)(state >> 40) * (1.0f / 16777216.0f) - 0.5f;
+        }
+        numbers[i] = 1.7320508f * sum;
+    }
+}
+
+static hl_status new_filled(float **out, size_t count, uint64_t seed)
+{
+    hl_status status = HL_ALLOC(out, count);
+
+    if (status == HL_OK)
+        fill(*out, count, seed);
+    return status;
+}
+
+hl_status hl_workload_new(hl_workload **out, hl_workload_shape shape, hl_peer *peer, int n_threads)
+{
+    hl_status    status    = HL_OK;
+    hl_workload *work      = NULL;
+    size_t       n_rows    = (size_t)(shape.n_heads * shape.n_keys);
+    size_t       n_numbers = n_rows * (size_t)shape.d_head;
+
+    *out = NULL;
+    HL_TRY(HL_ALLOC_ZEROED(&work, 1));
+    work->shape     = shape;
+    work->peer      = peer;
+    work->n_threads = n_threads;
+    for (int i = 0; i < N_ROWS; i++)
+        HL_TRY(new_filled(&work->rows[i], n_numbers, (uint64_t)i));
+    for (int i = 0; i < N_STATISTICS; i++)
+        HL_TRY(new_filled(&work->statistics[i], n_rows, 100 + (uint64_t)i));
+    HL_TRY(HL_ALLOC_ZEROED(&work->argmax, n_rows));
+    HL_TRY(HL_ALLOC_ZEROED(&work->dgates, (size_t)shape.n_heads));
+    HL_TRY(hl_materialised_new(&work->materialised, shape.n_keys, shape.d_head));
+    *out = work;
+    work = NULL;
+
+done:
+    hl_workload_free(work);
+    return status;
+}
+
+void hl_workload_free(hl_workload *work)
+{
+    if (work == NULL)
+        return;
+    for (int i = 0; i < N_ROWS; i++)
+        hl_free(work->rows[i]);
+    for (int i = 0; i < N_STATISTICS; i++)
+        hl_free(work->statistics[i]);
+    hl_free(work->argmax);
+    hl_free(work->dgates);
+    hl_materialised_free(work->materialised);
+    hl_free(work);
+}
+
+/* ------------------------------------------------------------------- running */
+
+static hl_attention problem_of(const hl_workload *work)
+{
+    return (hl_attention){
+        .n_batch    = 1,
+        .n_heads    = work->shape.n_heads,
+        .n_kv_heads = work->shape.n_heads,
+        .n_queries  = work->shape.n_keys,
+        .n_keys     = work->shape.n_keys,
+        .d_head     = work->shape.d_head,
+        .d_value    = work->shape.d_head,
+        .q          = { .data = work->rows[Q] },
+        .k          = { .data = work->rows[K] },
+        .v          = { .data = work->rows[V] },
+        .flags      = HL_ATTENTION_CAUSAL,
+        .n_threads  = work->n_threads,
+    };
+}
+
+static hl_status run_forward(hl_workload *work, hl_work kind)
+{
+    hl_attention        problem    = problem_of(work);
+    float             **statistics = work->statistics;
+    hl_attention_result result     = { .out = { .data = work->rows[OUT] } };
+
+    if (kind != HL_WORK_NONE)
+        result.entropy = statistics[ENTROPY];
+    if (kind == HL_WORK_ALL) {
+        result.lse            = statistics[LSE];
+        result.renyi2         = statistics[RENYI2];
+        result.varentropy     = statistics[VARENTROPY];
+        result.entropy_nosink = statistics[NOSINK];
+        result.peak           = statistics[PEAK];
+        result.argmax         = work->argmax;
+        result.diagonal       = statistics[DIAGONAL];
+        result.previous       = statistics[PREVIOUS];
+        result.first          = statistics[FIRST];
+    }
+    return hl_attention_forward(&result, &problem);
+}
+
+/* Reads out, lse and entropy of the last forward pass with everything. */
+static hl_status run_backward(hl_workload *work)
+{
+    hl_attention          problem  = problem_of(work);
+    hl_attention_upstream upstream = {
+        .grad_out     = { .data = work->rows[GRAD_OUT] },
+        .grad_entropy = work->statistics[GRAD_ENTROPY],
+        .grad_lse     = work->statistics[GRAD_LSE],
+        .out          = { .data = work->rows[OUT] },
+        .lse          = work->statistics[LSE],
+        .entropy      = work->statistics[ENTROPY],
+    };
+    hl_attention_gradient gradient = {
+        .dq     = { .data = work->rows[DQ] },
+        .dk     = { .data = work->rows[DK] },
+        .dv     = { .data = work->rows[DV] },
+        .dgates = work->dgates,
+    };
+    return hl_attention_backward(&gradient, &problem, &upstream);
+}
+
+hl_status hl_workload_run(double *seconds, hl_workload *work, hl_work kind, const char *backend)
+{
+    hl_status status = HL_OK;
+
+    if (kind == HL_WORK_PEER) {
+        status = hl_peer_time(seconds, work->peer, work->shape.n_keys);
+        usleep(PEER_COOLDOWN_US);
+        return status;
+    }
+    if (backend != NULL)
+        HL_TRY(hl_backend_select(backend));
+
+    double start = hl_bench_now();
+    if (kind == HL_WORK_MATERIALISED)
+        hl_materialised_run(work->materialised, work->rows[OUT], work->statistics[ENTROPY],
+                            work->rows[Q], work->rows[K], work->rows[V], work->shape.n_heads,
+                            work->n_threads);
+    else
+        HL_TRY(kind == HL_WORK_BACKWARD ? run_backward(work) : run_forward(work, kind));
+    *seconds = hl_bench_now() - start;
+
+done:
+    return status;
+}

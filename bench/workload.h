@@ -1,0 +1,45 @@
+/* workload.h - the work that is timed: one length, every way of doing it.
+ *
+ *     hl_workload *work = NULL;
+ *     hl_workload_new(&work, (hl_workload_shape){ 12, 4096, 64 }, n_threads);
+ *     hl_workload_run(&seconds, work, HL_WORK_ALL, "avx2");
+ *     hl_workload_free(work);
+ *
+ * One sequence, causal, f32, packed. */
+#ifndef HL_BENCH_WORKLOAD_H
+#define HL_BENCH_WORKLOAD_H
+
+#include <stdint.h>
+
+#include "headlight.h"
+#include "peer.h"
+
+typedef enum hl_work {
+    HL_WORK_NONE = 0,     /* forward, out alone              */
+    HL_WORK_SHANNON,      /* forward, out and entropy        */
+    HL_WORK_ALL,          /* forward, everything but segments */
+    HL_WORK_BACKWARD,     /* dq dk dv dgates, from grad_out, grad_entropy, grad_lse */
+    HL_WORK_MATERIALISED, /* the matrix, in C                */
+    HL_WORK_PEER,         /* the matrix, in PyTorch          */
+    HL_N_WORKS
+} hl_work;
+
+typedef struct hl_workload_shape {
+    int64_t n_heads;
+    int64_t n_keys;
+    int64_t d_head;
+} hl_workload_shape;
+
+typedef struct hl_workload hl_workload;
+
+/* The peer may be NULL; it is borrowed. */
+hl_status hl_workload_new(hl_workload **out, hl_workload_shape shape, hl_peer *peer, int n_threads);
+void      hl_workload_free(hl_workload *work);
+
+/* One run, on this back end where that matters. */
+hl_status hl_workload_run(double *seconds, hl_workload *work, hl_work kind, const char *backend);
+
+/* 4 S^2/2 D H: two products of the causal half. */
+double hl_workload_flops(hl_workload_shape shape);
+
+#endif

@@ -1,0 +1,67 @@
+/* fuzz_llama2c.c - any bytes at all, as a checkpoint of llama2.c and as its tokenizer.
+ *
+ * They are accepted or refused with a message.  Tensors of what is accepted lie
+ * inside the file, one behind the other, and are found by their names; pieces lie
+ * inside the file. */
+#include <stdint.h>
+#include <stdlib.h>
+
+#include "formats/llama2c.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes);
+
+#define PROMISE(condition)                                                                         \
+    do {                                                                                           \
+        if (!(condition))                                                                          \
+            abort();                                                                               \
+    } while (0)
+
+static void read_checkpoint(const uint8_t *bytes, size_t n_bytes)
+{
+    hl_llama2c *file       = NULL;
+    bool        recognised = hl_llama2c_recognise(bytes, n_bytes);
+
+    if (hl_llama2c_parse(&file, bytes, n_bytes, "fuzz") != HL_OK) {
+        PROMISE(file == NULL && hl_error_message()[0] != '\0');
+        return;
+    }
+    PROMISE(recognised);
+    const uint8_t *next = bytes;
+    for (size_t i = 0; i < hl_llama2c_count(file); i++) {
+        const hl_tensor *tensor = hl_llama2c_at(file, i);
+        const uint8_t   *data   = tensor->data;
+        size_t           needed = 0;
+
+        PROMISE(hl_tensor_bytes(&needed, tensor) == HL_OK && needed == tensor->n_bytes);
+        PROMISE(data > next && (size_t)(bytes + n_bytes - data) >= needed);
+        PROMISE(hl_llama2c_find(file, tensor->name) == tensor);
+        next = data + needed - 1;
+    }
+    PROMISE(hl_llama2c_config_of(file)->n_layers > 0);
+    hl_llama2c_close(file);
+}
+
+static void read_tokenizer(const uint8_t *bytes, size_t n_bytes)
+{
+    hl_llama2c_tokenizer *tokenizer = NULL;
+    volatile char         sink      = 0;
+
+    if (hl_llama2c_tokenizer_parse(&tokenizer, bytes, n_bytes, "fuzz") != HL_OK) {
+        PROMISE(tokenizer == NULL && hl_error_message()[0] != '\0');
+        return;
+    }
+    for (size_t i = 0; i < hl_llama2c_tokenizer_count(tokenizer); i++) {
+        const hl_llama2c_piece *piece = hl_llama2c_tokenizer_at(tokenizer, i);
+        if (piece->n_bytes > 0) /* the address sanitizer watches the first and last byte */
+            sink = (char)(piece->bytes[0] + piece->bytes[piece->n_bytes - 1]);
+    }
+    (void)sink;
+    hl_llama2c_tokenizer_close(tokenizer);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes)
+{
+    read_checkpoint(bytes, n_bytes);
+    read_tokenizer(bytes, n_bytes);
+    return 0;
+}

@@ -1,0 +1,590 @@
+/* gguf.c - reading GGUF files.  (gguf_values.c reads values, gguf_write.c writes.)
+ *
+ *     "GGUF"
+ *     u32     version: 2 or 3
+ *     u64     n_tensors
+ *     u64     n_values
+ *     n_values times:   text key, u32 type, value
+ *     n_tensors times:  text name, u32 n_dims, u64 dims[n_dims], u32 ggml type,
+ *                       u64 offset
+ *     padding to a multiple of the alignment: the data begin
+ *
+ *     text    u64 n_bytes, then the bytes; no NUL
+ *     array   u32 type of the elements, u64 count, the elements; arrays may nest
+ *     types   0..12 = u8 i8 u16 i16 u32 i32 f32 bool text array u64 i64 f64
+ *
+ * All little-endian, nothing aligned before the data.  dims[0] is the contiguous
+ * one: a matrix that torch calls [out, in] has dims {in, out}.  Offsets count from
+ * the beginning of the data and are multiples of the alignment, which is the
+ * value of general.alignment, or 32.
+ *
+ * The file is not trusted.  Counts are held against what is left of the file before
+ * anything is allocated, and against limits that no model comes near, since a file
+ * can be sparse: sixteen gigabytes of zeros cost their maker nothing.  Tensors may
+ * not overlap, but there may be holes. */
+#include "formats/gguf.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/dtype.h"
+#include "base/file.h"
+#include "base/memory.h"
+#include "base/status.h"
+
+#define MAX_DEPTH        8          /* of arrays in arrays; one is the usual depth */
+#define MAX_KEY          65535      /* bytes */
+#define MAX_INDEXED      (1U << 24) /* texts and arrays in arrays, in all */
+#define MIN_VALUE_BYTES  13         /* an empty key, a type and a byte */
+#define MIN_TENSOR_BYTES 24         /* an empty name, no dimensions, a type and an offset */
+
+struct hl_gguf {
+    hl_file               file; /* nothing if the bytes are the caller's */
+    char                 *where;
+    int                   version;
+    hl_gguf_value        *values; /* (n_values) keys and starts are ours */
+    const hl_gguf_value **by_key; /* (n_values) sorted by key */
+    size_t                n_values;
+    hl_tensor            *tensors; /* (n_tensors) names are ours */
+    const hl_tensor     **by_name; /* (n_tensors) sorted by name */
+    size_t                n_tensors;
+};
+
+/* ------------------------------------------------------------------- cursor */
+
+typedef struct cursor {
+    const uint8_t *bytes;
+    size_t         n_bytes;
+    size_t         at;
+    size_t         n_indexed; /* texts and arrays in arrays, so far */
+} cursor;
+
+static size_t bytes_left(const cursor *c)
+{
+    return c->n_bytes - c->at;
+}
+
+/* The next n_bytes, which are then behind the cursor. */
+static hl_status take(const uint8_t **out, cursor *c, uint64_t n_bytes)
+{
+    if (n_bytes > bytes_left(c))
+        return hl_fail(HL_BAD_INPUT, "truncated: %llu bytes wanted at offset %zu of %zu",
+                       (unsigned long long)n_bytes, c->at, c->n_bytes);
+    *out = c->bytes + c->at;
+    c->at += (size_t)n_bytes;
+    return HL_OK;
+}
+
+static hl_status take_u32(uint32_t *out, cursor *c)
+{
+    const uint8_t *bytes  = NULL;
+    hl_status      status = take(&bytes, c, sizeof *out);
+
+    if (status == HL_OK)
+        memcpy(out, bytes, sizeof *out);
+    return status;
+}
+
+static hl_status take_u64(uint64_t *out, cursor *c)
+{
+    const uint8_t *bytes  = NULL;
+    hl_status      status = take(&bytes, c, sizeof *out);
+
+    if (status == HL_OK)
+        memcpy(out, bytes, sizeof *out);
+    return status;
+}
+
+static hl_status take_text(hl_gguf_text *out, cursor *c)
+{
+    hl_status      status  = HL_OK;
+    const uint8_t *bytes   = NULL;
+    uint64_t       n_bytes = 0;
+
+    HL_TRY(take_u64(&n_bytes, c));
+    HL_TRY(take(&bytes, c, n_bytes));
+    *out = (hl_gguf_text){ (const char *)bytes, (size_t)n_bytes };
+
+done:
+    return status;
+}
+
+/* How many bytes a UTF-8 character takes; 0 where there is none, and for NUL. */
+static size_t utf8_character(const uint8_t *p, size_t n_left)
+{
+    static const uint32_t least[5] = { 0, 1, 0x80, 0x800, 0x10000 };
+    size_t                length   = p[0] < 0x80 ? 1 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : 4;
+    uint32_t              code     = length == 1 ? p[0] : p[0] & (0x7fU >> length);
+
+    if (length > n_left || (p[0] >= 0x80 && p[0] < 0xc0) || p[0] >= 0xf8)
+        return 0;
+    for (size_t i = 1; i < length; i++) {
+        if ((p[i] & 0xc0) != 0x80)
+            return 0;
+        code = code << 6 | (p[i] & 0x3f);
+    }
+    bool is_surrogate = code >= 0xd800 && code < 0xe000;
+    return code < least[length] || code > 0x10ffff || is_surrogate ? 0 : length;
+}
+
+/* A key or the name of a tensor: not empty, not too long, UTF-8 without NUL. */
+static hl_status take_name(char **out, cursor *c, size_t max_bytes, const char *what)
+{
+    hl_gguf_text text   = { 0 };
+    hl_status    status = take_text(&text, c);
+
+    if (status != HL_OK)
+        return hl_fail_within(status, "%s", what);
+    if (text.n_bytes == 0 || text.n_bytes > max_bytes)
+        return hl_fail(HL_BAD_INPUT, "%s has %zu bytes, wanted 1 to %zu", what, text.n_bytes,
+                       max_bytes);
+    for (size_t at = 0, length; at < text.n_bytes; at += length) {
+        length = utf8_character((const uint8_t *)text.bytes + at, text.n_bytes - at);
+        if (length == 0)
+            return hl_fail(HL_BAD_INPUT, "%s is not valid UTF-8", what);
+    }
+    return hl_strndup(out, text.bytes, text.n_bytes);
+}
+
+/* ----------------------------------------------------------------- metadata */
+
+static hl_status skip_array(cursor *c, int depth, uint64_t **starts);
+
+/* Go past a value. */
+static hl_status skip_value(cursor *c, uint32_t type, int depth)
+{
+    const uint8_t *bytes = NULL;
+    hl_gguf_text   text;
+
+    if (type == HL_GGUF_TEXT)
+        return take_text(&text, c);
+    if (type == HL_GGUF_ARRAY)
+        return skip_array(c, depth, NULL);
+    if (type >= HL_GGUF_N_TYPES)
+        return hl_fail(HL_BAD_INPUT, "type %u, the last known is %d", type, HL_GGUF_N_TYPES - 1);
+    return take(&bytes, c, hl_gguf_type_bytes((hl_gguf_type)type));
+}
+
+/* Go past the elements of an array of texts or arrays.  Where each begins is
+ * stored in *starts, counted from the first, unless starts is NULL. */
+static hl_status skip_elements(cursor *c, uint32_t type, uint64_t count, int depth,
+                               uint64_t **starts)
+{
+    hl_status status = HL_OK;
+    size_t    begin  = c->at;
+
+    if (count > bytes_left(c) / sizeof(uint64_t)) /* each element starts with a u64 at least */
+        return hl_fail(HL_BAD_INPUT, "truncated: an array of %llu in the last %zu bytes",
+                       (unsigned long long)count, bytes_left(c));
+    if (count > MAX_INDEXED - c->n_indexed)
+        return hl_fail(HL_BAD_INPUT, "an array of %llu, at most %u texts and arrays in all",
+                       (unsigned long long)count, MAX_INDEXED);
+    c->n_indexed += (size_t)count;
+    if (starts != NULL)
+        HL_TRY(HL_ALLOC(starts, (size_t)count));
+    for (uint64_t i = 0; i < count; i++) {
+        if (starts != NULL)
+            (*starts)[i] = c->at - begin;
+        HL_TRY(skip_value(c, type, depth));
+    }
+
+done:
+    return status;
+}
+
+static hl_status skip_array(cursor *c, int depth, uint64_t **starts)
+{
+    hl_status      status  = HL_OK;
+    const uint8_t *bytes   = NULL;
+    uint32_t       type    = 0;
+    uint64_t       count   = 0;
+    size_t         n_bytes = 0;
+
+    if (depth >= MAX_DEPTH)
+        return hl_fail(HL_BAD_INPUT, "arrays nested more than %d deep", MAX_DEPTH);
+    HL_TRY(take_u32(&type, c));
+    HL_TRY(take_u64(&count, c));
+    if (type == HL_GGUF_TEXT || type == HL_GGUF_ARRAY)
+        return skip_elements(c, type, count, depth + 1, starts);
+    if (type >= HL_GGUF_N_TYPES)
+        return hl_fail(HL_BAD_INPUT, "an array of type %u, the last known is %d", type,
+                       HL_GGUF_N_TYPES - 1);
+    if (count > SIZE_MAX ||
+        !hl_size_multiply(&n_bytes, (size_t)count, hl_gguf_type_bytes((hl_gguf_type)type)))
+        return hl_fail(HL_BAD_INPUT, "an array of %llu: its size overflows",
+                       (unsigned long long)count);
+    HL_TRY(take(&bytes, c, n_bytes));
+
+done:
+    return status;
+}
+
+hl_status hl_gguf_measure(size_t *out, hl_gguf_type type, const uint8_t *bytes, size_t n_bytes)
+{
+    cursor    c      = { .bytes = bytes, .n_bytes = n_bytes };
+    hl_status status = skip_value(&c, (uint32_t)type, 0);
+
+    *out = c.at;
+    return status;
+}
+
+static hl_status read_value(hl_gguf_value *value, cursor *c)
+{
+    hl_status status = HL_OK;
+    uint32_t  type   = 0;
+    char     *key    = NULL;
+    uint64_t *starts = NULL;
+
+    HL_TRY(take_name(&key, c, MAX_KEY, "a key"));
+    value->key = key;
+    HL_TRY(take_u32(&type, c));
+    size_t begin  = c->at;
+    status        = type == HL_GGUF_ARRAY ? skip_array(c, 0, &starts) : skip_value(c, type, 0);
+    value->starts = starts; /* kept also on failure: the file frees it */
+    if (status == HL_OK) {
+        value->type    = (hl_gguf_type)type;
+        value->bytes   = c->bytes + begin;
+        value->n_bytes = c->at - begin;
+        if (type == HL_GGUF_BOOL && value->bytes[0] > 1)
+            status = hl_fail(HL_BAD_INPUT, "a boolean of %d", value->bytes[0]);
+    }
+
+done:
+    if (status != HL_OK && value->key != NULL)
+        return hl_fail_within(status, "key '%s'", value->key);
+    return status;
+}
+
+static int compare_keys(const void *left, const void *right)
+{
+    const hl_gguf_value *const *a = left;
+    const hl_gguf_value *const *b = right;
+    return strcmp((*a)->key, (*b)->key);
+}
+
+static hl_status read_values(hl_gguf *file, cursor *c, uint64_t n_values)
+{
+    hl_status status = HL_OK;
+
+    HL_TRY(HL_ALLOC_ZEROED(&file->values, (size_t)n_values));
+    HL_TRY(HL_ALLOC(&file->by_key, (size_t)n_values));
+    for (uint64_t i = 0; i < n_values; i++)
+        HL_TRY(read_value(&file->values[file->n_values++], c));
+    for (size_t i = 0; i < file->n_values; i++)
+        file->by_key[i] = &file->values[i];
+    qsort(file->by_key, file->n_values, sizeof *file->by_key, compare_keys);
+    for (size_t i = 1; i < file->n_values; i++) {
+        if (strcmp(file->by_key[i - 1]->key, file->by_key[i]->key) == 0)
+            return hl_fail(HL_BAD_INPUT, "key '%s' is there twice", file->by_key[i]->key);
+    }
+
+done:
+    return status;
+}
+
+/* ------------------------------------------------------------------ tensors */
+
+/* What a type is called that we do not read. */
+static const char *foreign_type(uint32_t id)
+{
+    static const struct {
+        uint32_t    id;
+        const char *name;
+    } known[] = {
+        { 4, "Q4_2" },        { 5, "Q4_3" },        { 9, "Q8_1" },        { 15, "Q8_K" },
+        { 29, "IQ1_M" },      { 31, "Q4_0_4_4" },   { 32, "Q4_0_4_8" },   { 33, "Q4_0_8_8" },
+        { 36, "IQ4_NL_4_4" }, { 37, "IQ4_NL_4_8" }, { 38, "IQ4_NL_8_8" }, { 40, "NVFP4" },
+    };
+
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        if (known[i].id == id)
+            return known[i].name;
+    }
+    return "unknown to this program";
+}
+
+/* dims[0] comes first in the file and last in the shape. */
+static hl_status read_shape(hl_tensor *tensor, cursor *c)
+{
+    hl_status status = HL_OK;
+    uint32_t  n_dims = 0;
+    uint64_t  size   = 0;
+
+    HL_TRY(take_u32(&n_dims, c));
+    if (n_dims > HL_GGUF_MAX_DIMS)
+        return hl_fail(HL_BAD_INPUT, "%u dimensions, at most %d", n_dims, HL_GGUF_MAX_DIMS);
+    tensor->n_dims = (int)n_dims;
+    for (int i = (int)n_dims - 1; i >= 0; i--) {
+        HL_TRY(take_u64(&size, c));
+        if (size > INT64_MAX)
+            return hl_fail(HL_BAD_INPUT, "a dimension of %llu", (unsigned long long)size);
+        tensor->shape[i] = (int64_t)size;
+    }
+
+done:
+    return status;
+}
+
+/* Everything but the place, which is not known before the last info is read; the
+ * offset waits in *offset. */
+static hl_status read_info(hl_tensor *tensor, uint64_t *offset, cursor *c)
+{
+    hl_status status = HL_OK;
+    uint32_t  type   = 0;
+    char     *name   = NULL;
+
+    HL_TRY(take_name(&name, c, HL_GGUF_MAX_NAME, "the name of a tensor"));
+    tensor->name = name;
+    HL_TRY(read_shape(tensor, c));
+    HL_TRY(take_u32(&type, c));
+    HL_TRY(take_u64(offset, c));
+    if (!hl_dtype_from_ggml(&tensor->dtype, type))
+        HL_TRY(
+            hl_fail(HL_UNSUPPORTED, "its type %u (%s) is not read here", type, foreign_type(type)));
+    HL_TRY(hl_tensor_bytes(&tensor->n_bytes, tensor));
+
+done:
+    if (status != HL_OK && tensor->name != NULL)
+        return hl_fail_within(status, "tensor '%s'", tensor->name);
+    return status;
+}
+
+static hl_status place(hl_tensor *tensor, uint64_t offset, const uint8_t *data, size_t n_data,
+                       size_t alignment)
+{
+    if (offset % alignment != 0)
+        return hl_fail(HL_BAD_INPUT, "tensor '%s': offset %llu is not a multiple of %zu",
+                       tensor->name, (unsigned long long)offset, alignment);
+    if (offset > n_data || tensor->n_bytes > n_data - offset)
+        return hl_fail(HL_BAD_INPUT,
+                       "tensor '%s': %zu bytes at offset %llu lie outside the data of %zu bytes",
+                       tensor->name, tensor->n_bytes, (unsigned long long)offset, n_data);
+    tensor->data = data + offset;
+    return HL_OK;
+}
+
+static int compare_places(const void *left, const void *right)
+{
+    const hl_tensor *a      = *(const hl_tensor *const *)left;
+    const hl_tensor *b      = *(const hl_tensor *const *)right;
+    const char      *a_data = a->data, *b_data = b->data;
+
+    if (a_data != b_data)
+        return a_data < b_data ? -1 : 1;
+    return (a->n_bytes > b->n_bytes) - (a->n_bytes < b->n_bytes); /* empty ones first */
+}
+
+static int compare_names(const void *left, const void *right)
+{
+    const hl_tensor *const *a = left;
+    const hl_tensor *const *b = right;
+    return strcmp((*a)->name, (*b)->name);
+}
+
+/* by_name in the order of the data for a moment, then as it is called. */
+static hl_status check_places_and_names(hl_gguf *file)
+{
+    for (size_t i = 0; i < file->n_tensors; i++)
+        file->by_name[i] = &file->tensors[i];
+    qsort(file->by_name, file->n_tensors, sizeof *file->by_name, compare_places);
+    for (size_t i = 1; i < file->n_tensors; i++) {
+        const hl_tensor *one = file->by_name[i - 1], *next = file->by_name[i];
+        if ((const char *)one->data + one->n_bytes > (const char *)next->data)
+            return hl_fail(HL_BAD_INPUT, "tensor '%s' overlaps tensor '%s'", next->name, one->name);
+    }
+    qsort(file->by_name, file->n_tensors, sizeof *file->by_name, compare_names);
+    for (size_t i = 1; i < file->n_tensors; i++) {
+        if (strcmp(file->by_name[i - 1]->name, file->by_name[i]->name) == 0)
+            return hl_fail(HL_BAD_INPUT, "tensor '%s' is there twice", file->by_name[i]->name);
+    }
+    return HL_OK;
+}
+
+static hl_status read_alignment(size_t *out, const hl_gguf *file)
+{
+    const hl_gguf_value *value     = hl_gguf_find_value(file, HL_GGUF_ALIGNMENT);
+    uint32_t             alignment = HL_GGUF_DEFAULT_ALIGNMENT;
+
+    if (value != NULL && value->type != HL_GGUF_U32)
+        return hl_fail(HL_BAD_INPUT, HL_GGUF_ALIGNMENT " is not a u32");
+    if (value != NULL)
+        memcpy(&alignment, value->bytes, sizeof alignment);
+    if (alignment == 0 || alignment > HL_GGUF_MAX_ALIGNMENT || (alignment & (alignment - 1)) != 0)
+        return hl_fail(HL_BAD_INPUT, HL_GGUF_ALIGNMENT " is %u, wanted a power of two up to %d",
+                       alignment, HL_GGUF_MAX_ALIGNMENT);
+    *out = alignment;
+    return HL_OK;
+}
+
+static hl_status read_tensors(hl_gguf *file, cursor *c, uint64_t n_tensors)
+{
+    hl_status status    = HL_OK;
+    uint64_t *offsets   = NULL;
+    size_t    alignment = 0;
+
+    HL_TRY(HL_ALLOC_ZEROED(&file->tensors, (size_t)n_tensors));
+    HL_TRY(HL_ALLOC(&file->by_name, (size_t)n_tensors));
+    HL_TRY(HL_ALLOC(&offsets, (size_t)n_tensors));
+    for (uint64_t i = 0; i < n_tensors; i++)
+        HL_TRY(read_info(&file->tensors[file->n_tensors++], &offsets[i], c));
+
+    HL_TRY(read_alignment(&alignment, file));
+    size_t padding = (alignment - c->at % alignment) % alignment;
+    size_t begin   = padding < bytes_left(c) ? c->at + padding : c->n_bytes;
+    for (size_t i = 0; i < file->n_tensors; i++)
+        HL_TRY(
+            place(&file->tensors[i], offsets[i], c->bytes + begin, c->n_bytes - begin, alignment));
+    HL_TRY(check_places_and_names(file));
+
+done:
+    hl_free(offsets);
+    return status;
+}
+
+/* --------------------------------------------------------------------- file */
+
+static hl_status check_version(int *out, uint32_t version)
+{
+    if (version == 2 || version == 3) {
+        *out = (int)version;
+        return HL_OK;
+    }
+    if ((version & 0xffff) == 0 && version >> 24 != 0)
+        return hl_fail(HL_UNSUPPORTED,
+                       "a big-endian GGUF file (version %u); "
+                       "convert it with gguf_convert_endian.py",
+                       version >> 24);
+    return hl_fail(HL_UNSUPPORTED, "GGUF version %u, wanted 2 or 3", version);
+}
+
+/* Everything up to the metadata. */
+static hl_status read_start(hl_gguf *file, uint64_t *n_values, uint64_t *n_tensors, cursor *c)
+{
+    hl_status      status  = HL_OK;
+    const uint8_t *magic   = NULL;
+    uint32_t       version = 0;
+
+    HL_TRY(take(&magic, c, 4));
+    if (memcmp(magic, "GGUF", 4) != 0)
+        return hl_fail(HL_BAD_INPUT, "not a GGUF file: it does not start with \"GGUF\"");
+    HL_TRY(take_u32(&version, c));
+    HL_TRY(check_version(&file->version, version));
+    HL_TRY(take_u64(n_tensors, c));
+    HL_TRY(take_u64(n_values, c));
+    if (*n_values > HL_GGUF_MAX_KEYS || *n_values > bytes_left(c) / MIN_VALUE_BYTES)
+        return hl_fail(HL_BAD_INPUT, "%llu keys in %zu bytes, at most %d",
+                       (unsigned long long)*n_values, bytes_left(c), HL_GGUF_MAX_KEYS);
+    if (*n_tensors > HL_GGUF_MAX_TENSORS || *n_tensors > bytes_left(c) / MIN_TENSOR_BYTES)
+        return hl_fail(HL_BAD_INPUT, "%llu tensors in %zu bytes, at most %d",
+                       (unsigned long long)*n_tensors, bytes_left(c), HL_GGUF_MAX_TENSORS);
+
+done:
+    return status;
+}
+
+hl_status hl_gguf_parse(hl_gguf **out, const uint8_t *bytes, size_t n_bytes, const char *where)
+{
+    hl_status status    = HL_OK;
+    hl_gguf  *file      = NULL;
+    cursor    c         = { .bytes = bytes, .n_bytes = n_bytes };
+    uint64_t  n_values  = 0;
+    uint64_t  n_tensors = 0;
+
+    *out = NULL;
+    HL_TRY(HL_ALLOC_ZEROED(&file, 1));
+    HL_TRY(hl_strdup(&file->where, where));
+    HL_TRY(read_start(file, &n_values, &n_tensors, &c));
+    HL_TRY(read_values(file, &c, n_values));
+    HL_TRY(read_tensors(file, &c, n_tensors));
+    *out = file;
+    file = NULL;
+
+done:
+    hl_gguf_close(file);
+    return status == HL_OK ? HL_OK : hl_fail_within(status, "%s", where);
+}
+
+hl_status hl_gguf_open(hl_gguf **out, const char *path)
+{
+    hl_status status = HL_OK;
+    hl_file   file   = { 0 };
+
+    *out = NULL;
+    HL_TRY(hl_file_map(&file, path));
+    HL_TRY(hl_gguf_parse(out, file.bytes, file.n_bytes, path));
+    (*out)->file = file;
+    file         = (hl_file){ 0 };
+
+done:
+    hl_file_unmap(&file);
+    return status;
+}
+
+void hl_gguf_close(hl_gguf *file)
+{
+    if (file == NULL)
+        return;
+    for (size_t i = 0; i < file->n_values; i++) {
+        hl_free((void *)file->values[i].key);
+        hl_free((void *)file->values[i].starts);
+    }
+    for (size_t i = 0; i < file->n_tensors; i++)
+        hl_free((void *)file->tensors[i].name);
+    hl_free(file->values);
+    hl_free(file->by_key);
+    hl_free(file->tensors);
+    hl_free(file->by_name);
+    hl_free(file->where);
+    hl_file_unmap(&file->file);
+    hl_free(file);
+}
+
+/* ------------------------------------------------------------------- lookup */
+
+const char *hl_gguf_where(const hl_gguf *file)
+{
+    return file->where;
+}
+
+int hl_gguf_version(const hl_gguf *file)
+{
+    return file->version;
+}
+
+size_t hl_gguf_count(const hl_gguf *file)
+{
+    return file->n_tensors;
+}
+
+const hl_tensor *hl_gguf_at(const hl_gguf *file, size_t index)
+{
+    return index < file->n_tensors ? &file->tensors[index] : NULL;
+}
+
+const hl_tensor *hl_gguf_find(const hl_gguf *file, const char *name)
+{
+    hl_tensor               wanted = { .name = name };
+    const hl_tensor        *key    = &wanted;
+    const hl_tensor *const *found =
+        bsearch(&key, file->by_name, file->n_tensors, sizeof *file->by_name, compare_names);
+    return found != NULL ? *found : NULL;
+}
+
+size_t hl_gguf_n_values(const hl_gguf *file)
+{
+    return file->n_values;
+}
+
+const hl_gguf_value *hl_gguf_value_at(const hl_gguf *file, size_t index)
+{
+    return index < file->n_values ? &file->values[index] : NULL;
+}
+
+const hl_gguf_value *hl_gguf_find_value(const hl_gguf *file, const char *key)
+{
+    hl_gguf_value               wanted  = { .key = key };
+    const hl_gguf_value        *pointer = &wanted;
+    const hl_gguf_value *const *found =
+        bsearch(&pointer, file->by_key, file->n_values, sizeof *file->by_key, compare_keys);
+    return found != NULL ? *found : NULL;
+}

@@ -1,0 +1,152 @@
+/* gguf.h - reading and writing GGUF files, the format of llama.cpp.
+ *
+ *     hl_gguf     *file     = NULL;
+ *     int64_t      n_layers = 0;
+ *     hl_gguf_text family   = { 0 };
+ *     HL_TRY(hl_gguf_open(&file, "model.gguf"));
+ *     HL_TRY(hl_gguf_get_text(&family, file, "general.architecture"));
+ *     HL_TRY(hl_gguf_get_int(&n_layers, file, "llama.block_count"));
+ *     const hl_tensor *embedding = hl_gguf_find(file, "token_embd.weight");
+ *   done:
+ *     hl_gguf_close(file);
+ *
+ * The file is mapped: texts, arrays and tensors are borrowed from the mapping.
+ * Every count, size and offset is checked when the file is opened.  Shapes are
+ * given outermost first, the reverse of how the file stores them. */
+#ifndef HL_FORMATS_GGUF_H
+#define HL_FORMATS_GGUF_H
+
+#include "formats/tensors.h"
+#include "headlight.h"
+
+#define HL_GGUF_MAX_KEYS    65536
+#define HL_GGUF_MAX_TENSORS 131072
+#define HL_GGUF_MAX_DIMS    4
+#define HL_GGUF_MAX_NAME    64                  /* bytes, of a tensor */
+#define HL_GGUF_ALIGNMENT   "general.alignment" /* a power of two */
+
+#define HL_GGUF_DEFAULT_ALIGNMENT 32
+#define HL_GGUF_MAX_ALIGNMENT     65536
+
+/* As numbered in the file. */
+typedef enum hl_gguf_type {
+    HL_GGUF_U8 = 0,
+    HL_GGUF_I8,
+    HL_GGUF_U16,
+    HL_GGUF_I16,
+    HL_GGUF_U32,
+    HL_GGUF_I32,
+    HL_GGUF_F32,
+    HL_GGUF_BOOL,
+    HL_GGUF_TEXT,
+    HL_GGUF_ARRAY,
+    HL_GGUF_U64,
+    HL_GGUF_I64,
+    HL_GGUF_F64,
+    HL_GGUF_N_TYPES
+} hl_gguf_type;
+
+/* Any bytes, most often UTF-8; no NUL ends them. */
+typedef struct hl_gguf_text {
+    const char *bytes;
+    size_t      n_bytes;
+} hl_gguf_text;
+
+bool hl_gguf_text_is(hl_gguf_text text, const char *word);
+
+/* An array of the metadata; elements are read with the calls below. */
+typedef struct hl_gguf_array {
+    hl_gguf_type    type; /* of the elements */
+    size_t          count;
+    const uint8_t  *bytes;  /* the first element; unaligned */
+    const uint64_t *starts; /* (count) of texts and arrays: where each begins; or NULL */
+} hl_gguf_array;
+
+/* A key and its value as the file stores it, for copying to another file. */
+typedef struct hl_gguf_value {
+    const char     *key;
+    hl_gguf_type    type;
+    const uint8_t  *bytes;
+    size_t          n_bytes;
+    const uint64_t *starts; /* as in hl_gguf_array */
+} hl_gguf_value;
+
+/* ------------------------------------------------------------------ reading */
+
+typedef struct hl_gguf hl_gguf;
+
+hl_status hl_gguf_open(hl_gguf **out, const char *path);
+/* From memory that outlives the object; `where` names it in messages. */
+hl_status hl_gguf_parse(hl_gguf **out, const uint8_t *bytes, size_t n_bytes, const char *where);
+void      hl_gguf_close(hl_gguf *file);
+
+/* The path, for messages.  Borrowed. */
+const char *hl_gguf_where(const hl_gguf *file);
+/* 2 or 3. */
+int hl_gguf_version(const hl_gguf *file);
+
+/* Tensors in the order of the file.  Borrowed. */
+size_t           hl_gguf_count(const hl_gguf *file);
+const hl_tensor *hl_gguf_at(const hl_gguf *file, size_t index);
+/* NULL if there is no such tensor. */
+const hl_tensor *hl_gguf_find(const hl_gguf *file, const char *name);
+
+/* Metadata in the order of the file.  Borrowed. */
+size_t               hl_gguf_n_values(const hl_gguf *file);
+const hl_gguf_value *hl_gguf_value_at(const hl_gguf *file, size_t index);
+/* NULL if there is no such key. */
+const hl_gguf_value *hl_gguf_find_value(const hl_gguf *file, const char *key);
+
+/* A key's value.  A missing key leaves *out as it is and is not an error; another
+ * type is HL_BAD_INPUT.  An integer may be stored as any integer type, a
+ * float as any number. */
+hl_status hl_gguf_get_int(int64_t *out, const hl_gguf *file, const char *key);
+hl_status hl_gguf_get_float(double *out, const hl_gguf *file, const char *key);
+hl_status hl_gguf_get_bool(bool *out, const hl_gguf *file, const char *key);
+hl_status hl_gguf_get_text(hl_gguf_text *out, const hl_gguf *file, const char *key);
+hl_status hl_gguf_get_array(hl_gguf_array *out, const hl_gguf *file, const char *key);
+/* For what is one number or one a layer: an integer (or boolean) for all of
+ * out (count), or an array of exactly so many. */
+hl_status hl_gguf_get_ints(int64_t *out, size_t count, const hl_gguf *file, const char *key);
+
+/* An element; false if it is out of range or of another kind.  Booleans are
+ * integers 0 and 1.  Constant time, but for what is inside an inner array. */
+bool hl_gguf_array_int(int64_t *out, const hl_gguf_array *array, size_t index);
+bool hl_gguf_array_float(double *out, const hl_gguf_array *array, size_t index);
+bool hl_gguf_array_text(hl_gguf_text *out, const hl_gguf_array *array, size_t index);
+bool hl_gguf_array_array(hl_gguf_array *out, const hl_gguf_array *array, size_t index);
+
+/* Bytes of one value of this type, 0 for texts and arrays. */
+size_t hl_gguf_type_bytes(hl_gguf_type type);
+/* How many of the n_bytes at `bytes` a value of this type takes. */
+hl_status hl_gguf_measure(size_t *out, hl_gguf_type type, const uint8_t *bytes, size_t n_bytes);
+
+/* ------------------------------------------------------------------ writing
+ *
+ * Add metadata (copied) and tensors (data borrowed until written), then write:
+ * to a temporary name, synced and renamed.  Both are stored in the order of
+ * adding.  The writer keeps its first error and hl_gguf_write reports it.  A key
+ * general.alignment is obeyed. */
+
+typedef struct hl_gguf_writer hl_gguf_writer;
+
+hl_status hl_gguf_writer_new(hl_gguf_writer **out);
+void      hl_gguf_writer_free(hl_gguf_writer *writer);
+
+/* `type` is one of the integers, of the floats. */
+void hl_gguf_add_int(hl_gguf_writer *writer, const char *key, hl_gguf_type type, int64_t value);
+void hl_gguf_add_float(hl_gguf_writer *writer, const char *key, hl_gguf_type type, double value);
+void hl_gguf_add_bool(hl_gguf_writer *writer, const char *key, bool value);
+void hl_gguf_add_text(hl_gguf_writer *writer, const char *key, const char *text);
+/* Elements as C stores them: int32_t for HL_GGUF_I32, and so on. */
+void hl_gguf_add_numbers(hl_gguf_writer *writer, const char *key, hl_gguf_type type,
+                         const void *elements, size_t count);
+void hl_gguf_add_texts(hl_gguf_writer *writer, const char *key, const hl_gguf_text *texts,
+                       size_t count);
+/* As stored in a file: for copying, and for arrays of arrays. */
+void hl_gguf_add_value(hl_gguf_writer *writer, const hl_gguf_value *value);
+void hl_gguf_add_tensor(hl_gguf_writer *writer, const hl_tensor *tensor);
+/* Does not free the writer. */
+hl_status hl_gguf_write(hl_gguf_writer *writer, const char *path);
+
+#endif

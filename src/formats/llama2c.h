@@ -1,0 +1,69 @@
+/* llama2c.h - reading the checkpoints and tokenizers of llama2.c.
+ *
+ *     hl_llama2c *file = NULL;
+ *     HL_TRY(hl_llama2c_open(&file, "stories15M.bin"));
+ *     int64_t n_layers = hl_llama2c_config_of(file)->n_layers;
+ *     const hl_tensor *embedding = hl_llama2c_find(file, "model.embed_tokens.weight");
+ *   done:
+ *     hl_llama2c_close(file);
+ *
+ * The file is mapped, and its tensors have the names and shapes that a Llama has on
+ * Hugging Face, with one difference: rows of q_proj and k_proj are in the order
+ * of interleaved rotation, pairs (0, 1), (2, 3) ..., as in GGUF files. */
+#ifndef HL_FORMATS_LLAMA2C_H
+#define HL_FORMATS_LLAMA2C_H
+
+#include "formats/tensors.h"
+#include "headlight.h"
+
+typedef struct hl_llama2c_config {
+    int     version; /* 0: legacy, without a magic number; 1 */
+    int64_t d_model;
+    int64_t d_mlp;
+    int64_t n_layers;
+    int64_t n_heads;
+    int64_t n_kv_heads;
+    int64_t d_vocab;
+    int64_t n_ctx;
+    bool    tied; /* the unembedding is the embedding: there is no lm_head */
+} hl_llama2c_config;
+
+typedef struct hl_llama2c hl_llama2c;
+
+hl_status hl_llama2c_open(hl_llama2c **out, const char *path);
+/* From memory that outlives the object; `where` names it in messages. */
+hl_status hl_llama2c_parse(hl_llama2c **out, const uint8_t *bytes, size_t n_bytes,
+                           const char *where);
+void      hl_llama2c_close(hl_llama2c *file);
+/* Is this the beginning of such a file, n_bytes long in all?  Looks at no more
+ * than the first 256 bytes; n_bytes may be smaller. */
+bool hl_llama2c_recognise(const uint8_t *bytes, size_t n_bytes);
+
+/* Borrowed, as are the tensors, which come in the order of the file. */
+const hl_llama2c_config *hl_llama2c_config_of(const hl_llama2c *file);
+size_t                   hl_llama2c_count(const hl_llama2c *file);
+const hl_tensor         *hl_llama2c_at(const hl_llama2c *file, size_t index);
+/* NULL if there is no such tensor. */
+const hl_tensor *hl_llama2c_find(const hl_llama2c *file, const char *name);
+
+/* ---------------------------------------------------------------- tokenizer */
+
+typedef struct hl_llama2c_piece {
+    const char *bytes; /* no NUL ends them */
+    size_t      n_bytes;
+    float       score;
+} hl_llama2c_piece;
+
+typedef struct hl_llama2c_tokenizer hl_llama2c_tokenizer;
+
+/* A tokenizer.bin: the pieces of a SentencePiece BPE model, by id. */
+hl_status hl_llama2c_tokenizer_open(hl_llama2c_tokenizer **out, const char *path);
+hl_status hl_llama2c_tokenizer_parse(hl_llama2c_tokenizer **out, const uint8_t *bytes,
+                                     size_t n_bytes, const char *where);
+void      hl_llama2c_tokenizer_close(hl_llama2c_tokenizer *tokenizer);
+
+size_t hl_llama2c_tokenizer_count(const hl_llama2c_tokenizer *tokenizer);
+/* Borrowed; NULL past the last. */
+const hl_llama2c_piece *hl_llama2c_tokenizer_at(const hl_llama2c_tokenizer *tokenizer, size_t id);
+
+#endif

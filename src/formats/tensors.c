@@ -1,0 +1,608 @@
+/* tensors.c - the tensors of a model, from one file or many.
+ *
+ * A model is a list of open files and one list of all their tensors, borrowed from
+ * the files and sorted by name.  What differs is how the files are found:
+ *
+ *     safetensors   model.safetensors.index.json has a weight_map from each tensor
+ *                   to the shard that holds it.  The map and the shards must agree;
+ *                   what a shard holds beyond the map is left aside, as
+ *                   transformers does.
+ *     GGUF          NAME-00001-of-0000N.gguf and its siblings; split.count is N,
+ *                   split.no the part's number from 0, split.tensors.count how many
+ *                   tensors they hold together.
+ *     llama2.c      always one file. */
+#include "formats/tensors.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "formats/foreign.h"
+#include "formats/gguf.h"
+#include "formats/llama2c.h"
+#include "formats/safetensors.h"
+
+#define SINGLE_FILE  "model.safetensors"
+#define INDEX_FILE   "model.safetensors.index.json"
+#define INDEX_ENDING ".safetensors.index.json"
+#define MAX_PARTS    99999 /* the names have five digits */
+
+struct hl_tensors {
+    hl_tensors_kind   kind;
+    char             *folder;
+    hl_safetensors  **shards; /* (n_files), NULL for the other kinds */
+    hl_gguf         **parts;  /* (n_files), NULL for the other kinds */
+    hl_llama2c       *llama2c;
+    size_t            n_files;
+    const hl_tensor **tensors; /* (capacity), n_tensors used: file by file */
+    const hl_tensor **by_name; /* (n_tensors) sorted by name */
+    size_t            n_tensors;
+    size_t            capacity;
+};
+
+/* -------------------------------------------------------------------- paths */
+
+/* "dir//" is "dir", but "/" stays. */
+static hl_status without_slashes(char **out, const char *folder)
+{
+    size_t length = strlen(folder);
+
+    while (length > 1 && folder[length - 1] == '/')
+        length--;
+    return hl_strndup(out, folder, length);
+}
+
+/* "dir/name" is in "dir", "name" in ".", "/name" in "/". */
+static hl_status folder_of(char **out, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    if (slash == NULL)
+        return hl_strdup(out, ".");
+    return hl_strndup(out, path, slash == path ? 1 : (size_t)(slash - path));
+}
+
+static hl_status join(char **out, const char *folder, const char *name)
+{
+    size_t    room   = strlen(folder) + strlen(name) + 2;
+    hl_status status = HL_ALLOC(out, room);
+
+    if (status == HL_OK)
+        snprintf(*out, room, "%s/%s", folder, name);
+    return status;
+}
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash != NULL ? slash + 1 : path;
+}
+
+static bool exists(const char *path)
+{
+    return access(path, F_OK) == 0;
+}
+
+static bool ends_with(const char *text, const char *ending)
+{
+    size_t n_text = strlen(text), n_ending = strlen(ending);
+
+    return n_text >= n_ending && strcmp(text + n_text - n_ending, ending) == 0;
+}
+
+/* Is this PREFIX-00002-of-00003ENDING?  If so the length of PREFIX, and the count. */
+static bool is_part_name(size_t *n_prefix, int *count, const char *path, const char *ending)
+{
+    enum { N_NUMBERS = sizeof "-00002-of-00003" - 1 };
+    size_t n_path = strlen(path), n_tail = N_NUMBERS + strlen(ending);
+    int    part = 0, length = 0;
+
+    if (n_path < n_tail || !ends_with(path, ending))
+        return false;
+    if (sscanf(path + n_path - n_tail, "-%5d-of-%5d%n", &part, count, &length) != 2 ||
+        length != N_NUMBERS || part < 1 || part > *count)
+        return false;
+    *n_prefix = n_path - n_tail;
+    return true;
+}
+
+/* ----------------------------------------------------------------- the list */
+
+static hl_status add_tensor(hl_tensors *tensors, const hl_tensor *tensor)
+{
+    if (tensors->n_tensors == tensors->capacity) {
+        size_t    capacity = tensors->capacity > 0 ? 2 * tensors->capacity : 256;
+        void     *grown    = (void *)tensors->tensors;
+        hl_status status =
+            hl_realloc(&grown, tensors->capacity, capacity, sizeof *tensors->tensors);
+        if (status != HL_OK)
+            return status;
+        tensors->tensors  = grown;
+        tensors->capacity = capacity;
+    }
+    tensors->tensors[tensors->n_tensors++] = tensor;
+    return HL_OK;
+}
+
+static int compare_names(const void *left, const void *right)
+{
+    const hl_tensor *const *a = left;
+    const hl_tensor *const *b = right;
+    return strcmp((*a)->name, (*b)->name);
+}
+
+/* When all files have given theirs. */
+static hl_status sort_tensors(hl_tensors *tensors, const char *where)
+{
+    hl_status status = HL_OK;
+    size_t    count  = tensors->n_tensors;
+
+    HL_TRY(HL_ALLOC(&tensors->by_name, count));
+    if (count > 0) {
+        memcpy((void *)tensors->by_name, (const void *)tensors->tensors,
+               count * sizeof *tensors->by_name);
+        qsort((void *)tensors->by_name, count, sizeof *tensors->by_name, compare_names);
+    }
+    for (size_t i = 1; i < count; i++) {
+        if (strcmp(tensors->by_name[i - 1]->name, tensors->by_name[i]->name) == 0)
+            return hl_fail(HL_BAD_INPUT, "%s: tensor '%s' is in two of its files", where,
+                           tensors->by_name[i]->name);
+    }
+
+done:
+    return status;
+}
+
+/* -------------------------------------------------------------- safetensors */
+
+static hl_status open_single(hl_tensors *tensors, const char *path)
+{
+    hl_status status = HL_OK;
+
+    HL_TRY(HL_ALLOC_ZEROED(&tensors->shards, 1));
+    tensors->n_files = 1;
+    HL_TRY(hl_safetensors_open(&tensors->shards[0], path));
+    for (size_t i = 0; i < hl_safetensors_count(tensors->shards[0]); i++)
+        HL_TRY(add_tensor(tensors, hl_safetensors_at(tensors->shards[0], i)));
+    HL_TRY(sort_tensors(tensors, path));
+
+done:
+    return status;
+}
+
+static int compare_texts(const void *left, const void *right)
+{
+    return strcmp(*(const char *const *)left, *(const char *const *)right);
+}
+
+/* The names of the shards, each once, in order; borrowed from the map. */
+static hl_status list_shards(const char ***out, size_t *n_out, json_t *map, const char *where)
+{
+    hl_status    status = HL_OK;
+    const char **names  = NULL;
+    size_t       count = 0, n_kept = 0;
+    const char  *tensor;
+    json_t      *value;
+
+    HL_TRY(HL_ALLOC(&names, json_object_size(map)));
+    json_object_foreach(map, tensor, value)
+    {
+        const char *name = json_string_value(value);
+        if (name == NULL || name[0] == '\0' || strchr(name, '/') != NULL || name[0] == '.')
+            HL_TRY(hl_fail(HL_BAD_INPUT, "%s: weight_map: '%s' is not mapped to the name of a file",
+                           where, tensor));
+        names[count++] = name;
+    }
+    qsort((void *)names, count, sizeof *names, compare_texts);
+    for (size_t i = 0; i < count; i++) {
+        if (n_kept == 0 || strcmp(names[n_kept - 1], names[i]) != 0)
+            names[n_kept++] = names[i];
+    }
+    *out   = names;
+    *n_out = n_kept;
+    names  = NULL;
+
+done:
+    hl_free((void *)names);
+    return status;
+}
+
+static hl_status add_shard(hl_tensors *tensors, const char *name, const json_t *map,
+                           const char *where)
+{
+    hl_status        status = HL_OK;
+    char            *path   = NULL;
+    hl_safetensors **shard  = &tensors->shards[tensors->n_files];
+
+    HL_TRY(join(&path, tensors->folder, name));
+    status = hl_safetensors_open(shard, path);
+    if (status == HL_NOT_FOUND)
+        status = hl_fail(HL_NOT_FOUND, "%s: shard %s is missing", where, name);
+    HL_TRY(status);
+    tensors->n_files++;
+    for (size_t i = 0; i < hl_safetensors_count(*shard); i++) {
+        const hl_tensor *tensor = hl_safetensors_at(*shard, i);
+        const char      *mapped = json_string_value(json_object_get(map, tensor->name));
+        if (mapped != NULL && strcmp(mapped, name) == 0)
+            HL_TRY(add_tensor(tensors, tensor));
+    }
+
+done:
+    hl_free(path);
+    return status;
+}
+
+/* Is every tensor of the map where it should be? */
+static hl_status check_map(const hl_tensors *tensors, json_t *map, const char *where)
+{
+    const char *name;
+    json_t     *value;
+
+    json_object_foreach(map, name, value)
+    {
+        if (hl_tensors_find(tensors, name) == NULL)
+            return hl_fail(HL_BAD_INPUT, "%s: tensor '%s' is not in %s", where, name,
+                           json_string_value(value));
+    }
+    return HL_OK;
+}
+
+static hl_status read_index(json_t **out, const char *path)
+{
+    hl_status status = HL_OK;
+    hl_file   file   = { 0 };
+
+    *out = NULL;
+    HL_TRY(hl_file_map(&file, path));
+    HL_TRY(hl_json_parse(out, (const char *)file.bytes, file.n_bytes, path));
+
+done:
+    hl_file_unmap(&file);
+    return status;
+}
+
+static hl_status open_index(hl_tensors *tensors, const char *path)
+{
+    hl_status    status   = HL_OK;
+    json_t      *index    = NULL;
+    const char **names    = NULL;
+    size_t       n_shards = 0;
+
+    HL_TRY(read_index(&index, path));
+    json_t *map = json_object_get(index, "weight_map");
+    if (!json_is_object(map) || json_object_size(map) == 0)
+        HL_TRY(hl_fail(HL_BAD_INPUT, "%s: weight_map is missing, empty or not an object", path));
+    HL_TRY(list_shards(&names, &n_shards, map, path));
+    HL_TRY(HL_ALLOC_ZEROED(&tensors->shards, n_shards));
+    for (size_t i = 0; i < n_shards; i++)
+        HL_TRY(add_shard(tensors, names[i], map, path));
+    HL_TRY(sort_tensors(tensors, path));
+    HL_TRY(check_map(tensors, map, path));
+
+done:
+    hl_free((void *)names);
+    json_decref(index);
+    return status;
+}
+
+/* A file by itself, or one shard of those that an index beside it lists. */
+static hl_status open_safetensors(hl_tensors *tensors, const char *path)
+{
+    hl_status status   = HL_OK;
+    size_t    n_prefix = 0;
+    int       count    = 0;
+    char     *index    = NULL;
+
+    if (!is_part_name(&n_prefix, &count, path, ".safetensors"))
+        return open_single(tensors, path);
+    HL_TRY(HL_ALLOC(&index, n_prefix + sizeof INDEX_ENDING));
+    snprintf(index, n_prefix + sizeof INDEX_ENDING, "%.*s" INDEX_ENDING, (int)n_prefix, path);
+    if (!exists(index) && count > 1)
+        HL_TRY(hl_fail(HL_NOT_FOUND, "%s: one of %d shards, but %s is missing", path, count,
+                       base_name(index)));
+    HL_TRY(exists(index) ? open_index(tensors, index) : open_single(tensors, path));
+
+done:
+    hl_free(index);
+    return status;
+}
+
+static hl_status open_folder(hl_tensors *tensors)
+{
+    hl_status status = HL_OK;
+    char     *path   = NULL;
+
+    HL_TRY(hl_foreign_check_folder(tensors->folder));
+    HL_TRY(join(&path, tensors->folder, SINGLE_FILE));
+    if (exists(path)) {
+        HL_TRY(open_single(tensors, path));
+        goto done;
+    }
+    hl_free(path);
+    HL_TRY(join(&path, tensors->folder, INDEX_FILE));
+    HL_TRY(exists(path) ? open_index(tensors, path) : hl_foreign_explain_folder(tensors->folder));
+
+done:
+    hl_free(path);
+    return status;
+}
+
+/* --------------------------------------------------------------------- GGUF */
+
+static hl_status add_part(hl_tensors *tensors, const char *path)
+{
+    hl_status status = HL_OK;
+    hl_gguf **part   = &tensors->parts[tensors->n_files];
+
+    HL_TRY(hl_gguf_open(part, path));
+    tensors->n_files++;
+    for (size_t i = 0; i < hl_gguf_count(*part); i++)
+        HL_TRY(add_tensor(tensors, hl_gguf_at(*part, i)));
+
+done:
+    return status;
+}
+
+/* split.no and split.count must be what the name says. */
+static hl_status check_part(const hl_gguf *part, int number, int count)
+{
+    int64_t   said_number = -1, said_count = -1;
+    hl_status status = HL_OK;
+
+    HL_TRY(hl_gguf_get_int(&said_number, part, "split.no"));
+    HL_TRY(hl_gguf_get_int(&said_count, part, "split.count"));
+    if (said_number != number || said_count != count)
+        return hl_fail(HL_BAD_INPUT, "%s: split.no is %lld of %lld, wanted %d of %d",
+                       hl_gguf_where(part), (long long)said_number, (long long)said_count, number,
+                       count);
+
+done:
+    return status;
+}
+
+static hl_status open_parts(hl_tensors *tensors, const char *path, size_t n_prefix, int count)
+{
+    hl_status status = HL_OK;
+    size_t    room   = strlen(path) + 1;
+    char     *name   = NULL;
+
+    HL_TRY(HL_ALLOC(&name, room));
+    HL_TRY(HL_ALLOC_ZEROED(&tensors->parts, (size_t)count));
+    for (int i = 0; i < count; i++) {
+        snprintf(name, room, "%.*s-%05d-of-%05d.gguf", (int)n_prefix, path, i + 1, count);
+        status = add_part(tensors, name);
+        if (status == HL_NOT_FOUND)
+            status = hl_fail(HL_NOT_FOUND, "%s: part %s is missing", path, base_name(name));
+        HL_TRY(status);
+        HL_TRY(check_part(tensors->parts[i], i, count));
+    }
+    int64_t n_wanted = (int64_t)tensors->n_tensors;
+    HL_TRY(hl_gguf_get_int(&n_wanted, tensors->parts[0], "split.tensors.count"));
+    if (n_wanted != (int64_t)tensors->n_tensors)
+        HL_TRY(hl_fail(HL_BAD_INPUT, "%s: split.tensors.count is %lld, the parts hold %zu", path,
+                       (long long)n_wanted, tensors->n_tensors));
+
+done:
+    hl_free(name);
+    return status;
+}
+
+/* The number of parts that a file says it is one of; 1 if it does not say. */
+static hl_status count_parts(int64_t *out, const char *path)
+{
+    hl_gguf  *file   = NULL;
+    hl_status status = hl_gguf_open(&file, path);
+
+    *out = 1;
+    if (status != HL_OK)
+        return status;
+    status = hl_gguf_get_int(out, file, "split.count");
+    if (status == HL_OK && (*out < 0 || *out > MAX_PARTS))
+        status = hl_fail(HL_BAD_INPUT, "%s: split.count is %lld, at most %d", path, (long long)*out,
+                         MAX_PARTS);
+    hl_gguf_close(file);
+    return status;
+}
+
+static hl_status open_gguf(hl_tensors *tensors, const char *path)
+{
+    hl_status status   = HL_OK;
+    int64_t   n_parts  = 1;
+    size_t    n_prefix = 0;
+    int       count    = 0;
+
+    tensors->kind = HL_TENSORS_GGUF;
+    HL_TRY(count_parts(&n_parts, path));
+    if (n_parts > 1) {
+        if (!is_part_name(&n_prefix, &count, path, ".gguf") || count != n_parts)
+            HL_TRY(hl_fail(HL_BAD_INPUT,
+                           "%s: one of %lld parts, so its name should end in -0000N-of-%05lld.gguf",
+                           path, (long long)n_parts, (long long)n_parts));
+        HL_TRY(open_parts(tensors, path, n_prefix, count));
+    } else {
+        HL_TRY(HL_ALLOC_ZEROED(&tensors->parts, 1));
+        HL_TRY(add_part(tensors, path));
+    }
+    HL_TRY(sort_tensors(tensors, path));
+
+done:
+    return status;
+}
+
+/* ----------------------------------------------------------------- llama2.c */
+
+static hl_status open_llama2c(hl_tensors *tensors, const char *path)
+{
+    hl_status status = HL_OK;
+
+    tensors->kind = HL_TENSORS_LLAMA2C;
+    HL_TRY(hl_llama2c_open(&tensors->llama2c, path));
+    tensors->n_files = 1;
+    for (size_t i = 0; i < hl_llama2c_count(tensors->llama2c); i++)
+        HL_TRY(add_tensor(tensors, hl_llama2c_at(tensors->llama2c, i)));
+    HL_TRY(sort_tensors(tensors, path));
+
+done:
+    return status;
+}
+
+/* --------------------------------------------------------------- which kind */
+
+typedef enum content {
+    CONTENT_UNKNOWN = 0,
+    CONTENT_SAFETENSORS,
+    CONTENT_GGUF,
+    CONTENT_LLAMA2C,
+} content;
+
+/* The length of a JSON header, then the header. */
+static bool looks_like_safetensors(const uint8_t *bytes, size_t n_bytes)
+{
+    uint64_t length;
+
+    if (n_bytes < sizeof length + 1 || bytes[sizeof length] != '{')
+        return false;
+    memcpy(&length, bytes, sizeof length);
+    return length <= HL_SAFETENSORS_MAX_HEADER;
+}
+
+static hl_status look_inside(content *out, const char *path)
+{
+    hl_file   file   = { 0 };
+    hl_status status = hl_file_map(&file, path);
+
+    *out = CONTENT_UNKNOWN;
+    if (status != HL_OK)
+        return status;
+    if (file.n_bytes >= 4 && memcmp(file.bytes, "GGUF", 4) == 0)
+        *out = CONTENT_GGUF;
+    else if (looks_like_safetensors(file.bytes, file.n_bytes))
+        *out = CONTENT_SAFETENSORS;
+    else if (hl_llama2c_recognise(file.bytes, file.n_bytes))
+        *out = CONTENT_LLAMA2C;
+    else
+        status = hl_foreign_check_file(path, file.bytes, file.n_bytes);
+    hl_file_unmap(&file);
+    return status;
+}
+
+static hl_status open_file(hl_tensors *tensors, const char *path)
+{
+    hl_status status = HL_OK;
+    content   inside = CONTENT_UNKNOWN;
+
+    if (ends_with(path, INDEX_ENDING)) {
+        HL_TRY(hl_foreign_check_folder(tensors->folder));
+        return open_index(tensors, path);
+    }
+    HL_TRY(look_inside(&inside, path));
+    switch (inside) {
+    case CONTENT_GGUF:
+        return open_gguf(tensors, path);
+    case CONTENT_LLAMA2C:
+        return open_llama2c(tensors, path);
+    case CONTENT_SAFETENSORS:
+        HL_TRY(hl_foreign_check_folder(tensors->folder));
+        return open_safetensors(tensors, path);
+    default: /* its name may say what it should be; then that reader says what is wrong */
+        if (ends_with(path, ".safetensors"))
+            return open_single(tensors, path);
+        if (ends_with(path, ".gguf"))
+            return open_gguf(tensors, path);
+        return hl_fail(HL_BAD_INPUT,
+                       "%s: not a model: neither safetensors nor GGUF nor a llama2.c checkpoint",
+                       path);
+    }
+
+done:
+    return status;
+}
+
+hl_status hl_tensors_open(hl_tensors **out, const char *path)
+{
+    hl_status   status  = HL_OK;
+    hl_tensors *tensors = NULL;
+    struct stat info;
+    bool        is_folder = stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+
+    *out = NULL;
+    HL_TRY(HL_ALLOC_ZEROED(&tensors, 1));
+    HL_TRY(is_folder ? without_slashes(&tensors->folder, path) : folder_of(&tensors->folder, path));
+    HL_TRY(is_folder ? open_folder(tensors) : open_file(tensors, path));
+    *out    = tensors;
+    tensors = NULL;
+
+done:
+    hl_tensors_close(tensors);
+    return status;
+}
+
+void hl_tensors_close(hl_tensors *tensors)
+{
+    if (tensors == NULL)
+        return;
+    for (size_t i = 0; i < tensors->n_files && tensors->shards != NULL; i++)
+        hl_safetensors_close(tensors->shards[i]);
+    for (size_t i = 0; i < tensors->n_files && tensors->parts != NULL; i++)
+        hl_gguf_close(tensors->parts[i]);
+    hl_llama2c_close(tensors->llama2c);
+    hl_free(tensors->shards);
+    hl_free(tensors->parts);
+    hl_free((void *)tensors->tensors);
+    hl_free((void *)tensors->by_name);
+    hl_free(tensors->folder);
+    hl_free(tensors);
+}
+
+/* ------------------------------------------------------------------- lookup */
+
+hl_tensors_kind hl_tensors_kind_of(const hl_tensors *tensors)
+{
+    return tensors->kind;
+}
+
+size_t hl_tensors_n_files(const hl_tensors *tensors)
+{
+    return tensors->n_files;
+}
+
+const char *hl_tensors_folder(const hl_tensors *tensors)
+{
+    return tensors->folder;
+}
+
+size_t hl_tensors_count(const hl_tensors *tensors)
+{
+    return tensors->n_tensors;
+}
+
+const hl_tensor *hl_tensors_at(const hl_tensors *tensors, size_t index)
+{
+    return index < tensors->n_tensors ? tensors->tensors[index] : NULL;
+}
+
+const hl_tensor *hl_tensors_find(const hl_tensors *tensors, const char *name)
+{
+    hl_tensor               wanted = { .name = name };
+    const hl_tensor        *key    = &wanted;
+    const hl_tensor *const *found =
+        bsearch(&key, (const void *)tensors->by_name, tensors->n_tensors, sizeof *tensors->by_name,
+                compare_names);
+    return found != NULL ? *found : NULL;
+}
+
+const struct hl_gguf *hl_tensors_gguf(const hl_tensors *tensors)
+{
+    return tensors->kind == HL_TENSORS_GGUF ? tensors->parts[0] : NULL;
+}
+
+const struct hl_llama2c *hl_tensors_llama2c(const hl_tensors *tensors)
+{
+    return tensors->llama2c;
+}

@@ -1,0 +1,132 @@
+/* quant.c - checks before decoding, and the two quantisers.
+ *
+ * Both quantisers find one scale d for 32 values and store it as f16, but divide
+ * by the d that has not been rounded: GGML's reference does, and a model
+ * written here must have the bytes that its tools would have written.
+ *
+ *     Q8_0   d = max|x| / 127      q = x / d, ties away from zero
+ *     Q4_0   d = x_max / -8        q = x / d + 8.5, cut to 0 .. 15
+ *
+ * where x_max is the x of largest magnitude, with its sign: it becomes -8, the
+ * one end of the range that has no counterpart. */
+#include "kernels/quant.h"
+
+#include <math.h>
+
+#include "base/dtype.h"
+#include "base/status.h"
+#include "kernels/kernels.h"
+
+#define BLOCK_VALUES 32
+
+static hl_status count_blocks(size_t *out, hl_dtype dtype, size_t n_values)
+{
+    hl_dtype_block block = hl_dtype_block_of(dtype);
+
+    if (block.n_values == 0)
+        return hl_fail(HL_BAD_ARGUMENT, "%d is not a dtype", (int)dtype);
+    if (n_values % block.n_values != 0)
+        return hl_fail(HL_BAD_ARGUMENT, "%zu values are not a multiple of %s's %zu", n_values,
+                       hl_dtype_name(dtype), block.n_values);
+    *out = n_values / block.n_values;
+    return HL_OK;
+}
+
+hl_status hl_dequantise(float *out, hl_dtype dtype, const void *source, size_t n_values)
+{
+    hl_status         status   = HL_OK;
+    const hl_kernels *kernels  = NULL;
+    size_t            n_blocks = 0;
+
+    HL_TRY(count_blocks(&n_blocks, dtype, n_values));
+    if (!hl_dtype_is_block(dtype) && dtype != HL_DTYPE_F16 && dtype != HL_DTYPE_BF16)
+        return hl_dtype_to_f32(out, source, dtype, n_values);
+    HL_TRY(hl_kernels_current(&kernels));
+    kernels->dequantise(out, dtype, source, n_blocks);
+
+done:
+    return status;
+}
+
+/* ------------------------------------------------------------- quantising */
+
+/* What C leaves undefined, converting NaN or a number out of range, gets an answer:
+ * a weight that is not finite must not do worse than lose its block. */
+static int to_integer(float value, int low, int high)
+{
+    if (!(value > (float)low)) /* NaN too */
+        return low;
+    return value < (float)high ? (int)value : high;
+}
+
+static void store_half(uint8_t *out, float value)
+{
+    uint16_t bits = hl_f32_to_f16(value);
+
+    out[0] = (uint8_t)bits;
+    out[1] = (uint8_t)(bits >> 8);
+}
+
+/* Of the first of the largest magnitudes, with its sign. */
+static float largest(const float x[BLOCK_VALUES])
+{
+    float largest = 0.0f;
+
+    for (int i = 0; i < BLOCK_VALUES; i++) {
+        if (fabsf(x[i]) > fabsf(largest))
+            largest = x[i];
+    }
+    return largest;
+}
+
+static float reciprocal(float d)
+{
+    return d != 0.0f ? 1.0f / d : 0.0f;
+}
+
+static void quantise_q8_0(uint8_t *out, const float *x)
+{
+    float d       = fabsf(largest(x)) / 127.0f;
+    float inverse = reciprocal(d);
+
+    store_half(out, d);
+    for (int i = 0; i < BLOCK_VALUES; i++)
+        out[2 + i] = (uint8_t)to_integer(roundf(x[i] * inverse), -128, 127);
+}
+
+static void quantise_q4_0(uint8_t *out, const float *x)
+{
+    float d       = largest(x) / -8.0f;
+    float inverse = reciprocal(d);
+
+    store_half(out, d);
+    for (int i = 0; i < BLOCK_VALUES / 2; i++) {
+        int low    = to_integer(x[i] * inverse + 8.5f, 0, 15);
+        int high   = to_integer(x[i + BLOCK_VALUES / 2] * inverse + 8.5f, 0, 15);
+        out[2 + i] = (uint8_t)(low | high << 4);
+    }
+}
+
+hl_status hl_quantise(void *out, hl_dtype dtype, const float *source, size_t n_values)
+{
+    size_t    n_blocks = 0;
+    size_t    n_bytes  = hl_dtype_block_of(dtype).n_bytes;
+    hl_status status   = count_blocks(&n_blocks, dtype, n_values);
+
+    if (status != HL_OK)
+        return status;
+    if (!hl_dtype_is_block(dtype))
+        return hl_dtype_from_f32(out, dtype, source, n_values);
+    if (dtype != HL_DTYPE_Q8_0 && dtype != HL_DTYPE_Q4_0)
+        return hl_fail(HL_UNSUPPORTED, "nothing here quantises to %s; Q8_0 and Q4_0 can be written",
+                       hl_dtype_name(dtype));
+    for (size_t i = 0; i < n_blocks; i++) {
+        uint8_t     *block = (uint8_t *)out + i * n_bytes;
+        const float *x     = source + i * BLOCK_VALUES;
+        if (dtype == HL_DTYPE_Q8_0)
+            quantise_q8_0(block, x);
+        else
+            quantise_q4_0(block, x);
+    }
+    return HL_OK;
+}

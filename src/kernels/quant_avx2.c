@@ -1,0 +1,463 @@
+/* quant_avx2.c - the decoders of quant_scalar.c for AVX2.  (AVX-512 uses them too.)
+ *
+ * Nearly every type comes down to sixteen signed bytes that share a scale: the
+ * bits of q are gathered in byte lanes, where an instruction works on 16 or 32
+ * values, and widened to float at the very end.  The codebook types unpack eight
+ * values from one entry, in float lanes, as quant_grids.h says.
+ *
+ * Multiplications and additions are those of the scalar decoders, in their order and
+ * not fused, so that the results are the same to the bit. */
+#include <immintrin.h>
+
+#include "kernels/quant.h"
+#include "kernels/quant_blocks.h"
+#include "kernels/quant_grids.h"
+
+#define INLINE static inline __attribute__((always_inline))
+
+/* ------------------------------------------------------------ small pieces */
+
+INLINE float half(const uint8_t *p)
+{
+    return _cvtsh_ss(hl_read_u16(p));
+}
+
+INLINE __m128i load16(const uint8_t *p)
+{
+    return _mm_loadu_si128((const __m128i *)(const void *)p);
+}
+
+INLINE __m256i load32(const uint8_t *p)
+{
+    return _mm256_loadu_si256((const __m256i *)(const void *)p);
+}
+
+/* Eight signed bytes, the lower half of q, as floats. */
+INLINE __m256 widen(__m128i q)
+{
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(q));
+}
+
+INLINE __m128i upper_half(__m128i q)
+{
+    return _mm_srli_si128(q, 8);
+}
+
+/* y = d * q for 16 values. */
+INLINE void scale16(float *y, __m128i q, float d)
+{
+    __m256 scale = _mm256_set1_ps(d);
+
+    _mm256_storeu_ps(y, _mm256_mul_ps(scale, widen(q)));
+    _mm256_storeu_ps(y + 8, _mm256_mul_ps(scale, widen(upper_half(q))));
+}
+
+/* y = d * q + m for 16 values. */
+INLINE void affine16(float *y, __m128i q, float d, float m)
+{
+    __m256 scale = _mm256_set1_ps(d);
+    __m256 shift = _mm256_set1_ps(m);
+
+    _mm256_storeu_ps(y, _mm256_add_ps(_mm256_mul_ps(scale, widen(q)), shift));
+    _mm256_storeu_ps(y + 8, _mm256_add_ps(_mm256_mul_ps(scale, widen(upper_half(q))), shift));
+}
+
+INLINE void scale32(float *y, __m256i q, float d)
+{
+    scale16(y, _mm256_castsi256_si128(q), d);
+    scale16(y + 16, _mm256_extracti128_si256(q, 1), d);
+}
+
+INLINE void affine32(float *y, __m256i q, float d, float m)
+{
+    affine16(y, _mm256_castsi256_si128(q), d, m);
+    affine16(y + 16, _mm256_extracti128_si256(q, 1), d, m);
+}
+
+/* Bits shift .. of every byte that are in mask.  There is no shift of bytes: what
+ * a shift of words brings in from the neighbour, the mask takes away. */
+INLINE __m256i bits_of(__m256i bytes, int shift, int mask)
+{
+    return _mm256_and_si256(_mm256_srli_epi16(bytes, shift), _mm256_set1_epi8((char)mask));
+}
+
+/* 16 bytes of nibbles as 32 bytes: the low ones, then the high ones. */
+INLINE __m256i nibbles(const uint8_t *qs)
+{
+    __m128i low = load16(qs);
+
+    return _mm256_and_si256(_mm256_set_m128i(_mm_srli_epi16(low, 4), low), _mm256_set1_epi8(15));
+}
+
+/* 32 bits as 32 bytes: `value` where the bit is set, else 0. */
+INLINE __m256i spread_bits(uint32_t bits, int value)
+{
+    const __m256i source = _mm256_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2,
+                                            2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3);
+    const __m256i select = _mm256_set1_epi64x((long long)0x8040201008040201U);
+    __m256i       bytes  = _mm256_shuffle_epi8(_mm256_set1_epi32((int)bits), source);
+    __m256i       is_set = _mm256_cmpeq_epi8(_mm256_and_si256(bytes, select), select);
+
+    return _mm256_and_si256(is_set, _mm256_set1_epi8((char)value));
+}
+
+/* `value` in every byte that has this bit, else 0. */
+INLINE __m256i where_bit(__m256i bytes, int bit, int value)
+{
+    __m256i select = _mm256_set1_epi8((char)(1 << bit));
+    __m256i is_set = _mm256_cmpeq_epi8(_mm256_and_si256(bytes, select), select);
+
+    return _mm256_and_si256(is_set, _mm256_set1_epi8((char)value));
+}
+
+INLINE __m256i minus(__m256i bytes, int value)
+{
+    return _mm256_sub_epi8(bytes, _mm256_set1_epi8((char)value));
+}
+
+/* ---------------------------------------------------------------- 16 bits */
+
+static void loop_f16(float *y, const uint8_t *b, size_t n_values)
+{
+    for (; n_values >= 8; n_values -= 8, y += 8, b += 16)
+        _mm256_storeu_ps(y, _mm256_cvtph_ps(load16(b)));
+    for (; n_values > 0; n_values--, y++, b += 2)
+        *y = half(b);
+}
+
+static void loop_bf16(float *y, const uint8_t *b, size_t n_values)
+{
+    for (; n_values >= 8; n_values -= 8, y += 8, b += 16) {
+        __m256i bits = _mm256_slli_epi32(_mm256_cvtepu16_epi32(load16(b)), 16);
+        _mm256_storeu_ps(y, _mm256_castsi256_ps(bits));
+    }
+    for (; n_values > 0; n_values--, y++, b += 2) {
+        uint32_t bits = (uint32_t)hl_read_u16(b) << 16;
+        memcpy(y, &bits, sizeof bits);
+    }
+}
+
+/* ------------------------------------------------------ 32 values a block */
+
+INLINE void decode_q4_0(float *y, const uint8_t *b)
+{
+    scale32(y, minus(nibbles(b + 2), 8), half(b));
+}
+
+INLINE void decode_q4_1(float *y, const uint8_t *b)
+{
+    affine32(y, nibbles(b + 4), half(b), half(b + 2));
+}
+
+INLINE void decode_q5_0(float *y, const uint8_t *b)
+{
+    __m256i fifth = spread_bits(hl_read_u32(b + 2), 16);
+
+    scale32(y, minus(_mm256_or_si256(nibbles(b + 6), fifth), 16), half(b));
+}
+
+INLINE void decode_q5_1(float *y, const uint8_t *b)
+{
+    __m256i fifth = spread_bits(hl_read_u32(b + 4), 16);
+
+    affine32(y, _mm256_or_si256(nibbles(b + 8), fifth), half(b), half(b + 2));
+}
+
+INLINE void decode_q8_0(float *y, const uint8_t *b)
+{
+    scale32(y, load32(b + 2), half(b));
+}
+
+/* What 32 codes stand for in a book of 16. */
+INLINE __m256i look_up(const int8_t book[16], __m256i codes)
+{
+    return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(load16((const uint8_t *)book)), codes);
+}
+
+static const int8_t iq4_values[16] = HL_IQ4_VALUES;
+static const int8_t fp4_values[16] = HL_FP4_VALUES;
+
+INLINE void decode_iq4_nl(float *y, const uint8_t *b)
+{
+    scale32(y, look_up(iq4_values, nibbles(b + 2)), half(b));
+}
+
+INLINE void decode_mxfp4(float *y, const uint8_t *b)
+{
+    scale32(y, look_up(fp4_values, nibbles(b + 1)), hl_e8m0_half(b[0]));
+}
+
+/* ----------------------------------------------------- 256 values a block */
+
+INLINE void decode_q2_k(float *y, const uint8_t *b)
+{
+    float d    = half(b + 80);
+    float dmin = half(b + 82);
+
+    for (int s = 0; s < 8; s++) {
+        __m256i q     = bits_of(load32(b + 16 + s / 4 * 32), s % 4 * 2, 3);
+        int     first = b[2 * s], second = b[2 * s + 1];
+
+        affine16(y + 32 * s, _mm256_castsi256_si128(q), d * (float)(first & 15),
+                 -(dmin * (float)(first >> 4)));
+        affine16(y + 32 * s + 16, _mm256_extracti128_si256(q, 1), d * (float)(second & 15),
+                 -(dmin * (float)(second >> 4)));
+    }
+}
+
+INLINE void decode_q3_k(float *y, const uint8_t *b)
+{
+    float   d     = half(b + 108);
+    __m256i hmask = load32(b);
+    int8_t  scales[16];
+
+    hl_unpack_q3_k_scales(scales, b + 96);
+    for (int s = 0; s < 8; s++) {
+        __m256i low = bits_of(load32(b + 32 + s / 4 * 32), s % 4 * 2, 3);
+        __m256i q   = minus(_mm256_or_si256(low, where_bit(hmask, s, 4)), 4);
+
+        scale16(y + 32 * s, _mm256_castsi256_si128(q), d * (float)scales[2 * s]);
+        scale16(y + 32 * s + 16, _mm256_extracti128_si256(q, 1), d * (float)scales[2 * s + 1]);
+    }
+}
+
+INLINE void decode_tq2_0(float *y, const uint8_t *b)
+{
+    float d = half(b + 64);
+
+    for (int s = 0; s < 8; s++)
+        scale32(y + 32 * s, minus(bits_of(load32(b + s / 4 * 32), s % 4 * 2, 3), 1), d);
+}
+
+INLINE void decode_q4_k(float *y, const uint8_t *b)
+{
+    float   d    = half(b);
+    float   dmin = half(b + 2);
+    uint8_t scales[8], minima[8];
+
+    hl_unpack_k_scales(scales, minima, b + 4);
+    for (int s = 0; s < 8; s++) {
+        __m256i q = bits_of(load32(b + 16 + s / 2 * 32), s % 2 * 4, 15);
+        affine32(y + 32 * s, q, d * (float)scales[s], -(dmin * (float)minima[s]));
+    }
+}
+
+INLINE void decode_q5_k(float *y, const uint8_t *b)
+{
+    float   d    = half(b);
+    float   dmin = half(b + 2);
+    __m256i qh   = load32(b + 16);
+    uint8_t scales[8], minima[8];
+
+    hl_unpack_k_scales(scales, minima, b + 4);
+    for (int s = 0; s < 8; s++) {
+        __m256i low = bits_of(load32(b + 48 + s / 2 * 32), s % 2 * 4, 15);
+        __m256i q   = _mm256_or_si256(low, where_bit(qh, s, 16));
+        affine32(y + 32 * s, q, d * (float)scales[s], -(dmin * (float)minima[s]));
+    }
+}
+
+INLINE void decode_q6_k(float *y, const uint8_t *b)
+{
+    const int8_t *scales = (const int8_t *)(b + 192);
+    float         d      = half(b + 208);
+
+    for (int s = 0; s < 8; s++) {
+        __m256i low  = bits_of(load32(b + s / 4 * 64 + s % 2 * 32), s / 2 % 2 * 4, 15);
+        __m256i high = bits_of(load32(b + 128 + s / 4 * 32), s % 4 * 2, 3);
+        __m256i q    = minus(_mm256_or_si256(low, _mm256_slli_epi16(high, 4)), 32);
+
+        scale16(y + 32 * s, _mm256_castsi256_si128(q), d * (float)scales[2 * s]);
+        scale16(y + 32 * s + 16, _mm256_extracti128_si256(q, 1), d * (float)scales[2 * s + 1]);
+    }
+}
+
+INLINE void decode_iq4_xs(float *y, const uint8_t *b)
+{
+    float    d        = half(b);
+    uint16_t scales_h = hl_read_u16(b + 2);
+
+    for (int s = 0; s < 8; s++) {
+        int low  = b[4 + s / 2] >> (s % 2 * 4) & 15;
+        int high = scales_h >> (2 * s) & 3;
+        scale32(y + 32 * s, look_up(iq4_values, nibbles(b + 8 + 16 * s)),
+                d * (float)((low | high << 4) - 32));
+    }
+}
+
+/* ---------------------------------------------------------- three values */
+
+/* The digits that multiplying by 3 carries out of 16 bytes, less one.  There is
+ * no product of bytes, so they become words on the way. */
+INLINE __m128i digits16(__m256i words, int power_of_3)
+{
+    __m256i rest = _mm256_and_si256(_mm256_mullo_epi16(words, _mm256_set1_epi16((short)power_of_3)),
+                                    _mm256_set1_epi16(255));
+    __m256i digit = _mm256_srli_epi16(_mm256_mullo_epi16(rest, _mm256_set1_epi16(3)), 8);
+    __m128i bytes =
+        _mm_packus_epi16(_mm256_castsi256_si128(digit), _mm256_extracti128_si256(digit, 1));
+
+    return _mm_sub_epi8(bytes, _mm_set1_epi8(1));
+}
+
+INLINE void decode_tq1_0(float *y, const uint8_t *b)
+{
+    static const int powers_of_3[5] = { 1, 3, 9, 27, 81 };
+    float            d              = half(b + 52);
+    __m256i          words[3];
+
+    for (int i = 0; i < 3; i++)
+        words[i] = _mm256_cvtepu8_epi16(load16(b + 16 * i));
+    for (int digit = 0; digit < 5; digit++) {
+        scale16(y + 32 * digit, digits16(words[0], powers_of_3[digit]), d);
+        scale16(y + 32 * digit + 16, digits16(words[1], powers_of_3[digit]), d);
+        scale16(y + 160 + 16 * digit, digits16(words[2], powers_of_3[digit]), d);
+    }
+    for (int i = 0; i < 16; i++) { /* what is left: four digits of four bytes */
+        uint8_t rest = (uint8_t)(b[48 + i % 4] * powers_of_3[i / 4]);
+        y[240 + i]   = d * (float)((rest * 3 >> 8) - 1);
+    }
+}
+
+/* ------------------------------------------------------------- codebooks */
+
+/* Bit j of signs becomes the sign of value j. */
+INLINE __m256 apply_signs(__m256 values, uint32_t signs)
+{
+    const __m256i to_top = _mm256_setr_epi32(31, 30, 29, 28, 27, 26, 25, 24);
+    __m256i       bits   = _mm256_sllv_epi32(_mm256_set1_epi32((int)signs), to_top);
+    __m256i       sign   = _mm256_and_si256(bits, _mm256_set1_epi32(INT32_MIN));
+
+    return _mm256_xor_ps(values, _mm256_castsi256_ps(sign));
+}
+
+/* Eight values of 2 bits.  The permute looks at the lowest two bits of a lane. */
+INLINE __m256 entry8(uint16_t entry, __m256 book)
+{
+    const __m256i shifts = _mm256_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14);
+
+    return _mm256_permutevar_ps(book, _mm256_srlv_epi32(_mm256_set1_epi32(entry), shifts));
+}
+
+/* Twice four values of 3 bits.  This permute looks at the lowest three. */
+INLINE __m256 entry4x2(uint16_t first, uint16_t second, __m256 book)
+{
+    const __m256i shifts = _mm256_setr_epi32(0, 3, 6, 9, 12, 15, 18, 21);
+    __m256i       both   = _mm256_set1_epi32(first | second << 12);
+
+    return _mm256_permutevar8x32_ps(book, _mm256_srlv_epi32(both, shifts));
+}
+
+INLINE __m256 iq1_book(void)
+{
+    return _mm256_setr_ps(-1, 0, 1, 0, -1, 0, 1, 0);
+}
+
+INLINE __m256 iq2_book(void)
+{
+    return _mm256_setr_ps(8, 25, 43, 0, 8, 25, 43, 0);
+}
+
+INLINE void store_entry(float *y, __m256 values, uint32_t signs, float scale)
+{
+    _mm256_storeu_ps(y, apply_signs(_mm256_mul_ps(_mm256_set1_ps(scale), values), signs));
+}
+
+INLINE void decode_iq2_xxs(float *y, const uint8_t *b)
+{
+    float d = half(b);
+
+    for (int s = 0; s < 8; s++) {
+        const uint8_t *codes = b + 2 + 8 * s;
+        uint32_t       rest  = hl_read_u32(codes + 4);
+        float          scale = d * (0.5f + (float)(rest >> 28)) * 0.25f;
+
+        for (int k = 0; k < 4; k++)
+            store_entry(y + 32 * s + 8 * k, entry8(hl_grid_iq2_xxs[codes[k]], iq2_book()),
+                        hl_even_signs(rest >> (7 * k) & 127), scale);
+    }
+}
+
+INLINE void decode_iq2_xs(float *y, const uint8_t *b)
+{
+    float d = half(b);
+
+    for (int k = 0; k < 32; k++) {
+        uint16_t q     = hl_read_u16(b + 2 + 2 * k);
+        int      sc    = b[66 + k / 4] >> (k / 2 % 2 * 4) & 15;
+        float    scale = d * (0.5f + (float)sc) * 0.25f;
+        store_entry(y + 8 * k, entry8(hl_grid_iq2_xs[q & 511], iq2_book()), hl_even_signs(q >> 9),
+                    scale);
+    }
+}
+
+INLINE void decode_iq2_s(float *y, const uint8_t *b)
+{
+    float          d  = half(b);
+    const uint8_t *qh = b + 66;
+
+    for (int k = 0; k < 32; k++) {
+        int   code  = b[2 + k] | (qh[k / 4] >> (k % 4 * 2) & 3) << 8;
+        int   sc    = b[74 + k / 4] >> (k / 2 % 2 * 4) & 15;
+        float scale = d * (0.5f + (float)sc) * 0.25f;
+        store_entry(y + 8 * k, entry8(hl_grid_iq2_s[code], iq2_book()), b[34 + k], scale);
+    }
+}
+
+INLINE void decode_iq3_xxs(float *y, const uint8_t *b)
+{
+    const __m256 book = _mm256_setr_ps(4, 12, 20, 28, 36, 44, 52, 62);
+    float        d    = half(b);
+
+    for (int s = 0; s < 8; s++) {
+        uint32_t rest  = hl_read_u32(b + 66 + 4 * s);
+        float    scale = d * (0.5f + (float)(rest >> 28)) * 0.5f;
+
+        for (int k = 0; k < 4; k++) {
+            const uint8_t *codes = b + 2 + 8 * s + 2 * k;
+            __m256 values = entry4x2(hl_grid_iq3_xxs[codes[0]], hl_grid_iq3_xxs[codes[1]], book);
+            store_entry(y + 32 * s + 8 * k, values, hl_even_signs(rest >> (7 * k) & 127), scale);
+        }
+    }
+}
+
+INLINE void decode_iq3_s(float *y, const uint8_t *b)
+{
+    const __m256   book = _mm256_setr_ps(1, 3, 5, 7, 9, 11, 13, 15);
+    float          d    = half(b);
+    const uint8_t *qs   = b + 2;
+
+    for (int k = 0; k < 32; k++) {
+        int    high   = b[66 + k / 4] >> (k % 4 * 2);
+        int    first  = qs[2 * k] | (high & 1) << 8;
+        int    second = qs[2 * k + 1] | (high >> 1 & 1) << 8;
+        int    sc     = b[106 + k / 8] >> (k / 4 % 2 * 4) & 15;
+        __m256 values = entry4x2(hl_grid_iq3_s[first], hl_grid_iq3_s[second], book);
+        store_entry(y + 8 * k, values, b[74 + k], d * (float)(1 + 2 * sc));
+    }
+}
+
+INLINE void decode_iq1_s(float *y, const uint8_t *b)
+{
+    float d = half(b);
+
+    for (int k = 0; k < 32; k++) {
+        uint16_t qh    = hl_read_u16(b + 34 + k / 4 * 2);
+        int      code  = b[2 + k] | (qh >> (k % 4 * 3) & 7) << 8;
+        __m256   scale = _mm256_set1_ps(d * (float)(2 * (qh >> 12 & 7) + 1));
+        __m256   delta = _mm256_set1_ps(qh & 0x8000 ? -0.125f : 0.125f);
+        __m256   value = _mm256_add_ps(entry8(hl_grid_iq1_s[code], iq1_book()), delta);
+        _mm256_storeu_ps(y + 8 * k, _mm256_mul_ps(scale, value));
+    }
+}
+
+/* ------------------------------------------------------------------ the table */
+
+HL_EACH_BLOCK_TYPE(HL_BLOCK_LOOP)
+
+static const hl_block_loop loops[HL_DTYPE_COUNT] = HL_BLOCK_TABLE;
+
+void hl_dequantise_avx2(float *out, hl_dtype dtype, const void *source, size_t n_blocks)
+{
+    loops[dtype](out, source, n_blocks);
+}

@@ -1,0 +1,147 @@
+/* verify.c - files with known answers, whatever their kind.
+ *
+ * hl_verify of headlight.h looks into the file: tensors called NAME.blocks make
+ * it a file of quantised blocks, else it is an attention case, which says best
+ * itself what it lacks. */
+#include "measure/verify.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "formats/safetensors.h"
+#include "measure/verify_blocks.h"
+
+static hl_status holds_blocks(bool *out, const char *path)
+{
+    hl_safetensors *file   = NULL;
+    hl_status       status = hl_safetensors_open(&file, path);
+
+    *out = false;
+    if (status != HL_OK)
+        return status;
+    for (size_t i = 0; i < hl_safetensors_count(file) && !*out; i++)
+        *out = hl_verify_is_blocks(hl_safetensors_at(file, i)->name);
+    hl_safetensors_close(file);
+    return HL_OK;
+}
+
+hl_status hl_verify(hl_verify_report **out, const char *path, const hl_verify_options *options)
+{
+    bool blocks = false;
+
+    *out = NULL;
+    if (path == NULL)
+        return hl_fail(HL_BAD_ARGUMENT, "hl_verify: path is NULL");
+    hl_status status = holds_blocks(&blocks, path);
+    if (status != HL_OK)
+        return status;
+    return blocks ? hl_verify_blocks(out, path, options) : hl_verify_attention(out, path, options);
+}
+
+/* ------------------------------------------------------------------- report */
+
+/* "dir/gqa.safetensors" is called "gqa". */
+static hl_status case_name(char **out, const char *path)
+{
+    const char *slash  = strrchr(path, '/');
+    const char *name   = slash != NULL ? slash + 1 : path;
+    const char *ending = strrchr(name, '.');
+
+    return hl_strndup(out, name,
+                      ending != NULL && ending != name ? (size_t)(ending - name) : strlen(name));
+}
+
+static size_t count_strings(const char *const *strings)
+{
+    size_t count = 0;
+
+    while (strings[count] != NULL)
+        count++;
+    return count;
+}
+
+hl_status hl_verify_report_new(hl_verify_report **out, const char *path, size_t n_outputs)
+{
+    hl_status         status = HL_OK;
+    hl_verify_report *report = NULL;
+
+    *out = NULL;
+    HL_TRY(HL_ALLOC_ZEROED(&report, 1));
+    HL_TRY(case_name(&report->name, path));
+    HL_TRY(HL_ALLOC_ZEROED(&report->entries, count_strings(hl_backend_names()) * n_outputs));
+    report->passed = true;
+    *out           = report;
+    report         = NULL;
+
+done:
+    hl_verify_report_free(report);
+    return status;
+}
+
+void hl_verify_report_free(hl_verify_report *report)
+{
+    if (report == NULL)
+        return;
+    hl_free(report->name);
+    hl_free(report->entries);
+    hl_free(report);
+}
+
+void hl_verify_report_add(hl_verify_report *report, const hl_verify_entry *entry)
+{
+    hl_verify_entry *added = &report->entries[report->n_entries++];
+
+    *added         = *entry;
+    added->passed  = entry->error <= entry->tolerance;
+    report->passed = report->passed && added->passed;
+}
+
+double hl_verify_difference(double ours, double wanted)
+{
+    if (isnan(ours) || isnan(wanted))
+        return INFINITY;
+    /* Not the general case below: -inf - -inf is NaN. */
+    if (ours == wanted)
+        return 0.0;
+    return fabs(ours - wanted);
+}
+
+/* ------------------------------------------------------------------ back ends */
+
+/* The list's own spelling of a name: reports borrow it, the caller's may go. */
+static hl_status find_backend(const char **out, const char *name)
+{
+    if (name[0] == '\0')
+        return HL_NOT_FOUND; /* HEADLIGHT_BACKEND names none; the message is there already */
+    for (const char *const *known = hl_backend_names(); *known != NULL; known++) {
+        if (strcmp(*known, name) == 0) {
+            *out = *known;
+            return HL_OK;
+        }
+    }
+    return hl_fail(HL_NOT_FOUND, "no back end '%s' in this build or on this CPU", name);
+}
+
+hl_status hl_verify_backends(hl_verify_report *report, const hl_verify_options *options,
+                             hl_verify_step step, void *context)
+{
+    hl_status   status = HL_OK;
+    const char *before = hl_backend_name();
+    const char *chosen = NULL;
+
+    status = find_backend(&chosen, options->backend != NULL ? options->backend : before);
+    if (status != HL_OK)
+        return status;
+    for (const char *const *name = hl_backend_names(); *name != NULL; name++) {
+        if (options->backend != NULL && *name != chosen)
+            continue;
+        HL_TRY(hl_backend_select(*name));
+        HL_TRY(step(context, report, *name, *name == chosen ? options->write_path : NULL));
+    }
+
+done:
+    hl_backend_select(before[0] != '\0' ? before : NULL);
+    return status;
+}

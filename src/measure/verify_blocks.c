@@ -1,0 +1,236 @@
+/* verify_blocks.c - quantised blocks on every back end.
+ *
+ * hl_verify_blocks of headlight.h.  A file of blocks is a safetensors file with,
+ * for each type,
+ *
+ *     NAME.blocks  (..., n_bytes)   U8: raw blocks of the type, one a row
+ *     NAME.values  (..., n_values)  F32: what another program read from them
+ *
+ * where NAME is a dtype's.  Nothing but the same values will do: decoding a
+ * block is a few exact steps, and all back ends take the same ones. */
+#include "measure/verify_blocks.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/dtype.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "formats/safetensors.h"
+#include "kernels/quant.h"
+#include "measure/verify.h"
+
+#define BLOCKS    ".blocks"
+#define VALUES    ".values"
+#define MAX_DTYPE 16 /* bytes of a dtype's name, with its NUL */
+#define MAX_NAME  24 /* with an ending */
+#define MAX_TYPES HL_DTYPE_COUNT
+
+typedef struct block_type {
+    hl_dtype         dtype;
+    const hl_tensor *blocks;
+    const hl_tensor *expected;              /* NULL: the file does not say */
+    char             values_name[MAX_NAME]; /* NAME.values */
+    float           *values;                /* (n_values) what we read */
+    size_t           n_values;
+} block_type;
+
+typedef struct block_file {
+    hl_safetensors *file;
+    const char     *where;
+    block_type      types[MAX_TYPES]; /* each name is there once, so they fit */
+    size_t          n_types;
+} block_file;
+
+bool hl_verify_is_blocks(const char *tensor_name)
+{
+    size_t length = strlen(tensor_name);
+    size_t ending = strlen(BLOCKS);
+
+    return length > ending && strcmp(tensor_name + length - ending, BLOCKS) == 0;
+}
+
+/* ------------------------------------------------------------------ reading */
+
+/* "Q4_K.blocks" is of type Q4_K, and its values are called Q4_K.values. */
+static hl_status parse_name(block_type *type, const char *name)
+{
+    char   dtype_name[MAX_DTYPE] = "";
+    size_t length                = strlen(name) - strlen(BLOCKS);
+
+    if (length < sizeof dtype_name)
+        memcpy(dtype_name, name, length);
+    if (!hl_dtype_parse_any(&type->dtype, dtype_name))
+        return hl_fail(HL_BAD_INPUT, "no dtype has this name");
+    snprintf(type->values_name, sizeof type->values_name, "%s" VALUES, dtype_name);
+    return HL_OK;
+}
+
+static hl_status check_blocks(block_type *type)
+{
+    const hl_tensor *blocks = type->blocks;
+    hl_dtype_block   block  = hl_dtype_block_of(type->dtype);
+    int64_t          inner  = blocks->n_dims > 0 ? blocks->shape[blocks->n_dims - 1] : 0;
+
+    if (blocks->dtype != HL_DTYPE_U8)
+        return hl_fail(HL_BAD_INPUT, "has dtype %s, wanted U8", hl_dtype_name(blocks->dtype));
+    if (inner != (int64_t)block.n_bytes)
+        return hl_fail(HL_BAD_INPUT, "rows of %lld bytes, a block of %s has %zu", (long long)inner,
+                       hl_dtype_name(type->dtype), block.n_bytes);
+    type->n_values = blocks->n_bytes / block.n_bytes * block.n_values;
+    return HL_OK;
+}
+
+static hl_status check_expected(const block_type *type)
+{
+    const hl_tensor *expected = type->expected;
+
+    if (expected == NULL)
+        return HL_OK;
+    if (expected->dtype != HL_DTYPE_F32 || (uint64_t)hl_tensor_count(expected) != type->n_values)
+        return hl_fail(HL_BAD_INPUT, "%lld values of type %s, the blocks hold %zu of F32",
+                       (long long)hl_tensor_count(expected), hl_dtype_name(expected->dtype),
+                       type->n_values);
+    return HL_OK;
+}
+
+static hl_status add_type(block_file *file, const hl_tensor *blocks)
+{
+    hl_status   status = HL_OK;
+    block_type *type   = &file->types[file->n_types];
+    const char *name   = blocks->name;
+
+    type->blocks = blocks;
+    HL_TRY(parse_name(type, name));
+    HL_TRY(check_blocks(type));
+    type->expected = hl_safetensors_find(file->file, type->values_name);
+    name           = type->values_name;
+    HL_TRY(check_expected(type));
+    HL_TRY(HL_ALLOC(&type->values, type->n_values));
+    file->n_types++;
+
+done:
+    return status == HL_OK ? HL_OK : hl_fail_within(status, "%s: tensor '%s'", file->where, name);
+}
+
+/* Without anything to compare, a file would always pass. */
+static hl_status check_purpose(const block_file *file, const hl_verify_options *options)
+{
+    for (size_t i = 0; i < file->n_types; i++) {
+        if (file->types[i].expected != NULL || options->write_path != NULL)
+            return HL_OK;
+    }
+    return hl_fail(HL_BAD_INPUT, "%s: holds no expected values to compare with", file->where);
+}
+
+static hl_status read_types(block_file *file, const char *path)
+{
+    hl_status status = HL_OK;
+
+    file->where = path;
+    HL_TRY(hl_safetensors_open(&file->file, path));
+    for (size_t i = 0; i < hl_safetensors_count(file->file); i++) {
+        const hl_tensor *tensor = hl_safetensors_at(file->file, i);
+        if (hl_verify_is_blocks(tensor->name))
+            HL_TRY(add_type(file, tensor));
+    }
+
+done:
+    return status;
+}
+
+static void release(block_file *file)
+{
+    for (size_t i = 0; i < file->n_types; i++)
+        hl_free(file->types[i].values);
+    hl_safetensors_close(file->file);
+}
+
+/* ---------------------------------------------------------------- comparing */
+
+/* The largest difference; values that are not numbers are all alike. */
+static double largest_error(const block_type *type)
+{
+    double error = 0.0;
+
+    for (size_t i = 0; i < type->n_values; i++) {
+        float wanted;
+        memcpy(&wanted, (const char *)type->expected->data + i * sizeof wanted, sizeof wanted);
+        if (!isnan(wanted) || !isnan(type->values[i]))
+            error = fmax(error, hl_verify_difference(type->values[i], wanted));
+    }
+    return error;
+}
+
+static hl_status write_values(const block_file *file, const char *path)
+{
+    hl_status              status = HL_OK;
+    hl_safetensors_writer *writer = NULL;
+
+    HL_TRY(hl_safetensors_writer_new(&writer));
+    for (size_t i = 0; i < file->n_types; i++) {
+        const block_type *type   = &file->types[i];
+        hl_tensor         tensor = *type->blocks;
+
+        tensor.name                     = type->values_name;
+        tensor.dtype                    = HL_DTYPE_F32;
+        tensor.shape[tensor.n_dims - 1] = (int64_t)hl_dtype_block_of(type->dtype).n_values;
+        tensor.data                     = type->values;
+        tensor.n_bytes                  = type->n_values * sizeof *type->values;
+        hl_safetensors_add(writer, &tensor);
+    }
+    HL_TRY(hl_safetensors_write(writer, path));
+
+done:
+    hl_safetensors_writer_free(writer);
+    return status;
+}
+
+/* A hl_verify_step: decode everything, compare, perhaps write. */
+static hl_status decode_all(void *context, hl_verify_report *report, const char *backend,
+                            const char *write_path)
+{
+    hl_status   status = HL_OK;
+    block_file *file   = context;
+
+    for (size_t i = 0; i < file->n_types; i++) {
+        const block_type *type = &file->types[i];
+
+        HL_TRY(hl_dequantise(type->values, type->dtype, type->blocks->data, type->n_values));
+        if (type->expected != NULL)
+            hl_verify_report_add(report, &(hl_verify_entry){ .backend = backend,
+                                                             .output  = hl_dtype_name(type->dtype),
+                                                             .error   = largest_error(type) });
+    }
+    if (write_path != NULL)
+        HL_TRY(write_values(file, write_path));
+
+done:
+    return status;
+}
+
+hl_status hl_verify_blocks(hl_verify_report **out, const char *path,
+                           const hl_verify_options *options)
+{
+    hl_status               status   = HL_OK;
+    const hl_verify_options defaults = { 0 };
+    hl_verify_report       *report   = NULL;
+    block_file              file     = { 0 };
+
+    *out    = NULL;
+    options = options != NULL ? options : &defaults;
+    if (path == NULL)
+        return hl_fail(HL_BAD_ARGUMENT, "hl_verify_blocks: path is NULL");
+    HL_TRY(read_types(&file, path));
+    HL_TRY(check_purpose(&file, options));
+    HL_TRY(hl_verify_report_new(&report, path, file.n_types));
+    HL_TRY(hl_verify_backends(report, options, decode_all, &file));
+    *out   = report;
+    report = NULL;
+
+done:
+    hl_verify_report_free(report);
+    release(&file);
+    return status;
+}

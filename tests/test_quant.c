@@ -1,0 +1,190 @@
+/* test_quant.c - blocks against the values that the reference read from them,
+ * and the quantisers against blocks worked out by hand. */
+#include "support.h"
+
+#include <math.h>
+
+#include "base/dtype.h"
+#include "formats/safetensors.h"
+#include "kernels/quant.h"
+
+#define GOLDEN "tests/data/quants/blocks.safetensors"
+
+/* --------------------------------------------------------------- decoding */
+
+/* Every value of NAME.values from NAME.blocks, to the bit. */
+static void check_golden(const hl_safetensors *file, const hl_tensor *blocks, const char *backend)
+{
+    hl_dtype dtype    = HL_DTYPE_COUNT;
+    char     name[32] = "";
+
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(blocks->name, "."), blocks->name);
+    assert_true(hl_dtype_parse_any(&dtype, name));
+    strcat(name, ".values");
+    const hl_tensor *values = hl_safetensors_find(file, name);
+    assert_non_null(values);
+
+    size_t count = (size_t)hl_tensor_count(values);
+    float *seen  = malloc(count * sizeof *seen);
+    assert_non_null(seen);
+    assert_ok(hl_dequantise(seen, dtype, blocks->data, count));
+    if (memcmp(seen, values->data, values->n_bytes) != 0)
+        fail_msg("%s differs on %s", name, backend);
+    free(seen);
+}
+
+static void golden_blocks_are_read_to_the_bit(void **state)
+{
+    hl_safetensors *file   = NULL;
+    size_t          n_read = 0;
+    (void)state;
+
+    assert_ok(hl_safetensors_open(&file, GOLDEN));
+    for (const char *const *backend = hl_backend_names(); *backend != NULL; backend++) {
+        assert_ok(hl_backend_select(*backend));
+        n_read = 0;
+        for (size_t i = 0; i < hl_safetensors_count(file); i++) {
+            const hl_tensor *tensor = hl_safetensors_at(file, i);
+            if (strstr(tensor->name, ".blocks") != NULL) {
+                check_golden(file, tensor, *backend);
+                n_read++;
+            }
+        }
+        assert_int_equal(n_read, 22);
+    }
+    assert_ok(hl_backend_select(NULL));
+    hl_safetensors_close(file);
+}
+
+static void other_elements_are_converted(void **state)
+{
+    const int16_t integers[3] = { -1, 0, 300 };
+    const float   floats[2]   = { 1.5f, -INFINITY };
+    float         out[3];
+    (void)state;
+
+    assert_ok(hl_dequantise(out, HL_DTYPE_I16, integers, 3));
+    assert_true(out[0] == -1.0f && out[1] == 0.0f && out[2] == 300.0f);
+    assert_ok(hl_dequantise(out, HL_DTYPE_F32, floats, 2));
+    assert_true(out[0] == 1.5f && out[1] == -INFINITY);
+    assert_fails(HL_UNSUPPORTED, "C64", hl_dequantise(out, HL_DTYPE_C64, floats, 1));
+}
+
+static void broken_blocks_are_refused(void **state)
+{
+    uint8_t bytes[300] = { 0 };
+    float   out[300];
+    (void)state;
+
+    assert_fails(HL_BAD_ARGUMENT, "33 values are not a multiple of Q4_0's 32",
+                 hl_dequantise(out, HL_DTYPE_Q4_0, bytes, 33));
+    assert_fails(HL_BAD_ARGUMENT, "128 values are not a multiple of Q4_K's 256",
+                 hl_dequantise(out, HL_DTYPE_Q4_K, bytes, 128));
+    assert_fails(HL_BAD_ARGUMENT, "is not a dtype", hl_dequantise(out, HL_DTYPE_COUNT, bytes, 1));
+    assert_fails(HL_BAD_ARGUMENT, "not a multiple", hl_quantise(bytes, HL_DTYPE_Q8_0, out, 31));
+    assert_fails(HL_UNSUPPORTED, "quantises to Q4_K", hl_quantise(bytes, HL_DTYPE_Q4_K, out, 256));
+}
+
+/* -------------------------------------------------------------- quantising */
+
+/* 127 / 127 = 1 exactly: q is x, rounded half away from zero. */
+static void q8_0_rounds_away_from_zero(void **state)
+{
+    float   x[32]     = { 127.0f, 0.5f, -0.5f, 1.5f, 2.5f, -2.5f, -127.0f, 0.49f };
+    int8_t  wanted[8] = { 127, 1, -1, 2, 3, -3, -127, 0 };
+    uint8_t block[34];
+    (void)state;
+
+    assert_ok(hl_quantise(block, HL_DTYPE_Q8_0, x, 32));
+    assert_int_equal(block[0] | block[1] << 8, 0x3c00); /* 1.0 */
+    for (int i = 0; i < 8; i++)
+        assert_int_equal((int8_t)block[2 + i], wanted[i]);
+}
+
+/* The largest is -8: d = 1.  q = x + 8.5, cut off; +8 does not fit and becomes 15. */
+static void q4_0_maps_the_largest_to_minus_8(void **state)
+{
+    float   x[32]     = { -8.0f, 8.0f, 0.0f, 0.5f, -0.5f, -0.51f, 7.0f, -7.49f };
+    uint8_t wanted[8] = { 0, 15, 8, 9, 8, 7, 15, 1 };
+    uint8_t block[18];
+    float   back[32];
+    (void)state;
+
+    assert_ok(hl_quantise(block, HL_DTYPE_Q4_0, x, 32));
+    assert_int_equal(block[0] | block[1] << 8, 0x3c00);
+    for (int i = 0; i < 8; i++)
+        assert_int_equal(block[2 + i] & 15, wanted[i]);
+    for (int i = 0; i < 16; i++)
+        assert_int_equal(block[2 + i] >> 4, 8);
+
+    for (int i = 0; i < 32; i++) /* of the other sign: d is negative */
+        x[i] = -x[i];
+    assert_ok(hl_quantise(block, HL_DTYPE_Q4_0, x, 32));
+    assert_int_equal(block[0] | block[1] << 8, 0xbc00);
+    assert_ok(hl_dequantise(back, HL_DTYPE_Q4_0, block, 32));
+    assert_true(back[0] == 8.0f && back[2] == 0.0f);
+}
+
+static void quantising_what_was_read_changes_nothing(void **state)
+{
+    hl_safetensors *file = NULL;
+    (void)state;
+
+    assert_ok(hl_safetensors_open(&file, GOLDEN));
+    const hl_tensor *blocks = hl_safetensors_find(file, "BF16.blocks");
+    const hl_tensor *values = hl_safetensors_find(file, "BF16.values");
+    uint8_t          again[512];
+    float            aligned[256];
+    memcpy(aligned, values->data, values->n_bytes);
+    assert_ok(hl_quantise(again, HL_DTYPE_BF16, aligned, 256));
+    assert_memory_equal(again, blocks->data, 512);
+    hl_safetensors_close(file);
+}
+
+/* The error of a rounded value is at most half a step, d / 2, and a little for
+ * d's own rounding to f16. */
+static void q8_0_is_near(void **state)
+{
+    float   x[320], back[320];
+    uint8_t blocks[340];
+    (void)state;
+
+    for (int i = 0; i < 320; i++)
+        x[i] = sinf((float)i) * expf((float)(i / 32));
+    assert_ok(hl_quantise(blocks, HL_DTYPE_Q8_0, x, 320));
+    assert_ok(hl_dequantise(back, HL_DTYPE_Q8_0, blocks, 320));
+    for (int i = 0; i < 320; i++)
+        assert_true(fabsf(back[i] - x[i]) < expf((float)(i / 32)) * 0.005f);
+}
+
+static void odd_numbers_do_no_harm(void **state)
+{
+    float   x[32]    = { NAN, INFINITY, -INFINITY, 1e-42f, 3e38f };
+    float   tiny[32] = { 1e-44f, -1e-44f };
+    float   none[32] = { 0 };
+    uint8_t block[34];
+    (void)state;
+
+    assert_ok(hl_quantise(block, HL_DTYPE_Q8_0, x, 32));
+    assert_ok(hl_quantise(block, HL_DTYPE_Q4_0, x, 32));
+    assert_ok(hl_quantise(block, HL_DTYPE_Q8_0, tiny, 32));
+    assert_ok(hl_quantise(block, HL_DTYPE_Q4_0, tiny, 32));
+    assert_ok(hl_quantise(block, HL_DTYPE_Q8_0, none, 32));
+    for (int i = 0; i < 34; i++)
+        assert_int_equal(block[i], 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(golden_blocks_are_read_to_the_bit),
+        cmocka_unit_test(other_elements_are_converted),
+        cmocka_unit_test(broken_blocks_are_refused),
+        cmocka_unit_test(q8_0_rounds_away_from_zero),
+        cmocka_unit_test(q4_0_maps_the_largest_to_minus_8),
+        cmocka_unit_test(quantising_what_was_read_changes_nothing),
+        cmocka_unit_test(q8_0_is_near),
+        cmocka_unit_test(odd_numbers_do_no_harm),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
