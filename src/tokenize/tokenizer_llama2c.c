@@ -1,20 +1,11 @@
-/* tokenizer_llama2c.c - llama2.c's tokenizer.bin.
+/* tokenizer_llama2c.c - llama2.c's tokenizer.bin as a tokenizer.
  *
- *     offset  size   what
- *     0       4      the longest piece, in bytes
- *     then for every piece, to the end of the file:
- *             4      score, a 32-bit float
- *             4      L, its length
- *             L      its bytes
- *
- * All numbers are little-endian.  It is a SentencePiece vocabulary: 0 is the
- * unknown token, 1 and 2 are begin and end of text, 3 to 258 the bytes, and
- * spaces are plain spaces.  1 and 2 are spelled with line feeds around them. */
-#include <string.h>
-
-#include "base/file.h"
+ * It is a SentencePiece vocabulary: 0 is the unknown token, 1 and 2 are begin
+ * and end of text, 3 to 258 the bytes.  Spaces are plain spaces, and 1 and 2 are
+ * spelled with line feeds around them, for printing. */
 #include "base/memory.h"
 #include "base/status.h"
+#include "formats/llama2c.h"
 #include "tokenize/tokenizer.h"
 #include "tokenize/vocab_source.h"
 
@@ -24,16 +15,7 @@ typedef struct lists {
     hl_bytes *tokens;
     float    *scores;
     int32_t  *types;
-    size_t    tokens_capacity;
-    size_t    scores_capacity;
-    size_t    types_capacity;
-    size_t    count;
 } lists;
-
-static uint32_t read_u32(const uint8_t *bytes)
-{
-    return bytes[0] | (uint32_t)bytes[1] << 8 | (uint32_t)bytes[2] << 16 | (uint32_t)bytes[3] << 24;
-}
 
 static int32_t type_of(size_t id)
 {
@@ -44,75 +26,42 @@ static int32_t type_of(size_t id)
     return id < FIRST_NORMAL ? HL_PIECE_BYTE : HL_PIECE_NORMAL;
 }
 
-static hl_status add_piece(lists *all, hl_bytes piece, float score)
+static hl_status copy_pieces(lists *all, const hl_llama2c_tokenizer *file, size_t n_pieces)
 {
     hl_status status = HL_OK;
-    size_t    id     = all->count;
 
-    if (id >= HL_MAX_VOCAB)
-        return hl_fail(HL_BAD_INPUT, "more than %d pieces", HL_MAX_VOCAB);
-    if (id == BEGIN)
-        piece = (hl_bytes){ "<s>", 3 };
-    if (id == END)
-        piece = (hl_bytes){ "</s>", 4 };
-    HL_TRY(HL_GROW(&all->tokens, &all->tokens_capacity, id, 1));
-    HL_TRY(HL_GROW(&all->scores, &all->scores_capacity, id, 1));
-    HL_TRY(HL_GROW(&all->types, &all->types_capacity, id, 1));
-    all->tokens[id] = piece;
-    all->scores[id] = score;
-    all->types[id]  = type_of(id);
-    all->count++;
+    HL_TRY(HL_ALLOC(&all->tokens, n_pieces));
+    HL_TRY(HL_ALLOC(&all->scores, n_pieces));
+    HL_TRY(HL_ALLOC(&all->types, n_pieces));
+    for (size_t id = 0; id < n_pieces; id++) {
+        const hl_llama2c_piece *piece = hl_llama2c_tokenizer_at(file, id);
+        all->tokens[id]               = (hl_bytes){ piece->bytes, piece->n_bytes };
+        all->scores[id]               = piece->score;
+        all->types[id]                = type_of(id);
+    }
+    all->tokens[BEGIN] = (hl_bytes){ "<s>", 3 };
+    all->tokens[END]   = (hl_bytes){ "</s>", 4 };
 
 done:
     return status;
 }
 
-static hl_status read_pieces(lists *all, const uint8_t *bytes, size_t n_bytes)
+static hl_status build(hl_tokenizer **out, const hl_llama2c_tokenizer *file, const char *where)
 {
-    hl_status status = HL_OK;
-    size_t    at     = 4;
+    hl_status       status   = HL_OK;
+    size_t          n_pieces = hl_llama2c_tokenizer_count(file);
+    lists           all      = { 0 };
+    hl_vocab_source source   = hl_vocab_source_empty();
 
-    if (n_bytes < 4)
-        return hl_fail(HL_BAD_INPUT, "%zu bytes, a tokenizer.bin has at least 4", n_bytes);
-    while (at < n_bytes) {
-        float score;
-        if (n_bytes - at < 8)
-            return hl_fail(HL_BAD_INPUT, "truncated: piece %zu at byte %zu", all->count, at);
-        uint32_t bits   = read_u32(bytes + at);
-        uint32_t length = read_u32(bytes + at + 4);
-        memcpy(&score, &bits, sizeof score);
-        at += 8;
-        if (length > n_bytes - at)
-            return hl_fail(HL_BAD_INPUT, "piece %zu has %u bytes, the file has %zu left",
-                           all->count, length, n_bytes - at);
-        HL_TRY(add_piece(all, (hl_bytes){ (const char *)bytes + at, length }, score));
-        at += length;
-    }
-    if (all->count < FIRST_NORMAL)
-        return hl_fail(HL_BAD_INPUT, "%zu pieces, wanted at least %d: is this a tokenizer.bin?",
-                       all->count, FIRST_NORMAL);
-
-done:
-    return status;
-}
-
-hl_status hl_tokenizer_parse_llama2c(hl_tokenizer **out, const uint8_t *bytes, size_t n_bytes,
-                                     const char *where)
-{
-    lists     all    = { 0 };
-    hl_status status = read_pieces(&all, bytes, n_bytes);
-
-    *out = NULL;
-    if (status != HL_OK) {
-        hl_fail_within(status, "%s", where);
-        goto done;
-    }
-    hl_vocab_source source         = hl_vocab_source_empty();
+    if (n_pieces < FIRST_NORMAL)
+        return hl_fail(HL_BAD_INPUT, "%s: %zu pieces, wanted at least %d: is this a tokenizer.bin?",
+                       where, n_pieces, FIRST_NORMAL);
+    HL_TRY(copy_pieces(&all, file, n_pieces));
     source.model                   = "llama";
     source.tokens                  = all.tokens;
     source.scores                  = all.scores;
     source.types                   = all.types;
-    source.n_tokens                = all.count;
+    source.n_tokens                = n_pieces;
     source.special[HL_SPECIAL_UNK] = UNKNOWN;
     source.special[HL_SPECIAL_BOS] = BEGIN;
     source.special[HL_SPECIAL_EOS] = END;
@@ -129,12 +78,12 @@ done:
 
 hl_status hl_tokenizer_open_llama2c(hl_tokenizer **out, const char *path)
 {
-    hl_file   file   = { 0 };
-    hl_status status = hl_file_map(&file, path);
+    hl_llama2c_tokenizer *file   = NULL;
+    hl_status             status = hl_llama2c_tokenizer_open(&file, path);
 
     *out = NULL;
     if (status == HL_OK)
-        status = hl_tokenizer_parse_llama2c(out, file.bytes, file.n_bytes, path);
-    hl_file_unmap(&file);
+        status = build(out, file, path);
+    hl_llama2c_tokenizer_close(file);
     return status;
 }

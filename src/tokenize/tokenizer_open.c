@@ -298,6 +298,8 @@ static hl_status open_file(hl_tokenizer **out, const char *path)
 
     if (ends_with(path, ".bin"))
         return hl_tokenizer_open_llama2c(out, path);
+    if (ends_with(path, ".gguf"))
+        return hl_tokenizer_open_gguf(out, path);
     HL_TRY(hl_strndup(&folder, path, slash != NULL ? (size_t)(slash + 1 - path) : 0));
     HL_TRY(open_json(out, path, folder));
 

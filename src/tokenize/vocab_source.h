@@ -51,9 +51,12 @@ hl_vocab_source hl_vocab_source_empty(void);
 
 hl_status hl_tokenizer_from_source(hl_tokenizer **out, const hl_vocab_source *source);
 
-/* llama2.c's tokenizer.bin, from a file and from memory. */
+/* llama2.c's tokenizer.bin. */
 hl_status hl_tokenizer_open_llama2c(hl_tokenizer **out, const char *path);
-hl_status hl_tokenizer_parse_llama2c(hl_tokenizer **out, const uint8_t *bytes, size_t n_bytes,
-                                     const char *where);
+
+/* The tokenizer inside a GGUF file; HL_NOT_FOUND if there is none. */
+struct hl_gguf;
+hl_status hl_tokenizer_from_gguf(hl_tokenizer **out, const struct hl_gguf *file);
+hl_status hl_tokenizer_open_gguf(hl_tokenizer **out, const char *path);
 
 #endif
