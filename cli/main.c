@@ -16,6 +16,7 @@
 #include "nearest.h"
 
 static const hl_command commands[] = {
+    { "tokenize", "show the tokens of a text, or the text of tokens", hl_command_tokenize },
     { "verify", "run golden cases on every back end", hl_command_verify },
 };
 

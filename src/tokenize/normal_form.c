@@ -11,7 +11,10 @@
  * Each decomposed character carries its `change` (text.h): 0 for the first of a
  * source character, +1 for the others.  Composing adds the two and takes one
  * off, so é -> e, U+0301 -> é ends as 0, a plain replacement, and e, U+0301 of
- * the source end as -1, one character that swallows the next. */
+ * the source end as -1, one character that swallows the next.
+ *
+ * Most text is in NFC already, and most of it in characters that NFC leaves
+ * alone whatever stands beside them; runs of these are copied. */
 #include "tokenize/normal_form.h"
 
 #include "base/status.h"
@@ -138,6 +141,35 @@ static void add_character(former *f, uint32_t code_point)
     }
 }
 
+/* Characters that NFC does not change and that do not join what is before them. */
+static bool is_quiet(uint32_t c)
+{
+    return c < 0x300 || (c >= 0x400 && c <= 0x482) || (c >= 0x5d0 && c <= 0x5ea) ||
+           (c >= 0x621 && c <= 0x64a) || (c >= 0x2010 && c <= 0x2027) ||
+           (c >= 0x2030 && c <= 0x205e) || (c >= 0x3041 && c <= 0x3096) ||
+           (c >= 0x30a1 && c <= 0x30fa) || (c >= 0x4e00 && c <= 0x9fff) ||
+           (c >= 0xac00 && c <= 0xd7a3);
+}
+
+/* Copies quiet characters from `at` on, all but the last, which a mark may follow. */
+static size_t keep_quiet(former *f, const hl_text *text, size_t at)
+{
+    size_t last = at;
+
+    for (size_t next = at; next < text->n_bytes;) {
+        size_t begin = next;
+        if (!is_quiet(hl_utf8_next(text->bytes, &next)))
+            break;
+        last = begin;
+    }
+    if (last > at) {
+        flush(f);
+        emit_base(f);
+        hl_transform_keep(&f->transform, last);
+    }
+    return last;
+}
+
 static bool is_ascii(const hl_text *text)
 {
     for (size_t i = 0; i < text->n_bytes; i++) {
@@ -160,8 +192,11 @@ hl_status hl_normal_form(hl_text *out, hl_text_builder *builder, const hl_text *
         *out = *text;
         return HL_OK;
     }
-    for (size_t at = 0; at < text->n_bytes && f.status == HL_OK;)
+    for (size_t at = 0; at < text->n_bytes && f.status == HL_OK;) {
+        if (compose_too && !compatible)
+            at = keep_quiet(&f, text, at);
         add_character(&f, hl_utf8_next(text->bytes, &at));
+    }
     flush(&f);
     emit_base(&f);
     if (f.status == HL_OK)

@@ -111,7 +111,7 @@ static const char *const scripts[] = {
     "Newa",
     "Nko",
     "Nushu",
-    "Nyakeng_Puachue_Hmong",
+    "Nyiakeng_Puachue_Hmong",
     "Ogham",
     "Ol_Chiki",
     "Old_Hungarian",

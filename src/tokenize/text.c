@@ -156,6 +156,14 @@ void hl_transform_drop(hl_transform *transform, size_t n_characters)
         consume(transform);
 }
 
+void hl_transform_keep(hl_transform *transform, size_t end)
+{
+    if (transform->status == HL_OK && end > transform->at)
+        transform->status =
+            hl_text_builder_copy(transform->to, transform->from, transform->at, end);
+    transform->at = end;
+}
+
 void hl_transform_put(hl_transform *transform, uint32_t code_point, int change)
 {
     const hl_text *from   = transform->from;

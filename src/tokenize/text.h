@@ -77,6 +77,8 @@ typedef struct hl_transform {
 
 hl_transform hl_transform_begin(const hl_text *from, hl_text_builder *to);
 void         hl_transform_put(hl_transform *transform, uint32_t code_point, int change);
+/* Everything up to byte `end` of the old text stays as it is. */
+void hl_transform_keep(hl_transform *transform, size_t end);
 /* Consumes n characters that have no successor, at the start. */
 void hl_transform_drop(hl_transform *transform, size_t n_characters);
 /* The transformed text, or the old one if nothing changed. */

@@ -284,6 +284,8 @@ static hl_status open_folder(hl_tokenizer **out, const char *path)
     HL_TRY(open_json(out, file.data, folder.data));
 
 done:
+    if (status == HL_NOT_FOUND)
+        hl_fail(status, "%s: no tokenizer.json in this folder", path);
     hl_buffer_free(&folder);
     hl_buffer_free(&file);
     return status;

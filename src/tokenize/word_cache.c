@@ -9,10 +9,10 @@
 #include "tokenize/vocab.h"
 
 enum {
-    N_SLOTS    = 1 << 15,
+    N_SLOTS    = 1 << 17,
     MAX_WORDS  = N_SLOTS / 2,
-    MAX_BYTES  = 1 << 19,
-    MAX_TOKENS = 1 << 17,
+    MAX_BYTES  = 1 << 20,
+    MAX_TOKENS = 1 << 18,
     LONG_WORD  = 64,
 };
 
