@@ -15,6 +15,9 @@
 
 #define MESSAGE_BYTES 1024
 
+#undef hl_fail /* what the analyzer sees elsewhere */
+#undef hl_fail_within
+
 static _Thread_local char message[MESSAGE_BYTES];
 
 /* Make a formatted text fit to be shown.  `length` is what vsnprintf returned:

@@ -32,9 +32,9 @@ typedef struct foreign_kind {
     const char *ending; /* of the name; NULL: known by its bytes */
 } foreign_kind;
 
-#define STARTS_WITH(bytes)     bytes, sizeof bytes - 1, 0, NULL
-#define HAS_AT(offset, bytes)  bytes, sizeof bytes - 1, offset, NULL
-#define ENDS_WITH(ending_text) NULL, 0, 0, ending_text
+#define STARTS_WITH(bytes)    (bytes), sizeof(bytes) - 1, 0, NULL
+#define HAS_AT(offset, bytes) (bytes), sizeof(bytes) - 1, (offset), NULL
+#define ENDS_WITH(text)       NULL, 0, 0, (text)
 
 static const foreign_kind kinds[] = {
     { "a Git LFS pointer (the weights themselves were not downloaded)", "run 'git lfs pull' there",

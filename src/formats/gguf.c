@@ -501,7 +501,9 @@ hl_status hl_gguf_parse(hl_gguf **out, const uint8_t *bytes, size_t n_bytes, con
 
 done:
     hl_gguf_close(file);
-    return status == HL_OK ? HL_OK : hl_fail_within(status, "%s", where);
+    if (status != HL_OK)
+        hl_fail_within(status, "%s", where);
+    return status;
 }
 
 hl_status hl_gguf_open(hl_gguf **out, const char *path)

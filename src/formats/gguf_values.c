@@ -48,7 +48,7 @@ static bool load_int(int64_t *out, hl_gguf_type type, const uint8_t *bytes)
         *out = bytes[0];
         return true;
     case HL_GGUF_I8:
-        *out = (int8_t)bytes[0];
+        *out = bytes[0] < 128 ? bytes[0] : bytes[0] - 256;
         return true;
     case HL_GGUF_U16: {
         LOAD(uint16_t, bytes);

@@ -164,18 +164,28 @@ void hl_gguf_add_bool(hl_gguf_writer *writer, const char *key, bool value)
         add_copy(writer, key, HL_GGUF_BOOL, &byte, 1);
 }
 
+/* Stores a text as the file does and returns what is behind it. */
+static uint8_t *put_text(uint8_t *at, hl_gguf_text text)
+{
+    uint64_t length = text.n_bytes;
+
+    memcpy(at, &length, sizeof length);
+    if (length > 0)
+        memcpy(at + sizeof length, text.bytes, length);
+    return at + sizeof length + length;
+}
+
 void hl_gguf_add_text(hl_gguf_writer *writer, const char *key, const char *text)
 {
-    hl_status status  = HL_OK;
-    uint64_t  n_bytes = strlen(text);
-    uint8_t  *bytes   = NULL;
+    hl_status    status = HL_OK;
+    hl_gguf_text stored = { text, strlen(text) };
+    uint8_t     *bytes  = NULL;
 
     if (writer->status != HL_OK)
         return;
-    HL_TRY(HL_ALLOC(&bytes, sizeof n_bytes + n_bytes));
-    memcpy(bytes, &n_bytes, sizeof n_bytes);
-    memcpy(bytes + sizeof n_bytes, text, n_bytes);
-    HL_TRY(append_value(writer, key, HL_GGUF_TEXT, bytes, sizeof n_bytes + n_bytes));
+    HL_TRY(HL_ALLOC(&bytes, sizeof(uint64_t) + stored.n_bytes));
+    put_text(bytes, stored);
+    HL_TRY(append_value(writer, key, HL_GGUF_TEXT, bytes, sizeof(uint64_t) + stored.n_bytes));
 
 done:
     keep_error(writer, status);
@@ -233,13 +243,8 @@ void hl_gguf_add_texts(hl_gguf_writer *writer, const char *key, const hl_gguf_te
         n_bytes += sizeof(uint64_t) + texts[i].n_bytes; /* they are in memory: no overflow */
     HL_TRY(new_array(&bytes, HL_GGUF_TEXT, count, n_bytes));
     uint8_t *at = bytes + ARRAY_HEADER;
-    for (size_t i = 0; i < count; i++) {
-        uint64_t length = texts[i].n_bytes;
-        memcpy(at, &length, sizeof length);
-        if (length > 0)
-            memcpy(at + sizeof length, texts[i].bytes, length);
-        at += sizeof length + length;
-    }
+    for (size_t i = 0; i < count; i++)
+        at = put_text(at, texts[i]);
     HL_TRY(append_value(writer, key, HL_GGUF_ARRAY, bytes, ARRAY_HEADER + n_bytes));
 
 done:

@@ -309,7 +309,9 @@ hl_status hl_llama2c_parse(hl_llama2c **out, const uint8_t *bytes, size_t n_byte
 
 done:
     hl_llama2c_close(file);
-    return status == HL_OK ? HL_OK : hl_fail_within(status, "%s", where);
+    if (status != HL_OK)
+        hl_fail_within(status, "%s", where);
+    return status;
 }
 
 hl_status hl_llama2c_open(hl_llama2c **out, const char *path)

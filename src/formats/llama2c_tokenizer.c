@@ -89,7 +89,9 @@ hl_status hl_llama2c_tokenizer_parse(hl_llama2c_tokenizer **out, const uint8_t *
 
 done:
     hl_llama2c_tokenizer_close(tokenizer);
-    return status == HL_OK ? HL_OK : hl_fail_within(status, "%s", where);
+    if (status != HL_OK)
+        hl_fail_within(status, "%s", where);
+    return status;
 }
 
 hl_status hl_llama2c_tokenizer_open(hl_llama2c_tokenizer **out, const char *path)

@@ -191,8 +191,7 @@ static hl_status list_shards(const char ***out, size_t *n_out, json_t *map, cons
     json_t      *value;
 
     HL_TRY(HL_ALLOC(&names, json_object_size(map)));
-    json_object_foreach(map, tensor, value)
-    {
+    json_object_foreach(map, tensor, value) {
         const char *name = json_string_value(value);
         if (name == NULL || name[0] == '\0' || strchr(name, '/') != NULL || name[0] == '.')
             HL_TRY(hl_fail(HL_BAD_INPUT, "%s: weight_map: '%s' is not mapped to the name of a file",
@@ -244,8 +243,7 @@ static hl_status check_map(const hl_tensors *tensors, json_t *map, const char *w
     const char *name;
     json_t     *value;
 
-    json_object_foreach(map, name, value)
-    {
+    json_object_foreach(map, name, value) {
         if (hl_tensors_find(tensors, name) == NULL)
             return hl_fail(HL_BAD_INPUT, "%s: tensor '%s' is not in %s", where, name,
                            json_string_value(value));

@@ -175,8 +175,9 @@ static void decode_q3_k(float *y, const uint8_t *b)
 
     hl_unpack_q3_k_scales(scales, b + 96);
     for (int i = 0; i < 256; i++) {
+        int s     = i / 16;
         int third = (hmask[i % 32] >> (i / 32) & 1) << 2;
-        y[i]      = d * (float)scales[i / 16] * (float)((two_bits(qs, i) | third) - 4);
+        y[i]      = d * (float)scales[s] * (float)((two_bits(qs, i) | third) - 4);
     }
 }
 
@@ -204,8 +205,9 @@ static void decode_q4_k(float *y, const uint8_t *b)
 
     hl_unpack_k_scales(scales, minima, b + 4);
     for (int i = 0; i < 256; i++) {
-        float scale   = d * (float)scales[i / 32];
-        float minimum = dmin * (float)minima[i / 32];
+        int   s       = i / 32;
+        float scale   = d * (float)scales[s];
+        float minimum = dmin * (float)minima[s];
         y[i]          = scale * (float)k_nibble(qs, i) - minimum;
     }
 }
@@ -220,9 +222,10 @@ static void decode_q5_k(float *y, const uint8_t *b)
 
     hl_unpack_k_scales(scales, minima, b + 4);
     for (int i = 0; i < 256; i++) {
-        float scale   = d * (float)scales[i / 32];
-        float minimum = dmin * (float)minima[i / 32];
-        int   fifth   = (qh[i % 32] >> (i / 32) & 1) << 4;
+        int   s       = i / 32;
+        float scale   = d * (float)scales[s];
+        float minimum = dmin * (float)minima[s];
+        int   fifth   = (qh[i % 32] >> s & 1) << 4;
         y[i]          = scale * (float)(k_nibble(qs, i) | fifth) - minimum;
     }
 }

@@ -60,7 +60,7 @@ static hl_status parse_name(block_type *type, const char *name)
     size_t length                = strlen(name) - strlen(BLOCKS);
 
     if (length < sizeof dtype_name)
-        memcpy(dtype_name, name, length);
+        snprintf(dtype_name, sizeof dtype_name, "%.*s", (int)length, name);
     if (!hl_dtype_parse_any(&type->dtype, dtype_name))
         return hl_fail(HL_BAD_INPUT, "no dtype has this name");
     snprintf(type->values_name, sizeof type->values_name, "%s" VALUES, dtype_name);
@@ -75,7 +75,7 @@ static hl_status check_blocks(block_type *type)
 
     if (blocks->dtype != HL_DTYPE_U8)
         return hl_fail(HL_BAD_INPUT, "has dtype %s, wanted U8", hl_dtype_name(blocks->dtype));
-    if (inner != (int64_t)block.n_bytes)
+    if (inner < 1 || inner != (int64_t)block.n_bytes)
         return hl_fail(HL_BAD_INPUT, "rows of %lld bytes, a block of %s has %zu", (long long)inner,
                        hl_dtype_name(type->dtype), block.n_bytes);
     type->n_values = blocks->n_bytes / block.n_bytes * block.n_values;
@@ -111,7 +111,9 @@ static hl_status add_type(block_file *file, const hl_tensor *blocks)
     file->n_types++;
 
 done:
-    return status == HL_OK ? HL_OK : hl_fail_within(status, "%s: tensor '%s'", file->where, name);
+    if (status != HL_OK)
+        hl_fail_within(status, "%s: tensor '%s'", file->where, name);
+    return status;
 }
 
 /* Without anything to compare, a file would always pass. */
