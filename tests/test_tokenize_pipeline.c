@@ -236,7 +236,8 @@ static void splits(const char *json, const char *text, const char *wanted)
         assert_ok(hl_buffer_append(&joined, "|", i > 0));
         assert_ok(hl_buffer_append(&joined, seen.bytes + part.begin, part.end - part.begin));
     }
-    if (joined.n_bytes != strlen(wanted) || memcmp(joined.data, wanted, joined.n_bytes) != 0)
+    if (joined.n_bytes != strlen(wanted) ||
+        memcmp(hl_buffer_bytes(&joined).data, wanted, joined.n_bytes) != 0)
         fail_msg("%s: '%s' became '%.*s', wanted '%s'", json, text, (int)joined.n_bytes,
                  joined.data, wanted);
     hl_buffer_free(&joined);
@@ -435,7 +436,8 @@ static void decodes(const char *json, const char *pieces, const char *wanted)
         at += length + 1;
     }
     assert_ok(hl_decoder_run(&text, &decoder, &strings));
-    if (text.n_bytes != strlen(wanted) || memcmp(text.data, wanted, text.n_bytes) != 0)
+    if (text.n_bytes != strlen(wanted) ||
+        memcmp(hl_buffer_bytes(&text).data, wanted, text.n_bytes) != 0)
         fail_msg("%s: '%s' became '%.*s', wanted '%s'", json, pieces, (int)text.n_bytes, text.data,
                  wanted);
     hl_buffer_free(&text);

@@ -74,6 +74,11 @@ hl_status hl_json_reader_open(hl_json_reader *out, const char *text, size_t n_by
     return HL_OK;
 }
 
+void hl_json_reader_open_part(hl_json_reader *out, hl_bytes part, const char *where)
+{
+    *out = (hl_json_reader){ .text = part.data, .n_bytes = part.n_bytes, .where = where };
+}
+
 void hl_json_reader_close(hl_json_reader *reader)
 {
     hl_free(reader->scratch);
@@ -83,12 +88,12 @@ void hl_json_reader_close(hl_json_reader *reader)
 
 static void skip_space(hl_json_reader *reader)
 {
-    while (reader->at < reader->n_bytes) {
-        char c = reader->text[reader->at];
-        if (c != ' ' && c != '\n' && c != '\r' && c != '\t')
-            return;
-        reader->at++;
-    }
+    const char *at  = reader->text + reader->at;
+    const char *end = reader->text + reader->n_bytes;
+
+    while (at < end && (*at == ' ' || *at == '\n' || *at == '\r' || *at == '\t'))
+        at++;
+    reader->at = (size_t)(at - reader->text);
 }
 
 char hl_json_peek(hl_json_reader *reader)

@@ -42,7 +42,9 @@ typedef struct hl_json_reader {
 /* The text must outlive the reader.  It is checked to be UTF-8 here. */
 hl_status hl_json_reader_open(hl_json_reader *out, const char *text, size_t n_bytes,
                               const char *where);
-void      hl_json_reader_close(hl_json_reader *reader);
+/* On a part of a text that has been checked before, as hl_json_skip finds it. */
+void hl_json_reader_open_part(hl_json_reader *out, hl_bytes part, const char *where);
+void hl_json_reader_close(hl_json_reader *reader);
 /* The first error so far. */
 hl_status hl_json_reader_status(const hl_json_reader *reader);
 /* Nothing but white space may be left. */

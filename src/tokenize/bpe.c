@@ -7,8 +7,7 @@
  *
  * All pairs that may merge lie in a heap by (rank, position).  Merging changes
  * two neighbouring pairs, which are pushed anew; entries that went stale are
- * recognised when they come up, because their pair no longer makes the same
- * piece.  A merge removes a symbol, so there are fewer than n of them and at
+ * recognised when they come up, because the symbols are others by then.  A merge removes a symbol, so there are fewer than n of them and at
  * most 3n entries: O(n log n), whatever the file says. */
 #include "tokenize/bpe.h"
 
@@ -238,7 +237,9 @@ typedef struct symbol {
 
 typedef struct candidate {
     uint64_t key; /* rank in the upper half, position in the lower */
-    int32_t  id;  /* what the pair would become */
+    int32_t  left;
+    int32_t  right;
+    int32_t  id; /* what the two would become */
 } candidate;
 
 struct hl_bpe_space {
@@ -422,23 +423,23 @@ static hl_status push_pair(hl_bpe_space *space, const hl_bpe *bpe, int32_t posit
 
     if (left->next < 0)
         return HL_OK;
-    const hl_merge *merge = hl_merges_find(&bpe->merges, left->id, space->symbols[left->next].id);
+    int32_t         right = space->symbols[left->next].id;
+    const hl_merge *merge = hl_merges_find(&bpe->merges, left->id, right);
     if (merge == NULL)
         return HL_OK;
-    return push(space, (candidate){ (uint64_t)merge->rank << 32 | (uint32_t)position, merge->id });
+    return push(space, (candidate){ (uint64_t)merge->rank << 32 | (uint32_t)position, left->id,
+                                    right, merge->id });
 }
 
 /* ------------------------------------------------------------------- merging */
 
 /* Is the pair still what it was when it was pushed? */
-static bool still_merges(const hl_bpe_space *space, const hl_bpe *bpe, int32_t position, int32_t id)
+static bool still_merges(const hl_bpe_space *space, int32_t position, const candidate *pair)
 {
     const symbol *left = &space->symbols[position];
 
-    if (left->gone || left->next < 0)
-        return false;
-    const hl_merge *merge = hl_merges_find(&bpe->merges, left->id, space->symbols[left->next].id);
-    return merge != NULL && merge->id == id;
+    return !left->gone && left->id == pair->left && left->next >= 0 &&
+           space->symbols[left->next].id == pair->right;
 }
 
 static hl_status merge_all(hl_bpe_space *space, const hl_bpe *bpe)
@@ -451,7 +452,7 @@ static hl_status merge_all(hl_bpe_space *space, const hl_bpe *bpe)
     while (space->n_heap > 0) {
         candidate top      = pop(space);
         int32_t   position = (int32_t)(top.key & UINT32_MAX);
-        if (!still_merges(space, bpe, position, top.id))
+        if (!still_merges(space, position, &top))
             continue;
         symbol *left  = &space->symbols[position];
         symbol *right = &space->symbols[left->next];

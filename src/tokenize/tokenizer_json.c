@@ -62,7 +62,7 @@ static hl_status find_members(member *members, size_t n_members, hl_bytes object
     bool           more = false;
     hl_bytes       key, value;
 
-    HL_TRY(hl_json_reader_open(&reader, object.data, object.n_bytes, where));
+    hl_json_reader_open_part(&reader, object, where);
     HL_TRY(hl_json_enter(&reader, '{'));
     while (hl_json_next(&reader, '}', &more) == HL_OK && more) {
         member *found = NULL;
@@ -85,11 +85,11 @@ done:
 }
 
 /* A reader at the start of a member, whose errors name it. */
-static hl_status open_member(hl_json_reader *out, char where[256], const loader *load,
-                             const member *part)
+static void open_member(hl_json_reader *out, char where[256], const loader *load,
+                        const member *part)
 {
     snprintf(where, 256, "%s: %s", load->where, part->name);
-    return hl_json_reader_open(out, part->text.data, part->text.n_bytes, where);
+    hl_json_reader_open_part(out, part->text, where);
 }
 
 static hl_status read_flag(bool *out, const loader *load, const member *part)
@@ -100,7 +100,7 @@ static hl_status read_flag(bool *out, const loader *load, const member *part)
 
     if (part->text.data == NULL)
         return HL_OK;
-    HL_TRY(open_member(&reader, where, load, part));
+    open_member(&reader, where, load, part);
     HL_TRY(hl_json_read_bool(&reader, out));
 
 done:
@@ -116,7 +116,7 @@ static hl_status read_integer(int64_t *out, const loader *load, const member *pa
 
     if (part->text.data == NULL)
         return HL_OK;
-    HL_TRY(open_member(&reader, where, load, part));
+    open_member(&reader, where, load, part);
     HL_TRY(hl_json_read_int(&reader, out));
 
 done:
@@ -136,7 +136,7 @@ static hl_status read_text(hl_bytes *out, const loader *load, const member *part
     *out = (hl_bytes){ NULL, 0 };
     if (part->text.data == NULL)
         return HL_OK;
-    HL_TRY(open_member(&reader, where, load, part));
+    open_member(&reader, where, load, part);
     HL_TRY(hl_json_read_string(&reader, &text));
     HL_TRY(hl_strndup(&copy, text.data, text.n_bytes));
     *out = (hl_bytes){ copy, text.n_bytes };
@@ -206,21 +206,19 @@ done:
 
 static hl_status read_vocab(double **scores, const loader *load)
 {
-    hl_status      status = HL_OK;
-    hl_json_reader reader = { 0 };
+    hl_status      status;
+    hl_json_reader reader;
     char           where[256];
 
     if (load->model[VOCAB].text.data == NULL)
         return hl_fail(HL_BAD_INPUT, "%s: the model has no vocabulary", load->where);
-    HL_TRY(open_member(&reader, where, load, &load->model[VOCAB]));
+    open_member(&reader, where, load, &load->model[VOCAB]);
     if (hl_json_peek(&reader) == '[')
         status = read_vocab_list(scores, load, &reader);
     else
         status = read_vocab_object(load, &reader);
     if (status != HL_OK && hl_json_reader_status(&reader) == HL_OK)
         hl_fail_within(status, "%s", where);
-
-done:
     hl_json_reader_close(&reader);
     return status;
 }
@@ -304,7 +302,7 @@ static hl_status read_merges(hl_bpe *bpe, const loader *load)
 
     if (load->model[MERGES].text.data == NULL)
         return hl_fail(HL_BAD_INPUT, "%s: a BPE model without merges", load->where);
-    HL_TRY(open_member(&reader, where, load, &load->model[MERGES]));
+    open_member(&reader, where, load, &load->model[MERGES]);
     HL_TRY(hl_json_enter(&reader, '['));
     while (status == HL_OK && hl_json_next(&reader, ']', &more) == HL_OK && more) {
         if (hl_json_peek(&reader) == '[')
@@ -519,7 +517,7 @@ static hl_status read_added_tokens(const loader *load)
 
     if (load->file[ADDED].text.data == NULL)
         return HL_OK;
-    HL_TRY(open_member(&reader, where, load, &load->file[ADDED]));
+    open_member(&reader, where, load, &load->file[ADDED]);
     HL_TRY(hl_json_enter(&reader, '['));
     while (hl_json_next(&reader, ']', &more) == HL_OK && more) {
         hl_added_token token = { .normalized = true };
@@ -569,6 +567,16 @@ done:
     return status;
 }
 
+/* Once, for all the readers. */
+static hl_status check_text(const char *text, size_t n_bytes, const char *where)
+{
+    hl_json_reader reader;
+    hl_status      status = hl_json_reader_open(&reader, text, n_bytes, where);
+
+    hl_json_reader_close(&reader);
+    return status;
+}
+
 /* Every id that is put around texts must have a piece. */
 static hl_status check_around(const loader *load)
 {
@@ -613,6 +621,7 @@ hl_status hl_tokenizer_parse(hl_tokenizer **out, const void *json, size_t n_byte
         return hl_fail(HL_LIMIT, "%s: %zu bytes, a tokenizer has at most %zu", where, n_bytes,
                        MAX_FILE_BYTES);
     HL_TRY(hl_tokenizer_new(&load.tokenizer));
+    HL_TRY(check_text(json, n_bytes, where));
     HL_TRY(find_members(load.file, N_MEMBERS, (hl_bytes){ json, n_bytes }, where));
     HL_TRY(read_pipeline(&load));
     HL_TRY(build_model(&load));
