@@ -12,6 +12,7 @@ heads can be switched off, without ever building an attention matrix.
 
 usage: headlight COMMAND [options] ...
 
+  info       what a model is: family, shape, dtypes, memory
   verify     run golden cases on every back end
 
   help COMMAND    what a command does and takes
