@@ -112,9 +112,9 @@ ifdef KERNELS_ONLY
 TEST_FLAGS  := -Itests/shim $(TEST_FLAGS)
 LDFLAGS     += -static -Wl,--no-warnings
 else
-PACKAGES    := jansson
+PACKAGES    := jansson libpcre2-8 libutf8proc
 LIB_FLAGS   := $(shell $(PKG_CONFIG) --cflags $(PACKAGES) 2>/dev/null)
-LIBS        := $(or $(shell $(PKG_CONFIG) --libs $(PACKAGES) 2>/dev/null),-ljansson) $(LIBS)
+LIBS        := $(or $(shell $(PKG_CONFIG) --libs $(PACKAGES) 2>/dev/null),-ljansson -lpcre2-8 -lutf8proc) $(LIBS)
 TEST_LIBS   := $(or $(shell $(PKG_CONFIG) --libs cmocka 2>/dev/null),-lcmocka)
 endif
 LINK_FLAGS  := $(CFLAGS) -fopenmp $(if $(SANITIZE),-fsanitize=$(SANITIZE)) $(LDFLAGS)

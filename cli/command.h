@@ -29,6 +29,7 @@ typedef struct hl_command {
 } hl_command;
 
 int hl_command_info(int argc, char **argv);
+int hl_command_tokenize(int argc, char **argv);
 int hl_command_verify(int argc, char **argv);
 
 #endif

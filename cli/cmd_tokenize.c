@@ -1,0 +1,272 @@
+/* cmd_tokenize.c - headlight tokenize: text to tokens and back. */
+#include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "command.h"
+#include "headlight.h"
+#include "options.h"
+#include "tokenize_print.h"
+
+typedef struct tokenize_request {
+    hl_common    common;
+    hl_arguments arguments; /* the model and, maybe, the text */
+    const char  *tokenizer_path;
+    const char  *text; /* NULL: standard input */
+    bool         special;
+    bool         plain;
+    bool         decode;
+} tokenize_request;
+
+static int parse_request(tokenize_request *request, int argc, char **argv)
+{
+    const hl_option options[] = {
+        { "special", 's', HL_OPTION_FLAG, &request->special, NULL,
+          "add the special tokens that the model expects", 0, 0 },
+        { "plain", 0, HL_OPTION_FLAG, &request->plain, NULL,
+          "special tokens spelled out in the text are text", 0, 0 },
+        { "decode", 'd', HL_OPTION_FLAG, &request->decode, NULL, "from ids to text", 0, 0 },
+        { "tokenizer", 0, HL_OPTION_TEXT, &request->tokenizer_path, "PATH",
+          "use this one instead of the model's own", 0, 0 },
+        { 0 },
+    };
+    const hl_usage usage = {
+        .command   = "tokenize",
+        .arguments = "MODEL [TEXT]",
+        .text =
+            "Shows the tokens of a text: ids, pieces as the vocabulary spells them, and the\n"
+            "bytes of the text that each stands for.  MODEL is a folder with a\n"
+            "tokenizer.json, that file itself, a .gguf file or a llama2.c tokenizer.bin.\n"
+            "Without TEXT the text comes from standard input.\n"
+            "\n"
+            "With --json and TEXT, prints an object: ids, pieces, offsets.  With --json and no\n"
+            "TEXT, reads one JSON string a line and prints one array of ids a line.  --decode\n"
+            "goes the other way: arrays of ids in, text (or with --json, a JSON string) out.",
+        .options = options,
+    };
+    int code = hl_options_parse(&request->arguments, &request->common, &usage, argc, argv);
+
+    if (code != HL_OPTIONS_GO_ON)
+        return code;
+    if (request->arguments.count == 0)
+        return hl_options_refuse(&usage, "no model given");
+    if (request->arguments.count > 2)
+        return hl_options_refuse(&usage, "one text at a time, got %d (forgot the quotes?)",
+                                 request->arguments.count - 1);
+    request->text = request->arguments.count == 2 ? request->arguments.items[1] : NULL;
+    return HL_OPTIONS_GO_ON;
+}
+
+/* The exit status of a failed call; `line` is where, 0 for nowhere in particular. */
+static int fail(hl_status status, size_t line)
+{
+    if (line > 0)
+        hl_complain("tokenize", "line %zu: %s", line, hl_error_message());
+    else
+        hl_complain("tokenize", "%s", hl_error_message());
+    return hl_exit_for(status);
+}
+
+static int fail_line(size_t line, const char *what)
+{
+    if (line > 0)
+        hl_complain("tokenize", "line %zu: %s", line, what);
+    else
+        hl_complain("tokenize", "%s", what);
+    return HL_EXIT_INPUT;
+}
+
+static int out_of_memory(void)
+{
+    hl_complain("tokenize", "out of memory");
+    return HL_EXIT_RESOURCES;
+}
+
+/* ------------------------------------------------------------------- one text */
+
+static int encode(hl_encoding **out, const tokenize_request *request, const hl_tokenizer *tokenizer,
+                  const char *text, size_t n_bytes, size_t line)
+{
+    hl_encode_options options = { .add_special = request->special, .plain = request->plain };
+    hl_status         status  = hl_tokenizer_encode(out, tokenizer, text, n_bytes, &options);
+
+    return status == HL_OK ? HL_EXIT_OK : fail(status, line);
+}
+
+/* The text of the command line, or all of standard input. */
+static int tokenize_text(const tokenize_request *request, const hl_tokenizer *tokenizer,
+                         const char *text, size_t n_bytes)
+{
+    hl_encoding *encoding = NULL;
+    int          code     = encode(&encoding, request, tokenizer, text, n_bytes, 0);
+
+    if (code != HL_EXIT_OK)
+        return code;
+    if (request->common.json && hl_tokenize_print_object(tokenizer, encoding) != HL_OK)
+        code = out_of_memory();
+    else if (!request->common.json && !request->common.quiet)
+        hl_tokenize_show(tokenizer, encoding, text, n_bytes);
+    hl_encoding_free(encoding);
+    return code;
+}
+
+static int tokenize_input(const tokenize_request *request, const hl_tokenizer *tokenizer)
+{
+    char  *text     = NULL;
+    size_t capacity = 0;
+    size_t n_bytes  = 0;
+    int    code     = HL_EXIT_OK;
+
+    while (!feof(stdin) && !ferror(stdin)) {
+        if (capacity - n_bytes < 4096) {
+            capacity    = 2 * capacity + 65536;
+            char *grown = realloc(text, capacity);
+            if (grown == NULL) {
+                free(text);
+                return out_of_memory();
+            }
+            text = grown;
+        }
+        n_bytes += fread(text + n_bytes, 1, capacity - n_bytes, stdin);
+    }
+    if (ferror(stdin))
+        code = fail_line(0, "cannot read standard input");
+    else
+        code = tokenize_text(request, tokenizer, text, n_bytes);
+    free(text);
+    return code;
+}
+
+/* ----------------------------------------------------------------------- lines */
+
+/* One JSON string in, one array of ids out. */
+static int encode_line(const tokenize_request *request, const hl_tokenizer *tokenizer,
+                       const json_t *value, size_t line)
+{
+    hl_encoding *encoding = NULL;
+
+    if (!json_is_string(value))
+        return fail_line(line, "not a JSON string");
+    int code = encode(&encoding, request, tokenizer, json_string_value(value),
+                      json_string_length(value), line);
+    if (code == HL_EXIT_OK)
+        hl_tokenize_print_ids(encoding);
+    hl_encoding_free(encoding);
+    return code;
+}
+
+/* The ids of a JSON array; NULL, with a complaint, if it is something else. */
+static int32_t *read_ids(const json_t *value, size_t line)
+{
+    size_t   count = json_array_size(value);
+    int32_t *ids   = malloc((count > 0 ? count : 1) * sizeof *ids);
+
+    if (!json_is_array(value) || ids == NULL) {
+        fail_line(line, "not an array of ids");
+        free(ids);
+        return NULL;
+    }
+    for (size_t i = 0; i < count; i++) {
+        const json_t *id = json_array_get(value, i);
+        if (!json_is_integer(id) || json_integer_value(id) < 0 ||
+            json_integer_value(id) > INT32_MAX) {
+            fail_line(line, "not an array of ids");
+            free(ids);
+            return NULL;
+        }
+        ids[i] = (int32_t)json_integer_value(id);
+    }
+    return ids;
+}
+
+/* One array of ids in, text out. */
+static int decode_line(const tokenize_request *request, const hl_tokenizer *tokenizer,
+                       const json_t *value, size_t line)
+{
+    int32_t *ids     = read_ids(value, line);
+    char    *text    = NULL;
+    size_t   n_bytes = 0;
+    int      code    = HL_EXIT_OK;
+
+    if (ids == NULL)
+        return HL_EXIT_INPUT;
+    hl_status status =
+        hl_tokenizer_decode(&text, &n_bytes, tokenizer, ids, json_array_size(value), NULL);
+    free(ids);
+    if (status != HL_OK)
+        return fail(status, line);
+    if (request->common.json) {
+        code = hl_tokenize_print_string(text, n_bytes) ? HL_EXIT_OK : out_of_memory();
+    } else if (!request->common.quiet) {
+        fwrite(text, 1, n_bytes, stdout);
+        printf("\n");
+    }
+    hl_free(text);
+    return code;
+}
+
+/* A line of JSON; `line` 0 is the command line. */
+static int handle_json(const tokenize_request *request, const hl_tokenizer *tokenizer,
+                       const char *text, size_t n_bytes, size_t line)
+{
+    json_error_t error;
+    char         message[JSON_ERROR_TEXT_LENGTH + 32];
+    json_t      *value = json_loadb(text, n_bytes, JSON_DECODE_ANY | JSON_ALLOW_NUL, &error);
+
+    if (value == NULL) {
+        snprintf(message, sizeof message, "not JSON: %s", error.text);
+        return fail_line(line, message);
+    }
+    int code = request->decode ? decode_line(request, tokenizer, value, line)
+                               : encode_line(request, tokenizer, value, line);
+    json_decref(value);
+    return code;
+}
+
+/* Each answer is flushed, so that another program may wait for it. */
+static int handle_lines(const tokenize_request *request, const hl_tokenizer *tokenizer)
+{
+    char   *text     = NULL;
+    size_t  capacity = 0;
+    size_t  line     = 0;
+    ssize_t length;
+    int     code = HL_EXIT_OK;
+
+    while (code == HL_EXIT_OK && (length = getline(&text, &capacity, stdin)) >= 0) {
+        code = handle_json(request, tokenizer, text, (size_t)length, ++line);
+        if (fflush(stdout) != 0)
+            break; /* main.c complains */
+    }
+    if (code == HL_EXIT_OK && ferror(stdin))
+        code = fail_line(0, "cannot read standard input");
+    free(text);
+    return code;
+}
+
+int hl_command_tokenize(int argc, char **argv)
+{
+    tokenize_request request = { 0 };
+    int              code    = parse_request(&request, argc, argv);
+
+    if (code != HL_OPTIONS_GO_ON)
+        return code;
+    const char *path =
+        request.tokenizer_path != NULL ? request.tokenizer_path : request.arguments.items[0];
+    hl_tokenizer *tokenizer = NULL;
+    hl_status     status    = hl_tokenizer_open(&tokenizer, path);
+    if (status != HL_OK)
+        return fail(status, 0);
+
+    if (request.decode && request.text != NULL)
+        code = handle_json(&request, tokenizer, request.text, strlen(request.text), 0);
+    else if (request.text != NULL)
+        code = tokenize_text(&request, tokenizer, request.text, strlen(request.text));
+    else if (request.decode || request.common.json)
+        code = handle_lines(&request, tokenizer);
+    else
+        code = tokenize_input(&request, tokenizer);
+    hl_tokenizer_close(tokenizer);
+    return code;
+}

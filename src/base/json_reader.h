@@ -1,0 +1,74 @@
+/* json_reader.h - reading JSON piece by piece, without building a tree.
+ *
+ * For files with hundreds of thousands of strings, of which each is looked at
+ * once (a vocabulary and its merges).  The caller says what it expects:
+ *
+ *     HL_TRY(hl_json_reader_open(&reader, text, n_bytes, where));
+ *     HL_TRY(hl_json_enter(&reader, '{'));
+ *     while (hl_json_next(&reader, '}', &more) == HL_OK && more) {
+ *         HL_TRY(hl_json_read_key(&reader, &key));
+ *         HL_TRY(hl_json_read_int(&reader, &value));
+ *     }
+ *     HL_TRY(hl_json_reader_status(&reader));
+ *     HL_TRY(hl_json_reader_finish(&reader));
+ *   done:
+ *     hl_json_reader_close(&reader);
+ *
+ * Unlike jansson's, strings and keys may hold NUL; they come with their length.
+ * Errors name the source, line and column.  After an error every call repeats it. */
+#ifndef HL_BASE_JSON_READER_H
+#define HL_BASE_JSON_READER_H
+
+#include "headlight.h"
+
+/* Bytes that belong to somebody else; not terminated. */
+typedef struct hl_bytes {
+    const char *data;
+    size_t      n_bytes;
+} hl_bytes;
+
+typedef struct hl_json_reader {
+    const char *text;
+    size_t      n_bytes;
+    size_t      at;
+    const char *where; /* borrowed */
+    bool        first; /* nothing has been read yet in the innermost container */
+    int         depth;
+    char       *scratch; /* the last string, when it had escapes */
+    size_t      scratch_bytes;
+    hl_status   status;
+} hl_json_reader;
+
+/* The text must outlive the reader.  It is checked to be UTF-8 here. */
+hl_status hl_json_reader_open(hl_json_reader *out, const char *text, size_t n_bytes,
+                              const char *where);
+void      hl_json_reader_close(hl_json_reader *reader);
+/* The first error so far. */
+hl_status hl_json_reader_status(const hl_json_reader *reader);
+/* Nothing but white space may be left. */
+hl_status hl_json_reader_finish(hl_json_reader *reader);
+
+/* The first character of the next value, or 0 at the end: '{', '[', '"', 't', ... */
+char hl_json_peek(hl_json_reader *reader);
+
+/* Go into an object '{' or an array '['. */
+hl_status hl_json_enter(hl_json_reader *reader, char bracket);
+/* Is there another member?  When there is not, steps past the closing bracket. */
+hl_status hl_json_next(hl_json_reader *reader, char closing, bool *more);
+/* A member's name and its colon.  The bytes are valid until the next string is read. */
+hl_status hl_json_read_key(hl_json_reader *reader, hl_bytes *out);
+
+hl_status hl_json_read_string(hl_json_reader *reader, hl_bytes *out);
+hl_status hl_json_read_int(hl_json_reader *reader, int64_t *out);
+hl_status hl_json_read_double(hl_json_reader *reader, double *out);
+hl_status hl_json_read_bool(hl_json_reader *reader, bool *out);
+/* Steps over the next value, whatever it is, and says which bytes it was. */
+hl_status hl_json_skip(hl_json_reader *reader, hl_bytes *out);
+
+/* HL_BAD_INPUT with the reader's place before the message. */
+hl_status hl_json_reader_fail(hl_json_reader *reader, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+bool hl_bytes_equal(hl_bytes bytes, const char *text);
+
+#endif

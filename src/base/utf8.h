@@ -1,0 +1,53 @@
+/* utf8.h - UTF-8, a character at a time.
+ *
+ * "Valid" means what RFC 3629 says: no overlong forms, no surrogates, nothing
+ * beyond U+10FFFF. */
+#ifndef HL_BASE_UTF8_H
+#define HL_BASE_UTF8_H
+
+#include "headlight.h"
+
+#define HL_UTF8_REPLACEMENT 0xfffdU
+
+/* The place of the first byte that is not part of a valid character; n_bytes if
+ * there is none. */
+size_t hl_utf8_find_bad(const char *text, size_t n_bytes);
+
+/* The length of the valid character at the start of the text, 1 to 4; 0 if it
+ * is not one (or the text is empty). */
+size_t hl_utf8_length(const char *text, size_t n_bytes);
+
+/* Writes 1 to 4 bytes and returns how many. */
+size_t hl_utf8_encode(char out[4], uint32_t code_point);
+
+/* How many bytes at the end of the text are the beginning of a character whose
+ * other bytes may still come: 0 to 3. */
+size_t hl_utf8_incomplete(const char *text, size_t n_bytes);
+
+/* The character at text[*at], in valid text; moves *at past it. */
+static inline uint32_t hl_utf8_next(const char *text, size_t *at)
+{
+    const unsigned char *b = (const unsigned char *)text + *at;
+
+    if (b[0] < 0x80) {
+        *at += 1;
+        return b[0];
+    }
+    if (b[0] < 0xe0) {
+        *at += 2;
+        return (b[0] & 0x1fU) << 6 | (b[1] & 0x3fU);
+    }
+    if (b[0] < 0xf0) {
+        *at += 3;
+        return (b[0] & 0x0fU) << 12 | (b[1] & 0x3fU) << 6 | (b[2] & 0x3fU);
+    }
+    *at += 4;
+    return (b[0] & 0x07U) << 18 | (b[1] & 0x3fU) << 12 | (b[2] & 0x3fU) << 6 | (b[3] & 0x3fU);
+}
+
+static inline bool hl_utf8_is_continuation(char byte)
+{
+    return ((unsigned char)byte & 0xc0) == 0x80;
+}
+
+#endif

@@ -1,0 +1,60 @@
+/* added.h - tokens that are found in the text before the model sees it.
+ *
+ * "<|endoftext|>" and its like.  Those that are not `normalized` are looked for
+ * in the text as given, the others after normalising; the leftmost counts, and
+ * the longest of those that start at one place. */
+#ifndef HL_TOKENIZE_ADDED_H
+#define HL_TOKENIZE_ADDED_H
+
+#include "tokenize/normalize.h"
+#include "tokenize/prefixes.h"
+#include "tokenize/text.h"
+
+typedef struct hl_added_token {
+    int32_t  id;
+    hl_bytes content;     /* owned */
+    bool     single_word; /* only where no letter stands beside it  */
+    bool     strip_left;  /* takes white space before it            */
+    bool     strip_right; /* ... and after it                       */
+    bool     normalized;
+    bool     special;
+} hl_added_token;
+
+typedef struct hl_added {
+    hl_added_token *items;
+    size_t          count;
+    size_t          capacity;
+    hl_prefixes     as_given; /* ids are indices of items */
+    hl_prefixes     after_normalizing;
+} hl_added;
+
+/* Copies the content. */
+hl_status hl_added_add(hl_added *added, hl_added_token token);
+/* After the last: normalizes what has to be, and sorts. */
+hl_status hl_added_finish(hl_added *added, const hl_normalizer *normalizer);
+void      hl_added_free(hl_added *added);
+
+/* A stretch of text: an added token, or (item -1) text between them. */
+typedef struct hl_stretch {
+    hl_span span;
+    int     item;
+} hl_stretch;
+
+typedef struct hl_stretches {
+    hl_stretch *items;
+    size_t      count;
+    size_t      capacity;
+} hl_stretches;
+
+/* Where special tokens are not to be recognised. */
+typedef struct hl_added_filter {
+    bool                plain; /* nowhere */
+    const hl_chat_part *parts; /* only in the template's parts of the original; NULL: anywhere */
+    size_t              n_parts;
+} hl_added_filter;
+
+/* Cuts a text into stretches, in order, side by side, none of them empty. */
+hl_status hl_added_split(hl_stretches *out, const hl_added *added, const hl_prefixes *set,
+                         const hl_text *text, const hl_added_filter *filter);
+
+#endif

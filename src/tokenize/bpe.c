@@ -1,0 +1,516 @@
+/* bpe.c - byte pair encoding with a heap.
+ *
+ * A word starts as a chain of symbols, one a character or byte.  The pair with
+ * the lowest rank is merged, leftmost first, until no pair has a merge:
+ *
+ *     l o w e r   ->   lo w e r   ->   low e r   ->   low er   ->   lower
+ *
+ * All pairs that may merge lie in a heap by (rank, position).  Merging changes
+ * two neighbouring pairs, which are pushed anew; entries that went stale are
+ * recognised when they come up, because their pair no longer makes the same
+ * piece.  A merge removes a symbol, so there are fewer than n of them and at
+ * most 3n entries: O(n log n), whatever the file says. */
+#include "tokenize/bpe.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/status.h"
+#include "base/utf8.h"
+#include "tokenize/buffer.h"
+#include "tokenize/byte_level.h"
+#include "tokenize/merges.h"
+
+#define MARK             "\xe2\x96\x81" /* ▁ */
+#define MARK_BYTES       3
+#define MAX_SCORED_BYTES 1024 /* longer pieces are not taken apart */
+
+struct hl_bpe {
+    const hl_vocab *vocab;
+    hl_bpe_options  options;
+    char           *prefix; /* owned; options point here */
+    char           *suffix;
+    hl_merges       merges;
+    uint32_t        n_ranks;
+    int32_t         byte_ids[256]; /* BYTE_LEVEL: the piece of a byte; else its fallback <0xNN> */
+    bool            cuts_at_spaces;
+    hl_buffer       joined;
+};
+
+/* --------------------------------------------------------------- construction */
+
+static void find_byte_pieces(hl_bpe *bpe)
+{
+    for (int byte = 0; byte < 256; byte++) {
+        char   spelling[8];
+        size_t length;
+        if (bpe->options.byte_level)
+            length = hl_utf8_encode(spelling, hl_byte_level_character((uint8_t)byte));
+        else
+            length = (size_t)snprintf(spelling, sizeof spelling, "<0x%02X>", (unsigned)byte);
+        bpe->byte_ids[byte] = hl_vocab_find(bpe->vocab, (hl_bytes){ spelling, length });
+    }
+}
+
+hl_status hl_bpe_new(hl_bpe **out, const hl_vocab *vocab, const hl_bpe_options *options)
+{
+    hl_status status = HL_OK;
+    hl_bpe   *bpe    = NULL;
+
+    *out = NULL;
+    HL_TRY(HL_ALLOC_ZEROED(&bpe, 1));
+    bpe->vocab   = vocab;
+    bpe->options = *options;
+    HL_TRY(hl_strndup(&bpe->prefix, options->prefix.data, options->prefix.n_bytes));
+    HL_TRY(hl_strndup(&bpe->suffix, options->suffix.data, options->suffix.n_bytes));
+    bpe->options.prefix.data = bpe->prefix;
+    bpe->options.suffix.data = bpe->suffix;
+    find_byte_pieces(bpe);
+    *out = bpe;
+    bpe  = NULL;
+
+done:
+    hl_bpe_free(bpe);
+    return status;
+}
+
+void hl_bpe_free(hl_bpe *bpe)
+{
+    if (bpe == NULL)
+        return;
+    hl_free(bpe->prefix);
+    hl_free(bpe->suffix);
+    hl_merges_free(&bpe->merges);
+    hl_buffer_free(&bpe->joined);
+    hl_free(bpe);
+}
+
+static hl_status no_piece(hl_bytes spelling, uint32_t rank)
+{
+    return hl_fail(HL_BAD_INPUT, "merge %u needs the piece '%.*s', which the vocabulary lacks",
+                   rank, (int)(spelling.n_bytes < 100 ? spelling.n_bytes : 100), spelling.data);
+}
+
+hl_status hl_bpe_add_merge(hl_bpe *bpe, hl_bytes left, hl_bytes right)
+{
+    hl_status status = HL_OK;
+    size_t    cut    = bpe->options.prefix.n_bytes;
+    int32_t   ids[3];
+
+    ids[0] = hl_vocab_find(bpe->vocab, left);
+    ids[1] = hl_vocab_find(bpe->vocab, right);
+    if (ids[0] < 0 || ids[1] < 0)
+        return no_piece(ids[0] < 0 ? left : right, bpe->n_ranks);
+    if (right.n_bytes < cut)
+        return hl_fail(HL_BAD_INPUT, "merge %u: '%.*s' is shorter than the prefix '%s'",
+                       bpe->n_ranks, (int)right.n_bytes, right.data, bpe->prefix);
+    bpe->joined.n_bytes = 0;
+    HL_TRY(hl_buffer_append(&bpe->joined, left.data, left.n_bytes));
+    HL_TRY(hl_buffer_append(&bpe->joined, right.data + cut, right.n_bytes - cut));
+    hl_bytes joined = { bpe->joined.data, bpe->joined.n_bytes };
+    ids[2]          = hl_vocab_find(bpe->vocab, joined);
+    if (ids[2] < 0)
+        return no_piece(joined, bpe->n_ranks);
+    HL_TRY(hl_merges_add(&bpe->merges, ids[0], ids[1], bpe->n_ranks, ids[2]));
+    bpe->n_ranks++;
+
+done:
+    return status;
+}
+
+/* ----------------------------------------------------- merges from scores */
+
+typedef struct scored {
+    float   score;
+    int32_t id;
+} scored;
+
+/* The best score first, and the lower id of equals. */
+static int compare_scores(const void *left, const void *right)
+{
+    const scored *a = left;
+    const scored *b = right;
+    if (a->score != b->score)
+        return a->score > b->score ? -1 : 1;
+    return a->id < b->id ? -1 : a->id > b->id;
+}
+
+/* Every cut of one piece between characters. */
+static hl_status add_cuts(hl_bpe *bpe, int32_t id, uint32_t rank)
+{
+    hl_status status = HL_OK;
+    hl_bytes  whole  = hl_vocab_spelling(bpe->vocab, id);
+
+    for (size_t cut = 1; cut < whole.n_bytes; cut++) {
+        if (hl_utf8_is_continuation(whole.data[cut]))
+            continue;
+        int32_t left = hl_vocab_find(bpe->vocab, (hl_bytes){ whole.data, cut });
+        if (left < 0)
+            continue;
+        int32_t right =
+            hl_vocab_find(bpe->vocab, (hl_bytes){ whole.data + cut, whole.n_bytes - cut });
+        if (right >= 0)
+            HL_TRY(hl_merges_add(&bpe->merges, left, right, rank, id));
+    }
+
+done:
+    return status;
+}
+
+hl_status hl_bpe_add_scored_merges(hl_bpe *bpe)
+{
+    hl_status       status = HL_OK;
+    const hl_vocab *vocab  = bpe->vocab;
+    scored         *order  = NULL;
+    size_t          count  = 0;
+
+    HL_TRY(HL_ALLOC(&order, vocab->n_ids));
+    for (size_t id = 0; id < vocab->n_ids; id++) {
+        const hl_piece *piece = &vocab->pieces[id];
+        bool            plain = piece->type == HL_TOKEN_NORMAL || piece->type == HL_TOKEN_ADDED;
+        if (piece->present && plain && piece->n_bytes <= MAX_SCORED_BYTES &&
+            piece->score == piece->score) /* not NaN, which has no order */
+            order[count++] = (scored){ piece->score, (int32_t)id };
+    }
+    qsort(order, count, sizeof *order, compare_scores);
+    for (size_t i = 0; i < count; i++) {
+        /* Equal scores are equal in rank: then the leftmost goes first. */
+        if (i > 0 && order[i].score != order[i - 1].score)
+            bpe->n_ranks++;
+        HL_TRY(add_cuts(bpe, order[i].id, bpe->n_ranks));
+    }
+
+done:
+    hl_free(order);
+    return status;
+}
+
+/* ------------------------------------------------------------- cutting at ▁ */
+
+/* Does a piece have a ▁ behind something else? */
+static bool has_inner_mark(hl_bytes spelling)
+{
+    bool seen_other = false;
+
+    for (size_t i = 0; i < spelling.n_bytes;) {
+        bool mark =
+            spelling.n_bytes - i >= MARK_BYTES && memcmp(spelling.data + i, MARK, MARK_BYTES) == 0;
+        if (mark && seen_other)
+            return true;
+        seen_other = seen_other || !mark;
+        i += mark ? MARK_BYTES : 1;
+    }
+    return false;
+}
+
+hl_status hl_bpe_finish(hl_bpe *bpe)
+{
+    hl_bytes mark = { MARK, MARK_BYTES };
+
+    hl_buffer_free(&bpe->joined);
+    bpe->cuts_at_spaces = !bpe->options.byte_level && !bpe->options.ignore_merges &&
+                          bpe->options.prefix.n_bytes == 0 && bpe->options.suffix.n_bytes == 0 &&
+                          hl_vocab_find(bpe->vocab, mark) >= 0;
+    for (size_t i = 0; i < bpe->merges.n_slots && bpe->cuts_at_spaces; i++) {
+        const hl_merge *merge = &bpe->merges.slots[i];
+        if (merge->pair != UINT64_MAX && has_inner_mark(hl_vocab_spelling(bpe->vocab, merge->id)))
+            bpe->cuts_at_spaces = false;
+    }
+    return HL_OK;
+}
+
+bool hl_bpe_cuts_at_spaces(const hl_bpe *bpe)
+{
+    return bpe->cuts_at_spaces;
+}
+
+/* --------------------------------------------------------------- the symbols */
+
+typedef struct symbol {
+    int32_t  id;
+    uint32_t begin; /* of the word */
+    uint32_t end;
+    int32_t  previous; /* -1: none */
+    int32_t  next;     /* -1: none */
+    bool     gone;
+} symbol;
+
+typedef struct candidate {
+    uint64_t key; /* rank in the upper half, position in the lower */
+    int32_t  id;  /* what the pair would become */
+} candidate;
+
+struct hl_bpe_space {
+    symbol    *symbols;
+    size_t     n_symbols;
+    size_t     symbols_capacity;
+    candidate *heap;
+    size_t     n_heap;
+    size_t     heap_capacity;
+    hl_buffer  spelling;
+};
+
+hl_status hl_bpe_space_new(hl_bpe_space **out)
+{
+    return HL_ALLOC_ZEROED(out, 1);
+}
+
+void hl_bpe_space_free(hl_bpe_space *space)
+{
+    if (space == NULL)
+        return;
+    hl_free(space->symbols);
+    hl_free(space->heap);
+    hl_buffer_free(&space->spelling);
+    hl_free(space);
+}
+
+static hl_status add_symbol(hl_bpe_space *space, int32_t id, size_t begin, size_t end)
+{
+    hl_status status = HL_GROW(&space->symbols, &space->symbols_capacity, space->n_symbols, 1);
+    if (status != HL_OK)
+        return status;
+    int32_t index         = (int32_t)space->n_symbols++;
+    space->symbols[index] = (symbol){ id, (uint32_t)begin, (uint32_t)end, index - 1, -1, false };
+    if (index > 0)
+        space->symbols[index - 1].next = index;
+    return HL_OK;
+}
+
+static bool has_fallback(const hl_bpe *bpe, const char *word, size_t begin, size_t end)
+{
+    for (size_t i = begin; i < end; i++) {
+        if (bpe->byte_ids[(unsigned char)word[i]] < 0)
+            return false;
+    }
+    return bpe->options.byte_fallback;
+}
+
+/* The bytes of a character as <0xNN> pieces. */
+static hl_status add_fallback(hl_bpe_space *space, const hl_bpe *bpe, const char *word,
+                              size_t begin, size_t end)
+{
+    hl_status status = HL_OK;
+    for (size_t i = begin; i < end; i++)
+        HL_TRY(add_symbol(space, bpe->byte_ids[(unsigned char)word[i]], i, i + 1));
+
+done:
+    return status;
+}
+
+/* A character that the vocabulary lacks.  An unknown one that follows another may grow it. */
+static hl_status add_unknown(hl_bpe_space *space, const hl_bpe *bpe, size_t begin, size_t end)
+{
+    symbol *last = space->n_symbols > 0 ? &space->symbols[space->n_symbols - 1] : NULL;
+
+    if (bpe->options.unknown < 0)
+        return HL_OK;
+    if (bpe->options.fuse_unknown && last != NULL && last->id == bpe->options.unknown &&
+        last->end == begin) {
+        last->end = (uint32_t)end;
+        return HL_OK;
+    }
+    return add_symbol(space, bpe->options.unknown, begin, end);
+}
+
+/* The spelling of a character inside a word: with prefix and suffix where they belong. */
+static hl_status spell(hl_bytes *out, hl_bpe_space *space, const hl_bpe *bpe, hl_bytes word,
+                       size_t begin, size_t end)
+{
+    hl_status status = HL_OK;
+    bool      prefix = begin > 0 && bpe->options.prefix.n_bytes > 0;
+    bool      suffix = end == word.n_bytes && bpe->options.suffix.n_bytes > 0;
+
+    *out = (hl_bytes){ word.data + begin, end - begin };
+    if (!prefix && !suffix)
+        return HL_OK;
+    space->spelling.n_bytes = 0;
+    if (prefix)
+        HL_TRY(hl_buffer_append(&space->spelling, bpe->prefix, bpe->options.prefix.n_bytes));
+    HL_TRY(hl_buffer_append(&space->spelling, out->data, out->n_bytes));
+    if (suffix)
+        HL_TRY(hl_buffer_append(&space->spelling, bpe->suffix, bpe->options.suffix.n_bytes));
+    *out = (hl_bytes){ space->spelling.data, space->spelling.n_bytes };
+
+done:
+    return status;
+}
+
+static hl_status add_characters(hl_bpe_space *space, const hl_bpe *bpe, hl_bytes word)
+{
+    hl_status status = HL_OK;
+    hl_bytes  spelling;
+
+    for (size_t at = 0; at < word.n_bytes;) {
+        size_t begin = at;
+        (void)hl_utf8_next(word.data, &at);
+        HL_TRY(spell(&spelling, space, bpe, word, begin, at));
+        int32_t id = hl_vocab_find(bpe->vocab, spelling);
+        if (id >= 0)
+            HL_TRY(add_symbol(space, id, begin, at));
+        else if (has_fallback(bpe, word.data, begin, at))
+            HL_TRY(add_fallback(space, bpe, word.data, begin, at));
+        else
+            HL_TRY(add_unknown(space, bpe, begin, at));
+    }
+
+done:
+    return status;
+}
+
+static hl_status add_bytes(hl_bpe_space *space, const hl_bpe *bpe, hl_bytes word)
+{
+    hl_status status = HL_OK;
+
+    for (size_t i = 0; i < word.n_bytes; i++) {
+        int32_t id = bpe->byte_ids[(unsigned char)word.data[i]];
+        if (id >= 0)
+            HL_TRY(add_symbol(space, id, i, i + 1));
+        else
+            HL_TRY(add_unknown(space, bpe, i, i + 1));
+    }
+
+done:
+    return status;
+}
+
+/* -------------------------------------------------------------------- the heap */
+
+static bool is_before(candidate a, candidate b)
+{
+    return a.key < b.key;
+}
+
+static hl_status push(hl_bpe_space *space, candidate item)
+{
+    hl_status status = HL_GROW(&space->heap, &space->heap_capacity, space->n_heap, 1);
+    if (status != HL_OK)
+        return status;
+    size_t at = space->n_heap++;
+    for (; at > 0 && is_before(item, space->heap[(at - 1) / 2]); at = (at - 1) / 2)
+        space->heap[at] = space->heap[(at - 1) / 2];
+    space->heap[at] = item;
+    return HL_OK;
+}
+
+static candidate pop(hl_bpe_space *space)
+{
+    candidate top  = space->heap[0];
+    candidate last = space->heap[--space->n_heap];
+    size_t    at   = 0;
+
+    for (;;) {
+        size_t child = 2 * at + 1;
+        if (child >= space->n_heap)
+            break;
+        if (child + 1 < space->n_heap && is_before(space->heap[child + 1], space->heap[child]))
+            child++;
+        if (!is_before(space->heap[child], last))
+            break;
+        space->heap[at] = space->heap[child];
+        at              = child;
+    }
+    space->heap[at] = last;
+    return top;
+}
+
+/* The pair that starts at this symbol, if it merges. */
+static hl_status push_pair(hl_bpe_space *space, const hl_bpe *bpe, int32_t position)
+{
+    const symbol *left = &space->symbols[position];
+
+    if (left->next < 0)
+        return HL_OK;
+    const hl_merge *merge = hl_merges_find(&bpe->merges, left->id, space->symbols[left->next].id);
+    if (merge == NULL)
+        return HL_OK;
+    return push(space, (candidate){ (uint64_t)merge->rank << 32 | (uint32_t)position, merge->id });
+}
+
+/* ------------------------------------------------------------------- merging */
+
+/* Is the pair still what it was when it was pushed? */
+static bool still_merges(const hl_bpe_space *space, const hl_bpe *bpe, int32_t position, int32_t id)
+{
+    const symbol *left = &space->symbols[position];
+
+    if (left->gone || left->next < 0)
+        return false;
+    const hl_merge *merge = hl_merges_find(&bpe->merges, left->id, space->symbols[left->next].id);
+    return merge != NULL && merge->id == id;
+}
+
+static hl_status merge_all(hl_bpe_space *space, const hl_bpe *bpe)
+{
+    hl_status status = HL_OK;
+
+    space->n_heap = 0;
+    for (size_t i = 0; i + 1 < space->n_symbols; i++)
+        HL_TRY(push_pair(space, bpe, (int32_t)i));
+    while (space->n_heap > 0) {
+        candidate top      = pop(space);
+        int32_t   position = (int32_t)(top.key & UINT32_MAX);
+        if (!still_merges(space, bpe, position, top.id))
+            continue;
+        symbol *left  = &space->symbols[position];
+        symbol *right = &space->symbols[left->next];
+        left->id      = top.id;
+        left->end     = right->end;
+        left->next    = right->next;
+        right->gone   = true;
+        if (left->next >= 0)
+            space->symbols[left->next].previous = position;
+        if (left->previous >= 0)
+            HL_TRY(push_pair(space, bpe, left->previous));
+        HL_TRY(push_pair(space, bpe, position));
+    }
+
+done:
+    return status;
+}
+
+/* The id of the whole word as a piece; -1 if it is none. */
+static hl_status find_whole(int32_t *out, hl_bpe_space *space, const hl_bpe *bpe, hl_bytes word)
+{
+    hl_status status = HL_OK;
+
+    *out = -1;
+    if (bpe->options.byte_level) {
+        space->spelling.n_bytes = 0;
+        HL_TRY(hl_byte_level_spell_bytes(&space->spelling, word));
+        word = (hl_bytes){ space->spelling.data, space->spelling.n_bytes };
+    }
+    *out = hl_vocab_find(bpe->vocab, word);
+
+done:
+    return status;
+}
+
+hl_status hl_bpe_encode(hl_tokens *out, const hl_bpe *bpe, hl_bpe_space *space, const char *word,
+                        size_t n_bytes, size_t at)
+{
+    hl_status status = HL_OK;
+    hl_bytes  bytes  = { word, n_bytes };
+    int32_t   whole  = -1;
+
+    if (bpe->options.ignore_merges) {
+        HL_TRY(find_whole(&whole, space, bpe, bytes));
+        if (whole >= 0)
+            return hl_tokens_add(out, whole, at, at + n_bytes);
+    }
+    space->n_symbols = 0;
+    if (bpe->options.byte_level)
+        HL_TRY(add_bytes(space, bpe, bytes));
+    else
+        HL_TRY(add_characters(space, bpe, bytes));
+    HL_TRY(merge_all(space, bpe));
+    for (size_t i = 0; i < space->n_symbols; i++) {
+        const symbol *s = &space->symbols[i];
+        if (!s->gone)
+            HL_TRY(hl_tokens_add(out, s->id, at + s->begin, at + s->end));
+    }
+
+done:
+    return status;
+}

@@ -1,0 +1,53 @@
+/* bpe.h - byte pair encoding.
+ *
+ *     hl_bpe_new(&bpe, vocab, &options);
+ *     hl_bpe_add_merge(bpe, "Ġ", "t") ...      in order of rank, or
+ *     hl_bpe_add_scored_merges(bpe)            all that the scores imply
+ *     hl_bpe_finish(bpe)
+ *     hl_bpe_encode(&tokens, bpe, &space, word, n_bytes, at)
+ *
+ * Three flavours: over characters; over characters with a fallback to bytes
+ * (SentencePiece, Llama-2); and over bytes (GPT-2, Llama-3), where the pieces
+ * are spelled as in byte_level.h but words are plain bytes. */
+#ifndef HL_TOKENIZE_BPE_H
+#define HL_TOKENIZE_BPE_H
+
+#include "tokenize/tokens.h"
+#include "tokenize/vocab.h"
+
+typedef struct hl_bpe_options {
+    bool     byte_level;
+    bool     byte_fallback;
+    bool     fuse_unknown;
+    bool     ignore_merges; /* a word that is a piece is that piece */
+    int32_t  unknown;       /* id, or -1: what is not known is dropped */
+    hl_bytes prefix;        /* of pieces that do not begin a word; copied, as is suffix */
+    hl_bytes suffix;        /* of pieces that end a word */
+} hl_bpe_options;
+
+typedef struct hl_bpe hl_bpe;
+
+/* The vocabulary is borrowed and must not change. */
+hl_status hl_bpe_new(hl_bpe **out, const hl_vocab *vocab, const hl_bpe_options *options);
+void      hl_bpe_free(hl_bpe *bpe);
+
+/* The next merge in order of rank.  HL_BAD_INPUT if one of the three is not a piece. */
+hl_status hl_bpe_add_merge(hl_bpe *bpe, hl_bytes left, hl_bytes right);
+/* Every way to make a piece of two others, ranked by the score of what is made. */
+hl_status hl_bpe_add_scored_merges(hl_bpe *bpe);
+/* After the last merge. */
+hl_status hl_bpe_finish(hl_bpe *bpe);
+
+/* May a text be cut before every run of ▁ without changing its tokens?  True of most
+ * SentencePiece vocabularies, and worth knowing where nothing else splits words. */
+bool hl_bpe_cuts_at_spaces(const hl_bpe *bpe);
+
+typedef struct hl_bpe_space hl_bpe_space;
+hl_status                   hl_bpe_space_new(hl_bpe_space **out);
+void                        hl_bpe_space_free(hl_bpe_space *space);
+
+/* Appends the tokens of a word; their places count from `at`. */
+hl_status hl_bpe_encode(hl_tokens *out, const hl_bpe *bpe, hl_bpe_space *space, const char *word,
+                        size_t n_bytes, size_t at);
+
+#endif

@@ -1,0 +1,66 @@
+/* buffer.c - doubling, so that appending n items costs O(n). */
+#include "tokenize/buffer.h"
+
+#include <string.h>
+
+#include "base/status.h"
+#include "base/utf8.h"
+
+#define FIRST_ITEMS 64
+
+hl_status hl_grow(void **block, size_t *capacity, size_t used, size_t more, size_t size)
+{
+    if (more <= *capacity - used)
+        return HL_OK;
+    size_t wanted;
+    if (!hl_size_add(&wanted, used, more) || wanted > SIZE_MAX / 2)
+        return hl_fail(HL_NO_MEMORY, "%zu items and %zu more are more than memory can hold", used,
+                       more);
+    wanted           = wanted < FIRST_ITEMS / 2 ? FIRST_ITEMS : 2 * wanted;
+    hl_status status = hl_realloc(block, used, wanted, size);
+    if (status == HL_OK)
+        *capacity = wanted;
+    return status;
+}
+
+hl_status hl_buffer_append(hl_buffer *buffer, const void *bytes, size_t n_bytes)
+{
+    hl_status status = HL_GROW(&buffer->data, &buffer->capacity, buffer->n_bytes, n_bytes);
+    if (status != HL_OK)
+        return status;
+    if (n_bytes > 0)
+        memcpy(buffer->data + buffer->n_bytes, bytes, n_bytes);
+    buffer->n_bytes += n_bytes;
+    return HL_OK;
+}
+
+hl_status hl_buffer_append_text(hl_buffer *buffer, const char *text)
+{
+    return hl_buffer_append(buffer, text, strlen(text));
+}
+
+hl_status hl_buffer_append_code_point(hl_buffer *buffer, uint32_t code_point)
+{
+    char bytes[4];
+    return hl_buffer_append(buffer, bytes, hl_utf8_encode(bytes, code_point));
+}
+
+void hl_buffer_free(hl_buffer *buffer)
+{
+    hl_free(buffer->data);
+    *buffer = (hl_buffer){ 0 };
+}
+
+const char *hl_find_bytes(const char *text, size_t n_text, const char *needle, size_t n_needle)
+{
+    while (n_text >= n_needle) {
+        const char *found = memchr(text, needle[0], n_text - n_needle + 1);
+        if (found == NULL)
+            return NULL;
+        if (memcmp(found, needle, n_needle) == 0)
+            return found;
+        n_text -= (size_t)(found + 1 - text);
+        text = found + 1;
+    }
+    return NULL;
+}

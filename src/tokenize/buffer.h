@@ -1,0 +1,30 @@
+/* buffer.h - memory that grows while something is appended to it. */
+#ifndef HL_TOKENIZE_BUFFER_H
+#define HL_TOKENIZE_BUFFER_H
+
+#include "base/memory.h"
+#include "headlight.h"
+
+/* Makes room for `more` items behind the `used` ones; *capacity counts items. */
+hl_status hl_grow(void **block, size_t *capacity, size_t used, size_t more, size_t size);
+
+/* HL_GROW(&array, &capacity, used, more): sized by what the array holds. */
+#define HL_GROW(array, capacity, used, more)                                                       \
+    hl_grow((void **)(array), (capacity), (used), (more), sizeof **(array))
+
+/* Bytes.  Starts as {0}; released with hl_buffer_free. */
+typedef struct hl_buffer {
+    char  *data;
+    size_t n_bytes;
+    size_t capacity;
+} hl_buffer;
+
+hl_status hl_buffer_append(hl_buffer *buffer, const void *bytes, size_t n_bytes);
+hl_status hl_buffer_append_text(hl_buffer *buffer, const char *text);
+hl_status hl_buffer_append_code_point(hl_buffer *buffer, uint32_t code_point);
+void      hl_buffer_free(hl_buffer *buffer);
+
+/* The first place of a (non-empty) needle; NULL if it is not there. */
+const char *hl_find_bytes(const char *text, size_t n_text, const char *needle, size_t n_needle);
+
+#endif

@@ -1,0 +1,27 @@
+/* byte_level.h - GPT-2's way of spelling bytes as characters.
+ *
+ * Each of the 256 bytes has a printable character that stands for it: itself for
+ * 33-126, 161-172 and 174-255, and U+0100 onwards for the other 68 in order, so
+ * that a space is Ġ (U+0120) and a line feed Ċ.  Vocabularies are written so. */
+#ifndef HL_TOKENIZE_BYTE_LEVEL_H
+#define HL_TOKENIZE_BYTE_LEVEL_H
+
+#include "base/json_reader.h"
+#include "tokenize/buffer.h"
+#include "tokenize/text.h"
+
+/* The character for a byte, and the byte for a character (-1 if it is none). */
+uint32_t hl_byte_level_character(uint8_t byte);
+int      hl_byte_level_byte(uint32_t code_point);
+
+/* Appends the spelling of [begin, end) of a text, with origins.  A stand-in for a byte that
+ * was not UTF-8 is spelled as that byte. */
+hl_status hl_byte_level_spell(hl_text_builder *builder, const hl_text *text, size_t begin,
+                              size_t end);
+/* Appends the spelling of plain bytes. */
+hl_status hl_byte_level_spell_bytes(hl_buffer *out, hl_bytes bytes);
+/* Appends the bytes that a spelling stands for; if some character stands for none, the
+ * spelling itself. */
+hl_status hl_byte_level_read(hl_buffer *out, hl_bytes spelling);
+
+#endif

@@ -1,0 +1,413 @@
+/* chat.c - the usual chat formats, written by hand.
+ *
+ * A format is a few strings around every message (and around the whole), so it
+ * is a row of a table:
+ *
+ *     start  | open ROLE after_role | content | close | ... | prompt
+ *     <s>      <|im_start|> user \n   Hello     <|im_end|>\n   <|im_start|>assistant\n
+ *
+ * What a template says beyond that, and how it is recognised, is written where
+ * it is needed.  Every byte of the result belongs to a part: a message's own
+ * content has that message's role, all else is the template's. */
+#include <string.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "tokenize/buffer.h"
+#include "tokenize/tokenizer.h"
+
+typedef struct chat_style {
+    hl_chat_format format;
+    const char    *name;
+    const char    *markers[3]; /* a template with all of these is this one */
+    const char    *open;
+    const char    *after_role;
+    const char    *close;
+    const char    *assistant; /* how the format calls it */
+    bool           trims;     /* white space around contents is dropped */
+    bool           no_system; /* there is no such role: it goes before what the user says */
+} chat_style;
+
+/* In this order: the first that fits is taken. */
+static const chat_style styles[] = {
+    { HL_CHAT_CHATML,
+      "chatml",
+      { "<|im_start|>", "<|im_end|>" },
+      "<|im_start|>",
+      "\n",
+      "<|im_end|>\n",
+      "assistant",
+      false,
+      false },
+    { HL_CHAT_LLAMA3,
+      "llama3",
+      { "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>" },
+      "<|start_header_id|>",
+      "<|end_header_id|>\n\n",
+      "<|eot_id|>",
+      "assistant",
+      true,
+      false },
+    { HL_CHAT_GEMMA,
+      "gemma",
+      { "<start_of_turn>", "<end_of_turn>" },
+      "<start_of_turn>",
+      "\n",
+      "<end_of_turn>\n",
+      "model",
+      true,
+      true },
+    { HL_CHAT_PHI3,
+      "phi3",
+      { "<|assistant|>", "<|end|>" },
+      "<|",
+      "|>\n",
+      "<|end|>\n",
+      "assistant",
+      false,
+      false },
+    { HL_CHAT_MISTRAL, "mistral", { "[INST]", "[/INST]" }, "", "", "", "assistant", false, true },
+    { HL_CHAT_PLAIN, "plain", { NULL }, "", ": ", "\n", "assistant", false, false },
+};
+
+enum { N_STYLES = sizeof styles / sizeof *styles };
+
+/* Templates that have the markers of a format and are not of it. */
+static const char *const impostors[] = { "<|im_sep|>", "<end_of_utterance>", "[SYSTEM_PROMPT]",
+                                         "<<SYS>>", "<|im_middle|>" };
+
+/* --------------------------------------------------------------- recognising */
+
+static bool contains(const char *text, const char *word)
+{
+    return text != NULL && strstr(text, word) != NULL;
+}
+
+static const chat_style *recognise(const char *template)
+{
+    for (size_t i = 0; i < sizeof impostors / sizeof *impostors; i++) {
+        if (contains(template, impostors[i]))
+            return NULL;
+    }
+    for (int i = 0; i < N_STYLES && styles[i].markers[0] != NULL; i++) {
+        bool all = true;
+        for (int k = 0; k < 3 && styles[i].markers[k] != NULL; k++)
+            all = all && contains(template, styles[i].markers[k]);
+        if (all)
+            return &styles[i];
+    }
+    return NULL;
+}
+
+static const chat_style *find_style(hl_chat_format format)
+{
+    for (int i = 0; i < N_STYLES; i++) {
+        if (styles[i].format == format)
+            return &styles[i];
+    }
+    return NULL;
+}
+
+hl_status hl_tokenizer_set_chat_template(hl_tokenizer *tokenizer, const char *text)
+{
+    const chat_style *style = recognise(text);
+
+    hl_free(tokenizer->chat_template);
+    tokenizer->chat_format = style != NULL ? style->format : HL_CHAT_PLAIN;
+    return hl_strdup(&tokenizer->chat_template, text);
+}
+
+hl_chat_format hl_tokenizer_chat_format(const hl_tokenizer *tokenizer, bool *known)
+{
+    if (known != NULL)
+        *known = tokenizer->chat_template == NULL || tokenizer->chat_format != HL_CHAT_PLAIN;
+    return tokenizer->chat_format;
+}
+
+const char *hl_chat_format_name(hl_chat_format format)
+{
+    const chat_style *style = find_style(format);
+    return style != NULL ? style->name : "auto";
+}
+
+/* ------------------------------------------------------------------- writing */
+
+typedef struct chat_writer {
+    hl_chat            *chat;
+    hl_buffer           text;
+    size_t              parts_capacity;
+    const hl_tokenizer *tokenizer;
+    const chat_style   *style;
+    hl_status           status; /* the first error */
+} chat_writer;
+
+/* Appends bytes; a part grows as long as the role stays the same. */
+static void put_bytes(chat_writer *w, hl_chat_role role, hl_bytes bytes)
+{
+    hl_chat *chat  = w->chat;
+    size_t   begin = w->text.n_bytes;
+
+    if (w->status != HL_OK || bytes.n_bytes == 0)
+        return;
+    w->status = hl_buffer_append(&w->text, bytes.data, bytes.n_bytes);
+    if (w->status != HL_OK)
+        return;
+    if (chat->n_parts > 0 && chat->parts[chat->n_parts - 1].role == role) {
+        chat->parts[chat->n_parts - 1].span.end = w->text.n_bytes;
+        return;
+    }
+    w->status = HL_GROW(&chat->parts, &w->parts_capacity, chat->n_parts, 1);
+    if (w->status == HL_OK)
+        chat->parts[chat->n_parts++] = (hl_chat_part){ role, { begin, w->text.n_bytes } };
+}
+
+static void put(chat_writer *w, const char *text)
+{
+    put_bytes(w, HL_ROLE_TEMPLATE, (hl_bytes){ text, strlen(text) });
+}
+
+static void put_special(chat_writer *w, hl_special which)
+{
+    put_bytes(w, HL_ROLE_TEMPLATE,
+              hl_vocab_spelling(&w->tokenizer->vocab, w->tokenizer->special[which]));
+}
+
+static hl_chat_role role_of(const char *name)
+{
+    if (strcmp(name, "system") == 0 || strcmp(name, "developer") == 0)
+        return HL_ROLE_SYSTEM;
+    return strcmp(name, "assistant") == 0 || strcmp(name, "model") == 0 ? HL_ROLE_ASSISTANT
+                                                                        : HL_ROLE_USER;
+}
+
+static bool is_space(char c)
+{
+    return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
+static void put_content(chat_writer *w, const hl_chat_message *message)
+{
+    hl_bytes bytes = { message->content, strlen(message->content) };
+
+    while (w->style->trims && bytes.n_bytes > 0 && is_space(bytes.data[0]))
+        bytes = (hl_bytes){ bytes.data + 1, bytes.n_bytes - 1 };
+    while (w->style->trims && bytes.n_bytes > 0 && is_space(bytes.data[bytes.n_bytes - 1]))
+        bytes.n_bytes--;
+    put_bytes(w, role_of(message->role), bytes);
+}
+
+static void put_opening(chat_writer *w, const char *role)
+{
+    put(w, w->style->open);
+    put(w, role_of(role) == HL_ROLE_ASSISTANT ? w->style->assistant : role);
+    put(w, w->style->after_role);
+}
+
+/* ------------------------------------------- what single templates say besides */
+
+/* Llama-3.1 and later always open with a system turn that holds two dates. */
+#define LLAMA31_DATES "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n"
+
+static bool has_dates(const chat_writer *w)
+{
+    return w->style->format == HL_CHAT_LLAMA3 &&
+           contains(w->tokenizer->chat_template, "Cutting Knowledge Date: ");
+}
+
+/* Qwen's templates hold the system message to use when there is none:
+ *     '<|im_start|>system\nYou are ... <|im_end|>\n'                              */
+static hl_bytes standard_system(const chat_writer *w)
+{
+    static const char *const openings[] = { "<|im_start|>system\\n", "<|im_start|>system\n" };
+    hl_bytes                 none       = { NULL, 0 };
+
+    if (w->style->format != HL_CHAT_CHATML || w->tokenizer->chat_template == NULL)
+        return none;
+    for (size_t i = 0; i < sizeof openings / sizeof *openings; i++) {
+        const char *at = w->tokenizer->chat_template;
+        while ((at = strstr(at, openings[i])) != NULL) {
+            at += strlen(openings[i]);
+            size_t length = strcspn(at, "'\"{}<");
+            if (length > 0 && strncmp(at + length, "<|im_end|>", 10) == 0)
+                return (hl_bytes){ at, length };
+        }
+    }
+    return none;
+}
+
+static void put_start(chat_writer *w, bool has_system)
+{
+    const char *template = w->tokenizer->chat_template;
+    hl_bytes standard    = standard_system(w);
+
+    if (contains(template, "bos_token") || contains(template, "<bos>") ||
+        contains(template, "<|begin_of_text|>"))
+        put_special(w, HL_SPECIAL_BOS);
+    if (has_system)
+        return;
+    if (has_dates(w)) {
+        put_opening(w, "system");
+        put(w, LLAMA31_DATES);
+        put(w, w->style->close);
+    } else if (standard.n_bytes > 0) {
+        put_opening(w, "system");
+        put_bytes(w, HL_ROLE_TEMPLATE, standard);
+        put(w, w->style->close);
+    }
+}
+
+/* ----------------------------------------------------------------- messages */
+
+static void put_message(chat_writer *w, const hl_chat_message *message,
+                        const hl_chat_message *system)
+{
+    put_opening(w, message->role);
+    if (has_dates(w) && role_of(message->role) == HL_ROLE_SYSTEM)
+        put(w, LLAMA31_DATES);
+    if (system != NULL) {
+        put_content(w, system);
+        put(w, "\n\n");
+    }
+    put_content(w, message);
+    put(w, w->style->close);
+}
+
+/* Mistral has brackets around what the user says, and releases that differ in where
+ * they put spaces; which, shows in the template. */
+static void put_mistral(chat_writer *w, const hl_chat_message *message,
+                        const hl_chat_message *system)
+{
+    const char *template = w->tokenizer->chat_template;
+
+    if (role_of(message->role) == HL_ROLE_ASSISTANT) {
+        if (contains(template, "\" \" + message") || contains(template, "' ' + message"))
+            put(w, " ");
+        put_content(w, message);
+        put_special(w, HL_SPECIAL_EOS);
+        if (contains(template, "eos_token + ' '"))
+            put(w, " ");
+        return;
+    }
+    put(w, template == NULL || contains(template, "[INST] ") ? "[INST] " : "[INST]");
+    if (system != NULL) {
+        put_content(w, system);
+        put(w, "\n\n");
+    }
+    put_content(w, message);
+    put(w, template == NULL || contains(template, " [/INST]") ? " [/INST]" : "[/INST]");
+}
+
+static void put_messages(chat_writer *w, const hl_chat_message *messages, size_t n_messages)
+{
+    const hl_chat_message *system = NULL; /* waits for the user, where there is no such role */
+
+    for (size_t i = 0; i < n_messages; i++) {
+        hl_chat_role role = role_of(messages[i].role);
+        if (w->style->no_system && role == HL_ROLE_SYSTEM) {
+            system = &messages[i];
+            continue;
+        }
+        const hl_chat_message *before = role == HL_ROLE_USER ? system : NULL;
+        if (w->style->format == HL_CHAT_MISTRAL)
+            put_mistral(w, &messages[i], before);
+        else
+            put_message(w, &messages[i], before);
+        if (before != NULL)
+            system = NULL;
+    }
+}
+
+/* ------------------------------------------------------------------ rendering */
+
+static const chat_style *choose_style(bool *known, const hl_tokenizer *tokenizer,
+                                      hl_chat_format wanted)
+{
+    *known = true;
+    if (wanted != HL_CHAT_AUTO)
+        return find_style(wanted);
+    hl_chat_format format = hl_tokenizer_chat_format(tokenizer, known);
+    if (!*known)
+        hl_log(HL_LOG_WARNING, "the chat template is not one that is known: messages are written "
+                               "plainly");
+    return find_style(format);
+}
+
+/* The text becomes the chat's, with a NUL behind it. */
+static void finish_text(chat_writer *w)
+{
+    if (w->status == HL_OK)
+        w->status = hl_buffer_append(&w->text, "", 1);
+    if (w->status != HL_OK)
+        return;
+    w->chat->text    = w->text.data;
+    w->chat->n_bytes = w->text.n_bytes - 1;
+    w->text          = (hl_buffer){ 0 };
+}
+
+hl_status hl_chat_render(hl_chat **out, const hl_tokenizer *tokenizer,
+                         const hl_chat_message *messages, size_t n_messages,
+                         const hl_chat_options *options)
+{
+    hl_status       status = HL_OK;
+    hl_chat_options chosen = options != NULL ? *options : (hl_chat_options){ 0 };
+    chat_writer     w      = { .tokenizer = tokenizer };
+
+    *out = NULL;
+    HL_TRY(HL_ALLOC_ZEROED(&w.chat, 1));
+    w.style = choose_style(&w.chat->known, tokenizer, chosen.format);
+    if (w.style == NULL)
+        HL_TRY(hl_fail(HL_BAD_ARGUMENT, "no chat format %d", (int)chosen.format));
+    w.chat->format = w.style->format;
+    put_start(&w, n_messages > 0 && role_of(messages[0].role) == HL_ROLE_SYSTEM);
+    put_messages(&w, messages, n_messages);
+    if (!chosen.no_prompt && w.style->format != HL_CHAT_MISTRAL)
+        put_opening(&w, "assistant");
+    finish_text(&w);
+    HL_TRY(w.status);
+    *out   = w.chat;
+    w.chat = NULL;
+
+done:
+    hl_buffer_free(&w.text);
+    hl_chat_free(w.chat);
+    return status;
+}
+
+void hl_chat_free(hl_chat *chat)
+{
+    if (chat == NULL)
+        return;
+    hl_free(chat->text);
+    hl_free(chat->parts);
+    hl_free(chat);
+}
+
+/* ------------------------------------------------------------------- encoding */
+
+hl_status hl_chat_encode(hl_encoding **out, const hl_tokenizer *tokenizer, const hl_chat *chat)
+{
+    hl_status       status = HL_OK;
+    hl_added_filter filter = { .parts = chat->parts, .n_parts = chat->n_parts };
+    hl_encoding    *coded  = NULL;
+
+    *out = NULL;
+    HL_TRY(
+        hl_tokenizer_encode_filtered(&coded, tokenizer, chat->text, chat->n_bytes, false, &filter));
+    HL_TRY(HL_ALLOC(&coded->roles, coded->n_tokens));
+    size_t part = 0;
+    for (size_t i = 0; i < coded->n_tokens; i++) {
+        /* Spans begin in order; a token that runs across a border belongs to its end,
+         * where the content is ("▁Hello" with the template's space). */
+        size_t last = coded->spans[i].end > 0 ? coded->spans[i].end - 1 : 0;
+        while (part + 1 < chat->n_parts && chat->parts[part].span.end <= last)
+            part++;
+        coded->roles[i] = (uint8_t)(chat->n_parts > 0 ? chat->parts[part].role : HL_ROLE_TEMPLATE);
+    }
+    *out  = coded;
+    coded = NULL;
+
+done:
+    hl_encoding_free(coded);
+    return status;
+}

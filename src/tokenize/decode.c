@@ -1,0 +1,376 @@
+/* decode.c - the steps of decoders. */
+#include "tokenize/decode.h"
+
+#include <string.h>
+
+#include "base/status.h"
+#include "base/utf8.h"
+#include "tokenize/byte_level.h"
+
+#define MAX_STEPS 64
+
+static void free_step(hl_decode_step *step)
+{
+    hl_free((void *)step->content.data);
+    hl_free((void *)step->other.data);
+    hl_pattern_free(step->pattern);
+}
+
+hl_status hl_decoder_add(hl_decoder *decoder, hl_decode_step step)
+{
+    hl_status status = HL_OK;
+
+    if (decoder->n_steps >= MAX_STEPS)
+        HL_TRY(hl_fail(HL_BAD_INPUT, "more than %d decoders", MAX_STEPS));
+    HL_TRY(HL_GROW(&decoder->steps, &decoder->capacity, decoder->n_steps, 1));
+    decoder->steps[decoder->n_steps++] = step;
+    return HL_OK;
+
+done:
+    free_step(&step);
+    return status;
+}
+
+void hl_decoder_free(hl_decoder *decoder)
+{
+    for (size_t i = 0; i < decoder->n_steps; i++)
+        free_step(&decoder->steps[i]);
+    hl_free(decoder->steps);
+    *decoder = (hl_decoder){ 0 };
+}
+
+/* ------------------------------------------------------------ lists of strings */
+
+hl_status hl_strings_end(hl_strings *strings)
+{
+    hl_status status = HL_GROW(&strings->ends, &strings->capacity, strings->count, 1);
+    if (status == HL_OK)
+        strings->ends[strings->count++] = strings->bytes.n_bytes;
+    return status;
+}
+
+hl_status hl_strings_add(hl_strings *strings, hl_bytes text)
+{
+    hl_status status = hl_buffer_append(&strings->bytes, text.data, text.n_bytes);
+    return status == HL_OK ? hl_strings_end(strings) : status;
+}
+
+hl_bytes hl_strings_at(const hl_strings *strings, size_t index)
+{
+    size_t begin = index > 0 ? strings->ends[index - 1] : 0;
+    return (hl_bytes){ strings->bytes.data + begin, strings->ends[index] - begin };
+}
+
+void hl_strings_free(hl_strings *strings)
+{
+    hl_buffer_free(&strings->bytes);
+    hl_free(strings->ends);
+    *strings = (hl_strings){ 0 };
+}
+
+static bool same(hl_bytes a, hl_bytes b)
+{
+    return a.n_bytes == b.n_bytes && memcmp(a.data, b.data, a.n_bytes) == 0;
+}
+
+/* -------------------------------------------------------------- replacing */
+
+static hl_status replace_literal(hl_buffer *out, hl_bytes text, hl_bytes needle, hl_bytes by)
+{
+    hl_status status = HL_OK;
+    size_t    at     = 0;
+
+    while (needle.n_bytes > 0) {
+        const char *found =
+            hl_find_bytes(text.data + at, text.n_bytes - at, needle.data, needle.n_bytes);
+        if (found == NULL)
+            break;
+        size_t place = (size_t)(found - text.data);
+        HL_TRY(hl_buffer_append(out, text.data + at, place - at));
+        HL_TRY(hl_buffer_append(out, by.data, by.n_bytes));
+        at = place + needle.n_bytes;
+    }
+    HL_TRY(hl_buffer_append(out, text.data + at, text.n_bytes - at));
+
+done:
+    return status;
+}
+
+static hl_status replace_pattern(hl_buffer *out, hl_bytes text, const hl_decode_step *step,
+                                 hl_matcher *matcher)
+{
+    hl_status status = HL_OK;
+    size_t    copied = 0;
+    bool      found  = false;
+    hl_span   match;
+
+    if (hl_utf8_find_bad(text.data, text.n_bytes) < text.n_bytes)
+        return hl_buffer_append(out, text.data, text.n_bytes);
+    for (size_t start = 0; start <= text.n_bytes;) {
+        HL_TRY(hl_pattern_find(&match, &found, step->pattern, matcher, text.data, text.n_bytes,
+                               start));
+        if (!found)
+            break;
+        HL_TRY(hl_buffer_append(out, text.data + copied, match.begin - copied));
+        HL_TRY(hl_buffer_append(out, step->other.data, step->other.n_bytes));
+        copied = start = match.end;
+        if (match.begin == match.end && start < text.n_bytes)
+            (void)hl_utf8_next(text.data, &start);
+        else if (match.begin == match.end)
+            break;
+    }
+    HL_TRY(hl_buffer_append(out, text.data + copied, text.n_bytes - copied));
+
+done:
+    return status;
+}
+
+/* English as it is written: no spaces before punctuation and contractions. */
+static hl_status clean_up(hl_buffer *out, hl_bytes text)
+{
+    static const char *const pairs[][2] = {
+        { " .", "." },   { " ?", "?" },     { " !", "!" },     { " ,", "," },
+        { " ' ", "'" },  { " n't", "n't" }, { " 'm", "'m" },   { " do not", " don't" },
+        { " 's", "'s" }, { " 've", "'ve" }, { " 're", "'re" },
+    };
+    hl_status status = HL_OK;
+    hl_buffer now = { 0 }, next = { 0 };
+
+    HL_TRY(hl_buffer_append(&now, text.data, text.n_bytes));
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        hl_bytes from = { pairs[i][0], strlen(pairs[i][0]) };
+        hl_bytes to   = { pairs[i][1], strlen(pairs[i][1]) };
+        next.n_bytes  = 0;
+        HL_TRY(replace_literal(&next, (hl_bytes){ now.data, now.n_bytes }, from, to));
+        hl_buffer swapped = now;
+        now               = next;
+        next              = swapped;
+    }
+    HL_TRY(hl_buffer_append(out, now.data, now.n_bytes));
+
+done:
+    hl_buffer_free(&now);
+    hl_buffer_free(&next);
+    return status;
+}
+
+/* --------------------------------------------------------- one string at a time */
+
+static hl_status strip(hl_buffer *out, hl_bytes text, const hl_decode_step *step)
+{
+    hl_bytes mark  = step->content;
+    size_t   begin = 0;
+    size_t   end   = text.n_bytes;
+
+    for (size_t i = 0; i < step->start && mark.n_bytes > 0 && end - begin >= mark.n_bytes; i++) {
+        if (memcmp(text.data + begin, mark.data, mark.n_bytes) != 0)
+            break;
+        begin += mark.n_bytes;
+    }
+    for (size_t i = 0; i < step->stop && mark.n_bytes > 0 && end - begin >= mark.n_bytes; i++) {
+        if (memcmp(text.data + end - mark.n_bytes, mark.data, mark.n_bytes) != 0)
+            break;
+        end -= mark.n_bytes;
+    }
+    return hl_buffer_append(out, text.data + begin, end - begin);
+}
+
+static hl_status wordpiece(hl_buffer *out, hl_bytes text, const hl_decode_step *step, bool first)
+{
+    hl_status status = HL_OK;
+    hl_buffer spaced = { 0 };
+    size_t    n_mark = step->content.n_bytes;
+    bool      joined =
+        !first && text.n_bytes >= n_mark && memcmp(text.data, step->content.data, n_mark) == 0;
+
+    if (joined)
+        text = (hl_bytes){ text.data + n_mark, text.n_bytes - n_mark };
+    else if (!first)
+        HL_TRY(hl_buffer_append(&spaced, " ", 1));
+    HL_TRY(hl_buffer_append(&spaced, text.data, text.n_bytes));
+    text = (hl_bytes){ spaced.data, spaced.n_bytes };
+    if (step->cleanup)
+        HL_TRY(clean_up(out, text));
+    else
+        HL_TRY(hl_buffer_append(out, text.data, text.n_bytes));
+
+done:
+    hl_buffer_free(&spaced);
+    return status;
+}
+
+static hl_status ctc(hl_buffer *out, hl_bytes text, const hl_decode_step *step)
+{
+    hl_status status   = HL_OK;
+    hl_buffer unpadded = { 0 }, clean = { 0 };
+
+    HL_TRY(replace_literal(&unpadded, text, step->content, (hl_bytes){ "", 0 }));
+    hl_bytes rest = { unpadded.data, unpadded.n_bytes };
+    if (!step->cleanup) {
+        HL_TRY(hl_buffer_append(out, rest.data, rest.n_bytes));
+        goto done;
+    }
+    HL_TRY(clean_up(&clean, rest));
+    HL_TRY(replace_literal(out, (hl_bytes){ clean.data, clean.n_bytes }, step->other,
+                           (hl_bytes){ " ", 1 }));
+
+done:
+    hl_buffer_free(&unpadded);
+    hl_buffer_free(&clean);
+    return status;
+}
+
+/* String `index` of `in`, decoded, appended to `out`. */
+static hl_status decode_one(hl_buffer *out, const hl_strings *in, size_t index,
+                            const hl_decode_step *step, hl_matcher *matcher)
+{
+    hl_bytes text  = hl_strings_at(in, index);
+    hl_bytes space = { " ", 1 };
+    hl_bytes empty = { "", 0 };
+
+    switch (step->kind) {
+    case HL_DECODE_METASPACE:
+        return replace_literal(out, text, step->content,
+                               index == 0 && !step->keep_first ? empty : space);
+    case HL_DECODE_WORDPIECE:
+        return wordpiece(out, text, step, index == 0);
+    case HL_DECODE_STRIP:
+        return strip(out, text, step);
+    case HL_DECODE_REPLACE:
+        return step->pattern != NULL ? replace_pattern(out, text, step, matcher)
+                                     : replace_literal(out, text, step->content, step->other);
+    case HL_DECODE_SUFFIX:
+        return replace_literal(out, text, step->content, index + 1 == in->count ? empty : space);
+    case HL_DECODE_CTC:
+        if (index > 0 && same(text, hl_strings_at(in, index - 1)))
+            return HL_OK;
+        return ctc(out, text, step);
+    case HL_DECODE_BYTE_LEVEL:
+        return hl_byte_level_read(out, text);
+    default:
+        return hl_buffer_append(out, text.data, text.n_bytes);
+    }
+}
+
+/* --------------------------------------------------------------- byte fallback */
+
+/* The byte of "<0xNN>", or -1. */
+static int fallback_byte(hl_bytes text)
+{
+    int value = 0;
+
+    if (text.n_bytes != 6 || memcmp(text.data, "<0x", 3) != 0 || text.data[5] != '>')
+        return -1;
+    for (int i = 3; i < 5; i++) {
+        char c     = text.data[i];
+        int  digit = c >= '0' && c <= '9'   ? c - '0'
+                     : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                     : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                                            : -1;
+        if (digit < 0)
+            return -1;
+        value = value * 16 + digit;
+    }
+    return value;
+}
+
+/* A run of bytes becomes one string if it is UTF-8, else as many U+FFFD as it is long. */
+static hl_status end_run(hl_strings *out, hl_buffer *run)
+{
+    hl_status status = HL_OK;
+    size_t    length = run->n_bytes;
+
+    if (length == 0)
+        return HL_OK;
+    run->n_bytes = 0;
+    if (hl_utf8_find_bad(run->data, length) == length)
+        return hl_strings_add(out, (hl_bytes){ run->data, length });
+    for (size_t i = 0; i < length; i++)
+        HL_TRY(hl_strings_add(out, (hl_bytes){ "\xef\xbf\xbd", 3 }));
+
+done:
+    return status;
+}
+
+static hl_status byte_fallback(hl_strings *out, const hl_strings *in)
+{
+    hl_status status = HL_OK;
+    hl_buffer run    = { 0 };
+
+    for (size_t i = 0; i < in->count; i++) {
+        hl_bytes text = hl_strings_at(in, i);
+        int      byte = fallback_byte(text);
+        char     c    = (char)byte;
+        if (byte >= 0) {
+            HL_TRY(hl_buffer_append(&run, &c, 1));
+            continue;
+        }
+        HL_TRY(end_run(out, &run));
+        HL_TRY(hl_strings_add(out, text));
+    }
+    HL_TRY(end_run(out, &run));
+
+done:
+    hl_buffer_free(&run);
+    return status;
+}
+
+/* -------------------------------------------------------------------- running */
+
+static hl_status run_step(hl_strings *out, const hl_strings *in, const hl_decode_step *step,
+                          hl_matcher *matcher)
+{
+    hl_status status = HL_OK;
+    bool      joins  = step->kind == HL_DECODE_BYTE_LEVEL || step->kind == HL_DECODE_FUSE;
+
+    if (step->kind == HL_DECODE_BYTE_FALLBACK)
+        return byte_fallback(out, in);
+    for (size_t i = 0; i < in->count; i++) {
+        HL_TRY(decode_one(&out->bytes, in, i, step, matcher));
+        if (!joins)
+            HL_TRY(hl_strings_end(out));
+    }
+    if (joins)
+        HL_TRY(hl_strings_end(out));
+
+done:
+    return status;
+}
+
+static hl_status join(hl_buffer *out, const hl_strings *pieces, const char *between)
+{
+    hl_status status = HL_OK;
+
+    for (size_t i = 0; i < pieces->count; i++) {
+        hl_bytes text = hl_strings_at(pieces, i);
+        if (i > 0)
+            HL_TRY(hl_buffer_append_text(out, between));
+        HL_TRY(hl_buffer_append(out, text.data, text.n_bytes));
+    }
+
+done:
+    return status;
+}
+
+hl_status hl_decoder_run(hl_buffer *out, const hl_decoder *decoder, hl_strings *pieces)
+{
+    hl_status   status  = HL_OK;
+    hl_strings  next    = { 0 };
+    hl_matcher *matcher = NULL;
+
+    HL_TRY(hl_matcher_new(&matcher));
+    for (size_t i = 0; i < decoder->n_steps; i++) {
+        next.count         = 0;
+        next.bytes.n_bytes = 0;
+        HL_TRY(run_step(&next, pieces, &decoder->steps[i], matcher));
+        hl_strings swapped = *pieces;
+        *pieces            = next;
+        next               = swapped;
+    }
+    HL_TRY(join(out, pieces, decoder->present ? "" : " "));
+
+done:
+    hl_matcher_free(matcher);
+    hl_strings_free(&next);
+    return status;
+}

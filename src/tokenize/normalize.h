@@ -1,0 +1,54 @@
+/* normalize.h - what is done to text before it is split.
+ *
+ * A normalizer is a list of steps; nested sequences of a tokenizer.json are
+ * flattened when it is read (pipeline_json.c). */
+#ifndef HL_TOKENIZE_NORMALIZE_H
+#define HL_TOKENIZE_NORMALIZE_H
+
+#include "base/json_reader.h"
+#include "tokenize/charsmap.h"
+#include "tokenize/pattern.h"
+#include "tokenize/text.h"
+
+typedef enum hl_normalize_kind {
+    HL_NORMALIZE_FORM, /* compose, compatible                            */
+    HL_NORMALIZE_LOWERCASE,
+    HL_NORMALIZE_REMOVE,  /* characters of a class                          */
+    HL_NORMALIZE_CLEAN,   /* BERT: no control characters, all spaces plain  */
+    HL_NORMALIZE_CHINESE, /* BERT: spaces around ideographs                 */
+    HL_NORMALIZE_NMT,     /* some control characters out, some to spaces    */
+    HL_NORMALIZE_STRIP,   /* white space: left, right                       */
+    HL_NORMALIZE_PREPEND, /* content                                        */
+    HL_NORMALIZE_REPLACE, /* pattern or needle, by content                  */
+    HL_NORMALIZE_CHARSMAP,
+    HL_NORMALIZE_BYTE_LEVEL, /* bytes spelled as GPT-2 does                    */
+} hl_normalize_kind;
+
+typedef struct hl_normalize_step {
+    hl_normalize_kind kind;
+    bool              compose;
+    bool              compatible;
+    bool              left;
+    bool              right;
+    int               char_class; /* hl_char_class */
+    hl_bytes          needle;     /* owned, with content */
+    hl_bytes          content;
+    hl_pattern       *pattern;
+    hl_charsmap      *charsmap;
+} hl_normalize_step;
+
+typedef struct hl_normalizer {
+    hl_normalize_step *steps;
+    size_t             n_steps;
+    size_t             capacity;
+} hl_normalizer;
+
+/* Appends a step and takes over what it owns, also on failure. */
+hl_status hl_normalizer_add(hl_normalizer *normalizer, hl_normalize_step step);
+void      hl_normalizer_free(hl_normalizer *normalizer);
+
+/* Changes *text; what changed lies in the builders, which take turns. */
+hl_status hl_normalizer_run(hl_text *text, const hl_normalizer *normalizer,
+                            hl_text_builder builders[2], hl_matcher *matcher);
+
+#endif

@@ -1,0 +1,285 @@
+/* pattern.c - PCRE2 made to agree with Oniguruma.
+ *
+ * What is rewritten before compiling, outside and inside of brackets:
+ *
+ *     \s \S   PCRE2's also match U+180E, which is no longer white space
+ *     \w \W   Oniguruma counts marks as parts of words, PCRE2 does not
+ *     \h \H   hexadecimal digits there, horizontal space here
+ *
+ * Inside brackets \W and \H stay as they are: a class cannot hold a complement,
+ * and no known tokenizer asks for one.  Class intersection ([a&&b]) is refused.
+ *
+ * Limits: MATCH_LIMIT bounds the steps of one match and HEAP_LIMIT its memory. */
+#include "tokenize/pattern.h"
+
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+
+#include <string.h>
+
+#include "base/status.h"
+#include "tokenize/buffer.h"
+
+#define MAX_PATTERN_BYTES 65536
+#define MATCH_LIMIT       2000000
+#define DEPTH_LIMIT       100000
+#define HEAP_LIMIT_KIB    65536
+#define JIT_STACK_MIN     32768
+#define JIT_STACK_MAX     (1 << 20)
+
+struct hl_pattern {
+    pcre2_code *code;
+    bool        jit;
+};
+
+struct hl_matcher {
+    pcre2_match_data    *data;
+    pcre2_match_context *context;
+    pcre2_jit_stack     *jit_stack;
+};
+
+/* ---------------------------------------------------------------- rewriting */
+
+#define SPACES                                                                                     \
+    "\\x{09}-\\x{0d}\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}"           \
+    "\\x{202f}\\x{205f}\\x{3000}"
+#define NOT_SPACES                                                                                 \
+    "\\x{00}-\\x{08}\\x{0e}-\\x{1f}\\x{21}-\\x{84}\\x{86}-\\x{9f}\\x{a1}-\\x{167f}"                \
+    "\\x{1681}-\\x{1fff}\\x{200b}-\\x{2027}\\x{202a}-\\x{202e}\\x{2030}-\\x{205e}"                 \
+    "\\x{2060}-\\x{2fff}\\x{3001}-\\x{10ffff}"
+#define WORDS "\\p{L}\\p{M}\\p{Nd}\\p{Pc}"
+#define HEXES "0-9a-fA-F"
+
+typedef struct replacement {
+    char        letter;
+    const char *outside;
+    const char *inside; /* NULL: leave it */
+} replacement;
+
+static const replacement replacements[] = {
+    { 's', "[" SPACES "]", SPACES }, { 'S', "[^" SPACES "]", NOT_SPACES },
+    { 'w', "[" WORDS "]", WORDS },   { 'W', "[^" WORDS "]", NULL },
+    { 'h', "[" HEXES "]", HEXES },   { 'H', "[^" HEXES "]", NULL },
+};
+
+typedef struct rewriter {
+    const char *text;
+    size_t      n_bytes;
+    size_t      at;
+    bool        inside; /* of a bracketed class */
+    hl_buffer   out;
+} rewriter;
+
+static bool looking_at(const rewriter *r, const char *wanted)
+{
+    size_t length = strlen(wanted);
+    return r->n_bytes - r->at >= length && memcmp(r->text + r->at, wanted, length) == 0;
+}
+
+static hl_status copy(rewriter *r, size_t n_bytes)
+{
+    if (n_bytes > r->n_bytes - r->at)
+        n_bytes = r->n_bytes - r->at;
+    hl_status status = hl_buffer_append(&r->out, r->text + r->at, n_bytes);
+    r->at += n_bytes;
+    return status;
+}
+
+/* A backslash and what it escapes. */
+static hl_status rewrite_escape(rewriter *r)
+{
+    char letter = r->at + 1 < r->n_bytes ? r->text[r->at + 1] : '\0';
+
+    for (size_t i = 0; i < sizeof replacements / sizeof *replacements; i++) {
+        const char *text = r->inside ? replacements[i].inside : replacements[i].outside;
+        if (replacements[i].letter == letter && text != NULL) {
+            r->at += 2;
+            return hl_buffer_append_text(&r->out, text);
+        }
+    }
+    return copy(r, 2);
+}
+
+/* "[" opens a class, in which a "]" right at the start is an ordinary character. */
+static hl_status rewrite_opening(rewriter *r)
+{
+    r->inside = true;
+    if (looking_at(r, "[^]"))
+        return copy(r, 3);
+    return copy(r, looking_at(r, "[]") || looking_at(r, "[^") ? 2 : 1);
+}
+
+/* "[:alpha:]" inside a class goes through whole; another "[" is a character there,
+ * which PCRE2 agrees with. */
+static hl_status rewrite_inside(rewriter *r)
+{
+    if (looking_at(r, "&&"))
+        return hl_fail(HL_UNSUPPORTED, "class intersection (&&) in a regular expression");
+    if (looking_at(r, "[:")) {
+        const char *end = memchr(r->text + r->at, ']', r->n_bytes - r->at);
+        if (end != NULL && end[-1] == ':')
+            return copy(r, (size_t)(end - (r->text + r->at)) + 1);
+    }
+    if (r->text[r->at] == ']')
+        r->inside = false;
+    return copy(r, 1);
+}
+
+hl_status hl_pattern_rewrite(char **out, size_t *n_out, const char *expression, size_t n_bytes)
+{
+    hl_status status = HL_OK;
+    rewriter  r      = { .text = expression, .n_bytes = n_bytes };
+
+    *out = NULL;
+    while (r.at < n_bytes) {
+        if (r.text[r.at] == '\\')
+            HL_TRY(rewrite_escape(&r));
+        else if (r.inside)
+            HL_TRY(rewrite_inside(&r));
+        else if (r.text[r.at] == '[')
+            HL_TRY(rewrite_opening(&r));
+        else
+            HL_TRY(copy(&r, 1));
+    }
+    HL_TRY(hl_buffer_append(&r.out, "", 1)); /* a terminator, not counted */
+    *out   = r.out.data;
+    *n_out = r.out.n_bytes - 1;
+    r.out  = (hl_buffer){ 0 };
+
+done:
+    hl_buffer_free(&r.out);
+    return status;
+}
+
+/* ---------------------------------------------------------------- compiling */
+
+static hl_status compile(hl_pattern *pattern, const char *expression, size_t n_bytes)
+{
+    int         code = 0;
+    size_t      at   = 0;
+    PCRE2_UCHAR message[256];
+
+    pattern->code =
+        pcre2_compile((PCRE2_SPTR)expression, n_bytes,
+                      PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &code, &at, NULL);
+    if (pattern->code == NULL) {
+        pcre2_get_error_message(code, message, sizeof message);
+        return hl_fail(HL_BAD_INPUT, "regular expression '%.200s', at %zu: %s", expression, at,
+                       (const char *)message);
+    }
+    /* Without JIT everything works, only slower. */
+    pattern->jit = pcre2_jit_compile(pattern->code, PCRE2_JIT_COMPLETE) == 0;
+    return HL_OK;
+}
+
+hl_status hl_pattern_new(hl_pattern **out, const char *expression, size_t n_bytes)
+{
+    hl_status   status    = HL_OK;
+    hl_pattern *pattern   = NULL;
+    char       *rewritten = NULL;
+    size_t      n_written = 0;
+
+    *out = NULL;
+    if (n_bytes > MAX_PATTERN_BYTES)
+        return hl_fail(HL_BAD_INPUT, "a regular expression of %zu bytes, at most %d", n_bytes,
+                       MAX_PATTERN_BYTES);
+    HL_TRY(HL_ALLOC_ZEROED(&pattern, 1));
+    HL_TRY(hl_pattern_rewrite(&rewritten, &n_written, expression, n_bytes));
+    HL_TRY(compile(pattern, rewritten, n_written));
+    *out    = pattern;
+    pattern = NULL;
+
+done:
+    hl_free(rewritten);
+    hl_pattern_free(pattern);
+    return status;
+}
+
+void hl_pattern_free(hl_pattern *pattern)
+{
+    if (pattern == NULL)
+        return;
+    pcre2_code_free(pattern->code);
+    hl_free(pattern);
+}
+
+/* ----------------------------------------------------------------- matching */
+
+hl_status hl_matcher_new(hl_matcher **out)
+{
+    hl_status   status  = HL_OK;
+    hl_matcher *matcher = NULL;
+
+    *out = NULL;
+    HL_TRY(HL_ALLOC_ZEROED(&matcher, 1));
+    matcher->data    = pcre2_match_data_create(1, NULL);
+    matcher->context = pcre2_match_context_create(NULL);
+    if (matcher->data == NULL || matcher->context == NULL)
+        HL_TRY(hl_fail(HL_NO_MEMORY, "out of memory for regular expressions"));
+    pcre2_set_match_limit(matcher->context, MATCH_LIMIT);
+    pcre2_set_depth_limit(matcher->context, DEPTH_LIMIT);
+    pcre2_set_heap_limit(matcher->context, HEAP_LIMIT_KIB);
+    matcher->jit_stack = pcre2_jit_stack_create(JIT_STACK_MIN, JIT_STACK_MAX, NULL);
+    if (matcher->jit_stack != NULL) /* NULL also where there is no JIT */
+        pcre2_jit_stack_assign(matcher->context, NULL, matcher->jit_stack);
+    *out    = matcher;
+    matcher = NULL;
+
+done:
+    hl_matcher_free(matcher);
+    return status;
+}
+
+void hl_matcher_free(hl_matcher *matcher)
+{
+    if (matcher == NULL)
+        return;
+    pcre2_match_data_free(matcher->data);
+    pcre2_match_context_free(matcher->context);
+    pcre2_jit_stack_free(matcher->jit_stack);
+    hl_free(matcher);
+}
+
+static hl_status match_failed(int code)
+{
+    PCRE2_UCHAR message[256];
+
+    pcre2_get_error_message(code, message, sizeof message);
+    if (code == PCRE2_ERROR_MATCHLIMIT || code == PCRE2_ERROR_DEPTHLIMIT ||
+        code == PCRE2_ERROR_HEAPLIMIT || code == PCRE2_ERROR_JIT_STACKLIMIT)
+        return hl_fail(HL_LIMIT, "a regular expression takes too long on this text (%s)",
+                       (const char *)message);
+    return hl_fail(HL_INTERNAL, "matching a regular expression: %s", (const char *)message);
+}
+
+hl_status hl_pattern_find(hl_span *out, bool *found, const hl_pattern *pattern, hl_matcher *matcher,
+                          const char *text, size_t n_bytes, size_t start)
+{
+    PCRE2_SPTR subject = (PCRE2_SPTR)text;
+    int        code;
+
+    *found = false;
+    if (pattern->jit)
+        code = pcre2_jit_match(pattern->code, subject, n_bytes, start, 0, matcher->data,
+                               matcher->context);
+    else
+        code = pcre2_match(pattern->code, subject, n_bytes, start, PCRE2_NO_UTF_CHECK,
+                           matcher->data, matcher->context);
+    if (code == PCRE2_ERROR_NOMATCH)
+        return HL_OK;
+    if (code < 0)
+        return match_failed(code);
+
+    const PCRE2_SIZE *place = pcre2_get_ovector_pointer(matcher->data);
+    if (place[0] < start || place[1] < place[0]) /* \K can do that */
+        return hl_fail(HL_BAD_INPUT, "a regular expression matches backwards (\\K)");
+    *out   = (hl_span){ place[0], place[1] };
+    *found = true;
+    return HL_OK;
+}
+
+const char *hl_matcher_mark(const hl_matcher *matcher)
+{
+    PCRE2_SPTR mark = pcre2_get_mark(matcher->data);
+    return mark != NULL ? (const char *)mark : "";
+}

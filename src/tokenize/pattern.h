@@ -1,0 +1,33 @@
+/* pattern.h - regular expressions as tokenizer files write them.
+ *
+ * PCRE2, with UTF and Unicode properties, and with the few differences from the
+ * dialect of the reference implementation (Oniguruma) rewritten away.  Matching
+ * has limits: an expression that would run for ever is an error, not a hang.
+ *
+ * A pattern may be used by several threads; a matcher by one at a time. */
+#ifndef HL_TOKENIZE_PATTERN_H
+#define HL_TOKENIZE_PATTERN_H
+
+#include "headlight.h"
+
+typedef struct hl_pattern hl_pattern;
+typedef struct hl_matcher hl_matcher;
+
+/* HL_BAD_INPUT or HL_UNSUPPORTED with what PCRE2 has to say about it. */
+hl_status hl_pattern_new(hl_pattern **out, const char *expression, size_t n_bytes);
+void      hl_pattern_free(hl_pattern *pattern);
+
+hl_status hl_matcher_new(hl_matcher **out);
+void      hl_matcher_free(hl_matcher *matcher);
+
+/* The leftmost match at or after `start` in valid UTF-8; *found says whether there
+ * is one.  The match may be empty. */
+hl_status hl_pattern_find(hl_span *out, bool *found, const hl_pattern *pattern, hl_matcher *matcher,
+                          const char *text, size_t n_bytes, size_t start);
+/* The name of the last (*MARK:name) that the last match passed; "" if none. */
+const char *hl_matcher_mark(const hl_matcher *matcher);
+
+/* The rewritten expression, for tests; released with hl_free. */
+hl_status hl_pattern_rewrite(char **out, size_t *n_out, const char *expression, size_t n_bytes);
+
+#endif

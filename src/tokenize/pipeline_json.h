@@ -1,0 +1,22 @@
+/* pipeline_json.h - the small parts of a tokenizer.json: everything but the
+ * vocabulary.  Each takes a parsed JSON value, which may be null. */
+#ifndef HL_TOKENIZE_PIPELINE_JSON_H
+#define HL_TOKENIZE_PIPELINE_JSON_H
+
+#include "base/json.h"
+#include "tokenize/decode.h"
+#include "tokenize/normalize.h"
+#include "tokenize/postprocess.h"
+#include "tokenize/pretokenize.h"
+
+hl_status hl_normalizer_from_json(hl_normalizer *out, const json_t *value, const char *where);
+hl_status hl_pretokenizer_from_json(hl_pretokenizer *out, const json_t *value, const char *where);
+hl_status hl_decoder_from_json(hl_decoder *out, const json_t *value, const char *where);
+hl_status hl_postprocessor_from_json(hl_postprocessor *out, const json_t *value, const char *where);
+
+/* The pattern that HL_SPLIT_SCRIPT needs, and GPT-2's. */
+hl_status hl_script_pattern_new(hl_pattern **out);
+#define HL_GPT2_PATTERN                                                                            \
+    "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
+
+#endif

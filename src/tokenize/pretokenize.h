@@ -1,0 +1,82 @@
+/* pretokenize.h - splitting normalized text into words.
+ *
+ * A pre-tokenizer is a list of steps.  Each looks at the parts that the steps
+ * before it made, every part as a text of its own, and splits them further;
+ * some also change the text.  Sequences are flattened when a file is read. */
+#ifndef HL_TOKENIZE_PRETOKENIZE_H
+#define HL_TOKENIZE_PRETOKENIZE_H
+
+#include "base/json_reader.h"
+#include "tokenize/pattern.h"
+#include "tokenize/text.h"
+
+typedef enum hl_split_kind {
+    HL_SPLIT_PATTERN = 0, /* at the matches of a regular expression    */
+    HL_SPLIT_LITERAL,     /* ... of a string                           */
+    HL_SPLIT_CLASS,       /* ... of single characters of a class       */
+    HL_SPLIT_LENGTH,      /* every so many characters                  */
+    HL_SPLIT_SCRIPT,      /* where the script changes                  */
+    HL_SPLIT_METASPACE,   /* spaces become ▁ and start words           */
+    HL_SPLIT_BYTE_LEVEL,  /* bytes are spelled as characters           */
+} hl_split_kind;
+
+/* What becomes of a match.  "the-final--countdown", split at "-": */
+typedef enum hl_split_behavior {
+    HL_SPLIT_REMOVED = 0,          /* the final countdown         */
+    HL_SPLIT_ISOLATED,             /* the - final - - countdown   */
+    HL_SPLIT_MERGED_WITH_PREVIOUS, /* the- final- - countdown     */
+    HL_SPLIT_MERGED_WITH_NEXT,     /* the -final - -countdown     */
+    HL_SPLIT_CONTIGUOUS,           /* the - final -- countdown    */
+} hl_split_behavior;
+
+typedef enum hl_prepend { HL_PREPEND_ALWAYS = 0, HL_PREPEND_FIRST, HL_PREPEND_NEVER } hl_prepend;
+
+typedef struct hl_split_step {
+    hl_split_kind     kind;
+    hl_split_behavior behavior;
+    bool              invert;  /* what does not match is the match */
+    hl_pattern       *pattern; /* owned */
+    hl_bytes          literal; /* owned; METASPACE: the replacement of a space */
+    int               char_class;
+    size_t            length;
+    hl_prepend        prepend;      /* METASPACE  */
+    bool              split;        /* METASPACE  */
+    bool              prefix_space; /* BYTE_LEVEL */
+    bool              keep_bytes;   /* BYTE_LEVEL: leave bytes as they are; the model knows them */
+} hl_split_step;
+
+typedef struct hl_pretokenizer {
+    hl_split_step *steps;
+    size_t         n_steps;
+    size_t         capacity;
+} hl_pretokenizer;
+
+/* Appends a step and takes over what it owns, also on failure. */
+hl_status hl_pretokenizer_add(hl_pretokenizer *pretokenizer, hl_split_step step);
+void      hl_pretokenizer_free(hl_pretokenizer *pretokenizer);
+
+typedef struct hl_part {
+    uint32_t begin;
+    uint32_t end;
+} hl_part;
+
+typedef struct hl_parts {
+    hl_part *items;
+    size_t   count;
+    size_t   capacity;
+} hl_parts;
+
+/* Reused from one text to the next; starts as {0}. */
+typedef struct hl_split_space {
+    hl_text_builder builders[2];
+    hl_parts        parts[2];
+} hl_split_space;
+
+void hl_split_space_free(hl_split_space *space);
+
+/* The parts of *text, in order and none of them empty.  Where a step changed the text,
+ * *text is replaced; it and *out are valid until the space is used again. */
+hl_status hl_pretokenizer_run(const hl_parts **out, hl_text *text, const hl_pretokenizer *pre,
+                              hl_split_space *space, hl_matcher *matcher);
+
+#endif

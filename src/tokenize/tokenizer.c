@@ -1,0 +1,455 @@
+/* tokenizer.c - the pipeline, and questions about the vocabulary.
+ *
+ * Encoding needs buffers that are worth keeping (and a cache of words), but a
+ * tokenizer is shared by threads.  So buffers live in workspaces: a call takes
+ * an idle one or makes one, and puts it back. */
+#include "tokenize/tokenizer.h"
+
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "base/utf8.h"
+#include "tokenize/word_cache.h"
+
+struct hl_workspace {
+    hl_text_builder   input;
+    hl_text_builder   normal[2];
+    hl_split_space    split;
+    hl_stretches      as_given;
+    hl_stretches      normalized;
+    hl_tokens         word;   /* tokens of one piece of text, in its coordinates */
+    hl_tokens         result; /* in those of the input */
+    hl_matcher       *matcher;
+    hl_bpe_space     *bpe;
+    hl_unigram_space *unigram;
+    hl_word_cache    *cache;
+    hl_workspace     *next; /* of the idle ones */
+};
+
+/* ------------------------------------------------------------------ workspaces */
+
+static void free_workspace(hl_workspace *work)
+{
+    if (work == NULL)
+        return;
+    hl_text_builder_free(&work->input);
+    hl_text_builder_free(&work->normal[0]);
+    hl_text_builder_free(&work->normal[1]);
+    hl_split_space_free(&work->split);
+    hl_free(work->as_given.items);
+    hl_free(work->normalized.items);
+    hl_tokens_free(&work->word);
+    hl_tokens_free(&work->result);
+    hl_matcher_free(work->matcher);
+    hl_bpe_space_free(work->bpe);
+    hl_unigram_space_free(work->unigram);
+    hl_word_cache_free(work->cache);
+    hl_free(work);
+}
+
+static hl_status new_workspace(hl_workspace **out)
+{
+    hl_status     status = HL_OK;
+    hl_workspace *work   = NULL;
+
+    *out = NULL;
+    HL_TRY(HL_ALLOC_ZEROED(&work, 1));
+    HL_TRY(hl_matcher_new(&work->matcher));
+    HL_TRY(hl_bpe_space_new(&work->bpe));
+    HL_TRY(hl_unigram_space_new(&work->unigram));
+    HL_TRY(hl_word_cache_new(&work->cache));
+    *out = work;
+    work = NULL;
+
+done:
+    free_workspace(work);
+    return status;
+}
+
+/* The stack of idle workspaces is the one thing that changes in a shared tokenizer. */
+static hl_status take_workspace(hl_workspace **out, const hl_tokenizer *tokenizer)
+{
+    hl_tokenizer *shared = (hl_tokenizer *)tokenizer;
+
+    pthread_mutex_lock(&shared->lock);
+    *out = shared->idle;
+    if (*out != NULL)
+        shared->idle = (*out)->next;
+    pthread_mutex_unlock(&shared->lock);
+    return *out != NULL ? HL_OK : new_workspace(out);
+}
+
+static void return_workspace(const hl_tokenizer *tokenizer, hl_workspace *work)
+{
+    hl_tokenizer *shared = (hl_tokenizer *)tokenizer;
+
+    if (work == NULL)
+        return;
+    pthread_mutex_lock(&shared->lock);
+    work->next   = shared->idle;
+    shared->idle = work;
+    pthread_mutex_unlock(&shared->lock);
+}
+
+/* ------------------------------------------------------------ making and ending */
+
+hl_status hl_tokenizer_new(hl_tokenizer **out)
+{
+    hl_status status = HL_ALLOC_ZEROED(out, 1);
+    if (status != HL_OK)
+        return status;
+    for (int i = 0; i < HL_SPECIAL_COUNT; i++)
+        (*out)->special[i] = -1;
+    (*out)->chat_format = HL_CHAT_PLAIN;
+    if (pthread_mutex_init(&(*out)->lock, NULL) != 0) {
+        hl_free(*out);
+        *out = NULL;
+        return hl_fail(HL_NO_MEMORY, "out of memory for a lock");
+    }
+    return HL_OK;
+}
+
+void hl_tokenizer_close(hl_tokenizer *tokenizer)
+{
+    if (tokenizer == NULL)
+        return;
+    for (hl_workspace *work = tokenizer->idle, *next; work != NULL; work = next) {
+        next = work->next;
+        free_workspace(work);
+    }
+    pthread_mutex_destroy(&tokenizer->lock);
+    hl_vocab_free(&tokenizer->vocab);
+    hl_added_free(&tokenizer->added);
+    hl_normalizer_free(&tokenizer->normalizer);
+    hl_pretokenizer_free(&tokenizer->pretokenizer);
+    hl_bpe_free(tokenizer->bpe);
+    hl_unigram_free(tokenizer->unigram);
+    hl_free((void *)tokenizer->wordpiece.prefix.data);
+    hl_postprocessor_free(&tokenizer->postprocessor);
+    hl_decoder_free(&tokenizer->decoder);
+    hl_free(tokenizer->chat_template);
+    hl_free(tokenizer);
+}
+
+hl_status hl_tokenizer_add_token(hl_tokenizer *tokenizer, hl_added_token token)
+{
+    hl_status     status = HL_OK;
+    hl_token_type type   = token.special ? HL_TOKEN_SPECIAL : HL_TOKEN_ADDED;
+    int32_t       id     = hl_vocab_find(&tokenizer->vocab, token.content);
+
+    if (id < 0) {
+        id = token.id;
+        HL_TRY(hl_vocab_add(&tokenizer->vocab, id, token.content, type, NULL));
+    }
+    token.id                            = id;
+    tokenizer->vocab.pieces[id].type    = (uint8_t)type;
+    tokenizer->vocab.pieces[id].special = token.special;
+    HL_TRY(hl_added_add(&tokenizer->added, token));
+
+done:
+    return status;
+}
+
+hl_status hl_tokenizer_finish(hl_tokenizer *tokenizer)
+{
+    int32_t unknown = tokenizer->special[HL_SPECIAL_UNK];
+
+    if (unknown >= 0 && (size_t)unknown < tokenizer->vocab.n_ids)
+        tokenizer->vocab.pieces[unknown].type = HL_TOKEN_UNKNOWN;
+    return hl_added_finish(&tokenizer->added, &tokenizer->normalizer);
+}
+
+/* -------------------------------------------------------------------- encoding */
+
+static hl_status run_model(hl_workspace *work, const hl_tokenizer *tokenizer, const char *word,
+                           size_t n_bytes, size_t at)
+{
+    switch (tokenizer->kind) {
+    case HL_MODEL_BPE:
+        return hl_bpe_encode(&work->word, tokenizer->bpe, work->bpe, word, n_bytes, at);
+    case HL_MODEL_UNIGRAM:
+        return hl_unigram_encode(&work->word, tokenizer->unigram, work->unigram, word, n_bytes, at);
+    case HL_MODEL_WORDPIECE:
+    case HL_MODEL_WORDLEVEL:
+        return hl_wordpiece_encode(&work->word, &tokenizer->wordpiece, word, n_bytes, at);
+    case HL_MODEL_NONE:
+        break;
+    }
+    return hl_fail(HL_INTERNAL, "a tokenizer without a model");
+}
+
+/* Appends the tokens of a word to work->word, from the cache if they are there. */
+static hl_status encode_word(hl_workspace *work, const hl_tokenizer *tokenizer, const char *word,
+                             size_t n_bytes, size_t at)
+{
+    size_t    before = work->word.count;
+    bool      found  = false;
+    hl_status status = hl_word_cache_get(&work->word, &found, work->cache, word, n_bytes, at);
+
+    if (status != HL_OK || found)
+        return status;
+    status = run_model(work, tokenizer, word, n_bytes, at);
+    if (status == HL_OK)
+        hl_word_cache_put(work->cache, word, n_bytes, work->word.items + before,
+                          work->word.count - before, at);
+    return status;
+}
+
+static bool is_mark(const char *text, size_t n_bytes)
+{
+    return n_bytes >= 3 && memcmp(text, "\xe2\x96\x81", 3) == 0;
+}
+
+/* A part that may be long, cut before every run of ▁ where that changes nothing. */
+static hl_status encode_part(hl_workspace *work, const hl_tokenizer *tokenizer, const hl_text *text,
+                             hl_part part)
+{
+    hl_status   status = HL_OK;
+    const char *bytes  = text->bytes;
+    size_t      begin  = part.begin;
+    bool        marked = true; /* the character before is a ▁, or there is none */
+
+    if (tokenizer->kind != HL_MODEL_BPE || !hl_bpe_cuts_at_spaces(tokenizer->bpe))
+        return encode_word(work, tokenizer, bytes + part.begin, part.end - part.begin, part.begin);
+    for (size_t at = part.begin; at < part.end;) {
+        bool mark = is_mark(bytes + at, part.end - at);
+        if (mark && !marked) {
+            HL_TRY(encode_word(work, tokenizer, bytes + begin, at - begin, begin));
+            begin = at;
+        }
+        marked = mark;
+        at += mark ? 3 : 1;
+    }
+    HL_TRY(encode_word(work, tokenizer, bytes + begin, part.end - begin, begin));
+
+done:
+    return status;
+}
+
+/* Text without added tokens in it. */
+static hl_status encode_text(hl_workspace *work, const hl_tokenizer *tokenizer, hl_text text)
+{
+    hl_status       status = HL_OK;
+    const hl_parts *parts  = NULL;
+
+    HL_TRY(
+        hl_pretokenizer_run(&parts, &text, &tokenizer->pretokenizer, &work->split, work->matcher));
+    work->word.count = 0;
+    for (size_t i = 0; i < parts->count; i++)
+        HL_TRY(encode_part(work, tokenizer, &text, parts->items[i]));
+    for (size_t i = 0; i < work->word.count; i++) {
+        hl_token token = work->word.items[i];
+        hl_span  span  = hl_text_origin(&text, token.begin, token.end);
+        HL_TRY(hl_tokens_add(&work->result, token.id, span.begin, span.end));
+    }
+
+done:
+    return status;
+}
+
+/* Text in which the tokens that are found as given have been found. */
+static hl_status encode_stretch(hl_workspace *work, const hl_tokenizer *tokenizer, hl_text text,
+                                const hl_added_filter *filter)
+{
+    hl_status       status = HL_OK;
+    const hl_added *added  = &tokenizer->added;
+
+    HL_TRY(hl_normalizer_run(&text, &tokenizer->normalizer, work->normal, work->matcher));
+    HL_TRY(hl_added_split(&work->normalized, added, &added->after_normalizing, &text, filter));
+    for (size_t i = 0; i < work->normalized.count; i++) {
+        hl_stretch stretch = work->normalized.items[i];
+        if (stretch.item < 0) {
+            HL_TRY(encode_text(work, tokenizer,
+                               hl_text_slice(&text, stretch.span.begin, stretch.span.end)));
+            continue;
+        }
+        hl_span span = hl_text_origin(&text, stretch.span.begin, stretch.span.end);
+        HL_TRY(hl_tokens_add(&work->result, added->items[stretch.item].id, span.begin, span.end));
+    }
+
+done:
+    return status;
+}
+
+static hl_status encode_input(hl_workspace *work, const hl_tokenizer *tokenizer, const char *bytes,
+                              size_t n_bytes, const hl_added_filter *filter)
+{
+    hl_status       status = HL_OK;
+    const hl_added *added  = &tokenizer->added;
+    hl_text         text;
+
+    work->result.count = 0;
+    HL_TRY(hl_text_from_bytes(&text, &work->input, bytes, n_bytes));
+    HL_TRY(hl_added_split(&work->as_given, added, &added->as_given, &text, filter));
+    for (size_t i = 0; i < work->as_given.count; i++) {
+        hl_stretch stretch = work->as_given.items[i];
+        if (stretch.item < 0) {
+            HL_TRY(encode_stretch(work, tokenizer,
+                                  hl_text_slice(&text, stretch.span.begin, stretch.span.end),
+                                  filter));
+            continue;
+        }
+        hl_span span = hl_text_origin(&text, stretch.span.begin, stretch.span.end);
+        HL_TRY(hl_tokens_add(&work->result, added->items[stretch.item].id, span.begin, span.end));
+    }
+    hl_postprocessor_trim(&work->result, &tokenizer->postprocessor, &tokenizer->vocab);
+
+done:
+    return status;
+}
+
+/* ------------------------------------------------------------------ the result */
+
+static void put_token(hl_encoding *encoding, const hl_tokenizer *tokenizer, int32_t id,
+                      hl_span span)
+{
+    size_t at           = encoding->n_tokens++;
+    encoding->ids[at]   = id;
+    encoding->spans[at] = span;
+    encoding->types[at] = hl_tokenizer_type(tokenizer, id);
+}
+
+static hl_status make_encoding(hl_encoding **out, const hl_tokenizer *tokenizer,
+                               const hl_tokens *tokens, bool add_special)
+{
+    hl_status               status   = HL_OK;
+    const hl_postprocessor *post     = &tokenizer->postprocessor;
+    size_t                  n_around = add_special ? post->n_before + post->n_after : 0;
+    hl_encoding            *encoding = NULL;
+
+    HL_TRY(HL_ALLOC_ZEROED(&encoding, 1));
+    HL_TRY(HL_ALLOC(&encoding->ids, tokens->count + n_around));
+    HL_TRY(HL_ALLOC(&encoding->spans, tokens->count + n_around));
+    HL_TRY(HL_ALLOC(&encoding->types, tokens->count + n_around));
+    for (size_t i = 0; i < post->n_before && add_special; i++)
+        put_token(encoding, tokenizer, post->before[i], (hl_span){ 0, 0 });
+    for (size_t i = 0; i < tokens->count; i++)
+        put_token(encoding, tokenizer, tokens->items[i].id,
+                  (hl_span){ tokens->items[i].begin, tokens->items[i].end });
+    for (size_t i = 0; i < post->n_after && add_special; i++)
+        put_token(encoding, tokenizer, post->after[i], (hl_span){ 0, 0 });
+    *out     = encoding;
+    encoding = NULL;
+
+done:
+    hl_encoding_free(encoding);
+    return status;
+}
+
+hl_status hl_tokenizer_encode_filtered(hl_encoding **out, const hl_tokenizer *tokenizer,
+                                       const char *text, size_t n_bytes, bool add_special,
+                                       const hl_added_filter *filter)
+{
+    hl_status     status = HL_OK;
+    hl_workspace *work   = NULL;
+
+    *out = NULL;
+    HL_TRY(take_workspace(&work, tokenizer));
+    HL_TRY(encode_input(work, tokenizer, text, n_bytes, filter));
+    HL_TRY(make_encoding(out, tokenizer, &work->result, add_special));
+
+done:
+    return_workspace(tokenizer, work);
+    return status;
+}
+
+hl_status hl_tokenizer_encode(hl_encoding **out, const hl_tokenizer *tokenizer, const char *text,
+                              size_t n_bytes, const hl_encode_options *options)
+{
+    hl_encode_options chosen = options != NULL ? *options : (hl_encode_options){ 0 };
+    hl_added_filter   filter = { .plain = chosen.plain };
+
+    return hl_tokenizer_encode_filtered(out, tokenizer, text, n_bytes, chosen.add_special, &filter);
+}
+
+void hl_encoding_free(hl_encoding *encoding)
+{
+    if (encoding == NULL)
+        return;
+    hl_free(encoding->ids);
+    hl_free(encoding->spans);
+    hl_free(encoding->types);
+    hl_free(encoding->roles);
+    hl_free(encoding);
+}
+
+/* -------------------------------------------------------------------- decoding */
+
+hl_status hl_tokenizer_decode(char **out, size_t *n_bytes, const hl_tokenizer *tokenizer,
+                              const int32_t *ids, size_t n_ids, const hl_decode_options *options)
+{
+    hl_status  status = HL_OK;
+    hl_strings pieces = { 0 };
+    hl_buffer  text   = { 0 };
+    bool       skip   = options != NULL && options->skip_special;
+
+    *out     = NULL;
+    *n_bytes = 0;
+    for (size_t i = 0; i < n_ids; i++) {
+        hl_bytes spelling = hl_vocab_spelling(&tokenizer->vocab, ids[i]);
+        if (spelling.data == NULL)
+            HL_TRY(hl_fail(HL_BAD_INPUT, "token %zu: the vocabulary has no id %d", i, ids[i]));
+        if (!skip || !tokenizer->vocab.pieces[ids[i]].special)
+            HL_TRY(hl_strings_add(&pieces, spelling));
+    }
+    HL_TRY(hl_decoder_run(&text, &tokenizer->decoder, &pieces));
+    HL_TRY(hl_buffer_append(&text, "", 1)); /* the terminator */
+    *out     = text.data;
+    *n_bytes = text.n_bytes - 1;
+    text     = (hl_buffer){ 0 };
+
+done:
+    hl_strings_free(&pieces);
+    hl_buffer_free(&text);
+    return status;
+}
+
+/* ------------------------------------------------------------------- questions */
+
+size_t hl_tokenizer_size(const hl_tokenizer *tokenizer)
+{
+    return tokenizer->vocab.n_ids;
+}
+
+const char *hl_tokenizer_kind(const hl_tokenizer *tokenizer)
+{
+    switch (tokenizer->kind) {
+    case HL_MODEL_BPE:
+        return "BPE";
+    case HL_MODEL_UNIGRAM:
+        return "Unigram";
+    case HL_MODEL_WORDPIECE:
+        return "WordPiece";
+    case HL_MODEL_WORDLEVEL:
+        return "WordLevel";
+    case HL_MODEL_NONE:
+        break;
+    }
+    return "";
+}
+
+const char *hl_tokenizer_piece(const hl_tokenizer *tokenizer, int32_t id, size_t *n_bytes)
+{
+    hl_bytes spelling = hl_vocab_spelling(&tokenizer->vocab, id);
+    if (n_bytes != NULL)
+        *n_bytes = spelling.n_bytes;
+    return spelling.data;
+}
+
+int32_t hl_tokenizer_id(const hl_tokenizer *tokenizer, const char *piece, size_t n_bytes)
+{
+    return hl_vocab_find(&tokenizer->vocab, (hl_bytes){ piece, n_bytes });
+}
+
+hl_token_type hl_tokenizer_type(const hl_tokenizer *tokenizer, int32_t id)
+{
+    if (id < 0 || (size_t)id >= tokenizer->vocab.n_ids)
+        return HL_TOKEN_UNKNOWN;
+    return (hl_token_type)tokenizer->vocab.pieces[id].type;
+}
+
+int32_t hl_tokenizer_special(const hl_tokenizer *tokenizer, hl_special which)
+{
+    return (unsigned)which < HL_SPECIAL_COUNT ? tokenizer->special[which] : -1;
+}

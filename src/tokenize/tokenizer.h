@@ -1,0 +1,66 @@
+/* tokenizer.h - what a tokenizer is made of.
+ *
+ *     text -> added tokens out -> normalizer -> pre-tokenizer -> model
+ *          -> special tokens around                                  = encode
+ *     pieces -> decoder -> text                                      = decode
+ *
+ * tokenizer.c runs the pipeline; tokenizer_json.c, tokenizer_vocab.c and their
+ * kin build it from files.  A builder fills the fields and calls _finish, and
+ * after that nothing changes but the stack of idle workspaces. */
+#ifndef HL_TOKENIZE_TOKENIZER_H
+#define HL_TOKENIZE_TOKENIZER_H
+
+#include <pthread.h>
+
+#include "tokenize/added.h"
+#include "tokenize/bpe.h"
+#include "tokenize/decode.h"
+#include "tokenize/normalize.h"
+#include "tokenize/postprocess.h"
+#include "tokenize/pretokenize.h"
+#include "tokenize/unigram.h"
+#include "tokenize/vocab.h"
+#include "tokenize/wordpiece.h"
+
+typedef enum hl_model_kind {
+    HL_MODEL_NONE = 0,
+    HL_MODEL_BPE,
+    HL_MODEL_UNIGRAM,
+    HL_MODEL_WORDPIECE,
+    HL_MODEL_WORDLEVEL,
+} hl_model_kind;
+
+typedef struct hl_workspace hl_workspace;
+
+struct hl_tokenizer {
+    hl_vocab         vocab;
+    hl_added         added;
+    hl_normalizer    normalizer;
+    hl_pretokenizer  pretokenizer;
+    hl_model_kind    kind;
+    hl_bpe          *bpe;
+    hl_unigram      *unigram;
+    hl_wordpiece     wordpiece;
+    hl_postprocessor postprocessor;
+    hl_decoder       decoder;
+    int32_t          special[HL_SPECIAL_COUNT]; /* -1: none */
+    char            *chat_template;             /* NULL: none */
+    hl_chat_format   chat_format;               /* what it looks like; PLAIN if unknown */
+    pthread_mutex_t  lock;
+    hl_workspace    *idle;
+};
+
+/* An empty tokenizer, to be filled; hl_tokenizer_close releases it at any stage. */
+hl_status hl_tokenizer_new(hl_tokenizer **out);
+/* Sorts and checks what has been filled in. */
+hl_status hl_tokenizer_finish(hl_tokenizer *tokenizer);
+/* An added token, with its piece if the vocabulary lacks it. */
+hl_status hl_tokenizer_add_token(hl_tokenizer *tokenizer, hl_added_token token);
+/* Takes over a copy of the template and recognises it (chat.c). */
+hl_status hl_tokenizer_set_chat_template(hl_tokenizer *tokenizer, const char *text);
+
+hl_status hl_tokenizer_encode_filtered(hl_encoding **out, const hl_tokenizer *tokenizer,
+                                       const char *text, size_t n_bytes, bool add_special,
+                                       const hl_added_filter *filter);
+
+#endif

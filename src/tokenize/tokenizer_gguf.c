@@ -1,0 +1,290 @@
+/* tokenizer_gguf.c - the tokenizer inside a GGUF file.
+ *
+ *     tokenizer.ggml.model            gpt2, llama, bert, t5
+ *     tokenizer.ggml.pre              which expressions split words (pre_names.c)
+ *     tokenizer.ggml.tokens           pieces, by id
+ *     tokenizer.ggml.scores           a float each
+ *     tokenizer.ggml.token_type       a number each: HL_PIECE_...
+ *     tokenizer.ggml.merges           "a b" each
+ *     tokenizer.ggml.bos_token_id     and eos, eot, unknown, seperator, padding, cls, mask
+ *     tokenizer.ggml.add_bos_token    and add_eos_token, add_space_prefix,
+ *                                     remove_extra_whitespaces
+ *     tokenizer.chat_template                                                     */
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "formats/gguf.h"
+#include "tokenize/tokenizer.h"
+#include "tokenize/vocab_source.h"
+
+#define PREFIX "tokenizer.ggml."
+
+typedef struct lists {
+    hl_bytes *tokens;
+    float    *scores;
+    int32_t  *types;
+    hl_bytes *merges;
+    char     *model;
+    char     *pre;
+    char     *chat_template;
+    uint8_t  *charsmap;
+} lists;
+
+static void free_lists(lists *all)
+{
+    hl_free(all->tokens);
+    hl_free(all->scores);
+    hl_free(all->types);
+    hl_free(all->merges);
+    hl_free(all->model);
+    hl_free(all->pre);
+    hl_free(all->chat_template);
+    hl_free(all->charsmap);
+}
+
+/* ------------------------------------------------------------------- reading */
+
+/* A terminated copy of a text; NULL if the key is missing. */
+static hl_status copy_text(char **out, const hl_gguf *file, const char *key)
+{
+    hl_gguf_text text   = { 0 };
+    hl_status    status = hl_gguf_get_text(&text, file, key);
+
+    if (status != HL_OK || text.bytes == NULL)
+        return status;
+    return hl_strndup(out, text.bytes, text.n_bytes);
+}
+
+/* An array of texts; NULL and 0 if the key is missing. */
+static hl_status read_texts(hl_bytes **out, size_t *count, const hl_gguf *file, const char *key)
+{
+    hl_status     status = HL_OK;
+    hl_gguf_array array  = { 0 };
+    hl_gguf_text  text   = { 0 };
+
+    *count = 0;
+    HL_TRY(hl_gguf_get_array(&array, file, key));
+    if (array.count == 0)
+        return HL_OK;
+    HL_TRY(HL_ALLOC(out, array.count));
+    for (size_t i = 0; i < array.count; i++) {
+        if (!hl_gguf_array_text(&text, &array, i))
+            HL_TRY(hl_fail(HL_BAD_INPUT, "%s: '%s' is not an array of texts", hl_gguf_where(file),
+                           key));
+        (*out)[i] = (hl_bytes){ text.bytes, text.n_bytes };
+    }
+    *count = array.count;
+
+done:
+    return status;
+}
+
+/* An array of numbers that must have `wanted` elements; not there is allowed. */
+static hl_status get_numbers(hl_gguf_array *out, const hl_gguf *file, const char *key,
+                             size_t wanted)
+{
+    hl_status status = hl_gguf_get_array(out, file, key);
+    if (status == HL_OK && out->count != 0 && out->count != wanted)
+        return hl_fail(HL_BAD_INPUT, "%s: '%s' has %zu elements, wanted %zu", hl_gguf_where(file),
+                       key, out->count, wanted);
+    return status;
+}
+
+static hl_status read_scores(float **out, const hl_gguf *file, size_t n_tokens)
+{
+    hl_status     status = HL_OK;
+    hl_gguf_array array  = { 0 };
+    double        value  = 0;
+
+    HL_TRY(get_numbers(&array, file, PREFIX "scores", n_tokens));
+    if (array.count == 0)
+        return HL_OK;
+    HL_TRY(HL_ALLOC(out, n_tokens));
+    for (size_t i = 0; i < n_tokens; i++) {
+        if (!hl_gguf_array_float(&value, &array, i))
+            HL_TRY(hl_fail(HL_BAD_INPUT, "%s: '" PREFIX "scores' are not numbers",
+                           hl_gguf_where(file)));
+        (*out)[i] = (float)value;
+    }
+
+done:
+    return status;
+}
+
+static hl_status read_types(int32_t **out, const hl_gguf *file, size_t n_tokens)
+{
+    hl_status     status = HL_OK;
+    hl_gguf_array array  = { 0 };
+    int64_t       value  = 0;
+
+    HL_TRY(get_numbers(&array, file, PREFIX "token_type", n_tokens));
+    if (array.count == 0)
+        return HL_OK;
+    HL_TRY(HL_ALLOC(out, n_tokens));
+    for (size_t i = 0; i < n_tokens; i++) {
+        if (!hl_gguf_array_int(&value, &array, i))
+            HL_TRY(hl_fail(HL_BAD_INPUT, "%s: '" PREFIX "token_type' are not integers",
+                           hl_gguf_where(file)));
+        (*out)[i] = value >= 0 && value <= HL_PIECE_BYTE ? (int32_t)value : HL_PIECE_NORMAL;
+    }
+
+done:
+    return status;
+}
+
+/* Normalisation rules, an array of bytes. */
+static hl_status read_charsmap(hl_vocab_source *source, lists *all, const hl_gguf *file)
+{
+    hl_status     status = HL_OK;
+    hl_gguf_array array  = { 0 };
+    int64_t       value  = 0;
+
+    HL_TRY(hl_gguf_get_array(&array, file, PREFIX "precompiled_charsmap"));
+    if (array.count == 0)
+        return HL_OK;
+    HL_TRY(HL_ALLOC(&all->charsmap, array.count));
+    for (size_t i = 0; i < array.count; i++) {
+        if (!hl_gguf_array_int(&value, &array, i))
+            HL_TRY(hl_fail(HL_BAD_INPUT, "%s: '" PREFIX "precompiled_charsmap' is not of bytes",
+                           hl_gguf_where(file)));
+        all->charsmap[i] = (uint8_t)value;
+    }
+    source->charsmap = (hl_bytes){ (const char *)all->charsmap, array.count };
+
+done:
+    return status;
+}
+
+/* ------------------------------------------------------------------- settings */
+
+static hl_status read_special(hl_vocab_source *source, const hl_gguf *file)
+{
+    static const struct {
+        const char *key;
+        hl_special  which;
+    } keys[] = {
+        { PREFIX "bos_token_id", HL_SPECIAL_BOS },
+        { PREFIX "eos_token_id", HL_SPECIAL_EOS },
+        { PREFIX "unknown_token_id", HL_SPECIAL_UNK },
+        { PREFIX "seperator_token_id", HL_SPECIAL_SEP }, /* sic */
+        { PREFIX "padding_token_id", HL_SPECIAL_PAD },
+        { PREFIX "cls_token_id", HL_SPECIAL_CLS },
+        { PREFIX "mask_token_id", HL_SPECIAL_MASK },
+        { PREFIX "eot_token_id", HL_SPECIAL_EOT },
+    };
+
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        int64_t   id     = -1;
+        hl_status status = hl_gguf_get_int(&id, file, keys[i].key);
+        if (status != HL_OK)
+            return status;
+        /* Some converters store 2^32 - 1 for "none". */
+        bool none = id < 0 || id == UINT32_MAX;
+        if (!none && id >= (int64_t)source->n_tokens)
+            return hl_fail(HL_BAD_INPUT, "%s: '%s' is %lld, but there are %zu tokens",
+                           hl_gguf_where(file), keys[i].key, (long long)id, source->n_tokens);
+        source->special[keys[i].which] = none ? -1 : (int32_t)id;
+    }
+    return HL_OK;
+}
+
+static hl_status read_choice(int *out, const hl_gguf *file, const char *key)
+{
+    bool      value  = false;
+    hl_status status = HL_OK;
+
+    if (hl_gguf_find_value(file, key) == NULL)
+        return HL_OK;
+    status = hl_gguf_get_bool(&value, file, key);
+    if (status == HL_OK)
+        *out = value;
+    return status;
+}
+
+/* What llama.cpp assumes of a file that does not say. */
+static void assume_special(hl_vocab_source *source)
+{
+    static const struct {
+        const char *model;
+        int32_t     ids[HL_SPECIAL_COUNT]; /* bos eos unk sep pad cls mask eot */
+    } usual[] = {
+        { "llama", { 1, 2, 0, -1, -1, -1, -1, -1 } },
+        { "bert", { -1, -1, 100, 102, 0, 101, 103, -1 } },
+        { "t5", { -1, 1, 2, -1, 0, -1, -1, -1 } },
+    };
+
+    for (size_t i = 0; i < sizeof usual / sizeof *usual; i++) {
+        for (int k = 0; k < HL_SPECIAL_COUNT; k++) {
+            int32_t id = usual[i].ids[k];
+            if (strcmp(usual[i].model, source->model) == 0 && source->special[k] < 0 &&
+                id < (int64_t)source->n_tokens)
+                source->special[k] = id;
+        }
+    }
+}
+
+/* -------------------------------------------------------------------- the whole */
+
+static hl_status read_source(hl_vocab_source *source, lists *all, const hl_gguf *file)
+{
+    hl_status status    = HL_OK;
+    bool      lowercase = true;
+
+    HL_TRY(copy_text(&all->model, file, PREFIX "model"));
+    HL_TRY(copy_text(&all->pre, file, PREFIX "pre"));
+    HL_TRY(copy_text(&all->chat_template, file, "tokenizer.chat_template"));
+    HL_TRY(read_texts(&all->tokens, &source->n_tokens, file, PREFIX "tokens"));
+    if (all->model == NULL || all->tokens == NULL)
+        return hl_fail(HL_NOT_FOUND, "%s: no tokenizer in this file", hl_gguf_where(file));
+    HL_TRY(read_scores(&all->scores, file, source->n_tokens));
+    HL_TRY(read_types(&all->types, file, source->n_tokens));
+    HL_TRY(read_texts(&all->merges, &source->n_merges, file, PREFIX "merges"));
+    HL_TRY(read_charsmap(source, all, file));
+    source->model         = all->model;
+    source->pre           = all->pre;
+    source->tokens        = all->tokens;
+    source->scores        = all->scores;
+    source->types         = all->types;
+    source->merges        = all->merges;
+    source->chat_template = all->chat_template;
+    source->where         = hl_gguf_where(file);
+    HL_TRY(read_special(source, file));
+    assume_special(source);
+    HL_TRY(read_choice(&source->add_bos, file, PREFIX "add_bos_token"));
+    HL_TRY(read_choice(&source->add_eos, file, PREFIX "add_eos_token"));
+    HL_TRY(read_choice(&source->add_space_prefix, file, PREFIX "add_space_prefix"));
+    HL_TRY(read_choice(&source->remove_extra_spaces, file, PREFIX "remove_extra_whitespaces"));
+    HL_TRY(hl_gguf_get_bool(&lowercase, file, PREFIX "normalizer.lowercase"));
+    source->keep_case = !lowercase;
+
+done:
+    return status;
+}
+
+hl_status hl_tokenizer_from_gguf(hl_tokenizer **out, const hl_gguf *file)
+{
+    hl_status       status = HL_OK;
+    lists           all    = { 0 };
+    hl_vocab_source source = hl_vocab_source_empty();
+
+    *out = NULL;
+    HL_TRY(read_source(&source, &all, file));
+    HL_TRY(hl_tokenizer_from_source(out, &source));
+
+done:
+    free_lists(&all);
+    return status;
+}
+
+hl_status hl_tokenizer_open_gguf(hl_tokenizer **out, const char *path)
+{
+    hl_gguf  *file   = NULL;
+    hl_status status = hl_gguf_open(&file, path);
+
+    *out = NULL;
+    if (status == HL_OK)
+        status = hl_tokenizer_from_gguf(out, file);
+    hl_gguf_close(file);
+    return status;
+}

@@ -1,0 +1,321 @@
+/* tokenizer_open.c - finding a tokenizer behind a path, and what lies beside it.
+ *
+ *     FOLDER/tokenizer.json            the tokenizer
+ *     FOLDER/tokenizer_config.json     which tokens are special; the chat template
+ *     FOLDER/special_tokens_map.json   the same, in old folders
+ *     FOLDER/chat_template.jinja       the template, in new ones: it goes first
+ *
+ * tokenizer_config.json goes through the pull reader: it is usual to find an
+ * integer of thirty digits in it, which jansson refuses. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/file.h"
+#include "base/json_reader.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "tokenize/tokenizer.h"
+#include "tokenize/vocab_source.h"
+
+#define MAX_TEMPLATE_BYTES ((size_t)1 << 20)
+
+/* ------------------------------------------------------------ special tokens */
+
+static const struct {
+    const char *key;
+    hl_special  which;
+} special_keys[] = {
+    { "bos_token", HL_SPECIAL_BOS },   { "eos_token", HL_SPECIAL_EOS },
+    { "unk_token", HL_SPECIAL_UNK },   { "sep_token", HL_SPECIAL_SEP },
+    { "pad_token", HL_SPECIAL_PAD },   { "cls_token", HL_SPECIAL_CLS },
+    { "mask_token", HL_SPECIAL_MASK },
+};
+
+/* "<s>" or {"content": "<s>", ...}; anything else is nobody. */
+static hl_status read_token_name(hl_buffer *out, hl_json_reader *reader)
+{
+    hl_status status = HL_OK;
+    bool      more   = false;
+    hl_bytes  key, text;
+    char      first = hl_json_peek(reader);
+
+    out->n_bytes = 0;
+    if (first == '"') {
+        HL_TRY(hl_json_read_string(reader, &text));
+        return hl_buffer_append(out, text.data, text.n_bytes);
+    }
+    if (first != '{')
+        return hl_json_skip(reader, &text);
+    HL_TRY(hl_json_enter(reader, '{'));
+    while (hl_json_next(reader, '}', &more) == HL_OK && more) {
+        HL_TRY(hl_json_read_key(reader, &key));
+        if (hl_bytes_equal(key, "content") && hl_json_peek(reader) == '"') {
+            HL_TRY(hl_json_read_string(reader, &text));
+            HL_TRY(hl_buffer_append(out, text.data, text.n_bytes));
+        } else {
+            HL_TRY(hl_json_skip(reader, &text));
+        }
+    }
+    HL_TRY(hl_json_reader_status(reader));
+
+done:
+    return status;
+}
+
+static hl_status read_special(hl_tokenizer *tokenizer, hl_json_reader *reader, hl_special which)
+{
+    hl_buffer name   = { 0 };
+    hl_status status = read_token_name(&name, reader);
+
+    if (status == HL_OK && name.n_bytes > 0 && tokenizer->special[which] < 0)
+        tokenizer->special[which] =
+            hl_vocab_find(&tokenizer->vocab, (hl_bytes){ name.data, name.n_bytes });
+    hl_buffer_free(&name);
+    return status;
+}
+
+/* -------------------------------------------------------------- chat template */
+
+static hl_status keep_template(hl_tokenizer *tokenizer, hl_bytes text)
+{
+    char *copy = NULL;
+
+    if (tokenizer->chat_template != NULL)
+        return HL_OK;
+    if (text.n_bytes > MAX_TEMPLATE_BYTES)
+        return hl_fail(HL_BAD_INPUT, "a chat template of %zu bytes, at most %zu", text.n_bytes,
+                       MAX_TEMPLATE_BYTES);
+    hl_status status = hl_strndup(&copy, text.data, text.n_bytes);
+    if (status == HL_OK)
+        status = hl_tokenizer_set_chat_template(tokenizer, copy);
+    hl_free(copy);
+    return status;
+}
+
+/* {"name": "default", "template": "..."}; of several the default counts. */
+static hl_status read_named_template(hl_tokenizer *tokenizer, hl_json_reader *reader)
+{
+    hl_status status     = HL_OK;
+    bool      more       = false;
+    bool      is_default = false;
+    hl_buffer text       = { 0 };
+    hl_bytes  key, value;
+
+    HL_TRY(hl_json_enter(reader, '{'));
+    while (hl_json_next(reader, '}', &more) == HL_OK && more) {
+        HL_TRY(hl_json_read_key(reader, &key));
+        bool name = hl_bytes_equal(key, "name");
+        bool body = hl_bytes_equal(key, "template");
+        if (hl_json_peek(reader) != '"' || (!name && !body)) {
+            HL_TRY(hl_json_skip(reader, &value));
+            continue;
+        }
+        HL_TRY(hl_json_read_string(reader, &value));
+        if (name)
+            is_default = hl_bytes_equal(value, "default");
+        else
+            HL_TRY(hl_buffer_append(&text, value.data, value.n_bytes));
+    }
+    HL_TRY(hl_json_reader_status(reader));
+    if (is_default && text.n_bytes > 0)
+        HL_TRY(keep_template(tokenizer, (hl_bytes){ text.data, text.n_bytes }));
+
+done:
+    hl_buffer_free(&text);
+    return status;
+}
+
+static hl_status read_chat_template(hl_tokenizer *tokenizer, hl_json_reader *reader)
+{
+    hl_status status = HL_OK;
+    bool      more   = false;
+    hl_bytes  text;
+
+    switch (hl_json_peek(reader)) {
+    case '"':
+        HL_TRY(hl_json_read_string(reader, &text));
+        return keep_template(tokenizer, text);
+    case '[':
+        HL_TRY(hl_json_enter(reader, '['));
+        while (hl_json_next(reader, ']', &more) == HL_OK && more)
+            HL_TRY(read_named_template(tokenizer, reader));
+        return hl_json_reader_status(reader);
+    default:
+        return hl_json_skip(reader, &text);
+    }
+
+done:
+    return status;
+}
+
+/* ------------------------------------------------------------------- siblings */
+
+static hl_status read_config_member(hl_tokenizer *tokenizer, hl_json_reader *reader, hl_bytes key)
+{
+    hl_bytes value;
+
+    if (hl_bytes_equal(key, "chat_template"))
+        return read_chat_template(tokenizer, reader);
+    for (size_t i = 0; i < sizeof special_keys / sizeof *special_keys; i++) {
+        if (hl_bytes_equal(key, special_keys[i].key))
+            return read_special(tokenizer, reader, special_keys[i].which);
+    }
+    return hl_json_skip(reader, &value);
+}
+
+static hl_status read_config(hl_tokenizer *tokenizer, hl_bytes json, const char *where)
+{
+    hl_status      status = HL_OK;
+    hl_json_reader reader;
+    bool           more = false;
+    hl_bytes       key;
+
+    HL_TRY(hl_json_reader_open(&reader, json.data, json.n_bytes, where));
+    HL_TRY(hl_json_enter(&reader, '{'));
+    while (hl_json_next(&reader, '}', &more) == HL_OK && more) {
+        HL_TRY(hl_json_read_key(&reader, &key));
+        HL_TRY(read_config_member(tokenizer, &reader, key));
+    }
+    HL_TRY(hl_json_reader_finish(&reader));
+
+done:
+    hl_json_reader_close(&reader);
+    return status;
+}
+
+static hl_status read_jinja(hl_tokenizer *tokenizer, hl_bytes text, const char *where)
+{
+    hl_status status = keep_template(tokenizer, text);
+    return status == HL_OK ? HL_OK : hl_fail_within(status, "%s", where);
+}
+
+/* Reads FOLDER/NAME if it is there. */
+static hl_status read_sibling(hl_tokenizer *tokenizer, const char *folder, const char *name,
+                              hl_status (*read)(hl_tokenizer *, hl_bytes, const char *))
+{
+    hl_status status = HL_OK;
+    hl_file   file   = { 0 };
+    hl_buffer path   = { 0 };
+
+    HL_TRY(hl_buffer_append_text(&path, folder));
+    HL_TRY(hl_buffer_append_text(&path, name));
+    HL_TRY(hl_buffer_append(&path, "", 1));
+    status = hl_file_map(&file, path.data);
+    if (status == HL_NOT_FOUND)
+        status = HL_OK;
+    else if (status == HL_OK)
+        status = read(tokenizer, (hl_bytes){ (const char *)file.bytes, file.n_bytes }, path.data);
+
+done:
+    hl_file_unmap(&file);
+    hl_buffer_free(&path);
+    return status;
+}
+
+/* End of turn: no file names it, but few spellings are in use. */
+static void find_end_of_turn(hl_tokenizer *tokenizer)
+{
+    static const char *const names[] = { "<|eot_id|>", "<|im_end|>", "<end_of_turn>", "<|end|>" };
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        int32_t id = hl_vocab_find(&tokenizer->vocab, (hl_bytes){ names[i], strlen(names[i]) });
+        if (id >= 0 && tokenizer->special[HL_SPECIAL_EOT] < 0 &&
+            tokenizer->vocab.pieces[id].type == HL_TOKEN_SPECIAL)
+            tokenizer->special[HL_SPECIAL_EOT] = id;
+    }
+}
+
+/* `folder` ends in a slash, or is empty. */
+static hl_status read_siblings(hl_tokenizer *tokenizer, const char *folder)
+{
+    hl_status status = HL_OK;
+
+    HL_TRY(read_sibling(tokenizer, folder, "chat_template.jinja", read_jinja));
+    HL_TRY(read_sibling(tokenizer, folder, "tokenizer_config.json", read_config));
+    HL_TRY(read_sibling(tokenizer, folder, "special_tokens_map.json", read_config));
+    find_end_of_turn(tokenizer);
+
+done:
+    return status;
+}
+
+/* -------------------------------------------------------------------- opening */
+
+static hl_status open_json(hl_tokenizer **out, const char *path, const char *folder)
+{
+    hl_status     status    = HL_OK;
+    hl_file       file      = { 0 };
+    hl_tokenizer *tokenizer = NULL;
+
+    *out = NULL;
+    HL_TRY(hl_file_map(&file, path));
+    HL_TRY(hl_tokenizer_parse(&tokenizer, file.bytes, file.n_bytes, path));
+    HL_TRY(read_siblings(tokenizer, folder));
+    *out      = tokenizer;
+    tokenizer = NULL;
+
+done:
+    hl_tokenizer_close(tokenizer);
+    hl_file_unmap(&file);
+    return status;
+}
+
+static bool ends_with(const char *text, const char *ending)
+{
+    size_t length = strlen(text);
+    return length >= strlen(ending) && strcmp(text + length - strlen(ending), ending) == 0;
+}
+
+/* A folder: its tokenizer.json. */
+static hl_status open_folder(hl_tokenizer **out, const char *path)
+{
+    hl_status status = HL_OK;
+    hl_buffer folder = { 0 };
+    hl_buffer file   = { 0 };
+
+    HL_TRY(hl_buffer_append_text(&folder, path));
+    if (!ends_with(path, "/"))
+        HL_TRY(hl_buffer_append(&folder, "/", 1));
+    HL_TRY(hl_buffer_append(&folder, "", 1));
+    HL_TRY(hl_buffer_append_text(&file, folder.data));
+    HL_TRY(hl_buffer_append(&file, "tokenizer.json", sizeof "tokenizer.json"));
+    HL_TRY(open_json(out, file.data, folder.data));
+
+done:
+    if (status == HL_NOT_FOUND)
+        hl_fail(status, "%s: no tokenizer.json in this folder", path);
+    hl_buffer_free(&folder);
+    hl_buffer_free(&file);
+    return status;
+}
+
+/* A file: what lies beside a tokenizer.json belongs to it. */
+static hl_status open_file(hl_tokenizer **out, const char *path)
+{
+    hl_status   status = HL_OK;
+    const char *slash  = strrchr(path, '/');
+    char       *folder = NULL;
+
+    if (ends_with(path, ".bin"))
+        return hl_tokenizer_open_llama2c(out, path);
+    if (ends_with(path, ".gguf"))
+        return hl_tokenizer_open_gguf(out, path);
+    HL_TRY(hl_strndup(&folder, path, slash != NULL ? (size_t)(slash + 1 - path) : 0));
+    HL_TRY(open_json(out, path, folder));
+
+done:
+    hl_free(folder);
+    return status;
+}
+
+hl_status hl_tokenizer_open(hl_tokenizer **out, const char *path)
+{
+    struct stat info;
+
+    *out = NULL;
+    if (stat(path, &info) == 0 && S_ISDIR(info.st_mode))
+        return open_folder(out, path);
+    return open_file(out, path);
+}

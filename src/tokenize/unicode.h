@@ -1,0 +1,36 @@
+/* unicode.h - what a tokenizer asks about characters.
+ *
+ * The answers come from utf8proc (Unicode 15); this is the only file that knows
+ * it.  Where Rust's standard library, on which the reference implementation
+ * rests, draws a line differently, this follows Rust. */
+#ifndef HL_TOKENIZE_UNICODE_H
+#define HL_TOKENIZE_UNICODE_H
+
+#include "headlight.h"
+
+typedef enum hl_char_class {
+    HL_CHAR_WHITESPACE = 0, /* White_Space                               */
+    HL_CHAR_PUNCTUATION,    /* ASCII punctuation, and all of category P  */
+    HL_CHAR_NUMERIC,        /* category N                                */
+    HL_CHAR_CONTROL,        /* Cc, Cf, Co                                */
+    HL_CHAR_MARK,           /* category M                                */
+    HL_CHAR_ACCENT,         /* Mn only                                   */
+    HL_CHAR_WORD,           /* \w of a Unicode regular expression        */
+} hl_char_class;
+
+bool hl_char_is(hl_char_class wanted, uint32_t code_point);
+
+/* One character becomes one or two. */
+size_t hl_char_lowercase(uint32_t out[2], uint32_t code_point);
+
+/* Full decomposition, canonical or compatibility; 1 to HL_MAX_DECOMPOSITION characters. */
+#define HL_MAX_DECOMPOSITION 32
+size_t hl_char_decompose(uint32_t out[HL_MAX_DECOMPOSITION], uint32_t code_point, bool compatible);
+int    hl_char_combining_class(uint32_t code_point);
+/* The character that a base and what follows it compose to, if there is one. */
+bool hl_char_compose(uint32_t *out, uint32_t base, uint32_t follower);
+
+/* Is there a boundary between two user-perceived characters?  *state starts as 0. */
+bool hl_char_grapheme_break(uint32_t left, uint32_t right, int32_t *state);
+
+#endif

@@ -1,0 +1,157 @@
+/* vocab.c - one array of pieces, one block of bytes, one hash table.
+ *
+ * The table is open addressing with linear probing, at most half full; a slot
+ * holds only an id, and the spelling it stands for is compared in place. */
+#include "tokenize/vocab.h"
+
+#include <string.h>
+
+#include "base/status.h"
+#include "tokenize/buffer.h"
+
+#define FIRST_SLOTS 1024
+
+/* Multiply and mix, eight bytes at a time.  Not meant to resist an adversary: with
+ * at most four million pieces the worst that collisions can do is waste time. */
+uint64_t hl_hash_bytes(const char *bytes, size_t n_bytes)
+{
+    const uint64_t factor = 0x9e3779b97f4a7c15U;
+    uint64_t       hash   = n_bytes * factor;
+    uint64_t       word;
+
+    for (; n_bytes >= sizeof word; bytes += sizeof word, n_bytes -= sizeof word) {
+        memcpy(&word, bytes, sizeof word);
+        hash = (hash ^ word) * factor;
+        hash ^= hash >> 32;
+    }
+    word = 0;
+    if (n_bytes > 0)
+        memcpy(&word, bytes, n_bytes);
+    hash = (hash ^ word) * factor;
+    hash ^= hash >> 29;
+    hash *= 0xbf58476d1ce4e5b9U;
+    return hash ^ hash >> 32;
+}
+
+static hl_bytes spelling_of(const hl_vocab *vocab, const hl_piece *piece)
+{
+    return (hl_bytes){ vocab->bytes + piece->at, piece->n_bytes };
+}
+
+/* The slot that holds this spelling, or the empty one where it belongs. */
+static size_t find_slot(const hl_vocab *vocab, hl_bytes spelling)
+{
+    size_t mask = vocab->n_slots - 1;
+    size_t slot = (size_t)hl_hash_bytes(spelling.data, spelling.n_bytes) & mask;
+
+    for (;; slot = (slot + 1) & mask) {
+        int32_t id = vocab->slots[slot];
+        if (id < 0)
+            return slot;
+        hl_bytes other = spelling_of(vocab, &vocab->pieces[id]);
+        if (other.n_bytes == spelling.n_bytes &&
+            memcmp(other.data, spelling.data, spelling.n_bytes) == 0)
+            return slot;
+    }
+}
+
+static hl_status grow_slots(hl_vocab *vocab)
+{
+    if (2 * (vocab->n_pieces + 1) <= vocab->n_slots)
+        return HL_OK;
+    size_t    n_slots = vocab->n_slots > 0 ? 2 * vocab->n_slots : FIRST_SLOTS;
+    int32_t  *slots   = NULL;
+    hl_status status  = HL_ALLOC(&slots, n_slots);
+    if (status != HL_OK)
+        return status;
+    int32_t *old   = vocab->slots;
+    size_t   n_old = vocab->n_slots;
+    memset(slots, 0xff, n_slots * sizeof *slots); /* -1 */
+    vocab->slots   = slots;
+    vocab->n_slots = n_slots;
+    for (size_t i = 0; i < n_old; i++) {
+        if (old[i] >= 0)
+            slots[find_slot(vocab, spelling_of(vocab, &vocab->pieces[old[i]]))] = old[i];
+    }
+    hl_free(old);
+    return HL_OK;
+}
+
+/* Room for the id, with no pieces between the old ids and it. */
+static hl_status grow_ids(hl_vocab *vocab, size_t id)
+{
+    if (id < vocab->n_ids)
+        return HL_OK;
+    hl_status status =
+        HL_GROW(&vocab->pieces, &vocab->pieces_capacity, vocab->n_ids, id + 1 - vocab->n_ids);
+    if (status != HL_OK)
+        return status;
+    memset(vocab->pieces + vocab->n_ids, 0, (id + 1 - vocab->n_ids) * sizeof *vocab->pieces);
+    vocab->n_ids = id + 1;
+    return HL_OK;
+}
+
+static hl_status check_piece(const hl_vocab *vocab, int64_t id, hl_bytes spelling)
+{
+    if (id < 0 || id >= HL_MAX_VOCAB)
+        return hl_fail(HL_BAD_INPUT, "id %lld of '%.*s' is not between 0 and %d", (long long)id,
+                       (int)(spelling.n_bytes < 100 ? spelling.n_bytes : 100), spelling.data,
+                       HL_MAX_VOCAB - 1);
+    if (spelling.n_bytes > HL_MAX_PIECE_BYTES)
+        return hl_fail(HL_BAD_INPUT, "the piece with id %lld has %zu bytes, at most %d",
+                       (long long)id, spelling.n_bytes, HL_MAX_PIECE_BYTES);
+    if ((size_t)id < vocab->n_ids && vocab->pieces[id].present)
+        return hl_fail(HL_BAD_INPUT, "id %lld is given to '%.100s' and to '%.*s'", (long long)id,
+                       vocab->bytes + vocab->pieces[id].at,
+                       (int)(spelling.n_bytes < 100 ? spelling.n_bytes : 100), spelling.data);
+    return HL_OK;
+}
+
+hl_status hl_vocab_add(hl_vocab *vocab, int64_t id, hl_bytes spelling, hl_token_type type,
+                       bool *replaced)
+{
+    hl_status status = HL_OK;
+
+    HL_TRY(check_piece(vocab, id, spelling));
+    if (vocab->n_bytes > UINT32_MAX - spelling.n_bytes - 1)
+        HL_TRY(hl_fail(HL_BAD_INPUT, "a vocabulary of more than %u bytes", UINT32_MAX));
+    HL_TRY(grow_ids(vocab, (size_t)id));
+    HL_TRY(grow_slots(vocab));
+    HL_TRY(HL_GROW(&vocab->bytes, &vocab->bytes_capacity, vocab->n_bytes, spelling.n_bytes + 1));
+    memcpy(vocab->bytes + vocab->n_bytes, spelling.data, spelling.n_bytes);
+    vocab->bytes[vocab->n_bytes + spelling.n_bytes] = '\0'; /* a courtesy to messages */
+    vocab->pieces[id]                               = (hl_piece){ .at      = (uint32_t)vocab->n_bytes,
+                                                                  .n_bytes = (uint32_t)spelling.n_bytes,
+                                                                  .type    = (uint8_t)type,
+                                                                  .present = true };
+    vocab->n_bytes += spelling.n_bytes + 1;
+    vocab->n_pieces++;
+
+    size_t slot = find_slot(vocab, hl_vocab_spelling(vocab, id));
+    if (replaced != NULL)
+        *replaced = vocab->slots[slot] >= 0;
+    vocab->slots[slot] = (int32_t)id;
+
+done:
+    return status;
+}
+
+void hl_vocab_free(hl_vocab *vocab)
+{
+    hl_free(vocab->pieces);
+    hl_free(vocab->bytes);
+    hl_free(vocab->slots);
+    *vocab = (hl_vocab){ 0 };
+}
+
+int32_t hl_vocab_find(const hl_vocab *vocab, hl_bytes spelling)
+{
+    return vocab->n_slots > 0 ? vocab->slots[find_slot(vocab, spelling)] : -1;
+}
+
+hl_bytes hl_vocab_spelling(const hl_vocab *vocab, int64_t id)
+{
+    if (id < 0 || (size_t)id >= vocab->n_ids || !vocab->pieces[id].present)
+        return (hl_bytes){ NULL, 0 };
+    return spelling_of(vocab, &vocab->pieces[id]);
+}

@@ -1,0 +1,48 @@
+/* vocab.h - the pieces of a vocabulary, by id and by spelling.
+ *
+ * Ids need not be dense: an id may have no piece.  Pieces are bytes, almost
+ * always UTF-8, and may hold NUL. */
+#ifndef HL_TOKENIZE_VOCAB_H
+#define HL_TOKENIZE_VOCAB_H
+
+#include "base/json_reader.h"
+#include "headlight.h"
+
+#define HL_MAX_VOCAB       (1 << 22) /* ids */
+#define HL_MAX_PIECE_BYTES (1 << 20)
+
+typedef struct hl_piece {
+    uint32_t at; /* in hl_vocab.bytes */
+    uint32_t n_bytes;
+    float    score;
+    uint8_t  type; /* hl_token_type */
+    bool     present;
+    bool     special; /* left out when decoding without special tokens */
+} hl_piece;
+
+typedef struct hl_vocab {
+    hl_piece *pieces; /* (n_ids) */
+    size_t    n_ids;  /* one more than the largest */
+    size_t    n_pieces;
+    size_t    pieces_capacity;
+    char     *bytes;
+    size_t    n_bytes;
+    size_t    bytes_capacity;
+    int32_t  *slots; /* (n_slots) ids by hash of their spelling, -1 where empty */
+    size_t    n_slots;
+} hl_vocab;
+
+/* Adds a piece under an id that has none.  Of two ids with one spelling the later is
+ * found by it; `*replaced` (may be NULL) says whether that happened. */
+hl_status hl_vocab_add(hl_vocab *vocab, int64_t id, hl_bytes spelling, hl_token_type type,
+                       bool *replaced);
+void      hl_vocab_free(hl_vocab *vocab);
+
+/* -1 if there is none. */
+int32_t hl_vocab_find(const hl_vocab *vocab, hl_bytes spelling);
+/* {NULL, 0} if the id has none. */
+hl_bytes hl_vocab_spelling(const hl_vocab *vocab, int64_t id);
+
+uint64_t hl_hash_bytes(const char *bytes, size_t n_bytes);
+
+#endif

@@ -1,0 +1,62 @@
+/* vocab_source.h - tokenizers that come as lists of pieces.
+ *
+ * GGUF files and llama2.c's tokenizer.bin have no pipeline in them, only a
+ * vocabulary and the name of what to do with it:
+ *
+ *     gpt2    byte-level BPE; `pre` names the expressions that split words
+ *     llama   SentencePiece BPE: merges follow from the scores
+ *     bert    WordPiece; a piece that begins a word starts with ▁
+ *     t5      Unigram
+ *
+ * All pointers are borrowed and need not live longer than the call. */
+#ifndef HL_TOKENIZE_VOCAB_SOURCE_H
+#define HL_TOKENIZE_VOCAB_SOURCE_H
+
+#include "base/json_reader.h"
+#include "headlight.h"
+
+/* What GGUF calls token types. */
+enum {
+    HL_PIECE_NORMAL       = 1,
+    HL_PIECE_UNKNOWN      = 2,
+    HL_PIECE_CONTROL      = 3,
+    HL_PIECE_USER_DEFINED = 4,
+    HL_PIECE_UNUSED       = 5,
+    HL_PIECE_BYTE         = 6,
+};
+
+typedef struct hl_vocab_source {
+    const char     *model;  /* "gpt2", "llama", "bert", "t5" */
+    const char     *pre;    /* gpt2 only; NULL: "default" */
+    const hl_bytes *tokens; /* (n_tokens) */
+    const float    *scores; /* (n_tokens) or NULL */
+    const int32_t  *types;  /* (n_tokens) HL_PIECE_..., or NULL: all normal */
+    size_t          n_tokens;
+    const hl_bytes *merges; /* (n_merges) "a b"; gpt2 only */
+    size_t          n_merges;
+    int32_t         special[HL_SPECIAL_COUNT]; /* ids, -1: none */
+    int             add_bos; /* 1, 0, or -1: what is usual for the model; as the next three */
+    int             add_eos;
+    int             add_space_prefix;
+    int             remove_extra_spaces; /* t5 */
+    bool            plain_spaces;        /* llama: a space is a space in the pieces, not ▁ */
+    bool            keep_case;           /* bert: do not make lower case */
+    hl_bytes        charsmap;            /* t5: normalisation rules, or {NULL, 0} */
+    const char     *chat_template;       /* or NULL */
+    const char     *where;               /* for messages */
+} hl_vocab_source;
+
+/* A source with nothing in it: ids -1, choices -1. */
+hl_vocab_source hl_vocab_source_empty(void);
+
+hl_status hl_tokenizer_from_source(hl_tokenizer **out, const hl_vocab_source *source);
+
+/* llama2.c's tokenizer.bin. */
+hl_status hl_tokenizer_open_llama2c(hl_tokenizer **out, const char *path);
+
+/* The tokenizer inside a GGUF file; HL_NOT_FOUND if there is none. */
+struct hl_gguf;
+hl_status hl_tokenizer_from_gguf(hl_tokenizer **out, const struct hl_gguf *file);
+hl_status hl_tokenizer_open_gguf(hl_tokenizer **out, const char *path);
+
+#endif

@@ -1,0 +1,92 @@
+/* wordpiece.c - the longest piece first, from left to right.
+ *
+ *     unaffable  ->  un ##aff ##able
+ *
+ * If at some place no piece fits, the whole word is unknown. */
+#include "tokenize/wordpiece.h"
+
+#include <string.h>
+
+#include "base/status.h"
+#include "base/utf8.h"
+#include "tokenize/buffer.h"
+
+static size_t count_characters(const char *text, size_t n_bytes)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < n_bytes; i++)
+        count += !hl_utf8_is_continuation(text[i]);
+    return count;
+}
+
+static hl_status add_unknown(hl_tokens *out, const hl_wordpiece *model, size_t n_bytes, size_t at)
+{
+    if (model->unknown < 0)
+        return hl_fail(HL_BAD_INPUT, "a word that the vocabulary lacks, and no unknown token");
+    return hl_tokens_add(out, model->unknown, at, at + n_bytes);
+}
+
+/* The longest piece at `begin`; its id, or -1, and its end.  `key` holds the prefix and
+ * all of the word from `begin` on, and is shortened character by character. */
+static int32_t longest(size_t *end, const hl_wordpiece *model, hl_bytes key, size_t begin,
+                       size_t n_prefix)
+{
+    for (size_t length = key.n_bytes; length > n_prefix; length--) {
+        if (length < key.n_bytes && hl_utf8_is_continuation(key.data[length]))
+            continue;
+        int32_t id = hl_vocab_find(model->vocab, (hl_bytes){ key.data, length });
+        if (id >= 0) {
+            *end = begin + length - n_prefix;
+            return id;
+        }
+    }
+    return -1;
+}
+
+static hl_status cut_word(hl_tokens *out, bool *fits, const hl_wordpiece *model, hl_bytes word,
+                          hl_buffer *key, size_t at)
+{
+    hl_status status = HL_OK;
+    size_t    end    = 0;
+
+    *fits = true;
+    for (size_t begin = 0; begin < word.n_bytes && *fits; begin = end) {
+        size_t n_prefix = begin > 0 ? model->prefix.n_bytes : 0;
+        key->n_bytes    = 0;
+        HL_TRY(hl_buffer_append(key, model->prefix.data, n_prefix));
+        HL_TRY(hl_buffer_append(key, word.data + begin, word.n_bytes - begin));
+        int32_t id = longest(&end, model, (hl_bytes){ key->data, key->n_bytes }, begin, n_prefix);
+        *fits      = id >= 0;
+        if (*fits)
+            HL_TRY(hl_tokens_add(out, id, at + begin, at + end));
+    }
+
+done:
+    return status;
+}
+
+hl_status hl_wordpiece_encode(hl_tokens *out, const hl_wordpiece *model, const char *word,
+                              size_t n_bytes, size_t at)
+{
+    hl_status status = HL_OK;
+    hl_bytes  bytes  = { word, n_bytes };
+    hl_buffer key    = { 0 };
+    size_t    before = out->count;
+    bool      fits   = false;
+
+    if (model->whole_words) {
+        int32_t id = hl_vocab_find(model->vocab, bytes);
+        return id >= 0 ? hl_tokens_add(out, id, at, at + n_bytes)
+                       : add_unknown(out, model, n_bytes, at);
+    }
+    if (count_characters(word, n_bytes) <= model->max_characters)
+        HL_TRY(cut_word(out, &fits, model, bytes, &key, at));
+    if (!fits) {
+        out->count = before;
+        HL_TRY(add_unknown(out, model, n_bytes, at));
+    }
+
+done:
+    hl_buffer_free(&key);
+    return status;
+}

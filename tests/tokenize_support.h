@@ -1,0 +1,68 @@
+/* tokenize_support.h - what the tokenizer tests share: where the data is, golden
+ * vectors, and comparing encodings with lists. */
+#ifndef HL_TESTS_TOKENIZE_SUPPORT_H
+#define HL_TESTS_TOKENIZE_SUPPORT_H
+
+#include "support.h"
+
+#include "base/json.h"
+
+#define SMALL_TOKENIZERS "tests/data/tokenizers"
+
+/* PATH below the shared material, in one of four static buffers; skips the test where
+ * the material is not there. */
+static inline const char *shared_path(const char *path)
+{
+    const char *shared = getenv("HEADLIGHT_SHARED");
+    const char *full   = in_folder(shared != NULL ? shared : "../shared", path);
+
+    if (access(full, R_OK) != 0)
+        skip();
+    return full;
+}
+
+static inline hl_tokenizer *open_tokenizer(const char *path)
+{
+    hl_tokenizer *tokenizer = NULL;
+    assert_ok(hl_tokenizer_open(&tokenizer, path));
+    assert_non_null(tokenizer);
+    return tokenizer;
+}
+
+static inline hl_encoding *encode(const hl_tokenizer *tokenizer, const char *text, size_t n_bytes,
+                                  bool add_special)
+{
+    hl_encode_options options  = { .add_special = add_special };
+    hl_encoding      *encoding = NULL;
+    assert_ok(hl_tokenizer_encode(&encoding, tokenizer, text, n_bytes, &options));
+    return encoding;
+}
+
+/* A tokenizer from text; the test says what is in it. */
+static inline hl_tokenizer *parse_tokenizer(const char *json)
+{
+    hl_tokenizer *tokenizer = NULL;
+    assert_ok(hl_tokenizer_parse(&tokenizer, json, strlen(json), "test"));
+    return tokenizer;
+}
+
+/* The ids of a text are exactly these; ids end with -1. */
+static inline void assert_ids(const hl_tokenizer *tokenizer, const char *text, const int32_t *ids)
+{
+    hl_encoding *encoding = encode(tokenizer, text, strlen(text), false);
+    size_t       count    = 0;
+
+    while (ids[count] >= 0)
+        count++;
+    for (size_t i = 0; i < encoding->n_tokens && i < count; i++) {
+        if (encoding->ids[i] != ids[i])
+            fail_msg("'%s': token %zu is %d, wanted %d", text, i, encoding->ids[i], ids[i]);
+    }
+    if (encoding->n_tokens != count)
+        fail_msg("'%s': %zu tokens, wanted %zu", text, encoding->n_tokens, count);
+    hl_encoding_free(encoding);
+}
+#define IDS(...) ((const int32_t[]){ __VA_ARGS__, -1 })
+#define NO_IDS   ((const int32_t[]){ -1 })
+
+#endif
