@@ -130,12 +130,42 @@ static json_t *dtype_object(const hl_model *model)
     return object;
 }
 
-void hl_info_print_json(const hl_model *model, const char *path, bool tensors)
+/* A piece that is not UTF-8 has no place in JSON: null. */
+static json_t *special_object(const hl_tokenizer *tokenizer)
 {
-    const hl_model_info *info = hl_model_get_info(model);
-    json_t              *root = json_object();
+    static const char *const names[HL_SPECIAL_COUNT] = { "bos", "eos", "unk",  "sep",
+                                                         "pad", "cls", "mask", "eot" };
+    json_t                  *object                  = json_object();
 
-    set_text(root, "path", path);
+    for (int i = 0; i < HL_SPECIAL_COUNT; i++) {
+        int32_t     id      = hl_tokenizer_special(tokenizer, (hl_special)i);
+        size_t      n_bytes = 0;
+        const char *piece   = id >= 0 ? hl_tokenizer_piece(tokenizer, id, &n_bytes) : NULL;
+        json_t     *text    = piece != NULL ? json_stringn(piece, n_bytes) : NULL;
+        if (id >= 0)
+            json_object_set_new(
+                object, names[i],
+                json_pack("{s:i, s:o}", "id", (int)id, "piece", text != NULL ? text : json_null()));
+    }
+    return object;
+}
+
+static json_t *tokenizer_object(const hl_tokenizer *tokenizer)
+{
+    if (tokenizer == NULL)
+        return json_null();
+    return json_pack("{s:s, s:I, s:o}", "kind", hl_tokenizer_kind(tokenizer), "size",
+                     (json_int_t)hl_tokenizer_size(tokenizer), "special",
+                     special_object(tokenizer));
+}
+
+void hl_info_print_json(const hl_info_request *request)
+{
+    const hl_model      *model = request->model;
+    const hl_model_info *info  = hl_model_get_info(model);
+    json_t              *root  = json_object();
+
+    set_text(root, "path", request->path);
     set_text(root, "family", info->family);
     set_text(root, "format", info->format);
     set_sizes(root, info);
@@ -143,7 +173,8 @@ void hl_info_print_json(const hl_model *model, const char *path, bool tensors)
     set_tokens(root, info);
     json_object_set_new(root, "dtypes", dtype_object(model));
     json_object_set_new(root, "layers", layer_array(model));
-    if (tensors)
+    json_object_set_new(root, "tokenizer", tokenizer_object(request->tokenizer));
+    if (request->tensors)
         json_object_set_new(root, "tensors", tensor_array(model));
     json_dumpf(root, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(17));
     printf("\n");

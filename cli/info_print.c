@@ -324,7 +324,7 @@ static void print_positions(const hl_colours *colours, const hl_model_info *info
     }
 }
 
-static void print_tokens(const hl_colours *colours, const hl_model_info *info)
+static void print_vocabulary(const hl_colours *colours, const hl_model_info *info)
 {
     text words = { 0 };
 
@@ -333,12 +333,55 @@ static void print_tokens(const hl_colours *colours, const hl_model_info *info)
         add(&words, ", the output head is %s",
             info->is_tied ? "the embedding" : "a matrix of its own");
     show(colours, "vocabulary", &words);
-    words = (text){ 0 };
-    if (info->bos_id >= 0)
+}
+
+/* ----------------------------------------------------------------- tokenizer */
+
+static void print_tokenizer(const hl_colours *colours, const hl_info_request *request)
+{
+    text words = { 0 };
+
+    if (request->tokenizer != NULL) {
+        add(&words, "%s, ", hl_tokenizer_kind(request->tokenizer));
+        add_number(&words, (int64_t)hl_tokenizer_size(request->tokenizer));
+        add(&words, " pieces");
+    } else if (request->tokenizer_problem[0] != '\0') {
+        add(&words, "cannot be read: %.120s", request->tokenizer_problem);
+    } else {
+        add(&words, "none here; --tokenizer PATH gives one");
+    }
+    show(colours, "tokenizer", &words);
+}
+
+/* " <|endoftext|>": the piece of an id, fit to be shown. */
+static void add_piece(text *out, const hl_tokenizer *tokenizer, int64_t id)
+{
+    size_t      n_bytes = 0;
+    const char *piece =
+        tokenizer != NULL ? hl_tokenizer_piece(tokenizer, (int32_t)id, &n_bytes) : NULL;
+
+    if (piece == NULL || n_bytes == 0 || n_bytes > 32)
+        return;
+    for (size_t i = 0; i < n_bytes; i++) {
+        if ((unsigned char)piece[i] < 0x20 || piece[i] == 0x7f)
+            return;
+    }
+    add(out, " %.*s", (int)n_bytes, piece);
+}
+
+static void print_tokens(const hl_colours *colours, const hl_info_request *request)
+{
+    const hl_model_info *info  = hl_model_get_info(request->model);
+    text                 words = { 0 };
+
+    if (info->bos_id >= 0) {
         add(&words, "begin %lld", (long long)info->bos_id);
-    for (int i = 0; i < info->n_eos_ids && words.used < 50; i++)
-        add(&words, "%s%s%lld", i == 0 ? comma(&words) : " ", i == 0 ? "end " : "",
-            (long long)info->eos_ids[i]);
+        add_piece(&words, request->tokenizer, info->bos_id);
+    }
+    for (int i = 0; i < info->n_eos_ids && words.used < 40; i++) {
+        add(&words, "%s%s%lld", comma(&words), i == 0 ? "end " : "", (long long)info->eos_ids[i]);
+        add_piece(&words, request->tokenizer, info->eos_ids[i]);
+    }
     if (info->pad_id >= 0)
         add(&words, "%spadding %lld", comma(&words), (long long)info->pad_id);
     if (words.used > 0)
@@ -392,20 +435,22 @@ static void print_tensors(const hl_colours *colours, const hl_model *model)
     }
 }
 
-void hl_info_print(const hl_model *model, const char *path, bool tensors)
+void hl_info_print(const hl_info_request *request)
 {
-    const hl_model_info *info    = hl_model_get_info(model);
+    const hl_model_info *info    = hl_model_get_info(request->model);
     hl_colours           colours = hl_terminal_colours(stdout);
 
-    print_title(&colours, info, path);
-    print_storage(&colours, model);
-    print_layers(&colours, model);
+    print_title(&colours, info, request->path);
+    print_storage(&colours, request->model);
+    print_layers(&colours, request->model);
     print_heads(&colours, info);
     print_mlp(&colours, info);
     print_norms(&colours, info);
     print_positions(&colours, info);
-    print_tokens(&colours, info);
+    print_vocabulary(&colours, info);
+    print_tokenizer(&colours, request);
+    print_tokens(&colours, request);
     print_memory(&colours, info);
-    if (tensors)
-        print_tensors(&colours, model);
+    if (request->tensors)
+        print_tensors(&colours, request->model);
 }

@@ -278,8 +278,9 @@ HL_API void      hl_model_close(hl_model *model);
 
 /* What a model is.  Texts are static or the model's. */
 typedef struct hl_model_info {
-    const char *family; /* "llama", "gpt2", ... */
-    const char *format; /* "safetensors", "gguf", "llama2.c" */
+    const char *family;         /* "llama", "gpt2", ... */
+    const char *format;         /* "safetensors", "gguf", "llama2.c" */
+    const char *tokenizer_path; /* where its tokenizer would be, for hl_tokenizer_open */
     bool        is_encoder;
 
     int64_t n_layers;

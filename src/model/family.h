@@ -8,7 +8,7 @@
  *     describe   what a table cannot say: a rule between fields
  *     layers     the same for what differs from layer to layer
  *     tensors    the name of every role's tensor in a Hugging Face folder
- *     gguf       ... in a GGUF file, where it is not the usual one (roles.c)
+ *     gguf       ... in a GGUF file, where it is not the usual one (family.c)
  *
  * A name is a pattern: the first '*' is the layer, the second the part (expert or
  * head); '|' separates spellings.  ".weight" and ".bias" come after it.  A family's

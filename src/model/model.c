@@ -156,16 +156,18 @@ static void fill_info(hl_model *model)
     static const char *const formats[] = { [HL_TENSORS_SAFETENSORS] = "safetensors",
                                            [HL_TENSORS_GGUF]        = "gguf",
                                            [HL_TENSORS_LLAMA2C]     = "llama2.c" };
+    const hl_gguf           *gguf      = hl_tensors_gguf(model->tensors);
     hl_model_info           *info      = &model->info;
 
     name_parts(info, model->config);
     copy_sizes(info, model->config);
-    info->format       = formats[hl_tensors_kind_of(model->tensors)];
-    info->n_params     = hl_weights_n_params(model->weights);
-    info->n_tensors    = (int64_t)hl_tensors_count(model->tensors);
-    info->kv_bytes_f32 = (size_t)cache_values(model->config) * 4;
-    info->kv_bytes_f16 = (size_t)cache_values(model->config) * 2;
-    info->work_bytes   = work_bytes(model->config);
+    info->tokenizer_path = gguf != NULL ? hl_gguf_where(gguf) : hl_tensors_folder(model->tensors);
+    info->format         = formats[hl_tensors_kind_of(model->tensors)];
+    info->n_params       = hl_weights_n_params(model->weights);
+    info->n_tensors      = (int64_t)hl_tensors_count(model->tensors);
+    info->kv_bytes_f32   = (size_t)cache_values(model->config) * 4;
+    info->kv_bytes_f16   = (size_t)cache_values(model->config) * 2;
+    info->work_bytes     = work_bytes(model->config);
     for (int64_t i = 0; i < info->n_tensors; i++)
         info->tensor_bytes += hl_tensors_at(model->tensors, (size_t)i)->n_bytes;
 }

@@ -6,6 +6,7 @@
  * what their tensors are called, weights_find.c's. */
 #include "model/weights.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -458,6 +459,8 @@ const hl_param *hl_weights_get(const hl_weights *weights, hl_role role, int64_t 
 {
     int64_t start = weights->starts[(layer + 1) * HL_N_ROLES + role];
 
+    assert(role < HL_N_ROLES && layer >= -1 && layer < weights->finder.config->n_layers);
+    assert(start == NONE || part < hl_role_parts(role, weights->finder.config, layer));
     if (start == NONE || weights->params[start + part].weight.tensor == NULL)
         return NULL;
     return &weights->params[start + part];

@@ -70,14 +70,12 @@ typedef struct endings {
 
 static endings endings_of(const hl_finder *finder, const hl_family_tensor *entry, bool is_bias)
 {
-    bool bare  = (entry->stored & HL_STORED_BARE) != 0;
-    bool mxfp4 = finder->config->mxfp4 && bare &&
-                 hl_role_parts(HL_ROLE_EXPERT_DOWN, finder->config, 0) > 0 &&
-                 (entry->role == HL_ROLE_EXPERT_GATE_UP || entry->role == HL_ROLE_EXPERT_DOWN);
+    bool bare   = (entry->stored & HL_STORED_BARE) != 0;
+    bool expert = entry->role == HL_ROLE_EXPERT_GATE_UP || entry->role == HL_ROLE_EXPERT_DOWN;
 
     if (bare && is_bias)
         return (endings){ { "_bias", NULL }, NULL };
-    if (mxfp4)
+    if (bare && expert && finder->config->mxfp4)
         return (endings){ { "_blocks", NULL }, "_scales" };
     if (bare)
         return (endings){ { "", NULL }, NULL };
@@ -111,6 +109,7 @@ static bool try_spelling(hl_found *out, const hl_finder *finder, const hl_wanted
             if (out->tensor == NULL)
                 continue;
             strcpy(out->name, name);
+            out->n_prefix = n_prefix;
             if (ends.scales != NULL) {
                 make_name(name, prefix, n_prefix, pattern, n_pattern, wanted, ends.scales);
                 out->scales = hl_tensors_find(finder->tensors, name);
@@ -186,23 +185,15 @@ hl_found hl_find_tensor(const hl_finder *finder, const hl_wanted *wanted)
 
 void hl_finder_learn_prefix(hl_finder *finder)
 {
-    hl_wanted   wanted = { HL_ROLE_EMBED, -1, 0, false };
-    hl_found    found  = hl_find_tensor(finder, &wanted);
-    const char *prefix = finder->family->prefixes;
+    hl_wanted embedding = { HL_ROLE_EMBED, -1, 0, false };
+    hl_found  found     = hl_find_tensor(finder, &embedding);
 
-    /* Without one the first of the list is as good as any. */
-    size_t best = strcspn(prefix, "|");
-    for (; found.tensor != NULL; prefix++) {
-        size_t n = strcspn(prefix, "|");
-        if (strncmp(found.name, prefix, n) == 0) {
-            best = n;
-            break;
-        }
-        prefix += n;
-        if (*prefix == '\0')
-            break;
-    }
-    snprintf(finder->prefix, sizeof finder->prefix, "%.*s", (int)best, prefix);
+    /* Without an embedding the first of the list is as good as any. */
+    if (found.tensor != NULL)
+        snprintf(finder->prefix, sizeof finder->prefix, "%.*s", (int)found.n_prefix, found.name);
+    else
+        snprintf(finder->prefix, sizeof finder->prefix, "%.*s",
+                 (int)strcspn(finder->family->prefixes, "|"), finder->family->prefixes);
 }
 
 /* ------------------------------------------------------------------ buffers */

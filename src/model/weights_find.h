@@ -31,6 +31,7 @@ typedef struct hl_found {
     hl_role          role;                     /* as stored: ATTN_QKV where q was wanted */
     uint32_t         stored;                   /* HL_STORED_... */
     bool             stacked;                  /* the parts lie in one tensor */
+    size_t           n_prefix;                 /* of its name: the family\'s prefix */
     char             name[HL_MAX_TENSOR_NAME]; /* as it is, or as it should be */
 } hl_found;
 

@@ -4,7 +4,7 @@ set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
 models=tests/data/families
-plan 16
+plan 20
 
 run info $models/llama3
 expect "a folder of shards" 0 <<'END'
@@ -19,6 +19,7 @@ llama3                                        decoder, family llama, safetensors
   positions    rope, theta 500000, llama3
   context      128 tokens
   vocabulary   256, the output head is the embedding
+  tokenizer    none here; --tokenizer PATH gives one
   tokens       begin 0, end 1
   K/V cache    384 bytes a token in f16, 768 bytes in f32
   memory       1.7 MiB: weights 248.9 KiB, f16 cache 48.0 KiB, work 1.4 MiB
@@ -31,6 +32,16 @@ expect_line "more than one type" 0 '^               BF16       22 tensors   248.
 
 run info $models/gpt_neox/model.safetensors
 expect_line "a file in its folder" 0 '^  norms        LayerNorm before attention and MLP, which run in parallel$'
+
+run info models/demo
+expect_line "the tokenizer beside the weights" 0 '^  tokenizer    BPE, 4,096 pieces$'
+expect_line "special tokens, spelled out" 0 '^  tokens       begin 0 <\|endoftext\|>, end 0 <\|endoftext\|>$'
+
+run info --tokenizer models/demo $models/phi3
+expect_line "a tokenizer from elsewhere" 0 '^  tokenizer    BPE, 4,096 pieces$'
+
+run info --tokenizer "$scratch/nothing" $models/phi3
+expect_line "no such tokenizer" 3 "^headlight info: $scratch/nothing: "
 
 run info --tensors $models/phi3
 expect_line "tensors have roles" 0 '^attn.qkv +F16 +\[128,64\] +16384  model.layers.0.self_attn.qkv_proj.weight$'
