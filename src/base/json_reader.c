@@ -221,8 +221,8 @@ static hl_status read_unicode_escape(hl_json_reader *reader, uint32_t *code_poin
 /* One escape; reader->at is behind the backslash.  Appends at most four bytes. */
 static hl_status read_escape(hl_json_reader *reader, size_t *used)
 {
-    static const char from[] = "\"\\/bfnrt";
-    static const char to[]   = "\"\\/\b\f\n\r\t";
+    static const char from[]     = "\"\\/bfnrt";
+    static const char to[]       = "\"\\/\b\f\n\r\t";
     uint32_t          code_point = 0;
 
     if (reader->at >= reader->n_bytes)

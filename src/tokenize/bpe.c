@@ -331,7 +331,7 @@ static hl_status spell(hl_bytes *out, hl_bpe_space *space, const hl_bpe *bpe, hl
     HL_TRY(hl_buffer_append(&space->spelling, out->data, out->n_bytes));
     if (suffix)
         HL_TRY(hl_buffer_append(&space->spelling, bpe->suffix, bpe->options.suffix.n_bytes));
-    *out = (hl_bytes){ space->spelling.data, space->spelling.n_bytes };
+    *out = hl_buffer_bytes(&space->spelling);
 
 done:
     return status;
@@ -479,7 +479,7 @@ static hl_status find_whole(int32_t *out, hl_bpe_space *space, const hl_bpe *bpe
     if (bpe->options.byte_level) {
         space->spelling.n_bytes = 0;
         HL_TRY(hl_byte_level_spell_bytes(&space->spelling, word));
-        word = (hl_bytes){ space->spelling.data, space->spelling.n_bytes };
+        word = hl_buffer_bytes(&space->spelling);
     }
     *out = hl_vocab_find(bpe->vocab, word);
 

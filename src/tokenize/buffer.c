@@ -45,6 +45,11 @@ hl_status hl_buffer_append_code_point(hl_buffer *buffer, uint32_t code_point)
     return hl_buffer_append(buffer, bytes, hl_utf8_encode(bytes, code_point));
 }
 
+hl_bytes hl_buffer_bytes(const hl_buffer *buffer)
+{
+    return (hl_bytes){ buffer->data != NULL ? buffer->data : "", buffer->n_bytes };
+}
+
 void hl_buffer_free(hl_buffer *buffer)
 {
     hl_free(buffer->data);

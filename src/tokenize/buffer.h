@@ -2,6 +2,7 @@
 #ifndef HL_TOKENIZE_BUFFER_H
 #define HL_TOKENIZE_BUFFER_H
 
+#include "base/json_reader.h"
 #include "base/memory.h"
 #include "headlight.h"
 
@@ -23,6 +24,8 @@ hl_status hl_buffer_append(hl_buffer *buffer, const void *bytes, size_t n_bytes)
 hl_status hl_buffer_append_text(hl_buffer *buffer, const char *text);
 hl_status hl_buffer_append_code_point(hl_buffer *buffer, uint32_t code_point);
 void      hl_buffer_free(hl_buffer *buffer);
+/* What is in it; data is never NULL.  Borrowed until the buffer changes. */
+hl_bytes hl_buffer_bytes(const hl_buffer *buffer);
 
 /* The first place of a (non-empty) needle; NULL if it is not there. */
 const char *hl_find_bytes(const char *text, size_t n_text, const char *needle, size_t n_needle);

@@ -58,7 +58,8 @@ hl_status hl_strings_add(hl_strings *strings, hl_bytes text)
 hl_bytes hl_strings_at(const hl_strings *strings, size_t index)
 {
     size_t begin = index > 0 ? strings->ends[index - 1] : 0;
-    return (hl_bytes){ strings->bytes.data + begin, strings->ends[index] - begin };
+    return (hl_bytes){ hl_buffer_bytes(&strings->bytes).data + begin,
+                       strings->ends[index] - begin };
 }
 
 void hl_strings_free(hl_strings *strings)
@@ -141,7 +142,7 @@ static hl_status clean_up(hl_buffer *out, hl_bytes text)
         hl_bytes from = { pairs[i][0], strlen(pairs[i][0]) };
         hl_bytes to   = { pairs[i][1], strlen(pairs[i][1]) };
         next.n_bytes  = 0;
-        HL_TRY(replace_literal(&next, (hl_bytes){ now.data, now.n_bytes }, from, to));
+        HL_TRY(replace_literal(&next, hl_buffer_bytes(&now), from, to));
         hl_buffer swapped = now;
         now               = next;
         next              = swapped;
@@ -188,7 +189,7 @@ static hl_status wordpiece(hl_buffer *out, hl_bytes text, const hl_decode_step *
     else if (!first)
         HL_TRY(hl_buffer_append(&spaced, " ", 1));
     HL_TRY(hl_buffer_append(&spaced, text.data, text.n_bytes));
-    text = (hl_bytes){ spaced.data, spaced.n_bytes };
+    text = hl_buffer_bytes(&spaced);
     if (step->cleanup)
         HL_TRY(clean_up(out, text));
     else
@@ -205,14 +206,13 @@ static hl_status ctc(hl_buffer *out, hl_bytes text, const hl_decode_step *step)
     hl_buffer unpadded = { 0 }, clean = { 0 };
 
     HL_TRY(replace_literal(&unpadded, text, step->content, (hl_bytes){ "", 0 }));
-    hl_bytes rest = { unpadded.data, unpadded.n_bytes };
+    hl_bytes rest = hl_buffer_bytes(&unpadded);
     if (!step->cleanup) {
         HL_TRY(hl_buffer_append(out, rest.data, rest.n_bytes));
         goto done;
     }
     HL_TRY(clean_up(&clean, rest));
-    HL_TRY(replace_literal(out, (hl_bytes){ clean.data, clean.n_bytes }, step->other,
-                           (hl_bytes){ " ", 1 }));
+    HL_TRY(replace_literal(out, hl_buffer_bytes(&clean), step->other, (hl_bytes){ " ", 1 }));
 
 done:
     hl_buffer_free(&unpadded);

@@ -111,8 +111,10 @@ hl_status hl_text_from_bytes(hl_text *out, hl_text_builder *builder, const char 
                              size_t n_bytes)
 {
     hl_status status = HL_OK;
-    hl_text   given  = { .bytes = bytes, .n_bytes = n_bytes, .original = bytes };
 
+    if (n_bytes == 0)
+        bytes = ""; /* it may be NULL */
+    hl_text given = { .bytes = bytes, .n_bytes = n_bytes, .original = bytes };
     if (n_bytes > HL_MAX_TEXT)
         return hl_fail(HL_LIMIT, "a text of %zu bytes, at most %u", n_bytes, HL_MAX_TEXT);
     *out             = given;

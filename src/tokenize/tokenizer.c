@@ -190,10 +190,10 @@ static hl_status encode_word(hl_workspace *work, const hl_tokenizer *tokenizer, 
     if (status != HL_OK || found)
         return status;
     status = run_model(work, tokenizer, word, n_bytes, at);
-    if (status == HL_OK)
-        hl_word_cache_put(work->cache, word, n_bytes, work->word.items + before,
-                          work->word.count - before, at);
-    return status;
+    if (status != HL_OK || work->word.count == before)
+        return status;
+    return hl_word_cache_put(work->cache, word, n_bytes, work->word.items + before,
+                             work->word.count - before, at);
 }
 
 static bool is_mark(const char *text, size_t n_bytes)

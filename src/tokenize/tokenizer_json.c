@@ -285,7 +285,7 @@ static hl_status add_split_merge(hl_bpe *bpe, hl_json_reader *reader, hl_buffer 
     HL_TRY(hl_json_read_string(reader, &right));
     if (left->n_bytes == 0 || right.n_bytes == 0)
         HL_TRY(hl_json_reader_fail(reader, "a merge with an empty piece"));
-    HL_TRY(hl_bpe_add_merge(bpe, (hl_bytes){ left->data, left->n_bytes }, right));
+    HL_TRY(hl_bpe_add_merge(bpe, hl_buffer_bytes(left), right));
     HL_TRY(hl_json_next(reader, ']', &more));
     if (more)
         HL_TRY(hl_json_reader_fail(reader, "a merge of more than two pieces"));

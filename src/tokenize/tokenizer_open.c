@@ -70,8 +70,7 @@ static hl_status read_special(hl_tokenizer *tokenizer, hl_json_reader *reader, h
     hl_status status = read_token_name(&name, reader);
 
     if (status == HL_OK && name.n_bytes > 0 && tokenizer->special[which] < 0)
-        tokenizer->special[which] =
-            hl_vocab_find(&tokenizer->vocab, (hl_bytes){ name.data, name.n_bytes });
+        tokenizer->special[which] = hl_vocab_find(&tokenizer->vocab, hl_buffer_bytes(&name));
     hl_buffer_free(&name);
     return status;
 }
@@ -120,7 +119,7 @@ static hl_status read_named_template(hl_tokenizer *tokenizer, hl_json_reader *re
     }
     HL_TRY(hl_json_reader_status(reader));
     if (is_default && text.n_bytes > 0)
-        HL_TRY(keep_template(tokenizer, (hl_bytes){ text.data, text.n_bytes }));
+        HL_TRY(keep_template(tokenizer, hl_buffer_bytes(&text)));
 
 done:
     hl_buffer_free(&text);

@@ -82,7 +82,7 @@ static hl_status add_pieces(hl_tokenizer *tokenizer, const hl_vocab_source *sour
         int      type  = piece_type(source, id);
         if (bert) {
             HL_TRY(respell_bert(&buffer, piece));
-            piece = (hl_bytes){ buffer.data, buffer.n_bytes };
+            piece = hl_buffer_bytes(&buffer);
         }
         HL_TRY(hl_vocab_add(&tokenizer->vocab, (int64_t)id, piece, token_type(type), NULL));
         if (source->scores != NULL)

@@ -118,7 +118,8 @@ hl_status hl_vocab_add(hl_vocab *vocab, int64_t id, hl_bytes spelling, hl_token_
     HL_TRY(grow_ids(vocab, (size_t)id));
     HL_TRY(grow_slots(vocab));
     HL_TRY(HL_GROW(&vocab->bytes, &vocab->bytes_capacity, vocab->n_bytes, spelling.n_bytes + 1));
-    memcpy(vocab->bytes + vocab->n_bytes, spelling.data, spelling.n_bytes);
+    if (spelling.n_bytes > 0)
+        memcpy(vocab->bytes + vocab->n_bytes, spelling.data, spelling.n_bytes);
     vocab->bytes[vocab->n_bytes + spelling.n_bytes] = '\0'; /* a courtesy to messages */
     vocab->pieces[id]                               = (hl_piece){ .at      = (uint32_t)vocab->n_bytes,
                                                                   .n_bytes = (uint32_t)spelling.n_bytes,

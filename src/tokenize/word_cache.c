@@ -9,42 +9,51 @@
 #include "tokenize/vocab.h"
 
 enum {
-    N_SLOTS    = 1 << 17,
-    MAX_WORDS  = N_SLOTS / 2,
-    MAX_BYTES  = 1 << 20,
-    MAX_TOKENS = 1 << 18,
-    LONG_WORD  = 64,
+    FIRST_SLOTS = 1 << 10,
+    MAX_SLOTS   = 1 << 17, /* half of them are used */
+    LONG_WORD   = 64,
 };
 
 typedef struct entry {
-    uint64_t hash; /* 0: empty */
-    uint32_t at;   /* in bytes */
-    uint32_t token;
+    uint64_t hash;  /* 0: empty */
+    uint32_t at;    /* in bytes */
+    uint32_t token; /* in tokens */
     uint16_t n_bytes;
     uint16_t n_tokens;
 } entry;
 
 struct hl_word_cache {
-    entry    slots[N_SLOTS];
-    char     bytes[MAX_BYTES];
-    hl_token tokens[MAX_TOKENS];
-    size_t   n_words;
-    size_t   n_bytes;
-    size_t   n_tokens;
+    entry    *slots; /* (n_slots) */
+    size_t    n_slots;
+    size_t    n_words;
+    hl_buffer bytes;
+    hl_tokens tokens;
 };
 
 hl_status hl_word_cache_new(hl_word_cache **out)
 {
-    hl_status status = HL_ALLOC(out, 1);
-    if (status == HL_OK) {
-        memset((*out)->slots, 0, sizeof(*out)->slots);
-        (*out)->n_words = (*out)->n_bytes = (*out)->n_tokens = 0;
-    }
+    hl_status      status = HL_OK;
+    hl_word_cache *cache  = NULL;
+
+    *out = NULL;
+    HL_TRY(HL_ALLOC_ZEROED(&cache, 1));
+    HL_TRY(HL_ALLOC_ZEROED(&cache->slots, FIRST_SLOTS));
+    cache->n_slots = FIRST_SLOTS;
+    *out           = cache;
+    cache          = NULL;
+
+done:
+    hl_word_cache_free(cache);
     return status;
 }
 
 void hl_word_cache_free(hl_word_cache *cache)
 {
+    if (cache == NULL)
+        return;
+    hl_free(cache->slots);
+    hl_buffer_free(&cache->bytes);
+    hl_tokens_free(&cache->tokens);
     hl_free(cache);
 }
 
@@ -56,16 +65,47 @@ static uint64_t hash_word(const char *word, size_t n_bytes)
 /* The word's slot, or the empty one where it belongs. */
 static size_t find_slot(const hl_word_cache *cache, uint64_t hash, const char *word, size_t n_bytes)
 {
-    size_t slot = (size_t)(hash >> 17) & (N_SLOTS - 1);
+    size_t mask = cache->n_slots - 1;
+    size_t slot = (size_t)(hash >> 17) & mask;
 
-    for (;; slot = (slot + 1) & (N_SLOTS - 1)) {
+    for (;; slot = (slot + 1) & mask) {
         const entry *seen = &cache->slots[slot];
         if (seen->hash == 0)
             return slot;
         if (seen->hash == hash && seen->n_bytes == n_bytes &&
-            memcmp(cache->bytes + seen->at, word, n_bytes) == 0)
+            memcmp(cache->bytes.data + seen->at, word, n_bytes) == 0)
             return slot;
     }
+}
+
+/* Room for one more: twice the slots, or a fresh start. */
+static hl_status make_room(hl_word_cache *cache)
+{
+    entry *slots = NULL;
+
+    if (2 * (cache->n_words + 1) <= cache->n_slots)
+        return HL_OK;
+    if (cache->n_slots >= MAX_SLOTS) {
+        memset(cache->slots, 0, cache->n_slots * sizeof *cache->slots);
+        cache->n_words = cache->bytes.n_bytes = cache->tokens.count = 0;
+        return HL_OK;
+    }
+    size_t    n_slots = 2 * cache->n_slots;
+    hl_status status  = HL_ALLOC_ZEROED(&slots, n_slots);
+    if (status != HL_OK)
+        return status;
+    for (size_t i = 0; i < cache->n_slots; i++) {
+        size_t slot = (size_t)(cache->slots[i].hash >> 17) & (n_slots - 1);
+        if (cache->slots[i].hash == 0)
+            continue;
+        while (slots[slot].hash != 0)
+            slot = (slot + 1) & (n_slots - 1);
+        slots[slot] = cache->slots[i];
+    }
+    hl_free(cache->slots);
+    cache->slots   = slots;
+    cache->n_slots = n_slots;
+    return HL_OK;
 }
 
 hl_status hl_word_cache_get(hl_tokens *out, bool *found, const hl_word_cache *cache,
@@ -81,7 +121,7 @@ hl_status hl_word_cache_get(hl_tokens *out, bool *found, const hl_word_cache *ca
     if (status != HL_OK)
         return status;
     for (size_t i = 0; i < seen->n_tokens; i++) {
-        hl_token token = cache->tokens[seen->token + i];
+        hl_token token = cache->tokens.items[seen->token + i];
         token.begin += (uint32_t)at;
         token.end += (uint32_t)at;
         out->items[out->count++] = token;
@@ -90,30 +130,25 @@ hl_status hl_word_cache_get(hl_tokens *out, bool *found, const hl_word_cache *ca
     return HL_OK;
 }
 
-void hl_word_cache_put(hl_word_cache *cache, const char *word, size_t n_bytes,
-                       const hl_token *tokens, size_t n_tokens, size_t at)
+hl_status hl_word_cache_put(hl_word_cache *cache, const char *word, size_t n_bytes,
+                            const hl_token *tokens, size_t n_tokens, size_t at)
 {
+    hl_status status = HL_OK;
+
     if (n_bytes >= LONG_WORD || n_tokens > LONG_WORD)
-        return;
-    if (cache->n_words >= MAX_WORDS || n_bytes > MAX_BYTES - cache->n_bytes ||
-        n_tokens > MAX_TOKENS - cache->n_tokens) {
-        memset(cache->slots, 0, sizeof cache->slots);
-        cache->n_words = cache->n_bytes = cache->n_tokens = 0;
-    }
+        return HL_OK;
+    HL_TRY(make_room(cache));
     uint64_t hash = hash_word(word, n_bytes);
     entry   *slot = &cache->slots[find_slot(cache, hash, word, n_bytes)];
-    if (slot->hash != 0)
-        return;
-    *slot = (entry){ hash, (uint32_t)cache->n_bytes, (uint32_t)cache->n_tokens, (uint16_t)n_bytes,
-                     (uint16_t)n_tokens };
-    memcpy(cache->bytes + cache->n_bytes, word, n_bytes);
-    for (size_t i = 0; i < n_tokens; i++) {
-        hl_token token = tokens[i];
-        token.begin -= (uint32_t)at;
-        token.end -= (uint32_t)at;
-        cache->tokens[cache->n_tokens + i] = token;
-    }
+    entry    made = { hash, (uint32_t)cache->bytes.n_bytes, (uint32_t)cache->tokens.count,
+                      (uint16_t)n_bytes, (uint16_t)n_tokens };
+    HL_TRY(hl_buffer_append(&cache->bytes, word, n_bytes));
+    for (size_t i = 0; i < n_tokens; i++)
+        HL_TRY(
+            hl_tokens_add(&cache->tokens, tokens[i].id, tokens[i].begin - at, tokens[i].end - at));
+    *slot = made;
     cache->n_words++;
-    cache->n_bytes += n_bytes;
-    cache->n_tokens += n_tokens;
+
+done:
+    return status;
 }

@@ -55,7 +55,7 @@ static hl_status cut_word(hl_tokens *out, bool *fits, const hl_wordpiece *model,
         key->n_bytes    = 0;
         HL_TRY(hl_buffer_append(key, model->prefix.data, n_prefix));
         HL_TRY(hl_buffer_append(key, word.data + begin, word.n_bytes - begin));
-        int32_t id = longest(&end, model, (hl_bytes){ key->data, key->n_bytes }, begin, n_prefix);
+        int32_t id = longest(&end, model, hl_buffer_bytes(key), begin, n_prefix);
         *fits      = id >= 0;
         if (*fits)
             HL_TRY(hl_tokens_add(out, id, at + begin, at + end));
