@@ -12,6 +12,7 @@ heads can be switched off, without ever building an attention matrix.
 
 usage: headlight COMMAND [options] ...
 
+  info       what a model is: family, shape, dtypes, memory
   tokenize   show the tokens of a text, or the text of tokens
   verify     run golden cases on every back end
 

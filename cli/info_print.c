@@ -1,0 +1,456 @@
+/* info_print.c - the screen of `headlight info`.
+ *
+ *     gpt2                                             decoder, family gpt2, gguf
+ *
+ *       parameters   124,439,808
+ *       stored as    F32        98 tensors   477.0 KiB
+ *                    F16        50 tensors   237.0 MiB
+ *       layers       12 of width 768
+ *       heads        12 of 64
+ *       ...
+ *
+ * Eighty columns; a label and what it says, nothing that the model does not have. */
+#include "info_print.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "terminal.h"
+
+enum { LABEL = 13, WIDTH = 80, MAX_KINDS = 8 };
+
+/* ---------------------------------------------------------------------- text */
+
+/* A line in the making; what does not fit is cut. */
+typedef struct text {
+    char   bytes[160];
+    size_t used;
+} text;
+
+static void add(text *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+static void add(text *out, const char *format, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, format);
+    int length =
+        vsnprintf(out->bytes + out->used, sizeof out->bytes - out->used, format, arguments);
+    va_end(arguments);
+    if (length > 0)
+        out->used += (size_t)length;
+    if (out->used >= sizeof out->bytes)
+        out->used = sizeof out->bytes - 1;
+}
+
+/* ", " before all but the first. */
+static const char *comma(const text *so_far)
+{
+    return so_far->used > 0 ? ", " : "";
+}
+
+static void show(const hl_colours *colours, const char *label, const text *what)
+{
+    printf("  %s%-*s%s%s\n", colours->dim, LABEL, label, colours->plain, what->bytes);
+}
+
+/* 1234567 as "1,234,567". */
+static void add_number(text *out, int64_t number)
+{
+    char digits[24];
+    int  n = snprintf(digits, sizeof digits, "%lld", (long long)number);
+
+    for (int i = 0; i < n; i++)
+        add(out, "%c%s", digits[i], i + 1 < n && (n - i - 1) % 3 == 0 ? "," : "");
+}
+
+/* "237.0 MiB" */
+static const char *as_bytes(char out[32], size_t bytes)
+{
+    static const char *const units[] = { "bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB" };
+    double                   value   = (double)bytes;
+    int                      unit    = 0;
+
+    for (; value >= 1024.0 && unit < 6; unit++)
+        value /= 1024.0;
+    snprintf(out, 32, unit == 0 ? "%.0f %s" : "%.1f %s", value, units[unit]);
+    return out;
+}
+
+/* --------------------------------------------------------------------- title */
+
+/* The last part of a path, without slashes at its end. */
+static void base_name(char *out, size_t n_bytes, const char *path)
+{
+    size_t end = strlen(path);
+    while (end > 1 && path[end - 1] == '/')
+        end--;
+    size_t begin = end;
+    while (begin > 0 && path[begin - 1] != '/')
+        begin--;
+    snprintf(out, n_bytes, "%.*s", (int)(end - begin), path + begin);
+}
+
+static void print_title(const hl_colours *colours, const hl_model_info *info, const char *path)
+{
+    char name[36];
+    text kind = { 0 };
+
+    base_name(name, sizeof name, path);
+    add(&kind, "%s, family %s, %s", info->is_encoder ? "encoder" : "decoder", info->family,
+        info->format);
+    printf("%s%s%s%*s\n\n", colours->bold, name, colours->plain, WIDTH - (int)strlen(name),
+           kind.bytes);
+}
+
+/* ---------------------------------------------------------- how it is stored */
+
+typedef struct dtype_sum {
+    int64_t n_tensors;
+    size_t  n_bytes;
+} dtype_sum;
+
+static void sum_dtypes(dtype_sum *sums, const hl_model *model)
+{
+    for (int64_t i = 0; i < hl_model_get_info(model)->n_tensors; i++) {
+        hl_tensor_info tensor;
+        if (hl_model_get_tensor(&tensor, model, i) != HL_OK)
+            continue;
+        sums[tensor.dtype].n_tensors++;
+        sums[tensor.dtype].n_bytes += tensor.n_bytes;
+    }
+}
+
+static void print_storage(const hl_colours *colours, const hl_model *model)
+{
+    dtype_sum   sums[HL_DTYPE_COUNT] = { 0 };
+    const char *label                = "stored as";
+    text        params               = { 0 };
+    char        bytes[32];
+
+    add_number(&params, hl_model_get_info(model)->n_params);
+    show(colours, "parameters", &params);
+    sum_dtypes(sums, model);
+    for (int dtype = 0; dtype < HL_DTYPE_COUNT; dtype++) {
+        text words = { 0 };
+        if (sums[dtype].n_tensors == 0)
+            continue;
+        add(&words, "%-8s%5lld tensor%s%12s", hl_dtype_name((hl_dtype)dtype),
+            (long long)sums[dtype].n_tensors, sums[dtype].n_tensors == 1 ? " " : "s",
+            as_bytes(bytes, sums[dtype].n_bytes));
+        show(colours, label, &words);
+        label = "";
+    }
+}
+
+/* -------------------------------------------------------------------- layers */
+
+static bool layers_equal(const hl_layer_info *a, const hl_layer_info *b)
+{
+    return a->n_heads == b->n_heads && a->n_kv_heads == b->n_kv_heads && a->d_mlp == b->d_mlp &&
+           a->n_experts == b->n_experts && a->window == b->window && a->has_rope == b->has_rope &&
+           a->rope_base == b->rope_base;
+}
+
+static bool is_like(const hl_model *model, int64_t index, const hl_layer_info *layer)
+{
+    hl_layer_info other;
+    return hl_model_get_layer(&other, model, index) == HL_OK && layers_equal(&other, layer);
+}
+
+/* Is a layer before this one like it? */
+static bool seen_before(const hl_model *model, int64_t index, const hl_layer_info *layer)
+{
+    for (int64_t i = 0; i < index; i++) {
+        if (is_like(model, i, layer))
+            return true;
+    }
+    return false;
+}
+
+/* How a layer differs from what is said of all: "window of 12, no rope". */
+static text describe_layer(const hl_model_info *info, const hl_layer_info *layer)
+{
+    text out = { 0 };
+
+    if (layer->n_heads == 0)
+        add(&out, "no attention");
+    else if (layer->window > 0)
+        add(&out, "window of %lld", (long long)layer->window);
+    else
+        add(&out, "all keys");
+    if (layer->n_heads > 0 && layer->n_heads != info->n_heads)
+        add(&out, ", %lld heads", (long long)layer->n_heads);
+    if (layer->n_heads > 0 && layer->n_kv_heads != info->n_kv_heads)
+        add(&out, ", %lld K/V", (long long)layer->n_kv_heads);
+    if (layer->n_heads > 0 && info->rope[0] != '\0' && !layer->has_rope)
+        add(&out, ", no rope");
+    if (layer->has_rope && layer->rope_base != info->rope_base)
+        add(&out, ", theta %.10g", layer->rope_base);
+    if (layer->d_mlp == 0)
+        add(&out, ", no MLP");
+    else if (layer->n_experts == 0 && info->n_experts > 0)
+        add(&out, ", no experts");
+    else if (layer->n_experts == 0 && layer->d_mlp != info->d_mlp)
+        add(&out, ", MLP of %lld", (long long)layer->d_mlp);
+    return out;
+}
+
+/* Which layers are like this one: "0, 2, 4-7". */
+static text list_layers(const hl_model *model, const hl_layer_info *like)
+{
+    text    out = { 0 };
+    int64_t end = hl_model_get_info(model)->n_layers;
+
+    for (int64_t i = 0; i < end; i++) {
+        int64_t last = i;
+        while (last < end && is_like(model, last, like))
+            last++;
+        if (last == i)
+            continue;
+        if (out.used > 28) {
+            add(&out, ", ...");
+            break;
+        }
+        add(&out, "%s%lld", comma(&out), (long long)i);
+        if (last > i + 1)
+            add(&out, "-%lld", (long long)last - 1);
+        i = last;
+    }
+    return out;
+}
+
+static bool all_alike(const hl_model *model)
+{
+    hl_layer_info first;
+
+    if (hl_model_get_layer(&first, model, 0) != HL_OK)
+        return false;
+    for (int64_t i = 1; i < hl_model_get_info(model)->n_layers; i++) {
+        if (!is_like(model, i, &first))
+            return false;
+    }
+    return true;
+}
+
+static void print_kinds(const hl_colours *colours, const hl_model *model)
+{
+    const hl_model_info *info    = hl_model_get_info(model);
+    int                  n_kinds = 0;
+    hl_layer_info        layer;
+
+    for (int64_t i = 0; i < info->n_layers && hl_model_get_layer(&layer, model, i) == HL_OK; i++) {
+        if (seen_before(model, i, &layer) || n_kinds++ >= MAX_KINDS)
+            continue;
+        text words = describe_layer(info, &layer);
+        add(&words, ": %s", list_layers(model, &layer).bytes);
+        show(colours, "", &words);
+    }
+    if (n_kinds > MAX_KINDS) {
+        text words = { 0 };
+        add(&words, "and %d more kinds", n_kinds - MAX_KINDS);
+        show(colours, "", &words);
+    }
+}
+
+/* One line, and where layers differ one for every kind. */
+static void print_layers(const hl_colours *colours, const hl_model *model)
+{
+    const hl_model_info *info  = hl_model_get_info(model);
+    text                 words = { 0 };
+    hl_layer_info        first;
+
+    add(&words, "%lld of width %lld", (long long)info->n_layers, (long long)info->d_model);
+    if (all_alike(model) && hl_model_get_layer(&first, model, 0) == HL_OK && first.window > 0)
+        add(&words, ", %s", describe_layer(info, &first).bytes);
+    show(colours, "layers", &words);
+    if (!all_alike(model))
+        print_kinds(colours, model);
+}
+
+/* --------------------------------------------------------------------- parts */
+
+static void print_heads(const hl_colours *colours, const hl_model_info *info)
+{
+    text words = { 0 };
+
+    add(&words, "%lld of %lld", (long long)info->n_heads, (long long)info->d_head);
+    if (info->n_kv_heads != info->n_heads)
+        add(&words, ", sharing %lld K/V head%s", (long long)info->n_kv_heads,
+            info->n_kv_heads == 1 ? "" : "s");
+    if (info->has_sinks)
+        add(&words, ", with learned sinks");
+    show(colours, "heads", &words);
+}
+
+static void print_mlp(const hl_colours *colours, const hl_model_info *info)
+{
+    text words = { 0 };
+
+    if (info->d_mlp > 0)
+        add(&words, "%lld", (long long)info->d_mlp);
+    if (info->n_experts > 0)
+        add(&words, "%s%lld experts of %lld, %lld a token", comma(&words),
+            (long long)info->n_experts, (long long)info->d_expert, (long long)info->n_experts_used);
+    add(&words, ", %s%s", info->activation, info->is_gated ? ", gated" : "");
+    show(colours, "MLP", &words);
+}
+
+static void print_norms(const hl_colours *colours, const hl_model_info *info)
+{
+    text words = { 0 };
+
+    add(&words, "%s %s attention and MLP%s", info->norm, info->norm_place,
+        strcmp(info->residual, "parallel") == 0 ? ", which run in parallel" : "");
+    show(colours, "norms", &words);
+}
+
+static void print_positions(const hl_colours *colours, const hl_model_info *info)
+{
+    text words = { 0 };
+
+    add(&words, "%s", info->position);
+    if (info->rope[0] != '\0')
+        add(&words, ", theta %.10g", info->rope_base);
+    if (info->rope[0] != '\0' && strcmp(info->rope, "default") != 0)
+        add(&words, ", %s", info->rope);
+    show(colours, "positions", &words);
+    if (info->n_ctx > 0) {
+        words = (text){ 0 };
+        add_number(&words, info->n_ctx);
+        add(&words, " tokens");
+        show(colours, "context", &words);
+    }
+}
+
+static void print_vocabulary(const hl_colours *colours, const hl_model_info *info)
+{
+    text words = { 0 };
+
+    add_number(&words, info->d_vocab);
+    if (!info->is_encoder)
+        add(&words, ", the output head is %s",
+            info->is_tied ? "the embedding" : "a matrix of its own");
+    show(colours, "vocabulary", &words);
+}
+
+/* ----------------------------------------------------------------- tokenizer */
+
+static void print_tokenizer(const hl_colours *colours, const hl_info_request *request)
+{
+    text words = { 0 };
+
+    if (request->tokenizer != NULL) {
+        add(&words, "%s, ", hl_tokenizer_kind(request->tokenizer));
+        add_number(&words, (int64_t)hl_tokenizer_size(request->tokenizer));
+        add(&words, " pieces");
+    } else if (request->tokenizer_problem[0] != '\0') {
+        add(&words, "cannot be read: %.120s", request->tokenizer_problem);
+    } else {
+        add(&words, "none here; --tokenizer PATH gives one");
+    }
+    show(colours, "tokenizer", &words);
+}
+
+/* " <|endoftext|>": the piece of an id, fit to be shown. */
+static void add_piece(text *out, const hl_tokenizer *tokenizer, int64_t id)
+{
+    size_t      n_bytes = 0;
+    const char *piece =
+        tokenizer != NULL ? hl_tokenizer_piece(tokenizer, (int32_t)id, &n_bytes) : NULL;
+
+    if (piece == NULL || n_bytes == 0 || n_bytes > 32)
+        return;
+    for (size_t i = 0; i < n_bytes; i++) {
+        if ((unsigned char)piece[i] < 0x20 || piece[i] == 0x7f)
+            return;
+    }
+    add(out, " %.*s", (int)n_bytes, piece);
+}
+
+static void print_tokens(const hl_colours *colours, const hl_info_request *request)
+{
+    const hl_model_info *info  = hl_model_get_info(request->model);
+    text                 words = { 0 };
+
+    if (info->bos_id >= 0) {
+        add(&words, "begin %lld", (long long)info->bos_id);
+        add_piece(&words, request->tokenizer, info->bos_id);
+    }
+    for (int i = 0; i < info->n_eos_ids && words.used < 40; i++) {
+        add(&words, "%s%s%lld", comma(&words), i == 0 ? "end " : "", (long long)info->eos_ids[i]);
+        add_piece(&words, request->tokenizer, info->eos_ids[i]);
+    }
+    if (info->pad_id >= 0)
+        add(&words, "%spadding %lld", comma(&words), (long long)info->pad_id);
+    if (words.used > 0)
+        show(colours, "tokens", &words);
+}
+
+static void print_memory(const hl_colours *colours, const hl_model_info *info)
+{
+    size_t cache = info->kv_bytes_f16 * (size_t)info->n_ctx;
+    text   words = { 0 };
+    char   a[32];
+    char   b[32];
+
+    if (info->kv_bytes_f16 > 0) {
+        add(&words, "%s a token in f16, %s in f32", as_bytes(a, info->kv_bytes_f16),
+            as_bytes(b, info->kv_bytes_f32));
+        show(colours, "K/V cache", &words);
+    }
+    words = (text){ 0 };
+    add(&words, "%s: weights %s", as_bytes(a, info->tensor_bytes + cache + info->work_bytes),
+        as_bytes(b, info->tensor_bytes));
+    if (cache > 0)
+        add(&words, ", f16 cache %s", as_bytes(a, cache));
+    add(&words, ", work %s", as_bytes(a, info->work_bytes));
+    show(colours, "memory", &words);
+}
+
+/* ------------------------------------------------------------------- tensors */
+
+static void print_tensor(const hl_tensor_info *tensor)
+{
+    text role  = { 0 };
+    text shape = { 0 };
+
+    add(&role, "%s%s", tensor->role[0] != '\0' ? tensor->role : "-",
+        tensor->is_bias ? " bias" : "");
+    for (int i = 0; i < tensor->n_dims; i++)
+        add(&shape, "%s%lld", i > 0 ? "," : "", (long long)tensor->shape[i]);
+    printf("%-17s %-5s [%s]%*s %11zu  %s\n", role.bytes, hl_dtype_name(tensor->dtype), shape.bytes,
+           shape.used < 14 ? (int)(14 - shape.used) : 0, "", tensor->n_bytes, tensor->name);
+}
+
+static void print_tensors(const hl_colours *colours, const hl_model *model)
+{
+    printf("\n%s%-17s %-5s %-16s %11s  %s%s\n", colours->dim, "role", "type", "shape", "bytes",
+           "name", colours->plain);
+    for (int64_t i = 0; i < hl_model_get_info(model)->n_tensors; i++) {
+        hl_tensor_info tensor;
+        if (hl_model_get_tensor(&tensor, model, i) == HL_OK)
+            print_tensor(&tensor);
+    }
+}
+
+void hl_info_print(const hl_info_request *request)
+{
+    const hl_model_info *info    = hl_model_get_info(request->model);
+    hl_colours           colours = hl_terminal_colours(stdout);
+
+    print_title(&colours, info, request->path);
+    print_storage(&colours, request->model);
+    print_layers(&colours, request->model);
+    print_heads(&colours, info);
+    print_mlp(&colours, info);
+    print_norms(&colours, info);
+    print_positions(&colours, info);
+    print_vocabulary(&colours, info);
+    print_tokenizer(&colours, request);
+    print_tokens(&colours, request);
+    print_memory(&colours, info);
+    if (request->tensors)
+        print_tensors(&colours, request->model);
+}

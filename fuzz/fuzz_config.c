@@ -1,0 +1,81 @@
+/* fuzz_config.c - any bytes, read as config.json and as generation_config.json.
+ *
+ * Whatever is accepted keeps the promises that code relies on without looking: sizes
+ * within limits, heads that divide, windows and rotary pairs that fit, shapes of
+ * all roles positive. */
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include "model/config.h"
+#include "model/roles.h"
+#include "model/rope.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes);
+
+#define PROMISE(condition)                                                                         \
+    do {                                                                                           \
+        if (!(condition))                                                                          \
+            abort();                                                                               \
+    } while (0)
+
+static void check_layer(const hl_config *config, int64_t index)
+{
+    const hl_layer_config *layer = &config->layers[index];
+
+    PROMISE(layer->n_heads >= 0 && layer->n_heads <= config->n_heads);
+    PROMISE(layer->n_heads == 0 || layer->n_kv_heads > 0);
+    PROMISE(layer->n_heads == 0 || layer->n_heads % layer->n_kv_heads == 0);
+    PROMISE(layer->d_mlp >= 0 && layer->n_experts >= 0);
+    PROMISE(isfinite(layer->attn_scale) && layer->attn_scale != 0.0);
+    PROMISE(!layer->is_local || (layer->window_left >= 0 && layer->window_right >= 0));
+    PROMISE(layer->rope == HL_ROPE_NONE || config->ropes[layer->rope].n_dims >= 2);
+    for (hl_role role = HL_FIRST_LAYER_ROLE; role < HL_N_ROLES; role++) {
+        if (hl_role_weight_need(role, config, index) == HL_ROLE_ABSENT)
+            continue;
+        PROMISE(hl_role_parts(role, config, index) > 0);
+        PROMISE(hl_role_rows(role, config, index) > 0);
+        PROMISE(hl_role_columns(role, config, index) > 0);
+    }
+}
+
+static void check_ropes(const hl_config *config)
+{
+    float frequencies[HL_MAX_ROPE_PAIRS];
+
+    for (int i = HL_ROPE_MAIN; i < HL_N_ROPES; i++) {
+        const hl_rope *rope = &config->ropes[i];
+        PROMISE(rope->n_dims >= 0 && rope->n_dims <= config->d_head && rope->n_dims % 2 == 0);
+        if (rope->n_dims > 0)
+            hl_rope_frequencies(frequencies, rope, config->n_ctx + 1);
+    }
+}
+
+static void check_config(const hl_config *config)
+{
+    PROMISE(config->n_layers >= 1 && config->n_layers <= HL_MAX_LAYERS);
+    PROMISE(config->d_model > 0 && config->d_vocab > 0 && config->d_embed > 0);
+    PROMISE(config->d_head > 0 && config->d_head <= HL_MAX_HEAD_DIM);
+    PROMISE(config->embed_scale > 0.0 && config->residual_scale > 0.0);
+    PROMISE(config->logit_scale > 0.0 && config->norm_eps >= 0.0);
+    PROMISE(config->generation.n_eos_ids <= HL_MAX_EOS_TOKENS);
+    PROMISE(config->position != HL_POSITION_LEARNED || config->n_ctx > 0);
+    for (int64_t i = 0; i < config->n_layers; i++)
+        check_layer(config, i);
+    check_ropes(config);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes)
+{
+    hl_config *config = NULL;
+
+    if (hl_config_parse(&config, (const char *)bytes, n_bytes, "fuzz") != HL_OK) {
+        PROMISE(config == NULL && hl_error_message()[0] != '\0');
+        return 0;
+    }
+    check_config(config);
+    (void)hl_config_parse_generation(config, (const char *)bytes, n_bytes, "fuzz");
+    PROMISE(config->generation.n_eos_ids <= HL_MAX_EOS_TOKENS);
+    hl_config_free(config);
+    return 0;
+}

@@ -1,0 +1,256 @@
+/* config.h - one description that fits every model we run.
+ *
+ * A decoder or an encoder is a stack of blocks; what differs between families is
+ * where the norms stand, how positions enter, how many heads there are and what
+ * the MLP looks like.  hl_config says all of it.  It comes from config.json, from
+ * the metadata of a GGUF file or from the header of a llama2.c file; what reads
+ * it afterwards (weights, the forward pass, pruning) need not know which.
+ *
+ *     hl_config *config = NULL;
+ *     HL_TRY(hl_config_parse(&config, text, n_bytes, "config.json"));
+ *     ... config->layers[i].n_heads ...
+ *   done:
+ *     hl_config_free(config);
+ *
+ * In the tables that families are made of, zero means "default" or "none".  In a
+ * finished description every number is the one to use: scales are 1 where there
+ * is no scaling, sizes that follow from others are filled in, and all of it has
+ * been checked, so that products of sizes fit in 63 bits.
+ *
+ * One block, with x the residual stream, r = residual_scale, and A, M the branches
+ * (attention, MLP):
+ *
+ *     PRE       x += r A(n1(x));          x += r M(n2(x))
+ *     SANDWICH  x += r p1(A(n1(x)));      x += r p2(M(n2(x)))
+ *     BRANCH    x += r p1(A(x));          x += r p2(M(x))
+ *     POST      x  = p1(x + A(x));        x  = p2(x + M(x))
+ *     PARALLEL, PARALLEL_SHARED (place PRE)
+ *               x += A(n1(x)) + M(n2(x)), with n2 = n1 where it is shared
+ *
+ * n1, n2, p1, p2 are the roles ATTN_NORM, MLP_NORM, ATTN_POST_NORM and
+ * MLP_POST_NORM of roles.h. */
+#ifndef HL_MODEL_CONFIG_H
+#define HL_MODEL_CONFIG_H
+
+#include "formats/gguf.h"
+#include "formats/llama2c.h"
+#include "formats/tensors.h"
+#include "headlight.h"
+
+#define HL_MAX_LAYERS     1024
+#define HL_MAX_EOS_TOKENS 16
+#define HL_MAX_ROPE_PAIRS (HL_MAX_HEAD_DIM / 2)
+
+typedef enum hl_norm_kind {
+    HL_NORM_LAYER = 0, /* (x - mean) / sqrt(variance + eps) * w (+ b) */
+    HL_NORM_RMS,       /* x / sqrt(mean of squares + eps) * w         */
+} hl_norm_kind;
+
+typedef enum hl_norm_place {
+    HL_NORM_PRE = 0,
+    HL_NORM_POST,
+    HL_NORM_BRANCH,
+    HL_NORM_SANDWICH,
+} hl_norm_place;
+
+typedef enum hl_residual {
+    HL_RESIDUAL_SEQUENTIAL = 0,
+    HL_RESIDUAL_PARALLEL,        /* both branches read x, each through its norm */
+    HL_RESIDUAL_PARALLEL_SHARED, /* ... through the same one                    */
+} hl_residual;
+
+/* Norms of q and k between the projection and RoPE; of the kind and with the eps
+ * of all other norms. */
+typedef enum hl_qk_norm {
+    HL_QK_NORM_NONE = 0,
+    HL_QK_NORM_SHARED, /* over each head, one weight (d_head) for all of them */
+    HL_QK_NORM_EACH,   /* over each head, a weight (d_head) a head            */
+    HL_QK_NORM_ALL,    /* over all heads of a row together                    */
+} hl_qk_norm;
+
+typedef enum hl_position {
+    HL_POSITION_NONE = 0,
+    HL_POSITION_LEARNED,      /* a table, added to the embedding                */
+    HL_POSITION_ROPE,         /* layers say which, and whether at all           */
+    HL_POSITION_ALIBI,        /* score + slope * key position                   */
+    HL_POSITION_ALIBI_FALCON, /* score + scale * bf16(bf16(slope) * key position) */
+} hl_position;
+
+typedef enum hl_activation {
+    HL_ACTIVATION_GELU = 0, /* exact */
+    HL_ACTIVATION_GELU_TANH,
+    HL_ACTIVATION_GELU_QUICK, /* x sigmoid(1.702 x) */
+    HL_ACTIVATION_SILU,
+    HL_ACTIVATION_RELU,
+    HL_ACTIVATION_RELU_SQUARED,
+    /* g = min(gate, limit), u = clamp(up, +-limit): (u + 1) g sigmoid(1.702 g) */
+    HL_ACTIVATION_SWIGLU_CLAMPED,
+} hl_activation;
+
+/* What the chosen experts are weighted with. */
+typedef enum hl_router_weights {
+    HL_ROUTER_SOFTMAX_CHOSEN = 0, /* softmax over the logits of the chosen        */
+    HL_ROUTER_SOFTMAX_ALL,        /* softmax over all, the chosen as they come out */
+} hl_router_weights;
+
+/* Which linear maps and norms have a bias. */
+enum {
+    HL_BIAS_QKV     = 1 << 0,
+    HL_BIAS_O       = 1 << 1,
+    HL_BIAS_MLP     = 1 << 2,
+    HL_BIAS_NORM    = 1 << 3,
+    HL_BIAS_QK_NORM = 1 << 4,
+    HL_BIAS_ROUTER  = 1 << 5,
+    HL_BIAS_EXPERTS = 1 << 6,
+    HL_BIAS_HEAD    = 1 << 7,
+};
+
+/* ------------------------------------------------------------------- rope */
+
+typedef enum hl_rope_kind {
+    HL_ROPE_DEFAULT = 0,
+    HL_ROPE_LINEAR,
+    HL_ROPE_DYNAMIC,
+    HL_ROPE_LLAMA3,
+    HL_ROPE_YARN,
+    HL_ROPE_LONGROPE,
+    HL_ROPE_FACTORS, /* short_factors divide the frequencies (GGUF's rope_freqs) */
+} hl_rope_kind;
+
+/* rope.h turns this into frequencies. */
+typedef struct hl_rope {
+    hl_rope_kind kind;
+    bool         interleaved; /* pairs (2i, 2i+1); else (i, i + n_dims/2)     */
+    int64_t      n_dims;      /* how many dimensions of a head turn: the first */
+    double       base;        /* theta */
+    double       factor;
+    double       low_freq_factor; /* llama3 */
+    double       high_freq_factor;
+    double       beta_fast; /* yarn */
+    double       beta_slow;
+    bool         untruncated;      /* yarn: the ramp's ends are not rounded         */
+    double       attention_factor; /* multiplies cos and sin; always filled in      */
+    int64_t      original_n_ctx;   /* what it was trained on; n_ctx for dynamic     */
+    int64_t      n_factors;        /* entries of the lists below: n_dims/2, or none */
+    float        short_factors[HL_MAX_ROPE_PAIRS]; /* longrope, factors */
+    float        long_factors[HL_MAX_ROPE_PAIRS];
+} hl_rope;
+
+/* An index into hl_config's ropes; that of NONE turns nothing. */
+typedef enum hl_rope_choice {
+    HL_ROPE_NONE = 0,
+    HL_ROPE_MAIN,
+    HL_ROPE_LOCAL, /* of windowed layers, in families that have two */
+    HL_N_ROPES
+} hl_rope_choice;
+
+/* ---------------------------------------------------------------- the whole */
+
+typedef struct hl_layer_config {
+    int64_t        n_heads; /* 0: no attention in this layer */
+    int64_t        n_kv_heads;
+    int64_t        d_mlp;        /* 0: no MLP; in a mixture, of one expert */
+    int64_t        n_experts;    /* 0: an ordinary MLP */
+    bool           is_local;     /* sees a window; the two below are then in force */
+    int64_t        window_left;  /* keys before the row's own position */
+    int64_t        window_right; /* keys after it; encoders only       */
+    hl_rope_choice rope;
+    double         attn_scale; /* multiplies q.k */
+} hl_layer_config;
+
+/* From generation_config.json; zero and -1 mean that it does not say. */
+typedef struct hl_generation {
+    int64_t bos_id;
+    int64_t pad_id;
+    int64_t eos_ids[HL_MAX_EOS_TOKENS];
+    int     n_eos_ids;
+    bool    do_sample;
+    double  temperature;
+    double  top_p;
+    int64_t top_k;
+    double  repetition_penalty;
+} hl_generation;
+
+/* In the order of a forward pass, not of least padding: there is one of it. */
+/* NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding) */
+typedef struct hl_config {
+    const char *family;     /* static */
+    bool        is_encoder; /* every row sees every key */
+
+    int64_t n_layers;
+    int64_t d_model;
+    int64_t d_head;
+    int64_t d_vocab;
+    int64_t n_ctx;   /* 0: not said, and nothing depends on it */
+    int64_t n_heads; /* the most that a layer has; so are the next two */
+    int64_t n_kv_heads;
+    int64_t d_mlp;
+
+    /* Embedding. */
+    hl_position position;
+    int64_t     position_offset; /* rows of the stored table before position 0 */
+    int64_t     d_embed;         /* d_model, unless a projection follows */
+    int64_t     n_token_types;
+    bool        embed_norm;
+    double      embed_scale;
+
+    /* Blocks. */
+    hl_norm_kind  norm;
+    hl_norm_place norm_place;
+    double        norm_eps;
+    bool          norm_plain;       /* norms have neither weight nor bias */
+    bool          first_norm_plain; /* the first block's n1 is the identity */
+    hl_residual   residual;
+    bool          residual_normed; /* bloom: the branch is added to n(x), not to x */
+    double        residual_scale;
+    hl_qk_norm    qk_norm;
+    bool          sinks;        /* learned, one a head */
+    double        attn_softcap; /* 0: none */
+    hl_activation activation;
+    double        activation_limit; /* SWIGLU_CLAMPED */
+    bool          gated;            /* act(gate x) * (up x), else act(up x) */
+    uint32_t      biases;           /* HL_BIAS_... */
+
+    /* Mixture of experts. */
+    int64_t           n_experts; /* 0: none */
+    int64_t           n_experts_used;
+    int64_t           d_expert;
+    int64_t           d_shared; /* of the expert that is always used; 0: none */
+    hl_router_weights router;
+    bool              mxfp4; /* experts stored as blocks and scales */
+
+    /* After the last block. */
+    bool   no_final_norm;
+    bool   tied;     /* the output head is the embedding */
+    bool   headless; /* a base model: no head is stored, nor meant */
+    double logit_scale;
+    double logit_softcap; /* 0: none */
+
+    hl_rope          ropes[HL_N_ROPES];
+    hl_layer_config *layers; /* (n_layers) */
+    hl_generation    generation;
+
+    /* What families give their layers from; layers[] says what came of it. */
+    double  attn_scale; /* 0: 1/sqrt(d_head) */
+    double  rotary_fraction;
+    int64_t window;
+    int64_t window_period; /* every so many layers one is full, the last of them */
+    bool    full_first;    /* ... the first of them */
+} hl_config;
+
+/* From the text of a config.json; `where` names it in messages. */
+hl_status hl_config_parse(hl_config **out, const char *text, size_t n_bytes, const char *where);
+/* What generation_config.json says, over what is there. */
+hl_status hl_config_parse_generation(hl_config *config, const char *text, size_t n_bytes,
+                                     const char *where);
+/* From the metadata of a GGUF file and the names of its tensors. */
+hl_status hl_config_of_gguf(hl_config **out, const hl_gguf *file, const hl_tensors *tensors);
+/* From the header of a llama2.c file: a Llama. */
+hl_status hl_config_of_llama2c(hl_config **out, const hl_llama2c_config *header, const char *where);
+void      hl_config_free(hl_config *config);
+
+/* "gelu_tanh", ... ; static. */
+const char *hl_activation_name(hl_activation activation);
+const char *hl_rope_kind_name(hl_rope_kind kind);
+
+#endif

@@ -1,0 +1,97 @@
+/* family.h - what a family is: defaults, fields and names.
+ *
+ * A family lives in one family_*.c, alone or with its close kin, and is made of
+ *
+ *     defaults   a hl_config with what all its models have in common
+ *     fields     which values of config.json or GGUF metadata set which member,
+ *                beyond those that every family has (config.c lists these)
+ *     describe   what a table cannot say: a rule between fields
+ *     layers     the same for what differs from layer to layer
+ *     tensors    the name of every role's tensor in a Hugging Face folder
+ *     gguf       ... in a GGUF file, where it is not the usual one (family.c)
+ *
+ * A name is a pattern: the first '*' is the layer, the second the part (expert or
+ * head); '|' separates spellings.  ".weight" and ".bias" come after it.  A family's
+ * tables are searched in order, so one that is mostly llama lists what differs
+ * and then llama's table. */
+#ifndef HL_MODEL_FAMILY_H
+#define HL_MODEL_FAMILY_H
+
+#include "headlight.h"
+#include "model/config.h"
+#include "model/fields.h"
+#include "model/roles.h"
+
+/* How a tensor lies in its file, where that is not (rows, columns) with rows in
+ * their order, and fused weights one after the other. */
+enum {
+    HL_STORED_TRANSPOSED  = 1 << 0, /* (columns, rows): y = x W                       */
+    HL_STORED_GROUPED     = 1 << 1, /* qkv: for every K/V head its queries, key, value */
+    HL_STORED_INTERLEAVED = 1 << 2, /* gate and up: even rows, odd rows               */
+    HL_STORED_PAIRED      = 1 << 3, /* q, k: rotary pairs side by side: in every head
+                                     * row i is stored as 2i, row d/2 + i as 2i + 1   */
+    HL_STORED_MINUS_ONE   = 1 << 4, /* the weight is 1 + what is stored               */
+    HL_STORED_OFFSET      = 1 << 5, /* positions: position_offset rows come first     */
+    HL_STORED_BARE        = 1 << 6, /* NAME and NAME_bias, not NAME.weight, NAME.bias */
+};
+
+/* In the order that tables are read. */
+/* NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding) */
+typedef struct hl_family_tensor {
+    hl_role     role; /* HL_N_STORED_ROLES with a NULL name ends a table */
+    const char *name;
+    uint32_t    stored;
+} hl_family_tensor;
+
+#define HL_FAMILY_TENSORS_END                                                                      \
+    {                                                                                              \
+        HL_N_STORED_ROLES, NULL, 0                                                                 \
+    }
+#define HL_MAX_TABLES 4
+
+typedef struct hl_family {
+    const char     *name;
+    const char     *model_types;   /* of config.json: "falcon|RefinedWeb" */
+    const char     *architectures; /* of GGUF; NULL: none                 */
+    const char     *prefixes;      /* before names: "model.|"             */
+    hl_config       defaults;
+    const hl_field *fields;
+    hl_status (*describe)(hl_config *config, const hl_fields *fields);
+    hl_status (*layers)(hl_config *config, const hl_fields *fields);
+    const hl_family_tensor *tensors[HL_MAX_TABLES];
+    const hl_family_tensor *gguf[HL_MAX_TABLES];
+} hl_family;
+
+/* Every family, NULL-terminated. */
+const hl_family *const *hl_families(void);
+/* By model_type or architecture.  HL_UNSUPPORTED, and the message lists what is
+ * known, where there is no such family. */
+hl_status hl_family_of_model_type(const hl_family **out, const char *model_type, const char *where);
+hl_status hl_family_of_architecture(const hl_family **out, const char *architecture,
+                                    const char *where);
+/* By its own name; NULL if there is none. */
+const hl_family *hl_family_named(const char *name);
+
+/* -------------------------------------------------- what several families use */
+
+/* Does the GGUF file have such a tensor?  False for other sources. */
+bool hl_fields_have_tensor(const hl_fields *fields, const char *name);
+/* The size of its dimension `dim`, outermost first; 0 where there is none. */
+int64_t hl_fields_tensor_size(const hl_fields *fields, const char *name, int dim);
+
+extern const hl_family_tensor hl_gpt2_tensors[];       /* names of a Hugging Face folder */
+extern const hl_family_tensor hl_llama_tensors[];      /* ... */
+extern const hl_family_tensor hl_llama_gguf_tensors[]; /* q and k in rotary pairs */
+extern const hl_family_tensor hl_llama2c_tensors[];    /* to be searched before llama's */
+extern const hl_family_tensor hl_gguf_tensors[];       /* the usual names, for all families */
+
+extern const hl_family hl_family_bert, hl_family_roberta, hl_family_distilbert,
+    hl_family_modernbert, hl_family_bloom, hl_family_cohere, hl_family_cohere2, hl_family_deci,
+    hl_family_falcon, hl_family_gemma, hl_family_gemma2, hl_family_gemma3, hl_family_gpt2,
+    hl_family_gpt_bigcode, hl_family_gpt_neo, hl_family_gpt_neox, hl_family_gpt_oss, hl_family_gptj,
+    hl_family_granite, hl_family_llama, hl_family_mistral, hl_family_mixtral, hl_family_olmo2,
+    hl_family_opt, hl_family_phi, hl_family_phi3, hl_family_qwen2, hl_family_qwen2_moe,
+    hl_family_qwen3, hl_family_qwen3_moe, hl_family_smollm3, hl_family_stablelm,
+    hl_family_starcoder2;
+
+#endif

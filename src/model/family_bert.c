@@ -1,0 +1,154 @@
+/* family_bert.c - BERT, RoBERTa, DistilBERT: encoders with norms after the branches.
+ *
+ * In GGUF the three are one architecture: without token types it was DistilBERT,
+ * and RoBERTa's positions come without the rows before the first. */
+#include "base/status.h"
+#include "model/config_build.h"
+#include "model/family.h"
+
+#define BERT_BIASES (HL_BIAS_QKV | HL_BIAS_O | HL_BIAS_MLP | HL_BIAS_NORM)
+
+static const hl_family_tensor bert_tensors[] = {
+    { HL_ROLE_EMBED, "embeddings.word_embeddings", 0 },
+    { HL_ROLE_POSITION, "embeddings.position_embeddings", HL_STORED_OFFSET },
+    { HL_ROLE_TOKEN_TYPE, "embeddings.token_type_embeddings", 0 },
+    { HL_ROLE_EMBED_NORM, "embeddings.LayerNorm", 0 },
+    { HL_ROLE_ATTN_Q, "encoder.layer.*.attention.self.query", 0 },
+    { HL_ROLE_ATTN_K, "encoder.layer.*.attention.self.key", 0 },
+    { HL_ROLE_ATTN_V, "encoder.layer.*.attention.self.value", 0 },
+    { HL_ROLE_ATTN_O, "encoder.layer.*.attention.output.dense", 0 },
+    { HL_ROLE_ATTN_POST_NORM, "encoder.layer.*.attention.output.LayerNorm", 0 },
+    { HL_ROLE_MLP_UP, "encoder.layer.*.intermediate.dense", 0 },
+    { HL_ROLE_MLP_DOWN, "encoder.layer.*.output.dense", 0 },
+    { HL_ROLE_MLP_POST_NORM, "encoder.layer.*.output.LayerNorm", 0 },
+    { HL_ROLE_HEAD_DENSE, "cls.predictions.transform.dense", 0 },
+    { HL_ROLE_HEAD_NORM, "cls.predictions.transform.LayerNorm", 0 },
+    { HL_ROLE_LM_HEAD, "cls.predictions.decoder|cls.predictions", 0 },
+    HL_FAMILY_TENSORS_END,
+};
+
+static const hl_family_tensor bert_gguf_tensors[] = {
+    { HL_ROLE_ATTN_POST_NORM, "blk.*.attn_output_norm", 0 },
+    { HL_ROLE_MLP_POST_NORM, "blk.*.layer_output_norm", 0 },
+    HL_FAMILY_TENSORS_END,
+};
+
+static const hl_field bert_fields[] = {
+    { "type_vocab_size", NULL, HL_INT(n_token_types, 0, 1 << 16) },
+    { 0 },
+};
+
+static hl_status describe_bert(hl_config *config, const hl_fields *fields)
+{
+    bool      is_decoder = false;
+    hl_status status     = hl_fields_bool(&is_decoder, fields, "is_decoder", NULL);
+
+    if (is_decoder)
+        return hl_fail(HL_UNSUPPORTED, "%s: %s as a decoder ('is_decoder') is not supported",
+                       fields->where, config->family);
+    if (fields->object == NULL)
+        config->n_token_types = hl_fields_tensor_size(fields, "token_types.weight", 0);
+    return status;
+}
+
+const hl_family hl_family_bert = {
+    .name          = "bert",
+    .model_types   = "bert",
+    .architectures = "bert",
+    .prefixes      = "bert.|",
+    .defaults      = { .is_encoder    = true,
+                       .position      = HL_POSITION_LEARNED,
+                       .n_token_types = 2,
+                       .embed_norm    = true,
+                       .norm_place    = HL_NORM_POST,
+                       .norm_eps      = 1e-12,
+                       .activation    = HL_ACTIVATION_GELU,
+                       .biases        = BERT_BIASES,
+                       .no_final_norm = true,
+                       .tied          = true },
+    .fields        = bert_fields,
+    .describe      = describe_bert,
+    .tensors       = { bert_tensors },
+    .gguf          = { bert_gguf_tensors },
+};
+
+/* ------------------------------------------------------------------ roberta */
+
+static const hl_family_tensor roberta_tensors[] = {
+    { HL_ROLE_HEAD_DENSE, "lm_head.dense", 0 },
+    { HL_ROLE_HEAD_NORM, "lm_head.layer_norm", 0 },
+    { HL_ROLE_LM_HEAD, "lm_head.decoder|lm_head", 0 },
+    HL_FAMILY_TENSORS_END,
+};
+
+/* Positions are numbered from pad + 1, and max_position_embeddings counts the rows
+ * before that too: 514 for 512 tokens. */
+static hl_status describe_roberta(hl_config *config, const hl_fields *fields)
+{
+    int64_t pad = config->generation.pad_id >= 0 ? config->generation.pad_id : 1;
+
+    if (config->n_ctx <= pad + 1)
+        return hl_fail(HL_BAD_INPUT,
+                       "%s: 'max_position_embeddings' is %lld, wanted more than 'pad_token_id' + 1 "
+                       "= %lld",
+                       fields->where, (long long)config->n_ctx, (long long)pad + 1);
+    config->position_offset = pad + 1;
+    config->n_ctx -= pad + 1;
+    return describe_bert(config, fields);
+}
+
+const hl_family hl_family_roberta = {
+    .name        = "roberta",
+    .model_types = "roberta|xlm-roberta|camembert",
+    .prefixes    = "roberta.|",
+    .defaults    = { .is_encoder    = true,
+                     .position      = HL_POSITION_LEARNED,
+                     .n_token_types = 2,
+                     .embed_norm    = true,
+                     .norm_place    = HL_NORM_POST,
+                     .norm_eps      = 1e-12,
+                     .activation    = HL_ACTIVATION_GELU,
+                     .biases        = BERT_BIASES,
+                     .no_final_norm = true,
+                     .tied          = true },
+    .fields      = bert_fields,
+    .describe    = describe_roberta,
+    .tensors     = { roberta_tensors, bert_tensors },
+};
+
+/* --------------------------------------------------------------- distilbert */
+
+static const hl_family_tensor distilbert_tensors[] = {
+    { HL_ROLE_EMBED, "embeddings.word_embeddings", 0 },
+    { HL_ROLE_POSITION, "embeddings.position_embeddings", 0 },
+    { HL_ROLE_EMBED_NORM, "embeddings.LayerNorm", 0 },
+    { HL_ROLE_ATTN_Q, "transformer.layer.*.attention.q_lin", 0 },
+    { HL_ROLE_ATTN_K, "transformer.layer.*.attention.k_lin", 0 },
+    { HL_ROLE_ATTN_V, "transformer.layer.*.attention.v_lin", 0 },
+    { HL_ROLE_ATTN_O, "transformer.layer.*.attention.out_lin", 0 },
+    { HL_ROLE_ATTN_POST_NORM, "transformer.layer.*.sa_layer_norm", 0 },
+    { HL_ROLE_MLP_UP, "transformer.layer.*.ffn.lin1", 0 },
+    { HL_ROLE_MLP_DOWN, "transformer.layer.*.ffn.lin2", 0 },
+    { HL_ROLE_MLP_POST_NORM, "transformer.layer.*.output_layer_norm", 0 },
+    { HL_ROLE_HEAD_DENSE, "vocab_transform", 0 },
+    { HL_ROLE_HEAD_NORM, "vocab_layer_norm", 0 },
+    { HL_ROLE_LM_HEAD, "vocab_projector", 0 },
+    HL_FAMILY_TENSORS_END,
+};
+
+const hl_family hl_family_distilbert = {
+    .name        = "distilbert",
+    .model_types = "distilbert",
+    .prefixes    = "distilbert.|",
+    .defaults    = { .is_encoder    = true,
+                     .position      = HL_POSITION_LEARNED,
+                     .n_ctx         = 512,
+                     .embed_norm    = true,
+                     .norm_place    = HL_NORM_POST,
+                     .norm_eps      = 1e-12,
+                     .activation    = HL_ACTIVATION_GELU,
+                     .biases        = BERT_BIASES,
+                     .no_final_norm = true,
+                     .tied          = true },
+    .tensors     = { distilbert_tensors },
+};

@@ -1,0 +1,214 @@
+/* family_gpt2.c - GPT-2 and what grew out of its code: GPT-Neo, GPT-J, BigCode.
+ *
+ * GPT-2's linear maps are "Conv1D": stored (in, out), y = x W.  Its descendants
+ * went back to (out, in).  All have LayerNorm with bias, before the branches. */
+#include <string.h>
+
+#include "base/status.h"
+#include "model/config_build.h"
+#include "model/family.h"
+
+const hl_family_tensor hl_gpt2_tensors[] = {
+    { HL_ROLE_EMBED, "wte", 0 },
+    { HL_ROLE_POSITION, "wpe", 0 },
+    { HL_ROLE_ATTN_NORM, "h.*.ln_1", 0 },
+    { HL_ROLE_ATTN_QKV, "h.*.attn.c_attn", HL_STORED_TRANSPOSED },
+    { HL_ROLE_ATTN_O, "h.*.attn.c_proj", HL_STORED_TRANSPOSED },
+    { HL_ROLE_MLP_NORM, "h.*.ln_2", 0 },
+    { HL_ROLE_MLP_UP, "h.*.mlp.c_fc", HL_STORED_TRANSPOSED },
+    { HL_ROLE_MLP_DOWN, "h.*.mlp.c_proj", HL_STORED_TRANSPOSED },
+    { HL_ROLE_FINAL_NORM, "ln_f", 0 },
+    { HL_ROLE_LM_HEAD, "lm_head", 0 },
+    HL_FAMILY_TENSORS_END,
+};
+
+#define GPT2_BIASES (HL_BIAS_QKV | HL_BIAS_O | HL_BIAS_MLP | HL_BIAS_NORM)
+
+static hl_status describe_gpt2(hl_config *config, const hl_fields *fields)
+{
+    bool      scaled = true;
+    hl_status status = hl_fields_bool(&scaled, fields, "scale_attn_weights", NULL);
+
+    if (!scaled)
+        config->attn_scale = 1.0;
+    return status;
+}
+
+static hl_status layers_gpt2(hl_config *config, const hl_fields *fields)
+{
+    bool      by_layer = false;
+    hl_status status   = hl_fields_bool(&by_layer, fields, "scale_attn_by_inverse_layer_idx", NULL);
+
+    for (int64_t i = 0; by_layer && i < config->n_layers; i++)
+        config->layers[i].attn_scale /= (double)(i + 1);
+    return status;
+}
+
+const hl_family hl_family_gpt2 = {
+    .name          = "gpt2",
+    .model_types   = "gpt2",
+    .architectures = "gpt2",
+    .prefixes      = "transformer.|",
+    .defaults      = { .position   = HL_POSITION_LEARNED,
+                       .norm_eps   = 1e-5,
+                       .activation = HL_ACTIVATION_GELU_TANH,
+                       .biases     = GPT2_BIASES,
+                       .tied       = true },
+    .describe      = describe_gpt2,
+    .layers        = layers_gpt2,
+    .tensors       = { hl_gpt2_tensors },
+};
+
+/* ------------------------------------------------------------------ gpt_neo */
+
+static const hl_family_tensor neo_tensors[] = {
+    { HL_ROLE_ATTN_Q, "h.*.attn.attention.q_proj", 0 },
+    { HL_ROLE_ATTN_K, "h.*.attn.attention.k_proj", 0 },
+    { HL_ROLE_ATTN_V, "h.*.attn.attention.v_proj", 0 },
+    { HL_ROLE_ATTN_O, "h.*.attn.attention.out_proj", 0 },
+    { HL_ROLE_MLP_UP, "h.*.mlp.c_fc", 0 },
+    { HL_ROLE_MLP_DOWN, "h.*.mlp.c_proj", 0 },
+    HL_FAMILY_TENSORS_END,
+};
+
+static const hl_field neo_fields[] = {
+    { "window_size", NULL, HL_INT(window, 1, HL_MAX_CONTEXT) },
+    { 0 },
+};
+
+static hl_status set_type(hl_config *config, int64_t *layer, const json_t *type, const char *where)
+{
+    const char *name = json_string_value(type);
+
+    if (name == NULL || (strcmp(name, "global") != 0 && strcmp(name, "local") != 0))
+        return hl_fail(HL_BAD_INPUT, "%s: an attention type is '%s', wanted global or local", where,
+                       name != NULL ? name : "?");
+    if (*layer < config->n_layers)
+        config->layers[(*layer)++].is_local = strcmp(name, "local") == 0;
+    return HL_OK;
+}
+
+/* attention_types is [[["global", "local"], 6], ...]: a list and how often. */
+static hl_status repeat_types(hl_config *config, int64_t *layer, const json_t *item,
+                              const char *where)
+{
+    const json_t *types = json_array_get(item, 0);
+    json_int_t    times = json_integer_value(json_array_get(item, 1));
+
+    for (json_int_t i = 0; i < times && *layer < config->n_layers; i++) {
+        if (json_array_size(types) == 0)
+            break;
+        for (size_t j = 0; j < json_array_size(types); j++) {
+            hl_status status = set_type(config, layer, json_array_get(types, j), where);
+            if (status != HL_OK)
+                return status;
+        }
+    }
+    return HL_OK;
+}
+
+static hl_status layers_neo(hl_config *config, const hl_fields *fields)
+{
+    const json_t *types  = json_object_get(fields->object, "attention_types");
+    int64_t       layer  = 0;
+    hl_status     status = HL_OK;
+
+    for (size_t i = 0; i < json_array_size(types); i++)
+        HL_TRY(repeat_types(config, &layer, json_array_get(types, i), fields->where));
+    if (layer != config->n_layers)
+        return hl_fail(HL_BAD_INPUT, "%s: 'attention_types' covers %lld layers, wanted %lld",
+                       fields->where, (long long)layer, (long long)config->n_layers);
+
+done:
+    return status;
+}
+
+const hl_family hl_family_gpt_neo = {
+    .name        = "gpt_neo",
+    .model_types = "gpt_neo",
+    .prefixes    = "transformer.|",
+    .defaults    = { .position   = HL_POSITION_LEARNED,
+                     .n_ctx      = 2048,
+                     .norm_eps   = 1e-5,
+                     .activation = HL_ACTIVATION_GELU_TANH,
+                     .biases     = HL_BIAS_O | HL_BIAS_MLP | HL_BIAS_NORM,
+                     .attn_scale = 1.0, /* the scores are not scaled */
+                     .window     = 256,
+                     .tied       = true },
+    .fields      = neo_fields,
+    .layers      = layers_neo,
+    .tensors     = { neo_tensors, hl_gpt2_tensors },
+};
+
+/* --------------------------------------------------------------------- gptj */
+
+static const hl_family_tensor gptj_tensors[] = {
+    { HL_ROLE_ATTN_Q, "h.*.attn.q_proj", 0 },
+    { HL_ROLE_ATTN_K, "h.*.attn.k_proj", 0 },
+    { HL_ROLE_ATTN_V, "h.*.attn.v_proj", 0 },
+    { HL_ROLE_ATTN_O, "h.*.attn.out_proj", 0 },
+    { HL_ROLE_MLP_UP, "h.*.mlp.fc_in", 0 },
+    { HL_ROLE_MLP_DOWN, "h.*.mlp.fc_out", 0 },
+    HL_FAMILY_TENSORS_END,
+};
+
+static const hl_field gptj_fields[] = {
+    { "rotary_dim", NULL, HL_INT(ropes[HL_ROPE_MAIN].n_dims, 2, HL_MAX_HEAD_DIM) },
+    { 0 },
+};
+
+const hl_family hl_family_gptj = {
+    .name        = "gptj",
+    .model_types = "gptj",
+    .prefixes    = "transformer.|",
+    .defaults    = { .position   = HL_POSITION_ROPE,
+                     .ropes      = { [HL_ROPE_MAIN] = { .base        = 10000,
+                                                        .n_dims      = 64,
+                                                        .interleaved = true } },
+                     .norm_eps   = 1e-5,
+                     .residual   = HL_RESIDUAL_PARALLEL_SHARED,
+                     .activation = HL_ACTIVATION_GELU_TANH,
+                     .biases     = HL_BIAS_MLP | HL_BIAS_NORM | HL_BIAS_HEAD },
+    .fields      = gptj_fields,
+    .tensors     = { gptj_tensors, hl_gpt2_tensors },
+};
+
+/* -------------------------------------------------------------- gpt_bigcode */
+
+/* With multi_query one K/V head follows the queries, without it every head has
+ * its own q, k, v: both are groups of a K/V head with its queries. */
+static const hl_family_tensor bigcode_tensors[] = {
+    { HL_ROLE_ATTN_QKV, "h.*.attn.c_attn", HL_STORED_GROUPED },
+    { HL_ROLE_ATTN_O, "h.*.attn.c_proj", 0 },
+    { HL_ROLE_MLP_UP, "h.*.mlp.c_fc", 0 },
+    { HL_ROLE_MLP_DOWN, "h.*.mlp.c_proj", 0 },
+    HL_FAMILY_TENSORS_END,
+};
+
+static hl_status describe_bigcode(hl_config *config, const hl_fields *fields)
+{
+    bool      multi_query = true;
+    hl_status status      = hl_fields_bool(&multi_query, fields, "multi_query", NULL);
+    int64_t   d_mlp       = hl_fields_tensor_size(fields, "blk.0.ffn_up.weight", 0);
+
+    if (fields->object != NULL)
+        config->n_kv_heads = multi_query ? 1 : config->n_heads;
+    /* The converter writes 4 * n_embd whatever n_inner says. */
+    if (d_mlp > 0)
+        config->d_mlp = d_mlp;
+    return status == HL_OK ? describe_gpt2(config, fields) : status;
+}
+
+const hl_family hl_family_gpt_bigcode = {
+    .name          = "gpt_bigcode",
+    .model_types   = "gpt_bigcode",
+    .architectures = "starcoder",
+    .prefixes      = "transformer.|",
+    .defaults      = { .position   = HL_POSITION_LEARNED,
+                       .norm_eps   = 1e-5,
+                       .activation = HL_ACTIVATION_GELU_TANH,
+                       .biases     = GPT2_BIASES,
+                       .tied       = true },
+    .describe      = describe_bigcode,
+    .tensors       = { bigcode_tensors, hl_gpt2_tensors },
+};

@@ -1,0 +1,197 @@
+/* family_llama.c - Llama, Mistral, Mixtral, SmolLM3, Granite.
+ *
+ * RMSNorm before the branches, rotary positions, grouped K/V heads, gated MLPs.
+ * Half of all families are this with small changes, and list llama's names after
+ * their own.  llama.cpp's converter puts the rotary pairs of q and k side by side;
+ * Hugging Face keeps them half a head apart. */
+#include "base/status.h"
+#include "model/config_build.h"
+#include "model/family.h"
+
+const hl_family_tensor hl_llama_tensors[] = {
+    { HL_ROLE_EMBED, "embed_tokens", 0 },
+    { HL_ROLE_ATTN_NORM, "layers.*.input_layernorm", 0 },
+    { HL_ROLE_ATTN_Q, "layers.*.self_attn.q_proj", 0 },
+    { HL_ROLE_ATTN_K, "layers.*.self_attn.k_proj", 0 },
+    { HL_ROLE_ATTN_V, "layers.*.self_attn.v_proj", 0 },
+    { HL_ROLE_Q_NORM, "layers.*.self_attn.q_norm", 0 },
+    { HL_ROLE_K_NORM, "layers.*.self_attn.k_norm", 0 },
+    { HL_ROLE_ATTN_O, "layers.*.self_attn.o_proj", 0 },
+    { HL_ROLE_MLP_NORM, "layers.*.post_attention_layernorm", 0 },
+    { HL_ROLE_MLP_GATE, "layers.*.mlp.gate_proj", 0 },
+    { HL_ROLE_MLP_UP, "layers.*.mlp.up_proj", 0 },
+    { HL_ROLE_MLP_DOWN, "layers.*.mlp.down_proj", 0 },
+    { HL_ROLE_FINAL_NORM, "norm", 0 },
+    { HL_ROLE_LM_HEAD, "lm_head", 0 },
+    HL_FAMILY_TENSORS_END,
+};
+
+const hl_family_tensor hl_llama_gguf_tensors[] = {
+    { HL_ROLE_ATTN_Q, "blk.*.attn_q", HL_STORED_PAIRED },
+    { HL_ROLE_ATTN_K, "blk.*.attn_k", HL_STORED_PAIRED },
+    { HL_ROLE_ATTN_QKV, "blk.*.attn_qkv", HL_STORED_PAIRED },
+    HL_FAMILY_TENSORS_END,
+};
+
+/* llama2.c's files have Hugging Face's names and llama.cpp's order. */
+const hl_family_tensor hl_llama2c_tensors[] = {
+    { HL_ROLE_ATTN_Q, "layers.*.self_attn.q_proj", HL_STORED_PAIRED },
+    { HL_ROLE_ATTN_K, "layers.*.self_attn.k_proj", HL_STORED_PAIRED },
+    HL_FAMILY_TENSORS_END,
+};
+
+/* As a designated initialiser, for those who change little. */
+#define LLAMA_DEFAULTS(eps, theta)                                                                 \
+    .position = HL_POSITION_ROPE, .ropes = { [HL_ROPE_MAIN] = { .base = (theta) } },               \
+    .norm = HL_NORM_RMS, .norm_eps = (eps), .activation = HL_ACTIVATION_SILU, .gated = true
+
+/* GGUF files of the architecture "llama" may hold experts. */
+static const hl_field llama_fields[] = {
+    { "attention_bias", NULL, HL_BIASES(HL_BIAS_QKV | HL_BIAS_O) },
+    { "mlp_bias", NULL, HL_BIASES(HL_BIAS_MLP) },
+    { NULL, "attention.sliding_window", HL_INT(window, 0, HL_MAX_CONTEXT) },
+    { NULL, "expert_count", HL_INT(n_experts, 0, HL_MAX_EXPERTS) },
+    { NULL, "expert_used_count", HL_INT(n_experts_used, 0, HL_MAX_EXPERTS) },
+    { 0 },
+};
+
+static hl_status describe_llama(hl_config *config, const hl_fields *fields)
+{
+    (void)fields;
+    if (config->n_experts > 0)
+        config->family = hl_family_mixtral.name;
+    return HL_OK;
+}
+
+const hl_family hl_family_llama = {
+    .name          = "llama",
+    .model_types   = "llama",
+    .architectures = "llama",
+    .prefixes      = "model.|",
+    .defaults      = { LLAMA_DEFAULTS(1e-6, 10000), .n_ctx = 2048 },
+    .fields        = llama_fields,
+    .describe      = describe_llama,
+    .tensors       = { hl_llama_tensors },
+    .gguf          = { hl_llama_gguf_tensors },
+};
+
+/* --------------------------------------------------------- mistral, mixtral */
+
+static const hl_field mistral_fields[] = {
+    { "sliding_window", NULL, HL_INT_OR_NULL(window, 1, HL_MAX_CONTEXT) },
+    { "num_local_experts", NULL, HL_INT(n_experts, 1, HL_MAX_EXPERTS) },
+    { "num_experts_per_tok", NULL, HL_INT(n_experts_used, 1, HL_MAX_EXPERTS) },
+    { 0 },
+};
+
+const hl_family hl_family_mistral = {
+    .name        = "mistral",
+    .model_types = "mistral",
+    .prefixes    = "model.|",
+    .defaults    = { LLAMA_DEFAULTS(1e-6, 10000), .window = 4096 },
+    .fields      = mistral_fields,
+    .tensors     = { hl_llama_tensors },
+};
+
+/* Stored an expert at a time, under the old name of the module or the new; newer
+ * code keeps them stacked in memory, and some files are written so. */
+static const hl_family_tensor mixtral_tensors[] = {
+    { HL_ROLE_ROUTER, "layers.*.block_sparse_moe.gate|layers.*.mlp.gate", 0 },
+    { HL_ROLE_EXPERT_GATE, "layers.*.block_sparse_moe.experts.*.w1|layers.*.mlp.experts.*.w1", 0 },
+    { HL_ROLE_EXPERT_UP, "layers.*.block_sparse_moe.experts.*.w3|layers.*.mlp.experts.*.w3", 0 },
+    { HL_ROLE_EXPERT_DOWN, "layers.*.block_sparse_moe.experts.*.w2|layers.*.mlp.experts.*.w2", 0 },
+    { HL_ROLE_EXPERT_GATE_UP, "layers.*.mlp.experts.gate_up_proj", HL_STORED_BARE },
+    { HL_ROLE_EXPERT_DOWN, "layers.*.mlp.experts.down_proj", HL_STORED_BARE },
+    HL_FAMILY_TENSORS_END,
+};
+
+const hl_family hl_family_mixtral = {
+    .name        = "mixtral",
+    .model_types = "mixtral",
+    .prefixes    = "model.|",
+    .defaults    = { LLAMA_DEFAULTS(1e-5, 1e6), .n_experts = 8, .n_experts_used = 2,
+                     .router = HL_ROUTER_SOFTMAX_CHOSEN },
+    .fields      = mistral_fields,
+    .tensors     = { mixtral_tensors, hl_llama_tensors },
+    .gguf        = { hl_llama_gguf_tensors },
+};
+
+/* ------------------------------------------------------------------ smollm3 */
+
+static const hl_field smollm3_fields[] = {
+    { "attention_bias", NULL, HL_BIASES(HL_BIAS_QKV | HL_BIAS_O) },
+    { "mlp_bias", NULL, HL_BIASES(HL_BIAS_MLP) },
+    { "sliding_window", NULL, HL_INT_OR_NULL(window, 1, HL_MAX_CONTEXT) },
+    { 0 },
+};
+
+static hl_status describe_smollm3(hl_config *config, const hl_fields *fields)
+{
+    bool      windowed = false;
+    hl_status status   = hl_fields_bool(&windowed, fields, "use_sliding_window", NULL);
+
+    if (!windowed)
+        config->window = 0;
+    return status;
+}
+
+/* Every fourth layer does not turn q and k; a list says otherwise (1: turn).
+ * Where windows are used, it is those layers that have one. */
+static hl_status layers_smollm3(hl_config *config, const hl_fields *fields)
+{
+    hl_status status   = HL_OK;
+    int64_t   interval = 4;
+    int64_t   turns[HL_MAX_LAYERS];
+    bool      listed = false;
+    bool      typed  = hl_fields_have(fields, "layer_types", NULL);
+
+    HL_TRY(hl_fields_int(&interval, fields, "no_rope_layer_interval", NULL, 1, HL_MAX_LAYERS));
+    HL_TRY(
+        hl_fields_ints(turns, &listed, fields, "no_rope_layers", NULL, (size_t)config->n_layers));
+    for (int64_t i = 0; i < config->n_layers; i++) {
+        bool turn              = listed ? turns[i] != 0 : (i + 1) % interval != 0;
+        config->layers[i].rope = turn ? HL_ROPE_MAIN : HL_ROPE_NONE;
+        if (!typed)
+            config->layers[i].is_local = !turn && config->window > 0;
+    }
+
+done:
+    return status;
+}
+
+const hl_family hl_family_smollm3 = {
+    .name          = "smollm3",
+    .model_types   = "smollm3",
+    .architectures = "smollm3",
+    .prefixes      = "model.|",
+    .defaults      = { LLAMA_DEFAULTS(1e-6, 2e6), .tied = true },
+    .fields        = smollm3_fields,
+    .describe      = describe_smollm3,
+    .layers        = layers_smollm3,
+    .tensors       = { hl_llama_tensors },
+    .gguf          = { hl_llama_gguf_tensors },
+};
+
+/* ------------------------------------------------------------------ granite */
+
+/* attention_multiplier is the scale itself; logits are divided by theirs. */
+static const hl_field granite_fields[] = {
+    { "attention_bias", NULL, HL_BIASES(HL_BIAS_QKV | HL_BIAS_O) },
+    { "mlp_bias", NULL, HL_BIASES(HL_BIAS_MLP) },
+    { "attention_multiplier", "attention.scale", HL_DOUBLE(attn_scale) },
+    { "embedding_multiplier", "embedding_scale", HL_DOUBLE(embed_scale) },
+    { "residual_multiplier", "residual_scale", HL_DOUBLE(residual_scale) },
+    { "logits_scaling", "logit_scale", HL_INVERSE(logit_scale) },
+    { 0 },
+};
+
+const hl_family hl_family_granite = {
+    .name          = "granite",
+    .model_types   = "granite",
+    .architectures = "granite",
+    .prefixes      = "model.|",
+    .defaults      = { LLAMA_DEFAULTS(1e-6, 10000), .attn_scale = 1.0 },
+    .fields        = granite_fields,
+    .tensors       = { hl_llama_tensors },
+    .gguf          = { hl_llama_gguf_tensors },
+};

@@ -1,0 +1,202 @@
+/* family_qwen.c - Qwen2 and Qwen3, dense and as mixtures of experts.
+ *
+ * Qwen2 is Llama with biases on q, k and v; Qwen3 drops them and norms every head
+ * of q and k.  Windows are off unless use_sliding_window says so; which layers
+ * then have one, each of the four decides in its own way. */
+#include "base/status.h"
+#include "model/config_build.h"
+#include "model/family.h"
+
+#define QWEN_DEFAULTS                                                                              \
+    .position = HL_POSITION_ROPE, .ropes = { [HL_ROPE_MAIN] = { .base = 10000 } },                 \
+    .norm = HL_NORM_RMS, .norm_eps = 1e-6, .activation = HL_ACTIVATION_SILU, .gated = true,        \
+    .window = 4096
+
+static const hl_field qwen_fields[] = {
+    { "attention_bias", NULL, HL_BIASES(HL_BIAS_QKV | HL_BIAS_O) },
+    { "sliding_window", NULL, HL_INT_OR_NULL(window, 0, HL_MAX_CONTEXT) },
+    { 0 },
+};
+
+static hl_status describe_qwen(hl_config *config, const hl_fields *fields)
+{
+    bool      windowed = false;
+    hl_status status   = hl_fields_bool(&windowed, fields, "use_sliding_window", NULL);
+
+    if (!windowed)
+        config->window = 0;
+    return status;
+}
+
+/* The first max_window_layers are full. */
+static hl_status layers_qwen(hl_config *config, const hl_fields *fields)
+{
+    int64_t   n_full = 28;
+    hl_status status = hl_fields_int(&n_full, fields, "max_window_layers", NULL, 0, HL_MAX_CONTEXT);
+
+    if (status != HL_OK || hl_fields_have(fields, "layer_types", NULL))
+        return status;
+    for (int64_t i = 0; i < config->n_layers; i++)
+        config->layers[i].is_local = i >= n_full;
+    return HL_OK;
+}
+
+static const hl_field qwen2_fields[] = {
+    { "sliding_window", NULL, HL_INT_OR_NULL(window, 0, HL_MAX_CONTEXT) },
+    { 0 },
+};
+
+const hl_family hl_family_qwen2 = {
+    .name          = "qwen2",
+    .model_types   = "qwen2",
+    .architectures = "qwen2",
+    .prefixes      = "model.|",
+    .defaults      = { QWEN_DEFAULTS, .biases = HL_BIAS_QKV },
+    .fields        = qwen2_fields,
+    .describe      = describe_qwen,
+    .layers        = layers_qwen,
+    .tensors       = { hl_llama_tensors },
+};
+
+const hl_family hl_family_qwen3 = {
+    .name          = "qwen3",
+    .model_types   = "qwen3",
+    .architectures = "qwen3",
+    .prefixes      = "model.|",
+    .defaults      = { QWEN_DEFAULTS, .d_head = 128, .qk_norm = HL_QK_NORM_SHARED },
+    .fields        = qwen_fields,
+    .describe      = describe_qwen,
+    .layers        = layers_qwen,
+    .tensors       = { hl_llama_tensors },
+};
+
+/* ------------------------------------------------------------------ mixtures */
+
+static const hl_family_tensor moe_tensors[] = {
+    { HL_ROLE_ROUTER, "layers.*.mlp.gate", 0 },
+    { HL_ROLE_EXPERT_GATE, "layers.*.mlp.experts.*.gate_proj", 0 },
+    { HL_ROLE_EXPERT_UP, "layers.*.mlp.experts.*.up_proj", 0 },
+    { HL_ROLE_EXPERT_DOWN, "layers.*.mlp.experts.*.down_proj", 0 },
+    { HL_ROLE_EXPERT_GATE_UP, "layers.*.mlp.experts.gate_up_proj", HL_STORED_BARE },
+    { HL_ROLE_EXPERT_DOWN, "layers.*.mlp.experts.down_proj", HL_STORED_BARE },
+    { HL_ROLE_SHARED_ROUTER, "layers.*.mlp.shared_expert_gate", 0 },
+    { HL_ROLE_SHARED_GATE, "layers.*.mlp.shared_expert.gate_proj", 0 },
+    { HL_ROLE_SHARED_UP, "layers.*.mlp.shared_expert.up_proj", 0 },
+    { HL_ROLE_SHARED_DOWN, "layers.*.mlp.shared_expert.down_proj", 0 },
+    HL_FAMILY_TENSORS_END,
+};
+
+#define MOE_FIELDS                                                                                 \
+    { "num_experts|num_local_experts", "expert_count", HL_INT(n_experts, 1, HL_MAX_EXPERTS) },     \
+        { "num_experts_per_tok", "expert_used_count", HL_INT(n_experts_used, 1, HL_MAX_EXPERTS) }, \
+        { "moe_intermediate_size", "expert_feed_forward_length",                                   \
+          HL_INT(d_expert, 1, HL_MAX_WIDTH) },                                                     \
+    {                                                                                              \
+        "sliding_window", NULL, HL_INT_OR_NULL(window, 0, HL_MAX_CONTEXT)                          \
+    }
+
+/* Without norm_topk_prob the weights of the chosen do not add up to 1. */
+static hl_status describe_router(hl_config *config, const hl_fields *fields, bool normed)
+{
+    hl_status status = hl_fields_bool(&normed, fields, "norm_topk_prob", NULL);
+
+    config->router = normed ? HL_ROUTER_SOFTMAX_CHOSEN : HL_ROUTER_SOFTMAX_ALL;
+    return status == HL_OK ? describe_qwen(config, fields) : status;
+}
+
+static void make_dense(hl_config *config, int64_t layer)
+{
+    config->layers[layer].n_experts = 0;
+    config->layers[layer].d_mlp     = config->d_mlp;
+}
+
+/* Every decoder_sparse_step-th layer is a mixture, unless it is listed as none. */
+static hl_status layers_moe(hl_config *config, const hl_fields *fields)
+{
+    hl_status     status = HL_OK;
+    const json_t *dense  = json_object_get(fields->object, "mlp_only_layers");
+    int64_t       step   = 1;
+
+    HL_TRY(hl_fields_int(&step, fields, "decoder_sparse_step", NULL, 1, HL_MAX_LAYERS));
+    for (int64_t i = 0; i < config->n_layers; i++) {
+        if ((i + 1) % step != 0)
+            make_dense(config, i);
+    }
+    for (size_t i = 0; i < json_array_size(dense); i++) {
+        const json_t *entry = json_array_get(dense, i);
+        json_int_t    layer = json_integer_value(entry);
+        if (!json_is_integer(entry) || layer < 0 || layer >= config->n_layers)
+            return hl_fail(HL_BAD_INPUT, "%s: 'mlp_only_layers' [%zu] is not a layer, 0 to %lld",
+                           fields->where, i, (long long)config->n_layers - 1);
+        make_dense(config, layer);
+    }
+
+done:
+    return status;
+}
+
+static const hl_field qwen3_moe_fields[] = {
+    MOE_FIELDS,
+    { "attention_bias", NULL, HL_BIASES(HL_BIAS_QKV | HL_BIAS_O) },
+    { 0 },
+};
+
+/* GGUF has no word for it: llama.cpp norms in qwen3moe, and not in qwen2moe. */
+static hl_status describe_qwen3_moe(hl_config *config, const hl_fields *fields)
+{
+    return describe_router(config, fields, fields->object == NULL);
+}
+
+const hl_family hl_family_qwen3_moe = {
+    .name          = "qwen3_moe",
+    .model_types   = "qwen3_moe",
+    .architectures = "qwen3moe",
+    .prefixes      = "model.|",
+    .defaults      = { QWEN_DEFAULTS, .qk_norm = HL_QK_NORM_SHARED, .n_experts = 128,
+                       .n_experts_used = 8, .d_expert = 768 },
+    .fields        = qwen3_moe_fields,
+    .describe      = describe_qwen3_moe,
+    .layers        = layers_moe,
+    .tensors       = { moe_tensors, hl_llama_tensors },
+};
+
+static const hl_field qwen2_moe_fields[] = {
+    MOE_FIELDS,
+    { "shared_expert_intermediate_size", "expert_shared_feed_forward_length",
+      HL_INT(d_shared, 1, HL_MAX_WIDTH) },
+    { "qkv_bias", NULL, HL_BIASES(HL_BIAS_QKV) },
+    { 0 },
+};
+
+static hl_status describe_qwen2_moe(hl_config *config, const hl_fields *fields)
+{
+    if (fields->object == NULL &&
+        !hl_fields_have(fields, NULL, "expert_shared_feed_forward_length"))
+        config->d_shared = hl_fields_tensor_size(fields, "blk.0.ffn_up_shexp.weight", 0);
+    return describe_router(config, fields, false);
+}
+
+/* Even layers among the first max_window_layers have a window. */
+static hl_status layers_qwen2_moe(hl_config *config, const hl_fields *fields)
+{
+    int64_t   n_first = 28;
+    hl_status status =
+        hl_fields_int(&n_first, fields, "max_window_layers", NULL, 0, HL_MAX_CONTEXT);
+
+    for (int64_t i = 0; !hl_fields_have(fields, "layer_types", NULL) && i < config->n_layers; i++)
+        config->layers[i].is_local = i % 2 == 0 && i < n_first;
+    return status == HL_OK ? layers_moe(config, fields) : status;
+}
+
+const hl_family hl_family_qwen2_moe = {
+    .name          = "qwen2_moe",
+    .model_types   = "qwen2_moe",
+    .architectures = "qwen2moe",
+    .prefixes      = "model.|",
+    .defaults      = { QWEN_DEFAULTS, .biases = HL_BIAS_QKV, .n_experts = 60, .n_experts_used = 4,
+                       .d_expert = 1408, .d_shared = 5632 },
+    .fields        = qwen2_moe_fields,
+    .describe      = describe_qwen2_moe,
+    .layers        = layers_qwen2_moe,
+    .tensors       = { moe_tensors, hl_llama_tensors },
+};

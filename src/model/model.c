@@ -1,0 +1,254 @@
+/* model.c - opening a model: its tensors, its description, its weights.
+ *
+ * What a path holds is for formats/tensors to find out.  The description comes from
+ * the file itself (GGUF, llama2.c) or from the config.json in the folder. */
+#include "model/model.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/file.h"
+#include "base/memory.h"
+#include "base/status.h"
+
+/* ------------------------------------------------------------- config.json */
+
+/* folder/name, where the folder is the one that the weights lie in. */
+static hl_status beside(char **out, const hl_model *model, const char *name)
+{
+    const char *folder  = hl_tensors_folder(model->tensors);
+    size_t      n_bytes = strlen(folder) + strlen(name) + 2;
+    hl_status   status  = HL_ALLOC(out, n_bytes);
+
+    if (status == HL_OK)
+        snprintf(*out, n_bytes, "%s/%s", folder, name);
+    return status;
+}
+
+static hl_status read_config(hl_model *model)
+{
+    hl_status status = HL_OK;
+    char     *path   = NULL;
+    hl_file   file   = { 0 };
+
+    HL_TRY(beside(&path, model, "config.json"));
+    HL_TRY(hl_file_map(&file, path));
+    HL_TRY(hl_config_parse(&model->config, (const char *)file.bytes, file.n_bytes, path));
+
+done:
+    hl_file_unmap(&file);
+    hl_free(path);
+    return status;
+}
+
+/* generation_config.json, where there is one. */
+static hl_status read_generation(hl_model *model)
+{
+    hl_status   status = HL_OK;
+    char       *path   = NULL;
+    hl_file     file   = { 0 };
+    struct stat about;
+
+    HL_TRY(beside(&path, model, "generation_config.json"));
+    if (stat(path, &about) == 0) {
+        HL_TRY(hl_file_map(&file, path));
+        HL_TRY(hl_config_parse_generation(model->config, (const char *)file.bytes, file.n_bytes,
+                                          path));
+    }
+
+done:
+    hl_file_unmap(&file);
+    hl_free(path);
+    return status;
+}
+
+static hl_status describe(hl_model *model)
+{
+    const hl_gguf    *gguf    = hl_tensors_gguf(model->tensors);
+    const hl_llama2c *llama2c = hl_tensors_llama2c(model->tensors);
+
+    if (gguf != NULL)
+        return hl_config_of_gguf(&model->config, gguf, model->tensors);
+    if (llama2c != NULL)
+        return hl_config_of_llama2c(&model->config, hl_llama2c_config_of(llama2c), model->path);
+    hl_status status = read_config(model);
+    return status == HL_OK ? read_generation(model) : status;
+}
+
+/* --------------------------------------------------------------------- info */
+
+static void name_parts(hl_model_info *info, const hl_config *config)
+{
+    static const char *const places[]    = { [HL_NORM_PRE]      = "before",
+                                             [HL_NORM_POST]     = "after",
+                                             [HL_NORM_BRANCH]   = "on the branches of",
+                                             [HL_NORM_SANDWICH] = "before and after" };
+    static const char *const positions[] = { [HL_POSITION_NONE]         = "none",
+                                             [HL_POSITION_LEARNED]      = "learned",
+                                             [HL_POSITION_ROPE]         = "rope",
+                                             [HL_POSITION_ALIBI]        = "alibi",
+                                             [HL_POSITION_ALIBI_FALCON] = "alibi" };
+    const hl_rope           *rope        = &config->ropes[HL_ROPE_MAIN];
+
+    info->family     = config->family;
+    info->norm       = config->norm == HL_NORM_RMS ? "RMSNorm" : "LayerNorm";
+    info->norm_place = places[config->norm_place];
+    info->residual   = config->residual == HL_RESIDUAL_SEQUENTIAL ? "sequential" : "parallel";
+    info->position   = positions[config->position];
+    info->rope       = config->position == HL_POSITION_ROPE ? hl_rope_kind_name(rope->kind) : "";
+    info->rope_base  = rope->base;
+    info->activation = hl_activation_name(config->activation);
+    info->is_gated   = config->gated;
+    info->is_tied    = config->tied;
+    info->has_sinks  = config->sinks;
+    info->is_encoder = config->is_encoder;
+}
+
+static void copy_sizes(hl_model_info *info, const hl_config *config)
+{
+    bool has_dense = false;
+
+    for (int64_t i = 0; i < config->n_layers; i++)
+        has_dense = has_dense || config->layers[i].n_experts == 0;
+    info->n_layers       = config->n_layers;
+    info->n_heads        = config->n_heads;
+    info->n_kv_heads     = config->n_kv_heads;
+    info->d_mlp          = has_dense ? config->d_mlp : 0;
+    info->d_model        = config->d_model;
+    info->d_head         = config->d_head;
+    info->d_vocab        = config->d_vocab;
+    info->n_ctx          = config->n_ctx;
+    info->n_experts      = config->n_experts;
+    info->n_experts_used = config->n_experts_used;
+    info->d_expert       = config->n_experts > 0 ? config->d_expert : 0;
+    info->bos_id         = config->generation.bos_id;
+    info->pad_id         = config->generation.pad_id;
+    info->n_eos_ids      = config->generation.n_eos_ids;
+    memcpy(info->eos_ids, config->generation.eos_ids, sizeof info->eos_ids);
+}
+
+/* K and V of every layer, for one token. */
+static int64_t cache_values(const hl_config *config)
+{
+    int64_t values = 0;
+
+    for (int64_t i = 0; i < config->n_layers && !config->is_encoder; i++)
+        values += 2 * config->layers[i].n_kv_heads * config->d_head;
+    return values;
+}
+
+/* A chunk of rows on its way through a block: the residual stream before, between and
+ * after, q, k, v, z, and both halves of the MLP; then the logits of one row. */
+static size_t work_bytes(const hl_config *config)
+{
+    enum { CHUNK = 512 };
+    int64_t heads = (2 * config->n_heads + 2 * config->n_kv_heads) * config->d_head;
+    int64_t mlp =
+        2 * (config->n_experts > 0 ? config->d_expert * config->n_experts_used : config->d_mlp);
+    int64_t row = 4 * config->d_model + heads + mlp;
+
+    return (size_t)(CHUNK * row + config->d_vocab) * sizeof(float);
+}
+
+static void fill_info(hl_model *model)
+{
+    static const char *const formats[] = { [HL_TENSORS_SAFETENSORS] = "safetensors",
+                                           [HL_TENSORS_GGUF]        = "gguf",
+                                           [HL_TENSORS_LLAMA2C]     = "llama2.c" };
+    const hl_gguf           *gguf      = hl_tensors_gguf(model->tensors);
+    hl_model_info           *info      = &model->info;
+
+    name_parts(info, model->config);
+    copy_sizes(info, model->config);
+    info->tokenizer_path = gguf != NULL ? hl_gguf_where(gguf) : hl_tensors_folder(model->tensors);
+    info->format         = formats[hl_tensors_kind_of(model->tensors)];
+    info->n_params       = hl_weights_n_params(model->weights);
+    info->n_tensors      = (int64_t)hl_tensors_count(model->tensors);
+    info->kv_bytes_f32   = (size_t)cache_values(model->config) * 4;
+    info->kv_bytes_f16   = (size_t)cache_values(model->config) * 2;
+    info->work_bytes     = work_bytes(model->config);
+    for (int64_t i = 0; i < info->n_tensors; i++)
+        info->tensor_bytes += hl_tensors_at(model->tensors, (size_t)i)->n_bytes;
+}
+
+/* ------------------------------------------------------------------- public */
+
+hl_status hl_model_open(hl_model **out, const char *path)
+{
+    hl_status status = HL_OK;
+    hl_model *model  = NULL;
+
+    *out = NULL;
+    if (path == NULL)
+        return hl_fail(HL_BAD_ARGUMENT, "hl_model_open: no path");
+    HL_TRY(HL_ALLOC_ZEROED(&model, 1));
+    HL_TRY(hl_strdup(&model->path, path));
+    HL_TRY(hl_tensors_open(&model->tensors, path));
+    HL_TRY(describe(model));
+    status = hl_weights_resolve(&model->weights, model->config, model->tensors);
+    if (status != HL_OK)
+        HL_TRY(hl_fail_within(status, "%s", path));
+    fill_info(model);
+    *out  = model;
+    model = NULL;
+
+done:
+    hl_model_close(model);
+    return status;
+}
+
+void hl_model_close(hl_model *model)
+{
+    if (model == NULL)
+        return;
+    hl_weights_free(model->weights);
+    hl_config_free(model->config);
+    hl_tensors_close(model->tensors);
+    hl_free(model->path);
+    hl_free(model);
+}
+
+const hl_model_info *hl_model_get_info(const hl_model *model)
+{
+    return &model->info;
+}
+
+hl_status hl_model_get_layer(hl_layer_info *out, const hl_model *model, int64_t layer)
+{
+    if (layer < 0 || layer >= model->config->n_layers)
+        return hl_fail(HL_BAD_ARGUMENT, "layer %lld, wanted 0 to %lld", (long long)layer,
+                       (long long)model->config->n_layers - 1);
+    const hl_layer_config *from = &model->config->layers[layer];
+    const hl_rope         *rope = &model->config->ropes[from->rope];
+    *out                        = (hl_layer_info){
+                               .n_heads    = from->n_heads,
+                               .n_kv_heads = from->n_kv_heads,
+                               .d_mlp      = from->d_mlp,
+                               .n_experts  = from->n_experts,
+                               .window     = from->is_local ? from->window_left + 1 + from->window_right : 0,
+                               .has_rope   = from->rope != HL_ROPE_NONE,
+                               .rope_base  = rope->base,
+    };
+    return HL_OK;
+}
+
+hl_status hl_model_get_tensor(hl_tensor_info *out, const hl_model *model, int64_t index)
+{
+    if (index < 0 || index >= model->info.n_tensors)
+        return hl_fail(HL_BAD_ARGUMENT, "tensor %lld, wanted 0 to %lld", (long long)index,
+                       (long long)model->info.n_tensors - 1);
+    hl_tensor_use    use    = hl_weights_use(model->weights, (size_t)index);
+    const hl_tensor *tensor = use.tensor;
+    bool             known  = use.role != HL_N_STORED_ROLES;
+    *out                    = (hl_tensor_info){
+                           .name    = tensor->name,
+                           .role    = known ? hl_role_name(use.role) : "",
+                           .is_bias = use.is_bias,
+                           .dtype   = tensor->dtype,
+                           .n_dims  = tensor->n_dims,
+                           .n_bytes = tensor->n_bytes,
+    };
+    memcpy(out->shape, tensor->shape, sizeof out->shape);
+    return HL_OK;
+}

@@ -1,0 +1,21 @@
+/* model.h - an opened model, as the rest of the library sees it.
+ *
+ * The public half is in headlight.h.  Everything here is fixed once the model is
+ * open, and may be read by any number of threads. */
+#ifndef HL_MODEL_MODEL_H
+#define HL_MODEL_MODEL_H
+
+#include "formats/tensors.h"
+#include "headlight.h"
+#include "model/config.h"
+#include "model/weights.h"
+
+struct hl_model {
+    char         *path;
+    hl_tensors   *tensors;
+    hl_config    *config;
+    hl_weights   *weights;
+    hl_model_info info;
+};
+
+#endif

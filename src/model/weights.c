@@ -1,0 +1,487 @@
+/* weights.c - resolving roles: find the tensor, check it, say where the rows lie.
+ *
+ * All parameters stand in one array, those of the model first, then layer by
+ * layer; `starts` has for every role of the model and of every layer where its
+ * parts begin.  Which roles there are, and their shapes, is roles.c's to say;
+ * what their tensors are called, weights_find.c's. */
+#include "model/weights.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/dtype.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "model/family.h"
+#include "model/weights_find.h"
+
+#define NONE (-1)
+
+/* A tensor's place in the order of its file, by address. */
+typedef struct tensor_index {
+    const hl_tensor *tensor;
+    size_t           index;
+} tensor_index;
+
+struct hl_weights {
+    hl_finder      finder;
+    hl_param      *params;
+    size_t         n_params;
+    int64_t       *starts;     /* (1 + n_layers, HL_N_ROLES) into params, or NONE */
+    tensor_index  *by_address; /* (n_tensors) sorted */
+    hl_tensor_use *uses;       /* (n_tensors) */
+    size_t         n_tensors;
+};
+
+/* ------------------------------------------------------------------- layout */
+
+static void place_qkv(hl_weight *weight, hl_role role, const hl_found *found,
+                      const hl_layer_config *layer, int64_t d_head)
+{
+    int64_t queries = layer->n_heads / layer->n_kv_heads * d_head; /* of one K/V head */
+    int64_t q_rows  = layer->n_heads * d_head;
+    int64_t kv_rows = layer->n_kv_heads * d_head;
+
+    if ((found->stored & HL_STORED_GROUPED) != 0) {
+        weight->stride = queries + 2 * d_head;
+        weight->block  = role == HL_ROLE_ATTN_Q ? queries : d_head;
+        weight->first  = role == HL_ROLE_ATTN_Q ? 0 : queries;
+        weight->first += role == HL_ROLE_ATTN_V ? d_head : 0;
+    } else if (role != HL_ROLE_ATTN_Q) {
+        weight->first = role == HL_ROLE_ATTN_K ? q_rows : q_rows + kv_rows;
+    }
+}
+
+static void place_gate_up(hl_weight *weight, hl_role role, const hl_found *found)
+{
+    bool is_up = role == HL_ROLE_MLP_UP || role == HL_ROLE_EXPERT_UP;
+
+    if ((found->stored & HL_STORED_INTERLEAVED) != 0) {
+        weight->block  = 1;
+        weight->stride = 2;
+        weight->first  = is_up;
+    } else {
+        weight->first = is_up ? weight->n_rows : 0;
+    }
+}
+
+/* Which stored rows are ours. */
+static void place_rows(hl_weight *weight, const hl_weights *weights, const hl_wanted *wanted,
+                       const hl_found *found)
+{
+    const hl_config *config = weights->finder.config;
+    bool             turned = wanted->role == HL_ROLE_ATTN_Q || wanted->role == HL_ROLE_ATTN_K;
+
+    weight->first  = 0;
+    weight->block  = weight->n_rows;
+    weight->stride = weight->n_rows;
+    if (found->role == HL_ROLE_ATTN_QKV)
+        place_qkv(weight, wanted->role, found, &config->layers[wanted->layer], config->d_head);
+    else if (found->role != wanted->role)
+        place_gate_up(weight, wanted->role, found);
+    if ((found->stored & HL_STORED_OFFSET) != 0)
+        weight->first = config->position_offset;
+    if ((found->stored & HL_STORED_PAIRED) != 0 && turned)
+        weight->pairs = config->d_head;
+}
+
+/* ------------------------------------------------------------------- shapes */
+
+typedef struct shape {
+    int64_t sizes[HL_MAX_TENSOR_DIMS];
+    int     n_dims;
+} shape;
+
+static void shape_add(shape *out, int64_t size)
+{
+    out->sizes[out->n_dims++] = size;
+}
+
+/* "[4,64,128]" */
+static void shape_text(char *out, size_t n_bytes, const int64_t *sizes, int n_dims)
+{
+    size_t used = (size_t)snprintf(out, n_bytes, "[");
+
+    for (int i = 0; i < n_dims && used < n_bytes; i++)
+        used += (size_t)snprintf(out + used, n_bytes - used, "%s%lld", i > 0 ? "," : "",
+                                 (long long)sizes[i]);
+    if (used < n_bytes)
+        snprintf(out + used, n_bytes - used, "]");
+}
+
+/* Equal but for dimensions of 1, which files add and drop. */
+static bool shapes_agree(const shape *wanted, const hl_tensor *tensor)
+{
+    int i = 0;
+    int j = 0;
+
+    for (;;) {
+        while (i < wanted->n_dims && wanted->sizes[i] == 1)
+            i++;
+        while (j < tensor->n_dims && tensor->shape[j] == 1)
+            j++;
+        if (i == wanted->n_dims || j == tensor->n_dims)
+            return i == wanted->n_dims && j == tensor->n_dims;
+        if (wanted->sizes[i++] != tensor->shape[j++])
+            return false;
+    }
+}
+
+static hl_status check_shape(const hl_tensor *tensor, const shape *wanted)
+{
+    char seen_text[128];
+    char wanted_text[128];
+
+    if (shapes_agree(wanted, tensor))
+        return HL_OK;
+    shape_text(seen_text, sizeof seen_text, tensor->shape, tensor->n_dims);
+    shape_text(wanted_text, sizeof wanted_text, wanted->sizes, wanted->n_dims);
+    return hl_fail(HL_BAD_INPUT, "tensor '%s' has shape %s, wanted %s", tensor->name, seen_text,
+                   wanted_text);
+}
+
+/* The shape that the tensor should have, from that of its role. */
+static shape stored_shape(const hl_weight *weight, const hl_wanted *wanted, const hl_found *found,
+                          int64_t n_parts)
+{
+    bool  is_vector = hl_role_is_vector(found->role) || wanted->is_bias;
+    shape out       = { 0 };
+
+    if (found->stacked && n_parts > 1)
+        shape_add(&out, n_parts);
+    if (weight->transposed)
+        shape_add(&out, weight->n_columns);
+    shape_add(&out, weight->n_stored);
+    if (!weight->transposed && !is_vector)
+        shape_add(&out, weight->n_columns);
+    return out;
+}
+
+/* ------------------------------------------------------------- one parameter */
+
+static hl_status check_dtype(const hl_tensor *tensor, bool is_vector)
+{
+    bool is_float = tensor->dtype == HL_DTYPE_F32 || tensor->dtype == HL_DTYPE_F16 ||
+                    tensor->dtype == HL_DTYPE_BF16 || tensor->dtype == HL_DTYPE_F64;
+
+    if (is_float || (hl_dtype_is_block(tensor->dtype) && !is_vector))
+        return HL_OK;
+    return hl_fail(HL_UNSUPPORTED, "tensor '%s' is stored as %s, wanted %s", tensor->name,
+                   hl_dtype_name(tensor->dtype),
+                   is_vector ? "F32, F16, BF16 or F64"
+                             : "F32, F16, BF16, F64 or one of GGUF's block types");
+}
+
+/* Experts as MXFP4 in two tensors: blocks (experts, rows, columns/32, 16) and
+ * scales (experts, rows, columns/32), both bytes. */
+static hl_status take_mxfp4(hl_weight *weight, const hl_wanted *wanted, const hl_found *found,
+                            int64_t n_parts)
+{
+    hl_status status = HL_OK;
+    shape     blocks = { .sizes  = { n_parts, weight->n_stored, weight->n_columns / 32, 16 },
+                         .n_dims = 4 };
+    shape scales = { .sizes = { n_parts, weight->n_stored, weight->n_columns / 32 }, .n_dims = 3 };
+
+    weight->transposed = false;
+    if (found->scales == NULL)
+        return hl_fail(HL_BAD_INPUT, "tensor '%s' has no scales beside it", found->name);
+    HL_TRY(check_shape(found->tensor, &blocks));
+    HL_TRY(check_shape(found->scales, &scales));
+    if (weight->n_columns % 32 != 0 || found->tensor->dtype != HL_DTYPE_U8 ||
+        found->scales->dtype != HL_DTYPE_U8)
+        return hl_fail(HL_UNSUPPORTED, "tensor '%s' is not MXFP4: blocks of 32 in bytes",
+                       found->name);
+    weight->scales = (const uint8_t *)found->scales->data +
+                     (size_t)wanted->part * (found->scales->n_bytes / (size_t)n_parts);
+
+done:
+    return status;
+}
+
+/* Fill in a weight from the tensor that was found, and check that tensor. */
+static hl_status take_tensor(hl_weight *weight, const hl_weights *weights, const hl_wanted *wanted,
+                             const hl_found *found)
+{
+    hl_status        status    = HL_OK;
+    const hl_config *config    = weights->finder.config;
+    int64_t          n_parts   = hl_role_parts(wanted->role, config, wanted->layer);
+    bool             is_vector = hl_role_is_vector(wanted->role) || wanted->is_bias;
+
+    *weight = (hl_weight){
+        .tensor     = found->tensor,
+        .data       = found->tensor->data,
+        .dtype      = found->tensor->dtype,
+        .n_rows     = hl_role_rows(wanted->role, config, wanted->layer),
+        .n_columns  = wanted->is_bias ? 1 : hl_role_columns(wanted->role, config, wanted->layer),
+        .n_stored   = hl_role_rows(found->role, config, wanted->layer),
+        .transposed = (found->stored & HL_STORED_TRANSPOSED) != 0 && !is_vector,
+        .plus_one   = (found->stored & HL_STORED_MINUS_ONE) != 0,
+    };
+    if ((found->stored & HL_STORED_OFFSET) != 0)
+        weight->n_stored += config->position_offset;
+    place_rows(weight, weights, wanted, found);
+    if (weight->pairs % 2 != 0)
+        return hl_fail(HL_BAD_INPUT, "tensor '%s': a head of %lld has no rotary pairs", found->name,
+                       (long long)weight->pairs);
+    if (config->mxfp4 && !wanted->is_bias && found->tensor->dtype == HL_DTYPE_U8) {
+        HL_TRY(take_mxfp4(weight, wanted, found, n_parts));
+    } else {
+        shape wanted_shape = stored_shape(weight, wanted, found, n_parts);
+        HL_TRY(check_dtype(found->tensor, is_vector));
+        HL_TRY(check_shape(found->tensor, &wanted_shape));
+    }
+    if (found->stacked)
+        weight->data = (const uint8_t *)weight->data +
+                       (size_t)wanted->part * (found->tensor->n_bytes / (size_t)n_parts);
+
+done:
+    return status;
+}
+
+/* -------------------------------------------------------------------- uses */
+
+static int compare_address(const void *left, const void *right)
+{
+    const tensor_index *a = left;
+    const tensor_index *b = right;
+    if (a->tensor == b->tensor)
+        return 0;
+    return (uintptr_t)a->tensor < (uintptr_t)b->tensor ? -1 : 1;
+}
+
+static hl_status list_tensors(hl_weights *weights)
+{
+    hl_status         status  = HL_OK;
+    const hl_tensors *tensors = weights->finder.tensors;
+
+    weights->n_tensors = hl_tensors_count(tensors);
+    HL_TRY(HL_ALLOC(&weights->by_address, weights->n_tensors));
+    HL_TRY(HL_ALLOC_ZEROED(&weights->uses, weights->n_tensors));
+    for (size_t i = 0; i < weights->n_tensors; i++) {
+        const hl_tensor *tensor = hl_tensors_at(tensors, i);
+        weights->by_address[i]  = (tensor_index){ tensor, i };
+        weights->uses[i]        = (hl_tensor_use){ .tensor    = tensor,
+                                                   .role      = HL_N_STORED_ROLES,
+                                                   .is_buffer = hl_is_buffer(tensor) };
+    }
+    qsort(weights->by_address, weights->n_tensors, sizeof *weights->by_address, compare_address);
+
+done:
+    return status;
+}
+
+static hl_tensor_use *use_of(hl_weights *weights, const hl_tensor *tensor)
+{
+    tensor_index  key = { tensor, 0 };
+    tensor_index *entry =
+        bsearch(&key, weights->by_address, weights->n_tensors, sizeof key, compare_address);
+    return entry != NULL ? &weights->uses[entry->index] : NULL;
+}
+
+static void note_use(hl_weights *weights, const hl_found *found, bool is_bias)
+{
+    hl_tensor_use *use = use_of(weights, found->tensor);
+
+    if (use != NULL)
+        *use = (hl_tensor_use){ found->tensor, found->role, is_bias, false };
+    use = found->scales != NULL ? use_of(weights, found->scales) : NULL;
+    if (use != NULL)
+        *use = (hl_tensor_use){ found->scales, found->role, false, true };
+}
+
+/* --------------------------------------------------------------- resolving */
+
+/* Is there such a tensor in any layer? */
+static bool is_anywhere(const hl_weights *weights, hl_wanted wanted)
+{
+    int64_t n_layers = wanted.layer >= 0 ? weights->finder.config->n_layers : 0;
+
+    for (wanted.layer = 0; wanted.layer < n_layers; wanted.layer++) {
+        if (hl_find_tensor(&weights->finder, &wanted).tensor != NULL)
+            return true;
+    }
+    return false;
+}
+
+/* A model trained without biases, in a family that has them, is stored without
+ * them: where no layer has one they are zero.  In some layers only is an error. */
+static bool is_left_out(const hl_weights *weights, const hl_wanted *wanted, const char *name)
+{
+    if (!wanted->is_bias || is_anywhere(weights, *wanted))
+        return false;
+    hl_log(HL_LOG_WARNING, "no tensor '%s', nor in any other layer: taken as zero", name);
+    return true;
+}
+
+static hl_status resolve_one(hl_weight *out, hl_weights *weights, const hl_wanted *wanted,
+                             hl_role_need need)
+{
+    if (need == HL_ROLE_ABSENT)
+        return HL_OK;
+    hl_found found = hl_find_tensor(&weights->finder, wanted);
+    if (found.tensor == NULL && need == HL_ROLE_REQUIRED &&
+        !is_left_out(weights, wanted, found.name))
+        return hl_fail(HL_BAD_INPUT, "tensor '%s' is missing (%s of a %s)", found.name,
+                       hl_role_name(wanted->role), weights->finder.config->family);
+    if (found.tensor == NULL)
+        return HL_OK;
+    note_use(weights, &found, wanted->is_bias);
+    return take_tensor(out, weights, wanted, &found);
+}
+
+static hl_status resolve_part(hl_weights *weights, hl_role role, int64_t layer, int64_t part)
+{
+    hl_status        status = HL_OK;
+    const hl_config *config = weights->finder.config;
+    hl_param *param  = &weights->params[weights->starts[(layer + 1) * HL_N_ROLES + role] + part];
+    hl_wanted weight = { role, layer, part, false };
+    hl_wanted bias   = { role, layer, part, true };
+
+    HL_TRY(resolve_one(&param->weight, weights, &weight, hl_role_weight_need(role, config, layer)));
+    if (param->weight.tensor != NULL || (role == HL_ROLE_LM_HEAD && config->tied))
+        HL_TRY(resolve_one(&param->bias, weights, &bias, hl_role_bias_need(role, config)));
+
+done:
+    return status;
+}
+
+static hl_status resolve_layer(hl_weights *weights, int64_t layer)
+{
+    for (hl_role role = 0; role < HL_N_ROLES; role++) {
+        int64_t n_parts = hl_role_parts(role, weights->finder.config, layer);
+        if (weights->starts[(layer + 1) * HL_N_ROLES + role] == NONE)
+            continue;
+        for (int64_t part = 0; part < n_parts; part++) {
+            hl_status status = resolve_part(weights, role, layer, part);
+            if (status != HL_OK)
+                return status;
+        }
+    }
+    return HL_OK;
+}
+
+/* A tied head is the embedding.  A copy of it that a file has all the same is not
+ * used, and not counted. */
+static void tie_head(hl_weights *weights)
+{
+    hl_wanted head  = { HL_ROLE_LM_HEAD, -1, 0, false };
+    int64_t   from  = weights->starts[HL_ROLE_EMBED];
+    int64_t   to    = weights->starts[HL_ROLE_LM_HEAD];
+    hl_found  found = hl_find_tensor(&weights->finder, &head);
+
+    weights->params[to].weight = weights->params[from].weight;
+    if (found.tensor == NULL || found.tensor == weights->params[from].weight.tensor)
+        return;
+    note_use(weights, &found, false);
+    use_of(weights, found.tensor)->is_buffer = true;
+}
+
+/* Count the parts of all roles, and give each its place. */
+static hl_status lay_out(hl_weights *weights)
+{
+    hl_status        status = HL_OK;
+    const hl_config *config = weights->finder.config;
+    size_t           n_rows = (size_t)config->n_layers + 1;
+
+    HL_TRY(HL_ALLOC(&weights->starts, n_rows * HL_N_ROLES));
+    for (int64_t layer = -1; layer < config->n_layers; layer++) {
+        int64_t *starts = weights->starts + (layer + 1) * HL_N_ROLES;
+        for (hl_role role = 0; role < HL_N_ROLES; role++) {
+            bool here    = hl_role_is_of_layer(role) == (layer >= 0);
+            bool head    = role == HL_ROLE_LM_HEAD; /* it may be the embedding */
+            starts[role] = NONE;
+            if (!here || (!head && hl_role_weight_need(role, config, layer) == HL_ROLE_ABSENT))
+                continue;
+            starts[role] = (int64_t)weights->n_params;
+            weights->n_params += (size_t)hl_role_parts(role, config, layer);
+        }
+    }
+    HL_TRY(HL_ALLOC_ZEROED(&weights->params, weights->n_params));
+
+done:
+    return status;
+}
+
+static void log_strangers(const hl_weights *weights)
+{
+    for (size_t i = 0; i < weights->n_tensors; i++) {
+        const hl_tensor_use *use = &weights->uses[i];
+        if (use->role == HL_N_STORED_ROLES && !use->is_buffer)
+            hl_log(HL_LOG_INFO, "tensor '%s' plays no part in a %s and is not used",
+                   use->tensor->name, weights->finder.config->family);
+    }
+}
+
+hl_status hl_weights_resolve(hl_weights **out, const hl_config *config, const hl_tensors *tensors)
+{
+    hl_status   status  = HL_OK;
+    hl_weights *weights = NULL;
+
+    *out = NULL;
+    HL_TRY(HL_ALLOC_ZEROED(&weights, 1));
+    weights->finder = (hl_finder){ .tensors = tensors,
+                                   .config  = config,
+                                   .family  = hl_family_named(config->family),
+                                   .kind    = hl_tensors_kind_of(tensors) };
+    hl_finder_learn_prefix(&weights->finder);
+    HL_TRY(list_tensors(weights));
+    HL_TRY(lay_out(weights));
+    for (int64_t layer = -1; layer < config->n_layers; layer++)
+        HL_TRY(resolve_layer(weights, layer));
+    if (config->tied)
+        tie_head(weights);
+    log_strangers(weights);
+    *out    = weights;
+    weights = NULL;
+
+done:
+    hl_weights_free(weights);
+    return status;
+}
+
+void hl_weights_free(hl_weights *weights)
+{
+    if (weights == NULL)
+        return;
+    hl_free(weights->params);
+    hl_free(weights->starts);
+    hl_free(weights->by_address);
+    hl_free(weights->uses);
+    hl_free(weights);
+}
+
+/* ------------------------------------------------------------------- asking */
+
+const hl_param *hl_weights_get(const hl_weights *weights, hl_role role, int64_t layer, int64_t part)
+{
+    int64_t start = weights->starts[(layer + 1) * HL_N_ROLES + role];
+
+    assert(role < HL_N_ROLES && layer >= -1 && layer < weights->finder.config->n_layers);
+    assert(start == NONE || part < hl_role_parts(role, weights->finder.config, layer));
+    if (start == NONE || weights->params[start + part].weight.tensor == NULL)
+        return NULL;
+    return &weights->params[start + part];
+}
+
+hl_tensor_use hl_weights_use(const hl_weights *weights, size_t index)
+{
+    return weights->uses[index];
+}
+
+int64_t hl_weights_n_params(const hl_weights *weights)
+{
+    int64_t total = 0;
+
+    for (size_t i = 0; i < weights->n_tensors; i++) {
+        const hl_tensor_use *use = &weights->uses[i];
+        if (use->is_buffer)
+            continue;
+        /* A byte of MXFP4's blocks is two numbers. */
+        bool packed = weights->finder.config->mxfp4 && use->tensor->dtype == HL_DTYPE_U8;
+        total += hl_tensor_count(use->tensor) * (packed ? 2 : 1);
+    }
+    return total;
+}

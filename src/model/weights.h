@@ -1,0 +1,101 @@
+/* weights.h - every weight of a model by role, wherever and however it is stored.
+ *
+ *     hl_weights *weights = NULL;
+ *     HL_TRY(hl_weights_resolve(&weights, config, tensors));
+ *     const hl_param *q = hl_weights_get(weights, HL_ROLE_ATTN_Q, layer, 0);
+ *     ... q->weight.n_rows, hl_weight_row(&q->weight, r) ...
+ *   done:
+ *     hl_weights_free(weights);
+ *
+ * Nothing is copied or converted: a hl_weight points into the mapped file and says
+ * which stored row each of its rows is.  That covers what files do to weights:
+ * q, k and v in one tensor, one after the other or by head; gate and up in one;
+ * experts stacked; rotary pairs side by side; rows in front that are no positions.
+ * What it does not cover is said in so many words: `transposed`, `plus_one`,
+ * `scales`. */
+#ifndef HL_MODEL_WEIGHTS_H
+#define HL_MODEL_WEIGHTS_H
+
+#include "formats/tensors.h"
+#include "headlight.h"
+#include "model/config.h"
+#include "model/roles.h"
+
+/* (n_rows, n_columns), y = W x; a vector has one column. */
+typedef struct hl_weight {
+    const hl_tensor *tensor; /* NULL: the model has none; names it in messages   */
+    const void      *data;   /* stored row 0 of this part: in tensor->data       */
+    const void      *scales; /* MXFP4 in two tensors: a byte for 32 values       */
+    hl_dtype         dtype;  /* of data; HL_DTYPE_U8 where there are scales       */
+    int64_t          n_rows;
+    int64_t          n_columns;
+    int64_t          n_stored;   /* rows of the stored matrix, ours and others'       */
+    bool             transposed; /* stored as (n_columns, n_stored)                 */
+    bool             plus_one;   /* the weight is 1 + what is stored                */
+    /* Where row r is stored; see hl_weight_row. */
+    int64_t first;
+    int64_t block;
+    int64_t stride;
+    int64_t pairs; /* d_head where rotary pairs lie side by side, else 0 */
+} hl_weight;
+
+/* The stored row (transposed: column) that holds row `r`. */
+static inline int64_t hl_weight_row(const hl_weight *weight, int64_t r)
+{
+    if (weight->pairs > 1) {
+        int64_t half = weight->pairs / 2;
+        int64_t i    = r % weight->pairs;
+        r += (i % half) * 2 + i / half - i;
+    }
+    return weight->first + r / weight->block * weight->stride + r % weight->block;
+}
+
+/* Row by row in the file's own order: may be used as one (n_rows, n_columns) matrix
+ * that starts at stored row `first`. */
+static inline bool hl_weight_is_plain(const hl_weight *weight)
+{
+    return weight->block == weight->n_rows && weight->pairs == 0 && !weight->transposed &&
+           weight->scales == NULL;
+}
+
+typedef struct hl_param {
+    hl_weight weight;
+    hl_weight bias; /* .tensor NULL: none */
+} hl_param;
+
+typedef struct hl_weights hl_weights;
+
+/* Finds every role of the model, and checks shapes and dtypes.  A tensor that is
+ * missing or has another shape is HL_BAD_INPUT; tensors that have no role are told
+ * to the log.  Borrows config and tensors, which must outlive it. */
+hl_status hl_weights_resolve(hl_weights **out, const hl_config *config, const hl_tensors *tensors);
+void      hl_weights_free(hl_weights *weights);
+
+/* The weight of a role: of the model (layer -1), or of a layer; `part` is the
+ * expert, or the head whose norm it is, mostly 0.  Borrowed; NULL where the model
+ * has none.  LM_HEAD of a model with tied embeddings is the embedding. */
+const hl_param *hl_weights_get(const hl_weights *weights, hl_role role, int64_t layer,
+                               int64_t part);
+
+/* Reads a weight as f32 with all that the file did to it undone:
+ * out (n_rows, n_columns).  For tests and for what is small. */
+hl_status hl_weight_read(float *out, const hl_weight *weight);
+/* One row of it: out (n_columns). */
+hl_status hl_weight_read_row(float *out, const hl_weight *weight, int64_t row);
+
+/* -------------------------------------------------------- tensors, not roles */
+
+/* What a tensor is for; role HL_N_STORED_ROLES: nothing that we know. */
+typedef struct hl_tensor_use {
+    const hl_tensor *tensor;
+    hl_role          role; /* as stored: ATTN_QKV, not ATTN_Q */
+    bool             is_bias;
+    bool             is_buffer; /* no parameter: masks, frequencies, scales */
+} hl_tensor_use;
+
+/* In the order of the tensors. */
+hl_tensor_use hl_weights_use(const hl_weights *weights, size_t index);
+/* Numbers that were learned: elements of all tensors but buffers and copies. */
+int64_t hl_weights_n_params(const hl_weights *weights);
+
+#endif

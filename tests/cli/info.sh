@@ -1,0 +1,85 @@
+#!/bin/bash
+# info.sh - headlight info: the screen, tensors, JSON, and what cannot be opened.
+set -u
+# shellcheck source=tests/cli/lib.bash
+. "$(dirname "$0")/lib.bash"
+models=tests/data/families
+plan 20
+
+run info $models/llama3
+expect "a folder of shards" 0 <<'END'
+llama3                                        decoder, family llama, safetensors
+
+  parameters   127,424
+  stored as    BF16       29 tensors   248.9 KiB
+  layers       3 of width 64
+  heads        4 of 16, sharing 2 K/V heads
+  MLP          128, silu, gated
+  norms        RMSNorm before attention and MLP
+  positions    rope, theta 500000, llama3
+  context      128 tokens
+  vocabulary   256, the output head is the embedding
+  tokenizer    none here; --tokenizer PATH gives one
+  tokens       begin 0, end 1
+  K/V cache    384 bytes a token in f16, 768 bytes in f32
+  memory       1.7 MiB: weights 248.9 KiB, f16 cache 48.0 KiB, work 1.4 MiB
+END
+
+run info tests/data/gguf/llama3.gguf
+expect_line "a GGUF file" 0 '^llama3.gguf +decoder, family llama, gguf$'
+expect_line "the same parameters" 0 '^  parameters   127,424$'
+expect_line "more than one type" 0 '^               BF16       22 tensors   248.0 KiB$'
+
+run info $models/gpt_neox/model.safetensors
+expect_line "a file in its folder" 0 '^  norms        LayerNorm before attention and MLP, which run in parallel$'
+
+run info models/demo
+expect_line "the tokenizer beside the weights" 0 '^  tokenizer    BPE, 4,096 pieces$'
+expect_line "special tokens, spelled out" 0 '^  tokens       begin 0 <\|endoftext\|>, end 0 <\|endoftext\|>$'
+
+run info --tokenizer models/demo $models/phi3
+expect_line "a tokenizer from elsewhere" 0 '^  tokenizer    BPE, 4,096 pieces$'
+
+run info --tokenizer "$scratch/nothing" $models/phi3
+expect_line "no such tokenizer" 3 "^headlight info: $scratch/nothing: "
+
+run info --tensors $models/phi3
+expect_line "tensors have roles" 0 '^attn.qkv +F16 +\[128,64\] +16384  model.layers.0.self_attn.qkv_proj.weight$'
+widest=$(awk '{ if (length > n) n = length } END { print n }' "$scratch/out")
+result "within 100 columns, names of tensors and all" "$([ "$widest" -le 100 ] && echo yes)"
+
+run info --json --tensors $models/starcoder2
+expect_line "--json is an object" 0 '^ "n_params": 104448,$'
+expect_line "--json has layers" 0 '^   "n_kv_heads": 2,$'
+expect_line "--json has tensors" 0 '^   "role": "mlp.up",$'
+
+run info --quiet $models/phi3
+expect "--quiet says nothing" 0 </dev/null
+
+run info
+expect "no model" 2 <<'END'
+headlight info: wanted one MODEL, got 0
+Try 'headlight info --help'.
+END
+
+run info "$scratch/nothing"
+expect_line "no such model" 3 "^headlight info: .*$scratch/nothing"
+
+mkdir "$scratch/model"
+cp $models/phi3/model.safetensors "$scratch/model"
+sed 's/"model_type": "phi3"/"model_type": "mamba"/' $models/phi3/config.json >"$scratch/model/config.json"
+run info "$scratch/model"
+expect_line "an unknown family" 3 "config.json: model_type 'mamba' is not a family that headlight knows: bert, bloom, "
+
+sed 's/"intermediate_size": 128/"intermediate_size": 96/' $models/phi3/config.json >"$scratch/model/config.json"
+run info "$scratch/model"
+expect "a tensor of another shape" 3 <<END
+headlight info: $scratch/model: tensor 'model.layers.0.mlp.gate_up_proj.weight' has shape [256,64], wanted [192,64]
+END
+
+sed 's/"num_attention_heads": 4/"num_attention_heads": -4/' $models/phi3/config.json >"$scratch/model/config.json"
+run info "$scratch/model"
+expect "a number out of range" 3 <<END
+headlight info: $scratch/model/config.json: 'num_attention_heads' is -4, wanted 1 to 4096
+END
+finish

@@ -1,0 +1,35 @@
+/* model_support.h - opening models the way tests look at them: description, weights. */
+#ifndef HL_TESTS_MODEL_SUPPORT_H
+#define HL_TESTS_MODEL_SUPPORT_H
+
+#include "support.h"
+
+#include <sys/stat.h>
+
+#include "model/model.h"
+
+static inline hl_model *open_model(const char *path)
+{
+    hl_model *model  = NULL;
+    hl_status status = hl_model_open(&model, path);
+    if (status != HL_OK)
+        fail_msg("%s: %s", hl_status_name(status), hl_error_message());
+    return model;
+}
+
+static inline bool path_exists(const char *path)
+{
+    struct stat about;
+    return stat(path, &about) == 0;
+}
+
+/* All of a weight as f32; release with free. */
+static inline float *read_weight(const hl_weight *weight)
+{
+    float *values = malloc(sizeof *values * (size_t)(weight->n_rows * weight->n_columns));
+    assert_non_null(values);
+    assert_ok(hl_weight_read(values, weight));
+    return values;
+}
+
+#endif
