@@ -19,56 +19,56 @@
 
 typedef struct chat_style {
     hl_chat_format format;
+    bool           trims;     /* white space around contents is dropped */
+    bool           no_system; /* there is no such role: it goes before what the user says */
     const char    *name;
     const char    *markers[3]; /* a template with all of these is this one */
     const char    *open;
     const char    *after_role;
     const char    *close;
     const char    *assistant; /* how the format calls it */
-    bool           trims;     /* white space around contents is dropped */
-    bool           no_system; /* there is no such role: it goes before what the user says */
 } chat_style;
 
 /* In this order: the first that fits is taken. */
 static const chat_style styles[] = {
     { HL_CHAT_CHATML,
+      false,
+      false,
       "chatml",
       { "<|im_start|>", "<|im_end|>" },
       "<|im_start|>",
       "\n",
       "<|im_end|>\n",
-      "assistant",
-      false,
-      false },
+      "assistant" },
     { HL_CHAT_LLAMA3,
+      true,
+      false,
       "llama3",
       { "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>" },
       "<|start_header_id|>",
       "<|end_header_id|>\n\n",
       "<|eot_id|>",
-      "assistant",
-      true,
-      false },
+      "assistant" },
     { HL_CHAT_GEMMA,
+      true,
+      true,
       "gemma",
       { "<start_of_turn>", "<end_of_turn>" },
       "<start_of_turn>",
       "\n",
       "<end_of_turn>\n",
-      "model",
-      true,
-      true },
+      "model" },
     { HL_CHAT_PHI3,
+      false,
+      false,
       "phi3",
       { "<|assistant|>", "<|end|>" },
       "<|",
       "|>\n",
       "<|end|>\n",
-      "assistant",
-      false,
-      false },
-    { HL_CHAT_MISTRAL, "mistral", { "[INST]", "[/INST]" }, "", "", "", "assistant", false, true },
-    { HL_CHAT_PLAIN, "plain", { NULL }, "", ": ", "\n", "assistant", false, false },
+      "assistant" },
+    { HL_CHAT_MISTRAL, false, true, "mistral", { "[INST]", "[/INST]" }, "", "", "", "assistant" },
+    { HL_CHAT_PLAIN, false, false, "plain", { NULL }, "", ": ", "\n", "assistant" },
 };
 
 enum { N_STYLES = sizeof styles / sizeof *styles };

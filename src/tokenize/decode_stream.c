@@ -94,7 +94,7 @@ static hl_status find_new(const char **text, size_t *n_bytes, hl_decode_stream *
     if (status != HL_OK)
         return status;
     size_t known = stream->prefix.n_bytes < length ? stream->prefix.n_bytes : length;
-    *text        = stream->text + known;
+    *text        = stream->text != NULL ? stream->text + known : "";
     *n_bytes     = length - known;
     return HL_OK;
 }

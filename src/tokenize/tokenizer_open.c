@@ -5,6 +5,7 @@
  *     FOLDER/special_tokens_map.json   the same, in old folders
  *     FOLDER/chat_template.jinja       the template, in new ones: it goes first
  *
+ * A path to a model's weights leads to the tokenizer in its folder.
  * tokenizer_config.json goes through the pull reader: it is usual to find an
  * integer of thirty digits in it, which jansson refuses. */
 #include <errno.h>
@@ -16,6 +17,7 @@
 #include "base/json_reader.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "formats/llama2c.h"
 #include "tokenize/tokenizer.h"
 #include "tokenize/vocab_source.h"
 
@@ -267,41 +269,73 @@ static bool ends_with(const char *text, const char *ending)
     return length >= strlen(ending) && strcmp(text + length - strlen(ending), ending) == 0;
 }
 
+/* The first n_folder bytes of the path, and a name. */
+static hl_status join_path(hl_buffer *out, const char *path, size_t n_folder, const char *name)
+{
+    hl_status status = HL_OK;
+
+    HL_TRY(hl_buffer_append(out, path, n_folder));
+    if (n_folder > 0 && path[n_folder - 1] != '/')
+        HL_TRY(hl_buffer_append(out, "/", 1));
+    HL_TRY(hl_buffer_append(out, name, strlen(name) + 1));
+
+done:
+    return status;
+}
+
 /* A folder: its tokenizer.json. */
-static hl_status open_folder(hl_tokenizer **out, const char *path)
+static hl_status open_folder(hl_tokenizer **out, const char *path, size_t n_folder)
 {
     hl_status status = HL_OK;
     hl_buffer folder = { 0 };
     hl_buffer file   = { 0 };
 
-    HL_TRY(hl_buffer_append_text(&folder, path));
-    if (!ends_with(path, "/"))
-        HL_TRY(hl_buffer_append(&folder, "/", 1));
-    HL_TRY(hl_buffer_append(&folder, "", 1));
-    HL_TRY(hl_buffer_append_text(&file, folder.data));
-    HL_TRY(hl_buffer_append(&file, "tokenizer.json", sizeof "tokenizer.json"));
+    HL_TRY(join_path(&folder, path, n_folder, ""));
+    HL_TRY(join_path(&file, path, n_folder, "tokenizer.json"));
     HL_TRY(open_json(out, file.data, folder.data));
 
 done:
     if (status == HL_NOT_FOUND)
-        hl_fail(status, "%s: no tokenizer.json in this folder", path);
+        hl_fail(status, "%s: no tokenizer.json in this folder",
+                folder.data[0] != '\0' ? folder.data : ".");
     hl_buffer_free(&folder);
     hl_buffer_free(&file);
+    return status;
+}
+
+/* A .bin file of llama2.c is a tokenizer, or a checkpoint with tokenizer.bin beside it. */
+static hl_status open_bin(hl_tokenizer **out, const char *path, size_t n_folder)
+{
+    hl_status status = HL_OK;
+    hl_file   file   = { 0 };
+    hl_buffer beside = { 0 };
+
+    HL_TRY(hl_file_map(&file, path));
+    bool checkpoint = hl_llama2c_recognise(file.bytes, file.n_bytes);
+    HL_TRY(join_path(&beside, path, n_folder, "tokenizer.bin"));
+    HL_TRY(hl_tokenizer_open_llama2c(out, checkpoint ? beside.data : path));
+
+done:
+    hl_buffer_free(&beside);
+    hl_file_unmap(&file);
     return status;
 }
 
 /* A file: what lies beside a tokenizer.json belongs to it. */
 static hl_status open_file(hl_tokenizer **out, const char *path)
 {
-    hl_status   status = HL_OK;
-    const char *slash  = strrchr(path, '/');
-    char       *folder = NULL;
+    hl_status   status   = HL_OK;
+    const char *slash    = strrchr(path, '/');
+    size_t      n_folder = slash != NULL ? (size_t)(slash + 1 - path) : 0;
+    char       *folder   = NULL;
 
     if (ends_with(path, ".bin"))
-        return hl_tokenizer_open_llama2c(out, path);
+        return open_bin(out, path, n_folder);
     if (ends_with(path, ".gguf"))
         return hl_tokenizer_open_gguf(out, path);
-    HL_TRY(hl_strndup(&folder, path, slash != NULL ? (size_t)(slash + 1 - path) : 0));
+    if (ends_with(path, ".safetensors"))
+        return open_folder(out, path, n_folder);
+    HL_TRY(hl_strndup(&folder, path, n_folder));
     HL_TRY(open_json(out, path, folder));
 
 done:
@@ -315,6 +349,6 @@ hl_status hl_tokenizer_open(hl_tokenizer **out, const char *path)
 
     *out = NULL;
     if (stat(path, &info) == 0 && S_ISDIR(info.st_mode))
-        return open_folder(out, path);
+        return open_folder(out, path, strlen(path));
     return open_file(out, path);
 }

@@ -3,7 +3,7 @@
 set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
-plan 33
+plan 35
 
 small=tests/data/tokenizers
 run_with() { # input argument...
@@ -167,8 +167,12 @@ Try 'headlight tokenize --help'.
 END
 run tokenize "$small" text
 expect "a folder without a tokenizer" 3 <<END
-headlight tokenize: $small: no tokenizer.json in this folder
+headlight tokenize: $small/: no tokenizer.json in this folder
 END
+run tokenize models/demo/model.safetensors text
+expect_line "the weights lead to their folder" 0 ' tokens?, 4 bytes \(BPE, 4096 pieces\)$'
+run tokenize models/nowhere.safetensors text
+expect_line "which may have none" 3 '^headlight tokenize: models/: no tokenizer.json in this folder$'
 run tokenize nowhere.json text
 expect "no such file" 3 <<'END'
 headlight tokenize: nowhere.json: No such file or directory
