@@ -27,12 +27,43 @@ HL_INLINE void store_part(float *p, vf a, int64_t n)
     memcpy(p, &a, (size_t)n * sizeof *p);
 }
 
-HL_INLINE float sum_lanes(vf a)
-{
-    float lanes[VL];
+/* A register of doubles holds half as many: low and high are the two halves. */
+enum { VD = VL / 2 };
+typedef double vd __attribute__((vector_size(8 * VD)));
+typedef float  vf_half __attribute__((vector_size(4 * VD)));
 
-    vf_store(lanes, a);
-    for (int width = VL / 2; width > 0; width /= 2)
+HL_INLINE vd vd_low(vf a)
+{
+    vf_half half;
+    memcpy(&half, &a, sizeof half);
+    return __builtin_convertvector(half, vd);
+}
+
+HL_INLINE vd vd_high(vf a)
+{
+    vf_half half;
+    memcpy(&half, (const char *)&a + sizeof half, sizeof half);
+    return __builtin_convertvector(half, vd);
+}
+
+HL_INLINE vd vd_load(const double *p)
+{
+    vd a;
+    memcpy(&a, p, sizeof a);
+    return a;
+}
+
+HL_INLINE void vd_store(double *p, vd a)
+{
+    memcpy(p, &a, sizeof a);
+}
+
+HL_INLINE double sum_doubles(vd a)
+{
+    double lanes[VD];
+
+    vd_store(lanes, a);
+    for (int width = VD / 2; width > 0; width /= 2)
         for (int i = 0; i < width; i++)
             lanes[i] += lanes[i + width];
     return lanes[0];
@@ -40,58 +71,69 @@ HL_INLINE float sum_lanes(vf a)
 
 /* -------------------------------------------------------------------- norm */
 
-static float row_mean(const float *x, int64_t n)
+static double row_mean(const float *x, int64_t n)
 {
-    vf      sum = { 0 };
+    vd      sum = { 0 };
     int64_t i   = 0;
 
     for (; i + VL <= n; i += VL)
-        sum += vf_load(x + i);
+        sum += vd_low(vf_load(x + i)) + vd_high(vf_load(x + i));
     if (i < n)
-        sum += load_part(x + i, n - i);
-    return sum_lanes(sum) / (float)n;
+        sum += vd_low(load_part(x + i, n - i)) + vd_high(load_part(x + i, n - i));
+    return sum_doubles(sum) / (double)n;
 }
 
-static float row_mean_square(const float *x, int64_t n, float centre)
+static double row_mean_square(const float *x, int64_t n, double centre)
 {
-    vf      sum    = { 0 };
-    vf      middle = vf_set(centre);
-    int64_t i      = 0;
-    float   rest   = 0.0f;
+    vd      sum  = { 0 };
+    double  rest = 0.0;
+    int64_t i    = 0;
 
     for (; i + VL <= n; i += VL) {
-        vf offset = vf_load(x + i) - middle;
-        sum       = vf_fma(offset, offset, sum);
+        vd low  = vd_low(vf_load(x + i)) - centre;
+        vd high = vd_high(vf_load(x + i)) - centre;
+        sum += low * low + high * high;
     }
     for (; i < n; i++)
-        rest += (x[i] - centre) * (x[i] - centre);
-    return (sum_lanes(sum) + rest) / (float)n;
+        rest += ((double)x[i] - centre) * ((double)x[i] - centre);
+    return (sum_doubles(sum) + rest) / (double)n;
+}
+
+/* ((x - mean) * scale) w + b of VD elements, rounded to float once. */
+HL_INLINE vf_half norm_half(vd x, vd w, vd b, double mean, double scale)
+{
+    return __builtin_convertvector((x - mean) * scale * w + b, vf_half);
+}
+
+HL_INLINE vf norm_vector(vf x, vf w, vf b, double mean, double scale)
+{
+    vf_half halves[2] = { norm_half(vd_low(x), vd_low(w), vd_low(b), mean, scale),
+                          norm_half(vd_high(x), vd_high(w), vd_high(b), mean, scale) };
+    vf      value;
+
+    memcpy(&value, halves, sizeof value);
+    return value;
 }
 
 static void dense_norm(float *out, const float *x, int64_t n, const hl_norm *norm)
 {
-    float        centre = norm->kind == HL_NORM_LAYER ? row_mean(x, n) : 0.0f;
-    float        scale  = 1.0f / sqrtf(row_mean_square(x, n, centre) + norm->eps);
+    double       mean   = norm->kind == HL_NORM_LAYER ? row_mean(x, n) : 0.0;
+    double       scale  = 1.0 / sqrt(row_mean_square(x, n, mean) + (double)norm->eps);
     const float *weight = norm->weight;
     const float *bias   = norm->bias;
+    const vf     one    = vf_set(1.0f);
+    const vf     zero   = vf_set(0.0f);
     int64_t      i      = 0;
 
-    for (; i + VL <= n; i += VL) {
-        vf value = (vf_load(x + i) - vf_set(centre)) * vf_set(scale);
-        if (weight != NULL)
-            value *= vf_load(weight + i);
-        if (bias != NULL)
-            value += vf_load(bias + i);
-        vf_store(out + i, value);
-    }
-    for (; i < n; i++) {
-        float value = (x[i] - centre) * scale;
-        if (weight != NULL)
-            value *= weight[i];
-        if (bias != NULL)
-            value += bias[i];
-        out[i] = value;
-    }
+    for (; i + VL <= n; i += VL)
+        vf_store(out + i, norm_vector(vf_load(x + i), weight != NULL ? vf_load(weight + i) : one,
+                                      bias != NULL ? vf_load(bias + i) : zero, mean, scale));
+    if (i < n)
+        store_part(out + i,
+                   norm_vector(load_part(x + i, n - i),
+                               weight != NULL ? load_part(weight + i, n - i) : one,
+                               bias != NULL ? load_part(bias + i, n - i) : zero, mean, scale),
+                   n - i);
 }
 
 /* -------------------------------------------------------------------- rope */
@@ -149,9 +191,10 @@ HL_INLINE vf vf_sigmoid(vf x)
  * of Numerical Recipes, good to 1.2e-7 everywhere. */
 HL_INLINE vf vf_erfc_positive(vf x)
 {
-    static const float fit[] = { 0.17087277f, -0.82215223f, 1.48851587f,  -1.13520398f,
-                                 0.27886807f, -0.18628806f, 0.09678418f,  0.37409196f,
-                                 1.00002368f, -1.26551223f };
+    static const float fit[] = {
+        0.17087277f,  -0.82215223f, 1.48851587f, -1.13520398f, 0.27886807f,
+        -0.18628806f, 0.09678418f,  0.37409196f, 1.00002368f,  -1.26551223f
+    };
 
     vf t    = vf_set(1.0f) / vf_fma(vf_set(0.5f), x, vf_set(1.0f));
     vf poly = vf_set(fit[0]);
@@ -249,10 +292,14 @@ static void dense_activate(float *x, const float *up, int64_t n, hl_activation a
 
 /* ---------------------------------------------------------------- products
  *
- * Four sums run side by side, so that the additions of one do not wait for each
- * other.  A row's sums do not depend on how many rows share the weight. */
+ * Sums are kept in double: where so few rows are multiplied the weight comes from
+ * memory, and arithmetic is not what takes the time.  A row's sums do not depend on
+ * how many rows share the weight. */
 
-enum { N_SUMS = 4 };
+enum {
+    COMBINED_ROWS  = 4,   /* so that sums are read and written once for all of them */
+    COMBINED_WIDTH = 256, /* sums that stay in the first cache */
+};
 
 HL_INLINE vf load_weight(const void *w, hl_dtype dtype, int64_t index)
 {
@@ -276,20 +323,27 @@ HL_INLINE vf load_weight_part(const void *w, hl_dtype dtype, int64_t index, int6
     return load_weight(halves, dtype, 0);
 }
 
+/* sums += x w, exactly: a product of two floats fits in a double. */
+HL_INLINE void add_products(vd *sums, vf x, vf w)
+{
+    sums[0] += vd_low(x) * vd_low(w);
+    sums[1] += vd_high(x) * vd_high(w);
+}
+
 HL_INLINE float dot_row(const float *x, const void *w, hl_dtype dtype, int64_t n)
 {
-    vf      sums[N_SUMS] = { { 0 } };
-    int64_t i            = 0;
+    vd      sums[4] = { { 0 } };
+    int64_t i       = 0;
 
-    for (; i + N_SUMS * VL <= n; i += N_SUMS * VL)
-        for (int s = 0; s < N_SUMS; s++)
-            sums[s] =
-                vf_fma(vf_load(x + i + s * VL), load_weight(w, dtype, i + s * VL), sums[s]);
+    for (; i + 2 * VL <= n; i += 2 * VL) {
+        add_products(sums, vf_load(x + i), load_weight(w, dtype, i));
+        add_products(sums + 2, vf_load(x + i + VL), load_weight(w, dtype, i + VL));
+    }
     for (; i + VL <= n; i += VL)
-        sums[0] = vf_fma(vf_load(x + i), load_weight(w, dtype, i), sums[0]);
+        add_products(sums, vf_load(x + i), load_weight(w, dtype, i));
     if (i < n)
-        sums[1] = vf_fma(load_part(x + i, n - i), load_weight_part(w, dtype, i, n - i), sums[1]);
-    return sum_lanes((sums[0] + sums[1]) + (sums[2] + sums[3]));
+        add_products(sums + 2, load_part(x + i, n - i), load_weight_part(w, dtype, i, n - i));
+    return (float)sum_doubles((sums[0] + sums[1]) + (sums[2] + sums[3]));
 }
 
 HL_INLINE void dot_rows(const hl_dot *d, hl_dtype dtype)
@@ -313,36 +367,43 @@ static void dense_dot(const hl_dot *d)
     }
 }
 
-/* N_SUMS rows at a time, so that out is read and written once for all of them. */
-HL_INLINE void combine_rows(const hl_combine *c, hl_dtype dtype, int64_t first, int n_rows)
+/* sums (n, rounded up to vectors) += rows [first, first + n_rows) of w, from `column`. */
+HL_INLINE void combine_rows(double *sums, const hl_combine *c, hl_dtype dtype, int64_t column,
+                            int64_t n, int64_t first, int n_rows)
 {
-    int64_t i = 0;
+    for (int64_t i = 0; i < n; i += VL) {
+        vd sum[2] = { vd_load(sums + i), vd_load(sums + i + VD) };
+        for (int row = 0; row < n_rows; row++) {
+            int64_t at = (first + row) * c->w_stride + column + i;
+            add_products(sum, vf_set(c->x[first + row]),
+                         n - i >= VL ? load_weight(c->w, dtype, at)
+                                     : load_weight_part(c->w, dtype, at, n - i));
+        }
+        vd_store(sums + i, sum[0]);
+        vd_store(sums + i + VD, sum[1]);
+    }
+}
 
-    for (; i + VL <= c->n; i += VL) {
-        vf sum = vf_load(c->out + i);
-        for (int row = 0; row < n_rows; row++)
-            sum = vf_fma(vf_set(c->x[first + row]),
-                         load_weight(c->w, dtype, (first + row) * c->w_stride + i), sum);
-        vf_store(c->out + i, sum);
-    }
-    if (i < c->n) {
-        vf sum = load_part(c->out + i, c->n - i);
-        for (int row = 0; row < n_rows; row++)
-            sum = vf_fma(
-                vf_set(c->x[first + row]),
-                load_weight_part(c->w, dtype, (first + row) * c->w_stride + i, c->n - i), sum);
-        store_part(c->out + i, sum, c->n - i);
-    }
+HL_INLINE void combine_columns(const hl_combine *c, hl_dtype dtype, int64_t column, int64_t n)
+{
+    double  sums[COMBINED_WIDTH + VL] = { 0 };
+    int64_t row                       = 0;
+
+    for (int64_t i = 0; i < n; i++)
+        sums[i] = (double)c->out[column + i];
+    for (; row + COMBINED_ROWS <= c->n_rows; row += COMBINED_ROWS)
+        combine_rows(sums, c, dtype, column, n, row, COMBINED_ROWS);
+    for (; row < c->n_rows; row++)
+        combine_rows(sums, c, dtype, column, n, row, 1);
+    for (int64_t i = 0; i < n; i++)
+        c->out[column + i] = (float)sums[i];
 }
 
 HL_INLINE void combine_all(const hl_combine *c, hl_dtype dtype)
 {
-    int64_t row = 0;
-
-    for (; row + N_SUMS <= c->n_rows; row += N_SUMS)
-        combine_rows(c, dtype, row, N_SUMS);
-    for (; row < c->n_rows; row++)
-        combine_rows(c, dtype, row, 1);
+    for (int64_t column = 0; column < c->n; column += COMBINED_WIDTH)
+        combine_columns(c, dtype, column,
+                        c->n - column < COMBINED_WIDTH ? c->n - column : COMBINED_WIDTH);
 }
 
 static void dense_combine(const hl_combine *c)

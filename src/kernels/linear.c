@@ -17,8 +17,8 @@
 #include "kernels/quant.h"
 
 enum {
-    FEW_ROWS     = 8,          /* up to so many rows, dot products are faster   */
-    MAX_PANEL    = 192,        /* rows of W that are multiplied together        */
+    FEW_ROWS     = 8,   /* up to so many rows, dot products are faster   */
+    MAX_PANEL    = 192, /* rows of W that are multiplied together        */
     MIN_PANEL    = 16,
     PANEL_FLOATS = 256 * 1024, /* ... as long as they stay within the L2 cache  */
     FEW_PANEL    = 32,         /* the share of a thread where no panel is made  */
@@ -148,7 +148,7 @@ typedef struct panel {
     float       *scratch; /* for the panel */
     float       *row;     /* for one row   */
     const float *values;  /* NULL: not made yet */
-    int64_t      stride; /* between its rows; in a transposed panel, its columns */
+    int64_t      stride;  /* between its rows; in a transposed panel, its columns */
 } panel;
 
 static bool is_aligned(const hl_matrix *matrix)
@@ -318,31 +318,44 @@ static bool all_few(const hl_linear_rows *rows)
     return true;
 }
 
+/* How many rows of W a thread takes at a time.  What comes out does not depend on it
+ * for few rows; for many it must not depend on the number of threads. */
+static int64_t share_of(const hl_linear_rows *rows, const hl_matrix *matrix, int n_threads)
+{
+    int64_t most = panel_rows(matrix);
+
+    if (!all_few(rows))
+        return most;
+    /* Rows of a transposed matrix are columns in memory: the more at once, the better. */
+    if (matrix->transposed && is_direct(matrix))
+        return (matrix->n_rows / n_threads + FEW_PANEL) / FEW_PANEL * FEW_PANEL;
+    return FEW_PANEL < most ? FEW_PANEL : most;
+}
+
 hl_status hl_linear(const hl_linear_rows *rows, const hl_matrix *matrix, const float *bias,
                     const hl_linear_pool *pool)
 {
     hl_status   failure = HL_OK;
     linear_task task    = { rows, matrix, bias, NULL };
-    int64_t     width   = all_few(rows) ? FEW_PANEL : panel_rows(matrix);
+    int64_t     width   = share_of(rows, matrix, pool->n_threads);
     int64_t     most    = panel_rows(matrix);
     hl_status   status  = hl_kernels_current(&task.kernels);
 
     if (status != HL_OK)
         return status;
-    width            = width > most ? most : width;
     int64_t n_panels = (matrix->n_rows + width - 1) / width;
 
-#pragma omp parallel for schedule(static) num_threads(pool->n_threads)
+#pragma omp        parallel for schedule(static) num_threads(pool->n_threads)
     for (int64_t i = 0; i < n_panels; i++) {
-        int64_t   end     = (i + 1) * width;
-        float    *scratch = pool->scratch + hl_thread_index() * pool->thread_floats;
-        panel     p       = { .begin   = i * width,
-                              .end     = end < matrix->n_rows ? end : matrix->n_rows,
-                              .scratch = scratch,
-                              .row     = scratch + most * matrix->n_columns };
-        hl_status mine    = run_panel(&task, &p);
+               int64_t   end     = (i + 1) * width;
+               float    *scratch = pool->scratch + hl_thread_index() * pool->thread_floats;
+               panel     p       = { .begin   = i * width,
+                                     .end     = end < matrix->n_rows ? end : matrix->n_rows,
+                                     .scratch = scratch,
+                                     .row     = scratch + most * matrix->n_columns };
+               hl_status mine    = run_panel(&task, &p);
 
-        if (mine != HL_OK) {
+               if (mine != HL_OK) {
 #pragma omp atomic write
             failure = mine;
         }

@@ -48,7 +48,7 @@ typedef struct hl_linear_rows {
 /* Threads, and for each of them scratch of hl_linear_scratch(...) floats. */
 typedef struct hl_linear_pool {
     int     n_threads;
-    float  *scratch;        /* (n_threads, thread_floats) */
+    float  *scratch; /* (n_threads, thread_floats) */
     int64_t thread_floats;
 } hl_linear_pool;
 
