@@ -363,7 +363,6 @@ HL_API hl_status hl_model_get_tensor(hl_tensor_info *out, const hl_model *model,
  * tap, layer by layer, a chunk of rows at a time; only what is wanted is computed.
  * Tokens that were fed count from position 0 in each sequence. */
 
-
 typedef struct hl_session hl_session;
 
 /* What a session can be asked for beside the statistics of rows. */
@@ -407,10 +406,10 @@ typedef struct hl_layer_rows {
 
     const hl_attention_result *rows; /* statistics: (n_batch, n_heads, n_rows) each */
 
-    const float *q; /* (n_batch, n_rows, n_heads,    d_head) */
-    const float *k; /* (n_batch, n_rows, n_kv_heads, d_head) */
-    const float *v; /* (n_batch, n_rows, n_kv_heads, d_head) */
-    const float *z; /* (n_batch, n_rows, n_heads,    d_head) */
+    const float *q;          /* (n_batch, n_rows, n_heads,    d_head) */
+    const float *k;          /* (n_batch, n_rows, n_kv_heads, d_head) */
+    const float *v;          /* (n_batch, n_rows, n_kv_heads, d_head) */
+    const float *z;          /* (n_batch, n_rows, n_heads,    d_head) */
     const float *resid_pre;  /* (n_batch, n_rows, d_model) */
     const float *resid_mid;  /* ... ; NULL where both branches read resid_pre */
     const float *resid_post; /* ... */

@@ -129,8 +129,7 @@ static hl_status run_half(hl_session *session, const hl_chunk *chunk, int64_t la
 {
     if (!half->is_present)
         return HL_OK;
-    hl_status status =
-        step(session, chunk, layer, branch_input(session, chunk, layer, half->norm));
+    hl_status status = step(session, chunk, layer, branch_input(session, chunk, layer, half->norm));
     if (status == HL_OK)
         close_half(session, chunk, layer, half);
     return status;

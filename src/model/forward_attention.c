@@ -30,7 +30,7 @@ static void sequence_angles(hl_session *session, const hl_chunk *chunk, hl_rope_
         for (int64_t pair = 0; pair < n_pairs; pair++) {
             /* The product is rounded to float, as in the implementations that the
              * models were trained with: far out it shows. */
-            double angle                = (double)(position * angles->frequencies[pair]);
+            double angle                 = (double)(position * angles->frequencies[pair]);
             angles->cosine[first + pair] = (float)cos(angle) * factor;
             angles->sine[first + pair]   = (float)sin(angle) * factor;
         }
@@ -51,13 +51,13 @@ void hl_forward_angles(hl_session *session, const hl_chunk *chunk)
 
 /* What happens to q or k between projection and attention. */
 typedef struct head_work {
-    float          *x; /* (B, C, n_heads d_head) */
-    int64_t         n_heads;
-    hl_role         norm_role;
-    int64_t         layer;
-    const hl_rope  *rope;   /* NULL: none */
-    const float    *cosine; /* (B, C, n_dims/2) */
-    const float    *sine;
+    float         *x; /* (B, C, n_heads d_head) */
+    int64_t        n_heads;
+    hl_role        norm_role;
+    int64_t        layer;
+    const hl_rope *rope;   /* NULL: none */
+    const float   *cosine; /* (B, C, n_dims/2) */
+    const float   *sine;
 } head_work;
 
 static void norm_heads(const hl_session *session, const head_work *work, float *x)
@@ -73,8 +73,7 @@ static void norm_heads(const hl_session *session, const head_work *work, float *
     }
     for (int64_t head = 0; head < work->n_heads; head++) {
         hl_norm norm = hl_forward_norm_of(
-            session,
-            hl_session_param_of(session, work->norm_role, work->layer, each ? head : 0));
+            session, hl_session_param_of(session, work->norm_role, work->layer, each ? head : 0));
         session->dense->norm(x + head * d_head, x + head * d_head, d_head, &norm);
     }
 }
@@ -109,11 +108,12 @@ static hl_status project_heads(hl_session *session, const hl_chunk *chunk, int64
     const hl_layer_config *config = &session->config->layers[layer];
     hl_session_rows       *rows   = &session->rows;
     const hl_session_rope *angles = &session->ropes[config->rope];
-    const hl_rope *rope = config->rope != HL_ROPE_NONE ? &session->config->ropes[config->rope] : NULL;
-    head_work      q    = { rows->q, config->n_heads, HL_ROLE_Q_NORM, layer, rope, angles->cosine,
-                            angles->sine };
-    head_work      k    = { rows->k, config->n_kv_heads, HL_ROLE_K_NORM, layer, rope,
-                            angles->cosine, angles->sine };
+    const hl_rope         *rope =
+        config->rope != HL_ROPE_NONE ? &session->config->ropes[config->rope] : NULL;
+    head_work q = { rows->q, config->n_heads, HL_ROLE_Q_NORM, layer,
+                    rope,    angles->cosine,  angles->sine };
+    head_work k = { rows->k, config->n_kv_heads, HL_ROLE_K_NORM, layer,
+                    rope,    angles->cosine,     angles->sine };
 
     HL_TRY(hl_forward_linear(session, chunk, rows->q, x,
                              hl_session_param_of(session, HL_ROLE_ATTN_Q, layer, 0)));
@@ -299,8 +299,8 @@ static hl_status make_pattern(const hl_session *session, const hl_chunk *chunk,
     session->rows.exact[index] = (hl_pattern_row){ 0 };
     if (row >= chunk->lengths[sequence])
         return HL_OK;
-    hl_status status = hl_attention_pattern(scores, &session->rows.exact[index], problem, sequence,
-                                            head, row);
+    hl_status status =
+        hl_attention_pattern(scores, &session->rows.exact[index], problem, sequence, head, row);
     for (int64_t key = 0; key < rows->n_keys && status == HL_OK; key++)
         out[key] = (float)scores[key];
     return status;
@@ -317,10 +317,10 @@ hl_status hl_forward_patterns(hl_session *session, const hl_chunk *chunk, hl_lay
     rows->n_keys       = session->options.n_ctx;
 
     int64_t count = rows->n_batch * rows->n_heads * rows->n_patterns;
-#pragma omp parallel for num_threads(session->pool.n_threads)
+#pragma omp        parallel for num_threads(session->pool.n_threads)
     for (int64_t index = 0; index < count; index++) {
-        hl_status status = make_pattern(session, chunk, &problem, rows, index);
-        if (status != HL_OK) {
+               hl_status status = make_pattern(session, chunk, &problem, rows, index);
+               if (status != HL_OK) {
 #pragma omp atomic write
             failure = status;
         }

@@ -125,14 +125,13 @@ static hl_status route_rows(const mixture *m)
     hl_session_rows        *rows      = &m->session->rows;
     const hl_config        *config    = m->session->config;
     int64_t                 n_experts = config->layers[m->layer].n_experts;
-    const hl_session_param *router =
-        hl_session_param_of(m->session, HL_ROLE_ROUTER, m->layer, 0);
-    hl_status status = multiply_rows(m, rows->router, m->x, m->n_rows, router);
+    const hl_session_param *router = hl_session_param_of(m->session, HL_ROLE_ROUTER, m->layer, 0);
+    hl_status               status = multiply_rows(m, rows->router, m->x, m->n_rows, router);
 
     for (int64_t row = 0; row < m->n_rows && status == HL_OK; row++)
         choose_experts(rows->chosen + row * config->n_experts_used,
-                       rows->weights + row * config->n_experts_used,
-                       rows->router + row * n_experts, config, n_experts);
+                       rows->weights + row * config->n_experts_used, rows->router + row * n_experts,
+                       config, n_experts);
     return status;
 }
 

@@ -95,9 +95,9 @@ static hl_status check_context(const hl_session_options *options, const hl_confi
 
 static hl_status complete_options(hl_session_options *options, const hl_config *config)
 {
-    hl_status status   = HL_OK;
-    int64_t   by_model = config->n_ctx > 0 && config->n_ctx < DEFAULT_CTX ? config->n_ctx
-                                                                          : DEFAULT_CTX;
+    hl_status status = HL_OK;
+    int64_t   by_model =
+        config->n_ctx > 0 && config->n_ctx < DEFAULT_CTX ? config->n_ctx : DEFAULT_CTX;
 
     options->n_ctx   = options->n_ctx != 0 ? options->n_ctx : by_model;
     options->n_batch = options->n_batch != 0 ? options->n_batch : 1;
@@ -132,8 +132,8 @@ static hl_status plan_cache(hl_session *session)
     HL_TRY(HL_SESSION_ALLOC(session, &session->caches, n_caches));
     for (int64_t i = 0; i < n_caches; i++) {
         int64_t n_kv_heads = config->is_encoder ? config->n_kv_heads : config->layers[i].n_kv_heads;
-        int64_t count      = product(session->options.n_batch * n_kv_heads, session->options.n_ctx,
-                                     config->d_head);
+        int64_t count =
+            product(session->options.n_batch * n_kv_heads, session->options.n_ctx, config->d_head);
 
         HL_TRY(hl_session_alloc(session, &session->caches[i].k, count, size));
         HL_TRY(hl_session_alloc(session, &session->caches[i].v, count, size));
@@ -220,17 +220,18 @@ done:
 
 static hl_status plan_ends(hl_session *session, int64_t n_rows)
 {
-    hl_status        status  = HL_OK;
-    hl_session_rows *rows    = &session->rows;
-    const hl_config *config  = session->config;
-    uint32_t         wants   = session->options.wants;
-    int64_t          widest  = config->d_embed > config->d_model ? config->d_embed : config->d_model;
-    uint32_t         logits  = HL_WANT_LOGITS | HL_WANT_LAST_LOGITS | HL_WANT_LENS;
+    hl_status        status = HL_OK;
+    hl_session_rows *rows   = &session->rows;
+    const hl_config *config = session->config;
+    uint32_t         wants  = session->options.wants;
+    int64_t          widest = config->d_embed > config->d_model ? config->d_embed : config->d_model;
+    uint32_t         logits = HL_WANT_LOGITS | HL_WANT_LAST_LOGITS | HL_WANT_LENS;
 
     HL_TRY(HL_SESSION_ALLOC(session, &rows->hidden, product(HL_LOGIT_ROWS, widest, 1)));
     HL_TRY(HL_SESSION_ALLOC(session, &rows->narrow, product(HL_LOGIT_ROWS, widest, 1)));
     if ((wants & logits) != 0)
-        HL_TRY(HL_SESSION_ALLOC(session, &rows->logits, product(HL_LOGIT_ROWS, config->d_vocab, 1)));
+        HL_TRY(
+            HL_SESSION_ALLOC(session, &rows->logits, product(HL_LOGIT_ROWS, config->d_vocab, 1)));
     if ((wants & HL_WANT_LAST_LOGITS) != 0)
         HL_TRY(HL_SESSION_ALLOC(session, &rows->last,
                                 product(session->options.n_batch, config->d_vocab, 1)));
@@ -249,11 +250,11 @@ static hl_status plan_statistics(hl_session *session, int64_t n_rows)
     hl_status            status     = HL_OK;
     hl_attention_result *result     = &session->statistics;
     int64_t              count      = product(n_rows, session->config->n_heads, 1);
-    float              **wanted[10] = { &result->lse,        &result->entropy,
-                                        &result->renyi2,     &result->varentropy,
-                                        &result->peak,       &result->entropy_nosink,
-                                        &result->diagonal,   &result->previous,
-                                        &result->first,      NULL };
+    float              **wanted[10] = { &result->lse,      &result->entropy,
+                                        &result->renyi2,   &result->varentropy,
+                                        &result->peak,     &result->entropy_nosink,
+                                        &result->diagonal, &result->previous,
+                                        &result->first,    NULL };
 
     for (int i = 0; wanted[i] != NULL; i++)
         HL_TRY(HL_SESSION_ALLOC(session, wanted[i], count));
@@ -273,9 +274,8 @@ static hl_status plan_patterns(hl_session *session)
     if ((session->options.wants & HL_WANT_PATTERN) == 0)
         return HL_OK;
     HL_TRY(HL_SESSION_ALLOC(session, &rows->pattern_rows, session->options.n_patterns));
-    HL_TRY(HL_SESSION_ALLOC(
-        session, &rows->pattern,
-        product(heads, session->options.n_patterns, session->options.n_ctx)));
+    HL_TRY(HL_SESSION_ALLOC(session, &rows->pattern,
+                            product(heads, session->options.n_patterns, session->options.n_ctx)));
     HL_TRY(HL_SESSION_ALLOC(session, &rows->exact, product(heads, session->options.n_patterns, 1)));
     HL_TRY(HL_SESSION_ALLOC(session, &rows->scores,
                             product(session->pool.n_threads, session->options.n_ctx, 1)));
@@ -340,10 +340,10 @@ static float as_bf16(float value)
 /* Falcon rounds slope, position and their product to bf16, whatever the weights are. */
 static hl_status plan_falcon_bias(hl_session *session)
 {
-    const hl_config *config  = session->config;
-    int64_t          n_ctx   = session->options.n_ctx;
-    hl_status        status  = HL_SESSION_ALLOC(session, &session->key_bias,
-                                                product(config->n_heads, n_ctx, 1));
+    const hl_config *config = session->config;
+    int64_t          n_ctx  = session->options.n_ctx;
+    hl_status        status =
+        HL_SESSION_ALLOC(session, &session->key_bias, product(config->n_heads, n_ctx, 1));
 
     for (int64_t head = 0; head < config->n_heads && status == HL_OK; head++) {
         float slope = as_bf16((float)alibi_slope(head, config->n_heads));

@@ -51,45 +51,45 @@ typedef struct hl_session_rope {
 
 /* Rows of the chunk that is being worked on. */
 typedef struct hl_session_rows {
-    float   *x;        /* (B, C, D) the residual stream */
-    float   *normed;   /* (B, C, D) */
-    float   *branch;   /* (B, C, D) what attention gives */
-    float   *mlp;      /* (B, C, D) what the MLP gives */
-    float   *pre;      /* (B, C, D) copies for the tap, or NULL */
-    float   *mid;      /* (B, C, D) */
-    float   *q;        /* (B, C, H d) */
-    float   *k;        /* (B, C, K d) */
-    float   *v;        /* (B, C, K d) */
-    float   *z;        /* (B, C, H d) */
-    float   *gate;     /* (B, C, d_mlp) */
-    float   *up;       /* (B, C, d_mlp) */
-    float   *router;   /* (C, n_experts)      of one sequence, as what follows */
-    int64_t *chosen;   /* (C, n_experts_used) */
-    float   *weights;  /* (C, n_experts_used) */
-    int64_t *members;  /* (C) the rows that an expert gets, and */
-    float   *member_weights; /* (C) with which weight */
-    float   *gathered; /* (C, D) */
-    float   *expert;   /* (C, D) */
-    float   *logits;   /* (HL_LOGIT_ROWS, d_vocab) */
-    float   *hidden;   /* (HL_LOGIT_ROWS, D) */
-    float   *embedded; /* (B, C, d_embed) where that is not D */
-    float   *narrow;   /* (HL_LOGIT_ROWS, d_embed) where that is not D */
-    float   *last;     /* (B, d_vocab) */
-    float   *pattern;  /* (B, H, n_patterns, S) */
-    int64_t *pattern_rows; /* (n_patterns) */
-    double  *scores;   /* (n_threads, S) */
-    hl_pattern_row *exact; /* (B, H, n_patterns) the statistics of patterns, in double */
-    int64_t *lens_top; /* (B, C) */
-    float   *lens_entropy;
-    float   *lens_gap;
+    float          *x;              /* (B, C, D) the residual stream */
+    float          *normed;         /* (B, C, D) */
+    float          *branch;         /* (B, C, D) what attention gives */
+    float          *mlp;            /* (B, C, D) what the MLP gives */
+    float          *pre;            /* (B, C, D) copies for the tap, or NULL */
+    float          *mid;            /* (B, C, D) */
+    float          *q;              /* (B, C, H d) */
+    float          *k;              /* (B, C, K d) */
+    float          *v;              /* (B, C, K d) */
+    float          *z;              /* (B, C, H d) */
+    float          *gate;           /* (B, C, d_mlp) */
+    float          *up;             /* (B, C, d_mlp) */
+    float          *router;         /* (C, n_experts)      of one sequence, as what follows */
+    int64_t        *chosen;         /* (C, n_experts_used) */
+    float          *weights;        /* (C, n_experts_used) */
+    int64_t        *members;        /* (C) the rows that an expert gets, and */
+    float          *member_weights; /* (C) with which weight */
+    float          *gathered;       /* (C, D) */
+    float          *expert;         /* (C, D) */
+    float          *logits;         /* (HL_LOGIT_ROWS, d_vocab) */
+    float          *hidden;         /* (HL_LOGIT_ROWS, D) */
+    float          *embedded;       /* (B, C, d_embed) where that is not D */
+    float          *narrow;         /* (HL_LOGIT_ROWS, d_embed) where that is not D */
+    float          *last;           /* (B, d_vocab) */
+    float          *pattern;        /* (B, H, n_patterns, S) */
+    int64_t        *pattern_rows;   /* (n_patterns) */
+    double         *scores;         /* (n_threads, S) */
+    hl_pattern_row *exact;          /* (B, H, n_patterns) the statistics of patterns, in double */
+    int64_t        *lens_top;       /* (B, C) */
+    float          *lens_entropy;
+    float          *lens_gap;
 } hl_session_rows;
 
 struct hl_session {
-    const hl_model   *model;
-    const hl_config  *config;
-    const hl_weights *weights;
+    const hl_model    *model;
+    const hl_config   *config;
+    const hl_weights  *weights;
     hl_session_options options; /* complete */
-    const hl_dense   *dense;    /* of the back end in use; set by every feed */
+    const hl_dense    *dense;   /* of the back end in use; set by every feed */
 
     hl_session_param *params;
     int64_t           n_params;
@@ -109,11 +109,11 @@ struct hl_session {
     hl_linear_pool      pool;
     bool               *searched; /* (n_layers + 1) for numbers that are none */
 
-    void  **blocks; /* all memory, for closing */
-    size_t  n_blocks;
-    size_t  max_blocks;
-    size_t  n_bytes;
-    size_t  cache_bytes;
+    void **blocks; /* all memory, for closing */
+    size_t n_blocks;
+    size_t max_blocks;
+    size_t n_bytes;
+    size_t cache_bytes;
 };
 
 /* What is being fed: a chunk of it. */

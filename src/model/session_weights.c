@@ -31,8 +31,7 @@ static int64_t index_roles(hl_session_index *index, const hl_session *session, i
 {
     for (hl_role role = 0; role < HL_N_ROLES; role++) {
         index->first[role] = -1;
-        if (!is_role_of(role, layer) ||
-            hl_weights_get(session->weights, role, layer, 0) == NULL)
+        if (!is_role_of(role, layer) || hl_weights_get(session->weights, role, layer, 0) == NULL)
             continue;
         index->first[role] = first;
         first += hl_role_parts(role, session->config, layer);
@@ -91,8 +90,7 @@ static hl_status load_part(hl_session *session, hl_role role, int64_t layer, int
 {
     hl_status         status = HL_OK;
     const hl_param   *source = hl_weights_get(session->weights, role, layer, part);
-    hl_session_param *param =
-        (hl_session_param *)hl_session_param_of(session, role, layer, part);
+    hl_session_param *param  = (hl_session_param *)hl_session_param_of(session, role, layer, part);
 
     if (source == NULL)
         return hl_fail(HL_INTERNAL, "%s has no part %lld", hl_role_name(role), (long long)part);
@@ -167,8 +165,8 @@ hl_status hl_session_find_nan(const hl_session *session, int64_t layer)
         if (index->first[role] < 0 || hl_role_is_vector(role))
             continue;
         for (int64_t part = 0; part < hl_role_parts(role, session->config, layer); part++)
-            HL_TRY(search_matrix(row_values, hl_session_param_of(session, role, layer, part),
-                                 layer));
+            HL_TRY(
+                search_matrix(row_values, hl_session_param_of(session, role, layer, part), layer));
     }
 
 done:

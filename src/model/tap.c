@@ -30,8 +30,7 @@ hl_status hl_tap_check(const hl_tap *tap, const hl_session_options *options)
     if (tap == NULL)
         return HL_OK;
     if ((tap->wants & ~options->wants) != 0)
-        return hl_fail(HL_BAD_ARGUMENT,
-                       "the tap wants 0x%x, but the session was opened with 0x%x",
+        return hl_fail(HL_BAD_ARGUMENT, "the tap wants 0x%x, but the session was opened with 0x%x",
                        (unsigned)tap->wants, (unsigned)options->wants);
     if ((tap->wants & HL_WANT_PATTERN) == 0)
         return HL_OK;
