@@ -54,8 +54,7 @@ static int check_request(const verify_request *request, const hl_usage *usage)
     if (request->write_path != NULL && request->cases.count != 1)
         return hl_options_refuse(usage, "--write takes one case, got %d", request->cases.count);
     if (request->expected_path != NULL && request->cases.count != 1)
-        return hl_options_refuse(usage, "--expected takes one model, got %d",
-                                 request->cases.count);
+        return hl_options_refuse(usage, "--expected takes one model, got %d", request->cases.count);
     if (request->decode && request->n_chunk != 0)
         return hl_options_refuse(usage, "--chunk and --decode exclude each other");
     if (request->backend != NULL && !is_backend(request->backend))
@@ -75,10 +74,10 @@ static int parse_request(verify_request *request, int argc, char **argv)
           "store what the chosen back end computed", 0, 0 },
         { "expected", 0, HL_OPTION_TEXT, &request->expected_path, "FILE",
           "what a model should compute", 0, 0 },
-        { "chunk", 0, HL_OPTION_INT, &request->n_chunk, "N",
-          "feed a model N tokens at a time", 1, 1 << 30 },
-        { "decode", 0, HL_OPTION_FLAG, &request->decode, NULL,
-          "feed a model one token at a time", 0, 0 },
+        { "chunk", 0, HL_OPTION_INT, &request->n_chunk, "N", "feed a model N tokens at a time", 1,
+          1 << 30 },
+        { "decode", 0, HL_OPTION_FLAG, &request->decode, NULL, "feed a model one token at a time",
+          0, 0 },
         { "verbose", 'v', HL_OPTION_FLAG, &request->verbose, NULL,
           "a table for every case, however many", 0, 0 },
         { 0 },

@@ -67,7 +67,7 @@ hl_status hl_verify(hl_verify_report **out, const char *path, const hl_verify_op
 /* "dir/gqa.safetensors" is called "gqa", the folder "models/demo-1.5/" "demo-1.5". */
 static hl_status case_name(char **out, const char *path)
 {
-    size_t      end   = strlen(path);
+    size_t      end = strlen(path);
     const char *ending;
 
     while (end > 1 && path[end - 1] == '/')

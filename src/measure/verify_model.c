@@ -142,10 +142,10 @@ static hl_status check_shape(const hl_verify_results *results, const hl_tensor *
         return hl_fail(HL_BAD_INPUT,
                        "%s: '%s' has another shape than the model's [%s] (L%lld B%lld H%lld S%lld "
                        "V%lld D%lld)",
-                       results->where, spec->name, spec->shape,
-                       (long long)results->info->n_layers, (long long)results->n_batch,
-                       (long long)results->info->n_heads, (long long)results->n_tokens,
-                       (long long)results->info->d_vocab, (long long)results->info->d_model);
+                       results->where, spec->name, spec->shape, (long long)results->info->n_layers,
+                       (long long)results->n_batch, (long long)results->info->n_heads,
+                       (long long)results->n_tokens, (long long)results->info->d_vocab,
+                       (long long)results->info->d_model);
     return HL_OK;
 }
 
@@ -205,8 +205,8 @@ done:
 /* Every position, or as many as fit, evenly spread; all of them for a pattern. */
 static hl_status plan_positions(hl_verify_results *results)
 {
-    bool    all   = results->outputs[HL_MODEL_PATTERN0].values != NULL;
-    int64_t count = results->n_tokens < MAX_POSITIONS || all ? results->n_tokens : MAX_POSITIONS;
+    bool      all    = results->outputs[HL_MODEL_PATTERN0].values != NULL;
+    int64_t   count  = results->n_tokens < MAX_POSITIONS || all ? results->n_tokens : MAX_POSITIONS;
     hl_status status = HL_ALLOC(&results->positions, (size_t)count);
 
     results->n_positions = count;

@@ -52,7 +52,7 @@ extern const hl_model_spec hl_model_specs[HL_MODEL_N_OUTPUTS];
 typedef struct hl_verify_values {
     float           *values; /* NULL: not computed */
     size_t           count;
-    const hl_tensor *expected; /* NULL: the file does not say */
+    const hl_tensor *expected;    /* NULL: the file does not say */
     double           exact_error; /* statistics: the largest distance from exact rows */
 } hl_verify_values;
 
@@ -66,11 +66,11 @@ typedef struct hl_verify_results {
 
     int64_t  n_batch;
     int64_t  n_tokens;
-    int64_t *tokens; /* (B, S) */
+    int64_t *tokens;    /* (B, S) */
     int64_t *positions; /* (S) those whose rows are materialised */
     int64_t  n_positions;
-    float   *gates; /* (L, H) with masked_heads closed; NULL: none are */
-    bool     masked; /* the pass that is running has them closed */
+    float   *gates;    /* (L, H) with masked_heads closed; NULL: none are */
+    bool     masked;   /* the pass that is running has them closed */
     float   *lens_gap; /* (M, S) */
     double   max_score;
 

@@ -96,8 +96,7 @@ static hl_status add_output(hl_safetensors_writer *writer, void **data,
     const hl_verify_values *values = &results->outputs[output];
     const hl_model_spec    *spec   = &hl_model_specs[output];
     bool                    whole  = output == HL_MODEL_LENS_TOP;
-    hl_tensor               tensor = { .name  = spec->name,
-                                       .dtype = whole ? HL_DTYPE_I64 : HL_DTYPE_F32 };
+    hl_tensor tensor = { .name = spec->name, .dtype = whole ? HL_DTYPE_I64 : HL_DTYPE_F32 };
 
     tensor.n_bytes = values->count * hl_dtype_bits(tensor.dtype) / 8;
     HL_TRY(hl_alloc(data, tensor.n_bytes, 1));

@@ -83,7 +83,7 @@ static void keep_statistic(hl_verify_results *results, const hl_layer_rows *rows
         int64_t sequence = i / rows->n_heads;
         int64_t head     = i % rows->n_heads;
         float  *out      = values + ((rows->layer * rows->n_batch + sequence) * n_heads + head) *
-                                   results->n_tokens;
+                                  results->n_tokens;
         memcpy(out + rows->start[sequence], source + i * rows->n_rows,
                (size_t)rows->lengths[sequence] * sizeof *out);
     }
@@ -197,7 +197,7 @@ static void keep_last(hl_verify_results *results, const hl_final_rows *final)
 
     if (values != NULL && final->logits != NULL && row >= 0 && row < final->n_rows)
         memcpy(values + final->sequence * final->d_vocab, final->logits + row * final->d_vocab,
-               (size_t)final->d_vocab * sizeof *values);
+               (size_t) final->d_vocab * sizeof *values);
 }
 
 static hl_status watch_final(void *context, const hl_final_rows *final)
