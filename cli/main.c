@@ -17,7 +17,7 @@
 
 static const hl_command commands[] = {
     { "info", "what a model is: family, shape, dtypes, memory", hl_command_info },
-    { "verify", "run golden cases on every back end", hl_command_verify },
+    { "verify", "run golden cases and models on every back end", hl_command_verify },
 };
 
 enum { N_COMMANDS = sizeof commands / sizeof *commands };

@@ -17,12 +17,13 @@
 #include "kernels/quant.h"
 
 enum {
-    FEW_ROWS     = 8,   /* up to so many rows, dot products are faster   */
-    MAX_PANEL    = 192, /* rows of W that are multiplied together        */
-    MIN_PANEL    = 16,
-    PANEL_FLOATS = 256 * 1024, /* ... as long as they stay within the L2 cache  */
-    FEW_PANEL    = 32,         /* the share of a thread where no panel is made  */
-    MXFP4_VALUES = 32,         /* that share a scale */
+    FEW_ROWS       = 8,   /* up to so many rows, dot products are faster   */
+    MAX_PANEL      = 192, /* rows of W that are multiplied together        */
+    MIN_PANEL      = 16,
+    PANEL_FLOATS   = 256 * 1024, /* ... as long as they stay within the L2 cache  */
+    FEW_PANEL      = 32,         /* the share of a thread where no panel is made  */
+    MXFP4_VALUES   = 32,         /* that share a scale */
+    ALONE_PRODUCTS = 64 * 1024,
 };
 
 static int64_t panel_rows(const hl_matrix *matrix)
@@ -42,7 +43,7 @@ int64_t hl_linear_scratch(const hl_matrix *matrix)
 
 static int64_t stored_row(const hl_matrix *matrix, int64_t row)
 {
-    if (matrix->pairs > 0) {
+    if (matrix->pairs > 1) {
         int64_t half = matrix->pairs / 2;
         int64_t i    = row % matrix->pairs;
         row += i % half * 2 + i / half - i;
@@ -332,6 +333,16 @@ static int64_t share_of(const hl_linear_rows *rows, const hl_matrix *matrix, int
     return FEW_PANEL < most ? FEW_PANEL : most;
 }
 
+/* Below so many products, waking other threads takes longer than the work. */
+static int threads_for(const hl_linear_rows *rows, const hl_matrix *matrix, int n_threads)
+{
+    int64_t n_rows = 0;
+
+    for (int64_t i = 0; i < rows->n_batch; i++)
+        n_rows += rows->n_rows[i];
+    return n_rows * matrix->n_rows * matrix->n_columns < ALONE_PRODUCTS ? 1 : n_threads;
+}
+
 hl_status hl_linear(const hl_linear_rows *rows, const hl_matrix *matrix, const float *bias,
                     const hl_linear_pool *pool)
 {
@@ -345,17 +356,17 @@ hl_status hl_linear(const hl_linear_rows *rows, const hl_matrix *matrix, const f
         return status;
     int64_t n_panels = (matrix->n_rows + width - 1) / width;
 
-#pragma omp        parallel for schedule(static) num_threads(pool->n_threads)
+#pragma omp parallel for schedule(static) num_threads(threads_for(rows, matrix, pool->n_threads))
     for (int64_t i = 0; i < n_panels; i++) {
-               int64_t   end     = (i + 1) * width;
-               float    *scratch = pool->scratch + hl_thread_index() * pool->thread_floats;
-               panel     p       = { .begin   = i * width,
-                                     .end     = end < matrix->n_rows ? end : matrix->n_rows,
-                                     .scratch = scratch,
-                                     .row     = scratch + most * matrix->n_columns };
-               hl_status mine    = run_panel(&task, &p);
+        int64_t   end     = (i + 1) * width;
+        float    *scratch = pool->scratch + hl_thread_index() * pool->thread_floats;
+        panel     p       = { .begin   = i * width,
+                              .end     = end < matrix->n_rows ? end : matrix->n_rows,
+                              .scratch = scratch,
+                              .row     = scratch + most * matrix->n_columns };
+        hl_status mine    = run_panel(&task, &p);
 
-               if (mine != HL_OK) {
+        if (mine != HL_OK) {
 #pragma omp atomic write
             failure = mine;
         }

@@ -163,14 +163,14 @@ static void keep_rows(float *values, const float *rows, const hl_verify_results 
 
 static double log_sum(const float *logits, int64_t n)
 {
-    double max = (double)logits[0];
-    double sum = 0.0;
+    double max  = (double)logits[0];
+    double rest = -1.0; /* the largest counts as 1 once */
 
     for (int64_t i = 1; i < n; i++)
         max = fmax(max, (double)logits[i]);
     for (int64_t i = 0; i < n; i++)
-        sum += exp((double)logits[i] - max);
-    return max + log(sum);
+        rest += exp((double)logits[i] - max);
+    return max + log1p(rest);
 }
 
 static void keep_loss(hl_verify_results *results, const hl_final_rows *final)

@@ -44,7 +44,7 @@ void hl_forward_norm(const hl_session *session, const hl_chunk *chunk, float *ou
     int64_t d_model = session->config->d_model;
     int64_t n_rows  = session->options.n_batch * chunk->n_rows;
 
-#pragma omp parallel for num_threads(session->pool.n_threads)
+#pragma omp parallel for num_threads(hl_forward_threads(session, n_rows *d_model))
     for (int64_t row = 0; row < n_rows; row++) {
         if (hl_chunk_has(chunk, row))
             session->dense->norm(out + row * d_model, x + row * d_model, d_model, &norm);
@@ -68,7 +68,7 @@ static void add_branch(const hl_session *session, const hl_chunk *chunk, float *
 {
     int64_t count = stream_count(session, chunk);
 
-#pragma omp parallel for num_threads(session->pool.n_threads)
+#pragma omp parallel for num_threads(hl_forward_threads(session, count))
     for (int64_t i = 0; i < count; i++)
         x[i] += scale * branch[i];
 }

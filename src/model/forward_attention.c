@@ -85,7 +85,7 @@ static void finish_heads(const hl_session *session, const hl_chunk *chunk, const
 
     if (session->config->qk_norm == HL_QK_NORM_NONE && work->rope == NULL)
         return;
-#pragma omp parallel for num_threads(session->pool.n_threads)
+#pragma omp parallel for num_threads(hl_forward_threads(session, n_rows * work->n_heads * d_head))
     for (int64_t row = 0; row < n_rows; row++) {
         float *x = work->x + row * work->n_heads * d_head;
 
@@ -158,7 +158,7 @@ static void store_rows(const hl_session *session, const hl_chunk *chunk, int64_t
     int64_t                 width      = n_kv_heads * session->config->d_head;
     int64_t                 n_rows     = session->options.n_batch * chunk->n_rows;
 
-#pragma omp parallel for num_threads(session->pool.n_threads)
+#pragma omp parallel for num_threads(hl_forward_threads(session, n_rows *width))
     for (int64_t row = 0; row < n_rows; row++) {
         int64_t sequence = row / chunk->n_rows;
         int64_t position = chunk->start[sequence] + row % chunk->n_rows;
@@ -188,41 +188,52 @@ static void set_masks(hl_attention *problem, const hl_session *session,
     }
 }
 
+/* Queries times keys times `width`, at most. */
+static int64_t chunk_products(const hl_session *session, const hl_chunk *chunk, int64_t width)
+{
+    int64_t count = 0;
+
+    for (int64_t i = 0; i < session->options.n_batch; i++)
+        count += chunk->lengths[i] * chunk->ends[i];
+    return count * width;
+}
+
 static hl_attention attention_problem(const hl_session *session, const hl_chunk *chunk,
                                       int64_t layer)
 {
-    const hl_config        *config  = session->config;
-    const hl_layer_config  *at      = &config->layers[layer];
-    const hl_session_cache *cache   = cache_of(session, layer);
-    const hl_session_param *sinks   = hl_session_param_of(session, HL_ROLE_SINKS, layer, 0);
-    int64_t                 n_ctx   = session->options.n_ctx;
-    int64_t                 d_head  = config->d_head;
-    hl_rows                 cached  = { .dtype        = session->options.cache_dtype,
-                                        .batch_stride = at->n_kv_heads * n_ctx * d_head,
-                                        .head_stride  = n_ctx * d_head,
-                                        .row_stride   = d_head };
-    hl_attention            problem = {
-                   .n_batch      = session->options.n_batch,
-                   .n_heads      = at->n_heads,
-                   .n_kv_heads   = at->n_kv_heads,
-                   .n_queries    = chunk->n_rows,
-                   .n_keys       = n_ctx,
-                   .d_head       = d_head,
-                   .d_value      = d_head,
-                   .q            = { .data         = session->rows.q,
-                                     .batch_stride = chunk->n_rows * at->n_heads * d_head,
-                                     .head_stride  = d_head,
-                                     .row_stride   = at->n_heads * d_head },
-                   .k            = cached,
-                   .v            = cached,
-                   .scale        = at->attn_scale,
-                   .softcap      = config->attn_softcap,
-                   .query_start  = chunk->start,
-                   .key_length   = chunk->ends,
-                   .alibi_slopes = session->alibi_slopes,
-                   .key_bias     = session->key_bias,
-                   .sinks        = sinks != NULL ? sinks->vector : NULL,
-                   .n_threads    = session->pool.n_threads,
+    const hl_config        *config     = session->config;
+    const hl_layer_config  *at         = &config->layers[layer];
+    const hl_session_cache *cache      = cache_of(session, layer);
+    const hl_session_param *sinks      = hl_session_param_of(session, HL_ROLE_SINKS, layer, 0);
+    int64_t                 n_ctx      = session->options.n_ctx;
+    int64_t                 d_head     = config->d_head;
+    int64_t                 n_products = chunk_products(session, chunk, at->n_heads * d_head);
+    hl_rows                 cached     = { .dtype        = session->options.cache_dtype,
+                                           .batch_stride = at->n_kv_heads * n_ctx * d_head,
+                                           .head_stride  = n_ctx * d_head,
+                                           .row_stride   = d_head };
+    hl_attention            problem    = {
+                      .n_batch      = session->options.n_batch,
+                      .n_heads      = at->n_heads,
+                      .n_kv_heads   = at->n_kv_heads,
+                      .n_queries    = chunk->n_rows,
+                      .n_keys       = n_ctx,
+                      .d_head       = d_head,
+                      .d_value      = d_head,
+                      .q            = { .data         = session->rows.q,
+                                        .batch_stride = chunk->n_rows * at->n_heads * d_head,
+                                        .head_stride  = d_head,
+                                        .row_stride   = at->n_heads * d_head },
+                      .k            = cached,
+                      .v            = cached,
+                      .scale        = at->attn_scale,
+                      .softcap      = config->attn_softcap,
+                      .query_start  = chunk->start,
+                      .key_length   = chunk->ends,
+                      .alibi_slopes = session->alibi_slopes,
+                      .key_bias     = session->key_bias,
+                      .sinks        = sinks != NULL ? sinks->vector : NULL,
+                      .n_threads    = hl_forward_threads(session, n_products),
     };
 
     problem.k.data = cache->k;
@@ -317,10 +328,11 @@ hl_status hl_forward_patterns(hl_session *session, const hl_chunk *chunk, hl_lay
     rows->n_keys       = session->options.n_ctx;
 
     int64_t count = rows->n_batch * rows->n_heads * rows->n_patterns;
-#pragma omp        parallel for num_threads(session->pool.n_threads)
+#pragma omp parallel for num_threads(                                                              \
+    hl_forward_threads(session, count * rows->n_keys * rows->d_head))
     for (int64_t index = 0; index < count; index++) {
-               hl_status status = make_pattern(session, chunk, &problem, rows, index);
-               if (status != HL_OK) {
+        hl_status status = make_pattern(session, chunk, &problem, rows, index);
+        if (status != HL_OK) {
 #pragma omp atomic write
             failure = status;
         }

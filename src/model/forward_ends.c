@@ -148,7 +148,7 @@ static void scale_logits(const hl_session *session, float *logits, int64_t count
     float scale = (float)session->config->logit_scale;
     float cap   = (float)session->config->logit_softcap;
 
-#pragma omp parallel for num_threads(session->pool.n_threads)
+#pragma omp parallel for num_threads(hl_forward_threads(session, count))
     for (int64_t i = 0; i < count; i++) {
         logits[i] *= scale;
         if (cap > 0.0f)
@@ -204,17 +204,17 @@ static int64_t best_token(const float *logits, int64_t n)
 /* Of the softmax, centred on its largest. */
 static double vocabulary_entropy(const float *logits, int64_t n, float max)
 {
-    double sum = 0.0;
-    double dot = 0.0;
+    double rest = -1.0; /* the largest counts as 1 once */
+    double dot  = 0.0;
 
     for (int64_t i = 0; i < n; i++) {
         double offset = (double)(logits[i] - max);
         double weight = exp(offset);
 
-        sum += weight;
+        rest += weight;
         dot += weight > 0.0 ? weight * offset : 0.0;
     }
-    return log(sum) - dot / sum;
+    return log1p(rest) - dot / (1.0 + rest);
 }
 
 static float second_gap(const float *logits, int64_t n, int64_t top)
@@ -234,7 +234,7 @@ static void read_lens(const hl_session *session, int64_t first, int64_t n_rows)
     const hl_session_rows *rows    = &session->rows;
     int64_t                d_vocab = session->config->d_vocab;
 
-#pragma omp parallel for num_threads(session->pool.n_threads)
+#pragma omp parallel for num_threads(hl_forward_threads(session, n_rows *d_vocab))
     for (int64_t row = 0; row < n_rows; row++) {
         const float *logits = rows->logits + row * d_vocab;
         int64_t      top    = best_token(logits, d_vocab);

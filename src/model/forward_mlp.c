@@ -15,7 +15,7 @@ static void activate_rows(const hl_session *session, float *gate, const float *u
 {
     const hl_config *config = session->config;
 
-#pragma omp parallel for num_threads(session->pool.n_threads)
+#pragma omp parallel for num_threads(hl_forward_threads(session, n_rows *width))
     for (int64_t row = 0; row < n_rows; row++)
         session->dense->activate(gate + row * width, up != NULL ? up + row * width : NULL, width,
                                  config->activation, (float)config->activation_limit);

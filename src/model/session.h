@@ -170,6 +170,13 @@ hl_status hl_forward_lens(hl_session *session, const hl_chunk *chunk, const floa
 /* Final norm, logits, lens, as far as they are wanted, to the tap. */
 hl_status hl_forward_final(hl_session *session, const hl_chunk *chunk);
 
+/* How many threads for a loop over so many values: a short one is over before another
+ * thread has woken. */
+static inline int hl_forward_threads(const hl_session *session, int64_t n_values)
+{
+    return n_values < 16 * 1024 ? 1 : session->pool.n_threads;
+}
+
 static inline uint32_t hl_chunk_wants(const hl_chunk *chunk)
 {
     return chunk->feed->tap != NULL ? chunk->feed->tap->wants : 0;
