@@ -62,7 +62,7 @@ FLAGS_avx512          := $(FLAGS_avx2) -mavx512f -mavx512bw -mavx512dq -mavx512v
 FOLDERS := base formats kernels tokenize stats model measure analysis prune render serve
 SOURCES := $(sort $(foreach folder,$(FOLDERS),$(wildcard src/$(folder)/*.c)))
 ifdef KERNELS_ONLY
-SOURCES := $(filter-out %/json.c,$(filter src/base/% src/kernels/%,$(SOURCES)))
+SOURCES := $(filter-out %/json.c %/gemm.c %/linear.c,$(filter src/base/% src/kernels/%,$(SOURCES)))
 endif
 SOURCES := $(filter-out $(OTHER_SUFFIXES:%=\%_%.c),$(SOURCES))
 
@@ -112,9 +112,9 @@ ifdef KERNELS_ONLY
 TEST_FLAGS  := -Itests/shim $(TEST_FLAGS)
 LDFLAGS     += -static -Wl,--no-warnings
 else
-PACKAGES    := jansson libpcre2-8 libutf8proc
+PACKAGES    := jansson libpcre2-8 libutf8proc openblas
 LIB_FLAGS   := $(shell $(PKG_CONFIG) --cflags $(PACKAGES) 2>/dev/null)
-LIBS        := $(or $(shell $(PKG_CONFIG) --libs $(PACKAGES) 2>/dev/null),-ljansson -lpcre2-8 -lutf8proc) $(LIBS)
+LIBS        := $(or $(shell $(PKG_CONFIG) --libs $(PACKAGES) 2>/dev/null),-ljansson -lpcre2-8 -lutf8proc -lopenblas) $(LIBS)
 TEST_LIBS   := $(or $(shell $(PKG_CONFIG) --libs cmocka 2>/dev/null),-lcmocka)
 endif
 LINK_FLAGS  := $(CFLAGS) -fopenmp $(if $(SANITIZE),-fsanitize=$(SANITIZE)) $(LDFLAGS)
@@ -228,7 +228,7 @@ bench: ## set up, build and run the benchmarks
 TESTS ?=
 ALL_TESTS := $(TEST_SOURCES:tests/%.c=%) $(FUZZ_SOURCES:fuzz/fuzz_%.c=replay_%)
 ifdef KERNELS_ONLY
-ALL_TESTS := $(filter test_attention_agreement test_quant_agreement test_row_state,$(ALL_TESTS))
+ALL_TESTS := $(filter test_attention_agreement test_dense_agreement test_quant_agreement test_row_state,$(ALL_TESTS))
 endif
 RUNNERS   := $(addprefix $(BUILD)/tests/,$(or $(TESTS),$(ALL_TESTS)))
 SCRIPTS   := $(if $(TESTS)$(KERNELS_ONLY),,$(wildcard tests/cli/*.sh))

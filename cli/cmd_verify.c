@@ -1,4 +1,4 @@
-/* cmd_verify.c - headlight verify: golden cases on every back end. */
+/* cmd_verify.c - headlight verify: golden cases and models on every back end. */
 #include <stdio.h>
 #include <string.h>
 
@@ -16,6 +16,9 @@ typedef struct verify_request {
     hl_arguments cases;
     const char  *backend;
     const char  *write_path;
+    const char  *expected_path;
+    int64_t      n_chunk;
+    bool         decode;
     bool         verbose;
 } verify_request;
 
@@ -50,6 +53,10 @@ static int check_request(const verify_request *request, const hl_usage *usage)
         return hl_options_refuse(usage, "no case given");
     if (request->write_path != NULL && request->cases.count != 1)
         return hl_options_refuse(usage, "--write takes one case, got %d", request->cases.count);
+    if (request->expected_path != NULL && request->cases.count != 1)
+        return hl_options_refuse(usage, "--expected takes one model, got %d", request->cases.count);
+    if (request->decode && request->n_chunk != 0)
+        return hl_options_refuse(usage, "--chunk and --decode exclude each other");
     if (request->backend != NULL && !is_backend(request->backend))
         return refuse_backend(usage, request->backend);
     /* Empty when HEADLIGHT_BACKEND asks for one that is not there. */
@@ -65,18 +72,29 @@ static int parse_request(verify_request *request, int argc, char **argv)
           "only this one (scalar, avx2, avx512, neon)", 0, 0 },
         { "write", 0, HL_OPTION_TEXT, &request->write_path, "FILE",
           "store what the chosen back end computed", 0, 0 },
+        { "expected", 0, HL_OPTION_TEXT, &request->expected_path, "FILE",
+          "what a model should compute", 0, 0 },
+        { "chunk", 0, HL_OPTION_INT, &request->n_chunk, "N", "feed a model N tokens at a time", 1,
+          1 << 30 },
+        { "decode", 0, HL_OPTION_FLAG, &request->decode, NULL, "feed a model one token at a time",
+          0, 0 },
         { "verbose", 'v', HL_OPTION_FLAG, &request->verbose, NULL,
           "a table for every case, however many", 0, 0 },
         { 0 },
     };
     const hl_usage usage = {
         .command   = "verify",
-        .arguments = "CASE.safetensors...",
+        .arguments = "CASE.safetensors... | MODEL...",
         .text      = "Runs golden cases on every back end that this CPU has, and shows the\n"
                      "largest error of each output beside what is allowed: attention cases\n"
                      "forward and backward, and files of quantised blocks, NAME.blocks beside\n"
                      "NAME.values, which must be read exactly.  Exit status 1 when an error is\n"
                      "over.\n"
+                     "\n"
+                     "A MODEL is a folder, a .gguf or a .bin.  Its tokens and what they should\n"
+                     "give come from expected.safetensors in the folder, or from --expected.\n"
+                     "Without either, the fused statistics of rows are compared with those of\n"
+                     "the same rows materialised in double precision.\n"
                      "\n"
                      "--write stores the outputs of --backend, or else of the back end that would\n"
                      "be chosen at run time, under the case's own tensor names; one case at a time.",
@@ -140,8 +158,14 @@ int hl_command_verify(int argc, char **argv)
         return code;
 
     const char       *only[]  = { request.backend, NULL };
-    hl_verify_options options = { request.backend, request.write_path,
-                                  (int32_t)request.common.n_threads };
+    hl_verify_options options = {
+        .backend       = request.backend,
+        .write_path    = request.write_path,
+        .n_threads     = (int32_t)request.common.n_threads,
+        .expected_path = request.expected_path,
+        .n_chunk       = request.n_chunk,
+        .decode        = request.decode,
+    };
     hl_verify_printer printer = {
         .style      = choose_style(&request),
         .n_cases    = (size_t)request.cases.count,

@@ -18,7 +18,7 @@
 static const hl_command commands[] = {
     { "info", "what a model is: family, shape, dtypes, memory", hl_command_info },
     { "tokenize", "show the tokens of a text, or the text of tokens", hl_command_tokenize },
-    { "verify", "run golden cases on every back end", hl_command_verify },
+    { "verify", "run golden cases and models on every back end", hl_command_verify },
 };
 
 enum { N_COMMANDS = sizeof commands / sizeof *commands };

@@ -17,6 +17,9 @@
 #include <math.h>
 #include <string.h>
 
+/* Of the largest score, what float arithmetic may lose. */
+#define SCORE_ROUNDING (8.0 / 16777216.0)
+
 /* ------------------------------------------------------------------ numbers */
 
 static const hl_verify_entry *find_entry(const hl_verify_report *report, const char *backend,
@@ -123,6 +126,9 @@ static void print_table(const hl_verify_printer *printer, const hl_verify_report
         if (strcmp(report->entries[i].backend, report->entries[0].backend) == 0)
             print_row(printer, report, &report->entries[i]);
     }
+    if (report->max_score > 0.0)
+        printf("  scores reach %.3g: their rounding of %.1e is allowed in any case\n",
+               report->max_score, SCORE_ROUNDING * report->max_score);
     printf("\n");
 }
 
@@ -191,8 +197,12 @@ static json_t *json_report(const hl_verify_report *report)
 
     for (size_t i = 0; i < report->n_entries; i++)
         json_array_append_new(outputs, json_entry(&report->entries[i]));
-    return json_pack("{s:s, s:b, s:o}", "case", report->name, "passed", report->passed, "outputs",
-                     outputs);
+    json_t *root = json_pack("{s:s, s:b, s:o}", "case", report->name, "passed", report->passed,
+                             "outputs", outputs);
+
+    if (report->max_score > 0.0)
+        json_object_set_new(root, "max_score", json_number(report->max_score));
+    return root;
 }
 
 static void print_json(hl_verify_printer *printer)

@@ -24,7 +24,8 @@ static void check(const char *text, int64_t n_positions, double attention_factor
     assert_true(fabs(rope->attention_factor - attention_factor) < 1e-12);
     hl_rope_frequencies(seen, rope, n_positions);
     for (int i = 0; i < 8; i++) {
-        if (fabs((double)seen[i] - wanted[i]) > 1e-7 * wanted[i])
+        /* Rounded to float a few times on the way, as in transformers. */
+        if (fabs((double)seen[i] - wanted[i]) > 2e-7 * wanted[i])
             fail_msg("%s: frequency %d is %.9g, wanted %.9g", hl_rope_kind_name(rope->kind), i,
                      (double)seen[i], wanted[i]);
     }

@@ -9,4 +9,5 @@ const hl_kernels hl_kernels_avx2 = {
     .attention_forward  = attention_forward,
     .attention_backward = attention_backward,
     .dequantise         = hl_dequantise_avx2,
+    .dense              = &hl_dense_avx2,
 };

@@ -377,4 +377,5 @@ const hl_kernels hl_kernels_scalar = {
     .attention_forward  = attention_forward,
     .attention_backward = attention_backward,
     .dequantise         = hl_dequantise_scalar,
+    .dense              = &hl_dense_scalar,
 };

@@ -7,6 +7,7 @@
 #define HL_KERNELS_KERNELS_H
 
 #include "headlight.h"
+#include "kernels/dense.h"
 
 typedef struct hl_kernels {
     const char *name;
@@ -16,6 +17,8 @@ typedef struct hl_kernels {
                                     const hl_attention_upstream *upstream);
     /* Blocks of F16, BF16 or a block type to values; in quant.h. */
     void (*dequantise)(float *out, hl_dtype dtype, const void *source, size_t n_blocks);
+    /* Norms, RoPE, activations, dot products; in dense.h. */
+    const hl_dense *dense;
 } hl_kernels;
 
 extern const hl_kernels hl_kernels_scalar;

@@ -1,17 +1,37 @@
-/* verify.c - files with known answers, whatever their kind.
+/* verify.c - what has known answers, whatever its kind.
  *
- * hl_verify of headlight.h looks into the file: tensors called NAME.blocks make
- * it a file of quantised blocks, else it is an attention case, which says best
- * itself what it lacks. */
+ * hl_verify of headlight.h: a folder, or a file that is not called .safetensors, is
+ * a model.  Else it looks into the file: tensors called NAME.blocks make it a
+ * file of quantised blocks, else it is an attention case, which says best itself
+ * what it lacks. */
 #include "measure/verify.h"
 
 #include <math.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/memory.h"
 #include "base/status.h"
 #include "formats/safetensors.h"
 #include "measure/verify_blocks.h"
+
+#define CASE_ENDING ".safetensors"
+
+static bool is_folder(const char *path)
+{
+    struct stat state;
+    return stat(path, &state) == 0 && S_ISDIR(state.st_mode);
+}
+
+static bool is_model(const char *path, const hl_verify_options *options)
+{
+    size_t length = strlen(path);
+    size_t ending = strlen(CASE_ENDING);
+
+    if ((options != NULL && options->expected_path != NULL) || is_folder(path))
+        return true;
+    return length < ending || strcmp(path + length - ending, CASE_ENDING) != 0;
+}
 
 static hl_status holds_blocks(bool *out, const char *path)
 {
@@ -34,6 +54,8 @@ hl_status hl_verify(hl_verify_report **out, const char *path, const hl_verify_op
     *out = NULL;
     if (path == NULL)
         return hl_fail(HL_BAD_ARGUMENT, "hl_verify: path is NULL");
+    if (is_model(path, options))
+        return hl_verify_model(out, path, options);
     hl_status status = holds_blocks(&blocks, path);
     if (status != HL_OK)
         return status;
@@ -42,15 +64,21 @@ hl_status hl_verify(hl_verify_report **out, const char *path, const hl_verify_op
 
 /* ------------------------------------------------------------------- report */
 
-/* "dir/gqa.safetensors" is called "gqa". */
+/* "dir/gqa.safetensors" is called "gqa", the folder "models/demo-1.5/" "demo-1.5". */
 static hl_status case_name(char **out, const char *path)
 {
-    const char *slash  = strrchr(path, '/');
-    const char *name   = slash != NULL ? slash + 1 : path;
-    const char *ending = strrchr(name, '.');
+    size_t      end = strlen(path);
+    const char *ending;
 
-    return hl_strndup(out, name,
-                      ending != NULL && ending != name ? (size_t)(ending - name) : strlen(name));
+    while (end > 1 && path[end - 1] == '/')
+        end--;
+    size_t begin = end;
+    while (begin > 0 && path[begin - 1] != '/')
+        begin--;
+    ending = strrchr(path + begin, '.');
+    if (!is_folder(path) && ending != NULL && ending != path + begin)
+        end = (size_t)(ending - path);
+    return hl_strndup(out, path + begin, end - begin);
 }
 
 static size_t count_strings(const char *const *strings)

@@ -36,15 +36,11 @@
 #include "formats/llama2c.h"
 #include "formats/tensors.h"
 #include "headlight.h"
+#include "kernels/dense.h"
 
 #define HL_MAX_LAYERS     1024
 #define HL_MAX_EOS_TOKENS 16
 #define HL_MAX_ROPE_PAIRS (HL_MAX_HEAD_DIM / 2)
-
-typedef enum hl_norm_kind {
-    HL_NORM_LAYER = 0, /* (x - mean) / sqrt(variance + eps) * w (+ b) */
-    HL_NORM_RMS,       /* x / sqrt(mean of squares + eps) * w         */
-} hl_norm_kind;
 
 typedef enum hl_norm_place {
     HL_NORM_PRE = 0,
@@ -73,19 +69,8 @@ typedef enum hl_position {
     HL_POSITION_LEARNED,      /* a table, added to the embedding                */
     HL_POSITION_ROPE,         /* layers say which, and whether at all           */
     HL_POSITION_ALIBI,        /* score + slope * key position                   */
-    HL_POSITION_ALIBI_FALCON, /* score + scale * bf16(bf16(slope) * key position) */
+    HL_POSITION_ALIBI_FALCON, /* score + bf16(bf16(slope) * bf16(key position))  */
 } hl_position;
-
-typedef enum hl_activation {
-    HL_ACTIVATION_GELU = 0, /* exact */
-    HL_ACTIVATION_GELU_TANH,
-    HL_ACTIVATION_GELU_QUICK, /* x sigmoid(1.702 x) */
-    HL_ACTIVATION_SILU,
-    HL_ACTIVATION_RELU,
-    HL_ACTIVATION_RELU_SQUARED,
-    /* g = min(gate, limit), u = clamp(up, +-limit): (u + 1) g sigmoid(1.702 g) */
-    HL_ACTIVATION_SWIGLU_CLAMPED,
-} hl_activation;
 
 /* What the chosen experts are weighted with. */
 typedef enum hl_router_weights {

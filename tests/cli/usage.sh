@@ -14,7 +14,7 @@ usage: headlight COMMAND [options] ...
 
   info       what a model is: family, shape, dtypes, memory
   tokenize   show the tokens of a text, or the text of tokens
-  verify     run golden cases on every back end
+  verify     run golden cases and models on every back end
 
   help COMMAND    what a command does and takes
   --version       which build this is, and its back ends
@@ -53,7 +53,7 @@ END
 
 run verify --help
 expect "help of a command" 0 <<'END'
-usage: headlight verify [options] CASE.safetensors...
+usage: headlight verify [options] CASE.safetensors... | MODEL...
 
 Runs golden cases on every back end that this CPU has, and shows the
 largest error of each output beside what is allowed: attention cases
@@ -61,12 +61,20 @@ forward and backward, and files of quantised blocks, NAME.blocks beside
 NAME.values, which must be read exactly.  Exit status 1 when an error is
 over.
 
+A MODEL is a folder, a .gguf or a .bin.  Its tokens and what they should
+give come from expected.safetensors in the folder, or from --expected.
+Without either, the fused statistics of rows are compared with those of
+the same rows materialised in double precision.
+
 --write stores the outputs of --backend, or else of the back end that would
 be chosen at run time, under the case's own tensor names; one case at a time.
 
 options:
       --backend NAME        only this one (scalar, avx2, avx512, neon)
       --write FILE          store what the chosen back end computed
+      --expected FILE       what a model should compute
+      --chunk N             feed a model N tokens at a time
+      --decode              feed a model one token at a time
   -v, --verbose             a table for every case, however many
 
 options of every command:

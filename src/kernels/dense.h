@@ -1,0 +1,80 @@
+/* dense.h - what stands between one attention and the next, a row at a time.
+ *
+ *     norm       a row of the residual stream, or one head of q or k
+ *     rotate     RoPE on one head
+ *     activate   the middle of an MLP, gated or not
+ *     dot        rows of x times one row of a weight:     y = W x
+ *     combine    rows of a transposed weight, weighted:   y += x W
+ *
+ * A back end has one table of these.  They use no threads: linear.h and the
+ * forward pass share rows out.  dense_scalar.c is the definition. */
+#ifndef HL_KERNELS_DENSE_H
+#define HL_KERNELS_DENSE_H
+
+#include "headlight.h"
+
+typedef enum hl_norm_kind {
+    HL_NORM_LAYER = 0, /* (x - mean) / sqrt(variance + eps) * w (+ b) */
+    HL_NORM_RMS,       /* x / sqrt(mean of squares + eps) * w         */
+} hl_norm_kind;
+
+typedef struct hl_norm {
+    hl_norm_kind kind;
+    float        eps;
+    const float *weight; /* (n); NULL: ones   */
+    const float *bias;   /* (n); NULL: zeros  */
+} hl_norm;
+
+typedef enum hl_activation {
+    HL_ACTIVATION_GELU = 0, /* exact */
+    HL_ACTIVATION_GELU_TANH,
+    HL_ACTIVATION_GELU_QUICK, /* x sigmoid(1.702 x) */
+    HL_ACTIVATION_SILU,
+    HL_ACTIVATION_RELU,
+    HL_ACTIVATION_RELU_SQUARED,
+    /* g = min(gate, limit), u = clamp(up, +-limit): (u + 1) g sigmoid(1.702 g) */
+    HL_ACTIVATION_SWIGLU_CLAMPED,
+    HL_N_ACTIVATIONS
+} hl_activation;
+
+/* x_i . w for i < n_rows: out[i * out_stride] gets it. */
+typedef struct hl_dot {
+    float       *out;
+    int64_t      out_stride;
+    const float *x; /* (n_rows, n), rows x_stride apart */
+    int64_t      x_stride;
+    int64_t      n_rows;
+    const void  *w; /* (n) of dtype F32, F16 or BF16, aligned to its elements */
+    hl_dtype     dtype;
+    int64_t      n;
+} hl_dot;
+
+/* out += x[0] w_0 + x[1] w_1 + ... over n_rows rows of w. */
+typedef struct hl_combine {
+    float       *out; /* (n) */
+    const float *x;   /* (n_rows) */
+    int64_t      n_rows;
+    const void  *w; /* (n_rows, n) of dtype F32, F16 or BF16, rows w_stride elements apart */
+    int64_t      w_stride;
+    hl_dtype     dtype;
+    int64_t      n;
+} hl_combine;
+
+typedef struct hl_dense {
+    /* out may be x. */
+    void (*norm)(float *out, const float *x, int64_t n, const hl_norm *norm);
+    /* Turns n_pairs pairs of x: (2i, 2i+1) when interleaved, else (i, i + n_pairs). */
+    void (*rotate)(float *x, const float *cosine, const float *sine, int64_t n_pairs,
+                   bool interleaved);
+    /* x = act(x) * up; up may be NULL (ones), except for SWIGLU_CLAMPED. */
+    void (*activate)(float *x, const float *up, int64_t n, hl_activation activation, float limit);
+    void (*dot)(const hl_dot *dot);
+    void (*combine)(const hl_combine *combine);
+} hl_dense;
+
+extern const hl_dense hl_dense_scalar;
+extern const hl_dense hl_dense_avx2;
+extern const hl_dense hl_dense_avx512;
+extern const hl_dense hl_dense_neon;
+
+#endif

@@ -1,0 +1,10 @@
+/* dense_avx2.c - norms, RoPE, activations and dot products, compiled for AVX2 with FMA and F16C. */
+#include "kernels/dense_vector.h"
+
+const hl_dense hl_dense_avx2 = {
+    .norm     = dense_norm,
+    .rotate   = dense_rotate,
+    .activate = dense_activate,
+    .dot      = dense_dot,
+    .combine  = dense_combine,
+};

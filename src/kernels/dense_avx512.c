@@ -1,0 +1,10 @@
+/* dense_avx512.c - norms, RoPE, activations and dot products, compiled for AVX-512. */
+#include "kernels/dense_vector.h"
+
+const hl_dense hl_dense_avx512 = {
+    .norm     = dense_norm,
+    .rotate   = dense_rotate,
+    .activate = dense_activate,
+    .dot      = dense_dot,
+    .combine  = dense_combine,
+};

@@ -1,0 +1,10 @@
+/* dense_neon.c - norms, RoPE, activations and dot products, compiled for NEON. */
+#include "kernels/dense_vector.h"
+
+const hl_dense hl_dense_neon = {
+    .norm     = dense_norm,
+    .rotate   = dense_rotate,
+    .activate = dense_activate,
+    .dot      = dense_dot,
+    .combine  = dense_combine,
+};

@@ -1,0 +1,157 @@
+/* dense_scalar.c - norms, RoPE, activations and dot products, written to be read.
+ *
+ * Sums are kept in double here; the vector versions keep them in many floats,
+ * and their agreement with this file is what their tests measure. */
+#include "kernels/dense.h"
+
+#include <math.h>
+
+#include "base/dtype.h"
+
+/* -------------------------------------------------------------------- norm */
+
+static double mean_of(const float *x, int64_t n)
+{
+    double sum = 0.0;
+
+    for (int64_t i = 0; i < n; i++)
+        sum += x[i];
+    return sum / (double)n;
+}
+
+static double mean_square(const float *x, int64_t n, double centre)
+{
+    double sum = 0.0;
+
+    for (int64_t i = 0; i < n; i++)
+        sum += (x[i] - centre) * (x[i] - centre);
+    return sum / (double)n;
+}
+
+static void norm_row(float *out, const float *x, int64_t n, const hl_norm *norm)
+{
+    double centre = norm->kind == HL_NORM_LAYER ? mean_of(x, n) : 0.0;
+    double scale  = 1.0 / sqrt(mean_square(x, n, centre) + (double)norm->eps);
+
+    for (int64_t i = 0; i < n; i++) {
+        double value = (x[i] - centre) * scale;
+        if (norm->weight != NULL)
+            value *= norm->weight[i];
+        if (norm->bias != NULL)
+            value += norm->bias[i];
+        out[i] = (float)value;
+    }
+}
+
+/* -------------------------------------------------------------------- rope */
+
+static void rotate(float *x, const float *cosine, const float *sine, int64_t n_pairs,
+                   bool interleaved)
+{
+    int64_t step     = interleaved ? 2 : 1;
+    int64_t distance = interleaved ? 1 : n_pairs;
+
+    for (int64_t i = 0; i < n_pairs; i++) {
+        float *pair   = x + i * step;
+        float  first  = pair[0];
+        float  second = pair[distance];
+
+        pair[0]        = first * cosine[i] - second * sine[i];
+        pair[distance] = second * cosine[i] + first * sine[i];
+    }
+}
+
+/* ------------------------------------------------------------- activations */
+
+static double sigmoid(double x)
+{
+    return 1.0 / (1.0 + exp(-x));
+}
+
+/* tanh(u) = 2 sigmoid(2u) - 1 turns x (1 + tanh(u)) / 2 into x sigmoid(2u). */
+static double gelu_tanh(double x)
+{
+    return x * sigmoid(2.0 * 0.79788456080286535588 * (x + 0.044715 * x * x * x));
+}
+
+static double activated(double x, hl_activation activation)
+{
+    switch (activation) {
+    case HL_ACTIVATION_GELU:
+        return 0.5 * x * erfc(-x * 0.70710678118654752440);
+    case HL_ACTIVATION_GELU_TANH:
+        return gelu_tanh(x);
+    case HL_ACTIVATION_SILU:
+        return x * sigmoid(x);
+    case HL_ACTIVATION_RELU:
+        return x > 0.0 ? x : 0.0;
+    case HL_ACTIVATION_RELU_SQUARED:
+        return x > 0.0 ? x * x : 0.0;
+    default: /* GELU_QUICK, and the gate of SWIGLU_CLAMPED */
+        return x * sigmoid(1.702 * x);
+    }
+}
+
+static float clamped(float x, float low, float high)
+{
+    return x < low ? low : (x > high ? high : x);
+}
+
+static void activate(float *x, const float *up, int64_t n, hl_activation activation, float limit)
+{
+    for (int64_t i = 0; i < n; i++) {
+        float  gate   = x[i];
+        double factor = up != NULL ? up[i] : 1.0;
+
+        if (activation == HL_ACTIVATION_SWIGLU_CLAMPED) {
+            gate   = gate > limit ? limit : gate;
+            factor = clamped(up[i], -limit, limit) + 1.0;
+        }
+        x[i] = (float)(activated(gate, activation) * factor);
+    }
+}
+
+/* ---------------------------------------------------------------- products */
+
+static float element(const void *w, hl_dtype dtype, int64_t index)
+{
+    switch (dtype) {
+    case HL_DTYPE_F16:
+        return hl_f16_to_f32(((const uint16_t *)w)[index]);
+    case HL_DTYPE_BF16:
+        return hl_bf16_to_f32(((const uint16_t *)w)[index]);
+    default:
+        return ((const float *)w)[index];
+    }
+}
+
+static void dot(const hl_dot *d)
+{
+    for (int64_t row = 0; row < d->n_rows; row++) {
+        const float *x   = d->x + row * d->x_stride;
+        double       sum = 0.0;
+
+        for (int64_t i = 0; i < d->n; i++)
+            sum += (double)x[i] * (double)element(d->w, d->dtype, i);
+        d->out[row * d->out_stride] = (float)sum;
+    }
+}
+
+static void combine(const hl_combine *c)
+{
+    for (int64_t i = 0; i < c->n; i++) {
+        double sum = c->out[i];
+
+        for (int64_t row = 0; row < c->n_rows; row++)
+            sum += (double)c->x[row] * (double)element(c->w, c->dtype, row * c->w_stride + i);
+        c->out[i] = (float)sum;
+    }
+}
+
+const hl_dense hl_dense_scalar = {
+    .norm     = norm_row,
+    .rotate   = rotate,
+    .activate = activate,
+    .dot      = dot,
+    .combine  = combine,
+};

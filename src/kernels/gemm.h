@@ -1,0 +1,27 @@
+/* gemm.h - the general matrix product, by OpenBLAS.
+ *
+ * On the calling thread only: threads are ours (OpenMP's), and each multiplies
+ * a panel of its own.  Two pools, OpenBLAS's and OpenMP's, that spin beside
+ * each other would halve the speed. */
+#ifndef HL_KERNELS_GEMM_H
+#define HL_KERNELS_GEMM_H
+
+#include "headlight.h"
+
+/* C (m, n) = A (m, k) B, row-major; B is (n, k) and transposed, or (k, n). */
+typedef struct hl_gemm_operands {
+    float       *c;
+    int64_t      c_stride;
+    const float *a;
+    int64_t      a_stride;
+    const float *b;
+    int64_t      b_stride;
+    bool         b_transposed;
+    int64_t      m;
+    int64_t      n;
+    int64_t      k;
+} hl_gemm_operands;
+
+void hl_gemm(const hl_gemm_operands *operands);
+
+#endif

@@ -1,0 +1,377 @@
+/* linear.c - panels for long sequences, dot products for short ones.
+ *
+ * W's rows are cut into panels, which the threads share out.  With a panel a
+ * thread does all sequences: the long ones by hl_gemm on the panel as f32 (in
+ * place, where it is stored so), the short ones row by row on the stored type.
+ * Where panels end depends on the matrix alone. */
+#include "kernels/linear.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/dtype.h"
+#include "base/status.h"
+#include "base/threads.h"
+#include "kernels/gemm.h"
+#include "kernels/kernels.h"
+#include "kernels/quant.h"
+
+enum {
+    FEW_ROWS       = 8,   /* up to so many rows, dot products are faster   */
+    MAX_PANEL      = 192, /* rows of W that are multiplied together        */
+    MIN_PANEL      = 16,
+    PANEL_FLOATS   = 256 * 1024, /* ... as long as they stay within the L2 cache  */
+    FEW_PANEL      = 32,         /* the share of a thread where no panel is made  */
+    MXFP4_VALUES   = 32,         /* that share a scale */
+    ALONE_PRODUCTS = 64 * 1024,
+};
+
+static int64_t panel_rows(const hl_matrix *matrix)
+{
+    int64_t n_rows = PANEL_FLOATS / (matrix->n_columns + 1) / MIN_PANEL * MIN_PANEL;
+
+    n_rows = n_rows > MAX_PANEL ? MAX_PANEL : n_rows;
+    return n_rows < MIN_PANEL ? MIN_PANEL : n_rows;
+}
+
+int64_t hl_linear_scratch(const hl_matrix *matrix)
+{
+    return (panel_rows(matrix) + 1) * matrix->n_columns;
+}
+
+/* ------------------------------------------------------------------- stored */
+
+static int64_t stored_row(const hl_matrix *matrix, int64_t row)
+{
+    if (matrix->pairs > 1) {
+        int64_t half = matrix->pairs / 2;
+        int64_t i    = row % matrix->pairs;
+        row += i % half * 2 + i / half - i;
+    }
+    return matrix->first + row / matrix->block * matrix->stride + row % matrix->block;
+}
+
+/* How many rows from `row` on are stored one after the other. */
+static int64_t run_length(const hl_matrix *matrix, int64_t row)
+{
+    if (matrix->pairs > 0)
+        return 1;
+    if (matrix->stride == matrix->block)
+        return matrix->n_rows - row;
+    return matrix->block - row % matrix->block;
+}
+
+static size_t stored_bytes(const hl_matrix *matrix, int64_t n_values)
+{
+    hl_dtype_block block = hl_dtype_block_of(matrix->dtype);
+
+    if (matrix->scales != NULL)
+        return (size_t)n_values / 2;
+    return (size_t)n_values / block.n_values * block.n_bytes;
+}
+
+/* The stored bytes of row `row`, or of element (row, 0) in a transposed matrix. */
+static const uint8_t *row_data(const hl_matrix *matrix, int64_t row)
+{
+    int64_t width = matrix->transposed ? 1 : matrix->n_columns;
+    return (const uint8_t *)matrix->data + stored_bytes(matrix, stored_row(matrix, row) * width);
+}
+
+/* ---------------------------------------------------------------- converting */
+
+/* Two values a byte, the lower half first; 2^(scale - 127). */
+static void read_mxfp4(float *out, const hl_matrix *matrix, int64_t row)
+{
+    static const float values[16] = { 0.0f,  0.5f,  1.0f,  1.5f,  2.0f,  3.0f,  4.0f,  6.0f,
+                                      -0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f };
+    const uint8_t     *bytes      = row_data(matrix, row);
+    const uint8_t     *scales     = (const uint8_t *)matrix->scales +
+                            stored_row(matrix, row) * (matrix->n_columns / MXFP4_VALUES);
+
+    for (int64_t i = 0; i < matrix->n_columns; i += 2) {
+        float scale = ldexpf(1.0f, (int)scales[i / MXFP4_VALUES] - 127);
+        out[i]      = values[bytes[i / 2] & 15] * scale;
+        out[i + 1]  = values[bytes[i / 2] >> 4] * scale;
+    }
+}
+
+static hl_status read_values(float *out, const hl_matrix *matrix, const void *source, int64_t n)
+{
+    if (matrix->dtype == HL_DTYPE_F32) {
+        memcpy(out, source, (size_t)n * sizeof *out);
+        return HL_OK;
+    }
+    return hl_dequantise(out, matrix->dtype, source, (size_t)n);
+}
+
+/* Column by column of a transposed matrix: out (n_columns, end - begin). */
+static hl_status read_transposed(float *out, const hl_matrix *matrix, int64_t begin, int64_t end)
+{
+    for (int64_t row = begin, n; row < end; row += n) {
+        const uint8_t *source = row_data(matrix, row);
+        size_t         step   = stored_bytes(matrix, matrix->n_stored);
+
+        n = run_length(matrix, row);
+        n = n > end - row ? end - row : n;
+        for (int64_t column = 0; column < matrix->n_columns; column++) {
+            hl_status status = read_values(out + column * (end - begin) + row - begin, matrix,
+                                           source + (size_t)column * step, n);
+            if (status != HL_OK)
+                return status;
+        }
+    }
+    return HL_OK;
+}
+
+hl_status hl_matrix_read_row(float *out, const hl_matrix *matrix, int64_t row)
+{
+    if (matrix->transposed)
+        return read_transposed(out, matrix, row, row + 1);
+    if (matrix->scales == NULL)
+        return read_values(out, matrix, row_data(matrix, row), matrix->n_columns);
+    read_mxfp4(out, matrix, row);
+    return HL_OK;
+}
+
+/* -------------------------------------------------------------------- panels */
+
+typedef struct linear_task {
+    const hl_linear_rows *rows;
+    const hl_matrix      *matrix;
+    const float          *bias;
+    const hl_kernels     *kernels;
+} linear_task;
+
+/* Rows [begin, end) of W. */
+typedef struct panel {
+    int64_t      begin;
+    int64_t      end;
+    float       *scratch; /* for the panel */
+    float       *row;     /* for one row   */
+    const float *values;  /* NULL: not made yet */
+    int64_t      stride;  /* between its rows; in a transposed panel, its columns */
+} panel;
+
+static bool is_aligned(const hl_matrix *matrix)
+{
+    size_t size = hl_dtype_bits(matrix->dtype) / 8;
+    return size > 0 && (uintptr_t)matrix->data % size == 0;
+}
+
+/* Can the stored bytes be used as they lie, as elements of their type? */
+static bool is_direct(const hl_matrix *matrix)
+{
+    return matrix->scales == NULL && is_aligned(matrix) &&
+           (matrix->dtype == HL_DTYPE_F32 || matrix->dtype == HL_DTYPE_F16 ||
+            matrix->dtype == HL_DTYPE_BF16);
+}
+
+static hl_status make_panel(panel *p, const hl_matrix *matrix)
+{
+    hl_status status = HL_OK;
+
+    if (p->values != NULL)
+        return HL_OK;
+    p->values = p->scratch;
+    p->stride = matrix->transposed ? p->end - p->begin : matrix->n_columns;
+    if (matrix->dtype == HL_DTYPE_F32 && is_direct(matrix) &&
+        run_length(matrix, p->begin) >= p->end - p->begin) {
+        p->values = (const float *)(const void *)row_data(matrix, p->begin);
+        p->stride = matrix->transposed ? matrix->n_stored : matrix->n_columns;
+        return HL_OK;
+    }
+    if (matrix->transposed)
+        return read_transposed(p->scratch, matrix, p->begin, p->end);
+    for (int64_t row = p->begin; row < p->end && status == HL_OK; row++)
+        status = hl_matrix_read_row(p->scratch + (row - p->begin) * p->stride, matrix, row);
+    return status;
+}
+
+static void multiply_panel(const linear_task *task, const panel *p, int64_t sequence)
+{
+    const hl_linear_rows *rows  = task->rows;
+    int64_t               first = sequence * rows->batch_rows;
+
+    hl_gemm(&(hl_gemm_operands){
+        .c            = rows->out + first * rows->out_stride + p->begin,
+        .c_stride     = rows->out_stride,
+        .a            = rows->x + first * rows->x_stride,
+        .a_stride     = rows->x_stride,
+        .b            = p->values,
+        .b_stride     = p->stride,
+        .b_transposed = !task->matrix->transposed,
+        .m            = rows->n_rows[sequence],
+        .n            = p->end - p->begin,
+        .k            = task->matrix->n_columns,
+    });
+}
+
+/* ------------------------------------------------------------------ few rows */
+
+static hl_status dot_panel(const linear_task *task, const panel *p, int64_t sequence)
+{
+    const hl_linear_rows *rows   = task->rows;
+    const hl_matrix      *matrix = task->matrix;
+    int64_t               first  = sequence * rows->batch_rows;
+    bool                  direct = is_direct(matrix);
+
+    for (int64_t row = p->begin; row < p->end; row++) {
+        const void *w = direct ? (const void *)row_data(matrix, row) : p->row;
+
+        if (!direct) {
+            hl_status status = hl_matrix_read_row(p->row, matrix, row);
+            if (status != HL_OK)
+                return status;
+        }
+        task->kernels->dense->dot(&(hl_dot){
+            .out        = rows->out + first * rows->out_stride + row,
+            .out_stride = rows->out_stride,
+            .x          = rows->x + first * rows->x_stride,
+            .x_stride   = rows->x_stride,
+            .n_rows     = rows->n_rows[sequence],
+            .w          = w,
+            .dtype      = direct ? matrix->dtype : HL_DTYPE_F32,
+            .n          = matrix->n_columns,
+        });
+    }
+    return HL_OK;
+}
+
+/* The rows [begin, begin + n) of W are stored side by side. */
+static void combine_run(const linear_task *task, float *out, const float *x, int64_t begin,
+                        int64_t n)
+{
+    memset(out + begin, 0, (size_t)n * sizeof *out);
+    task->kernels->dense->combine(&(hl_combine){
+        .out      = out + begin,
+        .x        = x,
+        .n_rows   = task->matrix->n_columns,
+        .w        = row_data(task->matrix, begin),
+        .w_stride = task->matrix->n_stored,
+        .dtype    = task->matrix->dtype,
+        .n        = n,
+    });
+}
+
+static void combine_panel(const linear_task *task, const panel *p, int64_t sequence)
+{
+    const hl_linear_rows *rows = task->rows;
+
+    for (int64_t i = 0; i < rows->n_rows[sequence]; i++) {
+        int64_t row = sequence * rows->batch_rows + i;
+
+        for (int64_t begin = p->begin, n; begin < p->end; begin += n) {
+            n = run_length(task->matrix, begin);
+            n = n > p->end - begin ? p->end - begin : n;
+            combine_run(task, rows->out + row * rows->out_stride, rows->x + row * rows->x_stride,
+                        begin, n);
+        }
+    }
+}
+
+/* --------------------------------------------------------------------- whole */
+
+static void add_bias(const linear_task *task, const panel *p, int64_t sequence)
+{
+    const hl_linear_rows *rows = task->rows;
+    int64_t               row  = sequence * rows->batch_rows;
+
+    if (task->bias == NULL)
+        return;
+    for (int64_t i = 0; i < rows->n_rows[sequence]; i++) {
+        float *out = rows->out + (row + i) * rows->out_stride;
+        for (int64_t j = p->begin; j < p->end; j++)
+            out[j] += task->bias[j];
+    }
+}
+
+static hl_status run_panel(const linear_task *task, panel *p)
+{
+    hl_status             status = HL_OK;
+    const hl_linear_rows *rows   = task->rows;
+
+    for (int64_t sequence = 0; sequence < rows->n_batch && status == HL_OK; sequence++) {
+        bool few = rows->n_rows[sequence] <= FEW_ROWS;
+
+        if (rows->n_rows[sequence] == 0)
+            continue;
+        if (few && task->matrix->transposed && is_direct(task->matrix)) {
+            combine_panel(task, p, sequence);
+        } else if (few && !task->matrix->transposed) {
+            status = dot_panel(task, p, sequence);
+        } else {
+            status = make_panel(p, task->matrix);
+            if (status == HL_OK)
+                multiply_panel(task, p, sequence);
+        }
+        if (status == HL_OK)
+            add_bias(task, p, sequence);
+    }
+    return status;
+}
+
+static bool all_few(const hl_linear_rows *rows)
+{
+    for (int64_t i = 0; i < rows->n_batch; i++) {
+        if (rows->n_rows[i] > FEW_ROWS)
+            return false;
+    }
+    return true;
+}
+
+/* How many rows of W a thread takes at a time.  What comes out does not depend on it
+ * for few rows; for many it must not depend on the number of threads. */
+static int64_t share_of(const hl_linear_rows *rows, const hl_matrix *matrix, int n_threads)
+{
+    int64_t most = panel_rows(matrix);
+
+    if (!all_few(rows))
+        return most;
+    /* Rows of a transposed matrix are columns in memory: the more at once, the better. */
+    if (matrix->transposed && is_direct(matrix))
+        return (matrix->n_rows / n_threads + FEW_PANEL) / FEW_PANEL * FEW_PANEL;
+    return FEW_PANEL < most ? FEW_PANEL : most;
+}
+
+/* Below so many products, waking other threads takes longer than the work. */
+static int threads_for(const hl_linear_rows *rows, const hl_matrix *matrix, int n_threads)
+{
+    int64_t n_rows = 0;
+
+    for (int64_t i = 0; i < rows->n_batch; i++)
+        n_rows += rows->n_rows[i];
+    return n_rows * matrix->n_rows * matrix->n_columns < ALONE_PRODUCTS ? 1 : n_threads;
+}
+
+hl_status hl_linear(const hl_linear_rows *rows, const hl_matrix *matrix, const float *bias,
+                    const hl_linear_pool *pool)
+{
+    hl_status   failure = HL_OK;
+    linear_task task    = { rows, matrix, bias, NULL };
+    int64_t     width   = share_of(rows, matrix, pool->n_threads);
+    int64_t     most    = panel_rows(matrix);
+    hl_status   status  = hl_kernels_current(&task.kernels);
+
+    if (status != HL_OK)
+        return status;
+    int64_t n_panels = (matrix->n_rows + width - 1) / width;
+
+#pragma omp parallel for schedule(static) num_threads(threads_for(rows, matrix, pool->n_threads))
+    for (int64_t i = 0; i < n_panels; i++) {
+        int64_t   end     = (i + 1) * width;
+        float    *scratch = pool->scratch + hl_thread_index() * pool->thread_floats;
+        panel     p       = { .begin   = i * width,
+                              .end     = end < matrix->n_rows ? end : matrix->n_rows,
+                              .scratch = scratch,
+                              .row     = scratch + most * matrix->n_columns };
+        hl_status mine    = run_panel(&task, &p);
+
+        if (mine != HL_OK) {
+#pragma omp atomic write
+            failure = mine;
+        }
+    }
+    if (failure != HL_OK)
+        return hl_fail(failure, "a weight of type %s cannot be read", hl_dtype_name(matrix->dtype));
+    return HL_OK;
+}

@@ -1,0 +1,65 @@
+/* linear.h - out = x W' + b, on weights as they are stored.
+ *
+ *     hl_linear_rows rows = { .out = y, .out_stride = d_mlp, .x = x, .x_stride = d_model,
+ *                             .n_batch = 1, .batch_rows = n, .n_rows = &n };
+ *     HL_TRY(hl_linear(&rows, &matrix, bias, &pool));
+ *
+ * A weight is f32, f16, bf16 or one of GGUF's block types, mapped from its file;
+ * which stored row is which of ours follows from four numbers.  A sequence of
+ * few rows (decoding) takes dot products on the stored type; a longer one is
+ * multiplied by a panel of the weight at a time, converted to f32 in scratch.
+ *
+ * Each sequence is multiplied by itself: what a row comes out as depends neither
+ * on what shares its batch nor on the number of threads. */
+#ifndef HL_KERNELS_LINEAR_H
+#define HL_KERNELS_LINEAR_H
+
+#include "headlight.h"
+
+/* (n_rows, n_columns), one part of a stored matrix. */
+typedef struct hl_matrix {
+    const void *data;   /* stored row 0 */
+    const void *scales; /* MXFP4 kept in two tensors: a byte for 32 values, else NULL */
+    hl_dtype    dtype;  /* U8 where there are scales */
+    int64_t     n_rows;
+    int64_t     n_columns;
+    int64_t     n_stored;   /* rows of the stored matrix */
+    bool        transposed; /* stored as (n_columns, n_stored); no block type */
+    /* Row r is the stored row  first + r / block * stride + r % block,  after, with
+     * pairs > 0, r's place i among `pairs` has become 2 (i % half) + i / half. */
+    int64_t first;
+    int64_t block;
+    int64_t stride;
+    int64_t pairs;
+} hl_matrix;
+
+/* What is multiplied: batch_rows rows lie there for every sequence, of which the
+ * first n_rows count. */
+typedef struct hl_linear_rows {
+    float         *out; /* (n_batch, batch_rows, W's n_rows) */
+    int64_t        out_stride;
+    const float   *x; /* (n_batch, batch_rows, W's n_columns) */
+    int64_t        x_stride;
+    int64_t        n_batch;
+    int64_t        batch_rows;
+    const int64_t *n_rows; /* (n_batch) */
+} hl_linear_rows;
+
+/* Threads, and for each of them scratch of hl_linear_scratch(...) floats. */
+typedef struct hl_linear_pool {
+    int     n_threads;
+    float  *scratch; /* (n_threads, thread_floats) */
+    int64_t thread_floats;
+} hl_linear_pool;
+
+/* The floats that a thread needs for this matrix. */
+int64_t hl_linear_scratch(const hl_matrix *matrix);
+
+/* bias (n_rows) or NULL. */
+hl_status hl_linear(const hl_linear_rows *rows, const hl_matrix *matrix, const float *bias,
+                    const hl_linear_pool *pool);
+
+/* Row `row` of the matrix as floats: out (n_columns). */
+hl_status hl_matrix_read_row(float *out, const hl_matrix *matrix, int64_t row);
+
+#endif

@@ -1,0 +1,129 @@
+/* pattern.c - scores, softmax and statistics of one row, by definition. */
+#include "kernels/pattern.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/dtype.h"
+#include "base/status.h"
+#include "kernels/attention.h"
+
+/* The row's q and one key, as doubles. */
+typedef struct row_operands {
+    double q[HL_MAX_HEAD_DIM];
+    double k[HL_MAX_HEAD_DIM];
+} row_operands;
+
+static hl_status read_row(double *out, const hl_rows *rows, int64_t offset, int64_t n)
+{
+    size_t size = hl_dtype_bits(rows->dtype) / 8;
+    return hl_dtype_to_f64(out, (const char *)rows->data + (size_t)offset * size, rows->dtype,
+                           (size_t)n);
+}
+
+static double finish_score(double dot, const hl_attention *p, int64_t head, int64_t key,
+                           int64_t position)
+{
+    double score = p->scale * dot;
+
+    if (p->softcap > 0.0)
+        score = p->softcap * tanh(score / p->softcap);
+    if (p->alibi_slopes != NULL)
+        score += (double)p->alibi_slopes[head] * (double)(key - position);
+    if (p->key_bias != NULL)
+        score += (double)p->key_bias[head * p->n_keys + key];
+    return score;
+}
+
+/* out[key] for the keys of `range`. */
+static hl_status row_scores(double *out, const hl_attention *p, hl_key_range range, int64_t batch,
+                            int64_t head, int64_t row)
+{
+    hl_status    status   = HL_OK;
+    row_operands operands = { { 0 }, { 0 } };
+    int64_t      kv_head  = head / (p->n_heads / p->n_kv_heads);
+    int64_t      position = hl_attention_query_start(p, batch) + row;
+
+    HL_TRY(read_row(operands.q, &p->q, hl_rows_offset(&p->q, batch, head, row), p->d_head));
+    for (int64_t key = range.begin; key < range.end; key++) {
+        double dot = 0.0;
+        HL_TRY(read_row(operands.k, &p->k, hl_rows_offset(&p->k, batch, kv_head, key), p->d_head));
+        for (int64_t i = 0; i < p->d_head; i++)
+            dot += operands.q[i] * operands.k[i];
+        out[key] = finish_score(dot, p, head, key, position);
+    }
+
+done:
+    return status;
+}
+
+/* log(sum of e^s) over the keys and the sink. */
+static double log_sum(const double *scores, hl_key_range range, const float *sink)
+{
+    double max = sink != NULL ? (double)*sink : -INFINITY;
+    double sum = 0.0;
+
+    for (int64_t key = range.begin; key < range.end; key++)
+        max = fmax(max, scores[key]);
+    if (max == -INFINITY)
+        return -INFINITY;
+    for (int64_t key = range.begin; key < range.end; key++)
+        sum += exp(scores[key] - max);
+    if (sink != NULL)
+        sum += exp((double)*sink - max);
+    return max + log(sum);
+}
+
+static void add_outcome(hl_pattern_row *row, double *squares, double score)
+{
+    double p = exp(score - row->lse);
+
+    if (p > 0.0) {
+        row->entropy -= p * (score - row->lse);
+        row->varentropy += p * (score - row->lse) * (score - row->lse);
+        *squares += p * p;
+    }
+    row->max_score = fmax(row->max_score, fabs(score));
+}
+
+static void summarise(hl_pattern_row *row, const double *scores, hl_key_range range,
+                      const float *sink, int64_t position)
+{
+    double squares = 0.0;
+
+    for (int64_t key = range.begin; key < range.end; key++) {
+        double p = exp(scores[key] - row->lse);
+        add_outcome(row, &squares, scores[key]);
+        row->peak     = fmax(row->peak, p);
+        row->diagonal = key == position ? p : row->diagonal;
+        row->previous = key == position - 1 ? p : row->previous;
+        row->first    = key == 0 ? p : row->first;
+    }
+    if (sink != NULL)
+        add_outcome(row, &squares, (double)*sink);
+    row->renyi2 = -log(squares);
+    row->varentropy -= row->entropy * row->entropy;
+}
+
+hl_status hl_attention_pattern(double *out, hl_pattern_row *statistics, const hl_attention *p,
+                               int64_t batch, int64_t head, int64_t row)
+{
+    int64_t        position = hl_attention_query_start(p, batch) + row;
+    hl_key_range   range    = hl_attention_visible(p, batch, position);
+    const float   *sink     = p->sinks != NULL ? p->sinks + head : NULL;
+    hl_pattern_row result   = { .lse = -INFINITY };
+
+    memset(out, 0, (size_t)p->n_keys * sizeof *out);
+    if (range.begin < range.end) {
+        hl_status status = row_scores(out, p, range, batch, head, row);
+        if (status != HL_OK)
+            return status;
+        result.lse = log_sum(out, range, sink);
+        summarise(&result, out, range, sink, position);
+        for (int64_t key = range.begin; key < range.end; key++)
+            out[key] = exp(out[key] - result.lse);
+    }
+    if (statistics != NULL)
+        *statistics = result;
+    return HL_OK;
+}

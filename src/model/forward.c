@@ -1,0 +1,332 @@
+/* forward.c - one chunk through all blocks.
+ *
+ * config.h shows what a block computes for each place of its norms; block_*
+ * below are these lines.  The residual stream x stays in rows.x, a branch reads
+ * rows.normed and writes rows.branch or rows.mlp. */
+#include <math.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/status.h"
+#include "model/session.h"
+
+/* --------------------------------------------------------------------- tools */
+
+hl_status hl_forward_linear(const hl_session *session, const hl_chunk *chunk, float *out,
+                            const float *x, const hl_session_param *param)
+{
+    hl_linear_rows rows = {
+        .out        = out,
+        .out_stride = param->matrix.n_rows,
+        .x          = x,
+        .x_stride   = param->matrix.n_columns,
+        .n_batch    = session->options.n_batch,
+        .batch_rows = chunk->n_rows,
+        .n_rows     = chunk->lengths,
+    };
+    return hl_linear(&rows, &param->matrix, param->bias, &session->pool);
+}
+
+hl_norm hl_forward_norm_of(const hl_session *session, const hl_session_param *param)
+{
+    return (hl_norm){
+        .kind   = session->config->norm,
+        .eps    = (float)session->config->norm_eps,
+        .weight = param != NULL ? param->vector : NULL,
+        .bias   = param != NULL ? param->bias : NULL,
+    };
+}
+
+void hl_forward_norm(const hl_session *session, const hl_chunk *chunk, float *out, const float *x,
+                     const hl_session_param *param)
+{
+    hl_norm norm    = hl_forward_norm_of(session, param);
+    int64_t d_model = session->config->d_model;
+    int64_t n_rows  = session->options.n_batch * chunk->n_rows;
+
+#pragma omp parallel for num_threads(hl_forward_threads(session, n_rows *d_model))
+    for (int64_t row = 0; row < n_rows; row++) {
+        if (hl_chunk_has(chunk, row))
+            session->dense->norm(out + row * d_model, x + row * d_model, d_model, &norm);
+    }
+}
+
+static int64_t stream_count(const hl_session *session, const hl_chunk *chunk)
+{
+    return session->options.n_batch * chunk->n_rows * session->config->d_model;
+}
+
+static void copy_stream(const hl_session *session, const hl_chunk *chunk, float *out,
+                        const float *x)
+{
+    memcpy(out, x, (size_t)stream_count(session, chunk) * sizeof *out);
+}
+
+/* x += scale * branch. */
+static void add_branch(const hl_session *session, const hl_chunk *chunk, float *x,
+                       const float *branch, float scale)
+{
+    int64_t count = stream_count(session, chunk);
+
+#pragma omp parallel for num_threads(hl_forward_threads(session, count))
+    for (int64_t i = 0; i < count; i++)
+        x[i] += scale * branch[i];
+}
+
+/* -------------------------------------------------------------------- blocks */
+
+/* A half of a block: one branch with its norms. */
+typedef struct half_block {
+    hl_role norm;      /* before the branch */
+    hl_role post_norm; /* after it, or after the sum */
+    float  *branch;    /* what it writes */
+    bool    is_present;
+} half_block;
+
+typedef hl_status (*branch_step)(hl_session *session, const hl_chunk *chunk, int64_t layer,
+                                 const float *x);
+
+static bool has_norm_before(const hl_config *config, hl_role role, int64_t layer)
+{
+    if (config->norm_place == HL_NORM_POST || config->norm_place == HL_NORM_BRANCH)
+        return false;
+    return !(role == HL_ROLE_ATTN_NORM && layer == 0 && config->first_norm_plain);
+}
+
+/* What the branch reads: n(x), or x itself. */
+static const float *branch_input(const hl_session *session, const hl_chunk *chunk, int64_t layer,
+                                 hl_role norm)
+{
+    const hl_session_rows *rows = &session->rows;
+
+    if (!has_norm_before(session->config, norm, layer))
+        return rows->x;
+    hl_forward_norm(session, chunk, rows->normed, rows->x,
+                    hl_session_param_of(session, norm, layer, 0));
+    return rows->normed;
+}
+
+/* Adds what the branch gave, by the place of the norms. */
+static void close_half(const hl_session *session, const hl_chunk *chunk, int64_t layer,
+                       const half_block *half)
+{
+    const hl_config        *config = session->config;
+    const hl_session_rows  *rows   = &session->rows;
+    const hl_session_param *post   = hl_session_param_of(session, half->post_norm, layer, 0);
+    float                   scale  = (float)config->residual_scale;
+
+    if (config->norm_place == HL_NORM_SANDWICH || config->norm_place == HL_NORM_BRANCH)
+        hl_forward_norm(session, chunk, half->branch, half->branch, post);
+    if (config->residual_normed)
+        copy_stream(session, chunk, rows->x, rows->normed);
+    add_branch(session, chunk, rows->x, half->branch, scale);
+    if (config->norm_place == HL_NORM_POST)
+        hl_forward_norm(session, chunk, rows->x, rows->x, post);
+}
+
+static hl_status run_half(hl_session *session, const hl_chunk *chunk, int64_t layer,
+                          const half_block *half, branch_step step)
+{
+    if (!half->is_present)
+        return HL_OK;
+    hl_status status = step(session, chunk, layer, branch_input(session, chunk, layer, half->norm));
+    if (status == HL_OK)
+        close_half(session, chunk, layer, half);
+    return status;
+}
+
+static half_block attention_half(const hl_session *session, int64_t layer)
+{
+    return (half_block){ HL_ROLE_ATTN_NORM, HL_ROLE_ATTN_POST_NORM, session->rows.branch,
+                         session->config->layers[layer].n_heads > 0 };
+}
+
+static half_block mlp_half(const hl_session *session, int64_t layer)
+{
+    return (half_block){ HL_ROLE_MLP_NORM, HL_ROLE_MLP_POST_NORM, session->rows.mlp,
+                         session->config->layers[layer].d_mlp > 0 };
+}
+
+/* Both branches read x before either is added. */
+static hl_status parallel_block(hl_session *session, const hl_chunk *chunk, int64_t layer,
+                                bool attention_only)
+{
+    hl_status        status    = HL_OK;
+    hl_session_rows *rows      = &session->rows;
+    half_block       attention = attention_half(session, layer);
+    half_block       mlp       = mlp_half(session, layer);
+    float            scale     = (float)session->config->residual_scale;
+    const float     *x         = branch_input(session, chunk, layer, HL_ROLE_ATTN_NORM);
+
+    if (attention.is_present)
+        HL_TRY(hl_forward_attention(session, chunk, layer, x));
+    if (mlp.is_present && !attention_only) {
+        if (session->config->residual == HL_RESIDUAL_PARALLEL)
+            x = branch_input(session, chunk, layer, HL_ROLE_MLP_NORM);
+        HL_TRY(hl_forward_mlp(session, chunk, layer, x));
+        add_branch(session, chunk, rows->x, rows->mlp, scale);
+    }
+    if (attention.is_present)
+        add_branch(session, chunk, rows->x, rows->branch, scale);
+
+done:
+    return status;
+}
+
+static hl_status sequential_block(hl_session *session, const hl_chunk *chunk, int64_t layer,
+                                  bool attention_only)
+{
+    hl_status  status    = HL_OK;
+    half_block attention = attention_half(session, layer);
+    half_block mlp       = mlp_half(session, layer);
+
+    HL_TRY(run_half(session, chunk, layer, &attention, hl_forward_attention));
+    if (session->rows.mid != NULL && (hl_chunk_wants(chunk) & HL_WANT_RESID_MID) != 0)
+        copy_stream(session, chunk, session->rows.mid, session->rows.x);
+    if (!attention_only)
+        HL_TRY(run_half(session, chunk, layer, &mlp, hl_forward_mlp));
+
+done:
+    return status;
+}
+
+/* ----------------------------------------------------------------------- tap */
+
+static bool is_parallel(const hl_session *session)
+{
+    return session->config->residual != HL_RESIDUAL_SEQUENTIAL;
+}
+
+static const float *if_wanted(uint32_t wants, uint32_t bit, const float *rows)
+{
+    return (wants & bit) != 0 ? rows : NULL;
+}
+
+static void describe_layer(hl_layer_rows *out, const hl_session *session, const hl_chunk *chunk,
+                           int64_t layer)
+{
+    const hl_session_rows *rows  = &session->rows;
+    uint32_t               wants = hl_chunk_wants(chunk);
+
+    *out = (hl_layer_rows){
+        .layer      = layer,
+        .n_batch    = session->options.n_batch,
+        .n_rows     = chunk->n_rows,
+        .n_heads    = session->config->layers[layer].n_heads,
+        .n_kv_heads = session->config->layers[layer].n_kv_heads,
+        .d_head     = session->config->d_head,
+        .d_model    = session->config->d_model,
+        .start      = chunk->start,
+        .lengths    = chunk->lengths,
+        .rows       = &session->statistics,
+        .q          = if_wanted(wants, HL_WANT_Q, rows->q),
+        .k          = if_wanted(wants, HL_WANT_K, rows->k),
+        .v          = if_wanted(wants, HL_WANT_V, rows->v),
+        .z          = if_wanted(wants, HL_WANT_Z, rows->z),
+        .resid_pre  = if_wanted(wants, HL_WANT_RESID_PRE, rows->pre),
+        .resid_mid  = is_parallel(session) ? NULL : if_wanted(wants, HL_WANT_RESID_MID, rows->mid),
+        .resid_post = if_wanted(wants, HL_WANT_RESID_POST, rows->x),
+    };
+    if ((wants & HL_WANT_LENS) != 0) {
+        out->lens_top     = rows->lens_top;
+        out->lens_entropy = rows->lens_entropy;
+        out->lens_gap     = rows->lens_gap;
+    }
+}
+
+static hl_status report_layer(hl_session *session, const hl_chunk *chunk, int64_t layer)
+{
+    hl_status     status = HL_OK;
+    const hl_tap *tap    = chunk->feed->tap;
+    hl_layer_rows rows;
+
+    if (tap == NULL || tap->layer == NULL)
+        return HL_OK;
+    describe_layer(&rows, session, chunk, layer);
+    if ((tap->wants & HL_WANT_PATTERN) != 0 && rows.n_heads > 0)
+        HL_TRY(hl_forward_patterns(session, chunk, &rows));
+    HL_TRY(tap->layer(tap->context, &rows));
+
+done:
+    return status;
+}
+
+/* --------------------------------------------------------------------- whole */
+
+/* What needs the residual stream after the last block. */
+static bool needs_end(const hl_session *session, const hl_chunk *chunk)
+{
+    uint32_t end = HL_WANT_RESID_POST | HL_WANT_LENS | HL_WANT_HIDDEN | HL_WANT_LOGITS;
+
+    return (hl_chunk_wants(chunk) & end) != 0 ||
+           (session->options.wants & HL_WANT_LAST_LOGITS) != 0;
+}
+
+static bool stream_is_finite(const hl_session *session, const hl_chunk *chunk)
+{
+    int64_t d_model = session->config->d_model;
+
+    for (int64_t row = 0; row < session->options.n_batch * chunk->n_rows; row++) {
+        const float *x   = session->rows.x + row * d_model;
+        float        sum = 0.0f;
+        /* 0 * x is 0 for what is finite, NaN for what is not. */
+        for (int64_t i = 0; i < d_model && hl_chunk_has(chunk, row); i++)
+            sum += 0.0f * x[i];
+        if (sum != 0.0f || isnan(sum))
+            return false;
+    }
+    return true;
+}
+
+/* Once a layer: is the file to blame? */
+static hl_status check_stream(hl_session *session, const hl_chunk *chunk, int64_t layer)
+{
+    if (session->searched[layer + 1] || stream_is_finite(session, chunk))
+        return HL_OK;
+    session->searched[layer + 1] = true;
+    hl_status status             = hl_session_find_nan(session, layer);
+    if (status == HL_OK)
+        hl_log(HL_LOG_WARNING, "layer %lld: the residual stream overflows, the weights are numbers",
+               (long long)layer);
+    return status;
+}
+
+static hl_status run_block(hl_session *session, const hl_chunk *chunk, int64_t layer)
+{
+    hl_status status         = HL_OK;
+    uint32_t  wants          = hl_chunk_wants(chunk);
+    bool      attention_only = layer == session->config->n_layers - 1 && !needs_end(session, chunk);
+
+    if ((wants & HL_WANT_RESID_PRE) != 0)
+        copy_stream(session, chunk, session->rows.pre, session->rows.x);
+    if ((wants & HL_WANT_LENS) != 0)
+        HL_TRY(hl_forward_lens(session, chunk, session->rows.x));
+    if (is_parallel(session))
+        HL_TRY(parallel_block(session, chunk, layer, attention_only));
+    else
+        HL_TRY(sequential_block(session, chunk, layer, attention_only));
+    HL_TRY(check_stream(session, chunk, layer));
+    HL_TRY(report_layer(session, chunk, layer));
+
+done:
+    return status;
+}
+
+hl_status hl_forward(hl_session *session, const hl_chunk *chunk)
+{
+    hl_status         status  = HL_OK;
+    const hl_kernels *kernels = NULL;
+
+    HL_TRY(hl_kernels_current(&kernels));
+    session->dense = kernels->dense;
+    hl_forward_angles(session, chunk);
+    HL_TRY(hl_forward_embed(session, chunk));
+    HL_TRY(check_stream(session, chunk, -1));
+    for (int64_t layer = 0; layer < session->config->n_layers; layer++)
+        HL_TRY(run_block(session, chunk, layer));
+    if (needs_end(session, chunk))
+        HL_TRY(hl_forward_final(session, chunk));
+
+done:
+    return status;
+}

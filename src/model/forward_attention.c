@@ -1,0 +1,341 @@
+/* forward_attention.c - projections, norms of q and k, RoPE, cache, attention.
+ *
+ * q, k and v are made for the chunk; k and v join the cache, and the fused kernel
+ * reads all of it.  Everything that tells the families apart here is an argument
+ * of that kernel: windows, scale, soft-cap, ALiBi, sinks, gates. */
+#include <math.h>
+#include <string.h>
+
+#include "base/dtype.h"
+#include "base/status.h"
+#include "base/threads.h"
+#include "model/rope.h"
+#include "model/session.h"
+
+/* --------------------------------------------------------------------- rope */
+
+static void sequence_angles(hl_session *session, const hl_chunk *chunk, hl_rope_choice choice,
+                            int64_t sequence)
+{
+    const hl_rope   *rope    = &session->config->ropes[choice];
+    hl_session_rope *angles  = &session->ropes[choice];
+    int64_t          n_pairs = rope->n_dims / 2;
+    float            factor  = (float)rope->attention_factor;
+
+    hl_rope_frequencies(angles->frequencies, rope, chunk->ends[sequence]);
+    for (int64_t row = 0; row < chunk->lengths[sequence]; row++) {
+        int64_t first    = (sequence * chunk->n_rows + row) * n_pairs;
+        float   position = (float)(chunk->start[sequence] + row);
+
+        for (int64_t pair = 0; pair < n_pairs; pair++) {
+            /* The product is rounded to float, as in the implementations that the
+             * models were trained with: far out it shows. */
+            double angle                 = (double)(position * angles->frequencies[pair]);
+            angles->cosine[first + pair] = (float)cos(angle) * factor;
+            angles->sine[first + pair]   = (float)sin(angle) * factor;
+        }
+    }
+}
+
+void hl_forward_angles(hl_session *session, const hl_chunk *chunk)
+{
+    for (hl_rope_choice choice = HL_ROPE_MAIN; choice < HL_N_ROPES; choice++) {
+        if (session->ropes[choice].cosine == NULL)
+            continue;
+        for (int64_t sequence = 0; sequence < session->options.n_batch; sequence++)
+            sequence_angles(session, chunk, choice, sequence);
+    }
+}
+
+/* ------------------------------------------------------------------ q and k */
+
+/* What happens to q or k between projection and attention. */
+typedef struct head_work {
+    float         *x; /* (B, C, n_heads d_head) */
+    int64_t        n_heads;
+    hl_role        norm_role;
+    int64_t        layer;
+    const hl_rope *rope;   /* NULL: none */
+    const float   *cosine; /* (B, C, n_dims/2) */
+    const float   *sine;
+} head_work;
+
+static void norm_heads(const hl_session *session, const head_work *work, float *x)
+{
+    int64_t d_head = session->config->d_head;
+    bool    each   = session->config->qk_norm == HL_QK_NORM_EACH;
+
+    if (session->config->qk_norm == HL_QK_NORM_ALL) {
+        hl_norm norm = hl_forward_norm_of(
+            session, hl_session_param_of(session, work->norm_role, work->layer, 0));
+        session->dense->norm(x, x, work->n_heads * d_head, &norm);
+        return;
+    }
+    for (int64_t head = 0; head < work->n_heads; head++) {
+        hl_norm norm = hl_forward_norm_of(
+            session, hl_session_param_of(session, work->norm_role, work->layer, each ? head : 0));
+        session->dense->norm(x + head * d_head, x + head * d_head, d_head, &norm);
+    }
+}
+
+static void finish_heads(const hl_session *session, const hl_chunk *chunk, const head_work *work)
+{
+    int64_t d_head = session->config->d_head;
+    int64_t n_rows = session->options.n_batch * chunk->n_rows;
+
+    if (session->config->qk_norm == HL_QK_NORM_NONE && work->rope == NULL)
+        return;
+#pragma omp parallel for num_threads(hl_forward_threads(session, n_rows * work->n_heads * d_head))
+    for (int64_t row = 0; row < n_rows; row++) {
+        float *x = work->x + row * work->n_heads * d_head;
+
+        if (!hl_chunk_has(chunk, row))
+            continue;
+        if (session->config->qk_norm != HL_QK_NORM_NONE)
+            norm_heads(session, work, x);
+        for (int64_t head = 0; head < work->n_heads && work->rope != NULL; head++) {
+            int64_t n_pairs = work->rope->n_dims / 2;
+            session->dense->rotate(x + head * d_head, work->cosine + row * n_pairs,
+                                   work->sine + row * n_pairs, n_pairs, work->rope->interleaved);
+        }
+    }
+}
+
+static hl_status project_heads(hl_session *session, const hl_chunk *chunk, int64_t layer,
+                               const float *x)
+{
+    hl_status              status = HL_OK;
+    const hl_layer_config *config = &session->config->layers[layer];
+    hl_session_rows       *rows   = &session->rows;
+    const hl_session_rope *angles = &session->ropes[config->rope];
+    const hl_rope         *rope =
+        config->rope != HL_ROPE_NONE ? &session->config->ropes[config->rope] : NULL;
+    head_work q = { rows->q, config->n_heads, HL_ROLE_Q_NORM, layer,
+                    rope,    angles->cosine,  angles->sine };
+    head_work k = { rows->k, config->n_kv_heads, HL_ROLE_K_NORM, layer,
+                    rope,    angles->cosine,     angles->sine };
+
+    HL_TRY(hl_forward_linear(session, chunk, rows->q, x,
+                             hl_session_param_of(session, HL_ROLE_ATTN_Q, layer, 0)));
+    HL_TRY(hl_forward_linear(session, chunk, rows->k, x,
+                             hl_session_param_of(session, HL_ROLE_ATTN_K, layer, 0)));
+    HL_TRY(hl_forward_linear(session, chunk, rows->v, x,
+                             hl_session_param_of(session, HL_ROLE_ATTN_V, layer, 0)));
+    finish_heads(session, chunk, &q);
+    finish_heads(session, chunk, &k);
+
+done:
+    return status;
+}
+
+/* -------------------------------------------------------------------- cache */
+
+static hl_session_cache *cache_of(const hl_session *session, int64_t layer)
+{
+    return &session->caches[session->config->is_encoder ? 0 : layer];
+}
+
+static void store_row(const hl_session *session, void *cache, const float *x, int64_t n_kv_heads,
+                      int64_t sequence, int64_t position)
+{
+    int64_t  d_head = session->config->d_head;
+    hl_dtype dtype  = session->options.cache_dtype;
+
+    for (int64_t head = 0; head < n_kv_heads; head++) {
+        int64_t first =
+            ((sequence * n_kv_heads + head) * session->options.n_ctx + position) * d_head;
+        if (dtype == HL_DTYPE_F32)
+            memcpy((float *)cache + first, x + head * d_head, (size_t)d_head * sizeof *x);
+        else
+            hl_dtype_from_f32((uint16_t *)cache + first, dtype, x + head * d_head, (size_t)d_head);
+    }
+}
+
+static void store_rows(const hl_session *session, const hl_chunk *chunk, int64_t layer)
+{
+    const hl_session_cache *cache      = cache_of(session, layer);
+    int64_t                 n_kv_heads = session->config->layers[layer].n_kv_heads;
+    int64_t                 width      = n_kv_heads * session->config->d_head;
+    int64_t                 n_rows     = session->options.n_batch * chunk->n_rows;
+
+#pragma omp parallel for num_threads(hl_forward_threads(session, n_rows *width))
+    for (int64_t row = 0; row < n_rows; row++) {
+        int64_t sequence = row / chunk->n_rows;
+        int64_t position = chunk->start[sequence] + row % chunk->n_rows;
+
+        if (!hl_chunk_has(chunk, row))
+            continue;
+        store_row(session, cache->k, session->rows.k + row * width, n_kv_heads, sequence, position);
+        store_row(session, cache->v, session->rows.v + row * width, n_kv_heads, sequence, position);
+    }
+}
+
+/* ---------------------------------------------------------------- attention */
+
+static void set_masks(hl_attention *problem, const hl_session *session,
+                      const hl_layer_config *layer)
+{
+    problem->flags = HL_ATTENTION_SCALE;
+    if (!session->config->is_encoder)
+        problem->flags |= HL_ATTENTION_CAUSAL;
+    if (!layer->is_local)
+        return;
+    problem->flags |= HL_ATTENTION_WINDOW_LEFT;
+    problem->window_left = layer->window_left;
+    if (session->config->is_encoder) {
+        problem->flags |= HL_ATTENTION_WINDOW_RIGHT;
+        problem->window_right = layer->window_right;
+    }
+}
+
+/* Queries times keys times `width`, at most. */
+static int64_t chunk_products(const hl_session *session, const hl_chunk *chunk, int64_t width)
+{
+    int64_t count = 0;
+
+    for (int64_t i = 0; i < session->options.n_batch; i++)
+        count += chunk->lengths[i] * chunk->ends[i];
+    return count * width;
+}
+
+static hl_attention attention_problem(const hl_session *session, const hl_chunk *chunk,
+                                      int64_t layer)
+{
+    const hl_config        *config     = session->config;
+    const hl_layer_config  *at         = &config->layers[layer];
+    const hl_session_cache *cache      = cache_of(session, layer);
+    const hl_session_param *sinks      = hl_session_param_of(session, HL_ROLE_SINKS, layer, 0);
+    int64_t                 n_ctx      = session->options.n_ctx;
+    int64_t                 d_head     = config->d_head;
+    int64_t                 n_products = chunk_products(session, chunk, at->n_heads * d_head);
+    hl_rows                 cached     = { .dtype        = session->options.cache_dtype,
+                                           .batch_stride = at->n_kv_heads * n_ctx * d_head,
+                                           .head_stride  = n_ctx * d_head,
+                                           .row_stride   = d_head };
+    hl_attention            problem    = {
+                      .n_batch      = session->options.n_batch,
+                      .n_heads      = at->n_heads,
+                      .n_kv_heads   = at->n_kv_heads,
+                      .n_queries    = chunk->n_rows,
+                      .n_keys       = n_ctx,
+                      .d_head       = d_head,
+                      .d_value      = d_head,
+                      .q            = { .data         = session->rows.q,
+                                        .batch_stride = chunk->n_rows * at->n_heads * d_head,
+                                        .head_stride  = d_head,
+                                        .row_stride   = at->n_heads * d_head },
+                      .k            = cached,
+                      .v            = cached,
+                      .scale        = at->attn_scale,
+                      .softcap      = config->attn_softcap,
+                      .query_start  = chunk->start,
+                      .key_length   = chunk->ends,
+                      .alibi_slopes = session->alibi_slopes,
+                      .key_bias     = session->key_bias,
+                      .sinks        = sinks != NULL ? sinks->vector : NULL,
+                      .n_threads    = hl_forward_threads(session, n_products),
+    };
+
+    problem.k.data = cache->k;
+    problem.v.data = cache->v;
+    if (chunk->feed->gates != NULL)
+        problem.gates = chunk->feed->gates + layer * config->n_heads;
+    if (chunk->feed->segments != NULL) {
+        problem.segments       = chunk->feed->segments;
+        problem.segment_stride = n_ctx;
+        problem.n_segments     = chunk->feed->n_segments;
+    }
+    set_masks(&problem, session, at);
+    return problem;
+}
+
+static hl_status attend(hl_session *session, const hl_chunk *chunk, int64_t layer)
+{
+    bool                watched = chunk->feed->tap != NULL && chunk->feed->tap->layer != NULL;
+    hl_attention        problem = attention_problem(session, chunk, layer);
+    hl_attention_result result  = { 0 };
+
+    if (watched) {
+        result = session->statistics;
+        if (chunk->feed->segments == NULL)
+            result.segment_mass = NULL;
+    }
+    result.out      = problem.q;
+    result.out.data = session->rows.z;
+    return hl_attention_forward(&result, &problem);
+}
+
+hl_status hl_forward_attention(hl_session *session, const hl_chunk *chunk, int64_t layer,
+                               const float *x)
+{
+    hl_status status = HL_OK;
+
+    HL_TRY(project_heads(session, chunk, layer, x));
+    store_rows(session, chunk, layer);
+    HL_TRY(attend(session, chunk, layer));
+    HL_TRY(hl_forward_linear(session, chunk, session->rows.branch, session->rows.z,
+                             hl_session_param_of(session, HL_ROLE_ATTN_O, layer, 0)));
+
+done:
+    return status;
+}
+
+/* ----------------------------------------------------------------- patterns */
+
+/* The tap's positions that fall into this chunk, as rows; all sequences must start
+ * at the same position for a row to mean the same in each. */
+static int64_t list_rows(int64_t *out, const hl_chunk *chunk)
+{
+    const hl_tap *tap   = chunk->feed->tap;
+    int64_t       count = 0;
+
+    for (int64_t i = 0; i < tap->n_pattern_positions; i++) {
+        int64_t row = tap->pattern_positions[i] - chunk->start[0];
+        if (row >= 0 && row < chunk->n_rows)
+            out[count++] = row;
+    }
+    return count;
+}
+
+static hl_status make_pattern(const hl_session *session, const hl_chunk *chunk,
+                              const hl_attention *problem, const hl_layer_rows *rows, int64_t index)
+{
+    int64_t row      = rows->pattern_rows[index % rows->n_patterns];
+    int64_t head     = index / rows->n_patterns % rows->n_heads;
+    int64_t sequence = index / rows->n_patterns / rows->n_heads;
+    double *scores   = session->rows.scores + hl_thread_index() * rows->n_keys;
+    float  *out      = session->rows.pattern + index * rows->n_keys;
+
+    memset(out, 0, (size_t)rows->n_keys * sizeof *out);
+    session->rows.exact[index] = (hl_pattern_row){ 0 };
+    if (row >= chunk->lengths[sequence])
+        return HL_OK;
+    hl_status status =
+        hl_attention_pattern(scores, &session->rows.exact[index], problem, sequence, head, row);
+    for (int64_t key = 0; key < rows->n_keys && status == HL_OK; key++)
+        out[key] = (float)scores[key];
+    return status;
+}
+
+hl_status hl_forward_patterns(hl_session *session, const hl_chunk *chunk, hl_layer_rows *rows)
+{
+    hl_attention problem = attention_problem(session, chunk, rows->layer);
+    hl_status    failure = HL_OK;
+
+    rows->n_patterns   = list_rows(session->rows.pattern_rows, chunk);
+    rows->pattern_rows = session->rows.pattern_rows;
+    rows->pattern      = session->rows.pattern;
+    rows->n_keys       = session->options.n_ctx;
+
+    int64_t count = rows->n_batch * rows->n_heads * rows->n_patterns;
+#pragma omp parallel for num_threads(                                                              \
+    hl_forward_threads(session, count * rows->n_keys * rows->d_head))
+    for (int64_t index = 0; index < count; index++) {
+        hl_status status = make_pattern(session, chunk, &problem, rows, index);
+        if (status != HL_OK) {
+#pragma omp atomic write
+            failure = status;
+        }
+    }
+    return failure;
+}

@@ -1,0 +1,350 @@
+/* forward_ends.c - tokens to the residual stream, and the stream to words.
+ *
+ *     x      = norm(scale * embed[token] W_in + position[p] + type[t])
+ *     hidden = norm(x)
+ *     logits = softcap(scale * (head(hidden W_out) + b))
+ *
+ * with most of these parts missing in most models.  An encoder's head is
+ * W norm(act(dense x)).  Logits are made for HL_LOGIT_ROWS rows at a time: all of
+ * a chunk's would be larger than the model. */
+#include <math.h>
+#include <string.h>
+
+#include "base/status.h"
+#include "model/session.h"
+
+/* ----------------------------------------------------------------- embedding */
+
+static void add_vector(float *out, const float *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        out[i] += x[i];
+}
+
+/* Adds row `row` of a table to out (D). */
+static hl_status add_table_row(const hl_session *session, float *out, hl_role role, int64_t row)
+{
+    const hl_session_param *table = hl_session_param_of(session, role, -1, 0);
+    float                  *value = session->rows.hidden; /* free until the end */
+
+    if (table == NULL)
+        return HL_OK;
+    hl_status status = hl_matrix_read_row(value, &table->matrix, row);
+    if (status == HL_OK)
+        add_vector(out, value, session->config->d_model);
+    return status;
+}
+
+static hl_status embed_row(const hl_session *session, const hl_chunk *chunk, float *out,
+                           int64_t sequence, int64_t row)
+{
+    hl_status               status = HL_OK;
+    const hl_feed          *feed   = chunk->feed;
+    const hl_session_param *embed  = hl_session_param_of(session, HL_ROLE_EMBED, -1, 0);
+    int64_t                 column = sequence * feed->n_tokens + chunk->offset + row;
+    float                   scale  = (float)session->config->embed_scale;
+
+    HL_TRY(hl_matrix_read_row(out, &embed->matrix, feed->tokens[column]));
+    for (int64_t i = 0; i < session->config->d_embed && scale != 1.0f; i++)
+        out[i] *= scale;
+
+done:
+    return status;
+}
+
+static hl_status place_row(const hl_session *session, const hl_chunk *chunk, float *x,
+                           int64_t sequence, int64_t row)
+{
+    hl_status      status = HL_OK;
+    const hl_feed *feed   = chunk->feed;
+    int64_t        column = sequence * feed->n_tokens + chunk->offset + row;
+    int64_t        type   = feed->token_types != NULL ? feed->token_types[column] : 0;
+
+    HL_TRY(add_table_row(session, x, HL_ROLE_POSITION, chunk->start[sequence] + row));
+    HL_TRY(add_table_row(session, x, HL_ROLE_TOKEN_TYPE, type));
+
+done:
+    return status;
+}
+
+typedef hl_status (*row_step)(const hl_session *session, const hl_chunk *chunk, float *out,
+                              int64_t sequence, int64_t row);
+
+static hl_status each_row(const hl_session *session, const hl_chunk *chunk, float *out,
+                          int64_t width, row_step step)
+{
+    for (int64_t sequence = 0; sequence < session->options.n_batch; sequence++) {
+        for (int64_t row = 0; row < chunk->lengths[sequence]; row++) {
+            float    *at     = out + (sequence * chunk->n_rows + row) * width;
+            hl_status status = step(session, chunk, at, sequence, row);
+            if (status != HL_OK)
+                return status;
+        }
+    }
+    return HL_OK;
+}
+
+hl_status hl_forward_embed(hl_session *session, const hl_chunk *chunk)
+{
+    hl_status               status = HL_OK;
+    hl_session_rows        *rows   = &session->rows;
+    const hl_config        *config = session->config;
+    const hl_session_param *in     = hl_session_param_of(session, HL_ROLE_EMBED_IN, -1, 0);
+    const hl_session_param *norm   = hl_session_param_of(session, HL_ROLE_EMBED_NORM, -1, 0);
+
+    HL_TRY(each_row(session, chunk, in != NULL ? rows->embedded : rows->x, config->d_embed,
+                    embed_row));
+    if (in != NULL)
+        HL_TRY(hl_forward_linear(session, chunk, rows->x, rows->embedded, in));
+    HL_TRY(each_row(session, chunk, rows->x, config->d_model, place_row));
+    if (norm != NULL)
+        hl_forward_norm(session, chunk, rows->x, rows->x, norm);
+
+done:
+    return status;
+}
+
+/* ---------------------------------------------------------------------- head */
+
+static hl_status multiply_rows(const hl_session *session, float *out, const float *x,
+                               int64_t n_rows, const hl_session_param *param)
+{
+    hl_linear_rows rows = {
+        .out        = out,
+        .out_stride = param->matrix.n_rows,
+        .x          = x,
+        .x_stride   = param->matrix.n_columns,
+        .n_batch    = 1,
+        .batch_rows = n_rows,
+        .n_rows     = &n_rows,
+    };
+    return hl_linear(&rows, &param->matrix, param->bias, &session->pool);
+}
+
+static void norm_rows(const hl_session *session, float *out, const float *x, int64_t n_rows,
+                      const hl_session_param *param)
+{
+    hl_norm norm    = hl_forward_norm_of(session, param);
+    int64_t d_model = session->config->d_model;
+
+    for (int64_t row = 0; row < n_rows; row++)
+        session->dense->norm(out + row * d_model, x + row * d_model, d_model, &norm);
+}
+
+/* rows.hidden (n_rows, D) from the residual stream. */
+static void finish_hidden(const hl_session *session, const float *x, int64_t n_rows)
+{
+    int64_t d_model = session->config->d_model;
+
+    if (session->config->no_final_norm)
+        memcpy(session->rows.hidden, x, (size_t)(n_rows * d_model) * sizeof *x);
+    else
+        norm_rows(session, session->rows.hidden, x, n_rows,
+                  hl_session_param_of(session, HL_ROLE_FINAL_NORM, -1, 0));
+}
+
+static void scale_logits(const hl_session *session, float *logits, int64_t count)
+{
+    float scale = (float)session->config->logit_scale;
+    float cap   = (float)session->config->logit_softcap;
+
+#pragma omp parallel for num_threads(hl_forward_threads(session, count))
+    for (int64_t i = 0; i < count; i++) {
+        logits[i] *= scale;
+        if (cap > 0.0f)
+            logits[i] = cap * tanhf(logits[i] / cap);
+    }
+}
+
+/* rows.logits from rows.hidden, which an encoder's head overwrites. */
+static hl_status make_logits(const hl_session *session, int64_t n_rows)
+{
+    hl_status               status = HL_OK;
+    const hl_session_rows  *rows   = &session->rows;
+    const hl_config        *config = session->config;
+    const hl_session_param *dense  = hl_session_param_of(session, HL_ROLE_HEAD_DENSE, -1, 0);
+    const hl_session_param *norm   = hl_session_param_of(session, HL_ROLE_HEAD_NORM, -1, 0);
+    const hl_session_param *out    = hl_session_param_of(session, HL_ROLE_EMBED_OUT, -1, 0);
+    const hl_session_param *head   = hl_session_param_of(session, HL_ROLE_LM_HEAD, -1, 0);
+    const float            *x      = rows->hidden;
+
+    if (dense != NULL) {
+        HL_TRY(multiply_rows(session, rows->narrow, x, n_rows, dense));
+        session->dense->activate(rows->narrow, NULL, n_rows * config->d_model, config->activation,
+                                 0.0f);
+        if (norm != NULL)
+            norm_rows(session, rows->narrow, rows->narrow, n_rows, norm);
+        x = rows->narrow;
+    }
+    if (out != NULL) {
+        HL_TRY(multiply_rows(session, rows->narrow, x, n_rows, out));
+        x = rows->narrow;
+    }
+    HL_TRY(multiply_rows(session, rows->logits, x, n_rows, head));
+    if (config->logit_scale != 1.0 || config->logit_softcap > 0.0)
+        scale_logits(session, rows->logits, n_rows * config->d_vocab);
+
+done:
+    return status;
+}
+
+/* ---------------------------------------------------------------------- lens */
+
+static int64_t best_token(const float *logits, int64_t n)
+{
+    int64_t best = 0;
+
+    for (int64_t i = 1; i < n; i++) {
+        if (logits[i] > logits[best])
+            best = i;
+    }
+    return best;
+}
+
+/* Of the softmax, centred on its largest. */
+static double vocabulary_entropy(const float *logits, int64_t n, float max)
+{
+    double rest = -1.0; /* the largest counts as 1 once */
+    double dot  = 0.0;
+
+    for (int64_t i = 0; i < n; i++) {
+        double offset = (double)(logits[i] - max);
+        double weight = exp(offset);
+
+        rest += weight;
+        dot += weight > 0.0 ? weight * offset : 0.0;
+    }
+    return log1p(rest) - dot / (1.0 + rest);
+}
+
+static float second_gap(const float *logits, int64_t n, int64_t top)
+{
+    float second = -INFINITY;
+
+    for (int64_t i = 0; i < n; i++) {
+        if (i != top && logits[i] > second)
+            second = logits[i];
+    }
+    return logits[top] - second;
+}
+
+/* From rows.logits (n_rows, V) to the lens of the rows from `first` on. */
+static void read_lens(const hl_session *session, int64_t first, int64_t n_rows)
+{
+    const hl_session_rows *rows    = &session->rows;
+    int64_t                d_vocab = session->config->d_vocab;
+
+#pragma omp parallel for num_threads(hl_forward_threads(session, n_rows *d_vocab))
+    for (int64_t row = 0; row < n_rows; row++) {
+        const float *logits = rows->logits + row * d_vocab;
+        int64_t      top    = best_token(logits, d_vocab);
+
+        rows->lens_top[first + row]     = top;
+        rows->lens_entropy[first + row] = (float)vocabulary_entropy(logits, d_vocab, logits[top]);
+        rows->lens_gap[first + row]     = second_gap(logits, d_vocab, top);
+    }
+}
+
+hl_status hl_forward_lens(hl_session *session, const hl_chunk *chunk, const float *x)
+{
+    hl_status status  = HL_OK;
+    int64_t   d_model = session->config->d_model;
+
+    for (int64_t sequence = 0; sequence < session->options.n_batch; sequence++) {
+        int64_t first = sequence * chunk->n_rows;
+        int64_t end   = first + chunk->lengths[sequence];
+
+        for (int64_t row = first; row < end; row += HL_LOGIT_ROWS) {
+            int64_t n_rows = end - row < HL_LOGIT_ROWS ? end - row : HL_LOGIT_ROWS;
+
+            finish_hidden(session, x + row * d_model, n_rows);
+            HL_TRY(make_logits(session, n_rows));
+            read_lens(session, row, n_rows);
+        }
+    }
+
+done:
+    return status;
+}
+
+/* --------------------------------------------------------------------- final */
+
+/* Rows [first, first + n_rows) of a sequence to the tap. */
+static hl_status deliver(hl_session *session, const hl_chunk *chunk, int64_t sequence,
+                         int64_t first, int64_t n_rows)
+{
+    hl_status        status = HL_OK;
+    hl_session_rows *rows   = &session->rows;
+    const hl_tap    *tap    = chunk->feed->tap;
+    int64_t          row    = sequence * chunk->n_rows + first;
+    hl_final_rows    final  = { .sequence = sequence,
+                                .start    = chunk->start[sequence] + first,
+                                .n_rows   = n_rows,
+                                .d_model  = session->config->d_model,
+                                .d_vocab  = session->config->d_vocab };
+
+    finish_hidden(session, rows->x + row * final.d_model, n_rows);
+    if ((tap->wants & HL_WANT_HIDDEN) != 0)
+        final.hidden = rows->hidden;
+    if ((tap->wants & (HL_WANT_LOGITS | HL_WANT_LENS)) != 0)
+        HL_TRY(make_logits(session, n_rows));
+    if ((tap->wants & HL_WANT_LOGITS) != 0)
+        final.logits = rows->logits;
+    if ((tap->wants & HL_WANT_LENS) != 0) {
+        read_lens(session, 0, n_rows);
+        final.lens_top     = rows->lens_top;
+        final.lens_entropy = rows->lens_entropy;
+        final.lens_gap     = rows->lens_gap;
+    }
+    HL_TRY(tap->final(tap->context, &final));
+
+done:
+    return status;
+}
+
+static hl_status deliver_sequence(hl_session *session, const hl_chunk *chunk, int64_t sequence)
+{
+    hl_status status = HL_OK;
+    int64_t   length = chunk->lengths[sequence];
+
+    for (int64_t row = 0; row < length && status == HL_OK; row += HL_LOGIT_ROWS)
+        status = deliver(session, chunk, sequence, row,
+                         length - row < HL_LOGIT_ROWS ? length - row : HL_LOGIT_ROWS);
+    return status;
+}
+
+/* The last row of the feed may lie in any of its chunks: the latest one counts. */
+static hl_status keep_last(hl_session *session, const hl_chunk *chunk, int64_t sequence)
+{
+    int64_t d_model = session->config->d_model;
+    int64_t d_vocab = session->config->d_vocab;
+    int64_t row     = sequence * chunk->n_rows + chunk->lengths[sequence] - 1;
+
+    if (chunk->lengths[sequence] == 0 ||
+        chunk->offset + chunk->lengths[sequence] < hl_feed_length(chunk->feed, sequence))
+        return HL_OK;
+    finish_hidden(session, session->rows.x + row * d_model, 1);
+    hl_status status = make_logits(session, 1);
+    if (status == HL_OK)
+        memcpy(session->rows.last + sequence * d_vocab, session->rows.logits,
+               (size_t)d_vocab * sizeof(float));
+    return status;
+}
+
+hl_status hl_forward_final(hl_session *session, const hl_chunk *chunk)
+{
+    hl_status status  = HL_OK;
+    uint32_t  wants   = hl_chunk_wants(chunk);
+    bool      watched = chunk->feed->tap != NULL && chunk->feed->tap->final != NULL &&
+                   (wants & (HL_WANT_HIDDEN | HL_WANT_LOGITS | HL_WANT_LENS)) != 0;
+
+    for (int64_t sequence = 0; sequence < session->options.n_batch; sequence++) {
+        if (watched)
+            HL_TRY(deliver_sequence(session, chunk, sequence));
+        if ((session->options.wants & HL_WANT_LAST_LOGITS) != 0)
+            HL_TRY(keep_last(session, chunk, sequence));
+    }
+
+done:
+    return status;
+}

@@ -1,0 +1,257 @@
+/* test_linear.c - products with weights as they are stored, against plain loops. */
+#include "support.h"
+
+#include <math.h>
+
+#include "base/dtype.h"
+#include "base/threads.h"
+#include "kernels/linear.h"
+#include "kernels/quant.h"
+
+enum { MAX_ROWS = 300, MAX_COLUMNS = 512, MAX_X = 40 };
+
+static uint64_t random_state = 11;
+
+static float random_value(void)
+{
+    random_state = random_state * 6364136223846793005U + 1442695040888963407U;
+    return (float)((double)(random_state >> 11) / 9007199254740992.0 * 2.0 - 1.0);
+}
+
+/* A stored matrix and what multiplies it. */
+typedef struct problem {
+    hl_matrix      matrix;
+    float         *bias;
+    hl_linear_rows rows;
+    int64_t        n_rows[2];
+    float         *scratch;
+} problem;
+
+/* Any bytes are valid blocks, but few of them are numbers of a sensible size. */
+static void *make_stored(hl_dtype dtype, int64_t n_values)
+{
+    size_t n_bytes =
+        (size_t)n_values / hl_dtype_block_of(dtype).n_values * hl_dtype_block_of(dtype).n_bytes;
+    uint8_t *bytes  = malloc(n_bytes + 1);
+    float   *values = malloc((size_t)n_values * sizeof *values);
+
+    assert_true(bytes != NULL && values != NULL);
+    for (int64_t i = 0; i < n_values; i++)
+        values[i] = random_value();
+    if (hl_quantise(bytes, dtype, values, (size_t)n_values) != HL_OK) {
+        for (size_t i = 0; i < n_bytes; i++)
+            bytes[i] = (uint8_t)(17 + i * 7 % 31);
+    }
+    free(values);
+    return bytes;
+}
+
+static problem make_problem(hl_matrix matrix, int64_t first_rows, int64_t second_rows)
+{
+    problem p = { .matrix = matrix, .n_rows = { first_rows, second_rows } };
+    int64_t n = first_rows > second_rows ? first_rows : second_rows;
+
+    p.matrix.data = make_stored(matrix.dtype, matrix.n_stored * matrix.n_columns);
+    p.bias        = malloc((size_t)(matrix.n_rows + 1) * sizeof *p.bias);
+    p.rows        = (hl_linear_rows){ .out_stride = matrix.n_rows + 3,
+                                      .x_stride   = matrix.n_columns + 5,
+                                      .n_batch    = 2,
+                                      .batch_rows = n };
+    float *x      = malloc((size_t)(2 * n * p.rows.x_stride + 1) * sizeof *x);
+    p.rows.out    = malloc((size_t)(2 * n * p.rows.out_stride + 1) * sizeof *p.rows.out);
+    assert_true(p.bias != NULL && x != NULL && p.rows.out != NULL);
+    for (int64_t i = 0; i < matrix.n_rows; i++)
+        p.bias[i] = random_value();
+    for (int64_t i = 0; i < 2 * n * p.rows.x_stride; i++)
+        x[i] = random_value();
+    p.rows.x = x;
+    return p;
+}
+
+static void free_problem(problem *p)
+{
+    free((void *)p->matrix.data);
+    free(p->bias);
+    free((void *)p->rows.x);
+    free(p->rows.out);
+}
+
+static void run(problem *p, int n_threads)
+{
+    int64_t        n    = hl_linear_scratch(&p->matrix);
+    hl_linear_pool pool = { n_threads, malloc((size_t)(n_threads * n) * sizeof(float)), n };
+
+    p->rows.n_rows = p->n_rows;
+    for (int64_t i = 0; i < 2 * p->rows.batch_rows * p->rows.out_stride; i++)
+        p->rows.out[i] = 777.0f;
+    assert_non_null(pool.scratch);
+    assert_ok(hl_linear(&p->rows, &p->matrix, p->bias, &pool));
+    free(pool.scratch);
+}
+
+static void check_row(const problem *p, const float *w, int64_t row)
+{
+    for (int64_t i = 0; i < 2 * p->rows.batch_rows; i++) {
+        const float *x   = p->rows.x + i * p->rows.x_stride;
+        float        out = p->rows.out[i * p->rows.out_stride + row];
+        double       sum = p->bias[row], size = fabs(sum);
+
+        if (i % p->rows.batch_rows >= p->n_rows[i / p->rows.batch_rows]) {
+            assert_true(out == 777.0f); /* padding is left alone */
+            continue;
+        }
+        for (int64_t j = 0; j < p->matrix.n_columns; j++) {
+            sum += (double)x[j] * w[j];
+            size += fabs((double)x[j] * w[j]);
+        }
+        if (!(fabs(out - sum) <= 1e-6 * size))
+            fail_msg("%s: row %lld of x, %lld of W: %.9g, wanted %.9g",
+                     hl_dtype_name(p->matrix.dtype), (long long)i, (long long)row, out, sum);
+    }
+}
+
+static void check(hl_matrix matrix, int64_t first_rows, int64_t second_rows)
+{
+    static float w[MAX_COLUMNS];
+    problem      p = make_problem(matrix, first_rows, second_rows);
+
+    run(&p, 2);
+    for (int64_t row = 0; row < matrix.n_rows; row++) {
+        assert_ok(hl_matrix_read_row(w, &p.matrix, row));
+        check_row(&p, w, row);
+    }
+    free_problem(&p);
+}
+
+static hl_matrix plain(hl_dtype dtype, int64_t n_rows, int64_t n_columns)
+{
+    return (hl_matrix){ .dtype     = dtype,
+                        .n_rows    = n_rows,
+                        .n_columns = n_columns,
+                        .n_stored  = n_rows,
+                        .block     = n_rows > 0 ? n_rows : 1,
+                        .stride    = n_rows };
+}
+
+static void every_type_is_multiplied(void **state)
+{
+    (void)state;
+    for (hl_dtype dtype = 0; dtype < HL_DTYPE_COUNT; dtype++) {
+        if (!hl_dtype_is_block(dtype) && dtype > HL_DTYPE_BF16)
+            continue;
+        check(plain(dtype, 35, 256), 1, 0);
+        check(plain(dtype, 35, 512), 3, 12);
+    }
+}
+
+static void ragged_sizes(void **state)
+{
+    static const int64_t sizes[] = { 1, 2, 7, 31, 64, 193, 257 };
+    (void)state;
+
+    for (int i = 0; i < 49; i++) {
+        check(plain(HL_DTYPE_F32, sizes[i % 7], sizes[i / 7]), 1, 9);
+        check(plain(HL_DTYPE_F16, sizes[i % 7], sizes[i / 7]), 8, 0);
+    }
+    check(plain(HL_DTYPE_BF16, 0, 5), 2, 2);
+}
+
+/* q, k and v by heads; gate and up by turns; rotary pairs; Conv1D. */
+static void rows_are_found(void **state)
+{
+    hl_matrix by_heads = { .dtype     = HL_DTYPE_F16,
+                           .n_rows    = 64,
+                           .n_columns = 48,
+                           .n_stored  = 192,
+                           .first     = 16,
+                           .block     = 16,
+                           .stride    = 48 };
+    hl_matrix by_turns = { .dtype     = HL_DTYPE_BF16,
+                           .n_rows    = 50,
+                           .n_columns = 48,
+                           .n_stored  = 100,
+                           .first     = 1,
+                           .block     = 1,
+                           .stride    = 2 };
+    hl_matrix in_pairs = { .dtype     = HL_DTYPE_F32,
+                           .n_rows    = 64,
+                           .n_columns = 48,
+                           .n_stored  = 64,
+                           .block     = 64,
+                           .stride    = 64,
+                           .pairs     = 16 };
+    (void)state;
+
+    for (int64_t n = 1; n < 20; n += 9) {
+        check(by_heads, n, 2);
+        check(by_turns, n, 2);
+        check(in_pairs, n, 2);
+        by_heads.transposed = by_turns.transposed = in_pairs.transposed = n == 1;
+    }
+    hl_matrix conv = { .dtype      = HL_DTYPE_F32,
+                       .n_rows     = 300,
+                       .n_columns  = 65,
+                       .n_stored   = 900,
+                       .first      = 300,
+                       .block      = 300,
+                       .stride     = 300,
+                       .transposed = true };
+    check(conv, 1, 30);
+    conv.dtype = HL_DTYPE_F16;
+    check(conv, 4, 30);
+}
+
+/* Whatever shares the batch, and with however many threads: the same bits. */
+static void rows_do_not_depend_on_company(void **state)
+{
+    (void)state;
+    for (int64_t n = 5; n < MAX_X; n += 20) {
+        problem p      = make_problem(plain(HL_DTYPE_F16, 290, 96), n, 30);
+        size_t  count  = (size_t)(n * p.rows.out_stride);
+        float  *before = malloc(count * sizeof *before);
+
+        assert_non_null(before);
+        run(&p, 1);
+        memcpy(before, p.rows.out, count * sizeof *before);
+        run(&p, 3);
+        assert_memory_equal(before, p.rows.out, count * sizeof *before);
+        p.n_rows[1] = 2;
+        run(&p, 2);
+        assert_memory_equal(before, p.rows.out, count * sizeof *before);
+        free(before);
+        free_problem(&p);
+    }
+}
+
+/* Two values a byte, neighbours, and scales apart from them. */
+static void mxfp4_in_two_tensors(void **state)
+{
+    uint8_t   bytes[2 * 16] = { 0x21, 0xf9, 0x07 }, scales[2] = { 127, 129 };
+    hl_matrix matrix = { .data      = bytes,
+                         .scales    = scales,
+                         .dtype     = HL_DTYPE_U8,
+                         .n_rows    = 2,
+                         .n_columns = 32,
+                         .n_stored  = 2,
+                         .block     = 2,
+                         .stride    = 2 };
+    float     row[32];
+    (void)state;
+
+    bytes[16] = 0x52;
+    assert_ok(hl_matrix_read_row(row, &matrix, 0));
+    assert_true(row[0] == 0.5f && row[1] == 1.0f && row[2] == -0.5f && row[3] == -6.0f);
+    assert_true(row[4] == 6.0f && row[5] == 0.0f && row[31] == 0.0f);
+    assert_ok(hl_matrix_read_row(row, &matrix, 1));
+    assert_true(row[0] == 4.0f && row[1] == 12.0f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_type_is_multiplied), cmocka_unit_test(ragged_sizes),
+        cmocka_unit_test(rows_are_found),           cmocka_unit_test(rows_do_not_depend_on_company),
+        cmocka_unit_test(mxfp4_in_two_tensors),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
