@@ -112,9 +112,11 @@ ifdef KERNELS_ONLY
 TEST_FLAGS  := -Itests/shim $(TEST_FLAGS)
 LDFLAGS     += -static -Wl,--no-warnings
 else
-PACKAGES    := jansson libpcre2-8 libutf8proc openblas
-LIB_FLAGS   := $(shell $(PKG_CONFIG) --cflags $(PACKAGES) 2>/dev/null)
-LIBS        := $(or $(shell $(PKG_CONFIG) --libs $(PACKAGES) 2>/dev/null),-ljansson -lpcre2-8 -lutf8proc -lopenblas) $(LIBS)
+PACKAGES    := jansson libpcre2-8 libutf8proc
+# Headers only: OpenBLAS is opened when it is needed (src/kernels/gemm.c).
+HEADERS_OF  := openblas
+LIB_FLAGS   := $(shell $(PKG_CONFIG) --cflags $(PACKAGES) $(HEADERS_OF) 2>/dev/null)
+LIBS        := $(or $(shell $(PKG_CONFIG) --libs $(PACKAGES) 2>/dev/null),-ljansson -lpcre2-8 -lutf8proc) -ldl $(LIBS)
 TEST_LIBS   := $(or $(shell $(PKG_CONFIG) --libs cmocka 2>/dev/null),-lcmocka)
 endif
 LINK_FLAGS  := $(CFLAGS) -fopenmp $(if $(SANITIZE),-fsanitize=$(SANITIZE)) $(LDFLAGS)

@@ -5,6 +5,7 @@
 
 #include "base/dtype.h"
 #include "base/threads.h"
+#include "kernels/gemm.h"
 #include "kernels/linear.h"
 #include "kernels/quant.h"
 
@@ -246,12 +247,44 @@ static void mxfp4_in_two_tensors(void **state)
     assert_true(row[0] == 4.0f && row[1] == 12.0f);
 }
 
+/* With OpenBLAS and without. */
+static void both_products_agree(void **state)
+{
+    static float a[21 * 70], b[70 * 70], with[21 * 70], without[21 * 70];
+    (void)state;
+
+    for (int i = 0; i < 21 * 70; i++)
+        a[i] = random_value();
+    for (int i = 0; i < 70 * 70; i++)
+        b[i] = random_value();
+    for (int i = 0; i < 8; i++) {
+        hl_gemm_operands o = { .c            = with,
+                               .c_stride     = 70,
+                               .a            = a,
+                               .a_stride     = 70,
+                               .b            = b,
+                               .b_stride     = 70,
+                               .b_transposed = i % 2 == 0,
+                               .m            = 1 + i * 20 / 7,
+                               .n            = 70 - i,
+                               .k            = 64 + i % 3 };
+        hl_gemm(&o);
+        o.c = without;
+        hl_gemm_plain(&o);
+        for (int64_t j = 0; j < o.m * 70; j++) {
+            if (j % 70 < o.n && !(fabsf(with[j] - without[j]) < 1e-5f))
+                fail_msg("[%lld] is %.8g with %s, %.8g without", (long long)j, with[j],
+                         hl_gemm_name(), without[j]);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_type_is_multiplied), cmocka_unit_test(ragged_sizes),
         cmocka_unit_test(rows_are_found),           cmocka_unit_test(rows_do_not_depend_on_company),
-        cmocka_unit_test(mxfp4_in_two_tensors),
+        cmocka_unit_test(mxfp4_in_two_tensors),     cmocka_unit_test(both_products_agree),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -105,7 +105,7 @@ static void activate(float *x, const float *up, int64_t n, hl_activation activat
 
         if (activation == HL_ACTIVATION_SWIGLU_CLAMPED) {
             gate   = gate > limit ? limit : gate;
-            factor = clamped(up[i], -limit, limit) + 1.0;
+            factor = clamped((float)factor, -limit, limit) + 1.0;
         }
         x[i] = (float)(activated(gate, activation) * factor);
     }

@@ -32,18 +32,37 @@ enum { VD = VL / 2 };
 typedef double vd __attribute__((vector_size(8 * VD)));
 typedef float  vf_half __attribute__((vector_size(4 * VD)));
 
+#if VL == 16
+#define LOW_HALF  0, 1, 2, 3, 4, 5, 6, 7
+#define HIGH_HALF 8, 9, 10, 11, 12, 13, 14, 15
+#elif VL == 8
+#define LOW_HALF  0, 1, 2, 3
+#define HIGH_HALF 4, 5, 6, 7
+#else
+#define LOW_HALF  0, 1
+#define HIGH_HALF 2, 3
+#endif
+
 HL_INLINE vd vd_low(vf a)
 {
-    vf_half half;
-    memcpy(&half, &a, sizeof half);
-    return __builtin_convertvector(half, vd);
+    return __builtin_convertvector(__builtin_shufflevector(a, a, LOW_HALF), vd);
 }
 
 HL_INLINE vd vd_high(vf a)
 {
-    vf_half half;
-    memcpy(&half, (const char *)&a + sizeof half, sizeof half);
-    return __builtin_convertvector(half, vd);
+    return __builtin_convertvector(__builtin_shufflevector(a, a, HIGH_HALF), vd);
+}
+
+/* a * b + c. */
+HL_INLINE vd vd_fma(vd a, vd b, vd c)
+{
+#if defined(__AVX512F__)
+    return (vd)_mm512_fmadd_pd((__m512d)a, (__m512d)b, (__m512d)c);
+#elif defined(__AVX2__)
+    return (vd)_mm256_fmadd_pd((__m256d)a, (__m256d)b, (__m256d)c);
+#else
+    return vfmaq_f64(c, a, b);
+#endif
 }
 
 HL_INLINE vd vd_load(const double *p)
@@ -297,8 +316,8 @@ static void dense_activate(float *x, const float *up, int64_t n, hl_activation a
  * how many rows share the weight. */
 
 enum {
-    COMBINED_ROWS  = 4,   /* so that sums are read and written once for all of them */
-    COMBINED_WIDTH = 256, /* sums that stay in the first cache */
+    COMBINED_ROWS  = 4,    /* so that sums are read and written once for all of them */
+    COMBINED_WIDTH = 1024, /* sums that stay in the first cache */
 };
 
 HL_INLINE vf load_weight(const void *w, hl_dtype dtype, int64_t index)
@@ -326,8 +345,8 @@ HL_INLINE vf load_weight_part(const void *w, hl_dtype dtype, int64_t index, int6
 /* sums += x w, exactly: a product of two floats fits in a double. */
 HL_INLINE void add_products(vd *sums, vf x, vf w)
 {
-    sums[0] += vd_low(x) * vd_low(w);
-    sums[1] += vd_high(x) * vd_high(w);
+    sums[0] = vd_fma(vd_low(x), vd_low(w), sums[0]);
+    sums[1] = vd_fma(vd_high(x), vd_high(w), sums[1]);
 }
 
 HL_INLINE float dot_row(const float *x, const void *w, hl_dtype dtype, int64_t n)
@@ -371,16 +390,27 @@ static void dense_dot(const hl_dot *d)
 HL_INLINE void combine_rows(double *sums, const hl_combine *c, hl_dtype dtype, int64_t column,
                             int64_t n, int64_t first, int n_rows)
 {
-    for (int64_t i = 0; i < n; i += VL) {
-        vd sum[2] = { vd_load(sums + i), vd_load(sums + i + VD) };
+    int64_t at = first * c->w_stride + column;
+    int64_t i  = 0;
+    vd      x[COMBINED_ROWS];
+
+    for (int row = 0; row < n_rows; row++)
+        x[row] = (double)c->x[first + row] - (vd){ 0 };
+    for (; i + VL <= n; i += VL) {
+        vd low  = vd_load(sums + i);
+        vd high = vd_load(sums + i + VD);
         for (int row = 0; row < n_rows; row++) {
-            int64_t at = (first + row) * c->w_stride + column + i;
-            add_products(sum, vf_set(c->x[first + row]),
-                         n - i >= VL ? load_weight(c->w, dtype, at)
-                                     : load_weight_part(c->w, dtype, at, n - i));
+            vf w = load_weight(c->w, dtype, at + row * c->w_stride + i);
+            low  = vd_fma(x[row], vd_low(w), low);
+            high = vd_fma(x[row], vd_high(w), high);
         }
-        vd_store(sums + i, sum[0]);
-        vd_store(sums + i + VD, sum[1]);
+        vd_store(sums + i, low);
+        vd_store(sums + i + VD, high);
+    }
+    for (int row = 0; row < n_rows && i < n; row++) {
+        vf w = load_weight_part(c->w, dtype, at + row * c->w_stride + i, n - i);
+        vd_store(sums + i, vd_fma(x[row], vd_low(w), vd_load(sums + i)));
+        vd_store(sums + i + VD, vd_fma(x[row], vd_high(w), vd_load(sums + i + VD)));
     }
 }
 

@@ -1,32 +1,152 @@
 /* gemm.c - the one file that knows OpenBLAS.
  *
+ * It is opened when first needed, not linked.  OpenBLAS chooses its kernels when it
+ * is loaded, by a list of processors that ends where its release does: on a newer
+ * one it falls back to SSE3, a quarter of the speed (0.3.21 on Sapphire Rapids:
+ * 22 GFLOP/s, 86 with the right ones).  OPENBLAS_CORETYPE in the environment says
+ * better, so it is set for that moment, unless somebody has, from what the CPU can
+ * do.
+ *
  * Its OpenMP build works on one thread when it is called inside a parallel
  * region, else on as many as OpenMP would use; its pthread build on as many as
  * openblas_set_num_threads says.  hl_gemm is right with either. */
 #include "kernels/gemm.h"
 
 #include <cblas.h>
+#include <dlfcn.h>
 #include <omp.h>
 #include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
 
-static pthread_once_t limited = PTHREAD_ONCE_INIT;
+#include "base/cpu.h"
+#include "base/log.h"
+#include "kernels/kernels.h"
 
-static void limit_threads(void)
+static pthread_once_t           opened = PTHREAD_ONCE_INIT;
+static __typeof__(cblas_sgemm) *sgemm; /* NULL: there is no OpenBLAS */
+static const char              *core_name = "";
+
+/* ------------------------------------------------------------------- opening */
+
+static void *open_library(void)
 {
-    if (openblas_get_parallel() == OPENBLAS_THREAD)
-        openblas_set_num_threads(1);
+    static const char *const names[] = { "libopenblas.so.0", "libopenblas.so",
+                                         "libopenblas.dylib" };
+    void                    *library = NULL;
+
+    for (size_t i = 0; i < sizeof names / sizeof *names && library == NULL; i++)
+        library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
+    return library;
 }
+
+static const char *core_type(void)
+{
+    const hl_cpu *cpu = hl_cpu_features();
+    return cpu->avx512 ? "SkylakeX" : (cpu->avx2 ? "Haswell" : NULL);
+}
+
+/* A function's address; dlsym says void *, which C does not let us convert. */
+static void find_function(void *out, void *library, const char *name)
+{
+    void *address = dlsym(library, name);
+    memcpy(out, &address, sizeof address);
+}
+
+static void use_library(void *library)
+{
+    __typeof__(openblas_get_parallel)    *get_parallel    = NULL;
+    __typeof__(openblas_set_num_threads) *set_num_threads = NULL;
+    __typeof__(openblas_get_corename)    *get_corename    = NULL;
+
+    find_function(&sgemm, library, "cblas_sgemm");
+    find_function(&get_parallel, library, "openblas_get_parallel");
+    find_function(&set_num_threads, library, "openblas_set_num_threads");
+    find_function(&get_corename, library, "openblas_get_corename");
+    if (get_parallel != NULL && set_num_threads != NULL && get_parallel() == OPENBLAS_THREAD)
+        set_num_threads(1);
+    if (get_corename != NULL)
+        core_name = get_corename();
+}
+
+static void open_once(void)
+{
+    static const char variable[] = "OPENBLAS_CORETYPE";
+    bool              is_ours    = getenv(variable) == NULL && core_type() != NULL;
+
+    if (is_ours)
+        setenv(variable, core_type(), 1);
+    void *library = open_library();
+    if (is_ours)
+        unsetenv(variable);
+    if (library != NULL)
+        use_library(library);
+    if (sgemm == NULL)
+        hl_log(HL_LOG_WARNING, "no libopenblas here: long sequences are multiplied slowly");
+}
+
+const char *hl_gemm_name(void)
+{
+    pthread_once(&opened, open_once);
+    return core_name;
+}
+
+/* --------------------------------------------------------------- multiplying */
 
 static void multiply(const hl_gemm_operands *o)
 {
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, o->b_transposed ? CblasTrans : CblasNoTrans,
-                (blasint)o->m, (blasint)o->n, (blasint)o->k, 1.0f, o->a, (blasint)o->a_stride, o->b,
-                (blasint)o->b_stride, 0.0f, o->c, (blasint)o->c_stride);
+    sgemm(CblasRowMajor, CblasNoTrans, o->b_transposed ? CblasTrans : CblasNoTrans, (blasint)o->m,
+          (blasint)o->n, (blasint)o->k, 1.0f, o->a, (blasint)o->a_stride, o->b,
+          (blasint)o->b_stride, 0.0f, o->c, (blasint)o->c_stride);
+}
+
+static void plain_columns(const hl_dense *dense, const hl_gemm_operands *o)
+{
+    for (int64_t column = 0; column < o->n; column++)
+        dense->dot(&(hl_dot){ .out        = o->c + column,
+                              .out_stride = o->c_stride,
+                              .x          = o->a,
+                              .x_stride   = o->a_stride,
+                              .n_rows     = o->m,
+                              .w          = o->b + column * o->b_stride,
+                              .dtype      = HL_DTYPE_F32,
+                              .n          = o->k });
+}
+
+static void plain_rows(const hl_dense *dense, const hl_gemm_operands *o)
+{
+    for (int64_t row = 0; row < o->m; row++) {
+        float *out = o->c + row * o->c_stride;
+
+        memset(out, 0, (size_t)o->n * sizeof *out);
+        dense->combine(&(hl_combine){ .out      = out,
+                                      .x        = o->a + row * o->a_stride,
+                                      .n_rows   = o->k,
+                                      .w        = o->b,
+                                      .w_stride = o->b_stride,
+                                      .dtype    = HL_DTYPE_F32,
+                                      .n        = o->n });
+    }
+}
+
+void hl_gemm_plain(const hl_gemm_operands *operands)
+{
+    const hl_kernels *kernels = &hl_kernels_scalar;
+
+    (void)hl_kernels_current(&kernels); /* scalar is right, too */
+    if (operands->b_transposed)
+        plain_columns(kernels->dense, operands);
+    else
+        plain_rows(kernels->dense, operands);
 }
 
 void hl_gemm(const hl_gemm_operands *operands)
 {
-    pthread_once(&limited, limit_threads);
+    pthread_once(&opened, open_once);
+    if (sgemm == NULL) {
+        hl_gemm_plain(operands);
+        return;
+    }
     if (omp_in_parallel()) {
         multiply(operands);
         return;

@@ -24,4 +24,10 @@ typedef struct hl_gemm_operands {
 
 void hl_gemm(const hl_gemm_operands *operands);
 
+/* Without OpenBLAS: what hl_gemm does, slowly, where there is none. */
+void hl_gemm_plain(const hl_gemm_operands *operands);
+
+/* What OpenBLAS calls the kernels that it has chosen, "SkylakeX"; "" if there is none. */
+const char *hl_gemm_name(void);
+
 #endif
