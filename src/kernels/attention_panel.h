@@ -116,14 +116,14 @@ HL_INLINE vf tile_max(vi *group, const float *s, int64_t n, int want_group)
         for (int k = 1; k < GROUP; k++)
             largest = vf_max(largest, vf_load(s + (i + k) * LANES));
         if (want_group)
-            at = vi_select(largest > best, here, at);
+            at = vi_if_greater(largest, best, here, at);
         best = vf_max(best, largest);
         here += GROUP;
     }
     for (int64_t tail = i; tail < n; tail++) {
         vf score = vf_load(s + tail * LANES);
         if (want_group)
-            at = vi_select(score > best, here, at);
+            at = vi_if_greater(score, best, here, at);
         best = vf_max(best, score);
     }
     *group = at;

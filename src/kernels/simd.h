@@ -147,7 +147,8 @@ HL_INLINE void vf_transpose(vf *rows)
  *
  * vf_fma(a, b, c) is a * b + c, rounded once.  vf_max(a, b) is NaN where b
  * is: a limit comes first, so that what is not a number stays visible.
- * vi_bits has bit i set where lane i of a mask is. */
+ * vi_bits has bit i set where lane i of a mask is.  vi_if_greater is yes where
+ * a > b, else no. */
 
 #if defined(__AVX512F__)
 
@@ -174,6 +175,12 @@ HL_INLINE void vf_store_f16(uint16_t *p, vf a)
 HL_INLINE uint32_t vi_bits(vi mask)
 {
     return _mm512_movepi32_mask((__m512i)mask);
+}
+
+HL_INLINE vi vi_if_greater(vf a, vf b, vi yes, vi no)
+{
+    __mmask16 greater = _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_GT_OQ);
+    return (vi)_mm512_mask_mov_epi32((__m512i)no, greater, (__m512i)yes);
 }
 
 #elif defined(__AVX2__)
@@ -203,6 +210,11 @@ HL_INLINE uint32_t vi_bits(vi mask)
     return (uint32_t)_mm256_movemask_ps((__m256)mask);
 }
 
+HL_INLINE vi vi_if_greater(vf a, vf b, vi yes, vi no)
+{
+    return vi_select(a > b, yes, no);
+}
+
 #else /* NEON */
 
 HL_INLINE vf vf_fma(vf a, vf b, vf c)
@@ -227,6 +239,11 @@ HL_INLINE void vf_store_f16(uint16_t *p, vf a)
 HL_INLINE uint32_t vi_bits(vi mask)
 {
     return (uint32_t)vaddvq_s32(mask & (vi){ 1, 2, 4, 8 });
+}
+
+HL_INLINE vi vi_if_greater(vf a, vf b, vi yes, vi no)
+{
+    return vi_select(a > b, yes, no);
 }
 
 #endif
