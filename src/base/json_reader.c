@@ -1,8 +1,8 @@
 /* json_reader.c - a pull parser for JSON.
  *
  * One position in the text, no tree, and no memory but for strings that contain
- * escapes.  Llama-3's tokenizer.json (17 MB, a million values) takes jansson
- * about a second and 200 MB; this reads it in a tenth of that and in place.
+ * escapes: vocabularies are large (Llama-3's tokenizer.json has 17 MB), and jansson
+ * refuses some of what they hold, NUL in keys and numbers of thirty digits.
  *
  * The grammar is RFC 8259's.  UTF-8 is checked once, when the reader opens, so
  * that the rest may copy bytes without looking at them. */
