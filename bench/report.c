@@ -19,7 +19,7 @@ const hl_lane *hl_lane_find(const hl_size_result *size, hl_work kind, const char
         const hl_lane *lane = &size->lanes[i];
         bool same = lane->backend == backend || (lane->backend != NULL && backend != NULL &&
                                                  strcmp(lane->backend, backend) == 0);
-        if (lane->kind == kind && same && lane->seconds.count > 0)
+        if (lane->kind == kind && same && hl_series_measured(&lane->seconds) > 0)
             return lane;
     }
     return NULL;
@@ -88,7 +88,7 @@ static void print_lane(const hl_size_result *size, const hl_lane *lane)
     double share = share_of_peak(size, lane);
 
     printf("  %-31s", lane->label);
-    if (lane->seconds.count == 0) {
+    if (hl_series_measured(&lane->seconds) == 0) {
         printf(" not measured\n");
         return;
     }
@@ -203,14 +203,15 @@ static json_t *json_series(const hl_series *series)
     json_t *numbers = json_array();
 
     for (size_t i = 0; i < series->count; i++)
-        json_array_append_new(numbers, json_real(series->values[i]));
+        json_array_append_new(numbers, isnan(series->values[i]) ? json_null()
+                                                                : json_real(series->values[i]));
     return numbers;
 }
 
 static json_t *json_lane(const hl_size_result *size, const hl_lane *lane)
 {
     double share = share_of_peak(size, lane);
-    bool   some  = lane->seconds.count > 0;
+    bool   some  = hl_series_measured(&lane->seconds) > 0;
 
     return json_pack("{s:s, s:o, s:o, s:o, s:o}", "name", lane->label, "median_s",
                      some ? json_real(hl_series_median(&lane->seconds)) : json_null(), "gflops",

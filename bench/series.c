@@ -1,10 +1,10 @@
 /* series.c - medians.  On a shared machine the mean tells about the neighbours;
- * ratios are taken round by round, because a slow moment slows both sides. */
+ * ratios are taken round by round, because a slow moment slows both sides.  A round
+ * that was skipped keeps its place as a NaN, so that rounds stay side by side. */
 #include "series.h"
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 double hl_bench_now(void)
@@ -21,12 +21,26 @@ void hl_series_add(hl_series *series, double value)
         series->values[series->count++] = value;
 }
 
+void hl_series_skip(hl_series *series)
+{
+    hl_series_add(series, NAN);
+}
+
+size_t hl_series_measured(const hl_series *series)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < series->count; i++)
+        n += !isnan(series->values[i]);
+    return n;
+}
+
 double hl_series_sum(const hl_series *series)
 {
     double sum = 0.0;
 
     for (size_t i = 0; i < series->count; i++)
-        sum += series->values[i];
+        sum += isnan(series->values[i]) ? 0.0 : series->values[i];
     return sum;
 }
 
@@ -40,11 +54,13 @@ static int compare(const void *a, const void *b)
 double hl_series_median(const hl_series *series)
 {
     double sorted[HL_SERIES_MAX];
-    size_t n = series->count;
+    size_t n = 0;
 
+    for (size_t i = 0; i < series->count; i++)
+        if (!isnan(series->values[i]))
+            sorted[n++] = series->values[i];
     if (n == 0)
         return NAN;
-    memcpy(sorted, series->values, n * sizeof *sorted);
     qsort(sorted, n, sizeof *sorted, compare);
     return n % 2 == 1 ? sorted[n / 2] : 0.5 * (sorted[n / 2 - 1] + sorted[n / 2]);
 }

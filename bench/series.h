@@ -15,7 +15,10 @@ typedef struct hl_series {
     size_t count;
 } hl_series;
 
-void   hl_series_add(hl_series *series, double value);
+void hl_series_add(hl_series *series, double value);
+/* A round without a number: it keeps its place, and counts nowhere below. */
+void   hl_series_skip(hl_series *series);
+size_t hl_series_measured(const hl_series *series);
 double hl_series_sum(const hl_series *series);
 /* NaN of an empty series. */
 double hl_series_median(const hl_series *series);
