@@ -51,21 +51,21 @@ static hl_status describe_bert(hl_config *config, const hl_fields *fields)
     return status;
 }
 
+/* What BERT and RoBERTa have in common. */
+#define BERT_DEFAULTS                                                                              \
+    {                                                                                              \
+        .is_encoder = true, .position = HL_POSITION_LEARNED, .n_token_types = 2,                   \
+        .embed_norm = true, .norm_place = HL_NORM_POST, .norm_eps = 1e-12,                         \
+        .activation = HL_ACTIVATION_GELU, .biases = BERT_BIASES, .no_final_norm = true,            \
+        .tied = true                                                                               \
+    }
+
 const hl_family hl_family_bert = {
     .name          = "bert",
     .model_types   = "bert",
     .architectures = "bert",
     .prefixes      = "bert.|",
-    .defaults      = { .is_encoder    = true,
-                       .position      = HL_POSITION_LEARNED,
-                       .n_token_types = 2,
-                       .embed_norm    = true,
-                       .norm_place    = HL_NORM_POST,
-                       .norm_eps      = 1e-12,
-                       .activation    = HL_ACTIVATION_GELU,
-                       .biases        = BERT_BIASES,
-                       .no_final_norm = true,
-                       .tied          = true },
+    .defaults      = BERT_DEFAULTS,
     .fields        = bert_fields,
     .describe      = describe_bert,
     .tensors       = { bert_tensors },
@@ -101,16 +101,7 @@ const hl_family hl_family_roberta = {
     .name        = "roberta",
     .model_types = "roberta|xlm-roberta|camembert",
     .prefixes    = "roberta.|",
-    .defaults    = { .is_encoder    = true,
-                     .position      = HL_POSITION_LEARNED,
-                     .n_token_types = 2,
-                     .embed_norm    = true,
-                     .norm_place    = HL_NORM_POST,
-                     .norm_eps      = 1e-12,
-                     .activation    = HL_ACTIVATION_GELU,
-                     .biases        = BERT_BIASES,
-                     .no_final_norm = true,
-                     .tied          = true },
+    .defaults    = BERT_DEFAULTS,
     .fields      = bert_fields,
     .describe    = describe_roberta,
     .tensors     = { roberta_tensors, bert_tensors },
