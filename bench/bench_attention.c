@@ -243,7 +243,8 @@ static hl_status run(const bench_options *options)
         result.memory_kib = hl_memory_probe(PROBE_KEYS, D_HEAD);
     if (options->no_peer)
         snprintf(reason, sizeof reason, "not asked for");
-    else if (hl_peer_open(&peer, "bench/peers/torch_attention.py", options->n_threads) != HL_OK)
+    else if (hl_peer_open(&peer, "bench/peers/torch_attention.py", options->n_threads, NULL) !=
+             HL_OK)
         snprintf(reason, sizeof reason, "none: %.200s", hl_error_message());
     result.peer = peer != NULL ? hl_peer_name(peer) : reason;
 

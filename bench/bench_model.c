@@ -22,6 +22,8 @@
 #include <unistd.h>
 
 #include "base/cpu.h"
+#include "base/file.h"
+#include "base/memory.h"
 #include "base/status.h"
 #include "base/threads.h"
 #include "gpt2_files.h"
@@ -29,8 +31,18 @@
 #include "model_report.h"
 #include "model_work.h"
 #include "neighbours.h"
+#include "peer.h"
 
-enum { MIN_ROUNDS = 3, LLAMA_RUNS = 3, N_BEFORE = 64, N_DECODED = 64, MAX_WORDS = 16 };
+#define MAX_ERROR 1e-3 /* of a peer's hidden states */
+
+enum {
+    MIN_ROUNDS = 3,
+    LLAMA_RUNS = 3,
+    N_CHECKED  = 512, /* tokens, for comparing hidden states */
+    N_BEFORE   = 64,
+    N_DECODED  = 64,
+    MAX_WORDS  = 16,
+};
 
 typedef struct bench_options {
     double      seconds; /* for all rounds together */
@@ -42,6 +54,13 @@ typedef struct bench_options {
     const char *only[MAX_WORDS];
     int         n_only;
 } bench_options;
+
+/* Those who run; the peer may be missing. */
+typedef struct bench_runners {
+    const bench_options *options;
+    hl_model_work       *work;
+    hl_peer             *onnx;
+} bench_runners;
 
 /* --------------------------------------------------------------------- lanes */
 
@@ -155,12 +174,22 @@ static hl_status run_llama(double *seconds, const hl_model_lane *lane, const ben
     return hl_llama_bench(seconds, &test);
 }
 
-static hl_status run_lane(hl_model_lane *lane, hl_model_work *work, const bench_options *options,
-                          bool counts)
+static hl_status run_once(double *seconds, const hl_model_lane *lane, const bench_runners *runners)
+{
+    switch (lane->runner) {
+    case HL_RUNNER_LLAMA:
+        return run_llama(seconds, lane, runners->options);
+    case HL_RUNNER_ONNX:
+        return hl_peer_time(seconds, runners->onnx, lane->n_tokens);
+    default:
+        return run_ours(seconds, lane, runners->work);
+    }
+}
+
+static hl_status run_lane(hl_model_lane *lane, const bench_runners *runners, bool counts)
 {
     double    seconds = 0.0;
-    hl_status status  = lane->runner == HL_RUNNER_LLAMA ? run_llama(&seconds, lane, options)
-                                                        : run_ours(&seconds, lane, work);
+    hl_status status  = run_once(&seconds, lane, runners);
 
     /* A peer that fails is left out from then on; our own failure ends the run. */
     if (status != HL_OK && !is_ours(lane->runner)) {
@@ -174,8 +203,7 @@ static hl_status run_lane(hl_model_lane *lane, hl_model_work *work, const bench_
 }
 
 /* Each round starts with another lane: a lane that is always first has a cool machine. */
-static hl_status run_round(hl_model_result *result, hl_model_work *work,
-                           const bench_options *options)
+static hl_status run_round(hl_model_result *result, const bench_runners *runners)
 {
     hl_status status = HL_OK;
 
@@ -185,7 +213,7 @@ static hl_status run_round(hl_model_result *result, hl_model_work *work,
         if (lane->gave_up)
             hl_series_skip(&lane->seconds);
         else
-            HL_TRY(run_lane(lane, work, options, true));
+            HL_TRY(run_lane(lane, runners, true));
     }
     result->n_rounds++;
 
@@ -194,13 +222,13 @@ done:
 }
 
 /* Maps the weights and touches all memory; llama-bench does so by itself. */
-static hl_status warm_up(hl_model_result *result, hl_model_work *work, const bench_options *options)
+static hl_status warm_up(hl_model_result *result, const bench_runners *runners)
 {
     hl_status status = HL_OK;
 
     for (int i = 0; i < result->n_lanes; i++) {
         if (result->lanes[i].runner != HL_RUNNER_LLAMA && !result->lanes[i].gave_up)
-            HL_TRY(run_lane(&result->lanes[i], work, options, false));
+            HL_TRY(run_lane(&result->lanes[i], runners, false));
     }
 
 done:
@@ -233,6 +261,72 @@ static void look_for_llama(hl_model_result *result)
     }
 }
 
+static void look_for_onnx(hl_model_result *result, bench_runners *runners)
+{
+    if (!has_lane(result, HL_RUNNER_ONNX)) {
+        snprintf(result->onnx, sizeof result->onnx, "not asked for");
+        return;
+    }
+    if (hl_peer_open(&runners->onnx, "bench/peers/onnx_gpt2.js", runners->options->n_threads,
+                     runners->options->folder) == HL_OK) {
+        snprintf(result->onnx, sizeof result->onnx, "%s", hl_peer_name(runners->onnx));
+        return;
+    }
+    snprintf(result->onnx, sizeof result->onnx, "none: %.180s", hl_error_message());
+    leave_out(result, HL_RUNNER_ONNX);
+}
+
+/* The hidden states of a peer, from the file where it put them, against ours. */
+static hl_status largest_difference(double *out, const float *ours, const char *path,
+                                    size_t n_values)
+{
+    hl_file   file   = { 0 };
+    hl_status status = hl_file_map(&file, path);
+
+    if (status != HL_OK)
+        return status;
+    if (file.n_bytes != n_values * sizeof *ours)
+        status = hl_fail(HL_BAD_INPUT, "%s: %zu bytes, wanted %zu", path, file.n_bytes,
+                         n_values * sizeof *ours);
+    *out = 0.0;
+    for (size_t i = 0; i < n_values && status == HL_OK; i++) {
+        float theirs;
+        memcpy(&theirs, file.bytes + i * sizeof theirs, sizeof theirs);
+        double difference = fabs((double)ours[i] - (double)theirs);
+        *out              = difference > *out || isnan(difference) ? difference : *out;
+    }
+    hl_file_unmap(&file);
+    return status;
+}
+
+/* A peer that does not do our work is no peer: its lanes go.  The limit is what f32 may
+ * round differently, with hidden states that are about 1. */
+static hl_status check_onnx(hl_model_result *result, const bench_runners *runners)
+{
+    hl_status status = HL_OK;
+    size_t    count  = (size_t)N_CHECKED * HL_GPT2_MODEL;
+    float    *ours   = NULL;
+    char      path[512], line[600];
+
+    if (runners->onnx == NULL)
+        return HL_OK;
+    snprintf(path, sizeof path, "%s/onnx-hidden.f32", runners->options->folder);
+    snprintf(line, sizeof line, "hidden %d %s", N_CHECKED, path);
+    HL_TRY(HL_ALLOC(&ours, count));
+    HL_TRY(hl_model_work_hidden(ours, runners->work, N_CHECKED));
+    if (hl_peer_tell(runners->onnx, line) != HL_OK ||
+        largest_difference(&result->onnx_error, ours, path, count) != HL_OK ||
+        !(result->onnx_error < MAX_ERROR)) {
+        printf("ONNX Runtime is left out: its hidden states are not ours (%g)\n",
+               result->onnx_error);
+        leave_out(result, HL_RUNNER_ONNX);
+    }
+
+done:
+    hl_free(ours);
+    return status;
+}
+
 /* --------------------------------------------------------------------- whole */
 
 static void print_title(const hl_model_result *result, const bench_options *options)
@@ -245,16 +339,16 @@ static void print_title(const hl_model_result *result, const bench_options *opti
     fflush(stdout);
 }
 
-static hl_status measure(hl_model_result *result, hl_model_work *work, const bench_options *options)
+static hl_status measure(hl_model_result *result, const bench_runners *runners)
 {
     hl_status status = HL_OK;
 
-    HL_TRY(warm_up(result, work, options));
+    HL_TRY(warm_up(result, runners));
     double start = hl_bench_now();
-    while (result->n_rounds < MIN_ROUNDS ||
-           (result->n_rounds < HL_SERIES_MAX && hl_bench_now() - start < options->seconds)) {
+    while (result->n_rounds < MIN_ROUNDS || (result->n_rounds < HL_SERIES_MAX &&
+                                             hl_bench_now() - start < runners->options->seconds)) {
         fprintf(stderr, "round %d, %.0f s ...\n", result->n_rounds + 1, hl_bench_now() - start);
-        HL_TRY(run_round(result, work, options));
+        HL_TRY(run_round(result, runners));
     }
 
 done:
@@ -278,11 +372,27 @@ static hl_status make_files(const char *folder)
     return HL_OK;
 }
 
+/* Of the types that some lane of ours has. */
+static void probe_memory(hl_model_result *result, const bench_options *options)
+{
+    for (int i = 0; i < HL_MODEL_N_TYPES; i++) {
+        bool wanted = false;
+
+        for (int j = 0; j < result->n_lanes; j++)
+            wanted |=
+                is_ours(result->lanes[j].runner) && result->lanes[j].dtype == hl_model_types[i];
+        result->memory_kib[i] = -1;
+        if (wanted)
+            result->memory_kib[i] =
+                hl_model_work_memory(options->folder, hl_model_types[i], options->n_threads);
+    }
+}
+
 static hl_status run(const bench_options *options)
 {
     static hl_model_result result; /* large: every time of every round */
-    hl_status              status = HL_OK;
-    hl_model_work         *work   = NULL;
+    hl_status              status  = HL_OK;
+    bench_runners          runners = { .options = options };
 
     HL_TRY(make_files(options->folder));
     if (options->make_files)
@@ -293,15 +403,14 @@ static hl_status run(const bench_options *options)
     result.n_threads  = options->n_threads;
     result.onnx_error = NAN;
     result.busy       = hl_share_in_use();
-    for (int i = 0; i < HL_MODEL_N_TYPES; i++)
-        result.memory_kib[i] =
-            hl_model_work_memory(options->folder, hl_model_types[i], options->n_threads);
+    probe_memory(&result, options);
     look_for_llama(&result);
-    leave_out(&result, HL_RUNNER_ONNX);
+    look_for_onnx(&result, &runners);
     print_title(&result, options);
 
-    HL_TRY(hl_model_work_new(&work, options->folder, options->n_threads));
-    HL_TRY(measure(&result, work, options));
+    HL_TRY(hl_model_work_new(&runners.work, options->folder, options->n_threads));
+    HL_TRY(check_onnx(&result, &runners));
+    HL_TRY(measure(&result, &runners));
     if (hl_llama_bench_name()[0] != '\0')
         snprintf(result.llama, sizeof result.llama, "%s", hl_llama_bench_name());
     hl_model_report_print(&result);
@@ -309,7 +418,8 @@ static hl_status run(const bench_options *options)
         HL_TRY(hl_model_report_json(&result, options->json_path));
 
 done:
-    hl_model_work_free(work);
+    hl_peer_close(runners.onnx);
+    hl_model_work_free(runners.work);
     return status;
 }
 
