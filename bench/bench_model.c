@@ -60,6 +60,7 @@ typedef struct bench_runners {
     const bench_options *options;
     hl_model_work       *work;
     hl_peer             *onnx;
+    char                 llama[64]; /* its name, once it has run */
 } bench_runners;
 
 /* --------------------------------------------------------------------- lanes */
@@ -160,25 +161,31 @@ static hl_status run_ours(double *seconds, const hl_model_lane *lane, hl_model_w
     return hl_model_work_prefill(seconds, work, lane->dtype, passes[lane->runner], lane->n_tokens);
 }
 
-static hl_status run_llama(double *seconds, const hl_model_lane *lane, const bench_options *options)
+static hl_status run_llama(double *seconds, const hl_model_lane *lane, bench_runners *runners)
 {
-    char          path[512];
-    hl_llama_test test = { .model     = path,
-                           .n_prompt  = lane->is_decode ? 0 : lane->n_tokens,
-                           .n_gen     = lane->is_decode ? lane->n_tokens : 0,
-                           .n_depth   = lane->is_decode ? N_BEFORE : 0,
-                           .n_threads = options->n_threads,
-                           .n_runs    = LLAMA_RUNS };
+    const bench_options *options = runners->options;
+    char                 path[512];
+    hl_llama_test        test = { .model     = path,
+                                  .n_prompt  = lane->is_decode ? 0 : lane->n_tokens,
+                                  .n_gen     = lane->is_decode ? lane->n_tokens : 0,
+                                  .n_depth   = lane->is_decode ? N_BEFORE : 0,
+                                  .n_threads = options->n_threads,
+                                  .n_runs    = LLAMA_RUNS };
+    hl_llama_run         run  = { 0 };
 
     hl_gpt2_file(path, sizeof path, options->folder, lane->dtype);
-    return hl_llama_bench(seconds, &test);
+    hl_status status = hl_llama_bench(&run, &test);
+    *seconds         = run.seconds;
+    if (status == HL_OK)
+        snprintf(runners->llama, sizeof runners->llama, "%s", run.name);
+    return status;
 }
 
-static hl_status run_once(double *seconds, const hl_model_lane *lane, const bench_runners *runners)
+static hl_status run_once(double *seconds, const hl_model_lane *lane, bench_runners *runners)
 {
     switch (lane->runner) {
     case HL_RUNNER_LLAMA:
-        return run_llama(seconds, lane, runners->options);
+        return run_llama(seconds, lane, runners);
     case HL_RUNNER_ONNX:
         return hl_peer_time(seconds, runners->onnx, lane->n_tokens);
     default:
@@ -186,7 +193,7 @@ static hl_status run_once(double *seconds, const hl_model_lane *lane, const benc
     }
 }
 
-static hl_status run_lane(hl_model_lane *lane, const bench_runners *runners, bool counts)
+static hl_status run_lane(hl_model_lane *lane, bench_runners *runners, bool counts)
 {
     double    seconds = 0.0;
     hl_status status  = run_once(&seconds, lane, runners);
@@ -203,7 +210,7 @@ static hl_status run_lane(hl_model_lane *lane, const bench_runners *runners, boo
 }
 
 /* Each round starts with another lane: a lane that is always first has a cool machine. */
-static hl_status run_round(hl_model_result *result, const bench_runners *runners)
+static hl_status run_round(hl_model_result *result, bench_runners *runners)
 {
     hl_status status = HL_OK;
 
@@ -222,7 +229,7 @@ done:
 }
 
 /* Maps the weights and touches all memory; llama-bench does so by itself. */
-static hl_status warm_up(hl_model_result *result, const bench_runners *runners)
+static hl_status warm_up(hl_model_result *result, bench_runners *runners)
 {
     hl_status status = HL_OK;
 
@@ -339,7 +346,7 @@ static void print_title(const hl_model_result *result, const bench_options *opti
     fflush(stdout);
 }
 
-static hl_status measure(hl_model_result *result, const bench_runners *runners)
+static hl_status measure(hl_model_result *result, bench_runners *runners)
 {
     hl_status status = HL_OK;
 
@@ -411,8 +418,8 @@ static hl_status run(const bench_options *options)
     HL_TRY(hl_model_work_new(&runners.work, options->folder, options->n_threads));
     HL_TRY(check_onnx(&result, &runners));
     HL_TRY(measure(&result, &runners));
-    if (hl_llama_bench_name()[0] != '\0')
-        snprintf(result.llama, sizeof result.llama, "%s", hl_llama_bench_name());
+    if (runners.llama[0] != '\0')
+        snprintf(result.llama, sizeof result.llama, "%s", runners.llama);
     hl_model_report_print(&result);
     if (options->json_path != NULL)
         HL_TRY(hl_model_report_json(&result, options->json_path));

@@ -95,23 +95,16 @@ static hl_status median_of(double *seconds, const json_t *samples)
     return *seconds > 0.0 ? HL_OK : hl_fail(HL_BAD_INPUT, "llama-bench gave no samples_ns");
 }
 
-static char name[64];
-
-static void keep_name(const json_t *test)
+static void read_name(char *out, size_t n_bytes, const json_t *test)
 {
     const char *commit = json_string_value(json_object_get(test, "build_commit"));
 
-    snprintf(name, sizeof name, "llama.cpp, build %lld (%.32s)",
+    snprintf(out, n_bytes, "llama.cpp, build %lld (%.32s)",
              (long long)json_integer_value(json_object_get(test, "build_number")),
              commit != NULL ? commit : "?");
 }
 
-const char *hl_llama_bench_name(void)
-{
-    return name;
-}
-
-hl_status hl_llama_bench(double *seconds, const hl_llama_test *test)
+hl_status hl_llama_bench(hl_llama_run *out, const hl_llama_test *test)
 {
     static char   answer[MAX_ANSWER];
     hl_status     status = HL_OK;
@@ -122,8 +115,8 @@ hl_status hl_llama_bench(double *seconds, const hl_llama_test *test)
     HL_TRY(run(answer, sizeof answer, &length, test));
     HL_TRY(hl_json_parse(&root, answer, length, "llama-bench"));
     first = json_array_get(root, 0);
-    keep_name(first);
-    HL_TRY(median_of(seconds, json_object_get(first, "samples_ns")));
+    read_name(out->name, sizeof out->name, first);
+    HL_TRY(median_of(&out->seconds, json_object_get(first, "samples_ns")));
 
 done:
     json_decref(root);

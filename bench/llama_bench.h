@@ -1,9 +1,9 @@
 /* llama_bench.h - llama.cpp's own benchmark, run as a program.
  *
- *     double seconds;
+ *     hl_llama_run  run;
  *     hl_llama_test test = { .model = "gpt2-f16.gguf", .n_prompt = 512,
  *                            .n_threads = 2, .n_runs = 2 };
- *     hl_llama_bench(&seconds, &test)
+ *     hl_llama_bench(&run, &test)
  *
  * The program is what $HEADLIGHT_LLAMA_BENCH names.  It loads the model, makes a run that
  * does not count, then n_runs that do, on its default settings: flash attention
@@ -26,11 +26,13 @@ typedef struct hl_llama_test {
     int         n_runs;
 } hl_llama_test;
 
+typedef struct hl_llama_run {
+    double seconds;  /* the median of the runs */
+    char   name[64]; /* what the program says of itself */
+} hl_llama_run;
+
 /* NULL, with the reason as the error message, where there is none. */
 const char *hl_llama_bench_path(void);
-/* The median of the runs. */
-hl_status hl_llama_bench(double *seconds, const hl_llama_test *test);
-/* What the program says of itself; "" before it has run. */
-const char *hl_llama_bench_name(void);
+hl_status   hl_llama_bench(hl_llama_run *out, const hl_llama_test *test);
 
 #endif

@@ -38,7 +38,7 @@ hl_status hl_model_work_new(hl_model_work **out, const char *folder, int n_threa
         return status;
     snprintf((*out)->folder, sizeof(*out)->folder, "%s", folder);
     (*out)->n_threads = n_threads;
-    for (int64_t i = 0; i < HL_GPT2_CTX; i++)
+    for (int64_t i = 0; i < HL_GPT2_CTX; i++) /* as bench/peers/onnx_gpt2.js has it */
         (*out)->tokens[i] = (i * 31337 + 17) % HL_GPT2_VOCAB;
     return HL_OK;
 }
@@ -51,11 +51,6 @@ void hl_model_work_free(hl_model_work *work)
         hl_model_close(work->files[i].model);
     }
     hl_free(work);
-}
-
-const int64_t *hl_model_work_tokens(const hl_model_work *work)
-{
-    return work->tokens;
 }
 
 static hl_status open_session(hl_session **session, hl_model_work *work, hl_dtype dtype,

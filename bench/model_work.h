@@ -36,8 +36,6 @@ hl_status hl_model_work_decode(double *seconds, hl_model_work *work, hl_dtype dt
 /* The hidden states (n_tokens, d_model) of a prefill with f32 weights, for comparing with
  * a peer's. */
 hl_status hl_model_work_hidden(float *out, hl_model_work *work, int64_t n_tokens);
-/* The tokens that are fed: (HL_GPT2_CTX).  Borrowed. */
-const int64_t *hl_model_work_tokens(const hl_model_work *work);
 
 /* The memory of a pass with all statistics over HL_GPT2_CTX tokens in a process of its
  * own: KiB that are neither mapped weights nor cache, or -1.  Forks, so it must come
