@@ -10,9 +10,8 @@
  * therefore measured in the same minute.  Reported are medians, and for ratios the
  * median of the rounds' ratios.
  *
- * llama-bench is a program that loads the model each time, which the clock does not
- * see; its number of a round is the median of LLAMA_RUNS runs.  Everybody else is
- * kept alive and makes one run. */
+ * llama-bench is a program that loads the model and warms up each time, which the
+ * clock does not see.  Everybody else is kept alive. */
 #include <getopt.h>
 #include <math.h>
 #include <stdio.h>
@@ -37,7 +36,6 @@
 
 enum {
     MIN_ROUNDS = 3,
-    LLAMA_RUNS = 3,
     N_CHECKED  = 512, /* tokens, for comparing hidden states */
     N_BEFORE   = 64,
     N_DECODED  = 64,
@@ -170,7 +168,7 @@ static hl_status run_llama(double *seconds, const hl_model_lane *lane, bench_run
                                   .n_gen     = lane->is_decode ? lane->n_tokens : 0,
                                   .n_depth   = lane->is_decode ? N_BEFORE : 0,
                                   .n_threads = options->n_threads,
-                                  .n_runs    = LLAMA_RUNS };
+                                  .n_runs    = 1 };
     hl_llama_run         run  = { 0 };
 
     hl_gpt2_file(path, sizeof path, options->folder, lane->dtype);
