@@ -18,20 +18,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/cpu.h"
 #include "base/status.h"
 #include "base/threads.h"
 #include "materialised.h"
 #include "memory_probe.h"
+#include "neighbours.h"
 #include "peak.h"
 #include "peer.h"
 #include "report.h"
 #include "series.h"
 #include "workload.h"
-
-#define BUSY 0.1 /* beyond this share, neighbours are measured as well */
 
 enum { N_HEADS = 12, D_HEAD = 64, MIN_ROUNDS = 31, PEER_RUNS = 3, SELDOM = 4, PROBE_KEYS = 32768 };
 
@@ -194,40 +192,6 @@ done:
     return status;
 }
 
-/* ---------------------------------------------------------------- neighbours */
-
-/* Ticks since the machine started: all of them, and the idle ones. */
-static bool read_ticks(double *all, double *idle)
-{
-    FILE  *file     = fopen("/proc/stat", "r");
-    double ticks[8] = { 0 }; /* user nice system idle iowait irq softirq steal */
-    int    n_read   = 0;
-
-    if (file == NULL)
-        return false;
-    n_read = fscanf(file, "cpu %lf %lf %lf %lf %lf %lf %lf %lf", &ticks[0], &ticks[1], &ticks[2],
-                    &ticks[3], &ticks[4], &ticks[5], &ticks[6], &ticks[7]);
-    fclose(file);
-    *all = 0.0;
-    for (int i = 0; i < 8; i++)
-        *all += ticks[i];
-    *idle = ticks[3] + ticks[4];
-    return n_read == 8;
-}
-
-/* How much of the CPUs is in use while we do nothing; 0 where Linux is not. */
-static double share_in_use(void)
-{
-    double all[2], idle[2];
-
-    if (!read_ticks(&all[0], &idle[0]))
-        return 0.0;
-    usleep(500000);
-    if (!read_ticks(&all[1], &idle[1]) || all[1] <= all[0])
-        return 0.0;
-    return 1.0 - (idle[1] - idle[0]) / (all[1] - all[0]);
-}
-
 /* ------------------------------------------------------------------ the whole */
 
 static void print_title(const hl_bench_result *result, const bench_options *options)
@@ -235,7 +199,7 @@ static void print_title(const hl_bench_result *result, const bench_options *opti
     printf("attention, B=1 H=%d D=%d causal f32, %d threads, %.0f s for each length\n", N_HEADS,
            D_HEAD, options->n_threads, options->seconds);
     printf("%s\n%s\npeer: %s\n", hl_cpu_features()->name, hl_build_info(), result->peer);
-    if (result->busy > BUSY)
+    if (result->busy > HL_BUSY)
         printf("NOTE: others used %.0f%% of the CPUs before this began.  Times, and shares of a\n"
                "peak that was itself not reached, mean little; run this on a quiet machine.\n",
                100.0 * result->busy);
@@ -271,7 +235,7 @@ static hl_status run(const bench_options *options)
 
     result.best          = hl_backend_name();
     result.n_threads     = options->n_threads;
-    result.busy          = share_in_use();
+    result.busy          = hl_share_in_use();
     result.memory_n_keys = PROBE_KEYS;
     result.memory_kib    = -1;
     /* Both fork, so they come before the first parallel region. */
@@ -279,7 +243,8 @@ static hl_status run(const bench_options *options)
         result.memory_kib = hl_memory_probe(PROBE_KEYS, D_HEAD);
     if (options->no_peer)
         snprintf(reason, sizeof reason, "not asked for");
-    else if (hl_peer_open(&peer, "bench/peers/torch_attention.py", options->n_threads) != HL_OK)
+    else if (hl_peer_open(&peer, "bench/peers/torch_attention.py", options->n_threads, NULL) !=
+             HL_OK)
         snprintf(reason, sizeof reason, "none: %.200s", hl_error_message());
     result.peer = peer != NULL ? hl_peer_name(peer) : reason;
 

@@ -18,20 +18,32 @@ struct hl_peer {
     char  name[160];
 };
 
-/* In the child: become the script.  Its standard error stays ours. */
-static void become(const char *script, int n_threads, int input, int output)
+/* What runs the script. */
+static const char *interpreter_of(const char *script)
 {
-    const char *python = getenv("HEADLIGHT_PYTHON");
+    const char *ending = strrchr(script, '.');
+    bool        is_js  = ending != NULL && strcmp(ending, ".js") == 0;
+    const char *chosen = getenv(is_js ? "HEADLIGHT_NODE" : "HEADLIGHT_PYTHON");
+
+    if (chosen != NULL)
+        return chosen;
+    return is_js ? "node" : "/usr/bin/python3";
+}
+
+/* In the child: become the script.  Its standard error stays ours. */
+static void become(const char *script, int n_threads, const char *argument, int input, int output)
+{
+    const char *program = interpreter_of(script);
     char        threads[16];
 
     snprintf(threads, sizeof threads, "%d", n_threads);
     dup2(input, STDIN_FILENO);
     dup2(output, STDOUT_FILENO);
-    execlp(python != NULL ? python : "/usr/bin/python3", "python3", script, threads, (char *)NULL);
+    execlp(program, program, script, threads, argument, (char *)NULL);
     _exit(127);
 }
 
-static hl_status start(hl_peer *peer, const char *script, int n_threads)
+static hl_status start(hl_peer *peer, const char *script, int n_threads, const char *argument)
 {
     int down[2], up[2]; /* { read, write } */
 
@@ -43,7 +55,7 @@ static hl_status start(hl_peer *peer, const char *script, int n_threads)
     if (peer->child == 0) {
         close(down[1]);
         close(up[0]);
-        become(script, n_threads, down[0], up[1]);
+        become(script, n_threads, argument, down[0], up[1]);
     }
     close(down[0]);
     close(up[1]);
@@ -63,7 +75,7 @@ static hl_status read_answer(char *out, size_t n_bytes, hl_peer *peer)
     return HL_OK;
 }
 
-hl_status hl_peer_open(hl_peer **out, const char *script, int n_threads)
+hl_status hl_peer_open(hl_peer **out, const char *script, int n_threads, const char *argument)
 {
     hl_status status = HL_OK;
     hl_peer  *peer   = NULL;
@@ -74,7 +86,7 @@ hl_status hl_peer_open(hl_peer **out, const char *script, int n_threads)
         return hl_fail(HL_NOT_FOUND, "no %s here", script);
     signal(SIGPIPE, SIG_IGN); /* a child that is gone is an answer, not a death */
     HL_TRY(HL_ALLOC_ZEROED(&peer, 1));
-    HL_TRY(start(peer, script, n_threads));
+    HL_TRY(start(peer, script, n_threads, argument));
     HL_TRY(read_answer(line, sizeof line, peer));
     snprintf(peer->name, sizeof peer->name, "%s",
              strncmp(line, "ready ", 6) == 0 ? line + 6 : line);
@@ -117,5 +129,17 @@ hl_status hl_peer_time(double *seconds, hl_peer *peer, int64_t n_keys)
         return hl_fail(HL_BAD_INPUT, "it answered '%s'", line);
 
 done:
+    return status;
+}
+
+hl_status hl_peer_tell(hl_peer *peer, const char *line)
+{
+    char answer[160];
+
+    fprintf(peer->to, "%s\n", line);
+    fflush(peer->to);
+    hl_status status = read_answer(answer, sizeof answer, peer);
+    if (status == HL_OK && strcmp(answer, "ok") != 0)
+        return hl_fail(HL_BAD_INPUT, "it answered '%s'", answer);
     return status;
 }

@@ -2,7 +2,8 @@
  *
  * A peer is a child process that is kept alive, so that its runs can be
  * interleaved with ours.  It talks in lines: first "ready NAME" or "no REASON",
- * then for each "time S" the seconds that one run took, or "no REASON". */
+ * then for each "time S" the seconds that one run took, or "no REASON", and the
+ * like for whatever else it understands. */
 #ifndef HL_BENCH_PEER_H
 #define HL_BENCH_PEER_H
 
@@ -12,8 +13,10 @@
 
 typedef struct hl_peer hl_peer;
 
-/* Starts /usr/bin/python3 (or $HEADLIGHT_PYTHON) on a script of bench/peers. */
-hl_status hl_peer_open(hl_peer **out, const char *script, int n_threads);
+/* Starts a script of bench/peers with the number of threads and, if not NULL, one more
+ * argument: a .js in node (or $HEADLIGHT_NODE), others in /usr/bin/python3 (or
+ * $HEADLIGHT_PYTHON). */
+hl_status hl_peer_open(hl_peer **out, const char *script, int n_threads, const char *argument);
 void      hl_peer_close(hl_peer *peer);
 
 /* What it calls itself, "PyTorch 1.13"; borrowed. */
@@ -21,5 +24,7 @@ const char *hl_peer_name(const hl_peer *peer);
 
 /* One run at this length; the child's own measure of it. */
 hl_status hl_peer_time(double *seconds, hl_peer *peer, int64_t n_keys);
+/* Any other line, which must be answered with "ok". */
+hl_status hl_peer_tell(hl_peer *peer, const char *line);
 
 #endif

@@ -1,7 +1,7 @@
 #!/bin/bash
 # test_deps.sh - tools/deps finds out what is missing and asks for just that.
 #
-# With a dpkg-query, apt-get, sudo and id of our own in the path, nothing is ever
+# With a dpkg-query, apt-get, npm, sudo and id of our own in the path, nothing is ever
 # installed: they say what they were called with.
 # shellcheck source=tests/tools/lib/tap.sh
 . "$(dirname "$0")/lib/tap.sh"
@@ -21,6 +21,10 @@ command_saying dpkg-query 'for word in "$@"; do case " $absent - -W -f " in *" $
     '*) echo "$word installed" ;; esac; done'
 # shellcheck disable=SC2016
 command_saying apt-get 'echo "apt-get $*" >>"$log"'
+# What npm installs is absent if $absent has "peers".
+# shellcheck disable=SC2016
+command_saying npm 'case "$1 $absent " in "ls "*" peers "*) exit 1 ;; ls*) exit 0 ;; esac' \
+    'echo "npm $*" >>"$log"; case " $absent " in *" offline "*) exit 1 ;; esac'
 # shellcheck disable=SC2016
 command_saying sudo 'echo sudo >>"$log"; exec "$@"'
 # shellcheck disable=SC2016
@@ -54,6 +58,22 @@ as_user() {
     [ "$(grep -c sudo "$scratch/log")" -eq 2 ]
 }
 check "others use sudo" as_user
+
+peers() {
+    deps ' peers' 0 bench
+    cat "$scratch/log"
+    grep -qE '^npm install .*bench/peers .*--ignore-scripts' "$scratch/log" &&
+        ! grep -q apt-get "$scratch/log"
+}
+check "bench installs its peers with npm" peers
+
+dry_peers() { [ "$(deps ' peers' 0 bench --dry-run)" = 'npm: bench/peers/package.json' ] && [ ! -s "$scratch/log" ]; }
+check "--dry-run names them too" dry_peers
+
+no_peers() { [ -z "$(deps ' peers' 0 check)" ] && [ ! -s "$scratch/log" ]; }
+check "other targets need no peers" no_peers
+
+check "bench goes on when npm cannot" deps ' peers offline' 0 bench
 
 default_target() { [ "$(deps make 0 --dry-run)" = make ]; }
 check "the default target is build" default_target

@@ -1,0 +1,33 @@
+/* gpt2_files.h - a model of GPT-2's shapes with made-up weights, in every form
+ * that the benchmark and its peers read.
+ *
+ *     hl_gpt2_files_make("build/bench")
+ *
+ * writes, as far as they are missing,
+ *
+ *     gpt2-f32.gguf  gpt2-f16.gguf  gpt2-q8_0.gguf  gpt2-q4_0.gguf
+ *     hf-f32/  hf-f16/            config.json and model.safetensors
+ *
+ * 12 layers, 12 heads, d_model 768, 50257 tokens, 1024 positions: 124 million
+ * weights, drawn as GPT-2's are before training, the same in every file and on every
+ * machine.  In the GGUF files matrices have the type of the name, and vectors
+ * and positions are F32, as llama.cpp's converter leaves them. */
+#ifndef HL_BENCH_GPT2_FILES_H
+#define HL_BENCH_GPT2_FILES_H
+
+#include "headlight.h"
+
+enum {
+    HL_GPT2_LAYERS = 12,
+    HL_GPT2_HEADS  = 12,
+    HL_GPT2_MODEL  = 768,
+    HL_GPT2_VOCAB  = 50257,
+    HL_GPT2_CTX    = 1024,
+};
+
+/* The folder is made if need be; the one that it lies in must exist. */
+hl_status hl_gpt2_files_make(const char *folder);
+/* Where the GGUF file of a type is: F32, F16, Q8_0 or Q4_0. */
+void hl_gpt2_file(char *out, size_t n_bytes, const char *folder, hl_dtype dtype);
+
+#endif

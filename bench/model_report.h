@@ -1,0 +1,51 @@
+/* model_report.h - what the model benchmark has measured, as text and as JSON. */
+#ifndef HL_BENCH_MODEL_REPORT_H
+#define HL_BENCH_MODEL_REPORT_H
+
+#include "headlight.h"
+#include "series.h"
+
+enum { HL_MODEL_MAX_LANES = 48, HL_MODEL_N_TYPES = 4 };
+
+typedef enum hl_runner {
+    HL_RUNNER_PLAIN = 0, /* ours, hidden states and no statistics     */
+    HL_RUNNER_ALL,       /* ours, hidden states and all statistics    */
+    HL_RUNNER_LAST,      /* ours, all statistics and llama-bench's work */
+    HL_RUNNER_ONNX,
+    HL_RUNNER_LLAMA,
+} hl_runner;
+
+/* One line of a table: somebody doing a task with weights of one type. */
+typedef struct hl_model_lane {
+    char      name[48]; /* "p512.ours.f32.all" */
+    bool      is_decode;
+    int64_t   n_tokens; /* that are timed */
+    hl_runner runner;
+    hl_dtype  dtype;
+    bool      gave_up; /* it is not there, or failed */
+    hl_series seconds;
+} hl_model_lane;
+
+typedef struct hl_model_result {
+    hl_model_lane lanes[HL_MODEL_MAX_LANES];
+    int           n_lanes;
+    int           n_rounds;
+    int           n_threads;
+    double        busy;       /* the share of the CPUs that others used before we began */
+    char          onnx[200];  /* what it calls itself, or why it is not there */
+    char          llama[200]; /* the same */
+    double        onnx_error; /* the largest difference of its hidden states from ours; NaN */
+    long          memory_kib[HL_MODEL_N_TYPES]; /* beyond weights and cache; -1 */
+} hl_model_result;
+
+/* The types of weights, in the order of memory_kib: F32, F16, Q8_0, Q4_0. */
+extern const hl_dtype hl_model_types[HL_MODEL_N_TYPES];
+
+/* NULL where this was not measured. */
+const hl_model_lane *hl_model_lane_find(const hl_model_result *result, bool is_decode,
+                                        int64_t n_tokens, hl_runner runner, hl_dtype dtype);
+
+void      hl_model_report_print(const hl_model_result *result);
+hl_status hl_model_report_json(const hl_model_result *result, const char *path);
+
+#endif
