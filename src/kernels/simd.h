@@ -148,7 +148,8 @@ HL_INLINE void vf_transpose(vf *rows)
  * vf_fma(a, b, c) is a * b + c, rounded once.  vf_max(a, b) is NaN where b
  * is: a limit comes first, so that what is not a number stays visible.
  * vi_bits has bit i set where lane i of a mask is.  vi_if_greater is yes where
- * a > b, else no. */
+ * a > b, else no.  vi_load_u8 and vi_load_s8 read VL bytes, vf_set_f16 one half for all
+ * lanes. */
 
 #if defined(__AVX512F__)
 
@@ -170,6 +171,21 @@ HL_INLINE void vf_store_f16(uint16_t *p, vf a)
 {
     _mm256_storeu_si256((__m256i *)(void *)p,
                         _mm512_cvtps_ph((__m512)a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+
+HL_INLINE vf vf_set_f16(uint16_t bits)
+{
+    return (vf)_mm512_cvtph_ps(_mm256_set1_epi16((short)bits));
+}
+
+HL_INLINE vi vi_load_u8(const uint8_t *p)
+{
+    return (vi)_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p));
+}
+
+HL_INLINE vi vi_load_s8(const uint8_t *p)
+{
+    return (vi)_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p));
 }
 
 HL_INLINE uint32_t vi_bits(vi mask)
@@ -205,6 +221,21 @@ HL_INLINE void vf_store_f16(uint16_t *p, vf a)
                      _mm256_cvtps_ph((__m256)a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
 
+HL_INLINE vf vf_set_f16(uint16_t bits)
+{
+    return (vf)_mm256_cvtph_ps(_mm_set1_epi16((short)bits));
+}
+
+HL_INLINE vi vi_load_u8(const uint8_t *p)
+{
+    return (vi)_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p));
+}
+
+HL_INLINE vi vi_load_s8(const uint8_t *p)
+{
+    return (vi)_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p));
+}
+
 HL_INLINE uint32_t vi_bits(vi mask)
 {
     return (uint32_t)_mm256_movemask_ps((__m256)mask);
@@ -234,6 +265,27 @@ HL_INLINE vf vf_load_f16(const uint16_t *p)
 HL_INLINE void vf_store_f16(uint16_t *p, vf a)
 {
     vst1_u16(p, vreinterpret_u16_f16(vcvt_f16_f32(a)));
+}
+
+HL_INLINE vf vf_set_f16(uint16_t bits)
+{
+    return vcvt_f32_f16(vreinterpret_f16_u16(vdup_n_u16(bits)));
+}
+
+HL_INLINE vi vi_load_u8(const uint8_t *p)
+{
+    uint32_t word;
+    memcpy(&word, p, sizeof word);
+    uint8x8_t bytes = vreinterpret_u8_u32(vdup_n_u32(word));
+    return vreinterpretq_s32_u32(vmovl_u16(vget_low_u16(vmovl_u8(bytes))));
+}
+
+HL_INLINE vi vi_load_s8(const uint8_t *p)
+{
+    uint32_t word;
+    memcpy(&word, p, sizeof word);
+    int8x8_t bytes = vreinterpret_s8_u32(vdup_n_u32(word));
+    return vmovl_s16(vget_low_s16(vmovl_s8(bytes)));
 }
 
 HL_INLINE uint32_t vi_bits(vi mask)

@@ -110,17 +110,17 @@ static hl_status project_heads(hl_session *session, const hl_chunk *chunk, int64
     const hl_session_rope *angles = &session->ropes[config->rope];
     const hl_rope         *rope =
         config->rope != HL_ROPE_NONE ? &session->config->ropes[config->rope] : NULL;
-    head_work q = { rows->q, config->n_heads, HL_ROLE_Q_NORM, layer,
-                    rope,    angles->cosine,  angles->sine };
-    head_work k = { rows->k, config->n_kv_heads, HL_ROLE_K_NORM, layer,
-                    rope,    angles->cosine,     angles->sine };
+    head_work       q        = { rows->q, config->n_heads, HL_ROLE_Q_NORM, layer,
+                                 rope,    angles->cosine,  angles->sine };
+    head_work       k        = { rows->k, config->n_kv_heads, HL_ROLE_K_NORM, layer,
+                                 rope,    angles->cosine,     angles->sine };
+    hl_forward_part parts[3] = {
+        { rows->q, hl_session_param_of(session, HL_ROLE_ATTN_Q, layer, 0) },
+        { rows->k, hl_session_param_of(session, HL_ROLE_ATTN_K, layer, 0) },
+        { rows->v, hl_session_param_of(session, HL_ROLE_ATTN_V, layer, 0) },
+    };
 
-    HL_TRY(hl_forward_linear(session, chunk, rows->q, x,
-                             hl_session_param_of(session, HL_ROLE_ATTN_Q, layer, 0)));
-    HL_TRY(hl_forward_linear(session, chunk, rows->k, x,
-                             hl_session_param_of(session, HL_ROLE_ATTN_K, layer, 0)));
-    HL_TRY(hl_forward_linear(session, chunk, rows->v, x,
-                             hl_session_param_of(session, HL_ROLE_ATTN_V, layer, 0)));
+    HL_TRY(hl_forward_linears(session, chunk, x, parts, 3));
     finish_heads(session, chunk, &q);
     finish_heads(session, chunk, &k);
 

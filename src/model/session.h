@@ -147,6 +147,13 @@ hl_status hl_forward(hl_session *session, const hl_chunk *chunk);
 /* out (B, C, rows of the map) = x W' + b, for the rows that count. */
 hl_status hl_forward_linear(const hl_session *session, const hl_chunk *chunk, float *out,
                             const float *x, const hl_session_param *param);
+/* The same for some maps of one x at once; a part whose param is NULL is left out. */
+typedef struct hl_forward_part {
+    float                  *out;
+    const hl_session_param *param;
+} hl_forward_part;
+hl_status hl_forward_linears(const hl_session *session, const hl_chunk *chunk, const float *x,
+                             const hl_forward_part *parts, int n_parts);
 /* out (B, C, D) = norm(x); a copy where the model has no such norm. */
 void hl_forward_norm(const hl_session *session, const hl_chunk *chunk, float *out, const float *x,
                      const hl_session_param *param);
