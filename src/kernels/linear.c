@@ -9,6 +9,7 @@
 
 #include <assert.h>
 #include <math.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include "base/dtype.h"
@@ -19,12 +20,13 @@
 #include "kernels/quant.h"
 
 enum {
-    FEW_ROWS       = 8,   /* up to so many rows, dot products are faster   */
     MAX_PANEL      = 192, /* rows of W that are multiplied together        */
     MIN_PANEL      = 16,
     PANEL_FLOATS   = 256 * 1024, /* ... as long as they stay within the L2 cache  */
     FEW_PANEL      = 32,         /* rows of W for one call of dot products        */
     FEW_BYTES      = 64 * 1024,  /* what a thread takes at a time where no panel is made */
+    FEW_STEP       = 8,          /* ... in so many rows, */
+    SHARES_EACH    = 4,          /* ... so many times or more */
     MXFP4_VALUES   = 32,         /* that share a scale */
     ALONE_PRODUCTS = 64 * 1024,
 };
@@ -322,7 +324,7 @@ static hl_status run_panel(const linear_task *task, panel *p)
     const hl_linear_rows *rows   = task->rows;
 
     for (int64_t sequence = 0; sequence < rows->n_batch && status == HL_OK; sequence++) {
-        bool few = rows->n_rows[sequence] <= FEW_ROWS;
+        bool few = rows->n_rows[sequence] <= HL_LINEAR_FEW_ROWS;
 
         if (rows->n_rows[sequence] == 0)
             continue;
@@ -344,26 +346,33 @@ static hl_status run_panel(const linear_task *task, panel *p)
 static bool all_few(const hl_linear_rows *rows)
 {
     for (int64_t i = 0; i < rows->n_batch; i++) {
-        if (rows->n_rows[i] > FEW_ROWS)
+        if (rows->n_rows[i] > HL_LINEAR_FEW_ROWS)
             return false;
     }
     return true;
+}
+
+/* Where no panel is made: so few that every thread gets some, so many that taking them
+ * costs nothing. */
+static int64_t few_share(const hl_matrix *matrix, int n_threads)
+{
+    int64_t most  = FEW_BYTES / ((int64_t)stored_bytes(matrix, matrix->n_columns) + 1);
+    int64_t share = matrix->n_rows / (SHARES_EACH * n_threads);
+
+    share = share < most ? share : most;
+    return share / FEW_STEP * FEW_STEP + FEW_STEP;
 }
 
 /* How many rows of W a thread takes at a time.  What comes out does not depend on it
  * for few rows; for many it must not depend on the number of threads. */
 static int64_t share_of(const hl_linear_rows *rows, const hl_matrix *matrix, int n_threads)
 {
-    int64_t most  = panel_rows(matrix);
-    int64_t share = FEW_BYTES / ((int64_t)stored_bytes(matrix, matrix->n_columns) + 1);
-
     if (!all_few(rows))
-        return most;
+        return panel_rows(matrix);
     /* Rows of a transposed matrix are columns in memory: the more at once, the better. */
     if (matrix->transposed && is_direct(matrix))
         return (matrix->n_rows / n_threads + FEW_PANEL) / FEW_PANEL * FEW_PANEL;
-    share = share / FEW_PANEL * FEW_PANEL;
-    return share < FEW_PANEL ? FEW_PANEL : share;
+    return few_share(matrix, n_threads);
 }
 
 /* Multiplications, of all rows. */
@@ -376,11 +385,12 @@ static int64_t count_work(const hl_linear_rows *rows, const hl_matrix *matrix)
     return n_rows * matrix->n_rows * matrix->n_columns;
 }
 
-/* Panel `index` of the task, on the calling thread. */
-static hl_status run_share(const linear_task *task, int64_t index, const hl_linear_pool *pool)
+/* Panel `index` of the task. */
+static hl_status run_share(const linear_task *task, int64_t index, const hl_linear_pool *pool,
+                           int member)
 {
     int64_t end     = (index + 1) * task->width;
-    float  *scratch = pool->scratch + hl_thread_index() * pool->thread_floats;
+    float  *scratch = pool->scratch + member * pool->thread_floats;
     panel   p       = { .begin   = index * task->width,
                         .end     = end < task->matrix->n_rows ? end : task->matrix->n_rows,
                         .scratch = scratch,
@@ -389,68 +399,84 @@ static hl_status run_share(const linear_task *task, int64_t index, const hl_line
     return run_panel(task, &p);
 }
 
-/* The task that has panel `*index` of all of them; then it is the index in that task. */
-static const linear_task *find_task(const linear_task *tasks, int64_t *index)
+/* ------------------------------------------------------------------- threads */
+
+/* All tasks of a call: their panels are counted through. */
+typedef struct linear_job {
+    linear_task           tasks[HL_LINEAR_PRODUCTS];
+    int64_t               n_panels;
+    int64_t               work;    /* multiplications */
+    bool                  all_few; /* in every task */
+    const hl_linear_pool *pool;
+    _Atomic(int)          failure; /* HL_OK */
+    _Atomic(int)          failed;  /* the dtype that did */
+} linear_job;
+
+static void run_index(void *context, int64_t index, int member)
 {
-    while (*index >= tasks->n_panels) {
-        *index -= tasks->n_panels;
-        tasks++;
+    linear_job        *job  = context;
+    const linear_task *task = job->tasks;
+
+    while (index >= task->n_panels) {
+        index -= task->n_panels;
+        task++;
     }
-    return tasks;
+    hl_status status = run_share(task, index, job->pool, member);
+    if (status != HL_OK) {
+        atomic_store(&job->failure, (int)status);
+        atomic_store(&job->failed, (int)task->matrix->dtype);
+    }
 }
 
-static hl_status run_tasks(const linear_task *tasks, int64_t n_panels, int n_threads,
-                           const hl_linear_pool *pool)
+static void run_job(linear_job *job)
 {
-    hl_status          failure = HL_OK;
-    const linear_task *failed  = NULL;
+    /* Below so much work, waking other threads takes longer than doing it. */
+    int n_threads = job->work < ALONE_PRODUCTS ? 1 : job->pool->n_threads;
 
-#pragma omp parallel for schedule(dynamic) num_threads(n_threads)
-    for (int64_t i = 0; i < n_panels; i++) {
-        int64_t            index  = i;
-        const linear_task *task   = find_task(tasks, &index);
-        hl_status          status = run_share(task, index, pool);
-
-        if (status != HL_OK) {
-#pragma omp critical(hl_linear_failure)
-            {
-                failure = status;
-                failed  = task;
-            }
-        }
+    if (job->all_few && n_threads > 1 && job->pool->team != NULL &&
+        job->n_panels <= HL_TEAM_SHARES) {
+        hl_team_run(job->pool->team, job->n_panels, run_index, job);
+        return;
     }
-    if (failure != HL_OK) /* said here: messages belong to a thread */
-        return hl_fail(failure, "a weight of type %s cannot be read",
-                       hl_dtype_name(failed->matrix->dtype));
-    return HL_OK;
+#pragma omp parallel for schedule(dynamic) num_threads(n_threads) if (n_threads > 1)
+    for (int64_t i = 0; i < job->n_panels; i++)
+        run_index(job, i, hl_thread_index());
+}
+
+static void add_task(linear_job *job, linear_task *task, const hl_linear_product *product,
+                     const hl_kernels *kernels)
+{
+    const hl_matrix *matrix = product->matrix;
+    int64_t          width  = share_of(&product->rows, matrix, job->pool->n_threads);
+
+    *task = (linear_task){ .rows     = &product->rows,
+                           .matrix   = matrix,
+                           .bias     = product->bias,
+                           .kernels  = kernels,
+                           .width    = width,
+                           .n_panels = (matrix->n_rows + width - 1) / width };
+    job->n_panels += task->n_panels;
+    job->work += count_work(&product->rows, matrix);
+    job->all_few = job->all_few && all_few(&product->rows);
 }
 
 hl_status hl_linear_all(const hl_linear_product *products, int n_products,
                         const hl_linear_pool *pool)
 {
-    linear_task       tasks[HL_LINEAR_PRODUCTS];
-    const hl_kernels *kernels  = NULL;
-    int64_t           n_panels = 0, work = 0;
-    hl_status         status = hl_kernels_current(&kernels);
+    linear_job        job     = { .pool = pool, .all_few = true };
+    const hl_kernels *kernels = NULL;
+    hl_status         status  = hl_kernels_current(&kernels);
 
     if (status != HL_OK)
         return status;
     assert(n_products <= HL_LINEAR_PRODUCTS);
-    for (int i = 0; i < n_products; i++) {
-        const hl_linear_product *product = &products[i];
-        int64_t                  width = share_of(&product->rows, product->matrix, pool->n_threads);
-
-        tasks[i] = (linear_task){ .rows     = &product->rows,
-                                  .matrix   = product->matrix,
-                                  .bias     = product->bias,
-                                  .kernels  = kernels,
-                                  .width    = width,
-                                  .n_panels = (product->matrix->n_rows + width - 1) / width };
-        n_panels += tasks[i].n_panels;
-        work += count_work(&product->rows, product->matrix);
-    }
-    /* Below so many products, waking other threads takes longer than the work. */
-    return run_tasks(tasks, n_panels, work < ALONE_PRODUCTS ? 1 : pool->n_threads, pool);
+    for (int i = 0; i < n_products; i++)
+        add_task(&job, &job.tasks[i], &products[i], kernels);
+    run_job(&job);
+    if (atomic_load(&job.failure) != HL_OK) /* said here: messages belong to a thread */
+        return hl_fail((hl_status)atomic_load(&job.failure), "a weight of type %s cannot be read",
+                       hl_dtype_name((hl_dtype)atomic_load(&job.failed)));
+    return HL_OK;
 }
 
 hl_status hl_linear(const hl_linear_rows *rows, const hl_matrix *matrix, const float *bias,

@@ -16,7 +16,11 @@
 #ifndef HL_KERNELS_LINEAR_H
 #define HL_KERNELS_LINEAR_H
 
+#include "base/team.h"
 #include "headlight.h"
+
+/* Sequences of up to so many rows take dot products. */
+#define HL_LINEAR_FEW_ROWS 8
 
 /* (n_rows, n_columns), one part of a stored matrix. */
 typedef struct hl_matrix {
@@ -56,9 +60,10 @@ typedef struct hl_linear_product {
 
 /* Threads, and for each of them scratch of hl_linear_scratch(...) floats. */
 typedef struct hl_linear_pool {
-    int     n_threads;
-    float  *scratch; /* (n_threads, thread_floats) */
-    int64_t thread_floats;
+    int      n_threads;
+    float   *scratch; /* (n_threads, thread_floats) */
+    int64_t  thread_floats;
+    hl_team *team; /* of n_threads, for products of few rows; NULL: OpenMP's threads */
 } hl_linear_pool;
 
 /* The floats that a thread needs for this matrix. */

@@ -340,7 +340,8 @@ hl_status hl_forward(hl_session *session, const hl_chunk *chunk)
     const hl_kernels *kernels = NULL;
 
     HL_TRY(hl_kernels_current(&kernels));
-    session->dense = kernels->dense;
+    session->dense    = kernels->dense;
+    session->few_rows = chunk->n_rows <= HL_LINEAR_FEW_ROWS;
     hl_forward_angles(session, chunk);
     HL_TRY(hl_forward_embed(session, chunk));
     HL_TRY(check_stream(session, chunk, -1));

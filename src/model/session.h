@@ -107,6 +107,7 @@ struct hl_session {
     hl_session_rows     rows;
     hl_attention_result statistics;
     hl_linear_pool      pool;
+    bool                few_rows; /* the chunk is a step of decoding */
     bool               *searched; /* (n_layers + 1) for numbers that are none */
 
     void **blocks; /* all memory, for closing */
@@ -178,10 +179,11 @@ hl_status hl_forward_lens(hl_session *session, const hl_chunk *chunk, const floa
 hl_status hl_forward_final(hl_session *session, const hl_chunk *chunk);
 
 /* How many threads for a loop over so many values: a short one is over before another
- * thread has woken. */
+ * thread has woken.  While few rows are worked on, OpenMP's threads are left alone: they
+ * would stand in the way of the team's. */
 static inline int hl_forward_threads(const hl_session *session, int64_t n_values)
 {
-    return n_values < 16 * 1024 ? 1 : session->pool.n_threads;
+    return n_values < 16 * 1024 || session->few_rows ? 1 : session->pool.n_threads;
 }
 
 static inline uint32_t hl_chunk_wants(const hl_chunk *chunk)
