@@ -107,19 +107,28 @@ HL_INLINE void dot_floats(float *out, const float *x, const void *const *w, int 
 
 enum { PIECES = 32 / VL };
 
-/* A scale stored as f16. */
-HL_INLINE vf half_scale(const uint8_t *p)
+/* The scales, stored as f16 at `offset`, of the blocks of up to four rows.  Converted
+ * together, and broadcast from memory: that leaves the vector units to the products. */
+HL_INLINE void load_scales(float out[DOT_WEIGHTS], const uint8_t *const *b, int offset,
+                           int n_weights)
 {
-    return vf_set_f16(hl_read_u16(p));
+    uint64_t halves = 0;
+
+    for (int j = 0; j < n_weights; j++)
+        halves |= (uint64_t)hl_read_u16(b[j] + offset) << (16 * j);
+    store_f16x4(out, halves);
 }
 
 HL_INLINE void add_q8_0(vf *sums, const float *x, const uint8_t *const *b, int n_weights)
 {
+    float scales[DOT_WEIGHTS];
+
+    load_scales(scales, b, 0, n_weights);
     for (int j = 0; j < n_weights; j++) {
         vf part = vf_load(x) * as_floats(vi_load_s8(b[j] + 2));
         for (int i = 1; i < PIECES; i++)
             part = vf_fma(vf_load(x + i * VL), as_floats(vi_load_s8(b[j] + 2 + i * VL)), part);
-        sums[j] = vf_fma(half_scale(b[j]), part, sums[j]);
+        sums[j] = vf_fma(vf_set(scales[j]), part, sums[j]);
     }
 }
 
@@ -148,8 +157,10 @@ HL_INLINE vf x_lanes(const float *x, int n_pieces)
 /* What is subtracted from every q, 8, is so for all rows: they start from -8 x. */
 HL_INLINE void add_q4_0(vf *sums, const float *x, const uint8_t *const *b, int n_weights)
 {
-    vf start = -8.0f * x_lanes(x, PIECES);
+    vf    start = -8.0f * x_lanes(x, PIECES);
+    float scales[DOT_WEIGHTS];
 
+    load_scales(scales, b, 0, n_weights);
     for (int j = 0; j < n_weights; j++) {
         vf part = start;
         for (int i = 0; i < PIECES / 2; i++) {
@@ -157,7 +168,7 @@ HL_INLINE void add_q4_0(vf *sums, const float *x, const uint8_t *const *b, int n
             part     = vf_fma(vf_load(x + i * VL), nibble_values(bytes, 0), part);
             part     = vf_fma(vf_load(x + 16 + i * VL), nibble_values(bytes, 4), part);
         }
-        sums[j] = vf_fma(half_scale(b[j]), part, sums[j]);
+        sums[j] = vf_fma(vf_set(scales[j]), part, sums[j]);
     }
 }
 
@@ -180,8 +191,11 @@ HL_INLINE void unpack_k_scales(float out[16], const uint8_t *packed)
 /* Nibbles of 32 bytes: the low ones are one run of 32 values, the high ones the next. */
 HL_INLINE void add_q4_k(vf *sums, const float *x, const uint8_t *const *b, int n_weights)
 {
-    vf x_sums[8];
+    vf    x_sums[8];
+    float d[DOT_WEIGHTS], d_min[DOT_WEIGHTS];
 
+    load_scales(d, b, 0, n_weights);
+    load_scales(d_min, b, 2, n_weights);
     for (int s = 0; s < 8; s++)
         x_sums[s] = x_lanes(x + 32 * s, PIECES);
     for (int j = 0; j < n_weights; j++) {
@@ -202,8 +216,8 @@ HL_INLINE void add_q4_k(vf *sums, const float *x, const uint8_t *const *b, int n
             minima = vf_fma(vf_set(scales[8 + s]), x_sums[s], minima);
             minima = vf_fma(vf_set(scales[9 + s]), x_sums[s + 1], minima);
         }
-        sums[j] = vf_fma(half_scale(b[j]), part, sums[j]);
-        sums[j] = vf_fma(-half_scale(b[j] + 2), minima, sums[j]);
+        sums[j] = vf_fma(vf_set(d[j]), part, sums[j]);
+        sums[j] = vf_fma(vf_set(-d_min[j]), minima, sums[j]);
     }
 }
 
@@ -223,8 +237,10 @@ HL_INLINE void unpack_q6_k(uint8_t q[32], const uint8_t *b, int s)
 HL_INLINE void add_q6_k(vf *sums, const float *x, const uint8_t *const *b, int n_weights)
 {
     enum { RUN = 16 / VL }; /* vectors that share a scale */
-    vf start[16];
+    vf    start[16];
+    float d[DOT_WEIGHTS];
 
+    load_scales(d, b, 208, n_weights);
     for (int s = 0; s < 16; s++)
         start[s] = -32.0f * x_lanes(x + 16 * s, RUN);
     for (int j = 0; j < n_weights; j++) {
@@ -245,7 +261,7 @@ HL_INLINE void add_q6_k(vf *sums, const float *x, const uint8_t *const *b, int n
                 part = vf_fma(vf_set(scales[2 * s + half]), run, part);
             }
         }
-        sums[j] = vf_fma(half_scale(b[j] + 208), part, sums[j]);
+        sums[j] = vf_fma(vf_set(d[j]), part, sums[j]);
     }
 }
 

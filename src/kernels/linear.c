@@ -241,14 +241,28 @@ static void dot_rows(const linear_task *task, int64_t sequence, int64_t row, int
     });
 }
 
+/* Where rows [row, row + n) are stored. */
+static void find_rows(const void **w, const hl_matrix *matrix, int64_t row, int64_t n)
+{
+    size_t step = stored_bytes(matrix, matrix->n_columns);
+
+    for (int64_t i = 0, run; i < n; i += run) {
+        const uint8_t *first = row_data(matrix, row + i);
+
+        run = run_length(matrix, row + i);
+        run = run < n - i ? run : n - i;
+        for (int64_t k = 0; k < run; k++)
+            w[i + k] = first + (size_t)k * step;
+    }
+}
+
 static void dot_stored(const linear_task *task, const panel *p, int64_t sequence)
 {
     for (int64_t row = p->begin; row < p->end; row += FEW_PANEL) {
         int64_t     n = p->end - row < FEW_PANEL ? p->end - row : FEW_PANEL;
         const void *w[FEW_PANEL];
 
-        for (int64_t i = 0; i < n; i++)
-            w[i] = row_data(task->matrix, row + i);
+        find_rows(w, task->matrix, row, n);
         dot_rows(task, sequence, row, n, w, task->matrix->dtype);
     }
 }

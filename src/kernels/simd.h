@@ -100,9 +100,15 @@ HL_INLINE vi vi_select(vi mask, vi a, vi b)
 
 HL_INLINE vf vf_load_bf16(const uint16_t *p)
 {
-    vh half;
-    memcpy(&half, p, sizeof half);
-    return (vf)(__builtin_convertvector(half, vu) << 16);
+#if defined(__AVX512F__)
+    __m256i half = _mm256_loadu_si256((const __m256i *)(const void *)p);
+    return (vf)_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16);
+#elif defined(__AVX2__)
+    __m128i half = _mm_loadu_si128((const __m128i *)(const void *)p);
+    return (vf)_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16);
+#else
+    return (vf)vshll_n_u16(vld1_u16(p), 16);
+#endif
 }
 
 HL_INLINE void vf_store_bf16(uint16_t *p, vf a)
@@ -148,8 +154,8 @@ HL_INLINE void vf_transpose(vf *rows)
  * vf_fma(a, b, c) is a * b + c, rounded once.  vf_max(a, b) is NaN where b
  * is: a limit comes first, so that what is not a number stays visible.
  * vi_bits has bit i set where lane i of a mask is.  vi_if_greater is yes where
- * a > b, else no.  vi_load_u8 and vi_load_s8 read VL bytes, vf_set_f16 one half for all
- * lanes. */
+ * a > b, else no.  vi_load_u8 and vi_load_s8 read VL bytes; store_f16x4 writes the
+ * four halves of a word as floats. */
 
 #if defined(__AVX512F__)
 
@@ -173,9 +179,9 @@ HL_INLINE void vf_store_f16(uint16_t *p, vf a)
                         _mm512_cvtps_ph((__m512)a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
 
-HL_INLINE vf vf_set_f16(uint16_t bits)
+HL_INLINE void store_f16x4(float out[4], uint64_t halves)
 {
-    return (vf)_mm512_cvtph_ps(_mm256_set1_epi16((short)bits));
+    _mm_storeu_ps(out, _mm_cvtph_ps(_mm_cvtsi64_si128((long long)halves)));
 }
 
 HL_INLINE vi vi_load_u8(const uint8_t *p)
@@ -221,9 +227,9 @@ HL_INLINE void vf_store_f16(uint16_t *p, vf a)
                      _mm256_cvtps_ph((__m256)a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
 
-HL_INLINE vf vf_set_f16(uint16_t bits)
+HL_INLINE void store_f16x4(float out[4], uint64_t halves)
 {
-    return (vf)_mm256_cvtph_ps(_mm_set1_epi16((short)bits));
+    _mm_storeu_ps(out, _mm_cvtph_ps(_mm_cvtsi64_si128((long long)halves)));
 }
 
 HL_INLINE vi vi_load_u8(const uint8_t *p)
@@ -267,9 +273,9 @@ HL_INLINE void vf_store_f16(uint16_t *p, vf a)
     vst1_u16(p, vreinterpret_u16_f16(vcvt_f16_f32(a)));
 }
 
-HL_INLINE vf vf_set_f16(uint16_t bits)
+HL_INLINE void store_f16x4(float out[4], uint64_t halves)
 {
-    return vcvt_f32_f16(vreinterpret_f16_u16(vdup_n_u16(bits)));
+    vst1q_f32(out, vcvt_f32_f16(vreinterpret_f16_u64(vcreate_u64(halves))));
 }
 
 HL_INLINE vi vi_load_u8(const uint8_t *p)
