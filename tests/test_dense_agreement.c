@@ -8,6 +8,7 @@
 
 #include "base/dtype.h"
 #include "kernels/kernels.h"
+#include "kernels/quant.h"
 
 enum { MAX_ROW = 200, MAX_ROWS = 9 };
 
@@ -155,20 +156,128 @@ static void store(void *out, hl_dtype dtype, const float *values, int64_t n)
     assert_ok(hl_dtype_from_f32(out, dtype, values, (size_t)n));
 }
 
-static void compare_dot(const hl_dense *dense, int64_t n, int64_t n_rows, hl_dtype dtype)
-{
-    static float x[MAX_ROWS * MAX_ROW], w[MAX_ROW], stored[MAX_ROW];
-    float        seen[MAX_ROWS + 1], wanted[MAX_ROWS + 1];
-    hl_dot       dot = { wanted, 1, x, MAX_ROW, n_rows, stored, dtype, n };
+/* n_weights rows of n values, in blocks or not, MAX_BYTES apart. */
+enum { MAX_WEIGHTS = 9, MAX_DOT = 1024, MAX_BYTES = 4 * MAX_DOT };
 
-    fill(x, MAX_ROWS * MAX_ROW);
-    fill(w, n);
-    store(stored, dtype, w, n);
-    hl_dense_scalar.dot(&dot);
-    dot.out      = seen;
-    seen[n_rows] = 12345.0f;
+static void store_weights(uint8_t *out, hl_dtype dtype, int64_t n)
+{
+    hl_dtype_block block   = hl_dtype_block_of(dtype);
+    size_t         n_bytes = (size_t)n / block.n_values * block.n_bytes;
+    float          values[MAX_DOT];
+
+    fill(values, n);
+    if (hl_quantise(out, dtype, values, (size_t)n) == HL_OK)
+        return;
+    for (size_t i = 0; i < n_bytes; i++) /* scales of f16 are then 0.0004 to 1.8 */
+        out[i] = (uint8_t)(16 + (random_value() + 4.0f) * 5.0f);
+}
+
+/* Errors against double, in units of the sum of |x w|. */
+typedef struct dot_errors {
+    double ours;
+    double plain; /* of floats added one after the other */
+} dot_errors;
+
+static void measure_dot(dot_errors *errors, float seen, const float *x, const float *w, int64_t n)
+{
+    double exact = 0.0, size = 0.0;
+    float  plain = 0.0f;
+
+    for (int64_t i = 0; i < n; i++) {
+        exact += (double)x[i] * w[i];
+        size += fabs((double)x[i] * w[i]);
+        plain += x[i] * w[i];
+    }
+    if (n == 0)
+        assert_true(seen == 0.0f);
+    if (size == 0.0)
+        return;
+    errors->ours  = fmax(errors->ours, fabs(seen - exact) / size);
+    errors->plain = fmax(errors->plain, fabs(plain - exact) / size);
+    assert_true(isfinite(seen));
+}
+
+static void check_dot(dot_errors *errors, const hl_dense *dense, hl_dtype dtype, int64_t n,
+                      int64_t n_rows, int64_t n_weights)
+{
+    static float   x[MAX_ROWS * MAX_DOT], w[MAX_DOT];
+    static uint8_t stored[MAX_WEIGHTS * MAX_BYTES];
+    const void    *at[MAX_WEIGHTS];
+    float          seen[MAX_ROWS * (MAX_WEIGHTS + 1)];
+    hl_dot         dot = { seen, MAX_WEIGHTS + 1, x, MAX_DOT, n_rows, at, dtype, n_weights, n };
+
+    fill(x, MAX_ROWS * MAX_DOT);
+    for (int64_t i = 0; i < MAX_ROWS * (MAX_WEIGHTS + 1); i++)
+        seen[i] = 12345.0f;
+    for (int64_t j = 0; j < n_weights; j++) {
+        at[j] = stored + (j * 5 % MAX_WEIGHTS) * MAX_BYTES; /* anywhere */
+        store_weights((uint8_t *)at[j], dtype, n);
+    }
     dense->dot(&dot);
-    expect_close(seen, wanted, n_rows, 1e-4, "dot");
+    for (int64_t j = 0; j < n_weights; j++) {
+        assert_ok(hl_dequantise(w, dtype, at[j], (size_t)n));
+        for (int64_t row = 0; row < n_rows; row++)
+            measure_dot(errors, seen[row * (MAX_WEIGHTS + 1) + j], x + row * MAX_DOT, w, n);
+    }
+    for (int64_t row = 0; row < n_rows; row++)
+        assert_true(seen[row * (MAX_WEIGHTS + 1) + n_weights] == 12345.0f);
+}
+
+/* Of every type: not above what plain sums of floats lose. */
+static void dots_are_accurate(void **state)
+{
+    (void)state;
+    for (const char *const *name = hl_backend_names(); *name != NULL; name++) {
+        const hl_dense *dense = dense_of(*name);
+
+        for (hl_dtype dtype = 0; dtype < HL_DTYPE_COUNT; dtype++) {
+            dot_errors errors  = { 0 };
+            int64_t    n_block = (int64_t)hl_dtype_block_of(dtype).n_values;
+
+            if (!hl_dtype_is_block(dtype) && dtype > HL_DTYPE_BF16)
+                continue;
+            for (int i = 0; i < 4 * MAX_WEIGHTS; i++) {
+                int64_t n = n_block == 1 ? sizes[i % N_SIZES] : i % 5 * n_block;
+                check_dot(&errors, dense, dtype, n, i % 4, i % (MAX_WEIGHTS + 1));
+            }
+            check_dot(&errors, dense, dtype, MAX_DOT, 2, MAX_WEIGHTS);
+            if (!(errors.ours <= errors.plain))
+                fail_msg("%s, %s: an error of %.2g, plain sums have %.2g", *name,
+                         hl_dtype_name(dtype), errors.ours, errors.plain);
+        }
+    }
+    assert_ok(hl_backend_select(NULL));
+}
+
+/* What shares the call does not show, to the bit. */
+static void dots_do_not_depend_on_company(void **state)
+{
+    static const hl_dtype types[] = { HL_DTYPE_F32,  HL_DTYPE_BF16, HL_DTYPE_Q8_0,
+                                      HL_DTYPE_Q4_0, HL_DTYPE_Q4_K, HL_DTYPE_Q6_K };
+    static float          x[2 * MAX_DOT];
+    static uint8_t        stored[MAX_WEIGHTS * MAX_BYTES];
+    (void)state;
+
+    fill(x, 2 * MAX_DOT);
+    for (const char *const *name = hl_backend_names(); *name != NULL; name++) {
+        for (int i = 0; i < 6; i++) {
+            const void *at[MAX_WEIGHTS];
+            float       all[2 * MAX_WEIGHTS], one;
+            hl_dot      dot = { all, MAX_WEIGHTS, x, MAX_DOT, 2, at, types[i], MAX_WEIGHTS, 768 };
+
+            for (int j = 0; j < MAX_WEIGHTS; j++) {
+                at[j] = stored + j * MAX_BYTES;
+                store_weights((uint8_t *)at[j], types[i], 768);
+            }
+            dense_of(*name)->dot(&dot);
+            for (int j = 0; j < 2 * MAX_WEIGHTS; j++) {
+                dense_of(*name)->dot(&(hl_dot){ &one, 1, x + j / MAX_WEIGHTS * MAX_DOT, MAX_DOT, 1,
+                                                &at[j % MAX_WEIGHTS], types[i], 1, 768 });
+                assert_memory_equal(&one, &all[j], sizeof one);
+            }
+        }
+    }
+    assert_ok(hl_backend_select(NULL));
 }
 
 static void compare_combine(const hl_dense *dense, int64_t n, int64_t n_rows, hl_dtype dtype)
@@ -189,13 +298,12 @@ static void compare_combine(const hl_dense *dense, int64_t n, int64_t n_rows, hl
     expect_close(seen, wanted, n, 1e-5, "combine");
 }
 
-static void products_agree(void **state)
+static void combinations_agree(void **state)
 {
     (void)state;
     for (const char *const *name = hl_backend_names(); *name != NULL; name++) {
         for (int i = 0; i < N_SIZES * MAX_ROWS * 3; i++) {
             int64_t n_rows = i / N_SIZES % MAX_ROWS;
-            compare_dot(dense_of(*name), sizes[i % N_SIZES], n_rows, dtypes[i % 3]);
             compare_combine(dense_of(*name), sizes[i % N_SIZES], n_rows, dtypes[i % 3]);
         }
     }
@@ -209,7 +317,9 @@ int main(void)
         cmocka_unit_test(rotations_agree),
         cmocka_unit_test(activations_agree),
         cmocka_unit_test(activations_keep_what_is_not_a_number),
-        cmocka_unit_test(products_agree),
+        cmocka_unit_test(dots_are_accurate),
+        cmocka_unit_test(dots_do_not_depend_on_company),
+        cmocka_unit_test(combinations_agree),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -77,16 +77,22 @@ static void free_problem(problem *p)
     free(p->rows.out);
 }
 
+/* On a team's threads where their number is even, else on OpenMP's. */
 static void run(problem *p, int n_threads)
 {
     int64_t        n    = hl_linear_scratch(&p->matrix);
-    hl_linear_pool pool = { n_threads, malloc((size_t)(n_threads * n) * sizeof(float)), n };
+    hl_linear_pool pool = { .n_threads     = n_threads,
+                            .scratch       = malloc((size_t)(n_threads * n) * sizeof(float)),
+                            .thread_floats = n };
 
     p->rows.n_rows = p->n_rows;
     for (int64_t i = 0; i < 2 * p->rows.batch_rows * p->rows.out_stride; i++)
         p->rows.out[i] = 777.0f;
     assert_non_null(pool.scratch);
+    if (n_threads % 2 == 0)
+        assert_ok(hl_team_open(&pool.team, n_threads));
     assert_ok(hl_linear(&p->rows, &p->matrix, p->bias, &pool));
+    hl_team_close(pool.team);
     free(pool.scratch);
 }
 
@@ -224,6 +230,40 @@ static void rows_do_not_depend_on_company(void **state)
     }
 }
 
+/* Several products of one x in one call are what they are alone. */
+static void products_together(void **state)
+{
+    static const hl_dtype types[] = { HL_DTYPE_Q8_0, HL_DTYPE_F32, HL_DTYPE_Q5_K };
+    hl_linear_product     products[3];
+    problem               parts[3];
+    float                *together[3];
+    float                 scratch[2 * 513 * 256];
+    hl_linear_pool        pool = { .n_threads = 2, .scratch = scratch };
+    (void)state;
+
+    pool.thread_floats = sizeof scratch / sizeof *scratch / 2;
+    assert_ok(hl_team_open(&pool.team, 2));
+    for (int i = 0; i < 3; i++) {
+        parts[i] = make_problem(plain(types[i], 290 - 100 * i, 256), 3, 1);
+        run(&parts[i], 1);
+        size_t count = (size_t)(2 * parts[i].rows.batch_rows * parts[i].rows.out_stride);
+        together[i]  = malloc(count * sizeof(float));
+        products[i]  = (hl_linear_product){ parts[i].rows, &parts[i].matrix, parts[i].bias };
+        products[i].rows.out = memcpy(together[i], parts[i].rows.out, count * sizeof(float));
+        for (int64_t row = 0; row < parts[i].matrix.n_rows; row++)
+            together[i][row] = 777.0f; /* row 0 of sequence 0 must be written again */
+    }
+    assert_true(hl_linear_scratch(&parts[0].matrix) <= pool.thread_floats);
+    assert_ok(hl_linear_all(products, 3, &pool));
+    for (int i = 0; i < 3; i++) {
+        size_t count = (size_t)(2 * parts[i].rows.batch_rows * parts[i].rows.out_stride);
+        assert_memory_equal(together[i], parts[i].rows.out, count * sizeof(float));
+        free(together[i]);
+        free_problem(&parts[i]);
+    }
+    hl_team_close(pool.team);
+}
+
 /* Two values a byte, neighbours, and scales apart from them. */
 static void mxfp4_in_two_tensors(void **state)
 {
@@ -284,7 +324,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_type_is_multiplied), cmocka_unit_test(ragged_sizes),
         cmocka_unit_test(rows_are_found),           cmocka_unit_test(rows_do_not_depend_on_company),
-        cmocka_unit_test(mxfp4_in_two_tensors),     cmocka_unit_test(both_products_agree),
+        cmocka_unit_test(products_together),        cmocka_unit_test(mxfp4_in_two_tensors),
+        cmocka_unit_test(both_products_agree),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,7 +3,7 @@
  *     norm       a row of the residual stream, or one head of q or k
  *     rotate     RoPE on one head
  *     activate   the middle of an MLP, gated or not
- *     dot        rows of x times one row of a weight:     y = W x
+ *     dot        rows of x times rows of a weight:        y = W x
  *     combine    rows of a transposed weight, weighted:   y += x W
  *
  * A back end has one table of these.  They use no threads: linear.h and the
@@ -37,16 +37,18 @@ typedef enum hl_activation {
     HL_N_ACTIVATIONS
 } hl_activation;
 
-/* x_i . w for i < n_rows: out[i * out_stride] gets it. */
+/* x_i . w_j for i < n_rows and j < n_weights: out[i * out_stride + j] gets it, the
+ * same whatever the numbers of rows. */
 typedef struct hl_dot {
-    float       *out;
-    int64_t      out_stride;
-    const float *x; /* (n_rows, n), rows x_stride apart */
-    int64_t      x_stride;
-    int64_t      n_rows;
-    const void  *w; /* (n) of dtype F32, F16 or BF16, aligned to its elements */
-    hl_dtype     dtype;
-    int64_t      n;
+    float             *out;
+    int64_t            out_stride;
+    const float       *x; /* (n_rows, n), rows x_stride apart */
+    int64_t            x_stride;
+    int64_t            n_rows;
+    const void *const *w;     /* (n_weights), each (n) of dtype */
+    hl_dtype           dtype; /* F32, F16, BF16, aligned to their elements, or a block type */
+    int64_t            n_weights;
+    int64_t            n;
 } hl_dot;
 
 /* out += x[0] w_0 + x[1] w_1 + ... over n_rows rows of w. */

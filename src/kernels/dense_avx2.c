@@ -1,4 +1,5 @@
 /* dense_avx2.c - norms, RoPE, activations and dot products, compiled for AVX2 with FMA and F16C. */
+#include "kernels/dense_products.h"
 #include "kernels/dense_vector.h"
 
 const hl_dense hl_dense_avx2 = {

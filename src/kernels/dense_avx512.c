@@ -1,4 +1,5 @@
 /* dense_avx512.c - norms, RoPE, activations and dot products, compiled for AVX-512. */
+#include "kernels/dense_products.h"
 #include "kernels/dense_vector.h"
 
 const hl_dense hl_dense_avx512 = {

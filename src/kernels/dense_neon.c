@@ -1,4 +1,5 @@
 /* dense_neon.c - norms, RoPE, activations and dot products, compiled for NEON. */
+#include "kernels/dense_products.h"
 #include "kernels/dense_vector.h"
 
 const hl_dense hl_dense_neon = {

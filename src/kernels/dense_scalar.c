@@ -7,6 +7,9 @@
 #include <math.h>
 
 #include "base/dtype.h"
+#include "kernels/quant.h"
+
+enum { MAX_BLOCK = 256 }; /* values of the largest block */
 
 /* -------------------------------------------------------------------- norm */
 
@@ -125,15 +128,33 @@ static float element(const void *w, hl_dtype dtype, int64_t index)
     }
 }
 
+/* x . w, a block of w at a time; an element is a block of one. */
+static float dot_row(const float *x, const void *w, hl_dtype dtype, int64_t n)
+{
+    hl_dtype_block block = hl_dtype_block_of(dtype);
+    int64_t        size  = (int64_t)block.n_values;
+    double         sum   = 0.0;
+
+    for (int64_t first = 0; first < n; first += size) {
+        float values[MAX_BLOCK];
+
+        if (hl_dtype_is_block(dtype))
+            hl_dequantise_scalar(values, dtype, (const uint8_t *)w + first / size * block.n_bytes,
+                                 1);
+        else
+            values[0] = element(w, dtype, first);
+        for (int64_t i = 0; i < size; i++)
+            sum += (double)x[first + i] * (double)values[i];
+    }
+    return (float)sum;
+}
+
 static void dot(const hl_dot *d)
 {
     for (int64_t row = 0; row < d->n_rows; row++) {
-        const float *x   = d->x + row * d->x_stride;
-        double       sum = 0.0;
-
-        for (int64_t i = 0; i < d->n; i++)
-            sum += (double)x[i] * (double)element(d->w, d->dtype, i);
-        d->out[row * d->out_stride] = (float)sum;
+        for (int64_t j = 0; j < d->n_weights; j++)
+            d->out[row * d->out_stride + j] =
+                dot_row(d->x + row * d->x_stride, d->w[j], d->dtype, d->n);
     }
 }
 

@@ -102,15 +102,19 @@ static void multiply(const hl_gemm_operands *o)
 
 static void plain_columns(const hl_dense *dense, const hl_gemm_operands *o)
 {
-    for (int64_t column = 0; column < o->n; column++)
+    for (int64_t column = 0; column < o->n; column++) {
+        const void *w = o->b + column * o->b_stride;
+
         dense->dot(&(hl_dot){ .out        = o->c + column,
                               .out_stride = o->c_stride,
                               .x          = o->a,
                               .x_stride   = o->a_stride,
                               .n_rows     = o->m,
-                              .w          = o->b + column * o->b_stride,
+                              .w          = &w,
                               .dtype      = HL_DTYPE_F32,
+                              .n_weights  = 1,
                               .n          = o->k });
+    }
 }
 
 static void plain_rows(const hl_dense *dense, const hl_gemm_operands *o)

@@ -1,12 +1,15 @@
 /* linear.c - panels for long sequences, dot products for short ones.
  *
- * W's rows are cut into panels, which the threads share out.  With a panel a
+ * W's rows are cut into panels, which the threads take as they come.  With a panel a
  * thread does all sequences: the long ones by hl_gemm on the panel as f32 (in
- * place, where it is stored so), the short ones row by row on the stored type.
- * Where panels end depends on the matrix alone. */
+ * place, where it is stored so), the short ones by dot products on the stored type.
+ * Where panels end does not show in the dot products; for hl_gemm it depends on the
+ * matrix alone. */
 #include "kernels/linear.h"
 
+#include <assert.h>
 #include <math.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include "base/dtype.h"
@@ -17,11 +20,13 @@
 #include "kernels/quant.h"
 
 enum {
-    FEW_ROWS       = 8,   /* up to so many rows, dot products are faster   */
     MAX_PANEL      = 192, /* rows of W that are multiplied together        */
     MIN_PANEL      = 16,
     PANEL_FLOATS   = 256 * 1024, /* ... as long as they stay within the L2 cache  */
-    FEW_PANEL      = 32,         /* the share of a thread where no panel is made  */
+    FEW_PANEL      = 32,         /* rows of W for one call of dot products        */
+    FEW_BYTES      = 64 * 1024,  /* what a thread takes at a time where no panel is made */
+    FEW_STEP       = 8,          /* ... in so many rows, */
+    SHARES_EACH    = 4,          /* ... so many times or more */
     MXFP4_VALUES   = 32,         /* that share a scale */
     ALONE_PRODUCTS = 64 * 1024,
 };
@@ -140,6 +145,8 @@ typedef struct linear_task {
     const hl_matrix      *matrix;
     const float          *bias;
     const hl_kernels     *kernels;
+    int64_t               width; /* of a panel */
+    int64_t               n_panels;
 } linear_task;
 
 /* Rows [begin, end) of W. */
@@ -208,31 +215,71 @@ static void multiply_panel(const linear_task *task, const panel *p, int64_t sequ
 
 /* ------------------------------------------------------------------ few rows */
 
+/* Can dot products read rows as they are stored? */
+static bool has_dot(const hl_matrix *matrix)
+{
+    return is_direct(matrix) || (matrix->scales == NULL && hl_dtype_is_block(matrix->dtype));
+}
+
+/* Rows [row, row + n) of W, n <= FEW_PANEL, lie at `w`. */
+static void dot_rows(const linear_task *task, int64_t sequence, int64_t row, int64_t n,
+                     const void *const *w, hl_dtype dtype)
+{
+    const hl_linear_rows *rows  = task->rows;
+    int64_t               first = sequence * rows->batch_rows;
+
+    task->kernels->dense->dot(&(hl_dot){
+        .out        = rows->out + first * rows->out_stride + row,
+        .out_stride = rows->out_stride,
+        .x          = rows->x + first * rows->x_stride,
+        .x_stride   = rows->x_stride,
+        .n_rows     = rows->n_rows[sequence],
+        .w          = w,
+        .dtype      = dtype,
+        .n_weights  = n,
+        .n          = task->matrix->n_columns,
+    });
+}
+
+/* Where rows [row, row + n) are stored. */
+static void find_rows(const void **w, const hl_matrix *matrix, int64_t row, int64_t n)
+{
+    size_t step = stored_bytes(matrix, matrix->n_columns);
+
+    for (int64_t i = 0, run; i < n; i += run) {
+        const uint8_t *first = row_data(matrix, row + i);
+
+        run = run_length(matrix, row + i);
+        run = run < n - i ? run : n - i;
+        for (int64_t k = 0; k < run; k++)
+            w[i + k] = first + (size_t)k * step;
+    }
+}
+
+static void dot_stored(const linear_task *task, const panel *p, int64_t sequence)
+{
+    for (int64_t row = p->begin; row < p->end; row += FEW_PANEL) {
+        int64_t     n = p->end - row < FEW_PANEL ? p->end - row : FEW_PANEL;
+        const void *w[FEW_PANEL];
+
+        find_rows(w, task->matrix, row, n);
+        dot_rows(task, sequence, row, n, w, task->matrix->dtype);
+    }
+}
+
 static hl_status dot_panel(const linear_task *task, const panel *p, int64_t sequence)
 {
-    const hl_linear_rows *rows   = task->rows;
-    const hl_matrix      *matrix = task->matrix;
-    int64_t               first  = sequence * rows->batch_rows;
-    bool                  direct = is_direct(matrix);
+    const void *w = p->row;
 
+    if (has_dot(task->matrix)) {
+        dot_stored(task, p, sequence);
+        return HL_OK;
+    }
     for (int64_t row = p->begin; row < p->end; row++) {
-        const void *w = direct ? (const void *)row_data(matrix, row) : p->row;
-
-        if (!direct) {
-            hl_status status = hl_matrix_read_row(p->row, matrix, row);
-            if (status != HL_OK)
-                return status;
-        }
-        task->kernels->dense->dot(&(hl_dot){
-            .out        = rows->out + first * rows->out_stride + row,
-            .out_stride = rows->out_stride,
-            .x          = rows->x + first * rows->x_stride,
-            .x_stride   = rows->x_stride,
-            .n_rows     = rows->n_rows[sequence],
-            .w          = w,
-            .dtype      = direct ? matrix->dtype : HL_DTYPE_F32,
-            .n          = matrix->n_columns,
-        });
+        hl_status status = hl_matrix_read_row(p->row, task->matrix, row);
+        if (status != HL_OK)
+            return status;
+        dot_rows(task, sequence, row, 1, &w, HL_DTYPE_F32);
     }
     return HL_OK;
 }
@@ -291,7 +338,7 @@ static hl_status run_panel(const linear_task *task, panel *p)
     const hl_linear_rows *rows   = task->rows;
 
     for (int64_t sequence = 0; sequence < rows->n_batch && status == HL_OK; sequence++) {
-        bool few = rows->n_rows[sequence] <= FEW_ROWS;
+        bool few = rows->n_rows[sequence] <= HL_LINEAR_FEW_ROWS;
 
         if (rows->n_rows[sequence] == 0)
             continue;
@@ -313,65 +360,141 @@ static hl_status run_panel(const linear_task *task, panel *p)
 static bool all_few(const hl_linear_rows *rows)
 {
     for (int64_t i = 0; i < rows->n_batch; i++) {
-        if (rows->n_rows[i] > FEW_ROWS)
+        if (rows->n_rows[i] > HL_LINEAR_FEW_ROWS)
             return false;
     }
     return true;
+}
+
+/* Where no panel is made: so few that every thread gets some, so many that taking them
+ * costs nothing. */
+static int64_t few_share(const hl_matrix *matrix, int n_threads)
+{
+    int64_t most  = FEW_BYTES / ((int64_t)stored_bytes(matrix, matrix->n_columns) + 1);
+    int64_t share = matrix->n_rows / (SHARES_EACH * n_threads);
+
+    share = share < most ? share : most;
+    return share / FEW_STEP * FEW_STEP + FEW_STEP;
 }
 
 /* How many rows of W a thread takes at a time.  What comes out does not depend on it
  * for few rows; for many it must not depend on the number of threads. */
 static int64_t share_of(const hl_linear_rows *rows, const hl_matrix *matrix, int n_threads)
 {
-    int64_t most = panel_rows(matrix);
-
     if (!all_few(rows))
-        return most;
+        return panel_rows(matrix);
     /* Rows of a transposed matrix are columns in memory: the more at once, the better. */
     if (matrix->transposed && is_direct(matrix))
         return (matrix->n_rows / n_threads + FEW_PANEL) / FEW_PANEL * FEW_PANEL;
-    return FEW_PANEL < most ? FEW_PANEL : most;
+    return few_share(matrix, n_threads);
 }
 
-/* Below so many products, waking other threads takes longer than the work. */
-static int threads_for(const hl_linear_rows *rows, const hl_matrix *matrix, int n_threads)
+/* Multiplications, of all rows. */
+static int64_t count_work(const hl_linear_rows *rows, const hl_matrix *matrix)
 {
     int64_t n_rows = 0;
 
     for (int64_t i = 0; i < rows->n_batch; i++)
         n_rows += rows->n_rows[i];
-    return n_rows * matrix->n_rows * matrix->n_columns < ALONE_PRODUCTS ? 1 : n_threads;
+    return n_rows * matrix->n_rows * matrix->n_columns;
+}
+
+/* Panel `index` of the task. */
+static hl_status run_share(const linear_task *task, int64_t index, const hl_linear_pool *pool,
+                           int member)
+{
+    int64_t end     = (index + 1) * task->width;
+    float  *scratch = pool->scratch + member * pool->thread_floats;
+    panel   p       = { .begin   = index * task->width,
+                        .end     = end < task->matrix->n_rows ? end : task->matrix->n_rows,
+                        .scratch = scratch,
+                        .row     = scratch + panel_rows(task->matrix) * task->matrix->n_columns };
+
+    return run_panel(task, &p);
+}
+
+/* ------------------------------------------------------------------- threads */
+
+/* All tasks of a call: their panels are counted through. */
+typedef struct linear_job {
+    linear_task           tasks[HL_LINEAR_PRODUCTS];
+    int64_t               n_panels;
+    int64_t               work;    /* multiplications */
+    bool                  all_few; /* in every task */
+    const hl_linear_pool *pool;
+    _Atomic(int)          failure; /* HL_OK */
+    _Atomic(int)          failed;  /* the dtype that did */
+} linear_job;
+
+static void run_index(void *context, int64_t index, int member)
+{
+    linear_job        *job  = context;
+    const linear_task *task = job->tasks;
+
+    while (index >= task->n_panels) {
+        index -= task->n_panels;
+        task++;
+    }
+    hl_status status = run_share(task, index, job->pool, member);
+    if (status != HL_OK) {
+        atomic_store(&job->failure, (int)status);
+        atomic_store(&job->failed, (int)task->matrix->dtype);
+    }
+}
+
+static void run_job(linear_job *job)
+{
+    /* Below so much work, waking other threads takes longer than doing it. */
+    int n_threads = job->work < ALONE_PRODUCTS ? 1 : job->pool->n_threads;
+
+    if (job->all_few && n_threads > 1 && job->pool->team != NULL &&
+        job->n_panels <= HL_TEAM_SHARES) {
+        hl_team_run(job->pool->team, job->n_panels, run_index, job);
+        return;
+    }
+#pragma omp parallel for schedule(dynamic) num_threads(n_threads) if (n_threads > 1)
+    for (int64_t i = 0; i < job->n_panels; i++)
+        run_index(job, i, hl_thread_index());
+}
+
+static void add_task(linear_job *job, linear_task *task, const hl_linear_product *product,
+                     const hl_kernels *kernels)
+{
+    const hl_matrix *matrix = product->matrix;
+    int64_t          width  = share_of(&product->rows, matrix, job->pool->n_threads);
+
+    *task = (linear_task){ .rows     = &product->rows,
+                           .matrix   = matrix,
+                           .bias     = product->bias,
+                           .kernels  = kernels,
+                           .width    = width,
+                           .n_panels = (matrix->n_rows + width - 1) / width };
+    job->n_panels += task->n_panels;
+    job->work += count_work(&product->rows, matrix);
+    job->all_few = job->all_few && all_few(&product->rows);
+}
+
+hl_status hl_linear_all(const hl_linear_product *products, int n_products,
+                        const hl_linear_pool *pool)
+{
+    linear_job        job     = { .pool = pool, .all_few = true };
+    const hl_kernels *kernels = NULL;
+    hl_status         status  = hl_kernels_current(&kernels);
+
+    if (status != HL_OK)
+        return status;
+    assert(n_products <= HL_LINEAR_PRODUCTS);
+    for (int i = 0; i < n_products; i++)
+        add_task(&job, &job.tasks[i], &products[i], kernels);
+    run_job(&job);
+    if (atomic_load(&job.failure) != HL_OK) /* said here: messages belong to a thread */
+        return hl_fail((hl_status)atomic_load(&job.failure), "a weight of type %s cannot be read",
+                       hl_dtype_name((hl_dtype)atomic_load(&job.failed)));
+    return HL_OK;
 }
 
 hl_status hl_linear(const hl_linear_rows *rows, const hl_matrix *matrix, const float *bias,
                     const hl_linear_pool *pool)
 {
-    hl_status   failure = HL_OK;
-    linear_task task    = { rows, matrix, bias, NULL };
-    int64_t     width   = share_of(rows, matrix, pool->n_threads);
-    int64_t     most    = panel_rows(matrix);
-    hl_status   status  = hl_kernels_current(&task.kernels);
-
-    if (status != HL_OK)
-        return status;
-    int64_t n_panels = (matrix->n_rows + width - 1) / width;
-
-#pragma omp parallel for schedule(static) num_threads(threads_for(rows, matrix, pool->n_threads))
-    for (int64_t i = 0; i < n_panels; i++) {
-        int64_t   end     = (i + 1) * width;
-        float    *scratch = pool->scratch + hl_thread_index() * pool->thread_floats;
-        panel     p       = { .begin   = i * width,
-                              .end     = end < matrix->n_rows ? end : matrix->n_rows,
-                              .scratch = scratch,
-                              .row     = scratch + most * matrix->n_columns };
-        hl_status mine    = run_panel(&task, &p);
-
-        if (mine != HL_OK) {
-#pragma omp atomic write
-            failure = mine;
-        }
-    }
-    if (failure != HL_OK)
-        return hl_fail(failure, "a weight of type %s cannot be read", hl_dtype_name(matrix->dtype));
-    return HL_OK;
+    return hl_linear_all(&(hl_linear_product){ *rows, matrix, bias }, 1, pool);
 }

@@ -8,13 +8,19 @@
  * which stored row is which of ours follows from four numbers.  A sequence of
  * few rows (decoding) takes dot products on the stored type; a longer one is
  * multiplied by a panel of the weight at a time, converted to f32 in scratch.
+ * Products that do not wait for each other (q, k and v) are better done together:
+ * with few rows, waking threads is a good part of the work.
  *
  * Each sequence is multiplied by itself: what a row comes out as depends neither
  * on what shares its batch nor on the number of threads. */
 #ifndef HL_KERNELS_LINEAR_H
 #define HL_KERNELS_LINEAR_H
 
+#include "base/team.h"
 #include "headlight.h"
+
+/* Sequences of up to so many rows take dot products. */
+#define HL_LINEAR_FEW_ROWS 8
 
 /* (n_rows, n_columns), one part of a stored matrix. */
 typedef struct hl_matrix {
@@ -45,17 +51,29 @@ typedef struct hl_linear_rows {
     const int64_t *n_rows; /* (n_batch) */
 } hl_linear_rows;
 
+/* One product: bias (n_rows) or NULL. */
+typedef struct hl_linear_product {
+    hl_linear_rows   rows;
+    const hl_matrix *matrix;
+    const float     *bias;
+} hl_linear_product;
+
 /* Threads, and for each of them scratch of hl_linear_scratch(...) floats. */
 typedef struct hl_linear_pool {
-    int     n_threads;
-    float  *scratch; /* (n_threads, thread_floats) */
-    int64_t thread_floats;
+    int      n_threads;
+    float   *scratch; /* (n_threads, thread_floats) */
+    int64_t  thread_floats;
+    hl_team *team; /* of n_threads, for products of few rows; NULL: OpenMP's threads */
 } hl_linear_pool;
 
 /* The floats that a thread needs for this matrix. */
 int64_t hl_linear_scratch(const hl_matrix *matrix);
 
-/* bias (n_rows) or NULL. */
+/* All products, in any order; none may read what another writes. */
+#define HL_LINEAR_PRODUCTS 4 /* at most */
+hl_status hl_linear_all(const hl_linear_product *products, int n_products,
+                        const hl_linear_pool *pool);
+/* One of them. */
 hl_status hl_linear(const hl_linear_rows *rows, const hl_matrix *matrix, const float *bias,
                     const hl_linear_pool *pool);
 

@@ -100,9 +100,15 @@ HL_INLINE vi vi_select(vi mask, vi a, vi b)
 
 HL_INLINE vf vf_load_bf16(const uint16_t *p)
 {
-    vh half;
-    memcpy(&half, p, sizeof half);
-    return (vf)(__builtin_convertvector(half, vu) << 16);
+#if defined(__AVX512F__)
+    __m256i half = _mm256_loadu_si256((const __m256i *)(const void *)p);
+    return (vf)_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16);
+#elif defined(__AVX2__)
+    __m128i half = _mm_loadu_si128((const __m128i *)(const void *)p);
+    return (vf)_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16);
+#else
+    return (vf)vshll_n_u16(vld1_u16(p), 16);
+#endif
 }
 
 HL_INLINE void vf_store_bf16(uint16_t *p, vf a)
@@ -148,7 +154,8 @@ HL_INLINE void vf_transpose(vf *rows)
  * vf_fma(a, b, c) is a * b + c, rounded once.  vf_max(a, b) is NaN where b
  * is: a limit comes first, so that what is not a number stays visible.
  * vi_bits has bit i set where lane i of a mask is.  vi_if_greater is yes where
- * a > b, else no. */
+ * a > b, else no.  vi_load_u8 and vi_load_s8 read VL bytes; store_f16x4 writes the
+ * four halves of a word as floats. */
 
 #if defined(__AVX512F__)
 
@@ -170,6 +177,21 @@ HL_INLINE void vf_store_f16(uint16_t *p, vf a)
 {
     _mm256_storeu_si256((__m256i *)(void *)p,
                         _mm512_cvtps_ph((__m512)a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+
+HL_INLINE void store_f16x4(float out[4], uint64_t halves)
+{
+    _mm_storeu_ps(out, _mm_cvtph_ps(_mm_cvtsi64_si128((long long)halves)));
+}
+
+HL_INLINE vi vi_load_u8(const uint8_t *p)
+{
+    return (vi)_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p));
+}
+
+HL_INLINE vi vi_load_s8(const uint8_t *p)
+{
+    return (vi)_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p));
 }
 
 HL_INLINE uint32_t vi_bits(vi mask)
@@ -205,6 +227,21 @@ HL_INLINE void vf_store_f16(uint16_t *p, vf a)
                      _mm256_cvtps_ph((__m256)a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
 
+HL_INLINE void store_f16x4(float out[4], uint64_t halves)
+{
+    _mm_storeu_ps(out, _mm_cvtph_ps(_mm_cvtsi64_si128((long long)halves)));
+}
+
+HL_INLINE vi vi_load_u8(const uint8_t *p)
+{
+    return (vi)_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p));
+}
+
+HL_INLINE vi vi_load_s8(const uint8_t *p)
+{
+    return (vi)_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p));
+}
+
 HL_INLINE uint32_t vi_bits(vi mask)
 {
     return (uint32_t)_mm256_movemask_ps((__m256)mask);
@@ -234,6 +271,27 @@ HL_INLINE vf vf_load_f16(const uint16_t *p)
 HL_INLINE void vf_store_f16(uint16_t *p, vf a)
 {
     vst1_u16(p, vreinterpret_u16_f16(vcvt_f16_f32(a)));
+}
+
+HL_INLINE void store_f16x4(float out[4], uint64_t halves)
+{
+    vst1q_f32(out, vcvt_f32_f16(vreinterpret_f16_u64(vcreate_u64(halves))));
+}
+
+HL_INLINE vi vi_load_u8(const uint8_t *p)
+{
+    uint32_t word;
+    memcpy(&word, p, sizeof word);
+    uint8x8_t bytes = vreinterpret_u8_u32(vdup_n_u32(word));
+    return vreinterpretq_s32_u32(vmovl_u16(vget_low_u16(vmovl_u8(bytes))));
+}
+
+HL_INLINE vi vi_load_s8(const uint8_t *p)
+{
+    uint32_t word;
+    memcpy(&word, p, sizeof word);
+    int8x8_t bytes = vreinterpret_s8_u32(vdup_n_u32(word));
+    return vmovl_s16(vget_low_s16(vmovl_s8(bytes)));
 }
 
 HL_INLINE uint32_t vi_bits(vi mask)

@@ -12,19 +12,41 @@
 
 /* --------------------------------------------------------------------- tools */
 
+static hl_linear_product product_of(const hl_session *session, const hl_chunk *chunk,
+                                    const float *x, const hl_forward_part *part)
+{
+    const hl_matrix *matrix = &part->param->matrix;
+
+    return (hl_linear_product){
+        .rows   = { .out        = part->out,
+                    .out_stride = matrix->n_rows,
+                    .x          = x,
+                    .x_stride   = matrix->n_columns,
+                    .n_batch    = session->options.n_batch,
+                    .batch_rows = chunk->n_rows,
+                    .n_rows     = chunk->lengths },
+        .matrix = matrix,
+        .bias   = part->param->bias,
+    };
+}
+
+hl_status hl_forward_linears(const hl_session *session, const hl_chunk *chunk, const float *x,
+                             const hl_forward_part *parts, int n_parts)
+{
+    hl_linear_product products[HL_LINEAR_PRODUCTS];
+    int               count = 0;
+
+    for (int i = 0; i < n_parts; i++) {
+        if (parts[i].param != NULL)
+            products[count++] = product_of(session, chunk, x, &parts[i]);
+    }
+    return hl_linear_all(products, count, &session->pool);
+}
+
 hl_status hl_forward_linear(const hl_session *session, const hl_chunk *chunk, float *out,
                             const float *x, const hl_session_param *param)
 {
-    hl_linear_rows rows = {
-        .out        = out,
-        .out_stride = param->matrix.n_rows,
-        .x          = x,
-        .x_stride   = param->matrix.n_columns,
-        .n_batch    = session->options.n_batch,
-        .batch_rows = chunk->n_rows,
-        .n_rows     = chunk->lengths,
-    };
-    return hl_linear(&rows, &param->matrix, param->bias, &session->pool);
+    return hl_forward_linears(session, chunk, x, &(hl_forward_part){ out, param }, 1);
 }
 
 hl_norm hl_forward_norm_of(const hl_session *session, const hl_session_param *param)
@@ -318,7 +340,8 @@ hl_status hl_forward(hl_session *session, const hl_chunk *chunk)
     const hl_kernels *kernels = NULL;
 
     HL_TRY(hl_kernels_current(&kernels));
-    session->dense = kernels->dense;
+    session->dense    = kernels->dense;
+    session->few_rows = chunk->n_rows <= HL_LINEAR_FEW_ROWS;
     hl_forward_angles(session, chunk);
     HL_TRY(hl_forward_embed(session, chunk));
     HL_TRY(check_stream(session, chunk, -1));

@@ -4,6 +4,7 @@
  * reads all of it.  Everything that tells the families apart here is an argument
  * of that kernel: windows, scale, soft-cap, ALiBi, sinks, gates. */
 #include <math.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include "base/dtype.h"
@@ -11,6 +12,8 @@
 #include "base/threads.h"
 #include "model/rope.h"
 #include "model/session.h"
+
+enum { TEAM_PRODUCTS = 64 * 1024 }; /* below, attention of few rows stays on one thread */
 
 /* --------------------------------------------------------------------- rope */
 
@@ -110,17 +113,17 @@ static hl_status project_heads(hl_session *session, const hl_chunk *chunk, int64
     const hl_session_rope *angles = &session->ropes[config->rope];
     const hl_rope         *rope =
         config->rope != HL_ROPE_NONE ? &session->config->ropes[config->rope] : NULL;
-    head_work q = { rows->q, config->n_heads, HL_ROLE_Q_NORM, layer,
-                    rope,    angles->cosine,  angles->sine };
-    head_work k = { rows->k, config->n_kv_heads, HL_ROLE_K_NORM, layer,
-                    rope,    angles->cosine,     angles->sine };
+    head_work       q        = { rows->q, config->n_heads, HL_ROLE_Q_NORM, layer,
+                                 rope,    angles->cosine,  angles->sine };
+    head_work       k        = { rows->k, config->n_kv_heads, HL_ROLE_K_NORM, layer,
+                                 rope,    angles->cosine,     angles->sine };
+    hl_forward_part parts[3] = {
+        { rows->q, hl_session_param_of(session, HL_ROLE_ATTN_Q, layer, 0) },
+        { rows->k, hl_session_param_of(session, HL_ROLE_ATTN_K, layer, 0) },
+        { rows->v, hl_session_param_of(session, HL_ROLE_ATTN_V, layer, 0) },
+    };
 
-    HL_TRY(hl_forward_linear(session, chunk, rows->q, x,
-                             hl_session_param_of(session, HL_ROLE_ATTN_Q, layer, 0)));
-    HL_TRY(hl_forward_linear(session, chunk, rows->k, x,
-                             hl_session_param_of(session, HL_ROLE_ATTN_K, layer, 0)));
-    HL_TRY(hl_forward_linear(session, chunk, rows->v, x,
-                             hl_session_param_of(session, HL_ROLE_ATTN_V, layer, 0)));
+    HL_TRY(hl_forward_linears(session, chunk, x, parts, 3));
     finish_heads(session, chunk, &q);
     finish_heads(session, chunk, &k);
 
@@ -249,6 +252,104 @@ static hl_attention attention_problem(const hl_session *session, const hl_chunk 
     return problem;
 }
 
+/* Attention of few rows, shared out to the team by sequences and heads. */
+typedef struct attention_shares {
+    const hl_attention        *problem;
+    const hl_attention_result *result;
+    int64_t                    n_heads; /* of a share: all of a K/V head, or one */
+    _Atomic(int)               failure; /* HL_OK */
+} attention_shares;
+
+static void advance(float **pointer, int64_t count)
+{
+    if (*pointer != NULL)
+        *pointer += count;
+}
+
+static hl_rows rows_from(hl_rows rows, int64_t sequence, int64_t head)
+{
+    int64_t first = sequence * rows.batch_stride + head * rows.head_stride;
+
+    rows.data = (uint8_t *)rows.data + first * (int64_t)(hl_dtype_bits(rows.dtype) / 8);
+    return rows;
+}
+
+/* n_heads heads of one sequence, from `head` on; they share a K/V head. */
+static hl_attention problem_part(const hl_attention *whole, int64_t sequence, int64_t head,
+                                 int64_t n_heads)
+{
+    hl_attention part    = *whole;
+    int64_t      kv_head = head / (whole->n_heads / whole->n_kv_heads);
+
+    part.n_batch    = 1;
+    part.n_heads    = n_heads;
+    part.n_kv_heads = 1;
+    part.n_threads  = 1;
+    part.q          = rows_from(whole->q, sequence, head);
+    part.k          = rows_from(whole->k, sequence, kv_head);
+    part.v          = rows_from(whole->v, sequence, kv_head);
+    part.query_start += sequence;
+    part.key_length += sequence;
+    part.alibi_slopes = whole->alibi_slopes != NULL ? whole->alibi_slopes + head : NULL;
+    part.key_bias     = whole->key_bias != NULL ? whole->key_bias + head * whole->n_keys : NULL;
+    part.sinks        = whole->sinks != NULL ? whole->sinks + head : NULL;
+    part.gates        = whole->gates != NULL ? whole->gates + head : NULL;
+    part.segments =
+        whole->segments != NULL ? whole->segments + sequence * whole->segment_stride : NULL;
+    return part;
+}
+
+static hl_attention_result result_part(const hl_attention_result *whole,
+                                       const hl_attention *problem, int64_t sequence, int64_t head)
+{
+    hl_attention_result part         = *whole;
+    int64_t             first        = (sequence * problem->n_heads + head) * problem->n_queries;
+    float             **statistics[] = { &part.lse,        &part.entropy,  &part.renyi2,
+                                         &part.varentropy, &part.peak,     &part.entropy_nosink,
+                                         &part.diagonal,   &part.previous, &part.first };
+
+    part.out = rows_from(whole->out, sequence, head);
+    for (size_t i = 0; i < sizeof statistics / sizeof *statistics; i++)
+        advance(statistics[i], first);
+    advance(&part.segment_mass, first * problem->n_segments);
+    if (part.argmax != NULL)
+        part.argmax += first;
+    return part;
+}
+
+static void attend_share(void *context, int64_t share, int member)
+{
+    attention_shares   *shares   = context;
+    const hl_attention *whole    = shares->problem;
+    int64_t             sequence = share * shares->n_heads / whole->n_heads;
+    int64_t             head     = share * shares->n_heads % whole->n_heads;
+    hl_attention        problem  = problem_part(whole, sequence, head, shares->n_heads);
+    hl_attention_result result   = result_part(shares->result, whole, sequence, head);
+    hl_status           status   = hl_attention_forward(&result, &problem);
+    (void)member;
+
+    if (status != HL_OK)
+        atomic_store(&shares->failure, (int)status);
+}
+
+static hl_status run_attention(const hl_session *session, hl_attention_result *result,
+                               const hl_attention *problem, int64_t n_products)
+{
+    int64_t          n_groups = problem->n_batch * problem->n_kv_heads;
+    bool             by_group = n_groups >= session->pool.n_threads;
+    attention_shares shares   = { .problem = problem,
+                                  .result  = result,
+                                  .n_heads = by_group ? problem->n_heads / problem->n_kv_heads : 1 };
+    int64_t          n_shares = problem->n_batch * problem->n_heads / shares.n_heads;
+
+    if (!session->few_rows || n_products < TEAM_PRODUCTS || n_shares > HL_TEAM_SHARES)
+        return hl_attention_forward(result, problem);
+    hl_team_run(session->pool.team, n_shares, attend_share, &shares);
+    if (atomic_load(&shares.failure) != HL_OK)
+        return hl_fail((hl_status)atomic_load(&shares.failure), "attention failed on a thread");
+    return HL_OK;
+}
+
 static hl_status attend(hl_session *session, const hl_chunk *chunk, int64_t layer)
 {
     bool                watched = chunk->feed->tap != NULL && chunk->feed->tap->layer != NULL;
@@ -262,7 +363,8 @@ static hl_status attend(hl_session *session, const hl_chunk *chunk, int64_t laye
     }
     result.out      = problem.q;
     result.out.data = session->rows.z;
-    return hl_attention_forward(&result, &problem);
+    return run_attention(session, &result, &problem,
+                         chunk_products(session, chunk, problem.n_heads * problem.d_head));
 }
 
 hl_status hl_forward_attention(hl_session *session, const hl_chunk *chunk, int64_t layer,

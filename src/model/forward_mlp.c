@@ -33,11 +33,11 @@ static hl_status plain_mlp(hl_session *session, const hl_chunk *chunk, int64_t l
     const hl_session_param *gate   = hl_session_param_of(session, HL_ROLE_MLP_GATE, layer, 0);
     const hl_session_param *up     = hl_session_param_of(session, HL_ROLE_MLP_UP, layer, 0);
     const hl_session_param *down   = hl_session_param_of(session, HL_ROLE_MLP_DOWN, layer, 0);
-
     /* What is activated lies in rows->gate, whether or not something gates. */
-    HL_TRY(hl_forward_linear(session, chunk, rows->gate, x, gate != NULL ? gate : up));
-    if (gate != NULL)
-        HL_TRY(hl_forward_linear(session, chunk, rows->up, x, up));
+    hl_forward_part parts[2] = { { rows->gate, gate != NULL ? gate : up },
+                                 { rows->up, gate != NULL ? up : NULL } };
+
+    HL_TRY(hl_forward_linears(session, chunk, x, parts, 2));
     activate_rows(session, rows->gate, gate != NULL ? rows->up : NULL, n_rows, width);
     HL_TRY(hl_forward_linear(session, chunk, rows->mlp, rows->gate, down));
 

@@ -107,6 +107,7 @@ struct hl_session {
     hl_session_rows     rows;
     hl_attention_result statistics;
     hl_linear_pool      pool;
+    bool                few_rows; /* the chunk is a step of decoding */
     bool               *searched; /* (n_layers + 1) for numbers that are none */
 
     void **blocks; /* all memory, for closing */
@@ -147,6 +148,13 @@ hl_status hl_forward(hl_session *session, const hl_chunk *chunk);
 /* out (B, C, rows of the map) = x W' + b, for the rows that count. */
 hl_status hl_forward_linear(const hl_session *session, const hl_chunk *chunk, float *out,
                             const float *x, const hl_session_param *param);
+/* The same for some maps of one x at once; a part whose param is NULL is left out. */
+typedef struct hl_forward_part {
+    float                  *out;
+    const hl_session_param *param;
+} hl_forward_part;
+hl_status hl_forward_linears(const hl_session *session, const hl_chunk *chunk, const float *x,
+                             const hl_forward_part *parts, int n_parts);
 /* out (B, C, D) = norm(x); a copy where the model has no such norm. */
 void hl_forward_norm(const hl_session *session, const hl_chunk *chunk, float *out, const float *x,
                      const hl_session_param *param);
@@ -171,10 +179,11 @@ hl_status hl_forward_lens(hl_session *session, const hl_chunk *chunk, const floa
 hl_status hl_forward_final(hl_session *session, const hl_chunk *chunk);
 
 /* How many threads for a loop over so many values: a short one is over before another
- * thread has woken. */
+ * thread has woken.  While few rows are worked on, OpenMP's threads are left alone: they
+ * would stand in the way of the team's. */
 static inline int hl_forward_threads(const hl_session *session, int64_t n_values)
 {
-    return n_values < 16 * 1024 ? 1 : session->pool.n_threads;
+    return n_values < 16 * 1024 || session->few_rows ? 1 : session->pool.n_threads;
 }
 
 static inline uint32_t hl_chunk_wants(const hl_chunk *chunk)

@@ -1,0 +1,461 @@
+/* dense_products.h - dot and combine of dense.h on vectors of simd.h.
+ *
+ * Included once by dense_avx2.c and each of its siblings, after dense_vector.h.
+ *
+ * Few rows are multiplied by weights that come from memory, so what counts is to
+ * keep memory busy: DOT_WEIGHTS rows of W are read side by side, each far enough
+ * ahead, and their values become floats in registers.  A block's values are
+ * multiplied as the integers that they are; its scale comes in once, on what they
+ * add up to:
+ *
+ *     sum d q x  =  d (q_0 x_0 + q_1 x_1 + ...)        Q8_0, Q4_0, Q6_K
+ *     sum (d q - m) x  =  d (sum q x) - m (sum x)      Q4_K
+ *
+ * Whatever shares a call, the sums of one x and one w are added in one order. */
+#ifndef HL_KERNELS_DENSE_PRODUCTS_H
+#define HL_KERNELS_DENSE_PRODUCTS_H
+
+#include "base/dtype.h"
+#include "kernels/dense_vector.h"
+#include "kernels/quant.h"
+#include "kernels/quant_blocks.h"
+
+enum {
+    DOT_WEIGHTS    = 4,    /* rows of W that are read side by side */
+    DOT_DECODED    = 256,  /* values of a row that are decoded together */
+    COMBINED_ROWS  = 8,    /* so that sums are read and written once for all of them */
+    COMBINED_WIDTH = 1024, /* sums that stay in the first cache */
+};
+
+/* ------------------------------------------------------------------ weights */
+
+HL_INLINE vf load_weight(const void *w, hl_dtype dtype, int64_t index)
+{
+    switch (dtype) {
+    case HL_DTYPE_F16:
+        return vf_load_f16((const uint16_t *)w + index);
+    case HL_DTYPE_BF16:
+        return vf_load_bf16((const uint16_t *)w + index);
+    default:
+        return vf_load((const float *)w + index);
+    }
+}
+
+HL_INLINE vf load_weight_part(const void *w, hl_dtype dtype, int64_t index, int64_t n)
+{
+    uint16_t halves[VL] = { 0 };
+
+    if (dtype == HL_DTYPE_F32)
+        return load_part((const float *)w + index, n);
+    memcpy(halves, (const uint16_t *)w + index, (size_t)n * sizeof *halves);
+    return load_weight(halves, dtype, 0);
+}
+
+HL_INLINE vf as_floats(vi a)
+{
+    return __builtin_convertvector(a, vf);
+}
+
+/* The sum of all lanes, in double: lanes are short sums, so that little is lost before. */
+HL_INLINE float sum_lanes(vf a, vf b)
+{
+    return (float)sum_doubles((vd_low(a) + vd_high(a)) + (vd_low(b) + vd_high(b)));
+}
+
+/* What lies `ahead` bytes behind p will be read soon: the same place of a row that
+ * comes later.  There may be nothing; asking for it is no access. */
+HL_INLINE void read_ahead(const void *p, int64_t ahead)
+{
+    __builtin_prefetch((const void *)((uintptr_t)p + (uintptr_t)ahead), 0, 3);
+}
+
+/* ------------------------------------------------------------ dots of floats */
+
+/* out[0 .. n_weights) of one x; `dtype` and `n_weights` are constants. */
+HL_INLINE void dot_floats(float *out, const float *x, const void *const *w, int n_weights,
+                          hl_dtype dtype, int64_t n)
+{
+    int64_t size                 = dtype == HL_DTYPE_F32 ? 4 : 2;
+    int64_t ahead                = DOT_WEIGHTS * n * size;
+    vf      sums[DOT_WEIGHTS][2] = { { { 0 } } };
+    int64_t i                    = 0;
+
+    for (; i + 2 * VL <= n; i += 2 * VL) {
+        vf x0 = vf_load(x + i);
+        vf x1 = vf_load(x + i + VL);
+        for (int j = 0; j < n_weights; j++) {
+            for (int64_t byte = 0; byte < 2 * VL * size; byte += 64)
+                read_ahead((const uint8_t *)w[j] + i * size + byte, ahead);
+            sums[j][0] = vf_fma(x0, load_weight(w[j], dtype, i), sums[j][0]);
+            sums[j][1] = vf_fma(x1, load_weight(w[j], dtype, i + VL), sums[j][1]);
+        }
+    }
+    for (; i < n; i += VL) {
+        int64_t left = n - i < VL ? n - i : VL;
+        vf      x0   = load_part(x + i, left);
+        for (int j = 0; j < n_weights; j++)
+            sums[j][0] = vf_fma(x0, load_weight_part(w[j], dtype, i, left), sums[j][0]);
+    }
+    for (int j = 0; j < n_weights; j++)
+        out[j] = sum_lanes(sums[j][0], sums[j][1]);
+}
+
+/* ------------------------------------------------------------ dots of blocks
+ *
+ * A type has a function that adds one block of n_weights rows to their sums.
+ * PIECES vectors are 32 values. */
+
+enum { PIECES = 32 / VL };
+
+/* The scales, stored as f16 at `offset`, of the blocks of up to four rows.  Converted
+ * together, and broadcast from memory: that leaves the vector units to the products. */
+HL_INLINE void load_scales(float out[DOT_WEIGHTS], const uint8_t *const *b, int offset,
+                           int n_weights)
+{
+    uint64_t halves = 0;
+
+    for (int j = 0; j < n_weights; j++)
+        halves |= (uint64_t)hl_read_u16(b[j] + offset) << (16 * j);
+    store_f16x4(out, halves);
+}
+
+HL_INLINE void add_q8_0(vf *sums, const float *x, const uint8_t *const *b, int n_weights)
+{
+    float scales[DOT_WEIGHTS];
+
+    load_scales(scales, b, 0, n_weights);
+    for (int j = 0; j < n_weights; j++) {
+        vf part = vf_load(x) * as_floats(vi_load_s8(b[j] + 2));
+        for (int i = 1; i < PIECES; i++)
+            part = vf_fma(vf_load(x + i * VL), as_floats(vi_load_s8(b[j] + 2 + i * VL)), part);
+        sums[j] = vf_fma(vf_set(scales[j]), part, sums[j]);
+    }
+}
+
+/* The low or the high half of bytes.  AVX-512 looks it up: that takes the lowest four
+ * bits of a lane by itself, and what it finds is a float. */
+HL_INLINE vf nibble_values(vi bytes, int shift)
+{
+#if defined(__AVX512F__)
+    const vf book = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 };
+    return (vf)_mm512_permutexvar_ps((__m512i)(bytes >> shift), (__m512)book);
+#else
+    return as_floats(bytes >> shift & 15);
+#endif
+}
+
+/* Lanes that add up to the sum of 32 of x, or of n_pieces vectors of it. */
+HL_INLINE vf x_lanes(const float *x, int n_pieces)
+{
+    vf sum = vf_load(x);
+
+    for (int i = 1; i < n_pieces; i++)
+        sum += vf_load(x + i * VL);
+    return sum;
+}
+
+/* What is subtracted from every q, 8, is so for all rows: they start from -8 x. */
+HL_INLINE void add_q4_0(vf *sums, const float *x, const uint8_t *const *b, int n_weights)
+{
+    vf    start = -8.0f * x_lanes(x, PIECES);
+    float scales[DOT_WEIGHTS];
+
+    load_scales(scales, b, 0, n_weights);
+    for (int j = 0; j < n_weights; j++) {
+        vf part = start;
+        for (int i = 0; i < PIECES / 2; i++) {
+            vi bytes = vi_load_u8(b[j] + 2 + i * VL);
+            part     = vf_fma(vf_load(x + i * VL), nibble_values(bytes, 0), part);
+            part     = vf_fma(vf_load(x + 16 + i * VL), nibble_values(bytes, 4), part);
+        }
+        sums[j] = vf_fma(vf_set(scales[j]), part, sums[j]);
+    }
+}
+
+/* hl_unpack_k_scales, on four bytes at a time: eight scales, then eight minima. */
+HL_INLINE void unpack_k_scales(float out[16], const uint8_t *packed)
+{
+    uint32_t low      = hl_read_u32(packed);
+    uint32_t middle   = hl_read_u32(packed + 4);
+    uint32_t high     = hl_read_u32(packed + 8);
+    uint32_t words[4] = { low & 0x3f3f3f3f, (high & 0x0f0f0f0f) | (low >> 2 & 0x30303030),
+                          middle & 0x3f3f3f3f,
+                          (high >> 4 & 0x0f0f0f0f) | (middle >> 2 & 0x30303030) };
+    uint8_t  bytes[16];
+
+    memcpy(bytes, words, sizeof bytes);
+    for (int i = 0; i < 16; i += VL)
+        vf_store(out + i, as_floats(vi_load_u8(bytes + i)));
+}
+
+/* Nibbles of 32 bytes: the low ones are one run of 32 values, the high ones the next. */
+HL_INLINE void add_q4_k(vf *sums, const float *x, const uint8_t *const *b, int n_weights)
+{
+    vf    x_sums[8];
+    float d[DOT_WEIGHTS], d_min[DOT_WEIGHTS];
+
+    load_scales(d, b, 0, n_weights);
+    load_scales(d_min, b, 2, n_weights);
+    for (int s = 0; s < 8; s++)
+        x_sums[s] = x_lanes(x + 32 * s, PIECES);
+    for (int j = 0; j < n_weights; j++) {
+        float scales[16];
+        vf    part = { 0 }, minima = { 0 };
+
+        unpack_k_scales(scales, b[j] + 4);
+        for (int s = 0; s < 8; s += 2) {
+            vf low = { 0 }, high = { 0 };
+            for (int i = 0; i < PIECES; i++) {
+                const float *at    = x + 32 * s + i * VL;
+                vi           bytes = vi_load_u8(b[j] + 16 + 16 * s + i * VL);
+                low                = vf_fma(vf_load(at), nibble_values(bytes, 0), low);
+                high               = vf_fma(vf_load(at + 32), nibble_values(bytes, 4), high);
+            }
+            part   = vf_fma(vf_set(scales[s]), low, part);
+            part   = vf_fma(vf_set(scales[s + 1]), high, part);
+            minima = vf_fma(vf_set(scales[8 + s]), x_sums[s], minima);
+            minima = vf_fma(vf_set(scales[9 + s]), x_sums[s + 1], minima);
+        }
+        sums[j] = vf_fma(vf_set(d[j]), part, sums[j]);
+        sums[j] = vf_fma(vf_set(-d_min[j]), minima, sums[j]);
+    }
+}
+
+/* The 32 values from 32 s on: q + 32, in bytes.  No instruction shifts bytes: what a
+ * shift of words brings in from the neighbour, the mask takes away. */
+HL_INLINE void unpack_q6_k(uint8_t q[32], const uint8_t *b, int s)
+{
+    typedef uint16_t words __attribute__((vector_size(32)));
+    words            low, high;
+
+    memcpy(&low, b + s / 4 * 64 + s % 2 * 32, sizeof low);
+    memcpy(&high, b + 128 + s / 4 * 32, sizeof high);
+    low = (low >> (s / 2 % 2 * 4) & 0x0f0f) | (high >> (s % 4 * 2) & 0x0303) << 4;
+    memcpy(q, &low, sizeof low);
+}
+
+HL_INLINE void add_q6_k(vf *sums, const float *x, const uint8_t *const *b, int n_weights)
+{
+    enum { RUN = 16 / VL }; /* vectors that share a scale */
+    vf    start[16];
+    float d[DOT_WEIGHTS];
+
+    load_scales(d, b, 208, n_weights);
+    for (int s = 0; s < 16; s++)
+        start[s] = -32.0f * x_lanes(x + 16 * s, RUN);
+    for (int j = 0; j < n_weights; j++) {
+        float scales[16];
+        vf    part = { 0 };
+
+        for (int i = 0; i < 16; i += VL)
+            vf_store(scales + i, as_floats(vi_load_s8(b[j] + 192 + i)));
+        for (int s = 0; s < 8; s++) {
+            uint8_t q[32];
+            unpack_q6_k(q, b[j], s);
+            for (int half = 0; half < 2; half++) {
+                vf run = start[2 * s + half];
+                for (int i = 0; i < RUN; i++) {
+                    int at = half * 16 + i * VL;
+                    run    = vf_fma(vf_load(x + 32 * s + at), as_floats(vi_load_u8(q + at)), run);
+                }
+                part = vf_fma(vf_set(scales[2 * s + half]), run, part);
+            }
+        }
+        sums[j] = vf_fma(vf_set(d[j]), part, sums[j]);
+    }
+}
+
+typedef void (*add_block)(vf *sums, const float *x, const uint8_t *const *b, int n_weights);
+
+/* `add`, `n_weights` and the sizes of a block are constants. */
+HL_INLINE void dot_blocks(float *out, const float *x, const void *const *w, int n_weights,
+                          int64_t n_blocks, add_block add, int n_values, int n_bytes)
+{
+    vf             sums[DOT_WEIGHTS] = { { 0 } };
+    const uint8_t *b[DOT_WEIGHTS];
+
+    for (int64_t block = 0; block < n_blocks; block++) {
+        for (int j = 0; j < n_weights; j++) {
+            b[j] = (const uint8_t *)w[j] + block * n_bytes;
+            for (int byte = 0; byte < n_bytes; byte += 64)
+                read_ahead(b[j] + byte, DOT_WEIGHTS * n_blocks * n_bytes);
+        }
+        add(sums, x + block * n_values, b, n_weights);
+    }
+    for (int j = 0; j < n_weights; j++)
+        out[j] = sum_lanes(sums[j], (vf){ 0 });
+}
+
+/* ------------------------------------------------------- dots of other blocks */
+
+#if defined(__AVX2__)
+#define DEQUANTISE hl_dequantise_avx2
+#else
+#define DEQUANTISE hl_dequantise_scalar
+#endif
+
+/* Types that are not worth a loop of their own become floats first, some of a row at a
+ * time. */
+static void dot_decoded(float *out, const float *x, const void *w, hl_dtype dtype, int64_t n)
+{
+    hl_dtype_block block = hl_dtype_block_of(dtype);
+    float          values[DOT_DECODED];
+    vf             sums[2] = { { 0 } };
+
+    for (int64_t first = 0; first < n; first += DOT_DECODED) {
+        int64_t count = n - first < DOT_DECODED ? n - first : DOT_DECODED;
+        size_t  at    = (size_t)first / block.n_values * block.n_bytes;
+
+        DEQUANTISE(values, dtype, (const uint8_t *)w + at, (size_t)count / block.n_values);
+        for (int64_t i = 0; i < count; i += 2 * VL) { /* blocks are of 32 and more */
+            sums[0] = vf_fma(vf_load(x + first + i), vf_load(values + i), sums[0]);
+            sums[1] = vf_fma(vf_load(x + first + i + VL), vf_load(values + i + VL), sums[1]);
+        }
+    }
+    *out = sum_lanes(sums[0], sums[1]);
+}
+
+/* --------------------------------------------------------------------- dots */
+
+/* n_weights rows of W with one x. */
+HL_INLINE void dot_weights(float *out, const float *x, const void *const *w, int n_weights,
+                           hl_dtype dtype, int64_t n)
+{
+    switch (dtype) {
+    case HL_DTYPE_Q8_0:
+        dot_blocks(out, x, w, n_weights, n / 32, add_q8_0, 32, 34);
+        break;
+    case HL_DTYPE_Q4_0:
+        dot_blocks(out, x, w, n_weights, n / 32, add_q4_0, 32, 18);
+        break;
+    case HL_DTYPE_Q4_K:
+        dot_blocks(out, x, w, n_weights, n / 256, add_q4_k, 256, 144);
+        break;
+    case HL_DTYPE_Q6_K:
+        dot_blocks(out, x, w, n_weights, n / 256, add_q6_k, 256, 210);
+        break;
+    default:
+        dot_floats(out, x, w, n_weights, dtype, n);
+        break;
+    }
+}
+
+/* Four rows of W at a time with every x, then the rest one by one. */
+HL_INLINE void dot_all(const hl_dot *d, hl_dtype dtype)
+{
+    int64_t j = 0;
+
+    for (; j + DOT_WEIGHTS <= d->n_weights; j += DOT_WEIGHTS) {
+        for (int64_t row = 0; row < d->n_rows; row++)
+            dot_weights(d->out + row * d->out_stride + j, d->x + row * d->x_stride, d->w + j,
+                        DOT_WEIGHTS, dtype, d->n);
+    }
+    for (; j < d->n_weights; j++) {
+        for (int64_t row = 0; row < d->n_rows; row++)
+            dot_weights(d->out + row * d->out_stride + j, d->x + row * d->x_stride, d->w + j, 1,
+                        dtype, d->n);
+    }
+}
+
+static void dot_others(const hl_dot *d)
+{
+    for (int64_t j = 0; j < d->n_weights; j++) {
+        for (int64_t row = 0; row < d->n_rows; row++)
+            dot_decoded(d->out + row * d->out_stride + j, d->x + row * d->x_stride, d->w[j],
+                        d->dtype, d->n);
+    }
+}
+
+static void dense_dot(const hl_dot *d)
+{
+    switch (d->dtype) {
+    case HL_DTYPE_F32:
+        dot_all(d, HL_DTYPE_F32);
+        break;
+    case HL_DTYPE_F16:
+        dot_all(d, HL_DTYPE_F16);
+        break;
+    case HL_DTYPE_BF16:
+        dot_all(d, HL_DTYPE_BF16);
+        break;
+    case HL_DTYPE_Q8_0:
+        dot_all(d, HL_DTYPE_Q8_0);
+        break;
+    case HL_DTYPE_Q4_0:
+        dot_all(d, HL_DTYPE_Q4_0);
+        break;
+    case HL_DTYPE_Q4_K:
+        dot_all(d, HL_DTYPE_Q4_K);
+        break;
+    case HL_DTYPE_Q6_K:
+        dot_all(d, HL_DTYPE_Q6_K);
+        break;
+    default:
+        dot_others(d);
+        break;
+    }
+}
+
+/* ------------------------------------------------------------------ combine */
+
+/* sums (n) += rows [first, first + n_rows) of w, from `column` on. */
+HL_INLINE void combine_rows(float *sums, const hl_combine *c, hl_dtype dtype, int64_t column,
+                            int64_t n, int64_t first, int n_rows)
+{
+    int64_t size = dtype == HL_DTYPE_F32 ? 4 : 2;
+    int64_t at   = first * c->w_stride + column;
+    int64_t i    = 0;
+    vf      x[COMBINED_ROWS];
+
+    for (int row = 0; row < n_rows; row++)
+        x[row] = vf_set(c->x[first + row]);
+    for (; i + VL <= n; i += VL) {
+        vf part[2] = { { 0 } };
+        for (int row = 0; row < n_rows; row++) {
+            const uint8_t *w = (const uint8_t *)c->w + (at + row * c->w_stride + i) * size;
+            if (i * size % 64 < VL * size)
+                read_ahead(w, COMBINED_ROWS * c->w_stride * size);
+            part[row % 2] = vf_fma(x[row], load_weight(w, dtype, 0), part[row % 2]);
+        }
+        vf_store(sums + i, vf_load(sums + i) + (part[0] + part[1]));
+    }
+    if (i == n)
+        return;
+    vf part[2] = { { 0 } };
+    for (int row = 0; row < n_rows; row++)
+        part[row % 2] =
+            vf_fma(x[row], load_weight_part(c->w, dtype, at + row * c->w_stride + i, n - i),
+                   part[row % 2]);
+    store_part(sums + i, load_part(sums + i, n - i) + (part[0] + part[1]), n - i);
+}
+
+/* Columns in runs whose sums stay in the first cache. */
+HL_INLINE void combine_all(const hl_combine *c, hl_dtype dtype)
+{
+    for (int64_t column = 0; column < c->n; column += COMBINED_WIDTH) {
+        int64_t n   = c->n - column < COMBINED_WIDTH ? c->n - column : COMBINED_WIDTH;
+        int64_t row = 0;
+
+        for (; row + COMBINED_ROWS <= c->n_rows; row += COMBINED_ROWS)
+            combine_rows(c->out + column, c, dtype, column, n, row, COMBINED_ROWS);
+        for (; row < c->n_rows; row++)
+            combine_rows(c->out + column, c, dtype, column, n, row, 1);
+    }
+}
+
+static void dense_combine(const hl_combine *c)
+{
+    switch (c->dtype) {
+    case HL_DTYPE_F16:
+        combine_all(c, HL_DTYPE_F16);
+        break;
+    case HL_DTYPE_BF16:
+        combine_all(c, HL_DTYPE_BF16);
+        break;
+    default:
+        combine_all(c, HL_DTYPE_F32);
+        break;
+    }
+}
+
+#endif
