@@ -20,14 +20,14 @@
 #include "kernels/quant.h"
 
 enum {
-    MAX_PANEL      = 192, /* rows of W that are multiplied together        */
+    MAX_PANEL      = 384, /* rows of W that are multiplied together        */
     MIN_PANEL      = 16,
-    PANEL_FLOATS   = 256 * 1024, /* ... as long as they stay within the L2 cache  */
-    FEW_PANEL      = 32,         /* rows of W for one call of dot products        */
-    FEW_BYTES      = 64 * 1024,  /* what a thread takes at a time where no panel is made */
-    FEW_STEP       = 8,          /* ... in so many rows, */
-    SHARES_EACH    = 4,          /* ... so many times or more */
-    MXFP4_VALUES   = 32,         /* that share a scale */
+    PANEL_FLOATS   = 2048 * 1024, /* ... as long as a thread needs no more to convert them */
+    FEW_PANEL      = 32,          /* rows of W for one call of dot products        */
+    FEW_BYTES      = 64 * 1024,   /* what a thread takes at a time where no panel is made */
+    FEW_STEP       = 8,           /* ... in so many rows, */
+    SHARES_EACH    = 4,           /* ... so many times or more */
+    MXFP4_VALUES   = 32,          /* that share a scale */
     ALONE_PRODUCTS = 64 * 1024,
 };
 
