@@ -556,15 +556,24 @@ enum {
     HL_WANT_LAST_LOGITS = 1 << 11, /* of each sequence's last row; hl_session_logits has them */
 };
 
+/* What stored blocks of Q8_0, Q4_0, Q4_K and Q6_K are multiplied with, where few rows (a
+ * step of decoding) are.  INT8 rounds each 32 activations to 8 bits. */
+typedef enum hl_activations {
+    HL_ACTIVATIONS_EXACT = 0,
+    HL_ACTIVATIONS_INT8,
+    HL_ACTIVATIONS_COUNT
+} hl_activations;
+
 typedef struct hl_session_options {
-    int64_t  n_ctx;       /* most tokens of a sequence; 0: the model's, at most 4096 */
-    int64_t  n_batch;     /* sequences; 0: 1 */
-    int64_t  n_chunk;     /* rows of a sequence that are worked on together; 0: 512 */
-    int64_t  n_patterns;  /* most positions that HL_WANT_PATTERN may name; 0: none */
-    uint32_t wants;       /* all that feeds may ask for */
-    hl_dtype cache_dtype; /* of keys and values: F32 or F16 */
-    int32_t  n_threads;   /* 0: all cores */
-    bool     beyond_ctx;  /* n_ctx may exceed the model's, where that can be computed */
+    int64_t        n_ctx;       /* most tokens of a sequence; 0: the model's, at most 4096 */
+    int64_t        n_batch;     /* sequences; 0: 1 */
+    int64_t        n_chunk;     /* rows of a sequence that are worked on together; 0: 512 */
+    int64_t        n_patterns;  /* most positions that HL_WANT_PATTERN may name; 0: none */
+    uint32_t       wants;       /* all that feeds may ask for */
+    hl_dtype       cache_dtype; /* of keys and values: F32 or F16 */
+    int32_t        n_threads;   /* 0: all cores */
+    bool           beyond_ctx;  /* n_ctx may exceed the model's, where that can be computed */
+    hl_activations activations;
 } hl_session_options;
 
 /* One layer's rows.  Borrowed for the call; NULL where not wanted. */

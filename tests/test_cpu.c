@@ -35,6 +35,7 @@ static void agrees_with_the_system(void **state)
                   linux_says("avx512dq") && linux_says("avx512vl");
     assert_int_equal(cpu->avx2, avx2);
     assert_int_equal(cpu->avx512, avx512);
+    assert_int_equal(cpu->vnni, avx512 && linux_says("avx512_vnni"));
     assert_false(cpu->neon);
 #elif defined(__aarch64__)
     assert_true(cpu->neon);

@@ -53,6 +53,7 @@ static void look_up(void)
     features.avx512 = features.avx2 && __builtin_cpu_supports("avx512f") &&
                       __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
                       __builtin_cpu_supports("avx512vl");
+    features.vnni = features.avx512 && __builtin_cpu_supports("avx512vnni");
     read_name(features.name);
 }
 

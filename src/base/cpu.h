@@ -7,6 +7,7 @@
 typedef struct hl_cpu {
     bool avx2;   /* AVX2, FMA and F16C together */
     bool avx512; /* F, BW, DQ and VL together   */
+    bool vnni;   /* AVX-512's, with all of these */
     bool neon;
     char name[64]; /* as the processor calls itself, or "" */
 } hl_cpu;

@@ -10,4 +10,5 @@ const hl_kernels hl_kernels_avx2 = {
     .attention_backward = attention_backward,
     .dequantise         = hl_dequantise_avx2,
     .dense              = &hl_dense_avx2,
+    .int8_dot           = hl_int8_dot_avx2,
 };

@@ -378,4 +378,5 @@ const hl_kernels hl_kernels_scalar = {
     .attention_backward = attention_backward,
     .dequantise         = hl_dequantise_scalar,
     .dense              = &hl_dense_scalar,
+    .int8_dot           = hl_int8_dot_scalar,
 };

@@ -8,6 +8,7 @@
 
 #include "headlight.h"
 #include "kernels/dense.h"
+#include "kernels/int8.h"
 
 typedef struct hl_kernels {
     const char *name;
@@ -19,6 +20,8 @@ typedef struct hl_kernels {
     void (*dequantise)(float *out, hl_dtype dtype, const void *source, size_t n_blocks);
     /* Norms, RoPE, activations, dot products; in dense.h. */
     const hl_dense *dense;
+    /* Dot products with activations of 8 bits; in int8.h.  NULL: it has none. */
+    void (*int8_dot)(const hl_int8_dot *dot);
 } hl_kernels;
 
 extern const hl_kernels hl_kernels_scalar;

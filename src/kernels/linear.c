@@ -145,6 +145,7 @@ typedef struct linear_task {
     const hl_matrix      *matrix;
     const float          *bias;
     const hl_kernels     *kernels;
+    const hl_linear_int8 *int8;  /* x as such, or NULL */
     int64_t               width; /* of a panel */
     int64_t               n_panels;
 } linear_task;
@@ -221,6 +222,28 @@ static bool has_dot(const hl_matrix *matrix)
     return is_direct(matrix) || (matrix->scales == NULL && hl_dtype_is_block(matrix->dtype));
 }
 
+/* dot_rows with x in 8 bits; every sequence has room for HL_LINEAR_FEW_ROWS. */
+static void dot_int8(const linear_task *task, int64_t sequence, int64_t row, int64_t n,
+                     const void *const *w)
+{
+    const hl_linear_rows *rows      = task->rows;
+    int64_t               n_columns = task->matrix->n_columns;
+    int64_t               first     = sequence * HL_LINEAR_FEW_ROWS * n_columns;
+
+    task->kernels->int8_dot(&(hl_int8_dot){
+        .out        = rows->out + sequence * rows->batch_rows * rows->out_stride + row,
+        .out_stride = rows->out_stride,
+        .q          = task->int8->q + first,
+        .scales     = task->int8->scales + first / HL_INT8_BLOCK,
+        .sums       = task->int8->sums + first / HL_INT8_BLOCK,
+        .n_rows     = rows->n_rows[sequence],
+        .w          = w,
+        .dtype      = task->matrix->dtype,
+        .n_weights  = n,
+        .n          = n_columns,
+    });
+}
+
 /* Rows [row, row + n) of W, n <= FEW_PANEL, lie at `w`. */
 static void dot_rows(const linear_task *task, int64_t sequence, int64_t row, int64_t n,
                      const void *const *w, hl_dtype dtype)
@@ -263,7 +286,10 @@ static void dot_stored(const linear_task *task, const panel *p, int64_t sequence
         const void *w[FEW_PANEL];
 
         find_rows(w, task->matrix, row, n);
-        dot_rows(task, sequence, row, n, w, task->matrix->dtype);
+        if (task->int8 != NULL)
+            dot_int8(task, sequence, row, n, w);
+        else
+            dot_rows(task, sequence, row, n, w, task->matrix->dtype);
     }
 }
 
@@ -421,6 +447,7 @@ typedef struct linear_job {
     int64_t               n_panels;
     int64_t               work;    /* multiplications */
     bool                  all_few; /* in every task */
+    bool                  is_quantised;
     const hl_linear_pool *pool;
     _Atomic(int)          failure; /* HL_OK */
     _Atomic(int)          failed;  /* the dtype that did */
@@ -457,6 +484,33 @@ static void run_job(linear_job *job)
         run_index(job, i, hl_thread_index());
 }
 
+/* May x be 8-bit integers here, and is there room? */
+static bool takes_int8(const hl_linear_product *product, const hl_kernels *kernels,
+                       const hl_linear_pool *pool)
+{
+    const hl_matrix *matrix = product->matrix;
+    int64_t          needed = product->rows.n_batch * HL_LINEAR_FEW_ROWS * matrix->n_columns;
+
+    return pool->int8 != NULL && kernels->int8_dot != NULL && hl_int8_has(matrix->dtype) &&
+           matrix->scales == NULL && needed <= pool->int8->n_values;
+}
+
+/* The rows of all sequences that take dot products. */
+static void quantise_rows(const hl_linear_int8 *int8, const hl_linear_rows *rows, int64_t n_columns)
+{
+    for (int64_t sequence = 0; sequence < rows->n_batch; sequence++) {
+        if (rows->n_rows[sequence] > HL_LINEAR_FEW_ROWS)
+            continue;
+        for (int64_t i = 0; i < rows->n_rows[sequence]; i++) {
+            int64_t first = (sequence * HL_LINEAR_FEW_ROWS + i) * n_columns;
+            hl_int8_quantise(int8->q + first, int8->scales + first / HL_INT8_BLOCK,
+                             int8->sums + first / HL_INT8_BLOCK,
+                             rows->x + (sequence * rows->batch_rows + i) * rows->x_stride,
+                             n_columns);
+        }
+    }
+}
+
 static void add_task(linear_job *job, linear_task *task, const hl_linear_product *product,
                      const hl_kernels *kernels)
 {
@@ -469,6 +523,12 @@ static void add_task(linear_job *job, linear_task *task, const hl_linear_product
                            .kernels  = kernels,
                            .width    = width,
                            .n_panels = (matrix->n_rows + width - 1) / width };
+    if (takes_int8(product, kernels, job->pool)) {
+        if (!job->is_quantised)
+            quantise_rows(job->pool->int8, &product->rows, matrix->n_columns);
+        job->is_quantised = true;
+        task->int8        = job->pool->int8;
+    }
     job->n_panels += task->n_panels;
     job->work += count_work(&product->rows, matrix);
     job->all_few = job->all_few && all_few(&product->rows);
@@ -484,8 +544,10 @@ hl_status hl_linear_all(const hl_linear_product *products, int n_products,
     if (status != HL_OK)
         return status;
     assert(n_products <= HL_LINEAR_PRODUCTS);
-    for (int i = 0; i < n_products; i++)
+    for (int i = 0; i < n_products; i++) {
+        assert(products[i].rows.x == products[0].rows.x);
         add_task(&job, &job.tasks[i], &products[i], kernels);
+    }
     run_job(&job);
     if (atomic_load(&job.failure) != HL_OK) /* said here: messages belong to a thread */
         return hl_fail((hl_status)atomic_load(&job.failure), "a weight of type %s cannot be read",

@@ -58,18 +58,28 @@ typedef struct hl_linear_product {
     const float     *bias;
 } hl_linear_product;
 
+/* Room for n_values of x. */
+typedef struct hl_linear_int8 {
+    int64_t n_values;
+    int8_t *q;      /* (n_values) */
+    float  *scales; /* (n_values / 32) */
+    float  *sums;   /* (n_values / 32) */
+} hl_linear_int8;
+
 /* Threads, and for each of them scratch of hl_linear_scratch(...) floats. */
 typedef struct hl_linear_pool {
     int      n_threads;
     float   *scratch; /* (n_threads, thread_floats) */
     int64_t  thread_floats;
     hl_team *team; /* of n_threads, for products of few rows; NULL: OpenMP's threads */
+    /* Where few rows of x become 8-bit integers for the types of int8.h. */
+    hl_linear_int8 *int8; /* NULL: x stays as it is */
 } hl_linear_pool;
 
 /* The floats that a thread needs for this matrix. */
 int64_t hl_linear_scratch(const hl_matrix *matrix);
 
-/* All products, in any order; none may read what another writes. */
+/* All products, of one x and its rows, in any order; none may write what another reads. */
 #define HL_LINEAR_PRODUCTS 4 /* at most */
 hl_status hl_linear_all(const hl_linear_product *products, int n_products,
                         const hl_linear_pool *pool);

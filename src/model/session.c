@@ -107,6 +107,7 @@ static hl_status complete_options(hl_session_options *options, const hl_config *
     HL_TRY(check_option("n_chunk", options->n_chunk, 1, MAX_CTX));
     HL_TRY(check_option("n_patterns", options->n_patterns, 0, MAX_CTX));
     HL_TRY(check_option("n_threads", options->n_threads, 0, HL_MAX_THREADS));
+    HL_TRY(check_option("activations", options->activations, 0, HL_ACTIVATIONS_COUNT - 1));
     if (options->n_chunk > options->n_ctx || config->is_encoder)
         options->n_chunk = options->n_ctx;
     if (options->cache_dtype != HL_DTYPE_F32 && options->cache_dtype != HL_DTYPE_F16)
@@ -298,6 +299,30 @@ static hl_status plan_panels(hl_session *session)
                             product(session->pool.n_threads, session->pool.thread_floats, 1));
 }
 
+/* Few rows of every sequence, of the widest input that a weight of int8.h has. */
+static hl_status plan_int8(hl_session *session)
+{
+    hl_status       status = HL_OK;
+    hl_linear_int8 *int8   = &session->int8;
+    int64_t         widest = 0;
+
+    if (session->options.activations != HL_ACTIVATIONS_INT8)
+        return HL_OK;
+    for (int64_t i = 0; i < session->n_params; i++) {
+        const hl_matrix *matrix = &session->params[i].matrix;
+        if (matrix->data != NULL && hl_int8_has(matrix->dtype) && matrix->n_columns > widest)
+            widest = matrix->n_columns;
+    }
+    int8->n_values = product(session->options.n_batch, HL_LINEAR_FEW_ROWS, widest);
+    HL_TRY(HL_SESSION_ALLOC(session, &int8->q, int8->n_values));
+    HL_TRY(HL_SESSION_ALLOC(session, &int8->scales, int8->n_values / HL_INT8_BLOCK));
+    HL_TRY(HL_SESSION_ALLOC(session, &int8->sums, int8->n_values / HL_INT8_BLOCK));
+    session->pool.int8 = int8;
+
+done:
+    return status;
+}
+
 /* ----------------------------------------------------------------- positions */
 
 static hl_status plan_ropes(hl_session *session, int64_t n_rows)
@@ -385,6 +410,7 @@ static hl_status plan(hl_session *session)
     HL_TRY(plan_statistics(session, n_rows));
     HL_TRY(plan_patterns(session));
     HL_TRY(plan_panels(session));
+    HL_TRY(plan_int8(session));
     HL_TRY(plan_ropes(session, n_rows));
     HL_TRY(plan_alibi(session));
 

@@ -107,6 +107,7 @@ struct hl_session {
     hl_session_rows     rows;
     hl_attention_result statistics;
     hl_linear_pool      pool;
+    hl_linear_int8      int8;     /* the pool's, where the options ask for it */
     bool                few_rows; /* the chunk is a step of decoding */
     bool               *searched; /* (n_layers + 1) for numbers that are none */
 

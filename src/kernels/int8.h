@@ -1,0 +1,45 @@
+/* int8.h - products of stored blocks with activations of 8 bits.
+ *
+ *     hl_int8_quantise(q, scales, sums, x, n);
+ *     hl_int8_dot_avx2(&(hl_int8_dot){ ... });
+ *
+ * Blocks hold small integers.  Where x does, too, 32 products and their sum are one
+ * or two instructions instead of twelve.  What is lost is precision: x keeps 8 bits of
+ * the largest of each 32, which linear.h uses only where a session asks for it.
+ *
+ *     x_i  =  scale_{i/32} q_i,  q_i in -127 .. 127
+ *
+ * The scalar version adds decoded weights times these x, in double; the others add
+ * integers, which is exact, and round a few floats. */
+#ifndef HL_KERNELS_INT8_H
+#define HL_KERNELS_INT8_H
+
+#include "headlight.h"
+
+#define HL_INT8_BLOCK 32
+
+/* As hl_dot of dense.h, for Q8_0, Q4_0, Q4_K and Q6_K. */
+typedef struct hl_int8_dot {
+    float             *out;
+    int64_t            out_stride;
+    const int8_t      *q;      /* (n_rows, n) */
+    const float       *scales; /* (n_rows, n / 32) */
+    const float       *sums;   /* (n_rows, n / 32) scale * (q_0 + ... + q_31) */
+    int64_t            n_rows;
+    const void *const *w; /* (n_weights), each (n) of dtype */
+    hl_dtype           dtype;
+    int64_t            n_weights;
+    int64_t            n;
+} hl_int8_dot;
+
+bool hl_int8_has(hl_dtype dtype);
+
+/* n is a multiple of 32.  What is not finite makes its scale NaN. */
+void hl_int8_quantise(int8_t *q, float *scales, float *sums, const float *x, int64_t n);
+
+void hl_int8_dot_scalar(const hl_int8_dot *dot);
+/* AVX-512 uses VNNI where the CPU has it, else what AVX2 does. */
+void hl_int8_dot_avx2(const hl_int8_dot *dot);
+void hl_int8_dot_avx512(const hl_int8_dot *dot);
+
+#endif

@@ -1,0 +1,292 @@
+/* int8_x86.h - hl_int8_dot in vectors of 32 bytes.
+ *
+ * Included by int8_avx2.c, and by int8_avx512.c with INT8_VNNI: one instruction then
+ * multiplies unsigned by signed bytes and adds groups of four to 32-bit lanes.
+ * A block's q is unsigned, less a constant c:
+ *
+ *     sum (u - c) q  =  sum u q  -  c sum q
+ *
+ * and the second sum is the same for all rows of W, so that they start from it.  c is
+ * a power of two.  Four rows of W are read side by side, as in dense_products.h. */
+#ifndef HL_KERNELS_INT8_X86_H
+#define HL_KERNELS_INT8_X86_H
+
+#include <immintrin.h>
+
+#include "kernels/int8.h"
+#include "kernels/quant_blocks.h"
+
+#ifdef INT8_VNNI
+#define TARGET __attribute__((target("avx512vnni")))
+#else
+#define TARGET
+#endif
+#define INLINE static inline __attribute__((always_inline)) TARGET
+
+enum { WEIGHTS = 4 };
+
+/* ------------------------------------------------------------- small pieces */
+
+INLINE __m256i load32(const void *p)
+{
+    return _mm256_loadu_si256((const __m256i *)p);
+}
+
+/* sums + groups of four of u (unsigned, times |s| below 2^14) times s. */
+INLINE __m256i add_products(__m256i sums, __m256i u, __m256i s)
+{
+#ifdef INT8_VNNI
+    return _mm256_dpbusd_epi32(sums, u, s);
+#else
+    __m256i pairs = _mm256_maddubs_epi16(u, s);
+    return _mm256_add_epi32(sums, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+#endif
+}
+
+/* Where rows of W start: -2^shift times what q adds up to, in groups of four. */
+INLINE __m256i start_of(__m256i q, int shift)
+{
+    __m256i sums = add_products(_mm256_setzero_si256(), _mm256_set1_epi8(1), q);
+    return _mm256_sub_epi32(_mm256_setzero_si256(), _mm256_slli_epi32(sums, shift));
+}
+
+/* scale * (the f16 at `offset` of each row's block). */
+INLINE void load_scales(float out[WEIGHTS], const uint8_t *const *b, int offset, int n_weights,
+                        float scale)
+{
+    uint64_t halves = 0;
+
+    for (int j = 0; j < n_weights; j++)
+        halves |= (uint64_t)hl_read_u16(b[j] + offset) << (16 * j);
+    __m128 values = _mm_cvtph_ps(_mm_cvtsi64_si128((long long)halves));
+    _mm_storeu_ps(out, _mm_mul_ps(values, _mm_set1_ps(scale)));
+}
+
+/* sums + scale * (integers). */
+INLINE __m256 add_scaled(__m256 sums, float scale, __m256i integers)
+{
+    return _mm256_fmadd_ps(_mm256_set1_ps(scale), _mm256_cvtepi32_ps(integers), sums);
+}
+
+/* In double, as the other products do. */
+INLINE float sum_lanes(__m256 a)
+{
+    __m256d four = _mm256_add_pd(_mm256_cvtps_pd(_mm256_castps256_ps128(a)),
+                                 _mm256_cvtps_pd(_mm256_extractf128_ps(a, 1)));
+    __m128d two  = _mm_add_pd(_mm256_castpd256_pd128(four), _mm256_extractf128_pd(four, 1));
+    return (float)_mm_cvtsd_f64(_mm_add_sd(two, _mm_unpackhi_pd(two, two)));
+}
+
+/* What is being added: one row of x from one block on. */
+typedef struct x_block {
+    const int8_t *q;
+    const float  *scales;
+    const float  *sums;
+} x_block;
+
+/* ---------------------------------------------------------------- the blocks */
+
+/* Signed bytes become unsigned: by 128 with VNNI; else by giving their sign to q, since
+ * pairs of products must fit in 16 bits. */
+INLINE void add_q8_0(__m256 *sums, const x_block *x, const uint8_t *const *b, int n_weights)
+{
+    __m256i q = load32(x->q);
+    float   scales[WEIGHTS];
+
+    load_scales(scales, b, 0, n_weights, x->scales[0]);
+#ifdef INT8_VNNI
+    __m256i start = start_of(q, 7);
+    for (int j = 0; j < n_weights; j++) {
+        __m256i u = _mm256_xor_si256(load32(b[j] + 2), _mm256_set1_epi8((char)0x80));
+        sums[j]   = add_scaled(sums[j], scales[j], add_products(start, u, q));
+    }
+#else
+    for (int j = 0; j < n_weights; j++) {
+        __m256i w = load32(b[j] + 2);
+        __m256i product =
+            add_products(_mm256_setzero_si256(), _mm256_abs_epi8(w), _mm256_sign_epi8(q, w));
+        sums[j] = add_scaled(sums[j], scales[j], product);
+    }
+#endif
+}
+
+/* 16 bytes twice, the second time shifted: low nibbles, then high ones. */
+INLINE __m256i nibbles(const uint8_t *p)
+{
+    __m256i twice = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)p));
+    __m256i shifted = _mm256_srlv_epi64(twice, _mm256_setr_epi64x(0, 0, 4, 4));
+    return _mm256_and_si256(shifted, _mm256_set1_epi8(15));
+}
+
+INLINE void add_q4_0(__m256 *sums, const x_block *x, const uint8_t *const *b, int n_weights)
+{
+    __m256i q     = load32(x->q);
+    __m256i start = start_of(q, 3);
+    float   scales[WEIGHTS];
+
+    load_scales(scales, b, 0, n_weights, x->scales[0]);
+    for (int j = 0; j < n_weights; j++)
+        sums[j] = add_scaled(sums[j], scales[j], add_products(start, nibbles(b[j] + 2), q));
+}
+
+/* Eight 6-bit scales and eight minima; see quant_blocks.h. */
+INLINE void unpack_k_scales(__m256 *scales, __m256 *minima, const uint8_t *packed)
+{
+    uint32_t low    = hl_read_u32(packed);
+    uint32_t middle = hl_read_u32(packed + 4);
+    uint32_t high   = hl_read_u32(packed + 8);
+    uint64_t first  = (low & 0x3f3f3f3f) | (uint64_t)((high & 0x0f0f0f0f) | (low >> 2 & 0x30303030))
+                                              << 32;
+    uint64_t second = (middle & 0x3f3f3f3f) |
+                      (uint64_t)((high >> 4 & 0x0f0f0f0f) | (middle >> 2 & 0x30303030)) << 32;
+
+    *scales = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_cvtsi64_si128((long long)first)));
+    *minima = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_cvtsi64_si128((long long)second)));
+}
+
+INLINE void add_q4_k(__m256 *sums, const x_block *x, const uint8_t *const *b, int n_weights)
+{
+    float d[WEIGHTS], d_min[WEIGHTS];
+
+    load_scales(d, b, 0, n_weights, 1.0f);
+    load_scales(d_min, b, 2, n_weights, -1.0f);
+    for (int j = 0; j < n_weights; j++) {
+        __m256 scale, minimum, part = _mm256_setzero_ps();
+        float  scales[8];
+
+        unpack_k_scales(&scale, &minimum, b[j] + 4);
+        _mm256_storeu_ps(scales, _mm256_mul_ps(scale, _mm256_loadu_ps(x->scales)));
+        for (int s = 0; s < 8; s += 2) {
+            const __m256i mask  = _mm256_set1_epi8(15);
+            __m256i       bytes = load32(b[j] + 16 + 16 * s);
+            __m256i       low   = _mm256_and_si256(bytes, mask);
+            __m256i       high  = _mm256_and_si256(_mm256_srli_epi16(bytes, 4), mask);
+            __m256i       zero  = _mm256_setzero_si256();
+
+            part = add_scaled(part, scales[s], add_products(zero, low, load32(x->q + 32 * s)));
+            part = add_scaled(part, scales[s + 1],
+                              add_products(zero, high, load32(x->q + 32 * s + 32)));
+        }
+        sums[j] = _mm256_fmadd_ps(_mm256_set1_ps(d[j]), part, sums[j]);
+        sums[j] = _mm256_fmadd_ps(_mm256_mul_ps(_mm256_set1_ps(d_min[j]), minimum),
+                                  _mm256_loadu_ps(x->sums), sums[j]);
+    }
+}
+
+/* The 32 values from 32 s on, plus 32. */
+INLINE __m256i unpack_q6_k(const uint8_t *b, int s)
+{
+    __m256i low  = _mm256_srli_epi16(load32(b + s / 4 * 64 + s % 2 * 32), s / 2 % 2 * 4);
+    __m256i high = _mm256_srli_epi16(load32(b + 128 + s / 4 * 32), s % 4 * 2);
+
+    low  = _mm256_and_si256(low, _mm256_set1_epi8(15));
+    high = _mm256_and_si256(high, _mm256_set1_epi8(3));
+    return _mm256_or_si256(low, _mm256_slli_epi16(high, 4));
+}
+
+/* 16 values share a scale: half of the lanes have one, half the next. */
+INLINE void add_q6_k(__m256 *sums, const x_block *x, const uint8_t *const *b, int n_weights)
+{
+    __m256i start[8];
+    float   d[WEIGHTS];
+
+    load_scales(d, b, 208, n_weights, 1.0f);
+    for (int s = 0; s < 8; s++)
+        start[s] = start_of(load32(x->q + 32 * s), 5);
+    for (int j = 0; j < n_weights; j++) {
+        __m256 part = _mm256_setzero_ps(), eight = part;
+
+#pragma GCC unroll 8
+        for (int s = 0; s < 8; s++) {
+            __m256i at = _mm256_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1);
+            if (s % 4 == 0)
+                eight = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(
+                    _mm_loadl_epi64((const __m128i *)(const void *)(b[j] + 192 + 2 * s))));
+            at = _mm256_add_epi32(at, _mm256_set1_epi32(s % 4 * 2));
+            __m256 scale =
+                _mm256_mul_ps(_mm256_permutevar8x32_ps(eight, at), _mm256_set1_ps(x->scales[s]));
+            __m256i product = add_products(start[s], unpack_q6_k(b[j], s), load32(x->q + 32 * s));
+            part            = _mm256_fmadd_ps(scale, _mm256_cvtepi32_ps(product), part);
+        }
+        sums[j] = _mm256_fmadd_ps(_mm256_set1_ps(d[j]), part, sums[j]);
+    }
+}
+
+/* ---------------------------------------------------------------------- rows */
+
+/* n_weights rows of W with one x; `dtype` and `n_weights` are constants. */
+INLINE void dot_weights(float *out, x_block x, const void *const *w, int n_weights, hl_dtype dtype,
+                        int64_t n)
+{
+    const bool     is_small = dtype == HL_DTYPE_Q8_0 || dtype == HL_DTYPE_Q4_0;
+    const int      n_values = is_small ? 32 : 256;
+    const int      n_bytes  = dtype == HL_DTYPE_Q8_0   ? 34
+                              : dtype == HL_DTYPE_Q4_0 ? 18
+                              : dtype == HL_DTYPE_Q4_K ? 144
+                                                       : 210;
+    __m256         sums[WEIGHTS];
+    const uint8_t *b[WEIGHTS];
+
+    for (int j = 0; j < n_weights; j++) {
+        b[j]    = w[j];
+        sums[j] = _mm256_setzero_ps();
+    }
+    for (int64_t block = 0; block < n / n_values; block++) {
+        for (int j = 0; j < n_weights; j++) {
+            for (int byte = 0; byte < n_bytes; byte += 64)
+                _mm_prefetch((const char *)b[j] + byte + WEIGHTS * (n / n_values) * n_bytes,
+                             _MM_HINT_T0);
+        }
+        if (dtype == HL_DTYPE_Q8_0)
+            add_q8_0(sums, &x, b, n_weights);
+        else if (dtype == HL_DTYPE_Q4_0)
+            add_q4_0(sums, &x, b, n_weights);
+        else if (dtype == HL_DTYPE_Q4_K)
+            add_q4_k(sums, &x, b, n_weights);
+        else
+            add_q6_k(sums, &x, b, n_weights);
+        for (int j = 0; j < n_weights; j++)
+            b[j] += n_bytes;
+        x = (x_block){ x.q + n_values, x.scales + n_values / 32, x.sums + n_values / 32 };
+    }
+    for (int j = 0; j < n_weights; j++)
+        out[j] = sum_lanes(sums[j]);
+}
+
+INLINE void dot_all(const hl_int8_dot *d, hl_dtype dtype)
+{
+    for (int64_t j = 0; j < d->n_weights;) {
+        bool four = j + WEIGHTS <= d->n_weights;
+
+        for (int64_t row = 0; row < d->n_rows; row++) {
+            x_block x   = { d->q + row * d->n, d->scales + row * (d->n / HL_INT8_BLOCK),
+                            d->sums + row * (d->n / HL_INT8_BLOCK) };
+            float  *out = d->out + row * d->out_stride + j;
+            if (four)
+                dot_weights(out, x, d->w + j, WEIGHTS, dtype, d->n);
+            else
+                dot_weights(out, x, d->w + j, 1, dtype, d->n);
+        }
+        j += four ? WEIGHTS : 1;
+    }
+}
+
+TARGET static void int8_dot(const hl_int8_dot *d)
+{
+    switch (d->dtype) {
+    case HL_DTYPE_Q8_0:
+        dot_all(d, HL_DTYPE_Q8_0);
+        break;
+    case HL_DTYPE_Q4_0:
+        dot_all(d, HL_DTYPE_Q4_0);
+        break;
+    case HL_DTYPE_Q4_K:
+        dot_all(d, HL_DTYPE_Q4_K);
+        break;
+    default:
+        dot_all(d, HL_DTYPE_Q6_K);
+        break;
+    }
+}
+
+#endif
