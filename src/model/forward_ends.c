@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "model/logits.h"
 #include "model/session.h"
 
 /* ----------------------------------------------------------------- embedding */
@@ -190,33 +191,6 @@ done:
 
 /* ---------------------------------------------------------------------- lens */
 
-static int64_t best_token(const float *logits, int64_t n)
-{
-    int64_t best = 0;
-
-    for (int64_t i = 1; i < n; i++) {
-        if (logits[i] > logits[best])
-            best = i;
-    }
-    return best;
-}
-
-/* Of the softmax, centred on its largest. */
-static double vocabulary_entropy(const float *logits, int64_t n, float max)
-{
-    double rest = -1.0; /* the largest counts as 1 once */
-    double dot  = 0.0;
-
-    for (int64_t i = 0; i < n; i++) {
-        double offset = (double)(logits[i] - max);
-        double weight = exp(offset);
-
-        rest += weight;
-        dot += weight > 0.0 ? weight * offset : 0.0;
-    }
-    return log1p(rest) - dot / (1.0 + rest);
-}
-
 static float second_gap(const float *logits, int64_t n, int64_t top)
 {
     float second = -INFINITY;
@@ -236,12 +210,12 @@ static void read_lens(const hl_session *session, int64_t first, int64_t n_rows)
 
 #pragma omp parallel for num_threads(hl_forward_threads(session, n_rows *d_vocab))
     for (int64_t row = 0; row < n_rows; row++) {
-        const float *logits = rows->logits + row * d_vocab;
-        int64_t      top    = best_token(logits, d_vocab);
+        const float  *logits = rows->logits + row * d_vocab;
+        hl_logits_row read   = hl_logits_read(logits, d_vocab);
 
-        rows->lens_top[first + row]     = top;
-        rows->lens_entropy[first + row] = (float)vocabulary_entropy(logits, d_vocab, logits[top]);
-        rows->lens_gap[first + row]     = second_gap(logits, d_vocab, top);
+        rows->lens_top[first + row]     = read.top;
+        rows->lens_entropy[first + row] = (float)read.entropy;
+        rows->lens_gap[first + row]     = second_gap(logits, d_vocab, read.top);
     }
 }
 
