@@ -732,7 +732,7 @@ HL_API const hl_candidate *hl_sampler_candidates(const hl_sampler *sampler, int6
 
 typedef enum hl_stop {
     HL_STOP_NONE = 0, /* it goes on */
-    HL_STOP_END,      /* the model said that the text ends: one of its eos_ids */
+    HL_STOP_END,      /* the model said so, with one of its eos_ids or of end_ids */
     HL_STOP_LENGTH,   /* max_tokens */
     HL_STOP_CONTEXT,  /* the session's context is full */
     HL_STOP_WORD,     /* hl_stop_words found one; never from a generator */
@@ -744,9 +744,11 @@ HL_API const char *hl_stop_name(hl_stop stop);
 typedef struct hl_generate_options {
     hl_sample_options sample;
     int64_t           max_tokens; /* 0: as many as the context holds */
-    bool              ignore_end; /* the model's eos_ids are tokens like others */
-    const float      *gates;      /* (n_layers, n_heads), as in hl_feed */
-    const hl_tap     *tap;        /* also watches; borrowed, as gates */
+    bool              ignore_end; /* tokens that end a text are tokens like others */
+    const int64_t    *end_ids;    /* (n_end_ids) such tokens, beside the model's eos_ids */
+    int               n_end_ids;
+    const float      *gates; /* (n_layers, n_heads), as in hl_feed */
+    const hl_tap     *tap;   /* also watches; borrowed, as gates and end_ids */
 } hl_generate_options;
 
 /* A new token and what the model was like as it chose.  Both describe the model's own
@@ -768,7 +770,8 @@ typedef struct hl_generator hl_generator;
 HL_API hl_status hl_generator_open(hl_generator **out, hl_session *session,
                                    const hl_generate_options *options);
 HL_API void      hl_generator_close(hl_generator *generator);
-/* At least one token.  May be called again between tokens: text that others wrote. */
+/* At least one token.  May be called again, also after the last token: text that others
+ * wrote, after which max_tokens counts anew. */
 HL_API hl_status hl_generator_prompt(hl_generator *generator, const int64_t *tokens,
                                      int64_t n_tokens);
 /* HL_BAD_ARGUMENT before the first prompt and after the last token. */
