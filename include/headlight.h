@@ -790,6 +790,71 @@ HL_API hl_status hl_stop_words_push(const char **text, size_t *n_bytes, bool *fo
                                     hl_stop_words *stop, const char *more, size_t n_more);
 HL_API hl_status hl_stop_words_finish(const char **text, size_t *n_bytes, hl_stop_words *stop);
 
+/* -------------------------------------------------------------- perplexity
+ *
+ *     hl_perplexity *perplexity = NULL;
+ *     hl_nll         nll;
+ *     hl_perplexity_open(&perplexity, model, &(hl_perplexity_options){ .stride = 256 });
+ *     for each text
+ *         hl_perplexity_add(&nll, perplexity, &(hl_scored_text){ .tokens = ..., .n_tokens = n });
+ *     nll = hl_perplexity_total(perplexity);
+ *
+ * How well a model predicts texts.  A text is cut into windows: window k is the tokens
+ * from k * stride on, n_ctx of them or as many as there are; the last one is the first
+ * that reaches the end.  Windows never cross texts, and each starts at position 0.  A
+ * token is scored in the first window that has it with a token before it, given all that
+ * stand before it there: so every token but the first is scored once if stride < n_ctx,
+ * and if stride = n_ctx, the default, the first of each window is given, not scored. */
+
+typedef struct hl_perplexity hl_perplexity;
+
+typedef struct hl_perplexity_options {
+    int64_t      n_ctx;     /* tokens of a window; 0: the model's context, at most 4096 */
+    int64_t      stride;    /* 1 to n_ctx; 0: n_ctx */
+    int64_t      n_batch;   /* windows of a text that are worked on together; 0: 512 rows' worth */
+    const float *gates;     /* (n_layers, n_heads), as in hl_feed; borrowed */
+    int32_t      n_threads; /* 0: all cores */
+    /* Called after every batch of windows; anything but HL_OK ends it with that status. */
+    hl_status (*progress)(void *context, int64_t n_tokens, int64_t n_total);
+    void *context;
+} hl_perplexity_options;
+
+typedef struct hl_scored_text {
+    const int64_t *tokens;
+    int64_t        n_tokens;
+    const int64_t *n_bytes; /* (n_tokens) of the text that each stands for; NULL: not known */
+    double        *nll; /* (n_tokens) gets -log p of each, NaN where it is not scored; or NULL */
+} hl_scored_text;
+
+typedef struct hl_nll {
+    double  sum;            /* nats */
+    int64_t n_scored;       /* tokens */
+    int64_t n_tokens;       /* those of the texts */
+    int64_t n_bytes;        /* of the scored tokens; 0: not known */
+    int64_t n_windows;      /* that score a token */
+    int64_t n_texts;        /* ... */
+    double  mean;           /* sum / n_scored; NaN where nothing was scored, as what follows */
+    double  perplexity;     /* e^mean */
+    double  bits_per_byte;  /* sum / (n_bytes ln 2) */
+    double  standard_error; /* of the mean: of a ratio of sums over texts, or else windows */
+    bool    over_texts;     /* there were at least HL_MIN_TEXTS; windows are less independent */
+} hl_nll;
+
+#define HL_MIN_TEXTS 8
+
+/* The model must have an output head and see no token that follows: an encoder is
+ * HL_UNSUPPORTED.  Borrows it. */
+HL_API hl_status hl_perplexity_open(hl_perplexity **out, const hl_model *model,
+                                    const hl_perplexity_options *options);
+HL_API void      hl_perplexity_close(hl_perplexity *perplexity);
+/* One more text; *out is of it alone.  A text of one token or none scores nothing. */
+HL_API hl_status hl_perplexity_add(hl_nll *out, hl_perplexity *perplexity,
+                                   const hl_scored_text *text);
+/* Of all texts so far. */
+HL_API hl_nll hl_perplexity_total(const hl_perplexity *perplexity);
+/* What the options became. */
+HL_API int64_t hl_perplexity_context(const hl_perplexity *perplexity, int64_t *stride);
+
 /* ---------------------------------------------------------------- verify
  *
  * Runs a golden file, a safetensors file with inputs and what another program

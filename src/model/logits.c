@@ -23,6 +23,16 @@ int64_t hl_logits_top(const float *logits, int64_t n)
     return top;
 }
 
+double hl_logits_lse(const float *logits, int64_t n)
+{
+    double max = (double)logits[hl_logits_top(logits, n)];
+    double sum = 0.0;
+
+    for (int64_t i = 0; i < n; i++)
+        sum += exp((double)logits[i] - max);
+    return max + log(sum);
+}
+
 hl_logits_row hl_logits_read(const float *logits, int64_t n)
 {
     hl_logits_row row  = { .top = hl_logits_top(logits, n) };

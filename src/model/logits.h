@@ -15,6 +15,8 @@ typedef struct hl_logits_row {
 
 /* The index of the largest of n >= 1 logits; the lowest of equals. */
 int64_t hl_logits_top(const float *logits, int64_t n);
+/* log of the sum of exp; NaN where a logit is. */
+double hl_logits_lse(const float *logits, int64_t n);
 /* A logit of -inf is a token that cannot be. */
 hl_logits_row hl_logits_read(const float *logits, int64_t n);
 /* HL_BAD_INPUT, naming the token, where a logit is NaN or +inf or all are -inf. */
