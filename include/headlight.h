@@ -316,7 +316,6 @@ typedef struct hl_model_info {
     size_t  tensor_bytes;
     size_t  kv_bytes_f32; /* of the K/V cache, a token; 0 for an encoder */
     size_t  kv_bytes_f16;
-    size_t  work_bytes; /* what a session allocates beside weights and cache, about */
 } hl_model_info;
 
 /* Borrowed from the model. */
@@ -646,6 +645,18 @@ HL_API int64_t   hl_session_length(const hl_session *session, int64_t sequence);
 HL_API hl_status hl_session_rewind(hl_session *session, int64_t sequence, int64_t length);
 /* (d_vocab) after the last token of a sequence; NULL without HL_WANT_LAST_LOGITS. */
 HL_API const float *hl_session_logits(const hl_session *session, int64_t sequence);
+/* What a session holds beside the mapped weights, all of it allocated when it opens: so
+ * the peak of a process is weights + cache + work, and what the kernels take while they
+ * run, under 1 MiB a thread, and OpenBLAS for its own buffers. */
+typedef struct hl_session_memory {
+    int64_t n_ctx;       /* what the options' became */
+    size_t  cache_bytes; /* keys and values; the one thing that grows with n_ctx */
+    size_t  work_bytes;  /* all else; grows with n_chunk, n_threads and what is wanted */
+} hl_session_memory;
+
+/* What hl_session_open would hold with these options, exactly, without holding it. */
+HL_API hl_status hl_session_measure(hl_session_memory *out, const hl_model *model,
+                                    const hl_session_options *options);
 /* Bytes that the session holds beside the mapped weights, the cache among them. */
 HL_API size_t hl_session_bytes(const hl_session *session, size_t *cache_bytes);
 
