@@ -27,7 +27,24 @@ static hl_status open_tokenizer(hl_tokenizer **out, char *problem, size_t n_prob
     return HL_OK;
 }
 
-static int show_info(hl_info_request request, const hl_common *common, const char *tokenizer_path)
+/* What a session with a cache in f16 would hold; without logits where there is no head. */
+static hl_status measure_memory(hl_session_memory *out, const hl_model *model,
+                                const hl_common *common, int64_t n_ctx)
+{
+    hl_session_options options = { .n_ctx = n_ctx != 0 ? n_ctx : hl_model_get_info(model)->n_ctx,
+                                   .wants = HL_WANT_LAST_LOGITS,
+                                   .cache_dtype = HL_DTYPE_F16,
+                                   .n_threads   = (int32_t)common->n_threads };
+    hl_status          status  = hl_session_measure(out, model, &options);
+
+    if (status != HL_UNSUPPORTED)
+        return status;
+    options.wants = 0;
+    return hl_session_measure(out, model, &options);
+}
+
+static int show_info(hl_info_request request, const hl_common *common, const char *tokenizer_path,
+                     int64_t n_ctx)
 {
     hl_model     *model        = NULL;
     hl_tokenizer *tokenizer    = NULL;
@@ -36,6 +53,8 @@ static int show_info(hl_info_request request, const hl_common *common, const cha
     hl_status status = hl_model_open(&model, request.path);
     if (status == HL_OK)
         status = open_tokenizer(&tokenizer, problem, sizeof problem, model, tokenizer_path);
+    if (status == HL_OK)
+        status = measure_memory(&request.memory, model, common, n_ctx);
     int code = status == HL_OK ? HL_EXIT_OK : fail(status);
 
     request.model             = model;
@@ -53,12 +72,15 @@ static int show_info(hl_info_request request, const hl_common *common, const cha
 int hl_command_info(int argc, char **argv)
 {
     const char     *tokenizer_path = NULL;
+    int64_t         n_ctx          = 0;
     hl_info_request request        = { 0 };
     hl_common       common;
     hl_arguments    rest;
 
     hl_option options[] = {
         { "tensors", 't', HL_OPTION_FLAG, &request.tensors, NULL, "list every tensor", 0, 0 },
+        { "context", 'c', HL_OPTION_INT, &n_ctx, "N", "memory for N tokens (the model's context)",
+          1, 1 << 30 },
         { "tokenizer", 0, HL_OPTION_TEXT, &tokenizer_path, "PATH",
           "use this one instead of the model's own", 0, 0 },
         { 0 },
@@ -76,5 +98,5 @@ int hl_command_info(int argc, char **argv)
     if (rest.count != 1)
         return hl_options_refuse(&usage, "wanted one MODEL, got %d", rest.count);
     request.path = rest.items[0];
-    return show_info(request, &common, tokenizer_path);
+    return show_info(request, &common, tokenizer_path, n_ctx);
 }

@@ -7,6 +7,7 @@
 
 #include "command.h"
 #include "headlight.h"
+#include "input.h"
 #include "options.h"
 #include "tokenize_print.h"
 
@@ -114,28 +115,12 @@ static int tokenize_text(const tokenize_request *request, const hl_tokenizer *to
 
 static int tokenize_input(const tokenize_request *request, const hl_tokenizer *tokenizer)
 {
-    char  *text     = NULL;
-    size_t capacity = 0;
-    size_t n_bytes  = 0;
-    int    code     = HL_EXIT_OK;
+    hl_input input = { 0 };
+    int      code  = hl_input_read(&input, "-", "tokenize");
 
-    while (!feof(stdin) && !ferror(stdin)) {
-        if (capacity - n_bytes < 4096) {
-            capacity    = 2 * capacity + 65536;
-            char *grown = realloc(text, capacity);
-            if (grown == NULL) {
-                free(text);
-                return out_of_memory();
-            }
-            text = grown;
-        }
-        n_bytes += fread(text + n_bytes, 1, capacity - n_bytes, stdin);
-    }
-    if (ferror(stdin))
-        code = fail_line(0, "cannot read standard input");
-    else
-        code = tokenize_text(request, tokenizer, text, n_bytes);
-    free(text);
+    if (code == HL_EXIT_OK)
+        code = tokenize_text(request, tokenizer, input.bytes, input.n_bytes);
+    hl_input_free(&input);
     return code;
 }
 

@@ -28,6 +28,8 @@ typedef struct hl_command {
     int (*run)(int argc, char **argv);
 } hl_command;
 
+int hl_command_eval(int argc, char **argv);
+int hl_command_generate(int argc, char **argv);
 int hl_command_info(int argc, char **argv);
 int hl_command_tokenize(int argc, char **argv);
 int hl_command_verify(int argc, char **argv);

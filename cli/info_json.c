@@ -38,7 +38,14 @@ static void set_sizes(json_t *root, const hl_model_info *info)
     set_int(root, "tensor_bytes", (int64_t)info->tensor_bytes);
     set_int(root, "kv_bytes_f32", (int64_t)info->kv_bytes_f32);
     set_int(root, "kv_bytes_f16", (int64_t)info->kv_bytes_f16);
-    set_int(root, "work_bytes", (int64_t)info->work_bytes);
+}
+
+static void set_memory(json_t *root, const hl_session_memory *memory)
+{
+    json_object_set_new(root, "memory",
+                        json_pack("{s:I, s:I, s:I}", "n_ctx", (json_int_t)memory->n_ctx,
+                                  "cache_bytes", (json_int_t)memory->cache_bytes, "work_bytes",
+                                  (json_int_t)memory->work_bytes));
 }
 
 static void set_parts(json_t *root, const hl_model_info *info)
@@ -169,6 +176,7 @@ void hl_info_print_json(const hl_info_request *request)
     set_text(root, "family", info->family);
     set_text(root, "format", info->format);
     set_sizes(root, info);
+    set_memory(root, &request->memory);
     set_parts(root, info);
     set_tokens(root, info);
     json_object_set_new(root, "dtypes", dtype_object(model));

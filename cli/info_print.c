@@ -388,12 +388,13 @@ static void print_tokens(const hl_colours *colours, const hl_info_request *reque
         show(colours, "tokens", &words);
 }
 
-static void print_memory(const hl_colours *colours, const hl_model_info *info)
+static void print_memory(const hl_colours *colours, const hl_info_request *request)
 {
-    size_t cache = info->kv_bytes_f16 * (size_t)info->n_ctx;
-    text   words = { 0 };
-    char   a[32];
-    char   b[32];
+    const hl_model_info     *info   = hl_model_get_info(request->model);
+    const hl_session_memory *memory = &request->memory;
+    text                     words  = { 0 };
+    char                     a[32];
+    char                     b[32];
 
     if (info->kv_bytes_f16 > 0) {
         add(&words, "%s a token in f16, %s in f32", as_bytes(a, info->kv_bytes_f16),
@@ -401,11 +402,12 @@ static void print_memory(const hl_colours *colours, const hl_model_info *info)
         show(colours, "K/V cache", &words);
     }
     words = (text){ 0 };
-    add(&words, "%s: weights %s", as_bytes(a, info->tensor_bytes + cache + info->work_bytes),
-        as_bytes(b, info->tensor_bytes));
-    if (cache > 0)
-        add(&words, ", f16 cache %s", as_bytes(a, cache));
-    add(&words, ", work %s", as_bytes(a, info->work_bytes));
+    add(&words, "%s for ",
+        as_bytes(a, info->tensor_bytes + memory->cache_bytes + memory->work_bytes));
+    add_number(&words, memory->n_ctx);
+    add(&words, " tokens: weights %s, ", as_bytes(a, info->tensor_bytes));
+    add(&words, "%scache %s, ", info->is_encoder ? "" : "f16 ", as_bytes(a, memory->cache_bytes));
+    add(&words, "work %s", as_bytes(a, memory->work_bytes));
     show(colours, "memory", &words);
 }
 
@@ -450,7 +452,7 @@ void hl_info_print(const hl_info_request *request)
     print_vocabulary(&colours, info);
     print_tokenizer(&colours, request);
     print_tokens(&colours, request);
-    print_memory(&colours, info);
+    print_memory(&colours, request);
     if (request->tensors)
         print_tensors(&colours, request->model);
 }

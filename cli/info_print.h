@@ -10,6 +10,7 @@ typedef struct hl_info_request {
     const hl_tokenizer *tokenizer;         /* NULL: none, or none that can be read */
     const char         *tokenizer_problem; /* why that is; "" where there is none  */
     bool                tensors;           /* a line (an object) for every tensor  */
+    hl_session_memory   memory;            /* of a session with a cache in f16     */
 } hl_info_request;
 
 void hl_info_print(const hl_info_request *request);

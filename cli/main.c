@@ -16,6 +16,8 @@
 #include "nearest.h"
 
 static const hl_command commands[] = {
+    { "eval", "how well a model predicts texts: perplexity", hl_command_eval },
+    { "generate", "continue a text, token by token", hl_command_generate },
     { "info", "what a model is: family, shape, dtypes, memory", hl_command_info },
     { "tokenize", "show the tokens of a text, or the text of tokens", hl_command_tokenize },
     { "verify", "run golden cases and models on every back end", hl_command_verify },

@@ -3,7 +3,9 @@
  * stories260K, a Llama in four files: the text that llama2.c writes with it, token by
  * token, and the entropies of its 40 heads on the way.  gpt-nano-sort, a GPT-2 that
  * sorts: what PyTorch saw inside it.  (Its derived folder lacks c_attn.bias; the biases
- * are in gpt-nano-sort-model.json, and are put back here.) */
+ * are in gpt-nano-sort-model.json, and are put back here.)  GPT-2 of 124M parameters: its
+ * scores and attention maps on five sentences, as transformer-explainer stores them; without its
+ * weights, so it is the operator that is compared. */
 #include "model_support.h"
 
 #include <math.h>
@@ -242,11 +244,164 @@ static void sorting_is_as_pytorch_saw_it(void **state)
     remove_folder(folder);
 }
 
+/* ---------------------------------------------------------------- GPT-2's maps */
+
+enum { MAP_LAYERS = 12, MAP_HEADS = 12, MAX_KEYS = 8 };
+
+typedef struct map {
+    int64_t n; /* tokens */
+    float   scores[MAP_HEADS][MAX_KEYS][MAX_KEYS];
+    double  weights[MAP_HEADS][MAX_KEYS][MAX_KEYS];
+} map;
+
+static const json_t *map_row(const json_t *outputs, int layer, int head, const char *what,
+                             size_t row)
+{
+    char name[64];
+    snprintf(name, sizeof name, "block_%d_attn_head_%d_attn%s", layer, head, what);
+    return json_array_get(json_object_get(json_object_get(outputs, name), "data"), row);
+}
+
+static void read_map(map *out, const json_t *outputs, int layer)
+{
+    out->n = (int64_t)json_array_size(map_row(outputs, layer, 0, "", 0));
+    assert_true(out->n > 1 && out->n <= MAX_KEYS);
+    for (int head = 0; head < MAP_HEADS; head++) {
+        for (size_t i = 0; i < (size_t)out->n; i++) {
+            const json_t *scores  = map_row(outputs, layer, head, "", i);
+            const json_t *weights = map_row(outputs, layer, head, "_softmax", i);
+            assert_int_equal(json_array_size(weights), out->n);
+            for (size_t j = 0; j < (size_t)out->n; j++) {
+                out->scores[head][i][j]  = (float)json_number_value(json_array_get(scores, j));
+                out->weights[head][i][j] = json_number_value(json_array_get(weights, j));
+            }
+        }
+    }
+}
+
+typedef struct map_rows {
+    float   out[MAP_HEADS * MAX_KEYS * MAX_KEYS];
+    float   entropy[MAP_HEADS * MAX_KEYS], renyi2[MAP_HEADS * MAX_KEYS];
+    float   peak[MAP_HEADS * MAX_KEYS], diagonal[MAP_HEADS * MAX_KEYS];
+    float   previous[MAP_HEADS * MAX_KEYS], first[MAP_HEADS * MAX_KEYS];
+    float   varentropy[MAP_HEADS * MAX_KEYS];
+    int64_t argmax[MAP_HEADS * MAX_KEYS];
+} map_rows;
+
+/* With the scores as queries and unit vectors as keys, q.k is the score; with unit vectors
+ * as values, the output is the map. */
+static void attend(map_rows *out, const map *m)
+{
+    float               q[MAP_HEADS * MAX_KEYS * MAX_KEYS];
+    float               unit[MAX_KEYS * MAX_KEYS] = { 0 };
+    hl_attention        problem                   = { .n_batch    = 1,
+                                                      .n_heads    = MAP_HEADS,
+                                                      .n_kv_heads = 1,
+                                                      .n_queries  = m->n,
+                                                      .n_keys     = m->n,
+                                                      .d_head     = m->n,
+                                                      .d_value    = m->n,
+                                                      .q          = { .data = q },
+                                                      .k          = { .data = unit },
+                                                      .v          = { .data = unit },
+                                                      .flags      = HL_ATTENTION_CAUSAL | HL_ATTENTION_SCALE,
+                                                      .scale      = 0.125 };
+    hl_attention_result result                    = { .out        = { .data = out->out },
+                                                      .entropy    = out->entropy,
+                                                      .renyi2     = out->renyi2,
+                                                      .varentropy = out->varentropy,
+                                                      .peak       = out->peak,
+                                                      .argmax     = out->argmax,
+                                                      .diagonal   = out->diagonal,
+                                                      .previous   = out->previous,
+                                                      .first      = out->first };
+
+    for (int64_t i = 0; i < m->n; i++)
+        unit[i * m->n + i] = 1.0f;
+    for (int64_t r = 0; r < MAP_HEADS * m->n; r++) {
+        for (int64_t j = 0; j < m->n; j++)
+            q[r * m->n + j] = m->scores[r / m->n][r % m->n][j];
+    }
+    assert_ok(hl_attention_forward(&result, &problem));
+}
+
+static void expect_near(double seen, double wanted, double tolerance, const char *what, int64_t row)
+{
+    if (!(fabs(seen - wanted) <= tolerance))
+        fail_msg("%s of row %d is %.8f, wanted %.8f", what, (int)row, seen, wanted);
+}
+
+/* All statistics of one row from the stored probabilities, in double. */
+static void check_row(const map_rows *rows, const double *p, int64_t n, int64_t r, double tolerance)
+{
+    int64_t i = r % n, top = 0;
+    double  entropy = 0.0, squares = 0.0, second = 0.0;
+
+    for (int64_t j = 0; j <= i; j++) {
+        double surprise = p[j] > 0.0 ? -log(p[j]) : 0.0;
+        entropy += p[j] * surprise;
+        second += p[j] * surprise * surprise;
+        squares += p[j] * p[j];
+        top = p[j] > p[top] ? j : top;
+        expect_near(rows->out[r * n + j], p[j], tolerance, "a weight", r);
+    }
+    for (int64_t j = i + 1; j < n; j++)
+        assert_true(rows->out[r * n + j] == 0.0f && p[j] == 0.0);
+    expect_near(rows->entropy[r], entropy, tolerance, "entropy", r);
+    expect_near(rows->renyi2[r], -log(squares), tolerance, "renyi2", r);
+    expect_near(rows->varentropy[r], second - entropy * entropy, 10 * tolerance, "varentropy", r);
+    expect_near(rows->peak[r], p[top], tolerance, "peak", r);
+    expect_near(rows->diagonal[r], p[i], tolerance, "diagonal", r);
+    expect_near(rows->previous[r], i > 0 ? p[i - 1] : 0.0, tolerance, "previous", r);
+    expect_near(rows->first[r], p[0], tolerance, "first", r);
+    assert_int_equal(rows->argmax[r], top);
+}
+
+/* 1e-6, or the rounding of scores in f32: 8 * 2^-24 of the largest. */
+static void check_map(const map *m)
+{
+    static map_rows rows;
+    double          largest = 0.0;
+
+    for (int head = 0; head < MAP_HEADS; head++) {
+        for (int64_t i = 0; i < m->n * m->n; i++)
+            largest = fmax(largest, 0.125 * fabs(m->scores[head][i / m->n][i % m->n]));
+    }
+    attend(&rows, m);
+    for (int64_t r = 0; r < MAP_HEADS * m->n; r++)
+        check_row(&rows, m->weights[r / m->n][r % m->n], m->n, r,
+                  fmax(1e-6, 8 * 0x1p-24 * largest));
+}
+
+static void maps_of_gpt2_have_the_same_statistics(void **state)
+{
+    static map m;
+    (void)state;
+
+    if (!path_exists(in_shared("models/gpt2-124m-reference-activations")))
+        skip();
+    for (int i = 0; i < 5; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "models/gpt2-124m-reference-activations/ex%d.json", i);
+        json_t *root = read_json(in_shared(name));
+        for (int layer = 0; layer < MAP_LAYERS; layer++) {
+            read_map(&m, json_object_get(root, "outputs"), layer);
+            for (const char *const *back = hl_backend_names(); *back != NULL; back++) {
+                assert_ok(hl_backend_select(*back));
+                check_map(&m);
+            }
+        }
+        json_decref(root);
+    }
+    assert_ok(hl_backend_select(NULL));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(stories_are_told),
         cmocka_unit_test(sorting_is_as_pytorch_saw_it),
+        cmocka_unit_test(maps_of_gpt2_have_the_same_statistics),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "model/logits.h"
 #include "model/session.h"
 
 /* ----------------------------------------------------------------- embedding */
@@ -188,34 +189,23 @@ done:
     return status;
 }
 
+/* Logits that are no numbers come from the head or the last norm, if not from a layer
+ * that was searched already. */
+static hl_status check_logits(hl_session *session, int64_t n_rows)
+{
+    int64_t count = n_rows * session->config->d_vocab;
+    float   sum   = 0.0f;
+
+    /* 0 * x is 0 for what is finite, NaN for what is not. */
+    for (int64_t i = 0; i < count && !session->searched[0]; i++)
+        sum += 0.0f * session->rows.logits[i];
+    if (sum == 0.0f)
+        return HL_OK;
+    session->searched[0] = true;
+    return hl_session_find_nan(session, -1);
+}
+
 /* ---------------------------------------------------------------------- lens */
-
-static int64_t best_token(const float *logits, int64_t n)
-{
-    int64_t best = 0;
-
-    for (int64_t i = 1; i < n; i++) {
-        if (logits[i] > logits[best])
-            best = i;
-    }
-    return best;
-}
-
-/* Of the softmax, centred on its largest. */
-static double vocabulary_entropy(const float *logits, int64_t n, float max)
-{
-    double rest = -1.0; /* the largest counts as 1 once */
-    double dot  = 0.0;
-
-    for (int64_t i = 0; i < n; i++) {
-        double offset = (double)(logits[i] - max);
-        double weight = exp(offset);
-
-        rest += weight;
-        dot += weight > 0.0 ? weight * offset : 0.0;
-    }
-    return log1p(rest) - dot / (1.0 + rest);
-}
 
 static float second_gap(const float *logits, int64_t n, int64_t top)
 {
@@ -236,12 +226,12 @@ static void read_lens(const hl_session *session, int64_t first, int64_t n_rows)
 
 #pragma omp parallel for num_threads(hl_forward_threads(session, n_rows *d_vocab))
     for (int64_t row = 0; row < n_rows; row++) {
-        const float *logits = rows->logits + row * d_vocab;
-        int64_t      top    = best_token(logits, d_vocab);
+        const float  *logits = rows->logits + row * d_vocab;
+        hl_logits_row read   = hl_logits_read(logits, d_vocab);
 
-        rows->lens_top[first + row]     = top;
-        rows->lens_entropy[first + row] = (float)vocabulary_entropy(logits, d_vocab, logits[top]);
-        rows->lens_gap[first + row]     = second_gap(logits, d_vocab, top);
+        rows->lens_top[first + row]     = read.top;
+        rows->lens_entropy[first + row] = (float)read.entropy;
+        rows->lens_gap[first + row]     = second_gap(logits, d_vocab, read.top);
     }
 }
 
@@ -286,8 +276,10 @@ static hl_status deliver(hl_session *session, const hl_chunk *chunk, int64_t seq
     finish_hidden(session, rows->x + row * final.d_model, n_rows);
     if ((tap->wants & HL_WANT_HIDDEN) != 0)
         final.hidden = rows->hidden;
-    if ((tap->wants & (HL_WANT_LOGITS | HL_WANT_LENS)) != 0)
+    if ((tap->wants & (HL_WANT_LOGITS | HL_WANT_LENS)) != 0) {
         HL_TRY(make_logits(session, n_rows));
+        HL_TRY(check_logits(session, n_rows));
+    }
     if ((tap->wants & HL_WANT_LOGITS) != 0)
         final.logits = rows->logits;
     if ((tap->wants & HL_WANT_LENS) != 0) {
@@ -325,6 +317,8 @@ static hl_status keep_last(hl_session *session, const hl_chunk *chunk, int64_t s
         return HL_OK;
     finish_hidden(session, session->rows.x + row * d_model, 1);
     hl_status status = make_logits(session, 1);
+    if (status == HL_OK)
+        status = check_logits(session, 1);
     if (status == HL_OK)
         memcpy(session->rows.last + sequence * d_vocab, session->rows.logits,
                (size_t)d_vocab * sizeof(float));

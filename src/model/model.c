@@ -138,19 +138,6 @@ static int64_t cache_values(const hl_config *config)
     return values;
 }
 
-/* A chunk of rows on its way through a block: the residual stream before, between and
- * after, q, k, v, z, and both halves of the MLP; then the logits of one row. */
-static size_t work_bytes(const hl_config *config)
-{
-    enum { CHUNK = 512 };
-    int64_t heads = (2 * config->n_heads + 2 * config->n_kv_heads) * config->d_head;
-    int64_t mlp =
-        2 * (config->n_experts > 0 ? config->d_expert * config->n_experts_used : config->d_mlp);
-    int64_t row = 4 * config->d_model + heads + mlp;
-
-    return (size_t)(CHUNK * row + config->d_vocab) * sizeof(float);
-}
-
 static void fill_info(hl_model *model)
 {
     static const char *const formats[] = { [HL_TENSORS_SAFETENSORS] = "safetensors",
@@ -167,7 +154,6 @@ static void fill_info(hl_model *model)
     info->n_tensors      = (int64_t)hl_tensors_count(model->tensors);
     info->kv_bytes_f32   = (size_t)cache_values(model->config) * 4;
     info->kv_bytes_f16   = (size_t)cache_values(model->config) * 2;
-    info->work_bytes     = work_bytes(model->config);
     for (int64_t i = 0; i < info->n_tensors; i++)
         info->tensor_bytes += hl_tensors_at(model->tensors, (size_t)i)->n_bytes;
 }

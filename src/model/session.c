@@ -7,7 +7,8 @@
  *     statistics N * n_heads * 11 numbers
  *     panels     a part of a weight as floats, for every thread
  *
- * so it grows with n_ctx by the cache alone.  A feed is cut into chunks of at most
+ * so it grows with n_ctx by the cache alone (and, for Falcon's ALiBi, by a bias a head and
+ * key).  hl_session_measure runs the same plan without allocating.  A feed is cut into chunks of at most
  * n_chunk rows; an encoder, whose rows see what comes after them, has one chunk. */
 #include "model/session.h"
 
@@ -44,21 +45,37 @@ static hl_status keep_block(hl_session *session, void *block)
     return HL_OK;
 }
 
+static hl_status count_block(hl_session *session, int64_t count, size_t size)
+{
+    size_t n_bytes = 0;
+
+    if (count < 0 || !hl_size_multiply(&n_bytes, (size_t)count, size) ||
+        !hl_size_add(&session->n_bytes, session->n_bytes, n_bytes))
+        return hl_fail(HL_NO_MEMORY, "a session's memory is beyond 2^63 bytes");
+    return HL_OK;
+}
+
+hl_status hl_session_alloc_table(hl_session *session, void **out, int64_t count, size_t size)
+{
+    hl_status status = HL_OK;
+    void     *block  = NULL;
+
+    HL_TRY(count_block(session, count, size));
+    HL_TRY(hl_alloc_zeroed(&block, (size_t)count, size));
+    HL_TRY(keep_block(session, block));
+    *out  = block;
+    block = NULL;
+
+done:
+    hl_free(block);
+    return status;
+}
+
 hl_status hl_session_alloc(hl_session *session, void **out, int64_t count, size_t size)
 {
-    void     *block  = NULL;
-    hl_status status = count < 0 ? hl_fail(HL_NO_MEMORY, "a session's memory is beyond 2^63 bytes")
-                                 : hl_alloc_zeroed(&block, (size_t)count, size);
-
-    if (status == HL_OK)
-        status = keep_block(session, block);
-    if (status != HL_OK) {
-        hl_free(block);
-        return status;
-    }
-    session->n_bytes += (size_t)count * size;
-    *out = block;
-    return HL_OK;
+    *out = NULL;
+    return session->counting ? count_block(session, count, size)
+                             : hl_session_alloc_table(session, out, count, size);
 }
 
 /* The product, or -1, which hl_session_alloc refuses. */
@@ -127,10 +144,10 @@ static hl_status plan_cache(hl_session *session)
     const hl_config *config   = session->config;
     int64_t          n_caches = config->is_encoder ? 1 : config->n_layers;
     size_t           size     = hl_dtype_bits(session->options.cache_dtype) / 8;
-    size_t           before   = session->n_bytes;
 
     HL_TRY(HL_SESSION_ALLOC(session, &session->length, session->options.n_batch));
-    HL_TRY(HL_SESSION_ALLOC(session, &session->caches, n_caches));
+    HL_TRY(HL_SESSION_TABLE(session, &session->caches, n_caches));
+    size_t before = session->n_bytes;
     for (int64_t i = 0; i < n_caches; i++) {
         int64_t n_kv_heads = config->is_encoder ? config->n_kv_heads : config->layers[i].n_kv_heads;
         int64_t count =
@@ -370,6 +387,8 @@ static hl_status plan_falcon_bias(hl_session *session)
     hl_status        status =
         HL_SESSION_ALLOC(session, &session->key_bias, product(config->n_heads, n_ctx, 1));
 
+    if (session->counting)
+        return status;
     for (int64_t head = 0; head < config->n_heads && status == HL_OK; head++) {
         float slope = as_bf16((float)alibi_slope(head, config->n_heads));
         for (int64_t key = 0; key < n_ctx; key++)
@@ -386,7 +405,7 @@ static hl_status plan_alibi(hl_session *session)
         return plan_falcon_bias(session);
     if (config->position != HL_POSITION_ALIBI)
         return HL_OK;
-    hl_status status = HL_SESSION_ALLOC(session, &session->alibi_slopes, config->n_heads);
+    hl_status status = HL_SESSION_TABLE(session, &session->alibi_slopes, config->n_heads);
     for (int64_t head = 0; head < config->n_heads && status == HL_OK; head++)
         session->alibi_slopes[head] = (float)alibi_slope(head, config->n_heads);
     return status;
@@ -428,8 +447,9 @@ static hl_status check_head(const hl_session *session)
     return hl_fail(HL_UNSUPPORTED, "%s has no output head, so no logits", session->model->path);
 }
 
-hl_status hl_session_open(hl_session **out, const hl_model *model,
-                          const hl_session_options *options)
+/* With `counting`, only what hl_session_measure wants to know. */
+static hl_status make_session(hl_session **out, const hl_model *model,
+                              const hl_session_options *options, bool counting)
 {
     hl_status   status  = HL_OK;
     hl_session *session = NULL;
@@ -438,20 +458,44 @@ hl_status hl_session_open(hl_session **out, const hl_model *model,
     if (model == NULL)
         return hl_fail(HL_BAD_ARGUMENT, "session: model is NULL");
     HL_TRY(HL_ALLOC_ZEROED(&session, 1));
-    session->model   = model;
-    session->config  = model->config;
-    session->weights = model->weights;
+    session->model    = model;
+    session->config   = model->config;
+    session->weights  = model->weights;
+    session->counting = counting;
     if (options != NULL)
         session->options = *options;
     HL_TRY(complete_options(&session->options, session->config));
     HL_TRY(check_head(session));
     session->pool.n_threads = hl_threads(session->options.n_threads);
-    HL_TRY(hl_team_open(&session->pool.team, session->pool.n_threads));
+    if (!counting)
+        HL_TRY(hl_team_open(&session->pool.team, session->pool.n_threads));
+    HL_TRY(count_block(session, 1, sizeof *session));
     HL_TRY(plan(session));
     *out    = session;
     session = NULL;
 
 done:
+    hl_session_close(session);
+    return status;
+}
+
+hl_status hl_session_open(hl_session **out, const hl_model *model,
+                          const hl_session_options *options)
+{
+    return make_session(out, model, options, false);
+}
+
+hl_status hl_session_measure(hl_session_memory *out, const hl_model *model,
+                             const hl_session_options *options)
+{
+    hl_session *session = NULL;
+    hl_status   status  = make_session(&session, model, options, true);
+
+    *out = (hl_session_memory){ 0 };
+    if (status == HL_OK)
+        *out = (hl_session_memory){ .n_ctx       = session->options.n_ctx,
+                                    .cache_bytes = session->cache_bytes,
+                                    .work_bytes  = session->n_bytes - session->cache_bytes };
     hl_session_close(session);
     return status;
 }

@@ -111,7 +111,8 @@ struct hl_session {
     bool                few_rows; /* the chunk is a step of decoding */
     bool               *searched; /* (n_layers + 1) for numbers that are none */
 
-    void **blocks; /* all memory, for closing */
+    bool   counting; /* nothing is allocated but tables: hl_session_measure */
+    void **blocks;   /* all memory, for closing */
     size_t n_blocks;
     size_t max_blocks;
     size_t n_bytes;
@@ -132,10 +133,14 @@ typedef struct hl_chunk {
 const hl_session_param *hl_session_param_of(const hl_session *session, hl_role role, int64_t layer,
                                             int64_t part);
 
-/* Memory that lives as long as the session; zeroed. */
+/* Memory that lives as long as the session; zeroed.  While counting it is NULL.  A table is
+ * what opening itself reads: it is there in any case. */
 hl_status hl_session_alloc(hl_session *session, void **out, int64_t count, size_t size);
+hl_status hl_session_alloc_table(hl_session *session, void **out, int64_t count, size_t size);
 #define HL_SESSION_ALLOC(session, pointer, count)                                                  \
     hl_session_alloc(session, (void **)(pointer), count, sizeof **(pointer))
+#define HL_SESSION_TABLE(session, pointer, count)                                                  \
+    hl_session_alloc_table(session, (void **)(pointer), count, sizeof **(pointer))
 
 /* session_weights.c */
 hl_status hl_session_load_weights(hl_session *session);

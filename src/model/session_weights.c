@@ -76,6 +76,8 @@ static hl_status read_vector(hl_session *session, float **out, const hl_weight *
     if (weight->tensor == NULL)
         return HL_OK;
     HL_TRY(HL_SESSION_ALLOC(session, out, weight->n_rows * weight->n_columns));
+    if (session->counting)
+        return HL_OK;
     HL_TRY(hl_weight_read(*out, weight));
     for (int64_t i = 0; i < weight->n_rows; i++) {
         if (!isfinite((*out)[i]))
@@ -124,12 +126,12 @@ hl_status hl_session_load_weights(hl_session *session)
     hl_status status   = HL_OK;
     int64_t   n_layers = session->config->n_layers;
 
-    HL_TRY(HL_SESSION_ALLOC(session, &session->of_layer, n_layers));
+    HL_TRY(HL_SESSION_TABLE(session, &session->of_layer, n_layers));
     session->n_params = index_roles(&session->of_model, session, -1, 0);
     for (int64_t layer = 0; layer < n_layers; layer++)
         session->n_params =
             index_roles(&session->of_layer[layer], session, layer, session->n_params);
-    HL_TRY(HL_SESSION_ALLOC(session, &session->params, session->n_params));
+    HL_TRY(HL_SESSION_TABLE(session, &session->params, session->n_params));
     for (int64_t layer = -1; layer < n_layers; layer++)
         HL_TRY(load_roles(session, layer));
 

@@ -11,11 +11,13 @@
 
 enum { UNKNOWN = 0, BEGIN = 1, END = 2, FIRST_BYTE = 3, FIRST_NORMAL = FIRST_BYTE + 256 };
 
-typedef struct lists {
-    hl_bytes *tokens;
-    float    *scores;
-    int32_t  *types;
-} lists;
+struct hl_llama2c_vocab {
+    hl_llama2c_tokenizer *file;
+    hl_bytes             *tokens;
+    float                *scores;
+    int32_t              *types;
+    hl_vocab_source       source;
+};
 
 static int32_t type_of(size_t id)
 {
@@ -26,7 +28,7 @@ static int32_t type_of(size_t id)
     return id < FIRST_NORMAL ? HL_PIECE_BYTE : HL_PIECE_NORMAL;
 }
 
-static hl_status copy_pieces(lists *all, const hl_llama2c_tokenizer *file, size_t n_pieces)
+static hl_status copy_pieces(hl_llama2c_vocab *all, size_t n_pieces)
 {
     hl_status status = HL_OK;
 
@@ -34,7 +36,7 @@ static hl_status copy_pieces(lists *all, const hl_llama2c_tokenizer *file, size_
     HL_TRY(HL_ALLOC(&all->scores, n_pieces));
     HL_TRY(HL_ALLOC(&all->types, n_pieces));
     for (size_t id = 0; id < n_pieces; id++) {
-        const hl_llama2c_piece *piece = hl_llama2c_tokenizer_at(file, id);
+        const hl_llama2c_piece *piece = hl_llama2c_tokenizer_at(all->file, id);
         all->tokens[id]               = (hl_bytes){ piece->bytes, piece->n_bytes };
         all->scores[id]               = piece->score;
         all->types[id]                = type_of(id);
@@ -46,44 +48,67 @@ done:
     return status;
 }
 
-static hl_status build(hl_tokenizer **out, const hl_llama2c_tokenizer *file, const char *where)
+static void describe(hl_llama2c_vocab *all, size_t n_pieces, const char *where)
 {
-    hl_status       status   = HL_OK;
-    size_t          n_pieces = hl_llama2c_tokenizer_count(file);
-    lists           all      = { 0 };
-    hl_vocab_source source   = hl_vocab_source_empty();
+    all->source                         = hl_vocab_source_empty();
+    all->source.model                   = "llama";
+    all->source.tokens                  = all->tokens;
+    all->source.scores                  = all->scores;
+    all->source.types                   = all->types;
+    all->source.n_tokens                = n_pieces;
+    all->source.special[HL_SPECIAL_UNK] = UNKNOWN;
+    all->source.special[HL_SPECIAL_BOS] = BEGIN;
+    all->source.special[HL_SPECIAL_EOS] = END;
+    all->source.plain_spaces            = true;
+    all->source.where                   = where;
+}
 
+hl_status hl_llama2c_vocab_open(hl_llama2c_vocab **out, const char *path)
+{
+    hl_status         status = HL_OK;
+    hl_llama2c_vocab *all    = NULL;
+
+    *out = NULL;
+    HL_TRY(HL_ALLOC_ZEROED(&all, 1));
+    HL_TRY(hl_llama2c_tokenizer_open(&all->file, path));
+    size_t n_pieces = hl_llama2c_tokenizer_count(all->file);
     if (n_pieces < FIRST_NORMAL)
-        return hl_fail(HL_BAD_INPUT, "%s: %zu pieces, wanted at least %d: is this a tokenizer.bin?",
-                       where, n_pieces, FIRST_NORMAL);
-    HL_TRY(copy_pieces(&all, file, n_pieces));
-    source.model                   = "llama";
-    source.tokens                  = all.tokens;
-    source.scores                  = all.scores;
-    source.types                   = all.types;
-    source.n_tokens                = n_pieces;
-    source.special[HL_SPECIAL_UNK] = UNKNOWN;
-    source.special[HL_SPECIAL_BOS] = BEGIN;
-    source.special[HL_SPECIAL_EOS] = END;
-    source.plain_spaces            = true;
-    source.where                   = where;
-    HL_TRY(hl_tokenizer_from_source(out, &source));
+        HL_TRY(hl_fail(HL_BAD_INPUT, "%s: %zu pieces, wanted at least %d: is this a tokenizer.bin?",
+                       path, n_pieces, FIRST_NORMAL));
+    HL_TRY(copy_pieces(all, n_pieces));
+    describe(all, n_pieces, path);
+    *out = all;
+    all  = NULL;
 
 done:
-    hl_free(all.tokens);
-    hl_free(all.scores);
-    hl_free(all.types);
+    hl_llama2c_vocab_close(all);
     return status;
+}
+
+void hl_llama2c_vocab_close(hl_llama2c_vocab *all)
+{
+    if (all == NULL)
+        return;
+    hl_llama2c_tokenizer_close(all->file);
+    hl_free(all->tokens);
+    hl_free(all->scores);
+    hl_free(all->types);
+    hl_free(all);
+}
+
+const hl_vocab_source *hl_llama2c_vocab_source(const hl_llama2c_vocab *all)
+{
+    return &all->source;
 }
 
 hl_status hl_tokenizer_open_llama2c(hl_tokenizer **out, const char *path)
 {
-    hl_llama2c_tokenizer *file   = NULL;
-    hl_status             status = hl_llama2c_tokenizer_open(&file, path);
+    hl_llama2c_vocab *vocab  = NULL;
+    hl_status         status = hl_llama2c_vocab_open(&vocab, path);
 
     *out = NULL;
     if (status == HL_OK)
-        status = build(out, file, path);
-    hl_llama2c_tokenizer_close(file);
+        status = hl_tokenizer_from_source(out, &vocab->source);
+    hl_llama2c_vocab_close(vocab);
     return status;
 }

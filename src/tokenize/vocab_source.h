@@ -51,12 +51,22 @@ hl_vocab_source hl_vocab_source_empty(void);
 
 hl_status hl_tokenizer_from_source(hl_tokenizer **out, const hl_vocab_source *source);
 
-/* llama2.c's tokenizer.bin. */
-hl_status hl_tokenizer_open_llama2c(hl_tokenizer **out, const char *path);
+/* llama2.c's tokenizer.bin, and its pieces alone; `path` must outlive these. */
+hl_status                       hl_tokenizer_open_llama2c(hl_tokenizer **out, const char *path);
+typedef struct hl_llama2c_vocab hl_llama2c_vocab;
+hl_status                       hl_llama2c_vocab_open(hl_llama2c_vocab **out, const char *path);
+void                            hl_llama2c_vocab_close(hl_llama2c_vocab *vocab);
+const hl_vocab_source *hl_llama2c_vocab_source(const hl_llama2c_vocab *vocab); /* borrowed */
 
 /* The tokenizer inside a GGUF file; HL_NOT_FOUND if there is none. */
 struct hl_gguf;
 hl_status hl_tokenizer_from_gguf(hl_tokenizer **out, const struct hl_gguf *file);
 hl_status hl_tokenizer_open_gguf(hl_tokenizer **out, const char *path);
+
+/* The other way: a vocabulary as metadata of a GGUF file, and all that another file has
+ * under "tokenizer.", as it is. */
+struct hl_gguf_writer;
+hl_status hl_gguf_add_vocab(struct hl_gguf_writer *writer, const hl_vocab_source *source);
+void      hl_gguf_copy_vocab(struct hl_gguf_writer *writer, const struct hl_gguf *file);
 
 #endif

@@ -4,9 +4,11 @@ set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
 models=tests/data/families
-plan 20
+plan 22
 
 run info $models/llama3
+# How much a session holds is tests/test_session_memory.c's.
+sed -i -E 's/^(  memory       )[0-9.]+ .iB for (.*work ).*/\1N for \2N/' "$scratch/out"
 expect "a folder of shards" 0 <<'END'
 llama3                                        decoder, family llama, safetensors
 
@@ -22,7 +24,7 @@ llama3                                        decoder, family llama, safetensors
   tokenizer    none here; --tokenizer PATH gives one
   tokens       begin 0, end 1
   K/V cache    384 bytes a token in f16, 768 bytes in f32
-  memory       1.7 MiB: weights 248.9 KiB, f16 cache 48.0 KiB, work 1.4 MiB
+  memory       N for 128 tokens: weights 248.9 KiB, f16 cache 48.0 KiB, work N
 END
 
 run info tests/data/gguf/llama3.gguf
@@ -39,6 +41,11 @@ expect_line "special tokens, spelled out" 0 '^  tokens       begin 0 <\|endoftex
 
 run info --tokenizer models/demo $models/phi3
 expect_line "a tokenizer from elsewhere" 0 '^  tokenizer    BPE, 4,096 pieces$'
+
+run info --context 16 $models/phi3
+expect_line "memory for a shorter context" 0 '^  memory .* for 16 tokens: '
+run info --context 1000 models/demo
+expect_line "a context longer than the model's" 4 "a context of 1000 tokens is longer than the model's 512"
 
 run info --tokenizer "$scratch/nothing" $models/phi3
 expect_line "no such tokenizer" 3 "^headlight info: $scratch/nothing: "

@@ -12,6 +12,8 @@ heads can be switched off, without ever building an attention matrix.
 
 usage: headlight COMMAND [options] ...
 
+  eval       how well a model predicts texts: perplexity
+  generate   continue a text, token by token
   info       what a model is: family, shape, dtypes, memory
   tokenize   show the tokens of a text, or the text of tokens
   verify     run golden cases and models on every back end

@@ -1,0 +1,436 @@
+/* cmd_generate.c - headlight generate: a text, continued token by token.
+ *
+ *     prompt (argument, file, standard input)  ->  tokens  ->  session and generator
+ *     ->  decode stream (whole characters)  ->  stop words  ->  standard output */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "command.h"
+#include "generate_print.h"
+#include "headlight.h"
+#include "input.h"
+#include "options.h"
+
+typedef struct generate_request {
+    hl_common         common;
+    hl_arguments      arguments; /* the model and, maybe, the prompt */
+    const char       *prompt_path;
+    const char       *tokenizer_path;
+    const char       *system;
+    const char       *cache;
+    hl_sample_options sample;
+    hl_texts          stops;
+    int64_t           max_tokens;
+    int64_t           n_ctx;
+    bool              chat;
+    bool              ignore_end;
+    bool              stats;
+} generate_request;
+
+/* What is open while a text is made. */
+typedef struct generation {
+    const generate_request *request;
+    hl_model               *model;
+    hl_tokenizer           *tokenizer;
+    hl_input                prompt;
+    hl_encoding            *encoding;
+    int64_t                *tokens; /* (n_tokens) of the prompt */
+    int64_t                 n_tokens;
+    int64_t                 end_ids[2];
+    int                     n_end_ids;
+    hl_session             *session;
+    hl_generator           *generator;
+    hl_decode_stream       *stream;
+    hl_stop_words          *stop;
+    hl_generate_result      result;
+} generation;
+
+/* ------------------------------------------------------------------ the request */
+
+static int check_request(const generate_request *request, const hl_usage *usage)
+{
+    int n_arguments = request->arguments.count;
+
+    if (n_arguments == 0)
+        return hl_options_refuse(usage, "no model given");
+    if (n_arguments > 2)
+        return hl_options_refuse(usage, "one prompt at a time, got %d (forgot the quotes?)",
+                                 n_arguments - 1);
+    if (n_arguments == 2 && request->prompt_path != NULL)
+        return hl_options_refuse(usage, "a prompt and --prompt-file exclude each other");
+    if (request->system != NULL && !request->chat)
+        return hl_options_refuse(usage, "--system needs --chat");
+    for (size_t i = 0; i < request->stops.count; i++) {
+        if (request->stops.items[i][0] == '\0')
+            return hl_options_refuse(usage, "--stop: an empty text would stop at once");
+    }
+    return HL_OPTIONS_GO_ON;
+}
+
+static int parse_request(generate_request *request, int argc, char **argv)
+{
+    hl_sample_options *sample    = &request->sample;
+    const hl_option    options[] = {
+           { "max-tokens", 'n', HL_OPTION_INT, &request->max_tokens, "N",
+             "end after N tokens (128); 0: when the context is full", 0, 1 << 30 },
+           { "temperature", 't', HL_OPTION_NUMBER, &sample->temperature, "T",
+             "divide logits by T; 0: the likeliest token (0)", 0, 1000 },
+           { "top-k", 0, HL_OPTION_INT, &sample->top_k, "K", "of the K likeliest (0: all)", 0,
+             1 << 30 },
+           { "top-p", 0, HL_OPTION_NUMBER, &sample->top_p, "P",
+             "of the fewest that hold a mass of P (0: all)", 0, 1 },
+           { "min-p", 0, HL_OPTION_NUMBER, &sample->min_p, "P",
+             "of those with P of the likeliest one's share (0: all)", 0, 1 },
+           { "repeat-penalty", 0, HL_OPTION_NUMBER, &sample->repeat_penalty, "X",
+             "logits of tokens seen: / X above 0, * X below (1)", 0, 1000 },
+           { "repeat-last", 0, HL_OPTION_INT, &sample->repeat_last, "N",
+             "seen are the last N tokens (0: all)", 0, 1 << 30 },
+           { "stop", 0, HL_OPTION_LIST, &request->stops, "TEXT", "end before TEXT; may be repeated", 0,
+             0 },
+           { "ignore-end", 0, HL_OPTION_FLAG, &request->ignore_end, NULL,
+             "go on after the model's end of text", 0, 0 },
+           { "chat", 'c', HL_OPTION_FLAG, &request->chat, NULL,
+             "the prompt is a user's turn, in the model's format", 0, 0 },
+           { "system", 0, HL_OPTION_TEXT, &request->system, "TEXT", "with --chat, what comes first", 0,
+             0 },
+           { "prompt-file", 'f', HL_OPTION_TEXT, &request->prompt_path, "FILE",
+             "the prompt is in FILE", 0, 0 },
+           { "context", 0, HL_OPTION_INT, &request->n_ctx, "N",
+             "room for N tokens (prompt and --max-tokens)", 1, 1 << 30 },
+           { "cache", 0, HL_OPTION_CHOICE, &request->cache, "f32|f16", "type of keys and values (f32)",
+             0, 0 },
+           { "tokenizer", 0, HL_OPTION_TEXT, &request->tokenizer_path, "PATH",
+             "use this one instead of the model's own", 0, 0 },
+           { "stats", 0, HL_OPTION_FLAG, &request->stats, NULL, "print tokens a second at the end", 0,
+             0 },
+           { 0 },
+    };
+    const hl_usage usage = {
+        .command   = "generate",
+        .arguments = "MODEL [PROMPT]",
+        .text      = "Continues a text and prints what comes, character by character.  MODEL is a\n"
+                     "Hugging Face folder, a .gguf file or a llama2.c .bin.  Without PROMPT it is\n"
+                     "read from --prompt-file or standard input, less a line end at its very end.\n"
+                     "\n"
+                     "The likeliest token is taken unless --temperature is given; then one is drawn,\n"
+                     "and --seed says which text it will be.  Filters work in this order:\n"
+                     "repeat-penalty, temperature, top-k, top-p, min-p.\n"
+                     "\n"
+                     "--json prints one object: the text, and for every token its log-probability,\n"
+                     "the entropy over the vocabulary and the mean entropy of attention.  --quiet\n"
+                     "prints the text alone, without notes.",
+        .options   = options,
+    };
+
+    request->max_tokens = 128;
+    request->cache      = "f32";
+    int code = hl_options_parse(&request->arguments, &request->common, &usage, argc, argv);
+    if (code != HL_OPTIONS_GO_ON)
+        return code;
+    sample->seed = (uint64_t)request->common.seed;
+    return check_request(request, &usage);
+}
+
+static int fail(hl_status status)
+{
+    hl_complain("generate", "%s", hl_error_message());
+    return hl_exit_for(status);
+}
+
+static int out_of_memory(void)
+{
+    hl_complain("generate", "out of memory");
+    return HL_EXIT_RESOURCES;
+}
+
+/* --------------------------------------------------------------------- prompt */
+
+static int open_model(generation *g)
+{
+    const char *path   = g->request->arguments.items[0];
+    hl_status   status = hl_model_open(&g->model, path);
+
+    if (status != HL_OK)
+        return fail(status);
+    const hl_model_info *info = hl_model_get_info(g->model);
+    if (info->is_encoder) {
+        hl_complain("generate", "%s is an encoder (%s): it sees whole texts and writes none", path,
+                    info->family);
+        return HL_EXIT_INPUT;
+    }
+    const char *asked = g->request->tokenizer_path;
+    status = hl_tokenizer_open(&g->tokenizer, asked != NULL ? asked : info->tokenizer_path);
+    if (status == HL_NOT_FOUND && asked == NULL) {
+        hl_complain("generate", "%s (--tokenizer PATH gives one)", hl_error_message());
+        return HL_EXIT_INPUT;
+    }
+    return status == HL_OK ? HL_EXIT_OK : fail(status);
+}
+
+/* From wherever it comes. */
+static int read_prompt(generation *g)
+{
+    const generate_request *request = g->request;
+
+    if (request->arguments.count == 2) {
+        const char *text = request->arguments.items[1];
+        g->prompt        = (hl_input){ strdup(text), strlen(text) };
+        return g->prompt.bytes != NULL ? HL_EXIT_OK : out_of_memory();
+    }
+    int code = hl_input_read(&g->prompt, request->prompt_path != NULL ? request->prompt_path : "-",
+                             "generate");
+    if (code == HL_EXIT_OK && g->prompt.n_bytes > 0 &&
+        g->prompt.bytes[g->prompt.n_bytes - 1] == '\n')
+        g->prompt.bytes[--g->prompt.n_bytes] = '\0';
+    return code;
+}
+
+static hl_status encode_chat(generation *g)
+{
+    hl_chat        *chat        = NULL;
+    hl_chat_message messages[2] = { { "system", g->request->system }, { "user", g->prompt.bytes } };
+    size_t          first       = g->request->system != NULL ? 0 : 1;
+    hl_status       status = hl_chat_render(&chat, g->tokenizer, messages + first, 2 - first, NULL);
+
+    if (status == HL_OK && !chat->known && !g->request->common.quiet)
+        hl_complain("generate", "the chat template is not one that headlight knows; written as "
+                                "plain lines");
+    if (status == HL_OK)
+        status = hl_chat_encode(&g->encoding, g->tokenizer, chat);
+    hl_chat_free(chat);
+    return status;
+}
+
+/* Ids as sessions want them; an empty prompt is the token that begins texts. */
+static int keep_tokens(generation *g)
+{
+    int64_t begin = hl_model_get_info(g->model)->bos_id;
+
+    g->n_tokens = (int64_t)g->encoding->n_tokens;
+    g->tokens   = malloc(((size_t)g->n_tokens + 1) * sizeof *g->tokens);
+    if (g->tokens == NULL)
+        return out_of_memory();
+    for (int64_t i = 0; i < g->n_tokens; i++)
+        g->tokens[i] = g->encoding->ids[i];
+    if (g->n_tokens == 0 && begin < 0) {
+        hl_complain("generate",
+                    "the prompt is empty, and the model has no token that begins texts");
+        return HL_EXIT_INPUT;
+    }
+    if (g->n_tokens == 0)
+        g->tokens[g->n_tokens++] = begin;
+    return HL_EXIT_OK;
+}
+
+static int encode_prompt(generation *g)
+{
+    hl_encode_options options = { .add_special = true };
+    hl_status         status  = g->request->chat
+                                    ? encode_chat(g)
+                                    : hl_tokenizer_encode(&g->encoding, g->tokenizer, g->prompt.bytes,
+                                                          g->prompt.n_bytes, &options);
+    return status == HL_OK ? keep_tokens(g) : fail(status);
+}
+
+/* -------------------------------------------------------------------- opening */
+
+/* What the tokenizer knows as the end of a text or of a turn. */
+static void find_ends(generation *g)
+{
+    static const hl_special which[2] = { HL_SPECIAL_EOS, HL_SPECIAL_EOT };
+
+    for (int i = 0; i < 2; i++) {
+        int32_t id = hl_tokenizer_special(g->tokenizer, which[i]);
+        if (id >= 0)
+            g->end_ids[g->n_end_ids++] = id;
+    }
+}
+
+/* No more than is needed, no more than the model has. */
+static int64_t choose_context(const generation *g)
+{
+    int64_t most   = hl_model_get_info(g->model)->n_ctx;
+    int64_t needed = g->n_tokens + g->request->max_tokens;
+
+    if (g->request->n_ctx != 0)
+        return g->request->n_ctx;
+    if (g->request->max_tokens == 0)
+        return most;
+    return most > 0 && needed > most ? most : needed;
+}
+
+static int open_generation(generation *g)
+{
+    const generate_request *request = g->request;
+    hl_session_options      session = {
+             .n_ctx       = choose_context(g),
+             .wants       = HL_WANT_LAST_LOGITS,
+             .cache_dtype = strcmp(request->cache, "f16") == 0 ? HL_DTYPE_F16 : HL_DTYPE_F32,
+             .n_threads   = (int32_t)request->common.n_threads,
+    };
+    hl_generate_options options = { .sample     = request->sample,
+                                    .max_tokens = request->max_tokens,
+                                    .ignore_end = request->ignore_end,
+                                    .end_ids    = g->end_ids,
+                                    .n_end_ids  = g->n_end_ids };
+    hl_status           status  = hl_session_open(&g->session, g->model, &session);
+
+    if (status == HL_OK)
+        status = hl_generator_open(&g->generator, g->session, &options);
+    if (status == HL_OK)
+        status = hl_decode_stream_open(&g->stream, g->tokenizer,
+                                       &(hl_decode_options){ .skip_special = true });
+    if (status == HL_OK)
+        status = hl_stop_words_new(&g->stop, request->stops.items, request->stops.count);
+    g->result.n_ctx = session.n_ctx;
+    return status == HL_OK ? HL_EXIT_OK : fail(status);
+}
+
+/* -------------------------------------------------------------------- the text */
+
+static double now(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+/* Text that has passed the stop words. */
+static int put_text(generation *g, const char *text, size_t n_bytes)
+{
+    if (g->request->common.json)
+        return hl_generate_keep_text(&g->result, text, n_bytes) ? HL_EXIT_OK : out_of_memory();
+    hl_generate_show(text, n_bytes);
+    return HL_EXIT_OK;
+}
+
+/* One token's text, on its way through the stop words. */
+static int put_token(generation *g, const hl_generated *token)
+{
+    const char *text    = "";
+    size_t      n_bytes = 0;
+    bool        found   = false;
+    hl_status   status  = HL_OK;
+
+    if (token->stop != HL_STOP_END)
+        status = hl_decode_stream_push(&text, &n_bytes, g->stream, (int32_t)token->id);
+    if (status == HL_OK && g->request->common.json &&
+        !hl_generate_keep_token(&g->result, token, text, n_bytes))
+        return out_of_memory();
+    if (status == HL_OK)
+        status = hl_stop_words_push(&text, &n_bytes, &found, g->stop, text, n_bytes);
+    if (status != HL_OK)
+        return fail(status);
+    g->result.stop = found ? HL_STOP_WORD : token->stop;
+    return put_text(g, text, n_bytes);
+}
+
+/* What both still hold back. */
+static int put_rest(generation *g)
+{
+    const char *text    = "";
+    size_t      n_bytes = 0;
+    bool        found   = false;
+    hl_status   status  = hl_decode_stream_finish(&text, &n_bytes, g->stream);
+    int         code    = HL_EXIT_OK;
+
+    if (status == HL_OK)
+        status = hl_stop_words_push(&text, &n_bytes, &found, g->stop, text, n_bytes);
+    if (status == HL_OK)
+        code = put_text(g, text, n_bytes);
+    if (status == HL_OK && code == HL_EXIT_OK)
+        status = hl_stop_words_finish(&text, &n_bytes, g->stop);
+    if (status == HL_OK && code == HL_EXIT_OK)
+        code = put_text(g, text, n_bytes);
+    return status == HL_OK ? code : fail(status);
+}
+
+static int make_text(generation *g)
+{
+    hl_generated token = { 0 };
+    int          code  = HL_EXIT_OK;
+    double       begin = now();
+    hl_status    status;
+
+    status                   = hl_generator_prompt(g->generator, g->tokens, g->n_tokens);
+    g->result.n_prompt       = g->n_tokens;
+    g->result.prompt_seconds = now() - begin;
+    if (status != HL_OK)
+        return fail(status);
+    begin = now();
+    while (code == HL_EXIT_OK && g->result.stop == HL_STOP_NONE) {
+        status = hl_generator_next(&token, g->generator);
+        if (status != HL_OK)
+            return fail(status);
+        g->result.n_tokens++;
+        code = put_token(g, &token);
+    }
+    g->result.seconds = now() - begin;
+    return code == HL_EXIT_OK ? put_rest(g) : code;
+}
+
+static int finish(generation *g)
+{
+    const generate_request *request = g->request;
+
+    if (request->common.json)
+        return hl_generate_print_json(&g->result, request->arguments.items[0], request->common.seed)
+                   ? HL_EXIT_OK
+                   : out_of_memory();
+    printf("\n");
+    fflush(stdout);
+    if (request->stats)
+        hl_generate_print_stats(&g->result);
+    else if (g->result.stop == HL_STOP_CONTEXT && !request->common.quiet)
+        hl_complain("generate", "ended: the context of %lld tokens is full",
+                    (long long)g->result.n_ctx);
+    return HL_EXIT_OK;
+}
+
+static void close_generation(generation *g)
+{
+    hl_stop_words_free(g->stop);
+    hl_decode_stream_close(g->stream);
+    hl_generator_close(g->generator);
+    hl_session_close(g->session);
+    hl_encoding_free(g->encoding);
+    hl_tokenizer_close(g->tokenizer);
+    hl_model_close(g->model);
+    hl_input_free(&g->prompt);
+    json_decref(g->result.tokens);
+    free(g->result.text);
+    free(g->tokens);
+}
+
+int hl_command_generate(int argc, char **argv)
+{
+    generate_request request = { 0 };
+    generation       g       = { .request = &request };
+    int              code    = parse_request(&request, argc, argv);
+
+    if (code != HL_OPTIONS_GO_ON)
+        return code;
+    code = open_model(&g);
+    if (code == HL_EXIT_OK)
+        code = read_prompt(&g);
+    if (code == HL_EXIT_OK)
+        code = encode_prompt(&g);
+    if (code == HL_EXIT_OK) {
+        find_ends(&g);
+        code = open_generation(&g);
+    }
+    if (code == HL_EXIT_OK && request.common.json) {
+        g.result.tokens = json_array();
+        code            = g.result.tokens != NULL ? HL_EXIT_OK : out_of_memory();
+    }
+    if (code == HL_EXIT_OK && !request.common.json && !request.common.quiet && !request.chat)
+        hl_generate_show_prompt(g.prompt.bytes, g.prompt.n_bytes);
+    if (code == HL_EXIT_OK)
+        code = make_text(&g);
+    if (code == HL_EXIT_OK)
+        code = finish(&g);
+    close_generation(&g);
+    return code;
+}

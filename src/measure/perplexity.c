@@ -1,0 +1,384 @@
+/* perplexity.c - how well a model predicts texts: -log p of every token, added up.
+ *
+ *     tokens     0 . . . . . . . . . . . 12         n_ctx 6, stride 4
+ *     window 0   g s s s s s                        g given, s scored, c context only
+ *     window 1           c c s s s s
+ *     window 2                   c c s s s
+ *
+ * A window goes through the model in two feeds: what is context only, without logits, and
+ * then the rows that predict a scored token.  Its last token predicts nothing and is not
+ * fed at all.  Logits come a few rows at a time and leave one double each.
+ *
+ * The mean over all tokens is a ratio of sums over groups g (texts or windows), sum s_g
+ * over count c_g, so its standard error is that of a ratio:
+ *
+ *     se^2 = G / (G - 1) * sum (s_g - mean * c_g)^2 / (sum c_g)^2                        */
+#include "measure/perplexity.h"
+
+#include <math.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "base/threads.h"
+#include "model/logits.h"
+#include "model/model.h"
+
+enum { DEFAULT_ROWS = 512, DEFAULT_WINDOW = 4096, MAX_BATCH = 4096 };
+
+/* Sums over groups that give the standard error. */
+typedef struct group_sums {
+    int64_t n;
+    double  sum;     /* s */
+    double  count;   /* c */
+    double  squares; /* s^2 */
+    double  cross;   /* s c */
+    double  counts2; /* c^2 */
+} group_sums;
+
+typedef struct text_sums {
+    group_sums texts;
+    group_sums windows;
+    int64_t    n_tokens;
+    int64_t    n_bytes;
+    bool       bytes_known;
+} text_sums;
+
+struct hl_perplexity {
+    const hl_model       *model;
+    hl_perplexity_options options; /* complete */
+    hl_session           *session;
+    int                   n_threads;
+    int64_t              *tokens;  /* (n_batch, n_ctx) of a feed */
+    int64_t              *lengths; /* (n_batch) */
+    hl_window            *windows; /* (n_batch) those at work */
+    double               *nll;     /* (n_batch, n_ctx) of the token at that place */
+    text_sums             total;
+};
+
+/* -------------------------------------------------------------------- windows */
+
+int64_t hl_window_count(int64_t n_tokens, int64_t n_ctx, int64_t stride)
+{
+    if (n_tokens < 2)
+        return 0;
+    return n_tokens <= n_ctx ? 1 : 1 + (n_tokens - n_ctx + stride - 1) / stride;
+}
+
+hl_window hl_window_at(int64_t n_tokens, int64_t n_ctx, int64_t stride, int64_t index)
+{
+    hl_window window = { .begin = index * stride };
+    int64_t   before = index > 0 ? window.begin - stride + n_ctx : 0; /* the last one's end */
+
+    window.end   = window.begin + n_ctx < n_tokens ? window.begin + n_ctx : n_tokens;
+    window.first = before > window.begin ? before : window.begin + 1;
+    return window;
+}
+
+/* -------------------------------------------------------------- open and close */
+
+static hl_status check_model(const hl_model *model)
+{
+    if (model == NULL)
+        return hl_fail(HL_BAD_ARGUMENT, "perplexity: model is NULL");
+    if (model->config->is_encoder)
+        return hl_fail(HL_UNSUPPORTED,
+                       "%s is an encoder (%s): its rows see the tokens that follow, so it has no "
+                       "perplexity",
+                       model->path, model->config->family);
+    return HL_OK;
+}
+
+static hl_status complete_options(hl_perplexity_options *options, const hl_model *model)
+{
+    int64_t by_model = model->config->n_ctx;
+
+    if (by_model == 0 || by_model > DEFAULT_WINDOW)
+        by_model = DEFAULT_WINDOW;
+    options->n_ctx  = options->n_ctx != 0 ? options->n_ctx : by_model;
+    options->stride = options->stride != 0 ? options->stride : options->n_ctx;
+    if (options->n_ctx < 2)
+        return hl_fail(HL_BAD_ARGUMENT, "perplexity: windows of %lld tokens, wanted 2 or more",
+                       (long long)options->n_ctx);
+    if (options->stride < 1 || options->stride > options->n_ctx)
+        return hl_fail(HL_BAD_ARGUMENT, "perplexity: a stride of %lld, wanted 1 to %lld",
+                       (long long)options->stride, (long long)options->n_ctx);
+    if (options->n_batch == 0)
+        options->n_batch = options->n_ctx < DEFAULT_ROWS ? DEFAULT_ROWS / options->n_ctx : 1;
+    if (options->n_batch < 1 || options->n_batch > MAX_BATCH)
+        return hl_fail(HL_BAD_ARGUMENT, "perplexity: batches of %lld windows, wanted 1 to %d",
+                       (long long)options->n_batch, MAX_BATCH);
+    return HL_OK;
+}
+
+static hl_status open_session(hl_perplexity *perplexity)
+{
+    hl_session_options options = {
+        .n_ctx     = perplexity->options.n_ctx,
+        .n_batch   = perplexity->options.n_batch,
+        .wants     = HL_WANT_LOGITS,
+        .n_threads = perplexity->options.n_threads,
+    };
+    return hl_session_open(&perplexity->session, perplexity->model, &options);
+}
+
+hl_status hl_perplexity_open(hl_perplexity **out, const hl_model *model,
+                             const hl_perplexity_options *options)
+{
+    hl_status      status     = HL_OK;
+    hl_perplexity *perplexity = NULL;
+
+    *out = NULL;
+    HL_TRY(check_model(model));
+    HL_TRY(HL_ALLOC_ZEROED(&perplexity, 1));
+    perplexity->model = model;
+    if (options != NULL)
+        perplexity->options = *options;
+    HL_TRY(complete_options(&perplexity->options, model));
+    HL_TRY(open_session(perplexity)); /* refuses contexts that are too long */
+    perplexity->n_threads = hl_threads(perplexity->options.n_threads);
+
+    size_t n_batch = (size_t)perplexity->options.n_batch;
+    size_t n_rows  = n_batch * (size_t)perplexity->options.n_ctx;
+    HL_TRY(HL_ALLOC_ZEROED(&perplexity->tokens, n_rows));
+    HL_TRY(HL_ALLOC_ZEROED(&perplexity->nll, n_rows));
+    HL_TRY(HL_ALLOC_ZEROED(&perplexity->lengths, n_batch));
+    HL_TRY(HL_ALLOC_ZEROED(&perplexity->windows, n_batch));
+    perplexity->total.bytes_known = true;
+    *out                          = perplexity;
+    perplexity                    = NULL;
+
+done:
+    hl_perplexity_close(perplexity);
+    return status;
+}
+
+void hl_perplexity_close(hl_perplexity *perplexity)
+{
+    if (perplexity == NULL)
+        return;
+    hl_session_close(perplexity->session);
+    hl_free(perplexity->tokens);
+    hl_free(perplexity->nll);
+    hl_free(perplexity->lengths);
+    hl_free(perplexity->windows);
+    hl_free(perplexity);
+}
+
+int64_t hl_perplexity_context(const hl_perplexity *perplexity, int64_t *stride)
+{
+    if (stride != NULL)
+        *stride = perplexity->options.stride;
+    return perplexity->options.n_ctx;
+}
+
+/* -------------------------------------------------------------------- scoring */
+
+/* What the tap needs to know beside the rows it gets. */
+typedef struct scoring {
+    hl_perplexity        *perplexity;
+    const hl_scored_text *text;
+} scoring;
+
+/* Row i stands at position start + i and predicts the token after it. */
+static hl_status score_rows(void *context, const hl_final_rows *rows)
+{
+    const scoring   *s      = context;
+    const hl_window *window = &s->perplexity->windows[rows->sequence];
+    double          *nll    = s->perplexity->nll + rows->sequence * s->perplexity->options.n_ctx;
+    int n_threads           = rows->n_rows * rows->d_vocab < 16384 ? 1 : s->perplexity->n_threads;
+
+#pragma omp parallel for num_threads(n_threads)
+    for (int64_t row = 0; row < rows->n_rows; row++) {
+        const float *logits = rows->logits + row * rows->d_vocab;
+        int64_t      place  = rows->start + row + 1;
+        int64_t      token  = s->text->tokens[window->begin + place];
+
+        nll[place] = hl_logits_lse(logits, rows->d_vocab) - (double)logits[token];
+    }
+    return HL_OK;
+}
+
+/* Feeds every window's context, or the rows that predict what is scored. */
+static hl_status feed_part(scoring *s, int64_t n_windows, bool is_scored)
+{
+    hl_perplexity *p       = s->perplexity;
+    int64_t        longest = 0;
+    hl_tap         tap     = { .context = s, .final = score_rows, .wants = HL_WANT_LOGITS };
+
+    for (int64_t i = 0; i < p->options.n_batch; i++) {
+        const hl_window *window  = &p->windows[i];
+        int64_t          context = window->first - window->begin - 1;
+
+        p->lengths[i] = 0;
+        if (i < n_windows)
+            p->lengths[i] = is_scored ? window->end - window->first : context;
+        longest = p->lengths[i] > longest ? p->lengths[i] : longest;
+    }
+    for (int64_t i = 0; i < n_windows; i++) {
+        int64_t from = is_scored ? p->windows[i].first - 1 : p->windows[i].begin;
+        for (int64_t j = 0; j < p->lengths[i]; j++)
+            p->tokens[i * longest + j] = s->text->tokens[from + j];
+    }
+    return hl_session_feed(p->session, &(hl_feed){ .tokens   = p->tokens,
+                                                   .n_tokens = longest,
+                                                   .lengths  = p->lengths,
+                                                   .gates    = p->options.gates,
+                                                   .tap      = is_scored ? &tap : NULL });
+}
+
+static hl_status run_windows(scoring *s, int64_t n_windows)
+{
+    hl_status status = HL_OK;
+
+    for (int64_t i = 0; i < s->perplexity->options.n_batch; i++)
+        HL_TRY(hl_session_rewind(s->perplexity->session, i, 0));
+    HL_TRY(feed_part(s, n_windows, false));
+    HL_TRY(feed_part(s, n_windows, true));
+
+done:
+    return status;
+}
+
+/* --------------------------------------------------------------------- adding */
+
+static void add_group(group_sums *groups, double sum, double count)
+{
+    groups->n++;
+    groups->sum += sum;
+    groups->count += count;
+    groups->squares += sum * sum;
+    groups->cross += sum * count;
+    groups->counts2 += count * count;
+}
+
+/* What a window has scored, token by token. */
+static hl_status add_window(text_sums *sums, const scoring *s, int64_t index)
+{
+    const hl_window *window = &s->perplexity->windows[index];
+    const double    *nll    = s->perplexity->nll + index * s->perplexity->options.n_ctx;
+    double           sum    = 0.0;
+
+    for (int64_t i = window->first; i < window->end; i++) {
+        double value = nll[i - window->begin];
+
+        if (isnan(value))
+            return hl_fail(HL_BAD_INPUT, "the logits that predict token %lld of the text are NaN",
+                           (long long)i);
+        sum += value;
+        if (s->text->nll != NULL)
+            s->text->nll[i] = value;
+        if (s->text->n_bytes != NULL)
+            sums->n_bytes += s->text->n_bytes[i];
+    }
+    if (window->first < window->end) /* not a last window of one token */
+        add_group(&sums->windows, sum, (double)(window->end - window->first));
+    return HL_OK;
+}
+
+static void add_text(text_sums *total, const text_sums *text)
+{
+    const group_sums *windows = &text->windows;
+
+    total->windows.n += windows->n;
+    total->windows.sum += windows->sum;
+    total->windows.count += windows->count;
+    total->windows.squares += windows->squares;
+    total->windows.cross += windows->cross;
+    total->windows.counts2 += windows->counts2;
+    if (windows->n > 0)
+        add_group(&total->texts, windows->sum, windows->count);
+    total->n_tokens += text->n_tokens;
+    total->n_bytes += text->n_bytes;
+    total->bytes_known = total->bytes_known && text->bytes_known;
+}
+
+static double standard_error(const group_sums *groups)
+{
+    double n        = (double)groups->n;
+    double mean     = groups->sum / groups->count;
+    double residual = groups->squares - 2.0 * mean * groups->cross + mean * mean * groups->counts2;
+
+    return groups->n < 2 ? NAN : sqrt(n / (n - 1.0) * fmax(residual, 0.0)) / groups->count;
+}
+
+static hl_nll summarise(const text_sums *sums)
+{
+    hl_nll nll = { .sum        = sums->windows.sum,
+                   .n_scored   = (int64_t)sums->windows.count,
+                   .n_tokens   = sums->n_tokens,
+                   .n_bytes    = sums->bytes_known ? sums->n_bytes : 0,
+                   .n_windows  = sums->windows.n,
+                   .n_texts    = sums->texts.n,
+                   .over_texts = sums->texts.n >= HL_MIN_TEXTS };
+
+    nll.mean           = nll.n_scored > 0 ? nll.sum / (double)nll.n_scored : NAN;
+    nll.perplexity     = exp(nll.mean);
+    nll.bits_per_byte  = nll.n_bytes > 0 ? nll.sum / ((double)nll.n_bytes * log(2.0)) : NAN;
+    nll.standard_error = standard_error(nll.over_texts ? &sums->texts : &sums->windows);
+    return nll;
+}
+
+/* ---------------------------------------------------------------------- texts */
+
+/* The last token of a window is never fed, so the session does not look at it. */
+static hl_status check_text(const hl_perplexity *perplexity, const hl_scored_text *text)
+{
+    int64_t d_vocab = perplexity->model->config->d_vocab;
+
+    if (text == NULL || text->n_tokens < 0 || (text->tokens == NULL && text->n_tokens > 0))
+        return hl_fail(HL_BAD_ARGUMENT, "perplexity: no tokens");
+    for (int64_t i = 0; i < text->n_tokens; i++) {
+        if (text->tokens[i] < 0 || text->tokens[i] >= d_vocab)
+            return hl_fail(HL_BAD_ARGUMENT,
+                           "token %lld of the text is %lld, the model knows 0 to %lld",
+                           (long long)i, (long long)text->tokens[i], (long long)d_vocab - 1);
+        if (text->nll != NULL)
+            text->nll[i] = NAN;
+    }
+    return HL_OK;
+}
+
+static hl_status report_progress(const hl_perplexity *perplexity, const hl_window *last,
+                                 int64_t n_tokens)
+{
+    if (perplexity->options.progress == NULL)
+        return HL_OK;
+    return perplexity->options.progress(perplexity->options.context, last->end, n_tokens);
+}
+
+hl_status hl_perplexity_add(hl_nll *out, hl_perplexity *perplexity, const hl_scored_text *text)
+{
+    hl_status                    status  = HL_OK;
+    const hl_perplexity_options *options = &perplexity->options;
+    scoring                      s       = { perplexity, text };
+    text_sums                    sums    = { 0 };
+
+    *out = summarise(&sums);
+    HL_TRY(check_text(perplexity, text));
+    sums.n_tokens    = text->n_tokens;
+    sums.bytes_known = text->n_bytes != NULL;
+    int64_t count    = hl_window_count(text->n_tokens, options->n_ctx, options->stride);
+
+    for (int64_t done = 0; done < count; done += options->n_batch) {
+        int64_t n = count - done < options->n_batch ? count - done : options->n_batch;
+
+        for (int64_t i = 0; i < n; i++)
+            perplexity->windows[i] =
+                hl_window_at(text->n_tokens, options->n_ctx, options->stride, done + i);
+        HL_TRY(run_windows(&s, n));
+        for (int64_t i = 0; i < n; i++)
+            HL_TRY(add_window(&sums, &s, i));
+        HL_TRY(report_progress(perplexity, &perplexity->windows[n - 1], text->n_tokens));
+    }
+    add_text(&perplexity->total, &sums);
+    sums.texts.n = sums.windows.n > 0 ? 1 : 0;
+    *out         = summarise(&sums);
+
+done:
+    return status;
+}
+
+hl_nll hl_perplexity_total(const hl_perplexity *perplexity)
+{
+    return summarise(&perplexity->total);
+}

@@ -1,0 +1,244 @@
+/* generate.c - one token after another.
+ *
+ *     prompt  ->  logits  ->  token  ->  fed when the next is asked for  ->  logits ...
+ *
+ * A token is fed late, so that the last one costs no pass, and a context of N holds
+ * N + 1 tokens with the one that nobody has to read. */
+#include "base/memory.h"
+#include "base/status.h"
+#include "model/logits.h"
+#include "model/model.h"
+#include "model/session.h"
+
+struct hl_generator {
+    hl_session         *session;
+    hl_generate_options options;
+    hl_sampler         *sampler;
+    hl_tap              tap; /* ours, around options.tap */
+    int64_t             n_tokens;
+    int64_t             waiting; /* the last token, not fed yet; -1: none */
+    bool                has_prompt;
+    hl_stop             stop;
+    double              entropy_sum; /* over the heads of the last row */
+    int64_t             n_heads;
+};
+
+const char *hl_stop_name(hl_stop stop)
+{
+    static const char *const names[] = { [HL_STOP_NONE]    = "",
+                                         [HL_STOP_END]     = "end",
+                                         [HL_STOP_LENGTH]  = "length",
+                                         [HL_STOP_CONTEXT] = "context",
+                                         [HL_STOP_WORD]    = "stop" };
+
+    return stop >= HL_STOP_NONE && stop <= HL_STOP_WORD ? names[stop] : "?";
+}
+
+/* ------------------------------------------------------------------------ tap */
+
+/* Adds up the entropies of the chunk's last row; the last chunk is the one that stays. */
+static hl_status watch_layer(void *context, const hl_layer_rows *rows)
+{
+    hl_generator *generator = context;
+    const hl_tap *other     = generator->options.tap;
+
+    if (rows->layer == 0) {
+        generator->entropy_sum = 0.0;
+        generator->n_heads     = 0;
+    }
+    for (int64_t head = 0; head < rows->n_heads; head++)
+        generator->entropy_sum +=
+            (double)rows->rows->entropy[head * rows->n_rows + rows->lengths[0] - 1];
+    generator->n_heads += rows->n_heads;
+    return other != NULL && other->layer != NULL ? other->layer(other->context, rows) : HL_OK;
+}
+
+static hl_status watch_final(void *context, const hl_final_rows *rows)
+{
+    const hl_tap *other = ((const hl_generator *)context)->options.tap;
+    return other->final(other->context, rows);
+}
+
+static void make_tap(hl_generator *generator)
+{
+    const hl_tap *other = generator->options.tap;
+
+    if (other != NULL)
+        generator->tap = *other;
+    generator->tap.context = generator;
+    generator->tap.layer   = watch_layer;
+    if (other != NULL && other->final != NULL)
+        generator->tap.final = watch_final;
+}
+
+/* -------------------------------------------------------------- open and close */
+
+static hl_status check_session(const hl_session *session)
+{
+    if (session == NULL)
+        return hl_fail(HL_BAD_ARGUMENT, "generate: session is NULL");
+    if (session->config->is_encoder)
+        return hl_fail(HL_UNSUPPORTED, "%s is an encoder (%s): it sees whole texts and writes none",
+                       session->model->path, session->config->family);
+    if (session->rows.last == NULL)
+        return hl_fail(HL_BAD_ARGUMENT, "generate: the session lacks HL_WANT_LAST_LOGITS");
+    if (session->options.n_batch != 1)
+        return hl_fail(HL_BAD_ARGUMENT, "generate: the session has %lld sequences, wanted 1",
+                       (long long)session->options.n_batch);
+    return HL_OK;
+}
+
+hl_status hl_generator_open(hl_generator **out, hl_session *session,
+                            const hl_generate_options *options)
+{
+    hl_status     status    = HL_OK;
+    hl_generator *generator = NULL;
+
+    *out = NULL;
+    HL_TRY(check_session(session));
+    HL_TRY(HL_ALLOC_ZEROED(&generator, 1));
+    if (options != NULL)
+        generator->options = *options;
+    if (generator->options.max_tokens < 0)
+        HL_TRY(hl_fail(HL_BAD_ARGUMENT, "generate: max_tokens is %lld, wanted 0 or more",
+                       (long long)generator->options.max_tokens));
+    generator->session = session;
+    generator->waiting = -1;
+    make_tap(generator);
+    HL_TRY(
+        hl_sampler_new(&generator->sampler, session->config->d_vocab, &generator->options.sample));
+    *out      = generator;
+    generator = NULL;
+
+done:
+    hl_generator_close(generator);
+    return status;
+}
+
+void hl_generator_close(hl_generator *generator)
+{
+    if (generator == NULL)
+        return;
+    hl_sampler_free(generator->sampler);
+    hl_free(generator);
+}
+
+/* --------------------------------------------------------------------- tokens */
+
+static hl_status feed(hl_generator *generator, const int64_t *tokens, int64_t n_tokens)
+{
+    return hl_session_feed(generator->session, &(hl_feed){ .tokens   = tokens,
+                                                           .n_tokens = n_tokens,
+                                                           .gates    = generator->options.gates,
+                                                           .tap      = &generator->tap });
+}
+
+static hl_status feed_waiting(hl_generator *generator)
+{
+    if (generator->waiting < 0)
+        return HL_OK;
+    hl_status status = feed(generator, &generator->waiting, 1);
+    if (status == HL_OK)
+        generator->waiting = -1;
+    return status;
+}
+
+static hl_status check_room(const hl_generator *generator, int64_t n_tokens)
+{
+    int64_t n_ctx = generator->session->options.n_ctx;
+    int64_t room  = n_ctx - generator->session->length[0] - (generator->waiting >= 0 ? 1 : 0);
+
+    if (n_tokens <= room)
+        return HL_OK;
+    return hl_fail(HL_LIMIT,
+                   "the prompt has %lld tokens, but the context of %lld has room for %lld",
+                   (long long)n_tokens, (long long)n_ctx, (long long)(room > 0 ? room : 0));
+}
+
+hl_status hl_generator_prompt(hl_generator *generator, const int64_t *tokens, int64_t n_tokens)
+{
+    hl_status status = HL_OK;
+
+    if (n_tokens < 1)
+        return hl_fail(HL_BAD_ARGUMENT, "generate: a prompt of %lld tokens, wanted 1 or more",
+                       (long long)n_tokens);
+    HL_TRY(check_room(generator, n_tokens));
+    HL_TRY(feed_waiting(generator));
+    HL_TRY(feed(generator, tokens, n_tokens));
+    for (int64_t i = 0; i < n_tokens; i++)
+        HL_TRY(hl_sampler_accept(generator->sampler, tokens[i]));
+    generator->has_prompt = true;
+    generator->n_tokens   = 0;
+    generator->stop       = HL_STOP_NONE;
+
+done:
+    return status;
+}
+
+static bool is_among(const int64_t *ids, int n_ids, int64_t token)
+{
+    for (int i = 0; i < n_ids; i++) {
+        if (ids[i] == token)
+            return true;
+    }
+    return false;
+}
+
+static bool is_end(const hl_generator *generator, int64_t token)
+{
+    const hl_generation       *known   = &generator->session->config->generation;
+    const hl_generate_options *options = &generator->options;
+
+    return !options->ignore_end && (is_among(known->eos_ids, known->n_eos_ids, token) ||
+                                    is_among(options->end_ids, options->n_end_ids, token));
+}
+
+static hl_stop find_stop(const hl_generator *generator, int64_t token)
+{
+    const hl_session *session = generator->session;
+
+    if (is_end(generator, token))
+        return HL_STOP_END;
+    if (generator->n_tokens == generator->options.max_tokens)
+        return HL_STOP_LENGTH;
+    if (session->length[0] == session->options.n_ctx)
+        return HL_STOP_CONTEXT;
+    return HL_STOP_NONE;
+}
+
+static hl_generated describe(const hl_generator *generator, int64_t token, const float *logits)
+{
+    hl_logits_row row = hl_logits_read(logits, generator->session->config->d_vocab);
+
+    return (hl_generated){
+        .id         = token,
+        .logprob    = (double)logits[token] - row.lse,
+        .entropy    = row.entropy,
+        .varentropy = row.varentropy,
+        .attention_entropy =
+            generator->n_heads > 0 ? generator->entropy_sum / (double)generator->n_heads : 0.0,
+        .stop = generator->stop,
+    };
+}
+
+hl_status hl_generator_next(hl_generated *out, hl_generator *generator)
+{
+    hl_status    status = HL_OK;
+    const float *logits = generator->session->rows.last;
+    int64_t      token  = -1;
+
+    *out = (hl_generated){ .id = -1 };
+    if (!generator->has_prompt || generator->stop != HL_STOP_NONE)
+        return hl_fail(HL_BAD_ARGUMENT, "generate: %s",
+                       generator->has_prompt ? "the text has ended" : "no prompt yet");
+    HL_TRY(feed_waiting(generator));
+    HL_TRY(hl_sampler_draw(&token, generator->sampler, logits));
+    HL_TRY(hl_sampler_accept(generator->sampler, token));
+    generator->n_tokens++;
+    generator->waiting = token;
+    generator->stop    = find_stop(generator, token);
+    *out               = describe(generator, token, logits);
+
+done:
+    return status;
+}

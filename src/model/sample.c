@@ -1,0 +1,331 @@
+/* sample.c - from logits to a token; headlight.h says in which steps.
+ *
+ * Weights are exp((score - max) / T) in double: the likeliest token weighs 1, so
+ * min_p is a plain threshold and no sum overflows.  top_k and top_p want tokens by
+ * falling score, but few of them: a heap of all, O(V), gives them one by one, O(log V)
+ * each.  Equal scores come by rising token, so that nothing depends on how a
+ * library sorts. */
+#include "model/sample.h"
+
+#include <float.h>
+#include <math.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "model/logits.h"
+
+enum { MAX_SAMPLED_VOCAB = 1 << 28, MAX_REPEAT_LAST = 1 << 30 };
+
+struct hl_sampler {
+    hl_sample_options options;
+    int64_t           d_vocab;
+    uint64_t          n_draws;
+    float            *scores; /* (d_vocab) logits after the penalty */
+    float             max;    /* of scores */
+    int32_t          *heap;   /* (d_vocab) tokens, the best first */
+    int64_t           n_heap;
+    hl_candidate     *kept; /* (d_vocab) probability holds the weight until all are known */
+    int64_t           n_kept;
+    int32_t          *counts; /* (d_vocab) how often each is among the last; or NULL */
+    int64_t          *last;   /* (repeat_last) a ring, or NULL: nothing is forgotten */
+    int64_t           n_last;
+};
+
+/* -------------------------------------------------------------------- options */
+
+static hl_status check_between(const char *name, double value, double low, double high)
+{
+    if (value >= low && value <= high)
+        return HL_OK;
+    return hl_fail(HL_BAD_ARGUMENT, "sampling: %s is %g, wanted %g to %g", name, value, low, high);
+}
+
+static hl_status check_options(const hl_sample_options *options, int64_t d_vocab)
+{
+    hl_status status = HL_OK;
+
+    HL_TRY(check_between("d_vocab", (double)d_vocab, 1, MAX_SAMPLED_VOCAB));
+    HL_TRY(check_between("temperature", options->temperature, 0, 1e6));
+    HL_TRY(check_between("top_k", (double)options->top_k, 0, (double)INT64_MAX));
+    HL_TRY(check_between("top_p", options->top_p, 0, 1));
+    HL_TRY(check_between("min_p", options->min_p, 0, 1));
+    if (options->repeat_penalty != 0.0)
+        HL_TRY(check_between("repeat_penalty", options->repeat_penalty, 1e-3, 1e3));
+    HL_TRY(check_between("repeat_last", (double)options->repeat_last, 0, MAX_REPEAT_LAST));
+
+done:
+    return status;
+}
+
+static bool has_penalty(const hl_sampler *sampler)
+{
+    double penalty = sampler->options.repeat_penalty;
+    return penalty != 0.0 && penalty != 1.0;
+}
+
+static bool has_top_k(const hl_sampler *sampler)
+{
+    return sampler->options.top_k > 0 && sampler->options.top_k < sampler->d_vocab;
+}
+
+static bool has_top_p(const hl_sampler *sampler)
+{
+    return sampler->options.top_p > 0.0 && sampler->options.top_p < 1.0;
+}
+
+hl_status hl_sampler_new(hl_sampler **out, int64_t d_vocab, const hl_sample_options *options)
+{
+    hl_status   status  = HL_OK;
+    hl_sampler *sampler = NULL;
+    size_t      n       = (size_t)d_vocab;
+
+    *out = NULL;
+    HL_TRY(HL_ALLOC_ZEROED(&sampler, 1));
+    if (options != NULL)
+        sampler->options = *options;
+    HL_TRY(check_options(&sampler->options, d_vocab));
+    sampler->d_vocab = d_vocab;
+    HL_TRY(HL_ALLOC(&sampler->scores, n));
+    HL_TRY(HL_ALLOC(&sampler->heap, n));
+    HL_TRY(HL_ALLOC(&sampler->kept, n));
+    if (has_penalty(sampler))
+        HL_TRY(HL_ALLOC_ZEROED(&sampler->counts, n));
+    if (has_penalty(sampler) && sampler->options.repeat_last > 0)
+        HL_TRY(HL_ALLOC(&sampler->last, (size_t)sampler->options.repeat_last));
+    *out    = sampler;
+    sampler = NULL;
+
+done:
+    hl_sampler_free(sampler);
+    return status;
+}
+
+void hl_sampler_free(hl_sampler *sampler)
+{
+    if (sampler == NULL)
+        return;
+    hl_free(sampler->scores);
+    hl_free(sampler->heap);
+    hl_free(sampler->kept);
+    hl_free(sampler->counts);
+    hl_free(sampler->last);
+    hl_free(sampler);
+}
+
+/* ------------------------------------------------------------- repeat_penalty */
+
+hl_status hl_sampler_accept(hl_sampler *sampler, int64_t token)
+{
+    if (token < 0 || token >= sampler->d_vocab)
+        return hl_fail(HL_BAD_ARGUMENT, "sampling: token %lld, wanted 0 to %lld", (long long)token,
+                       (long long)sampler->d_vocab - 1);
+    if (sampler->counts == NULL)
+        return HL_OK;
+    if (sampler->last != NULL) {
+        int64_t *place = &sampler->last[sampler->n_last % sampler->options.repeat_last];
+        if (sampler->n_last >= sampler->options.repeat_last)
+            sampler->counts[*place]--;
+        *place = token;
+    }
+    sampler->counts[token]++;
+    sampler->n_last++;
+    return HL_OK;
+}
+
+static void load_scores(hl_sampler *sampler, const float *logits)
+{
+    float penalty = (float)sampler->options.repeat_penalty;
+
+    for (int64_t i = 0; i < sampler->d_vocab; i++) {
+        float score = logits[i];
+        if (sampler->counts != NULL && sampler->counts[i] > 0)
+            score = score < 0.0f ? score * penalty : score / penalty;
+        sampler->scores[i] = fminf(score, FLT_MAX);
+    }
+    sampler->max = sampler->scores[hl_logits_top(sampler->scores, sampler->d_vocab)];
+}
+
+/* ----------------------------------------------------------------------- heap */
+
+static bool is_before(const hl_sampler *sampler, int32_t a, int32_t b)
+{
+    float first  = sampler->scores[a];
+    float second = sampler->scores[b];
+    return first > second || (first == second && a < b);
+}
+
+static void sift_down(hl_sampler *sampler, int64_t place)
+{
+    int32_t *heap  = sampler->heap;
+    int32_t  token = heap[place];
+
+    for (int64_t child; (child = 2 * place + 1) < sampler->n_heap; place = child) {
+        if (child + 1 < sampler->n_heap && is_before(sampler, heap[child + 1], heap[child]))
+            child++;
+        if (!is_before(sampler, heap[child], token))
+            break;
+        heap[place] = heap[child];
+    }
+    heap[place] = token;
+}
+
+static void build_heap(hl_sampler *sampler)
+{
+    sampler->n_heap = sampler->d_vocab;
+    for (int64_t i = 0; i < sampler->n_heap; i++)
+        sampler->heap[i] = (int32_t)i;
+    for (int64_t i = sampler->n_heap / 2 - 1; i >= 0; i--)
+        sift_down(sampler, i);
+}
+
+static int32_t pop_heap(hl_sampler *sampler)
+{
+    int32_t best = sampler->heap[0];
+
+    sampler->heap[0] = sampler->heap[--sampler->n_heap];
+    if (sampler->n_heap > 0)
+        sift_down(sampler, 0);
+    return best;
+}
+
+/* -------------------------------------------------------------------- filters */
+
+static double weight_of(const hl_sampler *sampler, int64_t token)
+{
+    return exp(((double)sampler->scores[token] - (double)sampler->max) /
+               sampler->options.temperature);
+}
+
+static void keep(hl_sampler *sampler, int64_t token)
+{
+    sampler->kept[sampler->n_kept++] = (hl_candidate){ token, weight_of(sampler, token) };
+}
+
+static void keep_all(hl_sampler *sampler)
+{
+    for (int64_t i = 0; i < sampler->d_vocab; i++)
+        keep(sampler, i);
+}
+
+/* The k best, and all that equal the last of them. */
+static void keep_top_k(hl_sampler *sampler)
+{
+    float last = 0.0f;
+
+    build_heap(sampler);
+    while (sampler->n_heap > 0) {
+        if (sampler->n_kept >= sampler->options.top_k && sampler->scores[sampler->heap[0]] < last)
+            return;
+        int32_t token = pop_heap(sampler);
+        last          = sampler->scores[token];
+        keep(sampler, token);
+    }
+}
+
+/* As few of all as hold a mass of top_p. */
+static void keep_top_p(hl_sampler *sampler)
+{
+    double total = 0.0;
+    double mass  = 0.0;
+
+    for (int64_t i = 0; i < sampler->d_vocab; i++)
+        total += weight_of(sampler, i);
+    build_heap(sampler);
+    while (sampler->n_heap > 0 && mass < sampler->options.top_p * total) {
+        keep(sampler, pop_heap(sampler));
+        mass += sampler->kept[sampler->n_kept - 1].probability;
+    }
+}
+
+static double total_weight(const hl_sampler *sampler)
+{
+    double total = 0.0;
+
+    for (int64_t i = 0; i < sampler->n_kept; i++)
+        total += sampler->kept[i].probability;
+    return total;
+}
+
+/* The same among those that top_k has left, in falling order. */
+static void cut_top_p(hl_sampler *sampler)
+{
+    double  wanted = sampler->options.top_p * total_weight(sampler);
+    double  mass   = 0.0;
+    int64_t n_kept = 0;
+
+    while (n_kept < sampler->n_kept && mass < wanted)
+        mass += sampler->kept[n_kept++].probability;
+    sampler->n_kept = n_kept;
+}
+
+/* The likeliest weighs 1 and always stays. */
+static void cut_min_p(hl_sampler *sampler)
+{
+    int64_t n_kept = 0;
+
+    for (int64_t i = 0; i < sampler->n_kept; i++) {
+        if (sampler->kept[i].probability >= sampler->options.min_p)
+            sampler->kept[n_kept++] = sampler->kept[i];
+    }
+    sampler->n_kept = n_kept;
+}
+
+static void filter(hl_sampler *sampler)
+{
+    sampler->n_kept = 0;
+    if (sampler->options.temperature == 0.0) {
+        int64_t top      = hl_logits_top(sampler->scores, sampler->d_vocab);
+        sampler->kept[0] = (hl_candidate){ top, 1.0 };
+        sampler->n_kept  = 1;
+        return;
+    }
+    if (has_top_k(sampler))
+        keep_top_k(sampler);
+    else if (has_top_p(sampler))
+        keep_top_p(sampler);
+    else
+        keep_all(sampler);
+    if (has_top_k(sampler) && has_top_p(sampler))
+        cut_top_p(sampler);
+    cut_min_p(sampler);
+}
+
+/* ----------------------------------------------------------------------- draw */
+
+/* A token without weight adds nothing to the mass, so it is never the first beyond. */
+static int64_t pick(hl_sampler *sampler)
+{
+    double  total  = total_weight(sampler);
+    double  target = total * hl_random_unit(sampler->options.seed, sampler->n_draws);
+    double  mass   = 0.0;
+    int64_t token  = -1;
+
+    for (int64_t i = 0; i < sampler->n_kept; i++) {
+        mass += sampler->kept[i].probability;
+        if (token < 0 && target < mass)
+            token = sampler->kept[i].token;
+        sampler->kept[i].probability /= total;
+    }
+    return token; /* target < total, and mass ends there: the same sum in the same order */
+}
+
+hl_status hl_sampler_draw(int64_t *token, hl_sampler *sampler, const float *logits)
+{
+    hl_status status = hl_logits_check(logits, sampler->d_vocab);
+
+    *token          = -1;
+    sampler->n_kept = 0;
+    if (status != HL_OK)
+        return status;
+    load_scores(sampler, logits);
+    filter(sampler);
+    *token = pick(sampler);
+    sampler->n_draws++;
+    return HL_OK;
+}
+
+const hl_candidate *hl_sampler_candidates(const hl_sampler *sampler, int64_t *count)
+{
+    *count = sampler->n_kept;
+    return sampler->kept;
+}

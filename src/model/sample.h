@@ -1,0 +1,30 @@
+/* sample.h - the random numbers behind hl_sampler, which is in headlight.h.
+ *
+ * Number n of a seed is a function of both and needs no state: Steele, Lea and Flood's
+ * SplitMix64, whose state is a counter times an odd constant.  Whole numbers only, so
+ * every machine has the same. */
+#ifndef HL_MODEL_SAMPLE_H
+#define HL_MODEL_SAMPLE_H
+
+#include "headlight.h"
+
+static inline uint64_t hl_random_mix(uint64_t x)
+{
+    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+    return x ^ x >> 31;
+}
+
+/* Seeds 1 and 2 would be one sequence, shifted, were the seed not mixed first. */
+static inline uint64_t hl_random_bits(uint64_t seed, uint64_t n)
+{
+    return hl_random_mix(hl_random_mix(seed) + (n + 1) * UINT64_C(0x9e3779b97f4a7c15));
+}
+
+/* In [0, 1), in steps of 2^-53. */
+static inline double hl_random_unit(uint64_t seed, uint64_t n)
+{
+    return (double)(hl_random_bits(seed, n) >> 11) * 0x1p-53;
+}
+
+#endif

@@ -1,0 +1,123 @@
+#!/bin/bash
+# generate.sh - headlight generate: texts, endings, JSON, chats, and what is refused.
+set -u
+# shellcheck source=tests/cli/lib.bash
+. "$(dirname "$0")/lib.bash"
+export OMP_NUM_THREADS=1 # a token of a small model is no work for two
+shared=${HEADLIGHT_SHARED:-../shared}
+plan 31
+
+run generate models/demo 'He said' -n 12
+expect "the likeliest tokens, one after the other" 0 <<'END'
+, “I am not afraid of it, and I am
+END
+
+run generate models/demo 'He said' --max-tokens 12 --threads 2 --seed 5
+expect "threads and seed change nothing without a temperature" 0 <<'END'
+, “I am not afraid of it, and I am
+END
+
+run generate models/demo 'He said' -n 30 --stop ' of it' --stop nowhere
+expect "--stop ends before its text" 0 <<'END'
+, “I am not afraid
+END
+
+printf 'He said\n' >"$scratch/prompt"
+run generate models/demo --prompt-file "$scratch/prompt" -n 4
+expect "a prompt in a file" 0 <<'END'
+, “I am
+END
+
+"$HEADLIGHT" generate models/demo -n 4 <"$scratch/prompt" >"$scratch/out" 2>"$scratch/err"
+status=$?
+expect "a prompt from standard input" 0 <<'END'
+, “I am
+END
+
+run generate models/demo '' -n 3
+expect_line "an empty prompt begins a text" 0 '^The Spe$'
+
+run generate models/demo 'He said' --context 6
+expect "a full context is said" 0 <<'END'
+, “I am not
+headlight generate: ended: the context of 6 tokens is full
+END
+
+run generate models/demo 'He said' --context 6 --quiet
+expect "--quiet is the text alone" 0 <<'END'
+, “I am not
+END
+
+run generate models/demo 'He said' -n 4 --stats
+sed -i -E 's/[0-9]+\.[0-9]+/N/g; s/ +/ /g' "$scratch/err"
+expect "--stats" 0 <<'END'
+, “I am
+
+ prompt 2 tokens N s N tokens/s
+ generated 4 tokens N s N tokens/s
+ ended by --max-tokens
+END
+
+sampled=(-n 16 --temperature 0.9 --top-k 50 --top-p 0.95 --min-p 0.01 --repeat-penalty 1.1)
+run generate models/demo 'He said' "${sampled[@]}" --seed 1
+cp "$scratch/out" "$scratch/one"
+run generate models/demo 'He said' "${sampled[@]}" --seed 1 --threads 2
+expect "a seed is a text, on one thread or two" 0 <"$scratch/one"
+run generate models/demo 'He said' "${sampled[@]}" --seed 2
+result "another seed is another text" "$(cmp -s "$scratch/one" "$scratch/out" || echo yes)"
+
+run generate models/demo 'He said' -n 8 --repeat-penalty 1000 --repeat-last 64
+result "a penalty keeps words from coming back" \
+    "$([ "$(tr -s ' ' '\n' <"$scratch/out" | sort | uniq -d | wc -l)" -eq 0 ] && echo yes)"
+
+run generate models/demo 'He said' -n 12 --cache f16
+expect "keys and values in 16 bits" 0 <<'END'
+, “I am not afraid of it, and I am
+END
+
+run generate models/demo 'He said' -n 2 --json
+expect_line "--json: text" 0 '^ "text": ", “",$'
+expect_line "--json: tokens" 0 '^   "id": 492,$'
+expect_line "--json: why it ended" 0 '^ "stop": "length",$'
+expect_line "--json: log-probabilities" 0 '^   "logprob": -1.103218'
+expect_line "--json: entropy over the vocabulary" 0 '^   "entropy": 3.20699'
+expect_line "--json: entropy of attention" 0 '^   "attention_entropy": 0.49535'
+
+run generate models/demo 'He said' -n 30 --json --stop ' of it'
+expect_line "--json: a text cut by --stop" 0 '^ "text": ", “I am not afraid",$'
+expect_line "--json: and that it was" 0 '^ "stop": "stop",$'
+
+run generate models/demo Hello -n 3 --chat --system 'Be brief.'
+expect_line "--chat" 0 .
+
+run generate models/demo 'He said' --system x
+expect_line "--system alone" 2 '^headlight generate: --system needs --chat$'
+run generate models/demo a b
+expect_line "two prompts" 2 'one prompt at a time, got 2 \(forgot the quotes\?\)'
+run generate models/demo a --temperature -1
+expect_line "a temperature below 0" 2 '^headlight generate: --temperature: -1 is not between 0 and 1000$'
+run generate models/demo a --top-p x
+expect_line "no number" 2 "^headlight generate: --top-p: 'x' is not a number$"
+run generate models/demo a --stop ''
+expect_line "an empty --stop" 2 'an empty text would stop at once'
+run generate models/demo a --context 600
+expect_line "more context than the model has" 4 \
+    "a context of 600 tokens is longer than the model's 512, which has no more positions"
+run generate models/demo -f models/text/speech-1960.txt
+expect_line "a prompt that does not fit" 4 'the prompt has [0-9]+ tokens, but the context of 512 has room for 512'
+run generate tests/data/families/phi3 a
+expect_line "no tokenizer" 3 'no tokenizer.json in this folder \(--tokenizer PATH gives one\)'
+
+# What llama2.c writes with this model, to the end of the context that the file states.
+stories=$shared/models/stories260K
+if [ -d "$stories" ] && [ -x /usr/bin/python3 ]; then
+    /usr/bin/python3 -c '
+import json, sys
+print(json.load(open(sys.argv[1]))["greedy_text"], end="")' "$stories/golden_greedy.json" >"$scratch/story"
+    run generate "$stories/derived-hf" '' -n 200 --tokenizer "$stories/tok512.bin" --quiet
+    truncate -s -1 "$scratch/out"
+    expect "llama2.c's greedy text" 0 <"$scratch/story"
+else
+    result "llama2.c's greedy text # SKIP no shared models or no Python" yes
+fi
+finish
