@@ -15,8 +15,8 @@
  * What a corpus is, and how to open one, is in headlight.h.
  *
  * Memory: a document of a JSONL file or of token ids is held whole, one at a time; a
- * text file is read and tokenised in pieces of 1 MiB (corpus_pieces.h), whose tokens are
- * those of the whole text.  Beside that a corpus keeps 48 bytes a document.
+ * text file is read and tokenised in pieces of 256 KiB (corpus_pieces.h), whose tokens are
+ * those of the whole text.  Beside that a corpus keeps 40 bytes a document.
  *
  * Files are read again when their documents are asked for.  One that has vanished or
  * has other content than when the corpus was opened is HL_BAD_INPUT, by name: what
