@@ -221,3 +221,8 @@ uint64_t hl_corpus_hash_of(const hl_corpus *corpus, int64_t document)
 {
     return corpus->documents.items[document].hash;
 }
+
+uint64_t hl_corpus_bytes_of(const hl_corpus *corpus, int64_t document)
+{
+    return corpus->documents.items[document].n_bytes;
+}

@@ -39,6 +39,7 @@ struct hl_token_reader {
     hl_ids             ids;
     uint8_t           *types; /* beside the ids */
     size_t             types_capacity;
+    uint64_t           n_passed; /* bytes of the document up to the last token */
 };
 
 hl_status hl_token_reader_open(hl_token_reader **out, const hl_corpus *corpus)
@@ -176,6 +177,7 @@ hl_status hl_token_reader_start(hl_token_reader *reader, int64_t document)
     memcpy(reader->name, info.name, sizeof reader->name);
     reader->document = &reader->corpus->documents.items[document];
     reader->at_start = true;
+    reader->n_passed = 0;
     if (reader->corpus->has_ids) {
         HL_TRY(start_ids(reader));
         goto done;
@@ -278,6 +280,8 @@ static hl_status put_piece(hl_token_reader *reader, const hl_text_piece *piece)
     if (piece->last)
         HL_TRY(put_around(reader, post->after, post->n_after));
     reader->at_start = false;
+    if (piece->end > piece->begin)
+        reader->n_passed = piece->at + piece->encoding->spans[piece->end - 1].end;
 
 done:
     return status;
@@ -352,19 +356,25 @@ hl_status hl_token_reader_next(hl_token_piece *out, hl_token_reader *reader)
 
     *out = (hl_token_piece){ 0 };
     while (status == HL_OK && out->n_tokens == 0 && reader->state != READER_END) {
+        uint64_t before = reader->n_passed;
         switch (reader->state) {
         case READER_TEXT:
             status = next_text(reader);
             break;
         case READER_CHAT:
-            status = next_chat(reader);
+            status           = next_chat(reader);
+            reader->n_passed = reader->document->n_bytes;
             break;
         default:
-            status = next_ids(reader);
+            status           = next_ids(reader);
+            reader->n_passed = reader->document->n_bytes;
             break;
         }
         if (status == HL_OK)
-            *out = (hl_token_piece){ reader->ids.items, reader->types, reader->ids.count };
+            *out = (hl_token_piece){ .ids      = reader->ids.items,
+                                     .types    = reader->types,
+                                     .n_tokens = reader->ids.count,
+                                     .n_bytes  = reader->n_passed - before };
     }
     return status;
 }
