@@ -87,7 +87,9 @@ static int out_of_memory(void)
 
 static hl_status show_progress(void *context, int64_t n_tokens, int64_t n_total)
 {
-    hl_progress_update(&((evaluation *)context)->progress, n_tokens, n_total);
+    double share = n_total > 0 ? (double)n_tokens / (double)n_total : 0.0;
+
+    hl_progress_update(&((evaluation *)context)->progress, share, n_tokens);
     return HL_OK;
 }
 
@@ -159,7 +161,7 @@ static int score_tokens(hl_nll *out, evaluation *e, const hl_encoding *encoding)
                                   .n_bytes  = n_bytes };
         hl_status      status = hl_perplexity_add(out, e->perplexity, &text);
         if (status != HL_OK) {
-            hl_progress_finish(&e->progress);
+            hl_progress_end(&e->progress);
             code = fail(status);
         }
     }
@@ -182,9 +184,9 @@ static int score_text(hl_eval_text *out, evaluation *e, const char *path)
         code = status == HL_OK ? HL_EXIT_OK : fail(status);
     }
     if (code == HL_EXIT_OK) {
-        hl_progress_start(&e->progress, "tokens", e->request->common.quiet);
+        hl_progress_start(&e->progress, stderr, "scoring", e->request->common.quiet);
         code = score_tokens(&out->nll, e, encoding);
-        hl_progress_finish(&e->progress);
+        hl_progress_end(&e->progress);
     }
     hl_encoding_free(encoding);
     hl_input_free(&input);

@@ -21,7 +21,7 @@ typedef struct generate_request {
     const char       *system;
     const char       *cache;
     hl_sample_options sample;
-    hl_texts          stops;
+    hl_option_list    stops;
     int64_t           max_tokens;
     int64_t           n_ctx;
     bool              chat;
@@ -62,7 +62,7 @@ static int check_request(const generate_request *request, const hl_usage *usage)
         return hl_options_refuse(usage, "a prompt and --prompt-file exclude each other");
     if (request->system != NULL && !request->chat)
         return hl_options_refuse(usage, "--system needs --chat");
-    for (size_t i = 0; i < request->stops.count; i++) {
+    for (int i = 0; i < request->stops.count; i++) {
         if (request->stops.items[i][0] == '\0')
             return hl_options_refuse(usage, "--stop: an empty text would stop at once");
     }
@@ -283,7 +283,7 @@ static int open_generation(generation *g)
         status = hl_decode_stream_open(&g->stream, g->tokenizer,
                                        &(hl_decode_options){ .skip_special = true });
     if (status == HL_OK)
-        status = hl_stop_words_new(&g->stop, request->stops.items, request->stops.count);
+        status = hl_stop_words_new(&g->stop, request->stops.items, (size_t)request->stops.count);
     g->result.n_ctx = session.n_ctx;
     return status == HL_OK ? HL_EXIT_OK : fail(status);
 }

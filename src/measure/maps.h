@@ -1,0 +1,78 @@
+/* maps.h - attention that another program computed, in the form of a tap's rows.
+ *
+ *     hl_maps *maps = NULL;
+ *     HL_TRY(hl_maps_open(&maps, path, &options));
+ *     const hl_maps_info *info = hl_maps_get_info(maps);
+ *     for (int64_t first = 0; first < info->n_batch; first += n)
+ *         HL_TRY(hl_maps_feed(maps, first, n, &tap));         tap->layer, a layer at a time
+ *   done:
+ *     hl_maps_close(maps);
+ *
+ * The file is a .safetensors or a .npy of floating-point numbers, mapped:
+ *
+ *     one tensor   [L,B,H,S,S], [L,H,S,S] or [H,S,S]; in safetensors it is called attention,
+ *                  attentions, attn, pattern, patterns, scores or attn_scores, or it is the only
+ *                  one in the file
+ *     one a layer  [B,H,S,S] or [H,S,S] each, named alike but for a number, from 0 up:
+ *                  "blocks.10.attn.hook_pattern" is layer 10.  The names must have attn,
+ *                  attention, pattern or scores in them; heads may differ in number
+ *
+ * Queries come before keys: entry [i,j] is how much position i looks at position j.  Where
+ * there are fewer queries than keys they are the last positions, as in decoding; where
+ * there are more, both begin at 0.  A safetensors file may have `lengths` (B), integers: how
+ * many positions of each sequence are real, the rest being padding.
+ *
+ * Probabilities are checked when the file is opened: none below 0, and each row sums to
+ * 1 within 1e-3, or to 0 where a row sees nothing.  A row is then divided by its sum, so
+ * that rounding to 16 bits makes no entropy impossible.  With `scores` entries are scores
+ * before the softmax, and a key is hidden by -inf, by anything up to -1e9, or by the lowest
+ * number of its type, which is what programs write for -inf.
+ *
+ * A file is causal if no row sees a key behind its own position.  NaN is passed on: it
+ * becomes a broken row of the profile, not an error. */
+#ifndef HL_MEASURE_MAPS_H
+#define HL_MEASURE_MAPS_H
+
+#include "headlight.h"
+
+/* Whether a row sees the keys up to its own position or all: it decides how many keys it
+ * could have looked at, and so about normalised entropies. */
+typedef enum hl_maps_mask {
+    HL_MAPS_MASK_AUTO = 0, /* look whether the file is causal */
+    HL_MAPS_MASK_CAUSAL,   /* it must be */
+    HL_MAPS_MASK_FULL,     /* it is not, whatever it looks like */
+} hl_maps_mask;
+
+typedef struct hl_maps_options {
+    bool         scores; /* entries are scores before the softmax */
+    hl_maps_mask mask;
+    int32_t      n_threads;
+} hl_maps_options;
+
+typedef struct hl_maps_info {
+    int64_t  n_layers;
+    int64_t  n_batch;
+    int64_t  n_heads; /* the most that a layer has */
+    int64_t  n_queries;
+    int64_t  n_keys;
+    bool     is_causal;
+    uint64_t hash; /* of all the maps */
+} hl_maps_info;
+
+typedef struct hl_maps hl_maps;
+
+hl_status hl_maps_open(hl_maps **out, const char *path, const hl_maps_options *options);
+void      hl_maps_close(hl_maps *maps);
+/* Borrowed. */
+const hl_maps_info *hl_maps_get_info(const hl_maps *maps);
+int64_t             hl_maps_heads_of(const hl_maps *maps, int64_t layer);
+/* How many positions of a sequence are real. */
+int64_t hl_maps_length(const hl_maps *maps, int64_t sequence);
+
+/* Calls tap->layer once for every layer, with the rows of sequences [first, first + n): the
+ * row statistics of hl_attention_result (out and segment_mass are NULL, lse is 0 for
+ * probabilities) and, if the tap wants HL_WANT_PATTERN, whole rows at its positions.  Rows of
+ * padding are all zero.  d_head and d_model are 0. */
+hl_status hl_maps_feed(hl_maps *maps, int64_t first, int64_t n, const hl_tap *tap);
+
+#endif
