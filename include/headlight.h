@@ -721,7 +721,7 @@ typedef struct hl_corpus_options {
      * dimensions.  Each row is a document; nothing is put around it. */
     const char *token_ids;
     /* "NAME=EXPRESSION": what the regular expression matches is of type NAME; the first that
-     * matches counts.  In a text file of more than 1 MiB, matches of up to 16 KiB are
+     * matches counts.  In a document of more than 256 KiB, matches of up to 8 KiB are
      * sure to be found. */
     const char *const *types;
     size_t             n_types;

@@ -15,8 +15,8 @@
  * What a corpus is, and how to open one, is in headlight.h.
  *
  * Memory: a document of a JSONL file or of token ids is held whole, one at a time; a
- * text file is read and tokenised in pieces of 1 MiB (corpus_pieces.h), whose tokens are
- * those of the whole text.  Beside that a corpus keeps 48 bytes a document.
+ * text file is read and tokenised in pieces of 256 KiB (corpus_pieces.h), whose tokens are
+ * those of the whole text.  Beside that a corpus keeps 40 bytes a document.
  *
  * Files are read again when their documents are asked for.  One that has vanished or
  * has other content than when the corpus was opened is HL_BAD_INPUT, by name: what
@@ -31,6 +31,7 @@ typedef struct hl_token_piece {
     const int32_t *ids;   /* (n_tokens) */
     const uint8_t *types; /* (n_tokens) below n_types of hl_corpus_info */
     size_t         n_tokens;
+    uint64_t       n_bytes; /* of the document that they stand for, about: for progress */
 } hl_token_piece;
 
 typedef struct hl_token_reader hl_token_reader;
@@ -47,7 +48,8 @@ hl_status hl_token_reader_next(hl_token_piece *out, hl_token_reader *reader);
 /* What stands between documents that are packed: the tokenizer's end-of-text token, or
  * else the model's; -1 if neither has one. */
 int32_t hl_corpus_separator(const hl_corpus *corpus);
-/* The content hash of a document that exists. */
+/* The content hash of a document that exists, and how many bytes of text it has. */
 uint64_t hl_corpus_hash_of(const hl_corpus *corpus, int64_t document);
+uint64_t hl_corpus_bytes_of(const hl_corpus *corpus, int64_t document);
 
 #endif

@@ -46,7 +46,8 @@ typedef struct hl_window_place {
     int64_t overlap;   /* of the next window's rows, how many have counted already */
 } hl_window_place;
 
-/* Everything is borrowed until the next call.  There are always n_batch sequences, as the
+/* Fits a session whose n_ctx is the context and whose n_batch is n_batch.  Everything is
+ * borrowed until the next call.  There are always n_batch sequences, as the
  * session wants it; those from n_windows on have length 0. */
 typedef struct hl_batch {
     int64_t         n_batch;
