@@ -666,6 +666,51 @@ typedef enum hl_hook {
 } hl_hook;
 HL_API size_t hl_hook_name(char *out, size_t n_bytes, hl_hook hook, int64_t layer);
 
+/* ------------------------------------------------------------------ tables
+ *
+ * What follows from profiles comes as tables, which can be read cell by cell or
+ * rendered whole:
+ *
+ *     char *text = NULL;
+ *     if (hl_table_render(&text, table, HL_TABLE_CSV) == HL_OK)
+ *         fputs(text, stdout);
+ *     hl_free(text); */
+
+typedef struct hl_table hl_table;
+
+typedef enum hl_column_type {
+    HL_COLUMN_TEXT = 0,
+    HL_COLUMN_INT,
+    HL_COLUMN_REAL,
+    HL_COLUMN_BOOL,
+} hl_column_type;
+
+typedef enum hl_table_format {
+    HL_TABLE_TEXT = 0, /* for people */
+    HL_TABLE_CSV,      /* RFC 4180, all digits; empty: not measured */
+    HL_TABLE_JSON,     /* { "table", "title", "facts", "rows" }; null: not measured */
+} hl_table_format;
+
+HL_API void hl_table_free(hl_table *table);
+/* *out is released with hl_free. */
+HL_API hl_status hl_table_render(char **out, const hl_table *table, hl_table_format format);
+
+/* What is returned is borrowed from the table; rows and columns must exist. */
+HL_API const char    *hl_table_name(const hl_table *table);
+HL_API const char    *hl_table_title(const hl_table *table);
+HL_API int64_t        hl_table_n_rows(const hl_table *table);
+HL_API int64_t        hl_table_n_columns(const hl_table *table);
+HL_API const char    *hl_table_column_name(const hl_table *table, int64_t column);
+HL_API hl_column_type hl_table_column_type(const hl_table *table, int64_t column);
+/* The column of that name, or -1. */
+HL_API int64_t hl_table_find(const hl_table *table, const char *name);
+/* NaN of text and of what was not measured; booleans are 0 and 1. */
+HL_API double hl_table_number(const hl_table *table, int64_t row, int64_t column);
+/* "" of what is no text. */
+HL_API const char *hl_table_text(const hl_table *table, int64_t row, int64_t column);
+/* What holds for the whole table; NaN if there is no such number. */
+HL_API double hl_table_fact(const hl_table *table, const char *name);
+
 /* ---------------------------------------------------------------- verify
  *
  * Runs a golden file, a safetensors file with inputs and what another program
