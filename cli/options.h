@@ -23,6 +23,7 @@
 #define HL_CLI_OPTIONS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 typedef enum hl_option_kind {
@@ -30,7 +31,16 @@ typedef enum hl_option_kind {
     HL_OPTION_TEXT,     /* target: const char **; borrowed from argv          */
     HL_OPTION_CHOICE,   /* as TEXT, one of the words of `value`, as in "a|b"  */
     HL_OPTION_INT,      /* target: int64_t *, from low to high                */
+    HL_OPTION_NUMBER,   /* target: double *, from low to high                 */
+    HL_OPTION_LIST,     /* target: hl_texts *; may be given again and again   */
 } hl_option_kind;
+
+/* The values of an option that may be repeated; borrowed from argv. */
+enum { HL_MAX_TEXTS = 16 };
+typedef struct hl_texts {
+    const char *items[HL_MAX_TEXTS];
+    size_t      count;
+} hl_texts;
 
 typedef struct hl_option {
     const char    *name;       /* without dashes; NULL ends a table */

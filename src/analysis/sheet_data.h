@@ -1,8 +1,8 @@
-/* tables_data.h - what a table holds, for tables.c and tables_write.c alone. */
-#ifndef HL_ANALYSIS_TABLES_DATA_H
-#define HL_ANALYSIS_TABLES_DATA_H
+/* sheet_data.h - what a table holds, for sheet.c and sheet_write.c alone. */
+#ifndef HL_ANALYSIS_SHEET_DATA_H
+#define HL_ANALYSIS_SHEET_DATA_H
 
-#include "analysis/tables.h"
+#include "analysis/sheet.h"
 
 typedef union hl_cell {
     double  real;
@@ -16,7 +16,7 @@ typedef struct hl_fact {
     double      number;
 } hl_fact;
 
-struct hl_table {
+struct hl_sheet {
     const char      *name;
     const char      *title;
     const hl_column *columns; /* (n_columns) */

@@ -1,4 +1,4 @@
-/* tables_write.c - one table, three ways: for people, for spreadsheets, for programs.
+/* sheet_write.c - one table, three ways: for people, for spreadsheets, for programs.
  *
  *     text   columns side by side, numbers to the right with their decimals, "-" for what
  *            was not measured; a last column of long text is wrapped at 80
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/tables_data.h"
+#include "analysis/sheet_data.h"
 #include "analysis/text.h"
 #include "base/json.h"
 #include "base/memory.h"
@@ -19,7 +19,7 @@
 
 enum { PAGE_WIDTH = 80, LEAST_WRAP = 24, GAP = 2 };
 
-static const hl_cell *cell_at(const hl_table *table, int64_t row, int64_t column)
+static const hl_cell *cell_at(const hl_sheet *table, int64_t row, int64_t column)
 {
     return &table->cells[row * table->n_columns + column];
 }
@@ -27,7 +27,7 @@ static const hl_cell *cell_at(const hl_table *table, int64_t row, int64_t column
 /* --------------------------------------------------------------------- text */
 
 /* A cell as people read it; borrowed from the table or from `room`. */
-static const char *plain_cell(char room[32], const hl_table *table, int64_t row, int64_t column)
+static const char *plain_cell(char room[32], const hl_sheet *table, int64_t row, int64_t column)
 {
     const hl_cell   *cell = cell_at(table, row, column);
     const hl_column *kind = &table->columns[column];
@@ -55,11 +55,11 @@ static const char *plain_cell(char room[32], const hl_table *table, int64_t row,
     }
 }
 
-static void measure_columns(int64_t *widths, const hl_table *table)
+static void measure_columns(int64_t *widths, const hl_sheet *table)
 {
     for (int64_t column = 0; column < table->n_columns; column++) {
         widths[column] = hl_text_width(table->columns[column].name);
-        for (int64_t row = 0; row < hl_table_n_rows(table); row++) {
+        for (int64_t row = 0; row < hl_sheet_n_rows(table); row++) {
             char    room[32];
             int64_t width = hl_text_width(plain_cell(room, table, row, column));
 
@@ -102,7 +102,7 @@ static void add_wrapped(hl_text *out, const char *text, int64_t start)
     }
 }
 
-static void add_line(hl_text *out, const hl_table *table, const int64_t *widths, int64_t row)
+static void add_line(hl_text *out, const hl_sheet *table, const int64_t *widths, int64_t row)
 {
     int64_t start = 0;
 
@@ -126,7 +126,7 @@ static void add_line(hl_text *out, const hl_table *table, const int64_t *widths,
     hl_text_end_line(out);
 }
 
-static void add_facts(hl_text *out, const hl_table *table)
+static void add_facts(hl_text *out, const hl_sheet *table)
 {
     int64_t longest = 0;
 
@@ -151,7 +151,7 @@ static void add_facts(hl_text *out, const hl_table *table)
     }
 }
 
-static hl_status write_text(hl_text *out, const hl_table *table)
+static hl_status write_text(hl_text *out, const hl_sheet *table)
 {
     int64_t  *widths = NULL;
     hl_status status = HL_ALLOC(&widths, (size_t)table->n_columns);
@@ -160,9 +160,9 @@ static hl_status write_text(hl_text *out, const hl_table *table)
         return status;
     measure_columns(widths, table);
     hl_text_addf(out, "%s\n\n", table->title);
-    if (hl_table_n_rows(table) == 0)
+    if (hl_sheet_n_rows(table) == 0)
         hl_text_addf(out, "nothing to show\n");
-    for (int64_t row = -1; row < hl_table_n_rows(table) && hl_table_n_rows(table) > 0; row++)
+    for (int64_t row = -1; row < hl_sheet_n_rows(table) && hl_sheet_n_rows(table) > 0; row++)
         add_line(out, table, widths, row);
     add_facts(out, table);
     hl_free(widths);
@@ -196,7 +196,7 @@ static void add_quoted(hl_text *out, const char *text)
     hl_text_add(out, "\"", 1);
 }
 
-static void add_csv_cell(hl_text *out, const hl_table *table, int64_t row, int64_t column)
+static void add_csv_cell(hl_text *out, const hl_sheet *table, int64_t row, int64_t column)
 {
     const hl_cell *cell = cell_at(table, row, column);
 
@@ -218,14 +218,14 @@ static void add_csv_cell(hl_text *out, const hl_table *table, int64_t row, int64
     }
 }
 
-static void write_csv(hl_text *out, const hl_table *table)
+static void write_csv(hl_text *out, const hl_sheet *table)
 {
     for (int64_t column = 0; column < table->n_columns; column++) {
         hl_text_addf(out, "%s", column > 0 ? "," : "");
         add_quoted(out, table->columns[column].name);
     }
     hl_text_addf(out, "\r\n");
-    for (int64_t row = 0; row < hl_table_n_rows(table); row++) {
+    for (int64_t row = 0; row < hl_sheet_n_rows(table); row++) {
         for (int64_t column = 0; column < table->n_columns; column++) {
             hl_text_addf(out, "%s", column > 0 ? "," : "");
             add_csv_cell(out, table, row, column);
@@ -241,7 +241,7 @@ static json_t *json_number(double number)
     return isfinite(number) ? json_real(number) : json_null();
 }
 
-static json_t *json_cell(const hl_table *table, int64_t row, int64_t column)
+static json_t *json_cell(const hl_sheet *table, int64_t row, int64_t column)
 {
     const hl_cell *cell = cell_at(table, row, column);
 
@@ -257,7 +257,7 @@ static json_t *json_cell(const hl_table *table, int64_t row, int64_t column)
     }
 }
 
-static json_t *json_row(const hl_table *table, int64_t row)
+static json_t *json_row(const hl_sheet *table, int64_t row)
 {
     json_t *object = json_object();
 
@@ -267,7 +267,7 @@ static json_t *json_row(const hl_table *table, int64_t row)
 }
 
 /* jansson's calls with NULL for "out of memory" fail in turn, so one look at the end suffices. */
-static hl_status write_json(hl_text *out, const hl_table *table)
+static hl_status write_json(hl_text *out, const hl_sheet *table)
 {
     json_t *facts = json_object();
     json_t *rows  = json_array();
@@ -276,7 +276,7 @@ static hl_status write_json(hl_text *out, const hl_table *table)
         json_object_set_new(facts, table->facts[i].name,
                             table->facts[i].text != NULL ? json_string(table->facts[i].text)
                                                          : json_number(table->facts[i].number));
-    for (int64_t row = 0; row < hl_table_n_rows(table); row++)
+    for (int64_t row = 0; row < hl_sheet_n_rows(table); row++)
         json_array_append_new(rows, json_row(table, row));
     json_t *root = json_pack("{s:s, s:s, s:o, s:o}", "table", table->name, "title", table->title,
                              "facts", facts, "rows", rows);
@@ -290,15 +290,15 @@ static hl_status write_json(hl_text *out, const hl_table *table)
     return HL_OK;
 }
 
-hl_status hl_table_render(char **out, const hl_table *table, hl_table_format format)
+hl_status hl_sheet_render(char **out, const hl_sheet *table, hl_sheet_format format)
 {
     hl_text   text   = { 0 };
     hl_status status = HL_OK;
 
     *out = NULL;
-    if (format == HL_TABLE_TEXT)
+    if (format == HL_SHEET_TEXT)
         status = write_text(&text, table);
-    else if (format == HL_TABLE_CSV)
+    else if (format == HL_SHEET_CSV)
         write_csv(&text, table);
     else
         status = write_json(&text, table);

@@ -1,19 +1,19 @@
-/* tables.c - cells in one growing array, row after row. */
-#include "analysis/tables.h"
+/* sheet.c - cells in one growing array, row after row. */
+#include "analysis/sheet.h"
 
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "analysis/tables_data.h"
+#include "analysis/sheet_data.h"
 #include "base/memory.h"
 #include "base/status.h"
 
-hl_status hl_table_new(hl_table **out, const char *name, const char *title,
+hl_status hl_sheet_new(hl_sheet **out, const char *name, const char *title,
                        const hl_column *columns)
 {
-    hl_table *table  = NULL;
+    hl_sheet *table  = NULL;
     hl_status status = HL_ALLOC_ZEROED(&table, 1);
 
     *out = table;
@@ -27,7 +27,7 @@ hl_status hl_table_new(hl_table **out, const char *name, const char *title,
     return HL_OK;
 }
 
-void hl_table_free(hl_table *table)
+void hl_sheet_free(hl_sheet *table)
 {
     if (table == NULL)
         return;
@@ -45,7 +45,7 @@ void hl_table_free(hl_table *table)
 /* ------------------------------------------------------------------ filling */
 
 /* The place of the next cell, which must be of this type; NULL after an error. */
-static hl_cell *next_cell(hl_table *table, hl_column_type type)
+static hl_cell *next_cell(hl_sheet *table, hl_column_type type)
 {
     if (table->status != HL_OK)
         return NULL;
@@ -66,7 +66,7 @@ static hl_cell *next_cell(hl_table *table, hl_column_type type)
     return &table->cells[table->n_cells++];
 }
 
-void hl_table_put_int(hl_table *table, int64_t value)
+void hl_sheet_put_int(hl_sheet *table, int64_t value)
 {
     hl_cell *cell = next_cell(table, HL_COLUMN_INT);
 
@@ -74,7 +74,7 @@ void hl_table_put_int(hl_table *table, int64_t value)
         cell->whole = value;
 }
 
-void hl_table_put_real(hl_table *table, double value)
+void hl_sheet_put_real(hl_sheet *table, double value)
 {
     hl_cell *cell = next_cell(table, HL_COLUMN_REAL);
 
@@ -82,7 +82,7 @@ void hl_table_put_real(hl_table *table, double value)
         cell->real = value;
 }
 
-void hl_table_put_bool(hl_table *table, bool value)
+void hl_sheet_put_bool(hl_sheet *table, bool value)
 {
     hl_cell *cell = next_cell(table, HL_COLUMN_BOOL);
 
@@ -105,7 +105,7 @@ static hl_status format_text(char **out, const char *format, va_list arguments)
     return status;
 }
 
-void hl_table_put_text(hl_table *table, const char *format, ...)
+void hl_sheet_put_text(hl_sheet *table, const char *format, ...)
 {
     hl_cell *cell = next_cell(table, HL_COLUMN_TEXT);
     va_list  arguments;
@@ -118,7 +118,7 @@ void hl_table_put_text(hl_table *table, const char *format, ...)
     va_end(arguments);
 }
 
-static hl_fact *next_fact(hl_table *table, const char *name)
+static hl_fact *next_fact(hl_sheet *table, const char *name)
 {
     if (table->status == HL_OK)
         table->status = hl_realloc((void **)&table->facts, (size_t)table->n_facts,
@@ -129,7 +129,7 @@ static hl_fact *next_fact(hl_table *table, const char *name)
     return &table->facts[table->n_facts++];
 }
 
-void hl_table_fact_real(hl_table *table, const char *name, double value)
+void hl_sheet_fact_real(hl_sheet *table, const char *name, double value)
 {
     hl_fact *fact = next_fact(table, name);
 
@@ -137,7 +137,7 @@ void hl_table_fact_real(hl_table *table, const char *name, double value)
         fact->number = value;
 }
 
-void hl_table_fact_text(hl_table *table, const char *name, const char *format, ...)
+void hl_sheet_fact_text(hl_sheet *table, const char *name, const char *format, ...)
 {
     hl_fact *fact = next_fact(table, name);
     va_list  arguments;
@@ -149,7 +149,7 @@ void hl_table_fact_text(hl_table *table, const char *name, const char *format, .
     va_end(arguments);
 }
 
-hl_status hl_table_finish(hl_table *table)
+hl_status hl_sheet_finish(hl_sheet *table)
 {
     if (table->status == HL_OK && table->n_cells % table->n_columns != 0)
         table->status =
@@ -158,39 +158,50 @@ hl_status hl_table_finish(hl_table *table)
     return table->status;
 }
 
+hl_status hl_sheet_hand_over(hl_sheet **out, hl_sheet *table, hl_status status)
+{
+    if (status == HL_OK)
+        status = hl_sheet_finish(table);
+    if (status == HL_OK)
+        *out = table;
+    else
+        hl_sheet_free(table);
+    return status;
+}
+
 /* ------------------------------------------------------------------ reading */
 
-const char *hl_table_name(const hl_table *table)
+const char *hl_sheet_name(const hl_sheet *table)
 {
     return table->name;
 }
 
-const char *hl_table_title(const hl_table *table)
+const char *hl_sheet_title(const hl_sheet *table)
 {
     return table->title;
 }
 
-int64_t hl_table_n_rows(const hl_table *table)
+int64_t hl_sheet_n_rows(const hl_sheet *table)
 {
     return table->n_cells / table->n_columns;
 }
 
-int64_t hl_table_n_columns(const hl_table *table)
+int64_t hl_sheet_n_columns(const hl_sheet *table)
 {
     return table->n_columns;
 }
 
-const char *hl_table_column_name(const hl_table *table, int64_t column)
+const char *hl_sheet_column_name(const hl_sheet *table, int64_t column)
 {
     return table->columns[column].name;
 }
 
-hl_column_type hl_table_column_type(const hl_table *table, int64_t column)
+hl_column_type hl_sheet_column_type(const hl_sheet *table, int64_t column)
 {
     return table->columns[column].type;
 }
 
-int64_t hl_table_find(const hl_table *table, const char *name)
+int64_t hl_sheet_find(const hl_sheet *table, const char *name)
 {
     for (int64_t column = 0; column < table->n_columns; column++) {
         if (strcmp(table->columns[column].name, name) == 0)
@@ -199,7 +210,7 @@ int64_t hl_table_find(const hl_table *table, const char *name)
     return -1;
 }
 
-double hl_table_number(const hl_table *table, int64_t row, int64_t column)
+double hl_sheet_number(const hl_sheet *table, int64_t row, int64_t column)
 {
     const hl_cell *cell = &table->cells[row * table->n_columns + column];
 
@@ -214,14 +225,14 @@ double hl_table_number(const hl_table *table, int64_t row, int64_t column)
     }
 }
 
-const char *hl_table_text(const hl_table *table, int64_t row, int64_t column)
+const char *hl_sheet_text(const hl_sheet *table, int64_t row, int64_t column)
 {
     return table->columns[column].type == HL_COLUMN_TEXT
                ? table->cells[row * table->n_columns + column].text
                : "";
 }
 
-double hl_table_fact(const hl_table *table, const char *name)
+double hl_sheet_fact(const hl_sheet *table, const char *name)
 {
     for (int64_t i = 0; i < table->n_facts; i++) {
         if (strcmp(table->facts[i].name, name) == 0)
