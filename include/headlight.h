@@ -348,6 +348,10 @@ typedef struct hl_tensor_info {
 /* In the order of the file; HL_BAD_ARGUMENT past the last. */
 HL_API hl_status hl_model_get_tensor(hl_tensor_info *out, const hl_model *model, int64_t index);
 
+/* A hash of all tensors: names, dtypes, shapes and every byte, whatever files they lie in.
+ * Reads the whole model. */
+HL_API hl_status hl_model_hash(uint64_t *out, const hl_model *model, int32_t n_threads);
+
 /* ------------------------------------------------------------- tokenizers
  *
  *     hl_tokenizer *tokenizer;
@@ -590,7 +594,9 @@ typedef struct hl_layer_rows {
     const float *resid_post; /* ... */
 
     const float   *pattern;      /* (n_batch, n_heads, n_patterns, n_keys) probabilities */
-    const int64_t *pattern_rows; /* (n_patterns) the rows of this chunk that they are */
+    const int64_t *pattern_rows; /* (n_patterns) the rows of this chunk that they are, or
+                                  * (n_batch, n_patterns) with patterns_differ; -1: none */
+    bool           patterns_differ;
     int64_t        n_patterns;
     int64_t        n_keys;
 
@@ -621,6 +627,8 @@ typedef struct hl_tap {
     uint32_t       wants;             /* HL_WANT_..., of those the session was opened with */
     const int64_t *pattern_positions; /* (n_pattern_positions) rising */
     int64_t        n_pattern_positions;
+    bool           patterns_differ; /* each sequence has its own: (n_batch, n_pattern_positions),
+                                     * each rising, -1 where it has no more */
 } hl_tap;
 
 typedef struct hl_feed {
@@ -666,6 +674,268 @@ typedef enum hl_hook {
 } hl_hook;
 HL_API size_t hl_hook_name(char *out, size_t n_bytes, hl_hook hook, int64_t layer);
 
+/* ------------------------------------------------------------------ texts
+ *
+ *     const char        *inputs[] = { "books", "*.jsonl", "-" };
+ *     hl_corpus_options  options  = { .inputs = inputs, .n_inputs = 3 };
+ *     hl_corpus         *corpus   = NULL;
+ *     if (hl_corpus_open(&corpus, model, tokenizer, &options) == HL_OK)
+ *         printf("%lld documents\n", (long long)hl_corpus_get_info(corpus)->n_documents);
+ *     hl_corpus_close(corpus);
+ *
+ * A corpus is a list of documents, which never mix: a text file is one, and so is each
+ * line of a JSONL file.  Opening reads all of it once, and keeps of each document where
+ * it lies and a hash of its content: what is not UTF-8, not JSON or not in the
+ * vocabulary is found now and not after a night's work.  Afterwards documents are
+ * read and tokenised as they are needed, one at a time and large ones piece by piece.
+ *
+ * Inputs are, in the order given:
+ *   a file     whatever its name; .jsonl and .ndjson are JSONL, all else is text
+ *   a folder   its files that end in .txt .text .md .markdown .rst .jsonl .ndjson, sorted by
+ *              name, and those of the folders in it; names that begin with a dot are
+ *              passed over, and others are counted as skipped
+ *   a pattern  with * ? [...], where no file has that very name: what it matches, sorted
+ *   "-"        standard input, which is copied to a temporary file first
+ *
+ * Text must be valid UTF-8; a byte order mark is dropped.  Documents without text are
+ * counted and passed over, and a corpus without any text is an error. */
+
+typedef struct hl_corpus hl_corpus;
+
+typedef enum hl_text_format {
+    HL_TEXT_AUTO = 0, /* by the ending of the name; standard input is text */
+    HL_TEXT_PLAIN,    /* a file is a document      */
+    HL_TEXT_JSONL,    /* a line is a document      */
+} hl_text_format;
+
+typedef struct hl_corpus_options {
+    const char *const *inputs;
+    size_t             n_inputs;
+    hl_text_format     format;
+    /* Of JSONL lines, which must be objects: the member with the text, a string; or a chat, an
+     * array of { "role", "content" }, which goes through the tokenizer's chat template.
+     * NULL: "text" and, where that is missing, "messages". */
+    const char *field;
+    /* Instead of inputs: a file of token ids.  JSON arrays, one a line; a .safetensors file with
+     * `tokens` (n, length) of integers and, maybe, `lengths` (n); or a .npy file of one or two
+     * dimensions.  Each row is a document; nothing is put around it. */
+    const char *token_ids;
+    /* "NAME=EXPRESSION": what the regular expression matches is of type NAME; the first that
+     * matches counts.  In a document of more than 256 KiB, matches of up to 8 KiB are
+     * sure to be found. */
+    const char *const *types;
+    size_t             n_types;
+    /* Only so many documents, chosen by seed and content, whatever their order; 0: all. */
+    int64_t  n_sample;
+    uint64_t seed;
+    bool     plain; /* special tokens spelled out in the text are ordinary text */
+} hl_corpus_options;
+
+/* What kind of text a token is part of; names[type] of hl_corpus_info.  The first two are
+ * always there; "system", "user" and "assistant" follow if there are chats; then, in
+ * alphabetical order, the names of options' types and of the lines' own spans:
+ * "spans": [{ "start": 0, "end": 9, "type": "question" }, ...], counted in characters of the
+ * line's text.  A token is of the type of its last byte. */
+enum {
+    HL_TYPE_PROMPT  = 0, /* "prompt": plain text */
+    HL_TYPE_SPECIAL = 1, /* "special": special tokens, and what a chat template adds */
+    HL_MAX_TYPES    = 8, /* = HL_MAX_SEGMENTS */
+};
+
+typedef struct hl_corpus_info {
+    int64_t            n_documents;
+    uint64_t           n_bytes;   /* of text in them; of token ids, 4 each */
+    uint64_t           hash;      /* of their contents, whatever their order: the sum of theirs */
+    int64_t            n_files;   /* that were read */
+    int64_t            n_empty;   /* documents without text */
+    int64_t            n_skipped; /* files in folders that do not look like text */
+    const char        *first_skipped; /* one of them; NULL if there is none */
+    const char *const *type_names;    /* (n_types) */
+    int64_t            n_types;
+} hl_corpus_info;
+
+/* Borrows both.  The model may be NULL: ids are then checked against the tokenizer.  So may
+ * the tokenizer, if there are only token ids. */
+HL_API hl_status hl_corpus_open(hl_corpus **out, const hl_model *model,
+                                const hl_tokenizer *tokenizer, const hl_corpus_options *options);
+HL_API void      hl_corpus_close(hl_corpus *corpus);
+/* Borrowed from the corpus. */
+HL_API const hl_corpus_info *hl_corpus_get_info(const hl_corpus *corpus);
+
+typedef struct hl_document_info {
+    char     name[256]; /* for messages: "books/emma.txt", "news.jsonl:12" */
+    uint64_t n_bytes;
+    uint64_t hash; /* of the content alone */
+} hl_document_info;
+
+/* HL_BAD_ARGUMENT past the last. */
+HL_API hl_status hl_corpus_get_document(hl_document_info *out, const hl_corpus *corpus,
+                                        int64_t document);
+
+/* How documents are cut for a model.  A window holds at most `context` tokens of one
+ * document and begins `stride` tokens after the one before it; the first of a document begins
+ * with the tokens that the tokenizer puts before a text, the last ends with those behind
+ * it.  Where windows overlap, a token counts in the first window it is in. */
+typedef struct hl_window_options {
+    int64_t context;
+    int64_t stride;     /* 0: the context */
+    int64_t n_batch;    /* windows at a time; 0: 1 */
+    int64_t max_tokens; /* stop after so many tokens that count; 0: never */
+    /* One long document: all of them with the end-of-text token between, so that all windows but
+     * the last are full. */
+    bool pack;
+    /* Only part `part` of `n_parts` of the work; 0: all of it.  The parts together are the
+     * windows of the whole, each once. */
+    int64_t part;
+    int64_t n_parts;
+} hl_window_options;
+
+/* ---------------------------------------------------------------- profiles
+ *
+ *     hl_profile *profile = NULL;
+ *     if (hl_profile_load(&profile, "gpt2.profile") == HL_OK)
+ *         printf("L5H3: %.3f nats\n",
+ *                hl_profile_moments(profile, 5, 3, HL_Q_ENTROPY).mean);
+ *     hl_profile_free(profile);
+ *
+ * A profile is what was measured of every head on some text, as sums that add up
+ * exactly: profiles of parts of a text merge to the very bytes of the whole's, in any
+ * order.  It is a safetensors file, which doc/profile.md describes. */
+
+typedef struct hl_profile hl_profile;
+
+HL_API hl_status hl_profile_load(hl_profile **out, const char *path);
+/* From memory; `where` names it in messages.  Nothing of it is needed afterwards. */
+HL_API hl_status hl_profile_parse(hl_profile **out, const void *bytes, size_t n_bytes,
+                                  const char *where);
+HL_API hl_status hl_profile_write(const hl_profile *profile, const char *path);
+HL_API void      hl_profile_free(hl_profile *profile);
+/* Adds another profile.  HL_BAD_INPUT if that is of another model or was measured in another
+ * way; the message names what differs, and nothing has been added. */
+HL_API hl_status hl_profile_merge(hl_profile *profile, const hl_profile *other);
+/* What was measured and how: "model", "context", "seed" ...; NULL if it does not say. */
+HL_API const char *hl_profile_setting(const hl_profile *profile, const char *key);
+
+/* What is kept of every row.  Undefined values (no other key than the first, fewer
+ * than 16 visible keys for the fair entropy, a key that is not visible) are not
+ * counted, so that each quantity has a count of its own. */
+typedef enum hl_quantity {
+    HL_Q_ENTROPY = 0, /* H, nats, all rows: the seed mean                */
+    HL_Q_FAIR,        /* H / ln n, rows that see at least 16 keys        */
+    HL_Q_RENYI2,
+    HL_Q_VARENTROPY,
+    HL_Q_PEAK,
+    HL_Q_SELF,
+    HL_Q_PREVIOUS,
+    HL_Q_FIRST,
+    HL_Q_NOSINK, /* H over the keys other than the first, renormalised */
+    HL_N_QUANTITIES
+} hl_quantity;
+
+/* Histograms of 64 equal bins over [0, 1]. */
+typedef enum hl_histogram {
+    HL_HIST_NORMALISED = 0, /* H / ln n, rows that see at least 2 keys */
+    HL_HIST_NOSINK,         /* H_nosink / ln n', n' >= 2               */
+    HL_HIST_PEAK,
+    HL_N_HISTOGRAMS
+} hl_histogram;
+
+/* Means over sampled rows (whole rows of attention), metrics.md 5; each also over the
+ * row without key 0, renormalised, where `nosink` is true below. */
+typedef enum hl_pattern_metric {
+    HL_PM_DIAGONAL = 0, /* A(i,i)                                    */
+    HL_PM_PREVIOUS,     /* A(i,i-1)                                  */
+    HL_PM_BAND,         /* sum of A(i,j), i - j <= 4                 */
+    HL_PM_SINK,         /* A(i,0), i >= 1                            */
+    HL_PM_DIAGONAL_TOP, /* share of rows whose largest is A(i,i)     */
+    HL_PM_PEAK,
+    HL_PM_CONTENT,  /* 1 - band - sink, not below 0              */
+    HL_PM_EDGES,    /* share of visible pairs with A > 1e-3      */
+    HL_PM_K90,      /* share of keys that hold 90% of the row    */
+    HL_PM_SUPPORT2, /* exp(H2) / n                               */
+    HL_PM_CHANCE,   /* 1 / n, for the lift of the diagonal       */
+    HL_N_PATTERN_METRICS
+} hl_pattern_metric;
+
+/* Scores on a repeated random sequence: the mean of A on an offset diagonal. */
+typedef enum hl_probe {
+    HL_PROBE_INDUCTION = 0,
+    HL_PROBE_DUPLICATE,
+    HL_PROBE_PREVIOUS,
+    HL_N_PROBES
+} hl_probe;
+
+/* A count, a mean and a variance; mean and variance are NaN when nothing was counted. */
+typedef struct hl_moments {
+    int64_t count;
+    double  mean;
+    double  variance; /* of the sample, divided by count */
+    double  min;
+    double  max;
+} hl_moments;
+
+/* Every function takes a layer and a head that exist; heads of a layer beyond its own
+ * number (per-layer head counts) read as never counted. */
+
+HL_API int64_t hl_profile_n_layers(const hl_profile *profile);
+HL_API int64_t hl_profile_n_heads(const hl_profile *profile); /* the most of any layer */
+HL_API int64_t hl_profile_heads_of(const hl_profile *profile, int64_t layer);
+
+HL_API hl_moments hl_profile_moments(const hl_profile *profile, int64_t layer, int64_t head,
+                                     hl_quantity quantity);
+/* Rows with a NaN, an infinity, or H > ln n + 1e-3: counted here and nowhere else. */
+HL_API int64_t hl_profile_broken(const hl_profile *profile, int64_t layer, int64_t head);
+/* Where the first of them was: a document, and a token of it; false if there is none. */
+HL_API bool hl_profile_broken_place(int64_t *document, int64_t *token, const hl_profile *profile,
+                                    int64_t layer, int64_t head);
+
+/* (64) counts; and the value below which a share q of the rows lies, NaN of none. */
+HL_API const int64_t *hl_profile_histogram(const hl_profile *profile, int64_t layer, int64_t head,
+                                           hl_histogram histogram);
+HL_API double         hl_profile_quantile(const hl_profile *profile, int64_t layer, int64_t head,
+                                          hl_histogram histogram, double q);
+
+/* By position: bucket b holds the positions 2^b - 1 <= i < 2^(b+1) - 1.  ENTROPY and FAIR
+ * only; min and max are NaN. */
+HL_API int64_t    hl_profile_n_buckets(const hl_profile *profile);
+HL_API hl_moments hl_profile_by_position(const hl_profile *profile, int64_t layer, int64_t head,
+                                         int64_t bucket, hl_quantity quantity);
+
+/* By type of the row's token: ENTROPY, FAIR and RENYI2 only; min and max are NaN.
+ * hl_profile_lookback is the mean share of attention that rows of type `from` give to
+ * keys of type `to`. */
+HL_API int64_t     hl_profile_n_types(const hl_profile *profile);
+HL_API const char *hl_profile_type_name(const hl_profile *profile, int64_t type);
+HL_API hl_moments  hl_profile_by_type(const hl_profile *profile, int64_t layer, int64_t head,
+                                      int64_t type, hl_quantity quantity);
+HL_API double      hl_profile_lookback(const hl_profile *profile, int64_t layer, int64_t head,
+                                       int64_t from, int64_t to);
+
+/* Sampled rows. */
+HL_API hl_moments hl_profile_pattern(const hl_profile *profile, int64_t layer, int64_t head,
+                                     hl_pattern_metric metric, bool nosink);
+/* 1 - mean total variation between two heads' rows, and linear CKA of their outputs. */
+HL_API double hl_profile_similarity(const hl_profile *profile, int64_t layer, int64_t a, int64_t b);
+HL_API double hl_profile_cka(const hl_profile *profile, int64_t layer, int64_t a, int64_t b);
+/* NaN where the probe was not run. */
+HL_API double hl_profile_probe(const hl_profile *profile, int64_t layer, int64_t head,
+                               hl_probe probe);
+
+/* Mean norm of what the head writes over the layer's mean of that; NaN: not measured. */
+HL_API double hl_profile_output_norm(const hl_profile *profile, int64_t layer, int64_t head);
+/* Mean of 1 - cos(in, out) of the block; NaN: not measured. */
+HL_API double hl_profile_block_influence(const hl_profile *profile, int64_t layer);
+/* Nats a token; count 0: not measured. */
+HL_API hl_moments hl_profile_nll(const hl_profile *profile);
+
+/* Sequences kept for the bootstrap: those with the smallest content hashes.  ENTROPY
+ * and FAIR and NOSINK means of a sequence, NaN where it has no such row. */
+HL_API int64_t  hl_profile_n_sequences(const hl_profile *profile); /* kept */
+HL_API int64_t  hl_profile_all_sequences(const hl_profile *profile);
+HL_API int64_t  hl_profile_n_tokens(const hl_profile *profile);
+HL_API uint64_t hl_profile_sequence_hash(const hl_profile *profile, int64_t sequence);
+HL_API double   hl_profile_sequence_mean(const hl_profile *profile, int64_t sequence, int64_t layer,
+                                         int64_t head, hl_quantity quantity);
 /* ------------------------------------------------------------------ tables
  *
  * What follows from profiles comes as tables, which can be read cell by cell or

@@ -132,6 +132,49 @@ static void shards_make_one_model(void **state)
     hl_tensors_close(tensors);
 }
 
+/* What is hashed is the model, not how it lies on disk. */
+static void the_hash_is_of_the_tensors(void **state)
+{
+    (void)state;
+    write_shards();
+    hl_tensors *tensors = open_here("");
+    uint64_t    spread  = hl_tensors_hash(tensors, 2);
+    assert_true(spread == hl_tensors_hash(tensors, 1));
+    hl_tensors_close(tensors);
+
+    clear_folder(NULL);
+    write_shard("model.safetensors", "dbca");
+    tensors = open_here("");
+    assert_true(spread == hl_tensors_hash(tensors, 2));
+    hl_tensors_close(tensors);
+
+    write_shard("model.safetensors", "abc");
+    tensors = open_here("");
+    assert_true(spread != hl_tensors_hash(tensors, 2));
+    hl_tensors_close(tensors);
+}
+
+static void every_part_of_a_tensor_is_hashed(void **state)
+{
+    (void)state;
+    static const float numbers[6] = { 1, 2, 3, 4, 5, 6 };
+    static const float others[6]  = { 1, 2, 3, 4, 5, 7 };
+    hl_tensor          tensor     = { "w", HL_DTYPE_F32, 2, { 2, 3 }, numbers, 24 };
+    uint64_t           hash       = hl_tensor_hash(&tensor);
+
+    hl_tensor changed = tensor;
+    changed.name      = "v";
+    assert_true(hl_tensor_hash(&changed) != hash);
+    changed       = tensor;
+    changed.dtype = HL_DTYPE_I32;
+    assert_true(hl_tensor_hash(&changed) != hash);
+    changed = (hl_tensor){ "w", HL_DTYPE_F32, 2, { 3, 2 }, numbers, 24 };
+    assert_true(hl_tensor_hash(&changed) != hash);
+    changed      = tensor;
+    changed.data = others;
+    assert_true(hl_tensor_hash(&changed) != hash);
+}
+
 static void incomplete_shards_are_refused(void **state)
 {
     (void)state;
@@ -467,6 +510,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(a_folder_with_one_file),
         TEST(shards_make_one_model),
+        TEST(the_hash_is_of_the_tensors),
+        TEST(every_part_of_a_tensor_is_hashed),
         TEST(incomplete_shards_are_refused),
         TEST(impossible_indices_are_refused),
         TEST(a_gguf_file),

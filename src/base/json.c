@@ -53,7 +53,7 @@ hl_status hl_json_parse(json_t **out, const char *text, size_t n_bytes, const ch
 
 /* ----------------------------------------------------------------- getters */
 
-static const char *type_name(const json_t *value)
+const char *hl_json_kind(const json_t *value)
 {
     switch (json_typeof(value)) {
     case JSON_OBJECT:
@@ -78,7 +78,8 @@ static const char *type_name(const json_t *value)
 static hl_status wrong_type(const json_t *value, const char *key, const char *where,
                             const char *wanted)
 {
-    return hl_fail(HL_BAD_INPUT, "%s: '%s' is %s, wanted %s", where, key, type_name(value), wanted);
+    return hl_fail(HL_BAD_INPUT, "%s: '%s' is %s, wanted %s", where, key, hl_json_kind(value),
+                   wanted);
 }
 
 /* object[key], or NULL when it is missing or null. */

@@ -14,6 +14,9 @@
  * caller releases *out with json_decref. */
 hl_status hl_json_parse(json_t **out, const char *text, size_t n_bytes, const char *where);
 
+/* What a value is, for messages: "an object", "a string", ... */
+const char *hl_json_kind(const json_t *value);
+
 /* object[key] as a number or boolean.  A missing key (or null) leaves *out as
  * it is and is not an error; another type is HL_BAD_INPUT. */
 hl_status hl_json_get_int(int64_t *out, const json_t *object, const char *key, const char *where);

@@ -69,6 +69,11 @@ const hl_tensor *hl_tensors_at(const hl_tensors *tensors, size_t index);
 /* NULL if there is no such tensor. */
 const hl_tensor *hl_tensors_find(const hl_tensors *tensors, const char *name);
 
+/* Of a tensor: name, dtype, shape and bytes.  Of all: the sum of theirs and their number, the
+ * same however they are spread over files.  Reads every byte.  (tensors_hash.c) */
+uint64_t hl_tensor_hash(const hl_tensor *tensor);
+uint64_t hl_tensors_hash(const hl_tensors *tensors, int32_t n_threads);
+
 /* What holds the metadata; NULL for the other kinds.  Of a split GGUF the first
  * part.  Borrowed. */
 const struct hl_gguf    *hl_tensors_gguf(const hl_tensors *tensors);

@@ -252,3 +252,12 @@ hl_status hl_model_get_tensor(hl_tensor_info *out, const hl_model *model, int64_
     memcpy(out->shape, tensor->shape, sizeof out->shape);
     return HL_OK;
 }
+
+hl_status hl_model_hash(uint64_t *out, const hl_model *model, int32_t n_threads)
+{
+    *out = 0;
+    if (model == NULL)
+        return hl_fail(HL_BAD_ARGUMENT, "hash: model is NULL");
+    *out = hl_tensors_hash(model->tensors, n_threads);
+    return HL_OK;
+}

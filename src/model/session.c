@@ -273,7 +273,8 @@ static hl_status plan_patterns(hl_session *session)
 
     if ((session->options.wants & HL_WANT_PATTERN) == 0)
         return HL_OK;
-    HL_TRY(HL_SESSION_ALLOC(session, &rows->pattern_rows, session->options.n_patterns));
+    HL_TRY(HL_SESSION_ALLOC(session, &rows->pattern_rows,
+                            product(session->options.n_batch, session->options.n_patterns, 1)));
     HL_TRY(HL_SESSION_ALLOC(session, &rows->pattern,
                             product(heads, session->options.n_patterns, session->options.n_ctx)));
     HL_TRY(HL_SESSION_ALLOC(session, &rows->exact, product(heads, session->options.n_patterns, 1)));

@@ -1,0 +1,23 @@
+/* npy.h - arrays that NumPy saved.
+ *
+ * The file is mapped and its one array is a tensor whose bytes are borrowed from the
+ * mapping.  Every number in the header is checked against the file when it is opened. */
+#ifndef HL_FORMATS_NPY_H
+#define HL_FORMATS_NPY_H
+
+#include "formats/tensors.h"
+#include "headlight.h"
+
+typedef struct hl_npy hl_npy;
+
+hl_status hl_npy_open(hl_npy **out, const char *path);
+/* From memory that outlives the object; `where` names it in messages. */
+hl_status hl_npy_parse(hl_npy **out, const uint8_t *bytes, size_t n_bytes, const char *where);
+void      hl_npy_close(hl_npy *file);
+/* Borrowed; its name is "". */
+const hl_tensor *hl_npy_tensor(const hl_npy *file);
+
+/* Do these bytes begin as a .npy file does? */
+bool hl_npy_is(const uint8_t *bytes, size_t n_bytes);
+
+#endif

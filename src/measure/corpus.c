@@ -1,0 +1,228 @@
+/* corpus.c - opening a corpus: files, then documents, then a sample of them.
+ *
+ * Reading it is corpus_reader.c's part. */
+#include "measure/corpus.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "measure/corpus_build.h"
+#include "tokenize/tokenizer.h"
+
+/* ---------------------------------------------------------------------- checks */
+
+static hl_status check_options(const hl_tokenizer *tokenizer, const hl_corpus_options *options)
+{
+    if (options == NULL)
+        return hl_fail(HL_BAD_ARGUMENT, "corpus: no options");
+    if (options->n_inputs == 0 && options->token_ids == NULL)
+        return hl_fail(HL_BAD_ARGUMENT, "no text given");
+    if (options->n_inputs > 0 && options->token_ids != NULL)
+        return hl_fail(HL_BAD_ARGUMENT, "either text or token ids, not both");
+    if (options->n_inputs > 0 && tokenizer == NULL)
+        return hl_fail(HL_BAD_ARGUMENT, "text needs a tokenizer, and there is none");
+    if (options->n_sample < 0)
+        return hl_fail(HL_BAD_ARGUMENT, "a sample of %lld documents", (long long)options->n_sample);
+    if (options->format < HL_TEXT_AUTO || options->format > HL_TEXT_JSONL)
+        return hl_fail(HL_BAD_ARGUMENT, "no text format %d", (int)options->format);
+    return HL_OK;
+}
+
+static int32_t choose_separator(const hl_tokenizer *tokenizer, const hl_model_info *info)
+{
+    int32_t id = tokenizer != NULL ? hl_tokenizer_special(tokenizer, HL_SPECIAL_EOS) : -1;
+
+    if (id < 0 && info != NULL && info->n_eos_ids > 0 && info->eos_ids[0] < info->d_vocab)
+        id = (int32_t)info->eos_ids[0];
+    return id;
+}
+
+static hl_status set_vocabulary(hl_corpus *corpus, const hl_model *model,
+                                const hl_tokenizer *tokenizer)
+{
+    const hl_model_info *info = model != NULL ? hl_model_get_info(model) : NULL;
+
+    if (info == NULL && tokenizer == NULL)
+        return hl_fail(HL_BAD_ARGUMENT, "token ids need a model or a tokenizer to be checked by");
+    corpus->tokenizer = tokenizer;
+    corpus->n_vocab   = info != NULL ? info->d_vocab : (int64_t)hl_tokenizer_size(tokenizer);
+    corpus->separator = choose_separator(tokenizer, info);
+    return HL_OK;
+}
+
+/* --------------------------------------------------------------------- indexing */
+
+static hl_status index_file(hl_corpus *corpus, uint32_t number)
+{
+    hl_status           status = HL_OK;
+    const hl_text_file *file   = &corpus->files.items[number];
+    hl_text_source      source = { 0 };
+
+    HL_TRY(hl_text_source_open(&source, file));
+    if (file->format == HL_TEXT_JSONL)
+        HL_TRY(hl_documents_add_lines(&corpus->documents, &corpus->types, &source, number,
+                                      corpus->field));
+    else
+        HL_TRY(hl_documents_add_text(&corpus->documents, &source, number));
+
+done:
+    hl_text_source_close(&source);
+    return status;
+}
+
+static hl_status index_inputs(hl_corpus *corpus, const hl_corpus_options *options)
+{
+    hl_status status = HL_OK;
+
+    for (size_t i = 0; i < options->n_inputs; i++)
+        HL_TRY(hl_text_files_add(&corpus->files, options->inputs[i], options->format));
+    for (size_t i = 0; i < corpus->files.count; i++)
+        HL_TRY(index_file(corpus, (uint32_t)i));
+
+done:
+    return status;
+}
+
+static hl_status index_ids(hl_corpus *corpus, const char *path)
+{
+    hl_status      status = HL_OK;
+    hl_text_source source = { 0 };
+
+    corpus->has_ids = true;
+    HL_TRY(hl_text_files_add(&corpus->files, path, HL_TEXT_JSONL));
+    if (corpus->files.count != 1)
+        HL_TRY(hl_fail(HL_BAD_INPUT, "%s: %zu files, wanted one file of token ids", path,
+                       corpus->files.count));
+    const hl_text_file *file = &corpus->files.items[0];
+    HL_TRY(hl_id_table_open(&corpus->table, &corpus->has_table, file->path));
+    if (corpus->has_table) {
+        HL_TRY(hl_documents_add_rows(&corpus->documents, &corpus->table, corpus->n_vocab));
+    } else {
+        HL_TRY(hl_text_source_open(&source, file));
+        HL_TRY(hl_documents_add_id_lines(&corpus->documents, &source, corpus->n_vocab));
+    }
+
+done:
+    hl_text_source_close(&source);
+    return status;
+}
+
+static hl_status check_not_empty(const hl_corpus *corpus)
+{
+    const char *what = corpus->has_ids ? "token ids" : "text";
+
+    if (corpus->documents.count > 0)
+        return HL_OK;
+    if (corpus->files.count == 1)
+        return hl_fail(HL_BAD_INPUT, "%s: no %s in it, nothing to measure",
+                       corpus->files.items[0].path, what);
+    return hl_fail(HL_BAD_INPUT, "%s and %zu more files: no %s in them, nothing to measure",
+                   corpus->files.items[0].path, corpus->files.count - 1, what);
+}
+
+static void sum_up(hl_corpus *corpus)
+{
+    corpus->info = (hl_corpus_info){
+        .n_documents   = (int64_t)corpus->documents.count,
+        .n_files       = (int64_t)corpus->files.count,
+        .n_empty       = corpus->documents.n_empty,
+        .n_skipped     = corpus->files.n_skipped,
+        .first_skipped = corpus->files.first_skipped,
+        .type_names    = (const char *const *)corpus->types.names,
+        .n_types       = corpus->types.n_types,
+    };
+    for (size_t i = 0; i < corpus->documents.count; i++) {
+        corpus->info.n_bytes += corpus->documents.items[i].n_bytes;
+        corpus->info.hash += corpus->documents.items[i].hash;
+    }
+}
+
+/* -------------------------------------------------------------------- the way in */
+
+static hl_status fill_corpus(hl_corpus *corpus, const hl_corpus_options *options)
+{
+    hl_status status = HL_OK;
+
+    corpus->plain = options->plain;
+    if (options->field != NULL)
+        HL_TRY(hl_strdup(&corpus->field, options->field));
+    HL_TRY(hl_types_open(&corpus->types, options->types, options->n_types));
+    if (options->token_ids != NULL)
+        HL_TRY(index_ids(corpus, options->token_ids));
+    else
+        HL_TRY(index_inputs(corpus, options));
+    HL_TRY(check_not_empty(corpus));
+    if (options->n_sample > 0)
+        HL_TRY(hl_documents_sample(&corpus->documents, options->n_sample, options->seed));
+    HL_TRY(hl_types_finish(&corpus->types));
+    sum_up(corpus);
+
+done:
+    return status;
+}
+
+hl_status hl_corpus_open(hl_corpus **out, const hl_model *model, const hl_tokenizer *tokenizer,
+                         const hl_corpus_options *options)
+{
+    hl_status  status = HL_OK;
+    hl_corpus *corpus = NULL;
+
+    *out = NULL;
+    HL_TRY(check_options(tokenizer, options));
+    HL_TRY(HL_ALLOC_ZEROED(&corpus, 1));
+    HL_TRY(set_vocabulary(corpus, model, tokenizer));
+    HL_TRY(fill_corpus(corpus, options));
+    *out   = corpus;
+    corpus = NULL;
+
+done:
+    hl_corpus_close(corpus);
+    return status;
+}
+
+void hl_corpus_close(hl_corpus *corpus)
+{
+    if (corpus == NULL)
+        return;
+    hl_text_files_free(&corpus->files);
+    hl_documents_free(&corpus->documents);
+    hl_types_close(&corpus->types);
+    hl_id_table_close(&corpus->table);
+    hl_free(corpus->field);
+    hl_free(corpus);
+}
+
+/* -------------------------------------------------------------------- questions */
+
+const hl_corpus_info *hl_corpus_get_info(const hl_corpus *corpus)
+{
+    return &corpus->info;
+}
+
+hl_status hl_corpus_get_document(hl_document_info *out, const hl_corpus *corpus, int64_t document)
+{
+    if (document < 0 || document >= corpus->info.n_documents)
+        return hl_fail(HL_BAD_ARGUMENT, "document %lld, wanted 0 to %lld", (long long)document,
+                       (long long)corpus->info.n_documents - 1);
+    const hl_document *item = &corpus->documents.items[document];
+    *out                    = (hl_document_info){ .n_bytes = item->n_bytes, .hash = item->hash };
+    hl_name_line(out->name, sizeof out->name, corpus->files.items[item->file].path, item->line);
+    return HL_OK;
+}
+
+int32_t hl_corpus_separator(const hl_corpus *corpus)
+{
+    return corpus->separator;
+}
+
+uint64_t hl_corpus_hash_of(const hl_corpus *corpus, int64_t document)
+{
+    return corpus->documents.items[document].hash;
+}
+
+uint64_t hl_corpus_bytes_of(const hl_corpus *corpus, int64_t document)
+{
+    return corpus->documents.items[document].n_bytes;
+}

@@ -1,0 +1,337 @@
+/* corpus_files.c - files, folders, patterns and standard input.
+ *
+ * Everything is sorted by the bytes of its name, not by a locale's rules: the same folder
+ * is the same corpus everywhere. */
+#include "measure/corpus_files.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <glob.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "tokenize/buffer.h"
+
+#define MAX_DEPTH   64
+#define MAX_FILES   ((size_t)1 << 24)
+#define COPY_BLOCK  ((size_t)1 << 16)
+#define ENDINGS     ".txt .text .md .markdown .rst .jsonl .ndjson"
+#define STDIN_INPUT "-"
+
+typedef struct file_finder {
+    hl_text_files *files;
+    hl_text_format format;
+} file_finder;
+
+/* ------------------------------------------------------------------- endings */
+
+static const char *ending_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    const char *dot   = strrchr(slash != NULL ? slash : path, '.');
+    return dot != NULL ? dot : "";
+}
+
+static bool is_one_of(const char *ending, const char *list)
+{
+    size_t length = strlen(ending);
+
+    for (const char *word = list; length > 0 && word != NULL; word = strchr(word, ' ')) {
+        word += *word == ' ';
+        if (strcspn(word, " ") == length && strncmp(word, ending, length) == 0)
+            return true;
+    }
+    return false;
+}
+
+static hl_text_format format_of(const char *path, hl_text_format asked)
+{
+    if (asked != HL_TEXT_AUTO)
+        return asked;
+    return is_one_of(ending_of(path), ".jsonl .ndjson") ? HL_TEXT_JSONL : HL_TEXT_PLAIN;
+}
+
+/* --------------------------------------------------------------------- a file */
+
+static hl_status add_file(file_finder *finder, const char *path, int descriptor)
+{
+    hl_status      status = HL_OK;
+    hl_text_files *files  = finder->files;
+
+    if (files->count >= MAX_FILES)
+        return hl_fail(HL_LIMIT, "%s: more than %zu files", path, MAX_FILES);
+    HL_TRY(HL_GROW(&files->items, &files->capacity, files->count, 1));
+    hl_text_file *file = &files->items[files->count];
+    HL_TRY(hl_strdup(&file->path, path));
+    file->format     = format_of(path, finder->format);
+    file->descriptor = descriptor;
+    files->count++;
+
+done:
+    return status;
+}
+
+static hl_status skip_file(file_finder *finder, const char *path)
+{
+    if (finder->files->n_skipped++ > 0)
+        return HL_OK;
+    return hl_strdup(&finder->files->first_skipped, path);
+}
+
+/* ------------------------------------------------------------------- a folder */
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+typedef struct name_list {
+    char **items;
+    size_t count;
+    size_t capacity;
+} name_list;
+
+static void free_names(name_list *names)
+{
+    for (size_t i = 0; i < names->count; i++)
+        hl_free(names->items[i]);
+    hl_free(names->items);
+}
+
+static hl_status add_name(name_list *names, const char *name)
+{
+    hl_status status = HL_GROW(&names->items, &names->capacity, names->count, 1);
+    if (status == HL_OK)
+        status = hl_strdup(&names->items[names->count], name);
+    if (status == HL_OK)
+        names->count++;
+    return status;
+}
+
+/* What is in a folder, sorted; hidden entries left out. */
+static hl_status list_folder(name_list *out, const char *path)
+{
+    hl_status status = HL_OK;
+    DIR      *folder = opendir(path);
+
+    if (folder == NULL)
+        return hl_fail(HL_IO, "%s: %s", path, strerror(errno));
+    errno = 0;
+    for (struct dirent *entry; (entry = readdir(folder)) != NULL; errno = 0) {
+        if (entry->d_name[0] != '.')
+            HL_TRY(add_name(out, entry->d_name));
+    }
+    if (errno != 0)
+        HL_TRY(hl_fail(HL_IO, "%s: %s", path, strerror(errno)));
+    if (out->count > 0)
+        qsort(out->items, out->count, sizeof *out->items, compare_names);
+
+done:
+    closedir(folder);
+    return status;
+}
+
+static hl_status join_path(char **out, const char *folder, const char *name)
+{
+    size_t      room  = strlen(folder) + strlen(name) + 2;
+    const char *slash = folder[0] != '\0' && folder[strlen(folder) - 1] == '/' ? "" : "/";
+    hl_status   status;
+
+    status = HL_ALLOC(out, room);
+    if (status == HL_OK)
+        snprintf(*out, room, "%s%s%s", folder, slash, name);
+    return status;
+}
+
+static hl_status add_folder(file_finder *finder, const char *path, int depth);
+
+/* A link to a file is that file; a link to a folder could lead back here, and is skipped. */
+static hl_status add_entry(file_finder *finder, const char *path, int depth)
+{
+    struct stat info;
+    struct stat target;
+
+    if (lstat(path, &info) != 0)
+        return hl_fail(errno == ENOENT ? HL_NOT_FOUND : HL_IO, "%s: %s", path, strerror(errno));
+    if (S_ISDIR(info.st_mode))
+        return add_folder(finder, path, depth + 1);
+    bool is_file = stat(path, &target) == 0 && S_ISREG(target.st_mode);
+    if (is_file && is_one_of(ending_of(path), ENDINGS))
+        return add_file(finder, path, -1);
+    return skip_file(finder, path);
+}
+
+static hl_status add_folder(file_finder *finder, const char *path, int depth)
+{
+    hl_status status = HL_OK;
+    name_list names  = { 0 };
+    char     *inside = NULL;
+
+    if (depth > MAX_DEPTH)
+        return hl_fail(HL_LIMIT, "%s: folders nested more than %d deep", path, MAX_DEPTH);
+    HL_TRY(list_folder(&names, path));
+    for (size_t i = 0; i < names.count; i++) {
+        HL_TRY(join_path(&inside, path, names.items[i]));
+        HL_TRY(add_entry(finder, inside, depth));
+        hl_free(inside);
+        inside = NULL;
+    }
+
+done:
+    hl_free(inside);
+    free_names(&names);
+    return status;
+}
+
+static hl_status add_whole_folder(file_finder *finder, const char *path)
+{
+    size_t    before  = finder->files->count;
+    int64_t   skipped = finder->files->n_skipped;
+    hl_status status  = add_folder(finder, path, 0);
+
+    if (status != HL_OK || finder->files->count > before)
+        return status;
+    return hl_fail(HL_BAD_INPUT, "%s: no text in this folder (looked for %s; %lld other files)",
+                   path, ENDINGS, (long long)(finder->files->n_skipped - skipped));
+}
+
+/* ------------------------------------------------------------------ a pattern */
+
+static hl_status add_path(file_finder *finder, const char *path)
+{
+    struct stat info;
+
+    if (stat(path, &info) == 0 && S_ISDIR(info.st_mode))
+        return add_whole_folder(finder, path);
+    return add_file(finder, path, -1); /* what cannot be read is said when it is opened */
+}
+
+static hl_status add_matches(file_finder *finder, const char *pattern)
+{
+    hl_status status  = HL_OK;
+    glob_t    matches = { 0 };
+    int       code    = glob(pattern, GLOB_NOSORT | GLOB_ERR, NULL, &matches);
+
+    if (code == GLOB_NOMATCH)
+        return hl_fail(HL_NOT_FOUND, "%s: no such file, and no file matches", pattern);
+    if (code != 0)
+        HL_TRY(hl_fail(code == GLOB_NOSPACE ? HL_NO_MEMORY : HL_IO,
+                       "%s: cannot look for matches: %s", pattern, strerror(errno)));
+    qsort(matches.gl_pathv, matches.gl_pathc, sizeof *matches.gl_pathv, compare_names);
+    for (size_t i = 0; i < matches.gl_pathc; i++)
+        HL_TRY(add_path(finder, matches.gl_pathv[i]));
+
+done:
+    globfree(&matches);
+    return status;
+}
+
+/* ------------------------------------------------------------- standard input */
+
+/* A file without a name, which goes when it is closed. */
+static hl_status make_nameless(int *out)
+{
+    const char *folder = getenv("TMPDIR");
+    char        path[4096];
+
+    if (folder == NULL || folder[0] == '\0')
+        folder = "/tmp";
+    int length = snprintf(path, sizeof path, "%s/headlight-XXXXXX", folder);
+    if (length < 0 || length >= (int)sizeof path)
+        return hl_fail(HL_IO, "TMPDIR is too long a path");
+    *out = mkstemp(path);
+    if (*out < 0)
+        return hl_fail(HL_IO, "%s: cannot create a file there for standard input: %s", folder,
+                       strerror(errno));
+    fcntl(*out, F_SETFD, FD_CLOEXEC);
+    unlink(path);
+    return HL_OK;
+}
+
+static hl_status write_all(int descriptor, const char *bytes, size_t n_bytes)
+{
+    while (n_bytes > 0) {
+        ssize_t n_written = write(descriptor, bytes, n_bytes);
+        if (n_written < 0 && errno == EINTR)
+            continue;
+        if (n_written < 0)
+            return hl_fail(HL_IO, "standard input: keeping a copy: %s", strerror(errno));
+        bytes += n_written;
+        n_bytes -= (size_t)n_written;
+    }
+    return HL_OK;
+}
+
+static hl_status copy_input(int descriptor)
+{
+    hl_status status = HL_OK;
+    char     *block  = NULL;
+
+    HL_TRY(HL_ALLOC(&block, COPY_BLOCK));
+    for (;;) {
+        ssize_t n_read = read(STDIN_FILENO, block, COPY_BLOCK);
+        if (n_read < 0 && errno == EINTR)
+            continue;
+        if (n_read < 0)
+            HL_TRY(hl_fail(HL_IO, "standard input: %s", strerror(errno)));
+        if (n_read == 0)
+            break;
+        HL_TRY(write_all(descriptor, block, (size_t)n_read));
+    }
+
+done:
+    hl_free(block);
+    return status;
+}
+
+static hl_status add_standard_input(file_finder *finder)
+{
+    hl_status status     = HL_OK;
+    int       descriptor = -1;
+
+    for (size_t i = 0; i < finder->files->count; i++) {
+        if (finder->files->items[i].descriptor >= 0)
+            return hl_fail(HL_BAD_ARGUMENT, "standard input ('-') can be read only once");
+    }
+    HL_TRY(make_nameless(&descriptor));
+    HL_TRY(copy_input(descriptor));
+    HL_TRY(add_file(finder, "standard input", descriptor));
+    descriptor = -1;
+
+done:
+    if (descriptor >= 0)
+        close(descriptor);
+    return status;
+}
+
+/* ---------------------------------------------------------------- the way in */
+
+hl_status hl_text_files_add(hl_text_files *files, const char *input, hl_text_format format)
+{
+    file_finder finder = { files, format };
+    struct stat info;
+
+    if (strcmp(input, STDIN_INPUT) == 0)
+        return add_standard_input(&finder);
+    if (stat(input, &info) != 0 && errno == ENOENT && strpbrk(input, "*?[") != NULL)
+        return add_matches(&finder, input);
+    return add_path(&finder, input);
+}
+
+void hl_text_files_free(hl_text_files *files)
+{
+    for (size_t i = 0; i < files->count; i++) {
+        hl_free(files->items[i].path);
+        if (files->items[i].descriptor >= 0)
+            close(files->items[i].descriptor);
+    }
+    hl_free(files->items);
+    hl_free(files->first_skipped);
+    *files = (hl_text_files){ 0 };
+}

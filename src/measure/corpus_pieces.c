@@ -1,0 +1,277 @@
+/* corpus_pieces.c - tokenising long texts in pieces that overlap.
+ *
+ * Two slots take turns: `now` holds the piece that is being handed out, `next` the one
+ * behind it, which must be there before anybody knows where `now` ends. */
+#include "measure/corpus_pieces.h"
+
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "base/utf8.h"
+#include "tokenize/buffer.h"
+
+#define N_AGREE 32
+
+typedef struct piece_slot {
+    char        *text;
+    size_t       capacity;
+    size_t       n_bytes;
+    uint64_t     at; /* of text[0] in the whole */
+    hl_encoding *encoding;
+    size_t       begin; /* the first token that has not been handed out before */
+} piece_slot;
+
+struct hl_text_pieces {
+    const hl_tokenizer *tokenizer;
+    hl_encode_options   options;
+    size_t              piece_bytes; /* as wanted */
+    size_t              n_overlap;
+    size_t              n_bytes; /* of the next piece, which may have had to grow */
+    hl_text_input       input;
+    hl_hasher           hasher;
+    piece_slot          slots[2];
+    int                 now;     /* which slot */
+    bool                started; /* the first piece is there */
+};
+
+hl_status hl_text_pieces_new(hl_text_pieces **out, const hl_tokenizer *tokenizer, bool plain,
+                             size_t n_bytes, size_t n_overlap)
+{
+    hl_status status = HL_ALLOC_ZEROED(out, 1);
+
+    if (status == HL_OK)
+        **out = (hl_text_pieces){ .tokenizer   = tokenizer,
+                                  .options     = { .plain = plain },
+                                  .piece_bytes = n_bytes,
+                                  .n_overlap   = n_overlap };
+    return status;
+}
+
+void hl_text_pieces_free(hl_text_pieces *pieces)
+{
+    if (pieces == NULL)
+        return;
+    for (int i = 0; i < 2; i++) {
+        hl_free(pieces->slots[i].text);
+        hl_encoding_free(pieces->slots[i].encoding);
+    }
+    hl_free(pieces);
+}
+
+void hl_text_pieces_start(hl_text_pieces *pieces, const hl_text_input *input)
+{
+    pieces->input   = *input;
+    pieces->n_bytes = pieces->piece_bytes;
+    pieces->started = false;
+    hl_hash_start(&pieces->hasher, 0);
+}
+
+uint64_t hl_text_pieces_hash(const hl_text_pieces *pieces)
+{
+    return hl_hash_end(&pieces->hasher);
+}
+
+/* ---------------------------------------------------------------------- reading */
+
+static hl_status read_input(char *out, const hl_text_pieces *pieces, uint64_t at, size_t n_bytes)
+{
+    const hl_text_input *input = &pieces->input;
+
+    if (input->source != NULL)
+        return hl_text_source_read(out, input->source, input->at + at, n_bytes);
+    if (n_bytes > 0)
+        memcpy(out, input->memory + at, n_bytes);
+    return HL_OK;
+}
+
+static hl_status bad_text(const hl_text_pieces *pieces, uint64_t at)
+{
+    const hl_text_source *source = pieces->input.source;
+
+    return hl_fail(HL_BAD_INPUT, "%s: byte %llu is no longer UTF-8: it changed while in use",
+                   source != NULL ? source->path : "text",
+                   (unsigned long long)(pieces->input.at + at));
+}
+
+/* Appends `n_fresh` bytes of the whole to a slot's text; they are hashed, as nobody has seen
+ * them before. */
+static hl_status append_fresh(hl_text_pieces *pieces, piece_slot *slot, size_t n_fresh)
+{
+    hl_status status = HL_OK;
+
+    HL_TRY(HL_GROW(&slot->text, &slot->capacity, slot->n_bytes, n_fresh + 1));
+    char *fresh = slot->text + slot->n_bytes;
+    HL_TRY(read_input(fresh, pieces, slot->at + slot->n_bytes, n_fresh));
+    hl_hash_add(&pieces->hasher, fresh, n_fresh);
+    slot->n_bytes += n_fresh;
+
+done:
+    return status;
+}
+
+/* How many more bytes a slot gets: to make it `wanted` long, whole characters, or all. */
+static hl_status fill(hl_text_pieces *pieces, piece_slot *slot, size_t wanted)
+{
+    hl_status status = HL_OK;
+    uint64_t  left   = pieces->input.n_bytes - slot->at - slot->n_bytes;
+    uint64_t  n      = wanted > slot->n_bytes ? wanted - slot->n_bytes : 0;
+
+    HL_TRY(append_fresh(pieces, slot, (size_t)(n < left ? n : left)));
+    for (;;) { /* at most three times */
+        size_t n_cut = hl_utf8_incomplete(slot->text, slot->n_bytes);
+        if (n_cut == 0 || slot->at + slot->n_bytes == pieces->input.n_bytes)
+            break;
+        HL_TRY(append_fresh(pieces, slot, 1));
+    }
+    size_t bad = hl_utf8_find_bad(slot->text, slot->n_bytes);
+    if (bad < slot->n_bytes)
+        HL_TRY(bad_text(pieces, slot->at + bad));
+
+done:
+    return status;
+}
+
+static hl_status encode(const hl_text_pieces *pieces, piece_slot *slot)
+{
+    hl_encoding_free(slot->encoding);
+    slot->encoding = NULL;
+    return hl_tokenizer_encode(&slot->encoding, pieces->tokenizer, slot->text, slot->n_bytes,
+                               &pieces->options);
+}
+
+static bool reaches_the_end(const hl_text_pieces *pieces, const piece_slot *slot)
+{
+    return slot->at + slot->n_bytes == pieces->input.n_bytes;
+}
+
+/* ---------------------------------------------------------------------- joining */
+
+static uint64_t begin_of(const piece_slot *slot, size_t token)
+{
+    return slot->at + slot->encoding->spans[token].begin;
+}
+
+/* The first token that begins at or after a byte of the whole. */
+static size_t token_at(const piece_slot *slot, uint64_t at, size_t from)
+{
+    size_t token = from;
+
+    while (token < slot->encoding->n_tokens && begin_of(slot, token) < at)
+        token++;
+    return token;
+}
+
+/* Where two neighbours meet: left's tokens end before *left_end, right's begin there. */
+static bool join(size_t *left_end, size_t *right_begin, const piece_slot *left,
+                 const piece_slot *right, uint64_t from)
+{
+    size_t i = token_at(left, from, left->begin);
+    size_t j = token_at(right, from, 0);
+    size_t n = 0; /* tokens in a row that are the same */
+
+    while (n < N_AGREE && i < left->encoding->n_tokens && j < right->encoding->n_tokens) {
+        uint64_t left_at = begin_of(left, i), right_at = begin_of(right, j);
+        bool     same = left_at == right_at && left->encoding->ids[i] == right->encoding->ids[j];
+        n             = same ? n + 1 : 0;
+        i += left_at <= right_at;
+        j += right_at <= left_at;
+    }
+    *left_end    = i - n / 2;
+    *right_begin = j - n / 2;
+    return n == N_AGREE;
+}
+
+/* The next piece, beginning with the end of this one. */
+static hl_status open_next(hl_text_pieces *pieces)
+{
+    hl_status   status  = HL_OK;
+    piece_slot *now     = &pieces->slots[pieces->now];
+    piece_slot *next    = &pieces->slots[!pieces->now];
+    size_t      overlap = pieces->n_overlap < now->n_bytes ? pieces->n_overlap : now->n_bytes;
+
+    while (hl_utf8_is_continuation(now->text[now->n_bytes - overlap]))
+        overlap--; /* the text is valid: it stops at a character's first byte */
+    next->n_bytes = 0;
+    next->at      = now->at + now->n_bytes - overlap;
+    HL_TRY(HL_GROW(&next->text, &next->capacity, 0, overlap));
+    memcpy(next->text, now->text + now->n_bytes - overlap, overlap);
+    next->n_bytes = overlap;
+    HL_TRY(fill(pieces, next, pieces->n_bytes));
+    HL_TRY(encode(pieces, next));
+
+done:
+    return status;
+}
+
+/* Neighbours that cannot be joined become one, and the next will be longer.  Text that
+ * comes behind changes no token near the start of a piece, so `begin` stays. */
+static hl_status swallow_next(hl_text_pieces *pieces)
+{
+    hl_status   status = HL_OK;
+    piece_slot *now    = &pieces->slots[pieces->now];
+    piece_slot *next   = &pieces->slots[!pieces->now];
+    size_t      shared = (size_t)(now->at + now->n_bytes - next->at);
+
+    HL_TRY(HL_GROW(&now->text, &now->capacity, now->n_bytes, next->n_bytes - shared));
+    memcpy(now->text + now->n_bytes, next->text + shared, next->n_bytes - shared);
+    now->n_bytes += next->n_bytes - shared;
+    pieces->n_bytes *= 2;
+    HL_TRY(encode(pieces, now));
+
+done:
+    return status;
+}
+
+/* Makes `next` the piece after `now`, and says where `now` ends. */
+static hl_status find_end(size_t *end, size_t *next_begin, hl_text_pieces *pieces)
+{
+    hl_status   status = HL_OK;
+    piece_slot *now    = &pieces->slots[pieces->now];
+    piece_slot *next   = &pieces->slots[!pieces->now];
+
+    while (!reaches_the_end(pieces, now)) {
+        HL_TRY(open_next(pieces));
+        if (join(end, next_begin, now, next, next->at + pieces->n_overlap / 2))
+            goto done;
+        HL_TRY(swallow_next(pieces));
+    }
+    *end = now->encoding->n_tokens;
+
+done:
+    return status;
+}
+
+hl_status hl_text_pieces_next(hl_text_piece *out, hl_text_pieces *pieces)
+{
+    hl_status   status     = HL_OK;
+    size_t      end        = 0;
+    size_t      next_begin = 0;
+    piece_slot *now;
+
+    if (!pieces->started) {
+        now          = &pieces->slots[pieces->now];
+        now->at      = 0;
+        now->n_bytes = 0;
+        now->begin   = 0;
+        HL_TRY(fill(pieces, now, pieces->n_bytes));
+        HL_TRY(encode(pieces, now));
+        pieces->started = true;
+    } else {
+        pieces->now = !pieces->now;
+        now         = &pieces->slots[pieces->now];
+    }
+    HL_TRY(find_end(&end, &next_begin, pieces));
+    pieces->slots[!pieces->now].begin = next_begin;
+    *out                              = (hl_text_piece){ .encoding = now->encoding,
+                                                         .begin    = now->begin,
+                                                         .end      = end,
+                                                         .text     = now->text,
+                                                         .n_text   = now->n_bytes,
+                                                         .at       = now->at,
+                                                         .last     = reaches_the_end(pieces, now) };
+
+done:
+    return status;
+}

@@ -1,0 +1,57 @@
+/* corpus_pieces.h - the tokens of a text of any length, a piece at a time.
+ *
+ * A text is tokenised in pieces that overlap.  Inside an overlap both neighbours have
+ * tokens for the same bytes; once they have agreed on N_AGREE tokens in a row, what stands
+ * left of the text's cut no longer matters to the right one nor what stands right of it to
+ * the left one, and the two are joined in the middle of that stretch:
+ *
+ *     left   ....|the|cat|sat|on|the|mat|an        the cut spoils the last word
+ *     right              |at|on|the|mat|and|...    ... and the first
+ *     joined ....|the|cat|sat|on|the|mat|and|...
+ *
+ * Where they never agree (a word as long as the overlap), the left piece grows by the
+ * right one and the next is twice as long: at worst a piece is the whole text. */
+#ifndef HL_MEASURE_CORPUS_PIECES_H
+#define HL_MEASURE_CORPUS_PIECES_H
+
+#include "headlight.h"
+#include "measure/corpus_source.h"
+
+#define HL_PIECE_BYTES   ((size_t)1 << 18)
+#define HL_PIECE_OVERLAP ((size_t)1 << 15)
+
+/* A text in a file, from byte `at` on, or in memory. */
+typedef struct hl_text_input {
+    const hl_text_source *source; /* NULL: memory */
+    uint64_t              at;
+    const char           *memory;
+    uint64_t              n_bytes;
+} hl_text_input;
+
+/* Tokens [begin, end) of an encoding, whose spans are of `text`.  Borrowed until the next. */
+typedef struct hl_text_piece {
+    const hl_encoding *encoding;
+    size_t             begin;
+    size_t             end;
+    const char        *text;
+    size_t             n_text;
+    uint64_t           at; /* of text[0] in the whole */
+    bool               last;
+} hl_text_piece;
+
+typedef struct hl_text_pieces hl_text_pieces;
+
+/* Borrows the tokenizer.  n_bytes: of a piece, HL_PIECE_BYTES but in tests; it overlaps the
+ * next by n_overlap, at most half of it. */
+hl_status hl_text_pieces_new(hl_text_pieces **out, const hl_tokenizer *tokenizer, bool plain,
+                             size_t n_bytes, size_t n_overlap);
+void      hl_text_pieces_free(hl_text_pieces *pieces);
+
+/* Begins another text, which must stay as it is until its last piece. */
+void hl_text_pieces_start(hl_text_pieces *pieces, const hl_text_input *input);
+/* HL_BAD_INPUT where the text is not (or no longer) UTF-8. */
+hl_status hl_text_pieces_next(hl_text_piece *out, hl_text_pieces *pieces);
+/* Of all bytes that have been read. */
+uint64_t hl_text_pieces_hash(const hl_text_pieces *pieces);
+
+#endif

@@ -1,0 +1,456 @@
+/* window.c - documents, one after the other, through a window that slides over them.
+ *
+ * The window is an array of `context` places.  It is filled from the reader, handed
+ * out, and moved on by `stride`: what is left of it stays at its start as the overlap,
+ * which has counted already.  Without pack it is emptied at the end of each document;
+ * with pack the stream of tokens goes on, separators between.
+ *
+ * Every place remembers which token of which document it holds, so that the place of
+ * the next window can be told at any time. */
+#include "measure/window.h"
+
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "measure/corpus.h"
+
+#define MAX_CONTEXT      ((int64_t)1 << 24)
+#define MAX_BATCH        ((int64_t)1 << 16)
+#define MAX_PARTS        ((int64_t)1 << 20)
+#define DOCUMENTS_A_PART 8
+
+/* One token and where it comes from. */
+typedef struct held_token {
+    int32_t id;
+    uint8_t type;
+    int64_t document;
+    int64_t token;
+} held_token;
+
+struct hl_windows {
+    const hl_corpus  *corpus;
+    hl_window_options options;
+    int64_t           n_documents;
+    bool              by_document; /* parts are whole documents */
+    hl_token_reader  *reader;
+
+    /* The stream of tokens. */
+    int64_t        document; /* that is being read; n_documents at the end */
+    int64_t        token;    /* of it, that comes next */
+    bool           is_open;  /* the reader is at that token */
+    hl_token_piece piece;
+    size_t         at; /* in the piece */
+
+    /* The window. */
+    held_token *held; /* (context) */
+    int64_t     n_held;
+    int64_t     overlap; /* of them have counted before */
+    int64_t     n_windows;
+    int64_t     n_counted;
+    bool        ended;
+
+    /* The batch. */
+    int64_t  *tokens;
+    uint8_t  *types;
+    int64_t  *lengths; /* and first_row, documents, starts behind each other, (4, n_batch) */
+    uint64_t *hashes;
+
+    /* Progress, in bytes of this part. */
+    double n_bytes;
+    double n_passed;       /* documents that are done */
+    double n_piece_passed; /* pieces of this one that are done */
+};
+
+/* ---------------------------------------------------------------------- opening */
+
+static hl_status check_range(const char *name, int64_t value, int64_t low, int64_t high)
+{
+    if (value >= low && value <= high)
+        return HL_OK;
+    return hl_fail(HL_BAD_ARGUMENT, "%s is %lld, wanted %lld to %lld", name, (long long)value,
+                   (long long)low, (long long)high);
+}
+
+static hl_status set_options(hl_windows *windows, const hl_window_options *given)
+{
+    hl_status         status  = HL_OK;
+    hl_window_options options = *given;
+
+    options.n_batch = options.n_batch == 0 ? 1 : options.n_batch;
+    options.n_parts = options.n_parts == 0 ? 1 : options.n_parts;
+    options.stride  = options.stride == 0 ? options.context : options.stride;
+    HL_TRY(check_range("context", options.context, 1, MAX_CONTEXT));
+    HL_TRY(check_range("stride", options.stride, 1, options.context));
+    HL_TRY(check_range("batch", options.n_batch, 1, MAX_BATCH));
+    HL_TRY(check_range("the number of parts", options.n_parts, 1, MAX_PARTS));
+    HL_TRY(check_range("part", options.part, 0, options.n_parts - 1));
+    HL_TRY(check_range("max_tokens", options.max_tokens, 0, INT64_MAX));
+    if (options.pack && hl_corpus_separator(windows->corpus) < 0)
+        HL_TRY(hl_fail(HL_BAD_ARGUMENT, "pack: neither tokenizer nor model has an end-of-text "
+                                        "token to put between documents"));
+    windows->options     = options;
+    windows->by_document = options.n_parts > 1 && !options.pack && options.max_tokens == 0 &&
+                           windows->n_documents / DOCUMENTS_A_PART >= options.n_parts;
+
+done:
+    return status;
+}
+
+/* Is the document read by this part at all? */
+static bool is_ours(const hl_windows *windows, int64_t document)
+{
+    return !windows->by_document || document % windows->options.n_parts == windows->options.part;
+}
+
+static double bytes_of(const hl_windows *windows, int64_t document)
+{
+    return (double)hl_corpus_bytes_of(windows->corpus, document);
+}
+
+static hl_status allocate(hl_windows *windows)
+{
+    hl_status status  = HL_OK;
+    size_t    context = (size_t)windows->options.context;
+    size_t    n_batch = (size_t)windows->options.n_batch;
+
+    HL_TRY(HL_ALLOC(&windows->held, context));
+    HL_TRY(HL_ALLOC(&windows->tokens, context * n_batch)); /* at most 2^40 */
+    HL_TRY(HL_ALLOC(&windows->types, context * n_batch));
+    HL_TRY(HL_ALLOC(&windows->lengths, 4 * n_batch));
+    HL_TRY(HL_ALLOC(&windows->hashes, n_batch));
+
+done:
+    return status;
+}
+
+/* Goes to the first document from this one on that is ours. */
+static void go_to_document(hl_windows *windows, int64_t document)
+{
+    while (document < windows->n_documents && !is_ours(windows, document))
+        document++;
+    windows->document       = document;
+    windows->token          = 0;
+    windows->is_open        = false;
+    windows->n_piece_passed = 0.0;
+}
+
+hl_status hl_windows_open(hl_windows **out, const hl_corpus *corpus,
+                          const hl_window_options *options)
+{
+    hl_status   status  = HL_OK;
+    hl_windows *windows = NULL;
+
+    *out = NULL;
+    if (corpus == NULL || options == NULL)
+        return hl_fail(HL_BAD_ARGUMENT, "windows: no corpus or no options");
+    HL_TRY(HL_ALLOC_ZEROED(&windows, 1));
+    windows->corpus      = corpus;
+    windows->n_documents = hl_corpus_get_info(corpus)->n_documents;
+    HL_TRY(set_options(windows, options));
+    HL_TRY(allocate(windows));
+    HL_TRY(hl_token_reader_open(&windows->reader, corpus));
+    for (int64_t i = 0; i < windows->n_documents; i++)
+        windows->n_bytes += is_ours(windows, i) ? bytes_of(windows, i) : 0.0;
+    go_to_document(windows, 0);
+    *out    = windows;
+    windows = NULL;
+
+done:
+    hl_windows_close(windows);
+    return status;
+}
+
+void hl_windows_close(hl_windows *windows)
+{
+    if (windows == NULL)
+        return;
+    hl_token_reader_close(windows->reader);
+    hl_free(windows->held);
+    hl_free(windows->tokens);
+    hl_free(windows->types);
+    hl_free(windows->lengths);
+    hl_free(windows->hashes);
+    hl_free(windows);
+}
+
+/* --------------------------------------------------------------- the token stream */
+
+/* The next piece of the document, when this one is used up; n_tokens 0 at its end. */
+static hl_status next_piece(hl_windows *windows)
+{
+    if (windows->at < windows->piece.n_tokens)
+        return HL_OK;
+    windows->n_piece_passed += (double)windows->piece.n_bytes;
+    windows->at = 0;
+    return hl_token_reader_next(&windows->piece, windows->reader);
+}
+
+static hl_status open_document(hl_windows *windows)
+{
+    if (windows->is_open)
+        return HL_OK;
+    windows->piece   = (hl_token_piece){ 0 };
+    windows->at      = 0;
+    windows->is_open = true;
+    return hl_token_reader_start(windows->reader, windows->document);
+}
+
+static void take(held_token *out, hl_windows *windows, int32_t id, uint8_t type)
+{
+    *out = (held_token){ id, type, windows->document, windows->token++ };
+}
+
+/* The next token of the document or, packed, the separator behind it; *there is false
+ * where there is none. */
+static hl_status next_token(held_token *out, bool *there, hl_windows *windows)
+{
+    hl_status status = HL_OK;
+
+    *there = true;
+    HL_TRY(open_document(windows));
+    HL_TRY(next_piece(windows));
+    if (windows->at < windows->piece.n_tokens) {
+        take(out, windows, windows->piece.ids[windows->at], windows->piece.types[windows->at]);
+        windows->at++;
+        goto done;
+    }
+    windows->n_passed += bytes_of(windows, windows->document);
+    bool separated = windows->options.pack && windows->document + 1 < windows->n_documents;
+    if (separated)
+        take(out, windows, hl_corpus_separator(windows->corpus), HL_TYPE_SPECIAL);
+    *there = separated;
+    go_to_document(windows, windows->document + 1);
+
+done:
+    return status;
+}
+
+/* ---------------------------------------------------------------------- the window */
+
+/* Fills the window with what is left of the document, or of all of them. */
+static hl_status fill(hl_windows *windows, bool *document_ended)
+{
+    *document_ended = false;
+    while (windows->n_held < windows->options.context && windows->document < windows->n_documents &&
+           !*document_ended) {
+        bool      there  = false;
+        hl_status status = next_token(&windows->held[windows->n_held], &there, windows);
+        if (status != HL_OK)
+            return status;
+        windows->n_held += there;
+        *document_ended = !there && !windows->options.pack;
+    }
+    return HL_OK;
+}
+
+/* After a window: what stays is the overlap, or nothing. */
+static void slide(hl_windows *windows, bool document_ended)
+{
+    int64_t stays = windows->options.context - windows->options.stride;
+
+    if (document_ended || windows->n_held < windows->options.context)
+        stays = 0;
+    memmove(windows->held, windows->held + windows->n_held - stays,
+            (size_t)stays * sizeof *windows->held);
+    windows->n_held  = stays;
+    windows->overlap = stays;
+}
+
+/* Fills the window as the next one of the whole work; *there is false at its end. */
+static hl_status next_window(bool *there, bool *document_ended, hl_windows *windows)
+{
+    int64_t limit = windows->options.max_tokens;
+
+    *there          = false;
+    *document_ended = false;
+    while (!windows->ended) {
+        hl_status status = fill(windows, document_ended);
+        if (status != HL_OK)
+            return status;
+        if (windows->n_held > windows->overlap)
+            break;
+        slide(windows, true); /* all of this document has counted */
+        windows->ended = windows->document == windows->n_documents;
+    }
+    if (windows->ended)
+        return HL_OK;
+    int64_t n_new = windows->n_held - windows->overlap;
+    if (limit > 0 && n_new >= limit - windows->n_counted) {
+        n_new           = limit - windows->n_counted;
+        windows->n_held = windows->overlap + n_new;
+        windows->ended  = true;
+    }
+    windows->n_windows++;
+    windows->n_counted += n_new;
+    *there = true;
+    return HL_OK;
+}
+
+/* ----------------------------------------------------------------------- the batch */
+
+static uint64_t hash_window(const hl_windows *windows)
+{
+    hl_hasher hasher;
+
+    hl_hash_start(&hasher, (uint64_t)windows->overlap);
+    for (int64_t i = 0; i < windows->n_held; i++) {
+        uint32_t id       = (uint32_t)windows->held[i].id;
+        uint8_t  bytes[4] = { (uint8_t)id, (uint8_t)(id >> 8), (uint8_t)(id >> 16),
+                              (uint8_t)(id >> 24) };
+        hl_hash_add(&hasher, bytes, sizeof bytes);
+    }
+    return hl_hash_end(&hasher);
+}
+
+/* Copies the window to sequence b of the batch. */
+static void put_window(hl_windows *windows, int64_t b)
+{
+    int64_t  context = windows->options.context;
+    int64_t  n_batch = windows->options.n_batch;
+    int64_t *tokens  = windows->tokens + b * context;
+    uint8_t *types   = windows->types + b * context;
+
+    for (int64_t i = 0; i < windows->n_held; i++) {
+        tokens[i] = windows->held[i].id;
+        types[i]  = windows->held[i].type;
+    }
+    windows->lengths[b]               = windows->n_held;
+    windows->lengths[b + n_batch]     = windows->overlap;
+    windows->lengths[b + 2 * n_batch] = windows->held[0].document;
+    windows->lengths[b + 3 * n_batch] = windows->held[0].token;
+    windows->hashes[b]                = hash_window(windows);
+}
+
+static void clear_batch(hl_windows *windows)
+{
+    size_t context = (size_t)windows->options.context;
+    size_t n_batch = (size_t)windows->options.n_batch;
+
+    memset(windows->tokens, 0, context * n_batch * sizeof *windows->tokens);
+    memset(windows->types, 0, context * n_batch);
+    memset(windows->lengths, 0, 4 * n_batch * sizeof *windows->lengths);
+    memset(windows->hashes, 0, n_batch * sizeof *windows->hashes);
+}
+
+hl_status hl_windows_next(hl_batch *out, hl_windows *windows)
+{
+    const hl_window_options *options = &windows->options;
+    int64_t                  n       = options->n_batch;
+    bool                     there = true, document_ended = false;
+
+    clear_batch(windows);
+    *out = (hl_batch){ .n_batch   = n,
+                       .context   = options->context,
+                       .tokens    = windows->tokens,
+                       .types     = windows->types,
+                       .lengths   = windows->lengths,
+                       .first_row = windows->lengths + n,
+                       .documents = windows->lengths + 2 * n,
+                       .starts    = windows->lengths + 3 * n,
+                       .hashes    = windows->hashes };
+    while (out->n_windows < n) {
+        hl_status status = next_window(&there, &document_ended, windows);
+        if (status != HL_OK || !there)
+            return status;
+        if (windows->by_document || (windows->n_windows - 1) % options->n_parts == options->part) {
+            put_window(windows, out->n_windows++);
+            out->n_counted += windows->n_held - windows->overlap;
+        }
+        slide(windows, document_ended);
+    }
+    return HL_OK;
+}
+
+/* ----------------------------------------------------------------------- the place */
+
+void hl_windows_place(hl_window_place *out, const hl_windows *windows)
+{
+    bool overlaps = windows->n_held > 0;
+
+    *out = (hl_window_place){
+        .document  = overlaps ? windows->held[0].document : windows->document,
+        .token     = overlaps ? windows->held[0].token : windows->token,
+        .n_windows = windows->n_windows,
+        .n_counted = windows->n_counted,
+        .overlap   = windows->overlap,
+    };
+    if (windows->ended)
+        *out = (hl_window_place){ .document  = windows->n_documents,
+                                  .n_windows = windows->n_windows,
+                                  .n_counted = windows->n_counted };
+}
+
+static hl_status check_place(const hl_windows *windows, const hl_window_place *place)
+{
+    hl_status status = HL_OK;
+
+    HL_TRY(check_range("document", place->document, 0, windows->n_documents));
+    HL_TRY(check_range("token", place->token, 0, INT64_MAX));
+    HL_TRY(check_range("the number of windows", place->n_windows, 0, INT64_MAX));
+    HL_TRY(check_range("the number of tokens", place->n_counted, 0, INT64_MAX));
+    HL_TRY(check_range("the overlap", place->overlap, 0,
+                       windows->options.context - windows->options.stride));
+    if (place->document < windows->n_documents && !is_ours(windows, place->document))
+        HL_TRY(
+            hl_fail(HL_BAD_INPUT, "document %lld is another part's", (long long)place->document));
+
+done:
+    return status;
+}
+
+/* Drops the tokens of a document before the place. */
+static hl_status drop_tokens(hl_windows *windows, int64_t n_tokens)
+{
+    held_token unused;
+
+    while (windows->token < n_tokens) {
+        int64_t   document = windows->document;
+        bool      there    = false;
+        hl_status status   = next_token(&unused, &there, windows);
+        if (status != HL_OK)
+            return status;
+        if (windows->document != document) /* it, or its separator, was the last */
+            return hl_fail(HL_BAD_INPUT, "document %lld has no token %lld", (long long)document,
+                           (long long)n_tokens);
+    }
+    return HL_OK;
+}
+
+hl_status hl_windows_seek(hl_windows *windows, const hl_window_place *place)
+{
+    hl_status status = check_place(windows, place);
+
+    if (status != HL_OK)
+        return hl_fail_within(HL_BAD_INPUT, "the place to go on from");
+    windows->n_held    = 0;
+    windows->overlap   = place->overlap;
+    windows->n_windows = place->n_windows;
+    windows->n_counted = place->n_counted;
+    windows->ended     = place->document == windows->n_documents;
+    windows->n_passed  = 0.0;
+    for (int64_t i = 0; i < place->document; i++)
+        windows->n_passed += is_ours(windows, i) ? bytes_of(windows, i) : 0.0;
+    go_to_document(windows, place->document);
+    return drop_tokens(windows, windows->ended ? 0 : place->token);
+}
+
+double hl_windows_progress(const hl_windows *windows)
+{
+    const hl_token_piece *piece = &windows->piece;
+    double                done  = windows->n_passed;
+
+    if (windows->ended)
+        return 1.0;
+    if (windows->is_open) {
+        double share = piece->n_tokens > 0 ? (double)windows->at / (double)piece->n_tokens : 0.0;
+        done += windows->n_piece_passed + share * (double)piece->n_bytes;
+    }
+    double progress = windows->n_bytes > 0.0 ? done / windows->n_bytes : 0.0;
+    if (windows->options.max_tokens > 0) {
+        double counted = (double)windows->n_counted / (double)windows->options.max_tokens;
+        progress       = counted > progress ? counted : progress;
+    }
+    return progress < 1.0 ? progress : 1.0;
+}

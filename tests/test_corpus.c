@@ -1,0 +1,820 @@
+/* test_corpus.c - from names to documents, and from documents to tokens and types. */
+#include "tokenize_support.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include "base/hash.h"
+#include "measure/corpus.h"
+#include "measure/corpus_pieces.h"
+
+static const char   *folder;
+static hl_tokenizer *tokenizer;
+
+static const char *here(const char *name)
+{
+    return in_folder(folder, name);
+}
+
+static void put(const char *name, const char *text)
+{
+    write_file(here(name), text, strlen(text));
+}
+
+static int clear_folder(void **state)
+{
+    (void)state;
+    visit_folder(folder, 1);
+    return 0;
+}
+
+static hl_corpus *open_with(hl_corpus_options options, const char *input)
+{
+    hl_corpus *corpus = NULL;
+
+    options.inputs   = &input;
+    options.n_inputs = 1;
+    assert_ok(hl_corpus_open(&corpus, NULL, tokenizer, &options));
+    return corpus;
+}
+
+static hl_corpus *open_input(const char *input)
+{
+    return open_with((hl_corpus_options){ 0 }, input);
+}
+
+static void refuse_with(hl_corpus_options options, const char *input, hl_status status,
+                        const char *fragment)
+{
+    hl_corpus *corpus = (hl_corpus *)&corpus;
+
+    options.inputs   = &input;
+    options.n_inputs = 1;
+    assert_fails(status, fragment, hl_corpus_open(&corpus, NULL, tokenizer, &options));
+    assert_null(corpus);
+}
+
+static void refuse(const char *input, hl_status status, const char *fragment)
+{
+    refuse_with((hl_corpus_options){ 0 }, input, status, fragment);
+}
+
+/* The names of all documents, their paths below the folder, in one line. */
+static void assert_names(const hl_corpus *corpus, const char *wanted)
+{
+    char             names[1024] = "";
+    hl_document_info info;
+
+    for (int64_t i = 0; i < hl_corpus_get_info(corpus)->n_documents; i++) {
+        assert_ok(hl_corpus_get_document(&info, corpus, i));
+        const char *name = info.name;
+        if (strncmp(name, folder, strlen(folder)) == 0)
+            name += strlen(folder) + 1;
+        strcat(strcat(names, i > 0 ? " " : ""), name);
+    }
+    assert_string_equal(names, wanted);
+}
+
+/* The types of a document's tokens as a word, a letter for each: the first of its name. */
+static void assert_types(const hl_corpus *corpus, int64_t document, const char *wanted)
+{
+    const hl_corpus_info *info   = hl_corpus_get_info(corpus);
+    hl_token_reader      *reader = NULL;
+    hl_token_piece        piece;
+    char                  letters[256] = "";
+    size_t                n            = 0;
+
+    assert_ok(hl_token_reader_open(&reader, corpus));
+    assert_ok(hl_token_reader_start(reader, document));
+    do {
+        assert_ok(hl_token_reader_next(&piece, reader));
+        for (size_t i = 0; i < piece.n_tokens && n < sizeof letters - 1; i++)
+            letters[n++] = info->type_names[piece.types[i]][0];
+    } while (piece.n_tokens > 0);
+    hl_token_reader_close(reader);
+    assert_string_equal(letters, wanted);
+}
+
+/* All tokens of a document are those that encoding its text gives. */
+static void assert_tokens(const hl_corpus *corpus, int64_t document, const char *text)
+{
+    hl_encoding     *wanted = encode(tokenizer, text, strlen(text), true);
+    hl_token_reader *reader = NULL;
+    hl_token_piece   piece;
+    size_t           n = 0;
+
+    assert_ok(hl_token_reader_open(&reader, corpus));
+    assert_ok(hl_token_reader_start(reader, document));
+    do {
+        assert_ok(hl_token_reader_next(&piece, reader));
+        assert_true(n + piece.n_tokens <= wanted->n_tokens);
+        for (size_t i = 0; i < piece.n_tokens; i++, n++)
+            assert_int_equal(piece.ids[i], wanted->ids[n]);
+    } while (piece.n_tokens > 0);
+    assert_int_equal(n, wanted->n_tokens);
+    hl_token_reader_close(reader);
+    hl_encoding_free(wanted);
+}
+
+/* ----------------------------------------------------------------------- inputs */
+
+static void a_file_is_a_document(void **state)
+{
+    (void)state;
+    put("a.bin", "Some text.\nOf two lines.\n"); /* its name does not matter */
+    hl_corpus            *corpus = open_input(here("a.bin"));
+    const hl_corpus_info *info   = hl_corpus_get_info(corpus);
+
+    assert_names(corpus, "a.bin");
+    assert_int_equal(info->n_bytes, 25);
+    assert_int_equal(info->n_files, 1);
+    assert_true(info->hash == hl_hash("Some text.\nOf two lines.\n", 25, 0));
+    assert_int_equal(info->n_types, 2);
+    assert_string_equal(info->type_names[HL_TYPE_PROMPT], "prompt");
+    assert_string_equal(info->type_names[HL_TYPE_SPECIAL], "special");
+    assert_tokens(corpus, 0, "Some text.\nOf two lines.\n");
+    hl_corpus_close(corpus);
+    hl_corpus_close(NULL);
+}
+
+static void a_folder_is_its_text_files_sorted(void **state)
+{
+    (void)state;
+    put("b.txt", "b");
+    put("a.md", "a");
+    put("Z.txt", "Z");
+    put("picture.png", "no text");
+    put("noending", "no text");
+    put(".hidden.txt", "hidden");
+    put("lines.jsonl", "{\"text\": \"1\"}\n\n{\"text\": \"\"}\n{\"text\": \"2\"}");
+    put("empty.txt", "");
+    assert_int_equal(mkdir(here("c"), 0777), 0);
+    put("c/d.text", "d");
+    assert_int_equal(symlink("..", here("c/loop")), 0);
+    assert_int_equal(symlink("../b.txt", here("c/e.txt")), 0);
+
+    hl_corpus            *corpus = open_input(folder);
+    const hl_corpus_info *info   = hl_corpus_get_info(corpus);
+    assert_names(corpus, "Z.txt a.md b.txt c/d.text c/e.txt lines.jsonl:1 lines.jsonl:4");
+    assert_int_equal(info->n_empty, 2);
+    assert_int_equal(info->n_skipped, 3);
+    assert_non_null(strstr(info->first_skipped, "c/loop"));
+    hl_corpus_close(corpus);
+    assert_int_equal(unlink(here("c/d.text")) | unlink(here("c/loop")) | unlink(here("c/e.txt")),
+                     0);
+}
+
+static void a_pattern_is_what_it_matches(void **state)
+{
+    (void)state;
+    put("b.txt", "b");
+    put("a.txt", "a");
+    put("c.md", "c");
+    put("[x].txt", "x");
+    hl_corpus *corpus = open_input(here("*.txt"));
+    assert_names(corpus, "[x].txt a.txt b.txt");
+    hl_corpus_close(corpus);
+    corpus = open_input(here("[ac].*"));
+    assert_names(corpus, "a.txt c.md");
+    hl_corpus_close(corpus);
+    corpus = open_input(here("[x].txt")); /* a file of that very name comes first */
+    assert_names(corpus, "[x].txt");
+    hl_corpus_close(corpus);
+    refuse(here("*.rst"), HL_NOT_FOUND, "*.rst: no such file, and no file matches");
+}
+
+static void inputs_keep_their_order(void **state)
+{
+    (void)state;
+    put("a.txt", "a");
+    put("b.txt", "b");
+    char              first[128], second[128];
+    const char *const inputs[] = { strcpy(first, here("b.txt")), strcpy(second, here("a.txt")),
+                                   first };
+    hl_corpus_options options  = { .inputs = inputs, .n_inputs = 3 };
+    hl_corpus        *corpus   = NULL;
+
+    assert_ok(hl_corpus_open(&corpus, NULL, tokenizer, &options));
+    assert_names(corpus, "b.txt a.txt b.txt");
+    assert_true(hl_corpus_get_info(corpus)->hash == 2 * hl_hash("b", 1, 0) + hl_hash("a", 1, 0));
+    hl_corpus_close(corpus);
+}
+
+static void standard_input_is_copied(void **state)
+{
+    (void)state;
+    int ends[2], kept = dup(STDIN_FILENO);
+
+    assert_int_equal(pipe(ends), 0);
+    assert_int_equal(write(ends[1], "from a pipe", 11), 11);
+    close(ends[1]);
+    dup2(ends[0], STDIN_FILENO);
+    close(ends[0]);
+    hl_corpus *corpus = open_input("-");
+    assert_names(corpus, "standard input");
+    assert_tokens(corpus, 0, "from a pipe");
+    assert_tokens(corpus, 0, "from a pipe"); /* as often as one likes */
+    hl_corpus_close(corpus);
+    refuse("-", HL_BAD_INPUT, "standard input: no text in it");
+    dup2(kept, STDIN_FILENO);
+    close(kept);
+}
+
+static void a_byte_order_mark_is_dropped(void **state)
+{
+    (void)state;
+    put("a.txt", "\xef\xbb\xbftext");
+    put("b.jsonl", "\xef\xbb\xbf{\"text\": \"text\"}");
+    hl_corpus *corpus = open_input(here("?.*"));
+    assert_tokens(corpus, 0, "text");
+    assert_tokens(corpus, 1, "text");
+    assert_true(hl_corpus_hash_of(corpus, 0) == hl_corpus_hash_of(corpus, 1));
+    hl_corpus_close(corpus);
+}
+
+/* ------------------------------------------------------------------- JSONL, types */
+
+static void the_field_can_be_chosen(void **state)
+{
+    (void)state;
+    put("a.jsonl",
+        "{\"text\": \"one\", \"body\": \"two\"}\r\n{\"body\": \"three\", \"text\": \"\"}\n");
+    hl_corpus *corpus = open_input(here("a.jsonl"));
+    assert_names(corpus, "a.jsonl:1");
+    assert_tokens(corpus, 0, "one");
+    hl_corpus_close(corpus);
+    corpus = open_with((hl_corpus_options){ .field = "body" }, here("a.jsonl"));
+    assert_tokens(corpus, 0, "two");
+    assert_tokens(corpus, 1, "three");
+    hl_corpus_close(corpus);
+    corpus = open_with((hl_corpus_options){ .format = HL_TEXT_PLAIN }, here("a.jsonl"));
+    assert_names(corpus, "a.jsonl");
+    hl_corpus_close(corpus);
+    refuse_with((hl_corpus_options){ .field = "title" }, here("a.jsonl"), HL_BAD_INPUT,
+                "a.jsonl:1: no 'title' in this line");
+}
+
+static void spans_give_types(void **state)
+{
+    (void)state;
+    put("a.jsonl",
+        "{\"text\": \"é a b c\", \"spans\": [{\"start\": 4, \"end\": 5, \"type\": \"question\"},"
+        "{\"start\": 2, \"end\": 7, \"type\": \"answer\"}]}\n");
+    hl_corpus            *corpus = open_input(here("a.jsonl"));
+    const hl_corpus_info *info   = hl_corpus_get_info(corpus);
+    assert_int_equal(info->n_types, 4);
+    assert_string_equal(info->type_names[2], "answer"); /* by alphabet, not as they come */
+    assert_string_equal(info->type_names[3], "question");
+    assert_types(corpus, 0, "ppaqa"); /* é is two tokens */
+    hl_corpus_close(corpus);
+}
+
+static void rules_give_types(void **state)
+{
+    (void)state;
+    static const char *const rules[] = { "digits=[0-9]+", "word=b.*" };
+    hl_corpus_options        options = { .types = rules, .n_types = 2 };
+
+    put("a.txt", "a 1 b 2 c<|endoftext|>");
+    hl_corpus *corpus = open_with(options, here("a.txt"));
+    assert_types(corpus, 0, "ppdwwdws"); /* a special token is nothing else */
+    hl_corpus_close(corpus);
+    options.plain = true;
+    corpus        = open_with(options, here("a.txt"));
+    assert_types(corpus, 0, "ppdwwdwwwwwwwwww");
+    hl_corpus_close(corpus);
+}
+
+static void chats_have_roles(void **state)
+{
+    (void)state;
+    put("a.jsonl",
+        "{\"messages\": [{\"role\": \"system\", \"content\": \"x\"}, {\"role\": \"user\","
+        " \"content\": [{\"type\": \"text\", \"text\": \"a \"}, {\"type\": \"text\", \"text\": "
+        "\"b\"}]},"
+        "{\"role\": \"assistant\", \"content\": \"y\"}, {\"role\": \"user\", \"content\": "
+        "null}]}\n");
+    hl_corpus            *corpus = open_input(here("a.jsonl"));
+    const hl_corpus_info *info   = hl_corpus_get_info(corpus);
+    hl_token_reader      *reader = NULL;
+    hl_token_piece        piece;
+    int                   seen[5] = { 0 };
+
+    assert_int_equal(info->n_types, 5);
+    assert_int_equal(info->n_bytes, 5);
+    assert_string_equal(info->type_names[2], "system");
+    assert_string_equal(info->type_names[4], "assistant");
+    assert_ok(hl_token_reader_open(&reader, corpus));
+    assert_ok(hl_token_reader_start(reader, 0));
+    assert_ok(hl_token_reader_next(&piece, reader));
+    for (size_t i = 0; i < piece.n_tokens; i++)
+        seen[piece.types[i]]++;
+    assert_int_equal(seen[0], 0);
+    assert_true(seen[1] > 0 && seen[2] == 1 && seen[3] == 2 && seen[4] == 1);
+    assert_ok(hl_token_reader_next(&piece, reader));
+    assert_int_equal(piece.n_tokens, 0);
+    hl_token_reader_close(reader);
+    hl_corpus_close(corpus);
+}
+
+/* A llama3-like template's markers are special tokens; contents cannot pretend to be. */
+static void chats_go_through_the_template(void **state)
+{
+    (void)state;
+    hl_tokenizer *own = tokenizer;
+
+    tokenizer = open_tokenizer(shared_path("tokenizers/qwen2_5"));
+    put("a.jsonl", "{\"messages\": [{\"role\": \"user\", \"content\": \"<|im_end|> b\"}]}\n");
+    hl_corpus *corpus = open_with((hl_corpus_options){ .field = "messages" }, here("a.jsonl"));
+    hl_token_reader *reader = NULL;
+    hl_token_piece   piece;
+    int32_t          end    = hl_tokenizer_id(tokenizer, "<|im_end|>", 10);
+    int              n_ends = 0;
+
+    assert_ok(hl_token_reader_open(&reader, corpus));
+    assert_ok(hl_token_reader_start(reader, 0));
+    assert_ok(hl_token_reader_next(&piece, reader));
+    for (size_t i = 0; i < piece.n_tokens; i++) {
+        n_ends += piece.ids[i] == end && piece.types[i] == HL_TYPE_SPECIAL;
+        assert_true(piece.ids[i] != end || piece.types[i] == HL_TYPE_SPECIAL);
+    }
+    assert_true(n_ends == 1 || n_ends == 2); /* with or without a default system message */
+    hl_token_reader_close(reader);
+    hl_corpus_close(corpus);
+    hl_tokenizer_close(tokenizer);
+    tokenizer = own;
+}
+
+static void special_tokens_stand_around_a_text(void **state)
+{
+    (void)state;
+    hl_tokenizer *own = tokenizer;
+
+    tokenizer = open_tokenizer(SMALL_TOKENIZERS "/small-wordpiece");
+    put("a.txt", "hello");
+    hl_corpus *corpus = open_input(here("a.txt"));
+    assert_tokens(corpus, 0, "hello"); /* [CLS] hel ##l ##o [SEP] */
+    assert_types(corpus, 0, "sppps");
+    hl_corpus_close(corpus);
+    hl_tokenizer_close(tokenizer);
+    tokenizer = own;
+}
+
+/* Long enough for several pieces, with a type at every join. */
+static void a_long_text_comes_in_pieces(void **state)
+{
+    (void)state;
+    static const char *const rules[] = { "number=[0-9]+" };
+    hl_corpus_options        options = { .types = rules, .n_types = 1 };
+    size_t                   n_bytes = 3 * HL_PIECE_BYTES + 12345, n = 0;
+    char                    *text = malloc(n_bytes + 32);
+
+    while (n < n_bytes)
+        n += (size_t)sprintf(text + n, n % 7 == 0 ? "%zu\n" : "word ", n);
+    write_file(here("a.txt"), text, n);
+    hl_corpus       *corpus = open_with(options, here("a.txt"));
+    hl_token_reader *reader = NULL;
+    hl_token_piece   piece;
+    int              n_pieces = 0;
+    uint64_t         passed   = 0;
+
+    assert_tokens(corpus, 0, text);
+    assert_ok(hl_token_reader_open(&reader, corpus));
+    assert_ok(hl_token_reader_start(reader, 0));
+    for (;; n_pieces++) {
+        assert_ok(hl_token_reader_next(&piece, reader));
+        if (piece.n_tokens == 0)
+            break;
+        passed += piece.n_bytes;
+        for (size_t i = 0; i < piece.n_tokens; i++) {
+            const char *spelling = hl_tokenizer_piece(tokenizer, piece.ids[i], NULL);
+            assert_int_equal(piece.types[i] == 2, spelling[0] >= '0' && spelling[0] <= '9');
+        }
+    }
+    assert_true(n_pieces > 2);
+    assert_int_equal(passed, n);
+    hl_token_reader_close(reader);
+    hl_corpus_close(corpus);
+    free(text);
+}
+
+/* --------------------------------------------------------------------- token ids */
+
+static void refuse_ids(const char *path, hl_status status, const char *fragment)
+{
+    hl_corpus_options options = { .token_ids = path };
+    hl_corpus        *corpus  = NULL;
+
+    assert_fails(status, fragment, hl_corpus_open(&corpus, NULL, tokenizer, &options));
+    assert_null(corpus);
+}
+
+static hl_corpus *open_ids(const char *path)
+{
+    hl_corpus_options options = { .token_ids = path };
+    hl_corpus        *corpus  = NULL;
+
+    assert_ok(hl_corpus_open(&corpus, NULL, tokenizer, &options));
+    return corpus;
+}
+
+static void assert_ids_of(const hl_corpus *corpus, int64_t document, size_t n, const int32_t *ids)
+{
+    hl_token_reader *reader = NULL;
+    hl_token_piece   piece;
+
+    assert_ok(hl_token_reader_open(&reader, corpus));
+    assert_ok(hl_token_reader_start(reader, document));
+    assert_ok(hl_token_reader_next(&piece, reader));
+    assert_int_equal(piece.n_tokens, n);
+    assert_memory_equal(piece.ids, ids, n * sizeof *ids);
+    hl_token_reader_close(reader);
+}
+
+static void ids_in_lines(void **state)
+{
+    (void)state;
+    put("ids", "[5, 6]\n[]\n[7,8,9]\n");
+    hl_corpus *corpus = open_ids(here("ids"));
+    assert_names(corpus, "ids:1 ids:3");
+    assert_ids_of(corpus, 0, 2, (int32_t[]){ 5, 6 });
+    assert_ids_of(corpus, 1, 3, (int32_t[]){ 7, 8, 9 });
+    hl_corpus_close(corpus);
+    put("ids", "[5]\n[1, 9999]\n");
+    refuse_ids(here("ids"), HL_BAD_INPUT, "ids:2: token 1 is 9999, wanted 0 to 1023");
+    put("ids", "[-1]\n");
+    refuse_ids(here("ids"), HL_BAD_INPUT, "ids:1: token 0 is -1, wanted 0 to 1023");
+    put("ids", "{}\n");
+    refuse_ids(here("ids"), HL_BAD_INPUT, "ids:1: wanted an array of token ids");
+    put("ids", "[1.5]\n");
+    refuse_ids(here("ids"), HL_BAD_INPUT, "ids:1: JSON");
+    put("ids", "[]\n");
+    refuse_ids(here("ids"), HL_BAD_INPUT, "ids: no token ids in it");
+}
+
+/* A .npy of this descr with shape (2, 3). */
+static void put_npy(const char *name, const char *descr, const char *shape, const void *data,
+                    size_t n_data)
+{
+    char bytes[256];
+    int  length = snprintf(bytes + 10, 118, "{'descr': '%s', 'fortran_order': False, 'shape': %s}",
+                           descr, shape);
+
+    memcpy(bytes, "\x93NUMPY\x01", 8);
+    bytes[8] = (char)length;
+    bytes[9] = 0;
+    memcpy(bytes + 10 + length, data, n_data);
+    write_file(here(name), bytes, 10 + (size_t)length + n_data);
+}
+
+static void ids_in_tables(void **state)
+{
+    (void)state;
+    static const int64_t  wide[6]   = { 1, 2, 3, 4, 5, 6 };
+    static const uint16_t narrow[2] = { 300, 7 };
+    static const int8_t   negative  = -2;
+
+    put_npy("a.npy", "<i8", "(2, 3)", wide, sizeof wide);
+    hl_corpus *corpus = open_ids(here("a.npy"));
+    assert_names(corpus, "a.npy:1 a.npy:2");
+    assert_ids_of(corpus, 1, 3, (int32_t[]){ 4, 5, 6 });
+    hl_corpus_close(corpus);
+    put_npy("a.npy", "<u2", "(2,)", narrow, sizeof narrow);
+    corpus = open_ids(here("a.npy"));
+    assert_ids_of(corpus, 0, 2, (int32_t[]){ 300, 7 });
+    hl_corpus_close(corpus);
+    put_npy("a.npy", "|i1", "(1,)", &negative, 1);
+    refuse_ids(here("a.npy"), HL_BAD_INPUT, "a.npy:1: token 0 is -2, wanted 0 to 1023");
+    put_npy("a.npy", "<f4", "(2, 1)", wide, 8);
+    refuse_ids(here("a.npy"), HL_BAD_INPUT, "a.npy: token ids of type F32, wanted integers");
+    put_npy("a.npy", "<i4", "(1, 1, 1)", wide, 4);
+    refuse_ids(here("a.npy"), HL_BAD_INPUT, "3 dimensions, wanted 1 or 2");
+}
+
+/* The golden files' own tokens. */
+static void ids_of_a_golden_file(void **state)
+{
+    (void)state;
+    hl_model  *model  = NULL;
+    hl_corpus *corpus = NULL;
+
+    assert_ok(hl_model_open(&model, "models/demo"));
+    hl_corpus_options options = { .token_ids = "models/demo/expected.safetensors" };
+    assert_ok(hl_corpus_open(&corpus, model, NULL, &options)); /* no tokenizer needed */
+    assert_true(hl_corpus_get_info(corpus)->n_documents >= 1);
+    assert_int_equal(hl_corpus_separator(corpus), hl_model_get_info(model)->eos_ids[0]);
+    hl_corpus_close(corpus);
+    options = (hl_corpus_options){ .token_ids = "models/demo/model.safetensors" };
+    assert_fails(HL_BAD_INPUT, "no tensor 'tokens' in it",
+                 hl_corpus_open(&corpus, model, NULL, &options));
+    hl_model_close(model);
+}
+
+/* ---------------------------------------------------------------------- sampling */
+
+static void a_sample_does_not_depend_on_order(void **state)
+{
+    (void)state;
+    hl_corpus_options options = { .n_sample = 10, .seed = 3 };
+    uint64_t          hashes[2];
+
+    for (int round = 0; round < 2; round++) {
+        FILE *file = fopen(here("a.jsonl"), "w");
+        for (int i = 0; i < 50; i++)
+            fprintf(file, "{\"text\": \"document %d\"}\n", round == 0 ? i : 49 - i);
+        fclose(file);
+        hl_corpus *corpus = open_with(options, here("a.jsonl"));
+        assert_int_equal(hl_corpus_get_info(corpus)->n_documents, 10);
+        hashes[round] = hl_corpus_get_info(corpus)->hash;
+        hl_corpus_close(corpus);
+    }
+    assert_true(hashes[0] == hashes[1]);
+    options.seed      = 4;
+    hl_corpus *corpus = open_with(options, here("a.jsonl"));
+    assert_true(hl_corpus_get_info(corpus)->hash != hashes[0]);
+    hl_document_info before, after;
+    assert_ok(hl_corpus_get_document(&before, corpus, 0));
+    for (int64_t i = 1; i < 10; i++) { /* in the order of the file all the same */
+        assert_ok(hl_corpus_get_document(&after, corpus, i));
+        assert_true(atoi(strrchr(before.name, ':') + 1) < atoi(strrchr(after.name, ':') + 1));
+        before = after;
+    }
+    assert_fails(HL_BAD_ARGUMENT, "document 10, wanted 0 to 9",
+                 hl_corpus_get_document(&after, corpus, 10));
+    hl_corpus_close(corpus);
+    options.n_sample = 1000;
+    corpus           = open_with(options, here("a.jsonl"));
+    assert_int_equal(hl_corpus_get_info(corpus)->n_documents, 50);
+    hl_corpus_close(corpus);
+}
+
+/* --------------------------------------------------------------------- what is bad */
+
+static void bad_files_are_named(void **state)
+{
+    (void)state;
+    put("empty.txt", "");
+    refuse(here("empty.txt"), HL_BAD_INPUT, "empty.txt: no text in it, nothing to measure");
+    put("also.txt", "");
+    refuse(here("*.txt"), HL_BAD_INPUT, "also.txt and 1 more files: no text in them");
+    refuse(here("nowhere"), HL_NOT_FOUND, "nowhere: No such file");
+    put("bad.txt", "good\nbad \xff text");
+    refuse(here("bad.txt"), HL_BAD_INPUT, "bad.txt: line 2, byte 9: 0xff is not UTF-8");
+    put("cut.txt", "good\n\xe2\x82");
+    refuse(here("cut.txt"), HL_BAD_INPUT, "cut.txt: line 2, byte 5: 0xe2 is not UTF-8");
+    put("gz.txt", "\x1f\x8b\x08");
+    refuse(here("gz.txt"), HL_BAD_INPUT, "byte 1: 0x8b is not UTF-8 (gzip?");
+    put("wide.txt", "\xff\xfeh");
+    refuse(here("wide.txt"), HL_BAD_INPUT, "(UTF-16?");
+    assert_int_equal(mkfifo(here("pipe"), 0666), 0);
+    refuse(here("pipe"), HL_BAD_INPUT, "pipe: is a pipe, wanted a file");
+    refuse("/dev/null", HL_BAD_INPUT, "/dev/null: not a regular file");
+}
+
+/* A bad byte and a character cut in two where blocks meet. */
+static void places_are_counted_across_blocks(void **state)
+{
+    (void)state;
+    size_t n    = (size_t)1 << 19;
+    char  *text = malloc(n);
+
+    for (size_t i = 0; i < n; i++)
+        text[i] = i % 64 == 63 ? '\n' : 'x';
+    memcpy(text + (n / 2) - 1, "\xe2\x82\xac", 3); /* over the border of two blocks */
+    write_file(here("a.txt"), text, n);
+    hl_corpus *corpus = open_input(here("a.txt"));
+    hl_corpus_close(corpus);
+    text[n / 2 + 4096 + 5] = '\x80';
+    write_file(here("a.txt"), text, n);
+    /* Of the lines before it one end was overwritten. */
+    refuse(here("a.txt"), HL_BAD_INPUT, "a.txt: line 4160, byte 266245: 0x80 is not UTF-8");
+    free(text);
+}
+
+static void bad_folders_are_named(void **state)
+{
+    (void)state;
+    refuse(folder, HL_BAD_INPUT, "no text in this folder");
+    put("a.png", "x");
+    refuse(folder, HL_BAD_INPUT, "1 other files)");
+    put("b.txt", "x");
+    if (geteuid() != 0) { /* root may read everything */
+        assert_int_equal(chmod(here("b.txt"), 0), 0);
+        refuse(folder, HL_IO, "b.txt: Permission denied");
+    }
+}
+
+static void bad_lines_are_named(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *line;
+        hl_status   status;
+        const char *fragment;
+    } cases[] = {
+        { "[1]", HL_BAD_INPUT, "a.jsonl:3: is an array, wanted an object" },
+        { "nope", HL_BAD_INPUT, "a.jsonl:3: JSON line 1, column 4: " },
+        { "{\"text\": \"\xff\"}", HL_BAD_INPUT, "a.jsonl:3: JSON line 1" },
+        { "{}", HL_BAD_INPUT, "a.jsonl:3: no 'text' and no 'messages' in this line" },
+        { "{\"text\": 5}", HL_BAD_INPUT,
+          "a.jsonl:3: 'text' is an integer, wanted a string or an array of messages" },
+        { "{\"text\": \"x\", \"spans\": {}}", HL_BAD_INPUT, "'spans' is an object" },
+        { "{\"text\": \"x\", \"spans\": [1]}", HL_BAD_INPUT, "span 0 is an integer" },
+        { "{\"text\": \"x\", \"spans\": [{\"start\": 0, \"end\": 1}]}", HL_BAD_INPUT,
+          "span 0 has no 'type'" },
+        { "{\"text\": \"éx\", \"spans\": [{\"start\": 0, \"end\": 3, \"type\": \"a\"}]}",
+          HL_BAD_INPUT, "a.jsonl:3: span 0: characters 0 to 3 of a text of 2" },
+        { "{\"text\": \"x\", \"spans\": [{\"start\": 1, \"end\": 0, \"type\": \"a\"}]}",
+          HL_BAD_INPUT, "characters 1 to 0" },
+        { "{\"text\": \"x\", \"spans\": [{\"start\": 0, \"end\": 1, \"type\": \"a b\"}]}",
+          HL_BAD_INPUT, "'a b' is no name for a token type" },
+        { "{\"messages\": [5]}", HL_BAD_INPUT, "message 0 is an integer" },
+        { "{\"messages\": [{\"content\": \"x\"}]}", HL_BAD_INPUT, "message 0 has no 'role'" },
+        { "{\"messages\": [{\"role\": \"user\", \"content\": 5}]}", HL_BAD_INPUT,
+          "message 0: 'content' is an integer" },
+        { "{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"image\"}]}]}",
+          HL_UNSUPPORTED, "message 0: a part of its content is not text" },
+    };
+    char text[512];
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        snprintf(text, sizeof text, "{\"text\": \"fine\"}\n\n%s\n", cases[i].line);
+        put("a.jsonl", text);
+        refuse(here("a.jsonl"), cases[i].status, cases[i].fragment);
+    }
+}
+
+static void bad_types_are_named(void **state)
+{
+    (void)state;
+    static const char *const bad[]  = { "digits", "a=(", "a b=x", "=x" };
+    static const char *const said[] = { "type 'digits': wanted NAME=EXPRESSION",
+                                        "regular expression '(', at", "'a b' is no name",
+                                        "'' is no name" };
+    static const char *const many[] = { "a=x", "b=x", "c=x", "d=x", "e=x", "f=x", "g=x" };
+
+    put("a.txt", "x");
+    for (size_t i = 0; i < 4; i++) {
+        hl_corpus_options options = { .types = &bad[i], .n_types = 1 };
+        refuse_with(options, here("a.txt"), i == 0 ? HL_BAD_ARGUMENT : HL_BAD_INPUT, said[i]);
+    }
+    refuse_with((hl_corpus_options){ .types = many, .n_types = 7 }, here("a.txt"), HL_LIMIT,
+                "'g' is one token type too many beside a, b, c, d, e, f: at most 8");
+    put("b.jsonl", "{\"messages\": [{\"role\": \"user\", \"content\": \"x\"}]}\n");
+    refuse_with((hl_corpus_options){ .types = many, .n_types = 4 }, here("b.jsonl"), HL_LIMIT,
+                "one token type too many");
+}
+
+static void options_must_make_sense(void **state)
+{
+    (void)state;
+    const char *input  = "x";
+    hl_corpus  *corpus = NULL;
+
+    assert_fails(HL_BAD_ARGUMENT, "no text given",
+                 hl_corpus_open(&corpus, NULL, tokenizer, &(hl_corpus_options){ 0 }));
+    hl_corpus_options both = { .inputs = &input, .n_inputs = 1, .token_ids = "y" };
+    assert_fails(HL_BAD_ARGUMENT, "not both", hl_corpus_open(&corpus, NULL, tokenizer, &both));
+    hl_corpus_options text = { .inputs = &input, .n_inputs = 1 };
+    assert_fails(HL_BAD_ARGUMENT, "needs a tokenizer", hl_corpus_open(&corpus, NULL, NULL, &text));
+    assert_fails(HL_BAD_ARGUMENT, "no options", hl_corpus_open(&corpus, NULL, tokenizer, NULL));
+    hl_corpus_options ids = { .token_ids = "y" };
+    assert_fails(HL_BAD_ARGUMENT, "to be checked by", hl_corpus_open(&corpus, NULL, NULL, &ids));
+}
+
+/* What happens to files between opening a corpus and reading it. */
+static void files_that_change_are_noticed(void **state)
+{
+    (void)state;
+    hl_token_reader *reader = NULL;
+    hl_token_piece   piece;
+
+    put("a.txt", "some text");
+    put("b.jsonl", "{\"text\": \"some text\"}\n");
+    put("c.txt", "some text");
+    put("d.txt", "some text");
+    hl_corpus *corpus = open_input(folder);
+    put("a.txt", "some tent");
+    put("b.jsonl", "{\"text\": \"some tent\"}\n");
+    put("c.txt", "some");
+    assert_int_equal(unlink(here("d.txt")), 0);
+    assert_ok(hl_token_reader_open(&reader, corpus));
+    assert_ok(hl_token_reader_start(reader, 0));
+    assert_fails(HL_BAD_INPUT, "a.txt: has other content", hl_token_reader_next(&piece, reader));
+    assert_fails(HL_BAD_INPUT, "b.jsonl:1: has other content", hl_token_reader_start(reader, 1));
+    assert_fails(HL_BAD_INPUT, "c.txt: has other content", hl_token_reader_start(reader, 2));
+    assert_fails(HL_NOT_FOUND, "d.txt: No such file", hl_token_reader_start(reader, 3));
+    assert_fails(HL_BAD_ARGUMENT, "document 4", hl_token_reader_start(reader, 4));
+    assert_ok(hl_token_reader_next(&piece, reader)); /* nothing is open: nothing comes */
+    assert_int_equal(piece.n_tokens, 0);
+    hl_token_reader_close(reader);
+    hl_corpus_close(corpus);
+}
+
+static void another_models_tokenizer_is_noticed(void **state)
+{
+    (void)state;
+    hl_model        *model  = NULL;
+    hl_corpus       *corpus = NULL;
+    hl_tokenizer    *large  = open_tokenizer(shared_path("tokenizers/gpt2"));
+    hl_token_reader *reader = NULL;
+    hl_token_piece   piece;
+
+    put("a.txt", "some unbelievable text");
+    assert_ok(hl_model_open(&model, "models/demo"));
+    const char       *input   = here("a.txt");
+    hl_corpus_options options = { .inputs = &input, .n_inputs = 1 };
+    assert_ok(hl_corpus_open(&corpus, model, large, &options));
+    assert_ok(hl_token_reader_open(&reader, corpus));
+    assert_ok(hl_token_reader_start(reader, 0));
+    assert_fails(HL_BAD_INPUT, "and the model has 4096 tokens: it is another model's",
+                 hl_token_reader_next(&piece, reader));
+    hl_token_reader_close(reader);
+    hl_corpus_close(corpus);
+    hl_tokenizer_close(large);
+    hl_model_close(model);
+}
+
+/* ------------------------------------------------------------------------- memory */
+
+static long peak_kib(void)
+{
+    struct rusage usage;
+
+    assert_int_equal(getrusage(RUSAGE_SELF, &usage), 0);
+    return usage.ru_maxrss;
+}
+
+static void read_all(const char *path, size_t n_words)
+{
+    FILE *file = fopen(path, "w");
+    for (size_t i = 0; i < n_words; i++)
+        fprintf(file, "word%zu%s", i % 977, i % 12 == 11 ? "\n" : " ");
+    fclose(file);
+
+    hl_corpus       *corpus = open_input(path);
+    hl_token_reader *reader = NULL;
+    hl_token_piece   piece;
+    assert_ok(hl_token_reader_open(&reader, corpus));
+    assert_ok(hl_token_reader_start(reader, 0));
+    do {
+        assert_ok(hl_token_reader_next(&piece, reader));
+    } while (piece.n_tokens > 0);
+    hl_token_reader_close(reader);
+    hl_corpus_close(corpus);
+}
+
+/* Ten times the text, the same peak. */
+static void memory_does_not_grow_with_the_text(void **state)
+{
+    (void)state;
+    read_all(here("a.txt"), 125000); /* 1 MB */
+    long before = peak_kib();
+    read_all(here("a.txt"), 1250000);
+    long grown = peak_kib() - before;
+    if (grown > 1024)
+        fail_msg("%ld KiB more for ten times the text", grown);
+}
+
+#define TEST(name) cmocka_unit_test_setup(name, clear_folder)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(a_file_is_a_document),
+        TEST(a_folder_is_its_text_files_sorted),
+        TEST(a_pattern_is_what_it_matches),
+        TEST(inputs_keep_their_order),
+        TEST(standard_input_is_copied),
+        TEST(a_byte_order_mark_is_dropped),
+        TEST(the_field_can_be_chosen),
+        TEST(spans_give_types),
+        TEST(rules_give_types),
+        TEST(chats_have_roles),
+        TEST(chats_go_through_the_template),
+        TEST(special_tokens_stand_around_a_text),
+        TEST(a_long_text_comes_in_pieces),
+        TEST(ids_in_lines),
+        TEST(ids_in_tables),
+        TEST(ids_of_a_golden_file),
+        TEST(a_sample_does_not_depend_on_order),
+        TEST(bad_files_are_named),
+        TEST(places_are_counted_across_blocks),
+        TEST(bad_folders_are_named),
+        TEST(bad_lines_are_named),
+        TEST(bad_types_are_named),
+        TEST(options_must_make_sense),
+        TEST(files_that_change_are_noticed),
+        TEST(another_models_tokenizer_is_noticed),
+        TEST(memory_does_not_grow_with_the_text),
+    };
+    folder = new_folder();
+    if (hl_tokenizer_open(&tokenizer, SMALL_TOKENIZERS "/small-bpe") != HL_OK)
+        return 1;
+    int code = cmocka_run_group_tests(tests, NULL, NULL);
+    hl_tokenizer_close(tokenizer);
+    remove_folder(folder);
+    return code;
+}
