@@ -225,11 +225,10 @@ static inline hl_profile *made_profile(const made_model *model)
 /* Six layers of eight heads of every kind, none of them alike. */
 static inline made_model healthy_model(void)
 {
-    static const made_kind kinds[M_HEADS] = {
-        MADE_UNIFORM, MADE_PREVIOUS, MADE_SELF,  MADE_CONTENT,
-        MADE_LOCAL,   MADE_CONTENT,  MADE_LOCAL, MADE_CONTENT
-    };
-    made_model model = { .n_layers = M_LAYERS, .n_heads = M_HEADS, .n_sequences = 12 };
+    static const made_kind kinds[M_HEADS] = { MADE_UNIFORM, MADE_PREVIOUS, MADE_SELF,
+                                              MADE_CONTENT, MADE_LOCAL,    MADE_CONTENT,
+                                              MADE_CONTENT, MADE_CONTENT };
+    made_model             model = { .n_layers = M_LAYERS, .n_heads = M_HEADS, .n_sequences = 12 };
 
     for (int l = 0; l < M_LAYERS; l++) {
         for (int h = 0; h < M_HEADS; h++)
