@@ -132,9 +132,9 @@ void hl_diagnoses_print_brief(const hl_diagnoses *found, const hl_colours *colou
     for (int i = 0; i < HL_N_DIAGNOSES; i++) {
         const hl_diagnosis *item = &found->items[i];
 
-        printf("  %s%-*s%s%-18s", verdict_colour(item->verdict, colours), INDENT,
+        printf("  %s%-*s%s%-20s", verdict_colour(item->verdict, colours), INDENT,
                verdict_word(item->verdict), colours->plain, item->name);
-        print_wrapped(item->finding, 2 + INDENT + 18);
+        print_wrapped(item->finding, 2 + INDENT + 20);
     }
 }
 

@@ -1,7 +1,7 @@
 /* heatmap.c - a grid of numbers, as wide as the page allows.
  *
  *     up to 25 heads     3 columns a cell, hundredths:   " 07 43 99"
- *     up to 37           2 columns a cell, hundredths, told apart by their colours
+ *     up to 37           2 columns a cell, tenths; only with colours
  *     up to 75           1 column a cell; in text tenths, in tens
  *     up to 150          colour: half a column a cell
  *     more               cells are the mean of several heads
@@ -65,38 +65,36 @@ static double cell_value(bool *exists, const hl_heatmap *map, hl_heatmap_layout 
 
 /* ------------------------------------------------------------------ headings */
 
-static void print_numbers(int64_t n_columns, int cell)
+/* The number of every eighth head (or of every one, where there is room) above its cell. */
+static void print_ticks(int64_t n_cells, hl_heatmap_layout layout, bool gaps)
 {
-    printf("%*s", LABEL, "");
-    for (int64_t column = 0; column < n_columns; column++)
-        printf("%*lld", cell, (long long)(cell == 2 ? column % 100 : column));
-    printf("\n");
-}
-
-/* The number of every eighth cell's first head, above it. */
-static void print_ticks(int64_t n_cells, int heads_in_cell, int per_column, bool gaps)
-{
-    int64_t at = 0;
+    int64_t at   = 0;
+    int64_t step = layout.cell > 2 ? 1 : (int64_t)GROUP * layout.per_column;
 
     printf("%*s", LABEL, "");
-    for (int64_t cell = 0; cell < n_cells; cell += (int64_t)GROUP * per_column) {
-        int64_t place = gaps ? cell + cell / GROUP : cell / per_column;
-        at += printf("%*s%lld", (int)(place - at), "", (long long)(cell * heads_in_cell));
+    for (int64_t cell = 0; cell < n_cells; cell += step) {
+        char    number[24];
+        int     length = snprintf(number, sizeof number, "%lld", (long long)(cell * layout.binned));
+        int64_t place  = layout.cell * (cell / layout.per_column) + (gaps ? cell / GROUP : 0);
+
+        if (layout.cell > 1) /* above the figure, which stands to the right of its cell */
+            place += layout.cell - (layout.cell > 2 ? length : 1);
+        at += printf("%*s%s", (int)(place - at), "", number);
     }
     printf("\n");
 }
 
 /* --------------------------------------------------------------------- cells */
 
-/* "07": hundredths of the top, rounded down; tenths for one column. */
+/* " 07": hundredths of the top in three columns, tenths in fewer; rounded down. */
 static void print_figure(double share, int cell)
 {
     int hundredths = (int)floor(fmin(fmax(share, 0.0), 0.9999) * 100.0 + 1e-9);
 
-    if (cell == 1)
-        printf("%d", hundredths / 10);
-    else
+    if (cell > 2)
         printf("%*s%02d", cell - 2, "", hundredths);
+    else
+        printf("%*d", cell, hundredths / 10);
 }
 
 static void print_cell(const hl_heatmap *map, hl_heatmap_layout layout, int64_t row, int64_t cell)
@@ -115,7 +113,7 @@ static void print_cell(const hl_heatmap *map, hl_heatmap_layout layout, int64_t 
         print_figure(share, layout.cell);
         return;
     }
-    hl_shade_background(stdout, map->depth, hl_shade(share));
+    hl_shade_background(stdout, map->depth, share);
     if (layout.cell == 1)
         printf(" ");
     else
@@ -135,9 +133,9 @@ static void print_halves(const hl_heatmap *map, hl_heatmap_layout layout, int64_
         return;
     }
     if (!isnan(right))
-        hl_shade_background(stdout, map->depth, hl_shade(right / map->top));
+        hl_shade_background(stdout, map->depth, right / map->top);
     if (!isnan(left))
-        hl_shade_text(stdout, map->depth, hl_shade(left / map->top));
+        hl_shade_text(stdout, map->depth, left / map->top);
     printf("%s", isnan(left) ? " " : "▌");
     hl_shade_end(stdout, map->depth);
 }
@@ -148,10 +146,7 @@ void hl_heatmap_print(const hl_heatmap *map)
     int64_t           n_cells = (map->n_columns + layout.binned - 1) / layout.binned;
     bool              plain   = map->depth == HL_DEPTH_NONE;
 
-    if (layout.cell > 1)
-        print_numbers(map->n_columns, layout.cell);
-    else
-        print_ticks(n_cells, layout.binned, layout.per_column, plain);
+    print_ticks(n_cells, layout, plain && layout.cell == 1);
     for (int64_t row = 0; row < map->n_rows; row++) {
         char label[24];
 
@@ -188,7 +183,7 @@ void hl_spark_print(const double *values, int64_t n_values, int width, hl_depth 
             printf("-");
             continue;
         }
-        hl_shade_text(stdout, depth, hl_shade(0.15 + 0.85 * share)); /* not black on black */
+        hl_shade_text(stdout, depth, 0.15 + 0.85 * share); /* not black on black */
         printf("%s", bars[(int)fmin(7.0, floor(8.0 * share))]);
         hl_shade_end(stdout, depth);
     }

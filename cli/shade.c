@@ -1,7 +1,9 @@
 /* shade.c - colours of numbers.
  *
  * Five control points, chosen so that CIE lightness rises by about the same from each to
- * the next (16, 36, 54, 72, 91), joined by straight lines in sRGB. */
+ * the next (16, 36, 54, 72, 91), joined by straight lines in sRGB.  The 6 x 6 x 6 cube of
+ * 256-colour terminals has too few colours near that line, whose nearest ones look grey; so
+ * nine of the cube were picked that go the same way (lightness 21 to 97, always rising). */
 #include "shade.h"
 
 #include <math.h>
@@ -16,6 +18,10 @@ static const hl_rgb points[] = {
 
 enum { N_POINTS = sizeof points / sizeof *points };
 
+static const int cube[] = { 53, 55, 25, 30, 36, 77, 149, 185, 227 };
+
+enum { N_CUBE = sizeof cube / sizeof *cube };
+
 /* ------------------------------------------------------------------ the map */
 
 static unsigned char between(unsigned char low, unsigned char high, double share)
@@ -23,12 +29,33 @@ static unsigned char between(unsigned char low, unsigned char high, double share
     return (unsigned char)lround((1.0 - share) * low + share * high);
 }
 
-hl_rgb hl_shade(double share)
+static double clamp(double share)
 {
-    double place = fmin(fmax(share, 0.0), 1.0) * (N_POINTS - 1);
+    return fmin(fmax(share, 0.0), 1.0);
+}
+
+static int cube_index(double share)
+{
+    return cube[(int)lround(clamp(share) * (N_CUBE - 1))];
+}
+
+/* What a colour of the cube looks like: 16 + 36 red + 6 green + blue. */
+static hl_rgb cube_colour(int index)
+{
+    static const unsigned char levels[] = { 0, 95, 135, 175, 215, 255 };
+
+    return (hl_rgb){ levels[(index - 16) / 36], levels[(index - 16) / 6 % 6],
+                     levels[(index - 16) % 6] };
+}
+
+hl_rgb hl_shade(double share, hl_depth depth)
+{
+    double place = clamp(share) * (N_POINTS - 1);
     int    below = (int)place < N_POINTS - 2 ? (int)place : N_POINTS - 2;
     double part  = place - below;
 
+    if (depth == HL_DEPTH_256)
+        return cube_colour(cube_index(share));
     return (hl_rgb){
         between(points[below].red, points[below + 1].red, part),
         between(points[below].green, points[below + 1].green, part),
@@ -57,43 +84,28 @@ bool hl_shade_is_light(hl_rgb colour)
 
 /* ----------------------------------------------------------------- escapes */
 
-/* The nearest colour of the 6 x 6 x 6 cube of 256-colour terminals. */
-static int cube_index(hl_rgb colour)
+static void put_colour(FILE *stream, hl_depth depth, int kind, double share)
 {
-    static const int    levels[] = { 0, 95, 135, 175, 215, 255 };
-    const unsigned char parts[]  = { colour.red, colour.green, colour.blue };
-    int                 index    = 0;
+    hl_rgb colour = hl_shade(share, depth);
 
-    for (int i = 0; i < 3; i++) {
-        int best = 0;
-        for (int level = 1; level < 6; level++) {
-            if (abs(levels[level] - parts[i]) < abs(levels[best] - parts[i]))
-                best = level;
-        }
-        index = 6 * index + best;
-    }
-    return 16 + index;
-}
-
-static void put_colour(FILE *stream, hl_depth depth, int kind, hl_rgb colour)
-{
     if (depth == HL_DEPTH_TRUE)
         fprintf(stream, "\033[%d;2;%d;%d;%dm", kind, colour.red, colour.green, colour.blue);
     else if (depth == HL_DEPTH_256)
-        fprintf(stream, "\033[%d;5;%dm", kind, cube_index(colour));
+        fprintf(stream, "\033[%d;5;%dm", kind, cube_index(share));
 }
 
-void hl_shade_background(FILE *stream, hl_depth depth, hl_rgb colour)
+void hl_shade_background(FILE *stream, hl_depth depth, double share)
 {
-    const hl_rgb black = { 0, 0, 0 }, white = { 255, 255, 255 };
-
-    put_colour(stream, depth, 38, hl_shade_is_light(colour) ? black : white);
-    put_colour(stream, depth, 48, colour);
+    if (depth == HL_DEPTH_NONE)
+        return;
+    /* 16 and 231 are the black and the white of the cube: themes leave them alone. */
+    fprintf(stream, "\033[38;5;%dm", hl_shade_is_light(hl_shade(share, depth)) ? 16 : 231);
+    put_colour(stream, depth, 48, share);
 }
 
-void hl_shade_text(FILE *stream, hl_depth depth, hl_rgb colour)
+void hl_shade_text(FILE *stream, hl_depth depth, double share)
 {
-    put_colour(stream, depth, 38, colour);
+    put_colour(stream, depth, 38, share);
 }
 
 void hl_shade_end(FILE *stream, hl_depth depth)

@@ -23,15 +23,15 @@ typedef struct hl_rgb {
     unsigned char blue;
 } hl_rgb;
 
-/* share is from 0 to 1, and is brought there where it is not. */
-hl_rgb hl_shade(double share);
+/* share is from 0 to 1, and is brought there where it is not.  With 256 colours there are nine. */
+hl_rgb hl_shade(double share, hl_depth depth);
 /* Does black text stand out on it better than white? */
 bool hl_shade_is_light(hl_rgb colour);
 
-/* Escape sequences: what follows has this background and readable text on it, or this colour as
- * text; nothing where the depth is none. */
-void hl_shade_background(FILE *stream, hl_depth depth, hl_rgb colour);
-void hl_shade_text(FILE *stream, hl_depth depth, hl_rgb colour);
+/* Escape sequences: what follows has this share's colour as background, with text on it that can be
+ * read, or as the colour of its text; nothing where the depth is none. */
+void hl_shade_background(FILE *stream, hl_depth depth, double share);
+void hl_shade_text(FILE *stream, hl_depth depth, double share);
 void hl_shade_end(FILE *stream, hl_depth depth);
 
 /* How many columns the terminal has; 80 where there is none. */

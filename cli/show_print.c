@@ -60,14 +60,12 @@ static void print_heading(const hl_show_request *request, const hl_colours *colo
     const char       *slash   = strrchr(request->path, '/');
     const char       *name    = slash != NULL ? slash + 1 : request->path;
     const char       *context = hl_profile_setting(profile, "context");
-    char              facts[160];
 
-    snprintf(facts, sizeof facts,
-             "%lld layers x %lld heads, context %s, %lld tokens in %lld windows",
-             (long long)hl_profile_n_layers(profile), (long long)hl_profile_n_heads(profile),
-             context != NULL ? context : "unknown", (long long)hl_profile_n_tokens(profile),
-             (long long)hl_profile_all_sequences(profile));
-    printf("%s%s%s\n%s\n\n", colours->bold, name, colours->plain, facts);
+    printf("%s%s%s\n", colours->bold, name, colours->plain);
+    printf("layers x heads: %lld x %lld; context %s; %lld tokens in %lld windows\n\n",
+           (long long)hl_profile_n_layers(profile), (long long)hl_profile_n_heads(profile),
+           context != NULL ? context : "unknown", (long long)hl_profile_n_tokens(profile),
+           (long long)hl_profile_all_sequences(profile));
 }
 
 /* ------------------------------------------------------------------- heatmap */
@@ -114,12 +112,13 @@ static bool is_share(const char *column)
     return false;
 }
 
-static void print_legend(const hl_show_request *request, const char *column, double top, int binned)
+static void print_legend(const hl_show_request *request, const char *column, double top,
+                         hl_heatmap_layout layout)
 {
     printf("%s: 0 ", column);
     if (request->depth != HL_DEPTH_NONE) {
         for (int i = 0; i < 20; i++) {
-            hl_shade_background(stdout, request->depth, hl_shade(i / 19.0));
+            hl_shade_background(stdout, request->depth, i / 19.0);
             printf(" ");
         }
         hl_shade_end(stdout, request->depth);
@@ -128,9 +127,12 @@ static void print_legend(const hl_show_request *request, const char *column, dou
     }
     printf(" %g", top);
     if (strcmp(column, "fair") == 0)
-        printf("   (0 one key, 1 all keys alike)");
-    if (binned > 1)
-        printf("   a cell is the mean of %d heads", binned);
+        printf(" (0 one key, 1 all alike)");
+    if (layout.cell > 1 || request->depth == HL_DEPTH_NONE)
+        printf(", figures in %s%s", layout.cell > 2 ? "hundredths" : "tenths",
+               top == 1.0 ? "" : " of that");
+    if (layout.binned > 1)
+        printf(", means of %d heads", layout.binned);
     printf("\n");
 }
 
@@ -156,7 +158,7 @@ static bool print_heatmap(const hl_show_request *request, const hl_sheet *heads,
         for (int64_t layer = 0; layer < n_layers; layer++)
             in_row[layer] = hl_profile_heads_of(profile, layer);
         print_legend(request, column, map.top,
-                     hl_heatmap_choose(n_heads, PAGE_WIDTH, request->depth).binned);
+                     hl_heatmap_choose(n_heads, PAGE_WIDTH, request->depth));
         hl_heatmap_print(&map);
         printf("\n");
     }

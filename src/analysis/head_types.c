@@ -59,9 +59,8 @@ static const struct rule {
     { HL_HEAD_PREVIOUS, previous, 0.4, "mean attention to the token before" },
     { HL_HEAD_SELF, self, 0.4, "mean attention to the token itself" },
     { HL_HEAD_SINK, first, 0.3, "mean attention to the first token" },
-    { HL_HEAD_LOCAL, band, 0.5, "mass on the last five tokens, first one aside" },
-    { HL_HEAD_SPECIALIST, focused_content, 0.5,
-      "content mass, where the median entropy without the first token is under 0.5" },
+    { HL_HEAD_LOCAL, band, 0.5, "mass on the last five keys, key 0 aside" },
+    { HL_HEAD_SPECIALIST, focused_content, 0.5, "content mass of a sharp head (median under 0.5)" },
     { HL_HEAD_GLOBAL, fair, 0.7, "fair entropy" },
 };
 
