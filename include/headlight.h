@@ -1129,6 +1129,49 @@ HL_API const char *hl_comparison_kind_name(hl_comparison_kind kind);
 HL_API const char     *hl_comparison_table_name(size_t index);
 HL_API const hl_sheet *hl_comparison_table(const hl_comparison *comparison, const char *name);
 
+/* --------------------------------------------------------------- measuring
+ *
+ *     hl_corpus_open(&corpus, model, tokenizer, &corpus_options);
+ *     hl_measure(&profile, model, tokenizer, corpus, NULL);
+ *     hl_profile_write(profile, "gpt2.profile");
+ *
+ * Runs a model over a text and sums up what its heads do.  The profile depends on the
+ * model, the text and the options that say so below; not on batches, parts, threads'
+ * order or interruptions. */
+
+typedef struct hl_measure_progress {
+    int64_t n_tokens;    /* that have counted, before an interruption too */
+    int64_t n_sequences; /* windows */
+    double  share;       /* of the work, 0 to 1 */
+} hl_measure_progress;
+
+typedef struct hl_measure_options {
+    /* Change the numbers. */
+    hl_window_options windows; /* context 0: the model's, at most 1024; n_batch, part and
+                                * n_parts do not change the numbers */
+    uint64_t          seed;    /* of the rows that are looked at whole, and of the probe */
+    bool              nll;     /* the loss of every token */
+    bool              no_probe;
+    double            epsilon; /* above 0: entropy is -sum p ln(p + epsilon), by the definition,
+                                * from whole rows; slow */
+
+    /* Do not. */
+    const char *rows_path;  /* every row's statistics, to this file; held in memory */
+    const char *state_path; /* where the state is saved; NULL: nowhere */
+    double      save_every; /* seconds; 0: 30 */
+    bool        resume;     /* go on from the state, if there is one */
+    int32_t     n_threads;
+    /* After every batch.  Anything but HL_OK ends the work with that status, after its state
+     * has been saved. */
+    hl_status (*progress)(void *context, const hl_measure_progress *progress);
+    void *context;
+} hl_measure_options;
+
+/* The tokenizer may be NULL, as the options.  A state of other settings or of another text is
+ * HL_BAD_INPUT.  The state's file is for the caller to remove, once the profile lies safe. */
+HL_API hl_status hl_measure(hl_profile **out, const hl_model *model, const hl_tokenizer *tokenizer,
+                            const hl_corpus *corpus, const hl_measure_options *options);
+
 /* ---------------------------------------------------------------- verify
  *
  * Runs a golden file, a safetensors file with inputs and what another program

@@ -480,7 +480,8 @@ static hl_status check_length(const hl_session *session, const hl_feed *feed, in
 
 static hl_status check_patterns(const hl_session *session, const hl_feed *feed)
 {
-    if (feed->tap == NULL || (feed->tap->wants & HL_WANT_PATTERN) == 0)
+    if (feed->tap == NULL || (feed->tap->wants & HL_WANT_PATTERN) == 0 ||
+        feed->tap->patterns_differ)
         return HL_OK;
     for (int64_t i = 1; i < session->options.n_batch; i++) {
         if (session->length[i] != session->length[0])
