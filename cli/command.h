@@ -28,9 +28,12 @@ typedef struct hl_command {
     int (*run)(int argc, char **argv);
 } hl_command;
 
+int hl_command_compare(int argc, char **argv);
+int hl_command_diagnose(int argc, char **argv);
 int hl_command_eval(int argc, char **argv);
 int hl_command_generate(int argc, char **argv);
 int hl_command_info(int argc, char **argv);
+int hl_command_show(int argc, char **argv);
 int hl_command_tokenize(int argc, char **argv);
 int hl_command_verify(int argc, char **argv);
 

@@ -16,9 +16,12 @@
 #include "nearest.h"
 
 static const hl_command commands[] = {
+    { "compare", "two profiles, head by head", hl_command_compare },
+    { "diagnose", "what is wrong with a model's attention, and what to do", hl_command_diagnose },
     { "eval", "how well a model predicts texts: perplexity", hl_command_eval },
     { "generate", "continue a text, token by token", hl_command_generate },
     { "info", "what a model is: family, shape, dtypes, memory", hl_command_info },
+    { "show", "a profile: heatmap, layers, extremes, diagnoses, tables", hl_command_show },
     { "tokenize", "show the tokens of a text, or the text of tokens", hl_command_tokenize },
     { "verify", "run golden cases and models on every back end", hl_command_verify },
 };

@@ -1,0 +1,239 @@
+/* cmd_compare.c - headlight compare: two profiles, head by head. */
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "command.h"
+#include "headlight.h"
+#include "nearest.h"
+#include "options.h"
+#include "terminal.h"
+
+enum { N_SHOWN = 10 };
+
+typedef struct compare_command {
+    hl_common    common;
+    hl_arguments paths;
+    const char  *table; /* NULL: the screen */
+    bool         csv;
+} compare_command;
+
+/* ---------------------------------------------------------------------- text */
+
+static double number_of(const hl_sheet *table, int64_t row, const char *column)
+{
+    return hl_sheet_number(table, row, hl_sheet_find(table, column));
+}
+
+static int print_whole(const hl_sheet *table, hl_sheet_format format)
+{
+    char     *text   = NULL;
+    hl_status status = hl_sheet_render(&text, table, format);
+
+    if (status == HL_OK)
+        fputs(text, stdout);
+    else
+        hl_complain("compare", "%s", hl_error_message());
+    hl_free(text);
+    return hl_exit_for(status);
+}
+
+static void print_kind(const compare_command *command, const hl_comparison *found)
+{
+    static const char *const meaning[] = {
+        "the same tokens: sequences are drawn in pairs",
+        "one model on two texts: are its heads' ranks stable?",
+        "neither model nor text in common: the two are drawn apart",
+    };
+    hl_colours colours = hl_terminal_colours(stdout);
+
+    printf("%sA %s%s\n%sB %s%s\n", colours.bold, command->paths.items[0], colours.plain,
+           colours.bold, command->paths.items[1], colours.plain);
+    printf("%s\n", meaning[found->kind]);
+    printf("%s model by hash, %lld sequences in common\n\n",
+           found->same_model ? "the same" : "not the same", (long long)found->n_shared);
+}
+
+/* The row of the largest change of fair entropy that `taken` has not; -1: none is left. */
+static int64_t largest_left(const hl_sheet *heads, const int64_t *taken, int n_taken)
+{
+    int64_t best = -1;
+
+    for (int64_t row = 0; row < hl_sheet_n_rows(heads); row++) {
+        double change = fabs(number_of(heads, row, "difference"));
+        bool   seen   = isnan(change);
+
+        for (int i = 0; i < n_taken; i++)
+            seen = seen || taken[i] == row;
+        if (!seen && (best < 0 || change > fabs(number_of(heads, best, "difference"))))
+            best = row;
+    }
+    return best;
+}
+
+static void print_head(const hl_sheet *heads, int64_t row)
+{
+    char name[48];
+
+    snprintf(name, sizeof name, "L%.0fH%.0f", number_of(heads, row, "layer"),
+             number_of(heads, row, "head"));
+    printf("  %-8s %7.3f %7.3f %+8.3f  %+.3f to %+.3f  %7.4f%s\n", name,
+           number_of(heads, row, "fair_a"), number_of(heads, row, "fair_b"),
+           number_of(heads, row, "difference"), number_of(heads, row, "low"),
+           number_of(heads, row, "high"), number_of(heads, row, "q"),
+           number_of(heads, row, "significant") > 0.0 ? "  *" : "");
+}
+
+static void print_heads(const hl_comparison *found)
+{
+    int64_t taken[N_SHOWN];
+
+    printf("%lld of %lld heads differ in fair entropy (false discovery rate under 5%%)\n\n",
+           (long long)found->n_significant, (long long)found->n_heads);
+    printf("  %-8s %7s %7s %8s  %-16s  %7s\n", "head", "A", "B", "B - A", "95% interval", "q");
+    for (int i = 0; i < N_SHOWN; i++) {
+        taken[i] = largest_left(found->heads, taken, i);
+        if (taken[i] < 0)
+            break;
+        print_head(found->heads, taken[i]);
+    }
+    printf("\n");
+}
+
+static void print_matching(const hl_sheet *matching)
+{
+    printf("matched by their profiles, %.0f of %lld heads have another partner than their index;\n"
+           "mean distance %.4f, by index %.4f\n",
+           hl_sheet_fact(matching, "moved"), (long long)hl_sheet_n_rows(matching),
+           hl_sheet_fact(matching, "mean distance"),
+           hl_sheet_fact(matching, "mean distance by index"));
+}
+
+static int print_screen(const compare_command *command, const hl_comparison *found)
+{
+    print_kind(command, found);
+    int code = print_whole(found->ranks, HL_SHEET_TEXT);
+    printf("\n");
+    if (code == HL_EXIT_OK)
+        code = print_whole(found->metrics, HL_SHEET_TEXT);
+    printf("\n");
+    if (code == HL_EXIT_OK)
+        code = print_whole(found->layers, HL_SHEET_TEXT);
+    printf("\n");
+    print_heads(found);
+    print_matching(found->matching);
+    return code;
+}
+
+/* ---------------------------------------------------------------------- JSON */
+
+static int print_json(const compare_command *command, const hl_comparison *found)
+{
+    json_t *tables = json_object();
+
+    for (size_t i = 0; hl_comparison_table_name(i) != NULL; i++) {
+        char       *text = NULL;
+        const char *name = hl_comparison_table_name(i);
+
+        if (hl_sheet_render(&text, hl_comparison_table(found, name), HL_SHEET_JSON) == HL_OK)
+            json_object_set_new(tables, name, json_loads(text, 0, NULL));
+        hl_free(text);
+    }
+    json_t *root =
+        json_pack("{s:s, s:s, s:s, s:b, s:I, s:I, s:I, s:o}", "a", command->paths.items[0], "b",
+                  command->paths.items[1], "kind", hl_comparison_kind_name(found->kind),
+                  "same_model", found->same_model, "shared_sequences", (json_int_t)found->n_shared,
+                  "heads", (json_int_t)found->n_heads, "significant",
+                  (json_int_t)found->n_significant, "tables", tables);
+    json_dumpf(root, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(15));
+    printf("\n");
+    json_decref(root);
+    return HL_EXIT_OK;
+}
+
+/* --------------------------------------------------------------- the command */
+
+static int report(const compare_command *command, const hl_comparison *found)
+{
+    if (command->table != NULL)
+        return print_whole(hl_comparison_table(found, command->table), command->csv ? HL_SHEET_CSV
+                                                                       : command->common.json
+                                                                           ? HL_SHEET_JSON
+                                                                           : HL_SHEET_TEXT);
+    if (command->common.json)
+        return print_json(command, found);
+    return command->common.quiet ? HL_EXIT_OK : print_screen(command, found);
+}
+
+static int compare(const compare_command *command)
+{
+    hl_analysis_options options = { .seed = (uint64_t)command->common.seed };
+    hl_profile         *a       = NULL;
+    hl_profile         *b       = NULL;
+    hl_comparison      *found   = NULL;
+
+    hl_status status = hl_profile_load(&a, command->paths.items[0]);
+    if (status == HL_OK)
+        status = hl_profile_load(&b, command->paths.items[1]);
+    if (status == HL_OK)
+        status = hl_compare(&found, a, b, &options);
+    if (status != HL_OK)
+        hl_complain("compare", "%s", hl_error_message());
+    int code = status == HL_OK ? report(command, found) : hl_exit_for(status);
+    hl_comparison_free(found);
+    hl_profile_free(a);
+    hl_profile_free(b);
+    return code;
+}
+
+static int check_table(const compare_command *command, const hl_usage *usage)
+{
+    hl_nearest nearest = { .wanted = command->table };
+
+    if (command->table == NULL)
+        return command->csv ? hl_options_refuse(usage, "--csv needs --table NAME")
+                            : HL_OPTIONS_GO_ON;
+    if (command->csv && command->common.json)
+        return hl_options_refuse(usage, "--csv and --json: only one of them");
+    for (size_t i = 0; hl_comparison_table_name(i) != NULL; i++) {
+        if (strcmp(command->table, hl_comparison_table_name(i)) == 0)
+            return HL_OPTIONS_GO_ON;
+        hl_nearest_offer(&nearest, hl_comparison_table_name(i));
+    }
+    if (nearest.word != NULL)
+        return hl_options_refuse(usage, "--table: no table is called '%s' (did you mean '%s'?)",
+                                 command->table, nearest.word);
+    return hl_options_refuse(usage, "--table: no table is called '%s'", command->table);
+}
+
+int hl_command_compare(int argc, char **argv)
+{
+    compare_command command = { 0 };
+
+    hl_option options[] = {
+        { "table", 't', HL_OPTION_TEXT, &command.table, "NAME",
+          "ranks, metrics, layers, heads, differences or matching", 0, 0 },
+        { "csv", 0, HL_OPTION_FLAG, &command.csv, NULL, "the table as CSV", 0, 0 },
+        { 0 },
+    };
+    hl_usage usage = {
+        "compare",
+        "A B",
+        "Compares two profiles of models with equally many layers and heads.\n"
+        "Where both were measured on the same tokens, sequences are drawn in pairs\n"
+        "(paired bootstrap), and what is called a difference has a false discovery\n"
+        "rate under 5% over all heads.  One model on two texts: is the order of\n"
+        "its heads stable?  Since training permutes heads, those of a layer are\n"
+        "also matched by their profiles instead of their numbers.",
+        options,
+    };
+
+    int code = hl_options_parse(&command.paths, &command.common, &usage, argc, argv);
+    if (code != HL_OPTIONS_GO_ON)
+        return code;
+    if (command.paths.count != 2)
+        return hl_options_refuse(&usage, "wanted two profiles, got %d", command.paths.count);
+    code = check_table(&command, &usage);
+    return code == HL_OPTIONS_GO_ON ? compare(&command) : code;
+}

@@ -1,0 +1,191 @@
+/* cmd_diagnose.c - headlight diagnose: what is wrong with a model's attention? */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "command.h"
+#include "diagnose_print.h"
+#include "headlight.h"
+#include "nearest.h"
+#include "options.h"
+
+typedef struct diagnose_request {
+    hl_common     common;
+    hl_arguments  profiles;
+    hl_thresholds thresholds;
+    const char   *fail_on; /* "a,b"; NULL: nothing fails */
+    bool          verbose;
+} diagnose_request;
+
+/* Is `name` one of the words of "a,b", or is the list "any"? */
+static bool is_listed(const char *list, const char *name)
+{
+    size_t length = strlen(name);
+
+    if (list != NULL && strcmp(list, "any") == 0)
+        return true;
+    for (const char *word = list; word != NULL; word = strchr(word, ',')) {
+        word += *word == ',';
+        if (strcspn(word, ",") == length && strncmp(word, name, length) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* ----------------------------------------------------------------- arguments */
+
+/* "sink-mass=0.4" */
+static int set_threshold(diagnose_request *request, const hl_usage *usage, const char *text)
+{
+    const char *equals = strchr(text, '=');
+    char        name[64];
+    char       *end = NULL;
+
+    if (equals == NULL || (size_t)(equals - text) >= sizeof name)
+        return hl_options_refuse(usage, "--threshold: '%s' is not NAME=VALUE", text);
+    snprintf(name, sizeof name, "%.*s", (int)(equals - text), text);
+    errno        = 0;
+    double value = strtod(equals + 1, &end);
+    if (end == equals + 1 || *end != '\0' || errno == ERANGE)
+        return hl_options_refuse(usage, "--threshold %s: '%s' is not a number", name, equals + 1);
+    if (hl_threshold_set(&request->thresholds, name, value) == HL_OK)
+        return HL_OPTIONS_GO_ON;
+    hl_nearest nearest = { .wanted = name };
+    for (size_t i = 0; hl_threshold_name(i) != NULL; i++)
+        hl_nearest_offer(&nearest, hl_threshold_name(i));
+    if (nearest.word != NULL && nearest.distance > 0)
+        return hl_options_refuse(usage, "%s (did you mean '%s'?)", hl_error_message(),
+                                 nearest.word);
+    return hl_options_refuse(usage, "%s", hl_error_message());
+}
+
+/* Every word of --fail-on must be a diagnosis: a typing error must not pass for health. */
+static int check_fail_on(const diagnose_request *request, const hl_usage *usage,
+                         const hl_diagnoses *found)
+{
+    for (const char *word = request->fail_on; word != NULL; word = strchr(word, ',')) {
+        bool       known = strcmp(request->fail_on, "any") == 0;
+        char       name[64];
+        hl_nearest nearest = { .wanted = name };
+
+        word += *word == ',';
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(word, ","), word);
+        for (int i = 0; i < HL_N_DIAGNOSES; i++) {
+            known = known || strcmp(found->items[i].name, name) == 0;
+            hl_nearest_offer(&nearest, found->items[i].name);
+        }
+        if (!known)
+            return hl_options_refuse(usage, "--fail-on: no diagnosis is called '%s'%s%s%s", name,
+                                     nearest.word != NULL ? " (did you mean '" : "",
+                                     nearest.word != NULL ? nearest.word : "",
+                                     nearest.word != NULL ? "'?)" : "");
+    }
+    return HL_OPTIONS_GO_ON;
+}
+
+/* -------------------------------------------------------------------- output */
+
+static void print_json(const diagnose_request *request, const hl_diagnoses *found, bool failed)
+{
+    json_t *root = json_pack("{s:s, s:b, s:o}", "profile", request->profiles.items[0], "failed",
+                             failed, "diagnoses", hl_diagnoses_json(found));
+
+    json_dumpf(root, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
+    printf("\n");
+    json_decref(root);
+}
+
+/* The exit status: 1 where a diagnosis of --fail-on is present. */
+static int report(const diagnose_request *request, const hl_diagnoses *found)
+{
+    bool failed = false;
+
+    for (int i = 0; i < HL_N_DIAGNOSES; i++)
+        failed = failed || (found->items[i].verdict == HL_VERDICT_PRESENT &&
+                            is_listed(request->fail_on, found->items[i].name));
+    if (request->common.json)
+        print_json(request, found, failed);
+    else if (!request->common.quiet)
+        hl_diagnoses_print(found, request->verbose);
+    for (int i = 0; i < HL_N_DIAGNOSES && request->fail_on != NULL; i++) {
+        const hl_diagnosis *item = &found->items[i];
+        if (!is_listed(request->fail_on, item->name))
+            continue;
+        if (item->verdict == HL_VERDICT_PRESENT)
+            hl_complain("diagnose", "%s is present", item->name);
+        else if (item->verdict == HL_VERDICT_NOT_MEASURED && strcmp(request->fail_on, "any") != 0)
+            hl_complain("diagnose", "%s was not measured: it cannot fail", item->name);
+    }
+    return failed ? HL_EXIT_NO : HL_EXIT_OK;
+}
+
+static int diagnose(const diagnose_request *request, const hl_usage *usage)
+{
+    hl_profile   *profile = NULL;
+    hl_profile   *before  = NULL;
+    hl_diagnoses *found   = NULL;
+    int           code    = HL_EXIT_OK;
+
+    hl_status status = hl_profile_load(&profile, request->profiles.items[0]);
+    if (status == HL_OK && request->profiles.count > 1)
+        status = hl_profile_load(&before, request->profiles.items[1]);
+    if (status == HL_OK)
+        status = hl_diagnose(&found, profile, before, &request->thresholds);
+    if (status != HL_OK) {
+        hl_complain("diagnose", "%s", hl_error_message());
+        code = hl_exit_for(status);
+    } else {
+        code = check_fail_on(request, usage, found);
+        code = code == HL_OPTIONS_GO_ON ? report(request, found) : code;
+    }
+    hl_diagnoses_free(found);
+    hl_profile_free(before);
+    hl_profile_free(profile);
+    return code;
+}
+
+int hl_command_diagnose(int argc, char **argv)
+{
+    diagnose_request request = { .thresholds = hl_thresholds_default() };
+    hl_option_list   given   = { 0 };
+
+    hl_option options[] = {
+        { "fail-on", 0, HL_OPTION_TEXT, &request.fail_on, "NAME,...",
+          "exit status 1 if one of these is present (any: all)", 0, 0 },
+        { "threshold", 0, HL_OPTION_LIST, &given, "NAME=VALUE",
+          "another threshold; may be repeated", 0, 0 },
+        { "verbose", 'v', HL_OPTION_FLAG, &request.verbose, NULL,
+          "heads, counter-evidence and mitigation of all", 0, 0 },
+        { 0 },
+    };
+    hl_usage usage = {
+        "diagnose",
+        "PROFILE [BEFORE]",
+        "Looks for eight things that can be wrong with attention and says of each\n"
+        "the rule, the value, the threshold, the kind of evidence; of what is\n"
+        "present also the heads that show it, what speaks against it, and what to\n"
+        "do.  BEFORE is a profile to compare with: an earlier checkpoint on the\n"
+        "same text, or the same shapes with random weights.\n"
+        "\n"
+        "Diagnoses: entropy-collapse, entropic-overload, attention-locking,\n"
+        "flat-profile, head-redundancy, inactive-heads, sink-heads, dead-or-broken.\n"
+        "\n"
+        "Thresholds and their defaults: collapse-share 0.5, collapse-entropy 0.05,\n"
+        "collapse-fall 4, overload-share 0.5, overload-entropy 0.9,\n"
+        "overload-change 0.05, locking-window 64, locking-change 0.05,\n"
+        "locking-spread 0.01, flat-errors 2, redundancy-similarity 0.9,\n"
+        "inactive-norm 0.1, sink-mass 0.3, broken-rows 0.",
+        options,
+    };
+
+    int code = hl_options_parse(&request.profiles, &request.common, &usage, argc, argv);
+    if (code != HL_OPTIONS_GO_ON)
+        return code;
+    if (request.profiles.count < 1 || request.profiles.count > 2)
+        return hl_options_refuse(&usage, "wanted one or two profiles, got %d",
+                                 request.profiles.count);
+    for (int i = 0; i < given.count && code == HL_OPTIONS_GO_ON; i++)
+        code = set_threshold(&request, &usage, given.items[i]);
+    return code == HL_OPTIONS_GO_ON ? diagnose(&request, &usage) : code;
+}

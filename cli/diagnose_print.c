@@ -1,0 +1,177 @@
+/* diagnose_print.c - what was found, in words.
+ *
+ *     PRESENT       sink-heads: 12 of 64 heads; the most is 0.982
+ *                   rule         a mean attention of more than 0.3 to the first key
+ *                   value        0.982, threshold 0.3 (literature: Xiao et al. 2023)
+ *                   heads        L4H1 0.982, L4H6 0.915 ...
+ *     absent        flat-profile: range 0.41 ...
+ *     not measured  attention-locking: ... */
+#include "diagnose_print.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { INDENT = 14, FIELD = 12, PAGE_WIDTH = 80, HEADS_SHOWN = 8 };
+
+/* ---------------------------------------------------------------------- text */
+
+/* The text, wrapped between words, later lines indented like the first. */
+static void print_wrapped(const char *text, int start)
+{
+    int column = start;
+
+    while (*text != '\0') {
+        int length = (int)strcspn(text, " ");
+
+        if (column > start && column + 1 + length > PAGE_WIDTH) {
+            printf("\n%*s", start, "");
+            column = start;
+        } else if (column > start) {
+            printf(" ");
+            column++;
+        }
+        printf("%.*s", length, text);
+        column += length;
+        text += length;
+        text += strspn(text, " ");
+    }
+    printf("\n");
+}
+
+static void print_field(const char *name, const char *text)
+{
+    if (text[0] == '\0')
+        return;
+    printf("%*s%-*s", INDENT, "", FIELD, name);
+    print_wrapped(text, INDENT + FIELD);
+}
+
+static void format_number(char *out, size_t n_bytes, double value)
+{
+    if (isnan(value))
+        snprintf(out, n_bytes, "not measured");
+    else
+        snprintf(out, n_bytes, "%.4g", value);
+}
+
+static void print_value(const hl_diagnosis *item)
+{
+    char value[32], threshold[32], text[256];
+
+    format_number(value, sizeof value, item->value);
+    format_number(threshold, sizeof threshold, item->threshold);
+    snprintf(text, sizeof text, "%s, threshold %s (%s%s%s)", value, threshold, item->evidence,
+             item->source[0] != '\0' ? ": " : "", item->source);
+    print_field("value", text);
+}
+
+static void print_heads(const hl_diagnosis *item)
+{
+    char   text[512] = "";
+    size_t used      = 0;
+
+    for (int64_t i = 0; i < item->n_heads && i < HEADS_SHOWN; i++)
+        used += (size_t)snprintf(text + used, sizeof text - used, "%sL%lldH%lld %.3g",
+                                 i > 0 ? ", " : "", (long long)item->heads[i].layer,
+                                 (long long)item->heads[i].head, item->heads[i].value);
+    if (item->n_heads > HEADS_SHOWN)
+        snprintf(text + used, sizeof text - used, " and %lld more",
+                 (long long)(item->n_heads - HEADS_SHOWN));
+    print_field("heads", text);
+}
+
+static const char *verdict_word(hl_verdict verdict)
+{
+    return verdict == HL_VERDICT_PRESENT ? "PRESENT" : hl_verdict_name(verdict);
+}
+
+static const char *verdict_colour(hl_verdict verdict, const hl_colours *colours)
+{
+    if (verdict == HL_VERDICT_PRESENT)
+        return colours->bad;
+    return verdict == HL_VERDICT_ABSENT ? colours->good : colours->dim;
+}
+
+static void print_heading(const hl_diagnosis *item, const hl_colours *colours)
+{
+    char text[1024];
+
+    snprintf(text, sizeof text, "%s%s%s", item->name, item->finding[0] != '\0' ? ": " : "",
+             item->finding);
+    printf("%s%-*s%s", verdict_colour(item->verdict, colours), INDENT, verdict_word(item->verdict),
+           colours->plain);
+    print_wrapped(text, INDENT);
+}
+
+void hl_diagnoses_print(const hl_diagnoses *found, bool verbose)
+{
+    hl_colours colours = hl_terminal_colours(stdout);
+
+    for (int i = 0; i < HL_N_DIAGNOSES; i++) {
+        const hl_diagnosis *item = &found->items[i];
+        bool                all  = verbose || item->verdict == HL_VERDICT_PRESENT;
+
+        print_heading(item, &colours);
+        print_field("rule", item->rule);
+        print_value(item);
+        if (all)
+            print_heads(item);
+        if (all)
+            print_field("against", item->against);
+        if (all)
+            print_field("mitigation", item->mitigation);
+        if (all || item->verdict == HL_VERDICT_NOT_MEASURED)
+            print_field("to measure", item->measure);
+        printf("%s", i + 1 < HL_N_DIAGNOSES ? "\n" : "");
+    }
+}
+
+void hl_diagnoses_print_brief(const hl_diagnoses *found, const hl_colours *colours)
+{
+    for (int i = 0; i < HL_N_DIAGNOSES; i++) {
+        const hl_diagnosis *item = &found->items[i];
+
+        printf("  %s%-*s%s%-20s", verdict_colour(item->verdict, colours), INDENT,
+               verdict_word(item->verdict), colours->plain, item->name);
+        print_wrapped(item->finding, 2 + INDENT + 20);
+    }
+}
+
+/* ---------------------------------------------------------------------- JSON */
+
+static json_t *json_number(double value)
+{
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
+static json_t *json_heads(const hl_diagnosis *item)
+{
+    json_t *heads = json_array();
+
+    for (int64_t i = 0; i < item->n_heads; i++)
+        json_array_append_new(heads, json_pack("{s:I, s:I, s:o}", "layer",
+                                               (json_int_t)item->heads[i].layer, "head",
+                                               (json_int_t)item->heads[i].head, "value",
+                                               json_number(item->heads[i].value)));
+    return heads;
+}
+
+json_t *hl_diagnoses_json(const hl_diagnoses *found)
+{
+    json_t *items = json_array();
+
+    for (int i = 0; i < HL_N_DIAGNOSES; i++) {
+        const hl_diagnosis *item = &found->items[i];
+
+        json_array_append_new(
+            items,
+            json_pack("{s:s, s:s, s:s, s:o, s:o, s:s, s:s, s:s, s:o, s:s, s:s, s:s}", "name",
+                      item->name, "verdict", hl_verdict_name(item->verdict), "rule", item->rule,
+                      "value", json_number(item->value), "threshold", json_number(item->threshold),
+                      "evidence", item->evidence, "source", item->source, "finding", item->finding,
+                      "heads", json_heads(item), "against", item->against, "mitigation",
+                      item->mitigation, "measure", item->measure));
+    }
+    return items;
+}

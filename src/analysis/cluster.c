@@ -1,0 +1,357 @@
+/* cluster.c - Ward's method by chains of nearest neighbours.
+ *
+ * Walk from a group to its nearest neighbour, from that to its nearest, and so on: the
+ * distances fall, so the walk ends at two groups that are each other's nearest.  These
+ * may be joined at once, whatever happens elsewhere (joining never brings a third
+ * group nearer), and the rest of the walk stays valid.  All joins take O(n^2).  The
+ * squared distance from k to the union of i and j follows from the old ones (Lance and
+ * Williams):
+ *
+ *     ((n_i + n_k) d_ik + (n_j + n_k) d_jk - n_k d_ij) / (n_i + n_j + n_k)  */
+#include "analysis/cluster.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/random.h"
+#include "base/memory.h"
+#include "base/status.h"
+
+/* The share of the points that a trial of stability keeps. */
+#define TRIAL_SHARE 0.8
+
+void hl_distances(float *out, const double *points, int64_t n, int64_t d)
+{
+    for (int64_t i = 0; i < n; i++) {
+        out[i * n + i] = 0.0f;
+        for (int64_t j = 0; j < i; j++) {
+            double sum = 0.0;
+            for (int64_t k = 0; k < d; k++) {
+                double difference = points[i * d + k] - points[j * d + k];
+                sum += difference * difference;
+            }
+            out[i * n + j] = out[j * n + i] = (float)sqrt(sum);
+        }
+    }
+}
+
+/* --------------------------------------------------------------------- Ward */
+
+typedef struct ward {
+    float   *squared; /* (n, n) between groups; a group is known by one of its points */
+    int64_t *sizes;   /* (n) 0: joined to another */
+    int64_t *chain;   /* (n) */
+    int64_t  n;
+} ward;
+
+/* The nearest other group; at equal distance the one the chain came from, so that it ends. */
+static int64_t nearest_group(const ward *w, int64_t group, int64_t previous)
+{
+    const float *row     = w->squared + group * w->n;
+    int64_t      nearest = previous;
+
+    for (int64_t other = 0; other < w->n; other++) {
+        if (other == group || w->sizes[other] == 0)
+            continue;
+        if (nearest < 0 || row[other] < row[nearest])
+            nearest = other;
+    }
+    return nearest;
+}
+
+/* b becomes part of a. */
+static void join(ward *w, int64_t a, int64_t b)
+{
+    float *row_a = w->squared + a * w->n;
+    float *row_b = w->squared + b * w->n;
+    double n_a   = (double)w->sizes[a];
+    double n_b   = (double)w->sizes[b];
+    double d_ab  = row_a[b];
+
+    for (int64_t k = 0; k < w->n; k++) {
+        double n_k = (double)w->sizes[k];
+        if (k == a || k == b || w->sizes[k] == 0)
+            continue;
+        double joined =
+            ((n_a + n_k) * row_a[k] + (n_b + n_k) * row_b[k] - n_k * d_ab) / (n_a + n_b + n_k);
+        row_a[k] = w->squared[k * w->n + a] = (float)joined;
+    }
+    w->sizes[a] += w->sizes[b];
+    w->sizes[b] = 0;
+}
+
+static int64_t first_group(const ward *w)
+{
+    int64_t group = 0;
+
+    while (w->sizes[group] == 0)
+        group++;
+    return group;
+}
+
+static void join_all(hl_merge *out, ward *w)
+{
+    int64_t length = 0; /* of the chain */
+
+    for (int64_t n_done = 0; n_done < w->n - 1;) {
+        if (length == 0)
+            w->chain[length++] = first_group(w);
+        int64_t last     = w->chain[length - 1];
+        int64_t previous = length > 1 ? w->chain[length - 2] : -1;
+        int64_t next     = nearest_group(w, last, previous);
+        if (next != previous) {
+            w->chain[length++] = next;
+            continue;
+        }
+        int64_t a     = last < previous ? last : previous;
+        int64_t b     = last < previous ? previous : last;
+        out[n_done++] = (hl_merge){ (int32_t)a, (int32_t)b, sqrtf(w->squared[a * w->n + b]) };
+        join(w, a, b);
+        length -= 2;
+    }
+}
+
+static int compare_merges(const void *left, const void *right)
+{
+    const hl_merge *x = left;
+    const hl_merge *y = right;
+
+    if (x->height != y->height)
+        return x->height < y->height ? -1 : 1;
+    return x->b != y->b ? (x->b < y->b ? -1 : 1) : 0; /* each b is joined once */
+}
+
+hl_status hl_ward(hl_merge *out, const float *distances, int64_t n)
+{
+    hl_status status = HL_OK;
+    ward      w      = { .n = n };
+
+    HL_TRY(HL_ALLOC(&w.squared, (size_t)n * (size_t)n));
+    HL_TRY(HL_ALLOC(&w.sizes, (size_t)n));
+    HL_TRY(HL_ALLOC(&w.chain, (size_t)n + 1));
+    for (int64_t i = 0; i < n * n; i++)
+        w.squared[i] = distances[i] * distances[i];
+    for (int64_t i = 0; i < n; i++)
+        w.sizes[i] = 1;
+    join_all(out, &w);
+    if (n > 1)
+        qsort(out, (size_t)(n - 1), sizeof *out, compare_merges);
+
+done:
+    hl_free(w.squared);
+    hl_free(w.sizes);
+    hl_free(w.chain);
+    return status;
+}
+
+/* The point that stands for i's group so far. */
+static int32_t root_of(int32_t *parents, int32_t i)
+{
+    while (parents[i] != i) {
+        parents[i] = parents[parents[i]];
+        i          = parents[i];
+    }
+    return i;
+}
+
+hl_status hl_cut(int32_t *labels, const hl_merge *merges, int64_t n, int64_t n_groups)
+{
+    hl_status status  = HL_OK;
+    int32_t  *parents = NULL;
+    int32_t   n_named = 0;
+
+    HL_TRY(HL_ALLOC(&parents, (size_t)n));
+    for (int64_t i = 0; i < n; i++)
+        parents[i] = (int32_t)i;
+    for (int64_t i = 0; i < n - n_groups; i++) {
+        int32_t a              = root_of(parents, merges[i].a);
+        int32_t b              = root_of(parents, merges[i].b);
+        parents[a > b ? a : b] = a > b ? b : a;
+    }
+    /* A group's root is its first point, so its label is there before anybody asks for it. */
+    for (int64_t i = 0; i < n; i++) {
+        int32_t root = root_of(parents, (int32_t)i);
+        labels[i]    = root == i ? n_named++ : labels[root];
+    }
+
+done:
+    hl_free(parents);
+    return status;
+}
+
+/* ------------------------------------------------------------------ judging */
+
+/* One point's silhouette; sums has room for n_groups. */
+static double width_of(const float *row, const int32_t *labels, const int64_t *sizes, double *sums,
+                       int64_t point, int64_t n, int64_t n_groups)
+{
+    int32_t own  = labels[point];
+    double  next = INFINITY;
+
+    if (sizes[own] == 1)
+        return 0.0;
+    memset(sums, 0, sizeof *sums * (size_t)n_groups);
+    for (int64_t j = 0; j < n; j++)
+        sums[labels[j]] += row[j];
+    for (int64_t group = 0; group < n_groups; group++) {
+        if (group != own)
+            next = fmin(next, sums[group] / (double)sizes[group]);
+    }
+    double inside = sums[own] / (double)(sizes[own] - 1); /* itself is no neighbour */
+    double larger = fmax(inside, next);
+    return larger > 0.0 ? (next - inside) / larger : 0.0;
+}
+
+hl_status hl_silhouette(double *out, const float *distances, const int32_t *labels, int64_t n,
+                        int64_t n_groups)
+{
+    hl_status status = HL_OK;
+    int64_t  *sizes  = NULL;
+    double   *sums   = NULL;
+    double    total  = 0.0;
+
+    *out = NAN;
+    if (n_groups < 2)
+        return HL_OK;
+    HL_TRY(HL_ALLOC_ZEROED(&sizes, (size_t)n_groups));
+    HL_TRY(HL_ALLOC(&sums, (size_t)n_groups));
+    for (int64_t i = 0; i < n; i++)
+        sizes[labels[i]]++;
+    for (int64_t i = 0; i < n; i++)
+        total += width_of(distances + i * n, labels, sizes, sums, i, n, n_groups);
+    *out = total / (double)n;
+
+done:
+    hl_free(sizes);
+    hl_free(sums);
+    return status;
+}
+
+static double pairs_of(double count)
+{
+    return 0.5 * count * (count - 1.0);
+}
+
+static int32_t count_labels(const int32_t *labels, int64_t n)
+{
+    int32_t largest = -1;
+
+    for (int64_t i = 0; i < n; i++)
+        largest = labels[i] > largest ? labels[i] : largest;
+    return largest + 1;
+}
+
+hl_status hl_adjusted_rand(double *out, const int32_t *a, const int32_t *b, int64_t n)
+{
+    hl_status status = HL_OK;
+    int32_t   n_a    = count_labels(a, n);
+    int32_t   n_b    = count_labels(b, n);
+    double   *both   = NULL; /* (n_a, n_b), then the sums of its rows and of its columns */
+    double    joint = 0.0, in_a = 0.0, in_b = 0.0;
+
+    *out = NAN;
+    HL_TRY(HL_ALLOC_ZEROED(&both, (size_t)n_a * (size_t)n_b + (size_t)n_a + (size_t)n_b));
+    double *sums_a = both + (int64_t)n_a * n_b;
+    double *sums_b = sums_a + n_a;
+    for (int64_t i = 0; i < n; i++) {
+        both[(int64_t)a[i] * n_b + b[i]] += 1.0;
+        sums_a[a[i]] += 1.0;
+        sums_b[b[i]] += 1.0;
+    }
+    for (int64_t i = 0; i < (int64_t)n_a * n_b; i++)
+        joint += pairs_of(both[i]);
+    for (int32_t i = 0; i < n_a; i++)
+        in_a += pairs_of(sums_a[i]);
+    for (int32_t i = 0; i < n_b; i++)
+        in_b += pairs_of(sums_b[i]);
+    double chance = n > 1 ? in_a * in_b / pairs_of((double)n) : 0.0;
+    double most   = 0.5 * (in_a + in_b);
+    /* Both divisions trivial in the same way: they agree. */
+    *out = most > chance ? (joint - chance) / (most - chance) : 1.0;
+
+done:
+    hl_free(both);
+    return status;
+}
+
+/* ---------------------------------------------------------------- stability */
+
+typedef struct trial {
+    int64_t  *order;     /* (n) of which the first n_kept count */
+    float    *distances; /* (n_kept, n_kept) */
+    hl_merge *merges;
+    int32_t  *labels; /* (n_kept) anew */
+    int32_t  *known;  /* (n_kept) as they were */
+    int64_t   n_kept;
+} trial;
+
+static hl_status trial_new(trial *t, int64_t n)
+{
+    hl_status status = HL_OK;
+    size_t    kept   = (size_t)t->n_kept;
+
+    HL_TRY(HL_ALLOC(&t->order, (size_t)n));
+    HL_TRY(HL_ALLOC(&t->distances, kept * kept));
+    HL_TRY(HL_ALLOC(&t->merges, kept));
+    HL_TRY(HL_ALLOC(&t->labels, kept));
+    HL_TRY(HL_ALLOC(&t->known, kept));
+    for (int64_t i = 0; i < n; i++)
+        t->order[i] = i;
+
+done:
+    return status;
+}
+
+static void trial_free(trial *t)
+{
+    hl_free(t->order);
+    hl_free(t->distances);
+    hl_free(t->merges);
+    hl_free(t->labels);
+    hl_free(t->known);
+}
+
+static void choose_points(trial *t, const float *distances, const int32_t *labels, int64_t n,
+                          hl_random *random)
+{
+    for (int64_t i = 0; i < t->n_kept; i++) {
+        int64_t j    = i + hl_random_below(random, n - i);
+        int64_t held = t->order[i];
+        t->order[i]  = t->order[j];
+        t->order[j]  = held;
+        t->known[i]  = labels[t->order[i]];
+    }
+    for (int64_t i = 0; i < t->n_kept; i++) {
+        for (int64_t j = 0; j < t->n_kept; j++)
+            t->distances[i * t->n_kept + j] = distances[t->order[i] * n + t->order[j]];
+    }
+}
+
+hl_status hl_cluster_stability(hl_stability *out, const float *distances, const int32_t *labels,
+                               int64_t n, int64_t n_groups, int64_t n_trials, uint64_t seed)
+{
+    hl_status status = HL_OK;
+    hl_random random = { seed };
+    trial     t      = { .n_kept = (int64_t)(TRIAL_SHARE * (double)n) };
+    double    sum = 0.0, least = 1.0;
+
+    *out = (hl_stability){ NAN, NAN };
+    if (t.n_kept < n_groups)
+        return HL_OK;
+    HL_TRY(trial_new(&t, n));
+    for (int64_t i = 0; i < n_trials; i++) {
+        double agreement = NAN;
+        choose_points(&t, distances, labels, n, &random);
+        HL_TRY(hl_ward(t.merges, t.distances, t.n_kept));
+        HL_TRY(hl_cut(t.labels, t.merges, t.n_kept, n_groups));
+        HL_TRY(hl_adjusted_rand(&agreement, t.labels, t.known, t.n_kept));
+        sum += agreement;
+        least = fmin(least, agreement);
+    }
+    *out = (hl_stability){ sum / (double)n_trials, least };
+
+done:
+    trial_free(&t);
+    return status;
+}

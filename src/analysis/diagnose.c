@@ -1,0 +1,177 @@
+/* diagnose.c - the list of diagnoses, and the frame that each is made in. */
+#include "analysis/diagnose.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "analysis/grid.h"
+#include "base/memory.h"
+#include "base/status.h"
+
+static const struct {
+    const char *name;
+    const char *evidence;
+    const char *source;
+    const char *mitigation;
+    hl_status (*examine)(hl_examination *e);
+} diagnoses[HL_N_DIAGNOSES] = {
+    { "entropy-collapse", "literature", "Zhai et al. 2023",
+      "In training: an entropy regulariser (the backward pass gives its gradient), spectral "
+      "reparametrisation or QK-norm, a lower learning rate. At inference: a higher attention "
+      "temperature. A higher sampling temperature, as often advised, spreads the choice of the "
+      "next "
+      "token and leaves attention as it is.",
+      hl_diagnose_collapse },
+    { "entropic-overload", "literature", "Jha and Reagen 2024",
+      "Norms before the blocks (pre-norm, RMSNorm); check that gradients reach the queries and "
+      "keys; "
+      "leave documents of high perplexity out of the data (headlight eval --per-document lists "
+      "them); "
+      "check that the text is of the domain that the model knows.",
+      hl_diagnose_overload },
+    { "attention-locking", "heuristic", "",
+      "A sliding window that keeps the first token, scaled RoPE frequencies, or dropping old keys "
+      "from the cache.",
+      hl_diagnose_locking },
+    { "flat-profile", "heuristic", "",
+      "Prune or train the deep layers again; look at the block influence first.",
+      hl_diagnose_flat },
+    { "head-redundancy", "literature", "Michel et al. 2019", "Prune the weaker head of each pair.",
+      hl_diagnose_redundancy },
+    { "inactive-heads", "literature", "Bondarenko et al. 2023",
+      "Prune them: what they write is next to nothing.", hl_diagnose_inactive },
+    { "sink-heads", "literature", "Xiao et al. 2023",
+      "Keep one a layer, or prune with ablation; read their entropy without the first key.",
+      hl_diagnose_sinks },
+    { "dead-or-broken", "literature", "Shannon 1948: H is at most ln n",
+      "The weights or the file are damaged there: get the file again, or look at the layer below.",
+      hl_diagnose_broken },
+};
+
+/* -------------------------------------------------------------------- heads */
+
+hl_status hl_shown_by_add(hl_diagnosis *diagnosis, int64_t layer, int64_t head, double value)
+{
+    /* Doubling: at 1, 2, 4, 8 ... the array is full. */
+    if ((diagnosis->n_heads & (diagnosis->n_heads - 1)) == 0) {
+        size_t    old    = (size_t)diagnosis->n_heads;
+        hl_status status = hl_realloc((void **)&diagnosis->heads, old, old == 0 ? 1 : 2 * old,
+                                      sizeof *diagnosis->heads);
+        if (status != HL_OK)
+            return status;
+    }
+    diagnosis->heads[diagnosis->n_heads++] = (hl_shown_by){ layer, head, value };
+    return HL_OK;
+}
+
+static int compare_places(const hl_shown_by *a, const hl_shown_by *b)
+{
+    if (a->layer != b->layer)
+        return a->layer < b->layer ? -1 : 1;
+    return (a->head > b->head) - (a->head < b->head);
+}
+
+static int compare_rising(const void *left, const void *right)
+{
+    const hl_shown_by *a = left;
+    const hl_shown_by *b = right;
+
+    return a->value != b->value ? (a->value < b->value ? -1 : 1) : compare_places(a, b);
+}
+
+static int compare_falling(const void *left, const void *right)
+{
+    const hl_shown_by *a = left;
+    const hl_shown_by *b = right;
+
+    return a->value != b->value ? (a->value > b->value ? -1 : 1) : compare_places(a, b);
+}
+
+void hl_shown_by_sort(hl_diagnosis *diagnosis, bool highest_first)
+{
+    if (diagnosis->n_heads > 1)
+        qsort(diagnosis->heads, (size_t)diagnosis->n_heads, sizeof *diagnosis->heads,
+              highest_first ? compare_falling : compare_rising);
+}
+
+static int64_t count_heads(const hl_profile *profile)
+{
+    int64_t count = 0;
+
+    HL_EACH_HEAD(profile, layer, head)
+    count += hl_profile_moments(profile, layer, head, HL_Q_ENTROPY).count > 0;
+    return count;
+}
+
+/* ---------------------------------------------------------------- the frame */
+
+static hl_status examine(hl_diagnosis *result, size_t which, const hl_examination *frame)
+{
+    hl_status      status = HL_OK;
+    hl_examination e      = *frame;
+
+    *result = (hl_diagnosis){
+        .name       = diagnoses[which].name,
+        .evidence   = diagnoses[which].evidence,
+        .source     = diagnoses[which].source,
+        .mitigation = diagnoses[which].mitigation,
+        .measure    = "",
+        .value      = NAN,
+        .threshold  = NAN,
+    };
+    e.result = result;
+    status   = diagnoses[which].examine(&e);
+    /* All three are finished in any case, since finishing releases what failed. */
+    hl_status rule    = hl_text_finish(&result->rule, &e.rule);
+    hl_status finding = hl_text_finish(&result->finding, &e.finding);
+    hl_status against = hl_text_finish(&result->against, &e.against);
+    HL_TRY(status);
+    HL_TRY(rule);
+    HL_TRY(finding);
+    HL_TRY(against);
+
+done:
+    return status;
+}
+
+void hl_diagnoses_free(hl_diagnoses *found)
+{
+    if (found == NULL)
+        return;
+    for (int i = 0; i < HL_N_DIAGNOSES; i++) {
+        hl_free(found->items[i].rule);
+        hl_free(found->items[i].finding);
+        hl_free(found->items[i].against);
+        hl_free(found->items[i].heads);
+    }
+    hl_free(found);
+}
+
+hl_status hl_diagnose(hl_diagnoses **out, const hl_profile *profile, const hl_profile *before,
+                      const hl_thresholds *thresholds)
+{
+    hl_status      status = HL_OK;
+    hl_diagnoses  *found  = NULL;
+    hl_examination frame  = { .profile    = profile,
+                              .before     = before,
+                              .thresholds = thresholds,
+                              .n_counted  = count_heads(profile) };
+
+    *out = NULL;
+    HL_TRY(HL_ALLOC_ZEROED(&found, 1));
+    for (size_t i = 0; i < HL_N_DIAGNOSES; i++)
+        HL_TRY(examine(&found->items[i], i, &frame));
+    *out  = found;
+    found = NULL;
+
+done:
+    hl_diagnoses_free(found);
+    return status;
+}
+
+const char *hl_verdict_name(hl_verdict verdict)
+{
+    static const char *const names[] = { "absent", "present", "not measured" };
+
+    return names[verdict];
+}

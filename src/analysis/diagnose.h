@@ -1,0 +1,45 @@
+/* diagnose.h - one function a diagnosis; diagnose.c has the list and the frame.
+ *
+ * Each fills in what it found: verdict, value, threshold, heads, and the three texts.
+ * Texts grow in hl_text and are handed over by the frame. */
+#ifndef HL_ANALYSIS_DIAGNOSE_H
+#define HL_ANALYSIS_DIAGNOSE_H
+
+#include "analysis/text.h"
+#include "analysis/thresholds.h"
+#include "headlight.h"
+#include "stats/profile.h"
+
+typedef struct hl_examination {
+    const hl_profile    *profile;
+    const hl_profile    *before; /* NULL: none */
+    const hl_thresholds *thresholds;
+    hl_diagnosis        *result;
+    hl_text              rule;
+    hl_text              finding;
+    hl_text              against;
+    int64_t              n_counted; /* heads that have rows */
+} hl_examination;
+
+/* Adds a head that shows it. */
+hl_status hl_shown_by_add(hl_diagnosis *diagnosis, int64_t layer, int64_t head, double value);
+/* Sorts them: lowest values first, or highest. */
+void hl_shown_by_sort(hl_diagnosis *diagnosis, bool highest_first);
+
+static inline double hl_limit(const hl_examination *e, hl_threshold which)
+{
+    return hl_threshold_of(e->thresholds, which);
+}
+
+/* diagnose_entropy.c */
+hl_status hl_diagnose_collapse(hl_examination *e);
+hl_status hl_diagnose_overload(hl_examination *e);
+hl_status hl_diagnose_locking(hl_examination *e);
+hl_status hl_diagnose_flat(hl_examination *e);
+/* diagnose_heads.c */
+hl_status hl_diagnose_redundancy(hl_examination *e);
+hl_status hl_diagnose_inactive(hl_examination *e);
+hl_status hl_diagnose_sinks(hl_examination *e);
+hl_status hl_diagnose_broken(hl_examination *e);
+
+#endif

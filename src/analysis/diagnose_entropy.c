@@ -1,0 +1,356 @@
+/* diagnose_entropy.c - collapse, overload, locking, and a flat profile. */
+#include <math.h>
+#include <string.h>
+
+#include "analysis/diagnose.h"
+#include "analysis/grid.h"
+#include "analysis/layers.h"
+#include "analysis/numbers.h"
+#include "base/memory.h"
+#include "base/status.h"
+
+/* ----------------------------------------------------------------- collapse */
+
+/* What the collapsed heads collapsed onto. */
+typedef struct split {
+    int64_t n_sink;
+    int64_t n_positional;
+    int64_t n_content;
+} split;
+
+static split split_heads(const hl_examination *e)
+{
+    split counts = { 0, 0, 0 };
+
+    for (int64_t i = 0; i < e->result->n_heads; i++) {
+        const hl_shown_by *at    = &e->result->heads[i];
+        double             first = hl_profile_mean(e->profile, at->layer, at->head, HL_Q_FIRST);
+        double             self  = hl_profile_mean(e->profile, at->layer, at->head, HL_Q_SELF);
+        double previous          = hl_profile_mean(e->profile, at->layer, at->head, HL_Q_PREVIOUS);
+
+        if (first > hl_limit(e, HL_T_SINK_MASS))
+            counts.n_sink++;
+        else if (self >= 0.4 || previous >= 0.4)
+            counts.n_positional++;
+        else
+            counts.n_content++;
+    }
+    return counts;
+}
+
+/* *out (n_sequences) the mean over all heads of the fair entropy of each sequence. */
+static hl_status sequence_levels(double **out, const hl_profile *profile)
+{
+    hl_status status = HL_OK;
+    int64_t   size   = hl_grid_size(profile);
+    double   *values = NULL;
+
+    HL_TRY(hl_grid_sequences(&values, profile, HL_Q_FAIR));
+    HL_TRY(HL_ALLOC(out, (size_t)hl_profile_n_sequences(profile)));
+    for (int64_t i = 0; i < hl_profile_n_sequences(profile); i++)
+        (*out)[i] = hl_mean(values + i * size, size);
+
+done:
+    hl_free(values);
+    return status;
+}
+
+static bool same_context(const hl_profile *a, const hl_profile *b)
+{
+    const char *left  = hl_profile_setting(a, "context");
+    const char *right = hl_profile_setting(b, "context");
+
+    return left != NULL && right != NULL && strcmp(left, right) == 0;
+}
+
+/* How far the mean fell since `before`, in robust standard deviations of its sequences; NaN where
+ * that cannot be said, with the reason in `against`. */
+static hl_status find_fall(double *out, hl_examination *e)
+{
+    hl_status status = HL_OK;
+    double   *levels = NULL;
+    double   *work   = NULL;
+    double   *now    = NULL;
+    int64_t   count  = hl_profile_n_sequences(e->before);
+
+    *out = NAN;
+    if (!same_context(e->profile, e->before)) {
+        hl_text_addf(&e->against, "Not compared with the earlier profile: another context. ");
+        return HL_OK;
+    }
+    HL_TRY(sequence_levels(&levels, e->before));
+    HL_TRY(sequence_levels(&now, e->profile));
+    HL_TRY(HL_ALLOC(&work, (size_t)count));
+    hl_robust spread = hl_robust_spread(levels, count, work);
+    double    level  = hl_mean(now, hl_profile_n_sequences(e->profile));
+    if (count < 4 || !(spread.sigma > 0.0))
+        hl_text_addf(&e->against,
+                     "Not compared with the earlier profile: its sequences are too few. ");
+    else
+        *out = (spread.median - level) / spread.sigma;
+
+done:
+    hl_free(levels);
+    hl_free(work);
+    hl_free(now);
+    return status;
+}
+
+static hl_status list_collapsed(hl_examination *e)
+{
+    hl_status status = HL_OK;
+
+    HL_EACH_HEAD(e->profile, layer, head)
+    {
+        double median = hl_profile_quantile(e->profile, layer, head, HL_HIST_NOSINK, 0.5);
+
+        if (median < hl_limit(e, HL_T_COLLAPSE_ENTROPY))
+            HL_TRY(hl_shown_by_add(e->result, layer, head, median));
+    }
+    hl_shown_by_sort(e->result, false);
+
+done:
+    return status;
+}
+
+static void explain_collapse(hl_examination *e, double fall)
+{
+    split counts = split_heads(e);
+
+    hl_text_addf(&e->finding, "%lld of %lld heads (%.0f%%)", (long long)e->result->n_heads,
+                 (long long)e->n_counted, 100.0 * e->result->value);
+    if (e->result->n_heads > 0)
+        hl_text_addf(&e->finding, ": %lld sink, %lld positional, %lld content",
+                     (long long)counts.n_sink, (long long)counts.n_positional,
+                     (long long)counts.n_content);
+    if (!isnan(fall))
+        hl_text_addf(&e->finding, "; since the earlier profile the mean %s %.1f robust sigma",
+                     fall >= 0.0 ? "fell by" : "rose by", fabs(fall));
+    if (counts.n_sink + counts.n_positional > 0)
+        hl_text_addf(&e->against, "Sink and positional heads are sharp by nature: %lld of these. ",
+                     (long long)(counts.n_sink + counts.n_positional));
+    if (hl_profile_nll(e->profile).count > 0)
+        hl_text_addf(&e->against, "Loss on this text: %.3f nats a token.",
+                     hl_profile_nll(e->profile).mean);
+}
+
+hl_status hl_diagnose_collapse(hl_examination *e)
+{
+    hl_status     status = HL_OK;
+    hl_diagnosis *result = e->result;
+    double        fall   = NAN;
+
+    hl_text_addf(&e->rule,
+                 "more than %.0f%% of heads with a median normalised entropy, first key left out, "
+                 "under %g; or since an earlier profile of the same context a fall of the mean by "
+                 "more than %g robust sigma",
+                 100.0 * hl_limit(e, HL_T_COLLAPSE_SHARE), hl_limit(e, HL_T_COLLAPSE_ENTROPY),
+                 hl_limit(e, HL_T_COLLAPSE_FALL));
+    HL_TRY(list_collapsed(e));
+    if (e->before != NULL)
+        HL_TRY(find_fall(&fall, e));
+    result->threshold = hl_limit(e, HL_T_COLLAPSE_SHARE);
+    if (e->n_counted == 0) {
+        result->verdict = HL_VERDICT_NOT_MEASURED;
+        result->measure = "headlight measure MODEL TEXT -o P";
+        goto done;
+    }
+    result->value = (double)result->n_heads / (double)e->n_counted;
+    bool many     = result->value > result->threshold;
+    bool fell     = fall > hl_limit(e, HL_T_COLLAPSE_FALL);
+    explain_collapse(e, fall);
+    if (many || fell)
+        result->verdict = HL_VERDICT_PRESENT;
+    if (fell && !many) {
+        result->value     = fall;
+        result->threshold = hl_limit(e, HL_T_COLLAPSE_FALL);
+    }
+
+done:
+    return status;
+}
+
+/* ----------------------------------------------------------------- overload */
+
+/* How much a head's fair entropy differs between sequences; NaN of fewer than two. */
+static double change_of(const double *values, int64_t n_sequences, int64_t size, int64_t place)
+{
+    double  mean = 0.0, square = 0.0;
+    int64_t count = 0;
+
+    for (int64_t i = 0; i < n_sequences; i++) {
+        double value = values[i * size + place];
+        if (isnan(value))
+            continue;
+        count++;
+        double step = value - mean;
+        mean += step / (double)count;
+        square += step * (value - mean);
+    }
+    return count > 1 ? sqrt(square / (double)count) : NAN;
+}
+
+/* Lists the overloaded heads of a profile; *known: change between inputs could be looked at. */
+static hl_status list_overloaded(hl_diagnosis *result, bool *known, const hl_examination *e,
+                                 const hl_profile *profile)
+{
+    hl_status status      = HL_OK;
+    int64_t   n_sequences = hl_profile_n_sequences(profile);
+    int64_t   n_heads     = hl_profile_n_heads(profile);
+    double   *values      = NULL;
+
+    *known = false;
+    HL_TRY(hl_grid_sequences(&values, profile, HL_Q_FAIR));
+    HL_EACH_HEAD(profile, layer, head)
+    {
+        double median = hl_profile_quantile(profile, layer, head, HL_HIST_NORMALISED, 0.5);
+        double change =
+            change_of(values, n_sequences, hl_grid_size(profile), layer * n_heads + head);
+
+        *known = *known || !isnan(change);
+        if (median >= hl_limit(e, HL_T_OVERLOAD_ENTROPY) &&
+            !(change >= hl_limit(e, HL_T_OVERLOAD_CHANGE)))
+            HL_TRY(hl_shown_by_add(result, layer, head, median));
+    }
+    hl_shown_by_sort(result, true);
+
+done:
+    hl_free(values);
+    return status;
+}
+
+/* The share of the same heads in the profile to compare with. */
+static hl_status compare_overload(hl_examination *e)
+{
+    hl_diagnosis other  = { 0 };
+    bool         known  = false;
+    int64_t      n_all  = 0;
+    hl_status    status = list_overloaded(&other, &known, e, e->before);
+
+    HL_EACH_HEAD(e->before, layer, head)
+    n_all += hl_profile_moments(e->before, layer, head, HL_Q_ENTROPY).count > 0;
+    if (status == HL_OK && n_all > 0)
+        hl_text_addf(&e->against, "In the other profile %lld of %lld heads (%.0f%%). ",
+                     (long long)other.n_heads, (long long)n_all,
+                     100.0 * (double)other.n_heads / (double)n_all);
+    hl_free(other.heads);
+    return status;
+}
+
+hl_status hl_diagnose_overload(hl_examination *e)
+{
+    hl_status     status = HL_OK;
+    hl_diagnosis *result = e->result;
+    bool          known  = false;
+
+    hl_text_addf(&e->rule,
+                 "more than %.0f%% of heads with a median normalised entropy of at least %g that "
+                 "differs between sequences by less than %g",
+                 100.0 * hl_limit(e, HL_T_OVERLOAD_SHARE), hl_limit(e, HL_T_OVERLOAD_ENTROPY),
+                 hl_limit(e, HL_T_OVERLOAD_CHANGE));
+    HL_TRY(list_overloaded(result, &known, e, e->profile));
+    result->threshold = hl_limit(e, HL_T_OVERLOAD_SHARE);
+    if (e->n_counted == 0) {
+        result->verdict = HL_VERDICT_NOT_MEASURED;
+        result->measure = "headlight measure MODEL TEXT -o P";
+        goto done;
+    }
+    result->value = (double)result->n_heads / (double)e->n_counted;
+    if (result->value > result->threshold)
+        result->verdict = HL_VERDICT_PRESENT;
+    hl_text_addf(&e->finding, "%lld of %lld heads (%.0f%%)", (long long)result->n_heads,
+                 (long long)e->n_counted, 100.0 * result->value);
+    if (!known)
+        hl_text_addf(&e->against, "Change between inputs is not known: fewer than two sequences. ");
+    if (e->before != NULL) {
+        HL_TRY(compare_overload(e));
+    } else {
+        hl_text_addf(&e->against, "Not compared with random weights: that is not measured.");
+        result->measure =
+            "headlight measure RANDOM_MODEL TEXT -o P0, then headlight diagnose P P0, "
+            "with weights of the same shapes drawn at random";
+    }
+
+done:
+    return status;
+}
+
+/* ------------------------------------------------------------------ locking */
+
+hl_status hl_diagnose_locking(hl_examination *e)
+{
+    hl_text_addf(
+        &e->rule,
+        "while generating, a window of %g tokens whose entropy neither drifts nor spreads by "
+        "%g and whose rows differ by less than %g from the ones before, after a window that "
+        "moved",
+        hl_limit(e, HL_T_LOCKING_WINDOW), hl_limit(e, HL_T_LOCKING_SPREAD),
+        hl_limit(e, HL_T_LOCKING_CHANGE));
+    e->result->threshold = hl_limit(e, HL_T_LOCKING_CHANGE);
+    e->result->verdict   = HL_VERDICT_NOT_MEASURED;
+    e->result->measure   = "headlight generate MODEL PROMPT --trace FILE";
+    hl_text_addf(&e->finding, "a profile holds no generated tokens");
+    return HL_OK;
+}
+
+/* --------------------------------------------------------------------- flat */
+
+/* The least influential block; -1 where none was measured. */
+static int64_t idlest_block(const hl_profile *profile)
+{
+    int64_t idlest = -1;
+
+    for (int64_t layer = 0; layer < hl_profile_n_layers(profile); layer++) {
+        double influence = hl_profile_block_influence(profile, layer);
+        if (!isnan(influence) &&
+            (idlest < 0 || influence < hl_profile_block_influence(profile, idlest)))
+            idlest = layer;
+    }
+    return idlest;
+}
+
+static void explain_flat(hl_examination *e, const hl_layer_shape *shape)
+{
+    int64_t idlest = idlest_block(e->profile);
+
+    hl_text_addf(&e->finding, "range %.4f over %lld layers, standard error of a layer %.4f",
+                 shape->range, (long long)hl_profile_n_layers(e->profile), shape->error);
+    if (shape->minimum >= 0)
+        hl_text_addf(&e->finding, "; lowest in layer %lld", (long long)shape->minimum);
+    if (!isnan(shape->spearman))
+        hl_text_addf(&e->against, "Rank correlation with depth %.2f. ", shape->spearman);
+    if (idlest >= 0)
+        hl_text_addf(&e->against, "Least block influence: %.3f in layer %lld.",
+                     hl_profile_block_influence(e->profile, idlest), (long long)idlest);
+    else
+        hl_text_addf(&e->against, "Block influence was not measured.");
+}
+
+hl_status hl_diagnose_flat(hl_examination *e)
+{
+    hl_status         status = HL_OK;
+    hl_layer_profile *layers = NULL;
+    double            errors = hl_limit(e, HL_T_FLAT_ERRORS);
+
+    hl_text_addf(&e->rule,
+                 "the layers' mean fair entropies range over less than %g standard errors", errors);
+    HL_TRY(hl_layer_profile_new(&layers, e->profile, HL_Q_FAIR, errors, 0));
+    if (isnan(layers->shape.range)) { /* no row saw 16 keys */
+        hl_layer_profile_free(layers);
+        layers = NULL;
+        HL_TRY(hl_layer_profile_new(&layers, e->profile, HL_Q_ENTROPY, errors, 0));
+    }
+    e->result->value     = layers->shape.range;
+    e->result->threshold = errors * layers->shape.error;
+    if (isnan(layers->shape.range) || isnan(layers->shape.error)) {
+        e->result->verdict = HL_VERDICT_NOT_MEASURED;
+        e->result->measure = "headlight measure MODEL TEXT -o P, with at least two windows of text";
+        goto done;
+    }
+    e->result->verdict = layers->shape.flat ? HL_VERDICT_PRESENT : HL_VERDICT_ABSENT;
+    explain_flat(e, &layers->shape);
+
+done:
+    hl_layer_profile_free(layers);
+    return status;
+}

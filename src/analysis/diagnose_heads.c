@@ -1,0 +1,281 @@
+/* diagnose_heads.c - redundant, inactive, resting and broken heads. */
+#include <math.h>
+
+#include "analysis/diagnose.h"
+#include "analysis/grid.h"
+#include "analysis/numbers.h"
+#include "base/memory.h"
+#include "base/status.h"
+
+/* --------------------------------------------------------------- redundancy */
+
+/* Of two heads the one that writes less; the second where that is not known. */
+static int64_t weaker(const hl_profile *profile, int64_t layer, int64_t a, int64_t b)
+{
+    double norm_a = hl_profile_output_norm(profile, layer, a);
+    double norm_b = hl_profile_output_norm(profile, layer, b);
+
+    return norm_a < norm_b ? a : b;
+}
+
+typedef struct pair_count {
+    int64_t n_measured;
+    int64_t n_redundant;
+    double  most; /* the largest similarity; NaN: none */
+} pair_count;
+
+/* Lists the weaker head of each pair; says the first pairs in words. */
+static hl_status list_pairs(pair_count *out, hl_examination *e)
+{
+    enum { SAID = 6 };
+    hl_status status = HL_OK;
+    double    limit  = hl_limit(e, HL_T_REDUNDANCY_SIMILARITY);
+
+    *out = (pair_count){ 0, 0, NAN };
+    HL_EACH_HEAD(e->profile, layer, b)
+    {
+        for (int64_t a = 0; a < b; a++) {
+            double similarity = hl_profile_similarity(e->profile, layer, a, b);
+
+            if (isnan(similarity))
+                continue;
+            out->n_measured++;
+            out->most = fmax(out->most, similarity);
+            if (similarity < limit)
+                continue;
+            if (out->n_redundant++ < SAID)
+                hl_text_addf(&e->finding, "%sL%lldH%lld and H%lld (%.3f)",
+                             out->n_redundant > 1 ? ", " : "", (long long)layer, (long long)a,
+                             (long long)b, similarity);
+            HL_TRY(hl_shown_by_add(e->result, layer, weaker(e->profile, layer, a, b), similarity));
+        }
+    }
+    if (out->n_redundant > SAID)
+        hl_text_addf(&e->finding, " and %lld pairs more", (long long)(out->n_redundant - SAID));
+
+done:
+    return status;
+}
+
+/* A head that is the weaker one of several pairs is listed once. */
+static void drop_repeats(hl_diagnosis *result)
+{
+    int64_t n_kept = 0;
+
+    for (int64_t i = 0; i < result->n_heads; i++) {
+        bool seen = false;
+        for (int64_t j = 0; j < n_kept; j++)
+            seen = seen || (result->heads[j].layer == result->heads[i].layer &&
+                            result->heads[j].head == result->heads[i].head);
+        if (!seen)
+            result->heads[n_kept++] = result->heads[i];
+    }
+    result->n_heads = n_kept;
+}
+
+/* The screen: the layer whose heads have the most equal entropies. */
+static hl_status add_screen(hl_examination *e)
+{
+    hl_status status  = HL_OK;
+    int64_t   n_heads = hl_profile_n_heads(e->profile);
+    double   *fair    = NULL;
+    double    least   = NAN;
+    int64_t   where   = -1;
+
+    HL_TRY(hl_grid_means(&fair, e->profile, HL_Q_FAIR));
+    for (int64_t layer = 0; layer < hl_profile_n_layers(e->profile); layer++) {
+        double spread = sqrt(hl_variance(fair + layer * n_heads, n_heads));
+        if (!isnan(spread) && (where < 0 || spread < least)) {
+            least = spread;
+            where = layer;
+        }
+    }
+    if (where >= 0)
+        hl_text_addf(&e->against,
+                     "Screen: the heads of layer %lld differ least, by %.4f in fair entropy. ",
+                     (long long)where, least);
+
+done:
+    hl_free(fair);
+    return status;
+}
+
+hl_status hl_diagnose_redundancy(hl_examination *e)
+{
+    hl_status     status = HL_OK;
+    hl_diagnosis *result = e->result;
+    pair_count    pairs;
+
+    result->threshold = hl_limit(e, HL_T_REDUNDANCY_SIMILARITY);
+    hl_text_addf(&e->rule,
+                 "two heads of a layer whose sampled rows have a similarity (1 - mean total "
+                 "variation) of at least %g; confirmed where ablation costs less than 0.005 nats",
+                 result->threshold);
+    HL_TRY(list_pairs(&pairs, e));
+    HL_TRY(add_screen(e));
+    result->value = pairs.most;
+    if (pairs.n_measured == 0) {
+        result->verdict = HL_VERDICT_NOT_MEASURED;
+        result->measure = "headlight measure MODEL TEXT -o P";
+        hl_text_addf(&e->finding, "the profile holds no sampled rows of two heads of a layer");
+        goto done;
+    }
+    hl_shown_by_sort(result, true);
+    drop_repeats(result);
+    if (pairs.n_redundant == 0) {
+        hl_text_addf(&e->finding, "the most alike of %lld pairs: %.3f", (long long)pairs.n_measured,
+                     pairs.most);
+        goto done;
+    }
+    result->verdict = HL_VERDICT_PRESENT;
+    result->measure = "headlight eval MODEL TEXT --off HEADS";
+    hl_text_addf(&e->against, "Ablation is not measured: the pairs are candidates.");
+
+done:
+    return status;
+}
+
+/* ----------------------------------------------------------------- inactive */
+
+hl_status hl_diagnose_inactive(hl_examination *e)
+{
+    hl_status     status     = HL_OK;
+    hl_diagnosis *result     = e->result;
+    int64_t       n_measured = 0;
+
+    result->threshold = hl_limit(e, HL_T_INACTIVE_NORM);
+    hl_text_addf(&e->rule, "what a head writes has a mean norm under %g of its layer's mean",
+                 result->threshold);
+    HL_EACH_HEAD(e->profile, layer, head)
+    {
+        double norm = hl_profile_output_norm(e->profile, layer, head);
+
+        if (isnan(norm))
+            continue;
+        n_measured++;
+        result->value = fmin(result->value, norm); /* passes the first NaN over */
+        if (norm < result->threshold)
+            HL_TRY(hl_shown_by_add(result, layer, head, norm));
+    }
+    hl_shown_by_sort(result, false);
+    if (n_measured == 0) {
+        result->verdict = HL_VERDICT_NOT_MEASURED;
+        result->measure = "headlight measure MODEL TEXT -o P";
+        hl_text_addf(&e->finding, "the profile holds no output norms");
+        goto done;
+    }
+    hl_text_addf(&e->finding, "%lld of %lld heads; the smallest share is %.3f",
+                 (long long)result->n_heads, (long long)n_measured, result->value);
+    if (result->n_heads > 0) {
+        result->verdict = HL_VERDICT_PRESENT;
+        hl_text_addf(&e->against, "A small norm can still matter where a later norm scales it up: "
+                                  "ablation is not measured.");
+        result->measure = "headlight eval MODEL TEXT --off HEADS";
+    }
+
+done:
+    return status;
+}
+
+/* -------------------------------------------------------------------- sinks */
+
+/* The mean over the listed heads of their median normalised entropy without the first key. */
+static double entropy_elsewhere(const hl_examination *e)
+{
+    double  sum   = 0.0;
+    int64_t count = 0;
+
+    for (int64_t i = 0; i < e->result->n_heads; i++) {
+        double median = hl_profile_quantile(e->profile, e->result->heads[i].layer,
+                                            e->result->heads[i].head, HL_HIST_NOSINK, 0.5);
+        if (!isnan(median)) {
+            sum += median;
+            count++;
+        }
+    }
+    return count > 0 ? sum / (double)count : NAN;
+}
+
+hl_status hl_diagnose_sinks(hl_examination *e)
+{
+    hl_status     status = HL_OK;
+    hl_diagnosis *result = e->result;
+
+    result->threshold = hl_limit(e, HL_T_SINK_MASS);
+    hl_text_addf(&e->rule, "a mean attention of more than %g to the first key", result->threshold);
+    HL_EACH_HEAD(e->profile, layer, head)
+    {
+        double first = hl_profile_mean(e->profile, layer, head, HL_Q_FIRST);
+
+        result->value = fmax(result->value, first); /* passes NaN over */
+        if (first > result->threshold)
+            HL_TRY(hl_shown_by_add(result, layer, head, first));
+    }
+    hl_shown_by_sort(result, true);
+    if (isnan(result->value)) {
+        result->verdict = HL_VERDICT_NOT_MEASURED;
+        result->measure = "headlight measure MODEL TEXT -o P";
+        goto done;
+    }
+    hl_text_addf(&e->finding, "%lld of %lld heads; the most is %.3f", (long long)result->n_heads,
+                 (long long)e->n_counted, result->value);
+    if (result->n_heads > 0) {
+        result->verdict = HL_VERDICT_PRESENT;
+        hl_text_addf(&e->against,
+                     "Most trained decoders have such heads. Without the first key their median "
+                     "normalised entropy is %.2f.",
+                     entropy_elsewhere(e));
+    }
+
+done:
+    return status;
+}
+
+/* ------------------------------------------------------------------- broken */
+
+static void say_where(hl_examination *e, const hl_shown_by *at)
+{
+    int64_t document = 0, token = 0;
+
+    hl_text_addf(&e->finding, "L%lldH%lld: %.0f rows", (long long)at->layer, (long long)at->head,
+                 at->value);
+    if (hl_profile_broken_place(&document, &token, e->profile, at->layer, at->head))
+        hl_text_addf(&e->finding, ", the first in document %lld at token %lld", (long long)document,
+                     (long long)token);
+}
+
+hl_status hl_diagnose_broken(hl_examination *e)
+{
+    hl_status     status = HL_OK;
+    hl_diagnosis *result = e->result;
+    double        total  = 0.0;
+    int64_t       n_dead = 0;
+
+    result->threshold = hl_limit(e, HL_T_BROKEN_ROWS);
+    hl_text_addf(&e->rule,
+                 "more than %g rows with a NaN, an infinity, or an entropy over ln n + 0.001; or a "
+                 "head without a single good row",
+                 result->threshold);
+    HL_EACH_HEAD(e->profile, layer, head)
+    {
+        int64_t broken = hl_profile_broken(e->profile, layer, head);
+        int64_t good   = hl_profile_moments(e->profile, layer, head, HL_Q_ENTROPY).count;
+
+        total += (double)broken;
+        n_dead += good == 0;
+        if (broken > 0 || good == 0)
+            HL_TRY(hl_shown_by_add(result, layer, head, (double)broken));
+    }
+    hl_shown_by_sort(result, true);
+    result->value = total;
+    if (total > result->threshold || n_dead > 0)
+        result->verdict = HL_VERDICT_PRESENT;
+    hl_text_addf(&e->finding, "%.0f rows, %lld heads without a good row", total, (long long)n_dead);
+    if (result->n_heads > 0) {
+        hl_text_addf(&e->finding, "; ");
+        say_where(e, &result->heads[0]);
+    }
+
+done:
+    return status;
+}

@@ -1,0 +1,252 @@
+/* head_clusters.c - from profiles of heads to groups of heads. */
+#include "analysis/head_clusters.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "analysis/grid.h"
+#include "analysis/numbers.h"
+#include "base/memory.h"
+#include "base/status.h"
+
+enum { N_GROUPS = 3, N_TRIALS = 20, LEAST_HEADS = 6 };
+
+/* ----------------------------------------------------------------- features */
+
+typedef struct features {
+    const hl_profile *profile;
+    const int64_t    *places; /* (n_heads) */
+    int64_t           n_heads;
+    double           *columns;        /* (room, n_heads) */
+    int64_t           n_columns;      /* so far */
+    int64_t           n_of[N_GROUPS]; /* columns of each group */
+} features;
+
+/* Keeps the column that was just filled where heads differ in it.  What was not measured of some
+ * heads stands at the mean. */
+static void keep_column(features *f, int group)
+{
+    double *column = f->columns + f->n_columns * f->n_heads;
+    double  mean   = hl_mean(column, f->n_heads);
+
+    if (!(hl_variance(column, f->n_heads) > 1e-12))
+        return;
+    for (int64_t i = 0; i < f->n_heads; i++)
+        column[i] = isnan(column[i]) ? mean : column[i];
+    f->n_columns++;
+    f->n_of[group]++;
+}
+
+/* The next column: the expression, in which `layer` and `head` stand for each head in turn. */
+#define FILL_COLUMN(f, group, expression)                                                          \
+    do {                                                                                           \
+        for (int64_t i_ = 0; i_ < (f)->n_heads; i_++) {                                            \
+            int64_t layer = (f)->places[i_] / hl_profile_n_heads((f)->profile);                    \
+            int64_t head  = (f)->places[i_] % hl_profile_n_heads((f)->profile);                    \
+            (f)->columns[(f)->n_columns * (f)->n_heads + i_] = (expression);                       \
+        }                                                                                          \
+        keep_column(f, group);                                                                     \
+    } while (0)
+
+/* The mean entropy of a head in a position bucket as a share of the largest that any head has
+ * there. */
+static double share_at(const features *f, int64_t bucket, double largest, int64_t layer,
+                       int64_t head)
+{
+    double mean = hl_profile_by_position(f->profile, layer, head, bucket, HL_Q_ENTROPY).mean;
+
+    return largest > 0.0 ? mean / largest : NAN;
+}
+
+static double largest_at(const features *f, int64_t bucket)
+{
+    int64_t n_heads = hl_profile_n_heads(f->profile);
+    double  largest = NAN;
+
+    for (int64_t i = 0; i < f->n_heads; i++) /* fmax passes NaN over */
+        largest = fmax(largest, hl_profile_by_position(f->profile, f->places[i] / n_heads,
+                                                       f->places[i] % n_heads, bucket, HL_Q_ENTROPY)
+                                    .mean);
+    return largest;
+}
+
+/* At most so many columns. */
+static int64_t most_columns(const hl_profile *profile)
+{
+    int64_t n_types = hl_profile_n_types(profile);
+
+    return hl_profile_n_buckets(profile) + n_types + n_types * n_types + 2 * HL_N_PATTERN_METRICS;
+}
+
+static void fill_features(features *f)
+{
+    const hl_profile *p       = f->profile;
+    int64_t           n_types = hl_profile_n_types(p);
+
+    for (int64_t b = 0; b < hl_profile_n_buckets(p); b++) {
+        double largest = largest_at(f, b);
+        FILL_COLUMN(f, 0, share_at(f, b, largest, layer, head));
+    }
+    for (int64_t t = 0; t < n_types; t++)
+        FILL_COLUMN(f, 1, hl_profile_by_type(p, layer, head, t, HL_Q_FAIR).mean);
+    for (int64_t t = 0; t < n_types * n_types; t++)
+        FILL_COLUMN(f, 1, hl_profile_lookback(p, layer, head, t / n_types, t % n_types));
+    for (int metric = 0; metric < HL_PM_CHANCE; metric++) {
+        FILL_COLUMN(f, 2,
+                    hl_profile_pattern(p, layer, head, (hl_pattern_metric)metric, false).mean);
+        FILL_COLUMN(f, 2, hl_profile_pattern(p, layer, head, (hl_pattern_metric)metric, true).mean);
+    }
+}
+
+/* (n_heads, n_columns), each group's columns scaled so that the groups weigh the same. */
+static hl_status make_points(double **out, const features *f)
+{
+    hl_status status = HL_ALLOC(out, (size_t)(f->n_heads * f->n_columns));
+    int64_t   column = 0;
+
+    if (status != HL_OK)
+        return status;
+    for (int group = 0; group < N_GROUPS; group++) {
+        for (int64_t k = 0; k < f->n_of[group]; k++, column++) {
+            for (int64_t i = 0; i < f->n_heads; i++)
+                (*out)[i * f->n_columns + column] =
+                    f->columns[column * f->n_heads + i] / sqrt((double)f->n_of[group]);
+        }
+    }
+    return HL_OK;
+}
+
+/* ----------------------------------------------------------------- clusters */
+
+/* The division with the widest silhouette; labels has room for n, and so has `work`. */
+static hl_status choose_division(hl_head_clusters *clusters, const float *distances,
+                                 const hl_merge *merges, int32_t *work)
+{
+    int64_t   n      = clusters->n_heads;
+    int64_t   most   = n / 2 < HL_MAX_CLUSTERS ? n / 2 : HL_MAX_CLUSTERS;
+    hl_status status = HL_OK;
+
+    for (int64_t k = 2; k <= most; k++) {
+        double width = NAN;
+
+        HL_TRY(hl_cut(work, merges, n, k));
+        HL_TRY(hl_silhouette(&width, distances, work, n, k));
+        if (isnan(clusters->silhouette) || width > clusters->silhouette) {
+            clusters->silhouette = width;
+            clusters->n_clusters = k;
+            memcpy(clusters->labels, work, sizeof *work * (size_t)n);
+        }
+    }
+
+done:
+    return status;
+}
+
+static void find_medoids(hl_head_clusters *clusters, const float *distances)
+{
+    int64_t n = clusters->n_heads;
+
+    for (int64_t cluster = 0; cluster < clusters->n_clusters; cluster++) {
+        double least = INFINITY;
+        for (int64_t i = 0; i < n; i++) {
+            double sum = 0.0;
+            if (clusters->labels[i] != cluster)
+                continue;
+            for (int64_t j = 0; j < n; j++)
+                sum += clusters->labels[j] == cluster ? distances[i * n + j] : 0.0;
+            if (sum < least) {
+                least                      = sum;
+                clusters->medoids[cluster] = clusters->places[i];
+            }
+        }
+    }
+}
+
+static hl_status divide(hl_head_clusters *clusters, const double *points, uint64_t seed)
+{
+    hl_status status    = HL_OK;
+    int64_t   n         = clusters->n_heads;
+    float    *distances = NULL;
+    hl_merge *merges    = NULL;
+    int32_t  *work      = NULL;
+
+    HL_TRY(HL_ALLOC(&distances, (size_t)(n * n)));
+    HL_TRY(HL_ALLOC(&merges, (size_t)n));
+    HL_TRY(HL_ALLOC(&work, (size_t)n));
+    hl_distances(distances, points, n, clusters->n_features);
+    if (n >= LEAST_HEADS && clusters->n_features > 0) {
+        HL_TRY(hl_ward(merges, distances, n));
+        HL_TRY(choose_division(clusters, distances, merges, work));
+        HL_TRY(hl_cluster_stability(&clusters->stability, distances, clusters->labels, n,
+                                    clusters->n_clusters, N_TRIALS, seed));
+    }
+    find_medoids(clusters, distances);
+
+done:
+    hl_free(distances);
+    hl_free(merges);
+    hl_free(work);
+    return status;
+}
+
+/* ---------------------------------------------------------------- the whole */
+
+void hl_head_clusters_free(hl_head_clusters *clusters)
+{
+    if (clusters == NULL)
+        return;
+    hl_free(clusters->places);
+    hl_free(clusters->labels);
+    hl_free(clusters);
+}
+
+static hl_status find_heads(hl_head_clusters *clusters, const hl_profile *profile)
+{
+    int64_t   size    = hl_grid_size(profile);
+    int64_t   n_heads = hl_profile_n_heads(profile);
+    hl_status status  = HL_OK;
+
+    HL_TRY(HL_ALLOC(&clusters->places, (size_t)size));
+    HL_TRY(HL_ALLOC_ZEROED(&clusters->labels, (size_t)size));
+    for (int64_t i = 0; i < size; i++) {
+        if (hl_grid_has(profile, i) &&
+            hl_profile_moments(profile, i / n_heads, i % n_heads, HL_Q_ENTROPY).count > 0)
+            clusters->places[clusters->n_heads++] = i;
+    }
+    if (clusters->n_heads > HL_MAX_CLUSTERED)
+        return hl_fail(HL_LIMIT, "%lld heads cannot be clustered, at most %d",
+                       (long long)clusters->n_heads, HL_MAX_CLUSTERED);
+
+done:
+    return status;
+}
+
+hl_status hl_head_clusters_new(hl_head_clusters **out, const hl_profile *profile, uint64_t seed)
+{
+    hl_status         status   = HL_OK;
+    hl_head_clusters *clusters = NULL;
+    features          f        = { .profile = profile };
+    double           *points   = NULL;
+
+    *out = NULL;
+    HL_TRY(HL_ALLOC_ZEROED(&clusters, 1));
+    clusters->silhouette = NAN;
+    clusters->stability  = (hl_stability){ NAN, NAN };
+    HL_TRY(find_heads(clusters, profile));
+    f.places  = clusters->places;
+    f.n_heads = clusters->n_heads;
+    HL_TRY(HL_ALLOC(&f.columns, (size_t)(most_columns(profile) * f.n_heads)));
+    fill_features(&f);
+    HL_TRY(make_points(&points, &f));
+    clusters->n_features = f.n_columns;
+    clusters->n_clusters = f.n_heads > 0;
+    HL_TRY(divide(clusters, points, seed));
+    *out     = clusters;
+    clusters = NULL;
+
+done:
+    hl_head_clusters_free(clusters);
+    hl_free(f.columns);
+    hl_free(points);
+    return status;
+}

@@ -1,0 +1,325 @@
+/* numbers.c - means, ranks, a parabola, distances between distributions. */
+#include "analysis/numbers.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+
+/* What turns a median distance into the standard deviation of a normal distribution. */
+#define MAD_TO_SIGMA 1.4826
+
+/* ------------------------------------------------------------ mean and spread */
+
+double hl_mean(const double *values, int64_t count)
+{
+    double  sum    = 0.0;
+    int64_t n_real = 0;
+
+    for (int64_t i = 0; i < count; i++) {
+        if (!isnan(values[i])) {
+            sum += values[i];
+            n_real++;
+        }
+    }
+    return n_real > 0 ? sum / (double)n_real : NAN;
+}
+
+double hl_variance(const double *values, int64_t count)
+{
+    double  mean   = hl_mean(values, count);
+    double  sum    = 0.0;
+    int64_t n_real = 0;
+
+    for (int64_t i = 0; i < count; i++) {
+        if (!isnan(values[i])) {
+            sum += (values[i] - mean) * (values[i] - mean);
+            n_real++;
+        }
+    }
+    return n_real > 0 ? sum / (double)n_real : NAN;
+}
+
+double hl_sorted_quantile(const double *sorted, int64_t count, double q)
+{
+    if (count == 0)
+        return NAN;
+    double  place = q * (double)(count - 1);
+    int64_t below = (int64_t)floor(place);
+    int64_t above = below + 1 < count ? below + 1 : count - 1;
+
+    return sorted[below] + (place - (double)below) * (sorted[above] - sorted[below]);
+}
+
+static int compare_numbers(const void *left, const void *right)
+{
+    double a = *(const double *)left;
+    double b = *(const double *)right;
+
+    if (isnan(a) || isnan(b))
+        return isnan(a) - isnan(b);
+    return (a > b) - (a < b);
+}
+
+int64_t hl_sort(double *values, int64_t count)
+{
+    int64_t n_real = count;
+
+    qsort(values, (size_t)count, sizeof *values, compare_numbers);
+    while (n_real > 0 && isnan(values[n_real - 1]))
+        n_real--;
+    return n_real;
+}
+
+hl_robust hl_robust_spread(const double *values, int64_t count, double *work)
+{
+    hl_robust spread = { NAN, NAN };
+
+    for (int64_t i = 0; i < count; i++)
+        work[i] = values[i];
+    spread.median = hl_sorted_quantile(work, hl_sort(work, count), 0.5);
+    for (int64_t i = 0; i < count; i++)
+        work[i] = fabs(values[i] - spread.median);
+    spread.sigma = MAD_TO_SIGMA * hl_sorted_quantile(work, hl_sort(work, count), 0.5);
+    return spread;
+}
+
+/* --------------------------------------------------------------------- ranks */
+
+typedef struct ranked {
+    double  value;
+    int64_t place; /* where it stood */
+} ranked;
+
+static int compare_ranked(const void *left, const void *right)
+{
+    return compare_numbers(&((const ranked *)left)->value, &((const ranked *)right)->value);
+}
+
+/* Equal values stand side by side from `first` on: the index behind the last of them. */
+static int64_t end_of_ties(const ranked *items, int64_t first, int64_t count)
+{
+    int64_t end = first + 1;
+
+    while (end < count && items[end].value == items[first].value)
+        end++;
+    return end;
+}
+
+hl_status hl_ranks(double *out, const double *values, int64_t count)
+{
+    hl_status status = HL_OK;
+    ranked   *items  = NULL;
+
+    HL_TRY(HL_ALLOC(&items, (size_t)count));
+    for (int64_t i = 0; i < count; i++)
+        items[i] = (ranked){ values[i], i };
+    qsort(items, (size_t)count, sizeof *items, compare_ranked);
+    for (int64_t first = 0, end = 0; first < count; first = end) {
+        end         = end_of_ties(items, first, count);
+        double rank = 0.5 * (double)(first + 1 + end);
+        for (int64_t i = first; i < end; i++)
+            out[items[i].place] = isnan(items[i].value) ? NAN : rank;
+    }
+
+done:
+    hl_free(items);
+    return status;
+}
+
+double hl_pearson(const double *x, const double *y, int64_t count)
+{
+    double  mean_x = 0.0, mean_y = 0.0;
+    double  xx = 0.0, yy = 0.0, xy = 0.0;
+    int64_t n_pairs = 0;
+
+    for (int64_t i = 0; i < count; i++) {
+        if (isnan(x[i]) || isnan(y[i]))
+            continue;
+        mean_x += x[i];
+        mean_y += y[i];
+        n_pairs++;
+    }
+    mean_x /= (double)n_pairs;
+    mean_y /= (double)n_pairs;
+    for (int64_t i = 0; i < count; i++) {
+        if (isnan(x[i]) || isnan(y[i]))
+            continue;
+        xx += (x[i] - mean_x) * (x[i] - mean_x);
+        yy += (y[i] - mean_y) * (y[i] - mean_y);
+        xy += (x[i] - mean_x) * (y[i] - mean_y);
+    }
+    return xx > 0.0 && yy > 0.0 ? xy / sqrt(xx * yy) : NAN;
+}
+
+hl_status hl_spearman(double *out, const double *x, const double *y, int64_t count)
+{
+    hl_status status = HL_OK;
+    double   *work   = NULL; /* (4, count): x and y of whole pairs, and their ranks */
+
+    *out = NAN;
+    HL_TRY(HL_ALLOC(&work, 4 * (size_t)count));
+    /* A NaN on one side must not take a rank on the other. */
+    for (int64_t i = 0; i < count; i++) {
+        bool whole      = !isnan(x[i]) && !isnan(y[i]);
+        work[i]         = whole ? x[i] : NAN;
+        work[count + i] = whole ? y[i] : NAN;
+    }
+    HL_TRY(hl_ranks(work + 2 * count, work, count));
+    HL_TRY(hl_ranks(work + 3 * count, work + count, count));
+    *out = hl_pearson(work + 2 * count, work + 3 * count, count);
+
+done:
+    hl_free(work);
+    return status;
+}
+
+/* ------------------------------------------------------------------ parabola */
+
+/* Sum of w(u)^2 and of w(u) y over the points, with w = u^2 - slope u - level and u = x - centre:
+ * the last of three polynomials that are orthogonal on these x. */
+typedef struct projections {
+    double norm;
+    double product;
+} projections;
+
+static projections project(const double *x, const double *y, int64_t count, double centre,
+                           const double coefficients[3])
+{
+    projections sums = { 0.0, 0.0 };
+
+    for (int64_t i = 0; i < count; i++) {
+        if (isnan(x[i]) || isnan(y[i]))
+            continue;
+        double u = x[i] - centre;
+        double w = (coefficients[2] * u + coefficients[1]) * u + coefficients[0];
+        sums.norm += w * w;
+        sums.product += w * y[i];
+    }
+    return sums;
+}
+
+/* Sums of u^k, k = 0 ... 3, of the points that count. */
+static void power_sums(double out[4], const double *x, const double *y, int64_t count,
+                       double centre)
+{
+    for (int k = 0; k < 4; k++)
+        out[k] = 0.0;
+    for (int64_t i = 0; i < count; i++) {
+        if (isnan(x[i]) || isnan(y[i]))
+            continue;
+        double u = x[i] - centre;
+        out[0] += 1.0;
+        out[1] += u;
+        out[2] += u * u;
+        out[3] += u * u * u;
+    }
+}
+
+hl_parabola hl_fit_parabola(const double *x, const double *y, int64_t count)
+{
+    const hl_parabola none = { NAN, NAN, NAN };
+    double            sums[4];
+
+    power_sums(sums, x, y, count, 0.0);
+    if (sums[0] < 3.0)
+        return none;
+    double centre = sums[1] / sums[0];
+    power_sums(sums, x, y, count, centre);
+    if (sums[2] <= 0.0)
+        return none;
+
+    const double one[3]    = { 1.0, 0.0, 0.0 };
+    const double line[3]   = { 0.0, 1.0, 0.0 };
+    const double bow[3]    = { -sums[2] / sums[0], -sums[3] / sums[2], 1.0 };
+    projections  constant  = project(x, y, count, centre, one);
+    projections  linear    = project(x, y, count, centre, line);
+    projections  quadratic = project(x, y, count, centre, bow);
+
+    /* Two different x: the bow vanishes on both. */
+    if (quadratic.norm <= 1e-24 * sums[2] * sums[2])
+        return none;
+    double c = quadratic.product / quadratic.norm;
+    double b = linear.product / linear.norm + c * bow[1];
+    double a = constant.product / constant.norm + c * bow[0];
+    return (hl_parabola){
+        .constant  = a - b * centre + c * centre * centre,
+        .linear    = b - 2.0 * c * centre,
+        .quadratic = c,
+    };
+}
+
+/* ------------------------------------------------------------- distributions */
+
+static double weight_of(const double *p, int64_t count)
+{
+    double sum = 0.0;
+
+    for (int64_t i = 0; i < count; i++)
+        sum += p[i];
+    return sum;
+}
+
+double hl_total_variation(const double *p, const double *q, int64_t count)
+{
+    double weight_p = weight_of(p, count);
+    double weight_q = weight_of(q, count);
+    double sum      = 0.0;
+
+    if (!(weight_p > 0.0) || !(weight_q > 0.0))
+        return NAN;
+    for (int64_t i = 0; i < count; i++)
+        sum += fabs(p[i] / weight_p - q[i] / weight_q);
+    return 0.5 * sum;
+}
+
+/* p ln(p / middle); 0 where p is 0, also where the middle is. */
+static double divergence_term(double p, double middle)
+{
+    return p > 0.0 ? p * log(p / middle) : 0.0;
+}
+
+double hl_jensen_shannon(const double *p, const double *q, int64_t count)
+{
+    double weight_p = weight_of(p, count);
+    double weight_q = weight_of(q, count);
+    double sum      = 0.0;
+
+    if (!(weight_p > 0.0) || !(weight_q > 0.0))
+        return NAN;
+    for (int64_t i = 0; i < count; i++) {
+        double a      = p[i] / weight_p;
+        double b      = q[i] / weight_q;
+        double middle = 0.5 * (a + b);
+        sum += 0.5 * (divergence_term(a, middle) + divergence_term(b, middle));
+    }
+    return sum > 0.0 ? sum : 0.0; /* rounding may end a hair below */
+}
+
+/* ------------------------------------------------------------- many tests */
+
+hl_status hl_false_discovery(double *out, const double *p_values, int64_t count)
+{
+    hl_status status  = HL_OK;
+    ranked   *items   = NULL;
+    int64_t   n_tests = 0;
+
+    HL_TRY(HL_ALLOC(&items, (size_t)count));
+    for (int64_t i = 0; i < count; i++) {
+        out[i] = NAN;
+        if (!isnan(p_values[i]))
+            items[n_tests++] = (ranked){ p_values[i], i };
+    }
+    qsort(items, (size_t)n_tests, sizeof *items, compare_ranked);
+    /* From the largest down: a test is found wherever a weaker one is. */
+    double rate = 1.0;
+    for (int64_t i = n_tests - 1; i >= 0; i--) {
+        rate                = fmin(rate, items[i].value * (double)n_tests / (double)(i + 1));
+        out[items[i].place] = rate;
+    }
+
+done:
+    hl_free(items);
+    return status;
+}

@@ -1,0 +1,184 @@
+/* test_compare.c - two profiles: pairs, false discoveries, ranks and matching. */
+#include "made_profile.h"
+
+#include "analysis/compare.h"
+
+static hl_comparison *compare(const made_model *a, const made_model *b)
+{
+    hl_profile    *left  = made_profile(a);
+    hl_profile    *right = made_profile(b);
+    hl_comparison *found = NULL;
+
+    assert_ok(hl_compare(&found, left, right, NULL));
+    hl_profile_free(left);
+    hl_profile_free(right);
+    return found;
+}
+
+static double number_in(const hl_sheet *table, int64_t row, const char *column)
+{
+    assert_true(hl_sheet_find(table, column) >= 0);
+    return hl_sheet_number(table, row, hl_sheet_find(table, column));
+}
+
+static void test_itself(void **state)
+{
+    made_model     model = healthy_model();
+    hl_comparison *found = compare(&model, &model);
+
+    (void)state;
+    assert_int_equal(found->kind, HL_COMPARE_SAME_TOKENS);
+    assert_true(found->same_model);
+    assert_int_equal(found->n_shared, 12);
+    assert_int_equal(found->n_heads, M_LAYERS * M_HEADS);
+    assert_int_equal(found->n_significant, 0);
+    for (int row = 0; row < 3; row++) {
+        assert_near(number_in(found->ranks, row, "spearman"), 1.0, 1e-12);
+        assert_near(number_in(found->ranks, row, "top_10"), 1.0, 0.0);
+    }
+    for (int64_t row = 0; row < hl_sheet_n_rows(found->metrics); row++) {
+        double most = number_in(found->metrics, row, "most_change");
+        assert_true(isnan(most) || most == 0.0);
+    }
+    for (int64_t row = 0; row < hl_sheet_n_rows(found->heads); row++) {
+        assert_near(number_in(found->heads, row, "variation"), 0.0, 0.0);
+        assert_near(number_in(found->heads, row, "divergence"), 0.0, 0.0);
+        assert_near(number_in(found->heads, row, "p"), 1.0, 0.0);
+    }
+    assert_near(hl_sheet_fact(found->matching, "moved"), 0.0, 0.0);
+    for (size_t i = 0; hl_comparison_table_name(i) != NULL; i++)
+        assert_non_null(hl_comparison_table(found, hl_comparison_table_name(i)));
+    assert_null(hl_comparison_table(found, "nothing"));
+    hl_comparison_free(found);
+}
+
+/* Five heads change a little, less than sequences differ from each other: pairs find exactly
+ * those. */
+static void test_pairs_find_small_changes(void **state)
+{
+    made_model a = healthy_model();
+    made_model b = healthy_model();
+
+    (void)state;
+    b.hash = 1;
+    for (int i = 0; i < 5; i++) {
+        made_head *head                    = &b.heads[i][(6 - i) % M_HEADS];
+        head->kind                         = MADE_CONTENT;
+        a.heads[i][(6 - i) % M_HEADS].kind = MADE_CONTENT;
+        head->strength += 0.01;
+    }
+    hl_comparison *found = compare(&a, &b);
+    assert_false(found->same_model);
+    assert_int_equal(found->kind, HL_COMPARE_SAME_TOKENS);
+    assert_int_equal(found->n_significant, 5);
+    for (int i = 0; i < 5; i++) {
+        int64_t row = i * M_HEADS + (6 - i) % M_HEADS;
+        assert_near(number_in(found->heads, row, "significant"), 1.0, 0.0);
+        assert_true(number_in(found->heads, row, "difference") < 0.0);
+        assert_true(number_in(found->heads, row, "high") < 0.0);
+        assert_near(number_in(found->differences, row, "fair"),
+                    number_in(found->heads, row, "difference"), 1e-15);
+    }
+    hl_comparison_free(found);
+
+    /* The same change on other texts drowns in the difference between these. */
+    b.first_sequence = 1000;
+    found            = compare(&a, &b);
+    assert_int_equal(found->kind, HL_COMPARE_APART);
+    assert_int_equal(found->n_shared, 0);
+    assert_true(found->n_significant < 5);
+    hl_comparison_free(found);
+}
+
+static void test_two_texts(void **state)
+{
+    made_model a = healthy_model();
+    made_model b = healthy_model();
+
+    (void)state;
+    b.first_sequence     = 500;
+    hl_comparison *found = compare(&a, &b);
+    assert_int_equal(found->kind, HL_COMPARE_TWO_TEXTS);
+    assert_true(number_in(found->ranks, 1, "spearman") > 0.95);
+    assert_true(number_in(found->ranks, 1, "low") > 0.9);
+    assert_true(number_in(found->ranks, 1, "low") <= number_in(found->ranks, 1, "high"));
+    hl_comparison_free(found);
+}
+
+/* Training permutes heads: head h of A is head (3 h + l) mod 8 of B. */
+static void test_matching(void **state)
+{
+    made_model a = healthy_model();
+    made_model b = healthy_model();
+
+    (void)state;
+    for (int l = 0; l < M_LAYERS; l++) {
+        for (int h = 0; h < M_HEADS; h++)
+            b.heads[l][(3 * h + l) % M_HEADS] = a.heads[l][h];
+    }
+    hl_comparison *found = compare(&a, &b);
+    for (int row = 0; row < M_LAYERS * M_HEADS; row++) {
+        int l = row / M_HEADS, h = row % M_HEADS;
+        assert_near(number_in(found->matching, row, "head_b"), (3 * h + l) % M_HEADS, 0.0);
+        assert_near(number_in(found->matching, row, "distance"), 0.0, 1e-9);
+    }
+    assert_true(hl_sheet_fact(found->matching, "mean distance by index") > 0.05);
+    hl_comparison_free(found);
+}
+
+static void test_layers(void **state)
+{
+    made_model a = healthy_model();
+    made_model b = healthy_model();
+
+    (void)state;
+    for (int h = 0; h < M_HEADS; h++)
+        b.heads[2][h].strength += 0.1;
+    hl_comparison *found = compare(&a, &b);
+    assert_true(number_in(found->layers, 2, "high") < 0.0);
+    assert_near(number_in(found->layers, 1, "difference"), 0.0, 0.0);
+    hl_comparison_free(found);
+}
+
+static void test_other_shapes(void **state)
+{
+    made_model     a = healthy_model(), b = healthy_model();
+    hl_comparison *found = NULL;
+
+    (void)state;
+    b.n_heads         = 7;
+    hl_profile *left  = made_profile(&a);
+    hl_profile *right = made_profile(&b);
+    assert_fails(HL_BAD_INPUT, "6 layers of 8 heads, the second of 6 of 7",
+                 hl_compare(&found, left, right, NULL));
+    assert_null(found);
+    hl_profile_free(left);
+    hl_profile_free(right);
+    hl_comparison_free(NULL);
+}
+
+/* Total variation and Jensen-Shannon of histograms. */
+static void test_histograms(void **state)
+{
+    int64_t p[64] = { 0 }, q[64] = { 0 };
+
+    (void)state;
+    p[3]  = 10;
+    q[3]  = 5;
+    q[60] = 5;
+    assert_near(hl_histogram_variation(p, q), 0.5, 1e-15);
+    assert_near(hl_histogram_divergence(p, q),
+                0.5 * log(1.0 / 0.75) + 0.5 * (0.5 * log(0.5 / 0.75) + 0.5 * log(2.0)), 1e-15);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_itself),     cmocka_unit_test(test_pairs_find_small_changes),
+        cmocka_unit_test(test_two_texts),  cmocka_unit_test(test_matching),
+        cmocka_unit_test(test_layers),     cmocka_unit_test(test_other_shapes),
+        cmocka_unit_test(test_histograms),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,321 @@
+/* test_diagnose.c - each diagnosis on attention made to show it, and none on attention that does
+ * not. */
+#include "made_profile.h"
+
+#include "analysis/diagnose.h"
+
+static const char *const names[HL_N_DIAGNOSES] = {
+    "entropy-collapse", "entropic-overload", "attention-locking", "flat-profile",
+    "head-redundancy",  "inactive-heads",    "sink-heads",        "dead-or-broken",
+};
+
+static hl_diagnoses *diagnose(const made_model *model, const made_model *before,
+                              const hl_thresholds *thresholds)
+{
+    hl_profile   *profile = made_profile(model);
+    hl_profile   *earlier = before != NULL ? made_profile(before) : NULL;
+    hl_diagnoses *found   = NULL;
+
+    assert_ok(hl_diagnose(&found, profile, earlier, thresholds));
+    hl_profile_free(profile);
+    hl_profile_free(earlier);
+    return found;
+}
+
+static const hl_diagnosis *named(const hl_diagnoses *found, const char *name)
+{
+    for (int i = 0; i < HL_N_DIAGNOSES; i++) {
+        if (strcmp(found->items[i].name, name) == 0)
+            return &found->items[i];
+    }
+    fail_msg("no diagnosis %s", name);
+    return NULL;
+}
+
+/* Present are these, "a b", and no others. */
+static void assert_present(const hl_diagnoses *found, const char *wanted)
+{
+    char seen[256] = "";
+
+    for (int i = 0; i < HL_N_DIAGNOSES; i++) {
+        assert_string_equal(found->items[i].name, names[i]);
+        if (found->items[i].verdict == HL_VERDICT_PRESENT)
+            snprintf(seen + strlen(seen), sizeof seen - strlen(seen), "%s%s",
+                     seen[0] != '\0' ? " " : "", found->items[i].name);
+    }
+    assert_string_equal(seen, wanted);
+}
+
+static void test_healthy(void **state)
+{
+    made_model    model = healthy_model();
+    hl_diagnoses *found = diagnose(&model, NULL, NULL);
+
+    (void)state;
+    assert_present(found, "");
+    for (int i = 0; i < HL_N_DIAGNOSES; i++) {
+        const hl_diagnosis *item = &found->items[i];
+        assert_true(item->rule[0] != '\0' && item->mitigation[0] != '\0');
+        assert_true(strcmp(item->evidence, "literature") == 0 ||
+                    strcmp(item->evidence, "heuristic") == 0);
+        assert_true(item->verdict == HL_VERDICT_ABSENT || item->measure[0] != '\0');
+        if (item->verdict == HL_VERDICT_ABSENT)
+            assert_false(isnan(item->value) || isnan(item->threshold));
+    }
+    assert_int_equal(named(found, "attention-locking")->verdict, HL_VERDICT_NOT_MEASURED);
+    hl_diagnoses_free(found);
+}
+
+static void test_collapse(void **state)
+{
+    made_model model = healthy_model();
+
+    (void)state;
+    /* 25 of 48 heads on one key each: 10 previous, 15 content. */
+    for (int i = 0; i < 25; i++)
+        model.heads[i / M_HEADS][i % M_HEADS] =
+            (made_head){ .kind     = i < 10 ? MADE_PREVIOUS : MADE_CONTENT,
+                         .strength = 0.9999 - 1e-6 * i,
+                         .norm     = 1.0 };
+    hl_diagnoses       *found = diagnose(&model, NULL, NULL);
+    const hl_diagnosis *item  = named(found, "entropy-collapse");
+    assert_int_equal(item->verdict, HL_VERDICT_PRESENT);
+    assert_near(item->value, 25.0 / 48.0, 1e-12);
+    assert_int_equal(item->n_heads, 25);
+    assert_non_null(strstr(item->finding, "0 sink, 10 positional, 15 content"));
+    assert_non_null(strstr(item->against, "10 of these"));
+    hl_diagnoses_free(found);
+
+    /* With 24 heads it is not more than half. */
+    model.heads[3][0] = healthy_model().heads[3][0];
+    found             = diagnose(&model, NULL, NULL);
+    assert_int_equal(named(found, "entropy-collapse")->verdict, HL_VERDICT_ABSENT);
+    hl_diagnoses_free(found);
+}
+
+/* A fall of the mean that leaves every head above the threshold. */
+static void test_fall(void **state)
+{
+    made_model before = healthy_model();
+    made_model after  = healthy_model();
+
+    (void)state;
+    for (int i = 0; i < M_LAYERS * M_HEADS; i++) {
+        made_head *head = &after.heads[i / M_HEADS][i % M_HEADS];
+        head->wobble = before.heads[i / M_HEADS][i % M_HEADS].wobble = 0.01;
+        if (head->kind == MADE_CONTENT)
+            head->strength += 0.1;
+    }
+    hl_diagnoses *found = diagnose(&after, &before, NULL);
+    assert_int_equal(named(found, "entropy-collapse")->verdict, HL_VERDICT_PRESENT);
+    assert_near(named(found, "entropy-collapse")->threshold, 4.0, 0.0);
+    assert_true(named(found, "entropy-collapse")->value > 4.0);
+    hl_diagnoses_free(found);
+
+    found = diagnose(&before, &after, NULL); /* it rose */
+    assert_int_equal(named(found, "entropy-collapse")->verdict, HL_VERDICT_ABSENT);
+    assert_non_null(strstr(named(found, "entropy-collapse")->finding, "rose by"));
+    hl_diagnoses_free(found);
+
+    before.context = "128"; /* means at another context say nothing */
+    found          = diagnose(&after, &before, NULL);
+    assert_int_equal(named(found, "entropy-collapse")->verdict, HL_VERDICT_ABSENT);
+    assert_non_null(strstr(named(found, "entropy-collapse")->against, "another context"));
+    hl_diagnoses_free(found);
+}
+
+static void test_overload(void **state)
+{
+    made_model model = healthy_model();
+
+    (void)state;
+    for (int i = 0; i < 30; i++)
+        model.heads[i / M_HEADS][i % M_HEADS] = (made_head){ .kind = MADE_UNIFORM, .norm = 1.0 };
+    hl_diagnoses       *found = diagnose(&model, NULL, NULL);
+    const hl_diagnosis *item  = named(found, "entropic-overload");
+    assert_int_equal(item->verdict, HL_VERDICT_PRESENT);
+    assert_true(item->value > 0.5);
+    assert_non_null(strstr(item->measure, "headlight diagnose P P0"));
+    hl_diagnoses_free(found);
+
+    made_model random = healthy_model();
+    found             = diagnose(&model, &random, NULL);
+    assert_non_null(strstr(named(found, "entropic-overload")->against, "In the other profile"));
+    hl_diagnoses_free(found);
+}
+
+static void test_flat(void **state)
+{
+    made_model model = healthy_model();
+
+    (void)state;
+    for (int l = 1; l < M_LAYERS; l++)
+        memcpy(model.heads[l], model.heads[0], sizeof model.heads[0]);
+    hl_diagnoses *found = diagnose(&model, NULL, NULL);
+    assert_present(found, "flat-profile");
+    assert_non_null(strstr(named(found, "flat-profile")->against, "Least block influence: 0.100"));
+    hl_diagnoses_free(found);
+
+    model.n_sequences = 1;
+    found             = diagnose(&model, NULL, NULL);
+    assert_int_equal(named(found, "flat-profile")->verdict, HL_VERDICT_NOT_MEASURED);
+    hl_diagnoses_free(found);
+}
+
+static void test_redundancy(void **state)
+{
+    made_model model = healthy_model();
+
+    (void)state;
+    model.heads[2][6]         = model.heads[2][1];
+    model.heads[2][6].norm    = 0.5;
+    hl_diagnoses       *found = diagnose(&model, NULL, NULL);
+    const hl_diagnosis *item  = named(found, "head-redundancy");
+    assert_present(found, "head-redundancy");
+    assert_int_equal(item->n_heads, 1); /* the weaker one */
+    assert_int_equal(item->heads[0].layer, 2);
+    assert_int_equal(item->heads[0].head, 6);
+    assert_near(item->value, 1.0, 1e-6);
+    assert_non_null(strstr(item->finding, "L2H1 and H6 (1.000)"));
+    hl_diagnoses_free(found);
+}
+
+static void test_inactive(void **state)
+{
+    made_model model = healthy_model();
+
+    (void)state;
+    model.heads[1][3].norm = 0.01;
+    model.heads[4][0].norm = 0.02;
+    hl_diagnoses *found    = diagnose(&model, NULL, NULL);
+    assert_present(found, "inactive-heads");
+    assert_int_equal(named(found, "inactive-heads")->n_heads, 2);
+    assert_int_equal(named(found, "inactive-heads")->heads[0].layer, 1);
+    hl_diagnoses_free(found);
+}
+
+static void test_sinks(void **state)
+{
+    made_model model = healthy_model();
+
+    (void)state;
+    model.heads[5][2]   = (made_head){ .kind = MADE_FIRST, .strength = 0.5, .norm = 1.0 };
+    hl_diagnoses *found = diagnose(&model, NULL, NULL);
+    assert_present(found, "sink-heads");
+    assert_int_equal(named(found, "sink-heads")->heads[0].layer, 5);
+    assert_int_equal(named(found, "sink-heads")->heads[0].head, 2);
+    hl_diagnoses_free(found);
+
+    hl_thresholds other = hl_thresholds_default();
+    assert_ok(hl_threshold_set(&other, "sink-mass", 0.9));
+    found = diagnose(&model, NULL, &other);
+    assert_present(found, "");
+    assert_non_null(strstr(named(found, "sink-heads")->rule, "0.9"));
+    hl_diagnoses_free(found);
+}
+
+static void test_broken(void **state)
+{
+    made_model model = healthy_model();
+
+    (void)state;
+    model.heads[3][7].broken  = true;
+    hl_diagnoses       *found = diagnose(&model, NULL, NULL);
+    const hl_diagnosis *item  = named(found, "dead-or-broken");
+    assert_present(found, "dead-or-broken");
+    assert_near(item->value, 12.0 * (M_ROWS - 10), 0.0);
+    assert_non_null(strstr(item->finding, "L3H7: 648 rows, the first in document 0 at token 10"));
+    hl_diagnoses_free(found);
+}
+
+static void test_nothing_measured(void **state)
+{
+    made_model    model = { .n_layers = 2, .n_heads = 2 };
+    hl_diagnoses *found = diagnose(&model, NULL, NULL);
+
+    (void)state;
+    for (int i = 0; i + 1 < HL_N_DIAGNOSES; i++)
+        assert_int_equal(found->items[i].verdict, HL_VERDICT_NOT_MEASURED);
+    assert_int_equal(found->items[HL_N_DIAGNOSES - 1].verdict, HL_VERDICT_PRESENT); /* dead */
+    hl_diagnoses_free(found);
+    hl_diagnoses_free(NULL);
+}
+
+static void test_thresholds(void **state)
+{
+    hl_thresholds all = hl_thresholds_default();
+
+    (void)state;
+    assert_near(all.values[HL_T_LOCKING_WINDOW], 64.0, 0.0);
+    for (size_t i = 0; hl_threshold_name(i) != NULL; i++) {
+        assert_ok(hl_threshold_set(&all, hl_threshold_name(i), 7.0 + (double)i));
+        assert_near(all.values[i], 7.0 + (double)i, 0.0);
+    }
+    assert_fails(HL_BAD_ARGUMENT, "'sink'", hl_threshold_set(&all, "sink", 1.0));
+    assert_fails(HL_BAD_ARGUMENT, "sink-mass", hl_threshold_set(&all, "sink-mass", -1.0));
+    assert_fails(HL_BAD_ARGUMENT, "sink-mass", hl_threshold_set(&all, "sink-mass", NAN));
+}
+
+/* -------------------------------------------------------------------- locking */
+
+/* Moves for `free` tokens, then stays. */
+static void make_trace(double *entropy, double *change, int n_tokens, int n_free)
+{
+    hl_random random = { 12 };
+
+    for (int i = 0; i < n_tokens; i++) {
+        entropy[i] = 0.5 + (i < n_free ? 0.2 * (uniform(&random) - 0.5) : 1e-4 * uniform(&random));
+        change[i]  = i < n_free ? 0.1 + 0.3 * uniform(&random) : 0.001;
+    }
+}
+
+static void test_locking(void **state)
+{
+    double     entropy[400], change[400];
+    hl_locking found;
+
+    (void)state;
+    make_trace(entropy, change, 400, 200);
+    assert_ok(hl_find_locking(&found, entropy, change, 400, NULL));
+    assert_true(found.locked);
+    assert_in_range(found.first, 195, 205);
+    assert_true(found.change < 0.05 && found.spread < 0.01);
+
+    make_trace(entropy, change, 400, 400); /* never locks */
+    assert_ok(hl_find_locking(&found, entropy, change, 400, NULL));
+    assert_false(found.locked);
+    assert_int_equal(found.n_windows, 400 - 63);
+
+    make_trace(entropy, change, 400, 0); /* never moved */
+    assert_ok(hl_find_locking(&found, entropy, change, 400, NULL));
+    assert_false(found.locked);
+
+    make_trace(entropy, change, 400, 200); /* rows stay, but the entropy drifts */
+    for (int i = 200; i < 400; i++)
+        entropy[i] = 0.5 + 0.001 * (i - 200);
+    assert_ok(hl_find_locking(&found, entropy, change, 400, NULL));
+    assert_false(found.locked);
+
+    assert_ok(hl_find_locking(&found, entropy, change, 63, NULL)); /* too short for a window */
+    assert_false(found.locked);
+    assert_int_equal(found.n_windows, 0);
+
+    hl_thresholds narrow = hl_thresholds_default();
+    assert_ok(hl_threshold_set(&narrow, "locking-window", 1));
+    assert_fails(HL_BAD_ARGUMENT, "at least 2",
+                 hl_find_locking(&found, entropy, change, 400, &narrow));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_healthy),    cmocka_unit_test(test_collapse),
+        cmocka_unit_test(test_fall),       cmocka_unit_test(test_overload),
+        cmocka_unit_test(test_flat),       cmocka_unit_test(test_redundancy),
+        cmocka_unit_test(test_inactive),   cmocka_unit_test(test_sinks),
+        cmocka_unit_test(test_broken),     cmocka_unit_test(test_nothing_measured),
+        cmocka_unit_test(test_thresholds), cmocka_unit_test(test_locking),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

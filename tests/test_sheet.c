@@ -1,0 +1,177 @@
+/* test_sheet.c - a table in its three forms, letter by letter. */
+#include "analysis_support.h"
+
+#include "analysis/sheet.h"
+
+static const hl_column columns[] = {
+    { "head", HL_COLUMN_TEXT, 0 }, { "rows", HL_COLUMN_INT, 0 }, { "fair", HL_COLUMN_REAL, 3 },
+    { "sink", HL_COLUMN_BOOL, 0 }, { "why", HL_COLUMN_TEXT, 0 }, { 0 },
+};
+
+static hl_sheet *small_table(void)
+{
+    hl_sheet *table = NULL;
+
+    assert_ok(hl_sheet_new(&table, "heads", "Some heads", columns));
+    hl_sheet_put_text(table, "L%dH%d", 0, 1);
+    hl_sheet_put_int(table, 12345);
+    hl_sheet_put_real(table, 0.1);
+    hl_sheet_put_bool(table, true);
+    hl_sheet_put_text(table, "says \"no\", twice");
+    hl_sheet_put_text(table, "L10H31");
+    hl_sheet_put_int(table, HL_NO_INT);
+    hl_sheet_put_real(table, NAN);
+    hl_sheet_put_bool(table, false);
+    hl_sheet_put_text(table, "a reason that goes on for so long that it has to be wrapped at the "
+                             "edge of the page");
+    hl_sheet_put_text(table, "\xc4\xa4");
+    hl_sheet_put_int(table, -7);
+    hl_sheet_put_real(table, 0.00004);
+    hl_sheet_put_bool(table, false);
+    hl_sheet_put_text(table, "%s", "");
+    hl_sheet_fact_real(table, "k", 3);
+    hl_sheet_fact_text(table, "evidence", "%d trials", 20);
+    assert_ok(hl_sheet_finish(table));
+    return table;
+}
+
+static void check(hl_sheet_format format, const char *wanted)
+{
+    hl_sheet *table = small_table();
+    char     *text  = NULL;
+
+    assert_ok(hl_sheet_render(&text, table, format));
+    assert_string_equal(text, wanted);
+    hl_free(text);
+    hl_sheet_free(table);
+}
+
+static void test_text(void **state)
+{
+    (void)state;
+    check(HL_SHEET_TEXT,
+          "Some heads\n"
+          "\n"
+          "head     rows   fair  sink  why\n"
+          "L0H1    12345  0.100   yes  says \"no\", twice\n"
+          "L10H31      -      -    no  a reason that goes on for so long that it has to be\n"
+          "                            wrapped at the edge of the page\n"
+          "\xc4\xa4          -7  4e-05    no\n"
+          "\n"
+          "k         3\n"
+          "evidence  20 trials\n");
+}
+
+static void test_csv(void **state)
+{
+    (void)state;
+    check(HL_SHEET_CSV, "head,rows,fair,sink,why\r\n"
+                        "L0H1,12345,0.1,true,\"says \"\"no\"\", twice\"\r\n"
+                        "L10H31,,,false,a reason that goes on for so long that it has to be "
+                        "wrapped at the edge of the page\r\n"
+                        "\xc4\xa4,-7,4e-05,false,\r\n");
+}
+
+static void test_json(void **state)
+{
+    hl_sheet *table = small_table();
+    char     *text  = NULL;
+
+    (void)state;
+    assert_ok(hl_sheet_render(&text, table, HL_SHEET_JSON));
+    assert_non_null(strstr(text, "\"table\": \"heads\""));
+    assert_non_null(strstr(text, "\"rows\": null,\n   \"fair\": null,\n   \"sink\": false"));
+    assert_non_null(strstr(text, "\"k\": 3.0"));
+    assert_non_null(strstr(text, "\"evidence\": \"20 trials\""));
+    hl_free(text);
+    hl_sheet_free(table);
+}
+
+static void test_reading(void **state)
+{
+    hl_sheet *table = small_table();
+
+    (void)state;
+    assert_int_equal(hl_sheet_n_rows(table), 3);
+    assert_int_equal(hl_sheet_n_columns(table), 5);
+    assert_int_equal(hl_sheet_find(table, "fair"), 2);
+    assert_int_equal(hl_sheet_find(table, "nothing"), -1);
+    assert_near(hl_sheet_number(table, 0, 2), 0.1, 0.0);
+    assert_near(hl_sheet_number(table, 0, 1), 12345.0, 0.0);
+    assert_near(hl_sheet_number(table, 0, 3), 1.0, 0.0);
+    assert_true(isnan(hl_sheet_number(table, 1, 1)) && isnan(hl_sheet_number(table, 1, 2)));
+    assert_true(isnan(hl_sheet_number(table, 0, 0)));
+    assert_string_equal(hl_sheet_text(table, 1, 0), "L10H31");
+    assert_string_equal(hl_sheet_text(table, 1, 1), "");
+    assert_near(hl_sheet_fact(table, "k"), 3.0, 0.0);
+    assert_true(isnan(hl_sheet_fact(table, "evidence")));
+    hl_sheet_free(table);
+}
+
+static void test_digits_survive_csv(void **state)
+{
+    static const hl_column one[]  = { { "x", HL_COLUMN_REAL, 1 }, { 0 } };
+    hl_random              random = { 4 };
+    hl_sheet              *table  = NULL;
+    char                  *text   = NULL;
+
+    (void)state;
+    assert_ok(hl_sheet_new(&table, "x", "x", one));
+    for (int i = 0; i < 1000; i++)
+        hl_sheet_put_real(table, exp(20.0 * uniform(&random) - 10.0));
+    assert_ok(hl_sheet_render(&text, table, HL_SHEET_CSV));
+    const char *line = text;
+    for (int i = 0; i < 1000; i++) {
+        line = strchr(line, '\n') + 1;
+        assert_true(strtod(line, NULL) == hl_sheet_number(table, i, 0));
+    }
+    hl_free(text);
+    hl_sheet_free(table);
+}
+
+static void test_mistakes_are_kept(void **state)
+{
+    hl_sheet *table = NULL;
+
+    (void)state;
+    assert_ok(hl_sheet_new(&table, "heads", "", columns));
+    hl_sheet_put_int(table, 3);
+    hl_sheet_put_text(table, "more");
+    assert_fails(HL_INTERNAL, "column head", hl_sheet_finish(table));
+    hl_sheet_free(table);
+
+    assert_ok(hl_sheet_new(&table, "heads", "", columns));
+    hl_sheet_put_text(table, "one cell");
+    assert_fails(HL_INTERNAL, "1 of 5", hl_sheet_finish(table));
+    hl_sheet_free(table);
+    hl_sheet_free(NULL);
+}
+
+static void test_no_rows(void **state)
+{
+    hl_sheet *table = NULL;
+    char     *text  = NULL;
+
+    (void)state;
+    assert_ok(hl_sheet_new(&table, "heads", "Nobody", columns));
+    assert_ok(hl_sheet_finish(table));
+    assert_ok(hl_sheet_render(&text, table, HL_SHEET_TEXT));
+    assert_string_equal(text, "Nobody\n\nnothing to show\n");
+    hl_free(text);
+    hl_sheet_free(table);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_text),
+        cmocka_unit_test(test_csv),
+        cmocka_unit_test(test_json),
+        cmocka_unit_test(test_reading),
+        cmocka_unit_test(test_digits_survive_csv),
+        cmocka_unit_test(test_mistakes_are_kept),
+        cmocka_unit_test(test_no_rows),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
