@@ -189,6 +189,22 @@ done:
     return status;
 }
 
+/* Logits that are no numbers come from the head or the last norm, if not from a layer
+ * that was searched already. */
+static hl_status check_logits(hl_session *session, int64_t n_rows)
+{
+    int64_t count = n_rows * session->config->d_vocab;
+    float   sum   = 0.0f;
+
+    /* 0 * x is 0 for what is finite, NaN for what is not. */
+    for (int64_t i = 0; i < count && !session->searched[0]; i++)
+        sum += 0.0f * session->rows.logits[i];
+    if (sum == 0.0f)
+        return HL_OK;
+    session->searched[0] = true;
+    return hl_session_find_nan(session, -1);
+}
+
 /* ---------------------------------------------------------------------- lens */
 
 static float second_gap(const float *logits, int64_t n, int64_t top)
@@ -260,8 +276,10 @@ static hl_status deliver(hl_session *session, const hl_chunk *chunk, int64_t seq
     finish_hidden(session, rows->x + row * final.d_model, n_rows);
     if ((tap->wants & HL_WANT_HIDDEN) != 0)
         final.hidden = rows->hidden;
-    if ((tap->wants & (HL_WANT_LOGITS | HL_WANT_LENS)) != 0)
+    if ((tap->wants & (HL_WANT_LOGITS | HL_WANT_LENS)) != 0) {
         HL_TRY(make_logits(session, n_rows));
+        HL_TRY(check_logits(session, n_rows));
+    }
     if ((tap->wants & HL_WANT_LOGITS) != 0)
         final.logits = rows->logits;
     if ((tap->wants & HL_WANT_LENS) != 0) {
@@ -299,6 +317,8 @@ static hl_status keep_last(hl_session *session, const hl_chunk *chunk, int64_t s
         return HL_OK;
     finish_hidden(session, session->rows.x + row * d_model, 1);
     hl_status status = make_logits(session, 1);
+    if (status == HL_OK)
+        status = check_logits(session, 1);
     if (status == HL_OK)
         memcpy(session->rows.last + sequence * d_vocab, session->rows.logits,
                (size_t)d_vocab * sizeof(float));

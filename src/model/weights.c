@@ -201,6 +201,24 @@ done:
     return status;
 }
 
+/* Sizes of a weight and of what it is stored in, whether that was found or not. */
+static hl_weight describe_weight(const hl_config *config, const hl_wanted *wanted,
+                                 const hl_found *found)
+{
+    bool      is_vector = hl_role_is_vector(wanted->role) || wanted->is_bias;
+    hl_weight weight    = {
+           .n_rows     = hl_role_rows(wanted->role, config, wanted->layer),
+           .n_columns  = wanted->is_bias ? 1 : hl_role_columns(wanted->role, config, wanted->layer),
+           .n_stored   = hl_role_rows(found->role, config, wanted->layer),
+           .transposed = (found->stored & HL_STORED_TRANSPOSED) != 0 && !is_vector,
+           .plus_one   = (found->stored & HL_STORED_MINUS_ONE) != 0,
+    };
+
+    if ((found->stored & HL_STORED_OFFSET) != 0)
+        weight.n_stored += config->position_offset;
+    return weight;
+}
+
 /* Fill in a weight from the tensor that was found, and check that tensor. */
 static hl_status take_tensor(hl_weight *weight, const hl_weights *weights, const hl_wanted *wanted,
                              const hl_found *found)
@@ -210,18 +228,10 @@ static hl_status take_tensor(hl_weight *weight, const hl_weights *weights, const
     int64_t          n_parts   = hl_role_parts(wanted->role, config, wanted->layer);
     bool             is_vector = hl_role_is_vector(wanted->role) || wanted->is_bias;
 
-    *weight = (hl_weight){
-        .tensor     = found->tensor,
-        .data       = found->tensor->data,
-        .dtype      = found->tensor->dtype,
-        .n_rows     = hl_role_rows(wanted->role, config, wanted->layer),
-        .n_columns  = wanted->is_bias ? 1 : hl_role_columns(wanted->role, config, wanted->layer),
-        .n_stored   = hl_role_rows(found->role, config, wanted->layer),
-        .transposed = (found->stored & HL_STORED_TRANSPOSED) != 0 && !is_vector,
-        .plus_one   = (found->stored & HL_STORED_MINUS_ONE) != 0,
-    };
-    if ((found->stored & HL_STORED_OFFSET) != 0)
-        weight->n_stored += config->position_offset;
+    *weight        = describe_weight(config, wanted, found);
+    weight->tensor = found->tensor;
+    weight->data   = found->tensor->data;
+    weight->dtype  = found->tensor->dtype;
     place_rows(weight, weights, wanted, found);
     if (weight->pairs % 2 != 0)
         return hl_fail(HL_BAD_INPUT, "tensor '%s': a head of %lld has no rotary pairs", found->name,
@@ -306,14 +316,37 @@ static bool is_anywhere(const hl_weights *weights, hl_wanted wanted)
     return false;
 }
 
+/* Norms of the whole model go with those of the layers. */
+static bool has_norm_bias(const hl_weights *weights, hl_role role)
+{
+    bool is_norm = role == HL_ROLE_FINAL_NORM || role == HL_ROLE_EMBED_NORM;
+
+    return is_norm && (is_anywhere(weights, (hl_wanted){ HL_ROLE_ATTN_NORM, 0, 0, true }) ||
+                       is_anywhere(weights, (hl_wanted){ HL_ROLE_ATTN_POST_NORM, 0, 0, true }));
+}
+
 /* A model trained without biases, in a family that has them, is stored without
  * them: where no layer has one they are zero.  In some layers only is an error. */
 static bool is_left_out(const hl_weights *weights, const hl_wanted *wanted, const char *name)
 {
-    if (!wanted->is_bias || is_anywhere(weights, *wanted))
+    if (!wanted->is_bias || is_anywhere(weights, *wanted) || has_norm_bias(weights, wanted->role))
         return false;
     hl_log(HL_LOG_WARNING, "no tensor '%s', nor in any other layer: taken as zero", name);
     return true;
+}
+
+static hl_status refuse_missing(const hl_weights *weights, const hl_wanted *wanted,
+                                const hl_found *found)
+{
+    const hl_config *config  = weights->finder.config;
+    hl_weight        weight  = describe_weight(config, wanted, found);
+    int64_t          n_parts = hl_role_parts(wanted->role, config, wanted->layer);
+    shape            sizes   = stored_shape(&weight, wanted, found, n_parts);
+    char             text[128];
+
+    shape_text(text, sizeof text, sizes.sizes, sizes.n_dims);
+    return hl_fail(HL_BAD_INPUT, "tensor '%s' is missing, wanted %s (%s of a %s)", found->name,
+                   text, hl_role_name(wanted->role), config->family);
 }
 
 static hl_status resolve_one(hl_weight *out, hl_weights *weights, const hl_wanted *wanted,
@@ -324,8 +357,7 @@ static hl_status resolve_one(hl_weight *out, hl_weights *weights, const hl_wante
     hl_found found = hl_find_tensor(&weights->finder, wanted);
     if (found.tensor == NULL && need == HL_ROLE_REQUIRED &&
         !is_left_out(weights, wanted, found.name))
-        return hl_fail(HL_BAD_INPUT, "tensor '%s' is missing (%s of a %s)", found.name,
-                       hl_role_name(wanted->role), weights->finder.config->family);
+        return refuse_missing(weights, wanted, &found);
     if (found.tensor == NULL)
         return HL_OK;
     note_use(weights, &found, wanted->is_bias);

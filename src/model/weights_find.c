@@ -122,7 +122,7 @@ static bool try_spelling(hl_found *out, const hl_finder *finder, const hl_wanted
     }
 }
 
-/* The name to mention where nothing was found: the first spelling. */
+/* What to mention where nothing was found: the first spelling, and how it would lie. */
 static void name_missing(hl_found *out, const hl_finder *finder, const hl_wanted *wanted,
                          const hl_family_tensor *entry)
 {
@@ -131,6 +131,9 @@ static void name_missing(hl_found *out, const hl_finder *finder, const hl_wanted
 
     make_name(out->name, prefix, strlen(prefix), entry->name, strcspn(entry->name, "|"), wanted,
               endings_of(finder, entry, wanted->is_bias).all[0]);
+    out->role    = entry->role;
+    out->stored  = entry->stored;
+    out->stacked = count_stars(entry->name, strcspn(entry->name, "|")) < 2;
 }
 
 static bool try_entry(hl_found *out, const hl_finder *finder, const hl_wanted *wanted,

@@ -28,7 +28,8 @@ typedef struct hl_wanted {
 typedef struct hl_found {
     const hl_tensor *tensor;                   /* NULL: not there */
     const hl_tensor *scales;                   /* MXFP4 in two tensors */
-    hl_role          role;                     /* as stored: ATTN_QKV where q was wanted */
+    hl_role          role;                     /* as stored: ATTN_QKV where q was wanted; as
+                                                * it would be where there is no tensor */
     uint32_t         stored;                   /* HL_STORED_... */
     bool             stacked;                  /* the parts lie in one tensor */
     size_t           n_prefix;                 /* of its name: the family\'s prefix */
