@@ -291,7 +291,8 @@ static void bad_tensors_are_refused(void **state)
     add_int(&made, "feed_forward_length", 64);
     add_ends(&made);
     add_layer(&made, 0, 4, 4, 0);
-    refuse(&made, HL_BAD_INPUT, "tensor 'blk.0.ffn_norm.weight' is missing, wanted [64] (mlp.norm of a llama)");
+    refuse(&made, HL_BAD_INPUT,
+           "tensor 'blk.0.ffn_norm.weight' is missing, wanted [64] (mlp.norm of a llama)");
 }
 
 int main(void)

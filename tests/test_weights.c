@@ -140,7 +140,8 @@ static void missing_tensors_are_named(void **state)
     (void)state;
     add_attention(&made);
     refuse_model(&made, HL_BAD_INPUT,
-                 "tensor 'model.layers.0.mlp.gate_proj.weight' is missing, wanted [64,32] (mlp.gate of a llama)");
+                 "tensor 'model.layers.0.mlp.gate_proj.weight' is missing, wanted [64,32] "
+                 "(mlp.gate of a llama)");
 
     made = start_model(CONFIG("llama", ""));
     add_attention(&made);

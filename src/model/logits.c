@@ -25,12 +25,15 @@ int64_t hl_logits_top(const float *logits, int64_t n)
 
 double hl_logits_lse(const float *logits, int64_t n)
 {
-    double max = (double)logits[hl_logits_top(logits, n)];
-    double sum = 0.0;
+    int64_t top  = hl_logits_top(logits, n);
+    double  max  = (double)logits[top];
+    double  rest = 0.0; /* l - 1 */
 
-    for (int64_t i = 0; i < n; i++)
-        sum += exp((double)logits[i] - max);
-    return max + log(sum);
+    for (int64_t i = 0; i < n; i++) {
+        if (i != top)
+            rest += exp((double)logits[i] - max);
+    }
+    return max + log1p(rest);
 }
 
 hl_logits_row hl_logits_read(const float *logits, int64_t n)

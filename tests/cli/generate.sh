@@ -58,7 +58,7 @@ expect "--stats" 0 <<'END'
  ended by --max-tokens
 END
 
-sampled=(-n 16 --temperature 0.9 --top-k 50 --top-p 0.95 --min-p 0.01 --repeat-penalty 1.1)
+sampled=(-n 10 --temperature 0.9 --top-k 50 --top-p 0.95 --min-p 0.01 --repeat-penalty 1.1)
 run generate models/demo 'He said' "${sampled[@]}" --seed 1
 cp "$scratch/out" "$scratch/one"
 run generate models/demo 'He said' "${sampled[@]}" --seed 1 --threads 2
@@ -79,7 +79,7 @@ run generate models/demo 'He said' -n 2 --json
 expect_line "--json: text" 0 '^ "text": ", “",$'
 expect_line "--json: tokens" 0 '^   "id": 492,$'
 expect_line "--json: why it ended" 0 '^ "stop": "length",$'
-expect_line "--json: log-probabilities" 0 '^   "logprob": -1.103218'
+expect_line "--json: log-probabilities" 0 '^   "logprob": -1\.103'
 expect_line "--json: entropy over the vocabulary" 0 '^   "entropy": 3.20699'
 expect_line "--json: entropy of attention" 0 '^   "attention_entropy": 0.49535'
 
@@ -103,7 +103,8 @@ expect_line "an empty --stop" 2 'an empty text would stop at once'
 run generate models/demo a --context 600
 expect_line "more context than the model has" 4 \
     "a context of 600 tokens is longer than the model's 512, which has no more positions"
-run generate models/demo -f models/text/speech-1960.txt
+head -c 3000 models/text/alice.txt >"$scratch/long"
+run generate models/demo -f "$scratch/long"
 expect_line "a prompt that does not fit" 4 'the prompt has [0-9]+ tokens, but the context of 512 has room for 512'
 run generate tests/data/families/phi3 a
 expect_line "no tokenizer" 3 'no tokenizer.json in this folder \(--tokenizer PATH gives one\)'
