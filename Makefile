@@ -236,7 +236,7 @@ bench: ## set up, build and run the benchmarks
 TESTS ?=
 ALL_TESTS := $(TEST_SOURCES:tests/%.c=%) $(FUZZ_SOURCES:fuzz/fuzz_%.c=replay_%)
 ifdef KERNELS_ONLY
-ALL_TESTS := $(filter test_attention_agreement test_dense_agreement test_quant_agreement test_row_state,$(ALL_TESTS))
+ALL_TESTS := $(filter test_attention_agreement test_dense_agreement test_int8 test_quant_agreement test_row_state test_team,$(ALL_TESTS))
 endif
 RUNNERS   := $(addprefix $(BUILD)/tests/,$(or $(TESTS),$(ALL_TESTS)))
 SCRIPTS   := $(if $(TESTS)$(KERNELS_ONLY),,$(wildcard tests/cli/*.sh))

@@ -1,7 +1,7 @@
 /* bench_linear.c - how near products with one row come to the speed of memory.
  *
- *     type    threads   GB/s   of reading   M rows/s
- *     F16           1   16.9         0.98      10.97
+ *     type           threads     GB/s   of reading   M rows/s
+ *     F16                  1    16.90         0.98      10.97
  *
  * A weight of D_MODEL columns is multiplied by one row, as decoding a token does,
  * for every type that has a loop of its own and two that have none.  Beside it the
@@ -11,7 +11,7 @@
  * median of the rounds' ratios.
  *
  *     build/bench_linear [ROUNDS]                                            */
-#include <omp.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,22 +19,33 @@
 #include <time.h>
 
 #include "base/dtype.h"
+#include "base/threads.h"
 #include "headlight.h"
 #include "kernels/linear.h"
 
 enum {
-    D_MODEL       = 768,
-    SLICE_BYTES   = 8 << 20,
-    N_SLICES      = 64,
-    MAX_ROUNDS    = 1000,
-    DEFAULT_ROUND = 40,
-    READ          = -1, /* the lane that only reads */
-    SPARE_BYTES   = 4096,
+    D_MODEL        = 768,
+    SLICE_BYTES    = 8 << 20,
+    N_SLICES       = 64,
+    MAX_ROUNDS     = 1000,
+    DEFAULT_ROUNDS = 40,
+    READ           = -1, /* the lane that only reads */
+    SPARE_BYTES    = 4096,
 };
 
-static const int lanes[] = { READ,          HL_DTYPE_F32,   HL_DTYPE_F16,  HL_DTYPE_BF16,
-                             HL_DTYPE_Q8_0, HL_DTYPE_Q4_0,  HL_DTYPE_Q4_K, HL_DTYPE_Q6_K,
-                             HL_DTYPE_Q5_K, HL_DTYPE_IQ4_XS };
+/* A type, and whether x is rounded to 8 bits for it. */
+typedef struct bench_lane {
+    int  dtype; /* or READ */
+    bool int8;
+} bench_lane;
+
+static const bench_lane lanes[] = {
+    { READ, false },          { HL_DTYPE_F32, false },    { HL_DTYPE_F16, false },
+    { HL_DTYPE_BF16, false }, { HL_DTYPE_Q8_0, false },   { HL_DTYPE_Q8_0, true },
+    { HL_DTYPE_Q4_0, false }, { HL_DTYPE_Q4_0, true },    { HL_DTYPE_Q4_K, false },
+    { HL_DTYPE_Q4_K, true },  { HL_DTYPE_Q6_K, false },   { HL_DTYPE_Q6_K, true },
+    { HL_DTYPE_Q5_K, false }, { HL_DTYPE_IQ4_XS, false },
+};
 enum { N_LANES = sizeof lanes / sizeof *lanes };
 
 typedef struct bench {
@@ -42,7 +53,9 @@ typedef struct bench {
     float          x[D_MODEL];
     float         *out;
     hl_linear_pool pool;
-    int            slice; /* the next one */
+    hl_linear_int8 int8;
+    hl_team       *teams[2]; /* of one thread, of all */
+    int            slice;    /* the next one */
     double         rates[2][N_LANES][MAX_ROUNDS];
 } bench;
 
@@ -53,15 +66,31 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Something that depends on every word, so that all of them are read. */
-static uint64_t read_words(const uint64_t *words, int64_t n, int n_threads)
-{
-    uint64_t all = 0;
+/* Something that depends on every word, so that all of them are read; with the
+ * same shares and threads, and as far ahead, as products have. */
+enum { READ_BYTES = 64 * 1024, AHEAD = 12 * 1024 };
 
-#pragma omp parallel for reduction(^ : all) num_threads(n_threads) schedule(static)
-    for (int64_t i = 0; i < n; i++)
-        all ^= words[i];
-    return all;
+typedef struct reading {
+    const uint8_t   *bytes;
+    _Atomic uint64_t all;
+} reading;
+
+static void read_share(void *context, int64_t share, int member)
+{
+    reading       *r     = context;
+    const uint8_t *bytes = r->bytes + share * READ_BYTES;
+    uint64_t       all   = 0;
+    (void)member;
+
+    for (int64_t line = 0; line < READ_BYTES; line += 64) {
+        uint64_t words[8];
+
+        __builtin_prefetch(bytes + line + AHEAD);
+        memcpy(words, bytes + line, sizeof words);
+        for (int i = 0; i < 8; i++)
+            all ^= words[i];
+    }
+    r->all ^= all;
 }
 
 static int64_t rows_of(hl_dtype dtype)
@@ -70,8 +99,9 @@ static int64_t rows_of(hl_dtype dtype)
     return SLICE_BYTES / (int64_t)(D_MODEL / block.n_values * block.n_bytes);
 }
 
-static bool multiply(bench *b, const uint8_t *slice, hl_dtype dtype, int n_threads)
+static bool multiply(bench *b, const uint8_t *slice, const bench_lane *l, int team)
 {
+    hl_dtype       dtype  = (hl_dtype)l->dtype;
     int64_t        n_rows = rows_of(dtype), one = 1;
     hl_matrix      matrix = { .data      = slice,
                               .dtype     = dtype,
@@ -89,22 +119,23 @@ static bool multiply(bench *b, const uint8_t *slice, hl_dtype dtype, int n_threa
                               .n_rows     = &one };
     hl_linear_pool pool   = b->pool;
 
-    pool.n_threads = n_threads;
+    pool.n_threads = team == 0 ? 1 : pool.n_threads;
+    pool.team      = b->teams[team];
+    pool.int8      = l->int8 ? &b->int8 : NULL;
     return hl_linear(&rows, &matrix, NULL, &pool) == HL_OK;
 }
 
 /* Bytes a second; 0 if it failed. */
-static double measure(bench *b, int lane, int n_threads)
+static double measure(bench *b, const bench_lane *l, int team)
 {
-    const uint8_t  *slice = b->buffer + (size_t)b->slice * SLICE_BYTES;
-    volatile size_t sink  = 0;
-    double          begin = now();
+    const uint8_t *slice = b->buffer + (size_t)b->slice * SLICE_BYTES;
+    reading        r     = { .bytes = slice };
+    double         begin = now();
 
     b->slice = (b->slice + 1) % N_SLICES;
-    if (lane == READ) {
-        sink = read_words((const uint64_t *)(const void *)slice, SLICE_BYTES / 8, n_threads);
-        (void)sink;
-    } else if (!multiply(b, slice, (hl_dtype)lane, n_threads)) {
+    if (l->dtype == READ) {
+        hl_team_run(b->teams[team], SLICE_BYTES / READ_BYTES, read_share, &r);
+    } else if (!multiply(b, slice, l, team)) {
         fprintf(stderr, "%s\n", hl_error_message());
         return 0.0;
     }
@@ -127,23 +158,29 @@ static double median(const double *values, int n)
     return sorted[n / 2];
 }
 
-static void report(const bench *b, int n_rounds, const int threads[2])
+static void print_line(const bench *b, int lane, int team, int n_threads, int n_rounds)
 {
-    printf("%-10s %7s %8s %12s %10s\n", "type", "threads", "GB/s", "of reading", "M rows/s");
-    for (int lane = 0; lane < N_LANES; lane++) {
-        for (int t = 0; t < 2; t++) {
-            double ratios[MAX_ROUNDS];
-            double rate = median(b->rates[t][lane], n_rounds);
+    double rate = median(b->rates[team][lane], n_rounds);
+    double ratios[MAX_ROUNDS];
 
-            for (int i = 0; i < n_rounds; i++)
-                ratios[i] = b->rates[t][lane][i] / b->rates[t][0][i];
-            printf("%-10s %7d %8.2f %12.2f",
-                   lanes[lane] == READ ? "(reading)" : hl_dtype_name((hl_dtype)lanes[lane]),
-                   threads[t], rate * 1e-9, median(ratios, n_rounds));
-            if (lanes[lane] != READ)
-                printf(" %10.2f", rate / SLICE_BYTES * (double)rows_of(lanes[lane]) * 1e-6);
-            printf("\n");
-        }
+    for (int i = 0; i < n_rounds; i++)
+        ratios[i] = b->rates[team][lane][i] / b->rates[team][0][i];
+    printf("%-9s %-4s %7d %8.2f %12.2f",
+           lanes[lane].dtype == READ ? "(reading)" : hl_dtype_name((hl_dtype)lanes[lane].dtype),
+           lanes[lane].int8 ? "int8" : "", n_threads, rate * 1e-9, median(ratios, n_rounds));
+    if (lanes[lane].dtype != READ)
+        printf(" %10.2f", rate / SLICE_BYTES * (double)rows_of((hl_dtype)lanes[lane].dtype) * 1e-6);
+    printf("\n");
+}
+
+static void report(const bench *b, int n_rounds)
+{
+    printf("One row times a weight of %d columns, %s; medians of %d rounds.\n\n", D_MODEL,
+           hl_backend_name(), n_rounds);
+    printf("%-14s %7s %8s %12s %10s\n", "type", "threads", "GB/s", "of reading", "M rows/s");
+    for (int lane = 0; lane < N_LANES; lane++) {
+        for (int team = 0; team < 2; team++)
+            print_line(b, lane, team, team == 0 ? 1 : b->pool.n_threads, n_rounds);
     }
 }
 
@@ -155,10 +192,16 @@ static bool prepare(bench *b)
     b->buffer             = malloc((size_t)N_SLICES * SLICE_BYTES + SPARE_BYTES);
     b->out                = malloc((size_t)(SLICE_BYTES / D_MODEL * 8) * sizeof *b->out);
     b->pool.thread_floats = hl_linear_scratch(&widest);
-    b->pool.n_threads     = omp_get_max_threads();
+    b->pool.n_threads     = hl_threads(0);
     b->pool.scratch =
         calloc((size_t)(b->pool.n_threads * b->pool.thread_floats), sizeof *b->pool.scratch);
-    if (b->buffer == NULL || b->out == NULL || b->pool.scratch == NULL)
+    b->int8.n_values = HL_LINEAR_FEW_ROWS * D_MODEL;
+    b->int8.q        = malloc((size_t)b->int8.n_values);
+    b->int8.scales   = calloc((size_t)b->int8.n_values, sizeof *b->int8.scales);
+    b->int8.sums     = calloc((size_t)b->int8.n_values, sizeof *b->int8.sums);
+    if (b->buffer == NULL || b->out == NULL || b->pool.scratch == NULL || b->int8.q == NULL ||
+        b->int8.scales == NULL || b->int8.sums == NULL || hl_team_open(&b->teams[0], 1) != HL_OK ||
+        hl_team_open(&b->teams[1], b->pool.n_threads) != HL_OK)
         return false;
     for (size_t i = 0; i < (size_t)N_SLICES * SLICE_BYTES; i++)
         b->buffer[i] = (uint8_t)(0x30 | (i * 2654435761U >> 13 & 0x0f));
@@ -167,34 +210,46 @@ static bool prepare(bench *b)
     return true;
 }
 
+static void clean_up(bench *b)
+{
+    hl_team_close(b->teams[0]);
+    hl_team_close(b->teams[1]);
+    free(b->int8.q);
+    free(b->int8.scales);
+    free(b->int8.sums);
+    free(b->pool.scratch);
+    free(b->out);
+    free(b->buffer);
+}
+
+static bool run_rounds(bench *b, int n_rounds)
+{
+    for (int i = 0; i < n_rounds; i++) {
+        for (int team = 0; team < 2; team++) {
+            for (int lane = 0; lane < N_LANES; lane++) {
+                b->rates[team][lane][i] = measure(b, &lanes[lane], team);
+                if (b->rates[team][lane][i] == 0.0)
+                    return false;
+            }
+        }
+    }
+    return true;
+}
+
 int main(int argc, char **argv)
 {
     static bench b;
-    int          n_rounds = argc > 1 ? atoi(argv[1]) : DEFAULT_ROUND;
+    int          n_rounds = argc > 1 ? atoi(argv[1]) : DEFAULT_ROUNDS;
 
     if (n_rounds < 1 || n_rounds > MAX_ROUNDS) {
         fprintf(stderr, "%s: %d rounds, wanted 1 to %d\n", argv[0], n_rounds, MAX_ROUNDS);
         return 2;
     }
-    if (!prepare(&b)) {
+    bool good = prepare(&b) && run_rounds(&b, n_rounds);
+    if (good)
+        report(&b, n_rounds);
+    else
         fprintf(stderr, "%s: no memory\n", argv[0]);
-        return 1;
-    }
-    const int threads[2] = { 1, b.pool.n_threads };
-    for (int i = 0; i < n_rounds; i++) {
-        for (int t = 0; t < 2; t++) {
-            for (int lane = 0; lane < N_LANES; lane++) {
-                b.rates[t][lane][i] = measure(&b, lanes[lane], threads[t]);
-                if (b.rates[t][lane][i] == 0.0)
-                    return 1;
-            }
-        }
-    }
-    printf("One row times a weight of %d columns, %s; medians of %d rounds.\n\n", D_MODEL,
-           hl_backend_name(), n_rounds);
-    report(&b, n_rounds, threads);
-    free(b.pool.scratch);
-    free(b.out);
-    free(b.buffer);
-    return 0;
+    clean_up(&b);
+    return good ? 0 : 1;
 }

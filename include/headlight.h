@@ -559,8 +559,14 @@ enum {
     HL_WANT_LAST_LOGITS = 1 << 11, /* of each sequence's last row; hl_session_logits has them */
 };
 
-/* What stored blocks of Q8_0, Q4_0, Q4_K and Q6_K are multiplied with, where few rows (a
- * step of decoding) are.  INT8 rounds each 32 activations to 8 bits. */
+/* What stored blocks of Q8_0, Q4_0, Q4_K and Q6_K are multiplied with where few rows are
+ * (a step of decoding, up to 8 rows of a sequence).  INT8 rounds activations to 8 bits,
+ * 32 to a scale: a core then gets through Q8_0 1.4 times and through the others twice as fast, if
+ * memory lets it.  On models/demo, decoding 512 tokens of two texts, the entropies of
+ * attention rows move by 0.007 nats in the mean and 0.2 at most; as Q8_0 the weights
+ * themselves move them by 0.003 and 0.07, as Q4_0 by 0.04 and 0.9.  So it is for
+ * generating text, and EXACT for measuring.  Other types, and CPUs without AVX2, take
+ * no notice. */
 typedef enum hl_activations {
     HL_ACTIVATIONS_EXACT = 0,
     HL_ACTIVATIONS_INT8,

@@ -6,6 +6,7 @@
 #include "base/dtype.h"
 #include "base/threads.h"
 #include "kernels/gemm.h"
+#include "kernels/int8.h"
 #include "kernels/linear.h"
 #include "kernels/quant.h"
 
@@ -25,7 +26,7 @@ typedef struct problem {
     float         *bias;
     hl_linear_rows rows;
     int64_t        n_rows[2];
-    float         *scratch;
+    bool           int8; /* with activations of 8 bits */
 } problem;
 
 /* Any bytes are valid blocks, but few of them are numbers of a sensible size. */
@@ -80,6 +81,9 @@ static void free_problem(problem *p)
 /* On a team's threads where their number is even, else on OpenMP's. */
 static void run(problem *p, int n_threads)
 {
+    static int8_t  q[2 * HL_LINEAR_FEW_ROWS * MAX_COLUMNS];
+    static float   scales[sizeof q / HL_INT8_BLOCK], sums[sizeof q / HL_INT8_BLOCK];
+    hl_linear_int8 int8 = { sizeof q, q, scales, sums };
     int64_t        n    = hl_linear_scratch(&p->matrix);
     hl_linear_pool pool = { .n_threads     = n_threads,
                             .scratch       = malloc((size_t)(n_threads * n) * sizeof(float)),
@@ -91,6 +95,7 @@ static void run(problem *p, int n_threads)
     assert_non_null(pool.scratch);
     if (n_threads % 2 == 0)
         assert_ok(hl_team_open(&pool.team, n_threads));
+    pool.int8 = p->int8 ? &int8 : NULL;
     assert_ok(hl_linear(&p->rows, &p->matrix, p->bias, &pool));
     hl_team_close(pool.team);
     free(pool.scratch);
@@ -212,12 +217,14 @@ static void rows_are_found(void **state)
 static void rows_do_not_depend_on_company(void **state)
 {
     (void)state;
-    for (int64_t n = 5; n < MAX_X; n += 20) {
-        problem p      = make_problem(plain(HL_DTYPE_F16, 290, 96), n, 30);
+    for (int i = 0; i < 4; i++) {
+        int64_t n      = i % 2 == 0 ? 5 : 25;
+        problem p      = make_problem(plain(i < 2 ? HL_DTYPE_F16 : HL_DTYPE_Q8_0, 290, 96), n, 30);
         size_t  count  = (size_t)(n * p.rows.out_stride);
         float  *before = malloc(count * sizeof *before);
 
         assert_non_null(before);
+        p.int8 = i >= 2;
         run(&p, 1);
         memcpy(before, p.rows.out, count * sizeof *before);
         run(&p, 3);
@@ -245,6 +252,10 @@ static void products_together(void **state)
     assert_ok(hl_team_open(&pool.team, 2));
     for (int i = 0; i < 3; i++) {
         parts[i] = make_problem(plain(types[i], 290 - 100 * i, 256), 3, 1);
+        if (i > 0) { /* they have x in common */
+            free((void *)parts[i].rows.x);
+            parts[i].rows.x = parts[0].rows.x;
+        }
         run(&parts[i], 1);
         size_t count = (size_t)(2 * parts[i].rows.batch_rows * parts[i].rows.out_stride);
         together[i]  = malloc(count * sizeof(float));
@@ -259,9 +270,37 @@ static void products_together(void **state)
         size_t count = (size_t)(2 * parts[i].rows.batch_rows * parts[i].rows.out_stride);
         assert_memory_equal(together[i], parts[i].rows.out, count * sizeof(float));
         free(together[i]);
+        parts[i].rows.x = i < 2 ? NULL : parts[i].rows.x;
         free_problem(&parts[i]);
     }
     hl_team_close(pool.team);
+}
+
+/* x that 8 bits hold exactly gives what floats give; a long sequence beside it, and types
+ * without such products, keep their floats. */
+static void activations_of_8_bits(void **state)
+{
+    static const hl_dtype types[] = { HL_DTYPE_Q8_0, HL_DTYPE_Q4_0, HL_DTYPE_Q4_K,
+                                      HL_DTYPE_Q6_K, HL_DTYPE_Q5_K, HL_DTYPE_F16 };
+    static float          w[MAX_COLUMNS];
+    (void)state;
+
+    for (int i = 0; i < 12; i++) {
+        problem p = make_problem(plain(types[i % 6], 291, 512), 1 + i / 6 * 7, i % 2 * 12);
+        float  *x = (float *)p.rows.x;
+
+        for (int64_t k = 0; k < 2 * p.rows.batch_rows * p.rows.x_stride; k++)
+            x[k] = roundf(x[k] * 126.0f) / 64.0f;
+        for (int64_t k = 0; k < 2 * p.rows.batch_rows * p.rows.x_stride; k++) /* 127 in each 32 */
+            x[k] = k % p.rows.x_stride % 32 == 5 ? 127.0f / 64.0f : x[k];
+        p.int8 = true;
+        run(&p, 1 + i % 3);
+        for (int64_t row = 0; row < p.matrix.n_rows; row++) {
+            assert_ok(hl_matrix_read_row(w, &p.matrix, row));
+            check_row(&p, w, row);
+        }
+        free_problem(&p);
+    }
 }
 
 /* Two values a byte, neighbours, and scales apart from them. */
@@ -324,8 +363,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_type_is_multiplied), cmocka_unit_test(ragged_sizes),
         cmocka_unit_test(rows_are_found),           cmocka_unit_test(rows_do_not_depend_on_company),
-        cmocka_unit_test(products_together),        cmocka_unit_test(mxfp4_in_two_tensors),
-        cmocka_unit_test(both_products_agree),
+        cmocka_unit_test(activations_of_8_bits),    cmocka_unit_test(products_together),
+        cmocka_unit_test(mxfp4_in_two_tensors),     cmocka_unit_test(both_products_agree),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

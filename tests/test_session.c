@@ -157,6 +157,86 @@ static void caches_agree(void **state)
     hl_model_close(model);
 }
 
+/* ----------------------------------------------------------------------- steps */
+
+enum { N_LONG = 700, N_SEGMENTS = 3 };
+
+/* Statistics of each sequence's last row, layer by layer. */
+typedef struct last_rows {
+    float  values[MAX_STORED];
+    size_t count;
+} last_rows;
+
+static hl_status see_last_rows(void *context, const hl_layer_rows *rows)
+{
+    last_rows                 *s = context;
+    const hl_attention_result *r = rows->rows;
+
+    for (int64_t i = 0; i < rows->n_batch * rows->n_heads; i++) {
+        int64_t at       = i * rows->n_rows + rows->lengths[i / rows->n_heads] - 1;
+        float   values[] = { r->entropy[at],  r->renyi2[at],   r->varentropy[at],
+                             r->peak[at],     r->lse[at],      r->entropy_nosink[at],
+                             r->diagonal[at], r->previous[at], r->first[at] };
+
+        assert_true(s->count + 9 + N_SEGMENTS <= MAX_STORED);
+        memcpy(s->values + s->count, values, sizeof values);
+        memcpy(s->values + s->count + 9, r->segment_mass + at * N_SEGMENTS,
+               N_SEGMENTS * sizeof(float));
+        s->count += 9 + N_SEGMENTS;
+    }
+    return HL_OK;
+}
+
+/* Two sequences; the last token of each in a feed of its own if `stepped`. */
+static void feed_long(last_rows *s, const hl_model *model, bool stepped)
+{
+    static int64_t ids[2 * N_LONG], last[2];
+    static uint8_t segments[2 * N_LONG];
+    int64_t        lengths[2] = { N_LONG - stepped, N_LONG - 60 - stepped };
+    hl_tap         tap        = { .context = s, .layer = see_last_rows };
+    hl_feed        first   = { .tokens = ids, .n_tokens = N_LONG, .lengths = lengths, .tap = &tap };
+    hl_session    *session = open_session(
+           model,
+           (hl_session_options){ .n_ctx = N_LONG, .n_batch = 2, .n_threads = 3, .beyond_ctx = true });
+
+    for (int i = 0; i < 2 * N_LONG; i++) {
+        ids[i]      = tokens[i * i % (2 * N_TOKENS)];
+        segments[i] = (uint8_t)(i / 7 % N_SEGMENTS);
+    }
+    first.segments   = segments;
+    first.n_segments = N_SEGMENTS;
+    for (int i = 0; i < 2; i++)
+        last[i] = ids[i * N_LONG + lengths[i]];
+    first.tap = stepped ? NULL : &tap;
+    assert_ok(hl_session_feed(session, &first));
+    if (stepped)
+        assert_ok(hl_session_feed(session, &(hl_feed){ .tokens     = last,
+                                                       .n_tokens   = 1,
+                                                       .segments   = segments,
+                                                       .n_segments = N_SEGMENTS,
+                                                       .tap        = &tap }));
+    hl_session_close(session);
+}
+
+/* Long enough that a step's heads are shared out. */
+static void a_step_agrees_with_a_whole_pass(void **state)
+{
+    static last_rows whole, step;
+    hl_model        *model = open_model(LLAMA);
+    (void)state;
+
+    feed_long(&whole, model, false);
+    feed_long(&step, model, true);
+    /* Chunks of the whole pass came one by one: its last one counts. */
+    assert_true(whole.count >= step.count && step.count > 0);
+    for (size_t i = 0; i < step.count; i++) {
+        float wanted = whole.values[whole.count - step.count + i];
+        if (!(fabsf(step.values[i] - wanted) <= 1e-4f * fmaxf(1.0f, fabsf(wanted))))
+            fail_msg("[%zu] is %.7g, wanted %.7g", i, step.values[i], wanted);
+    }
+    hl_model_close(model);
+}
+
 /* ------------------------------------------------------------------------ tap */
 
 typedef struct stream {
@@ -268,6 +348,9 @@ static void limits_are_named(void **state)
     assert_fails(
         HL_BAD_ARGUMENT, "the cache can be F32 or F16, not Q4_0",
         hl_session_open(&session, model, &(hl_session_options){ .cache_dtype = HL_DTYPE_Q4_0 }));
+    assert_fails(HL_BAD_ARGUMENT, "activations is 2, wanted 0 to 1",
+                 hl_session_open(&session, model,
+                                 &(hl_session_options){ .activations = HL_ACTIVATIONS_COUNT }));
     session = open_session(model, (hl_session_options){ .n_ctx = 8 });
     assert_fails(HL_LIMIT, "20 tokens after 0 are more than the context of 8",
                  hl_session_feed(session, &(hl_feed){ .tokens = tokens, .n_tokens = N_TOKENS }));
@@ -334,6 +417,7 @@ int main(void)
         cmocka_unit_test(a_sequence_does_not_depend_on_its_batch),
         cmocka_unit_test(encoders_do_not_see_padding),
         cmocka_unit_test(caches_agree),
+        cmocka_unit_test(a_step_agrees_with_a_whole_pass),
         cmocka_unit_test(taps_get_what_they_want),
         cmocka_unit_test(a_tap_can_stop),
         cmocka_unit_test(hooks_have_names),
