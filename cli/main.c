@@ -17,6 +17,8 @@
 
 static const hl_command commands[] = {
     { "info", "what a model is: family, shape, dtypes, memory", hl_command_info },
+    { "measure", "what every head does on a text, to a profile", hl_command_measure },
+    { "merge", "one profile from many", hl_command_merge },
     { "tokenize", "show the tokens of a text, or the text of tokens", hl_command_tokenize },
     { "verify", "run golden cases and models on every back end", hl_command_verify },
 };

@@ -89,6 +89,20 @@ static int set_int(const parser *p, const hl_option *option, const char *text)
     return HL_OPTIONS_GO_ON;
 }
 
+static int set_number(const parser *p, const hl_option *option, const char *text)
+{
+    char  *end    = NULL;
+    double number = strtod(text, &end);
+
+    if (end == text || *end != '\0')
+        return hl_options_refuse(p->usage, "--%s: '%s' is not a number", option->name, text);
+    if (!(number >= (double)option->low && number <= (double)option->high))
+        return hl_options_refuse(p->usage, "--%s: %s is not between %lld and %lld", option->name,
+                                 text, (long long)option->low, (long long)option->high);
+    *(double *)option->target = number;
+    return HL_OPTIONS_GO_ON;
+}
+
 static int add_value(const parser *p, const hl_option *option, const char *text)
 {
     hl_option_list *list = option->target;
@@ -105,6 +119,8 @@ static int set_value(const parser *p, const hl_option *option, const char *text)
     switch (option->kind) {
     case HL_OPTION_INT:
         return set_int(p, option, text);
+    case HL_OPTION_NUMBER:
+        return set_number(p, option, text);
     case HL_OPTION_LIST:
         return add_value(p, option, text);
     case HL_OPTION_CHOICE:

@@ -30,6 +30,7 @@ typedef enum hl_option_kind {
     HL_OPTION_TEXT,     /* target: const char **; borrowed from argv          */
     HL_OPTION_CHOICE,   /* as TEXT, one of the words of `value`, as in "a|b"  */
     HL_OPTION_INT,      /* target: int64_t *, from low to high                */
+    HL_OPTION_NUMBER,   /* target: double *, from low to high                 */
     HL_OPTION_LIST,     /* target: hl_option_list *; as TEXT, any number      */
 } hl_option_kind;
 

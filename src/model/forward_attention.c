@@ -297,15 +297,33 @@ static int64_t list_rows(int64_t *out, const hl_chunk *chunk)
     return count;
 }
 
+/* The same where each sequence has its own: -1 for those that fall elsewhere. */
+static int64_t list_own_rows(int64_t *out, const hl_chunk *chunk, int64_t n_batch)
+{
+    const hl_tap *tap = chunk->feed->tap;
+
+    for (int64_t i = 0; i < n_batch * tap->n_pattern_positions; i++) {
+        int64_t sequence = i / tap->n_pattern_positions;
+        int64_t row      = tap->pattern_positions[i] - chunk->start[sequence];
+
+        out[i] = row >= 0 && row < chunk->lengths[sequence] ? row : -1;
+    }
+    return tap->n_pattern_positions;
+}
+
 static hl_status make_pattern(const hl_session *session, const hl_chunk *chunk,
                               const hl_attention *problem, const hl_layer_rows *rows, int64_t index)
 {
-    int64_t row      = rows->pattern_rows[index % rows->n_patterns];
     int64_t head     = index / rows->n_patterns % rows->n_heads;
     int64_t sequence = index / rows->n_patterns / rows->n_heads;
-    double *scores   = session->rows.scores + hl_thread_index() * rows->n_keys;
-    float  *out      = session->rows.pattern + index * rows->n_keys;
+    int64_t listed =
+        index % rows->n_patterns + (rows->patterns_differ ? sequence * rows->n_patterns : 0);
+    int64_t row    = rows->pattern_rows[listed];
+    double *scores = session->rows.scores + hl_thread_index() * rows->n_keys;
+    float  *out    = session->rows.pattern + index * rows->n_keys;
 
+    if (row < 0)
+        return HL_OK;
     memset(out, 0, (size_t)rows->n_keys * sizeof *out);
     session->rows.exact[index] = (hl_pattern_row){ 0 };
     if (row >= chunk->lengths[sequence])
@@ -322,7 +340,11 @@ hl_status hl_forward_patterns(hl_session *session, const hl_chunk *chunk, hl_lay
     hl_attention problem = attention_problem(session, chunk, rows->layer);
     hl_status    failure = HL_OK;
 
-    rows->n_patterns   = list_rows(session->rows.pattern_rows, chunk);
+    rows->patterns_differ = chunk->feed->tap->patterns_differ;
+    if (rows->patterns_differ)
+        rows->n_patterns = list_own_rows(session->rows.pattern_rows, chunk, rows->n_batch);
+    else
+        rows->n_patterns = list_rows(session->rows.pattern_rows, chunk);
     rows->pattern_rows = session->rows.pattern_rows;
     rows->pattern      = session->rows.pattern;
     rows->n_keys       = session->options.n_ctx;

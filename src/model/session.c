@@ -26,6 +26,7 @@ enum {
     DEFAULT_CHUNK = 512,
     MAX_CTX       = 1 << 30,
     MAX_BATCH     = 1 << 20,
+    STEADY_ROWS   = 32,
 };
 
 /* ------------------------------------------------------------------- memory */
@@ -273,7 +274,8 @@ static hl_status plan_patterns(hl_session *session)
 
     if ((session->options.wants & HL_WANT_PATTERN) == 0)
         return HL_OK;
-    HL_TRY(HL_SESSION_ALLOC(session, &rows->pattern_rows, session->options.n_patterns));
+    HL_TRY(HL_SESSION_ALLOC(session, &rows->pattern_rows,
+                            product(session->options.n_batch, session->options.n_patterns, 1)));
     HL_TRY(HL_SESSION_ALLOC(session, &rows->pattern,
                             product(heads, session->options.n_patterns, session->options.n_ctx)));
     HL_TRY(HL_SESSION_ALLOC(session, &rows->exact, product(heads, session->options.n_patterns, 1)));
@@ -479,7 +481,8 @@ static hl_status check_length(const hl_session *session, const hl_feed *feed, in
 
 static hl_status check_patterns(const hl_session *session, const hl_feed *feed)
 {
-    if (feed->tap == NULL || (feed->tap->wants & HL_WANT_PATTERN) == 0)
+    if (feed->tap == NULL || (feed->tap->wants & HL_WANT_PATTERN) == 0 ||
+        feed->tap->patterns_differ)
         return HL_OK;
     for (int64_t i = 1; i < session->options.n_batch; i++) {
         if (session->length[i] != session->length[0])
@@ -527,6 +530,10 @@ static void place_chunk(hl_chunk *chunk, const hl_session *session, int64_t offs
         chunk->ends[i]    = session->length[i] + left;
         longest           = left > longest ? left : longest;
     }
+    /* Attention over fewer rows than a vector has lanes takes another way, which rounds
+     * differently: whether it does must not depend on the longest of the batch. */
+    if (session->options.steady && longest > 0 && longest < STEADY_ROWS)
+        longest = session->options.n_chunk < STEADY_ROWS ? session->options.n_chunk : STEADY_ROWS;
     chunk->n_rows = longest;
 }
 

@@ -76,7 +76,7 @@ typedef struct hl_session_rows {
     float          *narrow;         /* (HL_LOGIT_ROWS, d_embed) where that is not D */
     float          *last;           /* (B, d_vocab) */
     float          *pattern;        /* (B, H, n_patterns, S) */
-    int64_t        *pattern_rows;   /* (n_patterns) */
+    int64_t        *pattern_rows;   /* (B, n_patterns) */
     double         *scores;         /* (n_threads, S) */
     hl_pattern_row *exact;          /* (B, H, n_patterns) the statistics of patterns, in double */
     int64_t        *lens_top;       /* (B, C) */

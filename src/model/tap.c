@@ -25,6 +25,16 @@ size_t hl_hook_name(char *out, size_t n_bytes, hl_hook hook, int64_t layer)
     return length < 0 ? 0 : (size_t)length;
 }
 
+/* -1: they rise, up to the -1 behind the last. */
+static int64_t first_not_rising(const int64_t *positions, int64_t n)
+{
+    for (int64_t i = 1; i < n; i++) {
+        if (positions[i] <= positions[i - 1] && positions[i] != -1)
+            return i;
+    }
+    return -1;
+}
+
 hl_status hl_tap_check(const hl_tap *tap, const hl_session_options *options)
 {
     if (tap == NULL)
@@ -38,10 +48,13 @@ hl_status hl_tap_check(const hl_tap *tap, const hl_session_options *options)
         return hl_fail(HL_BAD_ARGUMENT,
                        "the tap names %lld positions, the session was opened for %lld",
                        (long long)tap->n_pattern_positions, (long long)options->n_patterns);
-    for (int64_t i = 1; i < tap->n_pattern_positions; i++) {
-        if (tap->pattern_positions[i] <= tap->pattern_positions[i - 1])
+    for (int64_t list = 0; list < (tap->patterns_differ ? options->n_batch : 1); list++) {
+        const int64_t *positions = tap->pattern_positions + list * tap->n_pattern_positions;
+        int64_t        bad       = first_not_rising(positions, tap->n_pattern_positions);
+
+        if (bad >= 0)
             return hl_fail(HL_BAD_ARGUMENT, "the tap's positions do not rise at [%lld]",
-                           (long long)i);
+                           (long long)bad);
     }
     return HL_OK;
 }

@@ -5,142 +5,105 @@
  * cell a layer and head.  All sums are whole numbers of a fixed point (exact.h), so
  * that parts, threads and machines give the same bytes as the whole, in any order:
  *
- *     hl_profile_new      empty, for a shape
+ *     hl_profile_new      empty, for a shape                (profile.c)
  *     hl_profile_rows     add the rows of a layer           (profile_add.c)
+ *     hl_profile_samples  add whole rows of attention       (profile_sample.c)
  *     hl_profile_merge    add another profile               (profile_merge.c)
- *     hl_profile_write    a safetensors file, and back      (profile_file.c)
+ *     hl_profile_write    a safetensors file                (profile_file.c)
+ *     hl_profile_load     and back                          (profile_parse.c)
  *     hl_profile_mean ... what the sums say                 (profile_read.c)
  *
- * doc/profile.md describes the file. */
+ * Loading, writing, merging and all questions are public, in headlight.h; this is the
+ * side of whoever measures.  doc/profile.md describes the file. */
 #ifndef HL_STATS_PROFILE_H
 #define HL_STATS_PROFILE_H
 
 #include "headlight.h"
 
-typedef struct hl_profile hl_profile;
+#define HL_N_BINS              64
+#define HL_FAIR_KEYS           16 /* rows that see fewer keys are not in the fair mean */
+#define HL_PROFILE_MAX_LAYERS  1024
+#define HL_PROFILE_MAX_HEADS   1024
+#define HL_PROFILE_MAX_BUCKETS 31
+#define HL_PROFILE_MAX_TYPES   8
+#define HL_PROFILE_MAX_KEPT    256 /* sequences */
 
-/* What is kept of every row.  Undefined values (no other key than the first, fewer
- * than 16 visible keys for the fair entropy, a key that is not visible) are not
- * counted, so that each quantity has a count of its own. */
-typedef enum hl_quantity {
-    HL_Q_ENTROPY = 0, /* H, nats, all rows: the seed mean                */
-    HL_Q_FAIR,        /* H / ln n, rows that see at least 16 keys        */
-    HL_Q_RENYI2,
-    HL_Q_VARENTROPY,
-    HL_Q_PEAK,
-    HL_Q_SELF,
-    HL_Q_PREVIOUS,
-    HL_Q_FIRST,
-    HL_Q_NOSINK, /* H over the keys other than the first, renormalised */
-    HL_N_QUANTITIES
-} hl_quantity;
-
-/* Histograms of 64 equal bins over [0, 1]. */
-typedef enum hl_histogram {
-    HL_HIST_NORMALISED = 0, /* H / ln n, rows that see at least 2 keys */
-    HL_HIST_NOSINK,         /* H_nosink / ln n', n' >= 2               */
-    HL_HIST_PEAK,
-    HL_N_HISTOGRAMS
-} hl_histogram;
-
-/* Means over sampled rows (whole rows of attention), metrics.md 5; each also over the
- * row without key 0, renormalised, where `nosink` is true below. */
-typedef enum hl_pattern_metric {
-    HL_PM_DIAGONAL = 0, /* A(i,i)                                    */
-    HL_PM_PREVIOUS,     /* A(i,i-1)                                  */
-    HL_PM_BAND,         /* sum of A(i,j), i - j <= 4                 */
-    HL_PM_SINK,         /* A(i,0), i >= 1                            */
-    HL_PM_DIAGONAL_TOP, /* share of rows whose largest is A(i,i)     */
-    HL_PM_PEAK,
-    HL_PM_CONTENT,       /* 1 - band - sink, not below 0              */
-    HL_PM_EDGES,         /* share of visible pairs with A > 1e-3      */
-    HL_PM_K90,           /* share of keys that hold 90% of the row    */
-    HL_PM_SUPPORT2,      /* exp(H2) / n                               */
-    HL_PM_CHANCE,        /* 1 / n, for the lift of the diagonal       */
-    HL_N_PATTERN_METRICS
-} hl_pattern_metric;
-
-/* Scores on a repeated random sequence: the mean of A on an offset diagonal. */
-typedef enum hl_probe {
-    HL_PROBE_INDUCTION = 0,
-    HL_PROBE_DUPLICATE,
-    HL_PROBE_PREVIOUS,
-    HL_N_PROBES
-} hl_probe;
-
-/* A count, a mean and a variance; mean and variance are NaN when nothing was counted. */
-typedef struct hl_moments {
-    int64_t count;
-    double  mean;
-    double  variance; /* of the sample, divided by count */
-    double  min;
-    double  max;
-} hl_moments;
-
-/* --------------------------------------------------------------------- reading
- *
- * Every function takes a layer and a head that exist; heads of a layer beyond
- * its own number (per-layer head counts) read as never counted. */
-
-int64_t hl_profile_n_layers(const hl_profile *profile);
-int64_t hl_profile_n_heads(const hl_profile *profile); /* the most of any layer */
-int64_t hl_profile_heads_of(const hl_profile *profile, int64_t layer);
-
-hl_moments hl_profile_moments(const hl_profile *profile, int64_t layer, int64_t head,
-                              hl_quantity quantity);
 static inline double hl_profile_mean(const hl_profile *profile, int64_t layer, int64_t head,
                                      hl_quantity quantity)
 {
     return hl_profile_moments(profile, layer, head, quantity).mean;
 }
-/* Rows with a NaN, an infinity, or H > ln n + 1e-3: counted here and nowhere else. */
-int64_t hl_profile_broken(const hl_profile *profile, int64_t layer, int64_t head);
 
-/* (64) counts; and the value below which a share q of the rows lies, NaN of none. */
-const int64_t *hl_profile_histogram(const hl_profile *profile, int64_t layer, int64_t head,
-                                    hl_histogram histogram);
-double         hl_profile_quantile(const hl_profile *profile, int64_t layer, int64_t head,
-                                   hl_histogram histogram, double q);
+/* ---------------------------------------------------------------------- making */
 
-/* By position: bucket b holds the positions 2^b - 1 <= i < 2^(b+1) - 1.  ENTROPY and FAIR
- * only; min and max are NaN. */
-int64_t    hl_profile_n_buckets(const hl_profile *profile);
-hl_moments hl_profile_by_position(const hl_profile *profile, int64_t layer, int64_t head,
-                                  int64_t bucket, hl_quantity quantity);
+typedef struct hl_profile_shape {
+    int64_t            n_layers;
+    const int64_t     *heads;   /* (n_layers) */
+    int64_t            context; /* the longest sequence */
+    int64_t            n_types; /* of tokens */
+    const char *const *type_names;
+} hl_profile_shape;
 
-/* By type of the row's token: ENTROPY, FAIR and RENYI2 only; min and max are NaN.
- * hl_profile_lookback is the mean share of attention that rows of type `from` give to
- * keys of type `to`. */
-int64_t     hl_profile_n_types(const hl_profile *profile);
-const char *hl_profile_type_name(const hl_profile *profile, int64_t type);
-hl_moments  hl_profile_by_type(const hl_profile *profile, int64_t layer, int64_t head, int64_t type,
-                               hl_quantity quantity);
-double      hl_profile_lookback(const hl_profile *profile, int64_t layer, int64_t head,
-                                int64_t from, int64_t to);
+hl_status hl_profile_new(hl_profile **out, const hl_profile_shape *shape);
+/* Says what was measured and how; profiles merge only if they agree in all of it.  The
+ * keys that describe the shape are taken. */
+hl_status hl_profile_set(hl_profile *profile, const char *key, const char *value);
+hl_status hl_profile_set_int(hl_profile *profile, const char *key, int64_t value);
+hl_status hl_profile_set_hash(hl_profile *profile, const char *key, uint64_t hash);
+/* HL_BAD_INPUT, with the name and both values, for the first thing in which two profiles
+ * differ but for what was measured. */
+hl_status hl_profile_check_same(const hl_profile *a, const hl_profile *b);
 
-/* Sampled rows. */
-hl_moments hl_profile_pattern(const hl_profile *profile, int64_t layer, int64_t head,
-                              hl_pattern_metric metric, bool nosink);
-/* 1 - mean total variation between two heads' rows, and linear CKA of their outputs. */
-double hl_profile_similarity(const hl_profile *profile, int64_t layer, int64_t a, int64_t b);
-double hl_profile_cka(const hl_profile *profile, int64_t layer, int64_t a, int64_t b);
-/* NaN where the probe was not run. */
-double hl_profile_probe(const hl_profile *profile, int64_t layer, int64_t head, hl_probe probe);
+/* As hl_profile_write and hl_profile_load, with a text beside it: the state of work that is
+ * not done.  Such a file is a profile too, of what was measured so far.  *state is
+ * released with hl_free; NULL if the file has none. */
+hl_status hl_profile_write_state(const hl_profile *profile, const char *path, const char *state);
+hl_status hl_profile_load_state(hl_profile **out, char **state, const char *path);
 
-/* Mean norm of what the head writes over the layer's mean of that; NaN: not measured. */
-double hl_profile_output_norm(const hl_profile *profile, int64_t layer, int64_t head);
-/* Mean of 1 - cos(in, out) of the block; NaN: not measured. */
-double hl_profile_block_influence(const hl_profile *profile, int64_t layer);
-/* Nats a token; count 0: not measured. */
-hl_moments hl_profile_nll(const hl_profile *profile);
+/* A batch of sequences, whose layers then come chunk by chunk. */
+typedef struct hl_profile_batch {
+    int64_t         n_batch;
+    const int64_t  *lengths;   /* (n_batch) 0: nothing of it counts */
+    const int64_t  *first_row; /* (n_batch) positions before it do not count */
+    const uint64_t *hashes;    /* (n_batch) of the content */
+    const uint8_t  *types;     /* (n_batch, context) of every position */
+    int64_t         context;
+    const int64_t  *documents; /* (n_batch) for the place of broken rows, as is */
+    const int64_t  *starts;    /* (n_batch) which token of its document position 0 is */
+    int32_t         n_threads;
+} hl_profile_batch;
 
-/* Sequences kept for the bootstrap: those with the smallest content hashes.  ENTROPY
- * and FAIR and NOSINK means of a sequence, NaN where it has no such row. */
-int64_t  hl_profile_n_sequences(const hl_profile *profile); /* kept */
-int64_t  hl_profile_all_sequences(const hl_profile *profile);
-int64_t  hl_profile_n_tokens(const hl_profile *profile);
-uint64_t hl_profile_sequence_hash(const hl_profile *profile, int64_t sequence);
-double   hl_profile_sequence_mean(const hl_profile *profile, int64_t sequence, int64_t layer,
-                                  int64_t head, hl_quantity quantity);
+/* Which keys the rows of a layer see. */
+typedef struct hl_profile_mask {
+    bool    is_causal;
+    bool    has_window;
+    int64_t window_left;
+    int64_t window_right;
+    bool    has_sink; /* learned: one outcome more */
+} hl_profile_mask;
+
+/* Borrows the batch until hl_profile_end, which counts its sequences and tokens, and keeps the
+ * sequences' means if their hashes are small enough.  A batch that is begun and not
+ * ended leaves its rows in the sums: do not use the profile any more. */
+hl_status hl_profile_begin(hl_profile *profile, const hl_profile_batch *batch);
+hl_status hl_profile_end(hl_profile *profile);
+
+/* Rows of one layer, as a tap gets them: statistics, and segment_mass if there is more
+ * than one type. */
+hl_status hl_profile_rows(hl_profile *profile, const hl_layer_rows *rows,
+                          const hl_profile_mask *mask);
+/* Whole rows: rows->pattern at rows->pattern_rows, where rows->patterns_differ says whose. */
+hl_status hl_profile_samples(hl_profile *profile, const hl_layer_rows *rows,
+                             const hl_profile_mask *mask);
+/* A norm of what a head wrote in a row that counts. */
+void hl_profile_norm(hl_profile *profile, int64_t layer, int64_t head, double norm);
+/* Kernels k(i,j) of what each head wrote in `n` rows: (n_heads of the layer, n, n). */
+#define HL_CKA_MIN_ROWS 8
+hl_status hl_profile_kernels(hl_profile *profile, int64_t layer, const double *kernels, int64_t n);
+/* 1 - cos of a block's input and output, in one row. */
+void hl_profile_influence(hl_profile *profile, int64_t layer, double influence);
+void hl_profile_loss(hl_profile *profile, double nll);
+void hl_profile_set_probe(hl_profile *profile, int64_t layer, int64_t head, hl_probe probe,
+                          double score);
 
 #endif

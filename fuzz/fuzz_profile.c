@@ -1,0 +1,69 @@
+/* fuzz_profile.c - any bytes at all, as a profile.
+ *
+ * They are accepted or refused with a message.  What is accepted answers every question
+ * and merges with itself read again, which doubles its counts. */
+#include <stdint.h>
+#include <stdlib.h>
+
+#include "stats/profile.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes);
+
+#define PROMISE(condition)                                                                         \
+    do {                                                                                           \
+        if (!(condition))                                                                          \
+            abort();                                                                               \
+    } while (0)
+
+static void ask_head(const hl_profile *profile, int64_t layer, int64_t head)
+{
+    int64_t document;
+    int64_t token;
+
+    for (int i = 0; i < HL_N_QUANTITIES; i++) {
+        hl_moments moments = hl_profile_moments(profile, layer, head, (hl_quantity)i);
+        PROMISE(moments.count >= 0 && !(moments.variance < 0.0));
+    }
+    for (int i = 0; i < HL_N_HISTOGRAMS; i++)
+        (void)hl_profile_quantile(profile, layer, head, (hl_histogram)i, 0.5);
+    for (int i = 0; i < HL_N_PATTERN_METRICS; i++)
+        (void)hl_profile_pattern(profile, layer, head, (hl_pattern_metric)i, i % 2 == 0);
+    for (int64_t i = 0; i < hl_profile_n_buckets(profile); i++)
+        (void)hl_profile_by_position(profile, layer, head, i, HL_Q_FAIR);
+    for (int64_t i = 0; i < hl_profile_n_types(profile); i++) {
+        (void)hl_profile_by_type(profile, layer, head, i, HL_Q_RENYI2);
+        (void)hl_profile_lookback(profile, layer, head, i, 0);
+    }
+    for (int64_t i = 0; i < hl_profile_n_sequences(profile); i++)
+        (void)hl_profile_sequence_mean(profile, i, layer, head, HL_Q_NOSINK);
+    (void)hl_profile_similarity(profile, layer, head, 0);
+    (void)hl_profile_cka(profile, layer, head, 0);
+    (void)hl_profile_probe(profile, layer, head, HL_PROBE_PREVIOUS);
+    (void)hl_profile_output_norm(profile, layer, head);
+    PROMISE(hl_profile_broken_place(&document, &token, profile, layer, head) ==
+            (hl_profile_broken(profile, layer, head) > 0));
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes)
+{
+    hl_profile *profile = NULL;
+    hl_profile *twin    = NULL;
+
+    if (hl_profile_parse(&profile, bytes, n_bytes, "fuzz") != HL_OK) {
+        PROMISE(profile == NULL && hl_error_message()[0] != '\0');
+        return 0;
+    }
+    int64_t n_layers = hl_profile_n_layers(profile);
+    for (int64_t i = 0; i < n_layers * hl_profile_n_heads(profile); i++)
+        ask_head(profile, i % n_layers, i / n_layers);
+    (void)hl_profile_block_influence(profile, n_layers - 1);
+    (void)hl_profile_nll(profile);
+
+    int64_t n_tokens = hl_profile_n_tokens(profile);
+    PROMISE(hl_profile_parse(&twin, bytes, n_bytes, "fuzz") == HL_OK);
+    if (hl_profile_merge(profile, twin) == HL_OK)
+        PROMISE(hl_profile_n_tokens(profile) == 2 * n_tokens);
+    hl_profile_free(profile);
+    hl_profile_free(twin);
+    return 0;
+}

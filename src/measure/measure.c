@@ -1,0 +1,364 @@
+/* measure.c - a model over a text, and a profile of it.
+ *
+ * Batches of windows go through a session; its tap hands over the rows of one layer
+ * after the other, and they become sums at once.  Nothing is kept of a window after its
+ * batch, so memory does not depend on how much text there is.
+ *
+ * Block influence.  A block's output is the next block's input, so the residual stream
+ * before every layer is all that is needed, but for the last block, whose MLP is not even
+ * run unless the loss is wanted. */
+#include "measure/measure.h"
+
+#include <math.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/hash.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "base/threads.h"
+
+/* ------------------------------------------------------------------ sampled rows */
+
+/* Up to `n` positions in [low, high), rising, one in each of n equal parts; -1 behind the
+ * last. */
+static void draw_positions(int64_t *out, int64_t n, int64_t low, int64_t high, uint64_t hash)
+{
+    int64_t count = high - low;
+
+    for (int64_t i = 0; i < n; i++) {
+        int64_t begin = low + count * i / n;
+        int64_t end   = low + count * (i + 1) / n;
+
+        if (count <= n) {
+            out[i] = i < count ? low + i : -1;
+            continue;
+        }
+        out[i] = begin + (int64_t)(hl_hash_pair(hash, (uint64_t)i) % (uint64_t)(end - begin));
+    }
+}
+
+/* Where in the piece rows are looked at: by the window's content, and nothing else. */
+static void draw_rows(hl_measuring *m, int64_t sequence)
+{
+    const hl_batch *batch = &m->batch;
+    int64_t         low   = batch->first_row[sequence];
+    int64_t         high  = m->piece + m->lengths[sequence];
+    uint64_t        hash  = hl_hash_pair(m->options.seed, batch->hashes[sequence]);
+
+    low  = low > m->piece ? low : m->piece;
+    high = high > low ? high : low;
+    draw_positions(m->positions + sequence * m->n_patterns, m->n_patterns, low, high,
+                   hl_hash_pair(hash, (uint64_t)m->piece));
+    draw_positions(m->outputs + sequence * HL_OUTPUT_ROWS, HL_OUTPUT_ROWS, low, high,
+                   hl_hash_pair(hash, ~(uint64_t)m->piece));
+}
+
+/* --------------------------------------------------------------- block influence */
+
+static double one_minus_cosine(const float *a, const float *b, int64_t n)
+{
+    float  dots[3][8] = { { 0 } };
+    double sums[3]    = { 0 };
+
+    for (int64_t first = 0; first < n; first += 8) {
+        int64_t count = n - first < 8 ? n - first : 8;
+        for (int64_t i = 0; i < count; i++) {
+            float x = a[first + i];
+            float y = b[first + i];
+            dots[0][i] += x * y;
+            dots[1][i] += x * x;
+            dots[2][i] += y * y;
+        }
+    }
+    for (int i = 0; i < 24; i++)
+        sums[i / 8] += (double)dots[i / 8][i % 8];
+    return 1.0 - sums[0] / sqrt(sums[1] * sums[2]);
+}
+
+static bool counts(const hl_measuring *m, const hl_layer_rows *rows, int64_t sequence, int64_t row)
+{
+    return row < rows->lengths[sequence] &&
+           rows->start[sequence] + row >= m->batch.first_row[sequence];
+}
+
+/* Of `layer`, whose input and output are (B, C, D). */
+static void add_influence(hl_measuring *m, const hl_layer_rows *rows, int64_t layer,
+                          const float *input, const float *output)
+{
+    int64_t n_rows  = rows->n_batch * rows->n_rows;
+    int64_t d_model = rows->d_model;
+
+#pragma omp parallel for num_threads(hl_forward_threads(m->session, n_rows *d_model))
+    for (int64_t i = 0; i < n_rows; i++) {
+        if (counts(m, rows, i / rows->n_rows, i % rows->n_rows))
+            m->values[i] = one_minus_cosine(input + i * d_model, output + i * d_model, d_model);
+    }
+    for (int64_t i = 0; i < n_rows; i++) {
+        if (counts(m, rows, i / rows->n_rows, i % rows->n_rows))
+            hl_profile_influence(m->profile, layer, m->values[i]);
+    }
+}
+
+static void watch_stream(hl_measuring *m, const hl_layer_rows *rows)
+{
+    size_t n_bytes = (size_t)(rows->n_batch * rows->n_rows * rows->d_model) * sizeof(float);
+
+    if (rows->layer > 0)
+        add_influence(m, rows, rows->layer - 1, m->previous, rows->resid_pre);
+    if (rows->layer == m->config->n_layers - 1 && rows->resid_post != NULL)
+        add_influence(m, rows, rows->layer, rows->resid_pre, rows->resid_post);
+    memcpy(m->previous, rows->resid_pre, n_bytes);
+}
+
+/* --------------------------------------------------------------------------- tap */
+
+static hl_profile_mask mask_of(const hl_measuring *m, int64_t layer)
+{
+    const hl_layer_config *config = &m->config->layers[layer];
+
+    return (hl_profile_mask){
+        .is_causal    = !m->config->is_encoder,
+        .has_window   = config->is_local,
+        .window_left  = config->window_left,
+        .window_right = config->window_right,
+        .has_sink     = m->config->sinks,
+    };
+}
+
+/* -sum p ln(p + epsilon) of every row, from the whole row. */
+static void entropy_by_definition(hl_measuring *m, const hl_layer_rows *rows)
+{
+    int64_t count = rows->n_batch * rows->n_heads * rows->n_patterns;
+
+#pragma omp parallel for num_threads(hl_threads(m->options.n_threads))
+    for (int64_t i = 0; i < count; i++) {
+        int64_t      sequence = i / rows->n_patterns / rows->n_heads;
+        const float *p        = rows->pattern + i * rows->n_keys;
+        int64_t      row = rows->pattern_rows[sequence * rows->n_patterns + i % rows->n_patterns];
+        double       sum = 0.0;
+
+        if (row < 0)
+            continue;
+        for (int64_t key = 0; key < rows->n_keys; key++)
+            sum -= (double)p[key] * log((double)p[key] + m->options.epsilon);
+        m->entropy[i / rows->n_patterns * rows->n_rows + row] = (float)sum;
+    }
+}
+
+static hl_status watch_layer(void *context, const hl_layer_rows *given)
+{
+    hl_status           status     = HL_OK;
+    hl_measuring       *m          = context;
+    hl_layer_rows       rows       = *given;
+    hl_attention_result statistics = *given->rows;
+    hl_profile_mask     mask       = mask_of(m, given->layer);
+
+    watch_stream(m, &rows);
+    if (rows.n_heads == 0)
+        return HL_OK;
+    if (m->options.epsilon > 0.0) {
+        entropy_by_definition(m, &rows);
+        statistics.entropy = m->entropy;
+        rows.rows          = &statistics;
+    }
+    HL_TRY(hl_profile_rows(m->profile, &rows, &mask));
+    HL_TRY(hl_profile_samples(m->profile, &rows, &mask));
+    HL_TRY(hl_measure_outputs(m, &rows));
+    if (m->rows != NULL)
+        hl_measure_rows_add(m->rows, &rows);
+
+done:
+    return status;
+}
+
+/* -------------------------------------------------------------------------- loss */
+
+static double token_loss(const float *logits, int64_t n, int64_t token)
+{
+    float  max = logits[0];
+    double sum = 0.0;
+
+    for (int64_t i = 1; i < n; i++)
+        max = logits[i] > max ? logits[i] : max;
+    for (int64_t i = 0; i < n; i++)
+        sum += (double)expf(logits[i] - max);
+    return log(sum) + (double)max - (double)logits[token];
+}
+
+/* The token that row `row` should foretell; -1 if none, or if it has counted already. */
+static int64_t next_token(const hl_measuring *m, const hl_final_rows *rows, int64_t row)
+{
+    const hl_batch *batch    = &m->batch;
+    int64_t         position = rows->start + row + 1;
+    int64_t         sequence = rows->sequence;
+
+    if (position >= batch->lengths[sequence] || position < batch->first_row[sequence])
+        return -1;
+    return batch->tokens[sequence * batch->context + position];
+}
+
+static hl_status watch_final(void *context, const hl_final_rows *rows)
+{
+    hl_measuring *m = context;
+
+    if (rows->logits == NULL)
+        return HL_OK;
+#pragma omp parallel for num_threads(hl_threads(m->options.n_threads))
+    for (int64_t row = 0; row < rows->n_rows; row++) {
+        int64_t token = next_token(m, rows, row);
+        if (token >= 0)
+            m->values[row] = token_loss(rows->logits + row * rows->d_vocab, rows->d_vocab, token);
+    }
+    for (int64_t row = 0; row < rows->n_rows; row++) {
+        if (next_token(m, rows, row) >= 0)
+            hl_profile_loss(m->profile, m->values[row]);
+    }
+    return HL_OK;
+}
+
+/* ----------------------------------------------------------------------- batches */
+
+/* The columns of the piece: tokens and lengths; false if no sequence reaches it. */
+static bool cut_piece(hl_measuring *m)
+{
+    const hl_batch *batch = &m->batch;
+    bool            any   = false;
+
+    for (int64_t i = 0; i < batch->n_batch; i++) {
+        int64_t left  = batch->lengths[i] - m->piece;
+        int64_t width = batch->context - m->piece;
+
+        left          = left < 0 ? 0 : left > m->n_piece ? m->n_piece : left;
+        width         = width > m->n_piece ? m->n_piece : width;
+        m->lengths[i] = left;
+        memcpy(m->tokens + i * m->n_piece, batch->tokens + i * batch->context + m->piece,
+               (size_t)width * sizeof *m->tokens);
+        any = any || left > 0;
+        draw_rows(m, i);
+    }
+    return any;
+}
+
+static hl_status feed_piece(hl_measuring *m)
+{
+    const hl_corpus_info *info = hl_corpus_get_info(m->corpus);
+    hl_tap                tap  = { .context             = m,
+                                   .layer               = watch_layer,
+                                   .final               = watch_final,
+                                   .wants               = m->session->options.wants,
+                                   .pattern_positions   = m->positions,
+                                   .n_pattern_positions = m->n_patterns,
+                                   .patterns_differ     = true };
+    hl_feed               feed = {
+                      .tokens = m->tokens, .n_tokens = m->n_piece, .lengths = m->lengths, .tap = &tap
+    };
+
+    if (info->n_types > 1) {
+        feed.segments   = m->batch.types;
+        feed.n_segments = info->n_types;
+    }
+    return hl_session_feed(m->session, &feed);
+}
+
+static hl_status measure_batch(hl_measuring *m)
+{
+    hl_status        status = HL_OK;
+    const hl_batch  *batch  = &m->batch;
+    hl_profile_batch rows   = { .n_batch   = batch->n_batch,
+                                .lengths   = batch->lengths,
+                                .first_row = batch->first_row,
+                                .hashes    = batch->hashes,
+                                .types     = batch->types,
+                                .context   = batch->context,
+                                .documents = batch->documents,
+                                .starts    = batch->starts,
+                                .n_threads = m->options.n_threads };
+
+    HL_TRY(hl_profile_begin(m->profile, &rows));
+    if (m->rows != NULL)
+        HL_TRY(hl_measure_rows_begin(m->rows, batch));
+    for (int64_t i = 0; i < batch->n_batch; i++)
+        HL_TRY(hl_session_rewind(m->session, i, 0));
+    for (m->piece = 0; m->piece < batch->context && cut_piece(m); m->piece += m->n_piece)
+        HL_TRY(feed_piece(m));
+    HL_TRY(hl_profile_end(m->profile));
+
+done:
+    return status;
+}
+
+/* -------------------------------------------------------------------------- whole */
+
+static double seconds(void)
+{
+    struct timespec now = { 0 };
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* Keeps the status of whoever asked to stop, unless the state cannot be saved. */
+static hl_status report(hl_measuring *m)
+{
+    hl_measure_progress progress = { .n_tokens    = hl_profile_n_tokens(m->profile),
+                                     .n_sequences = hl_profile_all_sequences(m->profile),
+                                     .share       = hl_windows_progress(m->windows) };
+
+    if (m->options.progress == NULL)
+        return HL_OK;
+    hl_status status = m->options.progress(m->options.context, &progress);
+    if (status == HL_OK)
+        return HL_OK;
+    hl_status saved = hl_measure_save(m);
+    return saved != HL_OK
+               ? saved
+               : hl_fail(status, "stopped after %lld tokens", (long long)progress.n_tokens);
+}
+
+static hl_status measure_all(hl_measuring *m)
+{
+    hl_status status = HL_OK;
+    double    saved  = seconds();
+
+    for (;;) {
+        HL_TRY(hl_windows_next(&m->batch, m->windows));
+        if (m->batch.n_windows == 0)
+            break;
+        HL_TRY(measure_batch(m));
+        HL_TRY(report(m));
+        if (seconds() - saved >= m->options.save_every) {
+            HL_TRY(hl_measure_save(m));
+            saved = seconds();
+        }
+    }
+
+done:
+    return status;
+}
+
+hl_status hl_measure(hl_profile **out, const hl_model *model, const hl_tokenizer *tokenizer,
+                     const hl_corpus *corpus, const hl_measure_options *options)
+{
+    hl_status    status = HL_OK;
+    hl_measuring m      = { .model = model, .corpus = corpus };
+
+    *out = NULL;
+    if (model == NULL || corpus == NULL)
+        return hl_fail(HL_BAD_ARGUMENT, "measure: no model or no text");
+    if (options != NULL)
+        m.options = *options;
+    HL_TRY(hl_measure_setup(&m, tokenizer));
+    HL_TRY(hl_measure_restore(&m));
+    HL_TRY(hl_measure_save(&m)); /* whether it can be is better known now than later */
+    HL_TRY(measure_all(&m));
+    if (m.rows != NULL)
+        HL_TRY(hl_measure_rows_write(m.rows, m.options.rows_path));
+    *out      = m.profile;
+    m.profile = NULL;
+
+done:
+    hl_measure_close(&m);
+    return status;
+}

@@ -1,0 +1,83 @@
+/* measure.h - the inside of hl_measure: a session, a corpus, and a profile between them.
+ *
+ *     measure.c           the loop over batches, the tap, loss and block influence
+ *     measure_setup.c     options, the profile's settings, memory
+ *     measure_outputs.c   what heads write: norms and kernels
+ *     measure_probe.c     a repeated random sequence
+ *     measure_rows.c      every row, to a file
+ *     measure_state.c     saved state: what to go on from
+ *
+ * A window goes through the session in pieces of HL_PIECE rows (an encoder's whole):
+ * each piece has its own sampled rows, drawn by the window's content. */
+#ifndef HL_MEASURE_MEASURE_H
+#define HL_MEASURE_MEASURE_H
+
+#include "headlight.h"
+#include "measure/window.h"
+#include "model/session.h"
+#include "stats/profile.h"
+
+enum {
+    HL_PIECE         = 512, /* rows */
+    HL_PATTERN_ROWS  = 4,   /* of a piece, looked at whole */
+    HL_OUTPUT_ROWS   = 16,  /* of a piece, whose outputs are compared between heads */
+    HL_PROBE_TOKENS  = 64,
+    HL_PROBE_REPEATS = 4, /* sequences */
+    HL_MEASURE_CTX   = 1024,
+};
+
+typedef struct hl_measure_rows hl_measure_rows;
+
+typedef struct hl_measuring {
+    const hl_model    *model;
+    const hl_config   *config;
+    const hl_corpus   *corpus;
+    hl_measure_options options; /* complete */
+    int64_t            n_piece;
+    int64_t            n_patterns; /* rows of a piece that are looked at whole */
+
+    hl_session *session;
+    hl_windows *windows;
+    hl_profile *profile;
+    hl_batch    batch;
+    int64_t     piece; /* position of the piece's first row */
+
+    int64_t *tokens;    /* (B, n_piece) of the piece */
+    int64_t *lengths;   /* (B) */
+    int64_t *positions; /* (B, n_patterns) */
+    int64_t *outputs;   /* (B, HL_OUTPUT_ROWS) positions */
+
+    float  *gram;     /* W_h W_h' of every layer and head: (L, H, d, d) */
+    float  *products; /* (n_threads, n_piece, d) */
+    double *kernels;  /* (H, HL_OUTPUT_ROWS, HL_OUTPUT_ROWS) */
+    float  *previous; /* (B, n_piece, D) the residual stream before the layer before */
+    double *values;   /* (B * n_piece) of a row each, before they are added */
+    float  *entropy;  /* (B, H, n_piece) with epsilon */
+
+    hl_measure_rows *rows; /* NULL: not wanted */
+} hl_measuring;
+
+/* measure_setup.c */
+hl_status hl_measure_setup(hl_measuring *m, const hl_tokenizer *tokenizer);
+void      hl_measure_close(hl_measuring *m);
+
+/* measure_outputs.c: Gram matrices of all layers, and a layer's outputs into the profile. */
+hl_status hl_measure_make_gram(hl_measuring *m);
+hl_status hl_measure_outputs(hl_measuring *m, const hl_layer_rows *rows);
+
+/* measure_probe.c */
+hl_status hl_measure_probe(hl_measuring *m);
+
+/* measure_rows.c */
+hl_status hl_measure_rows_new(hl_measure_rows **out, const hl_measuring *m);
+hl_status hl_measure_rows_begin(hl_measure_rows *rows, const hl_batch *batch);
+void      hl_measure_rows_add(hl_measure_rows *rows, const hl_layer_rows *layer);
+hl_status hl_measure_rows_write(hl_measure_rows *rows, const char *path);
+void      hl_measure_rows_free(hl_measure_rows *rows);
+
+/* measure_state.c: hl_measure_restore replaces the profile by the saved one, if there is one,
+ * and goes to its place. */
+hl_status hl_measure_save(const hl_measuring *m);
+hl_status hl_measure_restore(hl_measuring *m);
+
+#endif

@@ -1,0 +1,198 @@
+/* measure_outputs.c - what heads write into the residual stream, without writing it.
+ *
+ * A head writes y = z W_h, with W_h its d rows of the output projection.  Its norm and its
+ * products with what it wrote elsewhere follow from the d x d Gram matrix alone,
+ *
+ *     y_i . y_j = z_i (W_h W_h') z_j',
+ *
+ * so that a row costs d^2 instead of d * d_model.  Row i of z W_h W_h' serves both. */
+#include <math.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "base/threads.h"
+#include "kernels/gemm.h"
+#include "measure/measure.h"
+#include "model/model.h"
+
+/* ----------------------------------------------------------------- Gram matrices */
+
+static float *gram_of(const hl_measuring *m, int64_t layer, int64_t head)
+{
+    int64_t d = m->config->d_head;
+    return m->gram + (layer * m->config->n_heads + head) * d * d;
+}
+
+/* The output projection is stored as (d_model, n_heads d), a head being d columns of it;
+ * its rows are gathered first. */
+static void make_head_gram(float *out, float *rows, const float *weight, const hl_config *config,
+                           int64_t n_heads, int64_t head)
+{
+    int64_t d       = config->d_head;
+    int64_t d_model = config->d_model;
+
+    for (int64_t i = 0; i < d_model; i++) {
+        for (int64_t j = 0; j < d; j++)
+            rows[j * d_model + i] = weight[(i * n_heads + head) * d + j];
+    }
+    hl_gemm(&(hl_gemm_operands){ .c            = out,
+                                 .c_stride     = d,
+                                 .a            = rows,
+                                 .a_stride     = d_model,
+                                 .b            = rows,
+                                 .b_stride     = d_model,
+                                 .b_transposed = true,
+                                 .m            = d,
+                                 .n            = d,
+                                 .k            = d_model });
+}
+
+static hl_status make_layer_gram(hl_measuring *m, int64_t layer, float *weight, float *rows)
+{
+    hl_status        status  = HL_OK;
+    const hl_config *config  = m->config;
+    int64_t          n_heads = config->layers[layer].n_heads;
+    const hl_param  *param   = hl_weights_get(m->model->weights, HL_ROLE_ATTN_O, layer, 0);
+    int              threads = hl_threads(m->options.n_threads);
+
+    if (param == NULL || n_heads == 0)
+        return HL_OK;
+    HL_TRY(hl_weight_read(weight, &param->weight));
+#pragma omp parallel for num_threads(threads)
+    for (int64_t head = 0; head < n_heads; head++)
+        make_head_gram(gram_of(m, layer, head),
+                       rows + hl_thread_index() * config->d_head * config->d_model, weight, config,
+                       n_heads, head);
+
+done:
+    return status;
+}
+
+hl_status hl_measure_make_gram(hl_measuring *m)
+{
+    hl_status        status = HL_OK;
+    const hl_config *config = m->config;
+    float           *weight = NULL;
+    float           *rows   = NULL;
+    size_t           d      = (size_t)config->d_head;
+    size_t           width  = (size_t)config->d_model * d;
+
+    HL_TRY(HL_ALLOC_ZEROED(&m->gram, (size_t)(config->n_layers * config->n_heads) * d * d));
+    HL_TRY(HL_ALLOC(&weight, width * (size_t)config->n_heads));
+    HL_TRY(HL_ALLOC(&rows, width * (size_t)hl_threads(m->options.n_threads)));
+    for (int64_t layer = 0; layer < config->n_layers; layer++)
+        HL_TRY(make_layer_gram(m, layer, weight, rows));
+
+done:
+    hl_free(weight);
+    hl_free(rows);
+    return status;
+}
+
+/* ------------------------------------------------------------------------- rows */
+
+static double dot(const float *a, const float *b, int64_t n)
+{
+    float  parts[8] = { 0 };
+    double sum      = 0.0;
+
+    for (int64_t first = 0; first < n; first += 8) {
+        int64_t count = n - first < 8 ? n - first : 8;
+        for (int64_t i = 0; i < count; i++)
+            parts[i] += a[first + i] * b[first + i];
+    }
+    for (int i = 0; i < 8; i++)
+        sum += (double)parts[i];
+    return sum;
+}
+
+/* One head in one sequence: z is its first row, y gets (n_rows, d). */
+typedef struct head_outputs {
+    const float *z;
+    int64_t      z_stride;
+    float       *y;
+    int64_t      d;
+} head_outputs;
+
+static head_outputs multiply(hl_measuring *m, const hl_layer_rows *rows, int64_t sequence,
+                             int64_t head)
+{
+    int64_t      d       = rows->d_head;
+    head_outputs outputs = {
+        .z        = rows->z + (sequence * rows->n_rows * rows->n_heads + head) * d,
+        .z_stride = rows->n_heads * d,
+        .y        = m->products + hl_thread_index() * m->n_piece * d,
+        .d        = d,
+    };
+
+    hl_gemm(&(hl_gemm_operands){ .c        = outputs.y,
+                                 .c_stride = d,
+                                 .a        = outputs.z,
+                                 .a_stride = outputs.z_stride,
+                                 .b        = gram_of(m, rows->layer, head),
+                                 .b_stride = d,
+                                 .m        = rows->lengths[sequence],
+                                 .n        = d,
+                                 .k        = d });
+    return outputs;
+}
+
+static void add_norms(hl_measuring *m, const hl_layer_rows *rows, int64_t sequence, int64_t head,
+                      const head_outputs *outputs)
+{
+    int64_t first = m->batch.first_row[sequence] - rows->start[sequence];
+
+    for (int64_t row = first > 0 ? first : 0; row < rows->lengths[sequence]; row++) {
+        double square =
+            dot(outputs->y + row * outputs->d, outputs->z + row * outputs->z_stride, outputs->d);
+        hl_profile_norm(m->profile, rows->layer, head, square > 0.0 ? sqrt(square) : square * 0.0);
+    }
+}
+
+/* k(i,j) of the sampled rows, n of them. */
+static void make_kernel(double *out, const head_outputs *outputs, const int64_t *sampled, int64_t n)
+{
+    for (int64_t i = 0; i < n * n; i++)
+        out[i] = dot(outputs->y + sampled[i / n] * outputs->d,
+                     outputs->z + sampled[i % n] * outputs->z_stride, outputs->d);
+}
+
+/* The rows of this chunk whose outputs are compared. */
+static int64_t sampled_rows(int64_t *out, const hl_measuring *m, const hl_layer_rows *rows,
+                            int64_t sequence)
+{
+    int64_t n = 0;
+
+    for (int64_t i = 0; i < HL_OUTPUT_ROWS; i++) {
+        int64_t row = m->outputs[sequence * HL_OUTPUT_ROWS + i] - rows->start[sequence];
+        if (row >= 0 && row < rows->lengths[sequence])
+            out[n++] = row;
+    }
+    return n;
+}
+
+hl_status hl_measure_outputs(hl_measuring *m, const hl_layer_rows *rows)
+{
+    hl_status status = HL_OK;
+    int64_t   sampled[HL_OUTPUT_ROWS];
+
+    for (int64_t sequence = 0; sequence < rows->n_batch; sequence++) {
+        int64_t n = sampled_rows(sampled, m, rows, sequence);
+        int     n_threads =
+            hl_forward_threads(m->session, rows->lengths[sequence] * rows->n_heads * rows->d_head);
+
+        if (rows->lengths[sequence] == 0)
+            continue;
+#pragma omp parallel for num_threads(n_threads)
+        for (int64_t head = 0; head < rows->n_heads; head++) {
+            head_outputs outputs = multiply(m, rows, sequence, head);
+            add_norms(m, rows, sequence, head, &outputs);
+            make_kernel(m->kernels + head * n * n, &outputs, sampled, n);
+        }
+        HL_TRY(hl_profile_kernels(m->profile, rows->layer, m->kernels, n));
+    }
+
+done:
+    return status;
+}

@@ -1,0 +1,214 @@
+/* measure_setup.c - from a model and options to all that measuring needs. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "base/threads.h"
+#include "measure/measure.h"
+#include "model/model.h"
+
+/* ----------------------------------------------------------------------- options */
+
+static hl_status complete_options(hl_measuring *m)
+{
+    hl_window_options *windows = &m->options.windows;
+    int64_t            n_ctx   = m->config->n_ctx;
+
+    if (windows->context == 0)
+        windows->context = n_ctx > 0 && n_ctx < HL_MEASURE_CTX ? n_ctx : HL_MEASURE_CTX;
+    if (windows->stride == 0)
+        windows->stride = windows->context;
+    if (windows->n_batch == 0)
+        windows->n_batch = 1;
+    if (windows->n_parts == 0)
+        windows->n_parts = 1;
+    if (m->options.save_every == 0.0)
+        m->options.save_every = 30.0;
+    if (!(m->options.save_every > 0.0) || !(m->options.epsilon >= 0.0))
+        return hl_fail(HL_BAD_ARGUMENT, "measure: save_every and epsilon must not be negative");
+    if (m->options.nll && m->config->is_encoder)
+        return hl_fail(HL_BAD_ARGUMENT, "measure: %s is an encoder, which foretells no next token",
+                       m->model->path);
+    if (m->options.rows_path != NULL && m->options.resume)
+        return hl_fail(HL_BAD_ARGUMENT,
+                       "measure: rows cannot be resumed, those of before are not in the state");
+    return HL_OK;
+}
+
+/* ---------------------------------------------------------------------- settings */
+
+/* The vocabulary, in the order of its ids. */
+static uint64_t tokenizer_hash(const hl_tokenizer *tokenizer)
+{
+    hl_hasher hasher;
+
+    hl_hash_start(&hasher, 0);
+    for (size_t id = 0; id < hl_tokenizer_size(tokenizer); id++) {
+        size_t      n_bytes = 0;
+        const char *piece   = hl_tokenizer_piece(tokenizer, (int32_t)id, &n_bytes);
+
+        hl_hash_add_u64(&hasher, n_bytes);
+        if (piece != NULL)
+            hl_hash_add(&hasher, piece, n_bytes);
+    }
+    return hl_hash_end(&hasher);
+}
+
+/* The dtype that most bytes of the weights have. */
+static const char *main_dtype(const hl_model *model)
+{
+    size_t         n_bytes[HL_DTYPE_COUNT] = { 0 };
+    hl_dtype       most                    = HL_DTYPE_F32;
+    hl_tensor_info tensor;
+
+    for (int64_t i = 0; hl_model_get_tensor(&tensor, model, i) == HL_OK; i++)
+        n_bytes[tensor.dtype] += tensor.n_bytes;
+    for (hl_dtype dtype = 0; dtype < HL_DTYPE_COUNT; dtype++)
+        most = n_bytes[dtype] > n_bytes[most] ? dtype : most;
+    return hl_dtype_name(most);
+}
+
+static hl_status set_options(hl_measuring *m)
+{
+    hl_status                 status  = HL_OK;
+    const hl_measure_options *options = &m->options;
+    char                      text[64];
+
+    HL_TRY(hl_profile_set_int(m->profile, "context", options->windows.context));
+    HL_TRY(hl_profile_set_int(m->profile, "stride", options->windows.stride));
+    HL_TRY(hl_profile_set_int(m->profile, "seed", (int64_t)options->seed));
+    HL_TRY(hl_profile_set(m->profile, "pack", options->windows.pack ? "yes" : "no"));
+    HL_TRY(hl_profile_set(m->profile, "nll", options->nll ? "yes" : "no"));
+    HL_TRY(hl_profile_set(m->profile, "probe", options->no_probe ? "no" : "yes"));
+    snprintf(text, sizeof text, "%g", options->epsilon);
+    HL_TRY(hl_profile_set(m->profile, "epsilon", text));
+    if (options->epsilon > 0.0)
+        snprintf(text, sizeof text, "all");
+    else
+        snprintf(text, sizeof text, "%d of %lld", HL_PATTERN_ROWS, (long long)m->n_piece);
+    HL_TRY(hl_profile_set(m->profile, "samples", text));
+
+done:
+    return status;
+}
+
+static hl_status set_model(hl_measuring *m, const hl_tokenizer *tokenizer)
+{
+    hl_status status = HL_OK;
+    uint64_t  hash   = 0;
+
+    HL_TRY(hl_model_hash(&hash, m->model, m->options.n_threads));
+    HL_TRY(hl_profile_set_hash(m->profile, "model", hash));
+    HL_TRY(hl_profile_set(m->profile, "family", m->config->family));
+    HL_TRY(hl_profile_set(m->profile, "dtype", main_dtype(m->model)));
+    HL_TRY(hl_profile_set(m->profile, "version", hl_version()));
+    if (tokenizer != NULL)
+        HL_TRY(hl_profile_set_hash(m->profile, "tokenizer", tokenizer_hash(tokenizer)));
+    else
+        HL_TRY(hl_profile_set(m->profile, "tokenizer", "none"));
+
+done:
+    return status;
+}
+
+static hl_status make_profile(hl_measuring *m)
+{
+    const hl_corpus_info *info = hl_corpus_get_info(m->corpus);
+    int64_t               heads[HL_MAX_LAYERS];
+
+    for (int64_t layer = 0; layer < m->config->n_layers; layer++)
+        heads[layer] = m->config->layers[layer].n_heads;
+    return hl_profile_new(&m->profile, &(hl_profile_shape){ .n_layers = m->config->n_layers,
+                                                            .heads    = heads,
+                                                            .context  = m->options.windows.context,
+                                                            .n_types  = info->n_types,
+                                                            .type_names = info->type_names });
+}
+
+/* ------------------------------------------------------------------------ memory */
+
+static hl_status open_session(hl_measuring *m)
+{
+    hl_session_options options = {
+        .n_ctx      = m->options.windows.context,
+        .n_batch    = m->options.windows.n_batch,
+        .n_chunk    = m->n_piece,
+        .n_patterns = m->n_patterns,
+        .wants      = HL_WANT_Z | HL_WANT_RESID_PRE | HL_WANT_PATTERN,
+        .n_threads  = m->options.n_threads,
+        .steady     = true,
+    };
+
+    if (m->options.nll)
+        options.wants |= HL_WANT_RESID_POST | HL_WANT_LOGITS;
+    return hl_session_open(&m->session, m->model, &options);
+}
+
+static hl_status allocate(hl_measuring *m)
+{
+    hl_status status    = HL_OK;
+    size_t    n_batch   = (size_t)m->options.windows.n_batch;
+    size_t    n_piece   = (size_t)m->n_piece;
+    size_t    n_rows    = n_batch * n_piece > HL_LOGIT_ROWS ? n_batch * n_piece : HL_LOGIT_ROWS;
+    size_t    n_heads   = (size_t)m->config->n_heads;
+    size_t    n_threads = (size_t)hl_threads(m->options.n_threads);
+
+    HL_TRY(HL_ALLOC(&m->tokens, n_batch * n_piece));
+    HL_TRY(HL_ALLOC(&m->lengths, n_batch));
+    HL_TRY(HL_ALLOC(&m->positions, n_batch * (size_t)m->n_patterns));
+    HL_TRY(HL_ALLOC(&m->outputs, n_batch * HL_OUTPUT_ROWS));
+    HL_TRY(HL_ALLOC(&m->products, n_threads * n_piece * (size_t)m->config->d_head));
+    HL_TRY(HL_ALLOC(&m->kernels, n_heads * HL_OUTPUT_ROWS * HL_OUTPUT_ROWS));
+    HL_TRY(HL_ALLOC(&m->previous, n_batch * n_piece * (size_t)m->config->d_model));
+    HL_TRY(HL_ALLOC(&m->values, n_rows));
+    if (m->options.epsilon > 0.0)
+        HL_TRY(HL_ALLOC(&m->entropy, n_batch * n_heads * n_piece));
+
+done:
+    return status;
+}
+
+hl_status hl_measure_setup(hl_measuring *m, const hl_tokenizer *tokenizer)
+{
+    hl_status status = HL_OK;
+
+    m->config = m->model->config;
+    HL_TRY(complete_options(m));
+    HL_TRY(hl_windows_open(&m->windows, m->corpus, &m->options.windows));
+    m->n_piece = m->options.windows.context;
+    if (!m->config->is_encoder && m->n_piece > HL_PIECE)
+        m->n_piece = HL_PIECE;
+    m->n_patterns = m->options.epsilon > 0.0 ? m->n_piece : HL_PATTERN_ROWS;
+    HL_TRY(make_profile(m));
+    HL_TRY(set_options(m));
+    HL_TRY(set_model(m, tokenizer));
+    HL_TRY(open_session(m));
+    HL_TRY(allocate(m));
+    HL_TRY(hl_measure_make_gram(m));
+    if (m->options.rows_path != NULL)
+        HL_TRY(hl_measure_rows_new(&m->rows, m));
+
+done:
+    return status;
+}
+
+void hl_measure_close(hl_measuring *m)
+{
+    hl_measure_rows_free(m->rows);
+    hl_session_close(m->session);
+    hl_windows_close(m->windows);
+    hl_profile_free(m->profile);
+    hl_free(m->tokens);
+    hl_free(m->lengths);
+    hl_free(m->positions);
+    hl_free(m->outputs);
+    hl_free(m->gram);
+    hl_free(m->products);
+    hl_free(m->kernels);
+    hl_free(m->previous);
+    hl_free(m->values);
+    hl_free(m->entropy);
+}

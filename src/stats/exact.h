@@ -1,0 +1,89 @@
+/* exact.h - sums that do not depend on the order of their terms.
+ *
+ * A value is rounded once, to a whole number of 2^-40, and added as that: sums of
+ * integers are associative, so threads, parts and machines agree to the bit.
+ *
+ *     hl_sums sums = { 0 };
+ *     if (hl_fixed_fits(value))
+ *         hl_sums_add(&sums, value);
+ *     double mean = hl_wide_mean(sums.sum, sums.count);
+ *
+ * Nothing overflows.  |value| < 2^23 is at most 2^63 in fixed point and its square,
+ * which is rounded to 2^-40 as well, at most 2^86.  A count is at most
+ * HL_MAX_COUNT = 2^40, which files and merges are held to, so that sums stay
+ * within 2^103 and 2^126, and 2^127 is what 128 bits hold.  That many rows are a
+ * million million: centuries, not hours.
+ *
+ * What lies between 0 and 1 and is kept for every pair of heads or types takes 64 bits,
+ * with 2^-22 as its unit: 2^22 * 2^40 = 2^62. */
+#ifndef HL_STATS_EXACT_H
+#define HL_STATS_EXACT_H
+
+#include <math.h>
+
+#include "headlight.h"
+
+__extension__ typedef __int128 hl_wide;
+
+#define HL_FIXED_ONE   0x1p40
+#define HL_FIXED_LIMIT 0x1p23
+#define HL_UNIT_ONE    0x1p22
+#define HL_MAX_COUNT   ((int64_t)1 << 40)
+
+/* False for what is too large, infinite or not a number. */
+static inline bool hl_fixed_fits(double value)
+{
+    return fabs(value) < HL_FIXED_LIMIT;
+}
+
+static inline int64_t hl_fixed(double value)
+{
+    return (int64_t)llrint(value * HL_FIXED_ONE);
+}
+
+/* The square of a value that fits.  Statistics of rows are below 2^11, where it fits in 64
+ * bits; norms need not be. */
+static inline hl_wide hl_fixed_square(double value)
+{
+    double square = value * value * HL_FIXED_ONE;
+    return square < 0x1p62 ? (hl_wide)llrint(square) : (hl_wide)rint(square);
+}
+
+/* |value| of at most 1, as a whole number of 2^-22. */
+static inline int64_t hl_unit(double value)
+{
+    return (int64_t)llrint(value * HL_UNIT_ONE);
+}
+
+typedef struct hl_sums {
+    hl_wide sum;
+    hl_wide squares;
+    int64_t count;
+} hl_sums;
+
+static inline void hl_sums_add(hl_sums *sums, double value)
+{
+    sums->sum += hl_fixed(value);
+    sums->squares += hl_fixed_square(value);
+    sums->count++;
+}
+
+/* NaN of nothing. */
+static inline double hl_wide_mean(hl_wide sum, int64_t count)
+{
+    return count > 0 ? (double)sum / HL_FIXED_ONE / (double)count : (double)NAN;
+}
+
+static inline double hl_unit_mean(int64_t sum, int64_t count)
+{
+    return count > 0 ? (double)sum / HL_UNIT_ONE / (double)count : (double)NAN;
+}
+
+/* Of a mean and a mean of squares; rounding may have made it negative. */
+static inline double hl_variance_of(double mean, double mean_square)
+{
+    double variance = mean_square - mean * mean;
+    return variance < 0.0 ? 0.0 : variance;
+}
+
+#endif

@@ -1,0 +1,51 @@
+/* profile_add.h - a batch on its way into a profile: what its rows see, and the sums
+ * of its sequences so far. */
+#ifndef HL_STATS_PROFILE_ADD_H
+#define HL_STATS_PROFILE_ADD_H
+
+#include "stats/exact.h"
+#include "stats/profile.h"
+
+/* What is known of a row before any head has looked at it. */
+typedef struct hl_row_plan {
+    double   log_n;         /* of the visible keys, a learned sink among them */
+    double   inverse;       /* 1 / log_n where n >= 2, else 0 */
+    double   inverse_other; /* the same without key 0 and without the sink */
+    uint32_t defined;       /* a bit for each quantity; 0: the row does not count */
+    uint8_t  bucket;
+    uint8_t  type;
+} hl_row_plan;
+
+/* ENTROPY, FAIR and NOSINK of one sequence and head. */
+typedef struct hl_sequence_sums {
+    hl_wide sum[3];
+    int64_t count[3];
+} hl_sequence_sums;
+
+typedef struct hl_profile_flight {
+    const hl_profile_batch *batch;
+    hl_row_plan            *plans; /* (n_batch, n_rows) of the layer at hand */
+    size_t                  n_plans;
+    hl_sequence_sums       *sequences; /* (n_batch, L, H) */
+    size_t                  n_sequences;
+    float                  *means; /* (L, H, 3) of one sequence, when it ends */
+    double                 *scratch;
+    size_t                  n_scratch;
+} hl_profile_flight;
+
+void hl_profile_flight_free(hl_profile_flight *flight);
+/* flight->scratch, of at least so many numbers. */
+hl_status hl_profile_scratch(hl_profile_flight *flight, size_t count);
+
+/* Threads for a loop that looks at so many values: a short one is over before another
+ * thread has woken. */
+int hl_profile_threads(const hl_profile_flight *flight, int64_t n_values);
+
+/* The keys [begin, end) that a position sees. */
+typedef struct hl_seen_keys {
+    int64_t begin;
+    int64_t end;
+} hl_seen_keys;
+hl_seen_keys hl_profile_seen(const hl_profile_mask *mask, int64_t position, int64_t n_keys);
+
+#endif

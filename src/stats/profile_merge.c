@@ -1,0 +1,220 @@
+/* profile_merge.c - two profiles become one.
+ *
+ * Every table has a rule (profile_tables.h) that is associative and commutative, so
+ * that whatever the order, the result has the same bytes. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/status.h"
+#include "stats/profile_tables.h"
+
+/* ---------------------------------------------------------------------- tables */
+
+static void merge_counts(int64_t *to, const int64_t *from, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++)
+        to[i] += from[i];
+}
+
+static void merge_wides(hl_wide *to, const hl_wide *from, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++)
+        to[i] += from[i];
+}
+
+static void merge_ends(float *to, const float *from, int64_t count, bool min)
+{
+    for (int64_t i = 0; i < count; i++)
+        to[i] = (min ? from[i] < to[i] : from[i] > to[i]) ? from[i] : to[i];
+}
+
+static void merge_places(int64_t *to, const int64_t *from, int64_t count)
+{
+    for (int64_t i = 0; i < count; i += 2) {
+        bool earlier = from[i] < to[i] || (from[i] == to[i] && from[i + 1] < to[i + 1]);
+        if (from[i] >= 0 && (to[i] < 0 || earlier))
+            memcpy(to + i, from + i, 2 * sizeof *to);
+    }
+}
+
+static void merge_scores(double *to, const double *from, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++)
+        to[i] = isnan(to[i]) || from[i] < to[i] ? from[i] : to[i];
+}
+
+static void merge_table(hl_profile *to, const hl_profile *from, hl_table table)
+{
+    int64_t     count = hl_table_count(to, table);
+    void       *here  = to->tables[table];
+    const void *there = from->tables[table];
+
+    switch (hl_table_form_of(table)->kind) {
+    case HL_KIND_COUNT:
+    case HL_KIND_UNIT:
+        merge_counts(here, there, count);
+        break;
+    case HL_KIND_WIDE:
+    case HL_KIND_SQUARES:
+        merge_wides(here, there, count / 2);
+        break;
+    case HL_KIND_MIN:
+    case HL_KIND_MAX:
+        merge_ends(here, there, count, hl_table_form_of(table)->kind == HL_KIND_MIN);
+        break;
+    case HL_KIND_PLACE:
+        merge_places(here, there, count);
+        break;
+    case HL_KIND_SCORE:
+        merge_scores(here, there, count);
+        break;
+    case HL_KIND_HASH:
+        *(uint64_t *)here += *(const uint64_t *)there;
+        break;
+    case HL_KIND_KEPT:
+        break; /* hl_profile_keep, one by one */
+    }
+}
+
+/* ------------------------------------------------------------------- sequences */
+
+static int64_t means_count(const hl_profile *profile)
+{
+    return profile->n_layers * profile->n_heads * HL_N_OF_SEQUENCE;
+}
+
+/* Does the sequence come before the kept one?  Equal hashes are equal content, and
+ * then equal means, unless the machines round differently: the bytes decide. */
+static bool comes_before(const hl_profile *profile, uint64_t hash, const float *means, int64_t kept)
+{
+    const uint64_t *hashes = profile->tables[HL_TABLE_HASHES];
+    int64_t         size   = means_count(profile);
+    const float    *other  = hl_floats(profile, HL_TABLE_MEANS) + kept * size;
+
+    if (hash != hashes[kept])
+        return hash < hashes[kept];
+    return memcmp(means, other, (size_t)size * sizeof *means) < 0;
+}
+
+/* n_before: sequences that the profile has counted, this one not among them. */
+void hl_profile_keep(hl_profile *profile, uint64_t hash, const float *means, int64_t n_before)
+{
+    uint64_t *hashes = profile->tables[HL_TABLE_HASHES];
+    float    *kept   = hl_floats(profile, HL_TABLE_MEANS);
+    int64_t   size   = means_count(profile);
+    int64_t   n      = n_before < profile->n_kept ? n_before : profile->n_kept;
+    int64_t   place  = n;
+
+    while (place > 0 && comes_before(profile, hash, means, place - 1))
+        place--;
+    if (place >= profile->n_kept)
+        return;
+    int64_t n_moved = (n < profile->n_kept ? n : profile->n_kept - 1) - place;
+    memmove(hashes + place + 1, hashes + place, (size_t)n_moved * sizeof *hashes);
+    memmove(kept + (place + 1) * size, kept + place * size,
+            (size_t)(n_moved * size) * sizeof *kept);
+    hashes[place] = hash;
+    memcpy(kept + place * size, means, (size_t)size * sizeof *kept);
+}
+
+static void merge_sequences(hl_profile *to, const hl_profile *from)
+{
+    const uint64_t *hashes = from->tables[HL_TABLE_HASHES];
+    int64_t         size   = means_count(from);
+    int64_t         n      = hl_counts(to, HL_TABLE_TOTALS)[1];
+
+    for (int64_t i = 0; i < hl_profile_kept(from); i++)
+        hl_profile_keep(to, hashes[i], hl_floats(from, HL_TABLE_MEANS) + i * size, n + i);
+}
+
+void hl_profile_add_tables(hl_profile *to, const hl_profile *from)
+{
+    merge_sequences(to, from); /* first: it needs the totals as they were */
+    for (hl_table table = 0; table < HL_N_TABLES; table++)
+        merge_table(to, from, table);
+}
+
+/* -------------------------------------------------------------------- checking */
+
+static bool same_numbers(const hl_profile *a, const hl_profile *b)
+{
+    return a->n_layers == b->n_layers &&
+           memcmp(a->heads, b->heads, (size_t)a->n_layers * sizeof *a->heads) == 0;
+}
+
+static hl_status differ(const char *key, const char *here, const char *there)
+{
+    return hl_fail(HL_BAD_INPUT, "the profiles differ in '%s': %s and %s", key,
+                   here != NULL ? here : "not said", there != NULL ? there : "not said");
+}
+
+static hl_status differ_number(const char *key, int64_t here, int64_t there)
+{
+    return hl_fail(HL_BAD_INPUT, "the profiles differ in '%s': %" PRId64 " and %" PRId64, key, here,
+                   there);
+}
+
+/* Settings first: they say best what differs. */
+static hl_status check_settings(const hl_profile *a, const hl_profile *b)
+{
+    size_t i = 0;
+    size_t j = 0;
+
+    while (i < a->n_settings || j < b->n_settings) {
+        int order = i == a->n_settings   ? 1
+                    : j == b->n_settings ? -1
+                                         : strcmp(a->settings[i].key, b->settings[j].key);
+        if (order < 0)
+            return differ(a->settings[i].key, a->settings[i].value, NULL);
+        if (order > 0)
+            return differ(b->settings[j].key, NULL, b->settings[j].value);
+        if (strcmp(a->settings[i].value, b->settings[j].value) != 0)
+            return differ(a->settings[i].key, a->settings[i].value, b->settings[j].value);
+        i++;
+        j++;
+    }
+    return HL_OK;
+}
+
+hl_status hl_profile_check_same(const hl_profile *a, const hl_profile *b)
+{
+    hl_status status = HL_OK;
+
+    HL_TRY(check_settings(a, b));
+    if (a->n_layers != b->n_layers)
+        return differ_number("layers", a->n_layers, b->n_layers);
+    if (!same_numbers(a, b))
+        return differ_number("heads", a->n_heads, b->n_heads);
+    if (a->n_buckets != b->n_buckets)
+        return differ_number("buckets", a->n_buckets, b->n_buckets);
+    if (a->n_types != b->n_types)
+        return differ_number("types", a->n_types, b->n_types);
+    if (a->n_kept != b->n_kept)
+        return differ_number("kept", a->n_kept, b->n_kept);
+    for (int64_t type = 0; type < a->n_types; type++) {
+        if (strcmp(a->type_names[type], b->type_names[type]) != 0)
+            return differ("type", a->type_names[type], b->type_names[type]);
+    }
+
+done:
+    return status;
+}
+
+hl_status hl_profile_merge(hl_profile *profile, const hl_profile *other)
+{
+    hl_status      status = HL_OK;
+    const int64_t *here   = hl_counts(profile, HL_TABLE_TOTALS);
+    const int64_t *there  = hl_counts(other, HL_TABLE_TOTALS);
+
+    if (profile == other)
+        return hl_fail(HL_BAD_ARGUMENT, "a profile cannot be merged with itself");
+    HL_TRY(hl_profile_check_same(profile, other));
+    /* No count is larger than that of tokens, so this holds for all of them. */
+    if (here[0] > HL_MAX_COUNT - there[0] || here[1] > HL_MAX_COUNT - there[1])
+        return hl_fail(HL_LIMIT, "the profiles have more than 2^40 rows together");
+    hl_profile_add_tables(profile, other);
+
+done:
+    return status;
+}

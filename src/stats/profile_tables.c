@@ -1,0 +1,258 @@
+/* profile_tables.c - the list of tables, and the block that holds them.
+ *
+ * Size, of a head of an 80 x 64 model with a context of 2^17 (18 buckets) and the
+ * most token types, 8, in bytes:
+ *
+ *     9 quantities     9 (8 + 16 + 16 + 4 + 4)  =  432    and their means   72
+ *     3 histograms     3 * 64 * 8               = 1536
+ *     by position      18 * 2 (8 + 16 + 16)     = 1440
+ *     by type          8 * 3 (8 + 16 + 16)      =  960    lookback         512
+ *     patterns         22 (8 + 8 + 8)           =  528
+ *     pairs            63/2 * 8 + 65/2 * 8      =  512
+ *     norm, probe, broken   40 + 24 + 24        =   88
+ *     32 sequences     32 * 3 * 4               =  384
+ *                                          in all 6464,   times 5120: 31.6 MiB
+ *
+ * which is why pairs and shares take 64 bits, and why a large model keeps fewer
+ * sequences than a small one. */
+#include "stats/profile_tables.h"
+
+#include <string.h>
+
+#include "base/dtype.h"
+#include "base/memory.h"
+#include "base/status.h"
+
+/* Letters; 0 ends a shape, and what is positive is a number. */
+enum { L = -1, H = -2, P = -3, T = -4, PAIRS = -5, SELF_PAIRS = -6, K = -7 };
+
+#define I64 HL_DTYPE_I64
+#define F32 HL_DTYPE_F32
+
+static const hl_table_form forms[HL_N_TABLES] = {
+    [HL_TABLE_COUNT]   = { "count", I64, HL_KIND_COUNT, 0, { L, H, HL_N_QUANTITIES } },
+    [HL_TABLE_SUM]     = { "sum", I64, HL_KIND_WIDE, HL_TABLE_COUNT, { L, H, HL_N_QUANTITIES, 2 } },
+    [HL_TABLE_SQUARES] = { "squares",
+                           I64,
+                           HL_KIND_SQUARES,
+                           HL_TABLE_COUNT,
+                           { L, H, HL_N_QUANTITIES, 2 } },
+    [HL_TABLE_MIN]     = { "min", F32, HL_KIND_MIN, HL_TABLE_COUNT, { L, H, HL_N_QUANTITIES } },
+    [HL_TABLE_MAX]     = { "max", F32, HL_KIND_MAX, HL_TABLE_COUNT, { L, H, HL_N_QUANTITIES } },
+    [HL_TABLE_HISTOGRAM] = { "histogram",
+                             I64,
+                             HL_KIND_COUNT,
+                             0,
+                             { L, H, HL_N_HISTOGRAMS, HL_N_BINS } },
+    [HL_TABLE_BROKEN]    = { "broken", I64, HL_KIND_COUNT, 0, { L, H } },
+    [HL_TABLE_PLACE]     = { "broken_place", I64, HL_KIND_PLACE, HL_TABLE_BROKEN, { L, H, 2 } },
+
+    [HL_TABLE_POSITION_COUNT]   = { "position.count",
+                                    I64,
+                                    HL_KIND_COUNT,
+                                    0,
+                                    { L, H, P, HL_N_BY_POSITION } },
+    [HL_TABLE_POSITION_SUM]     = { "position.sum",
+                                    I64,
+                                    HL_KIND_WIDE,
+                                    HL_TABLE_POSITION_COUNT,
+                                    { L, H, P, HL_N_BY_POSITION, 2 } },
+    [HL_TABLE_POSITION_SQUARES] = { "position.squares",
+                                    I64,
+                                    HL_KIND_SQUARES,
+                                    HL_TABLE_POSITION_COUNT,
+                                    { L, H, P, HL_N_BY_POSITION, 2 } },
+    [HL_TABLE_TYPE_COUNT]   = { "type.count", I64, HL_KIND_COUNT, 0, { L, H, T, HL_N_BY_TYPE } },
+    [HL_TABLE_TYPE_SUM]     = { "type.sum",
+                                I64,
+                                HL_KIND_WIDE,
+                                HL_TABLE_TYPE_COUNT,
+                                { L, H, T, HL_N_BY_TYPE, 2 } },
+    [HL_TABLE_TYPE_SQUARES] = { "type.squares",
+                                I64,
+                                HL_KIND_SQUARES,
+                                HL_TABLE_TYPE_COUNT,
+                                { L, H, T, HL_N_BY_TYPE, 2 } },
+    [HL_TABLE_LOOKBACK]     = { "type.lookback",
+                                I64,
+                                HL_KIND_UNIT,
+                                HL_TABLE_TYPE_COUNT,
+                                { L, H, T, T } },
+
+    [HL_TABLE_PATTERN_COUNT]   = { "pattern.count",
+                                   I64,
+                                   HL_KIND_COUNT,
+                                   0,
+                                   { L, H, HL_N_PATTERN_METRICS, 2 } },
+    [HL_TABLE_PATTERN_SUM]     = { "pattern.sum",
+                                   I64,
+                                   HL_KIND_UNIT,
+                                   HL_TABLE_PATTERN_COUNT,
+                                   { L, H, HL_N_PATTERN_METRICS, 2 } },
+    [HL_TABLE_PATTERN_SQUARES] = { "pattern.squares",
+                                   I64,
+                                   HL_KIND_UNIT,
+                                   HL_TABLE_PATTERN_COUNT,
+                                   { L, H, HL_N_PATTERN_METRICS, 2 } },
+    [HL_TABLE_DISTANCE_COUNT]  = { "distance.count", I64, HL_KIND_COUNT, 0, { L } },
+    [HL_TABLE_DISTANCE_SUM]    = { "distance.sum",
+                                   I64,
+                                   HL_KIND_UNIT,
+                                   HL_TABLE_DISTANCE_COUNT,
+                                   { L, PAIRS } },
+    [HL_TABLE_KERNEL_COUNT]    = { "kernel.count", I64, HL_KIND_COUNT, 0, { L } },
+    [HL_TABLE_KERNEL_SUM]      = { "kernel.sum",
+                                   I64,
+                                   HL_KIND_UNIT,
+                                   HL_TABLE_KERNEL_COUNT,
+                                   { L, SELF_PAIRS } },
+
+    [HL_TABLE_NORM_COUNT]   = { "norm.count", I64, HL_KIND_COUNT, 0, { L, H } },
+    [HL_TABLE_NORM_SUM]     = { "norm.sum", I64, HL_KIND_WIDE, HL_TABLE_NORM_COUNT, { L, H, 2 } },
+    [HL_TABLE_NORM_SQUARES] = { "norm.squares",
+                                I64,
+                                HL_KIND_SQUARES,
+                                HL_TABLE_NORM_COUNT,
+                                { L, H, 2 } },
+    [HL_TABLE_INFLUENCE_COUNT]   = { "influence.count", I64, HL_KIND_COUNT, 0, { L } },
+    [HL_TABLE_INFLUENCE_SUM]     = { "influence.sum",
+                                     I64,
+                                     HL_KIND_WIDE,
+                                     HL_TABLE_INFLUENCE_COUNT,
+                                     { L, 2 } },
+    [HL_TABLE_INFLUENCE_SQUARES] = { "influence.squares",
+                                     I64,
+                                     HL_KIND_SQUARES,
+                                     HL_TABLE_INFLUENCE_COUNT,
+                                     { L, 2 } },
+    [HL_TABLE_NLL_COUNT]         = { "nll.count", I64, HL_KIND_COUNT, 0, { 1 } },
+    [HL_TABLE_NLL_SUM]           = { "nll.sum", I64, HL_KIND_WIDE, HL_TABLE_NLL_COUNT, { 1, 2 } },
+    [HL_TABLE_NLL_SQUARES] = { "nll.squares", I64, HL_KIND_SQUARES, HL_TABLE_NLL_COUNT, { 1, 2 } },
+
+    [HL_TABLE_PROBE]  = { "probe", HL_DTYPE_F64, HL_KIND_SCORE, 0, { L, H, HL_N_PROBES } },
+    [HL_TABLE_TOTALS] = { "totals", I64, HL_KIND_COUNT, 0, { 2 } },
+    [HL_TABLE_TEXT]   = { "text", HL_DTYPE_U64, HL_KIND_HASH, 0, { 1 } },
+    [HL_TABLE_HASHES] = { "sequence.hash", HL_DTYPE_U64, HL_KIND_KEPT, 0, { K } },
+    [HL_TABLE_MEANS]  = { "sequence.mean", F32, HL_KIND_KEPT, 0, { K, L, H, HL_N_OF_SEQUENCE } },
+};
+
+const hl_table_form *hl_table_form_of(hl_table table)
+{
+    return &forms[table];
+}
+
+static int64_t size_of(const hl_profile *profile, int dim)
+{
+    int64_t n_heads = profile->n_heads;
+
+    switch (dim) {
+    case L:
+        return profile->n_layers;
+    case H:
+        return n_heads;
+    case P:
+        return profile->n_buckets;
+    case T:
+        return profile->n_types;
+    case PAIRS:
+        return n_heads * (n_heads - 1) / 2;
+    case SELF_PAIRS:
+        return n_heads * (n_heads + 1) / 2;
+    case K:
+        return profile->n_kept;
+    default:
+        return dim;
+    }
+}
+
+int hl_table_shape(int64_t out[HL_TABLE_DIMS], const hl_profile *profile, hl_table table)
+{
+    const int *dims   = forms[table].dims;
+    int        n_dims = 0;
+
+    while (n_dims < HL_TABLE_DIMS && dims[n_dims] != 0) {
+        out[n_dims] = size_of(profile, dims[n_dims]);
+        n_dims++;
+    }
+    return n_dims;
+}
+
+int64_t hl_table_count(const hl_profile *profile, hl_table table)
+{
+    int64_t shape[HL_TABLE_DIMS];
+    int     n_dims = hl_table_shape(shape, profile, table);
+    int64_t count  = 1;
+
+    for (int i = 0; i < n_dims; i++)
+        count *= shape[i];
+    return count;
+}
+
+static size_t table_bytes(const hl_profile *profile, hl_table table)
+{
+    return (size_t)hl_table_count(profile, table) * (hl_dtype_bits(forms[table].dtype) / 8);
+}
+
+/* Tables begin at multiples of a cache line, so that sums of two threads share none. */
+static size_t padded(size_t n_bytes)
+{
+    return (n_bytes + HL_ALIGNMENT - 1) / HL_ALIGNMENT * HL_ALIGNMENT;
+}
+
+size_t hl_profile_block_bytes(const hl_profile *profile)
+{
+    size_t n_bytes = 0;
+
+    for (hl_table table = 0; table < HL_N_TABLES; table++)
+        n_bytes += padded(table_bytes(profile, table));
+    return n_bytes;
+}
+
+/* What a table holds before anything has been measured, where that is not 0. */
+static void clear_table(hl_profile *profile, hl_table table)
+{
+    int64_t count = hl_table_count(profile, table);
+    void   *data  = profile->tables[table];
+
+    for (int64_t i = 0; i < count; i++) {
+        switch (forms[table].kind) {
+        case HL_KIND_MIN:
+            ((float *)data)[i] = INFINITY;
+            break;
+        case HL_KIND_MAX:
+            ((float *)data)[i] = -INFINITY;
+            break;
+        case HL_KIND_PLACE:
+            ((int64_t *)data)[i] = -1;
+            break;
+        case HL_KIND_SCORE:
+            ((double *)data)[i] = (double)NAN;
+            break;
+        default:
+            return;
+        }
+    }
+}
+
+hl_status hl_profile_allocate(hl_profile *profile)
+{
+    hl_status status = HL_OK;
+    size_t    offset = 0;
+
+    profile->n_block_bytes = hl_profile_block_bytes(profile);
+    HL_TRY(HL_ALLOC_ZEROED(&profile->block, profile->n_block_bytes));
+    for (hl_table table = 0; table < HL_N_TABLES; table++) {
+        profile->tables[table] = profile->block + offset;
+        offset += padded(table_bytes(profile, table));
+        clear_table(profile, table);
+    }
+
+done:
+    return status;
+}
+
+int64_t hl_profile_kept(const hl_profile *profile)
+{
+    int64_t n_sequences = hl_counts(profile, HL_TABLE_TOTALS)[1];
+    return n_sequences < profile->n_kept ? n_sequences : profile->n_kept;
+}
