@@ -126,7 +126,7 @@ LINK_FLAGS  := $(CFLAGS) -fopenmp $(if $(SANITIZE),-fsanitize=$(SANITIZE)) $(LDF
 # Note what cli/ and examples/ do not get: -Isrc.
 folder_flags = \
     $(if $(filter src/%,$(1)),-Isrc $(LIB_FLAGS)) \
-    $(if $(filter src/kernels/% bench/%,$(1)),-O3) \
+    $(if $(filter src/kernels/% src/stats/% src/measure/measure% bench/%,$(1)),-O3) \
     $(if $(filter src/base/version.c,$(1)),-DHL_VERSION='"$(VERSION)"') \
     $(if $(filter cli/%,$(1)),-Icli $(LIB_FLAGS)) \
     $(if $(filter tests/% fuzz/%,$(1)),$(TEST_FLAGS) $(LIB_FLAGS)) \
