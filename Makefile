@@ -68,6 +68,7 @@ SOURCES := $(filter-out $(OTHER_SUFFIXES:%=\%_%.c),$(SOURCES))
 
 CLI_SOURCES     := $(wildcard cli/*.c)
 # tests/test_NAME.c is a program; other files in tests/ are there for all of them.
+# tests/test_cli_NAME.c tests parts of the program, and sees cli/.
 TEST_SOURCES    := $(wildcard tests/test_*.c)
 TEST_SHARED     := $(filter-out $(TEST_SOURCES),$(wildcard tests/*.c))
 FUZZ_SOURCES    := $(wildcard fuzz/fuzz_*.c)
@@ -129,6 +130,7 @@ folder_flags = \
     $(if $(filter src/base/version.c,$(1)),-DHL_VERSION='"$(VERSION)"') \
     $(if $(filter cli/%,$(1)),-Icli $(LIB_FLAGS)) \
     $(if $(filter tests/% fuzz/%,$(1)),$(TEST_FLAGS) $(LIB_FLAGS)) \
+    $(if $(filter tests/test_cli_%,$(1)),-Icli) \
     $(if $(filter bench/%,$(1)),-Isrc -Wno-conversion)
 isa_flags    = $(foreach isa,$(ARCH_SUFFIXES),$(if $(filter %_$(isa).c %_$(isa).h,$(1)),$(FLAGS_$(isa))))
 flags_of     = $(COMMON_FLAGS) $(call folder_flags,$(1)) $(call isa_flags,$(1))
@@ -189,6 +191,10 @@ $(BUILD)/examples/%: $(BUILD)/obj/examples/%.o $(LIBRARY)
 	$(call link)
 
 $(BUILD)/tests/test_%: $(BUILD)/obj/tests/test_%.o $(call objects,$(TEST_SHARED)) $(LIBRARY)
+	$(call link,$(TEST_LIBS))
+
+# Parts of the program: with all of it but main.
+$(BUILD)/tests/test_cli_%: $(BUILD)/obj/tests/test_cli_%.o $(call objects,$(filter-out cli/main.c,$(CLI_SOURCES))) $(LIBRARY)
 	$(call link,$(TEST_LIBS))
 
 # A fuzz target is linked twice: with libFuzzer by `make fuzz`, and here with a

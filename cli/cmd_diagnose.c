@@ -148,7 +148,7 @@ static int diagnose(const diagnose_request *request, const hl_usage *usage)
 int hl_command_diagnose(int argc, char **argv)
 {
     diagnose_request request = { .thresholds = hl_thresholds_default() };
-    hl_texts         given   = { 0 };
+    hl_option_list   given   = { 0 };
 
     hl_option options[] = {
         { "fail-on", 0, HL_OPTION_TEXT, &request.fail_on, "NAME,...",
@@ -185,7 +185,7 @@ int hl_command_diagnose(int argc, char **argv)
     if (request.profiles.count < 1 || request.profiles.count > 2)
         return hl_options_refuse(&usage, "wanted one or two profiles, got %d",
                                  request.profiles.count);
-    for (size_t i = 0; i < given.count && code == HL_OPTIONS_GO_ON; i++)
+    for (int i = 0; i < given.count && code == HL_OPTIONS_GO_ON; i++)
         code = set_threshold(&request, &usage, given.items[i]);
     return code == HL_OPTIONS_GO_ON ? diagnose(&request, &usage) : code;
 }

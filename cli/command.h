@@ -9,10 +9,11 @@
 
 enum {
     HL_EXIT_OK        = 0,
-    HL_EXIT_NO        = 1, /* a check was made, and it said no   */
-    HL_EXIT_USAGE     = 2, /* the command line makes no sense    */
-    HL_EXIT_INPUT     = 3, /* a file is not what it should be    */
-    HL_EXIT_RESOURCES = 4, /* memory, disk or a limit ran out    */
+    HL_EXIT_NO        = 1,   /* a check was made, and it said no   */
+    HL_EXIT_USAGE     = 2,   /* the command line makes no sense    */
+    HL_EXIT_INPUT     = 3,   /* a file is not what it should be    */
+    HL_EXIT_RESOURCES = 4,   /* memory, disk or a limit ran out    */
+    HL_EXIT_STOPPED   = 130, /* by Ctrl-C, as shells say it      */
 };
 
 /* The exit status for a library failure. */
@@ -31,6 +32,8 @@ typedef struct hl_command {
 int hl_command_compare(int argc, char **argv);
 int hl_command_diagnose(int argc, char **argv);
 int hl_command_info(int argc, char **argv);
+int hl_command_measure(int argc, char **argv);
+int hl_command_merge(int argc, char **argv);
 int hl_command_show(int argc, char **argv);
 int hl_command_tokenize(int argc, char **argv);
 int hl_command_verify(int argc, char **argv);

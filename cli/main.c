@@ -21,6 +21,8 @@ static const hl_command commands[] = {
     { "compare", "two profiles, head by head", hl_command_compare },
     { "diagnose", "what is wrong with a model's attention, and what to do", hl_command_diagnose },
     { "info", "what a model is: family, shape, dtypes, memory", hl_command_info },
+    { "measure", "what every head does on a text, to a profile", hl_command_measure },
+    { "merge", "one profile from many", hl_command_merge },
     { "show", "a profile: heatmap, layers, extremes, diagnoses, tables", hl_command_show },
     { "tokenize", "show the tokens of a text, or the text of tokens", hl_command_tokenize },
     { "verify", "run golden cases and models on every back end", hl_command_verify },

@@ -103,14 +103,14 @@ static int set_number(const parser *p, const hl_option *option, const char *text
     return HL_OPTIONS_GO_ON;
 }
 
-static int add_text(const parser *p, const hl_option *option, const char *text)
+static int add_value(const parser *p, const hl_option *option, const char *text)
 {
-    hl_texts *texts = option->target;
+    hl_option_list *list = option->target;
 
-    if (texts->count == HL_MAX_TEXTS)
-        return hl_options_refuse(p->usage, "--%s: given more than %d times", option->name,
-                                 HL_MAX_TEXTS);
-    texts->items[texts->count++] = text;
+    if (list->count == HL_MAX_OPTION_LIST)
+        return hl_options_refuse(p->usage, "--%s: more than %d of them", option->name,
+                                 HL_MAX_OPTION_LIST);
+    list->items[list->count++] = text;
     return HL_OPTIONS_GO_ON;
 }
 
@@ -122,7 +122,7 @@ static int set_value(const parser *p, const hl_option *option, const char *text)
     case HL_OPTION_NUMBER:
         return set_number(p, option, text);
     case HL_OPTION_LIST:
-        return add_text(p, option, text);
+        return add_value(p, option, text);
     case HL_OPTION_CHOICE:
         if (!is_choice(option->value, text))
             return hl_options_refuse(p->usage, "--%s: '%s' is not one of %s", option->name, text,

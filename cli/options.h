@@ -23,7 +23,6 @@
 #define HL_CLI_OPTIONS_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 typedef enum hl_option_kind {
@@ -32,15 +31,15 @@ typedef enum hl_option_kind {
     HL_OPTION_CHOICE,   /* as TEXT, one of the words of `value`, as in "a|b"  */
     HL_OPTION_INT,      /* target: int64_t *, from low to high                */
     HL_OPTION_NUMBER,   /* target: double *, from low to high                 */
-    HL_OPTION_LIST,     /* target: hl_texts *; may be given again and again   */
+    HL_OPTION_LIST,     /* target: hl_option_list *; as TEXT, any number      */
 } hl_option_kind;
 
-/* The values of an option that may be repeated; borrowed from argv. */
-enum { HL_MAX_TEXTS = 16 };
-typedef struct hl_texts {
-    const char *items[HL_MAX_TEXTS];
-    size_t      count;
-} hl_texts;
+/* The values of an option that may be repeated, in their order. */
+enum { HL_MAX_OPTION_LIST = 32 };
+typedef struct hl_option_list {
+    const char *items[HL_MAX_OPTION_LIST];
+    int         count;
+} hl_option_list;
 
 typedef struct hl_option {
     const char    *name;       /* without dashes; NULL ends a table */

@@ -569,6 +569,8 @@ typedef struct hl_session_options {
     hl_dtype cache_dtype; /* of keys and values: F32 or F16 */
     int32_t  n_threads;   /* 0: all cores */
     bool     beyond_ctx;  /* n_ctx may exceed the model's, where that can be computed */
+    bool     steady;      /* a row's bytes do not depend on what shares its batch, not even where
+                           * a sequence has but a few rows left */
 } hl_session_options;
 
 /* One layer's rows.  Borrowed for the call; NULL where not wanted. */

@@ -18,6 +18,18 @@
 
 #include "headlight.h"
 
+/* A sanitizer keeps memory of its own, which counts as ours. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
+#ifndef SANITIZED
+#define SANITIZED 0
+#endif
+
 /* The call failed in this way, and its message contains this. */
 #define assert_fails(wanted_status, fragment, call)                                                \
     do {                                                                                           \

@@ -138,11 +138,389 @@ static void means_of_every_family(void **state)
     assert_int_equal(n, 34);
 }
 
+/* ---------------------------------------------------------- batches, parts, threads */
+
+enum { N_DOCUMENTS = 13 };
+
+/* Token ids of documents of all lengths; the path of the file. */
+static const char *write_documents(const char *folder, int64_t d_vocab)
+{
+    const char *path  = in_folder(folder, "ids.jsonl");
+    FILE       *file  = fopen(path, "w");
+    uint64_t    state = 3;
+
+    assert_non_null(file);
+    for (int document = 0; document < N_DOCUMENTS; document++) {
+        int length = 1 + document * document % 71;
+        fputc('[', file);
+        for (int i = 0; i < length; i++)
+            fprintf(file, "%s%d", i > 0 ? "," : "", (int)(made_random(&state) * (double)d_vocab));
+        fputs("]\n", file);
+    }
+    fclose(file);
+    return path;
+}
+
+static const hl_measure_options plain_options = { .windows   = { .context = 32, .stride = 24 },
+                                                  .seed      = 1,
+                                                  .n_threads = 1 };
+
+static void batches_and_parts_give_the_same_bytes(void **state)
+{
+    const char        *folder = new_folder();
+    work               w = open_work("tests/data/families/llama3", write_documents(folder, 256));
+    hl_profile        *whole   = measure(&w, &plain_options);
+    hl_measure_options options = plain_options;
+    hl_profile        *parts   = NULL;
+    (void)state;
+
+    for (int n_batch = 2; n_batch <= 8; n_batch += 3) {
+        options.windows.n_batch = n_batch;
+        hl_profile *profile     = measure(&w, &options);
+        assert_same_profile(whole, profile);
+        hl_profile_free(profile);
+    }
+    options.windows.n_parts = 4;
+    for (int part = 3; part >= 0; part--) {
+        options.windows.part    = part;
+        options.windows.n_batch = 1 + part;
+        hl_profile *profile     = measure(&w, &options);
+        if (parts == NULL) {
+            parts = profile;
+            continue;
+        }
+        assert_ok(hl_profile_merge(parts, profile));
+        hl_profile_free(profile);
+    }
+    assert_same_profile(whole, parts);
+    assert_true(hl_profile_pattern(whole, 0, 0, HL_PM_PEAK, false).count > 20);
+    assert_true(hl_profile_similarity(whole, 0, 0, 1) > 0.0);
+    assert_true(hl_profile_cka(whole, 0, 0, 0) == 1.0);
+    hl_profile_free(parts);
+    hl_profile_free(whole);
+    close_work(&w);
+    remove_folder(folder);
+}
+
+static void threads_agree(void **state)
+{
+    const char        *folder = new_folder();
+    work               w      = open_work("tests/data/families/phi3", write_documents(folder, 256));
+    hl_measure_options options = plain_options;
+    hl_profile        *one     = measure(&w, &options);
+    (void)state;
+
+    options.n_threads = 2;
+    hl_profile *two   = measure(&w, &options);
+    for (int64_t layer = 0; layer < hl_profile_n_layers(one); layer++) {
+        for (int64_t i = 0; i < hl_profile_n_heads(one) * HL_N_QUANTITIES; i++) {
+            hl_quantity quantity = (hl_quantity)(i % HL_N_QUANTITIES);
+            hl_moments  a        = hl_profile_moments(one, layer, i / HL_N_QUANTITIES, quantity);
+            hl_moments  b        = hl_profile_moments(two, layer, i / HL_N_QUANTITIES, quantity);
+            assert_int_equal(a.count, b.count);
+            assert_true(a.count == 0 || fabs(a.mean - b.mean) < 1e-6);
+        }
+    }
+    hl_profile_free(one);
+    hl_profile_free(two);
+    close_work(&w);
+    remove_folder(folder);
+}
+
+/* ---------------------------------------------------------------------- stopping */
+
+typedef struct stopper {
+    int after; /* batches */
+} stopper;
+
+static hl_status stop_after(void *context, const hl_measure_progress *progress)
+{
+    stopper *s = context;
+
+    assert_true(progress->share >= 0.0 && progress->share <= 1.0 && progress->n_tokens > 0);
+    return --s->after == 0 ? HL_CANCELLED : HL_OK;
+}
+
+static void what_was_stopped_goes_on_to_the_same_bytes(void **state)
+{
+    const char        *folder = new_folder();
+    work               w = open_work("tests/data/families/llama3", write_documents(folder, 256));
+    hl_profile        *whole   = measure(&w, &plain_options);
+    hl_profile        *profile = NULL;
+    char               path[2048];
+    hl_measure_options options = plain_options;
+    stopper            stop    = { 0 };
+    int                n_stops = 0;
+    (void)state;
+
+    snprintf(path, sizeof path, "%s", in_folder(folder, "p.part"));
+    options.state_path = path;
+    options.resume     = true;
+    options.progress   = stop_after;
+    options.context    = &stop;
+    for (;;) { /* every three batches, again and again; batches of other sizes each time */
+        stop.after              = 3;
+        options.windows.n_batch = 1 + n_stops % 2;
+        hl_status status        = hl_measure(&profile, w.model, NULL, w.corpus, &options);
+        if (status == HL_OK)
+            break;
+        assert_fails(HL_CANCELLED, "stopped after", status);
+        assert_true(path_exists(path));
+        n_stops++;
+    }
+    assert_true(n_stops >= 4);
+    assert_same_profile(whole, profile);
+    hl_profile_free(profile);
+
+    options.progress        = NULL;
+    options.windows.context = 31;
+    assert_fails(HL_BAD_INPUT, "p.part: was begun with other settings: ",
+                 hl_measure(&profile, w.model, NULL, w.corpus, &options));
+    assert_fails(HL_BAD_INPUT, "'context': 32 and 31",
+                 hl_measure(&profile, w.model, NULL, w.corpus, &options));
+    options.windows.context    = 32;
+    options.windows.max_tokens = 9;
+    assert_fails(HL_BAD_INPUT, "max_tokens 0, not 9",
+                 hl_measure(&profile, w.model, NULL, w.corpus, &options));
+    hl_profile_free(whole);
+    close_work(&w);
+    w = open_work("tests/data/families/llama3", "tests/data/families/llama3/expected.safetensors");
+    options.windows.max_tokens = 0;
+    assert_fails(HL_BAD_INPUT, "with another text",
+                 hl_measure(&profile, w.model, NULL, w.corpus, &options));
+    close_work(&w);
+    remove_folder(folder);
+}
+
+/* -------------------------------------------------------- what else is measured */
+
+/* The tap of a plain run, with everything in plain sums. */
+typedef struct plain_run {
+    const hl_model *model;
+    double          norms[8]; /* of layer 1's heads */
+    double          influence;
+    int64_t         n_rows;
+} plain_run;
+
+static void plain_norms(plain_run *run, const hl_layer_rows *rows)
+{
+    const hl_param *param  = hl_weights_get(run->model->weights, HL_ROLE_ATTN_O, rows->layer, 0);
+    float          *weight = read_weight(&param->weight);
+
+    for (int64_t i = 0; i < rows->lengths[0] * rows->n_heads; i++) {
+        const float *z      = rows->z + i * rows->d_head;
+        double       square = 0.0;
+        for (int64_t out = 0; out < rows->d_model; out++) {
+            double sum = 0.0;
+            for (int64_t d = 0; d < rows->d_head; d++)
+                sum += (double)z[d] *
+                       (double)weight[(out * rows->n_heads + i % rows->n_heads) * rows->d_head + d];
+            square += sum * sum;
+        }
+        run->norms[i % rows->n_heads] += sqrt(square);
+    }
+    free(weight);
+}
+
+static void plain_influence(plain_run *run, const hl_layer_rows *rows)
+{
+    for (int64_t row = 0; row < rows->lengths[0]; row++) {
+        const float *a  = rows->resid_pre + row * rows->d_model;
+        const float *b  = rows->resid_post + row * rows->d_model;
+        double       ab = 0.0, aa = 0.0, bb = 0.0;
+        for (int64_t i = 0; i < rows->d_model; i++) {
+            ab += (double)a[i] * (double)b[i];
+            aa += (double)a[i] * (double)a[i];
+            bb += (double)b[i] * (double)b[i];
+        }
+        run->influence += 1.0 - ab / sqrt(aa * bb);
+    }
+}
+
+static hl_status watch_plainly(void *context, const hl_layer_rows *rows)
+{
+    plain_run *run = context;
+
+    if (rows->layer == 1) {
+        plain_norms(run, rows);
+        plain_influence(run, rows);
+        run->n_rows += rows->lengths[0];
+    }
+    return HL_OK;
+}
+
+static void norms_influence_and_loss_are_right(void **state)
+{
+    work            w       = open_work(DEMO, DEMO "/expected.safetensors");
+    hl_safetensors *file    = NULL;
+    plain_run       run     = { .model = w.model };
+    hl_tap          tap     = { .context = &run,
+                                .layer   = watch_plainly,
+                                .wants   = HL_WANT_Z | HL_WANT_RESID_PRE | HL_WANT_RESID_POST };
+    hl_session     *session = NULL;
+    (void)state;
+
+    assert_ok(hl_safetensors_open(&file, DEMO "/expected.safetensors"));
+    const hl_tensor *tokens  = hl_safetensors_find(file, "tokens");
+    hl_profile      *profile = measure(
+             &w, &(hl_measure_options){ .windows = { .context = 256 }, .nll = true, .n_threads = 1 });
+    assert_ok(
+        hl_session_open(&session, w.model,
+                        &(hl_session_options){ .n_ctx = 256, .wants = tap.wants, .n_threads = 1 }));
+    for (int i = 0; i < 2; i++) {
+        int64_t ids[256];
+        memcpy(ids, (const char *)tokens->data + (size_t)i * sizeof ids, sizeof ids);
+        assert_ok(hl_session_rewind(session, 0, 0));
+        assert_ok(
+            hl_session_feed(session, &(hl_feed){ .tokens = ids, .n_tokens = 256, .tap = &tap }));
+    }
+    double layer_mean = 0.0;
+    for (int head = 0; head < 8; head++)
+        layer_mean += run.norms[head] / 8.0;
+    for (int head = 0; head < 8; head++)
+        assert_true(fabs(hl_profile_output_norm(profile, 1, head) - run.norms[head] / layer_mean) <
+                    1e-5);
+    assert_true(fabs(hl_profile_block_influence(profile, 1) - run.influence / (double)run.n_rows) <
+                1e-5);
+    assert_false(isnan(hl_profile_block_influence(profile, 7))); /* the last, with the loss */
+
+    const hl_tensor *losses = hl_safetensors_find(file, "nll");
+    double           sum    = 0.0;
+    for (int64_t i = 0; i < 2 * 255; i++) {
+        float value;
+        memcpy(&value, (const float *)losses->data + i, sizeof value);
+        sum += (double)value;
+    }
+    assert_int_equal(hl_profile_nll(profile).count, 2 * 255);
+    assert_true(fabs(hl_profile_nll(profile).mean - sum / 510.0) < 1e-5);
+    hl_session_close(session);
+    hl_profile_free(profile);
+    hl_safetensors_close(file);
+    close_work(&w);
+}
+
+/* Each token counts once, windows overlapping or not. */
+static void overlapping_windows_count_every_token_once(void **state)
+{
+    work        w = open_work(DEMO, DEMO "/expected.safetensors");
+    hl_profile *half =
+        measure(&w, &(hl_measure_options){ .windows   = { .context = 64, .stride = 32 },
+                                           .nll       = true,
+                                           .no_probe  = true,
+                                           .n_threads = 1 });
+    (void)state;
+
+    assert_int_equal(hl_profile_n_tokens(half), 512);
+    assert_int_equal(hl_profile_moments(half, 0, 0, HL_Q_ENTROPY).count, 512);
+    assert_int_equal(hl_profile_nll(half).count, 510);
+    assert_true(isnan(hl_profile_probe(half, 0, 0, HL_PROBE_INDUCTION)));
+    hl_profile_free(half);
+    close_work(&w);
+}
+
+/* -sum p ln(p + epsilon) of pattern0, which others computed. */
+static void the_formula_with_epsilon(void **state)
+{
+    const char     *folder  = "tests/data/families/llama3";
+    work            w       = open_work(folder, in_folder(folder, "expected.safetensors"));
+    hl_safetensors *file    = NULL;
+    hl_profile     *profile = measure(
+            &w, &(hl_measure_options){
+                    .windows = { .context = 32, .max_tokens = 32 }, .epsilon = 1e-8, .n_threads = 1 });
+    (void)state;
+
+    assert_ok(hl_safetensors_open(&file, in_folder(folder, "expected.safetensors")));
+    const hl_tensor *pattern = hl_safetensors_find(file, "pattern0"); /* (H, S, S) */
+    for (int64_t head = 0; head < pattern->shape[0]; head++) {
+        double sum = 0.0;
+        for (int64_t i = 0; i < 32 * 32; i++) {
+            float p;
+            memcpy(&p, (const float *)pattern->data + head * 32 * 32 + i, sizeof p);
+            sum -= (double)p * log((double)p + 1e-8);
+        }
+        assert_true(fabs(hl_profile_mean(profile, 0, head, HL_Q_ENTROPY) - sum / 32.0) < 1e-6);
+        assert_int_equal(hl_profile_pattern(profile, 0, head, HL_PM_PEAK, false).count, 31);
+    }
+    assert_string_equal(hl_profile_setting(profile, "epsilon"), "1e-08");
+    hl_safetensors_close(file);
+    hl_profile_free(profile);
+    close_work(&w);
+}
+
+static void every_row_goes_to_a_file(void **state)
+{
+    const char     *folder = new_folder();
+    work            w      = open_work("tests/data/families/llama3", write_documents(folder, 256));
+    hl_safetensors *file   = NULL;
+    char            path[2048];
+    (void)state;
+
+    snprintf(path, sizeof path, "%s", in_folder(folder, "rows.safetensors"));
+    hl_profile *profile = measure(
+        &w, &(hl_measure_options){
+                .windows = { .context = 72, .n_batch = 3 }, .rows_path = path, .n_threads = 1 });
+    assert_ok(hl_safetensors_open(&file, path));
+    const hl_tensor *entropy = hl_safetensors_find(file, "entropy");
+    const hl_tensor *lengths = hl_safetensors_find(file, "lengths");
+    assert_int_equal(entropy->shape[1], N_DOCUMENTS);
+    assert_int_equal(entropy->shape[3], 72);
+    double  sum   = 0.0;
+    int64_t count = 0;
+    for (int64_t i = 0; i < N_DOCUMENTS * 72; i++) { /* layer 2, head 1 */
+        int64_t length;
+        float   value;
+        int64_t at = ((2 * N_DOCUMENTS + i / 72) * entropy->shape[2] + 1) * 72 + i % 72;
+        memcpy(&length, (const int64_t *)lengths->data + i / 72, sizeof length);
+        memcpy(&value, (const float *)entropy->data + at, sizeof value);
+        assert_true(isnan(value) == (i % 72 >= length));
+        sum += isnan(value) ? 0.0 : (double)value;
+        count += isnan(value) ? 0 : 1;
+    }
+    assert_int_equal(hl_profile_n_tokens(profile), count);
+    assert_true(fabs(hl_profile_mean(profile, 2, 1, HL_Q_ENTROPY) - sum / (double)count) < 1e-10);
+    const char *const names[] = { "tokens",   "renyi2",   "varentropy", "peak",
+                                  "diagonal", "previous", "first",      "lse" };
+    for (int i = 0; i < 8; i++)
+        assert_non_null(hl_safetensors_find(file, names[i]));
+    hl_safetensors_close(file);
+    hl_profile_free(profile);
+    close_work(&w);
+    remove_folder(folder);
+}
+
+static void impossible_options_are_refused(void **state)
+{
+    work w =
+        open_work("tests/data/families/llama3", "tests/data/families/llama3/expected.safetensors");
+    hl_profile *profile = NULL;
+    (void)state;
+
+    assert_fails(HL_BAD_ARGUMENT, "rows cannot be resumed",
+                 hl_measure(&profile, w.model, NULL, w.corpus,
+                            &(hl_measure_options){ .rows_path = "x", .resume = true }));
+    assert_fails(HL_LIMIT, "longer than the model's",
+                 hl_measure(&profile, w.model, NULL, w.corpus,
+                            &(hl_measure_options){ .windows = { .context = 1 << 20 } }));
+    assert_fails(
+        HL_BAD_ARGUMENT, "must not be negative",
+        hl_measure(&profile, w.model, NULL, w.corpus, &(hl_measure_options){ .epsilon = -1.0 }));
+    assert_fails(HL_BAD_ARGUMENT, "no text", hl_measure(&profile, w.model, NULL, NULL, NULL));
+    close_work(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(means_are_those_of_the_golden_rows),
         cmocka_unit_test(means_of_every_family),
+        cmocka_unit_test(batches_and_parts_give_the_same_bytes),
+        cmocka_unit_test(threads_agree),
+        cmocka_unit_test(what_was_stopped_goes_on_to_the_same_bytes),
+        cmocka_unit_test(norms_influence_and_loss_are_right),
+        cmocka_unit_test(overlapping_windows_count_every_token_once),
+        cmocka_unit_test(the_formula_with_epsilon),
+        cmocka_unit_test(every_row_goes_to_a_file),
+        cmocka_unit_test(impossible_options_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

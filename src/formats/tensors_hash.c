@@ -28,10 +28,9 @@ uint64_t hl_tensor_hash(const hl_tensor *tensor)
 uint64_t hl_tensors_hash(const hl_tensors *tensors, int32_t n_threads)
 {
     int64_t  n_tensors = (int64_t)hl_tensors_count(tensors);
-    int      threads   = hl_threads(n_threads);
     uint64_t hash      = (uint64_t)n_tensors;
 
-#pragma omp parallel for schedule(dynamic) num_threads(threads) reduction(+ : hash)
+#pragma omp parallel for schedule(dynamic) num_threads(hl_threads(n_threads)) reduction(+ : hash)
     for (int64_t i = 0; i < n_tensors; i++)
         hash += hl_tensor_hash(hl_tensors_at(tensors, (size_t)i));
     return hash;

@@ -24,13 +24,13 @@ static int64_t read_integer(const hl_tensor *tensor, int64_t index)
     const uint8_t *bytes     = (const uint8_t *)tensor->data + (size_t)index * size;
     bool           is_signed = tensor->dtype <= HL_DTYPE_I64;
     uint64_t       value     = 0;
+    uint64_t       sign      = 0; /* the top bit */
 
-    for (size_t i = 0; i < size; i++)
+    for (size_t i = 0; i < size; i++) {
         value |= (uint64_t)bytes[i] << (8 * i);
-    unsigned unused = (unsigned)(64 - 8 * size);
-    if (is_signed) /* bring the sign to the top, and back down with it */
-        return (int64_t)(value << unused) >> unused;
-    return (int64_t)value;
+        sign = (uint64_t)0x80 << (8 * i);
+    }
+    return (int64_t)(is_signed ? (value ^ sign) - sign : value);
 }
 
 static hl_status put_id(hl_ids *ids, int64_t id, int64_t n_vocab, const char *where)

@@ -4,6 +4,7 @@
  * behind it, which must be there before anybody knows where `now` ends. */
 #include "measure/corpus_pieces.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "base/hash.h"
@@ -167,6 +168,8 @@ static size_t token_at(const piece_slot *slot, uint64_t at, size_t from)
 static bool join(size_t *left_end, size_t *right_begin, const piece_slot *left,
                  const piece_slot *right, uint64_t from)
 {
+    assert(left->encoding != NULL && right->encoding != NULL);
+
     size_t i = token_at(left, from, left->begin);
     size_t j = token_at(right, from, 0);
     size_t n = 0; /* tokens in a row that are the same */

@@ -49,7 +49,7 @@ void      hl_text_pieces_free(hl_text_pieces *pieces);
 
 /* Begins another text, which must stay as it is until its last piece. */
 void hl_text_pieces_start(hl_text_pieces *pieces, const hl_text_input *input);
-/* HL_BAD_INPUT where the text is not (or no longer) UTF-8. */
+/* HL_BAD_INPUT where the text is not (or no longer) UTF-8.  After a failure only start goes on. */
 hl_status hl_text_pieces_next(hl_text_piece *out, hl_text_pieces *pieces);
 /* Of all bytes that have been read. */
 uint64_t hl_text_pieces_hash(const hl_text_pieces *pieces);

@@ -375,6 +375,8 @@ hl_status hl_token_reader_next(hl_token_piece *out, hl_token_reader *reader)
                                      .types    = reader->types,
                                      .n_tokens = reader->ids.count,
                                      .n_bytes  = reader->n_passed - before };
+        else
+            reader->state = READER_END;
     }
     return status;
 }

@@ -10,32 +10,37 @@
  *
  * The file is a .safetensors or a .npy of floating-point numbers, mapped:
  *
- *     one tensor   [L,B,H,S,S], [L,H,S,S] or [H,S,S]; in safetensors its name is attention,
- *                  attentions, attn, pattern, patterns or scores, or it is the only one
- *     one a layer  [B,H,S,S] or [H,S,S] each, in the order of the numbers in their names
- *                  ("blocks.10.attn.hook_pattern" is layer 10); numbers without gaps
+ *     one tensor   [L,B,H,S,S], [L,H,S,S] or [H,S,S]; in safetensors it is called attention,
+ *                  attentions, attn, pattern, patterns, scores or attn_scores, or it is the only
+ *                  one in the file
+ *     one a layer  [B,H,S,S] or [H,S,S] each, named alike but for a number, from 0 up:
+ *                  "blocks.10.attn.hook_pattern" is layer 10.  The names must have attn,
+ *                  attention, pattern or scores in them; heads may differ in number
  *
- * Queries come before keys: entry [i,j] is how much position i looks at position j, and
- * there may be fewer queries than keys or more.  `lengths` (B), integers, says how many
- * positions of each sequence are real.
+ * Queries come before keys: entry [i,j] is how much position i looks at position j.  Where
+ * there are fewer queries than keys they are the last positions, as in decoding; where
+ * there are more, both begin at 0.  A safetensors file may have `lengths` (B), integers: how
+ * many positions of each sequence are real, the rest being padding.
  *
- * Probabilities are checked: no entry below 0, each row sums to 1 within 1e-3 or is all
- * 0 (a row that sees nothing); they are used as they are, and what a row lacks or has
- * too much of 1 is not made up for in them.  With `scores` entries are scores and
- * -inf hides a key.  Keys count as visible if their probability is above 0 or, where all
- * keys after the row's own position are 0 in every row of the file, up to that position:
- * such a file is causal (hl_maps_info says so, `mask` decides otherwise).
+ * Probabilities are checked when the file is opened: none below 0, and each row sums to
+ * 1 within 1e-3, or to 0 where a row sees nothing.  A row is then divided by its sum, so
+ * that rounding to 16 bits makes no entropy impossible.  With `scores` entries are scores
+ * before the softmax, and a key is hidden by -inf, by anything up to -1e9, or by the lowest
+ * number of its type, which is what programs write for -inf.
  *
- * NaN is passed on: it becomes a broken row of the profile, not an error. */
+ * A file is causal if no row sees a key behind its own position.  NaN is passed on: it
+ * becomes a broken row of the profile, not an error. */
 #ifndef HL_MEASURE_MAPS_H
 #define HL_MEASURE_MAPS_H
 
 #include "headlight.h"
 
+/* Whether a row sees the keys up to its own position or all: it decides how many keys it
+ * could have looked at, and so about normalised entropies. */
 typedef enum hl_maps_mask {
     HL_MAPS_MASK_AUTO = 0, /* look whether the file is causal */
     HL_MAPS_MASK_CAUSAL,   /* it must be */
-    HL_MAPS_MASK_FULL,     /* every key within the length is visible */
+    HL_MAPS_MASK_FULL,     /* it is not, whatever it looks like */
 } hl_maps_mask;
 
 typedef struct hl_maps_options {
@@ -65,9 +70,9 @@ int64_t             hl_maps_heads_of(const hl_maps *maps, int64_t layer);
 int64_t hl_maps_length(const hl_maps *maps, int64_t sequence);
 
 /* Calls tap->layer once for every layer, with the rows of sequences [first, first + n): the
- * row statistics of hl_attention_result (out, segment_mass NULL) and, if the tap wants
- * HL_WANT_PATTERN, whole rows at its positions.  Start is the position of row 0: keys
- * minus queries where there are fewer queries, else 0. */
+ * row statistics of hl_attention_result (out and segment_mass are NULL, lse is 0 for
+ * probabilities) and, if the tap wants HL_WANT_PATTERN, whole rows at its positions.  Rows of
+ * padding are all zero.  d_head and d_model are 0. */
 hl_status hl_maps_feed(hl_maps *maps, int64_t first, int64_t n, const hl_tap *tap);
 
 #endif

@@ -351,6 +351,7 @@ hl_status hl_measure(hl_profile **out, const hl_model *model, const hl_tokenizer
         m.options = *options;
     HL_TRY(hl_measure_setup(&m, tokenizer));
     HL_TRY(hl_measure_restore(&m));
+    HL_TRY(hl_measure_save(&m)); /* whether it can be is better known now than later */
     HL_TRY(measure_all(&m));
     if (m.rows != NULL)
         HL_TRY(hl_measure_rows_write(m.rows, m.options.rows_path));

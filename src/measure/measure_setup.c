@@ -139,6 +139,7 @@ static hl_status open_session(hl_measuring *m)
         .n_patterns = m->n_patterns,
         .wants      = HL_WANT_Z | HL_WANT_RESID_PRE | HL_WANT_PATTERN,
         .n_threads  = m->options.n_threads,
+        .steady     = true,
     };
 
     if (m->options.nll)

@@ -26,6 +26,7 @@ enum {
     DEFAULT_CHUNK = 512,
     MAX_CTX       = 1 << 30,
     MAX_BATCH     = 1 << 20,
+    STEADY_ROWS   = 32,
 };
 
 /* ------------------------------------------------------------------- memory */
@@ -529,6 +530,10 @@ static void place_chunk(hl_chunk *chunk, const hl_session *session, int64_t offs
         chunk->ends[i]    = session->length[i] + left;
         longest           = left > longest ? left : longest;
     }
+    /* Attention over fewer rows than a vector has lanes takes another way, which rounds
+     * differently: whether it does must not depend on the longest of the batch. */
+    if (session->options.steady && longest > 0 && longest < STEADY_ROWS)
+        longest = session->options.n_chunk < STEADY_ROWS ? session->options.n_chunk : STEADY_ROWS;
     chunk->n_rows = longest;
 }
 

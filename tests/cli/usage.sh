@@ -15,6 +15,8 @@ usage: headlight COMMAND [options] ...
   compare    two profiles, head by head
   diagnose   what is wrong with a model's attention, and what to do
   info       what a model is: family, shape, dtypes, memory
+  measure    what every head does on a text, to a profile
+  merge      one profile from many
   show       a profile: heatmap, layers, extremes, diagnoses, tables
   tokenize   show the tokens of a text, or the text of tokens
   verify     run golden cases and models on every back end

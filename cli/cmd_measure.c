@@ -1,0 +1,274 @@
+/* cmd_measure.c - headlight measure: a model and a text to a profile. */
+#include <jansson.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "command.h"
+#include "corpus_options.h"
+#include "headlight.h"
+#include "options.h"
+#include "progress.h"
+
+enum { N_OWN_OPTIONS = 8 };
+
+typedef struct measure_request {
+    hl_common           common;
+    hl_arguments        arguments;
+    hl_corpus_arguments text;
+    const char         *output;
+    const char         *tokenizer_path;
+    const char         *rows_path;
+    double              epsilon;
+    double              save_every;
+    bool                nll;
+    bool                no_probe;
+    bool                resume;
+} measure_request;
+
+/* What is open while it measures. */
+typedef struct measure_work {
+    const measure_request *request;
+    char                  *state_path; /* OUTPUT.part */
+    hl_model              *model;
+    hl_tokenizer          *tokenizer;
+    hl_corpus             *corpus;
+    hl_profile            *profile;
+    hl_progress            progress;
+} measure_work;
+
+/* ------------------------------------------------------------------------ options */
+
+static const char about[] =
+    "Runs a model over a text and stores what every attention head did: entropy and\n"
+    "other statistics of rows, by position and by type of token, how alike heads\n"
+    "are, what they write.  Texts are files, folders, patterns, JSONL files or '-';\n"
+    "each file or line is a document, and windows do not cross documents.\n"
+    "\n"
+    "The state is saved in PROFILE.part every --save-every seconds and on Ctrl-C;\n"
+    "--resume goes on from it, to the same bytes as without interruption.  --part\n"
+    "measures a part, 'headlight merge' makes the whole of parts: the same bytes again.";
+
+static int parse_request(measure_request *request, int argc, char **argv)
+{
+    hl_option       options[HL_N_CORPUS_OPTIONS + N_OWN_OPTIONS + 1];
+    const hl_usage  usage = { "measure", "MODEL TEXT... -o PROFILE", about, options };
+    const hl_option own[N_OWN_OPTIONS + 1] = {
+        { "output", 'o', HL_OPTION_TEXT, &request->output, "FILE", "the profile", 0, 0 },
+        { "tokenizer", 0, HL_OPTION_TEXT, &request->tokenizer_path, "PATH",
+          "for a model that has none beside it", 0, 0 },
+        { "rows", 0, HL_OPTION_TEXT, &request->rows_path, "FILE",
+          "store the statistics of every row, too", 0, 0 },
+        { "nll", 0, HL_OPTION_FLAG, &request->nll, NULL, "measure the loss of every token, too", 0,
+          0 },
+        { "no-probe", 0, HL_OPTION_FLAG, &request->no_probe, NULL,
+          "no random sequence that finds induction heads", 0, 0 },
+        { "epsilon", 0, HL_OPTION_NUMBER, &request->epsilon, "E",
+          "entropy as -sum p ln(p+E), from whole rows: slow", 0, 1 },
+        { "save-every", 0, HL_OPTION_NUMBER, &request->save_every, "SECONDS",
+          "how often the state is saved (30)", 0, 1000000 },
+        { "resume", 0, HL_OPTION_FLAG, &request->resume, NULL,
+          "go on from PROFILE.part, if it is there", 0, 0 },
+        { 0 },
+    };
+
+    hl_corpus_options_list(options, &request->text);
+    memcpy(options + HL_N_CORPUS_OPTIONS, own, sizeof own);
+    int code = hl_options_parse(&request->arguments, &request->common, &usage, argc, argv);
+    if (code != HL_OPTIONS_GO_ON)
+        return code;
+    if (request->arguments.count == 0)
+        return hl_options_refuse(&usage, "no MODEL given");
+    if (request->output == NULL)
+        return hl_options_refuse(&usage, "no profile to write: -o FILE");
+    if (request->rows_path != NULL && request->resume)
+        return hl_options_refuse(&usage, "--rows cannot be resumed");
+    return hl_corpus_options_finish(&request->text, &usage, &request->common,
+                                    request->arguments.items + 1, request->arguments.count - 1);
+}
+
+/* ----------------------------------------------------------------------- stopping */
+
+static volatile sig_atomic_t stopped;
+
+static void stop(int signal)
+{
+    (void)signal;
+    stopped = 1;
+}
+
+/* The first Ctrl-C ends the work in order; the second as ever. */
+static void watch_signals(void)
+{
+    struct sigaction action = { .sa_handler = stop, .sa_flags = (int)SA_RESETHAND };
+
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
+
+static hl_status show_progress(void *context, const hl_measure_progress *progress)
+{
+    measure_work *work = context;
+
+    hl_progress_update(&work->progress, progress->share, progress->n_tokens);
+    return stopped ? HL_CANCELLED : HL_OK;
+}
+
+/* -------------------------------------------------------------------------- work */
+
+static hl_status open_work(measure_work *work)
+{
+    const measure_request *request = work->request;
+    const char            *path    = request->tokenizer_path;
+    size_t                 room    = strlen(request->output) + sizeof ".part";
+    hl_status              status  = hl_model_open(&work->model, request->arguments.items[0]);
+
+    if (status == HL_OK && path == NULL && request->text.corpus.token_ids == NULL)
+        path = hl_model_get_info(work->model)->tokenizer_path;
+    if (status == HL_OK && path != NULL)
+        status = hl_tokenizer_open(&work->tokenizer, path);
+    if (status == HL_OK)
+        status = hl_corpus_open(&work->corpus, work->model, work->tokenizer, &request->text.corpus);
+    work->state_path = malloc(room);
+    if (status == HL_OK && work->state_path == NULL)
+        return HL_NO_MEMORY;
+    if (work->state_path != NULL)
+        snprintf(work->state_path, room, "%s.part", request->output);
+    return status;
+}
+
+static void close_work(measure_work *work)
+{
+    hl_profile_free(work->profile);
+    hl_corpus_close(work->corpus);
+    hl_tokenizer_close(work->tokenizer);
+    hl_model_close(work->model);
+    free(work->state_path);
+}
+
+static hl_status run(measure_work *work)
+{
+    const measure_request *request = work->request;
+    hl_measure_options     options = {
+            .windows    = request->text.windows,
+            .seed       = (uint64_t)request->common.seed,
+            .nll        = request->nll,
+            .no_probe   = request->no_probe,
+            .epsilon    = request->epsilon,
+            .rows_path  = request->rows_path,
+            .state_path = work->state_path,
+            .save_every = request->save_every,
+            .resume     = request->resume,
+            .n_threads  = (int32_t)request->common.n_threads,
+            .progress   = show_progress,
+            .context    = work,
+    };
+    hl_status status;
+
+    if (!request->common.quiet)
+        hl_corpus_options_report("measure", work->corpus);
+    hl_progress_start(&work->progress, stderr, "measuring", request->common.quiet);
+    status = hl_measure(&work->profile, work->model, work->tokenizer, work->corpus, &options);
+    hl_progress_end(&work->progress);
+    if (status == HL_OK)
+        status = hl_profile_write(work->profile, request->output);
+    if (status == HL_OK)
+        unlink(work->state_path);
+    return status;
+}
+
+/* ------------------------------------------------------------------------ results */
+
+/* The first heads with rows that are no attention, and where they were seen. */
+static void report_broken(const measure_work *work)
+{
+    enum { SHOWN = 3 };
+    const hl_profile *profile = work->profile;
+    int               n       = 0;
+
+    for (int64_t i = 0; i < hl_profile_n_layers(profile) * hl_profile_n_heads(profile); i++) {
+        int64_t          layer = i / hl_profile_n_heads(profile);
+        int64_t          head  = i % hl_profile_n_heads(profile);
+        int64_t          document, token;
+        hl_document_info info;
+
+        if (!hl_profile_broken_place(&document, &token, profile, layer, head) || ++n > SHOWN)
+            continue;
+        if (hl_corpus_get_document(&info, work->corpus, document) != HL_OK)
+            info.name[0] = '\0';
+        hl_complain(
+            "measure", "L%lldH%lld: %lld rows are not numbers, the first at token %lld of %s",
+            (long long)layer, (long long)head, (long long)hl_profile_broken(profile, layer, head),
+            (long long)token, info.name);
+    }
+    if (n > SHOWN)
+        hl_complain("measure", "... and so in %d more heads", n - SHOWN);
+}
+
+static void print_result(const measure_work *work)
+{
+    const hl_profile *profile = work->profile;
+    hl_moments        nll     = hl_profile_nll(profile);
+
+    printf("%s: %lld tokens in %lld windows, %lld layers of up to %lld heads\n",
+           work->request->output, (long long)hl_profile_n_tokens(profile),
+           (long long)hl_profile_all_sequences(profile), (long long)hl_profile_n_layers(profile),
+           (long long)hl_profile_n_heads(profile));
+    if (nll.count > 0)
+        printf("loss: %.4f nats a token\n", nll.mean);
+}
+
+static int print_json(const measure_work *work)
+{
+    const hl_profile *profile = work->profile;
+    hl_moments        nll     = hl_profile_nll(profile);
+    json_t *result = json_pack("{s:s, s:I, s:I, s:I, s:I, s:o}", "profile", work->request->output,
+                               "tokens", (json_int_t)hl_profile_n_tokens(profile), "windows",
+                               (json_int_t)hl_profile_all_sequences(profile), "layers",
+                               (json_int_t)hl_profile_n_layers(profile), "heads",
+                               (json_int_t)hl_profile_n_heads(profile), "nll",
+                               nll.count > 0 ? json_real(nll.mean) : json_null());
+    int     failed = result == NULL ? -1 : json_dumpf(result, stdout, JSON_INDENT(1));
+
+    printf("\n");
+    json_decref(result);
+    return failed != 0 ? HL_EXIT_RESOURCES : HL_EXIT_OK;
+}
+
+static int stopped_work(const measure_work *work)
+{
+    hl_complain("measure", "%s; the state is in %s: --resume goes on from it", hl_error_message(),
+                work->state_path);
+    return HL_EXIT_STOPPED;
+}
+
+int hl_command_measure(int argc, char **argv)
+{
+    measure_request request = { 0 };
+    measure_work    work    = { .request = &request };
+    int             code    = parse_request(&request, argc, argv);
+
+    if (code != HL_OPTIONS_GO_ON)
+        return code;
+    watch_signals();
+    hl_status status = open_work(&work);
+    if (status == HL_OK)
+        status = run(&work);
+    if (status == HL_CANCELLED) {
+        code = stopped_work(&work);
+    } else if (status != HL_OK) {
+        hl_complain("measure", "%s", hl_error_message());
+        code = hl_exit_for(status);
+    } else {
+        report_broken(&work);
+        code = HL_EXIT_OK;
+        if (request.common.json)
+            code = print_json(&work);
+        else if (!request.common.quiet)
+            print_result(&work);
+    }
+    close_work(&work);
+    return code;
+}

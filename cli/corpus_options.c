@@ -1,0 +1,98 @@
+/* corpus_options.c - which text, and how it is cut. */
+#include "corpus_options.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "command.h"
+
+#define MAX_COUNT INT64_MAX
+
+void hl_corpus_options_list(hl_option *out, hl_corpus_arguments *arguments)
+{
+    hl_window_options *windows                      = &arguments->windows;
+    hl_corpus_options *corpus                       = &arguments->corpus;
+    const hl_option    options[HL_N_CORPUS_OPTIONS] = {
+           { "context", 'c', HL_OPTION_INT, &windows->context, "N", "tokens of a window", 1, 1 << 24 },
+           { "stride", 0, HL_OPTION_INT, &windows->stride, "N",
+             "from one window to the next (the context)", 1, 1 << 24 },
+           { "batch", 'b', HL_OPTION_INT, &windows->n_batch, "N", "windows at a time", 1, 1 << 16 },
+           { "max-tokens", 0, HL_OPTION_INT, &windows->max_tokens, "N", "stop after N tokens", 1,
+             MAX_COUNT },
+           { "pack", 0, HL_OPTION_FLAG, &windows->pack, NULL,
+             "join documents, so that all windows are full", 0, 0 },
+           { "part", 0, HL_OPTION_TEXT, &arguments->part, "I/N", "only part I of N, from 1/N to N/N",
+             0, 0 },
+           { "sample", 0, HL_OPTION_INT, &corpus->n_sample, "N",
+             "only N documents, chosen by --seed and content", 1, MAX_COUNT },
+           { "field", 0, HL_OPTION_TEXT, &corpus->field, "NAME",
+             "of JSONL lines: where the text is (text, messages)", 0, 0 },
+           { "format", 0, HL_OPTION_CHOICE, &arguments->format, "text|jsonl",
+             "of all TEXTs, whatever their names", 0, 0 },
+           { "type", 0, HL_OPTION_LIST, &arguments->types, "NAME=REGEX",
+             "a type for tokens that match; may be repeated", 0, 0 },
+           { "token-ids", 0, HL_OPTION_TEXT, &corpus->token_ids, "FILE",
+             "token ids instead of TEXT: JSON lines, safetensors, npy", 0, 0 },
+    };
+
+    memcpy(out, options, sizeof options);
+}
+
+/* "2/8": part 1 of 8, counted from 0. */
+static bool parse_part(hl_window_options *windows, const char *text)
+{
+    char *end = NULL;
+
+    errno          = 0;
+    long long part = strtoll(text, &end, 10);
+    if (end == text || *end != '/')
+        return false;
+    const char *count   = end + 1;
+    long long   n_parts = strtoll(count, &end, 10);
+    if (end == count || *end != '\0' || errno != 0)
+        return false;
+    windows->part    = part - 1;
+    windows->n_parts = n_parts;
+    return part >= 1 && part <= n_parts && n_parts <= 1 << 20;
+}
+
+int hl_corpus_options_finish(hl_corpus_arguments *arguments, const hl_usage *usage,
+                             const hl_common *common, char **texts, int n_texts)
+{
+    hl_corpus_options *corpus  = &arguments->corpus;
+    hl_window_options *windows = &arguments->windows;
+
+    corpus->inputs   = (const char *const *)texts;
+    corpus->n_inputs = n_texts > 0 ? (size_t)n_texts : 0;
+    corpus->types    = arguments->types.items;
+    corpus->n_types  = (size_t)arguments->types.count;
+    corpus->seed     = (uint64_t)common->seed;
+    if (arguments->format != NULL)
+        corpus->format = strcmp(arguments->format, "jsonl") == 0 ? HL_TEXT_JSONL : HL_TEXT_PLAIN;
+    if (n_texts > 0 && corpus->token_ids != NULL)
+        return hl_options_refuse(usage, "either TEXT or --token-ids, not both");
+    if (n_texts <= 0 && corpus->token_ids == NULL)
+        return hl_options_refuse(usage, "no TEXT given ('-' is standard input)");
+    if (arguments->part != NULL && !parse_part(windows, arguments->part))
+        return hl_options_refuse(usage, "--part: '%s' is not I/N with I from 1 to N",
+                                 arguments->part);
+    if (windows->context > 0 && windows->stride > windows->context)
+        return hl_options_refuse(usage, "--stride: %lld is more than --context, %lld",
+                                 (long long)windows->stride, (long long)windows->context);
+    return HL_OPTIONS_GO_ON;
+}
+
+void hl_corpus_options_report(const char *command, const hl_corpus *corpus)
+{
+    const hl_corpus_info *info = hl_corpus_get_info(corpus);
+
+    if (info->n_skipped == 1)
+        hl_complain(command, "%s was skipped: it does not look like text", info->first_skipped);
+    else if (info->n_skipped > 1)
+        hl_complain(command, "%s and %lld more files were skipped: they do not look like text",
+                    info->first_skipped, (long long)info->n_skipped - 1);
+    if (info->n_empty > 0)
+        hl_complain(command, "%lld document%s without text", (long long)info->n_empty,
+                    info->n_empty == 1 ? "" : "s");
+}

@@ -1,0 +1,453 @@
+/* maps.c - attention maps from a file, checked once and handed out as rows. */
+#include "measure/maps.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/dtype.h"
+#include "base/hash.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "base/threads.h"
+#include "measure/maps_layout.h"
+#include "measure/maps_row.h"
+
+#define SUM_TOLERANCE 1e-3
+#define LOWEST_SCORE  (-1e9)
+#define LOWEST_F16    (-65504.0)
+#define N_STATISTICS  9 /* of hl_attention_result, in floats */
+
+struct hl_maps {
+    hl_maps_layout  layout;
+    hl_maps_options options;
+    hl_maps_info    info;
+    char           *path;
+    int             n_threads;
+    double         *scratch; /* (n_threads, n_keys) */
+    /* What is handed out; grows to what is asked for. */
+    int64_t  n_room; /* sequences */
+    int64_t *start;
+    float   *statistics; /* (N_STATISTICS, n, n_heads, n_queries) */
+    int64_t *argmax;     /* (n, n_heads, n_queries) */
+    float   *pattern;    /* (n, n_heads, n_patterns, n_keys) */
+    size_t   pattern_count;
+    int64_t *pattern_rows;
+    size_t   pattern_rows_count;
+};
+
+/* ---------------------------------------------------------------------- one row */
+
+static int64_t start_of(const hl_maps_layout *layout)
+{
+    return layout->n_keys > layout->n_queries ? layout->n_keys - layout->n_queries : 0;
+}
+
+/* Keys of a sequence that are no padding. */
+static int64_t real_keys(const hl_maps_layout *layout, int64_t sequence)
+{
+    int64_t n_padding = layout->n_queries - layout->lengths[sequence];
+    return layout->n_keys - n_padding;
+}
+
+static void hide_scores(double *values, int64_t n_keys, hl_dtype dtype)
+{
+    double lowest = dtype == HL_DTYPE_F16 ? LOWEST_F16 : LOWEST_SCORE;
+
+    for (int64_t key = 0; key < n_keys; key++) {
+        if (values[key] <= lowest)
+            values[key] = -INFINITY;
+    }
+}
+
+/* A row in double; the types of maps can all be converted. */
+static hl_map_row read_row(double *values, const hl_maps *maps, int64_t layer, int64_t sequence,
+                           int64_t head, int64_t query)
+{
+    const hl_maps_layout *layout = &maps->layout;
+    hl_dtype              dtype  = layout->layers[layer].dtype;
+    hl_map_row            row    = { .values   = values,
+                                     .n_keys   = real_keys(layout, sequence),
+                                     .position = start_of(layout) + query,
+                                     .scores   = maps->options.scores };
+
+    (void)hl_dtype_to_f64(values, hl_maps_layout_row(layout, layer, sequence, head, query), dtype,
+                          (size_t)row.n_keys);
+    if (row.scores)
+        hide_scores(values, row.n_keys, dtype);
+    return row;
+}
+
+/* --------------------------------------------------------------------- checking */
+
+typedef enum row_problem {
+    ROW_FINE = 0,
+    ROW_NEGATIVE,
+    ROW_SUM,
+} row_problem;
+
+/* What is wrong with a row of probabilities, and the number that shows it. */
+static row_problem check_row(double *seen, const hl_map_row *row)
+{
+    double sum = 0.0;
+
+    for (int64_t key = 0; key < row->n_keys; key++) {
+        *seen = row->values[key];
+        if (*seen < 0.0)
+            return ROW_NEGATIVE;
+        sum += *seen;
+    }
+    *seen = sum;
+    if (isnan(sum) || sum == 0.0 || fabs(sum - 1.0) <= SUM_TOLERANCE)
+        return ROW_FINE;
+    return ROW_SUM;
+}
+
+static bool looks_ahead(const hl_map_row *row)
+{
+    double hidden = row->scores ? -INFINITY : 0.0;
+
+    for (int64_t key = row->position + 1; key < row->n_keys; key++) {
+        if (!(row->values[key] == hidden))
+            return true;
+    }
+    return false;
+}
+
+typedef struct row_place {
+    int64_t layer;
+    int64_t sequence;
+    int64_t head;
+    int64_t query;
+} row_place;
+
+/* Place number `index` among the heads of all sequences of a layer. */
+static row_place place_of(const hl_maps *maps, int64_t layer, int64_t index)
+{
+    int64_t n_heads = maps->layout.layers[layer].n_heads;
+    return (row_place){ layer, index / n_heads, index % n_heads, 0 };
+}
+
+/* The rows of one head: whether any looks ahead, and the first bad one. */
+static row_problem check_head(bool *ahead, double *seen, row_place *place, const hl_maps *maps,
+                              double *scratch)
+{
+    int64_t n_rows = maps->layout.lengths[place->sequence];
+
+    for (place->query = 0; place->query < n_rows; place->query++) {
+        hl_map_row row =
+            read_row(scratch, maps, place->layer, place->sequence, place->head, place->query);
+        *ahead              = *ahead || looks_ahead(&row);
+        row_problem problem = row.scores ? ROW_FINE : check_row(seen, &row);
+        if (problem != ROW_FINE)
+            return problem;
+    }
+    return ROW_FINE;
+}
+
+static hl_status complain(const hl_maps *maps, const row_place *place, row_problem problem,
+                          double seen)
+{
+    const char *what   = problem == ROW_NEGATIVE ? "has an entry of" : "sums to";
+    const char *wanted = problem == ROW_NEGATIVE ? "none below 0" : "1 within 0.001";
+
+    return hl_fail(HL_BAD_INPUT,
+                   "%s: layer %lld, sequence %lld, head %lld, row %lld %s %g, wanted %s (are these "
+                   "scores?)",
+                   maps->path, (long long)place->layer, (long long)place->sequence,
+                   (long long)place->head, (long long)place->query, what, seen, wanted);
+}
+
+/* All rows of a layer.  Of several bad heads the first is named, whichever thread met it. */
+static hl_status check_layer(bool *ahead, const hl_maps *maps, int64_t layer)
+{
+    int64_t     n_maps  = maps->layout.n_batch * maps->layout.layers[layer].n_heads;
+    int64_t     n_bad   = n_maps;
+    bool        any     = false;
+    row_problem problem = ROW_FINE;
+    double      seen    = 0.0;
+
+#pragma omp parallel for num_threads(maps->n_threads) reduction(min : n_bad) reduction(|| : any)
+    for (int64_t i = 0; i < n_maps; i++) {
+        double    ignored = 0.0;
+        row_place place   = place_of(maps, layer, i);
+        double   *scratch = maps->scratch + hl_thread_index() * maps->layout.n_keys;
+        if (check_head(&any, &ignored, &place, maps, scratch) != ROW_FINE && i < n_bad)
+            n_bad = i;
+    }
+    *ahead = *ahead || any;
+    if (n_bad == n_maps)
+        return HL_OK;
+    row_place place = place_of(maps, layer, n_bad);
+    problem         = check_head(&any, &seen, &place, maps, maps->scratch);
+    return complain(maps, &place, problem, seen);
+}
+
+static hl_status decide_mask(hl_maps *maps, bool ahead)
+{
+    bool square = maps->layout.n_queries <= maps->layout.n_keys;
+
+    maps->info.is_causal = !ahead && square && maps->options.mask != HL_MAPS_MASK_FULL;
+    if (maps->options.mask == HL_MAPS_MASK_CAUSAL && !maps->info.is_causal)
+        return hl_fail(HL_BAD_INPUT, "%s: not causal: a row looks at a key behind its position",
+                       maps->path);
+    return HL_OK;
+}
+
+/* Of everything that is measured: sizes, lengths and maps. */
+static uint64_t hash_maps(const hl_maps *maps)
+{
+    const hl_maps_layout *layout = &maps->layout;
+    hl_hasher             hasher;
+
+    hl_hash_start(&hasher, maps->options.scores);
+    for (int64_t i = 0; i < layout->n_batch; i++)
+        hl_hash_add_u64(&hasher, (uint64_t)layout->lengths[i]);
+    for (int64_t i = 0; i < layout->n_layers; i++) {
+        const hl_maps_layer *layer = &layout->layers[i];
+        size_t n_rows              = (size_t)(layout->n_batch * layer->n_heads * layout->n_queries);
+        hl_hash_add_u64(&hasher, (uint64_t)layer->n_heads);
+        hl_hash_add_u64(&hasher, (uint64_t)layer->dtype);
+        hl_hash_add(&hasher, layer->data,
+                    n_rows * (size_t)layout->n_keys * (hl_dtype_bits(layer->dtype) / 8));
+    }
+    return hl_hash_end(&hasher);
+}
+
+/* ---------------------------------------------------------------------- opening */
+
+static hl_status set_up(hl_maps *maps, const char *path, const hl_maps_options *options)
+{
+    hl_status status = HL_OK;
+    bool      ahead  = false;
+
+    maps->options   = options != NULL ? *options : (hl_maps_options){ 0 };
+    maps->n_threads = hl_threads(maps->options.n_threads);
+    HL_TRY(hl_strdup(&maps->path, path));
+    HL_TRY(hl_maps_layout_open(&maps->layout, path, maps->options.scores));
+    HL_TRY(HL_ALLOC(&maps->scratch, (size_t)maps->n_threads * (size_t)maps->layout.n_keys));
+    for (int64_t i = 0; i < maps->layout.n_layers; i++)
+        HL_TRY(check_layer(&ahead, maps, i));
+    maps->info = (hl_maps_info){ .n_layers  = maps->layout.n_layers,
+                                 .n_batch   = maps->layout.n_batch,
+                                 .n_heads   = maps->layout.n_heads,
+                                 .n_queries = maps->layout.n_queries,
+                                 .n_keys    = maps->layout.n_keys,
+                                 .hash      = hash_maps(maps) };
+    HL_TRY(decide_mask(maps, ahead));
+
+done:
+    return status;
+}
+
+hl_status hl_maps_open(hl_maps **out, const char *path, const hl_maps_options *options)
+{
+    hl_status status = HL_OK;
+    hl_maps  *maps   = NULL;
+
+    *out = NULL;
+    HL_TRY(HL_ALLOC_ZEROED(&maps, 1));
+    HL_TRY(set_up(maps, path, options));
+    *out = maps;
+    maps = NULL;
+
+done:
+    hl_maps_close(maps);
+    return status;
+}
+
+void hl_maps_close(hl_maps *maps)
+{
+    if (maps == NULL)
+        return;
+    hl_maps_layout_close(&maps->layout);
+    hl_free(maps->path);
+    hl_free(maps->scratch);
+    hl_free(maps->start);
+    hl_free(maps->statistics);
+    hl_free(maps->argmax);
+    hl_free(maps->pattern);
+    hl_free(maps->pattern_rows);
+    hl_free(maps);
+}
+
+const hl_maps_info *hl_maps_get_info(const hl_maps *maps)
+{
+    return &maps->info;
+}
+
+int64_t hl_maps_heads_of(const hl_maps *maps, int64_t layer)
+{
+    return maps->layout.layers[layer].n_heads;
+}
+
+int64_t hl_maps_length(const hl_maps *maps, int64_t sequence)
+{
+    return maps->layout.lengths[sequence];
+}
+
+/* ------------------------------------------------------------------- handing out */
+
+/* Room for n sequences; nothing is kept. */
+static hl_status make_room(hl_maps *maps, int64_t n)
+{
+    hl_status status = HL_OK;
+    size_t    n_rows = (size_t)(n * maps->info.n_heads * maps->info.n_queries);
+
+    if (n <= maps->n_room)
+        return HL_OK;
+    hl_free(maps->start);
+    hl_free(maps->statistics);
+    hl_free(maps->argmax);
+    maps->start      = NULL;
+    maps->statistics = NULL;
+    maps->argmax     = NULL;
+    maps->n_room     = 0;
+    HL_TRY(HL_ALLOC(&maps->start, (size_t)n));
+    HL_TRY(HL_ALLOC(&maps->statistics, N_STATISTICS * n_rows));
+    HL_TRY(HL_ALLOC(&maps->argmax, n_rows));
+    for (int64_t i = 0; i < n; i++)
+        maps->start[i] = start_of(&maps->layout);
+    maps->n_room = n;
+
+done:
+    return status;
+}
+
+/* The rows of the maps that a tap wants whole. */
+static hl_status choose_patterns(int64_t *n_patterns, hl_maps *maps, int64_t n, const hl_tap *tap)
+{
+    hl_status status = HL_OK;
+    int64_t   start  = start_of(&maps->layout);
+    bool      wanted = (tap->wants & HL_WANT_PATTERN) != 0;
+    size_t    n_rows = wanted ? (size_t)tap->n_pattern_positions : 0;
+    size_t    count  = n_rows * (size_t)(n * maps->info.n_heads * maps->info.n_keys);
+
+    *n_patterns = 0;
+    if (n_rows > maps->pattern_rows_count)
+        HL_TRY(hl_realloc((void **)&maps->pattern_rows, maps->pattern_rows_count, n_rows,
+                          sizeof *maps->pattern_rows));
+    maps->pattern_rows_count =
+        n_rows > maps->pattern_rows_count ? n_rows : maps->pattern_rows_count;
+    if (count > maps->pattern_count)
+        HL_TRY(
+            hl_realloc((void **)&maps->pattern, maps->pattern_count, count, sizeof *maps->pattern));
+    maps->pattern_count = count > maps->pattern_count ? count : maps->pattern_count;
+    for (size_t i = 0; i < n_rows; i++) {
+        int64_t row = tap->pattern_positions[i] - start;
+        if (row >= 0 && row < maps->info.n_queries)
+            maps->pattern_rows[(*n_patterns)++] = row;
+    }
+
+done:
+    return status;
+}
+
+/* Where the statistics of a layer go. */
+static hl_attention_result layout_result(const hl_maps *maps, int64_t n_rows)
+{
+    float *next = maps->statistics;
+
+    return (hl_attention_result){ .lse            = next,
+                                  .entropy        = next + n_rows,
+                                  .renyi2         = next + 2 * n_rows,
+                                  .varentropy     = next + 3 * n_rows,
+                                  .entropy_nosink = next + 4 * n_rows,
+                                  .peak           = next + 5 * n_rows,
+                                  .diagonal       = next + 6 * n_rows,
+                                  .previous       = next + 7 * n_rows,
+                                  .first          = next + 8 * n_rows,
+                                  .argmax         = maps->argmax };
+}
+
+static void put_row(hl_attention_result *out, int64_t at, const hl_map_row_result *row)
+{
+    out->lse[at]            = (float)row->lse;
+    out->entropy[at]        = (float)row->entropy;
+    out->renyi2[at]         = (float)row->renyi2;
+    out->varentropy[at]     = (float)row->varentropy;
+    out->entropy_nosink[at] = (float)row->entropy_nosink;
+    out->peak[at]           = (float)row->peak;
+    out->diagonal[at]       = (float)row->diagonal;
+    out->previous[at]       = (float)row->previous;
+    out->first[at]          = (float)row->first;
+    out->argmax[at]         = row->argmax;
+}
+
+/* A whole row, as far as it is real. */
+static void put_pattern(float *out, const hl_map_row *row, int64_t n_keys)
+{
+    for (int64_t key = 0; key < n_keys; key++)
+        out[key] = key < row->n_keys ? (float)row->values[key] : 0.0f;
+}
+
+/* All rows of one head of one sequence. */
+static void measure_head(hl_attention_result *result, const hl_maps *maps, row_place place,
+                         int64_t index, int64_t n_patterns, double *scratch)
+{
+    int64_t n_queries = maps->info.n_queries;
+    int64_t n_keys    = maps->info.n_keys;
+    int64_t pattern   = 0; /* the next one that is wanted: rows rise */
+
+    for (place.query = 0; place.query < n_queries; place.query++) {
+        hl_map_row        row   = { .values = scratch };
+        hl_map_row_result found = { 0 };
+        if (place.query < maps->layout.lengths[place.sequence]) {
+            row   = read_row(scratch, maps, place.layer, place.sequence, place.head, place.query);
+            found = hl_map_row_measure(&row);
+        }
+        put_row(result, index * n_queries + place.query, &found);
+        if (pattern < n_patterns && maps->pattern_rows[pattern] == place.query) {
+            put_pattern(maps->pattern + (index * n_patterns + pattern) * n_keys, &row, n_keys);
+            pattern++;
+        }
+    }
+}
+
+static hl_status feed_layer(hl_maps *maps, int64_t layer, int64_t first, int64_t n,
+                            int64_t n_patterns, const hl_tap *tap)
+{
+    int64_t             n_heads = maps->layout.layers[layer].n_heads;
+    hl_attention_result result  = layout_result(maps, n * n_heads * maps->info.n_queries);
+
+#pragma omp parallel for num_threads(maps->n_threads)
+    for (int64_t i = 0; i < n * n_heads; i++) {
+        row_place place = place_of(maps, layer, i);
+        place.sequence += first;
+        measure_head(&result, maps, place, i, n_patterns,
+                     maps->scratch + hl_thread_index() * maps->info.n_keys);
+    }
+    hl_layer_rows rows = { .layer      = layer,
+                           .n_batch    = n,
+                           .n_rows     = maps->info.n_queries,
+                           .n_heads    = n_heads,
+                           .n_kv_heads = n_heads,
+                           .start      = maps->start,
+                           .lengths    = maps->layout.lengths + first,
+                           .rows       = &result };
+    if ((tap->wants & HL_WANT_PATTERN) != 0) {
+        rows.pattern      = maps->pattern;
+        rows.pattern_rows = maps->pattern_rows;
+        rows.n_patterns   = n_patterns;
+        rows.n_keys       = maps->info.n_keys;
+    }
+    return tap->layer(tap->context, &rows);
+}
+
+hl_status hl_maps_feed(hl_maps *maps, int64_t first, int64_t n, const hl_tap *tap)
+{
+    hl_status status     = HL_OK;
+    int64_t   n_patterns = 0;
+
+    if (first < 0 || n < 1 || first > maps->info.n_batch - n)
+        return hl_fail(HL_BAD_ARGUMENT, "maps: sequences %lld to %lld of %lld", (long long)first,
+                       (long long)(first + n - 1), (long long)maps->info.n_batch);
+    if (tap == NULL || tap->layer == NULL)
+        return hl_fail(HL_BAD_ARGUMENT, "maps: nobody listens");
+    HL_TRY(make_room(maps, n));
+    HL_TRY(choose_patterns(&n_patterns, maps, n, tap));
+    for (int64_t layer = 0; layer < maps->info.n_layers; layer++)
+        HL_TRY(feed_layer(maps, layer, first, n, n_patterns, tap));
+
+done:
+    return status;
+}
