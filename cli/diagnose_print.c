@@ -12,39 +12,18 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { INDENT = 14, FIELD = 12, PAGE_WIDTH = 80, HEADS_SHOWN = 8 };
+#include "wrap.h"
+
+enum { INDENT = 14, FIELD = 12, HEADS_SHOWN = 8 };
 
 /* ---------------------------------------------------------------------- text */
-
-/* The text, wrapped between words, later lines indented like the first. */
-static void print_wrapped(const char *text, int start)
-{
-    int column = start;
-
-    while (*text != '\0') {
-        int length = (int)strcspn(text, " ");
-
-        if (column > start && column + 1 + length > PAGE_WIDTH) {
-            printf("\n%*s", start, "");
-            column = start;
-        } else if (column > start) {
-            printf(" ");
-            column++;
-        }
-        printf("%.*s", length, text);
-        column += length;
-        text += length;
-        text += strspn(text, " ");
-    }
-    printf("\n");
-}
 
 static void print_field(const char *name, const char *text)
 {
     if (text[0] == '\0')
         return;
     printf("%*s%-*s", INDENT, "", FIELD, name);
-    print_wrapped(text, INDENT + FIELD);
+    hl_print_wrapped(text, INDENT + FIELD);
 }
 
 static void format_number(char *out, size_t n_bytes, double value)
@@ -101,7 +80,7 @@ static void print_heading(const hl_diagnosis *item, const hl_colours *colours)
              item->finding);
     printf("%s%-*s%s", verdict_colour(item->verdict, colours), INDENT, verdict_word(item->verdict),
            colours->plain);
-    print_wrapped(text, INDENT);
+    hl_print_wrapped(text, INDENT);
 }
 
 void hl_diagnoses_print(const hl_diagnoses *found, bool verbose)
@@ -134,7 +113,7 @@ void hl_diagnoses_print_brief(const hl_diagnoses *found, const hl_colours *colou
 
         printf("  %s%-*s%s%-20s", verdict_colour(item->verdict, colours), INDENT,
                verdict_word(item->verdict), colours->plain, item->name);
-        print_wrapped(item->finding, 2 + INDENT + 20);
+        hl_print_wrapped(item->finding, 2 + INDENT + 20);
     }
 }
 

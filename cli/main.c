@@ -3,6 +3,7 @@
  *     headlight                      the commands
  *     headlight COMMAND ...          runs one
  *     headlight help COMMAND         the same as COMMAND --help
+ *     headlight help metrics         what every number means
  *     headlight --version
  *
  * The program sees the library through headlight.h alone; whatever it can do,
@@ -13,6 +14,7 @@
 
 #include "command.h"
 #include "headlight.h"
+#include "help_metrics.h"
 #include "nearest.h"
 
 static const hl_command commands[] = {
@@ -41,6 +43,7 @@ static void print_commands(void)
         printf("  %-10s %s\n", commands[i].name, commands[i].summary);
     printf("\n"
            "  help COMMAND    what a command does and takes\n"
+           "  help metrics    what every number means\n"
            "  --version       which build this is, and its back ends\n"
            "\n"
            "Exit status: 0 fine, 1 a check said no, 2 usage, 3 bad input,\n"
@@ -87,9 +90,12 @@ static int run_help(int argc, char **argv)
     char  option[] = "--help";
     char *asked[]  = { argc > 1 ? argv[1] : NULL, option, NULL };
 
-    if (argc > 1)
+    if (argc > 1 && strcmp(argv[1], "metrics") == 0)
+        hl_help_metrics();
+    else if (argc > 1)
         return run_command(2, asked);
-    print_commands();
+    else
+        print_commands();
     return HL_EXIT_OK;
 }
 

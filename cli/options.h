@@ -23,7 +23,6 @@
 #define HL_CLI_OPTIONS_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 typedef enum hl_option_kind {

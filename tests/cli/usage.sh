@@ -12,13 +12,19 @@ heads can be switched off, without ever building an attention matrix.
 
 usage: headlight COMMAND [options] ...
 
+  compare    two profiles, head by head
+  diagnose   what is wrong with a model's attention, and what to do
   eval       how well a model predicts texts: perplexity
   generate   continue a text, token by token
   info       what a model is: family, shape, dtypes, memory
+  measure    what every head does on a text, to a profile
+  merge      one profile from many
+  show       a profile: heatmap, layers, extremes, diagnoses, tables
   tokenize   show the tokens of a text, or the text of tokens
   verify     run golden cases and models on every back end
 
   help COMMAND    what a command does and takes
+  help metrics    what every number means
   --version       which build this is, and its back ends
 
 Exit status: 0 fine, 1 a check said no, 2 usage, 3 bad input,
