@@ -34,7 +34,9 @@ typedef struct generation {
     const generate_request *request;
     hl_model               *model;
     hl_tokenizer           *tokenizer;
-    hl_input                prompt;
+    hl_input                input; /* what was read, or nothing */
+    const char             *prompt;
+    size_t                  n_prompt;
     hl_encoding            *encoding;
     int64_t                *tokens; /* (n_tokens) of the prompt */
     int64_t                 n_tokens;
@@ -175,22 +177,23 @@ static int read_prompt(generation *g)
     const generate_request *request = g->request;
 
     if (request->arguments.count == 2) {
-        const char *text = request->arguments.items[1];
-        g->prompt        = (hl_input){ strdup(text), strlen(text) };
-        return g->prompt.bytes != NULL ? HL_EXIT_OK : out_of_memory();
+        g->prompt   = request->arguments.items[1];
+        g->n_prompt = strlen(g->prompt);
+        return HL_EXIT_OK;
     }
-    int code = hl_input_read(&g->prompt, request->prompt_path != NULL ? request->prompt_path : "-",
+    int code = hl_input_read(&g->input, request->prompt_path != NULL ? request->prompt_path : "-",
                              "generate");
-    if (code == HL_EXIT_OK && g->prompt.n_bytes > 0 &&
-        g->prompt.bytes[g->prompt.n_bytes - 1] == '\n')
-        g->prompt.bytes[--g->prompt.n_bytes] = '\0';
+    if (g->input.n_bytes > 0 && g->input.bytes[g->input.n_bytes - 1] == '\n')
+        g->input.bytes[--g->input.n_bytes] = '\0';
+    g->prompt   = g->input.bytes;
+    g->n_prompt = g->input.n_bytes;
     return code;
 }
 
 static hl_status encode_chat(generation *g)
 {
     hl_chat        *chat        = NULL;
-    hl_chat_message messages[2] = { { "system", g->request->system }, { "user", g->prompt.bytes } };
+    hl_chat_message messages[2] = { { "system", g->request->system }, { "user", g->prompt } };
     size_t          first       = g->request->system != NULL ? 0 : 1;
     hl_status       status = hl_chat_render(&chat, g->tokenizer, messages + first, 2 - first, NULL);
 
@@ -227,10 +230,9 @@ static int keep_tokens(generation *g)
 static int encode_prompt(generation *g)
 {
     hl_encode_options options = { .add_special = true };
-    hl_status         status  = g->request->chat
-                                    ? encode_chat(g)
-                                    : hl_tokenizer_encode(&g->encoding, g->tokenizer, g->prompt.bytes,
-                                                          g->prompt.n_bytes, &options);
+    hl_status         status  = g->request->chat ? encode_chat(g)
+                                                 : hl_tokenizer_encode(&g->encoding, g->tokenizer, g->prompt,
+                                                                       g->n_prompt, &options);
     return status == HL_OK ? keep_tokens(g) : fail(status);
 }
 
@@ -398,7 +400,7 @@ static void close_generation(generation *g)
     hl_encoding_free(g->encoding);
     hl_tokenizer_close(g->tokenizer);
     hl_model_close(g->model);
-    hl_input_free(&g->prompt);
+    hl_input_free(&g->input);
     json_decref(g->result.tokens);
     free(g->result.text);
     free(g->tokens);
@@ -426,7 +428,7 @@ int hl_command_generate(int argc, char **argv)
         code            = g.result.tokens != NULL ? HL_EXIT_OK : out_of_memory();
     }
     if (code == HL_EXIT_OK && !request.common.json && !request.common.quiet && !request.chat)
-        hl_generate_show_prompt(g.prompt.bytes, g.prompt.n_bytes);
+        hl_generate_show_prompt(g.prompt, g.n_prompt);
     if (code == HL_EXIT_OK)
         code = make_text(&g);
     if (code == HL_EXIT_OK)

@@ -179,15 +179,20 @@ typedef struct scoring {
     const hl_scored_text *text;
 } scoring;
 
+/* A short loop is over before another thread has woken. */
+static int score_threads(const scoring *s, const hl_final_rows *rows)
+{
+    return rows->n_rows * rows->d_vocab < 16384 ? 1 : s->perplexity->n_threads;
+}
+
 /* Row i stands at position start + i and predicts the token after it. */
 static hl_status score_rows(void *context, const hl_final_rows *rows)
 {
     const scoring   *s      = context;
     const hl_window *window = &s->perplexity->windows[rows->sequence];
     double          *nll    = s->perplexity->nll + rows->sequence * s->perplexity->options.n_ctx;
-    int n_threads           = rows->n_rows * rows->d_vocab < 16384 ? 1 : s->perplexity->n_threads;
 
-#pragma omp parallel for num_threads(n_threads)
+#pragma omp parallel for num_threads(score_threads(s, rows))
     for (int64_t row = 0; row < rows->n_rows; row++) {
         const float *logits = rows->logits + row * rows->d_vocab;
         int64_t      place  = rows->start + row + 1;

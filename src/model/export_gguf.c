@@ -138,9 +138,9 @@ static void add_float(hl_gguf_export *file, const char *name, double value)
 /* A member of every layer: one number where they agree, else a list. */
 static void add_layers(hl_gguf_export *file, const char *name, size_t offset)
 {
-    const hl_config *config = file->model->config;
-    int32_t          values[HL_MAX_LAYERS];
-    bool             alike = true;
+    const hl_config *config                = file->model->config;
+    int32_t          values[HL_MAX_LAYERS] = { 0 };
+    bool             alike                 = true;
     char             key[64];
 
     for (int64_t i = 0; i < config->n_layers; i++) {
