@@ -213,6 +213,31 @@ static void rows_are_found(void **state)
     check(conv, 4, 30);
 }
 
+/* Weights that begin at an odd address, as a file may have them. */
+static void unaligned(void **state)
+{
+    static float w[MAX_COLUMNS];
+    (void)state;
+
+    for (int i = 0; i < 8; i++) {
+        problem p =
+            make_problem(plain(i % 2 == 0 ? HL_DTYPE_F16 : HL_DTYPE_F32, 290, 8), 1 + i / 4 * 9, 2);
+        uint8_t *aligned = (uint8_t *)p.matrix.data;
+        size_t   n_bytes = 290 * 8 * (i % 2 == 0 ? 2 : 4);
+
+        memmove(aligned + 1, aligned, n_bytes);
+        p.matrix.data       = aligned + 1;
+        p.matrix.transposed = i / 2 % 2 == 1;
+        run(&p, 1 + i % 3);
+        for (int64_t row = 0; row < p.matrix.n_rows; row++) {
+            assert_ok(hl_matrix_read_row(w, &p.matrix, row));
+            check_row(&p, w, row);
+        }
+        p.matrix.data = aligned;
+        free_problem(&p);
+    }
+}
+
 /* Whatever shares the batch, and with however many threads: the same bits. */
 static void rows_do_not_depend_on_company(void **state)
 {
@@ -361,10 +386,15 @@ static void both_products_agree(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_type_is_multiplied), cmocka_unit_test(ragged_sizes),
-        cmocka_unit_test(rows_are_found),           cmocka_unit_test(rows_do_not_depend_on_company),
-        cmocka_unit_test(activations_of_8_bits),    cmocka_unit_test(products_together),
-        cmocka_unit_test(mxfp4_in_two_tensors),     cmocka_unit_test(both_products_agree),
+        cmocka_unit_test(every_type_is_multiplied),
+        cmocka_unit_test(ragged_sizes),
+        cmocka_unit_test(rows_are_found),
+        cmocka_unit_test(unaligned),
+        cmocka_unit_test(rows_do_not_depend_on_company),
+        cmocka_unit_test(activations_of_8_bits),
+        cmocka_unit_test(products_together),
+        cmocka_unit_test(mxfp4_in_two_tensors),
+        cmocka_unit_test(both_products_agree),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

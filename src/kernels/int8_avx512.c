@@ -3,7 +3,7 @@
  * Vectors stay at 32 bytes: what AVX-512 adds is the one instruction.  The first CPUs
  * with AVX-512 lack it. */
 #define INT8_VNNI
-#include "kernels/int8_x86.h"
+#include "kernels/int8_dot_avx2.h"
 
 #include "base/cpu.h"
 

@@ -407,10 +407,10 @@ static int64_t few_share(const hl_matrix *matrix, int n_threads)
  * for few rows; for many it must not depend on the number of threads. */
 static int64_t share_of(const hl_linear_rows *rows, const hl_matrix *matrix, int n_threads)
 {
-    if (!all_few(rows))
+    if (!all_few(rows) || (matrix->transposed && !is_direct(matrix)))
         return panel_rows(matrix);
     /* Rows of a transposed matrix are columns in memory: the more at once, the better. */
-    if (matrix->transposed && is_direct(matrix))
+    if (matrix->transposed)
         return (matrix->n_rows / n_threads + FEW_PANEL) / FEW_PANEL * FEW_PANEL;
     return few_share(matrix, n_threads);
 }

@@ -1,4 +1,4 @@
-/* int8_x86.h - hl_int8_dot in vectors of 32 bytes.
+/* int8_dot_avx2.h - hl_int8_dot in vectors of 32 bytes.
  *
  * Included by int8_avx2.c, and by int8_avx512.c with INT8_VNNI: one instruction then
  * multiplies unsigned by signed bytes and adds groups of four to 32-bit lanes.
@@ -8,8 +8,8 @@
  *
  * and the second sum is the same for all rows of W, so that they start from it.  c is
  * a power of two.  Four rows of W are read side by side, as in dense_products.h. */
-#ifndef HL_KERNELS_INT8_X86_H
-#define HL_KERNELS_INT8_X86_H
+#ifndef HL_KERNELS_INT8_DOT_AVX2_H
+#define HL_KERNELS_INT8_DOT_AVX2_H
 
 #include <immintrin.h>
 
@@ -228,7 +228,7 @@ INLINE void dot_weights(float *out, x_block x, const void *const *w, int n_weigh
     const uint8_t *b[WEIGHTS];
 
     for (int j = 0; j < n_weights; j++) {
-        b[j]    = w[j];
+        b[j]    = (const uint8_t *)w[j];
         sums[j] = _mm256_setzero_ps();
     }
     for (int64_t block = 0; block < n / n_values; block++) {
