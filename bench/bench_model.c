@@ -259,9 +259,10 @@ static void leave_out(hl_model_result *result, hl_runner runner)
 static void look_for_llama(hl_model_result *result)
 {
     if (!has_lane(result, HL_RUNNER_LLAMA)) {
-        snprintf(result->llama, sizeof result->llama, "not asked for");
+        snprintf(result->llama, sizeof result->llama, "llama.cpp: not asked for");
     } else if (hl_llama_bench_path() == NULL) {
-        snprintf(result->llama, sizeof result->llama, "none: %.180s", hl_error_message());
+        snprintf(result->llama, sizeof result->llama, "llama.cpp: none: %.160s",
+                 hl_error_message());
         leave_out(result, HL_RUNNER_LLAMA);
     }
 }
@@ -269,7 +270,7 @@ static void look_for_llama(hl_model_result *result)
 static void look_for_onnx(hl_model_result *result, bench_runners *runners)
 {
     if (!has_lane(result, HL_RUNNER_ONNX)) {
-        snprintf(result->onnx, sizeof result->onnx, "not asked for");
+        snprintf(result->onnx, sizeof result->onnx, "ONNX Runtime: not asked for");
         return;
     }
     if (hl_peer_open(&runners->onnx, "bench/peers/onnx_gpt2.js", runners->options->n_threads,
@@ -277,7 +278,7 @@ static void look_for_onnx(hl_model_result *result, bench_runners *runners)
         snprintf(result->onnx, sizeof result->onnx, "%s", hl_peer_name(runners->onnx));
         return;
     }
-    snprintf(result->onnx, sizeof result->onnx, "none: %.180s", hl_error_message());
+    snprintf(result->onnx, sizeof result->onnx, "ONNX Runtime: none: %.160s", hl_error_message());
     leave_out(result, HL_RUNNER_ONNX);
 }
 
