@@ -127,7 +127,7 @@ void hl_model_report_print(const hl_model_result *result)
 {
     char title[64];
 
-    printf("ONNX Runtime: %s\nllama.cpp: %s\n", result->onnx, result->llama);
+    printf("peer: %s\npeer: %s\n", result->onnx, result->llama);
     if (!isnan(result->onnx_error))
         printf("ONNX Runtime's hidden states differ from ours by %.2g at most\n",
                result->onnx_error);
