@@ -267,7 +267,7 @@ LIBARCHER  := $(firstword $(wildcard /usr/lib/llvm-*/lib/libarcher.so))
 check-all: ## check, then sanitizers (gcc, clang), thread sanitizer, NEON in qemu, lint
 	@tools/deps check-all
 	@rm -f $(BUILD)/tally
-	@+$(SUBMAKE) check TALLY='--tally $(BUILD)/tally'
+	@+HEADLIGHT_KILLS=20 $(SUBMAKE) check TALLY='--tally $(BUILD)/tally'
 	@+$(SUBMAKE) check-asan-gcc TALLY='--tally $(BUILD)/tally'
 	@+$(SUBMAKE) check-asan-clang TALLY='--tally $(BUILD)/tally'
 	@+$(SUBMAKE) check-tsan TALLY='--tally $(BUILD)/tally'

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "command.h"
@@ -41,7 +42,7 @@ typedef struct measure_work {
 
 /* ------------------------------------------------------------------------ options */
 
-static const char about[] =
+static const char description[] =
     "Runs a model over a text and stores what every attention head did: entropy and\n"
     "other statistics of rows, by position and by type of token, how alike heads\n"
     "are, what they write.  Texts are files, folders, patterns, JSONL files or '-';\n"
@@ -54,7 +55,7 @@ static const char about[] =
 static int parse_request(measure_request *request, int argc, char **argv)
 {
     hl_option       options[HL_N_CORPUS_OPTIONS + N_OWN_OPTIONS + 1];
-    const hl_usage  usage = { "measure", "MODEL TEXT... -o PROFILE", about, options };
+    const hl_usage  usage = { "measure", "MODEL TEXT... -o PROFILE", description, options };
     const hl_option own[N_OWN_OPTIONS + 1] = {
         { "output", 'o', HL_OPTION_TEXT, &request->output, "FILE", "the profile", 0, 0 },
         { "tokenizer", 0, HL_OPTION_TEXT, &request->tokenizer_path, "PATH",
@@ -87,6 +88,17 @@ static int parse_request(measure_request *request, int argc, char **argv)
         return hl_options_refuse(&usage, "--rows cannot be resumed");
     return hl_corpus_options_finish(&request->text, &usage, &request->common,
                                     request->arguments.items + 1, request->arguments.count - 1);
+}
+
+/* Known before the work, not after it. */
+static int check_output(const char *path)
+{
+    struct stat about;
+
+    if (stat(path, &about) != 0 || S_ISREG(about.st_mode))
+        return HL_OPTIONS_GO_ON;
+    hl_complain("measure", "%s: not a regular file, will not be replaced", path);
+    return HL_EXIT_USAGE;
 }
 
 /* ----------------------------------------------------------------------- stopping */
@@ -250,6 +262,8 @@ int hl_command_measure(int argc, char **argv)
     measure_work    work    = { .request = &request };
     int             code    = parse_request(&request, argc, argv);
 
+    if (code == HL_OPTIONS_GO_ON)
+        code = check_output(request.output);
     if (code != HL_OPTIONS_GO_ON)
         return code;
     watch_signals();
