@@ -13,6 +13,8 @@ heads can be switched off, without ever building an attention matrix.
 usage: headlight COMMAND [options] ...
 
   info       what a model is: family, shape, dtypes, memory
+  measure    what every head does on a text, to a profile
+  merge      one profile from many
   tokenize   show the tokens of a text, or the text of tokens
   verify     run golden cases and models on every back end
 
