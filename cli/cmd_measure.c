@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "command.h"
@@ -12,7 +13,7 @@
 #include "options.h"
 #include "progress.h"
 
-enum { N_OWN_OPTIONS = 8 };
+enum { N_OWN_OPTIONS = 11 };
 
 typedef struct measure_request {
     hl_common           common;
@@ -21,6 +22,9 @@ typedef struct measure_request {
     const char         *output;
     const char         *tokenizer_path;
     const char         *rows_path;
+    const char         *attn_path; /* maps instead of a model and a text */
+    const char         *mask;
+    bool                scores;
     double              epsilon;
     double              save_every;
     bool                nll;
@@ -31,7 +35,9 @@ typedef struct measure_request {
 /* What is open while it measures. */
 typedef struct measure_work {
     const measure_request *request;
-    char                  *state_path; /* OUTPUT.part */
+    char                  *state_path; /* OUTPUT.part; of several ranks OUTPUT.2-of-4.part */
+    int32_t                rank;
+    int32_t                n_ranks;
     hl_model              *model;
     hl_tokenizer          *tokenizer;
     hl_corpus             *corpus;
@@ -41,7 +47,7 @@ typedef struct measure_work {
 
 /* ------------------------------------------------------------------------ options */
 
-static const char about[] =
+static const char description[] =
     "Runs a model over a text and stores what every attention head did: entropy and\n"
     "other statistics of rows, by position and by type of token, how alike heads\n"
     "are, what they write.  Texts are files, folders, patterns, JSONL files or '-';\n"
@@ -49,12 +55,14 @@ static const char about[] =
     "\n"
     "The state is saved in PROFILE.part every --save-every seconds and on Ctrl-C;\n"
     "--resume goes on from it, to the same bytes as without interruption.  --part\n"
-    "measures a part, 'headlight merge' makes the whole of parts: the same bytes again.";
+    "measures a part, 'headlight merge' makes the whole of parts: the same bytes again.\n"
+    "\n"
+    "--attn measures attention maps that another program stored, of whatever model.";
 
 static int parse_request(measure_request *request, int argc, char **argv)
 {
     hl_option       options[HL_N_CORPUS_OPTIONS + N_OWN_OPTIONS + 1];
-    const hl_usage  usage = { "measure", "MODEL TEXT... -o PROFILE", about, options };
+    const hl_usage  usage = { "measure", "MODEL TEXT... -o PROFILE", description, options };
     const hl_option own[N_OWN_OPTIONS + 1] = {
         { "output", 'o', HL_OPTION_TEXT, &request->output, "FILE", "the profile", 0, 0 },
         { "tokenizer", 0, HL_OPTION_TEXT, &request->tokenizer_path, "PATH",
@@ -71,6 +79,12 @@ static int parse_request(measure_request *request, int argc, char **argv)
           "how often the state is saved (30)", 0, 1000000 },
         { "resume", 0, HL_OPTION_FLAG, &request->resume, NULL,
           "go on from PROFILE.part, if it is there", 0, 0 },
+        { "attn", 0, HL_OPTION_TEXT, &request->attn_path, "FILE",
+          "attention maps instead of MODEL and TEXT: safetensors, npy", 0, 0 },
+        { "scores", 0, HL_OPTION_FLAG, &request->scores, NULL,
+          "the maps are scores before the softmax", 0, 0 },
+        { "mask", 0, HL_OPTION_CHOICE, &request->mask, "auto|causal|full",
+          "which keys the maps' rows could see (auto)", 0, 0 },
         { 0 },
     };
 
@@ -79,14 +93,31 @@ static int parse_request(measure_request *request, int argc, char **argv)
     int code = hl_options_parse(&request->arguments, &request->common, &usage, argc, argv);
     if (code != HL_OPTIONS_GO_ON)
         return code;
-    if (request->arguments.count == 0)
-        return hl_options_refuse(&usage, "no MODEL given");
     if (request->output == NULL)
         return hl_options_refuse(&usage, "no profile to write: -o FILE");
+    if (request->attn_path != NULL) {
+        if (request->arguments.count > 0)
+            return hl_options_refuse(&usage, "--attn takes the place of MODEL and TEXT, got '%s'",
+                                     request->arguments.items[0]);
+        return HL_OPTIONS_GO_ON;
+    }
+    if (request->arguments.count == 0)
+        return hl_options_refuse(&usage, "no MODEL given");
     if (request->rows_path != NULL && request->resume)
         return hl_options_refuse(&usage, "--rows cannot be resumed");
     return hl_corpus_options_finish(&request->text, &usage, &request->common,
                                     request->arguments.items + 1, request->arguments.count - 1);
+}
+
+/* Known before the work, not after it. */
+static int check_output(const char *path)
+{
+    struct stat about;
+
+    if (stat(path, &about) != 0 || S_ISREG(about.st_mode))
+        return HL_OPTIONS_GO_ON;
+    hl_complain("measure", "%s: not a regular file, will not be replaced", path);
+    return HL_EXIT_USAGE;
 }
 
 /* ----------------------------------------------------------------------- stopping */
@@ -122,7 +153,7 @@ static hl_status open_work(measure_work *work)
 {
     const measure_request *request = work->request;
     const char            *path    = request->tokenizer_path;
-    size_t                 room    = strlen(request->output) + sizeof ".part";
+    size_t                 room    = strlen(request->output) + 64;
     hl_status              status  = hl_model_open(&work->model, request->arguments.items[0]);
 
     if (status == HL_OK && path == NULL && request->text.corpus.token_ids == NULL)
@@ -134,7 +165,10 @@ static hl_status open_work(measure_work *work)
     work->state_path = malloc(room);
     if (status == HL_OK && work->state_path == NULL)
         return HL_NO_MEMORY;
-    if (work->state_path != NULL)
+    if (work->state_path != NULL && work->n_ranks > 1)
+        snprintf(work->state_path, room, "%s.%d-of-%d.part", request->output, work->rank + 1,
+                 work->n_ranks);
+    else if (work->state_path != NULL)
         snprintf(work->state_path, room, "%s.part", request->output);
     return status;
 }
@@ -165,21 +199,66 @@ static hl_status run(measure_work *work)
             .progress   = show_progress,
             .context    = work,
     };
+    bool      silent = request->common.quiet || work->rank > 0;
     hl_status status;
 
-    if (!request->common.quiet)
+    if (work->n_ranks > 1) {
+        options.windows.part    = work->rank;
+        options.windows.n_parts = work->n_ranks;
+    }
+    if (!silent)
         hl_corpus_options_report("measure", work->corpus);
-    hl_progress_start(&work->progress, stderr, "measuring", request->common.quiet);
+    hl_progress_start(&work->progress, stderr, "measuring", silent);
     status = hl_measure(&work->profile, work->model, work->tokenizer, work->corpus, &options);
     hl_progress_end(&work->progress);
-    if (status == HL_OK)
-        status = hl_profile_write(work->profile, request->output);
+    return status;
+}
+
+/* States are removed when the profile is there, and not before. */
+static hl_status finish(measure_work *work, hl_status status)
+{
+    status = hl_ranks_reduce(work->profile, status);
+    if (status == HL_OK && work->rank == 0)
+        status = hl_profile_write(work->profile, work->request->output);
+    if (work->n_ranks > 1)
+        status = hl_ranks_agree(status);
     if (status == HL_OK)
         unlink(work->state_path);
     return status;
 }
 
+static hl_status run_maps(measure_work *work)
+{
+    const measure_request *request = work->request;
+    hl_maps_options        options = { .scores    = request->scores,
+                                       .seed      = (uint64_t)request->common.seed,
+                                       .n_threads = (int32_t)request->common.n_threads };
+
+    if (request->mask != NULL && strcmp(request->mask, "causal") == 0)
+        options.mask = HL_MAPS_MASK_CAUSAL;
+    else if (request->mask != NULL && strcmp(request->mask, "full") == 0)
+        options.mask = HL_MAPS_MASK_FULL;
+    hl_status status = hl_measure_maps(&work->profile, request->attn_path, &options);
+    if (status == HL_OK)
+        status = hl_profile_write(work->profile, request->output);
+    return status;
+}
+
 /* ------------------------------------------------------------------------ results */
+
+/* A document, or a sequence of maps. */
+static void name_document(char *out, size_t n_bytes, const measure_work *work, int64_t document)
+{
+    hl_document_info info;
+
+    if (work->corpus == NULL)
+        snprintf(out, n_bytes, "sequence %lld of %s", (long long)document,
+                 work->request->attn_path);
+    else if (hl_corpus_get_document(&info, work->corpus, document) == HL_OK)
+        snprintf(out, n_bytes, "%s", info.name);
+    else
+        out[0] = '\0';
+}
 
 /* The first heads with rows that are no attention, and where they were seen. */
 static void report_broken(const measure_work *work)
@@ -189,19 +268,18 @@ static void report_broken(const measure_work *work)
     int               n       = 0;
 
     for (int64_t i = 0; i < hl_profile_n_layers(profile) * hl_profile_n_heads(profile); i++) {
-        int64_t          layer = i / hl_profile_n_heads(profile);
-        int64_t          head  = i % hl_profile_n_heads(profile);
-        int64_t          document, token;
-        hl_document_info info;
+        int64_t layer = i / hl_profile_n_heads(profile);
+        int64_t head  = i % hl_profile_n_heads(profile);
+        int64_t document, token;
+        char    name[256];
 
         if (!hl_profile_broken_place(&document, &token, profile, layer, head) || ++n > SHOWN)
             continue;
-        if (hl_corpus_get_document(&info, work->corpus, document) != HL_OK)
-            info.name[0] = '\0';
-        hl_complain(
-            "measure", "L%lldH%lld: %lld rows are not numbers, the first at token %lld of %s",
-            (long long)layer, (long long)head, (long long)hl_profile_broken(profile, layer, head),
-            (long long)token, info.name);
+        name_document(name, sizeof name, work, document);
+        hl_complain("measure",
+                    "L%lldH%lld: %lld rows are not numbers, the first at token %lld of %s",
+                    (long long)layer, (long long)head,
+                    (long long)hl_profile_broken(profile, layer, head), (long long)token, name);
     }
     if (n > SHOWN)
         hl_complain("measure", "... and so in %d more heads", n - SHOWN);
@@ -244,31 +322,79 @@ static int stopped_work(const measure_work *work)
     return HL_EXIT_STOPPED;
 }
 
+static int show_result(const measure_work *work)
+{
+    if (work->rank > 0)
+        return HL_EXIT_OK;
+    report_broken(work);
+    if (work->request->common.json)
+        return print_json(work);
+    if (!work->request->common.quiet)
+        print_result(work);
+    return HL_EXIT_OK;
+}
+
+static int fail(const measure_work *work, hl_status status)
+{
+    if (work->n_ranks > 1)
+        hl_complain("measure", "rank %d: %s", work->rank, hl_error_message());
+    else
+        hl_complain("measure", "%s", hl_error_message());
+    return hl_exit_for(status);
+}
+
+/* All ranks come here, and all leave. */
+static int measure(measure_work *work)
+{
+    const measure_request *request = work->request;
+
+    if (work->n_ranks > 1 && (request->text.part != NULL || request->rows_path != NULL)) {
+        hl_complain("measure", "neither --part nor --rows on several ranks");
+        return HL_EXIT_USAGE;
+    }
+    hl_status status = open_work(work);
+    if (status == HL_OK)
+        status = run(work);
+    int code = status == HL_OK || stopped ? HL_EXIT_OK : fail(work, status);
+    if (status == HL_OK || work->n_ranks > 1) {
+        hl_status together = finish(work, status);
+        if (status == HL_OK && together != HL_OK)
+            code = fail(work, together);
+        status = together;
+    }
+    if (status == HL_CANCELLED && stopped)
+        return stopped_work(work);
+    return status == HL_OK ? show_result(work) : code;
+}
+
+/* Maps are read by one process: there is no model to wait for. */
+static int measure_maps(measure_work *work)
+{
+    hl_status status = run_maps(work);
+    int       code   = status == HL_OK ? show_result(work) : fail(work, status);
+
+    close_work(work);
+    return code;
+}
+
 int hl_command_measure(int argc, char **argv)
 {
     measure_request request = { 0 };
     measure_work    work    = { .request = &request };
     int             code    = parse_request(&request, argc, argv);
 
+    if (code == HL_OPTIONS_GO_ON)
+        code = check_output(request.output);
     if (code != HL_OPTIONS_GO_ON)
         return code;
+    if (request.attn_path != NULL)
+        return measure_maps(&work);
+    hl_status status = hl_ranks_start(&work.rank, &work.n_ranks);
+    if (status != HL_OK)
+        return fail(&work, status);
     watch_signals();
-    hl_status status = open_work(&work);
-    if (status == HL_OK)
-        status = run(&work);
-    if (status == HL_CANCELLED) {
-        code = stopped_work(&work);
-    } else if (status != HL_OK) {
-        hl_complain("measure", "%s", hl_error_message());
-        code = hl_exit_for(status);
-    } else {
-        report_broken(&work);
-        code = HL_EXIT_OK;
-        if (request.common.json)
-            code = print_json(&work);
-        else if (!request.common.quiet)
-            print_result(&work);
-    }
+    code = measure(&work);
+    hl_ranks_finish();
     close_work(&work);
     return code;
 }

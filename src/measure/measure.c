@@ -343,6 +343,8 @@ hl_status hl_measure(hl_profile **out, const hl_model *model, const hl_tokenizer
     HL_TRY(hl_measure_restore(&m));
     HL_TRY(hl_measure_save(&m)); /* whether it can be is better known now than later */
     HL_TRY(measure_all(&m));
+    if (m.options.windows.n_parts > 1) /* done, but the others may not be */
+        HL_TRY(hl_measure_save(&m));
     if (m.rows != NULL)
         HL_TRY(hl_measure_rows_write(m.rows, m.options.rows_path));
     *out      = m.profile;
