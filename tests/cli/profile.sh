@@ -3,7 +3,7 @@
 set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
-plan 33
+plan 39
 
 dense=$scratch/dense.profile
 sparse=$scratch/sparse.profile
@@ -97,7 +97,24 @@ END
 run diagnose --threshold sink-mas=0.1 "$dense"
 expect_line "a threshold that is none" 2 "did you mean 'sink-mass'"
 
+few="--context 128 --max-tokens 512 --threads 1"
+# shellcheck disable=SC2086 # several options
+run diagnose --try models/demo-sparse models/text/alice.txt $few
+expect_line "a warmer attention is tried on what collapsed" 0 '^tried attention temperature 2, for entropy-collapse$'
+expect_line "and mends it" 0 '^  entropy-collapse +0\.[5-9][0-9]* +0\.[0-4][0-9]* +present +absent$'
+# shellcheck disable=SC2086
+run diagnose --try --window 8 --json models/demo models/text/alice.txt $few
+expect_line "what was asked for is tried" 0 '^   "window": 8,$'
+run diagnose --try "$dense"
+expect_line "a model and a text" 2 '^headlight diagnose: --try: wanted a MODEL and a TEXT, got 1 arguments$'
+run diagnose --try --rope-base 1e6 models/demo models/text/alice.txt
+expect_line "no RoPE in it" 3 '^headlight diagnose: models/demo: its positions do not turn'
+
 # ---------------------------------------------------------------------- compare
+
+# shellcheck disable=SC2086
+run compare --text models/text/alice.txt $few models/demo models/demo-sparse
+expect_line "two models on a text" 0 '^not the same model by hash, 4 sequences in common$'
 
 run compare "$dense" "$sparse"
 expect_line "pairs" 0 '^not the same model by hash, 12 sequences in common$'
