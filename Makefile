@@ -24,6 +24,8 @@ SANITIZE  ?=
 # Kernel tests alone, for a cross compiler without the target's libraries.
 KERNELS_ONLY ?=
 FUZZ_SECONDS ?= 60
+# 1: with MPI, for many machines (tools/deps mpi).
+MPI       ?=
 
 ifeq ($(origin CC),default)
 CC := gcc
@@ -120,13 +122,19 @@ LIB_FLAGS   := $(shell $(PKG_CONFIG) --cflags $(PACKAGES) $(HEADERS_OF) 2>/dev/n
 LIBS        := $(or $(shell $(PKG_CONFIG) --libs $(PACKAGES) 2>/dev/null),-ljansson -lpcre2-8 -lutf8proc) -ldl $(LIBS)
 TEST_LIBS   := $(or $(shell $(PKG_CONFIG) --libs cmocka 2>/dev/null),-lcmocka)
 endif
+# MPI=1: profiles of many machines.
+ifneq ($(filter 1 yes true,$(MPI)),)
+MPI_FLAGS   := -DHL_HAVE_MPI=1 $(shell $(PKG_CONFIG) --cflags ompi-c)
+LIBS        += $(shell $(PKG_CONFIG) --libs ompi-c)
+endif
 LINK_FLAGS  := $(CFLAGS) -fopenmp $(if $(SANITIZE),-fsanitize=$(SANITIZE)) $(LDFLAGS)
 
 # The flags of one source file: by its folder, then by its instruction set.
 # Note what cli/ and examples/ do not get: -Isrc.
 folder_flags = \
     $(if $(filter src/%,$(1)),-Isrc $(LIB_FLAGS)) \
-    $(if $(filter src/kernels/% bench/%,$(1)),-O3) \
+    $(if $(filter src/kernels/% src/stats/% src/measure/measure% bench/%,$(1)),-O3) \
+    $(if $(filter src/stats/profile_mpi.c,$(1)),$(MPI_FLAGS)) \
     $(if $(filter src/base/version.c,$(1)),-DHL_VERSION='"$(VERSION)"') \
     $(if $(filter cli/%,$(1)),-Icli $(LIB_FLAGS)) \
     $(if $(filter tests/% fuzz/%,$(1)),$(TEST_FLAGS) $(LIB_FLAGS)) \
@@ -260,17 +268,24 @@ run-tests: check-programs $(if $(KERNELS_ONLY),,all)
 
 # ------------------------------------------------------- the long round of tests
 
+.PHONY: check-mpi
+check-mpi: ## measure on several ranks: builds with MPI, in build/mpi
+	@tools/deps mpi
+	@+$(SUBMAKE) all MPI=1 BUILD=build/mpi
+	@HEADLIGHT=build/mpi/headlight tools/run_tests --logs build/mpi/logs $(TALLY) tests/mpi/measure.sh
+
 SLOW_FLAGS := CFLAGS='-O1 -g' WERROR=1
 LIBARCHER  := $(firstword $(wildcard /usr/lib/llvm-*/lib/libarcher.so))
 
 .PHONY: check-all check-asan-gcc check-asan-clang check-tsan check-neon
-check-all: ## check, then sanitizers (gcc, clang), thread sanitizer, NEON in qemu, lint
+check-all: ## check, then sanitizers (gcc, clang), thread sanitizer, MPI, NEON in qemu, lint
 	@tools/deps check-all
 	@rm -f $(BUILD)/tally
-	@+$(SUBMAKE) check TALLY='--tally $(BUILD)/tally'
+	@+HEADLIGHT_KILLS=20 $(SUBMAKE) check TALLY='--tally $(BUILD)/tally'
 	@+$(SUBMAKE) check-asan-gcc TALLY='--tally $(BUILD)/tally'
 	@+$(SUBMAKE) check-asan-clang TALLY='--tally $(BUILD)/tally'
 	@+$(SUBMAKE) check-tsan TALLY='--tally $(BUILD)/tally'
+	@+$(SUBMAKE) check-mpi TALLY='--tally $(BUILD)/tally'
 	@+$(SUBMAKE) check-neon TALLY='--tally $(BUILD)/tally'
 	@+$(SUBMAKE) lint TALLY='--tally $(BUILD)/tally'
 	@tools/run_tests --total $(BUILD)/tally

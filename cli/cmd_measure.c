@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "command.h"
@@ -31,7 +32,9 @@ typedef struct measure_request {
 /* What is open while it measures. */
 typedef struct measure_work {
     const measure_request *request;
-    char                  *state_path; /* OUTPUT.part */
+    char                  *state_path; /* OUTPUT.part; of several ranks OUTPUT.2-of-4.part */
+    int32_t                rank;
+    int32_t                n_ranks;
     hl_model              *model;
     hl_tokenizer          *tokenizer;
     hl_corpus             *corpus;
@@ -41,7 +44,7 @@ typedef struct measure_work {
 
 /* ------------------------------------------------------------------------ options */
 
-static const char about[] =
+static const char description[] =
     "Runs a model over a text and stores what every attention head did: entropy and\n"
     "other statistics of rows, by position and by type of token, how alike heads\n"
     "are, what they write.  Texts are files, folders, patterns, JSONL files or '-';\n"
@@ -54,7 +57,7 @@ static const char about[] =
 static int parse_request(measure_request *request, int argc, char **argv)
 {
     hl_option       options[HL_N_CORPUS_OPTIONS + N_OWN_OPTIONS + 1];
-    const hl_usage  usage = { "measure", "MODEL TEXT... -o PROFILE", about, options };
+    const hl_usage  usage = { "measure", "MODEL TEXT... -o PROFILE", description, options };
     const hl_option own[N_OWN_OPTIONS + 1] = {
         { "output", 'o', HL_OPTION_TEXT, &request->output, "FILE", "the profile", 0, 0 },
         { "tokenizer", 0, HL_OPTION_TEXT, &request->tokenizer_path, "PATH",
@@ -87,6 +90,17 @@ static int parse_request(measure_request *request, int argc, char **argv)
         return hl_options_refuse(&usage, "--rows cannot be resumed");
     return hl_corpus_options_finish(&request->text, &usage, &request->common,
                                     request->arguments.items + 1, request->arguments.count - 1);
+}
+
+/* Known before the work, not after it. */
+static int check_output(const char *path)
+{
+    struct stat about;
+
+    if (stat(path, &about) != 0 || S_ISREG(about.st_mode))
+        return HL_OPTIONS_GO_ON;
+    hl_complain("measure", "%s: not a regular file, will not be replaced", path);
+    return HL_EXIT_USAGE;
 }
 
 /* ----------------------------------------------------------------------- stopping */
@@ -122,7 +136,7 @@ static hl_status open_work(measure_work *work)
 {
     const measure_request *request = work->request;
     const char            *path    = request->tokenizer_path;
-    size_t                 room    = strlen(request->output) + sizeof ".part";
+    size_t                 room    = strlen(request->output) + 64;
     hl_status              status  = hl_model_open(&work->model, request->arguments.items[0]);
 
     if (status == HL_OK && path == NULL && request->text.corpus.token_ids == NULL)
@@ -134,7 +148,10 @@ static hl_status open_work(measure_work *work)
     work->state_path = malloc(room);
     if (status == HL_OK && work->state_path == NULL)
         return HL_NO_MEMORY;
-    if (work->state_path != NULL)
+    if (work->state_path != NULL && work->n_ranks > 1)
+        snprintf(work->state_path, room, "%s.%d-of-%d.part", request->output, work->rank + 1,
+                 work->n_ranks);
+    else if (work->state_path != NULL)
         snprintf(work->state_path, room, "%s.part", request->output);
     return status;
 }
@@ -165,15 +182,29 @@ static hl_status run(measure_work *work)
             .progress   = show_progress,
             .context    = work,
     };
+    bool      silent = request->common.quiet || work->rank > 0;
     hl_status status;
 
-    if (!request->common.quiet)
+    if (work->n_ranks > 1) {
+        options.windows.part    = work->rank;
+        options.windows.n_parts = work->n_ranks;
+    }
+    if (!silent)
         hl_corpus_options_report("measure", work->corpus);
-    hl_progress_start(&work->progress, stderr, "measuring", request->common.quiet);
+    hl_progress_start(&work->progress, stderr, "measuring", silent);
     status = hl_measure(&work->profile, work->model, work->tokenizer, work->corpus, &options);
     hl_progress_end(&work->progress);
-    if (status == HL_OK)
-        status = hl_profile_write(work->profile, request->output);
+    return status;
+}
+
+/* States are removed when the profile is there, and not before. */
+static hl_status finish(measure_work *work, hl_status status)
+{
+    status = hl_ranks_reduce(work->profile, status);
+    if (status == HL_OK && work->rank == 0)
+        status = hl_profile_write(work->profile, work->request->output);
+    if (work->n_ranks > 1)
+        status = hl_ranks_agree(status);
     if (status == HL_OK)
         unlink(work->state_path);
     return status;
@@ -244,31 +275,67 @@ static int stopped_work(const measure_work *work)
     return HL_EXIT_STOPPED;
 }
 
+static int show_result(const measure_work *work)
+{
+    if (work->rank > 0)
+        return HL_EXIT_OK;
+    report_broken(work);
+    if (work->request->common.json)
+        return print_json(work);
+    if (!work->request->common.quiet)
+        print_result(work);
+    return HL_EXIT_OK;
+}
+
+static int fail(const measure_work *work, hl_status status)
+{
+    if (work->n_ranks > 1)
+        hl_complain("measure", "rank %d: %s", work->rank, hl_error_message());
+    else
+        hl_complain("measure", "%s", hl_error_message());
+    return hl_exit_for(status);
+}
+
+/* All ranks come here, and all leave. */
+static int measure(measure_work *work)
+{
+    const measure_request *request = work->request;
+
+    if (work->n_ranks > 1 && (request->text.part != NULL || request->rows_path != NULL)) {
+        hl_complain("measure", "neither --part nor --rows on several ranks");
+        return HL_EXIT_USAGE;
+    }
+    hl_status status = open_work(work);
+    if (status == HL_OK)
+        status = run(work);
+    int code = status == HL_OK || stopped ? HL_EXIT_OK : fail(work, status);
+    if (status == HL_OK || work->n_ranks > 1) {
+        hl_status together = finish(work, status);
+        if (status == HL_OK && together != HL_OK)
+            code = fail(work, together);
+        status = together;
+    }
+    if (status == HL_CANCELLED && stopped)
+        return stopped_work(work);
+    return status == HL_OK ? show_result(work) : code;
+}
+
 int hl_command_measure(int argc, char **argv)
 {
     measure_request request = { 0 };
     measure_work    work    = { .request = &request };
     int             code    = parse_request(&request, argc, argv);
 
+    if (code == HL_OPTIONS_GO_ON)
+        code = check_output(request.output);
     if (code != HL_OPTIONS_GO_ON)
         return code;
+    hl_status status = hl_ranks_start(&work.rank, &work.n_ranks);
+    if (status != HL_OK)
+        return fail(&work, status);
     watch_signals();
-    hl_status status = open_work(&work);
-    if (status == HL_OK)
-        status = run(&work);
-    if (status == HL_CANCELLED) {
-        code = stopped_work(&work);
-    } else if (status != HL_OK) {
-        hl_complain("measure", "%s", hl_error_message());
-        code = hl_exit_for(status);
-    } else {
-        report_broken(&work);
-        code = HL_EXIT_OK;
-        if (request.common.json)
-            code = print_json(&work);
-        else if (!request.common.quiet)
-            print_result(&work);
-    }
+    code = measure(&work);
+    hl_ranks_finish();
     close_work(&work);
     return code;
 }

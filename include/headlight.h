@@ -1187,6 +1187,25 @@ typedef struct hl_measure_options {
 HL_API hl_status hl_measure(hl_profile **out, const hl_model *model, const hl_tokenizer *tokenizer,
                             const hl_corpus *corpus, const hl_measure_options *options);
 
+/* Many machines.  Under mpirun, in a library that was built with MPI (make MPI=1), a process
+ * is one of several ranks, which all call these in this order; else it is rank 0 of 1.
+ *
+ *     hl_ranks_start(&rank, &n_ranks);
+ *     options.windows.part = rank, options.windows.n_parts = n_ranks;
+ *     status = hl_measure(&profile, ...);
+ *     status = hl_ranks_reduce(profile, status);      rank 0 has the whole
+ *     hl_ranks_finish();
+ *
+ * HL_UNSUPPORTED under mpirun without MPI: all ranks would do all the work. */
+HL_API hl_status hl_ranks_start(int32_t *rank, int32_t *n_ranks);
+/* A rank's own status in; out the same, or HL_CANCELLED with the number of a rank that
+ * failed.  Nobody goes on before all are here. */
+HL_API hl_status hl_ranks_agree(hl_status own);
+/* Agrees, then adds up the profiles at rank 0.  The profile may be NULL where the status is not
+ * HL_OK. */
+HL_API hl_status hl_ranks_reduce(hl_profile *profile, hl_status own);
+HL_API void      hl_ranks_finish(void);
+
 /* ---------------------------------------------------------------- verify
  *
  * Runs a golden file, a safetensors file with inputs and what another program

@@ -35,6 +35,35 @@ static double finish_score(double dot, const hl_attention *p, int64_t head, int6
     return score;
 }
 
+/* In four sums: a row of a long context is the work of millions of these. */
+static double dot_f64(const double *a, const double *b, int64_t n)
+{
+    double  sums[4] = { 0 };
+    int64_t i       = 0;
+
+    for (; i + 4 <= n; i += 4) {
+        for (int64_t j = 0; j < 4; j++)
+            sums[j] += a[i + j] * b[i + j];
+    }
+    for (; i < n; i++)
+        sums[0] += a[i] * b[i];
+    return (sums[0] + sums[1]) + (sums[2] + sums[3]);
+}
+
+static double dot_f32(const double *a, const float *b, int64_t n)
+{
+    double  sums[4] = { 0 };
+    int64_t i       = 0;
+
+    for (; i + 4 <= n; i += 4) {
+        for (int64_t j = 0; j < 4; j++)
+            sums[j] += a[i + j] * (double)b[i + j];
+    }
+    for (; i < n; i++)
+        sums[0] += a[i] * (double)b[i];
+    return (sums[0] + sums[1]) + (sums[2] + sums[3]);
+}
+
 /* out[key] for the keys of `range`. */
 static hl_status row_scores(double *out, const hl_attention *p, hl_key_range range, int64_t batch,
                             int64_t head, int64_t row)
@@ -46,10 +75,15 @@ static hl_status row_scores(double *out, const hl_attention *p, hl_key_range ran
 
     HL_TRY(read_row(operands.q, &p->q, hl_rows_offset(&p->q, batch, head, row), p->d_head));
     for (int64_t key = range.begin; key < range.end; key++) {
-        double dot = 0.0;
-        HL_TRY(read_row(operands.k, &p->k, hl_rows_offset(&p->k, batch, kv_head, key), p->d_head));
-        for (int64_t i = 0; i < p->d_head; i++)
-            dot += operands.q[i] * operands.k[i];
+        int64_t offset = hl_rows_offset(&p->k, batch, kv_head, key);
+        double  dot;
+
+        if (p->k.dtype == HL_DTYPE_F32) {
+            dot = dot_f32(operands.q, (const float *)p->k.data + offset, p->d_head);
+        } else {
+            HL_TRY(read_row(operands.k, &p->k, offset, p->d_head));
+            dot = dot_f64(operands.q, operands.k, p->d_head);
+        }
         out[key] = finish_score(dot, p, head, key, position);
     }
 
@@ -74,10 +108,9 @@ static double log_sum(const double *scores, hl_key_range range, const float *sin
     return max + log(sum);
 }
 
-static void add_outcome(hl_pattern_row *row, double *squares, double score)
+/* p = e^(score - lse). */
+static void add_outcome(hl_pattern_row *row, double *squares, double score, double p)
 {
-    double p = exp(score - row->lse);
-
     if (p > 0.0) {
         row->entropy -= p * (score - row->lse);
         row->varentropy += p * (score - row->lse) * (score - row->lse);
@@ -86,21 +119,23 @@ static void add_outcome(hl_pattern_row *row, double *squares, double score)
     row->max_score = fmax(row->max_score, fabs(score));
 }
 
-static void summarise(hl_pattern_row *row, const double *scores, hl_key_range range,
-                      const float *sink, int64_t position)
+/* Scores become probabilities on the way. */
+static void summarise(hl_pattern_row *row, double *scores, hl_key_range range, const float *sink,
+                      int64_t position)
 {
     double squares = 0.0;
 
     for (int64_t key = range.begin; key < range.end; key++) {
         double p = exp(scores[key] - row->lse);
-        add_outcome(row, &squares, scores[key]);
+        add_outcome(row, &squares, scores[key], p);
         row->peak     = fmax(row->peak, p);
         row->diagonal = key == position ? p : row->diagonal;
         row->previous = key == position - 1 ? p : row->previous;
         row->first    = key == 0 ? p : row->first;
+        scores[key]   = p;
     }
     if (sink != NULL)
-        add_outcome(row, &squares, (double)*sink);
+        add_outcome(row, &squares, (double)*sink, exp((double)*sink - row->lse));
     row->renyi2 = -log(squares);
     row->varentropy -= row->entropy * row->entropy;
 }
@@ -120,8 +155,6 @@ hl_status hl_attention_pattern(double *out, hl_pattern_row *statistics, const hl
             return status;
         result.lse = log_sum(out, range, sink);
         summarise(&result, out, range, sink, position);
-        for (int64_t key = range.begin; key < range.end; key++)
-            out[key] = exp(out[key] - result.lse);
     }
     if (statistics != NULL)
         *statistics = result;

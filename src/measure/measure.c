@@ -4,9 +4,8 @@
  * after the other, and they become sums at once.  Nothing is kept of a window after its
  * batch, so memory does not depend on how much text there is.
  *
- * Block influence.  A block's output is the next block's input, so the residual stream
- * before every layer is all that is needed, but for the last block, whose MLP is not even
- * run unless the loss is wanted. */
+ * Block influence compares the residual stream before and after a block, but for the
+ * last one's, whose MLP is not even run unless the loss is wanted. */
 #include "measure/measure.h"
 
 #include <math.h>
@@ -62,54 +61,45 @@ static double one_minus_cosine(const float *a, const float *b, int64_t n)
     float  dots[3][8] = { { 0 } };
     double sums[3]    = { 0 };
 
-    for (int64_t first = 0; first < n; first += 8) {
-        int64_t count = n - first < 8 ? n - first : 8;
-        for (int64_t i = 0; i < count; i++) {
-            float x = a[first + i];
-            float y = b[first + i];
-            dots[0][i] += x * y;
-            dots[1][i] += x * x;
-            dots[2][i] += y * y;
+    for (int64_t i = 0; i < n / 8 * 8; i += 8) {
+        for (int j = 0; j < 8; j++) {
+            dots[0][j] += a[i + j] * b[i + j];
+            dots[1][j] += a[i + j] * a[i + j];
+            dots[2][j] += b[i + j] * b[i + j];
         }
+    }
+    for (int64_t i = n / 8 * 8; i < n; i++) {
+        dots[0][0] += a[i] * b[i];
+        dots[1][0] += a[i] * a[i];
+        dots[2][0] += b[i] * b[i];
     }
     for (int i = 0; i < 24; i++)
         sums[i / 8] += (double)dots[i / 8][i % 8];
     return 1.0 - sums[0] / sqrt(sums[1] * sums[2]);
 }
 
-static bool counts(const hl_measuring *m, const hl_layer_rows *rows, int64_t sequence, int64_t row)
+/* Of some rows of `layer`, whose input and output are (B, C, D). */
+static void add_influence(hl_measuring *m, const hl_layer_rows *rows, const float *input,
+                          const float *output)
 {
-    return row < rows->lengths[sequence] &&
-           rows->start[sequence] + row >= m->batch.first_row[sequence];
-}
+    int64_t sampled[HL_OUTPUT_ROWS];
 
-/* Of `layer`, whose input and output are (B, C, D). */
-static void add_influence(hl_measuring *m, const hl_layer_rows *rows, int64_t layer,
-                          const float *input, const float *output)
-{
-    int64_t n_rows  = rows->n_batch * rows->n_rows;
-    int64_t d_model = rows->d_model;
-
-#pragma omp parallel for num_threads(hl_forward_threads(m->session, n_rows *d_model))
-    for (int64_t i = 0; i < n_rows; i++) {
-        if (counts(m, rows, i / rows->n_rows, i % rows->n_rows))
-            m->values[i] = one_minus_cosine(input + i * d_model, output + i * d_model, d_model);
-    }
-    for (int64_t i = 0; i < n_rows; i++) {
-        if (counts(m, rows, i / rows->n_rows, i % rows->n_rows))
-            hl_profile_influence(m->profile, layer, m->values[i]);
+    for (int64_t sequence = 0; sequence < rows->n_batch; sequence++) {
+        int64_t n = hl_measure_output_rows(sampled, m, rows, sequence);
+        for (int64_t i = 0; i < n; i++) {
+            int64_t at = (sequence * rows->n_rows + sampled[i]) * rows->d_model;
+            hl_profile_influence(m->profile, rows->layer,
+                                 one_minus_cosine(input + at, output + at, rows->d_model));
+        }
     }
 }
 
+/* After the block the session's stream is its output.  The last block is not finished unless
+ * the loss is wanted. */
 static void watch_stream(hl_measuring *m, const hl_layer_rows *rows)
 {
-    size_t n_bytes = (size_t)(rows->n_batch * rows->n_rows * rows->d_model) * sizeof(float);
-
-    if (rows->layer > 0)
-        add_influence(m, rows, rows->layer - 1, m->previous, rows->resid_pre);
-    if (rows->layer == m->config->n_layers - 1 && rows->resid_post != NULL)
-        add_influence(m, rows, rows->layer, rows->resid_pre, rows->resid_post);
-    memcpy(m->previous, rows->resid_pre, n_bytes);
+    if (rows->layer < m->config->n_layers - 1 || m->options.nll)
+        add_influence(m, rows, rows->resid_pre, m->session->rows.x);
 }
 
 /* --------------------------------------------------------------------------- tap */
@@ -353,6 +343,8 @@ hl_status hl_measure(hl_profile **out, const hl_model *model, const hl_tokenizer
     HL_TRY(hl_measure_restore(&m));
     HL_TRY(hl_measure_save(&m)); /* whether it can be is better known now than later */
     HL_TRY(measure_all(&m));
+    if (m.options.windows.n_parts > 1) /* done, but the others may not be */
+        HL_TRY(hl_measure_save(&m));
     if (m.rows != NULL)
         HL_TRY(hl_measure_rows_write(m.rows, m.options.rows_path));
     *out      = m.profile;

@@ -19,8 +19,9 @@
 
 enum {
     HL_PIECE         = 512, /* rows */
-    HL_PATTERN_ROWS  = 4,   /* of a piece, looked at whole */
-    HL_OUTPUT_ROWS   = 16,  /* of a piece, whose outputs are compared between heads */
+    HL_PATTERN_ROWS  = 2,   /* of a piece, looked at whole */
+    HL_OUTPUT_ROWS   = 64,  /* of a piece, whose outputs and stream are looked at */
+    HL_KERNEL_ROWS   = 16,  /* of those, compared between heads */
     HL_PROBE_TOKENS  = 64,
     HL_PROBE_REPEATS = 4, /* sequences */
     HL_MEASURE_CTX   = 1024,
@@ -45,13 +46,12 @@ typedef struct hl_measuring {
     int64_t *tokens;    /* (B, n_piece) of the piece */
     int64_t *lengths;   /* (B) */
     int64_t *positions; /* (B, n_patterns) */
-    int64_t *outputs;   /* (B, HL_OUTPUT_ROWS) positions */
+    int64_t *outputs;   /* (B, HL_OUTPUT_ROWS) positions, too */
 
     float  *gram;     /* W_h W_h' of every layer and head: (L, H, d, d) */
-    float  *products; /* (n_threads, n_piece, d) */
-    double *kernels;  /* (H, HL_OUTPUT_ROWS, HL_OUTPUT_ROWS) */
-    float  *previous; /* (B, n_piece, D) the residual stream before the layer before */
-    double *values;   /* (B * n_piece) of a row each, before they are added */
+    float  *products; /* (n_threads, 2, HL_OUTPUT_ROWS, d) z, and z times the Gram matrix */
+    double *kernels;  /* (H, HL_KERNEL_ROWS, HL_KERNEL_ROWS) */
+    double *values;   /* (HL_LOGIT_ROWS) of a row each, before they are added */
     float  *entropy;  /* (B, H, n_piece) with epsilon */
 
     hl_measure_rows *rows; /* NULL: not wanted */
@@ -63,6 +63,9 @@ void      hl_measure_close(hl_measuring *m);
 
 /* measure_outputs.c: Gram matrices of all layers, and a layer's outputs into the profile. */
 hl_status hl_measure_make_gram(hl_measuring *m);
+/* Rows of this chunk among m->outputs: out (HL_OUTPUT_ROWS). */
+int64_t   hl_measure_output_rows(int64_t *out, const hl_measuring *m, const hl_layer_rows *rows,
+                                 int64_t sequence);
 hl_status hl_measure_outputs(hl_measuring *m, const hl_layer_rows *rows);
 
 /* measure_probe.c */

@@ -5,7 +5,8 @@
  *
  *     y_i . y_j = z_i (W_h W_h') z_j',
  *
- * so that a row costs d^2 instead of d * d_model.  Row i of z W_h W_h' serves both. */
+ * so that a row costs d^2 instead of d * d_model.  Row i of z W_h W_h' serves both.  Some rows of
+ * every piece are looked at: means of norms need no more. */
 #include <math.h>
 #include <string.h>
 
@@ -97,70 +98,21 @@ static double dot(const float *a, const float *b, int64_t n)
     float  parts[8] = { 0 };
     double sum      = 0.0;
 
-    for (int64_t first = 0; first < n; first += 8) {
-        int64_t count = n - first < 8 ? n - first : 8;
-        for (int64_t i = 0; i < count; i++)
+    int64_t first = 0;
+
+    for (; first + 8 <= n; first += 8) {
+        for (int i = 0; i < 8; i++)
             parts[i] += a[first + i] * b[first + i];
     }
+    for (; first < n; first++)
+        parts[0] += a[first] * b[first];
     for (int i = 0; i < 8; i++)
         sum += (double)parts[i];
     return sum;
 }
 
-/* One head in one sequence: z is its first row, y gets (n_rows, d). */
-typedef struct head_outputs {
-    const float *z;
-    int64_t      z_stride;
-    float       *y;
-    int64_t      d;
-} head_outputs;
-
-static head_outputs multiply(hl_measuring *m, const hl_layer_rows *rows, int64_t sequence,
-                             int64_t head)
-{
-    int64_t      d       = rows->d_head;
-    head_outputs outputs = {
-        .z        = rows->z + (sequence * rows->n_rows * rows->n_heads + head) * d,
-        .z_stride = rows->n_heads * d,
-        .y        = m->products + hl_thread_index() * m->n_piece * d,
-        .d        = d,
-    };
-
-    hl_gemm(&(hl_gemm_operands){ .c        = outputs.y,
-                                 .c_stride = d,
-                                 .a        = outputs.z,
-                                 .a_stride = outputs.z_stride,
-                                 .b        = gram_of(m, rows->layer, head),
-                                 .b_stride = d,
-                                 .m        = rows->lengths[sequence],
-                                 .n        = d,
-                                 .k        = d });
-    return outputs;
-}
-
-static void add_norms(hl_measuring *m, const hl_layer_rows *rows, int64_t sequence, int64_t head,
-                      const head_outputs *outputs)
-{
-    int64_t first = m->batch.first_row[sequence] - rows->start[sequence];
-
-    for (int64_t row = first > 0 ? first : 0; row < rows->lengths[sequence]; row++) {
-        double square =
-            dot(outputs->y + row * outputs->d, outputs->z + row * outputs->z_stride, outputs->d);
-        hl_profile_norm(m->profile, rows->layer, head, square > 0.0 ? sqrt(square) : square * 0.0);
-    }
-}
-
-/* k(i,j) of the sampled rows, n of them. */
-static void make_kernel(double *out, const head_outputs *outputs, const int64_t *sampled, int64_t n)
-{
-    for (int64_t i = 0; i < n * n; i++)
-        out[i] = dot(outputs->y + sampled[i / n] * outputs->d,
-                     outputs->z + sampled[i % n] * outputs->z_stride, outputs->d);
-}
-
-/* The rows of this chunk whose outputs are compared. */
-static int64_t sampled_rows(int64_t *out, const hl_measuring *m, const hl_layer_rows *rows,
-                            int64_t sequence)
+int64_t hl_measure_output_rows(int64_t *out, const hl_measuring *m, const hl_layer_rows *rows,
+                               int64_t sequence)
 {
     int64_t n = 0;
 
@@ -172,25 +124,78 @@ static int64_t sampled_rows(int64_t *out, const hl_measuring *m, const hl_layer_
     return n;
 }
 
+/* Sampled rows of one head in one sequence: z and y = z W_h W_h', (n, d) each. */
+typedef struct head_outputs {
+    float  *z;
+    float  *y;
+    int64_t n;
+    int64_t d;
+} head_outputs;
+
+static head_outputs multiply(const hl_measuring *m, const hl_layer_rows *rows, int64_t sequence,
+                             int64_t head, const int64_t *sampled, int64_t n)
+{
+    int64_t      d       = rows->d_head;
+    float       *own     = m->products + hl_thread_index() * 2 * HL_OUTPUT_ROWS * d;
+    head_outputs outputs = { own, own + HL_OUTPUT_ROWS * d, n, d };
+
+    for (int64_t i = 0; i < n; i++) {
+        int64_t row = sequence * rows->n_rows + sampled[i];
+        memcpy(own + i * d, rows->z + (row * rows->n_heads + head) * d, (size_t)d * sizeof *own);
+    }
+    hl_gemm(&(hl_gemm_operands){ .c        = outputs.y,
+                                 .c_stride = d,
+                                 .a        = outputs.z,
+                                 .a_stride = d,
+                                 .b        = gram_of(m, rows->layer, head),
+                                 .b_stride = d,
+                                 .m        = n,
+                                 .n        = d,
+                                 .k        = d });
+    return outputs;
+}
+
+static void add_norms(const hl_measuring *m, int64_t layer, int64_t head,
+                      const head_outputs *outputs)
+{
+    int64_t d = outputs->d;
+
+    for (int64_t i = 0; i < outputs->n; i++) {
+        double square = dot(outputs->y + i * d, outputs->z + i * d, d);
+        /* Rounding may make it less than 0; what is no number stays one that is not counted. */
+        hl_profile_norm(m->profile, layer, head, square < 0.0 ? 0.0 : sqrt(square));
+    }
+}
+
+/* k(i,j) of n rows, `step` apart. */
+static void make_kernel(double *out, const head_outputs *outputs, int64_t n, int64_t step)
+{
+    int64_t d = outputs->d;
+
+    for (int64_t i = 0; i < n * n; i++)
+        out[i] = dot(outputs->y + i / n * step * d, outputs->z + i % n * step * d, d);
+}
+
 hl_status hl_measure_outputs(hl_measuring *m, const hl_layer_rows *rows)
 {
     hl_status status = HL_OK;
     int64_t   sampled[HL_OUTPUT_ROWS];
 
     for (int64_t sequence = 0; sequence < rows->n_batch; sequence++) {
-        int64_t n = sampled_rows(sampled, m, rows, sequence);
-        int     n_threads =
-            hl_forward_threads(m->session, rows->lengths[sequence] * rows->n_heads * rows->d_head);
+        int64_t n         = hl_measure_output_rows(sampled, m, rows, sequence);
+        int64_t step      = n > HL_KERNEL_ROWS ? n / HL_KERNEL_ROWS : 1;
+        int64_t n_kernel  = n > HL_KERNEL_ROWS ? HL_KERNEL_ROWS : n;
+        int     n_threads = hl_forward_threads(m->session, n * rows->n_heads * rows->d_head);
 
-        if (rows->lengths[sequence] == 0)
+        if (n == 0)
             continue;
 #pragma omp parallel for num_threads(n_threads)
         for (int64_t head = 0; head < rows->n_heads; head++) {
-            head_outputs outputs = multiply(m, rows, sequence, head);
-            add_norms(m, rows, sequence, head, &outputs);
-            make_kernel(m->kernels + head * n * n, &outputs, sampled, n);
+            head_outputs outputs = multiply(m, rows, sequence, head, sampled, n);
+            add_norms(m, rows->layer, head, &outputs);
+            make_kernel(m->kernels + head * n_kernel * n_kernel, &outputs, n_kernel, step);
         }
-        HL_TRY(hl_profile_kernels(m->profile, rows->layer, m->kernels, n));
+        HL_TRY(hl_profile_kernels(m->profile, rows->layer, m->kernels, n_kernel));
     }
 
 done:

@@ -86,9 +86,10 @@ static hl_status set_options(hl_measuring *m)
     snprintf(text, sizeof text, "%g", options->epsilon);
     HL_TRY(hl_profile_set(m->profile, "epsilon", text));
     if (options->epsilon > 0.0)
-        snprintf(text, sizeof text, "all");
+        snprintf(text, sizeof text, "all and %d of %lld", HL_OUTPUT_ROWS, (long long)m->n_piece);
     else
-        snprintf(text, sizeof text, "%d of %lld", HL_PATTERN_ROWS, (long long)m->n_piece);
+        snprintf(text, sizeof text, "%d and %d of %lld", HL_PATTERN_ROWS, HL_OUTPUT_ROWS,
+                 (long long)m->n_piece);
     HL_TRY(hl_profile_set(m->profile, "samples", text));
 
 done:
@@ -158,7 +159,7 @@ static hl_status open_session(hl_measuring *m)
     };
 
     if (m->options.nll)
-        options.wants |= HL_WANT_RESID_POST | HL_WANT_LOGITS;
+        options.wants |= HL_WANT_LOGITS;
     return hl_session_open(&m->session, m->model, &options);
 }
 
@@ -167,7 +168,6 @@ static hl_status allocate(hl_measuring *m)
     hl_status status    = HL_OK;
     size_t    n_batch   = (size_t)m->options.windows.n_batch;
     size_t    n_piece   = (size_t)m->n_piece;
-    size_t    n_rows    = n_batch * n_piece > HL_LOGIT_ROWS ? n_batch * n_piece : HL_LOGIT_ROWS;
     size_t    n_heads   = (size_t)m->config->n_heads;
     size_t    n_threads = (size_t)hl_threads(m->options.n_threads);
 
@@ -175,10 +175,9 @@ static hl_status allocate(hl_measuring *m)
     HL_TRY(HL_ALLOC(&m->lengths, n_batch));
     HL_TRY(HL_ALLOC(&m->positions, n_batch * (size_t)m->n_patterns));
     HL_TRY(HL_ALLOC(&m->outputs, n_batch * HL_OUTPUT_ROWS));
-    HL_TRY(HL_ALLOC(&m->products, n_threads * n_piece * (size_t)m->config->d_head));
-    HL_TRY(HL_ALLOC(&m->kernels, n_heads * HL_OUTPUT_ROWS * HL_OUTPUT_ROWS));
-    HL_TRY(HL_ALLOC(&m->previous, n_batch * n_piece * (size_t)m->config->d_model));
-    HL_TRY(HL_ALLOC(&m->values, n_rows));
+    HL_TRY(HL_ALLOC(&m->products, n_threads * 2 * HL_OUTPUT_ROWS * (size_t)m->config->d_head));
+    HL_TRY(HL_ALLOC(&m->kernels, n_heads * HL_KERNEL_ROWS * HL_KERNEL_ROWS));
+    HL_TRY(HL_ALLOC(&m->values, HL_LOGIT_ROWS));
     if (m->options.epsilon > 0.0)
         HL_TRY(HL_ALLOC(&m->entropy, n_batch * n_heads * n_piece));
 
@@ -223,7 +222,6 @@ void hl_measure_close(hl_measuring *m)
     hl_free(m->gram);
     hl_free(m->products);
     hl_free(m->kernels);
-    hl_free(m->previous);
     hl_free(m->values);
     hl_free(m->entropy);
 }

@@ -203,8 +203,13 @@ done:
 
 /* ----------------------------------------------------------------------- sums */
 
-/* The sums of one head, while it adds up the rows of a sequence. */
+/* The sums of one head, while it adds up the rows of a sequence.  Rows of one bucket and
+ * type mostly follow each other: such a run is summed up once, and then added wherever it
+ * belongs. */
 typedef struct head_sums {
+    hl_sums  run[HL_N_QUANTITIES];
+    int64_t  run_bucket; /* -1: no row so far */
+    int64_t  run_type;
     hl_sums  total[HL_N_QUANTITIES];
     float    min[HL_N_QUANTITIES];
     float    max[HL_N_QUANTITIES];
@@ -223,7 +228,8 @@ static head_sums open_sums(const hl_profile *profile, int64_t cell)
     int64_t   n_positions = profile->n_buckets * HL_N_BY_POSITION;
     int64_t   n_by_type   = profile->n_types * HL_N_BY_TYPE;
     head_sums sums        = {
-               .histogram = hl_counts(profile, HL_TABLE_HISTOGRAM) + cell * HL_N_HISTOGRAMS * HL_N_BINS,
+               .run_bucket = -1,
+               .histogram  = hl_counts(profile, HL_TABLE_HISTOGRAM) + cell * HL_N_HISTOGRAMS * HL_N_BINS,
                .position_count   = hl_counts(profile, HL_TABLE_POSITION_COUNT) + cell * n_positions,
                .position_sum     = hl_wides(profile, HL_TABLE_POSITION_SUM) + cell * n_positions,
                .position_squares = hl_wides(profile, HL_TABLE_POSITION_SQUARES) + cell * n_positions,
@@ -256,11 +262,11 @@ static void close_sums(const hl_profile *profile, int64_t cell, const head_sums 
     }
 }
 
-static void add_fixed(int64_t *count, hl_wide *sum, hl_wide *squares, const hl_sums *fixed)
+static void add_sums(int64_t *count, hl_wide *sum, hl_wide *squares, const hl_sums *more)
 {
-    *count += 1;
-    *sum += fixed->sum;
-    *squares += fixed->squares;
+    *count += more->count;
+    *sum += more->sum;
+    *squares += more->squares;
 }
 
 /* 64 bins over [0, 1]; the last holds 1, and what rounding put outside goes to the ends. */
@@ -281,30 +287,38 @@ static void add_histograms(head_sums *sums, const hl_row_plan *plan, const doubl
     sums->histogram[HL_HIST_PEAK * HL_N_BINS + bin_of(values[HL_Q_PEAK])]++;
 }
 
+static void close_run(head_sums *sums)
+{
+    for (int i = 0; i < HL_N_QUANTITIES && sums->run_bucket >= 0; i++) {
+        const hl_sums *run = &sums->run[i];
+        int64_t        at  = sums->run_type * HL_N_BY_TYPE + i;
+        int64_t        by  = sums->run_bucket * HL_N_BY_POSITION + i;
+
+        add_sums(&sums->total[i].count, &sums->total[i].sum, &sums->total[i].squares, run);
+        if (i < HL_N_BY_TYPE) /* ENTROPY, FAIR, RENYI2, in this order */
+            add_sums(sums->type_count + at, sums->type_sum + at, sums->type_squares + at, run);
+        if (i < HL_N_BY_POSITION)
+            add_sums(sums->position_count + by, sums->position_sum + by,
+                     sums->position_squares + by, run);
+    }
+    memset(sums->run, 0, sizeof sums->run);
+}
+
 static void add_row(head_sums *sums, const hl_row_plan *plan, const double *values)
 {
-    hl_sums fixed[HL_N_QUANTITIES];
-
+    if (plan->bucket != sums->run_bucket || plan->type != sums->run_type) {
+        close_run(sums);
+        sums->run_bucket = plan->bucket;
+        sums->run_type   = plan->type;
+    }
     for (int i = 0; i < HL_N_QUANTITIES; i++) {
         float value = (float)values[i];
 
         if ((plan->defined & 1U << i) == 0)
             continue;
-        fixed[i] = (hl_sums){ hl_fixed(values[i]), hl_fixed_square(values[i]), 1 };
-        add_fixed(&sums->total[i].count, &sums->total[i].sum, &sums->total[i].squares, &fixed[i]);
+        hl_sums_add(&sums->run[i], values[i]);
         sums->min[i] = value < sums->min[i] ? value : sums->min[i];
         sums->max[i] = value > sums->max[i] ? value : sums->max[i];
-    }
-    for (int i = 0; i < HL_N_BY_TYPE; i++) { /* ENTROPY, FAIR, RENYI2, in this order */
-        int64_t at = plan->type * HL_N_BY_TYPE + i;
-        int64_t by = plan->bucket * HL_N_BY_POSITION + i;
-
-        if ((plan->defined & 1U << i) == 0)
-            continue;
-        add_fixed(sums->type_count + at, sums->type_sum + at, sums->type_squares + at, &fixed[i]);
-        if (i < HL_N_BY_POSITION)
-            add_fixed(sums->position_count + by, sums->position_sum + by,
-                      sums->position_squares + by, &fixed[i]);
     }
     add_histograms(sums, plan, values);
 }
@@ -382,6 +396,7 @@ static void add_head(const hl_profile *profile, const hl_layer_rows *rows, int64
         if (mass != NULL)
             add_lookback(&sums, n_types, plan->type, mass + (first + row) * n_types);
     }
+    close_run(&sums);
     close_sums(profile, cell, &sums);
     for (int i = 0; i < HL_N_OF_SEQUENCE; i++) {
         own->sum[i] += sums.total[of_sequence[i]].sum;
