@@ -8,6 +8,7 @@
 #include "headlight.h"
 #include "nearest.h"
 #include "options.h"
+#include "quick_measure.h"
 #include "terminal.h"
 
 enum { N_SHOWN = 10 };
@@ -17,6 +18,9 @@ typedef struct compare_command {
     hl_arguments paths;
     const char  *table; /* NULL: the screen */
     bool         csv;
+    /* Texts to measure both on; none: A and B are profiles. */
+    hl_option_list    texts;
+    hl_window_options windows;
 } compare_command;
 
 /* ---------------------------------------------------------------------- text */
@@ -166,6 +170,20 @@ static int report(const compare_command *command, const hl_comparison *found)
     return command->common.quiet ? HL_EXIT_OK : print_screen(command, found);
 }
 
+/* A or B: a profile to read, or a model to measure. */
+static hl_status open_side(hl_profile **out, const compare_command *command, int side)
+{
+    const char      *path  = command->paths.items[side];
+    hl_quick_request quick = { .model_path = path,
+                               .texts      = command->texts.items,
+                               .n_texts    = (size_t)command->texts.count,
+                               .windows    = command->windows,
+                               .n_threads  = (int32_t)command->common.n_threads,
+                               .quiet      = command->common.quiet || command->common.json };
+
+    return command->texts.count > 0 ? hl_quick_measure(out, &quick) : hl_profile_load(out, path);
+}
+
 static int compare(const compare_command *command)
 {
     hl_analysis_options options = { .seed = (uint64_t)command->common.seed };
@@ -173,9 +191,9 @@ static int compare(const compare_command *command)
     hl_profile         *b       = NULL;
     hl_comparison      *found   = NULL;
 
-    hl_status status = hl_profile_load(&a, command->paths.items[0]);
+    hl_status status = open_side(&a, command, 0);
     if (status == HL_OK)
-        status = hl_profile_load(&b, command->paths.items[1]);
+        status = open_side(&b, command, 1);
     if (status == HL_OK)
         status = hl_compare(&found, a, b, &options);
     if (status != HL_OK)
@@ -209,18 +227,25 @@ static int check_table(const compare_command *command, const hl_usage *usage)
 
 int hl_command_compare(int argc, char **argv)
 {
-    compare_command command = { 0 };
+    compare_command command = { .windows = { .max_tokens = 16384 } };
 
     hl_option options[] = {
         { "table", 't', HL_OPTION_TEXT, &command.table, "NAME",
           "ranks, metrics, layers, heads, differences or matching", 0, 0 },
         { "csv", 0, HL_OPTION_FLAG, &command.csv, NULL, "the table as CSV", 0, 0 },
+        { "text", 0, HL_OPTION_LIST, &command.texts, "PATH",
+          "A and B are models: measure both on this; may be repeated", 0, 0 },
+        { "context", 'c', HL_OPTION_INT, &command.windows.context, "N",
+          "--text: tokens of a window", 1, INT64_MAX },
+        { "max-tokens", 0, HL_OPTION_INT, &command.windows.max_tokens, "N",
+          "--text: stop after N tokens (16384)", 1, INT64_MAX },
         { 0 },
     };
     hl_usage usage = {
         "compare",
         "A B",
-        "Compares two profiles of models with equally many layers and heads.\n"
+        "Compares two profiles of models with equally many layers and heads, or\n"
+        "with --text two models, which are measured first.\n"
         "Where both were measured on the same tokens, sequences are drawn in pairs\n"
         "(paired bootstrap), and what is called a difference has a false discovery\n"
         "rate under 5% over all heads.  One model on two texts: is the order of\n"

@@ -6,6 +6,7 @@
 
 #include "command.h"
 #include "diagnose_print.h"
+#include "diagnose_try.h"
 #include "headlight.h"
 #include "nearest.h"
 #include "options.h"
@@ -145,10 +146,53 @@ static int diagnose(const diagnose_request *request, const hl_usage *usage)
     return code;
 }
 
+/* With --try the arguments are MODEL TEXT... */
+static int try_mitigations(const diagnose_request *request, const hl_usage *usage,
+                           const hl_window_options *windows, const hl_adjustment *wanted)
+{
+    if (request->profiles.count < 2)
+        return hl_options_refuse(usage, "--try: wanted a MODEL and a TEXT, got %d arguments",
+                                 request->profiles.count);
+    if (request->fail_on != NULL)
+        return hl_options_refuse(usage, "--try and --fail-on: only one of them");
+    return hl_diagnose_try(&(hl_try_request){ .model_path = request->profiles.items[0],
+                                              .texts      = request->profiles.items + 1,
+                                              .n_texts    = request->profiles.count - 1,
+                                              .windows    = *windows,
+                                              .thresholds = &request->thresholds,
+                                              .wanted     = *wanted,
+                                              .n_threads  = (int32_t)request->common.n_threads,
+                                              .json       = request->common.json,
+                                              .quiet      = request->common.quiet });
+}
+
+static const char about[] =
+    "Looks for eight things that can be wrong with attention and says of each\n"
+    "the rule, the value, the threshold, the kind of evidence; of what is\n"
+    "present also the heads that show it, what speaks against it, and what to\n"
+    "do.  BEFORE is a profile to compare with: an earlier checkpoint on the\n"
+    "same text, or the same shapes with random weights.\n"
+    "\n"
+    "With --try a model is measured on texts, and again under the mitigation\n"
+    "that fits each finding (or the one that is given); what changed is shown,\n"
+    "the loss too.\n"
+    "\n"
+    "Diagnoses: entropy-collapse, entropic-overload, attention-locking,\n"
+    "flat-profile, head-redundancy, inactive-heads, sink-heads, dead-or-broken.\n"
+    "\n"
+    "Thresholds and their defaults: collapse-share 0.5, collapse-entropy 0.05,\n"
+    "collapse-fall 4, overload-share 0.5, overload-entropy 0.9,\n"
+    "overload-change 0.05, locking-window 64, locking-change 0.05,\n"
+    "locking-spread 0.01, flat-errors 2, redundancy-similarity 0.9,\n"
+    "inactive-norm 0.1, sink-mass 0.3, broken-rows 0.";
+
 int hl_command_diagnose(int argc, char **argv)
 {
-    diagnose_request request = { .thresholds = hl_thresholds_default() };
-    hl_option_list   given   = { 0 };
+    diagnose_request  request = { .thresholds = hl_thresholds_default() };
+    hl_option_list    given   = { 0 };
+    hl_window_options windows = { .max_tokens = 8192 };
+    hl_adjustment     wanted  = { 0 };
+    bool              attempt = false;
 
     hl_option options[] = {
         { "fail-on", 0, HL_OPTION_TEXT, &request.fail_on, "NAME,...",
@@ -157,35 +201,33 @@ int hl_command_diagnose(int argc, char **argv)
           "another threshold; may be repeated", 0, 0 },
         { "verbose", 'v', HL_OPTION_FLAG, &request.verbose, NULL,
           "heads, counter-evidence and mitigation of all", 0, 0 },
+        { "try", 0, HL_OPTION_FLAG, &attempt, NULL, "measure MODEL on TEXT, then with mitigations",
+          0, 0 },
+        { "temperature", 0, HL_OPTION_NUMBER, &wanted.temperature, "T",
+          "--try: attention scores divided by T", 0, 1000 },
+        { "window", 0, HL_OPTION_INT, &wanted.window, "N", "--try: rows see N keys at most", 1,
+          INT64_MAX },
+        { "rope-base", 0, HL_OPTION_NUMBER, &wanted.rope_base, "B", "--try: another theta", 1,
+          INT64_MAX },
+        { "rope-factor", 0, HL_OPTION_NUMBER, &wanted.rope_factor, "F",
+          "--try: positions divided by F", 0, 1000000 },
+        { "context", 'c', HL_OPTION_INT, &windows.context, "N", "--try: tokens of a window", 1,
+          INT64_MAX },
+        { "max-tokens", 0, HL_OPTION_INT, &windows.max_tokens, "N",
+          "--try: stop after N tokens (8192)", 1, INT64_MAX },
         { 0 },
     };
-    hl_usage usage = {
-        "diagnose",
-        "PROFILE [BEFORE]",
-        "Looks for eight things that can be wrong with attention and says of each\n"
-        "the rule, the value, the threshold, the kind of evidence; of what is\n"
-        "present also the heads that show it, what speaks against it, and what to\n"
-        "do.  BEFORE is a profile to compare with: an earlier checkpoint on the\n"
-        "same text, or the same shapes with random weights.\n"
-        "\n"
-        "Diagnoses: entropy-collapse, entropic-overload, attention-locking,\n"
-        "flat-profile, head-redundancy, inactive-heads, sink-heads, dead-or-broken.\n"
-        "\n"
-        "Thresholds and their defaults: collapse-share 0.5, collapse-entropy 0.05,\n"
-        "collapse-fall 4, overload-share 0.5, overload-entropy 0.9,\n"
-        "overload-change 0.05, locking-window 64, locking-change 0.05,\n"
-        "locking-spread 0.01, flat-errors 2, redundancy-similarity 0.9,\n"
-        "inactive-norm 0.1, sink-mass 0.3, broken-rows 0.",
-        options,
-    };
+    hl_usage usage = { "diagnose", "PROFILE [BEFORE] | --try MODEL TEXT...", about, options };
 
     int code = hl_options_parse(&request.profiles, &request.common, &usage, argc, argv);
+    for (int i = 0; i < given.count && code == HL_OPTIONS_GO_ON; i++)
+        code = set_threshold(&request, &usage, given.items[i]);
     if (code != HL_OPTIONS_GO_ON)
         return code;
+    if (attempt)
+        return try_mitigations(&request, &usage, &windows, &wanted);
     if (request.profiles.count < 1 || request.profiles.count > 2)
         return hl_options_refuse(&usage, "wanted one or two profiles, got %d",
                                  request.profiles.count);
-    for (int i = 0; i < given.count && code == HL_OPTIONS_GO_ON; i++)
-        code = set_threshold(&request, &usage, given.items[i]);
-    return code == HL_OPTIONS_GO_ON ? diagnose(&request, &usage) : code;
+    return diagnose(&request, &usage);
 }

@@ -351,6 +351,19 @@ HL_API hl_status hl_model_get_tensor(hl_tensor_info *out, const hl_model *model,
  * Reads the whole model. */
 HL_API hl_status hl_model_hash(uint64_t *out, const hl_model *model, int32_t n_threads);
 
+/* Running a model otherwise than it was trained, to see what that does.  Zero: as it is. */
+typedef struct hl_adjustment {
+    double  temperature; /* of attention: q.k is divided by it */
+    int64_t window;      /* no row sees more keys than these: itself and those before it */
+    double  rope_base;   /* theta, in all layers that turn */
+    double  rope_factor; /* positions are divided by it */
+} hl_adjustment;
+
+/* Before a session of the model is opened, and once.  HL_UNSUPPORTED if the model has nothing
+ * of the kind: positions that do not turn or are scaled already, an encoder and a window.
+ * Profiles say that the model was adjusted. */
+HL_API hl_status hl_model_adjust(hl_model *model, const hl_adjustment *adjustment);
+
 /* ------------------------------------------------------------- tokenizers
  *
  *     hl_tokenizer *tokenizer;

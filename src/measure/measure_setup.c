@@ -96,6 +96,20 @@ done:
     return status;
 }
 
+/* A model that does not run as it was trained is another one, though its weights are the same. */
+static hl_status set_adjustment(hl_profile *profile, const hl_adjustment *adjusted)
+{
+    char text[160];
+
+    if (adjusted->temperature == 0.0 && adjusted->window == 0 && adjusted->rope_base == 0.0 &&
+        adjusted->rope_factor == 0.0)
+        return HL_OK;
+    snprintf(text, sizeof text, "temperature=%.17g window=%lld rope_base=%.17g rope_factor=%.17g",
+             adjusted->temperature, (long long)adjusted->window, adjusted->rope_base,
+             adjusted->rope_factor);
+    return hl_profile_set(profile, "adjusted", text);
+}
+
 static hl_status set_model(hl_measuring *m, const hl_tokenizer *tokenizer)
 {
     hl_status status = HL_OK;
@@ -106,6 +120,7 @@ static hl_status set_model(hl_measuring *m, const hl_tokenizer *tokenizer)
     HL_TRY(hl_profile_set(m->profile, "family", m->config->family));
     HL_TRY(hl_profile_set(m->profile, "dtype", main_dtype(m->model)));
     HL_TRY(hl_profile_set(m->profile, "version", hl_version()));
+    HL_TRY(set_adjustment(m->profile, &m->model->adjusted));
     if (tokenizer != NULL)
         HL_TRY(hl_profile_set_hash(m->profile, "tokenizer", tokenizer_hash(tokenizer)));
     else

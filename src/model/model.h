@@ -1,7 +1,7 @@
 /* model.h - an opened model, as the rest of the library sees it.
  *
  * The public half is in headlight.h.  Everything here is fixed once the model is
- * open, and may be read by any number of threads. */
+ * open (and, maybe, adjusted), and may be read by any number of threads. */
 #ifndef HL_MODEL_MODEL_H
 #define HL_MODEL_MODEL_H
 
@@ -16,6 +16,7 @@ struct hl_model {
     hl_config    *config;
     hl_weights   *weights;
     hl_model_info info;
+    hl_adjustment adjusted; /* all 0: it runs as it was trained */
 };
 
 #endif

@@ -1,0 +1,82 @@
+/* adjust.c - a model's description, changed after it was read: mitigations to try.
+ *
+ * The forward pass and whoever measures read the description alone, so that nothing else
+ * needs to know. */
+#include <math.h>
+
+#include "base/status.h"
+#include "model/model.h"
+
+static bool is_positive(double value)
+{
+    return isfinite(value) && value > 0.0;
+}
+
+static bool turns(const hl_config *config)
+{
+    for (int64_t i = 0; i < config->n_layers; i++) {
+        if (config->layers[i].rope != HL_ROPE_NONE)
+            return true;
+    }
+    return false;
+}
+
+static hl_status check(const hl_model *model, const hl_adjustment *wanted)
+{
+    const hl_config *config = model->config;
+    const hl_rope   *main   = &config->ropes[HL_ROPE_MAIN];
+    bool             rope   = wanted->rope_base != 0.0 || wanted->rope_factor != 0.0;
+
+    if (wanted->temperature != 0.0 && !is_positive(wanted->temperature))
+        return hl_fail(HL_BAD_ARGUMENT, "an attention temperature of %g, wanted more than 0",
+                       wanted->temperature);
+    if (wanted->window < 0)
+        return hl_fail(HL_BAD_ARGUMENT, "a window of %lld keys, wanted at least 1",
+                       (long long)wanted->window);
+    if ((wanted->rope_base != 0.0 && !is_positive(wanted->rope_base)) ||
+        (wanted->rope_factor != 0.0 && !is_positive(wanted->rope_factor)))
+        return hl_fail(HL_BAD_ARGUMENT, "RoPE with base %g and factor %g, wanted more than 0",
+                       wanted->rope_base, wanted->rope_factor);
+    if (wanted->window > 0 && config->is_encoder)
+        return hl_fail(HL_UNSUPPORTED, "%s: an encoder cannot be given a window", model->path);
+    if (rope && !turns(config))
+        return hl_fail(HL_UNSUPPORTED, "%s: its positions do not turn (no RoPE)", model->path);
+    if (wanted->rope_factor != 0.0 && main->kind != HL_ROPE_DEFAULT)
+        return hl_fail(HL_UNSUPPORTED, "%s: its positions are scaled already (%s)", model->path,
+                       hl_rope_kind_name(main->kind));
+    return HL_OK;
+}
+
+static void adjust_layer(hl_layer_config *layer, const hl_adjustment *wanted)
+{
+    if (wanted->temperature != 0.0)
+        layer->attn_scale /= wanted->temperature;
+    if (wanted->window > 0 && (!layer->is_local || layer->window_left > wanted->window - 1)) {
+        layer->is_local    = true;
+        layer->window_left = wanted->window - 1;
+    }
+}
+
+static void adjust_rope(hl_rope *rope, const hl_adjustment *wanted)
+{
+    if (wanted->rope_base != 0.0 && rope->base != 0.0)
+        rope->base = wanted->rope_base;
+    if (wanted->rope_factor != 0.0 && rope->kind == HL_ROPE_DEFAULT) {
+        rope->kind   = HL_ROPE_LINEAR;
+        rope->factor = wanted->rope_factor;
+    }
+}
+
+hl_status hl_model_adjust(hl_model *model, const hl_adjustment *adjustment)
+{
+    hl_status status = check(model, adjustment);
+
+    if (status != HL_OK)
+        return status;
+    for (int64_t i = 0; i < model->config->n_layers; i++)
+        adjust_layer(&model->config->layers[i], adjustment);
+    for (int i = HL_ROPE_MAIN; i < HL_N_ROPES; i++)
+        adjust_rope(&model->config->ropes[i], adjustment);
+    model->adjusted = *adjustment;
+    return HL_OK;
+}

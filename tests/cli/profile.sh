@@ -1,0 +1,131 @@
+#!/bin/bash
+# profile.sh - show, diagnose and compare on profiles that measure made of the demo models.
+set -u
+# shellcheck source=tests/cli/lib.bash
+. "$(dirname "$0")/lib.bash"
+plan 39
+
+dense=$scratch/dense.profile
+sparse=$scratch/sparse.profile
+other=$scratch/other.profile
+short="--context 128 --max-tokens 1536 --quiet --threads 1"
+# shellcheck disable=SC2086 # several options
+{
+    "$HEADLIGHT" measure models/demo models/text/alice.txt -o "$dense" $short
+    "$HEADLIGHT" measure models/demo-sparse models/text/alice.txt -o "$sparse" $short --no-probe
+    "$HEADLIGHT" measure models/demo models/text/speech-1960.txt -o "$other" $short --no-probe
+}
+
+# ------------------------------------------------------------------------- show
+
+run show "$dense"
+expect_line "the heading" 0 '^layers x heads: 8 x 8; context 128; 1536 tokens in 12 windows$'
+expect_line "a line of the heatmap" 0 '^L7   ( [0-9][0-9]){8}$'
+expect_line "the layer profile" 0 '^  fair     .{8,} +0\.[0-9]{3} \(L[0-7]\) to 0\.9[0-9]{2} \(L[01]\)$'
+expect_line "the strongest previous-token head is the most focused" 0 '^  L6H3     previous '
+expect_line "types" 0 '^types   [0-9]+ '
+expect_line "diagnoses in brief" 0 '^  not measured  attention-locking   a profile holds no generated tokens$'
+
+run show --table list
+expect_line "tables have names" 0 '^clusters +heads that behave alike'
+run show --table head-types "$dense"
+expect_line "the induction head, by its rule" 0 '^    7     3  induction +0\.[4-9][0-9]{2} +0\.40  induction score on a repeated'
+run show --table heads --csv "$dense"
+expect_line "CSV has names" 0 '^layer,head,rows,entropy,'
+result "CSV has a line for each head" "$([ "$(wc -l <"$scratch/out")" -eq 65 ] && echo yes)"
+run show --table shape --json "$dense"
+expect_line "JSON has rows" 0 '^   "quantity": "entropy",$'
+run show --json "$dense"
+expect_line "JSON of the whole screen" 0 '^   "name": "entropy-collapse",$'
+run show --quiet "$dense"
+expect "--quiet says nothing" 0 </dev/null
+run show --table clusters "$dense"
+expect_line "clusters state their stability" 0 '^stability +-?[0-9]'
+
+# Every column of every table is explained.
+missing=""
+for table in $("$HEADLIGHT" show --table list | awk '{ print $1 }'); do
+    columns=$("$HEADLIGHT" show --table "$table" --csv "$dense" | head -1 | tr -d '\r' | tr ',' ' ')
+    for column in $columns; do
+        grep -q "\`$column" doc/metrics.md || missing="$missing $table.$column"
+    done
+done
+for table in ranks metrics layers heads differences matching; do
+    columns=$("$HEADLIGHT" compare --table $table --csv "$dense" "$sparse" | head -1 | tr -d '\r' | tr ',' ' ')
+    for column in $columns; do
+        grep -q "\`$column" doc/metrics.md || missing="$missing compare.$table.$column"
+    done
+done
+echo "# not in doc/metrics.md:$missing"
+result "doc/metrics.md explains every column" "$([ -z "$missing" ] && echo yes)"
+
+run show --table hads "$dense"
+expect "no such table" 2 <<'END'
+headlight show: --table: no table is called 'hads' (did you mean 'heads'?)
+Try 'headlight show --help'.
+END
+run show --csv "$dense"
+expect_line "CSV of what?" 2 '^headlight show: --csv needs --table NAME$'
+run show --by layer "$dense"
+expect_line "no such column" 2 "^headlight show: --by: 'layer' is no column of numbers"
+run show "$scratch/nothing"
+expect_line "no such profile" 3 "^headlight show: $scratch/nothing: "
+run show models/demo/model.safetensors
+expect_line "a model is no profile" 3 '^headlight show: models/demo/model.safetensors: '
+
+# --------------------------------------------------------------------- diagnose
+
+run diagnose "$dense"
+expect_line "the demo model is healthy" 0 '^absent +entropy-collapse: 0 of 64 heads'
+result "nothing is present" "$(grep -q '^PRESENT' "$scratch/out" || echo yes)"
+run diagnose --fail-on any "$dense"
+expect_line "and does not fail" 0 '^absent +dead-or-broken'
+run diagnose --quiet --fail-on entropy-collapse,sink-heads "$sparse"
+expect "the sparse one does" 1 <<'END'
+headlight diagnose: entropy-collapse is present
+headlight diagnose: sink-heads is present
+END
+run diagnose --quiet --fail-on entropy-collapse --threshold collapse-share=0.95 "$sparse"
+expect "not with another threshold" 0 </dev/null
+run diagnose --json "$sparse" "$dense"
+expect_line "JSON" 0 '^   "verdict": "present",$'
+run diagnose --fail-on entropy-colapse "$dense"
+expect "a name that is none" 2 <<'END'
+headlight diagnose: --fail-on: no diagnosis is called 'entropy-colapse' (did you mean 'entropy-collapse'?)
+Try 'headlight diagnose --help'.
+END
+run diagnose --threshold sink-mas=0.1 "$dense"
+expect_line "a threshold that is none" 2 "did you mean 'sink-mass'"
+
+few="--context 128 --max-tokens 512 --threads 1"
+# shellcheck disable=SC2086 # several options
+run diagnose --try models/demo-sparse models/text/alice.txt $few
+expect_line "a warmer attention is tried on what collapsed" 0 '^tried attention temperature 2, for entropy-collapse$'
+expect_line "and mends it" 0 '^  entropy-collapse +0\.[5-9][0-9]* +0\.[0-4][0-9]* +present +absent$'
+# shellcheck disable=SC2086
+run diagnose --try --window 8 --json models/demo models/text/alice.txt $few
+expect_line "what was asked for is tried" 0 '^   "window": 8,$'
+run diagnose --try "$dense"
+expect_line "a model and a text" 2 '^headlight diagnose: --try: wanted a MODEL and a TEXT, got 1 arguments$'
+run diagnose --try --rope-base 1e6 models/demo models/text/alice.txt
+expect_line "no RoPE in it" 3 '^headlight diagnose: models/demo: its positions do not turn'
+
+# ---------------------------------------------------------------------- compare
+
+# shellcheck disable=SC2086
+run compare --text models/text/alice.txt $few models/demo models/demo-sparse
+expect_line "two models on a text" 0 '^not the same model by hash, 4 sequences in common$'
+
+run compare "$dense" "$sparse"
+expect_line "pairs" 0 '^not the same model by hash, 12 sequences in common$'
+expect_line "what differs" 0 '^6[0-4] of 64 heads differ in fair entropy'
+run compare "$dense" "$other"
+expect_line "one model, two texts" 0 '^the same model by hash, 0 sequences in common$'
+run compare --table matching --csv "$dense" "$dense"
+expect_line "each head is its own partner" 0 '^7,7,7,0,0,false'
+run compare "$dense"
+expect "one profile" 2 <<'END'
+headlight compare: wanted two profiles, got 1
+Try 'headlight compare --help'.
+END
+finish

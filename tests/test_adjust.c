@@ -1,0 +1,154 @@
+/* test_adjust.c - a model that runs otherwise than it was trained, against weights or rows that say
+ * the same. */
+#include "analysis_support.h"
+#include "model_support.h"
+
+#define LLAMA "tests/data/families/llama3"
+
+enum { N_TOKENS = 24 };
+
+/* What the first layer's rows have to say: (n_heads, N_TOKENS) each. */
+typedef struct first_layer {
+    double  entropy[4][N_TOKENS];
+    double  first[4][N_TOKENS];
+    double  scores[4][N_TOKENS][N_TOKENS]; /* q.k, before any scale */
+    int64_t n_heads;
+} first_layer;
+
+static hl_status watch(void *context, const hl_layer_rows *rows)
+{
+    first_layer *out = context;
+
+    if (rows->layer != 0)
+        return HL_OK;
+    out->n_heads = rows->n_heads;
+    for (int64_t i = 0; i < rows->n_heads * N_TOKENS; i++) {
+        int64_t head = i / N_TOKENS, row = i % N_TOKENS;
+        out->entropy[head][row] = (double)rows->rows->entropy[head * rows->n_rows + row];
+        out->first[head][row]   = (double)rows->rows->first[head * rows->n_rows + row];
+        for (int64_t key = 0; key < N_TOKENS; key++) {
+            int64_t      group = rows->n_heads / rows->n_kv_heads;
+            const float *q     = rows->q + (row * rows->n_heads + head) * rows->d_head;
+            const float *k     = rows->k + (key * rows->n_kv_heads + head / group) * rows->d_head;
+            double       sum   = 0;
+            for (int64_t d = 0; d < rows->d_head; d++)
+                sum += (double)q[d] * (double)k[d];
+            out->scores[head][row][key] = sum;
+        }
+    }
+    return HL_OK;
+}
+
+static first_layer run(const hl_adjustment *adjustment)
+{
+    static first_layer out;
+    hl_model          *model   = open_model(LLAMA);
+    hl_session        *session = NULL;
+    int64_t            tokens[N_TOKENS];
+    hl_session_options options = { .wants = HL_WANT_Q | HL_WANT_K, .n_threads = 1 };
+    hl_tap             tap  = { .context = &out, .layer = watch, .wants = HL_WANT_Q | HL_WANT_K };
+    hl_feed            feed = { .tokens = tokens, .n_tokens = N_TOKENS, .tap = &tap };
+
+    memset(&out, 0, sizeof out);
+    for (int i = 0; i < N_TOKENS; i++)
+        tokens[i] = (7 * i + 3) % 250;
+    if (adjustment != NULL)
+        assert_ok(hl_model_adjust(model, adjustment));
+    assert_ok(hl_session_open(&session, model, &options));
+    assert_ok(hl_session_feed(session, &feed));
+    hl_session_close(session);
+    hl_model_close(model);
+    return out;
+}
+
+/* The entropy of keys from `from` to the row's own, scores divided by `divisor`. */
+static double entropy_of(const first_layer *layer, int head, int row, int from, double divisor)
+{
+    double most = -INFINITY, sum = 0, dot = 0;
+
+    for (int key = from; key <= row; key++)
+        most = fmax(most, layer->scores[head][row][key] / divisor);
+    for (int key = from; key <= row; key++) {
+        double s = layer->scores[head][row][key] / divisor - most;
+        sum += exp(s);
+        dot += exp(s) * s;
+    }
+    return log(sum) - dot / sum;
+}
+
+static void test_temperature(void **state)
+{
+    first_layer plain  = run(NULL);
+    first_layer warm   = run(&(hl_adjustment){ .temperature = 3.0 });
+    double      d_head = 16.0;
+
+    (void)state;
+    for (int head = 0; head < plain.n_heads; head++) {
+        for (int row = 0; row < N_TOKENS; row++) {
+            assert_near(plain.entropy[head][row], entropy_of(&plain, head, row, 0, sqrt(d_head)),
+                        1e-5);
+            assert_near(warm.entropy[head][row],
+                        entropy_of(&plain, head, row, 0, 3.0 * sqrt(d_head)), 1e-5);
+        }
+    }
+}
+
+static void test_window(void **state)
+{
+    first_layer plain  = run(NULL);
+    first_layer narrow = run(&(hl_adjustment){ .window = 5 });
+
+    (void)state;
+    for (int head = 0; head < plain.n_heads; head++) {
+        for (int row = 0; row < N_TOKENS; row++) {
+            int from = row > 4 ? row - 4 : 0;
+            assert_near(narrow.entropy[head][row], entropy_of(&plain, head, row, from, 4.0), 1e-5);
+            if (row > 4)
+                assert_near(narrow.first[head][row], 0.0, 0.0);
+        }
+    }
+}
+
+/* Another base turns keys otherwise, but not against a row at their own place. */
+static void test_rope(void **state)
+{
+    first_layer plain = run(NULL);
+    first_layer other = run(&(hl_adjustment){ .rope_base = 1e4 });
+    double      apart = 0;
+
+    (void)state;
+    for (int row = 0; row < N_TOKENS; row++)
+        apart = fmax(apart, fabs(plain.scores[0][row][0] - other.scores[0][row][0]));
+    assert_true(apart > 1e-4);
+    for (int row = 0; row < N_TOKENS; row++)
+        assert_near(plain.scores[1][row][row], other.scores[1][row][row], 1e-4);
+}
+
+static void test_refusals(void **state)
+{
+    hl_model *llama = open_model(LLAMA);
+    hl_model *gpt2  = open_model("models/demo");
+
+    (void)state;
+    assert_fails(HL_BAD_ARGUMENT, "-1", hl_model_adjust(llama, &(hl_adjustment){ -1.0, 0, 0, 0 }));
+    assert_fails(HL_BAD_ARGUMENT, "-3 keys",
+                 hl_model_adjust(llama, &(hl_adjustment){ 0, -3, 0, 0 }));
+    assert_fails(HL_UNSUPPORTED, "scaled already (llama3)",
+                 hl_model_adjust(llama, &(hl_adjustment){ .rope_factor = 2.0 }));
+    assert_fails(HL_UNSUPPORTED, "do not turn",
+                 hl_model_adjust(gpt2, &(hl_adjustment){ .rope_base = 1e6 }));
+    hl_model_close(llama);
+    hl_model_close(gpt2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_temperature),
+        cmocka_unit_test(test_window),
+        cmocka_unit_test(test_rope),
+        cmocka_unit_test(test_refusals),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

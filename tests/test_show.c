@@ -1,0 +1,231 @@
+/* test_show.c - what `headlight show` prints of profiles whose numbers are known: cells, colours, and
+ * pages that are not too wide. */
+#include "made_profile.h"
+
+enum { MOST_HEADS = 200 };
+
+/* What the program prints, without the newline at the end; release with free. */
+static char *run(const char *arguments, const char *path)
+{
+    const char *program = getenv("HEADLIGHT");
+    char        command[4096];
+    size_t      length = 0;
+    char       *output = calloc(1, 1 << 20);
+
+    assert_non_null(output);
+    snprintf(command, sizeof command, "%s show %s %s",
+             program != NULL ? program : "build/headlight", arguments, path);
+    FILE *pipe = popen(command, "r");
+    assert_non_null(pipe);
+    length = fread(output, 1, (1 << 20) - 1, pipe);
+    assert_int_equal(pclose(pipe), 0);
+    assert_true(length > 0);
+    return output;
+}
+
+/* The line that begins with this, copied to a static buffer without its end. */
+static const char *line_of(const char *output, const char *beginning)
+{
+    static char line[4096];
+
+    for (const char *at = output; at != NULL && *at != '\0'; at = strchr(at, '\n')) {
+        at += *at == '\n';
+        if (strncmp(at, beginning, strlen(beginning)) == 0) {
+            snprintf(line, sizeof line, "%.*s", (int)strcspn(at, "\n"), at);
+            return line;
+        }
+    }
+    fail_msg("no line begins with '%s'", beginning);
+    return NULL;
+}
+
+/* How many columns the widest line takes, escape sequences aside. */
+static int widest(const char *output)
+{
+    int most = 0, width = 0;
+
+    for (const char *at = output; *at != '\0'; at++) {
+        if (*at == '\033')
+            at += strcspn(at, "m");
+        else if (*at == '\n')
+            width = 0;
+        else
+            width += ((unsigned char)*at & 0xc0) != 0x80;
+        most = width > most ? width : most;
+    }
+    return most;
+}
+
+/* Two layers: an even head, one on a single key, a broken one; and, in layer 1, one that gives 0.6 to
+ * the token before. */
+static const char *small_profile(const char *folder)
+{
+    made_model  model = { .n_layers = 2, .n_heads = 3, .n_sequences = 2 };
+    const char *path  = in_folder(folder, "small.profile");
+
+    model.heads[0][1]   = (made_head){ .kind = MADE_SELF, .strength = 1.0 };
+    model.heads[0][2]   = (made_head){ .kind = MADE_LOCAL, .strength = 0.5, .broken = true };
+    model.heads[1][0]   = (made_head){ .kind = MADE_PREVIOUS, .strength = 0.6 };
+    hl_profile *profile = made_profile(&model);
+    assert_ok(hl_profile_write(profile, path));
+    hl_profile_free(profile);
+    return path;
+}
+
+/* Hundredths of the fair entropy of the head that gives 0.6 to the token before, rounded down. */
+static int known_figure(void)
+{
+    made_head head = { .kind = MADE_PREVIOUS, .strength = 0.6 };
+    double    p[M_ROWS], h[3], sum = 0;
+
+    for (int row = 15; row < M_ROWS; row++) {
+        made_row(p, &head, 0, row, 600);
+        made_entropies(h, p, 0, row + 1);
+        sum += h[0] / log(row + 1.0);
+    }
+    return (int)floor(100.0 * sum / (M_ROWS - 15));
+}
+
+static void test_figures(void **state)
+{
+    char        folder[64], wanted[64];
+    const char *path;
+
+    (void)state;
+    strcpy(folder, new_folder());
+    path         = small_profile(folder);
+    char *output = run("", path);
+    assert_string_equal(line_of(output, "L0 "), "L0    99 00  -");
+    snprintf(wanted, sizeof wanted, "L1    %02d 99 99", known_figure());
+    assert_string_equal(line_of(output, "L1 "), wanted);
+    assert_string_equal(line_of(output, "fair:"),
+                        "fair: 0 ... 1 (0 one key, 1 all alike), figures in hundredths");
+    assert_null(strchr(output, '\033'));
+    assert_true(widest(output) <= 80);
+    free(output);
+
+    /* Colours that were not asked for do not go into a pipe; those that were do. */
+    output           = run("--colour truecolor", path);
+    const char *line = line_of(output, "L0 ");
+    assert_non_null(strstr(line, "\033[38;5;16m\033[48;2;250;231;72m 99\033[0m"));
+    assert_non_null(strstr(line, "\033[38;5;231m\033[48;2;58;18;92m 00\033[0m"));
+    free(output);
+    output = run("--colour 256", path);
+    line   = line_of(output, "L0 ");
+    assert_non_null(strstr(line, "\033[38;5;16m\033[48;5;227m 99\033[0m"));
+    assert_non_null(strstr(line, "\033[38;5;231m\033[48;5;53m 00\033[0m"));
+    free(output);
+
+    output = run("--by self", path);
+    assert_string_equal(line_of(output, "self:"), "self: 0 ... 1, figures in hundredths");
+    free(output);
+    remove_folder(folder);
+}
+
+/* A profile of n_heads heads, entropy rising from head to head; the last layer has two fewer. */
+static void write_wide(const char *path, int64_t n_heads)
+{
+    static float             entropy[MOST_HEADS][M_ROWS], other[MOST_HEADS][M_ROWS];
+    static const char *const names[]       = { "prompt" };
+    const int64_t            heads[]       = { n_heads, n_heads - 2 };
+    uint8_t                  types[M_ROWS] = { 0 };
+    int64_t                  length = M_ROWS, zero = 0;
+    uint64_t                 hash       = 1;
+    hl_profile              *profile    = NULL;
+    hl_profile_batch         batch      = { .n_batch   = 1,
+                                            .lengths   = &length,
+                                            .first_row = &zero,
+                                            .hashes    = &hash,
+                                            .types     = types,
+                                            .context   = M_ROWS,
+                                            .documents = &zero,
+                                            .starts    = &zero,
+                                            .n_threads = 1 };
+    hl_attention_result      statistics = { .entropy        = entropy[0],
+                                            .renyi2         = other[0],
+                                            .varentropy     = other[0],
+                                            .peak           = other[0],
+                                            .diagonal       = other[0],
+                                            .previous       = other[0],
+                                            .first          = other[0],
+                                            .entropy_nosink = other[0] };
+
+    for (int64_t i = 0; i < n_heads * M_ROWS; i++)
+        entropy[i / M_ROWS][i % M_ROWS] =
+            (float)(log(i % M_ROWS + 1.0) * ((double)(i / M_ROWS) + 0.5) / (double)n_heads);
+    assert_ok(hl_profile_new(&profile, &(hl_profile_shape){ 2, heads, M_ROWS, 1, names }));
+    assert_ok(hl_profile_begin(profile, &batch));
+    for (int64_t layer = 0; layer < 2; layer++) {
+        hl_layer_rows   rows = { .layer   = layer,
+                                 .n_batch = 1,
+                                 .n_rows  = M_ROWS,
+                                 .n_heads = heads[layer],
+                                 .start   = &zero,
+                                 .lengths = &length,
+                                 .rows    = &statistics };
+        hl_profile_mask mask = { .is_causal = true };
+        assert_ok(hl_profile_rows(profile, &rows, &mask));
+    }
+    assert_ok(hl_profile_end(profile));
+    assert_ok(hl_profile_write(profile, path));
+    hl_profile_free(profile);
+}
+
+static void test_wide_pages(void **state)
+{
+    static const int64_t sizes[] = { 3, 25, 26, 32, 37, 38, 64, 75, 76, 128, 150, 151, 200 };
+    static const char   *modes[] = { "", "--colour 256", "--colour truecolor" };
+    char                 folder[64];
+
+    (void)state;
+    strcpy(folder, new_folder());
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        const char *path = in_folder(folder, "wide.profile");
+        write_wide(path, sizes[i]);
+        for (int mode = 0; mode < 3; mode++) {
+            char *output = run(modes[mode], path);
+            if (widest(output) > 80)
+                fail_msg("%lld heads, '%s': %d columns", (long long)sizes[i], modes[mode],
+                         widest(output));
+            line_of(output, "L1 ");
+            free(output);
+        }
+    }
+    remove_folder(folder);
+}
+
+static void test_tenths_in_tens(void **state)
+{
+    char        folder[64];
+    const char *path;
+
+    (void)state;
+    strcpy(folder, new_folder());
+    path = in_folder(folder, "wide.profile");
+    write_wide(path, 40);
+    char *output = run("", path);
+    assert_string_equal(line_of(output, "     0"), "     0        8        16       24       32");
+    /* Head h has a fair entropy of (h + 0.5) / 40. */
+    assert_string_equal(line_of(output, "L0 "),
+                        "L0   00001111 22223333 44445555 66667777 88889999");
+    assert_string_equal(line_of(output, "L1 "),
+                        "L1   00001111 22223333 44445555 66667777 888899  ");
+    free(output);
+    write_wide(path, 160); /* three heads a cell: cell c is (3 c + 1.5) / 160 */
+    output = run("", path);
+    assert_non_null(strstr(line_of(output, "fair:"), "means of 3 heads"));
+    assert_non_null(strstr(line_of(output, "L0 "), "L0   00000111 11122222 33333444 44455555 "));
+    free(output);
+    remove_folder(folder);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_figures),
+        cmocka_unit_test(test_wide_pages),
+        cmocka_unit_test(test_tenths_in_tens),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
