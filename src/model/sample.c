@@ -292,7 +292,8 @@ static void filter(hl_sampler *sampler)
 
 /* ----------------------------------------------------------------------- draw */
 
-/* A token without weight adds nothing to the mass, so it is never the first beyond. */
+/* A token without weight adds nothing to the mass, so it is never the first beyond.
+ * total * u may round up to total, beyond which there is none: then the last with weight. */
 static int64_t pick(hl_sampler *sampler)
 {
     double  total  = total_weight(sampler);
@@ -301,12 +302,14 @@ static int64_t pick(hl_sampler *sampler)
     int64_t token  = -1;
 
     for (int64_t i = 0; i < sampler->n_kept; i++) {
-        mass += sampler->kept[i].probability;
-        if (token < 0 && target < mass)
+        double weight = sampler->kept[i].probability;
+
+        if (weight > 0.0 && mass <= target)
             token = sampler->kept[i].token;
+        mass += weight;
         sampler->kept[i].probability /= total;
     }
-    return token; /* target < total, and mass ends there: the same sum in the same order */
+    return token;
 }
 
 hl_status hl_sampler_draw(int64_t *token, hl_sampler *sampler, const float *logits)
