@@ -93,16 +93,15 @@ static int parse_request(measure_request *request, int argc, char **argv)
     int code = hl_options_parse(&request->arguments, &request->common, &usage, argc, argv);
     if (code != HL_OPTIONS_GO_ON)
         return code;
+    if (request->attn_path == NULL && request->arguments.count == 0)
+        return hl_options_refuse(&usage, "no MODEL given");
+    if (request->attn_path != NULL && request->arguments.count > 0)
+        return hl_options_refuse(&usage, "--attn takes the place of MODEL and TEXT, got '%s'",
+                                 request->arguments.items[0]);
     if (request->output == NULL)
         return hl_options_refuse(&usage, "no profile to write: -o FILE");
-    if (request->attn_path != NULL) {
-        if (request->arguments.count > 0)
-            return hl_options_refuse(&usage, "--attn takes the place of MODEL and TEXT, got '%s'",
-                                     request->arguments.items[0]);
+    if (request->attn_path != NULL)
         return HL_OPTIONS_GO_ON;
-    }
-    if (request->arguments.count == 0)
-        return hl_options_refuse(&usage, "no MODEL given");
     if (request->rows_path != NULL && request->resume)
         return hl_options_refuse(&usage, "--rows cannot be resumed");
     return hl_corpus_options_finish(&request->text, &usage, &request->common,

@@ -281,15 +281,14 @@ static int64_t pattern_row_of(const hl_layer_rows *rows, int64_t sequence, int64
 
 static void add_row_samples(hl_profile *profile, const sampled_row *sample)
 {
-    hl_profile_flight *flight  = profile->flight;
-    float             *scratch = (float *)flight->scratch;
-    int64_t            n_keys  = sample->rows->n_keys;
+    hl_profile_flight *flight = profile->flight;
+    int64_t            n_keys = sample->rows->n_keys;
     int                n_threads =
         hl_profile_threads(flight, sample->rows->n_heads * (sample->keys.end - sample->keys.begin));
 
 #pragma omp parallel for schedule(static) num_threads(n_threads)
     for (int64_t head = 0; head < sample->rows->n_heads; head++)
-        add_sample(profile, sample, head, scratch + hl_thread_index() * n_keys);
+        add_sample(profile, sample, head, flight->row + hl_thread_index() * n_keys);
     add_distances(profile, sample, n_threads);
 }
 
@@ -299,8 +298,9 @@ hl_status hl_profile_samples(hl_profile *profile, const hl_layer_rows *rows,
     const hl_profile_batch *batch  = profile->flight->batch;
     hl_status               status = HL_OK;
 
-    HL_TRY(hl_profile_scratch(profile->flight,
-                              (size_t)(hl_threads(batch->n_threads) * (rows->n_keys + 1))));
+    HL_TRY(hl_profile_grow((void **)&profile->flight->row, &profile->flight->n_row,
+                           (size_t)(hl_threads(batch->n_threads) * rows->n_keys),
+                           sizeof *profile->flight->row));
     for (int64_t i = 0; i < rows->n_batch * rows->n_patterns; i++) {
         int64_t     sequence = i / rows->n_patterns;
         int64_t     index    = i % rows->n_patterns;
@@ -369,8 +369,9 @@ hl_status hl_profile_kernels(hl_profile *profile, int64_t layer, const double *k
 
     if (n < HL_CKA_MIN_ROWS)
         return HL_OK;
-    HL_TRY(hl_profile_scratch(profile->flight, (size_t)(n_heads * size)));
-    double *prepared = profile->flight->scratch;
+    HL_TRY(hl_profile_grow((void **)&profile->flight->kernels, &profile->flight->n_kernels,
+                           (size_t)(n_heads * size), sizeof *profile->flight->kernels));
+    double *prepared = profile->flight->kernels;
     for (int64_t head = 0; head < n_heads; head++)
         sound = prepare_kernel(prepared + head * size, kernels + head * n * n, n) && sound;
     if (!sound)
