@@ -128,6 +128,20 @@ static double band_mass(const pattern_row *row)
     return mass;
 }
 
+/* In double: without key 0 a row may be left with next to nothing. */
+static double sum_of_squares(const float *p, int64_t n)
+{
+    double parts[4] = { 0 };
+
+    for (int64_t i = 0; i < n / 4 * 4; i += 4) {
+        for (int j = 0; j < 4; j++)
+            parts[j] += (double)p[i + j] * (double)p[i + j];
+    }
+    for (int64_t i = n / 4 * 4; i < n; i++)
+        parts[0] += (double)p[i] * (double)p[i];
+    return (parts[0] + parts[1]) + (parts[2] + parts[3]);
+}
+
 /* What needs one look at every key; p is scaled so that the row sums to 1. */
 static void whole_row(pattern_values *out, const pattern_row *row, double scale, float *scratch)
 {
@@ -137,13 +151,13 @@ static void whole_row(pattern_values *out, const pattern_row *row, double scale,
     double  rest    = row->has_sink ? fmax(1.0 - row->total, 0.0) : 0.0;
     double  squares = scale == 1.0 ? rest * rest : 0.0;
     int64_t n_all   = n + (row->has_sink && scale == 1.0 ? 1 : 0);
+    float   edge    = (float)(EDGE / scale);
 
-    for (int64_t key = row->keys.begin; key < row->keys.end; key++) {
-        double p = (double)row->p[key] * scale;
-        n_edges += p > EDGE ? 1 : 0;
-        squares += p * p;
+    for (int64_t key = row->keys.begin; key < row->keys.end; key++)
+        n_edges += row->p[key] > edge;
+    for (int64_t key = row->keys.begin; key < row->keys.end; key++)
         top = row->p[key] > row->p[top] ? key : top;
-    }
+    squares += sum_of_squares(row->p + row->keys.begin, n) * scale * scale;
     memcpy(scratch, row->p + row->keys.begin, (size_t)n * sizeof *scratch);
     set(out, HL_PM_PEAK, (double)row->p[top] * scale);
     set(out, HL_PM_DIAGONAL_TOP, top == row->position ? 1.0 : 0.0);
@@ -236,11 +250,14 @@ static double total_variation(const float *a, const float *b, hl_seen_keys keys,
     double sum      = 0.0;
     double net      = 0.0;
 
-    for (int64_t key = keys.begin; key < keys.end; key += 8) {
-        int64_t n = keys.end - key < 8 ? keys.end - key : 8;
-        for (int64_t i = 0; i < n; i++)
+    int64_t key = keys.begin;
+
+    for (; key + 8 <= keys.end; key += 8) {
+        for (int i = 0; i < 8; i++)
             parts[i] += fabsf(a[key + i] - b[key + i]);
     }
+    for (; key < keys.end; key++)
+        parts[0] += fabsf(a[key] - b[key]);
     for (int i = 0; i < 8; i++)
         sum += (double)parts[i];
     if (has_sink)
