@@ -951,6 +951,68 @@ HL_API int64_t  hl_profile_n_tokens(const hl_profile *profile);
 HL_API uint64_t hl_profile_sequence_hash(const hl_profile *profile, int64_t sequence);
 HL_API double   hl_profile_sequence_mean(const hl_profile *profile, int64_t sequence, int64_t layer,
                                          int64_t head, hl_quantity quantity);
+/* --------------------------------------------------------------- measuring
+ *
+ *     hl_corpus_open(&corpus, model, tokenizer, &corpus_options);
+ *     hl_measure(&profile, model, tokenizer, corpus, NULL);
+ *     hl_profile_write(profile, "gpt2.profile");
+ *
+ * Runs a model over a text and sums up what its heads do.  The profile depends on the
+ * model, the text and the options that say so below; not on batches, parts, threads'
+ * order or interruptions. */
+
+typedef struct hl_measure_progress {
+    int64_t n_tokens;    /* that have counted, before an interruption too */
+    int64_t n_sequences; /* windows */
+    double  share;       /* of the work, 0 to 1 */
+} hl_measure_progress;
+
+typedef struct hl_measure_options {
+    /* Change the numbers. */
+    hl_window_options windows; /* context 0: the model's, at most 1024; n_batch, part and
+                                * n_parts do not change the numbers */
+    uint64_t          seed;    /* of the rows that are looked at whole, and of the probe */
+    bool              nll;     /* the loss of every token */
+    bool              no_probe;
+    double            epsilon; /* above 0: entropy is -sum p ln(p + epsilon), by the definition,
+                                * from whole rows; slow */
+
+    /* Do not. */
+    const char *rows_path;  /* every row's statistics, to this file; held in memory */
+    const char *state_path; /* where the state is saved; NULL: nowhere */
+    double      save_every; /* seconds; 0: 30 */
+    bool        resume;     /* go on from the state, if there is one */
+    int32_t     n_threads;
+    /* After every batch.  Anything but HL_OK ends the work with that status, after its state
+     * has been saved. */
+    hl_status (*progress)(void *context, const hl_measure_progress *progress);
+    void *context;
+} hl_measure_options;
+
+/* The tokenizer may be NULL, as the options.  A state of other settings or of another text is
+ * HL_BAD_INPUT.  The state's file is for the caller to remove, once the profile lies safe. */
+HL_API hl_status hl_measure(hl_profile **out, const hl_model *model, const hl_tokenizer *tokenizer,
+                            const hl_corpus *corpus, const hl_measure_options *options);
+
+/* Many machines.  Under mpirun, in a library that was built with MPI (make MPI=1), a process
+ * is one of several ranks, which all call these in this order; else it is rank 0 of 1.
+ *
+ *     hl_ranks_start(&rank, &n_ranks);
+ *     options.windows.part = rank, options.windows.n_parts = n_ranks;
+ *     status = hl_measure(&profile, ...);
+ *     status = hl_ranks_reduce(profile, status);      rank 0 has the whole
+ *     hl_ranks_finish();
+ *
+ * HL_UNSUPPORTED under mpirun without MPI: all ranks would do all the work. */
+HL_API hl_status hl_ranks_start(int32_t *rank, int32_t *n_ranks);
+/* A rank's own status in; out the same, or HL_CANCELLED with the number of a rank that
+ * failed.  Nobody goes on before all are here. */
+HL_API hl_status hl_ranks_agree(hl_status own);
+/* Agrees, then adds up the profiles at rank 0.  The profile may be NULL where the status is not
+ * HL_OK. */
+HL_API hl_status hl_ranks_reduce(hl_profile *profile, hl_status own);
+HL_API void      hl_ranks_finish(void);
+
 /* ------------------------------------------------------------------ tables
  *
  * What follows from profiles comes as tables, which can be read cell by cell or
@@ -1143,68 +1205,6 @@ HL_API const char *hl_comparison_kind_name(hl_comparison_kind kind);
  * none. */
 HL_API const char     *hl_comparison_table_name(size_t index);
 HL_API const hl_sheet *hl_comparison_table(const hl_comparison *comparison, const char *name);
-
-/* --------------------------------------------------------------- measuring
- *
- *     hl_corpus_open(&corpus, model, tokenizer, &corpus_options);
- *     hl_measure(&profile, model, tokenizer, corpus, NULL);
- *     hl_profile_write(profile, "gpt2.profile");
- *
- * Runs a model over a text and sums up what its heads do.  The profile depends on the
- * model, the text and the options that say so below; not on batches, parts, threads'
- * order or interruptions. */
-
-typedef struct hl_measure_progress {
-    int64_t n_tokens;    /* that have counted, before an interruption too */
-    int64_t n_sequences; /* windows */
-    double  share;       /* of the work, 0 to 1 */
-} hl_measure_progress;
-
-typedef struct hl_measure_options {
-    /* Change the numbers. */
-    hl_window_options windows; /* context 0: the model's, at most 1024; n_batch, part and
-                                * n_parts do not change the numbers */
-    uint64_t          seed;    /* of the rows that are looked at whole, and of the probe */
-    bool              nll;     /* the loss of every token */
-    bool              no_probe;
-    double            epsilon; /* above 0: entropy is -sum p ln(p + epsilon), by the definition,
-                                * from whole rows; slow */
-
-    /* Do not. */
-    const char *rows_path;  /* every row's statistics, to this file; held in memory */
-    const char *state_path; /* where the state is saved; NULL: nowhere */
-    double      save_every; /* seconds; 0: 30 */
-    bool        resume;     /* go on from the state, if there is one */
-    int32_t     n_threads;
-    /* After every batch.  Anything but HL_OK ends the work with that status, after its state
-     * has been saved. */
-    hl_status (*progress)(void *context, const hl_measure_progress *progress);
-    void *context;
-} hl_measure_options;
-
-/* The tokenizer may be NULL, as the options.  A state of other settings or of another text is
- * HL_BAD_INPUT.  The state's file is for the caller to remove, once the profile lies safe. */
-HL_API hl_status hl_measure(hl_profile **out, const hl_model *model, const hl_tokenizer *tokenizer,
-                            const hl_corpus *corpus, const hl_measure_options *options);
-
-/* Many machines.  Under mpirun, in a library that was built with MPI (make MPI=1), a process
- * is one of several ranks, which all call these in this order; else it is rank 0 of 1.
- *
- *     hl_ranks_start(&rank, &n_ranks);
- *     options.windows.part = rank, options.windows.n_parts = n_ranks;
- *     status = hl_measure(&profile, ...);
- *     status = hl_ranks_reduce(profile, status);      rank 0 has the whole
- *     hl_ranks_finish();
- *
- * HL_UNSUPPORTED under mpirun without MPI: all ranks would do all the work. */
-HL_API hl_status hl_ranks_start(int32_t *rank, int32_t *n_ranks);
-/* A rank's own status in; out the same, or HL_CANCELLED with the number of a rank that
- * failed.  Nobody goes on before all are here. */
-HL_API hl_status hl_ranks_agree(hl_status own);
-/* Agrees, then adds up the profiles at rank 0.  The profile may be NULL where the status is not
- * HL_OK. */
-HL_API hl_status hl_ranks_reduce(hl_profile *profile, hl_status own);
-HL_API void      hl_ranks_finish(void);
 
 /* ---------------------------------------------------------------- verify
  *
