@@ -13,7 +13,7 @@
 #include "options.h"
 #include "progress.h"
 
-enum { N_OWN_OPTIONS = 8 };
+enum { N_OWN_OPTIONS = 11 };
 
 typedef struct measure_request {
     hl_common           common;
@@ -22,6 +22,9 @@ typedef struct measure_request {
     const char         *output;
     const char         *tokenizer_path;
     const char         *rows_path;
+    const char         *attn_path; /* maps instead of a model and a text */
+    const char         *mask;
+    bool                scores;
     double              epsilon;
     double              save_every;
     bool                nll;
@@ -52,7 +55,9 @@ static const char description[] =
     "\n"
     "The state is saved in PROFILE.part every --save-every seconds and on Ctrl-C;\n"
     "--resume goes on from it, to the same bytes as without interruption.  --part\n"
-    "measures a part, 'headlight merge' makes the whole of parts: the same bytes again.";
+    "measures a part, 'headlight merge' makes the whole of parts: the same bytes again.\n"
+    "\n"
+    "--attn measures attention maps that another program stored, of whatever model.";
 
 static int parse_request(measure_request *request, int argc, char **argv)
 {
@@ -74,6 +79,12 @@ static int parse_request(measure_request *request, int argc, char **argv)
           "how often the state is saved (30)", 0, 1000000 },
         { "resume", 0, HL_OPTION_FLAG, &request->resume, NULL,
           "go on from PROFILE.part, if it is there", 0, 0 },
+        { "attn", 0, HL_OPTION_TEXT, &request->attn_path, "FILE",
+          "attention maps instead of MODEL and TEXT: safetensors, npy", 0, 0 },
+        { "scores", 0, HL_OPTION_FLAG, &request->scores, NULL,
+          "the maps are scores before the softmax", 0, 0 },
+        { "mask", 0, HL_OPTION_CHOICE, &request->mask, "auto|causal|full",
+          "which keys the maps' rows could see (auto)", 0, 0 },
         { 0 },
     };
 
@@ -82,10 +93,15 @@ static int parse_request(measure_request *request, int argc, char **argv)
     int code = hl_options_parse(&request->arguments, &request->common, &usage, argc, argv);
     if (code != HL_OPTIONS_GO_ON)
         return code;
-    if (request->arguments.count == 0)
+    if (request->attn_path == NULL && request->arguments.count == 0)
         return hl_options_refuse(&usage, "no MODEL given");
+    if (request->attn_path != NULL && request->arguments.count > 0)
+        return hl_options_refuse(&usage, "--attn takes the place of MODEL and TEXT, got '%s'",
+                                 request->arguments.items[0]);
     if (request->output == NULL)
         return hl_options_refuse(&usage, "no profile to write: -o FILE");
+    if (request->attn_path != NULL)
+        return HL_OPTIONS_GO_ON;
     if (request->rows_path != NULL && request->resume)
         return hl_options_refuse(&usage, "--rows cannot be resumed");
     return hl_corpus_options_finish(&request->text, &usage, &request->common,
@@ -210,7 +226,38 @@ static hl_status finish(measure_work *work, hl_status status)
     return status;
 }
 
+static hl_status run_maps(measure_work *work)
+{
+    const measure_request *request = work->request;
+    hl_maps_options        options = { .scores    = request->scores,
+                                       .seed      = (uint64_t)request->common.seed,
+                                       .n_threads = (int32_t)request->common.n_threads };
+
+    if (request->mask != NULL && strcmp(request->mask, "causal") == 0)
+        options.mask = HL_MAPS_MASK_CAUSAL;
+    else if (request->mask != NULL && strcmp(request->mask, "full") == 0)
+        options.mask = HL_MAPS_MASK_FULL;
+    hl_status status = hl_measure_maps(&work->profile, request->attn_path, &options);
+    if (status == HL_OK)
+        status = hl_profile_write(work->profile, request->output);
+    return status;
+}
+
 /* ------------------------------------------------------------------------ results */
+
+/* A document, or a sequence of maps. */
+static void name_document(char *out, size_t n_bytes, const measure_work *work, int64_t document)
+{
+    hl_document_info info;
+
+    if (work->corpus == NULL)
+        snprintf(out, n_bytes, "sequence %lld of %s", (long long)document,
+                 work->request->attn_path);
+    else if (hl_corpus_get_document(&info, work->corpus, document) == HL_OK)
+        snprintf(out, n_bytes, "%s", info.name);
+    else
+        out[0] = '\0';
+}
 
 /* The first heads with rows that are no attention, and where they were seen. */
 static void report_broken(const measure_work *work)
@@ -220,19 +267,18 @@ static void report_broken(const measure_work *work)
     int               n       = 0;
 
     for (int64_t i = 0; i < hl_profile_n_layers(profile) * hl_profile_n_heads(profile); i++) {
-        int64_t          layer = i / hl_profile_n_heads(profile);
-        int64_t          head  = i % hl_profile_n_heads(profile);
-        int64_t          document, token;
-        hl_document_info info;
+        int64_t layer = i / hl_profile_n_heads(profile);
+        int64_t head  = i % hl_profile_n_heads(profile);
+        int64_t document, token;
+        char    name[256];
 
         if (!hl_profile_broken_place(&document, &token, profile, layer, head) || ++n > SHOWN)
             continue;
-        if (hl_corpus_get_document(&info, work->corpus, document) != HL_OK)
-            info.name[0] = '\0';
-        hl_complain(
-            "measure", "L%lldH%lld: %lld rows are not numbers, the first at token %lld of %s",
-            (long long)layer, (long long)head, (long long)hl_profile_broken(profile, layer, head),
-            (long long)token, info.name);
+        name_document(name, sizeof name, work, document);
+        hl_complain("measure",
+                    "L%lldH%lld: %lld rows are not numbers, the first at token %lld of %s",
+                    (long long)layer, (long long)head,
+                    (long long)hl_profile_broken(profile, layer, head), (long long)token, name);
     }
     if (n > SHOWN)
         hl_complain("measure", "... and so in %d more heads", n - SHOWN);
@@ -320,6 +366,16 @@ static int measure(measure_work *work)
     return status == HL_OK ? show_result(work) : code;
 }
 
+/* Maps are read by one process: there is no model to wait for. */
+static int measure_maps(measure_work *work)
+{
+    hl_status status = run_maps(work);
+    int       code   = status == HL_OK ? show_result(work) : fail(work, status);
+
+    close_work(work);
+    return code;
+}
+
 int hl_command_measure(int argc, char **argv)
 {
     measure_request request = { 0 };
@@ -330,6 +386,8 @@ int hl_command_measure(int argc, char **argv)
         code = check_output(request.output);
     if (code != HL_OPTIONS_GO_ON)
         return code;
+    if (request.attn_path != NULL)
+        return measure_maps(&work);
     hl_status status = hl_ranks_start(&work.rank, &work.n_ranks);
     if (status != HL_OK)
         return fail(&work, status);

@@ -994,6 +994,40 @@ typedef struct hl_measure_options {
 HL_API hl_status hl_measure(hl_profile **out, const hl_model *model, const hl_tokenizer *tokenizer,
                             const hl_corpus *corpus, const hl_measure_options *options);
 
+/* Attention that another program computed, of any kind of model: a .safetensors or .npy file
+ * of floating-point numbers,
+ *
+ *     one tensor   [L,B,H,S,S], [L,H,S,S] or [H,S,S]; in safetensors it is called attention,
+ *                  attentions, attn, pattern, patterns, scores or attn_scores, or it is the only
+ *                  one in the file
+ *     one a layer  [B,H,S,S] or [H,S,S] each, named alike but for a number, from 0 up:
+ *                  "blocks.10.attn.hook_pattern" is layer 10.  The names must have attn,
+ *                  attention, pattern or scores in them; heads may differ in number
+ *
+ * with queries before keys, and maybe `lengths` [B], integers: how many positions are real.
+ * Where there are fewer queries than keys, they are the last positions.  Rows must
+ * sum to 1 within 1e-3, or to 0 where they see nothing. */
+
+/* Whether a row sees the keys up to its own position or all: it decides how many keys it
+ * could have looked at, and so about normalised entropies. */
+typedef enum hl_maps_mask {
+    HL_MAPS_MASK_AUTO = 0, /* look whether the file is causal */
+    HL_MAPS_MASK_CAUSAL,   /* it must be */
+    HL_MAPS_MASK_FULL,     /* it is not, whatever it looks like */
+} hl_maps_mask;
+
+typedef struct hl_maps_options {
+    bool         scores; /* entries are scores before the softmax */
+    hl_maps_mask mask;
+    uint64_t     seed; /* of the rows that are looked at whole */
+    int32_t      n_threads;
+} hl_maps_options;
+
+/* The profile of all sequences of a file.  What only a model knows (outputs, loss, probes)
+ * is not measured; all positions are of type "prompt".  The options may be NULL. */
+HL_API hl_status hl_measure_maps(hl_profile **out, const char *path,
+                                 const hl_maps_options *options);
+
 /* Many machines.  Under mpirun, in a library that was built with MPI (make MPI=1), a process
  * is one of several ranks, which all call these in this order; else it is rank 0 of 1.
  *

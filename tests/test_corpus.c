@@ -183,6 +183,7 @@ static void a_pattern_is_what_it_matches(void **state)
     assert_names(corpus, "[x].txt");
     hl_corpus_close(corpus);
     refuse(here("*.rst"), HL_NOT_FOUND, "*.rst: no such file, and no file matches");
+    refuse(here("none/*.txt"), HL_NOT_FOUND, "none/*.txt: no such file, and no file matches");
 }
 
 static void inputs_keep_their_order(void **state)

@@ -212,11 +212,18 @@ static hl_status add_path(file_finder *finder, const char *path)
     return add_file(finder, path, -1); /* what cannot be read is said when it is opened */
 }
 
+/* A folder that is not there has no matches; one that cannot be read is an error. */
+static int is_serious(const char *path, int code)
+{
+    (void)path;
+    return code != ENOENT && code != ENOTDIR;
+}
+
 static hl_status add_matches(file_finder *finder, const char *pattern)
 {
     hl_status status  = HL_OK;
     glob_t    matches = { 0 };
-    int       code    = glob(pattern, GLOB_NOSORT | GLOB_ERR, NULL, &matches);
+    int       code    = glob(pattern, GLOB_NOSORT, is_serious, &matches);
 
     if (code == GLOB_NOMATCH)
         return hl_fail(HL_NOT_FOUND, "%s: no such file, and no file matches", pattern);

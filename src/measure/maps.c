@@ -193,24 +193,33 @@ static hl_status decide_mask(hl_maps *maps, bool ahead)
     return HL_OK;
 }
 
-/* Of everything that is measured: sizes, lengths and maps. */
-static uint64_t hash_maps(const hl_maps *maps)
+/* The bytes of one sequence in every layer, padding among them. */
+uint64_t hl_maps_hash_of(const hl_maps *maps, int64_t sequence)
 {
     const hl_maps_layout *layout = &maps->layout;
     hl_hasher             hasher;
 
     hl_hash_start(&hasher, maps->options.scores);
-    for (int64_t i = 0; i < layout->n_batch; i++)
-        hl_hash_add_u64(&hasher, (uint64_t)layout->lengths[i]);
+    hl_hash_add_u64(&hasher, (uint64_t)layout->lengths[sequence]);
     for (int64_t i = 0; i < layout->n_layers; i++) {
-        const hl_maps_layer *layer = &layout->layers[i];
-        size_t n_rows              = (size_t)(layout->n_batch * layer->n_heads * layout->n_queries);
+        const hl_maps_layer *layer  = &layout->layers[i];
+        size_t               n_rows = (size_t)(layer->n_heads * layout->n_queries);
         hl_hash_add_u64(&hasher, (uint64_t)layer->n_heads);
         hl_hash_add_u64(&hasher, (uint64_t)layer->dtype);
-        hl_hash_add(&hasher, layer->data,
+        hl_hash_add(&hasher, hl_maps_layout_row(layout, i, sequence, 0, 0),
                     n_rows * (size_t)layout->n_keys * (hl_dtype_bits(layer->dtype) / 8));
     }
     return hl_hash_end(&hasher);
+}
+
+/* As a corpus's: the sum of its sequences'. */
+static uint64_t hash_maps(const hl_maps *maps)
+{
+    uint64_t hash = 0;
+
+    for (int64_t i = 0; i < maps->layout.n_batch; i++)
+        hash += hl_maps_hash_of(maps, i);
+    return hash;
 }
 
 /* ---------------------------------------------------------------------- opening */

@@ -8,19 +8,10 @@
  *   done:
  *     hl_maps_close(maps);
  *
- * The file is a .safetensors or a .npy of floating-point numbers, mapped:
- *
- *     one tensor   [L,B,H,S,S], [L,H,S,S] or [H,S,S]; in safetensors it is called attention,
- *                  attentions, attn, pattern, patterns, scores or attn_scores, or it is the only
- *                  one in the file
- *     one a layer  [B,H,S,S] or [H,S,S] each, named alike but for a number, from 0 up:
- *                  "blocks.10.attn.hook_pattern" is layer 10.  The names must have attn,
- *                  attention, pattern or scores in them; heads may differ in number
+ * Which files there are, and what is in them, is in headlight.h.
  *
  * Queries come before keys: entry [i,j] is how much position i looks at position j.  Where
- * there are fewer queries than keys they are the last positions, as in decoding; where
- * there are more, both begin at 0.  A safetensors file may have `lengths` (B), integers: how
- * many positions of each sequence are real, the rest being padding.
+ * there are more queries than keys, both begin at position 0.
  *
  * Probabilities are checked when the file is opened: none below 0, and each row sums to
  * 1 within 1e-3, or to 0 where a row sees nothing.  A row is then divided by its sum, so
@@ -34,20 +25,6 @@
 #define HL_MEASURE_MAPS_H
 
 #include "headlight.h"
-
-/* Whether a row sees the keys up to its own position or all: it decides how many keys it
- * could have looked at, and so about normalised entropies. */
-typedef enum hl_maps_mask {
-    HL_MAPS_MASK_AUTO = 0, /* look whether the file is causal */
-    HL_MAPS_MASK_CAUSAL,   /* it must be */
-    HL_MAPS_MASK_FULL,     /* it is not, whatever it looks like */
-} hl_maps_mask;
-
-typedef struct hl_maps_options {
-    bool         scores; /* entries are scores before the softmax */
-    hl_maps_mask mask;
-    int32_t      n_threads;
-} hl_maps_options;
 
 typedef struct hl_maps_info {
     int64_t  n_layers;
@@ -66,8 +43,9 @@ void      hl_maps_close(hl_maps *maps);
 /* Borrowed. */
 const hl_maps_info *hl_maps_get_info(const hl_maps *maps);
 int64_t             hl_maps_heads_of(const hl_maps *maps, int64_t layer);
-/* How many positions of a sequence are real. */
-int64_t hl_maps_length(const hl_maps *maps, int64_t sequence);
+/* How many positions of a sequence are real, and a hash of its maps in all layers. */
+int64_t  hl_maps_length(const hl_maps *maps, int64_t sequence);
+uint64_t hl_maps_hash_of(const hl_maps *maps, int64_t sequence);
 
 /* Calls tap->layer once for every layer, with the rows of sequences [first, first + n): the
  * row statistics of hl_attention_result (out and segment_mass are NULL, lse is 0 for

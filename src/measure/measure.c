@@ -167,14 +167,14 @@ done:
 
 static double token_loss(const float *logits, int64_t n, int64_t token)
 {
-    float  max = logits[0];
-    double sum = 0.0;
+    float  max  = logits[0];
+    double rest = -1.0; /* the largest counts as 1 once */
 
     for (int64_t i = 1; i < n; i++)
         max = logits[i] > max ? logits[i] : max;
     for (int64_t i = 0; i < n; i++)
-        sum += (double)expf(logits[i] - max);
-    return log(sum) + (double)max - (double)logits[token];
+        rest += (double)expf(logits[i] - max);
+    return log1p(rest) + (double)max - (double)logits[token];
 }
 
 /* The token that row `row` should foretell; -1 if none, or if it has counted already. */

@@ -28,11 +28,12 @@ void hl_profile_flight_free(hl_profile_flight *flight)
     hl_free(flight->plans);
     hl_free(flight->sequences);
     hl_free(flight->means);
-    hl_free(flight->scratch);
+    hl_free(flight->kernels);
+    hl_free(flight->row);
     hl_free(flight);
 }
 
-static hl_status grow(void **block, size_t *size, size_t wanted, size_t item)
+hl_status hl_profile_grow(void **block, size_t *size, size_t wanted, size_t item)
 {
     hl_status status = HL_OK;
     void     *larger = NULL;
@@ -46,11 +47,6 @@ static hl_status grow(void **block, size_t *size, size_t wanted, size_t item)
 
 done:
     return status;
-}
-
-hl_status hl_profile_scratch(hl_profile_flight *flight, size_t count)
-{
-    return grow((void **)&flight->scratch, &flight->n_scratch, count, sizeof *flight->scratch);
 }
 
 int hl_profile_threads(const hl_profile_flight *flight, int64_t n_values)
@@ -74,8 +70,8 @@ hl_status hl_profile_begin(hl_profile *profile, const hl_profile_batch *batch)
         flight = profile->flight;
         HL_TRY(HL_ALLOC(&flight->means, (size_t)n_cells(profile) * HL_N_OF_SEQUENCE));
     }
-    HL_TRY(
-        grow((void **)&flight->sequences, &flight->n_sequences, count, sizeof *flight->sequences));
+    HL_TRY(hl_profile_grow((void **)&flight->sequences, &flight->n_sequences, count,
+                           sizeof *flight->sequences));
     memset(flight->sequences, 0, count * sizeof *flight->sequences);
     flight->batch = batch;
 
@@ -186,8 +182,8 @@ static hl_status plan_rows(hl_profile_flight *flight, const hl_layer_rows *rows,
     const hl_profile_batch *batch  = flight->batch;
     hl_status               status = HL_OK;
 
-    HL_TRY(grow((void **)&flight->plans, &flight->n_plans, (size_t)(rows->n_batch * rows->n_rows),
-                sizeof *flight->plans));
+    HL_TRY(hl_profile_grow((void **)&flight->plans, &flight->n_plans,
+                           (size_t)(rows->n_batch * rows->n_rows), sizeof *flight->plans));
     for (int64_t i = 0; i < rows->n_batch; i++) {
         for (int64_t row = 0; row < rows->lengths[i]; row++) {
             int64_t position                      = rows->start[i] + row;

@@ -28,14 +28,16 @@ typedef struct hl_profile_flight {
     size_t                  n_plans;
     hl_sequence_sums       *sequences; /* (n_batch, L, H) */
     size_t                  n_sequences;
-    float                  *means; /* (L, H, 3) of one sequence, when it ends */
-    double                 *scratch;
-    size_t                  n_scratch;
+    float                  *means;   /* (L, H, 3) of one sequence, when it ends */
+    double                 *kernels; /* of all heads, prepared */
+    size_t                  n_kernels;
+    float                  *row; /* (n_threads, n_keys) whole rows, to be sorted */
+    size_t                  n_row;
 } hl_profile_flight;
 
 void hl_profile_flight_free(hl_profile_flight *flight);
-/* flight->scratch, of at least so many numbers. */
-hl_status hl_profile_scratch(hl_profile_flight *flight, size_t count);
+/* A block of at least so many items; what was in it is gone if it had to grow. */
+hl_status hl_profile_grow(void **block, size_t *size, size_t wanted, size_t item);
 
 /* Threads for a loop that looks at so many values: a short one is over before another
  * thread has woken. */

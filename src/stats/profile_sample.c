@@ -128,6 +128,20 @@ static double band_mass(const pattern_row *row)
     return mass;
 }
 
+/* In double: without key 0 a row may be left with next to nothing. */
+static double sum_of_squares(const float *p, int64_t n)
+{
+    double parts[4] = { 0 };
+
+    for (int64_t i = 0; i < n / 4 * 4; i += 4) {
+        for (int j = 0; j < 4; j++)
+            parts[j] += (double)p[i + j] * (double)p[i + j];
+    }
+    for (int64_t i = n / 4 * 4; i < n; i++)
+        parts[0] += (double)p[i] * (double)p[i];
+    return (parts[0] + parts[1]) + (parts[2] + parts[3]);
+}
+
 /* What needs one look at every key; p is scaled so that the row sums to 1. */
 static void whole_row(pattern_values *out, const pattern_row *row, double scale, float *scratch)
 {
@@ -137,13 +151,13 @@ static void whole_row(pattern_values *out, const pattern_row *row, double scale,
     double  rest    = row->has_sink ? fmax(1.0 - row->total, 0.0) : 0.0;
     double  squares = scale == 1.0 ? rest * rest : 0.0;
     int64_t n_all   = n + (row->has_sink && scale == 1.0 ? 1 : 0);
+    float   edge    = (float)(EDGE / scale);
 
-    for (int64_t key = row->keys.begin; key < row->keys.end; key++) {
-        double p = (double)row->p[key] * scale;
-        n_edges += p > EDGE ? 1 : 0;
-        squares += p * p;
+    for (int64_t key = row->keys.begin; key < row->keys.end; key++)
+        n_edges += row->p[key] > edge;
+    for (int64_t key = row->keys.begin; key < row->keys.end; key++)
         top = row->p[key] > row->p[top] ? key : top;
-    }
+    squares += sum_of_squares(row->p + row->keys.begin, n) * scale * scale;
     memcpy(scratch, row->p + row->keys.begin, (size_t)n * sizeof *scratch);
     set(out, HL_PM_PEAK, (double)row->p[top] * scale);
     set(out, HL_PM_DIAGONAL_TOP, top == row->position ? 1.0 : 0.0);
@@ -236,11 +250,14 @@ static double total_variation(const float *a, const float *b, hl_seen_keys keys,
     double sum      = 0.0;
     double net      = 0.0;
 
-    for (int64_t key = keys.begin; key < keys.end; key += 8) {
-        int64_t n = keys.end - key < 8 ? keys.end - key : 8;
-        for (int64_t i = 0; i < n; i++)
+    int64_t key = keys.begin;
+
+    for (; key + 8 <= keys.end; key += 8) {
+        for (int i = 0; i < 8; i++)
             parts[i] += fabsf(a[key + i] - b[key + i]);
     }
+    for (; key < keys.end; key++)
+        parts[0] += fabsf(a[key] - b[key]);
     for (int i = 0; i < 8; i++)
         sum += (double)parts[i];
     if (has_sink)
@@ -281,15 +298,14 @@ static int64_t pattern_row_of(const hl_layer_rows *rows, int64_t sequence, int64
 
 static void add_row_samples(hl_profile *profile, const sampled_row *sample)
 {
-    hl_profile_flight *flight  = profile->flight;
-    float             *scratch = (float *)flight->scratch;
-    int64_t            n_keys  = sample->rows->n_keys;
+    hl_profile_flight *flight = profile->flight;
+    int64_t            n_keys = sample->rows->n_keys;
     int                n_threads =
         hl_profile_threads(flight, sample->rows->n_heads * (sample->keys.end - sample->keys.begin));
 
 #pragma omp parallel for schedule(static) num_threads(n_threads)
     for (int64_t head = 0; head < sample->rows->n_heads; head++)
-        add_sample(profile, sample, head, scratch + hl_thread_index() * n_keys);
+        add_sample(profile, sample, head, flight->row + hl_thread_index() * n_keys);
     add_distances(profile, sample, n_threads);
 }
 
@@ -299,8 +315,9 @@ hl_status hl_profile_samples(hl_profile *profile, const hl_layer_rows *rows,
     const hl_profile_batch *batch  = profile->flight->batch;
     hl_status               status = HL_OK;
 
-    HL_TRY(hl_profile_scratch(profile->flight,
-                              (size_t)(hl_threads(batch->n_threads) * (rows->n_keys + 1))));
+    HL_TRY(hl_profile_grow((void **)&profile->flight->row, &profile->flight->n_row,
+                           (size_t)(hl_threads(batch->n_threads) * rows->n_keys),
+                           sizeof *profile->flight->row));
     for (int64_t i = 0; i < rows->n_batch * rows->n_patterns; i++) {
         int64_t     sequence = i / rows->n_patterns;
         int64_t     index    = i % rows->n_patterns;
@@ -369,8 +386,9 @@ hl_status hl_profile_kernels(hl_profile *profile, int64_t layer, const double *k
 
     if (n < HL_CKA_MIN_ROWS)
         return HL_OK;
-    HL_TRY(hl_profile_scratch(profile->flight, (size_t)(n_heads * size)));
-    double *prepared = profile->flight->scratch;
+    HL_TRY(hl_profile_grow((void **)&profile->flight->kernels, &profile->flight->n_kernels,
+                           (size_t)(n_heads * size), sizeof *profile->flight->kernels));
+    double *prepared = profile->flight->kernels;
     for (int64_t head = 0; head < n_heads; head++)
         sound = prepare_kernel(prepared + head * size, kernels + head * n * n, n) && sound;
     if (!sound)

@@ -131,15 +131,15 @@ void hl_profile_keep(hl_profile *profile, uint64_t hash, const float *means, int
 
 static inline int64_t *hl_counts(const hl_profile *profile, hl_table table)
 {
-    return profile->tables[table];
+    return (int64_t *)profile->tables[table];
 }
 static inline hl_wide *hl_wides(const hl_profile *profile, hl_table table)
 {
-    return profile->tables[table];
+    return (hl_wide *)profile->tables[table];
 }
 static inline float *hl_floats(const hl_profile *profile, hl_table table)
 {
-    return profile->tables[table];
+    return (float *)profile->tables[table];
 }
 /* The cell of a head in a table of (L, H). */
 static inline int64_t hl_cell(const hl_profile *profile, int64_t layer, int64_t head)
