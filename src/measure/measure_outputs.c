@@ -55,12 +55,11 @@ static hl_status make_layer_gram(hl_measuring *m, int64_t layer, float *weight, 
     const hl_config *config  = m->config;
     int64_t          n_heads = config->layers[layer].n_heads;
     const hl_param  *param   = hl_weights_get(m->model->weights, HL_ROLE_ATTN_O, layer, 0);
-    int              threads = hl_threads(m->options.n_threads);
 
     if (param == NULL || n_heads == 0)
         return HL_OK;
     HL_TRY(hl_weight_read(weight, &param->weight));
-#pragma omp parallel for num_threads(threads)
+#pragma omp parallel for num_threads(hl_threads(m->options.n_threads))
     for (int64_t head = 0; head < n_heads; head++)
         make_head_gram(gram_of(m, layer, head),
                        rows + hl_thread_index() * config->d_head * config->d_model, weight, config,
@@ -182,14 +181,14 @@ hl_status hl_measure_outputs(hl_measuring *m, const hl_layer_rows *rows)
     int64_t   sampled[HL_OUTPUT_ROWS];
 
     for (int64_t sequence = 0; sequence < rows->n_batch; sequence++) {
-        int64_t n         = hl_measure_output_rows(sampled, m, rows, sequence);
-        int64_t step      = n > HL_KERNEL_ROWS ? n / HL_KERNEL_ROWS : 1;
-        int64_t n_kernel  = n > HL_KERNEL_ROWS ? HL_KERNEL_ROWS : n;
-        int     n_threads = hl_forward_threads(m->session, n * rows->n_heads * rows->d_head);
+        int64_t n        = hl_measure_output_rows(sampled, m, rows, sequence);
+        int64_t step     = n > HL_KERNEL_ROWS ? n / HL_KERNEL_ROWS : 1;
+        int64_t n_kernel = n > HL_KERNEL_ROWS ? HL_KERNEL_ROWS : n;
 
         if (n == 0)
             continue;
-#pragma omp parallel for num_threads(n_threads)
+#pragma omp parallel for num_threads(                                                              \
+    hl_forward_threads(m->session, n * rows->n_heads * rows->d_head))
         for (int64_t head = 0; head < rows->n_heads; head++) {
             head_outputs outputs = multiply(m, rows, sequence, head, sampled, n);
             add_norms(m, rows->layer, head, &outputs);

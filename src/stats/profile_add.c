@@ -420,9 +420,8 @@ hl_status hl_profile_rows(hl_profile *profile, const hl_layer_rows *rows,
 
     HL_TRY(check_rows(profile, rows));
     HL_TRY(plan_rows(profile->flight, rows, mask));
-    int n_threads =
-        hl_profile_threads(profile->flight, rows->n_batch * rows->n_rows * rows->n_heads);
-#pragma omp parallel for schedule(static) num_threads(n_threads)
+#pragma omp parallel for schedule(static)                                                          \
+    num_threads(hl_profile_threads(profile->flight, rows->n_batch * rows->n_rows * rows->n_heads))
     for (int64_t head = 0; head < rows->n_heads; head++) {
         for (int64_t sequence = 0; sequence < rows->n_batch; sequence++)
             add_head(profile, rows, sequence, head);
