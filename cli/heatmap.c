@@ -183,7 +183,7 @@ void hl_spark_print(const double *values, int64_t n_values, int width, hl_depth 
             printf("-");
             continue;
         }
-        hl_shade_text(stdout, depth, 0.15 + 0.85 * share); /* not black on black */
+        hl_shade_text(stdout, depth, 0.2 + 0.5 * share); /* to be seen on black and on white */
         printf("%s", bars[(int)fmin(7.0, floor(8.0 * share))]);
         hl_shade_end(stdout, depth);
     }

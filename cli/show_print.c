@@ -75,7 +75,7 @@ static double *grid_of(const hl_sheet *heads, const char *column, const hl_profi
 {
     int64_t n_heads = hl_profile_n_heads(profile);
     int64_t size    = hl_profile_n_layers(profile) * n_heads;
-    double *grid    = malloc(sizeof *grid * (size_t)(size > 0 ? size : 1));
+    double *grid    = calloc((size_t)(size > 0 ? size : 1), sizeof *grid);
 
     if (grid == NULL)
         return NULL;
@@ -142,7 +142,7 @@ static bool print_heatmap(const hl_show_request *request, const hl_sheet *heads,
     int64_t           n_layers = hl_profile_n_layers(profile);
     int64_t           n_heads  = hl_profile_n_heads(profile);
     double           *grid     = grid_of(heads, column, profile);
-    int64_t          *in_row   = malloc(sizeof *in_row * (size_t)(n_layers > 0 ? n_layers : 1));
+    int64_t          *in_row   = calloc((size_t)(n_layers > 0 ? n_layers : 1), sizeof *in_row);
 
     if (grid != NULL && in_row != NULL) {
         double     most = largest(grid, n_layers * n_heads);
@@ -174,7 +174,7 @@ static void print_spark(const hl_show_request *request, const hl_sheet *layers, 
 {
     int64_t n_layers = hl_sheet_n_rows(layers);
     int64_t low = -1, high = -1;
-    double *values = malloc(sizeof *values * (size_t)(n_layers > 0 ? n_layers : 1));
+    double *values = calloc((size_t)(n_layers > 0 ? n_layers : 1), sizeof *values);
 
     if (values == NULL)
         return;

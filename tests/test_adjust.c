@@ -124,6 +124,44 @@ static void test_rope(void **state)
         assert_near(plain.scores[1][row][row], other.scores[1][row][row], 1e-4);
 }
 
+static hl_profile *measure(const hl_adjustment *adjustment)
+{
+    const char        *inputs[]  = { "models/text/alice.txt" };
+    hl_corpus_options  text      = { .inputs = inputs, .n_inputs = 1 };
+    hl_measure_options options   = { .windows   = { .context = 64, .max_tokens = 128 },
+                                     .no_probe  = true,
+                                     .n_threads = 1 };
+    hl_model          *model     = open_model("models/demo");
+    hl_tokenizer      *tokenizer = NULL;
+    hl_corpus         *corpus    = NULL;
+    hl_profile        *profile   = NULL;
+
+    if (adjustment != NULL)
+        assert_ok(hl_model_adjust(model, adjustment));
+    assert_ok(hl_tokenizer_open(&tokenizer, "models/demo"));
+    assert_ok(hl_corpus_open(&corpus, model, tokenizer, &text));
+    assert_ok(hl_measure(&profile, model, tokenizer, corpus, &options));
+    hl_corpus_close(corpus);
+    hl_tokenizer_close(tokenizer);
+    hl_model_close(model);
+    return profile;
+}
+
+/* An adjusted model's profile says so, and does not merge with the model's own. */
+static void test_profiles_say_so(void **state)
+{
+    hl_profile *plain = measure(NULL);
+    hl_profile *warm  = measure(&(hl_adjustment){ .temperature = 2.0 });
+
+    (void)state;
+    assert_null(hl_profile_setting(plain, "adjusted"));
+    assert_string_equal(hl_profile_setting(warm, "adjusted"),
+                        "temperature=2 window=0 rope_base=0 rope_factor=0");
+    assert_fails(HL_BAD_INPUT, "adjusted", hl_profile_merge(plain, warm));
+    hl_profile_free(plain);
+    hl_profile_free(warm);
+}
+
 static void test_refusals(void **state)
 {
     hl_model *llama = open_model(LLAMA);
@@ -144,9 +182,8 @@ static void test_refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_temperature),
-        cmocka_unit_test(test_window),
-        cmocka_unit_test(test_rope),
+        cmocka_unit_test(test_temperature), cmocka_unit_test(test_window),
+        cmocka_unit_test(test_rope),        cmocka_unit_test(test_profiles_say_so),
         cmocka_unit_test(test_refusals),
     };
 

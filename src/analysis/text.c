@@ -14,7 +14,7 @@ static bool make_room(hl_text *text, size_t n_more)
     if (text->status != HL_OK)
         return false;
     size_t wanted = text->n_bytes + n_more + 1;
-    if (wanted <= text->room)
+    if (text->bytes != NULL && wanted <= text->room)
         return true;
     size_t room  = wanted < 1024 ? 1024 : 2 * wanted;
     text->status = hl_realloc((void **)&text->bytes, text->room, room, 1);
