@@ -55,7 +55,7 @@ static hl_status list_settings(char **out, const hl_profile *profile)
 
 static void add_types(hl_safetensors_writer *writer, const hl_profile *profile)
 {
-    char key[24];
+    char key[32];
 
     add_number(writer, "types", profile->n_types);
     for (int64_t type = 0; type < profile->n_types; type++) {
