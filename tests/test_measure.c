@@ -403,6 +403,38 @@ static void norms_influence_and_loss_are_right(void **state)
     close_work(&w);
 }
 
+/* The head with the largest score: layer * 8 + head. */
+static int64_t best_head(const hl_profile *profile, hl_probe probe)
+{
+    int64_t best = 0;
+
+    for (int64_t i = 1; i < 64; i++) {
+        if (hl_profile_probe(profile, i / 8, i % 8, probe) >
+            hl_profile_probe(profile, best / 8, best % 8, probe))
+            best = i;
+    }
+    return best;
+}
+
+/* models/card.json has what PyTorch found on other random sequences: induction in L7H3, 0.60
+ * to 0.67, previous in L6H3, 0.43 to 0.57, and no duplicate above 0.04. */
+static void the_probe_finds_the_heads_that_others_found(void **state)
+{
+    work        w = open_work(DEMO, DEMO "/expected.safetensors");
+    hl_profile *profile =
+        measure(&w, &(hl_measure_options){ .windows   = { .context = 64, .max_tokens = 64 },
+                                           .n_threads = 1 });
+    (void)state;
+
+    assert_int_equal(best_head(profile, HL_PROBE_INDUCTION), 7 * 8 + 3);
+    assert_int_equal(best_head(profile, HL_PROBE_PREVIOUS), 6 * 8 + 3);
+    assert_true(fabs(hl_profile_probe(profile, 7, 3, HL_PROBE_INDUCTION) - 0.66) < 0.1);
+    assert_true(fabs(hl_profile_probe(profile, 6, 3, HL_PROBE_PREVIOUS) - 0.54) < 0.1);
+    assert_true(hl_profile_probe(profile, 7, 6, HL_PROBE_DUPLICATE) < 0.06);
+    hl_profile_free(profile);
+    close_work(&w);
+}
+
 /* Each token counts once, windows overlapping or not. */
 static void overlapping_windows_count_every_token_once(void **state)
 {
@@ -521,6 +553,7 @@ int main(void)
         cmocka_unit_test(threads_agree),
         cmocka_unit_test(what_was_stopped_goes_on_to_the_same_bytes),
         cmocka_unit_test(norms_influence_and_loss_are_right),
+        cmocka_unit_test(the_probe_finds_the_heads_that_others_found),
         cmocka_unit_test(overlapping_windows_count_every_token_once),
         cmocka_unit_test(the_formula_with_epsilon),
         cmocka_unit_test(every_row_goes_to_a_file),
