@@ -288,7 +288,8 @@ hl_status hl_diagnose_locking(hl_examination *e)
         hl_limit(e, HL_T_LOCKING_CHANGE));
     e->result->threshold = hl_limit(e, HL_T_LOCKING_CHANGE);
     e->result->verdict   = HL_VERDICT_NOT_MEASURED;
-    e->result->measure   = "headlight generate MODEL PROMPT --trace FILE";
+    e->result->measure =
+        "hl_find_locking (headlight.h), on the rows of tokens as they are generated";
     hl_text_addf(&e->finding, "a profile holds no generated tokens");
     return HL_OK;
 }

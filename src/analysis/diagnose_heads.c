@@ -7,6 +7,9 @@
 #include "base/memory.h"
 #include "base/status.h"
 
+/* What a profile does not hold. */
+#define ABLATION "the loss with and without the head: gates of hl_session_feed (headlight.h)"
+
 /* --------------------------------------------------------------- redundancy */
 
 /* Of two heads the one that writes less; the second where that is not known. */
@@ -128,7 +131,7 @@ hl_status hl_diagnose_redundancy(hl_examination *e)
         goto done;
     }
     result->verdict = HL_VERDICT_PRESENT;
-    result->measure = "headlight eval MODEL TEXT --off HEADS";
+    result->measure = ABLATION;
     hl_text_addf(&e->against, "Ablation is not measured: the pairs are candidates.");
 
 done:
@@ -170,7 +173,7 @@ hl_status hl_diagnose_inactive(hl_examination *e)
         result->verdict = HL_VERDICT_PRESENT;
         hl_text_addf(&e->against, "A small norm can still matter where a later norm scales it up: "
                                   "ablation is not measured.");
-        result->measure = "headlight eval MODEL TEXT --off HEADS";
+        result->measure = ABLATION;
     }
 
 done:
