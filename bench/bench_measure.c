@@ -1,0 +1,230 @@
+/* bench_measure.c - what measuring costs beside the bare forward pass.
+ *
+ *     build/bench_measure [--seconds N] [--threads N] [--files DIR]
+ *
+ *     model            context    bare tok/s   measured tok/s    share
+ *
+ * For each model a round feeds some windows to a session to which nobody listens, and
+ * then has hl_measure make a profile of the same windows.  Of the latter only the time
+ * between the first and the last window counts: opening, hashing the model and the
+ * probe happen once, however long the text is.  Shares are medians of the rounds'.
+ *
+ * The models are the demo, small and so the harder one, and GPT-2's shapes with
+ * made-up weights (gpt2_files.h). */
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/status.h"
+#include "base/threads.h"
+#include "gpt2_files.h"
+#include "headlight.h"
+#include "series.h"
+
+enum { N_WINDOWS = 5, MIN_ROUNDS = 5 };
+#define BAR 0.95
+
+typedef struct bench_options {
+    double      seconds; /* for each model and context */
+    int         n_threads;
+    const char *files;
+} bench_options;
+
+typedef struct bench {
+    const char *name;
+    int64_t     context;
+    hl_model   *model;
+    hl_session *session;
+    hl_corpus  *corpus;
+    char        path[64]; /* of the windows' tokens; a corpus reads it again and again */
+    int64_t     tokens[HL_GPT2_CTX];
+    double      first, last; /* when hl_measure had done a window */
+    hl_series   bare, measured;
+} bench;
+
+/* ---------------------------------------------------------------------- windows */
+
+/* Every window is another document, and all are as long as the context. */
+static hl_status write_tokens(const bench *b)
+{
+    FILE *file = fopen(b->path, "w");
+
+    if (file == NULL)
+        return hl_fail(HL_IO, "%s cannot be written", b->path);
+    for (int window = 0; window < N_WINDOWS; window++) {
+        fputs("[", file);
+        for (int64_t i = 0; i < b->context; i++)
+            fprintf(file, "%s%lld", i > 0 ? "," : "", (long long)((b->tokens[i] + window) % 4096));
+        fputs("]\n", file);
+    }
+    return fclose(file) == 0 ? HL_OK : hl_fail(HL_IO, "%s cannot be written", b->path);
+}
+
+static hl_status open_corpus(bench *b)
+{
+    hl_corpus_options options = { .token_ids = b->path };
+    hl_status         status  = HL_OK;
+
+    snprintf(b->path, sizeof b->path, "/tmp/bench-measure-XXXXXX");
+    int handle = mkstemp(b->path);
+    if (handle < 0)
+        return hl_fail(HL_IO, "%s cannot be made", b->path);
+    close(handle);
+    HL_TRY(write_tokens(b));
+    HL_TRY(hl_corpus_open(&b->corpus, b->model, NULL, &options));
+
+done:
+    return status;
+}
+
+/* ------------------------------------------------------------------------ lanes */
+
+/* Seconds a window, with nobody listening. */
+static hl_status run_bare(bench *b)
+{
+    hl_status status = HL_OK;
+    hl_feed   feed   = { .tokens = b->tokens, .n_tokens = b->context };
+    double    start  = hl_bench_now();
+
+    for (int i = 0; i < N_WINDOWS; i++) {
+        HL_TRY(hl_session_rewind(b->session, 0, 0));
+        HL_TRY(hl_session_feed(b->session, &feed));
+    }
+    hl_series_add(&b->bare, (hl_bench_now() - start) / N_WINDOWS);
+
+done:
+    return status;
+}
+
+static hl_status note_time(void *context, const hl_measure_progress *progress)
+{
+    bench *b = context;
+
+    b->last = hl_bench_now();
+    if (progress->n_sequences == 1)
+        b->first = b->last;
+    return HL_OK;
+}
+
+static hl_status run_measure(bench *b, int n_threads)
+{
+    hl_profile        *profile = NULL;
+    hl_measure_options options = { .windows   = { .context = b->context },
+                                   .no_probe  = true,
+                                   .n_threads = n_threads,
+                                   .progress  = note_time,
+                                   .context   = b };
+    hl_status          status  = hl_measure(&profile, b->model, NULL, b->corpus, &options);
+
+    hl_profile_free(profile);
+    if (status == HL_OK)
+        hl_series_add(&b->measured, (b->last - b->first) / (N_WINDOWS - 1));
+    return status;
+}
+
+/* ------------------------------------------------------------------------ whole */
+
+static hl_status open_bench(bench *b, const char *path, int n_threads)
+{
+    hl_status          status  = HL_OK;
+    hl_session_options options = { .n_ctx = b->context, .n_threads = n_threads };
+
+    for (int64_t i = 0; i < b->context; i++)
+        b->tokens[i] = (i * 31337 + 17) % 4096;
+    HL_TRY(hl_model_open(&b->model, path));
+    HL_TRY(hl_session_open(&b->session, b->model, &options));
+    HL_TRY(open_corpus(b));
+
+done:
+    return status;
+}
+
+static void close_bench(bench *b)
+{
+    hl_corpus_close(b->corpus);
+    hl_session_close(b->session);
+    hl_model_close(b->model);
+    if (b->path[0] != '\0')
+        unlink(b->path);
+}
+
+static void print_bench(const bench *b)
+{
+    double share = hl_series_ratio(&b->bare, &b->measured);
+
+    printf("  %-14s%9lld%14.1f%17.1f%9.3f  >= %.2f  %s\n", b->name, (long long)b->context,
+           (double)b->context / hl_series_median(&b->bare),
+           (double)b->context / hl_series_median(&b->measured), share, BAR,
+           share >= BAR ? "pass" : "MISS");
+}
+
+static hl_status run_bench(const char *name, const char *path, int64_t context,
+                           const bench_options *options)
+{
+    static bench b; /* large: every time of every round */
+    hl_status    status = HL_OK;
+
+    b = (bench){ .name = name, .context = context };
+    HL_TRY(open_bench(&b, path, options->n_threads));
+    HL_TRY(run_bare(&b)); /* warms up */
+    b.bare.count = 0;
+    for (double end = hl_bench_now() + options->seconds;
+         b.bare.count < MIN_ROUNDS || hl_bench_now() < end;) {
+        HL_TRY(run_bare(&b));
+        HL_TRY(run_measure(&b, options->n_threads));
+    }
+    print_bench(&b);
+
+done:
+    close_bench(&b);
+    return status;
+}
+
+static hl_status run(const bench_options *options)
+{
+    hl_status status = HL_OK;
+    char      path[512];
+
+    hl_gpt2_file(path, sizeof path, options->files, HL_DTYPE_F32);
+    printf("measuring against the bare forward pass, %d threads, medians\n\n", options->n_threads);
+    printf("  %-14s%9s%14s%17s%9s\n", "model", "context", "bare tok/s", "measured tok/s", "share");
+    HL_TRY(run_bench("models/demo", "models/demo", 512, options));
+    HL_TRY(hl_gpt2_files_make(options->files));
+    HL_TRY(run_bench("GPT-2 shapes", path, 512, options));
+    HL_TRY(run_bench("GPT-2 shapes", path, 1024, options));
+
+done:
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    static const struct option table[] = {
+        { "seconds", required_argument, NULL, 's' },
+        { "threads", required_argument, NULL, 't' },
+        { "files", required_argument, NULL, 'f' },
+        { NULL, 0, NULL, 0 },
+    };
+    bench_options options = { .seconds = 20.0, .files = "build/bench" };
+
+    for (int letter; (letter = getopt_long(argc, argv, "", table, NULL)) != -1;) {
+        if (letter == 's') {
+            options.seconds = strtod(optarg, NULL);
+        } else if (letter == 't') {
+            options.n_threads = atoi(optarg);
+        } else if (letter == 'f') {
+            options.files = optarg;
+        } else {
+            fprintf(stderr, "usage: bench_measure [--seconds N] [--threads N] [--files DIR]\n");
+            return 2;
+        }
+    }
+    options.n_threads = hl_threads(options.n_threads);
+    if (run(&options) != HL_OK) {
+        fprintf(stderr, "bench_measure: %s\n", hl_error_message());
+        return 1;
+    }
+    return 0;
+}
