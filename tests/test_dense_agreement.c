@@ -311,6 +311,29 @@ static void combinations_agree(void **state)
     assert_ok(hl_backend_select(NULL));
 }
 
+static void exact_dots_agree(void **state)
+{
+    (void)state;
+    for (const char *const *name = hl_backend_names(); *name != NULL; name++) {
+        const hl_dense *dense = dense_of(*name);
+        for (int i = 0; i < N_SIZES; i++) {
+            double a[MAX_ROW], size = 0.0;
+            float  b[MAX_ROW];
+
+            fill(b, sizes[i]);
+            for (int64_t j = 0; j < sizes[i]; j++) {
+                a[j] = (double)random_value() / 3.0;
+                size += fabs(a[j] * (double)b[j]);
+            }
+            double seen   = dense->dot_exact(a, b, sizes[i]);
+            double wanted = hl_dense_scalar.dot_exact(a, b, sizes[i]);
+            if (!(fabs(seen - wanted) <= 1e-14 * size))
+                fail_msg("%s, %lld: %.17g, wanted %.17g", *name, (long long)sizes[i], seen, wanted);
+        }
+    }
+    assert_ok(hl_backend_select(NULL));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -321,6 +344,7 @@ int main(void)
         cmocka_unit_test(dots_are_accurate),
         cmocka_unit_test(dots_do_not_depend_on_company),
         cmocka_unit_test(combinations_agree),
+        cmocka_unit_test(exact_dots_agree),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

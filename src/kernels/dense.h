@@ -5,6 +5,7 @@
  *     activate   the middle of an MLP, gated or not
  *     dot        rows of x times rows of a weight:        y = W x
  *     combine    rows of a transposed weight, weighted:   y += x W
+ *     dot_exact  one dot product in double
  *
  * A back end has one table of these.  They use no threads: linear.h and the
  * forward pass share rows out.  dense_scalar.c is the definition. */
@@ -72,6 +73,8 @@ typedef struct hl_dense {
     void (*activate)(float *x, const float *up, int64_t n, hl_activation activation, float limit);
     void (*dot)(const hl_dot *dot);
     void (*combine)(const hl_combine *combine);
+    /* a . b in double all the way; for rows that are the measure of others. */
+    double (*dot_exact)(const double *a, const float *b, int64_t n);
 } hl_dense;
 
 extern const hl_dense hl_dense_scalar;

@@ -3,9 +3,10 @@
 #include "kernels/dense_vector.h"
 
 const hl_dense hl_dense_neon = {
-    .norm     = dense_norm,
-    .rotate   = dense_rotate,
-    .activate = dense_activate,
-    .dot      = dense_dot,
-    .combine  = dense_combine,
+    .norm      = dense_norm,
+    .rotate    = dense_rotate,
+    .activate  = dense_activate,
+    .dot       = dense_dot,
+    .combine   = dense_combine,
+    .dot_exact = dense_dot_exact,
 };

@@ -458,4 +458,23 @@ static void dense_combine(const hl_combine *c)
     }
 }
 
+/* -------------------------------------------------------------------- in double */
+
+static double dense_dot_exact(const double *a, const float *b, int64_t n)
+{
+    vd      low  = { 0 };
+    vd      high = { 0 };
+    double  rest = 0.0;
+    int64_t i    = 0;
+
+    for (; i + VL <= n; i += VL) {
+        vf values = vf_load(b + i);
+        low       = vd_fma(vd_load(a + i), vd_low(values), low);
+        high      = vd_fma(vd_load(a + i + VD), vd_high(values), high);
+    }
+    for (; i < n; i++)
+        rest += a[i] * (double)b[i];
+    return sum_doubles(low + high) + rest;
+}
+
 #endif

@@ -169,10 +169,20 @@ static void combine(const hl_combine *c)
     }
 }
 
+static double dot_exact(const double *a, const float *b, int64_t n)
+{
+    double sum = 0.0;
+
+    for (int64_t i = 0; i < n; i++)
+        sum += a[i] * (double)b[i];
+    return sum;
+}
+
 const hl_dense hl_dense_scalar = {
-    .norm     = norm_row,
-    .rotate   = rotate,
-    .activate = activate,
-    .dot      = dot,
-    .combine  = combine,
+    .norm      = norm_row,
+    .rotate    = rotate,
+    .activate  = activate,
+    .dot       = dot,
+    .combine   = combine,
+    .dot_exact = dot_exact,
 };

@@ -7,6 +7,7 @@
 #include "base/dtype.h"
 #include "base/status.h"
 #include "kernels/attention.h"
+#include "kernels/kernels.h"
 
 /* The row's q and one key, as doubles. */
 typedef struct row_operands {
@@ -50,20 +51,6 @@ static double dot_f64(const double *a, const double *b, int64_t n)
     return (sums[0] + sums[1]) + (sums[2] + sums[3]);
 }
 
-static double dot_f32(const double *a, const float *b, int64_t n)
-{
-    double  sums[4] = { 0 };
-    int64_t i       = 0;
-
-    for (; i + 4 <= n; i += 4) {
-        for (int64_t j = 0; j < 4; j++)
-            sums[j] += a[i + j] * (double)b[i + j];
-    }
-    for (; i < n; i++)
-        sums[0] += a[i] * (double)b[i];
-    return (sums[0] + sums[1]) + (sums[2] + sums[3]);
-}
-
 /* out[key] for the keys of `range`. */
 static hl_status row_scores(double *out, const hl_attention *p, hl_key_range range, int64_t batch,
                             int64_t head, int64_t row)
@@ -73,13 +60,17 @@ static hl_status row_scores(double *out, const hl_attention *p, hl_key_range ran
     int64_t      kv_head  = head / (p->n_heads / p->n_kv_heads);
     int64_t      position = hl_attention_query_start(p, batch) + row;
 
+    const hl_kernels *kernels = NULL;
+
+    HL_TRY(hl_kernels_current(&kernels));
     HL_TRY(read_row(operands.q, &p->q, hl_rows_offset(&p->q, batch, head, row), p->d_head));
     for (int64_t key = range.begin; key < range.end; key++) {
         int64_t offset = hl_rows_offset(&p->k, batch, kv_head, key);
         double  dot;
 
         if (p->k.dtype == HL_DTYPE_F32) {
-            dot = dot_f32(operands.q, (const float *)p->k.data + offset, p->d_head);
+            dot =
+                kernels->dense->dot_exact(operands.q, (const float *)p->k.data + offset, p->d_head);
         } else {
             HL_TRY(read_row(operands.k, &p->k, offset, p->d_head));
             dot = dot_f64(operands.q, operands.k, p->d_head);

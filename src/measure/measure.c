@@ -83,14 +83,18 @@ static void add_influence(hl_measuring *m, const hl_layer_rows *rows, const floa
                           const float *output)
 {
     int64_t sampled[HL_OUTPUT_ROWS];
+    double  values[HL_OUTPUT_ROWS];
 
     for (int64_t sequence = 0; sequence < rows->n_batch; sequence++) {
         int64_t n = hl_measure_output_rows(sampled, m, rows, sequence);
+
+#pragma omp parallel for num_threads(hl_threads(m->options.n_threads))
         for (int64_t i = 0; i < n; i++) {
             int64_t at = (sequence * rows->n_rows + sampled[i]) * rows->d_model;
-            hl_profile_influence(m->profile, rows->layer,
-                                 one_minus_cosine(input + at, output + at, rows->d_model));
+            values[i]  = one_minus_cosine(input + at, output + at, rows->d_model);
         }
+        for (int64_t i = 0; i < n; i++)
+            hl_profile_influence(m->profile, rows->layer, values[i]);
     }
 }
 

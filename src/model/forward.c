@@ -81,7 +81,11 @@ static int64_t stream_count(const hl_session *session, const hl_chunk *chunk)
 static void copy_stream(const hl_session *session, const hl_chunk *chunk, float *out,
                         const float *x)
 {
-    memcpy(out, x, (size_t)stream_count(session, chunk) * sizeof *out);
+    int64_t count = stream_count(session, chunk);
+
+#pragma omp parallel for num_threads(hl_forward_threads(session, count))
+    for (int64_t i = 0; i < count; i++)
+        out[i] = x[i];
 }
 
 /* x += scale * branch. */
