@@ -303,7 +303,7 @@ static bool parse(bench_options *options, int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    bench_options options = { .seconds = 20.0, .sizes = { 1024, 4096, 8192 }, .n_sizes = 3 };
+    bench_options options = { .seconds = 60.0, .sizes = { 1024, 4096, 8192 }, .n_sizes = 3 };
 
     if (!parse(&options, argc, argv)) {
         fprintf(stderr, "usage: bench_attention [--seconds N] [--sizes S,S] [--threads N] "

@@ -20,6 +20,7 @@ typedef struct generate_request {
     const char       *tokenizer_path;
     const char       *system;
     const char       *cache;
+    const char       *activations;
     hl_sample_options sample;
     hl_option_list    stops;
     int64_t           max_tokens;
@@ -103,6 +104,8 @@ static int parse_request(generate_request *request, int argc, char **argv)
              "room for N tokens (prompt and --max-tokens)", 1, 1 << 30 },
            { "cache", 0, HL_OPTION_CHOICE, &request->cache, "f32|f16", "type of keys and values (f32)",
              0, 0 },
+           { "activations", 0, HL_OPTION_CHOICE, &request->activations, "exact|int8",
+             "what quantised weights are multiplied with (exact)", 0, 0 },
            { "tokenizer", 0, HL_OPTION_TEXT, &request->tokenizer_path, "PATH",
              "use this one instead of the model's own", 0, 0 },
            { "stats", 0, HL_OPTION_FLAG, &request->stats, NULL, "print tokens a second at the end", 0,
@@ -126,8 +129,9 @@ static int parse_request(generate_request *request, int argc, char **argv)
         .options   = options,
     };
 
-    request->max_tokens = 128;
-    request->cache      = "f32";
+    request->max_tokens  = 128;
+    request->cache       = "f32";
+    request->activations = "exact";
     int code = hl_options_parse(&request->arguments, &request->common, &usage, argc, argv);
     if (code != HL_OPTIONS_GO_ON)
         return code;
@@ -270,7 +274,9 @@ static int open_generation(generation *g)
              .n_ctx       = choose_context(g),
              .wants       = HL_WANT_LAST_LOGITS,
              .cache_dtype = strcmp(request->cache, "f16") == 0 ? HL_DTYPE_F16 : HL_DTYPE_F32,
-             .n_threads   = (int32_t)request->common.n_threads,
+             .activations =
+            strcmp(request->activations, "int8") == 0 ? HL_ACTIVATIONS_INT8 : HL_ACTIVATIONS_EXACT,
+             .n_threads = (int32_t)request->common.n_threads,
     };
     hl_generate_options options = { .sample     = request->sample,
                                     .max_tokens = request->max_tokens,
