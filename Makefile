@@ -223,10 +223,12 @@ $(BUILD)/bench_%: $(BUILD)/obj/bench/bench_%.o $(call objects,$(BENCH_SHARED)) $
 # ----------------------------------------------------------------- demo, bench
 
 .PHONY: demo bench
-demo: ## set up, build, and check the kernels on the golden attention cases
+demo: ## set up, build, check the kernels, and measure and show the demo model
 	@tools/deps demo
 	@+$(SUBMAKE) all
 	$(PROGRAM) verify tests/data/attention/*.safetensors
+	$(PROGRAM) measure models/demo models/text -o $(BUILD)/demo.safetensors --context 256 --max-tokens 8192
+	$(PROGRAM) show $(BUILD)/demo.safetensors
 
 bench: ## set up, build and run the benchmarks
 	@tools/deps bench
