@@ -139,7 +139,7 @@ HL_API const char *hl_dtype_name(hl_dtype dtype);
  * Row i of a sequence stands at position  p = query_start + i  and sees keys j
  *
  *     0 <= j < key_length,   j <= p                  if CAUSAL,
- *     j >= p - window_left                           if WINDOW_LEFT,
+ *     j >= p - window_left  or  j < window_sink      if WINDOW_LEFT,
  *     j <= p + window_right                          if WINDOW_RIGHT.
  *
  * Its scores are  s = scale * q.k, then softcap * tanh(s / softcap), then plus
@@ -187,6 +187,7 @@ typedef struct hl_attention {
     double   softcap; /* 0: none */
     int64_t  window_left;
     int64_t  window_right;
+    int64_t  window_sink; /* so many first keys are seen before the window too; 0: none */
 
     const int64_t *query_start;  /* (n_batch); NULL: key_length - n_queries */
     const int64_t *key_length;   /* (n_batch); NULL: n_keys                 */

@@ -149,6 +149,7 @@ static hl_status read_options(hl_verify_case *golden, const json_t *options, con
                        "window_left", where));
     HL_TRY(read_window(problem, &problem->window_right, HL_ATTENTION_WINDOW_RIGHT, options,
                        "window_right", where));
+    HL_TRY(read_window(problem, &problem->window_sink, 0, options, "window_sink", where));
 
     problem->scale = 1.0 / sqrt((double)problem->d_head);
     problem->flags |= HL_ATTENTION_SCALE;
