@@ -192,6 +192,7 @@ int hl_command_diagnose(int argc, char **argv)
     hl_option_list    given   = { 0 };
     hl_window_options windows = { .max_tokens = 8192 };
     hl_adjustment     wanted  = { 0 };
+    int64_t           kept    = 1;
     bool              attempt = false;
 
     hl_option options[] = {
@@ -205,7 +206,9 @@ int hl_command_diagnose(int argc, char **argv)
           0, 0 },
         { "temperature", 0, HL_OPTION_NUMBER, &wanted.temperature, "T",
           "--try: attention scores divided by T", 0, 1000 },
-        { "window", 0, HL_OPTION_INT, &wanted.window, "N", "--try: rows see N keys at most", 1,
+        { "window", 0, HL_OPTION_INT, &wanted.window, "N",
+          "--try: rows see N keys, and the first ones", 1, INT64_MAX },
+        { "window-sink", 0, HL_OPTION_INT, &kept, "N", "--window: so many first keys (1)", 0,
           INT64_MAX },
         { "rope-base", 0, HL_OPTION_NUMBER, &wanted.rope_base, "B", "--try: another theta", 1,
           INT64_MAX },
@@ -224,6 +227,7 @@ int hl_command_diagnose(int argc, char **argv)
         code = set_threshold(&request, &usage, given.items[i]);
     if (code != HL_OPTIONS_GO_ON)
         return code;
+    wanted.window_sink = kept > 0 ? kept : -1;
     if (attempt)
         return try_mitigations(&request, &usage, &windows, &wanted);
     if (request.profiles.count < 1 || request.profiles.count > 2)

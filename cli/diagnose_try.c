@@ -107,6 +107,11 @@ static int choose_trials(trial out[MOST_TRIALS], const hl_try_request *request,
     return count;
 }
 
+static long long kept_keys(const hl_adjustment *a)
+{
+    return a->window == 0 || a->window_sink < 0 ? 0 : a->window_sink;
+}
+
 static void describe(char *out, size_t n_bytes, const hl_adjustment *a)
 {
     size_t used = 0;
@@ -115,8 +120,8 @@ static void describe(char *out, size_t n_bytes, const hl_adjustment *a)
     if (a->temperature != 0.0)
         used += (size_t)snprintf(out, n_bytes, "attention temperature %g", a->temperature);
     if (a->window != 0)
-        used += (size_t)snprintf(out + used, n_bytes - used, "%swindow %lld", used > 0 ? ", " : "",
-                                 (long long)a->window);
+        used += (size_t)snprintf(out + used, n_bytes - used, "%swindow %lld and %lld first",
+                                 used > 0 ? ", " : "", (long long)a->window, kept_keys(a));
     if (a->rope_base != 0.0)
         used += (size_t)snprintf(out + used, n_bytes - used, "%sRoPE base %g", used > 0 ? ", " : "",
                                  a->rope_base);
@@ -211,10 +216,11 @@ static void print_json(const trial *trials, int n_trials, const outcome *before,
     for (int i = 0; i < n_trials; i++) {
         const hl_adjustment *a = &trials[i].adjustment;
         json_array_append_new(tried,
-                              json_pack("{s:f, s:I, s:f, s:f, s:s?, s:o}", "temperature",
+                              json_pack("{s:f, s:I, s:I, s:f, s:f, s:s?, s:o}", "temperature",
                                         a->temperature, "window", (json_int_t)a->window,
-                                        "rope_base", a->rope_base, "rope_factor", a->rope_factor,
-                                        "for", trials[i].reason, "after", json_outcome(&after[i])));
+                                        "window_sink", (json_int_t)kept_keys(a), "rope_base",
+                                        a->rope_base, "rope_factor", a->rope_factor, "for",
+                                        trials[i].reason, "after", json_outcome(&after[i])));
     }
     json_t *root = json_pack("{s:o, s:o}", "before", json_outcome(before), "tried", tried);
     json_dumpf(root, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(9));

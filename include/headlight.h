@@ -355,9 +355,10 @@ HL_API hl_status hl_model_hash(uint64_t *out, const hl_model *model, int32_t n_t
 /* Running a model otherwise than it was trained, to see what that does.  Zero: as it is. */
 typedef struct hl_adjustment {
     double  temperature; /* of attention: q.k is divided by it */
-    int64_t window;      /* no row sees more keys than these: itself and those before it */
+    int64_t window;      /* a row sees so many keys, itself and those before it, and the first */
     double  rope_base;   /* theta, in all layers that turn */
     double  rope_factor; /* positions are divided by it */
+    int64_t window_sink; /* so many first keys; 0: 1, since models lean on it; -1: none */
 } hl_adjustment;
 
 /* Before a session of the model is opened, and once.  HL_UNSUPPORTED if the model has nothing
