@@ -16,6 +16,7 @@ typedef struct diagnose_request {
     hl_arguments  profiles;
     hl_thresholds thresholds;
     const char   *fail_on; /* "a,b"; NULL: nothing fails */
+    const char   *trace_path;
     bool          verbose;
 } diagnose_request;
 
@@ -121,6 +122,18 @@ static int report(const diagnose_request *request, const hl_diagnoses *found)
     return failed ? HL_EXIT_NO : HL_EXIT_OK;
 }
 
+/* What a profile cannot tell, from the trace of a text that was generated. */
+static hl_status add_trace(hl_diagnoses *found, const diagnose_request *request)
+{
+    hl_trace *trace  = NULL;
+    hl_status status = hl_trace_load(&trace, request->trace_path);
+
+    if (status == HL_OK)
+        status = hl_diagnose_trace(found, trace, &request->thresholds);
+    hl_trace_free(trace);
+    return status;
+}
+
 static int diagnose(const diagnose_request *request, const hl_usage *usage)
 {
     hl_profile   *profile = NULL;
@@ -133,6 +146,8 @@ static int diagnose(const diagnose_request *request, const hl_usage *usage)
         status = hl_profile_load(&before, request->profiles.items[1]);
     if (status == HL_OK)
         status = hl_diagnose(&found, profile, before, &request->thresholds);
+    if (status == HL_OK && request->trace_path != NULL)
+        status = add_trace(found, request);
     if (status != HL_OK) {
         hl_complain("diagnose", "%s", hl_error_message());
         code = hl_exit_for(status);
@@ -153,8 +168,9 @@ static int try_mitigations(const diagnose_request *request, const hl_usage *usag
     if (request->profiles.count < 2)
         return hl_options_refuse(usage, "--try: wanted a MODEL and a TEXT, got %d arguments",
                                  request->profiles.count);
-    if (request->fail_on != NULL)
-        return hl_options_refuse(usage, "--try and --fail-on: only one of them");
+    if (request->fail_on != NULL || request->trace_path != NULL)
+        return hl_options_refuse(usage, "--try and %s: only one of them",
+                                 request->fail_on != NULL ? "--fail-on" : "--trace");
     return hl_diagnose_try(&(hl_try_request){ .model_path = request->profiles.items[0],
                                               .texts      = request->profiles.items + 1,
                                               .n_texts    = request->profiles.count - 1,
@@ -200,6 +216,8 @@ int hl_command_diagnose(int argc, char **argv)
           "exit status 1 if one of these is present (any: all)", 0, 0 },
         { "threshold", 0, HL_OPTION_LIST, &given, "NAME=VALUE",
           "another threshold; may be repeated", 0, 0 },
+        { "trace", 0, HL_OPTION_TEXT, &request.trace_path, "FILE",
+          "attention-locking, from headlight generate --trace", 0, 0 },
         { "verbose", 'v', HL_OPTION_FLAG, &request.verbose, NULL,
           "heads, counter-evidence and mitigation of all", 0, 0 },
         { "try", 0, HL_OPTION_FLAG, &attempt, NULL, "measure MODEL on TEXT, then with mitigations",
