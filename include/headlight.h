@@ -873,7 +873,8 @@ HL_API hl_status hl_tracer_open(hl_tracer **out, const hl_model *model, int64_t 
 HL_API void      hl_tracer_close(hl_tracer *tracer);
 /* For the generator, or for feeds; borrowed. */
 HL_API const hl_tap *hl_tracer_tap(const hl_tracer *tracer);
-/* The next feed ends with the token at `position`, and from there on they come one by one. */
+/* The next feed ends with the token at `position`, and from there on they come one by one.  A
+ * row at the place of the last one (after a rewind) or right after it is compared with that. */
 HL_API void hl_tracer_begin(hl_tracer *tracer, int64_t position);
 /* The token that the last row led to. */
 HL_API hl_status       hl_tracer_add(hl_tracer *tracer, const hl_generated *token);

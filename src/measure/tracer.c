@@ -19,7 +19,7 @@ struct hl_tracer {
     hl_tap           tap;
     int64_t          position; /* of the row that is looked at next */
     int64_t          n_ctx;
-    bool             has_previous;
+    int64_t          last;                  /* of the one before; -1: none */
     float           *previous;              /* (n_layers, n_heads, n_ctx) the row before */
     float           *rows[HL_N_TRACE_ROWS]; /* (n_layers, n_heads) of the last row */
 };
@@ -53,7 +53,7 @@ static void trace_head(hl_tracer *tracer, const hl_layer_rows *rows, int64_t hea
 {
     int64_t      cell     = rows->layer * tracer->trace->n_heads + head;
     hl_seen_keys now      = seen_by(tracer, rows->layer, tracer->position);
-    hl_seen_keys before   = seen_by(tracer, rows->layer, tracer->position - 1);
+    hl_seen_keys before   = seen_by(tracer, rows->layer, tracer->last);
     int64_t      n        = hl_seen_count(now) + (tracer->config->sinks ? 1 : 0);
     double       entropy  = (double)rows->rows->entropy[head * rows->n_rows + row];
     const float *p        = rows->pattern + head * rows->n_patterns * rows->n_keys;
@@ -62,7 +62,7 @@ static void trace_head(hl_tracer *tracer, const hl_layer_rows *rows, int64_t hea
     tracer->rows[HL_TRACE_ENTROPY][cell]    = (float)entropy;
     tracer->rows[HL_TRACE_NORMALISED][cell] = n >= 2 ? (float)(entropy / log((double)n)) : 0.0f;
     tracer->rows[HL_TRACE_CHANGE][cell] =
-        tracer->has_previous ? (float)change_between(p, previous, now, before) : NAN;
+        tracer->last >= 0 ? (float)change_between(p, previous, now, before) : NAN;
     memcpy(previous, p, (size_t)now.end * sizeof *p);
 }
 
@@ -80,8 +80,7 @@ static hl_status trace_layer(void *context, const hl_layer_rows *rows)
     for (int64_t head = 0; head < rows->n_heads; head++)
         trace_head(tracer, rows, head, row);
     if (rows->layer == tracer->config->n_layers - 1) {
-        tracer->position++;
-        tracer->has_previous = true;
+        tracer->last = tracer->position++;
     }
     return HL_OK;
 }
@@ -118,6 +117,7 @@ hl_status hl_tracer_open(hl_tracer **out, const hl_model *model, int64_t n_ctx)
     HL_TRY(HL_ALLOC_ZEROED(&tracer, 1));
     tracer->config = config;
     tracer->n_ctx  = n_ctx;
+    tracer->last   = -1;
     tracer->tap    = (hl_tap){ .context             = tracer,
                                .layer               = trace_layer,
                                .wants               = HL_WANT_PATTERN,
@@ -153,8 +153,10 @@ const hl_tap *hl_tracer_tap(const hl_tracer *tracer)
 
 void hl_tracer_begin(hl_tracer *tracer, int64_t position)
 {
-    tracer->position     = position;
-    tracer->has_previous = false;
+    /* A row in the place of the last one, after a rewind, or right after it compares with it. */
+    if (position != tracer->last && position != tracer->last + 1)
+        tracer->last = -1;
+    tracer->position = position;
 }
 
 hl_status hl_tracer_add(hl_tracer *tracer, const hl_generated *token)
