@@ -163,7 +163,8 @@ static int diagnose(const diagnose_request *request, const hl_usage *usage)
 
 /* With --try the arguments are MODEL TEXT... */
 static int try_mitigations(const diagnose_request *request, const hl_usage *usage,
-                           const hl_window_options *windows, const hl_adjustment *wanted)
+                           const hl_window_options *windows, const hl_adjustment *wanted,
+                           double sampling)
 {
     if (request->profiles.count < 2)
         return hl_options_refuse(usage, "--try: wanted a MODEL and a TEXT, got %d arguments",
@@ -177,6 +178,7 @@ static int try_mitigations(const diagnose_request *request, const hl_usage *usag
                                               .windows    = *windows,
                                               .thresholds = &request->thresholds,
                                               .wanted     = *wanted,
+                                              .sampling   = sampling,
                                               .n_threads  = (int32_t)request->common.n_threads,
                                               .json       = request->common.json,
                                               .quiet      = request->common.quiet });
@@ -204,12 +206,13 @@ static const char about[] =
 
 int hl_command_diagnose(int argc, char **argv)
 {
-    diagnose_request  request = { .thresholds = hl_thresholds_default() };
-    hl_option_list    given   = { 0 };
-    hl_window_options windows = { .max_tokens = 8192 };
-    hl_adjustment     wanted  = { 0 };
-    int64_t           kept    = 1;
-    bool              attempt = false;
+    diagnose_request  request  = { .thresholds = hl_thresholds_default() };
+    hl_option_list    given    = { 0 };
+    hl_window_options windows  = { .max_tokens = 8192 };
+    hl_adjustment     wanted   = { 0 };
+    int64_t           kept     = 1;
+    double            sampling = 0.0;
+    bool              attempt  = false;
 
     hl_option options[] = {
         { "fail-on", 0, HL_OPTION_TEXT, &request.fail_on, "NAME,...",
@@ -224,6 +227,8 @@ int hl_command_diagnose(int argc, char **argv)
           0, 0 },
         { "temperature", 0, HL_OPTION_NUMBER, &wanted.temperature, "T",
           "--try: attention scores divided by T", 0, 1000 },
+        { "sampling-temperature", 0, HL_OPTION_NUMBER, &sampling, "T",
+          "--try: what sampling at T changes instead", 0, 1000 },
         { "window", 0, HL_OPTION_INT, &wanted.window, "N",
           "--try: rows see N keys, and the first ones", 1, INT64_MAX },
         { "window-sink", 0, HL_OPTION_INT, &kept, "N", "--window: so many first keys (1)", 0,
@@ -247,7 +252,7 @@ int hl_command_diagnose(int argc, char **argv)
         return code;
     wanted.window_sink = kept > 0 ? kept : -1;
     if (attempt)
-        return try_mitigations(&request, &usage, &windows, &wanted);
+        return try_mitigations(&request, &usage, &windows, &wanted, sampling);
     if (request.profiles.count < 1 || request.profiles.count > 2)
         return hl_options_refuse(&usage, "wanted one or two profiles, got %d",
                                  request.profiles.count);

@@ -3,7 +3,7 @@
 set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
-plan 45
+plan 47
 
 dense=$scratch/dense.profile
 sparse=$scratch/sparse.profile
@@ -113,6 +113,9 @@ few="--context 128 --max-tokens 512 --threads 1"
 run diagnose --try models/demo-sparse models/text/alice.txt $few
 expect_line "a warmer attention is tried on what collapsed" 0 '^tried attention temperature 2, for entropy-collapse$'
 expect_line "and mends it" 0 '^  entropy-collapse +0\.[5-9][0-9]* +0\.[0-4][0-9]* +present +absent$'
+expect_line "a sampling temperature moves the vocabulary" 0 '^  vocabulary entropy +[0-9.]+ +[0-9.]+   nats$'
+result "and leaves attention as it is" "$(awk '/^  vocabulary entropy/ { if ($3 < $4) v = 1 }
+    /^  attention entropy/ { if ($3 == $4 && $3 > 0) a = 1 } END { if (v && a) print "yes" }' "$scratch/out")"
 # shellcheck disable=SC2086
 run diagnose --try --window 8 --json models/demo models/text/alice.txt $few
 expect_line "what was asked for is tried" 0 '^   "window": 8,$'
