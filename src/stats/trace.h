@@ -25,6 +25,8 @@ hl_status hl_trace_new(hl_trace **out, int64_t n_layers, int64_t n_heads);
 /* rows[i] (n_layers, n_heads) of each kind; copied. */
 hl_status hl_trace_add(hl_trace *trace, const hl_generated *token,
                        const float *const rows[HL_N_TRACE_ROWS]);
+/* From memory; `where` names it in messages.  Nothing of it is needed afterwards. */
+hl_status hl_trace_parse(hl_trace **out, const uint8_t *bytes, size_t n_bytes, const char *where);
 /* Room for so many tokens. */
 hl_status hl_trace_reserve(hl_trace *trace, int64_t n_tokens);
 

@@ -140,3 +140,17 @@ done:
     hl_safetensors_close(file);
     return status;
 }
+
+hl_status hl_trace_parse(hl_trace **out, const uint8_t *bytes, size_t n_bytes, const char *where)
+{
+    hl_safetensors *file   = NULL;
+    hl_status       status = HL_OK;
+
+    *out = NULL;
+    HL_TRY(hl_safetensors_parse(&file, bytes, n_bytes, where));
+    HL_TRY(read_trace(out, file, where));
+
+done:
+    hl_safetensors_close(file);
+    return status;
+}
