@@ -16,6 +16,7 @@ typedef struct diagnose_request {
     hl_arguments  profiles;
     hl_thresholds thresholds;
     const char   *fail_on; /* "a,b"; NULL: nothing fails */
+    const char   *trace_path;
     bool          verbose;
 } diagnose_request;
 
@@ -121,6 +122,18 @@ static int report(const diagnose_request *request, const hl_diagnoses *found)
     return failed ? HL_EXIT_NO : HL_EXIT_OK;
 }
 
+/* What a profile cannot tell, from the trace of a text that was generated. */
+static hl_status add_trace(hl_diagnoses *found, const diagnose_request *request)
+{
+    hl_trace *trace  = NULL;
+    hl_status status = hl_trace_load(&trace, request->trace_path);
+
+    if (status == HL_OK)
+        status = hl_diagnose_trace(found, trace, &request->thresholds);
+    hl_trace_free(trace);
+    return status;
+}
+
 static int diagnose(const diagnose_request *request, const hl_usage *usage)
 {
     hl_profile   *profile = NULL;
@@ -133,6 +146,8 @@ static int diagnose(const diagnose_request *request, const hl_usage *usage)
         status = hl_profile_load(&before, request->profiles.items[1]);
     if (status == HL_OK)
         status = hl_diagnose(&found, profile, before, &request->thresholds);
+    if (status == HL_OK && request->trace_path != NULL)
+        status = add_trace(found, request);
     if (status != HL_OK) {
         hl_complain("diagnose", "%s", hl_error_message());
         code = hl_exit_for(status);
@@ -148,19 +163,22 @@ static int diagnose(const diagnose_request *request, const hl_usage *usage)
 
 /* With --try the arguments are MODEL TEXT... */
 static int try_mitigations(const diagnose_request *request, const hl_usage *usage,
-                           const hl_window_options *windows, const hl_adjustment *wanted)
+                           const hl_window_options *windows, const hl_adjustment *wanted,
+                           double sampling)
 {
     if (request->profiles.count < 2)
         return hl_options_refuse(usage, "--try: wanted a MODEL and a TEXT, got %d arguments",
                                  request->profiles.count);
-    if (request->fail_on != NULL)
-        return hl_options_refuse(usage, "--try and --fail-on: only one of them");
+    if (request->fail_on != NULL || request->trace_path != NULL)
+        return hl_options_refuse(usage, "--try and %s: only one of them",
+                                 request->fail_on != NULL ? "--fail-on" : "--trace");
     return hl_diagnose_try(&(hl_try_request){ .model_path = request->profiles.items[0],
                                               .texts      = request->profiles.items + 1,
                                               .n_texts    = request->profiles.count - 1,
                                               .windows    = *windows,
                                               .thresholds = &request->thresholds,
                                               .wanted     = *wanted,
+                                              .sampling   = sampling,
                                               .n_threads  = (int32_t)request->common.n_threads,
                                               .json       = request->common.json,
                                               .quiet      = request->common.quiet });
@@ -188,24 +206,32 @@ static const char about[] =
 
 int hl_command_diagnose(int argc, char **argv)
 {
-    diagnose_request  request = { .thresholds = hl_thresholds_default() };
-    hl_option_list    given   = { 0 };
-    hl_window_options windows = { .max_tokens = 8192 };
-    hl_adjustment     wanted  = { 0 };
-    bool              attempt = false;
+    diagnose_request  request  = { .thresholds = hl_thresholds_default() };
+    hl_option_list    given    = { 0 };
+    hl_window_options windows  = { .max_tokens = 8192 };
+    hl_adjustment     wanted   = { 0 };
+    int64_t           kept     = 1;
+    double            sampling = 0.0;
+    bool              attempt  = false;
 
     hl_option options[] = {
         { "fail-on", 0, HL_OPTION_TEXT, &request.fail_on, "NAME,...",
           "exit status 1 if one of these is present (any: all)", 0, 0 },
         { "threshold", 0, HL_OPTION_LIST, &given, "NAME=VALUE",
           "another threshold; may be repeated", 0, 0 },
+        { "trace", 0, HL_OPTION_TEXT, &request.trace_path, "FILE",
+          "attention-locking, from headlight generate --trace", 0, 0 },
         { "verbose", 'v', HL_OPTION_FLAG, &request.verbose, NULL,
           "heads, counter-evidence and mitigation of all", 0, 0 },
         { "try", 0, HL_OPTION_FLAG, &attempt, NULL, "measure MODEL on TEXT, then with mitigations",
           0, 0 },
         { "temperature", 0, HL_OPTION_NUMBER, &wanted.temperature, "T",
           "--try: attention scores divided by T", 0, 1000 },
-        { "window", 0, HL_OPTION_INT, &wanted.window, "N", "--try: rows see N keys at most", 1,
+        { "sampling-temperature", 0, HL_OPTION_NUMBER, &sampling, "T",
+          "--try: what sampling at T changes instead", 0, 1000 },
+        { "window", 0, HL_OPTION_INT, &wanted.window, "N",
+          "--try: rows see N keys, and the first ones", 1, INT64_MAX },
+        { "window-sink", 0, HL_OPTION_INT, &kept, "N", "--window: so many first keys (1)", 0,
           INT64_MAX },
         { "rope-base", 0, HL_OPTION_NUMBER, &wanted.rope_base, "B", "--try: another theta", 1,
           INT64_MAX },
@@ -224,8 +250,9 @@ int hl_command_diagnose(int argc, char **argv)
         code = set_threshold(&request, &usage, given.items[i]);
     if (code != HL_OPTIONS_GO_ON)
         return code;
+    wanted.window_sink = kept > 0 ? kept : -1;
     if (attempt)
-        return try_mitigations(&request, &usage, &windows, &wanted);
+        return try_mitigations(&request, &usage, &windows, &wanted, sampling);
     if (request.profiles.count < 1 || request.profiles.count > 2)
         return hl_options_refuse(&usage, "wanted one or two profiles, got %d",
                                  request.profiles.count);

@@ -21,6 +21,7 @@ typedef struct generate_request {
     const char       *system;
     const char       *cache;
     const char       *activations;
+    const char       *trace_path;
     hl_sample_options sample;
     hl_option_list    stops;
     int64_t           max_tokens;
@@ -44,6 +45,7 @@ typedef struct generation {
     int64_t                 end_ids[2];
     int                     n_end_ids;
     hl_session             *session;
+    hl_tracer              *tracer; /* NULL: no trace is wanted */
     hl_generator           *generator;
     hl_decode_stream       *stream;
     hl_stop_words          *stop;
@@ -108,6 +110,8 @@ static int parse_request(generate_request *request, int argc, char **argv)
              "what quantised weights are multiplied with (exact)", 0, 0 },
            { "tokenizer", 0, HL_OPTION_TEXT, &request->tokenizer_path, "PATH",
              "use this one instead of the model's own", 0, 0 },
+           { "trace", 0, HL_OPTION_TEXT, &request->trace_path, "FILE",
+             "entropies and changes of all heads, token by token, to FILE", 0, 0 },
            { "stats", 0, HL_OPTION_FLAG, &request->stats, NULL, "print tokens a second at the end", 0,
              0 },
            { 0 },
@@ -267,6 +271,22 @@ static int64_t choose_context(const generation *g)
     return most > 0 && needed > most ? most : needed;
 }
 
+/* The session is open: it knows how long its context is. */
+static hl_status open_tracer(generation *g, hl_generate_options *options)
+{
+    hl_session_memory  memory  = { 0 };
+    hl_session_options session = { .n_ctx = choose_context(g) };
+    hl_status          status  = hl_session_measure(&memory, g->model, &session);
+
+    if (status == HL_OK)
+        status = hl_tracer_open(&g->tracer, g->model, memory.n_ctx);
+    if (status == HL_OK) {
+        hl_tracer_begin(g->tracer, g->n_tokens - 1);
+        options->tap = hl_tracer_tap(g->tracer);
+    }
+    return status;
+}
+
 static int open_generation(generation *g)
 {
     const generate_request *request = g->request;
@@ -278,6 +298,10 @@ static int open_generation(generation *g)
             strcmp(request->activations, "int8") == 0 ? HL_ACTIVATIONS_INT8 : HL_ACTIVATIONS_EXACT,
              .n_threads = (int32_t)request->common.n_threads,
     };
+    if (request->trace_path != NULL) {
+        session.wants |= HL_WANT_PATTERN;
+        session.n_patterns = 1;
+    }
     hl_generate_options options = { .sample     = request->sample,
                                     .max_tokens = request->max_tokens,
                                     .ignore_end = request->ignore_end,
@@ -285,6 +309,8 @@ static int open_generation(generation *g)
                                     .n_end_ids  = g->n_end_ids };
     hl_status           status  = hl_session_open(&g->session, g->model, &session);
 
+    if (status == HL_OK && request->trace_path != NULL)
+        status = open_tracer(g, &options);
     if (status == HL_OK)
         status = hl_generator_open(&g->generator, g->session, &options);
     if (status == HL_OK)
@@ -372,6 +398,8 @@ static int make_text(generation *g)
         status = hl_generator_next(&token, g->generator);
         if (status != HL_OK)
             return fail(status);
+        if (g->tracer != NULL && hl_tracer_add(g->tracer, &token) != HL_OK)
+            return fail(HL_NO_MEMORY);
         g->result.n_tokens++;
         code = put_token(g, &token);
     }
@@ -383,6 +411,11 @@ static int finish(generation *g)
 {
     const generate_request *request = g->request;
 
+    if (g->tracer != NULL) {
+        hl_status status = hl_trace_write(hl_tracer_trace(g->tracer), request->trace_path);
+        if (status != HL_OK)
+            return fail(status);
+    }
     if (request->common.json)
         return hl_generate_print_json(&g->result, request->arguments.items[0], request->common.seed)
                    ? HL_EXIT_OK
@@ -402,6 +435,7 @@ static void close_generation(generation *g)
     hl_stop_words_free(g->stop);
     hl_decode_stream_close(g->stream);
     hl_generator_close(g->generator);
+    hl_tracer_close(g->tracer);
     hl_session_close(g->session);
     hl_encoding_free(g->encoding);
     hl_tokenizer_close(g->tokenizer);

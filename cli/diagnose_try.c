@@ -17,6 +17,7 @@
 
 #include "command.h"
 #include "quick_measure.h"
+#include "sampling_try.h"
 #include "wrap.h"
 
 enum { MOST_TRIALS = 2 };
@@ -107,6 +108,11 @@ static int choose_trials(trial out[MOST_TRIALS], const hl_try_request *request,
     return count;
 }
 
+static long long kept_keys(const hl_adjustment *a)
+{
+    return a->window == 0 || a->window_sink < 0 ? 0 : a->window_sink;
+}
+
 static void describe(char *out, size_t n_bytes, const hl_adjustment *a)
 {
     size_t used = 0;
@@ -115,8 +121,8 @@ static void describe(char *out, size_t n_bytes, const hl_adjustment *a)
     if (a->temperature != 0.0)
         used += (size_t)snprintf(out, n_bytes, "attention temperature %g", a->temperature);
     if (a->window != 0)
-        used += (size_t)snprintf(out + used, n_bytes - used, "%swindow %lld", used > 0 ? ", " : "",
-                                 (long long)a->window);
+        used += (size_t)snprintf(out + used, n_bytes - used, "%swindow %lld and %lld first",
+                                 used > 0 ? ", " : "", (long long)a->window, kept_keys(a));
     if (a->rope_base != 0.0)
         used += (size_t)snprintf(out + used, n_bytes - used, "%sRoPE base %g", used > 0 ? ", " : "",
                                  a->rope_base);
@@ -169,17 +175,28 @@ static void print_untried(const outcome *before)
     }
 }
 
+static void print_sampling(const hl_sampling_trial *tried)
+{
+    if (tried->n_tokens == 0)
+        return;
+    printf("sampling temperature %g instead, on the first %lld tokens\n\n", tried->temperature,
+           (long long)tried->n_tokens);
+    printf("  %-18s %10s %10s\n", "", "before", "after");
+    printf("  %-18s %10.4f %10.4f   nats\n", "vocabulary entropy", tried->before.vocabulary,
+           tried->after.vocabulary);
+    printf("  %-18s %10.4f %10.4f   nats\n\n", "attention entropy", tried->before.attention,
+           tried->after.attention);
+}
+
 static void print_text(const trial *trials, int n_trials, const outcome *before,
-                       const outcome *after)
+                       const outcome *after, const hl_sampling_trial *sampling)
 {
     for (int i = 0; i < n_trials; i++)
         print_comparison(&trials[i], before, &after[i]);
     if (n_trials == 0)
         printf("nothing is present that running the model otherwise could mend\n");
+    print_sampling(sampling);
     print_untried(before);
-    if (n_trials > 0 && trials[0].adjustment.temperature != 0.0)
-        printf("A sampling temperature would change which token is drawn, and none of the numbers "
-               "above.\n");
 }
 
 /* ---------------------------------------------------------------------- JSON */
@@ -203,20 +220,37 @@ static json_t *json_outcome(const outcome *seen)
                      json_number(seen->loss), "diagnoses", verdicts);
 }
 
+static json_t *json_seen(const hl_sampling_seen *seen)
+{
+    return json_pack("{s:o, s:o}", "vocabulary_entropy", json_number(seen->vocabulary),
+                     "attention_entropy", json_number(seen->attention));
+}
+
+static json_t *json_sampling(const hl_sampling_trial *tried)
+{
+    if (tried->n_tokens == 0)
+        return json_null();
+    return json_pack("{s:f, s:I, s:o, s:o}", "temperature", tried->temperature, "tokens",
+                     (json_int_t)tried->n_tokens, "before", json_seen(&tried->before), "after",
+                     json_seen(&tried->after));
+}
+
 static void print_json(const trial *trials, int n_trials, const outcome *before,
-                       const outcome *after)
+                       const outcome *after, const hl_sampling_trial *sampling)
 {
     json_t *tried = json_array();
 
     for (int i = 0; i < n_trials; i++) {
         const hl_adjustment *a = &trials[i].adjustment;
         json_array_append_new(tried,
-                              json_pack("{s:f, s:I, s:f, s:f, s:s?, s:o}", "temperature",
+                              json_pack("{s:f, s:I, s:I, s:f, s:f, s:s?, s:o}", "temperature",
                                         a->temperature, "window", (json_int_t)a->window,
-                                        "rope_base", a->rope_base, "rope_factor", a->rope_factor,
-                                        "for", trials[i].reason, "after", json_outcome(&after[i])));
+                                        "window_sink", (json_int_t)kept_keys(a), "rope_base",
+                                        a->rope_base, "rope_factor", a->rope_factor, "for",
+                                        trials[i].reason, "after", json_outcome(&after[i])));
     }
-    json_t *root = json_pack("{s:o, s:o}", "before", json_outcome(before), "tried", tried);
+    json_t *root = json_pack("{s:o, s:o, s:o}", "before", json_outcome(before), "tried", tried,
+                             "sampling", json_sampling(sampling));
     json_dumpf(root, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
     printf("\n");
     json_decref(root);
@@ -224,24 +258,41 @@ static void print_json(const trial *trials, int n_trials, const outcome *before,
 
 /* ----------------------------------------------------------------- the whole */
 
+/* With what was asked for, or else as warm as attention was made. */
+static hl_status try_sampling(hl_sampling_trial *out, const hl_try_request *request,
+                              const trial *trials, int n_trials)
+{
+    double temperature = request->sampling;
+
+    if (temperature == 0.0 && n_trials > 0)
+        temperature = trials[0].adjustment.temperature;
+    if (temperature == 0.0)
+        return HL_OK;
+    return hl_sampling_try(out, request->model_path, request->texts[0], temperature,
+                           request->n_threads);
+}
+
 int hl_diagnose_try(const hl_try_request *request)
 {
-    outcome   before             = { 0 };
-    outcome   after[MOST_TRIALS] = { { 0 } };
-    trial     trials[MOST_TRIALS];
-    int       n_trials = 0;
-    hl_status status   = examine(&before, request, NULL);
+    outcome           before             = { 0 };
+    outcome           after[MOST_TRIALS] = { { 0 } };
+    trial             trials[MOST_TRIALS];
+    hl_sampling_trial sampling = { 0 };
+    int               n_trials = 0;
+    hl_status         status   = examine(&before, request, NULL);
 
     if (status == HL_OK)
         n_trials = choose_trials(trials, request, &before);
     for (int i = 0; i < n_trials && status == HL_OK; i++)
         status = examine(&after[i], request, &trials[i].adjustment);
+    if (status == HL_OK)
+        status = try_sampling(&sampling, request, trials, n_trials);
     if (status != HL_OK)
         hl_complain("diagnose", "%s", hl_error_message());
     else if (request->json)
-        print_json(trials, n_trials, &before, after);
+        print_json(trials, n_trials, &before, after, &sampling);
     else if (!request->quiet)
-        print_text(trials, n_trials, &before, after);
+        print_text(trials, n_trials, &before, after, &sampling);
     hl_diagnoses_free(before.found);
     for (int i = 0; i < MOST_TRIALS; i++)
         hl_diagnoses_free(after[i].found);

@@ -10,7 +10,8 @@ typedef struct hl_try_request {
     int                  n_texts;
     hl_window_options    windows;
     const hl_thresholds *thresholds;
-    hl_adjustment        wanted; /* all 0: what fits the findings */
+    hl_adjustment        wanted;   /* all 0: what fits the findings */
+    double               sampling; /* a sampling temperature; 0: that of attention, if tried */
     int32_t              n_threads;
     bool                 json;
     bool                 quiet;

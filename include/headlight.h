@@ -139,7 +139,7 @@ HL_API const char *hl_dtype_name(hl_dtype dtype);
  * Row i of a sequence stands at position  p = query_start + i  and sees keys j
  *
  *     0 <= j < key_length,   j <= p                  if CAUSAL,
- *     j >= p - window_left                           if WINDOW_LEFT,
+ *     j >= p - window_left  or  j < window_sink      if WINDOW_LEFT,
  *     j <= p + window_right                          if WINDOW_RIGHT.
  *
  * Its scores are  s = scale * q.k, then softcap * tanh(s / softcap), then plus
@@ -187,6 +187,7 @@ typedef struct hl_attention {
     double   softcap; /* 0: none */
     int64_t  window_left;
     int64_t  window_right;
+    int64_t  window_sink; /* so many first keys are seen before the window too; 0: none */
 
     const int64_t *query_start;  /* (n_batch); NULL: key_length - n_queries */
     const int64_t *key_length;   /* (n_batch); NULL: n_keys                 */
@@ -354,9 +355,10 @@ HL_API hl_status hl_model_hash(uint64_t *out, const hl_model *model, int32_t n_t
 /* Running a model otherwise than it was trained, to see what that does.  Zero: as it is. */
 typedef struct hl_adjustment {
     double  temperature; /* of attention: q.k is divided by it */
-    int64_t window;      /* no row sees more keys than these: itself and those before it */
+    int64_t window;      /* a row sees so many keys, itself and those before it, and the first */
     double  rope_base;   /* theta, in all layers that turn */
     double  rope_factor; /* positions are divided by it */
+    int64_t window_sink; /* so many first keys; 0: 1, since models lean on it; -1: none */
 } hl_adjustment;
 
 /* Before a session of the model is opened, and once.  HL_UNSUPPORTED if the model has nothing
@@ -825,6 +827,58 @@ HL_API hl_status hl_generator_prompt(hl_generator *generator, const int64_t *tok
                                      int64_t n_tokens);
 /* HL_BAD_ARGUMENT before the first prompt and after the last token. */
 HL_API hl_status hl_generator_next(hl_generated *out, hl_generator *generator);
+
+/* What was seen of every token while a text was generated; a safetensors file, which
+ * doc/trace.md describes.
+ *
+ *     hl_tracer *tracer = NULL;
+ *     hl_session_options options = { .wants = HL_WANT_LAST_LOGITS | HL_WANT_PATTERN,
+ *                                    .n_patterns = 1, .n_ctx = 1024 };
+ *     hl_tracer_open(&tracer, model, 1024);
+ *     hl_generator_open(&generator, session,
+ *                       &(hl_generate_options){ .tap = hl_tracer_tap(tracer) });
+ *     hl_tracer_begin(tracer, n_prompt - 1);
+ *     hl_generator_prompt(generator, prompt, n_prompt);
+ *     while (token.stop == HL_STOP_NONE && hl_generator_next(&token, generator) == HL_OK)
+ *         hl_tracer_add(tracer, &token);
+ *     hl_trace_write(hl_tracer_trace(tracer), "text.trace"); */
+typedef struct hl_trace  hl_trace;
+typedef struct hl_tracer hl_tracer;
+
+/* Of every head, in the row that led to the token; NaN of heads that a layer lacks. */
+typedef enum hl_trace_rows {
+    HL_TRACE_ENTROPY = 0, /* H, nats */
+    HL_TRACE_NORMALISED,  /* H / ln n of the n keys it sees; 0 where that is one */
+    HL_TRACE_CHANGE,      /* total variation from the row before, over the keys that both see, all
+                           * else being one outcome; NaN of the first token */
+    HL_N_TRACE_ROWS
+} hl_trace_rows;
+
+/* HL_BAD_INPUT, naming the tensor, of what is no trace. */
+HL_API hl_status hl_trace_load(hl_trace **out, const char *path);
+HL_API hl_status hl_trace_write(const hl_trace *trace, const char *path);
+HL_API void      hl_trace_free(hl_trace *trace);
+HL_API int64_t   hl_trace_n_tokens(const hl_trace *trace);
+HL_API int64_t   hl_trace_n_layers(const hl_trace *trace);
+HL_API int64_t   hl_trace_n_heads(const hl_trace *trace); /* the most of any layer */
+/* Token, layer and head must exist.  A token's .stop is not kept. */
+HL_API hl_generated hl_trace_token(const hl_trace *trace, int64_t token);
+HL_API double       hl_trace_row(const hl_trace *trace, int64_t token, int64_t layer, int64_t head,
+                                 hl_trace_rows which);
+/* Over all heads that are not NaN. */
+HL_API double hl_trace_mean(const hl_trace *trace, int64_t token, hl_trace_rows which);
+
+/* Keeps the row before in memory: n_layers * n_heads * n_ctx floats.  Borrows the model. */
+HL_API hl_status hl_tracer_open(hl_tracer **out, const hl_model *model, int64_t n_ctx);
+HL_API void      hl_tracer_close(hl_tracer *tracer);
+/* For the generator, or for feeds; borrowed. */
+HL_API const hl_tap *hl_tracer_tap(const hl_tracer *tracer);
+/* The next feed ends with the token at `position`, and from there on they come one by one.  A
+ * row at the place of the last one (after a rewind) or right after it is compared with that. */
+HL_API void hl_tracer_begin(hl_tracer *tracer, int64_t position);
+/* The token that the last row led to. */
+HL_API hl_status       hl_tracer_add(hl_tracer *tracer, const hl_generated *token);
+HL_API const hl_trace *hl_tracer_trace(const hl_tracer *tracer);
 
 /* Words that end a text that comes in pieces.  push returns what can be shown: not what
  * may be the beginning of such a word, and nothing from the first one on; then *found is
@@ -1399,6 +1453,10 @@ typedef struct hl_diagnoses {
 HL_API hl_status hl_diagnose(hl_diagnoses **out, const hl_profile *profile,
                              const hl_profile *before, const hl_thresholds *thresholds);
 HL_API void      hl_diagnoses_free(hl_diagnoses *diagnoses);
+/* Attention-locking, which profiles cannot tell, from a trace: takes the place of what `found`
+ * said of it. */
+HL_API hl_status hl_diagnose_trace(hl_diagnoses *found, const hl_trace *trace,
+                                   const hl_thresholds *thresholds);
 /* "absent", "present", "not measured". */
 HL_API const char *hl_verdict_name(hl_verdict verdict);
 

@@ -124,6 +124,8 @@ static void draw_mask(attention_case *c)
     if (chance(25)) {
         p->flags |= HL_ATTENTION_WINDOW_LEFT;
         p->window_left = random_int(0, 40);
+        if (chance(50))
+            p->window_sink = chance(50) ? random_int(1, 8) : random_int(1, 400);
     }
     if (chance(15)) {
         p->flags |= HL_ATTENTION_WINDOW_RIGHT;
@@ -265,14 +267,16 @@ const char *case_describe(const attention_case *c)
 
     snprintf(text, sizeof text,
              "B=%lld Hq=%lld Hkv=%lld Sq=%lld Sk=%lld D=%lld Dv=%lld %s flags=%u wl=%lld wr=%lld "
+             "ws=%lld "
              "cap=%g%s%s%s%s%s%s segments=%lld threads=%d",
              (long long)p->n_batch, (long long)p->n_heads, (long long)p->n_kv_heads,
              (long long)p->n_queries, (long long)p->n_keys, (long long)p->d_head,
              (long long)p->d_value, hl_dtype_name(p->q.dtype), p->flags, (long long)p->window_left,
-             (long long)p->window_right, p->softcap, p->key_length != NULL ? " length" : "",
-             p->query_start != NULL ? " start" : "", p->alibi_slopes != NULL ? " alibi" : "",
-             p->key_bias != NULL ? " bias" : "", p->sinks != NULL ? " sinks" : "",
-             p->gates != NULL ? " gates" : "", (long long)p->n_segments, p->n_threads);
+             (long long)p->window_right, (long long)p->window_sink, p->softcap,
+             p->key_length != NULL ? " length" : "", p->query_start != NULL ? " start" : "",
+             p->alibi_slopes != NULL ? " alibi" : "", p->key_bias != NULL ? " bias" : "",
+             p->sinks != NULL ? " sinks" : "", p->gates != NULL ? " gates" : "",
+             (long long)p->n_segments, p->n_threads);
     return text;
 }
 

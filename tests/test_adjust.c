@@ -61,19 +61,29 @@ static first_layer run(const hl_adjustment *adjustment)
     return out;
 }
 
-/* The entropy of keys from `from` to the row's own, scores divided by `divisor`. */
-static double entropy_of(const first_layer *layer, int head, int row, int from, double divisor)
+/* The entropy of the first `kept` keys and those from `from` to the row's own, scores divided by
+ * `divisor`. */
+static double entropy_with(const first_layer *layer, int head, int row, int kept, int from,
+                           double divisor)
 {
     double most = -INFINITY, sum = 0, dot = 0;
 
-    for (int key = from; key <= row; key++)
-        most = fmax(most, layer->scores[head][row][key] / divisor);
-    for (int key = from; key <= row; key++) {
+    for (int key = 0; key <= row; key++)
+        if (key < kept || key >= from)
+            most = fmax(most, layer->scores[head][row][key] / divisor);
+    for (int key = 0; key <= row; key++) {
         double s = layer->scores[head][row][key] / divisor - most;
+        if (key >= kept && key < from)
+            continue;
         sum += exp(s);
         dot += exp(s) * s;
     }
     return log(sum) - dot / sum;
+}
+
+static double entropy_of(const first_layer *layer, int head, int row, double divisor)
+{
+    return entropy_with(layer, head, row, 0, 0, divisor);
 }
 
 static void test_temperature(void **state)
@@ -85,43 +95,36 @@ static void test_temperature(void **state)
     (void)state;
     for (int head = 0; head < plain.n_heads; head++) {
         for (int row = 0; row < N_TOKENS; row++) {
-            assert_near(plain.entropy[head][row], entropy_of(&plain, head, row, 0, sqrt(d_head)),
+            assert_near(plain.entropy[head][row], entropy_of(&plain, head, row, sqrt(d_head)),
                         1e-5);
-            assert_near(warm.entropy[head][row],
-                        entropy_of(&plain, head, row, 0, 3.0 * sqrt(d_head)), 1e-5);
+            assert_near(warm.entropy[head][row], entropy_of(&plain, head, row, 3.0 * sqrt(d_head)),
+                        1e-5);
+        }
+    }
+}
+
+static void check_window(int64_t sink, int kept)
+{
+    first_layer plain  = run(NULL);
+    first_layer narrow = run(&(hl_adjustment){ .window = 5, .window_sink = sink });
+
+    for (int head = 0; head < plain.n_heads; head++) {
+        for (int row = 0; row < N_TOKENS; row++) {
+            int from = row > 4 ? row - 4 : 0;
+            assert_near(narrow.entropy[head][row], entropy_with(&plain, head, row, kept, from, 4.0),
+                        1e-5);
+            if (row > 4)
+                assert_true((narrow.first[head][row] > 0.0) == (kept > 0));
         }
     }
 }
 
 static void test_window(void **state)
 {
-    first_layer plain  = run(NULL);
-    first_layer narrow = run(&(hl_adjustment){ .window = 5 });
-
     (void)state;
-    for (int head = 0; head < plain.n_heads; head++) {
-        for (int row = 0; row < N_TOKENS; row++) {
-            int from = row > 4 ? row - 4 : 0;
-            assert_near(narrow.entropy[head][row], entropy_of(&plain, head, row, from, 4.0), 1e-5);
-            if (row > 4)
-                assert_near(narrow.first[head][row], 0.0, 0.0);
-        }
-    }
-}
-
-/* Another base turns keys otherwise, but not against a row at their own place. */
-static void test_rope(void **state)
-{
-    first_layer plain = run(NULL);
-    first_layer other = run(&(hl_adjustment){ .rope_base = 1e4 });
-    double      apart = 0;
-
-    (void)state;
-    for (int row = 0; row < N_TOKENS; row++)
-        apart = fmax(apart, fabs(plain.scores[0][row][0] - other.scores[0][row][0]));
-    assert_true(apart > 1e-4);
-    for (int row = 0; row < N_TOKENS; row++)
-        assert_near(plain.scores[1][row][row], other.scores[1][row][row], 1e-4);
+    check_window(0, 1); /* the first key stays unless it is sent away */
+    check_window(-1, 0);
+    check_window(3, 3);
 }
 
 static hl_profile *measure(const hl_adjustment *adjustment)
@@ -147,6 +150,41 @@ static hl_profile *measure(const hl_adjustment *adjustment)
     return profile;
 }
 
+/* A row of a window of 20 and two first keys has 22 to choose from: were all counted, or 20, the
+ * normalised entropy would be another. */
+static void test_visible_keys_are_counted(void **state)
+{
+    hl_profile *profile = measure(&(hl_adjustment){ .window = 20, .window_sink = 2 });
+    hl_profile *hidden  = measure(&(hl_adjustment){ .window = 20, .window_sink = -1 });
+
+    (void)state;
+    for (int64_t head = 0; head < 8; head++) {
+        hl_moments entropy = hl_profile_by_position(profile, 3, head, 5, HL_Q_ENTROPY);
+        hl_moments fair    = hl_profile_by_position(profile, 3, head, 5, HL_Q_FAIR);
+        assert_int_equal(fair.count, 2 * 32); /* positions 31 .. 62, of two windows */
+        assert_near(fair.mean, entropy.mean / log(22.0), 1e-6);
+        assert_int_equal(hl_profile_moments(profile, 3, head, HL_Q_FIRST).count, 128);
+        assert_int_equal(hl_profile_moments(hidden, 3, head, HL_Q_FIRST).count, 2 * 20);
+    }
+    hl_profile_free(profile);
+    hl_profile_free(hidden);
+}
+
+/* Another base turns keys otherwise, but not against a row at their own place. */
+static void test_rope(void **state)
+{
+    first_layer plain = run(NULL);
+    first_layer other = run(&(hl_adjustment){ .rope_base = 1e4 });
+    double      apart = 0;
+
+    (void)state;
+    for (int row = 0; row < N_TOKENS; row++)
+        apart = fmax(apart, fabs(plain.scores[0][row][0] - other.scores[0][row][0]));
+    assert_true(apart > 1e-4);
+    for (int row = 0; row < N_TOKENS; row++)
+        assert_near(plain.scores[1][row][row], other.scores[1][row][row], 1e-4);
+}
+
 /* An adjusted model's profile says so, and does not merge with the model's own. */
 static void test_profiles_say_so(void **state)
 {
@@ -156,7 +194,7 @@ static void test_profiles_say_so(void **state)
     (void)state;
     assert_null(hl_profile_setting(plain, "adjusted"));
     assert_string_equal(hl_profile_setting(warm, "adjusted"),
-                        "temperature=2 window=0 rope_base=0 rope_factor=0");
+                        "temperature=2 window=0 sink=0 rope_base=0 rope_factor=0");
     assert_fails(HL_BAD_INPUT, "adjusted", hl_profile_merge(plain, warm));
     hl_profile_free(plain);
     hl_profile_free(warm);
@@ -168,9 +206,12 @@ static void test_refusals(void **state)
     hl_model *gpt2  = open_model("models/demo");
 
     (void)state;
-    assert_fails(HL_BAD_ARGUMENT, "-1", hl_model_adjust(llama, &(hl_adjustment){ -1.0, 0, 0, 0 }));
+    assert_fails(HL_BAD_ARGUMENT, "-1",
+                 hl_model_adjust(llama, &(hl_adjustment){ .temperature = -1.0 }));
     assert_fails(HL_BAD_ARGUMENT, "-3 keys",
-                 hl_model_adjust(llama, &(hl_adjustment){ 0, -3, 0, 0 }));
+                 hl_model_adjust(llama, &(hl_adjustment){ .window = -3 }));
+    assert_fails(HL_BAD_ARGUMENT, "-2 first keys",
+                 hl_model_adjust(llama, &(hl_adjustment){ .window = 3, .window_sink = -2 }));
     assert_fails(HL_UNSUPPORTED, "scaled already (llama3)",
                  hl_model_adjust(llama, &(hl_adjustment){ .rope_factor = 2.0 }));
     assert_fails(HL_UNSUPPORTED, "do not turn",
@@ -182,8 +223,11 @@ static void test_refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_temperature), cmocka_unit_test(test_window),
-        cmocka_unit_test(test_rope),        cmocka_unit_test(test_profiles_say_so),
+        cmocka_unit_test(test_temperature),
+        cmocka_unit_test(test_window),
+        cmocka_unit_test(test_rope),
+        cmocka_unit_test(test_profiles_say_so),
+        cmocka_unit_test(test_visible_keys_are_counted),
         cmocka_unit_test(test_refusals),
     };
 

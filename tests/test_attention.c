@@ -171,6 +171,9 @@ static void impossible_masks_are_refused_by_name(void **unused)
     p.flags       = HL_ATTENTION_WINDOW_LEFT;
     p.window_left = -1;
     refused(HL_BAD_ARGUMENT, "window_left", plain_result(), p);
+    p.window_left = 3;
+    p.window_sink = -1;
+    refused(HL_BAD_ARGUMENT, "window_sink", plain_result(), p);
 
     float               mass[H * S * 2];
     hl_attention_result r = plain_result();
@@ -480,6 +483,128 @@ static void a_row_does_not_depend_on_its_neighbours(void **unused)
     }
 }
 
+/* --------------------------------------------------- a window with first keys kept */
+
+enum { LONG = 300, WIDE = 12 };
+
+/* What row i comes to, from the whole row in double. */
+typedef struct whole_row {
+    double lse;
+    double entropy;
+    double nosink;
+    double first;
+    double out[WIDE];
+} whole_row;
+
+static double entropy_of(const double *p, int n)
+{
+    double sum = 0.0, entropy_of_row = 0.0;
+
+    for (int j = 0; j < n; j++)
+        sum += p[j];
+    for (int j = 0; j < n; j++)
+        entropy_of_row -= p[j] > 0.0 ? p[j] / sum * log(p[j] / sum) : 0.0;
+    return entropy_of_row;
+}
+
+static whole_row whole(const float *qs, const float *ks, const float *vs, int64_t i, int64_t left,
+                       int64_t sink)
+{
+    whole_row r       = { 0 };
+    double    p[LONG] = { 0 };
+    double    sum     = 0.0;
+
+    for (int64_t j = 0; j <= i; j++) {
+        double score = 0.0;
+        if (j < i - left && j >= sink)
+            continue;
+        for (int d = 0; d < WIDE; d++)
+            score += (double)qs[i * WIDE + d] * (double)ks[j * WIDE + d];
+        sum += p[j] = exp(score / sqrt((double)WIDE));
+    }
+    for (int64_t j = 0; j <= i; j++)
+        for (int d = 0; d < WIDE; d++)
+            r.out[d] += p[j] / sum * (double)vs[j * WIDE + d];
+    r.lse     = log(sum);
+    r.entropy = entropy_of(p, LONG);
+    r.first   = p[0] / sum;
+    p[0]      = 0.0;
+    r.nosink  = i == 0 ? 0.0 : entropy_of(p, LONG);
+    return r;
+}
+
+typedef struct long_rows {
+    float q[LONG * WIDE], k[LONG * WIDE], v[LONG * WIDE], out[LONG * WIDE];
+    float lse[LONG], entropy[LONG], nosink[LONG], first[LONG];
+} long_rows;
+
+static void run_long(long_rows *r, int64_t row, int64_t n_rows, int64_t left, int64_t sink)
+{
+    hl_attention p = {
+        .n_batch     = 1,
+        .n_heads     = 1,
+        .n_kv_heads  = 1,
+        .n_queries   = n_rows,
+        .n_keys      = LONG,
+        .d_head      = WIDE,
+        .d_value     = WIDE,
+        .q           = { .data = r->q + row * WIDE },
+        .k           = { .data = r->k },
+        .v           = { .data = r->v },
+        .flags       = HL_ATTENTION_CAUSAL | HL_ATTENTION_WINDOW_LEFT,
+        .window_left = left,
+        .window_sink = sink,
+        .query_start = &row,
+    };
+    hl_attention_result result = {
+        .out            = { .data = r->out + row * WIDE },
+        .lse            = r->lse + row,
+        .entropy        = r->entropy + row,
+        .entropy_nosink = r->nosink + row,
+        .first          = r->first + row,
+    };
+
+    assert_int_equal(hl_attention_forward(&result, &p), HL_OK);
+}
+
+static void check_kept_keys(const char *backend)
+{
+    static const int64_t cases[][2] = { { 19, 1 },  { 19, 4 },   { 0, 1 },    { 150, 1 },
+                                        { 5, 100 }, { 40, 250 }, { 300, 10 }, { 3, 400 } };
+    static long_rows     all, part;
+
+    fill(all.q, LONG * WIDE, 5);
+    fill(all.k, LONG * WIDE, 6);
+    fill(all.v, LONG * WIDE, 7);
+    for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
+        int64_t left = cases[c][0], sink = cases[c][1];
+        run_long(&all, 0, LONG, left, sink);
+        for (int64_t i = 0; i < LONG; i++) {
+            whole_row want = whole(all.q, all.k, all.v, i, left, sink);
+            double    off  = fabs(want.lse - (double)all.lse[i]);
+            off            = fmax(off, fabs(want.entropy - (double)all.entropy[i]));
+            off            = fmax(off, fabs(want.nosink - (double)all.nosink[i]));
+            off            = fmax(off, fabs(want.first - (double)all.first[i]));
+            for (int d = 0; d < WIDE; d++)
+                off = fmax(off, fabs(want.out[d] - (double)all.out[i * WIDE + d]));
+            if (!(off < 3e-6))
+                fail_msg("%s, window %lld and %lld kept, row %lld: off by %g", backend,
+                         (long long)left, (long long)sink, (long long)i, off);
+        }
+        /* Rows in other company, whose gaps lie elsewhere: the same bytes. */
+        part = all;
+        for (int64_t row = 1; row + 23 <= LONG; row += 23)
+            run_long(&part, row, 23, left, sink);
+        assert_int_equal(memcmp(&part, &all, sizeof all), 0);
+    }
+}
+
+static void a_window_can_keep_the_first_keys(void **unused)
+{
+    (void)unused;
+    on_every_back_end(check_kept_keys);
+}
+
 /* ----------------------------------------------------------------------- dtypes */
 
 /* f64 inputs take the scalar back end whatever was chosen, at full precision. */
@@ -563,6 +688,7 @@ int main(void)
         cmocka_unit_test(threads_do_not_change_the_forward_pass),
         cmocka_unit_test(the_same_call_gives_the_same_bytes),
         cmocka_unit_test(a_row_does_not_depend_on_its_neighbours),
+        cmocka_unit_test(a_window_can_keep_the_first_keys),
         cmocka_unit_test(double_inputs_are_taken),
         cmocka_unit_test(half_outputs_are_rounded_floats),
         cmocka_unit_test(unknown_back_ends_are_refused),

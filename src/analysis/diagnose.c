@@ -134,16 +134,20 @@ done:
     return status;
 }
 
+static void release(hl_diagnosis *item)
+{
+    hl_free(item->rule);
+    hl_free(item->finding);
+    hl_free(item->against);
+    hl_free(item->heads);
+}
+
 void hl_diagnoses_free(hl_diagnoses *found)
 {
     if (found == NULL)
         return;
-    for (int i = 0; i < HL_N_DIAGNOSES; i++) {
-        hl_free(found->items[i].rule);
-        hl_free(found->items[i].finding);
-        hl_free(found->items[i].against);
-        hl_free(found->items[i].heads);
-    }
+    for (int i = 0; i < HL_N_DIAGNOSES; i++)
+        release(&found->items[i]);
     hl_free(found);
 }
 
@@ -166,6 +170,21 @@ hl_status hl_diagnose(hl_diagnoses **out, const hl_profile *profile, const hl_pr
 
 done:
     hl_diagnoses_free(found);
+    return status;
+}
+
+hl_status hl_diagnose_trace(hl_diagnoses *found, const hl_trace *trace,
+                            const hl_thresholds *thresholds)
+{
+    hl_examination frame  = { .trace = trace, .thresholds = thresholds };
+    hl_status      status = HL_OK;
+
+    for (size_t i = 0; i < HL_N_DIAGNOSES && status == HL_OK; i++) {
+        if (diagnoses[i].examine != hl_diagnose_locking)
+            continue;
+        release(&found->items[i]);
+        status = examine(&found->items[i], i, &frame);
+    }
     return status;
 }
 

@@ -13,6 +13,7 @@
 typedef struct hl_examination {
     const hl_profile    *profile;
     const hl_profile    *before; /* NULL: none */
+    const hl_trace      *trace;  /* NULL: none */
     const hl_thresholds *thresholds;
     hl_diagnosis        *result;
     hl_text              rule;

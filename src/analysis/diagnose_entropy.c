@@ -277,8 +277,95 @@ done:
 
 /* ------------------------------------------------------------------ locking */
 
+/* What hl_find_locking looks at: from the second token on, since the first has no row before. */
+typedef struct decoded {
+    double *entropy;
+    double *change;
+    int64_t n_tokens;
+} decoded;
+
+static hl_status read_decoded(decoded *out, const hl_trace *trace)
+{
+    hl_status status = HL_OK;
+
+    out->n_tokens = hl_trace_n_tokens(trace) > 1 ? hl_trace_n_tokens(trace) - 1 : 0;
+    HL_TRY(HL_ALLOC(&out->entropy, (size_t)out->n_tokens));
+    HL_TRY(HL_ALLOC(&out->change, (size_t)out->n_tokens));
+    for (int64_t i = 0; i < out->n_tokens; i++) {
+        out->entropy[i] = hl_trace_mean(trace, i + 1, HL_TRACE_NORMALISED);
+        out->change[i]  = hl_trace_mean(trace, i + 1, HL_TRACE_CHANGE);
+    }
+
+done:
+    return status;
+}
+
+/* The stillest window's mean change. */
+static double least_change(const decoded *text, int64_t length)
+{
+    double least = NAN;
+
+    for (int64_t first = 0; first + length <= text->n_tokens; first++)
+        least = fmin(least, hl_mean(text->change + first, length));
+    return least;
+}
+
+/* Heads whose own rows were still in the window that begins with token `first`. */
+static hl_status list_locked(hl_examination *e, int64_t first, int64_t length)
+{
+    hl_status status  = HL_OK;
+    int64_t   n_heads = hl_trace_n_heads(e->trace);
+
+    for (int64_t i = 0; i < hl_trace_n_layers(e->trace) * n_heads; i++) {
+        double sum = 0.0;
+        for (int64_t token = first; token < first + length; token++)
+            sum += hl_trace_row(e->trace, token, i / n_heads, i % n_heads, HL_TRACE_CHANGE);
+        if (sum / (double)length < e->result->threshold)
+            HL_TRY(hl_shown_by_add(e->result, i / n_heads, i % n_heads, sum / (double)length));
+    }
+    hl_shown_by_sort(e->result, false);
+
+done:
+    return status;
+}
+
+static hl_status find_locked(hl_examination *e, const decoded *text)
+{
+    hl_locking found;
+    int64_t    length = (int64_t)hl_limit(e, HL_T_LOCKING_WINDOW);
+    hl_status  status =
+        hl_find_locking(&found, text->entropy, text->change, text->n_tokens, e->thresholds);
+
+    if (status != HL_OK)
+        return status;
+    if (text->n_tokens < 2 * length) {
+        hl_text_addf(&e->finding, "%lld generated tokens, two windows need %lld",
+                     (long long)hl_trace_n_tokens(e->trace), (long long)(2 * length + 1));
+        e->result->measure = "headlight generate MODEL PROMPT --max-tokens N --trace FILE";
+        e->result->verdict = HL_VERDICT_NOT_MEASURED;
+        return HL_OK;
+    }
+    e->result->value   = found.locked ? found.change : least_change(text, length);
+    e->result->verdict = found.locked ? HL_VERDICT_PRESENT : HL_VERDICT_ABSENT;
+    if (!found.locked) {
+        hl_text_addf(&e->finding, "in the stillest of %lld windows rows change by %.4f",
+                     (long long)found.n_windows, e->result->value);
+        return HL_OK;
+    }
+    hl_text_addf(&e->finding,
+                 "from token %lld on rows change by %.4f; entropy drifts by %.4f and spreads by "
+                 "%.4f",
+                 (long long)found.first + 1, found.change, fabs(found.slope) * (double)length,
+                 found.spread);
+    hl_text_addf(&e->against, "A text that repeats itself also looks still: read it there.");
+    return list_locked(e, found.first + 1, length);
+}
+
 hl_status hl_diagnose_locking(hl_examination *e)
 {
+    hl_status status = HL_OK;
+    decoded   text   = { NULL, NULL, 0 };
+
     hl_text_addf(
         &e->rule,
         "while generating, a window of %g tokens whose entropy neither drifts nor spreads by "
@@ -287,11 +374,20 @@ hl_status hl_diagnose_locking(hl_examination *e)
         hl_limit(e, HL_T_LOCKING_WINDOW), hl_limit(e, HL_T_LOCKING_SPREAD),
         hl_limit(e, HL_T_LOCKING_CHANGE));
     e->result->threshold = hl_limit(e, HL_T_LOCKING_CHANGE);
-    e->result->verdict   = HL_VERDICT_NOT_MEASURED;
-    e->result->measure =
-        "hl_find_locking (headlight.h), on the rows of tokens as they are generated";
-    hl_text_addf(&e->finding, "a profile holds no generated tokens");
-    return HL_OK;
+    if (e->trace == NULL) {
+        e->result->verdict = HL_VERDICT_NOT_MEASURED;
+        e->result->measure =
+            "headlight generate MODEL PROMPT --trace FILE, then headlight diagnose P --trace FILE";
+        hl_text_addf(&e->finding, "a profile holds no generated tokens");
+        return HL_OK;
+    }
+    HL_TRY(read_decoded(&text, e->trace));
+    HL_TRY(find_locked(e, &text));
+
+done:
+    hl_free(text.entropy);
+    hl_free(text.change);
+    return status;
 }
 
 /* --------------------------------------------------------------------- flat */

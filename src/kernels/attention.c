@@ -110,6 +110,7 @@ static hl_status check_mask(const hl_attention *p)
                        p->scale, p->softcap);
     if ((p->flags & HL_ATTENTION_WINDOW_LEFT) != 0)
         HL_TRY(check_size("window_left", p->window_left, 0, MAX_DIMENSION));
+    HL_TRY(check_size("window_sink", p->window_sink, 0, MAX_DIMENSION));
     if ((p->flags & HL_ATTENTION_WINDOW_RIGHT) != 0)
         HL_TRY(check_size("window_right", p->window_right, 0, MAX_DIMENSION));
     for (int64_t b = 0; b < p->n_batch; b++) {

@@ -14,6 +14,25 @@ typedef struct hl_key_range {
     int64_t end;
 } hl_key_range;
 
+/* The keys that a row sees: [begin, end), and the first ones, [0, kept), where a window
+ * leaves them open.  kept < begin, or it is 0: what touches is one interval. */
+typedef struct hl_visible_keys {
+    int64_t kept;
+    int64_t begin;
+    int64_t end;
+} hl_visible_keys;
+
+static inline bool hl_visible_has(hl_visible_keys keys, int64_t key)
+{
+    return key < keys.end && (key >= keys.begin || (key >= 0 && key < keys.kept));
+}
+
+/* The first of them from `key` on; not below end when there is none. */
+static inline int64_t hl_visible_from(hl_visible_keys keys, int64_t key)
+{
+    return key < keys.kept || key >= keys.begin ? key : keys.begin;
+}
+
 static inline int64_t hl_attention_key_length(const hl_attention *p, int64_t batch)
 {
     return p->key_length != NULL ? p->key_length[batch] : p->n_keys;
@@ -27,9 +46,9 @@ static inline int64_t hl_attention_query_start(const hl_attention *p, int64_t ba
     return hl_attention_key_length(p, batch) - p->n_queries;
 }
 
-/* The keys that a row at `position` sees: every mask is one interval. */
-static inline hl_key_range hl_attention_visible(const hl_attention *p, int64_t batch,
-                                                int64_t position)
+/* The keys that a row at `position` sees. */
+static inline hl_visible_keys hl_attention_visible(const hl_attention *p, int64_t batch,
+                                                   int64_t position)
 {
     int64_t begin = 0;
     int64_t end   = hl_attention_key_length(p, batch);
@@ -40,7 +59,11 @@ static inline hl_key_range hl_attention_visible(const hl_attention *p, int64_t b
         end = position + p->window_right + 1;
     if ((p->flags & HL_ATTENTION_WINDOW_LEFT) != 0 && begin < position - p->window_left)
         begin = position - p->window_left;
-    return begin < end ? (hl_key_range){ begin, end } : (hl_key_range){ 0, 0 };
+
+    int64_t kept = p->window_sink < end ? p->window_sink : end;
+    if (begin >= end) /* the window has moved past the last key */
+        return (hl_visible_keys){ 0, 0, kept > 0 ? kept : 0 };
+    return begin <= kept ? (hl_visible_keys){ 0, 0, end } : (hl_visible_keys){ kept, begin, end };
 }
 
 /* The first element of row (batch, head, row), in units of elements. */

@@ -203,12 +203,11 @@ static void panel_backward(const backward_job *job, const backward_space *space,
     float              *ds       = space->ds + index * LANES;
     int64_t             k_stride = padded(p->d_head);
     int64_t             v_stride = padded(p->d_value);
-    int64_t             begin    = w->some.begin > key ? w->some.begin - key : 0;
-    int64_t             end      = w->some.end < key + n ? w->some.end - key : n;
+    hl_key_range        part     = panel_part(w, (hl_key_range){ key, key + n });
+    int64_t             begin    = part.begin - key;
+    int64_t             end      = part.end - key;
+    int64_t             seen     = end - begin;
 
-    if (begin >= end)
-        begin = end = 0;
-    int64_t seen = end - begin;
     zero_columns(weights, 0, begin);
     zero_columns(weights, end, n);
     zero_columns(ds, 0, begin);
@@ -299,21 +298,6 @@ static void tile_backward(const backward_job *job, const backward_space *space, 
 
 /* ---------------------------------------------------------- one block of rows */
 
-static hl_key_range panels_keys(const panel *panels, int64_t n_panels, hl_key_range within)
-{
-    hl_key_range keys = { within.end, within.begin };
-
-    for (int64_t i = 0; i < n_panels; i++) {
-        if (panels[i].some.begin == panels[i].some.end)
-            continue;
-        keys.begin = panels[i].some.begin < keys.begin ? panels[i].some.begin : keys.begin;
-        keys.end   = panels[i].some.end > keys.end ? panels[i].some.end : keys.end;
-    }
-    keys.begin = keys.begin > within.begin ? keys.begin : within.begin;
-    keys.end   = keys.end < within.end ? keys.end : within.end;
-    return keys;
-}
-
 /* The gradient of a learned sink's score: an outcome with no value. */
 static double sink_gradient(const lane_gradient *g, int lane, float sink)
 {
@@ -362,12 +346,14 @@ static void rows_backward(const backward_job *job, const backward_space *space, 
         pack_panel(job, space, h, i);
     }
     memset(space->dq, 0, (size_t)(BLOCK_ROWS * padded(p->d_head)) * sizeof *space->dq);
-    hl_key_range keys = panels_keys(space->panels, n_panels, chunk_keys);
-    while (keys.begin < keys.end) {
-        int64_t next = keys.begin / TILE_KEYS * TILE_KEYS + TILE_KEYS;
-        int64_t end  = next < keys.end ? next : keys.end;
-        tile_backward(job, space, h, n_panels, chunk_keys.begin, (hl_key_range){ keys.begin, end });
-        keys.begin = next;
+    hl_visible_keys keys  = panels_keys(space->panels, n_panels);
+    int64_t         last  = keys.end < chunk_keys.end ? keys.end : chunk_keys.end;
+    int64_t         begin = hl_visible_from(keys, chunk_keys.begin);
+    while (begin < last) {
+        int64_t next = begin / TILE_KEYS * TILE_KEYS + TILE_KEYS;
+        int64_t end  = next < last ? next : last;
+        tile_backward(job, space, h, n_panels, chunk_keys.begin, (hl_key_range){ begin, end });
+        begin = hl_visible_from(keys, next);
     }
     rows_finish(job, space, h, chunk, n_panels);
 }

@@ -112,12 +112,12 @@ static void panel_step(const forward_job *job, const kv_head *h, panel *w, const
                        float *out, float *scores, const kv_tile *t)
 {
     const hl_attention *p     = job->problem;
-    int64_t             begin = w->some.begin > t->keys.begin ? w->some.begin : t->keys.begin;
-    int64_t             end   = w->some.end < t->keys.end ? w->some.end : t->keys.end;
-    int64_t             n     = end - begin;
-    int64_t             skip  = begin - t->keys.begin;
+    hl_key_range        part  = panel_part(w, t->keys);
+    int64_t             begin = part.begin;
+    int64_t             n     = part.end - part.begin;
+    int64_t             skip  = part.begin - t->keys.begin;
 
-    if (n <= 0)
+    if (n == 0)
         return;
     panel_scores(scores, w, h, q, t->k + skip * t->k_stride, t->k_stride, begin, n);
     if (job->want_neighbours)
@@ -134,20 +134,6 @@ static void panel_step(const forward_job *job, const kv_head *h, panel *w, const
 }
 
 /* ------------------------------------------------------------------ a block */
-
-/* Keys that some panel of the block sees. */
-static hl_key_range block_keys(const panel *panels, int64_t n_panels)
-{
-    hl_key_range keys = { INT64_MAX, 0 };
-
-    for (int64_t i = 0; i < n_panels; i++) {
-        if (panels[i].some.begin == panels[i].some.end)
-            continue;
-        keys.begin = panels[i].some.begin < keys.begin ? panels[i].some.begin : keys.begin;
-        keys.end   = panels[i].some.end > keys.end ? panels[i].some.end : keys.end;
-    }
-    return keys;
-}
 
 /* Queries with their factor, as columns; as rows if the head is narrow. */
 static void panel_load_queries(const workspace *space, const kv_head *h, int64_t index)
@@ -189,17 +175,20 @@ static void block_step(const forward_job *job, const workspace *space, const kv_
                    space->out + i * LANES * padded(p->d_value), space->scores, &tile);
 }
 
-/* All tiles of `keys` but key 0, on the grid 1, 1 + TILE_KEYS, ... */
+/* The tiles of `within` that some row sees, on the grid 1, 1 + TILE_KEYS, ...; key 0 is
+ * for the end. */
 static void block_run(const forward_job *job, const workspace *space, const kv_head *h,
-                      int64_t n_panels, hl_key_range keys)
+                      int64_t n_panels, hl_key_range within)
 {
-    int64_t begin = keys.begin > 1 ? keys.begin : 1;
+    hl_visible_keys keys  = panels_keys(space->panels, n_panels);
+    int64_t         last  = keys.end < within.end ? keys.end : within.end;
+    int64_t         begin = hl_visible_from(keys, within.begin);
 
-    while (begin < keys.end) {
+    while (begin < last) {
         int64_t next = (begin - 1) / TILE_KEYS * TILE_KEYS + TILE_KEYS + 1;
-        int64_t end  = next < keys.end ? next : keys.end;
+        int64_t end  = next < last ? next : last;
         block_step(job, space, h, n_panels, (hl_key_range){ begin, end });
-        begin = next;
+        begin = hl_visible_from(keys, next);
     }
 }
 
@@ -268,7 +257,7 @@ static void block_finish(const forward_job *job, const workspace *space, const k
 
     for (int64_t i = 0; i < n_panels && job->want_nosink; i++)
         panel_note_nosink(&space->panels[i]);
-    if (block_keys(space->panels, n_panels).begin == 0)
+    if (hl_visible_has(panels_keys(space->panels, n_panels), 0))
         block_step(job, space, h, n_panels, (hl_key_range){ 0, 1 });
     for (int64_t i = 0; i < n_panels; i++) {
         panel       *w = &space->panels[i];
@@ -291,7 +280,7 @@ static void block_forward(const forward_job *job, const workspace *space, int64_
     int64_t n_panels = left < job->n_panels ? left : job->n_panels;
 
     block_open(job, space, &h, row, n_panels);
-    block_run(job, space, &h, n_panels, block_keys(space->panels, n_panels));
+    block_run(job, space, &h, n_panels, (hl_key_range){ 1, job->problem->n_keys });
     block_finish(job, space, &h, n_panels);
 }
 
@@ -299,16 +288,12 @@ static void block_forward(const forward_job *job, const workspace *space, int64_
 
 static void chunk_forward(const forward_job *job, const workspace *space, int64_t index)
 {
-    kv_head      h     = job_kv_head(job, index / job->n_chunks);
-    int64_t      first = index % job->n_chunks * CHUNK_KEYS + 1;
-    size_t       size  = (size_t)(LANES * padded(job->problem->d_value));
-    hl_key_range keys;
+    kv_head h     = job_kv_head(job, index / job->n_chunks);
+    int64_t first = index % job->n_chunks * CHUNK_KEYS + 1;
+    size_t  size  = (size_t)(LANES * padded(job->problem->d_value));
 
     block_open(job, space, &h, 0, 1);
-    keys       = space->panels->some;
-    keys.begin = keys.begin > first ? keys.begin : first;
-    keys.end   = keys.end < first + CHUNK_KEYS ? keys.end : first + CHUNK_KEYS;
-    block_run(job, space, &h, 1, keys);
+    block_run(job, space, &h, 1, (hl_key_range){ first, first + CHUNK_KEYS });
     job->parts[index] = *space->panels;
     memcpy(job->parts_out + (size_t)index * size, space->out, size * sizeof(float));
 }

@@ -10,8 +10,8 @@
  * statistics need beside them.  Each tile is summed on its own and then merged,
  * so rounding grows with the number of tiles, not of keys.
  *
- * Which keys a lane sees is one interval.  A hidden score is -inf; its weight
- * comes out as exactly 0 (simd_math.h), so a lane's result does not depend on
+ * Which keys a lane sees is one interval, or two: a window and the first few
+ * keys.  A hidden score is -inf; its weight comes out as exactly 0 (simd_math.h), so a lane's result does not depend on
  * the lanes beside it. */
 #ifndef HL_KERNELS_ATTENTION_PANEL_H
 #define HL_KERNELS_ATTENTION_PANEL_H
@@ -45,11 +45,13 @@ typedef struct panel {
     int32_t      query[LANES];
     int32_t      begin[LANES]; /* the keys it sees */
     int32_t      end[LANES];
+    int32_t      kept[LANES]; /* and so many first ones, before begin */
     int32_t      position[LANES];
-    hl_key_range some; /* keys that some lane sees  */
-    hl_key_range all;  /* keys that every lane sees */
-    hl_key_range near; /* keys that are some lane's own position or the one before */
-    int64_t      row;  /* the first lane's row      */
+    hl_key_range some;      /* keys that some lane sees, but for those kept */
+    int64_t      some_kept; /* the most that a lane keeps */
+    hl_key_range all;       /* keys that every lane sees */
+    hl_key_range near;      /* keys that are some lane's own position or the one before */
+    int64_t      row;       /* the first lane's row      */
     int          n_rows;
     int          n_vectors; /* of lanes in use; what lies beyond is left alone */
 } panel;
@@ -68,8 +70,23 @@ static void panel_reset(panel *w)
 
 /* -------------------------------------------------------- before the softmax */
 
-/* Hide from each lane the keys it does not see.  s (n, LANES) starts at `key`. */
-static void panel_mask(const panel *w, float *s, int64_t key, int64_t n)
+/* The part of a tile that some lane sees, in one piece: a lane's sums must not depend on
+ * where its neighbours have gaps, so a gap within a tile is for the mask. */
+static inline hl_key_range panel_part(const panel *w, hl_key_range tile)
+{
+    int64_t begin = w->some.begin > tile.begin ? w->some.begin : tile.begin;
+    int64_t end   = w->some.end < tile.end ? w->some.end : tile.end;
+
+    if (tile.begin < w->some_kept) {
+        int64_t kept = w->some_kept < tile.end ? w->some_kept : tile.end;
+        end          = begin < end && end > kept ? end : kept;
+        begin        = tile.begin;
+    }
+    return begin < end ? (hl_key_range){ begin, end } : (hl_key_range){ tile.begin, tile.begin };
+}
+
+/* `kept` is a constant: rows without such keys do not pay for them. */
+HL_INLINE void hide_keys(const panel *w, float *s, int64_t key, int64_t n, bool kept)
 {
     for (int j = 0; j < w->n_vectors; j++) {
         vi begin = vi_load(w->begin + j * VL);
@@ -77,10 +94,21 @@ static void panel_mask(const panel *w, float *s, int64_t key, int64_t n)
         for (int64_t i = 0; i < n; i++) {
             vi here   = vi_set((int32_t)(key + i));
             vi hidden = (here < begin) | (here >= end);
-            vf score  = vf_load(s + i * LANES + j * VL);
+            if (kept)
+                hidden &= here >= vi_load(w->kept + j * VL);
+            vf score = vf_load(s + i * LANES + j * VL);
             vf_store(s + i * LANES + j * VL, vf_select(hidden, vf_set(-INFINITY), score));
         }
     }
+}
+
+/* Hide from each lane the keys it does not see.  s (n, LANES) starts at `key`. */
+static void panel_mask(const panel *w, float *s, int64_t key, int64_t n)
+{
+    if (key < w->some_kept)
+        hide_keys(w, s, key, n, true);
+    else
+        hide_keys(w, s, key, n, false);
 }
 
 /* Note the scores of each lane's own and previous position. */

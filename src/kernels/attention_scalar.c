@@ -34,7 +34,7 @@ typedef struct row {
     int64_t             query;
     int64_t             kv_head;
     int64_t             position;
-    hl_key_range        keys;
+    hl_visible_keys     keys;
     int64_t             index; /* into arrays (n_batch, n_heads, n_queries) */
     double              q[HL_MAX_HEAD_DIM];
 } row;
@@ -75,7 +75,13 @@ static void row_open(row *r, const hl_attention *p, int64_t index)
 
 static bool row_sees(const row *r, int64_t key)
 {
-    return r->keys.begin <= key && key < r->keys.end;
+    return hl_visible_has(r->keys, key);
+}
+
+/* The next key it sees; -1 is before all. */
+static int64_t row_next(const row *r, int64_t key)
+{
+    return hl_visible_from(r->keys, key + 1);
 }
 
 /* The score of a visible key.  *slope gets d(score) / d(scale * q.k), which is
@@ -119,7 +125,7 @@ static row_summary row_summarise(const row *r)
     double      best  = -INFINITY;
     double      slope = 1.0;
 
-    for (int64_t key = r->keys.begin; key < r->keys.end; key++) {
+    for (int64_t key = row_next(r, -1); key < r->keys.end; key = row_next(r, key)) {
         double score = row_score(r, key, &slope);
         if (key != 0)
             s.rest = hl_row_state_push(s.rest, score);
@@ -174,7 +180,7 @@ static void write_weighted(const hl_attention_result *result, const row *r, doub
     double              mass[HL_MAX_SEGMENTS] = { 0 };
     double              v[HL_MAX_HEAD_DIM];
 
-    for (int64_t key = r->keys.begin; key < r->keys.end; key++) {
+    for (int64_t key = row_next(r, -1); key < r->keys.end; key = row_next(r, key)) {
         double probability = row_probability(r, key, lse);
         load_row(v, &p->v, r->batch, r->kv_head, key, p->d_value);
         for (int64_t d = 0; d < p->d_value; d++)
@@ -298,7 +304,7 @@ static void row_backward(const hl_attention_gradient *gradient, const sums *tota
 
     upstream_open(&u, r, upstream);
     if (u.lse != -INFINITY) {
-        for (int64_t key = r->keys.begin; key < r->keys.end; key++)
+        for (int64_t key = row_next(r, -1); key < r->keys.end; key = row_next(r, key))
             key_backward(dq, total, r, &u, key);
         if (p->sinks != NULL)
             total->dsinks[r->batch * p->n_heads + r->head] +=

@@ -43,15 +43,17 @@ static void panel_set_lane(panel *w, int lane, const kv_head *h, int64_t head, i
 {
     const hl_attention *p        = h->problem;
     int64_t             position = hl_attention_query_start(p, h->batch) + query;
-    hl_key_range        keys     = hl_attention_visible(p, h->batch, position);
+    hl_visible_keys     keys     = hl_attention_visible(p, h->batch, position);
 
     w->head[lane]     = (int32_t)head;
     w->query[lane]    = (int32_t)query;
     w->position[lane] = (int32_t)position;
     w->begin[lane]    = (int32_t)keys.begin;
     w->end[lane]      = (int32_t)keys.end;
+    w->kept[lane]     = (int32_t)keys.kept;
+    w->some_kept      = keys.kept > w->some_kept ? keys.kept : w->some_kept;
     if (lane == 0) {
-        w->some = w->all = keys;
+        w->some = w->all = (hl_key_range){ keys.begin, keys.end };
         w->near          = (hl_key_range){ position - 1, position + 1 };
     }
     w->near.begin = position - 1 < w->near.begin ? position - 1 : w->near.begin;
@@ -87,6 +89,22 @@ static void panel_open(panel *w, const kv_head *h, int64_t row)
             head++;
         }
     }
+}
+
+/* Keys that some panel of a block sees; begin is beyond all if there are none. */
+static hl_visible_keys panels_keys(const panel *panels, int64_t n_panels)
+{
+    hl_visible_keys keys = { 0, INT64_MAX, 0 };
+
+    for (int64_t i = 0; i < n_panels; i++) {
+        const panel *w = &panels[i];
+        if (w->some.begin == w->some.end)
+            continue;
+        keys.kept  = w->some_kept > keys.kept ? w->some_kept : keys.kept;
+        keys.begin = w->some.begin < keys.begin ? w->some.begin : keys.begin;
+        keys.end   = w->some.end > keys.end ? w->some.end : keys.end;
+    }
+    return keys;
 }
 
 /* So few rows that a vector runs along each of them, and not across them: when

@@ -15,6 +15,16 @@ typedef struct row_operands {
     double k[HL_MAX_HEAD_DIM];
 } row_operands;
 
+static int64_t first_of(hl_visible_keys range)
+{
+    return hl_visible_from(range, 0);
+}
+
+static int64_t after(hl_visible_keys range, int64_t key)
+{
+    return hl_visible_from(range, key + 1);
+}
+
 static hl_status read_row(double *out, const hl_rows *rows, int64_t offset, int64_t n)
 {
     size_t size = hl_dtype_bits(rows->dtype) / 8;
@@ -52,8 +62,8 @@ static double dot_f64(const double *a, const double *b, int64_t n)
 }
 
 /* out[key] for the keys of `range`. */
-static hl_status row_scores(double *out, const hl_attention *p, hl_key_range range, int64_t batch,
-                            int64_t head, int64_t row)
+static hl_status row_scores(double *out, const hl_attention *p, hl_visible_keys range,
+                            int64_t batch, int64_t head, int64_t row)
 {
     hl_status    status   = HL_OK;
     row_operands operands = { { 0 }, { 0 } };
@@ -64,7 +74,7 @@ static hl_status row_scores(double *out, const hl_attention *p, hl_key_range ran
 
     HL_TRY(hl_kernels_current(&kernels));
     HL_TRY(read_row(operands.q, &p->q, hl_rows_offset(&p->q, batch, head, row), p->d_head));
-    for (int64_t key = range.begin; key < range.end; key++) {
+    for (int64_t key = first_of(range); key < range.end; key = after(range, key)) {
         int64_t offset = hl_rows_offset(&p->k, batch, kv_head, key);
         double  dot;
 
@@ -83,16 +93,16 @@ done:
 }
 
 /* log(sum of e^s) over the keys and the sink. */
-static double log_sum(const double *scores, hl_key_range range, const float *sink)
+static double log_sum(const double *scores, hl_visible_keys range, const float *sink)
 {
     double max = sink != NULL ? (double)*sink : -INFINITY;
     double sum = 0.0;
 
-    for (int64_t key = range.begin; key < range.end; key++)
+    for (int64_t key = first_of(range); key < range.end; key = after(range, key))
         max = fmax(max, scores[key]);
     if (max == -INFINITY)
         return -INFINITY;
-    for (int64_t key = range.begin; key < range.end; key++)
+    for (int64_t key = first_of(range); key < range.end; key = after(range, key))
         sum += exp(scores[key] - max);
     if (sink != NULL)
         sum += exp((double)*sink - max);
@@ -111,12 +121,12 @@ static void add_outcome(hl_pattern_row *row, double *squares, double score, doub
 }
 
 /* Scores become probabilities on the way. */
-static void summarise(hl_pattern_row *row, double *scores, hl_key_range range, const float *sink,
+static void summarise(hl_pattern_row *row, double *scores, hl_visible_keys range, const float *sink,
                       int64_t position)
 {
     double squares = 0.0;
 
-    for (int64_t key = range.begin; key < range.end; key++) {
+    for (int64_t key = first_of(range); key < range.end; key = after(range, key)) {
         double p = exp(scores[key] - row->lse);
         add_outcome(row, &squares, scores[key], p);
         row->peak     = fmax(row->peak, p);
@@ -134,10 +144,10 @@ static void summarise(hl_pattern_row *row, double *scores, hl_key_range range, c
 hl_status hl_attention_pattern(double *out, hl_pattern_row *statistics, const hl_attention *p,
                                int64_t batch, int64_t head, int64_t row)
 {
-    int64_t        position = hl_attention_query_start(p, batch) + row;
-    hl_key_range   range    = hl_attention_visible(p, batch, position);
-    const float   *sink     = p->sinks != NULL ? p->sinks + head : NULL;
-    hl_pattern_row result   = { .lse = -INFINITY };
+    int64_t         position = hl_attention_query_start(p, batch) + row;
+    hl_visible_keys range    = hl_attention_visible(p, batch, position);
+    const float    *sink     = p->sinks != NULL ? p->sinks + head : NULL;
+    hl_pattern_row  result   = { .lse = -INFINITY };
 
     memset(out, 0, (size_t)p->n_keys * sizeof *out);
     if (range.begin < range.end) {

@@ -117,6 +117,7 @@ static hl_profile_mask mask_of(const hl_measuring *m, int64_t layer)
         .has_window   = config->is_local,
         .window_left  = config->window_left,
         .window_right = config->window_right,
+        .window_sink  = config->window_sink,
         .has_sink     = m->config->sinks,
     };
 }

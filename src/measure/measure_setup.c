@@ -104,9 +104,10 @@ static hl_status set_adjustment(hl_profile *profile, const hl_adjustment *adjust
     if (adjusted->temperature == 0.0 && adjusted->window == 0 && adjusted->rope_base == 0.0 &&
         adjusted->rope_factor == 0.0)
         return HL_OK;
-    snprintf(text, sizeof text, "temperature=%.17g window=%lld rope_base=%.17g rope_factor=%.17g",
-             adjusted->temperature, (long long)adjusted->window, adjusted->rope_base,
-             adjusted->rope_factor);
+    snprintf(text, sizeof text,
+             "temperature=%.17g window=%lld sink=%lld rope_base=%.17g rope_factor=%.17g",
+             adjusted->temperature, (long long)adjusted->window, (long long)adjusted->window_sink,
+             adjusted->rope_base, adjusted->rope_factor);
     return hl_profile_set(profile, "adjusted", text);
 }
 

@@ -3,8 +3,8 @@
  * The options come first, because they say what shape every tensor must have:
  *
  *     {"B":1, "Hq":4, "Hkv":2, "Sq":65, "Sk":65, "D":64, "Dv":64, "causal":true,
- *      "window_left":9, "window_right":9, "softcap":20.0, "scale":0.125,
- *      "max_score":8.4, "input":"bf16"}
+ *      "window_left":9, "window_right":9, "window_sink":1, "softcap":20.0,
+ *      "scale":0.125, "max_score":8.4, "input":"bf16"}
  *
  * The seven sizes are required, the rest is optional ("input" only repeats the
  * dtype of q).  Then each tensor is looked up by name, its dtype and shape are
@@ -149,6 +149,7 @@ static hl_status read_options(hl_verify_case *golden, const json_t *options, con
                        "window_left", where));
     HL_TRY(read_window(problem, &problem->window_right, HL_ATTENTION_WINDOW_RIGHT, options,
                        "window_right", where));
+    HL_TRY(read_window(problem, &problem->window_sink, 0, options, "window_sink", where));
 
     problem->scale = 1.0 / sqrt((double)problem->d_head);
     problem->flags |= HL_ATTENTION_SCALE;

@@ -135,10 +135,9 @@ static hl_status argmax_row_error(double *out, const hl_attention *p, int64_t ro
     double    our_score  = 0.0;
     double    best_score = 0.0;
 
-    hl_key_range visible = hl_attention_visible(p, batch, place.position);
-    *out                 = INFINITY;
-    if (ours < visible.begin || ours >= visible.end || wanted < visible.begin ||
-        wanted >= visible.end)
+    hl_visible_keys visible = hl_attention_visible(p, batch, place.position);
+    *out                    = INFINITY;
+    if (!hl_visible_has(visible, ours) || !hl_visible_has(visible, wanted))
         return HL_OK;
     HL_TRY(exact_score(&our_score, p, place, row, ours));
     HL_TRY(exact_score(&best_score, p, place, row, wanted));

@@ -37,6 +37,9 @@ static hl_status check(const hl_model *model, const hl_adjustment *wanted)
         (wanted->rope_factor != 0.0 && !is_positive(wanted->rope_factor)))
         return hl_fail(HL_BAD_ARGUMENT, "RoPE with base %g and factor %g, wanted more than 0",
                        wanted->rope_base, wanted->rope_factor);
+    if (wanted->window_sink < -1)
+        return hl_fail(HL_BAD_ARGUMENT, "%lld first keys beside a window, wanted -1 or more",
+                       (long long)wanted->window_sink);
     if (wanted->window > 0 && config->is_encoder)
         return hl_fail(HL_UNSUPPORTED, "%s: an encoder cannot be given a window", model->path);
     if (rope && !turns(config))
@@ -54,6 +57,7 @@ static void adjust_layer(hl_layer_config *layer, const hl_adjustment *wanted)
     if (wanted->window > 0 && (!layer->is_local || layer->window_left > wanted->window - 1)) {
         layer->is_local    = true;
         layer->window_left = wanted->window - 1;
+        layer->window_sink = wanted->window_sink;
     }
 }
 
@@ -67,16 +71,27 @@ static void adjust_rope(hl_rope *rope, const hl_adjustment *wanted)
     }
 }
 
+/* How many first keys there are beside the window: one unless told otherwise, since models
+ * lean on it. */
+static int64_t kept_keys(const hl_adjustment *wanted)
+{
+    if (wanted->window == 0 || wanted->window_sink < 0)
+        return 0;
+    return wanted->window_sink == 0 ? 1 : wanted->window_sink;
+}
+
 hl_status hl_model_adjust(hl_model *model, const hl_adjustment *adjustment)
 {
-    hl_status status = check(model, adjustment);
+    hl_adjustment wanted = *adjustment;
+    hl_status     status = check(model, &wanted);
 
     if (status != HL_OK)
         return status;
+    wanted.window_sink = kept_keys(&wanted);
     for (int64_t i = 0; i < model->config->n_layers; i++)
-        adjust_layer(&model->config->layers[i], adjustment);
+        adjust_layer(&model->config->layers[i], &wanted);
     for (int i = HL_ROPE_MAIN; i < HL_N_ROPES; i++)
-        adjust_rope(&model->config->ropes[i], adjustment);
-    model->adjusted = *adjustment;
+        adjust_rope(&model->config->ropes[i], &wanted);
+    model->adjusted = wanted;
     return HL_OK;
 }

@@ -139,6 +139,7 @@ typedef struct hl_layer_config {
     bool           is_local;     /* sees a window; the two below are then in force */
     int64_t        window_left;  /* keys before the row's own position */
     int64_t        window_right; /* keys after it; encoders only       */
+    int64_t        window_sink;  /* first keys that stay in sight      */
     hl_rope_choice rope;
     double         attn_scale; /* multiplies q.k */
 } hl_layer_config;

@@ -185,6 +185,7 @@ static void set_masks(hl_attention *problem, const hl_session *session,
         return;
     problem->flags |= HL_ATTENTION_WINDOW_LEFT;
     problem->window_left = layer->window_left;
+    problem->window_sink = layer->window_sink;
     if (session->config->is_encoder) {
         problem->flags |= HL_ATTENTION_WINDOW_RIGHT;
         problem->window_right = layer->window_right;

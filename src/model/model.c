@@ -212,9 +212,10 @@ hl_status hl_model_get_layer(hl_layer_info *out, const hl_model *model, int64_t 
                                .n_kv_heads = from->n_kv_heads,
                                .d_mlp      = from->d_mlp,
                                .n_experts  = from->n_experts,
-                               .window     = from->is_local ? from->window_left + 1 + from->window_right : 0,
-                               .has_rope   = from->rope != HL_ROPE_NONE,
-                               .rope_base  = rope->base,
+                               .window =
+            from->is_local ? from->window_left + 1 + from->window_right + from->window_sink : 0,
+                               .has_rope  = from->rope != HL_ROPE_NONE,
+                               .rope_base = rope->base,
     };
     return HL_OK;
 }

@@ -79,7 +79,8 @@ typedef struct hl_profile_mask {
     bool    has_window;
     int64_t window_left;
     int64_t window_right;
-    bool    has_sink; /* learned: one outcome more */
+    int64_t window_sink; /* first keys that the window does not hide */
+    bool    has_sink;    /* learned: one outcome more */
 } hl_profile_mask;
 
 /* Borrows the batch until hl_profile_end, which counts its sequences and tokens, and keeps the

@@ -117,7 +117,7 @@ hl_status hl_profile_end(hl_profile *profile)
 
 hl_seen_keys hl_profile_seen(const hl_profile_mask *mask, int64_t position, int64_t n_keys)
 {
-    hl_seen_keys keys = { 0, n_keys };
+    hl_seen_keys keys = { .end = n_keys };
 
     if (mask->is_causal && keys.end > position + 1)
         keys.end = position + 1;
@@ -125,6 +125,11 @@ hl_seen_keys hl_profile_seen(const hl_profile_mask *mask, int64_t position, int6
         keys.begin = position - mask->window_left;
     if (mask->has_window && !mask->is_causal && keys.end > position + mask->window_right + 1)
         keys.end = position + mask->window_right + 1;
+    if (mask->has_window && mask->window_sink > 0 && keys.begin > 0) {
+        keys.gap_end = keys.begin;
+        keys.gap     = mask->window_sink < keys.begin ? mask->window_sink : keys.begin;
+        keys.begin   = 0;
+    }
     return keys;
 }
 
@@ -145,9 +150,9 @@ static uint32_t defined_for(hl_seen_keys keys, int64_t n, int64_t n_other, int64
 
     if (n >= HL_FAIR_KEYS)
         defined |= 1U << HL_Q_FAIR;
-    if (position < keys.end)
+    if (hl_seen_has(keys, position))
         defined |= 1U << HL_Q_SELF;
-    if (keys.begin < position && position - 1 < keys.end)
+    if (hl_seen_has(keys, position - 1))
         defined |= 1U << HL_Q_PREVIOUS;
     if (keys.begin == 0)
         defined |= 1U << HL_Q_FIRST;
@@ -160,7 +165,7 @@ static hl_row_plan plan_row(const hl_profile_batch *batch, const hl_profile_mask
                             int64_t sequence, int64_t position)
 {
     hl_seen_keys keys    = hl_profile_seen(mask, position, batch->lengths[sequence]);
-    int64_t      n_keys  = keys.end - keys.begin;
+    int64_t      n_keys  = hl_seen_count(keys);
     int64_t      n       = n_keys + (mask->has_sink ? 1 : 0);
     int64_t      n_other = n_keys - (keys.begin == 0 ? 1 : 0);
 

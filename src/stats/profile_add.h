@@ -43,11 +43,25 @@ hl_status hl_profile_grow(void **block, size_t *size, size_t wanted, size_t item
  * thread has woken. */
 int hl_profile_threads(const hl_profile_flight *flight, int64_t n_values);
 
-/* The keys [begin, end) that a position sees. */
+/* The keys [begin, end) that a position sees, but for [gap, gap_end): what lies between the
+ * first keys, where they are kept, and the window.  Whole rows are 0 there. */
 typedef struct hl_seen_keys {
     int64_t begin;
     int64_t end;
+    int64_t gap;
+    int64_t gap_end;
 } hl_seen_keys;
+
+static inline int64_t hl_seen_count(hl_seen_keys keys)
+{
+    return keys.end - keys.begin - (keys.gap_end - keys.gap);
+}
+
+static inline bool hl_seen_has(hl_seen_keys keys, int64_t key)
+{
+    return key >= keys.begin && key < keys.end && (key < keys.gap || key >= keys.gap_end);
+}
+
 hl_seen_keys hl_profile_seen(const hl_profile_mask *mask, int64_t position, int64_t n_keys);
 
 #endif

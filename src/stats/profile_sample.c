@@ -85,7 +85,7 @@ static int64_t largest_for(float *values, int64_t n, double wanted)
 
 /* --------------------------------------------------------------- metrics of a row */
 
-/* Row `position` of a head: p[key] for keys [begin, end). */
+/* Row `position` of a head: p[key] for keys [begin, end), 0 in the gap. */
 typedef struct pattern_row {
     const float *p;
     hl_seen_keys keys;
@@ -116,7 +116,7 @@ static void set(pattern_values *out, hl_pattern_metric metric, double value)
 
 static bool sees(const pattern_row *row, int64_t key)
 {
-    return key >= row->keys.begin && key < row->keys.end;
+    return hl_seen_has(row->keys, key);
 }
 
 static double band_mass(const pattern_row *row)
@@ -145,7 +145,8 @@ static double sum_of_squares(const float *p, int64_t n)
 /* What needs one look at every key; p is scaled so that the row sums to 1. */
 static void whole_row(pattern_values *out, const pattern_row *row, double scale, float *scratch)
 {
-    int64_t n       = row->keys.end - row->keys.begin;
+    int64_t n       = hl_seen_count(row->keys);
+    int64_t n_hull  = row->keys.end - row->keys.begin; /* with the gap, which changes no sum */
     int64_t n_edges = 0;
     int64_t top     = row->keys.begin;
     double  rest    = row->has_sink ? fmax(1.0 - row->total, 0.0) : 0.0;
@@ -157,12 +158,12 @@ static void whole_row(pattern_values *out, const pattern_row *row, double scale,
         n_edges += row->p[key] > edge;
     for (int64_t key = row->keys.begin; key < row->keys.end; key++)
         top = row->p[key] > row->p[top] ? key : top;
-    squares += sum_of_squares(row->p + row->keys.begin, n) * scale * scale;
-    memcpy(scratch, row->p + row->keys.begin, (size_t)n * sizeof *scratch);
+    squares += sum_of_squares(row->p + row->keys.begin, n_hull) * scale * scale;
+    memcpy(scratch, row->p + row->keys.begin, (size_t)n_hull * sizeof *scratch);
     set(out, HL_PM_PEAK, (double)row->p[top] * scale);
     set(out, HL_PM_DIAGONAL_TOP, top == row->position ? 1.0 : 0.0);
     set(out, HL_PM_EDGES, (double)n_edges / (double)n);
-    set(out, HL_PM_K90, (double)largest_for(scratch, n, KEPT_SHARE * row->total) / (double)n);
+    set(out, HL_PM_K90, (double)largest_for(scratch, n_hull, KEPT_SHARE * row->total) / (double)n);
     set(out, HL_PM_SUPPORT2, squares > 0.0 ? 1.0 / squares / (double)n_all : 0.0);
     set(out, HL_PM_CHANCE, 1.0 / (double)n);
 }
@@ -177,7 +178,7 @@ static pattern_values metrics_of(const pattern_row *row, bool nosink, float *scr
     double         sink    = to_zero ? (double)row->p[0] : 0.0;
     double         band    = band_mass(row) * scale;
 
-    if (row->keys.end - row->keys.begin < 2 || !(row->total > 0.0))
+    if (hl_seen_count(row->keys) < 2 || !(row->total > 0.0))
         return out;
     if (sees(row, i))
         set(&out, HL_PM_DIAGONAL, (double)row->p[i] * scale);
@@ -332,7 +333,7 @@ hl_status hl_profile_samples(hl_profile *profile, const hl_layer_rows *rows,
         sample.keys = hl_profile_seen(mask, sample.position, batch->lengths[sequence]);
         sample.p =
             rows->pattern + (sequence * rows->n_heads * rows->n_patterns + index) * rows->n_keys;
-        if (sample.keys.end - sample.keys.begin >= 2)
+        if (hl_seen_count(sample.keys) >= 2)
             add_row_samples(profile, &sample);
     }
 

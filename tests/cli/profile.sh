@@ -3,7 +3,7 @@
 set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
-plan 39
+plan 47
 
 dense=$scratch/dense.profile
 sparse=$scratch/sparse.profile
@@ -97,14 +97,29 @@ END
 run diagnose --threshold sink-mas=0.1 "$dense"
 expect_line "a threshold that is none" 2 "did you mean 'sink-mass'"
 
+run diagnose "$dense"
+expect_line "locking: how to measure it" 0 'headlight generate MODEL PROMPT'
+run generate models/demo 'He said' -n 140 --ignore-end --quiet --threads 1 --trace "$scratch/text.trace"
+expect_line "a trace" 0 '.'
+run diagnose --trace "$scratch/text.trace" "$dense"
+expect_line "locking, judged by a trace" 0 '^absent +attention-locking: in the stillest of 76 windows rows change by'
+run diagnose --trace "$dense" "$dense"
+expect_line "a profile is no trace" 3 "dense.profile: its format is 'headlight profile"
+run generate models/demo 'He said' -n 2 --quiet --trace "$scratch/nowhere/text.trace"
+expect_line "a trace that cannot be written" 3 'nowhere/text.trace'
+
 few="--context 128 --max-tokens 512 --threads 1"
 # shellcheck disable=SC2086 # several options
 run diagnose --try models/demo-sparse models/text/alice.txt $few
 expect_line "a warmer attention is tried on what collapsed" 0 '^tried attention temperature 2, for entropy-collapse$'
 expect_line "and mends it" 0 '^  entropy-collapse +0\.[5-9][0-9]* +0\.[0-4][0-9]* +present +absent$'
+expect_line "a sampling temperature moves the vocabulary" 0 '^  vocabulary entropy +[0-9.]+ +[0-9.]+   nats$'
+result "and leaves attention as it is" "$(awk '/^  vocabulary entropy/ { if ($3 < $4) v = 1 }
+    /^  attention entropy/ { if ($3 == $4 && $3 > 0) a = 1 } END { if (v && a) print "yes" }' "$scratch/out")"
 # shellcheck disable=SC2086
 run diagnose --try --window 8 --json models/demo models/text/alice.txt $few
 expect_line "what was asked for is tried" 0 '^   "window": 8,$'
+expect_line "and the first key stays in sight" 0 '^   "window_sink": 1,$'
 run diagnose --try "$dense"
 expect_line "a model and a text" 2 '^headlight diagnose: --try: wanted a MODEL and a TEXT, got 1 arguments$'
 run diagnose --try --rope-base 1e6 models/demo models/text/alice.txt
