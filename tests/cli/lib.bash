@@ -41,6 +41,11 @@ result() { # name ok?
     fi
 }
 
+skipped() { # name why
+    number=$((number + 1))
+    echo "ok $number - $1 # SKIP $2"
+}
+
 expect() { # name status <expected text
     cat >"$scratch/wanted"
     cat "$scratch/out" "$scratch/err" >"$scratch/seen"

@@ -104,7 +104,11 @@ result "seen before the work" "$([ ! -e /dev/full.part ] && echo yes)"
 (trap '' XFSZ && ulimit -f 8 && "$HEADLIGHT" measure "$model" "$text" -o "$scratch/p" "${fast[@]}") \
     >"$scratch/out" 2>"$scratch/err"
 status=$?
-expect_line "no room" 3 "^headlight measure: $scratch/p.part: writing: "
+if grep -q __tsan_init "$HEADLIGHT"; then
+    skipped "no room" "the thread sanitizer writes files of its own"
+else
+    expect_line "no room" 3 "^headlight measure: $scratch/p.part: writing: "
+fi
 result "what was there is still there" "$(same "$scratch/p" "$scratch/q")"
 result "and nothing else" "$([ -z "$(find "$scratch" -name '.*' -type f)" ] && [ ! -e "$scratch/p.part" ] && echo yes)"
 run measure "$model" "$text"
