@@ -1475,14 +1475,14 @@ typedef enum hl_scale {
 } hl_scale;
 
 typedef struct hl_draw_options {
-    const char *title;   /* NULL: the figure's own; "": none */
-    const char *caption; /* before what the profile says of itself: which corpus, say */
-    hl_theme    theme;
-    hl_entropy_unit     unit;
-    hl_scale    scale;
-    double      width; /* points, 240 to 2000; 0: 480 */
-    double      dpi;   /* of PNG, 24 to 1200; 0: 144 */
-    uint64_t    seed;  /* of the bootstrap */
+    const char     *title;   /* NULL: the figure's own; "": none */
+    const char     *caption; /* before what the profile says of itself: which corpus, say */
+    hl_theme        theme;
+    hl_entropy_unit unit;
+    hl_scale        scale;
+    double          width; /* points, 240 to 2000; 0: 480 */
+    double          dpi;   /* of PNG, 24 to 1200; 0: 144 */
+    uint64_t        seed;  /* of the bootstrap */
 } hl_draw_options;
 
 /* The names of the figures, and a line on each; NULL past the last. */

@@ -165,9 +165,10 @@ static void write_caption(char *out, const hl_figure *figure, const char *what)
     const char       *words   = figure->options.caption;
     bool              given   = words != NULL && words[0] != '\0';
 
+    /* Spaces that do not break keep n and its number together. */
     snprintf(out, CAPTION_BYTES,
-             "%s %s%s%s, %lld layers of up to %lld heads; context %s; n = %lld tokens in %lld "
-             "windows.",
+             "%s %s%s%s, %lld layers \u00d7 %lld heads; context %s; n\u00a0=\u00a0%lld tokens in "
+             "%lld windows.",
              what, given ? words : "", given ? ". " : "", family != NULL ? family : "model",
              (long long)hl_profile_n_layers(profile), (long long)hl_profile_n_heads(profile),
              context != NULL ? context : "unknown", (long long)hl_profile_n_tokens(profile),

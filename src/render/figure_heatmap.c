@@ -170,6 +170,16 @@ static void lay_out(heatmap *map)
 
 /* --------------------------------------------------------------------------- drawing */
 
+static bool has_hatched(const heatmap *map)
+{
+    HL_EACH_HEAD(map->figure->profile, layer, head)
+    {
+        if (isnan(value_of(map, layer, head)))
+            return true;
+    }
+    return false;
+}
+
 static void draw_grid(heatmap *map)
 {
     hl_canvas   *canvas = map->figure->canvas;
@@ -257,7 +267,7 @@ static void draw_classes(heatmap *map, double x)
 {
     hl_canvas    *canvas = map->figure->canvas;
     hl_text_style style  = hl_figure_normal(map->figure, HL_ANCHOR_START, HL_STAND_MIDDLE);
-    double        line   = fmin(16.0, (map->grid.height - 8.0) / (N_CLASSES + 1));
+    double        line   = fmin(16.0, fmax(12.0, (map->grid.height - 8.0) / (N_CLASSES + 1)));
 
     hl_canvas_text(canvas, (hl_point){ x, map->grid.y + 4.0 }, hl_figure_unit_label(map->figure),
                    &style);
@@ -282,12 +292,15 @@ static void draw_legend(heatmap *map)
 
 static hl_status draw(heatmap *map)
 {
-    hl_status status = HL_OK;
-    double    below  = fmax(map->grid.height, 80.0);
-    hl_box    box    = hl_figure_begin(
-              map->figure, map->grid.y + below + HL_INDICES_HEIGHT,
-              "Mean entropy of attention: dark heads are focused, light ones diffuse; hatched: not "
-                    "measured.");
+    hl_status   status = HL_OK;
+    const char *what   = "Mean entropy of attention: dark heads are focused, light ones diffuse.";
+
+    if (has_hatched(map))
+        what =
+            "Mean entropy of attention: dark heads are focused, light ones diffuse, hatched ones "
+            "were not measured.";
+    hl_box box = hl_figure_begin(
+        map->figure, map->grid.y + fmax(map->grid.height, 80.0) + HL_INDICES_HEIGHT, what);
 
     map->grid.x += box.x;
     map->grid.y += box.y;

@@ -18,7 +18,7 @@ typedef struct histograms {
     double    *shares;  /* (n_layers, HL_N_BINS) of the layer's rows; NaN: it has none */
     hl_colour *colours; /* (n_layers, HL_N_BINS) the last layer first */
     bool      *drawn;
-    hl_axis    axis;
+    hl_axis    axis; /* of a bin's rows, relative to the layer's fullest */
 } histograms;
 
 static void add_layer(histograms *h, int64_t layer)
@@ -40,29 +40,41 @@ static void add_layer(histograms *h, int64_t layer)
         shares[bin] = total > 0.0 ? 100.0 * shares[bin] / total : NAN;
 }
 
+/* Layers are coloured each by itself: one that puts all rows in a bin would leave the others
+ * pale. */
+static void colour_layer(histograms *h, int64_t layer)
+{
+    const double *shares  = h->shares + layer * HL_N_BINS;
+    int64_t       first   = (h->n_layers - 1 - layer) * HL_N_BINS;
+    double        highest = NAN;
+
+    for (int bin = 0; bin < HL_N_BINS; bin++)
+        highest = fmax(highest, shares[bin]); /* passes NaN over */
+    for (int bin = 0; bin < HL_N_BINS; bin++) {
+        h->drawn[first + bin] = !isnan(highest);
+        h->colours[first + bin] =
+            hl_map_colour(HL_MAP_BLUES, isnan(highest) ? 0.0 : shares[bin] / highest);
+    }
+}
+
 static hl_status read_shares(histograms *h)
 {
     hl_status status  = HL_OK;
     int64_t   n_cells = h->n_layers * HL_N_BINS;
-    double    highest = NAN;
+    bool      any     = false;
 
     HL_TRY(HL_ALLOC(&h->shares, (size_t)n_cells));
     HL_TRY(HL_ALLOC(&h->colours, (size_t)n_cells));
     HL_TRY(HL_ALLOC(&h->drawn, (size_t)n_cells));
-    for (int64_t layer = 0; layer < h->n_layers; layer++)
+    h->axis = hl_axis_around(0.0, 1.0, 5);
+    for (int64_t layer = 0; layer < h->n_layers; layer++) {
         add_layer(h, layer);
-    for (int64_t i = 0; i < n_cells; i++)
-        highest = fmax(highest, h->shares[i]); /* passes NaN over */
-    if (isnan(highest))
-        return hl_fail(HL_BAD_INPUT, "the profile holds no row that saw two keys: there is no "
-                                     "histogram to draw");
-    h->axis = hl_axis_around(0.0, highest, 5);
-    for (int64_t i = 0; i < n_cells; i++) {
-        double share  = h->shares[(h->n_layers - 1 - i / HL_N_BINS) * HL_N_BINS + i % HL_N_BINS];
-        h->drawn[i]   = !isnan(share);
-        h->colours[i] = h->drawn[i] ? hl_map_colour(HL_MAP_BLUES, hl_axis_share(&h->axis, share))
-                                    : (hl_colour){ 0 };
+        colour_layer(h, layer);
+        any = any || !isnan(h->shares[layer * HL_N_BINS]);
     }
+    if (!any)
+        status = hl_fail(HL_BAD_INPUT, "the profile holds no row that saw two keys: there is no "
+                                       "histogram to draw");
 
 done:
     return status;
@@ -108,7 +120,8 @@ static void draw(histograms *h)
     hl_box     box =
         hl_figure_begin(figure, height + HL_INDICES_HEIGHT,
                         "Entropy of single rows over the logarithm of the keys they see, all "
-                        "heads of a layer together: the darker, the more rows.");
+                        "heads of a layer together: the darker, the more rows, "
+                        "each layer by itself.");
 
     hl_box       inner = { box.x + left, box.y, box.width - left - right, height };
     hl_cell_grid grid = { inner, HL_N_BINS, h->n_layers, 0.0, h->colours, h->drawn, cell_title, h };
@@ -120,7 +133,7 @@ static void draw(histograms *h)
     label_entropies(figure, inner);
     hl_figure_colour_bar(
         figure, (hl_box){ inner.x + inner.width + LEGEND_GAP, inner.y, 0.0, fmin(height, 220.0) },
-        HL_MAP_BLUES, &h->axis, "Share of rows (%)");
+        HL_MAP_BLUES, &h->axis, "Rows, of the fullest bin");
 }
 
 hl_status hl_figure_histograms(hl_figure *figure)

@@ -108,7 +108,7 @@ hl_status hl_figure_layers(hl_figure *figure)
     hl_status     status = HL_OK;
     layer_figure  f      = { .figure = figure };
     char          what[256];
-    hl_plot_words words = { "Layer", hl_figure_unit_label(figure), NULL, what };
+    hl_plot_words words = { "Layer", hl_figure_unit_label(figure), NULL, what, true };
 
     f.plot = (hl_plot){ .figure = figure, .n = hl_profile_n_layers(figure->profile) };
     HL_TRY(read_layers(&f));
@@ -155,9 +155,12 @@ hl_status hl_figure_variance(hl_figure *figure)
     double       *variances = NULL;
     hl_plot       plot      = { .figure = figure, .n = hl_profile_n_layers(figure->profile) };
     hl_plot_words words     = {
-            "Layer", names[figure->options.unit], NULL,
+            "Layer",
+            names[figure->options.unit],
+            NULL,
             "Variance of the heads' mean entropies in every layer; 0: all heads are equally "
-                "focused, which does not say that they look at the same."
+                "focused, which does not say that they look at the same.",
+            false,
     };
 
     HL_TRY(HL_ALLOC(&variances, (size_t)plot.n));

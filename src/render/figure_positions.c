@@ -4,6 +4,7 @@
  * are known, and the figure shows their mean and where the middle half of them lies. */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "analysis/grid.h"
 #include "analysis/numbers.h"
@@ -24,9 +25,15 @@ typedef struct position_figure {
     int64_t     n_buckets;
 } position_figure;
 
-static void write_label(char *out, int64_t bucket)
+/* The last bucket ends with the window. */
+static void write_label(char *out, const hl_profile *profile, int64_t bucket)
 {
-    int64_t first = (INT64_C(1) << bucket) - 1, last = (INT64_C(2) << bucket) - 2;
+    const char *context = hl_profile_setting(profile, "context");
+    int64_t     first = (INT64_C(1) << bucket) - 1, last = (INT64_C(2) << bucket) - 2;
+    int64_t     end = context != NULL ? strtoll(context, NULL, 10) - 1 : last;
+
+    if (end >= first && end < last)
+        last = end;
 
     if (first == last)
         snprintf(out, LABEL_BYTES, "%lld", (long long)first);
@@ -49,7 +56,7 @@ static void read_bucket(position_figure *f, int64_t bucket)
     f->means[bucket] = hl_mean(f->values, count);
     f->lows[bucket]  = count > 0 ? hl_sorted_quantile(f->values, count, 0.25) : NAN;
     f->highs[bucket] = count > 0 ? hl_sorted_quantile(f->values, count, 0.75) : NAN;
-    write_label(f->rooms[bucket], bucket);
+    write_label(f->rooms[bucket], profile, bucket);
     f->labels[bucket] = f->rooms[bucket];
 }
 
@@ -77,9 +84,12 @@ hl_status hl_figure_positions(hl_figure *figure)
     position_figure *f      = NULL;
     hl_plot          plot   = { .figure = figure };
     hl_plot_words    words  = {
-            "Position in the window (tokens)", hl_figure_unit_label(figure), NULL,
+            "Position in the window (tokens)",
+            hl_figure_unit_label(figure),
+            NULL,
             "Mean entropy of rows by their position, over all heads; positions come in "
-                "ranges that double."
+                "ranges that double.",
+            true,
     };
 
     HL_TRY(HL_ALLOC_ZEROED(&f, 1));

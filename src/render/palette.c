@@ -104,12 +104,15 @@ static hl_colour polar(double lightness, double chroma, double hue)
 
 static hl_colour entropy_colour(double t)
 {
-    return polar(0.26 + 0.66 * t, 0.115 + 0.045 * t, 308.0 - 205.0 * t);
+    /* Teal has the least chroma of all on a screen: with more of it there the map would have a kink. */
+    double chroma = 0.095 + 0.15 * (t - 0.5) * (t - 0.5);
+
+    return polar(0.26 + 0.66 * t, chroma, 308.0 - 205.0 * t);
 }
 
 static hl_colour blues_colour(double t)
 {
-    return polar(0.975 - 0.65 * t, 0.012 + 0.40 * t * (1.0 - t) + 0.09 * t * t, 248.0 + 14.0 * t);
+    return polar(0.975 - 0.65 * t, 0.012 + 0.36 * t * (1.0 - t) + 0.09 * t * t, 248.0 + 14.0 * t);
 }
 
 /* Both arms alike in lightness and chroma: neither side looks stronger. */
@@ -117,7 +120,7 @@ static hl_colour difference_colour(double t)
 {
     double far = fabs(2.0 * t - 1.0);
 
-    return polar(0.965 - 0.49 * far, 0.15 * far, t < 0.5 ? 252.0 : 32.0);
+    return polar(0.965 - 0.49 * far, 0.14 * far, t < 0.5 ? 252.0 : 32.0);
 }
 
 hl_colour hl_map_colour(hl_map map, double share)

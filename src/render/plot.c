@@ -61,12 +61,13 @@ hl_status hl_plot_begin(hl_plot *plot, double height, const hl_plot_words *words
 {
     hl_figure *figure = plot->figure;
     double     left   = HL_TEXT_NORMAL + 6.0 + hl_figure_label_width(figure, &plot->y) + 5.0;
+    double     above  = words->keyed ? KEYS_HEIGHT : 4.0;
     hl_status  status = HL_ALLOC(&plot->points, 2 * (size_t)plot->n);
 
     if (status != HL_OK)
         return status;
-    hl_box box = hl_figure_begin(figure, KEYS_HEIGHT + height + HL_INDICES_HEIGHT, words->what);
-    plot->box  = (hl_box){ box.x + left, box.y + KEYS_HEIGHT, box.width - left, height };
+    hl_box box = hl_figure_begin(figure, above + height + HL_INDICES_HEIGHT, words->what);
+    plot->box  = (hl_box){ box.x + left, box.y + above, box.width - left, height };
     label_y(plot, box.x, words->y_name);
     if (words->labels != NULL)
         label_x(plot, words);

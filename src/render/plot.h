@@ -1,7 +1,7 @@
 /* plot.h - lines, bands, dots and bars over things that stand in a row: layers, positions.
  *
  *     hl_plot plot = { figure, n_layers, axis };
- *     HL_TRY(hl_plot_begin(&plot, 200.0, "Layer", "Entropy (nats)", NULL, "What is seen."));
+ *     HL_TRY(hl_plot_begin(&plot, 200.0, &words));
  *     hl_plot_band(&plot, lows, highs, colour);
  *     hl_plot_grid(&plot);                        bands lie under it, the rest above
  *     hl_plot_line(&plot, means, &stroke);
@@ -25,7 +25,8 @@ typedef struct hl_plot_words {
     const char        *x_name;
     const char        *y_name;
     const char *const *labels;
-    const char        *what; /* for the caption */
+    const char        *what;  /* for the caption */
+    bool               keyed; /* there will be keys above the frame */
 } hl_plot_words;
 
 hl_status hl_plot_begin(hl_plot *plot, double height, const hl_plot_words *words);
