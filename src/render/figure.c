@@ -156,6 +156,11 @@ double hl_figure_inner_width(const hl_figure *figure)
     return figure->options.width - 2.0 * MARGIN;
 }
 
+static const char *plural(int64_t count)
+{
+    return count == 1 ? "" : "s";
+}
+
 /* What is shown, then the caller's words, then what the profile says of itself. */
 static void write_caption(char *out, const hl_figure *figure, const char *what)
 {
@@ -165,14 +170,20 @@ static void write_caption(char *out, const hl_figure *figure, const char *what)
     const char       *words   = figure->options.caption;
     bool              given   = words != NULL && words[0] != '\0';
 
+    int64_t n_layers  = hl_profile_n_layers(profile);
+    int64_t n_heads   = hl_profile_n_heads(profile);
+    int64_t n_tokens  = hl_profile_n_tokens(profile);
+    int64_t n_windows = hl_profile_all_sequences(profile);
+
     /* Spaces that do not break keep n and its number together. */
-    snprintf(out, CAPTION_BYTES,
-             "%s %s%s%s, %lld layers \u00d7 %lld heads; context %s; n\u00a0=\u00a0%lld tokens in "
-             "%lld windows.",
-             what, given ? words : "", given ? ". " : "", family != NULL ? family : "model",
-             (long long)hl_profile_n_layers(profile), (long long)hl_profile_n_heads(profile),
-             context != NULL ? context : "unknown", (long long)hl_profile_n_tokens(profile),
-             (long long)hl_profile_all_sequences(profile));
+    snprintf(
+        out, CAPTION_BYTES,
+        "%s %s%s%s, %lld layer%s \u00d7 %lld head%s; context %s; n\u00a0=\u00a0%lld token%s in "
+        "%lld window%s.",
+        what, given ? words : "", given ? ". " : "", family != NULL ? family : "model",
+        (long long)n_layers, plural(n_layers), (long long)n_heads, plural(n_heads),
+        context != NULL ? context : "unknown", (long long)n_tokens, plural(n_tokens),
+        (long long)n_windows, plural(n_windows));
 }
 
 /* Cuts text into lines in place, at spaces; returns how many.  A word that is too long has a line

@@ -71,7 +71,7 @@ static void draw_heads(layer_figure *f)
 {
     int64_t   n_heads = hl_profile_n_heads(f->figure->profile);
     hl_colour colour  = hl_mix(f->figure->theme->background, f->figure->theme->bar, 0.75);
-    double    radius  = fmin(1.8, 0.3 * f->plot.box.width / (double)f->plot.n);
+    double    radius  = fmin(1.8, 0.2 * f->plot.box.width / (double)f->plot.n);
 
     HL_EACH_HEAD(f->figure->profile, layer, head)
     {
