@@ -155,9 +155,10 @@ void hl_canvas_hatch(hl_canvas *canvas, hl_box box, double spacing, const hl_str
     hl_point ends[2 * BATCH];
     int64_t  n_lines = 0;
     double   step    = spacing * sqrt(2.0); /* along a side, for lines at 45 degrees */
+    int64_t  n_all   = (int64_t)((box.width + box.height) / step + 0.5);
 
-    for (double c = step / 2.0; c < box.width + box.height; c += step) {
-        hatch_line(ends + 2 * n_lines, box, c);
+    for (int64_t i = 0; i < n_all; i++) {
+        hatch_line(ends + 2 * n_lines, box, ((double)i + 0.5) * step);
         if (++n_lines == BATCH) {
             hl_canvas_segments(canvas, ends, n_lines, stroke);
             n_lines = 0;

@@ -93,7 +93,7 @@ hl_text_extents hl_typesetter_measure(hl_typesetter *typesetter, const char *tex
     };
 }
 
-void hl_typesetter_draw(hl_typesetter *typesetter, cairo_t *cairo, const char *text, double size,
+void hl_typesetter_draw(hl_typesetter *typesetter, void *cairo, const char *text, double size,
                         bool bold)
 {
     lay_out(typesetter, text, size, bold);

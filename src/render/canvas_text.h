@@ -27,9 +27,8 @@ typedef struct hl_text_extents {
 hl_text_extents hl_typesetter_measure(hl_typesetter *typesetter, const char *text, double size,
                                       bool bold);
 
-/* Draws with the context's colour, its base line starting at the current point. */
-struct _cairo;
-void hl_typesetter_draw(hl_typesetter *typesetter, struct _cairo *cairo, const char *text,
-                        double size, bool bold);
+/* Draws with the colour of `cairo`, a cairo_t, its base line starting at the current point. */
+void hl_typesetter_draw(hl_typesetter *typesetter, void *cairo, const char *text, double size,
+                        bool bold);
 
 #endif
