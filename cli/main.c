@@ -20,6 +20,7 @@
 static const hl_command commands[] = {
     { "compare", "two profiles, head by head", hl_command_compare },
     { "diagnose", "what is wrong with a model's attention, and what to do", hl_command_diagnose },
+    { "draw", "a figure of a profile: SVG, PNG or PDF", hl_command_draw },
     { "eval", "how well a model predicts texts: perplexity", hl_command_eval },
     { "generate", "continue a text, token by token", hl_command_generate },
     { "info", "what a model is: family, shape, dtypes, memory", hl_command_info },

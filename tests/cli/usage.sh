@@ -14,6 +14,7 @@ usage: headlight COMMAND [options] ...
 
   compare    two profiles, head by head
   diagnose   what is wrong with a model's attention, and what to do
+  draw       a figure of a profile: SVG, PNG or PDF
   eval       how well a model predicts texts: perplexity
   generate   continue a text, token by token
   info       what a model is: family, shape, dtypes, memory

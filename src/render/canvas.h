@@ -1,0 +1,113 @@
+/* canvas.h - one way to draw, whatever the file is to be.
+ *
+ *     HL_TRY(hl_canvas_open(&canvas, HL_FORMAT_SVG, 0.0));
+ *     hl_canvas_page(canvas, 480.0, 320.0, white);      once, before anything is drawn
+ *     hl_canvas_rectangle(canvas, box, blue);
+ *     hl_canvas_text(canvas, (hl_point){ 240, 20 }, "Layers", &style);
+ *     HL_TRY(hl_canvas_write(canvas, "figure.svg"));
+ *   done:
+ *     hl_canvas_close(canvas);
+ *
+ * Lengths are points, 1/72 inch; x goes right and y down from the upper left corner.
+ * A canvas keeps its first error and turns later calls into nothing; write reports it.
+ * Text is measured by pango for all formats, so that their layouts agree. */
+#ifndef HL_RENDER_CANVAS_H
+#define HL_RENDER_CANVAS_H
+
+#include "headlight.h"
+#include "render/palette.h"
+
+typedef struct hl_canvas hl_canvas;
+
+typedef enum hl_format {
+    HL_FORMAT_SVG = 0,
+    HL_FORMAT_PNG,
+    HL_FORMAT_PDF,
+} hl_format;
+
+typedef struct hl_point {
+    double x;
+    double y;
+} hl_point;
+
+typedef struct hl_box {
+    double x;
+    double y;
+    double width;
+    double height;
+} hl_box;
+
+typedef struct hl_stroke {
+    hl_colour colour;
+    double    width;
+    double    dash; /* length of dashes and gaps; 0: a whole line */
+} hl_stroke;
+
+/* dpi is of PNG. */
+hl_status hl_canvas_open(hl_canvas **out, hl_format format, double dpi);
+void      hl_canvas_page(hl_canvas *canvas, double width, double height, hl_colour background);
+/* To a temporary name, then renamed. */
+hl_status hl_canvas_write(hl_canvas *canvas, const char *path);
+void      hl_canvas_close(hl_canvas *canvas);
+
+/* ---------------------------------------------------------------------- shapes */
+
+void hl_canvas_rectangle(hl_canvas *canvas, hl_box box, hl_colour fill);
+void hl_canvas_outline(hl_canvas *canvas, hl_box box, const hl_stroke *stroke);
+void hl_canvas_polygon(hl_canvas *canvas, const hl_point *points, int64_t n_points, hl_colour fill);
+void hl_canvas_polyline(hl_canvas *canvas, const hl_point *points, int64_t n_points,
+                        const hl_stroke *stroke);
+/* points (n_segments, 2): lines that do not hang together. */
+void hl_canvas_segments(hl_canvas *canvas, const hl_point *points, int64_t n_segments,
+                        const hl_stroke *stroke);
+void hl_canvas_line(hl_canvas *canvas, hl_point from, hl_point to, const hl_stroke *stroke);
+/* Lines that rise to the right, `spacing` apart, within the box. */
+void hl_canvas_hatch(hl_canvas *canvas, hl_box box, double spacing, const hl_stroke *stroke);
+
+/* What is drawn until the end belongs together and has a title, which SVG shows on hover. */
+void hl_canvas_begin(hl_canvas *canvas, const char *title);
+void hl_canvas_end(hl_canvas *canvas);
+
+/* A grid of coloured cells: the bulk of most pictures, which SVG writes compactly. */
+typedef struct hl_cell_grid {
+    hl_box           box;
+    int64_t          n_across;
+    int64_t          n_down;
+    double           gap;     /* between cells */
+    const hl_colour *colours; /* (n_down, n_across) */
+    const bool      *drawn;   /* (n_down, n_across) false: left out; NULL: all are */
+    /* Writes the title of a cell, "" for none. */
+    void (*title)(char *out, size_t n_bytes, const void *context, int64_t across, int64_t down);
+    const void *context;
+} hl_cell_grid;
+
+void hl_canvas_cells(hl_canvas *canvas, const hl_cell_grid *grid);
+/* Where a cell is, without the gap. */
+hl_box hl_cell_box(const hl_cell_grid *grid, int64_t across, int64_t down);
+
+/* ------------------------------------------------------------------------ text */
+
+typedef enum hl_anchor { HL_ANCHOR_START = 0, HL_ANCHOR_MIDDLE, HL_ANCHOR_END } hl_anchor;
+/* What of the letters stands at the point: where they stand on, half or all of a capital. */
+typedef enum hl_stand { HL_STAND_BASE = 0, HL_STAND_MIDDLE, HL_STAND_TOP } hl_stand;
+
+typedef struct hl_text_style {
+    hl_colour colour;
+    double    size;
+    bool      bold;
+    hl_anchor anchor;
+    hl_stand  stand;
+    double    degrees; /* counter-clockwise, around the point */
+} hl_text_style;
+
+void hl_canvas_text(hl_canvas *canvas, hl_point at, const char *text, const hl_text_style *style);
+/* How far the next letter would be; before or after the page is known. */
+double hl_canvas_text_width(hl_canvas *canvas, const char *text, const hl_text_style *style);
+
+/* What was placed so far, for whoever checks a layout: the box that the letters' ink fills. */
+int64_t     hl_canvas_n_texts(const hl_canvas *canvas);
+hl_box      hl_canvas_text_box(const hl_canvas *canvas, int64_t text);
+const char *hl_canvas_text_at(const hl_canvas *canvas, int64_t text);
+hl_box      hl_canvas_page_box(const hl_canvas *canvas);
+
+#endif

@@ -1,0 +1,57 @@
+/* canvas_backend.h - what a format has to do, for canvas*.c alone.
+ *
+ * Back ends get finished geometry: text stands on its base line, hatching is segments,
+ * nothing is NaN.  They write to canvas->output, at the latest in `finish`, and report errors
+ * with hl_canvas_fail. */
+#ifndef HL_RENDER_CANVAS_BACKEND_H
+#define HL_RENDER_CANVAS_BACKEND_H
+
+#include "render/canvas.h"
+#include "render/canvas_text.h"
+#include "render/output.h"
+
+typedef struct hl_backend {
+    void (*start)(hl_canvas *canvas);
+    void (*rectangle)(hl_canvas *canvas, hl_box box, hl_colour fill);
+    void (*polygon)(hl_canvas *canvas, const hl_point *points, int64_t n_points, hl_colour fill);
+    void (*polyline)(hl_canvas *canvas, const hl_point *points, int64_t n_points, bool closed,
+                     const hl_stroke *stroke);
+    void (*segments)(hl_canvas *canvas, const hl_point *points, int64_t n_segments,
+                     const hl_stroke *stroke);
+    void (*text)(hl_canvas *canvas, hl_point at, const char *text, const hl_text_style *style);
+    void (*begin)(hl_canvas *canvas, const char *title);
+    void (*end)(hl_canvas *canvas);
+    void (*cells)(hl_canvas *canvas, const hl_cell_grid *grid);
+    void (*finish)(hl_canvas *canvas);
+    void (*stop)(hl_canvas *canvas); /* releases `state`, in any state */
+} hl_backend;
+
+extern const hl_backend hl_backend_svg;
+extern const hl_backend hl_backend_png;
+extern const hl_backend hl_backend_pdf;
+
+typedef struct hl_placed_text {
+    char  *text;
+    hl_box box;
+} hl_placed_text;
+
+struct hl_canvas {
+    const hl_backend *backend;
+    void             *state; /* the back end's own */
+    hl_output         output;
+    hl_status         status; /* the first error */
+    hl_typesetter    *typesetter;
+    double            dpi;
+    bool              started;
+    double            width;
+    double            height;
+    hl_colour         background;
+    hl_placed_text   *texts; /* (n_texts) */
+    size_t            n_texts;
+    size_t            text_room;
+};
+
+/* Keeps the status if it is the first error. */
+void hl_canvas_fail(hl_canvas *canvas, hl_status status);
+
+#endif

@@ -1,0 +1,241 @@
+/* canvas_cairo.c - PNG and PDF, by cairo.  They differ in the surface alone. */
+#include <cairo-pdf.h>
+#include <cairo.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "render/canvas_backend.h"
+
+#define POINTS_PER_INCH 72.0
+/* cairo's own limit of an image is 32767. */
+#define MAX_PIXELS 30000.0
+
+typedef struct cairo_state {
+    cairo_surface_t *surface;
+    cairo_t         *cairo;
+    bool             is_pdf;
+} cairo_state;
+
+static cairo_t *pen_of(const hl_canvas *canvas)
+{
+    return ((const cairo_state *)canvas->state)->cairo;
+}
+
+static cairo_status_t add_bytes(void *output, const unsigned char *bytes, unsigned n_bytes)
+{
+    hl_output_add(output, bytes, n_bytes);
+    return ((hl_output *)output)->status == HL_OK ? CAIRO_STATUS_SUCCESS : CAIRO_STATUS_WRITE_ERROR;
+}
+
+static void note_error(hl_canvas *canvas, cairo_status_t error)
+{
+    hl_canvas_fail(canvas, canvas->output.status);
+    if (error != CAIRO_STATUS_SUCCESS)
+        hl_canvas_fail(canvas, hl_fail(error == CAIRO_STATUS_NO_MEMORY ? HL_NO_MEMORY : HL_INTERNAL,
+                                       "drawing: %s", cairo_status_to_string(error)));
+}
+
+/* -------------------------------------------------------------------------- surfaces */
+
+/* No date in it: the same picture is the same bytes. */
+static cairo_surface_t *pdf_surface(hl_canvas *canvas)
+{
+    cairo_surface_t *surface = cairo_pdf_surface_create_for_stream(add_bytes, &canvas->output,
+                                                                   canvas->width, canvas->height);
+
+    cairo_pdf_surface_set_metadata(surface, CAIRO_PDF_METADATA_CREATE_DATE, "");
+    return surface;
+}
+
+static cairo_surface_t *png_surface(hl_canvas *canvas)
+{
+    double scale = canvas->dpi / POINTS_PER_INCH;
+
+    return cairo_image_surface_create(CAIRO_FORMAT_RGB24, (int)(canvas->width * scale + 0.5),
+                                      (int)(canvas->height * scale + 0.5));
+}
+
+static hl_status check_pixels(const hl_canvas *canvas)
+{
+    double scale  = canvas->dpi / POINTS_PER_INCH;
+    double width  = canvas->width * scale;
+    double height = canvas->height * scale;
+
+    if (width > MAX_PIXELS || height > MAX_PIXELS || width < 1.0 || height < 1.0)
+        return hl_fail(HL_LIMIT, "a picture of %.0f x %.0f pixels; from 1 to %.0f each way", width,
+                       height, MAX_PIXELS);
+    return HL_OK;
+}
+
+static void start(hl_canvas *canvas, bool is_pdf)
+{
+    hl_status    status = is_pdf ? HL_OK : check_pixels(canvas);
+    cairo_state *state  = NULL;
+
+    if (status == HL_OK)
+        status = HL_ALLOC_ZEROED(&state, 1);
+    hl_canvas_fail(canvas, status);
+    if (status != HL_OK)
+        return;
+    canvas->state  = state;
+    state->is_pdf  = is_pdf;
+    state->surface = is_pdf ? pdf_surface(canvas) : png_surface(canvas);
+    state->cairo   = cairo_create(state->surface);
+    if (!is_pdf)
+        cairo_scale(state->cairo, canvas->dpi / POINTS_PER_INCH, canvas->dpi / POINTS_PER_INCH);
+    cairo_set_line_join(state->cairo, CAIRO_LINE_JOIN_ROUND);
+    note_error(canvas, cairo_status(state->cairo));
+}
+
+static void start_png(hl_canvas *canvas)
+{
+    start(canvas, false);
+}
+
+static void start_pdf(hl_canvas *canvas)
+{
+    start(canvas, true);
+}
+
+static void finish(hl_canvas *canvas)
+{
+    cairo_state *state = canvas->state;
+
+    note_error(canvas, cairo_status(state->cairo));
+    if (state->is_pdf)
+        cairo_surface_finish(state->surface);
+    else
+        note_error(canvas,
+                   cairo_surface_write_to_png_stream(state->surface, add_bytes, &canvas->output));
+    note_error(canvas, cairo_surface_status(state->surface));
+}
+
+static void stop(hl_canvas *canvas)
+{
+    cairo_state *state = canvas->state;
+
+    if (state == NULL)
+        return;
+    cairo_destroy(state->cairo);
+    cairo_surface_destroy(state->surface);
+    hl_free(state);
+    canvas->state = NULL;
+}
+
+/* ---------------------------------------------------------------------------- shapes */
+
+static void set_colour(cairo_t *cairo, hl_colour colour)
+{
+    cairo_set_source_rgb(cairo, colour.red / 255.0, colour.green / 255.0, colour.blue / 255.0);
+}
+
+static void stroke_path(cairo_t *cairo, const hl_stroke *stroke)
+{
+    set_colour(cairo, stroke->colour);
+    cairo_set_line_width(cairo, stroke->width);
+    cairo_set_dash(cairo, &stroke->dash, stroke->dash > 0.0 ? 1 : 0, 0.0);
+    cairo_stroke(cairo);
+}
+
+static void trace(cairo_t *cairo, const hl_point *points, int64_t n_points)
+{
+    cairo_move_to(cairo, points[0].x, points[0].y);
+    for (int64_t i = 1; i < n_points; i++)
+        cairo_line_to(cairo, points[i].x, points[i].y);
+}
+
+static void rectangle(hl_canvas *canvas, hl_box box, hl_colour fill)
+{
+    cairo_t *cairo = pen_of(canvas);
+
+    set_colour(cairo, fill);
+    cairo_rectangle(cairo, box.x, box.y, box.width, box.height);
+    cairo_fill(cairo);
+}
+
+static void polygon(hl_canvas *canvas, const hl_point *points, int64_t n_points, hl_colour fill)
+{
+    cairo_t *cairo = pen_of(canvas);
+
+    trace(cairo, points, n_points);
+    set_colour(cairo, fill);
+    cairo_fill(cairo);
+}
+
+static void polyline(hl_canvas *canvas, const hl_point *points, int64_t n_points, bool closed,
+                     const hl_stroke *stroke)
+{
+    cairo_t *cairo = pen_of(canvas);
+
+    trace(cairo, points, n_points);
+    if (closed)
+        cairo_close_path(cairo);
+    stroke_path(cairo, stroke);
+}
+
+static void segments(hl_canvas *canvas, const hl_point *points, int64_t n_segments,
+                     const hl_stroke *stroke)
+{
+    cairo_t *cairo = pen_of(canvas);
+
+    for (int64_t i = 0; i < n_segments; i++)
+        trace(cairo, points + 2 * i, 2);
+    stroke_path(cairo, stroke);
+}
+
+/* Where cells touch, smoothed edges would leave seams: in PNG they end at whole pixels, in PDF
+ * each goes a little under the next. */
+static void cells(hl_canvas *canvas, const hl_cell_grid *grid)
+{
+    cairo_t *cairo = pen_of(canvas);
+    double   under = ((cairo_state *)canvas->state)->is_pdf && grid->gap == 0.0 ? 0.2 : 0.0;
+
+    cairo_save(cairo);
+    cairo_rectangle(cairo, grid->box.x, grid->box.y, grid->box.width, grid->box.height);
+    cairo_clip(cairo);
+    cairo_set_antialias(cairo, CAIRO_ANTIALIAS_NONE);
+    for (int64_t i = 0; i < grid->n_across * grid->n_down; i++) {
+        hl_box box = hl_cell_box(grid, i % grid->n_across, i / grid->n_across);
+        box.width += under;
+        box.height += under;
+        if (grid->drawn == NULL || grid->drawn[i])
+            rectangle(canvas, box, grid->colours[i]);
+    }
+    cairo_restore(cairo);
+}
+
+/* ------------------------------------------------------------------------------ text */
+
+static void text(hl_canvas *canvas, hl_point at, const char *string, const hl_text_style *style)
+{
+    static const double back[] = { 0.0, 0.5, 1.0 };
+    cairo_t            *cairo  = pen_of(canvas);
+    double              width  = hl_canvas_text_width(canvas, string, style);
+
+    cairo_save(cairo);
+    cairo_translate(cairo, at.x, at.y);
+    cairo_rotate(cairo, -style->degrees * 3.14159265358979323846 / 180.0);
+    cairo_move_to(cairo, -back[style->anchor] * width, 0.0);
+    set_colour(cairo, style->colour);
+    hl_typesetter_draw(canvas->typesetter, cairo, string, style->size, style->bold);
+    cairo_restore(cairo);
+    cairo_new_path(cairo);
+}
+
+static void begin(hl_canvas *canvas, const char *title)
+{
+    (void)canvas;
+    (void)title;
+}
+
+static void end(hl_canvas *canvas)
+{
+    (void)canvas;
+}
+
+const hl_backend hl_backend_png = {
+    start_png, rectangle, polygon, polyline, segments, text, begin, end, cells, finish, stop,
+};
+const hl_backend hl_backend_pdf = {
+    start_pdf, rectangle, polygon, polyline, segments, text, begin, end, cells, finish, stop,
+};

@@ -1,0 +1,258 @@
+/* figure.c - the table of figures, and the page around each. */
+#include "render/figure.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/status.h"
+
+/* ------------------------------------------------------------------------ the table */
+
+typedef struct figure_entry {
+    const char *name;
+    const char *summary;
+    const char *title;
+    hl_status (*draw)(hl_figure *figure);
+} figure_entry;
+
+static const figure_entry figures[] = {
+    { "heatmap", "every head: layers across, heads up, dark is focused",
+      "Attention entropy of every head", hl_figure_heatmap },
+    { "layers", "the layer profile, with 95% intervals and all heads", "Entropy by layer",
+      hl_figure_layers },
+    { "variance", "how much the heads of a layer differ", "Variance between the heads of a layer",
+      hl_figure_variance },
+    { "positions", "entropy by position in the text", "Entropy by position", hl_figure_positions },
+    { "histograms", "how the entropies of rows are distributed, layer by layer",
+      "Entropies of single rows, by layer", hl_figure_histograms },
+};
+
+enum { N_FIGURES = sizeof figures / sizeof *figures };
+
+const char *hl_figure_name(size_t index)
+{
+    return index < N_FIGURES ? figures[index].name : NULL;
+}
+
+const char *hl_figure_summary(size_t index)
+{
+    return index < N_FIGURES ? figures[index].summary : NULL;
+}
+
+static const figure_entry *find_figure(const char *name)
+{
+    for (size_t i = 0; i < N_FIGURES; i++) {
+        if (strcmp(figures[i].name, name) == 0)
+            return &figures[i];
+    }
+    return NULL;
+}
+
+/* -------------------------------------------------------------------------- hl_draw */
+
+static hl_status check_range(double value, double low, double high, const char *name)
+{
+    if (value >= low && value <= high)
+        return HL_OK;
+    return hl_fail(HL_BAD_ARGUMENT, "%s is %g, wanted %g to %g", name, value, low, high);
+}
+
+static hl_status complete_options(hl_draw_options *out, const hl_draw_options *options)
+{
+    hl_status status = HL_OK;
+
+    *out = options != NULL ? *options : (hl_draw_options){ 0 };
+    if (out->width == 0.0)
+        out->width = 480.0;
+    if (out->dpi == 0.0)
+        out->dpi = 144.0;
+    HL_TRY(check_range(out->width, 240.0, 2000.0, "width"));
+    HL_TRY(check_range(out->dpi, 24.0, 1200.0, "dpi"));
+    if (out->scale == HL_SCALE_CLASSES && out->unit != HL_UNIT_NATS)
+        status = hl_fail(HL_BAD_ARGUMENT, "the classes are in nats, and in no other unit");
+
+done:
+    return status;
+}
+
+hl_status hl_figure_draw(hl_canvas *canvas, const hl_profile *profile, const char *name,
+                         const hl_draw_options *options)
+{
+    hl_status           status = HL_OK;
+    const figure_entry *entry  = find_figure(name);
+    hl_figure           figure = { .profile = profile, .canvas = canvas };
+
+    if (entry == NULL)
+        return hl_fail(HL_BAD_ARGUMENT, "no figure is called '%s'", name);
+    HL_TRY(complete_options(&figure.options, options));
+    figure.default_title = entry->title;
+    figure.theme         = hl_theme_colours_of(figure.options.theme);
+    HL_TRY(entry->draw(&figure));
+
+done:
+    return status;
+}
+
+static hl_status format_of(hl_format *out, const char *path)
+{
+    static const char *const endings[] = { ".svg", ".png", ".pdf" };
+    size_t                   n_bytes   = strlen(path);
+
+    for (int i = 0; i < 3; i++) {
+        if (n_bytes > 4 && strcmp(path + n_bytes - 4, endings[i]) == 0) {
+            *out = (hl_format)i;
+            return HL_OK;
+        }
+    }
+    return hl_fail(HL_BAD_ARGUMENT, "%s: wanted a name that ends in .svg, .png or .pdf", path);
+}
+
+hl_status hl_draw(const hl_profile *profile, const char *figure, const char *path,
+                  const hl_draw_options *options)
+{
+    hl_status       status   = HL_OK;
+    hl_format       format   = HL_FORMAT_SVG;
+    hl_canvas      *canvas   = NULL;
+    hl_draw_options complete = { 0 };
+
+    HL_TRY(format_of(&format, path));
+    HL_TRY(complete_options(&complete, options));
+    HL_TRY(hl_canvas_open(&canvas, format, complete.dpi));
+    HL_TRY(hl_figure_draw(canvas, profile, figure, options));
+    HL_TRY(hl_canvas_write(canvas, path));
+
+done:
+    hl_canvas_close(canvas);
+    return status;
+}
+
+/* ------------------------------------------------------------- page, title, caption */
+
+#define MARGIN        16.0
+#define TITLE_HEIGHT  24.0
+#define CAPTION_ABOVE 12.0
+#define CAPTION_LINE  10.5
+
+enum { CAPTION_BYTES = 1024, MAX_CAPTION_LINES = 12 };
+
+hl_text_style hl_figure_small(const hl_figure *figure, hl_anchor anchor, hl_stand stand)
+{
+    return (hl_text_style){ figure->theme->muted, HL_TEXT_SMALL, false, anchor, stand, 0.0 };
+}
+
+hl_text_style hl_figure_normal(const hl_figure *figure, hl_anchor anchor, hl_stand stand)
+{
+    return (hl_text_style){ figure->theme->text, HL_TEXT_NORMAL, false, anchor, stand, 0.0 };
+}
+
+hl_stroke hl_figure_axis_stroke(const hl_figure *figure)
+{
+    return (hl_stroke){ figure->theme->axis, 0.6, 0.0 };
+}
+
+double hl_figure_inner_width(const hl_figure *figure)
+{
+    return figure->options.width - 2.0 * MARGIN;
+}
+
+static const char *plural(int64_t count)
+{
+    return count == 1 ? "" : "s";
+}
+
+/* What is shown, then the caller's words, then what the profile says of itself. */
+static void write_caption(char *out, const hl_figure *figure, const char *what)
+{
+    const hl_profile *profile = figure->profile;
+    const char       *family  = hl_profile_setting(profile, "family");
+    const char       *context = hl_profile_setting(profile, "context");
+    const char       *words   = figure->options.caption;
+    bool              given   = words != NULL && words[0] != '\0';
+
+    int64_t n_layers  = hl_profile_n_layers(profile);
+    int64_t n_heads   = hl_profile_n_heads(profile);
+    int64_t n_tokens  = hl_profile_n_tokens(profile);
+    int64_t n_windows = hl_profile_all_sequences(profile);
+
+    /* Spaces that do not break keep n and its number together. */
+    snprintf(
+        out, CAPTION_BYTES,
+        "%s %s%s%s, %lld layer%s \u00d7 %lld head%s; context %s; n\u00a0=\u00a0%lld token%s in "
+        "%lld window%s.",
+        what, given ? words : "", given ? ". " : "", family != NULL ? family : "model",
+        (long long)n_layers, plural(n_layers), (long long)n_heads, plural(n_heads),
+        context != NULL ? context : "unknown", (long long)n_tokens, plural(n_tokens),
+        (long long)n_windows, plural(n_windows));
+}
+
+/* Cuts text into lines in place, at spaces; returns how many.  A word that is too long has a line
+ * of its own. */
+static int wrap(char *lines[MAX_CAPTION_LINES], const hl_figure *figure, char *text,
+                const hl_text_style *style)
+{
+    int   n_lines = 0;
+    char *start   = text;
+    char *fits    = NULL; /* the last space before which the line is short enough */
+
+    lines[n_lines++] = start;
+    for (char *at = text; *at != '\0' && n_lines < MAX_CAPTION_LINES; at++) {
+        if (*at != ' ' && at[1] != '\0')
+            continue;
+        char *end    = at[1] == '\0' ? at + 1 : at;
+        char  kept   = *end;
+        *end         = '\0';
+        double width = hl_canvas_text_width(figure->canvas, start, style);
+        *end         = kept;
+        if (width > hl_figure_inner_width(figure) && fits != NULL) {
+            *fits            = '\0';
+            start            = fits + 1;
+            lines[n_lines++] = start;
+            fits             = NULL;
+        }
+        if (*at == ' ')
+            fits = at;
+    }
+    return n_lines;
+}
+
+static bool has_title(const hl_figure *figure)
+{
+    return figure->options.title == NULL || figure->options.title[0] != '\0';
+}
+
+static void draw_title(const hl_figure *figure)
+{
+    const char   *title = figure->options.title;
+    hl_text_style style = { figure->theme->text, HL_TEXT_TITLE, true,
+                            HL_ANCHOR_START,     HL_STAND_TOP,  0.0 };
+
+    if (!has_title(figure))
+        return;
+    title = title != NULL ? title : figure->default_title;
+    /* A long title gets smaller rather than leaving the page. */
+    double width = hl_canvas_text_width(figure->canvas, title, &style);
+    if (width > hl_figure_inner_width(figure))
+        style.size *= hl_figure_inner_width(figure) / width;
+    hl_canvas_text(figure->canvas, (hl_point){ MARGIN, MARGIN }, title, &style);
+}
+
+hl_box hl_figure_begin(hl_figure *figure, double height, const char *what)
+{
+    char          caption[CAPTION_BYTES];
+    char         *lines[MAX_CAPTION_LINES];
+    hl_text_style style       = hl_figure_small(figure, HL_ANCHOR_START, HL_STAND_TOP);
+    double        top         = MARGIN + (has_title(figure) ? TITLE_HEIGHT : 0.0);
+    double        caption_top = top + height + CAPTION_ABOVE;
+
+    write_caption(caption, figure, what);
+    int n_lines = wrap(lines, figure, caption, &style);
+    hl_canvas_page(figure->canvas, figure->options.width,
+                   ceil(caption_top + n_lines * CAPTION_LINE + MARGIN - 4.0),
+                   figure->theme->background);
+    draw_title(figure);
+    for (int i = 0; i < n_lines; i++)
+        hl_canvas_text(figure->canvas, (hl_point){ MARGIN, caption_top + i * CAPTION_LINE },
+                       lines[i], &style);
+    return (hl_box){ MARGIN, top, hl_figure_inner_width(figure), height };
+}

@@ -1,0 +1,81 @@
+/* figure.h - what all figures share: page, title, caption, colour bar.
+ *
+ * A figure is a function from a profile to a drawing.  It knows how high it will be once
+ * it has its numbers; hl_figure_begin then makes the page around it:
+ *
+ *     HL_TRY(hl_grid_means(&values, figure->profile, figure->quantity));
+ *     hl_box box = hl_figure_begin(figure, height, "What is seen.");
+ *     ... draws within the box, on figure->canvas
+ *
+ * figure.c has the table of figures, and hl_draw. */
+#ifndef HL_RENDER_FIGURE_H
+#define HL_RENDER_FIGURE_H
+
+#include "headlight.h"
+#include "render/axis.h"
+#include "render/canvas.h"
+
+typedef struct hl_figure {
+    const hl_profile       *profile;
+    const char             *default_title;
+    hl_draw_options         options; /* none is 0 that may not be */
+    const hl_theme_colours *theme;
+    hl_canvas              *canvas;
+} hl_figure;
+
+/* Draws a whole figure, on a canvas that has no page yet; for hl_draw and for tests. */
+hl_status hl_figure_draw(hl_canvas *canvas, const hl_profile *profile, const char *name,
+                         const hl_draw_options *options);
+
+/* The page, `height` and what title and caption need; the box of that height, as wide as the
+ * page allows.  `what` says in the caption what is shown. */
+hl_box hl_figure_begin(hl_figure *figure, double height, const char *what);
+/* How wide that box will be. */
+double hl_figure_inner_width(const hl_figure *figure);
+
+/* ------------------------------------------------------------------------ numbers */
+
+/* The quantity whose means are shown, and by what they are multiplied. */
+hl_quantity hl_figure_quantity(const hl_figure *figure);
+double      hl_figure_factor(const hl_figure *figure);
+/* "nats", "bits", ""; and "Entropy (nats)", "Normalised entropy". */
+const char *hl_figure_unit(const hl_figure *figure);
+const char *hl_figure_unit_label(const hl_figure *figure);
+/* From 0 to the largest value or, normalised, to 1.  HL_BAD_INPUT if none is a number. */
+hl_status hl_figure_scale(hl_axis *out, const hl_figure *figure, const double *values,
+                          int64_t n_values);
+
+/* -------------------------------------------------------------------------- pieces */
+
+enum { HL_TEXT_SMALL = 7, HL_TEXT_NORMAL = 8, HL_TEXT_TITLE = 12 };
+
+hl_text_style hl_figure_small(const hl_figure *figure, hl_anchor anchor, hl_stand stand);
+hl_text_style hl_figure_normal(const hl_figure *figure, hl_anchor anchor, hl_stand stand);
+hl_stroke     hl_figure_axis_stroke(const hl_figure *figure);
+
+/* The widest label of an axis. */
+double hl_figure_label_width(const hl_figure *figure, const hl_axis *axis);
+
+/* A bar with the axis' labels to its right and a name that reads upwards; it takes
+ * hl_figure_colour_bar_width of room. */
+double hl_figure_colour_bar_width(const hl_figure *figure, const hl_axis *axis);
+void   hl_figure_colour_bar(hl_figure *figure, hl_box box, hl_map map, const hl_axis *axis,
+                            const char *name);
+
+/* Labels 0 ... n - 1 under (or left of) things that share the box' width (or height, counted from
+ * below) evenly; thinned where they would touch. */
+void hl_figure_indices_across(hl_figure *figure, hl_box box, int64_t n, const char *name);
+void hl_figure_indices_up(hl_figure *figure, hl_box box, int64_t n, const char *name);
+/* What indices_up needs left of the box, and indices_across below it. */
+double hl_figure_indices_width(const hl_figure *figure, int64_t n);
+#define HL_INDICES_HEIGHT 28.0
+
+/* ------------------------------------------------------------------------- figures */
+
+hl_status hl_figure_heatmap(hl_figure *figure);    /* figure_heatmap.c */
+hl_status hl_figure_layers(hl_figure *figure);     /* figure_layers.c */
+hl_status hl_figure_variance(hl_figure *figure);   /* figure_layers.c */
+hl_status hl_figure_positions(hl_figure *figure);  /* figure_positions.c */
+hl_status hl_figure_histograms(hl_figure *figure); /* figure_histograms.c */
+
+#endif

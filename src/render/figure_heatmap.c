@@ -1,0 +1,337 @@
+/* figure_heatmap.c - every head as a cell: layers across, heads up, dark is focused.
+ *
+ *            layer mean                       Each part is laid out from what its
+ *     +---------------------------+           labels measure; the grid gets the rest.
+ *     |  |  | ||| | |  || || |||  |           Cells are square where that fits.
+ *     +---------------------------+--------+
+ *   h |                           | ====   | # 3
+ *   e |         the grid          | ===    | # 2   colour bar, or the classes
+ *   a |                           | =====  | # 1
+ *   d +---------------------------+--------+ # 0
+ *                 layer            head mean                                        */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "analysis/grid.h"
+#include "analysis/numbers.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "render/figure.h"
+
+#define BARS        38.0 /* the longest bar at a side */
+#define BARS_GAP    6.0
+#define LEGEND_GAP  18.0
+#define CELL_MOST   56.0
+#define LOWEST_GRID 96.0
+/* Above so many cells, titles are values alone: SVG files stay below 250 kB for 80 x 64. */
+#define FULL_TITLES 4096
+
+enum { N_CLASSES = 6 };
+
+typedef struct heatmap {
+    hl_figure *figure;
+    int64_t    n_layers;
+    int64_t    n_heads;
+    double    *values;  /* (n_layers, n_heads) in the figure's unit; NaN: not measured */
+    hl_colour *colours; /* (n_heads, n_layers) from above */
+    bool      *drawn;   /* (n_heads, n_layers) */
+    double    *means;   /* (n_layers) then (n_heads) */
+    double    *column;  /* (n_layers) of one head */
+    hl_axis    axis;
+    hl_box     grid;
+    double     gap;
+} heatmap;
+
+static double value_of(const heatmap *map, int64_t layer, int64_t head)
+{
+    return map->values[layer * map->n_heads + head];
+}
+
+/* --------------------------------------------------------------------------- colours */
+
+/* Under 0.5 nats: 0; then a class every half a nat, and the last is all from 2.5 on. */
+static int class_of(double nats)
+{
+    return (int)fmin(fmax(floor(nats / 0.5), 0.0), N_CLASSES - 1.0);
+}
+
+static hl_colour class_colour(int class)
+{
+    return hl_map_colour(HL_MAP_ENTROPY, class / (N_CLASSES - 1.0));
+}
+
+static hl_colour cell_colour(const heatmap *map, double value)
+{
+    if (map->figure->options.scale == HL_SCALE_CLASSES)
+        return class_colour(class_of(value));
+    return hl_map_colour(HL_MAP_ENTROPY, hl_axis_share(&map->axis, value));
+}
+
+/* The grid has head 0 below, cells are listed from above. */
+static void fill_cells(heatmap *map)
+{
+    for (int64_t i = 0; i < map->n_layers * map->n_heads; i++) {
+        int64_t layer   = i % map->n_layers;
+        int64_t head    = map->n_heads - 1 - i / map->n_layers;
+        double  value   = value_of(map, layer, head);
+        map->drawn[i]   = !isnan(value);
+        map->colours[i] = map->drawn[i] ? cell_colour(map, value) : (hl_colour){ 0 };
+    }
+}
+
+static void cell_title(char *out, size_t n_bytes, const void *context, int64_t across, int64_t down)
+{
+    const heatmap *map   = context;
+    int64_t        head  = map->n_heads - 1 - down;
+    double         value = value_of(map, across, head);
+    const char    *unit  = hl_figure_unit(map->figure);
+    char           name[HL_HEAD_NAME_BYTES];
+
+    if (map->n_layers * map->n_heads > FULL_TITLES)
+        snprintf(out, n_bytes, "%.2f", value);
+    else
+        snprintf(out, n_bytes, "%s %.3f%s%s", hl_head_name(name, across, head), value,
+                 unit[0] != '\0' ? " " : "", unit);
+}
+
+/* --------------------------------------------------------------------------- numbers */
+
+static hl_status allocate(heatmap *map)
+{
+    hl_status status = HL_OK;
+    size_t    size   = (size_t)(map->n_layers * map->n_heads);
+
+    HL_TRY(HL_ALLOC(&map->colours, size));
+    HL_TRY(HL_ALLOC(&map->drawn, size));
+    HL_TRY(HL_ALLOC(&map->means, (size_t)(map->n_layers + map->n_heads)));
+    HL_TRY(HL_ALLOC(&map->column, (size_t)map->n_layers));
+
+done:
+    return status;
+}
+
+static hl_status read_values(heatmap *map)
+{
+    hl_status status  = HL_OK;
+    int64_t   n_cells = map->n_layers * map->n_heads;
+
+    HL_TRY(hl_grid_means(&map->values, map->figure->profile, hl_figure_quantity(map->figure)));
+    HL_TRY(allocate(map));
+    for (int64_t i = 0; i < n_cells; i++)
+        map->values[i] *= hl_figure_factor(map->figure);
+    HL_TRY(hl_figure_scale(&map->axis, map->figure, map->values, n_cells));
+    for (int64_t layer = 0; layer < map->n_layers; layer++)
+        map->means[layer] = hl_mean(map->values + layer * map->n_heads, map->n_heads);
+    for (int64_t head = 0; head < map->n_heads; head++) {
+        for (int64_t layer = 0; layer < map->n_layers; layer++)
+            map->column[layer] = value_of(map, layer, head);
+        map->means[map->n_layers + head] = hl_mean(map->column, map->n_layers);
+    }
+    fill_cells(map);
+
+done:
+    return status;
+}
+
+/* ---------------------------------------------------------------------------- layout */
+
+static const char *const class_names[] = { "< 0.5",      "0.5\u20131", "1\u20131.5",
+                                           "1.5\u20132", "2\u20132.5", "> 2.5" };
+
+static double legend_width(const heatmap *map)
+{
+    hl_text_style style = hl_figure_normal(map->figure, HL_ANCHOR_START, HL_STAND_MIDDLE);
+
+    if (map->figure->options.scale == HL_SCALE_CLASSES)
+        return fmax(
+            14.0 + hl_canvas_text_width(map->figure->canvas, class_names[3], &style),
+            hl_canvas_text_width(map->figure->canvas, hl_figure_unit_label(map->figure), &style));
+    return hl_figure_colour_bar_width(map->figure, &map->axis);
+}
+
+/* The size of the grid; where it stands is known with the page. */
+static void lay_out(heatmap *map)
+{
+    double left  = hl_figure_indices_width(map->figure, map->n_heads);
+    double right = BARS_GAP + BARS + LEGEND_GAP + legend_width(map);
+    double room  = hl_figure_inner_width(map->figure) - left - right;
+    double width = fmin(room, CELL_MOST * (double)map->n_layers);
+    double cell  = width / (double)map->n_layers;
+    double most  = fmax(room, LOWEST_GRID);
+
+    map->grid = (hl_box){ left, BARS + BARS_GAP, width,
+                          fmin(fmax(cell * (double)map->n_heads, LOWEST_GRID), most) };
+    /* A low grid of few heads need not have huge cells. */
+    map->grid.height = fmin(map->grid.height, fmax(CELL_MOST, cell) * (double)map->n_heads);
+    double least     = fmin(cell, map->grid.height / (double)map->n_heads);
+    map->gap         = least >= 6.0 ? fmin(1.0, least * 0.06) : 0.0;
+}
+
+/* --------------------------------------------------------------------------- drawing */
+
+static bool has_hatched(const heatmap *map)
+{
+    HL_EACH_HEAD(map->figure->profile, layer, head)
+    {
+        if (isnan(value_of(map, layer, head)))
+            return true;
+    }
+    return false;
+}
+
+static void draw_grid(heatmap *map)
+{
+    hl_canvas   *canvas = map->figure->canvas;
+    hl_stroke    hatch  = { map->figure->theme->hatch, 0.6, 0.0 };
+    hl_cell_grid grid   = { map->grid,    map->n_layers, map->n_heads, map->gap,
+                            map->colours, map->drawn,    cell_title,   map };
+
+    hl_canvas_cells(canvas, &grid);
+    for (int64_t i = 0; i < map->n_layers * map->n_heads; i++) {
+        int64_t layer = i % map->n_layers, head = map->n_heads - 1 - i / map->n_layers;
+        hl_box  box = hl_cell_box(&grid, layer, i / map->n_layers);
+        char    name[HL_HEAD_NAME_BYTES];
+
+        if (map->drawn[i] || head >= hl_profile_heads_of(map->figure->profile, layer))
+            continue;
+        hl_head_name(name, layer, head);
+        strncat(name, " not measured", sizeof name - strlen(name) - 1);
+        hl_canvas_begin(canvas, name);
+        hl_canvas_hatch(canvas, box, fmin(3.0, box.height / 2.0), &hatch);
+        hl_canvas_outline(canvas, box, &hatch);
+        hl_canvas_end(canvas);
+    }
+}
+
+/* Bars as thick strokes: one path for all. */
+static hl_status draw_bars(heatmap *map, const double *means, int64_t n, bool upright)
+{
+    hl_status status = HL_OK;
+    hl_point *ends   = NULL;
+    hl_box    grid   = map->grid;
+    double    each   = (upright ? grid.width : grid.height) / (double)n;
+    int64_t   n_bars = 0;
+    hl_stroke stroke = { map->figure->theme->bar,
+                         each - fmax(map->gap, each > 3.0 ? 0.15 * each : 0.0), 0.0 };
+
+    HL_TRY(HL_ALLOC(&ends, 2 * (size_t)n));
+    for (int64_t i = 0; i < n; i++) {
+        double length = BARS * hl_axis_share(&map->axis, means[i]);
+        double middle = ((double)i + 0.5) * each;
+        double right  = grid.x + grid.width + BARS_GAP;
+        if (isnan(length) || length <= 0.0)
+            continue;
+        hl_point from    = upright ? (hl_point){ grid.x + middle, grid.y - BARS_GAP }
+                                   : (hl_point){ right, grid.y + grid.height - middle };
+        ends[2 * n_bars] = from;
+        ends[2 * n_bars++ + 1] =
+            upright ? (hl_point){ from.x, from.y - length } : (hl_point){ from.x + length, from.y };
+    }
+    hl_canvas_segments(map->figure->canvas, ends, n_bars, &stroke);
+
+done:
+    hl_free(ends);
+    return status;
+}
+
+/* The lines that bars stand on, their scales and names. */
+static void draw_bar_axes(heatmap *map)
+{
+    hl_canvas    *canvas = map->figure->canvas;
+    hl_box        grid   = map->grid;
+    double        base   = grid.y - BARS_GAP;
+    double        right  = grid.x + grid.width + BARS_GAP;
+    hl_stroke     stroke = hl_figure_axis_stroke(map->figure);
+    hl_text_style end    = hl_figure_small(map->figure, HL_ANCHOR_END, HL_STAND_MIDDLE);
+    hl_text_style under  = hl_figure_small(map->figure, HL_ANCHOR_MIDDLE, HL_STAND_TOP);
+    hl_text_style name   = hl_figure_small(map->figure, HL_ANCHOR_START, HL_STAND_BASE);
+    char          zero[HL_NUMBER_BYTES], top[HL_NUMBER_BYTES];
+
+    hl_axis_label(zero, &map->axis, map->axis.low);
+    hl_axis_label(top, &map->axis, map->axis.high);
+    hl_canvas_line(canvas, (hl_point){ grid.x, base }, (hl_point){ grid.x + grid.width, base },
+                   &stroke);
+    hl_canvas_line(canvas, (hl_point){ right, grid.y }, (hl_point){ right, grid.y + grid.height },
+                   &stroke);
+    hl_canvas_text(canvas, (hl_point){ grid.x - 5.0, base }, zero, &end);
+    hl_canvas_text(canvas, (hl_point){ grid.x - 5.0, base - BARS }, top, &end);
+    hl_canvas_text(canvas, (hl_point){ right, grid.y + grid.height + 5.0 }, zero, &under);
+    hl_canvas_text(canvas, (hl_point){ right + BARS, grid.y + grid.height + 5.0 }, top, &under);
+    hl_canvas_text(canvas, (hl_point){ right, base }, "layer mean", &name);
+    hl_canvas_text(canvas, (hl_point){ right + BARS / 2.0, grid.y + grid.height + 18.0 },
+                   "head mean", &under);
+}
+
+static void draw_classes(heatmap *map, double x)
+{
+    hl_canvas    *canvas = map->figure->canvas;
+    hl_text_style style  = hl_figure_normal(map->figure, HL_ANCHOR_START, HL_STAND_MIDDLE);
+    double        line   = fmin(16.0, fmax(12.0, (map->grid.height - 8.0) / (N_CLASSES + 1)));
+
+    hl_canvas_text(canvas, (hl_point){ x, map->grid.y + 4.0 }, hl_figure_unit_label(map->figure),
+                   &style);
+    for (int i = 0; i < N_CLASSES; i++) {
+        double y = map->grid.y + 4.0 + line * (N_CLASSES - i);
+        hl_canvas_rectangle(canvas, (hl_box){ x, y - 5.0, 10.0, 10.0 }, class_colour(i));
+        hl_canvas_text(canvas, (hl_point){ x + 14.0, y }, class_names[i], &style);
+    }
+}
+
+static void draw_legend(heatmap *map)
+{
+    double x = map->grid.x + map->grid.width + BARS_GAP + BARS + LEGEND_GAP;
+
+    if (map->figure->options.scale == HL_SCALE_CLASSES)
+        draw_classes(map, x);
+    else
+        hl_figure_colour_bar(map->figure,
+                             (hl_box){ x, map->grid.y, 0.0, fmin(map->grid.height, 220.0) },
+                             HL_MAP_ENTROPY, &map->axis, hl_figure_unit_label(map->figure));
+}
+
+static hl_status draw(heatmap *map)
+{
+    hl_status   status = HL_OK;
+    const char *what   = "Mean entropy of attention: dark heads are focused, light ones diffuse.";
+
+    if (has_hatched(map))
+        what =
+            "Mean entropy of attention: dark heads are focused, light ones diffuse, hatched ones "
+            "were not measured.";
+    hl_box box = hl_figure_begin(
+        map->figure, map->grid.y + fmax(map->grid.height, 80.0) + HL_INDICES_HEIGHT, what);
+
+    map->grid.x += box.x;
+    map->grid.y += box.y;
+    draw_grid(map);
+    HL_TRY(draw_bars(map, map->means, map->n_layers, true));
+    HL_TRY(draw_bars(map, map->means + map->n_layers, map->n_heads, false));
+    draw_bar_axes(map);
+    hl_figure_indices_across(map->figure, map->grid, map->n_layers, "Layer");
+    hl_figure_indices_up(map->figure, map->grid, map->n_heads, "Head");
+    draw_legend(map);
+
+done:
+    return status;
+}
+
+hl_status hl_figure_heatmap(hl_figure *figure)
+{
+    hl_status status = HL_OK;
+    heatmap   map    = { .figure   = figure,
+                         .n_layers = hl_profile_n_layers(figure->profile),
+                         .n_heads  = hl_profile_n_heads(figure->profile) };
+
+    HL_TRY(read_values(&map));
+    lay_out(&map);
+    HL_TRY(draw(&map));
+
+done:
+    hl_free(map.values);
+    hl_free(map.colours);
+    hl_free(map.drawn);
+    hl_free(map.means);
+    hl_free(map.column);
+    return status;
+}

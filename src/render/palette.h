@@ -1,0 +1,55 @@
+/* palette.h - colours: of numbers, and of everything else.
+ *
+ * The maps are formulas in Oklab (Ottosson 2020), a space in which equal distances look
+ * alike: lightness runs evenly from one end to the other, so that the order of colours
+ * survives grey printing and every kind of colour blindness. */
+#ifndef HL_RENDER_PALETTE_H
+#define HL_RENDER_PALETTE_H
+
+#include "headlight.h"
+
+typedef struct hl_colour {
+    uint8_t red;
+    uint8_t green;
+    uint8_t blue;
+} hl_colour;
+
+/* Lightness 0 to 1, green-red, blue-yellow. */
+typedef struct hl_oklab {
+    double l;
+    double a;
+    double b;
+} hl_oklab;
+
+hl_oklab hl_oklab_of(hl_colour colour);
+/* Colours that a screen cannot show lose chroma, not lightness. */
+hl_colour hl_oklab_colour(hl_oklab lab);
+/* share 0: a, 1: b. */
+hl_colour hl_mix(hl_colour a, hl_colour b, double share);
+
+typedef enum hl_map {
+    HL_MAP_ENTROPY = 0, /* dark violet over blue, teal and green to light yellow */
+    HL_MAP_BLUES,       /* near white to dark blue: much is dark */
+    HL_MAP_DIFFERENCE,  /* blue, near white at 0.5, red */
+} hl_map;
+
+/* A map has so many colours; share 0 is the first. */
+enum { HL_MAP_LEVELS = 256 };
+
+/* share is from 0 to 1, and is brought there where it is not; NaN has no colour. */
+hl_colour hl_map_colour(hl_map map, double share);
+
+typedef struct hl_theme_colours {
+    hl_colour background;
+    hl_colour text;
+    hl_colour muted; /* captions, ticks */
+    hl_colour axis;
+    hl_colour grid;
+    hl_colour bar;
+    hl_colour hatch;
+    hl_colour series[4]; /* lines: told apart by lightness as well as by hue */
+} hl_theme_colours;
+
+const hl_theme_colours *hl_theme_colours_of(hl_theme theme);
+
+#endif

@@ -1,0 +1,205 @@
+/* plot.c - lines, bands, dots and bars in a frame with axes. */
+#include "render/plot.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+
+#define KEYS_HEIGHT 18.0 /* above the frame */
+
+/* --------------------------------------------------------------------------- axes */
+
+double hl_plot_x(const hl_plot *plot, int64_t index)
+{
+    return plot->box.x + plot->box.width * ((double)index + 0.5) / (double)plot->n;
+}
+
+double hl_plot_y(const hl_plot *plot, double value)
+{
+    return plot->box.y + plot->box.height * (1.0 - hl_axis_share(&plot->y, value));
+}
+
+static void label_y(hl_plot *plot, double left, const char *name)
+{
+    hl_figure    *figure = plot->figure;
+    hl_text_style small  = hl_figure_small(figure, HL_ANCHOR_END, HL_STAND_MIDDLE);
+    hl_text_style normal = hl_figure_normal(figure, HL_ANCHOR_MIDDLE, HL_STAND_BASE);
+    char          room[HL_NUMBER_BYTES];
+
+    for (int64_t i = 0; i <= plot->y.n_steps; i++) {
+        double tick = hl_axis_tick(&plot->y, i);
+        hl_canvas_text(figure->canvas, (hl_point){ plot->box.x - 5.0, hl_plot_y(plot, tick) },
+                       hl_axis_label(room, &plot->y, tick), &small);
+    }
+    normal.degrees = 90.0;
+    hl_canvas_text(figure->canvas,
+                   (hl_point){ left + HL_TEXT_NORMAL, plot->box.y + plot->box.height / 2.0 }, name,
+                   &normal);
+}
+
+static void label_x(hl_plot *plot, const hl_plot_words *words)
+{
+    hl_figure    *figure = plot->figure;
+    hl_text_style small  = hl_figure_small(figure, HL_ANCHOR_MIDDLE, HL_STAND_TOP);
+    hl_text_style normal = hl_figure_normal(figure, HL_ANCHOR_MIDDLE, HL_STAND_TOP);
+    double        bottom = plot->box.y + plot->box.height;
+    double        widest = 0.0;
+
+    for (int64_t i = 0; i < plot->n; i++)
+        widest = fmax(widest, hl_canvas_text_width(figure->canvas, words->labels[i], &small));
+    int64_t every = hl_label_every(plot->box.width / (double)plot->n, widest + 5.0);
+    for (int64_t i = 0; i < plot->n; i += every)
+        hl_canvas_text(figure->canvas, (hl_point){ hl_plot_x(plot, i), bottom + 5.0 },
+                       words->labels[i], &small);
+    hl_canvas_text(figure->canvas, (hl_point){ plot->box.x + plot->box.width / 2.0, bottom + 18.0 },
+                   words->x_name, &normal);
+}
+
+hl_status hl_plot_begin(hl_plot *plot, double height, const hl_plot_words *words)
+{
+    hl_figure *figure = plot->figure;
+    double     left   = HL_TEXT_NORMAL + 6.0 + hl_figure_label_width(figure, &plot->y) + 5.0;
+    double     above  = words->keyed ? KEYS_HEIGHT : 4.0;
+    hl_status  status = HL_ALLOC(&plot->points, 2 * (size_t)plot->n);
+
+    if (status != HL_OK)
+        return status;
+    hl_box box = hl_figure_begin(figure, above + height + HL_INDICES_HEIGHT, words->what);
+    plot->box  = (hl_box){ box.x + left, box.y + above, box.width - left, height };
+    label_y(plot, box.x, words->y_name);
+    if (words->labels != NULL)
+        label_x(plot, words);
+    else
+        hl_figure_indices_across(figure, plot->box, plot->n, words->x_name);
+    return HL_OK;
+}
+
+void hl_plot_end(hl_plot *plot)
+{
+    hl_free(plot->points);
+    plot->points = NULL;
+}
+
+void hl_plot_grid(hl_plot *plot)
+{
+    hl_canvas *canvas = plot->figure->canvas;
+    hl_stroke  axis   = hl_figure_axis_stroke(plot->figure);
+    hl_stroke  grid   = { plot->figure->theme->grid, 0.5, 0.0 };
+    double     right  = plot->box.x + plot->box.width;
+
+    for (int64_t i = 0; i <= plot->y.n_steps; i++) {
+        double y = hl_plot_y(plot, hl_axis_tick(&plot->y, i));
+        hl_canvas_line(canvas, (hl_point){ plot->box.x, y }, (hl_point){ right, y },
+                       i == 0 ? &axis : &grid);
+    }
+}
+
+/* --------------------------------------------------------------------------- marks */
+
+/* The end of the run of numbers that begins at `first`. */
+static int64_t run_end(const double *values, int64_t first, int64_t n)
+{
+    int64_t end = first;
+
+    while (end < n && !isnan(values[end]))
+        end++;
+    return end;
+}
+
+static void band_run(hl_plot *plot, const double *lows, const double *highs, int64_t first,
+                     int64_t end, hl_colour colour)
+{
+    int64_t n = end - first;
+
+    for (int64_t i = 0; i < n; i++) {
+        double x                    = hl_plot_x(plot, first + i);
+        plot->points[i]             = (hl_point){ x, hl_plot_y(plot, highs[first + i]) };
+        plot->points[2 * n - 1 - i] = (hl_point){ x, hl_plot_y(plot, lows[first + i]) };
+    }
+    hl_canvas_polygon(plot->figure->canvas, plot->points, 2 * n, colour);
+    if (n == 1) /* a band has no width there: a short upright line */
+        hl_canvas_line(plot->figure->canvas, plot->points[0], plot->points[1],
+                       &(hl_stroke){ colour, 6.0, 0.0 });
+}
+
+void hl_plot_band(hl_plot *plot, const double *lows, const double *highs, hl_colour colour)
+{
+    for (int64_t first = 0; first < plot->n; first++) {
+        int64_t end = run_end(lows, first, plot->n);
+        if (end > first)
+            band_run(plot, lows, highs, first, end, colour);
+        first = end;
+    }
+}
+
+void hl_plot_line(hl_plot *plot, const double *values, const hl_stroke *stroke)
+{
+    for (int64_t first = 0; first < plot->n; first++) {
+        int64_t end = run_end(values, first, plot->n);
+        for (int64_t i = first; i < end; i++)
+            plot->points[i - first] = (hl_point){ hl_plot_x(plot, i), hl_plot_y(plot, values[i]) };
+        hl_canvas_polyline(plot->figure->canvas, plot->points, end - first, stroke);
+        first = end;
+    }
+}
+
+void hl_plot_bars(hl_plot *plot, const double *values, hl_colour colour)
+{
+    hl_stroke stroke = { colour, fmin(0.72 * plot->box.width / (double)plot->n, 40.0), 0.0 };
+    int64_t   n_bars = 0;
+
+    for (int64_t i = 0; i < plot->n; i++) {
+        if (isnan(values[i]))
+            continue;
+        plot->points[2 * n_bars] = (hl_point){ hl_plot_x(plot, i), hl_plot_y(plot, 0.0) };
+        plot->points[2 * n_bars++ + 1] =
+            (hl_point){ hl_plot_x(plot, i), hl_plot_y(plot, values[i]) };
+    }
+    hl_canvas_segments(plot->figure->canvas, plot->points, n_bars, &stroke);
+}
+
+/* An octagon: at such sizes a circle. */
+static void draw_dot(hl_canvas *canvas, hl_point at, double radius, hl_colour colour)
+{
+    static const hl_point corners[] = {
+        { 1.0, 0.414 },   { 0.414, 1.0 },   { -0.414, 1.0 }, { -1.0, 0.414 },
+        { -1.0, -0.414 }, { -0.414, -1.0 }, { 0.414, -1.0 }, { 1.0, -0.414 },
+    };
+    hl_point points[8];
+
+    for (int i = 0; i < 8; i++)
+        points[i] =
+            (hl_point){ at.x + 0.95 * radius * corners[i].x, at.y + 0.95 * radius * corners[i].y };
+    hl_canvas_polygon(canvas, points, 8, colour);
+}
+
+void hl_plot_dot(hl_plot *plot, int64_t index, double value, double radius, hl_colour colour)
+{
+    if (!isnan(value))
+        draw_dot(plot->figure->canvas, (hl_point){ hl_plot_x(plot, index), hl_plot_y(plot, value) },
+                 radius, colour);
+}
+
+/* ---------------------------------------------------------------------------- keys */
+
+void hl_plot_keys(hl_plot *plot, const hl_key *keys, int n_keys)
+{
+    hl_canvas    *canvas = plot->figure->canvas;
+    hl_text_style style  = hl_figure_small(plot->figure, HL_ANCHOR_START, HL_STAND_MIDDLE);
+    double        x      = plot->box.x;
+    double        y      = plot->box.y - KEYS_HEIGHT + 5.0;
+
+    for (int i = 0; i < n_keys; i++) {
+        hl_stroke line = { keys[i].colour, 1.6, 0.0 };
+        if (keys[i].kind == HL_KEY_LINE)
+            hl_canvas_line(canvas, (hl_point){ x, y }, (hl_point){ x + 14.0, y }, &line);
+        else if (keys[i].kind == HL_KEY_BAND)
+            hl_canvas_rectangle(canvas, (hl_box){ x, y - 3.5, 14.0, 7.0 }, keys[i].colour);
+        else
+            draw_dot(canvas, (hl_point){ x + 7.0, y }, 1.8, keys[i].colour);
+        hl_canvas_text(canvas, (hl_point){ x + 18.0, y }, keys[i].name, &style);
+        x += 18.0 + hl_canvas_text_width(canvas, keys[i].name, &style) + 14.0;
+    }
+}

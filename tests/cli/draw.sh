@@ -1,0 +1,64 @@
+#!/bin/bash
+# draw.sh - figures of a profile, as others read them: XML, PDF pages and fonts, labels.
+set -u
+# shellcheck source=tests/cli/lib.bash
+. "$(dirname "$0")/lib.bash"
+plan 20
+
+profile=$scratch/demo.profile
+"$HEADLIGHT" measure models/demo models/text/alice.txt -o "$profile" --context 64 --max-tokens 512 \
+    --quiet --threads 1 --no-probe
+
+run draw --figure list
+expect_line "figures have names" 0 '^heatmap +every head'
+
+# Well-formed, with a title for each of 64 heads, and with these words as text.
+check_svg() { # file word...
+    python3 - "$@" <<'END'
+import sys
+import xml.etree.ElementTree as ElementTree
+space = "{http://www.w3.org/2000/svg}"
+root = ElementTree.parse(sys.argv[1]).getroot()
+texts = [text.text for text in root.iter(space + "text")]
+missing = [word for word in sys.argv[2:] if not any(word in text for text in texts)]
+titles = [title.text for title in root.iter(space + "title")]
+heads = {title.split()[0] for title in titles if title.startswith("L") and "H" in title}
+print("# missing:", missing, "heads:", len(heads))
+sys.exit(1 if missing or ("Head" in sys.argv[2:] and len(heads) != 64) else 0)
+END
+}
+
+for figure in heatmap layers variance positions histograms; do
+    run draw "$profile" --figure $figure --theme dark -o "$scratch/$figure.svg"
+    expect_line "$figure is drawn" 0 "$figure.svg: $figure\$"
+    word=Layer
+    [ $figure = heatmap ] && word=Head
+    [ $figure = positions ] && word=Position
+    if check_svg "$scratch/$figure.svg" $word "n" "512" "context 64"; then ok=yes; else ok=no; fi
+    result "$figure is XML with its labels" $ok
+done
+
+run draw "$profile" --width 360 --title 'A <b> & "c"' --caption 'Alice' -o "$scratch/heads.pdf"
+pages=$(pdfinfo "$scratch/heads.pdf" | awk '/^Pages:/ { print $2 }')
+width=$(pdfinfo "$scratch/heads.pdf" | awk '/^Page size:/ { print $3 }')
+result "a PDF has one page of the width asked for" "$([ "$pages $width" = "1 360" ] && echo yes)"
+result "it has its fonts in it" \
+    "$(pdffonts "$scratch/heads.pdf" | awk 'NR > 2 { n++; embedded += $(NF - 4) == "yes" } END { if (n > 0 && n == embedded) print "yes" }')"
+pdftotext -layout "$scratch/heads.pdf" "$scratch/text"
+result "its labels are text" \
+    "$(grep -qF 'A <b> & "c"' "$scratch/text" && grep -q 'Layer' "$scratch/text" && grep -q 'Alice' "$scratch/text" && echo yes)"
+
+run draw "$profile" -o "$scratch/none/heads.svg"
+expect_line "a folder that is not there" 3 'none/heads.svg'
+run draw "$profile" -o "$scratch/heads.gif"
+expect_line "an unknown ending" 2 'ends in .svg, .png or .pdf'
+run draw "$profile" --figure heatmup -o "$scratch/x.svg"
+expect_line "an unknown figure" 2 "did you mean 'heatmap'"
+run draw "$profile"
+expect_line "no output" 2 'wanted -o FILE'
+run draw "$profile" --scale classes --unit bits -o "$scratch/x.svg"
+expect_line "classes are in nats" 2 'the classes are in nats'
+run draw models/demo/config.json -o "$scratch/x.svg"
+expect_line "no profile" 3 'config.json'
+
+finish

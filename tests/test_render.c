@@ -1,0 +1,366 @@
+/* test_render.c - figures of profiles whose numbers are known: colours, labels that neither
+ * leave the page nor touch, formats that others can read, and clear errors. */
+#include "analysis_support.h"
+
+#include <cairo.h>
+#include <string.h>
+#include <time.h>
+
+#include "render/axis.h"
+#include "render/figure.h"
+#include "stats/profile.h"
+
+enum { ROWS = 32, FIRST = 24 };
+
+/* From 0 to 3, which the last head has; rows from 24 on may have up to ln 25. */
+static float entropy_of(int64_t place, int64_t n_places)
+{
+    return n_places > 1 ? 3.0f * (float)place / (float)(n_places - 1) : 3.0f;
+}
+
+static void add_layer(hl_profile *profile, int64_t layer, int64_t n_layers, int64_t n_heads,
+                      int64_t nan_place)
+{
+    int64_t             start = 0, length = ROWS;
+    float              *entropy    = calloc((size_t)(n_heads * ROWS), sizeof *entropy);
+    float              *zero       = calloc((size_t)(n_heads * ROWS), sizeof *zero);
+    hl_attention_result statistics = { .entropy        = entropy,
+                                       .renyi2         = zero,
+                                       .varentropy     = zero,
+                                       .peak           = zero,
+                                       .diagonal       = zero,
+                                       .previous       = zero,
+                                       .first          = zero,
+                                       .entropy_nosink = zero };
+    hl_layer_rows       rows       = { .layer   = layer,
+                                       .n_batch = 1,
+                                       .n_rows  = ROWS,
+                                       .n_heads = n_heads,
+                                       .start   = &start,
+                                       .lengths = &length,
+                                       .rows    = &statistics };
+    hl_profile_mask     mask       = { .is_causal = true };
+
+    for (int64_t i = 0; i < n_heads * ROWS; i++) {
+        int64_t place = layer * n_heads + i / ROWS;
+        entropy[i]    = place == nan_place ? NAN : entropy_of(place, n_layers * n_heads);
+    }
+    assert_ok(hl_profile_rows(profile, &rows, &mask));
+    free(entropy);
+    free(zero);
+}
+
+/* A sequence of one kind of rows; nan_place (or -1) is a head that was not measured. */
+static hl_profile *make(int64_t n_layers, int64_t n_heads, int n_sequences, int64_t nan_place)
+{
+    static const char *const names[] = { "prompt" };
+    int64_t                  heads[128];
+    hl_profile              *profile = NULL;
+
+    for (int64_t i = 0; i < n_layers; i++)
+        heads[i] = n_heads;
+    hl_profile_shape shape = { n_layers, heads, ROWS, 1, names };
+    assert_ok(hl_profile_new(&profile, &shape));
+    assert_ok(hl_profile_set(profile, "family", "made <&>"));
+    for (int sequence = 0; sequence < n_sequences; sequence++) {
+        int64_t          length = ROWS, first = FIRST, zero = 0;
+        uint64_t         hash        = (uint64_t)sequence + 1;
+        uint8_t          types[ROWS] = { 0 };
+        hl_profile_batch batch       = { 1, &length, &first, &hash, types, ROWS, &zero, &zero, 1 };
+        assert_ok(hl_profile_begin(profile, &batch));
+        for (int64_t layer = 0; layer < n_layers; layer++)
+            add_layer(profile, layer, n_layers, n_heads, nan_place);
+        assert_ok(hl_profile_end(profile));
+    }
+    return profile;
+}
+
+static char *read_whole(const char *path, size_t *n_bytes)
+{
+    FILE *file = fopen(path, "rb");
+    char *text = calloc(1, 8 << 20);
+
+    assert_non_null(file);
+    assert_non_null(text);
+    *n_bytes = fread(text, 1, (8 << 20) - 1, file);
+    fclose(file);
+    return text;
+}
+
+/* ------------------------------------------------------------------------ colours */
+
+static double distance(hl_oklab a, hl_oklab b)
+{
+    return sqrt((a.l - b.l) * (a.l - b.l) + (a.a - b.a) * (a.a - b.a) + (a.b - b.b) * (a.b - b.b));
+}
+
+static void test_maps_are_even(void **state)
+{
+    static const hl_map maps[] = { HL_MAP_ENTROPY, HL_MAP_BLUES };
+
+    (void)state;
+    for (int m = 0; m < 2; m++) {
+        double whole = 0.0;
+        for (int i = 0; i < 16; i++)
+            whole += distance(hl_oklab_of(hl_map_colour(maps[m], i / 16.0)),
+                              hl_oklab_of(hl_map_colour(maps[m], (i + 1) / 16.0)));
+        for (int i = 0; i < 16; i++) {
+            hl_oklab a = hl_oklab_of(hl_map_colour(maps[m], i / 16.0));
+            hl_oklab b = hl_oklab_of(hl_map_colour(maps[m], (i + 1) / 16.0));
+            assert_near(distance(a, b), whole / 16.0, 0.3 * whole / 16.0);
+            assert_true(maps[m] == HL_MAP_ENTROPY ? b.l > a.l + 0.03 : b.l < a.l - 0.03);
+        }
+    }
+    for (int i = 0; i <= 8; i++)
+        assert_near(hl_oklab_of(hl_map_colour(HL_MAP_DIFFERENCE, i / 16.0)).l,
+                    hl_oklab_of(hl_map_colour(HL_MAP_DIFFERENCE, 1.0 - i / 16.0)).l, 0.01);
+}
+
+/* Ottosson's own example: white is 1, 0, 0, and sRGB red is 0.628, 0.225, 0.126. */
+static void test_oklab(void **state)
+{
+    hl_oklab white = hl_oklab_of((hl_colour){ 255, 255, 255 });
+    hl_oklab red   = hl_oklab_of((hl_colour){ 255, 0, 0 });
+
+    (void)state;
+    assert_near(white.l, 1.0, 1e-4);
+    assert_near(white.a, 0.0, 1e-4);
+    assert_near(red.l, 0.628, 1e-3);
+    assert_near(red.a, 0.225, 1e-3);
+    assert_near(red.b, 0.126, 1e-3);
+}
+
+/* The colour that stands before a cell's title in the SVG is the map's. */
+static void test_cell_colours(void **state)
+{
+    const char *path    = in_folder(*state, "cells.svg");
+    hl_profile *profile = make(6, 8, 1, 13);
+    size_t      n_bytes = 0;
+
+    assert_ok(hl_draw(profile, "heatmap", path, NULL));
+    char *svg = read_whole(path, &n_bytes);
+    for (int64_t place = 0; place < 48; place++) {
+        char      title[64], wanted[32];
+        double    value  = (double)entropy_of(place, 48);
+        hl_colour colour = hl_map_colour(HL_MAP_ENTROPY, value / 3.0);
+
+        snprintf(title, sizeof title, "<title>L%dH%d ", (int)(place / 8), (int)(place % 8));
+        snprintf(wanted, sizeof wanted, "stroke=\"#%02x%02x%02x\"", colour.red, colour.green,
+                 colour.blue);
+        char *at = strstr(svg, title), *before = NULL;
+        assert_non_null(at);
+        if (place == 13) {
+            assert_memory_equal(at + strlen(title), "not measured", 12);
+            continue;
+        }
+        assert_near(strtod(at + strlen(title), NULL), value, 6e-4);
+        for (char *s = svg; (s = strstr(s, "stroke=\"#")) != NULL && s < at; s++)
+            before = s;
+        assert_non_null(before);
+        assert_memory_equal(before, wanted, strlen(wanted));
+    }
+    assert_non_null(strstr(svg, "made &lt;&amp;&gt;, 6 layers"));
+    assert_non_null(strstr(svg, "hatched ones"));
+    free(svg);
+    hl_profile_free(profile);
+}
+
+/* ------------------------------------------------------------------------- layout */
+
+static bool touch(hl_box a, hl_box b)
+{
+    return a.x < b.x + b.width && b.x < a.x + a.width && a.y < b.y + b.height &&
+           b.y < a.y + a.height;
+}
+
+static void check_texts(const hl_canvas *canvas, const char *name)
+{
+    hl_box page = hl_canvas_page_box(canvas);
+
+    for (int64_t i = 0; i < hl_canvas_n_texts(canvas); i++) {
+        hl_box box = hl_canvas_text_box(canvas, i);
+        if (box.x < 0.0 || box.y < 0.0 || box.x + box.width > page.width ||
+            box.y + box.height > page.height)
+            fail_msg("%s: '%s' leaves the page", name, hl_canvas_text_at(canvas, i));
+        for (int64_t k = 0; k < i; k++) {
+            if (touch(box, hl_canvas_text_box(canvas, k)))
+                fail_msg("%s: '%s' touches '%s'", name, hl_canvas_text_at(canvas, i),
+                         hl_canvas_text_at(canvas, k));
+        }
+    }
+    assert_true(hl_canvas_n_texts(canvas) > 4);
+}
+
+static void check_layouts(int64_t n_layers, int64_t n_heads, const hl_draw_options *options)
+{
+    hl_profile *profile = make(n_layers, n_heads, 2, -1);
+
+    for (size_t i = 0; hl_figure_name(i) != NULL; i++) {
+        char       name[128];
+        hl_canvas *canvas = NULL;
+        snprintf(name, sizeof name, "%s %d x %d, width %g", hl_figure_name(i), (int)n_layers,
+                 (int)n_heads, options->width);
+        assert_ok(hl_canvas_open(&canvas, HL_FORMAT_SVG, 0.0));
+        assert_ok(hl_figure_draw(canvas, profile, hl_figure_name(i), options));
+        check_texts(canvas, name);
+        hl_canvas_close(canvas);
+    }
+    hl_profile_free(profile);
+}
+
+static void test_layouts(void **state)
+{
+    static const int64_t shapes[][2] = { { 1, 1 }, { 1, 32 }, { 24, 1 }, { 12, 12 }, { 128, 128 } };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        check_layouts(shapes[i][0], shapes[i][1], &(hl_draw_options){ .width = 240.0 });
+        check_layouts(shapes[i][0], shapes[i][1], &(hl_draw_options){ .width = 480.0 });
+        check_layouts(shapes[i][0], shapes[i][1],
+                      &(hl_draw_options){ .width = 480.0, .scale = HL_SCALE_CLASSES });
+    }
+}
+
+/* ------------------------------------------------------------------------ formats */
+
+static void test_png(void **state)
+{
+    const char     *path    = in_folder(*state, "heads.png");
+    hl_profile     *profile = make(3, 4, 1, -1);
+    hl_draw_options options = { .width = 360.0, .dpi = 72.0, .theme = HL_THEME_DARK };
+    hl_colour       wanted  = hl_map_colour(HL_MAP_ENTROPY, 5.0 / 11.0);
+    int64_t         n_same  = 0;
+
+    assert_ok(hl_draw(profile, "heatmap", path, &options));
+    cairo_surface_t *image = cairo_image_surface_create_from_png(path);
+    assert_int_equal(cairo_surface_status(image), CAIRO_STATUS_SUCCESS);
+    assert_int_equal(cairo_image_surface_get_width(image), 360);
+    const unsigned char *bytes  = cairo_image_surface_get_data(image);
+    int                  stride = cairo_image_surface_get_stride(image);
+    for (int y = 0; y < cairo_image_surface_get_height(image); y++) {
+        for (int x = 0; x < 360; x++) {
+            uint32_t pixel = 0;
+            memcpy(&pixel, bytes + y * stride + 4 * x, 4);
+            n_same += (pixel & 0xffffffU) ==
+                      ((uint32_t)wanted.red << 16 | (uint32_t)wanted.green << 8 | wanted.blue);
+        }
+    }
+    uint32_t corner = 0;
+    memcpy(&corner, bytes, 4);
+    assert_int_equal(corner & 0xffffffU, 0x16181dU);
+    /* One cell is of that colour, and the bar has a line or two of it. */
+    assert_true(n_same > 1500 && n_same < 56 * 56 + 200);
+    cairo_surface_destroy(image);
+    hl_profile_free(profile);
+}
+
+static void test_same_bytes(void **state)
+{
+    static const char *const endings[] = { "svg", "png", "pdf" };
+    hl_profile              *profile   = make(3, 4, 3, -1);
+
+    for (int i = 0; i < 3; i++) {
+        char   name[16];
+        size_t sizes[2];
+        char  *files[2];
+        snprintf(name, sizeof name, "same.%s", endings[i]);
+        for (int k = 0; k < 2; k++) {
+            if (i == 2 && k == 1) /* a date would differ */
+                nanosleep(&(struct timespec){ 1, 100000000 }, NULL);
+            assert_ok(hl_draw(profile, "layers", in_folder(*state, name), NULL));
+            files[k] = read_whole(in_folder(*state, name), &sizes[k]);
+        }
+        assert_int_equal(sizes[0], sizes[1]);
+        assert_memory_equal(files[0], files[1], sizes[0]);
+        free(files[0]);
+        free(files[1]);
+    }
+    hl_profile_free(profile);
+}
+
+static double seconds_to_draw(const hl_profile *profile, const char *path, double dpi)
+{
+    clock_t before = clock();
+
+    assert_ok(hl_draw(profile, "heatmap", path, &(hl_draw_options){ .dpi = dpi }));
+    return (double)(clock() - before) / CLOCKS_PER_SEC;
+}
+
+static void test_large(void **state)
+{
+    const char *path    = in_folder(*state, "large.svg");
+    hl_profile *profile = make(80, 64, 1, -1);
+    size_t      n_bytes = 0;
+
+    double svg = seconds_to_draw(profile, path, 0.0);
+    double png = seconds_to_draw(profile, in_folder(*state, "large.png"), 300.0);
+    free(read_whole(path, &n_bytes));
+    print_message("# 80 x 64: SVG of %zu bytes in %.3f s, PNG at 300 dpi in %.3f s\n", n_bytes, svg,
+                  png);
+    assert_in_range(n_bytes, 100000, 250000);
+    assert_true(SANITIZED || (svg < 0.3 && png < 1.0));
+    hl_profile_free(profile);
+}
+
+/* ------------------------------------------------------------------------- errors */
+
+static void test_errors(void **state)
+{
+    hl_profile *profile = make(2, 2, 1, -1), *empty = make(2, 2, 0, -1);
+    const char *path = in_folder(*state, "x.svg");
+
+    for (size_t i = 0; hl_figure_name(i) != NULL; i++)
+        assert_fails(HL_BAD_INPUT, "holds no row", hl_draw(empty, hl_figure_name(i), path, NULL));
+    assert_fails(HL_BAD_ARGUMENT, "no figure is called 'pie'", hl_draw(profile, "pie", path, NULL));
+    assert_fails(HL_BAD_ARGUMENT, "ends in .svg",
+                 hl_draw(profile, "heatmap", in_folder(*state, "x.gif"), NULL));
+    assert_fails(HL_BAD_ARGUMENT, "width is 10",
+                 hl_draw(profile, "heatmap", path, &(hl_draw_options){ .width = 10.0 }));
+    assert_fails(HL_BAD_ARGUMENT, "in nats",
+                 hl_draw(profile, "heatmap", path,
+                         &(hl_draw_options){ .unit = HL_UNIT_BITS, .scale = HL_SCALE_CLASSES }));
+    assert_true(hl_draw(profile, "heatmap", in_folder(*state, "none/x.svg"), NULL) != HL_OK);
+    assert_null(fopen(path, "rb"));
+    hl_profile_free(profile);
+    hl_profile_free(empty);
+}
+
+static void test_axis(void **state)
+{
+    hl_axis axis = hl_axis_around(0.0, 4.2, 5);
+    char    room[HL_NUMBER_BYTES];
+
+    (void)state;
+    assert_near(axis.high, 5.0, 1e-12);
+    assert_int_equal(axis.n_steps, 5);
+    assert_string_equal(hl_axis_label(room, &axis, -2.0), "\u22122");
+    axis = hl_axis_around(0.0, 0.013, 5);
+    assert_near(axis.step, 0.005, 1e-12);
+    assert_string_equal(hl_axis_label(room, &axis, axis.high), "0.015");
+    assert_int_equal(hl_label_every(3.0, 14.0), 5);
+}
+
+static int set_up(void **state)
+{
+    *state = (void *)(uintptr_t)new_folder();
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    remove_folder(*state);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_oklab),      cmocka_unit_test(test_maps_are_even),
+        cmocka_unit_test(test_axis),       cmocka_unit_test(test_cell_colours),
+        cmocka_unit_test(test_layouts),    cmocka_unit_test(test_png),
+        cmocka_unit_test(test_same_bytes), cmocka_unit_test(test_large),
+        cmocka_unit_test(test_errors),
+    };
+
+    return cmocka_run_group_tests_name("render", tests, set_up, tear_down);
+}
