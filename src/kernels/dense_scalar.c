@@ -131,13 +131,12 @@ static float element(const void *w, hl_dtype dtype, int64_t index)
 /* x . w, a block of w at a time; an element is a block of one. */
 static float dot_row(const float *x, const void *w, hl_dtype dtype, int64_t n)
 {
-    hl_dtype_block block = hl_dtype_block_of(dtype);
-    int64_t        size  = (int64_t)block.n_values;
-    double         sum   = 0.0;
+    hl_dtype_block block             = hl_dtype_block_of(dtype);
+    int64_t        size              = (int64_t)block.n_values;
+    double         sum               = 0.0;
+    float          values[MAX_BLOCK] = { 0 };
 
     for (int64_t first = 0; first < n; first += size) {
-        float values[MAX_BLOCK];
-
         if (hl_dtype_is_block(dtype))
             hl_dequantise_scalar(values, dtype, (const uint8_t *)w + first / size * block.n_bytes,
                                  1);
