@@ -132,18 +132,18 @@ static float element(const void *w, hl_dtype dtype, int64_t index)
 static float dot_row(const float *x, const void *w, hl_dtype dtype, int64_t n)
 {
     hl_dtype_block block             = hl_dtype_block_of(dtype);
-    int64_t        size              = (int64_t)block.n_values;
+    const uint8_t *at                = w;
     double         sum               = 0.0;
     float          values[MAX_BLOCK] = { 0 };
 
-    for (int64_t first = 0; first < n; first += size) {
+    for (int64_t first = 0; first < n; first += (int64_t)block.n_values) {
         if (hl_dtype_is_block(dtype))
-            hl_dequantise_scalar(values, dtype, (const uint8_t *)w + first / size * block.n_bytes,
-                                 1);
+            hl_dequantise_scalar(values, dtype, at, 1);
         else
             values[0] = element(w, dtype, first);
-        for (int64_t i = 0; i < size; i++)
+        for (int64_t i = 0; i < (int64_t)block.n_values; i++)
             sum += (double)x[first + i] * (double)values[i];
+        at += block.n_bytes;
     }
     return (float)sum;
 }
