@@ -78,7 +78,7 @@ EXAMPLE_SOURCES := $(wildcard examples/*.c)
 # bench/bench_NAME.c is a program; other files in bench/ are linked into each.
 BENCH_SOURCES   := $(wildcard bench/bench_*.c)
 BENCH_SHARED    := $(filter-out $(BENCH_SOURCES) $(OTHER_SUFFIXES:%=\%_%.c),$(wildcard bench/*.c))
-HEADERS         := $(sort $(wildcard include/*.h src/*/*.h))
+HEADERS         := $(sort $(wildcard include/*.h include/*/*.h src/*/*.h))
 
 objects = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 
@@ -376,9 +376,10 @@ LIB_TO     := $(DESTDIR)$(LIBDIR)
 MAN_TO     := $(DESTDIR)$(MANDIR)
 
 install: all $(BUILD)/headlight.pc $(if $(HAVE_SCDOC),man) ## program, library, header, headlight.pc, man pages to PREFIX
-	install -d $(INSTALL_TO)/bin $(INSTALL_TO)/include $(LIB_TO)/pkgconfig $(MAN_TO)/man1 $(MAN_TO)/man3
+	install -d $(INSTALL_TO)/bin $(INSTALL_TO)/include/headlight $(LIB_TO)/pkgconfig $(MAN_TO)/man1 $(MAN_TO)/man3
 	$(if $(CLI_SOURCES),install -m 755 $(PROGRAM) $(INSTALL_TO)/bin/headlight)
 	install -m 644 include/headlight.h $(INSTALL_TO)/include/headlight.h
+	install -m 644 include/headlight/*.h $(INSTALL_TO)/include/headlight/
 	install -m 644 $(LIBRARY) $(LIB_TO)/libheadlight.a
 	install -m 755 $(SHARED) $(LIB_TO)/libheadlight.so.$(VERSION)
 	ln -sf libheadlight.so.$(VERSION) $(LIB_TO)/libheadlight.so.$(MAJOR)
@@ -387,6 +388,7 @@ install: all $(BUILD)/headlight.pc $(if $(HAVE_SCDOC),man) ## program, library, 
 	$(if $(HAVE_SCDOC),$(foreach page,$(MAN_PAGES),install -m 644 $(page) $(MAN_TO)/man$(subst .,,$(suffix $(page)))/ &&) true)
 
 uninstall: ## remove what install put there
+	rm -rf $(INSTALL_TO)/include/headlight
 	rm -f $(INSTALL_TO)/bin/headlight $(INSTALL_TO)/include/headlight.h $(LIB_TO)/libheadlight.* \
 	    $(LIB_TO)/pkgconfig/headlight.pc
 	rm -f $(foreach page,$(MAN_PAGES),$(MAN_TO)/man$(subst .,,$(suffix $(page)))/$(notdir $(page)))

@@ -10,7 +10,7 @@ unset MAKEFLAGS MAKELEVEL
 root=$scratch/root
 
 check "make install" make BUILD="$build" CC="$cc" PREFIX=/opt/hl DESTDIR="$root" install
-for file in bin/headlight include/headlight.h lib/libheadlight.a lib/libheadlight.so \
+for file in bin/headlight include/headlight.h include/headlight/base.h lib/libheadlight.a lib/libheadlight.so \
     lib/libheadlight.so.0 lib/pkgconfig/headlight.pc; do
     check "$file is there" test -e "$root/opt/hl/$file"
 done
@@ -19,6 +19,13 @@ if command -v scdoc >/dev/null; then
         check "$page is there" grep -q '^\.TH' "$root/opt/hl/share/man/$page"
     done
 fi
+parts_stand_alone() {
+    local part
+    for part in "$root"/opt/hl/include/headlight/*.h; do
+        "$cc" -std=c17 -Wall -Wextra -Werror -fsyntax-only -x c "$part" || return 1
+    done
+}
+check "each part of the header can be included alone" parts_stand_alone
 check "the program runs" "$root/opt/hl/bin/headlight" --version
 
 # The flags, with the staging folder before the paths.

@@ -47,4 +47,6 @@ check "cblas outside kernels" objects "only src/kernels/gemm.c may" src/model/a.
 check "cli uses the public header" judge cli/a.c '#include "headlight.h"' '#include "b.h"' '#include <jansson.h>'
 check "cli may not look inside" objects "cli/ may use only" cli/a.c '#include "base/status.h"'
 check "the public header stands alone" objects "stands alone" include/headlight.h '#include "base/status.h"'
+check "and so do its parts" objects "stands alone" include/headlight/model.h '#include "base/status.h"'
+check "which use each other" judge include/headlight/model.h '#include "base.h"'
 finish

@@ -1,0 +1,113 @@
+/* headlight/base.h - how calls fail, what is heard of them, and the types of elements.
+ * Part of headlight.h, which see for the conventions. */
+#ifndef HEADLIGHT_BASE_H
+#define HEADLIGHT_BASE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define HL_API __attribute__((visibility("default")))
+
+/* ------------------------------------------------------------------ status */
+
+typedef enum hl_status {
+    HL_OK = 0,
+    HL_BAD_ARGUMENT, /* the caller passed something impossible        */
+    HL_BAD_INPUT,    /* a file or its contents are not what they claim */
+    HL_NOT_FOUND,    /* no such file, tensor, back end ...             */
+    HL_IO,           /* the system failed to read or write             */
+    HL_NO_MEMORY,
+    HL_LIMIT,       /* too large for this machine or for a set limit  */
+    HL_UNSUPPORTED, /* understood, but not something this build does  */
+    HL_CANCELLED,   /* a callback asked to stop                       */
+    HL_INTERNAL,    /* a mistake of ours                              */
+} hl_status;
+
+/* What went wrong in this thread's last failing call; "" if nothing has.
+ * Borrowed; valid until the thread's next failing call. */
+HL_API const char *hl_error_message(void);
+
+/* "ok", "bad argument", ... ; never NULL. */
+HL_API const char *hl_status_name(hl_status status);
+
+/* "1.2.3", and one line on how this library was built.  Static. */
+HL_API const char *hl_version(void);
+HL_API const char *hl_build_info(void);
+
+/* What the library does, for whoever wants to hear it: it never prints.  The
+ * callback may be called from any thread, one call at a time. */
+typedef enum hl_log_level { HL_LOG_DEBUG = 0, HL_LOG_INFO, HL_LOG_WARNING } hl_log_level;
+typedef void (*hl_log_callback)(void *context, hl_log_level level, const char *message);
+/* NULL: nobody listens, which is the default.  Messages below `lowest` are not made. */
+HL_API void hl_log_set(hl_log_callback callback, void *context, hl_log_level lowest);
+
+/* Files are mapped, not read.  If one is cut short by somebody else while it is in
+ * use, touching the missing part raises SIGBUS, which kills the process.  After
+ * this call it ends with "headlight: FILE: shrank while in use" on standard error and
+ * exit status 3 instead.  For programs: a library has no business with signals, so
+ * nothing is installed unless asked. */
+HL_API void hl_guard_mapped_files(void);
+
+/* ------------------------------------------------------------ element types */
+
+typedef enum hl_dtype {
+    HL_DTYPE_F32 = 0, /* the default */
+    HL_DTYPE_F16,
+    HL_DTYPE_BF16,
+    HL_DTYPE_F64,
+    HL_DTYPE_I8,
+    HL_DTYPE_I16,
+    HL_DTYPE_I32,
+    HL_DTYPE_I64,
+    HL_DTYPE_U8,
+    HL_DTYPE_U16,
+    HL_DTYPE_U32,
+    HL_DTYPE_U64,
+    HL_DTYPE_BOOL,
+    HL_DTYPE_F8_E4M3,
+    HL_DTYPE_F8_E5M2,
+    HL_DTYPE_F8_E8M0,
+    HL_DTYPE_F8_E4M3FNUZ,
+    HL_DTYPE_F8_E5M2FNUZ,
+    HL_DTYPE_F4,
+    HL_DTYPE_F6_E2M3,
+    HL_DTYPE_F6_E3M2,
+    HL_DTYPE_C64,
+    /* GGUF's blocks: 32 or 256 values that share their scales. */
+    HL_DTYPE_Q4_0,
+    HL_DTYPE_Q4_1,
+    HL_DTYPE_Q5_0,
+    HL_DTYPE_Q5_1,
+    HL_DTYPE_Q8_0,
+    HL_DTYPE_Q2_K,
+    HL_DTYPE_Q3_K,
+    HL_DTYPE_Q4_K,
+    HL_DTYPE_Q5_K,
+    HL_DTYPE_Q6_K,
+    HL_DTYPE_IQ1_S,
+    HL_DTYPE_IQ2_XXS,
+    HL_DTYPE_IQ2_XS,
+    HL_DTYPE_IQ2_S,
+    HL_DTYPE_IQ3_XXS,
+    HL_DTYPE_IQ3_S,
+    HL_DTYPE_IQ4_NL,
+    HL_DTYPE_IQ4_XS,
+    HL_DTYPE_TQ1_0,
+    HL_DTYPE_TQ2_0,
+    HL_DTYPE_MXFP4,
+    HL_DTYPE_COUNT
+} hl_dtype;
+
+/* As safetensors and GGUF spell it: "F32", "BF16", "Q4_K", ...; "?" for what is
+ * not a dtype. */
+HL_API const char *hl_dtype_name(hl_dtype dtype);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
