@@ -27,7 +27,8 @@
 #ifndef HEADLIGHT_H
 #define HEADLIGHT_H
 
-/* clang-format off: in reading order */
+/* In reading order. */
+/* clang-format off */
 #include "headlight/base.h"       /* how calls fail; types of elements */
 #include "headlight/attention.h"  /* fused attention that measures */
 #include "headlight/model.h"      /* opening a model, and what it is */
