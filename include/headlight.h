@@ -39,6 +39,7 @@
 #include "headlight/profile.h"    /* what was measured of every head, as sums that add up */
 #include "headlight/measure.h"    /* from a model and a text to a profile; on many machines */
 #include "headlight/analysis.h"   /* tables, analyses, diagnoses and comparisons of profiles */
+#include "headlight/prune.h"      /* gates, rankings of heads, and which to take out */
 #include "headlight/render.h"     /* pictures of what was measured */
 #include "headlight/export.h"     /* models written without some of their heads */
 #include "headlight/verify.h"     /* ours beside what other software computed */

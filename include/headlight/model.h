@@ -114,6 +114,14 @@ typedef struct hl_adjustment {
  * Profiles say that the model was adjusted. */
 HL_API hl_status hl_model_adjust(hl_model *model, const hl_adjustment *adjustment);
 
+/* Gates, (n_layers, n_heads), for all that is run with the model from now on, but for feeds that
+ * bring their own: they multiply heads' outputs.  Copied; NULL: all heads as they are.
+ * HL_BAD_ARGUMENT for a value that is not from 0 to 1.  Not while a session runs.  Profiles say
+ * that gates were set. */
+HL_API hl_status hl_model_set_gates(hl_model *model, const float *gates);
+/* Borrowed; NULL: none. */
+HL_API const float *hl_model_gates(const hl_model *model);
+
 #ifdef __cplusplus
 }
 #endif

@@ -138,7 +138,7 @@ typedef struct hl_feed {
     int64_t        n_tokens;
     const int64_t *lengths;     /* (n_batch) the rest is padding; NULL: n_tokens each */
     const int64_t *token_types; /* (n_batch, n_tokens); NULL: 0 */
-    const float   *gates;       /* (n_layers, n_heads) multiply heads' outputs; NULL: 1 */
+    const float   *gates;       /* (n_layers, n_heads) multiply heads' outputs; NULL: the model's */
     const uint8_t *segments;    /* (n_batch, n_ctx) for rows' segment_mass; NULL: none */
     int64_t        n_segments;
     const hl_tap  *tap; /* NULL: nobody listens */

@@ -111,6 +111,17 @@ static hl_status set_adjustment(hl_profile *profile, const hl_adjustment *adjust
     return hl_profile_set(profile, "adjusted", text);
 }
 
+/* So is one with gates. */
+static hl_status set_gates(hl_profile *profile, const hl_model *model)
+{
+    const float *gates = hl_model_gates(model);
+    size_t       count = (size_t)(model->config->n_layers * model->config->n_heads);
+
+    if (gates == NULL)
+        return HL_OK;
+    return hl_profile_set_hash(profile, "gates", hl_hash(gates, count * sizeof *gates, 0));
+}
+
 static hl_status set_model(hl_measuring *m, const hl_tokenizer *tokenizer)
 {
     hl_status status = HL_OK;
@@ -122,6 +133,7 @@ static hl_status set_model(hl_measuring *m, const hl_tokenizer *tokenizer)
     HL_TRY(hl_profile_set(m->profile, "dtype", main_dtype(m->model)));
     HL_TRY(hl_profile_set(m->profile, "version", hl_version()));
     HL_TRY(set_adjustment(m->profile, &m->model->adjusted));
+    HL_TRY(set_gates(m->profile, m->model));
     if (tokenizer != NULL)
         HL_TRY(hl_profile_set_hash(m->profile, "tokenizer", tokenizer_hash(tokenizer)));
     else

@@ -1,9 +1,11 @@
-/* adjust.c - a model's description, changed after it was read: mitigations to try.
+/* adjust.c - a model, changed after it was read: mitigations to try, and gates.
  *
  * The forward pass and whoever measures read the description alone, so that nothing else
- * needs to know. */
+ * needs to know.  Gates lie beside it: they are of a session's feed as much as of a model. */
 #include <math.h>
+#include <string.h>
 
+#include "base/memory.h"
 #include "base/status.h"
 #include "model/model.h"
 
@@ -94,4 +96,47 @@ hl_status hl_model_adjust(hl_model *model, const hl_adjustment *adjustment)
         adjust_rope(&model->config->ropes[i], &wanted);
     model->adjusted = wanted;
     return HL_OK;
+}
+
+/* -------------------------------------------------------------------- gates */
+
+static hl_status check_gates(bool *all_open, const hl_config *config, const float *gates)
+{
+    *all_open = true;
+    for (int64_t i = 0; i < config->n_layers * config->n_heads; i++) {
+        int64_t layer = i / config->n_heads;
+        int64_t head  = i % config->n_heads;
+
+        if (!(gates[i] >= 0.0f && gates[i] <= 1.0f))
+            return hl_fail(HL_BAD_ARGUMENT, "the gate of L%lldH%lld is %g, wanted 0 to 1",
+                           (long long)layer, (long long)head, (double)gates[i]);
+        if (head < config->layers[layer].n_heads && gates[i] != 1.0f)
+            *all_open = false;
+    }
+    return HL_OK;
+}
+
+hl_status hl_model_set_gates(hl_model *model, const float *gates)
+{
+    hl_status status   = HL_OK;
+    float    *copy     = NULL;
+    bool      all_open = true;
+    size_t    count    = (size_t)(model->config->n_layers * model->config->n_heads);
+
+    if (gates != NULL)
+        HL_TRY(check_gates(&all_open, model->config, gates));
+    if (!all_open) {
+        HL_TRY(HL_ALLOC(&copy, count));
+        memcpy(copy, gates, count * sizeof *copy);
+    }
+    hl_free(model->gates);
+    model->gates = copy;
+
+done:
+    return status;
+}
+
+const float *hl_model_gates(const hl_model *model)
+{
+    return model->gates;
 }

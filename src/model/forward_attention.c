@@ -242,8 +242,10 @@ static hl_attention attention_problem(const hl_session *session, const hl_chunk 
 
     problem.k.data = cache->k;
     problem.v.data = cache->v;
-    if (chunk->feed->gates != NULL)
-        problem.gates = chunk->feed->gates + layer * config->n_heads;
+    const float *gates =
+        chunk->feed->gates != NULL ? chunk->feed->gates : hl_model_gates(session->model);
+    if (gates != NULL)
+        problem.gates = gates + layer * config->n_heads;
     if (chunk->feed->segments != NULL) {
         problem.segments       = chunk->feed->segments;
         problem.segment_stride = n_ctx;

@@ -1,7 +1,7 @@
 /* model.h - an opened model, as the rest of the library sees it.
  *
  * The public half is in headlight.h.  Everything here is fixed once the model is
- * open (and, maybe, adjusted), and may be read by any number of threads. */
+ * open (and, maybe, adjusted or gated), and may be read by any number of threads. */
 #ifndef HL_MODEL_MODEL_H
 #define HL_MODEL_MODEL_H
 
@@ -17,6 +17,7 @@ struct hl_model {
     hl_weights   *weights;
     hl_model_info info;
     hl_adjustment adjusted; /* all 0: it runs as it was trained */
+    float        *gates;    /* (n_layers, n_heads); NULL: all 1 */
 };
 
 #endif

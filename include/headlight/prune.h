@@ -1,0 +1,154 @@
+/* headlight/prune.h - heads by name, gates, rankings, and which heads to take.
+ * Part of headlight.h, which see for the conventions. */
+#ifndef HEADLIGHT_PRUNE_H
+#define HEADLIGHT_PRUNE_H
+
+#include "measure.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ------------------------------------------------------------------- heads
+ *
+ *     hl_head_list *heads = NULL;
+ *     if (hl_head_list_parse(&heads, model, "L5H1,L7") == HL_OK) ...
+ *     hl_head_list_free(heads); */
+
+typedef struct hl_head {
+    int64_t layer;
+    int64_t head;
+} hl_head;
+
+/* By layer and head, each once, from hl_head_list_parse; in the order of a ranking from
+ * hl_ranking_choose. */
+typedef struct hl_head_list {
+    hl_head *heads; /* (n_heads) */
+    int64_t  n_heads;
+} hl_head_list;
+
+/* "L5H1,L7H3"; "L5" is all of layer 5, and blanks may stand between.  HL_BAD_ARGUMENT, with the
+ * word and what the model has, for what is no head of it. */
+HL_API hl_status hl_head_list_parse(hl_head_list **out, const hl_model *model, const char *text);
+/* "L5H1,L7H3", to be released with hl_free. */
+HL_API hl_status hl_head_list_text(char **out, const hl_head_list *list);
+HL_API void      hl_head_list_free(hl_head_list *list);
+
+/* ------------------------------------------------------------------- gates
+ *
+ *     hl_gates_new(&gates, model);
+ *     hl_gates_set(gates, heads, 0.0f);
+ *     hl_model_set_gates(model, gates->values);      for all sessions, or one feed at a time:
+ *     hl_feed feed = { ..., .gates = gates->values };
+ *
+ * A gate multiplies what its head writes, before the output projection: 1 leaves it as it
+ * is, 0 switches it off.  That alone saves no time. */
+
+typedef struct hl_gates {
+    int64_t n_layers;
+    int64_t n_heads; /* the most of any layer, as hl_model_info's */
+    float  *values;  /* (n_layers, n_heads), 0 to 1; 1 where a layer has no such head */
+} hl_gates;
+
+/* All open. */
+HL_API hl_status hl_gates_new(hl_gates **out, const hl_model *model);
+/* From a file: { "L5H1": 0, "L7": 0.5, ... } in JSON, where the rest is 1; or the only tensor
+ * (or `gates`) of a .safetensors file, F32 of shape [n_layers, n_heads]. */
+HL_API hl_status hl_gates_load(hl_gates **out, const hl_model *model, const char *path);
+/* The same from memory; `where` names it in messages. */
+HL_API hl_status hl_gates_parse(hl_gates **out, const hl_model *model, const char *text,
+                                size_t n_bytes, const char *where);
+/* Gives all heads of the list this value. */
+HL_API void hl_gates_set(hl_gates *gates, const hl_head_list *heads, float value);
+/* How many are not 1. */
+HL_API int64_t hl_gates_n_changed(const hl_gates *gates);
+HL_API void    hl_gates_free(hl_gates *gates);
+
+/* ---------------------------------------------------------------- rankings
+ *
+ *     hl_ranking *ranking = NULL;
+ *     hl_rank(&ranking, HL_RANKER_ENTROPY, &(hl_rank_inputs){ .profile = profile }, NULL);
+ *     hl_ranking_choose(&heads, ranking, &(hl_choice){ .ratio = 0.3 });
+ *
+ * A ranker gives every head a score; a ranking has them in the order in which they would be
+ * taken out. */
+
+typedef enum hl_ranker {
+    HL_RANKER_ENTROPY = 0,      /* mean H of all rows, nats; highest first             */
+    HL_RANKER_FAIR,             /* mean H / ln n; highest first                        */
+    HL_RANKER_NOSINK,           /* mean H without key 0; highest first                 */
+    HL_RANKER_RENYI2,           /* mean collision entropy; highest first               */
+    HL_RANKER_OUTPUT_NORM,      /* what it writes, of the layer's mean; lowest first   */
+    HL_RANKER_WEIGHT,           /* |W_Q| |W_K| |W_V| |W_O|, Frobenius; lowest first    */
+    HL_RANKER_GRADIENT,         /* mean |dL/dg| over windows; lowest first             */
+    HL_RANKER_ENTROPY_GRADIENT, /* H / max H * (1 - |dL/dg| / max |dL/dg|); highest first */
+    HL_RANKER_SINK,             /* mean A(i,0); highest first                          */
+    HL_RANKER_ABLATION,         /* rise of the loss without it; lowest first           */
+    HL_RANKER_RANDOM,           /* by seed                                             */
+    HL_N_RANKERS
+} hl_ranker;
+
+/* "entropy", "output-norm", ...; NULL past the last.  And a line on each. */
+HL_API const char *hl_ranker_name(size_t ranker);
+HL_API const char *hl_ranker_summary(size_t ranker);
+/* HL_BAD_ARGUMENT, with all names, if there is none of that name. */
+HL_API hl_status hl_ranker_find(hl_ranker *out, const char *name);
+/* Does it take the heads with the highest scores first, unless told otherwise? */
+HL_API bool hl_ranker_takes_highest(hl_ranker ranker);
+
+/* What a ranker can draw on; NULL: not there. */
+typedef struct hl_rank_inputs {
+    const hl_profile *profile;  /* for entropies, sinks and output norms */
+    const hl_model   *model;    /* for weights; and for random, without a profile */
+    const double     *gradient; /* (n_layers, n_heads) of hl_gate_gradients */
+    const double     *ablation; /* (n_layers, n_heads) rise of the mean NLL */
+} hl_rank_inputs;
+
+typedef enum hl_rank_order {
+    HL_ORDER_DEFAULT = 0, /* the ranker's own */
+    HL_ORDER_HIGHEST,     /* highest scores first */
+    HL_ORDER_LOWEST,
+} hl_rank_order;
+
+typedef struct hl_rank_options {
+    hl_rank_order order;
+    uint64_t      seed; /* of random */
+} hl_rank_options;
+
+typedef struct hl_ranked {
+    int64_t layer;
+    int64_t head;
+    double  score; /* NaN: never measured; such heads come last */
+} hl_ranked;
+
+typedef struct hl_ranking {
+    hl_ranker  ranker;
+    bool       highest_first;
+    int64_t    n_layers;
+    int64_t    n_heads; /* all of the model's */
+    hl_ranked *heads;   /* (n_heads) the first to go first; equals by layer and head */
+} hl_ranking;
+
+/* HL_BAD_ARGUMENT if the ranker needs an input that is not there, and says which; HL_BAD_INPUT
+ * if the profile is not of the model's shape or does not hold what is needed. */
+HL_API hl_status hl_rank(hl_ranking **out, hl_ranker ranker, const hl_rank_inputs *inputs,
+                         const hl_rank_options *options);
+HL_API void      hl_ranking_free(hl_ranking *ranking);
+
+/* Which heads of a ranking to take: the first, but for those that the limits spare.  Grouped
+ * query heads are taken one by one; their K/V head can only go when all of them have. */
+typedef struct hl_choice {
+    double  ratio;         /* of all heads, 0 to 1, rounded to the nearest number; or */
+    int64_t count;         /* so many, if ratio is 0 */
+    int64_t per_layer_max; /* 0: no limit */
+    bool    empty_layers;  /* a layer may lose all heads; else one stays in each */
+} hl_choice;
+
+/* HL_BAD_ARGUMENT if the limits leave fewer than are wanted; the message has the most. */
+HL_API hl_status hl_ranking_choose(hl_head_list **out, const hl_ranking *ranking,
+                                   const hl_choice *choice);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
