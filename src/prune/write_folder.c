@@ -153,6 +153,21 @@ done:
     return status;
 }
 
+/* As text, in 15 digits where these say all that is there: 0.1, not 0.10000000000000001.
+ * Release with free, being jansson's; NULL when memory ran out. */
+static char *json_text(const json_t *root)
+{
+    char   *text = json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
+    json_t *back = text != NULL ? json_loads(text, 0, NULL) : NULL;
+
+    if (back != NULL && !json_equal(root, back)) {
+        free(text);
+        text = json_dumps(root, JSON_INDENT(2));
+    }
+    json_decref(back);
+    return text;
+}
+
 static hl_status write_config(const char **loads, const hl_folder *folder, const hl_model *model,
                               const hl_head_plan *plan)
 {
@@ -165,7 +180,7 @@ static hl_status write_config(const char **loads, const hl_folder *folder, const
 
     HL_TRY(read_json(&root, hl_tensors_folder(model->tensors), "config.json"));
     HL_TRY(hl_compact_config(&form, root, model->config, plan));
-    text = json_dumps(root, JSON_INDENT(2));
+    text = json_text(root);
     if (text == NULL)
         HL_TRY(hl_fail(HL_NO_MEMORY, "out of memory for config.json"));
     HL_TRY(write_text(folder, "config.json", text));
