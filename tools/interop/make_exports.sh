@@ -74,5 +74,14 @@ for path in "$families"/*/; do
         write_folders "$family"
     fi
 done
+
+# Heads that do not divide the width: a Llama must then call itself Mistral.
+stories=$families/../../models/stories260K/derived-hf
+if [ "$gguf" = no ] && [ -d "$stories" ]; then
+    "$headlight" prune "$stories" --as compact --quiet -o "$out/stories260K_uniform" \
+        --heads L0H0,L0H1,L1H0,L1H1,L2H0,L2H1,L3H0,L3H1,L4H0,L4H1
+    expect "$out/stories260K_uniform" "$out/stories260K_uniform"
+    echo stories260K_uniform
+fi
 rm -f "$out/why"
 du -sk "$out" | awk '{ printf "%.1f MiB in all\n", $1 / 1024 }'
