@@ -77,8 +77,13 @@ typedef struct choice {
     hl_head_list list;
 } choice;
 
+/* Each once. */
 static inline void choose(choice *c, int64_t layer, int64_t head)
 {
+    for (int64_t i = 0; i < c->list.n_heads; i++) {
+        if (c->heads[i].layer == layer && c->heads[i].head == head)
+            return;
+    }
     assert_true(c->list.n_heads < MAX_HEADS);
     c->heads[c->list.n_heads++] = (hl_head){ layer, head };
     c->list.heads               = c->heads;
