@@ -6,6 +6,7 @@
 #include "command.h"
 #include "headlight.h"
 #include "input.h"
+#include "nearest.h"
 #include "options.h"
 #include "prune_choose.h"
 #include "prune_print.h"
@@ -17,8 +18,8 @@ typedef struct prune_request {
     hl_option_list  texts;
     double          ratio; /* -1: not given, as the count */
     int64_t         count;
+    const char     *by;
     bool            mean;
-    int64_t         mean_tokens;
     const char     *form;
     const char     *type;
     const char     *output;
@@ -36,7 +37,27 @@ typedef struct pruning {
 
 /* ------------------------------------------------------------------------- options */
 
-static int check_request(const prune_request *request, const hl_usage *usage)
+/* Which ranker, and does it have what it needs? */
+static int check_ranker(prune_request *request, const hl_usage *usage)
+{
+    hl_prune_choice *choice  = &request->choice;
+    hl_nearest       nearest = { .wanted = request->by };
+
+    for (size_t i = 0; hl_ranker_name(i) != NULL; i++)
+        hl_nearest_offer(&nearest, hl_ranker_name(i));
+    if (hl_ranker_find(&choice->ranker, request->by) != HL_OK)
+        return hl_options_refuse(usage, "--by: no ranker is called '%s'%s%s%s", request->by,
+                                 nearest.word != NULL ? " (did you mean '" : "",
+                                 nearest.word != NULL ? nearest.word : "",
+                                 nearest.word != NULL ? "'?)" : "");
+    if (choice->heads == NULL && hl_prune_needs_profile(choice->ranker) &&
+        choice->profile_path == NULL && choice->n_texts == 0)
+        return hl_options_refuse(usage, "--by %s needs --profile P, or --text FILE to measure",
+                                 request->by);
+    return HL_OPTIONS_GO_ON;
+}
+
+static int check_request(prune_request *request, const hl_usage *usage)
 {
     int  n_ways = (request->choice.heads != NULL) + (request->ratio >= 0.0) + (request->count >= 0);
     bool ranked = request->choice.heads == NULL;
@@ -48,10 +69,6 @@ static int check_request(const prune_request *request, const hl_usage *usage)
         return hl_options_refuse(usage, "which heads?  Give one of --ratio, --count and --heads");
     if (request->output == NULL)
         return hl_options_refuse(usage, "no model to write: -o OUT");
-    if (ranked && hl_prune_needs_profile(request->choice.by) &&
-        request->choice.profile_path == NULL && request->texts.count == 0)
-        return hl_options_refuse(usage, "--by %s needs --profile P, or --text FILE to measure",
-                                 request->choice.by);
     if (request->mean && request->texts.count == 0)
         return hl_options_refuse(usage, "--mean needs --text FILE to take the means over");
     if (request->choice.n_steps > 0 &&
@@ -60,7 +77,7 @@ static int check_request(const prune_request *request, const hl_usage *usage)
                                         "FILE, and neither --heads nor --profile");
     if (strcmp(request->form, "gguf") != 0 && request->type != NULL)
         return hl_options_refuse(usage, "--type is for --as gguf; folders keep their types");
-    return HL_OPTIONS_GO_ON;
+    return check_ranker(request, usage);
 }
 
 static int parse_request(prune_request *request, int argc, char **argv)
@@ -71,12 +88,12 @@ static int parse_request(prune_request *request, int argc, char **argv)
          { "count", 'n', HL_OPTION_INT, &request->count, "N", "so many heads", 0, INT64_MAX },
          { "heads", 0, HL_OPTION_TEXT, &choice->heads, "L5H1,L7", "these; L7: all of a layer", 0,
            0 },
-         { "by", 0, HL_OPTION_TEXT, &choice->by, "RANKER", "which go first (entropy)", 0, 0 },
+         { "by", 0, HL_OPTION_TEXT, &request->by, "RANKER", "which go first (entropy)", 0, 0 },
          { "profile", 'p', HL_OPTION_TEXT, &choice->profile_path, "P", "to rank them by", 0, 0 },
          { "text", 't', HL_OPTION_LIST, &request->texts, "FILE",
            "to measure instead, and for --mean", 0, 0 },
-         { "context", 'c', HL_OPTION_INT, &choice->n_ctx, "N", "tokens of a window of it", 2,
-           1 << 30 },
+         { "context", 'c', HL_OPTION_INT, &choice->windows.context, "N", "tokens of a window of it",
+           2, 1 << 30 },
          { "iterative", 0, HL_OPTION_INT, &choice->n_steps, "K",
            "in K steps, measuring again after each", 1, 1000 },
          { "per-layer-max", 0, HL_OPTION_INT, &choice->choice.per_layer_max, "N",
@@ -85,7 +102,7 @@ static int parse_request(prune_request *request, int argc, char **argv)
            "a layer may lose all its heads", 0, 0 },
          { "mean", 'm', HL_OPTION_FLAG, &request->mean, NULL,
            "what they wrote on average stays, as a bias", 0, 0 },
-         { "max-tokens", 0, HL_OPTION_INT, &request->mean_tokens, "N",
+         { "max-tokens", 0, HL_OPTION_INT, &request->choice.windows.max_tokens, "N",
            "of the text, for --mean (16384)", 2, INT64_MAX },
          { "as", 'a', HL_OPTION_CHOICE, &request->form, "masked|compact|gguf",
            "what to write (masked)", 0, 0 },
@@ -165,8 +182,9 @@ static int read_tokens(pruning *p)
         code = fail(status);
     else if ((p->tokens = malloc((encoding->n_tokens + 1) * sizeof *p->tokens)) == NULL)
         code = out_of_memory();
-    for (size_t i = 0;
-         code == HL_EXIT_OK && i < encoding->n_tokens && (int64_t)i < request->mean_tokens; i++)
+    for (size_t i = 0; code == HL_EXIT_OK && i < encoding->n_tokens &&
+                       (int64_t)i < request->choice.windows.max_tokens;
+         i++)
         p->tokens[p->n_tokens++] = encoding->ids[i];
     hl_encoding_free(encoding);
     hl_tokenizer_close(tokenizer);
@@ -193,7 +211,7 @@ static int take_means(pruning *p)
 static hl_status score(hl_nll *out, const pruning *p, const hl_model *model, const float *gates)
 {
     hl_perplexity        *perplexity = NULL;
-    hl_perplexity_options options    = { .n_ctx     = p->request->choice.n_ctx,
+    hl_perplexity_options options    = { .n_ctx     = p->request->choice.windows.context,
                                          .gates     = gates,
                                          .n_threads = p->request->choice.n_threads };
     hl_scored_text        text       = { .tokens = p->tokens, .n_tokens = p->n_tokens };
@@ -266,13 +284,38 @@ static hl_prune_form form_of(const char *name)
     return (hl_prune_form)form;
 }
 
+static hl_prune_options write_options(const pruning *p)
+{
+    return (hl_prune_options){ .form  = form_of(p->request->form),
+                               .dtype = type_of(p->request->type),
+                               .means = p->means };
+}
+
+/* Refusals that need no ranking come first. */
+static int open_model(pruning *p)
+{
+    static const float some    = 0.0f;
+    hl_status          status  = hl_model_open(&p->model, p->request->models.items[0]);
+    hl_prune_options   options = write_options(p);
+
+    if (p->request->mean)
+        options.means = &some; /* is there a place for them? */
+    if (status == HL_OK)
+        status = hl_prune_check(p->model, &options, p->request->output);
+    return status == HL_OK ? HL_EXIT_OK : fail(status);
+}
+
+static int choose_heads(pruning *p)
+{
+    hl_status status = hl_prune_choose(&p->heads, p->model, &p->request->choice);
+
+    return status == HL_OK ? HL_EXIT_OK : fail(status);
+}
+
 static int write_model(pruning *p)
 {
-    const prune_request *request = p->request;
-    hl_prune_options     options = { .form  = form_of(request->form),
-                                     .dtype = type_of(request->type),
-                                     .means = p->means };
-    hl_status status = hl_prune_write(&p->report, p->model, p->heads, &options, request->output);
+    hl_prune_options options = write_options(p);
+    hl_status status = hl_prune_write(&p->report, p->model, p->heads, &options, p->request->output);
 
     return status == HL_OK ? HL_EXIT_OK : fail(status);
 }
@@ -295,11 +338,11 @@ static int report(const pruning *p)
     hl_prune_story       story   = { .model_path = request->models.items[0],
                                      .output     = request->output,
                                      .form       = request->form,
-                                     .by = request->choice.heads == NULL ? request->choice.by : NULL,
-                                     .before  = hl_model_get_info(p->model),
-                                     .report  = &p->report,
-                                     .heads   = p->heads,
-                                     .n_heads = count_heads(p->model) };
+                                     .by         = request->choice.heads == NULL ? request->by : NULL,
+                                     .before     = hl_model_get_info(p->model),
+                                     .report     = &p->report,
+                                     .heads      = p->heads,
+                                     .n_heads    = count_heads(p->model) };
     int                  code    = check_means(&story.check, p);
 
     if (code != HL_EXIT_OK)
@@ -313,20 +356,19 @@ static int report(const pruning *p)
 
 int hl_command_prune(int argc, char **argv)
 {
-    prune_request request = { .ratio       = -1.0,
-                              .count       = -1,
-                              .form        = "masked",
-                              .mean_tokens = 16384,
-                              .choice      = { .by = "entropy" } };
+    prune_request request = { .ratio  = -1.0,
+                              .count  = -1,
+                              .form   = "masked",
+                              .by     = "entropy",
+                              .choice = { .windows = { .max_tokens = 16384 } } };
     pruning       p       = { .request = &request };
     int           code    = parse_request(&request, argc, argv);
 
     if (code != HL_OPTIONS_GO_ON)
         return code;
-    hl_status status = hl_model_open(&p.model, request.models.items[0]);
-    if (status == HL_OK)
-        status = hl_prune_choose(&p.heads, p.model, &request.choice);
-    code = status == HL_OK ? HL_EXIT_OK : fail(status);
+    code = open_model(&p);
+    if (code == HL_EXIT_OK)
+        code = choose_heads(&p);
     if (code == HL_EXIT_OK && request.mean)
         code = take_means(&p);
     if (code == HL_EXIT_OK)

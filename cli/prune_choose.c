@@ -25,7 +25,7 @@ static hl_status measure(hl_profile **out, const hl_model *model, const hl_prune
     hl_corpus         *corpus    = NULL;
     hl_progress        progress;
     hl_corpus_options  text    = { .inputs = choice->texts, .n_inputs = choice->n_texts };
-    hl_measure_options options = { .windows   = { .context = choice->n_ctx },
+    hl_measure_options options = { .windows   = choice->windows,
                                    .no_probe  = true,
                                    .n_threads = choice->n_threads,
                                    .progress  = show_progress,
@@ -47,15 +47,9 @@ static hl_status measure(hl_profile **out, const hl_model *model, const hl_prune
     return status;
 }
 
-bool hl_prune_needs_profile(const char *by)
+bool hl_prune_needs_profile(hl_ranker ranker)
 {
-    static const char *const others[] = { "weight", "random" };
-
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
-        if (strcmp(by, others[i]) == 0)
-            return false;
-    }
-    return true;
+    return ranker != HL_RANKER_WEIGHT && ranker != HL_RANKER_RANDOM;
 }
 
 /* ------------------------------------------------------------------------- ranking */
@@ -86,19 +80,18 @@ static void put_first(hl_ranking *ranking, const hl_head_list *gone)
 
 static hl_status rank(hl_ranking **out, const hl_model *model, const hl_prune_choice *choice)
 {
-    hl_ranker       ranker  = HL_RANKER_ENTROPY;
     hl_profile     *profile = NULL;
     hl_rank_options options = { .seed = choice->seed };
+    hl_status       status  = HL_OK;
 
-    *out             = NULL;
-    hl_status status = hl_ranker_find(&ranker, choice->by);
-    if (status == HL_OK && choice->profile_path != NULL)
+    *out = NULL;
+    if (choice->profile_path != NULL)
         status = hl_profile_load(&profile, choice->profile_path);
-    else if (status == HL_OK && choice->n_texts > 0 && hl_prune_needs_profile(choice->by))
+    else if (choice->n_texts > 0 && hl_prune_needs_profile(choice->ranker))
         status = measure(&profile, model, choice);
     if (status == HL_OK)
-        status =
-            hl_rank(out, ranker, &(hl_rank_inputs){ .profile = profile, .model = model }, &options);
+        status = hl_rank(out, choice->ranker,
+                         &(hl_rank_inputs){ .profile = profile, .model = model }, &options);
     hl_profile_free(profile);
     return status;
 }

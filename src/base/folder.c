@@ -56,20 +56,27 @@ static hl_status make_temporary(hl_folder *folder)
     return status;
 }
 
+hl_status hl_folder_check(const char *path)
+{
+    struct stat about;
+
+    if (path[0] == '\0')
+        return hl_fail(HL_BAD_ARGUMENT, "the name of the folder to write is empty");
+    if (lstat(path, &about) == 0)
+        return hl_fail(HL_BAD_ARGUMENT, "%s: exists already, and is not replaced", path);
+    return HL_OK;
+}
+
 hl_status hl_folder_create(hl_folder **out, const char *path)
 {
-    hl_status   status = HL_OK;
-    hl_folder  *folder = NULL;
-    size_t      length = strlen(path);
-    struct stat about;
+    hl_status  status = HL_OK;
+    hl_folder *folder = NULL;
+    size_t     length = strlen(path);
 
     *out = NULL;
     while (length > 1 && path[length - 1] == '/')
         length--;
-    if (length == 0)
-        return hl_fail(HL_BAD_ARGUMENT, "the name of the folder to write is empty");
-    if (lstat(path, &about) == 0)
-        return hl_fail(HL_BAD_ARGUMENT, "%s: exists already, and is not replaced", path);
+    HL_TRY(hl_folder_check(path));
     HL_TRY(HL_ALLOC_ZEROED(&folder, 1));
     HL_TRY(hl_strndup(&folder->path, path, length));
     HL_TRY(make_temporary(folder));

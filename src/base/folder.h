@@ -17,7 +17,8 @@
 
 typedef struct hl_folder hl_folder;
 
-/* HL_BAD_ARGUMENT if there is something of that name. */
+/* HL_BAD_ARGUMENT if there is something of that name already. */
+hl_status hl_folder_check(const char *path);
 hl_status hl_folder_create(hl_folder **out, const char *path);
 /* Where a file of that name is to be written; release with hl_free. */
 hl_status hl_folder_join(char **out, const hl_folder *folder, const char *name);

@@ -114,28 +114,28 @@ bool hl_gguf_export_fits(const hl_config *config, const hl_head_plan *plan)
     return target_for(config, plan) != NULL;
 }
 
+/* The families, for messages. */
+static void list_targets(char *out, size_t room)
+{
+    size_t used = 0;
+
+    for (size_t i = 0; i < N_TARGETS && used < room; i++)
+        used +=
+            (size_t)snprintf(out + used, room - used, "%s%s", i > 0 ? ", " : "", targets[i].family);
+}
+
 static hl_status choose_target(hl_gguf_export *file, const hl_config *config)
 {
-    const target *own        = target_for(config, file->plan);
-    char          known[128] = "";
-    size_t        used       = 0;
+    const target *own = target_for(config, file->plan);
 
-    if (own != NULL) {
-        file->family       = own->names;
-        file->architecture = own->architecture;
-        file->fused_qkv    = own->fused_qkv;
-        return HL_OK;
-    }
-    if (target_of(config->family) != NULL)
+    if (own == NULL)
         return hl_fail(HL_UNSUPPORTED,
                        "llama.cpp loads a %s of these numbers of heads in no architecture",
                        config->family);
-    for (size_t i = 0; i < N_TARGETS; i++) {
-        used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i > 0 ? ", " : "",
-                                 targets[i].family);
-    }
-    return hl_fail(HL_UNSUPPORTED, "a model of family %s cannot be written as GGUF here, only: %s",
-                   config->family, known);
+    file->family       = own->names;
+    file->architecture = own->architecture;
+    file->fused_qkv    = own->fused_qkv;
+    return HL_OK;
 }
 
 /* What the metadata below have no key for. */
@@ -177,6 +177,23 @@ static hl_status check_dtype(hl_dtype dtype)
     }
     return hl_fail(HL_UNSUPPORTED, "GGUF is written as F32, F16, BF16, Q8_0 or Q4_0, not %s",
                    hl_dtype_name(dtype));
+}
+
+hl_status hl_gguf_export_check(const hl_config *config, hl_dtype dtype)
+{
+    hl_status status     = HL_OK;
+    char      known[128] = "";
+
+    HL_TRY(check_dtype(dtype));
+    list_targets(known, sizeof known);
+    if (target_of(config->family) == NULL)
+        return hl_fail(HL_UNSUPPORTED,
+                       "a model of family %s cannot be written as GGUF here, only: %s",
+                       config->family, known);
+    HL_TRY(check_config(config));
+
+done:
+    return status;
 }
 
 /* -------------------------------------------------------------------- metadata */
@@ -600,9 +617,8 @@ hl_status hl_gguf_export_new(hl_gguf_export **out, const hl_model *model, const 
     file->model = model;
     file->plan  = plan;
     file->dtype = dtype;
-    HL_TRY(check_dtype(dtype));
+    HL_TRY(hl_gguf_export_check(model->config, dtype));
     HL_TRY(choose_target(file, model->config));
-    HL_TRY(check_config(model->config));
     HL_TRY(hl_gguf_writer_new(&file->writer));
     HL_TRY(HL_ALLOC(&file->row, (size_t)longest_row(model->config)));
     add_metadata(file);

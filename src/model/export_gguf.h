@@ -27,6 +27,9 @@ typedef struct hl_gguf_export hl_gguf_export;
 hl_status hl_gguf_export_new(hl_gguf_export **out, const hl_model *model, const hl_head_plan *plan,
                              hl_dtype dtype);
 void      hl_gguf_export_free(hl_gguf_export *file);
+/* Can a model of this description be written at all, with these types?  HL_UNSUPPORTED, with
+ * the reason, if not. */
+hl_status hl_gguf_export_check(const hl_config *config, hl_dtype dtype);
 /* Is there an architecture for what the plan leaves of such a model? */
 bool hl_gguf_export_fits(const hl_config *config, const hl_head_plan *plan);
 /* "llama", "deci", ...; static. */

@@ -401,7 +401,7 @@ static const char code_body[] =
     "    def __init__(self, config, *args, **kwargs):\n"
     "        super().__init__(config, *args, **kwargs)\n"
     "        layers = attrgetter(LAYERS)(self.base_model)\n"
-    "        for index, numbers in (config.headlight_heads or {}).items():\n"
+    "        for index, numbers in (getattr(config, \"headlight_heads\", None) or {}).items():\n"
     "            heads, kv_heads = numbers[\"num_attention_heads\"], "
     "numbers[\"num_key_value_heads\"]\n"
     "            resize(layers[int(index)], config.hidden_size, heads, kv_heads)\n";

@@ -115,10 +115,6 @@ hl_status hl_means_to_biases(hl_head_plan *plan, const hl_model *model, const fl
     int64_t          each   = config->n_heads * config->d_head; /* means of a layer */
     float           *row    = NULL;
 
-    if ((config->biases & HL_BIAS_O) == 0)
-        return hl_fail(HL_UNSUPPORTED,
-                       "a %s has no output bias: means of heads have no place in it",
-                       config->family);
     HL_TRY(HL_ALLOC_ZEROED(&plan->biases, (size_t)(config->n_layers * config->d_model)));
     HL_TRY(HL_ALLOC(&row, (size_t)each));
     for (int64_t i = 0; i < config->n_layers; i++) {

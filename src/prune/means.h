@@ -11,7 +11,7 @@
 #include "model/model.h"
 
 /* Sets the biases of the plan, of layers that lose heads; means (n_layers, n_heads, d_head)
- * are those of hl_head_means.  HL_UNSUPPORTED where a layer has no output bias. */
+ * are those of hl_head_means. */
 hl_status hl_means_to_biases(hl_head_plan *plan, const hl_model *model, const float *means);
 
 #endif

@@ -3,9 +3,11 @@
 
 #include <stdlib.h>
 
+#include "base/folder.h"
 #include "base/json.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "model/export_gguf.h"
 #include "prune/compact.h"
 #include "prune/means.h"
 
@@ -46,26 +48,50 @@ static hl_status plan_heads(hl_head_plan *plan, const hl_config *config, const h
     return HL_OK;
 }
 
-static hl_status write_form(const char **loads, const hl_model *model, hl_head_plan *plan,
-                            const hl_prune_options *options, const char *path)
+static const hl_prune_options defaults = { 0 };
+
+static hl_status check_folder(const hl_model *model, const char *path)
+{
+    if (hl_tensors_kind_of(model->tensors) != HL_TENSORS_SAFETENSORS)
+        return hl_fail(HL_UNSUPPORTED,
+                       "%s: a folder is written from a Hugging Face folder only, and this is %s: "
+                       "write GGUF",
+                       model->path, model->info.format);
+    return hl_folder_check(path);
+}
+
+hl_status hl_prune_check(const hl_model *model, const hl_prune_options *options, const char *path)
 {
     hl_status status = HL_OK;
 
-    switch (options->form) {
-    case HL_PRUNE_COMPACT:
+    if (options == NULL)
+        options = &defaults;
+    if (model == NULL || path == NULL)
+        return hl_fail(HL_BAD_ARGUMENT, "prune: no model or no path");
+    if ((unsigned)options->form >= HL_N_PRUNE_FORMS)
+        return hl_fail(HL_BAD_ARGUMENT, "prune: there is no form %d", (int)options->form);
+    if (options->means != NULL && (model->config->biases & HL_BIAS_O) == 0)
+        return hl_fail(HL_UNSUPPORTED,
+                       "a %s has no output bias: means of heads have no place in it",
+                       model->config->family);
+    if (options->form == HL_PRUNE_GGUF)
+        return hl_gguf_export_check(model->config, options->dtype);
+    HL_TRY(check_folder(model, path));
+    if (options->form == HL_PRUNE_COMPACT)
         HL_TRY(hl_compact_check(model->config));
-        hl_head_plan_compact(plan, model->config);
-        return hl_prune_write_folder(loads, model, plan, path);
-    case HL_PRUNE_MASKED:
-        return hl_prune_write_folder(loads, model, plan, path);
-    case HL_PRUNE_GGUF:
-        return hl_prune_write_gguf(loads, model, plan, options->dtype, path);
-    default:
-        return hl_fail(HL_BAD_ARGUMENT, "no form %d of a pruned model", (int)options->form);
-    }
 
 done:
     return status;
+}
+
+static hl_status write_form(const char **loads, const hl_model *model, hl_head_plan *plan,
+                            const hl_prune_options *options, const char *path)
+{
+    if (options->form == HL_PRUNE_GGUF)
+        return hl_prune_write_gguf(loads, model, plan, options->dtype, path);
+    if (options->form == HL_PRUNE_COMPACT)
+        hl_head_plan_compact(plan, model->config);
+    return hl_prune_write_folder(loads, model, plan, path);
 }
 
 /* What was written, by opening it. */
@@ -91,18 +117,18 @@ done:
 hl_status hl_prune_write(hl_prune_report *report, const hl_model *model, const hl_head_list *heads,
                          const hl_prune_options *options, const char *path)
 {
-    static const hl_prune_options defaults = { 0 };
-    hl_status                     status   = HL_OK;
-    hl_head_plan                 *plan     = NULL;
-    hl_prune_report               unasked  = { 0 };
+    hl_status       status  = HL_OK;
+    hl_head_plan   *plan    = NULL;
+    hl_prune_report unasked = { 0 };
 
     if (report == NULL)
         report = &unasked;
     *report = (hl_prune_report){ 0 };
     if (options == NULL)
         options = &defaults;
-    if (model == NULL || heads == NULL || path == NULL)
-        return hl_fail(HL_BAD_ARGUMENT, "hl_prune_write: no model, heads or path");
+    if (heads == NULL)
+        return hl_fail(HL_BAD_ARGUMENT, "prune: no list of heads");
+    HL_TRY(hl_prune_check(model, options, path));
     HL_TRY(hl_head_plan_new(&plan, model->config));
     HL_TRY(plan_heads(plan, model->config, heads));
     if (options->means != NULL)

@@ -221,11 +221,6 @@ hl_status hl_prune_write_folder(const char **loads, const hl_model *model, const
     hl_status  status = HL_OK;
     hl_folder *folder = NULL;
 
-    if (hl_tensors_kind_of(model->tensors) != HL_TENSORS_SAFETENSORS)
-        return hl_fail(HL_UNSUPPORTED,
-                       "%s: a folder is written from a Hugging Face folder only, and this is %s: "
-                       "write GGUF",
-                       model->path, model->info.format);
     HL_TRY(hl_folder_create(&folder, path));
     HL_TRY(copy_rest(folder, hl_tensors_folder(model->tensors)));
     *loads = loads_of[HL_COMPACT_PLAIN];
