@@ -42,6 +42,7 @@
 #include "headlight/analysis.h"   /* tables, analyses, diagnoses and comparisons of profiles */
 #include "headlight/prune.h"      /* gates, rankings of heads, and which to take out */
 #include "headlight/render.h"     /* pictures of what was measured */
+#include "headlight/export.h"     /* models written without some of their heads */
 #include "headlight/verify.h"     /* ours beside what other software computed */
 /* clang-format on */
 

@@ -56,7 +56,7 @@ static void write_gguf(const char *out, const char *from, hl_dtype dtype)
     hl_model       *model = open_model(from);
     hl_gguf_export *file  = NULL;
 
-    assert_ok(hl_gguf_export_new(&file, model, dtype));
+    assert_ok(hl_gguf_export_new(&file, model, NULL, dtype));
     hl_gguf_export_token_ids(file);
     assert_ok(hl_gguf_export_write(file, out));
     hl_gguf_export_free(file);
@@ -222,7 +222,7 @@ static void write_story(const char *out, hl_dtype dtype)
     const char       *words = in_shared("models/stories260K/tok512.bin");
 
     assert_ok(hl_llama2c_vocab_open(&vocab, words));
-    assert_ok(hl_gguf_export_new(&file, model, dtype));
+    assert_ok(hl_gguf_export_new(&file, model, NULL, dtype));
     assert_ok(hl_gguf_add_vocab(hl_gguf_export_writer(file), hl_llama2c_vocab_source(vocab)));
     assert_ours(out);
     assert_ok(hl_gguf_export_write(file, out));
@@ -369,17 +369,17 @@ static void what_cannot_be_written_is_said(void **state)
 
     assert_fails(HL_UNSUPPORTED,
                  "a model of family phi3 cannot be written as GGUF here, only: llama",
-                 hl_gguf_export_new(&file, model, HL_DTYPE_F32));
+                 hl_gguf_export_new(&file, model, NULL, HL_DTYPE_F32));
     assert_null(file);
     hl_model_close(model);
     model = open_model("tests/data/families/llama3");
-    assert_fails(HL_UNSUPPORTED, "not Q6_K", hl_gguf_export_new(&file, model, HL_DTYPE_Q6_K));
+    assert_fails(HL_UNSUPPORTED, "not Q6_K", hl_gguf_export_new(&file, model, NULL, HL_DTYPE_Q6_K));
     hl_model_close(model);
     if (!path_exists(in_shared("golden/families/mistral")))
         return;
     model = open_model(in_shared("golden/families/mistral"));
     assert_fails(HL_UNSUPPORTED, "layer 0 sees a window of",
-                 hl_gguf_export_new(&file, model, HL_DTYPE_F32));
+                 hl_gguf_export_new(&file, model, NULL, HL_DTYPE_F32));
     hl_model_close(model);
 }
 

@@ -20,16 +20,17 @@
 #include "model/rope.h"
 
 struct hl_gguf_export {
-    const hl_model  *model;
-    const hl_family *family; /* whose names are used */
-    const char      *architecture;
-    bool             fused_qkv;
-    hl_dtype         dtype;
-    hl_gguf_writer  *writer;
-    void           **blocks; /* converted tensors, until the file is written */
-    size_t           n_blocks;
-    size_t           max_blocks;
-    float           *row; /* the longest */
+    const hl_model     *model;
+    const hl_head_plan *plan;   /* NULL: all heads stay */
+    const hl_family    *family; /* whose names are used */
+    const char         *architecture;
+    bool                fused_qkv;
+    hl_dtype            dtype;
+    hl_gguf_writer     *writer;
+    void              **blocks; /* converted tensors, until the file is written */
+    size_t              n_blocks;
+    size_t              max_blocks;
+    float              *row; /* the longest */
 };
 
 /* --------------------------------------------------------------- architectures */
@@ -40,37 +41,101 @@ typedef struct target {
     const char      *architecture;
     const hl_family *names;
     bool             fused_qkv;
+    bool             any_count; /* heads need not cover the width */
+    bool             is_deci;   /* deci's graph is the same */
 } target;
 
 static const target targets[] = {
-    { "llama", "llama", &hl_family_llama, false },
-    { "mistral", "llama", &hl_family_llama, false },
-    { "gpt2", "gpt2", &hl_family_gpt2, true },
-    { "qwen2", "qwen2", &hl_family_qwen2, false },
-    { "qwen3", "qwen3", &hl_family_qwen3, false },
-    { "olmo2", "olmo2", &hl_family_olmo2, false },
-    { "starcoder2", "starcoder2", &hl_family_starcoder2, false },
+    { "llama", "llama", &hl_family_llama, false, true, true },
+    { "mistral", "llama", &hl_family_llama, false, true, true },
+    { "deci", "deci", &hl_family_deci, false, true, true },
+    { "gpt2", "gpt2", &hl_family_gpt2, true, false, false },
+    { "qwen2", "qwen2", &hl_family_qwen2, false, false, true },
+    { "qwen3", "qwen3", &hl_family_qwen3, false, true, false },
+    { "olmo2", "olmo2", &hl_family_olmo2, false, false, false },
+    { "starcoder2", "starcoder2", &hl_family_starcoder2, false, false, false },
 };
 
 enum { N_TARGETS = sizeof targets / sizeof *targets };
 
+static const target *target_of(const char *family)
+{
+    for (size_t i = 0; i < N_TARGETS; i++) {
+        if (strcmp(targets[i].family, family) == 0)
+            return &targets[i];
+    }
+    return NULL;
+}
+
+/* What is left of layer `layer`, by a plan or without one. */
+static hl_layer_plan layer_left(const hl_config *config, const hl_head_plan *plan, int64_t layer)
+{
+    if (plan != NULL)
+        return plan->layers[layer];
+    return (hl_layer_plan){ .n_heads    = config->layers[layer].n_heads,
+                            .n_kv_heads = config->layers[layer].n_kv_heads };
+}
+
+/* Have all layers equally many heads, that cover the width where `covering`? */
+static bool are_alike(const hl_config *config, const hl_head_plan *plan, bool covering)
+{
+    hl_layer_plan first = layer_left(config, plan, 0);
+
+    for (int64_t i = 0; i < config->n_layers; i++) {
+        hl_layer_plan layer = layer_left(config, plan, i);
+        if (layer.n_heads != first.n_heads || layer.n_kv_heads != first.n_kv_heads ||
+            config->layers[i].d_mlp != config->layers[0].d_mlp)
+            return false;
+    }
+    return !covering || first.n_heads * config->d_head == config->d_model;
+}
+
+/* deci turns whole heads, in all layers. */
+static bool fits_deci(const hl_config *config)
+{
+    for (int64_t i = 0; i < config->n_layers; i++) {
+        if (config->layers[i].rope != HL_ROPE_MAIN)
+            return false;
+    }
+    return config->ropes[HL_ROPE_MAIN].n_dims == config->d_head;
+}
+
+static const target *target_for(const hl_config *config, const hl_head_plan *plan)
+{
+    const target *own = target_of(config->family);
+
+    if (own == NULL || are_alike(config, plan, !own->any_count))
+        return own;
+    return own->is_deci && fits_deci(config) ? target_of("deci") : NULL;
+}
+
+bool hl_gguf_export_fits(const hl_config *config, const hl_head_plan *plan)
+{
+    return target_for(config, plan) != NULL;
+}
+
+/* The families, for messages. */
+static void list_targets(char *out, size_t room)
+{
+    size_t used = 0;
+
+    for (size_t i = 0; i < N_TARGETS && used < room; i++)
+        used +=
+            (size_t)snprintf(out + used, room - used, "%s%s", i > 0 ? ", " : "", targets[i].family);
+}
+
 static hl_status choose_target(hl_gguf_export *file, const hl_config *config)
 {
-    char   known[128] = "";
-    size_t used       = 0;
+    const target *own = target_for(config, file->plan);
 
-    for (size_t i = 0; i < N_TARGETS; i++) {
-        if (strcmp(targets[i].family, config->family) == 0) {
-            file->family       = targets[i].names;
-            file->architecture = targets[i].architecture;
-            file->fused_qkv    = targets[i].fused_qkv;
-            return HL_OK;
-        }
-        used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i > 0 ? ", " : "",
-                                 targets[i].family);
-    }
-    return hl_fail(HL_UNSUPPORTED, "a model of family %s cannot be written as GGUF here, only: %s",
-                   config->family, known);
+    if (own == NULL)
+        return hl_fail(HL_UNSUPPORTED,
+                       "llama.cpp loads a %s of these numbers of heads in no architecture",
+                       config->family);
+    file->family       = own->names;
+    file->architecture = own->architecture;
+    file->fused_qkv    = own->fused_qkv;
+    return HL_OK;
 }
 
 /* What the metadata below have no key for. */
@@ -114,6 +179,23 @@ static hl_status check_dtype(hl_dtype dtype)
                    hl_dtype_name(dtype));
 }
 
+hl_status hl_gguf_export_check(const hl_config *config, hl_dtype dtype)
+{
+    hl_status status     = HL_OK;
+    char      known[128] = "";
+
+    HL_TRY(check_dtype(dtype));
+    list_targets(known, sizeof known);
+    if (target_of(config->family) == NULL)
+        return hl_fail(HL_UNSUPPORTED,
+                       "a model of family %s cannot be written as GGUF here, only: %s",
+                       config->family, known);
+    HL_TRY(check_config(config));
+
+done:
+    return status;
+}
+
 /* -------------------------------------------------------------------- metadata */
 
 /* "ARCHITECTURE.name" in a static buffer of the caller's. */
@@ -135,25 +217,39 @@ static void add_float(hl_gguf_export *file, const char *name, double value)
     hl_gguf_add_float(file->writer, key_of(key, file, name), HL_GGUF_F32, value);
 }
 
-/* A member of every layer: one number where they agree, else a list. */
-static void add_layers(hl_gguf_export *file, const char *name, size_t offset)
+/* One number of every layer: alone where they agree, else as a list. */
+static void add_list(hl_gguf_export *file, const char *name, const int32_t *values)
 {
-    const hl_config *config                = file->model->config;
-    int32_t          values[HL_MAX_LAYERS] = { 0 };
-    bool             alike                 = true;
-    char             key[64];
+    int64_t n_layers = file->model->config->n_layers;
+    bool    alike    = true;
+    char    key[64];
 
-    for (int64_t i = 0; i < config->n_layers; i++) {
-        int64_t value;
-        memcpy(&value, (const char *)&config->layers[i] + offset, sizeof value);
-        values[i] = (int32_t)value;
-        alike     = alike && values[i] == values[0];
-    }
+    for (int64_t i = 1; i < n_layers; i++)
+        alike = alike && values[i] == values[0];
     if (alike)
         add_int(file, name, values[0]);
     else
         hl_gguf_add_numbers(file->writer, key_of(key, file, name), HL_GGUF_I32, values,
-                            (size_t)config->n_layers);
+                            (size_t)n_layers);
+}
+
+/* What may differ from layer to layer. */
+static void add_layers(hl_gguf_export *file)
+{
+    const hl_config *config                 = file->model->config;
+    int32_t          n_heads[HL_MAX_LAYERS] = { 0 };
+    int32_t          n_kv[HL_MAX_LAYERS]    = { 0 };
+    int32_t          widths[HL_MAX_LAYERS]  = { 0 };
+
+    for (int64_t i = 0; i < config->n_layers; i++) {
+        hl_layer_plan layer = layer_left(config, file->plan, i);
+        n_heads[i]          = (int32_t)layer.n_heads;
+        n_kv[i]             = (int32_t)layer.n_kv_heads;
+        widths[i]           = (int32_t)config->layers[i].d_mlp;
+    }
+    add_list(file, "feed_forward_length", widths);
+    add_list(file, "attention.head_count", n_heads);
+    add_list(file, "attention.head_count_kv", n_kv);
 }
 
 static void add_rope(hl_gguf_export *file)
@@ -201,9 +297,7 @@ static void add_metadata(hl_gguf_export *file)
         add_int(file, "context_length", config->n_ctx);
     add_int(file, "embedding_length", config->d_model);
     add_int(file, "vocab_size", config->d_vocab);
-    add_layers(file, "feed_forward_length", offsetof(hl_layer_config, d_mlp));
-    add_layers(file, "attention.head_count", offsetof(hl_layer_config, n_heads));
-    add_layers(file, "attention.head_count_kv", offsetof(hl_layer_config, n_kv_heads));
+    add_layers(file);
     add_int(file, "attention.key_length", config->d_head);
     add_int(file, "attention.value_length", config->d_head);
     add_float(file, rms ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon",
@@ -283,16 +377,16 @@ done:
 }
 
 /* Blocks cover rows of whole blocks only. */
-static hl_dtype dtype_for(const hl_gguf_export *file, hl_role role, const hl_weight *weight)
+static hl_dtype dtype_for(const hl_gguf_export *file, hl_role role, int64_t n_columns)
 {
     hl_dtype_block block = hl_dtype_block_of(file->dtype);
 
-    if (hl_role_is_vector(role) || weight->n_columns == 1 || role == HL_ROLE_POSITION)
+    if (hl_role_is_vector(role) || n_columns == 1 || role == HL_ROLE_POSITION)
         return HL_DTYPE_F32;
-    return weight->n_columns % (int64_t)block.n_values == 0 ? file->dtype : HL_DTYPE_F16;
+    return n_columns % (int64_t)block.n_values == 0 ? file->dtype : HL_DTYPE_F16;
 }
 
-/* Where row r of a weight is stored: rotary pairs (i, d/2 + i) of a head become (2i, 2i+1). */
+/* Where row r of a head of its own is stored: rotary pairs (i, d/2 + i) become (2i, 2i+1). */
 static int64_t stored_row(const hl_config *config, uint32_t stored, hl_role role, int64_t r)
 {
     bool    turns = role == HL_ROLE_ATTN_Q || role == HL_ROLE_ATTN_K;
@@ -304,18 +398,77 @@ static int64_t stored_row(const hl_config *config, uint32_t stored, hl_role role
     return r - i + i % half * 2 + i / half;
 }
 
-/* Rows of one weight (or bias) to `out`, row 0 of the tensor there. */
-static hl_status convert_rows(uint8_t *out, hl_gguf_export *file, const hl_weight *weight,
-                              hl_dtype dtype, uint32_t stored, hl_role role)
-{
-    hl_status      status    = HL_OK;
-    hl_dtype_block block     = hl_dtype_block_of(dtype);
-    size_t         row_bytes = (size_t)weight->n_columns / block.n_values * block.n_bytes;
+/* One weight or bias, as it is and as it is written. */
+typedef struct part {
+    const hl_weight *weight;
+    hl_role          role;
+    bool             is_bias;
+    const uint8_t   *row_fates;    /* of the heads that rows belong to; NULL: all stay */
+    const uint8_t   *column_fates; /* ... columns */
+    const float     *added;        /* to a bias, or NULL */
+    int64_t          n_rows;       /* that are written */
+    int64_t          n_columns;
+} part;
 
-    for (int64_t r = 0; r < weight->n_rows; r++) {
-        size_t place = (size_t)stored_row(file->model->config, stored, role, r) * row_bytes;
-        HL_TRY(hl_weight_read_row(file->row, weight, r));
-        HL_TRY(hl_quantise(out + place, dtype, file->row, (size_t)weight->n_columns));
+static part describe_part(const hl_gguf_export *file, const hl_weight *weight, hl_role role,
+                          int64_t layer, bool is_bias)
+{
+    int64_t d_head = file->model->config->d_head;
+    part    p      = { .weight    = weight,
+                       .role      = role,
+                       .is_bias   = is_bias,
+                       .n_rows    = weight->n_rows,
+                       .n_columns = weight->n_columns };
+
+    if (file->plan == NULL || layer < 0)
+        return p;
+    const hl_layer_plan *plan = &file->plan->layers[layer];
+    if (role == HL_ROLE_ATTN_Q) {
+        p.row_fates = plan->heads;
+        p.n_rows    = plan->n_heads * d_head;
+    } else if (role == HL_ROLE_ATTN_K || role == HL_ROLE_ATTN_V) {
+        p.row_fates = plan->kv;
+        p.n_rows    = plan->n_kv_heads * d_head;
+    } else if (role == HL_ROLE_ATTN_O && !is_bias) {
+        p.column_fates = plan->heads;
+        p.n_columns    = plan->n_heads * d_head;
+    } else if (role == HL_ROLE_ATTN_O) {
+        p.added = plan->bias;
+    }
+    return p;
+}
+
+/* Columns of heads that are gone close up, those that are zeroed become 0. */
+static void cut_columns(float *row, const part *p, int64_t d_head)
+{
+    int64_t to = 0;
+
+    for (int64_t c = 0; p->column_fates != NULL && c < p->weight->n_columns; c++) {
+        uint8_t fate = p->column_fates[c / d_head];
+        if (fate != HL_HEAD_GONE)
+            row[to++] = fate == HL_HEAD_ZEROED ? 0.0f : row[c];
+    }
+}
+
+/* The rows that are written, to `out`, row 0 of the part there. */
+static hl_status convert_rows(uint8_t *out, hl_gguf_export *file, const part *p, hl_dtype dtype,
+                              uint32_t stored)
+{
+    hl_status        status    = HL_OK;
+    const hl_config *config    = file->model->config;
+    hl_dtype_block   block     = hl_dtype_block_of(dtype);
+    size_t           row_bytes = (size_t)p->n_columns / block.n_values * block.n_bytes;
+    int64_t          to        = 0;
+
+    for (int64_t r = 0; r < p->weight->n_rows; r++) {
+        if (p->row_fates != NULL && p->row_fates[r / config->d_head] == HL_HEAD_GONE)
+            continue;
+        size_t place = (size_t)stored_row(config, stored, p->role, to++) * row_bytes;
+        HL_TRY(hl_weight_read_row(file->row, p->weight, r));
+        cut_columns(file->row, p, config->d_head);
+        if (p->added != NULL)
+            file->row[0] += p->added[r];
+        HL_TRY(hl_quantise(out + place, dtype, file->row, (size_t)p->n_columns));
     }
 
 done:
@@ -324,34 +477,31 @@ done:
 
 /* Several weights of equal width, one after the other, as one tensor. */
 typedef struct stack {
-    hl_role          roles[3];
-    const hl_weight *weights[3];
-    int              count;
+    part parts[3];
+    int  count;
 } stack;
 
-static hl_status add_stack(hl_gguf_export *file, const stack *parts, const hl_family_tensor *entry,
-                           int64_t layer, bool is_bias)
+static hl_status add_stack(hl_gguf_export *file, const stack *s, const hl_family_tensor *entry,
+                           int64_t layer)
 {
-    hl_status        status                 = HL_OK;
-    const hl_weight *first                  = parts->weights[0];
-    hl_dtype         dtype                  = dtype_for(file, parts->roles[0], first);
-    char             name[HL_GGUF_MAX_NAME] = "";
-    hl_tensor tensor = { .name = name, .dtype = dtype, .n_dims = first->n_columns > 1 ? 2 : 1 };
-    void     *data   = NULL;
-    size_t    at     = 0;
+    hl_status   status                 = HL_OK;
+    const part *first                  = &s->parts[0];
+    hl_dtype    dtype                  = dtype_for(file, first->role, first->n_columns);
+    char        name[HL_GGUF_MAX_NAME] = "";
+    hl_tensor   tensor = { .name = name, .dtype = dtype, .n_dims = first->n_columns > 1 ? 2 : 1 };
+    void       *data   = NULL;
+    size_t      at     = 0;
 
-    for (int i = 0; i < parts->count; i++)
-        tensor.shape[0] += parts->weights[i]->n_rows;
+    for (int i = 0; i < s->count; i++)
+        tensor.shape[0] += s->parts[i].n_rows;
     tensor.shape[1] = first->n_columns;
     HL_TRY(hl_tensor_bytes(&tensor.n_bytes, &tensor));
     HL_TRY(new_block(file, &data, tensor.n_bytes));
-    for (int i = 0; i < parts->count; i++) {
-        size_t share = tensor.n_bytes / (size_t)tensor.shape[0] * (size_t)parts->weights[i]->n_rows;
-        HL_TRY(convert_rows((uint8_t *)data + at, file, parts->weights[i], dtype, entry->stored,
-                            parts->roles[i]));
-        at += share;
+    for (int i = 0; i < s->count; i++) {
+        HL_TRY(convert_rows((uint8_t *)data + at, file, &s->parts[i], dtype, entry->stored));
+        at += tensor.n_bytes / (size_t)tensor.shape[0] * (size_t)s->parts[i].n_rows;
     }
-    make_name(name, entry, layer, is_bias);
+    make_name(name, entry, layer, first->is_bias);
     tensor.data = data;
     hl_gguf_add_tensor(file->writer, &tensor);
 
@@ -372,15 +522,14 @@ static hl_status add_roles(hl_gguf_export *file, const hl_role *roles, int count
         const hl_param *param = hl_weights_get(file->model->weights, roles[i], layer, 0);
         if (param == NULL || param->weight.tensor == NULL)
             return HL_OK;
-        weights.roles[i] = biases.roles[i] = roles[i];
-        weights.weights[i]                 = &param->weight;
-        biases.weights[i]                  = &param->bias;
+        weights.parts[i] = describe_part(file, &param->weight, roles[i], layer, false);
+        biases.parts[i]  = describe_part(file, &param->bias, roles[i], layer, true);
     }
     if (entry == NULL)
         return hl_fail(HL_UNSUPPORTED, "GGUF has no name for %s", hl_role_name(stored));
-    HL_TRY(add_stack(file, &weights, entry, layer, false));
-    if (biases.weights[0]->tensor != NULL)
-        HL_TRY(add_stack(file, &biases, entry, layer, true));
+    HL_TRY(add_stack(file, &weights, entry, layer));
+    if (biases.parts[0].weight->tensor != NULL)
+        HL_TRY(add_stack(file, &biases, entry, layer));
 
 done:
     return status;
@@ -457,7 +606,8 @@ static int64_t longest_row(const hl_config *config)
     return config->d_mlp > widest ? config->d_mlp : widest;
 }
 
-hl_status hl_gguf_export_new(hl_gguf_export **out, const hl_model *model, hl_dtype dtype)
+hl_status hl_gguf_export_new(hl_gguf_export **out, const hl_model *model, const hl_head_plan *plan,
+                             hl_dtype dtype)
 {
     hl_status       status = HL_OK;
     hl_gguf_export *file   = NULL;
@@ -465,10 +615,10 @@ hl_status hl_gguf_export_new(hl_gguf_export **out, const hl_model *model, hl_dty
     *out = NULL;
     HL_TRY(HL_ALLOC_ZEROED(&file, 1));
     file->model = model;
+    file->plan  = plan;
     file->dtype = dtype;
-    HL_TRY(check_dtype(dtype));
+    HL_TRY(hl_gguf_export_check(model->config, dtype));
     HL_TRY(choose_target(file, model->config));
-    HL_TRY(check_config(model->config));
     HL_TRY(hl_gguf_writer_new(&file->writer));
     HL_TRY(HL_ALLOC(&file->row, (size_t)longest_row(model->config)));
     add_metadata(file);
@@ -494,6 +644,11 @@ void hl_gguf_export_free(hl_gguf_export *file)
     hl_free(file->row);
     hl_gguf_writer_free(file->writer);
     hl_free(file);
+}
+
+const char *hl_gguf_export_architecture(const hl_gguf_export *file)
+{
+    return file->architecture;
 }
 
 hl_gguf_writer *hl_gguf_export_writer(hl_gguf_export *file)

@@ -1,28 +1,39 @@
 /* export_gguf.h - a model as a GGUF file, as llama.cpp's converter would write it.
  *
  *     hl_gguf_export *file = NULL;
- *     HL_TRY(hl_gguf_export_new(&file, model, HL_DTYPE_Q8_0));
+ *     HL_TRY(hl_gguf_export_new(&file, model, NULL, HL_DTYPE_Q8_0));
  *     HL_TRY(hl_gguf_add_vocab(hl_gguf_export_writer(file), &vocab));      tokenize/
  *     HL_TRY(hl_gguf_export_write(file, "model.gguf"));
  *   done:
  *     hl_gguf_export_free(file);
  *
- * Whatever the model came from: weights are read by role.  Heads and MLP widths may differ
- * from layer to layer (pruned models); then the metadata have lists.  What the format has
- * no place for, and families that have not been tried here, are HL_UNSUPPORTED. */
+ * Whatever the model came from: weights are read by role.  A plan leaves heads out.  Where
+ * layers differ in their heads the architecture is deci, a Llama whose layers may: so for
+ * Llama, Mistral and Qwen2 alone, and for a Qwen2 whose layers are smaller but alike.  What
+ * the format has no place for, and families that have not been tried here, are
+ * HL_UNSUPPORTED. */
 #ifndef HL_MODEL_EXPORT_GGUF_H
 #define HL_MODEL_EXPORT_GGUF_H
 
 #include "formats/gguf.h"
 #include "headlight.h"
+#include "model/head_plan.h"
 
 typedef struct hl_gguf_export hl_gguf_export;
 
 /* Matrices become `dtype`: F32, F16, BF16, Q8_0 or Q4_0 (F16 where rows are no multiple of
  * its 32 values); vectors and position tables stay F32.  Reads and converts all weights:
- * memory for a second model.  Borrows the model until it is freed. */
-hl_status hl_gguf_export_new(hl_gguf_export **out, const hl_model *model, hl_dtype dtype);
+ * memory for a second model.  Borrows model and plan (NULL: all heads stay) until freed. */
+hl_status hl_gguf_export_new(hl_gguf_export **out, const hl_model *model, const hl_head_plan *plan,
+                             hl_dtype dtype);
 void      hl_gguf_export_free(hl_gguf_export *file);
+/* Can a model of this description be written at all, with these types?  HL_UNSUPPORTED, with
+ * the reason, if not. */
+hl_status hl_gguf_export_check(const hl_config *config, hl_dtype dtype);
+/* Is there an architecture for what the plan leaves of such a model? */
+bool hl_gguf_export_fits(const hl_config *config, const hl_head_plan *plan);
+/* "llama", "deci", ...; static. */
+const char *hl_gguf_export_architecture(const hl_gguf_export *file);
 /* For more metadata: a vocabulary, or the two ids below where there is none.  Borrowed. */
 hl_gguf_writer *hl_gguf_export_writer(hl_gguf_export *file);
 /* tokenizer.ggml.bos_token_id and its kin, from the model: for files without vocabulary. */

@@ -1,0 +1,171 @@
+/* prune_choose.c - heads by name, by a ranking, or by rankings made again and again.
+ *
+ * With --iterative the heads that have gone are switched off, the texts measured again and
+ * the rest ranked anew.  Those that went before are put in front of every new ranking, so
+ * that its first heads, up to the count of the step, are all that are gone by then, and the
+ * limits of a choice hold for them together. */
+#include "prune_choose.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "progress.h"
+
+/* ----------------------------------------------------------------------- measuring */
+
+static hl_status show_progress(void *context, const hl_measure_progress *progress)
+{
+    hl_progress_update(context, progress->share, progress->n_tokens);
+    return HL_OK;
+}
+
+static hl_status measure(hl_profile **out, const hl_model *model, const hl_prune_choice *choice)
+{
+    hl_tokenizer      *tokenizer = NULL;
+    hl_corpus         *corpus    = NULL;
+    hl_progress        progress;
+    hl_corpus_options  text    = { .inputs = choice->texts, .n_inputs = choice->n_texts };
+    hl_measure_options options = { .windows   = choice->windows,
+                                   .no_probe  = true,
+                                   .n_threads = choice->n_threads,
+                                   .progress  = show_progress,
+                                   .context   = &progress };
+    const char        *own     = hl_model_get_info(model)->tokenizer_path;
+
+    *out             = NULL;
+    hl_status status = hl_tokenizer_open(
+        &tokenizer, choice->tokenizer_path != NULL ? choice->tokenizer_path : own);
+    if (status == HL_OK)
+        status = hl_corpus_open(&corpus, model, tokenizer, &text);
+    if (status == HL_OK) {
+        hl_progress_start(&progress, stderr, "measuring", choice->quiet);
+        status = hl_measure(out, model, tokenizer, corpus, &options);
+        hl_progress_end(&progress);
+    }
+    hl_corpus_close(corpus);
+    hl_tokenizer_close(tokenizer);
+    return status;
+}
+
+bool hl_prune_needs_profile(hl_ranker ranker)
+{
+    return ranker != HL_RANKER_WEIGHT && ranker != HL_RANKER_RANDOM;
+}
+
+/* ------------------------------------------------------------------------- ranking */
+
+static bool is_listed(const hl_head_list *list, const hl_ranked *head)
+{
+    for (int64_t i = 0; i < list->n_heads; i++) {
+        if (list->heads[i].layer == head->layer && list->heads[i].head == head->head)
+            return true;
+    }
+    return false;
+}
+
+/* Those that are gone first, each part in its order. */
+static void put_first(hl_ranking *ranking, const hl_head_list *gone)
+{
+    int64_t n_front = 0;
+
+    for (int64_t i = 0; i < ranking->n_heads; i++) {
+        hl_ranked head = ranking->heads[i];
+        if (!is_listed(gone, &head))
+            continue;
+        memmove(&ranking->heads[n_front + 1], &ranking->heads[n_front],
+                (size_t)(i - n_front) * sizeof head);
+        ranking->heads[n_front++] = head;
+    }
+}
+
+static hl_status rank(hl_ranking **out, const hl_model *model, const hl_prune_choice *choice)
+{
+    hl_profile     *profile = NULL;
+    hl_rank_options options = { .seed = choice->seed };
+    hl_status       status  = HL_OK;
+
+    *out = NULL;
+    if (choice->profile_path != NULL)
+        status = hl_profile_load(&profile, choice->profile_path);
+    else if (choice->n_texts > 0 && hl_prune_needs_profile(choice->ranker))
+        status = measure(&profile, model, choice);
+    if (status == HL_OK)
+        status = hl_rank(out, choice->ranker,
+                         &(hl_rank_inputs){ .profile = profile, .model = model }, &options);
+    hl_profile_free(profile);
+    return status;
+}
+
+/* The first heads of a ranking of the model as its gates are. */
+static hl_status choose_step(hl_head_list **list, const hl_model *model,
+                             const hl_prune_choice *choice, const hl_choice *step)
+{
+    hl_ranking   *ranking = NULL;
+    hl_head_list *chosen  = NULL;
+    hl_status     status  = rank(&ranking, model, choice);
+
+    if (status == HL_OK && *list != NULL)
+        put_first(ranking, *list);
+    if (status == HL_OK)
+        status = hl_ranking_choose(&chosen, ranking, step);
+    if (status == HL_OK) {
+        hl_head_list_free(*list);
+        *list = chosen;
+    }
+    hl_ranking_free(ranking);
+    return status;
+}
+
+/* So many heads as the whole choice takes. */
+static int64_t wanted_count(const hl_model *model, const hl_choice *choice)
+{
+    int64_t       n_heads = 0;
+    hl_layer_info layer;
+
+    for (int64_t i = 0; hl_model_get_layer(&layer, model, i) == HL_OK; i++)
+        n_heads += layer.n_heads;
+    return choice->ratio > 0.0 ? (int64_t)(choice->ratio * (double)n_heads + 0.5) : choice->count;
+}
+
+static hl_status choose_iteratively(hl_head_list **list, hl_model *model,
+                                    const hl_prune_choice *choice)
+{
+    int64_t   total  = wanted_count(model, &choice->choice);
+    hl_gates *gates  = NULL;
+    hl_status status = hl_gates_new(&gates, model);
+
+    for (int64_t i = 1; i <= choice->n_steps && status == HL_OK; i++) {
+        hl_choice step = choice->choice;
+
+        step.ratio = 0.0;
+        step.count = total * i / choice->n_steps;
+        status     = choose_step(list, model, choice, &step);
+        if (status == HL_OK) {
+            hl_gates_set(gates, *list, 0.0f);
+            status = hl_model_set_gates(model, gates->values);
+        }
+    }
+    if (hl_model_set_gates(model, NULL) != HL_OK && status == HL_OK)
+        status = HL_BAD_ARGUMENT;
+    hl_gates_free(gates);
+    return status;
+}
+
+hl_status hl_prune_choose(hl_head_list **out, hl_model *model, const hl_prune_choice *choice)
+{
+    hl_head_list *list   = NULL;
+    hl_status     status = HL_OK;
+
+    *out = NULL;
+    if (choice->heads != NULL)
+        return hl_head_list_parse(out, model, choice->heads);
+    if (choice->n_steps > 0)
+        status = choose_iteratively(&list, model, choice);
+    else
+        status = choose_step(&list, model, choice, &choice->choice);
+    if (status == HL_OK)
+        *out = list;
+    else
+        hl_head_list_free(list);
+    return status;
+}

@@ -1,0 +1,72 @@
+/* headlight/export.h - models written without some of their heads.
+ * Part of headlight.h, which see for the conventions. */
+#ifndef HEADLIGHT_EXPORT_H
+#define HEADLIGHT_EXPORT_H
+
+#include "prune.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---------------------------------------------------------- writing models
+ *
+ *     hl_prune_options options = { .form = HL_PRUNE_COMPACT };
+ *     hl_prune_report  report;
+ *     if (hl_prune_write(&report, model, heads, &options, "pruned") != HL_OK)
+ *         fprintf(stderr, "%s\n", hl_error_message());
+ *
+ * A model without these heads, which computes what the model computes with their gates at 0.
+ * A folder is opened again before it is put in place; after a failure there is nothing at
+ * `path`, or what was there before. */
+
+typedef enum hl_prune_form {
+    HL_PRUNE_MASKED = 0, /* a Hugging Face folder of the same shapes: the heads' slices of
+                          * the output projections are zero, all other bytes as they were */
+    HL_PRUNE_COMPACT,    /* ... of smaller shapes: the heads are gone from all tensors.
+                          * Grouped heads go as far as groups stay equally large (a K/V head
+                          * with the last of its queries), the rest is zeroed */
+    HL_PRUNE_GGUF,       /* a GGUF file: gone where llama.cpp can load that, else zeroed */
+    HL_N_PRUNE_FORMS
+} hl_prune_form;
+
+/* "masked", "compact", "gguf"; NULL past the last. */
+HL_API const char *hl_prune_form_name(size_t form);
+
+typedef struct hl_prune_options {
+    hl_prune_form form;
+    hl_dtype      dtype; /* GGUF: F32, F16, BF16, Q8_0 or Q4_0 for matrices */
+    const float  *means; /* (n_layers, n_heads, d_head) of hl_head_means: what removed heads
+                          * wrote on average goes into the output bias; NULL: nothing does */
+} hl_prune_options;
+
+typedef struct hl_prune_report {
+    int64_t     n_pruned; /* heads that were asked for */
+    int64_t     n_gone;   /* of these, out of the tensors; the others are zeroed */
+    int64_t     n_params; /* of what was written */
+    size_t      tensor_bytes;
+    size_t      kv_bytes_f16; /* a token; 0 for an encoder */
+    const char *loads;        /* what opens it, in a few words; static */
+} hl_prune_report;
+
+/* The report may be NULL.  A folder must not exist; a GGUF file is replaced.  HL_UNSUPPORTED,
+ * with the reason, for what cannot be: heads taken out where the others depend on them (ALiBi,
+ * norms over all heads), means in a model without output biases, folders from GGUF files,
+ * families that are not written as GGUF. */
+HL_API hl_status hl_prune_write(hl_prune_report *report, const hl_model *model,
+                                const hl_head_list *heads, const hl_prune_options *options,
+                                const char *path);
+
+/* Would hl_prune_write refuse this, whatever the heads?  To ask before long work. */
+HL_API hl_status hl_prune_check(const hl_model *model, const hl_prune_options *options,
+                                const char *path);
+
+/* What every head gives on average before the output projection, over windows of the
+ * model's context (at most 1024 tokens): out (n_layers, n_heads, d_head). */
+HL_API hl_status hl_head_means(float *out, const hl_model *model, const int64_t *tokens,
+                               int64_t n_tokens, int32_t n_threads);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,159 @@
+/* folder.c - a folder under a temporary name, until all of its files are written.
+ *
+ * The order is that of file.c, one level up: every file reaches the disk before its own
+ * rename, all of them before the folder's. */
+#include "base/folder.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/memory.h"
+#include "base/status.h"
+
+#define RETRIES 1000
+
+struct hl_folder {
+    char *path;
+    char *temporary; /* NULL until it exists */
+};
+
+hl_status hl_path_join(char **out, const char *folder, const char *name)
+{
+    size_t    room   = strlen(folder) + strlen(name) + 2;
+    hl_status status = HL_ALLOC(out, room);
+
+    if (status == HL_OK)
+        snprintf(*out, room, "%s/%s", folder, name);
+    return status;
+}
+
+/* PATH.1234-0.tmp, with our process and the first number that is free. */
+static hl_status make_temporary(hl_folder *folder)
+{
+    size_t    room   = strlen(folder->path) + 48;
+    char     *name   = NULL;
+    hl_status status = HL_ALLOC(&name, room);
+
+    for (int i = 0; status == HL_OK && i < RETRIES; i++) {
+        snprintf(name, room, "%s.%ld-%d.tmp", folder->path, (long)getpid(), i);
+        if (mkdir(name, 0777) == 0) {
+            folder->temporary = name;
+            return HL_OK;
+        }
+        if (errno != EEXIST)
+            break;
+    }
+    if (status == HL_OK)
+        status = hl_fail(errno == ENOENT ? HL_NOT_FOUND : HL_IO,
+                         "%s: cannot create a folder beside it: %s", folder->path, strerror(errno));
+    hl_free(name);
+    return status;
+}
+
+hl_status hl_folder_check(const char *path)
+{
+    struct stat about;
+
+    if (path[0] == '\0')
+        return hl_fail(HL_BAD_ARGUMENT, "the name of the folder to write is empty");
+    if (lstat(path, &about) == 0)
+        return hl_fail(HL_BAD_ARGUMENT, "%s: exists already, and is not replaced", path);
+    return HL_OK;
+}
+
+hl_status hl_folder_create(hl_folder **out, const char *path)
+{
+    hl_status  status = HL_OK;
+    hl_folder *folder = NULL;
+    size_t     length = strlen(path);
+
+    *out = NULL;
+    while (length > 1 && path[length - 1] == '/')
+        length--;
+    HL_TRY(hl_folder_check(path));
+    HL_TRY(HL_ALLOC_ZEROED(&folder, 1));
+    HL_TRY(hl_strndup(&folder->path, path, length));
+    HL_TRY(make_temporary(folder));
+    *out   = folder;
+    folder = NULL;
+
+done:
+    hl_folder_abandon(folder);
+    return status;
+}
+
+hl_status hl_folder_join(char **out, const hl_folder *folder, const char *name)
+{
+    return hl_path_join(out, folder->temporary, name);
+}
+
+/* Some file systems cannot sync a folder; that is no failure of ours. */
+static void sync_folder(const char *path)
+{
+    int descriptor = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    if (descriptor >= 0) {
+        (void)fsync(descriptor);
+        close(descriptor);
+    }
+}
+
+hl_status hl_folder_finish(hl_folder **folder)
+{
+    hl_folder *f = *folder;
+
+    sync_folder(f->temporary);
+    if (rename(f->temporary, f->path) != 0)
+        return hl_fail(HL_IO, "%s: renaming into place: %s", f->path, strerror(errno));
+    hl_free(f->temporary);
+    f->temporary = NULL;
+    hl_folder_abandon(f);
+    *folder = NULL;
+    return HL_OK;
+}
+
+static void remove_files(const char *path)
+{
+    DIR *directory = opendir(path);
+
+    if (directory == NULL)
+        return;
+    for (struct dirent *entry; (entry = readdir(directory)) != NULL;)
+        (void)unlinkat(dirfd(directory), entry->d_name, 0);
+    closedir(directory);
+}
+
+void hl_folder_abandon(hl_folder *folder)
+{
+    if (folder == NULL)
+        return;
+    if (folder->temporary != NULL) {
+        remove_files(folder->temporary);
+        (void)rmdir(folder->temporary);
+    }
+    hl_free(folder->temporary);
+    hl_free(folder->path);
+    hl_free(folder);
+}
+
+hl_status hl_file_copy(const char *to, const char *from)
+{
+    hl_status  status = HL_OK;
+    hl_file    file   = { 0 };
+    hl_writer *writer = NULL;
+
+    HL_TRY(hl_file_map(&file, from));
+    HL_TRY(hl_writer_open(&writer, to));
+    hl_writer_write(writer, file.bytes, file.n_bytes);
+    status = hl_writer_finish(writer);
+
+done:
+    hl_file_unmap(&file);
+    return status;
+}

@@ -1,0 +1,65 @@
+/* head_plan.h - what becomes of every head when a model is written.
+ *
+ * A head that is pruned can go in two ways:
+ *
+ *     ZEROED   its slice of the output projection is zero; all shapes stay
+ *     GONE     its rows of q, of k and v with the last of its group, and its slice of the
+ *              output projection are left out
+ *
+ * Both give the same numbers.  Attention with grouped heads needs equally many queries in
+ * every group, so a plan that takes heads out zeroes those that would make groups differ:
+ *
+ *     groups of 4, pruned heads x     A  B  x  D | x  x  G  H | x  x  x  x
+ *     gone (g) and zeroed (0)         A  B  g  D | g  0  G  H | g  g  g  g
+ *     left: two K/V heads with three queries each
+ *
+ * A layer that loses all its heads keeps its first K/V head, zeroed: its attention then
+ * writes nothing, which every loader can run.  (What a removed head wrote on average may be
+ * added to the output bias: `bias`.) */
+#ifndef HL_MODEL_HEAD_PLAN_H
+#define HL_MODEL_HEAD_PLAN_H
+
+#include "headlight.h"
+#include "model/config.h"
+
+typedef enum hl_head_fate {
+    HL_HEAD_KEPT = 0,
+    HL_HEAD_ZEROED,
+    HL_HEAD_GONE,
+} hl_head_fate;
+
+typedef struct hl_layer_plan {
+    int64_t  n_heads; /* in the file that is written */
+    int64_t  n_kv_heads;
+    uint8_t *heads; /* (n_heads of the model) hl_head_fate */
+    uint8_t *kv;    /* (n_kv_heads of the model) hl_head_fate, never ZEROED */
+    float   *bias;  /* (d_model) is added to the output bias, or NULL */
+} hl_layer_plan;
+
+typedef struct hl_head_plan {
+    int64_t        n_layers;
+    hl_layer_plan *layers; /* (n_layers) */
+    uint8_t       *fates;  /* all of theirs */
+    float         *biases; /* (n_layers, d_model) or NULL */
+} hl_head_plan;
+
+/* Nothing happens to any head. */
+hl_status hl_head_plan_new(hl_head_plan **out, const hl_config *config);
+void      hl_head_plan_free(hl_head_plan *plan);
+
+/* Marks a head ZEROED.  It must exist. */
+void hl_head_plan_zero(hl_head_plan *plan, int64_t layer, int64_t head);
+/* Of the zeroed heads, as many GONE as the shapes allow. */
+void hl_head_plan_compact(hl_head_plan *plan, const hl_config *config);
+/* Back to heads that are ZEROED only. */
+void hl_head_plan_expand(hl_head_plan *plan, const hl_config *config);
+
+/* Have all layers equally many heads, and K/V heads? */
+bool hl_head_plan_is_uniform(const hl_head_plan *plan);
+/* Are any heads GONE? */
+bool hl_head_plan_is_compact(const hl_head_plan *plan, const hl_config *config);
+/* How many heads are ZEROED, and GONE. */
+void hl_head_plan_count(int64_t *n_zeroed, int64_t *n_gone, const hl_head_plan *plan,
+                        const hl_config *config);
+
+#endif

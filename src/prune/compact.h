@@ -1,0 +1,43 @@
+/* compact.h - the configuration of a Hugging Face model that has lost heads.
+ *
+ * Three forms, the first that holds:
+ *
+ *     PLAIN   all layers have equally many heads left, and the family's own code takes the
+ *             size of a head from config.json: other numbers there, nothing else
+ *     CODE    config.json keeps the original numbers and gets
+ *                 "per_layer_config": { "03": { "num_attention_heads": 20, ... } }
+ *             and an auto_map to a small modeling_headlight_FAMILY.py that resizes the
+ *             layers of the family's class (transformers: trust_remote_code=True)
+ *     OURS    the same without code: nobody but headlight opens it
+ *
+ * GPT-2 and BERT's kin also get "pruned_heads", which transformers 4 reads. */
+#ifndef HL_PRUNE_COMPACT_H
+#define HL_PRUNE_COMPACT_H
+
+#include "base/json.h"
+#include "headlight.h"
+#include "model/head_plan.h"
+
+typedef enum hl_compact_form {
+    HL_COMPACT_PLAIN = 0,
+    HL_COMPACT_CODE,
+    HL_COMPACT_OURS,
+} hl_compact_form;
+
+/* HL_UNSUPPORTED, with the reason, for models whose heads depend on each other. */
+hl_status hl_compact_check(const hl_config *config);
+
+/* Changes `root`, a whole config.json, to fit the plan. */
+hl_status hl_compact_config(hl_compact_form *form, json_t *root, const hl_config *config,
+                            const hl_head_plan *plan);
+
+/* { "3": [0, 5], ... }: heads of which at least that became, by layer, in the model's own
+ * numbers.  A new reference, NULL when memory ran out. */
+json_t *hl_compact_heads(const hl_config *config, const hl_head_plan *plan, hl_head_fate least);
+
+/* The name and text of the code for CODE; release the text with hl_free. */
+#define HL_COMPACT_CODE_NAME 96
+hl_status hl_compact_code(char name[HL_COMPACT_CODE_NAME], char **text, const json_t *root,
+                          const hl_config *config);
+
+#endif

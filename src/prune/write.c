@@ -1,0 +1,142 @@
+/* write.c - hl_prune_write: from a list of heads to a model on disk. */
+#include "prune/write.h"
+
+#include <stdlib.h>
+
+#include "base/folder.h"
+#include "base/json.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "model/export_gguf.h"
+#include "prune/compact.h"
+#include "prune/means.h"
+
+static const char *const form_names[HL_N_PRUNE_FORMS] = {
+    [HL_PRUNE_MASKED]  = "masked",
+    [HL_PRUNE_COMPACT] = "compact",
+    [HL_PRUNE_GGUF]    = "gguf",
+};
+
+const char *hl_prune_form_name(size_t form)
+{
+    return form < HL_N_PRUNE_FORMS ? form_names[form] : NULL;
+}
+
+hl_status hl_prune_heads_text(char **out, const hl_model *model, const hl_head_plan *plan)
+{
+    json_t *table = hl_compact_heads(model->config, plan, HL_HEAD_ZEROED);
+    char   *text  = json_dumps(table, JSON_COMPACT);
+
+    *out             = NULL;
+    hl_status status = text != NULL ? hl_strdup(out, text) : hl_fail(HL_NO_MEMORY, "out of memory");
+    free(text); /* jansson's */
+    json_decref(table);
+    return status;
+}
+
+static hl_status plan_heads(hl_head_plan *plan, const hl_config *config, const hl_head_list *list)
+{
+    for (int64_t i = 0; i < list->n_heads; i++) {
+        hl_head head = list->heads[i];
+
+        if (head.layer < 0 || head.layer >= config->n_layers || head.head < 0 ||
+            head.head >= config->layers[head.layer].n_heads)
+            return hl_fail(HL_BAD_ARGUMENT, "the model has no head L%lldH%lld",
+                           (long long)head.layer, (long long)head.head);
+        hl_head_plan_zero(plan, head.layer, head.head);
+    }
+    return HL_OK;
+}
+
+static const hl_prune_options defaults = { 0 };
+
+static hl_status check_folder(const hl_model *model, const char *path)
+{
+    if (hl_tensors_kind_of(model->tensors) != HL_TENSORS_SAFETENSORS)
+        return hl_fail(HL_UNSUPPORTED,
+                       "%s: a folder is written from a Hugging Face folder only, and this is %s: "
+                       "write GGUF",
+                       model->path, model->info.format);
+    return hl_folder_check(path);
+}
+
+hl_status hl_prune_check(const hl_model *model, const hl_prune_options *options, const char *path)
+{
+    hl_status status = HL_OK;
+
+    if (options == NULL)
+        options = &defaults;
+    if (model == NULL || path == NULL)
+        return hl_fail(HL_BAD_ARGUMENT, "prune: no model or no path");
+    if ((unsigned)options->form >= HL_N_PRUNE_FORMS)
+        return hl_fail(HL_BAD_ARGUMENT, "prune: there is no form %d", (int)options->form);
+    if (options->means != NULL && (model->config->biases & HL_BIAS_O) == 0)
+        return hl_fail(HL_UNSUPPORTED,
+                       "a %s has no output bias: means of heads have no place in it",
+                       model->config->family);
+    if (options->form == HL_PRUNE_GGUF)
+        return hl_gguf_export_check(model->config, options->dtype);
+    HL_TRY(check_folder(model, path));
+    if (options->form == HL_PRUNE_COMPACT)
+        HL_TRY(hl_compact_check(model->config));
+
+done:
+    return status;
+}
+
+static hl_status write_form(const char **loads, const hl_model *model, hl_head_plan *plan,
+                            const hl_prune_options *options, const char *path)
+{
+    if (options->form == HL_PRUNE_GGUF)
+        return hl_prune_write_gguf(loads, model, plan, options->dtype, path);
+    if (options->form == HL_PRUNE_COMPACT)
+        hl_head_plan_compact(plan, model->config);
+    return hl_prune_write_folder(loads, model, plan, path);
+}
+
+/* What was written, by opening it. */
+static hl_status fill_report(hl_prune_report *report, const hl_model *model,
+                             const hl_head_plan *plan, const char *path)
+{
+    hl_status status   = HL_OK;
+    hl_model *written  = NULL;
+    int64_t   n_zeroed = 0;
+
+    HL_TRY(hl_model_open(&written, path));
+    hl_head_plan_count(&n_zeroed, &report->n_gone, plan, model->config);
+    report->n_pruned     = n_zeroed + report->n_gone;
+    report->n_params     = written->info.n_params;
+    report->tensor_bytes = written->info.tensor_bytes;
+    report->kv_bytes_f16 = written->info.kv_bytes_f16;
+
+done:
+    hl_model_close(written);
+    return status;
+}
+
+hl_status hl_prune_write(hl_prune_report *report, const hl_model *model, const hl_head_list *heads,
+                         const hl_prune_options *options, const char *path)
+{
+    hl_status       status  = HL_OK;
+    hl_head_plan   *plan    = NULL;
+    hl_prune_report unasked = { 0 };
+
+    if (report == NULL)
+        report = &unasked;
+    *report = (hl_prune_report){ 0 };
+    if (options == NULL)
+        options = &defaults;
+    if (heads == NULL)
+        return hl_fail(HL_BAD_ARGUMENT, "prune: no list of heads");
+    HL_TRY(hl_prune_check(model, options, path));
+    HL_TRY(hl_head_plan_new(&plan, model->config));
+    HL_TRY(plan_heads(plan, model->config, heads));
+    if (options->means != NULL)
+        HL_TRY(hl_means_to_biases(plan, model, options->means));
+    HL_TRY(write_form(&report->loads, model, plan, options, path));
+    HL_TRY(fill_report(report, model, plan, path));
+
+done:
+    hl_head_plan_free(plan);
+    return status;
+}

@@ -1,0 +1,87 @@
+#!/bin/bash
+# make_exports.sh - pruned models of every family, for other software to open.
+#
+#     tools/interop/make_exports.sh [--gguf] OUT [FAMILIES]
+#
+# FAMILIES holds small checkpoints (default: golden/families of $HEADLIGHT_SHARED).  OUT, which
+# must not exist, gets
+#
+#     FAMILY_masked      heads zeroed
+#     FAMILY_ragged      heads gone, layers differ: per_layer_config, and code beside it
+#     FAMILY_uniform     heads gone, layers alike, where the family then needs no code
+#     or, with --gguf, FAMILY_ragged.gguf and FAMILY_uniform.gguf
+#
+# and beside each model the token ids and the logits that headlight computes from what it
+# wrote: expected_tokens.json and expected_logits.npy (encoders: the last hidden states), for
+# check_transformers.py.  What a family cannot be written as is said and left out.
+set -eu
+
+gguf=no
+if [ "${1:-}" = --gguf ]; then
+    gguf=yes
+    shift
+fi
+out=${1:?usage: make_exports.sh OUT [FAMILIES]}
+families=${2:-${HEADLIGHT_SHARED:-../shared}/golden/families}
+headlight=${HEADLIGHT:-build/headlight}
+logits=${LOGITS:-build/examples/logits}
+ids=(5 42 79 116 153 190 27 64 101 138 175 12 49 86 123 160 197 34 71 108 145 182 19 56)
+
+ragged=L0H2,L1H0,L1H3,L2H0,L2H1,L2H3
+uniform=L0H1,L0H3,L1H1,L1H3,L2H1,L2H3
+
+mkdir "$out"
+
+expect() { # model folder-for-the-answers
+    printf '[%s]\n' "$(IFS=,; echo "${ids[*]}")" >"$2/expected_tokens.json"
+    "$logits" "$1" "$2/expected_logits.npy" "${ids[@]}"
+}
+
+write() { # family form name heads
+    if "$headlight" prune "$families/$1" --as "$2" --heads "$4" -o "$out/$3" --quiet 2>"$out/why"; then
+        expect "$out/$3" "$out/$3"
+        echo "$3"
+    else
+        echo "$3: left out: $(sed 's/^headlight prune: //' "$out/why")"
+    fi
+}
+
+write_gguf() { # family name heads
+    if "$headlight" prune "$families/$1" --as gguf --heads "$3" -o "$out/$2.gguf" --quiet 2>"$out/why"; then
+        "$logits" "$out/$2.gguf" "$out/$2.npy" "${ids[@]}"
+        echo "$2.gguf"
+    else
+        echo "$2.gguf: left out: $(sed 's/^headlight prune: //' "$out/why")"
+    fi
+}
+
+write_folders() { # family
+    write "$1" masked "$1_masked" "$ragged"
+    write "$1" compact "$1_ragged" "$ragged"
+    write "$1" compact "$1_uniform" "$uniform"
+    # With code it says no more than the ragged one.
+    if compgen -G "$out/$1_uniform/modeling_*.py" >/dev/null; then
+        rm -r "${out:?}/$1_uniform"
+    fi
+}
+
+for path in "$families"/*/; do
+    family=$(basename "$path")
+    if [ "$gguf" = yes ]; then
+        write_gguf "$family" "${family}_ragged" "$ragged"
+        write_gguf "$family" "${family}_uniform" "$uniform"
+    else
+        write_folders "$family"
+    fi
+done
+
+# Heads that do not divide the width: a Llama must then call itself Mistral.
+stories=$families/../../models/stories260K/derived-hf
+if [ "$gguf" = no ] && [ -d "$stories" ]; then
+    "$headlight" prune "$stories" --as compact --quiet -o "$out/stories260K_uniform" \
+        --heads L0H0,L0H1,L1H0,L1H1,L2H0,L2H1,L3H0,L3H1,L4H0,L4H1
+    expect "$out/stories260K_uniform" "$out/stories260K_uniform"
+    echo stories260K_uniform
+fi
+rm -f "$out/why"
+du -sk "$out" | awk '{ printf "%.1f MiB in all\n", $1 / 1024 }'
