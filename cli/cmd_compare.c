@@ -21,6 +21,7 @@ typedef struct compare_command {
     /* Texts to measure both on; none: A and B are profiles. */
     hl_option_list    texts;
     hl_window_options windows;
+    hl_gate_arguments gates; /* of B */
 } compare_command;
 
 /* ---------------------------------------------------------------------- text */
@@ -175,6 +176,8 @@ static hl_status open_side(hl_profile **out, const compare_command *command, int
 {
     const char      *path  = command->paths.items[side];
     hl_quick_request quick = { .model_path = path,
+                               .gates      = side == 1 ? &command->gates : NULL,
+                               .command    = "compare",
                                .texts      = command->texts.items,
                                .n_texts    = (size_t)command->texts.count,
                                .windows    = command->windows,
@@ -239,6 +242,7 @@ int hl_command_compare(int argc, char **argv)
           "--text: tokens of a window", 1, INT64_MAX },
         { "max-tokens", 0, HL_OPTION_INT, &command.windows.max_tokens, "N",
           "--text: stop after N tokens (16384)", 1, INT64_MAX },
+        HL_GATE_OPTIONS(&command.gates),
         { 0 },
     };
     hl_usage usage = {
@@ -250,7 +254,10 @@ int hl_command_compare(int argc, char **argv)
         "(paired bootstrap), and what is called a difference has a false discovery\n"
         "rate under 5% over all heads.  One model on two texts: is the order of\n"
         "its heads stable?  Since training permutes heads, those of a layer are\n"
-        "also matched by their profiles instead of their numbers.",
+        "also matched by their profiles instead of their numbers.\n"
+        "\n"
+        "--gates and --off are those of B: with the same model as A and B they show\n"
+        "what the other heads do when some are off.",
         options,
     };
 
@@ -259,6 +266,8 @@ int hl_command_compare(int argc, char **argv)
         return code;
     if (command.paths.count != 2)
         return hl_options_refuse(&usage, "wanted two profiles, got %d", command.paths.count);
+    if (command.texts.count == 0 && (command.gates.path != NULL || command.gates.off != NULL))
+        return hl_options_refuse(&usage, "--gates and --off need --text: profiles are measured");
     code = check_table(&command, &usage);
     return code == HL_OPTIONS_GO_ON ? compare(&command) : code;
 }

@@ -164,7 +164,7 @@ static int diagnose(const diagnose_request *request, const hl_usage *usage)
 /* With --try the arguments are MODEL TEXT... */
 static int try_mitigations(const diagnose_request *request, const hl_usage *usage,
                            const hl_window_options *windows, const hl_adjustment *wanted,
-                           double sampling)
+                           const hl_gate_arguments *gates, double sampling)
 {
     if (request->profiles.count < 2)
         return hl_options_refuse(usage, "--try: wanted a MODEL and a TEXT, got %d arguments",
@@ -178,6 +178,7 @@ static int try_mitigations(const diagnose_request *request, const hl_usage *usag
                                               .windows    = *windows,
                                               .thresholds = &request->thresholds,
                                               .wanted     = *wanted,
+                                              .gates      = *gates,
                                               .sampling   = sampling,
                                               .n_threads  = (int32_t)request->common.n_threads,
                                               .json       = request->common.json,
@@ -211,6 +212,7 @@ int hl_command_diagnose(int argc, char **argv)
     hl_window_options windows  = { .max_tokens = 8192 };
     hl_adjustment     wanted   = { 0 };
     int64_t           kept     = 1;
+    hl_gate_arguments gates    = { 0 };
     double            sampling = 0.0;
     bool              attempt  = false;
 
@@ -241,6 +243,7 @@ int hl_command_diagnose(int argc, char **argv)
           INT64_MAX },
         { "max-tokens", 0, HL_OPTION_INT, &windows.max_tokens, "N",
           "--try: stop after N tokens (8192)", 1, INT64_MAX },
+        HL_GATE_OPTIONS(&gates),
         { 0 },
     };
     hl_usage usage = { "diagnose", "PROFILE [BEFORE] | --try MODEL TEXT...", about, options };
@@ -252,7 +255,9 @@ int hl_command_diagnose(int argc, char **argv)
         return code;
     wanted.window_sink = kept > 0 ? kept : -1;
     if (attempt)
-        return try_mitigations(&request, &usage, &windows, &wanted, sampling);
+        return try_mitigations(&request, &usage, &windows, &wanted, &gates, sampling);
+    if (gates.path != NULL || gates.off != NULL)
+        return hl_options_refuse(&usage, "--gates and --off are for --try, which runs a model");
     if (request.profiles.count < 1 || request.profiles.count > 2)
         return hl_options_refuse(&usage, "wanted one or two profiles, got %d",
                                  request.profiles.count);

@@ -5,19 +5,21 @@
 
 #include "command.h"
 #include "eval_print.h"
+#include "gate_options.h"
 #include "headlight.h"
 #include "input.h"
 #include "options.h"
 #include "progress.h"
 
 typedef struct eval_request {
-    hl_common    common;
-    hl_arguments arguments; /* the model, then texts */
-    const char  *tokenizer_path;
-    int64_t      n_ctx;
-    int64_t      stride;
-    int64_t      max_tokens;
-    bool         per_document;
+    hl_common         common;
+    hl_arguments      arguments; /* the model, then texts */
+    const char       *tokenizer_path;
+    int64_t           n_ctx;
+    int64_t           stride;
+    int64_t           max_tokens;
+    bool              per_document;
+    hl_gate_arguments gates;
 } eval_request;
 
 typedef struct evaluation {
@@ -43,6 +45,7 @@ static int parse_request(eval_request *request, int argc, char **argv)
           "a line for every text", 0, 0 },
         { "tokenizer", 0, HL_OPTION_TEXT, &request->tokenizer_path, "PATH",
           "use this one instead of the model's own", 0, 0 },
+        HL_GATE_OPTIONS(&request->gates),
         { 0 },
     };
     const hl_usage usage = {
@@ -104,6 +107,8 @@ static int open_evaluation(evaluation *e)
                                       .context   = e };
     hl_status             status  = hl_model_open(&e->model, request->arguments.items[0]);
 
+    if (status == HL_OK)
+        status = hl_gate_options_apply(e->model, &request->gates, "eval", request->common.quiet);
     if (status == HL_OK) /* before the tokenizer: it refuses encoders */
         status = hl_perplexity_open(&e->perplexity, e->model, &options);
     if (status != HL_OK)

@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "command.h"
+#include "gate_options.h"
 #include "generate_print.h"
 #include "headlight.h"
 #include "input.h"
@@ -29,6 +30,7 @@ typedef struct generate_request {
     bool              chat;
     bool              ignore_end;
     bool              stats;
+    hl_gate_arguments gates;
 } generate_request;
 
 /* What is open while a text is made. */
@@ -114,6 +116,7 @@ static int parse_request(generate_request *request, int argc, char **argv)
              "entropies and changes of all heads, token by token, to FILE", 0, 0 },
            { "stats", 0, HL_OPTION_FLAG, &request->stats, NULL, "print tokens a second at the end", 0,
              0 },
+           HL_GATE_OPTIONS(&request->gates),
            { 0 },
     };
     const hl_usage usage = {
@@ -162,6 +165,9 @@ static int open_model(generation *g)
     const char *path   = g->request->arguments.items[0];
     hl_status   status = hl_model_open(&g->model, path);
 
+    if (status == HL_OK)
+        status = hl_gate_options_apply(g->model, &g->request->gates, "generate",
+                                       g->request->common.quiet);
     if (status != HL_OK)
         return fail(status);
     const hl_model_info *info = hl_model_get_info(g->model);

@@ -9,11 +9,12 @@
 
 #include "command.h"
 #include "corpus_options.h"
+#include "gate_options.h"
 #include "headlight.h"
 #include "options.h"
 #include "progress.h"
 
-enum { N_OWN_OPTIONS = 11 };
+enum { N_OWN_OPTIONS = 11 + HL_N_GATE_OPTIONS };
 
 typedef struct measure_request {
     hl_common           common;
@@ -30,6 +31,7 @@ typedef struct measure_request {
     bool                nll;
     bool                no_probe;
     bool                resume;
+    hl_gate_arguments   gates;
 } measure_request;
 
 /* What is open while it measures. */
@@ -85,6 +87,7 @@ static int parse_request(measure_request *request, int argc, char **argv)
           "the maps are scores before the softmax", 0, 0 },
         { "mask", 0, HL_OPTION_CHOICE, &request->mask, "auto|causal|full",
           "which keys the maps' rows could see (auto)", 0, 0 },
+        HL_GATE_OPTIONS(&request->gates),
         { 0 },
     };
 
@@ -98,6 +101,8 @@ static int parse_request(measure_request *request, int argc, char **argv)
     if (request->attn_path != NULL && request->arguments.count > 0)
         return hl_options_refuse(&usage, "--attn takes the place of MODEL and TEXT, got '%s'",
                                  request->arguments.items[0]);
+    if (request->attn_path != NULL && (request->gates.path != NULL || request->gates.off != NULL))
+        return hl_options_refuse(&usage, "--attn has no heads to switch off");
     if (request->output == NULL)
         return hl_options_refuse(&usage, "no profile to write: -o FILE");
     if (request->attn_path != NULL)
@@ -155,6 +160,9 @@ static hl_status open_work(measure_work *work)
     size_t                 room    = strlen(request->output) + 64;
     hl_status              status  = hl_model_open(&work->model, request->arguments.items[0]);
 
+    if (status == HL_OK)
+        status = hl_gate_options_apply(work->model, &request->gates, "measure",
+                                       request->common.quiet || work->rank > 0);
     if (status == HL_OK && path == NULL && request->text.corpus.token_ids == NULL)
         path = hl_model_get_info(work->model)->tokenizer_path;
     if (status == HL_OK && path != NULL)

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "command.h"
+#include "gate_options.h"
 #include "headlight.h"
 #include "nearest.h"
 #include "options.h"
@@ -12,14 +13,15 @@
 enum { MAX_TABLES = 3 };
 
 typedef struct verify_request {
-    hl_common    common;
-    hl_arguments cases;
-    const char  *backend;
-    const char  *write_path;
-    const char  *expected_path;
-    int64_t      n_chunk;
-    bool         decode;
-    bool         verbose;
+    hl_common         common;
+    hl_arguments      cases;
+    const char       *backend;
+    const char       *write_path;
+    const char       *expected_path;
+    int64_t           n_chunk;
+    bool              decode;
+    bool              verbose;
+    hl_gate_arguments gates;
 } verify_request;
 
 static bool is_backend(const char *name)
@@ -80,6 +82,7 @@ static int parse_request(verify_request *request, int argc, char **argv)
           0, 0 },
         { "verbose", 'v', HL_OPTION_FLAG, &request->verbose, NULL,
           "a table for every case, however many", 0, 0 },
+        HL_GATE_OPTIONS(&request->gates),
         { 0 },
     };
     const hl_usage usage = {
@@ -95,6 +98,10 @@ static int parse_request(verify_request *request, int argc, char **argv)
                      "give come from expected.safetensors in the folder, or from --expected.\n"
                      "Without either, the fused statistics of rows are compared with those of\n"
                      "the same rows materialised in double precision.\n"
+                     "\n"
+                     "With --off or --gates a model's logits are compared with masked_logits,\n"
+                     "if those were made with the same heads off; else rows are, as without a\n"
+                     "file.\n"
                      "\n"
                      "--write stores the outputs of --backend, or else of the back end that would\n"
                      "be chosen at run time, under the case's own tensor names; one case at a time.",
@@ -131,6 +138,15 @@ static int longest_name(const verify_request *request)
     return longest;
 }
 
+/* What is done to a model before it runs. */
+static hl_status gate_model(void *context, hl_model *model)
+{
+    const verify_request *request = context;
+
+    return hl_gate_options_apply(model, &request->gates, "verify",
+                                 request->common.quiet || request->common.json);
+}
+
 /* The exit status of one case. */
 static int verify_case(hl_verify_printer *printer, const char *path,
                        const hl_verify_options *options)
@@ -165,6 +181,8 @@ int hl_command_verify(int argc, char **argv)
         .expected_path = request.expected_path,
         .n_chunk       = request.n_chunk,
         .decode        = request.decode,
+        .prepare       = gate_model,
+        .context       = &request,
     };
     hl_verify_printer printer = {
         .style      = choose_style(&request),

@@ -57,6 +57,8 @@ static hl_status examine(outcome *out, const hl_try_request *request,
     hl_profile      *profile = NULL;
     hl_quick_request quick   = { .model_path = request->model_path,
                                  .adjustment = adjustment,
+                                 .gates      = &request->gates,
+                                 .command    = "diagnose",
                                  .texts      = (const char *const *)request->texts,
                                  .n_texts    = (size_t)request->n_texts,
                                  .windows    = request->windows,

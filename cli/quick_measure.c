@@ -39,6 +39,8 @@ hl_status hl_quick_measure(hl_profile **out, const hl_quick_request *request)
     hl_status status = hl_model_open(&model, request->model_path);
     if (status == HL_OK && request->adjustment != NULL)
         status = hl_model_adjust(model, request->adjustment);
+    if (status == HL_OK && request->gates != NULL)
+        status = hl_gate_options_apply(model, request->gates, request->command, request->quiet);
     if (status == HL_OK)
         status = hl_tokenizer_open(&tokenizer, hl_model_get_info(model)->tokenizer_path);
     if (status == HL_OK)

@@ -26,6 +26,11 @@ typedef struct hl_verify_options {
     const char *expected_path; /* NULL: expected.safetensors beside the model, if there */
     int64_t     n_chunk;       /* prefill so many tokens at a time; 0: all */
     bool        decode;        /* one token at a time, through the cache */
+    /* Called with the model when it is open: for gates.  If the expected file's masked_heads are
+     * those that were closed, logits and hidden are compared with masked_logits and
+     * masked_hidden; with other gates the model is compared with itself. */
+    hl_status (*prepare)(void *context, hl_model *model);
+    void *context;
 } hl_verify_options;
 
 typedef struct hl_verify_entry {

@@ -131,6 +131,36 @@ done:
     return status;
 }
 
+/* Were the expected outputs made with the very gates that the model has? */
+static bool same_gates(const hl_verify_results *results)
+{
+    const float *gates = hl_model_gates(results->model);
+    int64_t      count = results->info->n_layers * results->info->n_heads;
+    bool         same  = results->gates != NULL;
+
+    for (int64_t i = 0; i < count && same; i++)
+        same = gates[i] == results->gates[i];
+    return same;
+}
+
+/* What the file calls that which the model, with its gates, should give; NULL: nothing. */
+static const char *expected_name(const hl_verify_results *results, hl_model_output output)
+{
+    if (hl_model_gates(results->model) == NULL)
+        return hl_model_specs[output].name;
+    if (output == HL_MODEL_HIDDEN)
+        return hl_model_specs[HL_MODEL_MASKED_HIDDEN].name;
+    return output == HL_MODEL_LOGITS ? hl_model_specs[HL_MODEL_MASKED_LOGITS].name : NULL;
+}
+
+static const hl_tensor *find_expected_tensor(const hl_verify_results *results,
+                                             hl_model_output          output)
+{
+    const char *name = expected_name(results, output);
+
+    return results->alone || name == NULL ? NULL : hl_safetensors_find(results->expected, name);
+}
+
 static hl_status check_shape(const hl_verify_results *results, const hl_tensor *tensor,
                              const hl_model_spec *spec)
 {
@@ -155,7 +185,7 @@ static bool is_computed(const hl_verify_results *results, hl_model_output output
 {
     if (output < HL_MODEL_N_STATISTICS)
         return true;
-    if (results->expected == NULL)
+    if (results->alone)
         return output == HL_MODEL_HIDDEN;
     return results->outputs[output].expected != NULL ||
            (output == HL_MODEL_LENS_ENTROPY &&
@@ -185,9 +215,8 @@ static hl_status plan_outputs(hl_verify_results *results)
     hl_status status = HL_OK;
 
     for (hl_model_output output = 0; output < HL_MODEL_N_OUTPUTS; output++) {
-        const hl_model_spec *spec = &hl_model_specs[output];
-        const hl_tensor     *tensor =
-            results->expected != NULL ? hl_safetensors_find(results->expected, spec->name) : NULL;
+        const hl_model_spec *spec   = &hl_model_specs[output];
+        const hl_tensor     *tensor = find_expected_tensor(results, output);
 
         if (tensor != NULL)
             HL_TRY(check_shape(results, tensor, spec));
@@ -234,6 +263,7 @@ hl_status hl_verify_results_new(hl_verify_results **out, const hl_model *model, 
     } else {
         HL_TRY(make_tokens(results));
     }
+    results->alone = path == NULL || (hl_model_gates(model) != NULL && !same_gates(results));
     HL_TRY(plan_outputs(results));
     HL_TRY(plan_positions(results));
     *out    = results;
@@ -313,6 +343,8 @@ hl_status hl_verify_model(hl_verify_report **out, const char *path,
     if (path == NULL)
         return hl_fail(HL_BAD_ARGUMENT, "hl_verify_model: path is NULL");
     HL_TRY(hl_model_open(&model, path));
+    if (options->prepare != NULL)
+        HL_TRY(options->prepare(options->context, model));
     HL_TRY(hl_verify_results_new(&results, model,
                                  find_expected(buffer, sizeof buffer, path, options), options));
     HL_TRY(hl_verify_report_new(&report, path, HL_MODEL_N_OUTPUTS));

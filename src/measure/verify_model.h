@@ -71,6 +71,7 @@ typedef struct hl_verify_results {
     int64_t  n_positions;
     float   *gates;    /* (L, H) with masked_heads closed; NULL: none are */
     bool     masked;   /* the pass that is running has them closed */
+    bool     alone;    /* nothing is expected of the model as it runs */
     float   *lens_gap; /* (M, S) */
     double   max_score;
 

@@ -71,11 +71,11 @@ hl_status hl_verify_results_compare(hl_verify_report *report, const hl_verify_re
         double                  error  = values->exact_error;
         hl_verify_entry         entry;
 
-        if (results->expected != NULL && values->expected == NULL)
+        if (!results->alone && values->expected == NULL)
             continue;
-        if (results->expected == NULL && output >= HL_MODEL_N_STATISTICS)
+        if (results->alone && output >= HL_MODEL_N_STATISTICS)
             continue;
-        if (results->expected != NULL) {
+        if (!results->alone) {
             hl_status status = output_error(&error, results, output);
             if (status != HL_OK)
                 return status;
