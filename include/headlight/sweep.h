@@ -70,6 +70,73 @@ HL_API hl_scores hl_evaluation_total(const hl_evaluation *evaluation, int64_t se
 HL_API hl_status hl_ablate(double *out, const hl_model *model, const hl_corpus *corpus,
                            const hl_evaluate_options *options);
 
+/* ------------------------------------------------------------------- sweeps
+ *
+ *     hl_sweep *sweep = NULL;
+ *     if (hl_sweep_run(&sweep, model, tokenizer, rank_corpus, test_corpus, NULL) == HL_OK)
+ *         for (size_t i = 0; hl_sweep_verdict(sweep, i) != NULL; i++)
+ *             puts(hl_sweep_verdict(sweep, i));
+ *     hl_sweep_free(sweep);
+ *
+ * Ranks heads on one text, switches more and more of them off in that order, and measures what
+ * it costs on another text; beside it random orders, and every head switched off alone. */
+
+typedef struct hl_sweep hl_sweep;
+
+typedef struct hl_sweep_progress {
+    const char *stage; /* "measuring", "ablating", "re-measuring", "evaluating" */
+    double      share; /* of the stage */
+    int64_t     n_tokens;
+} hl_sweep_progress;
+
+typedef struct hl_sweep_options {
+    /* Change the numbers. */
+    const hl_ranker *rankers; /* (n_rankers); NULL: all.  Random is there in any case */
+    int64_t          n_rankers;
+    const hl_ranker *iterative; /* (n_iterative) also with new measurements after every ratio */
+    int64_t          n_iterative;
+    const double    *ratios; /* (n_ratios) rising, from 0 on and below 1; NULL: 0, 0.1 ... 0.7 */
+    int64_t          n_ratios;
+    int64_t          n_seeds; /* of random; 0: 10 */
+    uint64_t         seed;
+    hl_choice        limits;       /* ratio and count do not matter */
+    int64_t          rank_tokens;  /* most tokens of the text to rank on; 0: all */
+    int64_t          test_tokens;  /* and of the one to test on */
+    int64_t          context;      /* of windows; 0: the model's, at most 1024 */
+    bool             shared_texts; /* the texts may have documents in common */
+
+    /* Do not. */
+    size_t      memory_bytes; /* as in hl_evaluate_options */
+    int32_t     n_threads;
+    const char *state_path; /* where the state is saved; NULL: nowhere */
+    double      save_every; /* seconds; 0: 30 */
+    bool        resume;     /* go on from the state, if there is one */
+    /* Anything but HL_OK ends the work with that status, after its state has been saved. */
+    hl_status (*progress)(void *context, const hl_sweep_progress *progress);
+    void *context;
+} hl_sweep_options;
+
+/* HL_BAD_ARGUMENT if the texts have a document in common, unless allowed, and if a ratio is more
+ * than the limits leave; HL_BAD_INPUT for a state of other settings.  The model's gates are set
+ * on the way, and all 1 afterwards.  The state's file is for the caller to remove. */
+HL_API hl_status hl_sweep_run(hl_sweep **out, hl_model *model, const hl_tokenizer *tokenizer,
+                              const hl_corpus *rank_corpus, const hl_corpus *test_corpus,
+                              const hl_sweep_options *options);
+HL_API void      hl_sweep_free(hl_sweep *sweep);
+
+/* Tables, borrowed from the sweep; NULL if there is none of that name:
+ *   points       what every order of heads costs at every ratio
+ *   random       the band of the random orders
+ *   correlation  each ranker's score against what a head alone costs
+ *   heads        both, of every head
+ *   savings      the most that taking out so many heads can save */
+HL_API const char     *hl_sweep_table_name(size_t index);
+HL_API const hl_sheet *hl_sweep_table(const hl_sweep *sweep, const char *name);
+/* What it comes to, a sentence at a time; NULL past the last. */
+HL_API const char *hl_sweep_verdict(const hl_sweep *sweep, size_t index);
+/* Of the test text; borrowed. */
+HL_API const hl_evaluation *hl_sweep_evaluation(const hl_sweep *sweep);
+
 #ifdef __cplusplus
 }
 #endif
