@@ -26,6 +26,7 @@ static const hl_command commands[] = {
     { "info", "what a model is: family, shape, dtypes, memory", hl_command_info },
     { "measure", "what every head does on a text, to a profile", hl_command_measure },
     { "merge", "one profile from many", hl_command_merge },
+    { "rank", "which heads to take out first", hl_command_rank },
     { "show", "a profile: heatmap, layers, extremes, diagnoses, tables", hl_command_show },
     { "tokenize", "show the tokens of a text, or the text of tokens", hl_command_tokenize },
     { "verify", "run golden cases and models on every back end", hl_command_verify },

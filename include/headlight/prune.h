@@ -3,7 +3,7 @@
 #ifndef HEADLIGHT_PRUNE_H
 #define HEADLIGHT_PRUNE_H
 
-#include "measure.h"
+#include "analysis.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -134,6 +134,8 @@ typedef struct hl_ranking {
 HL_API hl_status hl_rank(hl_ranking **out, hl_ranker ranker, const hl_rank_inputs *inputs,
                          const hl_rank_options *options);
 HL_API void      hl_ranking_free(hl_ranking *ranking);
+/* As a table, the first `count` heads or, with 0, all. */
+HL_API hl_status hl_ranking_sheet(hl_sheet **out, const hl_ranking *ranking, int64_t count);
 
 /* Which heads of a ranking to take: the first, but for those that the limits spare.  Grouped
  * query heads are taken one by one; their K/V head can only go when all of them have. */
