@@ -147,13 +147,13 @@ static void little_memory_changes_nothing_but_time(void **state)
     hl_model   *model  = open_model(LLAMA);
     hl_corpus  *corpus = open_corpus(model, folder);
     float      *gates  = NULL;
-    int64_t     n      = 0;
     size_t      dense  = 2 * sizeof(float) * CONTEXT * 256;
     size_t      slot   = sizeof(float) * CONTEXT * 64;
     (void)state;
 
-    assert_ok(hl_single_gates(&gates, &n, model, NULL));
+    int64_t n = hl_model_heads(NULL, model);
     assert_int_equal(n, 12);
+    assert_ok(hl_single_gates(&gates, model, NULL, 0.0f));
     hl_evaluation *ample = evaluate(model, corpus, gates, n, 1, 0);
     hl_evaluation *tight = evaluate(model, corpus, gates, n, 1, dense + slot);
     hl_evaluation *none  = evaluate(model, corpus, gates, n, 1, dense);

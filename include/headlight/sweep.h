@@ -79,12 +79,13 @@ HL_API hl_status hl_ablate(double *out, const hl_model *model, const hl_corpus *
  *     hl_sweep_free(sweep);
  *
  * Ranks heads on one text, switches more and more of them off in that order, and measures what
- * it costs on another text; beside it random orders, and every head switched off alone. */
+ * it costs on another text; beside it random orders, and every head switched off alone.  Here
+ * |dL/dg| is the difference that a gate lowered by 1/32 makes. */
 
 typedef struct hl_sweep hl_sweep;
 
 typedef struct hl_sweep_progress {
-    const char *stage; /* "measuring", "ablating", "re-measuring", "evaluating" */
+    const char *stage; /* "measuring", "ablating", "re-measuring", "evaluating", ... */
     double      share; /* of the stage */
     int64_t     n_tokens;
 } hl_sweep_progress;
@@ -102,7 +103,7 @@ typedef struct hl_sweep_options {
     hl_choice        limits;       /* ratio and count do not matter */
     int64_t          rank_tokens;  /* most tokens of the text to rank on; 0: all */
     int64_t          test_tokens;  /* and of the one to test on */
-    int64_t          context;      /* of windows; 0: the model's, at most 1024 */
+    int64_t          n_ctx;        /* tokens of a window; 0: the model's, at most 1024 */
     bool             shared_texts; /* the texts may have documents in common */
 
     /* Do not. */

@@ -24,8 +24,7 @@ int64_t hl_model_heads(hl_head *out, const hl_model *model)
     return count;
 }
 
-hl_status hl_single_gates(float **out, int64_t *n_settings, const hl_model *model,
-                          const float *base)
+hl_status hl_single_gates(float **out, const hl_model *model, const float *base, float factor)
 {
     hl_status status  = HL_OK;
     int64_t   n_gates = model->config->n_layers * model->config->n_heads;
@@ -34,17 +33,18 @@ hl_status hl_single_gates(float **out, int64_t *n_settings, const hl_model *mode
     hl_head  *heads   = NULL;
 
     *out = NULL;
-    HL_TRY(hl_alloc((void **)&gates, (size_t)n, (size_t)n_gates * sizeof *gates));
+    HL_TRY(hl_alloc((void **)&gates, (size_t)n + 1, (size_t)n_gates * sizeof *gates));
     HL_TRY(HL_ALLOC(&heads, (size_t)n));
     hl_model_heads(heads, model);
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = 0; i <= n; i++) {
+        float *setting = gates + i * n_gates;
         for (int64_t j = 0; j < n_gates; j++)
-            gates[i * n_gates + j] = base != NULL ? base[j] : 1.0f;
-        gates[i * n_gates + heads[i].layer * model->config->n_heads + heads[i].head] = 0.0f;
+            setting[j] = base != NULL ? base[j] : 1.0f;
+        if (i < n)
+            setting[heads[i].layer * model->config->n_heads + heads[i].head] *= factor;
     }
-    *out        = gates;
-    *n_settings = n;
-    gates       = NULL;
+    *out  = gates;
+    gates = NULL;
 
 done:
     hl_free(gates);
@@ -88,15 +88,14 @@ static hl_status mean_rises(double *out, const hl_model *model, const hl_evaluat
 hl_status hl_ablate(double *out, const hl_model *model, const hl_corpus *corpus,
                     const hl_evaluate_options *options)
 {
-    hl_status      status     = HL_OK;
-    hl_evaluation *found      = NULL;
-    float         *gates      = NULL;
-    int64_t        n_settings = 0;
+    hl_status      status = HL_OK;
+    hl_evaluation *found  = NULL;
+    float         *gates  = NULL;
 
     if (model == NULL)
         return hl_fail(HL_BAD_ARGUMENT, "ablate: no model");
-    HL_TRY(hl_single_gates(&gates, &n_settings, model, NULL));
-    HL_TRY(hl_evaluate(&found, model, corpus, gates, n_settings, options));
+    HL_TRY(hl_single_gates(&gates, model, NULL, 0.0f));
+    HL_TRY(hl_evaluate(&found, model, corpus, gates, hl_model_heads(NULL, model), options));
     HL_TRY(mean_rises(out, model, found));
 
 done:
