@@ -7,6 +7,7 @@
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "terminal.h"
 
@@ -58,6 +59,57 @@ static void print_total(const hl_nll *nll)
                    bits * (nll->mean + half));
 }
 
+/* The score interval of Wilson: stays within 0 and 1 also for few words. */
+static void accuracy_range(double *low, double *high, const hl_eval_last_word *words)
+{
+    double n      = (double)words->n_words;
+    double share  = (double)words->n_right / n;
+    double z2     = HALF_WIDTH * HALF_WIDTH;
+    double centre = (share + z2 / (2.0 * n)) / (1.0 + z2 / n);
+    double half =
+        HALF_WIDTH / (1.0 + z2 / n) * sqrt(share * (1.0 - share) / n + z2 / (4.0 * n * n));
+
+    *low  = centre - half;
+    *high = centre + half;
+}
+
+static void print_last_word(const hl_eval_last_word *words)
+{
+    double low;
+    double high;
+
+    if (words->n_words == 0) {
+        printf("\n  no document ends in a word that can be scored\n");
+        return;
+    }
+    accuracy_range(&low, &high, words);
+    printf("\n");
+    print_line("last word", (double)words->n_right / (double)words->n_words, low, high);
+    printf("  %-11s %10.4f   of the last word, over %s documents\n", "perplexity",
+           exp(words->nll / (double)words->n_words), grouped(words->n_words));
+}
+
+static void print_agreement(const hl_agreement_total *total, const char *reference)
+{
+    double half = HALF_WIDTH * total->kl_error;
+
+    printf("\n  against %s, %s predictions:\n", reference, grouped(total->n_tokens));
+    print_line("KL, nats", total->kl, total->kl - half, total->kl + half);
+    print_line("same top-1", total->top1, NAN, NAN);
+}
+
+static void print_speed(const hl_eval_speed *s)
+{
+    printf("\n  %-11s %10.1f tokens/s, %s tokens at once\n", "prefill",
+           (double)s->speed.n_prefill / s->speed.prefill_seconds, grouped(s->speed.n_prefill));
+    printf("  %-11s %10.1f tokens/s, %s tokens one by one\n", "decode",
+           (double)s->speed.n_decode / s->speed.decode_seconds, grouped(s->speed.n_decode));
+    printf("  %-11s %10s bytes, the most that this process held\n", "memory",
+           grouped((int64_t)s->peak_bytes));
+    printf("  %-11s %10s bytes\n", "files", grouped((int64_t)s->file_bytes));
+    printf("  %-11s %10s bytes a token, as f32\n", "K/V cache", grouped((int64_t)s->kv_bytes));
+}
+
 static void print_range_note(const hl_colours *colours, const hl_nll *nll)
 {
     if (isnan(nll->standard_error))
@@ -65,6 +117,17 @@ static void print_range_note(const hl_colours *colours, const hl_nll *nll)
     printf("\n%s  Ranges of 95%%, from the spread over %s %s.%s\n", colours->dim,
            grouped(nll->over_texts ? nll->n_texts : nll->n_windows),
            nll->over_texts ? "texts" : "windows", colours->plain);
+}
+
+/* The hardest first: the mean decides, and nothing scored comes last. */
+static int compare_texts(const void *left, const void *right)
+{
+    const hl_nll *a = &((const hl_eval_text *)left)->nll;
+    const hl_nll *b = &((const hl_eval_text *)right)->nll;
+
+    if (a->n_scored == 0 || b->n_scored == 0)
+        return (a->n_scored == 0) - (b->n_scored == 0);
+    return a->mean > b->mean ? -1 : a->mean < b->mean;
 }
 
 static void print_texts(const hl_colours *colours, const hl_eval_report *report)
@@ -82,10 +145,18 @@ static void print_texts(const hl_colours *colours, const hl_eval_report *report)
     }
 }
 
+static void sort_texts(const hl_eval_report *report)
+{
+    if (report->per_document)
+        qsort(report->texts, (size_t)report->n_texts, sizeof *report->texts, compare_texts);
+}
+
 void hl_eval_print(const hl_eval_report *report)
 {
     hl_colours    colours = hl_terminal_colours(stdout);
     const hl_nll *total   = &report->total;
+
+    sort_texts(report);
 
     printf("%s%s%s  %s text%s, %s tokens, %s scored; windows of %s", colours.bold, report->model,
            colours.plain, grouped(report->n_texts), report->n_texts == 1 ? "" : "s",
@@ -94,6 +165,12 @@ void hl_eval_print(const hl_eval_report *report)
         printf(", stride %s", grouped(report->stride));
     printf("\n\n");
     print_total(total);
+    if (report->last_word != NULL)
+        print_last_word(report->last_word);
+    if (report->agreement != NULL)
+        print_agreement(report->agreement, report->reference);
+    if (report->speed != NULL)
+        print_speed(report->speed);
     if (report->per_document)
         print_texts(&colours, report);
     print_range_note(&colours, total);
@@ -133,12 +210,55 @@ static json_t *make_texts(const hl_eval_report *report)
     return texts;
 }
 
+static json_t *make_last_word(const hl_eval_last_word *words)
+{
+    double n    = (double)words->n_words;
+    double low  = NAN;
+    double high = NAN;
+
+    if (words->n_words > 0)
+        accuracy_range(&low, &high, words);
+    return json_pack("{s:o, s:o, s:o, s:o, s:I, s:I}", "accuracy",
+                     make_real(n > 0.0 ? (double)words->n_right / n : NAN), "low", make_real(low),
+                     "high", make_real(high), "perplexity",
+                     make_real(n > 0.0 ? exp(words->nll / n) : NAN), "right",
+                     (json_int_t)words->n_right, "words", (json_int_t)words->n_words);
+}
+
+static json_t *make_agreement(const hl_agreement_total *total, const char *reference)
+{
+    return json_pack("{s:s, s:o, s:o, s:o, s:I, s:I}", "reference", reference, "kl",
+                     make_real(total->kl), "kl_standard_error", make_real(total->kl_error),
+                     "top1_agreement", make_real(total->top1), "tokens",
+                     (json_int_t)total->n_tokens, "windows", (json_int_t)total->n_windows);
+}
+
+static json_t *make_speed(const hl_eval_speed *s)
+{
+    return json_pack("{s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I}", "prefill_tokens_per_second",
+                     make_real((double)s->speed.n_prefill / s->speed.prefill_seconds),
+                     "decode_tokens_per_second",
+                     make_real((double)s->speed.n_decode / s->speed.decode_seconds),
+                     "prefill_tokens", (json_int_t)s->speed.n_prefill, "decode_tokens",
+                     (json_int_t)s->speed.n_decode, "peak_bytes", (json_int_t)s->peak_bytes,
+                     "session_bytes", (json_int_t)s->speed.session_bytes, "file_bytes",
+                     (json_int_t)s->file_bytes, "kv_bytes_per_token", (json_int_t)s->kv_bytes);
+}
+
 bool hl_eval_print_json(const hl_eval_report *report)
 {
     json_t *root = json_pack("{s:s, s:I, s:I, s:i, s:o}", "model", report->model, "context",
                              (json_int_t)report->n_ctx, "stride", (json_int_t)report->stride,
                              "texts", report->n_texts, "total", make_nll(&report->total));
 
+    sort_texts(report);
+    if (root != NULL && report->last_word != NULL)
+        json_object_set_new(root, "last_word", make_last_word(report->last_word));
+    if (root != NULL && report->agreement != NULL)
+        json_object_set_new(root, "agreement",
+                            make_agreement(report->agreement, report->reference));
+    if (root != NULL && report->speed != NULL)
+        json_object_set_new(root, "speed", make_speed(report->speed));
     if (root != NULL && report->per_document)
         json_object_set_new(root, "documents", make_texts(report));
     bool good = root != NULL && json_dumpf(root, stdout, JSON_INDENT(1)) == 0;

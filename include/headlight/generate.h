@@ -220,6 +220,7 @@ typedef struct hl_scored_text {
     int64_t        n_tokens;
     const int64_t *n_bytes; /* (n_tokens) of the text that each stands for; NULL: not known */
     double        *nll; /* (n_tokens) gets -log p of each, NaN where it is not scored; or NULL */
+    int64_t       *top; /* (n_tokens) gets the likeliest in its place, -1 as above; or NULL */
 } hl_scored_text;
 
 typedef struct hl_nll {

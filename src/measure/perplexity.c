@@ -199,6 +199,8 @@ static hl_status score_rows(void *context, const hl_final_rows *rows)
         int64_t      token  = s->text->tokens[window->begin + place];
 
         nll[place] = hl_logits_lse(logits, rows->d_vocab) - (double)logits[token];
+        if (s->text->top != NULL)
+            s->text->top[window->begin + place] = hl_logits_top(logits, rows->d_vocab);
     }
     return HL_OK;
 }
@@ -339,6 +341,8 @@ static hl_status check_text(const hl_perplexity *perplexity, const hl_scored_tex
                            (long long)i, (long long)text->tokens[i], (long long)d_vocab - 1);
         if (text->nll != NULL)
             text->nll[i] = NAN;
+        if (text->top != NULL)
+            text->top[i] = -1;
     }
     return HL_OK;
 }

@@ -1,0 +1,182 @@
+/* test_backward.c - gradients of gates against differences of the forward pass.
+ *
+ * The forward pass is checked against other software elsewhere (test_verify_model.c); here
+ * its loss L(g) is the ground.  For every head,
+ *
+ *     (8 (L(1+h) - L(1-h)) - (L(1+2h) - L(1-2h))) / 12 h
+ *
+ * which is dL/dg up to h^4 and rounding over h. */
+#include "model_support.h"
+
+#include <dirent.h>
+#include <math.h>
+
+#include "formats/safetensors.h"
+#include "model/backward.h"
+#include "model/logits.h"
+
+enum { MOST_TOKENS = 24, MOST_HEADS = 256 };
+
+#define STEP 0.03f
+
+/* The largest error, over the largest gradient.  Losses are sums of floats: of 24 tokens they are
+ * known to about 2e-7, which the step makes 1e-5, of gradients around 1e-2. */
+#define TOLERANCE 2e-3
+
+typedef struct loss {
+    const int64_t *tokens;
+    int64_t        n_tokens;
+    double         sum;
+} loss;
+
+static hl_status add_rows(void *context, const hl_final_rows *rows)
+{
+    loss *l = context;
+
+    for (int64_t row = 0; row < rows->n_rows && rows->start + row + 1 < l->n_tokens; row++) {
+        const float *logits = rows->logits + row * rows->d_vocab;
+        l->sum +=
+            hl_logits_lse(logits, rows->d_vocab) - (double)logits[l->tokens[rows->start + row + 1]];
+    }
+    return HL_OK;
+}
+
+static double loss_with(hl_session *session, const float *gates, const int64_t *tokens,
+                        int64_t n_tokens)
+{
+    loss    l    = { tokens, n_tokens, 0.0 };
+    hl_tap  tap  = { .context = &l, .final = add_rows, .wants = HL_WANT_LOGITS };
+    hl_feed feed = { .tokens = tokens, .n_tokens = n_tokens, .gates = gates, .tap = &tap };
+
+    assert_ok(hl_session_rewind(session, 0, 0));
+    assert_ok(hl_session_feed(session, &feed));
+    return l.sum / (double)(n_tokens - 1);
+}
+
+static double difference(hl_session *session, float *gates, int64_t head, const int64_t *tokens,
+                         int64_t n_tokens)
+{
+    static const double weights[4] = { 8.0, -8.0, -1.0, 1.0 };
+    static const float  steps[4]   = { STEP, -STEP, 2 * STEP, -2 * STEP };
+    float               before     = gates[head];
+    double              sum        = 0.0;
+
+    for (int i = 0; i < 4; i++) {
+        gates[head] = before + steps[i];
+        sum += weights[i] * loss_with(session, gates, tokens, n_tokens);
+    }
+    gates[head] = before;
+    return sum / (12.0 * (double)STEP);
+}
+
+/* Tokens that the model's makers' software read, or made up. */
+static int64_t read_tokens(int64_t *out, const char *folder, int64_t d_vocab)
+{
+    char            path[1024];
+    hl_safetensors *file = NULL;
+
+    snprintf(path, sizeof path, "%s/expected.safetensors", folder);
+    for (int64_t i = 0; i < MOST_TOKENS; i++)
+        out[i] = (i * 37 + 11) % d_vocab;
+    if (hl_safetensors_open(&file, path) == HL_OK) {
+        const hl_tensor *tokens = hl_safetensors_find(file, "tokens");
+        for (int64_t i = 0; i < MOST_TOKENS && i < tokens->shape[1]; i++)
+            memcpy(&out[i], (const char *)tokens->data + i * 8, 8);
+    }
+    hl_safetensors_close(file);
+    return MOST_TOKENS;
+}
+
+/* The largest error over the largest gradient. */
+static double worst_error(const char *folder, const float *gates)
+{
+    hl_model            *model    = open_model(folder);
+    const hl_model_info *info     = hl_model_get_info(model);
+    hl_backward         *backward = NULL;
+    hl_session          *session  = NULL;
+    int64_t              tokens[MOST_TOKENS];
+    int64_t              n_tokens = read_tokens(tokens, folder, info->d_vocab);
+    double               gradient[MOST_HEADS];
+    double               nll;
+    double               worst   = 0.0;
+    double               largest = 0.0;
+    float                at[MOST_HEADS];
+
+    if (info->is_encoder) {
+        assert_int_equal(hl_backward_open(&backward, model, MOST_TOKENS, 1), HL_UNSUPPORTED);
+        hl_model_close(model);
+        return 0.0;
+    }
+    assert_true(info->n_layers * info->n_heads <= MOST_HEADS);
+    for (int64_t i = 0; i < info->n_layers * info->n_heads; i++)
+        at[i] = gates != NULL ? gates[i] : 1.0f;
+    assert_ok(hl_model_set_gates(model, gates));
+    assert_ok(hl_backward_open(&backward, model, MOST_TOKENS, 1));
+    assert_ok(hl_backward_run(gradient, &nll, backward, tokens, n_tokens));
+    assert_ok(hl_session_open(
+        &session, model,
+        &(hl_session_options){ .n_ctx = MOST_TOKENS, .wants = HL_WANT_LOGITS, .n_threads = 1 }));
+    assert_float_equal(nll, loss_with(session, at, tokens, n_tokens), 1e-6);
+    for (int64_t i = 0; i < info->n_layers * info->n_heads; i++) {
+        double wanted = difference(session, at, i, tokens, n_tokens);
+
+        worst   = fmax(worst, fabs(gradient[i] - wanted));
+        largest = fmax(largest, fabs(wanted));
+    }
+    assert_true(largest > 0.0);
+    hl_session_close(session);
+    hl_backward_close(backward);
+    hl_model_close(model);
+    return worst / largest;
+}
+
+static int check_folder(const char *folder)
+{
+    double error = worst_error(folder, NULL);
+
+    print_message("# %-50s %.1e\n", folder, error);
+    return error <= TOLERANCE ? 0 : 1;
+}
+
+static int check_all(const char *parent)
+{
+    DIR *folder   = opendir(parent);
+    int  n_failed = 0;
+
+    if (folder == NULL)
+        return -1;
+    for (struct dirent *entry = readdir(folder); entry != NULL; entry = readdir(folder)) {
+        char path[512];
+
+        snprintf(path, sizeof path, "%s/%s", parent, entry->d_name);
+        if (entry->d_name[0] != '.')
+            n_failed += check_folder(path);
+    }
+    closedir(folder);
+    return n_failed;
+}
+
+static void test_own_families(void **state)
+{
+    (void)state;
+    assert_int_equal(check_all("tests/data/families"), 0);
+}
+
+static void test_shared_families(void **state)
+{
+    const char *path = in_shared("golden/families");
+    (void)state;
+
+    if (!path_exists(path))
+        skip();
+    assert_int_equal(check_all(path), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_own_families),
+        cmocka_unit_test(test_shared_families),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
