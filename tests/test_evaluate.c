@@ -153,7 +153,7 @@ static void little_memory_changes_nothing_but_time(void **state)
 
     int64_t n = hl_model_heads(NULL, model);
     assert_int_equal(n, 12);
-    assert_ok(hl_single_gates(&gates, model, NULL, 0.0f));
+    assert_ok(hl_single_gates(&gates, model, NULL));
     hl_evaluation *ample = evaluate(model, corpus, gates, n, 1, 0);
     hl_evaluation *tight = evaluate(model, corpus, gates, n, 1, dense + slot);
     hl_evaluation *none  = evaluate(model, corpus, gates, n, 1, dense);

@@ -79,8 +79,7 @@ HL_API hl_status hl_ablate(double *out, const hl_model *model, const hl_corpus *
  *     hl_sweep_free(sweep);
  *
  * Ranks heads on one text, switches more and more of them off in that order, and measures what
- * it costs on another text; beside it random orders, and every head switched off alone.  Here
- * |dL/dg| is the difference that a gate lowered by 1/32 makes. */
+ * it costs on another text; beside it random orders, and every head switched off alone. */
 
 typedef struct hl_sweep hl_sweep;
 

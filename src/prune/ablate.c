@@ -24,7 +24,7 @@ int64_t hl_model_heads(hl_head *out, const hl_model *model)
     return count;
 }
 
-hl_status hl_single_gates(float **out, const hl_model *model, const float *base, float factor)
+hl_status hl_single_gates(float **out, const hl_model *model, const float *base)
 {
     hl_status status  = HL_OK;
     int64_t   n_gates = model->config->n_layers * model->config->n_heads;
@@ -41,7 +41,7 @@ hl_status hl_single_gates(float **out, const hl_model *model, const float *base,
         for (int64_t j = 0; j < n_gates; j++)
             setting[j] = base != NULL ? base[j] : 1.0f;
         if (i < n)
-            setting[heads[i].layer * model->config->n_heads + heads[i].head] *= factor;
+            setting[heads[i].layer * model->config->n_heads + heads[i].head] = 0.0f;
     }
     *out  = gates;
     gates = NULL;
@@ -94,7 +94,7 @@ hl_status hl_ablate(double *out, const hl_model *model, const hl_corpus *corpus,
 
     if (model == NULL)
         return hl_fail(HL_BAD_ARGUMENT, "ablate: no model");
-    HL_TRY(hl_single_gates(&gates, model, NULL, 0.0f));
+    HL_TRY(hl_single_gates(&gates, model, NULL));
     HL_TRY(hl_evaluate(&found, model, corpus, gates, hl_model_heads(NULL, model), options));
     HL_TRY(mean_rises(out, model, found));
 

@@ -13,20 +13,18 @@
 #include "prune/ablate.h"
 #include "prune/sweep.h"
 
-#define GATE_STEP (1.0 / 32.0)
-
 /* What rankings are made of, for one state of the model's gates. */
 typedef struct evidence {
-    hl_profile *profile;
-    double     *ablation; /* (n_layers, n_heads) */
-    double     *gradient;
+    hl_profile   *profile;
+    double       *ablation; /* (n_layers, n_heads) */
+    hl_gradients *gradients;
 } evidence;
 
 static void free_evidence(evidence *e)
 {
     hl_profile_free(e->profile);
     hl_free(e->ablation);
-    hl_free(e->gradient);
+    hl_gradients_free(e->gradients);
     *e = (evidence){ 0 };
 }
 
@@ -79,30 +77,19 @@ static hl_status measure(hl_profile **out, hl_sweep *s)
     return hl_measure(out, s->model, s->tokenizer, s->rank_corpus, &options);
 }
 
-/* Every head's gate multiplied by `factor`, one at a time, beside `base` (NULL: all on), which is
- * the last setting. */
-static hl_status vary_heads(hl_evaluation **out, hl_sweep *s, const float *base, float factor,
-                            const char *name)
-{
-    float    *gates  = NULL;
-    hl_status status = hl_single_gates(&gates, s->model, base, factor);
-
-    if (status == HL_OK)
-        status = hl_sweep_evaluate(out, s, s->rank_corpus, gates, s->n_singles + 1,
-                                   s->options.rank_tokens, name);
-    hl_free(gates);
-    return status;
-}
-
-/* The rise of the mean NLL without each head: out (n_layers, n_heads). */
+/* The rise of the mean NLL without each head, beside those that `base` (NULL: all on) has
+ * switched off: out (n_layers, n_heads). */
 static hl_status ablate(double *out, hl_sweep *s, const float *base, const char *name)
 {
     hl_status      status = HL_OK;
     hl_evaluation *found  = NULL;
+    float         *gates  = NULL;
     double        *rises  = NULL;
 
     HL_TRY(HL_ALLOC(&rises, (size_t)s->n_singles));
-    HL_TRY(vary_heads(&found, s, base, 0.0f, name));
+    HL_TRY(hl_single_gates(&gates, s->model, base));
+    HL_TRY(hl_sweep_evaluate(&found, s, s->rank_corpus, gates, s->n_singles + 1,
+                             s->options.rank_tokens, name));
     double before = hl_evaluation_total(found, s->n_singles).nll;
     for (int64_t i = 0; i < s->n_singles; i++)
         rises[i] = (hl_evaluation_total(found, i).nll - before) / (double)found->n_scored;
@@ -110,34 +97,21 @@ static hl_status ablate(double *out, hl_sweep *s, const float *base, const char 
 
 done:
     hl_evaluation_free(found);
+    hl_free(gates);
     hl_free(rises);
     return status;
 }
 
-/* The mean over windows of |dL/dg|, L being the window's mean NLL: out (n_layers, n_heads).  By
- * a difference of GATE_STEP downwards, whose error is half a step times the second derivative,
- * beside a rounding of L of some 1e-6 over a step. */
-static hl_status differentiate(double *out, hl_sweep *s, const float *base, const char *name)
+/* Of the model with the gates that it has now. */
+static hl_status differentiate(hl_gradients **out, hl_sweep *s)
 {
-    hl_status      status = HL_OK;
-    hl_evaluation *found  = NULL;
-    double        *slopes = NULL;
+    hl_gradient_options options = { .windows   = { .context    = s->options.n_ctx,
+                                                   .max_tokens = s->options.rank_tokens },
+                                    .n_threads = s->options.n_threads,
+                                    .progress  = show_measuring,
+                                    .context   = s };
 
-    HL_TRY(HL_ALLOC_ZEROED(&slopes, (size_t)s->n_singles));
-    HL_TRY(vary_heads(&found, s, base, 1.0f - (float)GATE_STEP, name));
-    const hl_scores *before = found->scores + s->n_singles * found->n_windows;
-    for (int64_t i = 0; i < s->n_singles * found->n_windows; i++) {
-        int64_t window = i % found->n_windows;
-        double  change = found->scores[i].nll - before[window].nll;
-        slopes[i / found->n_windows] +=
-            fabs(change) / (GATE_STEP * (double)(found->scored[window] * found->n_windows));
-    }
-    HL_TRY(hl_spread_heads(out, s->model, slopes));
-
-done:
-    hl_evaluation_free(found);
-    hl_free(slopes);
-    return status;
+    return hl_gate_gradients(out, s->model, s->rank_corpus, &options);
 }
 
 /* Looks at the model as far as the ranker needs it and nobody has yet. */
@@ -155,10 +129,9 @@ static hl_status look(evidence *e, hl_sweep *s, hl_ranker ranker, const float *b
         HL_TRY(HL_ALLOC(&e->ablation, (size_t)s->n_gates));
         HL_TRY(ablate(e->ablation, s, base, name));
     }
-    if (needs_gradient(ranker) && e->gradient == NULL) {
+    if (needs_gradient(ranker) && e->gradients == NULL) {
         s->stage = base == NULL ? "gradients" : "new gradients";
-        HL_TRY(HL_ALLOC(&e->gradient, (size_t)s->n_gates));
-        HL_TRY(differentiate(e->gradient, s, base, name));
+        HL_TRY(differentiate(&e->gradients, s));
     }
 
 done:
@@ -229,12 +202,13 @@ static hl_status rank(hl_ranking **out, hl_sweep *s, hl_ranker ranker, evidence 
         return ranking_from(out, s, ranker, kept);
     snprintf(part, sizeof part, "%s.part", name);
     HL_TRY(look(e, s, ranker, base, part));
-    HL_TRY(hl_rank(out, ranker,
-                   &(hl_rank_inputs){ .profile  = e->profile,
-                                      .model    = s->model,
-                                      .gradient = e->gradient,
-                                      .ablation = e->ablation },
-                   NULL));
+    HL_TRY(hl_rank(
+        out, ranker,
+        &(hl_rank_inputs){ .profile  = e->profile,
+                           .model    = s->model,
+                           .gradient = e->gradients != NULL ? e->gradients->magnitude : NULL,
+                           .ablation = e->ablation },
+        NULL));
     HL_TRY(keep_ranking(s, *out, name));
 
 done:
@@ -334,7 +308,7 @@ static hl_status set_iterative(hl_sweep *s, const hl_sweep_order *order, const h
 static hl_status set_singles(hl_sweep *s)
 {
     float    *gates  = NULL;
-    hl_status status = hl_single_gates(&gates, s->model, NULL, 0.0f);
+    hl_status status = hl_single_gates(&gates, s->model, NULL);
 
     if (status == HL_OK)
         memcpy(s->gates + s->first_single * s->n_gates, gates,
