@@ -41,6 +41,7 @@
 #include "headlight/measure.h"    /* from a model and a text to a profile; on many machines */
 #include "headlight/analysis.h"   /* tables, analyses, diagnoses and comparisons of profiles */
 #include "headlight/prune.h"      /* gates, rankings of heads, and which to take out */
+#include "headlight/sweep.h"      /* what switching heads off costs, over many settings */
 #include "headlight/render.h"     /* pictures of what was measured */
 #include "headlight/export.h"     /* models written without some of their heads */
 #include "headlight/verify.h"     /* ours beside what other software computed */

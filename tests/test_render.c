@@ -1,13 +1,10 @@
 /* test_render.c - figures of profiles whose numbers are known: colours, labels that neither
  * leave the page nor touch, formats that others can read, and clear errors. */
-#include "analysis_support.h"
+#include "render_support.h"
 
-#include <cairo.h>
-#include <string.h>
 #include <time.h>
 
 #include "render/axis.h"
-#include "render/figure.h"
 #include "stats/profile.h"
 
 enum { ROWS = 32, FIRST = 24 };
@@ -73,18 +70,6 @@ static hl_profile *make(int64_t n_layers, int64_t n_heads, int n_sequences, int6
         assert_ok(hl_profile_end(profile));
     }
     return profile;
-}
-
-static char *read_whole(const char *path, size_t *n_bytes)
-{
-    FILE *file = fopen(path, "rb");
-    char *text = calloc(1, 8 << 20);
-
-    assert_non_null(file);
-    assert_non_null(text);
-    *n_bytes = fread(text, 1, (8 << 20) - 1, file);
-    fclose(file);
-    return text;
 }
 
 /* ------------------------------------------------------------------------ colours */
@@ -167,30 +152,6 @@ static void test_cell_colours(void **state)
 
 /* ------------------------------------------------------------------------- layout */
 
-static bool touch(hl_box a, hl_box b)
-{
-    return a.x < b.x + b.width && b.x < a.x + a.width && a.y < b.y + b.height &&
-           b.y < a.y + a.height;
-}
-
-static void check_texts(const hl_canvas *canvas, const char *name)
-{
-    hl_box page = hl_canvas_page_box(canvas);
-
-    for (int64_t i = 0; i < hl_canvas_n_texts(canvas); i++) {
-        hl_box box = hl_canvas_text_box(canvas, i);
-        if (box.x < 0.0 || box.y < 0.0 || box.x + box.width > page.width ||
-            box.y + box.height > page.height)
-            fail_msg("%s: '%s' leaves the page", name, hl_canvas_text_at(canvas, i));
-        for (int64_t k = 0; k < i; k++) {
-            if (touch(box, hl_canvas_text_box(canvas, k)))
-                fail_msg("%s: '%s' touches '%s'", name, hl_canvas_text_at(canvas, i),
-                         hl_canvas_text_at(canvas, k));
-        }
-    }
-    assert_true(hl_canvas_n_texts(canvas) > 4);
-}
-
 static void check_layouts(int64_t n_layers, int64_t n_heads, const hl_draw_options *options)
 {
     hl_profile *profile = make(n_layers, n_heads, 2, -1);
@@ -229,28 +190,18 @@ static void test_png(void **state)
     hl_profile     *profile = make(3, 4, 1, -1);
     hl_draw_options options = { .width = 360.0, .dpi = 72.0, .theme = HL_THEME_DARK };
     hl_colour       wanted  = hl_map_colour(HL_MAP_ENTROPY, 5.0 / 11.0);
-    int64_t         n_same  = 0;
 
     assert_ok(hl_draw(profile, "heatmap", path, &options));
     cairo_surface_t *image = cairo_image_surface_create_from_png(path);
     assert_int_equal(cairo_surface_status(image), CAIRO_STATUS_SUCCESS);
     assert_int_equal(cairo_image_surface_get_width(image), 360);
-    const unsigned char *bytes  = cairo_image_surface_get_data(image);
-    int                  stride = cairo_image_surface_get_stride(image);
-    for (int y = 0; y < cairo_image_surface_get_height(image); y++) {
-        for (int x = 0; x < 360; x++) {
-            uint32_t pixel = 0;
-            memcpy(&pixel, bytes + y * stride + 4 * x, 4);
-            n_same += (pixel & 0xffffffU) ==
-                      ((uint32_t)wanted.red << 16 | (uint32_t)wanted.green << 8 | wanted.blue);
-        }
-    }
     uint32_t corner = 0;
-    memcpy(&corner, bytes, 4);
+    memcpy(&corner, cairo_image_surface_get_data(image), 4);
     assert_int_equal(corner & 0xffffffU, 0x16181dU);
-    /* One cell is of that colour, and the bar has a line or two of it. */
-    assert_true(n_same > 1500 && n_same < 56 * 56 + 200);
     cairo_surface_destroy(image);
+    /* One cell is of that colour, and the bar has a line or two of it. */
+    int64_t n_same = count_pixels(path, wanted);
+    assert_true(n_same > 1500 && n_same < 56 * 56 + 200);
     hl_profile_free(profile);
 }
 
@@ -340,6 +291,46 @@ static void test_axis(void **state)
     assert_int_equal(hl_label_every(3.0, 14.0), 5);
 }
 
+static void test_inner_axis(void **state)
+{
+    hl_axis axis = hl_axis_within(0.07, 0.93, 5);
+
+    (void)state;
+    assert_near(axis.low, 0.07, 1e-12);
+    assert_near(hl_axis_tick(&axis, 0), 0.2, 1e-12);
+    assert_near(hl_axis_tick(&axis, axis.n_steps), 0.8, 1e-12);
+    assert_near(hl_axis_share(&axis, 0.93), 1.0, 1e-12);
+    axis = hl_axis_within(-3.0, -3.0, 5);
+    assert_true(axis.low <= -3.0 && axis.high >= -3.0 && axis.high > axis.low);
+}
+
+static void check_log(double low, double high, double first, double second, double last)
+{
+    hl_axis axis = hl_axis_log(low, high, 5);
+
+    assert_near(hl_axis_tick(&axis, 0), first, 1e-9 * first);
+    assert_near(hl_axis_tick(&axis, 1), second, 1e-9 * second);
+    assert_near(hl_axis_tick(&axis, axis.n_steps), last, 1e-9 * last);
+    assert_near(hl_axis_share(&axis, axis.low), 0.0, 1e-12);
+    assert_near(hl_axis_share(&axis, axis.high), 1.0, 1e-12);
+    assert_near(hl_axis_share(&axis, sqrt(axis.low * axis.high)), 0.5, 1e-12);
+}
+
+static void test_log_axis(void **state)
+{
+    char room[HL_NUMBER_BYTES];
+
+    (void)state;
+    check_log(21.0, 430.0, 20.0, 50.0, 500.0);
+    check_log(0.03, 0.4, 0.02, 0.05, 0.5);
+    check_log(1.0, 1e5, 1.0, 10.0, 1e5);
+    check_log(0.004, 900.0, 0.001, 0.01, 1000.0);
+    check_log(21.0, 24.0, 21.0, 22.0, 24.0); /* too short for rungs */
+    hl_axis axis = hl_axis_log(0.02, 50.0, 5);
+    assert_string_equal(hl_axis_label(room, &axis, 0.02), "0.02");
+    assert_string_equal(hl_axis_label(room, &axis, 50.0), "50");
+}
+
 static int set_up(void **state)
 {
     *state = (void *)(uintptr_t)new_folder();
@@ -356,7 +347,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_oklab),      cmocka_unit_test(test_maps_are_even),
-        cmocka_unit_test(test_axis),       cmocka_unit_test(test_cell_colours),
+        cmocka_unit_test(test_axis),       cmocka_unit_test(test_inner_axis),
+        cmocka_unit_test(test_log_axis),   cmocka_unit_test(test_cell_colours),
         cmocka_unit_test(test_layouts),    cmocka_unit_test(test_png),
         cmocka_unit_test(test_same_bytes), cmocka_unit_test(test_large),
         cmocka_unit_test(test_errors),

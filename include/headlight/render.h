@@ -49,6 +49,84 @@ HL_API const char *hl_figure_summary(size_t index);
 HL_API hl_status hl_draw(const hl_profile *profile, const char *figure, const char *path,
                          const hl_draw_options *options);
 
+/* ------------------------------------------------------------------ curves
+ *
+ *     hl_curve  lines[]  = { { .name = "entropy", .n = 9, .x = ratios, .y = perplexities },
+ *                            { .name = "random", .n = 9, .x = ratios, .y = medians,
+ *                              .low = least, .high = most, .kind = HL_CURVE_CHANCE } };
+ *     hl_curves figure   = { .title = "Pruning by entropy", .x_name = "Heads removed",
+ *                            .y_name = "Perplexity", .curves = lines, .n_curves = 2 };
+ *     hl_draw_curves(&figure, "sweep.svg", NULL);
+ *
+ * Sweeps of one number over another, and series in time.  Names stand at the right, at the ends
+ * of the lines. */
+
+typedef enum hl_curve_kind {
+    HL_CURVE_LINE = 0, /* a colour and a mark of its own */
+    HL_CURVE_CHANCE,   /* grey: what the others are to be held against */
+    HL_CURVE_LEVEL,    /* grey, dashed, without marks: how it was before, say */
+} hl_curve_kind;
+
+/* Borrowed, all of it.  What is not a finite number is a gap; x rises. */
+typedef struct hl_curve {
+    const char   *name;
+    int64_t       n;
+    const double *x;         /* (n) */
+    const double *y;         /* (n) */
+    const double *low;       /* (n) a pale band around the line; NULL: none */
+    const double *high;      /* (n) */
+    const double *inner_low; /* (n) a darker band within it: quartiles, say; NULL: none */
+    const double *inner_high;
+    hl_curve_kind kind;
+} hl_curve;
+
+typedef struct hl_curves {
+    const char     *title;
+    const char     *x_name;
+    const char     *y_name;
+    const char     *what;       /* the caption begins with it; NULL: nothing */
+    const char     *band;       /* what the pale bands are, "range of 10 seeds"; NULL: not said */
+    const char     *inner_band; /* and the darker ones */
+    const hl_curve *curves;     /* (n_curves) */
+    int64_t         n_curves;
+    bool            log_x;
+    bool            log_y;
+} hl_curves;
+
+/* HL_BAD_ARGUMENT as hl_draw; HL_BAD_INPUT if there is no point, or one that a logarithmic axis
+ * has no place for. */
+HL_API hl_status hl_draw_curves(const hl_curves *curves, const char *path,
+                                const hl_draw_options *options);
+
+/* ----------------------------------------------------------------- scatter
+ *
+ * Small multiples of points: what each of several rankers says of a head, against what the
+ * loss of that head costs.  The panels share their y axis. */
+
+typedef struct hl_scatter_panel {
+    const char   *name;
+    const double *x;   /* (n_points) */
+    const double *y;   /* (n_points) */
+    double        rho; /* Spearman's, and its interval; NaN: not said */
+    double        rho_low;
+    double        rho_high;
+} hl_scatter_panel;
+
+typedef struct hl_scatter {
+    const char             *title;
+    const char             *x_name;
+    const char             *y_name;
+    const char             *what; /* the caption begins with it; NULL: nothing */
+    int64_t                 n_points;
+    const char *const      *names;  /* (n_points) for SVG's titles; NULL: none */
+    const hl_scatter_panel *panels; /* (n_panels) */
+    int64_t                 n_panels;
+} hl_scatter;
+
+/* As hl_draw_curves. */
+HL_API hl_status hl_draw_scatter(const hl_scatter *scatter, const char *path,
+                                 const hl_draw_options *options);
+
 #ifdef __cplusplus
 }
 #endif

@@ -142,6 +142,12 @@ typedef struct hl_feed {
     const uint8_t *segments;    /* (n_batch, n_ctx) for rows' segment_mass; NULL: none */
     int64_t        n_segments;
     const hl_tap  *tap; /* NULL: nobody listens */
+    /* The residual stream that layer `first_layer` reads, as its tap's resid_pre or the
+     * resid_post of the layer before: (n_batch, n_tokens, d_model).  The layers below are not
+     * run, and keep the keys and values that they had; so a feed that starts lower must not
+     * follow before a rewind.  n_layers: the end alone.  NULL: from the tokens' embeddings. */
+    const float *stream;
+    int64_t      first_layer;
 } hl_feed;
 
 /* Borrows the model, which must outlive the session. */

@@ -338,6 +338,27 @@ done:
     return status;
 }
 
+/* The chunk's part of a stream that others computed. */
+static void read_stream(const hl_session *session, const hl_chunk *chunk)
+{
+    const hl_feed *feed    = chunk->feed;
+    int64_t        d_model = session->config->d_model;
+
+    for (int64_t b = 0; b < session->options.n_batch; b++)
+        memcpy(session->rows.x + b * chunk->n_rows * d_model,
+               feed->stream + (b * feed->n_tokens + chunk->offset) * d_model,
+               (size_t)(chunk->lengths[b] * d_model) * sizeof(float));
+}
+
+/* x as the first layer that is run reads it. */
+static hl_status begin_stream(hl_session *session, const hl_chunk *chunk)
+{
+    if (chunk->feed->stream == NULL)
+        return hl_forward_embed(session, chunk);
+    read_stream(session, chunk);
+    return HL_OK;
+}
+
 hl_status hl_forward(hl_session *session, const hl_chunk *chunk)
 {
     hl_status         status  = HL_OK;
@@ -347,9 +368,9 @@ hl_status hl_forward(hl_session *session, const hl_chunk *chunk)
     session->dense    = kernels->dense;
     session->few_rows = chunk->n_rows <= HL_LINEAR_FEW_ROWS;
     hl_forward_angles(session, chunk);
-    HL_TRY(hl_forward_embed(session, chunk));
+    HL_TRY(begin_stream(session, chunk));
     HL_TRY(check_stream(session, chunk, -1));
-    for (int64_t layer = 0; layer < session->config->n_layers; layer++)
+    for (int64_t layer = chunk->feed->first_layer; layer < session->config->n_layers; layer++)
         HL_TRY(run_block(session, chunk, layer));
     if (needs_end(session, chunk))
         HL_TRY(hl_forward_final(session, chunk));

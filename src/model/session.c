@@ -567,6 +567,14 @@ static hl_status check_patterns(const hl_session *session, const hl_feed *feed)
     return HL_OK;
 }
 
+static hl_status check_stream_given(const hl_session *session, const hl_feed *feed)
+{
+    if (feed->stream == NULL && feed->first_layer != 0)
+        return hl_fail(HL_BAD_ARGUMENT, "feed: from layer %lld on without a residual stream",
+                       (long long)feed->first_layer);
+    return check_option("first_layer", feed->first_layer, 0, session->config->n_layers);
+}
+
 static hl_status check_feed(const hl_session *session, const hl_feed *feed)
 {
     hl_status status = HL_OK;
@@ -575,6 +583,7 @@ static hl_status check_feed(const hl_session *session, const hl_feed *feed)
         return hl_fail(HL_BAD_ARGUMENT, "feed: no tokens");
     if (feed->segments != NULL)
         HL_TRY(check_option("n_segments", feed->n_segments, 1, HL_MAX_SEGMENTS));
+    HL_TRY(check_stream_given(session, feed));
     HL_TRY(hl_tap_check(feed->tap, &session->options));
     HL_TRY(check_patterns(session, feed));
     for (int64_t sequence = 0; sequence < session->options.n_batch; sequence++) {

@@ -16,7 +16,7 @@
 #include "render/canvas.h"
 
 typedef struct hl_figure {
-    const hl_profile       *profile;
+    const hl_profile       *profile; /* NULL: the figure is of something else */
     const char             *default_title;
     hl_draw_options         options; /* none is 0 that may not be */
     const hl_theme_colours *theme;
@@ -25,6 +25,12 @@ typedef struct hl_figure {
 
 /* Draws a whole figure, on a canvas that has no page yet; for hl_draw and for tests. */
 hl_status hl_figure_draw(hl_canvas *canvas, const hl_profile *profile, const char *name,
+                         const hl_draw_options *options);
+
+/* What hl_draw and its kin begin with: a canvas for the path's ending, and a figure on it that
+ * has no profile.  The title is the one that the options may replace. */
+hl_status hl_figure_canvas(hl_canvas **out, const char *path, const hl_draw_options *options);
+hl_status hl_figure_open(hl_figure *out, hl_canvas *canvas, const char *title,
                          const hl_draw_options *options);
 
 /* The page, `height` and what title and caption need; the box of that height, as wide as the
@@ -72,6 +78,11 @@ double hl_figure_indices_width(const hl_figure *figure, int64_t n);
 
 /* ------------------------------------------------------------------------- figures */
 
+/* On a figure without a profile. */
+hl_status hl_figure_curves(hl_figure *figure, const hl_curves *curves);    /* figure_curves.c */
+hl_status hl_figure_scatter(hl_figure *figure, const hl_scatter *scatter); /* figure_scatter.c */
+
+/* On one with a profile, by the table in figure.c. */
 hl_status hl_figure_heatmap(hl_figure *figure);    /* figure_heatmap.c */
 hl_status hl_figure_layers(hl_figure *figure);     /* figure_layers.c */
 hl_status hl_figure_variance(hl_figure *figure);   /* figure_layers.c */

@@ -39,6 +39,8 @@ enum { HL_MAP_LEVELS = 256 };
 /* share is from 0 to 1, and is brought there where it is not; NaN has no colour. */
 hl_colour hl_map_colour(hl_map map, double share);
 
+enum { HL_N_SERIES = 8 };
+
 typedef struct hl_theme_colours {
     hl_colour background;
     hl_colour text;
@@ -47,7 +49,7 @@ typedef struct hl_theme_colours {
     hl_colour grid;
     hl_colour bar;
     hl_colour hatch;
-    hl_colour series[4]; /* lines: told apart by lightness as well as by hue */
+    hl_colour series[HL_N_SERIES]; /* lines: told apart by lightness as well as by hue */
 } hl_theme_colours;
 
 const hl_theme_colours *hl_theme_colours_of(hl_theme theme);

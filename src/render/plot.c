@@ -6,6 +6,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "render/chart.h"
 
 #define KEYS_HEIGHT 18.0 /* above the frame */
 
@@ -160,46 +161,38 @@ void hl_plot_bars(hl_plot *plot, const double *values, hl_colour colour)
     hl_canvas_segments(plot->figure->canvas, plot->points, n_bars, &stroke);
 }
 
-/* An octagon: at such sizes a circle. */
-static void draw_dot(hl_canvas *canvas, hl_point at, double radius, hl_colour colour)
-{
-    static const hl_point corners[] = {
-        { 1.0, 0.414 },   { 0.414, 1.0 },   { -0.414, 1.0 }, { -1.0, 0.414 },
-        { -1.0, -0.414 }, { -0.414, -1.0 }, { 0.414, -1.0 }, { 1.0, -0.414 },
-    };
-    hl_point points[8];
-
-    for (int i = 0; i < 8; i++)
-        points[i] =
-            (hl_point){ at.x + 0.95 * radius * corners[i].x, at.y + 0.95 * radius * corners[i].y };
-    hl_canvas_polygon(canvas, points, 8, colour);
-}
-
 void hl_plot_dot(hl_plot *plot, int64_t index, double value, double radius, hl_colour colour)
 {
     if (!isnan(value))
-        draw_dot(plot->figure->canvas, (hl_point){ hl_plot_x(plot, index), hl_plot_y(plot, value) },
-                 radius, colour);
+        hl_canvas_mark(plot->figure->canvas,
+                       (hl_point){ hl_plot_x(plot, index), hl_plot_y(plot, value) }, HL_MARK_CIRCLE,
+                       radius, colour);
 }
 
 /* ---------------------------------------------------------------------------- keys */
 
-void hl_plot_keys(hl_plot *plot, const hl_key *keys, int n_keys)
+void hl_figure_keys(hl_figure *figure, hl_point at, const hl_key *keys, int n_keys)
 {
-    hl_canvas    *canvas = plot->figure->canvas;
-    hl_text_style style  = hl_figure_small(plot->figure, HL_ANCHOR_START, HL_STAND_MIDDLE);
-    double        x      = plot->box.x;
-    double        y      = plot->box.y - KEYS_HEIGHT + 5.0;
+    hl_canvas    *canvas = figure->canvas;
+    hl_text_style style  = hl_figure_small(figure, HL_ANCHOR_START, HL_STAND_MIDDLE);
+    double        x      = at.x;
 
     for (int i = 0; i < n_keys; i++) {
         hl_stroke line = { keys[i].colour, 1.6, 0.0 };
         if (keys[i].kind == HL_KEY_LINE)
-            hl_canvas_line(canvas, (hl_point){ x, y }, (hl_point){ x + 14.0, y }, &line);
+            hl_canvas_line(canvas, (hl_point){ x, at.y }, (hl_point){ x + 14.0, at.y }, &line);
         else if (keys[i].kind == HL_KEY_BAND)
-            hl_canvas_rectangle(canvas, (hl_box){ x, y - 3.5, 14.0, 7.0 }, keys[i].colour);
+            hl_canvas_rectangle(canvas, (hl_box){ x, at.y - 3.5, 14.0, 7.0 }, keys[i].colour);
         else
-            draw_dot(canvas, (hl_point){ x + 7.0, y }, 1.8, keys[i].colour);
-        hl_canvas_text(canvas, (hl_point){ x + 18.0, y }, keys[i].name, &style);
+            hl_canvas_mark(canvas, (hl_point){ x + 7.0, at.y }, HL_MARK_CIRCLE, 1.8,
+                           keys[i].colour);
+        hl_canvas_text(canvas, (hl_point){ x + 18.0, at.y }, keys[i].name, &style);
         x += 18.0 + hl_canvas_text_width(canvas, keys[i].name, &style) + 14.0;
     }
+}
+
+void hl_plot_keys(hl_plot *plot, const hl_key *keys, int n_keys)
+{
+    hl_figure_keys(plot->figure, (hl_point){ plot->box.x, plot->box.y - KEYS_HEIGHT + 5.0 }, keys,
+                   n_keys);
 }

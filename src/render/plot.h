@@ -49,5 +49,7 @@ typedef struct hl_key {
     const char *name;
 } hl_key;
 void hl_plot_keys(hl_plot *plot, const hl_key *keys, int n_keys);
+/* The same, beginning anywhere. */
+void hl_figure_keys(hl_figure *figure, hl_point at, const hl_key *keys, int n_keys);
 
 #endif

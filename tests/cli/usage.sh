@@ -22,6 +22,7 @@ usage: headlight COMMAND [options] ...
   merge      one profile from many
   rank       which heads to take out first
   show       a profile: heatmap, layers, extremes, diagnoses, tables
+  sweep      what switching heads off costs, by every ranker
   tokenize   show the tokens of a text, or the text of tokens
   verify     run golden cases and models on every back end
 

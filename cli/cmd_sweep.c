@@ -1,0 +1,395 @@
+/* cmd_sweep.c - headlight sweep: what it costs to switch heads off, by every ranker. */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "command.h"
+#include "corpus_options.h"
+#include "headlight.h"
+#include "nearest.h"
+#include "options.h"
+#include "progress.h"
+#include "sweep_figure.h"
+#include "sweep_print.h"
+
+enum { MAX_RATIOS = 100 };
+
+typedef struct sweep_request {
+    hl_common      common;
+    hl_arguments   arguments; /* the model */
+    hl_option_list rank_texts;
+    hl_option_list test_texts;
+    const char    *by;
+    const char    *again; /* rankers, iteratively */
+    const char    *ratio_list;
+    const char    *figure;
+    const char    *scatter;
+    const char    *table;
+    const char    *state;
+    const char    *tokenizer_path;
+    double         memory; /* MiB */
+    bool           csv;
+    bool           perplexity;
+
+    hl_sweep_options options;
+    hl_ranker        rankers[HL_N_RANKERS];
+    hl_ranker        iterative[HL_N_RANKERS];
+    double           ratios[MAX_RATIOS];
+} sweep_request;
+
+/* What is open while it works. */
+typedef struct sweep_work {
+    const sweep_request *request;
+    char                *state_path; /* NULL: none */
+    hl_model            *model;
+    hl_tokenizer        *tokenizer;
+    hl_corpus           *rank_corpus;
+    hl_corpus           *test_corpus;
+    hl_sweep            *sweep;
+    hl_progress          progress;
+    const char          *stage; /* that the progress bar shows */
+} sweep_work;
+
+/* ------------------------------------------------------------------------ options */
+
+static const char description[] =
+    "Ranks the heads of a model on one text, switches more and more of them off in\n"
+    "that order, and measures on another text what that costs: by every ranker, by\n"
+    "random orders, and for every head alone.  Says which ranker costs least at\n"
+    "which ratio, whether highest entropy first is better than chance, and whether\n"
+    "entropy tells which heads matter.\n"
+    "\n"
+    "Layers below the first that differs from the setting before are not run again.\n"
+    "The state is saved in --state (FIG.part with -o FIG) every --save-every seconds\n"
+    "and on Ctrl-C; --resume goes on from it, to the same bytes.";
+
+static int refuse_name(const hl_usage *usage, const char *option, const char *name)
+{
+    hl_nearest nearest = { .wanted = name };
+
+    for (size_t i = 0; hl_ranker_name(i) != NULL; i++)
+        hl_nearest_offer(&nearest, hl_ranker_name(i));
+    if (nearest.word != NULL)
+        return hl_options_refuse(usage, "--%s: no ranker is called '%s' (did you mean '%s'?)",
+                                 option, name, nearest.word);
+    return hl_options_refuse(usage,
+                             "--%s: no ranker is called '%s'; 'headlight rank --by list' "
+                             "lists them",
+                             option, name);
+}
+
+/* "entropy,weight" to a list without repetitions. */
+static int parse_rankers(hl_ranker *out, int64_t *count, const hl_usage *usage, const char *option,
+                         const char *text)
+{
+    while (*text != '\0') {
+        size_t    length = strcspn(text, ",");
+        char      name[64];
+        hl_ranker ranker = 0;
+        bool      known  = false;
+
+        snprintf(name, sizeof name, "%.*s", (int)length, text);
+        if (length >= sizeof name || hl_ranker_find(&ranker, name) != HL_OK)
+            return refuse_name(usage, option, name);
+        for (int64_t i = 0; i < *count; i++)
+            known = known || out[i] == ranker;
+        if (!known && ranker != HL_RANKER_RANDOM) /* which is there anyway */
+            out[(*count)++] = ranker;
+        text += length + (text[length] == ',');
+    }
+    return HL_OPTIONS_GO_ON;
+}
+
+static int parse_ratios(sweep_request *request, const hl_usage *usage)
+{
+    const char *text = request->ratio_list;
+
+    while (*text != '\0') {
+        char  *end   = NULL;
+        double ratio = strtod(text, &end);
+
+        if (end == text || (*end != ',' && *end != '\0') || !(ratio >= 0.0 && ratio < 1.0))
+            return hl_options_refuse(usage,
+                                     "--ratios: '%s' does not begin with a number from 0 on "
+                                     "and below 1",
+                                     text);
+        if (request->options.n_ratios == MAX_RATIOS)
+            return hl_options_refuse(usage, "--ratios: more than %d", MAX_RATIOS);
+        request->ratios[request->options.n_ratios++] = ratio;
+        text                                         = *end == ',' ? end + 1 : end;
+    }
+    request->options.ratios = request->ratios;
+    return HL_OPTIONS_GO_ON;
+}
+
+static int check_table(const sweep_request *request, const hl_usage *usage)
+{
+    hl_nearest nearest = { .wanted = request->table };
+
+    if (request->table == NULL)
+        return request->csv ? hl_options_refuse(usage, "--csv needs --table NAME")
+                            : HL_OPTIONS_GO_ON;
+    for (size_t i = 0; hl_sweep_table_name(i) != NULL; i++) {
+        if (strcmp(request->table, hl_sweep_table_name(i)) == 0)
+            return HL_OPTIONS_GO_ON;
+        hl_nearest_offer(&nearest, hl_sweep_table_name(i));
+    }
+    if (nearest.word != NULL)
+        return hl_options_refuse(usage, "--table: no table is called '%s' (did you mean '%s'?)",
+                                 request->table, nearest.word);
+    return hl_options_refuse(usage, "--table: no table is called '%s'", request->table);
+}
+
+static int check_request(sweep_request *request, const hl_usage *usage)
+{
+    int code = HL_OPTIONS_GO_ON;
+
+    if (request->arguments.count != 1)
+        return hl_options_refuse(usage, "wanted one MODEL, got %d", request->arguments.count);
+    if (request->rank_texts.count == 0 || request->test_texts.count == 0)
+        return hl_options_refuse(usage, "wanted a text to rank on and one to test on: --rank-text "
+                                        "A --test-text B");
+    if (request->options.resume && request->state == NULL && request->figure == NULL)
+        return hl_options_refuse(usage, "--resume needs --state FILE, or -o FIG");
+    if (request->by != NULL) {
+        code =
+            parse_rankers(request->rankers, &request->options.n_rankers, usage, "by", request->by);
+        request->options.rankers = request->rankers;
+    }
+    if (code == HL_OPTIONS_GO_ON && request->again != NULL) {
+        code = parse_rankers(request->iterative, &request->options.n_iterative, usage, "iterative",
+                             request->again);
+        request->options.iterative = request->iterative;
+    }
+    if (code == HL_OPTIONS_GO_ON && request->ratio_list != NULL)
+        code = parse_ratios(request, usage);
+    request->options.memory_bytes = (size_t)(request->memory * 1048576.0);
+    request->options.seed         = (uint64_t)request->common.seed;
+    request->options.n_threads    = (int32_t)request->common.n_threads;
+    return code == HL_OPTIONS_GO_ON ? check_table(request, usage) : code;
+}
+
+static int parse_request(sweep_request *request, int argc, char **argv)
+{
+    hl_sweep_options *o         = &request->options;
+    const hl_option   options[] = {
+          { "rank-text", 0, HL_OPTION_LIST, &request->rank_texts, "PATH",
+            "the text to rank on: file, folder, pattern; repeatable", 0, 0 },
+          { "test-text", 0, HL_OPTION_LIST, &request->test_texts, "PATH", "the text to test on", 0,
+            0 },
+          { "by", 0, HL_OPTION_TEXT, &request->by, "A,B", "these rankers (all)", 0, 0 },
+          { "iterative", 0, HL_OPTION_TEXT, &request->again, "A,B",
+            "these also with a new measurement after each ratio", 0, 0 },
+          { "ratios", 0, HL_OPTION_TEXT, &request->ratio_list, "R,R",
+            "rising (0,0.1,0.2,0.3,0.4,0.5,0.6,0.7)", 0, 0 },
+          { "seeds", 0, HL_OPTION_INT, &o->n_seeds, "N", "random orders (10)", 2, 100000 },
+          { "per-layer-max", 0, HL_OPTION_INT, &o->limits.per_layer_max, "N",
+            "a layer loses no more heads", 1, 1 << 20 },
+          { "empty-layers", 0, HL_OPTION_FLAG, &o->limits.empty_layers, NULL,
+            "a layer may lose all its heads", 0, 0 },
+          { "context", 'c', HL_OPTION_INT, &o->n_ctx, "N",
+            "tokens of a window (the model's, at most 1024)", 2, 1 << 30 },
+          { "rank-tokens", 0, HL_OPTION_INT, &o->rank_tokens, "N",
+            "the first N tokens of the text to rank on (all)", 1, INT64_MAX },
+          { "test-tokens", 0, HL_OPTION_INT, &o->test_tokens, "N",
+            "the first N tokens of the text to test on (all)", 1, INT64_MAX },
+          { "same-text", 0, HL_OPTION_FLAG, &o->shared_texts, NULL,
+            "allow documents that are in both texts", 0, 0 },
+          { "output", 'o', HL_OPTION_TEXT, &request->figure, "FIG",
+            "draw the curves: .svg, .png, .pdf", 0, 0 },
+          { "scatter", 0, HL_OPTION_TEXT, &request->scatter, "FIG",
+            "draw scores against what a head alone costs", 0, 0 },
+          { "perplexity", 0, HL_OPTION_FLAG, &request->perplexity, NULL,
+            "the curves in perplexity, on a logarithmic axis", 0, 0 },
+          { "table", 't', HL_OPTION_TEXT, &request->table, "NAME",
+            "points, random, correlation, heads or savings", 0, 0 },
+          { "csv", 0, HL_OPTION_FLAG, &request->csv, NULL, "the table as CSV", 0, 0 },
+          { "memory", 0, HL_OPTION_NUMBER, &request->memory, "MIB",
+            "for predictions and residual streams of a batch (1024)", 1, 1 << 30 },
+          { "state", 0, HL_OPTION_TEXT, &request->state, "FILE", "where the state is saved", 0, 0 },
+          { "save-every", 0, HL_OPTION_NUMBER, &o->save_every, "SECONDS", "how often (30)", 0,
+            1000000 },
+          { "resume", 0, HL_OPTION_FLAG, &o->resume, NULL, "go on from the state, if it is there", 0,
+            0 },
+          { "tokenizer", 0, HL_OPTION_TEXT, &request->tokenizer_path, "PATH",
+            "use this one instead of the model's own", 0, 0 },
+          { 0 },
+    };
+    const hl_usage usage = { "sweep", "MODEL --rank-text A --test-text B", description, options };
+    int code = hl_options_parse(&request->arguments, &request->common, &usage, argc, argv);
+
+    return code == HL_OPTIONS_GO_ON ? check_request(request, &usage) : code;
+}
+
+/* ----------------------------------------------------------------------- stopping */
+
+static volatile sig_atomic_t stopped;
+
+static void stop(int signal)
+{
+    (void)signal;
+    stopped = 1;
+}
+
+/* The first Ctrl-C ends the work in order; the second as ever. */
+static void watch_signals(void)
+{
+    struct sigaction action = { .sa_handler = stop, .sa_flags = (int)SA_RESETHAND };
+
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
+
+/* Each stage has a bar of its own. */
+static hl_status show_progress(void *context, const hl_sweep_progress *progress)
+{
+    sweep_work *work = context;
+
+    if (work->stage == NULL || strcmp(work->stage, progress->stage) != 0) {
+        hl_progress_end(&work->progress);
+        hl_progress_start(&work->progress, stderr, progress->stage, work->request->common.quiet);
+        work->stage = progress->stage;
+    }
+    hl_progress_update(&work->progress, progress->share, progress->n_tokens);
+    return stopped ? HL_CANCELLED : HL_OK;
+}
+
+/* --------------------------------------------------------------------------- work */
+
+static int fail(hl_status status)
+{
+    hl_complain("sweep", "%s", hl_error_message());
+    return hl_exit_for(status);
+}
+
+static hl_status open_corpus(hl_corpus **out, const sweep_work *work, const hl_option_list *texts)
+{
+    hl_corpus_options options = { .inputs = texts->items, .n_inputs = (size_t)texts->count };
+    hl_status         status  = hl_corpus_open(out, work->model, work->tokenizer, &options);
+
+    if (status == HL_OK && !work->request->common.quiet)
+        hl_corpus_options_report("sweep", *out);
+    return status;
+}
+
+static hl_status name_state(sweep_work *work)
+{
+    const sweep_request *request = work->request;
+    const char          *base    = request->state != NULL ? request->state : request->figure;
+
+    if (base == NULL)
+        return HL_OK;
+    size_t room      = strlen(base) + 8;
+    work->state_path = malloc(room);
+    if (work->state_path == NULL)
+        return HL_NO_MEMORY;
+    snprintf(work->state_path, room, "%s%s", base, request->state != NULL ? "" : ".part");
+    return HL_OK;
+}
+
+static hl_status open_work(sweep_work *work)
+{
+    const sweep_request *request = work->request;
+    const char          *path    = request->tokenizer_path;
+    hl_status            status  = hl_model_open(&work->model, request->arguments.items[0]);
+
+    if (status == HL_OK && path == NULL)
+        path = hl_model_get_info(work->model)->tokenizer_path;
+    if (status == HL_OK)
+        status = hl_tokenizer_open(&work->tokenizer, path);
+    if (status == HL_OK)
+        status = open_corpus(&work->rank_corpus, work, &request->rank_texts);
+    if (status == HL_OK)
+        status = open_corpus(&work->test_corpus, work, &request->test_texts);
+    return status == HL_OK ? name_state(work) : status;
+}
+
+static void close_work(sweep_work *work)
+{
+    hl_sweep_free(work->sweep);
+    hl_corpus_close(work->rank_corpus);
+    hl_corpus_close(work->test_corpus);
+    hl_tokenizer_close(work->tokenizer);
+    hl_model_close(work->model);
+    free(work->state_path);
+}
+
+static hl_status run(sweep_work *work)
+{
+    hl_sweep_options options = work->request->options;
+
+    options.state_path = work->state_path;
+    options.progress   = show_progress;
+    options.context    = work;
+    hl_status status   = hl_sweep_run(&work->sweep, work->model, work->tokenizer, work->rank_corpus,
+                                      work->test_corpus, &options);
+    hl_progress_end(&work->progress);
+    return status;
+}
+
+static hl_status draw(const sweep_work *work)
+{
+    const sweep_request *request = work->request;
+    hl_status            status  = HL_OK;
+
+    if (request->figure != NULL)
+        status = hl_sweep_draw_curves(work->sweep, request->figure, request->arguments.items[0],
+                                      request->perplexity);
+    if (status == HL_OK && request->scatter != NULL)
+        status = hl_sweep_draw_scatter(work->sweep, request->scatter, request->arguments.items[0]);
+    return status;
+}
+
+static int report(const sweep_work *work)
+{
+    const sweep_request *request = work->request;
+
+    if (request->table != NULL)
+        return hl_sweep_print_table(work->sweep, request->table,
+                                    request->csv           ? HL_SHEET_CSV
+                                    : request->common.json ? HL_SHEET_JSON
+                                                           : HL_SHEET_TEXT);
+    if (request->common.json)
+        return hl_sweep_print_json(work->sweep, request->arguments.items[0]);
+    return request->common.quiet ? HL_EXIT_OK
+                                 : hl_sweep_print(work->sweep, request->arguments.items[0]);
+}
+
+/* The state goes when all that was asked for is there, and not before. */
+static int sweep(sweep_work *work)
+{
+    hl_status status = open_work(work);
+
+    if (status == HL_OK)
+        status = run(work);
+    if (status == HL_CANCELLED && stopped) {
+        hl_complain("sweep", "%s%s%s", hl_error_message(),
+                    work->state_path != NULL ? "; --resume goes on from " : "",
+                    work->state_path != NULL ? work->state_path : "");
+        return HL_EXIT_STOPPED;
+    }
+    if (status == HL_OK)
+        status = draw(work);
+    if (status != HL_OK)
+        return fail(status);
+    int code = report(work);
+    if (code == HL_EXIT_OK && work->state_path != NULL)
+        unlink(work->state_path);
+    return code;
+}
+
+int hl_command_sweep(int argc, char **argv)
+{
+    sweep_request request = { 0 };
+    sweep_work    work    = { .request = &request };
+    int           code    = parse_request(&request, argc, argv);
+
+    if (code != HL_OPTIONS_GO_ON)
+        return code;
+    watch_signals();
+    code = sweep(&work);
+    close_work(&work);
+    return code;
+}

@@ -1,0 +1,161 @@
+/* sweep_figure.c - from the tables of a sweep to the arrays of figures. */
+#include "sweep_figure.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* ----------------------------------------------------------------------- columns */
+
+/* A column of a table from `row` on; free it. */
+static double *column(const hl_sheet *table, const char *name, int64_t row, int64_t n)
+{
+    double *values = malloc((size_t)(n > 0 ? n : 1) * sizeof *values);
+
+    for (int64_t i = 0; i < n && values != NULL; i++)
+        values[i] = hl_sheet_number(table, row + i, hl_sheet_find(table, name));
+    return values;
+}
+
+/* What the axis shows of a mean NLL. */
+static double *shown(const hl_sheet *table, const char *name, int64_t row, int64_t n, double dense,
+                     bool perplexity)
+{
+    double *values = column(table, name, row, n);
+
+    for (int64_t i = 0; i < n && values != NULL; i++)
+        values[i] = perplexity ? exp(values[i]) : values[i] - dense;
+    return values;
+}
+
+/* ------------------------------------------------------------------------ curves */
+
+static void free_curve(hl_curve *curve)
+{
+    free((void *)curve->x);
+    free((void *)curve->y);
+    free((void *)curve->low);
+    free((void *)curve->high);
+    free((void *)curve->inner_low);
+    free((void *)curve->inner_high);
+}
+
+static hl_curve order_curve(const hl_sheet *points, int64_t row, int64_t n, double dense,
+                            bool perplexity)
+{
+    return (hl_curve){ .name = hl_sheet_text(points, row, 0),
+                       .n    = n,
+                       .x    = column(points, "ratio", row, n),
+                       .y    = shown(points, "nll", row, n, dense, perplexity) };
+}
+
+static hl_curve random_curve(const hl_sheet *random, double dense, bool perplexity)
+{
+    int64_t n = hl_sheet_n_rows(random);
+
+    return (hl_curve){ .name       = "random",
+                       .n          = n,
+                       .kind       = HL_CURVE_CHANCE,
+                       .x          = column(random, "ratio", 0, n),
+                       .y          = shown(random, "median", 0, n, dense, perplexity),
+                       .low        = shown(random, "least", 0, n, dense, perplexity),
+                       .high       = shown(random, "most", 0, n, dense, perplexity),
+                       .inner_low  = shown(random, "quarter", 0, n, dense, perplexity),
+                       .inner_high = shown(random, "three_quarters", 0, n, dense, perplexity) };
+}
+
+static bool is_whole(const hl_curve *curve)
+{
+    bool band = curve->low != NULL && curve->high != NULL && curve->inner_low != NULL &&
+                curve->inner_high != NULL;
+
+    return curve->x != NULL && curve->y != NULL && (curve->kind != HL_CURVE_CHANCE || band);
+}
+
+hl_status hl_sweep_draw_curves(const hl_sweep *sweep, const char *path, const char *model,
+                               bool perplexity)
+{
+    const hl_sheet      *points   = hl_sweep_table(sweep, "points");
+    const hl_sheet      *random   = hl_sweep_table(sweep, "random");
+    const hl_evaluation *test     = hl_sweep_evaluation(sweep);
+    int64_t              n_ratios = hl_sheet_n_rows(random);
+    int64_t              n_orders = hl_sheet_n_rows(points) / n_ratios;
+    double               dense    = hl_evaluation_total(test, -1).nll / (double)test->n_scored;
+    hl_curve            *curves   = calloc((size_t)n_orders + 1, sizeof *curves);
+    hl_status            status   = curves != NULL ? HL_OK : HL_NO_MEMORY;
+    char                 title[200], what[300], band[64];
+
+    for (int64_t i = 0; i <= n_orders && status == HL_OK; i++) {
+        curves[i] = i == 0 ? random_curve(random, dense, perplexity)
+                           : order_curve(points, (i - 1) * n_ratios, n_ratios, dense, perplexity);
+        status    = is_whole(&curves[i]) ? HL_OK : HL_NO_MEMORY;
+    }
+    snprintf(title, sizeof title, "%s: what switching heads off costs", model);
+    snprintf(
+        what, sizeof what, "%lld tokens scored in %lld windows of %lld; dense %.4f nats a token",
+        (long long)test->n_scored, (long long)test->n_windows, (long long)test->context, dense);
+    snprintf(band, sizeof band, "all of %.0f seeds", hl_sheet_fact(random, "seeds"));
+    if (status == HL_OK)
+        status = hl_draw_curves(
+            &(hl_curves){ .title  = title,
+                          .x_name = "share of heads switched off",
+                          .y_name = perplexity ? "perplexity" : "rise of the loss, nats a token",
+                          .what   = what,
+                          .band   = band,
+                          .inner_band = "the middle half",
+                          .curves     = curves,
+                          .n_curves   = n_orders + 1,
+                          .log_y      = perplexity },
+            path, NULL);
+    for (int64_t i = 0; i <= n_orders && curves != NULL; i++)
+        free_curve(&curves[i]);
+    free(curves);
+    return status;
+}
+
+/* ----------------------------------------------------------------------- scatter */
+
+static hl_scatter_panel panel_of(const hl_sheet *correlation, const hl_sheet *heads, int64_t i,
+                                 int64_t n)
+{
+    return (hl_scatter_panel){
+        .name     = hl_sheet_text(correlation, i, 0),
+        .x        = column(heads, "score", i * n, n),
+        .y        = column(heads, "rise", i * n, n),
+        .rho      = hl_sheet_number(correlation, i, hl_sheet_find(correlation, "rho")),
+        .rho_low  = hl_sheet_number(correlation, i, hl_sheet_find(correlation, "low")),
+        .rho_high = hl_sheet_number(correlation, i, hl_sheet_find(correlation, "high")),
+    };
+}
+
+hl_status hl_sweep_draw_scatter(const hl_sweep *sweep, const char *path, const char *model)
+{
+    const hl_sheet   *correlation = hl_sweep_table(sweep, "correlation");
+    const hl_sheet   *heads       = hl_sweep_table(sweep, "heads");
+    int64_t           n_panels    = hl_sheet_n_rows(correlation);
+    int64_t           n_heads     = n_panels > 0 ? hl_sheet_n_rows(heads) / n_panels : 0;
+    hl_scatter_panel *panels      = calloc((size_t)n_panels + 1, sizeof *panels);
+    hl_status         status      = panels != NULL ? HL_OK : HL_NO_MEMORY;
+    char              title[200];
+
+    for (int64_t i = 0; i < n_panels && status == HL_OK; i++) {
+        panels[i] = panel_of(correlation, heads, i, n_heads);
+        status    = panels[i].x != NULL && panels[i].y != NULL ? HL_OK : HL_NO_MEMORY;
+    }
+    snprintf(title, sizeof title, "%s: does a score tell what a head is worth?", model);
+    if (status == HL_OK)
+        status = hl_draw_scatter(&(hl_scatter){ .title    = title,
+                                                .x_name   = "score on the ranking text",
+                                                .y_name   = "rise of the loss without the head",
+                                                .what     = "Spearman's rho with 95% interval",
+                                                .n_points = n_heads,
+                                                .panels   = panels,
+                                                .n_panels = n_panels },
+                                 path, NULL);
+    for (int64_t i = 0; i < n_panels && panels != NULL; i++) {
+        free((void *)panels[i].x);
+        free((void *)panels[i].y);
+    }
+    free(panels);
+    return status;
+}

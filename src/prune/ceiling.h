@@ -1,0 +1,35 @@
+/* ceiling.h - the most that taking heads out can save, from shapes alone.
+ *
+ * A token costs two operations a weight that multiplies it, and 4 d_head a head and key that it
+ * sees: q.k and p v.  A head that goes takes its rows of W_Q (and their bias) and its columns of
+ * W_O; its share of W_K and W_V goes only with the last of its group.  What is measured to save
+ * more than this has been measured wrongly. */
+#ifndef HL_PRUNE_CEILING_H
+#define HL_PRUNE_CEILING_H
+
+#include "headlight.h"
+
+/* Numbers of the whole model. */
+typedef struct hl_shapes {
+    double n_params;
+    double n_multiplied;  /* weights that multiply a token: of experts, those in use */
+    double query_params;  /* of one head: W_Q, W_O and biases; the most of any layer */
+    double key_params;    /* of one K/V head: W_K, W_V and biases */
+    double query_weights; /* the same without biases */
+    double key_weights;
+    double n_heads; /* of all layers */
+    double group;   /* query heads to a K/V head; the least of any layer */
+    double d_head;
+    double keys; /* that a row sees in the mean, over layers and rows of the context */
+} hl_shapes;
+
+typedef struct hl_ceiling {
+    double params; /* that go */
+    double params_share;
+    double flops_share; /* of a forward pass over the context, per token */
+} hl_ceiling;
+
+hl_shapes  hl_shapes_of(const hl_model *model, int64_t context);
+hl_ceiling hl_ceiling_of(const hl_shapes *shapes, int64_t n_off);
+
+#endif

@@ -1,0 +1,702 @@
+/* evaluate.c - a walk over a tree of settings.
+ *
+ * Two settings of the gates that agree in layers 0 ... l-1 give the same residual stream
+ * before layer l.  Sorted by their gates, layer 0 first, settings are the leaves of a tree
+ * whose edges are layers' gates:
+ *
+ *     layer 0   1 1 ------------------- 1 1 ---- 0 1
+ *     layer 1   1 1 ------- 1 0         |        |
+ *     layer 2   1 1   0 1   1 1         ...      ...
+ *     setting   dense  a     b                            a starts at layer 2, b at 1
+ *
+ * and a walk from leaf to leaf runs every edge once: the least that can be.  For it one
+ * stream a layer is enough, that of the path to the current leaf: a setting starts at the
+ * first layer that differs from the setting before it, from the stream kept there, and
+ * overwrites those above.  All settings are run on one batch of windows before the next
+ * batch, so memory does not grow with text or settings.  Where it is short, only every
+ * `every`-th layer's stream is kept and the layers between are run again.
+ *
+ * The dense model comes first of all, since sorting puts larger gates first; its logits a
+ * and probabilities p stay for the batch, and with x the logits of another setting
+ *
+ *     KL = sum p ((a - lse a) - (x - lse x)),
+ *
+ * which is exactly 0 where x = a.  Windows, batches and the order of sums are those of
+ * perplexity.c, so that the NLL is the same to the bit. */
+#include "prune/evaluate.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "base/threads.h"
+#include "measure/window.h"
+#include "model/logits.h"
+#include "model/model.h"
+
+enum { DEFAULT_ROWS = 512, DEFAULT_CONTEXT = 1024, MAX_BATCH = 4096, MAX_SETTINGS = 1 << 24 };
+#define DEFAULT_MEMORY ((size_t)1 << 30)
+
+/* Tokens [begin, begin + length) of all. */
+typedef struct text_window {
+    int64_t begin;
+    int64_t length;
+    int64_t document; /* of the corpus */
+} text_window;
+
+/* What a row of the batch says, before it is added up. */
+typedef struct row_score {
+    double nll;
+    double kl;
+    bool   same;
+} row_score;
+
+struct hl_evaluator {
+    const hl_model     *model;
+    const hl_config    *config;
+    hl_evaluate_options options; /* complete */
+    int                 n_threads;
+    hl_session         *session;
+    hl_evaluation      *result;
+
+    float   *gates;      /* (n_settings + 1, n_layers, n_heads), the last all 1 */
+    int64_t  n_gates;    /* of a setting */
+    int64_t *order;      /* (n_settings + 1) sorted, the dense model first */
+    int64_t *first;      /* (n_settings + 1) in that order: the layer it starts at */
+    int64_t  n_per_walk; /* layers run for a batch */
+
+    int64_t     *tokens; /* of all windows, one after the other */
+    int64_t      n_tokens;
+    text_window *windows; /* (n_windows) */
+
+    /* The batch at work. */
+    int64_t    n_done; /* windows of the batches before it */
+    int64_t    n_batch_windows;
+    int64_t    n_rows;      /* of every sequence */
+    int64_t   *fed;         /* (B, n_rows) tokens */
+    int64_t   *lengths;     /* (B) */
+    float     *logits;      /* (B, n_rows, V) of the dense model */
+    float     *p;           /* (B, n_rows, V) */
+    double    *lse;         /* (B, n_rows) */
+    row_score *rows;        /* (B, n_rows) of the setting at work */
+    float     *streams;     /* (n_slots, B, n_rows, D) before layer (slot + 1) * every */
+    int64_t    every;       /* n_layers: none is kept */
+    int64_t    slot_floats; /* room of a slot */
+    int64_t    at;          /* in order: the setting at work */
+};
+
+/* ------------------------------------------------------------------- settings */
+
+/* Larger gates first, layer by layer. */
+static int compare_gates(const float *a, const float *b, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        if (a[i] != b[i])
+            return a[i] > b[i] ? -1 : 1;
+    }
+    return 0;
+}
+
+static const float *gates_of(const hl_evaluator *e, int64_t setting)
+{
+    return e->gates + setting * e->n_gates;
+}
+
+/* Stable, so that of equal settings the first comes first: merges runs of 1, 2, 4, ... */
+static void merge_runs(int64_t *out, const int64_t *in, const hl_evaluator *e, int64_t n,
+                       int64_t width)
+{
+    for (int64_t low = 0; low < n; low += 2 * width) {
+        int64_t middle = low + width < n ? low + width : n;
+        int64_t high   = low + 2 * width < n ? low + 2 * width : n;
+        int64_t a = low, b = middle;
+
+        for (int64_t i = low; i < high; i++) {
+            bool left = a < middle &&
+                        (b >= high ||
+                         compare_gates(gates_of(e, in[a]), gates_of(e, in[b]), e->n_gates) <= 0);
+            out[i] = left ? in[a++] : in[b++];
+        }
+    }
+}
+
+static hl_status sort_settings(hl_evaluator *e)
+{
+    int64_t   n      = e->result->n_settings + 1;
+    int64_t  *work   = NULL;
+    hl_status status = HL_ALLOC(&work, (size_t)n);
+
+    if (status != HL_OK)
+        return status;
+    e->order[0] = n - 1; /* before its equals */
+    for (int64_t i = 1; i < n; i++)
+        e->order[i] = i - 1;
+    for (int64_t width = 1; width < n; width *= 2) {
+        merge_runs(work, e->order, e, n, width);
+        memcpy(e->order, work, (size_t)n * sizeof *work);
+    }
+    hl_free(work);
+    return HL_OK;
+}
+
+/* The first layer whose gates differ; n_layers: none. */
+static int64_t first_difference(const hl_evaluator *e, int64_t a, int64_t b)
+{
+    int64_t n_heads = e->config->n_heads;
+    int64_t layer   = 0;
+
+    while (layer < e->config->n_layers &&
+           compare_gates(gates_of(e, a) + layer * n_heads, gates_of(e, b) + layer * n_heads,
+                         n_heads) == 0)
+        layer++;
+    return layer;
+}
+
+/* Where each setting starts: at the kept stream before the first difference.  An equal of
+ * the one before it runs nothing. */
+static void plan_walk(hl_evaluator *e)
+{
+    int64_t n_layers = e->config->n_layers;
+
+    e->first[0]   = 0;
+    e->n_per_walk = n_layers;
+    for (int64_t i = 1; i <= e->result->n_settings; i++) {
+        int64_t layer = first_difference(e, e->order[i - 1], e->order[i]);
+
+        e->first[i] = layer < n_layers ? layer / e->every * e->every : n_layers;
+        e->n_per_walk += n_layers - e->first[i];
+    }
+}
+
+static hl_status check_gates(const hl_evaluator *e)
+{
+    int64_t count = e->result->n_settings * e->n_gates;
+
+    for (int64_t i = 0; i < count; i++) {
+        if (!(e->gates[i] >= 0.0f && e->gates[i] <= 1.0f))
+            return hl_fail(
+                HL_BAD_ARGUMENT, "setting %lld: the gate of L%lldH%lld is %g, wanted 0 to 1",
+                (long long)(i / e->n_gates), (long long)(i % e->n_gates / e->config->n_heads),
+                (long long)(i % e->config->n_heads), (double)e->gates[i]);
+    }
+    return HL_OK;
+}
+
+static hl_status take_settings(hl_evaluator *e, const float *gates, int64_t n_settings)
+{
+    hl_status status = HL_OK;
+
+    if (n_settings < 0 || n_settings > MAX_SETTINGS || (gates == NULL && n_settings > 0))
+        return hl_fail(HL_BAD_ARGUMENT, "evaluate: %lld settings of gates, wanted 0 to %d",
+                       (long long)n_settings, MAX_SETTINGS);
+    e->n_gates            = e->config->n_layers * e->config->n_heads;
+    e->result->n_settings = n_settings;
+    size_t count          = (size_t)n_settings * (size_t)e->n_gates;
+    HL_TRY(HL_ALLOC(&e->gates, count + (size_t)e->n_gates));
+    HL_TRY(HL_ALLOC(&e->order, (size_t)n_settings + 1));
+    HL_TRY(HL_ALLOC(&e->first, (size_t)n_settings + 1));
+    if (n_settings > 0)
+        memcpy(e->gates, gates, count * sizeof *gates);
+    for (int64_t i = 0; i < e->n_gates; i++)
+        e->gates[count + (size_t)i] = 1.0f;
+    HL_TRY(check_gates(e));
+    HL_TRY(sort_settings(e));
+
+done:
+    return status;
+}
+
+/* ----------------------------------------------------------------------- text */
+
+static hl_status keep_window(hl_evaluator *e, const hl_batch *batch, size_t *max_windows,
+                             size_t *max_tokens)
+{
+    hl_status status = HL_OK;
+    int64_t   length = batch->lengths[0];
+    size_t    n      = (size_t)e->result->n_windows;
+
+    if (length < 2) /* scores nothing */
+        return HL_OK;
+    if (n == *max_windows) {
+        HL_TRY(hl_realloc((void **)&e->windows, n, 2 * n + 64, sizeof *e->windows));
+        *max_windows = 2 * n + 64;
+    }
+    if ((size_t)(e->n_tokens + length) > *max_tokens) {
+        size_t more = 2 * (size_t)(e->n_tokens + length);
+        HL_TRY(hl_realloc((void **)&e->tokens, (size_t)e->n_tokens, more, sizeof *e->tokens));
+        *max_tokens = more;
+    }
+    memcpy(e->tokens + e->n_tokens, batch->tokens, (size_t)length * sizeof *e->tokens);
+    e->windows[e->result->n_windows++] = (text_window){ e->n_tokens, length, batch->documents[0] };
+    e->n_tokens += length;
+    e->result->n_scored += length - 1;
+
+done:
+    return status;
+}
+
+static hl_status read_windows(hl_evaluator *e, const hl_corpus *corpus)
+{
+    hl_status         status      = HL_OK;
+    hl_windows       *windows     = NULL;
+    hl_window_options options     = e->options.windows;
+    size_t            max_windows = 0;
+    size_t            max_tokens  = 0;
+    hl_batch          batch       = { .n_windows = 1 };
+
+    options.n_batch = 1;
+    HL_TRY(hl_windows_open(&windows, corpus, &options));
+    while (batch.n_windows > 0) {
+        HL_TRY(hl_windows_next(&batch, windows));
+        if (batch.n_windows > 0)
+            HL_TRY(keep_window(e, &batch, &max_windows, &max_tokens));
+    }
+    if (e->result->n_windows == 0)
+        HL_TRY(hl_fail(HL_BAD_INPUT, "evaluate: no window of the text has two tokens"));
+
+done:
+    hl_windows_close(windows);
+    return status;
+}
+
+static hl_status describe_windows(hl_evaluator *e)
+{
+    hl_status      status = HL_OK;
+    hl_evaluation *r      = e->result;
+    size_t         n      = (size_t)r->n_windows;
+
+    HL_TRY(HL_ALLOC_ZEROED(&r->scored, n));
+    HL_TRY(HL_ALLOC_ZEROED(&r->documents, n));
+    HL_TRY(HL_ALLOC_ZEROED(&r->dense, n));
+    HL_TRY(hl_alloc_zeroed((void **)&r->scores, n, (size_t)r->n_settings * sizeof *r->scores));
+    for (size_t i = 0; i < n; i++) {
+        if (i == 0 || e->windows[i].document != e->windows[i - 1].document)
+            r->n_documents++;
+        r->documents[i] = r->n_documents - 1;
+        r->scored[i]    = e->windows[i].length - 1;
+    }
+
+done:
+    return status;
+}
+
+/* -------------------------------------------------------------- open and close */
+
+static hl_status complete_options(hl_evaluator *e)
+{
+    hl_window_options *windows = &e->options.windows;
+    int64_t            n_ctx   = e->config->n_ctx;
+
+    if (e->config->is_encoder)
+        return hl_fail(HL_UNSUPPORTED, "%s is an encoder (%s): it foretells no next token",
+                       e->model->path, e->config->family);
+    if (windows->context == 0)
+        windows->context = n_ctx > 0 && n_ctx < DEFAULT_CONTEXT ? n_ctx : DEFAULT_CONTEXT;
+    if (windows->stride != 0 || windows->n_parts != 0 || windows->part != 0)
+        return hl_fail(HL_BAD_ARGUMENT, "evaluate: windows cannot overlap or be dealt out");
+    if (windows->context < 2)
+        return hl_fail(HL_BAD_ARGUMENT, "evaluate: windows of %lld tokens, wanted 2 or more",
+                       (long long)windows->context);
+    if (windows->n_batch == 0)
+        windows->n_batch = windows->context < DEFAULT_ROWS ? DEFAULT_ROWS / windows->context : 1;
+    if (windows->n_batch < 1 || windows->n_batch > MAX_BATCH)
+        return hl_fail(HL_BAD_ARGUMENT, "evaluate: batches of %lld windows, wanted 1 to %d",
+                       (long long)windows->n_batch, MAX_BATCH);
+    if (e->options.memory_bytes == 0)
+        e->options.memory_bytes = DEFAULT_MEMORY;
+    e->result->context = windows->context;
+    return HL_OK;
+}
+
+/* The streams get what the predictions of the dense model leave. */
+static hl_status plan_memory(hl_evaluator *e)
+{
+    hl_status status   = HL_OK;
+    int64_t   n_layers = e->config->n_layers;
+    size_t    n_rows   = (size_t)(e->options.windows.n_batch * e->options.windows.context);
+    size_t    n_logits = 0;
+    size_t    n_bytes  = 0;
+    size_t    slot     = 0;
+
+    if (!hl_size_multiply(&n_logits, n_rows, (size_t)e->config->d_vocab) ||
+        !hl_size_multiply(&n_bytes, n_logits, 2 * sizeof(float)) ||
+        !hl_size_multiply(&slot, n_rows, (size_t)e->config->d_model * sizeof(float)))
+        return hl_fail(HL_NO_MEMORY, "evaluate: a batch of %zu rows is too large", n_rows);
+    if (n_bytes > e->options.memory_bytes)
+        return hl_fail(HL_LIMIT,
+                       "the predictions of %zu rows take %zu MiB, more than the %zu MiB allowed: "
+                       "allow more, or use a shorter context",
+                       n_rows, n_bytes >> 20, e->options.memory_bytes >> 20);
+    int64_t n_slots = (int64_t)((e->options.memory_bytes - n_bytes) / slot);
+    n_slots         = n_slots > n_layers - 1 ? n_layers - 1 : n_slots;
+    e->every        = n_slots > 0 ? (n_layers - 1 + n_slots - 1) / n_slots : n_layers;
+    e->slot_floats  = (int64_t)(slot / sizeof(float));
+    HL_TRY(HL_ALLOC(&e->logits, n_logits));
+    HL_TRY(HL_ALLOC(&e->p, n_logits));
+    HL_TRY(hl_alloc((void **)&e->streams, (size_t)((n_layers - 1) / e->every), slot));
+    HL_TRY(HL_ALLOC_ZEROED(&e->lse, n_rows));
+    HL_TRY(HL_ALLOC_ZEROED(&e->rows, n_rows));
+    HL_TRY(HL_ALLOC_ZEROED(&e->fed, n_rows));
+    HL_TRY(HL_ALLOC_ZEROED(&e->lengths, (size_t)e->options.windows.n_batch));
+
+done:
+    return status;
+}
+
+static hl_status open_session(hl_evaluator *e)
+{
+    hl_session_options options = { .n_ctx     = e->options.windows.context,
+                                   .n_batch   = e->options.windows.n_batch,
+                                   .wants     = HL_WANT_LOGITS | HL_WANT_RESID_POST,
+                                   .n_threads = e->options.n_threads };
+
+    e->n_threads = hl_threads(e->options.n_threads);
+    return hl_session_open(&e->session, e->model, &options);
+}
+
+/* How many windows from n_done on make a batch: those of one document. */
+static int64_t batch_size(const hl_evaluator *e, int64_t n_done)
+{
+    int64_t n = 0;
+
+    while (n < e->options.windows.n_batch && n_done + n < e->result->n_windows &&
+           e->windows[n_done + n].document == e->windows[n_done].document)
+        n++;
+    return n;
+}
+
+static void count_naive(hl_evaluator *e)
+{
+    int64_t n_batches = 0;
+
+    for (int64_t at = 0; at < e->result->n_windows; at += batch_size(e, at))
+        n_batches++;
+    e->result->n_layers_naive =
+        n_batches * (e->result->n_settings + 1) * (int64_t)e->config->n_layers;
+}
+
+hl_status hl_evaluator_open(hl_evaluator **out, const hl_model *model, const hl_corpus *corpus,
+                            const float *gates, int64_t n_settings,
+                            const hl_evaluate_options *options)
+{
+    hl_status     status = HL_OK;
+    hl_evaluator *e      = NULL;
+
+    *out = NULL;
+    if (model == NULL || corpus == NULL)
+        return hl_fail(HL_BAD_ARGUMENT, "evaluate: no model or no text");
+    HL_TRY(HL_ALLOC_ZEROED(&e, 1));
+    HL_TRY(HL_ALLOC_ZEROED(&e->result, 1));
+    e->model  = model;
+    e->config = model->config;
+    if (options != NULL)
+        e->options = *options;
+    HL_TRY(complete_options(e));
+    HL_TRY(take_settings(e, gates, n_settings));
+    HL_TRY(open_session(e)); /* refuses contexts that are too long */
+    HL_TRY(read_windows(e, corpus));
+    HL_TRY(describe_windows(e));
+    HL_TRY(plan_memory(e));
+    plan_walk(e);
+    count_naive(e);
+    *out = e;
+    e    = NULL;
+
+done:
+    hl_evaluator_close(e);
+    return status;
+}
+
+void hl_evaluator_close(hl_evaluator *e)
+{
+    if (e == NULL)
+        return;
+    hl_session_close(e->session);
+    hl_evaluation_free(e->result);
+    hl_free(e->gates);
+    hl_free(e->order);
+    hl_free(e->first);
+    hl_free(e->tokens);
+    hl_free(e->windows);
+    hl_free(e->fed);
+    hl_free(e->lengths);
+    hl_free(e->logits);
+    hl_free(e->p);
+    hl_free(e->lse);
+    hl_free(e->rows);
+    hl_free(e->streams);
+    hl_free(e);
+}
+
+/* ---------------------------------------------------------------------- scoring */
+
+/* A short loop is over before another thread has woken. */
+static int score_threads(const hl_evaluator *e, const hl_final_rows *rows)
+{
+    return rows->n_rows * rows->d_vocab < 16384 ? 1 : e->n_threads;
+}
+
+/* The dense model's row: what others are held against. */
+static row_score keep_row(hl_evaluator *e, const float *logits, int64_t row, int64_t token)
+{
+    int64_t d_vocab = e->config->d_vocab;
+    double  lse     = hl_logits_lse(logits, d_vocab);
+    float  *p       = e->p + row * d_vocab;
+
+    memcpy(e->logits + row * d_vocab, logits, (size_t)d_vocab * sizeof *logits);
+    for (int64_t i = 0; i < d_vocab; i++)
+        p[i] = (float)exp((double)logits[i] - lse);
+    e->lse[row] = lse;
+    return (row_score){ .nll = lse - (double)logits[token], .same = true };
+}
+
+static row_score compare_row(const hl_evaluator *e, const float *logits, int64_t row, int64_t token)
+{
+    int64_t      d_vocab = e->config->d_vocab;
+    const float *dense   = e->logits + row * d_vocab;
+    const float *p       = e->p + row * d_vocab;
+    double       lse     = hl_logits_lse(logits, d_vocab);
+    double       shift   = lse - e->lse[row];
+    double       kl      = 0.0;
+
+    for (int64_t i = 0; i < d_vocab; i++) {
+        if (p[i] > 0.0f) /* a token that cannot be has logit -inf in both */
+            kl += (double)p[i] * ((double)dense[i] - (double)logits[i] + shift);
+    }
+    return (row_score){ .nll  = lse - (double)logits[token],
+                        .kl   = kl,
+                        .same = hl_logits_top(logits, d_vocab) == hl_logits_top(dense, d_vocab) };
+}
+
+/* Row i stands at position start + i and predicts the token after it. */
+static hl_status score_rows(void *context, const hl_final_rows *rows)
+{
+    hl_evaluator  *e     = context;
+    int64_t        first = rows->sequence * e->n_rows + rows->start;
+    bool           dense = e->at == 0;
+    const int64_t *truth = e->tokens + e->windows[e->n_done + rows->sequence].begin + rows->start;
+
+#pragma omp parallel for num_threads(score_threads(e, rows))
+    for (int64_t i = 0; i < rows->n_rows; i++) {
+        const float *logits = rows->logits + i * rows->d_vocab;
+
+        e->rows[first + i] = dense ? keep_row(e, logits, first + i, truth[i + 1])
+                                   : compare_row(e, logits, first + i, truth[i + 1]);
+    }
+    return HL_OK;
+}
+
+/* Keeps the stream before the next layer, if that one has a slot. */
+static hl_status keep_stream(void *context, const hl_layer_rows *rows)
+{
+    hl_evaluator *e     = context;
+    int64_t       layer = rows->layer + 1;
+
+    if (layer % e->every != 0 || layer >= e->config->n_layers)
+        return HL_OK;
+    float *slot = e->streams + (layer / e->every - 1) * e->slot_floats;
+    for (int64_t b = 0; b < rows->n_batch; b++)
+        memcpy(slot + (b * e->n_rows + rows->start[b]) * rows->d_model,
+               rows->resid_post + b * rows->n_rows * rows->d_model,
+               (size_t)(rows->lengths[b] * rows->d_model) * sizeof(float));
+    return HL_OK;
+}
+
+/* --------------------------------------------------------------------- the walk */
+
+static void place_batch(hl_evaluator *e)
+{
+    e->n_batch_windows = batch_size(e, e->n_done);
+    e->n_rows          = 0;
+    memset(e->lengths, 0, (size_t)e->options.windows.n_batch * sizeof *e->lengths);
+    for (int64_t i = 0; i < e->n_batch_windows; i++) {
+        e->lengths[i] = e->result->scored[e->n_done + i]; /* the last token predicts nothing */
+        e->n_rows     = e->lengths[i] > e->n_rows ? e->lengths[i] : e->n_rows;
+    }
+    for (int64_t i = 0; i < e->n_batch_windows; i++)
+        memcpy(e->fed + i * e->n_rows, e->tokens + e->windows[e->n_done + i].begin,
+               (size_t)e->lengths[i] * sizeof *e->fed);
+}
+
+static hl_status run_setting(hl_evaluator *e)
+{
+    hl_status status = HL_OK;
+    int64_t   layer  = e->first[e->at];
+    hl_tap    tap    = { .context = e,
+                         .layer   = keep_stream,
+                         .final   = score_rows,
+                         .wants   = HL_WANT_LOGITS | HL_WANT_RESID_POST };
+    hl_feed   feed   = { .tokens      = e->fed,
+                         .n_tokens    = e->n_rows,
+                         .lengths     = e->lengths,
+                         .gates       = gates_of(e, e->order[e->at]),
+                         .tap         = &tap,
+                         .first_layer = layer };
+
+    if (layer == e->config->n_layers) /* e->rows has it: that of its equal */
+        return HL_OK;
+    if (layer > 0)
+        feed.stream = e->streams + (layer / e->every - 1) * e->slot_floats;
+    for (int64_t i = 0; i < e->options.windows.n_batch; i++)
+        HL_TRY(hl_session_rewind(e->session, i, 0));
+    HL_TRY(hl_session_feed(e->session, &feed));
+
+done:
+    return status;
+}
+
+static hl_scores sum_window(const hl_evaluator *e, int64_t window)
+{
+    const row_score *rows = e->rows + window * e->n_rows;
+    hl_scores        sum  = { 0 };
+
+    for (int64_t i = 0; i < e->lengths[window]; i++) {
+        sum.nll += rows[i].nll;
+        sum.kl += rows[i].kl;
+        sum.n_same += rows[i].same;
+    }
+    return sum;
+}
+
+static hl_status add_setting(hl_evaluator *e)
+{
+    int64_t    setting = e->order[e->at];
+    hl_scores *out     = setting == e->result->n_settings
+                             ? e->result->dense
+                             : e->result->scores + setting * e->result->n_windows;
+
+    for (int64_t i = 0; i < e->n_batch_windows; i++) {
+        out[e->n_done + i] = sum_window(e, i);
+        if (isnan(out[e->n_done + i].nll))
+            return hl_fail(HL_BAD_INPUT, "window %lld of the text: the logits are NaN",
+                           (long long)(e->n_done + i));
+    }
+    return HL_OK;
+}
+
+static hl_status report_progress(const hl_evaluator *e)
+{
+    const hl_evaluation *r         = e->result;
+    int64_t              n_before  = e->windows[e->n_done].begin - e->n_done; /* scored */
+    int64_t              n_batch   = 0;
+    double               n_of_walk = (double)(e->at + 1) / (double)(r->n_settings + 1);
+
+    if (e->options.progress == NULL)
+        return HL_OK;
+    for (int64_t i = 0; i < e->n_batch_windows; i++)
+        n_batch += e->lengths[i];
+    double share = ((double)n_before + n_of_walk * (double)n_batch) / (double)r->n_scored;
+    return e->options.progress(e->options.context, share,
+                               n_before * (r->n_settings + 1) + n_batch * (e->at + 1));
+}
+
+hl_status hl_evaluator_step(hl_evaluator *e)
+{
+    hl_status status = HL_OK;
+
+    if (hl_evaluator_is_done(e))
+        return HL_OK;
+    place_batch(e);
+    for (e->at = 0; e->at <= e->result->n_settings; e->at++) {
+        HL_TRY(run_setting(e));
+        HL_TRY(add_setting(e));
+        HL_TRY(report_progress(e));
+    }
+    e->n_done += e->n_batch_windows;
+    e->result->n_layers_run += e->n_per_walk;
+
+done:
+    return status;
+}
+
+/* ------------------------------------------------------------------- questions */
+
+bool hl_evaluator_is_done(const hl_evaluator *e)
+{
+    return e->n_done >= e->result->n_windows;
+}
+
+int64_t hl_evaluator_n_done(const hl_evaluator *e)
+{
+    return e->n_done;
+}
+
+hl_status hl_evaluator_skip(hl_evaluator *e, int64_t n_done)
+{
+    int64_t at = 0, n_batches = 0;
+
+    for (; at < n_done && at < e->result->n_windows; n_batches++)
+        at += batch_size(e, at);
+    if (n_done < 0 || at != n_done)
+        return hl_fail(HL_BAD_ARGUMENT, "evaluate: no batch ends after %lld windows",
+                       (long long)n_done);
+    e->n_done               = n_done;
+    e->result->n_layers_run = n_batches * e->n_per_walk;
+    return HL_OK;
+}
+
+hl_evaluation *hl_evaluator_result(hl_evaluator *e)
+{
+    return e->result;
+}
+
+hl_evaluation *hl_evaluator_take(hl_evaluator *e)
+{
+    hl_evaluation *result = e->result;
+
+    e->result = NULL;
+    return result;
+}
+
+/* --------------------------------------------------------------------- at once */
+
+hl_status hl_evaluate(hl_evaluation **out, const hl_model *model, const hl_corpus *corpus,
+                      const float *gates, int64_t n_settings, const hl_evaluate_options *options)
+{
+    hl_status     status = HL_OK;
+    hl_evaluator *e      = NULL;
+
+    *out = NULL;
+    HL_TRY(hl_evaluator_open(&e, model, corpus, gates, n_settings, options));
+    while (!hl_evaluator_is_done(e))
+        HL_TRY(hl_evaluator_step(e));
+    *out = hl_evaluator_take(e);
+
+done:
+    hl_evaluator_close(e);
+    return status;
+}
+
+void hl_evaluation_free(hl_evaluation *evaluation)
+{
+    if (evaluation == NULL)
+        return;
+    hl_free(evaluation->scored);
+    hl_free(evaluation->documents);
+    hl_free(evaluation->dense);
+    hl_free(evaluation->scores);
+    hl_free(evaluation);
+}
+
+/* By document first, as perplexity.c adds. */
+hl_scores hl_evaluation_total(const hl_evaluation *evaluation, int64_t setting)
+{
+    const hl_scores *scores =
+        setting < 0 ? evaluation->dense : evaluation->scores + setting * evaluation->n_windows;
+    hl_scores total = { 0 }, document = { 0 };
+
+    for (int64_t i = 0; i < evaluation->n_windows; i++) {
+        document.nll += scores[i].nll;
+        document.kl += scores[i].kl;
+        document.n_same += scores[i].n_same;
+        if (i + 1 == evaluation->n_windows ||
+            evaluation->documents[i + 1] != evaluation->documents[i]) {
+            total.nll += document.nll;
+            total.kl += document.kl;
+            total.n_same += document.n_same;
+            document = (hl_scores){ 0 };
+        }
+    }
+    return total;
+}

@@ -1,0 +1,34 @@
+/* evaluate.h - one model on one text under many settings of its gates.
+ *
+ *     HL_TRY(hl_evaluator_open(&evaluator, model, corpus, gates, n_settings, &options));
+ *     while (!hl_evaluator_is_done(evaluator))
+ *         HL_TRY(hl_evaluator_step(evaluator));          one batch of windows, all settings
+ *     ... hl_evaluator_result(evaluator)->scores ...
+ *
+ * hl_evaluate of headlight.h is this loop.  Who saves its work between steps can fill the
+ * result's scores of the first windows from what was saved, and skip them. */
+#ifndef HL_PRUNE_EVALUATE_H
+#define HL_PRUNE_EVALUATE_H
+
+#include "headlight.h"
+
+typedef struct hl_evaluator hl_evaluator;
+
+/* Borrows the model; the gates (n_settings, n_layers, n_heads) are copied, and the corpus is
+ * read at once. */
+hl_status hl_evaluator_open(hl_evaluator **out, const hl_model *model, const hl_corpus *corpus,
+                            const float *gates, int64_t n_settings,
+                            const hl_evaluate_options *options);
+void      hl_evaluator_close(hl_evaluator *evaluator);
+hl_status hl_evaluator_step(hl_evaluator *evaluator);
+bool      hl_evaluator_is_done(const hl_evaluator *evaluator);
+/* Windows that are scored under all settings: the first of them. */
+int64_t hl_evaluator_n_done(const hl_evaluator *evaluator);
+/* Takes the scores of the first n_done windows, and the number of layers run for them, as they
+ * stand in the result.  HL_BAD_ARGUMENT if no batch ends there. */
+hl_status      hl_evaluator_skip(hl_evaluator *evaluator, int64_t n_done);
+hl_evaluation *hl_evaluator_result(hl_evaluator *evaluator);
+/* Gives the result away; the evaluator is only good for closing. */
+hl_evaluation *hl_evaluator_take(hl_evaluator *evaluator);
+
+#endif

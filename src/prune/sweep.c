@@ -1,0 +1,421 @@
+/* sweep.c - rankings on one text, what they cost on another: the stages of the work.
+ *
+ *     measure    heads on the ranking text; each switched off alone, for the ranker that asks
+ *     order      heads by every ranker, and by every seed (sweep_orders.c)
+ *     evaluate   all settings of gates on the test text, each head alone among them, in one walk
+ *     count      means, bands, intervals, correlations (sweep_numbers.c)
+ *
+ * Whatever takes time is put into the state under a name when it is done, so that a sweep that
+ * goes on finds it there: rankings one by one, evaluations batch by batch. */
+#include "prune/sweep.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/hash.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "model/model.h"
+#include "prune/evaluate.h"
+
+enum {
+    DEFAULT_SEEDS  = 10,
+    MAX_SEEDS      = 100000,
+    MAX_RATIOS     = 1000,
+    DEFAULT_RATIOS = 8,
+    MAX_KEY        = 512
+};
+#define DEFAULT_SAVE 30.0
+
+static const char *const table_names[] = { "points", "random", "correlation", "heads", "savings" };
+
+/* ----------------------------------------------------------------------- options */
+
+static hl_status copy_rankers(hl_ranker **out, const hl_ranker *from, int64_t n)
+{
+    hl_status status = HL_ALLOC(out, (size_t)n);
+
+    if (status == HL_OK && n > 0)
+        memcpy(*out, from, (size_t)n * sizeof *from);
+    return status;
+}
+
+/* All but random, which is there anyway. */
+static hl_status choose_all(hl_sweep *s)
+{
+    hl_status status = HL_ALLOC(&s->rankers, HL_N_RANKERS);
+
+    s->options.n_rankers = 0;
+    for (hl_ranker ranker = 0; ranker < HL_N_RANKERS && status == HL_OK; ranker++) {
+        if (ranker != HL_RANKER_RANDOM)
+            s->rankers[s->options.n_rankers++] = ranker;
+    }
+    return status;
+}
+
+static hl_status check_rankers(const hl_sweep *s)
+{
+    for (int64_t i = 0; i < s->options.n_rankers; i++) {
+        if (s->rankers[i] >= HL_N_RANKERS || s->rankers[i] == HL_RANKER_RANDOM)
+            return hl_fail(HL_BAD_ARGUMENT, "sweep: random is there anyway, by its seeds");
+    }
+    for (int64_t i = 0; i < s->options.n_iterative; i++) {
+        if (s->iterative[i] >= HL_N_RANKERS || !hl_sweep_can_iterate(s->iterative[i]))
+            return hl_fail(HL_BAD_ARGUMENT,
+                           "sweep: %s looks at no text, so it has nothing to look at again",
+                           hl_ranker_name((size_t)s->iterative[i]));
+    }
+    if (s->options.n_rankers + s->options.n_iterative == 0)
+        return hl_fail(HL_BAD_ARGUMENT, "sweep: no rankers");
+    return HL_OK;
+}
+
+static hl_status complete_ratios(hl_sweep *s, const hl_sweep_options *given)
+{
+    int64_t   n      = given->ratios != NULL ? given->n_ratios : DEFAULT_RATIOS;
+    hl_status status = HL_OK;
+
+    if (n < 1 || n > MAX_RATIOS)
+        return hl_fail(HL_BAD_ARGUMENT, "sweep: %lld ratios, wanted 1 to %d", (long long)n,
+                       MAX_RATIOS);
+    HL_TRY(HL_ALLOC(&s->ratios, (size_t)n));
+    for (int64_t i = 0; i < n; i++) {
+        s->ratios[i] = given->ratios != NULL ? given->ratios[i] : (double)i / 10.0;
+        if (!(s->ratios[i] >= 0.0 && s->ratios[i] < 1.0) ||
+            (i > 0 && s->ratios[i] <= s->ratios[i - 1]))
+            HL_TRY(hl_fail(HL_BAD_ARGUMENT,
+                           "sweep: ratio %lld is %g; they must rise, from 0 on and below 1",
+                           (long long)i, s->ratios[i]));
+    }
+    s->options.n_ratios = n;
+
+done:
+    return status;
+}
+
+static hl_status complete_options(hl_sweep *s, const hl_sweep_options *given)
+{
+    hl_status         status = HL_OK;
+    hl_sweep_options *o      = &s->options;
+    int64_t           n_ctx  = s->model->config->n_ctx;
+
+    *o            = *given;
+    o->n_seeds    = o->n_seeds != 0 ? o->n_seeds : DEFAULT_SEEDS;
+    o->save_every = o->save_every > 0.0 ? o->save_every : DEFAULT_SAVE;
+    o->n_ctx      = o->n_ctx != 0 ? o->n_ctx : (n_ctx > 0 && n_ctx < 1024 ? n_ctx : 1024);
+    if (o->n_seeds < 2 || o->n_seeds > MAX_SEEDS)
+        return hl_fail(HL_BAD_ARGUMENT, "sweep: %lld seeds, wanted 2 to %d", (long long)o->n_seeds,
+                       MAX_SEEDS);
+    if (given->rankers != NULL)
+        HL_TRY(copy_rankers(&s->rankers, given->rankers, given->n_rankers));
+    else
+        HL_TRY(choose_all(s));
+    HL_TRY(copy_rankers(&s->iterative, given->iterative, given->n_iterative));
+    HL_TRY(check_rankers(s));
+    HL_TRY(complete_ratios(s, given));
+
+done:
+    return status;
+}
+
+/* ------------------------------------------------------------------------- texts */
+
+static bool has_document(const hl_corpus *corpus, uint64_t hash)
+{
+    hl_document_info info;
+
+    for (int64_t i = 0; i < hl_corpus_get_info(corpus)->n_documents; i++) {
+        if (hl_corpus_get_document(&info, corpus, i) == HL_OK && info.hash == hash)
+            return true;
+    }
+    return false;
+}
+
+/* A ranking that has seen the test looks better than it is. */
+static hl_status check_texts(const hl_sweep *s)
+{
+    hl_document_info info;
+
+    for (int64_t i = 0; i < hl_corpus_get_info(s->test_corpus)->n_documents; i++) {
+        hl_status status = hl_corpus_get_document(&info, s->test_corpus, i);
+        if (status != HL_OK)
+            return status;
+        if (!s->options.shared_texts && has_document(s->rank_corpus, info.hash))
+            return hl_fail(HL_BAD_ARGUMENT,
+                           "%s (hash %016" PRIx64 ") is in the text to rank on and in the text to "
+                           "test on: what is ranked on a text must be tested on another",
+                           info.name, info.hash);
+    }
+    return HL_OK;
+}
+
+/* ------------------------------------------------------------------------- state */
+
+static double now(void)
+{
+    struct timespec time = { 0 };
+
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+hl_status hl_sweep_save(hl_sweep *s, bool in_any_case)
+{
+    if (!in_any_case && now() - s->saved_at < s->options.save_every)
+        return HL_OK;
+    hl_status status = hl_sweep_state_save(s->state);
+    s->saved_at      = now();
+    return status;
+}
+
+/* Lists by their contents. */
+static uint64_t hash_lists(const hl_sweep *s)
+{
+    hl_hasher hasher;
+
+    hl_hash_start(&hasher, 0);
+    for (int64_t i = 0; i < s->options.n_rankers; i++)
+        hl_hash_add_u64(&hasher, (uint64_t)s->rankers[i]);
+    hl_hash_add_u64(&hasher, UINT64_MAX);
+    for (int64_t i = 0; i < s->options.n_iterative; i++)
+        hl_hash_add_u64(&hasher, (uint64_t)s->iterative[i]);
+    hl_hash_add(&hasher, s->ratios, (size_t)s->options.n_ratios * sizeof *s->ratios);
+    return hl_hash_end(&hasher);
+}
+
+/* All that the numbers depend on. */
+static hl_status open_state(hl_sweep *s)
+{
+    hl_status               status = HL_OK;
+    const hl_sweep_options *o      = &s->options;
+    uint64_t                model  = 0;
+    char                    key[MAX_KEY];
+
+    HL_TRY(hl_model_hash(&model, s->model, o->n_threads));
+    snprintf(key, sizeof key,
+             "model %016" PRIx64 " rank %016" PRIx64 " test %016" PRIx64
+             " rankers, ratios %016" PRIx64 " seeds %" PRId64 " from %" PRIu64 " layer max %" PRId64
+             " empty %d tokens %" PRId64 " %" PRId64 " context %" PRId64,
+             model, hl_corpus_get_info(s->rank_corpus)->hash,
+             hl_corpus_get_info(s->test_corpus)->hash, hash_lists(s), o->n_seeds, o->seed,
+             o->limits.per_layer_max, o->limits.empty_layers, o->rank_tokens, o->test_tokens,
+             o->n_ctx);
+    HL_TRY(hl_sweep_state_new(&s->state, o->state_path, key));
+    if (o->resume)
+        HL_TRY(hl_sweep_state_load(s->state));
+    s->saved_at = now();
+
+done:
+    return status;
+}
+
+/* -------------------------------------------------------------------- evaluating */
+
+/* Scores as a list: (n_settings + 1, n_done, 3), the dense model first. */
+static void pack_scores(double *out, const hl_evaluation *found, int64_t n_done, bool unpack)
+{
+    for (int64_t setting = -1; setting < found->n_settings; setting++) {
+        hl_scores *row = setting < 0 ? found->dense : found->scores + setting * found->n_windows;
+        for (int64_t i = 0; i < n_done; i++, out += 3) {
+            if (unpack)
+                row[i] = (hl_scores){ out[0], out[1], (int64_t)out[2] };
+            else
+                out[0] = row[i].nll, out[1] = row[i].kl, out[2] = (double)row[i].n_same;
+        }
+    }
+}
+
+static hl_status keep_scores(hl_sweep *s, hl_evaluator *e, const char *name)
+{
+    hl_status            status = HL_OK;
+    const hl_evaluation *found  = hl_evaluator_result(e);
+    int64_t              n_done = hl_evaluator_n_done(e);
+    int64_t              count  = 1 + 3 * n_done * (found->n_settings + 1);
+    double              *list   = NULL;
+
+    HL_TRY(HL_ALLOC(&list, (size_t)count));
+    list[0] = (double)n_done;
+    pack_scores(list + 1, found, n_done, false);
+    HL_TRY(hl_sweep_state_put(s->state, name, list, count));
+    HL_TRY(hl_sweep_save(s, false));
+
+done:
+    hl_free(list);
+    return status;
+}
+
+/* Tries every number of windows that the list could be of: its length must fit. */
+static hl_status restore_scores(hl_sweep *s, hl_evaluator *e, const char *name)
+{
+    hl_evaluation *found = hl_evaluator_result(e);
+
+    for (int64_t n_done = found->n_windows; n_done > 0; n_done--) {
+        const double *list =
+            hl_sweep_state_get(s->state, name, 1 + 3 * n_done * (found->n_settings + 1));
+        if (list == NULL || list[0] != (double)n_done)
+            continue;
+        double   *copy   = NULL;
+        size_t    count  = 3 * (size_t)n_done * (size_t)(found->n_settings + 1);
+        hl_status status = HL_ALLOC(&copy, count);
+        if (status == HL_OK) {
+            memcpy(copy, list + 1, count * sizeof *copy);
+            pack_scores(copy, found, n_done, true);
+            status = hl_evaluator_skip(e, n_done);
+        }
+        hl_free(copy);
+        return status;
+    }
+    return HL_OK;
+}
+
+static hl_status show_progress(void *context, double share, int64_t n_tokens)
+{
+    const hl_sweep *s = context;
+
+    if (s->options.progress == NULL)
+        return HL_OK;
+    return s->options.progress(s->options.context,
+                               &(hl_sweep_progress){ s->stage, share, n_tokens });
+}
+
+hl_status hl_sweep_evaluate(hl_evaluation **out, hl_sweep *s, const hl_corpus *corpus,
+                            const float *gates, int64_t n_settings, int64_t max_tokens,
+                            const char *name)
+{
+    hl_status           status  = HL_OK;
+    hl_evaluator       *e       = NULL;
+    hl_evaluate_options options = { .windows      = { .context    = s->options.n_ctx,
+                                                      .max_tokens = max_tokens },
+                                    .memory_bytes = s->options.memory_bytes,
+                                    .n_threads    = s->options.n_threads,
+                                    .progress     = show_progress,
+                                    .context      = s };
+
+    *out = NULL;
+    HL_TRY(hl_evaluator_open(&e, s->model, corpus, gates, n_settings, &options));
+    HL_TRY(restore_scores(s, e, name));
+    while (!hl_evaluator_is_done(e)) {
+        HL_TRY(hl_evaluator_step(e));
+        HL_TRY(keep_scores(s, e, name));
+    }
+    *out = hl_evaluator_take(e);
+
+done:
+    hl_evaluator_close(e);
+    return status;
+}
+
+/* --------------------------------------------------------------------- the whole */
+
+static hl_status run(hl_sweep *s)
+{
+    hl_status status = HL_OK;
+
+    HL_TRY(hl_sweep_make_orders(s));
+    s->stage = "evaluating";
+    HL_TRY(hl_sweep_evaluate(&s->test, s, s->test_corpus, s->gates, s->n_settings,
+                             s->options.test_tokens, "test"));
+    HL_TRY(hl_sweep_save(s, true));
+    HL_TRY(hl_sweep_count(s));
+    HL_TRY(hl_sweep_make_tables(s));
+    HL_TRY(hl_sweep_make_verdict(s));
+
+done:
+    return status;
+}
+
+/* What was asked to stop has its state saved; the message stays that of the stop. */
+static void save_stopped(hl_sweep *s)
+{
+    if (s->state != NULL)
+        (void)hl_sweep_save(s, true);
+}
+
+hl_status hl_sweep_run(hl_sweep **out, hl_model *model, const hl_tokenizer *tokenizer,
+                       const hl_corpus *rank_corpus, const hl_corpus *test_corpus,
+                       const hl_sweep_options *options)
+{
+    static const hl_sweep_options defaults = { 0 };
+    hl_status                     status   = HL_OK;
+    hl_sweep                     *s        = NULL;
+
+    *out = NULL;
+    if (model == NULL || rank_corpus == NULL || test_corpus == NULL)
+        return hl_fail(HL_BAD_ARGUMENT, "sweep: no model or no text");
+    HL_TRY(HL_ALLOC_ZEROED(&s, 1));
+    s->model       = model;
+    s->tokenizer   = tokenizer;
+    s->rank_corpus = rank_corpus;
+    s->test_corpus = test_corpus;
+    HL_TRY(complete_options(s, options != NULL ? options : &defaults));
+    HL_TRY(check_texts(s));
+    HL_TRY(hl_model_set_gates(model, NULL));
+    HL_TRY(open_state(s));
+    HL_TRY(run(s));
+    *out = s;
+    s    = NULL;
+
+done:
+    if (status == HL_CANCELLED && s != NULL) {
+        save_stopped(s);
+        (void)hl_fail(HL_CANCELLED, "stopped while %s", s->stage);
+    }
+    hl_sweep_free(s);
+    return status;
+}
+
+void hl_sweep_free(hl_sweep *s)
+{
+    if (s == NULL)
+        return;
+    for (int64_t i = 0; i < s->n_orders && s->orders != NULL; i++)
+        hl_ranking_free(s->orders[i].ranking);
+    for (size_t i = 0; i < sizeof s->tables / sizeof *s->tables; i++)
+        hl_sheet_free(s->tables[i]);
+    for (size_t i = 0; i < s->n_verdict; i++)
+        hl_free(s->verdict[i]);
+    hl_free(s->verdict);
+    hl_sweep_state_free(s->state);
+    hl_evaluation_free(s->test);
+    hl_free(s->rankers);
+    hl_free(s->iterative);
+    hl_free(s->ratios);
+    hl_free(s->orders);
+    hl_free(s->n_off);
+    hl_free(s->gates);
+    hl_free(s->heads);
+    hl_free(s->draws);
+    hl_free(s->points);
+    hl_free(s->bands);
+    hl_free(s->rises);
+    hl_free(s->correlations);
+    hl_free(s);
+}
+
+/* --------------------------------------------------------------------- questions */
+
+const char *hl_sweep_table_name(size_t index)
+{
+    return index < sizeof table_names / sizeof *table_names ? table_names[index] : NULL;
+}
+
+const hl_sheet *hl_sweep_table(const hl_sweep *sweep, const char *name)
+{
+    for (size_t i = 0; hl_sweep_table_name(i) != NULL; i++) {
+        if (strcmp(name, table_names[i]) == 0)
+            return sweep->tables[i];
+    }
+    return NULL;
+}
+
+const char *hl_sweep_verdict(const hl_sweep *sweep, size_t index)
+{
+    return index < sweep->n_verdict ? sweep->verdict[index] : NULL;
+}
+
+const hl_evaluation *hl_sweep_evaluation(const hl_sweep *sweep)
+{
+    return sweep->test;
+}

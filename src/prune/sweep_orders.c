@@ -1,0 +1,406 @@
+/* sweep_orders.c - which heads go at which ratio, by every ranker.
+ *
+ * One-shot: a ranking of the whole model, of which each ratio takes the first heads.  Iterative:
+ * at each ratio the model is looked at again as it is by then; heads that are gone stay gone,
+ * and the others follow in their new order. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "model/model.h"
+#include "prune/ablate.h"
+#include "prune/sweep.h"
+
+/* What rankings are made of, for one state of the model's gates. */
+typedef struct evidence {
+    hl_profile   *profile;
+    double       *ablation; /* (n_layers, n_heads) */
+    hl_gradients *gradients;
+} evidence;
+
+static void free_evidence(evidence *e)
+{
+    hl_profile_free(e->profile);
+    hl_free(e->ablation);
+    hl_gradients_free(e->gradients);
+    *e = (evidence){ 0 };
+}
+
+static bool needs_profile(hl_ranker ranker)
+{
+    return ranker == HL_RANKER_ENTROPY || ranker == HL_RANKER_FAIR || ranker == HL_RANKER_NOSINK ||
+           ranker == HL_RANKER_RENYI2 || ranker == HL_RANKER_OUTPUT_NORM ||
+           ranker == HL_RANKER_ENTROPY_GRADIENT || ranker == HL_RANKER_SINK;
+}
+
+static bool needs_gradient(hl_ranker ranker)
+{
+    return ranker == HL_RANKER_GRADIENT || ranker == HL_RANKER_ENTROPY_GRADIENT;
+}
+
+bool hl_sweep_can_iterate(hl_ranker ranker)
+{
+    return needs_profile(ranker) || needs_gradient(ranker) || ranker == HL_RANKER_ABLATION;
+}
+
+void hl_sweep_order_name(char *out, size_t n_bytes, const hl_sweep_order *order)
+{
+    snprintf(out, n_bytes, "%s%s", hl_ranker_name((size_t)order->ranker),
+             order->is_iterative ? ", iterative" : "");
+}
+
+/* -------------------------------------------------------------------- measuring */
+
+static hl_status show_measuring(void *context, const hl_measure_progress *progress)
+{
+    const hl_sweep *s = context;
+
+    if (s->options.progress == NULL)
+        return HL_OK;
+    return s->options.progress(
+        s->options.context, &(hl_sweep_progress){ s->stage, progress->share, progress->n_tokens });
+}
+
+/* Of the model with the gates that it has now. */
+static hl_status measure(hl_profile **out, hl_sweep *s)
+{
+    hl_measure_options options = { .windows   = { .context    = s->options.n_ctx,
+                                                  .max_tokens = s->options.rank_tokens },
+                                   .seed      = s->options.seed,
+                                   .no_probe  = true,
+                                   .n_threads = s->options.n_threads,
+                                   .progress  = show_measuring,
+                                   .context   = s };
+
+    return hl_measure(out, s->model, s->tokenizer, s->rank_corpus, &options);
+}
+
+/* The rise of the mean NLL without each head, beside those that `base` (NULL: all on) has
+ * switched off: out (n_layers, n_heads). */
+static hl_status ablate(double *out, hl_sweep *s, const float *base, const char *name)
+{
+    hl_status      status = HL_OK;
+    hl_evaluation *found  = NULL;
+    float         *gates  = NULL;
+    double        *rises  = NULL;
+
+    HL_TRY(HL_ALLOC(&rises, (size_t)s->n_singles));
+    HL_TRY(hl_single_gates(&gates, s->model, base));
+    HL_TRY(hl_sweep_evaluate(&found, s, s->rank_corpus, gates, s->n_singles + 1,
+                             s->options.rank_tokens, name));
+    double before = hl_evaluation_total(found, s->n_singles).nll;
+    for (int64_t i = 0; i < s->n_singles; i++)
+        rises[i] = (hl_evaluation_total(found, i).nll - before) / (double)found->n_scored;
+    HL_TRY(hl_spread_heads(out, s->model, rises));
+
+done:
+    hl_evaluation_free(found);
+    hl_free(gates);
+    hl_free(rises);
+    return status;
+}
+
+/* Of the model with the gates that it has now. */
+static hl_status differentiate(hl_gradients **out, hl_sweep *s)
+{
+    hl_gradient_options options = { .windows   = { .context    = s->options.n_ctx,
+                                                   .max_tokens = s->options.rank_tokens },
+                                    .n_threads = s->options.n_threads,
+                                    .progress  = show_measuring,
+                                    .context   = s };
+
+    return hl_gate_gradients(out, s->model, s->rank_corpus, &options);
+}
+
+/* Looks at the model as far as the ranker needs it and nobody has yet. */
+static hl_status look(evidence *e, hl_sweep *s, hl_ranker ranker, const float *base,
+                      const char *name)
+{
+    hl_status status = HL_OK;
+
+    if (needs_profile(ranker) && e->profile == NULL) {
+        s->stage = base == NULL ? "measuring" : "re-measuring";
+        HL_TRY(measure(&e->profile, s));
+    }
+    if (ranker == HL_RANKER_ABLATION && e->ablation == NULL) {
+        s->stage = base == NULL ? "ablating" : "re-ablating";
+        HL_TRY(HL_ALLOC(&e->ablation, (size_t)s->n_gates));
+        HL_TRY(ablate(e->ablation, s, base, name));
+    }
+    if (needs_gradient(ranker) && e->gradients == NULL) {
+        s->stage = base == NULL ? "gradients" : "new gradients";
+        HL_TRY(differentiate(&e->gradients, s));
+    }
+
+done:
+    return status;
+}
+
+/* --------------------------------------------------------------------- rankings */
+
+/* As the state has it: head, score, head, score, ... in order. */
+static hl_status ranking_from(hl_ranking **out, const hl_sweep *s, hl_ranker ranker,
+                              const double *kept)
+{
+    hl_status   status  = HL_OK;
+    hl_ranking *ranking = NULL;
+    int64_t     n_heads = s->model->config->n_heads;
+
+    *out = NULL;
+    HL_TRY(HL_ALLOC_ZEROED(&ranking, 1));
+    *ranking = (hl_ranking){ .ranker        = ranker,
+                             .highest_first = hl_ranker_takes_highest(ranker),
+                             .n_layers      = s->model->config->n_layers,
+                             .n_heads       = s->n_singles };
+    HL_TRY(HL_ALLOC(&ranking->heads, (size_t)s->n_singles));
+    for (int64_t i = 0; i < s->n_singles; i++) {
+        double at = kept[2 * i];
+        if (!(at >= 0.0 && at < (double)s->n_gates))
+            HL_TRY(hl_fail(HL_BAD_INPUT, "the state's ranking by %s names head %g of %lld",
+                           hl_ranker_name((size_t)ranker), at, (long long)s->n_gates));
+        ranking->heads[i] =
+            (hl_ranked){ (int64_t)at / n_heads, (int64_t)at % n_heads, kept[2 * i + 1] };
+    }
+    *out    = ranking;
+    ranking = NULL;
+
+done:
+    hl_ranking_free(ranking);
+    return status;
+}
+
+static hl_status keep_ranking(hl_sweep *s, const hl_ranking *ranking, const char *name)
+{
+    hl_status status = HL_OK;
+    double   *kept   = NULL;
+
+    HL_TRY(HL_ALLOC(&kept, 2 * (size_t)ranking->n_heads));
+    for (int64_t i = 0; i < ranking->n_heads; i++) {
+        const hl_ranked *head = &ranking->heads[i];
+        kept[2 * i]           = (double)(head->layer * s->model->config->n_heads + head->head);
+        kept[2 * i + 1]       = head->score;
+    }
+    HL_TRY(hl_sweep_state_put(s->state, name, kept, 2 * ranking->n_heads));
+    HL_TRY(hl_sweep_save(s, false));
+
+done:
+    hl_free(kept);
+    return status;
+}
+
+/* The ranking of that name: from the state, or by looking. */
+static hl_status rank(hl_ranking **out, hl_sweep *s, hl_ranker ranker, evidence *e,
+                      const float *base, const char *name)
+{
+    hl_status     status = HL_OK;
+    char          part[128];
+    const double *kept = hl_sweep_state_get(s->state, name, 2 * s->n_singles);
+
+    if (kept != NULL)
+        return ranking_from(out, s, ranker, kept);
+    snprintf(part, sizeof part, "%s.part", name);
+    HL_TRY(look(e, s, ranker, base, part));
+    HL_TRY(hl_rank(
+        out, ranker,
+        &(hl_rank_inputs){ .profile  = e->profile,
+                           .model    = s->model,
+                           .gradient = e->gradients != NULL ? e->gradients->magnitude : NULL,
+                           .ablation = e->ablation },
+        NULL));
+    HL_TRY(keep_ranking(s, *out, name));
+
+done:
+    return status;
+}
+
+/* ---------------------------------------------------------------------- settings */
+
+static hl_status close_gates(float *gates, const hl_sweep *s, const hl_ranking *ranking,
+                             double ratio)
+{
+    hl_choice     choice = s->options.limits;
+    hl_head_list *list   = NULL;
+
+    choice.ratio = ratio;
+    choice.count = 0;
+    for (int64_t i = 0; i < s->n_gates; i++)
+        gates[i] = 1.0f;
+    hl_status status = hl_ranking_choose(&list, ranking, &choice);
+    for (int64_t i = 0; status == HL_OK && i < list->n_heads; i++)
+        gates[list->heads[i].layer * s->model->config->n_heads + list->heads[i].head] = 0.0f;
+    hl_head_list_free(list);
+    return status;
+}
+
+static float *gates_of(const hl_sweep *s, const hl_sweep_order *order, int64_t ratio)
+{
+    return s->gates + (order->first + ratio) * s->n_gates;
+}
+
+static hl_status set_one_shot(hl_sweep *s, const hl_sweep_order *order)
+{
+    hl_status status = HL_OK;
+
+    for (int64_t i = 0; i < s->options.n_ratios && status == HL_OK; i++)
+        status = close_gates(gates_of(s, order, i), s, order->ranking, s->ratios[i]);
+    return status;
+}
+
+/* Heads whose gate is 0 come first, the others keep their order. */
+static hl_status gone_first(hl_ranking *ranking, const float *gates, int64_t n_heads)
+{
+    hl_ranked *sorted = NULL;
+    int64_t    n      = 0;
+    hl_status  status = HL_ALLOC(&sorted, (size_t)ranking->n_heads);
+
+    if (status != HL_OK)
+        return status;
+    for (int pass = 0; pass < 2; pass++) {
+        for (int64_t i = 0; i < ranking->n_heads; i++) {
+            const hl_ranked *head = &ranking->heads[i];
+            if ((gates[head->layer * n_heads + head->head] != 0.0f) == (pass == 1))
+                sorted[n++] = *head;
+        }
+    }
+    memcpy(ranking->heads, sorted, (size_t)n * sizeof *sorted);
+    hl_free(sorted);
+    return HL_OK;
+}
+
+/* Ratio i from the gates of ratio i - 1. */
+static hl_status step(hl_sweep *s, const hl_sweep_order *order, int64_t i)
+{
+    hl_status    status  = HL_OK;
+    hl_ranking  *ranking = NULL;
+    evidence     e       = { 0 };
+    const float *base    = gates_of(s, order, i - 1);
+    char         name[96];
+
+    snprintf(name, sizeof name, "rank.%s.%d", hl_ranker_name((size_t)order->ranker), (int)i);
+    HL_TRY(hl_model_set_gates(s->model, base));
+    HL_TRY(rank(&ranking, s, order->ranker, &e, base, name));
+    HL_TRY(gone_first(ranking, base, s->model->config->n_heads));
+    HL_TRY(close_gates(gates_of(s, order, i), s, ranking, s->ratios[i]));
+
+done:
+    (void)hl_model_set_gates(s->model, NULL);
+    free_evidence(&e);
+    hl_ranking_free(ranking);
+    return status;
+}
+
+static hl_status set_iterative(hl_sweep *s, const hl_sweep_order *order, const hl_ranking *first)
+{
+    hl_status status = close_gates(gates_of(s, order, 0), s, first, s->ratios[0]);
+
+    for (int64_t i = 1; i < s->options.n_ratios && status == HL_OK; i++) {
+        /* Nothing is gone yet: the dense model's ranking is right. */
+        if (s->ratios[i - 1] == 0.0)
+            status = close_gates(gates_of(s, order, i), s, first, s->ratios[i]);
+        else
+            status = step(s, order, i);
+    }
+    return status;
+}
+
+static hl_status set_singles(hl_sweep *s)
+{
+    float    *gates  = NULL;
+    hl_status status = hl_single_gates(&gates, s->model, NULL);
+
+    if (status == HL_OK)
+        memcpy(s->gates + s->first_single * s->n_gates, gates,
+               (size_t)(s->n_singles * s->n_gates) * sizeof *gates);
+    hl_free(gates);
+    return status;
+}
+
+/* ------------------------------------------------------------------------ orders */
+
+static void list_orders(hl_sweep *s)
+{
+    const hl_sweep_options *o = &s->options;
+
+    for (int64_t i = 0; i < s->n_orders; i++) {
+        hl_sweep_order *order = &s->orders[i];
+        order->first          = i * o->n_ratios;
+        if (i < o->n_rankers) {
+            order->ranker = s->rankers[i];
+        } else if (i < s->n_fixed) {
+            order->ranker       = s->iterative[i - o->n_rankers];
+            order->is_iterative = true;
+        } else {
+            order->ranker = HL_RANKER_RANDOM;
+            order->seed   = o->seed + (uint64_t)(i - s->n_fixed);
+        }
+    }
+}
+
+static hl_status allocate(hl_sweep *s)
+{
+    hl_status status = HL_OK;
+
+    s->n_gates      = s->model->config->n_layers * s->model->config->n_heads;
+    s->n_singles    = hl_model_heads(NULL, s->model);
+    s->n_fixed      = s->options.n_rankers + s->options.n_iterative;
+    s->n_orders     = s->n_fixed + s->options.n_seeds;
+    s->first_single = s->n_orders * s->options.n_ratios;
+    s->n_settings   = s->first_single + s->n_singles;
+    HL_TRY(HL_ALLOC(&s->heads, (size_t)s->n_singles));
+    HL_TRY(HL_ALLOC_ZEROED(&s->orders, (size_t)s->n_orders));
+    HL_TRY(HL_ALLOC_ZEROED(&s->n_off, (size_t)s->options.n_ratios));
+    HL_TRY(
+        hl_alloc((void **)&s->gates, (size_t)s->n_settings, (size_t)s->n_gates * sizeof *s->gates));
+    hl_model_heads(s->heads, s->model);
+    list_orders(s);
+
+done:
+    return status;
+}
+
+static hl_status make_rankings(hl_sweep *s)
+{
+    hl_status status = HL_OK;
+    evidence  e      = { 0 };
+    char      name[96];
+
+    for (int64_t i = 0; i < s->n_orders; i++) {
+        hl_sweep_order *order = &s->orders[i];
+
+        snprintf(name, sizeof name, "rank.%s.0", hl_ranker_name((size_t)order->ranker));
+        if (order->ranker == HL_RANKER_RANDOM)
+            HL_TRY(hl_rank(&order->ranking, order->ranker, &(hl_rank_inputs){ .model = s->model },
+                           &(hl_rank_options){ .seed = order->seed }));
+        else
+            HL_TRY(rank(&order->ranking, s, order->ranker, &e, NULL, name));
+    }
+
+done:
+    free_evidence(&e);
+    return status;
+}
+
+hl_status hl_sweep_make_orders(hl_sweep *s)
+{
+    hl_status status = HL_OK;
+
+    HL_TRY(allocate(s));
+    HL_TRY(make_rankings(s));
+    for (int64_t i = 0; i < s->n_orders; i++) {
+        hl_sweep_order *order = &s->orders[i];
+        if (order->is_iterative)
+            HL_TRY(set_iterative(s, order, order->ranking));
+        else
+            HL_TRY(set_one_shot(s, order));
+    }
+    HL_TRY(set_singles(s));
+    for (int64_t i = 0; i < s->options.n_ratios; i++) {
+        for (int64_t j = 0; j < s->n_gates; j++)
+            s->n_off[i] += gates_of(s, &s->orders[0], i)[j] == 0.0f;
+    }
+
+done:
+    return status;
+}

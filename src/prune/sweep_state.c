@@ -1,0 +1,192 @@
+/* sweep_state.c - named lists of numbers, kept in memory and in a safetensors file. */
+#include "prune/sweep_state.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "formats/safetensors.h"
+
+#define KEY "headlight.sweep"
+
+typedef struct state_list {
+    char   *name;
+    double *values;
+    int64_t count;
+} state_list;
+
+struct hl_sweep_state {
+    char       *path; /* NULL: only in memory */
+    char       *key;
+    state_list *lists; /* (n_lists) */
+    size_t      n_lists;
+};
+
+hl_status hl_sweep_state_new(hl_sweep_state **out, const char *path, const char *key)
+{
+    hl_status       status = HL_OK;
+    hl_sweep_state *state  = NULL;
+
+    *out = NULL;
+    HL_TRY(HL_ALLOC_ZEROED(&state, 1));
+    HL_TRY(hl_strdup(&state->key, key));
+    if (path != NULL)
+        HL_TRY(hl_strdup(&state->path, path));
+    *out  = state;
+    state = NULL;
+
+done:
+    hl_sweep_state_free(state);
+    return status;
+}
+
+void hl_sweep_state_free(hl_sweep_state *state)
+{
+    if (state == NULL)
+        return;
+    for (size_t i = 0; i < state->n_lists; i++) {
+        hl_free(state->lists[i].name);
+        hl_free(state->lists[i].values);
+    }
+    hl_free(state->lists);
+    hl_free(state->path);
+    hl_free(state->key);
+    hl_free(state);
+}
+
+/* ------------------------------------------------------------------------ lists */
+
+static state_list *find(const hl_sweep_state *state, const char *name)
+{
+    for (size_t i = 0; i < state->n_lists; i++) {
+        if (strcmp(state->lists[i].name, name) == 0)
+            return &state->lists[i];
+    }
+    return NULL;
+}
+
+/* The list of that name, or a new one without numbers. */
+static hl_status find_or_add(state_list **out, hl_sweep_state *state, const char *name)
+{
+    hl_status status = HL_OK;
+    char     *copy   = NULL;
+
+    *out = find(state, name);
+    if (*out != NULL)
+        return HL_OK;
+    HL_TRY(hl_strdup(&copy, name));
+    HL_TRY(hl_realloc((void **)&state->lists, state->n_lists, state->n_lists + 1,
+                      sizeof *state->lists));
+    *out  = &state->lists[state->n_lists++];
+    **out = (state_list){ .name = copy };
+    copy  = NULL;
+
+done:
+    hl_free(copy);
+    return status;
+}
+
+hl_status hl_sweep_state_put(hl_sweep_state *state, const char *name, const double *values,
+                             int64_t count)
+{
+    hl_status   status = HL_OK;
+    state_list *list   = NULL;
+    double     *copy   = NULL;
+
+    HL_TRY(HL_ALLOC(&copy, (size_t)count));
+    HL_TRY(find_or_add(&list, state, name));
+    memcpy(copy, values, (size_t)count * sizeof *values);
+    hl_free(list->values);
+    list->values = copy;
+    list->count  = count;
+    copy         = NULL;
+
+done:
+    hl_free(copy);
+    return status;
+}
+
+const double *hl_sweep_state_get(const hl_sweep_state *state, const char *name, int64_t count)
+{
+    const state_list *list = find(state, name);
+
+    return list != NULL && list->count == count ? list->values : NULL;
+}
+
+/* ------------------------------------------------------------------------- file */
+
+hl_status hl_sweep_state_save(const hl_sweep_state *state)
+{
+    hl_status              status = HL_OK;
+    hl_safetensors_writer *writer = NULL;
+
+    if (state->path == NULL)
+        return HL_OK;
+    HL_TRY(hl_safetensors_writer_new(&writer));
+    hl_safetensors_add_metadata(writer, KEY, state->key);
+    for (size_t i = 0; i < state->n_lists; i++) {
+        const state_list *list = &state->lists[i];
+
+        hl_safetensors_add(writer, &(hl_tensor){ .name    = list->name,
+                                                 .dtype   = HL_DTYPE_F64,
+                                                 .n_dims  = 1,
+                                                 .shape   = { list->count },
+                                                 .data    = list->values,
+                                                 .n_bytes = (size_t)list->count * sizeof(double) });
+    }
+    HL_TRY(hl_safetensors_write(writer, state->path));
+
+done:
+    hl_safetensors_writer_free(writer);
+    return status;
+}
+
+static hl_status check_key(const hl_sweep_state *state, const hl_safetensors *file)
+{
+    const char *key = hl_safetensors_metadata(file, KEY);
+
+    if (key == NULL)
+        return hl_fail(HL_BAD_INPUT, "%s: not the state of a sweep", state->path);
+    if (strcmp(key, state->key) != 0)
+        return hl_fail(HL_BAD_INPUT, "%s: was begun with other settings (%s), not with these (%s)",
+                       state->path, key, state->key);
+    return HL_OK;
+}
+
+static hl_status read_list(hl_sweep_state *state, const hl_tensor *tensor)
+{
+    hl_status status = HL_OK;
+    double   *values = NULL;
+
+    if (tensor->dtype != HL_DTYPE_F64 || tensor->n_dims != 1)
+        return hl_fail(HL_BAD_INPUT, "%s: tensor '%s' is no list of F64", state->path,
+                       tensor->name);
+    /* The file's bytes need not be aligned. */
+    HL_TRY(HL_ALLOC(&values, (size_t)tensor->shape[0]));
+    memcpy(values, tensor->data, (size_t)tensor->shape[0] * sizeof *values);
+    HL_TRY(hl_sweep_state_put(state, tensor->name, values, tensor->shape[0]));
+
+done:
+    hl_free(values);
+    return status;
+}
+
+hl_status hl_sweep_state_load(hl_sweep_state *state)
+{
+    hl_status       status = HL_OK;
+    hl_safetensors *file   = NULL;
+    struct stat     about;
+
+    if (state->path == NULL || (stat(state->path, &about) != 0 && errno == ENOENT))
+        return HL_OK;
+    HL_TRY(hl_safetensors_open(&file, state->path));
+    HL_TRY(check_key(state, file));
+    for (size_t i = 0; i < hl_safetensors_count(file); i++)
+        HL_TRY(read_list(state, hl_safetensors_at(file, i)));
+
+done:
+    hl_safetensors_close(file);
+    return status;
+}

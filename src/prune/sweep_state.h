@@ -1,0 +1,32 @@
+/* sweep_state.h - what a killed sweep goes on from: named lists of numbers in a file.
+ *
+ *     HL_TRY(hl_sweep_state_new(&state, path, key));
+ *     if (resume)
+ *         HL_TRY(hl_sweep_state_load(state));
+ *     const double *kept = hl_sweep_state_get(state, "score.entropy", n);    NULL: not there
+ *     HL_TRY(hl_sweep_state_put(state, "score.entropy", scores, n));
+ *     HL_TRY(hl_sweep_state_save(state));
+ *
+ * The file is safetensors: a tensor of F64 a list, and in the metadata the key, which says what
+ * the numbers depend on.  It is written under another name and renamed, so that there is always
+ * a whole one. */
+#ifndef HL_PRUNE_SWEEP_STATE_H
+#define HL_PRUNE_SWEEP_STATE_H
+
+#include "headlight.h"
+
+typedef struct hl_sweep_state hl_sweep_state;
+
+/* path NULL: save and load do nothing.  Both are copied. */
+hl_status hl_sweep_state_new(hl_sweep_state **out, const char *path, const char *key);
+void      hl_sweep_state_free(hl_sweep_state *state);
+/* A file that is not there is an empty state; one with another key is HL_BAD_INPUT. */
+hl_status hl_sweep_state_load(hl_sweep_state *state);
+hl_status hl_sweep_state_save(const hl_sweep_state *state);
+/* Copies; replaces what has this name. */
+hl_status hl_sweep_state_put(hl_sweep_state *state, const char *name, const double *values,
+                             int64_t count);
+/* Borrowed until the next put; NULL if there is no list of that name and length. */
+const double *hl_sweep_state_get(const hl_sweep_state *state, const char *name, int64_t count);
+
+#endif

@@ -1,0 +1,224 @@
+/* sweep_verdict.c - what a sweep comes to, in words.
+ *
+ * "Better" and "worse" are said where the interval of 95% leaves 0 out, and not otherwise; nor
+ * is it corrected for the number of comparisons, which the sentences give. */
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "prune/ceiling.h"
+#include "prune/sweep.h"
+
+enum { MAX_SENTENCE = 600 };
+
+__attribute__((format(printf, 2, 3))) static hl_status say(hl_sweep *s, const char *format, ...)
+{
+    char    text[MAX_SENTENCE];
+    va_list arguments;
+
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    hl_status status =
+        hl_realloc((void **)&s->verdict, s->n_verdict, s->n_verdict + 1, sizeof *s->verdict);
+    if (status == HL_OK)
+        status = hl_strdup(&s->verdict[s->n_verdict], text);
+    s->n_verdict += status == HL_OK;
+    return status;
+}
+
+static const hl_sweep_point *point_at(const hl_sweep *s, int64_t order, int64_t ratio)
+{
+    return &s->points[order * s->options.n_ratios + ratio];
+}
+
+/* ------------------------------------------------------------------------ winners */
+
+/* The order with the lowest NLL that is not `except`; -1: there is none. */
+static int64_t best_order(const hl_sweep *s, int64_t ratio, int64_t except)
+{
+    int64_t best = -1;
+
+    for (int64_t i = 0; i < s->n_fixed; i++) {
+        if (i != except &&
+            (best < 0 || point_at(s, i, ratio)->nll.value < point_at(s, best, ratio)->nll.value))
+            best = i;
+    }
+    return best;
+}
+
+/* Who is not clearly worse than the best. */
+static hl_status name_equals(char *out, size_t n_bytes, const hl_sweep *s, int64_t ratio,
+                             int64_t best)
+{
+    size_t length = 0;
+
+    out[0] = '\0';
+    for (int64_t i = 0; i < s->n_fixed; i++) {
+        char           name[64];
+        hl_sweep_value gap;
+        hl_status      status =
+            hl_sweep_difference(&gap, s, s->orders[i].first + ratio, s->orders[best].first + ratio);
+        if (status != HL_OK)
+            return status;
+        if (i == best || gap.low > 0.0 || length >= n_bytes)
+            continue;
+        hl_sweep_order_name(name, sizeof name, &s->orders[i]);
+        length +=
+            (size_t)snprintf(out + length, n_bytes - length, "%s%s", length > 0 ? "; " : "", name);
+    }
+    return HL_OK;
+}
+
+static hl_status say_winner(hl_sweep *s, int64_t ratio)
+{
+    int64_t        best = best_order(s, ratio, -1);
+    hl_sweep_value rise = point_at(s, best, ratio)->rise;
+    char           name[64], equals[300];
+
+    hl_status status = name_equals(equals, sizeof equals, s, ratio, best);
+    if (status != HL_OK)
+        return status;
+    hl_sweep_order_name(name, sizeof name, &s->orders[best]);
+    return say(s,
+               "At ratio %.2g (%lld of %lld heads off) %s costs least: %+.4f nats a token "
+               "(%+.4f to %+.4f)%s%s.",
+               s->ratios[ratio], (long long)s->n_off[ratio], (long long)s->n_singles, name,
+               rise.value, rise.low, rise.high,
+               equals[0] != '\0' ? "; not clearly worse: " : ", clearly less than all others",
+               equals);
+}
+
+/* ------------------------------------------------------------------------ entropy */
+
+static int64_t find_order(const hl_sweep *s, hl_ranker ranker)
+{
+    for (int64_t i = 0; i < s->options.n_rankers; i++) {
+        if (s->rankers[i] == ranker)
+            return i;
+    }
+    return -1;
+}
+
+static hl_status say_against_random(hl_sweep *s, int64_t order)
+{
+    hl_status status = HL_OK;
+    int       better = 0, worse = 0, compared = 0;
+
+    for (int64_t i = 0; i < s->options.n_ratios; i++) {
+        hl_sweep_value gap = point_at(s, order, i)->vs_random;
+        if (s->n_off[i] == 0)
+            continue;
+        compared++;
+        better += gap.high < 0.0;
+        worse += gap.low > 0.0;
+    }
+    HL_TRY(say(s,
+               "Highest entropy first against random (%lld seeds): better at %d of %d ratios, "
+               "worse at %d, not to be told apart at %d.",
+               (long long)s->options.n_seeds, better, compared, worse, compared - better - worse));
+    for (int64_t i = 0; i < s->options.n_ratios; i++) {
+        const hl_sweep_point *point = point_at(s, order, i);
+        if (s->n_off[i] == 0)
+            continue;
+        HL_TRY(say(s,
+                   "  ratio %.2g: %+.4f nats a token to the mean of random (%+.4f to %+.4f), "
+                   "better than %lld of %lld seeds.",
+                   s->ratios[i], point->vs_random.value, point->vs_random.low,
+                   point->vs_random.high, (long long)point->n_beaten,
+                   (long long)s->options.n_seeds));
+    }
+
+done:
+    return status;
+}
+
+/* Rho so that above 0 is right for every ranker. */
+static double rightness(const hl_sweep *s, int64_t i)
+{
+    double rho = s->correlations[i].value;
+    return hl_ranker_takes_highest(s->rankers[i]) ? -rho : rho;
+}
+
+static const char *judge(hl_sweep_value rho, bool highest_first)
+{
+    bool below = rho.high<0.0, above = rho.low> 0.0;
+
+    if (!below && !above)
+        return "so it cannot be said to tell importance at all";
+    return below == highest_first ? "so it tells importance to that extent, in the direction "
+                                    "that the ranker takes"
+                                  : "so heads that it takes first matter more, not less";
+}
+
+static hl_status say_importance(hl_sweep *s, int64_t order)
+{
+    hl_sweep_value rho  = s->correlations[order];
+    int64_t        best = -1;
+    hl_status      status =
+        say(s,
+            "Does entropy tell importance?  Spearman's rho with the rise of the loss without a "
+            "head alone is %+.3f (%+.3f to %+.3f), %s.",
+            rho.value, rho.low, rho.high, judge(rho, true));
+
+    for (int64_t i = 0; i < s->options.n_rankers; i++) {
+        if (s->rankers[i] != HL_RANKER_ABLATION && !isnan(rightness(s, i)) &&
+            (best < 0 || rightness(s, i) > rightness(s, best)))
+            best = i;
+    }
+    if (status == HL_OK && best >= 0)
+        status = say(s,
+                     "Of the rankers that switch nothing off, %s tells most: rho %+.3f (%+.3f "
+                     "to %+.3f).",
+                     hl_ranker_name((size_t)s->rankers[best]), s->correlations[best].value,
+                     s->correlations[best].low, s->correlations[best].high);
+    return status;
+}
+
+/* --------------------------------------------------------------------------- costs */
+
+static hl_status say_costs(hl_sweep *s)
+{
+    hl_status            status = HL_OK;
+    const hl_evaluation *test   = s->test;
+    hl_shapes            shapes = hl_shapes_of(s->model, s->options.n_ctx);
+    int64_t              most   = s->n_off[s->options.n_ratios - 1];
+    hl_ceiling           limit  = hl_ceiling_of(&shapes, most);
+
+    HL_TRY(say(s,
+               "A gate of zero alone saves no time.  Taking %lld heads out can save at most "
+               "%.1f%% of parameters and %.1f%% of operations at %lld tokens.",
+               (long long)most, 100.0 * limit.params_share, 100.0 * limit.flops_share,
+               (long long)s->options.n_ctx));
+    HL_TRY(say(s,
+               "%lld settings and the dense model ran %lld layers of %lld: a shared prefix saved "
+               "%.0f%%.",
+               (long long)test->n_settings, (long long)test->n_layers_run,
+               (long long)test->n_layers_naive,
+               100.0 * (1.0 - (double)test->n_layers_run / (double)test->n_layers_naive)));
+
+done:
+    return status;
+}
+
+hl_status hl_sweep_make_verdict(hl_sweep *s)
+{
+    hl_status status  = HL_OK;
+    int64_t   entropy = find_order(s, HL_RANKER_ENTROPY);
+
+    for (int64_t i = 0; i < s->options.n_ratios && s->n_fixed > 1; i++) {
+        if (s->n_off[i] > 0)
+            HL_TRY(say_winner(s, i));
+    }
+    if (entropy >= 0) {
+        HL_TRY(say_against_random(s, entropy));
+        HL_TRY(say_importance(s, entropy));
+    }
+    HL_TRY(say_costs(s));
+
+done:
+    return status;
+}

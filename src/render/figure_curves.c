@@ -1,0 +1,393 @@
+/* figure_curves.c - lines over a number: sweeps, and series in time.
+ *
+ *        |                            o  random
+ *        |              o----o----o--/
+ *        |      o----o-'         x----x  entropy        Names stand beside the ends of
+ *        | o---'  x----x----x---'                       their lines, moved apart where they
+ *        +--------------------------------              would touch, so that no legend
+ *                 heads removed                         can cover a line. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "render/chart.h"
+#include "render/plot.h"
+
+#define PLOT_HEIGHT 210.0
+#define NAME_LINE   9.5  /* the least distance of two names */
+#define NAME_GAP    12.0 /* between frame and names */
+#define NAMES_MOST  0.35 /* of the width */
+#define KEYS_ABOVE  18.0
+
+enum { NAME_BYTES = 128, MARKED_MOST = 40 };
+
+/* A name at the right. */
+typedef struct end_label {
+    char      name[NAME_BYTES]; /* shortened to what fits */
+    hl_point  from;             /* the end of the line */
+    double    y;
+    hl_colour colour;
+} end_label;
+
+typedef struct curve_figure {
+    hl_figure       *figure;
+    const hl_curves *curves;
+    hl_chart         chart;
+    hl_point        *points; /* (2 * the most points of a curve) */
+    end_label       *ends;   /* (n_curves) */
+    int64_t          n_ends;
+} curve_figure;
+
+/* --------------------------------------------------------------------------- ranges */
+
+typedef struct extent {
+    double low;
+    double high;
+} extent;
+
+static void widen(extent *range, double value)
+{
+    if (!isfinite(value))
+        return;
+    range->low  = fmin(range->low, value);
+    range->high = fmax(range->high, value);
+}
+
+static void widen_all(extent *range, const double *values, const double *with, int64_t n)
+{
+    for (int64_t i = 0; values != NULL && i < n; i++) {
+        if (isfinite(with[i]))
+            widen(range, values[i]);
+    }
+}
+
+static hl_status check_curve(const hl_curve *curve)
+{
+    if (curve->n < 1 || curve->x == NULL || curve->y == NULL || curve->name == NULL)
+        return hl_fail(HL_BAD_ARGUMENT,
+                       "curve '%s' has %lld points, wanted at least 1 with x and y",
+                       curve->name != NULL ? curve->name : "", (long long)curve->n);
+    if ((curve->low == NULL) != (curve->high == NULL) ||
+        (curve->inner_low == NULL) != (curve->inner_high == NULL))
+        return hl_fail(HL_BAD_ARGUMENT, "curve '%s' has half a band", curve->name);
+    return HL_OK;
+}
+
+static hl_status make_axis(hl_axis *out, extent range, bool logarithmic, bool around,
+                           const char *name)
+{
+    if (range.low > range.high)
+        return hl_fail(HL_BAD_INPUT, "%s: no curve has a finite point", name);
+    if (logarithmic && range.low <= 0.0)
+        return hl_fail(HL_BAD_INPUT, "%s: a logarithmic axis has no place for %g", name, range.low);
+    if (logarithmic)
+        *out = hl_axis_log(range.low, range.high, 5);
+    else
+        *out = around ? hl_axis_around(range.low, range.high, 5)
+                      : hl_axis_within(range.low, range.high, 8);
+    return HL_OK;
+}
+
+static hl_status read_ranges(curve_figure *f)
+{
+    hl_status        status = HL_OK;
+    const hl_curves *all    = f->curves;
+    extent           x = { INFINITY, -INFINITY }, y = x;
+
+    for (int64_t i = 0; i < all->n_curves; i++) {
+        const hl_curve *curve = &all->curves[i];
+        HL_TRY(check_curve(curve));
+        widen_all(&x, curve->x, curve->y, curve->n);
+        widen_all(&y, curve->y, curve->x, curve->n);
+        widen_all(&y, curve->low, curve->y, curve->n);
+        widen_all(&y, curve->high, curve->y, curve->n);
+    }
+    HL_TRY(make_axis(&f->chart.x, x, all->log_x, false, all->x_name));
+    HL_TRY(make_axis(&f->chart.y, y, all->log_y, true, all->y_name));
+
+done:
+    return status;
+}
+
+/* ---------------------------------------------------------------------------- names */
+
+static hl_colour curve_colour(const curve_figure *f, int64_t index)
+{
+    return f->curves->curves[index].kind == HL_CURVE_LINE
+               ? f->figure->theme->series[index % HL_N_SERIES]
+               : f->figure->theme->axis;
+}
+
+/* Cuts a name until it fits, with an ellipsis for what is gone. */
+static void shorten(char out[NAME_BYTES], const hl_figure *figure, const char *name, double most)
+{
+    hl_text_style style = hl_figure_small(figure, HL_ANCHOR_START, HL_STAND_MIDDLE);
+    size_t        kept  = strlen(name);
+
+    snprintf(out, NAME_BYTES, "%s", name);
+    while ((kept >= NAME_BYTES || hl_canvas_text_width(figure->canvas, out, &style) > most) &&
+           kept > 1) {
+        if (kept > NAME_BYTES - 4)
+            kept = NAME_BYTES - 4;
+        do /* whole characters of UTF-8 */
+            kept--;
+        while (kept > 1 && ((unsigned char)name[kept] & 0xc0U) == 0x80U);
+        snprintf(out, NAME_BYTES, "%.*s\u2026", (int)kept, name);
+    }
+}
+
+static double name_width(curve_figure *f)
+{
+    hl_text_style style  = hl_figure_small(f->figure, HL_ANCHOR_START, HL_STAND_MIDDLE);
+    double        most   = NAMES_MOST * hl_figure_inner_width(f->figure);
+    double        widest = 0.0;
+
+    for (int64_t i = 0; i < f->curves->n_curves; i++) {
+        shorten(f->ends[i].name, f->figure, f->curves->curves[i].name, most);
+        widest = fmax(widest, hl_canvas_text_width(f->figure->canvas, f->ends[i].name, &style));
+    }
+    return widest;
+}
+
+static int by_height(const void *a, const void *b)
+{
+    const end_label *x = a, *y = b;
+
+    return (x->y > y->y) - (x->y < y->y);
+}
+
+/* Names as near their lines as they can be without touching: pushed down from above, then up from
+ * below. */
+static void place_names(curve_figure *f)
+{
+    double bottom = f->chart.box.y + f->chart.box.height;
+
+    qsort(f->ends, (size_t)f->n_ends, sizeof *f->ends, by_height);
+    for (int64_t i = 1; i < f->n_ends; i++)
+        f->ends[i].y = fmax(f->ends[i].y, f->ends[i - 1].y + NAME_LINE);
+    for (int64_t i = f->n_ends - 1; i >= 0; i--) {
+        f->ends[i].y = fmin(f->ends[i].y, bottom);
+        bottom       = f->ends[i].y - NAME_LINE;
+    }
+}
+
+/* The last point of every curve that has one; the names in `ends` move along. */
+static void find_ends(curve_figure *f)
+{
+    f->n_ends = 0;
+    for (int64_t i = 0; i < f->curves->n_curves; i++) {
+        const hl_curve *curve = &f->curves->curves[i];
+        int64_t         last  = curve->n - 1;
+        while (last >= 0 && !hl_chart_has(&f->chart, curve->x[last], curve->y[last]))
+            last--;
+        if (last < 0)
+            continue;
+        end_label *end = &f->ends[f->n_ends++];
+        if (end != &f->ends[i])
+            memcpy(end->name, f->ends[i].name, NAME_BYTES);
+        end->from   = hl_chart_point(&f->chart, curve->x[last], curve->y[last]);
+        end->y      = end->from.y;
+        end->colour = curve_colour(f, i);
+    }
+    place_names(f);
+}
+
+static void draw_names(const curve_figure *f)
+{
+    hl_text_style style = hl_figure_small(f->figure, HL_ANCHOR_START, HL_STAND_MIDDLE);
+    double        right = f->chart.box.x + f->chart.box.width;
+
+    for (int64_t i = 0; i < f->n_ends; i++) {
+        const end_label *end    = &f->ends[i];
+        const hl_point   path[] = { end->from,
+                                    { right + 3.0, end->from.y },
+                                    { right + NAME_GAP - 2.0, end->y } };
+        hl_stroke stroke = { hl_mix(f->figure->theme->background, end->colour, 0.6), 0.5, 0.0 };
+
+        hl_canvas_polyline(f->figure->canvas, path, 3, &stroke);
+        style.colour = hl_mix(end->colour, f->figure->theme->text, 0.3);
+        hl_canvas_text(f->figure->canvas, (hl_point){ right + NAME_GAP, end->y }, end->name,
+                       &style);
+    }
+}
+
+/* --------------------------------------------------------------------------- drawing */
+
+/* The end of the run of points that begins at `first`; `other` is a second y, or NULL. */
+static int64_t run_end(const curve_figure *f, const hl_curve *curve, const double *y,
+                       const double *other, int64_t first)
+{
+    int64_t end = first;
+
+    while (end < curve->n && hl_chart_has(&f->chart, curve->x[end], y[end]) &&
+           (other == NULL || hl_chart_has(&f->chart, curve->x[end], other[end])))
+        end++;
+    return end;
+}
+
+static void draw_band(curve_figure *f, const hl_curve *curve, const double *low, const double *high,
+                      hl_colour colour)
+{
+    for (int64_t first = 0; low != NULL && first < curve->n; first++) {
+        int64_t end = run_end(f, curve, low, high, first);
+        int64_t n   = end - first;
+        for (int64_t i = 0; i < n; i++) {
+            double x                 = curve->x[first + i];
+            f->points[i]             = hl_chart_point(&f->chart, x, high[first + i]);
+            f->points[2 * n - 1 - i] = hl_chart_point(&f->chart, x, low[first + i]);
+        }
+        hl_canvas_polygon(f->figure->canvas, f->points, 2 * n, colour);
+        if (n == 1) /* a band has no width there: a short upright line */
+            hl_canvas_line(f->figure->canvas, f->points[0], f->points[1],
+                           &(hl_stroke){ colour, 6.0, 0.0 });
+        first = end;
+    }
+}
+
+static void draw_line(curve_figure *f, const hl_curve *curve, const hl_stroke *stroke)
+{
+    for (int64_t first = 0; first < curve->n; first++) {
+        int64_t end = run_end(f, curve, curve->y, NULL, first);
+        for (int64_t i = first; i < end; i++)
+            f->points[i - first] = hl_chart_point(&f->chart, curve->x[i], curve->y[i]);
+        hl_canvas_polyline(f->figure->canvas, f->points, end - first, stroke);
+        first = end;
+    }
+}
+
+static void draw_marks(curve_figure *f, int64_t index)
+{
+    const hl_curve *curve  = &f->curves->curves[index];
+    hl_colour       colour = curve_colour(f, index);
+    char            title[NAME_BYTES + 64];
+
+    for (int64_t i = 0; i < curve->n; i++) {
+        if (!hl_chart_has(&f->chart, curve->x[i], curve->y[i]))
+            continue;
+        snprintf(title, sizeof title, "%.*s: %.4g, %.5g", NAME_BYTES - 1, curve->name, curve->x[i],
+                 curve->y[i]);
+        hl_canvas_begin(f->figure->canvas, title);
+        hl_canvas_mark(f->figure->canvas, hl_chart_point(&f->chart, curve->x[i], curve->y[i]),
+                       (hl_mark)(index % HL_N_MARKS), 2.2, colour);
+        hl_canvas_end(f->figure->canvas);
+    }
+}
+
+static void draw_curve(curve_figure *f, int64_t index)
+{
+    const hl_curve *curve  = &f->curves->curves[index];
+    bool            level  = curve->kind == HL_CURVE_LEVEL;
+    hl_stroke       stroke = { curve_colour(f, index), level || curve->n > MARKED_MOST ? 0.9 : 1.4, level ? 3.0 : 0.0 };
+
+    draw_line(f, curve, &stroke);
+    if (!level && curve->n <= MARKED_MOST)
+        draw_marks(f, index);
+}
+
+static hl_colour band_colour(const curve_figure *f, int64_t index, double share)
+{
+    return hl_mix(f->figure->theme->background, curve_colour(f, index), share);
+}
+
+/* All pale bands lie under all dark ones, those under the grid, and lines above. */
+static void draw_curves(curve_figure *f)
+{
+    const hl_curve *curves = f->curves->curves;
+
+    for (int64_t i = 0; i < f->curves->n_curves; i++)
+        draw_band(f, &curves[i], curves[i].low, curves[i].high, band_colour(f, i, 0.16));
+    for (int64_t i = 0; i < f->curves->n_curves; i++)
+        draw_band(f, &curves[i], curves[i].inner_low, curves[i].inner_high,
+                  band_colour(f, i, 0.34));
+    hl_chart_grid(&f->chart);
+    for (int64_t i = 0; i < f->curves->n_curves; i++)
+        draw_curve(f, i);
+}
+
+/* ------------------------------------------------------------------------ the figure */
+
+static int make_keys(hl_key keys[2], const curve_figure *f)
+{
+    const hl_theme_colours *theme  = f->figure->theme;
+    int                     n_keys = 0;
+
+    if (f->curves->band != NULL)
+        keys[n_keys++] =
+            (hl_key){ HL_KEY_BAND, hl_mix(theme->background, theme->axis, 0.16), f->curves->band };
+    if (f->curves->inner_band != NULL)
+        keys[n_keys++] = (hl_key){ HL_KEY_BAND, hl_mix(theme->background, theme->axis, 0.34),
+                                   f->curves->inner_band };
+    return n_keys;
+}
+
+static void lay_out(curve_figure *f)
+{
+    hl_key keys[2];
+    int    n_keys = make_keys(keys, f);
+    double names  = name_width(f);
+    double above  = n_keys > 0 ? KEYS_ABOVE : 4.0;
+    double left   = hl_chart_left(&f->chart);
+    double height = fmax(PLOT_HEIGHT, NAME_LINE * (double)f->curves->n_curves);
+    hl_box box    = hl_figure_begin(f->figure, above + height + HL_INDICES_HEIGHT,
+                                 f->curves->what != NULL ? f->curves->what : "");
+
+    f->chart.box =
+        (hl_box){ box.x + left, box.y + above, box.width - left - NAME_GAP - names, height };
+    hl_figure_keys(f->figure, (hl_point){ f->chart.box.x, box.y + 5.0 }, keys, n_keys);
+}
+
+static hl_status allocate(curve_figure *f)
+{
+    hl_status status = HL_OK;
+    int64_t   most   = 0;
+
+    for (int64_t i = 0; i < f->curves->n_curves; i++)
+        most = f->curves->curves[i].n > most ? f->curves->curves[i].n : most;
+    HL_TRY(HL_ALLOC(&f->points, 2 * (size_t)most));
+    HL_TRY(HL_ALLOC(&f->ends, (size_t)f->curves->n_curves));
+
+done:
+    return status;
+}
+
+hl_status hl_figure_curves(hl_figure *figure, const hl_curves *curves)
+{
+    hl_status    status = HL_OK;
+    curve_figure f      = { .figure = figure, .curves = curves };
+
+    f.chart.figure = figure;
+    if (curves->n_curves < 1)
+        return hl_fail(HL_BAD_ARGUMENT, "no curve to draw");
+    HL_TRY(read_ranges(&f));
+    HL_TRY(allocate(&f));
+    lay_out(&f);
+    draw_curves(&f);
+    find_ends(&f);
+    draw_names(&f);
+    hl_chart_label_x(&f.chart, curves->x_name);
+    hl_chart_label_y(&f.chart, curves->y_name);
+
+done:
+    hl_free(f.points);
+    hl_free(f.ends);
+    return status;
+}
+
+hl_status hl_draw_curves(const hl_curves *curves, const char *path, const hl_draw_options *options)
+{
+    hl_status  status = HL_OK;
+    hl_canvas *canvas = NULL;
+    hl_figure  figure;
+
+    HL_TRY(hl_figure_canvas(&canvas, path, options));
+    HL_TRY(hl_figure_open(&figure, canvas, curves->title, options));
+    HL_TRY(hl_figure_curves(&figure, curves));
+    HL_TRY(hl_canvas_write(canvas, path));
+
+done:
+    hl_canvas_close(canvas);
+    return status;
+}

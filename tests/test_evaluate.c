@@ -1,0 +1,366 @@
+/* test_evaluate.c - many settings of gates at once: to the bit what perplexity says of each, for
+ * all subsets of heads of a small model; KL and agreement by their definition; memory that is
+ * too small for all streams; work that goes on. */
+#include "model_support.h"
+
+#include <math.h>
+
+#include "model/sample.h"
+#include "prune/ablate.h"
+#include "prune/evaluate.h"
+
+#define LLAMA "tests/data/families/llama3"
+
+enum { N_DOCUMENTS = 2, MAX_TOKENS = 40, CONTEXT = 8, N_VARIED = 3 };
+
+/* The last window of the second document has one token, which scores nothing. */
+static const int64_t lengths[N_DOCUMENTS] = { 37, 17 };
+
+static int64_t token_at(int64_t document, int64_t i)
+{
+    return (int64_t)(hl_random_unit((uint64_t)document + 5, (uint64_t)i) * 256);
+}
+
+static hl_corpus *open_corpus(const hl_model *model, const char *folder)
+{
+    const char *path   = in_folder(folder, "ids.jsonl");
+    FILE       *file   = fopen(path, "w");
+    hl_corpus  *corpus = NULL;
+
+    assert_non_null(file);
+    for (int64_t d = 0; d < N_DOCUMENTS; d++) {
+        for (int64_t i = 0; i < lengths[d]; i++)
+            fprintf(file, "%s%d", i == 0 ? "[" : ",", (int)token_at(d, i));
+        fprintf(file, "]\n");
+    }
+    assert_int_equal(fclose(file), 0);
+    assert_ok(hl_corpus_open(&corpus, model, NULL, &(hl_corpus_options){ .token_ids = path }));
+    return corpus;
+}
+
+/* Every subset of the first N_VARIED heads of each layer; *n is how many.  The rest is on. */
+static float *all_subsets(const hl_model *model, int64_t *n)
+{
+    const hl_model_info *info    = hl_model_get_info(model);
+    int64_t              n_gates = info->n_layers * info->n_heads;
+
+    assert_true(info->n_layers == 3 && info->n_heads > N_VARIED);
+    *n           = (int64_t)1 << info->n_layers * N_VARIED;
+    float *gates = malloc(sizeof *gates * (size_t)(*n * n_gates));
+    assert_non_null(gates);
+    for (int64_t i = 0; i < *n * n_gates; i++) {
+        int64_t layer = i % n_gates / info->n_heads, head = i % info->n_heads;
+        int64_t bit = layer * N_VARIED + head;
+        gates[i]    = head < N_VARIED ? (float)((i / n_gates >> bit) & 1) : 1.0f;
+    }
+    return gates;
+}
+
+static hl_nll perplexity_of(const hl_model *model, const float *gates, int64_t n_batch)
+{
+    hl_perplexity *perplexity = NULL;
+    int64_t        tokens[MAX_TOKENS];
+    hl_nll         nll;
+
+    assert_ok(hl_perplexity_open(
+        &perplexity, model,
+        &(hl_perplexity_options){ .n_ctx = CONTEXT, .n_batch = n_batch, .gates = gates }));
+    for (int64_t d = 0; d < N_DOCUMENTS; d++) {
+        for (int64_t i = 0; i < lengths[d]; i++)
+            tokens[i] = token_at(d, i);
+        assert_ok(hl_perplexity_add(&nll, perplexity,
+                                    &(hl_scored_text){ .tokens = tokens, .n_tokens = lengths[d] }));
+    }
+    nll = hl_perplexity_total(perplexity);
+    hl_perplexity_close(perplexity);
+    return nll;
+}
+
+static hl_evaluation *evaluate(const hl_model *model, const hl_corpus *corpus, const float *gates,
+                               int64_t n, int64_t n_batch, size_t memory)
+{
+    hl_evaluation *found = NULL;
+    assert_ok(
+        hl_evaluate(&found, model, corpus, gates, n,
+                    &(hl_evaluate_options){ .windows = { .context = CONTEXT, .n_batch = n_batch },
+                                            .memory_bytes = memory }));
+    return found;
+}
+
+/* ------------------------------------------------------------------ the same bits */
+
+static void all_subsets_are_as_alone(void **state)
+{
+    const char *folder = new_folder();
+    hl_model   *model  = open_model(LLAMA);
+    hl_corpus  *corpus = open_corpus(model, folder);
+    int64_t     n      = 0;
+    float      *gates  = all_subsets(model, &n);
+    int64_t     stride = hl_model_get_info(model)->n_layers * hl_model_get_info(model)->n_heads;
+    (void)state;
+
+    for (int64_t n_batch = 1; n_batch <= 3; n_batch += 2) {
+        hl_evaluation *found = evaluate(model, corpus, gates, n, n_batch, 0);
+        for (int64_t i = 0; i < n; i++) {
+            hl_nll    wanted = perplexity_of(model, gates + i * stride, n_batch);
+            hl_scores seen   = hl_evaluation_total(found, i);
+            if (seen.nll != wanted.sum || found->n_scored != wanted.n_scored)
+                fail_msg("setting %d, batches of %d: %.17g, alone %.17g", (int)i, (int)n_batch,
+                         seen.nll, wanted.sum);
+        }
+        /* The last subset has all heads: the dense model. */
+        assert_memory_equal(found->scores + (n - 1) * found->n_windows, found->dense,
+                            sizeof *found->dense * (size_t)found->n_windows);
+        assert_int_equal(found->n_windows, 5 + 2);
+        assert_int_equal(found->n_documents, 2);
+        hl_evaluation_free(found);
+    }
+    free(gates);
+    hl_corpus_close(corpus);
+    hl_model_close(model);
+    remove_folder(folder);
+}
+
+/* Layer 0 has 8 settings of its own, each run once; layer 1 has 8 for each of these. */
+static void no_layer_is_run_twice(void **state)
+{
+    const char *folder = new_folder();
+    hl_model   *model  = open_model(LLAMA);
+    hl_corpus  *corpus = open_corpus(model, folder);
+    int64_t     n      = 0;
+    float      *gates  = all_subsets(model, &n);
+    (void)state;
+
+    hl_evaluation *found = evaluate(model, corpus, gates, n, 1, 0);
+    assert_int_equal(found->n_layers_run, 7 * (8 + 64 + 512));
+    assert_int_equal(found->n_layers_naive, 7 * 3 * (512 + 1));
+    hl_evaluation_free(found);
+    free(gates);
+    hl_corpus_close(corpus);
+    hl_model_close(model);
+    remove_folder(folder);
+}
+
+static void little_memory_changes_nothing_but_time(void **state)
+{
+    const char *folder = new_folder();
+    hl_model   *model  = open_model(LLAMA);
+    hl_corpus  *corpus = open_corpus(model, folder);
+    float      *gates  = NULL;
+    size_t      dense  = 2 * sizeof(float) * CONTEXT * 256;
+    size_t      slot   = sizeof(float) * CONTEXT * 64;
+    (void)state;
+
+    int64_t n = hl_model_heads(NULL, model);
+    assert_int_equal(n, 12);
+    assert_ok(hl_single_gates(&gates, model, NULL));
+    hl_evaluation *ample = evaluate(model, corpus, gates, n, 1, 0);
+    hl_evaluation *tight = evaluate(model, corpus, gates, n, 1, dense + slot);
+    hl_evaluation *none  = evaluate(model, corpus, gates, n, 1, dense);
+    size_t         bytes = sizeof *ample->scores * (size_t)(n * ample->n_windows);
+    assert_memory_equal(ample->scores, tight->scores, bytes);
+    assert_memory_equal(ample->scores, none->scores, bytes);
+    /* The dense model, then four heads of each layer; with one slot, layer 2 has it. */
+    assert_int_equal(ample->n_layers_run, 7 * (3 + 4 * 3 + 4 * 2 + 4 * 1));
+    assert_int_equal(tight->n_layers_run, 7 * (3 + 4 * 3 + 4 * 3 + 4 * 1));
+    assert_int_equal(none->n_layers_run, 7 * 3 * 13);
+    hl_evaluation_free(ample);
+    hl_evaluation_free(tight);
+    hl_evaluation_free(none);
+    hl_free(gates);
+    hl_corpus_close(corpus);
+    hl_model_close(model);
+    remove_folder(folder);
+}
+
+/* -------------------------------------------------------------------- definitions */
+
+typedef struct kept {
+    float   rows[CONTEXT][256];
+    int64_t n_rows;
+} kept;
+
+static hl_status keep_logits(void *context, const hl_final_rows *rows)
+{
+    kept *k = context;
+    for (int64_t i = 0; i < rows->n_rows; i++)
+        memcpy(k->rows[k->n_rows++], rows->logits + i * rows->d_vocab, sizeof k->rows[0]);
+    return HL_OK;
+}
+
+static void run_plainly(kept *out, const hl_model *model, const float *gates)
+{
+    hl_session *session = NULL;
+    int64_t     tokens[CONTEXT];
+    hl_tap      tap = { .context = out, .final = keep_logits, .wants = HL_WANT_LOGITS };
+
+    for (int64_t i = 0; i < CONTEXT - 1; i++)
+        tokens[i] = token_at(0, i);
+    out->n_rows = 0;
+    assert_ok(hl_session_open(&session, model,
+                              &(hl_session_options){ .n_ctx = CONTEXT, .wants = HL_WANT_LOGITS }));
+    assert_ok(hl_session_feed(
+        session,
+        &(hl_feed){ .tokens = tokens, .n_tokens = CONTEXT - 1, .gates = gates, .tap = &tap }));
+    hl_session_close(session);
+}
+
+static double plain_kl(const float *a, const float *b)
+{
+    double sum_a = 0.0, sum_b = 0.0, kl = 0.0;
+
+    for (int i = 0; i < 256; i++) {
+        sum_a += exp((double)a[i]);
+        sum_b += exp((double)b[i]);
+    }
+    for (int i = 0; i < 256; i++) {
+        double p = exp((double)a[i]) / sum_a, q = exp((double)b[i]) / sum_b;
+        kl += p * log(p / q);
+    }
+    return kl;
+}
+
+static int64_t top(const float *logits)
+{
+    int64_t best = 0;
+    for (int i = 1; i < 256; i++)
+        best = logits[i] > logits[best] ? i : best;
+    return best;
+}
+
+static void distances_are_their_definition(void **state)
+{
+    static kept          dense, gated;
+    const char          *folder = new_folder();
+    hl_model            *model  = open_model(LLAMA);
+    const hl_model_info *info   = hl_model_get_info(model);
+    hl_corpus           *corpus = open_corpus(model, folder);
+    float                gates[64];
+    double               kl     = 0.0;
+    int64_t              n_same = 0;
+    (void)state;
+
+    for (int64_t i = 0; i < info->n_layers * info->n_heads; i++)
+        gates[i] = (float)(i % 3) / 2.0f;
+    run_plainly(&dense, model, NULL);
+    run_plainly(&gated, model, gates);
+    for (int i = 0; i < CONTEXT - 1; i++) {
+        kl += plain_kl(dense.rows[i], gated.rows[i]);
+        n_same += top(dense.rows[i]) == top(gated.rows[i]);
+    }
+    hl_evaluation *found = evaluate(model, corpus, gates, 1, 1, 0);
+    assert_true(kl > 0.01);
+    assert_true(fabs(found->scores[0].kl - kl) < 1e-6 * kl);
+    assert_int_equal(found->scores[0].n_same, n_same);
+    assert_true(found->dense[0].kl == 0.0);
+    assert_int_equal(found->dense[0].n_same, CONTEXT - 1);
+    hl_evaluation_free(found);
+    hl_corpus_close(corpus);
+    hl_model_close(model);
+    remove_folder(folder);
+}
+
+static void ablation_is_one_head_at_a_time(void **state)
+{
+    const char          *folder = new_folder();
+    hl_model            *model  = open_model(LLAMA);
+    const hl_model_info *info   = hl_model_get_info(model);
+    hl_corpus           *corpus = open_corpus(model, folder);
+    int64_t              n      = info->n_layers * info->n_heads;
+    double               rises[64];
+    float                gates[64];
+    hl_nll               dense = perplexity_of(model, NULL, 1);
+    (void)state;
+
+    assert_ok(hl_ablate(rises, model, corpus,
+                        &(hl_evaluate_options){ .windows = { .context = CONTEXT, .n_batch = 1 } }));
+    for (int64_t head = 0; head < n; head++) {
+        for (int64_t i = 0; i < n; i++)
+            gates[i] = i == head ? 0.0f : 1.0f;
+        hl_nll without = perplexity_of(model, gates, 1);
+        assert_true(rises[head] == (without.sum - dense.sum) / (double)dense.n_scored);
+    }
+    hl_corpus_close(corpus);
+    hl_model_close(model);
+    remove_folder(folder);
+}
+
+/* ------------------------------------------------------------------------ going on */
+
+static void work_goes_on_from_a_batch(void **state)
+{
+    const char         *folder  = new_folder();
+    hl_model           *model   = open_model(LLAMA);
+    hl_corpus          *corpus  = open_corpus(model, folder);
+    int64_t             n       = 0;
+    float              *gates   = all_subsets(model, &n);
+    hl_evaluate_options options = { .windows = { .context = CONTEXT, .n_batch = 2 } };
+    hl_evaluator       *e       = NULL;
+    (void)state;
+
+    hl_evaluation *whole = evaluate(model, corpus, gates, n, 2, 0);
+    assert_ok(hl_evaluator_open(&e, model, corpus, gates, n, &options));
+    assert_fails(HL_BAD_ARGUMENT, "no batch ends after 3 windows", hl_evaluator_skip(e, 3));
+    assert_fails(HL_BAD_ARGUMENT, "no batch ends after 8 windows", hl_evaluator_skip(e, 8));
+    assert_ok(hl_evaluator_skip(e, 5)); /* the end of the first document */
+    while (!hl_evaluator_is_done(e))
+        assert_ok(hl_evaluator_step(e));
+    hl_evaluation *part = hl_evaluator_result(e);
+    for (int64_t i = 0; i < n; i++)
+        assert_memory_equal(part->scores + i * 7 + 5, whole->scores + i * 7 + 5,
+                            2 * sizeof *part->scores);
+    assert_int_equal(part->n_layers_run, whole->n_layers_run);
+    hl_evaluator_close(e);
+    hl_evaluation_free(whole);
+    free(gates);
+    hl_corpus_close(corpus);
+    hl_model_close(model);
+    remove_folder(folder);
+}
+
+static void what_cannot_be_is_refused(void **state)
+{
+    const char    *folder = new_folder();
+    hl_model      *model  = open_model(LLAMA);
+    hl_corpus     *corpus = open_corpus(model, folder);
+    hl_evaluation *found  = NULL;
+    float          gates[64];
+    (void)state;
+
+    for (int i = 0; i < 64; i++)
+        gates[i] = i == 5 ? 1.5f : 1.0f;
+    assert_fails(HL_BAD_ARGUMENT, "the gate of L1H1 is 1.5, wanted 0 to 1",
+                 hl_evaluate(&found, model, corpus, gates, 1, NULL));
+    gates[5] = NAN;
+    assert_fails(HL_BAD_ARGUMENT, "the gate of L1H1 is",
+                 hl_evaluate(&found, model, corpus, gates, 1, NULL));
+    assert_fails(HL_BAD_ARGUMENT, "-1 settings",
+                 hl_evaluate(&found, model, corpus, gates, -1, NULL));
+    assert_fails(HL_BAD_ARGUMENT, "wanted 2 or more",
+                 hl_evaluate(&found, model, corpus, NULL, 0,
+                             &(hl_evaluate_options){ .windows = { .context = 1 } }));
+    assert_fails(HL_BAD_ARGUMENT, "cannot overlap",
+                 hl_evaluate(&found, model, corpus, NULL, 0,
+                             &(hl_evaluate_options){ .windows = { .context = 8, .stride = 4 } }));
+    assert_fails(HL_LIMIT, "more than the 0 MiB allowed",
+                 hl_evaluate(&found, model, corpus, NULL, 0,
+                             &(hl_evaluate_options){ .memory_bytes = 1000 }));
+    assert_null(found);
+    hl_corpus_close(corpus);
+    hl_model_close(model);
+    remove_folder(folder);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_subsets_are_as_alone),
+        cmocka_unit_test(no_layer_is_run_twice),
+        cmocka_unit_test(little_memory_changes_nothing_but_time),
+        cmocka_unit_test(distances_are_their_definition),
+        cmocka_unit_test(ablation_is_one_head_at_a_time),
+        cmocka_unit_test(work_goes_on_from_a_batch),
+        cmocka_unit_test(what_cannot_be_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

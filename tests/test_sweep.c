@@ -1,0 +1,431 @@
+/* test_sweep.c - sweeps: every point against perplexity alone, iterative orders against the same
+ * by hand, sweeps that were stopped against those that were not, and the ceiling of savings
+ * against what is known of GPT-2. */
+#include "model_support.h"
+
+#include <math.h>
+
+#include "model/sample.h"
+#include "prune/ceiling.h"
+#include "prune/sweep.h"
+
+#define LLAMA "tests/data/families/llama3"
+
+enum { N_DOCUMENTS = 3, N_TOKENS = 40, CONTEXT = 16, N_RATIOS = 4, N_GATES = 12, N_HEADS = 4 };
+
+static const double ratios[N_RATIOS] = { 0.0, 0.25, 0.5, 0.75 };
+
+/* A model and two texts, which have nothing in common unless told. */
+typedef struct bench {
+    const char *folder;
+    hl_model   *model;
+    hl_corpus  *rank;
+    hl_corpus  *test;
+} bench;
+
+static int64_t token_at(uint64_t text, int64_t document, int64_t i)
+{
+    return (int64_t)(hl_random_unit(text * 100 + (uint64_t)document, (uint64_t)i) * 256);
+}
+
+static hl_corpus *open_text(const bench *b, const char *name, uint64_t text)
+{
+    const char *path   = in_folder(b->folder, name);
+    FILE       *file   = fopen(path, "w");
+    hl_corpus  *corpus = NULL;
+
+    assert_non_null(file);
+    for (int64_t d = 0; d < N_DOCUMENTS; d++) {
+        for (int64_t i = 0; i < N_TOKENS; i++)
+            fprintf(file, "%s%d", i == 0 ? "[" : ",", (int)token_at(text, d, i));
+        fprintf(file, "]\n");
+    }
+    assert_int_equal(fclose(file), 0);
+    assert_ok(hl_corpus_open(&corpus, b->model, NULL, &(hl_corpus_options){ .token_ids = path }));
+    return corpus;
+}
+
+static bench open_bench(void)
+{
+    bench b = { .folder = new_folder(), .model = open_model(LLAMA) };
+
+    b.rank = open_text(&b, "rank.jsonl", 1);
+    b.test = open_text(&b, "test.jsonl", 2);
+    return b;
+}
+
+static void close_bench(bench *b)
+{
+    hl_corpus_close(b->rank);
+    hl_corpus_close(b->test);
+    hl_model_close(b->model);
+    remove_folder(b->folder);
+}
+
+static const hl_ranker all[]   = { HL_RANKER_ENTROPY,     HL_RANKER_FAIR,   HL_RANKER_NOSINK,
+                                   HL_RANKER_RENYI2,      HL_RANKER_WEIGHT, HL_RANKER_ABLATION,
+                                   HL_RANKER_OUTPUT_NORM, HL_RANKER_SINK,   HL_RANKER_GRADIENT };
+static const hl_ranker again[] = { HL_RANKER_ENTROPY, HL_RANKER_ABLATION };
+
+static hl_sweep_options options_of(void)
+{
+    return (hl_sweep_options){ .rankers     = all,
+                               .n_rankers   = sizeof all / sizeof *all,
+                               .iterative   = again,
+                               .n_iterative = sizeof again / sizeof *again,
+                               .ratios      = ratios,
+                               .n_ratios    = N_RATIOS,
+                               .n_seeds     = 3,
+                               .seed        = 7,
+                               .n_ctx       = CONTEXT,
+                               .n_threads   = 1 };
+}
+
+static hl_sweep *run(bench *b, const hl_sweep_options *options)
+{
+    hl_sweep *sweep = NULL;
+    assert_ok(hl_sweep_run(&sweep, b->model, NULL, b->rank, b->test, options));
+    return sweep;
+}
+
+/* ------------------------------------------------------------------- the numbers */
+
+static double perplexity_of(const bench *b, const float *gates)
+{
+    hl_perplexity *perplexity = NULL;
+    int64_t        tokens[N_TOKENS];
+    hl_nll         nll;
+
+    assert_ok(hl_perplexity_open(&perplexity, b->model,
+                                 &(hl_perplexity_options){ .n_ctx = CONTEXT, .gates = gates }));
+    for (int64_t d = 0; d < N_DOCUMENTS; d++) {
+        for (int64_t i = 0; i < N_TOKENS; i++)
+            tokens[i] = token_at(2, d, i);
+        assert_ok(hl_perplexity_add(&nll, perplexity,
+                                    &(hl_scored_text){ .tokens = tokens, .n_tokens = N_TOKENS }));
+    }
+    nll = hl_perplexity_total(perplexity);
+    hl_perplexity_close(perplexity);
+    return nll.mean;
+}
+
+static void every_point_is_perplexity(void **state)
+{
+    bench            b       = open_bench();
+    hl_sweep_options options = options_of();
+    hl_sweep        *sweep   = run(&b, &options);
+    const hl_sheet  *points  = hl_sweep_table(sweep, "points");
+    int64_t          nll     = hl_sheet_find(points, "nll");
+    (void)state;
+
+    assert_int_equal(hl_sheet_n_rows(points), sweep->n_fixed * N_RATIOS);
+    for (int64_t row = 0; row < hl_sheet_n_rows(points); row++) {
+        const float *gates  = sweep->gates + row * N_GATES;
+        double       wanted = perplexity_of(&b, row % N_RATIOS == 0 ? NULL : gates);
+        int          n_off  = 0;
+
+        if (hl_sheet_number(points, row, nll) != wanted)
+            fail_msg("row %d: %.17g, alone %.17g", (int)row, hl_sheet_number(points, row, nll),
+                     wanted);
+        for (int i = 0; i < N_GATES; i++)
+            n_off += gates[i] == 0.0f;
+        assert_int_equal(n_off, row % N_RATIOS * 3);
+        if (row % N_RATIOS == 0) {
+            assert_true(hl_sheet_number(points, row, hl_sheet_find(points, "rise")) == 0.0);
+            assert_true(hl_sheet_number(points, row, hl_sheet_find(points, "kl")) == 0.0);
+            assert_true(hl_sheet_number(points, row, hl_sheet_find(points, "same")) == 1.0);
+        }
+    }
+    hl_sweep_free(sweep);
+    close_bench(&b);
+}
+
+/* Intervals hold what they are of, and the band its parts in order. */
+static void intervals_and_bands_are_sane(void **state)
+{
+    bench            b       = open_bench();
+    hl_sweep_options options = options_of();
+    hl_sweep        *sweep   = run(&b, &options);
+    (void)state;
+
+    for (int64_t i = 0; i < sweep->n_fixed * N_RATIOS; i++) {
+        const hl_sweep_point *p = &sweep->points[i];
+        assert_true(p->nll.low < p->nll.value && p->nll.value < p->nll.high);
+        assert_true(p->rise.low <= p->rise.value && p->rise.value <= p->rise.high);
+        assert_true(p->rise.high - p->rise.low < p->nll.high - p->nll.low);
+    }
+    for (int64_t i = 0; i < N_RATIOS; i++) {
+        const hl_sweep_band *band = &sweep->bands[i];
+        double               sum  = 0.0;
+        double               most = -INFINITY, least = INFINITY;
+        for (int64_t seed = 0; seed < 3; seed++) {
+            int64_t setting = sweep->orders[sweep->n_fixed + seed].first + i;
+            double  mean    = perplexity_of(&b, sweep->gates + setting * N_GATES);
+            sum += mean;
+            most  = mean > most ? mean : most;
+            least = mean < least ? mean : least;
+        }
+        assert_true(band->least == least && band->most == most);
+        assert_true(fabs(band->mean - sum / 3.0) < 1e-12);
+        assert_true(least <= band->quarter && band->quarter <= band->median &&
+                    band->median <= band->three_quarters && band->three_quarters <= most);
+    }
+    hl_sweep_free(sweep);
+    close_bench(&b);
+}
+
+/* On one and the same text, ablation ranks by exactly what it is held against. */
+static void ablation_tells_its_own_importance(void **state)
+{
+    bench            b       = open_bench();
+    hl_sweep_options options = options_of();
+    hl_sweep        *sweep   = NULL;
+    (void)state;
+
+    options.shared_texts = true;
+    assert_ok(hl_sweep_run(&sweep, b.model, NULL, b.test, b.test, &options));
+    assert_int_equal(sweep->rankers[5], HL_RANKER_ABLATION);
+    assert_true(fabs(sweep->correlations[5].value - 1.0) < 1e-12);
+    for (int64_t i = 0; i < sweep->options.n_rankers; i++) {
+        hl_sweep_value rho = sweep->correlations[i];
+        assert_true(rho.value >= -1.0 - 1e-12 && rho.value <= 1.0 + 1e-12 && rho.low < rho.high);
+    }
+    assert_non_null(strstr(hl_sweep_verdict(sweep, 0), "At ratio 0.25 (3 of 12 heads off)"));
+    hl_sweep_free(sweep);
+    close_bench(&b);
+}
+
+/* ------------------------------------------------------------------ iterative orders */
+
+/* By hand: measured with the gates, the heads left by falling entropy, one stays in a layer. */
+static void next_by_hand(float *gates, const bench *b, int64_t n_off)
+{
+    hl_profile *profile = NULL;
+    double      entropy[N_GATES];
+
+    assert_ok(hl_model_set_gates(b->model, gates));
+    assert_ok(hl_measure(
+        &profile, b->model, NULL, b->rank,
+        &(hl_measure_options){
+            .windows = { .context = CONTEXT }, .seed = 7, .no_probe = true, .n_threads = 1 }));
+    assert_ok(hl_model_set_gates(b->model, NULL));
+    hl_ranking *ranking = NULL;
+    assert_ok(hl_rank(&ranking, HL_RANKER_ENTROPY, &(hl_rank_inputs){ .profile = profile }, NULL));
+    for (int64_t i = 0; i < N_GATES; i++)
+        entropy[ranking->heads[i].layer * N_HEADS + ranking->heads[i].head] =
+            ranking->heads[i].score;
+    for (;;) {
+        int best = -1, gone = 0;
+        for (int i = 0; i < N_GATES; i++) {
+            int left = 0;
+            for (int j = i / N_HEADS * N_HEADS; j < (i / N_HEADS + 1) * N_HEADS; j++)
+                left += gates[j] != 0.0f;
+            gone += gates[i] == 0.0f;
+            if (gates[i] != 0.0f && left > 1 && (best < 0 || entropy[i] > entropy[best]))
+                best = i;
+        }
+        if (gone == n_off)
+            break;
+        gates[best] = 0.0f;
+    }
+    hl_ranking_free(ranking);
+    hl_profile_free(profile);
+}
+
+static void iterative_orders_are_as_by_hand(void **state)
+{
+    bench            b       = open_bench();
+    hl_sweep_options options = options_of();
+    hl_sweep        *sweep   = run(&b, &options);
+    int64_t          first   = sweep->orders[sweep->options.n_rankers].first;
+    float            gates[N_GATES];
+    (void)state;
+
+    for (int i = 0; i < N_GATES; i++)
+        gates[i] = 1.0f;
+    for (int64_t ratio = 1; ratio < N_RATIOS; ratio++) {
+        next_by_hand(gates, &b, 3 * ratio);
+        assert_memory_equal(gates, sweep->gates + (first + ratio) * N_GATES, sizeof gates);
+    }
+    assert_null(hl_model_gates(b.model));
+    hl_sweep_free(sweep);
+    close_bench(&b);
+}
+
+/* ------------------------------------------------------------------------- going on */
+
+typedef struct stopper {
+    int n_calls;
+    int stop_at; /* 0: never */
+} stopper;
+
+static hl_status count_calls(void *context, const hl_sweep_progress *progress)
+{
+    stopper *s = context;
+    assert_true(progress->share >= 0.0 && progress->share <= 1.0 + 1e-9);
+    return ++s->n_calls == s->stop_at ? HL_CANCELLED : HL_OK;
+}
+
+/* All tables, one after the other. */
+static char *all_tables(const hl_sweep *sweep)
+{
+    char  *all  = NULL;
+    size_t size = 0;
+
+    for (size_t i = 0; hl_sweep_table_name(i) != NULL; i++) {
+        char *text = NULL;
+        assert_ok(
+            hl_sheet_render(&text, hl_sweep_table(sweep, hl_sweep_table_name(i)), HL_SHEET_JSON));
+        all = realloc(all, size + strlen(text) + 1);
+        assert_non_null(all);
+        strcpy(all + size, text);
+        size += strlen(text);
+        hl_free(text);
+    }
+    return all;
+}
+
+static void stopped_sweeps_go_on_to_the_same_bytes(void **state)
+{
+    bench            b       = open_bench();
+    hl_sweep_options options = options_of();
+    stopper          stop    = { 0 };
+    hl_sweep        *sweep   = NULL;
+    (void)state;
+
+    options.progress   = count_calls;
+    options.context    = &stop;
+    options.save_every = 1e-9;
+    char path[256];
+    snprintf(path, sizeof path, "%s/state", b.folder);
+    options.state_path = path;
+    sweep              = run(&b, &options);
+    char *wanted       = all_tables(sweep);
+    int   n_calls      = stop.n_calls;
+    hl_sweep_free(sweep);
+
+    /* Stopped again and again, a seventh of the work further each time. */
+    options.resume = true;
+    assert_int_equal(unlink(path), 0);
+    int n_stops = 0;
+    for (;;) {
+        stop             = (stopper){ .stop_at = n_calls / 7 };
+        hl_status status = hl_sweep_run(&sweep, b.model, NULL, b.rank, b.test, &options);
+        if (status == HL_OK)
+            break;
+        assert_int_equal(status, HL_CANCELLED);
+        assert_non_null(strstr(hl_error_message(), "stopped while"));
+        assert_null(hl_model_gates(b.model));
+        assert_true(++n_stops < 40);
+    }
+    assert_true(n_stops >= 3);
+    char *seen = all_tables(sweep);
+    assert_string_equal(seen, wanted);
+    hl_sweep_free(sweep);
+    free(seen);
+
+    /* A state that is done is done. */
+    stop  = (stopper){ 0 };
+    sweep = run(&b, &options);
+    assert_int_equal(stop.n_calls, 0);
+    hl_sweep_free(sweep);
+    options.seed = 8;
+    assert_fails(HL_BAD_INPUT, "was begun with other settings",
+                 hl_sweep_run(&sweep, b.model, NULL, b.rank, b.test, &options));
+    write_file(path, "{}", 2);
+    assert_int_equal(hl_sweep_run(&sweep, b.model, NULL, b.rank, b.test, &options), HL_BAD_INPUT);
+    assert_null(sweep);
+    free(wanted);
+    close_bench(&b);
+}
+
+/* ------------------------------------------------------------------------- refusals */
+
+static void what_makes_no_sense_is_refused(void **state)
+{
+    bench            b       = open_bench();
+    hl_sweep_options options = options_of();
+    hl_sweep        *sweep   = NULL;
+    const double     bad[3]  = { 0.0, 0.5, 0.5 };
+    const double     most[2] = { 0.0, 0.9 };
+    const hl_ranker  fixed   = HL_RANKER_WEIGHT;
+    (void)state;
+
+    assert_fails(HL_BAD_ARGUMENT, "must be tested on another",
+                 hl_sweep_run(&sweep, b.model, NULL, b.rank, b.rank, &options));
+    options.ratios   = bad;
+    options.n_ratios = 3;
+    assert_fails(HL_BAD_ARGUMENT, "ratio 2 is 0.5; they must rise",
+                 hl_sweep_run(&sweep, b.model, NULL, b.rank, b.test, &options));
+    options.ratios   = most;
+    options.n_ratios = 2;
+    assert_fails(HL_BAD_ARGUMENT, "11 of 12 heads wanted, 9 can go: one stays in every layer",
+                 hl_sweep_run(&sweep, b.model, NULL, b.rank, b.test, &options));
+    options             = options_of();
+    options.iterative   = &fixed;
+    options.n_iterative = 1;
+    assert_fails(HL_BAD_ARGUMENT, "weight looks at no text",
+                 hl_sweep_run(&sweep, b.model, NULL, b.rank, b.test, &options));
+    options         = options_of();
+    options.n_seeds = 1;
+    assert_fails(HL_BAD_ARGUMENT, "1 seeds, wanted 2",
+                 hl_sweep_run(&sweep, b.model, NULL, b.rank, b.test, &options));
+    assert_null(sweep);
+    close_bench(&b);
+}
+
+/* -------------------------------------------------------------------------- savings */
+
+/* GPT-2 small at 1024 tokens: half of the heads are 11.4% of parameters and 14.2% of operations. */
+static void ceilings_are_those_of_gpt2(void **state)
+{
+    double     d    = 768.0;
+    hl_shapes  gpt2 = { .n_params      = 124439808.0,
+                        .n_multiplied  = 12.0 * 12.0 * d * d + 50257.0 * d,
+                        .query_params  = 2.0 * d * 64.0 + 64.0,
+                        .key_params    = 2.0 * (d * 64.0 + 64.0),
+                        .query_weights = 2.0 * d * 64.0,
+                        .key_weights   = 2.0 * d * 64.0,
+                        .n_heads       = 144.0,
+                        .group         = 1.0,
+                        .d_head        = 64.0,
+                        .keys          = 512.5 };
+    hl_ceiling half = hl_ceiling_of(&gpt2, 72);
+    (void)state;
+
+    assert_true(fabs(half.params_share - 0.114) < 0.0005);
+    assert_true(fabs(half.flops_share - 0.142) < 0.0005);
+    assert_true(hl_ceiling_of(&gpt2, 0).flops_share == 0.0);
+}
+
+/* Groups of two: a K/V head goes with every second. */
+static void shapes_are_those_of_the_model(void **state)
+{
+    hl_model *model  = open_model(LLAMA);
+    hl_shapes shapes = hl_shapes_of(model, 16);
+    (void)state;
+
+    /* 3 layers of width 64 with 4 heads of 16 to 2 K/V heads, MLPs of 128, 256 tokens. */
+    assert_true(shapes.n_multiplied ==
+                3.0 * (2.0 * 64 * 64 + 2.0 * 32 * 64 + 3.0 * 128 * 64) + 256.0 * 64);
+    assert_true(shapes.n_params == 127424.0 && shapes.n_heads == 12.0 && shapes.group == 2.0);
+    assert_true(shapes.keys == 8.5);
+    assert_true(hl_ceiling_of(&shapes, 1).params == 2048.0);
+    assert_true(hl_ceiling_of(&shapes, 2).params == 2.0 * 2048.0 + 2048.0);
+    hl_model_close(model);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_point_is_perplexity),
+        cmocka_unit_test(intervals_and_bands_are_sane),
+        cmocka_unit_test(ablation_tells_its_own_importance),
+        cmocka_unit_test(iterative_orders_are_as_by_hand),
+        cmocka_unit_test(stopped_sweeps_go_on_to_the_same_bytes),
+        cmocka_unit_test(what_makes_no_sense_is_refused),
+        cmocka_unit_test(ceilings_are_those_of_gpt2),
+        cmocka_unit_test(shapes_are_those_of_the_model),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
