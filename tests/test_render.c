@@ -1,76 +1,11 @@
 /* test_render.c - figures of profiles whose numbers are known: colours, labels that neither
  * leave the page nor touch, formats that others can read, and clear errors. */
+#include "render_profile.h"
 #include "render_support.h"
 
 #include <time.h>
 
 #include "render/axis.h"
-#include "stats/profile.h"
-
-enum { ROWS = 32, FIRST = 24 };
-
-/* From 0 to 3, which the last head has; rows from 24 on may have up to ln 25. */
-static float entropy_of(int64_t place, int64_t n_places)
-{
-    return n_places > 1 ? 3.0f * (float)place / (float)(n_places - 1) : 3.0f;
-}
-
-static void add_layer(hl_profile *profile, int64_t layer, int64_t n_layers, int64_t n_heads,
-                      int64_t nan_place)
-{
-    int64_t             start = 0, length = ROWS;
-    float              *entropy    = calloc((size_t)(n_heads * ROWS), sizeof *entropy);
-    float              *zero       = calloc((size_t)(n_heads * ROWS), sizeof *zero);
-    hl_attention_result statistics = { .entropy        = entropy,
-                                       .renyi2         = zero,
-                                       .varentropy     = zero,
-                                       .peak           = zero,
-                                       .diagonal       = zero,
-                                       .previous       = zero,
-                                       .first          = zero,
-                                       .entropy_nosink = zero };
-    hl_layer_rows       rows       = { .layer   = layer,
-                                       .n_batch = 1,
-                                       .n_rows  = ROWS,
-                                       .n_heads = n_heads,
-                                       .start   = &start,
-                                       .lengths = &length,
-                                       .rows    = &statistics };
-    hl_profile_mask     mask       = { .is_causal = true };
-
-    for (int64_t i = 0; i < n_heads * ROWS; i++) {
-        int64_t place = layer * n_heads + i / ROWS;
-        entropy[i]    = place == nan_place ? NAN : entropy_of(place, n_layers * n_heads);
-    }
-    assert_ok(hl_profile_rows(profile, &rows, &mask));
-    free(entropy);
-    free(zero);
-}
-
-/* A sequence of one kind of rows; nan_place (or -1) is a head that was not measured. */
-static hl_profile *make(int64_t n_layers, int64_t n_heads, int n_sequences, int64_t nan_place)
-{
-    static const char *const names[] = { "prompt" };
-    int64_t                  heads[128];
-    hl_profile              *profile = NULL;
-
-    for (int64_t i = 0; i < n_layers; i++)
-        heads[i] = n_heads;
-    hl_profile_shape shape = { n_layers, heads, ROWS, 1, names };
-    assert_ok(hl_profile_new(&profile, &shape));
-    assert_ok(hl_profile_set(profile, "family", "made <&>"));
-    for (int sequence = 0; sequence < n_sequences; sequence++) {
-        int64_t          length = ROWS, first = FIRST, zero = 0;
-        uint64_t         hash        = (uint64_t)sequence + 1;
-        uint8_t          types[ROWS] = { 0 };
-        hl_profile_batch batch       = { 1, &length, &first, &hash, types, ROWS, &zero, &zero, 1 };
-        assert_ok(hl_profile_begin(profile, &batch));
-        for (int64_t layer = 0; layer < n_layers; layer++)
-            add_layer(profile, layer, n_layers, n_heads, nan_place);
-        assert_ok(hl_profile_end(profile));
-    }
-    return profile;
-}
 
 /* ------------------------------------------------------------------------ colours */
 
@@ -119,7 +54,7 @@ static void test_oklab(void **state)
 static void test_cell_colours(void **state)
 {
     const char *path    = in_folder(*state, "cells.svg");
-    hl_profile *profile = make(6, 8, 1, 13);
+    hl_profile *profile = make_profile(6, 8, 1, 13);
     size_t      n_bytes = 0;
 
     assert_ok(hl_draw(profile, "heatmap", path, NULL));
@@ -154,7 +89,7 @@ static void test_cell_colours(void **state)
 
 static void check_layouts(int64_t n_layers, int64_t n_heads, const hl_draw_options *options)
 {
-    hl_profile *profile = make(n_layers, n_heads, 2, -1);
+    hl_profile *profile = make_profile(n_layers, n_heads, 2, -1);
 
     for (size_t i = 0; hl_figure_name(i) != NULL; i++) {
         char       name[128];
@@ -187,7 +122,7 @@ static void test_layouts(void **state)
 static void test_png(void **state)
 {
     const char     *path    = in_folder(*state, "heads.png");
-    hl_profile     *profile = make(3, 4, 1, -1);
+    hl_profile     *profile = make_profile(3, 4, 1, -1);
     hl_draw_options options = { .width = 360.0, .dpi = 72.0, .theme = HL_THEME_DARK };
     hl_colour       wanted  = hl_map_colour(HL_MAP_ENTROPY, 5.0 / 11.0);
 
@@ -208,7 +143,7 @@ static void test_png(void **state)
 static void test_same_bytes(void **state)
 {
     static const char *const endings[] = { "svg", "png", "pdf" };
-    hl_profile              *profile   = make(3, 4, 3, -1);
+    hl_profile              *profile   = make_profile(3, 4, 3, -1);
 
     for (int i = 0; i < 3; i++) {
         char   name[16];
@@ -240,7 +175,7 @@ static double seconds_to_draw(const hl_profile *profile, const char *path, doubl
 static void test_large(void **state)
 {
     const char *path    = in_folder(*state, "large.svg");
-    hl_profile *profile = make(80, 64, 1, -1);
+    hl_profile *profile = make_profile(80, 64, 1, -1);
     size_t      n_bytes = 0;
 
     double svg = seconds_to_draw(profile, path, 0.0);
@@ -257,7 +192,7 @@ static void test_large(void **state)
 
 static void test_errors(void **state)
 {
-    hl_profile *profile = make(2, 2, 1, -1), *empty = make(2, 2, 0, -1);
+    hl_profile *profile = make_profile(2, 2, 1, -1), *empty = make_profile(2, 2, 0, -1);
     const char *path = in_folder(*state, "x.svg");
 
     for (size_t i = 0; hl_figure_name(i) != NULL; i++)

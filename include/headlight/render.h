@@ -49,6 +49,24 @@ HL_API const char *hl_figure_summary(size_t index);
 HL_API hl_status hl_draw(const hl_profile *profile, const char *figure, const char *path,
                          const hl_draw_options *options);
 
+/* -------------------------------------------------------------- two models
+ *
+ * With patterns: the attention of every head of A and of B as small maps, their metrics under
+ * them, and the differences of their entropies below.  Without: those of A, of B, and the
+ * differences. */
+
+typedef struct hl_compared {
+    const char        *name;
+    const hl_profile  *profile;
+    const hl_patterns *patterns; /* of both, on the same tokens, or NULL of both */
+} hl_compared;
+
+/* `found` is of the two profiles.  A width of 0 is one that 16 heads side by side can be read
+ * at; options may be NULL.  HL_BAD_ARGUMENT if the sides differ in shape or tokens. */
+HL_API hl_status hl_draw_comparison(const hl_compared *a, const hl_compared *b,
+                                    const hl_comparison *found, const char *path,
+                                    const hl_draw_options *options);
+
 /* ------------------------------------------------------------------ curves
  *
  *     hl_curve  lines[]  = { { .name = "entropy", .n = 9, .x = ratios, .y = perplexities },
