@@ -1,5 +1,6 @@
 /* cmd_draw.c - headlight draw: a figure of a profile, to an SVG, PNG or PDF file. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "command.h"
@@ -15,6 +16,8 @@ typedef struct draw_command {
     const char       *figure;
     const char       *unit;
     const char       *scale;
+    const char       *pruned;
+    const char       *candidates; /* a number, or names */
 } draw_command;
 
 static int list_figures(void)
@@ -52,6 +55,20 @@ static hl_entropy_unit unit_of(const char *name)
     return strcmp(name, "normalised") == 0 ? HL_UNIT_NORMALISED : HL_UNIT_NATS;
 }
 
+/* "12": so many by entropy; "L5H1,L7H3": these. */
+static void read_candidates(hl_draw_options *options, const char *text)
+{
+    char *end = NULL;
+
+    if (text == NULL)
+        return;
+    options->n_candidates = strtoll(text, &end, 10);
+    if (end == text || *end != '\0' || options->n_candidates < 0) {
+        options->n_candidates = 0;
+        options->candidates   = text;
+    }
+}
+
 static int draw(const draw_command *command)
 {
     hl_profile     *profile = NULL;
@@ -62,6 +79,8 @@ static int draw(const draw_command *command)
     options.seed = (uint64_t)command->common.seed;
     if (strcmp(command->scale, "classes") == 0)
         options.scale = HL_SCALE_CLASSES;
+    options.pruned = command->pruned;
+    read_candidates(&options, command->candidates);
 
     if (status == HL_OK)
         status = hl_draw(profile, command->figure, command->drawing.output, &options);
@@ -89,6 +108,10 @@ int hl_command_draw(int argc, char **argv)
         { "unit", 0, HL_OPTION_CHOICE, &command.unit, "nats|bits|normalised", "of entropy", 0, 0 },
         { "scale", 0, HL_OPTION_CHOICE, &command.scale, "continuous|classes",
           "of the heatmap; six classes, in nats", 0, 0 },
+        { "pruned", 0, HL_OPTION_TEXT, &command.pruned, "HEADS",
+          "hatched in the heatmap: L5H1,L7 (all of layer 7)", 0, 0 },
+        { "candidates", 0, HL_OPTION_TEXT, &command.candidates, "N|HEADS",
+          "outlined in it with their rank: N by entropy, or a list", 0, 0 },
         { 0 },
     };
     hl_usage usage = {
