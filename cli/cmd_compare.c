@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "command.h"
+#include "draw_options.h"
 #include "headlight.h"
 #include "nearest.h"
 #include "options.h"
@@ -22,7 +23,16 @@ typedef struct compare_command {
     hl_option_list    texts;
     hl_window_options windows;
     hl_gate_arguments gates; /* of B */
+    /* What is drawn, if anything is. */
+    hl_draw_arguments drawing;
+    const char       *prompt;
+    int64_t           n_tokens; /* of the maps */
 } compare_command;
+
+typedef struct compared {
+    hl_profile  *profile;
+    hl_patterns *patterns; /* NULL: not wanted, or a profile was read */
+} compared;
 
 /* ---------------------------------------------------------------------- text */
 
@@ -172,7 +182,7 @@ static int report(const compare_command *command, const hl_comparison *found)
 }
 
 /* A or B: a profile to read, or a model to measure. */
-static hl_status open_side(hl_profile **out, const compare_command *command, int side)
+static hl_status open_side(compared *out, const compare_command *command, int side)
 {
     const char      *path  = command->paths.items[side];
     hl_quick_request quick = { .model_path = path,
@@ -184,27 +194,67 @@ static hl_status open_side(hl_profile **out, const compare_command *command, int
                                .n_threads  = (int32_t)command->common.n_threads,
                                .quiet      = command->common.quiet || command->common.json };
 
-    return command->texts.count > 0 ? hl_quick_measure(out, &quick) : hl_profile_load(out, path);
+    if (command->texts.count == 0)
+        return hl_profile_load(&out->profile, path);
+    if (command->drawing.output != NULL) {
+        quick.patterns         = &out->patterns;
+        quick.n_pattern_tokens = command->n_tokens;
+        quick.prompt           = command->prompt;
+    }
+    return hl_quick_measure(&out->profile, &quick);
+}
+
+/* The last part of a path; returns `out`. */
+static const char *name_of(char *out, size_t n_bytes, const char *path)
+{
+    size_t end = strlen(path);
+
+    while (end > 1 && path[end - 1] == '/')
+        end--;
+    size_t begin = end;
+    while (begin > 0 && path[begin - 1] != '/')
+        begin--;
+    snprintf(out, n_bytes, "%.*s", (int)(end - begin), path + begin);
+    return out;
+}
+
+static hl_status draw(const compare_command *command, const compared sides[2],
+                      const hl_comparison *found)
+{
+    char            names[2][128], titles[2][160];
+    hl_compared     both[2];
+    hl_draw_options options = hl_draw_options_of(&command->drawing);
+
+    for (int i = 0; i < 2; i++) {
+        snprintf(titles[i], sizeof titles[i], "%c: %s", i == 0 ? 'A' : 'B',
+                 name_of(names[i], sizeof names[i], command->paths.items[i]));
+        both[i] = (hl_compared){ titles[i], sides[i].profile, sides[i].patterns };
+    }
+    options.seed = (uint64_t)command->common.seed;
+    return hl_draw_comparison(&both[0], &both[1], found, command->drawing.output, &options);
 }
 
 static int compare(const compare_command *command)
 {
-    hl_analysis_options options = { .seed = (uint64_t)command->common.seed };
-    hl_profile         *a       = NULL;
-    hl_profile         *b       = NULL;
-    hl_comparison      *found   = NULL;
+    hl_analysis_options options  = { .seed = (uint64_t)command->common.seed };
+    compared            sides[2] = { 0 };
+    hl_comparison      *found    = NULL;
 
-    hl_status status = open_side(&a, command, 0);
+    hl_status status = open_side(&sides[0], command, 0);
     if (status == HL_OK)
-        status = open_side(&b, command, 1);
+        status = open_side(&sides[1], command, 1);
     if (status == HL_OK)
-        status = hl_compare(&found, a, b, &options);
+        status = hl_compare(&found, sides[0].profile, sides[1].profile, &options);
+    if (status == HL_OK && command->drawing.output != NULL)
+        status = draw(command, sides, found);
     if (status != HL_OK)
         hl_complain("compare", "%s", hl_error_message());
     int code = status == HL_OK ? report(command, found) : hl_exit_for(status);
     hl_comparison_free(found);
-    hl_profile_free(a);
-    hl_profile_free(b);
+    for (int i = 0; i < 2; i++) {
+        hl_profile_free(sides[i].profile);
+        hl_patterns_free(sides[i].patterns);
+    }
     return code;
 }
 
@@ -230,7 +280,9 @@ static int check_table(const compare_command *command, const hl_usage *usage)
 
 int hl_command_compare(int argc, char **argv)
 {
-    compare_command command = { .windows = { .max_tokens = 16384 } };
+    compare_command command = { .windows  = { .max_tokens = 16384 },
+                                .drawing  = HL_DRAW_ARGUMENTS,
+                                .n_tokens = 32 };
 
     hl_option options[] = {
         { "table", 't', HL_OPTION_TEXT, &command.table, "NAME",
@@ -243,6 +295,11 @@ int hl_command_compare(int argc, char **argv)
         { "max-tokens", 0, HL_OPTION_INT, &command.windows.max_tokens, "N",
           "--text: stop after N tokens (16384)", 1, INT64_MAX },
         HL_GATE_OPTIONS(&command.gates),
+        HL_DRAW_OPTIONS(&command.drawing),
+        { "prompt", 0, HL_OPTION_TEXT, &command.prompt, "TEXT",
+          "-o and --text: maps of this instead of the text's first tokens", 0, 0 },
+        { "tokens", 0, HL_OPTION_INT, &command.n_tokens, "N", "-o and --text: of the maps (32)", 2,
+          HL_PATTERNS_MOST_TOKENS },
         { 0 },
     };
     hl_usage usage = {
@@ -258,6 +315,8 @@ int hl_command_compare(int argc, char **argv)
         "\n"
         "--gates and --off are those of B: with the same model as A and B they show\n"
         "what the other heads do when some are off.",
+        "With -o the two are drawn as well: with --text the attention of every head\n"
+        "as small maps, else their entropies; and the differences.",
         options,
     };
 
@@ -268,6 +327,8 @@ int hl_command_compare(int argc, char **argv)
         return hl_options_refuse(&usage, "wanted two profiles, got %d", command.paths.count);
     if (command.texts.count == 0 && (command.gates.path != NULL || command.gates.off != NULL))
         return hl_options_refuse(&usage, "--gates and --off need --text: profiles are measured");
+    if (command.prompt != NULL && (command.drawing.output == NULL || command.texts.count == 0))
+        return hl_options_refuse(&usage, "--prompt needs -o FILE and --text PATH");
     code = check_table(&command, &usage);
     return code == HL_OPTIONS_GO_ON ? compare(&command) : code;
 }

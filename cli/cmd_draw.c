@@ -1,24 +1,23 @@
 /* cmd_draw.c - headlight draw: a figure of a profile, to an SVG, PNG or PDF file. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "command.h"
+#include "draw_options.h"
 #include "headlight.h"
 #include "nearest.h"
 #include "options.h"
 
 typedef struct draw_command {
-    hl_common   common;
-    const char *path;
-    const char *figure;
-    const char *output;
-    const char *theme;
-    const char *unit;
-    const char *scale;
-    const char *title;
-    const char *caption;
-    double      width;
-    double      dpi;
+    hl_common         common;
+    hl_draw_arguments drawing;
+    const char       *path;
+    const char       *figure;
+    const char       *unit;
+    const char       *scale;
+    const char       *pruned;
+    const char       *candidates; /* a number, or names */
 } draw_command;
 
 static int list_figures(void)
@@ -56,29 +55,41 @@ static hl_entropy_unit unit_of(const char *name)
     return strcmp(name, "normalised") == 0 ? HL_UNIT_NORMALISED : HL_UNIT_NATS;
 }
 
+/* "12": so many by entropy; "L5H1,L7H3": these. */
+static void read_candidates(hl_draw_options *options, const char *text)
+{
+    char *end = NULL;
+
+    if (text == NULL)
+        return;
+    options->n_candidates = strtoll(text, &end, 10);
+    if (end == text || *end != '\0' || options->n_candidates < 0) {
+        options->n_candidates = 0;
+        options->candidates   = text;
+    }
+}
+
 static int draw(const draw_command *command)
 {
     hl_profile     *profile = NULL;
-    hl_draw_options options = {
-        .title   = command->title,
-        .caption = command->caption,
-        .theme   = strcmp(command->theme, "dark") == 0 ? HL_THEME_DARK : HL_THEME_LIGHT,
-        .unit    = unit_of(command->unit),
-        .scale   = strcmp(command->scale, "classes") == 0 ? HL_SCALE_CLASSES : HL_SCALE_CONTINUOUS,
-        .width   = command->width,
-        .dpi     = command->dpi,
-        .seed    = (uint64_t)command->common.seed,
-    };
-    hl_status status = hl_profile_load(&profile, command->path);
+    hl_draw_options options = hl_draw_options_of(&command->drawing);
+    hl_status       status  = hl_profile_load(&profile, command->path);
+
+    options.unit = unit_of(command->unit);
+    options.seed = (uint64_t)command->common.seed;
+    if (strcmp(command->scale, "classes") == 0)
+        options.scale = HL_SCALE_CLASSES;
+    options.pruned = command->pruned;
+    read_candidates(&options, command->candidates);
 
     if (status == HL_OK)
-        status = hl_draw(profile, command->figure, command->output, &options);
+        status = hl_draw(profile, command->figure, command->drawing.output, &options);
     if (status != HL_OK)
         hl_complain("draw", "%s", hl_error_message());
     else if (command->common.json)
         printf("{\n  \"figure\": \"%s\",\n  \"ok\": true\n}\n", command->figure);
     else if (!command->common.quiet)
-        printf("%s: %s\n", command->output, command->figure);
+        printf("%s: %s\n", command->drawing.output, command->figure);
     hl_profile_free(profile);
     return hl_exit_for(status);
 }
@@ -86,27 +97,21 @@ static int draw(const draw_command *command)
 int hl_command_draw(int argc, char **argv)
 {
     draw_command command = {
-        .figure = "heatmap", .theme = "light", .unit = "nats", .scale = "continuous"
+        .drawing = HL_DRAW_ARGUMENTS, .figure = "heatmap", .unit = "nats", .scale = "continuous"
     };
     hl_arguments rest;
 
     hl_option options[] = {
         { "figure", 'f', HL_OPTION_TEXT, &command.figure, "NAME",
           "which figure (heatmap); 'list' names them", 0, 0 },
-        { "output", 'o', HL_OPTION_TEXT, &command.output, "FILE", "where to; .svg, .png or .pdf", 0,
-          0 },
-        { "theme", 0, HL_OPTION_CHOICE, &command.theme, "light|dark", "for paper or for slides", 0,
-          0 },
+        HL_DRAW_OPTIONS(&command.drawing),
         { "unit", 0, HL_OPTION_CHOICE, &command.unit, "nats|bits|normalised", "of entropy", 0, 0 },
         { "scale", 0, HL_OPTION_CHOICE, &command.scale, "continuous|classes",
           "of the heatmap; six classes, in nats", 0, 0 },
-        { "title", 0, HL_OPTION_TEXT, &command.title, "TEXT", "above the figure; '' for none", 0,
-          0 },
-        { "caption", 0, HL_OPTION_TEXT, &command.caption, "TEXT",
-          "in the caption: which model, which corpus", 0, 0 },
-        { "width", 0, HL_OPTION_NUMBER, &command.width, "POINTS", "of the page, 1/72 inch (480)",
-          240, 2000 },
-        { "dpi", 0, HL_OPTION_NUMBER, &command.dpi, "N", "pixels an inch, of PNG (144)", 24, 1200 },
+        { "pruned", 0, HL_OPTION_TEXT, &command.pruned, "HEADS",
+          "hatched in the heatmap: L5H1,L7 (all of layer 7)", 0, 0 },
+        { "candidates", 0, HL_OPTION_TEXT, &command.candidates, "N|HEADS",
+          "outlined in it with their rank: N by entropy, or a list", 0, 0 },
         { 0 },
     };
     hl_usage usage = {
@@ -124,7 +129,7 @@ int hl_command_draw(int argc, char **argv)
         return list_figures();
     if (rest.count != 1)
         return hl_options_refuse(&usage, "wanted one PROFILE, got %d", rest.count);
-    if (command.output == NULL)
+    if (command.drawing.output == NULL)
         return hl_options_refuse(&usage, "wanted -o FILE, ending in .svg, .png or .pdf");
     if (!is_figure(command.figure))
         return refuse_figure(&usage, command.figure);

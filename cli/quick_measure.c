@@ -2,6 +2,7 @@
 #include "quick_measure.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "progress.h"
 
@@ -28,6 +29,37 @@ static hl_status run(hl_profile **out, const hl_model *model, const hl_tokenizer
     return status;
 }
 
+static hl_status see_prompt(hl_patterns **out, const hl_model *model, const hl_tokenizer *tokenizer,
+                            const hl_quick_request *request)
+{
+    hl_encoding *encoding = NULL;
+    int64_t      tokens[HL_PATTERNS_MOST_TOKENS];
+    int64_t      n_tokens = 0;
+    hl_status    status =
+        hl_tokenizer_encode(&encoding, tokenizer, request->prompt, strlen(request->prompt),
+                            &(hl_encode_options){ .add_special = true });
+
+    if (status != HL_OK)
+        return status;
+    while (n_tokens < (int64_t)encoding->n_tokens && n_tokens < request->n_pattern_tokens &&
+           n_tokens < HL_PATTERNS_MOST_TOKENS) {
+        tokens[n_tokens] = encoding->ids[n_tokens];
+        n_tokens++;
+    }
+    hl_encoding_free(encoding);
+    return hl_patterns_of(out, model, tokens, n_tokens, request->n_threads);
+}
+
+static hl_status see_patterns(const hl_model *model, const hl_tokenizer *tokenizer,
+                              const hl_corpus *corpus, const hl_quick_request *request)
+{
+    if (request->prompt != NULL)
+        return see_prompt(request->patterns, model, tokenizer, request);
+    return hl_patterns_measure(request->patterns, model, corpus,
+                               &(hl_patterns_options){ .n_tokens  = request->n_pattern_tokens,
+                                                       .n_threads = request->n_threads });
+}
+
 hl_status hl_quick_measure(hl_profile **out, const hl_quick_request *request)
 {
     hl_corpus_options text      = { .inputs = request->texts, .n_inputs = request->n_texts };
@@ -47,6 +79,12 @@ hl_status hl_quick_measure(hl_profile **out, const hl_quick_request *request)
         status = hl_corpus_open(&corpus, model, tokenizer, &text);
     if (status == HL_OK)
         status = run(out, model, tokenizer, corpus, request);
+    if (status == HL_OK && request->patterns != NULL)
+        status = see_patterns(model, tokenizer, corpus, request);
+    if (status != HL_OK) {
+        hl_profile_free(*out);
+        *out = NULL;
+    }
     hl_corpus_close(corpus);
     hl_tokenizer_close(tokenizer);
     hl_model_close(model);

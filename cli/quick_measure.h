@@ -17,9 +17,24 @@ typedef struct hl_quick_request {
     bool                     no_probe;
     int32_t                  n_threads;
     bool                     quiet; /* no progress */
+    const char          *model_path;
+    const hl_adjustment *adjustment; /* NULL: as it was trained */
+    const char *const   *texts;
+    size_t               n_texts;
+    hl_window_options    windows;
+    bool                 nll;
+    bool                 no_probe;
+    int32_t              n_threads;
+    bool                 quiet; /* no progress */
+    /* The attention of every head on so many tokens, the prompt's or the texts' first, comes with
+     * the profile; NULL: it is not wanted. */
+    hl_patterns **patterns;
+    int64_t       n_pattern_tokens;
+    const char   *prompt; /* NULL: the texts begin with it */
 } hl_quick_request;
 
-/* With the model's own tokenizer. */
+/* With the model's own tokenizer.  What request->patterns points to is released with
+ * hl_patterns_free, and NULL on failure. */
 hl_status hl_quick_measure(hl_profile **out, const hl_quick_request *request);
 
 #endif

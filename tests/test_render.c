@@ -1,76 +1,11 @@
 /* test_render.c - figures of profiles whose numbers are known: colours, labels that neither
  * leave the page nor touch, formats that others can read, and clear errors. */
+#include "render_profile.h"
 #include "render_support.h"
 
 #include <time.h>
 
 #include "render/axis.h"
-#include "stats/profile.h"
-
-enum { ROWS = 32, FIRST = 24 };
-
-/* From 0 to 3, which the last head has; rows from 24 on may have up to ln 25. */
-static float entropy_of(int64_t place, int64_t n_places)
-{
-    return n_places > 1 ? 3.0f * (float)place / (float)(n_places - 1) : 3.0f;
-}
-
-static void add_layer(hl_profile *profile, int64_t layer, int64_t n_layers, int64_t n_heads,
-                      int64_t nan_place)
-{
-    int64_t             start = 0, length = ROWS;
-    float              *entropy    = calloc((size_t)(n_heads * ROWS), sizeof *entropy);
-    float              *zero       = calloc((size_t)(n_heads * ROWS), sizeof *zero);
-    hl_attention_result statistics = { .entropy        = entropy,
-                                       .renyi2         = zero,
-                                       .varentropy     = zero,
-                                       .peak           = zero,
-                                       .diagonal       = zero,
-                                       .previous       = zero,
-                                       .first          = zero,
-                                       .entropy_nosink = zero };
-    hl_layer_rows       rows       = { .layer   = layer,
-                                       .n_batch = 1,
-                                       .n_rows  = ROWS,
-                                       .n_heads = n_heads,
-                                       .start   = &start,
-                                       .lengths = &length,
-                                       .rows    = &statistics };
-    hl_profile_mask     mask       = { .is_causal = true };
-
-    for (int64_t i = 0; i < n_heads * ROWS; i++) {
-        int64_t place = layer * n_heads + i / ROWS;
-        entropy[i]    = place == nan_place ? NAN : entropy_of(place, n_layers * n_heads);
-    }
-    assert_ok(hl_profile_rows(profile, &rows, &mask));
-    free(entropy);
-    free(zero);
-}
-
-/* A sequence of one kind of rows; nan_place (or -1) is a head that was not measured. */
-static hl_profile *make(int64_t n_layers, int64_t n_heads, int n_sequences, int64_t nan_place)
-{
-    static const char *const names[] = { "prompt" };
-    int64_t                  heads[128];
-    hl_profile              *profile = NULL;
-
-    for (int64_t i = 0; i < n_layers; i++)
-        heads[i] = n_heads;
-    hl_profile_shape shape = { n_layers, heads, ROWS, 1, names };
-    assert_ok(hl_profile_new(&profile, &shape));
-    assert_ok(hl_profile_set(profile, "family", "made <&>"));
-    for (int sequence = 0; sequence < n_sequences; sequence++) {
-        int64_t          length = ROWS, first = FIRST, zero = 0;
-        uint64_t         hash        = (uint64_t)sequence + 1;
-        uint8_t          types[ROWS] = { 0 };
-        hl_profile_batch batch       = { 1, &length, &first, &hash, types, ROWS, &zero, &zero, 1 };
-        assert_ok(hl_profile_begin(profile, &batch));
-        for (int64_t layer = 0; layer < n_layers; layer++)
-            add_layer(profile, layer, n_layers, n_heads, nan_place);
-        assert_ok(hl_profile_end(profile));
-    }
-    return profile;
-}
 
 /* ------------------------------------------------------------------------ colours */
 
@@ -119,7 +54,7 @@ static void test_oklab(void **state)
 static void test_cell_colours(void **state)
 {
     const char *path    = in_folder(*state, "cells.svg");
-    hl_profile *profile = make(6, 8, 1, 13);
+    hl_profile *profile = make_profile(6, 8, 1, 13);
     size_t      n_bytes = 0;
 
     assert_ok(hl_draw(profile, "heatmap", path, NULL));
@@ -154,7 +89,7 @@ static void test_cell_colours(void **state)
 
 static void check_layouts(int64_t n_layers, int64_t n_heads, const hl_draw_options *options)
 {
-    hl_profile *profile = make(n_layers, n_heads, 2, -1);
+    hl_profile *profile = make_profile(n_layers, n_heads, 2, -1);
 
     for (size_t i = 0; hl_figure_name(i) != NULL; i++) {
         char       name[128];
@@ -179,7 +114,96 @@ static void test_layouts(void **state)
         check_layouts(shapes[i][0], shapes[i][1], &(hl_draw_options){ .width = 480.0 });
         check_layouts(shapes[i][0], shapes[i][1],
                       &(hl_draw_options){ .width = 480.0, .scale = HL_SCALE_CLASSES });
+        check_layouts(shapes[i][0], shapes[i][1],
+                      &(hl_draw_options){ .width = 300.0, .pruned = "L0", .n_candidates = 200 });
     }
+}
+
+/* -------------------------------------------------------------------------- marks */
+
+static hl_canvas *draw_marked(const hl_profile *profile, const char *figure,
+                              const hl_draw_options *options)
+{
+    hl_canvas *canvas = NULL;
+
+    assert_ok(hl_canvas_open(&canvas, HL_FORMAT_SVG, 0.0));
+    assert_ok(hl_figure_draw(canvas, profile, figure, options));
+    return canvas;
+}
+
+/* Entropy rises with the place, so candidates go down from L5H7; those of the list as it says.
+ * Ranks from 9 on cannot be taken for the numbers of layers and heads. */
+static void test_candidates(void **state)
+{
+    hl_profile *profile = make_profile(6, 8, 1, -1);
+    hl_canvas  *canvas =
+        draw_marked(profile, "heatmap", &(hl_draw_options){ .pruned = "L5H7", .n_candidates = 12 });
+    hl_box ninth = box_of(canvas, "9"), last = box_of(canvas, "12");
+
+    (void)state;
+    /* L5H7 is gone: 7 more of layer 5, then L4H7 is the eighth. */
+    assert_near(ninth.x + ninth.width / 2.0, last.x + last.width / 2.0, 1.5);
+    double cell = (last.y - ninth.y) / 3.0;
+    assert_true(cell > 30.0 && cell < 57.0);
+    hl_canvas_close(canvas);
+    canvas =
+        draw_marked(profile, "heatmap", &(hl_draw_options){ .candidates = "L0,L3H2,L3H2,L1H4" });
+    hl_box on_l3 = box_of(canvas, "9"), on_l1 = box_of(canvas, "10");
+    assert_near(on_l3.x - on_l1.x, 2.0 * 56.0, 4.0); /* the widest that cells are */
+    assert_near(on_l3.y - on_l1.y, 2.0 * cell, 3.0);
+    hl_canvas_close(canvas);
+    hl_profile_free(profile);
+}
+
+/* Hatching takes a part of a cell's colour away, and not all. */
+static void test_pruned(void **state)
+{
+    const char     *path    = in_folder(*state, "pruned.png");
+    hl_profile     *profile = make_profile(3, 4, 1, -1);
+    hl_draw_options options = { .width = 360.0, .dpi = 72.0 };
+    hl_colour       colour  = hl_map_colour(HL_MAP_ENTROPY, 5.0 / 11.0);
+
+    assert_ok(hl_draw(profile, "heatmap", path, &options));
+    int64_t whole  = count_pixels(path, colour);
+    options.pruned = "L1H1";
+    assert_ok(hl_draw(profile, "heatmap", path, &options));
+    int64_t hatched = count_pixels(path, colour);
+    assert_true(hatched < 0.8 * (double)whole && hatched > 0.1 * (double)whole);
+    options.pruned = "L1H2"; /* the neighbour loses nothing */
+    assert_ok(hl_draw(profile, "heatmap", path, &options));
+    assert_int_equal(count_pixels(path, colour), whole);
+    options.pruned = "L1H1,L3H0";
+    assert_fails(HL_BAD_ARGUMENT, "'L3H0' is no head: wanted L0H0 to L2H3",
+                 hl_draw(profile, "heatmap", path, &options));
+    static const char *const bad[] = { "L1H4", "H1", "L", "L1H", "L0H0;L1H0", "L99999999999H0" };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        options.pruned = bad[i];
+        assert_fails(HL_BAD_ARGUMENT, "is no head", hl_draw(profile, "heatmap", path, &options));
+    }
+    hl_profile_free(profile);
+}
+
+/* One head of layer 1 is broken: layers and variance have a mark there, all figures say so. */
+static void test_diagnoses(void **state)
+{
+    hl_profile *profile = make_profile(6, 8, 2, 13);
+    size_t      n_bytes = 0;
+
+    for (int i = 0; i < 4; i++) {
+        static const char *const figures[] = { "layers", "variance", "positions", "histograms" };
+        const char              *path      = in_folder(*state, "marks.svg");
+        assert_ok(hl_draw(profile, figures[i], path, NULL));
+        char *svg  = read_whole(path, &n_bytes);
+        char *mark = strstr(svg, "<title>dead-or-broken: ");
+        assert_non_null(strstr(svg, "dead-or-broken"));
+        assert_true((mark != NULL) == (i < 2));
+        if (i < 2) {
+            assert_memory_equal(mark, "<title>dead-or-broken: 12% of layer 1<", 37);
+            assert_null(strstr(mark + 1, "<title>dead-or-broken: "));
+        }
+        free(svg);
+    }
+    hl_profile_free(profile);
 }
 
 /* ------------------------------------------------------------------------ formats */
@@ -187,7 +211,7 @@ static void test_layouts(void **state)
 static void test_png(void **state)
 {
     const char     *path    = in_folder(*state, "heads.png");
-    hl_profile     *profile = make(3, 4, 1, -1);
+    hl_profile     *profile = make_profile(3, 4, 1, -1);
     hl_draw_options options = { .width = 360.0, .dpi = 72.0, .theme = HL_THEME_DARK };
     hl_colour       wanted  = hl_map_colour(HL_MAP_ENTROPY, 5.0 / 11.0);
 
@@ -208,7 +232,7 @@ static void test_png(void **state)
 static void test_same_bytes(void **state)
 {
     static const char *const endings[] = { "svg", "png", "pdf" };
-    hl_profile              *profile   = make(3, 4, 3, -1);
+    hl_profile              *profile   = make_profile(3, 4, 3, -1);
 
     for (int i = 0; i < 3; i++) {
         char   name[16];
@@ -240,7 +264,7 @@ static double seconds_to_draw(const hl_profile *profile, const char *path, doubl
 static void test_large(void **state)
 {
     const char *path    = in_folder(*state, "large.svg");
-    hl_profile *profile = make(80, 64, 1, -1);
+    hl_profile *profile = make_profile(80, 64, 1, -1);
     size_t      n_bytes = 0;
 
     double svg = seconds_to_draw(profile, path, 0.0);
@@ -257,7 +281,7 @@ static void test_large(void **state)
 
 static void test_errors(void **state)
 {
-    hl_profile *profile = make(2, 2, 1, -1), *empty = make(2, 2, 0, -1);
+    hl_profile *profile = make_profile(2, 2, 1, -1), *empty = make_profile(2, 2, 0, -1);
     const char *path = in_folder(*state, "x.svg");
 
     for (size_t i = 0; hl_figure_name(i) != NULL; i++)
@@ -351,7 +375,8 @@ int main(void)
         cmocka_unit_test(test_log_axis),   cmocka_unit_test(test_cell_colours),
         cmocka_unit_test(test_layouts),    cmocka_unit_test(test_png),
         cmocka_unit_test(test_same_bytes), cmocka_unit_test(test_large),
-        cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_errors),     cmocka_unit_test(test_candidates),
+        cmocka_unit_test(test_pruned),     cmocka_unit_test(test_diagnoses),
     };
 
     return cmocka_run_group_tests_name("render", tests, set_up, tear_down);

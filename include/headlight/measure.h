@@ -88,6 +88,37 @@ typedef struct hl_maps_options {
 HL_API hl_status hl_measure_maps(hl_profile **out, const char *path,
                                  const hl_maps_options *options);
 
+/* The attention of every head on the first tokens of a text: whole matrices, so for few tokens.
+ *
+ *     hl_patterns *patterns = NULL;
+ *     hl_patterns_measure(&patterns, model, corpus, &(hl_patterns_options){ .n_tokens = 32 });
+ *     ... patterns->values ...
+ *     hl_patterns_free(patterns); */
+typedef struct hl_patterns {
+    int64_t  n_layers;
+    int64_t  n_heads; /* the most of any layer */
+    int64_t  n_tokens;
+    int64_t *tokens; /* (n_tokens) */
+    /* (n_layers, n_heads, n_tokens, n_tokens) who looks, at whom; 0 what is not seen, and of heads
+     * that a layer does not have */
+    float *values;
+} hl_patterns;
+
+typedef struct hl_patterns_options {
+    int64_t n_tokens;  /* at most; 0: 32 */
+    int32_t n_threads; /* 0: all cores */
+} hl_patterns_options;
+
+enum { HL_PATTERNS_MOST_TOKENS = 512 };
+
+/* Of the corpus' first document that has a text.  The options may be NULL. */
+HL_API hl_status hl_patterns_measure(hl_patterns **out, const hl_model *model,
+                                     const hl_corpus *corpus, const hl_patterns_options *options);
+/* Of these tokens. */
+HL_API hl_status hl_patterns_of(hl_patterns **out, const hl_model *model, const int64_t *tokens,
+                                int64_t n_tokens, int32_t n_threads);
+HL_API void      hl_patterns_free(hl_patterns *patterns);
+
 /* Many machines.  Under mpirun, in a library that was built with MPI (make MPI=1), a process
  * is one of several ranks, which all call these in this order; else it is rank 0 of 1.
  *

@@ -38,6 +38,10 @@ typedef struct hl_draw_options {
     double          width; /* points, 240 to 2000; 0: 480 */
     double          dpi;   /* of PNG, 24 to 1200; 0: 144 */
     uint64_t        seed;  /* of the bootstrap */
+    /* Marks of the heatmap.  Lists are "L5H1,L7", where L7 is all of layer 7. */
+    const char *pruned;       /* hatched, as are heads that write nothing; NULL: only those */
+    const char *candidates;   /* outlined, with their place in the list; NULL: by entropy */
+    int64_t     n_candidates; /* by entropy: so many, the highest first */
 } hl_draw_options;
 
 /* The names of the figures, and a line on each; NULL past the last. */
@@ -48,6 +52,24 @@ HL_API const char *hl_figure_summary(size_t index);
  * HL_BAD_INPUT if the profile does not hold what the figure shows. */
 HL_API hl_status hl_draw(const hl_profile *profile, const char *figure, const char *path,
                          const hl_draw_options *options);
+
+/* -------------------------------------------------------------- two models
+ *
+ * With patterns: the attention of every head of A and of B as small maps, their metrics under
+ * them, and the differences of their entropies below.  Without: those of A, of B, and the
+ * differences. */
+
+typedef struct hl_compared {
+    const char        *name;
+    const hl_profile  *profile;
+    const hl_patterns *patterns; /* of both, on the same tokens, or NULL of both */
+} hl_compared;
+
+/* `found` is of the two profiles.  A width of 0 is one that 16 heads side by side can be read
+ * at; options may be NULL.  HL_BAD_ARGUMENT if the sides differ in shape or tokens. */
+HL_API hl_status hl_draw_comparison(const hl_compared *a, const hl_compared *b,
+                                    const hl_comparison *found, const char *path,
+                                    const hl_draw_options *options);
 
 /* ------------------------------------------------------------------ curves
  *

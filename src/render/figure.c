@@ -157,7 +157,7 @@ done:
 #define CAPTION_ABOVE 12.0
 #define CAPTION_LINE  10.5
 
-enum { CAPTION_BYTES = 1024, MAX_CAPTION_LINES = 12 };
+enum { CAPTION_BYTES = 2048, MAX_CAPTION_LINES = 32 };
 
 hl_text_style hl_figure_small(const hl_figure *figure, hl_anchor anchor, hl_stand stand)
 {

@@ -81,6 +81,10 @@ double hl_figure_indices_width(const hl_figure *figure, int64_t n);
 /* On a figure without a profile. */
 hl_status hl_figure_curves(hl_figure *figure, const hl_curves *curves);    /* figure_curves.c */
 hl_status hl_figure_scatter(hl_figure *figure, const hl_scatter *scatter); /* figure_scatter.c */
+/* Its width is what hl_comparison_width says, where the options have none. */
+hl_status hl_figure_comparison(hl_figure *figure, const hl_compared sides[2], /* figure_compare.c */
+                               const hl_comparison *found);
+double    hl_comparison_width(const hl_compared *side);
 
 /* On one with a profile, by the table in figure.c. */
 hl_status hl_figure_heatmap(hl_figure *figure);    /* figure_heatmap.c */

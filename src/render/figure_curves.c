@@ -280,7 +280,8 @@ static void draw_curve(curve_figure *f, int64_t index)
 {
     const hl_curve *curve  = &f->curves->curves[index];
     bool            level  = curve->kind == HL_CURVE_LEVEL;
-    hl_stroke       stroke = { curve_colour(f, index), level || curve->n > MARKED_MOST ? 0.9 : 1.4, level ? 3.0 : 0.0 };
+    hl_stroke       stroke = { curve_colour(f, index), level || curve->n > MARKED_MOST ? 0.9 : 1.4,
+                         level ? 3.0 : 0.0 };
 
     draw_line(f, curve, &stroke);
     if (!level && curve->n <= MARKED_MOST)

@@ -18,12 +18,14 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "render/figure.h"
+#include "render/head_marks.h"
 
-#define BARS        38.0 /* the longest bar at a side */
-#define BARS_GAP    6.0
-#define LEGEND_GAP  18.0
-#define CELL_MOST   56.0
-#define LOWEST_GRID 96.0
+#define BARS         38.0 /* the longest bar at a side */
+#define BARS_GAP     6.0
+#define LEGEND_GAP   18.0
+#define CELL_MOST    56.0
+#define LOWEST_GRID  96.0
+#define LEAST_RANKED 9.0 /* a cell that has room for a rank */
 /* Above so many cells, titles are values alone: SVG files stay below 250 kB for 80 x 64. */
 #define FULL_TITLES 4096
 
@@ -41,6 +43,8 @@ typedef struct heatmap {
     hl_axis    axis;
     hl_box     grid;
     double     gap;
+
+    hl_head_marks marks;
 } heatmap;
 
 static double value_of(const heatmap *map, int64_t layer, int64_t head)
@@ -204,6 +208,59 @@ static void draw_grid(heatmap *map)
     }
 }
 
+/* Hatching in the page's colour over the cell's own: it was measured, and is gone. */
+static void draw_pruned(heatmap *map, hl_box box)
+{
+    double    width = fmin(1.1, 0.16 * fmin(box.width, box.height));
+    hl_stroke hatch = { map->figure->theme->background, width, 0.0 };
+
+    hl_canvas_hatch(map->figure->canvas, box, fmin(3.0, fmin(box.width, box.height) / 2.0), &hatch);
+}
+
+/* An outline that stands out from any colour, and the rank where there is room. */
+static void draw_candidate(heatmap *map, hl_box box, int64_t rank, hl_colour cell)
+{
+    double        side  = fmin(box.width, box.height);
+    double        width = fmin(1.4, 0.14 * side);
+    hl_stroke     dark  = { { 28, 30, 36 }, width, 0.0 };
+    hl_stroke     light = { { 255, 255, 255 }, width, 0.0 };
+    hl_text_style style = hl_figure_normal(map->figure, HL_ANCHOR_MIDDLE, HL_STAND_MIDDLE);
+    hl_box        inner = { box.x + 1.5 * width, box.y + 1.5 * width, box.width - 3.0 * width,
+                            box.height - 3.0 * width };
+    char          text[HL_NUMBER_BYTES];
+
+    hl_canvas_outline(
+        map->figure->canvas,
+        (hl_box){ box.x + 0.5 * width, box.y + 0.5 * width, box.width - width, box.height - width },
+        &dark);
+    hl_canvas_outline(map->figure->canvas, inner, &light);
+    if (side < LEAST_RANKED)
+        return;
+    snprintf(text, sizeof text, "%lld", (long long)rank);
+    style.size   = fmin(HL_TEXT_NORMAL, 0.5 * side);
+    style.bold   = true;
+    style.colour = hl_oklab_of(cell).l > 0.6 ? dark.colour : light.colour;
+    hl_canvas_text(map->figure->canvas,
+                   (hl_point){ box.x + box.width / 2.0, box.y + box.height / 2.0 }, text, &style);
+}
+
+static void draw_marks(heatmap *map)
+{
+    hl_cell_grid grid = {
+        .box = map->grid, .n_across = map->n_layers, .n_down = map->n_heads, .gap = map->gap
+    };
+
+    for (int64_t i = 0; i < map->n_layers * map->n_heads; i++) {
+        int64_t layer = i % map->n_layers, down = i / map->n_layers;
+        int64_t place = layer * map->n_heads + map->n_heads - 1 - down;
+        hl_box  box   = hl_cell_box(&grid, layer, down);
+        if (map->marks.pruned[place] && map->drawn[i])
+            draw_pruned(map, box);
+        if (map->marks.ranks[place] > 0 && map->drawn[i])
+            draw_candidate(map, box, map->marks.ranks[place], map->colours[i]);
+    }
+}
+
 /* Bars as thick strokes: one path for all. */
 static hl_status draw_bars(heatmap *map, const double *means, int64_t n, bool upright)
 {
@@ -290,21 +347,40 @@ static void draw_legend(heatmap *map)
                              HL_MAP_ENTROPY, &map->axis, hl_figure_unit_label(map->figure));
 }
 
+/* What is to be seen, with what is marked. */
+static void describe(char *out, size_t n_bytes, const heatmap *map)
+{
+    const hl_head_marks *marks = &map->marks;
+    double               side =
+        fmin(map->grid.width / (double)map->n_layers, map->grid.height / (double)map->n_heads);
+    int used = snprintf(out, n_bytes,
+                        "Mean entropy of attention: dark heads are focused, light ones diffuse%s.",
+                        has_hatched(map) ? ", hatched ones were not measured" : "");
+
+    if (marks->n_pruned > 0 && used > 0 && (size_t)used < n_bytes)
+        used += snprintf(out + used, n_bytes - (size_t)used,
+                         " Hatched over their colour: %lld pruned head%s.",
+                         (long long)marks->n_pruned, marks->n_pruned == 1 ? "" : "s");
+    if (marks->n_candidates > 0 && used > 0 && (size_t)used < n_bytes)
+        snprintf(out + used, n_bytes - (size_t)used, " Outlined: %lld candidate%s for pruning%s%s.",
+                 (long long)marks->n_candidates, marks->n_candidates == 1 ? "" : "s",
+                 map->figure->options.candidates == NULL ? ", highest entropy first" : "",
+                 side - map->gap < LEAST_RANKED ? "; the cells have no room for their ranks" : "");
+}
+
 static hl_status draw(heatmap *map)
 {
-    hl_status   status = HL_OK;
-    const char *what   = "Mean entropy of attention: dark heads are focused, light ones diffuse.";
+    hl_status status = HL_OK;
+    char      what[512];
 
-    if (has_hatched(map))
-        what =
-            "Mean entropy of attention: dark heads are focused, light ones diffuse, hatched ones "
-            "were not measured.";
+    describe(what, sizeof what, map);
     hl_box box = hl_figure_begin(
         map->figure, map->grid.y + fmax(map->grid.height, 80.0) + HL_INDICES_HEIGHT, what);
 
     map->grid.x += box.x;
     map->grid.y += box.y;
     draw_grid(map);
+    draw_marks(map);
     HL_TRY(draw_bars(map, map->means, map->n_layers, true));
     HL_TRY(draw_bars(map, map->means + map->n_layers, map->n_heads, false));
     draw_bar_axes(map);
@@ -324,6 +400,7 @@ hl_status hl_figure_heatmap(hl_figure *figure)
                          .n_heads  = hl_profile_n_heads(figure->profile) };
 
     HL_TRY(read_values(&map));
+    HL_TRY(hl_head_marks_read(&map.marks, figure));
     lay_out(&map);
     HL_TRY(draw(&map));
 
@@ -333,5 +410,6 @@ done:
     hl_free(map.drawn);
     hl_free(map.means);
     hl_free(map.column);
+    hl_head_marks_free(&map.marks);
     return status;
 }

@@ -8,6 +8,7 @@
 #include "analysis/grid.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "render/diagnosis_marks.h"
 #include "render/figure.h"
 
 #define LEGEND_GAP 18.0
@@ -19,6 +20,8 @@ typedef struct histograms {
     hl_colour *colours; /* (n_layers, HL_N_BINS) the last layer first */
     bool      *drawn;
     hl_axis    axis; /* of a bin's rows, relative to the layer's fullest */
+
+    hl_diagnosis_marks marks;
 } histograms;
 
 static void add_layer(histograms *h, int64_t layer)
@@ -111,23 +114,54 @@ static void label_entropies(hl_figure *figure, hl_box box)
                    "Normalised entropy of a row", &normal);
 }
 
+/* The medians of most heads lie beyond the line, where such a diagnosis holds. */
+static void draw_threshold(const histograms *h, hl_box box, const char *diagnosis,
+                           hl_threshold threshold)
+{
+    hl_stroke     line   = { h->figure->theme->series[1], 1.1, 3.0 };
+    hl_thresholds limits = hl_thresholds_default();
+    double        x      = box.x + box.width * limits.values[threshold];
+
+    if (!hl_diagnosis_marks_has(&h->marks, diagnosis))
+        return;
+    hl_canvas_begin(h->figure->canvas, diagnosis);
+    hl_canvas_line(h->figure->canvas, (hl_point){ x, box.y }, (hl_point){ x, box.y + box.height },
+                   &line);
+    hl_canvas_end(h->figure->canvas);
+}
+
+static void describe(char *out, size_t n_bytes, const histograms *h)
+{
+    bool lined = hl_diagnosis_marks_has(&h->marks, "entropy-collapse") ||
+                 hl_diagnosis_marks_has(&h->marks, "entropic-overload");
+    char found[320];
+
+    hl_diagnosis_marks_say(found, sizeof found, &h->marks);
+    snprintf(out, n_bytes,
+             "Entropy of single rows over the logarithm of the keys they see, all heads of a layer "
+             "together: the darker, the more rows, each layer by itself.%s%s%s",
+             found[0] != '\0' ? " " : "", found,
+             lined ? " Dashed: the threshold of collapse or overload." : "");
+}
+
 static void draw(histograms *h)
 {
     hl_figure *figure = h->figure;
     double     left   = hl_figure_indices_width(figure, h->n_layers);
     double     right  = LEGEND_GAP + hl_figure_colour_bar_width(figure, &h->axis);
     double     height = fmin(fmax(16.0 * (double)h->n_layers, 120.0), 400.0);
-    hl_box     box =
-        hl_figure_begin(figure, height + HL_INDICES_HEIGHT,
-                        "Entropy of single rows over the logarithm of the keys they see, all "
-                        "heads of a layer together: the darker, the more rows, "
-                        "each layer by itself.");
+    char       what[640];
+
+    describe(what, sizeof what, h);
+    hl_box box = hl_figure_begin(figure, height + HL_INDICES_HEIGHT, what);
 
     hl_box       inner = { box.x + left, box.y, box.width - left - right, height };
     hl_cell_grid grid = { inner, HL_N_BINS, h->n_layers, 0.0, h->colours, h->drawn, cell_title, h };
     hl_stroke    frame = hl_figure_axis_stroke(figure);
 
     hl_canvas_cells(figure->canvas, &grid);
+    draw_threshold(h, inner, "entropy-collapse", HL_T_COLLAPSE_ENTROPY);
+    draw_threshold(h, inner, "entropic-overload", HL_T_OVERLOAD_ENTROPY);
     hl_canvas_outline(figure->canvas, inner, &frame);
     hl_figure_indices_up(figure, inner, h->n_layers, "Layer");
     label_entropies(figure, inner);
@@ -142,11 +176,13 @@ hl_status hl_figure_histograms(hl_figure *figure)
     histograms h      = { .figure = figure, .n_layers = hl_profile_n_layers(figure->profile) };
 
     HL_TRY(read_shares(&h));
+    HL_TRY(hl_diagnosis_marks_read(&h.marks, figure->profile));
     draw(&h);
 
 done:
     hl_free(h.shares);
     hl_free(h.colours);
     hl_free(h.drawn);
+    hl_diagnosis_marks_free(&h.marks);
     return status;
 }

@@ -1,7 +1,9 @@
 /* figure_layers.c - figures with a place for every layer: the profile, and the variance. */
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
+#include "analysis/bootstrap.h"
 #include "analysis/diagnose.h"
 #include "analysis/grid.h"
 #include "analysis/layers.h"
@@ -20,6 +22,17 @@ typedef struct layer_figure {
     double           *heads; /* (n_layers, n_heads) */
     hl_plot           plot;
 } layer_figure;
+
+/* Ends a caption. */
+static void add_marks(char *out, size_t n_bytes, const hl_diagnosis_marks *marks)
+{
+    size_t used = strlen(out);
+
+    if (marks->n_rows > 0)
+        snprintf(out + used, n_bytes - used,
+                 " Below the frame, diagnoses that hold: the stronger the mark, the more heads of "
+                 "the layer show it.");
+}
 
 static void scale(double *values, int64_t n_values, double factor)
 {
@@ -105,14 +118,18 @@ static void draw_profile(layer_figure *f)
 
 hl_status hl_figure_layers(hl_figure *figure)
 {
-    hl_status     status = HL_OK;
-    layer_figure  f      = { .figure = figure };
-    char          what[256];
-    hl_plot_words words = { "Layer", hl_figure_unit_label(figure), NULL, what, true };
+    hl_status    status = HL_OK;
+    layer_figure f      = { .figure = figure };
+    char         what[512];
+
+    hl_diagnosis_marks marks = { 0 };
+    hl_plot_words      words = { "Layer", hl_figure_unit_label(figure), NULL, what, true, &marks };
 
     f.plot = (hl_plot){ .figure = figure, .n = hl_profile_n_layers(figure->profile) };
     HL_TRY(read_layers(&f));
+    HL_TRY(hl_diagnosis_marks_read(&marks, figure->profile));
     describe(what, sizeof what, f.layers);
+    add_marks(what, sizeof what, &marks);
     HL_TRY(hl_plot_begin(&f.plot, PLOT_HEIGHT, &words));
     draw_profile(&f);
 
@@ -120,30 +137,103 @@ done:
     hl_plot_end(&f.plot);
     hl_layer_profile_free(f.layers);
     hl_free(f.heads);
+    hl_diagnosis_marks_free(&marks);
     return status;
 }
 
 /* --------------------------------------------------------------------- the variance */
 
-static hl_status read_variances(double *out, hl_axis *axis, const hl_figure *figure)
-{
-    hl_status status  = HL_OK;
-    int64_t   n_heads = hl_profile_n_heads(figure->profile);
-    double    highest = 0.0;
-    double   *values  = NULL;
+typedef struct variance_figure {
+    hl_figure *figure;
+    int64_t    n_layers;
+    int64_t    n_heads;
+    double    *variances; /* (n_layers) */
+    double    *lows;      /* (n_layers) 95% interval; NaN with fewer than two sequences */
+    double    *highs;
+    double    *values; /* (n_layers, n_heads) */
+} variance_figure;
 
-    HL_TRY(hl_grid_means(&values, figure->profile, hl_figure_quantity(figure)));
-    scale(values, hl_grid_size(figure->profile), hl_figure_factor(figure));
-    HL_TRY(hl_figure_scale(axis, figure, values, hl_grid_size(figure->profile)));
-    for (int64_t layer = 0; layer < hl_profile_n_layers(figure->profile); layer++) {
-        out[layer] = hl_variance(values + layer * n_heads, n_heads);
-        highest    = fmax(highest, out[layer]);
+/* Of one layer, from draws (n_layers * n_heads, HL_RESAMPLES) of the heads' means; those of layers
+ * before it may be gone. */
+static hl_interval variance_interval(const variance_figure *f, double *draws, int64_t layer,
+                                     double *heads)
+{
+    double *first = draws + layer * f->n_heads * HL_RESAMPLES;
+
+    for (int64_t draw = 0; draw < HL_RESAMPLES; draw++) {
+        for (int64_t head = 0; head < f->n_heads; head++)
+            heads[head] = first[head * HL_RESAMPLES + draw];
+        first[draw] = hl_variance(heads, f->n_heads);
+    }
+    return hl_bootstrap_interval(first, HL_RESAMPLES, 0.95);
+}
+
+static hl_status read_intervals(variance_figure *f)
+{
+    hl_status         status  = HL_OK;
+    const hl_profile *profile = f->figure->profile;
+    int64_t           n_kept  = hl_profile_n_sequences(profile);
+    double            square  = hl_figure_factor(f->figure) * hl_figure_factor(f->figure);
+    double           *values = NULL, *draws = NULL, *heads = NULL;
+
+    for (int64_t layer = 0; layer < f->n_layers; layer++)
+        f->lows[layer] = f->highs[layer] = NAN;
+    if (n_kept < 2)
+        return HL_OK;
+    HL_TRY(hl_grid_sequences(&values, profile, hl_figure_quantity(f->figure)));
+    HL_TRY(HL_ALLOC(&draws, (size_t)hl_grid_size(profile) * HL_RESAMPLES));
+    HL_TRY(HL_ALLOC(&heads, (size_t)f->n_heads));
+    HL_TRY(hl_bootstrap_means(draws, values, n_kept, hl_grid_size(profile), HL_RESAMPLES,
+                              f->figure->options.seed));
+    for (int64_t layer = 0; layer < f->n_layers; layer++) {
+        hl_interval interval = variance_interval(f, draws, layer, heads);
+        f->lows[layer]       = square * interval.low;
+        f->highs[layer]      = square * interval.high;
+    }
+
+done:
+    hl_free(values);
+    hl_free(draws);
+    hl_free(heads);
+    return status;
+}
+
+static hl_status read_variances(variance_figure *f, hl_axis *axis)
+{
+    hl_status         status  = HL_OK;
+    const hl_profile *profile = f->figure->profile;
+    double            highest = 0.0;
+
+    HL_TRY(HL_ALLOC(&f->variances, (size_t)f->n_layers));
+    HL_TRY(HL_ALLOC(&f->lows, (size_t)f->n_layers));
+    HL_TRY(HL_ALLOC(&f->highs, (size_t)f->n_layers));
+    HL_TRY(hl_grid_means(&f->values, profile, hl_figure_quantity(f->figure)));
+    scale(f->values, hl_grid_size(profile), hl_figure_factor(f->figure));
+    HL_TRY(hl_figure_scale(axis, f->figure, f->values, hl_grid_size(profile)));
+    HL_TRY(read_intervals(f));
+    for (int64_t layer = 0; layer < f->n_layers; layer++) {
+        f->variances[layer] = hl_variance(f->values + layer * f->n_heads, f->n_heads);
+        highest             = fmax(highest, fmax(f->variances[layer], f->highs[layer]));
     }
     *axis = hl_axis_around(0.0, highest > 0.0 ? highest : 1.0, 5);
 
 done:
-    hl_free(values);
     return status;
+}
+
+/* Bars, and a line over each as long as its interval. */
+static void draw_variances(const variance_figure *f, hl_plot *plot)
+{
+    hl_stroke line = { f->figure->theme->text, 0.9, 0.0 };
+
+    hl_plot_grid(plot);
+    hl_plot_bars(plot, f->variances, f->figure->theme->series[0]);
+    for (int64_t layer = 0; layer < f->n_layers; layer++) {
+        double x = hl_plot_x(plot, layer);
+        if (!isnan(f->lows[layer]))
+            hl_canvas_line(f->figure->canvas, (hl_point){ x, hl_plot_y(plot, f->lows[layer]) },
+                           (hl_point){ x, hl_plot_y(plot, f->highs[layer]) }, &line);
+    }
 }
 
 hl_status hl_figure_variance(hl_figure *figure)
@@ -151,26 +241,31 @@ hl_status hl_figure_variance(hl_figure *figure)
     static const char *const names[] = { "Variance (nats\u00b2)", "Variance (bits\u00b2)",
                                          "Variance of normalised entropy" };
 
-    hl_status     status    = HL_OK;
-    double       *variances = NULL;
-    hl_plot       plot      = { .figure = figure, .n = hl_profile_n_layers(figure->profile) };
-    hl_plot_words words     = {
-            "Layer",
-            names[figure->options.unit],
-            NULL,
-            "Variance of the heads' mean entropies in every layer; 0: all heads are equally "
-                "focused, which does not say that they look at the same.",
-            false,
-    };
+    hl_status          status = HL_OK;
+    variance_figure    f      = { .figure   = figure,
+                                  .n_layers = hl_profile_n_layers(figure->profile),
+                                  .n_heads  = hl_profile_n_heads(figure->profile) };
+    hl_plot            plot   = { .figure = figure, .n = f.n_layers };
+    hl_diagnosis_marks marks  = { 0 };
+    char               what[512];
+    hl_plot_words      words = { "Layer", names[figure->options.unit], NULL, what, false, &marks };
 
-    HL_TRY(HL_ALLOC(&variances, (size_t)plot.n));
-    HL_TRY(read_variances(variances, &plot.y, figure));
+    HL_TRY(read_variances(&f, &plot.y));
+    HL_TRY(hl_diagnosis_marks_read(&marks, figure->profile));
+    snprintf(what, sizeof what,
+             "Variance of the heads' mean entropies in every layer%s; 0: all heads are equally "
+             "focused, which does not say that they look at the same.",
+             isnan(f.lows[0]) ? "" : ", with 95% intervals (bootstrap over windows)");
+    add_marks(what, sizeof what, &marks);
     HL_TRY(hl_plot_begin(&plot, PLOT_HEIGHT, &words));
-    hl_plot_grid(&plot);
-    hl_plot_bars(&plot, variances, figure->theme->series[0]);
+    draw_variances(&f, &plot);
 
 done:
     hl_plot_end(&plot);
-    hl_free(variances);
+    hl_free(f.variances);
+    hl_free(f.lows);
+    hl_free(f.highs);
+    hl_free(f.values);
+    hl_diagnosis_marks_free(&marks);
     return status;
 }

@@ -83,13 +83,12 @@ hl_status hl_figure_positions(hl_figure *figure)
     hl_status        status = HL_OK;
     position_figure *f      = NULL;
     hl_plot          plot   = { .figure = figure };
-    hl_plot_words    words  = {
-            "Position in the window (tokens)",
-            hl_figure_unit_label(figure),
-            NULL,
-            "Mean entropy of rows by their position, over all heads; positions come in "
-                "ranges that double.",
-            true,
+    char             what[512];
+    char             found[320];
+
+    hl_diagnosis_marks marks = { 0 };
+    hl_plot_words      words = {
+             "Position in the window (tokens)", hl_figure_unit_label(figure), NULL, what, true, NULL
     };
 
     HL_TRY(HL_ALLOC_ZEROED(&f, 1));
@@ -99,6 +98,13 @@ hl_status hl_figure_positions(hl_figure *figure)
     for (int64_t bucket = 0; bucket < plot.n; bucket++)
         read_bucket(f, bucket);
     words.labels = f->labels;
+    HL_TRY(hl_diagnosis_marks_read(&marks, figure->profile));
+    hl_diagnosis_marks_say(found, sizeof found, &marks);
+    snprintf(
+        what, sizeof what,
+        "Mean entropy of rows by their position, over all heads; positions come in ranges that "
+        "double.%s%s",
+        found[0] != '\0' ? " " : "", found);
     HL_TRY(hl_figure_scale(&plot.y, figure, f->highs, plot.n));
     HL_TRY(hl_plot_begin(&plot, 200.0, &words));
     draw_curve(f, &plot);
@@ -108,5 +114,6 @@ done:
     if (f != NULL)
         hl_free(f->values);
     hl_free(f);
+    hl_diagnosis_marks_free(&marks);
     return status;
 }

@@ -2,6 +2,7 @@
 #include "render/plot.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -9,6 +10,8 @@
 #include "render/chart.h"
 
 #define KEYS_HEIGHT 18.0 /* above the frame */
+#define MARKS_ABOVE 5.0  /* between it and the diagnoses */
+#define MARKS_LINE  9.0
 
 /* --------------------------------------------------------------------------- axes */
 
@@ -58,22 +61,73 @@ static void label_x(hl_plot *plot, const hl_plot_words *words)
                    words->x_name, &normal);
 }
 
+/* ---------------------------------------------------------- the strip of diagnoses */
+
+static double strip_height(const hl_diagnosis_marks *marks)
+{
+    return marks == NULL || marks->n_rows == 0 ? 0.0 : MARKS_ABOVE + MARKS_LINE * marks->n_rows;
+}
+
+/* What the names take, right of the frame. */
+static double strip_names(const hl_figure *figure, const hl_diagnosis_marks *marks)
+{
+    hl_text_style style  = hl_figure_small(figure, HL_ANCHOR_START, HL_STAND_MIDDLE);
+    double        widest = 0.0;
+
+    for (int i = 0; marks != NULL && i < marks->n_rows; i++)
+        widest = fmax(widest, 6.0 + hl_canvas_text_width(figure->canvas, marks->names[i], &style));
+    return widest;
+}
+
+/* The more heads of a layer show it, the stronger the mark. */
+static void draw_strip(hl_plot *plot, const hl_diagnosis_marks *marks)
+{
+    const hl_theme_colours *theme  = plot->figure->theme;
+    hl_canvas              *canvas = plot->figure->canvas;
+    hl_text_style           style = hl_figure_small(plot->figure, HL_ANCHOR_START, HL_STAND_MIDDLE);
+    double                  width = fmin(0.72 * plot->box.width / (double)plot->n, 40.0);
+    char                    title[96];
+
+    for (int i = 0; marks != NULL && i < marks->n_rows; i++) {
+        double y = plot->box.y + plot->box.height + MARKS_ABOVE + MARKS_LINE * (i + 0.5);
+        for (int64_t layer = 0; layer < plot->n; layer++) {
+            double share = marks->shares[i * marks->n_layers + layer];
+            if (share <= 0.0)
+                continue;
+            snprintf(title, sizeof title, "%s: %.0f%% of layer %lld", marks->names[i],
+                     100.0 * share, (long long)layer);
+            hl_canvas_begin(canvas, title);
+            hl_canvas_rectangle(
+                canvas, (hl_box){ hl_plot_x(plot, layer) - width / 2.0, y - 2.5, width, 5.0 },
+                hl_mix(theme->background, theme->series[1], 0.25 + 0.75 * fmin(share, 1.0)));
+            hl_canvas_end(canvas);
+        }
+        hl_canvas_text(canvas, (hl_point){ plot->box.x + plot->box.width + 6.0, y },
+                       marks->names[i], &style);
+    }
+}
+
 hl_status hl_plot_begin(hl_plot *plot, double height, const hl_plot_words *words)
 {
     hl_figure *figure = plot->figure;
     double     left   = HL_TEXT_NORMAL + 6.0 + hl_figure_label_width(figure, &plot->y) + 5.0;
+    double     right  = strip_names(figure, words->marks);
     double     above  = words->keyed ? KEYS_HEIGHT : 4.0;
+    double     below  = strip_height(words->marks);
     hl_status  status = HL_ALLOC(&plot->points, 2 * (size_t)plot->n);
 
     if (status != HL_OK)
         return status;
-    hl_box box = hl_figure_begin(figure, above + height + HL_INDICES_HEIGHT, words->what);
-    plot->box  = (hl_box){ box.x + left, box.y + above, box.width - left, height };
+    hl_box box = hl_figure_begin(figure, above + height + below + HL_INDICES_HEIGHT, words->what);
+    plot->box  = (hl_box){ box.x + left, box.y + above, box.width - left - right, height };
     label_y(plot, box.x, words->y_name);
+    draw_strip(plot, words->marks);
+    hl_box whole = plot->box;
+    whole.height += below;
     if (words->labels != NULL)
         label_x(plot, words);
     else
-        hl_figure_indices_across(figure, plot->box, plot->n, words->x_name);
+        hl_figure_indices_across(figure, whole, plot->n, words->x_name);
     return HL_OK;
 }
 

@@ -10,6 +10,7 @@
 #ifndef HL_RENDER_PLOT_H
 #define HL_RENDER_PLOT_H
 
+#include "render/diagnosis_marks.h"
 #include "render/figure.h"
 
 typedef struct hl_plot {
@@ -27,6 +28,8 @@ typedef struct hl_plot_words {
     const char *const *labels;
     const char        *what;  /* for the caption */
     bool               keyed; /* there will be keys above the frame */
+    /* Diagnoses, in a strip below the frame; NULL: none.  The things are layers. */
+    const hl_diagnosis_marks *marks;
 } hl_plot_words;
 
 hl_status hl_plot_begin(hl_plot *plot, double height, const hl_plot_words *words);

@@ -3,7 +3,7 @@
 set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
-plan 20
+plan 27
 
 profile=$scratch/demo.profile
 "$HEADLIGHT" measure models/demo models/text/alice.txt -o "$profile" --context 64 --max-tokens 512 \
@@ -60,5 +60,35 @@ run draw "$profile" --scale classes --unit bits -o "$scratch/x.svg"
 expect_line "classes are in nats" 2 'the classes are in nats'
 run draw models/demo/config.json -o "$scratch/x.svg"
 expect_line "no profile" 3 'config.json'
+
+# Two models: a map for each of 128 heads, the same tokens, one page; and two profiles.
+compare() {
+    run compare models/demo models/demo-sparse --text models/text/alice.txt --context 64 \
+        --max-tokens 256 --threads 1 "$@"
+}
+compare --tokens 8 -o "$scratch/two.svg" --quiet
+expect "two models are drawn" 0 </dev/null
+if python3 - "$scratch/two.svg" <<'END'
+import sys
+import xml.etree.ElementTree as ElementTree
+space = "{http://www.w3.org/2000/svg}"
+root = ElementTree.parse(sys.argv[1]).getroot()
+titles = [title.text for title in root.iter(space + "title")]
+texts = [text.text for text in root.iter(space + "text")]
+maps = {side: {t.split()[2].rstrip(",") for t in titles if t.startswith(side)} for side in ("A: demo ", "B: demo-sparse ")}
+print("#", {side: len(heads) for side, heads in maps.items()})
+sys.exit(0 if all(len(heads) == 64 for heads in maps.values()) and "L7H7" in texts and "sink" in texts and any("on 8 tokens" in t for t in texts) else 1)
+END
+then ok=yes; else ok=no; fi
+result "with a map for every head of both" $ok
+compare --prompt 'Alice was' -o "$scratch/two.pdf" --quiet
+expect "maps of a prompt" 0 </dev/null
+result "one page with its fonts in it" \
+    "$(pdfinfo "$scratch/two.pdf" | grep -q '^Pages: *1$' && pdffonts "$scratch/two.pdf" | awk 'NR > 2 { n++; embedded += $(NF - 4) == "yes" } END { if (n > 0 && n == embedded) print "yes" }')"
+run compare "$profile" "$profile" -o "$scratch/same.svg" --quiet --theme dark
+expect "two profiles are drawn" 0 </dev/null
+result "no head differs from itself" "$(grep -qF '0 of 64 heads differ' "$scratch/same.svg" && echo yes)"
+run compare "$profile" "$profile" --prompt Alice -o "$scratch/x.svg"
+expect_line "a prompt needs models" 2 'needs -o FILE and --text'
 
 finish

@@ -1,0 +1,15 @@
+/* draw_options.c - how figures look, from the command line. */
+#include "draw_options.h"
+
+#include <string.h>
+
+hl_draw_options hl_draw_options_of(const hl_draw_arguments *arguments)
+{
+    return (hl_draw_options){
+        .title   = arguments->title,
+        .caption = arguments->caption,
+        .theme   = strcmp(arguments->theme, "dark") == 0 ? HL_THEME_DARK : HL_THEME_LIGHT,
+        .width   = arguments->width,
+        .dpi     = arguments->dpi,
+    };
+}
