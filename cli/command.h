@@ -39,6 +39,7 @@ int hl_command_measure(int argc, char **argv);
 int hl_command_merge(int argc, char **argv);
 int hl_command_show(int argc, char **argv);
 int hl_command_tokenize(int argc, char **argv);
+int hl_command_tokens(int argc, char **argv);
 int hl_command_verify(int argc, char **argv);
 
 #endif

@@ -28,6 +28,7 @@ static const hl_command commands[] = {
     { "merge", "one profile from many", hl_command_merge },
     { "show", "a profile: heatmap, layers, extremes, diagnoses, tables", hl_command_show },
     { "tokenize", "show the tokens of a text, or the text of tokens", hl_command_tokenize },
+    { "tokens", "which token of a prompt looks at which, and how sharply", hl_command_tokens },
     { "verify", "run golden cases and models on every back end", hl_command_verify },
 };
 

@@ -38,6 +38,7 @@
 #include "headlight/corpus.h"     /* texts, and the windows of tokens that they are cut into */
 #include "headlight/profile.h"    /* what was measured of every head, as sums that add up */
 #include "headlight/measure.h"    /* from a model and a text to a profile; on many machines */
+#include "headlight/view.h"       /* one prompt: who looks at whom, layer by layer */
 #include "headlight/analysis.h"   /* tables, analyses, diagnoses and comparisons of profiles */
 #include "headlight/render.h"     /* pictures of what was measured */
 #include "headlight/verify.h"     /* ours beside what other software computed */

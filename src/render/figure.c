@@ -76,18 +76,30 @@ done:
     return status;
 }
 
+hl_status hl_figure_open(hl_figure *out, hl_canvas *canvas, const char *title,
+                         const hl_draw_options *options)
+{
+    hl_status status = HL_OK;
+
+    *out = (hl_figure){ .canvas = canvas, .default_title = title };
+    HL_TRY(complete_options(&out->options, options));
+    out->theme = hl_theme_colours_of(out->options.theme);
+
+done:
+    return status;
+}
+
 hl_status hl_figure_draw(hl_canvas *canvas, const hl_profile *profile, const char *name,
                          const hl_draw_options *options)
 {
     hl_status           status = HL_OK;
     const figure_entry *entry  = find_figure(name);
-    hl_figure           figure = { .profile = profile, .canvas = canvas };
+    hl_figure           figure;
 
     if (entry == NULL)
         return hl_fail(HL_BAD_ARGUMENT, "no figure is called '%s'", name);
-    HL_TRY(complete_options(&figure.options, options));
-    figure.default_title = entry->title;
-    figure.theme         = hl_theme_colours_of(figure.options.theme);
+    HL_TRY(hl_figure_open(&figure, canvas, entry->title, options));
+    figure.profile = profile;
     HL_TRY(entry->draw(&figure));
 
 done:
@@ -108,17 +120,28 @@ static hl_status format_of(hl_format *out, const char *path)
     return hl_fail(HL_BAD_ARGUMENT, "%s: wanted a name that ends in .svg, .png or .pdf", path);
 }
 
-hl_status hl_draw(const hl_profile *profile, const char *figure, const char *path,
-                  const hl_draw_options *options)
+hl_status hl_figure_canvas(hl_canvas **out, const char *path, const hl_draw_options *options)
 {
     hl_status       status   = HL_OK;
     hl_format       format   = HL_FORMAT_SVG;
-    hl_canvas      *canvas   = NULL;
     hl_draw_options complete = { 0 };
 
+    *out = NULL;
     HL_TRY(format_of(&format, path));
     HL_TRY(complete_options(&complete, options));
-    HL_TRY(hl_canvas_open(&canvas, format, complete.dpi));
+    HL_TRY(hl_canvas_open(out, format, complete.dpi));
+
+done:
+    return status;
+}
+
+hl_status hl_draw(const hl_profile *profile, const char *figure, const char *path,
+                  const hl_draw_options *options)
+{
+    hl_status  status = HL_OK;
+    hl_canvas *canvas = NULL;
+
+    HL_TRY(hl_figure_canvas(&canvas, path, options));
     HL_TRY(hl_figure_draw(canvas, profile, figure, options));
     HL_TRY(hl_canvas_write(canvas, path));
 
@@ -161,14 +184,11 @@ static const char *plural(int64_t count)
     return count == 1 ? "" : "s";
 }
 
-/* What is shown, then the caller's words, then what the profile says of itself. */
-static void write_caption(char *out, const hl_figure *figure, const char *what)
+/* What a profile says of itself. */
+static void describe_profile(char *out, size_t n_bytes, const hl_profile *profile)
 {
-    const hl_profile *profile = figure->profile;
-    const char       *family  = hl_profile_setting(profile, "family");
-    const char       *context = hl_profile_setting(profile, "context");
-    const char       *words   = figure->options.caption;
-    bool              given   = words != NULL && words[0] != '\0';
+    const char *family  = hl_profile_setting(profile, "family");
+    const char *context = hl_profile_setting(profile, "context");
 
     int64_t n_layers  = hl_profile_n_layers(profile);
     int64_t n_heads   = hl_profile_n_heads(profile);
@@ -176,14 +196,26 @@ static void write_caption(char *out, const hl_figure *figure, const char *what)
     int64_t n_windows = hl_profile_all_sequences(profile);
 
     /* Spaces that do not break keep n and its number together. */
-    snprintf(
-        out, CAPTION_BYTES,
-        "%s %s%s%s, %lld layer%s \u00d7 %lld head%s; context %s; n\u00a0=\u00a0%lld token%s in "
-        "%lld window%s.",
-        what, given ? words : "", given ? ". " : "", family != NULL ? family : "model",
-        (long long)n_layers, plural(n_layers), (long long)n_heads, plural(n_heads),
-        context != NULL ? context : "unknown", (long long)n_tokens, plural(n_tokens),
-        (long long)n_windows, plural(n_windows));
+    snprintf(out, n_bytes,
+             "%s, %lld layer%s \u00d7 %lld head%s; context %s; n\u00a0=\u00a0%lld token%s in "
+             "%lld window%s.",
+             family != NULL ? family : "model", (long long)n_layers, plural(n_layers),
+             (long long)n_heads, plural(n_heads), context != NULL ? context : "unknown",
+             (long long)n_tokens, plural(n_tokens), (long long)n_windows, plural(n_windows));
+}
+
+/* What is shown, then the caller's words, then the profile's. */
+static void write_caption(char *out, const hl_figure *figure, const char *what)
+{
+    const char *words = figure->options.caption != NULL ? figure->options.caption : "";
+    bool        both  = what[0] != '\0' && words[0] != '\0';
+    int         used  = snprintf(out, CAPTION_BYTES - 1, "%s%s%s%s", what, both ? " " : "", words,
+                        words[0] != '\0' ? "." : "");
+
+    if (figure->profile == NULL || used < 0 || used >= CAPTION_BYTES - 1)
+        return;
+    out[used] = ' ';
+    describe_profile(out + used + 1, CAPTION_BYTES - (size_t)used - 1, figure->profile);
 }
 
 /* Cuts text into lines in place, at spaces; returns how many.  A word that is too long has a line
@@ -246,7 +278,7 @@ hl_box hl_figure_begin(hl_figure *figure, double height, const char *what)
     double        caption_top = top + height + CAPTION_ABOVE;
 
     write_caption(caption, figure, what);
-    int n_lines = wrap(lines, figure, caption, &style);
+    int n_lines = caption[0] != '\0' ? wrap(lines, figure, caption, &style) : 0;
     hl_canvas_page(figure->canvas, figure->options.width,
                    ceil(caption_top + n_lines * CAPTION_LINE + MARGIN - 4.0),
                    figure->theme->background);

@@ -16,7 +16,7 @@
 #include "render/canvas.h"
 
 typedef struct hl_figure {
-    const hl_profile       *profile;
+    const hl_profile       *profile; /* NULL: the figure is of something else */
     const char             *default_title;
     hl_draw_options         options; /* none is 0 that may not be */
     const hl_theme_colours *theme;
@@ -25,6 +25,12 @@ typedef struct hl_figure {
 
 /* Draws a whole figure, on a canvas that has no page yet; for hl_draw and for tests. */
 hl_status hl_figure_draw(hl_canvas *canvas, const hl_profile *profile, const char *name,
+                         const hl_draw_options *options);
+
+/* What hl_draw and its kin begin with: a canvas for the path's ending, and a figure on it that
+ * has no profile.  The title is the one that the options may replace. */
+hl_status hl_figure_canvas(hl_canvas **out, const char *path, const hl_draw_options *options);
+hl_status hl_figure_open(hl_figure *out, hl_canvas *canvas, const char *title,
                          const hl_draw_options *options);
 
 /* The page, `height` and what title and caption need; the box of that height, as wide as the

@@ -22,6 +22,7 @@ usage: headlight COMMAND [options] ...
   merge      one profile from many
   show       a profile: heatmap, layers, extremes, diagnoses, tables
   tokenize   show the tokens of a text, or the text of tokens
+  tokens     which token of a prompt looks at which, and how sharply
   verify     run golden cases and models on every back end
 
   help COMMAND    what a command does and takes

@@ -1,0 +1,81 @@
+/* render_support.h - what the tests of src/render share: layouts, and files read back. */
+#ifndef HL_TESTS_RENDER_SUPPORT_H
+#define HL_TESTS_RENDER_SUPPORT_H
+
+#include "analysis_support.h"
+
+#include <cairo.h>
+#include <string.h>
+
+#include "render/figure.h"
+
+static inline bool boxes_touch(hl_box a, hl_box b)
+{
+    return a.x < b.x + b.width && b.x < a.x + a.width && a.y < b.y + b.height &&
+           b.y < a.y + a.height;
+}
+
+/* No text leaves the page, and none touches another. */
+static inline void check_texts(const hl_canvas *canvas, const char *name)
+{
+    hl_box page = hl_canvas_page_box(canvas);
+
+    for (int64_t i = 0; i < hl_canvas_n_texts(canvas); i++) {
+        hl_box box = hl_canvas_text_box(canvas, i);
+        if (box.x < 0.0 || box.y < 0.0 || box.x + box.width > page.width ||
+            box.y + box.height > page.height)
+            fail_msg("%s: '%s' leaves the page", name, hl_canvas_text_at(canvas, i));
+        for (int64_t k = 0; k < i; k++) {
+            if (boxes_touch(box, hl_canvas_text_box(canvas, k)))
+                fail_msg("%s: '%s' touches '%s'", name, hl_canvas_text_at(canvas, i),
+                         hl_canvas_text_at(canvas, k));
+        }
+    }
+    assert_true(hl_canvas_n_texts(canvas) > 4);
+}
+
+/* Where a text was placed; the test fails if it was not. */
+static inline hl_box box_of(const hl_canvas *canvas, const char *text)
+{
+    for (int64_t i = 0; i < hl_canvas_n_texts(canvas); i++) {
+        if (strcmp(hl_canvas_text_at(canvas, i), text) == 0)
+            return hl_canvas_text_box(canvas, i);
+    }
+    fail_msg("'%s' is nowhere", text);
+    return (hl_box){ 0 };
+}
+
+static inline char *read_whole(const char *path, size_t *n_bytes)
+{
+    FILE *file = fopen(path, "rb");
+    char *text = calloc(1, 8 << 20);
+
+    assert_non_null(file);
+    assert_non_null(text);
+    *n_bytes = fread(text, 1, (8 << 20) - 1, file);
+    fclose(file);
+    return text;
+}
+
+/* How many pixels of a PNG have exactly this colour. */
+static inline int64_t count_pixels(const char *path, hl_colour wanted)
+{
+    cairo_surface_t *image  = cairo_image_surface_create_from_png(path);
+    int64_t          n_same = 0;
+
+    assert_int_equal(cairo_surface_status(image), CAIRO_STATUS_SUCCESS);
+    const unsigned char *bytes  = cairo_image_surface_get_data(image);
+    int                  stride = cairo_image_surface_get_stride(image);
+    for (int y = 0; y < cairo_image_surface_get_height(image); y++) {
+        for (int x = 0; x < cairo_image_surface_get_width(image); x++) {
+            uint32_t pixel = 0;
+            memcpy(&pixel, bytes + y * stride + 4 * x, 4);
+            n_same += (pixel & 0xffffffU) ==
+                      ((uint32_t)wanted.red << 16 | (uint32_t)wanted.green << 8 | wanted.blue);
+        }
+    }
+    cairo_surface_destroy(image);
+    return n_same;
+}
+
+#endif
