@@ -1,34 +1,22 @@
 /* cmd_tokens.c - headlight tokens: which token of a prompt looks at which. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "command.h"
 #include "headlight.h"
 #include "heads.h"
-#include "options.h"
-#include "prompt.h"
-#include "shade.h"
 #include "view_json.h"
+#include "view_options.h"
 
 typedef struct tokens_command {
-    hl_common        common;
-    hl_prompt_source source;
-    int64_t          layer; /* -1: not given */
-    int64_t          head;
-    const char      *heads;
-    const char      *insets;
-    const char      *zoom;
-    hl_option_list   notes;
-    const char      *scale;
-    const char      *output; /* NULL: the terminal */
-    const char      *theme;
-    const char      *title;
-    const char      *caption;
-    const char      *colour;
-    double           width;
-    double           dpi;
-    bool             beyond;
+    hl_common         common;
+    hl_view_arguments view;
+    int64_t           layer; /* -1: not given */
+    int64_t           head;
+    const char       *heads;
+    const char       *insets;
+    const char       *scale;
+    hl_option_list    notes;
 
     hl_head_list    chosen; /* what the above came to */
     hl_head_list    inset;
@@ -61,21 +49,6 @@ static int choose_heads(tokens_command *c, const hl_usage *usage)
     return code == HL_OPTIONS_GO_ON ? read_heads(&c->inset, "inset", c->insets, usage) : code;
 }
 
-static int read_zoom(tokens_command *c, const hl_usage *usage)
-{
-    long long begin = 0, end = 0;
-    int       length = 0;
-
-    if (c->zoom == NULL)
-        return HL_OPTIONS_GO_ON;
-    if (sscanf(c->zoom, "%9lld:%9lld%n", &begin, &end, &length) != 2 || c->zoom[length] != '\0' ||
-        begin < 0 || end <= begin)
-        return hl_options_refuse(usage, "--zoom: wanted A:B with A below B, not '%.20s'", c->zoom);
-    c->figure.zoom_begin = begin;
-    c->figure.zoom_end   = end;
-    return HL_OPTIONS_GO_ON;
-}
-
 /* "TEXT@row,column", cut in place at the last @. */
 static int read_notes(tokens_command *c, const hl_usage *usage)
 {
@@ -98,41 +71,25 @@ static int read_notes(tokens_command *c, const hl_usage *usage)
 
 static int check(tokens_command *c, const hl_arguments *rest, const hl_usage *usage)
 {
-    if (rest->count < 1 || rest->count > 2)
-        return hl_options_refuse(usage, "wanted MODEL and PROMPT, got %d argument%s (quotes?)",
-                                 rest->count, rest->count == 1 ? "" : "s");
-    if (rest->count == 2 && c->source.file != NULL)
-        return hl_options_refuse(usage, "a prompt and --file exclude each other");
-    if (c->source.system != NULL && !c->source.chat)
-        return hl_options_refuse(usage, "--system needs --chat");
-    if (c->source.ids && c->source.chat)
-        return hl_options_refuse(usage, "--ids and --chat exclude each other");
-    c->source.model = rest->items[0];
-    c->source.text  = rest->count == 2 ? rest->items[1] : NULL;
-    c->source.quiet = c->common.quiet;
-    c->figure.draw  = (hl_draw_options){
-         .title   = c->title,
-         .caption = c->caption,
-         .theme   = strcmp(c->theme, "dark") == 0 ? HL_THEME_DARK : HL_THEME_LIGHT,
-         .width   = c->width,
-         .dpi     = c->dpi,
-    };
-    c->figure.scale = strcmp(c->scale, "linear") == 0 ? HL_ATTENTION_LINEAR : HL_ATTENTION_ROOT;
-    int code        = choose_heads(c, usage);
+    int code = hl_view_options_finish(&c->view, usage, &c->common, rest);
+
     if (code == HL_OPTIONS_GO_ON)
-        code = read_zoom(c, usage);
-    return code == HL_OPTIONS_GO_ON ? read_notes(c, usage) : code;
+        code = choose_heads(c, usage);
+    if (code == HL_OPTIONS_GO_ON)
+        code = read_notes(c, usage);
+    c->figure.draw       = c->view.draw;
+    c->figure.zoom_begin = c->view.zoom_begin;
+    c->figure.zoom_end   = c->view.zoom_end;
+    c->figure.scale = strcmp(c->scale, "linear") == 0 ? HL_ATTENTION_LINEAR : HL_ATTENTION_ROOT;
+    return code;
 }
 
 /* --------------------------------------------------------------------------- the work */
 
 static hl_status show(const tokens_command *c, const hl_token_view *view)
 {
-    hl_print_options options = { .width = hl_terminal_width(stdout),
-                                 .depth = hl_shade_depth(stdout, c->colour),
-                                 .theme = c->figure.draw.theme };
-    char            *text    = NULL;
-    hl_status        status  = hl_print_tokens(&text, view, &c->figure, &options);
+    char     *text   = NULL;
+    hl_status status = hl_print_tokens(&text, view, &c->figure, &c->view.print);
 
     if (status == HL_OK)
         fputs(text, stdout);
@@ -148,89 +105,69 @@ static int look(const tokens_command *c, const hl_opened_prompt *opened)
                                       .n_heads    = c->chosen.count,
                                       .insets     = c->inset.items,
                                       .n_insets   = c->inset.count,
-                                      .beyond_ctx = c->beyond,
+                                      .beyond_ctx = c->view.beyond,
                                       .n_threads  = (int32_t)c->common.n_threads };
     hl_status             status  = hl_token_view_new(&view, opened->model, &prompt, &options);
 
-    if (status == HL_OK && c->output != NULL)
-        status = hl_draw_tokens(view, c->output, &c->figure);
+    if (status == HL_OK && c->view.output != NULL)
+        status = hl_draw_tokens(view, c->view.output, &c->figure);
     if (status == HL_OK && c->common.json)
         status = hl_view_json_tokens(view);
-    else if (status == HL_OK && c->output == NULL)
+    else if (status == HL_OK && c->view.output == NULL)
         status = show(c, view);
     else if (status == HL_OK && !c->common.quiet)
-        printf("%s: %s, %lld token%s\n", c->output, view->maps[0].name, (long long)view->n_tokens,
-               view->n_tokens == 1 ? "" : "s");
+        printf("%s: %s, %lld token%s\n", c->view.output, view->maps[0].name,
+               (long long)view->n_tokens, view->n_tokens == 1 ? "" : "s");
     if (status != HL_OK)
         hl_complain("tokens", "%s", hl_error_message());
     hl_token_view_free(view);
     return hl_exit_for(status);
 }
 
-int hl_command_tokens(int argc, char **argv)
+static int parse(tokens_command *c, int argc, char **argv)
 {
-    static tokens_command c; /* too large for some stacks */
-    hl_arguments          rest;
-    hl_opened_prompt      opened = { 0 };
-
-    c                         = (tokens_command){ .source = { .command = "tokens" },
-                                                  .layer  = -1,
-                                                  .head   = -1,
-                                                  .scale  = "root",
-                                                  .theme  = "light",
-                                                  .colour = "auto" };
-    const hl_option options[] = {
-        { "layer", 'l', HL_OPTION_INT, &c.layer, "N", "of one layer: the mean of its heads", 0,
+    enum { N_OWN = 6 };
+    const hl_option own[N_OWN + 1] = {
+        { "layer", 'l', HL_OPTION_INT, &c->layer, "N", "of one layer: the mean of its heads", 0,
           1 << 20 },
-        { "head", 0, HL_OPTION_INT, &c.head, "N", "of one head of that layer", 0, 1 << 20 },
-        { "heads", 0, HL_OPTION_TEXT, &c.heads, "L0H1,L3", "the mean of these", 0, 0 },
-        { "inset", 0, HL_OPTION_TEXT, &c.insets, "L3H1,L5H0", "small maps of these below", 0, 0 },
-        { "zoom", 'z', HL_OPTION_TEXT, &c.zoom, "A:B", "tokens A to B - 1 again, and larger", 0,
-          0 },
-        { "note", 0, HL_OPTION_LIST, &c.notes, "TEXT@ROW,COL",
+        { "head", 0, HL_OPTION_INT, &c->head, "N", "of one head of that layer", 0, 1 << 20 },
+        { "heads", 0, HL_OPTION_TEXT, &c->heads, "L0H1,L3", "the mean of these", 0, 0 },
+        { "inset", 0, HL_OPTION_TEXT, &c->insets, "L3H1,L5H0", "small maps of these below", 0, 0 },
+        { "note", 0, HL_OPTION_LIST, &c->notes, "TEXT@ROW,COL",
           "words with an arrow; may be repeated", 0, 0 },
-        { "scale", 0, HL_OPTION_CHOICE, &c.scale, "root|linear", "how shades follow attention", 0,
+        { "scale", 0, HL_OPTION_CHOICE, &c->scale, "root|linear", "how shades follow attention", 0,
           0 },
-        { "output", 'o', HL_OPTION_TEXT, &c.output, "FILE",
-          "a picture: .svg, .png or .pdf (the terminal)", 0, 0 },
-        { "file", 'f', HL_OPTION_TEXT, &c.source.file, "FILE",
-          "the prompt is in FILE; - is standard input", 0, 0 },
-        { "chat", 'c', HL_OPTION_FLAG, &c.source.chat, NULL,
-          "the prompt is a user's turn, in the model's format", 0, 0 },
-        { "system", 0, HL_OPTION_TEXT, &c.source.system, "TEXT", "with --chat, what comes first", 0,
-          0 },
-        { "ids", 0, HL_OPTION_FLAG, &c.source.ids, NULL, "the prompt is token ids, as in '5 17 3'",
-          0, 0 },
-        { "tokenizer", 0, HL_OPTION_TEXT, &c.source.tokenizer, "PATH",
-          "use this one instead of the model's own", 0, 0 },
-        { "beyond", 0, HL_OPTION_FLAG, &c.beyond, NULL,
-          "more tokens than the model was made for, if it can", 0, 0 },
-        { "theme", 0, HL_OPTION_CHOICE, &c.theme, "light|dark", "for paper or for slides", 0, 0 },
-        { "title", 0, HL_OPTION_TEXT, &c.title, "TEXT", "above the figure; '' for none", 0, 0 },
-        { "caption", 0, HL_OPTION_TEXT, &c.caption, "TEXT", "in the caption", 0, 0 },
-        { "width", 0, HL_OPTION_NUMBER, &c.width, "POINTS", "of the page, 1/72 inch (480)", 240,
-          2000 },
-        { "dpi", 0, HL_OPTION_NUMBER, &c.dpi, "N", "pixels an inch, of PNG (144)", 24, 1200 },
-        { "colour", 0, HL_OPTION_CHOICE, &c.colour, "auto|never|256|truecolor", "in the terminal",
-          0, 0 },
         { 0 },
     };
+    hl_option      options[HL_N_VIEW_OPTIONS + N_OWN + 1];
+    hl_arguments   rest;
     const hl_usage usage = {
         .command   = "tokens",
         .arguments = "MODEL [PROMPT]",
         .text = "Shows which token of a prompt looks at which, and how sharply: the attention of\n"
                 "all heads in the mean, or of those that are named, as a map in the terminal or\n"
-                "in a picture.  Beside each row is its entropy.  Without PROMPT it is read from\n"
-                "--file or standard input.  --json prints the numbers.",
+                "in a picture.  Beside each row is its entropy.  --zoom shows tokens once more,\n"
+                "and larger.  Without PROMPT it is read from --file or standard input.  --json\n"
+                "prints the numbers.",
         .options = options,
     };
 
-    int code = hl_options_parse(&rest, &c.common, &usage, argc, argv);
-    if (code == HL_OPTIONS_GO_ON)
-        code = check(&c, &rest, &usage);
+    memcpy(options, own, N_OWN * sizeof *own);
+    hl_view_options_list(options + N_OWN, &c->view);
+    options[HL_N_VIEW_OPTIONS + N_OWN] = own[N_OWN];
+    int code                           = hl_options_parse(&rest, &c->common, &usage, argc, argv);
+    return code == HL_OPTIONS_GO_ON ? check(c, &rest, &usage) : code;
+}
+
+int hl_command_tokens(int argc, char **argv)
+{
+    tokens_command   c      = { .layer = -1, .head = -1, .scale = "root" };
+    hl_opened_prompt opened = { 0 };
+    int              code   = parse(&c, argc, argv);
+
     if (code != HL_OPTIONS_GO_ON)
         return code;
-    code = hl_opened_prompt_open(&opened, &c.source);
+    code = hl_opened_prompt_open(&opened, &c.view.source);
     if (code == HL_EXIT_OK)
         code = look(&c, &opened);
     hl_opened_prompt_close(&opened);

@@ -89,3 +89,43 @@ hl_status hl_view_json_tokens(const hl_token_view *view)
     fputs("  ]\n}\n", stdout);
     return status;
 }
+
+/* One layer: ids, texts and entropies. */
+static hl_status put_layer(const hl_lens_view *view, int64_t row)
+{
+    int64_t              n       = view->n_tokens;
+    const hl_view_token *guesses = view->guesses + row * n;
+
+    printf("    {\"layer\": %lld,\n     \"top\": [", (long long)row);
+    for (int64_t i = 0; i < n; i++)
+        printf("%s%lld", i > 0 ? ", " : "", (long long)guesses[i].id);
+    fputs("],\n     \"text\": [", stdout);
+    for (int64_t i = 0; i < n; i++) {
+        fputs(i > 0 ? ", " : "", stdout);
+        if (put_text(guesses[i].text) != HL_OK)
+            return HL_NO_MEMORY;
+    }
+    fputs("],\n     \"entropy\": ", stdout);
+    put_numbers(view->entropy + row * n, n);
+    fputs("}", stdout);
+    return HL_OK;
+}
+
+hl_status hl_view_json_lens(const hl_lens_view *view)
+{
+    hl_status status = HL_OK;
+
+    fputs("{\n  \"family\": ", stdout);
+    status = put_text(view->family);
+    printf(",\n  \"layers\": %lld,\n  \"vocabulary\": %lld,\n  \"first\": %lld,\n",
+           (long long)view->n_layers, (long long)view->d_vocab, (long long)view->first);
+    if (status == HL_OK)
+        status = put_tokens(view->tokens, view->n_tokens);
+    fputs(",\n  \"lens\": [\n", stdout);
+    for (int64_t row = 0; row <= view->n_layers && status == HL_OK; row++) {
+        status = put_layer(view, row);
+        fputs(row < view->n_layers ? ",\n" : "\n", stdout);
+    }
+    fputs("  ]\n}\n", stdout);
+    return status;
+}

@@ -8,5 +8,6 @@
 
 /* Rows of attention end with the last token they can see.  HL_NO_MEMORY is the only failure. */
 hl_status hl_view_json_tokens(const hl_token_view *view);
+hl_status hl_view_json_lens(const hl_lens_view *view);
 
 #endif

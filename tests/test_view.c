@@ -1,5 +1,5 @@
-/* test_view.c - views of a prompt: attention and entropies as transformers computed them, means
- * of heads, rows asked for in pieces, and what tokens are called. */
+/* test_view.c - views of a prompt: attention, entropies and lens as transformers computed them,
+ * means of heads, rows asked for in pieces, and what tokens are called. */
 #include "model_support.h"
 
 #include <math.h>
@@ -195,6 +195,69 @@ static void what_is_not_there_is_refused(void **state)
     close_golden(&g);
 }
 
+/* ----------------------------------------------------------------------------- lens */
+
+/* Tolerances are those of `verify`; none of these files has two best tokens as near as rounding. */
+static void check_lens(const char *folder, int64_t begin, int64_t end)
+{
+    golden           g       = open_golden(folder);
+    const hl_tensor *top     = hl_safetensors_find(g.expected, "lens_top");
+    const hl_tensor *entropy = hl_safetensors_find(g.expected, "lens_entropy");
+    hl_lens_view    *view    = NULL;
+    int64_t          n       = g.prompt.n_tokens;
+    int              n_other = 0;
+
+    assert_ok(hl_lens_view_new(&view, g.model, &g.prompt,
+                               &(hl_lens_view_options){ .begin = begin, .end = end }));
+    assert_int_equal(view->n_layers + 1, top->shape[0]);
+    assert_int_equal(view->n_tokens, end > 0 ? end - begin : n);
+    assert_int_equal(view->first, begin);
+    for (int64_t i = 0; i < (view->n_layers + 1) * view->n_tokens; i++) {
+        int64_t token = begin + i % view->n_tokens, place = i / view->n_tokens * n + token;
+        assert_close((double)view->entropy[i], ((const double *)entropy->data)[place], 1e-3,
+                     "the entropy of the lens");
+        n_other += view->guesses[i].id != ((const int64_t *)top->data)[place];
+        bool follows = token + 1 < n && view->guesses[i].id == g.prompt.tokens[token + 1];
+        assert_int_equal(view->guesses[i].is_marked, follows);
+    }
+    assert_int_equal(n_other, 0);
+    hl_lens_view_free(view);
+    close_golden(&g);
+}
+
+static void lens_is_as_expected(void **state)
+{
+    (void)state;
+    for (int i = 0; i < N_FAMILIES; i++) {
+        check_lens(families[i], 0, 0);
+        check_lens(families[i], 7, 19); /* after others, which were fed without it */
+    }
+    if (path_exists(in_shared("golden/families/gemma2"))) {
+        check_lens(in_shared("golden/families/gemma2"), 0, 0);
+        check_lens(in_shared("golden/families/gpt2"), 0, 1);
+        check_lens(in_shared("golden/families/bloom"), 31, 32);
+    }
+}
+
+static void lens_is_refused(void **state)
+{
+    hl_lens_view *view = NULL;
+    golden        g    = open_golden(families[0]);
+    (void)state;
+
+    assert_fails(
+        HL_BAD_ARGUMENT, "zoom 3:40: wanted tokens A:B with 0 <= A < B <= 32",
+        hl_lens_view_new(&view, g.model, &g.prompt, &(hl_lens_view_options){ 3, 40, false, 0 }));
+    assert_null(view);
+    close_golden(&g);
+    if (!path_exists(in_shared("golden/families/bert")))
+        skip();
+    g = open_golden(in_shared("golden/families/bert"));
+    assert_fails(HL_UNSUPPORTED, "no lens on it",
+                 hl_lens_view_new(&view, g.model, &g.prompt, NULL));
+    close_golden(&g);
+}
+
 /* ---------------------------------------------------------------------------- names */
 
 static void check_names(const char *tokenizer_path, const char *text, const char *const *wanted,
@@ -266,6 +329,8 @@ int main(void)
         cmocka_unit_test(pieces_make_the_whole),
         cmocka_unit_test(chosen_heads_are_averaged),
         cmocka_unit_test(what_is_not_there_is_refused),
+        cmocka_unit_test(lens_is_as_expected),
+        cmocka_unit_test(lens_is_refused),
         cmocka_unit_test(tokens_have_names),
         cmocka_unit_test(numbers_name_tokens_without_tokenizer),
         cmocka_unit_test(templates_are_marked),

@@ -122,8 +122,14 @@ typedef struct hl_token_figure {
 HL_API hl_status hl_draw_tokens(const hl_token_view *view, const char *path,
                                 const hl_token_figure *options);
 
-/* The same for a terminal; the text is released with hl_free.  The map is that of the zoomed
- * tokens alone, where there are any; insets and notes are for pictures. */
+/* Layers up, tokens across: in every cell the likeliest next token, its colour the entropy.  What
+ * does not fit into the width goes on below.  Of the options unit and scale are of no use.
+ * HL_LIMIT if that would make the page higher than 4000 points. */
+HL_API hl_status hl_draw_lens(const hl_lens_view *view, const char *path,
+                              const hl_draw_options *options);
+
+/* The same for a terminal; texts are released with hl_free.  Of a token view the zoomed tokens
+ * alone are shown, where there are any; insets and notes are for pictures. */
 typedef struct hl_print_options {
     int      width; /* columns, from 40 on; 0: 80 */
     hl_depth depth;
@@ -132,6 +138,7 @@ typedef struct hl_print_options {
 
 HL_API hl_status hl_print_tokens(char **out, const hl_token_view *view,
                                  const hl_token_figure *options, const hl_print_options *print);
+HL_API hl_status hl_print_lens(char **out, const hl_lens_view *view, const hl_print_options *print);
 
 #ifdef __cplusplus
 }

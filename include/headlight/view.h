@@ -83,6 +83,38 @@ HL_API hl_status hl_token_view_new(hl_token_view **out, const hl_model *model,
                                    const hl_prompt *prompt, const hl_token_view_options *options);
 HL_API void      hl_token_view_free(hl_token_view *view);
 
+/* ------------------------------------- what a model would say, layer by layer: lens
+ *
+ * The residual stream after each block (before the first: the embeddings), put through the
+ * final norm and the output head as if the model ended there: the likeliest next token, and
+ * the entropy over the vocabulary, which is not that of attention. */
+
+typedef struct hl_lens_view {
+    char           family[HL_VIEW_NAME_BYTES];
+    int64_t        n_layers;
+    int64_t        d_vocab;
+    int64_t        n_prompt; /* tokens of the whole prompt */
+    int64_t        first;    /* the place in it of the first token here */
+    int64_t        n_tokens;
+    hl_view_token *tokens;  /* (n_tokens) that were read */
+    hl_view_token *guesses; /* (n_layers + 1, n_tokens) the likeliest to follow; row 0 is of the
+                             * embeddings.  Marked: it does follow */
+    float         *entropy; /* (n_layers + 1, n_tokens) nats, 0 to ln d_vocab */
+} hl_lens_view;
+
+typedef struct hl_lens_view_options {
+    int64_t begin; /* only tokens [begin, end), after all before them; both 0: all */
+    int64_t end;
+    bool    beyond_ctx;
+    int32_t n_threads;
+} hl_lens_view_options;
+
+/* Memory does not grow with n_tokens * d_vocab.  HL_UNSUPPORTED of encoders and of models
+ * without an output head. */
+HL_API hl_status hl_lens_view_new(hl_lens_view **out, const hl_model *model,
+                                  const hl_prompt *prompt, const hl_lens_view_options *options);
+HL_API void      hl_lens_view_free(hl_lens_view *view);
+
 #ifdef __cplusplus
 }
 #endif
