@@ -11,8 +11,8 @@
 #include "gate_options.h"
 #include "generate_print.h"
 #include "headlight.h"
-#include "input.h"
 #include "options.h"
+#include "prompt.h"
 
 typedef struct generate_request {
     hl_common         common;
@@ -36,14 +36,7 @@ typedef struct generate_request {
 /* What is open while a text is made. */
 typedef struct generation {
     const generate_request *request;
-    hl_model               *model;
-    hl_tokenizer           *tokenizer;
-    hl_input                input; /* what was read, or nothing */
-    const char             *prompt;
-    size_t                  n_prompt;
-    hl_encoding            *encoding;
-    int64_t                *tokens; /* (n_tokens) of the prompt */
-    int64_t                 n_tokens;
+    hl_opened_prompt        prompt; /* with the model and the tokenizer */
     int64_t                 end_ids[2];
     int                     n_end_ids;
     hl_session             *session;
@@ -187,67 +180,21 @@ static int open_model(generation *g)
 
 /* From wherever it comes. */
 static int read_prompt(generation *g)
+static int open_prompt(generation *g)
 {
     const generate_request *request = g->request;
+    bool                    given   = request->arguments.count == 2;
 
-    if (request->arguments.count == 2) {
-        g->prompt   = request->arguments.items[1];
-        g->n_prompt = strlen(g->prompt);
-        return HL_EXIT_OK;
-    }
-    int code = hl_input_read(&g->input, request->prompt_path != NULL ? request->prompt_path : "-",
-                             "generate");
-    if (g->input.n_bytes > 0 && g->input.bytes[g->input.n_bytes - 1] == '\n')
-        g->input.bytes[--g->input.n_bytes] = '\0';
-    g->prompt   = g->input.bytes;
-    g->n_prompt = g->input.n_bytes;
-    return code;
-}
-
-static hl_status encode_chat(generation *g)
-{
-    hl_chat        *chat        = NULL;
-    hl_chat_message messages[2] = { { "system", g->request->system }, { "user", g->prompt } };
-    size_t          first       = g->request->system != NULL ? 0 : 1;
-    hl_status       status = hl_chat_render(&chat, g->tokenizer, messages + first, 2 - first, NULL);
-
-    if (status == HL_OK && !chat->known && !g->request->common.quiet)
-        hl_complain("generate", "the chat template is not one that headlight knows; written as "
-                                "plain lines");
-    if (status == HL_OK)
-        status = hl_chat_encode(&g->encoding, g->tokenizer, chat);
-    hl_chat_free(chat);
-    return status;
-}
-
-/* Ids as sessions want them; an empty prompt is the token that begins texts. */
-static int keep_tokens(generation *g)
-{
-    int64_t begin = hl_model_get_info(g->model)->bos_id;
-
-    g->n_tokens = (int64_t)g->encoding->n_tokens;
-    g->tokens   = malloc(((size_t)g->n_tokens + 1) * sizeof *g->tokens);
-    if (g->tokens == NULL)
-        return out_of_memory();
-    for (int64_t i = 0; i < g->n_tokens; i++)
-        g->tokens[i] = g->encoding->ids[i];
-    if (g->n_tokens == 0 && begin < 0) {
-        hl_complain("generate",
-                    "the prompt is empty, and the model has no token that begins texts");
-        return HL_EXIT_INPUT;
-    }
-    if (g->n_tokens == 0)
-        g->tokens[g->n_tokens++] = begin;
-    return HL_EXIT_OK;
-}
-
-static int encode_prompt(generation *g)
-{
-    hl_encode_options options = { .add_special = true };
-    hl_status         status  = g->request->chat ? encode_chat(g)
-                                                 : hl_tokenizer_encode(&g->encoding, g->tokenizer, g->prompt,
-                                                                       g->n_prompt, &options);
-    return status == HL_OK ? keep_tokens(g) : fail(status);
+    return hl_opened_prompt_open(
+        &g->prompt, &(hl_prompt_source){ .command   = "generate",
+                                         .model     = request->arguments.items[0],
+                                         .tokenizer = request->tokenizer_path,
+                                         .text      = given ? request->arguments.items[1] : NULL,
+                                         .file      = request->prompt_path,
+                                         .system    = request->system,
+                                         .chat      = request->chat,
+                                         .writes    = true,
+                                         .quiet     = request->common.quiet });
 }
 
 /* -------------------------------------------------------------------- opening */
@@ -258,7 +205,7 @@ static void find_ends(generation *g)
     static const hl_special which[2] = { HL_SPECIAL_EOS, HL_SPECIAL_EOT };
 
     for (int i = 0; i < 2; i++) {
-        int32_t id = hl_tokenizer_special(g->tokenizer, which[i]);
+        int32_t id = hl_tokenizer_special(g->prompt.tokenizer, which[i]);
         if (id >= 0)
             g->end_ids[g->n_end_ids++] = id;
     }
@@ -267,8 +214,8 @@ static void find_ends(generation *g)
 /* No more than is needed, no more than the model has. */
 static int64_t choose_context(const generation *g)
 {
-    int64_t most   = hl_model_get_info(g->model)->n_ctx;
-    int64_t needed = g->n_tokens + g->request->max_tokens;
+    int64_t most   = hl_model_get_info(g->prompt.model)->n_ctx;
+    int64_t needed = g->prompt.n_tokens + g->request->max_tokens;
 
     if (g->request->n_ctx != 0)
         return g->request->n_ctx;
@@ -282,12 +229,12 @@ static hl_status open_tracer(generation *g, hl_generate_options *options)
 {
     hl_session_memory  memory  = { 0 };
     hl_session_options session = { .n_ctx = choose_context(g) };
-    hl_status          status  = hl_session_measure(&memory, g->model, &session);
+    hl_status          status  = hl_session_measure(&memory, g->prompt.model, &session);
 
     if (status == HL_OK)
-        status = hl_tracer_open(&g->tracer, g->model, memory.n_ctx);
+        status = hl_tracer_open(&g->tracer, g->prompt.model, memory.n_ctx);
     if (status == HL_OK) {
-        hl_tracer_begin(g->tracer, g->n_tokens - 1);
+        hl_tracer_begin(g->tracer, g->prompt.n_tokens - 1);
         options->tap = hl_tracer_tap(g->tracer);
     }
     return status;
@@ -313,14 +260,14 @@ static int open_generation(generation *g)
                                     .ignore_end = request->ignore_end,
                                     .end_ids    = g->end_ids,
                                     .n_end_ids  = g->n_end_ids };
-    hl_status           status  = hl_session_open(&g->session, g->model, &session);
+    hl_status           status  = hl_session_open(&g->session, g->prompt.model, &session);
 
     if (status == HL_OK && request->trace_path != NULL)
         status = open_tracer(g, &options);
     if (status == HL_OK)
         status = hl_generator_open(&g->generator, g->session, &options);
     if (status == HL_OK)
-        status = hl_decode_stream_open(&g->stream, g->tokenizer,
+        status = hl_decode_stream_open(&g->stream, g->prompt.tokenizer,
                                        &(hl_decode_options){ .skip_special = true });
     if (status == HL_OK)
         status = hl_stop_words_new(&g->stop, request->stops.items, (size_t)request->stops.count);
@@ -394,8 +341,8 @@ static int make_text(generation *g)
     double       begin = now();
     hl_status    status;
 
-    status                   = hl_generator_prompt(g->generator, g->tokens, g->n_tokens);
-    g->result.n_prompt       = g->n_tokens;
+    status             = hl_generator_prompt(g->generator, g->prompt.tokens, g->prompt.n_tokens);
+    g->result.n_prompt = g->prompt.n_tokens;
     g->result.prompt_seconds = now() - begin;
     if (status != HL_OK)
         return fail(status);
@@ -443,13 +390,9 @@ static void close_generation(generation *g)
     hl_generator_close(g->generator);
     hl_tracer_close(g->tracer);
     hl_session_close(g->session);
-    hl_encoding_free(g->encoding);
-    hl_tokenizer_close(g->tokenizer);
-    hl_model_close(g->model);
-    hl_input_free(&g->input);
+    hl_opened_prompt_close(&g->prompt);
     json_decref(g->result.tokens);
     free(g->result.text);
-    free(g->tokens);
 }
 
 int hl_command_generate(int argc, char **argv)
@@ -460,11 +403,7 @@ int hl_command_generate(int argc, char **argv)
 
     if (code != HL_OPTIONS_GO_ON)
         return code;
-    code = open_model(&g);
-    if (code == HL_EXIT_OK)
-        code = read_prompt(&g);
-    if (code == HL_EXIT_OK)
-        code = encode_prompt(&g);
+    code = open_prompt(&g);
     if (code == HL_EXIT_OK) {
         find_ends(&g);
         code = open_generation(&g);
@@ -474,7 +413,7 @@ int hl_command_generate(int argc, char **argv)
         code            = g.result.tokens != NULL ? HL_EXIT_OK : out_of_memory();
     }
     if (code == HL_EXIT_OK && !request.common.json && !request.common.quiet && !request.chat)
-        hl_generate_show_prompt(g.prompt, g.n_prompt);
+        hl_generate_show_prompt(g.prompt.text, g.prompt.n_bytes);
     if (code == HL_EXIT_OK)
         code = make_text(&g);
     if (code == HL_EXIT_OK)

@@ -35,6 +35,7 @@ int hl_command_draw(int argc, char **argv);
 int hl_command_eval(int argc, char **argv);
 int hl_command_generate(int argc, char **argv);
 int hl_command_info(int argc, char **argv);
+int hl_command_lens(int argc, char **argv);
 int hl_command_measure(int argc, char **argv);
 int hl_command_merge(int argc, char **argv);
 int hl_command_prune(int argc, char **argv);
@@ -42,6 +43,7 @@ int hl_command_rank(int argc, char **argv);
 int hl_command_show(int argc, char **argv);
 int hl_command_sweep(int argc, char **argv);
 int hl_command_tokenize(int argc, char **argv);
+int hl_command_tokens(int argc, char **argv);
 int hl_command_verify(int argc, char **argv);
 
 #endif

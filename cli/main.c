@@ -24,6 +24,7 @@ static const hl_command commands[] = {
     { "eval", "how well a model predicts texts: perplexity", hl_command_eval },
     { "generate", "continue a text, token by token", hl_command_generate },
     { "info", "what a model is: family, shape, dtypes, memory", hl_command_info },
+    { "lens", "what a model would say after each layer", hl_command_lens },
     { "measure", "what every head does on a text, to a profile", hl_command_measure },
     { "merge", "one profile from many", hl_command_merge },
     { "prune", "a model without some of its heads: masked, compact, GGUF", hl_command_prune },
@@ -31,6 +32,7 @@ static const hl_command commands[] = {
     { "show", "a profile: heatmap, layers, extremes, diagnoses, tables", hl_command_show },
     { "sweep", "what switching heads off costs, by every ranker", hl_command_sweep },
     { "tokenize", "show the tokens of a text, or the text of tokens", hl_command_tokenize },
+    { "tokens", "which token of a prompt looks at which, and how sharply", hl_command_tokens },
     { "verify", "run golden cases and models on every back end", hl_command_verify },
 };
 

@@ -1,117 +1,28 @@
-/* shade.c - colours of numbers.
- *
- * Five control points, chosen so that CIE lightness rises by about the same from each to
- * the next (16, 36, 54, 72, 91), joined by straight lines in sRGB.  The 6 x 6 x 6 cube of
- * 256-colour terminals has too few colours near that line, whose nearest ones look grey; so
- * nine of the cube were picked that go the same way (lightness 21 to 97, always rising). */
+/* shade.c - the entropy map, printed; and what a terminal can show. */
 #include "shade.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-static const hl_rgb points[] = {
-    { 58, 18, 92 }, { 49, 84, 148 }, { 34, 142, 140 }, { 118, 194, 100 }, { 250, 231, 72 },
-};
-
-enum { N_POINTS = sizeof points / sizeof *points };
-
-static const int cube[] = { 53, 55, 25, 30, 36, 77, 149, 185, 227 };
-
-enum { N_CUBE = sizeof cube / sizeof *cube };
-
-/* ------------------------------------------------------------------ the map */
-
-static unsigned char between(unsigned char low, unsigned char high, double share)
-{
-    return (unsigned char)lround((1.0 - share) * low + share * high);
-}
-
-static double clamp(double share)
-{
-    return fmin(fmax(share, 0.0), 1.0);
-}
-
-static int cube_index(double share)
-{
-    return cube[(int)lround(clamp(share) * (N_CUBE - 1))];
-}
-
-/* What a colour of the cube looks like: 16 + 36 red + 6 green + blue. */
-static hl_rgb cube_colour(int index)
-{
-    static const unsigned char levels[] = { 0, 95, 135, 175, 215, 255 };
-
-    return (hl_rgb){ levels[(index - 16) / 36], levels[(index - 16) / 6 % 6],
-                     levels[(index - 16) % 6] };
-}
-
-hl_rgb hl_shade(double share, hl_depth depth)
-{
-    double place = clamp(share) * (N_POINTS - 1);
-    int    below = (int)place < N_POINTS - 2 ? (int)place : N_POINTS - 2;
-    double part  = place - below;
-
-    if (depth == HL_DEPTH_256)
-        return cube_colour(cube_index(share));
-    return (hl_rgb){
-        between(points[below].red, points[below + 1].red, part),
-        between(points[below].green, points[below + 1].green, part),
-        between(points[below].blue, points[below + 1].blue, part),
-    };
-}
-
-/* Relative luminance, as for contrast ratios on the web. */
-static double luminance(hl_rgb colour)
-{
-    const unsigned char parts[]   = { colour.red, colour.green, colour.blue };
-    const double        weights[] = { 0.2126, 0.7152, 0.0722 };
-    double              sum       = 0.0;
-
-    for (int i = 0; i < 3; i++) {
-        double part = parts[i] / 255.0;
-        sum += weights[i] * (part <= 0.04045 ? part / 12.92 : pow((part + 0.055) / 1.055, 2.4));
-    }
-    return sum;
-}
-
-bool hl_shade_is_light(hl_rgb colour)
-{
-    return luminance(colour) > 0.179; /* where black and white contrast alike */
-}
-
-/* ----------------------------------------------------------------- escapes */
-
-static void put_colour(FILE *stream, hl_depth depth, int kind, double share)
-{
-    hl_rgb colour = hl_shade(share, depth);
-
-    if (depth == HL_DEPTH_TRUE)
-        fprintf(stream, "\033[%d;2;%d;%d;%dm", kind, colour.red, colour.green, colour.blue);
-    else if (depth == HL_DEPTH_256)
-        fprintf(stream, "\033[%d;5;%dm", kind, cube_index(share));
-}
-
 void hl_shade_background(FILE *stream, hl_depth depth, double share)
 {
-    if (depth == HL_DEPTH_NONE)
-        return;
-    /* 16 and 231 are the black and the white of the cube: themes leave them alone. */
-    fprintf(stream, "\033[38;5;%dm", hl_shade_is_light(hl_shade(share, depth)) ? 16 : 231);
-    put_colour(stream, depth, 48, share);
+    char escape[HL_ESCAPE_BYTES];
+
+    fputs(hl_terminal_cell(escape, depth, HL_MAP_ENTROPY, share), stream);
 }
 
 void hl_shade_text(FILE *stream, hl_depth depth, double share)
 {
-    put_colour(stream, depth, 38, share);
+    char escape[HL_ESCAPE_BYTES];
+
+    fputs(hl_terminal_text(escape, depth, HL_MAP_ENTROPY, share), stream);
 }
 
 void hl_shade_end(FILE *stream, hl_depth depth)
 {
-    if (depth != HL_DEPTH_NONE)
-        fputs("\033[0m", stream);
+    fputs(hl_terminal_end(depth), stream);
 }
 
 /* ------------------------------------------------------------ the terminal */

@@ -39,6 +39,7 @@
 #include "headlight/corpus.h"     /* texts, and the windows of tokens that they are cut into */
 #include "headlight/profile.h"    /* what was measured of every head, as sums that add up */
 #include "headlight/measure.h"    /* from a model and a text to a profile; on many machines */
+#include "headlight/view.h"       /* one prompt: who looks at whom, layer by layer */
 #include "headlight/analysis.h"   /* tables, analyses, diagnoses and comparisons of profiles */
 #include "headlight/prune.h"      /* gates, rankings of heads, and which to take out */
 #include "headlight/sweep.h"      /* what switching heads off costs, over many settings */

@@ -131,6 +131,8 @@ typedef struct hl_tap {
     int64_t        n_pattern_positions;
     bool           patterns_differ; /* each sequence has its own: (n_batch, n_pattern_positions),
                                      * each rising, -1 where it has no more */
+    const bool *pattern_heads; /* (n_layers, n_heads of the model) those whose rows are wanted; of
+                                * others hl_layer_rows.pattern holds nothing; NULL: all are */
 } hl_tap;
 
 typedef struct hl_feed {

@@ -415,6 +415,14 @@ static int64_t list_own_rows(int64_t *out, const hl_chunk *chunk, int64_t n_batc
     return tap->n_pattern_positions;
 }
 
+/* Is somebody interested in this head's rows? */
+static bool is_wanted(const hl_session *session, const hl_chunk *chunk, int64_t layer, int64_t head)
+{
+    const bool *wanted = chunk->feed->tap->pattern_heads;
+
+    return wanted == NULL || wanted[layer * session->config->n_heads + head];
+}
+
 static hl_status make_pattern(const hl_session *session, const hl_chunk *chunk,
                               const hl_attention *problem, const hl_layer_rows *rows, int64_t index)
 {
@@ -426,7 +434,7 @@ static hl_status make_pattern(const hl_session *session, const hl_chunk *chunk,
     double *scores = session->rows.scores + hl_thread_index() * rows->n_keys;
     float  *out    = session->rows.pattern + index * rows->n_keys;
 
-    if (row < 0)
+    if (row < 0 || !is_wanted(session, chunk, rows->layer, head))
         return HL_OK;
     memset(out, 0, (size_t)rows->n_keys * sizeof *out);
     session->rows.exact[index] = (hl_pattern_row){ 0 };

@@ -13,6 +13,7 @@
 
 typedef struct hl_typesetter hl_typesetter;
 
+/* HL_NOT_FOUND if the system has no font at all. */
 hl_status hl_typesetter_open(hl_typesetter **out);
 void      hl_typesetter_close(hl_typesetter *typesetter);
 

@@ -115,6 +115,12 @@ static hl_colour blues_colour(double t)
     return polar(0.975 - 0.65 * t, 0.012 + 0.36 * t * (1.0 - t) + 0.09 * t * t, 248.0 + 14.0 * t);
 }
 
+/* The same turned round: what is little sinks into a dark page. */
+static hl_colour blues_dark_colour(double t)
+{
+    return polar(0.27 + 0.66 * t, 0.03 + 0.36 * t * (1.0 - t) + 0.01 * t * t, 264.0 - 22.0 * t);
+}
+
 /* Both arms alike in lightness and chroma: neither side looks stronger. */
 static hl_colour difference_colour(double t)
 {
@@ -132,10 +138,18 @@ hl_colour hl_map_colour(hl_map map, double share)
         return blues_colour(t);
     case HL_MAP_DIFFERENCE:
         return difference_colour(t);
+    case HL_MAP_BLUES_DARK:
+        return blues_dark_colour(t);
     case HL_MAP_ENTROPY:
         break;
     }
     return entropy_colour(t);
+}
+
+/* Where black and white contrast alike is a luminance of 0.179, which is a grey of this lightness. */
+bool hl_colour_is_light(hl_colour colour)
+{
+    return hl_oklab_of(colour).l > 0.5636;
 }
 
 /* ------------------------------------------------------------------- themes */

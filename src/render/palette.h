@@ -1,4 +1,4 @@
-/* palette.h - colours: of numbers, and of everything else.
+/* palette.h - colours: of numbers (hl_map_colour in headlight.h), and of everything else.
  *
  * The maps are formulas in Oklab (Ottosson 2020), a space in which equal distances look
  * alike: lightness runs evenly from one end to the other, so that the order of colours
@@ -7,12 +7,6 @@
 #define HL_RENDER_PALETTE_H
 
 #include "headlight.h"
-
-typedef struct hl_colour {
-    uint8_t red;
-    uint8_t green;
-    uint8_t blue;
-} hl_colour;
 
 /* Lightness 0 to 1, green-red, blue-yellow. */
 typedef struct hl_oklab {
@@ -27,17 +21,8 @@ hl_colour hl_oklab_colour(hl_oklab lab);
 /* share 0: a, 1: b. */
 hl_colour hl_mix(hl_colour a, hl_colour b, double share);
 
-typedef enum hl_map {
-    HL_MAP_ENTROPY = 0, /* dark violet over blue, teal and green to light yellow */
-    HL_MAP_BLUES,       /* near white to dark blue: much is dark */
-    HL_MAP_DIFFERENCE,  /* blue, near white at 0.5, red */
-} hl_map;
-
-/* A map has so many colours; share 0 is the first. */
-enum { HL_MAP_LEVELS = 256 };
-
-/* share is from 0 to 1, and is brought there where it is not; NaN has no colour. */
-hl_colour hl_map_colour(hl_map map, double share);
+/* Is dark text easier to read on it than light? */
+bool hl_colour_is_light(hl_colour colour);
 
 enum { HL_N_SERIES = 8 };
 

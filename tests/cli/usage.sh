@@ -18,12 +18,14 @@ usage: headlight COMMAND [options] ...
   eval       how well a model predicts texts: perplexity
   generate   continue a text, token by token
   info       what a model is: family, shape, dtypes, memory
+  lens       what a model would say after each layer
   measure    what every head does on a text, to a profile
   merge      one profile from many
   rank       which heads to take out first
   show       a profile: heatmap, layers, extremes, diagnoses, tables
   sweep      what switching heads off costs, by every ranker
   tokenize   show the tokens of a text, or the text of tokens
+  tokens     which token of a prompt looks at which, and how sharply
   verify     run golden cases and models on every back end
 
   help COMMAND    what a command does and takes

@@ -1,0 +1,79 @@
+/* cmd_lens.c - headlight lens: what a model would say after each layer. */
+#include <stdio.h>
+
+#include "command.h"
+#include "headlight.h"
+#include "view_json.h"
+#include "view_options.h"
+
+typedef struct lens_command {
+    hl_common         common;
+    hl_view_arguments view;
+} lens_command;
+
+static hl_status show(const lens_command *c, const hl_lens_view *view)
+{
+    char     *text   = NULL;
+    hl_status status = hl_print_lens(&text, view, &c->view.print);
+
+    if (status == HL_OK)
+        fputs(text, stdout);
+    hl_free(text);
+    return status;
+}
+
+static int look(const lens_command *c, const hl_opened_prompt *opened)
+{
+    hl_lens_view        *view    = NULL;
+    hl_prompt            prompt  = hl_opened_prompt_view(opened);
+    hl_lens_view_options options = { .begin      = c->view.zoom_begin,
+                                     .end        = c->view.zoom_end,
+                                     .beyond_ctx = c->view.beyond,
+                                     .n_threads  = (int32_t)c->common.n_threads };
+    hl_status            status  = hl_lens_view_new(&view, opened->model, &prompt, &options);
+
+    if (status == HL_OK && c->view.output != NULL)
+        status = hl_draw_lens(view, c->view.output, &c->view.draw);
+    if (status == HL_OK && c->common.json)
+        status = hl_view_json_lens(view);
+    else if (status == HL_OK && c->view.output == NULL)
+        status = show(c, view);
+    else if (status == HL_OK && !c->common.quiet)
+        printf("%s: %lld layers, %lld token%s\n", c->view.output, (long long)view->n_layers,
+               (long long)view->n_tokens, view->n_tokens == 1 ? "" : "s");
+    if (status != HL_OK)
+        hl_complain("lens", "%s", hl_error_message());
+    hl_lens_view_free(view);
+    return hl_exit_for(status);
+}
+
+int hl_command_lens(int argc, char **argv)
+{
+    lens_command     c = { 0 };
+    hl_arguments     rest;
+    hl_opened_prompt opened = { 0 };
+    hl_option        options[HL_N_VIEW_OPTIONS + 1];
+    const hl_usage   usage = {
+          .command   = "lens",
+          .arguments = "MODEL [PROMPT]",
+          .text = "Shows what a model would say after each layer: the residual stream through its\n"
+                    "final norm and output head, the likeliest next token in every cell and, as its\n"
+                    "colour, the entropy over the vocabulary.  In the terminal or in a picture.\n"
+                    "Without PROMPT it is read from --file or standard input.  --json prints the\n"
+                    "numbers.",
+          .options = options,
+    };
+
+    hl_view_options_list(options, &c.view);
+    options[HL_N_VIEW_OPTIONS] = (hl_option){ 0 };
+    int code                   = hl_options_parse(&rest, &c.common, &usage, argc, argv);
+    if (code == HL_OPTIONS_GO_ON)
+        code = hl_view_options_finish(&c.view, &usage, &c.common, &rest);
+    if (code != HL_OPTIONS_GO_ON)
+        return code;
+    code = hl_opened_prompt_open(&opened, &c.view.source);
+    if (code == HL_EXIT_OK)
+        code = look(&c, &opened);
+    hl_opened_prompt_close(&opened);
+    return code;
+}

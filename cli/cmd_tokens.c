@@ -1,0 +1,175 @@
+/* cmd_tokens.c - headlight tokens: which token of a prompt looks at which. */
+#include <stdio.h>
+#include <string.h>
+
+#include "command.h"
+#include "headlight.h"
+#include "heads.h"
+#include "view_json.h"
+#include "view_options.h"
+
+typedef struct tokens_command {
+    hl_common         common;
+    hl_view_arguments view;
+    int64_t           layer; /* -1: not given */
+    int64_t           head;
+    const char       *heads;
+    const char       *insets;
+    const char       *scale;
+    hl_option_list    notes;
+
+    hl_head_list    chosen; /* what the above came to */
+    hl_head_list    inset;
+    hl_note         parsed[HL_MAX_OPTION_LIST];
+    hl_token_figure figure;
+} tokens_command;
+
+/* ------------------------------------------------------------------ the command line */
+
+static int read_heads(hl_head_list *out, const char *name, const char *text, const hl_usage *usage)
+{
+    const char *bad = text;
+
+    if (text == NULL || hl_heads_parse(out, text, &bad))
+        return HL_OPTIONS_GO_ON;
+    return hl_options_refuse(usage, "--%s: wanted heads like L3H1,L5H0, not '%.20s'", name, bad);
+}
+
+static int choose_heads(tokens_command *c, const hl_usage *usage)
+{
+    if (c->heads != NULL && (c->layer >= 0 || c->head >= 0))
+        return hl_options_refuse(usage, "--heads excludes --layer and --head");
+    if (c->head >= 0 && c->layer < 0)
+        return hl_options_refuse(usage, "--head needs --layer");
+    if (c->layer >= 0) {
+        c->chosen.items[0] = (hl_head_choice){ c->layer, c->head };
+        c->chosen.count    = 1;
+    }
+    int code = read_heads(&c->chosen, "heads", c->heads, usage);
+    return code == HL_OPTIONS_GO_ON ? read_heads(&c->inset, "inset", c->insets, usage) : code;
+}
+
+/* "TEXT@row,column", cut in place at the last @. */
+static int read_notes(tokens_command *c, const hl_usage *usage)
+{
+    for (int i = 0; i < c->notes.count; i++) {
+        char     *text = (char *)c->notes.items[i]; /* argv's, which is ours to change */
+        char     *at   = strrchr(text, '@');
+        long long row = 0, column = 0;
+        int       length = 0;
+
+        if (at == NULL || at == text || sscanf(at, "@%9lld,%9lld%n", &row, &column, &length) != 2 ||
+            at[length] != '\0' || row < 0 || column < 0)
+            return hl_options_refuse(usage, "--note: wanted TEXT@row,column, not '%.40s'", text);
+        *at          = '\0';
+        c->parsed[i] = (hl_note){ text, row, column };
+    }
+    c->figure.notes   = c->parsed;
+    c->figure.n_notes = c->notes.count;
+    return HL_OPTIONS_GO_ON;
+}
+
+static int check(tokens_command *c, const hl_arguments *rest, const hl_usage *usage)
+{
+    int code = hl_view_options_finish(&c->view, usage, &c->common, rest);
+
+    if (code == HL_OPTIONS_GO_ON)
+        code = choose_heads(c, usage);
+    if (code == HL_OPTIONS_GO_ON)
+        code = read_notes(c, usage);
+    c->figure.draw       = c->view.draw;
+    c->figure.zoom_begin = c->view.zoom_begin;
+    c->figure.zoom_end   = c->view.zoom_end;
+    c->figure.scale = strcmp(c->scale, "linear") == 0 ? HL_ATTENTION_LINEAR : HL_ATTENTION_ROOT;
+    return code;
+}
+
+/* --------------------------------------------------------------------------- the work */
+
+static hl_status show(const tokens_command *c, const hl_token_view *view)
+{
+    char     *text   = NULL;
+    hl_status status = hl_print_tokens(&text, view, &c->figure, &c->view.print);
+
+    if (status == HL_OK)
+        fputs(text, stdout);
+    hl_free(text);
+    return status;
+}
+
+static int look(const tokens_command *c, const hl_opened_prompt *opened)
+{
+    hl_token_view        *view    = NULL;
+    hl_prompt             prompt  = hl_opened_prompt_view(opened);
+    hl_token_view_options options = { .heads      = c->chosen.items,
+                                      .n_heads    = c->chosen.count,
+                                      .insets     = c->inset.items,
+                                      .n_insets   = c->inset.count,
+                                      .beyond_ctx = c->view.beyond,
+                                      .n_threads  = (int32_t)c->common.n_threads };
+    hl_status             status  = hl_token_view_new(&view, opened->model, &prompt, &options);
+
+    if (status == HL_OK && c->view.output != NULL)
+        status = hl_draw_tokens(view, c->view.output, &c->figure);
+    if (status == HL_OK && c->common.json)
+        status = hl_view_json_tokens(view);
+    else if (status == HL_OK && c->view.output == NULL)
+        status = show(c, view);
+    else if (status == HL_OK && !c->common.quiet)
+        printf("%s: %s, %lld token%s\n", c->view.output, view->maps[0].name,
+               (long long)view->n_tokens, view->n_tokens == 1 ? "" : "s");
+    if (status != HL_OK)
+        hl_complain("tokens", "%s", hl_error_message());
+    hl_token_view_free(view);
+    return hl_exit_for(status);
+}
+
+static int parse(tokens_command *c, int argc, char **argv)
+{
+    enum { N_OWN = 6 };
+    const hl_option own[N_OWN + 1] = {
+        { "layer", 'l', HL_OPTION_INT, &c->layer, "N", "of one layer: the mean of its heads", 0,
+          1 << 20 },
+        { "head", 0, HL_OPTION_INT, &c->head, "N", "of one head of that layer", 0, 1 << 20 },
+        { "heads", 0, HL_OPTION_TEXT, &c->heads, "L0H1,L3", "the mean of these", 0, 0 },
+        { "inset", 0, HL_OPTION_TEXT, &c->insets, "L3H1,L5H0", "small maps of these below", 0, 0 },
+        { "note", 0, HL_OPTION_LIST, &c->notes, "TEXT@ROW,COL",
+          "words with an arrow; may be repeated", 0, 0 },
+        { "scale", 0, HL_OPTION_CHOICE, &c->scale, "root|linear", "how shades follow attention", 0,
+          0 },
+        { 0 },
+    };
+    hl_option      options[HL_N_VIEW_OPTIONS + N_OWN + 1];
+    hl_arguments   rest;
+    const hl_usage usage = {
+        .command   = "tokens",
+        .arguments = "MODEL [PROMPT]",
+        .text = "Shows which token of a prompt looks at which, and how sharply: the attention of\n"
+                "all heads in the mean, or of those that are named, as a map in the terminal or\n"
+                "in a picture.  Beside each row is its entropy.  --zoom shows tokens once more,\n"
+                "and larger.  Without PROMPT it is read from --file or standard input.  --json\n"
+                "prints the numbers.",
+        .options = options,
+    };
+
+    memcpy(options, own, N_OWN * sizeof *own);
+    hl_view_options_list(options + N_OWN, &c->view);
+    options[HL_N_VIEW_OPTIONS + N_OWN] = own[N_OWN];
+    int code                           = hl_options_parse(&rest, &c->common, &usage, argc, argv);
+    return code == HL_OPTIONS_GO_ON ? check(c, &rest, &usage) : code;
+}
+
+int hl_command_tokens(int argc, char **argv)
+{
+    tokens_command   c      = { .layer = -1, .head = -1, .scale = "root" };
+    hl_opened_prompt opened = { 0 };
+    int              code   = parse(&c, argc, argv);
+
+    if (code != HL_OPTIONS_GO_ON)
+        return code;
+    code = hl_opened_prompt_open(&opened, &c.view.source);
+    if (code == HL_EXIT_OK)
+        code = look(&c, &opened);
+    hl_opened_prompt_close(&opened);
+    return code;
+}

@@ -1,0 +1,173 @@
+/* prompt.c - argument, file or standard input, to tokens. */
+#include "prompt.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "command.h"
+
+static int fail(const hl_prompt_source *source, hl_status status)
+{
+    hl_complain(source->command, "%s", hl_error_message());
+    return hl_exit_for(status);
+}
+
+static int out_of_memory(const hl_prompt_source *source)
+{
+    hl_complain(source->command, "out of memory");
+    return HL_EXIT_RESOURCES;
+}
+
+/* ----------------------------------------------------------------------- opening */
+
+static int open_tokenizer(hl_opened_prompt *out, const hl_prompt_source *source)
+{
+    const char *own = hl_model_get_info(out->model)->tokenizer_path;
+    hl_status   status =
+        hl_tokenizer_open(&out->tokenizer, source->tokenizer != NULL ? source->tokenizer : own);
+
+    if (status == HL_NOT_FOUND && source->tokenizer == NULL) {
+        if (source->ids)
+            return HL_EXIT_OK;
+        hl_complain(source->command, "%s (--tokenizer PATH gives one)", hl_error_message());
+        return HL_EXIT_INPUT;
+    }
+    return status == HL_OK ? HL_EXIT_OK : fail(source, status);
+}
+
+static int read_text(hl_opened_prompt *out, const hl_prompt_source *source)
+{
+    if (source->text != NULL) {
+        out->text    = source->text;
+        out->n_bytes = strlen(source->text);
+        return HL_EXIT_OK;
+    }
+    hl_input *input = &out->input;
+    int code = hl_input_read(input, source->file != NULL ? source->file : "-", source->command);
+    if (input->n_bytes > 0 && input->bytes[input->n_bytes - 1] == '\n')
+        input->bytes[--input->n_bytes] = '\0';
+    out->text    = input->bytes;
+    out->n_bytes = input->n_bytes;
+    return code;
+}
+
+/* -------------------------------------------------------------------- text to tokens */
+
+static hl_status encode_chat(hl_opened_prompt *out, const hl_prompt_source *source)
+{
+    hl_chat        *chat        = NULL;
+    hl_chat_message messages[2] = { { "system", source->system }, { "user", out->text } };
+    size_t          first       = source->system != NULL ? 0 : 1;
+    hl_status status = hl_chat_render(&chat, out->tokenizer, messages + first, 2 - first, NULL);
+
+    if (status == HL_OK && !chat->known && !source->quiet)
+        hl_complain(source->command, "the chat template is not one that headlight knows; written "
+                                     "as plain lines");
+    if (status == HL_OK)
+        status = hl_chat_encode(&out->encoding, out->tokenizer, chat);
+    hl_chat_free(chat);
+    return status;
+}
+
+/* Ids as sessions want them; an empty prompt is the token that begins texts. */
+static int keep_tokens(hl_opened_prompt *out, const hl_prompt_source *source)
+{
+    int64_t begin = hl_model_get_info(out->model)->bos_id;
+
+    out->n_tokens = (int64_t)out->encoding->n_tokens;
+    out->tokens   = malloc(((size_t)out->n_tokens + 1) * sizeof *out->tokens);
+    if (out->tokens == NULL)
+        return out_of_memory(source);
+    for (int64_t i = 0; i < out->n_tokens; i++)
+        out->tokens[i] = out->encoding->ids[i];
+    if (out->n_tokens == 0 && begin < 0) {
+        hl_complain(source->command,
+                    "the prompt is empty, and the model has no token that begins texts");
+        return HL_EXIT_INPUT;
+    }
+    if (out->n_tokens == 0) {
+        out->tokens[out->n_tokens++] = begin;
+        out->begins                  = true;
+    }
+    return HL_EXIT_OK;
+}
+
+static int encode(hl_opened_prompt *out, const hl_prompt_source *source)
+{
+    hl_encode_options options = { .add_special = true };
+    hl_status         status  = source->chat ? encode_chat(out, source)
+                                             : hl_tokenizer_encode(&out->encoding, out->tokenizer, out->text,
+                                                                   out->n_bytes, &options);
+
+    return status == HL_OK ? keep_tokens(out, source) : fail(source, status);
+}
+
+/* Numbers with spaces or commas between them. */
+static int parse_ids(hl_opened_prompt *out, const hl_prompt_source *source)
+{
+    const char *at = out->text;
+
+    out->tokens = malloc((out->n_bytes / 2 + 1) * sizeof *out->tokens);
+    if (out->tokens == NULL)
+        return out_of_memory(source);
+    while (*(at += strspn(at, " ,\t\r\n")) != '\0') {
+        char *end    = NULL;
+        errno        = 0;
+        long long id = strtoll(at, &end, 10);
+        if (end == at || errno != 0 || id < 0 || strchr(" ,\t\r\n", *end) == NULL) {
+            hl_complain(source->command,
+                        "'%.12s' is no token id: wanted whole numbers with spaces "
+                        "or commas between them",
+                        at);
+            return HL_EXIT_INPUT;
+        }
+        out->tokens[out->n_tokens++] = id;
+        at                           = end;
+    }
+    if (out->n_tokens == 0) {
+        hl_complain(source->command, "no token ids are given");
+        return HL_EXIT_INPUT;
+    }
+    return HL_EXIT_OK;
+}
+
+int hl_opened_prompt_open(hl_opened_prompt *out, const hl_prompt_source *source)
+{
+    hl_status status = hl_model_open(&out->model, source->model);
+
+    if (status != HL_OK)
+        return fail(source, status);
+    const hl_model_info *info = hl_model_get_info(out->model);
+    if (source->writes && info->is_encoder) {
+        hl_complain(source->command, "%s is an encoder (%s): it sees whole texts and writes none",
+                    source->model, info->family);
+        return HL_EXIT_INPUT;
+    }
+    int code = open_tokenizer(out, source);
+    if (code == HL_EXIT_OK)
+        code = read_text(out, source);
+    if (code == HL_EXIT_OK)
+        code = source->ids ? parse_ids(out, source) : encode(out, source);
+    return code;
+}
+
+void hl_opened_prompt_close(hl_opened_prompt *prompt)
+{
+    free(prompt->tokens);
+    hl_encoding_free(prompt->encoding);
+    hl_tokenizer_close(prompt->tokenizer);
+    hl_model_close(prompt->model);
+    hl_input_free(&prompt->input);
+    *prompt = (hl_opened_prompt){ 0 };
+}
+
+hl_prompt hl_opened_prompt_view(const hl_opened_prompt *prompt)
+{
+    bool has_roles = prompt->encoding != NULL && !prompt->begins;
+
+    return (hl_prompt){ .tokens    = prompt->tokens,
+                        .n_tokens  = prompt->n_tokens,
+                        .roles     = has_roles ? prompt->encoding->roles : NULL,
+                        .tokenizer = prompt->tokenizer };
+}

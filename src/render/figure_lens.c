@@ -1,0 +1,284 @@
+/* figure_lens.c - what a model would say after each layer.
+ *
+ *       8 | the | sea | was |  |          In every cell the likeliest next token, its
+ *       7 | a   | sea | is  |  | 8        colour the entropy over the vocabulary: blue
+ *     ... |     |     |     |  | 4        where the model is sure.  Framed is what does
+ *       0 | .   | ,   | .   |  | 0        follow.  Rows go up from the embeddings; what
+ *           at    the   sea               is too wide for a page goes on below.
+ *
+ *       8 | ...                                                                        */
+#include <math.h>
+#include <stdio.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "render/figure.h"
+#include "render/token_figure.h"
+#include "render/token_panel.h"
+
+#define COLUMN_LEAST 37.0
+#define COLUMN_MOST  58.0
+#define ROW_HEIGHT   12.0
+#define INPUTS       15.0 /* the tokens below a panel */
+#define PANEL_GAP    14.0
+#define AXIS_NAME    12.0
+#define LEGEND_GAP   16.0
+#define BAR_LEAST    60.0
+#define BAR_MOST     200.0
+#define PADDING      2.0
+#define MOST_HEIGHT  4000.0
+
+enum { LABEL_BYTES = 160, LENS_CAPTION_BYTES = 640 };
+
+typedef struct lens_figure {
+    hl_figure           figure;
+    const hl_lens_view *view;
+    hl_axis             axis;
+    double              left;  /* room for layers */
+    double              width; /* of a column */
+    int64_t             n_rows;
+    int64_t             n_across; /* columns of a panel; the last may have fewer */
+    int64_t             n_panels;
+} lens_figure;
+
+/* One panel: tokens [first, first + n). */
+typedef struct lens_panel {
+    const lens_figure *owner;
+    int64_t            first;
+    int64_t            n;
+    hl_box             box; /* of its cells */
+} lens_panel;
+
+static int64_t place_of(const lens_panel *panel, int64_t across, int64_t down)
+{
+    const lens_figure *f = panel->owner;
+
+    /* The last layer is on top. */
+    return (f->n_rows - 1 - down) * f->view->n_tokens + panel->first + across;
+}
+
+/* ---------------------------------------------------------------------------- layout */
+
+static double panel_height(const lens_figure *f)
+{
+    return ROW_HEIGHT * (double)f->n_rows + INPUTS;
+}
+
+static double whole_height(const lens_figure *f, int64_t n_panels)
+{
+    return (panel_height(f) + PANEL_GAP) * (double)n_panels - PANEL_GAP + AXIS_NAME;
+}
+
+static hl_status lay_out(lens_figure *f)
+{
+    int64_t n     = f->view->n_tokens;
+    double  right = LEGEND_GAP + hl_figure_colour_bar_width(&f->figure, &f->axis);
+
+    f->left          = hl_figure_indices_width(&f->figure, f->n_rows);
+    double  room     = hl_figure_inner_width(&f->figure) - f->left - right;
+    int64_t n_across = (int64_t)fmax(1.0, floor(room / COLUMN_LEAST));
+    int64_t n_most   = (int64_t)((MOST_HEIGHT - AXIS_NAME) / (panel_height(f) + PANEL_GAP));
+
+    f->n_panels = (n + n_across - 1) / n_across;
+    if (f->n_panels > n_most)
+        return hl_fail(HL_LIMIT,
+                       "%lld tokens are too many for one page %.0f points wide, which has room for "
+                       "%lld; show some of them (--zoom A:B) or make it wider",
+                       (long long)n, f->figure.options.width, (long long)(n_most * n_across));
+    /* Panels of about the same length. */
+    f->n_across = (n + f->n_panels - 1) / f->n_panels;
+    f->width    = fmin(COLUMN_MOST, room / (double)f->n_across);
+    return HL_OK;
+}
+
+/* ----------------------------------------------------------------------------- cells */
+
+static void cell_title(char *out, size_t n_bytes, const void *context, int64_t across, int64_t down)
+{
+    const lens_panel   *panel = context;
+    const hl_lens_view *view  = panel->owner->view;
+    int64_t             place = place_of(panel, across, down);
+    int64_t             token = panel->first + across;
+
+    snprintf(out, n_bytes, "%lld %.24s, layer %lld: %.24s %.3f nats",
+             (long long)(view->first + token), view->tokens[token].text,
+             (long long)(place / view->n_tokens), view->guesses[place].text,
+             (double)view->entropy[place]);
+}
+
+static void draw_guess(const lens_panel *panel, hl_box box, int64_t place, bool is_light)
+{
+    static const hl_colour black = { 20, 22, 28 }, white = { 255, 255, 255 };
+    const lens_figure     *f     = panel->owner;
+    hl_text_style          style = hl_figure_small(&f->figure, HL_ANCHOR_MIDDLE, HL_STAND_MIDDLE);
+    char                   room[LABEL_BYTES];
+
+    style.colour = is_light ? black : white;
+    style.bold   = f->view->guesses[place].is_marked;
+    snprintf(room, sizeof room, "%s", f->view->guesses[place].text);
+    hl_figure_shorten(&f->figure, room, sizeof room, box.width - 2.0 * PADDING, &style);
+    hl_canvas_text(f->figure.canvas,
+                   (hl_point){ box.x + box.width / 2.0, box.y + box.height / 2.0 }, room, &style);
+}
+
+/* Bold alone would not be seen on a comma. */
+static void frame_guess(const lens_panel *panel, hl_box box)
+{
+    const hl_figure *figure = &panel->owner->figure;
+    hl_stroke        stroke = { figure->theme->text, 0.9, 0.0 };
+
+    hl_canvas_outline(figure->canvas,
+                      (hl_box){ box.x + 0.3, box.y + 0.3, box.width - 0.6, box.height - 0.6 },
+                      &stroke);
+}
+
+static void draw_cells(const lens_panel *panel, hl_colour *colours, bool *drawn)
+{
+    const lens_figure *f     = panel->owner;
+    hl_stroke          hatch = { f->figure.theme->hatch, 0.6, 0.0 };
+    hl_cell_grid grid = { panel->box, panel->n, f->n_rows, 0.8, colours, drawn, cell_title, panel };
+
+    for (int64_t i = 0; i < panel->n * f->n_rows; i++) {
+        double entropy = (double)f->view->entropy[place_of(panel, i % panel->n, i / panel->n)];
+        drawn[i]       = !isnan(entropy);
+        colours[i] = drawn[i] ? hl_map_colour(HL_MAP_DIFFERENCE, hl_axis_share(&f->axis, entropy))
+                              : f->figure.theme->background;
+    }
+    hl_canvas_cells(f->figure.canvas, &grid);
+    for (int64_t i = 0; i < panel->n * f->n_rows; i++) {
+        hl_box  box   = hl_cell_box(&grid, i % panel->n, i / panel->n);
+        int64_t place = place_of(panel, i % panel->n, i / panel->n);
+        if (drawn[i]) {
+            draw_guess(panel, box, place, hl_colour_is_light(colours[i]));
+            if (f->view->guesses[place].is_marked)
+                frame_guess(panel, box);
+            continue;
+        }
+        hl_canvas_begin(f->figure.canvas, "not a number");
+        hl_canvas_hatch(f->figure.canvas, box, 3.0, &hatch);
+        hl_canvas_end(f->figure.canvas);
+    }
+}
+
+static void draw_inputs(const lens_panel *panel)
+{
+    const lens_figure *f = panel->owner;
+    char               room[LABEL_BYTES];
+
+    for (int64_t i = 0; i < panel->n; i++) {
+        const hl_view_token *token = &f->view->tokens[panel->first + i];
+        hl_text_style        style = hl_figure_normal(&f->figure, HL_ANCHOR_MIDDLE, HL_STAND_TOP);
+
+        style.size = HL_TEXT_SMALL;
+        if (token->is_marked) {
+            style.bold   = true;
+            style.colour = f->figure.theme->series[3];
+        }
+        snprintf(room, sizeof room, "%s", token->text);
+        hl_figure_shorten(&f->figure, room, sizeof room, f->width - 2.0 * PADDING, &style);
+        hl_canvas_text(f->figure.canvas,
+                       (hl_point){ panel->box.x + ((double)i + 0.5) * f->width,
+                                   panel->box.y + panel->box.height + 5.0 },
+                       room, &style);
+    }
+}
+
+static hl_status draw_panel(lens_figure *f, int64_t index, hl_box page)
+{
+    hl_status  status  = HL_OK;
+    hl_colour *colours = NULL;
+    bool      *drawn   = NULL;
+    lens_panel panel   = { .owner = f, .first = index * f->n_across };
+    double     top     = page.y + (double)index * (panel_height(f) + PANEL_GAP);
+
+    panel.n   = f->view->n_tokens - panel.first < f->n_across ? f->view->n_tokens - panel.first
+                                                              : f->n_across;
+    panel.box = (hl_box){ page.x + f->left, top, f->width * (double)panel.n,
+                          ROW_HEIGHT * (double)f->n_rows };
+    HL_TRY(HL_ALLOC(&colours, (size_t)(panel.n * f->n_rows)));
+    HL_TRY(HL_ALLOC(&drawn, (size_t)(panel.n * f->n_rows)));
+    draw_cells(&panel, colours, drawn);
+    draw_inputs(&panel);
+    hl_figure_indices_up(&f->figure, panel.box, f->n_rows, "Layer");
+
+done:
+    hl_free(colours);
+    hl_free(drawn);
+    return status;
+}
+
+/* ------------------------------------------------------------------------ the figure */
+
+static void write_caption(char out[LENS_CAPTION_BYTES], const lens_figure *f)
+{
+    const hl_lens_view *view     = f->view;
+    char                some[96] = "";
+    bool                right    = false;
+
+    for (int64_t i = 0; i < f->n_rows * view->n_tokens; i++)
+        right = right || view->guesses[i].is_marked;
+    if (view->n_tokens < view->n_prompt)
+        snprintf(some, sizeof some, " Tokens %lld to %lld of the prompt.", (long long)view->first,
+                 (long long)(view->first + view->n_tokens - 1));
+    snprintf(out, LENS_CAPTION_BYTES,
+             "Logit lens: the likeliest next token if the model ended after this layer (0: the "
+             "embeddings), by its final norm and output head. Colour: entropy over the "
+             "vocabulary.%s%s %s, %lld layer%s, vocabulary of %lld; n\u00a0=\u00a0%lld token%s.",
+             right ? " Framed: the token that does follow." : "", some, view->family,
+             (long long)view->n_layers, view->n_layers == 1 ? "" : "s", (long long)view->d_vocab,
+             (long long)view->n_prompt, view->n_prompt == 1 ? "" : "s");
+}
+
+static hl_status draw(lens_figure *f)
+{
+    hl_status     status = HL_OK;
+    hl_text_style name   = hl_figure_normal(&f->figure, HL_ANCHOR_MIDDLE, HL_STAND_TOP);
+    double        height = whole_height(f, f->n_panels);
+    double        bar    = fmin(fmax(ROW_HEIGHT * (double)f->n_rows, BAR_LEAST), BAR_MOST);
+    double        across = f->width * (double)f->n_across;
+    char          caption[LENS_CAPTION_BYTES];
+
+    write_caption(caption, f);
+    hl_box page = hl_figure_begin(&f->figure, fmax(height, bar + AXIS_NAME), caption);
+    for (int64_t i = 0; i < f->n_panels; i++)
+        HL_TRY(draw_panel(f, i, page));
+    hl_canvas_text(f->figure.canvas,
+                   (hl_point){ page.x + f->left + across / 2.0, page.y + height - AXIS_NAME + 4.0 },
+                   "Token that was read", &name);
+    hl_figure_colour_bar(&f->figure,
+                         (hl_box){ page.x + f->left + across + LEGEND_GAP, page.y, 0.0, bar },
+                         HL_MAP_DIFFERENCE, &f->axis, "Entropy (nats)");
+
+done:
+    return status;
+}
+
+hl_status hl_lens_figure_draw(hl_canvas *canvas, const hl_lens_view *view,
+                              const hl_draw_options *options)
+{
+    hl_status   status = HL_OK;
+    lens_figure f      = { .view = view, .n_rows = view->n_layers + 1 };
+
+    HL_TRY(hl_figure_open(&f.figure, canvas, "What the model would say after each layer", options));
+    /* All that is possible, whatever was seen: figures can be compared. */
+    f.axis = hl_axis_around(0.0, log((double)(view->d_vocab > 2 ? view->d_vocab : 2)), 5);
+    HL_TRY(lay_out(&f));
+    HL_TRY(draw(&f));
+
+done:
+    return status;
+}
+
+hl_status hl_draw_lens(const hl_lens_view *view, const char *path, const hl_draw_options *options)
+{
+    hl_status  status = HL_OK;
+    hl_canvas *canvas = NULL;
+
+    HL_TRY(hl_figure_canvas(&canvas, path, options));
+    HL_TRY(hl_lens_figure_draw(canvas, view, options));
+    HL_TRY(hl_canvas_write(canvas, path));
+
+done:
+    hl_canvas_close(canvas);
+    return status;
+}

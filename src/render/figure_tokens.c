@@ -1,0 +1,520 @@
+/* figure_tokens.c - who looks at whom: one prompt through the eyes of one head, or of several.
+ *
+ *          key token                  Rows are tokens that look, columns those that
+ *          c o l u m n s              are looked at.  The strip has the entropy of
+ *       r  +----------+ #  | 1        each row, blue where it is sharp and red where
+ *       o  |#         | #  | 0.5      it is spread.  Below are the zoomed tokens,
+ *       w  |##        | #  | 0        with lines from where they are in the map, and
+ *       s  |# #\_     | #             the insets: other heads, side by side.
+ *          |#   ##\_  | #  | 3
+ *          +---/---\--+ #  | 0
+ *             /      \
+ *          +--+  L0H1  L3H5 ...
+ *          +--+  +---+ +---+                                                          */
+#include <math.h>
+#include <stdio.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "render/note.h"
+#include "render/token_figure.h"
+#include "render/token_panel.h"
+
+/* More cells than that, each way, cannot be told apart on a page. */
+enum { MOST_CELLS = 256, MOST_INSET_CELLS = 128, CAPTION_BYTES = 768 };
+
+#define NAME_ROOM   13.0 /* of an axis */
+#define STRIP       8.0
+#define LEGEND_GAP  18.0
+#define CELL_MOST   26.0
+#define MAP_LEAST   72.0
+#define BARS_LEAST  150.0 /* two colour bars, one above the other */
+#define BARS_MOST   330.0
+#define BAR_WIDTH   9.0
+#define BAR_LABELS  14.0 /* from its left to its labels */
+#define BAR_GAP     22.0
+#define BELOW       26.0 /* between map and what is zoomed */
+#define ZOOM_GAP    24.0
+#define INSET_GAP   14.0
+#define INSET_STRIP 3.0
+#define INSET_NAME  12.0
+#define INSET_LEAST 78.0
+#define INSET_MOST  140.0
+
+typedef struct token_figure {
+    hl_figure            figure;
+    const hl_token_view *view;
+    hl_token_figure      options;
+    hl_axis              entropy;
+    hl_token_cells       whole;
+    hl_token_cells       zoomed; /* .n is 0: nothing is */
+    hl_token_cells      *insets; /* (n_insets) */
+    int64_t              n_insets;
+    hl_token_panel       main;
+    hl_token_panel       zoom;
+    double               inset_x; /* the first; all are relative to the figure's box */
+    double               inset_y;
+    double               inset_side;
+    int64_t              n_across; /* insets in a row */
+} token_figure;
+
+/* --------------------------------------------------------------------------- numbers */
+
+static hl_status check_options(const token_figure *f)
+{
+    int64_t begin = f->options.zoom_begin, end = f->options.zoom_end, n = f->view->n_tokens;
+
+    if ((begin != 0 || end != 0) && (begin < 0 || end <= begin || end > n))
+        return hl_fail(HL_BAD_ARGUMENT, "zoom %lld:%lld: wanted tokens A:B with 0 <= A < B <= %lld",
+                       (long long)begin, (long long)end, (long long)n);
+    if (f->options.n_notes > HL_MOST_NOTES)
+        return hl_fail(HL_BAD_ARGUMENT, "%lld notes; at most %d", (long long)f->options.n_notes,
+                       (int)HL_MOST_NOTES);
+    for (int64_t i = 0; i < f->options.n_notes; i++) {
+        const hl_note *note = &f->options.notes[i];
+        if (note->row < 0 || note->row >= n || note->column < 0 || note->column >= n)
+            return hl_fail(HL_BAD_ARGUMENT,
+                           "note '%s': row %lld, column %lld, but tokens are 0 to %lld", note->text,
+                           (long long)note->row, (long long)note->column, (long long)(n - 1));
+    }
+    return HL_OK;
+}
+
+static hl_status make_cells(token_figure *f)
+{
+    hl_status            status = HL_OK;
+    const hl_token_view *view   = f->view;
+
+    HL_TRY(hl_token_cells_new(&f->whole, view, &view->maps[0], 0, view->n_tokens, MOST_CELLS));
+    if (f->options.zoom_end > 0)
+        HL_TRY(hl_token_cells_new(&f->zoomed, view, &view->maps[0], f->options.zoom_begin,
+                                  f->options.zoom_end, MOST_CELLS));
+    HL_TRY(HL_ALLOC_ZEROED(&f->insets, (size_t)(view->n_maps - 1)));
+    f->n_insets = view->n_maps - 1;
+    for (int64_t i = 0; i < f->n_insets; i++)
+        HL_TRY(hl_token_cells_new(&f->insets[i], view, &view->maps[1 + i], 0, view->n_tokens,
+                                  MOST_INSET_CELLS));
+    double top = hl_token_view_top(view);
+    f->entropy = hl_axis_around(0.0, isnan(top) ? 1.0 : fmax(top, 0.5), 4);
+
+done:
+    return status;
+}
+
+/* ----------------------------------------------------------------------- colour bars */
+
+enum { MOST_TICKS = 16 };
+
+/* A colour bar whose ticks need not be even. */
+typedef struct bar {
+    const char *name;
+    hl_map      map;
+    int         n_ticks;
+    double      shares[MOST_TICKS]; /* rising */
+    char        labels[MOST_TICKS][HL_NUMBER_BYTES];
+} bar;
+
+static bar attention_bar(const token_figure *f)
+{
+    static const double root[]   = { 0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0 };
+    static const double linear[] = { 0.0, 0.2, 0.4, 0.6, 0.8, 1.0 };
+    bool                is_root  = f->options.scale == HL_ATTENTION_ROOT;
+    bar out = { "Attention", hl_panel_map(&f->figure), is_root ? 7 : 6, { 0 }, { { 0 } } };
+
+    for (int i = 0; i < out.n_ticks; i++) {
+        double value  = is_root ? root[i] : linear[i];
+        out.shares[i] = hl_attention_share(f->options.scale, value);
+        snprintf(out.labels[i], sizeof out.labels[i], "%g", value);
+    }
+    return out;
+}
+
+static bar entropy_bar(const token_figure *f)
+{
+    bar out = { "Row entropy (nats)", HL_MAP_DIFFERENCE, 0, { 0 }, { { 0 } } };
+
+    for (int64_t i = 0; i <= f->entropy.n_steps && out.n_ticks < MOST_TICKS; i++) {
+        double value            = hl_axis_tick(&f->entropy, i);
+        out.shares[out.n_ticks] = hl_axis_share(&f->entropy, value);
+        hl_axis_label(out.labels[out.n_ticks++], &f->entropy, value);
+    }
+    return out;
+}
+
+static double widest_label(const token_figure *f, const bar *b)
+{
+    hl_text_style style  = hl_figure_small(&f->figure, HL_ANCHOR_START, HL_STAND_MIDDLE);
+    double        widest = 0.0;
+
+    for (int i = 0; i < b->n_ticks; i++)
+        widest = fmax(widest, hl_canvas_text_width(f->figure.canvas, b->labels[i], &style));
+    return widest;
+}
+
+/* As wide as the wider bar, so that their names are in line. */
+static double bars_width(const token_figure *f)
+{
+    bar attention = attention_bar(f), entropy = entropy_bar(f);
+
+    return BAR_LABELS + fmax(widest_label(f, &attention), widest_label(f, &entropy)) + 5.0 +
+           HL_TEXT_NORMAL;
+}
+
+static void draw_ramp(token_figure *f, hl_box box, hl_map map)
+{
+    enum { N_STEPS = 64 };
+    hl_colour    colours[N_STEPS];
+    hl_cell_grid ramp = { .box = box, .n_across = 1, .n_down = N_STEPS, .colours = colours };
+
+    for (int i = 0; i < N_STEPS; i++)
+        colours[i] = hl_map_colour(map, 1.0 - i / (N_STEPS - 1.0));
+    hl_canvas_cells(f->figure.canvas, &ramp);
+}
+
+static void draw_bar(token_figure *f, hl_box box, const bar *b)
+{
+    hl_text_style small  = hl_figure_small(&f->figure, HL_ANCHOR_START, HL_STAND_MIDDLE);
+    hl_text_style normal = hl_figure_normal(&f->figure, HL_ANCHOR_MIDDLE, HL_STAND_BASE);
+    hl_stroke     stroke = hl_figure_axis_stroke(&f->figure);
+    double        last   = INFINITY; /* where the label below is */
+
+    draw_ramp(f, (hl_box){ box.x, box.y, BAR_WIDTH, box.height }, b->map);
+    hl_canvas_outline(f->figure.canvas, (hl_box){ box.x, box.y, BAR_WIDTH, box.height }, &stroke);
+    for (int i = 0; i < b->n_ticks; i++) {
+        double y = box.y + box.height * (1.0 - b->shares[i]);
+        if (last - y < HL_TEXT_SMALL + 2.0)
+            continue;
+        last = y;
+        hl_canvas_line(f->figure.canvas, (hl_point){ box.x + BAR_WIDTH, y },
+                       (hl_point){ box.x + BAR_WIDTH + 2.5, y }, &stroke);
+        hl_canvas_text(f->figure.canvas, (hl_point){ box.x + BAR_LABELS, y }, b->labels[i], &small);
+    }
+    normal.degrees = 90.0;
+    hl_canvas_text(f->figure.canvas, (hl_point){ box.x + bars_width(f), box.y + box.height / 2.0 },
+                   b->name, &normal);
+}
+
+static void draw_bars(token_figure *f)
+{
+    bar    attention = attention_bar(f), entropy = entropy_bar(f);
+    hl_box map    = f->main.box;
+    double x      = map.x + map.width + HL_STRIP_GAP + STRIP + LEGEND_GAP;
+    double height = fmin(fmax(map.height, BARS_LEAST), BARS_MOST);
+    double each   = (height - BAR_GAP) / 2.0;
+
+    draw_bar(f, (hl_box){ x, map.y, 0.0, each }, &attention);
+    draw_bar(f, (hl_box){ x, map.y + each + BAR_GAP, 0.0, each }, &entropy);
+}
+
+/* ---------------------------------------------------------------------------- layout */
+
+static hl_token_panel panel_of(token_figure *f, const hl_token_cells *cells, double strip)
+{
+    return (hl_token_panel){ .figure     = &f->figure,
+                             .cells      = cells,
+                             .scale      = f->options.scale,
+                             .entropy    = &f->entropy,
+                             .strip      = strip,
+                             .label_most = fmin(64.0, 0.14 * hl_figure_inner_width(&f->figure)) };
+}
+
+/* A square as large as the room allows, not larger than its cells need. */
+static double side_of(const hl_token_cells *cells, double room)
+{
+    return fmin(room, fmax(CELL_MOST * (double)cells->n, MAP_LEAST));
+}
+
+/* The same with labels beside it.  How long labels are depends on how many there are room for, and
+ * the other way round: the first guess has the longest, the second those it came to. */
+static double side_of_labelled(double *labels, const hl_token_panel *panel, double room)
+{
+    double n    = (double)panel->cells->n;
+    double side = side_of(panel->cells, room - panel->label_most - 4.0);
+
+    *labels       = hl_panel_label_room(panel, side / n);
+    double larger = side_of(panel->cells, room - *labels);
+    if (hl_panel_label_room(panel, larger / n) > *labels)
+        return side;
+    *labels = hl_panel_label_room(panel, larger / n);
+    return larger;
+}
+
+/* Returns how much height it takes. */
+static double lay_out_main(token_figure *f)
+{
+    double inner  = hl_figure_inner_width(&f->figure);
+    double beside = HL_STRIP_GAP + STRIP + LEGEND_GAP + bars_width(f);
+
+    f->main       = panel_of(f, &f->whole, STRIP);
+    double room   = inner - NAME_ROOM - beside;
+    double labels = 0.0;
+    double side   = side_of_labelled(&labels, &f->main, room);
+    f->main.box   = (hl_box){ NAME_ROOM + labels, NAME_ROOM + labels, side, side };
+    return NAME_ROOM + labels + fmax(side, BARS_LEAST);
+}
+
+/* About half of the page beside insets; more where each token could then have its label. */
+static double zoom_room(const token_figure *f)
+{
+    double inner = hl_figure_inner_width(&f->figure);
+    double least = f->n_insets > 0 ? 0.52 * inner : 0.7 * inner;
+    double most =
+        f->n_insets > 0 ? inner - ZOOM_GAP - INSET_LEAST - HL_STRIP_GAP - INSET_STRIP : inner;
+    double wanted = f->zoom.label_most + 4.0 + HL_PANEL_LABEL_PITCH * (double)f->zoomed.n;
+
+    return fmin(fmax(least, wanted), fmax(most, least)) - HL_STRIP_GAP - STRIP;
+}
+
+static double lay_out_zoom(token_figure *f, double top)
+{
+    double labels = 0.0;
+
+    f->inset_x = 0.0;
+    if (f->zoomed.n == 0)
+        return 0.0;
+    f->zoom     = panel_of(f, &f->zoomed, STRIP);
+    double side = side_of_labelled(&labels, &f->zoom, zoom_room(f));
+    f->zoom.box = (hl_box){ labels, top + BELOW, side, side };
+    f->inset_x  = labels + side + HL_STRIP_GAP + STRIP + ZOOM_GAP;
+    return BELOW + side + labels;
+}
+
+/* As many in a row as fit, each as large as the row then allows. */
+static double lay_out_insets(token_figure *f, double top)
+{
+    double  room = hl_figure_inner_width(&f->figure) - f->inset_x;
+    double  each = INSET_LEAST + HL_STRIP_GAP + INSET_STRIP + INSET_GAP;
+    int64_t most = (int64_t)fmax(1.0, floor((room + INSET_GAP) / each));
+
+    if (f->n_insets == 0)
+        return 0.0;
+    /* Rows of about the same length. */
+    int64_t n_rows = (f->n_insets + most - 1) / most;
+    f->n_across    = (f->n_insets + n_rows - 1) / n_rows;
+    f->inset_side  = fmin(INSET_MOST, (room + INSET_GAP) / (double)f->n_across - INSET_GAP -
+                                          HL_STRIP_GAP - INSET_STRIP);
+    f->inset_y     = top + BELOW;
+    return BELOW + (double)n_rows * (INSET_NAME + f->inset_side + INSET_GAP) - INSET_GAP;
+}
+
+/* --------------------------------------------------------------------------- drawing */
+
+static void draw_axis_names(token_figure *f)
+{
+    hl_box        map   = f->main.box;
+    hl_text_style style = hl_figure_normal(&f->figure, HL_ANCHOR_START, HL_STAND_BASE);
+    double        out   = hl_panel_label_room(&f->main, map.width / (double)f->whole.n) + 5.0;
+
+    hl_canvas_text(f->figure.canvas, (hl_point){ map.x, map.y - out }, "Key (is attended to)",
+                   &style);
+    style.degrees = 90.0;
+    style.anchor  = HL_ANCHOR_END;
+    hl_canvas_text(f->figure.canvas, (hl_point){ map.x - out, map.y }, "Query (attends)", &style);
+}
+
+/* Where tokens [begin, end) look at each other, in the main map. */
+static hl_box box_of(const token_figure *f, int64_t row, int64_t column, int64_t count)
+{
+    hl_box map    = f->main.box;
+    double left   = hl_token_cells_place(&f->whole, (double)column);
+    double top    = hl_token_cells_place(&f->whole, (double)row);
+    double extent = hl_token_cells_place(&f->whole, (double)count);
+
+    return (hl_box){ map.x + left * map.width, map.y + top * map.height, extent * map.width,
+                     extent * map.height };
+}
+
+static void draw_zoom_lines(token_figure *f)
+{
+    hl_stroke      stroke  = { f->figure.theme->series[2], 1.0, 0.0 };
+    hl_box         to      = f->zoom.box;
+    hl_box         from    = box_of(f, f->options.zoom_begin, f->options.zoom_begin,
+                                    f->options.zoom_end - f->options.zoom_begin);
+    const hl_point lines[] = { { from.x, from.y + from.height },
+                               { to.x, to.y },
+                               { from.x + from.width, from.y + from.height },
+                               { to.x + to.width, to.y } };
+
+    hl_canvas_outline(f->figure.canvas, from, &stroke);
+    hl_canvas_segments(f->figure.canvas, lines, 2, &stroke);
+    hl_canvas_outline(f->figure.canvas, to, &stroke);
+}
+
+/* "L3H1" at the left, "1.52 nats" at the right: the mean over rows. */
+static void name_inset(token_figure *f, const hl_token_map *map, hl_point at)
+{
+    hl_text_style normal = hl_figure_normal(&f->figure, HL_ANCHOR_START, HL_STAND_TOP);
+    hl_text_style small  = hl_figure_small(&f->figure, HL_ANCHOR_END, HL_STAND_TOP);
+    double        sum    = 0.0;
+    char          name[HL_VIEW_NAME_BYTES], mean[HL_NUMBER_BYTES] = "";
+
+    for (int64_t i = 0; i < f->view->n_tokens; i++)
+        sum += (double)map->entropy[i];
+    if (!isnan(sum))
+        snprintf(mean, sizeof mean, "%.2f nats", sum / (double)f->view->n_tokens);
+    snprintf(name, sizeof name, "%s", map->name);
+    double taken = hl_canvas_text_width(f->figure.canvas, mean, &small) + 5.0;
+    hl_figure_shorten(&f->figure, name, sizeof name, f->inset_side - taken, &normal);
+    hl_canvas_text(f->figure.canvas, at, name, &normal);
+    hl_canvas_text(f->figure.canvas, (hl_point){ at.x + f->inset_side, at.y + 0.5 }, mean, &small);
+}
+
+static hl_status draw_insets(token_figure *f, hl_box page)
+{
+    hl_status status = HL_OK;
+    double    across = f->inset_side + HL_STRIP_GAP + INSET_STRIP + INSET_GAP;
+    double    down   = INSET_NAME + f->inset_side + INSET_GAP;
+
+    for (int64_t i = 0; i < f->n_insets; i++) {
+        hl_token_panel panel = panel_of(f, &f->insets[i], INSET_STRIP);
+        double         x     = page.x + f->inset_x + across * (double)(i % f->n_across);
+        double         y     = page.y + f->inset_y + down * (double)(i / f->n_across);
+
+        panel.box = (hl_box){ x, y + INSET_NAME, f->inset_side, f->inset_side };
+        HL_TRY(hl_panel_draw(&panel));
+        name_inset(f, &f->view->maps[1 + i], (hl_point){ x, y });
+    }
+
+done:
+    return status;
+}
+
+static hl_status draw_notes(token_figure *f)
+{
+    hl_status status = HL_OK;
+    hl_notes  notes  = { .figure = &f->figure,
+                         .area   = f->main.box,
+                         .staircase =
+                           f->view->is_causal ? f->main.box.width / (double)f->whole.n : 0.0 };
+
+    for (int64_t i = 0; i < f->options.n_notes; i++)
+        hl_notes_keep(&notes, box_of(f, f->options.notes[i].row, f->options.notes[i].column, 1));
+    for (int64_t i = 0; i < f->options.n_notes; i++)
+        HL_TRY(hl_notes_draw(&notes, f->options.notes[i].text,
+                             box_of(f, f->options.notes[i].row, f->options.notes[i].column, 1)));
+
+done:
+    return status;
+}
+
+/* --------------------------------------------------------------------------- caption */
+
+static bool has_marked(const hl_token_view *view)
+{
+    for (int64_t i = 0; i < view->n_tokens; i++) {
+        if (view->tokens[i].is_marked)
+            return true;
+    }
+    return false;
+}
+
+/* Sentences that hold for this figure, one after the other. */
+static void write_caption(char out[CAPTION_BYTES], const token_figure *f)
+{
+    const hl_token_view *view      = f->view;
+    int64_t              bin       = f->whole.bin;
+    int64_t              every     = hl_panel_label_every(f->main.box.width / (double)f->whole.n);
+    char                 bins[192] = "", zoom[96] = "", shared[96] = "", thinned[64] = "";
+
+    if (bin > 1)
+        snprintf(bins, sizeof bins,
+                 " A cell is %lld \u00d7 %lld tokens: the attention on all its keys, mean of its "
+                 "rows; labels are positions.",
+                 (long long)bin, (long long)bin);
+    else if (every > 1)
+        snprintf(thinned, sizeof thinned, " Labels: every %lld%s token, with its position.",
+                 (long long)every, every == 2 ? "nd" : "th");
+    if (f->zoomed.n > 0)
+        snprintf(zoom, sizeof zoom, " Below: tokens %lld to %lld.",
+                 (long long)f->options.zoom_begin, (long long)f->options.zoom_end - 1);
+    if (f->n_insets > 0 && f->insets[0].bin > bin)
+        snprintf(shared, sizeof shared, " Cells of the small maps are %lld \u00d7 %lld tokens.",
+                 (long long)f->insets[0].bin, (long long)f->insets[0].bin);
+    snprintf(out, CAPTION_BYTES,
+             "Attention (%s) of each token (row) on each it sees (column): %s is more%s. Strip: "
+             "entropy of the row%s.%s%s%s%s%s %s, %lld layer%s \u00d7 %lld head%s; "
+             "n\u00a0=\u00a0%lld token%s.",
+             view->maps[0].name, hl_panel_more(&f->figure),
+             f->options.scale == HL_ATTENTION_ROOT ? ", by square roots" : "",
+             view->maps[0].n_heads > 1 ? ", mean of the heads\u2019" : "", bins, thinned, zoom,
+             shared, bin == 1 && has_marked(view) ? " Bold: special and template tokens." : "",
+             view->family, (long long)view->n_layers, view->n_layers == 1 ? "" : "s",
+             (long long)view->n_heads, view->n_heads == 1 ? "" : "s", (long long)view->n_tokens,
+             view->n_tokens == 1 ? "" : "s");
+}
+
+/* ------------------------------------------------------------------------ the figure */
+
+static void move(hl_box *box, hl_box page)
+{
+    box->x += page.x;
+    box->y += page.y;
+}
+
+static hl_status draw(token_figure *f)
+{
+    hl_status status = HL_OK;
+    char      caption[CAPTION_BYTES];
+    double    top    = lay_out_main(f);
+    double    zoom   = lay_out_zoom(f, top);
+    double    insets = lay_out_insets(f, top);
+
+    write_caption(caption, f);
+    hl_box page = hl_figure_begin(&f->figure, top + fmax(zoom, insets), caption);
+    move(&f->main.box, page);
+    move(&f->zoom.box, page);
+    HL_TRY(hl_panel_draw(&f->main));
+    hl_panel_row_labels(&f->main);
+    hl_panel_column_labels(&f->main, true);
+    draw_axis_names(f);
+    draw_bars(f);
+    HL_TRY(draw_insets(f, page));
+    if (f->zoomed.n > 0) {
+        HL_TRY(hl_panel_draw(&f->zoom));
+        hl_panel_row_labels(&f->zoom);
+        hl_panel_column_labels(&f->zoom, false);
+        draw_zoom_lines(f);
+    }
+    HL_TRY(draw_notes(f));
+
+done:
+    return status;
+}
+
+hl_status hl_token_figure_draw(hl_canvas *canvas, const hl_token_view *view,
+                               const hl_token_figure *options)
+{
+    hl_status    status = HL_OK;
+    token_figure f      = { .view = view };
+    char         title[HL_VIEW_NAME_BYTES + 16];
+
+    f.options = options != NULL ? *options : (hl_token_figure){ 0 };
+    snprintf(title, sizeof title, "Attention, %s", view->maps[0].name);
+    HL_TRY(hl_figure_open(&f.figure, canvas, title, &f.options.draw));
+    HL_TRY(check_options(&f));
+    HL_TRY(make_cells(&f));
+    HL_TRY(draw(&f));
+
+done:
+    hl_token_cells_free(&f.whole);
+    hl_token_cells_free(&f.zoomed);
+    for (int64_t i = 0; i < f.n_insets; i++)
+        hl_token_cells_free(&f.insets[i]);
+    hl_free(f.insets);
+    return status;
+}
+
+hl_status hl_draw_tokens(const hl_token_view *view, const char *path,
+                         const hl_token_figure *options)
+{
+    hl_status  status = HL_OK;
+    hl_canvas *canvas = NULL;
+
+    HL_TRY(hl_figure_canvas(&canvas, path, options != NULL ? &options->draw : NULL));
+    HL_TRY(hl_token_figure_draw(canvas, view, options));
+    HL_TRY(hl_canvas_write(canvas, path));
+
+done:
+    hl_canvas_close(canvas);
+    return status;
+}

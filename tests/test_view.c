@@ -1,0 +1,340 @@
+/* test_view.c - views of a prompt: attention, entropies and lens as transformers computed them,
+ * means of heads, rows asked for in pieces, and what tokens are called. */
+#include "model_support.h"
+
+#include <math.h>
+
+#include "formats/safetensors.h"
+#include "measure/view.h"
+
+enum { MOST_TOKENS = 64 };
+
+static const char *const families[] = { "tests/data/families/llama3", "tests/data/families/phi3",
+                                        "tests/data/families/gpt_neox",
+                                        "tests/data/families/starcoder2" };
+
+enum { N_FAMILIES = sizeof families / sizeof *families };
+
+typedef struct golden {
+    hl_model       *model;
+    hl_safetensors *expected;
+    hl_prompt       prompt; /* the first sequence */
+} golden;
+
+static golden open_golden(const char *folder)
+{
+    golden g = { .model = open_model(folder) };
+
+    assert_ok(hl_safetensors_open(&g.expected, in_folder(folder, "expected.safetensors")));
+    const hl_tensor *tokens = hl_safetensors_find(g.expected, "tokens");
+    g.prompt                = (hl_prompt){ .tokens = tokens->data, .n_tokens = tokens->shape[1] };
+    return g;
+}
+
+static void close_golden(golden *g)
+{
+    hl_safetensors_close(g->expected);
+    hl_model_close(g->model);
+}
+
+static void assert_close(double got, double wanted, double tolerance, const char *what)
+{
+    if (!(fabs(got - wanted) <= tolerance))
+        fail_msg("%s is %.9g, wanted %.9g", what, got, wanted);
+}
+
+/* -------------------------------------------------------------------------- numbers */
+
+/* The tolerances are those of `verify`. */
+static void check_head(const golden *g, const hl_token_map *map, int64_t layer, int64_t head)
+{
+    const hl_tensor *entropy = hl_safetensors_find(g->expected, "entropy");  /* L B H S */
+    const hl_tensor *pattern = hl_safetensors_find(g->expected, "pattern0"); /* H S S */
+    int64_t          n       = g->prompt.n_tokens;
+    int64_t          first   = (layer * entropy->shape[1] * entropy->shape[2] + head) * n;
+
+    for (int64_t i = 0; i < n; i++)
+        assert_close((double)map->entropy[i], ((const double *)entropy->data)[first + i], 1e-4,
+                     map->name);
+    for (int64_t i = 0; layer == 0 && i < n * n; i++)
+        assert_close((double)map->attention[i],
+                     (double)((const float *)pattern->data)[head * n * n + i], 1e-5, map->name);
+}
+
+static void check_golden(const char *folder)
+{
+    golden               g    = open_golden(folder);
+    const hl_model_info *info = hl_model_get_info(g.model);
+    hl_head_choice       insets[MOST_TOKENS];
+    hl_token_view       *view = NULL;
+    int64_t              n    = info->n_layers * info->n_heads;
+
+    assert_in_range(n, 1, MOST_TOKENS);
+    for (int64_t i = 0; i < n; i++)
+        insets[i] = (hl_head_choice){ i / info->n_heads, i % info->n_heads };
+    assert_ok(hl_token_view_new(&view, g.model, &g.prompt,
+                                &(hl_token_view_options){ .insets = insets, .n_insets = n }));
+    assert_int_equal(view->n_maps, n + 1);
+    assert_int_equal(view->is_causal, !info->is_encoder);
+    for (int64_t i = 0; i < n; i++)
+        check_head(&g, &view->maps[1 + i], insets[i].layer, insets[i].head);
+
+    /* The first map is the mean of all the others. */
+    assert_int_equal(view->maps[0].n_heads, n);
+    for (int64_t place = 0; place < view->n_tokens * view->n_tokens; place++) {
+        double sum = 0.0;
+        for (int64_t i = 0; i < n; i++)
+            sum += (double)view->maps[1 + i].attention[place];
+        assert_close((double)view->maps[0].attention[place], sum / (double)n, 1e-6, "the mean");
+    }
+    hl_token_view_free(view);
+    close_golden(&g);
+}
+
+static void maps_are_as_expected(void **state)
+{
+    (void)state;
+    for (int i = 0; i < N_FAMILIES; i++)
+        check_golden(families[i]);
+}
+
+static void maps_of_encoders_are_as_expected(void **state)
+{
+    (void)state;
+    if (!path_exists(in_shared("golden/families/bert")))
+        skip();
+    check_golden(in_shared("golden/families/bert"));
+    check_golden(in_shared("golden/families/modernbert"));
+}
+
+static void check_pieces(const char *folder)
+{
+    static const int64_t  pieces[] = { 1, 5, 31 };
+    golden                g        = open_golden(folder);
+    hl_head_choice        inset    = { 1, 2 };
+    hl_token_view_options options  = { .insets = &inset, .n_insets = 1 };
+    hl_token_view        *whole    = NULL;
+
+    assert_ok(hl_token_view_new(&whole, g.model, &g.prompt, &options));
+    for (int i = 0; i < 3; i++) {
+        hl_token_view *view = NULL;
+        assert_ok(hl_token_view_in_pieces(&view, g.model, &g.prompt, &options, pieces[i]));
+        for (int64_t map = 0; map < 2; map++) {
+            for (int64_t place = 0; place < view->n_tokens * view->n_tokens; place++)
+                assert_close((double)view->maps[map].attention[place],
+                             (double)whole->maps[map].attention[place], 2e-6, "attention");
+            for (int64_t row = 0; row < view->n_tokens; row++)
+                assert_close((double)view->maps[map].entropy[row],
+                             (double)whole->maps[map].entropy[row], 2e-5, "entropy");
+        }
+        hl_token_view_free(view);
+    }
+    hl_token_view_free(whole);
+    close_golden(&g);
+}
+
+static void pieces_make_the_whole(void **state)
+{
+    (void)state;
+    check_pieces(families[0]);
+    if (path_exists(in_shared("golden/families/bert")))
+        check_pieces(in_shared("golden/families/bert"));
+}
+
+/* Some heads of several layers, and what the map is called. */
+static void chosen_heads_are_averaged(void **state)
+{
+    golden               g         = open_golden(families[0]);
+    const hl_head_choice heads[]   = { { 0, 1 }, { 2, -1 }, { 0, 1 } };
+    const hl_head_choice singles[] = { { 0, 1 }, { 2, 0 }, { 2, 1 }, { 2, 2 }, { 2, 3 } };
+    hl_token_view       *view      = NULL;
+    (void)state;
+
+    assert_ok(hl_token_view_new(&view, g.model, &g.prompt,
+                                &(hl_token_view_options){ heads, 3, singles, 5, false, 0 }));
+    assert_int_equal(view->maps[0].n_heads, 5); /* named twice, counted once */
+    assert_string_equal(view->maps[0].name, "mean of 5 chosen heads");
+    assert_string_equal(view->maps[2].name, "L2H0");
+    for (int64_t row = 0; row < view->n_tokens; row++) {
+        double sum = 0.0;
+        for (int i = 1; i <= 5; i++)
+            sum += (double)view->maps[i].entropy[row];
+        assert_close((double)view->maps[0].entropy[row], sum / 5.0, 1e-6, "the mean entropy");
+    }
+    hl_token_view_free(view);
+    assert_ok(hl_token_view_new(&view, g.model, &g.prompt,
+                                &(hl_token_view_options){ .heads = heads + 1, .n_heads = 1 }));
+    assert_string_equal(view->maps[0].name, "L2, mean of 4 heads");
+    hl_token_view_free(view);
+    close_golden(&g);
+}
+
+static void what_is_not_there_is_refused(void **state)
+{
+    golden         g    = open_golden(families[0]);
+    hl_token_view *view = NULL;
+    hl_prompt      none = { .tokens = g.prompt.tokens }, many = g.prompt, odd = g.prompt;
+    const int64_t  bad[] = { 1, 1 << 20 };
+    (void)state;
+
+    assert_fails(HL_BAD_ARGUMENT, "no tokens", hl_token_view_new(&view, g.model, &none, NULL));
+    many.n_tokens = HL_VIEW_MOST_TOKENS + 1;
+    assert_fails(HL_LIMIT, "8193 tokens", hl_token_view_new(&view, g.model, &many, NULL));
+    odd.tokens   = bad;
+    odd.n_tokens = 2;
+    assert_true(hl_token_view_new(&view, g.model, &odd, NULL) != HL_OK);
+    static const hl_head_choice wrong[] = { { 3, 0 }, { -1, 0 }, { 0, 4 }, { 0, -2 } };
+    static const char *const    why[] = { "no layer 3", "no layer -1", "no head 4", "no head -2" };
+    for (int i = 0; i < 4; i++) {
+        assert_fails(
+            HL_BAD_ARGUMENT, why[i],
+            hl_token_view_new(&view, g.model, &g.prompt,
+                              &(hl_token_view_options){ .heads = &wrong[i], .n_heads = 1 }));
+        assert_null(view);
+    }
+    close_golden(&g);
+}
+
+/* ----------------------------------------------------------------------------- lens */
+
+/* Tolerances are those of `verify`; none of these files has two best tokens as near as rounding. */
+static void check_lens(const char *folder, int64_t begin, int64_t end)
+{
+    golden           g       = open_golden(folder);
+    const hl_tensor *top     = hl_safetensors_find(g.expected, "lens_top");
+    const hl_tensor *entropy = hl_safetensors_find(g.expected, "lens_entropy");
+    hl_lens_view    *view    = NULL;
+    int64_t          n       = g.prompt.n_tokens;
+    int              n_other = 0;
+
+    assert_ok(hl_lens_view_new(&view, g.model, &g.prompt,
+                               &(hl_lens_view_options){ .begin = begin, .end = end }));
+    assert_int_equal(view->n_layers + 1, top->shape[0]);
+    assert_int_equal(view->n_tokens, end > 0 ? end - begin : n);
+    assert_int_equal(view->first, begin);
+    for (int64_t i = 0; i < (view->n_layers + 1) * view->n_tokens; i++) {
+        int64_t token = begin + i % view->n_tokens, place = i / view->n_tokens * n + token;
+        assert_close((double)view->entropy[i], ((const double *)entropy->data)[place], 1e-3,
+                     "the entropy of the lens");
+        n_other += view->guesses[i].id != ((const int64_t *)top->data)[place];
+        bool follows = token + 1 < n && view->guesses[i].id == g.prompt.tokens[token + 1];
+        assert_int_equal(view->guesses[i].is_marked, follows);
+    }
+    assert_int_equal(n_other, 0);
+    hl_lens_view_free(view);
+    close_golden(&g);
+}
+
+static void lens_is_as_expected(void **state)
+{
+    (void)state;
+    for (int i = 0; i < N_FAMILIES; i++) {
+        check_lens(families[i], 0, 0);
+        check_lens(families[i], 7, 19); /* after others, which were fed without it */
+    }
+    if (path_exists(in_shared("golden/families/gemma2"))) {
+        check_lens(in_shared("golden/families/gemma2"), 0, 0);
+        check_lens(in_shared("golden/families/gpt2"), 0, 1);
+        check_lens(in_shared("golden/families/bloom"), 31, 32);
+    }
+}
+
+static void lens_is_refused(void **state)
+{
+    hl_lens_view *view = NULL;
+    golden        g    = open_golden(families[0]);
+    (void)state;
+
+    assert_fails(
+        HL_BAD_ARGUMENT, "zoom 3:40: wanted tokens A:B with 0 <= A < B <= 32",
+        hl_lens_view_new(&view, g.model, &g.prompt, &(hl_lens_view_options){ 3, 40, false, 0 }));
+    assert_null(view);
+    close_golden(&g);
+    if (!path_exists(in_shared("golden/families/bert")))
+        skip();
+    g = open_golden(in_shared("golden/families/bert"));
+    assert_fails(HL_UNSUPPORTED, "no lens on it",
+                 hl_lens_view_new(&view, g.model, &g.prompt, NULL));
+    close_golden(&g);
+}
+
+/* ---------------------------------------------------------------------------- names */
+
+static void check_names(const char *tokenizer_path, const char *text, const char *const *wanted,
+                        size_t n_wanted)
+{
+    hl_tokenizer *tokenizer = NULL;
+    hl_encoding  *encoding  = NULL;
+
+    assert_ok(hl_tokenizer_open(&tokenizer, tokenizer_path));
+    assert_ok(hl_tokenizer_encode(&encoding, tokenizer, text, strlen(text),
+                                  &(hl_encode_options){ .add_special = true }));
+    assert_int_equal(encoding->n_tokens, n_wanted);
+    for (size_t i = 0; i < n_wanted; i++) {
+        hl_view_token token;
+        bool          special = encoding->types[i] == HL_TOKEN_SPECIAL;
+        assert_ok(hl_view_name_token(&token, tokenizer, encoding->ids[i]));
+        assert_string_equal(token.text, wanted[i]);
+        assert_int_equal(token.is_marked, special);
+        hl_free(token.text);
+    }
+    hl_encoding_free(encoding);
+    hl_tokenizer_close(tokenizer);
+}
+
+/* Every byte of what cannot be shown is seen; nothing else changes. */
+static void tokens_have_names(void **state)
+{
+    static const char *const bytes[]  = { "the",   "\u00b7old", "\u23ce", "\u21e5",
+                                          "\\xf0", "\\x9f",     "\\x99",  "\\x82" };
+    static const char *const words[]  = { "[CLS]", "un", "##able", "[UNK]", "x", "[SEP]" };
+    static const char *const pieces[] = { "\u00b7un", "able",   "\u00b7man",
+                                          "\u00b7",   "\u00b7", "\u00e9" };
+    static const char *const marked[] = { "<|endoftext|>", "the" };
+    (void)state;
+    check_names("models/demo", "the old\n\t\xf0\x9f\x99\x82", bytes, 8);
+    check_names("models/demo", "<|endoftext|>the", marked, 2);
+    check_names("tests/data/tokenizers/small-wordpiece", "unable < x", words, 6);
+    check_names("tests/data/tokenizers/small-unigram", "unable man  \u00e9", pieces, 6);
+}
+
+static void numbers_name_tokens_without_tokenizer(void **state)
+{
+    hl_view_token token;
+    (void)state;
+    assert_ok(hl_view_name_token(&token, NULL, 4711));
+    assert_string_equal(token.text, "#4711");
+    hl_free(token.text);
+}
+
+/* What a template wrote is marked, special or not. */
+static void templates_are_marked(void **state)
+{
+    const int64_t  ids[]   = { 5, 6, 7 };
+    const uint8_t  roles[] = { HL_ROLE_TEMPLATE, HL_ROLE_USER, HL_ROLE_TEMPLATE };
+    hl_prompt      prompt  = { ids, 3, roles, NULL };
+    hl_view_token *tokens  = NULL;
+    (void)state;
+
+    assert_ok(hl_view_tokens_new(&tokens, &prompt));
+    assert_true(tokens[0].is_marked && !tokens[1].is_marked && tokens[2].is_marked);
+    hl_view_tokens_free(tokens, 3);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(maps_are_as_expected),
+        cmocka_unit_test(maps_of_encoders_are_as_expected),
+        cmocka_unit_test(pieces_make_the_whole),
+        cmocka_unit_test(chosen_heads_are_averaged),
+        cmocka_unit_test(what_is_not_there_is_refused),
+        cmocka_unit_test(lens_is_as_expected),
+        cmocka_unit_test(lens_is_refused),
+        cmocka_unit_test(tokens_have_names),
+        cmocka_unit_test(numbers_name_tokens_without_tokenizer),
+        cmocka_unit_test(templates_are_marked),
+    };
+
+    return cmocka_run_group_tests_name("view", tests, NULL, NULL);
+}
