@@ -313,23 +313,65 @@ static void combinations_agree(void **state)
 
 static void exact_dots_agree(void **state)
 {
+    enum { N_KEYS = 6 }; /* a group of four, and two by themselves */
     (void)state;
     for (const char *const *name = hl_backend_names(); *name != NULL; name++) {
         const hl_dense *dense = dense_of(*name);
-        for (int i = 0; i < N_SIZES; i++) {
-            double a[MAX_ROW], size = 0.0;
-            float  b[MAX_ROW];
+        for (int i = 0; i < N_SIZES * N_KEYS; i++) {
+            int64_t n = sizes[i % N_SIZES], stride = n + 3, n_keys = 1 + i / N_SIZES;
+            double  q[MAX_ROW], seen[N_KEYS], wanted[N_KEYS];
+            float   k[N_KEYS * (MAX_ROW + 3)];
 
-            fill(b, sizes[i]);
-            for (int64_t j = 0; j < sizes[i]; j++) {
-                a[j] = (double)random_value() / 3.0;
-                size += fabs(a[j] * (double)b[j]);
+            fill(k, N_KEYS * stride);
+            for (int64_t j = 0; j < n; j++)
+                q[j] = (double)random_value() / 3.0;
+            dense->dots_exact(seen, q, k, stride, n_keys, n);
+            hl_dense_scalar.dots_exact(wanted, q, k, stride, n_keys, n);
+            for (int64_t key = 0; key < n_keys; key++) {
+                double size = 0.0;
+                for (int64_t j = 0; j < n; j++)
+                    size += fabs(q[j] * (double)k[key * stride + j]);
+                if (!(fabs(seen[key] - wanted[key]) <= 1e-14 * size))
+                    fail_msg("%s, %lld: %.17g, wanted %.17g", *name, (long long)n, seen[key],
+                             wanted[key]);
             }
-            double seen   = dense->dot_exact(a, b, sizes[i]);
-            double wanted = hl_dense_scalar.dot_exact(a, b, sizes[i]);
-            if (!(fabs(seen - wanted) <= 1e-14 * size))
-                fail_msg("%s, %lld: %.17g, wanted %.17g", *name, (long long)sizes[i], seen, wanted);
         }
+    }
+    assert_ok(hl_backend_select(NULL));
+}
+
+/* Against long double; two units in the last place, which is what the header says. */
+static void exact_exponentials_agree(void **state)
+{
+    enum { N = 4099 };
+    (void)state;
+    for (const char *const *name = hl_backend_names(); *name != NULL; name++) {
+        const hl_dense *dense = dense_of(*name);
+        double          x[N], y[N];
+
+        for (int i = 0; i < N; i++)
+            x[i] = i < 64 ? 3.0 - ldexp(1.0, -i) : 3.0 - 706.0 * (double)(i - 64) / N;
+        memcpy(y, x, sizeof y);
+        dense->exp_exact(y, 3.0, N);
+        for (int i = 0; i < N; i++) {
+            long double wanted = expl((long double)(x[i] - 3.0));
+            if (!(fabsl((long double)y[i] - wanted) <= 0x1p-51L * wanted))
+                fail_msg("%s: e^%.17g is %.17g, wanted %.17g", *name, x[i] - 3.0, y[i],
+                         (double)wanted);
+        }
+    }
+    assert_ok(hl_backend_select(NULL));
+}
+
+static void exact_exponentials_at_the_ends(void **state)
+{
+    (void)state;
+    for (const char *const *name = hl_backend_names(); *name != NULL; name++) {
+        const hl_dense *dense = dense_of(*name);
+        double          x[]   = { 7.0, (double)-INFINITY, (double)NAN, -1e6, 7.0 };
+
+        dense->exp_exact(x, 7.0, 5);
+        assert_true(x[0] == 1.0 && x[1] == 0.0 && isnan(x[2]) && x[3] == 0.0 && x[4] == 1.0);
     }
     assert_ok(hl_backend_select(NULL));
 }
@@ -345,6 +387,8 @@ int main(void)
         cmocka_unit_test(dots_do_not_depend_on_company),
         cmocka_unit_test(combinations_agree),
         cmocka_unit_test(exact_dots_agree),
+        cmocka_unit_test(exact_exponentials_agree),
+        cmocka_unit_test(exact_exponentials_at_the_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

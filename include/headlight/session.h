@@ -126,6 +126,8 @@ typedef struct hl_tap {
     void *context;
     hl_status (*layer)(void *context, const hl_layer_rows *rows);
     hl_status (*final)(void *context, const hl_final_rows *rows);
+    /* The embeddings, before the first block: as the resid_post of layer -1, without heads. */
+    hl_status (*embedded)(void *context, const hl_layer_rows *rows);
     uint32_t       wants;             /* HL_WANT_..., of those the session was opened with */
     const int64_t *pattern_positions; /* (n_pattern_positions) rising */
     int64_t        n_pattern_positions;

@@ -244,6 +244,47 @@ void hl_writer_write(hl_writer *writer, const void *bytes, size_t n_bytes)
     writer->n_buffered += n_bytes;
 }
 
+void hl_writer_reserve(hl_writer *writer, size_t n_bytes)
+{
+    int code = 0;
+
+    flush(writer);
+    if (writer->status != HL_OK || n_bytes == 0)
+        return;
+    if (n_bytes > INT64_MAX)
+        keep_error(writer, hl_fail(HL_LIMIT, "%s: %zu bytes are more than a file can have",
+                                   writer->path, n_bytes));
+    else
+        code = posix_fallocate(writer->descriptor, 0, (off_t)n_bytes);
+    if (code != 0)
+        keep_error(writer, hl_fail(HL_IO, "%s: no room for %zu bytes: %s", writer->path, n_bytes,
+                                   strerror(code)));
+}
+
+void hl_writer_write_at(hl_writer *writer, size_t offset, const void *bytes, size_t n_bytes)
+{
+    const uint8_t *next = bytes;
+
+    flush(writer);
+    while (n_bytes > 0 && writer->status == HL_OK) {
+        ssize_t n_written = pwrite(writer->descriptor, next, n_bytes, (off_t)offset);
+        if (n_written < 0 && errno == EINTR)
+            continue;
+        if (n_written < 0) {
+            keep_error(writer, hl_fail(HL_IO, "%s: writing: %s", writer->path, strerror(errno)));
+            return;
+        }
+        next += n_written;
+        offset += (size_t)n_written;
+        n_bytes -= (size_t)n_written;
+    }
+}
+
+hl_status hl_writer_check(const hl_writer *writer)
+{
+    return writer->status == HL_OK ? HL_OK : hl_fail(writer->status, "%s", writer->message);
+}
+
 /* Make the rename last.  Some file systems cannot sync a directory (EINVAL), and
  * some directories may be written but not opened: neither is the caller's fault. */
 static hl_status sync_directory(const char *path)

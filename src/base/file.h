@@ -28,6 +28,12 @@ typedef struct hl_writer hl_writer;
 
 hl_status hl_writer_open(hl_writer **out, const char *path);
 void      hl_writer_write(hl_writer *writer, const void *bytes, size_t n_bytes);
+/* Makes the file `n_bytes` long, on the disk as well: what does not fit is known now.  What is
+ * not written is 0.  For a file whose parts come in any order, with hl_writer_write_at. */
+void hl_writer_reserve(hl_writer *writer, size_t n_bytes);
+void hl_writer_write_at(hl_writer *writer, size_t offset, const void *bytes, size_t n_bytes);
+/* The first error so far, for whoever would otherwise go on for hours. */
+hl_status hl_writer_check(const hl_writer *writer);
 /* Closes the writer in every case. */
 hl_status hl_writer_finish(hl_writer *writer);
 /* Gives up: removes the temporary file.  Accepts NULL. */

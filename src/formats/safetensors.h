@@ -6,6 +6,7 @@
 #ifndef HL_FORMATS_SAFETENSORS_H
 #define HL_FORMATS_SAFETENSORS_H
 
+#include "base/file.h"
 #include "formats/tensors.h"
 #include "headlight.h"
 
@@ -36,6 +37,12 @@ typedef struct hl_safetensors_writer hl_safetensors_writer;
 hl_status hl_safetensors_writer_new(hl_safetensors_writer **out);
 void      hl_safetensors_add(hl_safetensors_writer *writer, const hl_tensor *tensor);
 void hl_safetensors_add_metadata(hl_safetensors_writer *writer, const char *key, const char *value);
+/* Instead of `write`, for more data than memory holds: the header, and room for all tensors, whose
+ * data may have been NULL.  The caller writes them, in any order, with hl_writer_write_at from
+ * hl_safetensors_offset on, and finishes the file. */
+hl_status hl_safetensors_begin(hl_writer **out, hl_safetensors_writer *writer, const char *path);
+/* Where in the file the data of a tensor begins that was added; after `begin`. */
+size_t hl_safetensors_offset(const hl_safetensors_writer *writer, const char *name);
 /* Does not free the writer. */
 hl_status hl_safetensors_write(hl_safetensors_writer *writer, const char *path);
 void      hl_safetensors_writer_free(hl_safetensors_writer *writer);

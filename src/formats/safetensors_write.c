@@ -24,6 +24,7 @@ struct hl_safetensors_writer {
     hl_tensor *tensors; /* (capacity), n_tensors used; names are our copies */
     size_t     n_tensors;
     size_t     capacity;
+    size_t     n_header; /* bytes before the data, once it has been written */
     json_t    *metadata;
     hl_status  status; /* the first error, and its message */
     char       message[512];
@@ -82,8 +83,6 @@ static hl_status check_tensor(const hl_tensor *tensor)
     if (tensor->n_bytes != needed)
         return hl_fail(HL_BAD_ARGUMENT, "%zu bytes of data, dtype and shape need %zu",
                        tensor->n_bytes, needed);
-    if (tensor->data == NULL && tensor->n_bytes > 0)
-        return hl_fail(HL_BAD_ARGUMENT, "data is NULL");
     return HL_OK;
 }
 
@@ -184,8 +183,8 @@ static hl_status build_header(json_t *header, const hl_safetensors_writer *write
     return HL_OK;
 }
 
-/* Length, header, padding. */
-static void write_header(hl_writer *file, const char *text, size_t n_text)
+/* Length, header, padding; how many bytes they are. */
+static size_t write_header(hl_writer *file, const char *text, size_t n_text)
 {
     size_t  n_padding = (HEADER_ALIGNMENT - n_text % HEADER_ALIGNMENT) % HEADER_ALIGNMENT;
     uint8_t length[8];
@@ -195,23 +194,7 @@ static void write_header(hl_writer *file, const char *text, size_t n_text)
     hl_writer_write(file, length, sizeof length);
     hl_writer_write(file, text, n_text);
     hl_writer_write(file, "        ", n_padding);
-}
-
-static hl_status write_file(const hl_safetensors_writer *writer, const char *path, const char *text)
-{
-    hl_writer *file   = NULL;
-    size_t     n_text = strlen(text);
-
-    if (n_text > HL_SAFETENSORS_MAX_HEADER - HEADER_ALIGNMENT)
-        return hl_fail(HL_LIMIT, "%s: a header of %zu bytes, at most %d", path, n_text,
-                       HL_SAFETENSORS_MAX_HEADER);
-    hl_status status = hl_writer_open(&file, path);
-    if (status != HL_OK)
-        return status;
-    write_header(file, text, n_text);
-    for (size_t i = 0; i < writer->n_tensors; i++)
-        hl_writer_write(file, writer->tensors[i].data, writer->tensors[i].n_bytes);
-    return hl_writer_finish(file);
+    return sizeof length + n_text + n_padding;
 }
 
 /* The header as text; the caller releases it with free, being jansson's. */
@@ -228,19 +211,84 @@ static hl_status header_text(char **out, const hl_safetensors_writer *writer)
     return status;
 }
 
+/* Sorts the tensors, makes the file and writes its header. */
+static hl_status begin_file(hl_writer **out, hl_safetensors_writer *writer, const char *path)
+{
+    hl_status status = HL_OK;
+    char     *text   = NULL;
+
+    if (writer->n_tensors > 0)
+        qsort(writer->tensors, writer->n_tensors, sizeof *writer->tensors, compare_order);
+    status = header_text(&text, writer);
+    if (status != HL_OK)
+        HL_TRY(hl_fail_within(status, "%s", path));
+    size_t n_text = strlen(text);
+    if (n_text > HL_SAFETENSORS_MAX_HEADER - HEADER_ALIGNMENT)
+        HL_TRY(hl_fail(HL_LIMIT, "%s: a header of %zu bytes, at most %d", path, n_text,
+                       HL_SAFETENSORS_MAX_HEADER));
+    HL_TRY(hl_writer_open(out, path));
+    writer->n_header = write_header(*out, text, n_text);
+
+done:
+    free(text);
+    return status;
+}
+
+hl_status hl_safetensors_begin(hl_writer **out, hl_safetensors_writer *writer, const char *path)
+{
+    hl_status status = HL_OK;
+
+    *out = NULL;
+    if (writer->status != HL_OK)
+        return hl_fail(writer->status, "%s: %s", path, writer->message);
+    HL_TRY(begin_file(out, writer, path));
+    hl_writer_reserve(*out, hl_safetensors_offset(writer, NULL));
+    HL_TRY(hl_writer_check(*out));
+
+done:
+    if (status != HL_OK) {
+        hl_writer_abandon(*out);
+        *out = NULL;
+    }
+    return status;
+}
+
+/* The end of the file for a name that is not there. */
+size_t hl_safetensors_offset(const hl_safetensors_writer *writer, const char *name)
+{
+    size_t offset = writer->n_header;
+
+    for (size_t i = 0; i < writer->n_tensors; i++) {
+        if (name != NULL && strcmp(writer->tensors[i].name, name) == 0)
+            break;
+        offset += writer->tensors[i].n_bytes;
+    }
+    return offset;
+}
+
+static hl_status check_data(const hl_safetensors_writer *writer)
+{
+    for (size_t i = 0; i < writer->n_tensors; i++) {
+        const hl_tensor *tensor = &writer->tensors[i];
+        if (tensor->data == NULL && tensor->n_bytes > 0)
+            return hl_fail(HL_BAD_ARGUMENT, "tensor '%s': data is NULL", tensor->name);
+    }
+    return HL_OK;
+}
+
 hl_status hl_safetensors_write(hl_safetensors_writer *writer, const char *path)
 {
-    char *text = NULL;
+    hl_writer *file = NULL;
 
     if (writer->status != HL_OK)
         return hl_fail(writer->status, "%s: %s", path, writer->message);
-    if (writer->n_tensors > 0)
-        qsort(writer->tensors, writer->n_tensors, sizeof *writer->tensors, compare_order);
-
-    hl_status status = header_text(&text, writer);
-    if (text == NULL)
+    hl_status status = check_data(writer);
+    if (status != HL_OK)
         return hl_fail_within(status, "%s", path);
-    status = write_file(writer, path, text);
-    free(text);
-    return status;
+    status = begin_file(&file, writer, path);
+    if (status != HL_OK)
+        return status;
+    for (size_t i = 0; i < writer->n_tensors; i++)
+        hl_writer_write(file, writer->tensors[i].data, writer->tensors[i].n_bytes);
+    return hl_writer_finish(file);
 }

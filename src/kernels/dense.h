@@ -5,7 +5,8 @@
  *     activate   the middle of an MLP, gated or not
  *     dot        rows of x times rows of a weight:        y = W x
  *     combine    rows of a transposed weight, weighted:   y += x W
- *     dot_exact  one dot product in double
+ *     dots_exact dot products in double
+ *     exp_exact  exponentials in double
  *
  * A back end has one table of these.  They use no threads: linear.h and the
  * forward pass share rows out.  dense_scalar.c is the definition. */
@@ -73,8 +74,13 @@ typedef struct hl_dense {
     void (*activate)(float *x, const float *up, int64_t n, hl_activation activation, float limit);
     void (*dot)(const hl_dot *dot);
     void (*combine)(const hl_combine *combine);
-    /* a . b in double all the way; for rows that are the measure of others. */
-    double (*dot_exact)(const double *a, const float *b, int64_t n);
+    /* out[i] = q . k_i in double all the way, of n_keys rows of k (n), `stride` apart; for
+     * rows that are the measure of others. */
+    void (*dots_exact)(double *out, const double *q, const float *k, int64_t stride, int64_t n_keys,
+                       int64_t n);
+    /* x[i] = e^(x[i] - shift) where x[i] <= shift, to two units in the last place; what would be
+     * below 1e-307 is 0. */
+    void (*exp_exact)(double *x, double shift, int64_t n);
 } hl_dense;
 
 extern const hl_dense hl_dense_scalar;

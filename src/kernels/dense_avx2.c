@@ -3,10 +3,11 @@
 #include "kernels/dense_vector.h"
 
 const hl_dense hl_dense_avx2 = {
-    .norm      = dense_norm,
-    .rotate    = dense_rotate,
-    .activate  = dense_activate,
-    .dot       = dense_dot,
-    .combine   = dense_combine,
-    .dot_exact = dense_dot_exact,
+    .norm       = dense_norm,
+    .rotate     = dense_rotate,
+    .activate   = dense_activate,
+    .dot        = dense_dot,
+    .combine    = dense_combine,
+    .dots_exact = dense_dots_exact,
+    .exp_exact  = dense_exp_exact,
 };

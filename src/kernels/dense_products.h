@@ -460,21 +460,88 @@ static void dense_combine(const hl_combine *c)
 
 /* -------------------------------------------------------------------- in double */
 
-static double dense_dot_exact(const double *a, const float *b, int64_t n)
+enum { EXACT_KEYS = 4 }; /* at a time: their sums do not wait for each other */
+
+HL_INLINE void dots_exact_of(double *out, const double *q, const float *k, int64_t stride,
+                             int64_t n, int n_keys)
 {
-    vd      low  = { 0 };
-    vd      high = { 0 };
-    double  rest = 0.0;
-    int64_t i    = 0;
+    vd      low[EXACT_KEYS]  = { { 0 } };
+    vd      high[EXACT_KEYS] = { { 0 } };
+    int64_t i                = 0;
 
     for (; i + VL <= n; i += VL) {
-        vf values = vf_load(b + i);
-        low       = vd_fma(vd_load(a + i), vd_low(values), low);
-        high      = vd_fma(vd_load(a + i + VD), vd_high(values), high);
+        for (int key = 0; key < n_keys; key++) {
+            vf values = vf_load(k + key * stride + i);
+            low[key]  = vd_fma(vd_load(q + i), vd_low(values), low[key]);
+            high[key] = vd_fma(vd_load(q + i + VD), vd_high(values), high[key]);
+        }
     }
-    for (; i < n; i++)
-        rest += a[i] * (double)b[i];
-    return sum_doubles(low + high) + rest;
+    for (int key = 0; key < n_keys; key++) {
+        double rest = 0.0;
+        for (int64_t j = i; j < n; j++)
+            rest += q[j] * (double)k[key * stride + j];
+        out[key] = sum_doubles(low[key] + high[key]) + rest;
+    }
+}
+
+static void dense_dots_exact(double *out, const double *q, const float *k, int64_t stride,
+                             int64_t n_keys, int64_t n)
+{
+    int64_t key = 0;
+
+    for (; key + EXACT_KEYS <= n_keys; key += EXACT_KEYS)
+        dots_exact_of(out + key, q, k + key * stride, stride, n, EXACT_KEYS);
+    for (; key < n_keys; key++)
+        dots_exact_of(out + key, q, k + key * stride, stride, n, 1);
+}
+
+/* e^x = 2^k e^r, k = round(x / ln 2), |r| <= ln 2 / 2: the power from exponent bits (as in
+ * simd_math.h), e^r by its series, whose 14th term is below 2^-56. */
+HL_INLINE vd vd_exp(vd x)
+{
+    static const double series[] = { 1.0 / 6227020800,
+                                     1.0 / 479001600,
+                                     1.0 / 39916800,
+                                     1.0 / 3628800,
+                                     1.0 / 362880,
+                                     1.0 / 40320,
+                                     1.0 / 5040,
+                                     1.0 / 720,
+                                     1.0 / 120,
+                                     1.0 / 24,
+                                     1.0 / 6,
+                                     1.0 / 2,
+                                     1.0,
+                                     1.0 };
+
+    const vd magic   = 0x1.8p52 + 1023.0 - (vd){ 0 };
+    const vd floor   = -707.0 - (vd){ 0 };
+    vl       is_zero = x < floor;
+    vd       bounded = (vd)(((vl)floor & is_zero) | ((vl)x & ~is_zero)); /* keeps a NaN */
+    vd       shifted = vd_fma(bounded, 0x1.71547652b82fep0 - (vd){ 0 }, magic);
+    vd       k       = shifted - magic;
+    vd       r       = vd_fma(k, -0x1.62e42fefa39efp-1 - (vd){ 0 }, bounded);
+    vd       power   = (vd)((vl)shifted << 52);
+    vd       sum     = series[0] - (vd){ 0 };
+
+    r = vd_fma(k, -0x1.abc9e3b39803fp-56 - (vd){ 0 }, r); /* what ln 2 is beyond a double */
+    for (size_t i = 1; i < sizeof series / sizeof *series; i++)
+        sum = vd_fma(sum, r, series[i] - (vd){ 0 });
+    return (vd)((vl)(sum * power) & ~is_zero);
+}
+
+static void dense_exp_exact(double *x, double shift, int64_t n)
+{
+    int64_t i        = 0;
+    double  rest[VD] = { 0 };
+
+    for (; i + VD <= n; i += VD)
+        vd_store(x + i, vd_exp(vd_load(x + i) - shift));
+    if (i == n)
+        return;
+    memcpy(rest, x + i, (size_t)(n - i) * sizeof *x);
+    vd_store(rest, vd_exp(vd_load(rest) - shift));
+    memcpy(x + i, rest, (size_t)(n - i) * sizeof *x);
 }
 
 #endif

@@ -168,20 +168,28 @@ static void combine(const hl_combine *c)
     }
 }
 
-static double dot_exact(const double *a, const float *b, int64_t n)
+static void dots_exact(double *out, const double *q, const float *k, int64_t stride, int64_t n_keys,
+                       int64_t n)
 {
-    double sum = 0.0;
+    for (int64_t key = 0; key < n_keys; key++) {
+        out[key] = 0.0;
+        for (int64_t i = 0; i < n; i++)
+            out[key] += q[i] * (double)k[key * stride + i];
+    }
+}
 
+static void exp_exact(double *x, double shift, int64_t n)
+{
     for (int64_t i = 0; i < n; i++)
-        sum += a[i] * (double)b[i];
-    return sum;
+        x[i] = exp(x[i] - shift);
 }
 
 const hl_dense hl_dense_scalar = {
-    .norm      = norm_row,
-    .rotate    = rotate,
-    .activate  = activate,
-    .dot       = dot,
-    .combine   = combine,
-    .dot_exact = dot_exact,
+    .norm       = norm_row,
+    .rotate     = rotate,
+    .activate   = activate,
+    .dot        = dot,
+    .combine    = combine,
+    .dots_exact = dots_exact,
+    .exp_exact  = exp_exact,
 };

@@ -29,8 +29,9 @@ HL_INLINE void store_part(float *p, vf a, int64_t n)
 
 /* A register of doubles holds half as many: low and high are the two halves. */
 enum { VD = VL / 2 };
-typedef double vd __attribute__((vector_size(8 * VD)));
-typedef float  vf_half __attribute__((vector_size(4 * VD)));
+typedef double  vd __attribute__((vector_size(8 * VD)));
+typedef int64_t vl __attribute__((vector_size(8 * VD)));
+typedef float   vf_half __attribute__((vector_size(4 * VD)));
 
 #if VL == 16
 #define LOW_HALF  0, 1, 2, 3, 4, 5, 6, 7

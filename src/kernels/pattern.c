@@ -9,27 +9,15 @@
 #include "kernels/attention.h"
 #include "kernels/kernels.h"
 
-/* The row's q and one key, as doubles. */
+/* The row's q and, unless keys are floats, one key. */
 typedef struct row_operands {
     double q[HL_MAX_HEAD_DIM];
     double k[HL_MAX_HEAD_DIM];
 } row_operands;
 
-static int64_t first_of(hl_visible_keys range)
+static const void *row_address(const hl_rows *rows, int64_t offset)
 {
-    return hl_visible_from(range, 0);
-}
-
-static int64_t after(hl_visible_keys range, int64_t key)
-{
-    return hl_visible_from(range, key + 1);
-}
-
-static hl_status read_row(double *out, const hl_rows *rows, int64_t offset, int64_t n)
-{
-    size_t size = hl_dtype_bits(rows->dtype) / 8;
-    return hl_dtype_to_f64(out, (const char *)rows->data + (size_t)offset * size, rows->dtype,
-                           (size_t)n);
+    return (const char *)rows->data + (size_t)offset * (hl_dtype_bits(rows->dtype) / 8);
 }
 
 static double finish_score(double dot, const hl_attention *p, int64_t head, int64_t key,
@@ -44,6 +32,23 @@ static double finish_score(double dot, const hl_attention *p, int64_t head, int6
     if (p->key_bias != NULL)
         score += (double)p->key_bias[head * p->n_keys + key];
     return score;
+}
+
+/* An interval of the visible keys: one, or two where a window leaves the first keys open. */
+typedef struct key_span {
+    int64_t begin;
+    int64_t end;
+} key_span;
+
+static int list_spans(key_span out[2], hl_visible_keys range)
+{
+    int n_spans = 0;
+
+    if (range.kept > 0)
+        out[n_spans++] = (key_span){ 0, range.kept };
+    if (range.begin < range.end)
+        out[n_spans++] = (key_span){ range.begin, range.end };
+    return n_spans;
 }
 
 /* In four sums: a row of a long context is the work of millions of these. */
@@ -61,103 +66,185 @@ static double dot_f64(const double *a, const double *b, int64_t n)
     return (sums[0] + sums[1]) + (sums[2] + sums[3]);
 }
 
-/* out[key] for the keys of `range`. */
-static hl_status row_scores(double *out, const hl_attention *p, hl_visible_keys range,
-                            int64_t batch, int64_t head, int64_t row)
+/* q times the keys of `span`, to out[key]. */
+static hl_status span_dots(double *out, const hl_kernels *kernels, const hl_attention *p,
+                           row_operands *operands, int64_t first, key_span span)
 {
-    hl_status    status   = HL_OK;
-    row_operands operands = { { 0 }, { 0 } };
-    int64_t      kv_head  = head / (p->n_heads / p->n_kv_heads);
-    int64_t      position = hl_attention_query_start(p, batch) + row;
+    hl_status status = HL_OK;
+    int64_t   d      = p->d_head;
 
-    const hl_kernels *kernels = NULL;
-
-    HL_TRY(hl_kernels_current(&kernels));
-    HL_TRY(read_row(operands.q, &p->q, hl_rows_offset(&p->q, batch, head, row), p->d_head));
-    for (int64_t key = first_of(range); key < range.end; key = after(range, key)) {
-        int64_t offset = hl_rows_offset(&p->k, batch, kv_head, key);
-        double  dot;
-
-        if (p->k.dtype == HL_DTYPE_F32) {
-            dot =
-                kernels->dense->dot_exact(operands.q, (const float *)p->k.data + offset, p->d_head);
-        } else {
-            HL_TRY(read_row(operands.k, &p->k, offset, p->d_head));
-            dot = dot_f64(operands.q, operands.k, p->d_head);
-        }
-        out[key] = finish_score(dot, p, head, key, position);
+    if (p->k.dtype == HL_DTYPE_F32) {
+        const float *k = (const float *)p->k.data + first + span.begin * p->k.row_stride;
+        kernels->dense->dots_exact(out + span.begin, operands->q, k, p->k.row_stride,
+                                   span.end - span.begin, d);
+        return HL_OK;
+    }
+    for (int64_t key = span.begin; key < span.end; key++) {
+        HL_TRY(hl_dtype_to_f64(operands->k, row_address(&p->k, first + key * p->k.row_stride),
+                               p->k.dtype, (size_t)d));
+        out[key] = dot_f64(operands->q, operands->k, d);
     }
 
 done:
     return status;
 }
 
-/* log(sum of e^s) over the keys and the sink. */
-static double log_sum(const double *scores, hl_visible_keys range, const float *sink)
+/* out[key] for the keys of `range`. */
+static hl_status row_scores(double *out, const hl_kernels *kernels, const hl_attention *p,
+                            hl_visible_keys range, int64_t batch, int64_t head, int64_t row)
 {
-    double max = sink != NULL ? (double)*sink : -INFINITY;
-    double sum = 0.0;
+    hl_status    status   = HL_OK;
+    row_operands operands = { { 0 }, { 0 } };
+    int64_t      first    = hl_rows_offset(&p->k, batch, head / (p->n_heads / p->n_kv_heads), 0);
+    int64_t      position = hl_attention_query_start(p, batch) + row;
+    key_span     spans[2];
+    int          n_spans = list_spans(spans, range);
 
-    for (int64_t key = first_of(range); key < range.end; key = after(range, key))
-        max = fmax(max, scores[key]);
-    if (max == -INFINITY)
-        return -INFINITY;
-    for (int64_t key = first_of(range); key < range.end; key = after(range, key))
-        sum += exp(scores[key] - max);
-    if (sink != NULL)
-        sum += exp((double)*sink - max);
-    return max + log(sum);
+    HL_TRY(hl_dtype_to_f64(operands.q, row_address(&p->q, hl_rows_offset(&p->q, batch, head, row)),
+                           p->q.dtype, (size_t)p->d_head));
+    for (int i = 0; i < n_spans; i++) {
+        HL_TRY(span_dots(out, kernels, p, &operands, first, spans[i]));
+        for (int64_t key = spans[i].begin; key < spans[i].end; key++)
+            out[key] = finish_score(out[key], p, head, key, position);
+    }
+
+done:
+    return status;
 }
 
-/* p = e^(score - lse). */
-static void add_outcome(hl_pattern_row *row, double *squares, double score, double p)
+/* ----------------------------------------------------------------------- sums */
+
+/* The sums of row_state.h in double, over all outcomes relative to the largest score. */
+typedef struct row_sums {
+    double max;
+    double sum;
+    double dot;
+    double dot2;
+    double squares;
+    double max_key; /* without the sink */
+    double max_size;
+} row_sums;
+
+static void add_outcome(row_sums *sums, double offset, double weight)
 {
-    if (p > 0.0) {
-        row->entropy -= p * (score - row->lse);
-        row->varentropy += p * (score - row->lse) * (score - row->lse);
-        *squares += p * p;
+    sums->sum += weight;
+    sums->squares += weight * weight;
+    if (weight > 0.0) { /* 0 * -inf is NaN */
+        sums->dot += weight * offset;
+        sums->dot2 += weight * offset * offset;
     }
-    row->max_score = fmax(row->max_score, fabs(score));
 }
 
-/* Scores become probabilities on the way. */
-static void summarise(hl_pattern_row *row, double *scores, hl_visible_keys range, const float *sink,
-                      int64_t position)
+/* The same of many: as vectors, where no weight is 0 for want of digits. */
+static void add_block(row_sums *sums, const double *offsets, const double *weights, int64_t n)
 {
-    double squares = 0.0;
+    double sum = 0.0, dot = 0.0, dot2 = 0.0, squares = 0.0;
 
-    for (int64_t key = first_of(range); key < range.end; key = after(range, key)) {
-        double p = exp(scores[key] - row->lse);
-        add_outcome(row, &squares, scores[key], p);
-        row->peak     = fmax(row->peak, p);
-        row->diagonal = key == position ? p : row->diagonal;
-        row->previous = key == position - 1 ? p : row->previous;
-        row->first    = key == 0 ? p : row->first;
-        scores[key]   = p;
+#pragma omp simd reduction(+ : sum, dot, dot2, squares)
+    for (int64_t i = 0; i < n; i++) {
+        double product = weights[i] > 0.0 ? weights[i] * offsets[i] : 0.0;
+        sum += weights[i];
+        squares += weights[i] * weights[i];
+        dot += product;
+        dot2 += weights[i] > 0.0 ? product * offsets[i] : 0.0;
     }
+    *sums = (row_sums){ .sum = sum, .dot = dot, .dot2 = dot2, .squares = squares };
+}
+
+static void find_largest(row_sums *sums, const double *scores, key_span span)
+{
+    double max  = sums->max_key;
+    double size = sums->max_size;
+
+#pragma omp simd reduction(max : max, size)
+    for (int64_t key = span.begin; key < span.end; key++) {
+        double score = scores[key];
+        double above = score < 0.0 ? -score : score;
+        max          = score > max ? score : max;
+        size         = above > size ? above : size;
+    }
+    sums->max_key  = max;
+    sums->max_size = size;
+}
+
+/* Scores become weights e^(s - max) on the way. */
+static void add_span(row_sums *sums, const hl_dense *dense, double *scores, key_span span)
+{
+    enum { BLOCK = 256 };
+    double offsets[BLOCK];
+
+    for (int64_t begin = span.begin; begin < span.end; begin += BLOCK) {
+        int64_t  n       = span.end - begin < BLOCK ? span.end - begin : BLOCK;
+        double  *weights = scores + begin;
+        row_sums own     = { 0 };
+
+        for (int64_t i = 0; i < n; i++)
+            offsets[i] = weights[i] - sums->max;
+        dense->exp_exact(weights, sums->max, n);
+        add_block(&own, offsets, weights, n);
+        sums->sum += own.sum;
+        sums->dot += own.dot;
+        sums->dot2 += own.dot2;
+        sums->squares += own.squares;
+    }
+}
+
+static double probability(const double *p, hl_visible_keys range, int64_t key)
+{
+    return hl_visible_has(range, key) ? p[key] : 0.0;
+}
+
+/* From scores to probabilities, and what they come to. */
+static hl_pattern_row softmax(double *scores, const hl_dense *dense, hl_visible_keys range,
+                              const float *sink, int64_t position)
+{
+    row_sums sums = { .max_key = -INFINITY };
+    key_span spans[2];
+    int      n_spans = list_spans(spans, range);
+
+    for (int i = 0; i < n_spans; i++)
+        find_largest(&sums, scores, spans[i]);
+    sums.max = sink != NULL && (double)*sink > sums.max_key ? (double)*sink : sums.max_key;
+    for (int i = 0; i < n_spans; i++)
+        add_span(&sums, dense, scores, spans[i]);
     if (sink != NULL)
-        add_outcome(row, &squares, (double)*sink, exp((double)*sink - row->lse));
-    row->renyi2 = -log(squares);
-    row->varentropy -= row->entropy * row->entropy;
+        add_outcome(&sums, (double)*sink - sums.max, exp((double)*sink - sums.max));
+    for (int i = 0; i < n_spans; i++) {
+        for (int64_t key = spans[i].begin; key < spans[i].end; key++)
+            scores[key] /= sums.sum;
+    }
+    return (hl_pattern_row){
+        .lse        = sums.max + log(sums.sum),
+        .entropy    = log(sums.sum) - sums.dot / sums.sum,
+        .renyi2     = 2.0 * log(sums.sum) - log(sums.squares),
+        .varentropy = sums.dot2 / sums.sum - sums.dot / sums.sum * (sums.dot / sums.sum),
+        .peak       = exp(sums.max_key - sums.max) / sums.sum,
+        .diagonal   = probability(scores, range, position),
+        .previous   = probability(scores, range, position - 1),
+        .first      = probability(scores, range, 0),
+        .max_score  = sink != NULL ? fmax(sums.max_size, fabs((double)*sink)) : sums.max_size,
+    };
 }
 
 hl_status hl_attention_pattern(double *out, hl_pattern_row *statistics, const hl_attention *p,
                                int64_t batch, int64_t head, int64_t row)
 {
-    int64_t         position = hl_attention_query_start(p, batch) + row;
-    hl_visible_keys range    = hl_attention_visible(p, batch, position);
-    const float    *sink     = p->sinks != NULL ? p->sinks + head : NULL;
-    hl_pattern_row  result   = { .lse = -INFINITY };
+    int64_t           position = hl_attention_query_start(p, batch) + row;
+    hl_visible_keys   range    = hl_attention_visible(p, batch, position);
+    const float      *sink     = p->sinks != NULL ? p->sinks + head : NULL;
+    hl_pattern_row    result   = { .lse = -INFINITY };
+    const hl_kernels *kernels  = NULL;
+    hl_status         status   = HL_OK;
 
+    HL_TRY(hl_kernels_current(&kernels));
     memset(out, 0, (size_t)p->n_keys * sizeof *out);
     if (range.begin < range.end) {
-        hl_status status = row_scores(out, p, range, batch, head, row);
-        if (status != HL_OK)
-            return status;
-        result.lse = log_sum(out, range, sink);
-        summarise(&result, out, range, sink, position);
+        HL_TRY(row_scores(out, kernels, p, range, batch, head, row));
+        result = softmax(out, kernels->dense, range, sink, position);
     }
     if (statistics != NULL)
         *statistics = result;
-    return HL_OK;
+
+done:
+    return status;
 }

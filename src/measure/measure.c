@@ -4,8 +4,9 @@
  * after the other, and they become sums at once.  Nothing is kept of a window after its
  * batch, so memory does not depend on how much text there is.
  *
- * Block influence compares the residual stream before and after a block, but for the
- * last one's, whose MLP is not even run unless the loss is wanted. */
+ * Block influence compares the residual stream before and after a block, in some rows that
+ * are kept from one block to the next; but for the last one's, whose MLP is not even run
+ * unless the loss is wanted. */
 #include "measure/measure.h"
 
 #include <math.h>
@@ -17,6 +18,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/threads.h"
+#include "model/logits.h"
 
 /* ------------------------------------------------------------------ sampled rows */
 
@@ -78,24 +80,42 @@ static double one_minus_cosine(const float *a, const float *b, int64_t n)
     return 1.0 - sums[0] / sqrt(sums[1] * sums[2]);
 }
 
-/* Of some rows of `layer`, whose input and output are (B, C, D). */
-static void add_influence(hl_measuring *m, const hl_layer_rows *rows, const float *input,
-                          const float *output)
+/* The sampled rows of one sequence, before and after a block: `after` is the session's stream,
+ * from the sequence's first row on, and then is what the next block reads. */
+static void follow_rows(float *before, double *influence, const float *after,
+                        const int64_t *sampled, int64_t n, const hl_measuring *m)
+{
+    int64_t d_model = m->config->d_model;
+
+#pragma omp parallel for num_threads(hl_forward_threads(m->session, n *d_model))
+    for (int64_t i = 0; i < n; i++) {
+        float       *kept = before + i * d_model;
+        const float *row  = after + sampled[i] * d_model;
+
+        influence[i] = one_minus_cosine(kept, row, d_model);
+        memcpy(kept, row, (size_t)d_model * sizeof *kept);
+    }
+}
+
+static void follow_stream(hl_measuring *m, const hl_layer_rows *rows, bool counts)
 {
     int64_t sampled[HL_OUTPUT_ROWS];
-    double  values[HL_OUTPUT_ROWS];
+    double  influence[HL_OUTPUT_ROWS];
 
     for (int64_t sequence = 0; sequence < rows->n_batch; sequence++) {
         int64_t n = hl_measure_output_rows(sampled, m, rows, sequence);
 
-#pragma omp parallel for num_threads(hl_threads(m->options.n_threads))
-        for (int64_t i = 0; i < n; i++) {
-            int64_t at = (sequence * rows->n_rows + sampled[i]) * rows->d_model;
-            values[i]  = one_minus_cosine(input + at, output + at, rows->d_model);
-        }
-        for (int64_t i = 0; i < n; i++)
-            hl_profile_influence(m->profile, rows->layer, values[i]);
+        follow_rows(m->stream + sequence * HL_OUTPUT_ROWS * rows->d_model, influence,
+                    m->session->rows.x + sequence * rows->n_rows * rows->d_model, sampled, n, m);
+        for (int64_t i = 0; i < n && counts; i++)
+            hl_profile_influence(m->profile, rows->layer, influence[i]);
     }
+}
+
+static hl_status watch_embedded(void *context, const hl_layer_rows *rows)
+{
+    follow_stream(context, rows, false);
+    return HL_OK;
 }
 
 /* After the block the session's stream is its output.  The last block is not finished unless
@@ -103,7 +123,7 @@ static void add_influence(hl_measuring *m, const hl_layer_rows *rows, const floa
 static void watch_stream(hl_measuring *m, const hl_layer_rows *rows)
 {
     if (rows->layer < m->config->n_layers - 1 || m->options.nll)
-        add_influence(m, rows, rows->resid_pre, m->session->rows.x);
+        follow_stream(m, rows, true);
 }
 
 /* --------------------------------------------------------------------------- tap */
@@ -170,18 +190,6 @@ done:
 
 /* -------------------------------------------------------------------------- loss */
 
-static double token_loss(const float *logits, int64_t n, int64_t token)
-{
-    float  max  = logits[0];
-    double rest = -1.0; /* the largest counts as 1 once */
-
-    for (int64_t i = 1; i < n; i++)
-        max = logits[i] > max ? logits[i] : max;
-    for (int64_t i = 0; i < n; i++)
-        rest += (double)expf(logits[i] - max);
-    return log1p(rest) + (double)max - (double)logits[token];
-}
-
 /* The token that row `row` should foretell; -1 if none, or if it has counted already. */
 static int64_t next_token(const hl_measuring *m, const hl_final_rows *rows, int64_t row)
 {
@@ -202,9 +210,11 @@ static hl_status watch_final(void *context, const hl_final_rows *rows)
         return HL_OK;
 #pragma omp parallel for num_threads(hl_threads(m->options.n_threads))
     for (int64_t row = 0; row < rows->n_rows; row++) {
-        int64_t token = next_token(m, rows, row);
+        int64_t      token  = next_token(m, rows, row);
+        const float *logits = rows->logits + row * rows->d_vocab;
+
         if (token >= 0)
-            m->values[row] = token_loss(rows->logits + row * rows->d_vocab, rows->d_vocab, token);
+            m->values[row] = hl_logits_lse(logits, rows->d_vocab) - (double)logits[token];
     }
     for (int64_t row = 0; row < rows->n_rows; row++) {
         if (next_token(m, rows, row) >= 0)
@@ -242,6 +252,7 @@ static hl_status feed_piece(hl_measuring *m)
     hl_tap                tap  = { .context             = m,
                                    .layer               = watch_layer,
                                    .final               = watch_final,
+                                   .embedded            = watch_embedded,
                                    .wants               = m->session->options.wants,
                                    .pattern_positions   = m->positions,
                                    .n_pattern_positions = m->n_patterns,
@@ -273,11 +284,13 @@ static hl_status measure_batch(hl_measuring *m)
 
     HL_TRY(hl_profile_begin(m->profile, &rows));
     if (m->rows != NULL)
-        HL_TRY(hl_measure_rows_begin(m->rows, batch));
+        hl_measure_rows_begin(m->rows, batch);
     for (int64_t i = 0; i < batch->n_batch; i++)
         HL_TRY(hl_session_rewind(m->session, i, 0));
     for (m->piece = 0; m->piece < batch->context && cut_piece(m); m->piece += m->n_piece)
         HL_TRY(feed_piece(m));
+    if (m->rows != NULL)
+        HL_TRY(hl_measure_rows_end(m->rows, batch));
     HL_TRY(hl_profile_end(m->profile));
 
 done:
@@ -351,7 +364,7 @@ hl_status hl_measure(hl_profile **out, const hl_model *model, const hl_tokenizer
     if (m.options.windows.n_parts > 1) /* done, but the others may not be */
         HL_TRY(hl_measure_save(&m));
     if (m.rows != NULL)
-        HL_TRY(hl_measure_rows_write(m.rows, m.options.rows_path));
+        HL_TRY(hl_measure_rows_finish(m.rows));
     *out      = m.profile;
     m.profile = NULL;
 

@@ -48,6 +48,7 @@ typedef struct hl_measuring {
     int64_t *positions; /* (B, n_patterns) */
     int64_t *outputs;   /* (B, HL_OUTPUT_ROWS) positions, too */
 
+    float  *stream;   /* (B, HL_OUTPUT_ROWS, D) those rows of the residual stream */
     float  *gram;     /* W_h W_h' of every layer and head: (L, H, d, d) */
     float  *products; /* (n_threads, 2, HL_OUTPUT_ROWS, d) z, and z times the Gram matrix */
     double *kernels;  /* (H, HL_KERNEL_ROWS, HL_KERNEL_ROWS) */
@@ -73,9 +74,10 @@ hl_status hl_measure_probe(hl_measuring *m);
 
 /* measure_rows.c */
 hl_status hl_measure_rows_new(hl_measure_rows **out, const hl_measuring *m);
-hl_status hl_measure_rows_begin(hl_measure_rows *rows, const hl_batch *batch);
+void      hl_measure_rows_begin(hl_measure_rows *rows, const hl_batch *batch);
 void      hl_measure_rows_add(hl_measure_rows *rows, const hl_layer_rows *layer);
-hl_status hl_measure_rows_write(hl_measure_rows *rows, const char *path);
+hl_status hl_measure_rows_end(hl_measure_rows *rows, const hl_batch *batch);
+hl_status hl_measure_rows_finish(hl_measure_rows *rows);
 void      hl_measure_rows_free(hl_measure_rows *rows);
 
 /* measure_state.c: hl_measure_restore replaces the profile by the saved one, if there is one,

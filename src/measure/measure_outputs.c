@@ -166,13 +166,18 @@ static void add_norms(const hl_measuring *m, int64_t layer, int64_t head,
     }
 }
 
-/* k(i,j) of n rows, `step` apart. */
+/* k(i,j) of n rows, `step` apart; it is symmetric. */
 static void make_kernel(double *out, const head_outputs *outputs, int64_t n, int64_t step)
 {
     int64_t d = outputs->d;
 
-    for (int64_t i = 0; i < n * n; i++)
-        out[i] = dot(outputs->y + i / n * step * d, outputs->z + i % n * step * d, d);
+    for (int64_t i = 0; i < n; i++) {
+        for (int64_t j = 0; j <= i; j++) {
+            double product = dot(outputs->y + i * step * d, outputs->z + j * step * d, d);
+            out[i * n + j] = product;
+            out[j * n + i] = product;
+        }
+    }
 }
 
 hl_status hl_measure_outputs(hl_measuring *m, const hl_layer_rows *rows)

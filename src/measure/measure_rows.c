@@ -1,10 +1,13 @@
 /* measure_rows.c - the statistics of every row, as design: tensors of golden files.
  *
- * Windows come one after the other, but in the file layers come first: (L, B, H, S).  Each
- * window is kept as one block until the end, when their number is known. */
+ * Windows come one after the other, but in the file layers come first: (L, B, H, S).  How
+ * many windows there will be is counted beforehand, so that the file has its whole size
+ * from the start and each batch goes to its places in it: memory does not depend on how
+ * much text there is. */
 #include <math.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "formats/safetensors.h"
@@ -16,39 +19,67 @@ static const char *const names[N_STATISTICS] = { "entropy",  "renyi2",   "varent
                                                  "diagonal", "previous", "first",      "lse" };
 
 struct hl_measure_rows {
-    int64_t  n_layers;
-    int64_t  n_heads;
-    int64_t  context;
-    float  **windows; /* (n_windows) each (statistics, L, H, S), NaN where there is no row */
-    int64_t *tokens;  /* (n_windows, S) */
-    int64_t *lengths; /* (n_windows) */
-    size_t   n_windows;
-    size_t   capacity;
-    size_t   first; /* window of the batch at hand */
+    const char            *path; /* borrowed */
+    hl_writer             *file;
+    hl_safetensors_writer *header;
+    size_t                 offsets[N_STATISTICS];
+    int64_t                n_layers;
+    int64_t                n_heads;
+    int64_t                context;
+    int64_t                n_windows; /* in all */
+    int64_t                n_done;
+    float                 *batch; /* (n_batch, statistics, L, H, S), NaN where there is no row */
 };
 
-hl_status hl_measure_rows_new(hl_measure_rows **out, const hl_measuring *m)
-{
-    hl_status status = HL_ALLOC_ZEROED(out, 1);
+/* ----------------------------------------------------------------------- opening */
 
-    if (status == HL_OK) {
-        (*out)->n_layers = m->config->n_layers;
-        (*out)->n_heads  = m->config->n_heads;
-        (*out)->context  = m->options.windows.context;
-    }
+static hl_status count_windows(int64_t *out, const hl_measuring *m)
+{
+    hl_status   status  = HL_OK;
+    hl_windows *windows = NULL;
+    hl_batch    batch;
+
+    *out = 0;
+    HL_TRY(hl_windows_open(&windows, m->corpus, &m->options.windows));
+    do {
+        HL_TRY(hl_windows_next(&batch, windows));
+        *out += batch.n_windows;
+    } while (batch.n_windows > 0);
+
+done:
+    hl_windows_close(windows);
     return status;
 }
 
-void hl_measure_rows_free(hl_measure_rows *rows)
+static void add_tensor(hl_safetensors_writer *writer, const char *name, hl_dtype dtype, int n_dims,
+                       const int64_t *shape)
 {
-    if (rows == NULL)
-        return;
-    for (size_t i = 0; i < rows->n_windows; i++)
-        hl_free(rows->windows[i]);
-    hl_free(rows->windows);
-    hl_free(rows->tokens);
-    hl_free(rows->lengths);
-    hl_free(rows);
+    hl_tensor tensor = { .name = name, .dtype = dtype, .n_dims = n_dims };
+
+    memcpy(tensor.shape, shape, (size_t)n_dims * sizeof *shape);
+    hl_status status = hl_tensor_bytes(&tensor.n_bytes, &tensor);
+    if (status != HL_OK) /* too large: the writer finds it as well, and remembers */
+        tensor.n_bytes = 0;
+    hl_safetensors_add(writer, &tensor);
+}
+
+static hl_status open_file(hl_measure_rows *rows)
+{
+    hl_status     status  = HL_OK;
+    const int64_t n       = rows->n_windows;
+    const int64_t shape[] = { rows->n_layers, n, rows->n_heads, rows->context };
+
+    HL_TRY(hl_safetensors_writer_new(&rows->header));
+    add_tensor(rows->header, "tokens", HL_DTYPE_I64, 2, (const int64_t[]){ n, rows->context });
+    add_tensor(rows->header, "lengths", HL_DTYPE_I64, 1, &n);
+    for (int i = 0; i < N_STATISTICS; i++)
+        add_tensor(rows->header, names[i], HL_DTYPE_F32, 4, shape);
+    HL_TRY(hl_safetensors_begin(&rows->file, rows->header, rows->path));
+    for (int i = 0; i < N_STATISTICS; i++)
+        rows->offsets[i] = hl_safetensors_offset(rows->header, names[i]);
+
+done:
+    return status;
 }
 
 static size_t window_count(const hl_measure_rows *rows)
@@ -56,45 +87,44 @@ static size_t window_count(const hl_measure_rows *rows)
     return (size_t)(N_STATISTICS * rows->n_layers * rows->n_heads * rows->context);
 }
 
-static hl_status grow(hl_measure_rows *rows)
+hl_status hl_measure_rows_new(hl_measure_rows **out, const hl_measuring *m)
 {
-    hl_status status  = HL_OK;
-    size_t    more    = 2 * rows->capacity + 16;
-    size_t    context = (size_t)rows->context;
+    hl_status        status = HL_OK;
+    hl_measure_rows *rows   = NULL;
 
-    if (rows->n_windows < rows->capacity)
-        return HL_OK;
-    HL_TRY(hl_realloc((void **)&rows->windows, rows->capacity, more, sizeof *rows->windows));
-    HL_TRY(hl_realloc((void **)&rows->lengths, rows->capacity, more, sizeof *rows->lengths));
-    HL_TRY(hl_realloc((void **)&rows->tokens, rows->capacity * context, more * context,
-                      sizeof *rows->tokens));
-    rows->capacity = more;
+    *out = NULL;
+    HL_TRY(HL_ALLOC_ZEROED(&rows, 1));
+    rows->path     = m->options.rows_path;
+    rows->n_layers = m->config->n_layers;
+    rows->n_heads  = m->config->n_heads;
+    rows->context  = m->options.windows.context;
+    HL_TRY(HL_ALLOC(&rows->batch, (size_t)m->options.windows.n_batch * window_count(rows)));
+    HL_TRY(count_windows(&rows->n_windows, m));
+    HL_TRY(open_file(rows));
+    *out = rows;
+    rows = NULL;
 
 done:
+    hl_measure_rows_free(rows);
     return status;
 }
 
-hl_status hl_measure_rows_begin(hl_measure_rows *rows, const hl_batch *batch)
+void hl_measure_rows_free(hl_measure_rows *rows)
 {
-    hl_status status  = HL_OK;
-    size_t    context = (size_t)rows->context;
+    if (rows == NULL)
+        return;
+    hl_writer_abandon(rows->file);
+    hl_safetensors_writer_free(rows->header);
+    hl_free(rows->batch);
+    hl_free(rows);
+}
 
-    rows->first = rows->n_windows;
-    for (int64_t i = 0; i < batch->n_windows; i++) {
-        float *window = NULL;
+/* ----------------------------------------------------------------------- batches */
 
-        HL_TRY(grow(rows));
-        HL_TRY(HL_ALLOC(&window, window_count(rows)));
-        for (size_t j = 0; j < window_count(rows); j++)
-            window[j] = NAN;
-        memcpy(rows->tokens + rows->n_windows * context, batch->tokens + (size_t)i * context,
-               context * sizeof *rows->tokens);
-        rows->lengths[rows->n_windows]   = batch->lengths[i];
-        rows->windows[rows->n_windows++] = window;
-    }
-
-done:
-    return status;
+void hl_measure_rows_begin(hl_measure_rows *rows, const hl_batch *batch)
+{
+    for (size_t i = 0; i < (size_t)batch->n_windows * window_count(rows); i++)
+        rows->batch[i] = NAN;
 }
 
 void hl_measure_rows_add(hl_measure_rows *rows, const hl_layer_rows *layer)
@@ -111,7 +141,7 @@ void hl_measure_rows_add(hl_measure_rows *rows, const hl_layer_rows *layer)
 
         if (layer->lengths[sequence] == 0)
             continue;
-        float *out = rows->windows[rows->first + (size_t)sequence] +
+        float *out = rows->batch + (size_t)sequence * window_count(rows) +
                      (statistic * rows->n_layers + layer->layer) * n_layer + head * rows->context;
         memcpy(out + layer->start[sequence],
                sources[statistic] + (sequence * layer->n_heads + head) * layer->n_rows,
@@ -119,57 +149,55 @@ void hl_measure_rows_add(hl_measure_rows *rows, const hl_layer_rows *layer)
     }
 }
 
-/* (L, B, H, S) of one statistic. */
-static hl_status gather(float **out, const hl_measure_rows *rows, int64_t statistic)
+/* Items [first, first + n) of a tensor of I64, `width` each. */
+static void write_integers(hl_measure_rows *rows, const char *name, const int64_t *values,
+                           int64_t n, int64_t width)
 {
-    size_t    n_layer = (size_t)(rows->n_heads * rows->context);
-    hl_status status  = HL_ALLOC(out, (size_t)rows->n_layers * rows->n_windows * n_layer);
+    size_t offset = hl_safetensors_offset(rows->header, name);
 
-    for (size_t i = 0; i < (size_t)rows->n_layers * rows->n_windows && status == HL_OK; i++) {
-        size_t layer  = i / rows->n_windows;
-        size_t window = i % rows->n_windows;
-        memcpy(*out + i * n_layer,
-               rows->windows[window] + ((size_t)(statistic * rows->n_layers) + layer) * n_layer,
-               n_layer * sizeof **out);
-    }
-    return status;
+    hl_writer_write_at(rows->file, offset + (size_t)(rows->n_done * width) * sizeof *values, values,
+                       (size_t)(n * width) * sizeof *values);
 }
 
-static void add_tensor(hl_safetensors_writer *writer, const char *name, hl_dtype dtype,
-                       const void *data, int n_dims, const int64_t *shape)
+/* (H, S) of one window goes to each (statistic, layer). */
+static void write_window(hl_measure_rows *rows, int64_t sequence)
 {
-    hl_tensor tensor = { .name = name, .dtype = dtype, .n_dims = n_dims, .data = data };
-    size_t    count  = 1;
+    size_t n_layer = (size_t)(rows->n_heads * rows->context);
+    size_t window  = (size_t)(rows->n_done + sequence);
 
-    for (int i = 0; i < n_dims; i++) {
-        tensor.shape[i] = shape[i];
-        count *= (size_t)shape[i];
+    for (size_t i = 0; i < (size_t)(N_STATISTICS * rows->n_layers); i++) {
+        size_t statistic = i / (size_t)rows->n_layers;
+        size_t layer     = i % (size_t)rows->n_layers;
+        size_t place     = (layer * (size_t)rows->n_windows + window) * n_layer;
+
+        hl_writer_write_at(rows->file, rows->offsets[statistic] + place * sizeof(float),
+                           rows->batch + (size_t)sequence * window_count(rows) + i * n_layer,
+                           n_layer * sizeof(float));
     }
-    tensor.n_bytes = count * (dtype == HL_DTYPE_I64 ? sizeof(int64_t) : sizeof(float));
-    hl_safetensors_add(writer, &tensor);
 }
 
-hl_status hl_measure_rows_write(hl_measure_rows *rows, const char *path)
+hl_status hl_measure_rows_end(hl_measure_rows *rows, const hl_batch *batch)
 {
-    hl_status              status               = HL_OK;
-    hl_safetensors_writer *writer               = NULL;
-    float                 *values[N_STATISTICS] = { NULL };
-    const int64_t          n                    = (int64_t)rows->n_windows;
-    const int64_t          shape[]  = { rows->n_layers, n, rows->n_heads, rows->context };
-    const int64_t          tokens[] = { n, rows->context };
+    if (rows->n_done + batch->n_windows > rows->n_windows)
+        return hl_fail(HL_BAD_INPUT,
+                       "%s: more windows than the %lld that were counted: the text "
+                       "has changed",
+                       rows->path, (long long)rows->n_windows);
+    write_integers(rows, "tokens", batch->tokens, batch->n_windows, rows->context);
+    write_integers(rows, "lengths", batch->lengths, batch->n_windows, 1);
+    for (int64_t i = 0; i < batch->n_windows; i++)
+        write_window(rows, i);
+    rows->n_done += batch->n_windows;
+    return hl_writer_check(rows->file);
+}
 
-    HL_TRY(hl_safetensors_writer_new(&writer));
-    add_tensor(writer, "tokens", HL_DTYPE_I64, rows->tokens, 2, tokens);
-    add_tensor(writer, "lengths", HL_DTYPE_I64, rows->lengths, 1, &n);
-    for (int i = 0; i < N_STATISTICS; i++) {
-        HL_TRY(gather(&values[i], rows, i));
-        add_tensor(writer, names[i], HL_DTYPE_F32, values[i], 4, shape);
-    }
-    HL_TRY(hl_safetensors_write(writer, path));
+hl_status hl_measure_rows_finish(hl_measure_rows *rows)
+{
+    hl_writer *file = rows->file;
 
-done:
-    hl_safetensors_writer_free(writer);
-    for (int i = 0; i < N_STATISTICS; i++)
-        hl_free(values[i]);
-    return status;
+    if (rows->n_done != rows->n_windows)
+        return hl_fail(HL_BAD_INPUT, "%s: %lld windows, %lld were counted: the text has changed",
+                       rows->path, (long long)rows->n_done, (long long)rows->n_windows);
+    rows->file = NULL;
+    return hl_writer_finish(file);
 }

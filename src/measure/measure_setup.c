@@ -166,7 +166,7 @@ static hl_status open_session(hl_measuring *m)
         .n_batch    = m->options.windows.n_batch,
         .n_chunk    = m->n_piece,
         .n_patterns = m->n_patterns,
-        .wants      = HL_WANT_Z | HL_WANT_RESID_PRE | HL_WANT_PATTERN,
+        .wants      = HL_WANT_Z | HL_WANT_PATTERN,
         .n_threads  = m->options.n_threads,
         .steady     = true,
     };
@@ -188,6 +188,7 @@ static hl_status allocate(hl_measuring *m)
     HL_TRY(HL_ALLOC(&m->lengths, n_batch));
     HL_TRY(HL_ALLOC(&m->positions, n_batch * (size_t)m->n_patterns));
     HL_TRY(HL_ALLOC(&m->outputs, n_batch * HL_OUTPUT_ROWS));
+    HL_TRY(HL_ALLOC_ZEROED(&m->stream, n_batch * HL_OUTPUT_ROWS * (size_t)m->config->d_model));
     HL_TRY(HL_ALLOC(&m->products, n_threads * 2 * HL_OUTPUT_ROWS * (size_t)m->config->d_head));
     HL_TRY(HL_ALLOC(&m->kernels, n_heads * HL_KERNEL_ROWS * HL_KERNEL_ROWS));
     HL_TRY(HL_ALLOC(&m->values, HL_LOGIT_ROWS));
@@ -232,6 +233,7 @@ void hl_measure_close(hl_measuring *m)
     hl_free(m->lengths);
     hl_free(m->positions);
     hl_free(m->outputs);
+    hl_free(m->stream);
     hl_free(m->gram);
     hl_free(m->products);
     hl_free(m->kernels);

@@ -260,6 +260,22 @@ static void describe_layer(hl_layer_rows *out, const hl_session *session, const 
     }
 }
 
+static hl_status report_embedded(const hl_session *session, const hl_chunk *chunk)
+{
+    const hl_tap *tap = chunk->feed->tap;
+
+    if (tap == NULL || tap->embedded == NULL)
+        return HL_OK;
+    return tap->embedded(tap->context, &(hl_layer_rows){ .layer      = -1,
+                                                         .n_batch    = session->options.n_batch,
+                                                         .n_rows     = chunk->n_rows,
+                                                         .d_head     = session->config->d_head,
+                                                         .d_model    = session->config->d_model,
+                                                         .start      = chunk->start,
+                                                         .lengths    = chunk->lengths,
+                                                         .resid_post = session->rows.x });
+}
+
 static hl_status report_layer(hl_session *session, const hl_chunk *chunk, int64_t layer)
 {
     hl_status     status = HL_OK;
@@ -371,6 +387,8 @@ hl_status hl_forward(hl_session *session, const hl_chunk *chunk)
     HL_TRY(begin_stream(session, chunk));
     HL_TRY(check_stream(session, chunk, -1));
     for (int64_t layer = chunk->feed->first_layer; layer < session->config->n_layers; layer++)
+    HL_TRY(report_embedded(session, chunk));
+    for (int64_t layer = 0; layer < session->config->n_layers; layer++)
         HL_TRY(run_block(session, chunk, layer));
     if (needs_end(session, chunk))
         HL_TRY(hl_forward_final(session, chunk));

@@ -20,6 +20,7 @@
 #define HL_STATS_EXACT_H
 
 #include <math.h>
+#include <string.h>
 
 #include "headlight.h"
 
@@ -49,6 +50,18 @@ static inline hl_wide hl_fixed_square(double value)
     return square < 0x1p62 ? (hl_wide)llrint(square) : (hl_wide)rint(square);
 }
 
+/* The same whole numbers for a value, or a square, of less than 2^11 in size, in a form that
+ * compilers turn into vectors: adding 1.5 * 2^52 rounds to an integer, which then stands in the
+ * low bits. */
+static inline int64_t hl_fixed_small(double value)
+{
+    double  shifted = value * HL_FIXED_ONE + 0x1.8p52;
+    int64_t bits;
+
+    memcpy(&bits, &shifted, sizeof bits);
+    return bits - INT64_C(0x4338000000000000);
+}
+
 /* |value| of at most 1, as a whole number of 2^-22. */
 static inline int64_t hl_unit(double value)
 {
@@ -66,6 +79,23 @@ static inline void hl_sums_add(hl_sums *sums, double value)
     sums->sum += hl_fixed(value);
     sums->squares += hl_fixed_square(value);
     sums->count++;
+}
+
+/* As hl_sums_add of each of them.  Values below HL_SMALL_LIMIT in size have squares below 2^50 in
+ * fixed point: the sums of HL_SMALL_COUNT of them fit into 64 bits. */
+#define HL_SMALL_LIMIT 32.0
+#define HL_SMALL_COUNT 4096
+
+static inline hl_sums hl_sums_of_small(const double *values, int64_t n)
+{
+    int64_t sum     = 0;
+    int64_t squares = 0;
+
+    for (int64_t i = 0; i < n; i++) {
+        sum += hl_fixed_small(values[i]);
+        squares += hl_fixed_small(values[i] * values[i]);
+    }
+    return (hl_sums){ sum, squares, n };
 }
 
 /* NaN of nothing. */

@@ -6,7 +6,8 @@
  * that parts, threads and machines give the same bytes as the whole, in any order:
  *
  *     hl_profile_new      empty, for a shape                (profile.c)
- *     hl_profile_rows     add the rows of a layer           (profile_add.c)
+ *     hl_profile_begin    a batch of sequences              (profile_add.c)
+ *     hl_profile_rows     add the rows of a layer           (profile_rows.c)
  *     hl_profile_samples  add whole rows of attention       (profile_sample.c)
  *     hl_profile_merge    add another profile               (profile_merge.c)
  *     hl_profile_write    a safetensors file                (profile_file.c)

@@ -6,15 +6,28 @@
 #include "stats/exact.h"
 #include "stats/profile.h"
 
-/* What is known of a row before any head has looked at it. */
-typedef struct hl_row_plan {
-    double   log_n;         /* of the visible keys, a learned sink among them */
-    double   inverse;       /* 1 / log_n where n >= 2, else 0 */
-    double   inverse_other; /* the same without key 0 and without the sink */
-    uint32_t defined;       /* a bit for each quantity; 0: the row does not count */
+/* Rows of a sequence that follow each other and have all of this in common, at most
+ * HL_RUN_ROWS. */
+enum { HL_RUN_ROWS = 512 };
+
+typedef struct hl_row_run {
+    int64_t  begin; /* rows of the chunk */
+    int64_t  end;
+    uint32_t defined; /* a bit for each quantity, and for each histogram from HL_N_QUANTITIES on */
     uint8_t  bucket;
     uint8_t  type;
-} hl_row_plan;
+} hl_row_run;
+
+/* What is known of rows before any head has looked at them. */
+typedef struct hl_row_plans {
+    double     *log_n;   /* (n_batch, n_rows) of the visible keys, a learned sink among them */
+    double     *inverse; /* 1 / log_n where n >= 2, else 0 */
+    double     *inverse_other; /* the same without key 0 and without the sink */
+    hl_row_run *runs;          /* (n_batch, n_rows) those of each sequence at its beginning */
+    int64_t    *n_runs;        /* (n_batch) */
+    size_t      n_rows;        /* there is room for so many */
+    size_t      n_sequences;
+} hl_row_plans;
 
 /* ENTROPY, FAIR and NOSINK of one sequence and head. */
 typedef struct hl_sequence_sums {
@@ -24,8 +37,9 @@ typedef struct hl_sequence_sums {
 
 typedef struct hl_profile_flight {
     const hl_profile_batch *batch;
-    hl_row_plan            *plans; /* (n_batch, n_rows) of the layer at hand */
-    size_t                  n_plans;
+    hl_row_plans            plans; /* of the layer at hand */
+    double                 *logs;  /* (n_logs) of whole numbers from 0 on, the first being 0 */
+    size_t                  n_logs;
     hl_sequence_sums       *sequences; /* (n_batch, L, H) */
     size_t                  n_sequences;
     float                  *means;   /* (L, H, 3) of one sequence, when it ends */
@@ -33,6 +47,8 @@ typedef struct hl_profile_flight {
     size_t                  n_kernels;
     float                  *row; /* (n_threads, n_keys) whole rows, to be sorted */
     size_t                  n_row;
+    double                 *totals; /* (n_heads) of whole rows */
+    size_t                  n_totals;
 } hl_profile_flight;
 
 void hl_profile_flight_free(hl_profile_flight *flight);
@@ -62,6 +78,9 @@ static inline bool hl_seen_has(hl_seen_keys keys, int64_t key)
     return key >= keys.begin && key < keys.end && (key < keys.gap || key >= keys.gap_end);
 }
 
+/* profile_plan.c: which rows of a layer count, and what they see. */
+hl_status    hl_profile_plan(hl_profile_flight *flight, const hl_layer_rows *rows,
+                             const hl_profile_mask *mask);
 hl_seen_keys hl_profile_seen(const hl_profile_mask *mask, int64_t position, int64_t n_keys);
 
 #endif

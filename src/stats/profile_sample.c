@@ -83,6 +83,52 @@ static int64_t largest_for(float *values, int64_t n, double wanted)
     return first;
 }
 
+/* Values of a row by size: the bits of a float from 0 to 1 rise with its value, and these are
+ * its exponent and two more. */
+enum { N_SIZES = 512, SIZE_SHIFT = 21 };
+
+typedef struct size_table {
+    int32_t count[N_SIZES];
+    double  sum[N_SIZES];
+} size_table;
+
+static uint32_t size_of(float value)
+{
+    uint32_t bits;
+
+    memcpy(&bits, &value, sizeof bits);
+    bits >>= SIZE_SHIFT;
+    return bits < N_SIZES ? bits : N_SIZES - 1;
+}
+
+static void add_size(size_table *table, float value)
+{
+    uint32_t size = size_of(value);
+
+    table->count[size]++;
+    table->sum[size] += (double)value;
+}
+
+/* How many of the largest values, of which the table tells, add up to `wanted`.  Only those
+ * of the size at which they do are looked at again. */
+static int64_t largest_of_sizes(const size_table *table, const float *values, int64_t n,
+                                double wanted, float *scratch)
+{
+    int64_t  n_larger = 0;
+    int64_t  n_equal  = 0;
+    uint32_t size     = N_SIZES - 1;
+
+    for (; size > 0 && table->sum[size] < wanted; size--) {
+        wanted -= table->sum[size];
+        n_larger += table->count[size];
+    }
+    for (int64_t i = 0; i < n; i++) {
+        scratch[n_equal] = values[i];
+        n_equal += size_of(values[i]) == size;
+    }
+    return n_larger + largest_for(scratch, n_equal, wanted);
+}
+
 /* --------------------------------------------------------------- metrics of a row */
 
 /* Row `position` of a head: p[key] for keys [begin, end), 0 in the gap. */
@@ -90,8 +136,12 @@ typedef struct pattern_row {
     const float *p;
     hl_seen_keys keys;
     int64_t      position;
-    double       total; /* of p over the keys */
     bool         has_sink;
+    /* Of the keys: */
+    double     total;
+    double     squares;
+    int64_t    top; /* the lowest of equals */
+    size_table sizes;
 } pattern_row;
 
 typedef struct pattern_values {
@@ -99,18 +149,69 @@ typedef struct pattern_values {
     uint32_t defined;
 } pattern_values;
 
-static double row_total(const float *p, hl_seen_keys keys)
+/* In double: without key 0 a row may be left with next to nothing. */
+static void add_up(double *total, double *squares, const float *p, int64_t n)
 {
-    double total = 0.0;
+    double sums[2][4] = { { 0 } };
 
-    for (int64_t key = keys.begin; key < keys.end; key++)
-        total += (double)p[key];
-    return total;
+    for (int64_t i = 0; i < n / 4 * 4; i += 4) {
+        for (int j = 0; j < 4; j++) {
+            double value = (double)p[i + j];
+            sums[0][j] += value;
+            sums[1][j] += value * value;
+        }
+    }
+    for (int64_t i = n / 4 * 4; i < n; i++) {
+        sums[0][0] += (double)p[i];
+        sums[1][0] += (double)p[i] * (double)p[i];
+    }
+    *total   = (sums[0][0] + sums[0][1]) + (sums[0][2] + sums[0][3]);
+    *squares = (sums[1][0] + sums[1][1]) + (sums[1][2] + sums[1][3]);
+}
+
+static int64_t find_top(const float *p, int64_t begin, int64_t end)
+{
+    float   most = p[begin];
+    int64_t top  = begin;
+
+#pragma omp simd reduction(max : most)
+    for (int64_t key = begin; key < end; key++)
+        most = p[key] > most ? p[key] : most;
+    while (top < end - 1 && p[top] != most)
+        top++;
+    return top;
+}
+
+/* The row without key 0, where it begins with it; all that needs a look at every key. */
+static void read_others(pattern_row *row)
+{
+    int64_t begin = row->keys.begin == 0 ? 1 : row->keys.begin;
+    int64_t end   = row->keys.end; /* with the gap, which changes no sum */
+
+    memset(&row->sizes, 0, sizeof row->sizes);
+    for (int64_t key = begin; key < end; key++)
+        add_size(&row->sizes, row->p[key]);
+    add_up(&row->total, &row->squares, row->p + begin, end - begin);
+    row->top        = find_top(row->p, begin, end);
+    row->keys.begin = begin;
+}
+
+/* And key 0 with the others. */
+static void add_first(pattern_row *row)
+{
+    double first = (double)row->p[0];
+
+    add_size(&row->sizes, row->p[0]);
+    row->total += first;
+    row->squares += first * first;
+    row->top        = row->p[0] >= row->p[row->top] ? 0 : row->top;
+    row->keys.begin = 0;
 }
 
 static void set(pattern_values *out, hl_pattern_metric metric, double value)
 {
-    out->value[metric] = fmin(fmax(value, 0.0), 1.0);
+    value              = value > 0.0 ? value : 0.0;
+    out->value[metric] = value < 1.0 ? value : 1.0;
     out->defined |= 1U << metric;
 }
 
@@ -128,42 +229,30 @@ static double band_mass(const pattern_row *row)
     return mass;
 }
 
-/* In double: without key 0 a row may be left with next to nothing. */
-static double sum_of_squares(const float *p, int64_t n)
+static int64_t count_edges(const pattern_row *row, float edge)
 {
-    double parts[4] = { 0 };
-
-    for (int64_t i = 0; i < n / 4 * 4; i += 4) {
-        for (int j = 0; j < 4; j++)
-            parts[j] += (double)p[i + j] * (double)p[i + j];
-    }
-    for (int64_t i = n / 4 * 4; i < n; i++)
-        parts[0] += (double)p[i] * (double)p[i];
-    return (parts[0] + parts[1]) + (parts[2] + parts[3]);
-}
-
-/* What needs one look at every key; p is scaled so that the row sums to 1. */
-static void whole_row(pattern_values *out, const pattern_row *row, double scale, float *scratch)
-{
-    int64_t n       = hl_seen_count(row->keys);
-    int64_t n_hull  = row->keys.end - row->keys.begin; /* with the gap, which changes no sum */
-    int64_t n_edges = 0;
-    int64_t top     = row->keys.begin;
-    double  rest    = row->has_sink ? fmax(1.0 - row->total, 0.0) : 0.0;
-    double  squares = scale == 1.0 ? rest * rest : 0.0;
-    int64_t n_all   = n + (row->has_sink && scale == 1.0 ? 1 : 0);
-    float   edge    = (float)(EDGE / scale);
+    int32_t n_edges = 0;
 
     for (int64_t key = row->keys.begin; key < row->keys.end; key++)
         n_edges += row->p[key] > edge;
-    for (int64_t key = row->keys.begin; key < row->keys.end; key++)
-        top = row->p[key] > row->p[top] ? key : top;
-    squares += sum_of_squares(row->p + row->keys.begin, n_hull) * scale * scale;
-    memcpy(scratch, row->p + row->keys.begin, (size_t)n_hull * sizeof *scratch);
-    set(out, HL_PM_PEAK, (double)row->p[top] * scale);
-    set(out, HL_PM_DIAGONAL_TOP, top == row->position ? 1.0 : 0.0);
-    set(out, HL_PM_EDGES, (double)n_edges / (double)n);
-    set(out, HL_PM_K90, (double)largest_for(scratch, n_hull, KEPT_SHARE * row->total) / (double)n);
+    return n_edges;
+}
+
+/* Of all keys; p is scaled so that the row sums to 1. */
+static void whole_row(pattern_values *out, const pattern_row *row, double scale, float *scratch)
+{
+    int64_t n       = hl_seen_count(row->keys);
+    int64_t n_hull  = row->keys.end - row->keys.begin;
+    double  rest    = row->has_sink ? fmax(1.0 - row->total, 0.0) : 0.0;
+    double  squares = row->squares * scale * scale + (scale == 1.0 ? rest * rest : 0.0);
+    int64_t n_all   = n + (row->has_sink && scale == 1.0 ? 1 : 0);
+    int64_t k90     = largest_of_sizes(&row->sizes, row->p + row->keys.begin, n_hull,
+                                       KEPT_SHARE * row->total, scratch);
+
+    set(out, HL_PM_PEAK, (double)row->p[row->top] * scale);
+    set(out, HL_PM_DIAGONAL_TOP, row->top == row->position ? 1.0 : 0.0);
+    set(out, HL_PM_EDGES, (double)count_edges(row, (float)(EDGE / scale)) / (double)n);
+    set(out, HL_PM_K90, (double)k90 / (double)n);
     set(out, HL_PM_SUPPORT2, squares > 0.0 ? 1.0 / squares / (double)n_all : 0.0);
     set(out, HL_PM_CHANCE, 1.0 / (double)n);
 }
@@ -223,35 +312,36 @@ static const float *row_of(const sampled_row *sample, int64_t head)
     return sample->p + head * sample->rows->n_patterns * sample->rows->n_keys;
 }
 
-static void add_sample(const hl_profile *profile, const sampled_row *sample, int64_t head,
-                       float *scratch)
+/* The total of the row, which is not finite where a probability is not. */
+static double add_sample(const hl_profile *profile, const sampled_row *sample, int64_t head,
+                         float *scratch)
 {
     int64_t        cell = hl_cell(profile, sample->rows->layer, head);
-    pattern_row    row  = { row_of(sample, head), sample->keys, sample->position,
-                            row_total(row_of(sample, head), sample->keys), sample->has_sink };
+    pattern_row    row  = { .p        = row_of(sample, head),
+                            .keys     = sample->keys,
+                            .position = sample->position,
+                            .has_sink = sample->has_sink };
     pattern_values values;
 
-    if (!isfinite(row.total))
-        return;
-    values = metrics_of(&row, false, scratch);
-    add_metrics(profile, cell, &values, false);
-    if (row.keys.begin == 0) {
-        row.keys.begin = 1;
-        row.total      = row_total(row.p, row.keys);
-    }
+    read_others(&row);
+    double total = row.total + (sample->keys.begin == 0 ? (double)row.p[0] : 0.0);
+    if (!isfinite(total))
+        return total;
     values = metrics_of(&row, true, scratch);
     add_metrics(profile, cell, &values, true);
+    if (sample->keys.begin == 0)
+        add_first(&row);
+    values = metrics_of(&row, false, scratch);
+    add_metrics(profile, cell, &values, false);
+    return total;
 }
 
-/* Half the sum of |a - b|, in eight sums so that it can be vectors; what a learned sink
- * takes differs by as much as the keys' totals do. */
-static double total_variation(const float *a, const float *b, hl_seen_keys keys, bool has_sink)
+/* Half the sum of |a - b|, in eight sums so that it can be vectors. */
+static double total_variation(const float *a, const float *b, hl_seen_keys keys)
 {
-    float  parts[8] = { 0 };
-    double sum      = 0.0;
-    double net      = 0.0;
-
-    int64_t key = keys.begin;
+    float   parts[8] = { 0 };
+    double  sum      = 0.0;
+    int64_t key      = keys.begin;
 
     for (; key + 8 <= keys.end; key += 8) {
         for (int i = 0; i < 8; i++)
@@ -261,35 +351,28 @@ static double total_variation(const float *a, const float *b, hl_seen_keys keys,
         parts[0] += fabsf(a[key] - b[key]);
     for (int i = 0; i < 8; i++)
         sum += (double)parts[i];
-    if (has_sink)
-        net = row_total(a, keys) - row_total(b, keys);
-    return fmin(0.5 * (sum + fabs(net)), 1.0);
+    return 0.5 * sum;
 }
 
-static bool all_finite(const sampled_row *sample)
+/* What a learned sink takes differs by as much as the keys' totals do. */
+static void add_distance(const hl_profile *profile, const sampled_row *sample, const double *totals,
+                         int64_t a, int64_t b)
 {
-    for (int64_t head = 0; head < sample->rows->n_heads; head++) {
-        if (!isfinite(row_total(row_of(sample, head), sample->keys)))
-            return false;
-    }
-    return true;
+    int64_t pair     = hl_pair(profile, sample->rows->layer, a, b);
+    double  distance = total_variation(row_of(sample, a), row_of(sample, b), sample->keys);
+
+    if (sample->has_sink)
+        distance += 0.5 * fabs(totals[a] - totals[b]);
+    hl_counts(profile, HL_TABLE_DISTANCE_SUM)[pair] += hl_unit(fmin(distance, 1.0));
 }
 
-static void add_distances(const hl_profile *profile, const sampled_row *sample, int n_threads)
+static bool all_finite(const double *totals, int64_t n)
 {
-    int64_t *sums    = hl_counts(profile, HL_TABLE_DISTANCE_SUM);
-    int64_t  layer   = sample->rows->layer;
-    int64_t  n_heads = sample->rows->n_heads;
+    bool finite = true;
 
-    if (!all_finite(sample))
-        return;
-    hl_counts(profile, HL_TABLE_DISTANCE_COUNT)[layer]++;
-#pragma omp parallel for schedule(dynamic) num_threads(n_threads)
-    for (int64_t a = 0; a < n_heads; a++) {
-        for (int64_t b = a + 1; b < n_heads; b++)
-            sums[hl_pair(profile, layer, a, b)] += hl_unit(total_variation(
-                row_of(sample, a), row_of(sample, b), sample->keys, sample->has_sink));
-    }
+    for (int64_t i = 0; i < n; i++)
+        finite = finite && isfinite(totals[i]);
+    return finite;
 }
 
 static int64_t pattern_row_of(const hl_layer_rows *rows, int64_t sequence, int64_t index)
@@ -297,17 +380,31 @@ static int64_t pattern_row_of(const hl_layer_rows *rows, int64_t sequence, int64
     return rows->pattern_rows[(rows->patterns_differ ? sequence * rows->n_patterns : 0) + index];
 }
 
+/* First every head by itself, then all pairs. */
 static void add_row_samples(hl_profile *profile, const sampled_row *sample)
 {
-    hl_profile_flight *flight = profile->flight;
-    int64_t            n_keys = sample->rows->n_keys;
-    int                n_threads =
-        hl_profile_threads(flight, sample->rows->n_heads * (sample->keys.end - sample->keys.begin));
+    const hl_profile_flight *flight  = profile->flight;
+    int64_t                  n_heads = sample->rows->n_heads;
+    int64_t                  n_keys  = sample->rows->n_keys;
+    double                  *totals  = flight->totals;
+    int64_t                  n_seen  = sample->keys.end - sample->keys.begin;
 
-#pragma omp parallel for schedule(static) num_threads(n_threads)
-    for (int64_t head = 0; head < sample->rows->n_heads; head++)
-        add_sample(profile, sample, head, flight->row + hl_thread_index() * n_keys);
-    add_distances(profile, sample, n_threads);
+#pragma omp parallel num_threads(hl_profile_threads(flight, n_heads *n_seen *HL_N_PATTERN_METRICS))
+    {
+#pragma omp for schedule(static)
+        for (int64_t head = 0; head < n_heads; head++)
+            totals[head] =
+                add_sample(profile, sample, head, flight->row + hl_thread_index() * n_keys);
+        if (all_finite(totals, n_heads)) {
+#pragma omp for schedule(static, 1)
+            for (int64_t a = 0; a < n_heads; a++) {
+                for (int64_t b = a + 1; b < n_heads; b++)
+                    add_distance(profile, sample, totals, a, b);
+            }
+        }
+    }
+    if (all_finite(totals, n_heads))
+        hl_counts(profile, HL_TABLE_DISTANCE_COUNT)[sample->rows->layer]++;
 }
 
 hl_status hl_profile_samples(hl_profile *profile, const hl_layer_rows *rows,
@@ -319,6 +416,8 @@ hl_status hl_profile_samples(hl_profile *profile, const hl_layer_rows *rows,
     HL_TRY(hl_profile_grow((void **)&profile->flight->row, &profile->flight->n_row,
                            (size_t)(hl_threads(batch->n_threads) * rows->n_keys),
                            sizeof *profile->flight->row));
+    HL_TRY(hl_profile_grow((void **)&profile->flight->totals, &profile->flight->n_totals,
+                           (size_t)rows->n_heads, sizeof *profile->flight->totals));
     for (int64_t i = 0; i < rows->n_batch * rows->n_patterns; i++) {
         int64_t     sequence = i / rows->n_patterns;
         int64_t     index    = i % rows->n_patterns;
@@ -362,17 +461,26 @@ static bool prepare_kernel(double *out, const double *kernel, int64_t n)
     return isfinite(trace) && isfinite(sums[n]);
 }
 
+static double dot_of(const double *a, const double *b, int64_t n)
+{
+    double sums[4] = { 0 };
+
+    for (int64_t i = 0; i < n / 4 * 4; i += 4) {
+        for (int j = 0; j < 4; j++)
+            sums[j] += a[i + j] * b[i + j];
+    }
+    for (int64_t i = n / 4 * 4; i < n; i++)
+        sums[0] += a[i] * b[i];
+    return (sums[0] + sums[1]) + (sums[2] + sums[3]);
+}
+
 static double hsic(const double *a, const double *b, int64_t n)
 {
     const double *a_sums = a + n * n;
     const double *b_sums = b + n * n;
-    double        both   = 0.0;
-    double        rows   = 0.0;
+    double        both   = dot_of(a, b, n * n);
+    double        rows   = dot_of(a_sums, b_sums, n);
 
-    for (int64_t i = 0; i < n * n; i++)
-        both += a[i] * b[i];
-    for (int64_t i = 0; i < n; i++)
-        rows += a_sums[i] * b_sums[i];
     return both + a_sums[n] * b_sums[n] / (double)((n - 1) * (n - 2)) -
            2.0 / (double)(n - 2) * rows;
 }

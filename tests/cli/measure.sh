@@ -3,7 +3,7 @@
 set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
-plan 33
+plan 34
 
 model=models/demo
 text=$scratch/text
@@ -119,8 +119,8 @@ expect_line "no model" 2 'no MODEL given'
 # Memory does not grow with the text.
 for i in $(seq 8); do cat models/text/alice.txt; done | iconv -c -f UTF-8 -t ASCII >"$scratch/short.txt"
 for i in $(seq 9); do cat "$scratch/short.txt"; done >"$scratch/long.txt"
-peak() { # text
-    "$HEADLIGHT" measure "$model" "$1" -o "$scratch/m" "${fast[@]}" --max-tokens 1000 --quiet &
+peak() { # text tokens option...
+    "$HEADLIGHT" measure "$model" "$1" -o "$scratch/m" "${fast[@]}" --max-tokens "$2" --quiet "${@:3}" &
     local process=$! high=0 now
     while now=$(awk '/VmHWM/ { print $2 }' "/proc/$process/status" 2>/dev/null) && [ -n "$now" ]; do
         high=$now
@@ -129,10 +129,14 @@ peak() { # text
     wait "$process"
     echo "$high"
 }
-short=$(peak "$scratch/short.txt")
-long=$(peak "$scratch/long.txt")
+short=$(peak "$scratch/short.txt" 1000)
+long=$(peak "$scratch/long.txt" 1000)
 echo "# peak of $(stat -c %s "$scratch/short.txt") bytes: $short kB, of $(stat -c %s "$scratch/long.txt"): $long kB"
 result "a long text takes no more memory than a short one" "$([ "$long" -lt $((short + short / 10)) ] && echo yes)"
+short=$(peak "$scratch/short.txt" 600 --rows "$scratch/rows")
+long=$(peak "$scratch/short.txt" 6000 --rows "$scratch/rows")
+echo "# peak with $(stat -c %s "$scratch/rows") bytes of rows: $long kB, with a tenth of them: $short kB"
+result "nor do its rows" "$([ "$long" -lt $((short + short / 10)) ] && echo yes)"
 
 run measure "$model" "$text/12.txt" -o "$scratch/rows.p" "${fast[@]}" --rows "$scratch/rows" --nll
 expect_line "--nll says the loss" 0 '^loss: [0-9.]+ nats a token$'

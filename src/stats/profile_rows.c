@@ -1,0 +1,371 @@
+/* profile_rows.c - rows into sums.
+ *
+ * Each head adds up its rows by itself, which is how threads share the work, a run of
+ * rows and a quantity at a time: the run's values become doubles, whole numbers of 64
+ * bits are summed up in vectors, and their sums then go wherever the run belongs.  What is
+ * too large for that is added row by row, in 128 bits; both give the same numbers
+ * (exact.h).
+ *
+ * Rows that are broken (not a number, or more entropy than so many keys can have)
+ * are counted as that, and nowhere else. */
+#include "base/status.h"
+#include "stats/profile_add.h"
+#include "stats/profile_tables.h"
+
+/* A softmax of n outcomes has at most ln n; rounding is allowed this. */
+#define ENTROPY_SLACK 1e-3
+
+/* ------------------------------------------------------------------------ sums */
+
+/* The sums of one head, while it adds up the rows of a sequence. */
+typedef struct head_sums {
+    hl_sums  total[HL_N_QUANTITIES];
+    double   min[HL_N_QUANTITIES];
+    double   max[HL_N_QUANTITIES];
+    int64_t *histogram; /* (3, 64), as what follows in the profile's tables */
+    int64_t *position_count;
+    hl_wide *position_sum;
+    hl_wide *position_squares;
+    int64_t *type_count;
+    hl_wide *type_sum;
+    hl_wide *type_squares;
+    int64_t *lookback;
+} head_sums;
+
+static head_sums open_sums(const hl_profile *profile, int64_t cell)
+{
+    int64_t   n_positions = profile->n_buckets * HL_N_BY_POSITION;
+    int64_t   n_by_type   = profile->n_types * HL_N_BY_TYPE;
+    head_sums sums        = {
+               .histogram = hl_counts(profile, HL_TABLE_HISTOGRAM) + cell * HL_N_HISTOGRAMS * HL_N_BINS,
+               .position_count   = hl_counts(profile, HL_TABLE_POSITION_COUNT) + cell * n_positions,
+               .position_sum     = hl_wides(profile, HL_TABLE_POSITION_SUM) + cell * n_positions,
+               .position_squares = hl_wides(profile, HL_TABLE_POSITION_SQUARES) + cell * n_positions,
+               .type_count       = hl_counts(profile, HL_TABLE_TYPE_COUNT) + cell * n_by_type,
+               .type_sum         = hl_wides(profile, HL_TABLE_TYPE_SUM) + cell * n_by_type,
+               .type_squares     = hl_wides(profile, HL_TABLE_TYPE_SQUARES) + cell * n_by_type,
+               .lookback =
+                   hl_counts(profile, HL_TABLE_LOOKBACK) + cell * profile->n_types * profile->n_types,
+    };
+
+    for (int i = 0; i < HL_N_QUANTITIES; i++) {
+        sums.min[i] = (double)INFINITY;
+        sums.max[i] = (double)-INFINITY;
+    }
+    return sums;
+}
+
+static void close_sums(const hl_profile *profile, int64_t cell, const head_sums *sums)
+{
+    for (int i = 0; i < HL_N_QUANTITIES; i++) {
+        int64_t at  = cell * HL_N_QUANTITIES + i;
+        float  *min = hl_floats(profile, HL_TABLE_MIN) + at;
+        float  *max = hl_floats(profile, HL_TABLE_MAX) + at;
+
+        hl_counts(profile, HL_TABLE_COUNT)[at] += sums->total[i].count;
+        hl_wides(profile, HL_TABLE_SUM)[at] += sums->total[i].sum;
+        hl_wides(profile, HL_TABLE_SQUARES)[at] += sums->total[i].squares;
+        *min = fminf((float)sums->min[i], *min);
+        *max = fmaxf((float)sums->max[i], *max);
+    }
+}
+
+static void add_sums(int64_t *count, hl_wide *sum, hl_wide *squares, const hl_sums *more)
+{
+    *count += more->count;
+    *sum += more->sum;
+    *squares += more->squares;
+}
+
+/* Sums of one quantity over rows of a run, wherever they belong. */
+static void spread(head_sums *sums, const hl_row_run *run, int quantity, const hl_sums *more)
+{
+    int64_t at = run->type * HL_N_BY_TYPE + quantity;
+    int64_t by = run->bucket * HL_N_BY_POSITION + quantity;
+
+    add_sums(&sums->total[quantity].count, &sums->total[quantity].sum,
+             &sums->total[quantity].squares, more);
+    if (quantity < HL_N_BY_TYPE) /* ENTROPY, FAIR, RENYI2, in this order */
+        add_sums(sums->type_count + at, sums->type_sum + at, sums->type_squares + at, more);
+    if (quantity < HL_N_BY_POSITION)
+        add_sums(sums->position_count + by, sums->position_sum + by, sums->position_squares + by,
+                 more);
+}
+
+/* -------------------------------------------------------------------- quantities */
+
+/* Rows [begin, end) of one run and head. */
+typedef struct head_rows {
+    const float  *values[HL_N_QUANTITIES]; /* (n) from the first row on */
+    const double *log_n;
+    const double *inverse;
+    const double *inverse_other;
+    const float  *mass; /* (n, n_types); NULL: there is one type */
+    int64_t       n;
+} head_rows;
+
+/* `first` is the head's row 0 among all rows of the layer, `plan` the sequence's among the
+ * plans. */
+static head_rows rows_of(const hl_row_plans *plans, const hl_attention_result *rows, int64_t first,
+                         int64_t plan, int64_t begin, int64_t end)
+{
+    int64_t at = first + begin;
+
+    return (head_rows){
+        .values        = { [HL_Q_ENTROPY]    = rows->entropy + at,
+                           [HL_Q_FAIR]       = rows->entropy + at, /* times inverse */
+                           [HL_Q_RENYI2]     = rows->renyi2 + at,
+                           [HL_Q_VARENTROPY] = rows->varentropy + at,
+                           [HL_Q_PEAK]       = rows->peak + at,
+                           [HL_Q_SELF]       = rows->diagonal + at,
+                           [HL_Q_PREVIOUS]   = rows->previous + at,
+                           [HL_Q_FIRST]      = rows->first + at,
+                           [HL_Q_NOSINK]     = rows->entropy_nosink + at },
+        .log_n         = plans->log_n + plan + begin,
+        .inverse       = plans->inverse + plan + begin,
+        .inverse_other = plans->inverse_other + plan + begin,
+        .n             = end - begin,
+    };
+}
+
+static void read_values(double *restrict out, const head_rows *rows, int quantity)
+{
+    const float *restrict values = rows->values[quantity];
+
+    if (quantity == HL_Q_FAIR) {
+        for (int64_t i = 0; i < rows->n; i++)
+            out[i] = (double)values[i] * rows->inverse[i];
+        return;
+    }
+    for (int64_t i = 0; i < rows->n; i++)
+        out[i] = (double)values[i];
+}
+
+static bool entropy_is_possible(const head_rows *rows)
+{
+    const float *entropy = rows->values[HL_Q_ENTROPY];
+    int          n_above = 0;
+
+    for (int64_t i = 0; i < rows->n; i++)
+        n_above += !((double)entropy[i] <= rows->log_n[i] + ENTROPY_SLACK);
+    return n_above == 0;
+}
+
+/* All of these rows are sound, and their values small. */
+static bool all_small(const head_rows *rows)
+{
+    int n_large = 0;
+
+    for (int quantity = 0; quantity < HL_N_QUANTITIES; quantity++) {
+        const float *values = rows->values[quantity];
+        for (int64_t i = 0; i < rows->n; i++)
+            n_large += !(fabsf(values[i]) < (float)HL_SMALL_LIMIT);
+    }
+    return n_large == 0 && entropy_is_possible(rows);
+}
+
+/* The only row is sound. */
+static bool is_sound(const head_rows *row)
+{
+    for (int quantity = 0; quantity < HL_N_QUANTITIES; quantity++) {
+        if (!hl_fixed_fits((double)row->values[quantity][0]))
+            return false;
+    }
+    return entropy_is_possible(row);
+}
+
+/* -------------------------------------------------------------------- histograms */
+
+/* 64 bins over [0, 1]; the last holds 1, and what rounding put outside goes to the ends. */
+static void add_histogram(int64_t *histogram, const float *values, const double *scale, int64_t n)
+{
+    int32_t bins[HL_RUN_ROWS];
+
+    for (int64_t i = 0; i < n; i++) {
+        double place = (double)values[i] * (scale != NULL ? scale[i] : 1.0) * HL_N_BINS;
+        place        = place > 0.0 ? place : 0.0;
+        bins[i]      = (int32_t)(place < HL_N_BINS - 1 ? place : HL_N_BINS - 1);
+    }
+    for (int64_t i = 0; i < n; i++)
+        histogram[bins[i]]++;
+}
+
+static void add_histograms(head_sums *sums, const hl_row_run *run, const head_rows *rows)
+{
+    const struct {
+        hl_histogram  histogram;
+        const float  *values;
+        const double *scale;
+    } sources[] = {
+        { HL_HIST_NORMALISED, rows->values[HL_Q_ENTROPY], rows->inverse },
+        { HL_HIST_NOSINK, rows->values[HL_Q_NOSINK], rows->inverse_other },
+        { HL_HIST_PEAK, rows->values[HL_Q_PEAK], NULL },
+    };
+
+    for (size_t i = 0; i < sizeof sources / sizeof *sources; i++) {
+        if ((run->defined & 1U << (HL_N_QUANTITIES + sources[i].histogram)) != 0)
+            add_histogram(sums->histogram + sources[i].histogram * HL_N_BINS, sources[i].values,
+                          sources[i].scale, rows->n);
+    }
+}
+
+/* ------------------------------------------------------------------------- runs */
+
+static void add_lookback(int64_t *lookback, const head_rows *rows, int64_t n_types)
+{
+    for (int64_t row = 0; row < rows->n; row++) {
+        for (int64_t to = 0; to < n_types; to++) {
+            double share = (double)rows->mass[row * n_types + to];
+            share        = share > 0.0 ? share : 0.0; /* 0 of a NaN */
+            lookback[to] += hl_unit(share < 1.0 ? share : 1.0);
+        }
+    }
+}
+
+static void add_range(head_sums *sums, const double *values, int quantity, int64_t n)
+{
+    double least = sums->min[quantity];
+    double most  = sums->max[quantity];
+
+#pragma omp simd reduction(min : least) reduction(max : most)
+    for (int64_t i = 0; i < n; i++) {
+        least = values[i] < least ? values[i] : least;
+        most  = values[i] > most ? values[i] : most;
+    }
+    sums->min[quantity] = least;
+    sums->max[quantity] = most;
+}
+
+/* Sound rows of one run: all of them, if they are small, or one. */
+static void add_rows(head_sums *sums, const hl_row_run *run, const head_rows *rows, bool small,
+                     int64_t n_types)
+{
+    double values[HL_RUN_ROWS];
+
+    for (int quantity = 0; quantity < HL_N_QUANTITIES; quantity++) {
+        hl_sums more = { 0 };
+
+        if ((run->defined & 1U << quantity) == 0)
+            continue;
+        read_values(values, rows, quantity);
+        if (small)
+            more = hl_sums_of_small(values, rows->n);
+        else
+            hl_sums_add(&more, values[0]);
+        spread(sums, run, quantity, &more);
+        add_range(sums, values, quantity, rows->n);
+    }
+    add_histograms(sums, run, rows);
+    if (rows->mass != NULL)
+        add_lookback(sums->lookback + run->type * n_types, rows, n_types);
+}
+
+static void add_broken(const hl_profile *profile, int64_t cell, int64_t document, int64_t token)
+{
+    int64_t *place = hl_counts(profile, HL_TABLE_PLACE) + 2 * cell;
+
+    hl_counts(profile, HL_TABLE_BROKEN)[cell]++;
+    if (place[0] < 0 || document < place[0] || (document == place[0] && token < place[1])) {
+        place[0] = document;
+        place[1] = token;
+    }
+}
+
+/* ------------------------------------------------------------------------ heads */
+
+/* One sequence and head of a layer. */
+typedef struct head_place {
+    const hl_layer_rows *rows;
+    int64_t              sequence;
+    int64_t              head;
+    int64_t              cell;
+} head_place;
+
+static head_rows rows_at(const hl_profile *profile, const head_place *place, int64_t begin,
+                         int64_t end)
+{
+    const hl_layer_rows *rows    = place->rows;
+    int64_t              first   = (place->sequence * rows->n_heads + place->head) * rows->n_rows;
+    int64_t              n_types = profile->n_types;
+    head_rows            at      = rows_of(&profile->flight->plans, rows->rows, first,
+                                           place->sequence * rows->n_rows, begin, end);
+
+    if (n_types > 1 && rows->rows->segment_mass != NULL)
+        at.mass = rows->rows->segment_mass + (first + begin) * n_types;
+    return at;
+}
+
+static void add_run(const hl_profile *profile, head_sums *sums, const head_place *place,
+                    const hl_row_run *run)
+{
+    const hl_profile_batch *batch   = profile->flight->batch;
+    int64_t                 n_types = profile->n_types;
+    head_rows               all     = rows_at(profile, place, run->begin, run->end);
+
+    if (all_small(&all)) {
+        add_rows(sums, run, &all, true, n_types);
+        return;
+    }
+    for (int64_t row = run->begin; row < run->end; row++) {
+        head_rows one = rows_at(profile, place, row, row + 1);
+
+        if (is_sound(&one))
+            add_rows(sums, run, &one, false, n_types);
+        else
+            add_broken(profile, place->cell, batch->documents[place->sequence],
+                       batch->starts[place->sequence] + place->rows->start[place->sequence] + row);
+    }
+}
+
+/* All rows of one sequence and head. */
+static void add_head(const hl_profile *profile, const hl_layer_rows *rows, int64_t sequence,
+                     int64_t head)
+{
+    static const hl_quantity of_sequence[HL_N_OF_SEQUENCE] = { HL_Q_ENTROPY, HL_Q_FAIR,
+                                                               HL_Q_NOSINK };
+
+    const hl_profile_flight *flight = profile->flight;
+    head_place               place  = { rows, sequence, head, hl_cell(profile, rows->layer, head) };
+    head_sums                sums   = open_sums(profile, place.cell);
+    int64_t                  n_cells = profile->n_layers * profile->n_heads;
+    hl_sequence_sums        *own     = &flight->sequences[sequence * n_cells + place.cell];
+
+    for (int64_t i = 0; i < flight->plans.n_runs[sequence]; i++)
+        add_run(profile, &sums, &place, &flight->plans.runs[sequence * rows->n_rows + i]);
+    close_sums(profile, place.cell, &sums);
+    for (int i = 0; i < HL_N_OF_SEQUENCE; i++) {
+        own->sum[i] += sums.total[of_sequence[i]].sum;
+        own->count[i] += sums.total[of_sequence[i]].count;
+    }
+}
+
+static hl_status check_rows(const hl_profile *profile, const hl_layer_rows *rows)
+{
+    const hl_profile_batch *batch = profile->flight != NULL ? profile->flight->batch : NULL;
+
+    if (batch == NULL || batch->n_batch != rows->n_batch)
+        return hl_fail(HL_BAD_ARGUMENT, "profile: rows of a batch that was not begun");
+    if (rows->layer < 0 || rows->layer >= profile->n_layers ||
+        rows->n_heads != profile->heads[rows->layer])
+        return hl_fail(HL_BAD_ARGUMENT, "profile: layer %lld with %lld heads is not in its shape",
+                       (long long)rows->layer, (long long)rows->n_heads);
+    return HL_OK;
+}
+
+hl_status hl_profile_rows(hl_profile *profile, const hl_layer_rows *rows,
+                          const hl_profile_mask *mask)
+{
+    hl_status status   = HL_OK;
+    int64_t   n_values = rows->n_batch * rows->n_rows * rows->n_heads * HL_N_QUANTITIES;
+
+    HL_TRY(check_rows(profile, rows));
+    HL_TRY(hl_profile_plan(profile->flight, rows, mask));
+#pragma omp parallel for schedule(static) num_threads(hl_profile_threads(profile->flight, n_values))
+    for (int64_t head = 0; head < rows->n_heads; head++) {
+        for (int64_t sequence = 0; sequence < rows->n_batch; sequence++)
+            add_head(profile, rows, sequence, head);
+    }
+
+done:
+    return status;
+}
