@@ -314,7 +314,8 @@ int hl_command_compare(int argc, char **argv)
         "also matched by their profiles instead of their numbers.\n"
         "\n"
         "--gates and --off are those of B: with the same model as A and B they show\n"
-        "what the other heads do when some are off.",
+        "what the other heads do when some are off.\n"
+        "\n"
         "With -o the two are drawn as well: with --text the attention of every head\n"
         "as small maps, else their entropies; and the differences.",
         options,

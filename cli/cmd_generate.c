@@ -153,33 +153,6 @@ static int out_of_memory(void)
 
 /* --------------------------------------------------------------------- prompt */
 
-static int open_model(generation *g)
-{
-    const char *path   = g->request->arguments.items[0];
-    hl_status   status = hl_model_open(&g->model, path);
-
-    if (status == HL_OK)
-        status = hl_gate_options_apply(g->model, &g->request->gates, "generate",
-                                       g->request->common.quiet);
-    if (status != HL_OK)
-        return fail(status);
-    const hl_model_info *info = hl_model_get_info(g->model);
-    if (info->is_encoder) {
-        hl_complain("generate", "%s is an encoder (%s): it sees whole texts and writes none", path,
-                    info->family);
-        return HL_EXIT_INPUT;
-    }
-    const char *asked = g->request->tokenizer_path;
-    status = hl_tokenizer_open(&g->tokenizer, asked != NULL ? asked : info->tokenizer_path);
-    if (status == HL_NOT_FOUND && asked == NULL) {
-        hl_complain("generate", "%s (--tokenizer PATH gives one)", hl_error_message());
-        return HL_EXIT_INPUT;
-    }
-    return status == HL_OK ? HL_EXIT_OK : fail(status);
-}
-
-/* From wherever it comes. */
-static int read_prompt(generation *g)
 static int open_prompt(generation *g)
 {
     const generate_request *request = g->request;
@@ -194,7 +167,8 @@ static int open_prompt(generation *g)
                                          .system    = request->system,
                                          .chat      = request->chat,
                                          .writes    = true,
-                                         .quiet     = request->common.quiet });
+                                         .quiet     = request->common.quiet,
+                                         .gates     = request->gates });
 }
 
 /* -------------------------------------------------------------------- opening */

@@ -18,15 +18,16 @@ typedef struct tokens_command {
     const char       *scale;
     hl_option_list    notes;
 
-    hl_head_list    chosen; /* what the above came to */
-    hl_head_list    inset;
+    hl_head_choices chosen; /* what the above came to */
+    hl_head_choices inset;
     hl_note         parsed[HL_MAX_OPTION_LIST];
     hl_token_figure figure;
 } tokens_command;
 
 /* ------------------------------------------------------------------ the command line */
 
-static int read_heads(hl_head_list *out, const char *name, const char *text, const hl_usage *usage)
+static int read_heads(hl_head_choices *out, const char *name, const char *text,
+                      const hl_usage *usage)
 {
     const char *bad = text;
 

@@ -17,11 +17,11 @@ static bool take(int64_t *out, const char **at, char letter)
     return fits;
 }
 
-bool hl_heads_parse(hl_head_list *out, const char *text, const char **bad)
+bool hl_heads_parse(hl_head_choices *out, const char *text, const char **bad)
 {
     const char *at = text;
 
-    *out = (hl_head_list){ 0 };
+    *out = (hl_head_choices){ 0 };
     do {
         hl_head_choice choice = { .head = -1 };
         *bad                  = at;

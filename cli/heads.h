@@ -8,12 +8,12 @@
 
 enum { HL_MOST_HEADS = 256 };
 
-typedef struct hl_head_list {
+typedef struct hl_head_choices {
     hl_head_choice items[HL_MOST_HEADS];
     int64_t        count;
-} hl_head_list;
+} hl_head_choices;
 
 /* "L3H1,L5" (all heads of layer 5); false if it is not that, and then *bad is where. */
-bool hl_heads_parse(hl_head_list *out, const char *text, const char **bad);
+bool hl_heads_parse(hl_head_choices *out, const char *text, const char **bad);
 
 #endif

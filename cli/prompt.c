@@ -136,6 +136,8 @@ int hl_opened_prompt_open(hl_opened_prompt *out, const hl_prompt_source *source)
 {
     hl_status status = hl_model_open(&out->model, source->model);
 
+    if (status == HL_OK)
+        status = hl_gate_options_apply(out->model, &source->gates, source->command, source->quiet);
     if (status != HL_OK)
         return fail(source, status);
     const hl_model_info *info = hl_model_get_info(out->model);

@@ -9,6 +9,7 @@
 #ifndef HL_CLI_PROMPT_H
 #define HL_CLI_PROMPT_H
 
+#include "gate_options.h"
 #include "headlight.h"
 #include "input.h"
 
@@ -23,6 +24,8 @@ typedef struct hl_prompt_source {
     bool        ids;       /* the text is token ids; a tokenizer need not be there */
     bool        writes;    /* the model is to go on with it: encoders are refused */
     bool        quiet;
+
+    hl_gate_arguments gates;
 } hl_prompt_source;
 
 typedef struct hl_opened_prompt {

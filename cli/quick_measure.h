@@ -17,15 +17,6 @@ typedef struct hl_quick_request {
     bool                     no_probe;
     int32_t                  n_threads;
     bool                     quiet; /* no progress */
-    const char          *model_path;
-    const hl_adjustment *adjustment; /* NULL: as it was trained */
-    const char *const   *texts;
-    size_t               n_texts;
-    hl_window_options    windows;
-    bool                 nll;
-    bool                 no_probe;
-    int32_t              n_threads;
-    bool                 quiet; /* no progress */
     /* The attention of every head on so many tokens, the prompt's or the texts' first, comes with
      * the profile; NULL: it is not wanted. */
     hl_patterns **patterns;

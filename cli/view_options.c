@@ -36,6 +36,7 @@ void hl_view_options_list(hl_option *out, hl_view_arguments *arguments)
           { "dpi", 0, HL_OPTION_NUMBER, &draw->dpi, "N", "pixels an inch, of PNG (144)", 24, 1200 },
           { "colour", 0, HL_OPTION_CHOICE, &arguments->colour, "auto|never|256|truecolor",
             "in the terminal", 0, 0 },
+          HL_GATE_OPTIONS(&source->gates),
     };
 
     arguments->theme  = "light";

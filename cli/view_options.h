@@ -15,7 +15,7 @@
 #include "options.h"
 #include "prompt.h"
 
-enum { HL_N_VIEW_OPTIONS = 14 };
+enum { HL_N_VIEW_OPTIONS = 14 + HL_N_GATE_OPTIONS };
 
 typedef struct hl_view_arguments {
     hl_prompt_source source;

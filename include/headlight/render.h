@@ -190,6 +190,7 @@ typedef struct hl_scatter {
 /* As hl_draw_curves. */
 HL_API hl_status hl_draw_scatter(const hl_scatter *scatter, const char *path,
                                  const hl_draw_options *options);
+
 /* ----------------------------------------------------- pictures of a prompt */
 
 /* How probabilities become shades.  A row has one mass to give, so on a long prompt all but a

@@ -386,9 +386,8 @@ hl_status hl_forward(hl_session *session, const hl_chunk *chunk)
     hl_forward_angles(session, chunk);
     HL_TRY(begin_stream(session, chunk));
     HL_TRY(check_stream(session, chunk, -1));
-    for (int64_t layer = chunk->feed->first_layer; layer < session->config->n_layers; layer++)
     HL_TRY(report_embedded(session, chunk));
-    for (int64_t layer = 0; layer < session->config->n_layers; layer++)
+    for (int64_t layer = chunk->feed->first_layer; layer < session->config->n_layers; layer++)
         HL_TRY(run_block(session, chunk, layer));
     if (needs_end(session, chunk))
         HL_TRY(hl_forward_final(session, chunk));
