@@ -20,6 +20,7 @@ usage: headlight COMMAND [options] ...
   info       what a model is: family, shape, dtypes, memory
   measure    what every head does on a text, to a profile
   merge      one profile from many
+  prune      a model without some of its heads: masked, compact, GGUF
   rank       which heads to take out first
   show       a profile: heatmap, layers, extremes, diagnoses, tables
   tokenize   show the tokens of a text, or the text of tokens
