@@ -103,7 +103,7 @@ static int parse_request(prune_request *request, int argc, char **argv)
          { "mean", 'm', HL_OPTION_FLAG, &request->mean, NULL,
            "what they wrote on average stays, as a bias", 0, 0 },
          { "max-tokens", 0, HL_OPTION_INT, &request->choice.windows.max_tokens, "N",
-           "of the text, for --mean (16384)", 2, INT64_MAX },
+           "of the text (16384)", 2, INT64_MAX },
          { "as", 'a', HL_OPTION_CHOICE, &request->form, "masked|compact|gguf",
            "what to write (masked)", 0, 0 },
          { "type", 0, HL_OPTION_CHOICE, &request->type, "f32|f16|bf16|q8_0|q4_0",
