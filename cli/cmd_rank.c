@@ -27,7 +27,9 @@ typedef struct rank_work {
     const rank_request *request;
     hl_model           *model;
     hl_profile         *profile;
+    hl_gradients       *gradients;
     hl_ranking         *ranking;
+    hl_progress         progress;
 } rank_work;
 
 /* -------------------------------------------------------------------- arguments */
@@ -58,6 +60,10 @@ static int check_request(rank_request *request, const hl_usage *usage)
         return list_rankers();
     if (hl_ranker_find(&request->ranker, request->by) != HL_OK)
         return refuse_ranker(usage, request->by);
+    if (request->ranker == HL_RANKER_ABLATION)
+        return hl_options_refuse(usage,
+                                 "--by ablation: 'headlight sweep' measures the loss without "
+                                 "each head");
     if (request->arguments.count > 1)
         return hl_options_refuse(usage, "one profile at a time, got %d", request->arguments.count);
     if (request->arguments.count == 0 && request->model_path == NULL)
@@ -93,8 +99,9 @@ static int parse_request(rank_request *request, int argc, char **argv)
         .command   = "rank",
         .arguments = "[PROFILE]",
         .text      = "Orders the heads of a model by a score, the first to take out first.  Most\n"
-                     "scores are in a profile; 'weight' needs --model alone.  Without PROFILE,\n"
-                     "--model is measured on --text.\n"
+                     "scores are in a profile; 'weight' needs --model alone, 'gradient' and\n"
+                     "'entropy-gradient' need --model and --text, which a backward pass goes\n"
+                     "through.  Without PROFILE, --model is measured on --text.\n"
                      "\n"
                      "A ranking is a guess.  'headlight sweep' measures how good it is.",
         .options   = options,
@@ -128,6 +135,54 @@ static hl_status measure_profile(rank_work *work)
     return hl_quick_measure(&work->profile, &quick);
 }
 
+static hl_status show_progress(void *context, const hl_measure_progress *progress)
+{
+    hl_progress_update(context, progress->share, progress->n_tokens);
+    return HL_OK;
+}
+
+static hl_status run_gradients(rank_work *work, const hl_corpus *corpus)
+{
+    const rank_request *request = work->request;
+    bool                quiet   = request->common.quiet || request->common.json;
+    hl_gradient_options options = { .windows   = request->windows,
+                                    .n_threads = (int32_t)request->common.n_threads,
+                                    .progress  = show_progress,
+                                    .context   = &work->progress };
+
+    hl_progress_start(&work->progress, stderr, "backward", quiet);
+    hl_status status = hl_gate_gradients(&work->gradients, work->model, corpus, &options);
+    hl_progress_end(&work->progress);
+    if (status == HL_OK && !quiet && !request->csv)
+        hl_complain("rank", "gradients by backward passes: mean |dL/dg| of %lld windows, L %.4f",
+                    (long long)work->gradients->n_windows, work->gradients->nll);
+    return status;
+}
+
+static hl_status measure_gradients(rank_work *work)
+{
+    const rank_request *request   = work->request;
+    hl_corpus_options   options   = { .inputs   = request->texts.items,
+                                      .n_inputs = (size_t)request->texts.count };
+    hl_tokenizer       *tokenizer = NULL;
+    hl_corpus          *corpus    = NULL;
+    hl_status           status =
+        hl_tokenizer_open(&tokenizer, hl_model_get_info(work->model)->tokenizer_path);
+
+    if (status == HL_OK)
+        status = hl_corpus_open(&corpus, work->model, tokenizer, &options);
+    if (status == HL_OK)
+        status = run_gradients(work, corpus);
+    hl_corpus_close(corpus);
+    hl_tokenizer_close(tokenizer);
+    return status;
+}
+
+static bool needs_gradient(hl_ranker ranker)
+{
+    return ranker == HL_RANKER_GRADIENT || ranker == HL_RANKER_ENTROPY_GRADIENT;
+}
+
 static hl_status open_work(rank_work *work)
 {
     const rank_request *request = work->request;
@@ -139,6 +194,8 @@ static hl_status open_work(rank_work *work)
         status = hl_profile_load(&work->profile, request->arguments.items[0]);
     else if (status == HL_OK && request->texts.count > 0 && needs_profile(request->ranker))
         status = measure_profile(work);
+    if (status == HL_OK && request->texts.count > 0 && needs_gradient(request->ranker))
+        status = measure_gradients(work);
     return status;
 }
 
@@ -148,6 +205,8 @@ static hl_status rank(rank_work *work)
     hl_rank_inputs      inputs  = { .profile = work->profile, .model = work->model };
     hl_rank_options     options = { .seed = (uint64_t)request->common.seed };
 
+    if (work->gradients != NULL)
+        inputs.gradient = work->gradients->magnitude;
     if (request->order != NULL)
         options.order = strcmp(request->order, "highest") == 0 ? HL_ORDER_HIGHEST : HL_ORDER_LOWEST;
     return hl_rank(&work->ranking, request->ranker, &inputs, &options);
@@ -188,6 +247,7 @@ int hl_command_rank(int argc, char **argv)
     if (status != HL_OK)
         hl_complain("rank", "%s", hl_error_message());
     hl_ranking_free(work.ranking);
+    hl_gradients_free(work.gradients);
     hl_profile_free(work.profile);
     hl_model_close(work.model);
     return hl_exit_for(status);

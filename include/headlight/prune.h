@@ -64,6 +64,40 @@ HL_API void hl_gates_set(hl_gates *gates, const hl_head_list *heads, float value
 HL_API int64_t hl_gates_n_changed(const hl_gates *gates);
 HL_API void    hl_gates_free(hl_gates *gates);
 
+/* --------------------------------------------------------------- gradients
+ *
+ *     hl_gate_gradients(&gradients, model, corpus, NULL);
+ *     hl_rank_inputs inputs = { .model = model, .gradient = gradients->magnitude };
+ *
+ * dL/dg of every head, L the mean negative log-likelihood of a window's tokens but the first, by
+ * one forward and one backward pass a window: how much the loss would change if the head
+ * were turned down a little.  Importance is the mean over windows of |dL/dg| (after Michel et
+ * al. 2019), where the plain mean would let windows cancel.  Gates are the model's, else 1. */
+
+typedef struct hl_gradients {
+    int64_t n_layers;
+    int64_t n_heads;
+    double *magnitude; /* (n_layers, n_heads) mean |dL/dg| over windows */
+    double *mean;      /* (n_layers, n_heads) mean dL/dg */
+    double  nll;       /* mean over windows of L */
+    int64_t n_windows;
+    int64_t n_tokens; /* that were predicted */
+} hl_gradients;
+
+typedef struct hl_gradient_options {
+    hl_window_options windows; /* context 0: the model's, at most 512; side by side, so that stride
+                                * and n_batch are not looked at */
+    int32_t           n_threads;
+    /* After every window; anything but HL_OK ends it with that status. */
+    hl_status (*progress)(void *context, const hl_measure_progress *progress);
+    void *context;
+} hl_gradient_options;
+
+/* HL_UNSUPPORTED for an encoder. */
+HL_API hl_status hl_gate_gradients(hl_gradients **out, const hl_model *model,
+                                   const hl_corpus *corpus, const hl_gradient_options *options);
+HL_API void      hl_gradients_free(hl_gradients *gradients);
+
 /* ---------------------------------------------------------------- rankings
  *
  *     hl_ranking *ranking = NULL;

@@ -112,7 +112,7 @@ typedef struct half_block {
 typedef hl_status (*branch_step)(hl_session *session, const hl_chunk *chunk, int64_t layer,
                                  const float *x);
 
-static bool has_norm_before(const hl_config *config, hl_role role, int64_t layer)
+bool hl_forward_has_norm(const hl_config *config, hl_role role, int64_t layer)
 {
     if (config->norm_place == HL_NORM_POST || config->norm_place == HL_NORM_BRANCH)
         return false;
@@ -125,7 +125,7 @@ static const float *branch_input(const hl_session *session, const hl_chunk *chun
 {
     const hl_session_rows *rows = &session->rows;
 
-    if (!has_norm_before(session->config, norm, layer))
+    if (!hl_forward_has_norm(session->config, norm, layer))
         return rows->x;
     hl_forward_norm(session, chunk, rows->normed, rows->x,
                     hl_session_param_of(session, norm, layer, 0));

@@ -202,8 +202,7 @@ static int64_t chunk_products(const hl_session *session, const hl_chunk *chunk, 
     return count * width;
 }
 
-static hl_attention attention_problem(const hl_session *session, const hl_chunk *chunk,
-                                      int64_t layer)
+hl_attention hl_forward_problem(const hl_session *session, const hl_chunk *chunk, int64_t layer)
 {
     const hl_config        *config     = session->config;
     const hl_layer_config  *at         = &config->layers[layer];
@@ -356,7 +355,7 @@ static hl_status run_attention(const hl_session *session, hl_attention_result *r
 static hl_status attend(hl_session *session, const hl_chunk *chunk, int64_t layer)
 {
     bool                watched = chunk->feed->tap != NULL && chunk->feed->tap->layer != NULL;
-    hl_attention        problem = attention_problem(session, chunk, layer);
+    hl_attention        problem = hl_forward_problem(session, chunk, layer);
     hl_attention_result result  = { 0 };
 
     if (watched) {
@@ -442,7 +441,7 @@ static hl_status make_pattern(const hl_session *session, const hl_chunk *chunk,
 
 hl_status hl_forward_patterns(hl_session *session, const hl_chunk *chunk, hl_layer_rows *rows)
 {
-    hl_attention problem = attention_problem(session, chunk, rows->layer);
+    hl_attention problem = hl_forward_problem(session, chunk, rows->layer);
     hl_status    failure = HL_OK;
 
     rows->patterns_differ = chunk->feed->tap->patterns_differ;

@@ -166,9 +166,14 @@ void hl_forward_norm(const hl_session *session, const hl_chunk *chunk, float *ou
                      const hl_session_param *param);
 hl_norm hl_forward_norm_of(const hl_session *session, const hl_session_param *param);
 
+/* Does a branch read n(x), by the role of that norm, or x itself? */
+bool hl_forward_has_norm(const hl_config *config, hl_role role, int64_t layer);
+
 /* branch = A(x), the whole attention branch without norms; forward_attention.c. */
 hl_status hl_forward_attention(hl_session *session, const hl_chunk *chunk, int64_t layer,
                                const float *x);
+/* What the operator is asked for a layer: queries in rows.q, keys and values in the cache. */
+hl_attention hl_forward_problem(const hl_session *session, const hl_chunk *chunk, int64_t layer);
 /* Whole rows at the tap's positions; after hl_forward_attention. */
 hl_status hl_forward_patterns(hl_session *session, const hl_chunk *chunk, hl_layer_rows *rows);
 /* cos and sin for every row of the chunk. */

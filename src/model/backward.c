@@ -1,0 +1,461 @@
+/* backward.c - the loss, and blocks in reverse.
+ *
+ * A half of a block is x' = close(x, B(n(x))), with B a branch and the norms where config.h has
+ * them; its gradient is collected in b->grad, which is that of x' before and of x after. */
+#include "model/backward.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "base/threads.h"
+#include "model/logits.h"
+#include "model/model.h"
+
+/* ---------------------------------------------------------------------- memory */
+
+static int64_t most(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* The widest hidden layer of any MLP, and the widest input of any weight. */
+static void find_widths(int64_t *hidden, int64_t *widest, const hl_config *config)
+{
+    *hidden = config->d_shared;
+    for (int64_t layer = 0; layer < config->n_layers; layer++)
+        *hidden = most(*hidden, config->layers[layer].d_mlp);
+    *widest = most(most(config->d_model, config->d_embed),
+                   most(*hidden, config->n_heads * config->d_head));
+}
+
+typedef struct room {
+    float **pointer;
+    int64_t rows;
+    int64_t width;
+} room;
+
+static hl_status allocate(hl_backward *b)
+{
+    const hl_config *config  = b->config;
+    int64_t          n       = b->n_ctx;
+    int64_t          d       = config->d_model;
+    int64_t          queries = config->n_heads * config->d_head;
+    int64_t          keys    = config->n_kv_heads * config->d_head;
+    int64_t          experts = most(config->n_experts, 1);
+    int64_t          narrow  = most(d, config->d_embed);
+    int64_t          hidden;
+    int64_t          widest;
+    find_widths(&hidden, &widest, config);
+    const room rooms[] = {
+        { &b->stream, config->n_layers * n, d },
+        { &b->middle, n, d },
+        { &b->grad, n, d },
+        { &b->input, n, d },
+        { &b->raw, n, d },
+        { &b->d_branch, n, d },
+        { &b->d_input, n, d },
+        { &b->part, n, d },
+        { &b->raw_q, n, queries },
+        { &b->raw_k, n, keys },
+        { &b->d_z, n, queries },
+        { &b->d_q, n, queries },
+        { &b->d_k, n, keys },
+        { &b->d_v, n, keys },
+        { &b->keys, 2 * n, keys },
+        { &b->sine, n, config->d_head },
+        { &b->gate, n, hidden },
+        { &b->up, n, hidden },
+        { &b->d_gate, n, hidden },
+        { &b->d_up, n, hidden },
+        { &b->rows_x, n, d },
+        { &b->rows_y, n, d },
+        { &b->rows_dy, n, d },
+        { &b->rows_dx, n, d },
+        { &b->router, n, experts },
+        { &b->d_share, n, experts },
+        { &b->d_logits, HL_LOGIT_ROWS, config->d_vocab },
+        { &b->d_hidden, HL_LOGIT_ROWS, narrow },
+        { &b->d_narrow, HL_LOGIT_ROWS, narrow },
+        { &b->panel, HL_BACKWARD_PANEL, widest },
+        { &b->partial, most(n, HL_LOGIT_ROWS), widest },
+    };
+
+    for (size_t i = 0; i < sizeof rooms / sizeof *rooms; i++) {
+        size_t    count  = (size_t)rooms[i].rows;
+        hl_status status = hl_alloc_zeroed((void **)rooms[i].pointer, count,
+                                           (size_t)rooms[i].width * sizeof(float));
+        if (status != HL_OK)
+            return status;
+    }
+    return HL_OK;
+}
+
+hl_status hl_backward_open(hl_backward **out, const hl_model *model, int64_t n_ctx,
+                           int32_t n_threads)
+{
+    hl_status          status  = HL_OK;
+    hl_backward       *b       = NULL;
+    hl_session_options options = { .n_ctx     = n_ctx,
+                                   .n_chunk   = n_ctx,
+                                   .wants     = HL_WANT_RESID_PRE | HL_WANT_LOGITS,
+                                   .n_threads = n_threads };
+
+    *out = NULL;
+    if (model->config->is_encoder)
+        return hl_fail(HL_UNSUPPORTED,
+                       "%s is an encoder (%s): it predicts no next token, so there "
+                       "is no loss to take gradients of",
+                       model->path, model->config->family);
+    HL_TRY(HL_ALLOC_ZEROED(&b, 1));
+    b->config = model->config;
+    HL_TRY(hl_session_open(&b->session, model, &options));
+    b->n_ctx     = b->session->options.n_ctx;
+    b->n_threads = hl_threads(n_threads);
+    HL_TRY(allocate(b));
+    *out = b;
+    b    = NULL;
+
+done:
+    hl_backward_close(b);
+    return status;
+}
+
+void hl_backward_close(hl_backward *b)
+{
+    if (b == NULL)
+        return;
+    float *blocks[] = { b->stream,  b->middle,  b->grad,     b->input,    b->raw,      b->d_branch,
+                        b->d_input, b->part,    b->raw_q,    b->raw_k,    b->d_z,      b->d_q,
+                        b->d_k,     b->d_v,     b->keys,     b->sine,     b->gate,     b->up,
+                        b->d_gate,  b->d_up,    b->rows_x,   b->rows_y,   b->rows_dy,  b->rows_dx,
+                        b->router,  b->d_share, b->d_logits, b->d_hidden, b->d_narrow, b->panel,
+                        b->partial };
+
+    for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
+        hl_free(blocks[i]);
+    hl_session_close(b->session);
+    hl_free(b);
+}
+
+/* ------------------------------------------------------------------------ loss */
+
+/* d_logits of one row, whose next token is known: (p - [token]) / (S - 1), through the soft-cap
+ * and the scale that the logits went through. */
+static void back_row(hl_backward *b, float *out, const float *logits, int64_t token)
+{
+    double lse   = hl_logits_lse(logits, b->config->d_vocab);
+    double share = 1.0 / (double)(b->n_tokens - 1);
+    double cap   = b->config->logit_softcap;
+
+    for (int64_t i = 0; i < b->config->d_vocab; i++) {
+        double logit = (double)logits[i];
+        double slope = (exp(logit - lse) - (i == token ? 1.0 : 0.0)) * share;
+
+        if (cap > 0.0)
+            slope *= 1.0 - (logit / cap) * (logit / cap);
+        out[i] = (float)(slope * b->config->logit_scale);
+    }
+}
+
+/* d_hidden (n, D) from d_logits. */
+static hl_status back_head(hl_backward *b, int64_t n)
+{
+    hl_status               status = HL_OK;
+    const hl_session_param *out    = hl_session_param_of(b->session, HL_ROLE_EMBED_OUT, -1, 0);
+    const hl_session_param *head   = hl_session_param_of(b->session, HL_ROLE_LM_HEAD, -1, 0);
+
+    HL_TRY(hl_backward_linear(b, out != NULL ? b->d_narrow : b->d_hidden, b->d_logits, n, head,
+                              false));
+    if (out != NULL)
+        HL_TRY(hl_backward_linear(b, b->d_hidden, b->d_narrow, n, out, false));
+
+done:
+    return status;
+}
+
+/* The end of the forward pass is the beginning of the backward: logits are here only now. */
+static hl_status back_loss(void *context, const hl_final_rows *rows)
+{
+    hl_backward *b       = context;
+    int64_t      d_model = b->config->d_model;
+    int64_t      d_vocab = b->config->d_vocab;
+    int64_t      last    = b->n_tokens - 1 - rows->start; /* predicts nothing */
+    int64_t      n       = rows->n_rows < last ? rows->n_rows : last;
+    hl_norm      norm =
+        hl_forward_norm_of(b->session, hl_session_param_of(b->session, HL_ROLE_FINAL_NORM, -1, 0));
+
+#pragma omp parallel for num_threads(b->n_threads)
+    for (int64_t row = 0; row < n; row++)
+        back_row(b, b->d_logits + row * d_vocab, rows->logits + row * d_vocab,
+                 b->tokens[rows->start + row + 1]);
+    for (int64_t row = 0; row < n; row++)
+        b->nll += hl_logits_lse(rows->logits + row * d_vocab, d_vocab) -
+                  (double)rows->logits[row * d_vocab + b->tokens[rows->start + row + 1]];
+    hl_status status = back_head(b, n);
+    for (int64_t row = 0; row < n && status == HL_OK; row++) {
+        int64_t at = (rows->start + row) * d_model;
+
+        if (b->config->no_final_norm)
+            memcpy(b->grad + at, b->d_hidden + row * d_model, (size_t)d_model * sizeof *b->grad);
+        else
+            hl_backward_norm(b->grad + at, b->d_hidden + row * d_model, b->session->rows.x + at,
+                             d_model, &norm);
+    }
+    return status;
+}
+
+static hl_status keep_stream(void *context, const hl_layer_rows *rows)
+{
+    hl_backward *b     = context;
+    size_t       count = (size_t)(b->n_tokens * b->config->d_model);
+
+    memcpy(b->stream + (size_t)rows->layer * count, rows->resid_pre, count * sizeof *b->stream);
+    return HL_OK;
+}
+
+/* ---------------------------------------------------------------------- halves */
+
+typedef struct half_block {
+    hl_role norm;
+    hl_role post_norm;
+    bool    is_attention;
+} half_block;
+
+static const half_block attention_half = { HL_ROLE_ATTN_NORM, HL_ROLE_ATTN_POST_NORM, true };
+static const half_block mlp_half       = { HL_ROLE_MLP_NORM, HL_ROLE_MLP_POST_NORM, false };
+
+static int64_t stream_count(const hl_backward *b)
+{
+    return b->n_tokens * b->config->d_model;
+}
+
+/* out = a + scale * x; out may be a. */
+static void add_scaled(const hl_backward *b, float *out, const float *a, const float *x,
+                       float scale)
+{
+    for (int64_t i = 0; i < stream_count(b); i++)
+        out[i] = a[i] + scale * x[i];
+}
+
+static const hl_session_param *param_of(const hl_backward *b, hl_role role, int64_t layer)
+{
+    return hl_session_param_of(b->session, role, layer, 0);
+}
+
+/* b->input = n(x), or x itself. */
+static void read_input(hl_backward *b, const float *x, int64_t layer, const half_block *half)
+{
+    if (hl_forward_has_norm(b->config, half->norm, layer))
+        hl_forward_norm(b->session, &b->chunk, b->input, x, param_of(b, half->norm, layer));
+    else
+        memcpy(b->input, x, (size_t)stream_count(b) * sizeof *x);
+}
+
+/* Runs the branch on b->input; b->raw is what it gives. */
+static hl_status run_branch(hl_backward *b, int64_t layer, const half_block *half)
+{
+    const float *given  = half->is_attention ? b->session->rows.branch : b->session->rows.mlp;
+    hl_status    status = half->is_attention
+                              ? hl_forward_attention(b->session, &b->chunk, layer, b->input)
+                              : hl_forward_mlp(b->session, &b->chunk, layer, b->input);
+
+    memcpy(b->raw, given, (size_t)stream_count(b) * sizeof *given);
+    return status;
+}
+
+/* out = x', from x, b->input and b->raw; uses up b->part. */
+static void close_half(hl_backward *b, float *out, const float *x, int64_t layer,
+                       const half_block *half)
+{
+    hl_norm_place           place = b->config->norm_place;
+    const hl_session_param *post  = param_of(b, half->post_norm, layer);
+    float                   scale = (float)b->config->residual_scale;
+    const float            *given = b->raw;
+
+    if (place == HL_NORM_SANDWICH || place == HL_NORM_BRANCH) {
+        hl_forward_norm(b->session, &b->chunk, b->part, b->raw, post);
+        given = b->part;
+    }
+    add_scaled(b, out, b->config->residual_normed ? b->input : x, given, scale);
+    if (place == HL_NORM_POST)
+        hl_forward_norm(b->session, &b->chunk, out, out, post);
+}
+
+static hl_status back_branch(hl_backward *b, float *dgates, int64_t layer, const half_block *half)
+{
+    return half->is_attention ? hl_backward_attention(b, dgates, layer) : hl_backward_mlp(b, layer);
+}
+
+/* d_branch from grad, by the place of the norms. */
+static void back_close(hl_backward *b, const float *x, int64_t layer, const half_block *half)
+{
+    hl_norm_place           place = b->config->norm_place;
+    const hl_session_param *post  = param_of(b, half->post_norm, layer);
+    float                   scale = (float)b->config->residual_scale;
+
+    if (place == HL_NORM_POST) {
+        add_scaled(b, b->part, x, b->raw, scale);
+        hl_backward_norms(b, b->grad, b->grad, b->part, post);
+    }
+    for (int64_t i = 0; i < stream_count(b); i++)
+        b->d_branch[i] = scale * b->grad[i];
+    if (place == HL_NORM_SANDWICH || place == HL_NORM_BRANCH)
+        hl_backward_norms(b, b->d_branch, b->d_branch, b->raw, post);
+}
+
+/* grad += d_input, through the norm before the branch. */
+static void back_input(hl_backward *b, const float *x, int64_t layer, const half_block *half)
+{
+    const float *d_x = b->d_input;
+
+    if (hl_forward_has_norm(b->config, half->norm, layer)) {
+        hl_backward_norms(b, b->part, b->d_input, x, param_of(b, half->norm, layer));
+        d_x = b->part;
+    }
+    add_scaled(b, b->grad, b->grad, d_x, 1.0f);
+}
+
+/* The branch has been run, b->input and b->raw are its own. */
+static hl_status back_half(hl_backward *b, float *dgates, const float *x, int64_t layer,
+                           const half_block *half)
+{
+    back_close(b, x, layer, half);
+    hl_status status = back_branch(b, dgates, layer, half);
+    if (status != HL_OK)
+        return status;
+    if (b->config->residual_normed) { /* x went on through the norm alone */
+        add_scaled(b, b->d_input, b->d_input, b->grad, 1.0f);
+        memset(b->grad, 0, (size_t)stream_count(b) * sizeof *b->grad);
+    }
+    back_input(b, x, layer, half);
+    return HL_OK;
+}
+
+/* ---------------------------------------------------------------------- blocks */
+
+/* Forward to the middle, back through the MLP, back through attention.  What attention left in the
+ * session's rows is still there: the MLP has rows of its own. */
+static hl_status back_sequential(hl_backward *b, float *dgates, int64_t layer)
+{
+    hl_status    status = HL_OK;
+    const float *x      = b->stream + layer * stream_count(b);
+    bool         heads  = b->config->layers[layer].n_heads > 0;
+
+    memcpy(b->middle, x, (size_t)stream_count(b) * sizeof *x);
+    if (heads) {
+        read_input(b, x, layer, &attention_half);
+        HL_TRY(run_branch(b, layer, &attention_half));
+        close_half(b, b->middle, x, layer, &attention_half);
+    }
+    if (b->config->layers[layer].d_mlp > 0) {
+        read_input(b, b->middle, layer, &mlp_half);
+        HL_TRY(run_branch(b, layer, &mlp_half));
+        HL_TRY(back_half(b, NULL, b->middle, layer, &mlp_half));
+    }
+    if (heads) {
+        read_input(b, x, layer, &attention_half);
+        memcpy(b->raw, b->session->rows.branch, (size_t)stream_count(b) * sizeof *b->raw);
+        HL_TRY(back_half(b, dgates, x, layer, &attention_half));
+    }
+
+done:
+    return status;
+}
+
+/* One branch of a parallel block: its gradient with respect to x is added to b->middle. */
+static hl_status back_parallel_branch(hl_backward *b, float *dgates, const float *x, int64_t layer,
+                                      const half_block *half)
+{
+    hl_status  status = HL_OK;
+    half_block read   = *half;
+
+    if (b->config->residual == HL_RESIDUAL_PARALLEL_SHARED)
+        read.norm = HL_ROLE_ATTN_NORM;
+    read_input(b, x, layer, &read);
+    HL_TRY(run_branch(b, layer, half));
+    HL_TRY(back_branch(b, dgates, layer, half));
+    const float *d_x = b->d_input;
+    if (hl_forward_has_norm(b->config, read.norm, layer)) {
+        hl_backward_norms(b, b->part, b->d_input, x, param_of(b, read.norm, layer));
+        d_x = b->part;
+    }
+    add_scaled(b, b->middle, b->middle, d_x, 1.0f);
+
+done:
+    return status;
+}
+
+static hl_status back_parallel(hl_backward *b, float *dgates, int64_t layer)
+{
+    hl_status    status = HL_OK;
+    const float *x      = b->stream + layer * stream_count(b);
+    float        scale  = (float)b->config->residual_scale;
+
+    memset(b->middle, 0, (size_t)stream_count(b) * sizeof *b->middle);
+    for (int64_t i = 0; i < stream_count(b); i++)
+        b->d_branch[i] = scale * b->grad[i];
+    if (b->config->layers[layer].n_heads > 0)
+        HL_TRY(back_parallel_branch(b, dgates, x, layer, &attention_half));
+    if (b->config->layers[layer].d_mlp > 0)
+        HL_TRY(back_parallel_branch(b, NULL, x, layer, &mlp_half));
+    add_scaled(b, b->grad, b->grad, b->middle, 1.0f);
+
+done:
+    return status;
+}
+
+/* ----------------------------------------------------------------------- whole */
+
+static void begin_run(hl_backward *b, const int64_t *tokens, int64_t n_tokens)
+{
+    b->tokens    = tokens;
+    b->n_tokens  = n_tokens;
+    b->nll       = 0.0;
+    b->places[0] = 0;
+    b->places[1] = n_tokens;
+    b->places[2] = n_tokens;
+    b->tap       = (hl_tap){ .context = b,
+                             .layer   = keep_stream,
+                             .final   = back_loss,
+                             .wants   = HL_WANT_RESID_PRE | HL_WANT_LOGITS };
+    b->feed      = (hl_feed){ .tokens = tokens, .n_tokens = n_tokens, .tap = &b->tap };
+    b->chunk     = (hl_chunk){ .feed    = &b->feed,
+                               .n_rows  = n_tokens,
+                               .start   = &b->places[0],
+                               .lengths = &b->places[1],
+                               .ends    = &b->places[2] };
+    memset(b->grad, 0, (size_t)stream_count(b) * sizeof *b->grad);
+}
+
+hl_status hl_backward_run(double *gradient, double *nll, hl_backward *b, const int64_t *tokens,
+                          int64_t n_tokens)
+{
+    hl_status status   = HL_OK;
+    int64_t   n_heads  = b->config->n_heads;
+    int64_t   n_layers = b->config->n_layers;
+    float    *dgates   = NULL;
+
+    if (n_tokens < 2 || n_tokens > b->n_ctx)
+        return hl_fail(HL_BAD_ARGUMENT, "gradients of %lld tokens, wanted 2 to %lld",
+                       (long long)n_tokens, (long long)b->n_ctx);
+    begin_run(b, tokens, n_tokens);
+    HL_TRY(HL_ALLOC_ZEROED(&dgates, (size_t)n_heads));
+    HL_TRY(hl_session_rewind(b->session, 0, 0));
+    HL_TRY(hl_session_feed(b->session, &b->feed));
+    for (int64_t layer = n_layers - 1; layer >= 0; layer--) {
+        memset(dgates, 0, (size_t)n_heads * sizeof *dgates);
+        if (b->config->residual == HL_RESIDUAL_SEQUENTIAL)
+            HL_TRY(back_sequential(b, dgates, layer));
+        else
+            HL_TRY(back_parallel(b, dgates, layer));
+        for (int64_t head = 0; head < n_heads; head++)
+            gradient[layer * n_heads + head] = (double)dgates[head];
+    }
+    *nll = b->nll / (double)(n_tokens - 1);
+
+done:
+    hl_free(dgates);
+    return status;
+}

@@ -1,0 +1,120 @@
+/* backward_attention.c - the gradient through an attention branch, and its gates'.
+ *
+ *     x -> q, k, v -> norms -> RoPE -> attention -> z -> W_O -> branch
+ *
+ * read from the right.  The session has run the branch: q as it met the keys, z, the cache and
+ * the rows' log-sum-exp are in its rows. */
+#include <string.h>
+
+#include "base/status.h"
+#include "model/backward.h"
+
+/* Turning back is turning by the negated angle: a rotation's transpose. */
+static void unrotate(const hl_backward *b, float *x, int64_t n_heads, int64_t layer)
+{
+    hl_rope_choice         choice  = b->config->layers[layer].rope;
+    const hl_rope         *rope    = &b->config->ropes[choice];
+    const hl_session_rope *angles  = &b->session->ropes[choice];
+    int64_t                n_pairs = rope->n_dims / 2;
+    int64_t                d_head  = b->config->d_head;
+
+    if (choice == HL_ROPE_NONE)
+        return;
+    for (int64_t i = 0; i < b->n_tokens * n_pairs; i++)
+        b->sine[i] = -angles->sine[i];
+#pragma omp parallel for num_threads(b->n_threads)
+    for (int64_t i = 0; i < b->n_tokens * n_heads; i++) {
+        int64_t row = i / n_heads;
+
+        b->session->dense->rotate(x + i * d_head, angles->cosine + row * n_pairs,
+                                  b->sine + row * n_pairs, n_pairs, rope->interleaved);
+    }
+}
+
+/* Through the norm of q or k; `raw` is what it read. */
+static void unnorm(const hl_backward *b, float *x, const float *raw, int64_t n_heads, hl_role role,
+                   int64_t layer)
+{
+    int64_t d_head  = b->config->d_head;
+    bool    all     = b->config->qk_norm == HL_QK_NORM_ALL;
+    bool    each    = b->config->qk_norm == HL_QK_NORM_EACH;
+    int64_t width   = all ? n_heads * d_head : d_head;
+    int64_t n_parts = all ? 1 : n_heads;
+
+    if (b->config->qk_norm == HL_QK_NORM_NONE)
+        return;
+#pragma omp parallel for num_threads(b->n_threads)
+    for (int64_t i = 0; i < b->n_tokens * n_parts; i++) {
+        hl_norm norm = hl_forward_norm_of(
+            b->session, hl_session_param_of(b->session, role, layer, each ? i % n_parts : 0));
+
+        hl_backward_norm(x + i * width, x + i * width, raw + i * width, width, &norm);
+    }
+}
+
+/* (K, n_ctx, d), as the operator has it, to (S, K d). */
+static void gather_keys(const hl_backward *b, float *out, const float *keys, int64_t n_kv_heads)
+{
+    int64_t d_head = b->config->d_head;
+
+    for (int64_t i = 0; i < b->n_tokens * n_kv_heads; i++) {
+        int64_t row  = i / n_kv_heads;
+        int64_t head = i % n_kv_heads;
+
+        memcpy(out + i * d_head, keys + (head * b->n_ctx + row) * d_head,
+               (size_t)d_head * sizeof *out);
+    }
+}
+
+static hl_status attend(hl_backward *b, float *dgates, int64_t layer)
+{
+    hl_attention          problem    = hl_forward_problem(b->session, &b->chunk, layer);
+    int64_t               n_kv_heads = b->config->layers[layer].n_kv_heads;
+    float                *values   = b->keys + b->config->n_kv_heads * b->n_ctx * b->config->d_head;
+    hl_attention_gradient gradient = {
+        .dq = problem.q, .dk = problem.k, .dv = problem.v, .dgates = dgates
+    };
+    hl_attention_upstream upstream = { .grad_out = problem.q,
+                                       .out      = problem.q,
+                                       .lse      = b->session->statistics.lse };
+
+    gradient.dq.data       = b->d_q;
+    gradient.dk.data       = b->keys;
+    gradient.dv.data       = values;
+    upstream.grad_out.data = b->d_z;
+    upstream.out.data      = b->session->rows.z;
+    hl_status status       = hl_attention_backward(&gradient, &problem, &upstream);
+    if (status == HL_OK) {
+        gather_keys(b, b->d_k, b->keys, n_kv_heads);
+        gather_keys(b, b->d_v, values, n_kv_heads);
+    }
+    return status;
+}
+
+hl_status hl_backward_attention(hl_backward *b, float *dgates, int64_t layer)
+{
+    hl_status               status = HL_OK;
+    const hl_layer_config  *at     = &b->config->layers[layer];
+    int64_t                 n      = b->n_tokens;
+    const hl_session_param *q      = hl_session_param_of(b->session, HL_ROLE_ATTN_Q, layer, 0);
+    const hl_session_param *k      = hl_session_param_of(b->session, HL_ROLE_ATTN_K, layer, 0);
+    const hl_session_param *v      = hl_session_param_of(b->session, HL_ROLE_ATTN_V, layer, 0);
+    const hl_session_param *o      = hl_session_param_of(b->session, HL_ROLE_ATTN_O, layer, 0);
+
+    HL_TRY(hl_backward_linear(b, b->d_z, b->d_branch, n, o, false));
+    HL_TRY(attend(b, dgates, layer));
+    unrotate(b, b->d_q, at->n_heads, layer);
+    unrotate(b, b->d_k, at->n_kv_heads, layer);
+    if (b->config->qk_norm != HL_QK_NORM_NONE) {
+        HL_TRY(hl_backward_forward(b, b->raw_q, b->input, n, q));
+        HL_TRY(hl_backward_forward(b, b->raw_k, b->input, n, k));
+        unnorm(b, b->d_q, b->raw_q, at->n_heads, HL_ROLE_Q_NORM, layer);
+        unnorm(b, b->d_k, b->raw_k, at->n_kv_heads, HL_ROLE_K_NORM, layer);
+    }
+    HL_TRY(hl_backward_linear(b, b->d_input, b->d_q, n, q, false));
+    HL_TRY(hl_backward_linear(b, b->d_input, b->d_k, n, k, true));
+    HL_TRY(hl_backward_linear(b, b->d_input, b->d_v, n, v, true));
+
+done:
+    return status;
+}

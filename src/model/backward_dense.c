@@ -1,0 +1,218 @@
+/* backward_dense.c - gradients through linear maps, norms and activations.
+ *
+ *     y = x W' + b           dx = dy W
+ *     y = (x - m) r w + b    t = dy w,  h = (x - m) r:   dx = r (t - mean(t) - h mean(t h)),
+ *                            without mean(t) where the norm has no m (RMS)
+ *     y = act(g) u           dg = dy u act'(g),  du = dy act(g)
+ *
+ * Norms and activations are in double: they are a small part of the work. */
+#include <math.h>
+#include <string.h>
+
+#include "base/status.h"
+#include "kernels/gemm.h"
+#include "model/backward.h"
+
+/* -------------------------------------------------------------------- linear */
+
+static hl_status read_panel(const hl_backward *b, const hl_matrix *matrix, int64_t first,
+                            int64_t count)
+{
+    hl_status failure = HL_OK;
+
+#pragma omp        parallel for num_threads(b->n_threads)
+    for (int64_t row = 0; row < count; row++) {
+               hl_status status =
+                   hl_matrix_read_row(b->panel + row * matrix->n_columns, matrix, first + row);
+               if (status != HL_OK) {
+#pragma omp atomic write
+            failure = status;
+        }
+    }
+    return failure;
+}
+
+/* dx += dy's columns of the panel times the panel; rows are shared out. */
+static void multiply_panel(const hl_backward *b, float *dx, const float *dy, int64_t n,
+                           const hl_matrix *matrix, int64_t first, int64_t count)
+{
+    int64_t width = matrix->n_columns;
+    int64_t share = (n + b->n_threads - 1) / b->n_threads;
+
+#pragma omp parallel for num_threads(b->n_threads)
+    for (int64_t from = 0; from < n; from += share) {
+        int64_t m = n - from < share ? n - from : share;
+
+        hl_gemm(&(hl_gemm_operands){ .c        = b->partial + from * width,
+                                     .c_stride = width,
+                                     .a        = dy + from * matrix->n_rows + first,
+                                     .a_stride = matrix->n_rows,
+                                     .b        = b->panel,
+                                     .b_stride = width,
+                                     .m        = m,
+                                     .n        = width,
+                                     .k        = count });
+        for (int64_t i = from * width; i < (from + m) * width; i++)
+            dx[i] += b->partial[i];
+    }
+}
+
+hl_status hl_backward_linear(const hl_backward *b, float *dx, const float *dy, int64_t n,
+                             const hl_session_param *param, bool add)
+{
+    const hl_matrix *matrix = &param->matrix;
+
+    if (!add)
+        memset(dx, 0, (size_t)(n * matrix->n_columns) * sizeof *dx);
+    for (int64_t first = 0; first < matrix->n_rows && n > 0; first += HL_BACKWARD_PANEL) {
+        int64_t   left   = matrix->n_rows - first;
+        int64_t   count  = left < HL_BACKWARD_PANEL ? left : HL_BACKWARD_PANEL;
+        hl_status status = read_panel(b, matrix, first, count);
+
+        if (status != HL_OK)
+            return status;
+        multiply_panel(b, dx, dy, n, matrix, first, count);
+    }
+    return HL_OK;
+}
+
+hl_status hl_backward_forward(const hl_backward *b, float *out, const float *x, int64_t n,
+                              const hl_session_param *param)
+{
+    hl_linear_rows rows = { .out        = out,
+                            .out_stride = param->matrix.n_rows,
+                            .x          = x,
+                            .x_stride   = param->matrix.n_columns,
+                            .n_batch    = 1,
+                            .batch_rows = n,
+                            .n_rows     = &n };
+
+    return hl_linear(&rows, &param->matrix, param->bias, &b->session->pool);
+}
+
+/* ---------------------------------------------------------------------- norm */
+
+static double mean_of(const float *x, int64_t n)
+{
+    double sum = 0.0;
+
+    for (int64_t i = 0; i < n; i++)
+        sum += (double)x[i];
+    return sum / (double)n;
+}
+
+static double mean_square(const float *x, int64_t n, double centre)
+{
+    double sum = 0.0;
+
+    for (int64_t i = 0; i < n; i++)
+        sum += ((double)x[i] - centre) * ((double)x[i] - centre);
+    return sum / (double)n;
+}
+
+void hl_backward_norm(float *dx, const float *dy, const float *x, int64_t n, const hl_norm *norm)
+{
+    bool   centred = norm->kind == HL_NORM_LAYER;
+    double centre  = centred ? mean_of(x, n) : 0.0;
+    double scale   = 1.0 / sqrt(mean_square(x, n, centre) + (double)norm->eps);
+    double sum     = 0.0; /* of t */
+    double along   = 0.0; /* of t h */
+
+    for (int64_t i = 0; i < n; i++) {
+        double t = (double)dy[i] * (norm->weight != NULL ? (double)norm->weight[i] : 1.0);
+
+        sum += t;
+        along += t * ((double)x[i] - centre) * scale;
+    }
+    sum   = centred ? sum / (double)n : 0.0;
+    along = along / (double)n;
+    for (int64_t i = 0; i < n; i++) {
+        double t = (double)dy[i] * (norm->weight != NULL ? (double)norm->weight[i] : 1.0);
+
+        dx[i] = (float)(scale * (t - sum - ((double)x[i] - centre) * scale * along));
+    }
+}
+
+void hl_backward_norms(const hl_backward *b, float *dx, const float *dy, const float *x,
+                       const hl_session_param *param)
+{
+    hl_norm norm    = hl_forward_norm_of(b->session, param);
+    int64_t d_model = b->config->d_model;
+
+#pragma omp parallel for num_threads(b->n_threads)
+    for (int64_t row = 0; row < b->n_tokens; row++)
+        hl_backward_norm(dx + row * d_model, dy + row * d_model, x + row * d_model, d_model, &norm);
+}
+
+/* ---------------------------------------------------------------- activation */
+
+static double sigmoid(double x)
+{
+    return 1.0 / (1.0 + exp(-x));
+}
+
+/* x sigmoid(u(x)), of which GELU's and SiLU's approximations are all cases. */
+static void gated_line(double *value, double *slope, double x, double u, double du)
+{
+    double s = sigmoid(u);
+
+    *value = x * s;
+    *slope = s + x * s * (1.0 - s) * du;
+}
+
+/* act(x) and act'(x). */
+static void activation_at(double *value, double *slope, double x, hl_activation activation)
+{
+    const double root  = 2.0 * 0.79788456080286535588; /* 2 sqrt(2 / pi) */
+    const double cubic = 0.044715;
+
+    switch (activation) {
+    case HL_ACTIVATION_GELU: {
+        double phi = 0.5 * erfc(-x * 0.70710678118654752440);
+
+        *value = x * phi;
+        *slope = phi + x * exp(-0.5 * x * x) * 0.39894228040143267794; /* 1 / sqrt(2 pi) */
+        return;
+    }
+    case HL_ACTIVATION_GELU_TANH:
+        gated_line(value, slope, x, root * (x + cubic * x * x * x),
+                   root * (1.0 + 3.0 * cubic * x * x));
+        return;
+    case HL_ACTIVATION_SILU:
+        gated_line(value, slope, x, x, 1.0);
+        return;
+    case HL_ACTIVATION_RELU:
+        *value = x > 0.0 ? x : 0.0;
+        *slope = x > 0.0 ? 1.0 : 0.0;
+        return;
+    case HL_ACTIVATION_RELU_SQUARED:
+        *value = x > 0.0 ? x * x : 0.0;
+        *slope = x > 0.0 ? 2.0 * x : 0.0;
+        return;
+    default: /* GELU_QUICK, and the gate of SWIGLU_CLAMPED */
+        gated_line(value, slope, x, 1.702 * x, 1.702);
+        return;
+    }
+}
+
+void hl_backward_activation(float *d_gate, float *d_up, const float *gate, const float *up,
+                            int64_t n, hl_activation activation, float limit)
+{
+    bool clamped = activation == HL_ACTIVATION_SWIGLU_CLAMPED;
+
+    for (int64_t i = 0; i < n; i++) {
+        double value;
+        double slope;
+        double dy     = (double)d_gate[i];
+        double factor = up != NULL ? (double)up[i] : 1.0;
+        bool   g_flat = clamped && gate[i] > limit;
+        bool   u_flat = clamped && fabsf(up[i]) > limit;
+
+        if (clamped)
+            factor = fmin(fmax(factor, -(double)limit), (double)limit) + 1.0;
+        activation_at(&value, &slope, (double)(g_flat ? limit : gate[i]), activation);
+        d_gate[i] = g_flat ? 0.0f : (float)(dy * factor * slope);
+        if (d_up != NULL)
+            d_up[i] = u_flat ? 0.0f : (float)(dy * value);
+    }
+}

@@ -1,0 +1,258 @@
+/* backward_mlp.c - the gradient through an MLP, or a mixture of them.
+ *
+ * In a mixture y = sum over the chosen of p_i E_i(x).  Which are chosen does not change under a
+ * small change of x; their weights do:
+ *
+ *     dE_i = p_i dy,   dp_i = dy . E_i(x),
+ *     dl_k = p_k (dp_k - sum p_i dp_i),   with dp_k = 0 for what was not chosen
+ *
+ * over the chosen or over all experts, as the softmax is.  The shared expert's weight is
+ * s = sigmoid(r): dr = s (1 - s) dy . E(x). */
+#include <math.h>
+#include <string.h>
+
+#include "base/status.h"
+#include "model/backward.h"
+
+/* The three maps of an MLP; gate NULL: it is not gated. */
+typedef struct mlp_maps {
+    const hl_session_param *gate;
+    const hl_session_param *up;
+    const hl_session_param *down;
+} mlp_maps;
+
+static mlp_maps maps_of(const hl_backward *b, int64_t layer, hl_role gate, int64_t part)
+{
+    /* The roles of an MLP follow each other: gate, up, down. */
+    return (mlp_maps){ hl_session_param_of(b->session, gate, layer, part),
+                       hl_session_param_of(b->session, gate + 1, layer, part),
+                       hl_session_param_of(b->session, gate + 2, layer, part) };
+}
+
+/* What stands before the activation, of n rows. */
+static hl_status expand(hl_backward *b, const float *x, int64_t n, const mlp_maps *maps)
+{
+    hl_status status = HL_OK;
+
+    HL_TRY(hl_backward_forward(b, b->gate, x, n, maps->gate != NULL ? maps->gate : maps->up));
+    if (maps->gate != NULL)
+        HL_TRY(hl_backward_forward(b, b->up, x, n, maps->up));
+
+done:
+    return status;
+}
+
+/* dx (n, D) from dy (n, D), after expand. */
+static hl_status contract(hl_backward *b, float *dx, const float *dy, int64_t n,
+                          const mlp_maps *maps)
+{
+    hl_status status = HL_OK;
+    int64_t   width  = maps->up->matrix.n_rows;
+    bool      gated  = maps->gate != NULL;
+
+    HL_TRY(hl_backward_linear(b, b->d_gate, dy, n, maps->down, false));
+#pragma omp parallel for num_threads(b->n_threads)
+    for (int64_t row = 0; row < n; row++) {
+        int64_t at = row * width;
+
+        hl_backward_activation(b->d_gate + at, gated ? b->d_up + at : NULL, b->gate + at,
+                               gated ? b->up + at : NULL, width, b->config->activation,
+                               (float)b->config->activation_limit);
+    }
+    HL_TRY(hl_backward_linear(b, dx, b->d_gate, n, gated ? maps->gate : maps->up, false));
+    if (gated)
+        HL_TRY(hl_backward_linear(b, dx, b->d_up, n, maps->up, true));
+
+done:
+    return status;
+}
+
+/* ------------------------------------------------------------------- mixture */
+
+static double dot(const float *a, const float *b, int64_t n)
+{
+    double sum = 0.0;
+
+    for (int64_t i = 0; i < n; i++)
+        sum += (double)a[i] * (double)b[i];
+    return sum;
+}
+
+/* What an expert gives for n rows of rows_x: rows_y.  d_gate is free until contract. */
+static hl_status run_expert(hl_backward *b, int64_t n, const mlp_maps *maps)
+{
+    hl_status status = HL_OK;
+    int64_t   width  = maps->up->matrix.n_rows;
+
+    HL_TRY(expand(b, b->rows_x, n, maps));
+    memcpy(b->d_gate, b->gate, (size_t)(n * width) * sizeof *b->gate);
+    for (int64_t row = 0; row < n; row++)
+        b->session->dense->activate(b->d_gate + row * width,
+                                    maps->gate != NULL ? b->up + row * width : NULL, width,
+                                    b->config->activation, (float)b->config->activation_limit);
+    HL_TRY(hl_backward_forward(b, b->rows_y, b->d_gate, n, maps->down));
+
+done:
+    return status;
+}
+
+/* Row `row` chose this expert, as its choice number `choice`. */
+static int64_t choice_of(const hl_backward *b, int64_t row, int64_t expert)
+{
+    int64_t n_used = b->config->n_experts_used;
+
+    for (int64_t i = 0; i < n_used; i++) {
+        if (b->session->rows.chosen[row * n_used + i] == expert)
+            return i;
+    }
+    return -1;
+}
+
+/* The rows of an expert, and dy of each; members (S) says which they are. */
+static int64_t gather_rows(const hl_backward *b, int64_t expert)
+{
+    int64_t d_model = b->config->d_model;
+    size_t  n_bytes = (size_t)d_model * sizeof(float);
+    int64_t count   = 0;
+
+    for (int64_t row = 0; row < b->n_tokens; row++) {
+        if (choice_of(b, row, expert) < 0)
+            continue;
+        memcpy(b->rows_x + count * d_model, b->input + row * d_model, n_bytes);
+        memcpy(b->rows_dy + count * d_model, b->d_branch + row * d_model, n_bytes);
+        b->session->rows.members[count++] = row;
+    }
+    return count;
+}
+
+static void scatter_rows(const hl_backward *b, int64_t count)
+{
+    int64_t d_model = b->config->d_model;
+
+    for (int64_t i = 0; i < count; i++) {
+        float *out = b->d_input + b->session->rows.members[i] * d_model;
+
+        for (int64_t j = 0; j < d_model; j++)
+            out[j] += b->rows_dx[i * d_model + j];
+    }
+}
+
+static hl_status back_expert(hl_backward *b, int64_t layer, int64_t expert)
+{
+    hl_status status  = HL_OK;
+    int64_t   d_model = b->config->d_model;
+    int64_t   n_used  = b->config->n_experts_used;
+    mlp_maps  maps    = maps_of(b, layer, HL_ROLE_EXPERT_GATE, expert);
+    int64_t   count   = gather_rows(b, expert);
+
+    if (count == 0)
+        return HL_OK;
+    HL_TRY(run_expert(b, count, &maps));
+    for (int64_t i = 0; i < count; i++) {
+        int64_t row    = b->session->rows.members[i];
+        int64_t choice = row * n_used + choice_of(b, row, expert);
+        float  *dy     = b->rows_dy + i * d_model;
+
+        b->d_share[choice] = (float)dot(dy, b->rows_y + i * d_model, d_model);
+        for (int64_t j = 0; j < d_model; j++)
+            dy[j] *= b->session->rows.weights[choice];
+    }
+    HL_TRY(contract(b, b->rows_dx, b->rows_dy, count, &maps));
+    scatter_rows(b, count);
+
+done:
+    return status;
+}
+
+/* One row's logits become their gradients. */
+static void back_softmax(const hl_backward *b, int64_t row, int64_t n_experts)
+{
+    int64_t        n_used = b->config->n_experts_used;
+    bool           all    = b->config->router == HL_ROUTER_SOFTMAX_ALL;
+    float         *logits = b->router + row * n_experts;
+    const int64_t *chosen = b->session->rows.chosen + row * n_used;
+    const float   *shares = b->session->rows.weights + row * n_used;
+    const float   *slopes = b->d_share + row * n_used;
+    double         mean   = 0.0;
+    double         max    = -INFINITY;
+    double         sum    = 0.0;
+
+    for (int64_t i = 0; i < n_used; i++)
+        mean += (double)shares[i] * (double)slopes[i];
+    for (int64_t i = 0; i < n_experts; i++)
+        max = fmax(max, (double)logits[i]);
+    for (int64_t i = 0; i < n_experts; i++)
+        sum += exp((double)logits[i] - max);
+    for (int64_t i = 0; i < n_experts; i++)
+        logits[i] = all ? (float)(-mean * exp((double)logits[i] - max) / sum) : 0.0f;
+    for (int64_t i = 0; i < n_used; i++)
+        logits[chosen[i]] = (float)((double)shares[i] * ((double)slopes[i] - mean));
+}
+
+static hl_status back_router(hl_backward *b, int64_t layer)
+{
+    hl_status               status    = HL_OK;
+    int64_t                 n_experts = b->config->layers[layer].n_experts;
+    const hl_session_param *router    = hl_session_param_of(b->session, HL_ROLE_ROUTER, layer, 0);
+
+    HL_TRY(hl_backward_forward(b, b->router, b->input, b->n_tokens, router));
+    for (int64_t row = 0; row < b->n_tokens; row++)
+        back_softmax(b, row, n_experts);
+    HL_TRY(hl_backward_linear(b, b->d_input, b->router, b->n_tokens, router, true));
+
+done:
+    return status;
+}
+
+static hl_status back_shared(hl_backward *b, int64_t layer)
+{
+    hl_status               status  = HL_OK;
+    int64_t                 n       = b->n_tokens;
+    int64_t                 d_model = b->config->d_model;
+    mlp_maps                maps    = maps_of(b, layer, HL_ROLE_SHARED_GATE, 0);
+    const hl_session_param *router =
+        hl_session_param_of(b->session, HL_ROLE_SHARED_ROUTER, layer, 0);
+
+    if (router == NULL)
+        return HL_OK;
+    memcpy(b->rows_x, b->input, (size_t)(n * d_model) * sizeof *b->rows_x);
+    HL_TRY(run_expert(b, n, &maps));
+    HL_TRY(hl_backward_forward(b, b->router, b->input, n, router));
+    for (int64_t row = 0; row < n; row++) {
+        const float *dy    = b->d_branch + row * d_model;
+        double       share = 1.0 / (1.0 + exp(-(double)b->router[row]));
+
+        b->router[row] =
+            (float)(share * (1.0 - share) * dot(dy, b->rows_y + row * d_model, d_model));
+        for (int64_t i = 0; i < d_model; i++)
+            b->rows_dy[row * d_model + i] = (float)share * dy[i];
+    }
+    HL_TRY(contract(b, b->rows_dx, b->rows_dy, n, &maps));
+    for (int64_t i = 0; i < n * d_model; i++)
+        b->d_input[i] += b->rows_dx[i];
+    HL_TRY(hl_backward_linear(b, b->d_input, b->router, n, router, true));
+
+done:
+    return status;
+}
+
+hl_status hl_backward_mlp(hl_backward *b, int64_t layer)
+{
+    hl_status status    = HL_OK;
+    int64_t   n_experts = b->config->layers[layer].n_experts;
+
+    if (n_experts == 0) {
+        mlp_maps maps = maps_of(b, layer, HL_ROLE_MLP_GATE, 0);
+
+        HL_TRY(expand(b, b->input, b->n_tokens, &maps));
+        return contract(b, b->d_input, b->d_branch, b->n_tokens, &maps);
+    }
+    memset(b->d_input, 0, (size_t)(b->n_tokens * b->config->d_model) * sizeof *b->d_input);
+    for (int64_t expert = 0; expert < n_experts; expert++)
+        HL_TRY(back_expert(b, layer, expert));
+    HL_TRY(back_router(b, layer));
+    HL_TRY(back_shared(b, layer));
+
+done:
+    return status;
+}

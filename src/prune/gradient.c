@@ -1,0 +1,143 @@
+/* gradient.c - gradients of gates over a text, window by window. */
+#include <math.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "measure/window.h"
+#include "model/backward.h"
+#include "model/model.h"
+
+enum { DEFAULT_CTX = 512 };
+
+typedef struct gradient_work {
+    hl_gradient_options options; /* complete */
+    hl_windows         *windows;
+    hl_backward        *backward;
+    double             *one; /* (n_layers, n_heads) of a window */
+    hl_gradients       *sums;
+} gradient_work;
+
+static void complete_options(hl_gradient_options *options, const hl_model *model)
+{
+    int64_t n_ctx = model->config->n_ctx;
+
+    if (options->windows.context == 0)
+        options->windows.context = n_ctx > 0 && n_ctx < DEFAULT_CTX ? n_ctx : DEFAULT_CTX;
+    options->windows.stride  = 0;
+    options->windows.n_batch = 1;
+}
+
+static hl_status make_sums(hl_gradients **out, const hl_model *model)
+{
+    hl_status     status = HL_OK;
+    hl_gradients *sums   = NULL;
+    size_t        count  = (size_t)(model->config->n_layers * model->config->n_heads);
+
+    HL_TRY(HL_ALLOC_ZEROED(&sums, 1));
+    sums->n_layers = model->config->n_layers;
+    sums->n_heads  = model->config->n_heads;
+    HL_TRY(HL_ALLOC_ZEROED(&sums->magnitude, count));
+    HL_TRY(HL_ALLOC_ZEROED(&sums->mean, count));
+    *out = sums;
+    sums = NULL;
+
+done:
+    hl_gradients_free(sums);
+    return status;
+}
+
+void hl_gradients_free(hl_gradients *gradients)
+{
+    if (gradients == NULL)
+        return;
+    hl_free(gradients->magnitude);
+    hl_free(gradients->mean);
+    hl_free(gradients);
+}
+
+static hl_status add_window(gradient_work *work, const hl_batch *batch)
+{
+    hl_gradients *sums = work->sums;
+    double        nll  = 0.0;
+    hl_status     status =
+        hl_backward_run(work->one, &nll, work->backward, batch->tokens, batch->lengths[0]);
+
+    if (status != HL_OK)
+        return status;
+    for (int64_t i = 0; i < sums->n_layers * sums->n_heads; i++) {
+        if (!isfinite(work->one[i]))
+            return hl_fail(HL_BAD_INPUT, "the gradient of L%lldH%lld is not a number",
+                           (long long)(i / sums->n_heads), (long long)(i % sums->n_heads));
+        sums->mean[i] += work->one[i];
+        sums->magnitude[i] += fabs(work->one[i]);
+    }
+    sums->nll += nll;
+    sums->n_windows++;
+    sums->n_tokens += batch->lengths[0] - 1;
+    return HL_OK;
+}
+
+static hl_status report(const gradient_work *work)
+{
+    hl_measure_progress progress = { .n_tokens    = work->sums->n_tokens,
+                                     .n_sequences = work->sums->n_windows,
+                                     .share       = hl_windows_progress(work->windows) };
+
+    if (work->options.progress == NULL)
+        return HL_OK;
+    return work->options.progress(work->options.context, &progress);
+}
+
+/* A window of one token predicts nothing and is passed over. */
+static hl_status run(gradient_work *work)
+{
+    hl_status status = HL_OK;
+    hl_batch  batch;
+
+    for (;;) {
+        HL_TRY(hl_windows_next(&batch, work->windows));
+        if (batch.n_windows == 0)
+            break;
+        if (batch.lengths[0] >= 2)
+            HL_TRY(add_window(work, &batch));
+        HL_TRY(report(work));
+    }
+    if (work->sums->n_windows == 0)
+        return hl_fail(HL_BAD_INPUT, "the text has no window of two tokens: nothing to predict");
+    for (int64_t i = 0; i < work->sums->n_layers * work->sums->n_heads; i++) {
+        work->sums->mean[i] /= (double)work->sums->n_windows;
+        work->sums->magnitude[i] /= (double)work->sums->n_windows;
+    }
+    work->sums->nll /= (double)work->sums->n_windows;
+
+done:
+    return status;
+}
+
+hl_status hl_gate_gradients(hl_gradients **out, const hl_model *model, const hl_corpus *corpus,
+                            const hl_gradient_options *options)
+{
+    hl_status     status = HL_OK;
+    gradient_work work   = { 0 };
+    size_t        count  = (size_t)(model->config->n_layers * model->config->n_heads);
+
+    *out = NULL;
+    if (options != NULL)
+        work.options = *options;
+    complete_options(&work.options, model);
+    HL_TRY(hl_backward_open(&work.backward, model, work.options.windows.context,
+                            work.options.n_threads));
+    HL_TRY(hl_windows_open(&work.windows, corpus, &work.options.windows));
+    HL_TRY(HL_ALLOC(&work.one, count));
+    HL_TRY(make_sums(&work.sums, model));
+    HL_TRY(run(&work));
+    *out      = work.sums;
+    work.sums = NULL;
+
+done:
+    hl_gradients_free(work.sums);
+    hl_free(work.one);
+    hl_windows_close(work.windows);
+    hl_backward_close(work.backward);
+    return status;
+}
