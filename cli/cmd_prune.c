@@ -54,6 +54,14 @@ static int check_ranker(prune_request *request, const hl_usage *usage)
         choice->profile_path == NULL && choice->n_texts == 0)
         return hl_options_refuse(usage, "--by %s needs --profile P, or --text FILE to measure",
                                  request->by);
+    if (choice->heads == NULL && hl_prune_needs_gradients(choice->ranker) && choice->n_texts == 0)
+        return hl_options_refuse(usage, "--by %s needs --text FILE to take gradients on",
+                                 request->by);
+    if (choice->heads == NULL && choice->ranker == HL_RANKER_ABLATION)
+        return hl_options_refuse(usage,
+                                 "--by %s is what 'headlight sweep' measures: give its "
+                                 "first heads with --heads",
+                                 request->by);
     return HL_OPTIONS_GO_ON;
 }
 
