@@ -54,6 +54,14 @@ static int check_ranker(prune_request *request, const hl_usage *usage)
         choice->profile_path == NULL && choice->n_texts == 0)
         return hl_options_refuse(usage, "--by %s needs --profile P, or --text FILE to measure",
                                  request->by);
+    if (choice->heads == NULL && hl_prune_needs_gradients(choice->ranker) && choice->n_texts == 0)
+        return hl_options_refuse(usage, "--by %s needs --text FILE to take gradients on",
+                                 request->by);
+    if (choice->heads == NULL && choice->ranker == HL_RANKER_ABLATION)
+        return hl_options_refuse(usage,
+                                 "--by %s is what 'headlight sweep' measures: give its "
+                                 "first heads with --heads",
+                                 request->by);
     return HL_OPTIONS_GO_ON;
 }
 
@@ -103,7 +111,7 @@ static int parse_request(prune_request *request, int argc, char **argv)
          { "mean", 'm', HL_OPTION_FLAG, &request->mean, NULL,
            "what they wrote on average stays, as a bias", 0, 0 },
          { "max-tokens", 0, HL_OPTION_INT, &request->choice.windows.max_tokens, "N",
-           "of the text, for --mean (16384)", 2, INT64_MAX },
+           "of the text (16384)", 2, INT64_MAX },
          { "as", 'a', HL_OPTION_CHOICE, &request->form, "masked|compact|gguf",
            "what to write (masked)", 0, 0 },
          { "type", 0, HL_OPTION_CHOICE, &request->type, "f32|f16|bf16|q8_0|q4_0",

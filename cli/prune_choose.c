@@ -13,43 +13,83 @@
 
 /* ----------------------------------------------------------------------- measuring */
 
+/* What a ranking is made of. */
+typedef struct sources {
+    hl_profile   *profile;
+    hl_gradients *gradients;
+} sources;
+
+bool hl_prune_needs_profile(hl_ranker ranker)
+{
+    return ranker != HL_RANKER_WEIGHT && ranker != HL_RANKER_RANDOM &&
+           ranker != HL_RANKER_GRADIENT && ranker != HL_RANKER_ABLATION;
+}
+
+bool hl_prune_needs_gradients(hl_ranker ranker)
+{
+    return ranker == HL_RANKER_GRADIENT || ranker == HL_RANKER_ENTROPY_GRADIENT;
+}
+
 static hl_status show_progress(void *context, const hl_measure_progress *progress)
 {
     hl_progress_update(context, progress->share, progress->n_tokens);
     return HL_OK;
 }
 
-static hl_status measure(hl_profile **out, const hl_model *model, const hl_prune_choice *choice)
+static hl_status measure(hl_profile **out, const hl_model *model, const hl_tokenizer *tokenizer,
+                         const hl_corpus *corpus, const hl_prune_choice *choice)
 {
-    hl_tokenizer      *tokenizer = NULL;
-    hl_corpus         *corpus    = NULL;
     hl_progress        progress;
-    hl_corpus_options  text    = { .inputs = choice->texts, .n_inputs = choice->n_texts };
     hl_measure_options options = { .windows   = choice->windows,
                                    .no_probe  = true,
                                    .n_threads = choice->n_threads,
                                    .progress  = show_progress,
                                    .context   = &progress };
-    const char        *own     = hl_model_get_info(model)->tokenizer_path;
 
-    *out             = NULL;
-    hl_status status = hl_tokenizer_open(
-        &tokenizer, choice->tokenizer_path != NULL ? choice->tokenizer_path : own);
-    if (status == HL_OK)
-        status = hl_corpus_open(&corpus, model, tokenizer, &text);
-    if (status == HL_OK) {
-        hl_progress_start(&progress, stderr, "measuring", choice->quiet);
-        status = hl_measure(out, model, tokenizer, corpus, &options);
-        hl_progress_end(&progress);
-    }
-    hl_corpus_close(corpus);
-    hl_tokenizer_close(tokenizer);
+    hl_progress_start(&progress, stderr, "measuring", choice->quiet);
+    hl_status status = hl_measure(out, model, tokenizer, corpus, &options);
+    hl_progress_end(&progress);
     return status;
 }
 
-bool hl_prune_needs_profile(hl_ranker ranker)
+static hl_status take_gradients(hl_gradients **out, const hl_model *model, const hl_corpus *corpus,
+                                const hl_prune_choice *choice)
 {
-    return ranker != HL_RANKER_WEIGHT && ranker != HL_RANKER_RANDOM;
+    hl_progress         progress;
+    hl_gradient_options options = { .windows   = choice->windows,
+                                    .n_threads = choice->n_threads,
+                                    .progress  = show_progress,
+                                    .context   = &progress };
+
+    hl_progress_start(&progress, stderr, "gradients", choice->quiet);
+    hl_status status = hl_gate_gradients(out, model, corpus, &options);
+    hl_progress_end(&progress);
+    return status;
+}
+
+/* What the texts give, as far as the ranker needs it and no profile is there. */
+static hl_status run_texts(sources *from, const hl_model *model, const hl_prune_choice *choice)
+{
+    hl_tokenizer     *tokenizer = NULL;
+    hl_corpus        *corpus    = NULL;
+    hl_corpus_options text      = { .inputs = choice->texts, .n_inputs = choice->n_texts };
+    const char       *own       = hl_model_get_info(model)->tokenizer_path;
+    bool              measures  = from->profile == NULL && hl_prune_needs_profile(choice->ranker);
+    hl_status         status    = HL_OK;
+
+    if (!measures && !hl_prune_needs_gradients(choice->ranker))
+        return HL_OK;
+    status = hl_tokenizer_open(&tokenizer,
+                               choice->tokenizer_path != NULL ? choice->tokenizer_path : own);
+    if (status == HL_OK)
+        status = hl_corpus_open(&corpus, model, tokenizer, &text);
+    if (status == HL_OK && measures)
+        status = measure(&from->profile, model, tokenizer, corpus, choice);
+    if (status == HL_OK && hl_prune_needs_gradients(choice->ranker))
+        status = take_gradients(&from->gradients, model, corpus, choice);
+    hl_corpus_close(corpus);
+    hl_tokenizer_close(tokenizer);
+    return status;
 }
 
 /* ------------------------------------------------------------------------- ranking */
@@ -80,19 +120,23 @@ static void put_first(hl_ranking *ranking, const hl_head_list *gone)
 
 static hl_status rank(hl_ranking **out, const hl_model *model, const hl_prune_choice *choice)
 {
-    hl_profile     *profile = NULL;
+    sources         from    = { 0 };
     hl_rank_options options = { .seed = choice->seed };
     hl_status       status  = HL_OK;
 
     *out = NULL;
     if (choice->profile_path != NULL)
-        status = hl_profile_load(&profile, choice->profile_path);
-    else if (choice->n_texts > 0 && hl_prune_needs_profile(choice->ranker))
-        status = measure(&profile, model, choice);
-    if (status == HL_OK)
-        status = hl_rank(out, choice->ranker,
-                         &(hl_rank_inputs){ .profile = profile, .model = model }, &options);
-    hl_profile_free(profile);
+        status = hl_profile_load(&from.profile, choice->profile_path);
+    if (status == HL_OK && choice->n_texts > 0)
+        status = run_texts(&from, model, choice);
+    if (status == HL_OK) {
+        hl_rank_inputs inputs = { .profile = from.profile, .model = model };
+        if (from.gradients != NULL)
+            inputs.gradient = from.gradients->magnitude;
+        status = hl_rank(out, choice->ranker, &inputs, &options);
+    }
+    hl_gradients_free(from.gradients);
+    hl_profile_free(from.profile);
     return status;
 }
 

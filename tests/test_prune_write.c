@@ -243,10 +243,10 @@ static void other_layers_have_a_table_and_code(void **state)
     assert_int_equal(get_int(json_object_get(table, "2"), "num_key_value_heads"), 1);
     assert_string_equal(json_string_value(json_object_get(json_object_get(config, "auto_map"),
                                                           "AutoModelForCausalLM")),
-                        "modeling_headlight_gpt_neox.HeadlightModel");
+                        "modeling_headlight_gpt_neox.GPTNeoXForCausalLM");
     json_decref(config);
     char *code = read_file(in_folder(path, "modeling_headlight_gpt_neox.py"), &n_bytes);
-    assert_non_null(strstr(code, "from transformers import GPTNeoXForCausalLM\n"));
+    assert_non_null(strstr(code, "from transformers import GPTNeoXForCausalLM as BASE\n"));
     assert_non_null(strstr(code, "HEAD_DIM = 16\n"));
     free(code);
     remove_folder(path);

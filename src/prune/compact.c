@@ -6,6 +6,7 @@
  * whose sizes differ before any weight is loaded. */
 #include "prune/compact.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -240,6 +241,15 @@ json_t *hl_compact_heads(const hl_config *config, const hl_head_plan *plan, hl_h
     return table;
 }
 
+/* Is this the name of a class, and nothing else that Python would run? */
+static bool is_class_name(const char *name)
+{
+    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_0123456789";
+
+    return name != NULL && name[0] != '\0' && strlen(name) < 64 &&
+           strspn(name, letters) == strlen(name) && !(name[0] >= '0' && name[0] <= '9');
+}
+
 /* Which Auto class loads an architecture; NULL where we do not know. */
 static const char *auto_class(const char *architecture)
 {
@@ -276,7 +286,8 @@ static hl_status write_auto_map(json_t *root, const hl_config *config)
     }
     snprintf(text, sizeof text, "modeling_headlight_%s.HeadlightConfig", config->family);
     HL_TRY(set_json(map, "AutoConfig", json_string(text)));
-    snprintf(text, sizeof text, "modeling_headlight_%s.HeadlightModel", config->family);
+    snprintf(text, sizeof text, "modeling_headlight_%s.%.64s", config->family,
+             architecture_of(root));
     HL_TRY(set_json(map, kind, json_string(text)));
 
 done:
@@ -296,7 +307,7 @@ hl_status hl_compact_config(hl_compact_form *form, json_t *root, const hl_config
     HL_TRY(write_table(root, plan));
     *form = HL_COMPACT_OURS;
     if (family == NULL || text_part(root) != root || config->qk_norm == HL_QK_NORM_EACH ||
-        auto_class(architecture_of(root)) == NULL)
+        auto_class(architecture_of(root)) == NULL || !is_class_name(architecture_of(root)))
         return HL_OK;
     *form = HL_COMPACT_CODE;
     HL_TRY(write_auto_map(root, config));
@@ -320,10 +331,9 @@ static const char code_head[] =
     "\n"
     "import torch\n"
     "from torch import nn\n"
-    "from transformers import %s\n"
+    "from transformers import %s as BASE\n"
     "from transformers.pytorch_utils import Conv1D\n"
     "\n"
-    "BASE = %s\n"
     "LAYERS = \"%s\"  # of the base model\n"
     "ATTENTION = \"%s\"  # of a layer, as what follows\n";
 
@@ -395,8 +405,14 @@ static const char code_body[] =
     "        attention.config.num_attention_heads = heads\n"
     "\n"
     "\n"
-    "class HeadlightModel(BASE):\n"
+    "class %s(BASE):\n"
     "    config_class = HeadlightConfig\n"
+    "\n"
+    "    @classmethod\n"
+    "    def is_custom_code(cls):\n"
+    "        \"\"\"No: names and layouts of weights are the family's, as are the rules for "
+    "them.\"\"\"\n"
+    "        return False\n"
     "\n"
     "    def __init__(self, config, *args, **kwargs):\n"
     "        super().__init__(config, *args, **kwargs)\n"
@@ -415,15 +431,6 @@ static void write_inputs(char *out, size_t room, const hf_family *family)
                  family->k, family->v);
 }
 
-/* Is this the name of a class, and nothing else that Python would run? */
-static bool is_class_name(const char *name)
-{
-    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_0123456789";
-
-    return name != NULL && name[0] != '\0' && strlen(name) < 64 &&
-           strspn(name, letters) == strlen(name) && !(name[0] >= '0' && name[0] <= '9');
-}
-
 hl_status hl_compact_code(char name[HL_COMPACT_CODE_NAME], char **text, const json_t *root,
                           const hl_config *config)
 {
@@ -434,17 +441,16 @@ hl_status hl_compact_code(char name[HL_COMPACT_CODE_NAME], char **text, const js
     char             inputs[256];
 
     *text = NULL;
-    if (family == NULL || !is_class_name(architecture))
-        return hl_fail(HL_BAD_INPUT, "config.json: 'architectures' is '%s', wanted a class",
-                       architecture != NULL ? architecture : "");
+    assert(family != NULL && is_class_name(architecture)); /* else the form is not CODE */
     HL_TRY(HL_ALLOC(text, room));
     snprintf(name, HL_COMPACT_CODE_NAME, "modeling_headlight_%s.py", config->family);
     write_inputs(inputs, sizeof inputs, family);
-    size_t used = (size_t)snprintf(*text, room, code_head, architecture, architecture, architecture,
+    size_t used = (size_t)snprintf(*text, room, code_head, architecture, architecture,
                                    family->layers, family->attention);
-    snprintf(*text + used, room - used, "%sOUTPUT = \"%s\"\nHEAD_DIM = %lld\nREADS_CONFIG = %s\n%s",
-             inputs, family->output, (long long)config->d_head,
-             family->reads_config ? "True" : "False", code_body);
+    used += (size_t)snprintf(
+        *text + used, room - used, "%sOUTPUT = \"%s\"\nHEAD_DIM = %lld\nREADS_CONFIG = %s\n",
+        inputs, family->output, (long long)config->d_head, family->reads_config ? "True" : "False");
+    snprintf(*text + used, room - used, code_body, architecture);
 
 done:
     return status;

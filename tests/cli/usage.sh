@@ -21,6 +21,7 @@ usage: headlight COMMAND [options] ...
   lens       what a model would say after each layer
   measure    what every head does on a text, to a profile
   merge      one profile from many
+  prune      a model without some of its heads: masked, compact, GGUF
   rank       which heads to take out first
   show       a profile: heatmap, layers, extremes, diagnoses, tables
   sweep      what switching heads off costs, by every ranker

@@ -1,0 +1,139 @@
+#!/bin/bash
+# prune.sh - headlight prune: what it writes and says, and what it refuses.
+set -u
+# shellcheck source=tests/cli/lib.bash
+. "$(dirname "$0")/lib.bash"
+export OMP_NUM_THREADS=1
+shared=${HEADLIGHT_SHARED:-../shared}
+phi3=tests/data/families/phi3
+out=$scratch/out-folder
+excerpt=$scratch/excerpt.txt
+head -c 3000 models/text/alice.txt >"$excerpt"
+plan 37
+
+# In L0 the other group has its two heads: zeroed.  L1 keeps one query of one group: gone are
+# 3 heads' rows of q and columns of o, and a K/V head, (2 * 3 + 2) * 16 * 64 = 8192 numbers.
+run prune $phi3 --heads L0H1,L1 --as compact -o "$out"
+sed -i "s|$out|OUT|" "$scratch/out"
+expect "what is written is told" 0 <<'END'
+OUT  compact: 5 of 12 heads pruned, 3 gone, 2 zeroed
+
+  L0H1 L1H0 L1H1 L1H2 L1H3
+
+                       before          after
+  parameters           143808         135616     -5.7%
+  bytes                287616         271232     -5.7%
+  K/V a token             384            320    -16.7%
+
+  Opened by headlight, and by transformers with trust_remote_code=True.
+  A head that is zeroed saves no time and no memory.
+END
+run info "$out"
+expect_line "and opens: layers differ" 0 '1 heads, 1 K/V: 1$'
+if command -v python3 >/dev/null; then
+    python3 -c "import ast,sys; ast.parse(open(sys.argv[1]).read())" "$out/modeling_headlight_phi3.py" 2>/dev/null
+    status=$?
+    result "the code beside it is Python" "$([ $status = 0 ] && echo yes)"
+else
+    skipped "the code beside it is Python" "no python3"
+fi
+run prune $phi3 --heads L0H1 -o "$out"
+expect "an existing folder stays" 2 <<END
+headlight prune: $out: exists already, and is not replaced
+END
+rm -r "$out"
+
+# Without heads to prune: verify compares with what transformers computed.
+run prune $phi3 --ratio 0 --by random -o "$out" --quiet
+expect "a ratio of 0, quietly" 0 </dev/null
+cp $phi3/expected.safetensors "$out"
+run verify "$out"
+expect_line "computes what the model computes" 0 'logits'
+rm -r "$out"
+
+run prune $phi3 --count 3 --by weight --as masked --json -o "$out"
+expect_line "--json: how many" 0 '^  "pruned": 3,$'
+expect_line "--json: none gone" 0 '^  "gone": 0,$'
+expect_line "--json: who opens it" 0 '^  "loads": "transformers, as it is"$'
+rm -r "$out"
+
+run prune models/demo --ratio 0.25 --text "$excerpt" --iterative 2 --as compact --per-layer-max 3 -o "$out"
+expect_line "in steps, at most three of a layer" 0 ': 16 of 64 heads pruned, 16 gone, 0 zeroed; by entropy$'
+run eval "$out" "$excerpt" -n 200
+expect_line "which can be evaluated" 0 '200 tokens, 199 scored'
+rm -r "$out"
+
+run prune models/demo --heads L2H1,L5H0 --mean --text "$excerpt" --max-tokens 300 -o "$out"
+expect_line "means, beside zero" 0 '^  nats/token   [0-9.]+ whole, [0-9.]+ with zero, [0-9.]+ with means'
+rm -r "$out"
+
+run prune tests/data/gguf/llama3.gguf --heads L0H2,L1H0 --as gguf --type q8_0 -o "$out.gguf"
+expect_line "a GGUF file" 0 ' gguf: 2 of 12 heads pruned'
+run info "$out.gguf"
+expect_line "of another architecture" 0 'family (deci|llama)'
+run prune tests/data/gguf/llama3.gguf --heads L0H2 --as masked -o "$out"
+expect_line "no folder from a GGUF file" 3 'a folder is written from a Hugging Face folder only'
+
+run measure models/demo "$excerpt" -o "$scratch/p" --max-tokens 300 --quiet
+run prune models/demo --ratio 0.1 --profile "$scratch/p" --by renyi2 -o "$out"
+expect_line "by a profile" 0 '6 of 64 heads pruned, 0 gone, 6 zeroed; by renyi2$'
+rm -r "$out"
+run prune models/demo --count 2 --by gradient --text "$excerpt" --max-tokens 200 -o "$out"
+expect_line "by gradients" 0 '2 of 64 heads pruned, 0 gone, 2 zeroed; by gradient$'
+rm -r "$out"
+run prune models/demo --count 2 --by gradient -o "$out"
+expect_line "which need a text" 2 '\-\-by gradient needs --text FILE to take gradients on$'
+run prune models/demo --count 2 --by ablation -o "$out"
+expect_line "not by ablation" 2 'give its first heads with --heads$'
+run prune $phi3 --ratio 0.1 --profile "$scratch/p" -o "$out"
+expect_line "of another model" 3 'headlight prune: '
+result "leaves nothing" "$([ -e "$out" ] || echo yes)"
+
+run prune $phi3 --ratio 1 --by random -o "$out"
+expect "a ratio of 1" 2 <<'END'
+headlight prune: 12 of 12 heads wanted, 9 can go: one stays in every layer
+END
+run prune $phi3 --ratio 1 --by random --empty-layers -o "$out"
+expect_line "unless asked" 0 ' 12 of 12 heads pruned, 0 gone, 12 zeroed'
+rm -r "$out"
+run prune $phi3 --heads L0H4 -o "$out"
+expect_line "an unknown head" 2 '^headlight prune: L0H4: '
+run prune $phi3 --heads L7 -o "$out"
+expect_line "an unknown layer" 2 '^headlight prune: L7: '
+run prune $phi3 -o "$out"
+expect_line "no heads" 2 'which heads\?  Give one of --ratio, --count and --heads$'
+run prune $phi3 --heads L0H0
+expect_line "no output" 2 'no model to write: -o OUT$'
+run prune --heads L0H0 -o "$out"
+expect_line "no model" 2 'no model given$'
+run prune $phi3 --ratio 0.5 -o "$out"
+expect_line "nothing to rank by" 2 '\-\-by entropy needs --profile P, or --text FILE to measure$'
+run prune $phi3 --ratio 0.5 --by entrop -o "$out"
+expect_line "an unknown ranker" 2 "no ranker is called 'entrop' \(did you mean 'entropy'\?\)$"
+run prune $phi3 --heads L0H0 --type q8_0 -o "$out"
+expect_line "a type of a folder" 2 'folders keep their types$'
+run prune $phi3 --heads L0H0 --mean --text "$excerpt" -o "$out"
+expect_line "means without a bias" 3 'has no output bias'
+run prune $phi3 --heads L0H0 --as gguf -o "$out.gguf"
+expect_line "a family without GGUF" 3 'family phi3 cannot be written as GGUF here'
+run prune models/demo --heads L0H0 --as gguf -o /dev/full
+expect_line "no device is replaced" 2 '/dev/full: not a regular file'
+
+if [ -d "$shared/golden/families/bloom" ]; then
+    run prune "$shared/golden/families/bloom" --heads L0H0 --as compact -o "$out"
+    expect_line "a family that cannot be compacted" 3 "ALiBi's slopes follow from the number of heads"
+else
+    skipped "a family that cannot be compacted" "no shared models"
+fi
+
+# A full disk: no file may be larger than 16 KiB.
+(
+    trap '' XFSZ
+    ulimit -f 16
+    "$HEADLIGHT" prune $phi3 --heads L0H0 -o "$out" >/dev/null 2>"$scratch/err"
+)
+status=$?
+: >"$scratch/out"
+expect_line "a full disk" 3 'writing: File too large$'
+result "leaves nothing behind" "$([ -z "$(find "$scratch" -name 'out-folder*' ! -name '*.gguf')" ] && echo yes)"
+finish
