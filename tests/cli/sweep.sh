@@ -10,7 +10,7 @@ head -c 2000 models/text/speech-1960.txt >"$scratch/test.txt"
 plan 19
 
 sweep=(sweep models/demo --rank-text "$scratch/rank.txt" --test-text "$scratch/test.txt"
-    --rank-tokens 32 --test-tokens 32 --context 16 --ratios 0,0.25,0.5 --seeds 2 --threads 1)
+    --rank-tokens 32 --test-tokens 32 --context 16 --ratios "0,0.25,0.5" --seeds 2 --threads 1)
 
 run "${sweep[@]}" --by entropy,weight -o "$scratch/curves.svg" --scatter "$scratch/scatter.svg"
 expect_line "the screen begins with the text" 0 '^models/demo  30 tokens scored in 2 windows of 16; without'
