@@ -60,6 +60,10 @@ static int check_request(rank_request *request, const hl_usage *usage)
         return list_rankers();
     if (hl_ranker_find(&request->ranker, request->by) != HL_OK)
         return refuse_ranker(usage, request->by);
+    if (request->ranker == HL_RANKER_ABLATION)
+        return hl_options_refuse(usage,
+                                 "--by ablation: 'headlight sweep' measures the loss without "
+                                 "each head");
     if (request->arguments.count > 1)
         return hl_options_refuse(usage, "one profile at a time, got %d", request->arguments.count);
     if (request->arguments.count == 0 && request->model_path == NULL)

@@ -9,7 +9,7 @@ alice=models/text/alice.txt
 speech=models/text/speech-1960.txt
 excerpt=$scratch/excerpt.txt # quicker to tokenize than all of it
 head -c 3000 $alice >"$excerpt"
-plan 21
+plan 32
 
 # Figures become N; those of transformers are compared below.
 blur() { sed -i -E 's/[0-9]+\.[0-9]+/N/g; s/ +/ /g' "$scratch/out"; }
@@ -29,7 +29,7 @@ END
 run eval models/demo $alice $speech -n 300 --context 128 --stride 64 --per-document
 cp "$scratch/out" "$scratch/table"
 blur
-expect "two texts, overlapping windows, a line each" 0 <<'END'
+expect "two texts, overlapping windows, a line each, the harder first" 0 <<'END'
 models/demo 2 texts, 600 tokens, 598 scored; windows of 128, stride 64
 
  nats/token N N to N
@@ -37,8 +37,8 @@ models/demo 2 texts, 600 tokens, 598 scored; windows of 128, stride 64
  bits/byte N N to N
 
  scored nats/token perplexity bits/byte text
- 299 N N N models/text/alice.txt
  299 N N N models/text/speech-1960.txt
+ 299 N N N models/text/alice.txt
 
  Ranges of 95%, from the spread over 8 windows.
 END
@@ -73,6 +73,39 @@ expect_line "and null in JSON" 0 '^  "nats_per_token": null,$'
 
 run eval models/demo "$excerpt" -n 50 --quiet
 expect "--quiet says nothing" 0 </dev/null
+
+# ------------------------------------------------------- documents, last words, agreement
+
+# The last word of two is what the model says itself, of one it is not.
+first=$("$HEADLIGHT" generate models/demo "Alice was beginning to get very" -n 1 --quiet)
+{
+    printf '{"text": "Alice was beginning to get very%s"}\n' "$first"
+    printf '\n{"text": "Alice was beginning to get very xylophone"}\n'
+    printf '{"text": "Alice was beginning to get very%s"}\n' "$first"
+    printf '{"text": "Alice"}\n'
+} >"$scratch/words.jsonl"
+run eval models/demo "$scratch/words.jsonl" --last-word --per-document
+expect_line "lines are documents" 0 '^models/demo  4 texts, '
+expect_line "last words" 0 '^  last word       0\.6667   0\.2077 to 0\.9385$'
+expect_line "their perplexity" 0 '^  perplexity +[0-9.]+   of the last word, over 3 documents$'
+hardest=$(grep -n 'words.jsonl' "$scratch/out" | head -1)
+result "the hardest first, by line" "$([[ $hardest == *words.jsonl:3 ]] && echo yes)"
+run eval models/demo "$scratch/words.jsonl" --last-word --json
+expect_line "--json: last words" 0 '^  "right": 2,$'
+printf '{"words": 1}\n' >"$scratch/bad.jsonl"
+run eval models/demo "$scratch/bad.jsonl"
+expect_line "a line without text" 3 'bad.jsonl:1: no "text", or it is no string$'
+printf '{"text": "a"\n' >"$scratch/bad.jsonl"
+run eval models/demo "$scratch/bad.jsonl"
+expect_line "a line that is no JSON" 3 'bad.jsonl:1: '
+
+run eval models/demo "$excerpt" -n 100 --reference models/demo --json
+expect_line "a model agrees with itself" 0 '^  "kl": 0.0,$'
+expect_line "in every prediction" 0 '^  "top1_agreement": 1.0,$'
+run eval models/demo "$excerpt" -n 60 --reference tests/data/families/llama3
+expect_line "a reference with another vocabulary" 3 'knows 4096 tokens, .*llama3 256'
+run eval models/demo "$excerpt" -n 100 --speed --json
+expect_line "--speed" 0 '^  "kv_bytes_per_token": 16384$'
 
 run eval models/demo
 expect_line "no text" 2 '^headlight eval: no text given$'

@@ -77,6 +77,10 @@ give come from expected.safetensors in the folder, or from --expected.
 Without either, the fused statistics of rows are compared with those of
 the same rows materialised in double precision.
 
+With --off or --gates a model's logits are compared with masked_logits,
+if those were made with the same heads off; else rows are, as without a
+file.
+
 --write stores the outputs of --backend, or else of the back end that would
 be chosen at run time, under the case's own tensor names; one case at a time.
 
@@ -87,6 +91,8 @@ options:
       --chunk N             feed a model N tokens at a time
       --decode              feed a model one token at a time
   -v, --verbose             a table for every case, however many
+      --gates FILE          multiply heads' outputs: JSON, safetensors
+      --off L5H1,L7         switch off these heads
 
 options of every command:
       --json                print JSON instead of text

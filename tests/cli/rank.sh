@@ -1,0 +1,76 @@
+#!/bin/bash
+# rank.sh - headlight rank: tables, CSV, JSON, and what each ranker needs.
+set -u
+# shellcheck source=tests/cli/lib.bash
+. "$(dirname "$0")/lib.bash"
+export OMP_NUM_THREADS=1
+plan 22
+
+profile=$scratch/demo.profile
+head -c 3000 models/text/alice.txt >"$scratch/text.txt"
+"$HEADLIGHT" measure models/demo "$scratch/text.txt" -o "$profile" --context 128 --max-tokens 512 \
+    --no-probe --quiet
+
+run rank "$profile" --count 3
+sed -i -E 's/L[0-9]H[0-9] +[0-9] +[0-9]/HEAD/; s/[0-9]\.[0-9]{6}/N/' "$scratch/out"
+expect "the first three" 0 <<'END'
+The heads, the first to go first
+
+rank  name  layer  head     score
+   1  HEAD  N
+   2  HEAD  N
+   3  HEAD  N
+
+ranker  entropy
+score   mean entropy of all rows, nats
+order   highest first
+heads   64
+END
+
+run rank "$profile" --csv
+sed -i 's/\r$//' "$scratch/out"
+cp "$scratch/out" "$scratch/ranked.csv"
+expect_line "CSV has names" 0 '^rank,name,layer,head,score$'
+result "CSV has a line for each head" "$([ "$(wc -l <"$scratch/out")" -eq 65 ] && echo yes)"
+# The same scores as show's table has, in falling order.
+run show "$profile" --table heads --csv
+awk -F, 'NR > 1 { print $4 }' "$scratch/out" | tr -d '\r' | sort -gr >"$scratch/scores"
+awk -F, 'NR > 1 { print $5 }' "$scratch/ranked.csv" >"$scratch/ranked"
+result "entropies, highest first" "$(cmp -s "$scratch/scores" "$scratch/ranked" && echo yes)"
+run rank "$profile" --csv --order lowest
+tail -n +2 "$scratch/out" | tr -d '\r' | cut -d, -f5 | tac >"$scratch/reversed"
+result "--order turns it round" "$(cmp -s "$scratch/reversed" "$scratch/ranked" && echo yes)"
+
+for by in fair nosink renyi2 output-norm sink random; do
+    run rank "$profile" --by $by -n 1
+    expect_line "--by $by" 0 "^ranker  $by\$"
+done
+run rank "$profile" --by random --csv --seed 3
+cp "$scratch/out" "$scratch/three"
+run rank "$profile" --by random --csv --seed 3
+result "a seed is an order" "$(cmp -s "$scratch/out" "$scratch/three" && echo yes)"
+
+run rank --model models/demo --by weight --json -n 1
+expect_line "--by weight needs no profile" 0 '^   "score": [0-9.]+$'
+
+run rank --model models/demo --text "$scratch/text.txt" --by gradient -n 1 -c 64 --max-tokens 128
+expect_line "--by gradient: what was done" 0 \
+    '^headlight rank: gradients by backward passes: mean \|dL/dg\| of 2 windows, L [0-9.]+$'
+expect_line "and a score" 0 '^   1  L[0-9]H[0-9] +[0-9] +[0-9]  0\.[0-9]{6}$'
+run rank --model models/demo --text "$scratch/text.txt" --by entropy-gradient -n 1 -c 64 \
+    --max-tokens 128
+expect_line "a profile measured on the way" 0 '^order   highest first$'
+
+run rank "$profile" --by gradient
+expect_line "gradients need a model" 2 'ranking by gradient needs the gradients of gates'
+run rank "$profile" --by entropi
+expect_line "a ranker's name, almost" 2 "no ranker is called 'entropi' \(did you mean 'entropy'\?\)"
+run rank --by list
+expect_line "--by list" 0 '^output-norm +norm of what it writes'
+run rank
+expect_line "nothing" 2 '^headlight rank: no PROFILE given, and no --model$'
+run rank "$profile" --model tests/data/families/llama3
+expect_line "a profile of another model" 3 'the profile has 8 layers, the model 3$'
+run rank --model models/demo --by ablation
+expect_line "ablation" 2 "'headlight sweep' measures the loss without each head"
+finish

@@ -1,0 +1,483 @@
+/* test_prune.c - heads by name, gates, rankings, and which heads are taken. */
+#include "made_profile.h"
+#include "model_support.h"
+
+#include <math.h>
+
+#include "formats/safetensors.h"
+#include "model/backward.h"
+#include "model/weights.h"
+
+#define LLAMA "tests/data/families/llama3" /* 3 layers of 4 heads, 2 K/V heads */
+
+/* --------------------------------------------------------------------- lists */
+
+static void assert_list(const hl_model *model, const char *text, const char *wanted)
+{
+    hl_head_list *list  = NULL;
+    char         *again = NULL;
+
+    assert_ok(hl_head_list_parse(&list, model, text));
+    assert_ok(hl_head_list_text(&again, list));
+    assert_string_equal(again, wanted);
+    hl_free(again);
+    hl_head_list_free(list);
+}
+
+static void test_lists(void **state)
+{
+    hl_model     *model = open_model(LLAMA);
+    hl_head_list *list  = NULL;
+    (void)state;
+
+    assert_list(model, "L1H2", "L1H2");
+    assert_list(model, "L2H3,L0H1,L2H3", "L0H1,L2H3");
+    assert_list(model, " l1 , L0H0\n", "L0H0,L1H0,L1H1,L1H2,L1H3");
+    assert_fails(HL_BAD_ARGUMENT, "'H3' is no head", hl_head_list_parse(&list, model, "L1H1,H3"));
+    assert_null(list);
+    assert_fails(HL_BAD_ARGUMENT, "'L1H' is no head", hl_head_list_parse(&list, model, "L1H"));
+    assert_fails(HL_BAD_ARGUMENT, "'L1H1x' is no head", hl_head_list_parse(&list, model, "L1H1x"));
+    assert_fails(HL_BAD_ARGUMENT, "'L-1' is no head", hl_head_list_parse(&list, model, "L-1"));
+    assert_fails(HL_BAD_ARGUMENT, "L9H0: the model has layers L0 to L2",
+                 hl_head_list_parse(&list, model, "L0,L9H0"));
+    assert_fails(HL_BAD_ARGUMENT, "L2H4: the layer has heads L2H0 to L2H3",
+                 hl_head_list_parse(&list, model, "L2H4"));
+    assert_fails(HL_BAD_ARGUMENT, "'L99999999999999999999' is no head",
+                 hl_head_list_parse(&list, model, "L99999999999999999999"));
+    assert_fails(HL_BAD_ARGUMENT, "names none", hl_head_list_parse(&list, model, " , "));
+    hl_model_close(model);
+}
+
+/* --------------------------------------------------------------------- gates */
+
+static hl_gates *parse_gates(const hl_model *model, const char *text)
+{
+    hl_gates *gates = NULL;
+    assert_ok(hl_gates_parse(&gates, model, text, strlen(text), "here"));
+    return gates;
+}
+
+static void assert_bad_gates(const hl_model *model, const char *text, const char *message)
+{
+    hl_gates *gates = NULL;
+    assert_fails(HL_BAD_INPUT, message, hl_gates_parse(&gates, model, text, strlen(text), "here"));
+    assert_null(gates);
+}
+
+static void test_gates(void **state)
+{
+    hl_model *model = open_model(LLAMA);
+    /* A head's own value counts, wherever it stands. */
+    hl_gates *gates = parse_gates(model, "{\"L1H2\": 0.25, \"L1\": 0.5, \"L0H3\": 0}");
+    (void)state;
+
+    assert_int_equal(gates->n_layers, 3);
+    assert_int_equal(gates->n_heads, 4);
+    assert_int_equal(hl_gates_n_changed(gates), 5);
+    for (int i = 0; i < 12; i++) {
+        float wanted = i == 3 ? 0.0f : i == 6 ? 0.25f : i / 4 == 1 ? 0.5f : 1.0f;
+        assert_true(gates->values[i] == wanted);
+    }
+    hl_gates_free(gates);
+    assert_bad_gates(model, "[0, 1]", "here: an array, wanted an object like");
+    assert_bad_gates(model, "{\"L1H9\": 0}", "here: L1H9: the layer has heads L1H0 to L1H3");
+    assert_bad_gates(model, "{\"L1H1\": 1.5}", "here: the gate of L1H1 is 1.5, wanted 0 to 1");
+    assert_bad_gates(model, "{\"L1H1\": -0.1}", "wanted 0 to 1");
+    assert_bad_gates(model, "{\"L1H1\": \"off\"}", "is a string, wanted a number");
+    assert_bad_gates(model, "{\"L1H1\": 0", "here");
+    hl_model_close(model);
+}
+
+static void write_gates(const char *path, const float *values, int64_t n_layers, int64_t n_heads)
+{
+    hl_safetensors_writer *writer = NULL;
+    hl_tensor              tensor = { .name    = "gates",
+                                      .dtype   = HL_DTYPE_F32,
+                                      .n_dims  = 2,
+                                      .shape   = { n_layers, n_heads },
+                                      .data    = values,
+                                      .n_bytes = (size_t)(n_layers * n_heads) * sizeof *values };
+
+    assert_ok(hl_safetensors_writer_new(&writer));
+    hl_safetensors_add(writer, &tensor);
+    assert_ok(hl_safetensors_write(writer, path));
+    hl_safetensors_writer_free(writer);
+}
+
+static void test_gates_tensor(void **state)
+{
+    const char *folder = new_folder();
+    const char *path   = in_folder(folder, "g.safetensors");
+    hl_model   *model  = open_model(LLAMA);
+    hl_gates   *gates  = NULL;
+    float       values[12];
+    (void)state;
+
+    for (int i = 0; i < 12; i++)
+        values[i] = (float)i / 12.0f;
+    write_gates(path, values, 3, 4);
+    assert_ok(hl_gates_load(&gates, model, path));
+    assert_memory_equal(gates->values, values, sizeof values);
+    hl_gates_free(gates);
+    write_gates(path, values, 4, 3);
+    assert_fails(HL_BAD_INPUT, "'gates' is not F32 of shape [3, 4]",
+                 hl_gates_load(&gates, model, path));
+    values[7] = NAN;
+    write_gates(path, values, 3, 4);
+    assert_fails(HL_BAD_INPUT, "the gate of L1H3 is nan", hl_gates_load(&gates, model, path));
+    assert_fails(HL_NOT_FOUND, "nothing",
+                 hl_gates_load(&gates, model, in_folder(folder, "nothing")));
+    remove_folder(folder);
+    hl_model_close(model);
+}
+
+/* -------------------------------------------------------------- model's gates */
+
+static hl_status keep_logits(void *context, const hl_final_rows *rows)
+{
+    memcpy((float *)context + rows->start * rows->d_vocab, rows->logits,
+           (size_t)(rows->n_rows * rows->d_vocab) * sizeof(float));
+    return HL_OK;
+}
+
+static void run_tokens(float *logits, const hl_model *model, const float *gates)
+{
+    static const int64_t tokens[6] = { 5, 17, 200, 3, 99, 41 };
+    hl_session          *session   = NULL;
+    hl_tap               tap = { .context = logits, .final = keep_logits, .wants = HL_WANT_LOGITS };
+
+    assert_ok(hl_session_open(&session, model,
+                              &(hl_session_options){ .n_ctx = 8, .wants = HL_WANT_LOGITS }));
+    assert_ok(hl_session_feed(
+        session, &(hl_feed){ .tokens = tokens, .n_tokens = 6, .gates = gates, .tap = &tap }));
+    hl_session_close(session);
+}
+
+/* As if every feed had brought them; those that a feed brings come before them. */
+static void test_model_gates(void **state)
+{
+    enum { N = 6 * 256 };
+    static float plain[N], by_feed[N], by_model[N];
+    hl_model    *model = open_model(LLAMA);
+    hl_gates    *gates = parse_gates(model, "{\"L0H1\": 0, \"L2\": 0.5}");
+    hl_gates    *open  = NULL;
+    (void)state;
+
+    assert_int_equal(hl_model_get_info(model)->d_vocab, 256);
+    run_tokens(plain, model, NULL);
+    run_tokens(by_feed, model, gates->values);
+    assert_ok(hl_model_set_gates(model, gates->values));
+    run_tokens(by_model, model, NULL);
+    assert_memory_equal(by_model, by_feed, sizeof by_feed);
+    assert_true(memcmp(by_model, plain, sizeof plain) != 0);
+    assert_ok(hl_gates_new(&open, model));
+    run_tokens(by_model, model, open->values);
+    assert_memory_equal(by_model, plain, sizeof plain);
+
+    assert_non_null(hl_model_gates(model));
+    gates->values[0] = 1.01f;
+    assert_fails(HL_BAD_ARGUMENT, "the gate of L0H0 is 1.01",
+                 hl_model_set_gates(model, gates->values));
+    assert_non_null(hl_model_gates(model)); /* as before */
+    assert_ok(hl_model_set_gates(model, open->values));
+    assert_null(hl_model_gates(model)); /* nothing is closed */
+    hl_gates_free(gates);
+    hl_gates_free(open);
+    hl_model_close(model);
+}
+
+/* ------------------------------------------------------------------- rankings */
+
+static hl_ranking *rank_profile(hl_ranker ranker, const hl_profile *profile,
+                                const hl_rank_options *options)
+{
+    hl_ranking *ranking = NULL;
+    assert_ok(hl_rank(&ranking, ranker, &(hl_rank_inputs){ .profile = profile }, options));
+    return ranking;
+}
+
+/* Every head once, and scores that rise or fall. */
+static void check_order(const hl_ranking *ranking)
+{
+    bool seen[M_LAYERS][M_HEADS] = { { false } };
+
+    for (int64_t i = 0; i < ranking->n_heads; i++) {
+        const hl_ranked *head = &ranking->heads[i];
+
+        assert_false(seen[head->layer][head->head]);
+        seen[head->layer][head->head] = true;
+        if (i > 0 && ranking->highest_first)
+            assert_true(ranking->heads[i - 1].score >= head->score);
+        else if (i > 0)
+            assert_true(ranking->heads[i - 1].score <= head->score);
+    }
+}
+
+static void test_rankings(void **state)
+{
+    made_model  model   = healthy_model();
+    hl_profile *profile = made_profile(&model);
+    (void)state;
+
+    for (hl_ranker ranker = 0; ranker < HL_N_RANKERS; ranker++) {
+        hl_ranking *ranking = NULL;
+        hl_ranker   found;
+
+        assert_ok(hl_ranker_find(&found, hl_ranker_name(ranker)));
+        assert_int_equal(found, ranker);
+        if (hl_rank(&ranking, ranker, &(hl_rank_inputs){ .profile = profile }, NULL) != HL_OK)
+            continue;
+        assert_int_equal(ranking->n_heads, model.n_layers * model.n_heads);
+        assert_int_equal(ranking->highest_first, hl_ranker_takes_highest(ranker));
+        check_order(ranking);
+        hl_ranking_free(ranking);
+    }
+    hl_ranking *highest = rank_profile(HL_RANKER_ENTROPY, profile, NULL);
+    hl_ranking *lowest =
+        rank_profile(HL_RANKER_ENTROPY, profile, &(hl_rank_options){ .order = HL_ORDER_LOWEST });
+    assert_true(highest->heads[0].score == hl_profile_moments(profile, highest->heads[0].layer,
+                                                              highest->heads[0].head, HL_Q_ENTROPY)
+                                               .mean);
+    assert_true(highest->heads[0].score == lowest->heads[lowest->n_heads - 1].score);
+    check_order(lowest);
+    hl_ranking_free(highest);
+    hl_ranking_free(lowest);
+    hl_profile_free(profile);
+}
+
+static void test_random(void **state)
+{
+    made_model  model   = healthy_model();
+    hl_profile *profile = made_profile(&model);
+    hl_ranking *a       = rank_profile(HL_RANKER_RANDOM, profile, &(hl_rank_options){ .seed = 1 });
+    hl_ranking *b       = rank_profile(HL_RANKER_RANDOM, profile, &(hl_rank_options){ .seed = 1 });
+    hl_ranking *c       = rank_profile(HL_RANKER_RANDOM, profile, &(hl_rank_options){ .seed = 2 });
+    size_t      n_bytes = (size_t)a->n_heads * sizeof *a->heads;
+    (void)state;
+
+    assert_memory_equal(a->heads, b->heads, n_bytes);
+    assert_true(memcmp(a->heads, c->heads, n_bytes) != 0);
+    hl_ranking_free(a);
+    hl_ranking_free(b);
+    hl_ranking_free(c);
+    hl_profile_free(profile);
+}
+
+/* Scores that come as numbers: NaN goes last, whatever the order, and equals by place. */
+static void test_scores(void **state)
+{
+    hl_model   *model     = open_model(LLAMA);
+    double      rise[12]  = { 3, 1, NAN, 2, 1, 0, -1, 5, 5, 4, NAN, 6 };
+    hl_ranking *ranking   = NULL;
+    int         order[12] = { 6, 5, 1, 4, 3, 0, 9, 7, 8, 11, 2, 10 };
+    (void)state;
+
+    assert_ok(hl_rank(&ranking, HL_RANKER_ABLATION,
+                      &(hl_rank_inputs){ .model = model, .ablation = rise }, NULL));
+    for (int i = 0; i < 12; i++)
+        assert_int_equal(ranking->heads[i].layer * 4 + ranking->heads[i].head, order[i]);
+    hl_ranking_free(ranking);
+    assert_ok(hl_rank(&ranking, HL_RANKER_ABLATION,
+                      &(hl_rank_inputs){ .model = model, .ablation = rise },
+                      &(hl_rank_options){ .order = HL_ORDER_HIGHEST }));
+    assert_int_equal(ranking->heads[0].layer * 4 + ranking->heads[0].head, 11);
+    assert_true(isnan(ranking->heads[10].score) && isnan(ranking->heads[11].score));
+    hl_ranking_free(ranking);
+    hl_model_close(model);
+}
+
+static void test_needs(void **state)
+{
+    made_model     made    = healthy_model();
+    hl_profile    *profile = made_profile(&made);
+    hl_model      *model   = open_model(LLAMA);
+    hl_ranking    *ranking = NULL;
+    hl_ranker      ranker;
+    hl_rank_inputs inputs = { .model = model };
+    (void)state;
+
+    assert_fails(HL_BAD_ARGUMENT, "ranking by entropy needs a profile",
+                 hl_rank(&ranking, HL_RANKER_ENTROPY, &inputs, NULL));
+    assert_fails(HL_BAD_ARGUMENT, "ranking by gradient needs the gradients of gates",
+                 hl_rank(&ranking, HL_RANKER_GRADIENT, &inputs, NULL));
+    assert_fails(HL_BAD_ARGUMENT, "ranking by ablation needs the loss without each head",
+                 hl_rank(&ranking, HL_RANKER_ABLATION, &inputs, NULL));
+    inputs.profile = profile; /* 6 layers */
+    assert_fails(HL_BAD_INPUT, "layers, the model 3",
+                 hl_rank(&ranking, HL_RANKER_ENTROPY, &inputs, NULL));
+    inputs = (hl_rank_inputs){ .profile = profile };
+    assert_fails(HL_BAD_ARGUMENT, "ranking by weight needs the model",
+                 hl_rank(&ranking, HL_RANKER_WEIGHT, &inputs, NULL));
+    assert_fails(HL_BAD_ARGUMENT, "needs a profile or a model",
+                 hl_rank(&ranking, HL_RANKER_RANDOM, &(hl_rank_inputs){ 0 }, NULL));
+    assert_fails(HL_BAD_ARGUMENT, "no ranker is called 'entropi'",
+                 hl_ranker_find(&ranker, "entropi"));
+    assert_null(ranking);
+    hl_profile_free(profile);
+    hl_model_close(model);
+}
+
+/* -------------------------------------------------------------------- weights */
+
+/* The norm of rows and columns [first, first + n), from the whole matrix. */
+static double part_norm(const hl_model *model, hl_role role, int64_t layer, int64_t first,
+                        int64_t n, bool columns)
+{
+    const hl_weight *weight = &hl_weights_get(model->weights, role, layer, 0)->weight;
+    float           *values = read_weight(weight);
+    double           sum    = 0.0;
+
+    for (int64_t i = 0; i < weight->n_rows * weight->n_columns; i++) {
+        int64_t at = columns ? i % weight->n_columns : i / weight->n_columns;
+        if (at >= first && at < first + n)
+            sum += (double)values[i] * (double)values[i];
+    }
+    free(values);
+    return sqrt(sum);
+}
+
+static void check_weights(const char *path)
+{
+    hl_model        *model   = open_model(path);
+    const hl_config *config  = model->config;
+    hl_ranking      *ranking = NULL;
+
+    assert_ok(hl_rank(&ranking, HL_RANKER_WEIGHT, &(hl_rank_inputs){ .model = model }, NULL));
+    for (int64_t i = 0; i < ranking->n_heads; i++) {
+        int64_t layer = ranking->heads[i].layer, d = config->d_head;
+        int64_t head   = ranking->heads[i].head;
+        int64_t kv     = head / (config->layers[layer].n_heads / config->layers[layer].n_kv_heads);
+        double  wanted = part_norm(model, HL_ROLE_ATTN_Q, layer, head * d, d, false) *
+                        part_norm(model, HL_ROLE_ATTN_K, layer, kv * d, d, false) *
+                        part_norm(model, HL_ROLE_ATTN_V, layer, kv * d, d, false) *
+                        part_norm(model, HL_ROLE_ATTN_O, layer, head * d, d, true);
+
+        assert_float_equal(ranking->heads[i].score, wanted, 1e-9 * wanted);
+        assert_true(i == 0 || ranking->heads[i - 1].score <= ranking->heads[i].score);
+    }
+    hl_ranking_free(ranking);
+    hl_model_close(model);
+}
+
+static void test_weights(void **state)
+{
+    (void)state;
+    check_weights(LLAMA);
+    check_weights("tests/data/families/phi3");
+    check_weights("tests/data/families/gpt_neox");
+}
+
+/* ------------------------------------------------------------------- choosing */
+
+static hl_ranking *rank_places(const hl_model *model)
+{
+    double      scores[12];
+    hl_ranking *ranking = NULL;
+
+    for (int i = 0; i < 12; i++)
+        scores[i] = i;
+    assert_ok(hl_rank(&ranking, HL_RANKER_ABLATION,
+                      &(hl_rank_inputs){ .model = model, .ablation = scores }, NULL));
+    return ranking;
+}
+
+static void assert_choice(const hl_ranking *ranking, hl_choice choice, const char *wanted)
+{
+    hl_head_list *list = NULL;
+    char         *text = NULL;
+
+    assert_ok(hl_ranking_choose(&list, ranking, &choice));
+    assert_ok(hl_head_list_text(&text, list));
+    assert_string_equal(text, wanted);
+    hl_free(text);
+    hl_head_list_free(list);
+}
+
+static void test_choosing(void **state)
+{
+    hl_model     *model   = open_model(LLAMA);
+    hl_ranking   *ranking = rank_places(model);
+    hl_head_list *list    = NULL;
+    (void)state;
+
+    assert_choice(ranking, (hl_choice){ 0 }, "");
+    assert_choice(ranking, (hl_choice){ .count = 2 }, "L0H0,L0H1");
+    /* One head stays in layer 0. */
+    assert_choice(ranking, (hl_choice){ .count = 5 }, "L0H0,L0H1,L0H2,L1H0,L1H1");
+    assert_choice(ranking, (hl_choice){ .count = 5, .empty_layers = true },
+                  "L0H0,L0H1,L0H2,L0H3,L1H0");
+    assert_choice(ranking, (hl_choice){ .count = 4, .per_layer_max = 2 }, "L0H0,L0H1,L1H0,L1H1");
+    assert_choice(ranking, (hl_choice){ .ratio = 0.25 }, "L0H0,L0H1,L0H2");
+    assert_choice(ranking, (hl_choice){ .ratio = 0.04 }, "");
+    assert_choice(ranking, (hl_choice){ .ratio = 0.05 }, "L0H0");
+    assert_choice(ranking, (hl_choice){ .count = 9 },
+                  "L0H0,L0H1,L0H2,L1H0,L1H1,L1H2,L2H0,L2H1,L2H2");
+    assert_fails(HL_BAD_ARGUMENT, "12 of 12 heads wanted, 9 can go: one stays in every layer",
+                 hl_ranking_choose(&list, ranking, &(hl_choice){ .ratio = 1.0 }));
+    assert_fails(HL_BAD_ARGUMENT, "7 of 12 heads wanted, 6 can go",
+                 hl_ranking_choose(&list, ranking, &(hl_choice){ .count = 7, .per_layer_max = 2 }));
+    assert_fails(HL_BAD_ARGUMENT, "a ratio of 1.5",
+                 hl_ranking_choose(&list, ranking, &(hl_choice){ .ratio = 1.5 }));
+    assert_null(list);
+    hl_ranking_free(ranking);
+    hl_model_close(model);
+}
+
+/* ------------------------------------------------------------------ gradients */
+
+/* Over a text: means of the windows' gradients, and of their magnitudes. */
+static void test_gradients(void **state)
+{
+    const char         *folder        = new_folder();
+    const char         *path          = in_folder(folder, "ids.jsonl");
+    const char         *text          = "[5,17,200,3,99,41,7,8,120,64,33,21]\n[90,255]\n[1]\n";
+    hl_model           *model         = open_model(LLAMA);
+    hl_corpus          *corpus        = NULL;
+    hl_gradients       *found         = NULL;
+    hl_backward        *backward      = NULL;
+    hl_gradient_options options       = { .windows = { .context = 8 }, .n_threads = 1 };
+    const int64_t       windows[3][8] = { { 5, 17, 200, 3, 99, 41, 7, 8 },
+                                          { 120, 64, 33, 21 },
+                                          { 90, 255 } };
+    const int64_t       lengths[3]    = { 8, 4, 2 };
+    double              sum[12] = { 0 }, sizes[12] = { 0 }, one[12], nll, nll_sum = 0.0;
+    (void)state;
+
+    write_file(path, text, strlen(text));
+    assert_ok(hl_corpus_open(&corpus, model, NULL, &(hl_corpus_options){ .token_ids = path }));
+    assert_ok(hl_gate_gradients(&found, model, corpus, &options));
+    assert_ok(hl_backward_open(&backward, model, 8, 1));
+    for (int w = 0; w < 3; w++) {
+        assert_ok(hl_backward_run(one, &nll, backward, windows[w], lengths[w]));
+        nll_sum += nll;
+        for (int i = 0; i < 12; i++) {
+            sum[i] += one[i];
+            sizes[i] += fabs(one[i]);
+        }
+    }
+    assert_int_equal(found->n_windows, 3);
+    assert_int_equal(found->n_tokens, 7 + 3 + 1);
+    assert_float_equal(found->nll, nll_sum / 3, 1e-12);
+    for (int i = 0; i < 12; i++) {
+        assert_float_equal(found->mean[i], sum[i] / 3, 1e-12);
+        assert_float_equal(found->magnitude[i], sizes[i] / 3, 1e-12);
+    }
+    hl_backward_close(backward);
+    hl_gradients_free(found);
+    hl_corpus_close(corpus);
+    hl_model_close(model);
+    remove_folder(folder);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_lists),        cmocka_unit_test(test_gates),
+        cmocka_unit_test(test_gates_tensor), cmocka_unit_test(test_model_gates),
+        cmocka_unit_test(test_rankings),     cmocka_unit_test(test_random),
+        cmocka_unit_test(test_scores),       cmocka_unit_test(test_needs),
+        cmocka_unit_test(test_weights),      cmocka_unit_test(test_choosing),
+        cmocka_unit_test(test_gradients),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
