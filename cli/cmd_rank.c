@@ -1,5 +1,6 @@
 /* cmd_rank.c - headlight rank: which heads to take out first. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "command.h"
@@ -28,6 +29,7 @@ typedef struct rank_work {
     hl_model           *model;
     hl_profile         *profile;
     hl_gradients       *gradients;
+    double             *ablation; /* (n_layers, n_heads) */
     hl_ranking         *ranking;
     hl_progress         progress;
 } rank_work;
@@ -60,10 +62,10 @@ static int check_request(rank_request *request, const hl_usage *usage)
         return list_rankers();
     if (hl_ranker_find(&request->ranker, request->by) != HL_OK)
         return refuse_ranker(usage, request->by);
-    if (request->ranker == HL_RANKER_ABLATION)
-        return hl_options_refuse(usage,
-                                 "--by ablation: 'headlight sweep' measures the loss without "
-                                 "each head");
+    if (request->ranker == HL_RANKER_ABLATION &&
+        (request->model_path == NULL || request->texts.count == 0))
+        return hl_options_refuse(usage, "--by ablation needs --model and --text: each head is "
+                                        "switched off there");
     if (request->arguments.count > 1)
         return hl_options_refuse(usage, "one profile at a time, got %d", request->arguments.count);
     if (request->arguments.count == 0 && request->model_path == NULL)
@@ -101,7 +103,8 @@ static int parse_request(rank_request *request, int argc, char **argv)
         .text      = "Orders the heads of a model by a score, the first to take out first.  Most\n"
                      "scores are in a profile; 'weight' needs --model alone, 'gradient' and\n"
                      "'entropy-gradient' need --model and --text, which a backward pass goes\n"
-                     "through.  Without PROFILE, --model is measured on --text.\n"
+                     "through; so does 'ablation', which switches off each head in turn.\n"
+                     "Without PROFILE, --model is measured on --text.\n"
                      "\n"
                      "A ranking is a guess.  'headlight sweep' measures how good it is.",
         .options   = options,
@@ -159,7 +162,33 @@ static hl_status run_gradients(rank_work *work, const hl_corpus *corpus)
     return status;
 }
 
-static hl_status measure_gradients(rank_work *work)
+static hl_status show_share(void *context, double share, int64_t n_tokens)
+{
+    hl_progress_update(context, share, n_tokens);
+    return HL_OK;
+}
+
+static hl_status run_ablation(rank_work *work, const hl_corpus *corpus)
+{
+    const rank_request  *request = work->request;
+    const hl_model_info *info    = hl_model_get_info(work->model);
+    hl_evaluate_options  options = { .windows   = request->windows,
+                                     .n_threads = (int32_t)request->common.n_threads,
+                                     .progress  = show_share,
+                                     .context   = &work->progress };
+
+    work->ablation = malloc((size_t)(info->n_layers * info->n_heads) * sizeof *work->ablation);
+    if (work->ablation == NULL)
+        return HL_NO_MEMORY;
+    hl_progress_start(&work->progress, stderr, "ablating",
+                      request->common.quiet || request->common.json);
+    hl_status status = hl_ablate(work->ablation, work->model, corpus, &options);
+    hl_progress_end(&work->progress);
+    return status;
+}
+
+/* What needs the model at work on the text. */
+static hl_status run_model(rank_work *work)
 {
     const rank_request *request   = work->request;
     hl_corpus_options   options   = { .inputs   = request->texts.items,
@@ -172,15 +201,17 @@ static hl_status measure_gradients(rank_work *work)
     if (status == HL_OK)
         status = hl_corpus_open(&corpus, work->model, tokenizer, &options);
     if (status == HL_OK)
-        status = run_gradients(work, corpus);
+        status = request->ranker == HL_RANKER_ABLATION ? run_ablation(work, corpus)
+                                                       : run_gradients(work, corpus);
     hl_corpus_close(corpus);
     hl_tokenizer_close(tokenizer);
     return status;
 }
 
-static bool needs_gradient(hl_ranker ranker)
+static bool needs_run(hl_ranker ranker)
 {
-    return ranker == HL_RANKER_GRADIENT || ranker == HL_RANKER_ENTROPY_GRADIENT;
+    return ranker == HL_RANKER_GRADIENT || ranker == HL_RANKER_ENTROPY_GRADIENT ||
+           ranker == HL_RANKER_ABLATION;
 }
 
 static hl_status open_work(rank_work *work)
@@ -194,8 +225,8 @@ static hl_status open_work(rank_work *work)
         status = hl_profile_load(&work->profile, request->arguments.items[0]);
     else if (status == HL_OK && request->texts.count > 0 && needs_profile(request->ranker))
         status = measure_profile(work);
-    if (status == HL_OK && request->texts.count > 0 && needs_gradient(request->ranker))
-        status = measure_gradients(work);
+    if (status == HL_OK && request->texts.count > 0 && needs_run(request->ranker))
+        status = run_model(work);
     return status;
 }
 
@@ -207,6 +238,7 @@ static hl_status rank(rank_work *work)
 
     if (work->gradients != NULL)
         inputs.gradient = work->gradients->magnitude;
+    inputs.ablation = work->ablation;
     if (request->order != NULL)
         options.order = strcmp(request->order, "highest") == 0 ? HL_ORDER_HIGHEST : HL_ORDER_LOWEST;
     return hl_rank(&work->ranking, request->ranker, &inputs, &options);
@@ -248,6 +280,7 @@ int hl_command_rank(int argc, char **argv)
         hl_complain("rank", "%s", hl_error_message());
     hl_ranking_free(work.ranking);
     hl_gradients_free(work.gradients);
+    free(work.ablation);
     hl_profile_free(work.profile);
     hl_model_close(work.model);
     return hl_exit_for(status);

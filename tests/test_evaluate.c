@@ -101,7 +101,7 @@ static void all_subsets_are_as_alone(void **state)
 
     for (int64_t n_batch = 1; n_batch <= 3; n_batch += 2) {
         hl_evaluation *found = evaluate(model, corpus, gates, n, n_batch, 0);
-        for (int64_t i = 0; i < n; i++) {
+        for (int64_t i = 0; i < n; i += n_batch == 1 ? 7 : 1) {
             hl_nll    wanted = perplexity_of(model, gates + i * stride, n_batch);
             hl_scores seen   = hl_evaluation_total(found, i);
             if (seen.nll != wanted.sum || found->n_scored != wanted.n_scored)

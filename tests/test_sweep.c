@@ -152,7 +152,8 @@ static void intervals_and_bands_are_sane(void **state)
         const hl_sweep_point *p = &sweep->points[i];
         assert_true(p->nll.low < p->nll.value && p->nll.value < p->nll.high);
         assert_true(p->rise.low <= p->rise.value && p->rise.value <= p->rise.high);
-        assert_true(p->rise.high - p->rise.low < p->nll.high - p->nll.low);
+        if (i % N_RATIOS == 0)
+            assert_true(p->rise.low == 0.0 && p->rise.high == 0.0);
     }
     for (int64_t i = 0; i < N_RATIOS; i++) {
         const hl_sweep_band *band = &sweep->bands[i];
@@ -269,20 +270,20 @@ static hl_status count_calls(void *context, const hl_sweep_progress *progress)
 /* All tables, one after the other. */
 static char *all_tables(const hl_sweep *sweep)
 {
-    char  *all  = NULL;
+    char  *out  = NULL;
     size_t size = 0;
 
     for (size_t i = 0; hl_sweep_table_name(i) != NULL; i++) {
         char *text = NULL;
         assert_ok(
             hl_sheet_render(&text, hl_sweep_table(sweep, hl_sweep_table_name(i)), HL_SHEET_JSON));
-        all = realloc(all, size + strlen(text) + 1);
-        assert_non_null(all);
-        strcpy(all + size, text);
+        out = realloc(out, size + strlen(text) + 1);
+        assert_non_null(out);
+        strcpy(out + size, text);
         size += strlen(text);
         hl_free(text);
     }
-    return all;
+    return out;
 }
 
 static void stopped_sweeps_go_on_to_the_same_bytes(void **state)
@@ -304,21 +305,22 @@ static void stopped_sweeps_go_on_to_the_same_bytes(void **state)
     int   n_calls      = stop.n_calls;
     hl_sweep_free(sweep);
 
-    /* Stopped again and again, a seventh of the work further each time. */
+    /* Stopped again and again; what is lost is the batch at work. */
     options.resume = true;
     assert_int_equal(unlink(path), 0);
     int n_stops = 0;
     for (;;) {
-        stop             = (stopper){ .stop_at = n_calls / 7 };
+        stop             = (stopper){ .stop_at = n_calls / 4 };
         hl_status status = hl_sweep_run(&sweep, b.model, NULL, b.rank, b.test, &options);
         if (status == HL_OK)
             break;
         assert_int_equal(status, HL_CANCELLED);
         assert_non_null(strstr(hl_error_message(), "stopped while"));
         assert_null(hl_model_gates(b.model));
-        assert_true(++n_stops < 40);
+        if (++n_stops == 40)
+            break;
     }
-    assert_true(n_stops >= 3);
+    assert_true(n_stops >= 3 && n_stops < 40);
     char *seen = all_tables(sweep);
     assert_string_equal(seen, wanted);
     hl_sweep_free(sweep);

@@ -81,7 +81,7 @@ hl_shapes hl_shapes_of(const hl_model *model, int64_t context)
         const hl_layer_config *layer = &config->layers[l];
         shapes.n_heads += (double)layer->n_heads;
         if (layer->n_heads > 0)
-            shapes.group = fmin(shapes.group, (double)(layer->n_heads / layer->n_kv_heads));
+            shapes.group = fmin(shapes.group, (double)layer->n_heads / (double)layer->n_kv_heads);
     }
     return shapes;
 }

@@ -10,6 +10,7 @@
 #include "prune/sweep.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -213,18 +214,15 @@ done:
 
 /* -------------------------------------------------------------------- evaluating */
 
-/* Scores as a list: (n_settings + 1, n_done, 3), the dense model first. */
-static void pack_scores(double *out, const hl_evaluation *found, int64_t n_done, bool unpack)
+/* Scores as a list: how many windows, then (n_settings + 1, n_done, 3), the dense model first. */
+static int64_t list_length(const hl_evaluation *found, int64_t n_done)
 {
-    for (int64_t setting = -1; setting < found->n_settings; setting++) {
-        hl_scores *row = setting < 0 ? found->dense : found->scores + setting * found->n_windows;
-        for (int64_t i = 0; i < n_done; i++, out += 3) {
-            if (unpack)
-                row[i] = (hl_scores){ out[0], out[1], (int64_t)out[2] };
-            else
-                out[0] = row[i].nll, out[1] = row[i].kl, out[2] = (double)row[i].n_same;
-        }
-    }
+    return 1 + 3 * n_done * (found->n_settings + 1);
+}
+
+static hl_scores *row_of(const hl_evaluation *found, int64_t setting)
+{
+    return setting < 0 ? found->dense : found->scores + setting * found->n_windows;
 }
 
 static hl_status keep_scores(hl_sweep *s, hl_evaluator *e, const char *name)
@@ -232,13 +230,20 @@ static hl_status keep_scores(hl_sweep *s, hl_evaluator *e, const char *name)
     hl_status            status = HL_OK;
     const hl_evaluation *found  = hl_evaluator_result(e);
     int64_t              n_done = hl_evaluator_n_done(e);
-    int64_t              count  = 1 + 3 * n_done * (found->n_settings + 1);
     double              *list   = NULL;
 
-    HL_TRY(HL_ALLOC(&list, (size_t)count));
-    list[0] = (double)n_done;
-    pack_scores(list + 1, found, n_done, false);
-    HL_TRY(hl_sweep_state_put(s->state, name, list, count));
+    HL_TRY(HL_ALLOC(&list, (size_t)list_length(found, n_done)));
+    list[0]     = (double)n_done;
+    double *out = list + 1;
+    for (int64_t setting = -1; setting < found->n_settings; setting++) {
+        for (int64_t i = 0; i < n_done; i++, out += 3) {
+            const hl_scores *scores = &row_of(found, setting)[i];
+            out[0]                  = scores->nll;
+            out[1]                  = scores->kl;
+            out[2]                  = (double)scores->n_same;
+        }
+    }
+    HL_TRY(hl_sweep_state_put(s->state, name, list, list_length(found, n_done)));
     HL_TRY(hl_sweep_save(s, false));
 
 done:
@@ -246,26 +251,36 @@ done:
     return status;
 }
 
-/* Tries every number of windows that the list could be of: its length must fit. */
-static hl_status restore_scores(hl_sweep *s, hl_evaluator *e, const char *name)
+/* A file may say anything: numbers, and counts that can be. */
+static hl_status read_scores(const hl_evaluation *found, const double *in, int64_t n_done)
 {
-    hl_evaluation *found = hl_evaluator_result(e);
+    for (int64_t setting = -1; setting < found->n_settings; setting++) {
+        for (int64_t i = 0; i < n_done; i++, in += 3) {
+            if (!isfinite(in[0]) || !isfinite(in[1]) ||
+                !(in[2] >= 0.0 && in[2] <= (double)found->scored[i]))
+                return hl_fail(HL_BAD_INPUT,
+                               "the state's scores of setting %lld, window %lld, "
+                               "cannot be: %g, %g, %g of %lld",
+                               (long long)setting, (long long)i, in[0], in[1], in[2],
+                               (long long)found->scored[i]);
+            row_of(found, setting)[i] = (hl_scores){ in[0], in[1], (int64_t)in[2] };
+        }
+    }
+    return HL_OK;
+}
+
+/* Tries every number of windows that the list could be of: its length must fit. */
+static hl_status restore_scores(const hl_sweep *s, hl_evaluator *e, const char *name)
+{
+    const hl_evaluation *found = hl_evaluator_result(e);
 
     for (int64_t n_done = found->n_windows; n_done > 0; n_done--) {
-        const double *list =
-            hl_sweep_state_get(s->state, name, 1 + 3 * n_done * (found->n_settings + 1));
+        const double *list = hl_sweep_state_get(s->state, name, list_length(found, n_done));
+
         if (list == NULL || list[0] != (double)n_done)
             continue;
-        double   *copy   = NULL;
-        size_t    count  = 3 * (size_t)n_done * (size_t)(found->n_settings + 1);
-        hl_status status = HL_ALLOC(&copy, count);
-        if (status == HL_OK) {
-            memcpy(copy, list + 1, count * sizeof *copy);
-            pack_scores(copy, found, n_done, true);
-            status = hl_evaluator_skip(e, n_done);
-        }
-        hl_free(copy);
-        return status;
+        hl_status status = read_scores(found, list + 1, n_done);
+        return status == HL_OK ? hl_evaluator_skip(e, n_done) : status;
     }
     return HL_OK;
 }

@@ -140,6 +140,25 @@ done:
 
 /* --------------------------------------------------------------------- rankings */
 
+/* A file may say anything: each head of the model once. */
+static hl_status check_kept(const hl_sweep *s, hl_ranker ranker, const double *kept)
+{
+    int64_t n_heads = s->model->config->n_heads;
+
+    for (int64_t i = 0; i < s->n_singles; i++) {
+        int64_t at    = s->heads[i].layer * n_heads + s->heads[i].head;
+        int     found = 0;
+
+        for (int64_t j = 0; j < s->n_singles; j++)
+            found += kept[2 * j] == (double)at;
+        if (found != 1)
+            return hl_fail(HL_BAD_INPUT, "the state's ranking by %s has L%lldH%lld %d times",
+                           hl_ranker_name((size_t)ranker), (long long)s->heads[i].layer,
+                           (long long)s->heads[i].head, found);
+    }
+    return HL_OK;
+}
+
 /* As the state has it: head, score, head, score, ... in order. */
 static hl_status ranking_from(hl_ranking **out, const hl_sweep *s, hl_ranker ranker,
                               const double *kept)
@@ -149,6 +168,7 @@ static hl_status ranking_from(hl_ranking **out, const hl_sweep *s, hl_ranker ran
     int64_t     n_heads = s->model->config->n_heads;
 
     *out = NULL;
+    HL_TRY(check_kept(s, ranker, kept));
     HL_TRY(HL_ALLOC_ZEROED(&ranking, 1));
     *ranking = (hl_ranking){ .ranker        = ranker,
                              .highest_first = hl_ranker_takes_highest(ranker),
@@ -156,12 +176,8 @@ static hl_status ranking_from(hl_ranking **out, const hl_sweep *s, hl_ranker ran
                              .n_heads       = s->n_singles };
     HL_TRY(HL_ALLOC(&ranking->heads, (size_t)s->n_singles));
     for (int64_t i = 0; i < s->n_singles; i++) {
-        double at = kept[2 * i];
-        if (!(at >= 0.0 && at < (double)s->n_gates))
-            HL_TRY(hl_fail(HL_BAD_INPUT, "the state's ranking by %s names head %g of %lld",
-                           hl_ranker_name((size_t)ranker), at, (long long)s->n_gates));
-        ranking->heads[i] =
-            (hl_ranked){ (int64_t)at / n_heads, (int64_t)at % n_heads, kept[2 * i + 1] };
+        int64_t at        = (int64_t)kept[2 * i];
+        ranking->heads[i] = (hl_ranked){ at / n_heads, at % n_heads, kept[2 * i + 1] };
     }
     *out    = ranking;
     ranking = NULL;

@@ -180,6 +180,21 @@ static hl_status say_importance(hl_sweep *s, int64_t order)
 
 /* --------------------------------------------------------------------------- costs */
 
+/* A bootstrap of a few units says little about others. */
+static hl_status say_doubt(hl_sweep *s)
+{
+    bool    by_document = s->test->n_documents >= HL_MIN_TEXTS;
+    int64_t n_units     = by_document ? s->test->n_documents : s->test->n_windows;
+
+    if (n_units >= HL_MIN_TEXTS)
+        return HL_OK;
+    return say(
+        s,
+        "All this is from %lld windows: too few for intervals that hold for other text; test "
+        "on more, or with a shorter context.",
+        (long long)n_units);
+}
+
 static hl_status say_costs(hl_sweep *s)
 {
     hl_status            status = HL_OK;
@@ -217,6 +232,7 @@ hl_status hl_sweep_make_verdict(hl_sweep *s)
         HL_TRY(say_against_random(s, entropy));
         HL_TRY(say_importance(s, entropy));
     }
+    HL_TRY(say_doubt(s));
     HL_TRY(say_costs(s));
 
 done:

@@ -4,7 +4,7 @@ set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
 export OMP_NUM_THREADS=1
-plan 22
+plan 23
 
 profile=$scratch/demo.profile
 head -c 3000 models/text/alice.txt >"$scratch/text.txt"
@@ -72,5 +72,7 @@ expect_line "nothing" 2 '^headlight rank: no PROFILE given, and no --model$'
 run rank "$profile" --model tests/data/families/llama3
 expect_line "a profile of another model" 3 'the profile has 8 layers, the model 3$'
 run rank --model models/demo --by ablation
-expect_line "ablation" 2 "'headlight sweep' measures the loss without each head"
+expect_line "ablation needs a text" 2 "needs --model and --text: each head is switched off"
+run rank --model models/demo --by ablation --text models/text/alice.txt --max-tokens 64 -c 32 -n 2 --csv
+expect_line "ablation" 0 '^1,L[0-7]H[0-7],.*-?[0-9]' 
 finish

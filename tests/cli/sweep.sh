@@ -7,33 +7,38 @@ set -u
 export OMP_NUM_THREADS=1
 head -c 2000 models/text/alice.txt >"$scratch/rank.txt"
 head -c 2000 models/text/speech-1960.txt >"$scratch/test.txt"
-plan 17
+plan 19
 
 sweep=(sweep models/demo --rank-text "$scratch/rank.txt" --test-text "$scratch/test.txt"
-    --rank-tokens 48 --test-tokens 96 --context 48 --ratios 0,0.25,0.5 --seeds 2 --threads 1)
+    --rank-tokens 32 --test-tokens 32 --context 16 --ratios "0,0.25,0.5" --seeds 2 --threads 1)
 
 run "${sweep[@]}" --by entropy,weight -o "$scratch/curves.svg" --scatter "$scratch/scatter.svg"
-expect_line "the screen begins with the text" 0 '^models/demo  94 tokens scored in 2 windows of 48; without'
+expect_line "the screen begins with the text" 0 '^models/demo  30 tokens scored in 2 windows of 16; without'
 expect_line "a line for an order" 0 '^  entropy +0\.0000 +-?[0-9.]+[+-]? +-?[0-9.]+[+-]? ?$'
 expect_line "a band for chance" 0 '^  random, median +0\.0000 '
 expect_line "the verdict names a winner" 0 '^At ratio 0.25 \(16 of 64 heads off\) (entropy|weight) costs least: '
 expect_line "and says how entropy fares against chance" 0 \
     '^Highest entropy first against random \(2 seeds\): better at [0-2] of 2 ratios, worse at [0-2], '
-expect_line "and what was saved" 0 '^74 settings and the dense model ran [0-9]+ layers of 600: a shared prefix saved [0-9]+%\.$'
+expect_line "and what was saved" 0 '^76 settings and the dense model ran [0-9]+ layers of 616: a shared prefix saved [0-9]+%\.$'
+expect_line "and that this is little text" 0 "^All this is from 2 windows: too few"
 expect_line "and that gates save no time" 0 '^A gate of zero alone saves no time\.  Taking 32 heads out can save at most 14\.0% of parameters'
 result "figures are drawn" "$(grep -q '<svg' "$scratch/curves.svg" && grep -q 'entropy' "$scratch/scatter.svg" && echo yes)"
 result "the state is gone" "$([ ! -e "$scratch/curves.svg.part" ] && echo yes)"
 
 # Ratio 0 is plain eval: the same digits.
-run eval models/demo "$scratch/test.txt" --max-tokens 96 --context 48 --threads 1 --json
+run eval models/demo "$scratch/test.txt" --max-tokens 32 --context 16 --threads 1 --json
 dense=$(sed -n -E 's/^ *"nats_per_token": ([0-9]+\.[0-9]{10}).*/\1/p' "$scratch/out")
 run "${sweep[@]}" --by entropy,weight --table points --csv
 cp "$scratch/out" "$scratch/points"
 result "ratio 0 is eval's loss" "$(grep -q "^entropy,0,0,$dense" "$scratch/out" && [ -n "$dense" ] && echo yes)"
 
-# Killed without warning, it goes on to the same bytes.
-timeout -s KILL 2 "$HEADLIGHT" "${sweep[@]}" --by entropy,weight --state "$scratch/state" --save-every 0.001 \
-    --table points --csv >/dev/null 2>&1
+# Killed without warning as soon as it has saved something, it goes on to the same bytes.
+"$HEADLIGHT" "${sweep[@]}" --by entropy,weight --state "$scratch/state" --save-every 0.001 >/dev/null 2>&1 &
+victim=$!
+until [ -e "$scratch/state" ] || ! kill -0 $victim 2>/dev/null; do sleep 0.01; done
+kill -KILL $victim
+wait $victim 2>/dev/null
+result "a killed sweep leaves a state" "$([ -e "$scratch/state" ] && echo yes)"
 run "${sweep[@]}" --by entropy,weight --state "$scratch/state" --resume --table points --csv
 expect "a killed sweep goes on to the same bytes" 0 <"$scratch/points"
 
