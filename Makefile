@@ -223,13 +223,16 @@ $(BUILD)/bench_%: $(BUILD)/obj/bench/bench_%.o $(call objects,$(BENCH_SHARED)) $
 
 # ----------------------------------------------------------------- demo, bench
 
-.PHONY: demo bench
-demo: ## set up, build, check the kernels, and measure and show the demo model
+.PHONY: demo gallery bench
+demo: ## set up, build, check the kernels, and measure, show and draw the demo models
 	@tools/deps demo
 	@+$(SUBMAKE) all
 	$(PROGRAM) verify tests/data/attention/*.safetensors
-	$(PROGRAM) measure models/demo models/text -o $(BUILD)/demo.safetensors --context 256 --max-tokens 8192
-	$(PROGRAM) show $(BUILD)/demo.safetensors
+	$(PROGRAM) demo --as $(PROGRAM)
+
+gallery: ## draw the figures of doc/gallery.md again, by the commands that stand in it
+	@+$(SUBMAKE) all
+	@tools/gallery $(PROGRAM)
 
 bench: ## set up, build and run the benchmarks
 	@tools/deps bench

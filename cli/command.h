@@ -30,6 +30,7 @@ typedef struct hl_command {
 } hl_command;
 
 int hl_command_compare(int argc, char **argv);
+int hl_command_demo(int argc, char **argv);
 int hl_command_diagnose(int argc, char **argv);
 int hl_command_draw(int argc, char **argv);
 int hl_command_eval(int argc, char **argv);

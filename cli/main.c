@@ -19,6 +19,7 @@
 
 static const hl_command commands[] = {
     { "compare", "two profiles, head by head", hl_command_compare },
+    { "demo", "the shipped models, measured, shown and drawn", hl_command_demo },
     { "diagnose", "what is wrong with a model's attention, and what to do", hl_command_diagnose },
     { "draw", "a figure of a profile: SVG, PNG or PDF", hl_command_draw },
     { "eval", "how well a model predicts texts: perplexity", hl_command_eval },

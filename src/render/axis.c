@@ -52,9 +52,9 @@ hl_axis hl_axis_within(double low, double high, int n_steps)
 static double rung(int64_t number)
 {
     static const double parts[] = { 1.0, 2.0, 5.0 };
-    int64_t             power   = number >= 0 ? number / 3 : -((2 - number) / 3);
+    int64_t             part    = (number % 3 + 3) % 3;
 
-    return parts[number - 3 * power] * pow(10.0, (double)power);
+    return parts[part] * pow(10.0, (double)(number - part) / 3.0);
 }
 
 static double climb(const hl_axis *axis, int64_t number)

@@ -157,12 +157,12 @@ static void draw_significant(const compare_figure *f, hl_box box)
     double radius = fmin(1.3, 0.2 * fmin(width, height));
 
     for (int64_t i = 0; i < f->n_layers * f->n_heads; i++) {
+        int64_t  layer = i / f->n_heads, head = i % f->n_heads;
+        hl_point at = { box.x + ((double)layer + 0.5) * width,
+                        box.y + box.height - ((double)head + 0.5) * height };
         if (f->significant[i])
-            hl_canvas_mark(
-                f->figure->canvas,
-                (hl_point){ box.x + ((double)(i / f->n_heads) + 0.5) * width,
-                            box.y + box.height - ((double)(i % f->n_heads) + 0.5) * height },
-                HL_MARK_CIRCLE, radius, (hl_colour){ 28, 30, 36 });
+            hl_canvas_mark(f->figure->canvas, at, HL_MARK_CIRCLE, radius,
+                           (hl_colour){ 28, 30, 36 });
     }
 }
 

@@ -20,12 +20,13 @@
 #include "render/figure.h"
 #include "render/head_marks.h"
 
-#define BARS         38.0 /* the longest bar at a side */
-#define BARS_GAP     6.0
-#define LEGEND_GAP   18.0
-#define CELL_MOST    56.0
-#define LOWEST_GRID  96.0
-#define LEAST_RANKED 9.0 /* a cell that has room for a rank */
+#define BARS           38.0 /* the longest bar at a side */
+#define BARS_GAP       6.0
+#define LEGEND_GAP     18.0
+#define CELL_MOST      56.0
+#define LOWEST_GRID    96.0
+#define LOWEST_CLASSES 80.0
+#define LEAST_RANKED   9.0 /* a cell that has room for a rank */
 /* Above so many cells, titles are values alone: SVG files stay below 250 kB for 80 x 64. */
 #define FULL_TITLES 4096
 
@@ -371,11 +372,12 @@ static void describe(char *out, size_t n_bytes, const heatmap *map)
 static hl_status draw(heatmap *map)
 {
     hl_status status = HL_OK;
+    double    least  = map->figure->options.scale == HL_SCALE_CLASSES ? LOWEST_CLASSES : 0.0;
     char      what[512];
 
     describe(what, sizeof what, map);
     hl_box box = hl_figure_begin(
-        map->figure, map->grid.y + fmax(map->grid.height, 80.0) + HL_INDICES_HEIGHT, what);
+        map->figure, map->grid.y + fmax(map->grid.height, least) + HL_INDICES_HEIGHT, what);
 
     map->grid.x += box.x;
     map->grid.y += box.y;

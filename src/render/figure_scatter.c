@@ -136,9 +136,9 @@ static hl_status draw_panels(const scatter_figure *f, hl_box box)
     double height = PANEL_ABOVE + PANEL_HEIGHT + PANEL_BELOW;
 
     for (int64_t i = 0; i < f->scatter->n_panels; i++) {
-        hl_box panel = { box.x + left + (double)(i % f->n_across) * (width + PANEL_GAP),
-                         box.y + (double)(i / f->n_across) * height + PANEL_ABOVE - 6.0, width,
-                         PANEL_HEIGHT };
+        int64_t across = i % f->n_across, down = i / f->n_across;
+        hl_box  panel = { box.x + left + (double)across * (width + PANEL_GAP),
+                          box.y + (double)down * height + PANEL_ABOVE - 6.0, width, PANEL_HEIGHT };
         HL_TRY(draw_panel(f, i, panel));
     }
     hl_canvas_text(f->figure->canvas,

@@ -13,6 +13,7 @@ heads can be switched off, without ever building an attention matrix.
 usage: headlight COMMAND [options] ...
 
   compare    two profiles, head by head
+  demo       the shipped models, measured, shown and drawn
   diagnose   what is wrong with a model's attention, and what to do
   draw       a figure of a profile: SVG, PNG or PDF
   eval       how well a model predicts texts: perplexity

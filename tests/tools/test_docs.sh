@@ -12,7 +12,7 @@ links_hold() { # document
     done < <(grep -oE '\]\([^)#]+' "$1" | sed 's/^](//' | grep -v '://')
     return "$broken"
 }
-for document in README.md CONTRIBUTING.md CHANGELOG.md src/README.md; do
+for document in README.md CONTRIBUTING.md CHANGELOG.md src/README.md doc/gallery.md; do
     check "links of $document" links_hold "$document"
 done
 
@@ -22,6 +22,15 @@ example() {
         "${CC:-gcc}" -std=c17 -Wall -Wextra -Werror -Iinclude -c -o "$scratch/readme.o" "$scratch/readme.c"
 }
 check "the example in the README compiles" example
+
+# Every picture of the gallery is the output of a command in it, and the other way round.
+gallery() {
+    grep -oE '\]\(gallery/[^)]+' doc/gallery.md | sed 's|^](|doc/|' | sort >"$scratch/shown"
+    grep -oE -- '-o doc/gallery/[^ ]+' doc/gallery.md | sed 's/^-o //' | sort >"$scratch/made"
+    [ -s "$scratch/made" ] && diff "$scratch/shown" "$scratch/made" &&
+        [ "$(cat doc/gallery/* | wc -c)" -lt 600000 ]
+}
+check "the gallery has a command for every picture" gallery
 
 # Targets that documents mention exist.
 targets() {

@@ -1,0 +1,218 @@
+/* cmd_demo.c - headlight demo: what the program can do, on the models that come with it.
+ *
+ * The demonstration is a table of command lines.  Each is run as if it had been typed, and at the
+ * end each is shown with what to look at, ready to be typed again. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "command.h"
+#include "headlight.h"
+#include "options.h"
+#include "terminal.h"
+
+enum { LINE_BYTES = 4096, MOST_WORDS = 48 };
+
+typedef struct demo_command {
+    hl_common   common;
+    const char *models; /* a folder */
+    const char *output; /* a folder */
+    const char *program;
+} demo_command;
+
+/* {m} is the folder of the models, {o} the one that is written to. */
+typedef struct demo_step {
+    const char *doing; /* "measuring ..." while it is done */
+    const char *look;  /* what to look at; NULL: it is not listed at the end */
+    int (*run)(int argc, char **argv);
+    const char *line;
+    bool        speaks; /* it prints what is to be seen; others are kept quiet */
+} demo_step;
+
+/* A figure, as SVG and as PNG. */
+#define FIGURE(doing, look, run, line, name)                                                       \
+    { doing, look, run, line " -o {o}/" name ".svg", false },                                      \
+    {                                                                                              \
+        NULL, NULL, run, line " -o {o}/" name ".png", false                                        \
+    }
+
+static const demo_step steps[] = {
+    { "measuring the demo model",
+      "a profile: what every head did, for show, draw, diagnose and compare", hl_command_measure,
+      "measure {m}/demo {m}/text -o {o}/demo.profile --context 256 --max-tokens 8192", false },
+    { "measuring its sparse sibling",
+      "the same model, trained on with a penalty on attention entropy", hl_command_measure,
+      "measure {m}/demo-sparse {m}/text -o {o}/sparse.profile --context 256 --max-tokens 8192",
+      false },
+    { "the demo model at a glance",
+      "every head, the layer profile, the extremes and the diagnoses in the terminal",
+      hl_command_show, "show {o}/demo.profile", true },
+    { NULL,
+      "what is wrong with the sparse one: collapse, sinks and redundancy, with evidence and what "
+      "to do",
+      hl_command_diagnose, "diagnose {o}/sparse.profile", false },
+    FIGURE("drawing every head", "focused heads are dark; outlined: the first to prune by entropy",
+           hl_command_draw, "draw {o}/demo.profile --candidates 8", "heatmap"),
+    FIGURE("drawing the layers", "a valley: the middle layers are the most focused",
+           hl_command_draw, "draw {o}/demo.profile --figure layers", "layers"),
+    FIGURE("drawing both models", "the same tokens in both: sparse training left stripes and steps",
+           hl_command_compare,
+           "compare {m}/demo {m}/demo-sparse --text {m}/text --context 256 --max-tokens 2048",
+           "compare"),
+};
+
+enum { N_STEPS = sizeof steps / sizeof *steps };
+
+/* --------------------------------------------------------------------- a command line */
+
+/* The step's line with its folders; false if they are too long for it. */
+static bool write_line(char out[LINE_BYTES], const demo_step *step, const demo_command *command)
+{
+    size_t used = 0;
+
+    for (const char *at = step->line; *at != '\0'; at++) {
+        bool        is_model = strncmp(at, "{m}", 3) == 0;
+        bool        is_out   = strncmp(at, "{o}", 3) == 0;
+        const char *piece    = is_model ? command->models : is_out ? command->output : at;
+        size_t      n_bytes  = is_model || is_out ? strlen(piece) : 1;
+
+        if (used + n_bytes >= LINE_BYTES)
+            return false;
+        memcpy(out + used, piece, n_bytes);
+        used += n_bytes;
+        at += is_model || is_out ? 2 : 0;
+    }
+    out[used] = '\0';
+    return true;
+}
+
+/* Folders with a space in them would be two words. */
+static int split(char *words[MOST_WORDS], char *line)
+{
+    int n_words = 0;
+
+    for (char *word = strtok(line, " "); word != NULL && n_words < MOST_WORDS - 4;
+         word       = strtok(NULL, " "))
+        words[n_words++] = word;
+    words[n_words] = NULL;
+    return n_words;
+}
+
+static int run_step(const demo_step *step, const demo_command *command)
+{
+    char  line[LINE_BYTES];
+    char  quiet[] = "--quiet", threads[] = "--threads", n_threads[32];
+    char *words[MOST_WORDS];
+
+    if (!write_line(line, step, command)) {
+        hl_complain("demo", "the names of the folders are too long");
+        return HL_EXIT_USAGE;
+    }
+    int n_words = split(words, line);
+    /* Measuring has a progress bar, and says what it found: neither with --quiet. */
+    if (!step->speaks && (step->run != hl_command_measure || command->common.quiet)) {
+        words[n_words++] = quiet;
+        words[n_words]   = NULL;
+    }
+    if (command->common.n_threads > 0) {
+        snprintf(n_threads, sizeof n_threads, "%lld", (long long)command->common.n_threads);
+        words[n_words++] = threads;
+        words[n_words++] = n_threads;
+        words[n_words]   = NULL;
+    }
+    return step->run(n_words, words);
+}
+
+/* ------------------------------------------------------------------------- all of them */
+
+static void announce(const demo_step *step, const demo_command *command)
+{
+    hl_colours colours = hl_terminal_colours(stdout);
+
+    if (step->doing == NULL || command->common.quiet)
+        return;
+    printf("%s%s%s\n%s", colours.bold, step->doing, colours.plain, step->speaks ? "\n" : "");
+    fflush(stdout);
+}
+
+/* What there is to be seen, each with the line that made it. */
+static void print_end(const demo_command *command)
+{
+    hl_colours colours = hl_terminal_colours(stdout);
+    char       line[LINE_BYTES];
+
+    printf("\n%sWhat to look at, and how it was made%s\n", colours.bold, colours.plain);
+    for (int i = 0; i < N_STEPS; i++) {
+        if (steps[i].look == NULL || !write_line(line, &steps[i], command))
+            continue;
+        printf("\n# %s\n%s %s\n", steps[i].look, command->program, line);
+    }
+    printf("\nFigures lie in %s, each as .svg and as .png.\n", command->output);
+}
+
+static bool make_folder(const char *path)
+{
+    struct stat found;
+
+    if (mkdir(path, 0777) == 0)
+        return true;
+    int why = errno;
+    if (why == EEXIST && stat(path, &found) == 0 && S_ISDIR(found.st_mode))
+        return true;
+    hl_complain("demo", "%s: %s", path, why == EEXIST ? "is no folder" : strerror(why));
+    return false;
+}
+
+static int run_all(const demo_command *command)
+{
+    for (int i = 0; i < N_STEPS; i++) {
+        if (steps[i].speaks && command->common.quiet)
+            continue;
+        announce(&steps[i], command);
+        int code = run_step(&steps[i], command);
+        if (steps[i].speaks)
+            printf("\n");
+        /* A diagnosis that says no is what the demonstration is for. */
+        if (code != HL_EXIT_OK && code != HL_EXIT_NO)
+            return code;
+    }
+    if (!command->common.quiet)
+        print_end(command);
+    return HL_EXIT_OK;
+}
+
+int hl_command_demo(int argc, char **argv)
+{
+    demo_command command = { .models = "models", .output = "demo", .program = "headlight" };
+    hl_arguments rest;
+
+    hl_option options[] = {
+        { "models", 0, HL_OPTION_TEXT, &command.models, "FOLDER",
+          "with demo, demo-sparse and text in it (models)", 0, 0 },
+        { "as", 0, HL_OPTION_TEXT, &command.program, "NAME",
+          "what the lines at the end call the program (headlight)", 0, 0 },
+        { 0 },
+    };
+    hl_usage usage = {
+        "demo", "[FOLDER]",
+        "Measures the two models that come with the source on the texts that do,\n"
+        "shows the heads, the layers and the diagnoses of one, draws figures of both\n"
+        "into FOLDER (demo), and ends with what to look at and the command that\n"
+        "made each.",
+        options
+    };
+
+    int code = hl_options_parse(&rest, &command.common, &usage, argc, argv);
+    if (code != HL_OPTIONS_GO_ON)
+        return code;
+    if (rest.count > 1)
+        return hl_options_refuse(&usage, "wanted one FOLDER at most, got %d", rest.count);
+    if (command.common.json)
+        return hl_options_refuse(&usage, "--json: the commands that it runs have it");
+    if (rest.count == 1)
+        command.output = rest.items[0];
+    if (strchr(command.output, ' ') != NULL || strchr(command.models, ' ') != NULL)
+        return hl_options_refuse(&usage, "a folder's name has a space in it");
+    return make_folder(command.output) ? run_all(&command) : HL_EXIT_INPUT;
+}

@@ -1,0 +1,42 @@
+#!/bin/bash
+# demo.sh - the demonstration: it shows heads and diagnoses, writes its files, and the lines at its
+# end are commands that work.
+set -u
+# shellcheck source=tests/cli/lib.bash
+. "$(dirname "$0")/lib.bash"
+plan 8
+
+run demo "$scratch/demo" --threads 1 --as "$HEADLIGHT"
+cp "$scratch/out" "$scratch/shown"
+expect_line "the demonstration runs" 0 '^What to look at'
+result "it shows the heads, the layers and the diagnoses" \
+    "$(grep -q '^L7 ' "$scratch/shown" && grep -q '^layers' "$scratch/shown" &&
+        grep -q 'entropy-collapse' "$scratch/shown" && echo yes)"
+missing=
+for figure in heatmap layers compare; do
+    python3 -c 'import sys, xml.dom.minidom; xml.dom.minidom.parse(sys.argv[1])' \
+        "$scratch/demo/$figure.svg" || missing="$missing $figure.svg"
+    [ "$(head -c 8 "$scratch/demo/$figure.png" | od -An -tx1 | tr -d ' ')" = 89504e470d0a1a0a ] ||
+        missing="$missing $figure.png"
+done
+result "it writes its figures, as SVG and PNG$missing" "$([ -z "$missing" ] && echo yes)"
+
+# A line for every file, and the first figure's line makes the same bytes again.
+listed=$(grep -c "^$HEADLIGHT " "$scratch/shown")
+result "seven commands to copy" "$([ "$listed" -eq 7 ] && echo yes)"
+line=$(grep "^$HEADLIGHT draw .*heatmap.svg" "$scratch/shown")
+cp "$scratch/demo/heatmap.svg" "$scratch/before.svg"
+rm "$scratch/demo/heatmap.svg"
+$line >/dev/null
+result "a line copied from it makes the same file" \
+    "$(cmp -s "$scratch/before.svg" "$scratch/demo/heatmap.svg" && echo yes)"
+
+touch "$scratch/file"
+run demo "$scratch/file"
+expect_line "a file is no folder" 3 'is no folder'
+run demo "$scratch/demo" --models "$scratch/none" --quiet
+expect_line "models that are not there" 3 'none/demo'
+run demo a b
+expect_line "two folders" 2 'one FOLDER at most'
+
+finish
