@@ -323,6 +323,74 @@ static void test_png(void **state)
     unmake(view);
 }
 
+static uint32_t pixel_at(cairo_surface_t *image, int x, int y)
+{
+    uint32_t pixel = 0;
+
+    memcpy(&pixel,
+           cairo_image_surface_get_data(image) + y * cairo_image_surface_get_stride(image) + 4 * x,
+           4);
+    return pixel & 0xffffffU;
+}
+
+/* Pixels that are not white between two that are. */
+static int count_seams(const char *path)
+{
+    cairo_surface_t *image = cairo_image_surface_create_from_png(path);
+    int              count = 0;
+
+    for (int y = 1; y + 1 < cairo_image_surface_get_height(image); y++) {
+        for (int x = 1; x + 1 < cairo_image_surface_get_width(image); x++) {
+            bool down =
+                pixel_at(image, x, y - 1) == 0xffffff && pixel_at(image, x, y + 1) == 0xffffff;
+            bool across =
+                pixel_at(image, x - 1, y) == 0xffffff && pixel_at(image, x + 1, y) == 0xffffff;
+            count += (down || across) && pixel_at(image, x, y) != 0xffffff;
+        }
+    }
+    cairo_surface_destroy(image);
+    return count;
+}
+
+/* Cells that touch leave no seam, wherever their edges fall. */
+static void test_seams(void **state)
+{
+    const char     *path  = in_folder(*state, "seams.png");
+    const hl_colour black = { 0, 0, 0 }, white = { 255, 255, 255 };
+    hl_colour       colours[32 * 32];
+
+    for (int i = 0; i < 32 * 32; i++)
+        colours[i] = white;
+    for (int i = 0; i < 100; i++) {
+        hl_canvas   *canvas = NULL;
+        double       side   = 80.0 + i / 10.0;
+        hl_cell_grid grid   = { .box      = { 10.0 + i / 70.0, 10.0 + i / 30.0, side, side },
+                                .n_across = 32,
+                                .n_down   = 32,
+                                .colours  = colours };
+        assert_ok(hl_canvas_open(&canvas, HL_FORMAT_PNG, 72.0));
+        hl_canvas_page(canvas, 120.0, 120.0, black);
+        hl_canvas_cells(canvas, &grid);
+        assert_ok(hl_canvas_write(canvas, path));
+        hl_canvas_close(canvas);
+        assert_int_equal(count_seams(path), 0);
+    }
+}
+
+/* A page that ends within a pixel fills it. */
+static void test_edges(void **state)
+{
+    const char     *path   = in_folder(*state, "edges.png");
+    const hl_colour paper  = { 200, 210, 220 };
+    hl_canvas      *canvas = NULL;
+
+    assert_ok(hl_canvas_open(&canvas, HL_FORMAT_PNG, 100.0));
+    hl_canvas_page(canvas, 50.2, 60.3, paper); /* 69.7 x 83.75 */
+    assert_ok(hl_canvas_write(canvas, path));
+    hl_canvas_close(canvas);
+    assert_int_equal(count_pixels(path, paper), 70 * 84);
+}
+
 static void test_same_bytes(void **state)
 {
     static const char *const names[] = { "same.svg", "same.png", "same.pdf" };
@@ -518,7 +586,8 @@ int main(void)
         cmocka_unit_test(test_plain_cells),   cmocka_unit_test(test_layouts),
         cmocka_unit_test(test_labels),        cmocka_unit_test(test_captions),
         cmocka_unit_test(test_notes),         cmocka_unit_test(test_png),
-        cmocka_unit_test(test_same_bytes),    cmocka_unit_test(test_nan),
+        cmocka_unit_test(test_same_bytes),    cmocka_unit_test(test_seams),
+        cmocka_unit_test(test_edges),         cmocka_unit_test(test_nan),
         cmocka_unit_test(test_errors),        cmocka_unit_test(test_time),
         cmocka_unit_test(test_columns),       cmocka_unit_test(test_print_plain),
         cmocka_unit_test(test_print_colours), cmocka_unit_test(test_print_widths),
