@@ -9,6 +9,7 @@
 #include "render/terminal.h"
 #include "render/token_cells.h"
 #include "render/token_figure.h"
+#include "render/token_panel.h"
 
 /* Of many lengths and scripts; some are none. */
 static const char *const words[] = {
@@ -258,6 +259,34 @@ static void test_labels(void **state)
     }
     hl_canvas_close(canvas);
     unmake(view);
+}
+
+/* Cuts are between characters. */
+static void test_cuts(void **state)
+{
+    hl_canvas    *canvas = NULL;
+    hl_text_style style  = { .size = 7.0 };
+    char          room[16];
+
+    (void)state;
+    assert_string_equal(hl_figure_copy(room, 6, "\u4f60\u597d"), "\u4f60");
+    assert_string_equal(hl_figure_copy(room, 7, "\u4f60\u597d"), "\u4f60\u597d");
+    assert_string_equal(hl_figure_copy(room, 16, ""), "");
+    assert_ok(hl_canvas_open(&canvas, HL_FORMAT_SVG, 0.0));
+    hl_figure figure = { .canvas = canvas };
+    double    most   = hl_canvas_text_width(canvas, "ab\u2026", &style) + 0.01;
+    strcpy(room, "abcdef");
+    hl_figure_shorten(&figure, room, sizeof room, most, &style);
+    assert_string_equal(room, "ab\u2026");
+    strcpy(room, "abe\u0301cdef"); /* a letter and its accent stay together */
+    hl_figure_shorten(&figure, room, sizeof room, most, &style);
+    assert_string_equal(room, "ab\u2026");
+    strcpy(room, "abc");
+    hl_figure_shorten(&figure, room, sizeof room, 100.0, &style);
+    assert_string_equal(room, "abc");
+    hl_figure_shorten(&figure, room, sizeof room, 0.0, &style); /* something is left to see */
+    assert_string_equal(room, "\u2026");
+    hl_canvas_close(canvas);
 }
 
 static void test_captions(void **state)
@@ -582,15 +611,16 @@ static int tear_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bins),          cmocka_unit_test(test_colours),
-        cmocka_unit_test(test_plain_cells),   cmocka_unit_test(test_layouts),
-        cmocka_unit_test(test_labels),        cmocka_unit_test(test_captions),
-        cmocka_unit_test(test_notes),         cmocka_unit_test(test_png),
-        cmocka_unit_test(test_same_bytes),    cmocka_unit_test(test_seams),
-        cmocka_unit_test(test_edges),         cmocka_unit_test(test_nan),
-        cmocka_unit_test(test_errors),        cmocka_unit_test(test_time),
-        cmocka_unit_test(test_columns),       cmocka_unit_test(test_print_plain),
-        cmocka_unit_test(test_print_colours), cmocka_unit_test(test_print_widths),
+        cmocka_unit_test(test_bins),         cmocka_unit_test(test_colours),
+        cmocka_unit_test(test_plain_cells),  cmocka_unit_test(test_layouts),
+        cmocka_unit_test(test_labels),       cmocka_unit_test(test_captions),
+        cmocka_unit_test(test_cuts),         cmocka_unit_test(test_notes),
+        cmocka_unit_test(test_png),          cmocka_unit_test(test_same_bytes),
+        cmocka_unit_test(test_seams),        cmocka_unit_test(test_edges),
+        cmocka_unit_test(test_nan),          cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_time),         cmocka_unit_test(test_columns),
+        cmocka_unit_test(test_print_plain),  cmocka_unit_test(test_print_colours),
+        cmocka_unit_test(test_print_widths),
     };
 
     return cmocka_run_group_tests_name("render_tokens", tests, set_up, tear_down);

@@ -28,7 +28,7 @@
 #define PADDING      2.0
 #define MOST_HEIGHT  4000.0
 
-enum { LABEL_BYTES = 160, LENS_CAPTION_BYTES = 640 };
+enum { LABEL_BYTES = 160, TITLE_BYTES = 28, LENS_CAPTION_BYTES = 640 };
 
 typedef struct lens_figure {
     hl_figure           figure;
@@ -99,10 +99,12 @@ static void cell_title(char *out, size_t n_bytes, const void *context, int64_t a
     const hl_lens_view *view  = panel->owner->view;
     int64_t             place = place_of(panel, across, down);
     int64_t             token = panel->first + across;
+    char                read[TITLE_BYTES], guess[TITLE_BYTES];
 
-    snprintf(out, n_bytes, "%lld %.24s, layer %lld: %.24s %.3f nats",
-             (long long)(view->first + token), view->tokens[token].text,
-             (long long)(place / view->n_tokens), view->guesses[place].text,
+    snprintf(out, n_bytes, "%lld %s, layer %lld: %s %.3f nats", (long long)(view->first + token),
+             hl_figure_copy(read, sizeof read, view->tokens[token].text),
+             (long long)(place / view->n_tokens),
+             hl_figure_copy(guess, sizeof guess, view->guesses[place].text),
              (double)view->entropy[place]);
 }
 
