@@ -71,7 +71,7 @@ static void test_colours(void **state)
         hl_colour   colour = hl_map_colour(HL_MAP_DIFFERENCE, (double)view->entropy[i] / 10.0);
         const char *before = NULL;
         char        title[160], wanted[32];
-        snprintf(title, sizeof title, "<title>%d %.24s, layer %d: ", (int)(3 + i % 3), words[i % 3],
+        snprintf(title, sizeof title, "<title>%d %.27s, layer %d: ", (int)(3 + i % 3), words[i % 3],
                  (int)(i / 3));
         const char *at = strstr(svg, title);
         if (at == NULL)

@@ -9,6 +9,7 @@
 #include "render/terminal.h"
 #include "render/token_cells.h"
 #include "render/token_figure.h"
+#include "render/token_panel.h"
 
 /* Of many lengths and scripts; some are none. */
 static const char *const words[] = {
@@ -260,6 +261,34 @@ static void test_labels(void **state)
     unmake(view);
 }
 
+/* Cuts are between characters. */
+static void test_cuts(void **state)
+{
+    hl_canvas    *canvas = NULL;
+    hl_text_style style  = { .size = 7.0 };
+    char          room[16];
+
+    (void)state;
+    assert_string_equal(hl_figure_copy(room, 6, "\u4f60\u597d"), "\u4f60");
+    assert_string_equal(hl_figure_copy(room, 7, "\u4f60\u597d"), "\u4f60\u597d");
+    assert_string_equal(hl_figure_copy(room, 16, ""), "");
+    assert_ok(hl_canvas_open(&canvas, HL_FORMAT_SVG, 0.0));
+    hl_figure figure = { .canvas = canvas };
+    double    most   = hl_canvas_text_width(canvas, "ab\u2026", &style) + 0.01;
+    strcpy(room, "abcdef");
+    hl_figure_shorten(&figure, room, sizeof room, most, &style);
+    assert_string_equal(room, "ab\u2026");
+    strcpy(room, "abe\u0301cdef"); /* a letter and its accent stay together */
+    hl_figure_shorten(&figure, room, sizeof room, most, &style);
+    assert_string_equal(room, "ab\u2026");
+    strcpy(room, "abc");
+    hl_figure_shorten(&figure, room, sizeof room, 100.0, &style);
+    assert_string_equal(room, "abc");
+    hl_figure_shorten(&figure, room, sizeof room, 0.0, &style); /* something is left to see */
+    assert_string_equal(room, "\u2026");
+    hl_canvas_close(canvas);
+}
+
 static void test_captions(void **state)
 {
     hl_token_view *view    = make(600, 1, true);
@@ -321,6 +350,74 @@ static void test_png(void **state)
     int64_t n_same = count_pixels(path, hl_map_colour(HL_MAP_BLUES, sqrt(0.25)));
     assert_in_range(n_same, 23 * 23, 27 * 27 + 60);
     unmake(view);
+}
+
+static uint32_t pixel_at(cairo_surface_t *image, int x, int y)
+{
+    uint32_t pixel = 0;
+
+    memcpy(&pixel,
+           cairo_image_surface_get_data(image) + y * cairo_image_surface_get_stride(image) + 4 * x,
+           4);
+    return pixel & 0xffffffU;
+}
+
+/* Pixels that are not white between two that are. */
+static int count_seams(const char *path)
+{
+    cairo_surface_t *image = cairo_image_surface_create_from_png(path);
+    int              count = 0;
+
+    for (int y = 1; y + 1 < cairo_image_surface_get_height(image); y++) {
+        for (int x = 1; x + 1 < cairo_image_surface_get_width(image); x++) {
+            bool down =
+                pixel_at(image, x, y - 1) == 0xffffff && pixel_at(image, x, y + 1) == 0xffffff;
+            bool across =
+                pixel_at(image, x - 1, y) == 0xffffff && pixel_at(image, x + 1, y) == 0xffffff;
+            count += (down || across) && pixel_at(image, x, y) != 0xffffff;
+        }
+    }
+    cairo_surface_destroy(image);
+    return count;
+}
+
+/* Cells that touch leave no seam, wherever their edges fall. */
+static void test_seams(void **state)
+{
+    const char     *path  = in_folder(*state, "seams.png");
+    const hl_colour black = { 0, 0, 0 }, white = { 255, 255, 255 };
+    hl_colour       colours[32 * 32];
+
+    for (int i = 0; i < 32 * 32; i++)
+        colours[i] = white;
+    for (int i = 0; i < 100; i++) {
+        hl_canvas   *canvas = NULL;
+        double       side   = 80.0 + i / 10.0;
+        hl_cell_grid grid   = { .box      = { 10.0 + i / 70.0, 10.0 + i / 30.0, side, side },
+                                .n_across = 32,
+                                .n_down   = 32,
+                                .colours  = colours };
+        assert_ok(hl_canvas_open(&canvas, HL_FORMAT_PNG, 72.0));
+        hl_canvas_page(canvas, 120.0, 120.0, black);
+        hl_canvas_cells(canvas, &grid);
+        assert_ok(hl_canvas_write(canvas, path));
+        hl_canvas_close(canvas);
+        assert_int_equal(count_seams(path), 0);
+    }
+}
+
+/* A page that ends within a pixel fills it. */
+static void test_edges(void **state)
+{
+    const char     *path   = in_folder(*state, "edges.png");
+    const hl_colour paper  = { 200, 210, 220 };
+    hl_canvas      *canvas = NULL;
+
+    assert_ok(hl_canvas_open(&canvas, HL_FORMAT_PNG, 100.0));
+    hl_canvas_page(canvas, 50.2, 60.3, paper); /* 69.7 x 83.75 */
+    assert_ok(hl_canvas_write(canvas, path));
+    hl_canvas_close(canvas);
+    assert_int_equal(count_pixels(path, paper), 70 * 84);
 }
 
 static void test_same_bytes(void **state)
@@ -514,14 +611,16 @@ static int tear_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bins),          cmocka_unit_test(test_colours),
-        cmocka_unit_test(test_plain_cells),   cmocka_unit_test(test_layouts),
-        cmocka_unit_test(test_labels),        cmocka_unit_test(test_captions),
-        cmocka_unit_test(test_notes),         cmocka_unit_test(test_png),
-        cmocka_unit_test(test_same_bytes),    cmocka_unit_test(test_nan),
-        cmocka_unit_test(test_errors),        cmocka_unit_test(test_time),
-        cmocka_unit_test(test_columns),       cmocka_unit_test(test_print_plain),
-        cmocka_unit_test(test_print_colours), cmocka_unit_test(test_print_widths),
+        cmocka_unit_test(test_bins),         cmocka_unit_test(test_colours),
+        cmocka_unit_test(test_plain_cells),  cmocka_unit_test(test_layouts),
+        cmocka_unit_test(test_labels),       cmocka_unit_test(test_captions),
+        cmocka_unit_test(test_cuts),         cmocka_unit_test(test_notes),
+        cmocka_unit_test(test_png),          cmocka_unit_test(test_same_bytes),
+        cmocka_unit_test(test_seams),        cmocka_unit_test(test_edges),
+        cmocka_unit_test(test_nan),          cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_time),         cmocka_unit_test(test_columns),
+        cmocka_unit_test(test_print_plain),  cmocka_unit_test(test_print_colours),
+        cmocka_unit_test(test_print_widths),
     };
 
     return cmocka_run_group_tests_name("render_tokens", tests, set_up, tear_down);

@@ -67,6 +67,11 @@ static hl_status check_pixels(const hl_canvas *canvas)
     return HL_OK;
 }
 
+static void set_colour(cairo_t *cairo, hl_colour colour)
+{
+    cairo_set_source_rgb(cairo, colour.red / 255.0, colour.green / 255.0, colour.blue / 255.0);
+}
+
 static void start(hl_canvas *canvas, bool is_pdf)
 {
     hl_status    status = is_pdf ? HL_OK : check_pixels(canvas);
@@ -81,6 +86,9 @@ static void start(hl_canvas *canvas, bool is_pdf)
     state->is_pdf  = is_pdf;
     state->surface = is_pdf ? pdf_surface(canvas) : png_surface(canvas);
     state->cairo   = cairo_create(state->surface);
+    /* All of it: the page may end within a pixel. */
+    set_colour(state->cairo, canvas->background);
+    cairo_paint(state->cairo);
     if (!is_pdf)
         cairo_scale(state->cairo, canvas->dpi / POINTS_PER_INCH, canvas->dpi / POINTS_PER_INCH);
     cairo_set_line_join(state->cairo, CAIRO_LINE_JOIN_ROUND);
@@ -123,11 +131,6 @@ static void stop(hl_canvas *canvas)
 }
 
 /* ---------------------------------------------------------------------------- shapes */
-
-static void set_colour(cairo_t *cairo, hl_colour colour)
-{
-    cairo_set_source_rgb(cairo, colour.red / 255.0, colour.green / 255.0, colour.blue / 255.0);
-}
 
 static void stroke_path(cairo_t *cairo, const hl_stroke *stroke)
 {
@@ -184,11 +187,13 @@ static void segments(hl_canvas *canvas, const hl_point *points, int64_t n_segmen
 }
 
 /* Where cells touch, smoothed edges would leave seams: in PNG they end at whole pixels, in PDF
- * each goes a little under the next. */
+ * each goes a little under the next; in PNG too, or an edge on the middle of a pixel might, in
+ * cairo's 256ths of one, be on neither side of it. */
 static void cells(hl_canvas *canvas, const hl_cell_grid *grid)
 {
-    cairo_t *cairo = pen_of(canvas);
-    double   under = ((cairo_state *)canvas->state)->is_pdf && grid->gap == 0.0 ? 0.2 : 0.0;
+    cairo_t *cairo  = pen_of(canvas);
+    bool     is_pdf = ((cairo_state *)canvas->state)->is_pdf;
+    double   under  = grid->gap > 0.0 ? 0.0 : is_pdf ? 0.2 : 0.02;
 
     cairo_save(cairo);
     cairo_rectangle(cairo, grid->box.x, grid->box.y, grid->box.width, grid->box.height);

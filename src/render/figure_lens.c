@@ -28,7 +28,7 @@
 #define PADDING      2.0
 #define MOST_HEIGHT  4000.0
 
-enum { LABEL_BYTES = 160, LENS_CAPTION_BYTES = 640 };
+enum { LABEL_BYTES = 160, TITLE_BYTES = 28, LENS_CAPTION_BYTES = 640 };
 
 typedef struct lens_figure {
     hl_figure           figure;
@@ -99,37 +99,34 @@ static void cell_title(char *out, size_t n_bytes, const void *context, int64_t a
     const hl_lens_view *view  = panel->owner->view;
     int64_t             place = place_of(panel, across, down);
     int64_t             token = panel->first + across;
+    char                read[TITLE_BYTES], guess[TITLE_BYTES];
 
-    snprintf(out, n_bytes, "%lld %.24s, layer %lld: %.24s %.3f nats",
-             (long long)(view->first + token), view->tokens[token].text,
-             (long long)(place / view->n_tokens), view->guesses[place].text,
+    snprintf(out, n_bytes, "%lld %s, layer %lld: %s %.3f nats", (long long)(view->first + token),
+             hl_figure_copy(read, sizeof read, view->tokens[token].text),
+             (long long)(place / view->n_tokens),
+             hl_figure_copy(guess, sizeof guess, view->guesses[place].text),
              (double)view->entropy[place]);
 }
 
-static void draw_guess(const lens_panel *panel, hl_box box, int64_t place, bool is_light)
+/* The guess, framed if it is right: bold alone would not be seen on a comma. */
+static void draw_guess(const lens_panel *panel, hl_box box, int64_t place, hl_colour behind)
 {
     static const hl_colour black = { 20, 22, 28 }, white = { 255, 255, 255 };
     const lens_figure     *f     = panel->owner;
+    bool                   right = f->view->guesses[place].is_marked;
     hl_text_style          style = hl_figure_small(&f->figure, HL_ANCHOR_MIDDLE, HL_STAND_MIDDLE);
     char                   room[LABEL_BYTES];
 
-    style.colour = is_light ? black : white;
-    style.bold   = f->view->guesses[place].is_marked;
+    style.colour = hl_colour_is_light(behind) ? black : white;
+    style.bold   = right;
     snprintf(room, sizeof room, "%s", f->view->guesses[place].text);
     hl_figure_shorten(&f->figure, room, sizeof room, box.width - 2.0 * PADDING, &style);
     hl_canvas_text(f->figure.canvas,
                    (hl_point){ box.x + box.width / 2.0, box.y + box.height / 2.0 }, room, &style);
-}
-
-/* Bold alone would not be seen on a comma. */
-static void frame_guess(const lens_panel *panel, hl_box box)
-{
-    const hl_figure *figure = &panel->owner->figure;
-    hl_stroke        stroke = { figure->theme->text, 0.9, 0.0 };
-
-    hl_canvas_outline(figure->canvas,
-                      (hl_box){ box.x + 0.3, box.y + 0.3, box.width - 0.6, box.height - 0.6 },
-                      &stroke);
+    if (right)
+        hl_canvas_outline(f->figure.canvas,
+                          (hl_box){ box.x + 0.6, box.y + 0.6, box.width - 1.2, box.height - 1.2 },
+                          &(hl_stroke){ style.colour, 0.8, 0.0 });
 }
 
 static void draw_cells(const lens_panel *panel, hl_colour *colours, bool *drawn)
@@ -149,9 +146,7 @@ static void draw_cells(const lens_panel *panel, hl_colour *colours, bool *drawn)
         hl_box  box   = hl_cell_box(&grid, i % panel->n, i / panel->n);
         int64_t place = place_of(panel, i % panel->n, i / panel->n);
         if (drawn[i]) {
-            draw_guess(panel, box, place, hl_colour_is_light(colours[i]));
-            if (f->view->guesses[place].is_marked)
-                frame_guess(panel, box);
+            draw_guess(panel, box, place, colours[i]);
             continue;
         }
         hl_canvas_begin(f->figure.canvas, "not a number");

@@ -254,35 +254,39 @@ static double lay_out_main(token_figure *f)
 }
 
 /* About half of the page beside insets; more where each token could then have its label. */
-static double zoom_room(const token_figure *f)
+static double zoom_room(const token_figure *f, bool insets_beside)
 {
-    double inner = hl_figure_inner_width(&f->figure);
-    double least = f->n_insets > 0 ? 0.52 * inner : 0.7 * inner;
-    double most =
-        f->n_insets > 0 ? inner - ZOOM_GAP - INSET_LEAST - HL_STRIP_GAP - INSET_STRIP : inner;
-    double wanted = f->zoom.label_most + 4.0 + HL_PANEL_LABEL_PITCH * (double)f->zoomed.n;
+    double inner  = hl_figure_inner_width(&f->figure);
+    double least  = insets_beside ? 0.52 * inner : 0.7 * inner;
+    double beside = ZOOM_GAP + INSET_LEAST + HL_STRIP_GAP + INSET_STRIP;
+    double most   = insets_beside ? inner - beside : inner;
+    double wanted = f->main.box.x + HL_PANEL_LABEL_PITCH * (double)f->zoomed.n;
 
     return fmin(fmax(least, wanted), fmax(most, least)) - HL_STRIP_GAP - STRIP;
 }
 
-static double lay_out_zoom(token_figure *f, double top)
+/* Not further left than the main map: its lines would go through the labels there. */
+static double lay_out_zoom(token_figure *f, double top, bool insets_beside)
 {
     double labels = 0.0;
 
-    f->inset_x = 0.0;
     if (f->zoomed.n == 0)
         return 0.0;
     f->zoom     = panel_of(f, &f->zoomed, STRIP);
-    double side = side_of_labelled(&labels, &f->zoom, zoom_room(f));
-    f->zoom.box = (hl_box){ labels, top + BELOW, side, side };
-    f->inset_x  = labels + side + HL_STRIP_GAP + STRIP + ZOOM_GAP;
+    double room = zoom_room(f, insets_beside);
+    double side = side_of_labelled(&labels, &f->zoom, room);
+    double left = fmax(labels, f->main.box.x);
+    side        = fmin(side, room - left);
+    labels      = hl_panel_label_room(&f->zoom, side / (double)f->zoomed.n);
+    left        = fmax(labels, left);
+    f->zoom.box = (hl_box){ left, top + BELOW, side, side };
     return BELOW + side + labels;
 }
 
-/* As many in a row as fit, each as large as the row then allows. */
-static double lay_out_insets(token_figure *f, double top)
+/* As many in a row as fit, each as large as the row then allows; returns their height. */
+static double lay_out_insets(token_figure *f, double left, double top)
 {
-    double  room = hl_figure_inner_width(&f->figure) - f->inset_x;
+    double  room = hl_figure_inner_width(&f->figure) - left;
     double  each = INSET_LEAST + HL_STRIP_GAP + INSET_STRIP + INSET_GAP;
     int64_t most = (int64_t)fmax(1.0, floor((room + INSET_GAP) / each));
 
@@ -293,8 +297,25 @@ static double lay_out_insets(token_figure *f, double top)
     f->n_across    = (f->n_insets + n_rows - 1) / n_rows;
     f->inset_side  = fmin(INSET_MOST, (room + INSET_GAP) / (double)f->n_across - INSET_GAP -
                                           HL_STRIP_GAP - INSET_STRIP);
+    f->inset_x     = left;
     f->inset_y     = top + BELOW;
     return BELOW + (double)n_rows * (INSET_NAME + f->inset_side + INSET_GAP) - INSET_GAP;
+}
+
+/* What is below the map, and how high it is: insets beside the zoomed tokens, or where those would
+ * make a tower, below them. */
+static double lay_out_below(token_figure *f, double top)
+{
+    double zoom = lay_out_zoom(f, top, f->n_insets > 0);
+
+    if (f->zoomed.n == 0 || f->n_insets == 0)
+        return fmax(zoom, lay_out_insets(f, 0.0, top));
+    double right  = f->zoom.box.x + f->zoom.box.width + HL_STRIP_GAP + STRIP + ZOOM_GAP;
+    double insets = lay_out_insets(f, right, top);
+    if (insets <= 1.3 * zoom && f->inset_side >= INSET_LEAST)
+        return fmax(zoom, insets);
+    zoom = lay_out_zoom(f, top, false);
+    return zoom + lay_out_insets(f, 0.0, top + zoom);
 }
 
 /* --------------------------------------------------------------------------- drawing */
@@ -456,11 +477,10 @@ static hl_status draw(token_figure *f)
     hl_status status = HL_OK;
     char      caption[CAPTION_BYTES];
     double    top    = lay_out_main(f);
-    double    zoom   = lay_out_zoom(f, top);
-    double    insets = lay_out_insets(f, top);
+    double    height = top + lay_out_below(f, top);
 
     write_caption(caption, f);
-    hl_box page = hl_figure_begin(&f->figure, top + fmax(zoom, insets), caption);
+    hl_box page = hl_figure_begin(&f->figure, height, caption);
     move(&f->main.box, page);
     move(&f->zoom.box, page);
     HL_TRY(hl_panel_draw(&f->main));

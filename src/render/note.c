@@ -10,7 +10,7 @@
 
 #define PADDING 3.0
 #define NEAR    20.0 /* an arrow should be seen */
-#define COVERED 0.7  /* what covering cells costs, in parts of the area's width */
+#define COVERED 0.3  /* what covering cells costs, in parts of the area's width */
 #define HEAD    4.5  /* of the arrow */
 
 enum { N_TRIED = 40 };

@@ -14,7 +14,7 @@
 /* Above so many cells, SVG tells no values: they are too small to be pointed at. */
 #define MOST_TITLES 4096
 
-enum { LABEL_BYTES = 160 };
+enum { LABEL_BYTES = 160, TITLE_BYTES = 32 };
 
 /* ---------------------------------------------------------------------------- labels */
 
@@ -53,6 +53,13 @@ void hl_figure_shorten(const hl_figure *figure, char *text, size_t n_bytes, doub
         length = length > 0 ? step_back(text, length) : 0;
         memcpy(text + length, ellipsis, sizeof ellipsis);
     } while (length > 0 && hl_canvas_text_width(figure->canvas, text, style) > width);
+}
+
+const char *hl_figure_copy(char *out, size_t n_bytes, const char *text)
+{
+    snprintf(out, n_bytes, "%s", text);
+    out[strlen(out) - hl_utf8_incomplete(out, strlen(out))] = '\0';
+    return out;
 }
 
 int64_t hl_panel_label_every(double cell)
@@ -164,9 +171,11 @@ const char *hl_panel_more(const hl_figure *figure)
 static void name_cell(char *out, size_t n_bytes, const hl_token_cells *cells, int64_t cell)
 {
     int64_t token = hl_token_cells_token(cells, cell);
+    char    text[TITLE_BYTES];
 
     if (cells->bin == 1)
-        snprintf(out, n_bytes, "%lld %.32s", (long long)token, cells->view->tokens[token].text);
+        snprintf(out, n_bytes, "%lld %s", (long long)token,
+                 hl_figure_copy(text, sizeof text, cells->view->tokens[token].text));
     else
         snprintf(out, n_bytes, "%lld\u2026", (long long)token);
 }

@@ -16,6 +16,9 @@
 void hl_figure_shorten(const hl_figure *figure, char *text, size_t n_bytes, double width,
                        const hl_text_style *style);
 
+/* As many whole characters of a text as fit into n_bytes, a NUL among them; returns `out`. */
+const char *hl_figure_copy(char *out, size_t n_bytes, const char *text);
+
 typedef struct hl_token_panel {
     hl_figure            *figure;
     const hl_token_cells *cells;
