@@ -20,7 +20,7 @@
 enum {
     HL_PIECE         = 512, /* rows */
     HL_PATTERN_ROWS  = 2,   /* of a piece, looked at whole */
-    HL_OUTPUT_ROWS   = 64,  /* of a piece, whose outputs and stream are looked at */
+    HL_OUTPUT_ROWS   = 32,  /* of a piece, whose outputs and stream are looked at */
     HL_KERNEL_ROWS   = 16,  /* of those, compared between heads */
     HL_PROBE_TOKENS  = 64,
     HL_PROBE_REPEATS = 4, /* sequences */
@@ -57,6 +57,10 @@ typedef struct hl_measuring {
 
     hl_measure_rows *rows; /* NULL: not wanted */
 } hl_measuring;
+
+/* measure.c: up to `n` positions in [low, high), rising, one in each of n equal parts; -1 behind
+ * the last. */
+void hl_measure_draw(int64_t *out, int64_t n, int64_t low, int64_t high, uint64_t hash);
 
 /* measure_setup.c */
 hl_status hl_measure_setup(hl_measuring *m, const hl_tokenizer *tokenizer);
