@@ -37,6 +37,11 @@ typedef struct demo_step {
         NULL, NULL, run, line " -o {o}/" name ".png", false                                        \
     }
 
+#define PROMPT                                                                                     \
+    "\"The quick brown fox jumps over the lazy dog. The quick brown fox sleeps while the lazy "    \
+    "dog "                                                                                         \
+    "runs.\""
+
 static const demo_step steps[] = {
     { "measuring the demo model",
       "a profile: what every head did, for show, draw, diagnose and compare", hl_command_measure,
@@ -60,6 +65,12 @@ static const demo_step steps[] = {
            hl_command_compare,
            "compare {m}/demo {m}/demo-sparse --text {m}/text --context 256 --max-tokens 2048",
            "compare"),
+    FIGURE("drawing one head on a prompt",
+           "induction: the second 'brown fox' looks at what followed the first", hl_command_tokens,
+           "tokens {m}/demo " PROMPT " --layer 7 --head 3 --inset L0H0,L3H1,L6H1", "tokens"),
+    FIGURE("drawing what each layer would say",
+           "layer by layer the guess sharpens; framed: the token that does follow", hl_command_lens,
+           "lens {m}/demo " PROMPT, "lens"),
 };
 
 enum { N_STEPS = sizeof steps / sizeof *steps };
@@ -87,14 +98,19 @@ static bool write_line(char out[LINE_BYTES], const demo_step *step, const demo_c
     return true;
 }
 
-/* Folders with a space in them would be two words. */
+/* Words stand between blanks, or between quotes.  Folders with a blank in them would be two. */
 static int split(char *words[MOST_WORDS], char *line)
 {
     int n_words = 0;
 
-    for (char *word = strtok(line, " "); word != NULL && n_words < MOST_WORDS - 4;
-         word       = strtok(NULL, " "))
-        words[n_words++] = word;
+    for (char *at = line + strspn(line, " "); *at != '\0' && n_words < MOST_WORDS - 4;) {
+        bool quoted      = *at == '"';
+        words[n_words++] = at += quoted;
+        at += strcspn(at, quoted ? "\"" : " ");
+        if (*at != '\0')
+            *at++ = '\0';
+        at += strspn(at, " ");
+    }
     words[n_words] = NULL;
     return n_words;
 }

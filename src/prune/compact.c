@@ -455,3 +455,11 @@ hl_status hl_compact_code(char name[HL_COMPACT_CODE_NAME], char **text, const js
 done:
     return status;
 }
+
+const char *hl_compact_tensor_name(const hl_config *config, const char *name)
+{
+    bool is_neox_head =
+        strcmp(config->family, "gpt_neox") == 0 && strcmp(name, "embed_out.weight") == 0;
+
+    return is_neox_head ? "lm_head.weight" : name;
+}

@@ -40,4 +40,8 @@ json_t *hl_compact_heads(const hl_config *config, const hl_head_plan *plan, hl_h
 hl_status hl_compact_code(char name[HL_COMPACT_CODE_NAME], char **text, const json_t *root,
                           const hl_config *config);
 
+/* What the classes of transformers call a tensor.  Old names on disk are translated for the
+ * family's own class, but not for code that lies beside a model. */
+const char *hl_compact_tensor_name(const hl_config *config, const char *name);
+
 #endif

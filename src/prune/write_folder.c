@@ -43,8 +43,12 @@ static hl_status write_weights(const hl_folder *folder, const hl_model *model,
 
     HL_TRY(hl_slices_new(&slices, model, plan));
     HL_TRY(hl_safetensors_writer_new(&writer));
-    for (size_t i = 0; i < hl_slices_count(slices); i++)
-        hl_safetensors_add(writer, hl_slices_at(slices, i));
+    for (size_t i = 0; i < hl_slices_count(slices); i++) {
+        hl_tensor tensor = *hl_slices_at(slices, i);
+        if (hl_head_plan_is_compact(plan, model->config))
+            tensor.name = hl_compact_tensor_name(model->config, tensor.name);
+        hl_safetensors_add(writer, &tensor);
+    }
     HL_TRY(hl_prune_heads_text(&heads, model, plan));
     hl_safetensors_add_metadata(writer, "format", "pt");
     hl_safetensors_add_metadata(writer, "headlight.pruned_heads", heads);
