@@ -94,7 +94,10 @@ static void print_agreement(const hl_agreement_total *total, const char *referen
     double half = HALF_WIDTH * total->kl_error;
 
     printf("\n  against %s, %s predictions:\n", reference, grouped(total->n_tokens));
-    print_line("KL, nats", total->kl, total->kl - half, total->kl + half);
+    printf("  %-11s %10.6f", "KL, nats", total->kl);
+    if (!isnan(half))
+        printf("   %.6f to %.6f", total->kl - half, total->kl + half);
+    printf("\n");
     print_line("same top-1", total->top1, NAN, NAN);
 }
 

@@ -24,7 +24,7 @@ enum { HL_N_GATE_OPTIONS = 2 };
       HL_OPTION_TEXT,                                                                              \
       &(arguments)->path,                                                                          \
       "FILE",                                                                                      \
-      "multiply heads' outputs: JSON, safetensors",                                \
+      "multiply heads' outputs: JSON, safetensors",                                                \
       0,                                                                                           \
       0 },                                                                                         \
     {                                                                                              \
