@@ -169,31 +169,35 @@ static int out_of_memory(void)
 
 /* ---------------------------------------------------------------------------- means */
 
+static int keep_tokens(pruning *p, const hl_encoding *encoding)
+{
+    int64_t most = p->request->choice.windows.max_tokens;
+
+    p->tokens = malloc((encoding->n_tokens + 1) * sizeof *p->tokens);
+    if (p->tokens == NULL)
+        return out_of_memory();
+    for (size_t i = 0; i < encoding->n_tokens && p->n_tokens < most; i++)
+        p->tokens[p->n_tokens++] = encoding->ids[i];
+    return HL_EXIT_OK;
+}
+
 /* The first tokens of the first text. */
 static int read_tokens(pruning *p)
 {
-    const prune_request *request   = p->request;
-    const char          *own       = hl_model_get_info(p->model)->tokenizer_path;
-    const char          *asked     = request->choice.tokenizer_path;
-    hl_input             input     = { 0 };
-    hl_tokenizer        *tokenizer = NULL;
-    hl_encoding         *encoding  = NULL;
-    hl_encode_options    options   = { .add_special = true };
-    int                  code      = hl_input_read(&input, request->texts.items[0], "prune");
+    const char       *own       = hl_model_get_info(p->model)->tokenizer_path;
+    const char       *asked     = p->request->choice.tokenizer_path;
+    hl_input          input     = { 0 };
+    hl_tokenizer     *tokenizer = NULL;
+    hl_encoding      *encoding  = NULL;
+    hl_encode_options options   = { .add_special = true };
+    int               code      = hl_input_read(&input, p->request->texts.items[0], "prune");
 
     if (code != HL_EXIT_OK)
         return code;
     hl_status status = hl_tokenizer_open(&tokenizer, asked != NULL ? asked : own);
     if (status == HL_OK)
         status = hl_tokenizer_encode(&encoding, tokenizer, input.bytes, input.n_bytes, &options);
-    if (status != HL_OK)
-        code = fail(status);
-    else if ((p->tokens = malloc((encoding->n_tokens + 1) * sizeof *p->tokens)) == NULL)
-        code = out_of_memory();
-    for (size_t i = 0; code == HL_EXIT_OK && i < encoding->n_tokens &&
-                       (int64_t)i < request->choice.windows.max_tokens;
-         i++)
-        p->tokens[p->n_tokens++] = encoding->ids[i];
+    code = status == HL_OK ? keep_tokens(p, encoding) : fail(status);
     hl_encoding_free(encoding);
     hl_tokenizer_close(tokenizer);
     hl_input_free(&input);

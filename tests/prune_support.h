@@ -11,7 +11,8 @@ enum { N_TOKENS = 24, MAX_HEADS = 64 };
 /* ---------------------------------------------------------------------- running */
 
 typedef struct run {
-    float  *values; /* (N_TOKENS, width) logits, or what an encoder gives; free */
+    float  *values; /* (n_tokens, width) logits, or what an encoder gives; free */
+    int64_t n_tokens;
     int64_t width;
 } run;
 
@@ -21,31 +22,38 @@ static hl_status keep_rows(void *context, const hl_final_rows *rows)
 
     r->width = rows->logits != NULL ? rows->d_vocab : rows->d_model;
     if (r->values == NULL)
-        r->values = malloc(sizeof(float) * (size_t)(N_TOKENS * r->width));
+        r->values = malloc(sizeof(float) * (size_t)(r->n_tokens * r->width));
     assert_non_null(r->values);
     memcpy(r->values + rows->start * r->width, rows->logits != NULL ? rows->logits : rows->hidden,
            sizeof(float) * (size_t)(rows->n_rows * r->width));
     return HL_OK;
 }
 
-/* The first n_tokens of always the same, with these gates or NULL. */
-static inline run run_tokens(const hl_model *model, const float *gates, int64_t n_tokens)
+/* With these gates, or NULL. */
+static inline run run_ids(const hl_model *model, const float *gates, const int64_t *ids,
+                          int64_t n_tokens)
 {
-    int64_t     tokens[N_TOKENS];
     uint32_t    wants   = model->info.is_encoder ? HL_WANT_HIDDEN : HL_WANT_LOGITS;
-    run         out     = { 0 };
+    run         out     = { .n_tokens = n_tokens };
     hl_session *session = NULL;
     hl_tap      tap     = { .context = &out, .final = keep_rows, .wants = wants };
 
-    for (int i = 0; i < N_TOKENS; i++)
-        tokens[i] = (i * 37 + 5) % (model->info.d_vocab < 200 ? model->info.d_vocab : 200);
     assert_ok(
         hl_session_open(&session, model, &(hl_session_options){ .wants = wants, .n_threads = 1 }));
     assert_ok(hl_session_feed(
-        session,
-        &(hl_feed){ .tokens = tokens, .n_tokens = n_tokens, .gates = gates, .tap = &tap }));
+        session, &(hl_feed){ .tokens = ids, .n_tokens = n_tokens, .gates = gates, .tap = &tap }));
     hl_session_close(session);
     return out;
+}
+
+/* The first n_tokens of always the same. */
+static inline run run_tokens(const hl_model *model, const float *gates, int64_t n_tokens)
+{
+    int64_t ids[N_TOKENS];
+
+    for (int i = 0; i < N_TOKENS; i++)
+        ids[i] = (i * 37 + 5) % (model->info.d_vocab < 200 ? model->info.d_vocab : 200);
+    return run_ids(model, gates, ids, n_tokens);
 }
 
 static inline run run_file(const char *path)

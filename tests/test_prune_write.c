@@ -84,13 +84,15 @@ static void check_family(const char *family, const char *name, const char *folde
     hl_model_close(model);
 }
 
-static void every_family_computes_the_same_without_its_heads(void **state)
+typedef void (*family_check)(const char *family, const char *name, const char *folder);
+
+/* All families there are: the shared golden data's, or else ours. */
+static void for_every_family(family_check check)
 {
     char           folder[64];
     char           from[1024] = "tests/data/families";
     int            count      = 0;
     struct dirent *entry;
-    (void)state;
 
     snprintf(folder, sizeof folder, "%s", new_folder());
     if (path_exists(in_shared("golden/families")))
@@ -102,12 +104,61 @@ static void every_family_computes_the_same_without_its_heads(void **state)
         if (entry->d_name[0] == '.')
             continue;
         snprintf(path, sizeof path, "%s/%s", from, entry->d_name);
-        check_family(path, entry->d_name, folder);
+        check(path, entry->d_name, folder);
         count++;
     }
     closedir(families);
     assert_true(count >= 4);
     remove_folder(folder);
+}
+
+static void every_family_computes_the_same_without_its_heads(void **state)
+{
+    (void)state;
+    for_every_family(check_family);
+}
+
+/* masked_logits (encoders: masked_hidden) are what transformers computed with masked_heads
+ * off; the tolerance is that of headlight verify. */
+static void check_golden(const char *family, const char *name, const char *folder)
+{
+    char            path[256];
+    hl_safetensors *expected = NULL;
+    hl_model       *model    = open_model(family);
+    choice          c        = { 0 };
+
+    assert_ok(hl_safetensors_open(&expected, in_folder(family, "expected.safetensors")));
+    const hl_tensor *heads = hl_safetensors_find(expected, "masked_heads");
+    const hl_tensor *ids   = hl_safetensors_find(expected, "tokens");
+    const hl_tensor *wanted =
+        hl_safetensors_find(expected, model->info.is_encoder ? "masked_hidden" : "masked_logits");
+    for (int64_t i = 0; i < heads->shape[0]; i++)
+        choose(&c, ((const int64_t *)heads->data)[2 * i],
+               ((const int64_t *)heads->data)[2 * i + 1]);
+    for (hl_prune_form form = HL_PRUNE_MASKED; form <= HL_PRUNE_COMPACT; form++) {
+        if (form == HL_PRUNE_COMPACT && is_masked_only(name))
+            continue;
+        snprintf(path, sizeof path, "%s/%s", folder, hl_prune_form_name(form));
+        assert_ok(hl_prune_write(NULL, model, &c.list, &(hl_prune_options){ .form = form }, path));
+        hl_model *written = open_model(path);
+        run       seen    = run_ids(written, NULL, ids->data, ids->shape[1]); /* one sequence */
+        for (int64_t i = 0; i < seen.n_tokens * seen.width; i++) {
+            double error = fabs((double)seen.values[i] - (double)((const float *)wanted->data)[i]);
+            if (!(error <= 2e-4))
+                fail_msg("%s %s: off by %.2e", name, hl_prune_form_name(form), error);
+        }
+        free(seen.values);
+        hl_model_close(written);
+        remove_folder(path);
+    }
+    hl_safetensors_close(expected);
+    hl_model_close(model);
+}
+
+static void every_family_computes_what_transformers_does(void **state)
+{
+    (void)state;
+    for_every_family(check_golden);
 }
 
 static void no_heads_leave_the_bytes_as_they_are(void **state)
@@ -526,6 +577,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_family_computes_the_same_without_its_heads),
+        cmocka_unit_test(every_family_computes_what_transformers_does),
         cmocka_unit_test(no_heads_leave_the_bytes_as_they_are),
         cmocka_unit_test(masked_changes_the_output_projection_alone),
         cmocka_unit_test(equal_layers_need_no_code),

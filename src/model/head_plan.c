@@ -91,12 +91,6 @@ static void compact_layer(hl_layer_plan *plan, const hl_layer_config *layer)
     plan->n_heads    = n_left * (n_each - fewest);
 }
 
-void hl_head_plan_compact(hl_head_plan *plan, const hl_config *config)
-{
-    for (int64_t i = 0; i < plan->n_layers; i++)
-        compact_layer(&plan->layers[i], &config->layers[i]);
-}
-
 void hl_head_plan_expand(hl_head_plan *plan, const hl_config *config)
 {
     for (int64_t i = 0; i < plan->n_layers; i++) {
@@ -112,6 +106,13 @@ void hl_head_plan_expand(hl_head_plan *plan, const hl_config *config)
         left->n_heads    = layer->n_heads;
         left->n_kv_heads = layer->n_kv_heads;
     }
+}
+
+void hl_head_plan_compact(hl_head_plan *plan, const hl_config *config)
+{
+    hl_head_plan_expand(plan, config); /* whatever was gone before */
+    for (int64_t i = 0; i < plan->n_layers; i++)
+        compact_layer(&plan->layers[i], &config->layers[i]);
 }
 
 bool hl_head_plan_is_uniform(const hl_head_plan *plan)

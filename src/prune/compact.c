@@ -19,66 +19,66 @@
 /* How transformers builds a family's layers; paths from the base model, then a layer. */
 typedef struct hf_family {
     const char *name;
-    enum {
-        FROM_WIDTH = 0, /* a head is hidden_size / heads: no PLAIN form     */
-        FROM_CONFIG,    /* head_dim is read                                 */
-        DIVISIBLE,      /* ... but heads must divide hidden_size all the same */
-    } head_size;
-    bool        v4_prunes; /* transformers 4 reads pruned_heads */
     const char *layers;
     const char *attention;
     const char *q, *k, *v; /* or all in q, with k and v NULL */
     const char *output;
-    bool        reads_config; /* for the number of heads, in the forward pass */
+    enum {
+        FROM_WIDTH = 0, /* a head is hidden_size / heads: no PLAIN form       */
+        FROM_CONFIG,    /* head_dim is read                                   */
+        DIVISIBLE,      /* ... but heads must divide hidden_size all the same */
+    } head_size;
+    bool v4_prunes;    /* transformers 4 reads pruned_heads */
+    bool reads_config; /* for the number of heads, in the forward pass */
 } hf_family;
 
 #define LLAMA_NAMES                                                                                \
     "layers", "self_attn", "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj",             \
-        "self_attn.o_proj", false
+        "self_attn.o_proj"
 #define BERT_NAMES                                                                                 \
     "encoder.layer", "attention.self", "attention.self.query", "attention.self.key",               \
-        "attention.self.value", "attention.output.dense", false
+        "attention.self.value", "attention.output.dense"
 
 static const hf_family families[] = {
-    { "llama", DIVISIBLE, false, LLAMA_NAMES },
-    { "mistral", FROM_CONFIG, false, LLAMA_NAMES },
-    { "mixtral", FROM_CONFIG, false, LLAMA_NAMES },
-    { "qwen2", FROM_CONFIG, false, LLAMA_NAMES },
-    { "qwen2_moe", FROM_CONFIG, false, LLAMA_NAMES },
-    { "qwen3", FROM_CONFIG, false, LLAMA_NAMES },
-    { "qwen3_moe", FROM_CONFIG, false, LLAMA_NAMES },
-    { "gemma", FROM_CONFIG, false, LLAMA_NAMES },
-    { "gemma2", DIVISIBLE, false, LLAMA_NAMES },
-    { "gemma3", DIVISIBLE, false, LLAMA_NAMES },
-    { "granite", FROM_CONFIG, false, LLAMA_NAMES },
-    { "smollm3", FROM_CONFIG, false, LLAMA_NAMES },
-    { "starcoder2", FROM_CONFIG, false, LLAMA_NAMES },
-    { "cohere", FROM_CONFIG, false, LLAMA_NAMES },
-    { "cohere2", FROM_WIDTH, false, LLAMA_NAMES },
-    { "stablelm", FROM_WIDTH, false, LLAMA_NAMES },
-    { "gpt_oss", FROM_CONFIG, false, LLAMA_NAMES },
-    { "phi", FROM_CONFIG, false, "layers", "self_attn", "self_attn.q_proj", "self_attn.k_proj",
-      "self_attn.v_proj", "self_attn.dense", false },
-    { "phi3", FROM_CONFIG, false, "layers", "self_attn", "self_attn.qkv_proj", NULL, NULL,
-      "self_attn.o_proj", true },
-    { "gpt2", FROM_WIDTH, true, "h", "attn", "attn.c_attn", NULL, NULL, "attn.c_proj", false },
-    { "gpt_bigcode", FROM_WIDTH, false, "h", "attn", "attn.c_attn", NULL, NULL, "attn.c_proj",
+    { "llama", LLAMA_NAMES, DIVISIBLE, false, false },
+    { "mistral", LLAMA_NAMES, FROM_CONFIG, false, false },
+    { "mixtral", LLAMA_NAMES, FROM_CONFIG, false, false },
+    { "qwen2", LLAMA_NAMES, FROM_CONFIG, false, false },
+    { "qwen2_moe", LLAMA_NAMES, FROM_CONFIG, false, false },
+    { "qwen3", LLAMA_NAMES, FROM_CONFIG, false, false },
+    { "qwen3_moe", LLAMA_NAMES, FROM_CONFIG, false, false },
+    { "gemma", LLAMA_NAMES, FROM_CONFIG, false, false },
+    { "gemma2", LLAMA_NAMES, DIVISIBLE, false, false },
+    { "gemma3", LLAMA_NAMES, DIVISIBLE, false, false },
+    { "granite", LLAMA_NAMES, FROM_CONFIG, false, false },
+    { "smollm3", LLAMA_NAMES, FROM_CONFIG, false, false },
+    { "starcoder2", LLAMA_NAMES, FROM_CONFIG, false, false },
+    { "cohere", LLAMA_NAMES, FROM_CONFIG, false, false },
+    { "cohere2", LLAMA_NAMES, FROM_WIDTH, false, false },
+    { "stablelm", LLAMA_NAMES, FROM_WIDTH, false, false },
+    { "gpt_oss", LLAMA_NAMES, FROM_CONFIG, false, false },
+    { "phi", "layers", "self_attn", "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj",
+      "self_attn.dense", FROM_CONFIG, false, false },
+    { "phi3", "layers", "self_attn", "self_attn.qkv_proj", NULL, NULL, "self_attn.o_proj",
+      FROM_CONFIG, false, true },
+    { "gpt2", "h", "attn", "attn.c_attn", NULL, NULL, "attn.c_proj", FROM_WIDTH, true, false },
+    { "gpt_bigcode", "h", "attn", "attn.c_attn", NULL, NULL, "attn.c_proj", FROM_WIDTH, false,
       false },
-    { "gpt_neo", FROM_WIDTH, false, "h", "attn.attention", "attn.attention.q_proj",
-      "attn.attention.k_proj", "attn.attention.v_proj", "attn.attention.out_proj", false },
-    { "gptj", FROM_WIDTH, false, "h", "attn", "attn.q_proj", "attn.k_proj", "attn.v_proj",
-      "attn.out_proj", false },
-    { "gpt_neox", FROM_WIDTH, false, "layers", "attention", "attention.query_key_value", NULL, NULL,
-      "attention.dense", false },
-    { "falcon", FROM_WIDTH, false, "h", "self_attention", "self_attention.query_key_value", NULL,
-      NULL, "self_attention.dense", false },
-    { "opt", FROM_WIDTH, false, "decoder.layers", "self_attn", "self_attn.q_proj",
-      "self_attn.k_proj", "self_attn.v_proj", "self_attn.out_proj", false },
-    { "bert", FROM_WIDTH, true, BERT_NAMES },
-    { "roberta", FROM_WIDTH, true, BERT_NAMES },
-    { "distilbert", FROM_WIDTH, true, "transformer.layer", "attention", "attention.q_lin",
-      "attention.k_lin", "attention.v_lin", "attention.out_lin", false },
-    { "modernbert", FROM_WIDTH, false, "layers", "attn", "attn.Wqkv", NULL, NULL, "attn.Wo",
+    { "gpt_neo", "h", "attn.attention", "attn.attention.q_proj", "attn.attention.k_proj",
+      "attn.attention.v_proj", "attn.attention.out_proj", FROM_WIDTH, false, false },
+    { "gptj", "h", "attn", "attn.q_proj", "attn.k_proj", "attn.v_proj", "attn.out_proj", FROM_WIDTH,
+      false, false },
+    { "gpt_neox", "layers", "attention", "attention.query_key_value", NULL, NULL, "attention.dense",
+      FROM_WIDTH, false, false },
+    { "falcon", "h", "self_attention", "self_attention.query_key_value", NULL, NULL,
+      "self_attention.dense", FROM_WIDTH, false, false },
+    { "opt", "decoder.layers", "self_attn", "self_attn.q_proj", "self_attn.k_proj",
+      "self_attn.v_proj", "self_attn.out_proj", FROM_WIDTH, false, false },
+    { "bert", BERT_NAMES, FROM_WIDTH, true, false },
+    { "roberta", BERT_NAMES, FROM_WIDTH, true, false },
+    { "distilbert", "transformer.layer", "attention", "attention.q_lin", "attention.k_lin",
+      "attention.v_lin", "attention.out_lin", FROM_WIDTH, true, false },
+    { "modernbert", "layers", "attn", "attn.Wqkv", NULL, NULL, "attn.Wo", FROM_WIDTH, false,
       false },
 };
 
