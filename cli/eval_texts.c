@@ -22,29 +22,38 @@ static bool is_jsonl(const char *path)
     return ending != NULL && (strcmp(ending, ".jsonl") == 0 || strcmp(ending, ".ndjson") == 0);
 }
 
+/* Room for one more: there is always room for a power of two. */
+static int grow(hl_eval_documents *out)
+{
+    size_t more = out->count > 0 ? 2 * (size_t)out->count : 1;
+
+    if ((out->count & (out->count - 1)) != 0)
+        return HL_EXIT_OK;
+    hl_eval_document *items = realloc(out->items, more * sizeof *items);
+    if (items == NULL)
+        return out_of_memory();
+    out->items = items;
+    return HL_EXIT_OK;
+}
+
 /* One more; line 0: the whole file. */
 static int add_document(hl_eval_documents *out, const char *path, int line, const char *text,
                         size_t n_bytes)
 {
     size_t room = strlen(path) + 24;
-    char  *name = malloc(room);
-    /* Room for a power of two. */
-    if ((out->count & (out->count - 1)) == 0) {
-        size_t            more  = out->count > 0 ? 2 * (size_t)out->count : 1;
-        hl_eval_document *items = realloc(out->items, more * sizeof *items);
-        if (items == NULL) {
-            free(name);
-            return out_of_memory();
-        }
-        out->items = items;
-    }
-    if (name == NULL)
+    int    code = grow(out);
+
+    if (code != HL_EXIT_OK)
+        return code;
+    hl_eval_document *document = &out->items[out->count];
+    *document                  = (hl_eval_document){ malloc(room), text, n_bytes };
+    if (document->name == NULL)
         return out_of_memory();
     if (line > 0)
-        snprintf(name, room, "%s:%d", path, line);
+        snprintf(document->name, room, "%s:%d", path, line);
     else
-        snprintf(name, room, "%s", path);
-    out->items[out->count++] = (hl_eval_document){ name, text, n_bytes };
+        snprintf(document->name, room, "%s", path);
+    out->count++;
     return HL_EXIT_OK;
 }
 

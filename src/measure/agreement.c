@@ -156,13 +156,18 @@ static hl_status keep_logits(void *context, const hl_final_rows *rows)
     return HL_OK;
 }
 
+/* A short loop is over before another thread has woken. */
+static int threads_for(const hl_agreement *a, const hl_final_rows *rows)
+{
+    return rows->n_rows * a->d_vocab < 16384 ? 1 : a->n_threads;
+}
+
 static hl_status compare_logits(void *context, const hl_final_rows *rows)
 {
     hl_agreement *a     = context;
     int64_t       first = rows->start - a->at;
-    int           few   = rows->n_rows * a->d_vocab < 16384;
 
-#pragma omp parallel for num_threads(few ? 1 : a->n_threads)
+#pragma omp parallel for num_threads(threads_for(a, rows))
     for (int64_t row = 0; row < rows->n_rows; row++) {
         const float *p = a->kept + (first + row) * a->d_vocab;
         const float *q = rows->logits + row * a->d_vocab;

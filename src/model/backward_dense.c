@@ -206,7 +206,7 @@ void hl_backward_activation(float *d_gate, float *d_up, const float *gate, const
         double dy     = (double)d_gate[i];
         double factor = up != NULL ? (double)up[i] : 1.0;
         bool   g_flat = clamped && gate[i] > limit;
-        bool   u_flat = clamped && fabsf(up[i]) > limit;
+        bool   u_flat = clamped && up != NULL && fabsf(up[i]) > limit;
 
         if (clamped)
             factor = fmin(fmax(factor, -(double)limit), (double)limit) + 1.0;

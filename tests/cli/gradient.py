@@ -13,7 +13,7 @@ import sys
 
 import torch
 
-MODEL, CONTEXT, TOKENS = "models/demo", 64, 192
+MODEL, CONTEXT, TOKENS = "models/demo", 48, 96
 DTYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 
 
