@@ -94,7 +94,7 @@ hl_status hl_sweep_draw_curves(const hl_sweep *sweep, const char *path, const ch
     snprintf(
         what, sizeof what, "%lld tokens scored in %lld windows of %lld; dense %.4f nats a token",
         (long long)test->n_scored, (long long)test->n_windows, (long long)test->context, dense);
-    snprintf(band, sizeof band, "all of %.0f seeds", hl_sheet_fact(random, "seeds"));
+    snprintf(band, sizeof band, "random: all of %.0f seeds", hl_sheet_fact(random, "seeds"));
     if (status == HL_OK)
         status = hl_draw_curves(
             &(hl_curves){ .title  = title,
@@ -115,47 +115,97 @@ hl_status hl_sweep_draw_curves(const hl_sweep *sweep, const char *path, const ch
 
 /* ----------------------------------------------------------------------- scatter */
 
-static hl_scatter_panel panel_of(const hl_sheet *correlation, const hl_sheet *heads, int64_t i,
-                                 int64_t n)
+enum { NAME_BYTES = 48 };
+
+/* The points of all panels: heads in the order of the table's first ranker. */
+typedef struct points {
+    const hl_sheet   *correlation;
+    const hl_sheet   *heads;
+    int64_t           n_panels;
+    int64_t           n_heads;
+    hl_scatter_panel *panels; /* (n_panels) */
+    double           *values; /* (n_panels, 2, n_heads) */
+    const char      **names;  /* (n_heads) */
+    char             *text;   /* (n_heads, NAME_BYTES) */
+} points;
+
+static double at(const hl_sheet *table, int64_t row, const char *name)
 {
-    return (hl_scatter_panel){
-        .name     = hl_sheet_text(correlation, i, 0),
-        .x        = column(heads, "score", i * n, n),
-        .y        = column(heads, "rise", i * n, n),
-        .rho      = hl_sheet_number(correlation, i, hl_sheet_find(correlation, "rho")),
-        .rho_low  = hl_sheet_number(correlation, i, hl_sheet_find(correlation, "low")),
-        .rho_high = hl_sheet_number(correlation, i, hl_sheet_find(correlation, "high")),
-    };
+    return hl_sheet_number(table, row, hl_sheet_find(table, name));
+}
+
+static hl_status allocate(points *p)
+{
+    size_t n_panels = (size_t)p->n_panels, n_heads = (size_t)p->n_heads;
+
+    p->panels = calloc(n_panels + 1, sizeof *p->panels);
+    p->values = calloc(n_panels * n_heads + 1, 2 * sizeof *p->values);
+    p->names  = calloc(n_heads + 1, sizeof *p->names);
+    p->text   = calloc(n_heads + 1, NAME_BYTES);
+    return p->panels != NULL && p->values != NULL && p->names != NULL && p->text != NULL
+               ? HL_OK
+               : HL_NO_MEMORY;
+}
+
+static void name_heads(points *p)
+{
+    for (int64_t i = 0; i < p->n_heads; i++) {
+        p->names[i] = p->text + i * NAME_BYTES;
+        snprintf(p->text + i * NAME_BYTES, NAME_BYTES, "L%.0fH%.0f", at(p->heads, i, "layer"),
+                 at(p->heads, i, "head"));
+    }
+}
+
+/* Each ranker has its own order: heads are found by layer and number. */
+static void fill_panel(points *p, int64_t panel)
+{
+    double *x = p->values + 2 * panel * p->n_heads;
+    double *y = x + p->n_heads;
+
+    for (int64_t i = 0; i < p->n_heads; i++) {
+        for (int64_t row = panel * p->n_heads; row < (panel + 1) * p->n_heads; row++) {
+            if (at(p->heads, row, "layer") == at(p->heads, i, "layer") &&
+                at(p->heads, row, "head") == at(p->heads, i, "head")) {
+                x[i] = at(p->heads, row, "score");
+                y[i] = at(p->heads, row, "rise");
+            }
+        }
+    }
+    p->panels[panel] = (hl_scatter_panel){ .name     = hl_sheet_text(p->correlation, panel, 0),
+                                           .x        = x,
+                                           .y        = y,
+                                           .rho      = at(p->correlation, panel, "rho"),
+                                           .rho_low  = at(p->correlation, panel, "low"),
+                                           .rho_high = at(p->correlation, panel, "high") };
 }
 
 hl_status hl_sweep_draw_scatter(const hl_sweep *sweep, const char *path, const char *model)
 {
-    const hl_sheet   *correlation = hl_sweep_table(sweep, "correlation");
-    const hl_sheet   *heads       = hl_sweep_table(sweep, "heads");
-    int64_t           n_panels    = hl_sheet_n_rows(correlation);
-    int64_t           n_heads     = n_panels > 0 ? hl_sheet_n_rows(heads) / n_panels : 0;
-    hl_scatter_panel *panels      = calloc((size_t)n_panels + 1, sizeof *panels);
-    hl_status         status      = panels != NULL ? HL_OK : HL_NO_MEMORY;
-    char              title[200];
+    points p = { .correlation = hl_sweep_table(sweep, "correlation"),
+                 .heads       = hl_sweep_table(sweep, "heads") };
+    char   title[200];
 
-    for (int64_t i = 0; i < n_panels && status == HL_OK; i++) {
-        panels[i] = panel_of(correlation, heads, i, n_heads);
-        status    = panels[i].x != NULL && panels[i].y != NULL ? HL_OK : HL_NO_MEMORY;
-    }
-    snprintf(title, sizeof title, "%s: does a score tell what a head is worth?", model);
-    if (status == HL_OK)
+    p.n_panels       = hl_sheet_n_rows(p.correlation);
+    p.n_heads        = p.n_panels > 0 ? hl_sheet_n_rows(p.heads) / p.n_panels : 0;
+    hl_status status = allocate(&p);
+    if (status == HL_OK) {
+        name_heads(&p);
+        for (int64_t i = 0; i < p.n_panels; i++)
+            fill_panel(&p, i);
+        snprintf(title, sizeof title, "%s: does a score tell what a head is worth?", model);
         status = hl_draw_scatter(&(hl_scatter){ .title    = title,
                                                 .x_name   = "score on the ranking text",
                                                 .y_name   = "rise of the loss without the head",
                                                 .what     = "Spearman's rho with 95% interval",
-                                                .n_points = n_heads,
-                                                .panels   = panels,
-                                                .n_panels = n_panels },
+                                                .n_points = p.n_heads,
+                                                .names    = p.names,
+                                                .panels   = p.panels,
+                                                .n_panels = p.n_panels },
                                  path, NULL);
-    for (int64_t i = 0; i < n_panels && panels != NULL; i++) {
-        free((void *)panels[i].x);
-        free((void *)panels[i].y);
     }
-    free(panels);
+    free(p.panels);
+    free(p.values);
+    free(p.names);
+    free(p.text);
     return status;
 }

@@ -85,7 +85,8 @@ static void print_random(const hl_sweep *sweep)
             printf(" %7.4f ", number(random, row, columns[i]) - dense);
         printf("\n");
     }
-    printf("\n  + clearly better than the mean of random orders, - clearly worse (95%%)\n\n");
+    printf("\n  + clearly better than the mean of random orders, - clearly worse (95%%, each by "
+           "itself)\n\n");
 }
 
 int hl_sweep_print(const hl_sweep *sweep, const char *model)

@@ -9,6 +9,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "model/model.h"
 #include "prune/ceiling.h"
 #include "prune/sweep.h"
 
@@ -103,6 +104,22 @@ static int64_t find_order(const hl_sweep *s, hl_ranker ranker)
     return -1;
 }
 
+/* Layers that have lost all heads but one, or all. */
+static int64_t count_bare(const hl_sweep *s, int64_t setting)
+{
+    const float *gates   = s->gates + setting * s->n_gates;
+    int64_t      n_heads = s->model->config->n_heads;
+    int64_t      bare    = 0;
+
+    for (int64_t layer = 0; layer < s->model->config->n_layers; layer++) {
+        int64_t open = 0;
+        for (int64_t head = 0; head < s->model->config->layers[layer].n_heads; head++)
+            open += gates[layer * n_heads + head] != 0.0f;
+        bare += s->model->config->layers[layer].n_heads > 1 && open <= 1;
+    }
+    return bare;
+}
+
 static hl_status say_against_random(hl_sweep *s, int64_t order)
 {
     hl_status status = HL_OK;
@@ -126,10 +143,12 @@ static hl_status say_against_random(hl_sweep *s, int64_t order)
             continue;
         HL_TRY(say(s,
                    "  ratio %.2g: %+.4f nats a token to the mean of random (%+.4f to %+.4f), "
-                   "better than %lld of %lld seeds.",
+                   "better than %lld of %lld seeds; %lld of %lld layers are left with one head at "
+                   "most.",
                    s->ratios[i], point->vs_random.value, point->vs_random.low,
-                   point->vs_random.high, (long long)point->n_beaten,
-                   (long long)s->options.n_seeds));
+                   point->vs_random.high, (long long)point->n_beaten, (long long)s->options.n_seeds,
+                   (long long)count_bare(s, s->orders[order].first + i),
+                   (long long)s->model->config->n_layers));
     }
 
 done:
@@ -149,8 +168,8 @@ static const char *judge(hl_sweep_value rho, bool highest_first)
 
     if (!below && !above)
         return "so it cannot be said to tell importance at all";
-    return below == highest_first ? "so it tells importance to that extent, in the direction "
-                                    "that the ranker takes"
+    return below == highest_first ? "so to that extent it tells what a head alone is worth, in the "
+                                    "direction that the ranker takes"
                                   : "so heads that it takes first matter more, not less";
 }
 
@@ -176,6 +195,39 @@ static hl_status say_importance(hl_sweep *s, int64_t order)
                      hl_ranker_name((size_t)s->rankers[best]), s->correlations[best].value,
                      s->correlations[best].low, s->correlations[best].high);
     return status;
+}
+
+/* Is the correlation's interval on the side that the ranker takes? */
+static bool tells_alone(const hl_sweep *s, int64_t i)
+{
+    hl_sweep_value rho = s->correlations[i];
+    return hl_ranker_takes_highest(s->rankers[i]) ? rho.high < 0.0 : rho.low > 0.0;
+}
+
+static bool loses_somewhere(const hl_sweep *s, int64_t order)
+{
+    for (int64_t i = 0; i < s->options.n_ratios; i++) {
+        if (s->n_off[i] > 0 && point_at(s, order, i)->vs_random.low > 0.0)
+            return true;
+    }
+    return false;
+}
+
+/* Heads alone and heads together are two questions. */
+static hl_status say_together(hl_sweep *s)
+{
+    int alone = 0, lose = 0;
+
+    for (int64_t i = 0; i < s->options.n_rankers; i++) {
+        alone += tells_alone(s, i);
+        lose += tells_alone(s, i) && loses_somewhere(s, i);
+    }
+    if (lose == 0)
+        return HL_OK;
+    return say(s,
+               "What a head costs alone is not what heads cost together: of %d rankers that tell "
+               "the former, %d are worse than random at some ratio.",
+               alone, lose);
 }
 
 /* --------------------------------------------------------------------------- costs */
@@ -232,6 +284,7 @@ hl_status hl_sweep_make_verdict(hl_sweep *s)
         HL_TRY(say_against_random(s, entropy));
         HL_TRY(say_importance(s, entropy));
     }
+    HL_TRY(say_together(s));
     HL_TRY(say_doubt(s));
     HL_TRY(say_costs(s));
 
