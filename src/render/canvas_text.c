@@ -42,6 +42,28 @@ static void be_exact(PangoContext *context)
     cairo_font_options_destroy(options);
 }
 
+static void lay_out(hl_typesetter *typesetter, const char *text, double size, bool bold)
+{
+    char *valid = g_utf8_make_valid(text, -1);
+
+    pango_font_description_set_absolute_size(typesetter->font, size * PANGO_SCALE);
+    pango_font_description_set_weight(typesetter->font,
+                                      bold ? PANGO_WEIGHT_BOLD : PANGO_WEIGHT_NORMAL);
+    pango_layout_set_font_description(typesetter->layout, typesetter->font);
+    pango_layout_set_text(typesetter->layout, valid, -1);
+    g_free(valid);
+}
+
+/* One missing font has another in its place; where there is none, pango would draw boxes. */
+static hl_status check_fonts(hl_typesetter *typesetter)
+{
+    lay_out(typesetter, "A", 10.0, false);
+    if (pango_layout_get_unknown_glyphs_count(typesetter->layout) > 0)
+        return hl_fail(HL_NOT_FOUND, "there is no font here to draw letters with: install one, "
+                                     "fonts-liberation for example");
+    return HL_OK;
+}
+
 hl_status hl_typesetter_open(hl_typesetter **out)
 {
     hl_status      status     = HL_OK;
@@ -58,24 +80,13 @@ hl_status hl_typesetter_open(hl_typesetter **out)
     typesetter->font   = pango_font_description_new();
     pango_font_description_set_family_static(typesetter->font, HL_FONT_FAMILIES);
     pango_layout_set_single_paragraph_mode(typesetter->layout, TRUE);
+    HL_TRY(check_fonts(typesetter));
     *out       = typesetter;
     typesetter = NULL;
 
 done:
     hl_typesetter_close(typesetter);
     return status;
-}
-
-static void lay_out(hl_typesetter *typesetter, const char *text, double size, bool bold)
-{
-    char *valid = g_utf8_make_valid(text, -1);
-
-    pango_font_description_set_absolute_size(typesetter->font, size * PANGO_SCALE);
-    pango_font_description_set_weight(typesetter->font,
-                                      bold ? PANGO_WEIGHT_BOLD : PANGO_WEIGHT_NORMAL);
-    pango_layout_set_font_description(typesetter->layout, typesetter->font);
-    pango_layout_set_text(typesetter->layout, valid, -1);
-    g_free(valid);
 }
 
 hl_text_extents hl_typesetter_measure(hl_typesetter *typesetter, const char *text, double size,
