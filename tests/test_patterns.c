@@ -1,5 +1,6 @@
 /* test_patterns.c - whole matrices of attention, against what transformers computed. */
 #include "analysis_support.h"
+#include "model_support.h"
 
 #include <string.h>
 
@@ -32,25 +33,45 @@ static void read_golden(golden *out, const char *folder)
     hl_safetensors_close(file);
 }
 
+static void check_family(const char *folder)
+{
+    static golden g;
+    hl_model     *model    = NULL;
+    hl_patterns  *patterns = NULL;
+
+    read_golden(&g, folder);
+    assert_ok(hl_model_open(&model, folder));
+    assert_ok(hl_patterns_of(&patterns, model, g.tokens, g.n, 1));
+    assert_int_equal(patterns->n_tokens, g.n);
+    assert_int_equal(patterns->n_heads, g.n_heads);
+    assert_memory_equal(patterns->tokens, g.tokens, (size_t)g.n * sizeof *g.tokens);
+    for (int64_t i = 0; i < g.n_heads * g.n * g.n; i++) {
+        if (!(fabsf(patterns->values[i] - g.pattern[i]) <= 1e-5f))
+            fail_msg("%s: %g at %lld, wanted %g", folder, (double)patterns->values[i], (long long)i,
+                     (double)g.pattern[i]);
+    }
+    hl_patterns_free(patterns);
+    hl_model_close(model);
+}
+
 static void test_golden(void **state)
 {
     (void)state;
-    for (int i = 0; i < N_FOLDERS; i++) {
-        static golden g;
-        hl_model     *model    = NULL;
-        hl_patterns  *patterns = NULL;
+    for (int i = 0; i < N_FOLDERS; i++)
+        check_family(folders[i]);
+}
 
-        read_golden(&g, folders[i]);
-        assert_ok(hl_model_open(&model, folders[i]));
-        assert_ok(hl_patterns_of(&patterns, model, g.tokens, g.n, 1));
-        assert_int_equal(patterns->n_tokens, g.n);
-        assert_int_equal(patterns->n_heads, g.n_heads);
-        assert_memory_equal(patterns->tokens, g.tokens, (size_t)g.n * sizeof *g.tokens);
-        for (int64_t k = 0; k < g.n_heads * g.n * g.n; k++)
-            assert_near(patterns->values[k], g.pattern[k], 1e-5);
-        hl_patterns_free(patterns);
-        hl_model_close(model);
-    }
+/* Encoders, windows, sinks, ALiBi and soft-caps. */
+static void test_other_families(void **state)
+{
+    static const char *const names[] = { "bert",    "bloom",   "gemma2", "gpt_oss", "mistral",
+                                         "mixtral", "gpt_neo", "falcon", "qwen3" };
+
+    (void)state;
+    if (!path_exists(in_shared("golden/families")))
+        skip();
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        check_family(in_folder(in_shared("golden/families"), names[i]));
 }
 
 /* Every row of every layer gives out 1, to nobody behind it. */
@@ -117,6 +138,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_golden),
+        cmocka_unit_test(test_other_families),
         cmocka_unit_test(test_rows),
         cmocka_unit_test(test_corpus),
     };

@@ -38,6 +38,7 @@ typedef struct curve_figure {
     hl_chart         chart;
     hl_point        *points; /* (2 * the most points of a curve) */
     end_label       *ends;   /* (n_curves) */
+    double          *wanted; /* (n_curves) where their names would stand */
     int64_t          n_ends;
 } curve_figure;
 
@@ -114,10 +115,20 @@ done:
 
 /* ---------------------------------------------------------------------------- names */
 
+/* Grey curves take no colour and no mark from the others. */
+static int64_t line_number(const curve_figure *f, int64_t index)
+{
+    int64_t number = 0;
+
+    for (int64_t i = 0; i < index; i++)
+        number += f->curves->curves[i].kind == HL_CURVE_LINE;
+    return number;
+}
+
 static hl_colour curve_colour(const curve_figure *f, int64_t index)
 {
     return f->curves->curves[index].kind == HL_CURVE_LINE
-               ? f->figure->theme->series[index % HL_N_SERIES]
+               ? f->figure->theme->series[line_number(f, index) % HL_N_SERIES]
                : f->figure->theme->axis;
 }
 
@@ -159,15 +170,37 @@ static int by_height(const void *a, const void *b)
     return (x->y > y->y) - (x->y < y->y);
 }
 
-/* Names as near their lines as they can be without touching: pushed down from above, then up from
- * below. */
+/* The run of touching names that ends with `last`, spread evenly around the mean of the places
+ * they want; `wanted` (n_ends) are those places. */
+static void spread_run(end_label *ends, const double *wanted, int64_t last)
+{
+    int64_t first = last;
+    double  sum   = wanted[last];
+
+    ends[last].y = wanted[last];
+    while (first > 0 && ends[first - 1].y + NAME_LINE > ends[first].y) {
+        first--;
+        sum += wanted[first];
+        double middle = sum / (double)(last - first + 1);
+        for (int64_t i = first; i <= last; i++)
+            ends[i].y = middle + NAME_LINE * ((double)i - 0.5 * (double)(first + last));
+    }
+}
+
+/* Names as near their lines as they can be without touching or leaving the frame. */
 static void place_names(curve_figure *f)
 {
-    double bottom = f->chart.box.y + f->chart.box.height;
+    double top = f->chart.box.y, bottom = f->chart.box.y + f->chart.box.height;
 
     qsort(f->ends, (size_t)f->n_ends, sizeof *f->ends, by_height);
-    for (int64_t i = 1; i < f->n_ends; i++)
-        f->ends[i].y = fmax(f->ends[i].y, f->ends[i - 1].y + NAME_LINE);
+    for (int64_t i = 0; i < f->n_ends; i++)
+        f->wanted[i] = f->ends[i].y;
+    for (int64_t i = 0; i < f->n_ends; i++)
+        spread_run(f->ends, f->wanted, i);
+    for (int64_t i = 0; i < f->n_ends; i++) {
+        f->ends[i].y = fmax(f->ends[i].y, top);
+        top          = f->ends[i].y + NAME_LINE;
+    }
     for (int64_t i = f->n_ends - 1; i >= 0; i--) {
         f->ends[i].y = fmin(f->ends[i].y, bottom);
         bottom       = f->ends[i].y - NAME_LINE;
@@ -262,6 +295,7 @@ static void draw_marks(curve_figure *f, int64_t index)
 {
     const hl_curve *curve  = &f->curves->curves[index];
     hl_colour       colour = curve_colour(f, index);
+    hl_mark         mark   = (hl_mark)(line_number(f, index) % HL_N_MARKS);
     char            title[NAME_BYTES + 64];
 
     for (int64_t i = 0; i < curve->n; i++) {
@@ -270,8 +304,8 @@ static void draw_marks(curve_figure *f, int64_t index)
         snprintf(title, sizeof title, "%.*s: %.4g, %.5g", NAME_BYTES - 1, curve->name, curve->x[i],
                  curve->y[i]);
         hl_canvas_begin(f->figure->canvas, title);
-        hl_canvas_mark(f->figure->canvas, hl_chart_point(&f->chart, curve->x[i], curve->y[i]),
-                       (hl_mark)(index % HL_N_MARKS), 2.2, colour);
+        hl_canvas_mark(f->figure->canvas, hl_chart_point(&f->chart, curve->x[i], curve->y[i]), mark,
+                       2.2, colour);
         hl_canvas_end(f->figure->canvas);
     }
 }
@@ -349,6 +383,7 @@ static hl_status allocate(curve_figure *f)
         most = f->curves->curves[i].n > most ? f->curves->curves[i].n : most;
     HL_TRY(HL_ALLOC(&f->points, 2 * (size_t)most));
     HL_TRY(HL_ALLOC(&f->ends, (size_t)f->curves->n_curves));
+    HL_TRY(HL_ALLOC(&f->wanted, (size_t)f->curves->n_curves));
 
 done:
     return status;
@@ -374,6 +409,7 @@ hl_status hl_figure_curves(hl_figure *figure, const hl_curves *curves)
 done:
     hl_free(f.points);
     hl_free(f.ends);
+    hl_free(f.wanted);
     return status;
 }
 

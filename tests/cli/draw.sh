@@ -3,7 +3,7 @@
 set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
-plan 27
+plan 29
 
 profile=$scratch/demo.profile
 "$HEADLIGHT" measure models/demo models/text/alice.txt -o "$profile" --context 64 --max-tokens 512 \
@@ -60,6 +60,12 @@ run draw "$profile" --scale classes --unit bits -o "$scratch/x.svg"
 expect_line "classes are in nats" 2 'the classes are in nats'
 run draw models/demo/config.json -o "$scratch/x.svg"
 expect_line "no profile" 3 'config.json'
+
+# Fonts: another takes the place of one that is not there; none at all is an error.
+echo '<?xml version="1.0"?><!DOCTYPE fontconfig SYSTEM "fonts.dtd"><fontconfig></fontconfig>' >"$scratch/none.conf"
+FONTCONFIG_FILE=$scratch/none.conf run draw "$profile" -o "$scratch/boxes.png"
+expect_line "no font" 3 'there is no font here to draw letters with'
+result "and no picture of boxes" "$([ ! -e "$scratch/boxes.png" ] && echo yes)"
 
 # Two models: a map for each of 128 heads, the same tokens, one page; and two profiles.
 compare() {
