@@ -238,8 +238,7 @@ static void test_labels(void **state)
     assert_ok(hl_canvas_open(&canvas, HL_FORMAT_SVG, 0.0));
     assert_ok(hl_token_figure_draw(canvas, view, NULL));
     for (int i = 0; i < 12; i++) {
-        char   shown[64] = "";
-        hl_box box;
+        hl_box box      = { 0 };
         int    n_labels = 0;
         for (int64_t k = 0; k < hl_canvas_n_texts(canvas); k++) {
             const char *text = hl_canvas_text_at(canvas, k);
@@ -247,7 +246,6 @@ static void test_labels(void **state)
             if (strcmp(text, words[i]) == 0 || (i == 5 && strncmp(text, "\u00b7incomp", 8) == 0 &&
                                                 strstr(text, "\u2026") != NULL)) {
                 box = n_labels == 0 ? hl_canvas_text_box(canvas, k) : box;
-                snprintf(shown, sizeof shown, "%s", text);
                 n_labels++;
             }
         }

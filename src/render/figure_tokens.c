@@ -389,7 +389,8 @@ static hl_status draw_insets(token_figure *f, hl_box page)
     for (int64_t i = 0; i < f->n_insets; i++) {
         hl_token_panel panel = panel_of(f, &f->insets[i], INSET_STRIP);
         double         x     = page.x + f->inset_x + across * (double)(i % f->n_across);
-        double         y     = page.y + f->inset_y + down * (double)(i / f->n_across);
+        int64_t        row   = i / f->n_across;
+        double         y     = page.y + f->inset_y + down * (double)row;
 
         panel.box = (hl_box){ x, y + INSET_NAME, f->inset_side, f->inset_side };
         HL_TRY(hl_panel_draw(&panel));
