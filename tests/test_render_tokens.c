@@ -238,8 +238,7 @@ static void test_labels(void **state)
     assert_ok(hl_canvas_open(&canvas, HL_FORMAT_SVG, 0.0));
     assert_ok(hl_token_figure_draw(canvas, view, NULL));
     for (int i = 0; i < 12; i++) {
-        char   shown[64] = "";
-        hl_box box;
+        hl_box box      = { 0 };
         int    n_labels = 0;
         for (int64_t k = 0; k < hl_canvas_n_texts(canvas); k++) {
             const char *text = hl_canvas_text_at(canvas, k);
@@ -247,7 +246,6 @@ static void test_labels(void **state)
             if (strcmp(text, words[i]) == 0 || (i == 5 && strncmp(text, "\u00b7incomp", 8) == 0 &&
                                                 strstr(text, "\u2026") != NULL)) {
                 box = n_labels == 0 ? hl_canvas_text_box(canvas, k) : box;
-                snprintf(shown, sizeof shown, "%s", text);
                 n_labels++;
             }
         }
@@ -551,22 +549,37 @@ static void test_print_plain(void **state)
     unmake(view);
 }
 
+/* Both rows of a map of two tokens, to the byte. */
 static void test_print_colours(void **state)
 {
+    static const char *const wanted[] = {
+        [HL_DEPTH_256] =
+            "\n   0 The          \033[38;5;231m\033[48;5;18m 99\033[0m    "
+            "\033[38;5;231m\033[48;5;25m  0.00\033[0m\n"
+            "   1 \u00b7cat         \033[38;5;231m\033[48;5;25m 75\033[0m"
+            "\033[38;5;16m\033[48;5;75m 25\033[0m \033[38;5;231m\033[48;5;124m  2.00\033[0m\n",
+        [HL_DEPTH_TRUE] = "\n   0 The          \033[38;5;231m\033[48;2;21;49;103m 99\033[0m    "
+                          "\033[38;5;231m\033[48;2;4;93;167m  0.00\033[0m\n"
+                          "   1 \u00b7cat         \033[38;5;231m\033[48;2;32;72;139m 75\033[0m"
+                          "\033[38;5;16m\033[48;2;88;145;217m 25\033[0m "
+                          "\033[38;5;231m\033[48;2;155;53;36m  2.00\033[0m\n",
+    };
     hl_token_view *view = make(2, 1, true);
-    char          *text = NULL, wanted[128];
+    char          *text = NULL, dark[64];
     hl_colour      c    = hl_map_colour(HL_MAP_BLUES_DARK, sqrt(0.25));
 
     (void)state;
-    assert_ok(hl_print_tokens(
-        &text, view, NULL, &(hl_print_options){ .depth = HL_DEPTH_TRUE, .theme = HL_THEME_DARK }));
-    snprintf(wanted, sizeof wanted, "\033[38;5;16m\033[48;2;%d;%d;%dm 25\033[0m", c.red, c.green,
-             c.blue);
-    assert_non_null(strstr(text, wanted));
-    hl_free(text);
-    assert_ok(hl_print_tokens(&text, view, NULL, &(hl_print_options){ .depth = HL_DEPTH_256 }));
-    /* A quarter is half of the way by roots: the fifth of nine. */
-    assert_non_null(strstr(text, "\033[38;5;16m\033[48;5;75m 25\033[0m"));
+    for (hl_depth depth = HL_DEPTH_256; depth <= HL_DEPTH_TRUE; depth++) {
+        assert_ok(
+            hl_print_tokens(&text, view, NULL, &(hl_print_options){ 60, depth, HL_THEME_LIGHT }));
+        if (strstr(text, wanted[depth]) == NULL)
+            fail_msg("'%s' has no '%s'", text, wanted[depth]);
+        hl_free(text);
+    }
+    assert_ok(hl_print_tokens(&text, view, NULL,
+                              &(hl_print_options){ 60, HL_DEPTH_TRUE, HL_THEME_DARK }));
+    snprintf(dark, sizeof dark, "\033[48;2;%d;%d;%dm 25\033[0m", c.red, c.green, c.blue);
+    assert_non_null(strstr(text, dark));
     hl_free(text);
     unmake(view);
 }

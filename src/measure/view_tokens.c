@@ -67,22 +67,29 @@ static hl_status choose_all(const watch *w)
     return HL_OK;
 }
 
-static void name_map(hl_token_map *map, const hl_head_choice *heads, int64_t n_choices)
+static const char *plural(int64_t count)
 {
-    const char *many = map->n_heads == 1 ? "" : "s";
+    return count == 1 ? "" : "s";
+}
 
-    if (n_choices == 0)
-        snprintf(map->name, sizeof map->name, "mean of all %lld head%s", (long long)map->n_heads,
-                 many);
-    else if (n_choices == 1 && heads->head >= 0)
-        snprintf(map->name, sizeof map->name, "L%lldH%lld", (long long)heads->layer,
-                 (long long)heads->head);
-    else if (n_choices == 1)
-        snprintf(map->name, sizeof map->name, "L%lld, mean of %lld head%s", (long long)heads->layer,
-                 (long long)map->n_heads, many);
+static void name_choice(hl_token_map *map, hl_head_choice choice)
+{
+    if (choice.head >= 0)
+        snprintf(map->name, sizeof map->name, "L%lldH%lld", (long long)choice.layer,
+                 (long long)choice.head);
     else
-        snprintf(map->name, sizeof map->name, "mean of %lld chosen head%s", (long long)map->n_heads,
-                 many);
+        snprintf(map->name, sizeof map->name, "L%lld, mean of %lld head%s", (long long)choice.layer,
+                 (long long)map->n_heads, plural(map->n_heads));
+}
+
+static void name_mean(hl_token_map *map, const hl_token_view_options *options)
+{
+    if (options->n_heads == 1)
+        name_choice(map, options->heads[0]);
+    else
+        snprintf(map->name, sizeof map->name, "mean of %s%lld %shead%s",
+                 options->n_heads == 0 ? "all " : "", (long long)map->n_heads,
+                 options->n_heads == 0 ? "" : "chosen ", plural(map->n_heads));
 }
 
 /* How many heads a map is the mean of; and they are wanted. */
@@ -112,11 +119,11 @@ static hl_status choose_heads(watch *w, const hl_token_view_options *options)
         HL_TRY(choose(w, 0, options->heads[i]));
     for (int64_t i = 0; i < options->n_insets; i++)
         HL_TRY(choose(w, 1 + i, options->insets[i]));
-    for (int64_t map = 0; map < w->view->n_maps; map++) {
+    for (int64_t map = 0; map < w->view->n_maps; map++)
         w->view->maps[map].n_heads = count_members(w, map);
-        name_map(&w->view->maps[map], map == 0 ? options->heads : &options->insets[map - 1],
-                 map == 0 ? options->n_heads : 1);
-    }
+    name_mean(&w->view->maps[0], options);
+    for (int64_t i = 0; i < options->n_insets; i++)
+        name_choice(&w->view->maps[1 + i], options->insets[i]);
 
 done:
     return status;

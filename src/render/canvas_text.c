@@ -54,14 +54,14 @@ static void lay_out(hl_typesetter *typesetter, const char *text, double size, bo
     g_free(valid);
 }
 
-/* Where no font has so much as a letter, pango draws boxes and measures them wrongly. */
+/* One missing font has another in its place; where there is none, pango would draw boxes. */
 static hl_status check_fonts(hl_typesetter *typesetter)
 {
-    lay_out(typesetter, "A", 8.0, false);
-    if (pango_layout_get_unknown_glyphs_count(typesetter->layout) == 0)
-        return HL_OK;
-    return hl_fail(HL_NOT_FOUND, "there is no font here, and a picture needs one: Liberation Sans "
-                                 "is best (Debian: fonts-liberation)");
+    lay_out(typesetter, "A", 10.0, false);
+    if (pango_layout_get_unknown_glyphs_count(typesetter->layout) > 0)
+        return hl_fail(HL_NOT_FOUND, "there is no font here to draw letters with: install one, "
+                                     "fonts-liberation for example");
+    return HL_OK;
 }
 
 hl_status hl_typesetter_open(hl_typesetter **out)

@@ -35,6 +35,7 @@ enum { MOST_CELLS = 256, MOST_INSET_CELLS = 128, CAPTION_BYTES = 768 };
 #define BAR_GAP     22.0
 #define BELOW       26.0 /* between map and what is zoomed */
 #define ZOOM_GAP    24.0
+#define SLACK       4.0 /* by which labels may get longer where the map gets larger */
 #define INSET_GAP   14.0
 #define INSET_STRIP 3.0
 #define INSET_NAME  12.0
@@ -232,10 +233,11 @@ static double side_of_labelled(double *labels, const hl_token_panel *panel, doub
     double side = side_of(panel->cells, room - panel->label_most - 4.0);
 
     *labels       = hl_panel_label_room(panel, side / n);
-    double larger = side_of(panel->cells, room - *labels);
-    if (hl_panel_label_room(panel, larger / n) > *labels)
+    double larger = side_of(panel->cells, room - *labels - SLACK);
+    double longer = hl_panel_label_room(panel, larger / n);
+    if (longer > *labels + SLACK)
         return side;
-    *labels = hl_panel_label_room(panel, larger / n);
+    *labels = longer;
     return larger;
 }
 
@@ -260,9 +262,10 @@ static double zoom_room(const token_figure *f, bool insets_beside)
     double least  = insets_beside ? 0.52 * inner : 0.7 * inner;
     double beside = ZOOM_GAP + INSET_LEAST + HL_STRIP_GAP + INSET_STRIP;
     double most   = insets_beside ? inner - beside : inner;
-    double wanted = f->main.box.x + HL_PANEL_LABEL_PITCH * (double)f->zoomed.n;
+    double strip  = HL_STRIP_GAP + STRIP;
+    double wanted = f->main.box.x + HL_PANEL_LABEL_PITCH * (double)f->zoomed.n + 1.0 + strip;
 
-    return fmin(fmax(least, wanted), fmax(most, least)) - HL_STRIP_GAP - STRIP;
+    return fmin(fmax(least, wanted), fmax(most, least)) - strip;
 }
 
 /* Not further left than the main map: its lines would go through the labels there. */
@@ -283,8 +286,9 @@ static double lay_out_zoom(token_figure *f, double top, bool insets_beside)
     return BELOW + side + labels;
 }
 
-/* As many in a row as fit, each as large as the row then allows; returns their height. */
-static double lay_out_insets(token_figure *f, double left, double top)
+/* As many in a row as fit, each as large as the row then allows, and where they can be, not higher
+ * together than `height`; returns how high they are. */
+static double lay_out_insets(token_figure *f, double left, double top, double height)
 {
     double  room = hl_figure_inner_width(&f->figure) - left;
     double  each = INSET_LEAST + HL_STRIP_GAP + INSET_STRIP + INSET_GAP;
@@ -297,6 +301,8 @@ static double lay_out_insets(token_figure *f, double left, double top)
     f->n_across    = (f->n_insets + n_rows - 1) / n_rows;
     f->inset_side  = fmin(INSET_MOST, (room + INSET_GAP) / (double)f->n_across - INSET_GAP -
                                           HL_STRIP_GAP - INSET_STRIP);
+    double lower   = (height - BELOW + INSET_GAP) / (double)n_rows - INSET_NAME - INSET_GAP;
+    f->inset_side  = fmin(f->inset_side, fmax(lower, INSET_LEAST));
     f->inset_x     = left;
     f->inset_y     = top + BELOW;
     return BELOW + (double)n_rows * (INSET_NAME + f->inset_side + INSET_GAP) - INSET_GAP;
@@ -309,13 +315,13 @@ static double lay_out_below(token_figure *f, double top)
     double zoom = lay_out_zoom(f, top, f->n_insets > 0);
 
     if (f->zoomed.n == 0 || f->n_insets == 0)
-        return fmax(zoom, lay_out_insets(f, 0.0, top));
+        return fmax(zoom, lay_out_insets(f, 0.0, top, INFINITY));
     double right  = f->zoom.box.x + f->zoom.box.width + HL_STRIP_GAP + STRIP + ZOOM_GAP;
-    double insets = lay_out_insets(f, right, top);
-    if (insets <= 1.3 * zoom && f->inset_side >= INSET_LEAST)
+    double insets = lay_out_insets(f, right, top, zoom);
+    if (insets <= 1.3 * zoom && f->inset_side > INSET_LEAST - 1.0) /* it may be that, rounded */
         return fmax(zoom, insets);
     zoom = lay_out_zoom(f, top, false);
-    return zoom + lay_out_insets(f, 0.0, top + zoom);
+    return zoom + lay_out_insets(f, 0.0, top + zoom, INFINITY);
 }
 
 /* --------------------------------------------------------------------------- drawing */
@@ -389,7 +395,8 @@ static hl_status draw_insets(token_figure *f, hl_box page)
     for (int64_t i = 0; i < f->n_insets; i++) {
         hl_token_panel panel = panel_of(f, &f->insets[i], INSET_STRIP);
         double         x     = page.x + f->inset_x + across * (double)(i % f->n_across);
-        double         y     = page.y + f->inset_y + down * (double)(i / f->n_across);
+        int64_t        row   = i / f->n_across;
+        double         y     = page.y + f->inset_y + down * (double)row;
 
         panel.box = (hl_box){ x, y + INSET_NAME, f->inset_side, f->inset_side };
         HL_TRY(hl_panel_draw(&panel));
