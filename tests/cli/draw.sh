@@ -64,7 +64,7 @@ expect_line "no profile" 3 'config.json'
 # Fonts: another takes the place of one that is not there; none at all is an error.
 echo '<?xml version="1.0"?><!DOCTYPE fontconfig SYSTEM "fonts.dtd"><fontconfig></fontconfig>' >"$scratch/none.conf"
 FONTCONFIG_FILE=$scratch/none.conf run draw "$profile" -o "$scratch/boxes.png"
-expect_line "no font" 3 'there is no font here to draw letters with'
+expect_line "no font" 3 'there is no font here'
 result "and no picture of boxes" "$([ ! -e "$scratch/boxes.png" ] && echo yes)"
 
 # Two models: a map for each of 128 heads, the same tokens, one page; and two profiles.
