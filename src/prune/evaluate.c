@@ -1,23 +1,14 @@
 /* evaluate.c - a walk over a tree of settings.
  *
- * Two settings of the gates that agree in layers 0 ... l-1 give the same residual stream
- * before layer l.  Sorted by their gates, layer 0 first, settings are the leaves of a tree
- * whose edges are layers' gates:
+ * settings.h has the tree.  For a walk over it one residual stream a layer is enough, that of
+ * the path to the current leaf: a setting starts at the first layer that differs from the setting
+ * before it, from the stream kept there, and overwrites those above.  All settings are run on
+ * one batch of windows before the next batch, so memory does not grow with text or settings.
+ * Where it is short, only every `every`-th layer's stream is kept and the layers between are
+ * run again.
  *
- *     layer 0   1 1 ------------------- 1 1 ---- 0 1
- *     layer 1   1 1 ------- 1 0         |        |
- *     layer 2   1 1   0 1   1 1         ...      ...
- *     setting   dense  a     b                            a starts at layer 2, b at 1
- *
- * and a walk from leaf to leaf runs every edge once: the least that can be.  For it one
- * stream a layer is enough, that of the path to the current leaf: a setting starts at the
- * first layer that differs from the setting before it, from the stream kept there, and
- * overwrites those above.  All settings are run on one batch of windows before the next
- * batch, so memory does not grow with text or settings.  Where it is short, only every
- * `every`-th layer's stream is kept and the layers between are run again.
- *
- * The dense model comes first of all, since sorting puts larger gates first; its logits a
- * and probabilities p stay for the batch, and with x the logits of another setting
+ * The dense model comes first of all; its logits a and probabilities p stay for the batch, and
+ * with x the logits of another setting
  *
  *     KL = sum p ((a - lse a) - (x - lse x)),
  *
@@ -34,8 +25,9 @@
 #include "measure/window.h"
 #include "model/logits.h"
 #include "model/model.h"
+#include "prune/settings.h"
 
-enum { DEFAULT_ROWS = 512, DEFAULT_CONTEXT = 1024, MAX_BATCH = 4096, MAX_SETTINGS = 1 << 24 };
+enum { DEFAULT_ROWS = 512, DEFAULT_CONTEXT = 1024, MAX_BATCH = 4096 };
 #define DEFAULT_MEMORY ((size_t)1 << 30)
 
 /* Tokens [begin, begin + length) of all. */
@@ -60,11 +52,9 @@ struct hl_evaluator {
     hl_session         *session;
     hl_evaluation      *result;
 
-    float   *gates;      /* (n_settings + 1, n_layers, n_heads), the last all 1 */
-    int64_t  n_gates;    /* of a setting */
-    int64_t *order;      /* (n_settings + 1) sorted, the dense model first */
-    int64_t *first;      /* (n_settings + 1) in that order: the layer it starts at */
-    int64_t  n_per_walk; /* layers run for a batch */
+    hl_settings settings;
+    int64_t    *first;      /* (n_settings + 1) the layer that each leaf starts at */
+    int64_t     n_per_walk; /* layers run for a batch */
 
     int64_t     *tokens; /* of all windows, one after the other */
     int64_t      n_tokens;
@@ -83,75 +73,10 @@ struct hl_evaluator {
     float     *streams;     /* (n_slots, B, n_rows, D) before layer (slot + 1) * every */
     int64_t    every;       /* n_layers: none is kept */
     int64_t    slot_floats; /* room of a slot */
-    int64_t    at;          /* in order: the setting at work */
+    int64_t    at;          /* the leaf at work; 0 is the dense model */
 };
 
 /* ------------------------------------------------------------------- settings */
-
-/* Larger gates first, layer by layer. */
-static int compare_gates(const float *a, const float *b, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++) {
-        if (a[i] != b[i])
-            return a[i] > b[i] ? -1 : 1;
-    }
-    return 0;
-}
-
-static const float *gates_of(const hl_evaluator *e, int64_t setting)
-{
-    return e->gates + setting * e->n_gates;
-}
-
-/* Stable, so that of equal settings the first comes first: merges runs of 1, 2, 4, ... */
-static void merge_runs(int64_t *out, const int64_t *in, const hl_evaluator *e, int64_t n,
-                       int64_t width)
-{
-    for (int64_t low = 0; low < n; low += 2 * width) {
-        int64_t middle = low + width < n ? low + width : n;
-        int64_t high   = low + 2 * width < n ? low + 2 * width : n;
-        int64_t a = low, b = middle;
-
-        for (int64_t i = low; i < high; i++) {
-            bool left = a < middle &&
-                        (b >= high ||
-                         compare_gates(gates_of(e, in[a]), gates_of(e, in[b]), e->n_gates) <= 0);
-            out[i] = left ? in[a++] : in[b++];
-        }
-    }
-}
-
-static hl_status sort_settings(hl_evaluator *e)
-{
-    int64_t   n      = e->result->n_settings + 1;
-    int64_t  *work   = NULL;
-    hl_status status = HL_ALLOC(&work, (size_t)n);
-
-    if (status != HL_OK)
-        return status;
-    e->order[0] = n - 1; /* before its equals */
-    for (int64_t i = 1; i < n; i++)
-        e->order[i] = i - 1;
-    for (int64_t width = 1; width < n; width *= 2) {
-        merge_runs(work, e->order, e, n, width);
-        memcpy(e->order, work, (size_t)n * sizeof *work);
-    }
-    hl_free(work);
-    return HL_OK;
-}
-
-/* The first layer whose gates differ; n_layers: none. */
-static int64_t first_difference(const hl_evaluator *e, int64_t a, int64_t b)
-{
-    int64_t n_heads = e->config->n_heads;
-    int64_t layer   = 0;
-
-    while (layer < e->config->n_layers &&
-           compare_gates(gates_of(e, a) + layer * n_heads, gates_of(e, b) + layer * n_heads,
-                         n_heads) == 0)
-        layer++;
-    return layer;
-}
 
 /* Where each setting starts: at the kept stream before the first difference.  An equal of
  * the one before it runs nothing. */
@@ -159,52 +84,20 @@ static void plan_walk(hl_evaluator *e)
 {
     int64_t n_layers = e->config->n_layers;
 
-    e->first[0]   = 0;
-    e->n_per_walk = n_layers;
-    for (int64_t i = 1; i <= e->result->n_settings; i++) {
-        int64_t layer = first_difference(e, e->order[i - 1], e->order[i]);
+    for (int64_t leaf = 0; leaf <= e->result->n_settings; leaf++) {
+        int64_t layer = hl_settings_first(&e->settings, leaf);
 
-        e->first[i] = layer < n_layers ? layer / e->every * e->every : n_layers;
-        e->n_per_walk += n_layers - e->first[i];
+        e->first[leaf] = layer < n_layers ? layer / e->every * e->every : n_layers;
+        e->n_per_walk += n_layers - e->first[leaf];
     }
-}
-
-static hl_status check_gates(const hl_evaluator *e)
-{
-    int64_t count = e->result->n_settings * e->n_gates;
-
-    for (int64_t i = 0; i < count; i++) {
-        if (!(e->gates[i] >= 0.0f && e->gates[i] <= 1.0f))
-            return hl_fail(
-                HL_BAD_ARGUMENT, "setting %lld: the gate of L%lldH%lld is %g, wanted 0 to 1",
-                (long long)(i / e->n_gates), (long long)(i % e->n_gates / e->config->n_heads),
-                (long long)(i % e->config->n_heads), (double)e->gates[i]);
-    }
-    return HL_OK;
 }
 
 static hl_status take_settings(hl_evaluator *e, const float *gates, int64_t n_settings)
 {
-    hl_status status = HL_OK;
+    hl_status status = hl_settings_init(&e->settings, e->model, gates, n_settings);
 
-    if (n_settings < 0 || n_settings > MAX_SETTINGS || (gates == NULL && n_settings > 0))
-        return hl_fail(HL_BAD_ARGUMENT, "evaluate: %lld settings of gates, wanted 0 to %d",
-                       (long long)n_settings, MAX_SETTINGS);
-    e->n_gates            = e->config->n_layers * e->config->n_heads;
-    e->result->n_settings = n_settings;
-    size_t count          = (size_t)n_settings * (size_t)e->n_gates;
-    HL_TRY(HL_ALLOC(&e->gates, count + (size_t)e->n_gates));
-    HL_TRY(HL_ALLOC(&e->order, (size_t)n_settings + 1));
-    HL_TRY(HL_ALLOC(&e->first, (size_t)n_settings + 1));
-    if (n_settings > 0)
-        memcpy(e->gates, gates, count * sizeof *gates);
-    for (int64_t i = 0; i < e->n_gates; i++)
-        e->gates[count + (size_t)i] = 1.0f;
-    HL_TRY(check_gates(e));
-    HL_TRY(sort_settings(e));
-
-done:
-    return status;
+    e->result->n_settings = status == HL_OK ? n_settings : 0;
+    return status == HL_OK ? HL_ALLOC(&e->first, (size_t)n_settings + 1) : status;
 }
 
 /* ----------------------------------------------------------------------- text */
@@ -414,8 +307,7 @@ void hl_evaluator_close(hl_evaluator *e)
         return;
     hl_session_close(e->session);
     hl_evaluation_free(e->result);
-    hl_free(e->gates);
-    hl_free(e->order);
+    hl_settings_clear(&e->settings);
     hl_free(e->first);
     hl_free(e->tokens);
     hl_free(e->windows);
@@ -530,7 +422,7 @@ static hl_status run_setting(hl_evaluator *e)
     hl_feed   feed   = { .tokens      = e->fed,
                          .n_tokens    = e->n_rows,
                          .lengths     = e->lengths,
-                         .gates       = gates_of(e, e->order[e->at]),
+                         .gates       = hl_settings_gates(&e->settings, e->at),
                          .tap         = &tap,
                          .first_layer = layer };
 
@@ -561,7 +453,7 @@ static hl_scores sum_window(const hl_evaluator *e, int64_t window)
 
 static hl_status add_setting(hl_evaluator *e)
 {
-    int64_t    setting = e->order[e->at];
+    int64_t    setting = e->settings.order[e->at];
     hl_scores *out     = setting == e->result->n_settings
                              ? e->result->dense
                              : e->result->scores + setting * e->result->n_windows;
