@@ -387,7 +387,7 @@ static void describe(char *out, size_t n_bytes, const compare_figure *f)
     snprintf(
         out, n_bytes,
         "%s Below, the difference of normalised entropy of layers, with 95%% intervals, and "
-        "of heads: a dot where it is one (bootstrap, %s; false discovery under 5%%). In figures, "
+        "of heads: a dot where it is one (bootstrap, %s; false discovery under 5%%). The table has "
         "means over all heads. n\u00a0=\u00a0%lld and %lld tokens, %lld windows in "
         "common.",
         maps, test, (long long)hl_profile_n_tokens(f->sides[0].profile),

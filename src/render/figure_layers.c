@@ -224,10 +224,12 @@ done:
 /* Bars, and a line over each as long as its interval. */
 static void draw_variances(const variance_figure *f, hl_plot *plot)
 {
-    hl_stroke line = { f->figure->theme->text, 0.9, 0.0 };
+    const hl_theme_colours *theme = f->figure->theme;
+    hl_stroke               line  = { theme->text, 0.9, 0.0 };
 
     hl_plot_grid(plot);
-    hl_plot_bars(plot, f->variances, f->figure->theme->series[0]);
+    /* Paler than a line of that colour: intervals are to be seen on them. */
+    hl_plot_bars(plot, f->variances, hl_mix(theme->background, theme->series[0], 0.65));
     for (int64_t layer = 0; layer < f->n_layers; layer++) {
         double x = hl_plot_x(plot, layer);
         if (!isnan(f->lows[layer]))
