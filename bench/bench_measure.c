@@ -1,6 +1,6 @@
 /* bench_measure.c - what measuring costs beside the bare forward pass.
  *
- *     build/bench_measure [--seconds N] [--threads N] [--files DIR]
+ *     build/bench_measure [--seconds N] [--threads N] [--files DIR] [--demo]
  *
  *     model            context    bare tok/s   measured tok/s    share
  *
@@ -31,6 +31,7 @@ typedef struct bench_options {
     double      seconds; /* for each model and context */
     int         n_threads;
     const char *files;
+    bool        demo_only;
 } bench_options;
 
 typedef struct bench {
@@ -198,6 +199,8 @@ static hl_status run(const bench_options *options)
     printf("measuring against the bare forward pass, %d threads, medians\n\n", options->n_threads);
     printf("  %-14s%9s%14s%17s%9s\n", "model", "context", "bare tok/s", "measured tok/s", "share");
     HL_TRY(run_bench("models/demo", "models/demo", 512, MAX_WINDOWS, options));
+    if (options->demo_only)
+        goto done;
     HL_TRY(hl_gpt2_files_make(options->files));
     HL_TRY(run_bench("GPT-2 shapes", path, 512, 3, options));
     HL_TRY(run_bench("GPT-2 shapes", path, 1024, 3, options));
@@ -212,6 +215,7 @@ int main(int argc, char **argv)
         { "seconds", required_argument, NULL, 's' },
         { "threads", required_argument, NULL, 't' },
         { "files", required_argument, NULL, 'f' },
+        { "demo", no_argument, NULL, 'd' },
         { NULL, 0, NULL, 0 },
     };
     bench_options options = { .seconds = 60.0, .files = "build/bench" };
@@ -223,8 +227,11 @@ int main(int argc, char **argv)
             options.n_threads = atoi(optarg);
         } else if (letter == 'f') {
             options.files = optarg;
+        } else if (letter == 'd') {
+            options.demo_only = true;
         } else {
-            fprintf(stderr, "usage: bench_measure [--seconds N] [--threads N] [--files DIR]\n");
+            fprintf(stderr,
+                    "usage: bench_measure [--seconds N] [--threads N] [--files DIR] [--demo]\n");
             return 2;
         }
     }

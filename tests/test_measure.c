@@ -363,16 +363,16 @@ static void norms_influence_and_loss_are_right(void **state)
     assert_ok(hl_safetensors_open(&file, DEMO "/expected.safetensors"));
     const hl_tensor *tokens  = hl_safetensors_find(file, "tokens");
     hl_profile      *profile = measure(
-             &w, &(hl_measure_options){ .windows = { .context = 64 }, .nll = true, .n_threads = 1 });
+             &w, &(hl_measure_options){ .windows = { .context = 32 }, .nll = true, .n_threads = 1 });
     assert_ok(
         hl_session_open(&session, w.model,
                         &(hl_session_options){ .n_ctx = 256, .wants = tap.wants, .n_threads = 1 }));
-    for (int i = 0; i < 8; i++) { /* windows of 64: so short that every row is looked at */
-        int64_t ids[64];
+    for (int i = 0; i < 16; i++) { /* windows of 32: so short that every row is looked at */
+        int64_t ids[32];
         memcpy(ids, (const char *)tokens->data + (size_t)i * sizeof ids, sizeof ids);
         assert_ok(hl_session_rewind(session, 0, 0));
         assert_ok(
-            hl_session_feed(session, &(hl_feed){ .tokens = ids, .n_tokens = 64, .tap = &tap }));
+            hl_session_feed(session, &(hl_feed){ .tokens = ids, .n_tokens = 32, .tap = &tap }));
     }
     double layer_mean = 0.0;
     for (int head = 0; head < 8; head++)

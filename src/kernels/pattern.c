@@ -209,9 +209,10 @@ static hl_pattern_row softmax(double *scores, const hl_dense *dense, hl_visible_
         add_span(&sums, dense, scores, spans[i]);
     if (sink != NULL)
         add_outcome(&sums, (double)*sink - sums.max, exp((double)*sink - sums.max));
+    double scale = 1.0 / sums.sum;
     for (int i = 0; i < n_spans; i++) {
         for (int64_t key = spans[i].begin; key < spans[i].end; key++)
-            scores[key] /= sums.sum;
+            scores[key] *= scale;
     }
     return (hl_pattern_row){
         .lse        = sums.max + log(sums.sum),

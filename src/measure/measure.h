@@ -20,7 +20,7 @@
 enum {
     HL_PIECE         = 512, /* rows */
     HL_PATTERN_ROWS  = 2,   /* of a piece, looked at whole */
-    HL_OUTPUT_ROWS   = 64,  /* of a piece, whose outputs and stream are looked at */
+    HL_OUTPUT_ROWS   = 32,  /* of a piece, whose outputs and stream are looked at */
     HL_KERNEL_ROWS   = 16,  /* of those, compared between heads */
     HL_PROBE_TOKENS  = 64,
     HL_PROBE_REPEATS = 4, /* sequences */

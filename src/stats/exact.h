@@ -50,18 +50,6 @@ static inline hl_wide hl_fixed_square(double value)
     return square < 0x1p62 ? (hl_wide)llrint(square) : (hl_wide)rint(square);
 }
 
-/* The same whole numbers for a value, or a square, of less than 2^11 in size, in a form that
- * compilers turn into vectors: adding 1.5 * 2^52 rounds to an integer, which then stands in the
- * low bits. */
-static inline int64_t hl_fixed_small(double value)
-{
-    double  shifted = value * HL_FIXED_ONE + 0x1.8p52;
-    int64_t bits;
-
-    memcpy(&bits, &shifted, sizeof bits);
-    return bits - INT64_C(0x4338000000000000);
-}
-
 /* |value| of at most 1, as a whole number of 2^-22. */
 static inline int64_t hl_unit(double value)
 {
@@ -81,21 +69,34 @@ static inline void hl_sums_add(hl_sums *sums, double value)
     sums->count++;
 }
 
-/* As hl_sums_add of each of them.  Values below HL_SMALL_LIMIT in size have squares below 2^50 in
- * fixed point: the sums of HL_SMALL_COUNT of them fit into 64 bits. */
+/* As hl_sums_add of each of them, in a form that compilers turn into vectors.  A number of less
+ * than 2^11 in size, to which 1.5 * 2^12 is added, is rounded to a multiple of 2^-40, and its last
+ * 52 bits count them.  Values below HL_SMALL_LIMIT have squares below 2^50 in fixed point, so
+ * that the sums of HL_SMALL_COUNT of them fit into 64 bits; what the addition put into each
+ * bit pattern is taken away at the end, modulo 2^64. */
 #define HL_SMALL_LIMIT 32.0
 #define HL_SMALL_COUNT 4096
 
+static inline uint64_t hl_bits_shifted(double value)
+{
+    double   shifted = value + 0x1.8p12;
+    uint64_t bits;
+
+    memcpy(&bits, &shifted, sizeof bits);
+    return bits;
+}
+
 static inline hl_sums hl_sums_of_small(const double *values, int64_t n)
 {
-    int64_t sum     = 0;
-    int64_t squares = 0;
+    uint64_t sum     = 0;
+    uint64_t squares = 0;
+    uint64_t shifts  = (uint64_t)n * hl_bits_shifted(0.0);
 
     for (int64_t i = 0; i < n; i++) {
-        sum += hl_fixed_small(values[i]);
-        squares += hl_fixed_small(values[i] * values[i]);
+        sum += hl_bits_shifted(values[i]);
+        squares += hl_bits_shifted(values[i] * values[i]);
     }
-    return (hl_sums){ sum, squares, n };
+    return (hl_sums){ (int64_t)(sum - shifts), (int64_t)(squares - shifts), n };
 }
 
 /* NaN of nothing. */

@@ -20,8 +20,8 @@
 /* The sums of one head, while it adds up the rows of a sequence. */
 typedef struct head_sums {
     hl_sums  total[HL_N_QUANTITIES];
-    double   min[HL_N_QUANTITIES];
-    double   max[HL_N_QUANTITIES];
+    float    min[HL_N_QUANTITIES];
+    float    max[HL_N_QUANTITIES];
     int64_t *histogram; /* (3, 64), as what follows in the profile's tables */
     int64_t *position_count;
     hl_wide *position_sum;
@@ -49,8 +49,8 @@ static head_sums open_sums(const hl_profile *profile, int64_t cell)
     };
 
     for (int i = 0; i < HL_N_QUANTITIES; i++) {
-        sums.min[i] = (double)INFINITY;
-        sums.max[i] = (double)-INFINITY;
+        sums.min[i] = INFINITY;
+        sums.max[i] = -INFINITY;
     }
     return sums;
 }
@@ -65,8 +65,8 @@ static void close_sums(const hl_profile *profile, int64_t cell, const head_sums 
         hl_counts(profile, HL_TABLE_COUNT)[at] += sums->total[i].count;
         hl_wides(profile, HL_TABLE_SUM)[at] += sums->total[i].sum;
         hl_wides(profile, HL_TABLE_SQUARES)[at] += sums->total[i].squares;
-        *min = fminf((float)sums->min[i], *min);
-        *max = fmaxf((float)sums->max[i], *max);
+        *min = fminf(sums->min[i], *min);
+        *max = fmaxf(sums->max[i], *max);
     }
 }
 
@@ -128,17 +128,20 @@ static head_rows rows_of(const hl_row_plans *plans, const hl_attention_result *r
     };
 }
 
-static void read_values(double *restrict out, const head_rows *rows, int quantity)
+static void widen(double *restrict out, const float *restrict values, int64_t n)
 {
-    const float *restrict values = rows->values[quantity];
-
-    if (quantity == HL_Q_FAIR) {
-        for (int64_t i = 0; i < rows->n; i++)
-            out[i] = (double)values[i] * rows->inverse[i];
-        return;
-    }
-    for (int64_t i = 0; i < rows->n; i++)
+    for (int64_t i = 0; i < n; i++)
         out[i] = (double)values[i];
+}
+
+/* The same, times `scale`; `narrow` gets them as floats. */
+static void scale_values(double *restrict out, float *restrict narrow, const float *restrict values,
+                         const double *restrict scale, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        out[i]    = (double)values[i] * scale[i];
+        narrow[i] = (float)out[i];
+    }
 }
 
 static bool entropy_is_possible(const head_rows *rows)
@@ -222,10 +225,10 @@ static void add_lookback(int64_t *lookback, const head_rows *rows, int64_t n_typ
     }
 }
 
-static void add_range(head_sums *sums, const double *values, int quantity, int64_t n)
+static void add_range(head_sums *sums, const float *values, int quantity, int64_t n)
 {
-    double least = sums->min[quantity];
-    double most  = sums->max[quantity];
+    float least = sums->min[quantity];
+    float most  = sums->max[quantity];
 
 #pragma omp simd reduction(min : least) reduction(max : most)
     for (int64_t i = 0; i < n; i++) {
@@ -241,19 +244,26 @@ static void add_rows(head_sums *sums, const hl_row_run *run, const head_rows *ro
                      int64_t n_types)
 {
     double values[HL_RUN_ROWS];
+    float  fair[HL_RUN_ROWS];
 
     for (int quantity = 0; quantity < HL_N_QUANTITIES; quantity++) {
-        hl_sums more = { 0 };
+        const float *narrow = rows->values[quantity];
+        hl_sums      more   = { 0 };
 
         if ((run->defined & 1U << quantity) == 0)
             continue;
-        read_values(values, rows, quantity);
+        if (quantity == HL_Q_FAIR) {
+            scale_values(values, fair, narrow, rows->inverse, rows->n);
+            narrow = fair;
+        } else {
+            widen(values, narrow, rows->n);
+        }
         if (small)
             more = hl_sums_of_small(values, rows->n);
         else
             hl_sums_add(&more, values[0]);
         spread(sums, run, quantity, &more);
-        add_range(sums, values, quantity, rows->n);
+        add_range(sums, narrow, quantity, rows->n);
     }
     add_histograms(sums, run, rows);
     if (rows->mass != NULL)
