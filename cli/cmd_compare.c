@@ -114,6 +114,17 @@ static void print_matching(const hl_sheet *matching)
            hl_sheet_fact(matching, "mean distance by index"));
 }
 
+static void print_rows(const hl_sheet *rows)
+{
+    if (rows == NULL)
+        return;
+    printf("\nrows of the two on the same tokens, %.0f of each head in %.0f windows: mean total\n"
+           "variation %.4f; %.4f with heads matched by it, which gives %.0f another partner\n",
+           hl_sheet_fact(rows, "rows"), hl_sheet_fact(rows, "sequences"),
+           hl_sheet_fact(rows, "mean variation"), hl_sheet_fact(rows, "mean variation matched"),
+           hl_sheet_fact(rows, "moved"));
+}
+
 static int print_screen(const compare_command *command, const hl_comparison *found)
 {
     print_kind(command, found);
@@ -127,6 +138,7 @@ static int print_screen(const compare_command *command, const hl_comparison *fou
     printf("\n");
     print_heads(found);
     print_matching(found->matching);
+    print_rows(found->rows);
     return code;
 }
 
@@ -137,10 +149,11 @@ static int print_json(const compare_command *command, const hl_comparison *found
     json_t *tables = json_object();
 
     for (size_t i = 0; hl_comparison_table_name(i) != NULL; i++) {
-        char       *text = NULL;
-        const char *name = hl_comparison_table_name(i);
+        char           *text  = NULL;
+        const char     *name  = hl_comparison_table_name(i);
+        const hl_sheet *table = hl_comparison_table(found, name);
 
-        if (hl_sheet_render(&text, hl_comparison_table(found, name), HL_SHEET_JSON) == HL_OK)
+        if (table != NULL && hl_sheet_render(&text, table, HL_SHEET_JSON) == HL_OK)
             json_object_set_new(tables, name, json_loads(text, 0, NULL));
         hl_free(text);
     }
@@ -184,6 +197,52 @@ static hl_status open_side(hl_profile **out, const compare_command *command, int
     return command->texts.count > 0 ? hl_quick_measure(out, &quick) : hl_profile_load(out, path);
 }
 
+/* Two models on the same tokens: what their profiles do not tell. */
+static hl_status add_rows(hl_comparison *found, const compare_command *command,
+                          const hl_analysis_options *options)
+{
+    hl_row_distance_options how       = { .windows   = command->windows,
+                                          .seed      = options->seed,
+                                          .n_threads = (int32_t)command->common.n_threads };
+    hl_corpus_options       text      = { .inputs   = command->texts.items,
+                                          .n_inputs = (size_t)command->texts.count };
+    hl_model               *models[2] = { NULL, NULL };
+    hl_tokenizer           *tokenizer = NULL;
+    hl_corpus              *corpus    = NULL;
+    hl_row_distances       *rows      = NULL;
+
+    if (command->texts.count == 0 || found->kind != HL_COMPARE_SAME_TOKENS)
+        return HL_OK;
+    hl_status status = hl_model_open(&models[0], command->paths.items[0]);
+    if (status == HL_OK)
+        status = hl_model_open(&models[1], command->paths.items[1]);
+    if (status == HL_OK)
+        status = hl_tokenizer_open(&tokenizer, hl_model_get_info(models[0])->tokenizer_path);
+    if (status == HL_OK)
+        status = hl_corpus_open(&corpus, models[0], tokenizer, &text);
+    if (status == HL_OK)
+        status = hl_measure_row_distances(&rows, models[0], models[1], corpus, &how);
+    if (status == HL_OK)
+        status = hl_comparison_add_rows(found, rows, options);
+    hl_row_distances_free(rows);
+    hl_corpus_close(corpus);
+    hl_tokenizer_close(tokenizer);
+    hl_model_close(models[0]);
+    hl_model_close(models[1]);
+    return status;
+}
+
+/* A table that only two models on the same tokens have. */
+static hl_status check_found(const compare_command *command, const hl_comparison *found)
+{
+    if (command->table == NULL || hl_comparison_table(found, command->table) != NULL)
+        return HL_OK;
+    hl_complain("compare",
+                "--table %s: needs two models that read a text as the same tokens (--text)",
+                command->table);
+    return HL_BAD_INPUT;
+}
+
 static int compare(const compare_command *command)
 {
     hl_analysis_options options = { .seed = (uint64_t)command->common.seed };
@@ -196,8 +255,12 @@ static int compare(const compare_command *command)
         status = open_side(&b, command, 1);
     if (status == HL_OK)
         status = hl_compare(&found, a, b, &options);
+    if (status == HL_OK)
+        status = add_rows(found, command, &options);
     if (status != HL_OK)
         hl_complain("compare", "%s", hl_error_message());
+    else
+        status = check_found(command, found);
     int code = status == HL_OK ? report(command, found) : hl_exit_for(status);
     hl_comparison_free(found);
     hl_profile_free(a);
@@ -231,7 +294,7 @@ int hl_command_compare(int argc, char **argv)
 
     hl_option options[] = {
         { "table", 't', HL_OPTION_TEXT, &command.table, "NAME",
-          "ranks, metrics, layers, heads, differences or matching", 0, 0 },
+          "ranks, metrics, layers, heads, differences, matching or rows", 0, 0 },
         { "csv", 0, HL_OPTION_FLAG, &command.csv, NULL, "the table as CSV", 0, 0 },
         { "text", 0, HL_OPTION_LIST, &command.texts, "PATH",
           "A and B are models: measure both on this; may be repeated", 0, 0 },
@@ -250,7 +313,9 @@ int hl_command_compare(int argc, char **argv)
         "(paired bootstrap), and what is called a difference has a false discovery\n"
         "rate under 5% over all heads.  One model on two texts: is the order of\n"
         "its heads stable?  Since training permutes heads, those of a layer are\n"
-        "also matched by their profiles instead of their numbers.",
+        "also matched by their profiles instead of their numbers.  Of two models\n"
+        "on the same tokens sampled rows are compared as well, and heads matched\n"
+        "by the total variation between them.",
         options,
     };
 

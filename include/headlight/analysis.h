@@ -195,15 +195,20 @@ typedef struct hl_comparison {
     hl_sheet *heads;       /* fair entropy of every head, with interval, p and q */
     hl_sheet *differences; /* every metric of every head, B - A */
     hl_sheet *matching;    /* which head of B is which of A, layer by layer */
+    hl_sheet *rows;        /* how unlike whole rows are; NULL until hl_comparison_add_rows */
 } hl_comparison;
 
 HL_API hl_status hl_compare(hl_comparison **out, const hl_profile *a, const hl_profile *b,
                             const hl_analysis_options *options);
 HL_API void      hl_comparison_free(hl_comparison *comparison);
+/* What profiles do not hold: the rows of two models on the same tokens, head by head and with the
+ * heads of a layer matched so that the sum of their total variations is least. */
+HL_API hl_status hl_comparison_add_rows(hl_comparison *comparison, const hl_row_distances *rows,
+                                        const hl_analysis_options *options);
 /* "same tokens", "two texts", "apart". */
 HL_API const char *hl_comparison_kind_name(hl_comparison_kind kind);
 /* "ranks", "metrics", ...; NULL past the last.  And the table of that name, NULL if there is
- * none. */
+ * none: "rows" is there only once it was added. */
 HL_API const char     *hl_comparison_table_name(size_t index);
 HL_API const hl_sheet *hl_comparison_table(const hl_comparison *comparison, const char *name);
 

@@ -38,7 +38,7 @@ typedef struct hl_measure_options {
                                 * from whole rows; slow */
 
     /* Do not. */
-    const char *rows_path;  /* every row's statistics, to this file; held in memory */
+    const char *rows_path;  /* every row's statistics, to this file */
     const char *state_path; /* where the state is saved; NULL: nowhere */
     double      save_every; /* seconds; 0: 30 */
     bool        resume;     /* go on from the state, if there is one */
@@ -87,6 +87,34 @@ typedef struct hl_maps_options {
  * is not measured; all positions are of type "prompt".  The options may be NULL. */
 HL_API hl_status hl_measure_maps(hl_profile **out, const char *path,
                                  const hl_maps_options *options);
+
+/* Two models on the same tokens: how unlike their rows of attention are.  Rows are drawn from every
+ * window by its content. */
+typedef struct hl_row_distances {
+    int64_t  n_layers;
+    int64_t  n_heads; /* the most of a layer */
+    int64_t  n_sequences;
+    int64_t  n_rows;       /* looked at, of each head */
+    int64_t *heads;        /* (n_layers) */
+    double  *variation;    /* (n_layers, n_heads, n_heads) mean total variation between the rows of
+                            * a head of A and of one of B; NaN where a layer has no such heads */
+    double  *divergence;   /* (n_layers, n_heads) mean Jensen-Shannon of equal heads, nats */
+    double  *of_sequences; /* (n_sequences, n_layers, n_heads) variation of equal heads */
+} hl_row_distances;
+
+typedef struct hl_row_distance_options {
+    hl_window_options windows; /* context 0: what both models can, at most 1024 */
+    int64_t           n_rows;  /* of a window, at most; 0: 8 */
+    uint64_t          seed;
+    int32_t           n_threads;
+} hl_row_distance_options;
+
+/* The corpus is opened with A and its tokenizer; B gets the same ids.  HL_BAD_INPUT where the
+ * models differ in layers or heads.  The options may be NULL. */
+HL_API hl_status hl_measure_row_distances(hl_row_distances **out, const hl_model *a,
+                                          const hl_model *b, const hl_corpus *corpus,
+                                          const hl_row_distance_options *options);
+HL_API void      hl_row_distances_free(hl_row_distances *distances);
 
 /* Many machines.  Under mpirun, in a library that was built with MPI (make MPI=1), a process
  * is one of several ranks, which all call these in this order; else it is rank 0 of 1.

@@ -232,6 +232,7 @@ void hl_comparison_free(hl_comparison *comparison)
     hl_sheet_free(comparison->heads);
     hl_sheet_free(comparison->differences);
     hl_sheet_free(comparison->matching);
+    hl_sheet_free(comparison->rows);
     hl_free(comparison);
 }
 
@@ -245,7 +246,7 @@ const char *hl_comparison_kind_name(hl_comparison_kind kind)
 const char *hl_comparison_table_name(size_t index)
 {
     static const char *const names[] = { "ranks",       "metrics",  "layers", "heads",
-                                         "differences", "matching", NULL };
+                                         "differences", "matching", "rows",   NULL };
 
     return index < sizeof names / sizeof *names ? names[index] : NULL;
 }
@@ -254,7 +255,8 @@ const hl_sheet *hl_comparison_table(const hl_comparison *comparison, const char 
 {
     const hl_sheet *const tables[] = { comparison->ranks,       comparison->metrics,
                                        comparison->layers,      comparison->heads,
-                                       comparison->differences, comparison->matching };
+                                       comparison->differences, comparison->matching,
+                                       comparison->rows };
 
     for (size_t i = 0; hl_comparison_table_name(i) != NULL; i++) {
         if (strcmp(name, hl_comparison_table_name(i)) == 0)

@@ -22,9 +22,7 @@
 
 /* ------------------------------------------------------------------ sampled rows */
 
-/* Up to `n` positions in [low, high), rising, one in each of n equal parts; -1 behind the
- * last. */
-static void draw_positions(int64_t *out, int64_t n, int64_t low, int64_t high, uint64_t hash)
+void hl_measure_draw(int64_t *out, int64_t n, int64_t low, int64_t high, uint64_t hash)
 {
     int64_t count = high - low;
 
@@ -50,10 +48,10 @@ static void draw_rows(hl_measuring *m, int64_t sequence)
 
     low  = low > m->piece ? low : m->piece;
     high = high > low ? high : low;
-    draw_positions(m->positions + sequence * m->n_patterns, m->n_patterns, low, high,
-                   hl_hash_pair(hash, (uint64_t)m->piece));
-    draw_positions(m->outputs + sequence * HL_OUTPUT_ROWS, HL_OUTPUT_ROWS, low, high,
-                   hl_hash_pair(hash, ~(uint64_t)m->piece));
+    hl_measure_draw(m->positions + sequence * m->n_patterns, m->n_patterns, low, high,
+                    hl_hash_pair(hash, (uint64_t)m->piece));
+    hl_measure_draw(m->outputs + sequence * HL_OUTPUT_ROWS, HL_OUTPUT_ROWS, low, high,
+                    hl_hash_pair(hash, ~(uint64_t)m->piece));
 }
 
 /* --------------------------------------------------------------- block influence */

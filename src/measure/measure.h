@@ -58,6 +58,10 @@ typedef struct hl_measuring {
     hl_measure_rows *rows; /* NULL: not wanted */
 } hl_measuring;
 
+/* measure.c: up to `n` positions in [low, high), rising, one in each of n equal parts; -1 behind
+ * the last. */
+void hl_measure_draw(int64_t *out, int64_t n, int64_t low, int64_t high, uint64_t hash);
+
 /* measure_setup.c */
 hl_status hl_measure_setup(hl_measuring *m, const hl_tokenizer *tokenizer);
 void      hl_measure_close(hl_measuring *m);
