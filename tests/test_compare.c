@@ -142,6 +142,42 @@ static void test_layers(void **state)
     hl_comparison_free(found);
 }
 
+/* Two layers of two heads; in the second they have changed places. */
+static void test_rows_match_heads(void **state)
+{
+    made_model       model        = healthy_model();
+    hl_comparison   *found        = compare(&model, &model);
+    int64_t          heads[]      = { 2, 2 };
+    double           variation[]  = { 0.1, 0.5, 0.5, 0.2, 0.9, 0.1, 0.3, 0.8 };
+    double           divergence[] = { 0.01, 0.02, 0.03, 0.04 };
+    double           sequences[]  = { 0.05, 0.2, 0.9, 0.8, 0.15, 0.2, 0.9, 0.8 };
+    hl_row_distances rows         = { .n_layers     = 2,
+                                      .n_heads      = 2,
+                                      .n_sequences  = 2,
+                                      .n_rows       = 16,
+                                      .heads        = heads,
+                                      .variation    = variation,
+                                      .divergence   = divergence,
+                                      .of_sequences = sequences };
+    (void)state;
+
+    assert_ok(hl_comparison_add_rows(found, &rows, NULL));
+    const hl_sheet *table = hl_comparison_table(found, "rows");
+    assert_int_equal(hl_sheet_n_rows(table), 4);
+    assert_near(number_in(table, 0, "partner"), 0.0, 0.0);
+    assert_near(number_in(table, 2, "partner"), 1.0, 0.0);
+    assert_near(number_in(table, 3, "partner"), 0.0, 0.0);
+    assert_near(number_in(table, 2, "variation"), 0.9, 0.0);
+    assert_near(number_in(table, 2, "variation_matched"), 0.1, 0.0);
+    assert_near(number_in(table, 0, "low"), 0.05, 1e-12);
+    assert_near(number_in(table, 0, "high"), 0.15, 1e-12);
+    assert_near(number_in(table, 3, "divergence"), 0.04, 0.0);
+    assert_near(hl_sheet_fact(table, "moved"), 2.0, 0.0);
+    assert_near(hl_sheet_fact(table, "mean variation"), 0.5, 1e-12);
+    assert_near(hl_sheet_fact(table, "mean variation matched"), 0.175, 1e-12);
+    hl_comparison_free(found);
+}
+
 static void test_other_shapes(void **state)
 {
     made_model     a = healthy_model(), b = healthy_model();
@@ -179,7 +215,7 @@ int main(void)
         cmocka_unit_test(test_itself),     cmocka_unit_test(test_pairs_find_small_changes),
         cmocka_unit_test(test_two_texts),  cmocka_unit_test(test_matching),
         cmocka_unit_test(test_layers),     cmocka_unit_test(test_other_shapes),
-        cmocka_unit_test(test_histograms),
+        cmocka_unit_test(test_histograms), cmocka_unit_test(test_rows_match_heads),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
