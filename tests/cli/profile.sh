@@ -3,7 +3,7 @@
 set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
-plan 47
+plan 49
 
 dense=$scratch/dense.profile
 sparse=$scratch/sparse.profile
@@ -130,6 +130,9 @@ expect_line "no RoPE in it" 3 '^headlight diagnose: models/demo: its positions d
 # shellcheck disable=SC2086
 run compare --text models/text/alice.txt $few models/demo models/demo-sparse
 expect_line "two models on a text" 0 '^not the same model by hash, 4 sequences in common$'
+expect_line "and their rows" 0 '^variation 0\.[0-9]+; 0\.[0-9]+ with heads matched by it'
+run compare --table rows "$dense" "$sparse"
+expect_line "which profiles do not hold" 3 '^headlight compare: --table rows: needs two models'
 
 run compare "$dense" "$sparse"
 expect_line "pairs" 0 '^not the same model by hash, 12 sequences in common$'
