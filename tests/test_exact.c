@@ -113,6 +113,34 @@ static void nothing_has_no_mean(void **state)
     assert_true(hl_variance_of(1.0, 1.0 - 1e-16) == 0.0);
 }
 
+/* In blocks, whole numbers of 64 bits: the very same sums, for values of either sign, for ones
+ * that lie halfway between two multiples of 2^-40, and for the largest that may be. */
+static void blocks_of_small_values_are_the_same(void **state)
+{
+    (void)state;
+    for (int power = -45; power <= 5; power++) {
+        make_values(ldexp(1.0, power));
+        for (int i = 0; i < N; i += 3)
+            values[i] = rint(values[i] * 0x1p41) * 0x1p-41;
+        for (int i = 1; i < N && power == 5; i += 3)
+            values[i] = i % 2 == 0 ? 32.0 - 0x1p-48 : -32.0 + 0x1p-48;
+        for (int first = 0; first + HL_SMALL_COUNT <= N; first += HL_SMALL_COUNT) {
+            for (int64_t n = 0; n <= HL_SMALL_COUNT; n = 3 * n + 1) {
+                hl_sums wanted = { 0 };
+                hl_sums seen   = hl_sums_of_small(values + first, n);
+                for (int64_t i = 0; i < n; i++)
+                    hl_sums_add(&wanted, values[first + i]);
+                assert_true(seen.sum == wanted.sum && seen.squares == wanted.squares);
+                assert_int_equal(seen.count, wanted.count);
+            }
+        }
+    }
+    for (int i = 0; i < HL_SMALL_COUNT; i++)
+        values[i] = 32.0 - 0x1p-48;
+    hl_sums sums = hl_sums_of_small(values, HL_SMALL_COUNT);
+    assert_true(sums.squares == HL_SMALL_COUNT * hl_fixed_square(values[0]));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -121,6 +149,7 @@ int main(void)
         cmocka_unit_test(what_does_not_fit_is_seen),
         cmocka_unit_test(the_largest_sums_fit),
         cmocka_unit_test(squares_have_no_step),
+        cmocka_unit_test(blocks_of_small_values_are_the_same),
         cmocka_unit_test(nothing_has_no_mean),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -105,6 +105,42 @@ static void assert_content(const char *path, const void *bytes, size_t n_bytes)
     free(read);
 }
 
+static void parts_may_come_in_any_order(void **state)
+{
+    (void)state;
+    const char *folder = new_folder();
+    const char *path   = in_folder(folder, "parts");
+    hl_writer  *writer = NULL;
+
+    assert_ok(hl_writer_open(&writer, path));
+    hl_writer_write(writer, "head", 4);
+    hl_writer_reserve(writer, 12);
+    hl_writer_write_at(writer, 10, "ed", 2);
+    hl_writer_write_at(writer, 5, "wri", 3);
+    assert_ok(hl_writer_check(writer));
+    assert_int_equal(access(path, F_OK), -1); /* not before it is finished */
+    assert_ok(hl_writer_finish(writer));
+    assert_content(path, "head\0wri\0\0ed", 12);
+    remove_folder(folder);
+}
+
+static void room_that_is_not_there_is_known_at_once(void **state)
+{
+    (void)state;
+    const char *folder = new_folder();
+    const char *path   = in_folder(folder, "large");
+    hl_writer  *writer = NULL;
+
+    assert_ok(hl_writer_open(&writer, path));
+    hl_writer_reserve(writer, (size_t)1 << 62);
+    assert_int_not_equal(hl_writer_check(writer), HL_OK);
+    assert_non_null(strstr(hl_error_message(), "large: no room for 4611686018427387904 bytes: "));
+    hl_writer_write_at(writer, 0, "x", 1);
+    assert_int_not_equal(hl_writer_finish(writer), HL_OK);
+    assert_int_equal(count_files(folder), 0);
+    remove_folder(folder);
+}
+
 static void pieces_of_any_size_arrive_in_order(void **state)
 {
     (void)state;
@@ -373,6 +409,8 @@ int main(void)
         cmocka_unit_test(unreadable_file_is_explained),
         cmocka_unit_test(pieces_of_any_size_arrive_in_order),
         cmocka_unit_test(target_changes_only_at_finish),
+        cmocka_unit_test(parts_may_come_in_any_order),
+        cmocka_unit_test(room_that_is_not_there_is_known_at_once),
         cmocka_unit_test(abandoning_leaves_no_trace),
         cmocka_unit_test(full_disk_keeps_the_old_file),
         cmocka_unit_test(first_error_outlives_later_messages),

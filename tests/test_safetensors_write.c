@@ -59,6 +59,40 @@ static void bytes_are_exactly_the_format(void **state)
     hl_safetensors_writer_free(writer);
 }
 
+/* Data that comes later, the last tensor first: the bytes of a file written at once. */
+static void data_may_come_later(void **state)
+{
+    (void)state;
+    const uint16_t         words[]  = { 1, 2 };
+    hl_safetensors_writer *writer   = new_writer();
+    hl_safetensors_writer *at_once  = new_writer();
+    hl_tensor              tensor   = vector("w", HL_DTYPE_U16, 2, words);
+    hl_tensor              bytes    = vector("a", HL_DTYPE_U8, 3, "\3\4\5");
+    hl_writer             *file     = NULL;
+    size_t                 n_wanted = 0, n_seen = 0;
+
+    hl_safetensors_add(at_once, &bytes);
+    hl_safetensors_add(at_once, &tensor);
+    char       *wanted = written_bytes(at_once, &n_wanted);
+    const char *folder = new_folder();
+    const char *path   = in_folder(folder, "later.safetensors");
+    tensor.data = bytes.data = NULL;
+    hl_safetensors_add(writer, &bytes);
+    hl_safetensors_add(writer, &tensor);
+    assert_ok(hl_safetensors_begin(&file, writer, path));
+    hl_writer_write_at(file, hl_safetensors_offset(writer, "a"), "\3\4\5", 3);
+    hl_writer_write_at(file, hl_safetensors_offset(writer, "w"), words, sizeof words);
+    assert_ok(hl_writer_finish(file));
+    char *seen = read_file(path, &n_seen);
+    assert_int_equal(n_seen, n_wanted);
+    assert_memory_equal(seen, wanted, n_wanted);
+    free(seen);
+    free(wanted);
+    hl_safetensors_writer_free(writer);
+    hl_safetensors_writer_free(at_once);
+    remove_folder(folder);
+}
+
 static void empty_file_is_valid(void **state)
 {
     (void)state;
@@ -307,6 +341,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bytes_are_exactly_the_format),
+        cmocka_unit_test(data_may_come_later),
         cmocka_unit_test(empty_file_is_valid),
         cmocka_unit_test(what_is_written_is_read_back_aligned),
         cmocka_unit_test(order_of_adding_does_not_matter),
