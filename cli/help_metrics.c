@@ -43,7 +43,8 @@ static const struct {
     { "curvature", "c of a + b x + c x^2 fitted over depth x from 0 to 1; positive: a valley" },
     { "spearman", "rank correlation of the layers' means with their depth" },
     { "flat", "the range is under two standard errors of a layer's mean" },
-    { "block_influence", "1 - cos between what enters and what leaves the block, mean over rows" },
+    { "block_influence", "1 - cos between what enters and what leaves the block, mean over "
+                         "sampled rows; of the last block only with --nll" },
 
     { "PATTERNS, over sampled rows; with and without key 0", NULL },
     { "diagonal, lift", "p of the token itself; how many times more than 1/n that is" },
