@@ -420,7 +420,8 @@ static void explain_flat(hl_examination *e, const hl_layer_shape *shape)
         hl_text_addf(&e->against, "Least block influence: %.3f in layer %lld.",
                      hl_profile_block_influence(e->profile, idlest), (long long)idlest);
     else
-        hl_text_addf(&e->against, "Block influence was not measured (headlight measure MODEL TEXT -o P does).");
+        hl_text_addf(&e->against,
+                     "Block influence was not measured (headlight measure MODEL TEXT -o P does).");
 }
 
 hl_status hl_diagnose_flat(hl_examination *e)

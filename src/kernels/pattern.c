@@ -151,20 +151,21 @@ static void add_block(row_sums *sums, const double *offsets, const double *weigh
     *sums = (row_sums){ .sum = sum, .dot = dot, .dot2 = dot2, .squares = squares };
 }
 
+/* In four parts, as vectors; what is not a number is passed over, and found by the sums. */
 static void find_largest(row_sums *sums, const double *scores, key_span span)
 {
-    double max  = sums->max_key;
-    double size = sums->max_size;
+    double max[4]  = { sums->max_key, sums->max_key, sums->max_key, sums->max_key };
+    double size[4] = { sums->max_size, sums->max_size, sums->max_size, sums->max_size };
 
-#pragma omp simd reduction(max : max, size)
-    for (int64_t key = span.begin; key < span.end; key++) {
-        double score = scores[key];
-        double above = score < 0.0 ? -score : score;
-        max          = score > max ? score : max;
-        size         = above > size ? above : size;
+    for (int64_t key = span.begin; key < span.end; key += 4) {
+        for (int i = 0; i < 4 && key + i < span.end; i++) {
+            double score = scores[key + i];
+            max[i]       = score > max[i] ? score : max[i];
+            size[i]      = fabs(score) > size[i] ? fabs(score) : size[i];
+        }
     }
-    sums->max_key  = max;
-    sums->max_size = size;
+    sums->max_key  = fmax(fmax(max[0], max[1]), fmax(max[2], max[3]));
+    sums->max_size = fmax(fmax(size[0], size[1]), fmax(size[2], size[3]));
 }
 
 /* Scores become weights e^(s - max) on the way. */

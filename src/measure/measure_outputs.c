@@ -193,7 +193,7 @@ hl_status hl_measure_outputs(hl_measuring *m, const hl_layer_rows *rows)
         if (n == 0)
             continue;
 #pragma omp parallel for num_threads(                                                              \
-    hl_forward_threads(m->session, n * rows->n_heads * rows->d_head))
+    hl_forward_threads(m->session, n * rows->n_heads * rows->d_head * rows->d_head))
         for (int64_t head = 0; head < rows->n_heads; head++) {
             head_outputs outputs = multiply(m, rows, sequence, head, sampled, n);
             add_norms(m, rows->layer, head, &outputs);

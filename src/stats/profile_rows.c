@@ -225,18 +225,32 @@ static void add_lookback(int64_t *lookback, const head_rows *rows, int64_t n_typ
     }
 }
 
+/* In eight parts, as vectors. */
 static void add_range(head_sums *sums, const float *values, int quantity, int64_t n)
 {
-    float least = sums->min[quantity];
-    float most  = sums->max[quantity];
+    enum { PARTS = 8 };
+    float   least[PARTS], most[PARTS];
+    int64_t i = 0;
 
-#pragma omp simd reduction(min : least) reduction(max : most)
-    for (int64_t i = 0; i < n; i++) {
-        least = values[i] < least ? values[i] : least;
-        most  = values[i] > most ? values[i] : most;
+    for (int part = 0; part < PARTS; part++) {
+        least[part] = sums->min[quantity];
+        most[part]  = sums->max[quantity];
     }
-    sums->min[quantity] = least;
-    sums->max[quantity] = most;
+    for (; i + PARTS <= n; i += PARTS) {
+        for (int part = 0; part < PARTS; part++) {
+            float value = values[i + part];
+            least[part] = value < least[part] ? value : least[part];
+            most[part]  = value > most[part] ? value : most[part];
+        }
+    }
+    for (; i < n; i++) {
+        least[0] = fminf(values[i], least[0]);
+        most[0]  = fmaxf(values[i], most[0]);
+    }
+    for (int part = 0; part < PARTS; part++) {
+        sums->min[quantity] = fminf(sums->min[quantity], least[part]);
+        sums->max[quantity] = fmaxf(sums->max[quantity], most[part]);
+    }
 }
 
 /* Sound rows of one run: all of them, if they are small, or one. */

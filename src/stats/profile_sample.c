@@ -169,15 +169,23 @@ static void add_up(double *total, double *squares, const float *p, int64_t n)
     *squares = (sums[1][0] + sums[1][1]) + (sums[1][2] + sums[1][3]);
 }
 
+/* The largest in eight parts, as vectors, then where it first stands. */
 static int64_t find_top(const float *p, int64_t begin, int64_t end)
 {
-    float   most = p[begin];
-    int64_t top  = begin;
+    enum { PARTS = 8 };
+    float   most[PARTS] = { 0 };
+    int64_t key         = begin;
+    int64_t top         = begin;
 
-#pragma omp simd reduction(max : most)
-    for (int64_t key = begin; key < end; key++)
-        most = p[key] > most ? p[key] : most;
-    while (top < end - 1 && p[top] != most)
+    for (; key + PARTS <= end; key += PARTS) {
+        for (int part = 0; part < PARTS; part++)
+            most[part] = p[key + part] > most[part] ? p[key + part] : most[part];
+    }
+    for (; key < end; key++)
+        most[0] = fmaxf(most[0], p[key]);
+    for (int part = 1; part < PARTS; part++)
+        most[0] = fmaxf(most[0], most[part]);
+    while (top < end - 1 && p[top] != most[0])
         top++;
     return top;
 }
