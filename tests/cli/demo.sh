@@ -13,7 +13,7 @@ result "it shows the heads, the layers and the diagnoses" \
     "$(grep -q '^L7 ' "$scratch/shown" && grep -q '^layers' "$scratch/shown" &&
         grep -q 'entropy-collapse' "$scratch/shown" && echo yes)"
 missing=
-for figure in heatmap layers compare; do
+for figure in heatmap layers compare tokens lens; do
     python3 -c 'import sys, xml.dom.minidom; xml.dom.minidom.parse(sys.argv[1])' \
         "$scratch/demo/$figure.svg" || missing="$missing $figure.svg"
     [ "$(head -c 8 "$scratch/demo/$figure.png" | od -An -tx1 | tr -d ' ')" = 89504e470d0a1a0a ] ||
@@ -23,7 +23,7 @@ result "it writes its figures, as SVG and PNG$missing" "$([ -z "$missing" ] && e
 
 # A line for every file, and the first figure's line makes the same bytes again.
 listed=$(grep -c "^$HEADLIGHT " "$scratch/shown")
-result "seven commands to copy" "$([ "$listed" -eq 7 ] && echo yes)"
+result "nine commands to copy" "$([ "$listed" -eq 9 ] && echo yes)"
 line=$(grep "^$HEADLIGHT draw .*heatmap.svg" "$scratch/shown")
 cp "$scratch/demo/heatmap.svg" "$scratch/before.svg"
 rm "$scratch/demo/heatmap.svg"
