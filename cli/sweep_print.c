@@ -129,13 +129,14 @@ int hl_sweep_print_json(const hl_sweep *sweep, const char *model)
 
     for (size_t i = 0; hl_sweep_verdict(sweep, i) != NULL; i++)
         json_array_append_new(verdict, json_string(hl_sweep_verdict(sweep, i)));
-    json_t *root = json_pack(
-        "{s:s, s:I, s:I, s:I, s:f, s:I, s:I, s:I, s:o, s:o}", "model", model, "context",
-        (json_int_t)test->context, "windows", (json_int_t)test->n_windows, "scored",
-        (json_int_t)test->n_scored, "nll",
-        hl_evaluation_total(test, -1).nll / (double)test->n_scored, "settings",
-        (json_int_t)test->n_settings, "layers_run", (json_int_t)test->n_layers_run, "layers_naive",
-        (json_int_t)test->n_layers_naive, "verdict", verdict, "tables", tables_of(sweep));
+    json_t *root =
+        json_pack("{s:s, s:I, s:I, s:I, s:f, s:I, s:I, s:I, s:I, s:o, s:o}", "model", model,
+                  "context", (json_int_t)test->context, "windows", (json_int_t)test->n_windows,
+                  "scored", (json_int_t)test->n_scored, "nll",
+                  hl_evaluation_total(test, -1).nll / (double)test->n_scored, "settings",
+                  (json_int_t)test->n_settings, "distinct", (json_int_t)test->n_distinct,
+                  "layers_run", (json_int_t)test->n_layers_run, "layers_naive",
+                  (json_int_t)test->n_layers_naive, "verdict", verdict, "tables", tables_of(sweep));
     int failed =
         root == NULL ? -1 : json_dumpf(root, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(15));
 

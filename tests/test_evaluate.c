@@ -134,6 +134,7 @@ static void no_layer_is_run_twice(void **state)
     hl_evaluation *found = evaluate(model, corpus, gates, n, 1, 0);
     assert_int_equal(found->n_layers_run, 7 * (8 + 64 + 512));
     assert_int_equal(found->n_layers_naive, 7 * 3 * (512 + 1));
+    assert_int_equal(found->n_distinct, 512); /* one of them is the dense model */
     hl_evaluation_free(found);
     free(gates);
     hl_corpus_close(corpus);

@@ -42,6 +42,9 @@ typedef struct hl_evaluation {
      * been without a shared prefix. */
     int64_t n_layers_run;
     int64_t n_layers_naive;
+    /* Settings that differ from each other and from the dense model, which counts too: equal
+     * ones are run once, and are no merit of the prefix. */
+    int64_t n_distinct;
 } hl_evaluation;
 
 typedef struct hl_evaluate_options {

@@ -89,6 +89,7 @@ static void plan_walk(hl_evaluator *e)
 
         e->first[leaf] = layer < n_layers ? layer / e->every * e->every : n_layers;
         e->n_per_walk += n_layers - e->first[leaf];
+        e->result->n_distinct += layer < n_layers;
     }
 }
 

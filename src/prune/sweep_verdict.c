@@ -254,6 +254,8 @@ static hl_status say_costs(hl_sweep *s)
     hl_shapes            shapes = hl_shapes_of(s->model, s->options.n_ctx);
     int64_t              most   = s->n_off[s->options.n_ratios - 1];
     hl_ceiling           limit  = hl_ceiling_of(&shapes, most);
+    double               run = (double)test->n_layers_run, all = (double)test->n_layers_naive;
+    double               settings = (double)test->n_settings + 1.0;
 
     HL_TRY(say(s,
                "A gate of zero alone saves no time.  Taking %lld heads out can save at most "
@@ -261,11 +263,12 @@ static hl_status say_costs(hl_sweep *s)
                (long long)most, 100.0 * limit.params_share, 100.0 * limit.flops_share,
                (long long)s->options.n_ctx));
     HL_TRY(say(s,
-               "%lld settings and the dense model ran %lld layers of %lld: a shared prefix saved "
-               "%.0f%%.",
-               (long long)test->n_settings, (long long)test->n_layers_run,
-               (long long)test->n_layers_naive,
-               100.0 * (1.0 - (double)test->n_layers_run / (double)test->n_layers_naive)));
+               "%lld settings and the dense model, %lld of them different, ran %lld layers of "
+               "%lld: a shared prefix saved %.0f%%, with equal settings %.0f%%.",
+               (long long)test->n_settings, (long long)test->n_distinct,
+               (long long)test->n_layers_run, (long long)test->n_layers_naive,
+               100.0 * (1.0 - run / (all * (double)test->n_distinct / settings)),
+               100.0 * (1.0 - run / all)));
 
 done:
     return status;
