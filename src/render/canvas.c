@@ -58,7 +58,7 @@ void hl_canvas_page(hl_canvas *canvas, double width, double height, hl_colour ba
     if (canvas->status != HL_OK)
         return;
     canvas->width      = width;
-    canvas->height     = height;
+    canvas->height     = ceil(height); /* whole points: else the last is half a pixel */
     canvas->background = background;
     canvas->started    = true;
     canvas->backend->start(canvas);

@@ -169,6 +169,16 @@ hl_text_style hl_figure_normal(const hl_figure *figure, hl_anchor anchor, hl_sta
     return (hl_text_style){ figure->theme->text, HL_TEXT_NORMAL, false, anchor, stand, 0.0 };
 }
 
+hl_map hl_figure_blues(const hl_figure *figure)
+{
+    return figure->options.theme == HL_THEME_DARK ? HL_MAP_BLUES_DARK : HL_MAP_BLUES;
+}
+
+const char *hl_figure_more(const hl_figure *figure)
+{
+    return figure->options.theme == HL_THEME_DARK ? "lighter" : "darker";
+}
+
 hl_stroke hl_figure_axis_stroke(const hl_figure *figure)
 {
     return (hl_stroke){ figure->theme->axis, 0.6, 0.0 };

@@ -59,6 +59,10 @@ hl_text_style hl_figure_small(const hl_figure *figure, hl_anchor anchor, hl_stan
 hl_text_style hl_figure_normal(const hl_figure *figure, hl_anchor anchor, hl_stand stand);
 hl_stroke     hl_figure_axis_stroke(const hl_figure *figure);
 
+/* Blues for the page: nothing is its ground.  And what much is in a caption: "darker". */
+hl_map      hl_figure_blues(const hl_figure *figure);
+const char *hl_figure_more(const hl_figure *figure);
+
 /* The widest label of an axis. */
 double hl_figure_label_width(const hl_figure *figure, const hl_axis *axis);
 

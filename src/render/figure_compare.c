@@ -381,8 +381,8 @@ static void describe(char *out, size_t n_bytes, const compare_figure *f)
         hl_map_block_legend(legend, sizeof legend, &f->blocks[0]);
         snprintf(maps, sizeof maps,
                  "Attention of every head on %lld tokens, the same for both: rows look, columns "
-                 "are looked at; the darker, the more, by the root of the weight. %s",
-                 (long long)f->sides[0].patterns->n_tokens, legend);
+                 "are looked at; the %s, the more, by the root of the weight. %s",
+                 (long long)f->sides[0].patterns->n_tokens, hl_figure_more(f->figure), legend);
     }
     snprintf(
         out, n_bytes,

@@ -56,7 +56,7 @@ static void colour_layer(histograms *h, int64_t layer)
     for (int bin = 0; bin < HL_N_BINS; bin++) {
         h->drawn[first + bin] = !isnan(highest);
         h->colours[first + bin] =
-            hl_map_colour(HL_MAP_BLUES, isnan(highest) ? 0.0 : shares[bin] / highest);
+            hl_map_colour(hl_figure_blues(h->figure), isnan(highest) ? 0.0 : shares[bin] / highest);
     }
 }
 
@@ -139,8 +139,8 @@ static void describe(char *out, size_t n_bytes, const histograms *h)
     hl_diagnosis_marks_say(found, sizeof found, &h->marks);
     snprintf(out, n_bytes,
              "Entropy of single rows over the logarithm of the keys they see, all heads of a layer "
-             "together: the darker, the more rows, each layer by itself.%s%s%s",
-             found[0] != '\0' ? " " : "", found,
+             "together: the %s, the more rows, each layer by itself.%s%s%s",
+             hl_figure_more(h->figure), found[0] != '\0' ? " " : "", found,
              lined ? " Dashed: the threshold of collapse or overload." : "");
 }
 
@@ -167,7 +167,7 @@ static void draw(histograms *h)
     label_entropies(figure, inner);
     hl_figure_colour_bar(
         figure, (hl_box){ inner.x + inner.width + LEGEND_GAP, inner.y, 0.0, fmin(height, 220.0) },
-        HL_MAP_BLUES, &h->axis, "Rows, of the fullest bin");
+        hl_figure_blues(figure), &h->axis, "Rows, of the fullest bin");
 }
 
 hl_status hl_figure_histograms(hl_figure *figure)

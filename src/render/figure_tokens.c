@@ -120,7 +120,7 @@ static bar attention_bar(const token_figure *f)
     static const double root[]   = { 0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0 };
     static const double linear[] = { 0.0, 0.2, 0.4, 0.6, 0.8, 1.0 };
     bool                is_root  = f->options.scale == HL_ATTENTION_ROOT;
-    bar out = { "Attention", hl_panel_map(&f->figure), is_root ? 7 : 6, { 0 }, { { 0 } } };
+    bar out = { "Attention", hl_figure_blues(&f->figure), is_root ? 7 : 6, { 0 }, { { 0 } } };
 
     for (int i = 0; i < out.n_ticks; i++) {
         double value  = is_root ? root[i] : linear[i];
@@ -462,7 +462,7 @@ static void write_caption(char out[CAPTION_BYTES], const token_figure *f)
              "Attention (%s) of each token (row) on each it sees (column): %s is more%s. Strip: "
              "entropy of the row%s.%s%s%s%s%s %s, %lld layer%s \u00d7 %lld head%s; "
              "n\u00a0=\u00a0%lld token%s.",
-             view->maps[0].name, hl_panel_more(&f->figure),
+             view->maps[0].name, hl_figure_more(&f->figure),
              f->options.scale == HL_ATTENTION_ROOT ? ", by square roots" : "",
              view->maps[0].n_heads > 1 ? ", mean of the heads\u2019" : "", bins, thinned, zoom,
              shared, bin == 1 && has_marked(view) ? " Bold: special and template tokens." : "",

@@ -149,18 +149,19 @@ void hl_map_block_legend(char *out, size_t n_bytes, const hl_map_block *block)
 
 /* --------------------------------------------------------------------------- drawing */
 
-static hl_colour shade_of(double weight)
+static hl_colour shade_of(const hl_figure *figure, double weight)
 {
-    return hl_map_colour(HL_MAP_BLUES, floor(sqrt(weight) * N_SHADES + 0.5) / N_SHADES);
+    return hl_map_colour(hl_figure_blues(figure), floor(sqrt(weight) * N_SHADES + 0.5) / N_SHADES);
 }
 
 /* What is as good as nothing is left as the ground. */
-static void shade_map(hl_colour *colours, bool *drawn, const float *values, int64_t n_cells)
+static void shade_map(hl_colour *colours, bool *drawn, const hl_figure *figure, const float *values,
+                      int64_t n_cells)
 {
-    hl_colour ground = shade_of(0.0);
+    hl_colour ground = shade_of(figure, 0.0);
 
     for (int64_t i = 0; i < n_cells; i++) {
-        colours[i] = shade_of(isnan(values[i]) ? 0.0 : (double)values[i]);
+        colours[i] = shade_of(figure, isnan(values[i]) ? 0.0 : (double)values[i]);
         drawn[i]   = colours[i].red != ground.red || colours[i].blue != ground.blue;
     }
 }
@@ -211,7 +212,7 @@ static void draw_map(const hl_map_block *block, int64_t layer, int64_t head, hl_
                        hl_head_name(name, layer, head), &style);
     grid.box = (hl_box){ at.x, at.y + name_height(block), block->map, block->map };
     hl_canvas_begin(canvas, title);
-    hl_canvas_rectangle(canvas, grid.box, shade_of(0.0));
+    hl_canvas_rectangle(canvas, grid.box, shade_of(block->figure, 0.0));
     hl_canvas_cells(canvas, &grid);
     hl_canvas_outline(canvas, grid.box, &frame);
     hl_canvas_end(canvas);
@@ -249,8 +250,8 @@ hl_status hl_map_block_draw(const hl_map_block *block, hl_point at)
     {
         hl_point corner = { at.x + block->step * (double)head,
                             at.y + BLOCK_TITLE + block->down * (double)layer };
-        shade_map(colours, drawn, patterns->values + (layer * patterns->n_heads + head) * n_cells,
-                  n_cells);
+        shade_map(colours, drawn, block->figure,
+                  patterns->values + (layer * patterns->n_heads + head) * n_cells, n_cells);
         draw_map(block, layer, head, corner, &cells);
     }
 
@@ -270,7 +271,7 @@ void hl_map_block_key(hl_figure *figure, hl_point right)
                            .colours  = colours };
 
     for (int i = 0; i < N_SHADES; i++)
-        colours[i] = hl_map_colour(HL_MAP_BLUES, (double)i / (N_SHADES - 1));
+        colours[i] = hl_map_colour(hl_figure_blues(figure), (double)i / (N_SHADES - 1));
     hl_canvas_cells(figure->canvas, &ramp);
     hl_canvas_text(figure->canvas, (hl_point){ right.x, right.y + 3.5 }, "1", &style);
     hl_canvas_text(figure->canvas, (hl_point){ right.x - 84.0, right.y + 3.5 }, "attention 0",

@@ -158,16 +158,6 @@ void hl_panel_column_labels(const hl_token_panel *panel, bool above)
 
 /* ----------------------------------------------------------------------------- cells */
 
-hl_map hl_panel_map(const hl_figure *figure)
-{
-    return figure->options.theme == HL_THEME_DARK ? HL_MAP_BLUES_DARK : HL_MAP_BLUES;
-}
-
-const char *hl_panel_more(const hl_figure *figure)
-{
-    return figure->options.theme == HL_THEME_DARK ? "lighter" : "darker";
-}
-
 static void name_cell(char *out, size_t n_bytes, const hl_token_cells *cells, int64_t cell)
 {
     int64_t token = hl_token_cells_token(cells, cell);
@@ -233,7 +223,7 @@ static void draw_map(const hl_token_panel *panel, hl_colour *colours, bool *draw
 
         drawn[i]   = seen && !isnan(value);
         missing[i] = seen && isnan(value);
-        colours[i] = drawn[i] ? hl_map_colour(hl_panel_map(panel->figure),
+        colours[i] = drawn[i] ? hl_map_colour(hl_figure_blues(panel->figure),
                                               hl_attention_share(panel->scale, value))
                               : (hl_colour){ 0 };
     }

@@ -32,10 +32,6 @@ typedef struct hl_token_panel {
 #define HL_STRIP_GAP         2.5 /* between map and strip */
 #define HL_PANEL_LABEL_PITCH 7.2 /* cells so large can all have a label */
 
-/* The map of attention for the figure's page, and how its ends are called in a caption. */
-hl_map      hl_panel_map(const hl_figure *figure);
-const char *hl_panel_more(const hl_figure *figure);
-
 /* How far labels of tokens stick out, beside cells so large. */
 double hl_panel_label_room(const hl_token_panel *panel, double cell);
 /* Every how many-th cell has a label. */
