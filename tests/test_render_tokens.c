@@ -412,10 +412,10 @@ static void test_edges(void **state)
     hl_canvas      *canvas = NULL;
 
     assert_ok(hl_canvas_open(&canvas, HL_FORMAT_PNG, 100.0));
-    hl_canvas_page(canvas, 50.2, 60.3, paper); /* 69.7 x 83.75 */
+    hl_canvas_page(canvas, 50.2, 60.3, paper); /* 61 points high: 69.7 x 84.7 */
     assert_ok(hl_canvas_write(canvas, path));
     hl_canvas_close(canvas);
-    assert_int_equal(count_pixels(path, paper), 70 * 84);
+    assert_int_equal(count_pixels(path, paper), 70 * 85);
 }
 
 static void test_same_bytes(void **state)
