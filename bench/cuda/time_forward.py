@@ -4,7 +4,8 @@
 
 bf16, causal, 16384 tokens a batch, 2048 / d heads.  Each number is the median of the rounds;
 in a round every method runs once, in random order, each timed by events around several calls.
-TFLOP/s count 2 S^2 d a head, half of the full square's 4 S^2 d."""
+TFLOP/s count 2 S^2 d a head, half of the full square's 4 S^2 d.  HEADLIGHT_JSON names a file for
+the times of all rounds, in milliseconds a call."""
 import json
 import os
 import random
@@ -60,7 +61,19 @@ def time_shape(library, d, length, kernels):
         random.shuffle(order)  # the chip's power limit makes each slow the next
         for name in order:
             times[name].append(time_once(methods[name], 3))
-    return {name: flops / statistics.median(values) / 1e9 for name, values in times.items()}
+    return flops, times
+
+
+def memory_taken(library):
+    """What the driver has less of after a call than before it, in bytes."""
+    q, k, v = (torch.randn(1, 16, 32768, 128, device="cuda", dtype=torch.bfloat16)
+               for _ in range(3))
+    run, _ = library.prepare(q, k, v, causal=True)
+    torch.cuda.synchronize()
+    before = torch.cuda.mem_get_info()[0]
+    run()
+    torch.cuda.synchronize()
+    return before - torch.cuda.mem_get_info()[0]
 
 
 def main():
@@ -68,16 +81,20 @@ def main():
     kernels = sys.argv[2].split(",") if len(sys.argv) > 2 else ["hopper"]
     lengths = [int(x) for x in sys.argv[3].split(",")] if len(sys.argv) > 3 else \
         [1024, 2048, 4096, 8192, 16384, 32768]
-    rows = []
+    report = dict(device=torch.cuda.get_device_name(), torch=torch.__version__,
+                  cudnn=torch.backends.cudnn.version(), rounds=ROUNDS, shapes=[])
     for d in (64, 128):
         for length in lengths:
-            row = time_shape(library, d, length, kernels)
-            rows.append(dict(d=d, length=length, **row))
-            print(f"d={d:3} S={length:5} " + " ".join(f"{name} {rate:.0f}"
-                                                      for name, rate in row.items()), flush=True)
-    if "OUT" in os.environ:
-        with open(os.path.join(os.environ["OUT"], "forward.json"), "w") as file:
-            json.dump(rows, file)
+            flops, times = time_shape(library, d, length, kernels)
+            report["shapes"].append(dict(d=d, length=length, flops=flops, ms=times))
+            print(f"d={d:3} S={length:5} " + " ".join(
+                f"{name} {flops / statistics.median(ms) / 1e9:.0f}"
+                for name, ms in times.items()), flush=True)
+    report["memory_taken"] = memory_taken(library)
+    print("memory taken by a call, S=32768 d=128:", report["memory_taken"], "bytes")
+    if "HEADLIGHT_JSON" in os.environ:
+        with open(os.environ["HEADLIGHT_JSON"], "w") as file:
+            json.dump(report, file)
 
 
 main()

@@ -7,10 +7,15 @@
  *                  stages, by the tensor copy engine; keeps few registers
  *     consumers    64 rows each:  S = Q K^T, softmax and sums, O += P V
  *
- * Two things hide the exponentials behind the tensor cores.  Within a group the
- * product S of block n-1 is issued before O += P V of block n, so the softmax of
- * one block runs beside the product of the other.  Between groups a pair of named
- * barriers lets one issue its products while another is in its softmax.
+ * The product S of block n-1 is issued before O += P V of block n, so that the softmax
+ * of one block runs beside the product of the other; and while one group is in its
+ * softmax, the others' products keep the tensor cores busy.  (Making groups take turns
+ * with barriers, as is often done, was slower here: bench/ladder.)
+ *
+ * The maximum of a row is looked for only where it must be: in blocks with a mask, and
+ * when a weight about the old maximum grows beyond 2^8, which sends the whole group
+ * back to that block's scores.  Elsewhere weights are formed about the centre the row
+ * has; all sums are exact about any centre, and so is the output.
  *
  * The statistics are row_state.h's, in the domain of exp2 with the scale folded
  * in.  With c = max * scale * log2(e), rounded once, and x = s * scale * log2(e) - c:
@@ -194,9 +199,39 @@ template <typename S> struct hopper_producer {
 
 /* ---------------------------------------------------------------- consumers */
 
-/* Two rows' running state: this thread's share of the sums, the row's maximum. */
-struct hopper_rows {
-    float max[2], sum[2], dot[2], collision[2];
+/* A thread's share of the sums of two rows. */
+template <bool STATISTICS> struct hopper_sums {
+    float sum[2] = { 0, 0 }, dot[2] = { 0, 0 }, collision[2] = { 0, 0 };
+
+    __device__ __forceinline__ void add(int row, float x, float weight)
+    {
+        sum[row] += weight;
+        if (STATISTICS) {
+            dot[row]       = fmaf(weight, x, dot[row]);
+            collision[row] = fmaf(weight, weight, collision[row]);
+        }
+    }
+
+    __device__ __forceinline__ void add(const hopper_sums &other)
+    {
+#pragma unroll
+        for (int row = 0; row < 2; row++) {
+            sum[row] += other.sum[row];
+            dot[row] += other.dot[row];
+            collision[row] += other.collision[row];
+        }
+    }
+
+    /* Moves a row to another centre, `shift` away (in bits); returns the factor. */
+    __device__ __forceinline__ float move(int row, float shift)
+    {
+        float scale = ptx::exp2_fast(shift);
+
+        dot[row] = scale * fmaf(shift, sum[row], dot[row]);
+        sum[row] *= scale;
+        collision[row] *= scale * scale;
+        return scale;
+    }
 };
 
 /* Below this a power of two is 0; above -inf, so that 0 times it is 0. */
@@ -206,21 +241,23 @@ constexpr float FLOOR = -16384.0f;
  * than this keeps a weight below 2^8, which costs the sums no digit that matters. */
 constexpr float LARGEST = 256.0f;
 
-/* So many scores at a time; see weigh_about. */
+/* weigh_about's pace: chunks of so many scores, and how far sums stay behind. */
 constexpr int CHUNK = 8;
+constexpr int LAG   = 6;
 
 template <typename S> struct hopper_consumer {
     using T                       = typename S::T;
     static constexpr int N_SCORES = S::KEYS / 2; /* of a thread */
     static constexpr int N_OUT    = S::D / 2;
 
-    typename S::shared &shared;
-    int                 group;
-    float               scale;    /* times log2(e) */
-    int                 n_blocks; /* of values, so far */
-    hopper_rows         rows;
-    float               out[N_OUT];
-    uint32_t            weights[N_SCORES / 2]; /* P, two to a register */
+    typename S::shared        &shared;
+    int                        group;
+    float                      scale;    /* times log2(e) */
+    int                        n_blocks; /* of values, so far */
+    float                      top[2];   /* of the rows, or what serves as such */
+    hopper_sums<S::STATISTICS> rows;
+    float                      out[N_OUT];
+    uint32_t                   weights[N_SCORES / 2]; /* P, two to a register */
 
     __device__ __forceinline__ int lane() const
     {
@@ -236,16 +273,6 @@ template <typename S> struct hopper_consumer {
     {
         if (lane() == 0)
             ptx::barrier_arrive(barrier);
-    }
-
-    /* Groups take turns at the tensor cores. */
-    __device__ __forceinline__ void my_turn() const
-    {
-        ptx::named_sync(1 + group, 256);
-    }
-    __device__ __forceinline__ void your_turn() const
-    {
-        ptx::named_arrive(1 + (group + 1 == S::GROUPS ? 0 : group + 1), 256);
     }
 
     /* S = Q K^T, issued. */
@@ -284,7 +311,7 @@ template <typename S> struct hopper_consumer {
     __device__ __forceinline__ void weigh(float (&rescale)[2], float (&scores)[N_SCORES],
                                           const int (&limit)[2])
     {
-        float most[2] = { rows.max[0], rows.max[1] };
+        float most[2] = { top[0], top[1] };
         float centre[2];
 
 #pragma unroll
@@ -300,39 +327,21 @@ template <typename S> struct hopper_consumer {
             most[row]   = fmaxf(most[row], __shfl_xor_sync(~0u, most[row], 2));
             centre[row] = most[row] == -INFINITY ? 0.0f : __fmul_rn(most[row], scale);
             /* A row without keys has max -inf; its sums are 0. */
-            float shift  = fmaxf(__fmul_rn(rows.max[row], scale) - centre[row], FLOOR);
-            rescale[row] = ptx::exp2_fast(shift);
-            if (S::STATISTICS) {
-                rows.dot[row] = rescale[row] * fmaf(shift, rows.sum[row], rows.dot[row]);
-                rows.collision[row] *= rescale[row] * rescale[row];
-            }
-            rows.sum[row] *= rescale[row];
-            rows.max[row] = most[row];
+            rescale[row] = rows.move(row, fmaxf(__fmul_rn(top[row], scale) - centre[row], FLOOR));
+            top[row]     = most[row];
         }
 
-        float sum[2] = { 0, 0 }, dot[2] = { 0, 0 }, collision[2] = { 0, 0 };
+        hopper_sums<S::STATISTICS> block;
 #pragma unroll
         for (int i = 0; i < N_SCORES; i++) {
             int   row = (i >> 1) & 1;
             float x   = fmaf(scores[i], scale, -centre[row]);
             if (MASKED)
                 x = fmaxf(x, FLOOR);
-            float weight = ptx::exp2_fast(x);
-            sum[row] += weight;
-            if (S::STATISTICS) {
-                dot[row]       = fmaf(weight, x, dot[row]);
-                collision[row] = fmaf(weight, weight, collision[row]);
-            }
-            scores[i] = weight;
+            scores[i] = ptx::exp2_fast(x);
+            block.add(row, x, scores[i]);
         }
-#pragma unroll
-        for (int row = 0; row < 2; row++) {
-            rows.sum[row] += sum[row];
-            if (S::STATISTICS) {
-                rows.dot[row] += dot[row];
-                rows.collision[row] += collision[row];
-            }
-        }
+        rows.add(block);
     }
 
     /* The same about the centre that the rows have, without looking for a new one.
@@ -340,59 +349,44 @@ template <typename S> struct hopper_consumer {
      * any row of the group. */
     __device__ __forceinline__ bool weigh_about(float (&scores)[N_SCORES])
     {
-        float centre[2] = { __fmul_rn(rows.max[0], scale), __fmul_rn(rows.max[1], scale) };
-        float sum[2] = { 0, 0 }, dot[2] = { 0, 0 }, collision[2] = { 0, 0 };
-        float about[2] = { centre[0], centre[1] };
-        float sum_then[2][2], collision_then[2][2];
+        const float centre[2] = { __fmul_rn(top[0], scale), __fmul_rn(top[1], scale) };
+        float       about[2]  = { centre[0], centre[1] };
+        float       x[N_SCORES];
+        hopper_sums<S::STATISTICS> block, then[2]; /* now; after even and odd chunks */
 
 #pragma unroll
-        for (int i = 0; i < N_SCORES; i++) {
-            int row = (i >> 1) & 1;
+        for (int i = 0; i < N_SCORES + LAG; i++) {
             /* Left alone, the compiler puts off the sums to the end, where nothing hides
              * them.  Zero times what they were two chunks ago keeps it in step. */
-            if (i % CHUNK == 0 && i >= 2 * CHUNK) {
-                int slot = i / CHUNK % 2;
+            if (i < N_SCORES && i % CHUNK == 0 && i >= 3 * CHUNK) {
+                bool odd = i / CHUNK % 2 == 1;
 #pragma unroll
-                for (int r = 0; r < 2; r++)
-                    about[r] = fmaf(0.0f,
-                                    S::STATISTICS && slot == 1 ? collision_then[slot][r]
-                                                               : sum_then[slot][r],
-                                    centre[r]);
+                for (int row = 0; row < 2; row++)
+                    about[row] = fmaf(
+                        0.0f, S::STATISTICS && odd ? then[1].collision[row] : then[odd].sum[row],
+                        centre[row]);
             }
-            float x      = fmaf(scores[i], scale, -about[row]);
-            float weight = ptx::exp2_fast(x);
-            sum[row] += weight;
-            if (S::STATISTICS) {
-                dot[row]       = fmaf(weight, x, dot[row]);
-                collision[row] = fmaf(weight, weight, collision[row]);
+            if (i < N_SCORES) {
+                x[i]      = fmaf(scores[i], scale, -about[(i >> 1) & 1]);
+                scores[i] = ptx::exp2_fast(x[i]);
             }
-            scores[i] = weight;
-            if (i % CHUNK == CHUNK - 1) {
-                int slot = i / CHUNK % 2;
-#pragma unroll
-                for (int r = 0; r < 2; r++) {
-                    sum_then[slot][r]       = sum[r];
-                    collision_then[slot][r] = collision[r];
-                }
-            }
+            if (i >= LAG)
+                block.add(((i - LAG) >> 1) & 1, x[i - LAG], scores[i - LAG]);
+            if (i >= LAG && (i - LAG) % CHUNK == CHUNK - 1)
+                then[(i - LAG) / CHUNK % 2] = block;
         }
+
         /* Written so that NaN, from a row that has no centre yet, is too large.  The other
          * sums are within their bounds when the first is; asking makes the compiler have
          * them before the barrier. */
-        bool fits = sum[0] <= LARGEST && sum[1] <= LARGEST;
+        bool fits = block.sum[0] <= LARGEST && block.sum[1] <= LARGEST;
         if (S::STATISTICS)
-            fits = fits && dot[0] <= 8 * LARGEST && dot[1] <= 8 * LARGEST &&
-                   collision[0] <= LARGEST * LARGEST && collision[1] <= LARGEST * LARGEST;
-        if (!ptx::named_all(1 + S::GROUPS + group, 128, fits))
+            fits = fits && block.dot[0] <= 8 * LARGEST && block.dot[1] <= 8 * LARGEST &&
+                   block.collision[0] <= LARGEST * LARGEST &&
+                   block.collision[1] <= LARGEST * LARGEST;
+        if (!ptx::named_all(1 + group, 128, fits))
             return false;
-#pragma unroll
-        for (int row = 0; row < 2; row++) {
-            rows.sum[row] += sum[row];
-            if (S::STATISTICS) {
-                rows.dot[row] += dot[row];
-                rows.collision[row] += collision[row];
-            }
-        }
+        rows.add(block);
         return true;
     }
 
@@ -433,11 +427,9 @@ template <typename S> struct hopper_consumer {
         int stage = stage_of(n_blocks + 1); /* keys are one block ahead */
 
         ptx::barrier_wait(&shared.k_full[stage], parity_of(n_blocks + 1));
-        my_turn();
         issue_scores(scores, stage);
         ptx::barrier_wait(&shared.v_full[stage_of(n_blocks)], parity_of(n_blocks));
         issue_out();
-        your_turn();
         ptx::wgmma_wait<1>();
         ptx::settle(scores);
         if (!MASKED && weigh_about(scores)) {
@@ -494,11 +486,8 @@ template <typename S> struct hopper_consumer {
 
     __device__ __forceinline__ void reset()
     {
-#pragma unroll
-        for (int row = 0; row < 2; row++) {
-            rows.max[row] = -INFINITY;
-            rows.sum[row] = rows.dot[row] = rows.collision[row] = 0.0f;
-        }
+        top[0] = top[1] = -INFINITY;
+        rows            = hopper_sums<S::STATISTICS>();
 #pragma unroll
         for (int i = 0; i < N_OUT; i++)
             out[i] = 0.0f;
@@ -534,15 +523,11 @@ template <typename S> struct hopper_consumer {
     __device__ __forceinline__ void merge_sink(float &centre, int row, float sink)
     {
         float next  = fmaxf(centre, sink * LOG2_E);
-        float shift = fmaxf(centre - next, FLOOR);
-        float keep  = exp2f(shift);
         float extra = fmaxf(sink * LOG2_E - next, FLOOR);
-        float added = exp2f(extra);
 
-        rows.dot[row]       = keep * fmaf(shift, rows.sum[row], rows.dot[row]) + added * extra;
-        rows.sum[row]       = keep * rows.sum[row] + added;
-        rows.collision[row] = keep * keep * rows.collision[row] + added * added;
-        centre              = next;
+        rows.move(row, fmaxf(centre - next, FLOOR));
+        rows.add(row, extra, ptx::exp2_fast(extra));
+        centre = next;
     }
 
     __device__ __forceinline__ void put_statistics(const problem &p, int64_t index, int row,
@@ -574,7 +559,7 @@ template <typename S> struct hopper_consumer {
                 rows.dot[row]       = add_row(rows.dot[row]);
                 rows.collision[row] = add_row(rows.collision[row]);
             }
-            float centre = __fmul_rn(rows.max[row], scale);
+            float centre = __fmul_rn(top[row], scale);
             float shift  = centre;
             if (p.sinks != nullptr && rows.sum[row] != 0.0f)
                 merge_sink(centre, row, p.sinks[tile.head]);
@@ -604,7 +589,7 @@ template <typename S> struct hopper_consumer {
 
         if (threadIdx.x % 128 == 0)
             ptx::copy_out_wait_read();
-        ptx::named_sync(1 + S::GROUPS + group, 128);
+        ptx::named_sync(1 + group, 128);
 #pragma unroll
         for (int i = 0; i < N_OUT / 8; i++) { /* 16 columns */
             int      column  = i * 16 + (matrix >> 1) * 8;
@@ -617,7 +602,7 @@ template <typename S> struct hopper_consumer {
                 ptx::pack<T>(out[8 * i + 6] * factor[1], out[8 * i + 7] * factor[1]));
         }
         ptx::fence_async();
-        ptx::named_sync(1 + S::GROUPS + group, 128);
+        ptx::named_sync(1 + group, 128);
     }
 
     __device__ void send_out(const hopper_maps &maps, const hopper_tile &tile) const
@@ -632,8 +617,6 @@ template <typename S> struct hopper_consumer {
 
     __device__ void run(const problem &p, const hopper_maps &maps, const hopper_schedule &schedule)
     {
-        if (group == 0) /* begins */
-            ptx::named_arrive(1, 256);
         n_blocks = 0;
         for (int n_tiles = 0;; n_tiles++) {
             int slot = stage_of(n_tiles);

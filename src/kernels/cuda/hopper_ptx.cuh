@@ -59,15 +59,10 @@ __device__ __forceinline__ void barrier_wait(uint64_t *barrier, uint32_t parity)
                  : "memory");
 }
 
-/* Barriers by number, among n_threads: some wait, some only arrive. */
+/* A barrier by its number, among n_threads. */
 __device__ __forceinline__ void named_sync(int id, int n_threads)
 {
     asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(n_threads) : "memory");
-}
-
-__device__ __forceinline__ void named_arrive(int id, int n_threads)
-{
-    asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(n_threads) : "memory");
 }
 
 /* The same, and whether all n_threads said yes. */
