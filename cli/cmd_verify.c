@@ -15,7 +15,6 @@ typedef struct verify_request {
     hl_common    common;
     hl_arguments cases;
     const char  *backend;
-    const char  *device;
     const char  *write_path;
     const char  *expected_path;
     int64_t      n_chunk;
@@ -58,11 +57,8 @@ static int check_request(const verify_request *request, const hl_usage *usage)
         return hl_options_refuse(usage, "--expected takes one model, got %d", request->cases.count);
     if (request->decode && request->n_chunk != 0)
         return hl_options_refuse(usage, "--chunk and --decode exclude each other");
-    if (request->device != NULL && strcmp(request->device, "cpu") != 0 &&
-        strcmp(request->device, "cuda") != 0)
-        return hl_options_refuse(usage, "--device is cpu or cuda, got '%s'", request->device);
-    if (request->device != NULL && request->backend != NULL)
-        return hl_options_refuse(usage, "--device and --backend exclude each other");
+    if (strcmp(request->common.device, "cuda") == 0 && request->backend != NULL)
+        return hl_options_refuse(usage, "--device cuda and --backend exclude each other");
     if (request->backend != NULL && !is_backend(request->backend))
         return refuse_backend(usage, request->backend);
     /* Empty when HEADLIGHT_BACKEND asks for one that is not there. */
@@ -76,8 +72,6 @@ static int parse_request(verify_request *request, int argc, char **argv)
     const hl_option options[] = {
         { "backend", 0, HL_OPTION_TEXT, &request->backend, "NAME",
           "only this one (scalar, avx2, avx512, neon)", 0, 0 },
-        { "device", 0, HL_OPTION_TEXT, &request->device, "NAME",
-          "cpu, or cuda: attention on an NVIDIA GPU", 0, 0 },
         { "write", 0, HL_OPTION_TEXT, &request->write_path, "FILE",
           "store what the chosen back end computed", 0, 0 },
         { "expected", 0, HL_OPTION_TEXT, &request->expected_path, "FILE",
@@ -164,7 +158,7 @@ int hl_command_verify(int argc, char **argv)
 
     if (code != HL_OPTIONS_GO_ON)
         return code;
-    if (request.device != NULL && strcmp(request.device, "cuda") == 0) {
+    if (strcmp(request.common.device, "cuda") == 0) {
         hl_status status = hl_backend_select("cuda");
         if (status != HL_OK) {
             hl_complain("verify", "%s", hl_error_message());

@@ -188,6 +188,8 @@ template <typename T, int DIM> struct portable_block {
     const wide_copies        wide;
     portable_shared<T, DIM> &shared;
     int                      batch, head, kv_head, first_row, lane, warp;
+    bool                     plain; /* no option bends a score, no single key is wanted */
+    int                      whole_begin, whole_end; /* keys that all rows see */
     tile_row                 rows[2];
     float                    out[DIM / 8][4];
 
@@ -251,6 +253,13 @@ template <typename T, int DIM> struct portable_block {
     /* Products to scores; key 0 steps aside. */
     __device__ void finish_scores(float (&scores)[TILE_KEYS / 8][4], int first_key)
     {
+        if (plain && first_key > 0 && first_key >= whole_begin &&
+            first_key + TILE_KEYS <= whole_end) {
+#pragma unroll
+            for (int i = 0; i < TILE_KEYS / 2; i++)
+                scores[i / 4][i % 4] *= p.scale * LOG2_E;
+            return;
+        }
 #pragma unroll
         for (int i = 0; i < TILE_KEYS / 2; i++) {
             tile_row &row = rows[(i >> 1) & 1];
@@ -289,7 +298,7 @@ template <typename T, int DIM> struct portable_block {
             for (int i = 0; i < TILE_KEYS / 4; i++) {
                 float &s      = scores[i / 2][2 * r + i % 2];
                 float  x      = fmaxf(s - centre, FLOOR);
-                float  weight = exp2f(x);
+                float  weight = ptx::exp2_fast(x);
                 state.add(x, weight);
                 s = weight;
             }
@@ -419,15 +428,13 @@ __global__ static void __launch_bounds__(THREADS)
     int head       = batch_head % p.n_heads;
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
 
-    portable_block<T, DIM> block = { p,
-                                     wide,
-                                     *reinterpret_cast<portable_shared<T, DIM> *>(raw),
-                                     batch_head / p.n_heads,
-                                     head,
-                                     head / p.group,
-                                     row_tile * TILE_ROWS,
-                                     lane,
-                                     warp };
+    portable_block<T, DIM> block = { p, wide, *reinterpret_cast<portable_shared<T, DIM> *>(raw) };
+    block.batch                  = batch_head / p.n_heads;
+    block.head                   = head;
+    block.kv_head                = head / p.group;
+    block.first_row              = row_tile * TILE_ROWS;
+    block.lane                   = lane;
+    block.warp                   = warp;
     for (int r = 0; r < 2; r++)
         block.rows[r].open(p, block.batch, block.first_row + warp * 16 + lane / 4 + 8 * r);
 #pragma unroll
@@ -435,12 +442,17 @@ __global__ static void __launch_bounds__(THREADS)
         block.out[i][0] = block.out[i][1] = block.out[i][2] = block.out[i][3] = 0.0f;
 
     /* The keys that any row of the block sees. */
-    int length = key_length(p, block.batch);
-    int first  = query_start(p, block.batch) + block.first_row;
-    int last   = first + min(TILE_ROWS, p.n_queries - block.first_row) - 1;
-    int end    = max(0, min(length, last + p.window_right + 1));
-    int begin  = min(max(0, first - p.window_left), end);
-    int kept   = max(0, min(p.window_sink, end));
+    int length  = key_length(p, block.batch);
+    int first   = query_start(p, block.batch) + block.first_row;
+    int last    = first + min(TILE_ROWS, p.n_queries - block.first_row) - 1;
+    int end     = max(0, min(length, last + p.window_right + 1));
+    int begin   = min(max(0, first - p.window_left), end);
+    int kept    = max(0, min(p.window_sink, end));
+    block.plain = p.softcap == 0.0f && p.alibi_slopes == nullptr && p.key_bias == nullptr &&
+                  p.result.argmax == nullptr && p.result.diagonal == nullptr &&
+                  p.result.previous == nullptr;
+    block.whole_begin = max(0, last - p.window_left);
+    block.whole_end   = min(length, first + p.window_right + 1);
     block.run(begin / TILE_KEYS, (end + TILE_KEYS - 1) / TILE_KEYS,
               (kept + TILE_KEYS - 1) / TILE_KEYS);
     block.finish(0);

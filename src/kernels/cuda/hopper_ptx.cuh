@@ -151,13 +151,6 @@ __device__ __forceinline__ void store_matrices(uint32_t address, uint32_t a, uin
                  : "memory");
 }
 
-__device__ __forceinline__ float exp2_fast(float x)
-{
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-
 /* -------------------------------------------------------------------- wgmma */
 
 __device__ __forceinline__ void wgmma_fence()

@@ -17,6 +17,14 @@ __device__ __forceinline__ uint32_t shared_address(const void *pointer)
     return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
 }
 
+/* Two units in the last place; 0 below 2^-126. */
+__device__ __forceinline__ float exp2_fast(float x)
+{
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
 /* Two values in one register, the first in the lower half. */
 template <typename T> __device__ __forceinline__ uint32_t pack(float low, float high)
 {
