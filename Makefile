@@ -7,6 +7,7 @@
 #     make CC=clang BUILD=build/clang        the same with clang
 #     make SANITIZE=address BUILD=build/asan instrumented
 #     make check TESTS="test_file test_json" only these tests
+#     make CUDA=1                            and build/libheadlight_cuda.so
 #
 # Sources are found by wildcard: a new .c file in a folder below needs no edit
 # here.  Object files depend on the headers they include (-MMD) and on the
@@ -26,6 +27,8 @@ KERNELS_ONLY ?=
 FUZZ_SECONDS ?= 60
 # 1: with MPI, for many machines (tools/deps mpi).
 MPI       ?=
+# 1: libheadlight_cuda.so too, for NVIDIA GPUs.  Needs CUDA's compiler, 12.3 or later.
+CUDA      ?=
 
 ifeq ($(origin CC),default)
 CC := gcc
@@ -80,6 +83,7 @@ BENCH_SOURCES   := $(wildcard bench/bench_*.c)
 BENCH_SHARED    := $(filter-out $(BENCH_SOURCES) $(OTHER_SUFFIXES:%=\%_%.c),$(wildcard bench/*.c))
 HEADERS         := $(sort $(wildcard include/*.h include/*/*.h src/*/*.h))
 
+comma   := ,
 objects = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 
 # ---------------------------------------------------------------------- flags
@@ -186,6 +190,32 @@ $(SHARED): $(call objects,$(SOURCES))
 	$(run)$(CC) -shared -Wl,-soname,libheadlight.so.$(MAJOR) $(if $(SANITIZE),,-Wl,-z,defs) -o $@ $^ $(LINK_FLAGS) $(LIBS)
 	@ln -sf libheadlight.so $@.$(MAJOR)
 
+# The GPU's part is a library of its own, opened at run time.  The Hopper kernels are
+# for sm_90a alone; the others also for sm_80 and, as PTX, for what comes after it.
+NVCC         ?= $(or $(shell command -v nvcc 2>/dev/null),$(wildcard /usr/local/cuda/bin/nvcc))
+CUDA_LIBRARY := $(BUILD)/libheadlight_cuda.so
+CUDA_SOURCES := $(wildcard src/kernels/cuda/*.cu)
+CUDA_HEADERS := $(wildcard src/kernels/cuda/*.cuh src/kernels/cuda/*.h include/*.h include/*/*.h)
+CUDA_FLAGS   := -std=c++17 -O3 -Iinclude -Isrc -Xcompiler -fPIC,-fvisibility=hidden,-Wall \
+                -gencode arch=compute_90a,code=sm_90a
+CUDA_COMMON  := -gencode arch=compute_80,code=[sm_80,compute_80]
+
+ifneq ($(filter 1 yes true,$(CUDA)),)
+ifeq ($(NVCC),)
+$(error CUDA=1 needs nvcc, CUDA's compiler: it is neither on the PATH nor in /usr/local/cuda/bin; NVCC=path names it)
+endif
+all: $(CUDA_LIBRARY)
+endif
+
+$(BUILD)/obj/%.cu.o: %.cu $(CUDA_HEADERS) Makefile
+	$(call say,NVCC,$<)
+	@mkdir -p $(@D)
+	$(run)$(NVCC) $(CUDA_FLAGS) $(if $(findstring hopper,$<),,$(CUDA_COMMON)) -c -o $@ $<
+
+$(CUDA_LIBRARY): $(CUDA_SOURCES:%=$(BUILD)/obj/%.o)
+	$(call say,LINK,$@)
+	$(run)$(NVCC) -shared -cudart static -o $@ $^
+
 # A program from its objects and the static library.
 define link
 $(call say,LINK,$@)
@@ -193,8 +223,9 @@ $(call say,LINK,$@)
 $(run)$(CC) -o $@ $(filter %.o,$^) $(LIBRARY) $(LINK_FLAGS) $(1) $(LIBS)
 endef
 
+# The rpath is for dlopen: the GPU's library lies beside the program, or is installed.
 $(PROGRAM): $(call objects,$(CLI_SOURCES)) $(LIBRARY)
-	$(call link)
+	$(call link,-Wl$(comma)-rpath$(comma)'$$ORIGIN:$$ORIGIN/../lib')
 
 $(BUILD)/examples/%: $(BUILD)/obj/examples/%.o $(LIBRARY)
 	$(call link)
@@ -387,12 +418,14 @@ install: all $(BUILD)/headlight.pc $(if $(HAVE_SCDOC),man) ## program, library, 
 	install -m 755 $(SHARED) $(LIB_TO)/libheadlight.so.$(VERSION)
 	ln -sf libheadlight.so.$(VERSION) $(LIB_TO)/libheadlight.so.$(MAJOR)
 	ln -sf libheadlight.so.$(MAJOR) $(LIB_TO)/libheadlight.so
+	$(if $(filter 1 yes true,$(CUDA)),install -m 755 $(CUDA_LIBRARY) $(LIB_TO)/libheadlight_cuda.so)
 	install -m 644 $(BUILD)/headlight.pc $(LIB_TO)/pkgconfig/headlight.pc
 	$(if $(HAVE_SCDOC),$(foreach page,$(MAN_PAGES),install -m 644 $(page) $(MAN_TO)/man$(subst .,,$(suffix $(page)))/ &&) true)
 
 uninstall: ## remove what install put there
 	rm -rf $(INSTALL_TO)/include/headlight
 	rm -f $(INSTALL_TO)/bin/headlight $(INSTALL_TO)/include/headlight.h $(LIB_TO)/libheadlight.* \
+	    $(LIB_TO)/libheadlight_cuda.so \
 	    $(LIB_TO)/pkgconfig/headlight.pc
 	rm -f $(foreach page,$(MAN_PAGES),$(MAN_TO)/man$(subst .,,$(suffix $(page)))/$(notdir $(page)))
 

@@ -59,6 +59,8 @@ static int check_request(const verify_request *request, const hl_usage *usage)
         return hl_options_refuse(usage, "--expected takes one model, got %d", request->cases.count);
     if (request->decode && request->n_chunk != 0)
         return hl_options_refuse(usage, "--chunk and --decode exclude each other");
+    if (strcmp(request->common.device, "cuda") == 0 && request->backend != NULL)
+        return hl_options_refuse(usage, "--device cuda and --backend exclude each other");
     if (request->backend != NULL && !is_backend(request->backend))
         return refuse_backend(usage, request->backend);
     /* Empty when HEADLIGHT_BACKEND asks for one that is not there. */
@@ -172,6 +174,14 @@ int hl_command_verify(int argc, char **argv)
 
     if (code != HL_OPTIONS_GO_ON)
         return code;
+    if (strcmp(request.common.device, "cuda") == 0) {
+        hl_status status = hl_backend_select("cuda");
+        if (status != HL_OK) {
+            hl_complain("verify", "%s", hl_error_message());
+            return hl_exit_for(status);
+        }
+        request.backend = "cuda";
+    }
 
     const char       *only[]  = { request.backend, NULL };
     hl_verify_options options = {

@@ -254,6 +254,12 @@ static void print_help(const hl_usage *usage, const hl_option *common)
 
 /* ------------------------------------------------------------ the way in */
 
+/* The commands that can use a GPU. */
+static bool has_cuda(const hl_usage *usage)
+{
+    return strcmp(usage->command, "verify") == 0;
+}
+
 int hl_options_parse(hl_arguments *out, hl_common *common, const hl_usage *usage, int argc,
                      char **argv)
 {
@@ -279,7 +285,7 @@ int hl_options_parse(hl_arguments *out, hl_common *common, const hl_usage *usage
         print_help(usage, shared);
         return HL_EXIT_OK;
     }
-    if (code == HL_OPTIONS_GO_ON && strcmp(common->device, "cuda") == 0)
-        return hl_options_refuse(usage, "--device cuda: this build has no CUDA back end");
+    if (code == HL_OPTIONS_GO_ON && strcmp(common->device, "cuda") == 0 && !has_cuda(usage))
+        return hl_options_refuse(usage, "--device cuda: this command runs on the CPU only");
     return code;
 }

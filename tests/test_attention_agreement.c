@@ -92,6 +92,15 @@ static void compare(const attention_case *c, const char *backend, const attentio
           gradients * fmax(terms, largest(wanted->dsinks, c->problem.n_heads)));
 }
 
+/* A GPU, where there is one, is not among the names. */
+static bool has_cuda(void)
+{
+    bool found = hl_backend_select("cuda") == HL_OK;
+
+    assert_int_equal(hl_backend_select(NULL), HL_OK);
+    return found;
+}
+
 /* Takes the case over. */
 static void run_case(attention_case *c)
 {
@@ -153,6 +162,39 @@ static void back_ends_agree_on_long_decoding(void **unused)
     }
 }
 
+static void run_cuda(attention_case *c)
+{
+    attention_outputs wanted, seen;
+
+    case_outputs_new(&wanted, c);
+    case_outputs_new(&seen, c);
+    case_run(&wanted, c, "scalar");
+    case_run(&seen, c, "cuda");
+    compare(c, "cuda", &seen, &wanted);
+    case_outputs_free(&seen);
+    case_outputs_free(&wanted);
+    case_free(c);
+}
+
+static void cuda_agrees_where_there_is_a_gpu(void **unused)
+{
+    attention_case c;
+
+    (void)unused;
+    if (!has_cuda())
+        skip();
+    for (uint64_t seed = 1; seed <= n_cases / 2; seed++) {
+        case_draw(&c, seed, 40);
+        run_cuda(&c);
+    }
+    for (uint64_t seed = 1; seed <= n_cases / 20; seed++) {
+        case_draw(&c, seed * 7919, 300);
+        run_cuda(&c);
+        case_draw_decode(&c, seed);
+        run_cuda(&c);
+    }
+}
+
 int main(void)
 {
     const char *wanted = getenv("HEADLIGHT_TEST_CASES");
@@ -163,6 +205,7 @@ int main(void)
         cmocka_unit_test(back_ends_agree_on_small_problems),
         cmocka_unit_test(back_ends_agree_on_ragged_problems),
         cmocka_unit_test(back_ends_agree_on_long_decoding),
+        cmocka_unit_test(cuda_agrees_where_there_is_a_gpu),
     };
     return cmocka_run_group_tests_name("attention agreement", tests, NULL, NULL);
 }

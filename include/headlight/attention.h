@@ -136,7 +136,9 @@ HL_API hl_status hl_attention_backward(hl_attention_gradient *gradient, const hl
 /* The names of the back ends that this build has and this CPU can run, the
  * scalar definition first, the preferred one last.  Borrowed, NULL-terminated. */
 HL_API const char *const *hl_backend_names(void);
-/* The one in use, and another from now on (NULL: choose again). */
+/* The one in use, and another from now on (NULL: choose again).  "cuda", attention on an
+ * NVIDIA GPU, is not among those listed: choosing it opens libheadlight_cuda.so, and fails
+ * with HL_NOT_FOUND where that or a GPU is missing. */
 HL_API const char *hl_backend_name(void);
 HL_API hl_status   hl_backend_select(const char *name);
 

@@ -12,6 +12,7 @@
 
 #include "base/cpu.h"
 #include "base/status.h"
+#include "kernels/cuda.h"
 
 enum { MAX_BACKENDS = 4 };
 
@@ -57,6 +58,9 @@ static hl_status find(const hl_kernels **out, const char *name, const char *sour
             return HL_OK;
         }
     }
+
+    if (strcmp(name, "cuda") == 0)
+        return hl_cuda_kernels(out, available[n_available - 1]);
 
     char   known[64] = "";
     size_t length    = 0;

@@ -138,16 +138,23 @@ double hl_verify_difference(double ours, double wanted)
 
 /* ------------------------------------------------------------------ back ends */
 
-/* The list's own spelling of a name: reports borrow it, the caller's may go. */
-static hl_status find_backend(const char **out, const char *name)
+/* The list's own spelling of a name: reports borrow it, the caller's may go.  A GPU's back
+ * end is in no list. */
+static hl_status find_backend(const char **out, bool *listed, const char *name)
 {
     if (name[0] == '\0')
         return HL_NOT_FOUND; /* HEADLIGHT_BACKEND names none; the message is there already */
+    *listed = true;
     for (const char *const *known = hl_backend_names(); *known != NULL; known++) {
         if (strcmp(*known, name) == 0) {
             *out = *known;
             return HL_OK;
         }
+    }
+    *listed = false;
+    if (strcmp(name, "cuda") == 0) {
+        *out = "cuda";
+        return hl_backend_select(name); /* says what is missing */
     }
     return hl_fail(HL_NOT_FOUND, "no back end '%s' in this build or on this CPU", name);
 }
@@ -158,10 +165,15 @@ hl_status hl_verify_backends(hl_verify_report *report, const hl_verify_options *
     hl_status   status = HL_OK;
     const char *before = hl_backend_name();
     const char *chosen = NULL;
+    bool        listed = true;
 
-    status = find_backend(&chosen, options->backend != NULL ? options->backend : before);
+    status = find_backend(&chosen, &listed, options->backend != NULL ? options->backend : before);
     if (status != HL_OK)
         return status;
+    if (!listed) {
+        HL_TRY(step(context, report, chosen, options->write_path));
+        goto done;
+    }
     for (const char *const *name = hl_backend_names(); *name != NULL; name++) {
         if (options->backend != NULL && *name != chosen)
             continue;

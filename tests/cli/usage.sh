@@ -152,10 +152,10 @@ headlight verify: --device: 'tpu' is not one of cpu|cuda
 Try 'headlight verify --help'.
 END
 
-run verify --device cuda "$cases"/one.safetensors
-expect "no CUDA in this build" 2 <<'END'
-headlight verify: --device cuda: this build has no CUDA back end
-Try 'headlight verify --help'.
+run info --device cuda models/demo
+expect "a command that has no use for a GPU" 2 <<'END'
+headlight info: --device cuda: this command runs on the CPU only
+Try 'headlight info --help'.
 END
 
 run verify -- --json

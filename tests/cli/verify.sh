@@ -3,7 +3,7 @@
 set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
-plan 23
+plan 26
 
 run verify --backend scalar "$cases"/segments.safetensors
 blur_numbers
@@ -68,6 +68,17 @@ expect_line "an unknown back end" 2 "^headlight verify: no back end 'abacus' her
 
 HEADLIGHT_BACKEND=abacus run verify "$cases"/one.safetensors
 expect_line "an unknown back end in the environment" 2 'HEADLIGHT_BACKEND: no back end .abacus.'
+
+HEADLIGHT_CUDA_LIBRARY=$scratch/none.so run verify --device cuda "$cases"/one.safetensors
+expect_line "no CUDA library" 3 '^headlight verify: cuda: no libheadlight_cuda.so, which make CUDA=1 builds '
+
+# Any library will do that is not the one.
+other=$(ldd "$HEADLIGHT" | awk '/libjansson/ { print $3 }')
+HEADLIGHT_CUDA_LIBRARY=$other run verify --device cuda "$cases"/one.safetensors
+expect_line "another library in its place" 3 '^headlight verify: cuda: .* another version, wanted interface [0-9]+$'
+
+run verify --device cuda --backend scalar "$cases"/one.safetensors
+expect_line "a device and a back end" 2 '^headlight verify: --device cuda and --backend exclude each other$'
 
 run verify --write "$scratch/written" "$cases"/one.safetensors "$cases"/full.safetensors
 expect "--write with two cases" 2 <<'END'

@@ -1,0 +1,108 @@
+"""check_options.py - the tensor-core kernels against the plain one, on random problems.
+
+    python3 bench/cuda/check_options.py build/libheadlight_cuda.so [CASES]
+
+Sizes and options are drawn from a seed: grouped heads, causal, windows, kept keys, lengths and
+starts, softcap, ALiBi, bias, sinks, gates, strides; every statistic but segment mass.  The plain
+kernel, double precision inside, is checked by `headlight verify --device cuda`.  Statistics must
+agree within max(1e-4, 8 * 2^-24 * max|s|), out within 2^-7 (bf16) or 2^-10 (fp16) of its norm."""
+import math
+import random
+import sys
+
+import torch
+
+import headlight_cuda as hl
+
+OUT_ALLOWED = {torch.bfloat16: 2.0**-7, torch.float16: 2.0**-10}
+
+
+def rows(shape, dtype, strided):
+    """Packed (b, h, s, d), or seen through (b, s, h, d) as projections leave it."""
+    if not strided:
+        return torch.randn(shape, device="cuda").to(dtype)
+    b, h, s, d = shape
+    return torch.randn((b, s, h, d), device="cuda").to(dtype).transpose(1, 2)
+
+
+def draw(seed):
+    r = random.Random(seed)
+    torch.manual_seed(seed)
+    n_kv = r.choice([1, 2, 3])
+    n_heads, n_batch = n_kv * r.choice([1, 1, 2, 4]), r.choice([1, 1, 2, 3])
+    n_queries, n_keys = r.choice([1, 5, 64, 65, 200, 333]), r.choice([1, 3, 64, 127, 300, 700])
+    d = r.choice([32, 64, 64, 80, 96, 128, 128, 256, 7, 40])
+    d_value = d if r.random() < 0.7 else r.choice([16, 64, 72, 128])
+    dtype = r.choice([torch.bfloat16, torch.float16])
+    strided = r.random() < 0.5
+    q = rows((n_batch, n_heads, n_queries, d), dtype, strided)
+    k = rows((n_batch, n_kv, n_keys, d), dtype, strided)
+    v = rows((n_batch, n_kv, n_keys, d_value), dtype, strided)
+    options, arrays = dict(causal=r.random() < 0.5), {}
+    if r.random() < 0.3:
+        options["scale"] = r.choice([0.02, 0.5, -0.1, 1.0])
+    if r.random() < 0.3:
+        options["window"] = r.choice([0, 1, 30, 100])
+        options["window_sink"] = r.choice([0, 0, 1, 4, 70])
+    if r.random() < 0.2:
+        options["softcap"] = r.choice([2.0, 30.0])
+    if r.random() < 0.3:
+        arrays["key_length"] = torch.tensor([r.randint(0, n_keys) for _ in range(n_batch)])
+    if r.random() < 0.3:
+        arrays["query_start"] = torch.tensor([r.randint(-20, n_keys) for _ in range(n_batch)])
+    if r.random() < 0.2:
+        arrays["alibi_slopes"] = torch.rand(n_heads)
+    if r.random() < 0.2:
+        bias = torch.randn(n_heads, n_keys)
+        bias[:, ::5] = -math.inf
+        arrays["key_bias"] = bias
+    for name in ("sinks", "gates"):
+        if r.random() < 0.2:
+            arrays[name] = torch.randn(n_heads)
+    options["arrays"] = {name: array.cuda() for name, array in arrays.items()}
+    return q, k, v, options
+
+
+def max_score(q, k, options):
+    scale = abs(options.get("scale") or 1 / math.sqrt(q.shape[3]))
+    largest = scale * q.float().norm(dim=3).max().item() * k.float().norm(dim=3).max().item()
+    return largest + ("alibi_slopes" in options["arrays"]) * (q.shape[2] + k.shape[2])
+
+
+def compare(seed, library, kernel):
+    q, k, v, options = draw(seed)
+    names = hl.STATISTICS
+    exact = torch.empty((*q.shape[:3], v.shape[3]), device="cuda")
+    wanted = library.forward(q, k, v, statistics=names, kernel="plain", out=exact, **options)
+    seen = library.forward(q, k, v, statistics=names, kernel=kernel, **options)
+    torch.cuda.synchronize()
+    allowed = max(1e-4, 8 * 2.0**-24 * max_score(q, k, options))
+    problems = []
+    for name in names:
+        a, b = seen[name].double(), wanted[name].double()
+        error = torch.where(a == b, 0.0, (a - b).abs())
+        if name == "argmax":  # two keys may tie within rounding
+            error = torch.where((wanted["peak"] < 0.5 + 1e-4) & (b >= 0) & (a >= 0), 0.0, error)
+        bound = allowed * (max(1.0, 2 * b.max().sqrt().item()) if name == "varentropy" else 1)
+        if not error.max().item() <= bound:
+            problems.append(f"{name} off by {error.max().item():.2e}, allowed {bound:.1e}")
+    norm = max(exact.norm().item(), 1e-30)
+    error = (seen["out"].float() - exact).norm().item() / norm
+    if not error <= OUT_ALLOWED[q.dtype]:
+        problems.append(f"out off by {error:.2e}")
+    if problems:
+        shown = {name: value for name, value in options.items() if name != "arrays"}
+        print(f"BAD {kernel} seed {seed} q {tuple(q.shape)} k {tuple(k.shape)} d_value {v.shape[3]} "
+              f"{q.dtype} {shown} {sorted(options['arrays'])}:", "; ".join(problems), flush=True)
+    return not problems
+
+
+def main():
+    library = hl.Library(sys.argv[1])
+    n_cases = int(sys.argv[2]) if len(sys.argv) > 2 else 200
+    n_good = sum(compare(seed, library, "portable") for seed in range(n_cases))
+    print(f"{n_good} of {n_cases} random problems agree")
+    return 0 if n_good == n_cases else 1
+
+
+sys.exit(main())

@@ -1,0 +1,105 @@
+/* cuda.c - opens libheadlight_cuda.so and makes a back end of it.
+ *
+ * Its calls take and give host memory, so each copies all it needs to the GPU and
+ * back: right for checking, not for speed.  Programs whose tensors lie on the device
+ * call the library themselves (kernels/cuda/headlight_cuda.h). */
+#include "kernels/cuda.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/status.h"
+#include "kernels/cuda/headlight_cuda.h"
+
+/* What is used of the library. */
+static struct {
+    void                              *handle; /* NULL: not there */
+    __typeof__(hl_cuda_interface)     *interface;
+    __typeof__(hl_cuda_error)         *error;
+    __typeof__(hl_cuda_probe)         *probe;
+    __typeof__(hl_cuda_forward_host)  *forward;
+    __typeof__(hl_cuda_backward_host) *backward;
+    char                               reason[256]; /* why it could not be opened */
+} library;
+
+static pthread_once_t opened = PTHREAD_ONCE_INIT;
+static hl_kernels     table;
+
+/* --------------------------------------------------------------------- calls */
+
+static hl_status cuda_status(hl_status status)
+{
+    return status == HL_OK ? HL_OK : hl_fail(status, "attention: %s", library.error());
+}
+
+static hl_status attention_forward(const hl_attention_result *result, const hl_attention *problem)
+{
+    const hl_cuda_launch launch = { 0 };
+
+    return cuda_status(library.forward(result, problem, &launch));
+}
+
+static hl_status attention_backward(const hl_attention_gradient *gradient,
+                                    const hl_attention          *problem,
+                                    const hl_attention_upstream *upstream)
+{
+    const hl_cuda_launch launch = { 0 };
+
+    return cuda_status(library.backward(gradient, problem, upstream, &launch));
+}
+
+/* ------------------------------------------------------------------- opening */
+
+/* A function's address; dlsym says void *, which C does not let us convert. */
+static bool find_function(void *out, const char *name)
+{
+    void *address = dlsym(library.handle, name);
+
+    memcpy(out, &address, sizeof address);
+    return address != NULL;
+}
+
+static bool find_functions(void)
+{
+    return find_function(&library.interface, "hl_cuda_interface") &&
+           find_function(&library.error, "hl_cuda_error") &&
+           find_function(&library.probe, "hl_cuda_probe") &&
+           find_function(&library.forward, "hl_cuda_forward_host") &&
+           find_function(&library.backward, "hl_cuda_backward_host");
+}
+
+static void open_once(void)
+{
+    const char *path = getenv("HEADLIGHT_CUDA_LIBRARY");
+
+    if (path == NULL || path[0] == '\0')
+        path = "libheadlight_cuda.so";
+    library.handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (library.handle == NULL) {
+        const char *why = dlerror();
+        strncpy(library.reason, why != NULL ? why : path, sizeof library.reason - 1);
+    }
+}
+
+hl_status hl_cuda_kernels(const hl_kernels **out, const hl_kernels *cpu)
+{
+    pthread_once(&opened, open_once);
+    if (library.handle == NULL)
+        return hl_fail(HL_NOT_FOUND, "cuda: no libheadlight_cuda.so, which make CUDA=1 builds (%s)",
+                       library.reason);
+    if (!find_functions() || library.interface() != HL_CUDA_INTERFACE)
+        return hl_fail(HL_UNSUPPORTED,
+                       "cuda: libheadlight_cuda.so is of another version, wanted interface %d",
+                       HL_CUDA_INTERFACE);
+    hl_status status = library.probe();
+    if (status != HL_OK)
+        return hl_fail(status, "cuda: %s", library.error());
+    table                    = *cpu;
+    table.name               = "cuda";
+    table.attention_forward  = attention_forward;
+    table.attention_backward = attention_backward;
+    *out                     = &table;
+    return HL_OK;
+}

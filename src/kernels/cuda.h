@@ -1,0 +1,15 @@
+/* cuda.h - the back end "cuda": attention on an NVIDIA GPU, the rest on the CPU.
+ *
+ * It lives in libheadlight_cuda.so (kernels/cuda/), which `make CUDA=1` builds.  The
+ * library is opened when the back end is first asked for: HEADLIGHT_CUDA_LIBRARY
+ * names it, else it is looked for beside the program and where the loader looks. */
+#ifndef HL_KERNELS_CUDA_H
+#define HL_KERNELS_CUDA_H
+
+#include "kernels/kernels.h"
+
+/* The table, with all but attention taken from `cpu`.  HL_NOT_FOUND, with what is
+ * missing, where the library or a GPU is not there. */
+hl_status hl_cuda_kernels(const hl_kernels **out, const hl_kernels *cpu);
+
+#endif

@@ -1,0 +1,176 @@
+/* forward_hopper.cu - launches of the Hopper kernel: tensor maps and the schedule. */
+#include <algorithm>
+#include <atomic>
+
+#include "kernels/cuda/error.cuh"
+#include "kernels/cuda/forward_hopper.cuh"
+#include "kernels/cuda/kernels.cuh"
+
+namespace headlight
+{
+
+/* -------------------------------------------------------------- what it takes */
+
+static bool is_half(hl_dtype dtype)
+{
+    return dtype == HL_DTYPE_BF16 || dtype == HL_DTYPE_F16;
+}
+
+/* The copy engine wants 16 bytes everywhere, and strides that move. */
+static bool copies(const hl_rows &rows)
+{
+    return reinterpret_cast<uintptr_t>(rows.data) % 16 == 0 && rows.row_stride % 8 == 0 &&
+           rows.head_stride % 8 == 0 && rows.batch_stride % 8 == 0 && rows.row_stride > 0 &&
+           rows.head_stride > 0 && rows.batch_stride > 0;
+}
+
+static bool wants_only_basics(const hl_attention_result &r)
+{
+    return r.varentropy == nullptr && r.entropy_nosink == nullptr && r.peak == nullptr &&
+           r.argmax == nullptr && r.diagonal == nullptr && r.previous == nullptr &&
+           r.first == nullptr && r.segment_mass == nullptr;
+}
+
+const char *hopper_refuses(const problem &p, const cudaDeviceProp &device)
+{
+    if (device.major != 9)
+        return "GPUs other than sm_90";
+    if (!is_half(p.q.dtype) || p.k.dtype != p.q.dtype || p.v.dtype != p.q.dtype ||
+        (p.out.data != nullptr && p.out.dtype != p.q.dtype))
+        return "types other than bf16 or fp16 throughout";
+    if (p.d_head != p.d_value || (p.d_head != 64 && p.d_head != 128))
+        return "d_head and d_value other than 64 or 128";
+    if (p.out.data == nullptr || !copies(p.q) || !copies(p.k) || !copies(p.v) || !copies(p.out))
+        return "rows that do not lie on 16 bytes";
+    if (p.window_left < WIDE_OPEN || p.softcap != 0.0f || p.alibi_slopes != nullptr ||
+        p.key_bias != nullptr || !(p.scale > 0.0f))
+        return "a left window, softcap, ALiBi, key bias, or a scale not above 0";
+    if (!wants_only_basics(p.result))
+        return "statistics beyond lse, entropy and renyi2";
+    return nullptr;
+}
+
+/* ------------------------------------------------------------------ tensor maps */
+
+using encode_function = CUresult (*)(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *,
+                                     const cuuint64_t *, const cuuint64_t *, const cuuint32_t *,
+                                     const cuuint32_t *, CUtensorMapInterleave, CUtensorMapSwizzle,
+                                     CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
+
+/* The driver's, without linking it. */
+static encode_function encoder()
+{
+    static encode_function found = [] {
+        void                           *address = nullptr;
+        cudaDriverEntryPointQueryResult result;
+        if (cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &address, 12000,
+                                             cudaEnableDefault, &result) != cudaSuccess ||
+            result != cudaDriverEntryPointSuccess)
+            address = nullptr;
+        return reinterpret_cast<encode_function>(address);
+    }();
+    return found;
+}
+
+/* Boxes of n_box_rows rows by 64 columns; what lies outside reads as 0. */
+static hl_status make_map(CUtensorMap *map, const hl_rows &rows, int n_batch, int n_heads,
+                          int n_rows, int width, int n_box_rows)
+{
+    cuuint64_t sizes[]   = { (cuuint64_t)width, (cuuint64_t)n_rows, (cuuint64_t)n_heads,
+                             (cuuint64_t)n_batch };
+    cuuint64_t strides[] = { (cuuint64_t)rows.row_stride * 2, (cuuint64_t)rows.head_stride * 2,
+                             (cuuint64_t)rows.batch_stride * 2 };
+    cuuint32_t box[]     = { 64, (cuuint32_t)n_box_rows, 1, 1 };
+    cuuint32_t steps[]   = { 1, 1, 1, 1 };
+
+    if (encoder() == nullptr)
+        return fail(HL_NOT_FOUND, "the driver has no cuTensorMapEncodeTiled; wanted CUDA 12");
+    CUresult result =
+        encoder()(map,
+                  rows.dtype == HL_DTYPE_F16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
+                                             : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+                  4, rows.data, sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+                  CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                  CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    if (result != CUDA_SUCCESS)
+        return fail(HL_INTERNAL, "a tensor map was refused by the driver (error %d)", (int)result);
+    return HL_OK;
+}
+
+/* --------------------------------------------------------------------- counters */
+
+/* Each launch has two counters that are zero before and after it.  So many launches
+ * may be under way at once, on all streams. */
+constexpr int  N_COUNTERS = 1024;
+__device__ int counters[2 * N_COUNTERS];
+
+static hl_status next_counter(int **out)
+{
+    static std::atomic<unsigned> n_launches;
+    void                        *base = nullptr;
+
+    HL_CUDA_TRY(check(cudaGetSymbolAddress(&base, counters), "the tile counters"));
+    *out = static_cast<int *>(base) + 2 * (n_launches++ % N_COUNTERS);
+    return HL_OK;
+}
+
+/* ---------------------------------------------------------------------- launch */
+
+/* Keys and values of so many heads stay in the cache while their tiles run. */
+constexpr int64_t CACHE_BYTES = 32 << 20;
+
+template <typename S>
+static hl_status launch(const problem &p, const cudaDeviceProp &device, cudaStream_t stream)
+{
+    hopper_maps     maps;
+    hopper_schedule schedule;
+    int64_t         head_bytes = (int64_t)p.n_keys * S::D * 2 * 2;
+    int64_t         together   = CACHE_BYTES / head_bytes;
+    int             n_heads    = p.n_batch * p.n_heads;
+
+    HL_CUDA_TRY(make_map(&maps.q, p.q, p.n_batch, p.n_heads, p.n_queries, S::D, S::ROWS));
+    HL_CUDA_TRY(make_map(&maps.k, p.k, p.n_batch, p.n_kv_heads, p.n_keys, S::D, S::KEYS));
+    HL_CUDA_TRY(make_map(&maps.v, p.v, p.n_batch, p.n_kv_heads, p.n_keys, S::D, S::KEYS));
+    HL_CUDA_TRY(make_map(&maps.out, p.out, p.n_batch, p.n_heads, p.n_queries, S::D, 64));
+    HL_CUDA_TRY(next_counter(&schedule.counter));
+    schedule.n_row_tiles = (p.n_queries + S::ROWS - 1) / S::ROWS;
+    schedule.n_tiles     = schedule.n_row_tiles * n_heads;
+    schedule.heads_together =
+        (int)std::min<int64_t>(n_heads, std::max<int64_t>(1, together) * p.group);
+
+    HL_CUDA_TRY(
+        check(cudaFuncSetAttribute(forward_hopper<S>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                   S::SHARED_BYTES),
+              "shared memory for the Hopper kernel"));
+    int n_blocks = std::min(schedule.n_tiles, device.multiProcessorCount);
+    forward_hopper<S><<<n_blocks, S::THREADS, S::SHARED_BYTES, stream>>>(maps, p, schedule);
+    return check(cudaGetLastError(), "the Hopper kernel");
+}
+
+/* Queries in tiles of 192 pay once there are enough of them (d_head 64; at 128 three
+ * groups' registers would not do). */
+constexpr int LONG = 4096;
+
+template <typename T, bool STATISTICS>
+static hl_status choose(const problem &p, const cudaDeviceProp &device, cudaStream_t stream)
+{
+    if (p.d_head == 128)
+        return launch<hopper_shape<T, 128, 128, 2, STATISTICS>>(p, device, stream);
+    if (p.n_queries > LONG)
+        return launch<hopper_shape<T, 64, 128, 3, STATISTICS>>(p, device, stream);
+    return launch<hopper_shape<T, 64, 128, 2, STATISTICS>>(p, device, stream);
+}
+
+hl_status launch_hopper(const problem &p, const cudaDeviceProp &device, cudaStream_t stream)
+{
+    bool statistics = p.result.entropy != nullptr || p.result.renyi2 != nullptr;
+    bool is_f16     = p.q.dtype == HL_DTYPE_F16;
+
+    if (statistics)
+        return is_f16 ? choose<__half, true>(p, device, stream)
+                      : choose<__nv_bfloat16, true>(p, device, stream);
+    return is_f16 ? choose<__half, false>(p, device, stream)
+                  : choose<__nv_bfloat16, false>(p, device, stream);
+}
+
+} // namespace headlight

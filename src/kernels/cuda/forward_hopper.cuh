@@ -1,0 +1,689 @@
+/* forward_hopper.cuh - attention with entropy for sm_90a.
+ *
+ * A block of one producer and several consumer warp groups works on one tile of
+ * queries after another, taken from a counter, the longest first.
+ *
+ *     producer     copies Q once a tile, K and V block by block, through a ring of
+ *                  stages, by the tensor copy engine; keeps few registers
+ *     consumers    64 rows each:  S = Q K^T, softmax and sums, O += P V
+ *
+ * The product S of block n-1 is issued before O += P V of block n, so that the softmax
+ * of one block runs beside the product of the other; and while one group is in its
+ * softmax, the others' products keep the tensor cores busy.  (Making groups take turns
+ * with barriers, as is often done, was slower here: bench/ladder.)
+ *
+ * The maximum of a row is looked for only where it must be: in blocks with a mask, and
+ * when a weight about the old maximum grows beyond 2^8, which sends the whole group
+ * back to that block's scores.  Elsewhere weights are formed about the centre the row
+ * has; all sums are exact about any centre, and so is the output.
+ *
+ * The statistics are row_state.h's, in the domain of exp2 with the scale folded
+ * in.  With c = max * scale * log2(e), rounded once, and x = s * scale * log2(e) - c:
+ *
+ *     sum        of 2^x           collision   of 4^x
+ *     dot        of 2^x x         (what is kept is exact about c, so rounding of
+ *                                  the maximum cancels from all of them)
+ *
+ * Each thread keeps the sums of its own columns, two rows; four threads share a row
+ * and add up once, at the end.  A block's sums are formed on their own and then
+ * added, which keeps rounding small over long rows.
+ *
+ * A thread of a group holds rows r = lane / 4 and r + 8 of its warp's 16, columns
+ * 8 i + 2 (lane % 4) and the next: accumulators 4 i, 4 i + 1 and 4 i + 2, 4 i + 3. */
+#ifndef HL_CUDA_FORWARD_HOPPER_CUH
+#define HL_CUDA_FORWARD_HOPPER_CUH
+
+#include "kernels/cuda/hopper_ptx.cuh"
+#include "kernels/cuda/problem.cuh"
+
+namespace headlight
+{
+
+struct hopper_maps {
+    CUtensorMap q, k, v, out;
+};
+
+struct hopper_schedule {
+    int  n_row_tiles;    /* tiles of a head                                   */
+    int  n_tiles;        /* of all                                            */
+    int  heads_together; /* so many heads' keys and values fit the L2 cache   */
+    int *counter;        /* the next tile, and the blocks done; zero at start */
+};
+
+/* K and V each have a ring of two buffers.  The n-th block of a kernel's life, of all
+ * its tiles, lies in one of them, and its barrier is in a phase of one parity. */
+constexpr int STAGES = 2;
+
+__device__ __forceinline__ int stage_of(int n)
+{
+    return n & 1;
+}
+
+__device__ __forceinline__ uint32_t parity_of(int n)
+{
+    return (n >> 1) & 1;
+}
+
+/* A kernel's shape.  GROUPS consumer groups of 64 rows, blocks of KEYS keys. */
+template <typename T_, int D_, int KEYS_, int GROUPS_, bool STATISTICS_> struct hopper_shape {
+    using T                          = T_;
+    static constexpr int  D          = D_;
+    static constexpr int  KEYS       = KEYS_;
+    static constexpr int  GROUPS     = GROUPS_;
+    static constexpr bool STATISTICS = STATISTICS_;
+    static constexpr int  ROWS       = 64 * GROUPS;
+    static constexpr int  THREADS    = 128 * (GROUPS + 1);
+    static constexpr int  PANELS     = D / 64;
+    static constexpr int  CONSUMERS  = GROUPS == 2 ? 232 : 160; /* registers */
+    static constexpr int  PRODUCER   = GROUPS == 2 ? 40 : 32;
+    static constexpr int  Q_BYTES    = ROWS * D * 2;
+    static constexpr int  K_BYTES    = KEYS * D * 2;
+
+    struct shared {
+        T        q[ROWS * D];         /* (panel, row, 64), swizzled */
+        T        k[STAGES][KEYS * D]; /* (panel, key, 64)           */
+        T        v[STAGES][KEYS * D]; /* (panel, key, 64)           */
+        T        out[ROWS * D];       /* (group, panel, 64, 64)     */
+        uint64_t q_full, q_empty;
+        uint64_t k_full[STAGES], k_empty[STAGES];
+        uint64_t v_full[STAGES], v_empty[STAGES];
+        uint64_t tile_full[2], tile_empty[2];
+        int      tile[2];
+    };
+    static constexpr int SHARED_BYTES = sizeof(shared) + 1024; /* to align it */
+};
+
+/* Where a tile lies and which blocks of keys it visits, from the last to 0. */
+struct hopper_tile {
+    int batch, head, first_row, start, length, n_blocks;
+};
+
+template <typename S>
+__device__ __forceinline__ hopper_tile open_tile(const problem &p, const hopper_schedule &schedule,
+                                                 int index)
+{
+    int per_section = schedule.n_row_tiles * schedule.heads_together;
+    int section     = index / per_section;
+    int rest        = index - section * per_section;
+    int n_heads =
+        min(schedule.heads_together, p.n_batch * p.n_heads - section * schedule.heads_together);
+    int row_tile = rest / n_heads;
+    int head     = section * schedule.heads_together + rest - row_tile * n_heads;
+
+    hopper_tile tile;
+    tile.batch     = head / p.n_heads;
+    tile.head      = head - tile.batch * p.n_heads;
+    tile.first_row = (schedule.n_row_tiles - 1 - row_tile) * S::ROWS; /* the longest first */
+    tile.start     = query_start(p, tile.batch);
+    tile.length    = key_length(p, tile.batch);
+
+    int last_row  = min(tile.first_row + S::ROWS, p.n_queries) - 1;
+    int n_keys    = min(tile.length, tile.start + last_row + p.window_right + 1);
+    tile.n_blocks = max(1, (n_keys + S::KEYS - 1) / S::KEYS); /* a blind tile masks one */
+    return tile;
+}
+
+/* ----------------------------------------------------------------- producer */
+
+template <typename S> struct hopper_producer {
+    typename S::shared &shared;
+    const hopper_maps  &maps;
+    int                 n_keys = 0, n_values = 0, n_tiles = 0;
+
+    __device__ void load_q(const hopper_tile &tile)
+    {
+        ptx::barrier_wait(&shared.q_empty, (n_tiles & 1) ^ 1);
+        ptx::barrier_expect(&shared.q_full, S::Q_BYTES);
+        for (int panel = 0; panel < S::PANELS; panel++)
+            ptx::copy_in(shared.q + panel * S::ROWS * 64, &maps.q, &shared.q_full, panel * 64,
+                         tile.first_row, tile.head, tile.batch);
+    }
+
+    __device__ void load_k(const hopper_tile &tile, int kv_head, int block)
+    {
+        int stage = stage_of(n_keys);
+
+        ptx::barrier_wait(&shared.k_empty[stage], parity_of(n_keys) ^ 1);
+        ptx::barrier_expect(&shared.k_full[stage], S::K_BYTES);
+        for (int panel = 0; panel < S::PANELS; panel++)
+            ptx::copy_in(shared.k[stage] + panel * S::KEYS * 64, &maps.k, &shared.k_full[stage],
+                         panel * 64, block * S::KEYS, kv_head, tile.batch);
+        n_keys++;
+    }
+
+    __device__ void load_v(const hopper_tile &tile, int kv_head, int block)
+    {
+        int stage = stage_of(n_values);
+
+        ptx::barrier_wait(&shared.v_empty[stage], parity_of(n_values) ^ 1);
+        ptx::barrier_expect(&shared.v_full[stage], S::K_BYTES);
+        for (int panel = 0; panel < S::PANELS; panel++)
+            ptx::copy_in(shared.v[stage] + panel * S::KEYS * 64, &maps.v, &shared.v_full[stage],
+                         panel * 64, block * S::KEYS, kv_head, tile.batch);
+        n_values++;
+    }
+
+    /* In the order in which the consumers want it: K one block ahead of V. */
+    __device__ void load_tile(const hopper_tile &tile, int kv_head)
+    {
+        load_q(tile);
+        load_k(tile, kv_head, tile.n_blocks - 1);
+        for (int block = tile.n_blocks - 1; block > 0; block--) {
+            load_k(tile, kv_head, block - 1);
+            load_v(tile, kv_head, block);
+        }
+        load_v(tile, kv_head, 0);
+    }
+
+    __device__ void run(const problem &p, const hopper_schedule &schedule)
+    {
+        for (int tile = blockIdx.x;; tile = atomicAdd(schedule.counter, 1) + gridDim.x, n_tiles++) {
+            int slot = stage_of(n_tiles);
+
+            ptx::barrier_wait(&shared.tile_empty[slot], parity_of(n_tiles) ^ 1);
+            shared.tile[slot] = tile;
+            ptx::barrier_arrive(&shared.tile_full[slot]);
+            if (tile >= schedule.n_tiles)
+                break;
+            hopper_tile t = open_tile<S>(p, schedule, tile);
+            load_tile(t, t.head / p.group);
+        }
+        /* The last block leaves the counters as it found them. */
+        __threadfence();
+        if (atomicAdd(schedule.counter + 1, 1) == static_cast<int>(gridDim.x) - 1) {
+            schedule.counter[0] = 0;
+            schedule.counter[1] = 0;
+        }
+    }
+};
+
+/* ---------------------------------------------------------------- consumers */
+
+/* A thread's share of the sums of two rows. */
+template <bool STATISTICS> struct hopper_sums {
+    float sum[2] = { 0, 0 }, dot[2] = { 0, 0 }, collision[2] = { 0, 0 };
+
+    __device__ __forceinline__ void add(int row, float x, float weight)
+    {
+        sum[row] += weight;
+        if (STATISTICS) {
+            dot[row]       = fmaf(weight, x, dot[row]);
+            collision[row] = fmaf(weight, weight, collision[row]);
+        }
+    }
+
+    __device__ __forceinline__ void add(const hopper_sums &other)
+    {
+#pragma unroll
+        for (int row = 0; row < 2; row++) {
+            sum[row] += other.sum[row];
+            dot[row] += other.dot[row];
+            collision[row] += other.collision[row];
+        }
+    }
+
+    /* Moves a row to another centre, `shift` away (in bits); returns the factor. */
+    __device__ __forceinline__ float move(int row, float shift)
+    {
+        float scale = ptx::exp2_fast(shift);
+
+        dot[row] = scale * fmaf(shift, sum[row], dot[row]);
+        sum[row] *= scale;
+        collision[row] *= scale * scale;
+        return scale;
+    }
+};
+
+/* Below this a power of two is 0; above -inf, so that 0 times it is 0. */
+constexpr float FLOOR = -16384.0f;
+
+/* A thread's sum of a block's weights about a centre that is not the maximum: less
+ * than this keeps a weight below 2^8, which costs the sums no digit that matters. */
+constexpr float LARGEST = 256.0f;
+
+/* weigh_about's pace: chunks of so many scores, and how far sums stay behind. */
+constexpr int CHUNK = 8;
+constexpr int LAG   = 6;
+
+template <typename S> struct hopper_consumer {
+    using T                       = typename S::T;
+    static constexpr int N_SCORES = S::KEYS / 2; /* of a thread */
+    static constexpr int N_OUT    = S::D / 2;
+
+    typename S::shared        &shared;
+    int                        group;
+    float                      scale;    /* times log2(e) */
+    int                        n_blocks; /* of values, so far */
+    float                      top[2];   /* of the rows, or what serves as such */
+    hopper_sums<S::STATISTICS> rows;
+    float                      out[N_OUT];
+    uint32_t                   weights[N_SCORES / 2]; /* P, two to a register */
+
+    __device__ __forceinline__ int lane() const
+    {
+        return threadIdx.x & 31;
+    }
+    __device__ __forceinline__ int warp() const
+    {
+        return (threadIdx.x >> 5) & 3;
+    }
+
+    /* One arrival a warp. */
+    __device__ __forceinline__ void release(uint64_t *barrier) const
+    {
+        if (lane() == 0)
+            ptx::barrier_arrive(barrier);
+    }
+
+    /* S = Q K^T, issued. */
+    __device__ __forceinline__ void issue_scores(float (&scores)[N_SCORES], int stage) const
+    {
+        uint32_t q = ptx::describe(ptx::shared_address(shared.q) + group * 64 * 128, 16);
+        uint32_t k = ptx::describe(ptx::shared_address(shared.k[stage]), 16);
+
+        ptx::wgmma_fence();
+#pragma unroll
+        for (int step = 0; step < S::D / 16; step++) {
+            int panel = step / 4, inside = step % 4; /* 32 bytes a step, in units of 16 */
+            ptx::wgmma_ss<T>(scores, q + panel * (S::ROWS * 128 >> 4) + inside * 2,
+                             k + panel * (S::KEYS * 128 >> 4) + inside * 2, step != 0);
+        }
+        ptx::wgmma_commit();
+    }
+
+    /* O += P V, issued. */
+    __device__ __forceinline__ void issue_out()
+    {
+        uint32_t v =
+            ptx::describe(ptx::shared_address(shared.v[stage_of(n_blocks)]), S::KEYS * 128);
+
+        ptx::wgmma_fence();
+#pragma unroll
+        for (int step = 0; step < S::KEYS / 16; step++)
+            ptx::wgmma_rs<T>(out, weights + 4 * step, v + step * (16 * 128 >> 4));
+        ptx::wgmma_commit();
+    }
+
+    /* Scores to weights in place; moves the rows' sums to the new maximum and adds.
+     * `limit` is how many columns of the block each row sees, counted from this
+     * thread's first.  Returns in `rescale` what the output must be multiplied by. */
+    template <bool MASKED>
+    __device__ __forceinline__ void weigh(float (&rescale)[2], float (&scores)[N_SCORES],
+                                          const int (&limit)[2])
+    {
+        float most[2] = { top[0], top[1] };
+        float centre[2];
+
+#pragma unroll
+        for (int i = 0; i < N_SCORES; i++) {
+            int row = (i >> 1) & 1;
+            if (MASKED && (i / 4) * 8 + (i & 1) >= limit[row])
+                scores[i] = -INFINITY;
+            most[row] = fmaxf(most[row], scores[i]);
+        }
+#pragma unroll
+        for (int row = 0; row < 2; row++) {
+            most[row]   = fmaxf(most[row], __shfl_xor_sync(~0u, most[row], 1));
+            most[row]   = fmaxf(most[row], __shfl_xor_sync(~0u, most[row], 2));
+            centre[row] = most[row] == -INFINITY ? 0.0f : __fmul_rn(most[row], scale);
+            /* A row without keys has max -inf; its sums are 0. */
+            rescale[row] = rows.move(row, fmaxf(__fmul_rn(top[row], scale) - centre[row], FLOOR));
+            top[row]     = most[row];
+        }
+
+        hopper_sums<S::STATISTICS> block;
+#pragma unroll
+        for (int i = 0; i < N_SCORES; i++) {
+            int   row = (i >> 1) & 1;
+            float x   = fmaf(scores[i], scale, -centre[row]);
+            if (MASKED)
+                x = fmaxf(x, FLOOR);
+            scores[i] = ptx::exp2_fast(x);
+            block.add(row, x, scores[i]);
+        }
+        rows.add(block);
+    }
+
+    /* The same about the centre that the rows have, without looking for a new one.
+     * False, and the sums as they were, when a weight has grown too large for that, in
+     * any row of the group. */
+    __device__ __forceinline__ bool weigh_about(float (&scores)[N_SCORES])
+    {
+        const float centre[2] = { __fmul_rn(top[0], scale), __fmul_rn(top[1], scale) };
+        float       about[2]  = { centre[0], centre[1] };
+        float       x[N_SCORES];
+        hopper_sums<S::STATISTICS> block, then[2]; /* now; after even and odd chunks */
+
+#pragma unroll
+        for (int i = 0; i < N_SCORES + LAG; i++) {
+            /* Left alone, the compiler puts off the sums to the end, where nothing hides
+             * them.  Zero times what they were two chunks ago keeps it in step. */
+            if (i < N_SCORES && i % CHUNK == 0 && i >= 3 * CHUNK) {
+                bool odd = i / CHUNK % 2 == 1;
+#pragma unroll
+                for (int row = 0; row < 2; row++)
+                    about[row] = fmaf(
+                        0.0f, S::STATISTICS && odd ? then[1].collision[row] : then[odd].sum[row],
+                        centre[row]);
+            }
+            if (i < N_SCORES) {
+                x[i]      = fmaf(scores[i], scale, -about[(i >> 1) & 1]);
+                scores[i] = ptx::exp2_fast(x[i]);
+            }
+            if (i >= LAG)
+                block.add(((i - LAG) >> 1) & 1, x[i - LAG], scores[i - LAG]);
+            if (i >= LAG && (i - LAG) % CHUNK == CHUNK - 1)
+                then[(i - LAG) / CHUNK % 2] = block;
+        }
+
+        /* Written so that NaN, from a row that has no centre yet, is too large.  The other
+         * sums are within their bounds when the first is; asking makes the compiler have
+         * them before the barrier. */
+        bool fits = block.sum[0] <= LARGEST && block.sum[1] <= LARGEST;
+        if (S::STATISTICS)
+            fits = fits && block.dot[0] <= 8 * LARGEST && block.dot[1] <= 8 * LARGEST &&
+                   block.collision[0] <= LARGEST * LARGEST &&
+                   block.collision[1] <= LARGEST * LARGEST;
+        if (!ptx::named_all(1 + group, 128, fits))
+            return false;
+        rows.add(block);
+        return true;
+    }
+
+    __device__ __forceinline__ void round_weights(const float (&scores)[N_SCORES])
+    {
+#pragma unroll
+        for (int i = 0; i < N_SCORES / 2; i++)
+            weights[i] = ptx::pack<T>(scores[2 * i], scores[2 * i + 1]);
+    }
+
+    __device__ __forceinline__ void rescale_out(const float (&rescale)[2])
+    {
+#pragma unroll
+        for (int i = 0; i < N_OUT; i++)
+            out[i] *= rescale[(i >> 1) & 1];
+    }
+
+    /* How many columns of a block this thread's rows see. */
+    __device__ __forceinline__ void limits(int (&limit)[2], const problem &p,
+                                           const hopper_tile &tile, int block) const
+    {
+        int position = tile.start + tile.first_row + group * 64 + warp() * 16 + lane() / 4;
+        int before   = block * S::KEYS + 2 * (lane() % 4);
+
+        limit[0] = min(tile.length, position + p.window_right + 1) - before;
+        limit[1] = min(tile.length, position + 8 + p.window_right + 1) - before;
+    }
+
+    /* Block `block` after the one whose weights are ready: its scores beside that
+     * one's product with V. */
+    template <bool MASKED>
+    __device__ __forceinline__ void step(const problem &p, const hopper_tile &tile, int block)
+    {
+        float scores[N_SCORES];
+        float rescale[2];
+        int   limit[2] = { 0, 0 };
+
+        int stage = stage_of(n_blocks + 1); /* keys are one block ahead */
+
+        ptx::barrier_wait(&shared.k_full[stage], parity_of(n_blocks + 1));
+        issue_scores(scores, stage);
+        ptx::barrier_wait(&shared.v_full[stage_of(n_blocks)], parity_of(n_blocks));
+        issue_out();
+        ptx::wgmma_wait<1>();
+        ptx::settle(scores);
+        if (!MASKED && weigh_about(scores)) {
+            release(&shared.k_empty[stage]);
+            ptx::wgmma_wait<0>();
+            ptx::settle(out);
+        } else {
+            if (!MASKED) { /* rare: the scores again */
+                ptx::wgmma_wait<0>();
+                ptx::settle(out);
+                issue_scores(scores, stage);
+                ptx::wgmma_wait<0>();
+                ptx::settle(scores);
+            }
+            if (MASKED)
+                limits(limit, p, tile, block);
+            weigh<MASKED>(rescale, scores, limit);
+            release(&shared.k_empty[stage]);
+            ptx::wgmma_wait<0>();
+            ptx::settle(out);
+            rescale_out(rescale);
+        }
+        release(&shared.v_empty[stage_of(n_blocks)]);
+        n_blocks++;
+        round_weights(scores);
+    }
+
+    /* The first block has no output to go with, and may be masked. */
+    __device__ __forceinline__ void first_step(const problem &p, const hopper_tile &tile)
+    {
+        float scores[N_SCORES];
+        float rescale[2];
+        int   limit[2];
+
+        ptx::barrier_wait(&shared.k_full[stage_of(n_blocks)], parity_of(n_blocks));
+        issue_scores(scores, stage_of(n_blocks));
+        ptx::wgmma_wait<0>();
+        ptx::settle(scores);
+        release(&shared.k_empty[stage_of(n_blocks)]);
+        limits(limit, p, tile, tile.n_blocks - 1);
+        weigh<true>(rescale, scores, limit);
+        round_weights(scores);
+    }
+
+    __device__ __forceinline__ void last_step()
+    {
+        ptx::barrier_wait(&shared.v_full[stage_of(n_blocks)], parity_of(n_blocks));
+        issue_out();
+        ptx::wgmma_wait<0>();
+        ptx::settle(out);
+        release(&shared.v_empty[stage_of(n_blocks)]);
+        n_blocks++;
+    }
+
+    __device__ __forceinline__ void reset()
+    {
+        top[0] = top[1] = -INFINITY;
+        rows            = hopper_sums<S::STATISTICS>();
+#pragma unroll
+        for (int i = 0; i < N_OUT; i++)
+            out[i] = 0.0f;
+    }
+
+    __device__ void run_tile(const problem &p, const hopper_tile &tile, uint32_t q_parity)
+    {
+        /* Blocks from here on down are seen whole by all rows of this group. */
+        int first = tile.start + tile.first_row + group * 64;
+        int whole = max(0, min(tile.length, first + p.window_right + 1)) / S::KEYS;
+        int block = tile.n_blocks - 2;
+
+        reset();
+        ptx::barrier_wait(&shared.q_full, q_parity);
+        first_step(p, tile);
+        for (; block >= whole; block--)
+            step<true>(p, tile, block);
+        for (; block >= 0; block--)
+            step<false>(p, tile, block);
+        release(&shared.q_empty);
+        last_step();
+    }
+
+    /* ---------------------------------------------------------------- results */
+
+    __device__ __forceinline__ static float add_row(float value)
+    {
+        value += __shfl_xor_sync(~0u, value, 1);
+        return value + __shfl_xor_sync(~0u, value, 2);
+    }
+
+    /* A learned sink is one more outcome; a blind row stays blind. */
+    __device__ __forceinline__ void merge_sink(float &centre, int row, float sink)
+    {
+        float next  = fmaxf(centre, sink * LOG2_E);
+        float extra = fmaxf(sink * LOG2_E - next, FLOOR);
+
+        rows.move(row, fmaxf(centre - next, FLOOR));
+        rows.add(row, extra, ptx::exp2_fast(extra));
+        centre = next;
+    }
+
+    __device__ __forceinline__ void put_statistics(const problem &p, int64_t index, int row,
+                                                   float centre) const
+    {
+        bool  blind   = rows.sum[row] == 0.0f;
+        float log_sum = log2f(rows.sum[row]);
+
+        if (p.result.lse != nullptr)
+            p.result.lse[index] = blind ? -INFINITY : LN_2 * (centre + log_sum);
+        if (S::STATISTICS && p.result.entropy != nullptr)
+            p.result.entropy[index] =
+                blind ? 0.0f : LN_2 * (log_sum - rows.dot[row] / rows.sum[row]);
+        if (S::STATISTICS && p.result.renyi2 != nullptr)
+            p.result.renyi2[index] =
+                blind ? 0.0f : LN_2 * (2.0f * log_sum - log2f(rows.collision[row]));
+    }
+
+    /* Divides by the sums and stores rows through shared memory. */
+    __device__ void finish(const problem &p, const hopper_tile &tile)
+    {
+        float factor[2];
+        int   first_row = tile.first_row + group * 64;
+
+#pragma unroll
+        for (int row = 0; row < 2; row++) {
+            rows.sum[row] = add_row(rows.sum[row]);
+            if (S::STATISTICS) {
+                rows.dot[row]       = add_row(rows.dot[row]);
+                rows.collision[row] = add_row(rows.collision[row]);
+            }
+            float centre = __fmul_rn(top[row], scale);
+            float shift  = centre;
+            if (p.sinks != nullptr && rows.sum[row] != 0.0f)
+                merge_sink(centre, row, p.sinks[tile.head]);
+            factor[row] = rows.sum[row] == 0.0f ? 0.0f : 1.0f / rows.sum[row];
+            if (shift != centre)
+                factor[row] *= exp2f(fmaxf(shift - centre, FLOOR));
+            if (p.gates != nullptr)
+                factor[row] *= p.gates[tile.head];
+
+            int query = first_row + warp() * 16 + lane() / 4 + 8 * row;
+            if (lane() % 4 == 0 && query < p.n_queries)
+                put_statistics(p,
+                               (static_cast<int64_t>(tile.batch) * p.n_heads + tile.head) *
+                                       p.n_queries +
+                                   query,
+                               row, centre);
+        }
+        store_out(factor);
+    }
+
+    /* This group's rows to shared memory; one thread then sends them. */
+    __device__ __forceinline__ void store_out(const float (&factor)[2])
+    {
+        uint32_t base   = ptx::shared_address(shared.out) + group * 64 * S::D * 2;
+        int      matrix = lane() / 8;
+        int      row    = warp() * 16 + (matrix & 1) * 8 + lane() % 8;
+
+        if (threadIdx.x % 128 == 0)
+            ptx::copy_out_wait_read();
+        ptx::named_sync(1 + group, 128);
+#pragma unroll
+        for (int i = 0; i < N_OUT / 8; i++) { /* 16 columns */
+            int      column  = i * 16 + (matrix >> 1) * 8;
+            uint32_t address = base + (column / 64) * 64 * 128 + row * 128 +
+                               ((column % 64 * 2) ^ ((row & 7) << 4));
+            ptx::store_matrices(
+                address, ptx::pack<T>(out[8 * i] * factor[0], out[8 * i + 1] * factor[0]),
+                ptx::pack<T>(out[8 * i + 2] * factor[1], out[8 * i + 3] * factor[1]),
+                ptx::pack<T>(out[8 * i + 4] * factor[0], out[8 * i + 5] * factor[0]),
+                ptx::pack<T>(out[8 * i + 6] * factor[1], out[8 * i + 7] * factor[1]));
+        }
+        ptx::fence_async();
+        ptx::named_sync(1 + group, 128);
+    }
+
+    __device__ void send_out(const hopper_maps &maps, const hopper_tile &tile) const
+    {
+        if (threadIdx.x % 128 != 0)
+            return;
+        for (int panel = 0; panel < S::PANELS; panel++)
+            ptx::copy_out(&maps.out, shared.out + group * 64 * S::D + panel * 64 * 64, panel * 64,
+                          tile.first_row + group * 64, tile.head, tile.batch);
+        ptx::copy_out_commit();
+    }
+
+    __device__ void run(const problem &p, const hopper_maps &maps, const hopper_schedule &schedule)
+    {
+        n_blocks = 0;
+        for (int n_tiles = 0;; n_tiles++) {
+            int slot = stage_of(n_tiles);
+
+            ptx::barrier_wait(&shared.tile_full[slot], parity_of(n_tiles));
+            int index = __shfl_sync(~0u, shared.tile[slot], 0); /* the same in all lanes */
+            release(&shared.tile_empty[slot]);
+            if (index >= schedule.n_tiles)
+                break;
+            run_tile(p, open_tile<S>(p, schedule, index), n_tiles & 1);
+            /* Opened again, which costs less than registers throughout the tile. */
+            hopper_tile tile = open_tile<S>(p, schedule, index);
+            finish(p, tile);
+            send_out(maps, tile);
+        }
+        if (threadIdx.x % 128 == 0)
+            ptx::copy_out_wait();
+    }
+};
+
+template <typename S> __device__ __forceinline__ void init_barriers(typename S::shared &shared)
+{
+    constexpr int WARPS = 4 * S::GROUPS;
+
+    ptx::barrier_init(&shared.q_full, 1);
+    ptx::barrier_init(&shared.q_empty, WARPS);
+    for (int stage = 0; stage < STAGES; stage++) {
+        ptx::barrier_init(&shared.k_full[stage], 1);
+        ptx::barrier_init(&shared.k_empty[stage], WARPS);
+    }
+    for (int stage = 0; stage < STAGES; stage++) {
+        ptx::barrier_init(&shared.v_full[stage], 1);
+        ptx::barrier_init(&shared.v_empty[stage], WARPS);
+    }
+    for (int slot = 0; slot < 2; slot++) {
+        ptx::barrier_init(&shared.tile_full[slot], 1);
+        ptx::barrier_init(&shared.tile_empty[slot], WARPS);
+    }
+    ptx::barrier_init_done();
+}
+
+template <typename S>
+__global__ void __launch_bounds__(S::THREADS, 1)
+    forward_hopper(const __grid_constant__ hopper_maps maps, const __grid_constant__ problem p,
+                   const __grid_constant__ hopper_schedule schedule)
+{
+    extern __shared__ char raw[];
+    auto                  &shared = *reinterpret_cast<typename S::shared *>(
+        (reinterpret_cast<uintptr_t>(raw) + 1023) & ~static_cast<uintptr_t>(1023));
+
+    if (threadIdx.x == 0)
+        init_barriers<S>(shared);
+    __syncthreads();
+    int group = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 128, 0);
+    if (group == 0) {
+        ptx::registers_give<S::PRODUCER>();
+        if (threadIdx.x == 0) {
+            hopper_producer<S> producer = { shared, maps };
+            producer.run(p, schedule);
+        }
+    } else {
+        ptx::registers_take<S::CONSUMERS>();
+        hopper_consumer<S> consumer = { shared, group - 1, p.scale * LOG2_E };
+        consumer.run(p, maps, schedule);
+    }
+}
+
+} // namespace headlight
+
+#endif

@@ -1,0 +1,259 @@
+/* hopper_ptx.cuh - the instructions of sm_90a that CUDA C++ has no words for.
+ *
+ * Barriers in shared memory (mbarrier), the tensor copy engine (TMA), products by
+ * a warp group (wgmma), and the hand-over of registers between warp groups.
+ * Each function is one instruction, or the shortest loop around one.
+ *
+ * A wgmma runs while its warps go on: its accumulators must not be touched from
+ * the issue to the wait.  The compiler does not know that; settle() after the wait
+ * tells it that the registers are new. */
+#ifndef HL_CUDA_HOPPER_PTX_CUH
+#define HL_CUDA_HOPPER_PTX_CUH
+
+#include <cuda.h>
+
+#include "kernels/cuda/portable_ptx.cuh"
+
+namespace headlight::ptx
+{
+
+/* ------------------------------------------------------------------ barriers */
+
+__device__ __forceinline__ void barrier_init(uint64_t *barrier, uint32_t n_arrivals)
+{
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)),
+                 "r"(n_arrivals));
+}
+
+/* Makes the initialised barriers visible to the copy engine. */
+__device__ __forceinline__ void barrier_init_done()
+{
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+__device__ __forceinline__ void barrier_arrive(uint64_t *barrier)
+{
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier))
+                 : "memory");
+}
+
+/* Arrives, and says how many bytes the copy engine will bring. */
+__device__ __forceinline__ void barrier_expect(uint64_t *barrier, uint32_t n_bytes)
+{
+    asm volatile(
+        "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
+        "r"(n_bytes)
+        : "memory");
+}
+
+/* Waits until the phase of that parity is over. */
+__device__ __forceinline__ void barrier_wait(uint64_t *barrier, uint32_t parity)
+{
+    asm volatile("{\n"
+                 ".reg .pred done;\n"
+                 "again:\n"
+                 "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+                 "@!done bra again;\n"
+                 "}\n" ::"r"(shared_address(barrier)),
+                 "r"(parity)
+                 : "memory");
+}
+
+/* A barrier by its number, among n_threads. */
+__device__ __forceinline__ void named_sync(int id, int n_threads)
+{
+    asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(n_threads) : "memory");
+}
+
+/* The same, and whether all n_threads said yes. */
+__device__ __forceinline__ bool named_all(int id, int n_threads, bool yes)
+{
+    uint32_t all;
+    asm volatile("{\n"
+                 ".reg .pred mine, ours;\n"
+                 "setp.ne.u32 mine, %3, 0;\n"
+                 "bar.red.and.pred ours, %1, %2, mine;\n"
+                 "selp.u32 %0, 1, 0, ours;\n"
+                 "}\n"
+                 : "=r"(all)
+                 : "r"(id), "r"(n_threads), "r"(static_cast<uint32_t>(yes))
+                 : "memory");
+    return all != 0;
+}
+
+/* -------------------------------------------------------------- copy engine */
+
+/* A box of a tensor map to shared memory; the barrier learns of its bytes. */
+__device__ __forceinline__ void copy_in(void *target, const CUtensorMap *map, uint64_t *barrier,
+                                        int column, int row, int head, int batch)
+{
+    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+                 " [%0], [%1, {%3, %4, %5, %6}], [%2];" ::"r"(shared_address(target)),
+                 "l"(map), "r"(shared_address(barrier)), "r"(column), "r"(row), "r"(head),
+                 "r"(batch)
+                 : "memory");
+}
+
+__device__ __forceinline__ void copy_out(const CUtensorMap *map, const void *source, int column,
+                                         int row, int head, int batch)
+{
+    asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group"
+                 " [%0, {%2, %3, %4, %5}], [%1];" ::"l"(map),
+                 "r"(shared_address(source)), "r"(column), "r"(row), "r"(head), "r"(batch)
+                 : "memory");
+}
+
+__device__ __forceinline__ void copy_out_commit()
+{
+    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+
+/* Until shared memory has been read, or until all is written. */
+__device__ __forceinline__ void copy_out_wait_read()
+{
+    asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+}
+
+__device__ __forceinline__ void copy_out_wait()
+{
+    asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+}
+
+/* Ordinary stores to shared memory, before the copy engine reads them. */
+__device__ __forceinline__ void fence_async()
+{
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+__device__ __forceinline__ void prefetch_map(const CUtensorMap *map)
+{
+    asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+}
+
+/* ---------------------------------------------------------------- registers */
+
+template <int N> __device__ __forceinline__ void registers_give()
+{
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N));
+}
+
+template <int N> __device__ __forceinline__ void registers_take()
+{
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N));
+}
+
+/* Four 8x8 matrices of 16 bits from registers to shared memory. */
+__device__ __forceinline__ void store_matrices(uint32_t address, uint32_t a, uint32_t b, uint32_t c,
+                                               uint32_t d)
+{
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
+                 "r"(a), "r"(b), "r"(c), "r"(d)
+                 : "memory");
+}
+
+/* -------------------------------------------------------------------- wgmma */
+
+__device__ __forceinline__ void wgmma_fence()
+{
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+
+__device__ __forceinline__ void wgmma_commit()
+{
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+
+/* Until at most N groups are under way. */
+template <int N> __device__ __forceinline__ void wgmma_wait()
+{
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
+}
+
+template <int N> __device__ __forceinline__ void settle(float (&values)[N])
+{
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        asm volatile("" : "+f"(values[i])::"memory");
+}
+
+/* A matrix in shared memory as wgmma wants it described: panels of 64 values (128
+ * bytes, swizzled) a row, eight rows (1024 bytes) a group, `panel_bytes` from one
+ * panel to the next (used only where panels lie along the product's N).  This is the
+ * lower half, to which steps are added in units of 16 bytes; HL_UPPER is the rest. */
+__device__ __forceinline__ uint32_t describe(uint32_t address, uint32_t panel_bytes)
+{
+    return (address & 0x3ffff) >> 4 | panel_bytes >> 4 << 16;
+}
+
+#define HL_UPPER "0x40000040" /* swizzle of 128 bytes; 1024 bytes a group */
+
+/* Operand lists, eight registers at a time. */
+#define HL_D8(d, i)                                                                                \
+    "+f"((d)[(i)]), "+f"((d)[(i) + 1]), "+f"((d)[(i) + 2]), "+f"((d)[(i) + 3]),                    \
+        "+f"((d)[(i) + 4]), "+f"((d)[(i) + 5]), "+f"((d)[(i) + 6]), "+f"((d)[(i) + 7])
+#define HL_D32(d, i) HL_D8(d, i), HL_D8(d, (i) + 8), HL_D8(d, (i) + 16), HL_D8(d, (i) + 24)
+#define HL_D64(d)    HL_D32(d, 0), HL_D32(d, 32)
+
+#define HL_S32                                                                                     \
+    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                       \
+    "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define HL_S64                                                                                     \
+    HL_S32 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "    \
+           "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+
+/* d (64, N) = or += A (64, 16) B (16, N), both in shared memory, both along K. */
+#define HL_WGMMA_SS(N, TYPE, S, D, A, B, P)                                                        \
+    asm volatile("{\n.reg .pred add;\n.reg .b64 a, b;\nsetp.ne.b32 add, %" P ", 0;\n"              \
+                 "mov.b64 a, {%" A ", " HL_UPPER "};\nmov.b64 b, {%" B ", " HL_UPPER "};\n"        \
+                 "wgmma.mma_async.sync.aligned.m64n" N "k16.f32." TYPE "." TYPE " {" S             \
+                 "}, a, b, add, 1, 1, 0, 0;\n}\n"                                                  \
+                 : D                                                                               \
+                 : "r"(a), "r"(b), "r"(add))
+
+/* d (64, N) += A (64, 16) in registers, B (16, N) in shared memory along N. */
+#define HL_WGMMA_RS(N, TYPE, S, D, A, B)                                                           \
+    asm volatile("{\n.reg .b64 b;\nmov.b64 b, {%" B ", " HL_UPPER "};\n"                           \
+                 "wgmma.mma_async.sync.aligned.m64n" N "k16.f32." TYPE "." TYPE " {" S "}, {" A    \
+                 "}, b, 1, 1, 1, 1;\n}\n"                                                          \
+                 : D                                                                               \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b))
+
+template <typename T>
+__device__ __forceinline__ void wgmma_ss(float (&d)[32], uint32_t a, uint32_t b, int add)
+{
+    if constexpr (std::is_same<T, __half>::value)
+        HL_WGMMA_SS("64", "f16", HL_S32, HL_D32(d, 0), "32", "33", "34");
+    else
+        HL_WGMMA_SS("64", "bf16", HL_S32, HL_D32(d, 0), "32", "33", "34");
+}
+
+template <typename T>
+__device__ __forceinline__ void wgmma_ss(float (&d)[64], uint32_t a, uint32_t b, int add)
+{
+    if constexpr (std::is_same<T, __half>::value)
+        HL_WGMMA_SS("128", "f16", HL_S64, HL_D64(d), "64", "65", "66");
+    else
+        HL_WGMMA_SS("128", "bf16", HL_S64, HL_D64(d), "64", "65", "66");
+}
+
+template <typename T>
+__device__ __forceinline__ void wgmma_rs(float (&d)[32], const uint32_t *a, uint32_t b)
+{
+    if constexpr (std::is_same<T, __half>::value)
+        HL_WGMMA_RS("64", "f16", HL_S32, HL_D32(d, 0), "%32, %33, %34, %35", "36");
+    else
+        HL_WGMMA_RS("64", "bf16", HL_S32, HL_D32(d, 0), "%32, %33, %34, %35", "36");
+}
+
+template <typename T>
+__device__ __forceinline__ void wgmma_rs(float (&d)[64], const uint32_t *a, uint32_t b)
+{
+    if constexpr (std::is_same<T, __half>::value)
+        HL_WGMMA_RS("128", "f16", HL_S64, HL_D64(d), "%64, %65, %66, %67", "68");
+    else
+        HL_WGMMA_RS("128", "bf16", HL_S64, HL_D64(d), "%64, %65, %66, %67", "68");
+}
+
+} // namespace headlight::ptx
+
+#endif

@@ -1,0 +1,35 @@
+/* kernels.cuh - the kernels' launchers, and which problems each takes.  The library's
+ * entry points (library.cu) choose among them. */
+#ifndef HL_CUDA_KERNELS_CUH
+#define HL_CUDA_KERNELS_CUH
+
+#include <cuda_runtime.h>
+
+#include "kernels/cuda/problem.cuh"
+
+namespace headlight
+{
+
+/* NULL, or what about the problem a kernel does not take on this device. */
+const char *hopper_refuses(const problem &p, const cudaDeviceProp &device);
+const char *portable_refuses(const problem &p, const cudaDeviceProp &device);
+
+hl_status launch_hopper(const problem &p, const cudaDeviceProp &device, cudaStream_t stream);
+hl_status launch_portable(const problem &p, cudaStream_t stream);
+hl_status launch_plain(const problem &p, cudaStream_t stream);
+
+/* What the gradient needs beside the problem; the arrays are ours, a number a row. */
+struct backward_problem {
+    hl_attention_gradient gradient;
+    hl_attention_upstream upstream;
+    double               *delta; /* dO.out             */
+    double               *gates; /* shares of dgates   */
+    double               *sinks; /* ... and of dsinks  */
+};
+
+hl_status launch_backward_plain(const problem &p, const hl_attention_gradient &gradient,
+                                const hl_attention_upstream &upstream, cudaStream_t stream);
+
+} // namespace headlight
+
+#endif

@@ -1,0 +1,182 @@
+/* library.cu - the entry points of libheadlight_cuda.so: which kernel, and errors. */
+#include <stdarg.h>
+#include <stdio.h>
+
+#include <algorithm>
+
+#include "kernels/cuda/error.cuh"
+#include "kernels/cuda/headlight_cuda.h"
+#include "kernels/cuda/kernels.cuh"
+
+namespace headlight
+{
+
+/* --------------------------------------------------------------------- errors */
+
+static thread_local char message[512];
+
+hl_status fail(hl_status status, const char *format, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, format);
+    vsnprintf(message, sizeof message, format, arguments);
+    va_end(arguments);
+    return status;
+}
+
+hl_status check(cudaError_t error, const char *what)
+{
+    if (error == cudaSuccess)
+        return HL_OK;
+    return fail(error == cudaErrorMemoryAllocation ? HL_NO_MEMORY : HL_INTERNAL, "CUDA: %s: %s",
+                what, cudaGetErrorString(error));
+}
+
+/* --------------------------------------------------------------------- device */
+
+/* The current device's properties, asked for once a device and thread. */
+static hl_status current_device(const cudaDeviceProp **out)
+{
+    static thread_local cudaDeviceProp properties;
+    static thread_local int            known = -1;
+    int                                device;
+
+    HL_CUDA_TRY(check(cudaGetDevice(&device), "the current device"));
+    if (device != known) {
+        HL_CUDA_TRY(check(cudaGetDeviceProperties(&properties, device), "the device's properties"));
+        known = device;
+    }
+    *out = &properties;
+    return HL_OK;
+}
+
+/* -------------------------------------------------------------------- problem */
+
+static int window(bool is_on, int64_t width)
+{
+    return is_on ? (int)std::min<int64_t>(width, WIDE_OPEN) : WIDE_OPEN;
+}
+
+static problem describe(const hl_attention_result *result, const hl_attention *a)
+{
+    problem p = {};
+
+    p.q          = a->q;
+    p.k          = a->k;
+    p.v          = a->v;
+    p.out        = result->out;
+    p.n_batch    = (int)a->n_batch;
+    p.n_heads    = (int)a->n_heads;
+    p.n_kv_heads = (int)a->n_kv_heads;
+    p.n_queries  = (int)a->n_queries;
+    p.n_keys     = (int)a->n_keys;
+    p.d_head     = (int)a->d_head;
+    p.d_value    = (int)a->d_value;
+    p.group      = p.n_heads / p.n_kv_heads;
+
+    p.window_left  = window((a->flags & HL_ATTENTION_WINDOW_LEFT) != 0, a->window_left);
+    p.window_right = window((a->flags & HL_ATTENTION_WINDOW_RIGHT) != 0, a->window_right);
+    if ((a->flags & HL_ATTENTION_CAUSAL) != 0)
+        p.window_right = 0;
+    p.window_sink    = (int)std::min<int64_t>(a->window_sink, WIDE_OPEN);
+    p.scale          = (float)a->scale;
+    p.softcap        = (float)a->softcap;
+    p.exact_scale    = a->scale;
+    p.exact_softcap  = a->softcap;
+    p.query_start    = a->query_start;
+    p.key_length     = a->key_length;
+    p.alibi_slopes   = a->alibi_slopes;
+    p.key_bias       = a->key_bias;
+    p.sinks          = a->sinks;
+    p.gates          = a->gates;
+    p.segments       = a->segments;
+    p.segment_stride = a->segment_stride;
+    p.n_segments     = (int)a->n_segments;
+    p.result         = *result;
+    return p;
+}
+
+} // namespace headlight
+
+using namespace headlight;
+
+int hl_cuda_interface(void)
+{
+    return HL_CUDA_INTERFACE;
+}
+
+const char *hl_cuda_error(void)
+{
+    return message;
+}
+
+hl_status hl_cuda_probe(void)
+{
+    int         count = 0;
+    cudaError_t error = cudaGetDeviceCount(&count);
+
+    if (error != cudaSuccess)
+        return fail(HL_NOT_FOUND, "no usable NVIDIA GPU: %s", cudaGetErrorString(error));
+    if (count == 0)
+        return fail(HL_NOT_FOUND, "no NVIDIA GPU in this machine");
+    return HL_OK;
+}
+
+static hl_status check_limits(const hl_attention *a)
+{
+    if (a->n_queries > MOST_ROWS || a->n_keys > MOST_ROWS || a->n_batch > INT32_MAX ||
+        a->n_heads > INT32_MAX || a->n_batch * a->n_heads > INT32_MAX)
+        return fail(HL_LIMIT,
+                    "the GPU takes 2^28 queries and keys and 2^31 heads, got %lld, %lld and "
+                    "%lld x %lld",
+                    (long long)a->n_queries, (long long)a->n_keys, (long long)a->n_batch,
+                    (long long)a->n_heads);
+    return HL_OK;
+}
+
+/* The kernel asked for, or the first that does not refuse. */
+static hl_status launch_forward(const problem &p, const hl_cuda_launch *launch)
+{
+    const cudaDeviceProp *device = nullptr;
+    cudaStream_t          stream = static_cast<cudaStream_t>(launch->stream);
+    hl_cuda_kernel        wanted = launch->kernel;
+
+    HL_CUDA_TRY(current_device(&device));
+    const char *no_hopper   = hopper_refuses(p, *device);
+    const char *no_portable = portable_refuses(p, *device);
+    if (wanted == HL_CUDA_HOPPER && no_hopper != nullptr)
+        return fail(HL_UNSUPPORTED, "the Hopper kernel does not take %s", no_hopper);
+    if (wanted == HL_CUDA_PORTABLE && no_portable != nullptr)
+        return fail(HL_UNSUPPORTED, "the portable kernel does not take %s", no_portable);
+    if (wanted == HL_CUDA_HOPPER || (wanted == HL_CUDA_AUTO && no_hopper == nullptr))
+        return launch_hopper(p, *device, stream);
+    if (wanted == HL_CUDA_PORTABLE || (wanted == HL_CUDA_AUTO && no_portable == nullptr))
+        return launch_portable(p, stream);
+    return launch_plain(p, stream);
+}
+
+static bool is_empty(const problem &p)
+{
+    return p.n_batch == 0 || p.n_queries == 0;
+}
+
+hl_status hl_cuda_forward(const hl_attention_result *result, const hl_attention *attention,
+                          const hl_cuda_launch *launch)
+{
+    HL_CUDA_TRY(check_limits(attention));
+    problem p = describe(result, attention);
+    return is_empty(p) ? HL_OK : launch_forward(p, launch);
+}
+
+hl_status hl_cuda_backward(const hl_attention_gradient *gradient, const hl_attention *attention,
+                           const hl_attention_upstream *upstream, const hl_cuda_launch *launch)
+{
+    hl_attention_result nothing = {};
+
+    if (launch->kernel != HL_CUDA_AUTO && launch->kernel != HL_CUDA_PLAIN)
+        return fail(HL_UNSUPPORTED, "the gradient has the plain kernel only");
+    HL_CUDA_TRY(check_limits(attention));
+    return launch_backward_plain(describe(&nothing, attention), *gradient, *upstream,
+                                 static_cast<cudaStream_t>(launch->stream));
+}

@@ -1,0 +1,90 @@
+/* problem.cuh - an attention problem as the kernels see it.
+ *
+ * hl_attention, with its sizes in 32 bits (attention.c has checked that they fit),
+ * its options turned into plain numbers, and all pointers on the device.  Passed to
+ * kernels by value. */
+#ifndef HL_CUDA_PROBLEM_CUH
+#define HL_CUDA_PROBLEM_CUH
+
+#include <stdint.h>
+
+#include "headlight.h"
+
+namespace headlight
+{
+
+constexpr float LOG2_E = 1.4426950408889634f;
+constexpr float LN_2   = 0.6931471805599453f;
+
+/* Sizes and positions are bounded so that sums of a few stay in 32 bits; the last is a
+ * window that never closes. */
+constexpr int MOST_ROWS = 1 << 28;
+constexpr int FURTHEST  = 1 << 29;
+constexpr int WIDE_OPEN = 1 << 30;
+
+struct problem {
+    hl_rows q, k, v, out;
+    int     n_batch, n_heads, n_kv_heads, n_queries, n_keys, d_head, d_value;
+    int     group; /* heads that share a K/V head */
+
+    int    window_left, window_right, window_sink; /* causal: window_right is 0 */
+    float  scale;
+    float  softcap; /* 0: none */
+    double exact_scale, exact_softcap;
+
+    const int64_t *query_start;
+    const int64_t *key_length;
+    const float   *alibi_slopes;
+    const float   *key_bias;
+    const float   *sinks;
+    const float   *gates;
+    const uint8_t *segments;
+    int64_t        segment_stride;
+    int            n_segments;
+
+    hl_attention_result result;
+};
+
+__device__ __forceinline__ int key_length(const problem &p, int batch)
+{
+    return p.key_length != nullptr ? static_cast<int>(p.key_length[batch]) : p.n_keys;
+}
+
+__device__ __forceinline__ int query_start(const problem &p, int batch)
+{
+    int64_t start =
+        p.query_start != nullptr ? p.query_start[batch] : key_length(p, batch) - p.n_queries;
+    return static_cast<int>(start < -FURTHEST ? -FURTHEST : (start > FURTHEST ? FURTHEST : start));
+}
+
+/* The keys a row sees: [begin, end) and the first ones, [0, kept). */
+struct visible_keys {
+    int kept, begin, end;
+
+    __device__ __forceinline__ bool has(int key) const
+    {
+        return key >= 0 && key < end && (key >= begin || key < kept);
+    }
+};
+
+__device__ __forceinline__ visible_keys visible(const problem &p, int length, int position)
+{
+    int end   = min(length, position + p.window_right + 1);
+    int begin = max(0, position - p.window_left);
+    int kept  = min(p.window_sink, end);
+
+    end = max(end, 0);
+    if (begin >= end) /* the window has moved past the last key */
+        return { 0, 0, max(kept, 0) };
+    return { max(kept, 0), begin, end };
+}
+
+/* Row (batch, head, row) of a matrix, counted in elements. */
+__device__ __forceinline__ int64_t row_offset(const hl_rows &rows, int batch, int head, int row)
+{
+    return batch * rows.batch_stride + head * rows.head_stride + row * rows.row_stride;
+}
+
+} // namespace headlight
+
+#endif
