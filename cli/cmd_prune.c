@@ -57,10 +57,8 @@ static int check_ranker(prune_request *request, const hl_usage *usage)
     if (choice->heads == NULL && hl_prune_needs_gradients(choice->ranker) && choice->n_texts == 0)
         return hl_options_refuse(usage, "--by %s needs --text FILE to take gradients on",
                                  request->by);
-    if (choice->heads == NULL && choice->ranker == HL_RANKER_ABLATION)
-        return hl_options_refuse(usage,
-                                 "--by %s is what 'headlight sweep' measures: give its "
-                                 "first heads with --heads",
+    if (choice->heads == NULL && choice->ranker == HL_RANKER_ABLATION && choice->n_texts == 0)
+        return hl_options_refuse(usage, "--by %s needs --text FILE to switch heads off on",
                                  request->by);
     return HL_OPTIONS_GO_ON;
 }

@@ -7,6 +7,7 @@
 
 #include "command.h"
 #include "corpus_options.h"
+#include "draw_options.h"
 #include "headlight.h"
 #include "nearest.h"
 #include "options.h"
@@ -24,7 +25,6 @@ typedef struct sweep_request {
     const char    *by;
     const char    *again; /* rankers, iteratively */
     const char    *ratio_list;
-    const char    *figure;
     const char    *scatter;
     const char    *table;
     const char    *state;
@@ -33,10 +33,11 @@ typedef struct sweep_request {
     bool           csv;
     bool           perplexity;
 
-    hl_sweep_options options;
-    hl_ranker        rankers[HL_N_RANKERS];
-    hl_ranker        iterative[HL_N_RANKERS];
-    double           ratios[MAX_RATIOS];
+    hl_draw_arguments drawing; /* of the curves, and how both figures look */
+    hl_sweep_options  options;
+    hl_ranker         rankers[HL_N_RANKERS];
+    hl_ranker         iterative[HL_N_RANKERS];
+    double            ratios[MAX_RATIOS];
 } sweep_request;
 
 /* What is open while it works. */
@@ -151,7 +152,7 @@ static int check_request(sweep_request *request, const hl_usage *usage)
     if (request->rank_texts.count == 0 || request->test_texts.count == 0)
         return hl_options_refuse(usage, "wanted a text to rank on and one to test on: --rank-text "
                                         "A --test-text B");
-    if (request->options.resume && request->state == NULL && request->figure == NULL)
+    if (request->options.resume && request->state == NULL && request->drawing.output == NULL)
         return hl_options_refuse(usage, "--resume needs --state FILE, or -o FIG");
     if (request->by != NULL) {
         code =
@@ -197,8 +198,7 @@ static int parse_request(sweep_request *request, int argc, char **argv)
             "the first N tokens of the text to test on (all)", 1, INT64_MAX },
           { "same-text", 0, HL_OPTION_FLAG, &o->shared_texts, NULL,
             "allow documents that are in both texts", 0, 0 },
-          { "output", 'o', HL_OPTION_TEXT, &request->figure, "FIG",
-            "draw the curves: .svg, .png, .pdf", 0, 0 },
+          HL_DRAW_OPTIONS(&request->drawing),
           { "scatter", 0, HL_OPTION_TEXT, &request->scatter, "FIG",
             "draw scores against what a head alone costs", 0, 0 },
           { "perplexity", 0, HL_OPTION_FLAG, &request->perplexity, NULL,
@@ -277,7 +277,7 @@ static hl_status open_corpus(hl_corpus **out, const sweep_work *work, const hl_o
 static hl_status name_state(sweep_work *work)
 {
     const sweep_request *request = work->request;
-    const char          *base    = request->state != NULL ? request->state : request->figure;
+    const char          *base = request->state != NULL ? request->state : request->drawing.output;
 
     if (base == NULL)
         return HL_OK;
@@ -332,13 +332,14 @@ static hl_status run(sweep_work *work)
 static hl_status draw(const sweep_work *work)
 {
     const sweep_request *request = work->request;
+    hl_draw_options      how     = hl_draw_options_of(&request->drawing);
+    hl_sweep_figure      figure  = { work->sweep, request->arguments.items[0], &how };
     hl_status            status  = HL_OK;
 
-    if (request->figure != NULL)
-        status = hl_sweep_draw_curves(work->sweep, request->figure, request->arguments.items[0],
-                                      request->perplexity);
+    if (request->drawing.output != NULL)
+        status = hl_sweep_draw_curves(&figure, request->drawing.output, request->perplexity);
     if (status == HL_OK && request->scatter != NULL)
-        status = hl_sweep_draw_scatter(work->sweep, request->scatter, request->arguments.items[0]);
+        status = hl_sweep_draw_scatter(&figure, request->scatter);
     return status;
 }
 
@@ -382,7 +383,7 @@ static int sweep(sweep_work *work)
 
 int hl_command_sweep(int argc, char **argv)
 {
-    sweep_request request = { 0 };
+    sweep_request request = { .drawing = HL_DRAW_ARGUMENTS };
     sweep_work    work    = { .request = &request };
     int           code    = parse_request(&request, argc, argv);
 

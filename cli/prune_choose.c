@@ -7,6 +7,7 @@
 #include "prune_choose.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "progress.h"
@@ -17,6 +18,7 @@
 typedef struct sources {
     hl_profile   *profile;
     hl_gradients *gradients;
+    double       *ablation; /* (n_layers, n_heads) */
 } sources;
 
 bool hl_prune_needs_profile(hl_ranker ranker)
@@ -67,6 +69,32 @@ static hl_status take_gradients(hl_gradients **out, const hl_model *model, const
     return status;
 }
 
+static hl_status show_share(void *context, double share, int64_t n_tokens)
+{
+    hl_progress_update(context, share, n_tokens);
+    return HL_OK;
+}
+
+/* Each head alone, whatever is off already. */
+static hl_status ablate(double **out, const hl_model *model, const hl_corpus *corpus,
+                        const hl_prune_choice *choice)
+{
+    const hl_model_info *info = hl_model_get_info(model);
+    hl_progress          progress;
+    hl_evaluate_options  options = { .windows   = choice->windows,
+                                     .n_threads = choice->n_threads,
+                                     .progress  = show_share,
+                                     .context   = &progress };
+
+    *out = malloc((size_t)(info->n_layers * info->n_heads) * sizeof **out);
+    if (*out == NULL)
+        return HL_NO_MEMORY;
+    hl_progress_start(&progress, stderr, "ablating", choice->quiet);
+    hl_status status = hl_ablate(*out, model, corpus, &options);
+    hl_progress_end(&progress);
+    return status;
+}
+
 /* What the texts give, as far as the ranker needs it and no profile is there. */
 static hl_status run_texts(sources *from, const hl_model *model, const hl_prune_choice *choice)
 {
@@ -75,9 +103,10 @@ static hl_status run_texts(sources *from, const hl_model *model, const hl_prune_
     hl_corpus_options text      = { .inputs = choice->texts, .n_inputs = choice->n_texts };
     const char       *own       = hl_model_get_info(model)->tokenizer_path;
     bool              measures  = from->profile == NULL && hl_prune_needs_profile(choice->ranker);
+    bool              ablates   = choice->ranker == HL_RANKER_ABLATION;
     hl_status         status    = HL_OK;
 
-    if (!measures && !hl_prune_needs_gradients(choice->ranker))
+    if (!measures && !ablates && !hl_prune_needs_gradients(choice->ranker))
         return HL_OK;
     status = hl_tokenizer_open(&tokenizer,
                                choice->tokenizer_path != NULL ? choice->tokenizer_path : own);
@@ -87,6 +116,8 @@ static hl_status run_texts(sources *from, const hl_model *model, const hl_prune_
         status = measure(&from->profile, model, tokenizer, corpus, choice);
     if (status == HL_OK && hl_prune_needs_gradients(choice->ranker))
         status = take_gradients(&from->gradients, model, corpus, choice);
+    if (status == HL_OK && ablates)
+        status = ablate(&from->ablation, model, corpus, choice);
     hl_corpus_close(corpus);
     hl_tokenizer_close(tokenizer);
     return status;
@@ -130,11 +161,14 @@ static hl_status rank(hl_ranking **out, const hl_model *model, const hl_prune_ch
     if (status == HL_OK && choice->n_texts > 0)
         status = run_texts(&from, model, choice);
     if (status == HL_OK) {
-        hl_rank_inputs inputs = { .profile = from.profile, .model = model };
+        hl_rank_inputs inputs = { .profile  = from.profile,
+                                  .model    = model,
+                                  .ablation = from.ablation };
         if (from.gradients != NULL)
             inputs.gradient = from.gradients->magnitude;
         status = hl_rank(out, choice->ranker, &inputs, &options);
     }
+    free(from.ablation);
     hl_gradients_free(from.gradients);
     hl_profile_free(from.profile);
     return status;

@@ -72,9 +72,9 @@ static bool is_whole(const hl_curve *curve)
     return curve->x != NULL && curve->y != NULL && (curve->kind != HL_CURVE_CHANCE || band);
 }
 
-hl_status hl_sweep_draw_curves(const hl_sweep *sweep, const char *path, const char *model,
-                               bool perplexity)
+hl_status hl_sweep_draw_curves(const hl_sweep_figure *figure, const char *path, bool perplexity)
 {
+    const hl_sweep      *sweep    = figure->sweep;
     const hl_sheet      *points   = hl_sweep_table(sweep, "points");
     const hl_sheet      *random   = hl_sweep_table(sweep, "random");
     const hl_evaluation *test     = hl_sweep_evaluation(sweep);
@@ -90,7 +90,7 @@ hl_status hl_sweep_draw_curves(const hl_sweep *sweep, const char *path, const ch
                            : order_curve(points, (i - 1) * n_ratios, n_ratios, dense, perplexity);
         status    = is_whole(&curves[i]) ? HL_OK : HL_NO_MEMORY;
     }
-    snprintf(title, sizeof title, "%s: what switching heads off costs", model);
+    snprintf(title, sizeof title, "%s: what switching heads off costs", figure->model);
     snprintf(
         what, sizeof what, "%lld tokens scored in %lld windows of %lld; dense %.4f nats a token",
         (long long)test->n_scored, (long long)test->n_windows, (long long)test->context, dense);
@@ -106,7 +106,7 @@ hl_status hl_sweep_draw_curves(const hl_sweep *sweep, const char *path, const ch
                           .curves     = curves,
                           .n_curves   = n_orders + 1,
                           .log_y      = perplexity },
-            path, NULL);
+            path, figure->how);
     for (int64_t i = 0; i <= n_orders && curves != NULL; i++)
         free_curve(&curves[i]);
     free(curves);
@@ -179,10 +179,10 @@ static void fill_panel(points *p, int64_t panel)
                                            .rho_high = at(p->correlation, panel, "high") };
 }
 
-hl_status hl_sweep_draw_scatter(const hl_sweep *sweep, const char *path, const char *model)
+hl_status hl_sweep_draw_scatter(const hl_sweep_figure *figure, const char *path)
 {
-    points p = { .correlation = hl_sweep_table(sweep, "correlation"),
-                 .heads       = hl_sweep_table(sweep, "heads") };
+    points p = { .correlation = hl_sweep_table(figure->sweep, "correlation"),
+                 .heads       = hl_sweep_table(figure->sweep, "heads") };
     char   title[200];
 
     p.n_panels       = hl_sheet_n_rows(p.correlation);
@@ -192,7 +192,7 @@ hl_status hl_sweep_draw_scatter(const hl_sweep *sweep, const char *path, const c
         name_heads(&p);
         for (int64_t i = 0; i < p.n_panels; i++)
             fill_panel(&p, i);
-        snprintf(title, sizeof title, "%s: does a score tell what a head is worth?", model);
+        snprintf(title, sizeof title, "%s: does a score tell what a head is worth?", figure->model);
         status = hl_draw_scatter(&(hl_scatter){ .title    = title,
                                                 .x_name   = "score on the ranking text",
                                                 .y_name   = "rise of the loss without the head",
@@ -201,7 +201,7 @@ hl_status hl_sweep_draw_scatter(const hl_sweep *sweep, const char *path, const c
                                                 .names    = p.names,
                                                 .panels   = p.panels,
                                                 .n_panels = p.n_panels },
-                                 path, NULL);
+                                 path, figure->how);
     }
     free(p.panels);
     free(p.values);

@@ -4,10 +4,15 @@
 
 #include "headlight.h"
 
+typedef struct hl_sweep_figure {
+    const hl_sweep        *sweep;
+    const char            *model; /* its name */
+    const hl_draw_options *how;
+} hl_sweep_figure;
+
 /* Ratio against the rise of the loss, or against perplexity on a logarithmic axis. */
-hl_status hl_sweep_draw_curves(const hl_sweep *sweep, const char *path, const char *model,
-                               bool perplexity);
+hl_status hl_sweep_draw_curves(const hl_sweep_figure *figure, const char *path, bool perplexity);
 /* Each ranker's score of every head against what that head alone costs. */
-hl_status hl_sweep_draw_scatter(const hl_sweep *sweep, const char *path, const char *model);
+hl_status hl_sweep_draw_scatter(const hl_sweep_figure *figure, const char *path);
 
 #endif

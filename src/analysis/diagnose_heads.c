@@ -8,7 +8,7 @@
 #include "base/status.h"
 
 /* What a profile does not hold. */
-#define ABLATION "the loss with and without the head: gates of hl_session_feed (headlight.h)"
+#define ABLATION "the loss without the head: headlight eval MODEL TEXT --off L5H1"
 
 /* --------------------------------------------------------------- redundancy */
 

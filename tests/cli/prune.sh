@@ -9,7 +9,7 @@ phi3=tests/data/families/phi3
 out=$scratch/out-folder
 excerpt=$scratch/excerpt.txt
 head -c 3000 models/text/alice.txt >"$excerpt"
-plan 37
+plan 38
 
 # In L0 the other group has its two heads: zeroed.  L1 keeps one query of one group: gone are
 # 3 heads' rows of q and columns of o, and a K/V head, (2 * 3 + 2) * 16 * 64 = 8192 numbers.
@@ -84,7 +84,10 @@ rm -r "$out"
 run prune models/demo --count 2 --by gradient -o "$out"
 expect_line "which need a text" 2 '\-\-by gradient needs --text FILE to take gradients on$'
 run prune models/demo --count 2 --by ablation -o "$out"
-expect_line "not by ablation" 2 'give its first heads with --heads$'
+expect_line "ablation needs one, too" 2 '\-\-by ablation needs --text FILE to switch heads off on$'
+run prune models/demo --count 2 --by ablation --text "$excerpt" --max-tokens 100 -o "$out"
+expect_line "by ablation" 0 '2 of 64 heads pruned, 0 gone, 2 zeroed; by ablation$'
+rm -r "$out"
 run prune $phi3 --ratio 0.1 --profile "$scratch/p" -o "$out"
 expect_line "of another model" 3 'headlight prune: '
 result "leaves nothing" "$([ -e "$out" ] || echo yes)"
