@@ -271,6 +271,21 @@ static int64_t choose_context(const generation *g)
     return most > 0 && needed > most ? most : needed;
 }
 
+/* Whose the prompt's tokens are: (n_tokens) hl_token_kind, NULL when memory is out. */
+static uint8_t *list_kinds(const generation *g)
+{
+    const hl_encoding *encoding = g->encoding;
+    uint8_t           *kinds    = malloc((size_t)g->n_tokens);
+
+    for (int64_t i = 0; kinds != NULL && i < g->n_tokens; i++) {
+        bool made    = i >= (int64_t)encoding->n_tokens; /* begins an empty prompt */
+        bool special = made || encoding->types[i] == HL_TOKEN_SPECIAL ||
+                       (encoding->roles != NULL && encoding->roles[i] == (uint8_t)HL_ROLE_TEMPLATE);
+        kinds[i] = special ? HL_KIND_SPECIAL : HL_KIND_PROMPT;
+    }
+    return kinds;
+}
+
 /* The session is open: it knows how long its context is. */
 static hl_status open_tracer(generation *g, hl_generate_options *options)
 {
@@ -279,11 +294,18 @@ static hl_status open_tracer(generation *g, hl_generate_options *options)
     hl_status          status  = hl_session_measure(&memory, g->model, &session);
 
     if (status == HL_OK)
-        status = hl_tracer_open(&g->tracer, g->model, memory.n_ctx);
+        status = hl_tracer_open(
+            &g->tracer, g->model,
+            &(hl_tracer_options){ .n_ctx = memory.n_ctx, .tokenizer = g->tokenizer });
     if (status == HL_OK) {
-        hl_tracer_begin(g->tracer, g->n_tokens - 1);
-        options->tap = hl_tracer_tap(g->tracer);
+        options->tap        = hl_tracer_tap(g->tracer);
+        options->segments   = hl_tracer_segments(g->tracer);
+        options->n_segments = HL_N_KINDS;
     }
+    uint8_t *kinds = list_kinds(g);
+    if (status == HL_OK)
+        status = hl_tracer_prompt(g->tracer, g->tokens, kinds, g->n_tokens);
+    free(kinds);
     return status;
 }
 

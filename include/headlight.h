@@ -35,6 +35,7 @@
 #include "headlight/tokenizer.h"  /* text to tokens and back; chats */
 #include "headlight/session.h"    /* running a model, and the tap that reports its rows */
 #include "headlight/generate.h"   /* sampling, generating, and how well a model predicts texts */
+#include "headlight/trace.h"      /* what was seen of every token while a text was generated */
 #include "headlight/corpus.h"     /* texts, and the windows of tokens that they are cut into */
 #include "headlight/profile.h"    /* what was measured of every head, as sums that add up */
 #include "headlight/measure.h"    /* from a model and a text to a profile; on many machines */

@@ -3,8 +3,8 @@
 #ifndef HEADLIGHT_ANALYSIS_H
 #define HEADLIGHT_ANALYSIS_H
 
-#include "generate.h"
 #include "measure.h"
+#include "trace.h"
 
 #ifdef __cplusplus
 extern "C" {
