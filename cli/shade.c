@@ -18,6 +18,16 @@ static const hl_rgb points[] = {
 
 enum { N_POINTS = sizeof points / sizeof *points };
 
+/* Blue over violet to red, as text: neither so dark nor so light that it is lost on a
+ * terminal of either kind. */
+static const hl_rgb strip[]      = { { 60, 120, 230 }, { 165, 90, 200 }, { 225, 65, 60 } };
+static const int    strip_cube[] = { 33, 63, 99, 134, 169, 167, 160 };
+
+enum {
+    N_STRIP_POINTS = sizeof strip / sizeof *strip,
+    N_CUBE_STRIP   = sizeof strip_cube / sizeof *strip_cube
+};
+
 static const int cube[] = { 53, 55, 25, 30, 36, 77, 149, 185, 227 };
 
 enum { N_CUBE = sizeof cube / sizeof *cube };
@@ -48,19 +58,23 @@ static hl_rgb cube_colour(int index)
                      levels[(index - 16) % 6] };
 }
 
-hl_rgb hl_shade(double share, hl_depth depth)
+/* The colour at a share of the way along the lines between some. */
+static hl_rgb along(const hl_rgb *colours, int count, double share)
 {
-    double place = clamp(share) * (N_POINTS - 1);
-    int    below = (int)place < N_POINTS - 2 ? (int)place : N_POINTS - 2;
+    double place = clamp(share) * (count - 1);
+    int    below = (int)place < count - 2 ? (int)place : count - 2;
     double part  = place - below;
 
-    if (depth == HL_DEPTH_256)
-        return cube_colour(cube_index(share));
     return (hl_rgb){
-        between(points[below].red, points[below + 1].red, part),
-        between(points[below].green, points[below + 1].green, part),
-        between(points[below].blue, points[below + 1].blue, part),
+        between(colours[below].red, colours[below + 1].red, part),
+        between(colours[below].green, colours[below + 1].green, part),
+        between(colours[below].blue, colours[below + 1].blue, part),
     };
+}
+
+hl_rgb hl_shade(double share, hl_depth depth)
+{
+    return depth == HL_DEPTH_256 ? cube_colour(cube_index(share)) : along(points, N_POINTS, share);
 }
 
 /* Relative luminance, as for contrast ratios on the web. */
@@ -106,6 +120,17 @@ void hl_shade_background(FILE *stream, hl_depth depth, double share)
 void hl_shade_text(FILE *stream, hl_depth depth, double share)
 {
     put_colour(stream, depth, 38, share);
+}
+
+void hl_shade_strip(FILE *stream, hl_depth depth, double share)
+{
+    hl_rgb colour = along(strip, N_STRIP_POINTS, share);
+
+    if (depth == HL_DEPTH_TRUE)
+        fprintf(stream, "\033[38;2;%d;%d;%dm", colour.red, colour.green, colour.blue);
+    else if (depth == HL_DEPTH_256)
+        fprintf(stream, "\033[38;5;%dm",
+                strip_cube[(int)lround(clamp(share) * (N_CUBE_STRIP - 1))]);
 }
 
 void hl_shade_end(FILE *stream, hl_depth depth)

@@ -120,12 +120,14 @@ HL_API void hl_spikes_rewind(hl_spikes *spikes, int64_t count);
 typedef struct hl_tracer hl_tracer;
 
 typedef struct hl_tracer_options {
-    int64_t             n_ctx;     /* of the session */
-    const hl_tokenizer *tokenizer; /* for texts and entities; borrowed.  NULL: none */
-    int64_t             n_back;    /* how far hl_tracer_rewind will go */
-    bool                no_change; /* HL_TRACE_CHANGE stays NaN: whole rows, HL_WANT_PATTERN, are
+    int64_t             n_ctx;        /* of the session */
+    const hl_tokenizer *tokenizer;    /* for texts and entities; borrowed.  NULL: none */
+    int64_t             n_back;       /* how far hl_tracer_rewind will go */
+    int64_t             change_every; /* HL_TRACE_CHANGE of one token in so many, since whole rows
+                                       * cost time; 0: of every token */
+    bool                no_change;    /* HL_TRACE_CHANGE stays NaN: whole rows, HL_WANT_PATTERN, are
                                     * not needed */
-    bool                forget;    /* keep the rows of the last tokens only, HL_SPIKE_MAX_ROWS */
+    bool                forget;       /* keep the rows of the last tokens only, HL_SPIKE_MAX_ROWS */
 } hl_tracer_options;
 
 /* Holds n_layers * n_heads * n_ctx floats for the row before, unless no_change; and for every

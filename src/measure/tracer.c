@@ -33,12 +33,13 @@ struct hl_tracer {
     hl_spikes        *spikes;
     hl_decode_stream *stream;   /* NULL: no tokenizer */
     uint8_t          *segments; /* (n_ctx) the kinds of tokens by position */
-    int64_t position; /* of the row that is looked at whole, and leads to the next token */
-    int64_t offset;   /* from a row's position to its entry */
-    int64_t learn;    /* entries of the prompt from here on are not learned yet, and */
-    int64_t learn_to; /* ... to here */
-    int64_t last;     /* the position of the whole row before; -1: none */
-    float  *previous; /* (n_layers, n_heads, n_ctx) the whole row before, or NULL */
+    int64_t           position; /* of the row that leads to the next token */
+    int64_t           whole;    /* the same where it is to be looked at whole; else -1 */
+    int64_t           offset;   /* from a row's position to its entry */
+    int64_t           learn;    /* entries of the prompt from here on are not learned yet, and */
+    int64_t           learn_to; /* ... to here */
+    int64_t           last;     /* the position of the whole row before; -1: none */
+    float            *previous; /* (n_layers, n_heads, n_ctx) the whole row before, or NULL */
 };
 
 /* ------------------------------------------------------------------------ rows */
@@ -68,18 +69,21 @@ static double change_between(const float *p, const float *q, hl_seen_keys now, h
     return fmin(0.5 * (apart + fabs(p_sum - q_sum)), 1.0);
 }
 
-/* How far every head's row has moved, at the row that is looked at whole. */
+/* How far every head's row has moved, at the row that is looked at whole: from the one right
+ * before it or, after going back, from the one in its place. */
 static void trace_change(hl_tracer *tracer, const hl_layer_rows *rows, float *out)
 {
-    hl_seen_keys now    = seen_by(tracer, rows->layer, tracer->position);
+    hl_seen_keys now    = seen_by(tracer, rows->layer, tracer->whole);
     hl_seen_keys before = seen_by(tracer, rows->layer, tracer->last);
+    bool         known =
+        tracer->last >= 0 && tracer->whole - tracer->last <= 1 && tracer->whole >= tracer->last;
 
     for (int64_t head = 0; head < rows->n_heads; head++) {
         int64_t      cell     = rows->layer * tracer->trace->n_heads + head;
         const float *p        = rows->pattern + head * rows->n_patterns * rows->n_keys;
         float       *previous = tracer->previous + cell * tracer->options.n_ctx;
 
-        out[cell] = tracer->last >= 0 ? (float)change_between(p, previous, now, before) : NAN;
+        out[cell] = known ? (float)change_between(p, previous, now, before) : NAN;
         memcpy(previous, p, (size_t)now.end * sizeof *p);
     }
 }
@@ -133,6 +137,16 @@ static hl_status reserve(hl_tracer *tracer, int64_t n_entries)
     return hl_trace_reserve(tracer->trace, more > n_entries ? more : n_entries);
 }
 
+/* The row at `position` leads to the next token. */
+static void look_at(hl_tracer *tracer, int64_t position)
+{
+    int64_t every = tracer->options.change_every;
+    bool    whole = tracer->previous != NULL && (every == 0 || position % every < 2);
+
+    tracer->position = position;
+    tracer->whole    = whole ? position : -1;
+}
+
 static hl_status trace_layer(void *context, const hl_layer_rows *rows)
 {
     hl_status  status = HL_OK;
@@ -150,10 +164,12 @@ static hl_status trace_layer(void *context, const hl_layer_rows *rows)
     }
     if (end - 1 < tracer->position)
         return HL_OK; /* more of the prompt will come */
-    if (tracer->previous != NULL && rows->n_patterns > 0)
+    if (tracer->whole >= 0 && rows->n_patterns > 0)
         trace_change(tracer, rows, hl_trace_at(trace, end - 1 + tracer->offset, HL_TRACE_CHANGE));
-    if (rows->layer == tracer->config->n_layers - 1)
-        tracer->last = tracer->position++;
+    if (rows->layer == tracer->config->n_layers - 1) {
+        tracer->last = tracer->whole >= 0 ? tracer->whole : tracer->last;
+        look_at(tracer, tracer->position + 1);
+    }
 
 done:
     return status;
@@ -210,7 +226,7 @@ hl_status hl_tracer_open(hl_tracer **out, const hl_model *model, const hl_tracer
     tracer->tap     = (hl_tap){ .context = tracer, .layer = trace_layer };
     if (!options->no_change) {
         tracer->tap.wants               = HL_WANT_PATTERN;
-        tracer->tap.pattern_positions   = &tracer->position;
+        tracer->tap.pattern_positions   = &tracer->whole;
         tracer->tap.n_pattern_positions = 1;
     }
     HL_TRY(allocate(tracer, model));
@@ -276,14 +292,6 @@ done:
 static int64_t next_position(const hl_tracer *tracer)
 {
     return tracer->trace->n_tokens - tracer->offset + 1;
-}
-
-static void look_at(hl_tracer *tracer, int64_t position)
-{
-    /* A row in the place of the last one, after a rewind, or right after it compares with it. */
-    if (position != tracer->last && position != tracer->last + 1)
-        tracer->last = -1;
-    tracer->position = position;
 }
 
 void hl_tracer_begin(hl_tracer *tracer, int64_t position)
