@@ -24,6 +24,7 @@ static const hl_command commands[] = {
     { "eval", "how well a model predicts texts: perplexity", hl_command_eval },
     { "generate", "continue a text, token by token", hl_command_generate },
     { "info", "what a model is: family, shape, dtypes, memory", hl_command_info },
+    { "judge", "do the signals of a generated text tell right from wrong?", hl_command_judge },
     { "measure", "what every head does on a text, to a profile", hl_command_measure },
     { "merge", "one profile from many", hl_command_merge },
     { "show", "a profile: heatmap, layers, extremes, diagnoses, tables", hl_command_show },

@@ -40,6 +40,7 @@
 #include "headlight/profile.h"    /* what was measured of every head, as sums that add up */
 #include "headlight/measure.h"    /* from a model and a text to a profile; on many machines */
 #include "headlight/analysis.h"   /* tables, analyses, diagnoses and comparisons of profiles */
+#include "headlight/judge.h"      /* do the signals of a trace tell right from wrong? */
 #include "headlight/render.h"     /* pictures of what was measured */
 #include "headlight/verify.h"     /* ours beside what other software computed */
 /* clang-format on */

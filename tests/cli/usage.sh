@@ -18,6 +18,7 @@ usage: headlight COMMAND [options] ...
   eval       how well a model predicts texts: perplexity
   generate   continue a text, token by token
   info       what a model is: family, shape, dtypes, memory
+  judge      do the signals of a generated text tell right from wrong?
   measure    what every head does on a text, to a profile
   merge      one profile from many
   show       a profile: heatmap, layers, extremes, diagnoses, tables
