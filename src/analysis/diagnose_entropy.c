@@ -290,7 +290,7 @@ static hl_status read_decoded(decoded *out, const hl_trace *trace)
 {
     hl_status status = HL_OK;
 
-    size_t    n      = (size_t)hl_trace_n_tokens(trace);
+    size_t n = (size_t)hl_trace_n_tokens(trace);
 
     HL_TRY(HL_ALLOC(&out->entropy, n));
     HL_TRY(HL_ALLOC(&out->change, n));
@@ -367,8 +367,8 @@ static hl_status find_locked(hl_examination *e, const decoded *text)
     hl_text_addf(&e->finding,
                  "from token %lld on rows change by %.4f; entropy drifts by %.4f and spreads by "
                  "%.4f",
-                 (long long)text->tokens[found.first], found.change, fabs(found.slope) * (double)length,
-                 found.spread);
+                 (long long)text->tokens[found.first], found.change,
+                 fabs(found.slope) * (double)length, found.spread);
     hl_text_addf(&e->against, "A text that repeats itself also looks still: read it there.");
     return list_locked(e, text->tokens + found.first, length);
 }
