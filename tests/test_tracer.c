@@ -212,21 +212,21 @@ static void lookback_and_nosink_by_hand(void **state)
     (void)state;
 
     hl_generator_close(s.generator);
-    w.inner      = hl_tracer_tap(s.tracer);
-    w.story      = &s;
-    hl_tap tap   = *w.inner;
-    tap.layer    = watch_whole;
-    tap.context  = &w;
-    hl_feed feed = { .n_tokens   = 1,
-                     .tap        = &tap,
-                     .segments   = hl_tracer_segments(s.tracer),
-                     .n_segments = HL_N_KINDS };
+    w.inner                        = hl_tracer_tap(s.tracer);
+    w.story                        = &s;
+    hl_tap tap                     = *w.inner;
+    tap.layer                      = watch_whole;
+    tap.context                    = &w;
+    hl_feed              feed      = { .n_tokens   = 1,
+                                       .tap        = &tap,
+                                       .segments   = hl_tracer_segments(s.tracer),
+                                       .n_segments = HL_N_KINDS };
+    static const int64_t others[2] = { 7, 9 };
+    static const uint8_t kinds[2]  = { HL_KIND_CONTEXT, HL_KIND_CONTEXT };
     for (int i = 0; i < 20; i++) {
         int64_t id    = 100 + 3 * i;
         int64_t entry = hl_trace_n_tokens(hl_tracer_trace(s.tracer));
         if (i == 10) { /* something is put in */
-            const int64_t others[2] = { 7, 9 };
-            const uint8_t kinds[2]  = { HL_KIND_CONTEXT, HL_KIND_CONTEXT };
             assert_ok(hl_tracer_prompt(s.tracer, others, kinds, 2));
             feed.tokens   = others;
             feed.n_tokens = 2;
