@@ -1,15 +1,20 @@
 /* cmd_generate.c - headlight generate: a text, continued token by token.
  *
  *     prompt (argument, file, standard input)  ->  tokens  ->  session and generator
- *     ->  decode stream (whole characters)  ->  stop words  ->  standard output */
+ *     [->  watch: spikes, triggers  ->  held back while they may be taken back]
+ *     ->  decode stream (whole characters)  ->  stop words  ->  standard output or monitor */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "command.h"
 #include "gate_options.h"
+#include "generate_monitor.h"
 #include "generate_print.h"
+#include "generate_watch.h"
 #include "headlight.h"
 #include "options.h"
 #include "prompt.h"
@@ -22,7 +27,8 @@ typedef struct generate_request {
     const char       *system;
     const char       *cache;
     const char       *activations;
-    const char       *trace_path;
+    const char       *colour;
+    hl_watch_options  watch;
     hl_sample_options sample;
     hl_option_list    stops;
     int64_t           max_tokens;
@@ -30,8 +36,18 @@ typedef struct generate_request {
     bool              chat;
     bool              ignore_end;
     bool              stats;
+    bool              no_monitor;
     hl_gate_arguments gates;
 } generate_request;
+
+enum { MAX_RESAMPLE_BACK = 64 };
+
+/* A token that may still be taken back. */
+typedef struct held_token {
+    hl_generated     token;
+    double           spike;
+    hl_monitor_token look;
+} held_token;
 
 /* What is open while a text is made. */
 typedef struct generation {
@@ -40,7 +56,11 @@ typedef struct generation {
     int64_t                 end_ids[2];
     int                     n_end_ids;
     hl_session             *session;
-    hl_tracer              *tracer; /* NULL: no trace is wanted */
+    hl_watch               *watch; /* NULL: nobody watches */
+    hl_monitor              monitor;
+    bool                    is_monitored; /* somebody looks at a screen */
+    held_token              held[MAX_RESAMPLE_BACK + 1];
+    int64_t                 n_held;
     hl_generator           *generator;
     hl_decode_stream       *stream;
     hl_stop_words          *stop;
@@ -62,6 +82,9 @@ static int check_request(const generate_request *request, const hl_usage *usage)
         return hl_options_refuse(usage, "a prompt and --prompt-file exclude each other");
     if (request->system != NULL && !request->chat)
         return hl_options_refuse(usage, "--system needs --chat");
+    if (hl_watch_check(&request->watch, request->sample.temperature) != NULL)
+        return hl_options_refuse(usage, "%s",
+                                 hl_watch_check(&request->watch, request->sample.temperature));
     for (int i = 0; i < request->stops.count; i++) {
         if (request->stops.items[i][0] == '\0')
             return hl_options_refuse(usage, "--stop: an empty text would stop at once");
@@ -72,6 +95,7 @@ static int check_request(const generate_request *request, const hl_usage *usage)
 static int parse_request(generate_request *request, int argc, char **argv)
 {
     hl_sample_options *sample    = &request->sample;
+    hl_watch_options  *watch     = &request->watch;
     const hl_option    options[] = {
            { "max-tokens", 'n', HL_OPTION_INT, &request->max_tokens, "N",
              "end after N tokens (128); 0: when the context is full", 0, 1 << 30 },
@@ -105,8 +129,26 @@ static int parse_request(generate_request *request, int argc, char **argv)
              "what quantised weights are multiplied with (exact)", 0, 0 },
            { "tokenizer", 0, HL_OPTION_TEXT, &request->tokenizer_path, "PATH",
              "use this one instead of the model's own", 0, 0 },
-           { "trace", 0, HL_OPTION_TEXT, &request->trace_path, "FILE",
-             "entropies and changes of all heads, token by token, to FILE", 0, 0 },
+           { "trace", 0, HL_OPTION_TEXT, &watch->trace_path, "FILE",
+             "what was seen of all heads, token by token, to FILE", 0, 0 },
+           { "on-spike", 0, HL_OPTION_CHOICE, &watch->on_spike, "warn|stop|resample|exec",
+             "what to do where attention is suddenly diffuse", 0, 0 },
+           { "spike-threshold", 0, HL_OPTION_NUMBER, &watch->threshold, "Z",
+             "a spike is a score above Z (3)", -1000, 1000 },
+           { "resample-back", 0, HL_OPTION_INT, &watch->resample_back, "N",
+             "draw again from N tokens before a spike (4)", 1, MAX_RESAMPLE_BACK },
+           { "resample-max", 0, HL_OPTION_INT, &watch->resample_max, "K",
+             "and do so at most K times for a spike (3)", 1, 1000 },
+           { "exec", 0, HL_OPTION_TEXT, &watch->command, "COMMAND",
+             "gets the text as JSON and prints context for it", 0, 0 },
+           { "exec-timeout", 0, HL_OPTION_NUMBER, &watch->seconds, "S",
+             "kill COMMAND after S seconds (10)", 0, 3600 },
+           { "exec-max", 0, HL_OPTION_INT, &watch->exec_max, "N", "call COMMAND at most N times (8)",
+             1, 1 << 20 },
+           { "no-monitor", 0, HL_OPTION_FLAG, &request->no_monitor, NULL,
+             "plain text on a terminal, too", 0, 0 },
+           { "color", 0, HL_OPTION_CHOICE, &request->colour, "auto|never|256|truecolor",
+             "what the terminal can show (auto)", 0, 0 },
            { "stats", 0, HL_OPTION_FLAG, &request->stats, NULL, "print tokens a second at the end", 0,
              0 },
            HL_GATE_OPTIONS(&request->gates),
@@ -123,12 +165,19 @@ static int parse_request(generate_request *request, int argc, char **argv)
                      "and --seed says which text it will be.  Filters work in this order:\n"
                      "repeat-penalty, temperature, top-k, top-p, min-p.\n"
                      "\n"
+                     "On a terminal text is coloured by the entropy of attention, and spikes are\n"
+                     "underlined; beside each line stands a block a layer, low where its heads look\n"
+                     "at one place, high where they look everywhere.  --on-spike warns, ends the\n"
+                     "text, draws tokens again, or asks COMMAND for context.\n"
+                     "\n"
                      "--json prints one object: the text, and for every token its log-probability,\n"
                      "the entropy over the vocabulary and the mean entropy of attention.  --quiet\n"
                      "prints the text alone, without notes.",
         .options   = options,
     };
 
+    *watch               = hl_watch_defaults();
+    request->colour      = "auto";
     request->max_tokens  = 128;
     request->cache       = "f32";
     request->activations = "exact";
@@ -136,6 +185,7 @@ static int parse_request(generate_request *request, int argc, char **argv)
     if (code != HL_OPTIONS_GO_ON)
         return code;
     sample->seed = (uint64_t)request->common.seed;
+    watch->quiet = request->common.quiet || request->common.json;
     return check_request(request, &usage);
 }
 
@@ -185,12 +235,17 @@ static void find_ends(generation *g)
     }
 }
 
+/* Tokens of context that a command may add where nothing else is said. */
+#define EXEC_ROOM 1024
+
 /* No more than is needed, no more than the model has. */
 static int64_t choose_context(const generation *g)
 {
     int64_t most   = hl_model_get_info(g->prompt.model)->n_ctx;
     int64_t needed = g->prompt.n_tokens + g->request->max_tokens;
 
+    if (hl_watch_action(&g->request->watch) == HL_ON_SPIKE_EXEC)
+        needed += EXEC_ROOM;
     if (g->request->n_ctx != 0)
         return g->request->n_ctx;
     if (g->request->max_tokens == 0)
@@ -198,19 +253,50 @@ static int64_t choose_context(const generation *g)
     return most > 0 && needed > most ? most : needed;
 }
 
+/* Whose the prompt's tokens are: (n_tokens) hl_token_kind, NULL when memory is out. */
+static uint8_t *list_kinds(const generation *g)
+{
+    const hl_encoding *encoding = g->prompt.encoding;
+    uint8_t           *kinds    = malloc((size_t)g->prompt.n_tokens);
+
+    for (int64_t i = 0; kinds != NULL && i < g->prompt.n_tokens; i++) {
+        bool made    = i >= (int64_t)encoding->n_tokens; /* begins an empty prompt */
+        bool special = made || encoding->types[i] == HL_TOKEN_SPECIAL ||
+                       (encoding->roles != NULL && encoding->roles[i] == (uint8_t)HL_ROLE_TEMPLATE);
+        kinds[i] = special ? HL_KIND_SPECIAL : HL_KIND_PROMPT;
+    }
+    return kinds;
+}
+
+static bool wants_watch(const generation *g)
+{
+    return g->is_monitored || g->request->watch.trace_path != NULL ||
+           g->request->watch.on_spike != NULL;
+}
+
 /* The session is open: it knows how long its context is. */
-static hl_status open_tracer(generation *g, hl_generate_options *options)
+static hl_status open_watch(generation *g, hl_generate_options *options)
 {
     hl_session_memory  memory  = { 0 };
     hl_session_options session = { .n_ctx = choose_context(g) };
     hl_status          status  = hl_session_measure(&memory, g->prompt.model, &session);
 
     if (status == HL_OK)
-        status = hl_tracer_open(&g->tracer, g->prompt.model, memory.n_ctx);
-    if (status == HL_OK) {
-        hl_tracer_begin(g->tracer, g->prompt.n_tokens - 1);
-        options->tap = hl_tracer_tap(g->tracer);
-    }
+        status = hl_watch_open(&g->watch, g->prompt.model, g->prompt.tokenizer, memory.n_ctx,
+                               &g->request->watch);
+    if (status == HL_OK)
+        hl_watch_tap(options, g->watch);
+    return status;
+}
+
+static hl_status begin_watch(generation *g)
+{
+    uint8_t  *kinds  = list_kinds(g);
+    hl_status status = kinds != NULL ? hl_watch_begin(g->watch, g->generator, g->prompt.tokens,
+                                                      kinds, g->prompt.n_tokens)
+                                     : HL_NO_MEMORY;
+
+    free(kinds);
     return status;
 }
 
@@ -225,10 +311,8 @@ static int open_generation(generation *g)
             strcmp(request->activations, "int8") == 0 ? HL_ACTIVATIONS_INT8 : HL_ACTIVATIONS_EXACT,
              .n_threads = (int32_t)request->common.n_threads,
     };
-    if (request->trace_path != NULL) {
-        session.wants |= HL_WANT_PATTERN;
-        session.n_patterns = 1;
-    }
+    if (wants_watch(g))
+        hl_watch_wants(&session);
     hl_generate_options options = { .sample     = request->sample,
                                     .max_tokens = request->max_tokens,
                                     .ignore_end = request->ignore_end,
@@ -236,10 +320,12 @@ static int open_generation(generation *g)
                                     .n_end_ids  = g->n_end_ids };
     hl_status           status  = hl_session_open(&g->session, g->prompt.model, &session);
 
-    if (status == HL_OK && request->trace_path != NULL)
-        status = open_tracer(g, &options);
+    if (status == HL_OK && wants_watch(g))
+        status = open_watch(g, &options);
     if (status == HL_OK)
         status = hl_generator_open(&g->generator, g->session, &options);
+    if (status == HL_OK && g->watch != NULL)
+        status = begin_watch(g);
     if (status == HL_OK)
         status = hl_decode_stream_open(&g->stream, g->prompt.tokenizer,
                                        &(hl_decode_options){ .skip_special = true });
@@ -263,22 +349,51 @@ static int put_text(generation *g, const char *text, size_t n_bytes)
 {
     if (g->request->common.json)
         return hl_generate_keep_text(&g->result, text, n_bytes) ? HL_EXIT_OK : out_of_memory();
-    hl_generate_show(text, n_bytes);
+    if (g->is_monitored)
+        hl_monitor_show(&g->monitor, text, n_bytes);
+    else
+        hl_generate_show(text, n_bytes);
     return HL_EXIT_OK;
 }
 
-/* One token's text, on its way through the stop words. */
-static int put_token(generation *g, const hl_generated *token)
+/* Text that is not the model's, where somebody watches. */
+static int put_given(generation *g, const char *text, size_t n_bytes)
 {
-    const char *text    = "";
-    size_t      n_bytes = 0;
-    bool        found   = false;
-    hl_status   status  = HL_OK;
+    hl_monitor_token look = { .n_bytes = n_bytes, .entropy = (double)NAN, .is_given = true };
 
+    if (!hl_monitor_expect(&g->monitor, &look))
+        return out_of_memory();
+    hl_monitor_show(&g->monitor, text, n_bytes);
+    return HL_EXIT_OK;
+}
+
+/* What is shown or kept of a token beside its text. */
+static bool put_look(generation *g, const held_token *held, size_t n_bytes)
+{
+    hl_monitor_token look = held->look;
+
+    look.n_bytes = n_bytes;
+    if (g->request->common.json && g->watch != NULL)
+        return hl_generate_keep_spike(&g->result, held->spike);
+    return !g->is_monitored || hl_monitor_expect(&g->monitor, &look);
+}
+
+/* One token's text, on its way through the stop words. */
+static int put_token(generation *g, const held_token *held)
+{
+    const hl_generated *token   = &held->token;
+    const char         *text    = "";
+    size_t              n_bytes = 0;
+    bool                found   = false;
+    hl_status           status  = HL_OK;
+
+    g->result.n_tokens++;
     if (token->stop != HL_STOP_END)
         status = hl_decode_stream_push(&text, &n_bytes, g->stream, (int32_t)token->id);
     if (status == HL_OK && g->request->common.json &&
         !hl_generate_keep_token(&g->result, token, text, n_bytes))
+        return out_of_memory();
+    if (status == HL_OK && !put_look(g, held, n_bytes))
         return out_of_memory();
     if (status == HL_OK)
         status = hl_stop_words_push(&text, &n_bytes, &found, g->stop, text, n_bytes);
@@ -286,6 +401,50 @@ static int put_token(generation *g, const hl_generated *token)
         return fail(status);
     g->result.stop = found ? HL_STOP_WORD : token->stop;
     return put_text(g, text, n_bytes);
+}
+
+/* All but the last n_kept, which may be taken back, unless a word has ended the text. */
+static int release(generation *g, int64_t n_kept)
+{
+    int     code = HL_EXIT_OK;
+    int64_t n    = 0;
+
+    while (code == HL_EXIT_OK && n < g->n_held - n_kept && g->result.stop == HL_STOP_NONE)
+        code = put_token(g, &g->held[n++]);
+    g->n_held -= n;
+    memmove(g->held, g->held + n, (size_t)g->n_held * sizeof *g->held);
+    return code;
+}
+
+/* What the watch says of a token, and what becomes of it. */
+static int watch_token(generation *g, const hl_generated *token)
+{
+    const hl_watch_options *options = &g->request->watch;
+    const hl_trace         *trace   = hl_watch_trace(g->watch);
+    int64_t n_kept = hl_watch_action(options) == HL_ON_SPIKE_RESAMPLE ? options->resample_back : 0;
+    hl_watched watched = { 0 };
+
+    if (g->is_monitored && g->result.n_tokens == 0 && g->n_held == 0)
+        hl_monitor_scale(&g->monitor, trace);
+    int64_t   last   = hl_trace_n_tokens(trace);
+    hl_status status = hl_watch_add(&watched, g->watch, token);
+    if (status != HL_OK)
+        return fail(status);
+    if (watched.n_back > 0) {
+        g->n_held -= watched.n_back - 1;
+    } else {
+        g->held[g->n_held++] =
+            (held_token){ .token = *token,
+                          .spike = hl_trace_describe(trace, last).spike,
+                          .look  = hl_monitor_look(&g->monitor, trace, last, options->threshold) };
+    }
+    bool ends = watched.ends || (watched.n_back == 0 && token->stop != HL_STOP_NONE);
+    int  code = release(g, ends ? 0 : n_kept);
+    if (watched.ends && g->result.stop == HL_STOP_NONE)
+        g->result.stop = HL_STOP_SPIKE;
+    if (code == HL_EXIT_OK && watched.inserted != NULL && g->is_monitored)
+        code = put_given(g, watched.inserted, strlen(watched.inserted));
+    return code;
 }
 
 /* What both still hold back. */
@@ -325,30 +484,44 @@ static int make_text(generation *g)
         status = hl_generator_next(&token, g->generator);
         if (status != HL_OK)
             return fail(status);
-        if (g->tracer != NULL && hl_tracer_add(g->tracer, &token) != HL_OK)
-            return fail(HL_NO_MEMORY);
-        g->result.n_tokens++;
-        code = put_token(g, &token);
+        code = g->watch != NULL ? watch_token(g, &token)
+                                : put_token(g, &(held_token){ .token = token });
     }
     g->result.seconds = now() - begin;
     return code == HL_EXIT_OK ? put_rest(g) : code;
+}
+
+/* The line below the text, and what could not be said beside it. */
+static void end_text(generation *g)
+{
+    int64_t n_entities = 0;
+    int64_t n_spikes   = g->watch != NULL ? hl_watch_n_spikes(g->watch, &n_entities) : 0;
+
+    if (g->is_monitored)
+        hl_monitor_finish(&g->monitor, g->request->watch.threshold, n_spikes, n_entities);
+    else
+        printf("\n");
+    fflush(stdout);
+    if (g->watch != NULL)
+        hl_watch_finish(g->watch);
 }
 
 static int finish(generation *g)
 {
     const generate_request *request = g->request;
 
-    if (g->tracer != NULL) {
-        hl_status status = hl_trace_write(hl_tracer_trace(g->tracer), request->trace_path);
+    if (request->watch.trace_path != NULL) {
+        hl_status status = hl_trace_write(hl_watch_trace(g->watch), request->watch.trace_path);
         if (status != HL_OK)
             return fail(status);
     }
+    if (g->watch != NULL && request->watch.on_spike != NULL)
+        g->result.events = hl_watch_events(g->watch);
     if (request->common.json)
         return hl_generate_print_json(&g->result, request->arguments.items[0], request->common.seed)
                    ? HL_EXIT_OK
                    : out_of_memory();
-    printf("\n");
-    fflush(stdout);
+    end_text(g);
     if (request->stats)
         hl_generate_print_stats(&g->result);
     else if (g->result.stop == HL_STOP_CONTEXT && !request->common.quiet)
@@ -362,11 +535,32 @@ static void close_generation(generation *g)
     hl_stop_words_free(g->stop);
     hl_decode_stream_close(g->stream);
     hl_generator_close(g->generator);
-    hl_tracer_close(g->tracer);
+    hl_watch_close(g->watch);
+    hl_monitor_free(&g->monitor);
     hl_session_close(g->session);
     hl_opened_prompt_close(&g->prompt);
     json_decref(g->result.tokens);
     free(g->result.text);
+}
+
+/* Where somebody looks at a screen and has not said no. */
+static void start_monitor(generation *g)
+{
+    const generate_request *request = g->request;
+
+    g->is_monitored = isatty(STDOUT_FILENO) && !request->common.json && !request->common.quiet &&
+                      !request->no_monitor;
+    if (g->is_monitored)
+        hl_monitor_start(&g->monitor, stdout, hl_shade_depth(stdout, request->colour),
+                         hl_terminal_width(stdout), hl_model_get_info(g->prompt.model)->n_layers);
+}
+
+static int show_prompt(generation *g)
+{
+    if (g->is_monitored)
+        return put_given(g, g->prompt.text, g->prompt.n_bytes);
+    hl_generate_show_prompt(g->prompt.text, g->prompt.n_bytes);
+    return HL_EXIT_OK;
 }
 
 int hl_command_generate(int argc, char **argv)
@@ -380,6 +574,7 @@ int hl_command_generate(int argc, char **argv)
     code = open_prompt(&g);
     if (code == HL_EXIT_OK) {
         find_ends(&g);
+        start_monitor(&g);
         code = open_generation(&g);
     }
     if (code == HL_EXIT_OK && request.common.json) {
@@ -387,7 +582,7 @@ int hl_command_generate(int argc, char **argv)
         code            = g.result.tokens != NULL ? HL_EXIT_OK : out_of_memory();
     }
     if (code == HL_EXIT_OK && !request.common.json && !request.common.quiet && !request.chat)
-        hl_generate_show_prompt(g.prompt.text, g.prompt.n_bytes);
+        code = show_prompt(&g);
     if (code == HL_EXIT_OK)
         code = make_text(&g);
     if (code == HL_EXIT_OK)

@@ -35,6 +35,7 @@ int hl_command_diagnose(int argc, char **argv);
 int hl_command_draw(int argc, char **argv);
 int hl_command_eval(int argc, char **argv);
 int hl_command_generate(int argc, char **argv);
+int hl_command_judge(int argc, char **argv);
 int hl_command_info(int argc, char **argv);
 int hl_command_lens(int argc, char **argv);
 int hl_command_measure(int argc, char **argv);

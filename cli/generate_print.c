@@ -1,6 +1,7 @@
 /* generate_print.c - text as it comes, one JSON object, and how fast it went. */
 #include "generate_print.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -88,6 +89,13 @@ bool hl_generate_keep_token(hl_generate_result *result, const hl_generated *toke
     return json_array_append_new(result->tokens, object) == 0;
 }
 
+bool hl_generate_keep_spike(hl_generate_result *result, double spike)
+{
+    json_t *last = json_array_get(result->tokens, json_array_size(result->tokens) - 1);
+
+    return json_object_set_new(last, "spike", isnan(spike) ? json_null() : json_real(spike)) == 0;
+}
+
 /* Passes a second; null where there was none to time. */
 static json_t *make_rate(int64_t n_passes, double seconds)
 {
@@ -105,6 +113,8 @@ bool hl_generate_print_json(const hl_generate_result *result, const char *model,
                   result->prompt_seconds, "generation_seconds", result->seconds,
                   "prompt_tokens_per_second", make_rate(result->n_prompt, result->prompt_seconds),
                   "tokens_per_second", make_rate(result->n_tokens - 1, result->seconds));
+    if (result->events != NULL && root != NULL)
+        json_object_set(root, "events", result->events);
     bool good = root != NULL && json_dumpf(root, stdout, JSON_INDENT(1)) == 0;
 
     printf("\n");
@@ -129,7 +139,8 @@ void hl_generate_print_stats(const hl_generate_result *result)
                                            [HL_STOP_END]     = "the model",
                                            [HL_STOP_LENGTH]  = "--max-tokens",
                                            [HL_STOP_CONTEXT] = "a full context",
-                                           [HL_STOP_WORD]    = "--stop" };
+                                           [HL_STOP_WORD]    = "--stop",
+                                           [HL_STOP_SPIKE]   = "--on-spike" };
 
     fputc('\n', stderr);
     print_rate("prompt", result->n_prompt, result->n_prompt, result->prompt_seconds);

@@ -15,6 +15,7 @@ typedef struct hl_generate_result {
     double  seconds; /* of all tokens; the first needs no pass of its own */
     hl_stop stop;
     json_t *tokens; /* an array, or NULL */
+    json_t *events; /* what a watch did, or NULL; borrowed */
     char   *text;   /* all that was shown, for JSON */
     size_t  n_text;
     size_t  text_capacity;
@@ -30,6 +31,8 @@ void hl_generate_show_prompt(const char *text, size_t n_bytes);
 bool hl_generate_keep_text(hl_generate_result *result, const char *text, size_t n_bytes);
 bool hl_generate_keep_token(hl_generate_result *result, const hl_generated *token, const char *text,
                             size_t n_bytes);
+/* The spike score of the token that was kept last; null of NaN. */
+bool hl_generate_keep_spike(hl_generate_result *result, double spike);
 
 /* The object; false when memory is out. */
 bool hl_generate_print_json(const hl_generate_result *result, const char *model, int64_t seed);

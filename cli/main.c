@@ -25,6 +25,7 @@ static const hl_command commands[] = {
     { "eval", "how well a model predicts texts: perplexity", hl_command_eval },
     { "generate", "continue a text, token by token", hl_command_generate },
     { "info", "what a model is: family, shape, dtypes, memory", hl_command_info },
+    { "judge", "do the signals of a generated text tell right from wrong?", hl_command_judge },
     { "lens", "what a model would say after each layer", hl_command_lens },
     { "measure", "what every head does on a text, to a profile", hl_command_measure },
     { "merge", "one profile from many", hl_command_merge },

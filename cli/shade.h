@@ -14,6 +14,8 @@ hl_depth hl_shade_depth(FILE *stream, const char *wanted);
  * read, or as the colour of its text; nothing where the depth is none. */
 void hl_shade_background(FILE *stream, hl_depth depth, double share);
 void hl_shade_text(FILE *stream, hl_depth depth, double share);
+/* The same for tokens of a text, blue for little to red for much. */
+void hl_shade_strip(FILE *stream, hl_depth depth, double share);
 void hl_shade_end(FILE *stream, hl_depth depth);
 
 /* How many columns the terminal has; 80 where there is none. */

@@ -36,6 +36,7 @@
 #include "headlight/session.h"    /* running a model, and the tap that reports its rows */
 #include "headlight/generate.h"   /* sampling, generating, and how well a model predicts texts */
 #include "headlight/eval.h"       /* how far a model is from another, and how fast */
+#include "headlight/trace.h"      /* what was seen of every token while a text was generated */
 #include "headlight/corpus.h"     /* texts, and the windows of tokens that they are cut into */
 #include "headlight/profile.h"    /* what was measured of every head, as sums that add up */
 #include "headlight/measure.h"    /* from a model and a text to a profile; on many machines */
@@ -43,6 +44,7 @@
 #include "headlight/analysis.h"   /* tables, analyses, diagnoses and comparisons of profiles */
 #include "headlight/prune.h"      /* gates, rankings of heads, and which to take out */
 #include "headlight/sweep.h"      /* what switching heads off costs, over many settings */
+#include "headlight/judge.h"      /* do the signals of a trace tell right from wrong? */
 #include "headlight/render.h"     /* pictures of what was measured */
 #include "headlight/export.h"     /* models written without some of their heads */
 #include "headlight/verify.h"     /* ours beside what other software computed */

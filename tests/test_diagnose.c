@@ -281,6 +281,12 @@ static void test_locking(void **state)
     assert_in_range(found.first, 195, 205);
     assert_true(found.change < 0.05 && found.spread < 0.01);
 
+    for (int i = 0; i < 400; i++) /* rows were looked at now and then */
+        change[i] = i % 32 == 1 ? change[i] : NAN;
+    assert_ok(hl_find_locking(&found, entropy, change, 400, NULL));
+    assert_true(found.locked);
+    assert_in_range(found.first, 195, 205);
+
     make_trace(entropy, change, 400, 400); /* never locks */
     assert_ok(hl_find_locking(&found, entropy, change, 400, NULL));
     assert_false(found.locked);

@@ -106,6 +106,63 @@ static void greedy_text_is_what_the_model_says(void **state)
     end(&s);
 }
 
+/* Without a temperature the same tokens come again; with one, others. */
+static void going_back(void **state)
+{
+    for (int warm = 0; warm < 2; warm++) {
+        hl_generate_options options = {
+            .sample     = { .temperature = 1.2 * warm, .repeat_penalty = 1.3, .repeat_last = 5 },
+            .max_tokens = N_NEW,
+            .ignore_end = true
+        };
+        int64_t tokens[N_PROMPT + N_NEW];
+        story   s    = begin((hl_session_options){ 0 }, options);
+        int     same = 0;
+        (void)state;
+
+        memcpy(tokens, prompt, sizeof prompt);
+        for (int i = 0; i < N_NEW; i++)
+            tokens[N_PROMPT + i] = next(&s).id;
+        assert_fails(HL_BAD_ARGUMENT, "wanted 0 to 12",
+                     hl_generator_rewind(s.generator, tokens, N_PROMPT - 1));
+        assert_ok(hl_generator_rewind(s.generator, tokens, N_PROMPT + 2));
+        for (int i = 2; i < N_NEW; i++) {
+            hl_generated token = next(&s);
+            same += token.id == tokens[N_PROMPT + i];
+            assert_int_equal(token.stop, i == N_NEW - 1 ? HL_STOP_LENGTH : HL_STOP_NONE);
+        }
+        assert_true(warm ? same < N_NEW - 2 : same == N_NEW - 2);
+        end(&s);
+    }
+}
+
+/* What is inserted is read, and does not count. */
+static void inserting(void **state)
+{
+    const int64_t more[3] = { 9, 77, 31 };
+    int64_t       tokens[N_PROMPT + N_NEW + 3];
+    story         s = begin((hl_session_options){ 0 },
+                            (hl_generate_options){ .max_tokens = N_NEW, .ignore_end = true });
+    int64_t       n = N_PROMPT;
+    (void)state;
+
+    memcpy(tokens, prompt, sizeof prompt);
+    for (int i = 0; i < N_NEW; i++) {
+        if (i == 5) {
+            assert_ok(hl_generator_insert(s.generator, more, 3));
+            for (int j = 0; j < 3; j++)
+                tokens[n++] = more[j];
+        }
+        hl_generated token = next(&s);
+        assert_int_equal(token.id, plain_step(s.model, tokens, n).id);
+        assert_int_equal(token.stop, i == N_NEW - 1 ? HL_STOP_LENGTH : HL_STOP_NONE);
+        tokens[n++] = token.id;
+    }
+    assert_fails(HL_BAD_ARGUMENT, "wanted 0 to 7",
+                 hl_generator_rewind(s.generator, tokens, n - 8)); /* not past it */
+    end(&s);
+}
+
 static void a_seed_is_a_text_whatever_the_threads(void **state)
 {
     hl_generate_options options = { .sample     = { .temperature = 1.5, .top_p = 0.95, .seed = 3 },
@@ -272,6 +329,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(greedy_text_is_what_the_model_says),
+        cmocka_unit_test(going_back),
+        cmocka_unit_test(inserting),
         cmocka_unit_test(a_seed_is_a_text_whatever_the_threads),
         cmocka_unit_test(a_full_context_ends_the_text),
         cmocka_unit_test(the_model_ends_the_text),

@@ -3,8 +3,8 @@
 #ifndef HEADLIGHT_ANALYSIS_H
 #define HEADLIGHT_ANALYSIS_H
 
-#include "generate.h"
 #include "measure.h"
+#include "trace.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -157,8 +157,9 @@ HL_API const char *hl_verdict_name(hl_verdict verdict);
 
 /* Attention-locking, from what was seen of each new token while generating: entropy (n_tokens)
  * normalised, mean over heads; change (n_tokens) total variation between the row and the one
- * before it, mean over heads.  A window is locked if its entropy neither drifts nor spreads and
- * its rows do not change, while the rows of an earlier window did. */
+ * before it, mean over heads, NaN where that was not looked at.  A window is locked if its
+ * entropy neither drifts nor spreads and its rows do not change, while the rows of an earlier
+ * window did. */
 typedef struct hl_locking {
     bool    locked;
     int64_t first;  /* token of the first locked window; -1: none */

@@ -58,6 +58,8 @@ HL_API void      hl_sampler_free(hl_sampler *sampler);
 HL_API hl_status hl_sampler_draw(int64_t *token, hl_sampler *sampler, const float *logits);
 /* A token is part of the text now, drawn or given: repeat_penalty looks at these. */
 HL_API hl_status hl_sampler_accept(hl_sampler *sampler, int64_t token);
+/* No token is part of the text any more; random numbers go on. */
+HL_API void hl_sampler_forget(hl_sampler *sampler);
 /* Those that the last draw chose among; borrowed until the next.  By falling
  * probability with top_k or top_p, else by token. */
 HL_API const hl_candidate *hl_sampler_candidates(const hl_sampler *sampler, int64_t *count);
@@ -79,10 +81,11 @@ typedef enum hl_stop {
     HL_STOP_END,      /* the model said so, with one of its eos_ids or of end_ids */
     HL_STOP_LENGTH,   /* max_tokens */
     HL_STOP_CONTEXT,  /* the session's context is full */
-    HL_STOP_WORD,     /* hl_stop_words found one; never from a generator */
+    HL_STOP_WORD,     /* hl_stop_words found one; never from a generator, nor is */
+    HL_STOP_SPIKE,    /* a spike, where it was to end the text */
 } hl_stop;
 
-/* "end", "length", "context", "stop"; "" for HL_STOP_NONE. */
+/* "end", "length", "context", "stop", "spike"; "" for HL_STOP_NONE. */
 HL_API const char *hl_stop_name(hl_stop stop);
 
 typedef struct hl_generate_options {
@@ -91,8 +94,10 @@ typedef struct hl_generate_options {
     bool              ignore_end; /* tokens that end a text are tokens like others */
     const int64_t    *end_ids;    /* (n_end_ids) such tokens, beside the model's eos_ids */
     int               n_end_ids;
-    const float      *gates; /* (n_layers, n_heads), as in hl_feed */
-    const hl_tap     *tap;   /* also watches; borrowed, as gates and end_ids */
+    const float      *gates;      /* (n_layers, n_heads), as in hl_feed */
+    const uint8_t    *segments;   /* (n_ctx) as in hl_feed, for rows' segment_mass; NULL: none */
+    int64_t           n_segments; /* ... */
+    const hl_tap     *tap;        /* also watches; borrowed, as gates, end_ids and segments */
 } hl_generate_options;
 
 /* A new token and what the model was like as it chose.  Both describe the model's own
@@ -118,60 +123,17 @@ HL_API void      hl_generator_close(hl_generator *generator);
  * wrote, after which max_tokens counts anew. */
 HL_API hl_status hl_generator_prompt(hl_generator *generator, const int64_t *tokens,
                                      int64_t n_tokens);
+/* The same in the middle of a text: max_tokens goes on counting, and these do not count. */
+HL_API hl_status hl_generator_insert(hl_generator *generator, const int64_t *tokens,
+                                     int64_t n_tokens);
 /* HL_BAD_ARGUMENT before the first prompt and after the last token. */
 HL_API hl_status hl_generator_next(hl_generated *out, hl_generator *generator);
-
-/* What was seen of every token while a text was generated; a safetensors file, which
- * doc/trace.md describes.
- *
- *     hl_tracer *tracer = NULL;
- *     hl_session_options options = { .wants = HL_WANT_LAST_LOGITS | HL_WANT_PATTERN,
- *                                    .n_patterns = 1, .n_ctx = 1024 };
- *     hl_tracer_open(&tracer, model, 1024);
- *     hl_generator_open(&generator, session,
- *                       &(hl_generate_options){ .tap = hl_tracer_tap(tracer) });
- *     hl_tracer_begin(tracer, n_prompt - 1);
- *     hl_generator_prompt(generator, prompt, n_prompt);
- *     while (token.stop == HL_STOP_NONE && hl_generator_next(&token, generator) == HL_OK)
- *         hl_tracer_add(tracer, &token);
- *     hl_trace_write(hl_tracer_trace(tracer), "text.trace"); */
-typedef struct hl_trace  hl_trace;
-typedef struct hl_tracer hl_tracer;
-
-/* Of every head, in the row that led to the token; NaN of heads that a layer lacks. */
-typedef enum hl_trace_rows {
-    HL_TRACE_ENTROPY = 0, /* H, nats */
-    HL_TRACE_NORMALISED,  /* H / ln n of the n keys it sees; 0 where that is one */
-    HL_TRACE_CHANGE,      /* total variation from the row before, over the keys that both see, all
-                           * else being one outcome; NaN of the first token */
-    HL_N_TRACE_ROWS
-} hl_trace_rows;
-
-/* HL_BAD_INPUT, naming the tensor, of what is no trace. */
-HL_API hl_status hl_trace_load(hl_trace **out, const char *path);
-HL_API hl_status hl_trace_write(const hl_trace *trace, const char *path);
-HL_API void      hl_trace_free(hl_trace *trace);
-HL_API int64_t   hl_trace_n_tokens(const hl_trace *trace);
-HL_API int64_t   hl_trace_n_layers(const hl_trace *trace);
-HL_API int64_t   hl_trace_n_heads(const hl_trace *trace); /* the most of any layer */
-/* Token, layer and head must exist.  A token's .stop is not kept. */
-HL_API hl_generated hl_trace_token(const hl_trace *trace, int64_t token);
-HL_API double       hl_trace_row(const hl_trace *trace, int64_t token, int64_t layer, int64_t head,
-                                 hl_trace_rows which);
-/* Over all heads that are not NaN. */
-HL_API double hl_trace_mean(const hl_trace *trace, int64_t token, hl_trace_rows which);
-
-/* Keeps the row before in memory: n_layers * n_heads * n_ctx floats.  Borrows the model. */
-HL_API hl_status hl_tracer_open(hl_tracer **out, const hl_model *model, int64_t n_ctx);
-HL_API void      hl_tracer_close(hl_tracer *tracer);
-/* For the generator, or for feeds; borrowed. */
-HL_API const hl_tap *hl_tracer_tap(const hl_tracer *tracer);
-/* The next feed ends with the token at `position`, and from there on they come one by one.  A
- * row at the place of the last one (after a rewind) or right after it is compared with that. */
-HL_API void hl_tracer_begin(hl_tracer *tracer, int64_t position);
-/* The token that the last row led to. */
-HL_API hl_status       hl_tracer_add(hl_tracer *tracer, const hl_generated *token);
-HL_API const hl_trace *hl_tracer_trace(const hl_tracer *tracer);
+/* Back to the first n_tokens of all that the text has, prompt included; `tokens` are these, as
+ * far as the session was fed by this generator.  What is drawn next is drawn with the next
+ * random number, not with that of the first time.  Takes back at most what was generated since
+ * the last prompt or insertion; HL_BAD_ARGUMENT otherwise. */
+HL_API hl_status hl_generator_rewind(hl_generator *generator, const int64_t *tokens,
+                                     int64_t n_tokens);
 
 /* Words that end a text that comes in pieces.  push returns what can be shown: not what
  * may be the beginning of such a word, and nothing from the first one on; then *found is

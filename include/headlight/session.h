@@ -85,7 +85,8 @@ typedef struct hl_layer_rows {
     const int64_t *start;   /* (n_batch) the position of row 0 */
     const int64_t *lengths; /* (n_batch) how many rows are no padding */
 
-    const hl_attention_result *rows; /* statistics: (n_batch, n_heads, n_rows) each */
+    const hl_attention_result *rows;       /* statistics: (n_batch, n_heads, n_rows) each */
+    int64_t                    n_segments; /* of rows->segment_mass; 0: the feed had no segments */
 
     const float *q;          /* (n_batch, n_rows, n_heads,    d_head) */
     const float *k;          /* (n_batch, n_rows, n_kv_heads, d_head) */

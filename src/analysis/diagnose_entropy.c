@@ -277,23 +277,35 @@ done:
 
 /* ------------------------------------------------------------------ locking */
 
-/* What hl_find_locking looks at: from the second token on, since the first has no row before. */
+/* What hl_find_locking looks at: generated tokens, but those that have no row before. */
 typedef struct decoded {
-    double *entropy;
-    double *change;
-    int64_t n_tokens;
+    double  *entropy;
+    double  *change;
+    int64_t *tokens; /* where they are in the trace */
+    int64_t  n_tokens;
+    int64_t  n_generated;
 } decoded;
 
 static hl_status read_decoded(decoded *out, const hl_trace *trace)
 {
     hl_status status = HL_OK;
 
-    out->n_tokens = hl_trace_n_tokens(trace) > 1 ? hl_trace_n_tokens(trace) - 1 : 0;
-    HL_TRY(HL_ALLOC(&out->entropy, (size_t)out->n_tokens));
-    HL_TRY(HL_ALLOC(&out->change, (size_t)out->n_tokens));
-    for (int64_t i = 0; i < out->n_tokens; i++) {
-        out->entropy[i] = hl_trace_mean(trace, i + 1, HL_TRACE_NORMALISED);
-        out->change[i]  = hl_trace_mean(trace, i + 1, HL_TRACE_CHANGE);
+    size_t n = (size_t)hl_trace_n_tokens(trace);
+
+    HL_TRY(HL_ALLOC(&out->entropy, n));
+    HL_TRY(HL_ALLOC(&out->change, n));
+    HL_TRY(HL_ALLOC(&out->tokens, n));
+    for (int64_t token = 0; token < hl_trace_n_tokens(trace); token++) {
+        double change = hl_trace_mean(trace, token, HL_TRACE_CHANGE);
+
+        if (hl_trace_describe(trace, token).kind != HL_KIND_GENERATED)
+            continue;
+        out->n_generated++;
+        if (isnan(change))
+            continue;
+        out->entropy[out->n_tokens]  = hl_trace_mean(trace, token, HL_TRACE_NORMALISED);
+        out->change[out->n_tokens]   = change;
+        out->tokens[out->n_tokens++] = token;
     }
 
 done:
@@ -310,16 +322,16 @@ static double least_change(const decoded *text, int64_t length)
     return least;
 }
 
-/* Heads whose own rows were still in the window that begins with token `first`. */
-static hl_status list_locked(hl_examination *e, int64_t first, int64_t length)
+/* Heads whose own rows were still in the window of these tokens. */
+static hl_status list_locked(hl_examination *e, const int64_t *tokens, int64_t length)
 {
     hl_status status  = HL_OK;
     int64_t   n_heads = hl_trace_n_heads(e->trace);
 
     for (int64_t i = 0; i < hl_trace_n_layers(e->trace) * n_heads; i++) {
         double sum = 0.0;
-        for (int64_t token = first; token < first + length; token++)
-            sum += hl_trace_row(e->trace, token, i / n_heads, i % n_heads, HL_TRACE_CHANGE);
+        for (int64_t j = 0; j < length; j++)
+            sum += hl_trace_row(e->trace, tokens[j], i / n_heads, i % n_heads, HL_TRACE_CHANGE);
         if (sum / (double)length < e->result->threshold)
             HL_TRY(hl_shown_by_add(e->result, i / n_heads, i % n_heads, sum / (double)length));
     }
@@ -340,7 +352,7 @@ static hl_status find_locked(hl_examination *e, const decoded *text)
         return status;
     if (text->n_tokens < 2 * length) {
         hl_text_addf(&e->finding, "%lld generated tokens, two windows need %lld",
-                     (long long)hl_trace_n_tokens(e->trace), (long long)(2 * length + 1));
+                     (long long)text->n_generated, (long long)(2 * length + 1));
         e->result->measure = "headlight generate MODEL PROMPT --max-tokens N --trace FILE";
         e->result->verdict = HL_VERDICT_NOT_MEASURED;
         return HL_OK;
@@ -355,16 +367,16 @@ static hl_status find_locked(hl_examination *e, const decoded *text)
     hl_text_addf(&e->finding,
                  "from token %lld on rows change by %.4f; entropy drifts by %.4f and spreads by "
                  "%.4f",
-                 (long long)found.first + 1, found.change, fabs(found.slope) * (double)length,
-                 found.spread);
+                 (long long)text->tokens[found.first], found.change,
+                 fabs(found.slope) * (double)length, found.spread);
     hl_text_addf(&e->against, "A text that repeats itself also looks still: read it there.");
-    return list_locked(e, found.first + 1, length);
+    return list_locked(e, text->tokens + found.first, length);
 }
 
 hl_status hl_diagnose_locking(hl_examination *e)
 {
     hl_status status = HL_OK;
-    decoded   text   = { NULL, NULL, 0 };
+    decoded   text   = { 0 };
 
     hl_text_addf(
         &e->rule,
@@ -387,6 +399,7 @@ hl_status hl_diagnose_locking(hl_examination *e)
 done:
     hl_free(text.entropy);
     hl_free(text.change);
+    hl_free(text.tokens);
     return status;
 }
 

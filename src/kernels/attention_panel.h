@@ -287,9 +287,14 @@ static void panel_add_segments(panel *w, const float *weights, const uint8_t *se
             float *mass = w->mass[g] + j * VL;
             vf_store(mass, vf_load(mass) * carry);
         }
-        for (int64_t i = 0; i < n; i++) {
-            float *mass = w->mass[segments[i]] + j * VL;
-            vf_store(mass, vf_load(mass) + vf_load(weights + i * LANES + j * VL));
+        /* Segments come in runs: what is added to stays in a register. */
+        for (int64_t i = 0; i < n;) {
+            int    segment = segments[i];
+            float *mass    = w->mass[segment] + j * VL;
+            vf     sum     = vf_load(mass);
+            for (; i < n && segments[i] == segment; i++)
+                sum = sum + vf_load(weights + i * LANES + j * VL);
+            vf_store(mass, sum);
         }
     }
 }

@@ -1,7 +1,15 @@
-/* tracer.c - a tap that turns the rows of generated tokens into a trace.
+/* tracer.c - a tap that turns the rows of a text into a trace.
  *
- * The row that led to a token is the last of the feed before it; it is looked at whole, and
- * compared with the one before.  Change is half the sum of |p - q| over the keys that both
+ *     position    0    1    2    3    4         the prompt is fed at once, then a
+ *     tokens    [ a    b    c ]  d    e         token at a time
+ *     rows        r0   r1   r2   r3
+ *     entries     a:-  b:r0 c:r1 d:r2 e:r3      a row leads to the token after it
+ *
+ * The row of a position goes to the entry `offset` further on; that is 1, unless tokens were
+ * fed that nobody announced.
+ *
+ * The row before each generated token is also looked at whole, and compared with the one before.
+ * Change is half the sum of |p - q| over the keys that both
  * rows see; all else (a new key, one that left the window, a learned sink) counts as one
  * outcome together, so that change lies between 0 and 1. */
 #include <math.h>
@@ -9,20 +17,32 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "measure/entities.h"
 #include "model/model.h"
 #include "stats/profile_add.h"
 #include "stats/trace.h"
 
+/* Rows that see fewer keys say little of how a head looks around (metrics.md). */
+#define FAIR_KEYS 16
+
 struct hl_tracer {
-    const hl_config *config;
-    hl_trace        *trace;
-    hl_tap           tap;
-    int64_t          position; /* of the row that is looked at next */
-    int64_t          n_ctx;
-    int64_t          last;                  /* of the one before; -1: none */
-    float           *previous;              /* (n_layers, n_heads, n_ctx) the row before */
-    float           *rows[HL_N_TRACE_ROWS]; /* (n_layers, n_heads) of the last row */
+    const hl_config  *config;
+    hl_tracer_options options;
+    hl_trace         *trace;
+    hl_tap            tap;
+    hl_spikes        *spikes;
+    hl_decode_stream *stream;   /* NULL: no tokenizer */
+    uint8_t          *segments; /* (n_ctx) the kinds of tokens by position */
+    int64_t           position; /* of the row that leads to the next token */
+    int64_t           whole;    /* the same where it is to be looked at whole; else -1 */
+    int64_t           offset;   /* from a row's position to its entry */
+    int64_t           learn;    /* entries of the prompt from here on are not learned yet, and */
+    int64_t           learn_to; /* ... to here */
+    int64_t           last;     /* the position of the whole row before; -1: none */
+    float            *previous; /* (n_layers, n_heads, n_ctx) the whole row before, or NULL */
 };
+
+/* ------------------------------------------------------------------------ rows */
 
 static hl_seen_keys seen_by(const hl_tracer *tracer, int64_t layer, int64_t position)
 {
@@ -49,82 +69,167 @@ static double change_between(const float *p, const float *q, hl_seen_keys now, h
     return fmin(0.5 * (apart + fabs(p_sum - q_sum)), 1.0);
 }
 
-static void trace_head(hl_tracer *tracer, const hl_layer_rows *rows, int64_t head, int64_t row)
+/* How far every head's row has moved, at the row that is looked at whole: from the one right
+ * before it or, after going back, from the one in its place. */
+static void trace_change(hl_tracer *tracer, const hl_layer_rows *rows, float *out)
 {
-    int64_t      cell     = rows->layer * tracer->trace->n_heads + head;
-    hl_seen_keys now      = seen_by(tracer, rows->layer, tracer->position);
-    hl_seen_keys before   = seen_by(tracer, rows->layer, tracer->last);
-    int64_t      n        = hl_seen_count(now) + (tracer->config->sinks ? 1 : 0);
-    double       entropy  = (double)rows->rows->entropy[head * rows->n_rows + row];
-    const float *p        = rows->pattern + head * rows->n_patterns * rows->n_keys;
-    float       *previous = tracer->previous + cell * tracer->n_ctx;
+    hl_seen_keys now    = seen_by(tracer, rows->layer, tracer->whole);
+    hl_seen_keys before = seen_by(tracer, rows->layer, tracer->last);
+    bool         known =
+        tracer->last >= 0 && tracer->whole - tracer->last <= 1 && tracer->whole >= tracer->last;
 
-    tracer->rows[HL_TRACE_ENTROPY][cell]    = (float)entropy;
-    tracer->rows[HL_TRACE_NORMALISED][cell] = n >= 2 ? (float)(entropy / log((double)n)) : 0.0f;
-    tracer->rows[HL_TRACE_CHANGE][cell] =
-        tracer->last >= 0 ? (float)change_between(p, previous, now, before) : NAN;
-    memcpy(previous, p, (size_t)now.end * sizeof *p);
+    for (int64_t head = 0; head < rows->n_heads; head++) {
+        int64_t      cell     = rows->layer * tracer->trace->n_heads + head;
+        const float *p        = rows->pattern + head * rows->n_patterns * rows->n_keys;
+        float       *previous = tracer->previous + cell * tracer->options.n_ctx;
+
+        out[cell] = known ? (float)change_between(p, previous, now, before) : NAN;
+        memcpy(previous, p, (size_t)now.end * sizeof *p);
+    }
+}
+
+/* The statistics of one row, from where the kernels left them. */
+static void trace_row(hl_tracer *tracer, const hl_layer_rows *rows, int64_t row, int64_t entry)
+{
+    const hl_attention_result *from    = rows->rows;
+    int64_t                    layer   = rows->layer * tracer->trace->n_heads;
+    hl_seen_keys               seen    = seen_by(tracer, rows->layer, rows->start[0] + row);
+    int64_t                    n_keys  = hl_seen_count(seen);
+    int64_t                    n       = n_keys + (tracer->config->sinks ? 1 : 0);
+    double                     inverse = n >= 2 ? 1.0 / log((double)n) : 0.0;
+    bool                       others  = n_keys > (seen.begin == 0 ? 1 : 0);
+    float                     *to[HL_N_TRACE_ROWS];
+
+    for (int i = 0; i < HL_N_TRACE_ROWS; i++)
+        to[i] = hl_trace_at(tracer->trace, entry, (hl_trace_rows)i) + layer;
+    for (int64_t head = 0; head < rows->n_heads; head++) {
+        int64_t at = head * rows->n_rows + row;
+
+        to[HL_TRACE_ENTROPY][head]    = from->entropy[at];
+        to[HL_TRACE_NORMALISED][head] = (float)((double)from->entropy[at] * inverse);
+        to[HL_TRACE_CHANGE][head]     = NAN;
+        to[HL_TRACE_RENYI2][head]     = from->renyi2[at];
+        to[HL_TRACE_NOSINK][head]     = others ? from->entropy_nosink[at] : NAN;
+        for (int kind = 0; kind < HL_N_KINDS; kind++)
+            to[HL_TRACE_LOOKBACK + kind][head] =
+                rows->n_segments == HL_N_KINDS ? from->segment_mass[at * HL_N_KINDS + kind] : NAN;
+    }
+}
+
+static hl_status check_position(const hl_tracer *tracer, int64_t position)
+{
+    if (position == tracer->position && position < tracer->options.n_ctx)
+        return HL_OK;
+    return hl_fail(HL_BAD_ARGUMENT, "trace: a row at position %lld, wanted %lld, below %lld",
+                   (long long)position, (long long)tracer->position,
+                   (long long)tracer->options.n_ctx);
+}
+
+/* Room for the entries of a chunk; a prompt's at once, then twice as many each time. */
+static hl_status reserve(hl_tracer *tracer, int64_t n_entries)
+{
+    int64_t most = tracer->options.n_ctx + 1;
+    int64_t more = 2 * tracer->trace->capacity;
+
+    if (n_entries <= tracer->trace->capacity)
+        return HL_OK;
+    more = more < most ? more : most;
+    return hl_trace_reserve(tracer->trace, more > n_entries ? more : n_entries);
+}
+
+/* The row at `position` leads to the next token. */
+static void look_at(hl_tracer *tracer, int64_t position)
+{
+    int64_t every = tracer->options.change_every;
+    bool    whole = tracer->previous != NULL && (every == 0 || position % every < 2);
+
+    tracer->position = position;
+    tracer->whole    = whole ? position : -1;
 }
 
 static hl_status trace_layer(void *context, const hl_layer_rows *rows)
 {
+    hl_status  status = HL_OK;
     hl_tracer *tracer = context;
-    int64_t    row    = rows->n_patterns > 0 ? rows->pattern_rows[0] : -1;
+    hl_trace  *trace  = tracer->trace;
+    int64_t    first  = rows->start[0] + tracer->offset; /* entry of row 0 */
+    int64_t    end    = rows->start[0] + rows->lengths[0];
 
-    if (row < 0)
-        return HL_OK; /* another chunk of the prompt */
-    if (rows->start[0] + row != tracer->position || tracer->position >= tracer->n_ctx)
-        return hl_fail(HL_BAD_ARGUMENT, "trace: a row at position %lld, wanted %lld, below %lld",
-                       (long long)(rows->start[0] + row), (long long)tracer->position,
-                       (long long)tracer->n_ctx);
-    for (int64_t head = 0; head < rows->n_heads; head++)
-        trace_head(tracer, rows, head, row);
+    if (end - 1 > tracer->position)
+        HL_TRY(check_position(tracer, end - 1));
+    HL_TRY(reserve(tracer, first + rows->lengths[0]));
+    for (int64_t row = 0; row < rows->lengths[0]; row++) {
+        if (first + row >= 0 && hl_trace_at(trace, first + row, HL_TRACE_ENTROPY) != NULL)
+            trace_row(tracer, rows, row, first + row);
+    }
+    if (end - 1 < tracer->position)
+        return HL_OK; /* more of the prompt will come */
+    if (tracer->whole >= 0 && rows->n_patterns > 0)
+        trace_change(tracer, rows, hl_trace_at(trace, end - 1 + tracer->offset, HL_TRACE_CHANGE));
     if (rows->layer == tracer->config->n_layers - 1) {
-        tracer->last = tracer->position++;
+        tracer->last = tracer->whole >= 0 ? tracer->whole : tracer->last;
+        look_at(tracer, tracer->position + 1);
     }
-    return HL_OK;
-}
-
-/* ------------------------------------------------------------ open and close */
-
-static hl_status allocate(hl_tracer *tracer)
-{
-    hl_status status  = HL_OK;
-    size_t    n_cells = (size_t)(tracer->trace->n_layers * tracer->trace->n_heads);
-
-    for (int i = 0; i < HL_N_TRACE_ROWS; i++) {
-        HL_TRY(HL_ALLOC(&tracer->rows[i], n_cells));
-        for (size_t cell = 0; cell < n_cells; cell++)
-            tracer->rows[i][cell] = NAN;
-    }
-    HL_TRY(hl_alloc_zeroed((void **)&tracer->previous, n_cells,
-                           (size_t)tracer->n_ctx * sizeof(float)));
 
 done:
     return status;
 }
 
-hl_status hl_tracer_open(hl_tracer **out, const hl_model *model, int64_t n_ctx)
+/* ------------------------------------------------------------ open and close */
+
+static hl_status open_stream(hl_tracer *tracer)
+{
+    hl_decode_stream_close(tracer->stream);
+    tracer->stream = NULL;
+    if (tracer->options.tokenizer == NULL)
+        return HL_OK;
+    return hl_decode_stream_open(&tracer->stream, tracer->options.tokenizer,
+                                 &(hl_decode_options){ .skip_special = true });
+}
+
+static hl_status allocate(hl_tracer *tracer, const hl_model *model)
+{
+    hl_status status  = HL_OK;
+    int64_t   n_heads = hl_model_get_info(model)->n_heads;
+    int64_t   n_cells = tracer->config->n_layers * n_heads;
+    size_t    n_ctx   = (size_t)tracer->options.n_ctx;
+    int64_t   n_kept  = HL_SPIKE_MAX_ROWS + 1 + tracer->options.n_back;
+
+    HL_TRY(hl_trace_new(&tracer->trace, tracer->config->n_layers, n_heads,
+                        tracer->options.forget ? n_kept : 0));
+    HL_TRY(hl_spikes_new(&tracer->spikes, n_cells, tracer->options.n_back));
+    HL_TRY(HL_ALLOC(&tracer->segments, n_ctx));
+    memset(tracer->segments, HL_KIND_GENERATED, n_ctx);
+    if (!tracer->options.no_change)
+        HL_TRY(hl_alloc_zeroed((void **)&tracer->previous, (size_t)n_cells, n_ctx * sizeof(float)));
+    HL_TRY(open_stream(tracer));
+
+done:
+    return status;
+}
+
+hl_status hl_tracer_open(hl_tracer **out, const hl_model *model, const hl_tracer_options *options)
 {
     hl_status        status = HL_OK;
     hl_tracer       *tracer = NULL;
     const hl_config *config = model->config;
 
     *out = NULL;
-    if (config->is_encoder || n_ctx < 1)
+    if (config->is_encoder || options->n_ctx < 1)
         return hl_fail(HL_BAD_ARGUMENT, "trace: %s with a context of %lld generates nothing",
-                       model->path, (long long)n_ctx);
+                       model->path, (long long)options->n_ctx);
     HL_TRY(HL_ALLOC_ZEROED(&tracer, 1));
-    tracer->config = config;
-    tracer->n_ctx  = n_ctx;
-    tracer->last   = -1;
-    tracer->tap    = (hl_tap){ .context             = tracer,
-                               .layer               = trace_layer,
-                               .wants               = HL_WANT_PATTERN,
-                               .pattern_positions   = &tracer->position,
-                               .n_pattern_positions = 1 };
-    HL_TRY(hl_trace_new(&tracer->trace, config->n_layers, hl_model_get_info(model)->n_heads));
-    HL_TRY(allocate(tracer));
+    tracer->config  = config;
+    tracer->options = *options;
+    tracer->offset  = 1;
+    tracer->last    = -1;
+    tracer->tap     = (hl_tap){ .context = tracer, .layer = trace_layer };
+    if (!options->no_change) {
+        tracer->tap.wants               = HL_WANT_PATTERN;
+        tracer->tap.pattern_positions   = &tracer->whole;
+        tracer->tap.n_pattern_positions = 1;
+    }
+    HL_TRY(allocate(tracer, model));
     *out   = tracer;
     tracer = NULL;
 
@@ -138,33 +243,152 @@ void hl_tracer_close(hl_tracer *tracer)
     if (tracer == NULL)
         return;
     hl_trace_free(tracer->trace);
+    hl_spikes_free(tracer->spikes);
+    hl_decode_stream_close(tracer->stream);
+    hl_free(tracer->segments);
     hl_free(tracer->previous);
-    for (int i = 0; i < HL_N_TRACE_ROWS; i++)
-        hl_free(tracer->rows[i]);
     hl_free(tracer);
 }
-
-/* --------------------------------------------------------------------- tokens */
 
 const hl_tap *hl_tracer_tap(const hl_tracer *tracer)
 {
     return &tracer->tap;
 }
 
-void hl_tracer_begin(hl_tracer *tracer, int64_t position)
+const uint8_t *hl_tracer_segments(const hl_tracer *tracer)
 {
-    /* A row in the place of the last one, after a rewind, or right after it compares with it. */
-    if (position != tracer->last && position != tracer->last + 1)
-        tracer->last = -1;
-    tracer->position = position;
-}
-
-hl_status hl_tracer_add(hl_tracer *tracer, const hl_generated *token)
-{
-    return hl_trace_add(tracer->trace, token, (const float *const *)tracer->rows);
+    return tracer->segments;
 }
 
 const hl_trace *hl_tracer_trace(const hl_tracer *tracer)
 {
     return tracer->trace;
+}
+
+/* --------------------------------------------------------------------- tokens */
+
+/* A token, and what it adds to the text. */
+static hl_status push_token(hl_tracer *tracer, int64_t id, hl_token_kind kind)
+{
+    hl_status   status  = HL_OK;
+    hl_trace   *trace   = tracer->trace;
+    const char *text    = "";
+    size_t      n_bytes = 0;
+    size_t      before  = trace->n_text;
+
+    HL_TRY(hl_trace_push(trace, id, kind));
+    if (tracer->stream == NULL)
+        return HL_OK;
+    HL_TRY(hl_decode_stream_push(&text, &n_bytes, tracer->stream, (int32_t)id));
+    HL_TRY(hl_trace_append_text(trace, text, n_bytes));
+    trace->entities[trace->n_tokens - 1] =
+        n_bytes > 0 && hl_begins_entity(trace->text, before, trace->n_text);
+
+done:
+    return status;
+}
+
+/* Where the token that comes next will be fed. */
+static int64_t next_position(const hl_tracer *tracer)
+{
+    return tracer->trace->n_tokens - tracer->offset + 1;
+}
+
+void hl_tracer_begin(hl_tracer *tracer, int64_t position)
+{
+    tracer->offset = tracer->trace->n_tokens - position;
+    look_at(tracer, position);
+}
+
+hl_status hl_tracer_prompt(hl_tracer *tracer, const int64_t *tokens, const uint8_t *kinds,
+                           int64_t n_tokens)
+{
+    hl_status status = HL_OK;
+    int64_t   first  = next_position(tracer);
+    int64_t   entry  = tracer->trace->n_tokens;
+
+    if (n_tokens < 1 || first < 0 || n_tokens > tracer->options.n_ctx - first)
+        return hl_fail(HL_LIMIT, "trace: %lld tokens from position %lld on, in a context of %lld",
+                       (long long)n_tokens, (long long)first, (long long)tracer->options.n_ctx);
+    for (int64_t i = 0; i < n_tokens; i++) {
+        hl_token_kind kind = kinds != NULL ? (hl_token_kind)kinds[i] : HL_KIND_PROMPT;
+
+        if (kind >= HL_N_KINDS)
+            return hl_fail(HL_BAD_ARGUMENT, "trace: token %lld is of kind %d", (long long)i, kind);
+        tracer->segments[first + i] = (uint8_t)kind;
+        HL_TRY(push_token(tracer, tokens[i], kind));
+    }
+    /* The last row of a prompt leads to a token that is scored; it is not learned before. */
+    tracer->learn    = entry + 1;
+    tracer->learn_to = tracer->segments[first] != HL_KIND_CONTEXT ? entry + n_tokens : 0;
+    look_at(tracer, first + n_tokens - 1);
+
+done:
+    return status;
+}
+
+static void learn_prompt(hl_tracer *tracer)
+{
+    int64_t first = FAIR_KEYS - 1 + tracer->offset;
+
+    for (int64_t i = tracer->learn > first ? tracer->learn : first; i < tracer->learn_to; i++) {
+        const float *row = hl_trace_at(tracer->trace, i, HL_TRACE_NORMALISED);
+        if (row != NULL)
+            hl_spikes_learn(tracer->spikes, row);
+    }
+    tracer->learn_to = 0;
+}
+
+hl_status hl_tracer_add(hl_tracer *tracer, const hl_generated *token)
+{
+    hl_status status = HL_OK;
+    hl_trace *trace  = tracer->trace;
+    int64_t   entry  = trace->n_tokens;
+
+    learn_prompt(tracer);
+    HL_TRY(reserve(tracer, entry + 1));
+    HL_TRY(push_token(tracer, token->id, HL_KIND_GENERATED));
+    trace->numbers[HL_TRACE_LOGPROB][entry]    = token->logprob;
+    trace->numbers[HL_TRACE_VOCABULARY][entry] = token->entropy;
+    trace->numbers[HL_TRACE_VARENTROPY][entry] = token->varentropy;
+    if (entry - tracer->offset >= FAIR_KEYS - 1)
+        trace->numbers[HL_TRACE_SPIKE][entry] =
+            hl_spikes_score(tracer->spikes, hl_trace_at(trace, entry, HL_TRACE_NORMALISED));
+
+done:
+    return status;
+}
+
+/* The stream begins anew and reads all that is left: what it holds back depends on that. */
+static hl_status rewind_text(hl_tracer *tracer)
+{
+    hl_status   status  = open_stream(tracer);
+    const char *text    = "";
+    size_t      n_bytes = 0;
+
+    for (int64_t i = 0; i < tracer->trace->n_tokens && tracer->stream != NULL; i++)
+        HL_TRY(
+            hl_decode_stream_push(&text, &n_bytes, tracer->stream, (int32_t)tracer->trace->ids[i]));
+
+done:
+    return status;
+}
+
+hl_status hl_tracer_rewind(hl_tracer *tracer, int64_t n_tokens)
+{
+    hl_status status = HL_OK;
+    int64_t   n_back = tracer->trace->n_tokens - n_tokens;
+
+    if (n_tokens < 1 || n_back < 0 || n_back > tracer->options.n_back)
+        return hl_fail(HL_BAD_ARGUMENT, "trace: back by %lld tokens, wanted 0 to %lld",
+                       (long long)n_back, (long long)tracer->options.n_back);
+    hl_spikes_rewind(tracer->spikes, n_back);
+    hl_trace_cut(tracer->trace, n_tokens);
+    for (int64_t i = next_position(tracer); i >= 0 && i < tracer->options.n_ctx; i++)
+        tracer->segments[i] = HL_KIND_GENERATED;
+    HL_TRY(rewind_text(tracer));
+    look_at(tracer, n_tokens - tracer->offset);
+
+done:
+    return status;
 }

@@ -245,6 +245,7 @@ static void describe_layer(hl_layer_rows *out, const hl_session *session, const 
         .start      = chunk->start,
         .lengths    = chunk->lengths,
         .rows       = &session->statistics,
+        .n_segments = chunk->feed->segments != NULL ? chunk->feed->n_segments : 0,
         .q          = if_wanted(wants, HL_WANT_Q, rows->q),
         .k          = if_wanted(wants, HL_WANT_K, rows->k),
         .v          = if_wanted(wants, HL_WANT_V, rows->v),

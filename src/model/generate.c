@@ -14,9 +14,10 @@ struct hl_generator {
     hl_session         *session;
     hl_generate_options options;
     hl_sampler         *sampler;
-    hl_tap              tap; /* ours, around options.tap */
-    int64_t             n_tokens;
-    int64_t             waiting; /* the last token, not fed yet; -1: none */
+    hl_tap              tap;      /* ours, around options.tap */
+    int64_t             n_tokens; /* generated since the last prompt, and */
+    int64_t             n_since;  /* since something was inserted; as far back as one can go */
+    int64_t             waiting;  /* the last token, not fed yet; -1: none */
     bool                has_prompt;
     hl_stop             stop;
     double              entropy_sum; /* over the heads of the last row */
@@ -25,13 +26,12 @@ struct hl_generator {
 
 const char *hl_stop_name(hl_stop stop)
 {
-    static const char *const names[] = { [HL_STOP_NONE]    = "",
-                                         [HL_STOP_END]     = "end",
-                                         [HL_STOP_LENGTH]  = "length",
-                                         [HL_STOP_CONTEXT] = "context",
-                                         [HL_STOP_WORD]    = "stop" };
+    static const char *const names[] = {
+        [HL_STOP_NONE] = "",           [HL_STOP_END] = "end",   [HL_STOP_LENGTH] = "length",
+        [HL_STOP_CONTEXT] = "context", [HL_STOP_WORD] = "stop", [HL_STOP_SPIKE] = "spike"
+    };
 
-    return stop >= HL_STOP_NONE && stop <= HL_STOP_WORD ? names[stop] : "?";
+    return stop >= HL_STOP_NONE && stop <= HL_STOP_SPIKE ? names[stop] : "?";
 }
 
 /* ------------------------------------------------------------------------ tap */
@@ -127,10 +127,14 @@ void hl_generator_close(hl_generator *generator)
 
 static hl_status feed(hl_generator *generator, const int64_t *tokens, int64_t n_tokens)
 {
-    return hl_session_feed(generator->session, &(hl_feed){ .tokens   = tokens,
-                                                           .n_tokens = n_tokens,
-                                                           .gates    = generator->options.gates,
-                                                           .tap      = &generator->tap });
+    hl_feed what = { .tokens     = tokens,
+                     .n_tokens   = n_tokens,
+                     .gates      = generator->options.gates,
+                     .segments   = generator->options.segments,
+                     .n_segments = generator->options.n_segments,
+                     .tap        = &generator->tap };
+
+    return hl_session_feed(generator->session, &what);
 }
 
 static hl_status feed_waiting(hl_generator *generator)
@@ -155,7 +159,7 @@ static hl_status check_room(const hl_generator *generator, int64_t n_tokens)
                    (long long)n_tokens, (long long)n_ctx, (long long)(room > 0 ? room : 0));
 }
 
-hl_status hl_generator_prompt(hl_generator *generator, const int64_t *tokens, int64_t n_tokens)
+hl_status hl_generator_insert(hl_generator *generator, const int64_t *tokens, int64_t n_tokens)
 {
     hl_status status = HL_OK;
 
@@ -168,8 +172,46 @@ hl_status hl_generator_prompt(hl_generator *generator, const int64_t *tokens, in
     for (int64_t i = 0; i < n_tokens; i++)
         HL_TRY(hl_sampler_accept(generator->sampler, tokens[i]));
     generator->has_prompt = true;
-    generator->n_tokens   = 0;
+    generator->n_since    = 0;
     generator->stop       = HL_STOP_NONE;
+
+done:
+    return status;
+}
+
+hl_status hl_generator_prompt(hl_generator *generator, const int64_t *tokens, int64_t n_tokens)
+{
+    hl_status status = hl_generator_insert(generator, tokens, n_tokens);
+
+    if (status == HL_OK)
+        generator->n_tokens = 0;
+    return status;
+}
+
+static int64_t text_length(const hl_generator *generator)
+{
+    return generator->session->length[0] + (generator->waiting >= 0 ? 1 : 0);
+}
+
+hl_status hl_generator_rewind(hl_generator *generator, const int64_t *tokens, int64_t n_tokens)
+{
+    hl_status status = HL_OK;
+    int64_t   n_back = text_length(generator) - n_tokens;
+
+    if (n_back < 0 || n_back > generator->n_since || n_tokens < 1)
+        return hl_fail(HL_BAD_ARGUMENT, "generate: back by %lld tokens, wanted 0 to %lld",
+                       (long long)n_back, (long long)generator->n_since);
+    if (n_back == 0)
+        return HL_OK;
+    /* The last token is fed again, for its logits. */
+    HL_TRY(hl_session_rewind(generator->session, 0, n_tokens - 1));
+    generator->waiting = tokens[n_tokens - 1];
+    generator->n_tokens -= n_back;
+    generator->n_since -= n_back;
+    generator->stop = HL_STOP_NONE;
+    hl_sampler_forget(generator->sampler);
+    for (int64_t i = 0; i < n_tokens; i++)
+        HL_TRY(hl_sampler_accept(generator->sampler, tokens[i]));
 
 done:
     return status;
@@ -235,6 +277,7 @@ hl_status hl_generator_next(hl_generated *out, hl_generator *generator)
     HL_TRY(hl_sampler_draw(&token, generator->sampler, logits));
     HL_TRY(hl_sampler_accept(generator->sampler, token));
     generator->n_tokens++;
+    generator->n_since++;
     generator->waiting = token;
     generator->stop    = find_stop(generator, token);
     *out               = describe(generator, token, logits);

@@ -9,6 +9,7 @@
 
 #include <float.h>
 #include <math.h>
+#include <string.h>
 
 #include "base/memory.h"
 #include "base/status.h"
@@ -130,6 +131,13 @@ hl_status hl_sampler_accept(hl_sampler *sampler, int64_t token)
     sampler->counts[token]++;
     sampler->n_last++;
     return HL_OK;
+}
+
+void hl_sampler_forget(hl_sampler *sampler)
+{
+    if (sampler->counts != NULL)
+        memset(sampler->counts, 0, (size_t)sampler->d_vocab * sizeof *sampler->counts);
+    sampler->n_last = 0;
 }
 
 static void load_scores(hl_sampler *sampler, const float *logits)

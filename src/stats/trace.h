@@ -1,33 +1,61 @@
 /* trace.h - what was seen of every token while a text was generated.
  *
  * The public part (hl_trace_load, _write and the questions) is in headlight.h;
- * doc/trace.md describes the file.  Here is what a recorder needs: a trace that grows. */
+ * doc/trace.md describes the file.  Here is what a recorder needs: a trace that grows.
+ *
+ * Rows come before their tokens: the cells of entry n_tokens can be written once there is
+ * room for it, and the token that they led to is pushed afterwards. */
 #ifndef HL_STATS_TRACE_H
 #define HL_STATS_TRACE_H
 
 #include "headlight.h"
 
-#define HL_TRACE_FORMAT "headlight trace 1"
+#define HL_TRACE_FORMAT     "headlight trace 2"
+#define HL_TRACE_FORMAT_OLD "headlight trace 1"
 
-enum { HL_TRACE_N_NUMBERS = 3 };
+enum { HL_TRACE_LOGPROB = 0, HL_TRACE_VOCABULARY, HL_TRACE_VARENTROPY, HL_TRACE_SPIKE };
+enum { HL_TRACE_N_NUMBERS = 4 };
 
 struct hl_trace {
     int64_t  n_tokens;
-    int64_t  capacity;
+    int64_t  capacity; /* entries that there is room for */
     int64_t  n_layers;
     int64_t  n_heads;                     /* the most of any layer */
+    int64_t  n_kept;                      /* rows that are kept: the last; 0: all */
     int64_t *ids;                         /* (n_tokens) */
-    double  *numbers[HL_TRACE_N_NUMBERS]; /* (n_tokens): logprob, entropy, varentropy */
-    float   *rows[HL_N_TRACE_ROWS];       /* (n_tokens, n_layers, n_heads) */
+    uint8_t *kinds;                       /* (n_tokens) hl_token_kind */
+    uint8_t *entities;                    /* (n_tokens) 0 or 1 */
+    int64_t *ends;                        /* (n_tokens) in text */
+    double  *numbers[HL_TRACE_N_NUMBERS]; /* (n_tokens) in the order above */
+    float   *rows[HL_N_TRACE_ROWS];       /* (n_tokens or n_kept, n_layers, n_heads) */
+    char    *text;                        /* (n_text) of all tokens */
+    size_t   n_text;
+    size_t   text_capacity;
 };
 
-hl_status hl_trace_new(hl_trace **out, int64_t n_layers, int64_t n_heads);
-/* rows[i] (n_layers, n_heads) of each kind; copied. */
-hl_status hl_trace_add(hl_trace *trace, const hl_generated *token,
-                       const float *const rows[HL_N_TRACE_ROWS]);
+static inline int64_t hl_trace_cells(const hl_trace *trace)
+{
+    return trace->n_layers * trace->n_heads;
+}
+
+hl_status hl_trace_new(hl_trace **out, int64_t n_layers, int64_t n_heads, int64_t n_kept);
+/* Room for so many tokens; rows that are new are NaN. */
+hl_status hl_trace_reserve(hl_trace *trace, int64_t n_tokens);
+/* (n_layers, n_heads) of an entry below the capacity; NULL where it is not kept any more. */
+float *hl_trace_at(const hl_trace *trace, int64_t entry, hl_trace_rows which);
+/* One more token; its numbers are NaN, its text is empty. */
+hl_status hl_trace_push(hl_trace *trace, int64_t id, hl_token_kind kind);
+/* More text of the last token. */
+hl_status hl_trace_append_text(hl_trace *trace, const char *text, size_t n_bytes);
+/* Back to so many tokens; what was there of the next one's row stays. */
+void hl_trace_cut(hl_trace *trace, int64_t n_tokens);
+
 /* From memory; `where` names it in messages.  Nothing of it is needed afterwards. */
 hl_status hl_trace_parse(hl_trace **out, const uint8_t *bytes, size_t n_bytes, const char *where);
-/* Room for so many tokens. */
-hl_status hl_trace_reserve(hl_trace *trace, int64_t n_tokens);
+/* What tensors are called in files, and members in lines of JSON. */
+const char *hl_trace_row_name(hl_trace_rows which);
+const char *hl_trace_number_name(int number);
+/* Lines of JSON. */
+hl_status hl_trace_write_lines(const hl_trace *trace, const char *path);
 
 #endif

@@ -19,6 +19,7 @@ usage: headlight COMMAND [options] ...
   eval       how well a model predicts texts: perplexity
   generate   continue a text, token by token
   info       what a model is: family, shape, dtypes, memory
+  judge      do the signals of a generated text tell right from wrong?
   lens       what a model would say after each layer
   measure    what every head does on a text, to a profile
   merge      one profile from many

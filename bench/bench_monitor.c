@@ -1,0 +1,191 @@
+/* bench_monitor.c - what watching a text costs.
+ *
+ *     build/bench_monitor [--rounds N] [--prompt N] [--tokens N] [MODEL]
+ *
+ * Generates the same tokens in three ways, one after the other, again and again:
+ *
+ *     plain     nobody watches
+ *     watched   as `headlight generate` does on a terminal or with --on-spike: statistics and
+ *               lookback of every row, spikes, whole rows of two tokens in 32
+ *     traced    as with --trace: whole rows of every token, all of it kept
+ *
+ * On one thread, in CPU time: what neighbours do to the clock does not count, though what they do
+ * to caches does.  Ratios are medians over the rounds of what was measured in the same
+ * round; and, as neighbours only ever add, those of the best times. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "headlight.h"
+#include "series.h"
+
+typedef enum lane { PLAIN = 0, WATCHED, TRACED, N_LANES } lane;
+
+static const char *const lane_names[N_LANES] = { "plain", "watched", "traced" };
+
+typedef struct bench {
+    const char   *path;
+    int64_t       n_rounds;
+    int64_t       n_prompt;
+    int64_t       n_tokens;
+    hl_model     *model;
+    hl_tokenizer *tokenizer;
+    hl_session   *session;
+    int64_t      *prompt; /* (n_prompt) */
+    hl_series     times[N_LANES];
+} bench;
+
+static double cpu_seconds(void)
+{
+    struct timespec now = { 0 };
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* ---------------------------------------------------------------------- one run */
+
+static hl_status open_tracer(hl_tracer **out, const bench *b, lane which)
+{
+    hl_tracer_options options = { .n_ctx        = b->n_prompt + b->n_tokens,
+                                  .tokenizer    = b->tokenizer,
+                                  .n_back       = 5,
+                                  .change_every = which == WATCHED ? 32 : 0,
+                                  .forget       = which == WATCHED };
+
+    *out = NULL;
+    return which == PLAIN ? HL_OK : hl_tracer_open(out, b->model, &options);
+}
+
+/* All tokens but the first need a pass; the prompt's is not timed. */
+static hl_status make_tokens(double *seconds, hl_generator *generator, hl_tracer *tracer,
+                             int64_t n_tokens)
+{
+    hl_generated token  = { 0 };
+    hl_status    status = HL_OK;
+    double       begin  = cpu_seconds();
+
+    for (int64_t i = 0; i < n_tokens && status == HL_OK; i++) {
+        status = hl_generator_next(&token, generator);
+        if (status == HL_OK && tracer != NULL)
+            status = hl_tracer_add(tracer, &token);
+    }
+    *seconds = cpu_seconds() - begin;
+    return status;
+}
+
+static hl_status run_lane(bench *b, lane which)
+{
+    hl_tracer          *tracer    = NULL;
+    hl_generator       *generator = NULL;
+    hl_generate_options options   = { .ignore_end = true };
+    double              seconds   = 0.0;
+    hl_status           status    = open_tracer(&tracer, b, which);
+
+    if (status == HL_OK && tracer != NULL) {
+        options.tap        = hl_tracer_tap(tracer);
+        options.segments   = hl_tracer_segments(tracer);
+        options.n_segments = HL_N_KINDS;
+        status             = hl_tracer_prompt(tracer, b->prompt, NULL, b->n_prompt);
+    }
+    if (status == HL_OK)
+        status = hl_session_rewind(b->session, 0, 0);
+    if (status == HL_OK)
+        status = hl_generator_open(&generator, b->session, &options);
+    if (status == HL_OK)
+        status = hl_generator_prompt(generator, b->prompt, b->n_prompt);
+    if (status == HL_OK)
+        status = make_tokens(&seconds, generator, tracer, b->n_tokens);
+    if (status == HL_OK)
+        hl_series_add(&b->times[which], seconds);
+    hl_generator_close(generator);
+    hl_tracer_close(tracer);
+    return status;
+}
+
+/* ------------------------------------------------------------------------ whole */
+
+static bool read_number(int64_t *out, const char *name, int argc, char **argv, int *at)
+{
+    if (strcmp(argv[*at], name) != 0 || *at + 1 >= argc)
+        return false;
+    *out = atoll(argv[++*at]);
+    return *out > 0;
+}
+
+static bool read_arguments(bench *b, int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++) {
+        if (read_number(&b->n_rounds, "--rounds", argc, argv, &i) ||
+            read_number(&b->n_prompt, "--prompt", argc, argv, &i) ||
+            read_number(&b->n_tokens, "--tokens", argc, argv, &i))
+            continue;
+        if (argv[i][0] == '-')
+            return false;
+        b->path = argv[i];
+    }
+    return true;
+}
+
+static hl_status open_bench(bench *b)
+{
+    hl_session_options options = { .n_ctx      = b->n_prompt + b->n_tokens,
+                                   .n_patterns = 1,
+                                   .wants      = HL_WANT_LAST_LOGITS | HL_WANT_PATTERN,
+                                   .n_threads  = 1 };
+    hl_status          status  = hl_model_open(&b->model, b->path);
+
+    /* Models with made-up weights have no tokenizer that is worth the name. */
+    if (status == HL_OK)
+        (void)hl_tokenizer_open(&b->tokenizer, hl_model_get_info(b->model)->tokenizer_path);
+    if (status == HL_OK)
+        status = hl_session_open(&b->session, b->model, &options);
+    b->prompt = malloc((size_t)b->n_prompt * sizeof *b->prompt);
+    for (int64_t i = 0; status == HL_OK && i < b->n_prompt; i++)
+        b->prompt[i] = (i * i * 31 + 7 * i + 3) % hl_model_get_info(b->model)->d_vocab;
+    return status;
+}
+
+static void print_result(const bench *b)
+{
+    const hl_model_info *info = hl_model_get_info(b->model);
+
+    printf("%s: %lld layers, %lld heads; %lld tokens after %lld, %lld rounds, one thread, CPU "
+           "time\n\n",
+           b->path, (long long)info->n_layers, (long long)info->n_heads, (long long)b->n_tokens,
+           (long long)b->n_prompt, (long long)b->n_rounds);
+    for (int i = 0; i < N_LANES; i++) {
+        double ratio = hl_series_ratio(&b->times[i], &b->times[PLAIN]);
+        double least = hl_series_min(&b->times[i]) / hl_series_min(&b->times[PLAIN]);
+        printf("  %-8s %8.3f ms a token  %+6.2f%%   at best %8.3f  %+6.2f%%\n", lane_names[i],
+               1e3 * hl_series_median(&b->times[i]) / (double)b->n_tokens, 100.0 * (ratio - 1.0),
+               1e3 * hl_series_min(&b->times[i]) / (double)b->n_tokens, 100.0 * (least - 1.0));
+    }
+}
+
+int main(int argc, char **argv)
+{
+    static bench b = { .path = "models/demo", .n_rounds = 15, .n_prompt = 64, .n_tokens = 128 };
+
+    if (!read_arguments(&b, argc, argv) || b.n_rounds > HL_SERIES_MAX) {
+        fprintf(stderr, "usage: bench_monitor [--rounds N] [--prompt N] [--tokens N] [MODEL]\n");
+        return 2;
+    }
+    hl_status status = open_bench(&b);
+    /* Each lane is first as often as the others; the very first round warms up. */
+    for (int64_t round = 0; round <= b.n_rounds && status == HL_OK; round++) {
+        for (int i = 0; i < N_LANES && status == HL_OK; i++)
+            status = run_lane(&b, (lane)((round + i) % N_LANES));
+        for (int i = 0; i < N_LANES && round == 0; i++)
+            b.times[i] = (hl_series){ 0 };
+    }
+    if (status == HL_OK)
+        print_result(&b);
+    else
+        fprintf(stderr, "bench_monitor: %s\n", hl_error_message());
+    hl_session_close(b.session);
+    hl_tokenizer_close(b.tokenizer);
+    hl_model_close(b.model);
+    free(b.prompt);
+    return status == HL_OK ? 0 : 1;
+}

@@ -1,0 +1,232 @@
+/* child.c - a user's command that gets a text and gives one back, within bounds.
+ *
+ * The command leads a process group of its own, so that what it has started can be
+ * killed with it.  Both pipes are worked on as they are ready: a command that prints before
+ * it has read everything must not wait for us, nor we for it. */
+#include "child.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+extern char **environ;
+
+typedef struct child {
+    pid_t           id;
+    int             in;  /* our end of its standard input; -1: closed */
+    int             out; /* ... of its standard output */
+    const char     *input;
+    size_t          n_input; /* that is left */
+    double          deadline;
+    hl_child_limits limits;
+    size_t          capacity;
+} child;
+
+static double now(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+static void close_end(int *end)
+{
+    if (*end >= 0)
+        close(*end);
+    *end = -1;
+}
+
+/* ---------------------------------------------------------------------- start */
+
+static bool spawn(child *c, const char *command, int input, int output)
+{
+    char *const                argv[] = { (char *)"sh", (char *)"-c", (char *)command, NULL };
+    posix_spawn_file_actions_t files;
+    posix_spawnattr_t          attributes;
+    sigset_t                   defaults;
+
+    sigemptyset(&defaults);
+    sigaddset(&defaults, SIGPIPE);
+    posix_spawn_file_actions_init(&files);
+    posix_spawn_file_actions_adddup2(&files, input, STDIN_FILENO);
+    posix_spawn_file_actions_adddup2(&files, output, STDOUT_FILENO);
+    posix_spawnattr_init(&attributes);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGDEF);
+    posix_spawnattr_setpgroup(&attributes, 0);
+    posix_spawnattr_setsigdefault(&attributes, &defaults);
+    int code = posix_spawn(&c->id, "/bin/sh", &files, &attributes, argv, environ);
+    posix_spawnattr_destroy(&attributes);
+    posix_spawn_file_actions_destroy(&files);
+    return code == 0;
+}
+
+/* Pipes whose ends are not handed on to other programs. */
+static bool make_pipe(int ends[2])
+{
+    if (pipe(ends) != 0)
+        return false;
+    fcntl(ends[0], F_SETFD, FD_CLOEXEC);
+    fcntl(ends[1], F_SETFD, FD_CLOEXEC);
+    return true;
+}
+
+static bool start(child *c, const char *command)
+{
+    int  input[2] = { -1, -1 }, output[2] = { -1, -1 };
+    bool good = make_pipe(input) && make_pipe(output) && spawn(c, command, input[0], output[1]);
+
+    close_end(&input[0]);
+    close_end(&output[1]);
+    c->in  = input[1];
+    c->out = output[0];
+    if (good)
+        fcntl(c->in, F_SETFL, O_NONBLOCK);
+    return good;
+}
+
+/* ---------------------------------------------------------------------- pipes */
+
+static void write_some(child *c)
+{
+    ssize_t n = c->n_input > 0 ? write(c->in, c->input, c->n_input) : 0;
+
+    if (n > 0) {
+        c->input += n;
+        c->n_input -= (size_t)n;
+    }
+    /* It does not want the rest, or it has all of it. */
+    if ((n < 0 && errno != EAGAIN && errno != EINTR) || c->n_input == 0)
+        close_end(&c->in);
+}
+
+/* False when there is more than there may be, or no memory for it. */
+static bool read_some(child *c, hl_child_result *result)
+{
+    char    bytes[4096];
+    ssize_t n = read(c->out, bytes, sizeof bytes);
+
+    if (n < 0 && errno == EINTR)
+        return true;
+    if (n <= 0) {
+        close_end(&c->out);
+        return true;
+    }
+    if ((size_t)n > c->limits.max_bytes - result->n_bytes) {
+        snprintf(result->problem, sizeof result->problem, "it printed more than %zu bytes",
+                 c->limits.max_bytes);
+        return false;
+    }
+    if (c->capacity - result->n_bytes <= (size_t)n) {
+        size_t capacity = 2 * c->capacity + (size_t)n + 1;
+        char  *grown    = realloc(result->output, capacity);
+        if (grown == NULL) {
+            snprintf(result->problem, sizeof result->problem, "out of memory");
+            return false;
+        }
+        result->output = grown;
+        c->capacity    = capacity;
+    }
+    memcpy(result->output + result->n_bytes, bytes, (size_t)n);
+    result->n_bytes += (size_t)n;
+    result->output[result->n_bytes] = '\0';
+    return true;
+}
+
+static bool too_late(const child *c, hl_child_result *result)
+{
+    if (now() < c->deadline)
+        return false;
+    snprintf(result->problem, sizeof result->problem, "it took more than %g s and was killed",
+             c->limits.seconds);
+    return true;
+}
+
+/* Until it has closed its output. */
+static bool talk(child *c, hl_child_result *result)
+{
+    while (c->out >= 0) {
+        struct pollfd ends[2] = { { .fd = c->out, .events = POLLIN },
+                                  { .fd = c->in, .events = POLLOUT } };
+        double        left    = c->deadline - now();
+
+        if (too_late(c, result))
+            return false;
+        if (poll(ends, 2, (int)(1000.0 * left) + 1) < 0 && errno != EINTR) {
+            snprintf(result->problem, sizeof result->problem, "poll: %s", strerror(errno));
+            return false;
+        }
+        if (c->in >= 0 && ends[1].revents != 0)
+            write_some(c);
+        if (ends[0].revents != 0 && !read_some(c, result))
+            return false;
+    }
+    return true;
+}
+
+/* Until it ends: by itself, or not. */
+static bool await(child *c, hl_child_result *result)
+{
+    int status = 0;
+
+    while (waitpid(c->id, &status, WNOHANG) == 0) {
+        if (too_late(c, result))
+            return false;
+        nanosleep(&(struct timespec){ .tv_nsec = 2000000 }, NULL);
+    }
+    c->id = 0;
+    if (WIFSIGNALED(status))
+        snprintf(result->problem, sizeof result->problem, "signal %d ended it", WTERMSIG(status));
+    else if (WEXITSTATUS(status) != 0)
+        snprintf(result->problem, sizeof result->problem, "it ended with status %d",
+                 WEXITSTATUS(status));
+    return result->problem[0] == '\0';
+}
+
+/* With all that it has started. */
+static void end_child(const child *c)
+{
+    if (c->id <= 0)
+        return;
+    kill(-c->id, SIGKILL);
+    while (waitpid(c->id, NULL, 0) < 0 && errno == EINTR)
+        continue;
+}
+
+bool hl_child_run(hl_child_result *out, const char *command, const char *input, size_t n_input,
+                  hl_child_limits limits)
+{
+    child            c      = { .in       = -1,
+                                .out      = -1,
+                                .input    = input,
+                                .n_input  = n_input,
+                                .deadline = now() + limits.seconds,
+                                .limits   = limits };
+    struct sigaction ignore = { .sa_handler = SIG_IGN }, before;
+    bool             good   = false;
+
+    *out = (hl_child_result){ .output = calloc(1, 1) };
+    sigaction(SIGPIPE, &ignore, &before); /* a command that reads nothing is no reason to die */
+    c.capacity = 1;
+    if (out->output == NULL || !start(&c, command))
+        snprintf(out->problem, sizeof out->problem, "it cannot be started: %s", strerror(errno));
+    else
+        good = talk(&c, out) && await(&c, out);
+    end_child(&c);
+    close_end(&c.in);
+    close_end(&c.out);
+    sigaction(SIGPIPE, &before, NULL);
+    if (!good) {
+        free(out->output);
+        out->output  = NULL;
+        out->n_bytes = 0;
+    }
+    return good;
+}

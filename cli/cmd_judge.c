@@ -1,0 +1,191 @@
+/* cmd_judge.c - headlight judge: do the signals of traces tell right from wrong? */
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "command.h"
+#include "headlight.h"
+#include "options.h"
+
+typedef struct judge_request {
+    hl_common    common;
+    hl_arguments arguments; /* traces, and the labels last */
+    int64_t      n_folds;
+    double       l2;
+} judge_request;
+
+/* ---------------------------------------------------------------------- print */
+
+/* Is chance among what it may be? */
+static bool is_chance(hl_estimate auroc)
+{
+    return !(auroc.low > 0.5) && !(auroc.high < 0.5);
+}
+
+/* In plain words. */
+static void print_verdict(const hl_judgement *found)
+{
+    const hl_estimate *gain = &found->gain[HL_SIGNAL_BOTH];
+    hl_estimate        base = found->auroc[HL_SIGNAL_LOGPROB];
+    hl_estimate        both = found->auroc[HL_SIGNAL_BOTH];
+
+    if (gain->low > 0.0)
+        printf("Attention adds to log-probability here: together they reach %.3f, alone that has "
+               "%.3f\n(a gain of %.3f to %.3f).\n",
+               both.value, base.value, gain->low, gain->high);
+    else
+        printf("Attention adds nothing to log-probability here: together they reach %.3f, alone "
+               "that has\n%.3f (a gain of %.3f to %.3f).  Use log-probability: it costs nothing.\n",
+               both.value, base.value, gain->low, gain->high);
+    for (int i = HL_SIGNAL_SPIKE; i <= HL_SIGNAL_HEADS; i++) {
+        hl_estimate alone = found->auroc[i];
+        if (is_chance(alone))
+            printf("By %s alone right and wrong cannot be told apart (%.3f, chance is 0.5).\n",
+                   hl_signal_name((hl_signal)i), alone.value);
+        else if (alone.high < 0.5)
+            printf("By %s wrong spans have the lower values (%.3f), against what was expected.\n",
+                   hl_signal_name((hl_signal)i), alone.value);
+    }
+}
+
+static void print_text(const hl_judgement *found)
+{
+    printf("%lld right and %lld wrong spans in %lld text%s", (long long)found->n_right,
+           (long long)found->n_wrong, (long long)found->n_traces, found->n_traces == 1 ? "" : "s");
+    if (found->n_left_out > 0)
+        printf(" (%lld left out)", (long long)found->n_left_out);
+    printf("\n\n  %-22s %5s  %-16s  %s\n", "signal", "AUROC", "95% interval",
+           "more than log-probability");
+    for (int i = 0; i < HL_N_SIGNALS; i++) {
+        hl_estimate a = found->auroc[i], g = found->gain[i];
+        const char *name = hl_signal_name((hl_signal)i);
+
+        /* One letter of a name takes two bytes. */
+        printf("  %-*s %.3f  %.3f to %.3f  ", i == HL_SIGNAL_HEADS ? 23 : 22, name, a.value, a.low,
+               a.high);
+        if (i != HL_SIGNAL_LOGPROB)
+            printf("  %+.3f (%+.3f to %+.3f)", g.value, g.low, g.high);
+        printf("\n");
+    }
+    printf("\nheads' Rényi-2 is a logistic model of %lld numbers, both has log-probability too; "
+           "%lld-fold\ncross-validation by %s.  Intervals are of draws of whole %s.\n\n",
+           (long long)found->n_heads, (long long)found->n_folds,
+           found->n_traces >= found->n_folds ? "texts" : "runs of spans",
+           found->over_traces ? "texts" : "spans");
+    print_verdict(found);
+}
+
+static json_t *make_estimate(hl_estimate e)
+{
+    return json_pack("{s:f, s:o, s:o}", "value", e.value, "low",
+                     isnan(e.low) ? json_null() : json_real(e.low), "high",
+                     isnan(e.high) ? json_null() : json_real(e.high));
+}
+
+static int print_json(const hl_judgement *found)
+{
+    json_t *signals = json_array();
+    json_t *root    = json_pack(
+           "{s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:b, s:o}", "traces", (json_int_t)found->n_traces,
+           "right", (json_int_t)found->n_right, "wrong", (json_int_t)found->n_wrong, "left_out",
+           (json_int_t)found->n_left_out, "heads", (json_int_t)found->n_heads, "folds",
+           (json_int_t)found->n_folds, "drawn", found->over_traces ? "texts" : "spans",
+           "attention_adds", found->gain[HL_SIGNAL_BOTH].low > 0.0, "signals", signals);
+
+    for (int i = 0; i < HL_N_SIGNALS && root != NULL; i++)
+        json_array_append_new(signals,
+                              json_pack("{s:s, s:o, s:o}", "signal", hl_signal_name((hl_signal)i),
+                                        "auroc", make_estimate(found->auroc[i]), "gain",
+                                        make_estimate(found->gain[i])));
+    bool good = root != NULL && json_dumpf(root, stdout, JSON_INDENT(1)) == 0;
+    printf("\n");
+    json_decref(root);
+    return good ? HL_EXIT_OK : HL_EXIT_RESOURCES;
+}
+
+/* ---------------------------------------------------------------------- judge */
+
+static hl_status judge(hl_judgement *out, const judge_request *request, hl_trace **traces)
+{
+    size_t           n_traces = (size_t)request->arguments.count - 1;
+    hl_labels       *labels   = NULL;
+    hl_status        status   = HL_OK;
+    hl_judge_options options  = { .n_folds = request->n_folds,
+                                  .l2      = request->l2,
+                                  .seed    = (uint64_t)request->common.seed };
+
+    for (size_t i = 0; i < n_traces && status == HL_OK; i++)
+        status = hl_trace_load(&traces[i], request->arguments.items[i]);
+    if (status == HL_OK)
+        status = hl_labels_load(&labels, request->arguments.items[n_traces]);
+    if (status == HL_OK)
+        status =
+            hl_judge(out, (const hl_trace *const *)traces,
+                     (const char *const *)request->arguments.items, n_traces, labels, &options);
+    hl_labels_free(labels);
+    return status;
+}
+
+static int parse_request(judge_request *request, int argc, char **argv)
+{
+    const hl_option options[] = {
+        { "folds", 0, HL_OPTION_INT, &request->n_folds, "K", "parts for cross-validation (5)", 2,
+          1000 },
+        { "l2", 0, HL_OPTION_NUMBER, &request->l2, "X", "penalty of the logistic models (1)", 0,
+          1000000 },
+        { 0 },
+    };
+    const hl_usage usage = {
+        .command   = "judge",
+        .arguments = "TRACE... LABELS.jsonl",
+        .text      = "How well do the signals of traces tell right from wrong?  TRACEs are what\n"
+                     "headlight generate --trace wrote; LABELS has a line of JSON for every span that\n"
+                     "is known to be right or wrong:\n"
+                     "\n"
+                     "    {\"trace\": \"a.trace\", \"tokens\": [57, 60], \"right\": false}\n"
+                     "    {\"characters\": [120, 131], \"right\": true}\n"
+                     "\n"
+                     "Prints the area under the ROC curve of log-probability, vocabulary entropy,\n"
+                     "attention spikes, lookback and a logistic model of every head's entropy, with\n"
+                     "intervals, and says whether attention adds anything to log-probability.",
+        .options   = options,
+    };
+
+    request->n_folds = 5;
+    request->l2      = 1.0;
+    int code         = hl_options_parse(&request->arguments, &request->common, &usage, argc, argv);
+    if (code != HL_OPTIONS_GO_ON)
+        return code;
+    if (request->arguments.count < 2)
+        return hl_options_refuse(
+            &usage, "%s", request->arguments.count == 0 ? "no trace given" : "no labels given");
+    if (!(request->l2 > 0.0))
+        return hl_options_refuse(&usage, "--l2: 0 is no penalty, and without one heads that tell "
+                                         "everything apart have no bound");
+    return HL_OPTIONS_GO_ON;
+}
+
+int hl_command_judge(int argc, char **argv)
+{
+    judge_request request = { 0 };
+    hl_judgement  found   = { 0 };
+    int           code    = parse_request(&request, argc, argv);
+
+    if (code != HL_OPTIONS_GO_ON)
+        return code;
+    size_t     n_traces = (size_t)request.arguments.count - 1;
+    hl_trace **traces   = calloc(n_traces, sizeof *traces);
+    hl_status  status   = traces != NULL ? judge(&found, &request, traces) : HL_NO_MEMORY;
+    code                = hl_exit_for(status);
+    if (status != HL_OK)
+        hl_complain("judge", "%s", traces != NULL ? hl_error_message() : "out of memory");
+    else if (request.common.json)
+        code = print_json(&found);
+    else
+        print_text(&found);
+    for (size_t i = 0; i < n_traces && traces != NULL; i++)
+        hl_trace_free(traces[i]);
+    free(traces);
+    return code;
+}

@@ -1,0 +1,348 @@
+/* generate_monitor.c - a text as it comes, for somebody who watches.
+ *
+ * Text reaches the screen later than its token was drawn: a character may be incomplete, the
+ * beginning of a stop word is held back, tokens may be taken back.  So tokens queue up with
+ * the length of their texts, and whatever bytes come belong to the first in the queue. */
+#include "generate_monitor.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MIN_TEXT   40  /* columns; a bar must leave so many */
+#define MAX_TEXT   100 /* ... and lines are no longer with one */
+#define BAR_GAP    2
+#define SCALE_SIDE 1.0 /* nats to either side of what is usual */
+#define USUAL_ROWS 64  /* rows that say what is */
+#define FAIR_KEYS  16  /* and see so many keys, if there are such */
+
+/* --------------------------------------------------------------------- start */
+
+int hl_monitor_n_bars(int64_t n_layers)
+{
+    return n_layers < HL_MONITOR_BARS ? (int)n_layers : HL_MONITOR_BARS;
+}
+
+static bool can_move(void)
+{
+    const char *terminal = getenv("TERM");
+
+    return terminal != NULL && terminal[0] != '\0' && strcmp(terminal, "dumb") != 0;
+}
+
+void hl_monitor_start(hl_monitor *monitor, FILE *stream, hl_depth depth, int columns,
+                      int64_t n_layers)
+{
+    int n_bars = hl_monitor_n_bars(n_layers);
+    int text   = columns - n_bars - BAR_GAP - 1; /* a full line would wrap on some terminals */
+
+    *monitor = (hl_monitor){ .stream = stream, .depth = depth, .plain = !can_move() };
+    if (monitor->plain || text < MIN_TEXT) {
+        monitor->width = columns;
+        return;
+    }
+    monitor->n_bars = n_bars;
+    monitor->width  = text < MAX_TEXT ? text : MAX_TEXT;
+}
+
+void hl_monitor_free(hl_monitor *monitor)
+{
+    free(monitor->queue);
+}
+
+/* ----------------------------------------------------------------------- bars */
+
+static const char *const blocks[] = { "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█" };
+
+static void draw_block(const hl_monitor *monitor, double share)
+{
+    int level = (int)(fmin(fmax(share, 0.0), 1.0) * 7.999);
+
+    hl_shade_text(monitor->stream, monitor->depth, share);
+    fputs(blocks[level], monitor->stream);
+}
+
+/* The bar of this line, if it is not there yet; the cursor comes back. */
+static void draw_bar(hl_monitor *monitor)
+{
+    if (monitor->n_bars == 0 || monitor->n_line == monitor->n_drawn)
+        return;
+    monitor->n_drawn = monitor->n_line;
+    fprintf(monitor->stream, "\033[%dG", monitor->width + BAR_GAP + 1);
+    for (int i = 0; i < monitor->n_bars; i++)
+        draw_block(monitor, monitor->sums[i] / (double)monitor->n_line);
+    hl_shade_end(monitor->stream, monitor->depth);
+    fprintf(monitor->stream, "\033[%dG", monitor->column + 1);
+}
+
+static void add_to_line(hl_monitor *monitor, const hl_monitor_token *token)
+{
+    if (token->is_given || isnan(token->entropy))
+        return;
+    for (int i = 0; i < monitor->n_bars; i++)
+        monitor->sums[i] += (double)token->layers[i];
+    monitor->n_line++;
+}
+
+static void new_line(hl_monitor *monitor)
+{
+    fputc('\n', monitor->stream);
+    monitor->column  = 0;
+    monitor->n_line  = 0;
+    monitor->n_drawn = 0;
+    memset(monitor->sums, 0, sizeof monitor->sums);
+}
+
+/* ---------------------------------------------------------------------- scale */
+
+void hl_monitor_scale(hl_monitor *monitor, const hl_trace *trace)
+{
+    int64_t n     = hl_trace_n_tokens(trace);
+    int64_t first = n > USUAL_ROWS + FAIR_KEYS ? n - USUAL_ROWS : FAIR_KEYS;
+    double  sum   = 0.0;
+    int64_t count = 0;
+
+    for (int64_t i = first < n ? first : n - 1; i < n; i++) {
+        double entropy = hl_trace_mean(trace, i, HL_TRACE_ENTROPY);
+        sum += isnan(entropy) ? 0.0 : entropy;
+        count += !isnan(entropy);
+    }
+    double usual  = count > 0 ? sum / (double)count : 0.0;
+    monitor->low  = usual > SCALE_SIDE ? usual - SCALE_SIDE : 0.0;
+    monitor->high = monitor->low + 2.0 * SCALE_SIDE;
+}
+
+hl_monitor_token hl_monitor_look(const hl_monitor *monitor, const hl_trace *trace, int64_t token,
+                                 double threshold)
+{
+    hl_traced_token  about    = hl_trace_describe(trace, token);
+    int64_t          n_layers = hl_trace_n_layers(trace);
+    hl_monitor_token look     = { .entropy   = hl_trace_mean(trace, token, HL_TRACE_ENTROPY),
+                                  .is_spike  = about.spike > threshold,
+                                  .is_entity = about.is_entity };
+
+    for (int bar = 0; bar < monitor->n_bars; bar++) {
+        int64_t begin = n_layers * bar / monitor->n_bars;
+        int64_t end   = n_layers * (bar + 1) / monitor->n_bars;
+        double  sum   = 0.0;
+
+        for (int64_t layer = begin; layer < end; layer++) {
+            double mean = hl_trace_layer_mean(trace, token, layer, HL_TRACE_NORMALISED);
+            sum += isnan(mean) ? 0.0 : mean;
+        }
+        look.layers[bar] = (float)(sum / (double)(end - begin));
+    }
+    return look;
+}
+
+static void explain(const hl_monitor *monitor, double threshold, int64_t n_spikes,
+                    int64_t n_entities)
+{
+    FILE *stream = monitor->stream;
+
+    if (monitor->depth != HL_DEPTH_NONE) {
+        fprintf(stream, "attention %.1f ", monitor->low);
+        for (int i = 0; i < 8; i++) {
+            hl_shade_strip(stream, monitor->depth, i / 7.0);
+            fputs("■", stream);
+        }
+        hl_shade_end(stream, monitor->depth);
+        fprintf(stream, " %.1f nats, ", monitor->high);
+    }
+    fprintf(stream, "%lld spike%s (z > %g, \033[4munderlined\033[0m)", (long long)n_spikes,
+            n_spikes == 1 ? "" : "s", threshold);
+    if (n_entities > 0)
+        fprintf(stream, ", %lld at names (\033[1;4mbold\033[0m)", (long long)n_entities);
+    fputc('\n', stream);
+}
+
+/* ----------------------------------------------------------------------- text */
+
+/* Columns of a character, roughly: none for marks, two for wide ones. */
+static int width_of(uint32_t c)
+{
+    static const uint32_t wide[][2] = { { 0x1100, 0x115f },  { 0x2e80, 0xa4cf },
+                                        { 0xac00, 0xd7a3 },  { 0xf900, 0xfaff },
+                                        { 0xfe30, 0xfe6f },  { 0xff00, 0xff60 },
+                                        { 0xffe0, 0xffe6 },  { 0x1f300, 0x1faff },
+                                        { 0x20000, 0x3fffd } };
+
+    if ((c >= 0x300 && c < 0x370) || (c >= 0x200b && c < 0x2010) || (c >= 0xfe00 && c < 0xfe10))
+        return 0;
+    for (size_t i = 0; i < sizeof wide / sizeof *wide; i++) {
+        if (c >= wide[i][0] && c <= wide[i][1])
+            return 2;
+    }
+    return 1;
+}
+
+/* The character that begins the text, and its bytes; one that is cut or none is U+FFFD. */
+static uint32_t next_character(size_t *n_used, const char *text, size_t n_bytes)
+{
+    const unsigned char *b      = (const unsigned char *)text;
+    size_t               length = b[0] < 0x80 ? 1 : b[0] < 0xe0 ? 2 : b[0] < 0xf0 ? 3 : 4;
+    uint32_t             c      = length == 1 ? b[0] : b[0] & (0x7fU >> length);
+
+    *n_used = 1;
+    if (length > n_bytes || (b[0] >= 0x80 && b[0] < 0xc2))
+        return 0xfffd;
+    for (size_t i = 1; i < length; i++) {
+        if ((b[i] & 0xc0) != 0x80)
+            return 0xfffd;
+        c = c << 6 | (b[i] & 0x3fU);
+    }
+    *n_used = length;
+    return c;
+}
+
+static bool is_control(uint32_t c)
+{
+    return c < 0x20 || (c >= 0x7f && c < 0xa0);
+}
+
+/* Is there anything to end? */
+static bool begin_style(const hl_monitor *monitor, const hl_monitor_token *token)
+{
+    bool coloured = !token->is_given && !isnan(token->entropy) && monitor->high > monitor->low &&
+                    monitor->depth != HL_DEPTH_NONE;
+
+    if (monitor->plain)
+        return false;
+    if (token->is_given)
+        fputs("\033[2m", monitor->stream);
+    if (coloured)
+        hl_shade_strip(monitor->stream, monitor->depth,
+                       (token->entropy - monitor->low) / (monitor->high - monitor->low));
+    if (token->is_spike)
+        fputs(token->is_entity ? "\033[1;4m" : "\033[4m", monitor->stream);
+    return token->is_given || coloured || token->is_spike;
+}
+
+static void end_style(const hl_monitor *monitor, bool begun)
+{
+    if (begun)
+        fputs("\033[0m", monitor->stream);
+}
+
+/* How far it is to the next place where a line may be broken. */
+static int word_width(const char *text, size_t n_bytes)
+{
+    int width = 0;
+
+    for (size_t at = 0, used = 0; at < n_bytes; at += used) {
+        uint32_t c = next_character(&used, text + at, n_bytes - at);
+        if (at > 0 && (c == ' ' || c == '\n'))
+            break;
+        width += is_control(c) ? 4 : width_of(c);
+    }
+    return width;
+}
+
+/* Breaks the line before a word that does not fit; a space there is dropped. */
+static bool breaks_line(hl_monitor *monitor, const char *text, size_t n_bytes)
+{
+    int width = word_width(text, n_bytes);
+
+    if (monitor->column == 0 || monitor->column + width <= monitor->width)
+        return false;
+    if (text[0] != ' ' && monitor->column < monitor->width)
+        return false; /* in the middle of a word: as far as the line goes */
+    draw_bar(monitor);
+    new_line(monitor);
+    return text[0] == ' ';
+}
+
+static void put_character(hl_monitor *monitor, const char *text, size_t n_used, uint32_t c)
+{
+    FILE *stream = monitor->stream;
+
+    if (c == 0xfffd && n_used == 1) {
+        fputs("\xef\xbf\xbd", stream);
+        monitor->column++;
+    } else if (is_control(c) && c != '\t') {
+        monitor->column += fprintf(stream, "\\x%02x", (unsigned)c);
+    } else if (c == '\t') {
+        fputc(' ', stream);
+        monitor->column++;
+    } else {
+        fwrite(text, 1, n_used, stream);
+        monitor->column += width_of(c);
+    }
+}
+
+/* Part of one token's text, in the token's style. */
+static void show_part(hl_monitor *monitor, const hl_monitor_token *token, const char *text,
+                      size_t n_bytes)
+{
+    bool begun = begin_style(monitor, token);
+
+    for (size_t at = 0, used = 0; at < n_bytes; at += used) {
+        uint32_t c = next_character(&used, text + at, n_bytes - at);
+
+        if (c == '\n') {
+            end_style(monitor, begun);
+            draw_bar(monitor);
+            new_line(monitor);
+            begun = at + used < n_bytes && begin_style(monitor, token);
+        } else if (monitor->n_bars == 0 || !breaks_line(monitor, text + at, n_bytes - at)) {
+            put_character(monitor, text + at, used, c);
+        }
+    }
+    end_style(monitor, begun);
+}
+
+bool hl_monitor_expect(hl_monitor *monitor, const hl_monitor_token *token)
+{
+    if (monitor->n_queue == monitor->capacity) {
+        size_t            capacity = 2 * monitor->capacity + 16;
+        hl_monitor_token *grown    = realloc(monitor->queue, capacity * sizeof *grown);
+        if (grown == NULL)
+            return false;
+        monitor->queue    = grown;
+        monitor->capacity = capacity;
+    }
+    monitor->queue[monitor->n_queue++] = *token;
+    return true;
+}
+
+void hl_monitor_show(hl_monitor *monitor, const char *text, size_t n_bytes)
+{
+    static const hl_monitor_token nobody = { .entropy = NAN };
+    size_t                        first  = 0;
+
+    while (n_bytes > 0) {
+        hl_monitor_token *token = first < monitor->n_queue ? &monitor->queue[first] : NULL;
+        size_t n_part = token != NULL && token->n_bytes < n_bytes ? token->n_bytes : n_bytes;
+
+        bool ends = token != NULL && token->n_bytes == n_part;
+
+        /* A line end belongs to the line that it ends. */
+        if (ends && n_part > 0 && text[0] == '\n')
+            add_to_line(monitor, token);
+        if (n_part > 0)
+            show_part(monitor, token != NULL ? token : &nobody, text, n_part);
+        if (ends && (n_part == 0 || text[0] != '\n'))
+            add_to_line(monitor, token);
+        if (token != NULL)
+            token->n_bytes -= n_part;
+        first += ends;
+        text += n_part;
+        n_bytes -= n_part;
+    }
+    memmove(monitor->queue, monitor->queue + first,
+            (monitor->n_queue - first) * sizeof *monitor->queue);
+    monitor->n_queue -= first;
+    draw_bar(monitor);
+    fflush(monitor->stream);
+}
+
+void hl_monitor_finish(hl_monitor *monitor, double threshold, int64_t n_spikes, int64_t n_entities)
+{
+    if (monitor->column > 0) {
+        draw_bar(monitor);
+        new_line(monitor);
+    }
+    if (!monitor->plain)
+        explain(monitor, threshold, n_spikes, n_entities);
+    fflush(monitor->stream);
+}

@@ -1,0 +1,145 @@
+/* labels.c - lines of JSON that nobody vouches for. */
+#include "analysis/labels.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "base/memory.h"
+#include "base/status.h"
+
+#define MAX_PLACE ((int64_t)1 << 40)
+
+void hl_labels_free(hl_labels *labels)
+{
+    if (labels == NULL)
+        return;
+    for (int64_t i = 0; i < labels->count; i++)
+        hl_free(labels->items[i].trace);
+    hl_free(labels->items);
+    hl_free(labels->where);
+    hl_free(labels);
+}
+
+int64_t hl_labels_count(const hl_labels *labels)
+{
+    return labels->count;
+}
+
+/* [first, end), not empty. */
+static hl_status read_range(hl_label *label, const json_t *range, const char *name,
+                            const char *where)
+{
+    const json_t *first = json_array_get(range, 0);
+    const json_t *end   = json_array_get(range, 1);
+
+    if (json_array_size(range) != 2 || !json_is_integer(first) || !json_is_integer(end))
+        return hl_fail(HL_BAD_INPUT, "%s: '%s' is %s, wanted two whole numbers [first, end)", where,
+                       name, json_is_array(range) ? "another list" : hl_json_kind(range));
+    label->first = json_integer_value(first);
+    label->end   = json_integer_value(end);
+    if (label->first < 0 || label->end <= label->first || label->end > MAX_PLACE)
+        return hl_fail(HL_BAD_INPUT, "%s: '%s' from %lld to %lld is no range", where, name,
+                       (long long)label->first, (long long)label->end);
+    return HL_OK;
+}
+
+static hl_status read_label(hl_label *label, const json_t *object, const char *where)
+{
+    hl_status     status     = HL_OK;
+    const json_t *tokens     = json_object_get(object, "tokens");
+    const json_t *characters = json_object_get(object, "characters");
+    const json_t *right      = json_object_get(object, "right");
+    const char   *trace      = NULL;
+
+    if (!json_is_object(object))
+        return hl_fail(HL_BAD_INPUT, "%s: %s, wanted an object", where, hl_json_kind(object));
+    if ((tokens == NULL) == (characters == NULL))
+        return hl_fail(HL_BAD_INPUT, "%s: wanted either 'tokens' or 'characters'", where);
+    if (!json_is_boolean(right))
+        return hl_fail(HL_BAD_INPUT, "%s: 'right' is %s, wanted true or false", where,
+                       right != NULL ? hl_json_kind(right) : "missing");
+    label->is_right      = json_is_true(right);
+    label->is_characters = characters != NULL;
+    HL_TRY(read_range(label, tokens != NULL ? tokens : characters,
+                      tokens != NULL ? "tokens" : "characters", where));
+    HL_TRY(hl_json_get_string(&trace, object, "trace", where));
+    if (trace != NULL)
+        HL_TRY(hl_strdup(&label->trace, trace));
+
+done:
+    return status;
+}
+
+static hl_status add_line(hl_labels *labels, const char *text, size_t n_bytes, int64_t line)
+{
+    hl_status status = HL_OK;
+    json_t   *object = NULL;
+    hl_label  label  = { .line = line };
+    char      where[512];
+
+    snprintf(where, sizeof where, "%.400s:%lld", labels->where, (long long)line);
+    HL_TRY(hl_json_parse(&object, text, n_bytes, where));
+    HL_TRY(read_label(&label, object, where));
+    if (labels->count == labels->capacity) {
+        size_t old = (size_t)labels->capacity, more = 2 * old + 64;
+        HL_TRY(hl_realloc((void **)&labels->items, old, more, sizeof *labels->items));
+        labels->capacity = (int64_t)more;
+    }
+    labels->items[labels->count++] = label;
+    label.trace                    = NULL;
+
+done:
+    hl_free(label.trace);
+    json_decref(object);
+    return status;
+}
+
+static bool is_blank(const char *text, size_t n_bytes)
+{
+    size_t at = 0;
+
+    while (at < n_bytes && (text[at] == ' ' || text[at] == '\t' || text[at] == '\r'))
+        at++;
+    return at == n_bytes;
+}
+
+hl_status hl_labels_parse(hl_labels **out, const char *bytes, size_t n_bytes, const char *where)
+{
+    hl_status  status = HL_OK;
+    hl_labels *labels = NULL;
+    int64_t    line   = 1;
+
+    *out = NULL;
+    HL_TRY(HL_ALLOC_ZEROED(&labels, 1));
+    HL_TRY(hl_strdup(&labels->where, where));
+    for (size_t at = 0; at < n_bytes; line++) {
+        const char *found  = memchr(bytes + at, '\n', n_bytes - at);
+        size_t      length = found != NULL ? (size_t)(found - bytes) - at : n_bytes - at;
+
+        if (!is_blank(bytes + at, length))
+            HL_TRY(add_line(labels, bytes + at, length, line));
+        at += length + 1;
+    }
+    *out   = labels;
+    labels = NULL;
+
+done:
+    hl_labels_free(labels);
+    return status;
+}
+
+hl_status hl_labels_load(hl_labels **out, const char *path)
+{
+    hl_status status = HL_OK;
+    hl_file   file   = { 0 };
+
+    *out = NULL;
+    HL_TRY(hl_file_map(&file, path));
+    HL_TRY(hl_labels_parse(out, (const char *)file.bytes, file.n_bytes, path));
+
+done:
+    hl_file_unmap(&file);
+    return status;
+}

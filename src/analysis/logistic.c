@@ -1,0 +1,170 @@
+/* logistic.c - Newton's method with conjugate gradients.
+ *
+ * With p = 1 / (1 + exp(-f)) the gradient is X'(p - y) + l2 w and the Hessian
+ * X' diag(p (1 - p)) X + l2 I, where X has a column of ones for b, which is not penalised.
+ * The function is convex; a step that does not lower it enough is halved. */
+#include "analysis/logistic.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+
+enum { MAX_STEPS = 100, MAX_HALVINGS = 40 };
+#define SMALL_GRADIENT 1e-9
+#define SMALL_RESIDUAL 1e-12 /* of squares, relative */
+
+typedef struct problem {
+    const double  *x;
+    const uint8_t *y;
+    int64_t        n;
+    int64_t        d; /* features; vectors have d + 1 */
+    double         l2;
+    double        *p;        /* (n) */
+    double        *gradient; /* (d + 1), as what follows */
+    double        *step;
+    double        *residual;
+    double        *direction;
+    double        *product;
+    double        *trial;
+} problem;
+
+double hl_logistic_score(const double *weights, const double *x, int64_t n_features)
+{
+    double sum = weights[n_features];
+
+    for (int64_t i = 0; i < n_features; i++)
+        sum += weights[i] * x[i];
+    return sum;
+}
+
+static double dot(const double *a, const double *b, int64_t n)
+{
+    double sum = 0.0;
+    for (int64_t i = 0; i < n; i++)
+        sum += a[i] * b[i];
+    return sum;
+}
+
+/* log(1 + exp(f)) without overflow. */
+static double softplus(double f)
+{
+    return fmax(f, 0.0) + log1p(exp(-fabs(f)));
+}
+
+static double objective(const problem *q, const double *w)
+{
+    double sum = 0.5 * q->l2 * dot(w, w, q->d);
+
+    for (int64_t i = 0; i < q->n; i++) {
+        double f = hl_logistic_score(w, q->x + i * q->d, q->d);
+        sum += softplus(q->y[i] ? -f : f);
+    }
+    return sum;
+}
+
+/* Also leaves p for the Hessian.  Returns the largest of its values. */
+static double find_gradient(problem *q, const double *w)
+{
+    double most = 0.0;
+
+    for (int64_t j = 0; j < q->d; j++)
+        q->gradient[j] = q->l2 * w[j];
+    q->gradient[q->d] = 0.0;
+    for (int64_t i = 0; i < q->n; i++) {
+        const double *x = q->x + i * q->d;
+        q->p[i]         = 1.0 / (1.0 + exp(-hl_logistic_score(w, x, q->d)));
+        double away     = q->p[i] - (q->y[i] ? 1.0 : 0.0);
+        for (int64_t j = 0; j < q->d; j++)
+            q->gradient[j] += away * x[j];
+        q->gradient[q->d] += away;
+    }
+    for (int64_t j = 0; j <= q->d; j++)
+        most = fmax(most, fabs(q->gradient[j]));
+    return most;
+}
+
+/* product = Hessian times direction. */
+static void multiply(problem *q)
+{
+    for (int64_t j = 0; j < q->d; j++)
+        q->product[j] = q->l2 * q->direction[j];
+    q->product[q->d] = 0.0;
+    for (int64_t i = 0; i < q->n; i++) {
+        const double *x      = q->x + i * q->d;
+        double        weight = q->p[i] * (1.0 - q->p[i]) * hl_logistic_score(q->direction, x, q->d);
+        for (int64_t j = 0; j < q->d; j++)
+            q->product[j] += weight * x[j];
+        q->product[q->d] += weight;
+    }
+}
+
+/* step = Hessian^-1 gradient. */
+static void solve(problem *q)
+{
+    int64_t n      = q->d + 1;
+    double  before = dot(q->gradient, q->gradient, n);
+    double  enough = SMALL_RESIDUAL * before;
+
+    memset(q->step, 0, (size_t)n * sizeof *q->step);
+    memcpy(q->residual, q->gradient, (size_t)n * sizeof *q->residual);
+    memcpy(q->direction, q->gradient, (size_t)n * sizeof *q->direction);
+    for (int64_t round = 0; round < 2 * n && before > enough; round++) {
+        multiply(q);
+        double curvature = dot(q->direction, q->product, n);
+        if (curvature <= 0.0)
+            break; /* as flat as rounding lets it be */
+        double length = before / curvature;
+        for (int64_t j = 0; j < n; j++) {
+            q->step[j] += length * q->direction[j];
+            q->residual[j] -= length * q->product[j];
+        }
+        double after = dot(q->residual, q->residual, n);
+        for (int64_t j = 0; j < n; j++)
+            q->direction[j] = q->residual[j] + after / before * q->direction[j];
+        before = after;
+    }
+}
+
+/* Along the step as far as it helps; false if it does not. */
+static bool walk(problem *q, double *w)
+{
+    double start = objective(q, w);
+    double slope = dot(q->gradient, q->step, q->d + 1);
+    double share = 1.0;
+
+    for (int i = 0; i < MAX_HALVINGS; i++, share *= 0.5) {
+        for (int64_t j = 0; j <= q->d; j++)
+            q->trial[j] = w[j] - share * q->step[j];
+        if (objective(q, q->trial) <= start - 1e-4 * share * slope) {
+            memcpy(w, q->trial, ((size_t)q->d + 1) * sizeof *w);
+            return true;
+        }
+    }
+    return false;
+}
+
+hl_status hl_logistic_fit(double *weights, const double *x, const uint8_t *is_positive,
+                          int64_t n_cases, int64_t n_features, double l2)
+{
+    hl_status status    = HL_OK;
+    problem   q         = { .x = x, .y = is_positive, .n = n_cases, .d = n_features, .l2 = l2 };
+    double  **vectors[] = { &q.gradient, &q.step, &q.residual, &q.direction, &q.product, &q.trial };
+
+    memset(weights, 0, ((size_t)n_features + 1) * sizeof *weights);
+    HL_TRY(HL_ALLOC(&q.p, (size_t)n_cases));
+    for (size_t i = 0; i < sizeof vectors / sizeof *vectors; i++)
+        HL_TRY(HL_ALLOC(vectors[i], (size_t)n_features + 1));
+    for (int i = 0; i < MAX_STEPS && find_gradient(&q, weights) > SMALL_GRADIENT; i++) {
+        solve(&q);
+        if (!walk(&q, weights))
+            break;
+    }
+
+done:
+    hl_free(q.p);
+    for (size_t i = 0; i < sizeof vectors / sizeof *vectors; i++)
+        hl_free(*vectors[i]);
+    return status;
+}

@@ -1,0 +1,62 @@
+/* entities.c - names and numbers in a text, by how words begin.
+ *
+ * No dictionary and no grammar: the first word of a sentence counts as a name, and a name
+ * that is not written with a capital letter does not. */
+#include "measure/entities.h"
+
+#include "base/utf8.h"
+#include "tokenize/unicode.h"
+
+/* The character at *at, past which it moves. */
+static uint32_t next(const char *text, size_t end, size_t *at)
+{
+    if (hl_utf8_length(text + *at, end - *at) > 0)
+        return hl_utf8_next(text, at);
+    *at += 1;
+    return HL_UTF8_REPLACEMENT;
+}
+
+static bool is_capital(uint32_t c)
+{
+    uint32_t lower[2];
+    size_t   count = hl_char_lowercase(lower, c);
+
+    return count > 0 && lower[0] != c;
+}
+
+/* Does the text before end in the middle of a word? */
+static bool ends_in_word(const char *text, size_t n_bytes)
+{
+    size_t at = n_bytes;
+
+    while (at > 0 && n_bytes - at < 3 && hl_utf8_is_continuation(text[at - 1]))
+        at--;
+    if (at == 0)
+        return false;
+    at--;
+    return hl_char_is(HL_CHAR_WORD, next(text, n_bytes, &at));
+}
+
+bool hl_begins_entity(const char *text, size_t begin, size_t end)
+{
+    bool     in_word = ends_in_word(text, begin);
+    size_t   at      = begin;
+    uint32_t c       = 0;
+
+    while (at < end) {
+        c = next(text, end, &at);
+        if (hl_char_is(HL_CHAR_WORD, c))
+            break;
+        in_word = false;
+    }
+    if (in_word || !hl_char_is(HL_CHAR_WORD, c))
+        return false;
+    bool found = is_capital(c) || hl_char_is(HL_CHAR_NUMERIC, c);
+    while (!found && at < end) {
+        c = next(text, end, &at);
+        if (!hl_char_is(HL_CHAR_WORD, c))
+            break;
+        found = hl_char_is(HL_CHAR_NUMERIC, c);
+    }
+    return found;
+}

@@ -1,0 +1,227 @@
+/* spikes.c - is attention suddenly more diffuse than this text is used to?  headlight/trace.h
+ * has the definition.
+ *
+ * A state is a centre and a spread for every value, and for the mean over them.  The spread is followed as the mean
+ * distance from the centre, which for a normal distribution is sigma * sqrt(2 / pi).  A ring
+ * of states from before the last scores allows to go back. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "headlight.h"
+
+#define SIGMA_OF_MAD  1.4826
+#define SIGMA_OF_MEAN 1.2533141373155003 /* sqrt(pi / 2) */
+#define LEAST_SIGMA   0.01
+#define CLIP          3.0
+#define STEP          (1.0 / 64.0)
+#define TRIMMED       0.1
+#define MAX_BACK      4096
+
+typedef struct measure {
+    double centre;
+    double sigma;
+} measure;
+
+struct hl_spikes {
+    int64_t  n_values;
+    int64_t  n_back;
+    bool     is_settled;
+    int64_t  n_learned;
+    float   *learned; /* (HL_SPIKE_MAX_ROWS, n_values) a ring */
+    measure *state;   /* (n_values + 1) of each value, and of the mean */
+    measure *saved;   /* (n_back, n_values + 1) a ring of states before scores */
+    int64_t  n_saved; /* ... that are in it */
+    int64_t  next;    /* ... where the next goes */
+    double  *work;    /* (n_values, at least HL_SPIKE_MAX_ROWS) */
+};
+
+hl_status hl_spikes_new(hl_spikes **out, int64_t n_values, int64_t n_back)
+{
+    hl_status  status = HL_OK;
+    hl_spikes *spikes = NULL;
+
+    *out = NULL;
+    if (n_values < 1 || n_back < 0 || n_back > MAX_BACK)
+        return hl_fail(HL_BAD_ARGUMENT,
+                       "spikes: %lld values and %lld steps back, wanted 1 or more "
+                       "and 0 to %d",
+                       (long long)n_values, (long long)n_back, MAX_BACK);
+    size_t n = (size_t)n_values;
+    HL_TRY(HL_ALLOC_ZEROED(&spikes, 1));
+    spikes->n_values = n_values;
+    spikes->n_back   = n_back;
+    HL_TRY(hl_alloc((void **)&spikes->learned, HL_SPIKE_MAX_ROWS, n * sizeof(float)));
+    HL_TRY(HL_ALLOC(&spikes->state, n + 1));
+    HL_TRY(hl_alloc((void **)&spikes->saved, (size_t)n_back, (n + 1) * sizeof *spikes->saved));
+    HL_TRY(HL_ALLOC(&spikes->work, n > HL_SPIKE_MAX_ROWS ? n : HL_SPIKE_MAX_ROWS));
+    *out   = spikes;
+    spikes = NULL;
+
+done:
+    hl_spikes_free(spikes);
+    return status;
+}
+
+void hl_spikes_free(hl_spikes *spikes)
+{
+    if (spikes == NULL)
+        return;
+    hl_free(spikes->learned);
+    hl_free(spikes->state);
+    hl_free(spikes->saved);
+    hl_free(spikes->work);
+    hl_free(spikes);
+}
+
+/* ------------------------------------------------------------------- learning */
+
+void hl_spikes_learn(hl_spikes *spikes, const float *row)
+{
+    int64_t at = spikes->n_learned++ % HL_SPIKE_MAX_ROWS;
+
+    memcpy(spikes->learned + at * spikes->n_values, row, (size_t)spikes->n_values * sizeof *row);
+}
+
+static int rising(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Sorts the values. */
+static double median(double *values, int64_t count)
+{
+    qsort(values, (size_t)count, sizeof *values, rising);
+    return count % 2 == 1 ? values[count / 2] : 0.5 * (values[count / 2 - 1] + values[count / 2]);
+}
+
+/* Median and spread of values that are no NaN; moves them about. */
+static measure measure_values(double *values, int64_t count)
+{
+    measure out = { NAN, NAN };
+
+    if (count == 0)
+        return out;
+    out.centre = median(values, count);
+    for (int64_t i = 0; i < count; i++)
+        values[i] = fabs(values[i] - out.centre);
+    out.sigma = fmax(SIGMA_OF_MAD * median(values, count), LEAST_SIGMA);
+    return out;
+}
+
+static measure measure_learned(const hl_spikes *spikes, int64_t n_rows, int64_t value)
+{
+    int64_t count = 0;
+
+    for (int64_t row = 0; row < n_rows; row++) {
+        double x = (double)spikes->learned[row * spikes->n_values + value];
+        if (!isnan(x))
+            spikes->work[count++] = x;
+    }
+    return measure_values(spikes->work, count);
+}
+
+/* Without the lowest and the highest tenth, rounded down. */
+static double trimmed_mean(double *values, int64_t count)
+{
+    int64_t cut = (int64_t)(TRIMMED * (double)count);
+    double  sum = 0.0;
+
+    if (count == 0)
+        return NAN;
+    qsort(values, (size_t)count, sizeof *values, rising);
+    for (int64_t i = cut; i < count - cut; i++)
+        sum += values[i];
+    return sum / (double)(count - 2 * cut);
+}
+
+/* The trimmed mean of a row's z. */
+static double mean_z(const hl_spikes *spikes, const float *row)
+{
+    int64_t count = 0;
+
+    for (int64_t value = 0; value < spikes->n_values; value++) {
+        double z = ((double)row[value] - spikes->state[value].centre) / spikes->state[value].sigma;
+        if (!isnan(z))
+            spikes->work[count++] = z;
+    }
+    return trimmed_mean(spikes->work, count);
+}
+
+static void settle(hl_spikes *spikes)
+{
+    int64_t n_rows = spikes->n_learned < HL_SPIKE_MAX_ROWS ? spikes->n_learned : HL_SPIKE_MAX_ROWS;
+    int64_t count  = 0;
+    double  means[HL_SPIKE_MAX_ROWS];
+
+    for (int64_t value = 0; value < spikes->n_values; value++)
+        spikes->state[value] = measure_learned(spikes, n_rows, value);
+    for (int64_t row = 0; row < n_rows; row++) {
+        double mean = mean_z(spikes, spikes->learned + row * spikes->n_values);
+        if (!isnan(mean))
+            means[count++] = mean;
+    }
+    spikes->state[spikes->n_values] = measure_values(means, count);
+    spikes->is_settled              = true;
+}
+
+/* -------------------------------------------------------------------- scoring */
+
+static void save(hl_spikes *spikes)
+{
+    if (spikes->n_back == 0)
+        return;
+    memcpy(spikes->saved + spikes->next * (spikes->n_values + 1), spikes->state,
+           ((size_t)spikes->n_values + 1) * sizeof *spikes->state);
+    spikes->next    = (spikes->next + 1) % spikes->n_back;
+    spikes->n_saved = spikes->n_saved < spikes->n_back ? spikes->n_saved + 1 : spikes->n_back;
+}
+
+void hl_spikes_rewind(hl_spikes *spikes, int64_t count)
+{
+    count = count < spikes->n_saved ? count : spikes->n_saved;
+    if (count < 1)
+        return;
+    spikes->next = (spikes->next + spikes->n_back - count) % spikes->n_back;
+    spikes->n_saved -= count;
+    memcpy(spikes->state, spikes->saved + spikes->next * (spikes->n_values + 1),
+           ((size_t)spikes->n_values + 1) * sizeof *spikes->state);
+}
+
+/* The measure after a value whose z is given. */
+static measure follow(measure before, double z)
+{
+    double  near  = before.centre + before.sigma * fmin(fmax(z, -CLIP), CLIP);
+    double  away  = SIGMA_OF_MEAN * fabs(near - before.centre);
+    measure after = { before.centre + STEP * (near - before.centre),
+                      before.sigma + STEP * (away - before.sigma) };
+
+    after.sigma = fmax(after.sigma, LEAST_SIGMA);
+    return after;
+}
+
+double hl_spikes_score(hl_spikes *spikes, const float *row)
+{
+    measure *of_mean = &spikes->state[spikes->n_values];
+
+    if (!spikes->is_settled && spikes->n_learned < HL_SPIKE_MIN_ROWS) {
+        hl_spikes_learn(spikes, row);
+        return NAN;
+    }
+    if (!spikes->is_settled)
+        settle(spikes);
+    save(spikes);
+    double score = (mean_z(spikes, row) - of_mean->centre) / of_mean->sigma;
+    for (int64_t value = 0; value < spikes->n_values; value++) {
+        measure *m = &spikes->state[value];
+        double   z = ((double)row[value] - m->centre) / m->sigma;
+        if (!isnan(z))
+            *m = follow(*m, z);
+    }
+    if (!isnan(score))
+        *of_mean = follow(*of_mean, score);
+    return score;
+}

@@ -1,0 +1,53 @@
+#!/bin/bash
+# judge.sh - headlight judge: its table, its words, and what it refuses.
+set -u
+# shellcheck source=tests/cli/lib.bash
+. "$(dirname "$0")/lib.bash"
+export OMP_NUM_THREADS=1
+plan 14
+
+# Nine texts of 8 tokens.  What is "right" is that the token was likely: log-probability knows.
+prompt=$(head -c 200 models/text/alice.txt)
+traces=()
+for seed in 1 2 3 4 5 6 7 8 9; do
+    trace=$scratch/$seed.trace
+    "$HEADLIGHT" generate models/demo "$prompt" -n 8 -t 1 --seed "$seed" --json --ignore-end \
+        --trace "$trace" >"$scratch/$seed.json" || exit 1
+    traces+=("$trace")
+    n_prompt=$(sed -n 's/^ "prompt_tokens": \([0-9]*\),$/\1/p' "$scratch/$seed.json")
+    sed -n 's/^   "logprob": \(.*\),$/\1/p' "$scratch/$seed.json" |
+        awk -v trace="$seed.trace" -v n="$n_prompt" '
+            { printf "{\"trace\": \"%s\", \"tokens\": [%d, %d], \"right\": %s}\n",
+                     trace, n + NR - 1, n + NR, ($1 > -2 ? "true" : "false") }' >>"$scratch/labels"
+done
+
+run judge "${traces[@]}" "$scratch/labels"
+expect_line "the cases" 0 '^[0-9]+ right and [0-9]+ wrong spans in 9 texts$'
+expect_line "log-probability tells all" 0 '^  log-probability +1\.000  1\.000 to 1\.000'
+expect_line "attention has its line" 0 '^  attention spikes +0\.[0-9]{3}  0\.[0-9]{3} to [01]\.[0-9]{3}    -0\.[0-9]{3} \(-0\.'
+expect_line "the model has its line" 0 "^  heads' Rényi-2 +0\.[0-9]{3}"
+expect_line "and in plain words" 0 '^Attention adds nothing to log-probability here: '
+cp "$scratch/out" "$scratch/first"
+run judge "${traces[@]}" "$scratch/labels" --threads 2
+expect "the same each time" 0 <"$scratch/first"
+
+run judge "${traces[@]}" "$scratch/labels" --json
+expect_line "--json" 0 '^ "attention_adds": false,$'
+
+run judge "${traces[0]}"
+expect_line "no labels" 2 '^headlight judge: no labels given$'
+run judge "${traces[@]}" "$scratch/labels" --l2 0
+expect_line "no penalty" 2 '^headlight judge: --l2: 0 is no penalty'
+run judge "$scratch/labels" "$scratch/labels"
+expect_line "no trace" 3 '^headlight judge: .*labels: '
+run judge "${traces[@]}" models/text/alice.txt
+expect_line "no JSON" 3 '^headlight judge: models/text/alice.txt:1: '
+run judge "${traces[0]}" "$scratch/labels"
+expect_line "a trace that was not given" 3 "labels:9: no trace is called '2\.trace'$"
+printf '{"tokens": [1, 900], "right": true}\n' >"$scratch/far"
+run judge "${traces[0]}" "$scratch/far"
+expect_line "beyond the end" 3 'far:1: the range ends at 900, and the trace has [0-9]+ tokens$'
+printf '{"tokens": [1, 2], "right": true}\n' >"$scratch/few"
+run judge "${traces[0]}" "$scratch/few"
+expect_line "too few" 3 'few: 0 right and 0 wrong spans \(1 left out'
+finish

@@ -1,0 +1,342 @@
+/* test_judge.c - areas under curves by counting pairs, logistic models against another way to
+ * the same minimum, labels that nobody vouches for, and signals that were planted. */
+#include "analysis_support.h"
+#include "support.h"
+
+#include <math.h>
+
+#include "analysis/auroc.h"
+#include "analysis/labels.h"
+#include "analysis/logistic.h"
+#include "analysis/random.h"
+#include "stats/trace.h"
+
+static double unit(hl_random *random)
+{
+    return (double)(hl_random_next(random) >> 11) * 0x1p-53;
+}
+
+/* ----------------------------------------------------------------------- auroc */
+
+static double by_pairs(const double *scores, const uint8_t *positive, int n)
+{
+    double won = 0.0, pairs = 0.0;
+
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < n; j++)
+            if (positive[i] && !positive[j]) {
+                pairs += 1.0;
+                won += scores[i] > scores[j] ? 1.0 : scores[i] == scores[j] ? 0.5 : 0.0;
+            }
+    return pairs > 0.0 ? won / pairs : NAN;
+}
+
+static void areas_are_shares_of_pairs(void **state)
+{
+    hl_random random = { 3 };
+    double    scores[60], value = 0.0;
+    uint8_t   positive[60];
+    int64_t   groups[60];
+    (void)state;
+
+    for (int round = 0; round < 50; round++) {
+        int64_t n = 1 + hl_random_below(&random, 60);
+        for (int64_t i = 0; i < n; i++) {
+            scores[i]   = (double)hl_random_below(&random, round % 2 ? 7 : 1000); /* many ties */
+            positive[i] = hl_random_below(&random, 3) == 0;
+            groups[i]   = i;
+        }
+        hl_cases cases  = { positive, groups, n, n };
+        double   wanted = by_pairs(scores, positive, (int)n);
+        assert_ok(hl_auroc(&value, scores, &cases));
+        assert_true(isnan(wanted) ? isnan(value) : fabs(value - wanted) < 1e-12);
+    }
+}
+
+/* Draws of whole groups, checked by building the drawn sample. */
+static void draws_keep_groups_together(void **state)
+{
+    enum { N = 30, GROUPS = 6, DRAWS = 200 };
+    hl_random random = { 4 };
+    double    scores[N], drawn[N * GROUPS], draws[DRAWS], again[DRAWS];
+    uint8_t   positive[N], kinds[N * GROUPS];
+    int64_t   groups[N];
+    (void)state;
+
+    for (int i = 0; i < N; i++) {
+        scores[i]   = (double)hl_random_below(&random, 9);
+        positive[i] = hl_random_below(&random, 2) == 0;
+        groups[i]   = i % GROUPS;
+    }
+    hl_cases cases = { positive, groups, N, GROUPS };
+    assert_ok(hl_auroc_draws(draws, scores, &cases, DRAWS, 77));
+    assert_ok(hl_auroc_draws(again, scores, &cases, DRAWS, 77));
+    hl_random same = { 77 };
+    for (int draw = 0; draw < DRAWS; draw++) {
+        int n = 0;
+        for (int g = 0; g < GROUPS; g++) {
+            int64_t chosen = hl_random_below(&same, GROUPS);
+            for (int i = 0; i < N; i++)
+                if (groups[i] == chosen) {
+                    drawn[n]   = scores[i];
+                    kinds[n++] = positive[i];
+                }
+        }
+        double wanted = by_pairs(drawn, kinds, n);
+        assert_true(isnan(wanted) ? isnan(draws[draw]) : fabs(draws[draw] - wanted) < 1e-12);
+        assert_true(draws[draw] == again[draw] || isnan(wanted));
+    }
+}
+
+/* -------------------------------------------------------------------- logistic */
+
+enum { D = 5, CASES = 80 };
+
+/* Plain gradient descent, long enough. */
+static void descend(double *w, const double *x, const uint8_t *y, int n, double l2)
+{
+    memset(w, 0, (D + 1) * sizeof *w);
+    for (int step = 0; step < 60000; step++) {
+        double gradient[D + 1] = { 0 };
+        for (int i = 0; i < n; i++) {
+            double f = w[D];
+            for (int j = 0; j < D; j++)
+                f += w[j] * x[i * D + j];
+            double away = 1.0 / (1.0 + exp(-f)) - y[i];
+            for (int j = 0; j < D; j++)
+                gradient[j] += away * x[i * D + j];
+            gradient[D] += away;
+        }
+        for (int j = 0; j <= D; j++)
+            w[j] -= 0.02 * (gradient[j] + (j < D ? l2 * w[j] : 0.0));
+    }
+}
+
+static void models_are_at_the_minimum(void **state)
+{
+    hl_random random = { 6 };
+    double    x[CASES * D], w[D + 1], plain[D + 1];
+    uint8_t   y[CASES];
+    (void)state;
+
+    for (int i = 0; i < CASES; i++) {
+        y[i] = unit(&random) < 0.3;
+        for (int j = 0; j < D; j++)
+            x[i * D + j] = 2.0 * unit(&random) - 1.0 + (j == 1 && y[i] ? 0.8 : 0.0);
+    }
+    for (int i = 0; i < 2; i++) {
+        double l2 = i == 0 ? 1.0 : 10.0;
+        assert_ok(hl_logistic_fit(w, x, y, CASES, D, l2));
+        descend(plain, x, y, CASES, l2);
+        for (int j = 0; j <= D; j++)
+            assert_near(w[j], plain[j], 1e-6);
+        assert_true(w[1] > 0.1);
+    }
+}
+
+/* What can be told apart without error has no largest weights but for the penalty. */
+static void separable_cases_have_a_model(void **state)
+{
+    double  x[4] = { -2.0, -1.0, 1.0, 2.0 }, w[2];
+    uint8_t y[4] = { 0, 0, 1, 1 };
+    (void)state;
+
+    assert_ok(hl_logistic_fit(w, x, y, 4, 1, 1e-6));
+    assert_true(w[0] > 5.0 && isfinite(w[0]));
+    assert_near(w[1], 0.0, 1e-6);
+    /* More features than cases, all the same: they share the weight. */
+    double  wide[2 * 40], many[41];
+    uint8_t kinds[2] = { 0, 1 };
+    for (int i = 0; i < 80; i++)
+        wide[i] = i < 40 ? -1.0 : 1.0;
+    assert_ok(hl_logistic_fit(many, wide, kinds, 2, 40, 1.0));
+    for (int j = 1; j < 40; j++)
+        assert_near(many[j], many[0], 1e-9);
+    assert_near(hl_logistic_score(many, wide + 40, 40), 40.0 * many[0], 1e-6);
+}
+
+/* ---------------------------------------------------------------------- labels */
+
+static void refuse(const char *text, const char *message)
+{
+    hl_labels *labels = NULL;
+
+    assert_fails(HL_BAD_INPUT, message, hl_labels_parse(&labels, text, strlen(text), "l"));
+    assert_null(labels);
+}
+
+static void labels_are_checked(void **state)
+{
+    static const char good[] =
+        "{\"tokens\": [3, 5], \"right\": true}\n\n"
+        "{\"trace\": \"a\", \"characters\": [0, 9], \"right\": false, \"x\": 1}";
+    hl_labels *labels = NULL;
+    (void)state;
+
+    assert_ok(hl_labels_parse(&labels, good, strlen(good), "l"));
+    assert_int_equal(hl_labels_count(labels), 2);
+    assert_true(labels->items[0].is_right && labels->items[0].trace == NULL);
+    assert_true(labels->items[1].is_characters && labels->items[1].line == 3);
+    hl_labels_free(labels);
+    refuse("{\"tokens\": [3, 5], \"right\": true}\nx", "l:2: ");
+    refuse("[1]", "l:1: an array, wanted an object");
+    refuse("{\"right\": true}", "wanted either 'tokens' or 'characters'");
+    refuse("{\"tokens\": [1, 2], \"characters\": [1, 2], \"right\": true}", "wanted either");
+    refuse("{\"tokens\": [1, 2]}", "'right' is missing, wanted true or false");
+    refuse("{\"tokens\": [1, 2], \"right\": 1}", "wanted true or false");
+    refuse("{\"tokens\": [1], \"right\": true}", "wanted two whole numbers");
+    refuse("{\"tokens\": \"1\", \"right\": true}", "'tokens' is a string, wanted two");
+    refuse("{\"tokens\": [1, 2.5], \"right\": true}", "wanted two whole numbers");
+    refuse("{\"tokens\": [-1, 2], \"right\": true}", "from -1 to 2 is no range");
+    refuse("{\"tokens\": [2, 2], \"right\": true}", "from 2 to 2 is no range");
+    refuse("{\"tokens\": [1, 9223372036854775807], \"right\": true}", "is no range");
+    refuse("{\"tokens\": [1, 2], \"right\": true, \"trace\": 5}", "trace");
+}
+
+/* ---------------------------------------------------------------------- judging */
+
+enum { TEXTS = 24, TOKENS = 12, LAYERS = 2, HEADS = 3 };
+
+typedef struct made {
+    hl_trace   *traces[TEXTS];
+    const char *names[TEXTS];
+    char        storage[TEXTS][32];
+    hl_labels  *labels;
+} made;
+
+/* Texts in which every third token is wrong; signals of a wrong token are larger by these. */
+static made make(double in_logprob, double in_heads, uint64_t seed)
+{
+    hl_random random                      = { seed };
+    made      m                           = { 0 };
+    char      lines[TEXTS * TOKENS * 100] = "";
+    size_t    at                          = 0;
+
+    for (int t = 0; t < TEXTS; t++) {
+        snprintf(m.storage[t], sizeof m.storage[t], "some/where/%02d.trace", t);
+        assert_ok(hl_trace_new(&m.traces[t], LAYERS, HEADS, 0));
+        for (int i = 0; i < TOKENS + 2; i++) {
+            bool is_wrong = i >= 2 && i % 3 == 0;
+            assert_ok(hl_trace_push(m.traces[t], i, i < 2 ? HL_KIND_PROMPT : HL_KIND_GENERATED));
+            assert_ok(hl_trace_append_text(m.traces[t], "né", 3));
+            m.traces[t]->numbers[HL_TRACE_LOGPROB][i]    = -unit(&random) - in_logprob * is_wrong;
+            m.traces[t]->numbers[HL_TRACE_VOCABULARY][i] = unit(&random);
+            m.traces[t]->numbers[HL_TRACE_SPIKE][i]      = unit(&random);
+            for (int which = 0; which < HL_N_TRACE_ROWS; which++)
+                for (int cell = 0; cell < LAYERS * HEADS; cell++) {
+                    double more = which == HL_TRACE_RENYI2 && cell == 4 ? in_heads * is_wrong : 0.0;
+                    /* The last head of layer 1 does not exist. */
+                    hl_trace_at(m.traces[t], i, (hl_trace_rows)which)[cell] =
+                        cell == 5 ? NAN : (float)(unit(&random) + more);
+                }
+            if (i >= 2)
+                at += (size_t)sprintf(
+                    lines + at, "{\"trace\": \"%02d.trace\", \"%s\": [%d, %d], \"right\": %s}\n", t,
+                    i % 2 ? "tokens" : "characters", i % 2 ? i : 2 * i, i % 2 ? i + 1 : 2 * i + 2,
+                    is_wrong ? "false" : "true");
+        }
+    }
+    assert_ok(hl_labels_parse(&m.labels, lines, at, "made"));
+    return m;
+}
+
+/* Names lie in what was handed over by value. */
+static void set_names(made *m)
+{
+    for (int t = 0; t < TEXTS; t++)
+        m->names[t] = m->storage[t];
+}
+
+static hl_judgement judge(made *m)
+{
+    hl_judgement found;
+
+    set_names(m);
+    assert_ok(
+        hl_judge(&found, (const hl_trace *const *)m->traces, m->names, TEXTS, m->labels, NULL));
+    for (int t = 0; t < TEXTS; t++)
+        hl_trace_free(m->traces[t]);
+    hl_labels_free(m->labels);
+    return found;
+}
+
+static void planted_signals_are_found(void **state)
+{
+    made         m     = make(0.0, 0.8, 1);
+    hl_judgement found = judge(&m);
+    (void)state;
+
+    assert_int_equal(found.n_wrong, TEXTS * 4);
+    assert_int_equal(found.n_right, TEXTS * 8);
+    assert_int_equal(found.n_left_out, 0);
+    assert_int_equal(found.n_heads, LAYERS * HEADS - 1);
+    assert_true(found.over_traces && found.n_folds == 5);
+    assert_true(found.auroc[HL_SIGNAL_HEADS].low > 0.9);
+    assert_true(found.gain[HL_SIGNAL_BOTH].low > 0.2); /* log-probability knows nothing */
+    assert_true(found.auroc[HL_SIGNAL_LOGPROB].low < 0.5 &&
+                found.auroc[HL_SIGNAL_LOGPROB].high > 0.5);
+    assert_true(found.auroc[HL_SIGNAL_SPIKE].low < 0.5 && found.auroc[HL_SIGNAL_SPIKE].high > 0.5);
+}
+
+/* Noise does not look like a finding: a model that had seen its own cases would beat chance. */
+static void noise_adds_nothing(void **state)
+{
+    int n_adds = 0, n_heads = 0;
+    (void)state;
+
+    for (uint64_t seed = 10; seed < 20; seed++) {
+        made         m     = make(0.7, 0.0, seed);
+        hl_judgement found = judge(&m);
+        assert_true(found.auroc[HL_SIGNAL_LOGPROB].low > 0.85);
+        n_adds += found.gain[HL_SIGNAL_BOTH].low > 0.0;
+        n_heads += found.auroc[HL_SIGNAL_HEADS].low > 0.5;
+    }
+    assert_in_range(n_adds, 0, 1);
+    assert_in_range(n_heads, 0, 1);
+}
+
+static void labels_must_fit(void **state)
+{
+    made         m = make(0.0, 0.0, 2);
+    hl_judgement found;
+    hl_labels   *labels = NULL;
+    static const struct {
+        const char *line, *message;
+    } cases[] = {
+        { "{\"tokens\": [3, 4], \"right\": true}",
+          "there are 24 traces, and no 'trace' says which" },
+        { "{\"trace\": \"x\", \"tokens\": [3, 4], \"right\": true}", "no trace is called 'x'" },
+        { "{\"trace\": \"00.trace\", \"tokens\": [3, 15], \"right\": true}", "has 14 tokens" },
+        { "{\"trace\": \"00.trace\", \"characters\": [3, 29], \"right\": true}",
+          "has 28 characters" },
+        { "{\"trace\": \"00.trace\", \"tokens\": [3, 4], \"right\": true}",
+          "1 right and 0 wrong spans (0 left out" },
+        { "{\"trace\": \"00.trace\", \"tokens\": [0, 2], \"right\": true}", /* the prompt */
+          "0 right and 0 wrong spans (1 left out" },
+    };
+    (void)state;
+
+    set_names(&m);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        assert_ok(hl_labels_parse(&labels, cases[i].line, strlen(cases[i].line), "l"));
+        assert_fails(
+            HL_BAD_INPUT, cases[i].message,
+            hl_judge(&found, (const hl_trace *const *)m.traces, m.names, TEXTS, labels, NULL));
+        hl_labels_free(labels);
+    }
+    assert_fails(HL_BAD_ARGUMENT, "1 folds",
+                 hl_judge(&found, (const hl_trace *const *)m.traces, m.names, TEXTS, m.labels,
+                          &(hl_judge_options){ .n_folds = 1 }));
+    judge(&m);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(areas_are_shares_of_pairs), cmocka_unit_test(draws_keep_groups_together),
+        cmocka_unit_test(models_are_at_the_minimum), cmocka_unit_test(separable_cases_have_a_model),
+        cmocka_unit_test(labels_are_checked),        cmocka_unit_test(planted_signals_are_found),
+        cmocka_unit_test(noise_adds_nothing),        cmocka_unit_test(labels_must_fit),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+"""make_judge_task.py - texts of which it is known what is right in them, for `headlight judge`.
+
+    tools/make_judge_task.py FOLDER [--texts 300] [--model models/demo] [--headlight build/headlight]
+    build/headlight judge FOLDER/*.trace FOLDER/labels.jsonl
+
+A prompt is a list of random words, each of one token, and then the beginning of the same list; the
+model continues, the likeliest token each time.  It is right as long as it goes on with the list, and
+the first word that is not the list's is wrong.  In every other text some words of the
+repeated beginning are corrupted, exchanged for others, so that there is less to go by.  Words
+after the first wrong one are not labelled: nobody can say what would be right there.  Words come from
+models/text/alice.txt; the same seed gives the same texts.
+"""
+import argparse
+import json
+import pathlib
+import random
+import re
+import subprocess
+import sys
+
+WORDS = 48       # of a list
+LEAST = 12       # of these, repeated at least
+SHARE = 0.5      # of the repeated words, corrupted in every other text
+WRITTEN = 4      # tokens that the model writes
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("folder", type=pathlib.Path)
+    parser.add_argument("--texts", type=int, default=300)
+    parser.add_argument("--model", default="models/demo")
+    parser.add_argument("--words", default="models/text/alice.txt")
+    parser.add_argument("--headlight", default="build/headlight")
+    parser.add_argument("--seed", type=int, default=1)
+    return parser.parse_args()
+
+
+def run(command, text=None):
+    done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        sys.exit(done.stderr)
+    return done.stdout
+
+
+def find_words(options):
+    """Words that are one token each, with the space before them."""
+    text = pathlib.Path(options.words).read_text(encoding="utf-8")
+    words = sorted(set(re.findall(r"\b[a-z]{3,9}\b", text)))
+    lines = "".join(json.dumps(" " + word) + "\n" for word in words)
+    ids = run([options.headlight, "tokenize", options.model, "--json"], lines).splitlines()
+    return [word for word, line in zip(words, ids) if len(json.loads(line)) == 1]
+
+
+def make_text(words, draw, corrupted):
+    """A prompt, and the words that should follow."""
+    chosen = draw.sample(words, 2 * WORDS)
+    listed, others = chosen[:WORDS], chosen[WORDS:]
+    n_begun = draw.randrange(LEAST, WORDS - WRITTEN)
+    begun = listed[:n_begun]
+    for i in range(n_begun):
+        if corrupted and draw.random() < SHARE:
+            begun[i] = others[i]
+    return "".join(" " + word for word in listed + begun), listed[n_begun:]
+
+
+def label(text, expected, begin, name):
+    """A line for every word up to the first that is wrong."""
+    lines = []
+    for match, wanted in zip(re.finditer(r"\s*\S+", text), expected):
+        right = match.group() == " " + wanted
+        lines.append({"trace": name, "characters": [begin + match.start(), begin + match.end()],
+                      "right": right})
+        if not right:
+            break
+    return lines
+
+
+def main():
+    options = parse()
+    options.folder.mkdir(parents=True, exist_ok=True)
+    words = find_words(options)
+    draw = random.Random(options.seed)
+    lines = []
+    for i in range(options.texts):
+        prompt, expected = make_text(words, draw, i % 2 == 1)
+        path = options.folder / f"{i:03d}.trace"
+        written = run([options.headlight, "generate", options.model, prompt, "--json", "--ignore-end",
+                       "--max-tokens", str(WRITTEN), "--threads", "1", "--trace", str(path)])
+        lines += label(json.loads(written)["text"], expected, len(prompt), path.name)
+    with open(options.folder / "labels.jsonl", "w", encoding="utf-8") as file:
+        file.writelines(json.dumps(line) + "\n" for line in lines)
+    n_right = sum(line["right"] for line in lines)
+    print(f"{options.texts} texts, {n_right} right and {len(lines) - n_right} wrong words "
+          f"of {len(words)} to choose from")
+
+
+if __name__ == "__main__":
+    main()
