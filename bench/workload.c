@@ -117,42 +117,46 @@ void hl_workload_free(hl_workload *work)
 
 /* ------------------------------------------------------------------- running */
 
-static hl_attention problem_of(const hl_workload *work)
+/* Of some heads, which lie one behind the other. */
+static hl_attention problem_of(const hl_workload *work, int64_t first, int64_t n_heads)
 {
+    int64_t skipped = first * work->shape.n_keys * work->shape.d_head;
+
     return (hl_attention){
         .n_batch    = 1,
-        .n_heads    = work->shape.n_heads,
-        .n_kv_heads = work->shape.n_heads,
+        .n_heads    = n_heads,
+        .n_kv_heads = n_heads,
         .n_queries  = work->shape.n_keys,
         .n_keys     = work->shape.n_keys,
         .d_head     = work->shape.d_head,
         .d_value    = work->shape.d_head,
-        .q          = { .data = work->rows[Q] },
-        .k          = { .data = work->rows[K] },
-        .v          = { .data = work->rows[V] },
+        .q          = { .data = work->rows[Q] + skipped },
+        .k          = { .data = work->rows[K] + skipped },
+        .v          = { .data = work->rows[V] + skipped },
         .flags      = HL_ATTENTION_CAUSAL,
         .n_threads  = work->n_threads,
     };
 }
 
-static hl_status run_forward(hl_workload *work, hl_work kind)
+static hl_status run_forward(hl_workload *work, hl_work kind, int64_t first, int64_t n_heads)
 {
-    hl_attention        problem    = problem_of(work);
+    hl_attention        problem    = problem_of(work, first, n_heads);
     float             **statistics = work->statistics;
-    hl_attention_result result     = { .out = { .data = work->rows[OUT] } };
+    int64_t             row        = first * work->shape.n_keys;
+    hl_attention_result result = { .out = { .data = work->rows[OUT] + row * work->shape.d_head } };
 
     if (kind != HL_WORK_NONE)
-        result.entropy = statistics[ENTROPY];
+        result.entropy = statistics[ENTROPY] + row;
     if (kind == HL_WORK_ALL) {
-        result.lse            = statistics[LSE];
-        result.renyi2         = statistics[RENYI2];
-        result.varentropy     = statistics[VARENTROPY];
-        result.entropy_nosink = statistics[NOSINK];
-        result.peak           = statistics[PEAK];
-        result.argmax         = work->argmax;
-        result.diagonal       = statistics[DIAGONAL];
-        result.previous       = statistics[PREVIOUS];
-        result.first          = statistics[FIRST];
+        result.lse            = statistics[LSE] + row;
+        result.renyi2         = statistics[RENYI2] + row;
+        result.varentropy     = statistics[VARENTROPY] + row;
+        result.entropy_nosink = statistics[NOSINK] + row;
+        result.peak           = statistics[PEAK] + row;
+        result.argmax         = work->argmax + row;
+        result.diagonal       = statistics[DIAGONAL] + row;
+        result.previous       = statistics[PREVIOUS] + row;
+        result.first          = statistics[FIRST] + row;
     }
     return hl_attention_forward(&result, &problem);
 }
@@ -160,7 +164,7 @@ static hl_status run_forward(hl_workload *work, hl_work kind)
 /* Reads out, lse and entropy of the last forward pass with everything. */
 static hl_status run_backward(hl_workload *work)
 {
-    hl_attention          problem  = problem_of(work);
+    hl_attention          problem  = problem_of(work, 0, work->shape.n_heads);
     hl_attention_upstream upstream = {
         .grad_out     = { .data = work->rows[GRAD_OUT] },
         .grad_entropy = work->statistics[GRAD_ENTROPY],
@@ -196,7 +200,22 @@ hl_status hl_workload_run(double *seconds, hl_workload *work, hl_work kind, cons
                             work->rows[Q], work->rows[K], work->rows[V], work->shape.n_heads,
                             work->n_threads);
     else
-        HL_TRY(kind == HL_WORK_BACKWARD ? run_backward(work) : run_forward(work, kind));
+        HL_TRY(kind == HL_WORK_BACKWARD ? run_backward(work)
+                                        : run_forward(work, kind, 0, work->shape.n_heads));
+    *seconds = hl_bench_now() - start;
+
+done:
+    return status;
+}
+
+hl_status hl_workload_run_heads(double *seconds, hl_workload *work, hl_work kind,
+                                const char *backend, int64_t first, int64_t n_heads)
+{
+    hl_status status = HL_OK;
+
+    HL_TRY(hl_backend_select(backend));
+    double start = hl_bench_now();
+    HL_TRY(run_forward(work, kind, first, n_heads));
     *seconds = hl_bench_now() - start;
 
 done:

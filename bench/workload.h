@@ -39,6 +39,10 @@ void      hl_workload_free(hl_workload *work);
 /* One run, on this back end where that matters. */
 hl_status hl_workload_run(double *seconds, hl_workload *work, hl_work kind, const char *backend);
 
+/* A forward pass of the heads [first, first + n_heads) alone. */
+hl_status hl_workload_run_heads(double *seconds, hl_workload *work, hl_work kind,
+                                const char *backend, int64_t first, int64_t n_heads);
+
 /* 4 S^2/2 D H: two products of the causal half. */
 double hl_workload_flops(hl_workload_shape shape);
 
