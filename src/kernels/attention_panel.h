@@ -117,70 +117,71 @@ static void panel_note_neighbours(panel *w, const float *s, int64_t key, int64_t
     if (key >= w->near.end || key + n <= w->near.begin)
         return;
     for (int lane = 0; lane < LANES; lane++) {
-        int64_t own = w->position[lane] - key;
-        if (own >= 0 && own < n)
-            w->diagonal[lane] = s[own * LANES + lane];
-        if (own - 1 >= 0 && own - 1 < n)
-            w->previous[lane] = s[(own - 1) * LANES + lane];
+        uint64_t own = (uint64_t)(w->position[lane] - key); /* huge where it lies before */
+        if (own < (uint64_t)n)
+            w->diagonal[lane] = s[own * LANES + (uint64_t)lane];
+        if (own - 1 < (uint64_t)n)
+            w->previous[lane] = s[(own - 1) * LANES + (uint64_t)lane];
     }
 }
 
 /* ------------------------------------------------------------------ softmax */
 
-/* Keys are compared in groups, and a lane's best key is looked for only in the
- * group that held it, and only when it beat all earlier tiles. */
+/* The largest scores of one tile in one vector of lanes, and where they were.  Keys are
+ * compared in groups of four; which of the four it was, the group's own scores say in
+ * the end: s0, the larger of s0 and s1, and s2. */
 enum { GROUP = 4 };
 
-/* The largest score of each lane; *group says where it was, if asked. */
-HL_INLINE vf tile_max(vi *group, const float *s, int64_t n, int want_group)
+typedef struct tile_best {
+    vf score;
+    vi group; /* the first key of the group, counted from the tile's */
+    vf s0;
+    vf s01;
+    vf s2;
+} tile_best;
+
+/* `where` is a constant: without it only the score is found. */
+HL_INLINE tile_best tile_max(const float *s, int64_t n, bool where)
 {
-    vf      best = vf_set(-INFINITY);
-    vi      at   = { 0 };
-    vi      here = { 0 };
-    int64_t i    = 0;
+    tile_best best = { .score = vf_set(-INFINITY), .s0 = vf_set(-INFINITY) };
+    vi        here = { 0 };
+    int64_t   i    = 0;
 
     for (; i + GROUP <= n; i += GROUP) {
-        vf largest = vf_load(s + i * LANES);
-        for (int k = 1; k < GROUP; k++)
-            largest = vf_max(largest, vf_load(s + (i + k) * LANES));
-        if (want_group)
-            at = vi_if_greater(largest, best, here, at);
-        best = vf_max(best, largest);
+        vf s0      = vf_load(s + i * LANES);
+        vf s01     = vf_max(s0, vf_load(s + (i + 1) * LANES));
+        vf s2      = vf_load(s + (i + 2) * LANES);
+        vf largest = vf_max(vf_max(s01, s2), vf_load(s + (i + 3) * LANES));
+        if (where) {
+            vm larger  = vm_greater(largest, best.score);
+            best.group = vi_pick(larger, here, best.group);
+            best.s0    = vf_pick(larger, s0, best.s0);
+            best.s01   = vf_pick(larger, s01, best.s01);
+            best.s2    = vf_pick(larger, s2, best.s2);
+        }
+        best.score = vf_max(best.score, largest);
         here += GROUP;
     }
-    for (int64_t tail = i; tail < n; tail++) {
-        vf score = vf_load(s + tail * LANES);
-        if (want_group)
-            at = vi_if_greater(score, best, here, at);
-        best = vf_max(best, score);
+    for (; i < n; i++) {
+        vf score = vf_load(s + i * LANES);
+        if (where) {
+            vm larger  = vm_greater(score, best.score);
+            best.group = vi_pick(larger, vi_set((int32_t)i), best.group);
+            best.s0    = vf_pick(larger, score, best.s0);
+        }
+        best.score = vf_max(best.score, score);
     }
-    *group = at;
     return best;
 }
 
-/* For the lanes whose maximum moved: which key it was, the lowest of equals.
- * The group may reach past the tile's last key, but no further than the scratch
- * memory, and the key that is looked for comes before that. */
-HL_INLINE void note_argmax(panel *w, const float *s, int64_t key, int j, vf best, vi group,
-                           vi moved)
+/* Which key the largest score of each lane was, the lowest of equals. */
+HL_INLINE vi tile_argmax(const tile_best *best, int64_t key)
 {
-    float    best_of[VL];
-    int32_t  group_of[VL];
-    uint32_t lanes = vi_bits(moved);
+    vi at = vi_pick(vm_greater(best->score, best->s2), vi_set(3), vi_set(2));
 
-    if (lanes == 0)
-        return;
-    vf_store(best_of, best);
-    vi_store(group_of, group);
-    for (; lanes != 0; lanes &= lanes - 1) {
-        int          lane = __builtin_ctz(lanes);
-        const float *at   = s + (int64_t)group_of[lane] * LANES + lane;
-        float        b    = best_of[lane];
-        /* b is the largest, so >= is ==, and needs no branch for NaN. */
-        uint32_t hits = (uint32_t)(at[0] >= b) | (uint32_t)(at[LANES] >= b) << 1 |
-                        (uint32_t)(at[2 * LANES] >= b) << 2 | 8u;
-        w->argmax[j * VL + lane] = (int32_t)key + group_of[lane] + __builtin_ctz(hits);
-    }
+    at = vi_pick(vm_greater(best->score, best->s01), at, vi_set(1));
+    at = vi_pick(vm_greater(best->score, best->s0), at, vi_set(0));
+    return at + best->group + vi_set((int32_t)key);
 }
 
 /* The sums of one tile in one vector of lanes. */
@@ -242,17 +243,17 @@ HL_INLINE vf panel_merge_tile(panel *w, int j, vf old_max, vf new_max, tile_sums
 HL_INLINE void panel_absorb(panel *w, float *s, int64_t key, int64_t n, int track)
 {
     for (int j = 0; j < w->n_vectors; j++) {
-        float *column = s + j * VL;
-        vi     group;
-        vf     old_max = vf_load(w->max + j * VL);
-        vf     best    = tile_max(&group, column, n, track >= TRACK_ALL);
-        vf     max     = vf_max(best, old_max);
+        float    *column  = s + j * VL;
+        vf        old_max = vf_load(w->max + j * VL);
+        tile_best best    = tile_max(column, n, track >= TRACK_ALL);
+        vf        max     = vf_max(best.score, old_max);
 
         if (track >= TRACK_ALL) {
-            vi moved = best > old_max;
+            int32_t *argmax = w->argmax + j * VL;
+            vi       moved  = best.score > old_max;
             if (key == 0)
-                moved = (best >= old_max) & (best > vf_set(-INFINITY));
-            note_argmax(w, column, key, j, best, group, moved);
+                moved = (best.score >= old_max) & (best.score > vf_set(-INFINITY));
+            vi_store(argmax, vi_select(moved, tile_argmax(&best, key), vi_load(argmax)));
         }
         vf_store(w->max + j * VL, max);
         /* With nothing seen yet -inf - -inf would be NaN; any finite base will do. */

@@ -153,8 +153,8 @@ HL_INLINE void vf_transpose(vf *rows)
  *
  * vf_fma(a, b, c) is a * b + c, rounded once.  vf_max(a, b) is NaN where b
  * is: a limit comes first, so that what is not a number stays visible.
- * vi_bits has bit i set where lane i of a mask is.  vi_if_greater is yes where
- * a > b, else no.  vi_load_u8 and vi_load_s8 read VL bytes; store_f16x4 writes the
+ * vm is a mask as comparisons make it: vm_greater is where a > b, vi_pick and
+ * vf_pick are yes there, else no.  vi_load_u8 and vi_load_s8 read VL bytes; store_f16x4 writes the
  * four halves of a word as floats. */
 
 #if defined(__AVX512F__)
@@ -194,15 +194,21 @@ HL_INLINE vi vi_load_s8(const uint8_t *p)
     return (vi)_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p));
 }
 
-HL_INLINE uint32_t vi_bits(vi mask)
+typedef __mmask16 vm;
+
+HL_INLINE vm vm_greater(vf a, vf b)
 {
-    return _mm512_movepi32_mask((__m512i)mask);
+    return _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_GT_OQ);
 }
 
-HL_INLINE vi vi_if_greater(vf a, vf b, vi yes, vi no)
+HL_INLINE vi vi_pick(vm mask, vi yes, vi no)
 {
-    __mmask16 greater = _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_GT_OQ);
-    return (vi)_mm512_mask_mov_epi32((__m512i)no, greater, (__m512i)yes);
+    return (vi)_mm512_mask_mov_epi32((__m512i)no, mask, (__m512i)yes);
+}
+
+HL_INLINE vf vf_pick(vm mask, vf yes, vf no)
+{
+    return (vf)_mm512_mask_mov_ps((__m512)no, mask, (__m512)yes);
 }
 
 #elif defined(__AVX2__)
@@ -242,14 +248,21 @@ HL_INLINE vi vi_load_s8(const uint8_t *p)
     return (vi)_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p));
 }
 
-HL_INLINE uint32_t vi_bits(vi mask)
+typedef vi vm;
+
+HL_INLINE vm vm_greater(vf a, vf b)
 {
-    return (uint32_t)_mm256_movemask_ps((__m256)mask);
+    return a > b;
 }
 
-HL_INLINE vi vi_if_greater(vf a, vf b, vi yes, vi no)
+HL_INLINE vi vi_pick(vm mask, vi yes, vi no)
 {
-    return vi_select(a > b, yes, no);
+    return vi_select(mask, yes, no);
+}
+
+HL_INLINE vf vf_pick(vm mask, vf yes, vf no)
+{
+    return vf_select(mask, yes, no);
 }
 
 #else /* NEON */
@@ -294,14 +307,21 @@ HL_INLINE vi vi_load_s8(const uint8_t *p)
     return vmovl_s16(vget_low_s16(vmovl_s8(bytes)));
 }
 
-HL_INLINE uint32_t vi_bits(vi mask)
+typedef vi vm;
+
+HL_INLINE vm vm_greater(vf a, vf b)
 {
-    return (uint32_t)vaddvq_s32(mask & (vi){ 1, 2, 4, 8 });
+    return a > b;
 }
 
-HL_INLINE vi vi_if_greater(vf a, vf b, vi yes, vi no)
+HL_INLINE vi vi_pick(vm mask, vi yes, vi no)
 {
-    return vi_select(a > b, yes, no);
+    return vi_select(mask, yes, no);
+}
+
+HL_INLINE vf vf_pick(vm mask, vf yes, vf no)
+{
+    return vf_select(mask, yes, no);
 }
 
 #endif
