@@ -25,6 +25,7 @@ void hl_profile_flight_free(hl_profile_flight *flight)
     hl_free(flight->kernels);
     hl_free(flight->row);
     hl_free(flight->totals);
+    hl_free(flight->samples);
     hl_free(flight);
 }
 

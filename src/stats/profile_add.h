@@ -35,30 +35,6 @@ typedef struct hl_sequence_sums {
     int64_t count[3];
 } hl_sequence_sums;
 
-typedef struct hl_profile_flight {
-    const hl_profile_batch *batch;
-    hl_row_plans            plans; /* of the layer at hand */
-    double                 *logs;  /* (n_logs) of whole numbers from 0 on, the first being 0 */
-    size_t                  n_logs;
-    hl_sequence_sums       *sequences; /* (n_batch, L, H) */
-    size_t                  n_sequences;
-    float                  *means;   /* (L, H, 3) of one sequence, when it ends */
-    double                 *kernels; /* of all heads, prepared */
-    size_t                  n_kernels;
-    float                  *row; /* (n_threads, n_keys) whole rows, to be sorted */
-    size_t                  n_row;
-    double                 *totals; /* (n_heads) of whole rows */
-    size_t                  n_totals;
-} hl_profile_flight;
-
-void hl_profile_flight_free(hl_profile_flight *flight);
-/* A block of at least so many items; what was in it is gone if it had to grow. */
-hl_status hl_profile_grow(void **block, size_t *size, size_t wanted, size_t item);
-
-/* Threads for a loop that looks at so many values: a short one is over before another
- * thread has woken. */
-int hl_profile_threads(const hl_profile_flight *flight, int64_t n_values);
-
 /* The keys [begin, end) that a position sees, but for [gap, gap_end): what lies between the
  * first keys, where they are kept, and the window.  Whole rows are 0 there. */
 typedef struct hl_seen_keys {
@@ -77,6 +53,41 @@ static inline bool hl_seen_has(hl_seen_keys keys, int64_t key)
 {
     return key >= keys.begin && key < keys.end && (key < keys.gap || key >= keys.gap_end);
 }
+
+/* A row of a layer that is looked at whole: all heads of it. */
+typedef struct hl_sampled_row {
+    const hl_layer_rows *rows;
+    const float         *p; /* (n_heads, n_patterns, n_keys), from this row's on */
+    hl_seen_keys         keys;
+    int64_t              position;
+    bool                 has_sink;
+} hl_sampled_row;
+
+typedef struct hl_profile_flight {
+    const hl_profile_batch *batch;
+    hl_row_plans            plans; /* of the layer at hand */
+    double                 *logs;  /* (n_logs) of whole numbers from 0 on, the first being 0 */
+    size_t                  n_logs;
+    hl_sequence_sums       *sequences; /* (n_batch, L, H) */
+    size_t                  n_sequences;
+    float                  *means;   /* (L, H, 3) of one sequence, when it ends */
+    double                 *kernels; /* of all heads, prepared */
+    size_t                  n_kernels;
+    float                  *row; /* (n_threads, n_keys) whole rows, to be sorted */
+    size_t                  n_row;
+    hl_sampled_row         *samples; /* of the layer at hand */
+    size_t                  n_samples;
+    double                 *totals; /* (n_samples, n_heads) of whole rows */
+    size_t                  n_totals;
+} hl_profile_flight;
+
+void hl_profile_flight_free(hl_profile_flight *flight);
+/* A block of at least so many items; what was in it is gone if it had to grow. */
+hl_status hl_profile_grow(void **block, size_t *size, size_t wanted, size_t item);
+
+/* Threads for a loop that looks at so many values: a short one is over before another
+ * thread has woken. */
+int hl_profile_threads(const hl_profile_flight *flight, int64_t n_values);
 
 /* profile_plan.c: which rows of a layer count, and what they see. */
 hl_status    hl_profile_plan(hl_profile_flight *flight, const hl_layer_rows *rows,

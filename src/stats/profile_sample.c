@@ -306,22 +306,13 @@ static void add_metrics(const hl_profile *profile, int64_t cell, const pattern_v
 
 /* -------------------------------------------------------------------- all heads */
 
-/* One sampled row: all heads of it. */
-typedef struct sampled_row {
-    const hl_layer_rows *rows;
-    const float         *p; /* (n_heads, n_patterns, n_keys), from this row's on */
-    hl_seen_keys         keys;
-    int64_t              position;
-    bool                 has_sink;
-} sampled_row;
-
-static const float *row_of(const sampled_row *sample, int64_t head)
+static const float *row_of(const hl_sampled_row *sample, int64_t head)
 {
     return sample->p + head * sample->rows->n_patterns * sample->rows->n_keys;
 }
 
 /* The total of the row, which is not finite where a probability is not. */
-static double add_sample(const hl_profile *profile, const sampled_row *sample, int64_t head,
+static double add_sample(const hl_profile *profile, const hl_sampled_row *sample, int64_t head,
                          float *scratch)
 {
     int64_t        cell = hl_cell(profile, sample->rows->layer, head);
@@ -363,8 +354,8 @@ static double total_variation(const float *a, const float *b, hl_seen_keys keys)
 }
 
 /* What a learned sink takes differs by as much as the keys' totals do. */
-static void add_distance(const hl_profile *profile, const sampled_row *sample, const double *totals,
-                         int64_t a, int64_t b)
+static void add_distance(const hl_profile *profile, const hl_sampled_row *sample,
+                         const double *totals, int64_t a, int64_t b)
 {
     int64_t pair     = hl_pair(profile, sample->rows->layer, a, b);
     double  distance = total_variation(row_of(sample, a), row_of(sample, b), sample->keys);
@@ -383,56 +374,36 @@ static bool all_finite(const double *totals, int64_t n)
     return finite;
 }
 
+/* Of head a to those that follow. */
+static void add_distances(const hl_profile *profile, const hl_sampled_row *sample,
+                          const double *totals, int64_t a)
+{
+    int64_t n_heads = sample->rows->n_heads;
+
+    if (!all_finite(totals, n_heads))
+        return;
+    for (int64_t b = a + 1; b < n_heads; b++)
+        add_distance(profile, sample, totals, a, b);
+}
+
 static int64_t pattern_row_of(const hl_layer_rows *rows, int64_t sequence, int64_t index)
 {
     return rows->pattern_rows[(rows->patterns_differ ? sequence * rows->n_patterns : 0) + index];
 }
 
-/* First every head by itself, then all pairs. */
-static void add_row_samples(hl_profile *profile, const sampled_row *sample)
+/* The rows of a layer that are looked at; out (n_batch * n_patterns) gets them. */
+static int64_t find_samples(hl_sampled_row *out, const hl_profile_batch *batch,
+                            const hl_layer_rows *rows, const hl_profile_mask *mask)
 {
-    const hl_profile_flight *flight  = profile->flight;
-    int64_t                  n_heads = sample->rows->n_heads;
-    int64_t                  n_keys  = sample->rows->n_keys;
-    double                  *totals  = flight->totals;
-    int64_t                  n_seen  = sample->keys.end - sample->keys.begin;
+    int64_t n = 0;
 
-#pragma omp parallel num_threads(hl_profile_threads(flight, n_heads *n_seen *HL_N_PATTERN_METRICS))
-    {
-#pragma omp for schedule(static)
-        for (int64_t head = 0; head < n_heads; head++)
-            totals[head] =
-                add_sample(profile, sample, head, flight->row + hl_thread_index() * n_keys);
-        if (all_finite(totals, n_heads)) {
-#pragma omp for schedule(static, 1)
-            for (int64_t a = 0; a < n_heads; a++) {
-                for (int64_t b = a + 1; b < n_heads; b++)
-                    add_distance(profile, sample, totals, a, b);
-            }
-        }
-    }
-    if (all_finite(totals, n_heads))
-        hl_counts(profile, HL_TABLE_DISTANCE_COUNT)[sample->rows->layer]++;
-}
-
-hl_status hl_profile_samples(hl_profile *profile, const hl_layer_rows *rows,
-                             const hl_profile_mask *mask)
-{
-    const hl_profile_batch *batch  = profile->flight->batch;
-    hl_status               status = HL_OK;
-
-    HL_TRY(hl_profile_grow((void **)&profile->flight->row, &profile->flight->n_row,
-                           (size_t)(hl_threads(batch->n_threads) * rows->n_keys),
-                           sizeof *profile->flight->row));
-    HL_TRY(hl_profile_grow((void **)&profile->flight->totals, &profile->flight->n_totals,
-                           (size_t)rows->n_heads, sizeof *profile->flight->totals));
     for (int64_t i = 0; i < rows->n_batch * rows->n_patterns; i++) {
-        int64_t     sequence = i / rows->n_patterns;
-        int64_t     index    = i % rows->n_patterns;
-        int64_t     row      = pattern_row_of(rows, sequence, index);
-        sampled_row sample   = { .rows     = rows,
-                                 .position = rows->start[sequence] + row,
-                                 .has_sink = mask->has_sink };
+        int64_t        sequence = i / rows->n_patterns;
+        int64_t        index    = i % rows->n_patterns;
+        int64_t        row      = pattern_row_of(rows, sequence, index);
+        hl_sampled_row sample   = { .rows     = rows,
+                                    .position = rows->start[sequence] + row,
+                                    .has_sink = mask->has_sink };
 
         if (row < 0 || row >= rows->lengths[sequence] ||
             sample.position < batch->first_row[sequence])
@@ -441,8 +412,65 @@ hl_status hl_profile_samples(hl_profile *profile, const hl_layer_rows *rows,
         sample.p =
             rows->pattern + (sequence * rows->n_heads * rows->n_patterns + index) * rows->n_keys;
         if (hl_seen_count(sample.keys) >= 2)
-            add_row_samples(profile, &sample);
+            out[n++] = sample;
     }
+    return n;
+}
+
+/* Every head by itself. */
+static void add_heads(hl_profile *profile, const hl_layer_rows *rows, const hl_sampled_row *samples,
+                      int64_t n_samples)
+{
+    const hl_profile_flight *flight   = profile->flight;
+    int64_t                  n_heads  = rows->n_heads;
+    int64_t                  n_values = n_samples * n_heads * rows->n_keys * HL_N_PATTERN_METRICS;
+
+#pragma omp parallel for schedule(static) num_threads(hl_profile_threads(flight, n_values))
+    for (int64_t head = 0; head < n_heads; head++) {
+        float *scratch = flight->row + hl_thread_index() * rows->n_keys;
+
+        for (int64_t i = 0; i < n_samples; i++)
+            flight->totals[i * n_heads + head] = add_sample(profile, &samples[i], head, scratch);
+    }
+}
+
+/* All pairs of heads. */
+static void add_pairs(hl_profile *profile, const hl_layer_rows *rows, const hl_sampled_row *samples,
+                      int64_t n_samples)
+{
+    const hl_profile_flight *flight   = profile->flight;
+    const double            *totals   = flight->totals;
+    int64_t                  n_heads  = rows->n_heads;
+    int64_t                  n_values = n_samples * n_heads * (n_heads - 1) / 2 * rows->n_keys;
+
+#pragma omp parallel for schedule(static, 1) num_threads(hl_profile_threads(flight, n_values / 4))
+    for (int64_t head = 0; head < n_heads; head++) {
+        for (int64_t i = 0; i < n_samples; i++)
+            add_distances(profile, &samples[i], totals + i * n_heads, head);
+    }
+    for (int64_t i = 0; i < n_samples; i++)
+        hl_counts(profile, HL_TABLE_DISTANCE_COUNT)[rows->layer] +=
+            all_finite(totals + i * n_heads, n_heads);
+}
+
+hl_status hl_profile_samples(hl_profile *profile, const hl_layer_rows *rows,
+                             const hl_profile_mask *mask)
+{
+    hl_profile_flight      *flight    = profile->flight;
+    const hl_profile_batch *batch     = flight->batch;
+    size_t                  n_samples = (size_t)(rows->n_batch * rows->n_patterns);
+    hl_status               status    = HL_OK;
+
+    HL_TRY(hl_profile_grow((void **)&flight->row, &flight->n_row,
+                           (size_t)(hl_threads(batch->n_threads) * rows->n_keys),
+                           sizeof *flight->row));
+    HL_TRY(hl_profile_grow((void **)&flight->totals, &flight->n_totals,
+                           n_samples * (size_t)rows->n_heads, sizeof *flight->totals));
+    HL_TRY(hl_profile_grow((void **)&flight->samples, &flight->n_samples, n_samples,
+                           sizeof *flight->samples));
+    int64_t n_found = find_samples(flight->samples, batch, rows, mask);
+    add_heads(profile, rows, flight->samples, n_found);
+    add_pairs(profile, rows, flight->samples, n_found);
 
 done:
     return status;
