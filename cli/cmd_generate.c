@@ -131,6 +131,8 @@ static int parse_request(generate_request *request, int argc, char **argv)
              "use this one instead of the model's own", 0, 0 },
            { "trace", 0, HL_OPTION_TEXT, &watch->trace_path, "FILE",
              "what was seen of all heads, token by token, to FILE", 0, 0 },
+           { "exact-rows", 0, HL_OPTION_FLAG, &watch->exact_rows, NULL,
+             "in the trace, rows to the bit as measure has them", 0, 0 },
            { "on-spike", 0, HL_OPTION_CHOICE, &watch->on_spike, "warn|stop|resample|exec",
              "what to do where attention is suddenly diffuse", 0, 0 },
            { "spike-threshold", 0, HL_OPTION_NUMBER, &watch->threshold, "Z",
@@ -506,12 +508,23 @@ static void end_text(generation *g)
         hl_watch_finish(g->watch);
 }
 
+static hl_status write_trace(generation *g)
+{
+    const hl_watch_options *options = &g->request->watch;
+    hl_status               status  = HL_OK;
+
+    if (options->exact_rows)
+        status = hl_watch_retrace(g->watch, g->prompt.model, NULL,
+                                  (int32_t)g->request->common.n_threads);
+    return status == HL_OK ? hl_trace_write(hl_watch_trace(g->watch), options->trace_path) : status;
+}
+
 static int finish(generation *g)
 {
     const generate_request *request = g->request;
 
     if (request->watch.trace_path != NULL) {
-        hl_status status = hl_trace_write(hl_watch_trace(g->watch), request->watch.trace_path);
+        hl_status status = write_trace(g);
         if (status != HL_OK)
             return fail(status);
     }

@@ -76,6 +76,8 @@ const char *hl_watch_check(const hl_watch_options *options, double temperature)
         return "--on-spike exec needs --exec COMMAND";
     if (action != HL_ON_SPIKE_EXEC && options->command != NULL)
         return "--exec needs --on-spike exec";
+    if (options->exact_rows && options->trace_path == NULL)
+        return "--exact-rows needs --trace FILE";
     return NULL;
 }
 
@@ -458,6 +460,12 @@ hl_status hl_watch_add(hl_watched *out, hl_watch *watch, const hl_generated *tok
 const hl_trace *hl_watch_trace(const hl_watch *watch)
 {
     return hl_tracer_trace(watch->tracer);
+}
+
+hl_status hl_watch_retrace(hl_watch *watch, const hl_model *model, const float *gates,
+                           int32_t n_threads)
+{
+    return hl_tracer_retrace(watch->tracer, model, gates, n_threads);
 }
 
 json_t *hl_watch_events(const hl_watch *watch)

@@ -33,6 +33,7 @@ typedef struct hl_watch_options {
     double      seconds; /* that the command may take */
     int64_t     exec_max;
     const char *trace_path; /* NULL: the trace is not kept */
+    bool        exact_rows; /* of the trace: fed once more, all at once */
     bool        quiet;      /* nothing is said */
 } hl_watch_options;
 
@@ -65,6 +66,9 @@ typedef struct hl_watched {
 hl_status hl_watch_add(hl_watched *out, hl_watch *watch, const hl_generated *token);
 
 const hl_trace *hl_watch_trace(const hl_watch *watch);
+/* Rows as measure has them; see hl_tracer_retrace. */
+hl_status hl_watch_retrace(hl_watch *watch, const hl_model *model, const float *gates,
+                           int32_t n_threads);
 /* What happened, as an array of objects; borrowed. */
 json_t *hl_watch_events(const hl_watch *watch);
 /* Spikes in the text as it is, and how many of them begin names or numbers. */

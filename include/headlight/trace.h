@@ -152,6 +152,13 @@ HL_API hl_status hl_tracer_add(hl_tracer *tracer, const hl_generated *token);
 /* Back to so many tokens, as the generator goes back. */
 HL_API hl_status       hl_tracer_rewind(hl_tracer *tracer, int64_t n_tokens);
 HL_API const hl_trace *hl_tracer_trace(const hl_tracer *tracer);
+/* Feeds the whole text once more, all at once, and puts those rows into the trace: they are
+ * those of hl_measure to the last bit, where rows of a step of decoding, whose sums are added
+ * up in another order, are off by some 1e-6.  HL_TRACE_CHANGE and what was said of tokens stay.
+ * gates as in hl_feed.  HL_BAD_ARGUMENT if it forgets, or if tokens were fed that nobody
+ * announced. */
+HL_API hl_status hl_tracer_retrace(hl_tracer *tracer, const hl_model *model, const float *gates,
+                                   int32_t n_threads);
 
 #ifdef __cplusplus
 }

@@ -18,6 +18,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "measure/entities.h"
+#include "measure/measure.h"
 #include "model/model.h"
 #include "stats/profile_add.h"
 #include "stats/trace.h"
@@ -88,7 +89,7 @@ static void trace_change(hl_tracer *tracer, const hl_layer_rows *rows, float *ou
     }
 }
 
-/* The statistics of one row, from where the kernels left them. */
+/* The statistics of one row, from where the kernels left them; all but the change. */
 static void trace_row(hl_tracer *tracer, const hl_layer_rows *rows, int64_t row, int64_t entry)
 {
     const hl_attention_result *from    = rows->rows;
@@ -107,13 +108,21 @@ static void trace_row(hl_tracer *tracer, const hl_layer_rows *rows, int64_t row,
 
         to[HL_TRACE_ENTROPY][head]    = from->entropy[at];
         to[HL_TRACE_NORMALISED][head] = (float)((double)from->entropy[at] * inverse);
-        to[HL_TRACE_CHANGE][head]     = NAN;
         to[HL_TRACE_RENYI2][head]     = from->renyi2[at];
         to[HL_TRACE_NOSINK][head]     = others ? from->entropy_nosink[at] : NAN;
         for (int kind = 0; kind < HL_N_KINDS; kind++)
             to[HL_TRACE_LOOKBACK + kind][head] =
                 rows->n_segments == HL_N_KINDS ? from->segment_mass[at * HL_N_KINDS + kind] : NAN;
     }
+}
+
+static void trace_new_row(hl_tracer *tracer, const hl_layer_rows *rows, int64_t row, int64_t entry)
+{
+    float *change = hl_trace_at(tracer->trace, entry, HL_TRACE_CHANGE);
+
+    trace_row(tracer, rows, row, entry);
+    for (int64_t head = 0; head < rows->n_heads; head++)
+        change[rows->layer * tracer->trace->n_heads + head] = NAN;
 }
 
 static hl_status check_position(const hl_tracer *tracer, int64_t position)
@@ -160,7 +169,7 @@ static hl_status trace_layer(void *context, const hl_layer_rows *rows)
     HL_TRY(reserve(tracer, first + rows->lengths[0]));
     for (int64_t row = 0; row < rows->lengths[0]; row++) {
         if (first + row >= 0 && hl_trace_at(trace, first + row, HL_TRACE_ENTROPY) != NULL)
-            trace_row(tracer, rows, row, first + row);
+            trace_new_row(tracer, rows, row, first + row);
     }
     if (end - 1 < tracer->position)
         return HL_OK; /* more of the prompt will come */
@@ -390,5 +399,49 @@ hl_status hl_tracer_rewind(hl_tracer *tracer, int64_t n_tokens)
     look_at(tracer, n_tokens - tracer->offset);
 
 done:
+    return status;
+}
+
+/* ---------------------------------------------------------------- once more */
+
+static hl_status retrace_layer(void *context, const hl_layer_rows *rows)
+{
+    hl_tracer *tracer = context;
+    int64_t    first  = rows->start[0] + tracer->offset;
+
+    for (int64_t row = 0; row < rows->lengths[0]; row++) {
+        if (first + row < tracer->trace->n_tokens)
+            trace_row(tracer, rows, row, first + row);
+    }
+    return HL_OK;
+}
+
+hl_status hl_tracer_retrace(hl_tracer *tracer, const hl_model *model, const float *gates,
+                            int32_t n_threads)
+{
+    hl_status          status  = HL_OK;
+    hl_session        *session = NULL;
+    hl_session_options options = { .n_ctx      = tracer->options.n_ctx,
+                                   .n_chunk    = HL_PIECE,
+                                   .n_threads  = n_threads,
+                                   .beyond_ctx = true,
+                                   .steady     = true };
+    hl_tap             tap     = { .context = tracer, .layer = retrace_layer };
+    hl_feed            feed    = { .tokens     = tracer->trace->ids,
+                                   .n_tokens   = tracer->trace->n_tokens,
+                                   .gates      = gates,
+                                   .segments   = tracer->segments,
+                                   .n_segments = HL_N_KINDS,
+                                   .tap        = &tap };
+
+    if (tracer->options.forget || tracer->offset != 1)
+        return hl_fail(HL_BAD_ARGUMENT, "trace: not all of its text and rows are known");
+    /* The last token may stand where the context ends; its row leads nowhere. */
+    feed.n_tokens -= feed.n_tokens > tracer->options.n_ctx;
+    HL_TRY(hl_session_open(&session, model, &options));
+    HL_TRY(hl_session_feed(session, &feed));
+
+done:
+    hl_session_close(session);
     return status;
 }

@@ -4,7 +4,7 @@ set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
 export OMP_NUM_THREADS=1
-plan 32
+plan 35
 
 prompt=$(head -c 600 models/text/alice.txt)
 # On this model and text attention rises above 1 sigma, not above 3.
@@ -117,6 +117,24 @@ mkdir "$scratch/notes"
 printf 'nothing of this\nThe Queen has a watch and a mother.\n' >"$scratch/notes/a.txt"
 answer=$(printf '{"text":"the watch of\\nher mother","tokens":3,"spike":{"token":"x"}}' | examples/notes.sh "$scratch/notes")
 result "examples/notes.sh finds the line" "$([ "$answer" = " (The Queen has a watch and a mother.) " ] && echo yes)"
+
+# --------------------------------------------------------------- the trace's numbers
+
+trace_error() { # option...: the largest difference from measure --rows
+    run generate models/demo 'He said that the night was cold and' -n 150 --temperature 0.8 --seed 3 \
+        --trace "$scratch/rows.trace" --threads 1 "$@"
+    python3 tests/cli/trace_rows.py ids "$scratch/rows.trace" >"$scratch/ids.jsonl"
+    run measure models/demo --token-ids "$scratch/ids.jsonl" -o "$scratch/rows.p" --rows "$scratch/rows" --threads 1
+    python3 tests/cli/trace_rows.py compare "$scratch/rows.trace" "$scratch/rows"
+}
+error=$(trace_error)
+echo "# a trace's rows against measure --rows: $error"
+result "a trace's rows are measure's, within rounding" "$(awk -v e="$error" 'BEGIN { if (e < 2e-5) print "yes" }')"
+error=$(trace_error --exact-rows)
+echo "# with --exact-rows: $error"
+result "and with --exact-rows within 1e-6" "$(awk -v e="$error" 'BEGIN { if (e < 1e-6) print "yes" }')"
+run generate models/demo a --exact-rows
+expect_line "--exact-rows without a trace" 2 'needs --trace FILE$'
 
 # ------------------------------------------------------------------------- screen
 
