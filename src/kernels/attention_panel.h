@@ -278,7 +278,22 @@ static void panel_absorb_all(panel *w, float *s, int64_t key, int64_t n)
     panel_absorb(w, s, key, n, TRACK_ALL);
 }
 
-/* Adds weights (n, LANES) to the masses of their keys' segments. */
+/* The sum of n rows of weights (n, LANES), in two parts: an addition need not wait for the
+ * one before. */
+HL_INLINE vf run_sum(const float *weights, int64_t n)
+{
+    vf      even = { 0 };
+    vf      odd  = { 0 };
+    int64_t i    = 0;
+
+    for (; i + 2 <= n; i += 2) {
+        even += vf_load(weights + i * LANES);
+        odd += vf_load(weights + (i + 1) * LANES);
+    }
+    return even + (i < n ? odd + vf_load(weights + i * LANES) : odd);
+}
+
+/* Adds weights (n, LANES), whose segments come in runs, to the masses of their keys' segments. */
 static void panel_add_segments(panel *w, const float *weights, const uint8_t *segments, int64_t n,
                                int64_t n_segments)
 {
@@ -288,14 +303,14 @@ static void panel_add_segments(panel *w, const float *weights, const uint8_t *se
             float *mass = w->mass[g] + j * VL;
             vf_store(mass, vf_load(mass) * carry);
         }
-        /* Segments come in runs: what is added to stays in a register. */
         for (int64_t i = 0; i < n;) {
-            int    segment = segments[i];
-            float *mass    = w->mass[segment] + j * VL;
-            vf     sum     = vf_load(mass);
-            for (; i < n && segments[i] == segment; i++)
-                sum = sum + vf_load(weights + i * LANES + j * VL);
-            vf_store(mass, sum);
+            int64_t end = i + 1;
+            while (end < n && segments[end] == segments[i])
+                end++;
+            float *mass = w->mass[segments[i]] + j * VL;
+            vf     sum  = run_sum(weights + i * LANES + j * VL, end - i);
+            vf_store(mass, vf_load(mass) + sum);
+            i = end;
         }
     }
 }

@@ -5,7 +5,6 @@
  * distance from the centre, which for a normal distribution is sigma * sqrt(2 / pi).  A ring
  * of states from before the last scores allows to go back. */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -85,17 +84,44 @@ void hl_spikes_learn(hl_spikes *spikes, const float *row)
     memcpy(spikes->learned + at * spikes->n_values, row, (size_t)spikes->n_values * sizeof *row);
 }
 
-static int rising(const void *a, const void *b)
+/* Puts the value of rank n into its place, those before it being no larger and those after it
+ * no smaller; returns it.  As quicksort, of two halves going on with one. */
+static double select_rank(double *values, int64_t count, int64_t n)
 {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
+    int64_t low = 0, high = count - 1;
+
+    while (low < high) {
+        double  pivot = values[low + (high - low) / 2];
+        int64_t i = low, j = high;
+
+        while (i <= j) {
+            while (values[i] < pivot)
+                i++;
+            while (values[j] > pivot)
+                j--;
+            if (i <= j) {
+                double kept = values[i];
+                values[i++] = values[j];
+                values[j--] = kept;
+            }
+        }
+        low  = n > j ? i : low;
+        high = n < i ? j : high;
+        if (n > j && n < i)
+            break;
+    }
+    return values[n];
 }
 
-/* Sorts the values. */
+/* Moves the values about. */
 static double median(double *values, int64_t count)
 {
-    qsort(values, (size_t)count, sizeof *values, rising);
-    return count % 2 == 1 ? values[count / 2] : 0.5 * (values[count / 2 - 1] + values[count / 2]);
+    double upper = select_rank(values, count, count / 2);
+    double lower = upper;
+
+    if (count % 2 == 0)
+        lower = select_rank(values, count / 2, count / 2 - 1);
+    return 0.5 * (lower + upper);
 }
 
 /* Median and spread of values that are no NaN; moves them about. */
@@ -132,7 +158,8 @@ static double trimmed_mean(double *values, int64_t count)
 
     if (count == 0)
         return NAN;
-    qsort(values, (size_t)count, sizeof *values, rising);
+    (void)select_rank(values, count, cut);
+    (void)select_rank(values + cut, count - cut, count - 2 * cut - 1);
     for (int64_t i = cut; i < count - cut; i++)
         sum += values[i];
     return sum / (double)(count - 2 * cut);
