@@ -278,6 +278,21 @@ static void panel_absorb_all(panel *w, float *s, int64_t key, int64_t n)
     panel_absorb(w, s, key, n, TRACK_ALL);
 }
 
+/* How many of n bytes equal the first; eight at a time. */
+static int64_t run_length(const uint8_t *bytes, int64_t n)
+{
+    uint64_t same = bytes[0] * UINT64_C(0x0101010101010101);
+    uint64_t word = same;
+    int64_t  i    = 0;
+
+    for (; i + 8 <= n && word == same; i += 8)
+        memcpy(&word, bytes + i, sizeof word);
+    i -= word == same ? 0 : 8;
+    while (i < n && bytes[i] == bytes[0])
+        i++;
+    return i;
+}
+
 /* The sum of n rows of weights (n, LANES), in two parts: an addition need not wait for the
  * one before. */
 HL_INLINE vf run_sum(const float *weights, int64_t n)
@@ -304,13 +319,11 @@ static void panel_add_segments(panel *w, const float *weights, const uint8_t *se
             vf_store(mass, vf_load(mass) * carry);
         }
         for (int64_t i = 0; i < n;) {
-            int64_t end = i + 1;
-            while (end < n && segments[end] == segments[i])
-                end++;
-            float *mass = w->mass[segments[i]] + j * VL;
-            vf     sum  = run_sum(weights + i * LANES + j * VL, end - i);
+            int64_t length = run_length(segments + i, n - i);
+            float  *mass   = w->mass[segments[i]] + j * VL;
+            vf      sum    = run_sum(weights + i * LANES + j * VL, length);
             vf_store(mass, vf_load(mass) + sum);
-            i = end;
+            i += length;
         }
     }
 }
