@@ -111,7 +111,9 @@ static void small_unigram(void **state)
 {
     (void)state;
     check_golden(SMALL_TOKENIZERS "/small-unigram", SMALL_TOKENIZERS "/small-unigram.json",
-                 "text that is not in NFKC gets other ids", 112);
+                 "a text that begins with a space gets other ids in llama.cpp; "
+                 "text that is not in NFKC gets other ids",
+                 112);
 }
 
 static void gpt2(void **state)

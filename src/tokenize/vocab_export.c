@@ -254,6 +254,8 @@ static hl_status describe_t5(hl_vocab_export *vocab)
         !hl_bytes_equal(marks->literal, MARK))
         return no_place("one of the steps that split words");
     vocab->source.add_space_prefix = marks->prepend == HL_PREPEND_ALWAYS;
+    if (vocab->source.add_space_prefix && !words)
+        add_note(vocab, "a text that begins with a space gets other ids in llama.cpp");
     return describe_rules(vocab);
 }
 
@@ -474,6 +476,8 @@ static hl_status add_settings(hl_vocab_export *vocab)
                     post->before, post->n_before));
     HL_TRY(add_side(vocab, &vocab->source.add_eos, bert ? HL_SPECIAL_SEP : HL_SPECIAL_EOS,
                     post->after, post->n_after));
+    if (bert && vocab->source.special[HL_SPECIAL_BOS] < 0) /* where llama.cpp looks for it */
+        vocab->source.special[HL_SPECIAL_BOS] = vocab->source.special[HL_SPECIAL_CLS];
     for (size_t i = 0; i < from->added.count; i++) {
         const hl_added_token *token = &from->added.items[i];
         count += token->strip_left || token->strip_right || token->single_word;
