@@ -104,6 +104,8 @@ static int parse_request(prune_request *request, int argc, char **argv)
            "in K steps, measuring again after each", 1, 1000 },
          { "per-layer-max", 0, HL_OPTION_INT, &choice->choice.per_layer_max, "N",
            "at most so many of a layer", 1, INT64_MAX },
+         { "groups", 0, HL_OPTION_FLAG, &choice->groups, NULL,
+           "query heads of a K/V head go together", 0, 0 },
          { "empty-layers", 0, HL_OPTION_FLAG, &choice->choice.empty_layers, NULL,
            "a layer may lose all its heads", 0, 0 },
          { "mean", 'm', HL_OPTION_FLAG, &request->mean, NULL,
@@ -136,8 +138,9 @@ static int parse_request(prune_request *request, int argc, char **argv)
                      "           with the tokenizer as far as such a file can hold it\n"
                      "\n"
                      "A K/V head goes with the last of its query heads.  Groups stay equally large:\n"
-                     "what would make them differ is zeroed.  One head stays in every layer, unless\n"
-                     "--empty-layers or --heads say otherwise.",
+                     "what would make them differ is zeroed; --groups takes whole groups, so that\n"
+                     "nothing is.  One head stays in every layer, unless --empty-layers or --heads\n"
+                     "say otherwise.",
         .options   = options,
     };
     int code = hl_options_parse(&request->models, &request->common, &usage, argc, argv);
