@@ -104,6 +104,8 @@ static int parse_request(prune_request *request, int argc, char **argv)
            "in K steps, measuring again after each", 1, 1000 },
          { "per-layer-max", 0, HL_OPTION_INT, &choice->choice.per_layer_max, "N",
            "at most so many of a layer", 1, INT64_MAX },
+         { "groups", 0, HL_OPTION_FLAG, &choice->groups, NULL,
+           "query heads of a K/V head go together", 0, 0 },
          { "empty-layers", 0, HL_OPTION_FLAG, &choice->choice.empty_layers, NULL,
            "a layer may lose all its heads", 0, 0 },
          { "mean", 'm', HL_OPTION_FLAG, &request->mean, NULL,
@@ -115,7 +117,7 @@ static int parse_request(prune_request *request, int argc, char **argv)
          { "type", 0, HL_OPTION_CHOICE, &request->type, "f32|f16|bf16|q8_0|q4_0",
            "of a GGUF file's matrices (f32)", 0, 0 },
          { "tokenizer", 0, HL_OPTION_TEXT, &choice->tokenizer_path, "PATH",
-           "use this one instead of the model's own", 0, 0 },
+           "use this one instead of the model's own, and write it to a GGUF file", 0, 0 },
          { "output", 'o', HL_OPTION_TEXT, &request->output, "OUT", "the folder or file to write", 0,
            0 },
          { 0 },
@@ -132,11 +134,13 @@ static int parse_request(prune_request *request, int argc, char **argv)
                      "  compact  a folder whose tensors are smaller.  Where all layers keep equally\n"
                      "           many heads, most families load as they are; else transformers\n"
                      "           needs the code that is written beside (trust_remote_code=True)\n"
-                     "  gguf     for llama.cpp: smaller where it can load that, else zeroed\n"
+                     "  gguf     for llama.cpp: smaller where it can load that, else zeroed, and\n"
+                     "           with the tokenizer as far as such a file can hold it\n"
                      "\n"
                      "A K/V head goes with the last of its query heads.  Groups stay equally large:\n"
-                     "what would make them differ is zeroed.  One head stays in every layer, unless\n"
-                     "--empty-layers or --heads say otherwise.",
+                     "what would make them differ is zeroed; --groups takes whole groups, so that\n"
+                     "nothing is.  One head stays in every layer, unless --empty-layers or --heads\n"
+                     "say otherwise.",
         .options   = options,
     };
     int code = hl_options_parse(&request->models, &request->common, &usage, argc, argv);
@@ -296,9 +300,10 @@ static hl_prune_form form_of(const char *name)
 
 static hl_prune_options write_options(const pruning *p)
 {
-    return (hl_prune_options){ .form  = form_of(p->request->form),
-                               .dtype = type_of(p->request->type),
-                               .means = p->means };
+    return (hl_prune_options){ .form           = form_of(p->request->form),
+                               .dtype          = type_of(p->request->type),
+                               .means          = p->means,
+                               .tokenizer_path = p->request->choice.tokenizer_path };
 }
 
 /* Refusals that need no ranking come first. */

@@ -19,6 +19,7 @@ typedef struct rank_request {
     hl_option_list    texts;
     hl_window_options windows;
     int64_t           count;
+    bool              groups;
     bool              csv;
     hl_ranker         ranker;
 } rank_request;
@@ -72,6 +73,8 @@ static int check_request(rank_request *request, const hl_usage *usage)
         return hl_options_refuse(usage, "no PROFILE given, and no --model");
     if (request->texts.count > 0 && request->model_path == NULL)
         return hl_options_refuse(usage, "--text needs --model");
+    if (request->groups && request->model_path == NULL)
+        return hl_options_refuse(usage, "--groups needs --model, which knows them");
     if (request->csv && request->common.json)
         return hl_options_refuse(usage, "--csv and --json: only one of them");
     return HL_OPTIONS_GO_ON;
@@ -86,6 +89,8 @@ static int parse_request(rank_request *request, int argc, char **argv)
           "which scores go first (as the ranker has it)", 0, 0 },
         { "count", 'n', HL_OPTION_INT, &request->count, "N", "only the first N heads", 1,
           INT64_MAX },
+        { "groups", 0, HL_OPTION_FLAG, &request->groups, NULL,
+          "query heads of a K/V head as one, by their mean", 0, 0 },
         { "csv", 0, HL_OPTION_FLAG, &request->csv, NULL, "print CSV instead of text", 0, 0 },
         { "model", 'm', HL_OPTION_TEXT, &request->model_path, "PATH",
           "for weights and gradients, or instead of PROFILE", 0, 0 },
@@ -241,7 +246,9 @@ static hl_status rank(rank_work *work)
     inputs.ablation = work->ablation;
     if (request->order != NULL)
         options.order = strcmp(request->order, "highest") == 0 ? HL_ORDER_HIGHEST : HL_ORDER_LOWEST;
-    return hl_rank(&work->ranking, request->ranker, &inputs, &options);
+    hl_status status = hl_rank(&work->ranking, request->ranker, &inputs, &options);
+    return status == HL_OK && request->groups ? hl_ranking_group(work->ranking, work->model)
+                                              : status;
 }
 
 static hl_status print_ranking(const rank_work *work)

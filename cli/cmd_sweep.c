@@ -190,6 +190,8 @@ static int parse_request(sweep_request *request, int argc, char **argv)
             "a layer loses no more heads", 1, 1 << 20 },
           { "empty-layers", 0, HL_OPTION_FLAG, &o->limits.empty_layers, NULL,
             "a layer may lose all its heads", 0, 0 },
+          { "groups", 0, HL_OPTION_FLAG, &o->groups, NULL, "query heads of a K/V head go together", 0,
+            0 },
           { "context", 'c', HL_OPTION_INT, &o->n_ctx, "N",
             "tokens of a window (the model's, at most 1024)", 2, 1 << 30 },
           { "rank-tokens", 0, HL_OPTION_INT, &o->rank_tokens, "N",

@@ -168,6 +168,8 @@ static hl_status rank(hl_ranking **out, const hl_model *model, const hl_prune_ch
             inputs.gradient = from.gradients->magnitude;
         status = hl_rank(out, choice->ranker, &inputs, &options);
     }
+    if (status == HL_OK && choice->groups)
+        status = hl_ranking_group(*out, model);
     free(from.ablation);
     hl_gradients_free(from.gradients);
     hl_profile_free(from.profile);

@@ -14,6 +14,7 @@ typedef struct hl_prune_choice {
     hl_window_options  windows;
     int64_t            n_steps; /* of --iterative; 0: at once */
     hl_choice          choice;
+    bool               groups; /* query heads of a K/V head go together */
     uint64_t           seed;
     int32_t            n_threads;
     bool               quiet;

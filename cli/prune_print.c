@@ -50,6 +50,9 @@ void hl_prune_print(const hl_prune_story *story)
     if (!story->before->is_encoder)
         print_row("K/V a token", (double)story->before->kv_bytes_f16, (double)report->kv_bytes_f16);
     printf("\n  Opened by headlight, and by %s.\n", report->loads);
+    if (report->vocab[0] != '\0')
+        printf("  %s: %s.\n", report->has_vocab ? "Its vocabulary" : "No vocabulary",
+               report->vocab);
     if (n_zeroed > 0)
         printf("  A head that is zeroed saves no time and no memory.\n");
     if (story->check.done)
@@ -91,6 +94,9 @@ int hl_prune_print_json(const hl_prune_story *story)
                          sizes_json(report->n_params, report->tensor_bytes, report->kv_bytes_f16), "loads",
                          report->loads);
 
+    if (root != NULL && report->vocab[0] != '\0')
+        json_object_set_new(root, report->has_vocab ? "vocabulary_note" : "no_vocabulary",
+                            json_string(report->vocab));
     if (root != NULL && story->check.done)
         json_object_set_new(root, "nats_per_token",
                             json_pack("{s:f, s:f, s:f, s:I}", "whole", story->check.whole, "zero",

@@ -393,6 +393,42 @@ static void assert_choice(const hl_ranking *ranking, hl_choice choice, const cha
     hl_head_list_free(list);
 }
 
+/* Two query heads to a K/V head: what goes together, and how many groups that is. */
+static void test_groups(void **state)
+{
+    static const double scores[12] = { 5, 9, 1, 8, 3, 3, 0, 9, 7, 7, 2, 3 };
+    hl_model           *model      = open_model(LLAMA);
+    hl_model           *other      = open_model("models/demo");
+    hl_ranking         *ranking    = NULL;
+    hl_head_list       *list       = NULL;
+    (void)state;
+
+    assert_ok(hl_rank(&ranking, HL_RANKER_ABLATION,
+                      &(hl_rank_inputs){ .model = model, .ablation = scores }, NULL));
+    assert_ok(hl_ranking_group(ranking, model));
+    /* Means 7, 4.5; 3, 4.5; 7, 2.5: equals by layer.  Each head keeps its score. */
+    assert_choice(ranking, (hl_choice){ .count = 12, .empty_layers = true },
+                  "L2H2,L2H3,L1H0,L1H1,L0H2,L0H3,L1H2,L1H3,L0H0,L0H1,L2H0,L2H1");
+    assert_true(ranking->heads[1].score == 3.0);
+    /* A layer that would keep no head gives no second group. */
+    assert_choice(ranking, (hl_choice){ .count = 6 }, "L2H2,L2H3,L1H0,L1H1,L0H2,L0H3");
+    /* The nearest number, of two the lower. */
+    assert_choice(ranking, (hl_choice){ .count = 3 }, "L2H2,L2H3");
+    assert_choice(ranking, (hl_choice){ .count = 1 }, "");
+    assert_choice(ranking, (hl_choice){ .count = 5, .per_layer_max = 3 }, "L2H2,L2H3,L1H0,L1H1");
+    assert_fails(HL_BAD_ARGUMENT, "7 of 12 heads wanted, 6 can go in whole groups",
+                 hl_ranking_choose(&list, ranking, &(hl_choice){ .count = 7 }));
+    /* Again, and highest first. */
+    ranking->highest_first = true;
+    assert_ok(hl_ranking_group(ranking, model));
+    assert_choice(ranking, (hl_choice){ .count = 4 }, "L0H0,L0H1,L2H0,L2H1");
+    assert_fails(HL_BAD_INPUT, "the ranking has 3 layers, the model 8",
+                 hl_ranking_group(ranking, other));
+    hl_ranking_free(ranking);
+    hl_model_close(other);
+    hl_model_close(model);
+}
+
 static void test_choosing(void **state)
 {
     hl_model     *model   = open_model(LLAMA);
@@ -477,7 +513,7 @@ int main(void)
         cmocka_unit_test(test_rankings),     cmocka_unit_test(test_random),
         cmocka_unit_test(test_scores),       cmocka_unit_test(test_needs),
         cmocka_unit_test(test_weights),      cmocka_unit_test(test_choosing),
-        cmocka_unit_test(test_gradients),
+        cmocka_unit_test(test_groups),       cmocka_unit_test(test_gradients),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -38,6 +38,7 @@ typedef struct hl_prune_options {
     hl_dtype      dtype; /* GGUF: F32, F16, BF16, Q8_0 or Q4_0 for matrices */
     const float  *means; /* (n_layers, n_heads, d_head) of hl_head_means: what removed heads
                           * wrote on average goes into the output bias; NULL: nothing does */
+    const char   *tokenizer_path; /* GGUF: whose vocabulary goes in; NULL: the model's own */
 } hl_prune_options;
 
 typedef struct hl_prune_report {
@@ -47,6 +48,8 @@ typedef struct hl_prune_report {
     size_t      tensor_bytes;
     size_t      kv_bytes_f16; /* a token; 0 for an encoder */
     const char *loads;        /* what opens it, in a few words; static */
+    bool        has_vocab;    /* text can be fed to it; else token ids alone.  GGUF files only */
+    char        vocab[256];   /* why not, or what the vocabulary leaves out; "" if nothing */
 } hl_prune_report;
 
 /* The report may be NULL.  A folder must not exist; a GGUF file is replaced.  HL_UNSUPPORTED,

@@ -161,6 +161,7 @@ typedef struct hl_ranking {
     int64_t    n_layers;
     int64_t    n_heads; /* all of the model's */
     hl_ranked *heads;   /* (n_heads) the first to go first; equals by layer and head */
+    int64_t   *groups;  /* (n_layers) so many go together, by hl_ranking_group; NULL: one by one */
 } hl_ranking;
 
 /* HL_BAD_ARGUMENT if the ranker needs an input that is not there, and says which; HL_BAD_INPUT
@@ -168,11 +169,16 @@ typedef struct hl_ranking {
 HL_API hl_status hl_rank(hl_ranking **out, hl_ranker ranker, const hl_rank_inputs *inputs,
                          const hl_rank_options *options);
 HL_API void      hl_ranking_free(hl_ranking *ranking);
+/* Query heads that share a K/V head go together from now on: groups in the order of their heads'
+ * mean score, heads of a group side by side.  HL_BAD_INPUT if the model has other heads. */
+HL_API hl_status hl_ranking_group(hl_ranking *ranking, const hl_model *model);
 /* As a table, the first `count` heads or, with 0, all. */
 HL_API hl_status hl_ranking_sheet(hl_sheet **out, const hl_ranking *ranking, int64_t count);
 
-/* Which heads of a ranking to take: the first, but for those that the limits spare.  Grouped
- * query heads are taken one by one; their K/V head can only go when all of them have. */
+/* Which heads of a ranking to take: the first, but for those that the limits spare.  Query heads
+ * of a K/V head are taken one by one, and the K/V head can only go when all of them have; or,
+ * where the ranking is one of groups, all at once: then as many groups as come nearest to the
+ * number wanted. */
 typedef struct hl_choice {
     double  ratio;         /* of all heads, 0 to 1, rounded to the nearest number; or */
     int64_t count;         /* so many, if ratio is 0 */

@@ -103,6 +103,7 @@ typedef struct hl_sweep_options {
     int64_t          n_seeds; /* of random; 0: 10 */
     uint64_t         seed;
     hl_choice        limits;       /* ratio and count do not matter */
+    bool             groups;       /* query heads of a K/V head go together */
     int64_t          rank_tokens;  /* most tokens of the text to rank on; 0: all */
     int64_t          test_tokens;  /* and of the one to test on */
     int64_t          n_ctx;        /* tokens of a window; 0: the model's, at most 1024 */

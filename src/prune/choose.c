@@ -17,7 +17,13 @@ static hl_status wanted_count(int64_t *out, const hl_ranking *ranking, const hl_
     return HL_OK;
 }
 
-/* How many heads each layer can give: left (n_layers); and the sum. */
+/* How many heads of a layer go together. */
+static int64_t group_of(const hl_ranking *ranking, int64_t layer)
+{
+    return ranking->groups != NULL ? ranking->groups[layer] : 1;
+}
+
+/* How many heads each layer can give, in whole groups: left (n_layers); and the sum. */
 static int64_t count_room(int64_t *left, const hl_ranking *ranking, const hl_choice *choice)
 {
     int64_t sum = 0;
@@ -29,20 +35,28 @@ static int64_t count_room(int64_t *left, const hl_ranking *ranking, const hl_cho
             left[layer]--;
         if (choice->per_layer_max > 0 && left[layer] > choice->per_layer_max)
             left[layer] = choice->per_layer_max;
+        left[layer] -= left[layer] % group_of(ranking, layer);
         sum += left[layer];
     }
     return sum;
 }
 
+/* Until another group would be further off than none. */
 static void take_first(hl_head_list *list, int64_t *left, const hl_ranking *ranking, int64_t count)
 {
-    for (int64_t i = 0; i < ranking->n_heads && list->n_heads < count; i++) {
+    int64_t size = 0;
+
+    for (int64_t i = 0; i < ranking->n_heads && list->n_heads < count; i += size) {
         const hl_ranked *head = &ranking->heads[i];
 
+        size = group_of(ranking, head->layer);
         if (left[head->layer] == 0)
             continue;
-        left[head->layer]--;
-        list->heads[list->n_heads++] = (hl_head){ head->layer, head->head };
+        if (list->n_heads + size - count >= count - list->n_heads)
+            return;
+        left[head->layer] -= size;
+        for (int64_t k = 0; k < size; k++)
+            list->heads[list->n_heads++] = (hl_head){ head[k].layer, head[k].head };
     }
 }
 
@@ -59,14 +73,15 @@ hl_status hl_ranking_choose(hl_head_list **out, const hl_ranking *ranking, const
     int64_t room = count_room(left, ranking, choice);
     if (count > room) {
         status =
-            hl_fail(HL_BAD_ARGUMENT, "%lld of %lld heads wanted, %lld can go%s%s", (long long)count,
-                    (long long)ranking->n_heads, (long long)room,
+            hl_fail(HL_BAD_ARGUMENT, "%lld of %lld heads wanted, %lld can go%s%s%s",
+                    (long long)count, (long long)ranking->n_heads, (long long)room,
+                    ranking->groups != NULL ? " in whole groups" : "",
                     choice->empty_layers ? "" : ": one stays in every layer",
                     choice->per_layer_max > 0 ? ", and a layer gives no more than its limit" : "");
         goto done;
     }
     HL_TRY(HL_ALLOC_ZEROED(&list, 1));
-    HL_TRY(HL_ALLOC(&list->heads, (size_t)count));
+    HL_TRY(HL_ALLOC(&list->heads, (size_t)room));
     take_first(list, left, ranking, count);
     *out = list;
     list = NULL;

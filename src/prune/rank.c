@@ -319,5 +319,6 @@ void hl_ranking_free(hl_ranking *ranking)
     if (ranking == NULL)
         return;
     hl_free(ranking->heads);
+    hl_free(ranking->groups);
     hl_free(ranking);
 }

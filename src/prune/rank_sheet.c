@@ -3,15 +3,37 @@
 #include "base/status.h"
 #include "headlight.h"
 
-static const hl_column columns[] = {
-    { "rank", HL_COLUMN_INT, 0 }, { "name", HL_COLUMN_TEXT, 0 },  { "layer", HL_COLUMN_INT, 0 },
-    { "head", HL_COLUMN_INT, 0 }, { "score", HL_COLUMN_REAL, 6 }, { 0 },
+#define HEAD_COLUMNS                                                                               \
+    { "rank", HL_COLUMN_INT, 0 }, { "name", HL_COLUMN_TEXT, 0 }, { "layer", HL_COLUMN_INT, 0 },    \
+        { "head", HL_COLUMN_INT, 0 },                                                              \
+    {                                                                                              \
+        "score", HL_COLUMN_REAL, 6                                                                 \
+    }
+
+static const hl_column columns[]       = { HEAD_COLUMNS, { 0 } };
+static const hl_column group_columns[] = {
+    HEAD_COLUMNS, { "kv_head", HL_COLUMN_INT, 0 }, { "group_score", HL_COLUMN_REAL, 6 }, { 0 }
 };
+
+/* The K/V head, and the mean score of its query heads, which stand side by side. */
+static void put_group(hl_sheet *table, const hl_ranking *ranking, int64_t i)
+{
+    const hl_ranked *head = &ranking->heads[i];
+    int64_t          size = ranking->groups[head->layer];
+    const hl_ranked *all  = head - head->head % size;
+    double           sum  = 0.0;
+
+    for (int64_t k = 0; k < size; k++)
+        sum += all[k].score;
+    hl_sheet_put_int(table, head->head / size);
+    hl_sheet_put_real(table, sum / (double)size);
+}
 
 hl_status hl_ranking_sheet(hl_sheet **out, const hl_ranking *ranking, int64_t count)
 {
     hl_sheet *table  = NULL;
-    hl_status status = hl_sheet_new(&table, "ranking", "The heads, the first to go first", columns);
+    hl_status status = hl_sheet_new(&table, "ranking", "The heads, the first to go first",
+                                    ranking->groups != NULL ? group_columns : columns);
 
     *out = NULL;
     if (status != HL_OK)
@@ -26,6 +48,8 @@ hl_status hl_ranking_sheet(hl_sheet **out, const hl_ranking *ranking, int64_t co
         hl_sheet_put_int(table, head->layer);
         hl_sheet_put_int(table, head->head);
         hl_sheet_put_real(table, head->score);
+        if (ranking->groups != NULL)
+            put_group(table, ranking, i);
     }
     hl_sheet_fact_text(table, "ranker", "%s", hl_ranker_name(ranking->ranker));
     hl_sheet_fact_text(table, "score", "%s", hl_ranker_summary(ranking->ranker));

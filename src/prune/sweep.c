@@ -198,11 +198,11 @@ static hl_status open_state(hl_sweep *s)
     snprintf(key, sizeof key,
              "model %016" PRIx64 " rank %016" PRIx64 " test %016" PRIx64
              " rankers, ratios %016" PRIx64 " seeds %" PRId64 " from %" PRIu64 " layer max %" PRId64
-             " empty %d tokens %" PRId64 " %" PRId64 " context %" PRId64,
+             " empty %d groups %d tokens %" PRId64 " %" PRId64 " context %" PRId64,
              model, hl_corpus_get_info(s->rank_corpus)->hash,
              hl_corpus_get_info(s->test_corpus)->hash, hash_lists(s), o->n_seeds, o->seed,
-             o->limits.per_layer_max, o->limits.empty_layers, o->rank_tokens, o->test_tokens,
-             o->n_ctx);
+             o->limits.per_layer_max, o->limits.empty_layers, o->groups, o->rank_tokens,
+             o->test_tokens, o->n_ctx);
     HL_TRY(hl_sweep_state_new(&s->state, o->state_path, key));
     if (o->resume)
         HL_TRY(hl_sweep_state_load(s->state));

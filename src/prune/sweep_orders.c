@@ -207,8 +207,8 @@ done:
 }
 
 /* The ranking of that name: from the state, or by looking. */
-static hl_status rank(hl_ranking **out, hl_sweep *s, hl_ranker ranker, evidence *e,
-                      const float *base, const char *name)
+static hl_status rank_heads(hl_ranking **out, hl_sweep *s, hl_ranker ranker, evidence *e,
+                            const float *base, const char *name)
 {
     hl_status     status = HL_OK;
     char          part[128];
@@ -229,6 +229,15 @@ static hl_status rank(hl_ranking **out, hl_sweep *s, hl_ranker ranker, evidence 
 
 done:
     return status;
+}
+
+/* The same, of groups where these go as one. */
+static hl_status rank(hl_ranking **out, hl_sweep *s, hl_ranker ranker, evidence *e,
+                      const float *base, const char *name)
+{
+    hl_status status = rank_heads(out, s, ranker, e, base, name);
+
+    return status == HL_OK && s->options.groups ? hl_ranking_group(*out, s->model) : status;
 }
 
 /* ---------------------------------------------------------------------- settings */
@@ -390,7 +399,9 @@ static hl_status make_rankings(hl_sweep *s)
             HL_TRY(hl_rank(&order->ranking, order->ranker, &(hl_rank_inputs){ .model = s->model },
                            &(hl_rank_options){ .seed = order->seed }));
         else
-            HL_TRY(rank(&order->ranking, s, order->ranker, &e, NULL, name));
+            HL_TRY(rank_heads(&order->ranking, s, order->ranker, &e, NULL, name));
+        if (s->options.groups)
+            HL_TRY(hl_ranking_group(order->ranking, s->model));
     }
 
 done:

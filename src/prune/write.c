@@ -84,14 +84,14 @@ done:
     return status;
 }
 
-static hl_status write_form(const char **loads, const hl_model *model, hl_head_plan *plan,
+static hl_status write_form(hl_prune_report *report, const hl_model *model, hl_head_plan *plan,
                             const hl_prune_options *options, const char *path)
 {
     if (options->form == HL_PRUNE_GGUF)
-        return hl_prune_write_gguf(loads, model, plan, options->dtype, path);
+        return hl_prune_write_gguf(report, model, plan, options, path);
     if (options->form == HL_PRUNE_COMPACT)
         hl_head_plan_compact(plan, model->config);
-    return hl_prune_write_folder(loads, model, plan, path);
+    return hl_prune_write_folder(&report->loads, model, plan, path);
 }
 
 /* What was written, by opening it. */
@@ -133,7 +133,7 @@ hl_status hl_prune_write(hl_prune_report *report, const hl_model *model, const h
     HL_TRY(plan_heads(plan, model->config, heads));
     if (options->means != NULL)
         HL_TRY(hl_means_to_biases(plan, model, options->means));
-    HL_TRY(write_form(&report->loads, model, plan, options, path));
+    HL_TRY(write_form(report, model, plan, options, path));
     HL_TRY(fill_report(report, model, plan, path));
 
 done:

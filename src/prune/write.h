@@ -14,8 +14,9 @@ hl_status hl_prune_heads_text(char **out, const hl_model *model, const hl_head_p
  * it.  (write_folder.c) */
 hl_status hl_prune_write_folder(const char **loads, const hl_model *model, const hl_head_plan *plan,
                                 const char *path);
-/* A GGUF file; the plan has no heads GONE yet and may get some.  (write_gguf.c) */
-hl_status hl_prune_write_gguf(const char **loads, const hl_model *model, hl_head_plan *plan,
-                              hl_dtype dtype, const char *path);
+/* A GGUF file; the plan has no heads GONE yet and may get some.  Fills in who opens it, and
+ * what became of the vocabulary.  (write_gguf.c) */
+hl_status hl_prune_write_gguf(hl_prune_report *report, const hl_model *model, hl_head_plan *plan,
+                              const hl_prune_options *options, const char *path);
 
 #endif

@@ -219,6 +219,50 @@ hl_status hl_bpe_finish(hl_bpe *bpe)
     return HL_OK;
 }
 
+/* ------------------------------------------------------------- what is in it */
+
+const hl_bpe_options *hl_bpe_get_options(const hl_bpe *bpe)
+{
+    return &bpe->options;
+}
+
+static int compare_ranks(const void *left, const void *right)
+{
+    const hl_merge *a = left;
+    const hl_merge *b = right;
+    return a->rank < b->rank ? -1 : a->rank > b->rank;
+}
+
+hl_status hl_bpe_merges(hl_bpe_merge **out, size_t *count, const hl_bpe *bpe)
+{
+    hl_status status = HL_OK;
+    hl_merge *sorted = NULL;
+
+    *out   = NULL;
+    *count = 0;
+    HL_TRY(HL_ALLOC(&sorted, bpe->merges.count));
+    for (size_t i = 0; i < bpe->merges.n_slots; i++) {
+        if (bpe->merges.slots[i].pair != UINT64_MAX)
+            sorted[(*count)++] = bpe->merges.slots[i];
+    }
+    qsort(sorted, *count, sizeof *sorted, compare_ranks);
+    HL_TRY(HL_ALLOC(out, *count));
+    for (size_t i = 0; i < *count; i++)
+        (*out)[i] = (hl_bpe_merge){ .left  = (int32_t)(sorted[i].pair >> 32),
+                                    .right = (int32_t)(sorted[i].pair & UINT32_MAX),
+                                    .id    = sorted[i].id };
+
+done:
+    hl_free(sorted);
+    return status;
+}
+
+int32_t hl_bpe_merged(const hl_bpe *bpe, int32_t left, int32_t right)
+{
+    const hl_merge *merge = hl_merges_find(&bpe->merges, left, right);
+    return merge != NULL ? merge->id : -1;
+}
+
 bool hl_bpe_cuts_at_spaces(const hl_bpe *bpe)
 {
     return bpe->cuts_at_spaces;

@@ -38,6 +38,20 @@ hl_status hl_bpe_add_scored_merges(hl_bpe *bpe);
 /* After the last merge. */
 hl_status hl_bpe_finish(hl_bpe *bpe);
 
+/* What it was made with; borrowed. */
+const hl_bpe_options *hl_bpe_get_options(const hl_bpe *bpe);
+
+typedef struct hl_bpe_merge {
+    int32_t left;
+    int32_t right;
+    int32_t id; /* what they become */
+} hl_bpe_merge;
+
+/* All merges in order of rank, to be released with hl_free. */
+hl_status hl_bpe_merges(hl_bpe_merge **out, size_t *count, const hl_bpe *bpe);
+/* What two pieces become, or -1. */
+int32_t hl_bpe_merged(const hl_bpe *bpe, int32_t left, int32_t right);
+
 /* May a text be cut before every run of ▁ without changing its tokens?  True of most
  * SentencePiece vocabularies, and worth knowing where nothing else splits words. */
 bool hl_bpe_cuts_at_spaces(const hl_bpe *bpe);

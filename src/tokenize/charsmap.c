@@ -77,6 +77,27 @@ void hl_charsmap_free(hl_charsmap *map)
     hl_free(map);
 }
 
+static hl_status append_u32(hl_buffer *out, uint32_t value)
+{
+    uint8_t bytes[4] = { (uint8_t)value, (uint8_t)(value >> 8), (uint8_t)(value >> 16),
+                         (uint8_t)(value >> 24) };
+
+    return hl_buffer_append(out, bytes, sizeof bytes);
+}
+
+hl_status hl_charsmap_write(hl_buffer *out, const hl_charsmap *map)
+{
+    hl_status status = HL_OK;
+
+    HL_TRY(append_u32(out, (uint32_t)(4 * map->n_units)));
+    for (size_t i = 0; i < map->n_units; i++)
+        HL_TRY(append_u32(out, map->units[i]));
+    HL_TRY(hl_buffer_append(out, map->replacements, map->n_replacements - 1));
+
+done:
+    return status;
+}
+
 static int base64_value(char c)
 {
     if (c >= 'A' && c <= 'Z')

@@ -2,6 +2,7 @@
 #ifndef HL_TOKENIZE_CHARSMAP_H
 #define HL_TOKENIZE_CHARSMAP_H
 
+#include "tokenize/buffer.h"
 #include "tokenize/text.h"
 
 typedef struct hl_charsmap hl_charsmap;
@@ -10,6 +11,8 @@ typedef struct hl_charsmap hl_charsmap;
 hl_status hl_charsmap_new(hl_charsmap **out, const uint8_t *blob, size_t n_bytes);
 hl_status hl_charsmap_from_base64(hl_charsmap **out, const char *text);
 void      hl_charsmap_free(hl_charsmap *map);
+/* The blob again, appended. */
+hl_status hl_charsmap_write(hl_buffer *out, const hl_charsmap *map);
 
 hl_status hl_charsmap_apply(hl_text *out, hl_text_builder *builder, const hl_text *text,
                             const hl_charsmap *map);

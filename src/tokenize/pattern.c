@@ -29,6 +29,7 @@
 
 struct hl_pattern {
     pcre2_code *code;
+    char       *text; /* as it was written */
     bool        jit;
 };
 
@@ -184,6 +185,7 @@ hl_status hl_pattern_new(hl_pattern **out, const char *expression, size_t n_byte
         return hl_fail(HL_BAD_INPUT, "a regular expression of %zu bytes, at most %d", n_bytes,
                        MAX_PATTERN_BYTES);
     HL_TRY(HL_ALLOC_ZEROED(&pattern, 1));
+    HL_TRY(hl_strndup(&pattern->text, expression, n_bytes));
     HL_TRY(hl_pattern_rewrite(&rewritten, &n_written, expression, n_bytes));
     HL_TRY(compile(pattern, rewritten, n_written));
     *out    = pattern;
@@ -200,7 +202,13 @@ void hl_pattern_free(hl_pattern *pattern)
     if (pattern == NULL)
         return;
     pcre2_code_free(pattern->code);
+    hl_free(pattern->text);
     hl_free(pattern);
+}
+
+const char *hl_pattern_text(const hl_pattern *pattern)
+{
+    return pattern->text;
 }
 
 /* ----------------------------------------------------------------- matching */

@@ -16,6 +16,8 @@ typedef struct hl_matcher hl_matcher;
 /* HL_BAD_INPUT or HL_UNSUPPORTED with what PCRE2 has to say about it. */
 hl_status hl_pattern_new(hl_pattern **out, const char *expression, size_t n_bytes);
 void      hl_pattern_free(hl_pattern *pattern);
+/* The expression as it was given.  Borrowed. */
+const char *hl_pattern_text(const hl_pattern *pattern);
 
 hl_status hl_matcher_new(hl_matcher **out);
 void      hl_matcher_free(hl_matcher *matcher);

@@ -142,3 +142,22 @@ const hl_pre *hl_pre_find(const char *name)
     }
     return NULL;
 }
+
+static bool has_patterns(const hl_pre *pre, const char *const *patterns, size_t n_patterns)
+{
+    for (size_t i = 0; i < n_patterns; i++) {
+        if (pre->patterns[i] == NULL || strcmp(pre->patterns[i], patterns[i]) != 0)
+            return false;
+    }
+    return pre->patterns[n_patterns] == NULL;
+}
+
+const hl_pre *hl_pre_match(const char *const *patterns, size_t n_patterns, bool ignore_merges)
+{
+    for (size_t i = 0; i < sizeof table / sizeof *table && n_patterns <= HL_MAX_PRE_PATTERNS; i++) {
+        if (table[i].ignore_merges == ignore_merges &&
+            has_patterns(&table[i], patterns, n_patterns))
+            return &table[i];
+    }
+    return NULL;
+}

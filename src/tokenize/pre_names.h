@@ -15,5 +15,7 @@ typedef struct hl_pre {
 
 /* NULL if the name is not known. */
 const hl_pre *hl_pre_find(const char *name);
+/* The other way: what splits by just these expressions (n_patterns).  NULL if it has no name. */
+const hl_pre *hl_pre_match(const char *const *patterns, size_t n_patterns, bool ignore_merges);
 
 #endif

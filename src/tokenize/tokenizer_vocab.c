@@ -94,20 +94,20 @@ done:
     return status;
 }
 
-/* Control and user-defined tokens are found in the text before anything else. */
+/* Control, unknown and user-defined tokens are found in the text before anything else. */
 static hl_status add_tokens(hl_tokenizer *tokenizer, const hl_vocab_source *source)
 {
     hl_status status = HL_OK;
 
     for (size_t id = 0; id < source->n_tokens; id++) {
         int type = piece_type(source, id);
-        if (type != HL_PIECE_CONTROL && type != HL_PIECE_USER_DEFINED)
+        if (type != HL_PIECE_CONTROL && type != HL_PIECE_UNKNOWN && type != HL_PIECE_USER_DEFINED)
             continue;
         HL_TRY(hl_tokenizer_add_token(
             tokenizer,
             (hl_added_token){ .id      = (int32_t)id,
                               .content = hl_vocab_spelling(&tokenizer->vocab, (int64_t)id),
-                              .special = type == HL_PIECE_CONTROL }));
+                              .special = type != HL_PIECE_USER_DEFINED }));
     }
 
 done:

@@ -119,6 +119,8 @@ hl_status hl_gguf_add_vocab(hl_gguf_writer *writer, const hl_vocab_source *sourc
     add_choice(writer, PREFIX "add_eos_token", source->add_eos);
     add_choice(writer, PREFIX "add_space_prefix", source->add_space_prefix);
     add_choice(writer, PREFIX "remove_extra_whitespaces", source->remove_extra_spaces);
+    if (source->keep_case)
+        hl_gguf_add_bool(writer, PREFIX "normalizer.lowercase", false);
     if (source->charsmap.n_bytes > 0)
         hl_gguf_add_numbers(writer, PREFIX "precompiled_charsmap", HL_GGUF_U8,
                             source->charsmap.data, source->charsmap.n_bytes);

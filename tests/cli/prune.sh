@@ -9,7 +9,7 @@ phi3=tests/data/families/phi3
 out=$scratch/out-folder
 excerpt=$scratch/excerpt.txt
 head -c 3000 models/text/alice.txt >"$excerpt"
-plan 38
+plan 42
 
 # In L0 the other group has its two heads: zeroed.  L1 keeps one query of one group: gone are
 # 3 heads' rows of q and columns of o, and a K/V head, (2 * 3 + 2) * 16 * 64 = 8192 numbers.
@@ -66,6 +66,20 @@ rm -r "$out"
 run prune models/demo --heads L2H1,L5H0 --mean --text "$excerpt" --max-tokens 300 -o "$out"
 expect_line "means, beside zero" 0 '^  nats/token   [0-9.]+ whole, [0-9.]+ with zero, [0-9.]+ with means'
 rm -r "$out"
+
+# Half of the heads, by groups of two with one K/V head: all are gone, and half of the cache.
+run prune $phi3 --ratio 0.5 --by weight --groups --as compact -o "$out"
+expect_line "whole groups" 0 ' 6 of 12 heads pruned, 6 gone, 0 zeroed; by weight$'
+expect_line "take their K/V heads along" 0 '^  K/V a token +384 +192 +-50\.0%$'
+rm -r "$out"
+
+run prune models/demo --heads L0H0 --as gguf -o "$out.gguf" --quiet
+run tokenize models/demo "Down the rabbit-hole"
+cp "$scratch/out" "$scratch/ids"
+run tokenize "$out.gguf" "Down the rabbit-hole"
+expect "a GGUF file of a folder has its tokenizer" 0 <"$scratch/ids"
+run prune tests/data/families/starcoder2 --heads L0H0 --as gguf -o "$out.gguf"
+expect_line "or says why not" 0 'No vocabulary: tests/data/families/starcoder2/: no tokenizer.json in this folder\.$'
 
 run prune tests/data/gguf/llama3.gguf --heads L0H2,L1H0 --as gguf --type q8_0 -o "$out.gguf"
 expect_line "a GGUF file" 0 ' gguf: 2 of 12 heads pruned'

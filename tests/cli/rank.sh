@@ -4,7 +4,7 @@ set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
 export OMP_NUM_THREADS=1
-plan 23
+plan 25
 
 profile=$scratch/demo.profile
 head -c 3000 models/text/alice.txt >"$scratch/text.txt"
@@ -60,6 +60,12 @@ expect_line "and a score" 0 '^   1  L[0-9]H[0-9] +[0-9] +[0-9]  0\.[0-9]{6}$'
 run rank --model models/demo --text "$scratch/text.txt" --by entropy-gradient -n 1 -c 64 \
     --max-tokens 128
 expect_line "a profile measured on the way" 0 '^order   highest first$'
+
+run rank --model tests/data/families/llama3 --by weight --groups --csv
+awk -F, 'NR > 1 { print $3 "/" $6 }' "$scratch/out" | uniq >"$scratch/groups"
+result "--groups: heads of a K/V head side by side" "$([ "$(wc -l <"$scratch/groups")" -eq 6 ] && echo yes)"
+run rank "$profile" --groups
+expect_line "which the model knows" 2 '\-\-groups needs --model, which knows them$'
 
 run rank "$profile" --by gradient
 expect_line "gradients need a model" 2 'ranking by gradient needs the gradients of gates'

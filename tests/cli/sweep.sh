@@ -7,7 +7,7 @@ set -u
 export OMP_NUM_THREADS=1
 head -c 2000 models/text/alice.txt >"$scratch/rank.txt"
 head -c 2000 models/text/speech-1960.txt >"$scratch/test.txt"
-plan 19
+plan 20
 
 sweep=(sweep models/demo --rank-text "$scratch/rank.txt" --test-text "$scratch/test.txt"
     --rank-tokens 32 --test-tokens 32 --context 16 --ratios "0,0.25,0.5" --seeds 2 --threads 1)
@@ -49,6 +49,10 @@ d = json.load(open(sys.argv[1]))
 assert set(d["tables"]) == {"points", "random", "correlation", "heads", "savings"}
 assert len(d["tables"]["points"]["rows"]) == 3 and d["layers_run"] < d["layers_naive"]
 print("yes")' "$scratch/out")"
+
+# Without groups in the model, --groups changes nothing.
+run "${sweep[@]}" --by entropy,weight --groups --table points --csv
+expect "groups of one" 0 <"$scratch/points"
 
 run sweep models/demo --rank-text "$scratch/test.txt" --test-text "$scratch/test.txt"
 expect_line "one text for both is refused" 2 'must be tested on another$'
