@@ -88,10 +88,9 @@ HL_API void      hl_token_view_free(hl_token_view *view);
  * For pages that show any head when it is asked for: a byte a pair of tokens, made row by row, so
  * that no whole matrix of floats is ever held.
  *
- *     p = row_peak * (cell / 255)^2
+ *     p = peak of the row * cell / 255
  *
- * to within sqrt(p * row_peak) / 255 + row_peak / 260000.  Squares, because a row has one mass to
- * give: beside a peak on the first token all else is small, and worth seeing. */
+ * to within 1/510 of the peak. */
 
 typedef struct hl_prompt_maps {
     char           family[HL_VIEW_NAME_BYTES];

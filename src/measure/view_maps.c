@@ -56,7 +56,7 @@ static void keep_row(const hl_prompt_maps *maps, int64_t map, int64_t position, 
     for (int64_t key = 0; key < n_keys; key++) {
         /* Not where it is NaN: a broken head has an empty map. */
         bool some  = row[key] > 0.0f && isfinite(peak);
-        cells[key] = some ? (uint8_t)lrintf(255.0f * sqrtf(row[key] / peak)) : 0;
+        cells[key] = some ? (uint8_t)lrintf(255.0f * (row[key] / peak)) : 0;
     }
     maps->peaks[map * maps->n_tokens + position] = scale * peak;
 }
