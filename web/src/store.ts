@@ -122,10 +122,10 @@ export class Store {
         const profile = this.profile;
         const values = profile?.mean("Hhat") ?? profile?.mean("H");
         if (!profile || !values) return [];
+        const mapped = (this.source.tokens?.heads ?? []).filter(([layer, head]) => profile.has(layer, head)).map(([layer, head]) => profile.at(layer, head));
         let best = -1;
-        values.forEach((value, i) => {
-            if (!Number.isNaN(value) && (best < 0 || value < values[best])) best = i;
-        });
+        for (const i of mapped.length ? mapped : values.keys())
+            if (!Number.isNaN(values[i]) && (best < 0 || values[i] < values[best])) best = i;
         return best < 0 ? [] : [headName(Math.floor(best / profile.nHeads), best % profile.nHeads)];
     }
 }

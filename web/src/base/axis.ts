@@ -29,6 +29,14 @@ export function ticksOf(axis: Axis): number[] {
     return Array.from({ length: n + 1 }, (_, i) => Number((axis.low + i * axis.step).toPrecision(10)));
 }
 
+/* A tick's number, with as many decimals as the step between ticks needs. */
+export function tickText(value: number, step: number): string {
+    const decimals = Math.min(Math.max(0, -Math.floor(Math.log10(step) + 1e-9)), 6);
+    const extra = Math.abs(step * 10 ** decimals - Math.round(step * 10 ** decimals)) > 1e-6 ? 1 : 0;
+    const text = Math.abs(value).toFixed(decimals + extra);
+    return value < 0 && Number(text) !== 0 ? `−${text}` : text;
+}
+
 /* Every nth index so that labels of such a width do not touch. */
 export function thin(n: number, room: number, label: number): number {
     for (const every of [1, 2, 5, 10, 20, 50, 100])

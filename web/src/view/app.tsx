@@ -68,8 +68,8 @@ function Header({ onKeys }: { onKeys: () => void }) {
                     options={[{ value: "nats", text: "nats" }, { value: "bits", text: "bits" }, { value: "normalised", text: "normalised" }]} />
                 <Segmented label="Sink: the first key" value={state.sink} onChange={(sink) => store.set({ sink })}
                     options={[{ value: "in", text: "sink in" }, { value: "out", text: "sink out" }]} />
-                <button type="button" class="round" aria-label={dark ? "Light theme" : "Dark theme"} onClick={() => store.set({ theme: dark ? "light" : "dark" })}>{dark ? "☀" : "☾"}</button>
-                <button type="button" class="round" aria-label="Keys" onClick={onKeys}>?</button>
+                <span class="tools"><button type="button" class="round" aria-label={dark ? "Light theme" : "Dark theme"} onClick={() => store.set({ theme: dark ? "light" : "dark" })}>{dark ? "☀" : "☾"}</button>
+                <button type="button" class="round" aria-label="Keys" onClick={onKeys}>?</button></span>
             </div>
         </header>
     );

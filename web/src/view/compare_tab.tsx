@@ -6,12 +6,11 @@ import { extent } from "../data/arrays";
 import type { RawCompare, Sheet } from "../data/format";
 import { quantityOf, quantityValues, type Quantity } from "../data/quantity";
 import type { Profile } from "../data/profile";
-import { sheetTable } from "../data/tables";
 import { selectedHeads, useStore } from "../store";
 import { Heatmap } from "./heatmap";
 import { Panel } from "./pieces";
 import { Scale } from "./scale";
-import { SortedTable, TableButton } from "./table";
+import { Sheets } from "./table";
 
 const base = (path: string | undefined) => (path ?? "").split("/").pop()?.replace(/\.(profile|safetensors)$/, "") ?? "";
 
@@ -26,10 +25,7 @@ export function CompareTab({ compare }: { compare: RawCompare | null }) {
             <p class="lead"><b>{names[0]}</b> and <b>{names[1]}</b>, head by head. {said}</p>
             {a && b && <Pair a={a} b={b} />}
             {!a && compare?.tables?.heads && <FromTable sheet={compare.tables.heads} />}
-            {Object.entries(compare?.tables ?? {}).map(([name, sheet]) => (
-                <Panel key={name} title={sheet.title ?? name} class="wide" actions={<TableButton label="Open" table={() => sheetTable(sheet, `compare-${name}`)} />}>
-                    <SortedTable table={sheetTable(sheet, `compare-${name}`)} page={12} />
-                </Panel>))}
+            <Sheets sheets={compare?.tables ?? {}} name="compare" />
         </>
     );
 }

@@ -16,20 +16,36 @@ export function DiagnosisTab({ profile }: { profile: Profile }) {
     return (
         <>
             <p class="lead">{present ? <><b>{plural(present, "finding")}</b> in {profile.name}, of {all.length} rules.</> : <>Nothing was found in {profile.name}: {all.length} rules were asked.</>}<Ask term="diagnosis" /></p>
-            <div class="diagnoses">{sorted.map((diagnosis) => <Card key={diagnosis.name} diagnosis={diagnosis} />)}</div>
+            <div class="diagnoses">{sorted.filter((one) => one.present).map((one) => <Card key={one.name} diagnosis={one} />)}</div>
+            {present < all.length && <section class="panel asked" aria-label="Asked and not found">
+                {sorted.filter((one) => !one.present).map((one) => <Asked key={one.name} diagnosis={one} />)}
+            </section>}
         </>
     );
 }
 
-function Card({ diagnosis: d }: { diagnosis: Diagnosis }) {
+/* A line that opens. */
+function Asked({ diagnosis }: { diagnosis: Diagnosis }) {
+    return (
+        <details class={diagnosis.measured ? "absent" : "unmeasured"}>
+            <summary><b>{titleOf(diagnosis)}</b><span>{findingOf(diagnosis)}</span><span class="badge">{diagnosis.measured ? "not found" : "not measured"}</span></summary>
+            <Card diagnosis={diagnosis} bare />
+        </details>
+    );
+}
+
+const titleOf = (d: Diagnosis) => (d.title && d.title !== d.name ? d.title : d.name.replace(/-/g, " ")).replace(/^./, (c) => c.toUpperCase());
+const kindOf = (d: Diagnosis) => /literature|heuristic/.exec(`${d.kind ?? ""} ${d.evidence ?? ""}`)?.[0];
+const findingOf = (d: Diagnosis) => d.finding ?? (d.evidence && d.evidence !== kindOf(d) ? d.evidence : "");
+
+function Card({ diagnosis: d, bare }: { diagnosis: Diagnosis; bare?: boolean }) {
     const state = d.present ? "present" : d.measured ? "absent" : "unmeasured";
     const word = { present: "found", absent: "not found", unmeasured: "not measured" }[state];
-    const title = (d.title && d.title !== d.name ? d.title : d.name.replace(/-/g, " ")).replace(/^./, (c) => c.toUpperCase());
-    const kind = /literature|heuristic/.exec(`${d.kind ?? ""} ${d.evidence ?? ""}`)?.[0];
-    const finding = d.finding ?? (d.evidence && d.evidence !== kind ? d.evidence : "");
+    const kind = kindOf(d);
+    const finding = findingOf(d);
     return (
         <article class={`panel diagnosis ${state}`}>
-            <header><h2>{title}</h2><span class="badge">{word}</span></header>
+            {bare ? null : <header><h2>{titleOf(d)}</h2><span class="badge">{word}</span></header>}
             {finding ? <p class="finding">{finding}</p> : null}
             {d.rule ? <p class="rule"><b>Rule</b> {d.rule}{kind ? <em> ({kind}{d.source ? `: ${d.source}` : ""})</em> : null}</p> : null}
             <Against value={d.value} threshold={d.threshold} />

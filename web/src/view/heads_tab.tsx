@@ -50,7 +50,7 @@ function HeadsPanel({ profile, quantity }: { profile: Profile; quantity: Quantit
     const dimmed = state.type ? (index: number) => profile.types?.[index] !== state.type : null;
     const blues = METRICS[state.metric].power === 0;
     return (
-        <Panel title="Heads" class="heads" actions={<><MetricMenu profile={profile} /><TableButton table={() => headsTable(profile)} /></>}>
+        <Panel title="Heads" class="first" actions={<><MetricMenu profile={profile} /><TableButton table={() => headsTable(profile)} /></>}>
             {quantity
                 ? <>
                     <Heatmap id="heads" label={`${quantity.label} of every head, layers across, heads up`} nLayers={profile.nLayers} nHeads={profile.nHeads}

@@ -2,7 +2,7 @@
 import { useEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
-import { number } from "../base/format";
+import { tickText } from "../base/axis";
 import type { Theme } from "../data/quantity";
 import { useWidth } from "./pieces";
 import { coloursOf, faint, type Colours } from "./theme";
@@ -93,7 +93,7 @@ function optionsOf(props: PlotProps, width: number, latest: { current: PlotProps
     const font = `11px ${colours.font}`;
     const axis = { stroke: colours.muted, font, labelFont: font, labelGap: 0, ticks: { stroke: colours.grid, size: 4 } };
     const right = props.lines.some((line) => line.scale === "right");
-    const numbers = (_: uPlot, values: number[]) => values.map((value) => (value === null ? "" : number(value)));
+    const numbers = (_: uPlot, values: number[]) => ticks(values);
     return {
         width, height: props.height, series, bands,
         legend: { show: false },
@@ -120,6 +120,13 @@ function optionsOf(props: PlotProps, width: number, latest: { current: PlotProps
             })],
         },
     };
+}
+
+/* All ticks of an axis with the same decimals. */
+function ticks(values: (number | null)[]): string[] {
+    const known = values.filter((value): value is number => value !== null);
+    const step = known.length > 1 ? known[1] - known[0] : Math.abs(known[0]) || 1;
+    return values.map((value) => (value === null ? "" : tickText(value, step)));
 }
 
 function rangeOf(low: number | null, high: number | null, from?: number | null, to?: number): [number, number] {

@@ -1,6 +1,5 @@
 /* scale.tsx - the colours of a map and the numbers they stand for: always on screen. */
-import { shareOf, ticksOf, type Axis } from "../base/axis";
-import { number } from "../base/format";
+import { shareOf, tickText, ticksOf, type Axis } from "../base/axis";
 import { css, levelsOf, type MapName } from "../base/palette";
 import { Ask } from "./pieces";
 
@@ -31,7 +30,7 @@ export function Scale(props: {
                 <div class="bar" style={{ background: gradientOf(props.map) }}>
                     {seen && <i class="needle" style={{ left: `${100 * Math.min(Math.max(shareOf(axis, props.at!), 0), 1)}%` }} />}
                     {ticksOf(axis).map((tick) => (
-                        <span key={tick} class="tick" style={{ left: `${100 * shareOf(axis, tick)}%` }}>{number(tick)}</span>
+                        <span key={tick} class="tick" style={{ left: `${100 * shareOf(axis, tick)}%` }}>{tickText(tick, axis.step)}</span>
                     ))}
                 </div>
                 {props.ends ? <span class="end">{props.ends[1]}</span> : null}

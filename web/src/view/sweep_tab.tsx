@@ -1,12 +1,11 @@
 /* sweep_tab.tsx - what switching heads off costs, by every ranker, beside chance. */
 import { useMemo } from "preact/hooks";
-import { percent } from "../base/format";
 import type { RawSweep, Sheet } from "../data/format";
 import { sheetTable } from "../data/tables";
 import { useStore } from "../store";
 import { Nothing, Panel } from "./pieces";
 import { Legend, Plot, type Line } from "./plot";
-import { SortedTable, TableButton } from "./table";
+import { Sheets, TableButton } from "./table";
 import { coloursOf, type Colours } from "./theme";
 
 export function SweepTab({ sweep }: { sweep: RawSweep }) {
@@ -18,15 +17,12 @@ export function SweepTab({ sweep }: { sweep: RawSweep }) {
         <>
             <Panel title="What it costs to switch heads off" class="wide" actions={tables.points ? <TableButton table={() => sheetTable(tables.points, "sweep-points")} /> : null}>
                 {lines.length
-                    ? <><Plot label="Loss by share of heads switched off" x={x} lines={lines} height={300} theme={state.theme} xLabel="share of heads off" yLabel="loss (nats a token)" xTicks={percent} />
+                    ? <><Plot label="Loss by share of heads switched off" x={x} lines={lines} height={300} theme={state.theme} xLabel="share of heads off" yLabel="loss (nats a token)" xTicks={(ratio) => `${Math.round(100 * ratio)}%`} />
                         <Legend lines={lines} theme={state.theme} /></>
                     : <Nothing title="The sweep brings no points" />}
             </Panel>
             {sweep.verdict?.length ? <Panel title="What that says" class="wide"><ul class="verdict">{sweep.verdict.map((line) => <li key={line}>{line}</li>)}</ul></Panel> : null}
-            {Object.entries(tables).map(([name, sheet]) => (
-                <Panel key={name} title={sheet.title ?? name} class="wide" actions={<TableButton label="Open" table={() => sheetTable(sheet, `sweep-${name}`)} />}>
-                    <SortedTable table={sheetTable(sheet, `sweep-${name}`)} page={12} />
-                </Panel>))}
+            <Sheets sheets={tables} name="sweep" />
         </>
     );
 }

@@ -1,7 +1,9 @@
 /* table.tsx - the numbers behind a picture, to be read, sorted and taken away. */
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { number, count } from "../base/format";
-import { download, toCsv, toJson, type Cell, type Table } from "../data/tables";
+import type { Sheet } from "../data/format";
+import { download, sheetTable, toCsv, toJson, type Cell, type Table } from "../data/tables";
+import { Panel } from "./pieces";
 
 const PAGE = 100;
 
@@ -60,7 +62,7 @@ export function SortedTable({ table, page = PAGE }: { table: Table; page?: numbe
             <table>
                 <thead>
                     <tr>{table.columns.map((name, column) => (
-                        <th key={name} scope="col" aria-sort={order?.column !== column ? "none" : order.down ? "descending" : "ascending"}>
+                        <th key={name} scope="col" class={typeof table.rows[0]?.[column] === "number" ? "number" : ""} aria-sort={order?.column !== column ? "none" : order.down ? "descending" : "ascending"}>
                             <button type="button" onClick={() => turn(column)}>
                                 {name.replace(/_/g, " ")}<i aria-hidden="true">{order?.column !== column ? "" : order.down ? " ↓" : " ↑"}</i>
                             </button>
@@ -76,6 +78,23 @@ export function SortedTable({ table, page = PAGE }: { table: Table; page?: numbe
                     Show more ({count(rows.length - shown)} left)
                 </button></p>)}
         </div>
+    );
+}
+
+/* Tables that a command prints, one at a time. */
+export function Sheets({ sheets, name }: { sheets: Record<string, Sheet>; name: string }) {
+    const names = Object.keys(sheets);
+    const [chosen, choose] = useState(names[0]);
+    const sheet = sheets[chosen];
+    const table = useMemo(() => sheet && sheetTable(sheet, `${name}-${chosen}`), [sheet]);
+    if (!table) return null;
+    return (
+        <Panel title={table.title} class="wide" actions={<TableButton label="Open" table={() => table} />}>
+            <div class="chips tables">{names.map((one) => (
+                <button key={one} type="button" aria-pressed={one === chosen} onClick={() => choose(one)}>{one}</button>))}
+            </div>
+            <SortedTable key={chosen} table={table} page={16} />
+        </Panel>
     );
 }
 

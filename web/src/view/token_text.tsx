@@ -72,20 +72,22 @@ export function TokenText(props: Props) {
 function Token(props: Props & { index: number; text: string; begins: boolean }) {
     const { index, text } = props;
     const special = props.kinds[index] === 1;
+    const [before, shown] = parted(text);
     const classes = [special ? "special" : "", props.spikes?.has(index) ? "spike" : "", index === props.token ? "chosen" : ""];
     return (
         <>
             {props.begins ? <i class="generated-begins" role="presentation" title="generated from here on" /> : null}
+            {special ? null : before}
             <span id={`${props.id}-${index}`} data-token={index} role="option" aria-selected={index === props.token} aria-label={props.spoken(index)}
-                class={classes.join(" ").trim()}>{shown(text, special)}</span>
+                class={classes.join(" ").trim()}>{special ? text : shown}</span>
             {text.includes("\n") ? <br /> : null}
         </>
     );
 }
 
-/* Line ends and bytes that make no character are shown as signs. */
-const shown = (text: string, special: boolean) => {
-    if (special) return text;
+/* The blank before a word stands outside of its colour; of blanks alone the signs are shown. */
+function parted(text: string): [string, string] {
     const plain = text.replace(/\n/g, "↵").replace(/\t/g, "⇥");
-    return plain.trim() === "" ? visible(plain) : plain;
-};
+    const blanks = /^ */.exec(plain)![0];
+    return blanks.length === plain.length ? ["", visible(plain)] : [blanks, plain.slice(blanks.length)];
+}

@@ -87,11 +87,11 @@ function RowPanel({ tokens, row, at, name }: { tokens: TokenView; row: Float32Ar
 function MapPanel({ tokens, map, name, wanted, at }: { tokens: TokenView; map: AttentionMap | null; name: string; wanted: string; at: number }) {
     const { store, state } = useStore();
     return (
-        <Panel title="Pattern" term="pattern" note={wanted && map ? `${wanted} has no map here: ${name}` : name}>
+        <Panel title="Pattern" term="pattern" note={!map ? "" : wanted ? `${wanted} has no map here: ${name}` : name}>
             {tokens.heads.length > 0 && <HeadMenu tokens={tokens} />}
             {map
                 ? <AttentionView id="map" label={`Attention of ${name}`} map={map} texts={tokens.texts} theme={state.theme} token={at} onToken={(token) => store.set({ token })} />
-                : <Nothing title="This report holds no attention maps" />}
+                : <Nothing title={tokens.heads.length ? `There is no map of ${wanted} here` : "This report holds no attention maps"}>{tokens.heads.length ? "Choose one of the heads above." : ""}</Nothing>}
         </Panel>
     );
 }
