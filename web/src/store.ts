@@ -4,7 +4,7 @@
 import { createContext } from "preact";
 import { useContext, useEffect, useState } from "preact/hooks";
 import { headName, parseHead } from "./base/format";
-import type { Metric, Sink, Theme, Unit } from "./data/quantity";
+import { METRICS, type Metric, type Sink, type Theme, type Unit } from "./data/quantity";
 import type { Profile } from "./data/profile";
 import type { Source } from "./data/source";
 
@@ -28,7 +28,7 @@ const DEFAULTS: Omit<State, "theme"> = {
 };
 
 const UNITS = ["nats", "bits", "normalised"];
-const METRIC_NAMES = ["entropy", "renyi2", "varentropy", "peak", "self", "previous", "first", "output_norm"];
+const METRIC_NAMES = Object.keys(METRICS);
 const TABS = ["heads", "tokens", "lens", "diagnosis", "trace", "compare", "sweep"];
 
 const oneOf = <T extends string>(value: string | null, allowed: string[], otherwise: T): T =>

@@ -10,7 +10,7 @@ export function number(value: number | null | undefined, digits = 3): string {
     const size = Math.abs(value);
     let text: string;
     if (size >= 1e7 || size < 1e-4) text = size.toExponential(digits - 1).replace("e+", "e");
-    else if (size >= Math.pow(10, digits)) text = Math.round(size).toLocaleString("en-US");
+    else if (Math.round(size) >= Math.pow(10, digits)) text = Math.round(size).toLocaleString("en-US");
     else text = Number(size.toPrecision(digits)).toFixed(decimalsOf(size, digits));
     return value < 0 ? `−${text}` : text;
 }

@@ -65,7 +65,7 @@ export function rawOf(packed: Packed): Uint8Array {
 function unpack(packed: Packed): Float32Array {
     const bytes = rawOf(packed);
     const read = reader(new DataView(bytes.buffer), packed.dtype);
-    const nothing = !packed.nan ? -1 : packed.dtype === "u8" ? 255 : packed.dtype === "u16" ? 65535 : -1;
+    const nothing = packed.nan ? { u8: 255, u16: 65535 }[packed.dtype as string] : undefined;
     const scale = packed.scale ?? 1;
     const offset = packed.offset ?? 0;
     const out = new Float32Array(countOf(packed.shape));

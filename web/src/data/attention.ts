@@ -37,10 +37,12 @@ export class TokenView {
     private maps: { bytes: Uint8Array; peaks: Float32Array | null } | null = null;
     private meanMap: AttentionMap | null | undefined;
     private rows: Float32Array | null | undefined;
+    readonly meanEntropies: Float32Array | null; /* (tokens) over all heads */
 
     constructor(private readonly raw: RawTokens) {
         this.texts = raw.texts;
         this.kinds = raw.kinds ?? raw.texts.map(() => 0);
+        this.meanEntropies = values(raw.mean_H);
     }
 
     get n(): number {
@@ -75,24 +77,14 @@ export class TokenView {
 
     /* The mean over all heads. */
     get mean(): AttentionMap | null {
-        if (this.meanMap === undefined) this.meanMap = this.raw.mean ? meanMapOf(this.raw.mean, this.n) : null;
+        if (this.meanMap === undefined) this.meanMap = this.raw.mean ? meanMapOf(this.raw.mean, this.n, values(this.raw.mean_peak)) : null;
         return this.meanMap;
     }
 }
 
-/* Of whatever type it comes in, bytes of rows relative to their largest. */
-function meanMapOf(array: ArrayLike, n: number): AttentionMap {
+/* Bytes of rows relative to their largest, as maps of heads have them. */
+function meanMapOf(array: ArrayLike, n: number, peaks: Float32Array | null): AttentionMap {
     const shape = shapeOf(array);
-    const triangle = shape.length === 1 || shape[shape.length - 1] === (n * (n + 1)) / 2;
-    const all = values(array)!;
-    const map = { n, triangle, bytes: new Uint8Array(all.length), peaks: new Float32Array(n) };
-    const exact = isPacked(array) && (array.dtype === "f32" || array.dtype === "f16" || array.scale !== undefined);
-    for (let row = 0; row < n; row++) {
-        const part = all.subarray(rowStart(map, row), rowStart(map, row) + rowLength(map, row));
-        const top = Math.max(...part, 1e-12);
-        const sum = part.reduce((total, p) => total + p, 0) || 1;
-        map.peaks[row] = exact ? top : top / sum;
-        part.forEach((p, i) => (map.bytes[rowStart(map, row) + i] = Math.round((255 * p) / top)));
-    }
-    return map;
+    const bytes = isPacked(array) && array.dtype === "u8" ? rawOf(array) : Uint8Array.from(values(array)!, (p) => Math.round(255 * p));
+    return { n, triangle: shape[shape.length - 1] !== n, bytes, peaks };
 }

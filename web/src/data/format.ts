@@ -24,10 +24,18 @@ export interface RawDiagnosis {
     kind?: string;
     source?: string;
     counter?: string;
+    against?: string;
     mitigation?: string;
     measure?: string;
     heads?: (HeadRef | { layer: number; head: number; value?: number })[];
     layers?: number[];
+}
+
+export interface RawHistogram {
+    of?: string;
+    edges: number[];
+    counts: ArrayLike;
+    max?: ArrayLike;
 }
 
 export interface RawProfile {
@@ -37,9 +45,10 @@ export interface RawProfile {
     means: Record<string, ArrayLike>;
     intervals?: Record<string, { low: ArrayLike; high: ArrayLike }>;
     layers?: Record<string, ArrayLike>;
-    types?: string[] | { names: string[]; index: ArrayLike };
+    types?: string[] | { names: string[]; index: ArrayLike; value?: ArrayLike };
     type_rules?: string[];
-    histogram?: { of?: string; edges: number[]; counts: ArrayLike; max?: ArrayLike };
+    histogram?: RawHistogram;
+    histogram_nosink?: RawHistogram;
     positions?: { edges: number[]; H: ArrayLike };
     token_types?: { names: string[]; H: ArrayLike };
     twins?: { layer: number; head: number; similarity: number }[][];
@@ -52,7 +61,9 @@ export interface RawTokens {
     texts: string[];
     kinds?: number[];
     H?: ArrayLike;
+    mean_H?: ArrayLike;
     mean?: ArrayLike;
+    mean_peak?: ArrayLike;
     maps?: { heads: HeadRef[]; packed?: "triangle" | "square"; data: Packed; row_peak?: ArrayLike };
 }
 
@@ -60,6 +71,8 @@ export interface RawLens {
     top: number[][] | ArrayLike;
     strings: string[];
     entropy: ArrayLike;
+    texts?: string[];
+    hits?: ArrayLike;
 }
 
 export interface RawTrace {
@@ -72,6 +85,7 @@ export interface RawTrace {
     spike?: ArrayLike;
     spike_threshold?: number;
     spikes?: number[];
+    layer_H?: ArrayLike;
 }
 
 /* A table as the command prints it with --json. */

@@ -6,11 +6,15 @@ export class Lens {
     readonly entropy: Float32Array; /* (rows, tokens) nats */
     readonly nRows: number;
     readonly nTokens: number;
+    readonly texts: string[];
+    readonly hits: Float32Array | null; /* (rows, tokens) 1 where the guess is what follows */
     private readonly top: Float32Array;
     private readonly strings: string[];
 
     constructor(raw: RawLens) {
         this.strings = raw.strings;
+        this.texts = raw.texts ?? [];
+        this.hits = values(raw.hits);
         this.entropy = values(raw.entropy)!;
         this.top = values(raw.top as number[][])!;
         this.nTokens = isPacked(raw.entropy)

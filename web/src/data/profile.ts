@@ -1,4 +1,5 @@
 /* profile.ts - what was measured of every head of one model, decoded when it is first asked for. */
+import { number } from "../base/format";
 import { values, shapeOf, type ArrayLike } from "./arrays";
 import type { RawDiagnosis, RawProfile } from "./format";
 
@@ -85,21 +86,22 @@ export class Profile {
             Array.isArray(types) ? types : Array.from(values(types.index)!, (i) => types.names[i] ?? "unknown"));
     }
 
-    /* Why a head has its type: one sentence a head, or one for each type's name. */
+    /* Why a head has its type: what the rule looks at, and how much of that it has. */
     rule(index: number): string {
         const rules = this.raw.type_rules;
         const types = this.raw.types;
         if (!rules || !types) return "";
-        if (rules.length === this.nLayers * this.nHeads) return rules[index];
-        const names = Array.isArray(types) ? [...new Set(types)] : types.names;
-        return rules[names.indexOf(this.types![index])] ?? "";
+        if (Array.isArray(types)) return rules.length === types.length ? rules[index] : "";
+        const rule = rules[types.names.indexOf(this.types![index])] ?? "";
+        const value = this.array("type value", types.value)?.[index] ?? NaN;
+        return Number.isNaN(value) ? rule : `${rule}: ${number(value)}`;
     }
 
-    get histogram(): (Curves & { of: string }) | null {
-        const raw = this.raw.histogram;
+    /* Of normalised entropies, with the first key or without. */
+    histogram(sink: "in" | "out"): Curves | null {
+        const raw = sink === "out" ? this.raw.histogram_nosink ?? this.raw.histogram : this.raw.histogram;
         if (!raw) return null;
-        return this.once("histogram", () => ({
-            of: raw.of ?? "Hhat",
+        return this.once(`histogram ${sink}`, () => ({
             edges: raw.edges,
             values: values(raw.counts)!,
             n: raw.edges.length - 1,

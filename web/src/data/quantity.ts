@@ -6,7 +6,8 @@ import type { Profile } from "./profile";
 
 export type Unit = "nats" | "bits" | "normalised";
 export type Sink = "in" | "out";
-export type Metric = "entropy" | "renyi2" | "varentropy" | "peak" | "self" | "previous" | "first" | "output_norm";
+export type Metric = "entropy" | "renyi2" | "varentropy" | "peak" | "self" | "previous" | "first" | "output_norm"
+    | "band" | "content" | "k90" | "induction" | "duplicate";
 export type Theme = "light" | "dark";
 
 /* How a metric is called, defined and coloured.  Of entropies dark is focused; of shares
@@ -28,6 +29,11 @@ export const METRICS: Record<Metric, Kind> = {
     previous: { label: "Previous token", definition: "previous", key: "previous", power: 0, share: true },
     first: { label: "First token (sink)", definition: "first", key: "first", power: 0, share: true },
     output_norm: { label: "Output norm", definition: "output_norm", key: "output_norm", power: 0, share: false },
+    band: { label: "Band (last 5 tokens)", definition: "band", key: "band", power: 0, share: true },
+    content: { label: "Content", definition: "content", key: "content", power: 0, share: true },
+    k90: { label: "Keys for 90%", definition: "k90", key: "k90", power: 0, share: true },
+    induction: { label: "Induction score", definition: "induction", key: "induction", power: 0, share: true },
+    duplicate: { label: "Duplicate score", definition: "duplicate", key: "duplicate", power: 0, share: true },
 };
 
 export interface Quantity {
@@ -88,4 +94,4 @@ export function quantityOf(profiles: Profile[], of: Profile, metric: Metric, uni
 
 /* The metrics that a profile has, in the order of the menu. */
 export const metricsOf = (profile: Profile): Metric[] =>
-    (Object.keys(METRICS) as Metric[]).filter((metric) => profile.keys.includes(METRICS[metric].key));
+    (Object.keys(METRICS) as Metric[]).filter((metric) => profile.mean(METRICS[metric].key)?.some((value) => !Number.isNaN(value)));

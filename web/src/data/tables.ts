@@ -35,7 +35,7 @@ export function headsTable(profile: Profile): Table {
 }
 
 export function layersTable(profile: Profile): Table {
-    const keys = ["H", "low", "high", "Hhat", "variance", "influence"].filter((key) => profile.layer(key));
+    const keys = ["H", "low", "high", "Hhat", "Hhat_low", "Hhat_high", "H_nosink", "variance", "influence"].filter((key) => profile.layer(key));
     return {
         name: `${profile.name}-layers`, title: `Every layer of ${profile.name}; entropies in nats`,
         columns: ["layer", ...keys],
@@ -49,7 +49,8 @@ export function curvesTable(profile: Profile, heads: { index: number; layer: num
     const rows: Cell[][] = [];
     for (const { index, layer, head } of heads) {
         const name = headName(layer, head);
-        const { histogram, positions } = profile;
+        const { positions } = profile;
+        const histogram = profile.histogram("in");
         for (let i = 0; histogram && i < histogram.n; i++)
             rows.push([name, "histogram", histogram.edges[i], histogram.edges[i + 1], value(histogram.values, index * histogram.n + i)]);
         for (let i = 0; positions && i < positions.n; i++)

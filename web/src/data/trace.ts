@@ -28,11 +28,23 @@ export class Trace {
         return this.texts.length;
     }
 
+    /* (layers, tokens) */
+    get layers(): Float32Array | null {
+        return values(this.raw.layer_H);
+    }
+
     /* (layers, heads, tokens) */
     get entropies(): Float32Array | null {
         if (this.rows === undefined) this.rows = values(this.raw.H);
         return this.rows;
     }
+}
+
+/* Means over all heads from means of layers, where a trace is too long to hold every head. */
+export function layerMeans(trace: Trace): Float32Array | null {
+    const rows = trace.layers;
+    if (!rows) return null;
+    return tokenMeans(rows, trace.n, []);
 }
 
 /* Mean over some heads (all of them: none given) for every token. */

@@ -9,7 +9,7 @@ const FIRST = 16;
 
 export function DiagnosisTab({ profile }: { profile: Profile }) {
     const all = profile.diagnoses;
-    const order = (diagnosis: Diagnosis) => (diagnosis.present ? 0 : diagnosis.measured ? 1 : 2);
+    const order = (diagnosis: Diagnosis) => (diagnosis.present ? (diagnosis.severity === "serious" ? 0 : 1) : diagnosis.measured ? 2 : 3);
     const sorted = [...all].sort((a, b) => order(a) - order(b));
     const present = all.filter((diagnosis) => diagnosis.present).length;
     if (!all.length) return <Nothing title="This profile brings no diagnoses" />;
@@ -44,14 +44,14 @@ function Card({ diagnosis: d, bare }: { diagnosis: Diagnosis; bare?: boolean }) 
     const kind = kindOf(d);
     const finding = findingOf(d);
     return (
-        <article class={`panel diagnosis ${state}`}>
+        <article class={`panel diagnosis ${state} ${d.severity === "serious" ? "serious" : ""}`}>
             {bare ? null : <header><h2>{titleOf(d)}</h2><span class="badge">{word}</span></header>}
             {finding ? <p class="finding">{finding}</p> : null}
             {d.rule ? <p class="rule"><b>Rule</b> {d.rule}{kind ? <em> ({kind}{d.source ? `: ${d.source}` : ""})</em> : null}</p> : null}
             <Against value={d.value} threshold={d.threshold} />
             <Heads diagnosis={d} />
             {d.layers?.length ? <p><b>Layers</b> {d.layers.join(", ")}</p> : null}
-            {d.counter ?? (d as { against?: string }).against ? <p><b>Against it</b> {d.counter ?? (d as { against?: string }).against}</p> : null}
+            {d.counter || d.against ? <p><b>Against it</b> {d.counter || d.against}</p> : null}
             {d.mitigation && d.present ? <p><b>What helps</b> {d.mitigation}</p> : null}
             {d.measure ? <p><b>To measure it</b> <code>{d.measure}</code></p> : null}
         </article>

@@ -65,7 +65,7 @@ function Facts({ profile, head, state }: { profile: Profile; head: HeadAt; state
     );
     return (
         <>
-            {rule ? <p class="rule">{rule}</p> : null}
+            {rule ? <p class="rule">{rule.charAt(0).toUpperCase() + rule.slice(1)}</p> : null}
             <dl class="facts">
                 <div><dt>Entropy<Ask term="H" /></dt><dd>{number(entropy)}{Number.isNaN(half) ? null : <small> ± {number(half, 2)}</small>}<small> {unit}</small></dd></div>
                 {small("Normalised", "Hhat", profile.mean("Hhat")?.[head.index])}
@@ -105,7 +105,8 @@ function Several({ profile, heads }: { profile: Profile; heads: HeadAt[] }) {
 
 function Curves({ profile, heads }: { profile: Profile; heads: HeadAt[] }) {
     const { state } = useStore();
-    const { positions, histogram } = profile;
+    const { positions } = profile;
+    const histogram = profile.histogram(state.sink);
     const colours = coloursOf(state.theme);
     const factor = unitFactor(state.unit);
     const key = heads.map((head) => head.index).join();
@@ -121,7 +122,7 @@ function Curves({ profile, heads }: { profile: Profile; heads: HeadAt[] }) {
     return (
         <div class="curves">
             {histogram && <figure>
-                <figcaption>Rows by normalised entropy<Ask term="histogram" /></figcaption>
+                <figcaption>Rows by normalised entropy{state.sink === "out" ? ", no sink" : ""}<Ask term="histogram" /></figcaption>
                 <Histogram curves={histogram} heads={heads} theme={state.theme} />
             </figure>}
             {positions && <figure>

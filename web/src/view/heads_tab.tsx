@@ -2,10 +2,10 @@
 import { useMemo, useState } from "preact/hooks";
 import { headName, number, plural } from "../base/format";
 import { extent } from "../data/arrays";
-import { METRICS, metricsOf, quantityOf, unitFactor, unitName, type Metric, type Quantity } from "../data/quantity";
+import { keyOf, METRICS, metricsOf, quantityOf, unitFactor, unitName, type Metric, type Quantity } from "../data/quantity";
 import type { Profile } from "../data/profile";
 import { headsTable, layersTable } from "../data/tables";
-import { selectedHeads, useStore } from "../store";
+import { selectedHeads, useStore, type State } from "../store";
 import { HeadCard } from "./head_card";
 import { Heatmap } from "./heatmap";
 import { Nothing, Panel } from "./pieces";
@@ -118,7 +118,7 @@ function Types({ profile }: { profile: Profile }) {
 function LayerPanel({ profile }: { profile: Profile }) {
     const { store, state } = useStore();
     const { profiles } = store.source;
-    const [x, lines] = useMemo(() => layerLines(profiles, profile, state.unit, state.theme), [profile, state.unit, state.theme]);
+    const [x, lines] = useMemo(() => layerLines(profiles, profile, state), [profile, state.unit, state.sink, state.theme]);
     const normalised = state.unit === "normalised";
     return (
         <Panel title="Layer profile" term="layers" actions={<TableButton table={() => layersTable(profile)} />}>
@@ -129,10 +129,14 @@ function LayerPanel({ profile }: { profile: Profile }) {
     );
 }
 
-function layerLines(profiles: Profile[], shown: Profile, unit: "nats" | "bits" | "normalised", theme: "light" | "dark"): [number[], Line[]] {
+/* What the C side calls the ends of a layer's interval. */
+const layerEnds = (key: string) => (key === "H" ? ["low", "high"] : [`${key}_low`, `${key}_high`]);
+
+function layerLines(profiles: Profile[], shown: Profile, { unit, sink, theme }: State): [number[], Line[]] {
     const colours = coloursOf(theme);
     const factor = unitFactor(unit);
-    const key = unit === "normalised" ? "Hhat" : "H";
+    const key = keyOf("entropy", unit, sink);
+    const [low, high] = layerEnds(key);
     const same = profiles.filter((profile) => profile.nLayers === shown.nLayers);
     const x = Array.from({ length: shown.nLayers }, (_, i) => i);
     const lines: Line[] = [];
@@ -143,13 +147,13 @@ function layerLines(profiles: Profile[], shown: Profile, unit: "nats" | "bits" |
     for (const profile of same) {
         const mean = profile.mean(key);
         if (!mean) continue;
-        const scaled = (list: Float32Array | null) => list && unit !== "normalised" ? list.map((value) => value * factor) : undefined;
+        const scaled = (list: Float32Array | null) => list ? list.map((value) => value * factor) : undefined;
         const heads = (layer: number) => mean.subarray(layer * profile.nHeads, (layer + 1) * profile.nHeads);
         lines.push({
             label: profile.name, colour: colours.series[profiles.indexOf(profile) % 8], width: profile === shown ? 2.25 : 1.25, dash: profile === shown ? undefined : [4, 3],
-            values: scaled(profile.layer("H")) ?? x.map((layer) => average(heads(layer)) * factor),
-            low: profile === shown ? scaled(profile.layer("low")) : undefined,
-            high: profile === shown ? scaled(profile.layer("high")) : undefined,
+            values: scaled(profile.layer(key)) ?? x.map((layer) => average(heads(layer)) * factor),
+            low: profile === shown ? scaled(profile.layer(low)) : undefined,
+            high: profile === shown ? scaled(profile.layer(high)) : undefined,
         });
     }
     return [x, lines];

@@ -19,7 +19,7 @@ const LEFT = 44;
 
 export function LensTab({ lens }: { lens: Lens }) {
     const { store, state } = useStore();
-    const texts = store.source.tokens?.texts ?? store.source.trace?.texts ?? [];
+    const texts = lens.texts.length ? lens.texts : store.source.tokens?.texts ?? [];
     const [holder, width] = useWidth<HTMLDivElement>();
     const [left, setLeft] = useState(0);
     const [cursor, setCursor] = useState({ row: lens.nRows - 1, token: Math.max(Math.min(state.token, lens.nTokens - 1), 0) });
@@ -48,7 +48,7 @@ export function LensTab({ lens }: { lens: Lens }) {
     };
     const rowsDown = Array.from({ length: lens.nRows }, (_, i) => lens.nRows - 1 - i);
     return (
-        <Panel title="Lens" term="lens" class="wide" note="the last layer is on top; below stands the token that was read" actions={<TableButton table={() => lensTable(lens, texts)} />}>
+        <Panel title="Lens" term="lens" class="wide" note={`the last layer is on top; below stands the token that was read${lens.hits ? "; framed: the token that does follow" : ""}`} actions={<TableButton table={() => lensTable(lens, texts)} />}>
             <div ref={holder} class="lens" role="grid" id="lens" tabIndex={0} aria-label="What each layer would say" aria-rowcount={lens.nRows} aria-colcount={lens.nTokens}
                 aria-activedescendant="lens-cell" onKeyDown={key} onScroll={(event) => {
                     scroll.current = event.currentTarget.scrollLeft;
@@ -61,7 +61,7 @@ export function LensTab({ lens }: { lens: Lens }) {
                             {Array.from({ length: Math.max(to - from, 0) }, (_, i) => from + i).map((token) => {
                                 const colour = mapColour("difference", shareOf(axis, value(row, token)));
                                 const here = row === at.row && token === at.token;
-                                return <span key={token} role="gridcell" id={row === cursor.row && token === cursor.token ? "lens-cell" : undefined} class={here ? "here" : ""} aria-colindex={token + 1}
+                                return <span key={token} role="gridcell" id={row === cursor.row && token === cursor.token ? "lens-cell" : undefined} class={`${here ? "here" : ""} ${lens.hits?.[row * lens.nTokens + token] ? "hit" : ""}`.trim()} aria-colindex={token + 1}
                                     style={{ left: `${LEFT + token * CELL}px`, top: `${down * HEIGHT}px`, background: css(colour), color: inkOn(colour) }}
                                     onPointerEnter={() => setPointed({ row, token })} onClick={() => { setCursor({ row, token }); store.set({ token }); }}>{visible(lens.word(row, token))}</span>;
                             })}

@@ -23,8 +23,8 @@ export function TokensTab({ tokens, profile }: { tokens: TokenView; profile: Pro
     const heads = useMemo(() => (profile ? selectedHeads(profile, state.selected) : []), [profile, state.selected]);
     const factor = unitFactor(state.unit);
     const rows = tokens.entropies;
-    const means = useMemo(() => rows && tokenMeans(rows, tokens.n, heads.map((head) => head.index)).map((value) => value * factor), [rows, heads, factor]);
-    const top = useMemo(() => (rows ? extent(rows)[1] * factor : 1), [rows, factor]);
+    const means = useMemo(() => (rows ? tokenMeans(rows, tokens.n, heads.map((head) => head.index)) : tokens.meanEntropies)?.map((value) => value * factor) ?? null, [rows, heads, factor]);
+    const top = useMemo(() => extent(rows ?? tokens.meanEntropies ?? [1])[1] * factor, [rows, factor]);
     const axis = axisAround(0, Math.max(top, 1e-6));
     const first = heads[0];
     const own = useMemo(() => (first ? tokens.map(first.layer, first.head) : null), [tokens, first?.index]);

@@ -7,7 +7,7 @@ import { extent } from "../data/arrays";
 import { unitFactor, unitName } from "../data/quantity";
 import type { Profile } from "../data/profile";
 import { traceTable } from "../data/tables";
-import { tokenMeans, type Trace } from "../data/trace";
+import { layerMeans, tokenMeans, type Trace } from "../data/trace";
 import { selectedHeads, useStore } from "../store";
 import { Ask, Panel } from "./pieces";
 import { Legend, Plot, type Line } from "./plot";
@@ -24,7 +24,7 @@ export function TraceTab({ trace, profile }: { trace: Trace; profile: Profile | 
     const unit = unitName("renyi2", state.unit);
     const rows = trace.entropies;
     const heads = useMemo(() => (profile ? selectedHeads(profile, state.selected).map((head) => head.index) : []), [profile, state.selected]);
-    const all = useMemo(() => rows && tokenMeans(rows, trace.n, []).map((value) => value * factor), [rows, factor]);
+    const all = useMemo(() => (rows ? tokenMeans(rows, trace.n, []) : layerMeans(trace))?.map((value) => value * factor) ?? null, [rows, factor]);
     const chosen = useMemo(() => rows && heads.length ? tokenMeans(rows, trace.n, heads).map((value) => value * factor) : null, [rows, heads, factor]);
     const axis = useMemo(() => axisAround(0, Math.max(extent(all ?? [])[1], 1e-6)), [all]);
     const spikes = useMemo(() => new Set(trace.spikes), [trace]);
