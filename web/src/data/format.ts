@@ -1,0 +1,129 @@
+/* format.ts - what `headlight report` writes into the page: see doc/report.md.
+ * Everything but format and version may be absent. */
+import type { ArrayLike, Packed } from "./arrays";
+
+export type HeadRef = [number, number];
+
+export interface Definition {
+    name: string;
+    unit?: string;
+    text: string;
+}
+
+export interface RawDiagnosis {
+    name: string;
+    severity?: string;
+    fired?: boolean;
+    verdict?: string;
+    title?: string;
+    finding?: string;
+    rule?: string;
+    value?: number | null;
+    threshold?: number | null;
+    evidence?: string;
+    kind?: string;
+    source?: string;
+    counter?: string;
+    against?: string;
+    mitigation?: string;
+    measure?: string;
+    heads?: (HeadRef | { layer: number; head: number; value?: number })[];
+    layers?: number[];
+}
+
+export interface RawHistogram {
+    of?: string;
+    edges: number[];
+    counts: ArrayLike;
+    max?: ArrayLike;
+}
+
+export interface RawProfile {
+    name?: string;
+    model?: Record<string, unknown>;
+    corpus?: Record<string, unknown>;
+    means: Record<string, ArrayLike>;
+    intervals?: Record<string, { low: ArrayLike; high: ArrayLike }>;
+    layers?: Record<string, ArrayLike>;
+    types?: string[] | { names: string[]; index: ArrayLike; value?: ArrayLike };
+    type_rules?: string[];
+    histogram?: RawHistogram;
+    histogram_nosink?: RawHistogram;
+    positions?: { edges: number[]; H: ArrayLike };
+    token_types?: { names: string[]; H: ArrayLike };
+    twins?: { layer: number; head: number; similarity: number }[][];
+    off?: HeadRef[];
+    n_heads?: number[];
+    diagnoses?: RawDiagnosis[];
+}
+
+export interface RawTokens {
+    texts: string[];
+    kinds?: number[];
+    H?: ArrayLike;
+    mean_H?: ArrayLike;
+    mean?: ArrayLike;
+    mean_peak?: ArrayLike;
+    maps?: { heads: HeadRef[]; packed?: "triangle" | "square"; data: Packed; row_peak?: ArrayLike };
+}
+
+export interface RawLens {
+    top: number[][] | ArrayLike;
+    strings: string[];
+    entropy: ArrayLike;
+    texts?: string[];
+    hits?: ArrayLike;
+}
+
+export interface RawTrace {
+    texts: string[];
+    kinds?: number[];
+    H?: ArrayLike;
+    vocab_entropy?: ArrayLike;
+    varentropy?: ArrayLike;
+    logprob?: ArrayLike;
+    spike?: ArrayLike;
+    spike_threshold?: number;
+    spikes?: number[];
+    layer_H?: ArrayLike;
+}
+
+/* A table as the command prints it with --json. */
+export interface Sheet {
+    table?: string;
+    title?: string;
+    facts?: Record<string, string | number | boolean | null>;
+    rows: Record<string, string | number | boolean | null>[];
+}
+
+export interface RawCompare {
+    a?: string;
+    b?: string;
+    kind?: string;
+    names?: string[];
+    heads?: number;
+    significant?: number;
+    shared_sequences?: number;
+    tables?: Record<string, Sheet>;
+}
+
+export interface RawSweep {
+    model?: string;
+    context?: number;
+    nll?: number;
+    verdict?: string[];
+    tables?: Record<string, Sheet>;
+}
+
+export interface RawReport {
+    format: string;
+    version: string;
+    title?: string;
+    definitions?: Record<string, Definition>;
+    profiles?: RawProfile[];
+    tokens?: RawTokens;
+    lens?: RawLens;
+    trace?: RawTrace;
+    compare?: RawCompare;
+    sweep?: RawSweep;
+}

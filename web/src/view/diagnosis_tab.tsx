@@ -1,0 +1,94 @@
+/* diagnosis_tab.tsx - what may be wrong, why that is said, and the heads that show it. */
+import { useState } from "preact/hooks";
+import { headName, number, plural } from "../base/format";
+import type { Diagnosis, Profile } from "../data/profile";
+import { useStore } from "../store";
+import { Ask, Nothing } from "./pieces";
+
+const FIRST = 16;
+
+export function DiagnosisTab({ profile }: { profile: Profile }) {
+    const all = profile.diagnoses;
+    const order = (diagnosis: Diagnosis) => (diagnosis.present ? (diagnosis.severity === "serious" ? 0 : 1) : diagnosis.measured ? 2 : 3);
+    const sorted = [...all].sort((a, b) => order(a) - order(b));
+    const present = all.filter((diagnosis) => diagnosis.present).length;
+    if (!all.length) return <Nothing title="This profile brings no diagnoses" />;
+    return (
+        <>
+            <p class="lead">{present ? <><b>{plural(present, "finding")}</b> in {profile.name}, of {all.length} rules.</> : <>Nothing was found in {profile.name}: {all.length} rules were asked.</>}<Ask term="diagnosis" /></p>
+            <div class="diagnoses">{sorted.filter((one) => one.present).map((one) => <Card key={one.name} diagnosis={one} />)}</div>
+            {present < all.length && <section class="panel asked" aria-label="Asked and not found">
+                {sorted.filter((one) => !one.present).map((one) => <Asked key={one.name} diagnosis={one} />)}
+            </section>}
+        </>
+    );
+}
+
+/* A line that opens. */
+function Asked({ diagnosis }: { diagnosis: Diagnosis }) {
+    return (
+        <details class={diagnosis.measured ? "absent" : "unmeasured"}>
+            <summary><b>{titleOf(diagnosis)}</b><span>{findingOf(diagnosis)}</span><span class="badge">{diagnosis.measured ? "not found" : "not measured"}</span></summary>
+            <Card diagnosis={diagnosis} bare />
+        </details>
+    );
+}
+
+const titleOf = (d: Diagnosis) => (d.title && d.title !== d.name ? d.title : d.name.replace(/-/g, " ")).replace(/^./, (c) => c.toUpperCase());
+const kindOf = (d: Diagnosis) => /literature|heuristic/.exec(`${d.kind ?? ""} ${d.evidence ?? ""}`)?.[0];
+const findingOf = (d: Diagnosis) => d.finding ?? (d.evidence && d.evidence !== kindOf(d) ? d.evidence : "");
+
+function Card({ diagnosis: d, bare }: { diagnosis: Diagnosis; bare?: boolean }) {
+    const state = d.present ? "present" : d.measured ? "absent" : "unmeasured";
+    const word = { present: "found", absent: "not found", unmeasured: "not measured" }[state];
+    const kind = kindOf(d);
+    const finding = findingOf(d);
+    return (
+        <article class={`panel diagnosis ${state} ${d.severity === "serious" ? "serious" : ""}`}>
+            {bare ? null : <header><h2>{titleOf(d)}</h2><span class="badge">{word}</span></header>}
+            {finding ? <p class="finding">{finding}</p> : null}
+            {d.rule ? <p class="rule"><b>Rule</b> {d.rule}{kind ? <em> ({kind}{d.source ? `: ${d.source}` : ""})</em> : null}</p> : null}
+            <Against value={d.value} threshold={d.threshold} />
+            <Heads diagnosis={d} />
+            {d.layers?.length ? <p><b>Layers</b> {d.layers.join(", ")}</p> : null}
+            {d.counter || d.against ? <p><b>Against it</b> {d.counter || d.against}</p> : null}
+            {d.mitigation && d.present ? <p><b>What helps</b> {d.mitigation}</p> : null}
+            {d.measure ? <p><b>To measure it</b> <code>{d.measure}</code></p> : null}
+        </article>
+    );
+}
+
+/* Value and threshold on one line. */
+function Against({ value, threshold }: { value?: number | null; threshold?: number | null }) {
+    if (value === null || value === undefined || threshold === null || threshold === undefined) return null;
+    const top = Math.max(Math.abs(value), Math.abs(threshold), 1e-9) * 1.2;
+    const share = (x: number) => `${(100 * Math.abs(x)) / top}%`;
+    return (
+        <div class="against">
+            <span class="meter" aria-hidden="true"><i style={{ width: share(value) }} /><u style={{ left: share(threshold) }} /></span>
+            <span>value <b>{number(value)}</b>, threshold {number(threshold)}</span>
+        </div>
+    );
+}
+
+function Heads({ diagnosis }: { diagnosis: Diagnosis }) {
+    const { store } = useStore();
+    const [all, setAll] = useState(false);
+    const { heads } = diagnosis;
+    if (!heads.length) return null;
+    const go = (names: string[]) => {
+        store.set({ tab: "heads", selected: names, type: "" });
+        window.scrollTo({ top: 0 });
+    };
+    const shown = all ? heads : heads.slice(0, FIRST);
+    return (
+        <div class="chips">
+            {shown.map(({ layer, head, value }) => (
+                <button key={headName(layer, head)} type="button" data-head={headName(layer, head)} onClick={() => go([headName(layer, head)])}>
+                    {headName(layer, head)}{value === undefined || value === null ? null : <small> {number(value)}</small>}
+                </button>))}
+            {heads.length > shown.length && <button type="button" class="quiet" onClick={() => setAll(true)}>{heads.length - shown.length} more</button>}
+            {heads.length > 1 && <button type="button" class="quiet" onClick={() => go(heads.map(({ layer, head }) => headName(layer, head)))}>Show all on the map →</button>}
+        </div>
+    );
+}

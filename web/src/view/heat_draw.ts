@@ -1,0 +1,158 @@
+/* heat_draw.ts - a heatmap on a canvas: cells, means at the sides, marks. */
+import { shareOf, thin, type Axis } from "../base/axis";
+import { number } from "../base/format";
+import { css, inkOn, mapColour, type MapName } from "../base/palette";
+import { mean } from "../data/arrays";
+import { cellBox, type Box, type HeatLayout } from "./heat_layout";
+import type { Colours } from "./theme";
+
+export interface HeatPicture {
+    values: Float32Array; /* (layers, heads) */
+    axis: Axis;
+    map: MapName;
+    selected: number[];
+    off: Set<number>;
+    dimmed: ((index: number) => boolean) | null;
+    active: { layer: number; head: number } | null;
+    focused: boolean; /* the keyboard is here */
+}
+
+type Pen = CanvasRenderingContext2D;
+
+export function drawHeat(pen: Pen, layout: HeatLayout, picture: HeatPicture, colours: Colours): void {
+    pen.clearRect(0, 0, layout.width, layout.height);
+    for (let layer = 0; layer < layout.nLayers; layer++)
+        for (let head = 0; head < layout.nHeads; head++) drawCell(pen, layout, picture, colours, layer, head);
+    if (layout.bars) drawMeans(pen, layout, picture, colours);
+    drawLabels(pen, layout, picture, colours);
+    drawMarks(pen, layout, picture, colours);
+}
+
+/* ------------------------------------------------------------------------ cells */
+
+function drawCell(pen: Pen, layout: HeatLayout, p: HeatPicture, colours: Colours, layer: number, head: number) {
+    const index = layer * layout.nHeads + head;
+    const value = p.values[index];
+    if (Number.isNaN(value)) return;
+    const gap = Math.min(layout.cellWidth, layout.cellHeight) >= 9 ? 1 : 0;
+    const cell = cellBox(layout, layer, head);
+    const box = { x: cell.x, y: cell.y, width: cell.width - gap, height: cell.height - gap };
+    const colour = mapColour(p.map, shareOf(p.axis, value));
+    pen.globalAlpha = p.dimmed?.(index) ? 0.16 : 1;
+    pen.fillStyle = css(colour);
+    pen.fillRect(box.x, box.y, box.width, box.height);
+    if (p.off.has(index)) hatch(pen, box, colours);
+    else if (box.width >= 36 && box.height >= 20) {
+        pen.fillStyle = inkOn(colour);
+        pen.font = `${box.width >= 48 ? 12 : 11}px ${colours.font}`;
+        pen.textAlign = "center";
+        pen.textBaseline = "middle";
+        pen.fillText(number(value, 2), box.x + box.width / 2, box.y + box.height / 2 + 0.5);
+    }
+    pen.globalAlpha = 1;
+}
+
+function hatch(pen: Pen, box: Box, colours: Colours) {
+    pen.save();
+    pen.beginPath();
+    pen.rect(box.x, box.y, box.width, box.height);
+    pen.clip();
+    pen.fillStyle = colours.background;
+    pen.globalAlpha = 0.72;
+    pen.fill();
+    pen.globalAlpha = 1;
+    pen.strokeStyle = colours.hatch;
+    pen.lineWidth = 1.25;
+    const step = Math.max(4, Math.min(box.width, box.height) / 4);
+    pen.beginPath();
+    for (let at = -box.height; at < box.width; at += step) {
+        pen.moveTo(box.x + at, box.y + box.height);
+        pen.lineTo(box.x + at + box.height, box.y);
+    }
+    pen.stroke();
+    pen.restore();
+}
+
+/* ------------------------------------------------------------------------ sides */
+
+function drawMeans(pen: Pen, layout: HeatLayout, p: HeatPicture, colours: Colours) {
+    const { nLayers, nHeads } = layout;
+    const kept = (index: number) => (p.off.has(index) ? NaN : p.values[index]);
+    const length = (value: number) => Math.max(1, shareOf(p.axis, value) * layout.bars);
+    const right = Math.round(layout.left + nLayers * layout.cellWidth) + 6;
+    for (let layer = 0; layer < nLayers; layer++) {
+        const value = mean(Array.from({ length: nHeads }, (_, head) => kept(layer * nHeads + head)));
+        if (Number.isNaN(value)) continue;
+        const box = cellBox(layout, layer, nHeads - 1);
+        pen.fillStyle = p.active?.layer === layer ? colours.accent : colours.bar;
+        pen.fillRect(box.x + inset(box.width), layout.top - 6 - length(value), box.width - 2 * inset(box.width), length(value));
+    }
+    for (let head = 0; head < nHeads; head++) {
+        const value = mean(Array.from({ length: nLayers }, (_, layer) => kept(layer * nHeads + head)));
+        if (Number.isNaN(value)) continue;
+        const box = cellBox(layout, 0, head);
+        pen.fillStyle = p.active?.head === head ? colours.accent : colours.bar;
+        pen.fillRect(right, box.y + inset(box.height), length(value), box.height - 2 * inset(box.height));
+    }
+}
+
+const inset = (size: number) => (size >= 20 ? Math.floor(size / 5) : size >= 4 ? 1 : 0);
+
+function drawLabels(pen: Pen, layout: HeatLayout, p: HeatPicture, colours: Colours) {
+    const everyLayer = thin(layout.nLayers, layout.nLayers * layout.cellWidth, 24);
+    const everyHead = thin(layout.nHeads, layout.nHeads * layout.cellHeight, 15);
+    const bottom = layout.top + layout.nHeads * layout.cellHeight;
+    pen.font = `11px ${colours.font}`;
+    pen.textBaseline = "middle";
+    pen.textAlign = "right";
+    for (let head = 0; head < layout.nHeads; head++) {
+        const active = p.active?.head === head;
+        if (head % everyHead && !active) continue;
+        if (p.active && !active && Math.abs(p.active.head - head) * layout.cellHeight < 12) continue;
+        const box = cellBox(layout, 0, head);
+        pen.fillStyle = active ? colours.text : colours.muted;
+        pen.fillText(String(head), layout.left - 6, box.y + box.height / 2);
+    }
+    pen.textAlign = "center";
+    for (let layer = 0; layer < layout.nLayers; layer++) {
+        const active = p.active?.layer === layer;
+        if (layer % everyLayer && !active) continue;
+        if (p.active && !active && Math.abs(p.active.layer - layer) * layout.cellWidth < 18) continue;
+        const box = cellBox(layout, layer, 0);
+        pen.fillStyle = active ? colours.text : colours.muted;
+        pen.fillText(String(layer), box.x + box.width / 2, bottom + 10);
+    }
+    pen.fillStyle = colours.muted;
+    pen.fillText("layer →", layout.left + (layout.nLayers * layout.cellWidth) / 2, bottom + 26);
+    pen.save();
+    pen.translate(7, layout.top + (layout.nHeads * layout.cellHeight) / 2);
+    pen.rotate(-Math.PI / 2);
+    pen.fillText("head →", 0, 0);
+    pen.restore();
+}
+
+/* ------------------------------------------------------------------------ marks */
+
+/* A frame of two lines, which is seen on every colour. */
+function frame(pen: Pen, box: Box, outer: string, inner: string, width: number) {
+    pen.lineWidth = width + 2;
+    pen.strokeStyle = inner;
+    pen.strokeRect(box.x - 0.5, box.y - 0.5, box.width, box.height);
+    pen.lineWidth = width;
+    pen.strokeStyle = outer;
+    pen.strokeRect(box.x - 0.5, box.y - 0.5, box.width, box.height);
+}
+
+function drawMarks(pen: Pen, layout: HeatLayout, p: HeatPicture, colours: Colours) {
+    const boxOf = (index: number) => cellBox(layout, Math.floor(index / layout.nHeads), index % layout.nHeads);
+    [...p.selected].reverse().forEach((index, i, all) => {
+        const first = i === all.length - 1;
+        frame(pen, boxOf(index), first ? colours.mark : colours.accent, colours.background, first ? 2.5 : 1.75);
+    });
+    if (p.active) {
+        const box = cellBox(layout, p.active.layer, p.active.head);
+        pen.setLineDash(p.focused ? [3, 2] : []);
+        frame(pen, { x: box.x - 1, y: box.y - 1, width: box.width + 2, height: box.height + 2 }, colours.text, colours.background, 1.25);
+        pen.setLineDash([]);
+    }
+}

@@ -1,0 +1,30 @@
+/* keys.tsx - the list that "?" opens. */
+import { useEffect, useRef } from "preact/hooks";
+
+const KEYS: [string, string][] = [
+    ["/", "to the figure"],
+    ["← ↑ → ↓", "move over its cells, or over tokens"],
+    ["Enter", "choose the head or token"],
+    ["Shift + Enter", "add the head to those chosen"],
+    ["X", "mark the head as off"],
+    ["+ − 0", "in a pattern: closer, farther, all of it"],
+    ["Tab", "on to the next figure or button"],
+    ["Esc", "close"],
+    ["?", "this list"],
+];
+
+export function Keys({ onClose }: { onClose: () => void }) {
+    const dialog = useRef<HTMLDialogElement>(null);
+    useEffect(() => {
+        const node = dialog.current!;
+        node.showModal();
+        return () => node.close();
+    }, []);
+    return (
+        <dialog ref={dialog} class="keys" aria-label="Keys" onClose={onClose} onClick={(event) => { if (event.target === dialog.current) onClose(); }}>
+            <header><h2>Keys</h2><div class="actions"><button type="button" class="quiet" aria-label="Close" onClick={onClose}>✕</button></div></header>
+            <dl>{KEYS.map(([key, does]) => <div key={key}><dt><kbd>{key}</kbd></dt><dd>{does}</dd></div>)}</dl>
+            <p>With the mouse: click chooses, Shift + click adds. What is chosen is in the address, so that a view can be sent.</p>
+        </dialog>
+    );
+}

@@ -1,0 +1,172 @@
+/* plot.tsx - lines and bands over a shared x, by uPlot, in the page's colours. */
+import { useEffect, useRef } from "preact/hooks";
+import uPlot from "uplot";
+import "uplot/dist/uPlot.min.css";
+import { tickText } from "../base/axis";
+import type { Theme } from "../data/quantity";
+import { useWidth } from "./pieces";
+import { coloursOf, faint, type Colours } from "./theme";
+
+export interface Line {
+    label: string;
+    values: ArrayLike<number>;
+    colour: string;
+    dash?: number[];
+    width?: number;
+    dots?: boolean; /* no line, dots alone */
+    low?: ArrayLike<number>; /* a band around the line */
+    high?: ArrayLike<number>;
+    scale?: "y" | "right";
+}
+
+export interface PlotProps {
+    label: string;
+    x: number[];
+    lines: Line[];
+    height: number;
+    theme: Theme;
+    xLabel: string;
+    yLabel: string;
+    rightLabel?: string;
+    logX?: boolean;
+    yFrom?: number | null;
+    yTo?: number;
+    xTicks?: (value: number) => string;
+    marks?: { x: number; colour: string }[]; /* lines from top to bottom */
+    shade?: [number, number] | null; /* from x to x, lightly */
+    xRange?: [number, number] | null;
+    zoom?: boolean;
+    onHover?: (index: number | null) => void;
+    onPick?: (index: number) => void;
+}
+
+const listOf = (values: ArrayLike<number>) =>
+    Array.from(values, (value) => (value === null || Number.isNaN(value) ? null : value));
+
+export function Plot(props: PlotProps) {
+    const [holder, width] = useWidth<HTMLDivElement>();
+    const latest = useRef(props);
+    latest.current = props;
+    useEffect(() => {
+        if (!width || !holder.current) return;
+        const plot = new uPlot(optionsOf(props, width, latest), dataOf(props), holder.current);
+        const node = holder.current;
+        return () => {
+            plot.destroy();
+            node.querySelectorAll(".uplot").forEach((left) => left.remove());
+        };
+    }, [width, props.theme, props.lines, props.x, props.height, props.yLabel, props.marks, props.xRange?.[0], props.xRange?.[1]]);
+    return <div ref={holder} class="plot" role="img" aria-label={props.label} style={{ minHeight: `${props.height}px` }} />;
+}
+
+function dataOf({ x, lines }: PlotProps): uPlot.AlignedData {
+    const all: (number | null)[][] = [x];
+    for (const line of lines) {
+        all.push(listOf(line.values));
+        if (line.low && line.high) all.push(listOf(line.high), listOf(line.low));
+    }
+    return all as uPlot.AlignedData;
+}
+
+function seriesOf(lines: Line[], colours: Colours): { series: uPlot.Series[]; bands: uPlot.Band[] } {
+    const series: uPlot.Series[] = [{}];
+    const bands: uPlot.Band[] = [];
+    for (const line of lines) {
+        const scale = line.scale ?? "y";
+        series.push({
+            label: line.label, stroke: line.colour, width: line.dots ? 0 : line.width ?? 1.75, scale, dash: line.dash,
+            paths: line.dots ? () => null : undefined,
+            points: { show: line.dots || line.values.length < 40, size: line.dots ? 4 : 5, fill: line.dots ? line.colour : colours.background,
+                stroke: line.colour, width: line.dots ? 0 : 1.5 },
+        });
+        if (!line.low || !line.high) continue;
+        const edge = { scale, stroke: "transparent", width: 0, points: { show: false } };
+        bands.push({ series: [series.length, series.length + 1], fill: faint(line.colour, 0.16) });
+        series.push(edge, edge);
+    }
+    return { series, bands };
+}
+
+function optionsOf(props: PlotProps, width: number, latest: { current: PlotProps }): uPlot.Options {
+    const colours = coloursOf(props.theme);
+    const { series, bands } = seriesOf(props.lines, colours);
+    const font = `11px ${colours.font}`;
+    const axis = { stroke: colours.muted, font, labelFont: font, labelGap: 0, ticks: { stroke: colours.grid, size: 4 } };
+    const right = props.lines.some((line) => line.scale === "right");
+    const numbers = (_: uPlot, values: number[]) => ticks(values);
+    return {
+        width, height: props.height, series, bands,
+        legend: { show: false },
+        cursor: {
+            points: { size: 7 }, y: false,
+            drag: { x: props.zoom ?? false, y: false, setScale: props.zoom ?? false },
+        },
+        scales: {
+            x: { time: false, distr: props.logX ? 3 : 1, log: 2, ...(props.xRange ? { min: props.xRange[0], max: props.xRange[1] } : {}) },
+            y: { range: (_, low, high) => rangeOf(low, high, props.yFrom, props.yTo) },
+            right: { range: (_, low, high) => rangeOf(low, high, null) },
+        },
+        axes: [
+            { ...axis, label: props.xLabel, labelSize: 18, size: 26, grid: { show: false },
+                values: (_, values) => values.map((value) => (value === null ? "" : (props.xTicks ?? String)(value))) },
+            { ...axis, label: props.yLabel, labelSize: 18, size: 44, grid: { stroke: colours.grid, width: 1 }, values: numbers },
+            ...(right ? [{ ...axis, scale: "right", side: 1 as const, label: props.rightLabel, labelSize: 18, size: 44, grid: { show: false }, values: numbers }] : []),
+        ],
+        hooks: {
+            setCursor: [(plot) => latest.current.onHover?.(plot.cursor.idx ?? null)],
+            drawClear: [(plot) => drawBehind(plot, latest.current, colours)],
+            ready: [(plot) => plot.over.addEventListener("click", () => {
+                if (plot.cursor.idx !== null && plot.cursor.idx !== undefined) latest.current.onPick?.(plot.cursor.idx);
+            })],
+        },
+    };
+}
+
+/* All ticks of an axis with the same decimals. */
+function ticks(values: (number | null)[]): string[] {
+    const known = values.filter((value): value is number => value !== null);
+    const step = known.length > 1 ? known[1] - known[0] : Math.abs(known[0]) || 1;
+    return values.map((value) => (value === null ? "" : tickText(value, step)));
+}
+
+function rangeOf(low: number | null, high: number | null, from?: number | null, to?: number): [number, number] {
+    const bottom = from ?? low ?? 0;
+    const top = to ?? high ?? 1;
+    const room = Math.max((top - bottom) * 0.06, 1e-6);
+    return [from ?? bottom - room, to ?? top + room];
+}
+
+/* The prompt's part, and lines that mark places. */
+function drawBehind(plot: uPlot, props: PlotProps, colours: Colours) {
+    const { ctx: pen, bbox: box } = plot;
+    pen.save();
+    pen.beginPath();
+    pen.rect(box.left, box.top, box.width, box.height);
+    pen.clip();
+    if (props.shade) {
+        const [from, to] = props.shade.map((x) => plot.valToPos(x, "x", true));
+        pen.fillStyle = faint(colours.bar, 0.14);
+        pen.fillRect(from, box.top, to - from, box.height);
+    }
+    for (const mark of props.marks ?? []) {
+        pen.fillStyle = faint(mark.colour, 0.55);
+        pen.fillRect(Math.round(plot.valToPos(mark.x, "x", true)) - 1, box.top, 2, box.height);
+    }
+    pen.restore();
+}
+
+/* Names beside their colours: outside of the picture, where they can wrap. */
+export function Legend({ lines, theme }: { lines: Line[]; theme: Theme }) {
+    void theme;
+    return (
+        <ul class="legend">
+            {lines.filter((line) => line.label).map((line) => (
+                <li key={line.label}>
+                    <i style={{ background: line.dash ? `repeating-linear-gradient(90deg, ${line.colour} 0 4px, transparent 4px 7px)` : line.colour }}
+                        class={line.dots ? "dot" : ""} />
+                    {line.label}
+                </li>
+            ))}
+        </ul>
+    );
+}

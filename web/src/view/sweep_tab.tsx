@@ -1,0 +1,43 @@
+/* sweep_tab.tsx - what switching heads off costs, by every ranker, beside chance. */
+import { useMemo } from "preact/hooks";
+import type { RawSweep, Sheet } from "../data/format";
+import { sheetTable } from "../data/tables";
+import { useStore } from "../store";
+import { Nothing, Panel } from "./pieces";
+import { Legend, Plot, type Line } from "./plot";
+import { Sheets, TableButton } from "./table";
+import { coloursOf, type Colours } from "./theme";
+
+export function SweepTab({ sweep }: { sweep: RawSweep }) {
+    const { state } = useStore();
+    const tables = sweep.tables ?? {};
+    const colours = coloursOf(state.theme);
+    const [x, lines] = useMemo(() => curvesOf(tables, colours), [sweep, state.theme]);
+    return (
+        <>
+            <Panel title="What it costs to switch heads off" class="wide" actions={tables.points ? <TableButton table={() => sheetTable(tables.points, "sweep-points")} /> : null}>
+                {lines.length
+                    ? <><Plot label="Loss by share of heads switched off" x={x} lines={lines} height={300} theme={state.theme} xLabel="share of heads off" yLabel="loss (nats a token)" xTicks={(ratio) => `${Math.round(100 * ratio)}%`} />
+                        <Legend lines={lines} theme={state.theme} /></>
+                    : <Nothing title="The sweep brings no points" />}
+            </Panel>
+            {sweep.verdict?.length ? <Panel title="What that says" class="wide"><ul class="verdict">{sweep.verdict.map((line) => <li key={line}>{line}</li>)}</ul></Panel> : null}
+            <Sheets sheets={tables} name="sweep" />
+        </>
+    );
+}
+
+/* A line an order; random orders are a band around their median. */
+function curvesOf(tables: Record<string, Sheet>, colours: Colours): [number[], Line[]] {
+    const points = (tables.points?.rows ?? []) as { order: string; ratio: number; nll: number }[];
+    const random = (tables.random?.rows ?? []) as { ratio: number; least: number; most: number; median: number }[];
+    const x = [...new Set([...points, ...random].map((row) => row.ratio))].sort((a, b) => a - b);
+    const column = <T extends { ratio: number }>(rows: T[], of: (row: T) => number) =>
+        x.map((ratio) => { const row = rows.find((one) => one.ratio === ratio); return row ? of(row) : NaN; });
+    const lines: Line[] = [];
+    if (random.length)
+        lines.push({ label: "random orders", colour: colours.bar, dash: [4, 3], values: column(random, (row) => row.median), low: column(random, (row) => row.least), high: column(random, (row) => row.most) });
+    [...new Set(points.map((row) => row.order))].forEach((order, i) =>
+        lines.push({ label: order, colour: colours.series[i % 8], dash: i >= 8 ? [2, 2] : undefined, values: column(points.filter((row) => row.order === order), (row) => row.nll) }));
+    return [x, lines];
+}

@@ -1,0 +1,27 @@
+/* tiles.worker.ts - tiles of a large map, off the main thread. */
+import { levelsFor, tilePixels, type Level, type MapShape } from "./pyramid";
+
+export interface TileRequest {
+    id: number;
+    level: number;
+    across: number;
+    down: number;
+}
+export type ToWorker = { map: MapShape; colours: Uint32Array } | { colours: Uint32Array } | TileRequest;
+
+let map: MapShape | null = null;
+let levels: Level[] = [];
+let colours = new Uint32Array(256);
+
+self.onmessage = async (event: MessageEvent<ToWorker>) => {
+    const message = event.data;
+    if ("colours" in message) colours = new Uint32Array(message.colours);
+    if ("map" in message) {
+        map = message.map;
+        levels = levelsFor(map);
+    }
+    if (!("id" in message) || !map) return;
+    const { id, level, across, down } = message;
+    const bitmap = await createImageBitmap(tilePixels(map, levels[level], across, down, colours));
+    (self as unknown as Worker).postMessage({ id, bitmap }, [bitmap]);
+};

@@ -1,0 +1,168 @@
+/* pages.mjs - what a reader does with a report: by mouse and by keyboard, in all sizes and themes. */
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { cellOf, folder, fragmentOf, open, realReport, sampleReport } from "./drive.mjs";
+import { PAGE } from "./sample.mjs";
+import { test } from "./tap.mjs";
+
+const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+const title = (page) => page.locator(".card h2").innerText();
+const scale = (page) => page.locator(".scale .name").first().innerText();
+
+/* No serious fault by axe-core, and nothing wider than the window. */
+async function sound(page) {
+    await page.evaluate(axe);
+    const found = await page.evaluate(() => window.axe.run(document, { runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"] }));
+    const bad = found.violations.filter((one) => one.impact === "serious" || one.impact === "critical");
+    assert.deepEqual(bad.map((one) => `${one.id}: ${one.nodes.map((node) => node.html.slice(0, 120)).slice(0, 3).join(" | ")}`), []);
+    const [wide, window] = await page.evaluate(() => [document.documentElement.scrollWidth, innerWidth]);
+    assert.ok(wide <= window, `the page is ${wide} pixels wide, the window ${window}`);
+}
+
+async function byMouse(browser, options) {
+    const { page, check } = await open(browser, realReport(), options);
+    const place = await cellOf(page, 3, 5);
+    await page.mouse.click(place.x, place.y);
+    assert.match(await title(page), /^L3H5/);
+    assert.match(await fragmentOf(page), /sel=L3H5/);
+    assert.match(await scale(page), /nats/);
+    await page.getByRole("button", { name: "bits", exact: true }).click();
+    assert.match(await scale(page), /bits/);
+    await page.getByRole("button", { name: "normalised", exact: true }).click();
+    assert.match(await scale(page), /Normalised/i);
+    await page.getByRole("button", { name: "sink out" }).click();
+    assert.match(await scale(page), /without the sink/);
+    assert.match(await fragmentOf(page), /unit=normalised.*sink=out/);
+    await page.getByRole("button", { name: "demo-sparse" }).click();
+    await page.getByRole("tab", { name: /Diagnosis/ }).click();
+    const chip = page.locator(".diagnosis.present .chips button[data-head]").first();
+    const head = await chip.getAttribute("data-head");
+    await chip.click();
+    assert.ok((await title(page)).startsWith(head), `the diagnosis leads to ${head}`);
+    await sound(page);
+    await check();
+}
+
+async function byKeyboard(browser, options) {
+    const { page, check } = await open(browser, realReport(), options);
+    const press = async (...keys) => { for (const key of keys) await page.keyboard.press(key); };
+    await press("/");
+    await press("Home", "PageDown", "ArrowRight", "ArrowUp", "ArrowUp", "Enter");
+    assert.match(await title(page), /^L1H2/);
+    assert.match(await page.locator("#heads-cell").innerText(), /^L1H2 [\d.]+ nats/);
+    await press("ArrowRight", "Shift+Enter");
+    assert.match(await title(page), /^2 heads/);
+    await press("x");
+    assert.match(await fragmentOf(page), /off=L2H2/);
+    await press("x");
+    await page.getByRole("button", { name: "bits", exact: true }).focus();
+    await press("Enter");
+    assert.match(await scale(page), /bits/);
+    await page.getByRole("button", { name: "sink out" }).focus();
+    await press("Space");
+    assert.match(await scale(page), /without the sink/);
+    await page.getByRole("button", { name: "demo-sparse" }).focus();
+    await press("Enter");
+    await page.getByRole("tab", { selected: true }).focus();
+    for (let i = 0; i < 8 && !/Diagnosis/.test(await page.locator("[role=tab][aria-selected=true]").innerText()); i++) await press("ArrowRight");
+    const chip = page.locator(".diagnosis.present .chips button[data-head]").first();
+    const head = await chip.getAttribute("data-head");
+    await chip.focus();
+    await press("Enter");
+    assert.ok((await title(page)).startsWith(head));
+    await press("?");
+    assert.ok(await page.getByRole("dialog", { name: "Keys" }).isVisible());
+    await press("Escape");
+    assert.equal(await page.getByRole("dialog").count(), 0);
+    await check();
+}
+
+async function everyTab(browser, options) {
+    const { page, check } = await open(browser, realReport(), options);
+    const tabs = await page.getByRole("tab").count();
+    assert.ok(tabs >= 6, `${tabs} tabs`);
+    for (let i = 0; i < tabs; i++) {
+        await page.getByRole("tab").nth(i).click();
+        assert.equal(await page.locator(".nothing").filter({ hasText: "There is nothing" }).count(), 0);
+        await sound(page);
+    }
+    await check();
+}
+
+async function tokens(browser) {
+    const { page, check } = await open(browser, realReport(), { fragment: "#tab=tokens" });
+    const spans = page.locator("#text [data-token]");
+    assert.match(await page.locator("#text").innerText(), /<\/script>.*<b>/);
+    await spans.nth(6).hover();
+    assert.match(await page.locator(".row-panel").innerText(), /%/);
+    const before = await spans.nth(0).evaluate((node) => node.style.background);
+    await spans.nth(9).click();
+    assert.match(await fragmentOf(page), /token=9/);
+    await page.mouse.move(5, 5);
+    const shares = await page.locator(".row-panel .value").allInnerTexts();
+    const sum = shares.reduce((total, text) => total + parseFloat(text), 0);
+    assert.ok(sum > 30 && sum <= 101, `a row adds up to ${sum}%`);
+    assert.ok(before);
+    await page.locator("#text").focus();
+    await page.keyboard.press("ArrowRight");
+    await page.keyboard.press("Enter");
+    assert.match(await fragmentOf(page), /token=10/);
+    await check();
+}
+
+async function tables(browser) {
+    const { page, check } = await open(browser, realReport());
+    await page.locator(".first").getByRole("button", { name: "Table" }).click();
+    const dialog = page.getByRole("dialog");
+    assert.equal(await dialog.locator("tbody tr").count(), 64);
+    for (const kind of ["CSV", "JSON"]) {
+        const [file] = await Promise.all([page.waitForEvent("download"), dialog.getByRole("button", { name: kind }).click()]);
+        const path = `${folder}/table.${kind}`;
+        await file.saveAs(path);
+        const text = readFileSync(path, "utf8");
+        if (kind === "CSV") assert.equal(text.trim().split("\n").length, 65);
+        else assert.equal(JSON.parse(text).length, 64);
+    }
+    await sound(page);
+    await page.keyboard.press("Escape");
+    await page.locator(".first .ask button").first().click();
+    assert.match(await page.locator(".definition").innerText(), /entropy/i);
+    await check();
+}
+
+async function sentView(browser) {
+    const { page, check } = await open(browser, realReport(), { fragment: "#unit=bits&sel=L4H4,L2H1&off=L0H0" });
+    assert.match(await title(page), /^2 heads/);
+    assert.match(await scale(page), /bits/);
+    await check();
+}
+
+async function emptyPage(browser) {
+    const { page, check } = await open(browser, PAGE);
+    assert.match(await page.locator("h1").innerText(), /holds no data/);
+    await sound(page);
+    await check();
+}
+
+async function smallParts(browser) {
+    const { page, check } = await open(browser, sampleReport("small", { layers: 2, heads: 3, tokens: 0 }), { width: 390 });
+    assert.deepEqual(await page.getByRole("tab").allInnerTexts(), ["Heads", "Diagnosis1"]);
+    await sound(page);
+    await check();
+}
+
+export function pages(browser) {
+    for (const width of [1280, 390])
+        for (const theme of ["light", "dark"]) {
+            const options = { width, theme };
+            test(`mouse: head, units, sink, a diagnosis to its head (${width} px, ${theme})`, () => byMouse(browser, options));
+            test(`the same by keyboard alone (${width} px, ${theme})`, () => byKeyboard(browser, options));
+            test(`every tab: no serious fault by axe-core (${width} px, ${theme})`, () => everyTab(browser, options));
+        }
+    test("tokens: where they look, rows that add up, markup as text", () => tokens(browser));
+    test("every number as a table, as CSV and as JSON; definitions", () => tables(browser));
+    test("a view that was sent opens as it was", () => sentView(browser));
+    test("a page without data says so", () => emptyPage(browser));
+    test("a report with little in it shows what there is", () => smallParts(browser));
+}
