@@ -47,6 +47,16 @@ class Result(ctypes.Structure):
                 [("segment_mass", ctypes.c_void_p)])
 
 
+class Upstream(ctypes.Structure):
+    _fields_ = [("grad_out", Rows), ("grad_entropy", ctypes.c_void_p), ("grad_lse", ctypes.c_void_p),
+                ("out", Rows), ("lse", ctypes.c_void_p), ("entropy", ctypes.c_void_p)]
+
+
+class Gradient(ctypes.Structure):
+    _fields_ = [("dq", Rows), ("dk", Rows), ("dv", Rows), ("dgates", ctypes.c_void_p),
+                ("dsinks", ctypes.c_void_p)]
+
+
 class Launch(ctypes.Structure):
     _fields_ = [("stream", ctypes.c_void_p), ("kernel", ctypes.c_int)]
 
@@ -66,16 +76,20 @@ class Library:
             raise RuntimeError(self.library.hl_cuda_error().decode())
 
     def problem(self, q, k, v, causal=False, scale=None, softcap=0.0, window=None,
-                window_sink=0, arrays=None):
+                window_sink=0, arrays=None, window_left=None, window_right=None):
         a = Attention(q.shape[0], q.shape[1], k.shape[1], q.shape[2], k.shape[2], q.shape[3],
                       v.shape[3], Rows.of(q), Rows.of(k), Rows.of(v))
         a.flags = (CAUSAL if causal else 0) | SCALE
         a.scale = scale if scale is not None else 1.0 / math.sqrt(q.shape[3])
         a.softcap = softcap
+        window = window if window is not None else window_left
         if window is not None:
             a.flags |= WINDOW_LEFT
             a.window_left = window
             a.window_sink = window_sink
+        if window_right is not None:
+            a.flags |= WINDOW_RIGHT
+            a.window_right = window_right
         for name, tensor in (arrays or {}).items():
             setattr(a, name, pointer(tensor))
         return a
@@ -103,3 +117,26 @@ class Library:
         run, found = self.prepare(*arguments, **options)
         run()
         return found
+
+    def prepare_backward(self, q, k, v, upstream, forward, kernel="auto", **options):
+        """The gradient's call, given grad_out, grad_entropy and grad_lse (each may be missing) and
+        what the forward pass found; and the tensors that it fills."""
+        found = {name: torch.full_like(x, math.nan) for name, x in (("dq", q), ("dk", k), ("dv", v))}
+        arrays = options.get("arrays") or {}
+        for name in ("gates", "sinks"):
+            if name in arrays:
+                found["d" + name] = torch.full_like(arrays[name], math.nan)
+        attention = self.problem(q, k, v, **options)
+        above = Upstream(Rows.of(upstream.get("grad_out")), pointer(upstream.get("grad_entropy")),
+                         pointer(upstream.get("grad_lse")), Rows.of(forward["out"]),
+                         pointer(forward["lse"]), pointer(forward.get("entropy")))
+        gradient = Gradient(Rows.of(found["dq"]), Rows.of(found["dk"]), Rows.of(found["dv"]),
+                            pointer(found.get("dgates")), pointer(found.get("dsinks")))
+        launch = Launch(torch.cuda.current_stream().cuda_stream, KERNELS[kernel])
+        arguments = [ctypes.byref(x) for x in (gradient, attention, above, launch)]
+        keep = (q, k, v, upstream, forward, found, gradient, attention, above, launch, options)
+
+        def run(keep=keep):
+            self.call(self.library.hl_cuda_backward, *arguments)
+
+        return run, found

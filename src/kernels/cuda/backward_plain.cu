@@ -15,11 +15,20 @@ namespace headlight
 
 constexpr int COLUMNS = HL_MAX_HEAD_DIM / 32; /* of a lane */
 
+/* What is needed beside the problem; the arrays are ours, a number a row. */
+struct plain_backward {
+    hl_attention_gradient gradient;
+    hl_attention_upstream upstream;
+    double               *delta; /* dO.out             */
+    double               *gates; /* shares of dgates   */
+    double               *sinks; /* ... and of dsinks  */
+};
+
 /* A row's own share of the gradient. */
 struct row_upstream {
     double lse, entropy = 0, g_lse = 0, g_entropy = 0, gate = 1, delta = 0;
 
-    __device__ row_upstream(const problem &p, const backward_problem &b, const plain_row &row)
+    __device__ row_upstream(const problem &p, const plain_backward &b, const plain_row &row)
     {
         lse = b.upstream.lse[row.index];
         if (p.gates != nullptr)
@@ -58,9 +67,8 @@ __device__ static void add_keys(double (&dq)[COLUMNS], const problem &p, const p
     }
 }
 
-__device__ static void row_backward(const problem &p, const backward_problem &b,
-                                    const plain_row &row, const row_upstream &u, const double *q,
-                                    const double *grad_out)
+__device__ static void row_backward(const problem &p, const plain_backward &b, const plain_row &row,
+                                    const row_upstream &u, const double *q, const double *grad_out)
 {
     int    lane        = threadIdx.x % 32;
     double dq[COLUMNS] = {};
@@ -96,8 +104,8 @@ __device__ static void row_backward(const problem &p, const backward_problem &b,
     }
 }
 
-__global__ static void backward_rows(const __grid_constant__ problem          p,
-                                     const __grid_constant__ backward_problem b)
+__global__ static void backward_rows(const __grid_constant__ problem        p,
+                                     const __grid_constant__ plain_backward b)
 {
     __shared__ double rows[PLAIN_WARPS][2][HL_MAX_HEAD_DIM];
     int               warp   = threadIdx.x / 32;
@@ -126,7 +134,7 @@ struct key_gradient {
     double dk[COLUMNS] = {}, dv[COLUMNS] = {};
 
     /* Adds 32 rows' shares, one a lane; `weight` is gate times probability. */
-    __device__ void add_rows(const problem &p, const backward_problem &b, int batch, int head,
+    __device__ void add_rows(const problem &p, const plain_backward &b, int batch, int head,
                              int base, double ds, double weight)
     {
         int lane = threadIdx.x % 32;
@@ -146,9 +154,8 @@ struct key_gradient {
     }
 };
 
-__device__ static void head_backward(key_gradient &total, const problem &p,
-                                     const backward_problem &b, int batch, int head, int key,
-                                     const double *k, const double *v)
+__device__ static void head_backward(key_gradient &total, const problem &p, const plain_backward &b,
+                                     int batch, int head, int key, const double *k, const double *v)
 {
     int lane = threadIdx.x % 32;
 
@@ -178,8 +185,8 @@ __device__ static void head_backward(key_gradient &total, const problem &p,
     }
 }
 
-__global__ static void backward_keys(const __grid_constant__ problem          p,
-                                     const __grid_constant__ backward_problem b)
+__global__ static void backward_keys(const __grid_constant__ problem        p,
+                                     const __grid_constant__ plain_backward b)
 {
     __shared__ double rows[PLAIN_WARPS][2][HL_MAX_HEAD_DIM];
     int               warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -218,8 +225,8 @@ __device__ static double head_total(const problem &p, const double *shares, int 
     return warp_sum(total);
 }
 
-__global__ static void backward_heads(const __grid_constant__ problem          p,
-                                      const __grid_constant__ backward_problem b)
+__global__ static void backward_heads(const __grid_constant__ problem        p,
+                                      const __grid_constant__ plain_backward b)
 {
     int    head  = blockIdx.x;
     double gates = head_total(p, b.gates, head);
@@ -235,7 +242,7 @@ __global__ static void backward_heads(const __grid_constant__ problem          p
 
 /* ---------------------------------------------------------------------- launch */
 
-static hl_status run(const problem &p, const backward_problem &b, cudaStream_t stream)
+static hl_status run(const problem &p, const plain_backward &b, cudaStream_t stream)
 {
     int64_t n_rows = static_cast<int64_t>(p.n_batch) * p.n_heads * p.n_queries;
     int64_t n_keys = static_cast<int64_t>(p.n_batch) * p.n_kv_heads * p.n_keys;
@@ -256,9 +263,9 @@ static hl_status run(const problem &p, const backward_problem &b, cudaStream_t s
 hl_status launch_backward_plain(const problem &p, const hl_attention_gradient &gradient,
                                 const hl_attention_upstream &upstream, cudaStream_t stream)
 {
-    size_t           n_rows    = static_cast<size_t>(p.n_batch) * p.n_heads * p.n_queries;
-    double          *workspace = nullptr;
-    backward_problem b         = { gradient, upstream, nullptr, nullptr, nullptr };
+    size_t         n_rows    = static_cast<size_t>(p.n_batch) * p.n_heads * p.n_queries;
+    double        *workspace = nullptr;
+    plain_backward b         = { gradient, upstream, nullptr, nullptr, nullptr };
 
     HL_CUDA_TRY(check(cudaMallocAsync(&workspace, (3 * n_rows + 1) * sizeof *workspace, stream),
                       "memory for the gradient"));

@@ -119,6 +119,52 @@ __device__ __forceinline__ void copy_out_wait()
     asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
 }
 
+/* Bytes in a row to shared memory; the barrier learns of them.  All on 16 bytes. */
+__device__ __forceinline__ void copy_bytes_in(void *target, const void *source, uint32_t n_bytes,
+                                              uint64_t *barrier)
+{
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
+                 " [%0], [%1], %2, [%3];" ::"r"(shared_address(target)),
+                 "l"(source), "r"(n_bytes), "r"(shared_address(barrier))
+                 : "memory");
+}
+
+/* Bytes in a row from shared memory. */
+__device__ __forceinline__ void copy_bytes_out(void *target, const void *source, uint32_t n_bytes)
+{
+    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(target),
+                 "r"(shared_address(source)), "r"(n_bytes)
+                 : "memory");
+}
+
+/* The same, floats added to those that are there. */
+__device__ __forceinline__ void add_floats_out(float *target, const float *source, uint32_t n_bytes)
+{
+    asm volatile(
+        "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(target),
+        "r"(shared_address(source)), "r"(n_bytes)
+        : "memory");
+}
+
+/* What was learnt of global memory, before the copy engine works on it. */
+__device__ __forceinline__ void fence_async_global()
+{
+    asm volatile("fence.proxy.async.global;" ::: "memory");
+}
+
+/* A counter that says what other blocks have done. */
+__device__ __forceinline__ int load_acquire(const int *counter)
+{
+    int value;
+    asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(value) : "l"(counter) : "memory");
+    return value;
+}
+
+__device__ __forceinline__ void add_release(int *counter, int value)
+{
+    asm volatile("red.release.gpu.global.add.s32 [%0], %1;" ::"l"(counter), "r"(value) : "memory");
+}
+
 /* Ordinary stores to shared memory, before the copy engine reads them. */
 __device__ __forceinline__ void fence_async()
 {
@@ -194,6 +240,9 @@ __device__ __forceinline__ uint32_t describe(uint32_t address, uint32_t panel_by
 #define HL_D32(d, i) HL_D8(d, i), HL_D8(d, (i) + 8), HL_D8(d, (i) + 16), HL_D8(d, (i) + 24)
 #define HL_D64(d)    HL_D32(d, 0), HL_D32(d, 32)
 
+#define HL_D16(d) HL_D8(d, 0), HL_D8(d, 8)
+#define HL_S16    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
+
 #define HL_S32                                                                                     \
     "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                       \
     "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
@@ -207,6 +256,15 @@ __device__ __forceinline__ uint32_t describe(uint32_t address, uint32_t panel_by
                  "mov.b64 a, {%" A ", " HL_UPPER "};\nmov.b64 b, {%" B ", " HL_UPPER "};\n"        \
                  "wgmma.mma_async.sync.aligned.m64n" N "k16.f32." TYPE "." TYPE " {" S             \
                  "}, a, b, add, 1, 1, 0, 0;\n}\n"                                                  \
+                 : D                                                                               \
+                 : "r"(a), "r"(b), "r"(add))
+
+/* The same with A along M and B along N. */
+#define HL_WGMMA_TT(N, TYPE, S, D, A, B, P)                                                        \
+    asm volatile("{\n.reg .pred add;\n.reg .b64 a, b;\nsetp.ne.b32 add, %" P ", 0;\n"              \
+                 "mov.b64 a, {%" A ", " HL_UPPER "};\nmov.b64 b, {%" B ", " HL_UPPER "};\n"        \
+                 "wgmma.mma_async.sync.aligned.m64n" N "k16.f32." TYPE "." TYPE " {" S             \
+                 "}, a, b, add, 1, 1, 1, 1;\n}\n"                                                  \
                  : D                                                                               \
                  : "r"(a), "r"(b), "r"(add))
 
@@ -234,6 +292,24 @@ __device__ __forceinline__ void wgmma_ss(float (&d)[64], uint32_t a, uint32_t b,
         HL_WGMMA_SS("128", "f16", HL_S64, HL_D64(d), "64", "65", "66");
     else
         HL_WGMMA_SS("128", "bf16", HL_S64, HL_D64(d), "64", "65", "66");
+}
+
+template <typename T>
+__device__ __forceinline__ void wgmma_tt(float (&d)[16], uint32_t a, uint32_t b, int add)
+{
+    if constexpr (std::is_same<T, __half>::value)
+        HL_WGMMA_TT("32", "f16", HL_S16, HL_D16(d), "16", "17", "18");
+    else
+        HL_WGMMA_TT("32", "bf16", HL_S16, HL_D16(d), "16", "17", "18");
+}
+
+template <typename T>
+__device__ __forceinline__ void wgmma_tt(float (&d)[32], uint32_t a, uint32_t b, int add)
+{
+    if constexpr (std::is_same<T, __half>::value)
+        HL_WGMMA_TT("64", "f16", HL_S32, HL_D32(d, 0), "32", "33", "34");
+    else
+        HL_WGMMA_TT("64", "bf16", HL_S32, HL_D32(d, 0), "32", "33", "34");
 }
 
 template <typename T>

@@ -18,15 +18,19 @@ hl_status launch_hopper(const problem &p, const cudaDeviceProp &device, cudaStre
 hl_status launch_portable(const problem &p, cudaStream_t stream);
 hl_status launch_plain(const problem &p, cudaStream_t stream);
 
-/* What the gradient needs beside the problem; the arrays are ours, a number a row. */
-struct backward_problem {
-    hl_attention_gradient gradient;
-    hl_attention_upstream upstream;
-    double               *delta; /* dO.out             */
-    double               *gates; /* shares of dgates   */
-    double               *sinks; /* ... and of dsinks  */
-};
+/* The same of gradients. */
+const char *backward_hopper_refuses(const problem &p, const hl_attention_gradient &gradient,
+                                    const hl_attention_upstream &upstream,
+                                    const cudaDeviceProp        &device);
+const char *backward_portable_refuses(const problem &p, const hl_attention_gradient &gradient,
+                                      const hl_attention_upstream &upstream,
+                                      const cudaDeviceProp        &device);
 
+hl_status launch_backward_hopper(const problem &p, const hl_attention_gradient &gradient,
+                                 const hl_attention_upstream &upstream,
+                                 const cudaDeviceProp &device, cudaStream_t stream);
+hl_status launch_backward_portable(const problem &p, const hl_attention_gradient &gradient,
+                                   const hl_attention_upstream &upstream, cudaStream_t stream);
 hl_status launch_backward_plain(const problem &p, const hl_attention_gradient &gradient,
                                 const hl_attention_upstream &upstream, cudaStream_t stream);
 

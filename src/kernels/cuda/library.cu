@@ -169,14 +169,34 @@ hl_status hl_cuda_forward(const hl_attention_result *result, const hl_attention 
     return is_empty(p) ? HL_OK : launch_forward(p, launch);
 }
 
+/* The same of gradients. */
+static hl_status launch_backward(const problem &p, const hl_attention_gradient &gradient,
+                                 const hl_attention_upstream &upstream,
+                                 const hl_cuda_launch        *launch)
+{
+    const cudaDeviceProp *device = nullptr;
+    cudaStream_t          stream = static_cast<cudaStream_t>(launch->stream);
+    hl_cuda_kernel        wanted = launch->kernel;
+
+    HL_CUDA_TRY(current_device(&device));
+    const char *no_hopper   = backward_hopper_refuses(p, gradient, upstream, *device);
+    const char *no_portable = backward_portable_refuses(p, gradient, upstream, *device);
+    if (wanted == HL_CUDA_HOPPER && no_hopper != nullptr)
+        return fail(HL_UNSUPPORTED, "the Hopper gradient does not take %s", no_hopper);
+    if (wanted == HL_CUDA_PORTABLE && no_portable != nullptr)
+        return fail(HL_UNSUPPORTED, "the portable gradient does not take %s", no_portable);
+    if (wanted == HL_CUDA_HOPPER || (wanted == HL_CUDA_AUTO && no_hopper == nullptr))
+        return launch_backward_hopper(p, gradient, upstream, *device, stream);
+    if (wanted == HL_CUDA_PORTABLE || (wanted == HL_CUDA_AUTO && no_portable == nullptr))
+        return launch_backward_portable(p, gradient, upstream, stream);
+    return launch_backward_plain(p, gradient, upstream, stream);
+}
+
 hl_status hl_cuda_backward(const hl_attention_gradient *gradient, const hl_attention *attention,
                            const hl_attention_upstream *upstream, const hl_cuda_launch *launch)
 {
     hl_attention_result nothing = {};
 
-    if (launch->kernel != HL_CUDA_AUTO && launch->kernel != HL_CUDA_PLAIN)
-        return fail(HL_UNSUPPORTED, "the gradient has the plain kernel only");
     HL_CUDA_TRY(check_limits(attention));
-    return launch_backward_plain(describe(&nothing, attention), *gradient, *upstream,
-                                 static_cast<cudaStream_t>(launch->stream));
+    return launch_backward(describe(&nothing, attention), *gradient, *upstream, launch);
 }

@@ -36,6 +36,15 @@ template <typename T> __device__ __forceinline__ uint32_t pack(float low, float 
     return both;
 }
 
+/* The two again. */
+template <typename T> __device__ __forceinline__ float2 unpack(uint32_t both)
+{
+    if constexpr (std::is_same<T, __half>::value)
+        return __half22float2(*reinterpret_cast<const __half2 *>(&both));
+    else
+        return __bfloat1622float2(*reinterpret_cast<const __nv_bfloat162 *>(&both));
+}
+
 /* 16 bytes to shared memory. */
 __device__ __forceinline__ void copy_async(void *target, const void *source)
 {

@@ -1,0 +1,95 @@
+/* backward_rows.cuh - what both tensor-core gradients have before and after their
+ * products: a few numbers for every row, sums over a head, and working memory.
+ *
+ * With x = log2 of a probability, so that p = 2^x, the gradient of a score is
+ *
+ *     dS = p (gate dO.v + constant + slope x)
+ *     constant = g_lse - dO.out - g_H H        slope = -g_H ln 2
+ *
+ * which is metrics.md's formula with all that belongs to the row pulled out. */
+#ifndef HL_CUDA_BACKWARD_ROWS_CUH
+#define HL_CUDA_BACKWARD_ROWS_CUH
+
+#include <cuda_runtime.h>
+
+#include "kernels/cuda/problem.cuh"
+
+namespace headlight
+{
+
+constexpr int BLOCK_ROWS = 64; /* queries of a block */
+
+/* The numbers of a block's rows.  A row that sees no key, or does not exist, has an
+ * lse so large that its probabilities are 0, and nothing else. */
+struct row_block {
+    float  lse[BLOCK_ROWS];       /* in bits */
+    float4 terms[BLOCK_ROWS / 2]; /* of two rows: constants, then slopes */
+};
+
+constexpr float NO_KEYS = 1e30f;
+
+/* Takes the place of log2 p where a key is not seen: 2^HIDDEN is 0, 0 * HIDDEN too. */
+constexpr float HIDDEN = -16384.0f;
+
+struct backward_problem {
+    hl_attention_gradient gradient;
+    hl_attention_upstream upstream;
+    int                   n_row_blocks; /* of a head */
+    row_block            *rows;         /* (n_batch, n_heads, n_row_blocks) */
+    float                *sinks;        /* (n_batch, n_heads, 64 n_row_blocks): shares of dsinks */
+};
+
+__device__ __forceinline__ int64_t row_block_index(const problem &p, const backward_problem &b,
+                                                   int batch, int head, int block)
+{
+    return (static_cast<int64_t>(batch) * p.n_heads + head) * b.n_row_blocks + block;
+}
+
+/* Memory on the device until the work in the stream so far is done.  Kept for the next
+ * call: asking the driver takes longer than a gradient. */
+class workspace
+{
+  public:
+    explicit workspace(cudaStream_t stream) : stream(stream)
+    {
+    }
+    workspace(const workspace &)            = delete;
+    workspace &operator=(const workspace &) = delete;
+    ~workspace();
+
+    hl_status open(size_t n_bytes);
+
+    /* The next n values, on 128 bytes.  Counts first when there is no memory yet. */
+    template <typename V> V *take(size_t n)
+    {
+        char *at = base + n_taken;
+        n_taken += (n * sizeof(V) + 127) / 128 * 128;
+        return reinterpret_cast<V *>(at);
+    }
+
+    size_t n_taken = 0;
+
+    const char *end() const
+    {
+        return base + n_taken;
+    }
+
+  private:
+    cudaStream_t stream;
+    char        *base = nullptr;
+};
+
+/* NULL, or what about the problem the tensor-core gradients do not take. */
+const char *rows_refuse(const problem &p, const hl_attention_gradient &gradient,
+                        const hl_attention_upstream &upstream);
+
+/* Fills b.rows and, when there are sinks, b.sinks. */
+hl_status launch_rows(const problem &p, const backward_problem &b, cudaStream_t stream);
+
+/* dgates, from shares (n_batch, n_heads, n_gates), and dsinks, where they are wanted. */
+hl_status launch_heads(const problem &p, const backward_problem &b, const float *gates,
+                       int64_t n_gates, cudaStream_t stream);
+
+} // namespace headlight
+
+#endif
