@@ -60,11 +60,9 @@ typedef enum hl_table {
 } hl_table;
 
 /* Tables of kept sequences come last; those that files of the first format lack, at the end. */
-enum {
-    HL_FIRST_KEPT        = HL_TABLE_HASHES,
-    HL_N_KEPT            = HL_N_TABLES - HL_FIRST_KEPT,
-    HL_FIRST_OF_FORMAT_2 = HL_TABLE_KEPT_POSITIONS
-};
+#define HL_FIRST_KEPT        HL_TABLE_HASHES
+#define HL_N_KEPT            (HL_N_TABLES - HL_FIRST_KEPT)
+#define HL_FIRST_OF_FORMAT_2 HL_TABLE_KEPT_POSITIONS
 
 /* How two tables become one. */
 typedef enum hl_table_kind {
