@@ -232,6 +232,7 @@ static hl_status draw(const compare_command *command, const compared sides[2],
         both[i] = (hl_compared){ titles[i], sides[i].profile, sides[i].patterns };
     }
     options.seed = (uint64_t)command->common.seed;
+    hl_draw_listen("compare");
     return hl_draw_comparison(&both[0], &both[1], found, command->drawing.output, &options);
 }
 

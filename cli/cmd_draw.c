@@ -82,6 +82,7 @@ static int draw(const draw_command *command)
     options.pruned = command->pruned;
     read_candidates(&options, command->candidates);
 
+    hl_draw_listen("draw");
     if (status == HL_OK)
         status = hl_draw(profile, command->figure, command->drawing.output, &options);
     if (status != HL_OK)

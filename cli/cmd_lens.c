@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "command.h"
+#include "draw_options.h"
 #include "headlight.h"
 #include "view_json.h"
 #include "view_options.h"
@@ -32,6 +33,7 @@ static int look(const lens_command *c, const hl_opened_prompt *opened)
                                      .n_threads  = (int32_t)c->common.n_threads };
     hl_status            status  = hl_lens_view_new(&view, opened->model, &prompt, &options);
 
+    hl_draw_listen("lens");
     if (status == HL_OK && c->view.output != NULL)
         status = hl_draw_lens(view, c->view.output, &c->view.draw);
     if (status == HL_OK && c->common.json)

@@ -107,8 +107,6 @@ static int parse_request(measure_request *request, int argc, char **argv)
         return hl_options_refuse(&usage, "no profile to write: -o FILE");
     if (request->attn_path != NULL)
         return HL_OPTIONS_GO_ON;
-    if (request->rows_path != NULL && request->resume)
-        return hl_options_refuse(&usage, "--rows cannot be resumed");
     return hl_corpus_options_finish(&request->text, &usage, &request->common,
                                     request->arguments.items + 1, request->arguments.count - 1);
 }

@@ -120,12 +120,14 @@ int hl_command_show(int argc, char **argv)
           "of the heatmap", 0, 0 },
         { 0 },
     };
-    hl_usage usage = { "show", "PROFILE",
-                       "Shows a profile: a heatmap of all heads, the layer profile, the most and\n"
-                       "the least focused heads, and the diagnoses in brief.  With --table one\n"
-                       "table, as text, CSV or JSON.  'headlight help metrics' says what every\n"
-                       "number means.",
-                       options };
+    hl_usage usage = {
+        "show", "PROFILE",
+        "Shows a profile: a heatmap of all heads, the layer profile, entropy by\n"
+        "position, the most and the least focused heads, and the diagnoses in brief.\n"
+        "With --table one table, as text, CSV or JSON.  'headlight help metrics' says\n"
+        "what every number means.",
+        options
+    };
 
     int code = hl_options_parse(&rest, &command.common, &usage, argc, argv);
     if (code != HL_OPTIONS_GO_ON)

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "command.h"
+#include "draw_options.h"
 #include "headlight.h"
 #include "heads.h"
 #include "view_json.h"
@@ -110,6 +111,7 @@ static int look(const tokens_command *c, const hl_opened_prompt *opened)
                                       .n_threads  = (int32_t)c->common.n_threads };
     hl_status             status  = hl_token_view_new(&view, opened->model, &prompt, &options);
 
+    hl_draw_listen("tokens");
     if (status == HL_OK && c->view.output != NULL)
         status = hl_draw_tokens(view, c->view.output, &c->figure);
     if (status == HL_OK && c->common.json)

@@ -3,6 +3,19 @@
 
 #include <string.h>
 
+#include "command.h"
+
+static void complain(void *command, hl_log_level level, const char *message)
+{
+    (void)level;
+    hl_complain(command, "%s", message);
+}
+
+void hl_draw_listen(const char *command)
+{
+    hl_log_set(complain, (void *)(uintptr_t)command, HL_LOG_WARNING);
+}
+
 hl_draw_options hl_draw_options_of(const hl_draw_arguments *arguments)
 {
     return (hl_draw_options){

@@ -36,6 +36,10 @@ typedef struct hl_draw_arguments {
     { "dpi", 0, HL_OPTION_NUMBER, &(arguments)->dpi, "N", "pixels an inch, of PNG (144)", 24, 1200 }
 /* clang-format on */
 
+/* From now on warnings of the library go to stderr, in this command's name: of characters that
+ * no font has, for example. */
+void hl_draw_listen(const char *command);
+
 /* Borrows the texts. */
 hl_draw_options hl_draw_options_of(const hl_draw_arguments *arguments);
 

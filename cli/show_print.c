@@ -17,6 +17,7 @@ enum { PAGE_WIDTH = 80, N_EXTREMES = 5, SPARK_WIDTH = 40 };
 typedef struct screen {
     hl_sheet     *heads;
     hl_sheet     *layers;
+    hl_sheet     *positions;
     hl_sheet     *extremes;
     hl_sheet     *types;
     hl_diagnoses *diagnoses;
@@ -26,6 +27,7 @@ static void screen_free(screen *s)
 {
     hl_sheet_free(s->heads);
     hl_sheet_free(s->layers);
+    hl_sheet_free(s->positions);
     hl_sheet_free(s->extremes);
     hl_sheet_free(s->types);
     hl_diagnoses_free(s->diagnoses);
@@ -38,6 +40,8 @@ static hl_status screen_fill(screen *s, const hl_show_request *request)
 
     if (status == HL_OK)
         status = hl_analyse(&s->layers, request->profile, "layers", &options);
+    if (status == HL_OK)
+        status = hl_analyse(&s->positions, request->profile, "positions", &options);
     if (status == HL_OK)
         status = hl_analyse(&s->extremes, request->profile, "extremes", &options);
     if (status == HL_OK)
@@ -168,32 +172,59 @@ static bool print_heatmap(const hl_show_request *request, const hl_sheet *heads,
     return done;
 }
 
-/* ------------------------------------------------------------- layer profile */
+/* ------------------------------------------------- layer profile, positions */
 
-static void print_spark(const hl_show_request *request, const hl_sheet *layers, const char *column)
+enum { PLACE_BYTES = 48 };
+
+/* What a line of the table is of: "L5", or "15-30". */
+static void name_place(char out[PLACE_BYTES], const hl_sheet *table, int64_t row)
 {
-    int64_t n_layers = hl_sheet_n_rows(layers);
-    int64_t low = -1, high = -1;
-    double *values = calloc((size_t)(n_layers > 0 ? n_layers : 1), sizeof *values);
+    if (hl_sheet_find(table, "layer") >= 0)
+        snprintf(out, PLACE_BYTES, "L%.0f", number_of(table, row, "layer"));
+    else if (number_of(table, row, "from") == number_of(table, row, "to"))
+        snprintf(out, PLACE_BYTES, "%.0f", number_of(table, row, "from"));
+    else
+        snprintf(out, PLACE_BYTES, "%.0f-%.0f", number_of(table, row, "from"),
+                 number_of(table, row, "to"));
+}
+
+static void print_spark(const hl_show_request *request, const hl_sheet *table, const char *column)
+{
+    int64_t n = hl_sheet_n_rows(table), low = -1, high = -1;
+    double *values = calloc((size_t)(n > 0 ? n : 1), sizeof *values);
+    char    lowest[PLACE_BYTES], highest[PLACE_BYTES];
 
     if (values == NULL)
         return;
-    for (int64_t layer = 0; layer < n_layers; layer++) {
-        values[layer] = number_of(layers, layer, column);
-        if (isnan(values[layer]))
+    for (int64_t i = 0; i < n; i++) {
+        values[i] = number_of(table, i, column);
+        if (isnan(values[i]))
             continue;
-        low  = low < 0 || values[layer] < values[low] ? layer : low;
-        high = high < 0 || values[layer] > values[high] ? layer : high;
+        low  = low < 0 || values[i] < values[low] ? i : low;
+        high = high < 0 || values[i] > values[high] ? i : high;
     }
     printf("  %-8s ", column);
     if (low < 0) {
         printf("not measured\n");
     } else {
-        hl_spark_print(values, n_layers, SPARK_WIDTH, request->depth, values[low], values[high]);
-        printf("  %.3f (L%lld) to %.3f (L%lld)\n", values[low], (long long)low, values[high],
-               (long long)high);
+        name_place(lowest, table, low);
+        name_place(highest, table, high);
+        hl_spark_print(values, n, SPARK_WIDTH, request->depth, values[low], values[high]);
+        printf("  %.3f (%s) to %.3f (%s)\n", values[low], lowest, values[high], highest);
     }
     free(values);
+}
+
+/* How sure the curve by position is, where it is least so. */
+static void print_widest_interval(const hl_sheet *positions)
+{
+    double widest = NAN;
+
+    for (int64_t i = 0; i < hl_sheet_n_rows(positions); i++)
+        widest = fmax(widest, 0.5 * (number_of(positions, i, "entropy_high") -
+                                     number_of(positions, i, "entropy_low")));
+    if (!isnan(widest))
+        printf("  95%% intervals of the entropy: up to %.3f either way\n", widest);
 }
 
 /* ------------------------------------------------------------------ extremes */
@@ -284,6 +315,10 @@ hl_status hl_show_print(const hl_show_request *request)
         printf("layers\n");
         print_spark(request, s.layers, "fair");
         print_spark(request, s.layers, "entropy");
+        printf("positions\n");
+        print_spark(request, s.positions, "fair");
+        print_spark(request, s.positions, "entropy");
+        print_widest_interval(s.positions);
         printf("\n");
         print_kinds(s.types);
         print_extremes(&s, &colours);
@@ -313,6 +348,7 @@ hl_status hl_show_print_json(const hl_show_request *request)
         json_t *tables = json_object();
         set_table(tables, s.heads);
         set_table(tables, s.layers);
+        set_table(tables, s.positions);
         set_table(tables, s.extremes);
         set_table(tables, s.types);
         json_t *root = json_pack("{s:s, s:o, s:o}", "profile", request->path, "tables", tables,

@@ -36,6 +36,12 @@ static void ask_head(const hl_profile *profile, int64_t layer, int64_t head)
     }
     for (int64_t i = 0; i < hl_profile_n_sequences(profile); i++)
         (void)hl_profile_sequence_mean(profile, i, layer, head, HL_Q_NOSINK);
+    for (int64_t i = 0; i < hl_profile_n_sequences(profile) * hl_profile_n_buckets(profile); i++) {
+        int64_t sequence = i / hl_profile_n_buckets(profile);
+        int64_t bucket   = i % hl_profile_n_buckets(profile);
+        (void)hl_profile_sequence_position(profile, sequence, layer, bucket, HL_Q_FAIR);
+        PROMISE(hl_profile_sequence_rows(profile, sequence, bucket, HL_Q_FAIR) >= 0);
+    }
     (void)hl_profile_similarity(profile, layer, head, 0);
     (void)hl_profile_cka(profile, layer, head, 0);
     (void)hl_profile_probe(profile, layer, head, HL_PROBE_PREVIOUS);

@@ -124,6 +124,42 @@ static void parts_may_come_in_any_order(void **state)
     remove_folder(folder);
 }
 
+/* A file under a name of the caller's outlives its writer, and another goes on with it. */
+static void work_on_a_file_goes_on(void **state)
+{
+    (void)state;
+    const char *folder = new_folder();
+    const char *path   = in_folder(folder, "rows");
+    const char *part   = in_folder(folder, "rows.part");
+    hl_writer  *writer = NULL;
+
+    assert_fails(HL_NOT_FOUND, "rows.part: ", hl_writer_open_as(&writer, path, part, true));
+    assert_null(writer);
+    assert_ok(hl_writer_open_as(&writer, path, part, false));
+    hl_writer_write(writer, "head", 4);
+    hl_writer_reserve(writer, 8);
+    hl_writer_write_at(writer, 4, "ab", 2);
+    assert_ok(hl_writer_sync(writer));
+    assert_content(part, "headab\0\0", 8);
+    hl_writer_leave(writer);
+    assert_int_equal(count_files(folder), 1);
+
+    assert_ok(hl_writer_open_as(&writer, path, part, true));
+    hl_writer_write(writer, "HEAD", 4);
+    hl_writer_reserve(writer, 8);
+    hl_writer_write_at(writer, 6, "cd", 2);
+    assert_ok(hl_writer_finish(writer));
+    assert_content(path, "HEADabcd", 8);
+    assert_int_equal(count_files(folder), 1);
+
+    assert_ok(hl_writer_open_as(&writer, path, part, false)); /* anew, and given up */
+    hl_writer_abandon(writer);
+    assert_int_equal(count_files(folder), 1);
+    assert_fails(HL_BAD_ARGUMENT, "is a directory", hl_writer_open_as(&writer, path, folder, true));
+    hl_writer_leave(NULL);
+    remove_folder(folder);
+}
+
 static void room_that_is_not_there_is_known_at_once(void **state)
 {
     (void)state;
@@ -410,6 +446,7 @@ int main(void)
         cmocka_unit_test(pieces_of_any_size_arrive_in_order),
         cmocka_unit_test(target_changes_only_at_finish),
         cmocka_unit_test(parts_may_come_in_any_order),
+        cmocka_unit_test(work_on_a_file_goes_on),
         cmocka_unit_test(room_that_is_not_there_is_known_at_once),
         cmocka_unit_test(abandoning_leaves_no_trace),
         cmocka_unit_test(full_disk_keeps_the_old_file),

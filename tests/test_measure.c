@@ -531,9 +531,6 @@ static void impossible_options_are_refused(void **state)
     hl_profile *profile = NULL;
     (void)state;
 
-    assert_fails(HL_BAD_ARGUMENT, "rows cannot be resumed",
-                 hl_measure(&profile, w.model, NULL, w.corpus,
-                            &(hl_measure_options){ .rows_path = "x", .resume = true }));
     assert_fails(HL_LIMIT, "longer than the model's",
                  hl_measure(&profile, w.model, NULL, w.corpus,
                             &(hl_measure_options){ .windows = { .context = 1 << 20 } }));

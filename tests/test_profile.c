@@ -496,6 +496,57 @@ static void the_smallest_hashes_are_kept(void **state)
     hl_profile_free(reverse);
 }
 
+/* The rows of layer `layer` that a sequence has in a bucket, over its heads. */
+static plain rows_in_bucket(const made_sequence *m, int layer, int bucket, int quantity)
+{
+    plain all = { 0 };
+
+    for (int head = 0; head < P_HEADS - layer; head++) {
+        for (int row = (int)m->first_row; row < m->length; row++) {
+            double value = value_of(m, layer, quantity, head, row);
+            if ((int)floor(log2(row + 1.0)) == bucket && is_defined((hl_quantity)quantity, row) &&
+                !isnan(value))
+                add_plain(&all, value);
+        }
+    }
+    return all;
+}
+
+/* Whole, cut short, begun late, and with a row that is broken: one batch each. */
+static void kept_sequences_have_curves_by_position(void **state)
+{
+    hl_profile   *profile = new_made_profile();
+    made_sequence four[4];
+    (void)state;
+
+    for (int i = 0; i < 4; i++) {
+        four[i]      = made[i];
+        four[i].hash = (uint64_t)i;
+    }
+    four[1].length                         = 10;
+    four[2].first_row                      = 5;
+    four[3].values[0][HL_Q_ENTROPY][1][20] = NAN;
+    for (int i = 3; i >= 0; i--)
+        add_made(profile, &four[i]);
+    for (int place = 0; place < 4 * 7 * 2; place++) {
+        int     i = place / 14, bucket = place / 2 % 7, quantity = place % 2;
+        int64_t n_rows = 0;
+
+        for (int layer = 0; layer < P_LAYERS; layer++) {
+            plain  rows = rows_in_bucket(&four[i], layer, bucket, quantity);
+            double mean =
+                hl_profile_sequence_position(profile, i, layer, bucket, (hl_quantity)quantity);
+            n_rows += (int64_t)rows.count;
+            assert_true(rows.count > 0.0 ? fabs(mean - rows.sum / rows.count) < 1e-6 : isnan(mean));
+        }
+        assert_int_equal(hl_profile_sequence_rows(profile, i, bucket, (hl_quantity)quantity),
+                         n_rows);
+    }
+    assert_true(isnan(hl_profile_sequence_position(profile, 0, 0, 0, HL_Q_PEAK)));
+    assert_int_equal(hl_profile_sequence_rows(profile, 0, 0, HL_Q_PEAK), 0);
+    hl_profile_free(profile);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -512,6 +563,7 @@ int main(void)
         cmocka_unit_test(other_settings_are_refused),
         cmocka_unit_test(other_shapes_are_refused),
         cmocka_unit_test(the_smallest_hashes_are_kept),
+        cmocka_unit_test(kept_sequences_have_curves_by_position),
     };
     return cmocka_run_group_tests(tests, make_all, NULL);
 }

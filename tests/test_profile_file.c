@@ -121,6 +121,73 @@ static void a_large_model_stays_below_32_mib(void **state)
     hl_profile_free(profile);
 }
 
+/* ------------------------------------------------------------- the first format */
+
+/* The profile as a file of another format, without the tensors by position of kept sequences. */
+static char *bytes_without(const hl_profile *profile, size_t *n_bytes, const char *format)
+{
+    static const char *const keys[] = { "heads",  "buckets",  "kept",    "types", "type.0",
+                                        "type.1", "settings", "context", "model", NULL };
+
+    const char            *folder = new_folder();
+    const char            *path   = in_folder(folder, "p.profile");
+    hl_safetensors_writer *writer = NULL;
+    hl_safetensors        *file   = NULL;
+    char                  *bytes  = profile_bytes(profile, n_bytes);
+
+    assert_ok(hl_safetensors_parse(&file, (const uint8_t *)bytes, *n_bytes, "x"));
+    assert_ok(hl_safetensors_writer_new(&writer));
+    hl_safetensors_add_metadata(writer, "format", format);
+    for (int i = 0; keys[i] != NULL; i++)
+        hl_safetensors_add_metadata(writer, keys[i], hl_safetensors_metadata(file, keys[i]));
+    for (size_t i = 0; i < hl_safetensors_count(file); i++) {
+        const hl_tensor *tensor = hl_safetensors_at(file, i);
+        if (strncmp(tensor->name, "sequence.position", 17) != 0)
+            hl_safetensors_add(writer, tensor);
+    }
+    assert_ok(hl_safetensors_write(writer, path));
+    hl_safetensors_writer_free(writer);
+    hl_safetensors_close(file);
+    free(bytes);
+    bytes = read_file(path, n_bytes);
+    remove_folder(folder);
+    return bytes;
+}
+
+static void files_of_the_first_format_are_read(void **state)
+{
+    hl_profile *profile = full_profile();
+    hl_profile *old     = NULL;
+    hl_profile *again   = NULL;
+    size_t      n_bytes = 0;
+    char       *bytes   = bytes_without(profile, &n_bytes, "headlight profile 1");
+    (void)state;
+
+    assert_ok(hl_profile_parse(&old, bytes, n_bytes, "x"));
+    assert_true(hl_profile_mean(old, 0, 0, HL_Q_PEAK) == hl_profile_mean(profile, 0, 0, HL_Q_PEAK));
+    assert_int_equal(hl_profile_n_sequences(old), 5);
+    assert_true(!isnan(hl_profile_sequence_position(profile, 4, 1, 3, HL_Q_ENTROPY)));
+    assert_true(isnan(hl_profile_sequence_position(old, 4, 1, 3, HL_Q_ENTROPY)));
+    assert_int_equal(hl_profile_sequence_rows(old, 4, 3, HL_Q_ENTROPY), 0);
+    free(bytes);
+
+    /* Written, it is one of the second, that says as little; and it merges. */
+    bytes = profile_bytes(old, &n_bytes);
+    assert_ok(hl_profile_parse(&again, bytes, n_bytes, "x"));
+    assert_same_profile(old, again);
+    assert_ok(hl_profile_merge(again, profile));
+    assert_int_equal(hl_profile_n_sequences(again), 10);
+    free(bytes);
+    hl_profile_free(again);
+    hl_profile_free(old);
+
+    bytes = bytes_without(profile, &n_bytes, "headlight profile 2");
+    assert_fails(HL_BAD_INPUT, "tensor 'sequence.position' is missing",
+                 hl_profile_parse(&old, bytes, n_bytes, "x"));
+    free(bytes);
+    hl_profile_free(profile);
+}
+
 /* ----------------------------------------------------------------------- damage */
 
 /* A profile with one table changed must be refused with this in the message. */
@@ -161,6 +228,11 @@ static void values_that_cannot_be_are_refused(void **state)
     refuse_table(HL_TABLE_TOTALS, 0, HL_MAX_COUNT + 1, "tensor 'totals' [0]");
     refuse_table(HL_TABLE_HASHES, 1, 0, "tensor 'sequence.hash' [1]: the hashes do not rise");
     refuse_table(HL_TABLE_MEANS, 0, 0x7f8000007f800000, "tensor 'sequence.mean' [0]: not a mean");
+    refuse_table(HL_TABLE_KEPT_POSITIONS, 1, 0x7f8000007f800000,
+                 "tensor 'sequence.position' [2]: not a mean");
+    refuse_table(HL_TABLE_KEPT_COUNTS, 5, -1, "tensor 'sequence.position.count' [5]: not a count");
+    refuse_table(HL_TABLE_KEPT_COUNTS, 5, 5 * P_ROWS * P_LAYERS * P_HEADS + 1,
+                 "tensor 'sequence.position.count' [5]: not a count");
 }
 
 /* Replaces one text by another of the same length in a whole file. */
@@ -189,7 +261,9 @@ static void refuse_text(const char *from, const char *to, const char *fragment)
 static void headers_that_lie_are_refused(void **state)
 {
     (void)state;
-    refuse_text("headlight profile 1", "headlight profile 9", "format 'headlight profile 9'");
+    refuse_text("headlight profile 2", "headlight profile 9", "format 'headlight profile 9'");
+    refuse_text("\"sequence.position\"", "\"sequence_position\"",
+                "tensor 'sequence_position' is no part of a profile");
     refuse_text("\"heads\":\"3 2\"", "\"heads\":\"3,2\"", "'heads' is not a list");
     refuse_text("\"heads\":\"3 2\"", "\"heads\":\"3 9\"", "has shape");
     refuse_text("\"heads\":\"3 2\"", "\"headz\":\"3 2\"", "metadata 'heads' is missing");
@@ -243,6 +317,7 @@ int main(void)
         cmocka_unit_test(other_programs_find_means),
         cmocka_unit_test(work_that_is_not_done_has_a_state),
         cmocka_unit_test(a_large_model_stays_below_32_mib),
+        cmocka_unit_test(files_of_the_first_format_are_read),
         cmocka_unit_test(values_that_cannot_be_are_refused),
         cmocka_unit_test(headers_that_lie_are_refused),
         cmocka_unit_test(cut_files_are_refused),

@@ -206,6 +206,26 @@ static void test_diagnoses(void **state)
     hl_profile_free(profile);
 }
 
+/* The curve by position has an interval where several windows gave one. */
+static void test_positions(void **state)
+{
+    const char *path    = in_folder(*state, "positions.svg");
+    size_t      n_bytes = 0;
+
+    for (int n_sequences = 1; n_sequences <= 2; n_sequences++) {
+        hl_profile *profile = make_profile(3, 4, n_sequences, -1);
+
+        assert_ok(hl_draw(profile, "positions", path, NULL));
+        char *svg = read_whole(path, &n_bytes);
+        assert_non_null(strstr(svg, "half of the heads"));
+        assert_true((strstr(svg, ">95% interval<") != NULL) == (n_sequences == 2));
+        assert_true((strstr(svg, "bootstrap over windows") != NULL) == (n_sequences == 2));
+        assert_null(strstr(svg, "no interval"));
+        free(svg);
+        hl_profile_free(profile);
+    }
+}
+
 /* ------------------------------------------------------------------------ formats */
 
 static void test_png(void **state)
@@ -377,6 +397,7 @@ int main(void)
         cmocka_unit_test(test_same_bytes), cmocka_unit_test(test_large),
         cmocka_unit_test(test_errors),     cmocka_unit_test(test_candidates),
         cmocka_unit_test(test_pruned),     cmocka_unit_test(test_diagnoses),
+        cmocka_unit_test(test_positions),
     };
 
     return cmocka_run_group_tests_name("render", tests, set_up, tear_down);

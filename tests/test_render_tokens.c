@@ -405,6 +405,61 @@ static void test_seams(void **state)
 }
 
 /* A page that ends within a pixel fills it. */
+/* ----------------------------------------------------------------------------- fonts */
+
+static void count_warning(void *count, hl_log_level level, const char *message)
+{
+    assert_int_equal(level, HL_LOG_WARNING);
+    *(int *)count += strstr(message, "no font here has ") != NULL;
+}
+
+/* Has any font here this character? */
+static bool font_has(const char *code)
+{
+    char  command[128], line[256];
+    FILE *pipe  = NULL;
+    bool  found = false;
+
+    snprintf(command, sizeof command, "fc-list ':charset=%s' 2>/dev/null", code);
+    pipe = popen(command, "r");
+    if (pipe != NULL) {
+        found = fgets(line, sizeof line, pipe) != NULL;
+        pclose(pipe);
+    }
+    return found;
+}
+
+/* Tokens of every script are drawn, and not as boxes, in both formats that have glyphs. */
+static void test_scripts(void **state)
+{
+    static const char *const codes[]   = { "4f60", "3053", "c548", "645", "5d0", "1f642", "1f468" };
+    static const char *const formats[] = { "scripts.png", "scripts.pdf" };
+    hl_token_view           *view      = make(N_WORDS + 2, 1, true);
+    int                      n_boxes   = 0;
+
+    for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) {
+        if (!font_has(codes[i])) {
+            unmake(view);
+            skip(); /* tools/deps has not been run */
+        }
+    }
+    free(view->tokens[N_WORDS].text);
+    free(view->tokens[N_WORDS + 1].text);
+    view->tokens[N_WORDS].text     = strdup("\uc548\ub155");
+    view->tokens[N_WORDS + 1].text = strdup("\u05e9\u05dc\u05d5\u05dd");
+    hl_log_set(count_warning, &n_boxes, HL_LOG_WARNING);
+    for (int i = 0; i < 2; i++)
+        assert_ok(hl_draw_tokens(view, in_folder(*state, formats[i]), NULL));
+    assert_int_equal(n_boxes, 0);
+    /* A character that no font has, being none, is noticed. */
+    free(view->tokens[0].text);
+    view->tokens[0].text = strdup("\U000e1234");
+    assert_ok(hl_draw_tokens(view, in_folder(*state, formats[0]), NULL));
+    assert_int_equal(n_boxes, 1);
+    hl_log_set(NULL, NULL, HL_LOG_WARNING);
+    unmake(view);
+}
+
 static void test_edges(void **state)
 {
     const char     *path   = in_folder(*state, "edges.png");
@@ -584,6 +639,63 @@ static void test_print_colours(void **state)
     unmake(view);
 }
 
+/* Signs before figures, and the notes below; also where there is nothing to look at. */
+static void test_print_notes(void **state)
+{
+    const hl_note   notes[] = { { "first", 2, 0 }, { "unseen", 1, 3 }, { "late", 4, 4 } };
+    hl_token_figure figure  = { .notes = notes, .n_notes = 3 };
+    hl_token_view  *view    = make(5, 1, true);
+    char           *text    = NULL;
+
+    (void)state;
+    assert_ok(hl_print_tokens(&text, view, &figure, &(hl_print_options){ .width = 60 }));
+    assert_non_null(strstr(text, "   1 \u00b7cat          75 25   \u00b2        0.80\n"));
+    assert_non_null(strstr(text, "   2 \u00b7sat         \u00b966 16 16         1.60\n"));
+    assert_non_null(strstr(text, " 10 10 10\u00b310   3.20\n"));
+    assert_non_null(strstr(text, "\n\u00b9 first: 2 \u00b7sat looks at 0 The, 0.667\n"
+                                 "\u00b2 unseen: 1 \u00b7cat looks at 3 \u23ce\u23ce, 0.000\n"
+                                 "\u00b3 late: 4 <|im_start|> looks at 4 <|im_start|>, 0.100\n"));
+    hl_free(text);
+    /* A cell that is one column wide has the sign alone. */
+    unmake(view);
+    view = make(50, 1, true);
+    assert_ok(hl_print_tokens(&text, view, &figure, &(hl_print_options){ .width = 80 }));
+    assert_non_null(strstr(text, "   2 \u00b7sat         \u00b911 "));
+    hl_free(text);
+    figure.notes = &(hl_note){ "far", 50, 0 };
+    assert_fails(HL_BAD_ARGUMENT, "note 'far': row 50, column 0, but tokens are 0 to 49",
+                 hl_print_tokens(&text, view, &figure, NULL));
+    unmake(view);
+}
+
+static void test_print_insets(void **state)
+{
+    hl_token_view *view = make(3, 4, true);
+    char          *text = NULL;
+
+    (void)state;
+    assert_ok(hl_print_tokens(&text, view, NULL, &(hl_print_options){ .width = 60 }));
+    assert_non_null(strstr(text, "\n\nInsets, in tenths:\n"
+                                 "\n"
+                                 "     L0H1  L0H2  L0H3\n"
+                                 "   0 9     9     9  \n"
+                                 "   1 72    72    72 \n"
+                                 "   2 611   611   611\n"));
+    hl_free(text);
+    unmake(view);
+    for (int64_t n_tokens = 20; n_tokens <= 300; n_tokens += 140) { /* two, one, one in bins */
+        view = make(n_tokens, 3, true);
+        assert_ok(hl_print_tokens(&text, view, NULL, &(hl_print_options){ .width = 60 }));
+        const char *second = strstr(strstr(text, "Insets"), "L0H2");
+        assert_true((second[-1] == ' ') && (strchr(second, '\n') != NULL));
+        assert_true((strstr(text, "L0H1                  L0H2\n") != NULL) == (n_tokens == 20));
+        for (char *line = strtok(strstr(text, "Insets"), "\n"); line; line = strtok(NULL, "\n"))
+            assert_true(hl_terminal_width_of(line) <= 60);
+        hl_free(text);
+        unmake(view);
+    }
+}
+
 /* No line of any view is wider than the page. */
 static void test_print_widths(void **state)
 {
@@ -633,7 +745,8 @@ int main(void)
         cmocka_unit_test(test_nan),          cmocka_unit_test(test_errors),
         cmocka_unit_test(test_time),         cmocka_unit_test(test_columns),
         cmocka_unit_test(test_print_plain),  cmocka_unit_test(test_print_colours),
-        cmocka_unit_test(test_print_widths),
+        cmocka_unit_test(test_print_widths), cmocka_unit_test(test_print_notes),
+        cmocka_unit_test(test_print_insets), cmocka_unit_test(test_scripts),
     };
 
     return cmocka_run_group_tests_name("render_tokens", tests, set_up, tear_down);

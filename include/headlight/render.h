@@ -229,7 +229,7 @@ HL_API hl_status hl_draw_lens(const hl_lens_view *view, const char *path,
                               const hl_draw_options *options);
 
 /* The same for a terminal; texts are released with hl_free.  Of a token view the zoomed tokens
- * alone are shown, where there are any; insets and notes are for pictures. */
+ * alone are shown, where there are any; notes become footnotes, and insets small maps below. */
 typedef struct hl_print_options {
     int      width; /* columns, from 40 on; 0: 80 */
     hl_depth depth;

@@ -3,16 +3,19 @@
 
 #include "analysis/analysis.h"
 #include "analysis/grid.h"
+#include "analysis/positions.h"
 #include "analysis/sheet.h"
 #include "base/status.h"
 
 /* ---------------------------------------------------------------- positions */
 
 static const hl_column position_columns[] = {
-    { "from", HL_COLUMN_INT, 0 },     { "to", HL_COLUMN_INT, 0 },
-    { "rows", HL_COLUMN_INT, 0 },     { "entropy", HL_COLUMN_REAL, 3 },
-    { "fair", HL_COLUMN_REAL, 3 },    { "lowest", HL_COLUMN_REAL, 3 },
-    { "highest", HL_COLUMN_REAL, 3 }, { 0 },
+    { "from", HL_COLUMN_INT, 0 },         { "to", HL_COLUMN_INT, 0 },
+    { "rows", HL_COLUMN_INT, 0 },         { "entropy", HL_COLUMN_REAL, 3 },
+    { "entropy_low", HL_COLUMN_REAL, 3 }, { "entropy_high", HL_COLUMN_REAL, 3 },
+    { "fair", HL_COLUMN_REAL, 3 },        { "fair_low", HL_COLUMN_REAL, 3 },
+    { "fair_high", HL_COLUMN_REAL, 3 },   { "lowest", HL_COLUMN_REAL, 3 },
+    { "highest", HL_COLUMN_REAL, 3 },     { 0 },
 };
 
 /* What the heads' means of something come to. */
@@ -48,32 +51,40 @@ static void put_bucket(hl_sheet *table, int64_t bucket)
     hl_sheet_put_int(table, (INT64_C(2) << bucket) - 2);
 }
 
+static void put_curve(hl_sheet *table, const hl_position_curve *curve, int64_t bucket)
+{
+    hl_sheet_put_real(table, curve->means[bucket]);
+    hl_sheet_put_real(table, curve->lows[bucket]);
+    hl_sheet_put_real(table, curve->highs[bucket]);
+}
+
 hl_status hl_analyse_positions(hl_sheet **out, const hl_profile *profile,
                                const hl_analysis_options *options)
 {
-    hl_status status = HL_OK;
-    hl_sheet *table  = NULL;
+    hl_status         status = HL_OK;
+    hl_sheet         *table  = NULL;
+    hl_position_curve entropy, fair;
 
-    (void)options;
-    HL_TRY(hl_sheet_new(&table, "positions", "Entropy by position, means over heads",
+    HL_TRY(hl_sheet_new(&table, "positions",
+                        "Entropy by position: means over heads, 95% intervals by bootstrap",
                         position_columns));
+    HL_TRY(hl_position_curve_read(&entropy, profile, HL_Q_ENTROPY, options->seed));
+    HL_TRY(hl_position_curve_read(&fair, profile, HL_Q_FAIR, options->seed));
     for (int64_t bucket = 0; bucket < hl_profile_n_buckets(profile); bucket++) {
-        summary entropy = nothing, fair = nothing;
+        summary heads = nothing;
 
         HL_EACH_HEAD(profile, layer, head)
         {
-            add_moments(&entropy,
-                        hl_profile_by_position(profile, layer, head, bucket, HL_Q_ENTROPY));
-            add_moments(&fair, hl_profile_by_position(profile, layer, head, bucket, HL_Q_FAIR));
+            add_moments(&heads, hl_profile_by_position(profile, layer, head, bucket, HL_Q_ENTROPY));
         }
-        if (entropy.rows == 0)
+        if (heads.rows == 0)
             continue;
         put_bucket(table, bucket);
-        hl_sheet_put_int(table, entropy.rows);
-        hl_sheet_put_real(table, mean_of(&entropy));
-        hl_sheet_put_real(table, mean_of(&fair));
-        hl_sheet_put_real(table, entropy.lowest);
-        hl_sheet_put_real(table, entropy.highest);
+        hl_sheet_put_int(table, heads.rows);
+        put_curve(table, &entropy, bucket);
+        put_curve(table, &fair, bucket);
+        hl_sheet_put_real(table, heads.lowest);
+        hl_sheet_put_real(table, heads.highest);
     }
     hl_analysis_facts(table, profile);
 

@@ -188,7 +188,7 @@ static hl_status check_target(const char *path)
     return HL_OK;
 }
 
-hl_status hl_writer_open(hl_writer **out, const char *path)
+static hl_status new_writer(hl_writer **out, const char *path)
 {
     hl_status  status = HL_OK;
     hl_writer *writer = NULL;
@@ -199,12 +199,50 @@ hl_status hl_writer_open(hl_writer **out, const char *path)
     writer->descriptor = -1;
     HL_TRY(hl_strdup(&writer->path, path));
     HL_TRY(HL_ALLOC(&writer->buffer, BUFFER_BYTES));
-    HL_TRY(create_temporary(writer));
     *out   = writer;
     writer = NULL;
 
 done:
     hl_writer_abandon(writer);
+    return status;
+}
+
+hl_status hl_writer_open(hl_writer **out, const char *path)
+{
+    hl_status status = new_writer(out, path);
+
+    if (status == HL_OK)
+        status = create_temporary(*out);
+    if (status != HL_OK) {
+        hl_writer_abandon(*out);
+        *out = NULL;
+    }
+    return status;
+}
+
+hl_status hl_writer_open_as(hl_writer **out, const char *path, const char *temporary, bool go_on)
+{
+    hl_status  status = HL_OK;
+    hl_writer *writer = NULL;
+    char      *name   = NULL;
+    int        flags  = go_on ? 0 : O_CREAT | O_TRUNC;
+
+    *out = NULL;
+    HL_TRY(check_target(temporary));
+    HL_TRY(new_writer(&writer, path));
+    HL_TRY(hl_strdup(&name, temporary));
+    writer->descriptor = open(temporary, O_RDWR | O_CLOEXEC | flags, 0666);
+    if (writer->descriptor < 0)
+        HL_TRY(
+            hl_fail(errno == ENOENT ? HL_NOT_FOUND : HL_IO, "%s: %s", temporary, strerror(errno)));
+    writer->temporary = name;
+    name              = NULL;
+    *out              = writer;
+    writer            = NULL;
+
+done:
+    hl_writer_abandon(writer);
+    hl_free(name);
     return status;
 }
 
@@ -285,6 +323,14 @@ hl_status hl_writer_check(const hl_writer *writer)
     return writer->status == HL_OK ? HL_OK : hl_fail(writer->status, "%s", writer->message);
 }
 
+hl_status hl_writer_sync(hl_writer *writer)
+{
+    flush(writer);
+    if (writer->status == HL_OK && fsync(writer->descriptor) != 0)
+        keep_error(writer, hl_fail(HL_IO, "%s: syncing: %s", writer->path, strerror(errno)));
+    return hl_writer_check(writer);
+}
+
 /* Make the rename last.  Some file systems cannot sync a directory (EINVAL), and
  * some directories may be written but not opened: neither is the caller's fault. */
 static hl_status sync_directory(const char *path)
@@ -348,4 +394,14 @@ void hl_writer_abandon(hl_writer *writer)
     hl_free(writer->path);
     hl_free(writer->buffer);
     hl_free(writer);
+}
+
+void hl_writer_leave(hl_writer *writer)
+{
+    if (writer == NULL)
+        return;
+    flush(writer);
+    hl_free(writer->temporary);
+    writer->temporary = NULL;
+    hl_writer_abandon(writer);
 }

@@ -41,6 +41,8 @@ void hl_safetensors_add_metadata(hl_safetensors_writer *writer, const char *key,
  * data may have been NULL.  The caller writes them, in any order, with hl_writer_write_at from
  * hl_safetensors_offset on, and finishes the file. */
 hl_status hl_safetensors_begin(hl_writer **out, hl_safetensors_writer *writer, const char *path);
+/* The same in a file that is open; the caller closes it also when this fails. */
+hl_status hl_safetensors_begin_in(hl_writer *file, hl_safetensors_writer *writer, const char *path);
 /* Where in the file the data of a tensor begins that was added; after `begin`. */
 size_t hl_safetensors_offset(const hl_safetensors_writer *writer, const char *name);
 /* Does not free the writer. */

@@ -211,8 +211,8 @@ static hl_status header_text(char **out, const hl_safetensors_writer *writer)
     return status;
 }
 
-/* Sorts the tensors, makes the file and writes its header. */
-static hl_status begin_file(hl_writer **out, hl_safetensors_writer *writer, const char *path)
+/* Sorts the tensors and writes the header to the file; `path` names it in messages. */
+static hl_status begin_file(hl_writer *file, hl_safetensors_writer *writer, const char *path)
 {
     hl_status status = HL_OK;
     char     *text   = NULL;
@@ -226,26 +226,33 @@ static hl_status begin_file(hl_writer **out, hl_safetensors_writer *writer, cons
     if (n_text > HL_SAFETENSORS_MAX_HEADER - HEADER_ALIGNMENT)
         HL_TRY(hl_fail(HL_LIMIT, "%s: a header of %zu bytes, at most %d", path, n_text,
                        HL_SAFETENSORS_MAX_HEADER));
-    HL_TRY(hl_writer_open(out, path));
-    writer->n_header = write_header(*out, text, n_text);
+    writer->n_header = write_header(file, text, n_text);
 
 done:
     free(text);
     return status;
 }
 
-hl_status hl_safetensors_begin(hl_writer **out, hl_safetensors_writer *writer, const char *path)
+hl_status hl_safetensors_begin_in(hl_writer *file, hl_safetensors_writer *writer, const char *path)
 {
     hl_status status = HL_OK;
 
-    *out = NULL;
     if (writer->status != HL_OK)
         return hl_fail(writer->status, "%s: %s", path, writer->message);
-    HL_TRY(begin_file(out, writer, path));
-    hl_writer_reserve(*out, hl_safetensors_offset(writer, NULL));
-    HL_TRY(hl_writer_check(*out));
+    HL_TRY(begin_file(file, writer, path));
+    hl_writer_reserve(file, hl_safetensors_offset(writer, NULL));
+    HL_TRY(hl_writer_check(file));
 
 done:
+    return status;
+}
+
+hl_status hl_safetensors_begin(hl_writer **out, hl_safetensors_writer *writer, const char *path)
+{
+    hl_status status = hl_writer_open(out, path);
+
+    if (status == HL_OK)
+        status = hl_safetensors_begin_in(*out, writer, path);
     if (status != HL_OK) {
         hl_writer_abandon(*out);
         *out = NULL;
@@ -285,9 +292,13 @@ hl_status hl_safetensors_write(hl_safetensors_writer *writer, const char *path)
     hl_status status = check_data(writer);
     if (status != HL_OK)
         return hl_fail_within(status, "%s", path);
-    status = begin_file(&file, writer, path);
-    if (status != HL_OK)
+    status = hl_writer_open(&file, path);
+    if (status == HL_OK)
+        status = begin_file(file, writer, path);
+    if (status != HL_OK) {
+        hl_writer_abandon(file);
         return status;
+    }
     for (size_t i = 0; i < writer->n_tensors; i++)
         hl_writer_write(file, writer->tensors[i].data, writer->tensors[i].n_bytes);
     return hl_writer_finish(file);

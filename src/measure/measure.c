@@ -357,9 +357,11 @@ hl_status hl_measure(hl_profile **out, const hl_model *model, const hl_tokenizer
         m.options = *options;
     HL_TRY(hl_measure_setup(&m, tokenizer));
     HL_TRY(hl_measure_restore(&m));
+    if (m.options.rows_path != NULL)
+        HL_TRY(hl_measure_rows_new(&m.rows, &m));
     HL_TRY(hl_measure_save(&m)); /* whether it can be is better known now than later */
     HL_TRY(measure_all(&m));
-    if (m.options.windows.n_parts > 1) /* done, but the others may not be */
+    if (m.options.windows.n_parts > 1 || m.rows != NULL) /* done, but others may not be */
         HL_TRY(hl_measure_save(&m));
     if (m.rows != NULL)
         HL_TRY(hl_measure_rows_finish(m.rows));

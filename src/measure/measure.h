@@ -76,8 +76,11 @@ hl_status hl_measure_outputs(hl_measuring *m, const hl_layer_rows *rows);
 /* measure_probe.c */
 hl_status hl_measure_probe(hl_measuring *m);
 
-/* measure_rows.c */
+/* measure_rows.c: where a state is saved, rows are gathered in a file that outlives a killed
+ * process, and `new` goes on with it where the profile has sequences already: *out is NULL if
+ * that is done.  `sync` comes before the state that counts on them. */
 hl_status hl_measure_rows_new(hl_measure_rows **out, const hl_measuring *m);
+hl_status hl_measure_rows_sync(hl_measure_rows *rows);
 void      hl_measure_rows_begin(hl_measure_rows *rows, const hl_batch *batch);
 void      hl_measure_rows_add(hl_measure_rows *rows, const hl_layer_rows *layer);
 hl_status hl_measure_rows_end(hl_measure_rows *rows, const hl_batch *batch);

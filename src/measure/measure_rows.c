@@ -3,9 +3,18 @@
  * Windows come one after the other, but in the file layers come first: (L, B, H, S).  How
  * many windows there will be is counted beforehand, so that the file has its whole size
  * from the start and each batch goes to its places in it: memory does not depend on how
- * much text there is. */
+ * much text there is.
+ *
+ * Where a state is saved (measure_state.c), the file is FILE.part until all rows are in it.
+ * A state says how many windows are done; those are in the file, and what a killed process
+ * wrote behind them is written again.  The last state is saved before FILE.part becomes
+ * FILE, so that with nothing left to do and no FILE.part all is well. */
+#include <errno.h>
+#include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/file.h"
 #include "base/memory.h"
@@ -20,6 +29,7 @@ static const char *const names[N_STATISTICS] = { "entropy",  "renyi2",   "varent
 
 struct hl_measure_rows {
     const char            *path; /* borrowed */
+    char                  *part; /* path.part; NULL: no state is saved */
     hl_writer             *file;
     hl_safetensors_writer *header;
     size_t                 offsets[N_STATISTICS];
@@ -63,23 +73,119 @@ static void add_tensor(hl_safetensors_writer *writer, const char *name, hl_dtype
     hl_safetensors_add(writer, &tensor);
 }
 
-static hl_status open_file(hl_measure_rows *rows)
+/* What the rows are of: settings of the profile, and the text. */
+static const char *const provenance[] = { "model", "tokenizer", "context", "stride", "epsilon",
+                                          "gates", "adjusted",  "version", "text" };
+enum { N_PROVENANCE = sizeof provenance / sizeof *provenance, HASH_BYTES = 24 };
+
+/* NULL where the profile does not say. */
+static const char *provenance_of(char text[HASH_BYTES], const hl_measuring *m, int i)
 {
-    hl_status     status  = HL_OK;
+    if (i < N_PROVENANCE - 1)
+        return hl_profile_setting(m->profile, provenance[i]);
+    snprintf(text, HASH_BYTES, "%016" PRIx64, hl_corpus_get_info(m->corpus)->hash);
+    return text;
+}
+
+static hl_status make_header(hl_measure_rows *rows, const hl_measuring *m)
+{
     const int64_t n       = rows->n_windows;
     const int64_t shape[] = { rows->n_layers, n, rows->n_heads, rows->context };
+    char          text[HASH_BYTES];
+    hl_status     status = hl_safetensors_writer_new(&rows->header);
 
-    HL_TRY(hl_safetensors_writer_new(&rows->header));
+    if (status != HL_OK)
+        return status;
+    for (int i = 0; i < N_PROVENANCE; i++) {
+        const char *value = provenance_of(text, m, i);
+        if (value != NULL)
+            hl_safetensors_add_metadata(rows->header, provenance[i], value);
+    }
     add_tensor(rows->header, "tokens", HL_DTYPE_I64, 2, (const int64_t[]){ n, rows->context });
     add_tensor(rows->header, "lengths", HL_DTYPE_I64, 1, &n);
     for (int i = 0; i < N_STATISTICS; i++)
         add_tensor(rows->header, names[i], HL_DTYPE_F32, 4, shape);
-    HL_TRY(hl_safetensors_begin(&rows->file, rows->header, rows->path));
+    return HL_OK;
+}
+
+/* Is FILE.part of this work?  A file that opens has all the bytes that its shapes need. */
+static hl_status check_part(const hl_measure_rows *rows, const hl_measuring *m)
+{
+    hl_status       status = HL_OK;
+    hl_safetensors *file   = NULL;
+    char            text[HASH_BYTES];
+
+    HL_TRY(hl_safetensors_open(&file, rows->part));
+    for (int i = 0; i < N_PROVENANCE; i++) {
+        const char *wanted = provenance_of(text, m, i);
+        const char *seen   = hl_safetensors_metadata(file, provenance[i]);
+
+        if ((wanted == NULL) != (seen == NULL) || (seen != NULL && strcmp(wanted, seen) != 0))
+            HL_TRY(hl_fail(HL_BAD_INPUT, "%s: '%s' is %s, wanted %s: rows of other work",
+                           rows->part, provenance[i], seen != NULL ? seen : "not said",
+                           wanted != NULL ? wanted : "none"));
+    }
+    const hl_tensor *entropy = hl_safetensors_find(file, names[0]);
+    if (entropy == NULL || entropy->n_dims != 4 || entropy->shape[1] != rows->n_windows)
+        HL_TRY(hl_fail(HL_BAD_INPUT, "%s: not the rows of %lld windows", rows->part,
+                       (long long)rows->n_windows));
+
+done:
+    hl_safetensors_close(file);
+    return status;
+}
+
+/* A new file; with nothing of the work lost if there is no room for it. */
+static hl_status open_new(hl_measure_rows *rows)
+{
+    hl_status status = HL_OK;
+
+    if (rows->part == NULL)
+        return hl_safetensors_begin(&rows->file, rows->header, rows->path);
+    HL_TRY(hl_writer_open_as(&rows->file, rows->path, rows->part, false));
+    HL_TRY(hl_safetensors_begin_in(rows->file, rows->header, rows->path));
+
+done:
+    if (status != HL_OK) {
+        hl_writer_abandon(rows->file);
+        rows->file = NULL;
+    }
+    return status;
+}
+
+static hl_status open_file(hl_measure_rows *rows, const hl_measuring *m)
+{
+    hl_status status = HL_OK;
+
+    HL_TRY(make_header(rows, m));
+    if (rows->n_done == 0) {
+        HL_TRY(open_new(rows));
+    } else {
+        HL_TRY(check_part(rows, m));
+        HL_TRY(hl_writer_open_as(&rows->file, rows->path, rows->part, true));
+        HL_TRY(hl_safetensors_begin_in(rows->file, rows->header, rows->path));
+    }
     for (int i = 0; i < N_STATISTICS; i++)
         rows->offsets[i] = hl_safetensors_offset(rows->header, names[i]);
 
 done:
     return status;
+}
+
+static hl_status name_part(hl_measure_rows *rows)
+{
+    size_t    room   = strlen(rows->path) + sizeof ".part";
+    hl_status status = HL_ALLOC(&rows->part, room);
+
+    if (status == HL_OK)
+        snprintf(rows->part, room, "%s.part", rows->path);
+    return status;
+}
+
+static bool exists(const char *path)
+{
+    struct stat about;
+    return stat(path, &about) == 0 || errno != ENOENT;
 }
 
 static size_t window_count(const hl_measure_rows *rows)
@@ -98,9 +204,15 @@ hl_status hl_measure_rows_new(hl_measure_rows **out, const hl_measuring *m)
     rows->n_layers = m->config->n_layers;
     rows->n_heads  = m->config->n_heads;
     rows->context  = m->options.windows.context;
+    rows->n_done   = hl_profile_all_sequences(m->profile);
+    if (m->options.state_path != NULL)
+        HL_TRY(name_part(rows));
     HL_TRY(HL_ALLOC(&rows->batch, (size_t)m->options.windows.n_batch * window_count(rows)));
     HL_TRY(count_windows(&rows->n_windows, m));
-    HL_TRY(open_file(rows));
+    if (rows->n_done > 0 && rows->n_done == rows->n_windows && !exists(rows->part) &&
+        exists(rows->path))
+        goto done;
+    HL_TRY(open_file(rows, m));
     *out = rows;
     rows = NULL;
 
@@ -113,8 +225,12 @@ void hl_measure_rows_free(hl_measure_rows *rows)
 {
     if (rows == NULL)
         return;
-    hl_writer_abandon(rows->file);
+    if (rows->part != NULL)
+        hl_writer_leave(rows->file);
+    else
+        hl_writer_abandon(rows->file);
     hl_safetensors_writer_free(rows->header);
+    hl_free(rows->part);
     hl_free(rows->batch);
     hl_free(rows);
 }
@@ -189,6 +305,11 @@ hl_status hl_measure_rows_end(hl_measure_rows *rows, const hl_batch *batch)
         write_window(rows, i);
     rows->n_done += batch->n_windows;
     return hl_writer_check(rows->file);
+}
+
+hl_status hl_measure_rows_sync(hl_measure_rows *rows)
+{
+    return hl_writer_sync(rows->file);
 }
 
 hl_status hl_measure_rows_finish(hl_measure_rows *rows)

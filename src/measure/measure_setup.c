@@ -32,9 +32,6 @@ static hl_status complete_options(hl_measuring *m)
     if (m->options.nll && m->config->is_encoder)
         return hl_fail(HL_BAD_ARGUMENT, "measure: %s is an encoder, which foretells no next token",
                        m->model->path);
-    if (m->options.rows_path != NULL && m->options.resume)
-        return hl_fail(HL_BAD_ARGUMENT,
-                       "measure: rows cannot be resumed, those of before are not in the state");
     return HL_OK;
 }
 
@@ -216,8 +213,6 @@ hl_status hl_measure_setup(hl_measuring *m, const hl_tokenizer *tokenizer)
     HL_TRY(open_session(m));
     HL_TRY(allocate(m));
     HL_TRY(hl_measure_make_gram(m));
-    if (m->options.rows_path != NULL)
-        HL_TRY(hl_measure_rows_new(&m->rows, m));
 
 done:
     return status;

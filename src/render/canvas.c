@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "render/canvas_backend.h"
@@ -65,6 +66,19 @@ void hl_canvas_page(hl_canvas *canvas, double width, double height, hl_colour ba
     hl_canvas_rectangle(canvas, hl_canvas_page_box(canvas), background);
 }
 
+/* Such a picture is right but for some labels. */
+static void warn_of_boxes(const hl_canvas *canvas, const char *path)
+{
+    int64_t n_unknown = hl_typesetter_unknown(canvas->typesetter);
+
+    if (n_unknown > 0)
+        hl_log(
+            HL_LOG_WARNING,
+            "%s: no font here has %lld of its characters, boxes with their codes stand for them; "
+            "fonts-wqy-microhei has Chinese, Japanese and Korean, fonts-symbola has emoji",
+            path, (long long)n_unknown);
+}
+
 hl_status hl_canvas_write(hl_canvas *canvas, const char *path)
 {
     hl_writer *writer = NULL;
@@ -76,6 +90,7 @@ hl_status hl_canvas_write(hl_canvas *canvas, const char *path)
         hl_canvas_fail(canvas, hl_writer_open(&writer, path));
     if (canvas->status != HL_OK)
         return canvas->status;
+    warn_of_boxes(canvas, path);
     hl_writer_write(writer, canvas->output.bytes, canvas->output.n_bytes);
     return hl_writer_finish(writer);
 }

@@ -12,6 +12,7 @@ struct hl_typesetter {
     PangoContext         *context;
     PangoLayout          *layout;
     PangoFontDescription *font;
+    int64_t               n_unknown;
 };
 
 void hl_typesetter_close(hl_typesetter *typesetter)
@@ -104,10 +105,16 @@ hl_text_extents hl_typesetter_measure(hl_typesetter *typesetter, const char *tex
     };
 }
 
+int64_t hl_typesetter_unknown(const hl_typesetter *typesetter)
+{
+    return typesetter->n_unknown;
+}
+
 void hl_typesetter_draw(hl_typesetter *typesetter, void *cairo, const char *text, double size,
                         bool bold)
 {
     lay_out(typesetter, text, size, bold);
+    typesetter->n_unknown += pango_layout_get_unknown_glyphs_count(typesetter->layout);
     double base = (double)pango_layout_get_baseline(typesetter->layout) / PANGO_SCALE;
     cairo_rel_move_to(cairo, 0.0, -base);
     pango_cairo_show_layout(cairo, typesetter->layout);

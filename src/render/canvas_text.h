@@ -28,6 +28,9 @@ typedef struct hl_text_extents {
 hl_text_extents hl_typesetter_measure(hl_typesetter *typesetter, const char *text, double size,
                                       bool bold);
 
+/* Characters that were drawn and that no font has: boxes with their codes in them. */
+int64_t hl_typesetter_unknown(const hl_typesetter *typesetter);
+
 /* Draws with the colour of `cairo`, a cairo_t, its base line starting at the current point. */
 void hl_typesetter_draw(hl_typesetter *typesetter, void *cairo, const char *text, double size,
                         bool bold);

@@ -68,17 +68,7 @@ static hl_status check_options(const token_figure *f)
     if ((begin != 0 || end != 0) && (begin < 0 || end <= begin || end > n))
         return hl_fail(HL_BAD_ARGUMENT, "zoom %lld:%lld: wanted tokens A:B with 0 <= A < B <= %lld",
                        (long long)begin, (long long)end, (long long)n);
-    if (f->options.n_notes > HL_MOST_NOTES)
-        return hl_fail(HL_BAD_ARGUMENT, "%lld notes; at most %d", (long long)f->options.n_notes,
-                       (int)HL_MOST_NOTES);
-    for (int64_t i = 0; i < f->options.n_notes; i++) {
-        const hl_note *note = &f->options.notes[i];
-        if (note->row < 0 || note->row >= n || note->column < 0 || note->column >= n)
-            return hl_fail(HL_BAD_ARGUMENT,
-                           "note '%s': row %lld, column %lld, but tokens are 0 to %lld", note->text,
-                           (long long)note->row, (long long)note->column, (long long)(n - 1));
-    }
-    return HL_OK;
+    return hl_notes_check(f->options.notes, f->options.n_notes, n);
 }
 
 static hl_status make_cells(token_figure *f)

@@ -92,6 +92,22 @@ static void draw_arrow(const hl_figure *figure, hl_point from, hl_point to, hl_c
     hl_canvas_polygon(figure->canvas, head, 3, colour);
 }
 
+hl_status hl_notes_check(const hl_note *notes, int64_t n_notes, int64_t n_tokens)
+{
+    if (n_notes > HL_MOST_NOTES)
+        return hl_fail(HL_BAD_ARGUMENT, "%lld notes; at most %d", (long long)n_notes,
+                       (int)HL_MOST_NOTES);
+    for (int64_t i = 0; i < n_notes; i++) {
+        if (notes[i].row < 0 || notes[i].row >= n_tokens || notes[i].column < 0 ||
+            notes[i].column >= n_tokens)
+            return hl_fail(HL_BAD_ARGUMENT,
+                           "note '%s': row %lld, column %lld, but tokens are 0 to %lld",
+                           notes[i].text, (long long)notes[i].row, (long long)notes[i].column,
+                           (long long)(n_tokens - 1));
+    }
+    return HL_OK;
+}
+
 void hl_notes_keep(hl_notes *notes, hl_box target)
 {
     notes->taken[notes->n_taken++] = target;

@@ -6,6 +6,9 @@
 
 enum { HL_MOST_NOTES = 32 };
 
+/* HL_BAD_ARGUMENT if there are too many, or of tokens that are not among `n_tokens`. */
+hl_status hl_notes_check(const hl_note *notes, int64_t n_notes, int64_t n_tokens);
+
 /* Where notes may be, and what they should not cover; then one call a note. */
 typedef struct hl_notes {
     hl_figure *figure;

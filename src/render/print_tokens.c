@@ -7,17 +7,21 @@
  * A cell is three columns wide with hundredths in it (rounded down, so that 99 is anything
  * from 0.99 on), or two where there are more tokens, or one; if that is still too wide, several
  * tokens share a cell.  Colours come behind the figures, and where cells are narrow, instead
- * of them: without colours a narrow cell is a tenth. */
+ * of them: without colours a narrow cell is a tenth.
+ *
+ * Notes are footnotes, whose signs stand before the figures of their cells.  Insets come
+ * below, a column a cell, side by side where there is room. */
 #include <math.h>
 #include <stdio.h>
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "render/note.h"
 #include "render/output.h"
 #include "render/terminal.h"
 #include "render/token_cells.h"
 
-enum { PLACE = 5, LABEL = 12, ENTROPY = 7, LEAST_WIDTH = 40, USUAL_WIDTH = 80 };
+enum { PLACE = 5, LABEL = 12, ENTROPY = 7, LEAST_WIDTH = 40, USUAL_WIDTH = 80, GAP = 2 };
 
 typedef struct token_print {
     hl_output          output;
@@ -27,6 +31,8 @@ typedef struct token_print {
     hl_map             map;
     double             top;  /* of entropies */
     int                cell; /* columns */
+    const hl_note     *notes;
+    int64_t            n_notes;
 } token_print;
 
 /* --------------------------------------------------------------------------- layout */
@@ -70,38 +76,66 @@ static void put_places(token_print *p)
     hl_output_print(&p->output, "\n");
 }
 
+/* Of the n-th note; those beyond have none, and are listed without. */
+static const char *const signs[] = { "\u00b9", "\u00b2", "\u00b3", "\u2074", "\u2075",
+                                     "\u2076", "\u2077", "\u2078", "\u2079" };
+enum { N_SIGNS = sizeof signs / sizeof *signs };
+
+/* Is the token in this cell? */
+static bool is_within(const hl_token_cells *cells, int64_t cell, int64_t token)
+{
+    int64_t first = hl_token_cells_token(cells, cell);
+    return token >= first && token < first + cells->bin && token < cells->end;
+}
+
+/* Of the first note on this cell; NULL: there is none. */
+static const char *sign_at(const token_print *p, int64_t row, int64_t column)
+{
+    for (int64_t i = 0; i < p->n_notes && i < N_SIGNS; i++) {
+        if (is_within(&p->cells, row, p->notes[i].row) &&
+            is_within(&p->cells, column, p->notes[i].column))
+            return signs[i];
+    }
+    return NULL;
+}
+
+/* The last column of a cell, or all but the first of its three. */
 static void put_figure(token_print *p, double value)
 {
     int hundredths = (int)floor(fmin(fmax(value, 0.0), 0.9999) * 100.0 + 1e-9);
 
     if (p->cell == 3)
-        hl_output_print(&p->output, " %02d", hundredths);
+        hl_output_print(&p->output, "%02d", hundredths);
     else if (p->depth != HL_DEPTH_NONE)
-        hl_output_print(&p->output, "%*s", p->cell, "");
+        hl_output_print(&p->output, " ");
     else if (hundredths < 10)
-        hl_output_print(&p->output, "%*s", p->cell, "."); /* what is little should look so */
+        hl_output_print(&p->output, "."); /* what is little should look so */
     else
-        hl_output_print(&p->output, "%*d", p->cell, hundredths / 10);
+        hl_output_print(&p->output, "%d", hundredths / 10);
 }
 
+/* A sign stands before the figure, where there is a column for it, and else in its place. */
 static void put_cell(token_print *p, int64_t row, int64_t column)
 {
-    double value = hl_token_cells_at(&p->cells, row, column);
-    char   escape[HL_ESCAPE_BYTES];
+    double      value = hl_token_cells_at(&p->cells, row, column);
+    bool        seen  = hl_token_cells_has(&p->cells, row, column);
+    const char *sign  = sign_at(p, row, column);
+    char        escape[HL_ESCAPE_BYTES];
 
-    if (!hl_token_cells_has(&p->cells, row, column)) {
-        hl_output_print(&p->output, "%*s", p->cell, "");
-        return;
-    }
-    if (isnan(value)) {
-        hl_output_print(&p->output, "%*s", p->cell, "-");
-        return;
-    }
-    hl_output_print(
-        &p->output, "%s",
-        hl_terminal_cell(escape, p->depth, p->map, hl_attention_share(p->scale, value)));
-    put_figure(p, value);
-    hl_output_print(&p->output, "%s", hl_terminal_end(p->depth));
+    if (seen && !isnan(value))
+        hl_output_print(
+            &p->output, "%s",
+            hl_terminal_cell(escape, p->depth, p->map, hl_attention_share(p->scale, value)));
+    if (sign != NULL || p->cell > 1)
+        hl_output_print(&p->output, "%s", sign != NULL ? sign : " ");
+    if (sign != NULL && p->cell == 1)
+        ; /* that is all there is room for */
+    else if (!seen || isnan(value))
+        hl_output_print(&p->output, "%*s", p->cell > 1 ? p->cell - 1 : 1, seen ? "-" : "");
+    else
+        put_figure(p, value);
+    if (seen && !isnan(value))
+        hl_output_print(&p->output, "%s", hl_terminal_end(p->depth));
 }
 
 static void put_row(token_print *p, int64_t row)
@@ -162,6 +196,106 @@ static void put_legend(token_print *p)
     }
 }
 
+/* ----------------------------------------------------------------------------- notes */
+
+static void put_notes(token_print *p)
+{
+    const hl_token_view *view = p->cells.view;
+
+    for (int64_t i = 0; i < p->n_notes; i++) {
+        const hl_note *note = &p->notes[i];
+        double value = (double)view->maps[0].attention[note->row * view->n_tokens + note->column];
+
+        hl_output_print(&p->output, "%s %s: %lld %s looks at %lld %s, %.3f\n",
+                        i < N_SIGNS ? signs[i] : "-", note->text, (long long)note->row,
+                        view->tokens[note->row].text, (long long)note->column,
+                        view->tokens[note->column].text, value);
+    }
+}
+
+/* ---------------------------------------------------------------------------- insets */
+
+/* One line of maps [first, first + n_maps), all of them of n cells and `wide` columns. */
+static hl_status put_inset_row(token_print *p, const hl_token_cells *maps, int64_t n_maps,
+                               int64_t row, int64_t wide)
+{
+    hl_output_print(&p->output, "%*lld", PLACE - 1, (long long)hl_token_cells_token(&maps[0], row));
+    for (int64_t i = 0; i < n_maps; i++) {
+        p->cells = maps[i];
+        hl_output_print(&p->output, "%*s", i == 0 ? 1 : (int)(wide - maps[i].n) + GAP, "");
+        for (int64_t column = 0; column < maps[i].n; column++)
+            put_cell(p, row, column);
+    }
+    hl_output_print(&p->output, "\n");
+    return p->output.status;
+}
+
+/* As many maps as stand side by side. */
+static hl_status put_inset_block(token_print *p, const hl_token_cells *maps, int64_t n_maps,
+                                 int64_t first, int64_t wide)
+{
+    hl_status            status = HL_OK;
+    const hl_token_view *view   = maps[0].view;
+
+    hl_output_print(&p->output, "\n%*s", PLACE, "");
+    for (int64_t i = 0; i < n_maps; i++) {
+        const char *name = view->maps[first + i].name;
+        hl_terminal_put(&p->output, name,
+                        i + 1 < n_maps ? (int)wide + GAP : hl_terminal_width_of(name),
+                        HL_ALIGN_LEFT);
+    }
+    hl_output_print(&p->output, "\n");
+    for (int64_t row = 0; row < maps[0].n; row++)
+        HL_TRY(put_inset_row(p, maps, n_maps, row, wide));
+
+done:
+    return status;
+}
+
+static int64_t widest_name(const hl_token_view *view)
+{
+    int64_t widest = 0;
+
+    for (int64_t i = 1; i < view->n_maps; i++) {
+        int64_t width = hl_terminal_width_of(view->maps[i].name);
+        widest        = width > widest ? width : widest;
+    }
+    return widest;
+}
+
+/* The maps behind the first, of the same tokens; p->cells is theirs for a while. */
+static hl_status put_insets(token_print *p, const hl_token_view *view, int64_t begin, int64_t end,
+                            int64_t width)
+{
+    hl_status       status = HL_OK;
+    int64_t         n_maps = view->n_maps - 1;
+    int64_t         room   = width - PLACE;
+    hl_token_cells *maps   = NULL;
+    hl_token_cells  first  = p->cells;
+
+    if (n_maps == 0)
+        return HL_OK;
+    p->cell    = 1;
+    p->n_notes = 0;
+    HL_TRY(HL_ALLOC_ZEROED(&maps, (size_t)n_maps));
+    for (int64_t i = 0; i < n_maps; i++)
+        HL_TRY(hl_token_cells_new(&maps[i], view, &view->maps[1 + i], begin, end, room));
+    int64_t wide   = widest_name(view) > maps[0].n ? widest_name(view) : maps[0].n;
+    int64_t beside = (room + GAP) / (wide + GAP) > 1 ? (room + GAP) / (wide + GAP) : 1;
+    if (p->depth == HL_DEPTH_NONE)
+        hl_output_print(&p->output, "\nInsets, in tenths:\n");
+    for (int64_t i = 0; i < n_maps; i += beside)
+        HL_TRY(
+            put_inset_block(p, maps + i, n_maps - i < beside ? n_maps - i : beside, 1 + i, wide));
+
+done:
+    p->cells = first;
+    for (int64_t i = 0; i < n_maps && maps != NULL; i++)
+        hl_token_cells_free(&maps[i]);
+    hl_free(maps);
+    return status;
+}
+
 /* ---------------------------------------------------------------------------- whole */
 
 static hl_status choose_span(int64_t *begin, int64_t *end, const hl_token_view *view,
@@ -190,6 +324,11 @@ hl_status hl_print_tokens(char **out, const hl_token_view *view, const hl_token_
 
     *out = NULL;
     HL_TRY(choose_span(&begin, &end, view, options));
+    if (options != NULL) {
+        HL_TRY(hl_notes_check(options->notes, options->n_notes, view->n_tokens));
+        p.notes   = options->notes;
+        p.n_notes = options->n_notes;
+    }
     p.cell = cell_columns(end - begin, room);
     HL_TRY(hl_token_cells_new(&p.cells, view, &view->maps[0], begin, end, room / p.cell));
     hl_output_print(&p.output, "%s, %lld tokens; %s\n\n", view->family, (long long)view->n_tokens,
@@ -198,6 +337,8 @@ hl_status hl_print_tokens(char **out, const hl_token_view *view, const hl_token_
     for (int64_t row = 0; row < p.cells.n; row++)
         put_row(&p, row);
     put_legend(&p);
+    put_notes(&p);
+    HL_TRY(put_insets(&p, view, begin, end, width > LEAST_WIDTH ? width : LEAST_WIDTH));
     hl_output_add(&p.output, "", 1);
     HL_TRY(p.output.status);
     *out           = p.output.bytes;

@@ -21,7 +21,11 @@ void hl_profile_flight_free(hl_profile_flight *flight)
     hl_free(flight->plans.n_runs);
     hl_free(flight->logs);
     hl_free(flight->sequences);
+    hl_free(flight->by_head);
+    hl_free(flight->by_layer);
     hl_free(flight->means);
+    hl_free(flight->positions);
+    hl_free(flight->counts);
     hl_free(flight->kernels);
     hl_free(flight->row);
     hl_free(flight->totals);
@@ -55,20 +59,43 @@ static int64_t n_cells(const hl_profile *profile)
     return profile->n_layers * profile->n_heads;
 }
 
-hl_status hl_profile_begin(hl_profile *profile, const hl_profile_batch *batch)
+/* Buckets of all layers. */
+static int64_t n_curves(const hl_profile *profile)
+{
+    return profile->n_layers * profile->n_buckets;
+}
+
+static hl_status open_flight(hl_profile *profile)
 {
     hl_status          status = HL_OK;
-    hl_profile_flight *flight = profile->flight;
-    size_t             count  = (size_t)(batch->n_batch * n_cells(profile));
+    hl_profile_flight *flight = NULL;
 
-    if (flight == NULL) {
-        HL_TRY(HL_ALLOC_ZEROED(&profile->flight, 1));
-        flight = profile->flight;
-        HL_TRY(HL_ALLOC(&flight->means, (size_t)n_cells(profile) * HL_N_OF_SEQUENCE));
-    }
-    HL_TRY(hl_profile_grow((void **)&flight->sequences, &flight->n_sequences, count,
+    HL_TRY(HL_ALLOC_ZEROED(&profile->flight, 1));
+    flight = profile->flight;
+    HL_TRY(HL_ALLOC(&flight->means, (size_t)n_cells(profile) * HL_N_OF_SEQUENCE));
+    HL_TRY(HL_ALLOC(&flight->positions, (size_t)n_curves(profile) * HL_N_BY_POSITION));
+    HL_TRY(HL_ALLOC(&flight->counts, (size_t)profile->n_buckets * HL_N_BY_POSITION));
+
+done:
+    return status;
+}
+
+hl_status hl_profile_begin(hl_profile *profile, const hl_profile_batch *batch)
+{
+    hl_status          status   = HL_OK;
+    hl_profile_flight *flight   = NULL;
+    size_t             n_heads  = (size_t)(batch->n_batch * n_cells(profile));
+    size_t             n_layers = (size_t)(batch->n_batch * n_curves(profile));
+
+    if (profile->flight == NULL)
+        HL_TRY(open_flight(profile));
+    flight = profile->flight;
+    HL_TRY(hl_profile_grow((void **)&flight->sequences, &flight->n_sequences, n_heads,
                            sizeof *flight->sequences));
-    memset(flight->sequences, 0, count * sizeof *flight->sequences);
+    HL_TRY(hl_profile_grow((void **)&flight->by_layer, &flight->n_by_layer, n_layers,
+                           sizeof *flight->by_layer));
+    memset(flight->sequences, 0, n_heads * sizeof *flight->sequences);
+    memset(flight->by_layer, 0, n_layers * sizeof *flight->by_layer);
     flight->batch = batch;
 
 done:
@@ -87,6 +114,34 @@ static void sequence_means(const hl_profile *profile, int64_t sequence)
     }
 }
 
+/* What the sequence's rows come to in every bucket: a mean for each layer, and how many. */
+static void sequence_positions(const hl_profile *profile, int64_t sequence)
+{
+    const hl_profile_flight *flight    = profile->flight;
+    const hl_bucket_sums    *buckets   = flight->by_layer + sequence * n_curves(profile);
+    int64_t                  n_buckets = profile->n_buckets;
+
+    memset(flight->counts, 0, (size_t)n_buckets * HL_N_BY_POSITION * sizeof *flight->counts);
+    for (int64_t at = 0; at < n_curves(profile); at++) {
+        for (int i = 0; i < HL_N_BY_POSITION; i++) {
+            flight->positions[at * HL_N_BY_POSITION + i] =
+                (float)hl_wide_mean(buckets[at].sum[i], buckets[at].count[i]);
+            flight->counts[at % n_buckets * HL_N_BY_POSITION + i] += buckets[at].count[i];
+        }
+    }
+}
+
+static void keep_sequence(hl_profile *profile, int64_t sequence, int64_t n_before)
+{
+    const hl_profile_flight *flight = profile->flight;
+    hl_kept_sequence kept = { { &flight->batch->hashes[sequence], flight->means, flight->positions,
+                                flight->counts } };
+
+    sequence_means(profile, sequence);
+    sequence_positions(profile, sequence);
+    hl_profile_keep(profile, &kept, n_before);
+}
+
 hl_status hl_profile_end(hl_profile *profile)
 {
     const hl_profile_batch *batch  = profile->flight->batch;
@@ -99,8 +154,7 @@ hl_status hl_profile_end(hl_profile *profile)
             continue;
         if (totals[0] > HL_MAX_COUNT - n_counted)
             return hl_fail(HL_LIMIT, "profile: more than 2^40 rows");
-        sequence_means(profile, i);
-        hl_profile_keep(profile, batch->hashes[i], profile->flight->means, totals[1]);
+        keep_sequence(profile, i, totals[1]);
         totals[0] += n_counted;
         totals[1] += 1;
         *(uint64_t *)profile->tables[HL_TABLE_TEXT] += batch->hashes[i];

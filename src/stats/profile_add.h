@@ -35,6 +35,12 @@ typedef struct hl_sequence_sums {
     int64_t count[3];
 } hl_sequence_sums;
 
+/* ENTROPY and FAIR of the rows of one bucket. */
+typedef struct hl_bucket_sums {
+    hl_wide sum[2];
+    int64_t count[2];
+} hl_bucket_sums;
+
 /* The keys [begin, end) that a position sees, but for [gap, gap_end): what lies between the
  * first keys, where they are kept, and the window.  Whole rows are 0 there. */
 typedef struct hl_seen_keys {
@@ -70,8 +76,14 @@ typedef struct hl_profile_flight {
     size_t                  n_logs;
     hl_sequence_sums       *sequences; /* (n_batch, L, H) */
     size_t                  n_sequences;
-    float                  *means;   /* (L, H, 3) of one sequence, when it ends */
-    double                 *kernels; /* of all heads, prepared */
+    hl_bucket_sums         *by_head; /* (n_batch, H, P) of the rows at hand */
+    size_t                  n_by_head;
+    hl_bucket_sums         *by_layer; /* (n_batch, L, P) over heads */
+    size_t                  n_by_layer;
+    float                  *means;     /* (L, H, 3) of one sequence, when it ends */
+    float                  *positions; /* (L, P, 2) the same */
+    int64_t                *counts;    /* (P, 2) the same */
+    double                 *kernels;   /* of all heads, prepared */
     size_t                  n_kernels;
     float                  *row; /* (n_threads, n_keys) whole rows, to be sorted */
     size_t                  n_row;

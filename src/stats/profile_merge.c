@@ -79,53 +79,54 @@ static void merge_table(hl_profile *to, const hl_profile *from, hl_table table)
 
 /* ------------------------------------------------------------------- sequences */
 
-static int64_t means_count(const hl_profile *profile)
-{
-    return profile->n_layers * profile->n_heads * HL_N_OF_SEQUENCE;
-}
-
 /* Does the sequence come before the kept one?  Equal hashes are equal content, and
  * then equal means, unless the machines round differently: the bytes decide. */
-static bool comes_before(const hl_profile *profile, uint64_t hash, const float *means, int64_t kept)
+static bool comes_before(const hl_profile *profile, const hl_kept_sequence *sequence, int64_t kept)
 {
-    const uint64_t *hashes = profile->tables[HL_TABLE_HASHES];
-    int64_t         size   = means_count(profile);
-    const float    *other  = hl_floats(profile, HL_TABLE_MEANS) + kept * size;
+    uint64_t hash  = *(const uint64_t *)sequence->parts[0];
+    uint64_t other = *(const uint64_t *)hl_kept_part(profile, 0, kept);
 
-    if (hash != hashes[kept])
-        return hash < hashes[kept];
-    return memcmp(means, other, (size_t)size * sizeof *means) < 0;
+    if (hash != other)
+        return hash < other;
+    for (int i = 1; i < HL_N_KEPT; i++) {
+        int order =
+            memcmp(sequence->parts[i], hl_kept_part(profile, i, kept), hl_kept_bytes(profile, i));
+        if (order != 0)
+            return order < 0;
+    }
+    return false;
 }
 
-/* n_before: sequences that the profile has counted, this one not among them. */
-void hl_profile_keep(hl_profile *profile, uint64_t hash, const float *means, int64_t n_before)
+void hl_profile_keep(hl_profile *profile, const hl_kept_sequence *sequence, int64_t n_before)
 {
-    uint64_t *hashes = profile->tables[HL_TABLE_HASHES];
-    float    *kept   = hl_floats(profile, HL_TABLE_MEANS);
-    int64_t   size   = means_count(profile);
-    int64_t   n      = n_before < profile->n_kept ? n_before : profile->n_kept;
-    int64_t   place  = n;
+    int64_t n     = n_before < profile->n_kept ? n_before : profile->n_kept;
+    int64_t place = n;
 
-    while (place > 0 && comes_before(profile, hash, means, place - 1))
+    while (place > 0 && comes_before(profile, sequence, place - 1))
         place--;
     if (place >= profile->n_kept)
         return;
     int64_t n_moved = (n < profile->n_kept ? n : profile->n_kept - 1) - place;
-    memmove(hashes + place + 1, hashes + place, (size_t)n_moved * sizeof *hashes);
-    memmove(kept + (place + 1) * size, kept + place * size,
-            (size_t)(n_moved * size) * sizeof *kept);
-    hashes[place] = hash;
-    memcpy(kept + place * size, means, (size_t)size * sizeof *kept);
+    for (int i = 0; i < HL_N_KEPT; i++) {
+        size_t n_bytes = hl_kept_bytes(profile, i);
+
+        memmove(hl_kept_part(profile, i, place + 1), hl_kept_part(profile, i, place),
+                (size_t)n_moved * n_bytes);
+        memcpy(hl_kept_part(profile, i, place), sequence->parts[i], n_bytes);
+    }
 }
 
 static void merge_sequences(hl_profile *to, const hl_profile *from)
 {
-    const uint64_t *hashes = from->tables[HL_TABLE_HASHES];
-    int64_t         size   = means_count(from);
-    int64_t         n      = hl_counts(to, HL_TABLE_TOTALS)[1];
+    int64_t n = hl_counts(to, HL_TABLE_TOTALS)[1];
 
-    for (int64_t i = 0; i < hl_profile_kept(from); i++)
-        hl_profile_keep(to, hashes[i], hl_floats(from, HL_TABLE_MEANS) + i * size, n + i);
+    for (int64_t sequence = 0; sequence < hl_profile_kept(from); sequence++) {
+        hl_kept_sequence kept;
+
+        for (int i = 0; i < HL_N_KEPT; i++)
+            kept.parts[i] = hl_kept_part(from, i, sequence);
+        hl_profile_keep(to, &kept, n + sequence);
+    }
 }
 
 void hl_profile_add_tables(hl_profile *to, const hl_profile *from)

@@ -85,6 +85,12 @@ done:
     return status;
 }
 
+static bool is_first_format(const hl_safetensors *file)
+{
+    const char *format = hl_safetensors_metadata(file, "format");
+    return format != NULL && strcmp(format, HL_PROFILE_FIRST_FORMAT) == 0;
+}
+
 static hl_status read_shape(hl_profile **out, const hl_safetensors *file)
 {
     hl_status        status = HL_OK;
@@ -96,7 +102,7 @@ static hl_status read_shape(hl_profile **out, const hl_safetensors *file)
     hl_profile_shape shape     = { .heads = heads, .type_names = names };
 
     HL_TRY(need(&format, file, "format"));
-    if (strcmp(format, HL_PROFILE_FORMAT) != 0)
+    if (strcmp(format, HL_PROFILE_FORMAT) != 0 && !is_first_format(file))
         return hl_fail(HL_BAD_INPUT, "format '%.40s', wanted '%s'", format, HL_PROFILE_FORMAT);
     HL_TRY(read_heads(heads, &shape.n_layers, file));
     HL_TRY(read_types(names, &shape.n_types, file));
@@ -172,6 +178,7 @@ static hl_status check_tensor(const hl_tensor *tensor, hl_dtype dtype, const int
                    wanted);
 }
 
+/* *out is NULL for what files of the first format lack. */
 static hl_status find_table(const hl_tensor **out, const hl_safetensors *file,
                             const hl_profile *profile, hl_table table)
 {
@@ -180,6 +187,8 @@ static hl_status find_table(const hl_tensor **out, const hl_safetensors *file,
     int                  n_dims = hl_table_shape(shape, profile, table);
 
     *out = hl_safetensors_find(file, form->name);
+    if (*out == NULL && table >= HL_FIRST_OF_FORMAT_2 && is_first_format(file))
+        return HL_OK;
     if (*out == NULL)
         return hl_fail(HL_BAD_INPUT, "tensor '%s' is missing", form->name);
     /* How many sequences are kept is seen from the file, and checked with the totals. */
@@ -220,23 +229,39 @@ done:
     return status;
 }
 
+static hl_status check_kept(const hl_tensor *tensor, const hl_profile *profile)
+{
+    int64_t wanted = hl_profile_kept(profile);
+
+    if (tensor->shape[0] == wanted)
+        return HL_OK;
+    return hl_fail(HL_BAD_INPUT, "tensor '%s' has %" PRId64 " sequences, wanted %" PRId64,
+                   tensor->name, tensor->shape[0], wanted);
+}
+
+/* Means of sequences that were not taken are none. */
+static void forget_positions(const hl_profile *profile)
+{
+    float *means = hl_floats(profile, HL_TABLE_KEPT_POSITIONS);
+
+    for (int64_t i = 0; i < hl_table_count(profile, HL_TABLE_KEPT_POSITIONS); i++)
+        means[i] = NAN;
+}
+
 static hl_status copy_tables(hl_profile *profile, const hl_safetensors *file)
 {
     hl_status        status = HL_OK;
     const hl_tensor *tensor = NULL;
-    int64_t          n_kept[2];
 
     for (hl_table table = 0; table < HL_N_TABLES; table++) {
         HL_TRY(find_table(&tensor, file, profile, table));
-        memcpy(profile->tables[table], tensor->data, tensor->n_bytes);
-        if (table == HL_TABLE_HASHES || table == HL_TABLE_MEANS)
-            n_kept[table == HL_TABLE_MEANS] = tensor->shape[0];
+        if (tensor != NULL)
+            memcpy(profile->tables[table], tensor->data, tensor->n_bytes);
+        else if (table == HL_TABLE_KEPT_POSITIONS)
+            forget_positions(profile);
+        if (tensor != NULL && table >= HL_FIRST_KEPT) /* the totals come before them */
+            HL_TRY(check_kept(tensor, profile));
     }
-    int64_t wanted = hl_profile_kept(profile);
-    if (n_kept[0] != wanted || n_kept[1] != wanted)
-        return hl_fail(HL_BAD_INPUT,
-                       "%" PRId64 " hashes and %" PRId64 " means of sequences, wanted %" PRId64,
-                       n_kept[0], n_kept[1], wanted);
 
 done:
     return status;
@@ -390,24 +415,45 @@ static hl_status check_scores(const hl_profile *profile)
     return HL_OK;
 }
 
-static hl_status check_sequences(const hl_profile *profile)
+/* Elements of a table that belong to the sequences that are kept now. */
+static int64_t kept_count(const hl_profile *profile, hl_table table)
 {
-    const uint64_t *hashes = profile->tables[HL_TABLE_HASHES];
-    float          *means  = hl_floats(profile, HL_TABLE_MEANS);
-    int64_t         n_kept = hl_profile_kept(profile);
-    int64_t         size   = profile->n_layers * profile->n_heads * HL_N_OF_SEQUENCE;
+    return hl_table_count(profile, table) / profile->n_kept * hl_profile_kept(profile);
+}
 
-    for (int64_t i = 1; i < n_kept; i++) {
-        if (hashes[i] < hashes[i - 1])
-            return bad_value(HL_TABLE_HASHES, i, "the hashes do not rise");
-    }
-    for (int64_t i = 0; i < n_kept * size; i++) {
+static hl_status check_kept_means(const hl_profile *profile, hl_table table)
+{
+    float *means = hl_floats(profile, table);
+
+    for (int64_t i = 0; i < kept_count(profile, table); i++) {
         if (isnan(means[i]))
             means[i] = NAN;
         else if (!hl_fixed_fits((double)means[i]))
-            return bad_value(HL_TABLE_MEANS, i, "not a mean");
+            return bad_value(table, i, "not a mean");
     }
     return HL_OK;
+}
+
+static hl_status check_sequences(const hl_profile *profile)
+{
+    hl_status       status = HL_OK;
+    const uint64_t *hashes = profile->tables[HL_TABLE_HASHES];
+    const int64_t  *counts = hl_counts(profile, HL_TABLE_KEPT_COUNTS);
+    int64_t         most   = hl_counts(profile, HL_TABLE_TOTALS)[0] * profile->n_layers;
+
+    for (int64_t i = 1; i < hl_profile_kept(profile); i++) {
+        if (hashes[i] < hashes[i - 1])
+            return bad_value(HL_TABLE_HASHES, i, "the hashes do not rise");
+    }
+    for (int64_t i = 0; i < kept_count(profile, HL_TABLE_KEPT_COUNTS); i++) {
+        if (counts[i] < 0 || counts[i] > most * profile->n_heads) /* at most 2^60 */
+            return bad_value(HL_TABLE_KEPT_COUNTS, i, "not a count of so many tokens");
+    }
+    HL_TRY(check_kept_means(profile, HL_TABLE_MEANS));
+    HL_TRY(check_kept_means(profile, HL_TABLE_KEPT_POSITIONS));
+
+done:
+    return status;
 }
 
 static hl_status check_table(const hl_profile *profile, hl_table table)

@@ -253,3 +253,28 @@ double hl_profile_sequence_mean(const hl_profile *profile, int64_t sequence, int
     return which < 0 ? (double)NAN
                      : (double)hl_floats(profile, HL_TABLE_MEANS)[at * HL_N_OF_SEQUENCE + which];
 }
+
+/* Which of the quantities by position it is; -1: none. */
+static int by_position(hl_quantity quantity)
+{
+    return quantity == HL_Q_ENTROPY ? 0 : quantity == HL_Q_FAIR ? 1 : -1;
+}
+
+double hl_profile_sequence_position(const hl_profile *profile, int64_t sequence, int64_t layer,
+                                    int64_t bucket, hl_quantity quantity)
+{
+    int64_t at = (sequence * profile->n_layers + layer) * profile->n_buckets + bucket;
+    int     i  = by_position(quantity);
+
+    return i < 0 ? (double)NAN
+                 : (double)hl_floats(profile, HL_TABLE_KEPT_POSITIONS)[at * HL_N_BY_POSITION + i];
+}
+
+int64_t hl_profile_sequence_rows(const hl_profile *profile, int64_t sequence, int64_t bucket,
+                                 hl_quantity quantity)
+{
+    int64_t at = sequence * profile->n_buckets + bucket;
+    int     i  = by_position(quantity);
+
+    return i < 0 ? 0 : hl_counts(profile, HL_TABLE_KEPT_COUNTS)[at * HL_N_BY_POSITION + i];
+}

@@ -30,6 +30,8 @@ typedef struct head_sums {
     hl_wide *type_sum;
     hl_wide *type_squares;
     int64_t *lookback;
+
+    hl_bucket_sums *buckets; /* (P) of this sequence */
 } head_sums;
 
 static head_sums open_sums(const hl_profile *profile, int64_t cell)
@@ -87,9 +89,12 @@ static void spread(head_sums *sums, const hl_row_run *run, int quantity, const h
              &sums->total[quantity].squares, more);
     if (quantity < HL_N_BY_TYPE) /* ENTROPY, FAIR, RENYI2, in this order */
         add_sums(sums->type_count + at, sums->type_sum + at, sums->type_squares + at, more);
-    if (quantity < HL_N_BY_POSITION)
+    if (quantity < HL_N_BY_POSITION) {
         add_sums(sums->position_count + by, sums->position_sum + by, sums->position_squares + by,
                  more);
+        sums->buckets[run->bucket].sum[quantity] += more->sum;
+        sums->buckets[run->bucket].count[quantity] += more->count;
+    }
 }
 
 /* -------------------------------------------------------------------- quantities */
@@ -341,6 +346,52 @@ static void add_run(const hl_profile *profile, head_sums *sums, const head_place
     }
 }
 
+/* -------------------------------------------------------------- kept sequences */
+
+/* A kept sequence has a curve by position for each layer, not for each head.  Heads are
+ * shared out to threads, so each has sums of its own here, which then add up. */
+
+static hl_bucket_sums *buckets_of(const hl_profile *profile, int64_t sequence, int64_t head)
+{
+    return profile->flight->by_head + (sequence * profile->n_heads + head) * profile->n_buckets;
+}
+
+static hl_status open_buckets(const hl_profile *profile, int64_t n_batch)
+{
+    hl_status          status = HL_OK;
+    hl_profile_flight *flight = profile->flight;
+    size_t             count  = (size_t)(n_batch * profile->n_heads * profile->n_buckets);
+
+    HL_TRY(hl_profile_grow((void **)&flight->by_head, &flight->n_by_head, count,
+                           sizeof *flight->by_head));
+    memset(flight->by_head, 0, count * sizeof *flight->by_head);
+
+done:
+    return status;
+}
+
+static void close_buckets(const hl_profile *profile, const hl_layer_rows *rows)
+{
+    int64_t n_buckets = profile->n_buckets;
+
+    for (int64_t i = 0; i < rows->n_batch * rows->n_heads; i++) {
+        int64_t               sequence = i / rows->n_heads;
+        const hl_bucket_sums *head     = buckets_of(profile, sequence, i % rows->n_heads);
+        hl_bucket_sums       *layer =
+            profile->flight->by_layer + (sequence * profile->n_layers + rows->layer) * n_buckets;
+
+        for (int64_t at = 0; at < n_buckets * HL_N_BY_POSITION; at++) {
+            int64_t bucket = at / HL_N_BY_POSITION;
+            int64_t j      = at % HL_N_BY_POSITION;
+
+            layer[bucket].sum[j] += head[bucket].sum[j];
+            layer[bucket].count[j] += head[bucket].count[j];
+        }
+    }
+}
+
+/* ------------------------------------------------------------------------ layers */
+
 /* All rows of one sequence and head. */
 static void add_head(const hl_profile *profile, const hl_layer_rows *rows, int64_t sequence,
                      int64_t head)
@@ -354,6 +405,7 @@ static void add_head(const hl_profile *profile, const hl_layer_rows *rows, int64
     int64_t                  n_cells = profile->n_layers * profile->n_heads;
     hl_sequence_sums        *own     = &flight->sequences[sequence * n_cells + place.cell];
 
+    sums.buckets = buckets_of(profile, sequence, head);
     for (int64_t i = 0; i < flight->plans.n_runs[sequence]; i++)
         add_run(profile, &sums, &place, &flight->plans.runs[sequence * rows->n_rows + i]);
     close_sums(profile, place.cell, &sums);
@@ -384,11 +436,13 @@ hl_status hl_profile_rows(hl_profile *profile, const hl_layer_rows *rows,
 
     HL_TRY(check_rows(profile, rows));
     HL_TRY(hl_profile_plan(profile->flight, rows, mask));
+    HL_TRY(open_buckets(profile, rows->n_batch));
 #pragma omp parallel for schedule(static) num_threads(hl_profile_threads(profile->flight, n_values))
     for (int64_t head = 0; head < rows->n_heads; head++) {
         for (int64_t sequence = 0; sequence < rows->n_batch; sequence++)
             add_head(profile, rows, sequence, head);
     }
+    close_buckets(profile, rows);
 
 done:
     return status;

@@ -12,9 +12,10 @@
  *     norm, probe, broken   40 + 24 + 24        =   88
  *     32 sequences     32 * 3 * 4               =  384
  *                                          in all 6464,   times 5120: 31.6 MiB
+ *     32 sequences by position, of a layer  32 * 18 * 2 * 4,  times 80:  0.4 MiB
  *
- * which is why pairs and shares take 64 bits, and why a large model keeps fewer
- * sequences than a small one. */
+ * which is why pairs and shares take 64 bits, why a large model keeps fewer sequences than
+ * a small one, and why their curves by position are those of layers, not of heads. */
 #include "stats/profile_tables.h"
 
 #include <string.h>
@@ -134,6 +135,16 @@ static const hl_table_form forms[HL_N_TABLES] = {
     [HL_TABLE_TEXT]   = { "text", HL_DTYPE_U64, HL_KIND_HASH, 0, { 1 } },
     [HL_TABLE_HASHES] = { "sequence.hash", HL_DTYPE_U64, HL_KIND_KEPT, 0, { K } },
     [HL_TABLE_MEANS]  = { "sequence.mean", F32, HL_KIND_KEPT, 0, { K, L, H, HL_N_OF_SEQUENCE } },
+    [HL_TABLE_KEPT_POSITIONS] = { "sequence.position",
+                                  F32,
+                                  HL_KIND_KEPT,
+                                  0,
+                                  { K, L, P, HL_N_BY_POSITION } },
+    [HL_TABLE_KEPT_COUNTS]    = { "sequence.position.count",
+                                  I64,
+                                  HL_KIND_KEPT,
+                                  0,
+                                  { K, P, HL_N_BY_POSITION } },
 };
 
 const hl_table_form *hl_table_form_of(hl_table table)
@@ -249,6 +260,19 @@ hl_status hl_profile_allocate(hl_profile *profile)
 
 done:
     return status;
+}
+
+/* ------------------------------------------------------------------- sequences */
+
+size_t hl_kept_bytes(const hl_profile *profile, int i)
+{
+    return table_bytes(profile, (hl_table)(HL_FIRST_KEPT + i)) / (size_t)profile->n_kept;
+}
+
+void *hl_kept_part(const hl_profile *profile, int i, int64_t sequence)
+{
+    char *table = profile->tables[HL_FIRST_KEPT + i];
+    return table + (size_t)sequence * hl_kept_bytes(profile, i);
 }
 
 int64_t hl_profile_kept(const hl_profile *profile)

@@ -48,14 +48,21 @@ typedef enum hl_table {
     HL_TABLE_INFLUENCE_SQUARES, /* (L) each */
     HL_TABLE_NLL_COUNT,
     HL_TABLE_NLL_SUM,
-    HL_TABLE_NLL_SQUARES, /* (1) each */
-    HL_TABLE_PROBE,       /* (L, H, 3) F64 */
-    HL_TABLE_TOTALS,      /* (2) tokens, sequences */
-    HL_TABLE_TEXT,        /* (1) U64: the sum of the sequences' hashes */
-    HL_TABLE_HASHES,      /* (K) U64, rising */
-    HL_TABLE_MEANS,       /* (K, L, H, 3) F32 */
+    HL_TABLE_NLL_SQUARES,    /* (1) each */
+    HL_TABLE_PROBE,          /* (L, H, 3) F64 */
+    HL_TABLE_TOTALS,         /* (2) tokens, sequences */
+    HL_TABLE_TEXT,           /* (1) U64: the sum of the sequences' hashes */
+    HL_TABLE_HASHES,         /* (K) U64, rising */
+    HL_TABLE_MEANS,          /* (K, L, H, 3) F32 */
+    HL_TABLE_KEPT_POSITIONS, /* (K, L, P, 2) F32: over the heads of the layer */
+    HL_TABLE_KEPT_COUNTS,    /* (K, P, 2): over the heads of all layers */
     HL_N_TABLES
 } hl_table;
+
+/* Tables of kept sequences come last; those that files of the first format lack, at the end. */
+#define HL_FIRST_KEPT        HL_TABLE_HASHES
+#define HL_N_KEPT            (HL_N_TABLES - HL_FIRST_KEPT)
+#define HL_FIRST_OF_FORMAT_2 HL_TABLE_KEPT_POSITIONS
 
 /* How two tables become one. */
 typedef enum hl_table_kind {
@@ -126,8 +133,18 @@ hl_status hl_profile_new_shape(hl_profile **out, const hl_profile_shape *shape, 
 
 /* Adds the tables of `from` to those of `to`; both of the same shape. */
 void hl_profile_add_tables(hl_profile *to, const hl_profile *from);
-/* Adds one sequence to those kept, if it is among the first K.  means (L, H, 3). */
-void hl_profile_keep(hl_profile *profile, uint64_t hash, const float *means, int64_t n_before);
+
+/* One sequence of those kept: its part of each of their tables, the hash first. */
+typedef struct hl_kept_sequence {
+    const void *parts[HL_N_KEPT];
+} hl_kept_sequence;
+
+/* Part `i` of a kept sequence, and its size. */
+size_t hl_kept_bytes(const hl_profile *profile, int i);
+void  *hl_kept_part(const hl_profile *profile, int i, int64_t sequence);
+/* Adds one sequence to those kept, if it is among the first K.  n_before: sequences that the
+ * profile has counted, this one not among them. */
+void hl_profile_keep(hl_profile *profile, const hl_kept_sequence *sequence, int64_t n_before);
 
 static inline int64_t *hl_counts(const hl_profile *profile, hl_table table)
 {

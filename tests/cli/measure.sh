@@ -3,7 +3,7 @@
 set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
-plan 34
+plan 39
 
 model=models/demo
 text=$scratch/text
@@ -32,22 +32,25 @@ run merge "$scratch"/part{3,1,4,2} -o "$scratch/q"
 expect_line "parts merge" 0 "^$scratch/q: [0-9]+ tokens in [0-9]+ windows, from 4 profiles$"
 result "to the bytes of the whole" "$(same "$scratch/p" "$scratch/q")"
 
-# Killed at any moment, resumed until it is done.
+# Killed at any moment, resumed until it is done: the profile, and the rows of every token.
 kills=${HEADLIGHT_KILLS:-3}
 killed=0
 rm -f "$scratch/q" "$scratch/q.part"
+run measure "$model" "$text" -o "$scratch/whole" "${fast[@]}" --rows "$scratch/whole.rows"
+result "rows: nothing is left behind" "$(cmp -s "$scratch/p" "$scratch/whole" && [ ! -e "$scratch/whole.rows.part" ] && echo yes)"
 while [ "$killed" -lt "$kills" ]; do
     "$HEADLIGHT" measure "$model" "$text" -o "$scratch/q" "${fast[@]}" --resume --save-every 0.01 \
-        >/dev/null 2>&1 &
+        --rows "$scratch/q.rows" >/dev/null 2>&1 &
     process=$!
     sleep "0.$(printf '%02d' $((RANDOM % 30)))"
     kill -9 "$process" 2>/dev/null && killed=$((killed + 1))
     wait "$process" 2>/dev/null
     rm -f "$scratch"/.q*.tmp
-    [ -e "$scratch/q" ] && { cmp -s "$scratch/p" "$scratch/q" || break; rm -f "$scratch/q" "$scratch/q.part"; }
+    [ -e "$scratch/q" ] && { cmp -s "$scratch/p" "$scratch/q" || break; rm -f "$scratch"/q{,.part,.rows,.rows.part}; }
 done 2>/dev/null
-run measure "$model" "$text" -o "$scratch/q" "${fast[@]}" --resume
+run measure "$model" "$text" -o "$scratch/q" "${fast[@]}" --resume --rows "$scratch/q.rows"
 result "killed $killed times and resumed: the same bytes" "$([ "$killed" -eq "$kills" ] && same "$scratch/p" "$scratch/q")"
+result "and the same rows" "$(same "$scratch/whole.rows" "$scratch/q.rows")"
 
 # Ctrl-C.  A background process of a script ignores SIGINT, so SIGTERM stands in.
 "$HEADLIGHT" measure "$model" "$text" -o "$scratch/q2" "${fast[@]}" >"$scratch/out" 2>"$scratch/err" &
@@ -63,6 +66,13 @@ cp "$scratch/q2.part" "$scratch/kept"
 run measure "$model" "$text/3.txt" -o "$scratch/q2" "${fast[@]}" --resume
 expect_line "a state of another text" 3 'was begun with another text'
 result "which is left as it was" "$(same "$scratch/kept" "$scratch/q2.part")"
+# Rows that the state counts on must be there, and be this work's.
+run measure "$model" "$text" -o "$scratch/q2" "${fast[@]}" --resume --rows "$scratch/q2.rows"
+expect_line "no rows of before" 3 "^headlight measure: $scratch/q2.rows.part: No such file"
+cp "$scratch/whole.rows" "$scratch/q2.rows.part"
+sed -i '1s/"model":"[0-9a-f]*"/"model":"0123456789abcdef"/' "$scratch/q2.rows.part"
+run measure "$model" "$text" -o "$scratch/q2" "${fast[@]}" --resume --rows "$scratch/q2.rows"
+expect_line "rows of another model" 3 "q2.rows.part: 'model' is 0123456789abcdef, wanted [0-9a-f]{16}: rows of other work"
 run measure "$model" "$text" -o "$scratch/q2" "${fast[@]}" --resume
 result "resumed: the same bytes" "$(same "$scratch/p" "$scratch/q2")"
 

@@ -3,7 +3,7 @@
 set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
-plan 24
+plan 25
 
 words='The old man looked out at the sea, and said that the sea was calm.'
 
@@ -90,6 +90,14 @@ FONTCONFIG_FILE=$scratch/fonts.conf "$HEADLIGHT" tokens models/demo "$words" -o 
     >"$scratch/out" 2>"$scratch/err"
 status=$?
 expect_line "no font at all" 3 'there is no font here'
+
+# A font that lacks some characters: a picture all the same, and a word about it.
+liberation=$(fc-list 'Liberation Sans' file 2>/dev/null | head -1)
+sed -i "s|<dir>.*</dir>|<dir>$(dirname "${liberation%%:*}")</dir>|" "$scratch/fonts.conf"
+FONTCONFIG_FILE=$scratch/fonts.conf "$HEADLIGHT" tokens models/demo "$words" --title $'\u4f60\u597d' \
+    -o "$scratch/x.png" >"$scratch/out" 2>"$scratch/err"
+status=$?
+expect_line "two characters are missing" 0 'x.png: no font here has 2 of its characters, boxes with their codes'
 
 run tokens models/demo "$words" --head 3
 expect_line "a head of which layer" 2 'needs --layer'
