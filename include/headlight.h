@@ -47,6 +47,7 @@
 #include "headlight/judge.h"      /* do the signals of a trace tell right from wrong? */
 #include "headlight/render.h"     /* pictures of what was measured */
 #include "headlight/export.h"     /* models written without some of their heads */
+#include "headlight/serve.h"      /* a server: OpenAI's interface with entropy, the live page */
 #include "headlight/verify.h"     /* ours beside what other software computed */
 /* clang-format on */
 
