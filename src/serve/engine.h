@@ -42,7 +42,7 @@ typedef struct hl_engine_options {
     int64_t        n_queue;     /* jobs that wait for a slot; 0: 4 for each slot */
     int64_t        n_ctx;       /* as in hl_session_options, as what follows */
     int64_t        n_chunk;     /* 0: HL_ENGINE_CHUNK */
-    int64_t        n_events;    /* 0: HL_ENGINE_EVENTS, or n_chunk + 1 if that is more */
+    int64_t        n_events;    /* 0: HL_ENGINE_EVENTS; at least n_chunk + 2 */
     int32_t        n_threads;   /* of a step; 0: all cores */
     hl_dtype       cache_dtype; /* F32 or F16 */
     hl_activations activations;
