@@ -28,6 +28,7 @@
 
 #define MAX_DROPPED     ((size_t)64 << 20)
 #define STREAM_BLOCK    16384
+#define SEND_BUFFER     131072 /* of a socket: what a slow reader can make the system hold */
 #define SPARE_SOCKETS   64 /* beyond max_connections, for those that are being cut */
 #define OTHER_FILES     64 /* that the process has open beside sockets */
 #define ADDRESS_BYTES   128
@@ -321,11 +322,13 @@ bool hl_exchange_work(hl_exchange *exchange, hl_exchange_function work, void *co
 static int listen_at(const struct addrinfo *address)
 {
     int one      = 1;
+    int room     = SEND_BUFFER;
     int listener = socket(address->ai_family, address->ai_socktype | SOCK_CLOEXEC, 0);
 
     if (listener < 0)
         return -1;
     setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    setsockopt(listener, SOL_SOCKET, SO_SNDBUF, &room, sizeof room); /* and those it accepts */
     if (bind(listener, address->ai_addr, address->ai_addrlen) == 0 &&
         listen(listener, SOMAXCONN) == 0)
         return listener;

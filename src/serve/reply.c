@@ -2,6 +2,7 @@
 #include "serve/reply.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -220,12 +221,20 @@ static json_t *row_values(const hl_reply *reply, const hl_job_event *event)
     return object;
 }
 
-/* Where the chosen heads looked: a row each. */
-static json_t *pattern_values(const hl_job_event *event)
+/* Where the chosen heads looked: a row each, by name. */
+static json_t *pattern_values(const hl_reply *reply, const hl_job_event *event)
 {
-    if (event->patterns == NULL || event->n_patterns == 0)
-        return json_array();
-    return hl_wire_numbers(event->patterns, event->n_patterns, event->n_keys);
+    const hl_head_list *heads  = reply->options.request->patterns;
+    json_t             *object = json_object();
+    char                name[48];
+
+    for (int64_t i = 0; i < event->n_patterns && event->patterns != NULL; i++) {
+        snprintf(name, sizeof name, "L%lldH%lld", (long long)heads->heads[i].layer,
+                 (long long)heads->heads[i].head);
+        json_object_set_new(object, name,
+                            hl_wire_numbers(event->patterns + i * event->n_keys, 0, event->n_keys));
+    }
+    return object;
 }
 
 static hl_status add_watched(hl_reply *reply, const hl_job_event *event)
@@ -250,7 +259,7 @@ static hl_status add_watched(hl_reply *reply, const hl_job_event *event)
     if (request->rows != 0)
         json_object_set_new(entry, "rows", row_values(reply, event));
     if (request->patterns != NULL)
-        json_object_set_new(entry, "patterns", pattern_values(event));
+        json_object_set_new(entry, "patterns", pattern_values(reply, event));
     if (reply->watched == NULL)
         reply->watched = json_array();
     if (json_array_append_new(reply->watched, entry) != 0)
