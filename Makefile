@@ -318,6 +318,17 @@ check-mpi: ## measure on several ranks: builds with MPI, in build/mpi
 	@+$(SUBMAKE) all MPI=1 BUILD=build/mpi
 	@HEADLIGHT=build/mpi/headlight tools/run_tests --logs build/mpi/logs $(TALLY) tests/mpi/measure.sh
 
+.PHONY: check-openai bench-serve
+check-openai: ## the server against npm's openai package
+	@tools/deps check-openai
+	@+$(SUBMAKE) $(PROGRAM)
+	@HEADLIGHT=$(PROGRAM) tools/run_tests --logs $(BUILD)/tests/logs $(TALLY) tests/serve/openai.sh
+
+SERVE_SECONDS ?= 60
+bench-serve: ## the server under 16 clients for SERVE_SECONDS (60): errors, speed, memory
+	@+$(SUBMAKE) $(PROGRAM)
+	@HEADLIGHT=$(PROGRAM) python3 -B tests/serve/load.py --seconds $(SERVE_SECONDS)
+
 SLOW_FLAGS := CFLAGS='-O1 -g' WERROR=1
 LIBARCHER  := $(firstword $(wildcard /usr/lib/llvm-*/lib/libarcher.so))
 
