@@ -13,6 +13,7 @@
 #include "eval_texts.h"
 #include "gate_options.h"
 #include "headlight.h"
+#include "last_word.h"
 #include "options.h"
 #include "progress.h"
 
@@ -244,46 +245,23 @@ static int make_tokens(eval_tokens *out, const hl_encoding *encoding, int64_t mo
 
 /* ------------------------------------------------------------------- last word */
 
-static bool is_blank(char letter)
-{
-    return letter == ' ' || letter == '\n' || letter == '\t' || letter == '\r';
-}
-
-/* Where the last word of a text begins; at 0 there is nothing before it. */
-static size_t last_word_start(const char *text, size_t n_bytes)
-{
-    size_t at = n_bytes;
-
-    while (at > 0 && is_blank(text[at - 1]))
-        at--;
-    while (at > 0 && !is_blank(text[at - 1]))
-        at--;
-    return at;
-}
-
-/* The word's tokens are those that end within it; all must be scored, and the word is right if
- * each was the likeliest. */
+/* All tokens of the word must be scored, and it is right if each was the likeliest. */
 static void judge_last_word(hl_eval_last_word *out, const eval_tokens *tokens,
                             const hl_encoding *encoding, const hl_eval_document *document)
 {
-    size_t start   = last_word_start(document->text, document->n_bytes);
-    double nll     = 0.0;
-    bool   right   = true;
-    bool   scored  = start > 0 && tokens->n == (int64_t)encoding->n_tokens;
-    int    n_parts = 0;
+    double nll   = 0.0;
+    bool   right = true;
+    size_t first = 0, count = 0;
 
-    for (size_t i = 0; i < encoding->n_tokens && scored; i++) {
-        const hl_span *span = &encoding->spans[i];
-
-        if (span->end <= start || span->end == span->begin)
-            continue;
-        n_parts++;
-        scored = tokens->top[i] >= 0;
-        right  = right && tokens->top[i] == tokens->ids[i];
+    if (tokens->n != (int64_t)encoding->n_tokens ||
+        !hl_last_word_find(&first, &count, encoding, document->text, document->n_bytes))
+        return;
+    for (size_t i = first; i < first + count; i++) {
+        if (tokens->top[i] < 0)
+            return;
+        right = right && tokens->top[i] == tokens->ids[i];
         nll += tokens->nll[i];
     }
-    if (!scored || n_parts == 0)
-        return;
     out->n_words++;
     out->n_right += right;
     out->nll += nll;
@@ -350,7 +328,7 @@ static int grow_texts(evaluation *e, int more)
 static int score_file(evaluation *e, const char *path)
 {
     hl_eval_documents documents;
-    int               code = hl_eval_documents_read(&documents, path);
+    int               code = hl_eval_documents_read(&documents, path, "eval");
 
     if (code == HL_EXIT_OK)
         code = grow_texts(e, documents.count);

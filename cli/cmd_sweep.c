@@ -9,6 +9,7 @@
 #include "corpus_options.h"
 #include "draw_options.h"
 #include "headlight.h"
+#include "last_word.h"
 #include "nearest.h"
 #include "options.h"
 #include "progress.h"
@@ -29,6 +30,8 @@ typedef struct sweep_request {
     const char    *table;
     const char    *state;
     const char    *tokenizer_path;
+    const char    *last_word; /* texts whose last word is to be foretold */
+    int64_t        n_last_words;
     double         memory; /* MiB */
     bool           csv;
     bool           perplexity;
@@ -48,6 +51,7 @@ typedef struct sweep_work {
     hl_tokenizer        *tokenizer;
     hl_corpus           *rank_corpus;
     hl_corpus           *test_corpus;
+    hl_last_words        words;
     hl_sweep            *sweep;
     hl_progress          progress;
     const char          *stage; /* that the progress bar shows */
@@ -152,6 +156,8 @@ static int check_request(sweep_request *request, const hl_usage *usage)
     if (request->rank_texts.count == 0 || request->test_texts.count == 0)
         return hl_options_refuse(usage, "wanted a text to rank on and one to test on: --rank-text "
                                         "A --test-text B");
+    if (request->n_last_words > 0 && request->last_word == NULL)
+        return hl_options_refuse(usage, "--last-words needs --last-word FILE");
     if (request->options.resume && request->state == NULL && request->drawing.output == NULL)
         return hl_options_refuse(usage, "--resume needs --state FILE, or -o FIG");
     if (request->by != NULL) {
@@ -200,6 +206,10 @@ static int parse_request(sweep_request *request, int argc, char **argv)
             "the first N tokens of the text to test on (all)", 1, INT64_MAX },
           { "same-text", 0, HL_OPTION_FLAG, &o->shared_texts, NULL,
             "allow documents that are in both texts", 0, 0 },
+          { "last-word", 0, HL_OPTION_TEXT, &request->last_word, "FILE",
+            "how often the last word of these texts is foretold", 0, 0 },
+          { "last-words", 0, HL_OPTION_INT, &request->n_last_words, "N",
+            "the first N texts of it (all)", 1, INT64_MAX },
           HL_DRAW_OPTIONS(&request->drawing),
           { "scatter", 0, HL_OPTION_TEXT, &request->scatter, "FIG",
             "draw scores against what a head alone costs", 0, 0 },
@@ -313,6 +323,7 @@ static void close_work(sweep_work *work)
     hl_sweep_free(work->sweep);
     hl_corpus_close(work->rank_corpus);
     hl_corpus_close(work->test_corpus);
+    hl_last_words_free(&work->words);
     hl_tokenizer_close(work->tokenizer);
     hl_model_close(work->model);
     free(work->state_path);
@@ -322,6 +333,8 @@ static hl_status run(sweep_work *work)
 {
     hl_sweep_options options = work->request->options;
 
+    options.words      = work->words.items;
+    options.n_words    = work->words.count;
     options.state_path = work->state_path;
     options.progress   = show_progress;
     options.context    = work;
@@ -363,8 +376,15 @@ static int report(const sweep_work *work)
 /* The state goes when all that was asked for is there, and not before. */
 static int sweep(sweep_work *work)
 {
-    hl_status status = open_work(work);
+    const sweep_request *request = work->request;
+    hl_status            status  = open_work(work);
 
+    if (status == HL_OK && request->last_word != NULL) {
+        int code = hl_last_words_read(&work->words, request->last_word, work->tokenizer,
+                                      request->n_last_words, "sweep");
+        if (code != HL_EXIT_OK)
+            return code;
+    }
     if (status == HL_OK)
         status = run(work);
     if (status == HL_CANCELLED && stopped) {

@@ -9,9 +9,9 @@
 
 #include "command.h"
 
-static int out_of_memory(void)
+static int out_of_memory(const char *command)
 {
-    hl_complain("eval", "out of memory");
+    hl_complain(command, "out of memory");
     return HL_EXIT_RESOURCES;
 }
 
@@ -31,7 +31,7 @@ static int grow(hl_eval_documents *out)
         return HL_EXIT_OK;
     hl_eval_document *items = realloc(out->items, more * sizeof *items);
     if (items == NULL)
-        return out_of_memory();
+        return out_of_memory(out->command);
     out->items = items;
     return HL_EXIT_OK;
 }
@@ -48,7 +48,7 @@ static int add_document(hl_eval_documents *out, const char *path, int line, cons
     hl_eval_document *document = &out->items[out->count];
     *document                  = (hl_eval_document){ malloc(room), text, n_bytes };
     if (document->name == NULL)
-        return out_of_memory();
+        return out_of_memory(out->command);
     if (line > 0)
         snprintf(document->name, room, "%s:%d", path, line);
     else
@@ -66,13 +66,13 @@ static int add_line(hl_eval_documents *out, const char *path, int number, const 
     json_t      *text   = json_object_get(object, "text");
 
     if (object == NULL || !json_is_string(text)) {
-        hl_complain("eval", "%s:%d: %s", path, number,
+        hl_complain(out->command, "%s:%d: %s", path, number,
                     object == NULL ? error.text : "no \"text\", or it is no string");
         json_decref(object);
         return HL_EXIT_INPUT;
     }
     if (json_array_append_new(out->lines, object) != 0)
-        return out_of_memory();
+        return out_of_memory(out->command);
     return add_document(out, path, number, json_string_value(text), json_string_length(text));
 }
 
@@ -84,7 +84,7 @@ static int split_lines(hl_eval_documents *out, const char *path)
 
     out->lines = json_array();
     if (out->lines == NULL)
-        return out_of_memory();
+        return out_of_memory(out->command);
     for (const char *line = out->input.bytes; line < end && code == HL_EXIT_OK;) {
         const char *stop    = memchr(line, '\n', (size_t)(end - line));
         size_t      n_bytes = (size_t)((stop != NULL ? stop : end) - line);
@@ -97,10 +97,10 @@ static int split_lines(hl_eval_documents *out, const char *path)
     return code;
 }
 
-int hl_eval_documents_read(hl_eval_documents *out, const char *path)
+int hl_eval_documents_read(hl_eval_documents *out, const char *path, const char *command)
 {
-    *out     = (hl_eval_documents){ 0 };
-    int code = hl_input_read(&out->input, path, "eval");
+    *out     = (hl_eval_documents){ .command = command };
+    int code = hl_input_read(&out->input, path, command);
     if (code == HL_EXIT_OK && is_jsonl(path))
         code = split_lines(out, path);
     else if (code == HL_EXIT_OK)

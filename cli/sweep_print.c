@@ -3,6 +3,7 @@
 #include "sweep_print.h"
 
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -89,11 +90,36 @@ static void print_random(const hl_sweep *sweep)
            "itself)\n\n");
 }
 
+/* Shares of a table's column, a row of the table each, under one name. */
+static void print_shares(const hl_sheet *table, int64_t first, int64_t count, const char *name)
+{
+    printf("  %-28s", name);
+    for (int64_t row = first; row < first + count; row++)
+        printf(" %7.1f ", 100.0 * number(table, row, "last_word"));
+    printf("\n");
+}
+
+static void print_words(const hl_sweep *sweep)
+{
+    const hl_sheet *points   = hl_sweep_table(sweep, "points");
+    const hl_sheet *random   = hl_sweep_table(sweep, "random");
+    int64_t         n_ratios = hl_sheet_n_rows(random);
+
+    if (isnan(number(random, 0, "last_word")))
+        return;
+    printf("Last words foretold, in per cent:\n\n");
+    for (int64_t row = 0; row < hl_sheet_n_rows(points); row += n_ratios)
+        print_shares(points, row, n_ratios, hl_sheet_text(points, row, 0));
+    print_shares(random, 0, n_ratios, "random, mean");
+    printf("\n");
+}
+
 int hl_sweep_print(const hl_sweep *sweep, const char *model)
 {
     print_heading(sweep, model);
     print_orders(sweep);
     print_random(sweep);
+    print_words(sweep);
     int code = hl_sweep_print_table(sweep, "correlation", HL_SHEET_TEXT);
     if (code == HL_EXIT_OK)
         printf("\n");

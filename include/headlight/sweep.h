@@ -92,6 +92,14 @@ typedef struct hl_sweep_progress {
     int64_t     n_tokens;
 } hl_sweep_progress;
 
+/* A text whose last word is to be foretold. */
+typedef struct hl_word_text {
+    const int64_t *tokens; /* (n_tokens) */
+    int64_t        n_tokens;
+    int64_t        first;  /* token of the word, not 0 */
+    int64_t        n_word; /* tokens of it */
+} hl_word_text;
+
 typedef struct hl_sweep_options {
     /* Change the numbers. */
     const hl_ranker *rankers; /* (n_rankers); NULL: all.  Random is there in any case */
@@ -108,6 +116,9 @@ typedef struct hl_sweep_options {
     int64_t          test_tokens;  /* and of the one to test on */
     int64_t          n_ctx;        /* tokens of a window; 0: the model's, at most 1024 */
     bool             shared_texts; /* the texts may have documents in common */
+    /* (n_words) or NULL: how often every setting foretells these, beside the loss. */
+    const hl_word_text *words;
+    int64_t             n_words;
 
     /* Do not. */
     size_t      memory_bytes; /* as in hl_evaluate_options */

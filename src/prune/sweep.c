@@ -3,6 +3,7 @@
  *     measure    heads on the ranking text; each switched off alone, for the ranker that asks
  *     order      heads by every ranker, and by every seed (sweep_orders.c)
  *     evaluate   all settings of gates on the test text, each head alone among them, in one walk
+ *     words      how often the last word of a text is foretold, if asked (sweep_words.c)
  *     count      means, bands, intervals, correlations (sweep_numbers.c)
  *
  * Whatever takes time is put into the state under a name when it is done, so that a sweep that
@@ -183,6 +184,11 @@ static uint64_t hash_lists(const hl_sweep *s)
     for (int64_t i = 0; i < s->options.n_iterative; i++)
         hl_hash_add_u64(&hasher, (uint64_t)s->iterative[i]);
     hl_hash_add(&hasher, s->ratios, (size_t)s->options.n_ratios * sizeof *s->ratios);
+    for (int64_t i = 0; i < s->options.n_words; i++) {
+        const hl_word_text *text = &s->options.words[i];
+        hl_hash_add(&hasher, text->tokens, (size_t)text->n_tokens * sizeof *text->tokens);
+        hl_hash_add_u64(&hasher, (uint64_t)text->first);
+    }
     return hl_hash_end(&hasher);
 }
 
@@ -333,6 +339,9 @@ static hl_status run(hl_sweep *s)
     HL_TRY(hl_sweep_evaluate(&s->test, s, s->test_corpus, s->gates, s->n_settings,
                              s->options.test_tokens, "test"));
     HL_TRY(hl_sweep_save(s, true));
+    s->stage = "last words";
+    HL_TRY(hl_sweep_count_words(s));
+    HL_TRY(hl_sweep_save(s, true));
     HL_TRY(hl_sweep_count(s));
     HL_TRY(hl_sweep_make_tables(s));
     HL_TRY(hl_sweep_make_verdict(s));
@@ -394,6 +403,7 @@ void hl_sweep_free(hl_sweep *s)
     hl_free(s->verdict);
     hl_sweep_state_free(s->state);
     hl_evaluation_free(s->test);
+    hl_free(s->n_right);
     hl_free(s->rankers);
     hl_free(s->iterative);
     hl_free(s->ratios);

@@ -3,6 +3,7 @@
  *     sweep.c          options, the stages of the work, what others may ask
  *     sweep_orders.c   rankings on one text, once or after every ratio: settings of gates
  *     sweep_state.c    what a killed run goes on from
+ *     sweep_words.c    last words that the settings foretell
  *     sweep_numbers.c  what the settings cost, with intervals
  *     sweep_tables.c   the numbers as tables
  *     sweep_verdict.c  and in words */
@@ -38,11 +39,13 @@ typedef struct hl_sweep_point {
     int64_t        n_beaten;  /* seeds with a higher NLL */
     double         kl;        /* mean */
     double         same;      /* share of rows with the dense model's likeliest token */
+    double         word;      /* share of last words foretold; NaN: none were asked for */
 } hl_sweep_point;
 
 /* The seeds at a ratio. */
 typedef struct hl_sweep_band {
     double least, quarter, median, three_quarters, most, mean;
+    double word; /* mean share of last words */
 } hl_sweep_band;
 
 struct hl_sweep {
@@ -71,6 +74,7 @@ struct hl_sweep {
     hl_head        *heads; /* (n_singles) */
 
     hl_evaluation *test;
+    double        *n_right; /* (first_single) last words foretold, or NULL */
 
     /* (n_settings + 2, HL_RESAMPLES): mean NLL; the dense model's; mean tokens of a unit. */
     double         *draws;
@@ -104,6 +108,10 @@ hl_status hl_sweep_count(hl_sweep *s);
 hl_status hl_sweep_difference(hl_sweep_value *out, const hl_sweep *s, int64_t a, int64_t b);
 /* Each ranker's score of every head: out (n_singles). */
 void hl_sweep_scores(double *out, const hl_sweep *s, const hl_ranking *ranking);
+
+/* sweep_words.c: last words under the settings of all orders; and a setting's share. */
+hl_status hl_sweep_count_words(hl_sweep *s);
+double    hl_sweep_word_share(const hl_sweep *s, int64_t setting);
 
 hl_status hl_sweep_make_tables(hl_sweep *s);
 hl_status hl_sweep_make_verdict(hl_sweep *s);

@@ -129,7 +129,8 @@ static hl_status count_point(hl_sweep_point *out, const hl_sweep *s, int64_t set
     HL_TRY(HL_ALLOC(&draws, HL_RESAMPLES));
     memcpy(draws, s->draws + setting * HL_RESAMPLES, HL_RESAMPLES * sizeof *draws);
     *out     = (hl_sweep_point){ .kl   = total.kl / (double)s->test->n_scored,
-                                 .same = (double)total.n_same / (double)s->test->n_scored };
+                                 .same = (double)total.n_same / (double)s->test->n_scored,
+                                 .word = hl_sweep_word_share(s, setting) };
     out->nll = with_interval(mean_nll(s, setting), draws);
     HL_TRY(hl_sweep_difference(&out->rise, s, setting, s->n_settings));
     out->vs_random = against_random(s, setting, ratio, draws);
@@ -158,6 +159,8 @@ static hl_status count_band(hl_sweep_band *out, const hl_sweep *s, int64_t ratio
                             .three_quarters = hl_sorted_quantile(values, n, 0.75),
                             .most           = values[n - 1],
                             .mean           = hl_mean(values, n) };
+    for (int64_t i = 0; i < n; i++)
+        out->word += hl_sweep_word_share(s, random_setting(s, i, ratio)) / (double)n;
     hl_free(values);
     return HL_OK;
 }

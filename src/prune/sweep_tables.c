@@ -16,23 +16,15 @@ static void put_value(hl_sheet *table, hl_sweep_value value)
 static hl_status make_points(hl_sheet **out, const hl_sweep *s)
 {
     static const hl_column columns[] = {
-        { "order", HL_COLUMN_TEXT, 0 },
-        { "ratio", HL_COLUMN_REAL, 2 },
-        { "off", HL_COLUMN_INT, 0 },
-        { "nll", HL_COLUMN_REAL, 4 },
-        { "low", HL_COLUMN_REAL, 4 },
-        { "high", HL_COLUMN_REAL, 4 },
-        { "perplexity", HL_COLUMN_REAL, 2 },
-        { "rise", HL_COLUMN_REAL, 4 },
-        { "rise_low", HL_COLUMN_REAL, 4 },
-        { "rise_high", HL_COLUMN_REAL, 4 },
-        { "vs_random", HL_COLUMN_REAL, 4 },
-        { "vs_low", HL_COLUMN_REAL, 4 },
-        { "vs_high", HL_COLUMN_REAL, 4 },
-        { "beaten", HL_COLUMN_INT, 0 },
-        { "kl", HL_COLUMN_REAL, 4 },
-        { "same", HL_COLUMN_REAL, 4 },
-        { 0 },
+        { "order", HL_COLUMN_TEXT, 0 },      { "ratio", HL_COLUMN_REAL, 2 },
+        { "off", HL_COLUMN_INT, 0 },         { "nll", HL_COLUMN_REAL, 4 },
+        { "low", HL_COLUMN_REAL, 4 },        { "high", HL_COLUMN_REAL, 4 },
+        { "perplexity", HL_COLUMN_REAL, 2 }, { "rise", HL_COLUMN_REAL, 4 },
+        { "rise_low", HL_COLUMN_REAL, 4 },   { "rise_high", HL_COLUMN_REAL, 4 },
+        { "vs_random", HL_COLUMN_REAL, 4 },  { "vs_low", HL_COLUMN_REAL, 4 },
+        { "vs_high", HL_COLUMN_REAL, 4 },    { "beaten", HL_COLUMN_INT, 0 },
+        { "kl", HL_COLUMN_REAL, 4 },         { "same", HL_COLUMN_REAL, 4 },
+        { "last_word", HL_COLUMN_REAL, 4 },  { 0 },
     };
     hl_sheet *table  = NULL;
     hl_status status = hl_sheet_new(&table, "points", "What every order costs", columns);
@@ -53,6 +45,7 @@ static hl_status make_points(hl_sheet **out, const hl_sweep *s)
         hl_sheet_put_int(table, point->n_beaten);
         hl_sheet_put_real(table, point->kl);
         hl_sheet_put_real(table, point->same);
+        hl_sheet_put_real(table, point->word);
     }
     return hl_sheet_hand_over(out, table, status);
 }
@@ -60,15 +53,11 @@ static hl_status make_points(hl_sheet **out, const hl_sweep *s)
 static hl_status make_random(hl_sheet **out, const hl_sweep *s)
 {
     static const hl_column columns[] = {
-        { "ratio", HL_COLUMN_REAL, 2 },
-        { "off", HL_COLUMN_INT, 0 },
-        { "least", HL_COLUMN_REAL, 4 },
-        { "quarter", HL_COLUMN_REAL, 4 },
-        { "median", HL_COLUMN_REAL, 4 },
-        { "three_quarters", HL_COLUMN_REAL, 4 },
-        { "most", HL_COLUMN_REAL, 4 },
-        { "mean", HL_COLUMN_REAL, 4 },
-        { 0 },
+        { "ratio", HL_COLUMN_REAL, 2 },     { "off", HL_COLUMN_INT, 0 },
+        { "least", HL_COLUMN_REAL, 4 },     { "quarter", HL_COLUMN_REAL, 4 },
+        { "median", HL_COLUMN_REAL, 4 },    { "three_quarters", HL_COLUMN_REAL, 4 },
+        { "most", HL_COLUMN_REAL, 4 },      { "mean", HL_COLUMN_REAL, 4 },
+        { "last_word", HL_COLUMN_REAL, 4 }, { 0 },
     };
     hl_sheet *table  = NULL;
     hl_status status = hl_sheet_new(&table, "random", "Random orders: NLL over the seeds", columns);
@@ -86,6 +75,7 @@ static hl_status make_random(hl_sheet **out, const hl_sweep *s)
         hl_sheet_put_real(table, band->three_quarters);
         hl_sheet_put_real(table, band->most);
         hl_sheet_put_real(table, band->mean);
+        hl_sheet_put_real(table, band->word);
     }
     return hl_sheet_hand_over(out, table, status);
 }

@@ -7,7 +7,7 @@ set -u
 export OMP_NUM_THREADS=1
 head -c 2000 models/text/alice.txt >"$scratch/rank.txt"
 head -c 2000 models/text/speech-1960.txt >"$scratch/test.txt"
-plan 20
+plan 26
 
 sweep=(sweep models/demo --rank-text "$scratch/rank.txt" --test-text "$scratch/test.txt"
     --rank-tokens 32 --test-tokens 32 --context 16 --ratios "0,0.25,0.5" --seeds 2 --threads 1)
@@ -49,6 +49,34 @@ d = json.load(open(sys.argv[1]))
 assert set(d["tables"]) == {"points", "random", "correlation", "heads", "savings"}
 assert len(d["tables"]["points"]["rows"]) == 3 and d["layers_run"] < d["layers_naive"]
 print("yes")' "$scratch/out")"
+
+# Last words: what eval counts at ratio 0, and under the very gates at another.
+{
+    for word in "the King" "a little" "the same"; do
+        printf '{"text": "said the Queen to %s"}\n' "$word"
+    done
+    echo '{"text": "Alice was beginning to get very tired of sitting by her sister on the bank"}'
+} >"$scratch/words.jsonl"
+run "${sweep[@]}" --by weight --last-word "$scratch/words.jsonl"
+expect_line "last words on the screen" 0 '^Last words foretold, in per cent:$'
+run "${sweep[@]}" --by weight --last-word "$scratch/words.jsonl" --table points --csv
+tr -d '\r' <"$scratch/out" | awk -F, 'NR > 1 { print $NF * 4 }' | tr '\n' ' ' >"$scratch/seen_words"
+off=$("$HEADLIGHT" rank --model models/demo --by weight --csv -n 16 | tr -d '\r' | awk -F, 'NR > 1 { print $2 }' | paste -sd,)
+words_of() {
+    "$HEADLIGHT" eval models/demo "$scratch/words.jsonl" --last-word --context 16 --json "$@" 2>/dev/null |
+        sed -n -E '/"last_word"/,/}/s/.*"right": ([0-9]+).*/\1/p'
+}
+read -r first second _ <"$scratch/seen_words"
+result "at ratio 0 as many as eval counts" "$([ -n "$first" ] && [ "$first" = "$(words_of)" ] && echo yes)"
+result "and with heads off, too" "$([ -n "$second" ] && [ "$second" = "$(words_of --off "$off")" ] && echo yes)"
+run "${sweep[@]}" --by weight --last-words 2
+expect_line "how many, but not of what" 2 '\-\-last-words needs --last-word FILE$'
+echo '{"text": "word"}' >"$scratch/one.jsonl"
+run "${sweep[@]}" --by weight --last-word "$scratch/one.jsonl"
+expect_line "one word alone" 3 'one.jsonl: no text of two words$'
+echo '{"txt": "word"}' >"$scratch/one.jsonl"
+run "${sweep[@]}" --by weight --last-word "$scratch/one.jsonl"
+expect_line "a line without text" 3 '^headlight sweep: .*one.jsonl:1: no "text", or it is no string$'
 
 # Without groups in the model, --groups changes nothing.
 run "${sweep[@]}" --by entropy,weight --groups --table points --csv
