@@ -176,16 +176,21 @@ static bool print_heatmap(const hl_show_request *request, const hl_sheet *heads,
 
 enum { PLACE_BYTES = 48 };
 
-/* What a line of the table is of: "L5", or "15-30". */
-static void name_place(char out[PLACE_BYTES], const hl_sheet *table, int64_t row)
+/* What a line of the table is of: "L5", or "15-30".  The last positions are the context's. */
+static void name_place(char out[PLACE_BYTES], const hl_show_request *request, const hl_sheet *table,
+                       int64_t row)
 {
+    const char *context = hl_profile_setting(request->profile, "context");
+    double      from = number_of(table, row, "from"), to = number_of(table, row, "to");
+
+    if (context != NULL && strtod(context, NULL) > from)
+        to = fmin(to, strtod(context, NULL) - 1.0);
     if (hl_sheet_find(table, "layer") >= 0)
         snprintf(out, PLACE_BYTES, "L%.0f", number_of(table, row, "layer"));
-    else if (number_of(table, row, "from") == number_of(table, row, "to"))
-        snprintf(out, PLACE_BYTES, "%.0f", number_of(table, row, "from"));
+    else if (from == to)
+        snprintf(out, PLACE_BYTES, "%.0f", from);
     else
-        snprintf(out, PLACE_BYTES, "%.0f-%.0f", number_of(table, row, "from"),
-                 number_of(table, row, "to"));
+        snprintf(out, PLACE_BYTES, "%.0f-%.0f", from, to);
 }
 
 static void print_spark(const hl_show_request *request, const hl_sheet *table, const char *column)
@@ -207,8 +212,8 @@ static void print_spark(const hl_show_request *request, const hl_sheet *table, c
     if (low < 0) {
         printf("not measured\n");
     } else {
-        name_place(lowest, table, low);
-        name_place(highest, table, high);
+        name_place(lowest, request, table, low);
+        name_place(highest, request, table, high);
         hl_spark_print(values, n, SPARK_WIDTH, request->depth, values[low], values[high]);
         printf("  %.3f (%s) to %.3f (%s)\n", values[low], lowest, values[high], highest);
     }

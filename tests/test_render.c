@@ -36,6 +36,70 @@ static void test_maps_are_even(void **state)
                     hl_oklab_of(hl_map_colour(HL_MAP_DIFFERENCE, 1.0 - i / 16.0)).l, 0.01);
 }
 
+/* Of the light that a colour sends, as WCAG 2 has it. */
+static double linear(uint8_t channel)
+{
+    double share = channel / 255.0;
+    return share <= 0.04045 ? share / 12.92 : pow((share + 0.055) / 1.055, 2.4);
+}
+
+static double contrast(hl_colour a, hl_colour b)
+{
+    double x = 0.2126 * linear(a.red) + 0.7152 * linear(a.green) + 0.0722 * linear(a.blue);
+    double y = 0.2126 * linear(b.red) + 0.7152 * linear(b.green) + 0.0722 * linear(b.blue);
+    return (fmax(x, y) + 0.05) / (fmin(x, y) + 0.05);
+}
+
+/* As eyes see it that lack a kind of cone: Machado, Oliveira and Fernandes (2009), severity 1. */
+static hl_colour seen_without(hl_colour colour, int cones)
+{
+    static const double eyes[3][3][3] = {
+        { { 1, 0, 0 }, { 0, 1, 0 }, { 0, 0, 1 } },
+        { { 0.152286, 1.052583, -0.204868 },
+          { 0.114503, 0.786281, 0.099216 },
+          { -0.003882, -0.048116, 1.051998 } },
+        { { 0.367322, 0.860646, -0.227968 },
+          { 0.280085, 0.672501, 0.047413 },
+          { -0.011820, 0.042940, 0.968881 } },
+    };
+    double  in[3] = { linear(colour.red), linear(colour.green), linear(colour.blue) };
+    uint8_t out[3];
+
+    for (int i = 0; i < 3; i++) {
+        const double *row   = eyes[cones][i];
+        double        light = row[0] * in[0] + row[1] * in[1] + row[2] * in[2];
+        light               = fmin(fmax(light, 0.0), 1.0);
+        light  = light <= 0.0031308 ? 12.92 * light : 1.055 * pow(light, 1 / 2.4) - 0.055;
+        out[i] = (uint8_t)lround(255.0 * light);
+    }
+    return (hl_colour){ out[0], out[1], out[2] };
+}
+
+/* Text can be read, lines seen, and series told apart by everybody, in both themes. */
+static void test_themes(void **state)
+{
+    (void)state;
+    for (int t = 0; t < 2; t++) {
+        const hl_theme_colours *theme =
+            hl_theme_colours_of(t == 0 ? HL_THEME_LIGHT : HL_THEME_DARK);
+
+        assert_true(contrast(theme->text, theme->background) >= 7.0);
+        assert_true(contrast(theme->muted, theme->background) >= 4.5);
+        assert_true(contrast(theme->axis, theme->background) >= 3.0);
+        assert_true(contrast(theme->series[3], theme->background) >= 4.5);
+        for (int i = 0; i < HL_N_SERIES * HL_N_SERIES * 3; i++) {
+            hl_colour a = theme->series[i / 3 % HL_N_SERIES];
+            hl_colour b = theme->series[i / 3 / HL_N_SERIES];
+            double    d =
+                distance(hl_oklab_of(seen_without(a, i % 3)), hl_oklab_of(seen_without(b, i % 3)));
+            assert_true(contrast(a, theme->background) >= 3.0);
+            if (i / 3 % HL_N_SERIES < i / 3 / HL_N_SERIES && d < 0.1)
+                fail_msg("theme %d, series %d and %d, eyes %d: %.3f apart", t, i / 3 % HL_N_SERIES,
+                         i / 3 / HL_N_SERIES, i % 3, d);
+        }
+    }
+}
+
 /* Ottosson's own example: white is 1, 0, 0, and sRGB red is 0.628, 0.225, 0.126. */
 static void test_oklab(void **state)
 {
@@ -397,7 +461,7 @@ int main(void)
         cmocka_unit_test(test_same_bytes), cmocka_unit_test(test_large),
         cmocka_unit_test(test_errors),     cmocka_unit_test(test_candidates),
         cmocka_unit_test(test_pruned),     cmocka_unit_test(test_diagnoses),
-        cmocka_unit_test(test_positions),
+        cmocka_unit_test(test_positions),  cmocka_unit_test(test_themes),
     };
 
     return cmocka_run_group_tests_name("render", tests, set_up, tear_down);

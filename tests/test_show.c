@@ -102,6 +102,14 @@ static void test_figures(void **state)
                         "fair: 0 ... 1 (0 one key, 1 all alike), figures in hundredths");
     assert_null(strchr(output, '\033'));
     assert_true(widest(output) <= 80);
+    /* One key, then ever more, to the context's last. */
+    const char *positions = strstr(output, "\npositions\n");
+    assert_non_null(positions);
+    assert_non_null(strstr(line_of(positions, "  entropy "), "0.000 (0) to "));
+    if (strstr(line_of(positions, "  entropy "), " (63)") == NULL)
+        fail_msg("%s", line_of(positions, "  entropy "));
+    assert_string_equal(line_of(positions, "  95% intervals"),
+                        "  95% intervals of the entropy: up to 0.000 either way");
     free(output);
 
     /* Colours that were not asked for do not go into a pipe; those that were do. */

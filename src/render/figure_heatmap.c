@@ -185,14 +185,17 @@ static bool has_hatched(const heatmap *map)
     return false;
 }
 
+/* The frame tells focused heads from what is behind them where that is dark, too. */
 static void draw_grid(heatmap *map)
 {
     hl_canvas   *canvas = map->figure->canvas;
+    hl_stroke    frame  = hl_figure_axis_stroke(map->figure);
     hl_stroke    hatch  = { map->figure->theme->hatch, 0.6, 0.0 };
     hl_cell_grid grid   = { map->grid,    map->n_layers, map->n_heads, map->gap,
                             map->colours, map->drawn,    cell_title,   map };
 
     hl_canvas_cells(canvas, &grid);
+    hl_canvas_outline(canvas, map->grid, &frame);
     for (int64_t i = 0; i < map->n_layers * map->n_heads; i++) {
         int64_t layer = i % map->n_layers, head = map->n_heads - 1 - i / map->n_layers;
         hl_box  box = hl_cell_box(&grid, layer, i / map->n_layers);
@@ -325,6 +328,7 @@ static void draw_classes(heatmap *map, double x)
 {
     hl_canvas    *canvas = map->figure->canvas;
     hl_text_style style  = hl_figure_normal(map->figure, HL_ANCHOR_START, HL_STAND_MIDDLE);
+    hl_stroke     frame  = hl_figure_axis_stroke(map->figure);
     double        line   = fmin(16.0, fmax(12.0, (map->grid.height - 8.0) / (N_CLASSES + 1)));
 
     hl_canvas_text(canvas, (hl_point){ x, map->grid.y + 4.0 }, hl_figure_unit_label(map->figure),
@@ -332,6 +336,7 @@ static void draw_classes(heatmap *map, double x)
     for (int i = 0; i < N_CLASSES; i++) {
         double y = map->grid.y + 4.0 + line * (N_CLASSES - i);
         hl_canvas_rectangle(canvas, (hl_box){ x, y - 5.0, 10.0, 10.0 }, class_colour(i));
+        hl_canvas_outline(canvas, (hl_box){ x, y - 5.0, 10.0, 10.0 }, &frame);
         hl_canvas_text(canvas, (hl_point){ x + 14.0, y }, class_names[i], &style);
     }
 }

@@ -150,7 +150,9 @@ void hl_figure_colour_bar(hl_figure *figure, hl_box box, hl_map map, const hl_ax
     /* Labels stand at the ticks, of which there may be too many for a short bar. */
     int64_t every = hl_label_every(box.height / (double)axis->n_steps, HL_TEXT_SMALL + 2.0);
 
+    /* An end of the ramp may be as dark, or as light, as the page. */
     draw_ramp(figure, (hl_box){ box.x, box.y, BAR_WIDTH, box.height }, map);
+    hl_canvas_outline(figure->canvas, (hl_box){ box.x, box.y, BAR_WIDTH, box.height }, &stroke);
     for (int64_t i = 0; i <= axis->n_steps; i += every) {
         double tick = hl_axis_tick(axis, i);
         double y    = box.y + box.height * (1.0 - hl_axis_share(axis, tick));

