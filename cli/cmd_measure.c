@@ -1,6 +1,5 @@
 /* cmd_measure.c - headlight measure: a model and a text to a profile. */
 #include <jansson.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +12,7 @@
 #include "headlight.h"
 #include "options.h"
 #include "progress.h"
+#include "stop.h"
 
 enum { N_OWN_OPTIONS = 11 + HL_N_GATE_OPTIONS };
 
@@ -124,29 +124,12 @@ static int check_output(const char *path)
 
 /* ----------------------------------------------------------------------- stopping */
 
-static volatile sig_atomic_t stopped;
-
-static void stop(int signal)
-{
-    (void)signal;
-    stopped = 1;
-}
-
-/* The first Ctrl-C ends the work in order; the second as ever. */
-static void watch_signals(void)
-{
-    struct sigaction action = { .sa_handler = stop, .sa_flags = (int)SA_RESETHAND };
-
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-}
-
 static hl_status show_progress(void *context, const hl_measure_progress *progress)
 {
     measure_work *work = context;
 
     hl_progress_update(&work->progress, progress->share, progress->n_tokens);
-    return stopped ? HL_CANCELLED : HL_OK;
+    return hl_stop_asked() ? HL_CANCELLED : HL_OK;
 }
 
 /* -------------------------------------------------------------------------- work */
@@ -360,14 +343,14 @@ static int measure(measure_work *work)
     hl_status status = open_work(work);
     if (status == HL_OK)
         status = run(work);
-    int code = status == HL_OK || stopped ? HL_EXIT_OK : fail(work, status);
+    int code = status == HL_OK || hl_stop_asked() ? HL_EXIT_OK : fail(work, status);
     if (status == HL_OK || work->n_ranks > 1) {
         hl_status together = finish(work, status);
         if (status == HL_OK && together != HL_OK)
             code = fail(work, together);
         status = together;
     }
-    if (status == HL_CANCELLED && stopped)
+    if (status == HL_CANCELLED && hl_stop_asked())
         return stopped_work(work);
     return status == HL_OK ? show_result(work) : code;
 }
@@ -397,7 +380,7 @@ int hl_command_measure(int argc, char **argv)
     hl_status status = hl_ranks_start(&work.rank, &work.n_ranks);
     if (status != HL_OK)
         return fail(&work, status);
-    watch_signals();
+    hl_stop_watch();
     code = measure(&work);
     hl_ranks_finish();
     close_work(&work);

@@ -4,12 +4,13 @@
 #include <string.h>
 
 #include "command.h"
+#include "evidence.h"
 #include "headlight.h"
 #include "input.h"
-#include "nearest.h"
 #include "options.h"
 #include "prune_choose.h"
 #include "prune_print.h"
+#include "ranker_option.h"
 
 typedef struct prune_request {
     hl_common       common;
@@ -40,21 +41,17 @@ typedef struct pruning {
 /* Which ranker, and does it have what it needs? */
 static int check_ranker(prune_request *request, const hl_usage *usage)
 {
-    hl_prune_choice *choice  = &request->choice;
-    hl_nearest       nearest = { .wanted = request->by };
+    hl_prune_choice *choice = &request->choice;
+    int              code   = hl_ranker_option(&choice->ranker, usage, "by", request->by);
 
-    for (size_t i = 0; hl_ranker_name(i) != NULL; i++)
-        hl_nearest_offer(&nearest, hl_ranker_name(i));
-    if (hl_ranker_find(&choice->ranker, request->by) != HL_OK)
-        return hl_options_refuse(usage, "--by: no ranker is called '%s'%s%s%s", request->by,
-                                 nearest.word != NULL ? " (did you mean '" : "",
-                                 nearest.word != NULL ? nearest.word : "",
-                                 nearest.word != NULL ? "'?)" : "");
-    if (choice->heads == NULL && hl_prune_needs_profile(choice->ranker) &&
+    if (code != HL_OPTIONS_GO_ON)
+        return code;
+    if (choice->heads == NULL && hl_evidence_needs_profile(choice->ranker) &&
         choice->profile_path == NULL && choice->n_texts == 0)
         return hl_options_refuse(usage, "--by %s needs --profile P, or --text FILE to measure",
                                  request->by);
-    if (choice->heads == NULL && hl_prune_needs_gradients(choice->ranker) && choice->n_texts == 0)
+    if (choice->heads == NULL && hl_evidence_needs_gradients(choice->ranker) &&
+        choice->n_texts == 0)
         return hl_options_refuse(usage, "--by %s needs --text FILE to take gradients on",
                                  request->by);
     if (choice->heads == NULL && choice->ranker == HL_RANKER_ABLATION && choice->n_texts == 0)

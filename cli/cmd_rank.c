@@ -1,14 +1,12 @@
 /* cmd_rank.c - headlight rank: which heads to take out first. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "command.h"
+#include "evidence.h"
 #include "headlight.h"
-#include "nearest.h"
 #include "options.h"
-#include "progress.h"
-#include "quick_measure.h"
+#include "ranker_option.h"
 
 typedef struct rank_request {
     hl_common         common;
@@ -28,11 +26,8 @@ typedef struct rank_request {
 typedef struct rank_work {
     const rank_request *request;
     hl_model           *model;
-    hl_profile         *profile;
-    hl_gradients       *gradients;
-    double             *ablation; /* (n_layers, n_heads) */
+    hl_evidence         evidence;
     hl_ranking         *ranking;
-    hl_progress         progress;
 } rank_work;
 
 /* -------------------------------------------------------------------- arguments */
@@ -45,24 +40,13 @@ static int list_rankers(void)
     return HL_EXIT_OK;
 }
 
-static int refuse_ranker(const hl_usage *usage, const char *name)
-{
-    hl_nearest nearest = { .wanted = name };
-
-    for (size_t i = 0; hl_ranker_name(i) != NULL; i++)
-        hl_nearest_offer(&nearest, hl_ranker_name(i));
-    if (nearest.word != NULL)
-        return hl_options_refuse(usage, "--by: no ranker is called '%s' (did you mean '%s'?)", name,
-                                 nearest.word);
-    return hl_options_refuse(usage, "--by: no ranker is called '%s'; 'list' lists them", name);
-}
-
 static int check_request(rank_request *request, const hl_usage *usage)
 {
     if (strcmp(request->by, "list") == 0)
         return list_rankers();
-    if (hl_ranker_find(&request->ranker, request->by) != HL_OK)
-        return refuse_ranker(usage, request->by);
+    int code = hl_ranker_option(&request->ranker, usage, "by", request->by);
+    if (code != HL_OPTIONS_GO_ON)
+        return code;
     if (request->ranker == HL_RANKER_ABLATION &&
         (request->model_path == NULL || request->texts.count == 0))
         return hl_options_refuse(usage, "--by ablation needs --model and --text: each head is "
@@ -122,101 +106,23 @@ static int parse_request(rank_request *request, int argc, char **argv)
 
 /* ------------------------------------------------------------------------- work */
 
-/* A score that no profile has? */
-static bool needs_profile(hl_ranker ranker)
-{
-    return ranker != HL_RANKER_WEIGHT && ranker != HL_RANKER_GRADIENT &&
-           ranker != HL_RANKER_ABLATION && ranker != HL_RANKER_RANDOM;
-}
-
-static hl_status measure_profile(rank_work *work)
-{
-    const rank_request *request = work->request;
-    hl_quick_request    quick   = { .model_path = request->model_path,
-                                    .texts      = request->texts.items,
-                                    .n_texts    = (size_t)request->texts.count,
-                                    .windows    = request->windows,
-                                    .no_probe   = true,
-                                    .n_threads  = (int32_t)request->common.n_threads,
-                                    .quiet      = request->common.quiet || request->common.json };
-
-    return hl_quick_measure(&work->profile, &quick);
-}
-
-static hl_status show_progress(void *context, const hl_measure_progress *progress)
-{
-    hl_progress_update(context, progress->share, progress->n_tokens);
-    return HL_OK;
-}
-
-static hl_status run_gradients(rank_work *work, const hl_corpus *corpus)
+static hl_status take_evidence(rank_work *work)
 {
     const rank_request *request = work->request;
     bool                quiet   = request->common.quiet || request->common.json;
-    hl_gradient_options options = { .windows   = request->windows,
+    hl_evidence_request wanted  = { .ranker    = request->ranker,
+                                    .texts     = request->texts.items,
+                                    .n_texts   = (size_t)request->texts.count,
+                                    .windows   = request->windows,
                                     .n_threads = (int32_t)request->common.n_threads,
-                                    .progress  = show_progress,
-                                    .context   = &work->progress };
+                                    .quiet     = quiet };
+    hl_status           status  = hl_evidence_take(&work->evidence, work->model, &wanted);
+    const hl_gradients *slopes  = work->evidence.gradients;
 
-    hl_progress_start(&work->progress, stderr, "backward", quiet);
-    hl_status status = hl_gate_gradients(&work->gradients, work->model, corpus, &options);
-    hl_progress_end(&work->progress);
-    if (status == HL_OK && !quiet && !request->csv)
+    if (status == HL_OK && slopes != NULL && !quiet && !request->csv)
         hl_complain("rank", "gradients by backward passes: mean |dL/dg| of %lld windows, L %.4f",
-                    (long long)work->gradients->n_windows, work->gradients->nll);
+                    (long long)slopes->n_windows, slopes->nll);
     return status;
-}
-
-static hl_status show_share(void *context, double share, int64_t n_tokens)
-{
-    hl_progress_update(context, share, n_tokens);
-    return HL_OK;
-}
-
-static hl_status run_ablation(rank_work *work, const hl_corpus *corpus)
-{
-    const rank_request  *request = work->request;
-    const hl_model_info *info    = hl_model_get_info(work->model);
-    hl_evaluate_options  options = { .windows   = request->windows,
-                                     .n_threads = (int32_t)request->common.n_threads,
-                                     .progress  = show_share,
-                                     .context   = &work->progress };
-
-    work->ablation = malloc((size_t)(info->n_layers * info->n_heads) * sizeof *work->ablation);
-    if (work->ablation == NULL)
-        return HL_NO_MEMORY;
-    hl_progress_start(&work->progress, stderr, "ablating",
-                      request->common.quiet || request->common.json);
-    hl_status status = hl_ablate(work->ablation, work->model, corpus, &options);
-    hl_progress_end(&work->progress);
-    return status;
-}
-
-/* What needs the model at work on the text. */
-static hl_status run_model(rank_work *work)
-{
-    const rank_request *request   = work->request;
-    hl_corpus_options   options   = { .inputs   = request->texts.items,
-                                      .n_inputs = (size_t)request->texts.count };
-    hl_tokenizer       *tokenizer = NULL;
-    hl_corpus          *corpus    = NULL;
-    hl_status           status =
-        hl_tokenizer_open(&tokenizer, hl_model_get_info(work->model)->tokenizer_path);
-
-    if (status == HL_OK)
-        status = hl_corpus_open(&corpus, work->model, tokenizer, &options);
-    if (status == HL_OK)
-        status = request->ranker == HL_RANKER_ABLATION ? run_ablation(work, corpus)
-                                                       : run_gradients(work, corpus);
-    hl_corpus_close(corpus);
-    hl_tokenizer_close(tokenizer);
-    return status;
-}
-
-static bool needs_run(hl_ranker ranker)
-{
-    return ranker == HL_RANKER_GRADIENT || ranker == HL_RANKER_ENTROPY_GRADIENT ||
-           ranker == HL_RANKER_ABLATION;
 }
 
 static hl_status open_work(rank_work *work)
@@ -227,23 +133,18 @@ static hl_status open_work(rank_work *work)
     if (request->model_path != NULL)
         status = hl_model_open(&work->model, request->model_path);
     if (status == HL_OK && request->arguments.count > 0)
-        status = hl_profile_load(&work->profile, request->arguments.items[0]);
-    else if (status == HL_OK && request->texts.count > 0 && needs_profile(request->ranker))
-        status = measure_profile(work);
-    if (status == HL_OK && request->texts.count > 0 && needs_run(request->ranker))
-        status = run_model(work);
+        status = hl_profile_load(&work->evidence.profile, request->arguments.items[0]);
+    if (status == HL_OK && request->texts.count > 0)
+        status = take_evidence(work);
     return status;
 }
 
 static hl_status rank(rank_work *work)
 {
     const rank_request *request = work->request;
-    hl_rank_inputs      inputs  = { .profile = work->profile, .model = work->model };
+    hl_rank_inputs      inputs  = hl_evidence_inputs(&work->evidence, work->model);
     hl_rank_options     options = { .seed = (uint64_t)request->common.seed };
 
-    if (work->gradients != NULL)
-        inputs.gradient = work->gradients->magnitude;
-    inputs.ablation = work->ablation;
     if (request->order != NULL)
         options.order = strcmp(request->order, "highest") == 0 ? HL_ORDER_HIGHEST : HL_ORDER_LOWEST;
     hl_status status = hl_rank(&work->ranking, request->ranker, &inputs, &options);
@@ -286,9 +187,7 @@ int hl_command_rank(int argc, char **argv)
     if (status != HL_OK)
         hl_complain("rank", "%s", hl_error_message());
     hl_ranking_free(work.ranking);
-    hl_gradients_free(work.gradients);
-    free(work.ablation);
-    hl_profile_free(work.profile);
+    hl_evidence_free(&work.evidence);
     hl_model_close(work.model);
     return hl_exit_for(status);
 }

@@ -1,5 +1,4 @@
 /* cmd_sweep.c - headlight sweep: what it costs to switch heads off, by every ranker. */
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +12,8 @@
 #include "nearest.h"
 #include "options.h"
 #include "progress.h"
+#include "ranker_option.h"
+#include "stop.h"
 #include "sweep_figure.h"
 #include "sweep_print.h"
 
@@ -70,21 +71,6 @@ static const char description[] =
     "The state is saved in --state (FIG.part with -o FIG) every --save-every seconds\n"
     "and on Ctrl-C; --resume goes on from it, to the same bytes.";
 
-static int refuse_name(const hl_usage *usage, const char *option, const char *name)
-{
-    hl_nearest nearest = { .wanted = name };
-
-    for (size_t i = 0; hl_ranker_name(i) != NULL; i++)
-        hl_nearest_offer(&nearest, hl_ranker_name(i));
-    if (nearest.word != NULL)
-        return hl_options_refuse(usage, "--%s: no ranker is called '%s' (did you mean '%s'?)",
-                                 option, name, nearest.word);
-    return hl_options_refuse(usage,
-                             "--%s: no ranker is called '%s'; 'headlight rank --by list' "
-                             "lists them",
-                             option, name);
-}
-
 /* "entropy,weight" to a list without repetitions. */
 static int parse_rankers(hl_ranker *out, int64_t *count, const hl_usage *usage, const char *option,
                          const char *text)
@@ -96,8 +82,9 @@ static int parse_rankers(hl_ranker *out, int64_t *count, const hl_usage *usage, 
         bool      known  = false;
 
         snprintf(name, sizeof name, "%.*s", (int)length, text);
-        if (length >= sizeof name || hl_ranker_find(&ranker, name) != HL_OK)
-            return refuse_name(usage, option, name);
+        int code = hl_ranker_option(&ranker, usage, option, name);
+        if (code != HL_OPTIONS_GO_ON)
+            return code;
         for (int64_t i = 0; i < *count; i++)
             known = known || out[i] == ranker;
         if (!known && ranker != HL_RANKER_RANDOM) /* which is there anyway */
@@ -237,23 +224,6 @@ static int parse_request(sweep_request *request, int argc, char **argv)
 
 /* ----------------------------------------------------------------------- stopping */
 
-static volatile sig_atomic_t stopped;
-
-static void stop(int signal)
-{
-    (void)signal;
-    stopped = 1;
-}
-
-/* The first Ctrl-C ends the work in order; the second as ever. */
-static void watch_signals(void)
-{
-    struct sigaction action = { .sa_handler = stop, .sa_flags = (int)SA_RESETHAND };
-
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-}
-
 /* Each stage has a bar of its own. */
 static hl_status show_progress(void *context, const hl_sweep_progress *progress)
 {
@@ -265,7 +235,7 @@ static hl_status show_progress(void *context, const hl_sweep_progress *progress)
         work->stage = progress->stage;
     }
     hl_progress_update(&work->progress, progress->share, progress->n_tokens);
-    return stopped ? HL_CANCELLED : HL_OK;
+    return hl_stop_asked() ? HL_CANCELLED : HL_OK;
 }
 
 /* --------------------------------------------------------------------------- work */
@@ -387,7 +357,7 @@ static int sweep(sweep_work *work)
     }
     if (status == HL_OK)
         status = run(work);
-    if (status == HL_CANCELLED && stopped) {
+    if (status == HL_CANCELLED && hl_stop_asked()) {
         hl_complain("sweep", "%s%s%s", hl_error_message(),
                     work->state_path != NULL ? "; --resume goes on from " : "",
                     work->state_path != NULL ? work->state_path : "");
@@ -411,7 +381,7 @@ int hl_command_sweep(int argc, char **argv)
 
     if (code != HL_OPTIONS_GO_ON)
         return code;
-    watch_signals();
+    hl_stop_watch();
     code = sweep(&work);
     close_work(&work);
     return code;

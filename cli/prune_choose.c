@@ -6,122 +6,9 @@
  * limits of a choice hold for them together. */
 #include "prune_choose.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "progress.h"
-
-/* ----------------------------------------------------------------------- measuring */
-
-/* What a ranking is made of. */
-typedef struct sources {
-    hl_profile   *profile;
-    hl_gradients *gradients;
-    double       *ablation; /* (n_layers, n_heads) */
-} sources;
-
-bool hl_prune_needs_profile(hl_ranker ranker)
-{
-    return ranker != HL_RANKER_WEIGHT && ranker != HL_RANKER_RANDOM &&
-           ranker != HL_RANKER_GRADIENT && ranker != HL_RANKER_ABLATION;
-}
-
-bool hl_prune_needs_gradients(hl_ranker ranker)
-{
-    return ranker == HL_RANKER_GRADIENT || ranker == HL_RANKER_ENTROPY_GRADIENT;
-}
-
-static hl_status show_progress(void *context, const hl_measure_progress *progress)
-{
-    hl_progress_update(context, progress->share, progress->n_tokens);
-    return HL_OK;
-}
-
-static hl_status measure(hl_profile **out, const hl_model *model, const hl_tokenizer *tokenizer,
-                         const hl_corpus *corpus, const hl_prune_choice *choice)
-{
-    hl_progress        progress;
-    hl_measure_options options = { .windows   = choice->windows,
-                                   .no_probe  = true,
-                                   .n_threads = choice->n_threads,
-                                   .progress  = show_progress,
-                                   .context   = &progress };
-
-    hl_progress_start(&progress, stderr, "measuring", choice->quiet);
-    hl_status status = hl_measure(out, model, tokenizer, corpus, &options);
-    hl_progress_end(&progress);
-    return status;
-}
-
-static hl_status take_gradients(hl_gradients **out, const hl_model *model, const hl_corpus *corpus,
-                                const hl_prune_choice *choice)
-{
-    hl_progress         progress;
-    hl_gradient_options options = { .windows   = choice->windows,
-                                    .n_threads = choice->n_threads,
-                                    .progress  = show_progress,
-                                    .context   = &progress };
-
-    hl_progress_start(&progress, stderr, "gradients", choice->quiet);
-    hl_status status = hl_gate_gradients(out, model, corpus, &options);
-    hl_progress_end(&progress);
-    return status;
-}
-
-static hl_status show_share(void *context, double share, int64_t n_tokens)
-{
-    hl_progress_update(context, share, n_tokens);
-    return HL_OK;
-}
-
-/* Each head alone, whatever is off already. */
-static hl_status ablate(double **out, const hl_model *model, const hl_corpus *corpus,
-                        const hl_prune_choice *choice)
-{
-    const hl_model_info *info = hl_model_get_info(model);
-    hl_progress          progress;
-    hl_evaluate_options  options = { .windows   = choice->windows,
-                                     .n_threads = choice->n_threads,
-                                     .progress  = show_share,
-                                     .context   = &progress };
-
-    *out = malloc((size_t)(info->n_layers * info->n_heads) * sizeof **out);
-    if (*out == NULL)
-        return HL_NO_MEMORY;
-    hl_progress_start(&progress, stderr, "ablating", choice->quiet);
-    hl_status status = hl_ablate(*out, model, corpus, &options);
-    hl_progress_end(&progress);
-    return status;
-}
-
-/* What the texts give, as far as the ranker needs it and no profile is there. */
-static hl_status run_texts(sources *from, const hl_model *model, const hl_prune_choice *choice)
-{
-    hl_tokenizer     *tokenizer = NULL;
-    hl_corpus        *corpus    = NULL;
-    hl_corpus_options text      = { .inputs = choice->texts, .n_inputs = choice->n_texts };
-    const char       *own       = hl_model_get_info(model)->tokenizer_path;
-    bool              measures  = from->profile == NULL && hl_prune_needs_profile(choice->ranker);
-    bool              ablates   = choice->ranker == HL_RANKER_ABLATION;
-    hl_status         status    = HL_OK;
-
-    if (!measures && !ablates && !hl_prune_needs_gradients(choice->ranker))
-        return HL_OK;
-    status = hl_tokenizer_open(&tokenizer,
-                               choice->tokenizer_path != NULL ? choice->tokenizer_path : own);
-    if (status == HL_OK)
-        status = hl_corpus_open(&corpus, model, tokenizer, &text);
-    if (status == HL_OK && measures)
-        status = measure(&from->profile, model, tokenizer, corpus, choice);
-    if (status == HL_OK && hl_prune_needs_gradients(choice->ranker))
-        status = take_gradients(&from->gradients, model, corpus, choice);
-    if (status == HL_OK && ablates)
-        status = ablate(&from->ablation, model, corpus, choice);
-    hl_corpus_close(corpus);
-    hl_tokenizer_close(tokenizer);
-    return status;
-}
+#include "evidence.h"
 
 /* ------------------------------------------------------------------------- ranking */
 
@@ -151,28 +38,29 @@ static void put_first(hl_ranking *ranking, const hl_head_list *gone)
 
 static hl_status rank(hl_ranking **out, const hl_model *model, const hl_prune_choice *choice)
 {
-    sources         from    = { 0 };
-    hl_rank_options options = { .seed = choice->seed };
-    hl_status       status  = HL_OK;
+    hl_evidence         evidence = { 0 };
+    hl_rank_options     options  = { .seed = choice->seed };
+    hl_evidence_request request  = { .ranker         = choice->ranker,
+                                     .texts          = choice->texts,
+                                     .n_texts        = choice->n_texts,
+                                     .tokenizer_path = choice->tokenizer_path,
+                                     .windows        = choice->windows,
+                                     .n_threads      = choice->n_threads,
+                                     .quiet          = choice->quiet };
+    hl_status           status   = HL_OK;
 
     *out = NULL;
     if (choice->profile_path != NULL)
-        status = hl_profile_load(&from.profile, choice->profile_path);
+        status = hl_profile_load(&evidence.profile, choice->profile_path);
     if (status == HL_OK && choice->n_texts > 0)
-        status = run_texts(&from, model, choice);
+        status = hl_evidence_take(&evidence, model, &request);
     if (status == HL_OK) {
-        hl_rank_inputs inputs = { .profile  = from.profile,
-                                  .model    = model,
-                                  .ablation = from.ablation };
-        if (from.gradients != NULL)
-            inputs.gradient = from.gradients->magnitude;
-        status = hl_rank(out, choice->ranker, &inputs, &options);
+        hl_rank_inputs inputs = hl_evidence_inputs(&evidence, model);
+        status                = hl_rank(out, choice->ranker, &inputs, &options);
     }
     if (status == HL_OK && choice->groups)
         status = hl_ranking_group(*out, model);
-    free(from.ablation);
-    hl_gradients_free(from.gradients);
-    hl_profile_free(from.profile);
+    hl_evidence_free(&evidence);
     return status;
 }
 

@@ -20,9 +20,6 @@ typedef struct hl_prune_choice {
     bool               quiet;
 } hl_prune_choice;
 
-/* Does the ranker need a profile, and a text that gradients are taken on? */
-bool hl_prune_needs_profile(hl_ranker ranker);
-bool hl_prune_needs_gradients(hl_ranker ranker);
 /* Released with hl_head_list_free.  The model's gates are used on the way, and open again
  * afterwards. */
 hl_status hl_prune_choose(hl_head_list **out, hl_model *model, const hl_prune_choice *choice);

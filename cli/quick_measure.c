@@ -12,18 +12,15 @@ static hl_status show_progress(void *context, const hl_measure_progress *progres
     return HL_OK;
 }
 
-static hl_status run(hl_profile **out, const hl_model *model, const hl_tokenizer *tokenizer,
-                     const hl_corpus *corpus, const hl_quick_request *request)
+hl_status hl_measure_with_bar(hl_profile **out, const hl_model *model,
+                              const hl_tokenizer *tokenizer, const hl_corpus *corpus,
+                              hl_measure_options options, bool quiet)
 {
-    hl_progress        progress;
-    hl_measure_options options = { .windows   = request->windows,
-                                   .nll       = request->nll,
-                                   .no_probe  = request->no_probe,
-                                   .n_threads = request->n_threads,
-                                   .progress  = show_progress,
-                                   .context   = &progress };
+    hl_progress progress;
 
-    hl_progress_start(&progress, stderr, "measuring", request->quiet);
+    options.progress = show_progress;
+    options.context  = &progress;
+    hl_progress_start(&progress, stderr, "measuring", quiet);
     hl_status status = hl_measure(out, model, tokenizer, corpus, &options);
     hl_progress_end(&progress);
     return status;
@@ -78,7 +75,12 @@ hl_status hl_quick_measure(hl_profile **out, const hl_quick_request *request)
     if (status == HL_OK)
         status = hl_corpus_open(&corpus, model, tokenizer, &text);
     if (status == HL_OK)
-        status = run(out, model, tokenizer, corpus, request);
+        status = hl_measure_with_bar(out, model, tokenizer, corpus,
+                                     (hl_measure_options){ .windows   = request->windows,
+                                                           .nll       = request->nll,
+                                                           .no_probe  = request->no_probe,
+                                                           .n_threads = request->n_threads },
+                                     request->quiet);
     if (status == HL_OK && request->patterns != NULL)
         status = see_patterns(model, tokenizer, corpus, request);
     if (status != HL_OK) {

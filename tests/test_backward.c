@@ -109,7 +109,8 @@ static double worst_error(const char *folder, const float *gates, float step)
         hl_model_close(model);
         return 0.0;
     }
-    /* Differences do not see through the kinks of ReLU; its slope has a test of its own. */
+    /* Differences do not see through the kinks of ReLU; its slope has a test of its own, and
+     * tests/cli/gradient.py holds OPT as it is against autograd. */
     if (model->config->activation == HL_ACTIVATION_RELU)
         model->config->activation = HL_ACTIVATION_SILU;
     assert_true(info->n_layers * info->n_heads <= MOST_HEADS);

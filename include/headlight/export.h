@@ -54,8 +54,8 @@ typedef struct hl_prune_report {
 
 /* The report may be NULL.  A folder must not exist; a GGUF file is replaced.  HL_UNSUPPORTED,
  * with the reason, for what cannot be: heads taken out where the others depend on them (ALiBi,
- * norms over all heads), means in a model without output biases, folders from GGUF files,
- * families that are not written as GGUF. */
+ * norms over all heads), means where the family has no output biases and none can be added,
+ * folders from GGUF files, families that are not written as GGUF. */
 HL_API hl_status hl_prune_write(hl_prune_report *report, const hl_model *model,
                                 const hl_head_list *heads, const hl_prune_options *options,
                                 const char *path);

@@ -27,6 +27,9 @@ typedef struct hl_head_list {
     int64_t  n_heads;
 } hl_head_list;
 
+/* What "L5H1" says, or "L5" (then .head is -1), of a word of n_bytes; false if it is neither.
+ * Whether a model has such a head is another question. */
+HL_API bool hl_head_read(hl_head *out, const char *word, size_t n_bytes);
 /* "L5H1,L7H3"; "L5" is all of layer 5, and blanks may stand between.  HL_BAD_ARGUMENT, with the
  * word and what the model has, for what is no head of it. */
 HL_API hl_status hl_head_list_parse(hl_head_list **out, const hl_model *model, const char *text);

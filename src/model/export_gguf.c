@@ -509,6 +509,29 @@ done:
     return status;
 }
 
+/* An output bias that the model does not have: what removed heads wrote on average. */
+static hl_status add_new_bias(hl_gguf_export *file, const hl_family_tensor *entry, int64_t layer,
+                              const float *values)
+{
+    hl_status status                 = HL_OK;
+    size_t    count                  = (size_t)file->model->config->d_model;
+    char      name[HL_GGUF_MAX_NAME] = "";
+    void     *data                   = NULL;
+
+    HL_TRY(new_block(file, &data, count * sizeof *values));
+    memcpy(data, values, count * sizeof *values);
+    make_name(name, entry, layer, true);
+    hl_gguf_add_tensor(file->writer, &(hl_tensor){ .name    = name,
+                                                   .dtype   = HL_DTYPE_F32,
+                                                   .n_dims  = 1,
+                                                   .shape   = { (int64_t)count },
+                                                   .data    = data,
+                                                   .n_bytes = count * sizeof *values });
+
+done:
+    return status;
+}
+
 /* A role's weight and, where there is one, its bias. */
 static hl_status add_roles(hl_gguf_export *file, const hl_role *roles, int count, hl_role stored,
                            int64_t layer)
@@ -530,6 +553,8 @@ static hl_status add_roles(hl_gguf_export *file, const hl_role *roles, int count
     HL_TRY(add_stack(file, &weights, entry, layer));
     if (biases.parts[0].weight->tensor != NULL)
         HL_TRY(add_stack(file, &biases, entry, layer));
+    else if (biases.parts[0].added != NULL)
+        HL_TRY(add_new_bias(file, entry, layer, biases.parts[0].added));
 
 done:
     return status;

@@ -145,3 +145,8 @@ bool hl_head_plan_is_compact(const hl_head_plan *plan, const hl_config *config)
     hl_head_plan_count(&n_zeroed, &n_gone, plan, config);
     return n_gone > 0;
 }
+
+bool hl_head_plan_adds_biases(const hl_head_plan *plan, const hl_config *config)
+{
+    return plan->biases != NULL && (config->biases & HL_BIAS_O) == 0;
+}

@@ -58,6 +58,8 @@ void hl_head_plan_expand(hl_head_plan *plan, const hl_config *config);
 bool hl_head_plan_is_uniform(const hl_head_plan *plan);
 /* Are any heads GONE? */
 bool hl_head_plan_is_compact(const hl_head_plan *plan, const hl_config *config);
+/* Has it biases for a model whose output projections have none? */
+bool hl_head_plan_adds_biases(const hl_head_plan *plan, const hl_config *config);
 /* How many heads are ZEROED, and GONE. */
 void hl_head_plan_count(int64_t *n_zeroed, int64_t *n_gone, const hl_head_plan *plan,
                         const hl_config *config);

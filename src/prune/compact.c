@@ -134,11 +134,12 @@ static hl_status set_int(json_t *object, const char *key, int64_t value)
 }
 
 /* Llama's class wants heads that divide the width; Mistral's is the same without that. */
-static bool is_also_mistral(const json_t *root, const hl_config *config)
+static bool is_also_mistral(const json_t *root, const hl_config *config, const hl_head_plan *plan)
 {
     const char *architecture = architecture_of(root);
 
-    return strcmp(config->family, "llama") == 0 && config->biases == 0 && architecture != NULL &&
+    return strcmp(config->family, "llama") == 0 && config->biases == 0 &&
+           !hl_head_plan_adds_biases(plan, config) && architecture != NULL &&
            strncmp(architecture, "Llama", 5) == 0;
 }
 
@@ -165,7 +166,7 @@ static bool fits_plain(const json_t *root, const hl_config *config, const hl_hea
         json_object_get(text_part((json_t *)root), "per_layer_config") != NULL)
         return false;
     return family->head_size == FROM_CONFIG || config->d_model % n_heads == 0 ||
-           is_also_mistral(root, config);
+           is_also_mistral(root, config, plan);
 }
 
 static hl_status write_plain(json_t *root, const hl_config *config, const hl_head_plan *plan,
@@ -292,6 +293,11 @@ static hl_status write_auto_map(json_t *root, const hl_config *config)
 
 done:
     return status;
+}
+
+hl_status hl_compact_add_biases(json_t *root)
+{
+    return set_json(text_part(root), "attention_bias", json_true());
 }
 
 hl_status hl_compact_config(hl_compact_form *form, json_t *root, const hl_config *config,

@@ -31,6 +31,9 @@ hl_status hl_compact_check(const hl_config *config);
 hl_status hl_compact_config(hl_compact_form *form, json_t *root, const hl_config *config,
                             const hl_head_plan *plan);
 
+/* ... to have biases in all attention layers. */
+hl_status hl_compact_add_biases(json_t *root);
+
 /* { "3": [0, 5], ... }: heads of which at least that became, by layer, in the model's own
  * numbers.  A new reference, NULL when memory ran out. */
 json_t *hl_compact_heads(const hl_config *config, const hl_head_plan *plan, hl_head_fate least);

@@ -35,18 +35,23 @@ static bool read_number(int64_t *out, const char **word, const char *end, char l
     return at > digits;
 }
 
+bool hl_head_read(hl_head *out, const char *word, size_t n_bytes)
+{
+    const char *at  = word;
+    const char *end = word + n_bytes;
+
+    *out = (hl_head){ 0, -1 };
+    if (!read_number(&out->layer, &at, end, 'L'))
+        return false;
+    return at == end || (read_number(&out->head, &at, end, 'H') && at == end);
+}
+
 hl_status hl_head_parse(hl_head *out, const hl_model *model, const char *word, size_t n_bytes)
 {
     const hl_model_info *info  = hl_model_get_info(model);
-    const char          *at    = word;
-    const char          *end   = word + n_bytes;
     int                  shown = n_bytes < MAX_SHOWN ? (int)n_bytes : MAX_SHOWN;
 
-    *out       = (hl_head){ 0, -1 };
-    bool right = read_number(&out->layer, &at, end, 'L');
-    if (right && at < end)
-        right = read_number(&out->head, &at, end, 'H');
-    if (!right || at != end)
+    if (!hl_head_read(out, word, n_bytes))
         return hl_fail(HL_BAD_ARGUMENT,
                        "'%.*s' is no head: wanted one like L5H1, or L5 for a layer", shown, word);
     if (out->layer >= info->n_layers)

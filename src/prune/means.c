@@ -118,8 +118,11 @@ hl_status hl_means_to_biases(hl_head_plan *plan, const hl_model *model, const fl
     HL_TRY(HL_ALLOC_ZEROED(&plan->biases, (size_t)(config->n_layers * config->d_model)));
     HL_TRY(HL_ALLOC(&row, (size_t)each));
     for (int64_t i = 0; i < config->n_layers; i++) {
-        if (!loses_heads(&plan->layers[i], config->layers[i].n_heads))
+        if (!loses_heads(&plan->layers[i], config->layers[i].n_heads)) {
+            if (hl_head_plan_adds_biases(plan, config)) /* then every layer has one */
+                plan->layers[i].bias = plan->biases + i * config->d_model;
             continue;
+        }
         plan->layers[i].bias = plan->biases + i * config->d_model;
         HL_TRY(sum_layer(plan->layers[i].bias, row, model, &plan->layers[i], i, means + i * each));
     }

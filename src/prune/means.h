@@ -10,7 +10,8 @@
 #include "model/head_plan.h"
 #include "model/model.h"
 
-/* Sets the biases of the plan, of layers that lose heads; means (n_layers, n_heads, d_head)
+/* Sets the biases of the plan, of layers that lose heads, and of all where the model has no
+ * output biases yet; means (n_layers, n_heads, d_head)
  * are those of hl_head_means. */
 hl_status hl_means_to_biases(hl_head_plan *plan, const hl_model *model, const float *means);
 

@@ -201,11 +201,7 @@ static hl_status mark_layer(hl_slices *slices, int64_t layer)
         HL_TRY(mark_gone(slices, layer));
     if (gone || has_fate(plan->heads, n_heads, HL_HEAD_ZEROED))
         HL_TRY(mark_output(slices, &output->weight, plan->heads, config->d_head));
-    if (plan->bias != NULL) {
-        if (output->bias.tensor == NULL)
-            return hl_fail(HL_UNSUPPORTED,
-                           "layer %lld has no output bias that a mean could be added to",
-                           (long long)layer);
+    if (plan->bias != NULL && output->bias.tensor != NULL) {
         HL_TRY(slice_of(&bias, slices, output->bias.tensor, 0));
         bias->added = plan->bias;
     }

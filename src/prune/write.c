@@ -10,6 +10,7 @@
 #include "model/export_gguf.h"
 #include "prune/compact.h"
 #include "prune/means.h"
+#include "prune/new_biases.h"
 
 static const char *const form_names[HL_N_PRUNE_FORMS] = {
     [HL_PRUNE_MASKED]  = "masked",
@@ -70,10 +71,8 @@ hl_status hl_prune_check(const hl_model *model, const hl_prune_options *options,
         return hl_fail(HL_BAD_ARGUMENT, "prune: no model or no path");
     if ((unsigned)options->form >= HL_N_PRUNE_FORMS)
         return hl_fail(HL_BAD_ARGUMENT, "prune: there is no form %d", (int)options->form);
-    if (options->means != NULL && (model->config->biases & HL_BIAS_O) == 0)
-        return hl_fail(HL_UNSUPPORTED,
-                       "a %s has no output bias: means of heads have no place in it",
-                       model->config->family);
+    if (options->means != NULL)
+        HL_TRY(hl_new_biases_check(model->config, options->form));
     if (options->form == HL_PRUNE_GGUF)
         return hl_gguf_export_check(model->config, options->dtype);
     HL_TRY(check_folder(model, path));

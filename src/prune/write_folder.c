@@ -1,7 +1,7 @@
 /* write_folder.c - a Hugging Face folder without some heads.
  *
  *     model.safetensors    all weights in one file, whatever shards they came from
- *     config.json          as it was, or with fewer heads (compact.h)
+ *     config.json          as it was, or with fewer heads (compact.h) or more biases
  *     modeling_*.py        where other code is needed to load that
  *     the rest             copied: tokenizer, generation_config.json, templates, cards
  *
@@ -21,6 +21,7 @@
 #include "base/status.h"
 #include "formats/safetensors.h"
 #include "prune/compact.h"
+#include "prune/new_biases.h"
 #include "prune/slices.h"
 #include "prune/write.h"
 
@@ -37,11 +38,13 @@ static hl_status write_weights(const hl_folder *folder, const hl_model *model,
 {
     hl_status              status = HL_OK;
     hl_slices             *slices = NULL;
+    hl_new_biases         *biases = NULL;
     hl_safetensors_writer *writer = NULL;
     char                  *path   = NULL;
     char                  *heads  = NULL;
 
     HL_TRY(hl_slices_new(&slices, model, plan));
+    HL_TRY(hl_new_biases_new(&biases, model, plan));
     HL_TRY(hl_safetensors_writer_new(&writer));
     for (size_t i = 0; i < hl_slices_count(slices); i++) {
         hl_tensor tensor = *hl_slices_at(slices, i);
@@ -49,6 +52,8 @@ static hl_status write_weights(const hl_folder *folder, const hl_model *model,
             tensor.name = hl_compact_tensor_name(model->config, tensor.name);
         hl_safetensors_add(writer, &tensor);
     }
+    for (size_t i = 0; i < hl_new_biases_count(biases); i++)
+        hl_safetensors_add(writer, hl_new_biases_at(biases, i));
     HL_TRY(hl_prune_heads_text(&heads, model, plan));
     hl_safetensors_add_metadata(writer, "format", "pt");
     hl_safetensors_add_metadata(writer, "headlight.pruned_heads", heads);
@@ -59,6 +64,7 @@ done:
     hl_free(path);
     hl_free(heads);
     hl_safetensors_writer_free(writer);
+    hl_new_biases_free(biases);
     hl_slices_free(slices);
     return status;
 }
@@ -183,7 +189,10 @@ static hl_status write_config(const char **loads, const hl_folder *folder, const
     char            name[HL_COMPACT_CODE_NAME];
 
     HL_TRY(read_json(&root, hl_tensors_folder(model->tensors), "config.json"));
-    HL_TRY(hl_compact_config(&form, root, model->config, plan));
+    if (hl_head_plan_is_compact(plan, model->config))
+        HL_TRY(hl_compact_config(&form, root, model->config, plan));
+    if (hl_head_plan_adds_biases(plan, model->config))
+        HL_TRY(hl_compact_add_biases(root));
     text = json_text(root);
     if (text == NULL)
         HL_TRY(hl_fail(HL_NO_MEMORY, "out of memory for config.json"));
@@ -228,7 +237,8 @@ hl_status hl_prune_write_folder(const char **loads, const hl_model *model, const
     HL_TRY(hl_folder_create(&folder, path));
     HL_TRY(copy_rest(folder, hl_tensors_folder(model->tensors)));
     *loads = loads_of[HL_COMPACT_PLAIN];
-    if (hl_head_plan_is_compact(plan, model->config))
+    if (hl_head_plan_is_compact(plan, model->config) ||
+        hl_head_plan_adds_biases(plan, model->config))
         HL_TRY(write_config(loads, folder, model, plan));
     HL_TRY(write_weights(folder, model, plan));
     HL_TRY(try_folder(folder));

@@ -130,7 +130,7 @@ expect_line "an unknown ranker" 2 "no ranker is called 'entrop' \(did you mean '
 run prune $phi3 --heads L0H0 --type q8_0 -o "$out"
 expect_line "a type of a folder" 2 'folders keep their types$'
 run prune $phi3 --heads L0H0 --mean --text "$excerpt" -o "$out"
-expect_line "means without a bias" 3 'has no output bias'
+expect_line "means without a place" 3 'a phi3 has no output bias, and none can be added that transformers would load'
 run prune $phi3 --heads L0H0 --as gguf -o "$out.gguf"
 expect_line "a family without GGUF" 3 'family phi3 cannot be written as GGUF here'
 run prune models/demo --heads L0H0 --as gguf -o /dev/full

@@ -51,23 +51,22 @@ assert len(d["tables"]["points"]["rows"]) == 3 and d["layers_run"] < d["layers_n
 print("yes")' "$scratch/out")"
 
 # Last words: what eval counts at ratio 0, and under the very gates at another.
-{
-    for word in "the King" "a little" "the same"; do
-        printf '{"text": "said the Queen to %s"}\n' "$word"
-    done
-    echo '{"text": "Alice was beginning to get very tired of sitting by her sister on the bank"}'
-} >"$scratch/words.jsonl"
+for text in "said the Queen to the King" "said the Queen to a little" "said the Queen to the same" \
+    "It is one of the most important of the United States of America" \
+    "the American people of the United States" "as well as" "in order to"; do
+    printf '{"text": "%s"}\n' "$text"
+done >"$scratch/words.jsonl"
 run "${sweep[@]}" --by weight --last-word "$scratch/words.jsonl"
 expect_line "last words on the screen" 0 '^Last words foretold, in per cent:$'
 run "${sweep[@]}" --by weight --last-word "$scratch/words.jsonl" --table points --csv
-tr -d '\r' <"$scratch/out" | awk -F, 'NR > 1 { print $NF * 4 }' | tr '\n' ' ' >"$scratch/seen_words"
+tr -d '\r' <"$scratch/out" | awk -F, 'NR > 1 { printf "%.0f\n", $NF * 7 }' | tr '\n' ' ' >"$scratch/seen_words"
 off=$("$HEADLIGHT" rank --model models/demo --by weight --csv -n 16 | tr -d '\r' | awk -F, 'NR > 1 { print $2 }' | paste -sd,)
 words_of() {
     "$HEADLIGHT" eval models/demo "$scratch/words.jsonl" --last-word --context 16 --json "$@" 2>/dev/null |
         sed -n -E '/"last_word"/,/}/s/.*"right": ([0-9]+).*/\1/p'
 }
 read -r first second _ <"$scratch/seen_words"
-result "at ratio 0 as many as eval counts" "$([ -n "$first" ] && [ "$first" = "$(words_of)" ] && echo yes)"
+result "at ratio 0 as many as eval counts" "$([ "$first" -gt 0 ] && [ "$first" = "$(words_of)" ] && echo yes)"
 result "and with heads off, too" "$([ -n "$second" ] && [ "$second" = "$(words_of --off "$off")" ] && echo yes)"
 run "${sweep[@]}" --by weight --last-words 2
 expect_line "how many, but not of what" 2 '\-\-last-words needs --last-word FILE$'

@@ -1,0 +1,26 @@
+/* new_biases.h - biases that a model gets because means of heads need a place.
+ *
+ * A family whose layers may have them says so in one word of config.json, attention_bias, and
+ * then wants all four: those of q, k and v are zeros, that of the output is the sum of means.
+ * In a GGUF file the output's alone is enough, where the architecture has a name for it. */
+#ifndef HL_PRUNE_NEW_BIASES_H
+#define HL_PRUNE_NEW_BIASES_H
+
+#include "headlight.h"
+#include "model/head_plan.h"
+#include "model/model.h"
+
+/* Is there a place for means, without or with new biases?  HL_UNSUPPORTED, with the reason, if
+ * not. */
+hl_status hl_new_biases_check(const hl_config *config, hl_prune_form form);
+
+typedef struct hl_new_biases hl_new_biases;
+
+/* Of a Hugging Face folder, all layers, sizes by the plan, whose own biases must be of all
+ * layers; borrows both.  None where the model has biases already. */
+hl_status hl_new_biases_new(hl_new_biases **out, const hl_model *model, const hl_head_plan *plan);
+void      hl_new_biases_free(hl_new_biases *biases);
+size_t    hl_new_biases_count(const hl_new_biases *biases);
+const hl_tensor *hl_new_biases_at(const hl_new_biases *biases, size_t index);
+
+#endif
