@@ -83,6 +83,9 @@ BENCH_SOURCES   := $(wildcard bench/bench_*.c)
 BENCH_SHARED    := $(filter-out $(BENCH_SOURCES) $(OTHER_SUFFIXES:%=\%_%.c),$(wildcard bench/*.c))
 HEADERS         := $(sort $(wildcard include/*.h include/*/*.h src/*/*.h))
 
+# One file, built from web/ and committed, so that building headlight takes no npm.
+PAGE            := web/dist/headlight.html
+
 comma   := ,
 objects = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 
@@ -141,6 +144,7 @@ folder_flags = \
     $(if $(filter src/kernels/% src/stats/% src/measure/measure% bench/%,$(1)),-O3) \
     $(if $(filter src/stats/profile_mpi.c,$(1)),$(MPI_FLAGS)) \
     $(if $(filter src/base/version.c,$(1)),-DHL_VERSION='"$(VERSION)"') \
+    $(if $(filter src/render/page.c,$(1)),-DHL_PAGE_FILE='"$(PAGE)"') \
     $(if $(filter cli/%,$(1)),-Icli $(LIB_FLAGS)) \
     $(if $(filter tests/% fuzz/%,$(1)),$(TEST_FLAGS) $(LIB_FLAGS)) \
     $(if $(filter tests/test_cli_%,$(1)),-Icli) \
@@ -179,6 +183,9 @@ $(BUILD)/obj/%.o: %.c $(BUILD)/flags
 	$(call say,CC,$<)
 	@mkdir -p $(@D)
 	$(run)$(CC) $(call flags_of,$<) -MMD -MP -c -o $@ $<
+
+# The page of reports goes into the library as it is.
+$(BUILD)/obj/src/render/page.o: $(PAGE)
 
 $(LIBRARY): $(call objects,$(SOURCES))
 	$(call say,AR,$@)

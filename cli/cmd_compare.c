@@ -1,5 +1,4 @@
 /* cmd_compare.c - headlight compare: two profiles, head by head. */
-#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -157,27 +156,16 @@ static int print_screen(const compare_command *command, const hl_comparison *fou
 
 static int print_json(const compare_command *command, const hl_comparison *found)
 {
-    json_t *tables = json_object();
+    char     *text = NULL;
+    hl_status status =
+        hl_comparison_render(&text, found, command->paths.items[0], command->paths.items[1]);
 
-    for (size_t i = 0; hl_comparison_table_name(i) != NULL; i++) {
-        char           *text  = NULL;
-        const char     *name  = hl_comparison_table_name(i);
-        const hl_sheet *table = hl_comparison_table(found, name);
-
-        if (table != NULL && hl_sheet_render(&text, table, HL_SHEET_JSON) == HL_OK)
-            json_object_set_new(tables, name, json_loads(text, 0, NULL));
-        hl_free(text);
-    }
-    json_t *root =
-        json_pack("{s:s, s:s, s:s, s:b, s:I, s:I, s:I, s:o}", "a", command->paths.items[0], "b",
-                  command->paths.items[1], "kind", hl_comparison_kind_name(found->kind),
-                  "same_model", found->same_model, "shared_sequences", (json_int_t)found->n_shared,
-                  "heads", (json_int_t)found->n_heads, "significant",
-                  (json_int_t)found->n_significant, "tables", tables);
-    json_dumpf(root, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(15));
-    printf("\n");
-    json_decref(root);
-    return HL_EXIT_OK;
+    if (status == HL_OK)
+        printf("%s\n", text);
+    else
+        hl_complain("compare", "%s", hl_error_message());
+    hl_free(text);
+    return hl_exit_for(status);
 }
 
 /* --------------------------------------------------------------- the command */

@@ -46,6 +46,7 @@
 #include "headlight/sweep.h"      /* what switching heads off costs, over many settings */
 #include "headlight/judge.h"      /* do the signals of a trace tell right from wrong? */
 #include "headlight/render.h"     /* pictures of what was measured */
+#include "headlight/report.h"     /* all of it as one interactive page */
 #include "headlight/export.h"     /* models written without some of their heads */
 #include "headlight/serve.h"      /* a server: OpenAI's interface with entropy, the live page */
 #include "headlight/verify.h"     /* ours beside what other software computed */

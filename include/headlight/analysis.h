@@ -75,6 +75,18 @@ typedef struct hl_analysis_options {
 HL_API hl_status hl_analyse(hl_sheet **out, const hl_profile *profile, const char *name,
                             const hl_analysis_options *options);
 
+/* What every number in them means. */
+typedef struct hl_definition {
+    const char *name;  /* as columns are called; of a heading, what it says */
+    const char *text;  /* NULL: a heading */
+    const char *key;   /* in the data of reports; NULL: not there, as the next two */
+    const char *title; /* "Shannon entropy" */
+    const char *unit;  /* "nats"; "" of none */
+} hl_definition;
+
+/* In the order of `headlight help metrics`; NULL past the last. */
+HL_API const hl_definition *hl_definition_at(size_t index);
+
 /* --------------------------------------------------------------- diagnoses
  *
  * Eight things that can be wrong with attention, each with its rule, what was
@@ -206,6 +218,9 @@ HL_API void      hl_comparison_free(hl_comparison *comparison);
  * heads of a layer matched so that the sum of their total variations is least. */
 HL_API hl_status hl_comparison_add_rows(hl_comparison *comparison, const hl_row_distances *rows,
                                         const hl_analysis_options *options);
+/* All of it as one JSON object, with what the two are called; *out is released with hl_free. */
+HL_API hl_status hl_comparison_render(char **out, const hl_comparison *comparison,
+                                      const char *name_a, const char *name_b);
 /* "same tokens", "two texts", "apart". */
 HL_API const char *hl_comparison_kind_name(hl_comparison_kind kind);
 /* "ranks", "metrics", ...; NULL past the last.  And the table of that name, NULL if there is

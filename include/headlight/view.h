@@ -83,6 +83,47 @@ HL_API hl_status hl_token_view_new(hl_token_view **out, const hl_model *model,
                                    const hl_prompt *prompt, const hl_token_view_options *options);
 HL_API void      hl_token_view_free(hl_token_view *view);
 
+/* ------------------------------------------------- all heads at once: prompt maps
+ *
+ * For pages that show any head when it is asked for: a byte a pair of tokens, made row by row, so
+ * that no whole matrix of floats is ever held.
+ *
+ *     p = peak of the row * cell / 255
+ *
+ * to within 1/510 of the peak. */
+
+typedef struct hl_prompt_maps {
+    char           family[HL_VIEW_NAME_BYTES];
+    int64_t        n_layers;
+    int64_t        n_heads;   /* the most of any layer */
+    bool           is_causal; /* no token sees a later one */
+    int64_t        n_tokens;
+    hl_view_token *tokens;  /* (n_tokens) */
+    float         *entropy; /* (n_layers, n_heads, n_tokens) of every row, nats; NaN of heads that a
+                              * layer lacks */
+    hl_head_choice *heads;  /* (n_maps) whose they are; { -1, -1 }: the mean of all heads, which is
+                              * the first if it is there */
+    int64_t         n_maps;
+    int64_t         n_cells; /* of a map: n_tokens squared; of causal ones row i has i + 1 */
+    uint8_t        *cells;   /* (n_maps, n_cells) */
+    float          *peaks;   /* (n_maps, n_tokens) the largest probability of every row */
+} hl_prompt_maps;
+
+typedef struct hl_prompt_maps_options {
+    const hl_head_choice *heads; /* whose maps are wanted, if not all fit */
+    int64_t               n_heads;
+    size_t                most_cells; /* all heads' maps if they have no more; 0: 1.5 million */
+    bool                  beyond_ctx; /* as in hl_session_options */
+    int32_t               n_threads;  /* 0: all cores */
+} hl_prompt_maps_options;
+
+/* The maps of all heads and their mean if they have most_cells at most.  Otherwise those of the
+ * chosen heads, and their mean where that has no more cells than this or no head was chosen.
+ * HL_BAD_ARGUMENT of a prompt without tokens and of heads that are not there. */
+HL_API hl_status hl_prompt_maps_new(hl_prompt_maps **out, const hl_model *model,
+                                    const hl_prompt *prompt, const hl_prompt_maps_options *options);
+HL_API void      hl_prompt_maps_free(hl_prompt_maps *maps);
+
 /* ------------------------------------- what a model would say, layer by layer: lens
  *
  * The residual stream after each block (before the first: the embeddings), put through the

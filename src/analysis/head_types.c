@@ -67,14 +67,23 @@ static const struct rule {
 hl_head_type hl_head_type_of(const hl_profile *profile, int64_t layer, int64_t head)
 {
     if (hl_profile_moments(profile, layer, head, HL_Q_ENTROPY).count == 0)
-        return (hl_head_type){ HL_HEAD_UNKNOWN, NAN, NAN, "no row was counted" };
+        return (hl_head_type){ HL_HEAD_UNKNOWN, NAN, NAN, hl_head_kind_rule(HL_HEAD_UNKNOWN) };
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
         double value = rules[i].value(profile, layer, head);
 
         if (value >= rules[i].threshold) /* not where it is NaN: not measured */
             return (hl_head_type){ rules[i].kind, value, rules[i].threshold, rules[i].text };
     }
-    return (hl_head_type){ HL_HEAD_MIXED, NAN, NAN, "no rule holds" };
+    return (hl_head_type){ HL_HEAD_MIXED, NAN, NAN, hl_head_kind_rule(HL_HEAD_MIXED) };
+}
+
+const char *hl_head_kind_rule(hl_head_kind kind)
+{
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
+        if (rules[i].kind == kind)
+            return rules[i].text;
+    }
+    return kind == HL_HEAD_MIXED ? "no rule holds" : "no row was counted";
 }
 
 const char *hl_head_kind_name(hl_head_kind kind)

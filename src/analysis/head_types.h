@@ -31,5 +31,7 @@ typedef struct hl_head_type {
 
 hl_head_type hl_head_type_of(const hl_profile *profile, int64_t layer, int64_t head);
 const char  *hl_head_kind_name(hl_head_kind kind);
+/* What the kind's rule compares, in words; a literal. */
+const char *hl_head_kind_rule(hl_head_kind kind);
 
 #endif

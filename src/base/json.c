@@ -6,7 +6,11 @@
  * million brackets costs a scan and not a million stack frames. */
 #include "base/json.h"
 
+#include <string.h>
+
+#include "base/memory.h"
 #include "base/status.h"
+#include "base/utf8.h"
 
 #define MAX_DEPTH 64 /* model configurations and tokenizers stay below 16 */
 
@@ -132,4 +136,28 @@ hl_status hl_json_get_string(const char **out, const json_t *object, const char 
         return wrong_type(value, key, where, "a string");
     *out = json_string_value(value);
     return HL_OK;
+}
+
+json_t *hl_json_text(const char *bytes, size_t n_bytes)
+{
+    char  *text = NULL;
+    size_t used = 0;
+
+    if (hl_utf8_find_bad(bytes, n_bytes) == n_bytes)
+        return json_stringn(bytes, n_bytes);
+    if (hl_alloc((void **)&text, n_bytes, 3) != HL_OK)
+        return NULL;
+    for (size_t at = 0; at < n_bytes;) {
+        size_t length = hl_utf8_length(bytes + at, n_bytes - at);
+
+        if (length == 0)
+            used += hl_utf8_encode(text + used, HL_UTF8_REPLACEMENT);
+        else
+            memcpy(text + used, bytes + at, length);
+        used += length;
+        at += length > 0 ? length : 1;
+    }
+    json_t *string = json_stringn(text, used);
+    hl_free(text);
+    return string;
 }

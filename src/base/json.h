@@ -17,6 +17,10 @@ hl_status hl_json_parse(json_t **out, const char *text, size_t n_bytes, const ch
 /* What a value is, for messages: "an object", "a string", ... */
 const char *hl_json_kind(const json_t *value);
 
+/* A string of any bytes: each that is part of no character becomes U+FFFD.  NULL when memory is
+ * out, as of jansson's own. */
+json_t *hl_json_text(const char *bytes, size_t n_bytes);
+
 /* object[key] as a number or boolean.  A missing key (or null) leaves *out as
  * it is and is not an error; another type is HL_BAD_INPUT. */
 hl_status hl_json_get_int(int64_t *out, const json_t *object, const char *key, const char *where);

@@ -125,6 +125,26 @@ hl_status hl_view_check_prompt(const hl_prompt *prompt)
     return HL_OK;
 }
 
+hl_status hl_view_check_head(int64_t *n_heads, const hl_model *model, hl_head_choice choice)
+{
+    int64_t       n_layers = hl_model_get_info(model)->n_layers;
+    hl_layer_info layer    = { 0 };
+
+    *n_heads = 0;
+    if (choice.layer < 0 || choice.layer >= n_layers)
+        return hl_fail(HL_BAD_ARGUMENT, "there is no layer %lld: the model has %lld, from 0 on",
+                       (long long)choice.layer, (long long)n_layers);
+    hl_status status = hl_model_get_layer(&layer, model, choice.layer);
+    if (status != HL_OK)
+        return status;
+    if (choice.head < -1 || choice.head >= layer.n_heads || layer.n_heads == 0)
+        return hl_fail(HL_BAD_ARGUMENT,
+                       "there is no head %lld in layer %lld, which has %lld, from 0 on",
+                       (long long)choice.head, (long long)choice.layer, (long long)layer.n_heads);
+    *n_heads = layer.n_heads;
+    return HL_OK;
+}
+
 hl_status hl_view_tokens_new(hl_view_token **out, const hl_prompt *prompt)
 {
     hl_status      status = HL_OK;

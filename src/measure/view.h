@@ -6,15 +6,42 @@
 
 /* HL_BAD_ARGUMENT of a prompt without tokens, HL_LIMIT of one with too many. */
 hl_status hl_view_check_prompt(const hl_prompt *prompt);
+/* HL_BAD_ARGUMENT of a head or layer that is not there; .head -1 is all of a layer, which must have
+ * one.  *n_heads: how many the layer has. */
+hl_status hl_view_check_head(int64_t *n_heads, const hl_model *model, hl_head_choice choice);
 /* One token; tokenizer may be NULL.  The text is released with hl_free. */
 hl_status hl_view_name_token(hl_view_token *out, const hl_tokenizer *tokenizer, int64_t id);
 /* (n_tokens) of a prompt, roles taken into account; released with hl_view_tokens_free. */
 hl_status hl_view_tokens_new(hl_view_token **out, const hl_prompt *prompt);
 void      hl_view_tokens_free(hl_view_token *tokens, int64_t n_tokens);
 
+/* Whole rows of attention on a prompt, some positions at a time, so that a session holds no more
+ * than 16 MiB of them: a decoder is fed so many tokens and goes on from there, an encoder is run
+ * again on the whole prompt. */
+typedef struct hl_view_rows {
+    void *context;
+    /* A layer's rows, with hl_layer_rows.pattern at some of the piece's positions. */
+    hl_status (*layer)(void *context, const hl_layer_rows *rows);
+    /* All layers have reported the positions [first, first + n); NULL: nobody wants to know. */
+    hl_status (*piece)(void *context, int64_t first, int64_t n);
+    const bool *heads;   /* (n_layers, n_heads) whose rows are wanted */
+    int64_t     at_once; /* positions of a piece; 0: hl_view_at_once */
+    bool        beyond_ctx;
+    int32_t     n_threads;
+} hl_view_rows;
+
+hl_status hl_view_run(const hl_model *model, const hl_prompt *prompt, const hl_view_rows *rows);
+/* As many positions as memory allows: at least one, at most all. */
+int64_t hl_view_at_once(const hl_model *model, int64_t n_tokens);
+
 /* hl_token_view_new, with so many rows asked for at a time; 0: as many as memory allows. */
 hl_status hl_token_view_in_pieces(hl_token_view **out, const hl_model *model,
                                   const hl_prompt *prompt, const hl_token_view_options *options,
                                   int64_t at_once);
+
+/* hl_prompt_maps_new, in the same way. */
+hl_status hl_prompt_maps_in_pieces(hl_prompt_maps **out, const hl_model *model,
+                                   const hl_prompt *prompt, const hl_prompt_maps_options *options,
+                                   int64_t at_once);
 
 #endif

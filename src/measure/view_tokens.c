@@ -1,9 +1,7 @@
 /* view_tokens.c - whole rows of chosen heads, from a session's tap.
  *
- * A session holds the rows of all heads of a layer while it reports them.  That is kept to
- * 16 MiB by asking for some positions at a time: a decoder is fed so many tokens and goes on
- * from there, an encoder is run again on the whole prompt.  Of what is reported only the rows
- * of heads that somebody chose are computed and added to the maps they belong to. */
+ * view_rows.c runs the model.  Of what it reports only the rows of heads that somebody chose are
+ * computed and added to the maps they belong to. */
 #include <stdio.h>
 #include <string.h>
 
@@ -11,18 +9,15 @@
 #include "base/status.h"
 #include "measure/view.h"
 
-/* Floats of rows that a session may hold. */
-enum { ROWS_AT_ONCE = 4 << 20, MOST_INSETS = 64 };
+enum { MOST_INSETS = 64 };
 
 /* What is open while a view is made. */
 typedef struct watch {
     const hl_model      *model;
     const hl_model_info *info;
     hl_token_view       *view;
-    bool                *wanted;  /* (n_layers, n_heads) by any map */
-    bool                *in_map;  /* (n_maps, n_layers, n_heads) */
-    int64_t             *places;  /* (n_tokens) 0, 1, 2 ... */
-    int64_t              at_once; /* positions whose rows are asked for */
+    bool                *wanted; /* (n_layers, n_heads) by any map */
+    bool                *in_map; /* (n_maps, n_layers, n_heads) */
 } watch;
 
 static bool *member(const watch *w, int64_t map, int64_t layer, int64_t head)
@@ -34,23 +29,14 @@ static bool *member(const watch *w, int64_t map, int64_t layer, int64_t head)
 
 static hl_status choose(const watch *w, int64_t map, hl_head_choice choice)
 {
-    hl_layer_info layer = { 0 };
+    int64_t   n_heads = 0;
+    hl_status status  = hl_view_check_head(&n_heads, w->model, choice);
 
-    if (choice.layer < 0 || choice.layer >= w->info->n_layers)
-        return hl_fail(HL_BAD_ARGUMENT, "there is no layer %lld: the model has %lld, from 0 on",
-                       (long long)choice.layer, (long long)w->info->n_layers);
-    hl_status status = hl_model_get_layer(&layer, w->model, choice.layer);
-    if (status != HL_OK)
-        return status;
-    if (choice.head < -1 || choice.head >= layer.n_heads || layer.n_heads == 0)
-        return hl_fail(HL_BAD_ARGUMENT,
-                       "there is no head %lld in layer %lld, which has %lld, from 0 on",
-                       (long long)choice.head, (long long)choice.layer, (long long)layer.n_heads);
-    for (int64_t head = 0; head < layer.n_heads; head++) {
+    for (int64_t head = 0; head < n_heads && status == HL_OK; head++) {
         if (choice.head == -1 || choice.head == head)
             *member(w, map, choice.layer, head) = true;
     }
-    return HL_OK;
+    return status;
 }
 
 static hl_status choose_all(const watch *w)
@@ -161,33 +147,6 @@ static hl_status watch_layer(void *context, const hl_layer_rows *rows)
     return HL_OK;
 }
 
-static hl_status run(const watch *w, hl_session *session, const hl_prompt *prompt)
-{
-    hl_status status = HL_OK;
-    hl_tap    tap    = { .context       = (void *)w,
-                         .layer         = watch_layer,
-                         .wants         = HL_WANT_PATTERN,
-                         .pattern_heads = w->wanted };
-
-    for (int64_t first = 0; first < prompt->n_tokens; first += w->at_once) {
-        int64_t left  = prompt->n_tokens - first;
-        int64_t n_now = left < w->at_once ? left : w->at_once;
-        hl_feed feed  = { .tokens = prompt->tokens + first, .n_tokens = n_now, .tap = &tap };
-
-        tap.pattern_positions   = w->places + first;
-        tap.n_pattern_positions = n_now;
-        if (w->info->is_encoder) {
-            HL_TRY(hl_session_rewind(session, 0, 0));
-            feed.tokens   = prompt->tokens;
-            feed.n_tokens = prompt->n_tokens;
-        }
-        HL_TRY(hl_session_feed(session, &feed));
-    }
-
-done:
-    return status;
-}
-
 /* ------------------------------------------------------------------- open and close */
 
 static hl_status allocate(watch *w, const hl_prompt *prompt, int64_t n_maps)
@@ -208,29 +167,17 @@ static hl_status allocate(watch *w, const hl_prompt *prompt, int64_t n_maps)
         HL_TRY(HL_ALLOC_ZEROED(&view->maps[i].attention, size * size));
         HL_TRY(HL_ALLOC_ZEROED(&view->maps[i].entropy, size));
     }
-    HL_TRY(HL_ALLOC(&w->places, size));
-    for (size_t i = 0; i < size; i++)
-        w->places[i] = (int64_t)i;
 
 done:
     return status;
-}
-
-/* At least one row; at most all. */
-static int64_t rows_at_once(const hl_model_info *info, int64_t n_tokens)
-{
-    int64_t n_rows = ROWS_AT_ONCE / (info->n_heads * n_tokens);
-
-    return n_rows < 1 ? 1 : n_rows > n_tokens ? n_tokens : n_rows;
 }
 
 hl_status hl_token_view_in_pieces(hl_token_view **out, const hl_model *model,
                                   const hl_prompt *prompt, const hl_token_view_options *options,
                                   int64_t at_once)
 {
-    static const hl_token_view_options none    = { 0 };
-    hl_status                          status  = HL_OK;
-    hl_session                        *session = NULL;
+    static const hl_token_view_options none   = { 0 };
+    hl_status                          status = HL_OK;
     watch                              w = { .model = model, .info = hl_model_get_info(model) };
 
     *out    = NULL;
@@ -244,23 +191,20 @@ hl_status hl_token_view_in_pieces(hl_token_view **out, const hl_model *model,
     HL_TRY(HL_ALLOC_ZEROED(&w.view, 1));
     HL_TRY(allocate(&w, prompt, 1 + options->n_insets));
     HL_TRY(choose_heads(&w, options));
-    w.at_once = at_once > 0 ? at_once : rows_at_once(w.info, prompt->n_tokens);
-    HL_TRY(hl_session_open(&session, model,
-                           &(hl_session_options){ .n_ctx      = prompt->n_tokens,
-                                                  .n_patterns = w.at_once,
-                                                  .wants      = HL_WANT_PATTERN,
-                                                  .beyond_ctx = options->beyond_ctx,
-                                                  .n_threads  = options->n_threads }));
-    HL_TRY(run(&w, session, prompt));
+    HL_TRY(hl_view_run(model, prompt,
+                       &(hl_view_rows){ .context    = &w,
+                                        .layer      = watch_layer,
+                                        .heads      = w.wanted,
+                                        .at_once    = at_once,
+                                        .beyond_ctx = options->beyond_ctx,
+                                        .n_threads  = options->n_threads }));
     *out   = w.view;
     w.view = NULL;
 
 done:
-    hl_session_close(session);
     hl_token_view_free(w.view);
     hl_free(w.wanted);
     hl_free(w.in_map);
-    hl_free(w.places);
     return status;
 }
 

@@ -1,0 +1,279 @@
+/* view_maps.c - the attention of many heads on a prompt, in a byte a pair of tokens.
+ *
+ * view_rows.c runs the model.  A head's row becomes bytes as soon as it is reported.  The mean over
+ * heads needs all layers: the sums of one piece of positions are held as floats, and become bytes
+ * when the last layer has added to them. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "measure/view.h"
+
+#define MOST_CELLS 1500000
+
+enum { NO_MAP = -1 };
+
+/* What is open while maps are made. */
+typedef struct mapping {
+    const hl_model *model;
+    hl_prompt_maps *maps;
+    int64_t        *place;     /* (n_layers, n_heads) of a head among the maps; NO_MAP */
+    bool           *wanted;    /* (n_layers, n_heads) whose rows are asked for */
+    int64_t         n_members; /* heads that there are */
+    bool            has_mean;
+    int64_t         at_once;
+    int64_t         first; /* position of this piece */
+    float          *sums;  /* (at_once, n_tokens) over heads; NULL: no mean */
+} mapping;
+
+/* -------------------------------------------------------------------------- one row */
+
+/* How many keys a row has cells for. */
+static int64_t row_length(const hl_prompt_maps *maps, int64_t position)
+{
+    return maps->is_causal ? position + 1 : maps->n_tokens;
+}
+
+static uint8_t *row_cells(const hl_prompt_maps *maps, int64_t map, int64_t position)
+{
+    int64_t before = maps->is_causal ? position * (position + 1) / 2 : position * maps->n_tokens;
+
+    return maps->cells + map * maps->n_cells + before;
+}
+
+/* Probabilities, up to a factor `scale`, to bytes. */
+static void keep_row(const hl_prompt_maps *maps, int64_t map, int64_t position, const float *row,
+                     float scale)
+{
+    int64_t  n_keys = row_length(maps, position);
+    uint8_t *cells  = row_cells(maps, map, position);
+    float    peak   = 0.0f;
+
+    for (int64_t key = 0; key < n_keys; key++)
+        peak = row[key] > peak ? row[key] : peak;
+    for (int64_t key = 0; key < n_keys; key++) {
+        /* Not where it is NaN: a broken head has an empty map. */
+        bool some  = row[key] > 0.0f && isfinite(peak);
+        cells[key] = some ? (uint8_t)lrintf(255.0f * (row[key] / peak)) : 0;
+    }
+    maps->peaks[map * maps->n_tokens + position] = scale * peak;
+}
+
+/* ------------------------------------------------------------------------- watching */
+
+static void keep_entropies(const mapping *m, const hl_layer_rows *rows, int64_t head)
+{
+    const float *entropy = rows->rows->entropy + head * rows->n_rows;
+    int64_t      at      = rows->layer * m->maps->n_heads + head;
+
+    memcpy(m->maps->entropy + at * m->maps->n_tokens + rows->start[0], entropy,
+           (size_t)rows->lengths[0] * sizeof *entropy);
+}
+
+static hl_status watch_layer(void *context, const hl_layer_rows *rows)
+{
+    const mapping *m        = context;
+    int64_t        n_tokens = m->maps->n_tokens;
+
+    for (int64_t head = 0; head < rows->n_heads; head++) {
+        int64_t map = m->place[rows->layer * m->maps->n_heads + head];
+
+        keep_entropies(m, rows, head);
+        for (int64_t i = 0; i < rows->n_patterns; i++) {
+            int64_t      position = rows->start[0] + rows->pattern_rows[i];
+            const float *row      = rows->pattern + (head * rows->n_patterns + i) * rows->n_keys;
+
+            if (map != NO_MAP)
+                keep_row(m->maps, map, position, row, 1.0f);
+            for (int64_t key = 0; m->has_mean && key < row_length(m->maps, position); key++)
+                m->sums[(position - m->first) * n_tokens + key] += row[key];
+        }
+    }
+    return HL_OK;
+}
+
+/* All layers have added to the sums of a piece. */
+static hl_status end_piece(void *context, int64_t first, int64_t n)
+{
+    mapping *m        = context;
+    size_t   n_tokens = (size_t)m->maps->n_tokens;
+
+    for (int64_t i = 0; m->has_mean && i < n; i++)
+        keep_row(m->maps, 0, first + i, m->sums + (size_t)i * n_tokens, 1.0f / (float)m->n_members);
+    if (m->has_mean)
+        memset(m->sums, 0, (size_t)m->at_once * n_tokens * sizeof *m->sums);
+    m->first = first + n;
+    return HL_OK;
+}
+
+/* ------------------------------------------------------------------------- choosing */
+
+static hl_status count_members(mapping *m)
+{
+    for (int64_t layer = 0; layer < m->maps->n_layers; layer++) {
+        hl_layer_info about  = { 0 };
+        hl_status     status = hl_model_get_layer(&about, m->model, layer);
+
+        if (status != HL_OK)
+            return status;
+        m->n_members += about.n_heads;
+    }
+    return HL_OK;
+}
+
+/* A map for a head, or for all of a layer; heads that have one keep it. */
+static hl_status choose(mapping *m, hl_head_choice choice)
+{
+    int64_t   n_heads = 0;
+    hl_status status  = hl_view_check_head(&n_heads, m->model, choice);
+
+    for (int64_t head = 0; head < n_heads && status == HL_OK; head++) {
+        int64_t at = choice.layer * m->maps->n_heads + head;
+
+        if ((choice.head != -1 && choice.head != head) || m->place[at] != NO_MAP)
+            continue;
+        m->place[at]                      = m->maps->n_maps;
+        m->maps->heads[m->maps->n_maps++] = (hl_head_choice){ choice.layer, head };
+    }
+    return status;
+}
+
+static hl_status choose_all(mapping *m)
+{
+    hl_status status = HL_OK;
+
+    for (int64_t layer = 0; layer < m->maps->n_layers && status == HL_OK; layer++) {
+        hl_layer_info about = { 0 };
+
+        status = hl_model_get_layer(&about, m->model, layer);
+        if (status == HL_OK && about.n_heads > 0)
+            status = choose(m, (hl_head_choice){ layer, -1 });
+    }
+    return status;
+}
+
+/* Heads that are named must be there, whether or not they would be shown anyway. */
+static hl_status choose_heads(mapping *m, const hl_prompt_maps_options *options)
+{
+    hl_status       status = HL_OK;
+    hl_prompt_maps *maps   = m->maps;
+    int64_t         most   = options->most_cells > 0 && options->most_cells < INT64_MAX
+                                 ? (int64_t)options->most_cells
+                                 : MOST_CELLS;
+
+    HL_TRY(count_members(m));
+    HL_TRY(HL_ALLOC(&maps->heads, (size_t)m->n_members + 1));
+    /* n_cells is 2^26 at most, and so are layers times heads. */
+    bool all_fit = (m->n_members + 1) * maps->n_cells <= most;
+    m->has_mean  = all_fit || maps->n_cells <= most || options->n_heads == 0;
+    if (m->has_mean)
+        maps->heads[maps->n_maps++] = (hl_head_choice){ -1, -1 };
+    for (int64_t i = 0; i < options->n_heads; i++)
+        HL_TRY(choose(m, options->heads[i]));
+    if (all_fit)
+        HL_TRY(choose_all(m));
+
+done:
+    return status;
+}
+
+/* ------------------------------------------------------------------- open and close */
+
+static hl_status describe(mapping *m, const hl_prompt *prompt)
+{
+    hl_status            status = HL_OK;
+    const hl_model_info *info   = hl_model_get_info(m->model);
+    hl_prompt_maps      *maps   = m->maps;
+    int64_t              n      = prompt->n_tokens;
+    size_t               grid   = (size_t)(info->n_layers * info->n_heads);
+
+    snprintf(maps->family, sizeof maps->family, "%s", info->family);
+    maps->n_layers  = info->n_layers;
+    maps->n_heads   = info->n_heads;
+    maps->is_causal = !info->is_encoder;
+    maps->n_tokens  = n;
+    maps->n_cells   = maps->is_causal ? n * (n + 1) / 2 : n * n;
+    HL_TRY(hl_view_tokens_new(&maps->tokens, prompt));
+    HL_TRY(hl_alloc((void **)&maps->entropy, grid, (size_t)n * sizeof *maps->entropy));
+    for (size_t i = 0; i < grid * (size_t)n; i++)
+        maps->entropy[i] = NAN;
+    HL_TRY(HL_ALLOC(&m->place, grid));
+    for (size_t i = 0; i < grid; i++)
+        m->place[i] = NO_MAP;
+
+done:
+    return status;
+}
+
+static hl_status allocate(mapping *m)
+{
+    hl_status       status = HL_OK;
+    hl_prompt_maps *maps   = m->maps;
+    size_t          grid   = (size_t)(maps->n_layers * maps->n_heads);
+
+    HL_TRY(hl_alloc_zeroed((void **)&maps->cells, (size_t)maps->n_maps, (size_t)maps->n_cells));
+    HL_TRY(HL_ALLOC_ZEROED(&maps->peaks, (size_t)(maps->n_maps * maps->n_tokens)));
+    HL_TRY(HL_ALLOC(&m->wanted, grid));
+    for (size_t i = 0; i < grid; i++)
+        m->wanted[i] = m->has_mean || m->place[i] != NO_MAP;
+    if (m->has_mean)
+        HL_TRY(HL_ALLOC_ZEROED(&m->sums, (size_t)(m->at_once * maps->n_tokens)));
+
+done:
+    return status;
+}
+
+hl_status hl_prompt_maps_in_pieces(hl_prompt_maps **out, const hl_model *model,
+                                   const hl_prompt *prompt, const hl_prompt_maps_options *options,
+                                   int64_t at_once)
+{
+    static const hl_prompt_maps_options none   = { 0 };
+    hl_status                           status = HL_OK;
+    mapping                             m      = { .model = model };
+
+    *out    = NULL;
+    options = options != NULL ? options : &none;
+    HL_TRY(hl_view_check_prompt(prompt));
+    HL_TRY(HL_ALLOC_ZEROED(&m.maps, 1));
+    HL_TRY(describe(&m, prompt));
+    HL_TRY(choose_heads(&m, options));
+    m.at_once = at_once > 0 ? at_once : hl_view_at_once(model, prompt->n_tokens);
+    HL_TRY(allocate(&m));
+    HL_TRY(hl_view_run(model, prompt,
+                       &(hl_view_rows){ .context    = &m,
+                                        .layer      = watch_layer,
+                                        .piece      = end_piece,
+                                        .heads      = m.wanted,
+                                        .at_once    = m.at_once,
+                                        .beyond_ctx = options->beyond_ctx,
+                                        .n_threads  = options->n_threads }));
+    *out   = m.maps;
+    m.maps = NULL;
+
+done:
+    hl_prompt_maps_free(m.maps);
+    hl_free(m.place);
+    hl_free(m.wanted);
+    hl_free(m.sums);
+    return status;
+}
+
+hl_status hl_prompt_maps_new(hl_prompt_maps **out, const hl_model *model, const hl_prompt *prompt,
+                             const hl_prompt_maps_options *options)
+{
+    return hl_prompt_maps_in_pieces(out, model, prompt, options, 0);
+}
+
+void hl_prompt_maps_free(hl_prompt_maps *maps)
+{
+    if (maps == NULL)
+        return;
+    hl_view_tokens_free(maps->tokens, maps->n_tokens);
+    hl_free(maps->entropy);
+    hl_free(maps->heads);
+    hl_free(maps->cells);
+    hl_free(maps->peaks);
+    hl_free(maps);
+}

@@ -1,0 +1,158 @@
+/* report_tables.c - what other commands print with --json: comparisons and sweeps.
+ *
+ * Such a file is read as it is, but nobody vouches for it: it must be an object with "tables", each
+ * with rows that are objects, and the heads that these name must be there. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/status.h"
+#include "render/report.h"
+
+/* A table with a line for a head and two dozen numbers is left out above so many heads: the
+ * numbers are differences of the profiles' own. */
+enum { MOST_DIFFERENCES = 512 };
+
+/* ------------------------------------------------------------------------- checking */
+
+/* A row that names a layer or a head must name one that there is. */
+static hl_status check_row(const json_t *row, const hl_profile *profile, const char *where)
+{
+    int64_t   layer = 0, head = 0;
+    hl_status status = HL_OK;
+
+    if (json_is_integer(json_object_get(row, "layer")))
+        HL_TRY(hl_json_get_int(&layer, row, "layer", where));
+    if (json_is_integer(json_object_get(row, "head")))
+        HL_TRY(hl_json_get_int(&head, row, "head", where));
+    if (profile != NULL && (layer < 0 || layer >= hl_profile_n_layers(profile) || head < 0 ||
+                            head >= hl_profile_n_heads(profile)))
+        status = hl_fail(HL_BAD_INPUT,
+                         "%s: L%lldH%lld; the profile has %lld layers of up to %lld heads", where,
+                         (long long)layer, (long long)head, (long long)hl_profile_n_layers(profile),
+                         (long long)hl_profile_n_heads(profile));
+
+done:
+    return status;
+}
+
+static hl_status check_table(const json_t *table, const char *name, const hl_profile *profile,
+                             const char *path)
+{
+    const json_t *rows = json_object_get(table, "rows");
+    char          where[512];
+
+    if (!json_is_array(rows))
+        return hl_fail(HL_BAD_INPUT, "%s: tables.%s has no list of rows", path, name);
+    for (size_t i = 0; i < json_array_size(rows); i++) {
+        const json_t *row = json_array_get(rows, i);
+
+        snprintf(where, sizeof where, "%.400s: tables.%.40s.rows[%zu]", path, name, i);
+        if (!json_is_object(row))
+            return hl_fail(HL_BAD_INPUT, "%s is %s, wanted an object", where, hl_json_kind(row));
+        hl_status status = check_row(row, profile, where);
+        if (status != HL_OK)
+            return status;
+    }
+    return HL_OK;
+}
+
+/* `wanted` is a table that it must have. */
+static hl_status check_tables(json_t *root, const char *wanted, const hl_profile *profile,
+                              const char *path, const char *command)
+{
+    json_t     *tables = json_object_get(root, "tables");
+    const char *name   = NULL;
+    json_t     *table  = NULL;
+
+    if (!json_is_object(tables) || json_object_get(tables, wanted) == NULL)
+        return hl_fail(HL_BAD_INPUT, "%s: has no tables.%s: not what 'headlight %s --json' prints",
+                       path, wanted, command);
+    json_object_foreach(tables, name, table) {
+        hl_status status = check_table(table, name, profile, path);
+        if (status != HL_OK)
+            return status;
+    }
+    return HL_OK;
+}
+
+/* ------------------------------------------------------------------------- reading */
+
+static json_t *read_tables(hl_report_out *out, const char *path, const char *wanted,
+                           const hl_profile *profile, const char *command)
+{
+    hl_file   file   = { 0 };
+    json_t   *root   = NULL;
+    hl_status status = HL_OK;
+
+    HL_TRY(hl_file_map(&file, path));
+    HL_TRY(hl_json_parse(&root, (const char *)file.bytes, file.n_bytes, path));
+    HL_TRY(check_tables(root, wanted, profile, path, command));
+
+done:
+    hl_file_unmap(&file);
+    if (hl_report_check(out, status))
+        return root;
+    json_decref(root);
+    return NULL;
+}
+
+static const hl_profile *first_profile(const hl_report *report)
+{
+    return report->n_profiles > 0 ? report->profiles[0].profile : NULL;
+}
+
+json_t *hl_report_sweep_json(hl_report_out *out, const hl_report *report)
+{
+    return read_tables(out, report->sweep_path, "points", first_profile(report), "sweep");
+}
+
+/* The first two profiles, as `headlight compare --json` has it. */
+static json_t *compare(hl_report_out *out, const hl_report *report)
+{
+    const hl_report_profile *a      = &report->profiles[0];
+    const hl_report_profile *b      = &report->profiles[1];
+    hl_analysis_options      how    = { .seed = report->seed };
+    hl_comparison           *found  = NULL;
+    char                    *text   = NULL;
+    json_t                  *root   = NULL;
+    hl_status                status = HL_OK;
+
+    HL_TRY(hl_compare(&found, a->profile, b->profile, &how));
+    HL_TRY(hl_comparison_render(&text, found, a->name, b->name));
+    HL_TRY(hl_json_parse(&root, text, strlen(text), "comparison"));
+    if (found->n_heads > MOST_DIFFERENCES)
+        json_object_del(json_object_get(root, "tables"), "differences");
+
+done:
+    hl_free(text);
+    hl_comparison_free(found);
+    hl_report_check(out, status);
+    return root;
+}
+
+/* A file's "a" and "b", or what the profiles are called. */
+static void set_names(hl_report_out *out, json_t *root, const hl_report *report)
+{
+    json_t *names = hl_report_list(out);
+
+    for (int i = 0; i < 2; i++) {
+        const json_t *side = json_object_get(root, i == 0 ? "a" : "b");
+
+        hl_report_append(out, names,
+                         report->n_profiles == 2
+                             ? hl_report_text(report->profiles[i].name)
+                             : hl_report_text(json_is_string(side) ? json_string_value(side) : ""));
+    }
+    hl_report_set(out, root, "names", names);
+}
+
+json_t *hl_report_compare_json(hl_report_out *out, const hl_report *report)
+{
+    json_t *root = report->compare_path != NULL ? read_tables(out, report->compare_path, "heads",
+                                                              first_profile(report), "compare")
+                                                : compare(out, report);
+
+    set_names(out, root, report);
+    return root;
+}
