@@ -99,7 +99,7 @@ static hl_status prepare(completion *c, bool is_chat)
     hl_status       status  = HL_OK;
     hl_server      *server  = c->server;
     hl_wire_context context = { .model = server->model, .model_name = server->model_name };
-    uint64_t        number  = atomic_fetch_add(&server->n_requests, 1);
+    uint64_t        number  = hl_server_next_number(server);
 
     HL_TRY(hl_wire_read(&c->request, &c->fault, c->root, is_chat, &context));
     if (!c->request.has_seed)

@@ -29,8 +29,8 @@
 #define MAX_DROPPED     ((size_t)64 << 20)
 #define STREAM_BLOCK    16384
 #define SEND_BUFFER     131072 /* of a socket: what a slow reader can make the system hold */
-#define SPARE_SOCKETS   64 /* beyond max_connections, for those that are being cut */
-#define OTHER_FILES     64 /* that the process has open beside sockets */
+#define SPARE_SOCKETS   64     /* beyond max_connections, for those that are being cut */
+#define OTHER_FILES     64     /* that the process has open beside sockets */
 #define ADDRESS_BYTES   128
 #define DRAIN_STEP_NANO 20000000
 

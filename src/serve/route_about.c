@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "render/page.h"
 #include "serve/server.h"
 
 /* -------------------------------------------------------------------------- models */
@@ -75,7 +76,7 @@ void hl_serve_model(void *context, hl_exchange *exchange)
 void hl_serve_health(void *context, hl_exchange *exchange)
 {
     hl_server *server   = context;
-    bool       draining = atomic_load(&server->is_draining);
+    bool       draining = hl_server_is_draining(server);
 
     hl_server_answer(exchange, draining ? 503 : 200,
                      json_pack("{s:s}", "status", draining ? "draining" : "ok"));
@@ -106,23 +107,34 @@ static const char policy[] =
     "img-src data: blob:; font-src data:; connect-src 'self'; worker-src blob:; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'";
 
-static const char page[] =
-    "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>headlight</title>"
-    "<body><h1>headlight</h1><p>The server runs. This build has no live page; "
-    "doc/serve.md describes what can be asked.</p></body></html>\n";
-
+/* Without data: then it asks the server. */
 void hl_serve_page(void *context, hl_exchange *exchange)
 {
-    char *copy = strdup(page);
+    static const char nothing[] = "null";
+    size_t            n_nothing = sizeof nothing - 1;
+    hl_page           page      = { 0 };
+    char             *copy      = NULL;
 
     (void)context;
-    if (copy == NULL)
+    if (hl_page_split(&page) == HL_OK)
+        copy = malloc(page.n_before + n_nothing + page.n_after);
+    if (copy == NULL) {
         hl_server_fail(exchange, HL_NO_MEMORY, NULL);
-    else
-        hl_exchange_answer(exchange, &(hl_answer){ .status  = 200,
-                                                   .type    = "text/html; charset=utf-8",
-                                                   .body    = copy,
-                                                   .n_bytes = sizeof page - 1,
-                                                   .header  = "Content-Security-Policy",
-                                                   .value   = policy });
+        return;
+    }
+    memcpy(copy, page.before, page.n_before);
+    memcpy(copy + page.n_before, nothing, n_nothing);
+    memcpy(copy + page.n_before + n_nothing, page.after, page.n_after);
+    hl_exchange_answer(exchange, &(hl_answer){ .status  = 200,
+                                               .type    = "text/html; charset=utf-8",
+                                               .body    = copy,
+                                               .n_bytes = page.n_before + n_nothing + page.n_after,
+                                               .header  = "Content-Security-Policy",
+                                               .value   = policy });
+}
+
+void hl_serve_nothing(void *context, hl_exchange *exchange)
+{
+    (void)context;
+    hl_exchange_answer(exchange, &(hl_answer){ .status = 204 });
 }

@@ -18,6 +18,7 @@ typedef struct route {
 
 static const route routes[] = {
     { "GET", "/", hl_serve_page, true, true },
+    { "GET", "/favicon.ico", hl_serve_nothing, true, true },
     { "GET", "/health", hl_serve_health, true, true },
     { "GET", "/metrics", hl_serve_metrics, false, true },
     { "GET", "/v1/models", hl_serve_models, false, true },
@@ -201,7 +202,7 @@ void hl_routes_request(void *context, hl_exchange *exchange)
         hl_server_refuse(exchange, 413, NULL, NULL, "the request's body is too long");
     else if (to->is_quick)
         to->serve(server, exchange);
-    else if (atomic_load(&server->is_draining))
+    else if (hl_server_is_draining(server))
         hl_server_refuse(exchange, 503, NULL, NULL, "the server is shutting down");
     else if (!hl_exchange_work(exchange, to->serve, server))
         hl_server_fail(exchange, HL_BUSY, NULL);

@@ -56,7 +56,9 @@ def page():
     status, headers, data = server.ask("GET", "/")
     equal(status, 200)
     assert b"<html" in data.lower() or b"<!doctype html" in data.lower()
+    assert b'id="headlight-data">null</script>' in data
     assert "frame-ancestors 'none'" in headers["Content-Security-Policy"]
+    equal(server.ask("GET", "/favicon.ico")[0], 204)
 
 
 def head():
@@ -323,12 +325,35 @@ def together():
     equal(seen, alone)
 
 
+def left_early():
+    """Texts that end by a stop word, in company: their jobs are given up while they run."""
+    rows = {"rows": ["entropy"], "patterns": ["L3H1"]}
+    bodies = [(dict(PROMPT, max_tokens=30, stop=[" of it"]), ", \u201cI am not afraid"),
+              (dict(PROMPT, headlight=rows), TEXT),
+              (dict(PROMPT, max_tokens=2, echo=True, logprobs=3), "He said, \u201c")]
+    wrong = []
+
+    def ask():
+        for body, wanted in bodies * 6:
+            status, data = server.post("/v1/completions", body)
+            if status != 200 or data["choices"][0]["text"] != wanted:
+                wrong.append((status, data))
+
+    threads = [threading.Thread(target=ask) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    equal(wrong, [])
+
+
 def ends():
     equal(server.close(), 0)
 
 
 for test in [health, models, about, page, head, completion, same_as_generate, spikes, stream,
              chat_whole, chat_stream, logprobs, chat_logprobs, logprobs_sum, echo, several, prompts,
-             stops, own_numbers, heads_off, lens, maps, measure, metrics, refused, together, ends]:
+             stops, own_numbers, heads_off, lens, maps, measure, metrics, refused, together, left_early,
+             ends]:
     tap.run(test.__name__.replace("_", " "), test)
 tap.finish()
