@@ -130,7 +130,7 @@ function Curves({ profile, heads }: { profile: Profile; heads: HeadAt[] }) {
                 <Plot label={`Entropy by position of ${heads.map((head) => headName(head.layer, head.head)).join(", ")}`} x={x} lines={lines}
                     height={150} theme={state.theme} xLabel="position" yLabel={unitName("renyi2", state.unit)} logX yFrom={0} />
             </figure>}
-            {heads.length > 1 && <Legend lines={lines} theme={state.theme} />}
+            {heads.length > 1 && <Legend lines={lines} />}
         </div>
     );
 }

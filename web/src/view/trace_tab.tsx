@@ -82,7 +82,7 @@ function OverTime({ trace, all, chosen, name, onPoint }: { trace: Trace; all: Fl
             actions={<TableButton table={() => traceTable(trace, all)} />}>
             <Plot label="Entropy over time" x={x} lines={lines} height={230} theme={state.theme} xLabel="token" yLabel={unitName("renyi2", state.unit)} rightLabel="log-probability"
                 marks={marks} shade={prompt > 0 ? [0, prompt - 0.5] : null} zoom onHover={(index) => onPoint(index ?? -1)} onPick={(token) => store.set({ token })} yFrom={0} />
-            <Legend lines={lines} theme={state.theme} />
+            <Legend lines={lines} />
         </Panel>
     );
 }
