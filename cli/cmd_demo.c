@@ -3,9 +3,11 @@
  * The demonstration is a table of command lines.  Each is run as if it had been typed, and at the
  * end each is shown with what to look at, ready to be typed again. */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "command.h"
 #include "headlight.h"
@@ -28,13 +30,14 @@ typedef struct demo_step {
     int (*run)(int argc, char **argv);
     const char *line;
     bool        speaks; /* it prints what is to be seen; others are kept quiet */
+    bool        makes;  /* a file as well, which a later step needs */
 } demo_step;
 
 /* A figure, as SVG and as PNG. */
 #define FIGURE(doing, look, run, line, name)                                                       \
-    { doing, look, run, line " -o {o}/" name ".svg", false },                                      \
+    { doing, look, run, line " -o {o}/" name ".svg", false, true },                                \
     {                                                                                              \
-        NULL, NULL, run, line " -o {o}/" name ".png", false                                        \
+        NULL, NULL, run, line " -o {o}/" name ".png", false, true                                  \
     }
 
 #define PROMPT                                                                                     \
@@ -45,18 +48,19 @@ typedef struct demo_step {
 static const demo_step steps[] = {
     { "measuring the demo model",
       "a profile: what every head did, for show, draw, diagnose and compare", hl_command_measure,
-      "measure {m}/demo {m}/text -o {o}/demo.profile --context 256 --max-tokens 8192", false },
+      "measure {m}/demo {m}/text -o {o}/demo.profile --context 256 --max-tokens 8192", false,
+      true },
     { "measuring its sparse sibling",
       "the same model, trained on with a penalty on attention entropy", hl_command_measure,
       "measure {m}/demo-sparse {m}/text -o {o}/sparse.profile --context 256 --max-tokens 8192",
-      false },
+      false, true },
     { "the demo model at a glance",
       "every head, the layer profile, the extremes and the diagnoses in the terminal",
-      hl_command_show, "show {o}/demo.profile", true },
+      hl_command_show, "show {o}/demo.profile", true, false },
     { NULL,
       "what is wrong with the sparse one: collapse, sinks and redundancy, with evidence and what "
       "to do",
-      hl_command_diagnose, "diagnose {o}/sparse.profile", false },
+      hl_command_diagnose, "diagnose {o}/sparse.profile", false, false },
     FIGURE("drawing every head", "focused heads are dark; outlined: the first to prune by entropy",
            hl_command_draw, "draw {o}/demo.profile --candidates 8", "heatmap"),
     FIGURE("drawing the layers", "a valley: the middle layers are the most focused",
@@ -71,6 +75,19 @@ static const demo_step steps[] = {
     FIGURE("drawing what each layer would say",
            "layer by layer the guess sharpens; framed: the token that does follow", hl_command_lens,
            "lens {m}/demo " PROMPT, "lens"),
+    { "the demo model goes on with a text",
+      "a trace: what was seen of every head, token by token, as the text was generated",
+      hl_command_generate,
+      "generate {m}/demo \"The old man looked out at the sea, and said\" -n 96 -t 0.8 --top-k 40 "
+      "--seed 7 --trace {o}/text.trace",
+      true, true },
+    { "writing the report",
+      "open it in a browser: both models, the prompt, the lens and the text, every head a click "
+      "away",
+      hl_command_report,
+      "report {o}/demo.profile {o}/sparse.profile --trace {o}/text.trace --model {m}/demo "
+      "--prompt " PROMPT " -o {o}/report.html",
+      false, true },
 };
 
 enum { N_STEPS = sizeof steps / sizeof *steps };
@@ -140,6 +157,26 @@ static int run_step(const demo_step *step, const demo_command *command)
     return step->run(n_words, words);
 }
 
+/* With nothing on standard output. */
+static int run_unheard(const demo_step *step, const demo_command *command)
+{
+    fflush(stdout);
+    int output  = dup(STDOUT_FILENO);
+    int nowhere = open("/dev/null", O_WRONLY);
+
+    if (output < 0 || nowhere < 0) {
+        hl_complain("demo", "/dev/null: %s", strerror(errno));
+        return HL_EXIT_RESOURCES;
+    }
+    dup2(nowhere, STDOUT_FILENO);
+    int code = run_step(step, command);
+    fflush(stdout);
+    dup2(output, STDOUT_FILENO);
+    close(output);
+    close(nowhere);
+    return code;
+}
+
 /* ------------------------------------------------------------------------- all of them */
 
 static void announce(const demo_step *step, const demo_command *command)
@@ -164,7 +201,8 @@ static void print_end(const demo_command *command)
             continue;
         printf("\n# %s\n%s %s\n", steps[i].look, command->program, line);
     }
-    printf("\nFigures lie in %s, each as .svg and as .png.\n", command->output);
+    printf("\nFigures lie in %s, each as .svg and as .png; %s/report.html has all of it.\n",
+           command->output, command->output);
 }
 
 static bool make_folder(const char *path)
@@ -183,11 +221,13 @@ static bool make_folder(const char *path)
 static int run_all(const demo_command *command)
 {
     for (int i = 0; i < N_STEPS; i++) {
-        if (steps[i].speaks && command->common.quiet)
+        bool unheard = steps[i].speaks && command->common.quiet;
+
+        if (unheard && !steps[i].makes)
             continue;
         announce(&steps[i], command);
-        int code = run_step(&steps[i], command);
-        if (steps[i].speaks)
+        int code = unheard ? run_unheard(&steps[i], command) : run_step(&steps[i], command);
+        if (steps[i].speaks && !unheard)
             printf("\n");
         /* A diagnosis that says no is what the demonstration is for. */
         if (code != HL_EXIT_OK && code != HL_EXIT_NO)
@@ -214,8 +254,8 @@ int hl_command_demo(int argc, char **argv)
         "demo", "[FOLDER]",
         "Measures the two models that come with the source on the texts that do,\n"
         "shows the heads, the layers and the diagnoses of one, draws figures of both\n"
-        "into FOLDER (demo), and ends with what to look at and the command that\n"
-        "made each.",
+        "into FOLDER (demo), writes report.html there, and ends with what to look at\n"
+        "and the command that made each.",
         options
     };
 

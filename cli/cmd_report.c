@@ -64,6 +64,8 @@ static int check(report_command *c, const hl_usage *usage)
         return hl_options_refuse(usage, "--model and --prompt or --prompt-file need each other");
     if (c->source.text != NULL && c->source.file != NULL)
         return hl_options_refuse(usage, "--prompt and --prompt-file exclude each other");
+    if (c->source.ids && c->source.chat)
+        return hl_options_refuse(usage, "--ids and --chat exclude each other");
     if (c->heads != NULL && c->source.model == NULL)
         return hl_options_refuse(usage, "--heads needs --model");
     if (c->heads != NULL && !hl_heads_parse(&c->chosen, c->heads, &bad))
@@ -88,6 +90,8 @@ static int parse(report_command *c, int argc, char **argv)
           "whose maps are shown, if the prompt is too long for all", 0, 0 },
         { "chat", 'c', HL_OPTION_FLAG, &c->source.chat, NULL,
           "the prompt is a user's turn, in the model's format", 0, 0 },
+        { "ids", 0, HL_OPTION_FLAG, &c->source.ids, NULL, "the prompt is token ids, as in '5 17 3'",
+          0, 0 },
         { "tokenizer", 0, HL_OPTION_TEXT, &c->source.tokenizer, "PATH",
           "use this one instead of the model's own", 0, 0 },
         { "beyond", 0, HL_OPTION_FLAG, &c->beyond, NULL,

@@ -4,6 +4,7 @@
 
 #include "base/memory.h"
 #include "formats/safetensors.h"
+#include "stats/trace.h"
 
 #define DEMO "models/demo"
 
@@ -139,6 +140,13 @@ static void generate(const char *path, double temperature)
     assert_int_equal(hl_trace_n_tokens(read), 204);
     same_trace(read, hl_tracer_trace(tracer));
     hl_trace_free(read);
+    /* Lines of JSON bring every bit back as well. */
+    char lines[256];
+    snprintf(lines, sizeof lines, "%s.jsonl", path);
+    assert_ok(hl_trace_write(hl_tracer_trace(tracer), lines));
+    assert_ok(hl_trace_load(&read, lines));
+    same_trace(read, hl_tracer_trace(tracer));
+    hl_trace_free(read);
     hl_generator_close(generator);
     hl_tracer_close(tracer);
     hl_session_close(session);
@@ -268,6 +276,49 @@ static void test_bad_files(void **state)
     remove_folder(folder);
 }
 
+#define LINE_1 "{\"format\": \"headlight trace 2\", \"tokens\": 1, \"layers\": 1, \"heads\": 2}\n"
+#define TOKEN  "{\"id\": 7, \"kind\": \"generated\", \"text\": \"a\u00e9\", \"entity\": true"
+
+static void test_bad_lines(void **state)
+{
+    static const struct {
+        const char *text, *why;
+    } bad[] = {
+        { "", "x, line 1: is missing" },
+        { "[]", "x, line 1: is an array, wanted an object" },
+        { "{\"format\": \"headlight trace 1\"}", "wanted 'headlight trace 2'" },
+        { "{\"format\": \"headlight trace 2\", \"tokens\": 1, \"layers\": 1}\n{}", "-1 heads" },
+        { "{\"format\": \"headlight trace 2\", \"tokens\": 9000000000, \"layers\": 9000000000, "
+          "\"heads\": 9000000000}\n{}",
+          "do not fit into the 2 bytes" },
+        { LINE_1, "do not fit into the 0 bytes" },
+        { LINE_1 "{}  ", "x, line 2: no kind of token is called ''" },
+        { LINE_1 "{\"kind\": \"poem\"}", "'poem'" },
+        { LINE_1 TOKEN ", \"spike\": \"high\"}", "x, line 2: spike has a string" },
+        { LINE_1 TOKEN ", \"entropy\": [[1]]}", "entropy is not 1 lists of 2 numbers" },
+        { LINE_1 TOKEN ", \"entropy\": [[1, {}]]}", "entropy has an object" },
+        { LINE_1 TOKEN "}\n" TOKEN "}\n", "x: goes on behind its 1 tokens" },
+        { LINE_1 TOKEN, "x, line 2" },
+    };
+    static const char good[] = LINE_1 TOKEN ", \"entropy\": [[0.5, null]], \"spike\": 4}\n";
+    hl_trace                         *trace = NULL;
+    (void)state;
+
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        assert_fails(HL_BAD_INPUT, bad[i].why,
+                     hl_trace_parse_lines(&trace, bad[i].text, strlen(bad[i].text), "x"));
+        assert_null(trace);
+    }
+    assert_ok(hl_trace_parse_lines(&trace, good, strlen(good), "x"));
+    hl_traced_token about = hl_trace_describe(trace, 0);
+    assert_true(about.kind == HL_KIND_GENERATED && about.is_entity && about.spike == 4.0);
+    assert_int_equal(about.n_bytes, 3);
+    assert_true(hl_trace_row(trace, 0, 0, 0, HL_TRACE_ENTROPY) == 0.5);
+    assert_true(isnan(hl_trace_row(trace, 0, 0, 1, HL_TRACE_ENTROPY)));
+    assert_true(isnan(hl_trace_row(trace, 0, 0, 0, HL_TRACE_RENYI2)));
+    hl_trace_free(trace);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -275,6 +326,7 @@ int main(void)
         cmocka_unit_test(test_plain_generation_moves),
         cmocka_unit_test(test_a_frozen_cache_is_locked),
         cmocka_unit_test(test_bad_files),
+        cmocka_unit_test(test_bad_lines),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -195,6 +195,99 @@ static void what_is_not_there_is_refused(void **state)
     close_golden(&g);
 }
 
+/* ---------------------------------------------------------------------- prompt maps */
+
+/* What a byte stands for, and how far that may be from what it was made of. */
+static void check_cells(const hl_prompt_maps *maps, int64_t map, const hl_token_map *exact)
+{
+    const uint8_t *cell = maps->cells + map * maps->n_cells;
+
+    for (int64_t row = 0; row < maps->n_tokens; row++) {
+        double peak = (double)maps->peaks[map * maps->n_tokens + row];
+
+        for (int64_t key = 0; key < (maps->is_causal ? row + 1 : maps->n_tokens); key++)
+            assert_close(peak * *cell++ / 255.0,
+                         (double)exact->attention[row * maps->n_tokens + key], peak / 510.0 + 1e-6,
+                         exact->name);
+    }
+    assert_ptr_equal(cell, maps->cells + (map + 1) * maps->n_cells);
+}
+
+/* All heads against the floats of views, which transformers vouches for above; in pieces, too. */
+static void check_maps(const char *folder, int64_t at_once)
+{
+    golden               g       = open_golden(folder);
+    const hl_model_info *info    = hl_model_get_info(g.model);
+    const hl_tensor     *entropy = hl_safetensors_find(g.expected, "entropy"); /* L B H S */
+    int64_t              n       = g.prompt.n_tokens;
+    hl_prompt_maps      *maps    = NULL;
+
+    assert_ok(hl_prompt_maps_in_pieces(&maps, g.model, &g.prompt, NULL, at_once));
+    assert_int_equal(maps->n_maps, 1 + info->n_layers * info->n_heads);
+    assert_int_equal(maps->heads[0].layer, -1);
+    for (int64_t i = 0; i < maps->n_maps; i++) {
+        hl_token_view        *view = NULL;
+        hl_token_view_options one  = { .heads = &maps->heads[i], .n_heads = i > 0 };
+
+        assert_ok(hl_token_view_new(&view, g.model, &g.prompt, &one));
+        check_cells(maps, i, &view->maps[0]);
+        hl_token_view_free(view);
+    }
+    for (int64_t i = 0; i < info->n_layers * info->n_heads * n; i++) {
+        int64_t layer = i / (info->n_heads * n), rest = i % (info->n_heads * n);
+        int64_t place = layer * entropy->shape[1] * info->n_heads * n + rest;
+        assert_close((double)maps->entropy[i], ((const double *)entropy->data)[place], 1e-4,
+                     "a row's entropy");
+    }
+    hl_prompt_maps_free(maps);
+    close_golden(&g);
+}
+
+static void bytes_stand_for_attention(void **state)
+{
+    (void)state;
+    check_maps(families[0], 0);
+    check_maps(families[1], 5);
+    if (path_exists(in_shared("golden/families/bert")))
+        check_maps(in_shared("golden/families/bert"), 7);
+}
+
+static void maps_have_a_budget(void **state)
+{
+    golden               g       = open_golden(families[0]);
+    int64_t              n       = g.prompt.n_tokens;
+    size_t               one     = (size_t)(n * (n + 1) / 2);
+    const hl_head_choice heads[] = { { 1, 2 }, { 2, -1 }, { 1, 2 } };
+    hl_prompt_maps      *maps    = NULL;
+    (void)state;
+
+    /* Room for the mean, and heads are named: those as well. */
+    assert_ok(hl_prompt_maps_new(&maps, g.model, &g.prompt,
+                                 &(hl_prompt_maps_options){ heads, 3, one, false, 0 }));
+    assert_int_equal(maps->n_maps, 6);
+    assert_int_equal(maps->heads[0].layer, -1);
+    assert_int_equal(maps->heads[1].head, 2);
+    assert_int_equal(maps->heads[2].layer, 2);
+    hl_prompt_maps_free(maps);
+    /* Not even that: what is named alone, or the mean after all. */
+    assert_ok(hl_prompt_maps_new(&maps, g.model, &g.prompt,
+                                 &(hl_prompt_maps_options){ heads, 1, one - 1, false, 0 }));
+    assert_int_equal(maps->n_maps, 1);
+    assert_int_equal(maps->heads[0].layer, 1);
+    hl_prompt_maps_free(maps);
+    assert_ok(hl_prompt_maps_new(&maps, g.model, &g.prompt,
+                                 &(hl_prompt_maps_options){ .most_cells = 1 }));
+    assert_int_equal(maps->n_maps, 1);
+    assert_int_equal(maps->heads[0].layer, -1);
+    hl_prompt_maps_free(maps);
+    const hl_head_choice wrong = { 0, 4 };
+    assert_fails(HL_BAD_ARGUMENT, "no head 4",
+                 hl_prompt_maps_new(&maps, g.model, &g.prompt,
+                                    &(hl_prompt_maps_options){ .heads = &wrong, .n_heads = 1 }));
+    assert_null(maps);
+    close_golden(&g);
+}
+
 /* ----------------------------------------------------------------------------- lens */
 
 /* Tolerances are those of `verify`; none of these files has two best tokens as near as rounding. */
@@ -328,6 +421,8 @@ int main(void)
         cmocka_unit_test(maps_of_encoders_are_as_expected),
         cmocka_unit_test(pieces_make_the_whole),
         cmocka_unit_test(chosen_heads_are_averaged),
+        cmocka_unit_test(bytes_stand_for_attention),
+        cmocka_unit_test(maps_have_a_budget),
         cmocka_unit_test(what_is_not_there_is_refused),
         cmocka_unit_test(lens_is_as_expected),
         cmocka_unit_test(lens_is_refused),

@@ -51,9 +51,9 @@ typedef struct hl_traced_token {
     size_t        n_bytes;
 } hl_traced_token;
 
-/* HL_BAD_INPUT, naming the tensor, of what is no trace. */
+/* A safetensors file, or lines of JSON if the name ends in ".jsonl".  HL_BAD_INPUT, naming the
+ * tensor or the line, of what is no trace. */
 HL_API hl_status hl_trace_load(hl_trace **out, const char *path);
-/* A safetensors file, or lines of JSON if the name ends in ".jsonl". */
 HL_API hl_status hl_trace_write(const hl_trace *trace, const char *path);
 HL_API void      hl_trace_free(hl_trace *trace);
 HL_API int64_t   hl_trace_n_tokens(const hl_trace *trace);

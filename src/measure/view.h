@@ -39,4 +39,9 @@ hl_status hl_token_view_in_pieces(hl_token_view **out, const hl_model *model,
                                   const hl_prompt *prompt, const hl_token_view_options *options,
                                   int64_t at_once);
 
+/* hl_prompt_maps_new, in the same way. */
+hl_status hl_prompt_maps_in_pieces(hl_prompt_maps **out, const hl_model *model,
+                                   const hl_prompt *prompt, const hl_prompt_maps_options *options,
+                                   int64_t at_once);
+
 #endif

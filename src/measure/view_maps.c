@@ -218,7 +218,6 @@ static hl_status allocate(mapping *m)
     HL_TRY(HL_ALLOC(&m->wanted, grid));
     for (size_t i = 0; i < grid; i++)
         m->wanted[i] = m->has_mean || m->place[i] != NO_MAP;
-    m->at_once = hl_view_at_once(m->model, maps->n_tokens);
     if (m->has_mean)
         HL_TRY(HL_ALLOC_ZEROED(&m->sums, (size_t)(m->at_once * maps->n_tokens)));
 
@@ -226,8 +225,9 @@ done:
     return status;
 }
 
-hl_status hl_prompt_maps_new(hl_prompt_maps **out, const hl_model *model, const hl_prompt *prompt,
-                             const hl_prompt_maps_options *options)
+hl_status hl_prompt_maps_in_pieces(hl_prompt_maps **out, const hl_model *model,
+                                   const hl_prompt *prompt, const hl_prompt_maps_options *options,
+                                   int64_t at_once)
 {
     static const hl_prompt_maps_options none   = { 0 };
     hl_status                           status = HL_OK;
@@ -239,6 +239,7 @@ hl_status hl_prompt_maps_new(hl_prompt_maps **out, const hl_model *model, const 
     HL_TRY(HL_ALLOC_ZEROED(&m.maps, 1));
     HL_TRY(describe(&m, prompt));
     HL_TRY(choose_heads(&m, options));
+    m.at_once = at_once > 0 ? at_once : hl_view_at_once(model, prompt->n_tokens);
     HL_TRY(allocate(&m));
     HL_TRY(hl_view_run(model, prompt,
                        &(hl_view_rows){ .context    = &m,
@@ -257,6 +258,12 @@ done:
     hl_free(m.wanted);
     hl_free(m.sums);
     return status;
+}
+
+hl_status hl_prompt_maps_new(hl_prompt_maps **out, const hl_model *model, const hl_prompt *prompt,
+                             const hl_prompt_maps_options *options)
+{
+    return hl_prompt_maps_in_pieces(out, model, prompt, options, 0);
 }
 
 void hl_prompt_maps_free(hl_prompt_maps *maps)

@@ -308,10 +308,11 @@ static json_t *token_types_json(hl_report_out *out, const hl_profile *profile)
 
 /* ----------------------------------------------------------------------------- twins */
 
-/* The heads of its layer that are most like a head, the most alike first. */
-static json_t *twins_of(hl_report_out *out, const hl_profile *profile, int64_t layer, int64_t head)
+/* The heads of its layer that are most like a head, the most alike first; what is not there stays
+ * as it is. */
+static void find_twins(double *heads, double *similarities, const hl_profile *profile,
+                       int64_t layer, int64_t head)
 {
-    json_t *list            = hl_report_list(out);
     int64_t chosen[N_TWINS] = { -1, -1, -1 };
 
     for (int rank = 0; rank < N_TWINS; rank++) {
@@ -327,26 +328,32 @@ static json_t *twins_of(hl_report_out *out, const hl_profile *profile, int64_t l
             }
         }
         if (chosen[rank] < 0)
-            break;
-        hl_report_append(out, list,
-                         json_pack("{s:I, s:I, s:f}", "layer", (json_int_t)layer, "head",
-                                   (json_int_t)chosen[rank], "similarity",
-                                   round(1000.0 * best) / 1000.0));
+            return;
+        heads[rank]        = (double)chosen[rank];
+        similarities[rank] = best;
     }
-    return list;
 }
 
+/* Half precision holds the number of any head, and NaN for none. */
 static json_t *twins_json(hl_report_out *out, const hl_profile *profile)
 {
-    json_t *all     = hl_report_list(out);
-    int64_t n_heads = hl_profile_n_heads(profile);
+    const int64_t shape[3] = { hl_profile_n_layers(profile), hl_profile_n_heads(profile), N_TWINS };
+    json_t       *twins    = hl_report_object(out);
+    double       *heads    = new_grid(out, profile, N_TWINS);
+    double       *alike    = new_grid(out, profile, N_TWINS);
 
-    for (int64_t place = 0; place < hl_grid_size(profile); place++)
-        hl_report_append(out, all,
-                         hl_grid_has(profile, place)
-                             ? twins_of(out, profile, place / n_heads, place % n_heads)
-                             : hl_report_list(out));
-    return all;
+    if (out->status == HL_OK) {
+        HL_EACH_HEAD(profile, layer, head)
+        {
+            int64_t place = (layer * shape[1] + head) * N_TWINS;
+            find_twins(heads + place, alike + place, profile, layer, head);
+        }
+        hl_report_set(out, twins, "head", hl_report_f16(out, heads, 3, shape));
+        hl_report_set(out, twins, "similarity", hl_report_f16(out, alike, 3, shape));
+    }
+    hl_free(heads);
+    hl_free(alike);
+    return twins;
 }
 
 /* ---------------------------------------------------------------------- what it is of */

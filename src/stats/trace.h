@@ -55,7 +55,9 @@ hl_status hl_trace_parse(hl_trace **out, const uint8_t *bytes, size_t n_bytes, c
 /* What tensors are called in files, and members in lines of JSON. */
 const char *hl_trace_row_name(hl_trace_rows which);
 const char *hl_trace_number_name(int number);
-/* Lines of JSON. */
+/* Lines of JSON, from memory in the same way, and to a file. */
+hl_status hl_trace_parse_lines(hl_trace **out, const char *bytes, size_t n_bytes,
+                               const char *where);
 hl_status hl_trace_write_lines(const hl_trace *trace, const char *path);
 
 #endif

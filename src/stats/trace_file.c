@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/dtype.h"
+#include "base/file.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "formats/safetensors.h"
@@ -86,14 +87,19 @@ done:
     return status;
 }
 
-hl_status hl_trace_write(const hl_trace *trace, const char *path)
+static bool is_lines(const char *path)
 {
     size_t length = strlen(path);
 
+    return length > 6 && strcmp(path + length - 6, ".jsonl") == 0;
+}
+
+hl_status hl_trace_write(const hl_trace *trace, const char *path)
+{
     if (trace->n_kept > 0 && trace->n_tokens > trace->n_kept)
         return hl_fail(HL_BAD_ARGUMENT, "%s: of %lld tokens only the last %lld were kept", path,
                        (long long)trace->n_tokens, (long long)trace->n_kept);
-    if (length > 6 && strcmp(path + length - 6, ".jsonl") == 0)
+    if (is_lines(path))
         return hl_trace_write_lines(trace, path);
     return write_tensors(trace, path);
 }
@@ -266,12 +272,27 @@ done:
     return status;
 }
 
+static hl_status load_lines(hl_trace **out, const char *path)
+{
+    hl_file   file   = { 0 };
+    hl_status status = HL_OK;
+
+    HL_TRY(hl_file_map(&file, path));
+    HL_TRY(hl_trace_parse_lines(out, (const char *)file.bytes, file.n_bytes, path));
+
+done:
+    hl_file_unmap(&file);
+    return status;
+}
+
 hl_status hl_trace_load(hl_trace **out, const char *path)
 {
     hl_safetensors *file   = NULL;
     hl_status       status = HL_OK;
 
     *out = NULL;
+    if (is_lines(path))
+        return load_lines(out, path);
     HL_TRY(hl_safetensors_open(&file, path));
     HL_TRY(read_trace(out, file, path));
 

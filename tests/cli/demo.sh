@@ -4,7 +4,7 @@
 set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
-plan 8
+plan 9
 
 run demo "$scratch/demo" --threads 1 --as "$HEADLIGHT"
 cp "$scratch/out" "$scratch/shown"
@@ -21,9 +21,13 @@ for figure in heatmap layers compare tokens lens; do
 done
 result "it writes its figures, as SVG and PNG$missing" "$([ -z "$missing" ] && echo yes)"
 
+result "it writes a report that says what it holds" \
+    "$(grep -q '"format":"headlight.report/1"' "$scratch/demo/report.html" &&
+        [ -s "$scratch/demo/text.trace" ] && echo yes)"
+
 # A line for every file, and the first figure's line makes the same bytes again.
 listed=$(grep -c "^$HEADLIGHT " "$scratch/shown")
-result "nine commands to copy" "$([ "$listed" -eq 9 ] && echo yes)"
+result "eleven commands to copy" "$([ "$listed" -eq 11 ] && echo yes)"
 line=$(grep "^$HEADLIGHT draw .*heatmap.svg" "$scratch/shown")
 cp "$scratch/demo/heatmap.svg" "$scratch/before.svg"
 rm "$scratch/demo/heatmap.svg"

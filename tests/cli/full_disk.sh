@@ -1,5 +1,5 @@
 #!/bin/bash
-# full_disk.sh - headlight measure on file systems that are too small: nothing is lost.
+# full_disk.sh - headlight measure and report on file systems that are too small: nothing is lost.
 #
 # A tmpfs of a few kB, mounted in a namespace of our own, so that nobody else sees it.
 set -u
@@ -8,12 +8,13 @@ if [ -z "${HEADLIGHT_NAMESPACE:-}" ] && unshare -rm true 2>/dev/null; then
 fi
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
-plan 12
+plan 14
 
 names=("no room for the state" "nothing is left of it" "no room for a second state"
     "the first is still there" "and nothing else" "with more room it goes on"
     "to the same bytes" "no room for the profile" "the old one is still there"
-    "what was measured, too" "no room for all rows" "which is known at the start")
+    "what was measured, too" "no room for all rows" "which is known at the start"
+    "no room for a report" "the old page is still there")
 disk=$scratch/disk
 mkdir "$disk"
 if ! mount -t tmpfs -o size=16k tmpfs "$disk" 2>/dev/null; then
@@ -62,4 +63,10 @@ rm -f "$disk"/p*
 run measure "$model" "$text" -o "$scratch/q" "${fast[@]}" --rows "$disk/rows"
 fails "^headlight measure: $disk/rows: no room for [0-9]+ bytes: No space left on device"
 step "$([ -z "$(files)" ] && [ ! -e "$scratch/q" ] && echo yes)"
+
+echo "older" >"$disk/x.html"
+resize 16k
+run report "$scratch/p" -o "$disk/x.html"
+fails "^headlight report: $disk/x.html: writing: No space left on device"
+step "$([ "$(cat "$disk/x.html")" = older ] && [ "$(files)" = "x.html " ] && echo yes)"
 finish

@@ -25,6 +25,7 @@ usage: headlight COMMAND [options] ...
   merge      one profile from many
   prune      a model without some of its heads: masked, compact, GGUF
   rank       which heads to take out first
+  report     all of it as one interactive page, without a network
   show       a profile: heatmap, layers, extremes, diagnoses, tables
   sweep      what switching heads off costs, by every ranker
   tokenize   show the tokens of a text, or the text of tokens
