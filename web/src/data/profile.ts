@@ -123,8 +123,15 @@ export class Profile {
         return this.once("token types", () => ({ names: raw.names, values: values(raw.H)! }));
     }
 
+    /* Those of the same layer that are most like a head. */
     twins(index: number): Twin[] {
-        return this.raw.twins?.[index] ?? [];
+        const heads = this.array("twins", this.raw.twins?.head);
+        const alike = this.array("alike", this.raw.twins?.similarity);
+        if (!heads || !alike) return [];
+        const n = heads.length / (this.nLayers * this.nHeads);
+        return Array.from({ length: n }, (_, i) => index * n + i)
+            .filter((at) => !Number.isNaN(heads[at]) && !Number.isNaN(alike[at]))
+            .map((at) => ({ layer: Math.floor(index / this.nHeads), head: heads[at], similarity: alike[at] }));
     }
 
     get diagnoses(): Diagnosis[] {

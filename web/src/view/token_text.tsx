@@ -73,7 +73,7 @@ function Token(props: Props & { index: number; text: string; begins: boolean }) 
     const { index, text } = props;
     const special = props.kinds[index] === 1;
     const [before, shown] = parted(text);
-    const classes = [special ? "special" : "", props.spikes?.has(index) ? "spike" : "", index === props.token ? "chosen" : ""];
+    const classes = [special ? "special" : "", props.kinds[index] === 3 ? "inserted" : "", props.spikes?.has(index) ? "spike" : "", index === props.token ? "chosen" : ""];
     return (
         <>
             {props.begins ? <i class="generated-begins" role="presentation" title="generated from here on" /> : null}
