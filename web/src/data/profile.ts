@@ -32,7 +32,7 @@ export class Profile {
 
     constructor(private readonly raw: RawProfile, index: number) {
         const shape = shapeOf(raw.means.H ?? Object.values(raw.means)[0]);
-        this.name = raw.name ?? `profile ${index + 1}`;
+        this.name = (raw.name || `profile ${index + 1}`).replace(/\.(profile|safetensors)$/, "");
         this.model = raw.model ?? {};
         this.corpus = raw.corpus ?? {};
         this.nLayers = shape[0];
@@ -77,6 +77,12 @@ export class Profile {
     has(layer: number, head: number): boolean {
         if (layer < 0 || head < 0 || layer >= this.nLayers || head >= this.nHeads) return false;
         return head < (this.raw.n_heads?.[layer] ?? this.nHeads);
+    }
+
+    /* "previous-token head" */
+    typeName(index: number): string {
+        const type = this.types?.[index];
+        return type ? `${type === "previous" ? "previous-token" : type} head` : "";
     }
 
     get types(): string[] | null {

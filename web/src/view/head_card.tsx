@@ -30,10 +30,10 @@ export function HeadCard({ profile }: { profile: Profile }) {
             </Panel>
         );
     const first = heads[0];
-    const type = profile.types?.[first.index];
+    const type = profile.typeName(first.index);
     return (
         <Panel class="card" title={<>{heads.length === 1 ? headName(first.layer, first.head) : `${heads.length} heads`}
-            {heads.length === 1 && type ? <span class="type">{type} head<Ask term="type" /></span> : null}</>}
+            {heads.length === 1 && type ? <span class="type">{type}<Ask term="type" /></span> : null}</>}
             actions={<>
                 <button type="button" class="quiet" aria-pressed={isOff(state, first)} onClick={() => store.toggleOff(first.layer, first.head)}>
                     {isOff(state, first) ? "Mark as on" : "Mark as off"}

@@ -55,7 +55,7 @@ function HeadsPanel({ profile, quantity }: { profile: Profile; quantity: Quantit
                 ? <>
                     <Heatmap id="heads" label={`${quantity.label} of every head, layers across, heads up`} nLayers={profile.nLayers} nHeads={profile.nHeads}
                         values={quantity.values} axis={quantity.axis} map={quantity.map(state.theme)} unit={quantity.unit} theme={state.theme}
-                        selected={selected} off={off} dimmed={dimmed} describe={(index) => describe(profile, index)}
+                        selected={selected} off={off} dimmed={dimmed} describe={(index) => profile.typeName(index)}
                         onSelect={(layer, head, add) => store.select(layer, head, add)} onOff={(layer, head) => store.toggleOff(layer, head)}
                         onActive={setPointed} />
                     <Scale label={quantity.label} term={quantity.definition} unit={quantity.unit} axis={quantity.axis} map={quantity.map(state.theme)}
@@ -66,8 +66,6 @@ function HeadsPanel({ profile, quantity }: { profile: Profile; quantity: Quantit
         </Panel>
     );
 }
-
-const describe = (profile: Profile, index: number) => (profile.types ? `${profile.types[index]} head` : "");
 
 /* The two ends, one click away. */
 function Extremes({ profile, quantity }: { profile: Profile; quantity: Quantity }) {
