@@ -122,12 +122,12 @@ ifdef KERNELS_ONLY
 TEST_FLAGS  := -Itests/shim $(TEST_FLAGS)
 LDFLAGS     += -static -Wl,--no-warnings
 else
-PACKAGES    := jansson libpcre2-8 libutf8proc pangocairo cairo-pdf
+PACKAGES    := jansson libpcre2-8 libutf8proc pangocairo cairo-pdf libmicrohttpd
 # Headers only: OpenBLAS is opened when it is needed (src/kernels/gemm.c).
 HEADERS_OF  := openblas
 # Headers of others are the system's: no warnings about them.
 LIB_FLAGS   := $(patsubst -I%,-isystem %,$(shell $(PKG_CONFIG) --cflags $(PACKAGES) $(HEADERS_OF) 2>/dev/null))
-LIBS        := $(or $(shell $(PKG_CONFIG) --libs $(PACKAGES) 2>/dev/null),-ljansson -lpcre2-8 -lutf8proc -lpangocairo-1.0 -lpango-1.0 -lgobject-2.0 -lglib-2.0 -lcairo) -ldl $(LIBS)
+LIBS        := $(or $(shell $(PKG_CONFIG) --libs $(PACKAGES) 2>/dev/null),-ljansson -lpcre2-8 -lutf8proc -lpangocairo-1.0 -lpango-1.0 -lgobject-2.0 -lglib-2.0 -lcairo -lmicrohttpd) -ldl $(LIBS)
 TEST_LIBS   := $(or $(shell $(PKG_CONFIG) --libs cmocka 2>/dev/null),-lcmocka)
 endif
 # MPI=1: profiles of many machines.
@@ -334,6 +334,17 @@ check-mpi: ## measure on several ranks: builds with MPI, in build/mpi
 	@tools/deps mpi
 	@+$(SUBMAKE) all MPI=1 BUILD=build/mpi
 	@HEADLIGHT=build/mpi/headlight tools/run_tests --logs build/mpi/logs $(TALLY) tests/mpi/measure.sh
+
+.PHONY: check-openai bench-serve
+check-openai: ## the server against npm's openai package
+	@tools/deps check-openai
+	@+$(SUBMAKE) $(PROGRAM)
+	@HEADLIGHT=$(PROGRAM) tools/run_tests --logs $(BUILD)/tests/logs $(TALLY) tests/serve/openai.sh
+
+SERVE_SECONDS ?= 60
+bench-serve: ## the server under 16 clients for SERVE_SECONDS (60): errors, speed, memory
+	@+$(SUBMAKE) $(PROGRAM)
+	@HEADLIGHT=$(PROGRAM) python3 -B tests/serve/load.py --seconds $(SERVE_SECONDS)
 
 SLOW_FLAGS := CFLAGS='-O1 -g' WERROR=1
 LIBARCHER  := $(firstword $(wildcard /usr/lib/llvm-*/lib/libarcher.so))

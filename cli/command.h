@@ -43,6 +43,7 @@ int hl_command_merge(int argc, char **argv);
 int hl_command_prune(int argc, char **argv);
 int hl_command_rank(int argc, char **argv);
 int hl_command_report(int argc, char **argv);
+int hl_command_serve(int argc, char **argv);
 int hl_command_show(int argc, char **argv);
 int hl_command_sweep(int argc, char **argv);
 int hl_command_tokenize(int argc, char **argv);

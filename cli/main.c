@@ -32,6 +32,7 @@ static const hl_command commands[] = {
     { "prune", "a model without some of its heads: masked, compact, GGUF", hl_command_prune },
     { "rank", "which heads to take out first", hl_command_rank },
     { "report", "all of it as one interactive page, without a network", hl_command_report },
+    { "serve", "an OpenAI-compatible server with entropy, and the live page", hl_command_serve },
     { "show", "a profile: heatmap, layers, extremes, diagnoses, tables", hl_command_show },
     { "sweep", "what switching heads off costs, by every ranker", hl_command_sweep },
     { "tokenize", "show the tokens of a text, or the text of tokens", hl_command_tokenize },

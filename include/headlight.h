@@ -48,6 +48,7 @@
 #include "headlight/render.h"     /* pictures of what was measured */
 #include "headlight/report.h"     /* all of it as one interactive page */
 #include "headlight/export.h"     /* models written without some of their heads */
+#include "headlight/serve.h"      /* a server: OpenAI's interface with entropy, the live page */
 #include "headlight/verify.h"     /* ours beside what other software computed */
 /* clang-format on */
 

@@ -253,25 +253,26 @@ static void dots_are_accurate(void **state)
 /* What shares the call does not show, to the bit. */
 static void dots_do_not_depend_on_company(void **state)
 {
-    static const hl_dtype types[] = { HL_DTYPE_F32,  HL_DTYPE_BF16, HL_DTYPE_Q8_0,
+    static const hl_dtype types[] = { HL_DTYPE_F32,  HL_DTYPE_F16,  HL_DTYPE_BF16, HL_DTYPE_Q8_0,
                                       HL_DTYPE_Q4_0, HL_DTYPE_Q4_K, HL_DTYPE_Q6_K };
-    static float          x[2 * MAX_DOT];
-    static uint8_t        stored[MAX_WEIGHTS * MAX_BYTES];
+    enum { N_X = 7 };
+    static float   x[N_X * MAX_DOT];
+    static uint8_t stored[MAX_WEIGHTS * MAX_BYTES];
     (void)state;
 
-    fill(x, 2 * MAX_DOT);
+    fill(x, N_X * MAX_DOT);
     for (const char *const *name = hl_backend_names(); *name != NULL; name++) {
-        for (int i = 0; i < 6; i++) {
+        for (int i = 0; i < 7; i++) {
             const void *at[MAX_WEIGHTS];
-            float       all[2 * MAX_WEIGHTS], one;
-            hl_dot      dot = { all, MAX_WEIGHTS, x, MAX_DOT, 2, at, types[i], MAX_WEIGHTS, 768 };
+            float       all[N_X * MAX_WEIGHTS], one;
+            hl_dot      dot = { all, MAX_WEIGHTS, x, MAX_DOT, N_X, at, types[i], MAX_WEIGHTS, 768 };
 
             for (int j = 0; j < MAX_WEIGHTS; j++) {
                 at[j] = stored + j * MAX_BYTES;
                 store_weights((uint8_t *)at[j], types[i], 768);
             }
             dense_of(*name)->dot(&dot);
-            for (int j = 0; j < 2 * MAX_WEIGHTS; j++) {
+            for (int j = 0; j < N_X * MAX_WEIGHTS; j++) {
                 dense_of(*name)->dot(&(hl_dot){ &one, 1, x + j / MAX_WEIGHTS * MAX_DOT, MAX_DOT, 1,
                                                 &at[j % MAX_WEIGHTS], types[i], 1, 768 });
                 assert_memory_equal(&one, &all[j], sizeof one);
@@ -285,7 +286,14 @@ static void compare_combine(const hl_dense *dense, int64_t n, int64_t n_rows, hl
 {
     static float x[MAX_ROWS], w[MAX_ROWS * MAX_ROW], stored[MAX_ROWS * MAX_ROW];
     float        seen[MAX_ROW + 1], wanted[MAX_ROW + 1] = { 0 };
-    hl_combine   combine = { wanted, x, n_rows, stored, MAX_ROW, dtype, n };
+    hl_combine   combine = { .out      = wanted,
+                             .x        = x,
+                             .n_outs   = 1,
+                             .n_rows   = n_rows,
+                             .w        = stored,
+                             .w_stride = MAX_ROW,
+                             .dtype    = dtype,
+                             .n        = n };
 
     fill(x, MAX_ROWS);
     fill(w, MAX_ROWS * MAX_ROW);
@@ -297,6 +305,34 @@ static void compare_combine(const hl_dense *dense, int64_t n, int64_t n_rows, hl
     combine.out = seen;
     dense->combine(&combine);
     expect_close(seen, wanted, n, 1e-5, "combine");
+}
+
+/* Outputs that are made together are the same as one by one, to the bit. */
+static void combinations_do_not_depend_on_company(void **state)
+{
+    enum { N_OUTS = 6, N = 37, ROWS = 19 };
+    static float x[N_OUTS * ROWS], w[ROWS * N], stored[ROWS * N];
+    (void)state;
+
+    fill(x, N_OUTS * ROWS);
+    fill(w, ROWS * N);
+    for (const char *const *name = hl_backend_names(); *name != NULL; name++) {
+        for (int type = 0; type < 3; type++) {
+            float      all[N_OUTS * (N + 1)] = { 0 }, one[N_OUTS * (N + 1)] = { 0 };
+            hl_combine combine = { all, N + 1, x, ROWS, N_OUTS, ROWS, stored, N, dtypes[type], N };
+
+            store(stored, dtypes[type], w, ROWS * N);
+            dense_of(*name)->combine(&combine);
+            combine.n_outs = 1;
+            for (int i = 0; i < N_OUTS; i++) {
+                combine.out = one + i * (N + 1);
+                combine.x   = x + i * ROWS;
+                dense_of(*name)->combine(&combine);
+            }
+            assert_memory_equal(one, all, sizeof all);
+        }
+    }
+    assert_ok(hl_backend_select(NULL));
 }
 
 static void combinations_agree(void **state)
@@ -386,6 +422,7 @@ int main(void)
         cmocka_unit_test(dots_are_accurate),
         cmocka_unit_test(dots_do_not_depend_on_company),
         cmocka_unit_test(combinations_agree),
+        cmocka_unit_test(combinations_do_not_depend_on_company),
         cmocka_unit_test(exact_dots_agree),
         cmocka_unit_test(exact_exponentials_agree),
         cmocka_unit_test(exact_exponentials_at_the_ends),

@@ -26,6 +26,7 @@ typedef enum hl_status {
     HL_UNSUPPORTED, /* understood, but not something this build does  */
     HL_CANCELLED,   /* a callback asked to stop                       */
     HL_INTERNAL,    /* a mistake of ours                              */
+    HL_BUSY,        /* all places are taken; later one may be free    */
 } hl_status;
 
 /* What went wrong in this thread's last failing call; "" if nothing has.

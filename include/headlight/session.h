@@ -63,7 +63,8 @@ typedef struct hl_session_options {
     int64_t        n_ctx;       /* most tokens of a sequence; 0: the model's, at most 4096 */
     int64_t        n_batch;     /* sequences; 0: 1 */
     int64_t        n_chunk;     /* rows of a sequence that are worked on together; 0: 512 */
-    int64_t        n_patterns;  /* most positions that HL_WANT_PATTERN may name; 0: none */
+    int64_t        n_patterns;  /* most positions that HL_WANT_PATTERN may name; 0: none.  A feed
+                                 * of fewer sequences may name more: as many in all */
     uint32_t       wants;       /* all that feeds may ask for */
     hl_dtype       cache_dtype; /* of keys and values: F32 or F16 */
     int32_t        n_threads;   /* 0: all cores */
@@ -82,8 +83,9 @@ typedef struct hl_layer_rows {
     int64_t        n_kv_heads;
     int64_t        d_head;
     int64_t        d_model;
-    const int64_t *start;   /* (n_batch) the position of row 0 */
-    const int64_t *lengths; /* (n_batch) how many rows are no padding */
+    const int64_t *sequences; /* (n_batch) which of the session's they are; NULL: of none */
+    const int64_t *start;     /* (n_batch) the position of row 0 */
+    const int64_t *lengths;   /* (n_batch) how many rows are no padding */
 
     const hl_attention_result *rows;       /* statistics: (n_batch, n_heads, n_rows) each */
     int64_t                    n_segments; /* of rows->segment_mass; 0: the feed had no segments */
@@ -153,6 +155,14 @@ typedef struct hl_feed {
      * follow before a rewind.  n_layers: the end alone.  NULL: from the tokens' embeddings. */
     const float *stream;
     int64_t      first_layer;
+    /* Some sequences of the session only, rising: n_batch is then n_sequences in the shapes
+     * above, but for `segments`, and in what the tap gets; others cost nothing.  All get
+     * n_tokens, without `lengths`, and the rows of each are the same bytes whatever is fed with
+     * it.  NULL: all. */
+    const int64_t *sequences; /* (n_sequences) */
+    int64_t        n_sequences;
+    /* (n_sequences) what `gates` is, of each of `sequences`; NULL, here or there: `gates`. */
+    const float *const *gates_each;
 } hl_feed;
 
 /* Borrows the model, which must outlive the session. */

@@ -86,6 +86,8 @@ const char *hl_status_name(hl_status status)
         return "cancelled";
     case HL_INTERNAL:
         return "internal error";
+    case HL_BUSY:
+        return "busy";
     }
     return "unknown status";
 }

@@ -53,10 +53,14 @@ typedef struct hl_dot {
     int64_t            n;
 } hl_dot;
 
-/* out += x[0] w_0 + x[1] w_1 + ... over n_rows rows of w. */
+/* out += x[0] w_0 + x[1] w_1 + ... over n_rows rows of w, for each of n_outs, the same whatever
+ * their number. */
 typedef struct hl_combine {
-    float       *out; /* (n) */
-    const float *x;   /* (n_rows) */
+    float       *out; /* (n_outs, n), out_stride apart */
+    int64_t      out_stride;
+    const float *x; /* (n_outs, n_rows), x_stride apart */
+    int64_t      x_stride;
+    int64_t      n_outs;
     int64_t      n_rows;
     const void  *w; /* (n_rows, n) of dtype F32, F16 or BF16, rows w_stride elements apart */
     int64_t      w_stride;

@@ -21,10 +21,12 @@
 #include "kernels/quant_blocks.h"
 
 enum {
-    DOT_WEIGHTS    = 4,    /* rows of W that are read side by side */
-    DOT_DECODED    = 256,  /* values of a row that are decoded together */
-    COMBINED_ROWS  = 8,    /* so that sums are read and written once for all of them */
-    COMBINED_WIDTH = 1024, /* sums that stay in the first cache */
+    DOT_WEIGHTS    = 4, /* rows of W that are read side by side */
+    DOT_ROWS       = 2, /* rows of x that share what is read, where there are more than one, */
+    TILE_WEIGHTS   = VL == 8 ? 2 : 4, /* ... with so many of W: AVX2 has 16 registers */
+    DOT_DECODED    = 256,             /* values of a row that are decoded together */
+    COMBINED_ROWS  = 8,               /* so that sums are read and written once for all of them */
+    COMBINED_WIDTH = 1024,            /* sums that stay in the first cache */
 };
 
 /* ------------------------------------------------------------------ weights */
@@ -69,35 +71,56 @@ HL_INLINE void read_ahead(const void *p, int64_t ahead)
     __builtin_prefetch((const void *)((uintptr_t)p + (uintptr_t)ahead), 0, 3);
 }
 
+/* -------------------------------------------------------------------- tiles
+ *
+ * Some rows of x times some rows of W: what is read and decoded of W serves all of x.  How many
+ * of each are constants wherever a tile is worked on, and do not show in what comes out. */
+
+typedef struct dot_tile {
+    float             *out;
+    int64_t            out_stride;
+    const float       *x;
+    int64_t            x_stride;
+    const void *const *w;
+    int64_t            n;
+} dot_tile;
+
 /* ------------------------------------------------------------ dots of floats */
 
-/* out[0 .. n_weights) of one x; `dtype` and `n_weights` are constants. */
-HL_INLINE void dot_floats(float *out, const float *x, const void *const *w, int n_weights,
-                          hl_dtype dtype, int64_t n)
+HL_INLINE void dot_floats(const dot_tile *t, int n_x, int n_weights, hl_dtype dtype)
 {
-    int64_t size                 = dtype == HL_DTYPE_F32 ? 4 : 2;
-    int64_t ahead                = DOT_WEIGHTS * n * size;
-    vf      sums[DOT_WEIGHTS][2] = { { { 0 } } };
-    int64_t i                    = 0;
+    int64_t n                              = t->n;
+    int64_t size                           = dtype == HL_DTYPE_F32 ? 4 : 2;
+    int64_t ahead                          = DOT_WEIGHTS * n * size;
+    vf      sums[DOT_ROWS][DOT_WEIGHTS][2] = { { { { 0 } } } };
+    int64_t i                              = 0;
 
     for (; i + 2 * VL <= n; i += 2 * VL) {
-        vf x0 = vf_load(x + i);
-        vf x1 = vf_load(x + i + VL);
         for (int j = 0; j < n_weights; j++) {
             for (int64_t byte = 0; byte < 2 * VL * size; byte += 64)
-                read_ahead((const uint8_t *)w[j] + i * size + byte, ahead);
-            sums[j][0] = vf_fma(x0, load_weight(w[j], dtype, i), sums[j][0]);
-            sums[j][1] = vf_fma(x1, load_weight(w[j], dtype, i + VL), sums[j][1]);
+                read_ahead((const uint8_t *)t->w[j] + i * size + byte, ahead);
+            vf w0 = load_weight(t->w[j], dtype, i);
+            vf w1 = load_weight(t->w[j], dtype, i + VL);
+            for (int r = 0; r < n_x; r++) {
+                const float *x = t->x + r * t->x_stride + i;
+                sums[r][j][0]  = vf_fma(vf_load(x), w0, sums[r][j][0]);
+                sums[r][j][1]  = vf_fma(vf_load(x + VL), w1, sums[r][j][1]);
+            }
         }
     }
     for (; i < n; i += VL) {
         int64_t left = n - i < VL ? n - i : VL;
-        vf      x0   = load_part(x + i, left);
-        for (int j = 0; j < n_weights; j++)
-            sums[j][0] = vf_fma(x0, load_weight_part(w[j], dtype, i, left), sums[j][0]);
+        for (int j = 0; j < n_weights; j++) {
+            vf w0 = load_weight_part(t->w[j], dtype, i, left);
+            for (int r = 0; r < n_x; r++)
+                sums[r][j][0] =
+                    vf_fma(load_part(t->x + r * t->x_stride + i, left), w0, sums[r][j][0]);
+        }
     }
-    for (int j = 0; j < n_weights; j++)
-        out[j] = sum_lanes(sums[j][0], sums[j][1]);
+    for (int r = 0; r < n_x; r++) {
+        for (int j = 0; j < n_weights; j++)
+            t->out[r * t->out_stride + j] = sum_lanes(sums[r][j][0], sums[r][j][1]);
+    }
 }
 
 /* ------------------------------------------------------------ dots of blocks
@@ -106,6 +129,15 @@ HL_INLINE void dot_floats(float *out, const float *x, const void *const *w, int 
  * PIECES vectors are 32 values. */
 
 enum { PIECES = 32 / VL };
+
+/* One block: x (n_x, ...), x_stride apart, and where the rows of W have it. */
+typedef struct dot_block {
+    const float   *x;
+    int64_t        x_stride;
+    const uint8_t *b[DOT_WEIGHTS];
+} dot_block;
+
+typedef vf block_sums[DOT_ROWS][DOT_WEIGHTS];
 
 /* The scales, stored as f16 at `offset`, of the blocks of up to four rows.  Converted
  * together, and broadcast from memory: that leaves the vector units to the products. */
@@ -119,16 +151,22 @@ HL_INLINE void load_scales(float out[DOT_WEIGHTS], const uint8_t *const *b, int 
     store_f16x4(out, halves);
 }
 
-HL_INLINE void add_q8_0(vf *sums, const float *x, const uint8_t *const *b, int n_weights)
+HL_INLINE void add_q8_0(block_sums sums, const dot_block *d, int n_x, int n_weights)
 {
     float scales[DOT_WEIGHTS];
 
-    load_scales(scales, b, 0, n_weights);
+    load_scales(scales, d->b, 0, n_weights);
     for (int j = 0; j < n_weights; j++) {
-        vf part = vf_load(x) * as_floats(vi_load_s8(b[j] + 2));
-        for (int i = 1; i < PIECES; i++)
-            part = vf_fma(vf_load(x + i * VL), as_floats(vi_load_s8(b[j] + 2 + i * VL)), part);
-        sums[j] = vf_fma(vf_set(scales[j]), part, sums[j]);
+        vf part[DOT_ROWS];
+        for (int i = 0; i < PIECES; i++) {
+            vf q = as_floats(vi_load_s8(d->b[j] + 2 + i * VL));
+            for (int r = 0; r < n_x; r++) {
+                vf x    = vf_load(d->x + r * d->x_stride + i * VL);
+                part[r] = i == 0 ? x * q : vf_fma(x, q, part[r]);
+            }
+        }
+        for (int r = 0; r < n_x; r++)
+            sums[r][j] = vf_fma(vf_set(scales[j]), part[r], sums[r][j]);
     }
 }
 
@@ -155,20 +193,30 @@ HL_INLINE vf x_lanes(const float *x, int n_pieces)
 }
 
 /* What is subtracted from every q, 8, is so for all rows: they start from -8 x. */
-HL_INLINE void add_q4_0(vf *sums, const float *x, const uint8_t *const *b, int n_weights)
+HL_INLINE void add_q4_0(block_sums sums, const dot_block *d, int n_x, int n_weights)
 {
-    vf    start = -8.0f * x_lanes(x, PIECES);
+    vf    start[DOT_ROWS];
     float scales[DOT_WEIGHTS];
 
-    load_scales(scales, b, 0, n_weights);
+    for (int r = 0; r < n_x; r++)
+        start[r] = -8.0f * x_lanes(d->x + r * d->x_stride, PIECES);
+    load_scales(scales, d->b, 0, n_weights);
     for (int j = 0; j < n_weights; j++) {
-        vf part = start;
+        vf part[DOT_ROWS];
+        for (int r = 0; r < n_x; r++)
+            part[r] = start[r];
         for (int i = 0; i < PIECES / 2; i++) {
-            vi bytes = vi_load_u8(b[j] + 2 + i * VL);
-            part     = vf_fma(vf_load(x + i * VL), nibble_values(bytes, 0), part);
-            part     = vf_fma(vf_load(x + 16 + i * VL), nibble_values(bytes, 4), part);
+            vi bytes = vi_load_u8(d->b[j] + 2 + i * VL);
+            vf low   = nibble_values(bytes, 0);
+            vf high  = nibble_values(bytes, 4);
+            for (int r = 0; r < n_x; r++) {
+                const float *x = d->x + r * d->x_stride + i * VL;
+                part[r]        = vf_fma(vf_load(x), low, part[r]);
+                part[r]        = vf_fma(vf_load(x + 16), high, part[r]);
+            }
         }
-        sums[j] = vf_fma(vf_set(scales[j]), part, sums[j]);
+        for (int r = 0; r < n_x; r++)
+            sums[r][j] = vf_fma(vf_set(scales[j]), part[r], sums[r][j]);
     }
 }
 
@@ -188,36 +236,56 @@ HL_INLINE void unpack_k_scales(float out[16], const uint8_t *packed)
         vf_store(out + i, as_floats(vi_load_u8(bytes + i)));
 }
 
-/* Nibbles of 32 bytes: the low ones are one run of 32 values, the high ones the next. */
-HL_INLINE void add_q4_k(vf *sums, const float *x, const uint8_t *const *b, int n_weights)
+/* 64 values of one row of a Q4_K: nibbles of 32 bytes, of which the low ones are one run of 32
+ * values and the high ones the next. */
+HL_INLINE void add_q4_k_pair(vf *low, vf *high, const dot_block *d, int n_x, const uint8_t *bytes,
+                             int first)
 {
-    vf    x_sums[8];
-    float d[DOT_WEIGHTS], d_min[DOT_WEIGHTS];
+    for (int r = 0; r < n_x; r++)
+        low[r] = high[r] = (vf){ 0 };
+    for (int i = 0; i < PIECES; i++) {
+        vi q      = vi_load_u8(bytes + i * VL);
+        vf q_low  = nibble_values(q, 0);
+        vf q_high = nibble_values(q, 4);
+        for (int r = 0; r < n_x; r++) {
+            const float *at = d->x + r * d->x_stride + first + i * VL;
+            low[r]          = vf_fma(vf_load(at), q_low, low[r]);
+            high[r]         = vf_fma(vf_load(at + 32), q_high, high[r]);
+        }
+    }
+}
 
-    load_scales(d, b, 0, n_weights);
-    load_scales(d_min, b, 2, n_weights);
-    for (int s = 0; s < 8; s++)
-        x_sums[s] = x_lanes(x + 32 * s, PIECES);
+HL_INLINE void add_q4_k(block_sums sums, const dot_block *d, int n_x, int n_weights)
+{
+    vf    x_sums[DOT_ROWS][8];
+    float scale[DOT_WEIGHTS], minimum[DOT_WEIGHTS];
+
+    load_scales(scale, d->b, 0, n_weights);
+    load_scales(minimum, d->b, 2, n_weights);
+    for (int r = 0; r < n_x; r++) {
+        for (int s = 0; s < 8; s++)
+            x_sums[r][s] = x_lanes(d->x + r * d->x_stride + 32 * s, PIECES);
+    }
     for (int j = 0; j < n_weights; j++) {
         float scales[16];
-        vf    part = { 0 }, minima = { 0 };
+        vf    part[DOT_ROWS] = { { 0 } }, minima[DOT_ROWS] = { { 0 } };
 
-        unpack_k_scales(scales, b[j] + 4);
+        unpack_k_scales(scales, d->b[j] + 4);
         for (int s = 0; s < 8; s += 2) {
-            vf low = { 0 }, high = { 0 };
-            for (int i = 0; i < PIECES; i++) {
-                const float *at    = x + 32 * s + i * VL;
-                vi           bytes = vi_load_u8(b[j] + 16 + 16 * s + i * VL);
-                low                = vf_fma(vf_load(at), nibble_values(bytes, 0), low);
-                high               = vf_fma(vf_load(at + 32), nibble_values(bytes, 4), high);
+            vf low[DOT_ROWS], high[DOT_ROWS];
+
+            add_q4_k_pair(low, high, d, n_x, d->b[j] + 16 + 16 * s, 32 * s);
+            for (int r = 0; r < n_x; r++) {
+                part[r]   = vf_fma(vf_set(scales[s]), low[r], part[r]);
+                part[r]   = vf_fma(vf_set(scales[s + 1]), high[r], part[r]);
+                minima[r] = vf_fma(vf_set(scales[8 + s]), x_sums[r][s], minima[r]);
+                minima[r] = vf_fma(vf_set(scales[9 + s]), x_sums[r][s + 1], minima[r]);
             }
-            part   = vf_fma(vf_set(scales[s]), low, part);
-            part   = vf_fma(vf_set(scales[s + 1]), high, part);
-            minima = vf_fma(vf_set(scales[8 + s]), x_sums[s], minima);
-            minima = vf_fma(vf_set(scales[9 + s]), x_sums[s + 1], minima);
         }
-        sums[j] = vf_fma(vf_set(d[j]), part, sums[j]);
-        sums[j] = vf_fma(vf_set(-d_min[j]), minima, sums[j]);
+        for (int r = 0; r < n_x; r++) {
+            sums[r][j] = vf_fma(vf_set(scale[j]), part[r], sums[r][j]);
+            sums[r][j] = vf_fma(vf_set(-minimum[j]), minima[r], sums[r][j]);
+        }
     }
 }
 
@@ -234,56 +302,74 @@ HL_INLINE void unpack_q6_k(uint8_t q[32], const uint8_t *b, int s)
     memcpy(q, &low, sizeof low);
 }
 
-HL_INLINE void add_q6_k(vf *sums, const float *x, const uint8_t *const *b, int n_weights)
+/* 16 values that share a scale, from `first` on: run (n_x) = start + q x. */
+HL_INLINE void add_q6_k_run(vf *run, const dot_block *d, int n_x, const uint8_t *q, int first)
 {
-    enum { RUN = 16 / VL }; /* vectors that share a scale */
-    vf    start[16];
-    float d[DOT_WEIGHTS];
+    enum { RUN = 16 / VL };
 
-    load_scales(d, b, 208, n_weights);
-    for (int s = 0; s < 16; s++)
-        start[s] = -32.0f * x_lanes(x + 16 * s, RUN);
-    for (int j = 0; j < n_weights; j++) {
-        float scales[16];
-        vf    part = { 0 };
-
-        for (int i = 0; i < 16; i += VL)
-            vf_store(scales + i, as_floats(vi_load_s8(b[j] + 192 + i)));
-        for (int s = 0; s < 8; s++) {
-            uint8_t q[32];
-            unpack_q6_k(q, b[j], s);
-            for (int half = 0; half < 2; half++) {
-                vf run = start[2 * s + half];
-                for (int i = 0; i < RUN; i++) {
-                    int at = half * 16 + i * VL;
-                    run    = vf_fma(vf_load(x + 32 * s + at), as_floats(vi_load_u8(q + at)), run);
-                }
-                part = vf_fma(vf_set(scales[2 * s + half]), run, part);
-            }
-        }
-        sums[j] = vf_fma(vf_set(d[j]), part, sums[j]);
+    for (int i = 0; i < RUN; i++) {
+        vf values = as_floats(vi_load_u8(q + i * VL));
+        for (int r = 0; r < n_x; r++)
+            run[r] = vf_fma(vf_load(d->x + r * d->x_stride + first + i * VL), values, run[r]);
     }
 }
 
-typedef void (*add_block)(vf *sums, const float *x, const uint8_t *const *b, int n_weights);
-
-/* `add`, `n_weights` and the sizes of a block are constants. */
-HL_INLINE void dot_blocks(float *out, const float *x, const void *const *w, int n_weights,
-                          int64_t n_blocks, add_block add, int n_values, int n_bytes)
+HL_INLINE void add_q6_k(block_sums sums, const dot_block *d, int n_x, int n_weights)
 {
-    vf             sums[DOT_WEIGHTS] = { { 0 } };
-    const uint8_t *b[DOT_WEIGHTS];
+    vf    start[DOT_ROWS][16];
+    float scale[DOT_WEIGHTS];
+
+    load_scales(scale, d->b, 208, n_weights);
+    for (int r = 0; r < n_x; r++) {
+        for (int s = 0; s < 16; s++)
+            start[r][s] = -32.0f * x_lanes(d->x + r * d->x_stride + 16 * s, 16 / VL);
+    }
+    for (int j = 0; j < n_weights; j++) {
+        float scales[16];
+        vf    part[DOT_ROWS] = { { 0 } };
+
+        for (int i = 0; i < 16; i += VL)
+            vf_store(scales + i, as_floats(vi_load_s8(d->b[j] + 192 + i)));
+        for (int s = 0; s < 16; s++) {
+            uint8_t q[32];
+            vf      run[DOT_ROWS];
+
+            if (s % 2 == 0)
+                unpack_q6_k(q, d->b[j], s / 2);
+            for (int r = 0; r < n_x; r++)
+                run[r] = start[r][s];
+            add_q6_k_run(run, d, n_x, q + s % 2 * 16, 16 * s);
+            for (int r = 0; r < n_x; r++)
+                part[r] = vf_fma(vf_set(scales[s]), run[r], part[r]);
+        }
+        for (int r = 0; r < n_x; r++)
+            sums[r][j] = vf_fma(vf_set(scale[j]), part[r], sums[r][j]);
+    }
+}
+
+typedef void (*add_block)(block_sums sums, const dot_block *d, int n_x, int n_weights);
+
+/* `add`, the counts and the sizes of a block are constants. */
+HL_INLINE void dot_blocks(const dot_tile *t, int n_x, int n_weights, add_block add, int n_values,
+                          int n_bytes)
+{
+    int64_t    n_blocks = t->n / n_values;
+    block_sums sums     = { { { 0 } } };
+    dot_block  d        = { .x_stride = t->x_stride };
 
     for (int64_t block = 0; block < n_blocks; block++) {
+        d.x = t->x + block * n_values;
         for (int j = 0; j < n_weights; j++) {
-            b[j] = (const uint8_t *)w[j] + block * n_bytes;
+            d.b[j] = (const uint8_t *)t->w[j] + block * n_bytes;
             for (int byte = 0; byte < n_bytes; byte += 64)
-                read_ahead(b[j] + byte, DOT_WEIGHTS * n_blocks * n_bytes);
+                read_ahead(d.b[j] + byte, DOT_WEIGHTS * n_blocks * n_bytes);
         }
-        add(sums, x + block * n_values, b, n_weights);
+        add(sums, &d, n_x, n_weights);
     }
-    for (int j = 0; j < n_weights; j++)
-        out[j] = sum_lanes(sums[j], (vf){ 0 });
+    for (int r = 0; r < n_x; r++) {
+        for (int j = 0; j < n_weights; j++)
+            t->out[r * t->out_stride + j] = sum_lanes(sums[r][j], (vf){ 0 });
+    }
 }
 
 /* ------------------------------------------------------- dots of other blocks */
@@ -317,43 +403,55 @@ static void dot_decoded(float *out, const float *x, const void *w, hl_dtype dtyp
 
 /* --------------------------------------------------------------------- dots */
 
-/* n_weights rows of W with one x. */
-HL_INLINE void dot_weights(float *out, const float *x, const void *const *w, int n_weights,
-                           hl_dtype dtype, int64_t n)
+/* Row `row` of x and those after it, with weight `j` and those after it. */
+HL_INLINE void dot_at(const hl_dot *d, int64_t row, int n_x, int64_t j, int n_weights,
+                      hl_dtype dtype)
 {
+    dot_tile t = { .out        = d->out + row * d->out_stride + j,
+                   .out_stride = d->out_stride,
+                   .x          = d->x + row * d->x_stride,
+                   .x_stride   = d->x_stride,
+                   .w          = d->w + j,
+                   .n          = d->n };
+
     switch (dtype) {
     case HL_DTYPE_Q8_0:
-        dot_blocks(out, x, w, n_weights, n / 32, add_q8_0, 32, 34);
+        dot_blocks(&t, n_x, n_weights, add_q8_0, 32, 34);
         break;
     case HL_DTYPE_Q4_0:
-        dot_blocks(out, x, w, n_weights, n / 32, add_q4_0, 32, 18);
+        dot_blocks(&t, n_x, n_weights, add_q4_0, 32, 18);
         break;
     case HL_DTYPE_Q4_K:
-        dot_blocks(out, x, w, n_weights, n / 256, add_q4_k, 256, 144);
+        dot_blocks(&t, n_x, n_weights, add_q4_k, 256, 144);
         break;
     case HL_DTYPE_Q6_K:
-        dot_blocks(out, x, w, n_weights, n / 256, add_q6_k, 256, 210);
+        dot_blocks(&t, n_x, n_weights, add_q6_k, 256, 210);
         break;
     default:
-        dot_floats(out, x, w, n_weights, dtype, n);
+        dot_floats(&t, n_x, n_weights, dtype);
         break;
     }
 }
 
-/* Four rows of W at a time with every x, then the rest one by one. */
+/* Four rows of W at a time with every x, in tiles whose sums registers hold; then the rest one
+ * by one. */
 HL_INLINE void dot_all(const hl_dot *d, hl_dtype dtype)
 {
     int64_t j = 0;
 
     for (; j + DOT_WEIGHTS <= d->n_weights; j += DOT_WEIGHTS) {
-        for (int64_t row = 0; row < d->n_rows; row++)
-            dot_weights(d->out + row * d->out_stride + j, d->x + row * d->x_stride, d->w + j,
-                        DOT_WEIGHTS, dtype, d->n);
+        int64_t row = 0;
+
+        for (; row + DOT_ROWS <= d->n_rows; row += DOT_ROWS) {
+            for (int part = 0; part < DOT_WEIGHTS; part += TILE_WEIGHTS)
+                dot_at(d, row, DOT_ROWS, j + part, TILE_WEIGHTS, dtype);
+        }
+        for (; row < d->n_rows; row++)
+            dot_at(d, row, 1, j, DOT_WEIGHTS, dtype);
     }
     for (; j < d->n_weights; j++) {
         for (int64_t row = 0; row < d->n_rows; row++)
-            dot_weights(d->out + row * d->out_stride + j, d->x + row * d->x_stride, d->w + j, 1,
-                        dtype, d->n);
+            dot_at(d, row, 1, j, 1, dtype);
     }
 }
 
@@ -398,48 +496,63 @@ static void dense_dot(const hl_dot *d)
 
 /* ------------------------------------------------------------------ combine */
 
-/* sums (n) += rows [first, first + n_rows) of w, from `column` on. */
-HL_INLINE void combine_rows(float *sums, const hl_combine *c, hl_dtype dtype, int64_t column,
-                            int64_t n, int64_t first, int n_rows)
+/* A vector of n_rows rows of w, weighted: the even ones, the odd ones, both. */
+HL_INLINE vf combine_vector(const vf *w, const float *x, int n_rows)
 {
-    int64_t size = dtype == HL_DTYPE_F32 ? 4 : 2;
-    int64_t at   = first * c->w_stride + column;
-    int64_t i    = 0;
-    vf      x[COMBINED_ROWS];
+    vf part[2] = { { 0 } };
 
     for (int row = 0; row < n_rows; row++)
-        x[row] = vf_set(c->x[first + row]);
+        part[row % 2] = vf_fma(vf_set(x[row]), w[row], part[row % 2]);
+    return part[0] + part[1];
+}
+
+/* out (n_outs, n) += rows [first, first + n_rows) of w, from `column` on. */
+HL_INLINE void combine_rows(const hl_combine *c, hl_dtype dtype, int64_t column, int64_t n,
+                            int64_t first, int n_rows)
+{
+    int64_t      size = dtype == HL_DTYPE_F32 ? 4 : 2;
+    int64_t      at   = first * c->w_stride + column;
+    const float *x    = c->x + first;
+    float       *out  = c->out + column;
+    int64_t      i    = 0;
+    vf           w[COMBINED_ROWS];
+
     for (; i + VL <= n; i += VL) {
-        vf part[2] = { { 0 } };
         for (int row = 0; row < n_rows; row++) {
-            const uint8_t *w = (const uint8_t *)c->w + (at + row * c->w_stride + i) * size;
+            const uint8_t *from = (const uint8_t *)c->w + (at + row * c->w_stride + i) * size;
             if (i * size % 64 < VL * size)
-                read_ahead(w, COMBINED_ROWS * c->w_stride * size);
-            part[row % 2] = vf_fma(x[row], load_weight(w, dtype, 0), part[row % 2]);
+                read_ahead(from, COMBINED_ROWS * c->w_stride * size);
+            w[row] = load_weight(from, dtype, 0);
         }
-        vf_store(sums + i, vf_load(sums + i) + (part[0] + part[1]));
+        for (int64_t k = 0; k < c->n_outs; k++) {
+            float *sums = out + k * c->out_stride + i;
+            vf_store(sums, vf_load(sums) + combine_vector(w, x + k * c->x_stride, n_rows));
+        }
     }
     if (i == n)
         return;
-    vf part[2] = { { 0 } };
     for (int row = 0; row < n_rows; row++)
-        part[row % 2] =
-            vf_fma(x[row], load_weight_part(c->w, dtype, at + row * c->w_stride + i, n - i),
-                   part[row % 2]);
-    store_part(sums + i, load_part(sums + i, n - i) + (part[0] + part[1]), n - i);
+        w[row] = load_weight_part(c->w, dtype, at + row * c->w_stride + i, n - i);
+    for (int64_t k = 0; k < c->n_outs; k++) {
+        float *sums = out + k * c->out_stride + i;
+        vf     more = combine_vector(w, x + k * c->x_stride, n_rows);
+        store_part(sums, load_part(sums, n - i) + more, n - i);
+    }
 }
 
 /* Columns in runs whose sums stay in the first cache. */
 HL_INLINE void combine_all(const hl_combine *c, hl_dtype dtype)
 {
-    for (int64_t column = 0; column < c->n; column += COMBINED_WIDTH) {
-        int64_t n   = c->n - column < COMBINED_WIDTH ? c->n - column : COMBINED_WIDTH;
+    int64_t width = c->n_outs > 4 ? COMBINED_WIDTH / 4 : COMBINED_WIDTH;
+
+    for (int64_t column = 0; column < c->n; column += width) {
+        int64_t n   = c->n - column < width ? c->n - column : width;
         int64_t row = 0;
 
         for (; row + COMBINED_ROWS <= c->n_rows; row += COMBINED_ROWS)
-            combine_rows(c->out + column, c, dtype, column, n, row, COMBINED_ROWS);
+            combine_rows(c, dtype, column, n, row, COMBINED_ROWS);
         for (; row < c->n_rows; row++)
-            combine_rows(c->out + column, c, dtype, column, n, row, 1);
+            combine_rows(c, dtype, column, n, row, 1);
     }
 }
 

@@ -157,15 +157,21 @@ static void dot(const hl_dot *d)
     }
 }
 
-static void combine(const hl_combine *c)
+static void combine_one(const hl_combine *c, float *out, const float *x)
 {
     for (int64_t i = 0; i < c->n; i++) {
-        double sum = c->out[i];
+        double sum = out[i];
 
         for (int64_t row = 0; row < c->n_rows; row++)
-            sum += (double)c->x[row] * (double)element(c->w, c->dtype, row * c->w_stride + i);
-        c->out[i] = (float)sum;
+            sum += (double)x[row] * (double)element(c->w, c->dtype, row * c->w_stride + i);
+        out[i] = (float)sum;
     }
+}
+
+static void combine(const hl_combine *c)
+{
+    for (int64_t i = 0; i < c->n_outs; i++)
+        combine_one(c, c->out + i * c->out_stride, c->x + i * c->x_stride);
 }
 
 static void dots_exact(double *out, const double *q, const float *k, int64_t stride, int64_t n_keys,

@@ -125,6 +125,7 @@ static void plain_rows(const hl_dense *dense, const hl_gemm_operands *o)
         memset(out, 0, (size_t)o->n * sizeof *out);
         dense->combine(&(hl_combine){ .out      = out,
                                       .x        = o->a + row * o->a_stride,
+                                      .n_outs   = 1,
                                       .n_rows   = o->k,
                                       .w        = o->b,
                                       .w_stride = o->b_stride,

@@ -4,7 +4,8 @@
  * thread does all sequences: the long ones by hl_gemm on the panel as f32 (in
  * place, where it is stored so), the short ones by dot products on the stored type.
  * Where panels end does not show in the dot products; for hl_gemm it depends on the
- * matrix alone. */
+ * matrix alone.  Short sequences that lie one after the other, as when many texts are
+ * decoded, are multiplied as one: a part of W is then read once for all. */
 #include "kernels/linear.h"
 
 #include <assert.h>
@@ -145,10 +146,17 @@ typedef struct linear_task {
     const hl_matrix      *matrix;
     const float          *bias;
     const hl_kernels     *kernels;
-    const hl_linear_int8 *int8;  /* x as such, or NULL */
-    int64_t               width; /* of a panel */
+    const hl_linear_int8 *int8;     /* x as such, or NULL */
+    bool                  together; /* all sequences are few rows, one after the other */
+    int64_t               width;    /* of a panel */
     int64_t               n_panels;
 } linear_task;
+
+/* Rows of x that are multiplied together: of one sequence, or of all. */
+typedef struct row_range {
+    int64_t first;
+    int64_t n;
+} row_range;
 
 /* Rows [begin, end) of W. */
 typedef struct panel {
@@ -195,20 +203,19 @@ static hl_status make_panel(panel *p, const hl_matrix *matrix)
     return status;
 }
 
-static void multiply_panel(const linear_task *task, const panel *p, int64_t sequence)
+static void multiply_panel(const linear_task *task, const panel *p, row_range range)
 {
-    const hl_linear_rows *rows  = task->rows;
-    int64_t               first = sequence * rows->batch_rows;
+    const hl_linear_rows *rows = task->rows;
 
     hl_gemm(&(hl_gemm_operands){
-        .c            = rows->out + first * rows->out_stride + p->begin,
+        .c            = rows->out + range.first * rows->out_stride + p->begin,
         .c_stride     = rows->out_stride,
-        .a            = rows->x + first * rows->x_stride,
+        .a            = rows->x + range.first * rows->x_stride,
         .a_stride     = rows->x_stride,
         .b            = p->values,
         .b_stride     = p->stride,
         .b_transposed = !task->matrix->transposed,
-        .m            = rows->n_rows[sequence],
+        .m            = range.n,
         .n            = p->end - p->begin,
         .k            = task->matrix->n_columns,
     });
@@ -222,21 +229,29 @@ static bool has_dot(const hl_matrix *matrix)
     return is_direct(matrix) || (matrix->scales == NULL && hl_dtype_is_block(matrix->dtype));
 }
 
-/* dot_rows with x in 8 bits; every sequence has room for HL_LINEAR_FEW_ROWS. */
-static void dot_int8(const linear_task *task, int64_t sequence, int64_t row, int64_t n,
+/* Where a row of x is among those in 8 bits: of each sequence, only few rows may be. */
+static int64_t int8_row(const hl_linear_rows *rows, int64_t row)
+{
+    int64_t few = rows->batch_rows < HL_LINEAR_FEW_ROWS ? rows->batch_rows : HL_LINEAR_FEW_ROWS;
+
+    return row / rows->batch_rows * few + row % rows->batch_rows;
+}
+
+/* dot_rows with x in 8 bits. */
+static void dot_int8(const linear_task *task, row_range range, int64_t row, int64_t n,
                      const void *const *w)
 {
     const hl_linear_rows *rows      = task->rows;
     int64_t               n_columns = task->matrix->n_columns;
-    int64_t               first     = sequence * HL_LINEAR_FEW_ROWS * n_columns;
+    int64_t               first     = int8_row(rows, range.first) * n_columns;
 
     task->kernels->int8_dot(&(hl_int8_dot){
-        .out        = rows->out + sequence * rows->batch_rows * rows->out_stride + row,
+        .out        = rows->out + range.first * rows->out_stride + row,
         .out_stride = rows->out_stride,
         .q          = task->int8->q + first,
         .scales     = task->int8->scales + first / HL_INT8_BLOCK,
         .sums       = task->int8->sums + first / HL_INT8_BLOCK,
-        .n_rows     = rows->n_rows[sequence],
+        .n_rows     = range.n,
         .w          = w,
         .dtype      = task->matrix->dtype,
         .n_weights  = n,
@@ -245,18 +260,17 @@ static void dot_int8(const linear_task *task, int64_t sequence, int64_t row, int
 }
 
 /* Rows [row, row + n) of W, n <= FEW_PANEL, lie at `w`. */
-static void dot_rows(const linear_task *task, int64_t sequence, int64_t row, int64_t n,
+static void dot_rows(const linear_task *task, row_range range, int64_t row, int64_t n,
                      const void *const *w, hl_dtype dtype)
 {
-    const hl_linear_rows *rows  = task->rows;
-    int64_t               first = sequence * rows->batch_rows;
+    const hl_linear_rows *rows = task->rows;
 
     task->kernels->dense->dot(&(hl_dot){
-        .out        = rows->out + first * rows->out_stride + row,
+        .out        = rows->out + range.first * rows->out_stride + row,
         .out_stride = rows->out_stride,
-        .x          = rows->x + first * rows->x_stride,
+        .x          = rows->x + range.first * rows->x_stride,
         .x_stride   = rows->x_stride,
-        .n_rows     = rows->n_rows[sequence],
+        .n_rows     = range.n,
         .w          = w,
         .dtype      = dtype,
         .n_weights  = n,
@@ -279,7 +293,7 @@ static void find_rows(const void **w, const hl_matrix *matrix, int64_t row, int6
     }
 }
 
-static void dot_stored(const linear_task *task, const panel *p, int64_t sequence)
+static void dot_stored(const linear_task *task, const panel *p, row_range range)
 {
     for (int64_t row = p->begin; row < p->end; row += FEW_PANEL) {
         int64_t     n = p->end - row < FEW_PANEL ? p->end - row : FEW_PANEL;
@@ -287,75 +301,91 @@ static void dot_stored(const linear_task *task, const panel *p, int64_t sequence
 
         find_rows(w, task->matrix, row, n);
         if (task->int8 != NULL)
-            dot_int8(task, sequence, row, n, w);
+            dot_int8(task, range, row, n, w);
         else
-            dot_rows(task, sequence, row, n, w, task->matrix->dtype);
+            dot_rows(task, range, row, n, w, task->matrix->dtype);
     }
 }
 
-static hl_status dot_panel(const linear_task *task, const panel *p, int64_t sequence)
+static hl_status dot_panel(const linear_task *task, const panel *p, row_range range)
 {
     const void *w = p->row;
 
     if (has_dot(task->matrix)) {
-        dot_stored(task, p, sequence);
+        dot_stored(task, p, range);
         return HL_OK;
     }
     for (int64_t row = p->begin; row < p->end; row++) {
         hl_status status = hl_matrix_read_row(p->row, task->matrix, row);
         if (status != HL_OK)
             return status;
-        dot_rows(task, sequence, row, 1, &w, HL_DTYPE_F32);
+        dot_rows(task, range, row, 1, &w, HL_DTYPE_F32);
     }
     return HL_OK;
 }
 
 /* The rows [begin, begin + n) of W are stored side by side. */
-static void combine_run(const linear_task *task, float *out, const float *x, int64_t begin,
-                        int64_t n)
+static void combine_run(const linear_task *task, row_range range, int64_t begin, int64_t n)
 {
-    memset(out + begin, 0, (size_t)n * sizeof *out);
+    const hl_linear_rows *rows = task->rows;
+    float                *out  = rows->out + range.first * rows->out_stride + begin;
+
+    for (int64_t i = 0; i < range.n; i++)
+        memset(out + i * rows->out_stride, 0, (size_t)n * sizeof *out);
     task->kernels->dense->combine(&(hl_combine){
-        .out      = out + begin,
-        .x        = x,
-        .n_rows   = task->matrix->n_columns,
-        .w        = row_data(task->matrix, begin),
-        .w_stride = task->matrix->n_stored,
-        .dtype    = task->matrix->dtype,
-        .n        = n,
+        .out        = out,
+        .out_stride = rows->out_stride,
+        .x          = rows->x + range.first * rows->x_stride,
+        .x_stride   = rows->x_stride,
+        .n_outs     = range.n,
+        .n_rows     = task->matrix->n_columns,
+        .w          = row_data(task->matrix, begin),
+        .w_stride   = task->matrix->n_stored,
+        .dtype      = task->matrix->dtype,
+        .n          = n,
     });
 }
 
-static void combine_panel(const linear_task *task, const panel *p, int64_t sequence)
+static void combine_panel(const linear_task *task, const panel *p, row_range range)
 {
-    const hl_linear_rows *rows = task->rows;
-
-    for (int64_t i = 0; i < rows->n_rows[sequence]; i++) {
-        int64_t row = sequence * rows->batch_rows + i;
-
-        for (int64_t begin = p->begin, n; begin < p->end; begin += n) {
-            n = run_length(task->matrix, begin);
-            n = n > p->end - begin ? p->end - begin : n;
-            combine_run(task, rows->out + row * rows->out_stride, rows->x + row * rows->x_stride,
-                        begin, n);
-        }
+    for (int64_t begin = p->begin, n; begin < p->end; begin += n) {
+        n = run_length(task->matrix, begin);
+        n = n > p->end - begin ? p->end - begin : n;
+        combine_run(task, range, begin, n);
     }
 }
 
 /* --------------------------------------------------------------------- whole */
 
-static void add_bias(const linear_task *task, const panel *p, int64_t sequence)
+static void add_bias(const linear_task *task, const panel *p, row_range range)
 {
     const hl_linear_rows *rows = task->rows;
-    int64_t               row  = sequence * rows->batch_rows;
 
     if (task->bias == NULL)
         return;
-    for (int64_t i = 0; i < rows->n_rows[sequence]; i++) {
-        float *out = rows->out + (row + i) * rows->out_stride;
+    for (int64_t i = 0; i < range.n; i++) {
+        float *out = rows->out + (range.first + i) * rows->out_stride;
         for (int64_t j = p->begin; j < p->end; j++)
             out[j] += task->bias[j];
     }
+}
+
+static hl_status run_range(const linear_task *task, panel *p, row_range range, bool few)
+{
+    hl_status status = HL_OK;
+
+    if (few && task->matrix->transposed && is_direct(task->matrix)) {
+        combine_panel(task, p, range);
+    } else if (few && !task->matrix->transposed) {
+        status = dot_panel(task, p, range);
+    } else {
+        status = make_panel(p, task->matrix);
+        if (status == HL_OK)
+            multiply_panel(task, p, range);
+    }
+    if (status == HL_OK)
+        add_bias(task, p, range);
+    return status;
 }
 
 static hl_status run_panel(const linear_task *task, panel *p)
@@ -363,24 +393,28 @@ static hl_status run_panel(const linear_task *task, panel *p)
     hl_status             status = HL_OK;
     const hl_linear_rows *rows   = task->rows;
 
+    if (task->together)
+        return run_range(task, p, (row_range){ 0, rows->n_batch * rows->batch_rows }, true);
     for (int64_t sequence = 0; sequence < rows->n_batch && status == HL_OK; sequence++) {
-        bool few = rows->n_rows[sequence] <= HL_LINEAR_FEW_ROWS;
+        row_range range = { sequence * rows->batch_rows, rows->n_rows[sequence] };
 
-        if (rows->n_rows[sequence] == 0)
-            continue;
-        if (few && task->matrix->transposed && is_direct(task->matrix)) {
-            combine_panel(task, p, sequence);
-        } else if (few && !task->matrix->transposed) {
-            status = dot_panel(task, p, sequence);
-        } else {
-            status = make_panel(p, task->matrix);
-            if (status == HL_OK)
-                multiply_panel(task, p, sequence);
-        }
-        if (status == HL_OK)
-            add_bias(task, p, sequence);
+        if (range.n > 0)
+            status = run_range(task, p, range, range.n <= HL_LINEAR_FEW_ROWS);
     }
     return status;
+}
+
+/* Are there few rows of every sequence, none of them padding, and ways to multiply with them that
+ * do not depend on how many they are?  Then W is read once for all. */
+static bool is_together(const hl_linear_rows *rows, const hl_matrix *matrix)
+{
+    if (rows->batch_rows > HL_LINEAR_FEW_ROWS || (matrix->transposed && !is_direct(matrix)))
+        return false;
+    for (int64_t i = 0; i < rows->n_batch; i++) {
+        if (rows->n_rows[i] != rows->batch_rows)
+            return false;
+    }
+    return rows->batch_rows > 0;
 }
 
 static bool all_few(const hl_linear_rows *rows)
@@ -502,7 +536,7 @@ static void quantise_rows(const hl_linear_int8 *int8, const hl_linear_rows *rows
         if (rows->n_rows[sequence] > HL_LINEAR_FEW_ROWS)
             continue;
         for (int64_t i = 0; i < rows->n_rows[sequence]; i++) {
-            int64_t first = (sequence * HL_LINEAR_FEW_ROWS + i) * n_columns;
+            int64_t first = int8_row(rows, sequence * rows->batch_rows + i) * n_columns;
             hl_int8_quantise(int8->q + first, int8->scales + first / HL_INT8_BLOCK,
                              int8->sums + first / HL_INT8_BLOCK,
                              rows->x + (sequence * rows->batch_rows + i) * rows->x_stride,
@@ -521,6 +555,7 @@ static void add_task(linear_job *job, linear_task *task, const hl_linear_product
                            .matrix   = matrix,
                            .bias     = product->bias,
                            .kernels  = kernels,
+                           .together = is_together(&product->rows, matrix),
                            .width    = width,
                            .n_panels = (matrix->n_rows + width - 1) / width };
     if (takes_int8(product, kernels, job->pool)) {

@@ -18,8 +18,8 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "measure/entities.h"
+#include "measure/trace_row.h"
 #include "model/model.h"
-#include "stats/profile_add.h"
 #include "stats/trace.h"
 
 /* Rows that see fewer keys say little of how a head looks around (metrics.md). */
@@ -44,17 +44,6 @@ struct hl_tracer {
 
 /* ------------------------------------------------------------------------ rows */
 
-static hl_seen_keys seen_by(const hl_tracer *tracer, int64_t layer, int64_t position)
-{
-    const hl_layer_config *config = &tracer->config->layers[layer];
-    hl_profile_mask        mask   = { .is_causal   = true,
-                                      .has_window  = config->is_local,
-                                      .window_left = config->window_left,
-                                      .window_sink = config->window_sink };
-
-    return hl_profile_seen(&mask, position, position + 1);
-}
-
 static double change_between(const float *p, const float *q, hl_seen_keys now, hl_seen_keys before)
 {
     double apart = 0.0, p_sum = 0.0, q_sum = 0.0;
@@ -73,8 +62,8 @@ static double change_between(const float *p, const float *q, hl_seen_keys now, h
  * before it or, after going back, from the one in its place. */
 static void trace_change(hl_tracer *tracer, const hl_layer_rows *rows, float *out)
 {
-    hl_seen_keys now    = seen_by(tracer, rows->layer, tracer->whole);
-    hl_seen_keys before = seen_by(tracer, rows->layer, tracer->last);
+    hl_seen_keys now    = hl_trace_seen(tracer->config, rows->layer, tracer->whole);
+    hl_seen_keys before = hl_trace_seen(tracer->config, rows->layer, tracer->last);
     bool         known =
         tracer->last >= 0 && tracer->whole - tracer->last <= 1 && tracer->whole >= tracer->last;
 
@@ -91,29 +80,12 @@ static void trace_change(hl_tracer *tracer, const hl_layer_rows *rows, float *ou
 /* The statistics of one row, from where the kernels left them. */
 static void trace_row(hl_tracer *tracer, const hl_layer_rows *rows, int64_t row, int64_t entry)
 {
-    const hl_attention_result *from    = rows->rows;
-    int64_t                    layer   = rows->layer * tracer->trace->n_heads;
-    hl_seen_keys               seen    = seen_by(tracer, rows->layer, rows->start[0] + row);
-    int64_t                    n_keys  = hl_seen_count(seen);
-    int64_t                    n       = n_keys + (tracer->config->sinks ? 1 : 0);
-    double                     inverse = n >= 2 ? 1.0 / log((double)n) : 0.0;
-    bool                       others  = n_keys > (seen.begin == 0 ? 1 : 0);
-    float                     *to[HL_N_TRACE_ROWS];
+    int64_t layer = rows->layer * tracer->trace->n_heads;
+    float  *to[HL_N_TRACE_ROWS];
 
     for (int i = 0; i < HL_N_TRACE_ROWS; i++)
         to[i] = hl_trace_at(tracer->trace, entry, (hl_trace_rows)i) + layer;
-    for (int64_t head = 0; head < rows->n_heads; head++) {
-        int64_t at = head * rows->n_rows + row;
-
-        to[HL_TRACE_ENTROPY][head]    = from->entropy[at];
-        to[HL_TRACE_NORMALISED][head] = (float)((double)from->entropy[at] * inverse);
-        to[HL_TRACE_CHANGE][head]     = NAN;
-        to[HL_TRACE_RENYI2][head]     = from->renyi2[at];
-        to[HL_TRACE_NOSINK][head]     = others ? from->entropy_nosink[at] : NAN;
-        for (int kind = 0; kind < HL_N_KINDS; kind++)
-            to[HL_TRACE_LOOKBACK + kind][head] =
-                rows->n_segments == HL_N_KINDS ? from->segment_mass[at * HL_N_KINDS + kind] : NAN;
-    }
+    hl_trace_read_row(to, tracer->config, rows, 0, row);
 }
 
 static hl_status check_position(const hl_tracer *tracer, int64_t position)

@@ -416,16 +416,19 @@ static void begin_run(hl_backward *b, const int64_t *tokens, int64_t n_tokens)
     b->places[0] = 0;
     b->places[1] = n_tokens;
     b->places[2] = n_tokens;
+    b->places[3] = 0;
     b->tap       = (hl_tap){ .context = b,
                              .layer   = keep_stream,
                              .final   = back_loss,
                              .wants   = HL_WANT_RESID_PRE | HL_WANT_LOGITS };
     b->feed      = (hl_feed){ .tokens = tokens, .n_tokens = n_tokens, .tap = &b->tap };
-    b->chunk     = (hl_chunk){ .feed    = &b->feed,
-                               .n_rows  = n_tokens,
-                               .start   = &b->places[0],
-                               .lengths = &b->places[1],
-                               .ends    = &b->places[2] };
+    b->chunk     = (hl_chunk){ .feed      = &b->feed,
+                               .n_batch   = 1,
+                               .n_rows    = n_tokens,
+                               .start     = &b->places[0],
+                               .lengths   = &b->places[1],
+                               .ends      = &b->places[2],
+                               .sequences = &b->places[3] };
     memset(b->grad, 0, (size_t)stream_count(b) * sizeof *b->grad);
 }
 

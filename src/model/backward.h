@@ -37,7 +37,7 @@ typedef struct hl_backward {
     hl_tap         tap;
     hl_feed        feed;
     hl_chunk       chunk;
-    int64_t        places[3];
+    int64_t        places[4];
     double         nll; /* sum */
 
     float *stream;   /* (n_layers, S, D) before each block */

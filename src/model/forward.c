@@ -12,8 +12,8 @@
 
 /* --------------------------------------------------------------------- tools */
 
-static hl_linear_product product_of(const hl_session *session, const hl_chunk *chunk,
-                                    const float *x, const hl_forward_part *part)
+static hl_linear_product product_of(const hl_chunk *chunk, const float *x,
+                                    const hl_forward_part *part)
 {
     const hl_matrix *matrix = &part->param->matrix;
 
@@ -22,7 +22,7 @@ static hl_linear_product product_of(const hl_session *session, const hl_chunk *c
                     .out_stride = matrix->n_rows,
                     .x          = x,
                     .x_stride   = matrix->n_columns,
-                    .n_batch    = session->options.n_batch,
+                    .n_batch    = chunk->n_batch,
                     .batch_rows = chunk->n_rows,
                     .n_rows     = chunk->lengths },
         .matrix = matrix,
@@ -38,7 +38,7 @@ hl_status hl_forward_linears(const hl_session *session, const hl_chunk *chunk, c
 
     for (int i = 0; i < n_parts; i++) {
         if (parts[i].param != NULL)
-            products[count++] = product_of(session, chunk, x, &parts[i]);
+            products[count++] = product_of(chunk, x, &parts[i]);
     }
     return hl_linear_all(products, count, &session->pool);
 }
@@ -64,7 +64,7 @@ void hl_forward_norm(const hl_session *session, const hl_chunk *chunk, float *ou
 {
     hl_norm norm    = hl_forward_norm_of(session, param);
     int64_t d_model = session->config->d_model;
-    int64_t n_rows  = session->options.n_batch * chunk->n_rows;
+    int64_t n_rows  = chunk->n_batch * chunk->n_rows;
 
 #pragma omp parallel for num_threads(hl_forward_threads(session, n_rows *d_model))
     for (int64_t row = 0; row < n_rows; row++) {
@@ -75,7 +75,7 @@ void hl_forward_norm(const hl_session *session, const hl_chunk *chunk, float *ou
 
 static int64_t stream_count(const hl_session *session, const hl_chunk *chunk)
 {
-    return session->options.n_batch * chunk->n_rows * session->config->d_model;
+    return chunk->n_batch * chunk->n_rows * session->config->d_model;
 }
 
 static void copy_stream(const hl_session *session, const hl_chunk *chunk, float *out,
@@ -236,12 +236,13 @@ static void describe_layer(hl_layer_rows *out, const hl_session *session, const 
 
     *out = (hl_layer_rows){
         .layer      = layer,
-        .n_batch    = session->options.n_batch,
+        .n_batch    = chunk->n_batch,
         .n_rows     = chunk->n_rows,
         .n_heads    = session->config->layers[layer].n_heads,
         .n_kv_heads = session->config->layers[layer].n_kv_heads,
         .d_head     = session->config->d_head,
         .d_model    = session->config->d_model,
+        .sequences  = chunk->sequences,
         .start      = chunk->start,
         .lengths    = chunk->lengths,
         .rows       = &session->statistics,
@@ -268,10 +269,11 @@ static hl_status report_embedded(const hl_session *session, const hl_chunk *chun
     if (tap == NULL || tap->embedded == NULL)
         return HL_OK;
     return tap->embedded(tap->context, &(hl_layer_rows){ .layer      = -1,
-                                                         .n_batch    = session->options.n_batch,
+                                                         .n_batch    = chunk->n_batch,
                                                          .n_rows     = chunk->n_rows,
                                                          .d_head     = session->config->d_head,
                                                          .d_model    = session->config->d_model,
+                                                         .sequences  = chunk->sequences,
                                                          .start      = chunk->start,
                                                          .lengths    = chunk->lengths,
                                                          .resid_post = session->rows.x });
@@ -309,7 +311,7 @@ static bool stream_is_finite(const hl_session *session, const hl_chunk *chunk)
 {
     int64_t d_model = session->config->d_model;
 
-    for (int64_t row = 0; row < session->options.n_batch * chunk->n_rows; row++) {
+    for (int64_t row = 0; row < chunk->n_batch * chunk->n_rows; row++) {
         const float *x   = session->rows.x + row * d_model;
         float        sum = 0.0f;
         /* 0 * x is 0 for what is finite, NaN for what is not. */
@@ -361,7 +363,7 @@ static void read_stream(const hl_session *session, const hl_chunk *chunk)
     const hl_feed *feed    = chunk->feed;
     int64_t        d_model = session->config->d_model;
 
-    for (int64_t b = 0; b < session->options.n_batch; b++)
+    for (int64_t b = 0; b < chunk->n_batch; b++)
         memcpy(session->rows.x + b * chunk->n_rows * d_model,
                feed->stream + (b * feed->n_tokens + chunk->offset) * d_model,
                (size_t)(chunk->lengths[b] * d_model) * sizeof(float));

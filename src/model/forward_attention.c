@@ -45,7 +45,7 @@ void hl_forward_angles(hl_session *session, const hl_chunk *chunk)
     for (hl_rope_choice choice = HL_ROPE_MAIN; choice < HL_N_ROPES; choice++) {
         if (session->ropes[choice].cosine == NULL)
             continue;
-        for (int64_t sequence = 0; sequence < session->options.n_batch; sequence++)
+        for (int64_t sequence = 0; sequence < chunk->n_batch; sequence++)
             sequence_angles(session, chunk, choice, sequence);
     }
 }
@@ -84,7 +84,7 @@ static void norm_heads(const hl_session *session, const head_work *work, float *
 static void finish_heads(const hl_session *session, const hl_chunk *chunk, const head_work *work)
 {
     int64_t d_head = session->config->d_head;
-    int64_t n_rows = session->options.n_batch * chunk->n_rows;
+    int64_t n_rows = chunk->n_batch * chunk->n_rows;
 
     if (session->config->qk_norm == HL_QK_NORM_NONE && work->rope == NULL)
         return;
@@ -159,12 +159,12 @@ static void store_rows(const hl_session *session, const hl_chunk *chunk, int64_t
     const hl_session_cache *cache      = cache_of(session, layer);
     int64_t                 n_kv_heads = session->config->layers[layer].n_kv_heads;
     int64_t                 width      = n_kv_heads * session->config->d_head;
-    int64_t                 n_rows     = session->options.n_batch * chunk->n_rows;
+    int64_t                 n_rows     = chunk->n_batch * chunk->n_rows;
 
 #pragma omp parallel for num_threads(hl_forward_threads(session, n_rows *width))
     for (int64_t row = 0; row < n_rows; row++) {
-        int64_t sequence = row / chunk->n_rows;
-        int64_t position = chunk->start[sequence] + row % chunk->n_rows;
+        int64_t sequence = chunk->sequences[row / chunk->n_rows];
+        int64_t position = chunk->start[row / chunk->n_rows] + row % chunk->n_rows;
 
         if (!hl_chunk_has(chunk, row))
             continue;
@@ -193,11 +193,11 @@ static void set_masks(hl_attention *problem, const hl_session *session,
 }
 
 /* Queries times keys times `width`, at most. */
-static int64_t chunk_products(const hl_session *session, const hl_chunk *chunk, int64_t width)
+static int64_t chunk_products(const hl_chunk *chunk, int64_t width)
 {
     int64_t count = 0;
 
-    for (int64_t i = 0; i < session->options.n_batch; i++)
+    for (int64_t i = 0; i < chunk->n_batch; i++)
         count += chunk->lengths[i] * chunk->ends[i];
     return count * width;
 }
@@ -210,13 +210,13 @@ hl_attention hl_forward_problem(const hl_session *session, const hl_chunk *chunk
     const hl_session_param *sinks      = hl_session_param_of(session, HL_ROLE_SINKS, layer, 0);
     int64_t                 n_ctx      = session->options.n_ctx;
     int64_t                 d_head     = config->d_head;
-    int64_t                 n_products = chunk_products(session, chunk, at->n_heads * d_head);
+    int64_t                 n_products = chunk_products(chunk, at->n_heads * d_head);
     hl_rows                 cached     = { .dtype        = session->options.cache_dtype,
                                            .batch_stride = at->n_kv_heads * n_ctx * d_head,
                                            .head_stride  = n_ctx * d_head,
                                            .row_stride   = d_head };
     hl_attention            problem    = {
-                      .n_batch      = session->options.n_batch,
+                      .n_batch      = chunk->n_batch,
                       .n_heads      = at->n_heads,
                       .n_kv_heads   = at->n_kv_heads,
                       .n_queries    = chunk->n_rows,
@@ -254,13 +254,16 @@ hl_attention hl_forward_problem(const hl_session *session, const hl_chunk *chunk
     return problem;
 }
 
-/* Attention of few rows, shared out to the team by sequences and heads. */
-typedef struct attention_shares {
-    const hl_attention        *problem;
-    const hl_attention_result *result;
-    int64_t                    n_heads; /* of a share: all of a K/V head, or one */
-    _Atomic(int)               failure; /* HL_OK */
-} attention_shares;
+/* Attention in parts: some heads of one sequence each. */
+typedef struct attention_parts {
+    const hl_session    *session;
+    const hl_chunk      *chunk;
+    int64_t              layer;
+    const hl_attention  *problem; /* all of it, where sequences lie one after the other */
+    hl_attention_result *result;
+    int64_t              n_heads; /* of a part: all, all of a K/V head, or one */
+    _Atomic(int)         failure; /* HL_OK */
+} attention_parts;
 
 static void advance(float **pointer, int64_t count)
 {
@@ -276,41 +279,54 @@ static hl_rows rows_from(hl_rows rows, int64_t sequence, int64_t head)
     return rows;
 }
 
-/* n_heads heads of one sequence, from `head` on; they share a K/V head. */
-static hl_attention problem_part(const hl_attention *whole, int64_t sequence, int64_t head,
+/* (n_heads) of a layer, for number `index` of what is fed; NULL: ones. */
+static const float *gates_of(const attention_parts *parts, int64_t index)
+{
+    const hl_feed *feed = parts->chunk->feed;
+
+    if (feed->gates_each == NULL || feed->gates_each[index] == NULL)
+        return parts->problem->gates;
+    return feed->gates_each[index] + parts->layer * parts->session->config->n_heads;
+}
+
+/* n_heads heads of one sequence, from `head` on: all that share a K/V head or some, or those of
+ * some K/V heads. */
+static hl_attention problem_part(const attention_parts *parts, int64_t index, int64_t head,
                                  int64_t n_heads)
 {
-    hl_attention part    = *whole;
-    int64_t      kv_head = head / (whole->n_heads / whole->n_kv_heads);
+    const hl_attention *whole    = parts->problem;
+    const float        *gates    = gates_of(parts, index);
+    hl_attention        part     = *whole;
+    int64_t             group    = whole->n_heads / whole->n_kv_heads;
+    int64_t             sequence = parts->chunk->sequences[index];
 
     part.n_batch    = 1;
     part.n_heads    = n_heads;
-    part.n_kv_heads = 1;
-    part.n_threads  = 1;
-    part.q          = rows_from(whole->q, sequence, head);
-    part.k          = rows_from(whole->k, sequence, kv_head);
-    part.v          = rows_from(whole->v, sequence, kv_head);
-    part.query_start += sequence;
-    part.key_length += sequence;
+    part.n_kv_heads = n_heads > group ? n_heads / group : 1;
+    part.q          = rows_from(whole->q, index, head);
+    part.k          = rows_from(whole->k, sequence, head / group);
+    part.v          = rows_from(whole->v, sequence, head / group);
+    part.query_start += index;
+    part.key_length += index;
     part.alibi_slopes = whole->alibi_slopes != NULL ? whole->alibi_slopes + head : NULL;
     part.key_bias     = whole->key_bias != NULL ? whole->key_bias + head * whole->n_keys : NULL;
     part.sinks        = whole->sinks != NULL ? whole->sinks + head : NULL;
-    part.gates        = whole->gates != NULL ? whole->gates + head : NULL;
+    part.gates        = gates != NULL ? gates + head : NULL;
     part.segments =
         whole->segments != NULL ? whole->segments + sequence * whole->segment_stride : NULL;
     return part;
 }
 
 static hl_attention_result result_part(const hl_attention_result *whole,
-                                       const hl_attention *problem, int64_t sequence, int64_t head)
+                                       const hl_attention *problem, int64_t index, int64_t head)
 {
     hl_attention_result part         = *whole;
-    int64_t             first        = (sequence * problem->n_heads + head) * problem->n_queries;
+    int64_t             first        = (index * problem->n_heads + head) * problem->n_queries;
     float             **statistics[] = { &part.lse,        &part.entropy,  &part.renyi2,
                                          &part.varentropy, &part.peak,     &part.entropy_nosink,
                                          &part.diagonal,   &part.previous, &part.first };
 
-    part.out = rows_from(whole->out, sequence, head);
+    part.out = rows_from(whole->out, index, head);
     for (size_t i = 0; i < sizeof statistics / sizeof *statistics; i++)
         advance(statistics[i], first);
     advance(&part.segment_mass, first * problem->n_segments);
@@ -319,37 +335,63 @@ static hl_attention_result result_part(const hl_attention_result *whole,
     return part;
 }
 
+static hl_status attend_part(const attention_parts *parts, int64_t number, int n_threads)
+{
+    const hl_attention *whole   = parts->problem;
+    int64_t             index   = number * parts->n_heads / whole->n_heads;
+    int64_t             head    = number * parts->n_heads % whole->n_heads;
+    hl_attention        problem = problem_part(parts, index, head, parts->n_heads);
+    hl_attention_result result  = result_part(parts->result, whole, index, head);
+
+    problem.n_threads = n_threads;
+    return hl_attention_forward(&result, &problem);
+}
+
 static void attend_share(void *context, int64_t share, int member)
 {
-    attention_shares   *shares   = context;
-    const hl_attention *whole    = shares->problem;
-    int64_t             sequence = share * shares->n_heads / whole->n_heads;
-    int64_t             head     = share * shares->n_heads % whole->n_heads;
-    hl_attention        problem  = problem_part(whole, sequence, head, shares->n_heads);
-    hl_attention_result result   = result_part(shares->result, whole, sequence, head);
-    hl_status           status   = hl_attention_forward(&result, &problem);
+    attention_parts *parts  = context;
+    hl_status        status = attend_part(parts, share, 1);
     (void)member;
 
     if (status != HL_OK)
-        atomic_store(&shares->failure, (int)status);
+        atomic_store(&parts->failure, (int)status);
 }
 
-static hl_status run_attention(const hl_session *session, hl_attention_result *result,
-                               const hl_attention *problem, int64_t n_products)
+/* Few rows, shared out to the team. */
+static hl_status attend_together(attention_parts *parts, int64_t n_parts)
 {
-    int64_t          n_groups = problem->n_batch * problem->n_kv_heads;
-    bool             by_group = n_groups >= session->pool.n_threads;
-    attention_shares shares   = { .problem = problem,
-                                  .result  = result,
-                                  .n_heads = by_group ? problem->n_heads / problem->n_kv_heads : 1 };
-    int64_t          n_shares = problem->n_batch * problem->n_heads / shares.n_heads;
-
-    if (!session->few_rows || n_products < TEAM_PRODUCTS || n_shares > HL_TEAM_SHARES)
-        return hl_attention_forward(result, problem);
-    hl_team_run(session->pool.team, n_shares, attend_share, &shares);
-    if (atomic_load(&shares.failure) != HL_OK)
-        return hl_fail((hl_status)atomic_load(&shares.failure), "attention failed on a thread");
+    hl_team_run(parts->session->pool.team, n_parts, attend_share, parts);
+    if (atomic_load(&parts->failure) != HL_OK)
+        return hl_fail((hl_status)atomic_load(&parts->failure), "attention failed on a thread");
     return HL_OK;
+}
+
+static hl_status attend_one_by_one(attention_parts *parts)
+{
+    hl_status status = HL_OK;
+
+    parts->n_heads = parts->problem->n_heads;
+    for (int64_t i = 0; i < parts->problem->n_batch && status == HL_OK; i++)
+        status = attend_part(parts, i, parts->problem->n_threads);
+    return status;
+}
+
+/* Chosen sequences are not one problem: their keys lie here and there, their gates differ.  Of
+ * these, heads that share keys stay together in any case: how many sequences there are must
+ * not show. */
+static hl_status run_attention(attention_parts *parts, int64_t n_products)
+{
+    const hl_session   *session   = parts->session;
+    const hl_attention *problem   = parts->problem;
+    bool                is_chosen = parts->chunk->feed->sequences != NULL;
+    int64_t             n_groups  = problem->n_batch * problem->n_kv_heads;
+    bool                by_group  = is_chosen || n_groups >= session->pool.n_threads;
+
+    parts->n_heads  = by_group ? problem->n_heads / problem->n_kv_heads : 1;
+    int64_t n_parts = problem->n_batch * problem->n_heads / parts->n_heads;
+    if (session->few_rows && n_products >= TEAM_PRODUCTS && n_parts <= HL_TEAM_SHARES)
+        return attend_together(parts, n_parts);
+    return is_chosen ? attend_one_by_one(parts) : hl_attention_forward(parts->result, problem);
 }
 
 static hl_status attend(hl_session *session, const hl_chunk *chunk, int64_t layer)
@@ -357,6 +399,9 @@ static hl_status attend(hl_session *session, const hl_chunk *chunk, int64_t laye
     bool                watched = chunk->feed->tap != NULL && chunk->feed->tap->layer != NULL;
     hl_attention        problem = hl_forward_problem(session, chunk, layer);
     hl_attention_result result  = { 0 };
+    attention_parts     parts   = {
+              .session = session, .chunk = chunk, .layer = layer, .problem = &problem, .result = &result
+    };
 
     if (watched) {
         result = session->statistics;
@@ -365,8 +410,7 @@ static hl_status attend(hl_session *session, const hl_chunk *chunk, int64_t laye
     }
     result.out      = problem.q;
     result.out.data = session->rows.z;
-    return run_attention(session, &result, &problem,
-                         chunk_products(session, chunk, problem.n_heads * problem.d_head));
+    return run_attention(&parts, chunk_products(chunk, problem.n_heads * problem.d_head));
 }
 
 hl_status hl_forward_attention(hl_session *session, const hl_chunk *chunk, int64_t layer,
@@ -423,12 +467,14 @@ static bool is_wanted(const hl_session *session, const hl_chunk *chunk, int64_t 
     return wanted == NULL || wanted[layer * session->config->n_heads + head];
 }
 
-static hl_status make_pattern(const hl_session *session, const hl_chunk *chunk,
-                              const hl_attention *problem, const hl_layer_rows *rows, int64_t index)
+static hl_status make_pattern(const attention_parts *parts, const hl_layer_rows *rows,
+                              int64_t index)
 {
-    int64_t head     = index / rows->n_patterns % rows->n_heads;
-    int64_t sequence = index / rows->n_patterns / rows->n_heads;
-    int64_t listed =
+    const hl_session *session  = parts->session;
+    const hl_chunk   *chunk    = parts->chunk;
+    int64_t           head     = index / rows->n_patterns % rows->n_heads;
+    int64_t           sequence = index / rows->n_patterns / rows->n_heads;
+    int64_t           listed =
         index % rows->n_patterns + (rows->patterns_differ ? sequence * rows->n_patterns : 0);
     int64_t row    = rows->pattern_rows[listed];
     double *scores = session->rows.scores + hl_thread_index() * rows->n_keys;
@@ -440,8 +486,9 @@ static hl_status make_pattern(const hl_session *session, const hl_chunk *chunk,
     session->rows.exact[index] = (hl_pattern_row){ 0 };
     if (row >= chunk->lengths[sequence])
         return HL_OK;
-    hl_status status =
-        hl_attention_pattern(scores, &session->rows.exact[index], problem, sequence, head, row);
+    hl_attention problem = problem_part(parts, sequence, head, 1);
+    hl_status    status =
+        hl_attention_pattern(scores, &session->rows.exact[index], &problem, 0, 0, row);
     for (int64_t key = 0; key < rows->n_keys && status == HL_OK; key++)
         out[key] = (float)scores[key];
     return status;
@@ -449,8 +496,11 @@ static hl_status make_pattern(const hl_session *session, const hl_chunk *chunk,
 
 hl_status hl_forward_patterns(hl_session *session, const hl_chunk *chunk, hl_layer_rows *rows)
 {
-    hl_attention problem = hl_forward_problem(session, chunk, rows->layer);
-    hl_status    failure = HL_OK;
+    hl_attention    problem = hl_forward_problem(session, chunk, rows->layer);
+    attention_parts parts   = {
+          .session = session, .chunk = chunk, .layer = rows->layer, .problem = &problem
+    };
+    hl_status failure = HL_OK;
 
     rows->patterns_differ = chunk->feed->tap->patterns_differ;
     if (rows->patterns_differ)
@@ -465,7 +515,7 @@ hl_status hl_forward_patterns(hl_session *session, const hl_chunk *chunk, hl_lay
 #pragma omp parallel for num_threads(                                                              \
     hl_forward_threads(session, count * rows->n_keys * rows->d_head))
     for (int64_t index = 0; index < count; index++) {
-        hl_status status = make_pattern(session, chunk, &problem, rows, index);
+        hl_status status = make_pattern(&parts, rows, index);
         if (status != HL_OK) {
 #pragma omp atomic write
             failure = status;

@@ -74,7 +74,7 @@ typedef hl_status (*row_step)(const hl_session *session, const hl_chunk *chunk, 
 static hl_status each_row(const hl_session *session, const hl_chunk *chunk, float *out,
                           int64_t width, row_step step)
 {
-    for (int64_t sequence = 0; sequence < session->options.n_batch; sequence++) {
+    for (int64_t sequence = 0; sequence < chunk->n_batch; sequence++) {
         for (int64_t row = 0; row < chunk->lengths[sequence]; row++) {
             float    *at     = out + (sequence * chunk->n_rows + row) * width;
             hl_status status = step(session, chunk, at, sequence, row);
@@ -107,18 +107,29 @@ done:
 
 /* ---------------------------------------------------------------------- head */
 
-static hl_status multiply_rows(const hl_session *session, float *out, const float *x,
-                               int64_t n_rows, const hl_session_param *param)
+/* Rows of one sequence, or one row of each of some: a row of many is multiplied in another way
+ * than one that is alone. */
+typedef struct end_rows {
+    int64_t n_batch;
+    int64_t n_rows; /* of each; together at most HL_LOGIT_ROWS */
+} end_rows;
+
+static hl_status multiply_rows(const hl_session *session, float *out, const float *x, end_rows ends,
+                               const hl_session_param *param)
 {
+    int64_t        counts[HL_LOGIT_ROWS];
     hl_linear_rows rows = {
         .out        = out,
         .out_stride = param->matrix.n_rows,
         .x          = x,
         .x_stride   = param->matrix.n_columns,
-        .n_batch    = 1,
-        .batch_rows = n_rows,
-        .n_rows     = &n_rows,
+        .n_batch    = ends.n_batch,
+        .batch_rows = ends.n_rows,
+        .n_rows     = counts,
     };
+
+    for (int64_t i = 0; i < ends.n_batch; i++)
+        counts[i] = ends.n_rows;
     return hl_linear(&rows, &param->matrix, param->bias, &session->pool);
 }
 
@@ -132,16 +143,15 @@ static void norm_rows(const hl_session *session, float *out, const float *x, int
         session->dense->norm(out + row * d_model, x + row * d_model, d_model, &norm);
 }
 
-/* rows.hidden (n_rows, D) from the residual stream. */
-static void finish_hidden(const hl_session *session, const float *x, int64_t n_rows)
+/* out (n_rows, D) from the residual stream. */
+static void finish_hidden(const hl_session *session, float *out, const float *x, int64_t n_rows)
 {
     int64_t d_model = session->config->d_model;
 
     if (session->config->no_final_norm)
-        memcpy(session->rows.hidden, x, (size_t)(n_rows * d_model) * sizeof *x);
+        memcpy(out, x, (size_t)(n_rows * d_model) * sizeof *x);
     else
-        norm_rows(session, session->rows.hidden, x, n_rows,
-                  hl_session_param_of(session, HL_ROLE_FINAL_NORM, -1, 0));
+        norm_rows(session, out, x, n_rows, hl_session_param_of(session, HL_ROLE_FINAL_NORM, -1, 0));
 }
 
 static void scale_logits(const hl_session *session, float *logits, int64_t count)
@@ -158,9 +168,10 @@ static void scale_logits(const hl_session *session, float *logits, int64_t count
 }
 
 /* rows.logits from rows.hidden, which an encoder's head overwrites. */
-static hl_status make_logits(const hl_session *session, int64_t n_rows)
+static hl_status make_logits(const hl_session *session, end_rows ends)
 {
     hl_status               status = HL_OK;
+    int64_t                 n_rows = ends.n_batch * ends.n_rows;
     const hl_session_rows  *rows   = &session->rows;
     const hl_config        *config = session->config;
     const hl_session_param *dense  = hl_session_param_of(session, HL_ROLE_HEAD_DENSE, -1, 0);
@@ -170,7 +181,7 @@ static hl_status make_logits(const hl_session *session, int64_t n_rows)
     const float            *x      = rows->hidden;
 
     if (dense != NULL) {
-        HL_TRY(multiply_rows(session, rows->narrow, x, n_rows, dense));
+        HL_TRY(multiply_rows(session, rows->narrow, x, ends, dense));
         session->dense->activate(rows->narrow, NULL, n_rows * config->d_model, config->activation,
                                  0.0f);
         if (norm != NULL)
@@ -178,10 +189,10 @@ static hl_status make_logits(const hl_session *session, int64_t n_rows)
         x = rows->narrow;
     }
     if (out != NULL) {
-        HL_TRY(multiply_rows(session, rows->narrow, x, n_rows, out));
+        HL_TRY(multiply_rows(session, rows->narrow, x, ends, out));
         x = rows->narrow;
     }
-    HL_TRY(multiply_rows(session, rows->logits, x, n_rows, head));
+    HL_TRY(multiply_rows(session, rows->logits, x, ends, head));
     if (config->logit_scale != 1.0 || config->logit_softcap > 0.0)
         scale_logits(session, rows->logits, n_rows * config->d_vocab);
 
@@ -240,15 +251,15 @@ hl_status hl_forward_lens(hl_session *session, const hl_chunk *chunk, const floa
     hl_status status  = HL_OK;
     int64_t   d_model = session->config->d_model;
 
-    for (int64_t sequence = 0; sequence < session->options.n_batch; sequence++) {
+    for (int64_t sequence = 0; sequence < chunk->n_batch; sequence++) {
         int64_t first = sequence * chunk->n_rows;
         int64_t end   = first + chunk->lengths[sequence];
 
         for (int64_t row = first; row < end; row += HL_LOGIT_ROWS) {
             int64_t n_rows = end - row < HL_LOGIT_ROWS ? end - row : HL_LOGIT_ROWS;
 
-            finish_hidden(session, x + row * d_model, n_rows);
-            HL_TRY(make_logits(session, n_rows));
+            finish_hidden(session, session->rows.hidden, x + row * d_model, n_rows);
+            HL_TRY(make_logits(session, (end_rows){ 1, n_rows }));
             read_lens(session, row, n_rows);
         }
     }
@@ -267,17 +278,17 @@ static hl_status deliver(hl_session *session, const hl_chunk *chunk, int64_t seq
     hl_session_rows *rows   = &session->rows;
     const hl_tap    *tap    = chunk->feed->tap;
     int64_t          row    = sequence * chunk->n_rows + first;
-    hl_final_rows    final  = { .sequence = sequence,
+    hl_final_rows    final  = { .sequence = chunk->sequences[sequence],
                                 .start    = chunk->start[sequence] + first,
                                 .n_rows   = n_rows,
                                 .d_model  = session->config->d_model,
                                 .d_vocab  = session->config->d_vocab };
 
-    finish_hidden(session, rows->x + row * final.d_model, n_rows);
+    finish_hidden(session, rows->hidden, rows->x + row * final.d_model, n_rows);
     if ((tap->wants & HL_WANT_HIDDEN) != 0)
         final.hidden = rows->hidden;
     if ((tap->wants & (HL_WANT_LOGITS | HL_WANT_LENS)) != 0) {
-        HL_TRY(make_logits(session, n_rows));
+        HL_TRY(make_logits(session, (end_rows){ 1, n_rows }));
         HL_TRY(check_logits(session, n_rows));
     }
     if ((tap->wants & HL_WANT_LOGITS) != 0)
@@ -306,22 +317,55 @@ static hl_status deliver_sequence(hl_session *session, const hl_chunk *chunk, in
 }
 
 /* The last row of the feed may lie in any of its chunks: the latest one counts. */
-static hl_status keep_last(hl_session *session, const hl_chunk *chunk, int64_t sequence)
+static bool has_last(const hl_chunk *chunk, int64_t sequence)
 {
-    int64_t d_model = session->config->d_model;
-    int64_t d_vocab = session->config->d_vocab;
-    int64_t row     = sequence * chunk->n_rows + chunk->lengths[sequence] - 1;
+    int64_t length = chunk->lengths[sequence];
 
-    if (chunk->lengths[sequence] == 0 ||
-        chunk->offset + chunk->lengths[sequence] < hl_feed_length(chunk->feed, sequence))
+    return length > 0 && chunk->offset + length >= hl_feed_length(chunk->feed, sequence);
+}
+
+/* rows.last from the last rows of n sequences, which lie in rows.hidden. */
+static hl_status keep_logits(hl_session *session, const int64_t *sequences, int64_t n)
+{
+    hl_status status  = HL_OK;
+    int64_t   d_vocab = session->config->d_vocab;
+
+    if (n == 0)
         return HL_OK;
-    finish_hidden(session, session->rows.x + row * d_model, 1);
-    hl_status status = make_logits(session, 1);
-    if (status == HL_OK)
-        status = check_logits(session, 1);
-    if (status == HL_OK)
-        memcpy(session->rows.last + sequence * d_vocab, session->rows.logits,
+    HL_TRY(make_logits(session, (end_rows){ n, 1 }));
+    HL_TRY(check_logits(session, n));
+    for (int64_t i = 0; i < n; i++)
+        memcpy(session->rows.last + sequences[i] * d_vocab, session->rows.logits + i * d_vocab,
                (size_t)d_vocab * sizeof(float));
+
+done:
+    return status;
+}
+
+/* As many sequences at a time as there is room for: the head is read once for them. */
+static hl_status keep_last(hl_session *session, const hl_chunk *chunk)
+{
+    hl_status status  = HL_OK;
+    int64_t   d_model = session->config->d_model;
+    int64_t   n       = 0;
+    int64_t   sequences[HL_LOGIT_ROWS];
+
+    for (int64_t i = 0; i < chunk->n_batch; i++) {
+        int64_t row = i * chunk->n_rows + chunk->lengths[i] - 1;
+
+        if (!has_last(chunk, i))
+            continue;
+        finish_hidden(session, session->rows.hidden + n * d_model, session->rows.x + row * d_model,
+                      1);
+        sequences[n++] = chunk->sequences[i];
+        if (n == HL_LOGIT_ROWS) {
+            HL_TRY(keep_logits(session, sequences, n));
+            n = 0;
+        }
+    }
+    HL_TRY(keep_logits(session, sequences, n));
+
+done:
     return status;
 }
 
@@ -332,12 +376,10 @@ hl_status hl_forward_final(hl_session *session, const hl_chunk *chunk)
     bool      watched = chunk->feed->tap != NULL && chunk->feed->tap->final != NULL &&
                    (wants & (HL_WANT_HIDDEN | HL_WANT_LOGITS | HL_WANT_LENS)) != 0;
 
-    for (int64_t sequence = 0; sequence < session->options.n_batch; sequence++) {
-        if (watched)
-            HL_TRY(deliver_sequence(session, chunk, sequence));
-        if ((session->options.wants & HL_WANT_LAST_LOGITS) != 0)
-            HL_TRY(keep_last(session, chunk, sequence));
-    }
+    for (int64_t sequence = 0; sequence < chunk->n_batch && watched; sequence++)
+        HL_TRY(deliver_sequence(session, chunk, sequence));
+    if ((session->options.wants & HL_WANT_LAST_LOGITS) != 0)
+        HL_TRY(keep_last(session, chunk));
 
 done:
     return status;

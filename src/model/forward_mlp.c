@@ -29,7 +29,7 @@ static hl_status plain_mlp(hl_session *session, const hl_chunk *chunk, int64_t l
     hl_status               status = HL_OK;
     hl_session_rows        *rows   = &session->rows;
     int64_t                 width  = session->config->layers[layer].d_mlp;
-    int64_t                 n_rows = session->options.n_batch * chunk->n_rows;
+    int64_t                 n_rows = chunk->n_batch * chunk->n_rows;
     const hl_session_param *gate   = hl_session_param_of(session, HL_ROLE_MLP_GATE, layer, 0);
     const hl_session_param *up     = hl_session_param_of(session, HL_ROLE_MLP_UP, layer, 0);
     const hl_session_param *down   = hl_session_param_of(session, HL_ROLE_MLP_DOWN, layer, 0);
@@ -251,7 +251,7 @@ hl_status hl_forward_mlp(hl_session *session, const hl_chunk *chunk, int64_t lay
 
     if (session->config->layers[layer].n_experts == 0)
         return plain_mlp(session, chunk, layer, x);
-    for (int64_t sequence = 0; sequence < session->options.n_batch; sequence++) {
+    for (int64_t sequence = 0; sequence < chunk->n_batch; sequence++) {
         int64_t   first  = sequence * chunk->n_rows * d_model;
         mixture   m      = { session, layer, chunk->lengths[sequence], x + first,
                              session->rows.mlp + first };

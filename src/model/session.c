@@ -422,7 +422,7 @@ static hl_status plan(hl_session *session)
 
     HL_TRY(hl_session_load_weights(session));
     HL_TRY(HL_SESSION_ALLOC(session, &session->searched, session->config->n_layers + 1));
-    HL_TRY(HL_SESSION_ALLOC(session, &session->places, product(3, session->options.n_batch, 1)));
+    HL_TRY(HL_SESSION_ALLOC(session, &session->places, product(4, session->options.n_batch, 1)));
     HL_TRY(plan_cache(session));
     HL_TRY(plan_stream(session, n_rows));
     HL_TRY(plan_heads(session, n_rows));
@@ -515,6 +515,37 @@ void hl_session_close(hl_session *session)
 
 /* ---------------------------------------------------------------------- feed */
 
+/* How many sequences are fed, and which is number `index` of them. */
+static int64_t fed_count(const hl_session *session, const hl_feed *feed)
+{
+    return feed->sequences != NULL ? feed->n_sequences : session->options.n_batch;
+}
+
+static int64_t fed_sequence(const hl_feed *feed, int64_t index)
+{
+    return feed->sequences != NULL ? feed->sequences[index] : index;
+}
+
+static hl_status check_sequences(const hl_session *session, const hl_feed *feed)
+{
+    if (feed->sequences == NULL) {
+        if (feed->gates_each != NULL)
+            return hl_fail(HL_BAD_ARGUMENT, "feed: gates of each sequence, but not which they are");
+        return HL_OK;
+    }
+    if (feed->lengths != NULL)
+        return hl_fail(HL_BAD_ARGUMENT, "feed: chosen sequences have no lengths of their own");
+    for (int64_t i = 0; i < feed->n_sequences; i++) {
+        int64_t before = i > 0 ? feed->sequences[i - 1] : -1;
+
+        if (feed->sequences[i] <= before || feed->sequences[i] >= session->options.n_batch)
+            return hl_fail(HL_BAD_ARGUMENT, "feed: sequence %lld after %lld, of %lld",
+                           (long long)feed->sequences[i], (long long)before,
+                           (long long)session->options.n_batch);
+    }
+    return HL_OK;
+}
+
 static hl_status check_tokens(const hl_session *session, const hl_feed *feed, int64_t sequence)
 {
     const hl_config *config = session->config;
@@ -536,9 +567,10 @@ static hl_status check_tokens(const hl_session *session, const hl_feed *feed, in
     return HL_OK;
 }
 
-static hl_status check_length(const hl_session *session, const hl_feed *feed, int64_t sequence)
+static hl_status check_length(const hl_session *session, const hl_feed *feed, int64_t index)
 {
-    int64_t length = hl_feed_length(feed, sequence);
+    int64_t length   = hl_feed_length(feed, index);
+    int64_t sequence = fed_sequence(feed, index);
 
     if (length < 0 || length > feed->n_tokens)
         return hl_fail(HL_BAD_ARGUMENT, "sequence %lld: %lld tokens of %lld", (long long)sequence,
@@ -556,13 +588,16 @@ static hl_status check_patterns(const hl_session *session, const hl_feed *feed)
     if (feed->tap == NULL || (feed->tap->wants & HL_WANT_PATTERN) == 0 ||
         feed->tap->patterns_differ)
         return HL_OK;
-    for (int64_t i = 1; i < session->options.n_batch; i++) {
-        if (session->length[i] != session->length[0])
+    for (int64_t i = 1; i < fed_count(session, feed); i++) {
+        int64_t first = fed_sequence(feed, 0);
+        int64_t other = fed_sequence(feed, i);
+
+        if (session->length[other] != session->length[first])
             return hl_fail(HL_UNSUPPORTED,
-                           "patterns: sequence %lld has %lld tokens and sequence 0 %lld, but a "
+                           "patterns: sequence %lld has %lld tokens and sequence %lld %lld, but a "
                            "position must be the same row in all",
-                           (long long)i, (long long)session->length[i],
-                           (long long)session->length[0]);
+                           (long long)other, (long long)session->length[other], (long long)first,
+                           (long long)session->length[first]);
     }
     return HL_OK;
 }
@@ -583,12 +618,13 @@ static hl_status check_feed(const hl_session *session, const hl_feed *feed)
         return hl_fail(HL_BAD_ARGUMENT, "feed: no tokens");
     if (feed->segments != NULL)
         HL_TRY(check_option("n_segments", feed->n_segments, 1, HL_MAX_SEGMENTS));
+    HL_TRY(check_sequences(session, feed));
     HL_TRY(check_stream_given(session, feed));
-    HL_TRY(hl_tap_check(feed->tap, &session->options));
+    HL_TRY(hl_tap_check(feed->tap, &session->options, fed_count(session, feed)));
     HL_TRY(check_patterns(session, feed));
-    for (int64_t sequence = 0; sequence < session->options.n_batch; sequence++) {
-        HL_TRY(check_length(session, feed, sequence));
-        HL_TRY(check_tokens(session, feed, sequence));
+    for (int64_t i = 0; i < fed_count(session, feed); i++) {
+        HL_TRY(check_length(session, feed, i));
+        HL_TRY(check_tokens(session, feed, i));
     }
 
 done:
@@ -601,19 +637,23 @@ static void place_chunk(hl_chunk *chunk, const hl_session *session, int64_t offs
     int64_t longest = 0;
 
     chunk->offset = offset;
-    for (int64_t i = 0; i < session->options.n_batch; i++) {
-        int64_t left = hl_feed_length(chunk->feed, i) - offset;
+    for (int64_t i = 0; i < chunk->n_batch; i++) {
+        int64_t sequence = fed_sequence(chunk->feed, i);
+        int64_t left     = hl_feed_length(chunk->feed, i) - offset;
 
-        left              = left > session->options.n_chunk ? session->options.n_chunk : left;
-        left              = left < 0 ? 0 : left;
-        chunk->lengths[i] = left;
-        chunk->start[i]   = session->length[i];
-        chunk->ends[i]    = session->length[i] + left;
-        longest           = left > longest ? left : longest;
+        left                = left > session->options.n_chunk ? session->options.n_chunk : left;
+        left                = left < 0 ? 0 : left;
+        chunk->sequences[i] = sequence;
+        chunk->lengths[i]   = left;
+        chunk->start[i]     = session->length[sequence];
+        chunk->ends[i]      = session->length[sequence] + left;
+        longest             = left > longest ? left : longest;
     }
     /* Attention over fewer rows than a vector has lanes takes another way, which rounds
-     * differently: whether it does must not depend on the longest of the batch. */
-    if (session->options.steady && longest > 0 && longest < STEADY_ROWS)
+     * differently: whether it does must not depend on the longest of the batch.  Chosen
+     * sequences are all as long. */
+    if (session->options.steady && chunk->feed->sequences == NULL && longest > 0 &&
+        longest < STEADY_ROWS)
         longest = session->options.n_chunk < STEADY_ROWS ? session->options.n_chunk : STEADY_ROWS;
     chunk->n_rows = longest;
 }
@@ -621,10 +661,12 @@ static void place_chunk(hl_chunk *chunk, const hl_session *session, int64_t offs
 static hl_status run_chunks(hl_session *session, const hl_feed *feed)
 {
     int64_t  n_batch = session->options.n_batch;
-    hl_chunk chunk   = { .feed    = feed,
-                         .start   = session->places,
-                         .lengths = session->places + n_batch,
-                         .ends    = session->places + 2 * n_batch };
+    hl_chunk chunk   = { .feed      = feed,
+                         .n_batch   = fed_count(session, feed),
+                         .start     = session->places,
+                         .lengths   = session->places + n_batch,
+                         .ends      = session->places + 2 * n_batch,
+                         .sequences = session->places + 3 * n_batch };
 
     for (int64_t offset = 0;; offset += session->options.n_chunk) {
         place_chunk(&chunk, session, offset);
@@ -633,8 +675,8 @@ static hl_status run_chunks(hl_session *session, const hl_feed *feed)
         hl_status status = hl_forward(session, &chunk);
         if (status != HL_OK)
             return status;
-        for (int64_t i = 0; i < n_batch; i++)
-            session->length[i] = chunk.ends[i];
+        for (int64_t i = 0; i < chunk.n_batch; i++)
+            session->length[chunk.sequences[i]] = chunk.ends[i];
     }
 }
 

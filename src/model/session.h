@@ -1,6 +1,6 @@
 /* session.h - the inside of a session: what the forward pass works with.
  *
- * Letters of shapes: B n_batch, C rows of a chunk, D d_model, H heads, K K/V heads,
+ * Letters of shapes: B n_batch, of the session or of what is fed, C rows of a chunk, D d_model, H heads, K K/V heads,
  * d d_head, S n_ctx.  A chunk has the same number of rows C for every sequence,
  * of which lengths[b] count; the rest is padding that nothing reads.
  *
@@ -98,7 +98,7 @@ struct hl_session {
 
     hl_session_cache *caches; /* (n_layers), or one for all layers of an encoder */
     int64_t          *length; /* (B) tokens so far */
-    int64_t          *places; /* (3, B) start, lengths and ends of a chunk */
+    int64_t          *places; /* (4, B) start, lengths, ends and sequences of a chunk */
 
     hl_session_rope ropes[HL_N_ROPES];
     float          *alibi_slopes; /* (H) or NULL */
@@ -122,11 +122,13 @@ struct hl_session {
 /* What is being fed: a chunk of it. */
 typedef struct hl_chunk {
     const hl_feed *feed;
-    int64_t        offset;  /* of the chunk's first column in feed->tokens */
-    int64_t        n_rows;  /* C */
-    int64_t       *start;   /* (B) position of row 0 */
-    int64_t       *lengths; /* (B) rows that count */
-    int64_t       *ends;    /* (B) start + lengths: keys that exist */
+    int64_t        n_batch;   /* B of what is fed */
+    int64_t        offset;    /* of the chunk's first column in feed->tokens */
+    int64_t        n_rows;    /* C */
+    int64_t       *start;     /* (B) position of row 0 */
+    int64_t       *lengths;   /* (B) rows that count */
+    int64_t       *ends;      /* (B) start + lengths: keys that exist */
+    int64_t       *sequences; /* (B) where their keys and values are */
 } hl_chunk;
 
 /* The part of a role; NULL where the model has none.  layer -1: of the model. */

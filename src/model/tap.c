@@ -35,8 +35,10 @@ static int64_t first_not_rising(const int64_t *positions, int64_t n)
     return -1;
 }
 
-hl_status hl_tap_check(const hl_tap *tap, const hl_session_options *options)
+hl_status hl_tap_check(const hl_tap *tap, const hl_session_options *options, int64_t n_batch)
 {
+    int64_t n_patterns = n_batch > 0 ? options->n_batch * options->n_patterns / n_batch : 0;
+
     if (tap == NULL)
         return HL_OK;
     if ((tap->wants & ~options->wants) != 0)
@@ -44,11 +46,11 @@ hl_status hl_tap_check(const hl_tap *tap, const hl_session_options *options)
                        (unsigned)tap->wants, (unsigned)options->wants);
     if ((tap->wants & HL_WANT_PATTERN) == 0)
         return HL_OK;
-    if (tap->n_pattern_positions < 0 || tap->n_pattern_positions > options->n_patterns)
+    if (tap->n_pattern_positions < 0 || tap->n_pattern_positions > n_patterns)
         return hl_fail(HL_BAD_ARGUMENT,
                        "the tap names %lld positions, the session was opened for %lld",
-                       (long long)tap->n_pattern_positions, (long long)options->n_patterns);
-    for (int64_t list = 0; list < (tap->patterns_differ ? options->n_batch : 1); list++) {
+                       (long long)tap->n_pattern_positions, (long long)n_patterns);
+    for (int64_t list = 0; list < (tap->patterns_differ ? n_batch : 1); list++) {
         const int64_t *positions = tap->pattern_positions + list * tap->n_pattern_positions;
         int64_t        bad       = first_not_rising(positions, tap->n_pattern_positions);
 

@@ -8,7 +8,7 @@
 
 #include "headlight.h"
 
-/* What a tap wants must be among what the session was opened with. */
-hl_status hl_tap_check(const hl_tap *tap, const hl_session_options *options);
+/* What a tap wants of n_batch sequences must be among what the session was opened with. */
+hl_status hl_tap_check(const hl_tap *tap, const hl_session_options *options, int64_t n_batch);
 
 #endif

@@ -26,6 +26,7 @@ usage: headlight COMMAND [options] ...
   prune      a model without some of its heads: masked, compact, GGUF
   rank       which heads to take out first
   report     all of it as one interactive page, without a network
+  serve      an OpenAI-compatible server with entropy, and the live page
   show       a profile: heatmap, layers, extremes, diagnoses, tables
   sweep      what switching heads off costs, by every ranker
   tokenize   show the tokens of a text, or the text of tokens

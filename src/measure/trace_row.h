@@ -1,0 +1,17 @@
+/* trace_row.h - the numbers that are kept of an attention row, from what the kernels left. */
+#ifndef HL_MEASURE_TRACE_ROW_H
+#define HL_MEASURE_TRACE_ROW_H
+
+#include "headlight.h"
+#include "model/config.h"
+#include "stats/profile_add.h"
+
+/* The keys that a position sees in a layer. */
+hl_seen_keys hl_trace_seen(const hl_config *config, int64_t layer, int64_t position);
+
+/* out[which] (n_heads of the layer) gets row `row` of number `sequence` in `rows`; NULL: not
+ * wanted.  HL_TRACE_CHANGE, which needs whole rows, is NaN. */
+void hl_trace_read_row(float *const out[HL_N_TRACE_ROWS], const hl_config *config,
+                       const hl_layer_rows *rows, int64_t sequence, int64_t row);
+
+#endif

@@ -1,0 +1,661 @@
+/* engine.c - the worker, turn by turn.
+ *
+ *     exclusive work, if somebody waits for it
+ *     jobs that were cancelled leave; jobs from the queue take free slots
+ *     one piece of one prompt, of whoever has been here for longest
+ *     one step of all whose prompts are done and who have room for an event
+ *
+ * The worker alone ends jobs, so that a job in its hands does not vanish.  Others only say what
+ * they want, under the mutex, and wake it. */
+#include "serve/engine.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "model/model.h"
+#include "serve/engine_parts.h"
+
+enum { DEFAULT_SLOTS = 8, QUEUE_PER_SLOT = 4, MAX_QUEUE = 1 << 20, MAX_EVENTS = 1 << 20 };
+
+/* ----------------------------------------------------------------------- time */
+
+double hl_engine_clock(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+bool hl_engine_wait(hl_engine *engine, pthread_cond_t *condition, double until)
+{
+    double          left = until - hl_engine_clock();
+    struct timespec when;
+
+    if (left <= 0.0)
+        return false;
+    left         = left < 1e6 ? left : 1e6; /* who wants longer asks again */
+    until        = hl_engine_clock() + left;
+    when.tv_sec  = (time_t)until;
+    when.tv_nsec = (long)((until - (double)when.tv_sec) * 1e9);
+    pthread_cond_timedwait(condition, &engine->mutex, &when);
+    return true;
+}
+
+/* ---------------------------------------------------------------------- ending */
+
+/* Under the mutex. */
+static void end_job(hl_engine *engine, hl_job *job)
+{
+    if (job->slot >= 0) {
+        engine->slots[job->slot].job       = NULL;
+        engine->slots[job->slot].last_used = engine->turn;
+        engine->counts.n_running--;
+    }
+    if (job->fault != HL_OK)
+        engine->counts.n_failed++;
+    else if (job->is_cancelled)
+        engine->counts.n_cancelled++;
+    else
+        engine->counts.n_finished++;
+    job->failure = job->fault;
+    job->state   = HL_JOB_OVER;
+    job->ended   = hl_engine_clock();
+    pthread_cond_broadcast(&engine->done);
+}
+
+static bool is_complete(const hl_job *job)
+{
+    return job->fault != HL_OK || job->is_cancelled || job->stop != HL_STOP_NONE ||
+           (job->options.prompt_only && !hl_engine_has_prompt(job));
+}
+
+/* What a turn made of a job; under the mutex. */
+static void count_turn(hl_engine *engine, hl_job *job)
+{
+    int64_t n_new = job->n_drawn - job->counts.n_generated;
+
+    job->n_ready += job->n_completed;
+    job->n_completed = 0;
+    if (n_new > 0 && job->drawn_first == 0.0)
+        job->drawn_first = hl_engine_clock();
+    job->counts.n_generated = job->n_drawn;
+    engine->counts.n_generated_tokens += n_new;
+    if (is_complete(job))
+        end_job(engine, job);
+}
+
+/* Everybody hears of it.  A job that is over may be gone afterwards. */
+static void publish(hl_engine *engine, hl_job *job)
+{
+    pthread_mutex_lock(&engine->mutex);
+    bool had = job->n_completed > 0;
+    count_turn(engine, job);
+    bool is_over      = job->state == HL_JOB_OVER;
+    bool is_ownerless = is_over && job->is_abandoned;
+    bool is_told      = (had || is_over) && job->options.notify != NULL && !job->is_abandoned;
+    job->is_notifying = is_told;
+    pthread_cond_broadcast(&job->news);
+    pthread_mutex_unlock(&engine->mutex);
+
+    if (is_told) {
+        job->options.notify(job->options.context);
+        pthread_mutex_lock(&engine->mutex);
+        job->is_notifying = false;
+        pthread_cond_broadcast(&job->news);
+        pthread_mutex_unlock(&engine->mutex);
+    }
+    if (is_ownerless)
+        hl_job_destroy(job);
+}
+
+/* ----------------------------------------------------------------------- turns */
+
+/* The first job of the queue that was cancelled; under the mutex. */
+static hl_job *unqueue_cancelled(hl_engine *engine)
+{
+    for (hl_job **at = &engine->queue; *at != NULL; at = &(*at)->next) {
+        hl_job *job = *at;
+
+        if (!job->is_cancelled)
+            continue;
+        *at = job->next;
+        if (engine->queue_end == &job->next)
+            engine->queue_end = at;
+        engine->counts.n_queued--;
+        return job;
+    }
+    return NULL;
+}
+
+static hl_job *find_cancelled(hl_engine *engine)
+{
+    for (int64_t i = 0; i < engine->options.n_slots; i++) {
+        hl_job *job = engine->slots[i].job;
+        if (job != NULL && job->is_cancelled)
+            return job;
+    }
+    return unqueue_cancelled(engine);
+}
+
+static void end_cancelled(hl_engine *engine)
+{
+    hl_job *job = NULL;
+
+    do {
+        pthread_mutex_lock(&engine->mutex);
+        job = find_cancelled(engine);
+        pthread_mutex_unlock(&engine->mutex);
+        if (job != NULL)
+            publish(engine, job);
+    } while (job != NULL);
+}
+
+/* From the queue to free slots. */
+static void admit(hl_engine *engine)
+{
+    pthread_mutex_lock(&engine->mutex);
+    while (engine->queue != NULL && engine->counts.n_running < engine->options.n_slots) {
+        hl_job *job = engine->queue;
+
+        engine->queue = job->next;
+        if (engine->queue == NULL)
+            engine->queue_end = &engine->queue;
+        hl_engine_take_slot(engine, job);
+        job->state    = HL_JOB_RUNNING;
+        job->admitted = hl_engine_clock();
+        engine->counts.n_queued--;
+        engine->counts.n_running++;
+        engine->counts.n_reused_tokens += job->counts.n_reused;
+    }
+    pthread_mutex_unlock(&engine->mutex);
+}
+
+/* Can it go on?  Under the mutex. */
+static bool can_be_fed(const hl_job *job)
+{
+    if (hl_engine_has_prompt(job))
+        return hl_job_room(job) >= hl_engine_prompt_events(job);
+    return hl_job_room(job) >= 1;
+}
+
+/* From now on the places behind the last event are the worker's; under the mutex. */
+static void take_places(hl_job *job)
+{
+    job->first_event = (job->first + job->n_ready) % job->n_events;
+}
+
+static hl_job *pick_prompt(hl_engine *engine)
+{
+    hl_job *oldest = NULL;
+
+    pthread_mutex_lock(&engine->mutex);
+    for (int64_t i = 0; i < engine->options.n_slots; i++) {
+        hl_job *job = engine->slots[i].job;
+
+        if (job != NULL && hl_engine_has_prompt(job) && can_be_fed(job) &&
+            (oldest == NULL || job->admitted < oldest->admitted))
+            oldest = job;
+    }
+    if (oldest != NULL)
+        take_places(oldest);
+    pthread_mutex_unlock(&engine->mutex);
+    return oldest;
+}
+
+static void run_prompt(hl_engine *engine)
+{
+    hl_job *job    = pick_prompt(engine);
+    double  before = hl_engine_clock();
+
+    if (job == NULL)
+        return;
+    hl_engine_feed_prompt(engine, job);
+    pthread_mutex_lock(&engine->mutex);
+    engine->counts.n_prompt_tokens += job->n_feed;
+    engine->counts.prompt_seconds += hl_engine_clock() - before;
+    pthread_mutex_unlock(&engine->mutex);
+    publish(engine, job);
+}
+
+static void pick_step(hl_engine *engine)
+{
+    engine->n_fed = 0;
+    pthread_mutex_lock(&engine->mutex);
+    for (int64_t i = 0; i < engine->options.n_slots; i++) {
+        hl_job *job = engine->slots[i].job;
+
+        if (job == NULL || hl_engine_has_prompt(job) || !can_be_fed(job))
+            continue;
+        take_places(job);
+        engine->fed[engine->n_fed++] = job;
+    }
+    pthread_mutex_unlock(&engine->mutex);
+}
+
+static void run_step(hl_engine *engine)
+{
+    double before = hl_engine_clock();
+
+    pick_step(engine);
+    if (engine->n_fed == 0)
+        return;
+    hl_engine_feed_step(engine);
+    pthread_mutex_lock(&engine->mutex);
+    engine->counts.n_steps++;
+    engine->counts.step_seconds += hl_engine_clock() - before;
+    pthread_mutex_unlock(&engine->mutex);
+    for (int64_t i = 0; i < engine->n_fed; i++)
+        publish(engine, engine->fed[i]);
+}
+
+/* ------------------------------------------------------------------- exclusive */
+
+static hl_exclusive *pop_exclusive(hl_engine *engine)
+{
+    pthread_mutex_lock(&engine->mutex);
+    hl_exclusive *next = engine->exclusive;
+
+    if (next != NULL) {
+        engine->exclusive = next->next;
+        if (engine->exclusive == NULL)
+            engine->exclusive_end = &engine->exclusive;
+    }
+    pthread_mutex_unlock(&engine->mutex);
+    return next;
+}
+
+static void finish_exclusive(hl_engine *engine, hl_exclusive *item, hl_status status)
+{
+    if (status != HL_OK)
+        snprintf(item->message, sizeof item->message, "%s", hl_error_message());
+    pthread_mutex_lock(&engine->mutex);
+    item->status  = status;
+    item->is_done = true;
+    engine->counts.n_exclusive++;
+    pthread_cond_broadcast(&engine->done);
+    pthread_mutex_unlock(&engine->mutex);
+}
+
+static void run_exclusive(hl_engine *engine)
+{
+    hl_exclusive *item   = pop_exclusive(engine);
+    double        before = hl_engine_clock();
+
+    if (item == NULL)
+        return;
+    hl_status status = item->work(item->context);
+    pthread_mutex_lock(&engine->mutex);
+    engine->counts.exclusive_seconds += hl_engine_clock() - before;
+    pthread_mutex_unlock(&engine->mutex);
+    finish_exclusive(engine, item, status);
+}
+
+hl_status hl_engine_exclusive(hl_engine *engine, hl_engine_work work, void *context)
+{
+    hl_exclusive item = { .work = work, .context = context };
+
+    pthread_mutex_lock(&engine->mutex);
+    if (engine->is_draining || engine->is_closing) {
+        pthread_mutex_unlock(&engine->mutex);
+        return hl_fail(HL_CANCELLED, "the server is shutting down");
+    }
+    *engine->exclusive_end = &item;
+    engine->exclusive_end  = &item.next;
+    pthread_cond_signal(&engine->wake);
+    while (!item.is_done)
+        pthread_cond_wait(&engine->done, &engine->mutex);
+    pthread_mutex_unlock(&engine->mutex);
+    return item.status != HL_OK ? hl_fail(item.status, "%s", item.message) : HL_OK;
+}
+
+/* ---------------------------------------------------------------------- worker */
+
+/* Under the mutex. */
+static bool has_work(const hl_engine *engine)
+{
+    bool has_free = engine->counts.n_running < engine->options.n_slots;
+
+    if (engine->is_closing || engine->exclusive != NULL || (engine->queue != NULL && has_free))
+        return true;
+    for (const hl_job *job = engine->queue; job != NULL; job = job->next) {
+        if (job->is_cancelled)
+            return true;
+    }
+    for (int64_t i = 0; i < engine->options.n_slots; i++) {
+        const hl_job *job = engine->slots[i].job;
+        if (job != NULL && (job->is_cancelled || can_be_fed(job)))
+            return true;
+    }
+    return false;
+}
+
+/* False: it is over. */
+static bool wait_for_work(hl_engine *engine)
+{
+    pthread_mutex_lock(&engine->mutex);
+    while (!has_work(engine))
+        pthread_cond_wait(&engine->wake, &engine->mutex);
+    bool goes_on = !engine->is_closing;
+    pthread_mutex_unlock(&engine->mutex);
+    engine->turn++;
+    return goes_on;
+}
+
+/* Under the mutex. */
+static int64_t cancel_all(hl_engine *engine)
+{
+    int64_t n = 0;
+
+    for (int64_t i = 0; i < engine->options.n_slots; i++) {
+        if (engine->slots[i].job != NULL) {
+            engine->slots[i].job->is_cancelled = true;
+            n++;
+        }
+    }
+    for (hl_job *job = engine->queue; job != NULL; job = job->next, n++)
+        job->is_cancelled = true;
+    pthread_cond_signal(&engine->wake);
+    return n;
+}
+
+static void *worker_main(void *argument)
+{
+    hl_engine    *engine = argument;
+    hl_exclusive *item   = NULL;
+
+    while (wait_for_work(engine)) {
+        run_exclusive(engine);
+        end_cancelled(engine);
+        admit(engine);
+        run_prompt(engine);
+        run_step(engine);
+    }
+    pthread_mutex_lock(&engine->mutex);
+    cancel_all(engine);
+    pthread_mutex_unlock(&engine->mutex);
+    end_cancelled(engine);
+    while ((item = pop_exclusive(engine)) != NULL)
+        finish_exclusive(engine, item, hl_fail(HL_CANCELLED, "the server is shutting down"));
+    return NULL;
+}
+
+/* ------------------------------------------------------------- open and close */
+
+static hl_status check_option(const char *name, int64_t value, int64_t least, int64_t most)
+{
+    if (value >= least && value <= most)
+        return HL_OK;
+    return hl_fail(HL_BAD_ARGUMENT, "engine: %s is %lld, wanted %lld to %lld", name,
+                   (long long)value, (long long)least, (long long)most);
+}
+
+/* What does not depend on the session. */
+static hl_status complete_options(hl_engine_options *options)
+{
+    hl_status status = HL_OK;
+
+    options->n_slots = options->n_slots != 0 ? options->n_slots : DEFAULT_SLOTS;
+    options->n_queue = options->n_queue != 0 ? options->n_queue : QUEUE_PER_SLOT * options->n_slots;
+    options->n_chunk = options->n_chunk != 0 ? options->n_chunk : HL_ENGINE_CHUNK;
+    options->n_events = options->n_events != 0 ? options->n_events : HL_ENGINE_EVENTS;
+    HL_TRY(check_option("n_slots", options->n_slots, 1, HL_ENGINE_MAX_SLOTS));
+    HL_TRY(check_option("n_queue", options->n_queue, 1, MAX_QUEUE));
+    HL_TRY(check_option("n_chunk", options->n_chunk, 1, MAX_EVENTS / 2));
+    HL_TRY(check_option("n_events", options->n_events, 1, MAX_EVENTS));
+    /* A piece of a prompt completes all its events at once, while one is being looked at. */
+    if (options->n_events < options->n_chunk + 2)
+        options->n_events = options->n_chunk + 2;
+
+done:
+    return status;
+}
+
+static hl_status open_session(hl_engine *engine)
+{
+    hl_engine_options *options = &engine->options;
+    hl_session_options session = {
+        .n_ctx       = options->n_ctx,
+        .n_batch     = options->n_slots,
+        .n_chunk     = options->n_chunk,
+        .n_patterns  = (options->n_chunk + options->n_slots - 1) / options->n_slots,
+        .wants       = HL_WANT_LAST_LOGITS | HL_WANT_LOGITS | HL_WANT_PATTERN,
+        .cache_dtype = options->cache_dtype,
+        .n_threads   = options->n_threads,
+        .beyond_ctx  = options->beyond_ctx,
+        .activations = options->activations,
+    };
+
+    if (engine->config->is_encoder)
+        return hl_fail(HL_UNSUPPORTED, "%s is an encoder (%s): it sees whole texts and writes none",
+                       engine->model->path, engine->config->family);
+    hl_status status = hl_session_open(&engine->session, engine->model, &session);
+    if (status == HL_OK) {
+        options->n_ctx   = engine->session->options.n_ctx;
+        options->n_chunk = engine->session->options.n_chunk;
+    }
+    return status;
+}
+
+static hl_status allocate(hl_engine *engine)
+{
+    hl_status status      = HL_OK;
+    size_t    n_slots     = (size_t)engine->options.n_slots;
+    size_t    n_ctx       = (size_t)engine->options.n_ctx;
+    size_t    n_chunk     = (size_t)engine->options.n_chunk;
+    size_t    n_cells     = (size_t)(engine->config->n_layers * engine->config->n_heads);
+    size_t    n_positions = n_chunk > n_slots ? n_chunk : n_slots;
+
+    HL_TRY(HL_ALLOC_ZEROED(&engine->slots, n_slots));
+    for (size_t i = 0; i < n_slots; i++) {
+        HL_TRY(HL_ALLOC(&engine->slots[i].tokens, n_ctx));
+        HL_TRY(HL_ALLOC(&engine->slots[i].gates, n_cells));
+    }
+    HL_TRY(hl_alloc_zeroed((void **)&engine->segments, n_slots, n_ctx));
+    HL_TRY(HL_ALLOC_ZEROED(&engine->pattern_heads, n_cells));
+    HL_TRY(HL_ALLOC(&engine->positions, n_positions));
+    HL_TRY(HL_ALLOC(&engine->fed, n_slots));
+    HL_TRY(HL_ALLOC(&engine->sequences, n_slots));
+    HL_TRY(HL_ALLOC(&engine->step_tokens, n_slots));
+    HL_TRY(HL_ALLOC(&engine->gates_each, n_slots));
+
+done:
+    return status;
+}
+
+static void make_locks(hl_engine *engine)
+{
+    pthread_condattr_t attributes;
+
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_mutex_init(&engine->mutex, NULL);
+    pthread_cond_init(&engine->wake, NULL);
+    pthread_cond_init(&engine->done, &attributes);
+    pthread_condattr_destroy(&attributes);
+}
+
+hl_status hl_engine_open(hl_engine **out, const hl_model *model, const hl_engine_options *options)
+{
+    hl_status  status = HL_OK;
+    hl_engine *engine = NULL;
+
+    *out = NULL;
+    if (model == NULL)
+        return hl_fail(HL_BAD_ARGUMENT, "engine: model is NULL");
+    HL_TRY(HL_ALLOC_ZEROED(&engine, 1));
+    make_locks(engine);
+    engine->model         = model;
+    engine->config        = model->config;
+    engine->queue_end     = &engine->queue;
+    engine->exclusive_end = &engine->exclusive;
+    if (options != NULL)
+        engine->options = *options;
+    HL_TRY(complete_options(&engine->options));
+    HL_TRY(open_session(engine));
+    HL_TRY(allocate(engine));
+    engine->counts.n_slots = engine->options.n_slots;
+    if (pthread_create(&engine->thread, NULL, worker_main, engine) != 0)
+        HL_TRY(hl_fail(HL_NO_MEMORY, "engine: the system grants no thread"));
+    engine->has_thread = true;
+    *out               = engine;
+    engine             = NULL;
+
+done:
+    hl_engine_close(engine);
+    return status;
+}
+
+static void stop_worker(hl_engine *engine)
+{
+    if (!engine->has_thread)
+        return;
+    pthread_mutex_lock(&engine->mutex);
+    engine->is_closing = true;
+    pthread_cond_signal(&engine->wake);
+    pthread_mutex_unlock(&engine->mutex);
+    pthread_join(engine->thread, NULL);
+}
+
+void hl_engine_close(hl_engine *engine)
+{
+    if (engine == NULL)
+        return;
+    stop_worker(engine);
+    hl_session_close(engine->session);
+    for (int64_t i = 0; engine->slots != NULL && i < engine->options.n_slots; i++) {
+        hl_free(engine->slots[i].tokens);
+        hl_free(engine->slots[i].gates);
+    }
+    hl_free(engine->slots);
+    hl_free(engine->segments);
+    hl_free(engine->pattern_heads);
+    hl_free(engine->positions);
+    hl_free(engine->fed);
+    hl_free(engine->sequences);
+    hl_free(engine->step_tokens);
+    hl_free((void *)engine->gates_each);
+    pthread_cond_destroy(&engine->done);
+    pthread_cond_destroy(&engine->wake);
+    pthread_mutex_destroy(&engine->mutex);
+    hl_free(engine);
+}
+
+int64_t hl_engine_n_ctx(const hl_engine *engine)
+{
+    return engine->options.n_ctx;
+}
+
+int64_t hl_engine_n_slots(const hl_engine *engine)
+{
+    return engine->options.n_slots;
+}
+
+/* ------------------------------------------------------------ jobs in and out */
+
+/* Is there a place for one more?  Under the mutex. */
+static hl_status check_place(hl_engine *engine)
+{
+    int64_t n_jobs = engine->counts.n_queued + engine->counts.n_running;
+
+    if (engine->is_draining || engine->is_closing)
+        return hl_fail(HL_CANCELLED, "the server is shutting down");
+    if (n_jobs < engine->options.n_slots + engine->options.n_queue)
+        return HL_OK;
+    engine->counts.n_refused++;
+    return hl_fail(HL_BUSY,
+                   "%lld texts are under way and %lld wait, which is all there is room for",
+                   (long long)engine->counts.n_running, (long long)engine->counts.n_queued);
+}
+
+static hl_status enqueue(hl_engine *engine, hl_job *job)
+{
+    pthread_mutex_lock(&engine->mutex);
+    hl_status status = check_place(engine);
+
+    if (status == HL_OK) {
+        job->submitted     = hl_engine_clock();
+        *engine->queue_end = job;
+        engine->queue_end  = &job->next;
+        engine->counts.n_queued++;
+        engine->counts.n_submitted++;
+        pthread_cond_signal(&engine->wake);
+    }
+    pthread_mutex_unlock(&engine->mutex);
+    return status;
+}
+
+hl_status hl_engine_submit(hl_job **out, hl_engine *engine, const hl_job_options *options)
+{
+    hl_status status = HL_OK;
+    hl_job   *job    = NULL;
+
+    *out = NULL;
+    HL_TRY(hl_job_new(&job, engine, options));
+    HL_TRY(enqueue(engine, job));
+    *out = job;
+    job  = NULL;
+
+done:
+    hl_job_destroy(job);
+    return status;
+}
+
+void hl_job_cancel(hl_job *job)
+{
+    hl_engine *engine = job->engine;
+
+    pthread_mutex_lock(&engine->mutex);
+    if (job->state != HL_JOB_OVER) {
+        job->is_cancelled = true;
+        pthread_cond_signal(&engine->wake);
+        pthread_cond_broadcast(&job->news);
+    }
+    pthread_mutex_unlock(&engine->mutex);
+}
+
+void hl_job_free(hl_job *job)
+{
+    if (job == NULL)
+        return;
+    hl_engine *engine = job->engine;
+
+    hl_job_cancel(job);
+    pthread_mutex_lock(&engine->mutex);
+    while (job->is_notifying)
+        pthread_cond_wait(&job->news, &engine->mutex);
+    /* Not before: the worker may end the job while we wait, and would then free it. */
+    job->is_abandoned = true;
+    bool is_over      = job->state == HL_JOB_OVER;
+    pthread_mutex_unlock(&engine->mutex);
+    if (is_over)
+        hl_job_destroy(job);
+}
+
+void hl_engine_drain(hl_engine *engine, double seconds, int64_t *n_cancelled)
+{
+    double  until = hl_engine_clock() + seconds;
+    int64_t n     = 0;
+
+    pthread_mutex_lock(&engine->mutex);
+    engine->is_draining = true;
+    while (engine->counts.n_queued + engine->counts.n_running > 0 &&
+           hl_engine_wait(engine, &engine->done, until))
+        continue;
+    n = cancel_all(engine);
+    while (engine->counts.n_queued + engine->counts.n_running > 0)
+        pthread_cond_wait(&engine->done, &engine->mutex);
+    pthread_mutex_unlock(&engine->mutex);
+    if (n_cancelled != NULL)
+        *n_cancelled = n;
+}
+
+void hl_engine_count(hl_engine_counts *out, hl_engine *engine)
+{
+    pthread_mutex_lock(&engine->mutex);
+    *out = engine->counts;
+    pthread_mutex_unlock(&engine->mutex);
+}

@@ -1,0 +1,489 @@
+/* engine_feed.c - prompts and steps, and events from what the tap sees of them.
+ *
+ * The tap writes what it sees of a row into the place of the event that the row leads to, for
+ * prompts whose events are wanted row by row, else for the last row only.  The token itself
+ * comes at the end: known, in a prompt, or drawn. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/status.h"
+#include "measure/trace_row.h"
+#include "model/logits.h"
+#include "serve/engine_parts.h"
+
+/* ----------------------------------------------------------------------- slots */
+
+/* How many tokens of the job's prompt need not be fed in this slot: whole chunks that were fed
+ * as such, as these are the same bytes again; and never all, since the last one's logits are
+ * wanted. */
+static int64_t reusable(const hl_engine *engine, const hl_engine_slot *slot, const hl_job *job)
+{
+    size_t gates_bytes =
+        (size_t)(engine->config->n_layers * engine->config->n_heads) * sizeof(float);
+    int64_t most = job->options.n_tokens - 1;
+    int64_t n    = 0;
+
+    if (engine->options.keep_nothing || job->options.echo_prompt ||
+        slot->is_gated != (job->gates != NULL) ||
+        (slot->is_gated && memcmp(slot->gates, job->gates, gates_bytes) != 0))
+        return 0;
+    most = most < slot->n_kept ? most : slot->n_kept;
+    while (n < most && slot->tokens[n] == job->tokens[n])
+        n++;
+    return n / engine->options.n_chunk * engine->options.n_chunk;
+}
+
+/* The free slot that saves most; of equals the one that has been idle for longest. */
+static int64_t choose_slot(const hl_engine *engine, const hl_job *job)
+{
+    int64_t best = -1, saved = -1;
+
+    for (int64_t i = 0; i < engine->options.n_slots; i++) {
+        const hl_engine_slot *slot = &engine->slots[i];
+        int64_t               here = slot->job == NULL ? reusable(engine, slot, job) : -1;
+
+        if (here > saved ||
+            (here >= 0 && here == saved && slot->last_used < engine->slots[best].last_used)) {
+            best  = i;
+            saved = here;
+        }
+    }
+    return best;
+}
+
+void hl_engine_take_slot(hl_engine *engine, hl_job *job)
+{
+    int64_t         index   = choose_slot(engine, job);
+    hl_engine_slot *slot    = &engine->slots[index];
+    int64_t         n_ctx   = engine->options.n_ctx;
+    uint8_t        *kinds   = engine->segments + index * n_ctx;
+    int64_t         n_cells = engine->config->n_layers * engine->config->n_heads;
+
+    job->slot            = index;
+    job->n_fed           = reusable(engine, slot, job);
+    job->counts.n_reused = job->n_fed;
+    slot->job            = job;
+    slot->n_kept         = job->n_fed;
+    slot->is_gated       = job->gates != NULL;
+    if (slot->is_gated)
+        memcpy(slot->gates, job->gates, (size_t)n_cells * sizeof *slot->gates);
+    memset(kinds, HL_KIND_GENERATED, (size_t)n_ctx);
+    memset(kinds, HL_KIND_PROMPT, (size_t)job->options.n_tokens);
+    if (job->kinds != NULL)
+        memcpy(kinds, job->kinds, (size_t)job->options.n_tokens);
+    (void)hl_session_rewind(engine->session, index, job->n_fed); /* it has at least as many */
+}
+
+/* --------------------------------------------------------------- rows to events */
+
+bool hl_engine_has_prompt(const hl_job *job)
+{
+    return job->n_fed < job->options.n_tokens;
+}
+
+static int64_t prompt_piece(const hl_job *job)
+{
+    int64_t left = job->options.n_tokens - job->n_fed;
+    int64_t most = job->engine->options.n_chunk;
+
+    return left < most ? left : most;
+}
+
+/* Is a token to be drawn after this feed? */
+static bool draws(const hl_job *job)
+{
+    return job->n_fed + job->n_feed >= job->options.n_tokens && !job->options.prompt_only;
+}
+
+/* Events before that of row 0's token: the first token of a prompt has no row. */
+static int64_t n_before(const hl_job *job)
+{
+    return job->options.echo_prompt && job->n_fed == 0 ? 1 : 0;
+}
+
+int64_t hl_engine_prompt_events(const hl_job *job)
+{
+    int64_t piece    = prompt_piece(job);
+    bool    has_last = job->n_fed + piece == job->options.n_tokens;
+
+    if (!job->options.echo_prompt)
+        return has_last && !job->options.prompt_only ? 1 : 0;
+    return piece + n_before(job) - (has_last && job->options.prompt_only ? 1 : 0);
+}
+
+/* Where the event is that row `row` of this feed leads to; NULL: there is none. */
+static hl_event_slot *place_of(const hl_job *job, int64_t row)
+{
+    bool    each  = job->options.echo_prompt && hl_engine_has_prompt(job);
+    bool    last  = row == job->n_feed - 1;
+    int64_t index = each ? n_before(job) + row : 0;
+
+    if ((!each && !(last && draws(job))) || index >= job->n_completed)
+        return NULL;
+    return hl_job_place(job, index);
+}
+
+static void clear_event(const hl_job *job, hl_event_slot *slot, int64_t position)
+{
+    slot->event = (hl_job_event){
+        .kind        = HL_JOB_TOKEN,
+        .from_prompt = position < job->options.n_tokens,
+        .position    = position,
+        .token       = { .id = -1, .logprob = NAN, .entropy = NAN, .varentropy = NAN },
+        .top         = slot->top,
+        .rows        = job->options.rows,
+        .values      = slot->values,
+        .n_patterns  = job->options.n_pattern_heads,
+        .n_keys      = position,
+        .patterns    = slot->patterns,
+    };
+}
+
+/* The first token of a prompt: nothing led to it. */
+static void make_first_event(const hl_engine *engine, const hl_job *job)
+{
+    hl_event_slot   *slot   = hl_job_place(job, 0);
+    const hl_config *config = engine->config;
+    int64_t          n = __builtin_popcount(job->options.rows) * config->n_layers * config->n_heads;
+
+    clear_event(job, slot, 0);
+    slot->event.token.id                = job->tokens[0];
+    slot->event.token.attention_entropy = NAN;
+    for (int64_t i = 0; i < n; i++)
+        slot->values[i] = NAN;
+}
+
+/* All events of a feed, before anything is known of them. */
+static void begin_events(const hl_engine *engine, hl_job *job)
+{
+    if (hl_engine_has_prompt(job) && n_before(job) > 0)
+        make_first_event(engine, job);
+    for (int64_t row = 0; row < job->n_feed; row++) {
+        hl_event_slot *slot = place_of(job, row);
+        if (slot != NULL)
+            clear_event(job, slot, job->n_fed + row + 1);
+    }
+}
+
+static void keep_values(const hl_engine *engine, const hl_job *job, hl_event_slot *slot,
+                        const hl_layer_rows *rows, int64_t sequence, int64_t row)
+{
+    int64_t n_cells             = engine->config->n_layers * engine->config->n_heads;
+    float  *to[HL_N_TRACE_ROWS] = { NULL };
+    float  *next                = slot->values + rows->layer * engine->config->n_heads;
+
+    for (int which = 0; which < HL_N_TRACE_ROWS; which++) {
+        if ((job->options.rows & HL_JOB_ROWS(which)) == 0)
+            continue;
+        to[which] = next;
+        for (int64_t head = rows->n_heads; head < engine->config->n_heads; head++)
+            next[head] = NAN;
+        next += n_cells;
+    }
+    hl_trace_read_row(to, engine->config, rows, sequence, row);
+}
+
+/* The whole rows of the heads of this layer that the job wants. */
+static void keep_patterns(const hl_job *job, hl_event_slot *slot, const hl_layer_rows *rows,
+                          int64_t sequence, int64_t pattern)
+{
+    int64_t n_keys = slot->event.n_keys;
+
+    for (int i = 0; i < job->options.n_pattern_heads; i++) {
+        hl_head      head = job->pattern_heads[i];
+        int64_t      at   = (sequence * rows->n_heads + head.head) * rows->n_patterns + pattern;
+        const float *from = rows->pattern + at * rows->n_keys;
+
+        if (head.layer == rows->layer)
+            memcpy(slot->patterns + i * n_keys, from, (size_t)n_keys * sizeof *from);
+    }
+}
+
+static void watch_row(const hl_engine *engine, const hl_job *job, const hl_layer_rows *rows,
+                      int64_t sequence, int64_t row)
+{
+    hl_event_slot *slot    = place_of(job, row);
+    int64_t        pattern = rows->n_patterns == job->n_feed ? row : 0;
+
+    if (slot == NULL)
+        return;
+    for (int64_t head = 0; head < rows->n_heads; head++)
+        slot->event.token.attention_entropy +=
+            (double)rows->rows->entropy[(sequence * rows->n_heads + head) * rows->n_rows + row];
+    keep_values(engine, job, slot, rows, sequence, row);
+    if (rows->n_patterns > 0)
+        keep_patterns(job, slot, rows, sequence, pattern);
+}
+
+static hl_status watch_layer(void *context, const hl_layer_rows *rows)
+{
+    const hl_engine *engine = context;
+
+    for (int64_t sequence = 0; sequence < rows->n_batch; sequence++) {
+        for (int64_t row = 0; row < rows->n_rows; row++)
+            watch_row(engine, engine->fed[sequence], rows, sequence, row);
+    }
+    return HL_OK;
+}
+
+/* ------------------------------------------------------------- logits to events */
+
+/* The n_top likeliest, the lowest of equals first. */
+static void find_top(hl_event_slot *slot, const float *logits, int64_t d_vocab, double lse,
+                     int n_top)
+{
+    hl_job_top *top = slot->top;
+    int         n   = 0;
+
+    for (int64_t token = 0; token < d_vocab && n_top > 0; token++) {
+        int at = n;
+
+        if (n == n_top && logits[token] <= logits[top[n - 1].token])
+            continue;
+        n  = n < n_top ? n + 1 : n;
+        at = at < n_top ? at : n_top - 1;
+        for (; at > 0 && logits[token] > logits[top[at - 1].token]; at--)
+            top[at] = top[at - 1];
+        top[at].token = token;
+    }
+    for (int i = 0; i < n; i++)
+        top[i].logprob = (double)logits[top[i].token] - lse;
+    slot->event.n_top = n;
+}
+
+/* The token, and how sure the model was; after the last layer. */
+static void finish_event(const hl_engine *engine, const hl_job *job, hl_event_slot *slot,
+                         int64_t token, const float *logits)
+{
+    hl_logits_row row     = hl_logits_read(logits, engine->config->d_vocab);
+    int64_t       n_heads = 0;
+
+    for (int64_t layer = 0; layer < engine->config->n_layers; layer++)
+        n_heads += engine->config->layers[layer].n_heads;
+    slot->event.token.id         = token;
+    slot->event.token.logprob    = (double)logits[token] - row.lse;
+    slot->event.token.entropy    = row.entropy;
+    slot->event.token.varentropy = row.varentropy;
+    slot->event.token.stop       = job->stop;
+    if (n_heads > 0)
+        slot->event.token.attention_entropy /= (double)n_heads;
+    find_top(slot, logits, engine->config->d_vocab, row.lse, job->options.n_top);
+}
+
+/* The logits of a prompt's rows, where each of them makes an event. */
+static hl_status watch_final(void *context, const hl_final_rows *rows)
+{
+    const hl_engine *engine = context;
+    const hl_job    *job    = engine->fed[0];
+
+    for (int64_t i = 0; i < rows->n_rows; i++) {
+        int64_t position = rows->start + i + 1; /* of the token that the row leads to */
+
+        if (position < job->options.n_tokens)
+            finish_event(engine, job, place_of(job, position - 1 - job->n_fed),
+                         job->tokens[position], rows->logits + i * rows->d_vocab);
+    }
+    return HL_OK;
+}
+
+/* --------------------------------------------------------------------- drawing */
+
+static bool is_among(const int64_t *ids, int n_ids, int64_t token)
+{
+    for (int i = 0; i < n_ids; i++) {
+        if (ids[i] == token)
+            return true;
+    }
+    return false;
+}
+
+static hl_stop find_stop(const hl_engine *engine, const hl_job *job, int64_t token)
+{
+    const hl_generation *known = &engine->config->generation;
+
+    if (!job->options.ignore_end && (is_among(known->eos_ids, known->n_eos_ids, token) ||
+                                     is_among(job->end_ids, job->options.n_end_ids, token)))
+        return HL_STOP_END;
+    if (job->n_drawn == job->options.max_tokens)
+        return HL_STOP_LENGTH;
+    return job->n_fed == engine->options.n_ctx ? HL_STOP_CONTEXT : HL_STOP_NONE;
+}
+
+/* A session names a broken tensor once; whoever fails later for its sake hears of it, too. */
+static void fail_job(const hl_engine *engine, hl_job *job, hl_status status)
+{
+    bool knows = strcmp(engine->blame, hl_error_message()) == 0;
+
+    job->fault       = status;
+    job->n_completed = 0;
+    if (status != HL_BAD_INPUT || engine->blame[0] == '\0' || knows)
+        snprintf(job->message, sizeof job->message, "%s", hl_error_message());
+    else
+        snprintf(job->message, sizeof job->message, "%.200s; %.300s", hl_error_message(),
+                 engine->blame);
+}
+
+/* The feed is done: the next token, if one is due.  By any member of the team. */
+static void draw(const hl_engine *engine, hl_job *job)
+{
+    hl_event_slot *slot   = draws(job) ? place_of(job, job->n_feed - 1) : NULL;
+    const float   *logits = hl_session_logits(engine->session, job->slot);
+    int64_t        token  = -1;
+    hl_status      status = HL_OK;
+
+    job->n_fed += job->n_feed;
+    if (slot == NULL)
+        return;
+    HL_TRY(hl_sampler_draw(&token, job->sampler, logits));
+    HL_TRY(hl_sampler_accept(job->sampler, token));
+    job->n_drawn++;
+    job->waiting = token;
+    job->stop    = find_stop(engine, job, token);
+    finish_event(engine, job, slot, token, logits);
+
+done:
+    if (status != HL_OK)
+        fail_job(engine, job, status);
+}
+
+static void draw_share(void *context, int64_t share, int member)
+{
+    const hl_engine *engine = context;
+    (void)member;
+
+    if (engine->fed[share]->fault == HL_OK)
+        draw(engine, engine->fed[share]);
+}
+
+/* ----------------------------------------------------------------------- feeds */
+
+/* The heads that any of the fed jobs wants to see whole, and the positions: of each the last
+ * row, or every row of one job's prompt. */
+static void choose_patterns(hl_engine *engine, hl_tap *tap, bool each_row)
+{
+    int64_t n_heads = engine->config->n_heads;
+    bool    any     = false;
+
+    memset(engine->pattern_heads, 0, (size_t)(engine->config->n_layers * n_heads));
+    for (int64_t i = 0; i < engine->n_fed; i++) {
+        const hl_job *job   = engine->fed[i];
+        bool          wants = job->options.n_pattern_heads > 0;
+
+        engine->positions[i] = wants ? job->n_fed + job->n_feed - 1 : -1;
+        any                  = any || wants;
+        for (int k = 0; k < job->options.n_pattern_heads; k++)
+            engine->pattern_heads[job->pattern_heads[k].layer * n_heads +
+                                  job->pattern_heads[k].head] = true;
+    }
+    for (int64_t row = 0; any && each_row && row < engine->fed[0]->n_feed; row++)
+        engine->positions[row] = engine->fed[0]->n_fed + row;
+    if (!any)
+        return;
+    tap->wants |= HL_WANT_PATTERN;
+    tap->pattern_positions   = engine->positions;
+    tap->n_pattern_positions = each_row ? engine->fed[0]->n_feed : 1;
+    tap->patterns_differ     = true;
+    tap->pattern_heads       = engine->pattern_heads;
+}
+
+static bool wants_kinds(const hl_engine *engine)
+{
+    uint32_t kinds = ((1u << HL_N_KINDS) - 1) << HL_TRACE_LOOKBACK;
+
+    for (int64_t i = 0; i < engine->n_fed; i++) {
+        if ((engine->fed[i]->options.rows & kinds) != 0)
+            return true;
+    }
+    return false;
+}
+
+/* n_tokens of each job in engine->fed. */
+static hl_status feed(hl_engine *engine, const int64_t *tokens, int64_t n_tokens)
+{
+    bool    each_row = engine->fed[0]->options.echo_prompt && hl_engine_has_prompt(engine->fed[0]);
+    hl_tap  tap      = { .context = engine, .layer = watch_layer };
+    hl_feed what     = { .tokens      = tokens,
+                         .n_tokens    = n_tokens,
+                         .tap         = &tap,
+                         .sequences   = engine->sequences,
+                         .n_sequences = engine->n_fed,
+                         .gates_each  = engine->gates_each };
+
+    if (wants_kinds(engine)) {
+        what.segments   = engine->segments;
+        what.n_segments = HL_N_KINDS;
+    }
+    if (each_row) {
+        tap.wants = HL_WANT_LOGITS;
+        tap.final = watch_final;
+    }
+    for (int64_t i = 0; i < engine->n_fed; i++) {
+        engine->sequences[i]  = engine->fed[i]->slot;
+        engine->gates_each[i] = engine->fed[i]->gates;
+        begin_events(engine, engine->fed[i]);
+    }
+    choose_patterns(engine, &tap, each_row);
+    hl_status status = hl_session_feed(engine->session, &what);
+    if (status == HL_BAD_INPUT && engine->blame[0] == '\0')
+        snprintf(engine->blame, sizeof engine->blame, "%s", hl_error_message());
+    return status;
+}
+
+/* Whole chunks of a prompt can be used again. */
+static void remember_piece(hl_engine *engine, const hl_job *job)
+{
+    hl_engine_slot *slot = &engine->slots[job->slot];
+
+    if (job->n_feed < engine->options.n_chunk)
+        return;
+    memcpy(slot->tokens + job->n_fed, job->tokens + job->n_fed,
+           (size_t)job->n_feed * sizeof *job->tokens);
+    slot->n_kept = job->n_fed + job->n_feed;
+}
+
+void hl_engine_feed_prompt(hl_engine *engine, hl_job *job)
+{
+    job->n_completed = hl_engine_prompt_events(job);
+    job->n_feed      = prompt_piece(job);
+    engine->fed[0]   = job;
+    engine->n_fed    = 1;
+    hl_status status = feed(engine, job->tokens + job->n_fed, job->n_feed);
+    if (status != HL_OK) {
+        fail_job(engine, job, status);
+        return;
+    }
+    remember_piece(engine, job);
+    draw(engine, job);
+}
+
+/* The feed of all failed: one by one it shows whose fault it is. */
+static void feed_one_by_one(hl_engine *engine)
+{
+    int64_t n     = engine->n_fed;
+    hl_job *first = engine->fed[0];
+
+    engine->n_fed = 1;
+    for (int64_t i = 0; i < n; i++) {
+        hl_job *job      = i == 0 ? first : engine->fed[i];
+        engine->fed[0]   = job;
+        hl_status status = feed(engine, &engine->step_tokens[i], 1);
+        if (status != HL_OK)
+            fail_job(engine, job, status);
+    }
+    engine->fed[0] = first;
+    engine->n_fed  = n;
+}
+
+void hl_engine_feed_step(hl_engine *engine)
+{
+    for (int64_t i = 0; i < engine->n_fed; i++) {
+        hl_job *job            = engine->fed[i];
+        engine->step_tokens[i] = job->waiting;
+        job->n_feed            = 1;
+        job->n_completed       = 1;
+    }
+    if (feed(engine, engine->step_tokens, 1) != HL_OK)
+        feed_one_by_one(engine);
+    hl_team_run(engine->session->pool.team, engine->n_fed, draw_share, engine);
+}

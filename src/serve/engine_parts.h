@@ -1,0 +1,162 @@
+/* engine_parts.h - the inside of engine.h.
+ *
+ *     engine.c        the worker: which job gets what next; opening, draining, closing
+ *     engine_job.c    a job: its options, and the events that wait to be taken
+ *     engine_feed.c   prompts and steps through the session, and events from what it says
+ *
+ * One mutex, the engine's, guards what it says below; nobody computes while holding it.  All
+ * else of a job is the submitter's until it is queued and the worker's until it is over.
+ *
+ * A row leads to the token after it.  So a feed of the tokens [s, s + n) completes the events
+ * of the tokens s + 1 to s + n, of which the last may have to be drawn first. */
+#ifndef HL_SERVE_ENGINE_PARTS_H
+#define HL_SERVE_ENGINE_PARTS_H
+
+#include <pthread.h>
+
+#include "model/session.h"
+#include "serve/engine.h"
+
+/* ---------------------------------------------------------------------- jobs */
+
+typedef enum hl_job_state {
+    HL_JOB_QUEUED = 0,
+    HL_JOB_RUNNING, /* it has a slot */
+    HL_JOB_OVER,
+} hl_job_state;
+
+/* An event and the memory that it points to. */
+typedef struct hl_event_slot {
+    hl_job_event event;
+    hl_job_top  *top;      /* (n_top) */
+    float       *values;   /* (bits of rows, L, H) */
+    float       *patterns; /* (n_pattern_heads, n_keys) */
+} hl_event_slot;
+
+struct hl_job {
+    hl_engine     *engine;
+    hl_job_options options; /* its pointers are to what is below */
+    int64_t       *tokens;
+    uint8_t       *kinds;
+    int64_t       *end_ids;
+    float         *gates; /* or NULL */
+    hl_head       *pattern_heads;
+    hl_sampler    *sampler;
+
+    /* The worker's. */
+    int64_t   slot;
+    int64_t   n_fed;   /* tokens of the text in the slot's sequence */
+    int64_t   waiting; /* a token that was drawn and is not fed yet; -1: none */
+    int64_t   n_drawn;
+    hl_stop   stop;
+    int64_t   n_feed;       /* tokens of this turn's feed, */
+    int64_t   first_event;  /* the place of the first event that it completes, */
+    int64_t   n_completed;  /* how many it does, */
+    hl_status fault;        /* and what went wrong in it, with */
+    char      message[512]; /* this message, which nobody reads before `failure` says so */
+
+    /* The mutex's. */
+    hl_job_state   state;
+    bool           is_cancelled;
+    bool           is_abandoned; /* hl_job_free: who ends it frees it */
+    bool           is_notifying;
+    hl_status      failure; /* HL_OK, or why it is over */
+    hl_event_slot *events;  /* (n_events) a ring: */
+    int64_t        n_events;
+    int64_t        first;    /* the oldest, */
+    int64_t        n_ready;  /* those that can be taken, with */
+    bool           has_lent; /* the oldest, which somebody is looking at */
+    float         *values;   /* memory of all events */
+    float         *patterns;
+    hl_job_top    *top;
+    pthread_cond_t news;
+    double         submitted; /* seconds of the clock */
+    double         admitted;  /* 0: not yet, as */
+    double         drawn_first;
+    double         ended;
+    hl_job_counts  counts;
+    hl_job        *next; /* in the queue */
+};
+
+/* ------------------------------------------------------------------- engines */
+
+/* A sequence of the session. */
+typedef struct hl_engine_slot {
+    hl_job  *job;    /* NULL: free */
+    int64_t *tokens; /* (n_ctx) what its first keys and values are of: */
+    int64_t  n_kept; /* so many tokens, fed in whole chunks from the beginning, */
+    float   *gates;  /* (L, H) with these gates, or */
+    bool     is_gated;
+    int64_t  last_used; /* the number of the turn */
+} hl_engine_slot;
+
+/* Work that waits for its turn; lies on the stack of who waits for it. */
+typedef struct hl_exclusive {
+    hl_engine_work       work;
+    void                *context;
+    hl_status            status;
+    char                 message[512];
+    bool                 is_done;
+    struct hl_exclusive *next;
+} hl_exclusive;
+
+struct hl_engine {
+    const hl_model   *model;
+    const hl_config  *config;
+    hl_engine_options options; /* complete */
+    hl_session       *session;
+    pthread_t         thread;
+    bool              has_thread;
+
+    /* The worker's. */
+    hl_engine_slot *slots;         /* (n_slots) */
+    uint8_t        *segments;      /* (n_slots, n_ctx) kinds of tokens */
+    bool           *pattern_heads; /* (L, H) that somebody wants to see */
+    int64_t        *positions;     /* (max(n_chunk, n_slots)) of whole rows */
+    hl_job        **fed;           /* (n_slots) the jobs of a feed, */
+    int64_t        *sequences;     /* (n_slots) their slots, */
+    int64_t        *step_tokens;   /* (n_slots) their tokens, where they are one each, */
+    const float   **gates_each;    /* (n_slots) and gates */
+    int64_t         n_fed;
+    int64_t         turn;
+    char            blame[512]; /* the tensor that is broken, if a feed has found one */
+
+    pthread_mutex_t  mutex;
+    pthread_cond_t   wake; /* the worker */
+    pthread_cond_t   done; /* somebody who waits for the worker */
+    hl_job          *queue;
+    hl_job         **queue_end;
+    hl_exclusive    *exclusive;
+    hl_exclusive   **exclusive_end;
+    bool             is_draining;
+    bool             is_closing;
+    hl_engine_counts counts;
+};
+
+double hl_engine_clock(void);
+/* Waits for `condition` until the clock says `until`; false: it does. */
+bool hl_engine_wait(hl_engine *engine, pthread_cond_t *condition, double until);
+
+/* ------------------------------------------------------------- engine_job.c */
+
+hl_status hl_job_new(hl_job **out, hl_engine *engine, const hl_job_options *options);
+void      hl_job_destroy(hl_job *job);
+/* Places for new events that nobody has taken; under the mutex. */
+int64_t hl_job_room(const hl_job *job);
+/* The i-th place from the first free one on. */
+hl_event_slot *hl_job_place(const hl_job *job, int64_t i);
+
+/* ------------------------------------------------------------ engine_feed.c */
+
+/* How many events the next piece of the prompt completes, and how many tokens it has. */
+int64_t hl_engine_prompt_events(const hl_job *job);
+bool    hl_engine_has_prompt(const hl_job *job);
+
+/* The next piece of a job's prompt; its failure is the job's. */
+void hl_engine_feed_prompt(hl_engine *engine, hl_job *job);
+/* One token of each job that is in engine->fed. */
+void hl_engine_feed_step(hl_engine *engine);
+/* A slot for the job, with as much of its prompt as some slot still has. */
+void hl_engine_take_slot(hl_engine *engine, hl_job *job);
+
+#endif

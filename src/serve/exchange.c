@@ -1,0 +1,297 @@
+/* exchange.c - one request and its answer, between the thread that makes it and the one that
+ * sends it.
+ *
+ * Two threads share an exchange, and its lock.  A connection without anything to send is put to
+ * sleep under the lock, and woken under it when there is: so no wake is lost. */
+#include "serve/exchange.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "serve/connections.h"
+
+/* ---------------------------------------------------------------- life and death */
+
+static void free_exchange(hl_exchange *exchange)
+{
+    hl_free(exchange->method);
+    hl_free(exchange->path);
+    hl_free(exchange->body);
+    hl_free(exchange->pipe);
+    free(exchange->answer.body);
+    pthread_cond_destroy(&exchange->wake);
+    pthread_mutex_destroy(&exchange->lock);
+    hl_free(exchange);
+}
+
+static void make_condition(pthread_cond_t *condition)
+{
+    pthread_condattr_t attributes;
+
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(condition, &attributes);
+    pthread_condattr_destroy(&attributes);
+}
+
+hl_status hl_exchange_new(hl_exchange **out, hl_http *http, const char *method, const char *path)
+{
+    hl_status    status   = HL_OK;
+    hl_exchange *exchange = NULL;
+
+    *out = NULL;
+    HL_TRY(HL_ALLOC_ZEROED(&exchange, 1));
+    pthread_mutex_init(&exchange->lock, NULL);
+    make_condition(&exchange->wake);
+    exchange->http      = http;
+    exchange->n_holders = 1;
+    HL_TRY(hl_strdup(&exchange->method, method));
+    HL_TRY(hl_strdup(&exchange->path, path));
+    *out     = exchange;
+    exchange = NULL;
+
+done:
+    if (exchange != NULL)
+        free_exchange(exchange);
+    return status;
+}
+
+void hl_exchange_hold(hl_exchange *exchange)
+{
+    pthread_mutex_lock(&exchange->lock);
+    exchange->n_holders++;
+    pthread_mutex_unlock(&exchange->lock);
+}
+
+void hl_exchange_release(hl_exchange *exchange)
+{
+    pthread_mutex_lock(&exchange->lock);
+    bool is_last = --exchange->n_holders == 0;
+    pthread_mutex_unlock(&exchange->lock);
+    if (is_last)
+        free_exchange(exchange);
+}
+
+/* --------------------------------------------------------------------- the request */
+
+bool hl_exchange_receive(hl_exchange *exchange, const char *bytes, size_t n_bytes, size_t most)
+{
+    if (exchange->n_dropped > 0 || n_bytes > most - exchange->n_body) {
+        exchange->n_dropped += n_bytes;
+        return true;
+    }
+    if (exchange->n_body + n_bytes + 1 > exchange->room) {
+        size_t room = 2 * exchange->room + n_bytes + 1;
+        if (hl_realloc((void **)&exchange->body, exchange->room, room, 1) != HL_OK)
+            return false;
+        exchange->room = room;
+    }
+    memcpy(exchange->body + exchange->n_body, bytes, n_bytes);
+    exchange->n_body += n_bytes;
+    exchange->body[exchange->n_body] = '\0';
+    return true;
+}
+
+const char *hl_exchange_method(const hl_exchange *exchange)
+{
+    return exchange->method;
+}
+
+const char *hl_exchange_path(const hl_exchange *exchange)
+{
+    return exchange->path;
+}
+
+const char *hl_exchange_body(const hl_exchange *exchange, size_t *n_bytes)
+{
+    *n_bytes = exchange->n_body;
+    return exchange->body != NULL ? exchange->body : "";
+}
+
+bool hl_exchange_is_too_long(const hl_exchange *exchange)
+{
+    return exchange->n_dropped > 0;
+}
+
+int *hl_exchange_tag(hl_exchange *exchange)
+{
+    return &exchange->tag;
+}
+
+/* ---------------------------------------------------------------------- the answer */
+
+/* With the lock held: there is something to send. */
+static void wake_connection(hl_exchange *exchange)
+{
+    if (!exchange->is_asleep)
+        return;
+    exchange->is_asleep = false;
+    exchange->owner.resume(exchange->owner.connection);
+}
+
+void hl_exchange_answer(hl_exchange *exchange, const hl_answer *answer)
+{
+    pthread_mutex_lock(&exchange->lock);
+    exchange->answer = *answer;
+    exchange->state  = HL_EXCHANGE_ANSWERED;
+    wake_connection(exchange);
+    pthread_mutex_unlock(&exchange->lock);
+}
+
+void hl_exchange_begin(hl_exchange *exchange, const char *type)
+{
+    pthread_mutex_lock(&exchange->lock);
+    exchange->stream_type = type;
+    exchange->state       = HL_EXCHANGE_STREAMING;
+    wake_connection(exchange);
+    pthread_mutex_unlock(&exchange->lock);
+}
+
+void hl_exchange_end(hl_exchange *exchange, bool whole)
+{
+    pthread_mutex_lock(&exchange->lock);
+    exchange->is_ended = true;
+    exchange->ended_at = hl_connections_now();
+    exchange->is_whole = whole;
+    wake_connection(exchange);
+    pthread_mutex_unlock(&exchange->lock);
+}
+
+/* -------------------------------------------------------------------- the pipe */
+
+static struct timespec after(double seconds)
+{
+    struct timespec until;
+    double          whole = (double)(int64_t)seconds;
+
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += (time_t)whole;
+    until.tv_nsec += (long)((seconds - whole) * 1e9);
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    return until;
+}
+
+/* With the lock held: waits for room in the pipe; false: for nothing. */
+static bool wait_for_room(hl_exchange *exchange, const struct timespec *until)
+{
+    while (exchange->n_pipe == HL_HTTP_PIPE && !exchange->is_gone) {
+        if (pthread_cond_timedwait(&exchange->wake, &exchange->lock, until) == 0)
+            continue;
+        if (exchange->n_pipe < HL_HTTP_PIPE)
+            break;
+        exchange->is_stalled = true;
+        exchange->is_gone    = true;
+    }
+    return !exchange->is_gone;
+}
+
+bool hl_exchange_write(hl_exchange *exchange, const void *bytes, size_t n_bytes)
+{
+    const char     *from  = bytes;
+    struct timespec until = after(exchange->owner.stall_seconds);
+    bool            good  = true;
+
+    pthread_mutex_lock(&exchange->lock);
+    if (exchange->pipe == NULL && HL_ALLOC(&exchange->pipe, HL_HTTP_PIPE) != HL_OK)
+        good = false;
+    while (n_bytes > 0 && good && (good = wait_for_room(exchange, &until))) {
+        size_t room = HL_HTTP_PIPE - exchange->n_pipe;
+        size_t n    = n_bytes < room ? n_bytes : room;
+
+        memcpy(exchange->pipe + exchange->n_pipe, from, n);
+        exchange->n_pipe += n;
+        from += n;
+        n_bytes -= n;
+        wake_connection(exchange);
+    }
+    pthread_mutex_unlock(&exchange->lock);
+    return good;
+}
+
+/* With the lock held. */
+static int64_t take(hl_exchange *exchange, char *out, size_t n_bytes)
+{
+    size_t n = exchange->n_pipe < n_bytes ? exchange->n_pipe : n_bytes;
+
+    memcpy(out, exchange->pipe, n);
+    memmove(exchange->pipe, exchange->pipe + n, exchange->n_pipe - n);
+    exchange->n_pipe -= n;
+    pthread_cond_broadcast(&exchange->wake);
+    return (int64_t)n;
+}
+
+int64_t hl_exchange_read(hl_exchange *exchange, char *out, size_t n_bytes,
+                         void (*sleep)(void *connection))
+{
+    int64_t n = 0;
+
+    pthread_mutex_lock(&exchange->lock);
+    if (exchange->is_stalled || (exchange->is_ended && !exchange->is_whole && !exchange->n_pipe)) {
+        n = -2;
+    } else if (exchange->n_pipe > 0) {
+        n = take(exchange, out, n_bytes);
+    } else if (exchange->is_ended) {
+        n = -1;
+    } else {
+        exchange->is_asleep = true;
+        sleep(exchange->owner.connection);
+    }
+    pthread_mutex_unlock(&exchange->lock);
+    return n;
+}
+
+/* ------------------------------------------------------------------ gone, and waiting */
+
+void hl_exchange_lose(hl_exchange *exchange)
+{
+    pthread_mutex_lock(&exchange->lock);
+    exchange->is_gone = true;
+    pthread_cond_broadcast(&exchange->wake);
+    pthread_mutex_unlock(&exchange->lock);
+}
+
+bool hl_exchange_look(void *context, bool has_hung_up)
+{
+    hl_exchange *exchange = context;
+
+    if (has_hung_up)
+        hl_exchange_lose(exchange);
+    pthread_mutex_lock(&exchange->lock);
+    double waited   = exchange->is_ended ? hl_connections_now() - exchange->ended_at : 0.0;
+    bool   too_slow = exchange->is_stalled || waited > exchange->owner.stall_seconds;
+    pthread_mutex_unlock(&exchange->lock);
+    return too_slow;
+}
+
+bool hl_exchange_is_gone(hl_exchange *exchange)
+{
+    pthread_mutex_lock(&exchange->lock);
+    bool gone = exchange->is_gone;
+    pthread_mutex_unlock(&exchange->lock);
+    return gone;
+}
+
+void hl_exchange_wait(hl_exchange *exchange, double seconds)
+{
+    struct timespec until = after(seconds);
+
+    pthread_mutex_lock(&exchange->lock);
+    while (!exchange->is_woken && !exchange->is_gone) {
+        if (pthread_cond_timedwait(&exchange->wake, &exchange->lock, &until) != 0)
+            break;
+    }
+    exchange->is_woken = false;
+    pthread_mutex_unlock(&exchange->lock);
+}
+
+void hl_exchange_wake(hl_exchange *exchange)
+{
+    pthread_mutex_lock(&exchange->lock);
+    exchange->is_woken = true;
+    pthread_cond_broadcast(&exchange->wake);
+    pthread_mutex_unlock(&exchange->lock);
+}

@@ -1,0 +1,123 @@
+/* http.h - requests in, answers out; the one place that knows libmicrohttpd.
+ *
+ *     hl_http_open(&http, &(hl_http_options){ .handler = { .request = answer } });
+ *     hl_http_start(http);
+ *     ...
+ *     void answer(void *context, hl_exchange *exchange)
+ *     {
+ *         hl_exchange_answer(exchange, &(hl_answer){ .status = 200, .body = strdup("fine\n") });
+ *     }
+ *
+ * An exchange is one request and its answer.  One thread, the server's, speaks to all sockets and
+ * calls the handler; it must never be kept waiting.  What takes time asks for a thread
+ * (hl_exchange_work) and answers from there, at once or as a stream of bytes:
+ *
+ *     socket  <-  server's thread  <-  pipe of HL_HTTP_PIPE bytes  <-  the thread at work
+ *
+ * A reader that is too slow fills the pipe, and with it only its own thread waits.
+ *
+ * Everything that comes in has a limit: sockets, headers, bodies, threads at work, the time
+ * that each of these may take. */
+#ifndef HL_SERVE_HTTP_H
+#define HL_SERVE_HTTP_H
+
+#include "headlight.h"
+
+typedef struct hl_http     hl_http;
+typedef struct hl_exchange hl_exchange;
+
+#define HL_HTTP_PIPE         65536
+#define HL_HTTP_HEADER_BYTES 32768 /* of a request, all headers */
+
+typedef struct hl_http_handler {
+    void *context;
+    /* The head of a request is here; may answer, which refuses it before its body is read. */
+    void (*head)(void *context, hl_exchange *exchange);
+    /* All of it is here: answers, or calls hl_exchange_work. */
+    void (*request)(void *context, hl_exchange *exchange);
+    /* The answer's status is known. */
+    void (*answered)(void *context, hl_exchange *exchange, int status);
+} hl_http_handler;
+
+typedef struct hl_http_options {
+    const char     *host; /* an address or a name */
+    int32_t         port; /* 0: any that is free */
+    size_t          max_body_bytes;
+    int64_t         max_connections;
+    int64_t         max_work;        /* exchanges at work */
+    double          request_seconds; /* for a request to come whole */
+    double          stall_seconds;   /* that a stream waits for its reader */
+    hl_http_handler handler;
+} hl_http_options;
+
+/* Takes the address; HL_IO with the system's reason where it cannot.  Nobody is answered before
+ * hl_http_start. */
+hl_status hl_http_open(hl_http **out, const hl_http_options *options);
+hl_status hl_http_start(hl_http *http);
+int32_t   hl_http_port(const hl_http *http);
+/* The address it listens at, as text, and whether that stands for all addresses. */
+const char *hl_http_address(const hl_http *http, bool *is_any);
+/* No new connections, and what is at work may go on. */
+void hl_http_quiesce(hl_http *http);
+/* Waits for exchanges at work and for their answers to be read, for `seconds`; those that are left
+ * then are cut. */
+void hl_http_drain(hl_http *http, double seconds);
+/* Drains for no time, then ends.  Accepts NULL. */
+void hl_http_close(hl_http *http);
+
+typedef struct hl_http_counts {
+    int64_t n_connections; /* now */
+    int64_t n_working;     /* now */
+    int64_t n_late;        /* connections cut: too slow, */
+    int64_t n_many;        /* or too many */
+    int64_t n_stalled;     /* streams that nobody read */
+} hl_http_counts;
+
+hl_http_counts hl_http_count(hl_http *http);
+
+/* ------------------------------------------------------------------- exchanges */
+
+/* Borrowed from the exchange; NULL where the request has none. */
+const char *hl_exchange_method(const hl_exchange *exchange);
+const char *hl_exchange_path(const hl_exchange *exchange);
+/* In `head` and `request` only. */
+const char *hl_exchange_header(const hl_exchange *exchange, const char *name);
+/* (n_bytes) and a NUL behind them. */
+const char *hl_exchange_body(const hl_exchange *exchange, size_t *n_bytes);
+/* Is it longer than it may be?  Then there is none to read. */
+bool hl_exchange_is_too_long(const hl_exchange *exchange);
+/* A place for the handler's own number; at first 0. */
+int *hl_exchange_tag(hl_exchange *exchange);
+
+typedef struct hl_answer {
+    int         status;
+    const char *type; /* NULL: application/json */
+    char       *body; /* from malloc; goes to the exchange.  NULL: empty */
+    size_t      n_bytes;
+    const char *header; /* one more, static: its name, */
+    const char *value;
+} hl_answer;
+
+/* Once for an exchange, unless it begins a stream. */
+void hl_exchange_answer(hl_exchange *exchange, const hl_answer *answer);
+
+/* Calls work(context, exchange) on a thread of its own.  False: too many are at work. */
+typedef void (*hl_exchange_function)(void *context, hl_exchange *exchange);
+bool hl_exchange_work(hl_exchange *exchange, hl_exchange_function work, void *context);
+
+/* From the thread at work.  A stream of bytes with status 200, to its end. */
+void hl_exchange_begin(hl_exchange *exchange, const char *type);
+/* False: there is nobody to read it any more. */
+bool hl_exchange_write(hl_exchange *exchange, const void *bytes, size_t n_bytes);
+/* Whole, or else the reader is told that it is not. */
+void hl_exchange_end(hl_exchange *exchange, bool whole);
+
+/* Has the other side hung up, or been cut? */
+bool hl_exchange_is_gone(hl_exchange *exchange);
+/* Waits for hl_exchange_wake, or until the other side is gone, or for `seconds`; a wake that came
+ * since the last wait counts. */
+void hl_exchange_wait(hl_exchange *exchange, double seconds);
+/* From any thread, while the work goes on. */
+void hl_exchange_wake(hl_exchange *exchange);
+
+#endif

@@ -1,0 +1,225 @@
+/* prompts.c - prompts and messages to tokens. */
+#include "serve/prompts.h"
+
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+
+/* ------------------------------------------------------------------------ tokens */
+
+/* Ids, and whose they are; a prompt without tokens is the one that begins texts. */
+static hl_status keep_encoding(hl_served_prompt *out, const hl_encoding *encoding,
+                               const hl_model *model)
+{
+    hl_status status = HL_OK;
+    int64_t   begin  = hl_model_get_info(model)->bos_id;
+    size_t    n      = encoding->n_tokens;
+
+    if (n == 0 && begin < 0)
+        return hl_fail(HL_BAD_INPUT,
+                       "the prompt is empty, and the model has no token that begins texts");
+    HL_TRY(HL_ALLOC(&out->tokens, n + 1));
+    HL_TRY(HL_ALLOC(&out->kinds, n + 1));
+    for (size_t i = 0; i < n; i++) {
+        bool special = encoding->types[i] == HL_TOKEN_SPECIAL ||
+                       (encoding->roles != NULL && encoding->roles[i] == (uint8_t)HL_ROLE_TEMPLATE);
+        out->tokens[i] = encoding->ids[i];
+        out->kinds[i]  = special ? HL_KIND_SPECIAL : HL_KIND_PROMPT;
+    }
+    out->n_tokens = (int64_t)n;
+    if (n == 0) {
+        out->tokens[0] = begin;
+        out->kinds[0]  = HL_KIND_SPECIAL;
+        out->n_tokens  = 1;
+    }
+
+done:
+    return status;
+}
+
+/* Ids as they are given; nothing is put around them. */
+static hl_status keep_ids(hl_served_prompt *out, const json_t *ids, const hl_model *model)
+{
+    hl_status status  = HL_OK;
+    int64_t   d_vocab = hl_model_get_info(model)->d_vocab;
+    size_t    n       = json_array_size(ids);
+
+    if (n == 0)
+        return hl_fail(HL_BAD_INPUT, "the prompt has no tokens");
+    HL_TRY(HL_ALLOC(&out->tokens, n));
+    HL_TRY(HL_ALLOC_ZEROED(&out->kinds, n)); /* HL_KIND_PROMPT */
+    for (size_t i = 0; i < n; i++) {
+        const json_t *id    = json_array_get(ids, i);
+        int64_t       value = json_is_integer(id) ? json_integer_value(id) : -1;
+        if (value < 0 || value >= d_vocab)
+            return hl_fail(HL_BAD_INPUT, "prompt token %zu is %lld, wanted an id from 0 to %lld", i,
+                           (long long)value, (long long)d_vocab - 1);
+        out->tokens[i] = value;
+    }
+    out->n_tokens = (int64_t)n;
+
+done:
+    return status;
+}
+
+static hl_status keep_text(hl_served_prompt *out, const char *text, size_t n_bytes,
+                           const hl_model *model, const hl_tokenizer *tokenizer)
+{
+    hl_status    status   = HL_OK;
+    hl_encoding *encoding = NULL;
+
+    HL_TRY(hl_tokenizer_encode(&encoding, tokenizer, text, n_bytes,
+                               &(hl_encode_options){ .add_special = true }));
+    HL_TRY(keep_encoding(out, encoding, model));
+
+done:
+    hl_encoding_free(encoding);
+    return status;
+}
+
+/* -------------------------------------------------------------------------- chats */
+
+static const char *role_of(const json_t *message)
+{
+    const char *role = json_string_value(json_object_get(message, "role"));
+
+    if (role == NULL)
+        return NULL;
+    if (strcmp(role, "developer") == 0)
+        return "system";
+    bool known =
+        strcmp(role, "system") == 0 || strcmp(role, "user") == 0 || strcmp(role, "assistant") == 0;
+    return known ? role : NULL;
+}
+
+/* A text, or parts that are texts: those in a row.  *owned is to be freed. */
+static hl_status content_of(const char **out, char **owned, const json_t *content, size_t number)
+{
+    hl_status     status = HL_OK;
+    size_t        used = 0, room = 1, index;
+    const json_t *part;
+
+    *out = json_string_value(content);
+    if (*out != NULL)
+        return HL_OK;
+    if (!json_is_array(content))
+        return hl_fail(HL_BAD_INPUT, "messages[%zu].content is no text", number);
+    json_array_foreach(content, index, part)
+        room += json_string_length(json_object_get(part, "text"));
+    HL_TRY(HL_ALLOC(owned, room));
+    json_array_foreach(content, index, part) {
+        const json_t *text = json_object_get(part, "text");
+        if (!json_is_string(text))
+            return hl_fail(HL_BAD_INPUT, "messages[%zu].content[%zu] is no text", number, index);
+        memcpy(*owned + used, json_string_value(text), json_string_length(text));
+        used += json_string_length(text);
+    }
+    (*owned)[used] = '\0';
+    *out           = *owned;
+
+done:
+    return status;
+}
+
+static hl_status encode_messages(hl_served_prompt *out, const hl_chat_message *messages, size_t n,
+                                 const hl_model *model, const hl_tokenizer *tokenizer)
+{
+    hl_status    status   = HL_OK;
+    hl_chat     *chat     = NULL;
+    hl_encoding *encoding = NULL;
+
+    HL_TRY(hl_chat_render(&chat, tokenizer, messages, n, NULL));
+    HL_TRY(hl_chat_encode(&encoding, tokenizer, chat));
+    HL_TRY(keep_encoding(out, encoding, model));
+
+done:
+    hl_encoding_free(encoding);
+    hl_chat_free(chat);
+    return status;
+}
+
+static hl_status keep_messages(hl_served_prompt *out, const json_t *list, const hl_model *model,
+                               const hl_tokenizer *tokenizer)
+{
+    hl_status        status   = HL_OK;
+    size_t           n        = json_array_size(list);
+    hl_chat_message *messages = NULL;
+    char           **owned    = NULL;
+
+    if (n == 0 || n > HL_MAX_MESSAGES)
+        return hl_fail(HL_BAD_INPUT, "messages has %zu entries, wanted 1 to %d", n,
+                       HL_MAX_MESSAGES);
+    HL_TRY(HL_ALLOC_ZEROED(&messages, n));
+    HL_TRY(HL_ALLOC_ZEROED(&owned, n));
+    for (size_t i = 0; i < n; i++) {
+        const json_t *message = json_array_get(list, i);
+        messages[i].role      = role_of(message);
+        if (messages[i].role == NULL)
+            HL_TRY(hl_fail(HL_BAD_INPUT,
+                           "messages[%zu].role is none of system, developer, user, assistant", i));
+        HL_TRY(content_of(&messages[i].content, &owned[i], json_object_get(message, "content"), i));
+    }
+    HL_TRY(encode_messages(out, messages, n, model, tokenizer));
+
+done:
+    for (size_t i = 0; owned != NULL && i < n; i++)
+        hl_free(owned[i]);
+    hl_free(owned);
+    hl_free(messages);
+    return status;
+}
+
+/* ------------------------------------------------------------------------- prompts */
+
+static hl_status add_prompt(hl_served_prompts *out, const json_t *prompt, const hl_model *model,
+                            const hl_tokenizer *tokenizer)
+{
+    if (out->count == HL_WIRE_MAX_CHOICES)
+        return hl_fail(HL_LIMIT, "more than %d prompts", HL_WIRE_MAX_CHOICES);
+    hl_served_prompt *to = &out->items[out->count++];
+    if (json_is_string(prompt))
+        return keep_text(to, json_string_value(prompt), json_string_length(prompt), model,
+                         tokenizer);
+    if (json_is_array(prompt))
+        return keep_ids(to, prompt, model);
+    return hl_fail(HL_BAD_INPUT, "prompt is %s, wanted a text or token ids", hl_json_kind(prompt));
+}
+
+hl_status hl_served_prompts_read(hl_served_prompts *out, const json_t *prompt, bool is_chat,
+                                 const hl_model *model, const hl_tokenizer *tokenizer)
+{
+    size_t        index;
+    const json_t *item;
+    const json_t *first = json_array_get(prompt, 0);
+
+    *out = (hl_served_prompts){ 0 };
+    if (is_chat) {
+        out->count = 1;
+        return keep_messages(&out->items[0], prompt, model, tokenizer);
+    }
+    if (!json_is_array(prompt) || first == NULL || json_is_number(first))
+        return add_prompt(out, prompt, model, tokenizer);
+    json_array_foreach(prompt, index, item) {
+        hl_status status = add_prompt(out, item, model, tokenizer);
+        if (status != HL_OK)
+            return status;
+    }
+    return HL_OK;
+}
+
+hl_status hl_served_prompts_text(hl_served_prompts *out, const char *text, const hl_model *model,
+                                 const hl_tokenizer *tokenizer)
+{
+    *out = (hl_served_prompts){ .count = 1 };
+    return keep_text(&out->items[0], text, strlen(text), model, tokenizer);
+}
+
+void hl_served_prompts_release(hl_served_prompts *prompts)
+{
+    for (int64_t i = 0; i < prompts->count; i++) {
+        hl_free(prompts->items[i].tokens);
+        hl_free(prompts->items[i].kinds);
+    }
+    *prompts = (hl_served_prompts){ 0 };
+}

@@ -1,0 +1,499 @@
+/* reply.c - tokens to texts and to their entries in a choice. */
+#include "serve/reply.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "base/utf8.h"
+
+/* Rows that see fewer keys are neither learned nor scored, as hl_tracer has it. */
+#define FAIR_KEYS 16
+
+struct hl_reply {
+    hl_reply_options  options;
+    hl_decode_stream *stream;
+    hl_stop_words    *stop;
+    hl_spikes        *spikes;  /* NULL: nobody asked */
+    int64_t           last_id; /* the token before the next one */
+    int64_t           n_generated;
+    hl_stop           ended;
+    bool              is_finished;
+    size_t            n_characters; /* of the text so far, for text_offset */
+    bool              has_begun;    /* something of it was taken */
+    bool              has_finish;   /* the reason of its end, too */
+
+    /* Since the last take. */
+    char   *text;
+    size_t  n_text;
+    size_t  room;
+    json_t *entries; /* of tokens, for logprobs; NULL: not wanted */
+    json_t *watched; /* the same for headlight's numbers */
+};
+
+/* --------------------------------------------------------------------- open and close */
+
+/* What the first new token adds to the text can depend on the token before it. */
+static hl_status open_stream(hl_reply *reply)
+{
+    const hl_served_prompt *prompt  = reply->options.prompt;
+    bool                    begins  = !reply->options.request->is_chat;
+    const char             *text    = "";
+    size_t                  n_bytes = 0;
+    hl_status               status  = HL_OK;
+
+    HL_TRY(hl_decode_stream_open(&reply->stream, reply->options.tokenizer,
+                                 &(hl_decode_options){ .skip_special = true }));
+    if (begins && !reply->options.request->echo &&
+        prompt->kinds[prompt->n_tokens - 1] == HL_KIND_PROMPT)
+        HL_TRY(hl_decode_stream_push(&text, &n_bytes, reply->stream,
+                                     (int32_t)prompt->tokens[prompt->n_tokens - 1]));
+
+done:
+    return status;
+}
+
+hl_status hl_reply_new(hl_reply **out, const hl_reply_options *options)
+{
+    hl_status              status  = HL_OK;
+    hl_reply              *reply   = NULL;
+    const hl_wire_request *request = options->request;
+    const hl_model_info   *info    = hl_model_get_info(options->model);
+
+    *out = NULL;
+    HL_TRY(HL_ALLOC_ZEROED(&reply, 1));
+    reply->options = *options;
+    reply->last_id = request->echo ? -1 : options->prompt->tokens[options->prompt->n_tokens - 1];
+    HL_TRY(open_stream(reply));
+    HL_TRY(hl_stop_words_new(&reply->stop, request->stops, (size_t)request->n_stops));
+    if (request->watch)
+        HL_TRY(hl_spikes_new(&reply->spikes, info->n_layers * info->n_heads, 0));
+    *out  = reply;
+    reply = NULL;
+
+done:
+    hl_reply_free(reply);
+    return status;
+}
+
+void hl_reply_free(hl_reply *reply)
+{
+    if (reply == NULL)
+        return;
+    hl_decode_stream_close(reply->stream);
+    hl_stop_words_free(reply->stop);
+    hl_spikes_free(reply->spikes);
+    json_decref(reply->entries);
+    json_decref(reply->watched);
+    hl_free(reply->text);
+    hl_free(reply);
+}
+
+hl_job_options hl_reply_job(const hl_reply_options *options)
+{
+    const hl_wire_request *request = options->request;
+    hl_job_options         job     = {
+                    .tokens      = options->prompt->tokens,
+                    .n_tokens    = options->prompt->n_tokens,
+                    .kinds       = options->prompt->kinds,
+                    .sample      = request->sample,
+                    .max_tokens  = request->max_tokens > 0 ? request->max_tokens : 0,
+                    .ignore_end  = request->ignore_end,
+                    .gates       = request->gates != NULL ? request->gates->values : NULL,
+                    .prompt_only = request->max_tokens == 0,
+                    .echo_prompt = request->echo || request->watch,
+                    .n_top       = request->n_top,
+                    .rows        = request->rows,
+    };
+
+    if (request->watch)
+        job.rows |= HL_JOB_ROWS(HL_TRACE_NORMALISED);
+    if (request->patterns != NULL) {
+        job.pattern_heads   = request->patterns->heads;
+        job.n_pattern_heads = (int)request->patterns->n_heads;
+    }
+    return job;
+}
+
+/* ------------------------------------------------------------------------ one token's text */
+
+/* The bytes that a token stands for after another one; to be freed with hl_free. */
+static hl_status piece_of(char **out, size_t *n_bytes, const hl_reply *reply, int64_t id)
+{
+    hl_status           status    = HL_OK;
+    const hl_tokenizer *tokenizer = reply->options.tokenizer;
+    int32_t             ids[2]    = { (int32_t)reply->last_id, (int32_t)id };
+    bool                follows   = reply->last_id >= 0;
+    char               *before    = NULL;
+    char               *both      = NULL;
+    size_t              n_before = 0, n_both = 0;
+
+    if (follows)
+        HL_TRY(hl_tokenizer_decode(&before, &n_before, tokenizer, ids, 1, NULL));
+    HL_TRY(hl_tokenizer_decode(&both, &n_both, tokenizer, follows ? ids : ids + 1, follows ? 2 : 1,
+                               NULL));
+    if (n_both < n_before || memcmp(before != NULL ? before : "", both, n_before) != 0) {
+        hl_free(both);
+        n_before = 0;
+        HL_TRY(hl_tokenizer_decode(&both, &n_both, tokenizer, ids + 1, 1, NULL));
+    }
+    memmove(both, both + n_before, n_both - n_before);
+    *out     = both;
+    *n_bytes = n_both - n_before;
+    both     = NULL;
+
+done:
+    hl_free(before);
+    hl_free(both);
+    return status;
+}
+
+static json_t *byte_array(const char *bytes, size_t n_bytes)
+{
+    json_t *array = json_array();
+
+    for (size_t i = 0; i < n_bytes; i++)
+        json_array_append_new(array, json_integer((unsigned char)bytes[i]));
+    return array;
+}
+
+/* { "token", "logprob", "bytes" } */
+static json_t *token_entry(const hl_reply *reply, int64_t id, double logprob)
+{
+    char  *piece   = NULL;
+    size_t n_bytes = 0;
+
+    if (piece_of(&piece, &n_bytes, reply, id) != HL_OK)
+        return NULL;
+    json_t *entry = json_pack("{s:o, s:o, s:o}", "token", hl_wire_piece(piece, n_bytes), "logprob",
+                              hl_wire_number(logprob), "bytes", byte_array(piece, n_bytes));
+    hl_free(piece);
+    return entry;
+}
+
+static hl_status add_entry(hl_reply *reply, const hl_job_event *event)
+{
+    json_t *entry = token_entry(reply, event->token.id, event->token.logprob);
+    json_t *top   = json_array();
+
+    for (int i = 0; i < event->n_top; i++)
+        json_array_append_new(top, token_entry(reply, event->top[i].token, event->top[i].logprob));
+    json_object_set_new(entry, "top_logprobs", top);
+    json_object_set_new(entry, "text_offset", json_integer((json_int_t)reply->n_characters));
+    if (reply->entries == NULL)
+        reply->entries = json_array();
+    if (json_array_append_new(reply->entries, entry) != 0)
+        return hl_fail(HL_NO_MEMORY, "serve: out of memory for a token");
+    return HL_OK;
+}
+
+/* ------------------------------------------------------------------- headlight's numbers */
+
+static double spike_of(hl_reply *reply, const hl_job_event *event)
+{
+    const hl_model_info *info = hl_model_get_info(reply->options.model);
+    const float *row = hl_job_event_rows(event, HL_TRACE_NORMALISED, info->n_layers, info->n_heads);
+
+    if (row == NULL || event->position < FAIR_KEYS)
+        return (double)NAN;
+    if (!event->from_prompt)
+        return hl_spikes_score(reply->spikes, row);
+    hl_spikes_learn(reply->spikes, row);
+    return (double)NAN;
+}
+
+static json_t *row_values(const hl_reply *reply, const hl_job_event *event)
+{
+    const hl_model_info *info   = hl_model_get_info(reply->options.model);
+    json_t              *object = json_object();
+
+    for (int which = 0; which < HL_N_TRACE_ROWS; which++) {
+        if ((reply->options.request->rows & HL_JOB_ROWS(which)) == 0)
+            continue;
+        const float *row =
+            hl_job_event_rows(event, (hl_trace_rows)which, info->n_layers, info->n_heads);
+        json_object_set_new(object, hl_wire_rows_name((hl_trace_rows)which),
+                            row != NULL ? hl_wire_numbers(row, info->n_layers, info->n_heads)
+                                        : json_null());
+    }
+    return object;
+}
+
+/* Where the chosen heads looked: a row each, by name. */
+static json_t *pattern_values(const hl_reply *reply, const hl_job_event *event)
+{
+    const hl_head_list *heads  = reply->options.request->patterns;
+    json_t             *object = json_object();
+    char                name[48];
+
+    for (int64_t i = 0; i < event->n_patterns && event->patterns != NULL; i++) {
+        snprintf(name, sizeof name, "L%lldH%lld", (long long)heads->heads[i].layer,
+                 (long long)heads->heads[i].head);
+        json_object_set_new(object, name,
+                            hl_wire_numbers(event->patterns + i * event->n_keys, 0, event->n_keys));
+    }
+    return object;
+}
+
+static hl_status add_watched(hl_reply *reply, const hl_job_event *event)
+{
+    double                 spike   = spike_of(reply, event);
+    const hl_wire_request *request = reply->options.request;
+    const hl_generated    *token   = &event->token;
+    char                  *piece   = NULL;
+    size_t                 n_bytes = 0;
+    hl_status              status  = HL_OK;
+
+    if (event->from_prompt && !request->with_prompt)
+        return HL_OK;
+    HL_TRY(piece_of(&piece, &n_bytes, reply, token->id));
+    json_t *entry =
+        json_pack("{s:I, s:o, s:I, s:s, s:o, s:o, s:o, s:o, s:o}", "id", (json_int_t)token->id,
+                  "text", hl_wire_piece(piece, n_bytes), "position", (json_int_t)event->position,
+                  "kind", event->from_prompt ? "prompt" : "generated", "logprob",
+                  hl_wire_number(token->logprob), "entropy", hl_wire_number(token->entropy),
+                  "varentropy", hl_wire_number(token->varentropy), "attention_entropy",
+                  hl_wire_number(token->attention_entropy), "spike", hl_wire_number(spike));
+    if (request->rows != 0)
+        json_object_set_new(entry, "rows", row_values(reply, event));
+    if (request->patterns != NULL)
+        json_object_set_new(entry, "patterns", pattern_values(reply, event));
+    if (reply->watched == NULL)
+        reply->watched = json_array();
+    if (json_array_append_new(reply->watched, entry) != 0)
+        status = hl_fail(HL_NO_MEMORY, "serve: out of memory for a token");
+
+done:
+    hl_free(piece);
+    return status;
+}
+
+/* -------------------------------------------------------------------------------- text */
+
+static size_t count_characters(const char *text, size_t n_bytes)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < n_bytes; i++)
+        count += hl_utf8_is_continuation(text[i]) ? 0 : 1;
+    return count;
+}
+
+static hl_status keep_text(hl_reply *reply, const char *text, size_t n_bytes)
+{
+    if (reply->room - reply->n_text < n_bytes) {
+        size_t    room   = 2 * reply->room + n_bytes + 256;
+        hl_status status = hl_realloc((void **)&reply->text, reply->room, room, 1);
+        if (status != HL_OK)
+            return status;
+        reply->room = room;
+    }
+    if (n_bytes > 0)
+        memcpy(reply->text + reply->n_text, text, n_bytes);
+    reply->n_text += n_bytes;
+    reply->n_characters += count_characters(text, n_bytes);
+    return HL_OK;
+}
+
+/* A token of the prompt that is echoed passes the stop words by. */
+static hl_status add_text(bool *found, hl_reply *reply, const hl_job_event *event)
+{
+    hl_status   status  = HL_OK;
+    const char *text    = "";
+    size_t      n_bytes = 0;
+
+    *found = false;
+    if (event->token.stop == HL_STOP_END && !event->from_prompt)
+        return HL_OK;
+    HL_TRY(hl_decode_stream_push(&text, &n_bytes, reply->stream, (int32_t)event->token.id));
+    if (!event->from_prompt)
+        HL_TRY(hl_stop_words_push(&text, &n_bytes, found, reply->stop, text, n_bytes));
+    HL_TRY(keep_text(reply, text, n_bytes));
+
+done:
+    return status;
+}
+
+/* ------------------------------------------------------------------------------- tokens */
+
+hl_status hl_reply_add(bool *over, hl_reply *reply, const hl_job_event *event)
+{
+    hl_status              status  = HL_OK;
+    const hl_wire_request *request = reply->options.request;
+    bool                   shown   = !event->from_prompt || request->echo;
+    bool                   is_text = event->from_prompt || event->token.stop != HL_STOP_END;
+    bool                   found   = false;
+    size_t                 offset  = reply->n_characters;
+
+    *over = false;
+    if (shown)
+        HL_TRY(add_text(&found, reply, event));
+    if (shown && is_text && request->logprobs && !found) {
+        size_t after        = reply->n_characters;
+        reply->n_characters = offset;
+        status              = add_entry(reply, event);
+        reply->n_characters = after;
+        HL_TRY(status);
+    }
+    if (request->watch && !found)
+        HL_TRY(add_watched(reply, event));
+    reply->last_id = event->token.id;
+    if (!event->from_prompt) {
+        reply->n_generated++;
+        reply->ended = found ? HL_STOP_WORD : event->token.stop;
+    }
+    *over = reply->ended != HL_STOP_NONE;
+
+done:
+    return status;
+}
+
+hl_status hl_reply_finish(hl_reply *reply)
+{
+    hl_status   status  = HL_OK;
+    const char *text    = "";
+    size_t      n_bytes = 0;
+    bool        found   = false;
+
+    reply->is_finished = true;
+    if (reply->ended == HL_STOP_WORD)
+        return HL_OK;
+    HL_TRY(hl_decode_stream_finish(&text, &n_bytes, reply->stream));
+    HL_TRY(hl_stop_words_push(&text, &n_bytes, &found, reply->stop, text, n_bytes));
+    HL_TRY(keep_text(reply, text, n_bytes));
+    if (found) {
+        reply->ended = HL_STOP_WORD;
+        return HL_OK;
+    }
+    HL_TRY(hl_stop_words_finish(&text, &n_bytes, reply->stop));
+    HL_TRY(keep_text(reply, text, n_bytes));
+
+done:
+    return status;
+}
+
+int64_t hl_reply_n_generated(const hl_reply *reply)
+{
+    return reply->n_generated;
+}
+
+/* ------------------------------------------------------------------------------ choices */
+
+static const char *finish_reason(const hl_reply *reply)
+{
+    if (reply->ended == HL_STOP_LENGTH || reply->ended == HL_STOP_CONTEXT ||
+        reply->options.request->max_tokens == 0)
+        return "length";
+    return "stop";
+}
+
+/* What completions call logprobs: arrays side by side. */
+static json_t *completion_logprobs(json_t *entries, int n_top)
+{
+    json_t *tokens = json_array(), *logprobs = json_array(), *tops = json_array();
+    json_t *offsets = json_array();
+    json_t *entry, *other;
+    size_t  index, inner;
+
+    json_array_foreach(entries, index, entry) {
+        json_t *top = json_object();
+        json_array_append(tokens, json_object_get(entry, "token"));
+        json_array_append(logprobs, json_object_get(entry, "logprob"));
+        json_array_append(offsets, json_object_get(entry, "text_offset"));
+        json_array_foreach(json_object_get(entry, "top_logprobs"), inner, other)
+            json_object_set(top, json_string_value(json_object_get(other, "token")),
+                            json_object_get(other, "logprob"));
+        bool known = json_is_real(json_object_get(entry, "logprob"));
+        json_array_append_new(tops, known ? json_incref(top) : json_null());
+        json_decref(top);
+    }
+    return json_pack("{s:o, s:o, s:o, s:o}", "tokens", tokens, "token_logprobs", logprobs,
+                     "top_logprobs", n_top > 0 ? tops : (json_decref(tops), json_null()),
+                     "text_offset", offsets);
+}
+
+static json_t *chat_logprobs(json_t *entries)
+{
+    json_t *entry;
+    size_t  index;
+
+    json_array_foreach(entries, index, entry)
+        json_object_del(entry, "text_offset");
+    return json_pack("{s:O, s:n}", "content", entries, "refusal");
+}
+
+static json_t *take_logprobs(hl_reply *reply)
+{
+    const hl_wire_request *request = reply->options.request;
+    bool                   ends    = request->stream && reply->entries == NULL;
+
+    if (!request->logprobs || ends)
+        return json_null();
+    json_t *entries = reply->entries != NULL ? reply->entries : json_array();
+    json_t *shown =
+        request->is_chat ? chat_logprobs(entries) : completion_logprobs(entries, request->n_top);
+    json_decref(entries);
+    reply->entries = NULL;
+    return shown;
+}
+
+/* "text", "message" or "delta". */
+static void set_text(json_t *choice, hl_reply *reply)
+{
+    const hl_wire_request *request = reply->options.request;
+    json_t *text = hl_wire_text(reply->text != NULL ? reply->text : "", reply->n_text);
+
+    if (!request->is_chat) {
+        json_object_set_new(choice, "text", text);
+    } else if (!request->stream) {
+        json_object_set_new(
+            choice, "message",
+            json_pack("{s:s, s:o, s:n}", "role", "assistant", "content", text, "refusal"));
+    } else if (!reply->has_begun) {
+        json_object_set_new(choice, "delta",
+                            json_pack("{s:s, s:o}", "role", "assistant", "content", text));
+    } else if (reply->n_text == 0 && reply->is_finished) {
+        json_object_set_new(choice, "delta", json_object());
+        json_decref(text);
+    } else {
+        json_object_set_new(choice, "delta", json_pack("{s:o}", "content", text));
+    }
+    reply->n_text = 0;
+}
+
+/* With a stream the reason comes alone, after all text. */
+static bool shows_reason(const hl_reply *reply)
+{
+    return reply->is_finished &&
+           (!reply->options.request->stream ||
+            (reply->n_text == 0 && reply->entries == NULL && reply->watched == NULL));
+}
+
+json_t *hl_reply_take(hl_reply *reply)
+{
+    bool    ends   = shows_reason(reply);
+    json_t *choice = json_pack("{s:I}", "index", (json_int_t)reply->options.index);
+
+    if (choice == NULL)
+        return NULL;
+    json_object_set_new(choice, "logprobs", take_logprobs(reply));
+    set_text(choice, reply);
+    json_object_set_new(choice, "finish_reason",
+                        ends ? json_string(finish_reason(reply)) : json_null());
+    if (reply->options.request->watch) {
+        json_t *tokens = reply->watched != NULL ? reply->watched : json_array();
+        json_object_set_new(choice, "headlight", json_pack("{s:o}", "tokens", tokens));
+        reply->watched = NULL;
+    }
+    reply->has_begun  = true;
+    reply->has_finish = ends;
+    return choice;
+}
+
+bool hl_reply_has_news(const hl_reply *reply)
+{
+    return reply->n_text > 0 || reply->entries != NULL || reply->watched != NULL ||
+           (reply->is_finished && !reply->has_finish);
+}

@@ -1,0 +1,134 @@
+/* route_about.c - what is served: the model, the server's health and numbers, the page. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/status.h"
+#include "render/page.h"
+#include "serve/server.h"
+
+/* -------------------------------------------------------------------------- models */
+
+void hl_serve_models(void *context, hl_exchange *exchange)
+{
+    hl_server *server = context;
+    json_t *model = json_pack("{s:s, s:s, s:I, s:s}", "id", server->model_name, "object", "model",
+                              "created", (json_int_t)server->started, "owned_by", "headlight");
+
+    hl_server_answer(exchange, 200, json_pack("{s:s, s:[o]}", "object", "list", "data", model));
+}
+
+static json_t *layer_list(const hl_model *model)
+{
+    json_t       *list = json_array();
+    hl_layer_info layer;
+
+    for (int64_t i = 0; i < hl_model_get_info(model)->n_layers; i++) {
+        if (hl_model_get_layer(&layer, model, i) == HL_OK)
+            json_array_append_new(list,
+                                  json_pack("{s:I, s:I, s:I}", "n_heads", (json_int_t)layer.n_heads,
+                                            "n_kv_heads", (json_int_t)layer.n_kv_heads, "window",
+                                            (json_int_t)layer.window));
+    }
+    return list;
+}
+
+/* The dtype that holds the most bytes. */
+static const char *main_dtype(const hl_model *model)
+{
+    size_t         bytes[HL_DTYPE_COUNT] = { 0 };
+    hl_dtype       most                  = HL_DTYPE_F32;
+    hl_tensor_info tensor;
+
+    for (int64_t i = 0; i < hl_model_get_info(model)->n_tensors; i++) {
+        if (hl_model_get_tensor(&tensor, model, i) != HL_OK)
+            continue;
+        bytes[tensor.dtype] += tensor.n_bytes;
+        if (bytes[tensor.dtype] > bytes[most])
+            most = tensor.dtype;
+    }
+    return hl_dtype_name(most);
+}
+
+void hl_serve_model(void *context, hl_exchange *exchange)
+{
+    hl_server           *server = context;
+    const hl_model_info *info   = hl_model_get_info(server->model);
+    bool                 known  = false;
+    hl_chat_format       chat   = hl_tokenizer_chat_format(server->tokenizer, &known);
+    json_t              *root   = json_pack(
+                       "{s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "object", "headlight.model",
+                       "id", server->model_name, "family", info->family, "format", info->format, "dtype",
+                       main_dtype(server->model), "n_layers", (json_int_t)info->n_layers, "n_heads",
+                       (json_int_t)info->n_heads, "n_kv_heads", (json_int_t)info->n_kv_heads, "d_model",
+                       (json_int_t)info->d_model, "d_vocab", (json_int_t)info->d_vocab, "n_params",
+                       (json_int_t)info->n_params, "n_ctx", (json_int_t)hl_engine_n_ctx(server->engine));
+
+    json_object_set_new(root, "layers", layer_list(server->model));
+    json_object_set_new(root, "slots", json_integer(hl_engine_n_slots(server->engine)));
+    json_object_set_new(
+        root, "chat", json_pack("{s:s, s:b}", "format", hl_chat_format_name(chat), "known", known));
+    json_object_set_new(root, "version", json_string(hl_version()));
+    hl_server_answer(exchange, 200, root);
+}
+
+/* ------------------------------------------------------------------ health and numbers */
+
+void hl_serve_health(void *context, hl_exchange *exchange)
+{
+    hl_server *server   = context;
+    bool       draining = atomic_load(&server->is_draining);
+
+    hl_server_answer(exchange, draining ? 503 : 200,
+                     json_pack("{s:s}", "status", draining ? "draining" : "ok"));
+}
+
+void hl_serve_metrics(void *context, hl_exchange *exchange)
+{
+    hl_server       *server = context;
+    hl_engine_counts engine = { 0 };
+    hl_http_counts   http   = hl_http_count(server->http);
+
+    hl_engine_count(&engine, server->engine);
+    char *text = hl_metrics_text(server->metrics, &engine, &http);
+    if (text == NULL)
+        hl_server_fail(exchange, HL_NO_MEMORY, NULL);
+    else
+        hl_exchange_answer(exchange, &(hl_answer){ .status  = 200,
+                                                   .type    = "text/plain; version=0.0.4",
+                                                   .body    = text,
+                                                   .n_bytes = strlen(text) });
+}
+
+/* ---------------------------------------------------------------------------- the page */
+
+/* It asks nobody but this server, and nobody may put it into a frame. */
+static const char policy[] =
+    "default-src 'none'; script-src 'unsafe-inline' blob:; style-src 'unsafe-inline'; "
+    "img-src data: blob:; font-src data:; connect-src 'self'; worker-src blob:; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'";
+
+/* Without data: then it asks the server. */
+void hl_serve_page(void *context, hl_exchange *exchange)
+{
+    static const char nothing[] = "null";
+    size_t            n_nothing = sizeof nothing - 1;
+    hl_page           page      = { 0 };
+    char             *copy      = NULL;
+
+    (void)context;
+    if (hl_page_split(&page) == HL_OK)
+        copy = malloc(page.n_before + n_nothing + page.n_after);
+    if (copy == NULL) {
+        hl_server_fail(exchange, HL_NO_MEMORY, NULL);
+        return;
+    }
+    memcpy(copy, page.before, page.n_before);
+    memcpy(copy + page.n_before, nothing, n_nothing);
+    memcpy(copy + page.n_before + n_nothing, page.after, page.n_after);
+    hl_exchange_answer(exchange, &(hl_answer){ .status  = 200,
+                                               .type    = "text/html; charset=utf-8",
+                                               .body    = copy,
+                                               .n_bytes = page.n_before + n_nothing + page.n_after,
+                                               .header  = "Content-Security-Policy",
+                                               .value   = policy });
+}

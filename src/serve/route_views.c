@@ -1,0 +1,239 @@
+/* route_views.c - one text, seen from inside the model: the lens, and who looks at whom.
+ *
+ * Views run in sessions of their own, one at a time, beside the engine: they take cores from
+ * texts that are being made but do not hold them up. */
+#include <string.h>
+
+#include "base/status.h"
+#include "serve/prompts.h"
+#include "serve/server.h"
+
+#define MAX_CELLS   (INT64_C(1) << 18) /* of a lens */
+#define MAX_NUMBERS (INT64_C(1) << 21) /* of maps */
+#define MAX_MAPS    16
+
+/* What is asked of a view. */
+typedef struct view_request {
+    hl_served_prompts prompts;
+    hl_head_list     *heads; /* NULL: none named */
+    int64_t           begin;
+    int64_t           end;
+} view_request;
+
+/* ------------------------------------------------------------------------- requests */
+
+/* "input", a text or ids, or "messages". */
+static hl_status read_input(view_request *out, const hl_server *server, const json_t *root)
+{
+    const json_t *input    = json_object_get(root, "input");
+    const json_t *messages = json_object_get(root, "messages");
+
+    if ((input == NULL) == (messages == NULL))
+        return hl_fail(HL_BAD_INPUT, "wanted either input or messages");
+    hl_status status = hl_served_prompts_read(&out->prompts, input != NULL ? input : messages,
+                                              messages != NULL, server->model, server->tokenizer);
+    if (status == HL_OK && out->prompts.count != 1)
+        status = hl_fail(HL_BAD_INPUT, "input has %lld texts, wanted one",
+                         (long long)out->prompts.count);
+    return status;
+}
+
+static hl_status check_members(const json_t *root)
+{
+    static const char *const known[] = { "model", "input", "messages", "heads", "begin", "end" };
+    const char              *key;
+    const json_t            *value;
+
+    if (!json_is_object(root))
+        return hl_fail(HL_BAD_INPUT, "the request is %s, wanted an object", hl_json_kind(root));
+    json_object_foreach((json_t *)root, key, value) {
+        size_t i = 0;
+        while (i < sizeof known / sizeof *known && strcmp(key, known[i]) != 0)
+            i++;
+        if (i == sizeof known / sizeof *known)
+            return hl_fail(HL_BAD_INPUT, "Unrecognized request argument supplied: %.40s", key);
+    }
+    return HL_OK;
+}
+
+static hl_status read_request(view_request *out, const hl_server *server, const json_t *root)
+{
+    hl_status     status = HL_OK;
+    const json_t *heads  = json_object_get(root, "heads");
+    int64_t       n_ctx  = hl_engine_n_ctx(server->engine);
+
+    HL_TRY(check_members(root));
+    HL_TRY(hl_json_get_int(&out->begin, root, "begin", "request"));
+    HL_TRY(hl_json_get_int(&out->end, root, "end", "request"));
+    if (json_array_size(heads) > 0 || json_is_string(heads))
+        HL_TRY(hl_wire_heads(&out->heads, heads, server->model, "heads"));
+    HL_TRY(read_input(out, server, root));
+    if (out->prompts.items[0].n_tokens > n_ctx)
+        status = hl_fail(HL_LIMIT, "the text has %lld tokens, at most %lld",
+                         (long long)out->prompts.items[0].n_tokens, (long long)n_ctx);
+
+done:
+    return status;
+}
+
+static void release(view_request *request)
+{
+    hl_served_prompts_release(&request->prompts);
+    hl_head_list_free(request->heads);
+}
+
+static hl_prompt prompt_of(const hl_server *server, const view_request *request)
+{
+    return (hl_prompt){ .tokens    = request->prompts.items[0].tokens,
+                        .n_tokens  = request->prompts.items[0].n_tokens,
+                        .tokenizer = server->tokenizer };
+}
+
+/* ------------------------------------------------------------------------------- JSON */
+
+static json_t *token_list(const hl_view_token *tokens, int64_t n)
+{
+    json_t *list = json_array();
+
+    for (int64_t i = 0; i < n; i++)
+        json_array_append_new(list,
+                              json_pack("{s:I, s:s, s:b}", "id", (json_int_t)tokens[i].id, "text",
+                                        tokens[i].text, "marked", tokens[i].is_marked));
+    return list;
+}
+
+/* Rows end where what they can see does. */
+static json_t *map_of(const hl_token_view *view, const hl_token_map *map)
+{
+    int64_t n         = view->n_tokens;
+    json_t *attention = json_array();
+
+    for (int64_t row = 0; row < n; row++)
+        json_array_append_new(
+            attention, hl_wire_numbers(map->attention + row * n, 0, view->is_causal ? row + 1 : n));
+    return json_pack("{s:s, s:I, s:o, s:o}", "name", map->name, "heads", (json_int_t)map->n_heads,
+                     "entropy", hl_wire_numbers(map->entropy, 0, n), "attention", attention);
+}
+
+static json_t *tokens_json(const hl_token_view *view)
+{
+    json_t *maps = json_array();
+
+    for (int64_t i = 0; i < view->n_maps; i++)
+        json_array_append_new(maps, map_of(view, &view->maps[i]));
+    return json_pack("{s:s, s:s, s:I, s:I, s:b, s:o, s:o}", "object", "headlight.tokens", "family",
+                     view->family, "layers", (json_int_t)view->n_layers, "heads",
+                     (json_int_t)view->n_heads, "causal", view->is_causal, "tokens",
+                     token_list(view->tokens, view->n_tokens), "maps", maps);
+}
+
+static json_t *lens_layer(const hl_lens_view *view, int64_t row)
+{
+    int64_t              n       = view->n_tokens;
+    const hl_view_token *guesses = view->guesses + row * n;
+    json_t              *top = json_array(), *text = json_array();
+
+    for (int64_t i = 0; i < n; i++) {
+        json_array_append_new(top, json_integer(guesses[i].id));
+        json_array_append_new(text, json_string(guesses[i].text));
+    }
+    return json_pack("{s:I, s:o, s:o, s:o}", "layer", (json_int_t)row, "top", top, "text", text,
+                     "entropy", hl_wire_numbers(view->entropy + row * n, 0, n));
+}
+
+static json_t *lens_json(const hl_lens_view *view)
+{
+    json_t *rows = json_array();
+
+    for (int64_t row = 0; row <= view->n_layers; row++)
+        json_array_append_new(rows, lens_layer(view, row));
+    return json_pack("{s:s, s:s, s:I, s:I, s:I, s:o, s:o}", "object", "headlight.lens", "family",
+                     view->family, "layers", (json_int_t)view->n_layers, "vocabulary",
+                     (json_int_t)view->d_vocab, "first", (json_int_t)view->first, "tokens",
+                     token_list(view->tokens, view->n_tokens), "lens", rows);
+}
+
+/* ----------------------------------------------------------------------------- looking */
+
+static hl_status look_tokens(json_t **out, hl_server *server, const view_request *request)
+{
+    hl_status      status           = HL_OK;
+    hl_token_view *view             = NULL;
+    hl_prompt      prompt           = prompt_of(server, request);
+    int64_t        n_maps           = request->heads != NULL ? request->heads->n_heads : 0;
+    hl_head_choice insets[MAX_MAPS] = { 0 };
+
+    if (n_maps > MAX_MAPS || prompt.n_tokens * prompt.n_tokens > MAX_NUMBERS / (n_maps + 1))
+        return hl_fail(HL_BAD_INPUT,
+                       "%lld maps of %lld tokens are too much for one answer: at most %d heads and "
+                       "%lld numbers",
+                       (long long)n_maps, (long long)prompt.n_tokens, MAX_MAPS,
+                       (long long)MAX_NUMBERS);
+    for (int64_t i = 0; i < n_maps; i++)
+        insets[i] = (hl_head_choice){ .layer = request->heads->heads[i].layer,
+                                      .head  = request->heads->heads[i].head };
+    HL_TRY(hl_token_view_new(&view, server->model, &prompt,
+                             &(hl_token_view_options){ .insets    = insets,
+                                                       .n_insets  = n_maps,
+                                                       .n_threads = server->options.n_threads }));
+    *out = tokens_json(view);
+
+done:
+    hl_token_view_free(view);
+    return status;
+}
+
+static hl_status look_lens(json_t **out, hl_server *server, const view_request *request)
+{
+    hl_status     status = HL_OK;
+    hl_lens_view *view   = NULL;
+    hl_prompt     prompt = prompt_of(server, request);
+    int64_t       n_rows = hl_model_get_info(server->model)->n_layers + 1;
+
+    if (prompt.n_tokens > MAX_CELLS / n_rows)
+        return hl_fail(HL_BAD_INPUT, "%lld tokens in %lld layers are too many for one answer",
+                       (long long)prompt.n_tokens, (long long)n_rows);
+    HL_TRY(hl_lens_view_new(&view, server->model, &prompt,
+                            &(hl_lens_view_options){ .begin     = request->begin,
+                                                     .end       = request->end,
+                                                     .n_threads = server->options.n_threads }));
+    *out = lens_json(view);
+
+done:
+    hl_lens_view_free(view);
+    return status;
+}
+
+typedef hl_status (*look_function)(json_t **out, hl_server *server, const view_request *request);
+
+static void serve_view(hl_server *server, hl_exchange *exchange, look_function look)
+{
+    view_request request = { 0 };
+    json_t      *root    = NULL;
+    json_t      *answer  = NULL;
+
+    if (!hl_server_body(&root, exchange))
+        return;
+    hl_status status = read_request(&request, server, root);
+    if (status == HL_OK) {
+        pthread_mutex_lock(&server->looking);
+        status = hl_exchange_is_gone(exchange) ? HL_CANCELLED : look(&answer, server, &request);
+        pthread_mutex_unlock(&server->looking);
+    }
+    if (status == HL_OK)
+        hl_server_answer(exchange, 200, answer);
+    else
+        hl_server_fail(exchange, status, NULL);
+    release(&request);
+    json_decref(root);
+}
+
+void hl_serve_tokens(void *server, hl_exchange *exchange)
+{
+    serve_view(server, exchange, look_tokens);
+}
+
+void hl_serve_lens(void *server, hl_exchange *exchange)
+{
+    serve_view(server, exchange, look_lens);
+}

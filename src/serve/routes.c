@@ -1,0 +1,216 @@
+/* routes.c - a table of paths, and what is checked before any of them is asked. */
+#include "serve/routes.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/status.h"
+#include "serve/server.h"
+
+typedef struct route {
+    const char          *method; /* GET (then also HEAD) or POST */
+    const char          *path;
+    hl_exchange_function serve;
+    bool                 is_open;  /* needs no token */
+    bool                 is_quick; /* answers on the server's own thread */
+} route;
+
+static const route routes[] = {
+    { "GET", "/", hl_serve_page, true, true },
+    { "GET", "/health", hl_serve_health, true, true },
+    { "GET", "/metrics", hl_serve_metrics, false, true },
+    { "GET", "/v1/models", hl_serve_models, false, true },
+    { "POST", "/v1/completions", hl_serve_completions, false, false },
+    { "POST", "/v1/chat/completions", hl_serve_chat, false, false },
+    { "POST", "/v1/measure", hl_serve_measure, false, false },
+    { "GET", "/v1/headlight/model", hl_serve_model, false, true },
+    { "POST", "/v1/headlight/lens", hl_serve_lens, false, false },
+    { "POST", "/v1/headlight/tokens", hl_serve_tokens, false, false },
+};
+
+enum { N_ROUTES = sizeof routes / sizeof *routes };
+
+/* ------------------------------------------------------------------------- answers */
+
+static void answer_text(hl_exchange *exchange, int status, char *body, const char *header,
+                        const char *value)
+{
+    static const char fallback[] = "{\"error\":{\"message\":\"out of memory\",\"type\":"
+                                   "\"server_error\",\"param\":null,\"code\":null}}";
+
+    if (body == NULL) {
+        status = 500;
+        body   = strdup(fallback);
+    }
+    hl_exchange_answer(exchange, &(hl_answer){ .status  = status,
+                                               .body    = body,
+                                               .n_bytes = body != NULL ? strlen(body) : 0,
+                                               .header  = header,
+                                               .value   = value });
+}
+
+void hl_server_answer(hl_exchange *exchange, int status, json_t *tree)
+{
+    answer_text(exchange, status, hl_wire_dump(tree), NULL, NULL);
+}
+
+void hl_server_refuse(hl_exchange *exchange, int status, const char *param, const char *code,
+                      const char *message)
+{
+    const char *header = status == 401                    ? "WWW-Authenticate"
+                         : status == 429 || status == 503 ? "Retry-After"
+                                                          : NULL;
+
+    answer_text(exchange, status, hl_wire_dump(hl_wire_error(status, message, param, code)), header,
+                status == 401 ? "Bearer" : "1");
+}
+
+int hl_server_status(hl_status failure)
+{
+    switch (failure) {
+    case HL_BUSY:
+        return 429;
+    case HL_CANCELLED:
+        return 503;
+    case HL_BAD_ARGUMENT:
+    case HL_BAD_INPUT:
+    case HL_LIMIT:
+    case HL_UNSUPPORTED:
+        return 400;
+    case HL_NOT_FOUND:
+        return 404;
+    default:
+        return 500;
+    }
+}
+
+void hl_server_fail(hl_exchange *exchange, hl_status failure, const hl_wire_fault *fault)
+{
+    int         status = hl_server_status(failure);
+    const char *code   = fault != NULL ? fault->code : NULL;
+
+    if (failure == HL_BUSY)
+        hl_server_refuse(exchange, 429, NULL, "rate_limit_exceeded",
+                         "all slots are busy and the queue is full; try again later");
+    else if (failure == HL_LIMIT)
+        hl_server_refuse(exchange, status, fault != NULL ? fault->param : NULL,
+                         "context_length_exceeded", hl_error_message());
+    else
+        hl_server_refuse(exchange, status, fault != NULL ? fault->param : NULL, code,
+                         failure == HL_NO_MEMORY ? "out of memory" : hl_error_message());
+}
+
+bool hl_server_body(json_t **out, hl_exchange *exchange)
+{
+    size_t      n_bytes = 0;
+    const char *body    = hl_exchange_body(exchange, &n_bytes);
+    hl_status   status  = hl_json_parse(out, body, n_bytes, "request");
+
+    if (status != HL_OK)
+        hl_server_fail(exchange, status, NULL);
+    return status == HL_OK;
+}
+
+/* --------------------------------------------------------------------------- checks */
+
+static const route *find_route(const hl_exchange *exchange, bool *known_path)
+{
+    const char *method = hl_exchange_method(exchange);
+
+    *known_path = false;
+    if (strcmp(method, "HEAD") == 0)
+        method = "GET";
+    for (int i = 0; i < N_ROUTES; i++) {
+        if (strcmp(hl_exchange_path(exchange), routes[i].path) != 0)
+            continue;
+        *known_path = true;
+        if (strcmp(method, routes[i].method) == 0)
+            return &routes[i];
+    }
+    return NULL;
+}
+
+/* Who asks?  False: it was refused. */
+static bool check_origin(const hl_server *server, hl_exchange *exchange)
+{
+    const char *host = hl_exchange_header(exchange, "Host");
+    const char *site = hl_exchange_header(exchange, "Sec-Fetch-Site");
+
+    if (!hl_host_is_allowed(&server->hosts, host)) {
+        hl_server_refuse(exchange, 403, NULL, "wrong_host",
+                         "the Host header names another server; --allow-host adds names");
+        return false;
+    }
+    if (!hl_origin_is_allowed(hl_exchange_header(exchange, "Origin"), host) ||
+        (site != NULL && strcmp(site, "cross-site") == 0)) {
+        hl_server_refuse(exchange, 403, NULL, "foreign_origin",
+                         "pages of other origins may not ask this server");
+        return false;
+    }
+    return true;
+}
+
+static bool check_token(const hl_server *server, hl_exchange *exchange, const route *to)
+{
+    if (server->token == NULL || to->is_open ||
+        hl_token_is_right(hl_exchange_header(exchange, "Authorization"), server->token))
+        return true;
+    hl_server_refuse(exchange, 401, NULL, "invalid_api_key",
+                     "missing or wrong token: send Authorization: Bearer TOKEN");
+    return false;
+}
+
+/* A form of another site's page cannot say that it sends JSON. */
+static bool check_type(hl_exchange *exchange, const route *to)
+{
+    static const char wanted[] = "application/json";
+    const char       *type     = hl_exchange_header(exchange, "Content-Type");
+    size_t            n        = sizeof wanted - 1;
+
+    if (strcmp(to->method, "POST") != 0)
+        return true;
+    if (type != NULL && strncasecmp(type, wanted, n) == 0 && strchr(" \t;", type[n]) != NULL)
+        return true;
+    hl_server_refuse(exchange, 415, NULL, NULL, "wanted Content-Type: application/json");
+    return false;
+}
+
+void hl_routes_head(void *context, hl_exchange *exchange)
+{
+    hl_server   *server     = context;
+    bool         known_path = false;
+    const route *to         = find_route(exchange, &known_path);
+
+    if (!check_origin(server, exchange))
+        return;
+    if (to == NULL && known_path)
+        hl_server_refuse(exchange, 405, NULL, NULL, "this path is asked in another way");
+    else if (to == NULL)
+        hl_server_refuse(exchange, 404, NULL, "unknown_url", "there is nothing at this path");
+    else if (check_token(server, exchange, to) && check_type(exchange, to))
+        *hl_exchange_tag(exchange) = (int)(to - routes) + 1;
+}
+
+void hl_routes_request(void *context, hl_exchange *exchange)
+{
+    hl_server   *server = context;
+    const route *to     = &routes[*hl_exchange_tag(exchange) - 1];
+
+    if (hl_exchange_is_too_long(exchange))
+        hl_server_refuse(exchange, 413, NULL, NULL, "the request's body is too long");
+    else if (to->is_quick)
+        to->serve(server, exchange);
+    else if (atomic_load(&server->is_draining))
+        hl_server_refuse(exchange, 503, NULL, NULL, "the server is shutting down");
+    else if (!hl_exchange_work(exchange, to->serve, server))
+        hl_server_fail(exchange, HL_BUSY, NULL);
+}
+
+void hl_routes_answered(void *context, hl_exchange *exchange, int status)
+{
+    hl_server *server = context;
+    int        tag    = *hl_exchange_tag(exchange);
+
+    hl_metrics_answered(server->metrics, tag > 0 ? routes[tag - 1].path : "refused", status);
+}

@@ -1,0 +1,198 @@
+/* server.c - a server, put together: engine, HTTP, routes. */
+#include "serve/server.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "model/model.h"
+#include "serve/connections.h"
+#include "serve/routes.h"
+
+#define DEFAULT_PORT        7700
+#define DEFAULT_BODY        ((size_t)4 << 20)
+#define DEFAULT_CONNECTIONS 512
+#define DEFAULT_SECONDS     30.0
+#define LOOKING_REQUESTS    8   /* views and measurements that may wait for each other */
+#define LAST_SECONDS        2.0 /* for answers to be read at the end of a drain */
+
+/* -------------------------------------------------------------------------- options */
+
+static void fill_in(hl_server_options *options)
+{
+    if (options->host == NULL)
+        options->host = "127.0.0.1";
+    if (options->port == 0)
+        options->port = DEFAULT_PORT;
+    if (options->n_slots == 0)
+        options->n_slots = 8;
+    if (options->n_queue == 0)
+        options->n_queue = 4 * options->n_slots;
+    if (options->max_body_bytes == 0)
+        options->max_body_bytes = DEFAULT_BODY;
+    if (options->max_connections == 0)
+        options->max_connections = DEFAULT_CONNECTIONS;
+    if (options->request_seconds == 0.0)
+        options->request_seconds = DEFAULT_SECONDS;
+    if (options->stall_seconds == 0.0)
+        options->stall_seconds = DEFAULT_SECONDS;
+}
+
+/* The last part of a path, without slashes at its end. */
+static hl_status name_model(char **out, const hl_model *model, const char *given)
+{
+    size_t n = strlen(model->path);
+
+    if (given != NULL)
+        return hl_strdup(out, given);
+    while (n > 1 && model->path[n - 1] == '/')
+        n--;
+    size_t begin = n;
+    while (begin > 0 && model->path[begin - 1] != '/')
+        begin--;
+    return hl_strndup(out, model->path + begin, n - begin);
+}
+
+static hl_status copy_texts(hl_server *server, const hl_server_options *options)
+{
+    hl_status status = HL_OK;
+
+    HL_TRY(hl_strdup(&server->host, server->options.host));
+    if (options->token != NULL)
+        HL_TRY(hl_strdup(&server->token, options->token));
+    HL_TRY(HL_ALLOC_ZEROED(&server->names, options->n_names));
+    for (size_t i = 0; i < options->n_names; i++)
+        HL_TRY(hl_strdup(&server->names[i], options->names[i]));
+    HL_TRY(name_model(&server->model_name, server->model, options->model_name));
+
+done:
+    return status;
+}
+
+static void find_ends(hl_server *server)
+{
+    static const hl_special which[2] = { HL_SPECIAL_EOS, HL_SPECIAL_EOT };
+
+    for (int i = 0; i < 2; i++) {
+        int32_t id = hl_tokenizer_special(server->tokenizer, which[i]);
+        if (id >= 0)
+            server->end_ids[server->n_end_ids++] = id;
+    }
+}
+
+/* ------------------------------------------------------------------------------ parts */
+
+static hl_status open_engine(hl_server *server)
+{
+    const hl_server_options *options = &server->options;
+
+    return hl_engine_open(&server->engine, server->model,
+                          &(hl_engine_options){ .n_slots     = options->n_slots,
+                                                .n_queue     = options->n_queue,
+                                                .n_ctx       = options->n_ctx,
+                                                .n_threads   = options->n_threads,
+                                                .cache_dtype = options->cache_dtype,
+                                                .activations = options->activations });
+}
+
+/* Strangers must bring a token; what is no stranger the address decides that was really bound,
+ * before anybody can have asked. */
+static hl_status check_address(hl_server *server)
+{
+    const char *address = hl_http_address(server->http, &server->hosts.any_address);
+
+    server->hosts.bound   = address;
+    server->hosts.names   = (const char *const *)server->names;
+    server->hosts.n_names = server->options.n_names;
+    if (server->token != NULL || hl_address_is_loopback(address))
+        return HL_OK;
+    return hl_fail(HL_BAD_ARGUMENT, "serve: %s can be reached by other machines: give a token",
+                   address);
+}
+
+static hl_status open_http(hl_server *server)
+{
+    const hl_server_options *options = &server->options;
+
+    return hl_http_open(
+        &server->http,
+        &(hl_http_options){ .host            = server->host,
+                            .port            = options->port < 0 ? 0 : options->port,
+                            .max_body_bytes  = options->max_body_bytes,
+                            .max_connections = options->max_connections,
+                            .max_work = options->n_slots + options->n_queue + LOOKING_REQUESTS,
+                            .request_seconds = options->request_seconds,
+                            .stall_seconds   = options->stall_seconds,
+                            .handler         = { .context  = server,
+                                                 .head     = hl_routes_head,
+                                                 .request  = hl_routes_request,
+                                                 .answered = hl_routes_answered } });
+}
+
+/* --------------------------------------------------------------------- open and close */
+
+hl_status hl_server_open(hl_server **out, const hl_model *model, const hl_tokenizer *tokenizer,
+                         const hl_server_options *options)
+{
+    hl_status  status = HL_OK;
+    hl_server *server = NULL;
+
+    *out = NULL;
+    HL_TRY(HL_ALLOC_ZEROED(&server, 1));
+    pthread_mutex_init(&server->looking, NULL);
+    if (options != NULL)
+        server->options = *options;
+    fill_in(&server->options);
+    server->model     = model;
+    server->tokenizer = tokenizer;
+    server->started   = (int64_t)time(NULL);
+    HL_TRY(copy_texts(server, &server->options));
+    find_ends(server);
+    HL_TRY(hl_metrics_new(&server->metrics));
+    HL_TRY(open_engine(server));
+    HL_TRY(open_http(server));
+    HL_TRY(check_address(server));
+    HL_TRY(hl_http_start(server->http));
+    *out   = server;
+    server = NULL;
+
+done:
+    hl_server_close(server);
+    return status;
+}
+
+int32_t hl_server_port(const hl_server *server)
+{
+    return hl_http_port(server->http);
+}
+
+void hl_server_drain(hl_server *server, double seconds, int64_t *n_cut)
+{
+    double begun = hl_connections_now();
+
+    atomic_store(&server->is_draining, true);
+    hl_http_quiesce(server->http);
+    hl_engine_drain(server->engine, seconds, n_cut);
+    double left = seconds - (hl_connections_now() - begun);
+    hl_http_drain(server->http, left > LAST_SECONDS ? left : LAST_SECONDS);
+}
+
+void hl_server_close(hl_server *server)
+{
+    if (server == NULL)
+        return;
+    atomic_store(&server->is_draining, true);
+    hl_http_close(server->http);
+    hl_engine_close(server->engine);
+    hl_metrics_free(server->metrics);
+    for (size_t i = 0; server->names != NULL && i < server->options.n_names; i++)
+        hl_free(server->names[i]);
+    hl_free(server->names);
+    hl_free(server->model_name);
+    hl_free(server->token);
+    hl_free(server->host);
+    pthread_mutex_destroy(&server->looking);
+    hl_free(server);
+}

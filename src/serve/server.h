@@ -1,0 +1,61 @@
+/* server.h - the inside of hl_server: what all routes share. */
+#ifndef HL_SERVE_SERVER_H
+#define HL_SERVE_SERVER_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "headlight.h"
+#include "serve/engine.h"
+#include "serve/http.h"
+#include "serve/metrics.h"
+#include "serve/security.h"
+#include "serve/wire.h"
+
+struct hl_server {
+    const hl_model      *model;
+    const hl_tokenizer  *tokenizer;
+    hl_server_options    options; /* with defaults filled in; texts are the caller's or below */
+    char                *host;
+    char                *token; /* NULL: none */
+    char                *model_name;
+    char               **names;
+    hl_host_rules        hosts;
+    int64_t              end_ids[2]; /* (n_end_ids) that the tokenizer knows */
+    int                  n_end_ids;
+    int64_t              started; /* seconds since 1970 */
+    hl_engine           *engine;
+    hl_http             *http;
+    hl_metrics          *metrics;
+    pthread_mutex_t      looking; /* views and measurements, one at a time */
+    atomic_bool          is_draining;
+    atomic_uint_fast64_t n_requests; /* for ids and seeds */
+};
+
+/* An answer with a JSON body; takes the tree.  NULL is out of memory. */
+void hl_server_answer(hl_exchange *exchange, int status, json_t *tree);
+/* An error as OpenAI writes it; param and code may be NULL. */
+void hl_server_refuse(hl_exchange *exchange, int status, const char *param, const char *code,
+                      const char *message);
+/* The same for a failed call, with its message. */
+void hl_server_fail(hl_exchange *exchange, hl_status failure, const hl_wire_fault *fault);
+/* What HTTP says of a failure. */
+int hl_server_status(hl_status failure);
+
+/* The body as JSON; false: it is none, and that was answered. */
+bool hl_server_body(json_t **out, hl_exchange *exchange);
+
+/* The routes, by the table in routes.c; each answers on a thread of its own, but for those that
+ * only read a few numbers. */
+void hl_serve_models(void *server, hl_exchange *exchange);
+void hl_serve_model(void *server, hl_exchange *exchange);
+void hl_serve_health(void *server, hl_exchange *exchange);
+void hl_serve_metrics(void *server, hl_exchange *exchange);
+void hl_serve_page(void *server, hl_exchange *exchange);
+void hl_serve_completions(void *server, hl_exchange *exchange);
+void hl_serve_chat(void *server, hl_exchange *exchange);
+void hl_serve_measure(void *server, hl_exchange *exchange);
+void hl_serve_lens(void *server, hl_exchange *exchange);
+void hl_serve_tokens(void *server, hl_exchange *exchange);
+
+#endif

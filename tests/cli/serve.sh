@@ -1,0 +1,42 @@
+#!/bin/bash
+# serve.sh - headlight serve: its options here, its routes and its manners by the clients in
+# tests/serve, which need nothing but Python.
+set -u
+# shellcheck source=tests/cli/lib.bash
+. "$(dirname "$0")/lib.bash"
+export HEADLIGHT OMP_NUM_THREADS=1 # a token of a small model is no work for two
+plan 8
+
+run serve
+expect_line "a model is needed" 2 'wanted one model, got 0'
+
+run serve models/demo --port 0 --host 0.0.0.0
+expect_line "other addresses need a token" 2 '0\.0\.0\.0 can be reached by other machines: give a token'
+
+run serve models/demo --token a --token-file b
+expect_line "one token" 2 'exclude each other'
+
+printf '\n' >"$scratch/token"
+run serve models/demo --token-file "$scratch/token"
+expect_line "a file without a token" 3 'the first line has no token'
+
+run serve models/demo --port 0 --host no.such.host.invalid
+expect_line "a host that is none" 3 'no.such.host.invalid is no address'
+
+run serve "$scratch/nowhere" --port 0
+expect_line "a model that is not there" 3 'headlight serve: .*nowhere'
+
+check_script() { # name file
+    if ! command -v python3 >/dev/null; then
+        skipped "$1" "no python3"
+    elif python3 -B "$(dirname "$0")/../serve/$2" >"$scratch/tap" 2>&1; then
+        result "$1" yes
+    else
+        grep -v '^ok' "$scratch/tap" | sed 's/^/# /'
+        result "$1" no
+    fi
+}
+
+check_script "every route" api.py
+check_script "hostile clients" hostile.py
+finish

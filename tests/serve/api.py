@@ -1,0 +1,357 @@
+"""Every route, streamed and not: what a well-behaved client sees."""
+
+import json
+import math
+import os
+import subprocess
+import tempfile
+import threading
+
+from client import Server, Tap, equal
+
+tap = Tap()
+server = Server("--slots", "4", "--context", "256")
+PROMPT = {"prompt": "He said", "max_tokens": 12, "temperature": 0}
+TEXT = ", \u201cI am not afraid of it, and I am"
+
+
+def generated(*options):
+    """The same by `headlight generate`."""
+    program = os.environ.get("HEADLIGHT", "build/headlight")
+    return json.loads(subprocess.run([program, "generate", "models/demo", "--json", "--threads",
+                                      "1", *options], capture_output=True, check=True).stdout)
+
+
+def complete(**more):
+    status, data = server.post("/v1/completions", dict(PROMPT, **more))
+    assert status == 200, data
+    return data
+
+
+def chat(**more):
+    body = {"messages": [{"role": "user", "content": "He said"}], "max_tokens": 4,
+            "temperature": 0}
+    status, data = server.post("/v1/chat/completions", dict(body, **more))
+    assert status == 200, data
+    return data
+
+
+def health():
+    equal(server.ask("GET", "/health")[2], {"status": "ok"})
+
+
+def models():
+    data = server.ask("GET", "/v1/models")[2]
+    equal([data["object"], data["data"][0]["id"], data["data"][0]["object"]],
+          ["list", "demo", "model"])
+
+
+def about():
+    data = server.ask("GET", "/v1/headlight/model")[2]
+    equal([data["n_layers"], data["n_heads"], len(data["layers"]), data["n_ctx"], data["slots"]],
+          [8, 8, 8, 256, 4])
+
+
+def page():
+    status, headers, data = server.ask("GET", "/")
+    equal(status, 200)
+    assert b"<html" in data.lower() or b"<!doctype html" in data.lower()
+    assert "frame-ancestors 'none'" in headers["Content-Security-Policy"]
+
+
+def head():
+    status, headers, data = server.ask("HEAD", "/health")
+    equal([status, data], [200, b""])
+
+
+def completion():
+    data = complete()
+    equal(data["object"], "text_completion")
+    equal(data["choices"][0]["text"], TEXT)
+    equal(data["choices"][0]["finish_reason"], "length")
+    equal(data["usage"], {"prompt_tokens": 2, "completion_tokens": 12, "total_tokens": 14})
+    assert data["id"].startswith("cmpl-") and isinstance(data["created"], int)
+
+
+def same_as_generate():
+    wanted = generated("He said", "-n", "40", "-t", "0.9", "--top-p", "0.8", "--seed", "11")
+    data = complete(max_tokens=40, temperature=0.9, top_p=0.8, seed=11,
+                    headlight={"entropy": True})
+    equal(data["choices"][0]["text"], wanted["text"])
+    for seen, token in zip(data["choices"][0]["headlight"]["tokens"], wanted["tokens"]):
+        equal(seen["id"], token["id"])
+        for name in ("logprob", "entropy", "varentropy", "attention_entropy"):
+            assert math.isclose(seen[name], token[name], rel_tol=1e-4, abs_tol=1e-5), (seen, token)
+
+
+def spikes():
+    prompt = "It was a dark and stormy night, and he said to her that he would not go there."
+    with tempfile.TemporaryDirectory() as folder:
+        trace = os.path.join(folder, "spikes.jsonl")
+        generated(prompt, "-n", "24", "--trace", trace)
+        with open(trace) as lines:
+            wanted = [json.loads(line) for line in lines]
+    wanted = [entry["spike"] for entry in wanted if entry.get("kind") == "generated"]
+    data = complete(prompt=prompt, max_tokens=24, headlight={"entropy": True})
+    seen = [token["spike"] for token in data["choices"][0]["headlight"]["tokens"]]
+    equal(len(seen), len(wanted))
+    assert any(value is not None for value in seen), seen
+    for ours, theirs in zip(seen, wanted):
+        assert (ours is None) == (theirs is None), (seen, wanted)
+        assert ours is None or math.isclose(ours, theirs, rel_tol=1e-3, abs_tol=1e-3), (ours, theirs)
+
+
+def stream():
+    chunks = server.stream("/v1/completions", dict(PROMPT, stream_options={"include_usage": True}))
+    equal("".join(chunk["choices"][0]["text"] for chunk in chunks[:-1]), TEXT)
+    equal([chunk["choices"][0]["finish_reason"] for chunk in chunks[:-1]],
+          [None] * (len(chunks) - 2) + ["length"])
+    equal(chunks[-1]["choices"], [])
+    equal(chunks[-1]["usage"]["completion_tokens"], 12)
+    assert all(chunk["usage"] is None for chunk in chunks[:-1])
+    assert len({chunk["id"] for chunk in chunks}) == 1
+
+
+def chat_whole():
+    data = chat()
+    equal(data["object"], "chat.completion")
+    equal(data["choices"][0]["message"]["role"], "assistant")
+    assert data["choices"][0]["message"]["content"]
+    equal(data["usage"]["completion_tokens"], 4)
+
+
+def chat_stream():
+    whole = chat()["choices"][0]["message"]["content"]
+    body = {"messages": [{"role": "developer", "content": [{"type": "text", "text": "Be"}]},
+                         {"role": "user", "content": "He said"}], "max_completion_tokens": 4,
+            "temperature": 0}
+    chunks = server.stream("/v1/chat/completions", body)
+    equal(chunks[0]["object"], "chat.completion.chunk")
+    equal(chunks[0]["choices"][0]["delta"]["role"], "assistant")
+    equal(chunks[-1]["choices"][0]["delta"], {})
+    equal(chunks[-1]["choices"][0]["finish_reason"], "length")
+    body["messages"].pop(0)
+    chunks = server.stream("/v1/chat/completions", body)
+    equal("".join(c["choices"][0]["delta"].get("content", "") for c in chunks), whole)
+
+
+def logprobs():
+    shown = complete(max_tokens=3, logprobs=2)["choices"][0]["logprobs"]
+    equal(shown["tokens"], [",", " \u201c", "I"])
+    equal(shown["text_offset"], [0, 1, 3])
+    for token, logprob, top in zip(shown["tokens"], shown["token_logprobs"],
+                                   shown["top_logprobs"]):
+        equal(len(top), 2)
+        assert math.isclose(max(top.values()), logprob, rel_tol=1e-5) and top[token] == logprob
+
+
+def chat_logprobs():
+    data = chat(logprobs=True, top_logprobs=3)
+    content = data["choices"][0]["logprobs"]["content"]
+    equal(len(content), 4)
+    for entry in content:
+        equal(bytes(entry["bytes"]).decode(), entry["token"])
+        equal(len(entry["top_logprobs"]), 3)
+        equal(entry["top_logprobs"][0]["token"], entry["token"])
+        falling = [other["logprob"] for other in entry["top_logprobs"]]
+        equal(falling, sorted(falling, reverse=True))
+    equal("".join(entry["token"] for entry in content), data["choices"][0]["message"]["content"])
+
+
+def logprobs_sum():
+    """All of the vocabulary's mass is 1: 20 of them have less, and the first is the likeliest."""
+    content = chat(logprobs=True, top_logprobs=20)["choices"][0]["logprobs"]["content"]
+    for entry in content:
+        mass = sum(math.exp(other["logprob"]) for other in entry["top_logprobs"])
+        assert 0.05 < mass <= 1.0 + 1e-6, mass
+
+
+def echo():
+    data = complete(max_tokens=2, echo=True, logprobs=1)
+    equal(data["choices"][0]["text"], "He said, \u201c")
+    shown = data["choices"][0]["logprobs"]
+    equal(shown["tokens"], ["He", " said", ",", " \u201c"])
+    equal(shown["token_logprobs"][0], None)
+    equal(shown["text_offset"], [0, 2, 7, 8])
+    only = complete(max_tokens=0, echo=True, logprobs=1)
+    equal(only["choices"][0]["text"], "He said")
+    equal(only["choices"][0]["logprobs"]["token_logprobs"], shown["token_logprobs"][:2])
+
+
+def several():
+    data = complete(n=3, temperature=1.5, seed=5, max_tokens=8)
+    texts = [choice["text"] for choice in data["choices"]]
+    equal([choice["index"] for choice in data["choices"]], [0, 1, 2])
+    assert len(set(texts)) > 1, texts
+    equal(texts[1], complete(temperature=1.5, seed=6, max_tokens=8)["choices"][0]["text"])
+    equal(data["usage"]["completion_tokens"], 24)
+    chunks = server.stream("/v1/completions", dict(PROMPT, n=3, temperature=1.5, seed=5,
+                                                   max_tokens=8))
+    for index, text in enumerate(texts):
+        equal("".join(chunk["choices"][0]["text"] for chunk in chunks
+                      if chunk["choices"][0]["index"] == index), text)
+
+
+def prompts():
+    ids = [token["id"] for token in complete(max_tokens=1, headlight={"prompt": True})
+           ["choices"][0]["headlight"]["tokens"]][:2]
+    equal(complete(prompt=ids)["choices"][0]["text"], TEXT)
+    data = complete(prompt=["He said", ids])
+    equal([choice["text"] for choice in data["choices"]], [TEXT, TEXT])
+
+
+def stops():
+    data = complete(max_tokens=30, stop=[" of it", "nowhere"])
+    equal(data["choices"][0]["text"], ", \u201cI am not afraid")
+    equal(data["choices"][0]["finish_reason"], "stop")
+    chunks = server.stream("/v1/completions", dict(PROMPT, max_tokens=30, stop=" of it"))
+    equal("".join(chunk["choices"][0]["text"] for chunk in chunks), ", \u201cI am not afraid")
+
+
+def own_numbers():
+    asked = {"entropy": True, "rows": ["entropy", "lookback_prompt"], "patterns": ["L3H1", "L0H0"]}
+    whole = complete(max_tokens=3, headlight=asked)["choices"][0]["headlight"]["tokens"]
+    equal([token["text"] for token in whole], [",", " \u201c", "I"])
+    for token in whole:
+        equal([len(token["rows"]["entropy"]), len(token["rows"]["entropy"][0])], [8, 8])
+        cells = [value for layer in token["rows"]["entropy"] for value in layer]
+        assert math.isclose(sum(cells) / 64, token["attention_entropy"], rel_tol=1e-4)
+        equal(sorted(token["patterns"]), ["L0H0", "L3H1"])
+        for name, row in token["patterns"].items():
+            equal(len(row), token["position"])
+            assert math.isclose(sum(row), 1.0, rel_tol=1e-4), row
+            entropy = -sum(p * math.log(p) for p in row if p > 0)
+            layer, number = int(name[1]), int(name[3])
+            assert math.isclose(entropy, token["rows"]["entropy"][layer][number], rel_tol=1e-3,
+                                abs_tol=1e-4), name
+    chunks = server.stream("/v1/completions", dict(PROMPT, max_tokens=3, headlight=asked))
+    streamed = [token for chunk in chunks for token in chunk["choices"][0]["headlight"]["tokens"]]
+    equal(streamed, whole)
+
+
+def heads_off():
+    off = complete(headlight={"off": ["L0", "L1H3"]})["choices"][0]["text"]
+    assert off != TEXT
+    equal(off, generated("He said", "-n", "12", "--off", "L0,L1H3")["text"])
+    equal(complete()["choices"][0]["text"], TEXT)
+
+
+def lens():
+    status, data = server.post("/v1/headlight/lens", {"input": "He said that"})
+    equal([status, data["layers"], len(data["lens"]), len(data["tokens"])], [200, 8, 9, 3])
+    assert all(0 <= value <= math.log(4096) for row in data["lens"] for value in row["entropy"])
+
+
+def maps():
+    status, data = server.post("/v1/headlight/tokens", {"input": "He said that", "heads": ["L3H1"]})
+    equal([status, len(data["maps"]), data["maps"][1]["name"]], [200, 2, "L3H1"])
+    for row in data["maps"][1]["attention"]:
+        assert math.isclose(sum(row), 1.0, rel_tol=1e-4)
+
+
+def measure():
+    status, data = server.post("/v1/measure", {"input": ["He said that it was so. " * 8, "And so."]})
+    equal([status, data["sequences"], len(data["means"]["entropy"])], [200, 2, 8])
+    equal(len(data["diagnoses"]), 8)
+    assert all(value > 0 for layer in data["means"]["entropy"] for value in layer)
+
+
+def metrics():
+    assert server.metric("generated_tokens_total") > 100
+    assert server.metric("slots") == 4
+    _, headers, text = server.ask("GET", "/metrics")
+    assert headers["Content-Type"].startswith("text/plain")
+    assert 'headlight_requests_total{route="/v1/measure",code="200"} 1' in text.decode()
+
+
+def refused():
+    for path, body, status, param in [
+            ("/v1/completions", {"prompt": "a", "temperature": 3}, 400, "temperature"),
+            ("/v1/completions", {"prompt": "a", "temperature": "hot"}, 400, "temperature"),
+            ("/v1/completions", {"prompt": "a", "nonsense": 3}, 400, "nonsense"),
+            ("/v1/completions", {"prompt": "a", "n": 0}, 400, "n"),
+            ("/v1/completions", {"prompt": "a", "n": 100}, 400, "n"),
+            ("/v1/completions", {"prompt": "a", "frequency_penalty": 1}, 400, "frequency_penalty"),
+            ("/v1/completions", {"prompt": "a", "logit_bias": {"5": 1}}, 400, "logit_bias"),
+            ("/v1/completions", {"prompt": "a", "stop": ""}, 400, "stop"),
+            ("/v1/completions", {"prompt": "a", "max_tokens": -1}, 400, "max_tokens"),
+            ("/v1/completions", {"prompt": [4096]}, 400, "prompt"),
+            ("/v1/completions", {"prompt": {}}, 400, "prompt"),
+            ("/v1/completions", {}, 400, "prompt"),
+            ("/v1/completions", [], 400, None),
+            ("/v1/completions", {"prompt": "a", "model": "gpt-4"}, 404, "model"),
+            ("/v1/completions", {"prompt": "word " * 2000}, 400, "prompt"),
+            ("/v1/completions", {"prompt": "a", "headlight": {"off": ["L99H1"]}}, 400, "headlight"),
+            ("/v1/completions", {"prompt": "a", "headlight": {"rows": ["x"]}}, 400, "headlight"),
+            ("/v1/chat/completions", {"messages": []}, 400, "messages"),
+            ("/v1/chat/completions", {"messages": [{"role": "tool", "content": "a"}]}, 400,
+             "messages"),
+            ("/v1/chat/completions", {"messages": [{"role": "user", "content": 5}]}, 400,
+             "messages"),
+            ("/v1/chat/completions", {"messages": [{"role": "user", "content": "a"}],
+                                      "tools": [{"type": "function"}]}, 400, "tools"),
+            ("/v1/measure", {"input": ""}, 400, None),
+            ("/v1/measure", {"text": "a"}, 400, None),
+            ("/v1/headlight/lens", {"input": 5}, 400, None),
+            ("/v1/headlight/tokens", {"input": "a", "heads": ["L9H9"]}, 400, None)]:
+        seen, data = server.post(path, body)
+        assert seen == status, (path, body, seen, data)
+        error = data["error"]
+        equal(sorted(error), ["code", "message", "param", "type"])
+        assert error["message"], body
+        assert error["param"] == param, (body, error)
+    equal(server.ask("GET", "/nowhere")[0], 404)
+    equal(server.ask("GET", "/v1/completions")[0], 405)
+    equal(server.ask("DELETE", "/v1/models")[0], 405)
+
+
+def together():
+    """Sixteen at once, four slots: each text is what it is alone."""
+    bodies = [dict(PROMPT, prompt=text, max_tokens=10 + i, seed=i, temperature=(i % 3) * 0.5)
+              for i, text in enumerate(["He said", "The", "It was a", "She went to the"] * 4)]
+    alone = [server.post("/v1/completions", body)[1]["choices"][0]["text"] for body in bodies]
+    seen = [None] * len(bodies)
+
+    def ask(i):
+        seen[i] = server.post("/v1/completions", bodies[i])[1]["choices"][0]["text"]
+
+    threads = [threading.Thread(target=ask, args=(i,)) for i in range(len(bodies))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    equal(seen, alone)
+
+
+def left_early():
+    """Texts that end by a stop word, in company: their jobs are given up while they run."""
+    rows = {"rows": ["entropy"], "patterns": ["L3H1"]}
+    bodies = [(dict(PROMPT, max_tokens=30, stop=[" of it"]), ", \u201cI am not afraid"),
+              (dict(PROMPT, headlight=rows), TEXT),
+              (dict(PROMPT, max_tokens=2, echo=True, logprobs=3), "He said, \u201c")]
+    wrong = []
+
+    def ask():
+        for body, wanted in bodies * 6:
+            status, data = server.post("/v1/completions", body)
+            if status != 200 or data["choices"][0]["text"] != wanted:
+                wrong.append((status, data))
+
+    threads = [threading.Thread(target=ask) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    equal(wrong, [])
+
+
+def ends():
+    equal(server.close(), 0)
+
+
+for test in [health, models, about, page, head, completion, same_as_generate, spikes, stream,
+             chat_whole, chat_stream, logprobs, chat_logprobs, logprobs_sum, echo, several, prompts,
+             stops, own_numbers, heads_off, lens, maps, measure, metrics, refused, together, left_early,
+             ends]:
+    tap.run(test.__name__.replace("_", " "), test)
+tap.finish()

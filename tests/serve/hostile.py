@@ -1,0 +1,275 @@
+"""Clients that mean harm or know no better: each is refused or bounded, and after each of them the
+server answers others."""
+
+import json
+import os
+import socket
+import struct
+import threading
+import time
+
+from client import Server, Tap, equal, read_all
+
+tap = Tap()
+TOKEN = "a token of ours"
+JSON = "Content-Type: application/json\r\n"
+server = Server("--slots", "2", "--queue", "2", "--request-timeout", "2", "--stall-timeout", "2",
+                "--max-body", "64", "--max-connections", "200", "--context", "512",
+                "--token", TOKEN, "--allow-host", "lamp.example")
+server.token = TOKEN
+LONG = {"prompt": "He said", "max_tokens": 400, "temperature": 0, "ignore_eos": True}
+# Numbers of all heads with every token: more than sockets and pipes hold.
+LOUD = dict(LONG, max_tokens=500, stream=True,
+            headlight={"rows": ["entropy", "normalised", "renyi2", "nosink", "lookback_prompt"]})
+
+
+def answers():
+    """Does it still, in good time?"""
+    begun = time.monotonic()
+    status, data = server.post("/v1/completions", {"prompt": "He said", "max_tokens": 2,
+                                                   "temperature": 0})
+    equal([status, data["choices"][0]["text"]], [200, ", \u201c"])
+    assert time.monotonic() - begun < 10
+
+
+def request(method, path, headers="", body=b"", host=None, token=TOKEN):
+    if isinstance(body, dict):
+        body = json.dumps(body).encode()
+        headers += JSON
+    if body:
+        headers += "Content-Length: %d\r\n" % len(body)
+    if token:
+        headers += "Authorization: Bearer %s\r\n" % token
+    host = "Host: %s\r\n" % (host or "127.0.0.1:%d" % server.port) if host != "" else ""
+    return ("%s %s HTTP/1.1\r\n%s%sConnection: close\r\n\r\n" % (method, path, host, headers)
+            ).encode("latin-1") + body
+
+
+def status_of(data):
+    return int(data.split()[1]) if data.startswith(b"HTTP/1.") else None
+
+
+def refuses(wanted, *arguments, **more):
+    data = server.raw(request(*arguments, **more))
+    assert status_of(data) == wanted, data[:300]
+    return data
+
+
+def hosts():
+    refuses(403, "GET", "/v1/models", host="evil.example")
+    refuses(403, "GET", "/v1/models", host="evil.example:%d" % server.port)
+    refuses(403, "GET", "/", host="127.0.0.1.evil.example")
+    refuses(403, "GET", "/v1/models", host="192.168.0.1")
+    refuses(400, "GET", "/v1/models", host="")  # HTTP/1.1 without a Host
+    refuses(200, "GET", "/v1/models", host="localhost")
+    refuses(200, "GET", "/v1/models", host="[::1]:80")
+    refuses(200, "GET", "/v1/models", host="LAMP.example")
+
+
+def origins():
+    here = "http://127.0.0.1:%d" % server.port
+    for origin in ("http://evil.example", "null", "file://", here + ".evil.example",
+                   "http://127.0.0.1:1", "https://", ""):
+        if origin:
+            refuses(403, "POST", "/v1/completions", "Origin: %s\r\n" % origin, {"prompt": "a"})
+    data = refuses(200, "GET", "/v1/models", "Origin: %s\r\n" % here)
+    assert b"Access-Control" not in data, data
+    refuses(403, "GET", "/v1/models", "Sec-Fetch-Site: cross-site\r\n")
+    refuses(405, "OPTIONS", "/v1/completions", "Origin: %s\r\n" % here)
+
+
+def tokens():
+    for wrong in ("", TOKEN[:-1], TOKEN + "x", TOKEN.upper(), "x" * len(TOKEN)):
+        data = refuses(401, "GET", "/v1/models", token=wrong)
+        assert b"WWW-Authenticate: Bearer" in data, data
+        refuses(401, "POST", "/v1/completions", "", {"prompt": "a"}, token=wrong)
+        refuses(401, "GET", "/metrics", token=wrong)
+    refuses(401, "GET", "/v1/models", "Authorization: Basic %s\r\n" % TOKEN, token=None)
+    refuses(200, "GET", "/health", token=None)
+    refuses(200, "GET", "/", token=None)
+
+
+def types():
+    body = b'{"prompt": "a"}'
+    refuses(415, "POST", "/v1/completions", "Content-Type: text/plain\r\n", body)
+    refuses(415, "POST", "/v1/completions", "Content-Type: application/jsonx\r\n", body)
+    refuses(415, "POST", "/v1/completions", "", body)
+    refuses(200, "POST", "/v1/completions", "Content-Type: application/json; charset=utf-8\r\n",
+            body)
+
+
+def bad_json():
+    for body in (b"", b"{", b"nonsense", b'{"prompt": "a"} trailing', b'{"prompt": "\xff\xfe"}',
+                 b'{"prompt": "a", "prompt": "b"}', b'{"prompt": "\\u0000"}', b"\x00" * 64,
+                 b'{"max_tokens": 99999999999999999999, "prompt": "a"}'):
+        refuses(400, "POST", "/v1/completions", JSON, body)
+
+
+def deep_json():
+    for opening, closing in ((b"[", b"]"), (b'{"a":', b"}")):
+        body = opening * 8000 + b"1" + closing * 8000
+        refuses(400, "POST", "/v1/completions", JSON, body)
+
+
+def long_headers():
+    data = server.raw(request("GET", "/health", "X-Long: %s\r\n" % ("x" * (1 << 20))))
+    assert status_of(data) in (413, 431, 494, None), data[:200]
+    data = server.raw(request("GET", "/health", "X-A: b\r\n" * 100000))
+    assert status_of(data) in (413, 431, 494, None), data[:200]
+    data = server.raw(request("GET", "/" + "x" * (1 << 20)))
+    assert status_of(data) in (414, 431, None), data[:200]
+
+
+def long_bodies():
+    refuses(413, "POST", "/v1/completions", JSON, b" " * (10 << 20))
+    chunked = request("POST", "/v1/completions", JSON + "Transfer-Encoding: chunked\r\n")
+    data = server.raw(chunked + (b"10000\r\n" + b" " * 65536 + b"\r\n") * 160 + b"0\r\n\r\n")
+    equal(status_of(data), 413)
+    data = server.raw(request("POST", "/v1/completions",
+                              JSON + "Content-Length: 99999999999999999999999\r\n"))
+    assert status_of(data) in (400, 413, None), data[:200]
+    data = server.raw(request("POST", "/v1/completions", JSON + "Content-Length: -5\r\n"))
+    assert status_of(data) in (400, 413, None), data[:200]
+
+
+def no_http():
+    for data in (b"\r\n" * 5000, b"\x16\x03\x01\x02\x00" + os.urandom(500), b"GET\r\n\r\n",
+                 b"GET / HTTP/9.9\r\n\r\n", b"POST /v1/completions HTTP/1.1\r\nHost:\x00\r\n\r\n",
+                 b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"):
+        with server.connect() as connection:
+            connection.sendall(data)
+            connection.shutdown(socket.SHUT_WR)
+            assert status_of(read_all(connection)) not in (200, 500)
+
+
+def half_sent():
+    """Requests that never end are cut, however slowly they drip; others are not held up."""
+    late = server.metric("connections_late_total")
+    whole = request("POST", "/v1/completions", JSON, b" " * 100)
+    stuck = [server.connect() for _ in range(3)]
+    stuck[0].sendall(whole[:40])
+    stuck[1].sendall(whole[:-60])
+    answers()
+    begun = time.monotonic()
+    try:
+        while time.monotonic() - begun < 8:  # a byte at a time
+            stuck[2].sendall(b"X")
+            time.sleep(0.2)
+        raise AssertionError("a dripping request was not cut")
+    except OSError:
+        assert time.monotonic() - begun > 1
+    for connection in stuck:
+        equal(read_all(connection), b"")
+        connection.close()
+    assert server.metric("connections_late_total") >= late + 3
+
+
+def idle_connections():
+    """A thousand, of which the server keeps its 200; all others still get in."""
+    crowd = []
+    for _ in range(1000):
+        crowd.append(server.connect())
+    answers()
+    assert server.metric("connections") <= 264
+    assert server.metric("connections_crowded_total") >= 700
+    for connection in crowd:
+        connection.close()
+
+
+def hang_up(how):
+    """A client that goes away frees its slot at once, be it in the middle of a stream or
+    while it waits for a whole answer."""
+    cancelled = server.metric("texts_cancelled_total")
+    connection = server.connect()
+    connection.sendall(request("POST", "/v1/completions", "", dict(LONG, stream=how == "stream")))
+    assert server.wait_for("slots_busy", 1), "it never began"
+    if how == "stream":
+        connection.recv(4096)
+    if how == "reset":
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    connection.close()
+    assert server.wait_for("slots_busy", 0, 5), "the slot is still taken"
+    equal(server.metric("texts_cancelled_total"), cancelled + 1)
+
+
+def slow_reader():
+    """One that reads nothing fills its own pipe, is cut, and others go on meanwhile."""
+    stalled = server.metric("streams_stalled_total")
+    connection = socket.socket()
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    connection.settimeout(20)
+    connection.connect(("127.0.0.1", server.port))
+    connection.sendall(request("POST", "/v1/completions", "", LOUD))
+    connection.recv(1)
+    for _ in range(3):
+        answers()
+    assert server.wait_for("streams_stalled_total", stalled + 1, 15), "it was never cut"
+    assert server.wait_for("slots_busy", 0, 5)
+    assert b"[DONE]" not in read_all(connection)
+    connection.close()
+
+
+def full_queue():
+    """Two slots and a queue of two: the rest is told to come again, and nobody is lost."""
+    seen = []
+
+    def ask():
+        status, headers, data = server.ask("POST", "/v1/completions", dict(LONG, max_tokens=120))
+        if status == 429:
+            assert headers["Retry-After"] == "1" and data["error"]["code"] == "rate_limit_exceeded"
+        seen.append(status)
+
+    threads = [threading.Thread(target=ask) for _ in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert set(seen) == {200, 429} and seen.count(200) >= 4, seen
+    equal(len(seen), 16)
+
+
+def many_choices():
+    """A request whose texts do not all fit takes no slot at all."""
+    status, _ = server.post("/v1/completions", dict(LONG, n=16))
+    equal(status, 429)
+    assert server.wait_for("slots_busy", 0, 5)
+    equal(server.metric("queue_length"), 0)
+
+
+def pipelined():
+    """Two requests in one go are answered in their order."""
+    first = request("GET", "/health").replace(b"Connection: close\r\n", b"")
+    data = server.raw(first + request("GET", "/v1/models"))
+    assert data.count(b"HTTP/1.1 200") == 2, data[:500]
+    assert data.index(b'"status":"ok"') < data.index(b'"object":"list"')
+
+
+def drains():
+    """SIGTERM: what is under way is finished, and nothing new is begun."""
+    connection = server.connect()
+    connection.sendall(request("POST", "/v1/completions", "", dict(LONG, max_tokens=100)))
+    assert server.wait_for("slots_busy", 1)
+    result = []
+    closing = threading.Thread(target=lambda: result.append(server.close()))
+    closing.start()
+    data = read_all(connection)
+    equal(status_of(data), 200)
+    assert b'"finish_reason":"length"' in data, data[-300:]
+    closing.join()
+    equal(result, [0])
+
+
+for name, test in [("wrong hosts", hosts), ("foreign origins", origins), ("wrong tokens", tokens),
+                   ("wrong types", types), ("bad JSON", bad_json), ("deep JSON", deep_json),
+                   ("1 MB of headers", long_headers), ("10 MB bodies", long_bodies),
+                   ("what is no HTTP", no_http), ("half-sent requests", half_sent),
+                   ("1000 idle connections", idle_connections),
+                   ("a stream is left", lambda: hang_up("stream")),
+                   ("an answer is not waited for", lambda: hang_up("whole")),
+                   ("a connection is reset", lambda: hang_up("reset")),
+                   ("a slow reader", slow_reader), ("a full queue", full_queue),
+                   ("more texts than fit", many_choices), ("pipelined requests", pipelined)]:
+    tap.run(name, test)
+    tap.run("... and it answers others", answers)
+tap.run("SIGTERM drains", drains)
+tap.finish()
