@@ -310,6 +310,23 @@ check-programs: $(RUNNERS) $(if $(TESTS)$(KERNELS_ONLY),,$(EXAMPLE_SOURCES:%.c=$
 run-tests: check-programs $(if $(KERNELS_ONLY),,all)
 	@$(RUN_TESTS) $(EXTRA_TESTS) $(RUNNERS) $(SCRIPTS)
 
+# ------------------------------------------------------------------ the web page
+#
+# Only these two need npm: the page that they build is committed.
+
+.PHONY: web check-web
+web: ## build web/dist/headlight.html, the page of reports, from web/src (npm)
+	@tools/deps web
+	cd web && npm run --silent build
+
+$(BUILD)/web/palette: $(BUILD)/obj/web/test/palette.o $(LIBRARY)
+	$(call link)
+
+check-web: ## set up, build and test the page, in a browser; skipped where there is none
+	@tools/deps check-web
+	@+$(SUBMAKE) all $(BUILD)/web/palette
+	@HEADLIGHT_PALETTE='$(BUILD)/web/palette' $(RUN_TESTS) web/test/current.sh web/test/unit.sh web/test/browser.sh
+
 # ------------------------------------------------------- the long round of tests
 
 .PHONY: check-mpi
@@ -333,13 +350,14 @@ SLOW_FLAGS := CFLAGS='-O1 -g' WERROR=1
 LIBARCHER  := $(firstword $(wildcard /usr/lib/llvm-*/lib/libarcher.so))
 
 .PHONY: check-all check-asan-gcc check-asan-clang check-tsan check-neon
-check-all: ## check, then sanitizers (gcc, clang), thread sanitizer, MPI, NEON in qemu, lint
+check-all: ## check, then sanitizers (gcc, clang), thread sanitizer, web page, MPI, NEON in qemu, lint
 	@tools/deps check-all
 	@rm -f $(BUILD)/tally
 	@+HEADLIGHT_KILLS=20 $(SUBMAKE) check TALLY='--tally $(BUILD)/tally'
 	@+$(SUBMAKE) check-asan-gcc TALLY='--tally $(BUILD)/tally'
 	@+$(SUBMAKE) check-asan-clang TALLY='--tally $(BUILD)/tally'
 	@+$(SUBMAKE) check-tsan TALLY='--tally $(BUILD)/tally'
+	@+$(SUBMAKE) check-web TALLY='--tally $(BUILD)/tally'
 	@+$(SUBMAKE) check-mpi TALLY='--tally $(BUILD)/tally'
 	@+$(SUBMAKE) check-neon TALLY='--tally $(BUILD)/tally'
 	@+$(SUBMAKE) lint TALLY='--tally $(BUILD)/tally'
@@ -388,7 +406,7 @@ fuzz: ## fuzz every parser for FUZZ_SECONDS (60) each, with clang's libFuzzer
 fuzz-programs: $(FUZZ_SOURCES:fuzz/%.c=$(BUILD)/fuzz/%)
 
 C_FILES := $(sort $(HEADERS) $(SOURCES) $(wildcard src/*/*.c cli/*.[ch] tests/*.[ch] tests/*/*.[ch] \
-             fuzz/*.[ch] bench/*.[ch] examples/*.[ch]))
+             fuzz/*.[ch] bench/*.[ch] examples/*.[ch] web/test/*.c))
 
 lint: ## clang-format, cppcheck, shellcheck and clang-tidy over everything
 	@BUILD='$(BUILD)' tools/run_tests --logs $(BUILD)/tests/logs $(TALLY) \

@@ -1,4 +1,5 @@
 /* vite.config.ts - headlight.html and everything it needs, as one file: dist/headlight.html. */
+import { fileURLToPath } from "node:url";
 import { defineConfig } from "vite";
 import { viteSingleFile } from "vite-plugin-singlefile";
 
@@ -9,7 +10,7 @@ export default defineConfig({
         outDir: "dist",
         emptyOutDir: true,
         reportCompressedSize: false,
-        rollupOptions: { input: "headlight.html" },
+        rollupOptions: { input: fileURLToPath(new URL("headlight.html", import.meta.url)) },
     },
     worker: { format: "iife" },
     plugins: [viteSingleFile({ removeViteModuleLoader: true })],

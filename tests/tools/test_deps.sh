@@ -20,7 +20,7 @@ command_saying() { # name line...
 command_saying dpkg-query 'for word in "$@"; do case " $absent - -W -f " in *" $word "*) ;;' \
     '*) echo "$word installed" ;; esac; done'
 # shellcheck disable=SC2016
-command_saying apt-get 'echo "apt-get $*" >>"$log"'
+command_saying apt-get 'echo "apt-get $*" >>"$log"; case "$1 $absent " in "install "*" refused "*) exit 1 ;; esac'
 # What npm installs is absent if $absent has "peers".
 # shellcheck disable=SC2016
 command_saying npm 'case "$1 $absent " in "ls "*" peers "*) exit 1 ;; ls*) exit 0 ;; esac' \
@@ -75,10 +75,30 @@ check "other targets need no peers" no_peers
 
 check "bench goes on when npm cannot" deps ' peers offline' 0 bench
 
+page() {
+    deps ' peers' 0 check-web
+    cat "$scratch/log"
+    grep -qE '^npm ci .*web .*--ignore-scripts' "$scratch/log" && ! grep -q apt-get "$scratch/log"
+}
+check "check-web installs what the lock file says with npm" page
+
+check "check-web goes on when npm cannot" deps ' peers offline' 0 check-web
+
+dry_web() { [ "$(deps ' peers' 0 web --dry-run)" = 'npm: web/package.json' ] && [ ! -s "$scratch/log" ]; }
+check "--dry-run names the page's packages" dry_web
+
+no_browser() {
+    deps 'chromium-headless-shell refused' 0 check-web 2>"$scratch/said"
+    status=$?
+    cat "$scratch/said"
+    grep -q 'could not install chromium-headless-shell' "$scratch/said" && [ "$status" -eq 0 ]
+}
+command -v chromium >/dev/null || check "check-web goes on when there is no browser to install" no_browser
+
 default_target() { [ "$(deps make 0 --dry-run)" = make ]; }
 check "the default target is build" default_target
 
-for target in build demo check check-all bench fuzz all; do
+for target in build demo check check-all check-web web bench fuzz all; do
     check "target $target is known" deps '' 0 "$target" --dry-run
 done
 check "unknown targets are refused" fails deps '' 0 nonsense

@@ -30,7 +30,7 @@ export function realReport() {
     const at = (name) => join(folder, name);
     for (const model of ["demo", "demo-sparse"])
         command("measure", `models/${model}`, "models/text", "-o", at(`${model}.profile`), "--context", "128", "--max-tokens", "2048", "--quiet", "--threads", "2");
-    command("generate", "models/demo", "Once upon a time", "-n", "40", "--seed", "1", "--trace", at("trace.safetensors"), "--quiet");
+    command("generate", "models/demo", "Once upon a time", "--max-tokens", "40", "--seed", "1", "--trace", at("trace.safetensors"), "--quiet");
     real = at("real.html");
     command("report", at("demo.profile"), at("demo-sparse.profile"), "--model", "models/demo",
         "--prompt", "The quick brown fox jumps over the lazy dog. The quick brown </script> fox & <b>.", "--trace", at("trace.safetensors"), "-o", real);
@@ -56,6 +56,7 @@ export async function open(browser, path, { width = 1280, theme = "light", fragm
     page.on("pageerror", (error) => faults.push(error.message));
     page.on("request", (request) => { if (request.url().split("#")[0] !== file && !/^(blob|data):/.test(request.url())) faults.push(`asked for ${request.url()}`); });
     await page.goto(file + fragment);
+    await settled(page);
     const check = async () => {
         assert.deepEqual(faults, []);
         await context.close();
@@ -63,7 +64,13 @@ export async function open(browser, path, { width = 1280, theme = "light", fragm
     return { page, check };
 }
 
-export const fragmentOf = (page) => page.evaluate(() => decodeURIComponent(location.hash));
+/* Effects have run, and what they changed is drawn. */
+export const settled = (page) => page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => requestAnimationFrame(done)))));
+
+export async function fragmentOf(page) {
+    await settled(page);
+    return page.evaluate(() => decodeURIComponent(location.hash));
+}
 
 /* The middle of a head's cell, on the screen. */
 export async function cellOf(page, layer, head, { id = "heads", layers = 8, heads = 8 } = {}) {

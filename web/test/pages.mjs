@@ -2,13 +2,18 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
-import { cellOf, folder, fragmentOf, open, realReport, sampleReport } from "./drive.mjs";
+import { cellOf, folder, fragmentOf, open, realReport, sampleReport, settled } from "./drive.mjs";
 import { PAGE } from "./sample.mjs";
 import { test } from "./tap.mjs";
 
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
-const title = (page) => page.locator(".card h2").innerText();
-const scale = (page) => page.locator(".scale .name").first().innerText();
+/* What stands there when the page has come to rest. */
+async function textOf(page, selector) {
+    await settled(page);
+    return page.locator(selector).first().innerText();
+}
+const title = (page) => textOf(page, ".card h2");
+const scale = (page) => textOf(page, ".scale .name");
 
 /* No serious fault by axe-core, and nothing wider than the window. */
 async function sound(page) {

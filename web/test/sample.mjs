@@ -51,7 +51,7 @@ function profileOf(layers, heads, seed, name) {
         type_rules: TYPES.map((one) => `The ${one} rule holds: its mean is above the threshold.`),
         histogram: { of: "Hhat", edges: fill(65, (i) => i / 64), counts: u8([layers, heads, 64], fill(n * 64, (i) => Math.min(255, bump(Math.floor(i / 64), i % 64)))) },
         positions: { edges: fill(11, (i) => 2 ** i - 1), H: f32([layers, heads, 10], fill(n * 10, (i) => fair[Math.floor(i / 10)] * Math.log(2 ** ((i % 10) + 0.5)))) },
-        twins: fill(n, () => fill(3, (i) => ({ layer: Math.floor(draw() * layers), head: Math.floor(draw() * heads), similarity: 0.95 - 0.1 * i - 0.05 * draw() }))),
+        twins: { head: f32([layers, heads, 3], fill(3 * n, () => Math.floor(draw() * heads))), similarity: f32([layers, heads, 3], fill(3 * n, (i) => 0.95 - 0.1 * (i % 3) - 0.05 * draw())) },
         off: [[layers - 1, 0]],
         diagnoses: [
             { name: "sink-heads", severity: "present", fired: true, title: "Sink heads", rule: "more than 0.3 on the first key in most rows", value: 0.41, threshold: 0.3,

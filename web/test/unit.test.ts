@@ -92,7 +92,7 @@ function numbers({ test }: Tap) {
         assert.equal(tickText(-0.25, 0.25), "−0.25");
         assert.equal(shareOf({ low: 0, high: 5, step: 1 }, 2.5), 0.5);
     });
-    test("blanks of tokens can be seen", () => assert.equal(visible(" a\n\t"), "·a↵⇥"));
+    test("blanks of tokens can be seen", () => assert.equal(visible(" a\n\t"), "·a⏎⇥"));
 }
 
 const profileOf = () => new Profile({

@@ -42,4 +42,4 @@ export function parseHead(name: string): [number, number] | null {
 
 /* Blanks and control characters of a token, so that they can be seen. */
 export const visible = (text: string) =>
-    text.replace(/\n/g, "↵").replace(/\t/g, "⇥").replace(/ /g, "·") || "∅";
+    text.replace(/\n/g, "⏎").replace(/\t/g, "⇥").replace(/ /g, "·") || "∅";

@@ -85,4 +85,5 @@ export function isLight([red, green, blue]: Rgb): boolean {
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2] > 0.179;
 }
 
-export const inkOn = (colour: Rgb) => (isLight(colour) ? "#14161b" : "#f6f7f9");
+/* Pure ones: on middle colours anything less is too faint. */
+export const inkOn = (colour: Rgb) => (isLight(colour) ? "#000" : "#fff");

@@ -51,7 +51,7 @@ export interface RawProfile {
     histogram_nosink?: RawHistogram;
     positions?: { edges: number[]; H: ArrayLike };
     token_types?: { names: string[]; H: ArrayLike };
-    twins?: { layer: number; head: number; similarity: number }[][];
+    twins?: { head: ArrayLike; similarity: ArrayLike };
     off?: HeadRef[];
     n_heads?: number[];
     diagnoses?: RawDiagnosis[];
@@ -73,6 +73,7 @@ export interface RawLens {
     entropy: ArrayLike;
     texts?: string[];
     hits?: ArrayLike;
+    first?: number;
 }
 
 export interface RawTrace {

@@ -7,6 +7,7 @@ export class Lens {
     readonly nRows: number;
     readonly nTokens: number;
     readonly texts: string[];
+    readonly first: number; /* the place of its first token in the prompt */
     readonly hits: Float32Array | null; /* (rows, tokens) 1 where the guess is what follows */
     private readonly top: Float32Array;
     private readonly strings: string[];
@@ -14,6 +15,7 @@ export class Lens {
     constructor(raw: RawLens) {
         this.strings = raw.strings;
         this.texts = raw.texts ?? [];
+        this.first = raw.first ?? 0;
         this.hits = values(raw.hits);
         this.entropy = values(raw.entropy)!;
         this.top = values(raw.top as number[][])!;

@@ -32,7 +32,7 @@ export class Profile {
 
     constructor(private readonly raw: RawProfile, index: number) {
         const shape = shapeOf(raw.means.H ?? Object.values(raw.means)[0]);
-        this.name = raw.name ?? `profile ${index + 1}`;
+        this.name = (raw.name || `profile ${index + 1}`).replace(/\.(profile|safetensors)$/, "");
         this.model = raw.model ?? {};
         this.corpus = raw.corpus ?? {};
         this.nLayers = shape[0];
@@ -79,6 +79,12 @@ export class Profile {
         return head < (this.raw.n_heads?.[layer] ?? this.nHeads);
     }
 
+    /* "previous-token head" */
+    typeName(index: number): string {
+        const type = this.types?.[index];
+        return type ? `${type === "previous" ? "previous-token" : type} head` : "";
+    }
+
     get types(): string[] | null {
         const types = this.raw.types;
         if (!types) return null;
@@ -123,8 +129,15 @@ export class Profile {
         return this.once("token types", () => ({ names: raw.names, values: values(raw.H)! }));
     }
 
+    /* Those of the same layer that are most like a head. */
     twins(index: number): Twin[] {
-        return this.raw.twins?.[index] ?? [];
+        const heads = this.array("twins", this.raw.twins?.head);
+        const alike = this.array("alike", this.raw.twins?.similarity);
+        if (!heads || !alike) return [];
+        const n = heads.length / (this.nLayers * this.nHeads);
+        return Array.from({ length: n }, (_, i) => index * n + i)
+            .filter((at) => !Number.isNaN(heads[at]) && !Number.isNaN(alike[at]))
+            .map((at) => ({ layer: Math.floor(index / this.nHeads), head: heads[at], similarity: alike[at] }));
     }
 
     get diagnoses(): Diagnosis[] {

@@ -73,7 +73,7 @@ export function traceTable(trace: Trace, means: Float32Array | null): Table {
     return {
         name: "trace", title: "Every token of the trace; nats",
         columns: ["index", "text", "kind", "entropy", "vocab_entropy", "varentropy", "logprob", "spike", "is_spike"],
-        rows: trace.texts.map((text, i) => [i, text, ["prompt", "special", "generated"][trace.kinds[i]] ?? null, value(means, i),
+        rows: trace.texts.map((text, i) => [i, text, ["prompt", "special", "generated", "inserted"][trace.kinds[i]] ?? null, value(means, i),
             value(trace.vocabEntropy, i), value(trace.varentropy, i), value(trace.logprob, i), value(trace.spike, i), spikes.has(i)]),
     };
 }

@@ -17,7 +17,7 @@ const base = (path: string | undefined) => (path ?? "").split("/").pop()?.replac
 export function CompareTab({ compare }: { compare: RawCompare | null }) {
     const { store } = useStore();
     const [a, b] = pairOf(store.source.profiles, compare);
-    const names = compare?.names ?? [a?.name ?? base(compare?.a), b?.name ?? base(compare?.b)];
+    const names = [a?.name ?? base(compare?.names?.[0] ?? compare?.a), b?.name ?? base(compare?.names?.[1] ?? compare?.b)];
     const said = compare?.significant !== undefined && compare.heads
         ? `${plural(compare.significant, "head")} of ${compare.heads} differ (false discovery rate under 5%)${compare.kind ? `, ${compare.kind}` : ""}.` : "";
     return (
@@ -59,7 +59,7 @@ function Pair({ a, b }: { a: Profile; b: Profile }) {
     const common = (profile: Profile, id: string) => ({
         id, nLayers: profile.nLayers, nHeads: profile.nHeads, theme: state.theme, marginals: false, mostHeight: 300,
         selected: selectedHeads(profile, state.selected).map((head) => head.index), off: profile.off,
-        describe: (index: number) => (profile.types ? `${profile.types[index]} head` : ""),
+        describe: (index: number) => profile.typeName(index),
         onSelect: (layer: number, head: number, add: boolean) => store.select(layer, head, add),
     });
     return (

@@ -30,10 +30,10 @@ export function HeadCard({ profile }: { profile: Profile }) {
             </Panel>
         );
     const first = heads[0];
-    const type = profile.types?.[first.index];
+    const type = profile.typeName(first.index);
     return (
         <Panel class="card" title={<>{heads.length === 1 ? headName(first.layer, first.head) : `${heads.length} heads`}
-            {heads.length === 1 && type ? <span class="type">{type} head<Ask term="type" /></span> : null}</>}
+            {heads.length === 1 && type ? <span class="type">{type}<Ask term="type" /></span> : null}</>}
             actions={<>
                 <button type="button" class="quiet" aria-pressed={isOff(state, first)} onClick={() => store.toggleOff(first.layer, first.head)}>
                     {isOff(state, first) ? "Mark as on" : "Mark as off"}
@@ -130,7 +130,7 @@ function Curves({ profile, heads }: { profile: Profile; heads: HeadAt[] }) {
                 <Plot label={`Entropy by position of ${heads.map((head) => headName(head.layer, head.head)).join(", ")}`} x={x} lines={lines}
                     height={150} theme={state.theme} xLabel="position" yLabel={unitName("renyi2", state.unit)} logX yFrom={0} />
             </figure>}
-            {heads.length > 1 && <Legend lines={lines} theme={state.theme} />}
+            {heads.length > 1 && <Legend lines={lines} />}
         </div>
     );
 }

@@ -2,7 +2,7 @@
 import { useMemo, useState } from "preact/hooks";
 import { headName, number, plural } from "../base/format";
 import { extent } from "../data/arrays";
-import { keyOf, METRICS, metricsOf, quantityOf, unitFactor, unitName, type Metric, type Quantity } from "../data/quantity";
+import { keyOf, METRICS, metricsOf, quantityOf, quantityValues, unitFactor, unitName, type Metric, type Quantity } from "../data/quantity";
 import type { Profile } from "../data/profile";
 import { headsTable, layersTable } from "../data/tables";
 import { selectedHeads, useStore, type State } from "../store";
@@ -55,7 +55,7 @@ function HeadsPanel({ profile, quantity }: { profile: Profile; quantity: Quantit
                 ? <>
                     <Heatmap id="heads" label={`${quantity.label} of every head, layers across, heads up`} nLayers={profile.nLayers} nHeads={profile.nHeads}
                         values={quantity.values} axis={quantity.axis} map={quantity.map(state.theme)} unit={quantity.unit} theme={state.theme}
-                        selected={selected} off={off} dimmed={dimmed} describe={(index) => describe(profile, index)}
+                        selected={selected} off={off} dimmed={dimmed} describe={(index) => profile.typeName(index)}
                         onSelect={(layer, head, add) => store.select(layer, head, add)} onOff={(layer, head) => store.toggleOff(layer, head)}
                         onActive={setPointed} />
                     <Scale label={quantity.label} term={quantity.definition} unit={quantity.unit} axis={quantity.axis} map={quantity.map(state.theme)}
@@ -66,8 +66,6 @@ function HeadsPanel({ profile, quantity }: { profile: Profile; quantity: Quantit
         </Panel>
     );
 }
-
-const describe = (profile: Profile, index: number) => (profile.types ? `${profile.types[index]} head` : "");
 
 /* The two ends, one click away. */
 function Extremes({ profile, quantity }: { profile: Profile; quantity: Quantity }) {
@@ -120,13 +118,20 @@ function LayerPanel({ profile }: { profile: Profile }) {
     const { profiles } = store.source;
     const [x, lines] = useMemo(() => layerLines(profiles, profile, state), [profile, state.unit, state.sink, state.theme]);
     const normalised = state.unit === "normalised";
+    const dots = useMemo(() => headDots(profile, state, profiles.indexOf(profile)), [profile, state.unit, state.sink, state.theme]);
     return (
         <Panel title="Layer profile" term="layers" actions={<TableButton table={() => layersTable(profile)} />}>
-            <Plot label={`Mean entropy of every layer of ${profile.name}`} x={x} lines={lines} height={190} theme={state.theme} xLabel="layer"
+            <Plot label={`Mean entropy of every layer of ${profile.name}`} x={x} lines={lines} dots={dots} height={190} theme={state.theme} xLabel="layer"
                 yLabel={normalised ? "normalised" : unitName("entropy", state.unit)} yFrom={0} yTo={normalised ? 1 : undefined} xTicks={(value) => (Number.isInteger(value) ? String(value) : "")} />
-            {profiles.length > 1 && <Legend lines={lines} theme={state.theme} />}
+            {profiles.length > 1 && <Legend lines={lines} />}
         </Panel>
     );
+}
+
+/* Every head, behind the means. */
+function headDots(profile: Profile, { unit, sink, theme }: State, series: number) {
+    const values = quantityValues(profile, "entropy", unit, sink) ?? new Float32Array();
+    return { x: Array.from(values, (_, i) => Math.floor(i / profile.nHeads)), y: values, colour: faint(coloursOf(theme).series[series % 8], 0.28) };
 }
 
 /* What the C side calls the ends of a layer's interval. */
@@ -140,10 +145,6 @@ function layerLines(profiles: Profile[], shown: Profile, { unit, sink, theme }: 
     const same = profiles.filter((profile) => profile.nLayers === shown.nLayers);
     const x = Array.from({ length: shown.nLayers }, (_, i) => i);
     const lines: Line[] = [];
-    const values = shown.mean(key);
-    if (values && shown.nHeads <= 64)
-        for (let head = 0; head < shown.nHeads; head++)
-            lines.push({ label: "", dots: true, colour: faint(colours.series[profiles.indexOf(shown) % 8], 0.28), values: x.map((layer) => values[shown.at(layer, head)] * factor) });
     for (const profile of same) {
         const mean = profile.mean(key);
         if (!mean) continue;

@@ -47,10 +47,14 @@ function drawCell(pen: Pen, layout: HeatLayout, p: HeatPicture, colours: Colours
         pen.font = `${box.width >= 48 ? 12 : 11}px ${colours.font}`;
         pen.textAlign = "center";
         pen.textBaseline = "middle";
-        pen.fillText(number(value, 2), box.x + box.width / 2, box.y + box.height / 2 + 0.5);
+        pen.fillText(cellText(value), box.x + box.width / 2, box.y + box.height / 2 + 0.5);
     }
     pen.globalAlpha = 1;
 }
+
+/* Two digits; what rounds to nothing is 0. */
+const cellText = (value: number) =>
+    Math.abs(value) < 0.005 ? "0" : Math.abs(value) < 0.095 ? value.toFixed(2).replace("-", "−") : number(value, 2);
 
 function hatch(pen: Pen, box: Box, colours: Colours) {
     pen.save();

@@ -2,7 +2,7 @@
  *
  * One picture on a canvas; beside it, for those who do not see it, a grid that has the one
  * cell the keyboard is on.  Arrows move, Enter chooses, Shift+Enter adds, X marks as off. */
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { Axis } from "../base/axis";
 import { headName, number } from "../base/format";
 import type { MapName } from "../base/palette";
@@ -45,13 +45,13 @@ export function Heatmap(props: HeatmapProps) {
     const [hovered, setHovered] = useState<Cell | null>(null);
     const [focused, setFocused] = useState(false);
     const first = props.selected[0] ?? 0;
-    const [cursor, setCursor] = useState<Cell>({ layer: Math.floor(first / nHeads), head: first % nHeads });
+    const [cursor, setCursor] = useCursor({ layer: Math.floor(first / nHeads), head: first % nHeads });
     const layout = layOut(Math.max(width, 120), nLayers, nHeads, props.mostHeight ?? 520, props.marginals ?? true);
-    const active = hovered ?? (focused ? cursor : null);
+    const active = hovered ?? (focused ? cursor.current : null);
 
     useEffect(() => setCursor({ layer: Math.floor(first / nHeads), head: first % nHeads }), [first, nHeads]);
     useEffect(() => props.onActive?.(active ? active.layer * nHeads + active.head : null), [active?.layer, active?.head]);
-    useEffect(() => {
+    useLayoutEffect(() => {
         if (!width || !canvas.current) return;
         const pen = sized(canvas.current, layout.width, layout.height);
         drawHeat(pen, layout, {
@@ -68,9 +68,9 @@ export function Heatmap(props: HeatmapProps) {
             Home: [-nLayers, 0], End: [nLayers, 0], PageUp: [0, nHeads], PageDown: [0, -nHeads],
         };
         const step = steps[event.key];
-        if (step) setCursor(move(cursor, step, nLayers, nHeads));
-        else if (event.key === "Enter" || event.key === " ") props.onSelect(cursor.layer, cursor.head, event.shiftKey);
-        else if (event.key === "x" || event.key === "X") props.onOff?.(cursor.layer, cursor.head);
+        if (step) setCursor(move(cursor.current, step, nLayers, nHeads));
+        else if (event.key === "Enter" || event.key === " ") props.onSelect(cursor.current.layer, cursor.current.head, event.shiftKey);
+        else if (event.key === "x" || event.key === "X") props.onOff?.(cursor.current.layer, cursor.current.head);
         else return;
         setHovered(null);
         event.preventDefault();
@@ -92,11 +92,21 @@ export function Heatmap(props: HeatmapProps) {
                 onKeyDown={key} onFocus={() => setFocused(true)} onBlur={() => setFocused(false)}>
                 <canvas ref={canvas} aria-hidden="true" onPointerMove={point} onPointerDown={point}
                     onPointerLeave={() => setHovered(null)} onClick={press} />
-                <GridCell {...props} cursor={cursor} />
+                <GridCell {...props} cursor={cursor.current} />
             </div>
             {hovered && <Tip {...props} cell={hovered} layout={layout} />}
         </div>
     );
+}
+
+/* Where the keyboard is: known at once, though the picture follows a little later. */
+function useCursor(first: Cell): [{ current: Cell }, (cell: Cell) => void] {
+    const cursor = useRef(first);
+    const [, redraw] = useState(0);
+    return [cursor, (cell) => {
+        cursor.current = cell;
+        redraw((n) => n + 1);
+    }];
 }
 
 const move = (from: Cell, [across, up]: [number, number], nLayers: number, nHeads: number): Cell => ({

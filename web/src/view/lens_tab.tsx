@@ -22,7 +22,7 @@ export function LensTab({ lens }: { lens: Lens }) {
     const texts = lens.texts.length ? lens.texts : store.source.tokens?.texts ?? [];
     const [holder, width] = useWidth<HTMLDivElement>();
     const [left, setLeft] = useState(0);
-    const [cursor, setCursor] = useState({ row: lens.nRows - 1, token: Math.max(Math.min(state.token, lens.nTokens - 1), 0) });
+    const [cursor, setCursor] = useState({ row: lens.nRows - 1, token: Math.max(Math.min(state.token - lens.first, lens.nTokens - 1), 0) });
     const [pointed, setPointed] = useState<{ row: number; token: number } | null>(null);
     const scroll = useRef(0);
     const unit = unitName("renyi2", state.unit);
@@ -36,7 +36,7 @@ export function LensTab({ lens }: { lens: Lens }) {
     const key = (event: KeyboardEvent) => {
         const steps: Record<string, [number, number]> = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [1, 0], ArrowDown: [-1, 0] };
         const step = steps[event.key];
-        if (event.key === "Enter") store.set({ token: cursor.token });
+        if (event.key === "Enter") store.set({ token: cursor.token + lens.first });
         if (!step) return;
         event.preventDefault();
         setPointed(null);
@@ -63,11 +63,11 @@ export function LensTab({ lens }: { lens: Lens }) {
                                 const here = row === at.row && token === at.token;
                                 return <span key={token} role="gridcell" id={row === cursor.row && token === cursor.token ? "lens-cell" : undefined} class={`${here ? "here" : ""} ${lens.hits?.[row * lens.nTokens + token] ? "hit" : ""}`.trim()} aria-colindex={token + 1}
                                     style={{ left: `${LEFT + token * CELL}px`, top: `${down * HEIGHT}px`, background: css(colour), color: inkOn(colour) }}
-                                    onPointerEnter={() => setPointed({ row, token })} onClick={() => { setCursor({ row, token }); store.set({ token }); }}>{visible(lens.word(row, token))}</span>;
+                                    onPointerEnter={() => setPointed({ row, token })} onClick={() => { setCursor({ row, token }); store.set({ token: token + lens.first }); }}>{visible(lens.word(row, token))}</span>;
                             })}
                         </div>))}
                     <div role="row">{Array.from({ length: Math.max(to - from, 0) }, (_, i) => from + i).map((token) => (
-                        <span key={token} role="gridcell" class={`lens-token ${token === state.token ? "chosen" : ""}`} style={{ left: `${LEFT + token * CELL}px`, top: `${lens.nRows * HEIGHT}px` }}>{visible(texts[token] ?? "")}</span>))}
+                        <span key={token} role="gridcell" class={`lens-token ${token + lens.first === state.token ? "chosen" : ""}`} style={{ left: `${LEFT + token * CELL}px`, top: `${lens.nRows * HEIGHT}px` }}>{visible(texts[token] ?? "")}</span>))}
                     </div>
                 </div>
             </div>

@@ -1,6 +1,6 @@
 /* pieces.tsx - small things that all views are made of. */
 import type { ComponentChildren, JSX } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { definitionOf } from "../base/definitions";
 import { useStore } from "../store";
 
@@ -117,7 +117,7 @@ export function Nothing({ title, children }: { title: string; children?: Compone
 export function useWidth<T extends HTMLElement>(): [{ current: T | null }, number] {
     const element = useRef<T>(null);
     const [width, setWidth] = useState(0);
-    useEffect(() => {
+    useLayoutEffect(() => {
         const node = element.current;
         if (!node) return;
         const measure = () => setWidth(Math.floor(node.clientWidth));

@@ -13,7 +13,6 @@ export interface Line {
     colour: string;
     dash?: number[];
     width?: number;
-    dots?: boolean; /* no line, dots alone */
     low?: ArrayLike<number>; /* a band around the line */
     high?: ArrayLike<number>;
     scale?: "y" | "right";
@@ -33,6 +32,7 @@ export interface PlotProps {
     yTo?: number;
     xTicks?: (value: number) => string;
     marks?: { x: number; colour: string }[]; /* lines from top to bottom */
+    dots?: { x: ArrayLike<number>; y: ArrayLike<number>; colour: string }; /* behind the lines */
     shade?: [number, number] | null; /* from x to x, lightly */
     xRange?: [number, number] | null;
     zoom?: boolean;
@@ -74,10 +74,8 @@ function seriesOf(lines: Line[], colours: Colours): { series: uPlot.Series[]; ba
     for (const line of lines) {
         const scale = line.scale ?? "y";
         series.push({
-            label: line.label, stroke: line.colour, width: line.dots ? 0 : line.width ?? 1.75, scale, dash: line.dash,
-            paths: line.dots ? () => null : undefined,
-            points: { show: line.dots || line.values.length < 40, size: line.dots ? 4 : 5, fill: line.dots ? line.colour : colours.background,
-                stroke: line.colour, width: line.dots ? 0 : 1.5 },
+            label: line.label, stroke: line.colour, width: line.width ?? 1.75, scale, dash: line.dash,
+            points: { show: line.values.length < 40, size: 5, fill: colours.background, stroke: line.colour, width: 1.5 },
         });
         if (!line.low || !line.high) continue;
         const edge = { scale, stroke: "transparent", width: 0, points: { show: false } };
@@ -103,7 +101,7 @@ function optionsOf(props: PlotProps, width: number, latest: { current: PlotProps
         },
         scales: {
             x: { time: false, distr: props.logX ? 3 : 1, log: 2, ...(props.xRange ? { min: props.xRange[0], max: props.xRange[1] } : {}) },
-            y: { range: (_, low, high) => rangeOf(low, high, props.yFrom, props.yTo) },
+            y: { range: (_, low, high) => rangeOf(low, withDots(high, props), props.yFrom, props.yTo) },
             right: { range: (_, low, high) => rangeOf(low, high, null) },
         },
         axes: [
@@ -115,6 +113,7 @@ function optionsOf(props: PlotProps, width: number, latest: { current: PlotProps
         hooks: {
             setCursor: [(plot) => latest.current.onHover?.(plot.cursor.idx ?? null)],
             drawClear: [(plot) => drawBehind(plot, latest.current, colours)],
+            drawAxes: [(plot) => drawDots(plot, latest.current)],
             ready: [(plot) => plot.over.addEventListener("click", () => {
                 if (plot.cursor.idx !== null && plot.cursor.idx !== undefined) latest.current.onPick?.(plot.cursor.idx);
             })],
@@ -128,6 +127,9 @@ function ticks(values: (number | null)[]): string[] {
     const step = known.length > 1 ? known[1] - known[0] : Math.abs(known[0]) || 1;
     return values.map((value) => (value === null ? "" : tickText(value, step)));
 }
+
+const withDots = (high: number | null, { dots }: PlotProps) =>
+    Array.from(dots?.y ?? []).reduce<number>((top, y) => (y > top ? y : top), high ?? 0);
 
 function rangeOf(low: number | null, high: number | null, from?: number | null, to?: number): [number, number] {
     const bottom = from ?? low ?? 0;
@@ -155,15 +157,30 @@ function drawBehind(plot: uPlot, props: PlotProps, colours: Colours) {
     pen.restore();
 }
 
+/* Single values, under the lines. */
+function drawDots(plot: uPlot, { dots }: PlotProps) {
+    if (!dots) return;
+    const { ctx: pen } = plot;
+    const radius = 2 * (window.devicePixelRatio || 1);
+    pen.fillStyle = dots.colour;
+    pen.beginPath();
+    for (let i = 0; i < dots.x.length; i++) {
+        if (Number.isNaN(dots.y[i])) continue;
+        const x = plot.valToPos(dots.x[i], "x", true);
+        const y = plot.valToPos(dots.y[i], "y", true);
+        pen.moveTo(x + radius, y);
+        pen.arc(x, y, radius, 0, 2 * Math.PI);
+    }
+    pen.fill();
+}
+
 /* Names beside their colours: outside of the picture, where they can wrap. */
-export function Legend({ lines, theme }: { lines: Line[]; theme: Theme }) {
-    void theme;
+export function Legend({ lines }: { lines: Line[] }) {
     return (
         <ul class="legend">
             {lines.filter((line) => line.label).map((line) => (
                 <li key={line.label}>
-                    <i style={{ background: line.dash ? `repeating-linear-gradient(90deg, ${line.colour} 0 4px, transparent 4px 7px)` : line.colour }}
-                        class={line.dots ? "dot" : ""} />
+                    <i style={{ background: line.dash ? `repeating-linear-gradient(90deg, ${line.colour} 0 4px, transparent 4px 7px)` : line.colour }} />
                     {line.label}
                 </li>
             ))}

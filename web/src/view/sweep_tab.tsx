@@ -18,7 +18,7 @@ export function SweepTab({ sweep }: { sweep: RawSweep }) {
             <Panel title="What it costs to switch heads off" class="wide" actions={tables.points ? <TableButton table={() => sheetTable(tables.points, "sweep-points")} /> : null}>
                 {lines.length
                     ? <><Plot label="Loss by share of heads switched off" x={x} lines={lines} height={300} theme={state.theme} xLabel="share of heads off" yLabel="loss (nats a token)" xTicks={(ratio) => `${Math.round(100 * ratio)}%`} />
-                        <Legend lines={lines} theme={state.theme} /></>
+                        <Legend lines={lines} /></>
                     : <Nothing title="The sweep brings no points" />}
             </Panel>
             {sweep.verdict?.length ? <Panel title="What that says" class="wide"><ul class="verdict">{sweep.verdict.map((line) => <li key={line}>{line}</li>)}</ul></Panel> : null}

@@ -73,21 +73,23 @@ function Token(props: Props & { index: number; text: string; begins: boolean }) 
     const { index, text } = props;
     const special = props.kinds[index] === 1;
     const [before, shown] = parted(text);
-    const classes = [special ? "special" : "", props.spikes?.has(index) ? "spike" : "", index === props.token ? "chosen" : ""];
+    const classes = [special ? "special" : "", props.kinds[index] === 3 ? "inserted" : "", props.spikes?.has(index) ? "spike" : "", index === props.token ? "chosen" : ""];
     return (
         <>
             {props.begins ? <i class="generated-begins" role="presentation" title="generated from here on" /> : null}
             {special ? null : before}
             <span id={`${props.id}-${index}`} data-token={index} role="option" aria-selected={index === props.token} aria-label={props.spoken(index)}
                 class={classes.join(" ").trim()}>{special ? text : shown}</span>
-            {text.includes("\n") ? <br /> : null}
+            {/[\n⏎]/.test(text) ? <br /> : null}
         </>
     );
 }
 
-/* The blank before a word stands outside of its colour; of blanks alone the signs are shown. */
+/* The blank before a word stands outside of its colour; of blanks alone the signs are shown.
+ * Prompts come with signs for blanks already. */
 function parted(text: string): [string, string] {
-    const plain = text.replace(/\n/g, "↵").replace(/\t/g, "⇥");
-    const blanks = /^ */.exec(plain)![0];
-    return blanks.length === plain.length ? ["", visible(plain)] : [blanks, plain.slice(blanks.length)];
+    const plain = visible(text);
+    const blanks = /^·*/.exec(plain)![0];
+    const rest = plain.slice(blanks.length).replace(/·/g, " ");
+    return rest === "" ? ["", plain] : [blanks.replace(/·/g, " "), rest];
 }

@@ -55,10 +55,10 @@ export function TokensTab({ tokens, profile }: { tokens: TokenView; profile: Pro
                         : <Scale label="Entropy of the row" term="H" unit={unit} axis={axis} map="difference" ends={["focused", "diffuse"]} />}
                 </Panel>
                 <RowPanel tokens={tokens} row={row} at={at} name={name} />
+                {rows && profile && <SnapshotPanel profile={profile} rows={rows} n={tokens.n} at={at} texts={tokens.texts} />}
             </div>
             <div class="column">
                 <MapPanel tokens={tokens} map={map} name={name} wanted={first && !own ? headName(first.layer, first.head) : ""} at={at} />
-                {rows && profile && <SnapshotPanel profile={profile} rows={rows} n={tokens.n} at={at} texts={tokens.texts} />}
             </div>
         </div>
     );
@@ -124,7 +124,7 @@ export function SnapshotPanel({ profile, rows, n, at, texts }: { profile: Profil
         <Panel title={at >= 0 ? <>Heads at <q>{visible(texts[at])}</q></> : "Heads on this text"}>
             <Heatmap id="snapshot" label="Entropy of every head on this text" nLayers={profile.nLayers} nHeads={profile.nHeads} values={values} axis={axis} map="entropy"
                 unit={unit} theme={state.theme} selected={selectedHeads(profile, state.selected).map((head) => head.index)} off={off} marginals={false} mostHeight={320}
-                describe={(index) => (profile.types ? `${profile.types[index]} head` : "")}
+                describe={(index) => profile.typeName(index)}
                 onSelect={(layer, head, add) => store.select(layer, head, add)} onOff={(layer, head) => store.toggleOff(layer, head)} />
             <Scale label="Entropy of the row" term="H" unit={unit} axis={axis} map="entropy" ends={["focused", "diffuse"]} />
         </Panel>

@@ -34,7 +34,7 @@ export function TraceTab({ trace, profile }: { trace: Trace; profile: Profile | 
         <>
             <div class="columns">
                 <div class="column">
-                    <Panel title="Text" note={`mean entropy of all heads; ${plural(trace.spikes.length, "spike")} underlined`} actions={<TableButton table={() => traceTable(trace, all)} />}>
+                    <Panel title="Text" note={`mean entropy of all heads; ${trace.spikes.length ? `${plural(trace.spikes.length, "spike")} underlined` : "no spikes"}`} actions={<TableButton table={() => traceTable(trace, all)} />}>
                         <TokenText id="trace-text" label="The tokens of the trace" texts={trace.texts} kinds={trace.kinds} token={state.token} colour={colour} spikes={spikes}
                             spoken={(token) => `${visible(trace.texts[token])}, ${all ? number(all[token]) : "–"} ${unit}${spikes.has(token) ? ", spike" : ""}`}
                             onToken={(token) => store.set({ token })} onPoint={setPointed} />
@@ -82,7 +82,7 @@ function OverTime({ trace, all, chosen, name, onPoint }: { trace: Trace; all: Fl
             actions={<TableButton table={() => traceTable(trace, all)} />}>
             <Plot label="Entropy over time" x={x} lines={lines} height={230} theme={state.theme} xLabel="token" yLabel={unitName("renyi2", state.unit)} rightLabel="log-probability"
                 marks={marks} shade={prompt > 0 ? [0, prompt - 0.5] : null} zoom onHover={(index) => onPoint(index ?? -1)} onPick={(token) => store.set({ token })} yFrom={0} />
-            <Legend lines={lines} theme={state.theme} />
+            <Legend lines={lines} />
         </Panel>
     );
 }
