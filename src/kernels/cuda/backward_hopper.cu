@@ -109,6 +109,8 @@ hl_status launch_backward_hopper(const problem &p, const hl_attention_gradient &
     b.n_row_blocks        = (p.n_queries + BLOCK_ROWS - 1) / BLOCK_ROWS;
     schedule.n_key_blocks = (p.n_keys + BLOCK_KEYS - 1) / BLOCK_KEYS;
     schedule.n_items      = schedule.n_key_blocks * p.n_batch * p.n_kv_heads;
+    schedule.backwards =
+        2 * schedule.n_key_blocks > device.multiProcessorCount ? p.n_batch * p.n_kv_heads - 1 : -1;
     place(b, schedule, memory, p);
     HL_CUDA_TRY(memory.open(memory.n_taken));
     place(b, schedule, memory, p);
