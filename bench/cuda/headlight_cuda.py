@@ -9,7 +9,7 @@ import math
 
 import torch
 
-KERNELS = {"auto": 0, "plain": 1, "portable": 2, "hopper": 3}
+KERNELS = {"auto": 0, "plain": 1, "portable": 2, "hopper": 3, "decode": 4}
 DTYPES = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2, torch.float64: 3}
 CAUSAL, WINDOW_LEFT, WINDOW_RIGHT, SCALE = 1, 2, 4, 8
 STATISTICS = ("lse", "entropy", "renyi2", "varentropy", "entropy_nosink", "peak", "argmax",
@@ -66,7 +66,7 @@ class Library:
             raise RuntimeError(self.library.hl_cuda_error().decode())
 
     def problem(self, q, k, v, causal=False, scale=None, softcap=0.0, window=None,
-                window_sink=0, arrays=None):
+                window_right=None, window_sink=0, arrays=None):
         a = Attention(q.shape[0], q.shape[1], k.shape[1], q.shape[2], k.shape[2], q.shape[3],
                       v.shape[3], Rows.of(q), Rows.of(k), Rows.of(v))
         a.flags = (CAUSAL if causal else 0) | SCALE
@@ -76,6 +76,9 @@ class Library:
             a.flags |= WINDOW_LEFT
             a.window_left = window
             a.window_sink = window_sink
+        if window_right is not None:
+            a.flags |= WINDOW_RIGHT
+            a.window_right = window_right
         for name, tensor in (arrays or {}).items():
             setattr(a, name, pointer(tensor))
         return a
@@ -94,7 +97,8 @@ class Library:
         arguments = [ctypes.byref(x) for x in (result, attention, launch)]
         keep = (q, k, v, found, result, attention, launch, options)
 
-        def run(keep=keep):
+        def run(keep=keep):  # in the stream that is current then
+            launch.stream = torch.cuda.current_stream().cuda_stream
             self.call(self.library.hl_cuda_forward, *arguments)
 
         return run, found
