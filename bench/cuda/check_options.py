@@ -1,11 +1,11 @@
-"""check_options.py - the tensor-core kernels against the plain one, on random problems.
+"""check_options.py - the tensor-core kernels against float64, on random problems.
 
-    python3 bench/cuda/check_options.py build/libheadlight_cuda.so [CASES]
+    python3 bench/cuda/check_options.py build/libheadlight_cuda.so [CASES [KERNELS]]
 
 Sizes and options are drawn from a seed: grouped heads, causal, windows, kept keys, lengths and
-starts, softcap, ALiBi, bias, sinks, gates, strides; every statistic but segment mass.  The plain
-kernel, double precision inside, is checked by `headlight verify --device cuda`.  Statistics must
-agree within max(1e-4, 8 * 2^-24 * max|s|), out within 2^-7 (bf16) or 2^-10 (fp16) of its norm."""
+starts, softcap, ALiBi, bias, sinks, gates, strides; every statistic that the kernel gives but segment
+mass.  Held against reference.py from the rounded inputs: statistics within max(1e-4, 8 * 2^-24 *
+max|s|), out within 2^-7 (bf16) or 2^-10 (fp16) of its norm."""
 import math
 import random
 import sys
@@ -13,7 +13,9 @@ import sys
 import torch
 
 import headlight_cuda as hl
+import reference
 
+WANTED = {"hopper": ("lse", "entropy", "renyi2", "diagonal", "previous", "first")}
 OUT_ALLOWED = {torch.bfloat16: 2.0**-7, torch.float16: 2.0**-10}
 
 
@@ -25,14 +27,22 @@ def rows(shape, dtype, strided):
     return torch.randn((b, s, h, d), device="cuda").to(dtype).transpose(1, 2)
 
 
-def draw(seed):
+SIZES = {  # queries, keys, d_head of each kernel's problems
+    "portable": ([1, 5, 64, 65, 200, 333], [1, 3, 64, 127, 300, 700],
+                 [32, 64, 64, 80, 96, 128, 128, 256, 7, 40]),
+    "decode": ([1, 1, 1, 2, 5, 16], [1, 3, 64, 127, 1000, 3000, 9000],
+               [32, 64, 64, 80, 96, 128, 128, 256, 7, 40]),
+    "hopper": ([1, 64, 65, 200, 333, 1000], [1, 3, 64, 127, 300, 700, 2000], [64, 128]),
+}
+
+
+def draw(seed, kernel):
     r = random.Random(seed)
     torch.manual_seed(seed)
     n_kv = r.choice([1, 2, 3])
-    n_heads, n_batch = n_kv * r.choice([1, 1, 2, 4]), r.choice([1, 1, 2, 3])
-    n_queries, n_keys = r.choice([1, 5, 64, 65, 200, 333]), r.choice([1, 3, 64, 127, 300, 700])
-    d = r.choice([32, 64, 64, 80, 96, 128, 128, 256, 7, 40])
-    d_value = d if r.random() < 0.7 else r.choice([16, 64, 72, 128])
+    n_heads, n_batch = n_kv * r.choice([1, 1, 2, 4, 7]), r.choice([1, 1, 2, 3])
+    n_queries, n_keys, d = (r.choice(sizes) for sizes in SIZES[kernel])
+    d_value = d if kernel == "hopper" or r.random() < 0.7 else r.choice([16, 64, 72, 128])
     dtype = r.choice([torch.bfloat16, torch.float16])
     strided = r.random() < 0.5
     q = rows((n_batch, n_heads, n_queries, d), dtype, strided)
@@ -40,19 +50,19 @@ def draw(seed):
     v = rows((n_batch, n_kv, n_keys, d_value), dtype, strided)
     options, arrays = dict(causal=r.random() < 0.5), {}
     if r.random() < 0.3:
-        options["scale"] = r.choice([0.02, 0.5, -0.1, 1.0])
+        options["scale"] = r.choice([0.02, 0.5, -0.1 if kernel != "hopper" else 0.1, 1.0])
     if r.random() < 0.3:
         options["window"] = r.choice([0, 1, 30, 100])
         options["window_sink"] = r.choice([0, 0, 1, 4, 70])
-    if r.random() < 0.2:
+    if r.random() < 0.2 and kernel != "hopper":
         options["softcap"] = r.choice([2.0, 30.0])
     if r.random() < 0.3:
         arrays["key_length"] = torch.tensor([r.randint(0, n_keys) for _ in range(n_batch)])
     if r.random() < 0.3:
         arrays["query_start"] = torch.tensor([r.randint(-20, n_keys) for _ in range(n_batch)])
-    if r.random() < 0.2:
+    if r.random() < 0.2 and kernel != "hopper":
         arrays["alibi_slopes"] = torch.rand(n_heads)
-    if r.random() < 0.2:
+    if r.random() < 0.2 and kernel != "hopper":
         bias = torch.randn(n_heads, n_keys)
         bias[:, ::5] = -math.inf
         arrays["key_bias"] = bias
@@ -63,20 +73,18 @@ def draw(seed):
     return q, k, v, options
 
 
-def max_score(q, k, options):
-    scale = abs(options.get("scale") or 1 / math.sqrt(q.shape[3]))
-    largest = scale * q.float().norm(dim=3).max().item() * k.float().norm(dim=3).max().item()
-    return largest + ("alibi_slopes" in options["arrays"]) * (q.shape[2] + k.shape[2])
-
-
 def compare(seed, library, kernel):
-    q, k, v, options = draw(seed)
-    names = hl.STATISTICS
-    exact = torch.empty((*q.shape[:3], v.shape[3]), device="cuda")
-    wanted = library.forward(q, k, v, statistics=names, kernel="plain", out=exact, **options)
+    q, k, v, options = draw(seed, kernel)
+    names = WANTED.get(kernel, hl.STATISTICS)
+    known = {name: value for name, value in options.items() if name != "arrays"}
+    for name, array in options["arrays"].items():
+        short = {"query_start": "start", "key_length": "length"}.get(name)
+        known[short or name] = array.tolist() if short else array
+    wanted = reference.forward(q, k, v, **known)
+    exact = wanted["out"]
     seen = library.forward(q, k, v, statistics=names, kernel=kernel, **options)
     torch.cuda.synchronize()
-    allowed = max(1e-4, 8 * 2.0**-24 * max_score(q, k, options))
+    allowed = max(1e-4, 8 * 2.0**-24 * wanted["max_score"])
     problems = []
     for name in names:
         a, b = seen[name].double(), wanted[name].double()
@@ -87,7 +95,7 @@ def compare(seed, library, kernel):
         if not error.max().item() <= bound:
             problems.append(f"{name} off by {error.max().item():.2e}, allowed {bound:.1e}")
     norm = max(exact.norm().item(), 1e-30)
-    error = (seen["out"].float() - exact).norm().item() / norm
+    error = (seen["out"].double() - exact).norm().item() / norm
     if not error <= OUT_ALLOWED[q.dtype]:
         problems.append(f"out off by {error:.2e}")
     if problems:
@@ -100,9 +108,13 @@ def compare(seed, library, kernel):
 def main():
     library = hl.Library(sys.argv[1])
     n_cases = int(sys.argv[2]) if len(sys.argv) > 2 else 200
-    n_good = sum(compare(seed, library, "portable") for seed in range(n_cases))
-    print(f"{n_good} of {n_cases} random problems agree")
-    return 0 if n_good == n_cases else 1
+    kernels = sys.argv[3].split(",") if len(sys.argv) > 3 else list(SIZES)
+    good = True
+    for kernel in kernels:
+        n_good = sum(compare(seed, library, kernel) for seed in range(n_cases))
+        print(f"{kernel}: {n_good} of {n_cases} random problems agree", flush=True)
+        good = good and n_good == n_cases
+    return 0 if good else 1
 
 
 sys.exit(main())

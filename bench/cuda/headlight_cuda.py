@@ -9,7 +9,7 @@ import math
 
 import torch
 
-KERNELS = {"auto": 0, "plain": 1, "portable": 2, "hopper": 3}
+KERNELS = {"auto": 0, "plain": 1, "portable": 2, "hopper": 3, "decode": 4}
 DTYPES = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2, torch.float64: 3}
 CAUSAL, WINDOW_LEFT, WINDOW_RIGHT, SCALE = 1, 2, 4, 8
 STATISTICS = ("lse", "entropy", "renyi2", "varentropy", "entropy_nosink", "peak", "argmax",
@@ -108,7 +108,8 @@ class Library:
         arguments = [ctypes.byref(x) for x in (result, attention, launch)]
         keep = (q, k, v, found, result, attention, launch, options)
 
-        def run(keep=keep):
+        def run(keep=keep):  # in the stream that is current then
+            launch.stream = torch.cuda.current_stream().cuda_stream
             self.call(self.library.hl_cuda_forward, *arguments)
 
         return run, found

@@ -27,8 +27,7 @@ static bool copies(const hl_rows &rows)
 static bool wants_only_basics(const hl_attention_result &r)
 {
     return r.varentropy == nullptr && r.entropy_nosink == nullptr && r.peak == nullptr &&
-           r.argmax == nullptr && r.diagonal == nullptr && r.previous == nullptr &&
-           r.first == nullptr && r.segment_mass == nullptr;
+           r.argmax == nullptr && r.segment_mass == nullptr;
 }
 
 const char *hopper_refuses(const problem &p, const cudaDeviceProp &device)
@@ -42,11 +41,13 @@ const char *hopper_refuses(const problem &p, const cudaDeviceProp &device)
         return "d_head and d_value other than 64 or 128";
     if (p.out.data == nullptr || !copies(p.q) || !copies(p.k) || !copies(p.v) || !copies(p.out))
         return "rows that do not lie on 16 bytes";
-    if (p.window_left < WIDE_OPEN || p.softcap != 0.0f || p.alibi_slopes != nullptr ||
-        p.key_bias != nullptr || !(p.scale > 0.0f))
-        return "a left window, softcap, ALiBi, key bias, or a scale not above 0";
+    if (p.softcap != 0.0f || p.alibi_slopes != nullptr || p.key_bias != nullptr ||
+        !(p.scale > 0.0f))
+        return "softcap, ALiBi, key bias, or a scale not above 0";
     if (!wants_only_basics(p.result))
-        return "statistics beyond lse, entropy and renyi2";
+        return "varentropy, entropy_nosink, peak, argmax or segment_mass";
+    if (p.result.lse == nullptr && wants_single_keys(p))
+        return "diagonal, previous or first without lse";
     return nullptr;
 }
 
@@ -144,11 +145,13 @@ static hl_status launch(const problem &p, const cudaDeviceProp &device, cudaStre
               "shared memory for the Hopper kernel"));
     int n_blocks = std::min(schedule.n_tiles, device.multiProcessorCount);
     forward_hopper<S><<<n_blocks, S::THREADS, S::SHARED_BYTES, stream>>>(maps, p, schedule);
-    return check(cudaGetLastError(), "the Hopper kernel");
+    HL_CUDA_TRY(check(cudaGetLastError(), "the Hopper kernel"));
+    return wants_single_keys(p) ? launch_single_keys(p, stream) : HL_OK;
 }
 
 /* Queries in tiles of 192 pay once there are enough of them (d_head 64; at 128 three
- * groups' registers would not do). */
+ * groups' registers would not do).  With statistics, blocks of 96 keys keep all in
+ * registers there. */
 constexpr int LONG = 4096;
 
 template <typename T, bool STATISTICS>
@@ -157,7 +160,7 @@ static hl_status choose(const problem &p, const cudaDeviceProp &device, cudaStre
     if (p.d_head == 128)
         return launch<hopper_shape<T, 128, 128, 2, STATISTICS>>(p, device, stream);
     if (p.n_queries > LONG)
-        return launch<hopper_shape<T, 64, 128, 3, STATISTICS>>(p, device, stream);
+        return launch<hopper_shape<T, 64, STATISTICS ? 96 : 128, 3, STATISTICS>>(p, device, stream);
     return launch<hopper_shape<T, 64, 128, 2, STATISTICS>>(p, device, stream);
 }
 

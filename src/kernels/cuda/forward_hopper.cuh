@@ -74,8 +74,8 @@ template <typename T_, int D_, int KEYS_, int GROUPS_, bool STATISTICS_> struct 
     static constexpr int  ROWS       = 64 * GROUPS;
     static constexpr int  THREADS    = 128 * (GROUPS + 1);
     static constexpr int  PANELS     = D / 64;
-    static constexpr int  CONSUMERS  = GROUPS == 2 ? 232 : 160; /* registers */
-    static constexpr int  PRODUCER   = GROUPS == 2 ? 40 : 32;
+    static constexpr int  CONSUMERS  = GROUPS == 3 ? 160 : 232; /* registers */
+    static constexpr int  PRODUCER   = GROUPS == 3 ? 32 : 40;
     static constexpr int  Q_BYTES    = ROWS * D * 2;
     static constexpr int  K_BYTES    = KEYS * D * 2;
 
@@ -93,9 +93,20 @@ template <typename T_, int D_, int KEYS_, int GROUPS_, bool STATISTICS_> struct 
     static constexpr int SHARED_BYTES = sizeof(shared) + 1024; /* to align it */
 };
 
-/* Where a tile lies and which blocks of keys it visits, from the last to 0. */
+/* Where a tile lies and which blocks of keys it visits: the window's, from the last to
+ * block `begin`, then those of kept keys, from n_kept - 1 to 0. */
 struct hopper_tile {
-    int batch, head, first_row, start, length, n_blocks;
+    int batch, head, first_row, start, length, n_blocks, n_kept, begin;
+
+    /* The block of a visit; visits count down to 0. */
+    __device__ __forceinline__ int block(int visit) const
+    {
+        return visit < n_kept ? visit : visit - n_kept + begin;
+    }
+    __device__ __forceinline__ int n_visits() const
+    {
+        return n_kept + n_blocks - begin;
+    }
 };
 
 template <typename S>
@@ -120,6 +131,9 @@ __device__ __forceinline__ hopper_tile open_tile(const problem &p, const hopper_
     int last_row  = min(tile.first_row + S::ROWS, p.n_queries) - 1;
     int n_keys    = min(tile.length, tile.start + last_row + p.window_right + 1);
     tile.n_blocks = max(1, (n_keys + S::KEYS - 1) / S::KEYS); /* a blind tile masks one */
+    tile.begin =
+        min(max(0, tile.start + tile.first_row - p.window_left) / S::KEYS, tile.n_blocks - 1);
+    tile.n_kept = min((max(0, min(p.window_sink, n_keys)) + S::KEYS - 1) / S::KEYS, tile.begin);
     return tile;
 }
 
@@ -166,13 +180,15 @@ template <typename S> struct hopper_producer {
     /* In the order in which the consumers want it: K one block ahead of V. */
     __device__ void load_tile(const hopper_tile &tile, int kv_head)
     {
+        int visit = tile.n_visits() - 1;
+
         load_q(tile);
-        load_k(tile, kv_head, tile.n_blocks - 1);
-        for (int block = tile.n_blocks - 1; block > 0; block--) {
-            load_k(tile, kv_head, block - 1);
-            load_v(tile, kv_head, block);
+        load_k(tile, kv_head, tile.block(visit));
+        for (; visit > 0; visit--) {
+            load_k(tile, kv_head, tile.block(visit - 1));
+            load_v(tile, kv_head, tile.block(visit));
         }
-        load_v(tile, kv_head, 0);
+        load_v(tile, kv_head, tile.block(0));
     }
 
     __device__ void run(const problem &p, const hopper_schedule &schedule)
@@ -241,6 +257,17 @@ constexpr float FLOOR = -16384.0f;
  * than this keeps a weight below 2^8, which costs the sums no digit that matters. */
 constexpr float LARGEST = 256.0f;
 
+/* The columns of a block that a row sees, counted from this thread's first: from begin,
+ * or below kept, to end. */
+struct block_view {
+    int begin, kept, end;
+
+    __device__ __forceinline__ bool has(int column) const
+    {
+        return column < end && (column >= begin || column < kept);
+    }
+};
+
 /* weigh_about's pace: chunks of so many scores, and how far sums stay behind. */
 constexpr int CHUNK = 8;
 constexpr int LAG   = 6;
@@ -305,11 +332,10 @@ template <typename S> struct hopper_consumer {
     }
 
     /* Scores to weights in place; moves the rows' sums to the new maximum and adds.
-     * `limit` is how many columns of the block each row sees, counted from this
-     * thread's first.  Returns in `rescale` what the output must be multiplied by. */
+     * Returns in `rescale` what the output must be multiplied by. */
     template <bool MASKED>
     __device__ __forceinline__ void weigh(float (&rescale)[2], float (&scores)[N_SCORES],
-                                          const int (&limit)[2])
+                                          const block_view (&view)[2])
     {
         float most[2] = { top[0], top[1] };
         float centre[2];
@@ -317,7 +343,7 @@ template <typename S> struct hopper_consumer {
 #pragma unroll
         for (int i = 0; i < N_SCORES; i++) {
             int row = (i >> 1) & 1;
-            if (MASKED && (i / 4) * 8 + (i & 1) >= limit[row])
+            if (MASKED && !view[row].has((i / 4) * 8 + (i & 1)))
                 scores[i] = -INFINITY;
             most[row] = fmaxf(most[row], scores[i]);
         }
@@ -404,25 +430,29 @@ template <typename S> struct hopper_consumer {
             out[i] *= rescale[(i >> 1) & 1];
     }
 
-    /* How many columns of a block this thread's rows see. */
-    __device__ __forceinline__ void limits(int (&limit)[2], const problem &p,
-                                           const hopper_tile &tile, int block) const
+    /* What this thread's rows see of a block. */
+    __device__ __forceinline__ void look(block_view (&view)[2], const problem &p,
+                                         const hopper_tile &tile, int block) const
     {
         int position = tile.start + tile.first_row + group * 64 + warp() * 16 + lane() / 4;
         int before   = block * S::KEYS + 2 * (lane() % 4);
 
-        limit[0] = min(tile.length, position + p.window_right + 1) - before;
-        limit[1] = min(tile.length, position + 8 + p.window_right + 1) - before;
+#pragma unroll
+        for (int row = 0; row < 2; row++, position += 8) {
+            view[row].end   = min(tile.length, position + p.window_right + 1) - before;
+            view[row].begin = position - p.window_left - before;
+            view[row].kept  = p.window_sink - before;
+        }
     }
 
     /* Block `block` after the one whose weights are ready: its scores beside that
-     * one's product with V. */
+     * one's product with V.  Which block matters only where it is masked. */
     template <bool MASKED>
     __device__ __forceinline__ void step(const problem &p, const hopper_tile &tile, int block)
     {
-        float scores[N_SCORES];
-        float rescale[2];
-        int   limit[2] = { 0, 0 };
+        float      scores[N_SCORES];
+        float      rescale[2];
+        block_view view[2] = {};
 
         int stage = stage_of(n_blocks + 1); /* keys are one block ahead */
 
@@ -445,8 +475,8 @@ template <typename S> struct hopper_consumer {
                 ptx::settle(scores);
             }
             if (MASKED)
-                limits(limit, p, tile, block);
-            weigh<MASKED>(rescale, scores, limit);
+                look(view, p, tile, block);
+            weigh<MASKED>(rescale, scores, view);
             release(&shared.k_empty[stage]);
             ptx::wgmma_wait<0>();
             ptx::settle(out);
@@ -460,17 +490,17 @@ template <typename S> struct hopper_consumer {
     /* The first block has no output to go with, and may be masked. */
     __device__ __forceinline__ void first_step(const problem &p, const hopper_tile &tile)
     {
-        float scores[N_SCORES];
-        float rescale[2];
-        int   limit[2];
+        float      scores[N_SCORES];
+        float      rescale[2];
+        block_view view[2];
 
         ptx::barrier_wait(&shared.k_full[stage_of(n_blocks)], parity_of(n_blocks));
         issue_scores(scores, stage_of(n_blocks));
         ptx::wgmma_wait<0>();
         ptx::settle(scores);
         release(&shared.k_empty[stage_of(n_blocks)]);
-        limits(limit, p, tile, tile.n_blocks - 1);
-        weigh<true>(rescale, scores, limit);
+        look(view, p, tile, tile.n_blocks - 1);
+        weigh<true>(rescale, scores, view);
         round_weights(scores);
     }
 
@@ -495,18 +525,24 @@ template <typename S> struct hopper_consumer {
 
     __device__ void run_tile(const problem &p, const hopper_tile &tile, uint32_t q_parity)
     {
-        /* Blocks from here on down are seen whole by all rows of this group. */
+        /* All rows of this group see the blocks below `end` to their end, and those from
+         * `begin` on from their start; the same as visits. */
         int first = tile.start + tile.first_row + group * 64;
-        int whole = max(0, min(tile.length, first + p.window_right + 1)) / S::KEYS;
-        int block = tile.n_blocks - 2;
+        int end   = max(0, min(tile.length, first + p.window_right + 1)) / S::KEYS;
+        int begin = (max(0, first + 63 - p.window_left) + S::KEYS - 1) / S::KEYS;
+        int above = tile.n_kept + max(0, end - tile.begin);
+        int below = tile.n_kept + max(0, begin - tile.begin);
+        int visit = tile.n_visits() - 2;
 
         reset();
         ptx::barrier_wait(&shared.q_full, q_parity);
         first_step(p, tile);
-        for (; block >= whole; block--)
-            step<true>(p, tile, block);
-        for (; block >= 0; block--)
-            step<false>(p, tile, block);
+        for (; visit >= above; visit--)
+            step<true>(p, tile, tile.block(visit));
+        for (; visit >= below; visit--)
+            step<false>(p, tile, 0);
+        for (; visit >= 0; visit--)
+            step<true>(p, tile, tile.block(visit));
         release(&shared.q_empty);
         last_step();
     }

@@ -150,14 +150,68 @@ __global__ static void forward_plain(const __grid_constant__ problem p)
         write_weighted(p, row, q, summary.all.lse());
 }
 
-hl_status launch_plain(const problem &p, cudaStream_t stream)
+/* A single key's probability, a warp's work together; needs lse. */
+__device__ static float single_key(const problem &p, const plain_row &row, int key)
+{
+    int64_t q       = row_offset(p.q, row.batch, row.head, row.query);
+    int64_t k       = row_offset(p.k, row.batch, row.kv_head, key);
+    double  product = 0.0, slope;
+
+    if (!row.keys.has(key))
+        return 0.0f;
+    for (int d = threadIdx.x % 32; d < p.d_head; d += 32)
+        product += load(p.q, q + d) * load(p.k, k + d);
+    return static_cast<float>(
+        exp(score_of(p, row, key, warp_sum(product), &slope) - p.result.lse[row.index]));
+}
+
+__global__ static void single_keys(const __grid_constant__ problem p)
+{
+    int64_t index  = static_cast<int64_t>(blockIdx.x) * PLAIN_WARPS + threadIdx.x / 32;
+    int64_t n_rows = static_cast<int64_t>(p.n_batch) * p.n_heads * p.n_queries;
+
+    if (index >= n_rows)
+        return;
+    plain_row row(p, index);
+    int       keys[]   = { row.position, row.position - 1, 0 };
+    float    *arrays[] = { p.result.diagonal, p.result.previous, p.result.first };
+#pragma unroll
+    for (int i = 0; i < 3; i++) {
+        if (arrays[i] == nullptr)
+            continue;
+        float probability = single_key(p, row, keys[i]);
+        if (threadIdx.x % 32 == 0)
+            arrays[i][index] = probability;
+    }
+}
+
+/* The blocks that have a warp for every row. */
+static hl_status count_blocks(unsigned *out, const problem &p)
 {
     int64_t n_rows   = static_cast<int64_t>(p.n_batch) * p.n_heads * p.n_queries;
     int64_t n_blocks = (n_rows + PLAIN_WARPS - 1) / PLAIN_WARPS;
 
     if (n_blocks > INT32_MAX)
         return fail(HL_LIMIT, "the plain kernel takes 2^33 rows, got %lld", (long long)n_rows);
-    forward_plain<<<static_cast<unsigned>(n_blocks), 32 * PLAIN_WARPS, 0, stream>>>(p);
+    *out = static_cast<unsigned>(n_blocks);
+    return HL_OK;
+}
+
+hl_status launch_single_keys(const problem &p, cudaStream_t stream)
+{
+    unsigned n_blocks = 0;
+
+    HL_CUDA_TRY(count_blocks(&n_blocks, p));
+    single_keys<<<n_blocks, 32 * PLAIN_WARPS, 0, stream>>>(p);
+    return check(cudaGetLastError(), "the probabilities of single keys");
+}
+
+hl_status launch_plain(const problem &p, cudaStream_t stream)
+{
+    unsigned n_blocks = 0;
+
+    HL_CUDA_TRY(count_blocks(&n_blocks, p));
+    forward_plain<<<n_blocks, 32 * PLAIN_WARPS, 0, stream>>>(p);
     return check(cudaGetLastError(), "the plain kernel");
 }
 

@@ -11,8 +11,9 @@
  *     hl_cuda_forward_host    every pointer lies in host memory; copies there,
  *                             works, copies back
  *
- * It allocates nothing on the device but what the host variants copy and, for the
- * gradient, a few numbers a row.  Functions return HL_OK or a status, and then
+ * It allocates nothing on the device but what the host variants copy and, in the
+ * stream's own order, a few numbers a row for the gradient and the states of split
+ * keys, at most two blocks' a multiprocessor, for the decode kernel.  Functions return HL_OK or a status, and then
  * hl_cuda_error says why, for this thread.  */
 #ifndef HL_CUDA_HEADLIGHT_CUDA_H
 #define HL_CUDA_HEADLIGHT_CUDA_H
@@ -24,7 +25,7 @@ extern "C" {
 #endif
 
 /* Grows when anything below, or a struct of headlight.h that it takes, changes. */
-#define HL_CUDA_INTERFACE 1
+#define HL_CUDA_INTERFACE 2
 
 typedef enum hl_cuda_kernel {
     HL_CUDA_AUTO,     /* the fastest that takes the problem; a result wanted in a
@@ -32,6 +33,7 @@ typedef enum hl_cuda_kernel {
     HL_CUDA_PLAIN,    /* double precision, one warp a row: all types, all sizes */
     HL_CUDA_PORTABLE, /* tensor cores of sm_80 and later: bf16 and fp16         */
     HL_CUDA_HOPPER,   /* sm_90a: bf16 and fp16, d_head 64 and 128               */
+    HL_CUDA_DECODE,   /* as portable, for 16 queries at most: keys are split    */
 } hl_cuda_kernel;
 
 typedef struct hl_cuda_launch {

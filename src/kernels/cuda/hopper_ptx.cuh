@@ -238,6 +238,7 @@ __device__ __forceinline__ uint32_t describe(uint32_t address, uint32_t panel_by
     "+f"((d)[(i)]), "+f"((d)[(i) + 1]), "+f"((d)[(i) + 2]), "+f"((d)[(i) + 3]),                    \
         "+f"((d)[(i) + 4]), "+f"((d)[(i) + 5]), "+f"((d)[(i) + 6]), "+f"((d)[(i) + 7])
 #define HL_D32(d, i) HL_D8(d, i), HL_D8(d, (i) + 8), HL_D8(d, (i) + 16), HL_D8(d, (i) + 24)
+#define HL_D48(d)    HL_D32(d, 0), HL_D8(d, 32), HL_D8(d, 40)
 #define HL_D64(d)    HL_D32(d, 0), HL_D32(d, 32)
 
 #define HL_D16(d) HL_D8(d, 0), HL_D8(d, 8)
@@ -246,9 +247,10 @@ __device__ __forceinline__ uint32_t describe(uint32_t address, uint32_t panel_by
 #define HL_S32                                                                                     \
     "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                       \
     "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define HL_S48                                                                                     \
+    HL_S32 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
 #define HL_S64                                                                                     \
-    HL_S32 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "    \
-           "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+    HL_S48 ", %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
 
 /* d (64, N) = or += A (64, 16) B (16, N), both in shared memory, both along K. */
 #define HL_WGMMA_SS(N, TYPE, S, D, A, B, P)                                                        \
@@ -283,6 +285,15 @@ __device__ __forceinline__ void wgmma_ss(float (&d)[32], uint32_t a, uint32_t b,
         HL_WGMMA_SS("64", "f16", HL_S32, HL_D32(d, 0), "32", "33", "34");
     else
         HL_WGMMA_SS("64", "bf16", HL_S32, HL_D32(d, 0), "32", "33", "34");
+}
+
+template <typename T>
+__device__ __forceinline__ void wgmma_ss(float (&d)[48], uint32_t a, uint32_t b, int add)
+{
+    if constexpr (std::is_same<T, __half>::value)
+        HL_WGMMA_SS("96", "f16", HL_S48, HL_D48(d), "48", "49", "50");
+    else
+        HL_WGMMA_SS("96", "bf16", HL_S48, HL_D48(d), "48", "49", "50");
 }
 
 template <typename T>

@@ -12,11 +12,21 @@ namespace headlight
 
 /* NULL, or what about the problem a kernel does not take on this device. */
 const char *hopper_refuses(const problem &p, const cudaDeviceProp &device);
+const char *decode_refuses(const problem &p, const cudaDeviceProp &device);
 const char *portable_refuses(const problem &p, const cudaDeviceProp &device);
 
 hl_status launch_hopper(const problem &p, const cudaDeviceProp &device, cudaStream_t stream);
+hl_status launch_decode(const problem &p, const cudaDeviceProp &device, cudaStream_t stream);
 hl_status launch_portable(const problem &p, cudaStream_t stream);
 hl_status launch_plain(const problem &p, cudaStream_t stream);
+
+/* diagonal, previous and first from an lse that is already there; no other output. */
+inline bool wants_single_keys(const problem &p)
+{
+    return p.result.diagonal != nullptr || p.result.previous != nullptr ||
+           p.result.first != nullptr;
+}
+hl_status launch_single_keys(const problem &p, cudaStream_t stream);
 
 /* The same of gradients. */
 const char *backward_hopper_refuses(const problem &p, const hl_attention_gradient &gradient,

@@ -135,25 +135,47 @@ static hl_status check_limits(const hl_attention *a)
     return HL_OK;
 }
 
+/* A kernel, and why it does not take the problem (NULL: it does). */
+struct candidate {
+    hl_cuda_kernel kernel;
+    const char    *name;
+    const char    *refusal;
+};
+
+static hl_status launch_kernel(const problem &p, hl_cuda_kernel kernel,
+                               const cudaDeviceProp &device, cudaStream_t stream)
+{
+    switch (kernel) {
+    case HL_CUDA_DECODE:
+        return launch_decode(p, device, stream);
+    case HL_CUDA_HOPPER:
+        return launch_hopper(p, device, stream);
+    case HL_CUDA_PORTABLE:
+        return launch_portable(p, stream);
+    default:
+        return launch_plain(p, stream);
+    }
+}
+
 /* The kernel asked for, or the first that does not refuse. */
 static hl_status launch_forward(const problem &p, const hl_cuda_launch *launch)
 {
     const cudaDeviceProp *device = nullptr;
-    cudaStream_t          stream = static_cast<cudaStream_t>(launch->stream);
-    hl_cuda_kernel        wanted = launch->kernel;
 
     HL_CUDA_TRY(current_device(&device));
-    const char *no_hopper   = hopper_refuses(p, *device);
-    const char *no_portable = portable_refuses(p, *device);
-    if (wanted == HL_CUDA_HOPPER && no_hopper != nullptr)
-        return fail(HL_UNSUPPORTED, "the Hopper kernel does not take %s", no_hopper);
-    if (wanted == HL_CUDA_PORTABLE && no_portable != nullptr)
-        return fail(HL_UNSUPPORTED, "the portable kernel does not take %s", no_portable);
-    if (wanted == HL_CUDA_HOPPER || (wanted == HL_CUDA_AUTO && no_hopper == nullptr))
-        return launch_hopper(p, *device, stream);
-    if (wanted == HL_CUDA_PORTABLE || (wanted == HL_CUDA_AUTO && no_portable == nullptr))
-        return launch_portable(p, stream);
-    return launch_plain(p, stream);
+    const candidate candidates[] = {
+        { HL_CUDA_DECODE, "decode", decode_refuses(p, *device) },
+        { HL_CUDA_HOPPER, "Hopper", hopper_refuses(p, *device) },
+        { HL_CUDA_PORTABLE, "portable", portable_refuses(p, *device) },
+        { HL_CUDA_PLAIN, "plain", nullptr },
+    };
+    for (const candidate &c : candidates) {
+        if (launch->kernel == c.kernel && c.refusal != nullptr)
+            return fail(HL_UNSUPPORTED, "the %s kernel does not take %s", c.name, c.refusal);
+        if (launch->kernel == c.kernel || (launch->kernel == HL_CUDA_AUTO && c.refusal == nullptr))
+            return launch_kernel(p, c.kernel, *device, static_cast<cudaStream_t>(launch->stream));
+    }
+    return fail(HL_BAD_ARGUMENT, "no kernel has the number %d", static_cast<int>(launch->kernel));
 }
 
 static bool is_empty(const problem &p)

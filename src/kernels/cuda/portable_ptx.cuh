@@ -64,6 +64,12 @@ __device__ __forceinline__ void copy_wait()
     asm volatile("cp.async.wait_group 0;" ::: "memory");
 }
 
+/* Until all but the last N groups of this thread's copies are there. */
+template <int N> __device__ __forceinline__ void copy_wait_but()
+{
+    asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
+}
+
 /* Four 8x8 matrices; lane i gives the address of row i % 8 of matrix i / 8. */
 __device__ __forceinline__ void load_matrices(uint32_t (&out)[4], const void *row)
 {

@@ -1,0 +1,380 @@
+/* forward_decode.cu - attention of a few queries over many keys, with entropy.
+ *
+ * When a text grows token by token, the keys and values are read once for very little
+ * arithmetic, and the time is theirs.  So all the memory's width must be busy however few
+ * heads there are:
+ *
+ *     rows     the queries of all heads that share a K/V head lie in one tile of 16
+ *     splits   several blocks share a tile's keys; in a block four warps do, each with a
+ *              ring of 16 keys a stage that it fills and waits for alone
+ *     merge    warps, then splits, put their row states and outputs together by
+ *              row_state.h's rule
+ *
+ * What is done to a tile is in portable_tile.cuh: all options, all statistics but segment
+ * mass.  The states of splits lie in memory of the stream's own, freed when merged. */
+#include <algorithm>
+
+#include "kernels/cuda/error.cuh"
+#include "kernels/cuda/kernels.cuh"
+#include "kernels/cuda/portable_tile.cuh"
+
+namespace headlight
+{
+
+constexpr int DECODE_ROWS    = 16;
+constexpr int DECODE_KEYS    = 16; /* a stage of a warp's ring */
+constexpr int DECODE_WARPS   = 4;
+constexpr int DECODE_THREADS = 32 * DECODE_WARPS;
+constexpr int ROW_THREADS    = DECODE_THREADS / DECODE_ROWS; /* of a row, when merging */
+constexpr int MOST_QUERIES   = 16;
+
+/* What a warp or a split knows of a tile's rows. */
+template <int DIM> struct decode_share {
+    row_sums rows[DECODE_ROWS];
+    float    out[DECODE_ROWS][DIM]; /* about each row's maximum, key 0 left out */
+};
+
+template <typename T, int DIM> struct decode_ring {
+    static constexpr int STAGES = DIM > 128 ? 2 : 3;
+
+    T k[STAGES][DECODE_KEYS][DIM + 8]; /* 16 bytes more a row: no bank conflicts */
+    T v[STAGES][DECODE_KEYS][DIM + 8];
+};
+
+template <typename T, int DIM> struct decode_shared {
+    T q[DECODE_ROWS][DIM + 8];
+    union {
+        decode_ring<T, DIM> ring;
+        decode_share<DIM>   share; /* once the ring has been read */
+    } warps[DECODE_WARPS];
+};
+
+/* A tile: 16 of the rows of one K/V head, counted head by head. */
+struct decode_tile {
+    int batch, kv_head, first_row;
+    int n_kept, first, n_visits; /* blocks of 16 keys: of kept ones; where the window
+                                  * begins; of both */
+    int whole_begin, whole_end;  /* keys that all rows see and nothing bends */
+
+    __device__ decode_tile(const problem &p, int index)
+    {
+        int n_rows  = p.group * p.n_queries;
+        int n_tiles = (n_rows + DECODE_ROWS - 1) / DECODE_ROWS;
+
+        first_row = index % n_tiles * DECODE_ROWS;
+        kv_head   = index / n_tiles % p.n_kv_heads;
+        batch     = index / n_tiles / p.n_kv_heads;
+
+        int start = query_start(p, batch);
+        int end   = max(0, min(key_length(p, batch), start + p.n_queries + p.window_right));
+        int begin = min(max(0, start - p.window_left), end);
+        int kept  = max(0, min(p.window_sink, end));
+        first     = begin / DECODE_KEYS;
+        n_kept    = min((kept + DECODE_KEYS - 1) / DECODE_KEYS, first);
+        n_visits  = n_kept + (end + DECODE_KEYS - 1) / DECODE_KEYS - first;
+
+        whole_begin = max(1, start + p.n_queries - 1 - p.window_left); /* key 0 stands aside */
+        whole_end   = is_plain(p) ? min(key_length(p, batch), start + p.window_right + 1) : 0;
+    }
+
+    __device__ int head(const problem &p, int row) const
+    {
+        return kv_head * p.group + (first_row + row) / p.n_queries;
+    }
+    __device__ int query(const problem &p, int row) const
+    {
+        return (first_row + row) % p.n_queries;
+    }
+    __device__ bool has(const problem &p, int row) const
+    {
+        return first_row + row < p.group * p.n_queries;
+    }
+    /* The first key of a visit. */
+    __device__ int key(int visit) const
+    {
+        return (visit < n_kept ? visit : visit - n_kept + first) * DECODE_KEYS;
+    }
+};
+
+/* ------------------------------------------------------------------------- a warp */
+
+template <typename T, int DIM> struct decode_warp {
+    static constexpr int STAGES = decode_ring<T, DIM>::STAGES;
+
+    const problem       &p;
+    const decode_tile   &tile;
+    const wide_copies    wide;
+    decode_ring<T, DIM> &ring;
+    tile_row             rows[2];
+    float                out[DIM / 8][4];
+
+    __device__ void open()
+    {
+        for (int r = 0; r < 2; r++) {
+            int row = threadIdx.x % 32 / 4 + 8 * r;
+            rows[r].open(p, tile.batch, min(tile.head(p, row), p.n_heads - 1), tile.query(p, row));
+        }
+#pragma unroll
+        for (int i = 0; i < DIM / 8; i++)
+            out[i][0] = out[i][1] = out[i][2] = out[i][3] = 0.0f;
+    }
+
+    /* Asks for a visit's keys and values; beyond the last it only counts. */
+    __device__ void fetch(int visit, int end, int stage)
+    {
+        if (visit < end) {
+            load_tile<DECODE_KEYS, 32, T, DIM>(ring.k[stage], p.k,
+                                               row_offset(p.k, tile.batch, tile.kv_head, 0),
+                                               tile.key(visit), p.n_keys, p.d_head, wide.k);
+            load_tile<DECODE_KEYS, 32, T, DIM>(ring.v[stage], p.v,
+                                               row_offset(p.v, tile.batch, tile.kv_head, 0),
+                                               tile.key(visit), p.n_keys, p.d_value, wide.v);
+        }
+        ptx::copy_commit();
+    }
+
+    __device__ void finish_scores(float (&scores)[DECODE_KEYS / 8][4], int first_key)
+    {
+        if (first_key >= tile.whole_begin && first_key + DECODE_KEYS <= tile.whole_end)
+            scale_scores(scores, p);
+        else
+            bend_scores(rows, scores, p, first_key);
+    }
+
+    /* Visits begin, begin + DECODE_WARPS, ... */
+    __device__ void run(const T (*q)[DIM + 8], int begin, int end)
+    {
+#pragma unroll
+        for (int i = 0; i < STAGES - 1; i++)
+            fetch(begin + i * DECODE_WARPS, end, i);
+        int stage = 0;
+        for (int visit = begin; visit < end; visit += DECODE_WARPS) {
+            float scores[DECODE_KEYS / 8][4];
+
+            ptx::copy_wait_but<STAGES - 2>();
+            __syncwarp(); /* the visit is here, and the one before it has been read */
+            fetch(visit + (STAGES - 1) * DECODE_WARPS, end, (stage + STAGES - 1) % STAGES);
+            multiply_keys<T, DIM>(scores, q, ring.k[stage]);
+            finish_scores(scores, tile.key(visit));
+            weigh_scores(rows, scores, out);
+            add_values<T, DIM>(out, scores, ring.v[stage]);
+            stage = (stage + 1) % STAGES;
+        }
+        ptx::copy_wait();
+        __syncwarp();
+    }
+
+    __device__ void leave(decode_share<DIM> &share)
+    {
+        int lane = threadIdx.x % 32;
+
+        for (int r = 0; r < 2; r++) {
+            int row = lane / 4 + 8 * r;
+
+            rows[r].sums.across_row();
+            if (lane % 4 == 0)
+                share.rows[row] = rows[r].sums;
+#pragma unroll
+            for (int i = 0; i < DIM / 4; i++)
+                share.out[row][i / 2 * 8 + lane % 4 * 2 + i % 2] = out[i / 2][2 * r + i % 2];
+        }
+    }
+};
+
+/* ------------------------------------------------------------------------ merging */
+
+/* One of a row's eight threads: the row's sums, and every eighth four columns of out. */
+template <int DIM> struct decode_merge {
+    static constexpr int N = DIM / 4 / ROW_THREADS;
+
+    int      row, lane;
+    row_sums sums;
+    float4   out[N];
+
+    __device__ decode_merge() : row(threadIdx.x / ROW_THREADS), lane(threadIdx.x % ROW_THREADS)
+    {
+    }
+
+    /* Share i lies n_apart bytes after share i - 1. */
+    __device__ void run(const decode_share<DIM> *first, int n_shares, size_t n_apart)
+    {
+        auto share = [=](int i) {
+            return reinterpret_cast<const decode_share<DIM> *>(
+                reinterpret_cast<const char *>(first) + i * n_apart);
+        };
+
+        for (int i = 0; i < n_shares; i++)
+            sums.merge(share(i)->rows[row]);
+        for (int c = 0; c < N; c++)
+            out[c] = { 0, 0, 0, 0 };
+        for (int i = 0; i < n_shares; i++) {
+            float         most = share(i)->rows[row].state.max;
+            float         f = most == -INFINITY ? 0.0f : exp2f(fmaxf(most - sums.state.max, FLOOR));
+            const float4 *from = reinterpret_cast<const float4 *>(share(i)->out[row]);
+#pragma unroll
+            for (int c = 0; c < N; c++) {
+                float4 more = from[c * ROW_THREADS + lane];
+                out[c].x    = fmaf(f, more.x, out[c].x);
+                out[c].y    = fmaf(f, more.y, out[c].y);
+                out[c].z    = fmaf(f, more.z, out[c].z);
+                out[c].w    = fmaf(f, more.w, out[c].w);
+            }
+        }
+    }
+
+    __device__ void leave(decode_share<DIM> &share) const
+    {
+        if (lane == 0)
+            share.rows[row] = sums;
+        for (int c = 0; c < N; c++)
+            reinterpret_cast<float4 *>(share.out[row])[c * ROW_THREADS + lane] = out[c];
+    }
+
+    __device__ void finish(const problem &p, const decode_tile &tile) const
+    {
+        if (!tile.has(p, row))
+            return;
+        int         head = tile.head(p, row), query = tile.query(p, row);
+        row_factors f = close_row(p, tile.batch, head, query, sums, lane == 0);
+        if (p.out.data == nullptr)
+            return;
+
+        int64_t target = row_offset(p.out, tile.batch, head, query);
+        int64_t value  = row_offset(p.v, tile.batch, tile.kv_head, 0);
+        for (int i = 0; i < 4 * N; i++) {
+            const float4 &four   = out[i / 4];
+            const float   sum[4] = { four.x, four.y, four.z, four.w };
+            int           column = (i / 4 * ROW_THREADS + lane) * 4 + i % 4;
+            if (column >= p.d_value)
+                continue;
+            float result = f.others * sum[i % 4];
+            if (f.first != 0.0f)
+                result = fmaf(f.first, static_cast<float>(load(p.v, value + column)), result);
+            store(p.out, target + column, result);
+        }
+    }
+};
+
+/* ------------------------------------------------------------------------ kernels */
+
+/* Block (tile, split).  A lone split finishes the tile; others leave their share. */
+template <typename T, int DIM>
+__global__ static void __launch_bounds__(DECODE_THREADS)
+    forward_decode(const __grid_constant__ problem p, const wide_copies wide,
+                   decode_share<DIM> *shares, int n_splits)
+{
+    extern __shared__ __align__(16) char raw[];
+    auto                                &shared = *reinterpret_cast<decode_shared<T, DIM> *>(raw);
+    decode_tile                          tile(p, blockIdx.x / n_splits);
+    int                                  split = blockIdx.x % n_splits, warp = threadIdx.x / 32;
+
+    for (int i = threadIdx.x; i < DECODE_ROWS * DIM; i += DECODE_THREADS) {
+        int row = i / DIM, column = i % DIM;
+        shared.q[row][column] =
+            tile.has(p, row) && column < p.d_head
+                ? static_cast<const T *>(
+                      p.q.data)[row_offset(p.q, tile.batch, tile.head(p, row), tile.query(p, row)) +
+                                column]
+                : T(0.0f);
+    }
+    __syncthreads();
+
+    int                 n_each = (tile.n_visits + n_splits - 1) / n_splits;
+    int                 begin  = split * n_each;
+    decode_warp<T, DIM> w      = { p, tile, wide, shared.warps[warp].ring };
+    w.open();
+    w.run(shared.q, begin + warp, min(begin + n_each, tile.n_visits));
+    w.leave(shared.warps[warp].share);
+    __syncthreads();
+
+    decode_merge<DIM> merge;
+    merge.run(&shared.warps[0].share, DECODE_WARPS, sizeof shared.warps[0]);
+    if (n_splits == 1)
+        merge.finish(p, tile);
+    else
+        merge.leave(shares[blockIdx.x]);
+}
+
+template <int DIM>
+__global__ static void __launch_bounds__(DECODE_THREADS)
+    merge_splits(const __grid_constant__ problem p, const decode_share<DIM> *shares, int n_splits)
+{
+    decode_tile       tile(p, blockIdx.x);
+    decode_merge<DIM> merge;
+
+    merge.run(shares + static_cast<int64_t>(blockIdx.x) * n_splits, n_splits, sizeof *shares);
+    merge.finish(p, tile);
+}
+
+/* ------------------------------------------------------------------------- launch */
+
+static int64_t count_tiles(const problem &p)
+{
+    int64_t n_rows = int64_t{ p.group } * p.n_queries;
+    return (n_rows + DECODE_ROWS - 1) / DECODE_ROWS * p.n_kv_heads * p.n_batch;
+}
+
+const char *decode_refuses(const problem &p, const cudaDeviceProp &device)
+{
+    if (const char *refusal = portable_refuses(p, device))
+        return refusal;
+    if (p.n_queries > MOST_QUERIES)
+        return "more than 16 queries";
+    if (count_tiles(p) > INT32_MAX)
+        return "2^31 tiles of rows";
+    return nullptr;
+}
+
+/* Two blocks run on a multiprocessor at a time: as many as fit, each with a few visits
+ * for every warp. */
+static int choose_splits(const problem &p, const cudaDeviceProp &device)
+{
+    int64_t n_visits = (p.n_keys + DECODE_KEYS - 1) / DECODE_KEYS;
+    int64_t most     = std::max<int64_t>(1, n_visits / (4 * DECODE_WARPS));
+    int64_t fit      = 2 * device.multiProcessorCount / count_tiles(p);
+
+    return static_cast<int>(std::max<int64_t>(1, std::min(most, fit)));
+}
+
+template <typename T, int DIM>
+static hl_status launch(const problem &p, const cudaDeviceProp &device, cudaStream_t stream)
+{
+    int                n_splits = choose_splits(p, device);
+    int                n_tiles  = static_cast<int>(count_tiles(p));
+    int                n_bytes  = sizeof(decode_shared<T, DIM>);
+    decode_share<DIM> *shares   = nullptr;
+
+    HL_CUDA_TRY(check(cudaFuncSetAttribute(forward_decode<T, DIM>,
+                                           cudaFuncAttributeMaxDynamicSharedMemorySize, n_bytes),
+                      "shared memory for the decode kernel"));
+    if (n_splits > 1)
+        HL_CUDA_TRY(check(cudaMallocAsync(&shares, sizeof *shares * n_tiles * n_splits, stream),
+                          "memory for split keys"));
+    forward_decode<T, DIM><<<n_tiles * n_splits, DECODE_THREADS, n_bytes, stream>>>(
+        p, wide_copies(p), shares, n_splits);
+    if (n_splits > 1) {
+        merge_splits<DIM><<<n_tiles, DECODE_THREADS, 0, stream>>>(p, shares, n_splits);
+        cudaFreeAsync(shares, stream);
+    }
+    return check(cudaGetLastError(), "the decode kernel");
+}
+
+template <typename T>
+static hl_status choose(const problem &p, const cudaDeviceProp &device, cudaStream_t stream)
+{
+    int width = std::max(p.d_head, p.d_value);
+
+    if (width <= 64)
+        return launch<T, 64>(p, device, stream);
+    if (width <= 128)
+        return launch<T, 128>(p, device, stream);
+    return launch<T, 256>(p, device, stream);
+}
+
+hl_status launch_decode(const problem &p, const cudaDeviceProp &device, cudaStream_t stream)
+{
+    return p.q.dtype == HL_DTYPE_F16 ? choose<__half>(p, device, stream)
+                                     : choose<__nv_bfloat16>(p, device, stream);
+}
+
+} // namespace headlight
