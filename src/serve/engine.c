@@ -626,10 +626,11 @@ void hl_job_free(hl_job *job)
 
     hl_job_cancel(job);
     pthread_mutex_lock(&engine->mutex);
-    job->is_abandoned = true;
     while (job->is_notifying)
         pthread_cond_wait(&job->news, &engine->mutex);
-    bool is_over = job->state == HL_JOB_OVER;
+    /* Not before: the worker may end the job while we wait, and would then free it. */
+    job->is_abandoned = true;
+    bool is_over      = job->state == HL_JOB_OVER;
     pthread_mutex_unlock(&engine->mutex);
     if (is_over)
         hl_job_destroy(job);
