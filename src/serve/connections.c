@@ -116,7 +116,7 @@ hl_status hl_connections_open(hl_connections **out, const hl_connections_options
         pthread_cond_destroy(&made->wake);
         pthread_mutex_destroy(&made->lock);
         hl_free(made);
-        return hl_fail(HL_LIMIT, "serve: no thread can be started");
+        return hl_fail(HL_LIMIT, "no thread can be started");
     }
     *out = made;
     return HL_OK;
