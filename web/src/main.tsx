@@ -8,6 +8,7 @@ import "./style/panels.css";
 import "./style/views.css";
 import { App } from "./view/app";
 import { Empty } from "./view/empty";
+import { Connect } from "./view/live_page";
 
 const dark = matchMedia("(prefers-color-scheme: dark)");
 
@@ -17,6 +18,7 @@ function show(source: Source): void {
     document.title = [source.title || source.profiles.map((profile) => profile.name).join(" and "), "headlight"].filter(Boolean).join(" · ");
     dark.addEventListener("change", () => store.set({ theme: dark.matches ? "dark" : "light" }));
     addEventListener("hashchange", () => store.set(parseFragment(location.hash)));
+    render(null, page());
     render(<StoreContext.Provider value={store}><App /></StoreContext.Provider>, page());
 }
 
@@ -29,7 +31,8 @@ try {
     if (report) show(report);
     else {
         document.documentElement.dataset.theme = dark.matches ? "dark" : "light";
-        render(<Empty />, page());
+        /* Served, the bare page is the live one; from disk there is nobody to ask. */
+        render(location.protocol === "file:" ? <Empty /> : <Connect onReady={show} />, page());
     }
 } catch (error) {
     document.documentElement.dataset.theme = dark.matches ? "dark" : "light";

@@ -8,7 +8,7 @@ import { METRICS, type Metric, type Sink, type Theme, type Unit } from "./data/q
 import type { Profile } from "./data/profile";
 import type { Source } from "./data/source";
 
-export type Tab = "heads" | "tokens" | "lens" | "diagnosis" | "trace" | "compare" | "sweep";
+export type Tab = "live" | "sides" | "heads" | "tokens" | "lens" | "diagnosis" | "trace" | "compare" | "sweep";
 
 export interface State {
     tab: Tab;
@@ -29,7 +29,7 @@ const DEFAULTS: Omit<State, "theme"> = {
 
 const UNITS = ["nats", "bits", "normalised"];
 const METRIC_NAMES = Object.keys(METRICS);
-const TABS = ["heads", "tokens", "lens", "diagnosis", "trace", "compare", "sweep"];
+const TABS = ["live", "sides", "heads", "tokens", "lens", "diagnosis", "trace", "compare", "sweep"];
 
 const oneOf = <T extends string>(value: string | null, allowed: string[], otherwise: T): T =>
     value !== null && allowed.includes(value) ? (value as T) : otherwise;
@@ -132,6 +132,7 @@ export class Store {
 
 /* The tabs that a source has something for. */
 export function tabsOf(source: Source): Tab[] {
+    if (source.kind === "live") return ["live", "sides", "lens"];
     const tabs: [Tab, boolean][] = [
         ["heads", source.profiles.length > 0],
         ["tokens", source.tokens !== null],

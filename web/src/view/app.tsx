@@ -6,14 +6,18 @@ import { tabsOf, useStore, writeFragment, type Tab } from "../store";
 import { CompareTab } from "./compare_tab";
 import { DiagnosisTab } from "./diagnosis_tab";
 import { HeadsTab } from "./heads_tab";
+import { LiveSource } from "../live/source";
 import { LensTab } from "./lens_tab";
+import { LiveTab } from "./live_tab";
 import { Keys } from "./keys";
 import { Nothing, Segmented } from "./pieces";
+import { SidesTab } from "./sides_tab";
 import { SweepTab } from "./sweep_tab";
 import { TokensTab } from "./tokens_tab";
 import { TraceTab } from "./trace_tab";
 
 const TAB_NAMES: Record<Tab, string> = {
+    live: "Live", sides: "Side by side",
     heads: "Heads", tokens: "Tokens", trace: "Over time", lens: "Lens", diagnosis: "Diagnosis", compare: "Compare", sweep: "Prune",
 };
 
@@ -21,6 +25,7 @@ export function App() {
     const { store, state } = useStore();
     const [keys, setKeys] = useState(false);
     usePageState();
+    useGrowth();
     usePageKeys(() => setKeys(true));
     return (
         <>
@@ -28,7 +33,7 @@ export function App() {
             <Header onKeys={() => setKeys(true)} />
             <Tabs />
             <main id="main" tabIndex={-1} role="tabpanel" aria-labelledby={`tab-${state.tab}`}><View tab={state.tab} /></main>
-            <footer>headlight {store.source.version} · one file, no network · <button type="button" class="link" onClick={() => setKeys(true)}>keys</button></footer>
+            <footer>headlight {store.source.version} {store.source.kind === "report" ? " · one file, no network · " : " · nothing leaves this page but to its own server · "} <button type="button" class="link" onClick={() => setKeys(true)}>keys</button></footer>
             {keys && <Keys onClose={() => setKeys(false)} />}
         </>
     );
@@ -37,6 +42,7 @@ export function App() {
 function View({ tab }: { tab: Tab }) {
     const { store } = useStore();
     const { source, profile } = store;
+    if (source instanceof LiveSource) return <LiveView tab={tab} source={source} />;
     if (tab === "heads" && profile) return <HeadsTab profile={profile} />;
     if (tab === "tokens" && source.tokens) return <TokensTab tokens={source.tokens} profile={profile} />;
     if (tab === "trace" && source.trace) return <TraceTab trace={source.trace} profile={profile} />;
@@ -45,6 +51,19 @@ function View({ tab }: { tab: Tab }) {
     if (tab === "compare") return <CompareTab compare={source.compare} />;
     if (tab === "sweep" && source.sweep) return <SweepTab sweep={source.sweep} />;
     return <Nothing title="There is nothing to show here">The report holds no data of this kind.</Nothing>;
+}
+
+function LiveView({ tab, source }: { tab: Tab; source: LiveSource }) {
+    const [problem, setProblem] = useState("");
+    const ready = source.run && source.run.state !== "streaming" ? source.run : null;
+    useEffect(() => {
+        setProblem("");
+        if (tab === "lens" && ready && !source.lens) source.readLens().catch((error: Error) => setProblem(error.message));
+    }, [tab, ready]);
+    if (tab === "sides") return <SidesTab source={source} />;
+    if (tab !== "lens") return <LiveTab source={source} />;
+    if (source.lens) return <LensTab key={source.lens.nTokens} lens={source.lens} />;
+    return <Nothing title={problem || (source.run ? "Reading what each layer would say…" : "The lens needs a text")}>{source.run ? "" : "Generate one first."}</Nothing>;
 }
 
 /* ------------------------------------------------------------------------ header */
@@ -145,6 +164,12 @@ function usePageState() {
     }, [state]);
 }
 
+/* A source that grows is drawn again. */
+function useGrowth() {
+    const { store } = useStore();
+    useEffect(() => store.source.listen(() => store.set({})), [store]);
+}
+
 /* Keys that work everywhere: / to the map, ? for the list. */
 function usePageKeys(showKeys: () => void) {
     const { store } = useStore();
@@ -154,7 +179,7 @@ function usePageKeys(showKeys: () => void) {
             if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
             if (event.key === "?") showKeys();
             else if (event.key === "/") {
-                const grid = document.querySelector<HTMLElement>("main [role=grid], main [role=listbox]");
+                const grid = document.querySelector<HTMLElement>("#prompt") ?? document.querySelector<HTMLElement>("main [role=grid], main [role=listbox]");
                 if (!grid) store.set({ tab: "heads" });
                 grid?.focus();
             } else return;

@@ -34,7 +34,6 @@ export interface PlotProps {
     marks?: { x: number; colour: string }[]; /* lines from top to bottom */
     dots?: { x: ArrayLike<number>; y: ArrayLike<number>; colour: string }; /* behind the lines */
     shade?: [number, number] | null; /* from x to x, lightly */
-    xRange?: [number, number] | null;
     zoom?: boolean;
     onHover?: (index: number | null) => void;
     onPick?: (index: number) => void;
@@ -47,15 +46,18 @@ export function Plot(props: PlotProps) {
     const [holder, width] = useWidth<HTMLDivElement>();
     const latest = useRef(props);
     latest.current = props;
+    const plot = useRef<uPlot | null>(null);
+    const shape = props.lines.map((line) => `${line.label} ${line.colour} ${line.dash} ${!!line.low} ${line.values.length < 40}`).join();
     useEffect(() => {
         if (!width || !holder.current) return;
-        const plot = new uPlot(optionsOf(props, width, latest), dataOf(props), holder.current);
-        const node = holder.current;
+        plot.current = new uPlot(optionsOf(props, width, latest), dataOf(props), holder.current);
         return () => {
-            plot.destroy();
-            node.querySelectorAll(".uplot").forEach((left) => left.remove());
+            plot.current?.destroy();
+            plot.current = null;
         };
-    }, [width, props.theme, props.lines, props.x, props.height, props.yLabel, props.marks, props.xRange?.[0], props.xRange?.[1]]);
+    }, [width, props.theme, shape, props.height, props.yLabel]);
+    /* A text that grows brings new data, not a new plot. */
+    useEffect(() => plot.current?.setData(dataOf(props)), [props.lines, props.x, props.marks, props.dots]);
     return <div ref={holder} class="plot" role="img" aria-label={props.label} style={{ minHeight: `${props.height}px` }} />;
 }
 
@@ -100,8 +102,8 @@ function optionsOf(props: PlotProps, width: number, latest: { current: PlotProps
             drag: { x: props.zoom ?? false, y: false, setScale: props.zoom ?? false },
         },
         scales: {
-            x: { time: false, distr: props.logX ? 3 : 1, log: 2, ...(props.xRange ? { min: props.xRange[0], max: props.xRange[1] } : {}) },
-            y: { range: (_, low, high) => rangeOf(low, withDots(high, props), props.yFrom, props.yTo) },
+            x: { time: false, distr: props.logX ? 3 : 1, log: 2 },
+            y: { range: (_, low, high) => rangeOf(low, withDots(high, latest.current), latest.current.yFrom, latest.current.yTo) },
             right: { range: (_, low, high) => rangeOf(low, high, null) },
         },
         axes: [

@@ -15,6 +15,7 @@ interface Props {
     colour: (token: number, at: number) => Rgb | null; /* of a token, while `at` is looked from (-1: none is) */
     spoken: (token: number) => string;
     spikes?: Set<number>;
+    parts?: number; /* from this token on it is another text; -1: nowhere */
     onToken: (token: number) => void;
     onPoint?: (token: number) => void;
 }
@@ -73,7 +74,7 @@ function Token(props: Props & { index: number; text: string; begins: boolean }) 
     const { index, text } = props;
     const special = props.kinds[index] === 1;
     const [before, shown] = parted(text);
-    const classes = [special ? "special" : "", props.kinds[index] === 3 ? "inserted" : "", props.spikes?.has(index) ? "spike" : "", index === props.token ? "chosen" : ""];
+    const classes = [special ? "special" : "", props.kinds[index] === 3 ? "inserted" : "", props.spikes?.has(index) ? "spike" : "", index === props.token ? "chosen" : "", index === props.parts ? "parts" : ""];
     return (
         <>
             {props.begins ? <i class="generated-begins" role="presentation" title="generated from here on" /> : null}

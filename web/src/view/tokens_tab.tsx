@@ -116,6 +116,7 @@ export function SnapshotPanel({ profile, rows, n, at, texts }: { profile: Profil
     const unit = unitName("renyi2", state.unit);
     const axis = useMemo(() => axisAround(0, Math.max(extent(rows)[1] * factor, 1e-6)), [rows, factor]);
     const values = useMemo(() => {
+        if (n === 0) return new Float32Array(profile.nLayers * profile.nHeads).fill(NaN);
         if (at >= 0 && at < n) return headsAt(rows, n, at).map((value) => value * factor);
         return Float32Array.from({ length: rows.length / n }, (_, head) => averageOf(rows.subarray(head * n, (head + 1) * n)) * factor);
     }, [rows, n, at, factor]);

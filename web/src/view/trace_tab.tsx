@@ -50,7 +50,7 @@ export function TraceTab({ trace, profile }: { trace: Trace; profile: Profile | 
 }
 
 /* What is known of one token; of as many lines, whether there is one or not. */
-function Readout({ trace, entropy, at, unit }: { trace: Trace; entropy: Float32Array | null; at: number; unit: string }) {
+export function Readout({ trace, entropy, at, unit }: { trace: Trace; entropy: Float32Array | null; at: number; unit: string }) {
     const of = (list: Float32Array | null) => (at >= 0 && list ? number(list[at]) : "–");
     return (
         <dl class="facts line" aria-live="polite">
@@ -63,7 +63,7 @@ function Readout({ trace, entropy, at, unit }: { trace: Trace; entropy: Float32A
     );
 }
 
-function OverTime({ trace, all, chosen, name, onPoint }: { trace: Trace; all: Float32Array | null; chosen: Float32Array | null; name: string; onPoint: (token: number) => void }) {
+export function OverTime({ trace, all, chosen, name, onPoint }: { trace: Trace; all: Float32Array | null; chosen: Float32Array | null; name: string; onPoint: (token: number) => void }) {
     const { store, state } = useStore();
     const colours = coloursOf(state.theme);
     const x = useMemo(() => Array.from({ length: trace.n }, (_, i) => i), [trace]);
@@ -75,7 +75,7 @@ function OverTime({ trace, all, chosen, name, onPoint }: { trace: Trace; all: Fl
         if (trace.vocabEntropy) out.push({ label: "vocabulary entropy", values: trace.vocabEntropy, colour: colours.series[2], dash: [5, 3], width: 1.25 });
         if (trace.logprob) out.push({ label: "log-probability (right)", values: trace.logprob, colour: colours.series[3], scale: "right", width: 1 });
         return out;
-    }, [all, chosen, name, state.theme]);
+    }, [trace, all, chosen, name, state.theme]);
     const marks = useMemo(() => trace.spikes.map((spike) => ({ x: spike, colour: colours.warn })), [trace, state.theme]);
     return (
         <Panel title="Over time" term="spike" class="wide" note={`spikes (score above ${trace.threshold}) are marked; drag to look closer, double-click for all`}
