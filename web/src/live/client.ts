@@ -13,6 +13,10 @@ export interface ModelInfo {
     version: string;
 }
 
+/* What is asked of every head: nats, of ln n, and nats without the first key. */
+export const ROWS = ["entropy", "normalised", "nosink"] as const;
+export type RowKind = (typeof ROWS)[number];
+
 /* One token, as it comes. */
 export interface TokenEvent {
     id: number;
@@ -23,7 +27,7 @@ export interface TokenEvent {
     varentropy: number | null;
     attention_entropy: number | null;
     spike: number | null;
-    rows?: { entropy?: (number | null)[][] };
+    rows?: Partial<Record<RowKind, (number | null)[][]>>;
 }
 
 export interface Request {
@@ -87,7 +91,7 @@ export class Client {
     async *generate(request: Request, signal: AbortSignal): AsyncGenerator<TokenEvent> {
         const response = await this.ask("/v1/completions", {
             prompt: request.prompt, max_tokens: request.maxTokens, temperature: request.temperature, seed: request.seed, stream: true,
-            headlight: { entropy: true, prompt: request.withPrompt, rows: ["entropy"], off: request.off },
+            headlight: { entropy: true, prompt: request.withPrompt, rows: ROWS, off: request.off },
         }, signal);
         for await (const data of events(response, signal)) {
             if (data === "[DONE]") return;

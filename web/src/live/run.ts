@@ -1,6 +1,6 @@
 /* run.ts - one text as it comes, and what was seen of each of its tokens. */
 import { Trace } from "../data/trace";
-import type { TokenEvent } from "./client";
+import type { RowKind, TokenEvent } from "./client";
 
 export type RunState = "streaming" | "stopped" | "done" | "lost" | "failed";
 
@@ -19,7 +19,7 @@ export class Run {
     state: RunState = "streaming";
     problem = "";
     readonly tokens: TokenEvent[] = [];
-    private made: { n: number; trace: Trace } | null = null;
+    private made: { n: number; kind: RowKind; trace: Trace } | null = null;
 
     constructor(readonly settings: Settings, private readonly nLayers: number, private readonly nHeads: number) {}
 
@@ -39,13 +39,22 @@ export class Run {
         return this.tokens.filter((token) => token.kind === "generated").map((token) => token.text).join("");
     }
 
-    /* What there is so far, in the form that reports have it. */
     get trace(): Trace {
-        if (this.made?.n !== this.tokens.length) this.made = { n: this.tokens.length, trace: this.build() };
+        return this.traceOf("entropy");
+    }
+
+    /* What there is so far, in the form that reports have it. */
+    traceOf(kind: RowKind): Trace {
+        if (this.made?.n !== this.tokens.length || this.made.kind !== kind) this.made = { n: this.tokens.length, kind, trace: this.build(kind) };
         return this.made.trace;
     }
 
-    private build(): Trace {
+    /* The largest entropy that the text may come to: a scale that stands still. */
+    get most(): number {
+        return Math.log(this.settings.maxTokens + 32);
+    }
+
+    private build(kind: RowKind): Trace {
         const { tokens } = this;
         const list = (of: (token: TokenEvent) => number | null) => tokens.map((token) => of(token));
         const trace = new Trace({
@@ -54,15 +63,15 @@ export class Run {
             spike: list((token) => token.spike), spike_threshold: SPIKE,
             spikes: tokens.flatMap((token, i) => ((token.spike ?? 0) > SPIKE ? [i] : [])),
         });
-        trace.setEntropies(this.rows());
+        trace.setEntropies(this.rows(kind));
         return trace;
     }
 
     /* (layers, heads, tokens) */
-    private rows(): Float32Array {
+    private rows(kind: RowKind): Float32Array {
         const n = this.tokens.length;
         const rows = new Float32Array(this.nLayers * this.nHeads * n).fill(NaN);
-        this.tokens.forEach((token, t) => token.rows?.entropy?.forEach((heads, layer) => heads.forEach((value, head) => {
+        this.tokens.forEach((token, t) => token.rows?.[kind]?.forEach((heads, layer) => heads.forEach((value, head) => {
             if (value !== null) rows[(layer * this.nHeads + head) * n + t] = value;
         })));
         return rows;

@@ -54,7 +54,7 @@ function drawCell(pen: Pen, layout: HeatLayout, p: HeatPicture, colours: Colours
 
 /* Two digits; what rounds to nothing is 0. */
 const cellText = (value: number) =>
-    Math.abs(value) < 0.005 ? "0" : Math.abs(value) < 0.095 ? value.toFixed(2).replace("-", "−") : number(value, 2);
+    Math.abs(value) < 0.005 ? "0" : Math.abs(value) < 0.0995 ? value.toFixed(2).replace("-", "−") : number(value, 2);
 
 function hatch(pen: Pen, box: Box, colours: Colours) {
     pen.save();

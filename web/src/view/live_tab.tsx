@@ -3,7 +3,7 @@ import { useEffect, useMemo, useState } from "preact/hooks";
 import { axisAround, shareOf } from "../base/axis";
 import { headName, number, percent, plural, visible } from "../base/format";
 import { mapColour } from "../base/palette";
-import { extent } from "../data/arrays";
+import { extent, mean } from "../data/arrays";
 import { rowOf } from "../data/attention";
 import { unitFactor, unitName } from "../data/quantity";
 import { download, traceTable } from "../data/tables";
@@ -36,10 +36,14 @@ export function LiveTab({ source }: { source: LiveSource }) {
 function LiveViews({ source, run, pointed, onPoint }: { source: LiveSource; run: Run; pointed: number; onPoint: (token: number) => void }) {
     const { state } = useStore();
     const profile = source.profiles[0];
-    const trace = run.trace;
+    const normalised = state.unit === "normalised";
+    const trace = run.traceOf(normalised ? "normalised" : state.sink === "out" ? "nosink" : "entropy");
     const rows = trace.entropies!;
     const streaming = run.state === "streaming";
-    const factor = unitFactor(state.unit);
+    const factor = normalised ? 1 : unitFactor(state.unit);
+    const unit = normalised ? "" : unitName("entropy", state.unit);
+    const most = normalised ? 1 : run.most;
+    useFirstHead(run, rows, trace.n);
     const heads = selectedHeads(profile, state.selected).map((head) => head.index);
     const all = useMemo(() => tokenMeans(rows, trace.n, []).map((value) => value * factor), [trace, factor]);
     const chosen = useMemo(() => (heads.length ? tokenMeans(rows, trace.n, heads).map((value) => value * factor) : null), [trace, factor, state.selected]);
@@ -47,23 +51,34 @@ function LiveViews({ source, run, pointed, onPoint }: { source: LiveSource; run:
     return (
         <>
             <div class="columns">
-                <div class="column"><TextPanel source={source} run={run} trace={trace} means={chosen ?? all} at={pointed >= 0 ? pointed : state.token} onPoint={onPoint} /></div>
+                <div class="column"><TextPanel source={source} run={run} trace={trace} means={chosen ?? all} unit={unit} most={most * factor} at={pointed >= 0 ? pointed : state.token} onPoint={onPoint} /></div>
                 <div class="column">
-                    <SnapshotPanel profile={profile} rows={rows} n={trace.n} at={at < trace.n ? at : -1} texts={trace.texts} />
+                    <SnapshotPanel profile={profile} rows={rows} n={trace.n} at={at < trace.n ? at : -1} texts={trace.texts} unit={unit} most={most} />
                     <MapPanel source={source} run={run} at={pointed >= 0 ? pointed : state.token} />
                 </div>
             </div>
-            <OverTime trace={trace} all={all} chosen={chosen} name={state.selected.join(", ")} onPoint={onPoint} />
+            <OverTime trace={trace} all={all} chosen={chosen} name={state.selected.join(", ")} onPoint={onPoint} unit={unit} />
         </>
     );
 }
 
+/* When the first text stands, the most focused head is there to look at. */
+function useFirstHead(run: Run, rows: Float32Array, n: number) {
+    const { store, state } = useStore();
+    const resting = run.state === "done" || run.state === "stopped";
+    useEffect(() => {
+        if (!resting || state.selected.length || !n) return;
+        const means = Array.from({ length: rows.length / n }, (_, head) => mean(rows.subarray(head * n, (head + 1) * n)));
+        const best = means.indexOf(extent(means)[0]);
+        if (best >= 0) store.select(Math.floor(best / store.profile!.nHeads), best % store.profile!.nHeads);
+    }, [resting]);
+}
+
 const WORDS: Record<Run["state"], string> = { streaming: "generating…", stopped: "stopped", done: "", lost: "the connection was lost; trying again…", failed: "" };
 
-function TextPanel({ source, run, trace, means, at, onPoint }: { source: LiveSource; run: Run; trace: Trace; means: Float32Array; at: number; onPoint: (token: number) => void }) {
+function TextPanel({ source, run, trace, means, unit, most, at, onPoint }: { source: LiveSource; run: Run; trace: Trace; means: Float32Array; unit: string; most: number; at: number; onPoint: (token: number) => void }) {
     const { store, state } = useStore();
-    const unit = unitName("renyi2", state.unit);
-    const axis = axisAround(0, Math.max(extent(means)[1], 1e-6));
+    const axis = axisAround(0, most);
     const spikes = useMemo(() => new Set(trace.spikes), [trace]);
     const map = state.selected[0] ? source.mapOf(state.selected[0]) : null;
     const looks = map && at >= 0 && at < map.n ? rowOf(map, at) : null;

@@ -131,7 +131,7 @@ function ticks(values: (number | null)[]): string[] {
 }
 
 const withDots = (high: number | null, { dots }: PlotProps) =>
-    Array.from(dots?.y ?? []).reduce<number>((top, y) => (y > top ? y : top), high ?? 0);
+    Array.from(dots?.y ?? []).reduce<number | null>((top, y) => (top === null || y > top ? y : top), high);
 
 function rangeOf(low: number | null, high: number | null, from?: number | null, to?: number): [number, number] {
     const bottom = from ?? low ?? 0;

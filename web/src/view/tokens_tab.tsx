@@ -55,7 +55,7 @@ export function TokensTab({ tokens, profile }: { tokens: TokenView; profile: Pro
                         : <Scale label="Entropy of the row" term="H" unit={unit} axis={axis} map="difference" ends={["focused", "diffuse"]} />}
                 </Panel>
                 <RowPanel tokens={tokens} row={row} at={at} name={name} />
-                {rows && profile && <SnapshotPanel profile={profile} rows={rows} n={tokens.n} at={at} texts={tokens.texts} />}
+                {rows && profile && <SnapshotPanel profile={profile} rows={rows} n={tokens.n} at={at} texts={tokens.texts} unit={unit} />}
             </div>
             <div class="column">
                 <MapPanel tokens={tokens} map={map} name={name} wanted={first && !own ? headName(first.layer, first.head) : ""} at={at} />
@@ -110,11 +110,18 @@ function HeadMenu({ tokens }: { tokens: TokenView }) {
 }
 
 /* All heads at the token that is looked at, or on average. */
-export function SnapshotPanel({ profile, rows, n, at, texts }: { profile: Profile; rows: Float32Array; n: number; at: number; texts: string[] }) {
+export function SnapshotPanel({ profile, rows, n, at, texts, unit, most }: {
+    profile: Profile;
+    rows: Float32Array; /* (layers, heads, n) */
+    n: number;
+    at: number;
+    texts: string[];
+    unit: string;
+    most?: number; /* the scale's end, where it is known beforehand */
+}) {
     const { store, state } = useStore();
-    const factor = unitFactor(state.unit);
-    const unit = unitName("renyi2", state.unit);
-    const axis = useMemo(() => axisAround(0, Math.max(extent(rows)[1] * factor, 1e-6)), [rows, factor]);
+    const factor = unit === "" ? 1 : unitFactor(state.unit);
+    const axis = useMemo(() => axisAround(0, Math.max((most ?? extent(rows)[1]) * factor, 1e-6)), [most ?? rows, factor]);
     const values = useMemo(() => {
         if (n === 0) return new Float32Array(profile.nLayers * profile.nHeads).fill(NaN);
         if (at >= 0 && at < n) return headsAt(rows, n, at).map((value) => value * factor);

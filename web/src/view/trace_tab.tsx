@@ -42,9 +42,9 @@ export function TraceTab({ trace, profile }: { trace: Trace; profile: Profile | 
                         <Readout trace={trace} entropy={all} at={at} unit={unit} />
                     </Panel>
                 </div>
-                <div class="column">{rows && profile && <SnapshotPanel profile={profile} rows={rows} n={trace.n} at={at} texts={trace.texts} />}</div>
+                <div class="column">{rows && profile && <SnapshotPanel profile={profile} rows={rows} n={trace.n} at={at} texts={trace.texts} unit={unit} />}</div>
             </div>
-            <OverTime trace={trace} all={all} chosen={chosen} name={state.selected.join(", ")} onPoint={setPointed} />
+            <OverTime trace={trace} all={all} chosen={chosen} name={state.selected.join(", ")} onPoint={setPointed} unit={unit} />
         </>
     );
 }
@@ -63,7 +63,7 @@ export function Readout({ trace, entropy, at, unit }: { trace: Trace; entropy: F
     );
 }
 
-export function OverTime({ trace, all, chosen, name, onPoint }: { trace: Trace; all: Float32Array | null; chosen: Float32Array | null; name: string; onPoint: (token: number) => void }) {
+export function OverTime({ trace, all, chosen, name, onPoint, unit = "nats" }: { trace: Trace; all: Float32Array | null; chosen: Float32Array | null; name: string; onPoint: (token: number) => void; unit?: string }) {
     const { store, state } = useStore();
     const colours = coloursOf(state.theme);
     const x = useMemo(() => Array.from({ length: trace.n }, (_, i) => i), [trace]);
@@ -80,7 +80,7 @@ export function OverTime({ trace, all, chosen, name, onPoint }: { trace: Trace; 
     return (
         <Panel title="Over time" term="spike" class="wide" note={`spikes (score above ${trace.threshold}) are marked; drag to look closer, double-click for all`}
             actions={<TableButton table={() => traceTable(trace, all)} />}>
-            <Plot label="Entropy over time" x={x} lines={lines} height={230} theme={state.theme} xLabel="token" yLabel={unitName("renyi2", state.unit)} rightLabel="log-probability"
+            <Plot label="Entropy over time" x={x} lines={lines} height={230} theme={state.theme} xLabel="token" yLabel={unit || "normalised; nats"} rightLabel="log-probability"
                 marks={marks} shade={prompt > 0 ? [0, prompt - 0.5] : null} zoom onHover={(index) => onPoint(index ?? -1)} onPick={(token) => store.set({ token })} yFrom={0} />
             <Legend lines={lines} />
         </Panel>
