@@ -1,12 +1,10 @@
 /* pages.mjs - what a reader does with a report: by mouse and by keyboard, in all sizes and themes. */
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
-import { createRequire } from "node:module";
-import { cellOf, folder, fragmentOf, open, realReport, sampleReport, settled } from "./drive.mjs";
+import { cellOf, folder, fragmentOf, openFile, realReport, sampleReport, settled, sound } from "./drive.mjs";
 import { PAGE } from "./sample.mjs";
 import { test } from "./tap.mjs";
 
-const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 /* What stands there when the page has come to rest. */
 async function textOf(page, selector) {
     await settled(page);
@@ -15,18 +13,8 @@ async function textOf(page, selector) {
 const title = (page) => textOf(page, ".card h2");
 const scale = (page) => textOf(page, ".scale .name");
 
-/* No serious fault by axe-core, and nothing wider than the window. */
-async function sound(page) {
-    await page.evaluate(axe);
-    const found = await page.evaluate(() => window.axe.run(document, { runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"] }));
-    const bad = found.violations.filter((one) => one.impact === "serious" || one.impact === "critical");
-    assert.deepEqual(bad.map((one) => `${one.id}: ${one.nodes.map((node) => node.html.slice(0, 120)).slice(0, 3).join(" | ")}`), []);
-    const [wide, window] = await page.evaluate(() => [document.documentElement.scrollWidth, innerWidth]);
-    assert.ok(wide <= window, `the page is ${wide} pixels wide, the window ${window}`);
-}
-
 async function byMouse(browser, options) {
-    const { page, check } = await open(browser, realReport(), options);
+    const { page, check } = await openFile(browser, realReport(), options);
     const place = await cellOf(page, 3, 5);
     await page.mouse.click(place.x, place.y);
     assert.match(await title(page), /^L3H5/);
@@ -50,7 +38,7 @@ async function byMouse(browser, options) {
 }
 
 async function byKeyboard(browser, options) {
-    const { page, check } = await open(browser, realReport(), options);
+    const { page, check } = await openFile(browser, realReport(), options);
     const press = async (...keys) => { for (const key of keys) await page.keyboard.press(key); };
     await press("/");
     await press("Home", "PageDown", "ArrowRight", "ArrowUp", "ArrowUp", "Enter");
@@ -84,7 +72,7 @@ async function byKeyboard(browser, options) {
 }
 
 async function everyTab(browser, options) {
-    const { page, check } = await open(browser, realReport(), options);
+    const { page, check } = await openFile(browser, realReport(), options);
     const tabs = await page.getByRole("tab").count();
     assert.ok(tabs >= 6, `${tabs} tabs`);
     for (let i = 0; i < tabs; i++) {
@@ -96,7 +84,7 @@ async function everyTab(browser, options) {
 }
 
 async function tokens(browser) {
-    const { page, check } = await open(browser, realReport(), { fragment: "#tab=tokens" });
+    const { page, check } = await openFile(browser, realReport(), { fragment: "#tab=tokens" });
     const spans = page.locator("#text [data-token]");
     assert.match(await page.locator("#text").innerText(), /<\/script>.*<b>/);
     await spans.nth(6).hover();
@@ -117,7 +105,7 @@ async function tokens(browser) {
 }
 
 async function tables(browser) {
-    const { page, check } = await open(browser, realReport());
+    const { page, check } = await openFile(browser, realReport());
     await page.locator(".first").getByRole("button", { name: "Table" }).click();
     const dialog = page.getByRole("dialog");
     assert.equal(await dialog.locator("tbody tr").count(), 64);
@@ -137,21 +125,21 @@ async function tables(browser) {
 }
 
 async function sentView(browser) {
-    const { page, check } = await open(browser, realReport(), { fragment: "#unit=bits&sel=L4H4,L2H1&off=L0H0" });
+    const { page, check } = await openFile(browser, realReport(), { fragment: "#unit=bits&sel=L4H4,L2H1&off=L0H0" });
     assert.match(await title(page), /^2 heads/);
     assert.match(await scale(page), /bits/);
     await check();
 }
 
 async function emptyPage(browser) {
-    const { page, check } = await open(browser, PAGE);
+    const { page, check } = await openFile(browser, PAGE);
     assert.match(await page.locator("h1").innerText(), /holds no data/);
     await sound(page);
     await check();
 }
 
 async function smallParts(browser) {
-    const { page, check } = await open(browser, sampleReport("small", { layers: 2, heads: 3, tokens: 0 }), { width: 390 });
+    const { page, check } = await openFile(browser, sampleReport("small", { layers: 2, heads: 3, tokens: 0 }), { width: 390 });
     assert.deepEqual(await page.getByRole("tab").allInnerTexts(), ["Heads", "Diagnosis1"]);
     await sound(page);
     await check();

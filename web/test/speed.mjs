@@ -1,7 +1,7 @@
 /* speed.mjs - how fast large reports are: times are printed, and bounded. */
 import assert from "node:assert/strict";
 import { statSync } from "node:fs";
-import { open, sampleReport } from "./drive.mjs";
+import { openFile, sampleReport } from "./drive.mjs";
 import { note, test } from "./tap.mjs";
 
 const FRAME = 33; /* milliseconds */
@@ -10,7 +10,7 @@ const quantile = (list, share) => [...list].sort((a, b) => a - b)[Math.min(list.
 /* From the start of navigation to the first picture of all heads. */
 async function opening(browser) {
     const path = sampleReport("large", { layers: 80, heads: 64, tokens: 0 });
-    const { page, check } = await open(browser, path);
+    const { page, check } = await openFile(browser, path);
     await page.waitForFunction(() => performance.getEntriesByName("heatmap").length > 0);
     const time = await page.evaluate(() => performance.getEntriesByName("heatmap")[0].startTime);
     const { x, y, width, height } = await page.locator("#heads canvas").boundingBox();
@@ -23,7 +23,7 @@ async function opening(browser) {
 
 /* Frames while the map is dragged: what the page's own work takes, and what passes between frames. */
 async function dragging(browser) {
-    const { page, check } = await open(browser, sampleReport("long", { layers: 8, heads: 8, tokens: 4096, maps: 1 }), { fragment: "#tab=tokens&sel=L0H0" });
+    const { page, check } = await openFile(browser, sampleReport("long", { layers: 8, heads: 8, tokens: 4096, maps: 1 }), { fragment: "#tab=tokens&sel=L0H0" });
     const box = await page.locator("#map canvas").boundingBox();
     await page.waitForTimeout(500);
     await page.evaluate(() => {

@@ -53,7 +53,7 @@ function LiveViews({ source, run, pointed, onPoint }: { source: LiveSource; run:
             <div class="columns">
                 <div class="column"><TextPanel source={source} run={run} trace={trace} means={chosen ?? all} unit={unit} most={most * factor} at={pointed >= 0 ? pointed : state.token} onPoint={onPoint} /></div>
                 <div class="column">
-                    <SnapshotPanel profile={profile} rows={rows} n={trace.n} at={at < trace.n ? at : -1} texts={trace.texts} unit={unit} most={most} />
+                    <SnapshotPanel profile={profile} rows={rows} n={trace.n} at={at < trace.n ? at : -1} texts={trace.texts} unit={unit} most={most} led />
                     <MapPanel source={source} run={run} at={pointed >= 0 ? pointed : state.token} />
                 </div>
             </div>

@@ -110,7 +110,7 @@ function HeadMenu({ tokens }: { tokens: TokenView }) {
 }
 
 /* All heads at the token that is looked at, or on average. */
-export function SnapshotPanel({ profile, rows, n, at, texts, unit, most }: {
+export function SnapshotPanel({ profile, rows, n, at, texts, unit, most, led }: {
     profile: Profile;
     rows: Float32Array; /* (layers, heads, n) */
     n: number;
@@ -118,6 +118,7 @@ export function SnapshotPanel({ profile, rows, n, at, texts, unit, most }: {
     texts: string[];
     unit: string;
     most?: number; /* the scale's end, where it is known beforehand */
+    led?: boolean; /* rows are those that led to a token, not its own */
 }) {
     const { store, state } = useStore();
     const factor = unit === "" ? 1 : unitFactor(state.unit);
@@ -129,7 +130,7 @@ export function SnapshotPanel({ profile, rows, n, at, texts, unit, most }: {
     }, [rows, n, at, factor]);
     const off = useMemo(() => new Set(selectedHeads(profile, state.off).map((head) => head.index)), [profile, state.off]);
     return (
-        <Panel title={at >= 0 ? <>Heads at <q>{visible(texts[at])}</q></> : "Heads on this text"}>
+        <Panel class="second" title={at >= 0 ? <>Heads {led ? "that led to" : "at"} <q>{visible(texts[at])}</q></> : "Heads on this text"}>
             <Heatmap id="snapshot" label="Entropy of every head on this text" nLayers={profile.nLayers} nHeads={profile.nHeads} values={values} axis={axis} map="entropy"
                 unit={unit} theme={state.theme} selected={selectedHeads(profile, state.selected).map((head) => head.index)} off={off} marginals={false} mostHeight={320}
                 describe={(index) => profile.typeName(index)}

@@ -42,7 +42,7 @@ export function TraceTab({ trace, profile }: { trace: Trace; profile: Profile | 
                         <Readout trace={trace} entropy={all} at={at} unit={unit} />
                     </Panel>
                 </div>
-                <div class="column">{rows && profile && <SnapshotPanel profile={profile} rows={rows} n={trace.n} at={at} texts={trace.texts} unit={unit} />}</div>
+                <div class="column">{rows && profile && <SnapshotPanel profile={profile} rows={rows} n={trace.n} at={at} texts={trace.texts} unit={unit} led />}</div>
             </div>
             <OverTime trace={trace} all={all} chosen={chosen} name={state.selected.join(", ")} onPoint={setPointed} unit={unit} />
         </>
