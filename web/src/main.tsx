@@ -4,8 +4,10 @@ import { readReport, type Source } from "./data/source";
 import { parseFragment, Store, StoreContext } from "./store";
 import "./style/theme.css";
 import "./style/page.css";
+import "./style/controls.css";
 import "./style/panels.css";
 import "./style/views.css";
+import "./style/texts.css";
 import { App } from "./view/app";
 import { Empty } from "./view/empty";
 import { Connect } from "./view/live_page";
@@ -15,11 +17,21 @@ const dark = matchMedia("(prefers-color-scheme: dark)");
 function show(source: Source): void {
     const store = new Store(source, location.hash, dark.matches ? "dark" : "light");
     document.documentElement.dataset.theme = store.state.theme;
-    document.title = [source.title || source.profiles.map((profile) => profile.name).join(" and "), "headlight"].filter(Boolean).join(" · ");
+    document.title = [
+        source.title || source.profiles.map((profile) => profile.name).join(" and "),
+        "headlight",
+    ]
+        .filter(Boolean)
+        .join(" · ");
     dark.addEventListener("change", () => store.set({ theme: dark.matches ? "dark" : "light" }));
     addEventListener("hashchange", () => store.set(parseFragment(location.hash)));
     render(null, page());
-    render(<StoreContext.Provider value={store}><App /></StoreContext.Provider>, page());
+    render(
+        <StoreContext.Provider value={store}>
+            <App />
+        </StoreContext.Provider>,
+        page(),
+    );
 }
 
 function page(): HTMLElement {

@@ -14,7 +14,11 @@ const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 /* A server, once it says where it is. */
 async function serve(port = 0, more = []) {
     const program = join(ROOT, process.env.HEADLIGHT ?? "build/headlight");
-    const child = spawn(program, ["serve", "models/demo", "--port", String(port), "--threads", "1", ...more], { cwd: ROOT, stdio: ["ignore", "pipe", "ignore"] });
+    const child = spawn(
+        program,
+        ["serve", "models/demo", "--port", String(port), "--threads", "1", ...more],
+        { cwd: ROOT, stdio: ["ignore", "pipe", "ignore"] },
+    );
     const url = await new Promise((done, fail) => {
         let said = "";
         child.stdout.on("data", (part) => {
@@ -24,11 +28,12 @@ async function serve(port = 0, more = []) {
         });
         child.on("exit", (code) => fail(new Error(`the server ended with ${code}: ${said}`)));
     });
-    const end = (signal = "SIGTERM") => new Promise((done) => {
-        child.removeAllListeners("exit");
-        child.on("exit", done);
-        child.kill(signal);
-    });
+    const end = (signal = "SIGTERM") =>
+        new Promise((done) => {
+            child.removeAllListeners("exit");
+            child.on("exit", done);
+            child.kill(signal);
+        });
     return { url, end };
 }
 
@@ -39,23 +44,45 @@ async function slowLine(target) {
     const line = createServer((near) => {
         if (isCut) return near.destroy();
         const far = connect(Number(new URL(target).port), "127.0.0.1");
-        const slow = new Transform({ highWaterMark: 2048, transform: (part, _, done) => setTimeout(done, part.length / 300, null, part) });
-        for (const socket of [near, far]) sockets.add(socket.on("error", () => undefined).on("close", () => { near.destroy(); far.destroy(); }));
+        const slow = new Transform({
+            highWaterMark: 2048,
+            transform: (part, _, done) => setTimeout(done, part.length / 300, null, part),
+        });
+        for (const socket of [near, far])
+            sockets.add(
+                socket
+                    .on("error", () => undefined)
+                    .on("close", () => {
+                        near.destroy();
+                        far.destroy();
+                    }),
+            );
         near.pipe(far).pipe(slow).pipe(near);
     });
     await new Promise((done) => line.listen(0, "127.0.0.1", done));
     const drop = () => sockets.forEach((socket) => socket.destroy());
     return {
         url: `http://127.0.0.1:${line.address().port}/`,
-        cut: () => { isCut = true; drop(); },
+        cut: () => {
+            isCut = true;
+            drop();
+        },
         mend: () => (isCut = false),
-        end: () => { drop(); line.close(); },
+        end: () => {
+            drop();
+            line.close();
+        },
     };
 }
 
 const note = (page) => page.locator(".live-text .note").innerText();
 const textOf = async (page) => (await page.locator("#live-text").innerText()).replace(/\s+/g, " ");
-const rests = (page) => page.waitForFunction(() => /^\d+ tokens?/.test(document.querySelector(".live-text .note")?.innerText ?? ""), null, { timeout: 60000 });
+const rests = (page) =>
+    page.waitForFunction(
+        () => /^\d+ tokens?/.test(document.querySelector(".live-text .note")?.innerText ?? ""),
+        null,
+        { timeout: 60000 },
+    );
 
 async function start(browser, url, options = {}) {
     const origin = new URL(url).origin;
@@ -76,7 +103,7 @@ async function wholeRound(browser, url, options) {
     await rests(page);
     const first = await textOf(page);
     assert.match(first, /^He said that/);
-    assert.ok(await page.locator("#live-text [data-token]").count() >= 27);
+    assert.ok((await page.locator("#live-text [data-token]").count()) >= 27);
     await sound(page);
     const place = await cellOf(page, 3, 2, { id: "snapshot" });
     await page.mouse.click(place.x, place.y);
@@ -93,17 +120,24 @@ async function wholeRound(browser, url, options) {
     }
     assert.match(await fragmentOf(page), /off=L0H0,L0H1,L0H2,L1H1,L2H2/);
     await page.getByRole("button", { name: "Generate again" }).click();
-    await page.waitForFunction(() => /^24 tokens; off/.test(document.querySelector(".live-text .note")?.innerText ?? ""), null, { timeout: 60000 });
+    await page.waitForFunction(
+        () => /^24 tokens; off/.test(document.querySelector(".live-text .note")?.innerText ?? ""),
+        null,
+        { timeout: 60000 },
+    );
     assert.notEqual(await textOf(page), first, "without five heads the text is another");
     await page.getByRole("tab", { name: "Side by side" }).click();
     assert.match(await page.locator(".lead").innerText(), /part at token \d+/);
-    assert.ok(await page.locator("#side-before .parts").count() === 1);
+    assert.ok((await page.locator("#side-before .parts").count()) === 1);
     await sound(page);
     await page.getByRole("tab", { name: "Lens" }).click();
     await page.waitForSelector("#lens [role=gridcell]");
     await sound(page);
     await page.getByRole("tab", { name: "Live" }).click();
-    const [file] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: "Trace" }).click()]);
+    const [file] = await Promise.all([
+        page.waitForEvent("download"),
+        page.getByRole("button", { name: "Trace" }).click(),
+    ]);
     await file.saveAs(join(folder, "trace.jsonl"));
     const lines = readFileSync(join(folder, "trace.jsonl"), "utf8").trim().split("\n").map(JSON.parse);
     assert.equal(lines.filter((line) => line.kind === "generated").length, 24);
@@ -120,7 +154,8 @@ async function byKeyboard(browser, url) {
     await page.keyboard.press("Enter");
     await rests(page);
     await page.locator("#snapshot").focus();
-    for (const key of ["Home", "PageDown", "ArrowRight", "ArrowUp", "Enter", "x"]) await page.keyboard.press(key);
+    for (const key of ["Home", "PageDown", "ArrowRight", "ArrowUp", "Enter", "x"])
+        await page.keyboard.press(key);
     assert.match(await fragmentOf(page), /sel=L1H1&off=L1H1/);
     await check();
 }
@@ -151,7 +186,10 @@ async function losing(browser, url) {
     await rests(page);
     assert.equal(await note(page), "200 tokens");
     const whole = await textOf(page);
-    assert.ok(whole.startsWith(kept) && whole.length > kept.length, "what there was is still there, and more");
+    assert.ok(
+        whole.startsWith(kept) && whole.length > kept.length,
+        "what there was is still there, and more",
+    );
     await check(/ERR_|network/i);
     line.end();
 }
@@ -173,7 +211,8 @@ if (!path) console.log("1..0 # SKIP no chromium is installed here");
 else {
     const browser = await openBrowser(path);
     const { url, end } = await serve();
-    test("generate, a head, switched off, another text, side by side, lens, trace", () => wholeRound(browser, url));
+    test("generate, a head, switched off, another text, side by side, lens, trace", () =>
+        wholeRound(browser, url));
     test("the same at 390 px in the dark", () => wholeRound(browser, url, { width: 390, theme: "dark" }));
     test("by keyboard alone", () => byKeyboard(browser, url));
     test("a text is stopped", () => stopping(browser, url));

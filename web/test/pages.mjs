@@ -39,7 +39,9 @@ async function byMouse(browser, options) {
 
 async function byKeyboard(browser, options) {
     const { page, check } = await openFile(browser, realReport(), options);
-    const press = async (...keys) => { for (const key of keys) await page.keyboard.press(key); };
+    const press = async (...keys) => {
+        for (const key of keys) await page.keyboard.press(key);
+    };
     await press("/");
     await press("Home", "PageDown", "ArrowRight", "ArrowUp", "ArrowUp", "Enter");
     assert.match(await title(page), /^L1H2/);
@@ -58,7 +60,12 @@ async function byKeyboard(browser, options) {
     await page.getByRole("button", { name: "demo-sparse" }).focus();
     await press("Enter");
     await page.getByRole("tab", { selected: true }).focus();
-    for (let i = 0; i < 8 && !/Diagnosis/.test(await page.locator("[role=tab][aria-selected=true]").innerText()); i++) await press("ArrowRight");
+    for (
+        let i = 0;
+        i < 8 && !/Diagnosis/.test(await page.locator("[role=tab][aria-selected=true]").innerText());
+        i++
+    )
+        await press("ArrowRight");
     const chip = page.locator(".diagnosis.present .chips button[data-head]").first();
     const head = await chip.getAttribute("data-head");
     await chip.focus();
@@ -110,7 +117,10 @@ async function tables(browser) {
     const dialog = page.getByRole("dialog");
     assert.equal(await dialog.locator("tbody tr").count(), 64);
     for (const kind of ["CSV", "JSON"]) {
-        const [file] = await Promise.all([page.waitForEvent("download"), dialog.getByRole("button", { name: kind }).click()]);
+        const [file] = await Promise.all([
+            page.waitForEvent("download"),
+            dialog.getByRole("button", { name: kind }).click(),
+        ]);
         const path = `${folder}/table.${kind}`;
         await file.saveAs(path);
         const text = readFileSync(path, "utf8");
@@ -125,7 +135,9 @@ async function tables(browser) {
 }
 
 async function sentView(browser) {
-    const { page, check } = await openFile(browser, realReport(), { fragment: "#unit=bits&sel=L4H4,L2H1&off=L0H0" });
+    const { page, check } = await openFile(browser, realReport(), {
+        fragment: "#unit=bits&sel=L4H4,L2H1&off=L0H0",
+    });
     assert.match(await title(page), /^2 heads/);
     assert.match(await scale(page), /bits/);
     await check();
@@ -139,7 +151,11 @@ async function emptyPage(browser) {
 }
 
 async function smallParts(browser) {
-    const { page, check } = await openFile(browser, sampleReport("small", { layers: 2, heads: 3, tokens: 0 }), { width: 390 });
+    const { page, check } = await openFile(
+        browser,
+        sampleReport("small", { layers: 2, heads: 3, tokens: 0 }),
+        { width: 390 },
+    );
     assert.deepEqual(await page.getByRole("tab").allInnerTexts(), ["Heads", "Diagnosis1"]);
     await sound(page);
     await check();
@@ -149,9 +165,11 @@ export function pages(browser) {
     for (const width of [1280, 390])
         for (const theme of ["light", "dark"]) {
             const options = { width, theme };
-            test(`mouse: head, units, sink, a diagnosis to its head (${width} px, ${theme})`, () => byMouse(browser, options));
+            test(`mouse: head, units, sink, a diagnosis to its head (${width} px, ${theme})`, () =>
+                byMouse(browser, options));
             test(`the same by keyboard alone (${width} px, ${theme})`, () => byKeyboard(browser, options));
-            test(`every tab: no serious fault by axe-core (${width} px, ${theme})`, () => everyTab(browser, options));
+            test(`every tab: no serious fault by axe-core (${width} px, ${theme})`, () =>
+                everyTab(browser, options));
         }
     test("tokens: where they look, rows that add up, markup as text", () => tokens(browser));
     test("every number as a table, as CSV and as JSON; definitions", () => tables(browser));

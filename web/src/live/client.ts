@@ -53,7 +53,10 @@ export interface TokensAnswer {
 
 /* What the server said no with; status 0: it was not reached. */
 export class Refused extends Error {
-    constructor(readonly status: number, message: string) {
+    constructor(
+        readonly status: number,
+        message: string,
+    ) {
         super(message);
     }
 }
@@ -62,11 +65,17 @@ export class Client {
     token = ""; /* of --token; never stored */
 
     private async ask(path: string, body?: unknown, signal?: AbortSignal): Promise<Response> {
-        const headers: Record<string, string> = body === undefined ? {} : { "Content-Type": "application/json" };
+        const headers: Record<string, string> =
+            body === undefined ? {} : { "Content-Type": "application/json" };
         if (this.token) headers.Authorization = `Bearer ${this.token}`;
         let response: Response;
         try {
-            response = await fetch(path, { method: body === undefined ? "GET" : "POST", headers, body: body === undefined ? undefined : JSON.stringify(body), signal });
+            response = await fetch(path, {
+                method: body === undefined ? "GET" : "POST",
+                headers,
+                body: body === undefined ? undefined : JSON.stringify(body),
+                signal,
+            });
         } catch (error) {
             if (signal?.aborted) throw error;
             throw new Refused(0, "the server does not answer");
@@ -89,10 +98,18 @@ export class Client {
 
     /* Events until the end; throws Refused if the connection is lost before. */
     async *generate(request: Request, signal: AbortSignal): AsyncGenerator<TokenEvent> {
-        const response = await this.ask("/v1/completions", {
-            prompt: request.prompt, max_tokens: request.maxTokens, temperature: request.temperature, seed: request.seed, stream: true,
-            headlight: { entropy: true, prompt: request.withPrompt, rows: ROWS, off: request.off },
-        }, signal);
+        const response = await this.ask(
+            "/v1/completions",
+            {
+                prompt: request.prompt,
+                max_tokens: request.maxTokens,
+                temperature: request.temperature,
+                seed: request.seed,
+                stream: true,
+                headlight: { entropy: true, prompt: request.withPrompt, rows: ROWS, off: request.off },
+            },
+            signal,
+        );
         for await (const data of events(response, signal)) {
             if (data === "[DONE]") return;
             const message = JSON.parse(data);

@@ -21,7 +21,11 @@ export class Run {
     readonly tokens: TokenEvent[] = [];
     private made: { n: number; kind: RowKind; trace: Trace } | null = null;
 
-    constructor(readonly settings: Settings, private readonly nLayers: number, private readonly nHeads: number) {}
+    constructor(
+        readonly settings: Settings,
+        private readonly nLayers: number,
+        private readonly nHeads: number,
+    ) {}
 
     get size(): number {
         return this.nLayers * this.nHeads;
@@ -36,7 +40,10 @@ export class Run {
     }
 
     get text(): string {
-        return this.tokens.filter((token) => token.kind === "generated").map((token) => token.text).join("");
+        return this.tokens
+            .filter((token) => token.kind === "generated")
+            .map((token) => token.text)
+            .join("");
     }
 
     get trace(): Trace {
@@ -45,7 +52,8 @@ export class Run {
 
     /* What there is so far, in the form that reports have it. */
     traceOf(kind: RowKind): Trace {
-        if (this.made?.n !== this.tokens.length || this.made.kind !== kind) this.made = { n: this.tokens.length, kind, trace: this.build(kind) };
+        if (this.made?.n !== this.tokens.length || this.made.kind !== kind)
+            this.made = { n: this.tokens.length, kind, trace: this.build(kind) };
         return this.made.trace;
     }
 
@@ -58,9 +66,13 @@ export class Run {
         const { tokens } = this;
         const list = (of: (token: TokenEvent) => number | null) => tokens.map((token) => of(token));
         const trace = new Trace({
-            texts: tokens.map((token) => token.text), kinds: tokens.map((token) => KINDS[token.kind] ?? 2),
-            vocab_entropy: list((token) => token.entropy), varentropy: list((token) => token.varentropy), logprob: list((token) => token.logprob),
-            spike: list((token) => token.spike), spike_threshold: SPIKE,
+            texts: tokens.map((token) => token.text),
+            kinds: tokens.map((token) => KINDS[token.kind] ?? 2),
+            vocab_entropy: list((token) => token.entropy),
+            varentropy: list((token) => token.varentropy),
+            logprob: list((token) => token.logprob),
+            spike: list((token) => token.spike),
+            spike_threshold: SPIKE,
             spikes: tokens.flatMap((token, i) => ((token.spike ?? 0) > SPIKE ? [i] : [])),
         });
         trace.setEntropies(this.rows(kind));
@@ -71,9 +83,13 @@ export class Run {
     private rows(kind: RowKind): Float32Array {
         const n = this.tokens.length;
         const rows = new Float32Array(this.nLayers * this.nHeads * n).fill(NaN);
-        this.tokens.forEach((token, t) => token.rows?.[kind]?.forEach((heads, layer) => heads.forEach((value, head) => {
-            if (value !== null) rows[(layer * this.nHeads + head) * n + t] = value;
-        })));
+        this.tokens.forEach((token, t) =>
+            token.rows?.[kind]?.forEach((heads, layer) =>
+                heads.forEach((value, head) => {
+                    if (value !== null) rows[(layer * this.nHeads + head) * n + t] = value;
+                }),
+            ),
+        );
         return rows;
     }
 

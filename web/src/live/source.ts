@@ -31,13 +31,24 @@ export class LiveSource implements Source {
     private abort = new AbortController();
     private maps = new Map<string, AttentionMap>();
 
-    constructor(readonly client: Client, readonly model: ModelInfo) {
+    constructor(
+        readonly client: Client,
+        readonly model: ModelInfo,
+    ) {
         this.version = model.version;
         const blank = model.layers.map(() => new Array<null>(model.n_heads).fill(null));
-        this.profiles = [new Profile({
-            name: model.id, model: { family: model.family, dtype: model.dtype, kv_heads: model.n_kv_heads }, corpus: { context: model.n_ctx },
-            means: { H: blank }, n_heads: model.layers.map((layer) => layer.n_heads),
-        }, 0)];
+        this.profiles = [
+            new Profile(
+                {
+                    name: model.id,
+                    model: { family: model.family, dtype: model.dtype, kv_heads: model.n_kv_heads },
+                    corpus: { context: model.n_ctx },
+                    means: { H: blank },
+                    n_heads: model.layers.map((layer) => layer.n_heads),
+                },
+                0,
+            ),
+        ];
     }
 
     get run(): Run | null {
@@ -83,7 +94,15 @@ export class LiveSource implements Source {
         const { prompt, maxTokens, ...rest } = run.settings;
         const begun = run.tokens.length > 0;
         try {
-            const events = this.client.generate({ ...rest, prompt: begun ? run.ids : prompt, maxTokens: maxTokens - run.nGenerated, withPrompt: !begun }, signal);
+            const events = this.client.generate(
+                {
+                    ...rest,
+                    prompt: begun ? run.ids : prompt,
+                    maxTokens: maxTokens - run.nGenerated,
+                    withPrompt: !begun,
+                },
+                signal,
+            );
             for await (const token of events) {
                 run.state = "streaming";
                 run.tokens.push(token);
@@ -109,8 +128,11 @@ export class LiveSource implements Source {
         const strings = [...new Set(answer.lens.flatMap((row) => row.text))];
         const place = new Map(strings.map((text, i) => [text, i]));
         this.lens = new Lens({
-            strings, top: answer.lens.map((row) => row.text.map((text) => place.get(text)!)), entropy: answer.lens.map((row) => row.entropy),
-            texts: answer.tokens.map((token) => token.text), first: answer.first,
+            strings,
+            top: answer.lens.map((row) => row.text.map((text) => place.get(text)!)),
+            entropy: answer.lens.map((row) => row.entropy),
+            texts: answer.tokens.map((token) => token.text),
+            first: answer.first,
         });
         this.changed();
     }
@@ -132,7 +154,8 @@ export class LiveSource implements Source {
 
 /* Rows of numbers to bytes of the row's largest. */
 function mapFrom(answer: TokensAnswer, head: string): AttentionMap {
-    const rows = (answer.maps.find((map) => map.name === head) ?? answer.maps[answer.maps.length - 1]).attention;
+    const rows = (answer.maps.find((map) => map.name === head) ?? answer.maps[answer.maps.length - 1])
+        .attention;
     const peaks = Float32Array.from(rows, (row) => Math.max(...row, 1e-12));
     const bytes = Uint8Array.from(rows.flatMap((row, i) => row.map((p) => Math.round((255 * p) / peaks[i]))));
     return { n: rows.length, triangle: answer.causal, bytes, peaks };

@@ -17,8 +17,15 @@ import { TokensTab } from "./tokens_tab";
 import { TraceTab } from "./trace_tab";
 
 const TAB_NAMES: Record<Tab, string> = {
-    live: "Live", sides: "Side by side",
-    heads: "Heads", tokens: "Tokens", trace: "Over time", lens: "Lens", diagnosis: "Diagnosis", compare: "Compare", sweep: "Prune",
+    live: "Live",
+    sides: "Side by side",
+    heads: "Heads",
+    tokens: "Tokens",
+    trace: "Over time",
+    lens: "Lens",
+    diagnosis: "Diagnosis",
+    compare: "Compare",
+    sweep: "Prune",
 };
 
 export function App() {
@@ -29,11 +36,29 @@ export function App() {
     usePageKeys(() => setKeys(true));
     return (
         <>
-            <a class="skip" href="#main" onClick={(event) => { event.preventDefault(); document.getElementById("main")?.focus(); }}>Skip to the figures</a>
+            <a
+                class="skip"
+                href="#main"
+                onClick={(event) => {
+                    event.preventDefault();
+                    document.getElementById("main")?.focus();
+                }}>
+                Skip to the figures
+            </a>
             <Header onKeys={() => setKeys(true)} />
             <Tabs />
-            <main id="main" tabIndex={-1} role="tabpanel" aria-labelledby={`tab-${state.tab}`}><View tab={state.tab} /></main>
-            <footer>headlight {store.source.version} {store.source.kind === "report" ? " · one file, no network · " : " · nothing leaves this page but to its own server · "} <button type="button" class="link" onClick={() => setKeys(true)}>keys</button></footer>
+            <main id="main" tabIndex={-1} role="tabpanel" aria-labelledby={`tab-${state.tab}`}>
+                <View tab={state.tab} />
+            </main>
+            <footer>
+                headlight {store.source.version}{" "}
+                {store.source.kind === "report"
+                    ? " · one file, no network · "
+                    : " · nothing leaves this page but to its own server · "}{" "}
+                <button type="button" class="link" onClick={() => setKeys(true)}>
+                    keys
+                </button>
+            </footer>
             {keys && <Keys onClose={() => setKeys(false)} />}
         </>
     );
@@ -58,12 +83,18 @@ function LiveView({ tab, source }: { tab: Tab; source: LiveSource }) {
     const ready = source.run && source.run.state !== "streaming" ? source.run : null;
     useEffect(() => {
         setProblem("");
-        if (tab === "lens" && ready && !source.lens) source.readLens().catch((error: Error) => setProblem(error.message));
+        if (tab === "lens" && ready && !source.lens)
+            source.readLens().catch((error: Error) => setProblem(error.message));
     }, [tab, ready]);
     if (tab === "sides") return <SidesTab source={source} />;
     if (tab !== "lens") return <LiveTab source={source} />;
     if (source.lens) return <LensTab key={source.lens.nTokens} lens={source.lens} />;
-    return <Nothing title={problem || (source.run ? "Reading what each layer would say…" : "The lens needs a text")}>{source.run ? "" : "Generate one first."}</Nothing>;
+    return (
+        <Nothing
+            title={problem || (source.run ? "Reading what each layer would say…" : "The lens needs a text")}>
+            {source.run ? "" : "Generate one first."}
+        </Nothing>
+    );
 }
 
 /* ------------------------------------------------------------------------ header */
@@ -74,21 +105,62 @@ function Header({ onKeys }: { onKeys: () => void }) {
     const dark = state.theme === "dark";
     return (
         <header class="top">
-            <div class="brand"><Mark /><b>headlight</b>{source.title ? <span class="title">{source.title}</span> : null}</div>
-            {profile && <div class="of">
-                {source.profiles.length > 1
-                    ? <Segmented label="Model" value={String(state.profile)} onChange={(value) => store.set({ profile: Number(value), type: "" })}
-                        options={source.profiles.map((one, i) => ({ value: String(i), text: one.name }))} />
-                    : <h1>{profile.name}</h1>}
-                <p>{modelLine(profile)}<br />{corpusLine(profile)}</p>
-            </div>}
+            <div class="brand">
+                <Mark />
+                <b>headlight</b>
+                {source.title ? <span class="title">{source.title}</span> : null}
+            </div>
+            {profile && (
+                <div class="of">
+                    {source.profiles.length > 1 ? (
+                        <Segmented
+                            label="Model"
+                            value={String(state.profile)}
+                            onChange={(value) => store.set({ profile: Number(value), type: "" })}
+                            options={source.profiles.map((one, i) => ({ value: String(i), text: one.name }))}
+                        />
+                    ) : (
+                        <h1>{profile.name}</h1>
+                    )}
+                    <p>
+                        {modelLine(profile)}
+                        <br />
+                        {corpusLine(profile)}
+                    </p>
+                </div>
+            )}
             <div class="switches">
-                <Segmented label="Unit" value={state.unit} onChange={(unit) => store.set({ unit })}
-                    options={[{ value: "nats", text: "nats" }, { value: "bits", text: "bits" }, { value: "normalised", text: "normalised" }]} />
-                <Segmented label="Sink: the first key" value={state.sink} onChange={(sink) => store.set({ sink })}
-                    options={[{ value: "in", text: "sink in" }, { value: "out", text: "sink out" }]} />
-                <span class="tools"><button type="button" class="round" aria-label={dark ? "Light theme" : "Dark theme"} onClick={() => store.set({ theme: dark ? "light" : "dark" })}>{dark ? "☀" : "☾"}</button>
-                <button type="button" class="round" aria-label="Keys" onClick={onKeys}>?</button></span>
+                <Segmented
+                    label="Unit"
+                    value={state.unit}
+                    onChange={(unit) => store.set({ unit })}
+                    options={[
+                        { value: "nats", text: "nats" },
+                        { value: "bits", text: "bits" },
+                        { value: "normalised", text: "normalised" },
+                    ]}
+                />
+                <Segmented
+                    label="Sink: the first key"
+                    value={state.sink}
+                    onChange={(sink) => store.set({ sink })}
+                    options={[
+                        { value: "in", text: "sink in" },
+                        { value: "out", text: "sink out" },
+                    ]}
+                />
+                <span class="tools">
+                    <button
+                        type="button"
+                        class="round"
+                        aria-label={dark ? "Light theme" : "Dark theme"}
+                        onClick={() => store.set({ theme: dark ? "light" : "dark" })}>
+                        {dark ? "☀" : "☾"}
+                    </button>
+                    <button type="button" class="round" aria-label="Keys" onClick={onKeys}>
+                        ?
+                    </button>
+                </span>
             </div>
         </header>
     );
@@ -98,21 +170,43 @@ function Header({ onKeys }: { onKeys: () => void }) {
 const Mark = () => (
     <svg width="26" height="20" viewBox="0 0 26 20" aria-hidden="true">
         <path d="M2 10a8 8 0 0 1 8-8v16a8 8 0 0 1-8-8Z" fill="currentColor" />
-        <path d="M13 4l11-2M13 10h11M13 16l11 2" stroke="currentColor" stroke-width="2" stroke-linecap="round" opacity=".55" />
+        <path
+            d="M13 4l11-2M13 10h11M13 16l11 2"
+            stroke="currentColor"
+            stroke-width="2"
+            stroke-linecap="round"
+            opacity=".55"
+        />
     </svg>
 );
 
-const text = (value: unknown) => (typeof value === "string" || typeof value === "number" ? String(value) : "");
+const text = (value: unknown) =>
+    typeof value === "string" || typeof value === "number" ? String(value) : "";
 
 function modelLine({ model, nLayers, nHeads }: Profile): string {
     const kv = Number(model.kv_heads);
-    return [text(model.family), `${nLayers} layers × ${nHeads} heads`, kv > 0 && kv < nHeads ? `${kv} K/V` : "", text(model.dtype)].filter(Boolean).join(" · ");
+    return [
+        text(model.family),
+        `${nLayers} layers × ${nHeads} heads`,
+        kv > 0 && kv < nHeads ? `${kv} K/V` : "",
+        text(model.dtype),
+    ]
+        .filter(Boolean)
+        .join(" · ");
 }
 
 function corpusLine({ corpus }: Profile): string {
-    const n = (key: string, one: string) => (typeof corpus[key] === "number" ? plural(corpus[key] as number, one) : "");
+    const n = (key: string, one: string) =>
+        typeof corpus[key] === "number" ? plural(corpus[key] as number, one) : "";
     const context = typeof corpus.context === "number" ? `context ${count(corpus.context)}` : "";
-    return [text(corpus.name), n("sequences", "sequence") || n("documents", "document"), n("tokens", "token"), context].filter(Boolean).join(" · ");
+    return [
+        text(corpus.name),
+        n("sequences", "sequence") || n("documents", "document"),
+        n("tokens", "token"),
+        context,
+    ]
+        .filter(Boolean)
+        .join(" · ");
 }
 
 /* -------------------------------------------------------------------------- tabs */
@@ -137,9 +231,19 @@ function Tabs() {
     return (
         <div ref={list} class="tabs" role="tablist" aria-label="Views" onKeyDown={key}>
             {tabs.map((tab) => (
-                <button key={tab} type="button" role="tab" id={`tab-${tab}`} aria-selected={tab === state.tab} aria-controls="main" tabIndex={tab === state.tab ? 0 : -1} onClick={() => store.set({ tab })}>
-                    {TAB_NAMES[tab]}{tab === "diagnosis" && findings ? <span class="badge">{findings}</span> : null}
-                </button>))}
+                <button
+                    key={tab}
+                    type="button"
+                    role="tab"
+                    id={`tab-${tab}`}
+                    aria-selected={tab === state.tab}
+                    aria-controls="main"
+                    tabIndex={tab === state.tab ? 0 : -1}
+                    onClick={() => store.set({ tab })}>
+                    {TAB_NAMES[tab]}
+                    {tab === "diagnosis" && findings ? <span class="badge">{findings}</span> : null}
+                </button>
+            ))}
         </div>
     );
 }
@@ -160,7 +264,8 @@ function usePageState() {
             return;
         }
         const fragment = writeFragment(state);
-        if (fragment !== location.hash) history.replaceState(null, "", fragment || location.pathname + location.search);
+        if (fragment !== location.hash)
+            history.replaceState(null, "", fragment || location.pathname + location.search);
     }, [state]);
 }
 
@@ -179,7 +284,9 @@ function usePageKeys(showKeys: () => void) {
             if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
             if (event.key === "?") showKeys();
             else if (event.key === "/") {
-                const grid = document.querySelector<HTMLElement>("#prompt") ?? document.querySelector<HTMLElement>("main [role=grid], main [role=listbox]");
+                const grid =
+                    document.querySelector<HTMLElement>("#prompt") ??
+                    document.querySelector<HTMLElement>("main [role=grid], main [role=listbox]");
                 if (!grid) store.set({ tab: "heads" });
                 grid?.focus();
             } else return;

@@ -26,14 +26,31 @@ export function LiveTab({ source }: { source: LiveSource }) {
     return (
         <>
             <PromptBox source={source} />
-            {run ? <LiveViews source={source} run={run} pointed={pointed} onPoint={setPointed} />
-                : <Panel title="Nothing has been said yet" class="wide"><Nothing title="Type the beginning of a text and press Generate">
-                    Every token comes with the entropy of every head: dark cells look at one place, light ones everywhere.</Nothing></Panel>}
+            {run ? (
+                <LiveViews source={source} run={run} pointed={pointed} onPoint={setPointed} />
+            ) : (
+                <Panel title="Nothing has been said yet" class="wide">
+                    <Nothing title="Type the beginning of a text and press Generate">
+                        Every token comes with the entropy of every head: dark cells look at one place, light
+                        ones everywhere.
+                    </Nothing>
+                </Panel>
+            )}
         </>
     );
 }
 
-function LiveViews({ source, run, pointed, onPoint }: { source: LiveSource; run: Run; pointed: number; onPoint: (token: number) => void }) {
+function LiveViews({
+    source,
+    run,
+    pointed,
+    onPoint,
+}: {
+    source: LiveSource;
+    run: Run;
+    pointed: number;
+    onPoint: (token: number) => void;
+}) {
     const { state } = useStore();
     const profile = source.profiles[0];
     const normalised = state.unit === "normalised";
@@ -46,18 +63,48 @@ function LiveViews({ source, run, pointed, onPoint }: { source: LiveSource; run:
     useFirstHead(run, rows, trace.n);
     const heads = selectedHeads(profile, state.selected).map((head) => head.index);
     const all = useMemo(() => tokenMeans(rows, trace.n, []).map((value) => value * factor), [trace, factor]);
-    const chosen = useMemo(() => (heads.length ? tokenMeans(rows, trace.n, heads).map((value) => value * factor) : null), [trace, factor, state.selected]);
+    const chosen = useMemo(
+        () => (heads.length ? tokenMeans(rows, trace.n, heads).map((value) => value * factor) : null),
+        [trace, factor, state.selected],
+    );
     const at = pointed >= 0 ? pointed : streaming ? trace.n - 1 : state.token;
     return (
         <>
             <div class="columns">
-                <div class="column"><TextPanel source={source} run={run} trace={trace} means={chosen ?? all} unit={unit} most={most * factor} at={pointed >= 0 ? pointed : state.token} onPoint={onPoint} /></div>
                 <div class="column">
-                    <SnapshotPanel profile={profile} rows={rows} n={trace.n} at={at < trace.n ? at : -1} texts={trace.texts} unit={unit} most={most} led />
+                    <TextPanel
+                        source={source}
+                        run={run}
+                        trace={trace}
+                        means={chosen ?? all}
+                        unit={unit}
+                        most={most * factor}
+                        at={pointed >= 0 ? pointed : state.token}
+                        onPoint={onPoint}
+                    />
+                </div>
+                <div class="column">
+                    <SnapshotPanel
+                        profile={profile}
+                        rows={rows}
+                        n={trace.n}
+                        at={at < trace.n ? at : -1}
+                        texts={trace.texts}
+                        unit={unit}
+                        most={most}
+                        led
+                    />
                     <MapPanel source={source} run={run} at={pointed >= 0 ? pointed : state.token} />
                 </div>
             </div>
-            <OverTime trace={trace} all={all} chosen={chosen} name={state.selected.join(", ")} onPoint={onPoint} unit={unit} />
+            <OverTime
+                trace={trace}
+                all={all}
+                chosen={chosen}
+                name={state.selected.join(", ")}
+                onPoint={onPoint}
+                unit={unit}
+            />
         </>
     );
 }
@@ -68,36 +115,104 @@ function useFirstHead(run: Run, rows: Float32Array, n: number) {
     const resting = run.state === "done" || run.state === "stopped";
     useEffect(() => {
         if (!resting || state.selected.length || !n) return;
-        const means = Array.from({ length: rows.length / n }, (_, head) => mean(rows.subarray(head * n, (head + 1) * n)));
+        const means = Array.from({ length: rows.length / n }, (_, head) =>
+            mean(rows.subarray(head * n, (head + 1) * n)),
+        );
         const best = means.indexOf(extent(means)[0]);
         if (best >= 0) store.select(Math.floor(best / store.profile!.nHeads), best % store.profile!.nHeads);
     }, [resting]);
 }
 
-const WORDS: Record<Run["state"], string> = { streaming: "generating…", stopped: "stopped", done: "", lost: "the connection was lost; trying again…", failed: "" };
+const WORDS: Record<Run["state"], string> = {
+    streaming: "generating…",
+    stopped: "stopped",
+    done: "",
+    lost: "the connection was lost; trying again…",
+    failed: "",
+};
 
-function TextPanel({ source, run, trace, means, unit, most, at, onPoint }: { source: LiveSource; run: Run; trace: Trace; means: Float32Array; unit: string; most: number; at: number; onPoint: (token: number) => void }) {
+function TextPanel({
+    source,
+    run,
+    trace,
+    means,
+    unit,
+    most,
+    at,
+    onPoint,
+}: {
+    source: LiveSource;
+    run: Run;
+    trace: Trace;
+    means: Float32Array;
+    unit: string;
+    most: number;
+    at: number;
+    onPoint: (token: number) => void;
+}) {
     const { store, state } = useStore();
     const axis = axisAround(0, most);
     const spikes = useMemo(() => new Set(trace.spikes), [trace]);
     const map = state.selected[0] ? source.mapOf(state.selected[0]) : null;
     const looks = map && at >= 0 && at < map.n ? rowOf(map, at) : null;
-    const blues = state.theme === "dark" ? "bluesDark" as const : "blues" as const;
+    const blues = state.theme === "dark" ? ("bluesDark" as const) : ("blues" as const);
     const colour = (token: number, from: number) => {
-        if (from >= 0 && from === at && looks) return token < looks.length ? mapColour(blues, Math.sqrt(looks[token])) : null;
-        return Number.isNaN(means[token]) || means[token] === undefined ? null : mapColour("difference", shareOf(axis, means[token]));
+        if (from >= 0 && from === at && looks)
+            return token < looks.length ? mapColour(blues, Math.sqrt(looks[token])) : null;
+        return Number.isNaN(means[token]) || means[token] === undefined
+            ? null
+            : mapColour("difference", shareOf(axis, means[token]));
     };
-    const note = run.state === "failed" ? "" : `${WORDS[run.state] || plural(run.nGenerated, "token")}${run.settings.off.length ? `; off: ${run.settings.off.join(", ")}` : ""}`;
+    const note =
+        run.state === "failed"
+            ? ""
+            : `${WORDS[run.state] || plural(run.nGenerated, "token")}${run.settings.off.length ? `; off: ${run.settings.off.join(", ")}` : ""}`;
     return (
-        <Panel title="Text" class="first live-text" note={<span aria-live="polite">{note}</span>} actions={<>
-            <button type="button" class="quiet" disabled={!trace.n} onClick={() => download("trace.jsonl", "application/jsonl", run.toLines())}>Trace</button>
-            <TableButton table={() => traceTable(trace, means)} /></>}>
-            {run.state === "failed" ? <p class="problem" role="alert">{run.problem}</p> : null}
-            <TokenText id="live-text" label="The text, token by token" texts={trace.texts} kinds={trace.kinds} token={state.token} colour={colour} spikes={spikes}
-                spoken={(token) => `${visible(trace.texts[token])}, ${number(means[token])} ${unit}${spikes.has(token) ? ", spike" : ""}`}
-                onToken={(token) => store.set({ token })} onPoint={onPoint} />
-            <Scale label={looks ? `Where ${state.selected[0]} looks from here` : "Entropy of the chosen heads’ rows"} term={looks ? "pattern" : "H"} unit={looks ? "" : unit} axis={looks ? { low: 0, high: 1, step: 0.25 } : axis}
-                map={looks ? blues : "difference"} ends={looks ? undefined : ["focused", "diffuse"]} />
+        <Panel
+            title="Text"
+            class="first live-text"
+            note={<span aria-live="polite">{note}</span>}
+            actions={
+                <>
+                    <button
+                        type="button"
+                        class="quiet"
+                        disabled={!trace.n}
+                        onClick={() => download("trace.jsonl", "application/jsonl", run.toLines())}>
+                        Trace
+                    </button>
+                    <TableButton table={() => traceTable(trace, means)} />
+                </>
+            }>
+            {run.state === "failed" ? (
+                <p class="problem" role="alert">
+                    {run.problem}
+                </p>
+            ) : null}
+            <TokenText
+                id="live-text"
+                label="The text, token by token"
+                texts={trace.texts}
+                kinds={trace.kinds}
+                token={state.token}
+                colour={colour}
+                spikes={spikes}
+                spoken={(token) =>
+                    `${visible(trace.texts[token])}, ${number(means[token])} ${unit}${spikes.has(token) ? ", spike" : ""}`
+                }
+                onToken={(token) => store.set({ token })}
+                onPoint={onPoint}
+            />
+            <Scale
+                label={
+                    looks ? `Where ${state.selected[0]} looks from here` : "Entropy of the chosen heads’ rows"
+                }
+                term={looks ? "pattern" : "H"}
+                unit={looks ? "" : unit}
+                axis={looks ? { low: 0, high: 1, step: 0.25 } : axis}
+                map={looks ? blues : "difference"}
+                ends={looks ? undefined : ["focused", "diffuse"]}
+            />
             <Readout trace={trace} entropy={means} at={at < trace.n ? at : -1} unit={unit} />
         </Panel>
     );
@@ -117,14 +232,54 @@ function MapPanel({ source, run, at }: { source: LiveSource; run: Run; at: numbe
     const first = selectedHeads(source.profiles[0], state.selected)[0];
     const off = first ? state.off.includes(headName(first.layer, first.head)) : false;
     return (
-        <Panel class="card" title={name || "No head is chosen"} note={map && run.settings.off.length ? "with all heads on" : ""}
-            actions={first ? <button type="button" class="quiet" aria-pressed={off} onClick={() => store.toggleOff(first.layer, first.head)}>{off ? "Switch on" : "Switch off"}</button> : null}>
-            {map ? <AttentionView id="live-map" label={`Attention of ${name}`} map={map} texts={run.trace.texts} theme={state.theme} token={at} mostSize={380} onToken={(token) => store.set({ token })} />
-                : <Nothing title={problem || (!name ? "Click a head to see its attention over the text" : resting ? "Reading where it looks…" : "Its pattern comes when the text stands still")} />}
-            {map && at >= 0 && at < map.n ? <p class="extremes">{topOf(rowOf(map, at), run.trace.texts)}</p> : null}
+        <Panel
+            class="card"
+            title={name || "No head is chosen"}
+            note={map && run.settings.off.length ? "with all heads on" : ""}
+            actions={
+                first ? (
+                    <button
+                        type="button"
+                        class="quiet"
+                        aria-pressed={off}
+                        onClick={() => store.toggleOff(first.layer, first.head)}>
+                        {off ? "Switch on" : "Switch off"}
+                    </button>
+                ) : null
+            }>
+            {map ? (
+                <AttentionView
+                    id="live-map"
+                    label={`Attention of ${name}`}
+                    map={map}
+                    texts={run.trace.texts}
+                    theme={state.theme}
+                    token={at}
+                    mostSize={380}
+                    onToken={(token) => store.set({ token })}
+                />
+            ) : (
+                <Nothing
+                    title={
+                        problem ||
+                        (!name
+                            ? "Click a head to see its attention over the text"
+                            : resting
+                              ? "Reading where it looks…"
+                              : "Its pattern comes when the text stands still")
+                    }
+                />
+            )}
+            {map && at >= 0 && at < map.n ? (
+                <p class="extremes">{topOf(rowOf(map, at), run.trace.texts)}</p>
+            ) : null}
         </Panel>
     );
 }
 
 const topOf = (row: Float32Array, texts: string[]) =>
-    Array.from(row.keys()).sort((a, b) => row[b] - row[a]).slice(0, 4).map((key) => `${visible(texts[key])} ${percent(row[key])}`).join(" · ");
+    Array.from(row.keys())
+        .sort((a, b) => row[b] - row[a])
+        .slice(0, 4)
+        .map((key) => `${visible(texts[key])} ${percent(row[key])}`)
+        .join(" · ");

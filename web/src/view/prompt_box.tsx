@@ -20,20 +20,62 @@ export function PromptBox({ source }: { source: LiveSource }) {
         event.preventDefault();
         go();
     };
-    const field = (label: string, value: number, set: (value: number) => void, step: number, most: number) => (
-        <label>{label} <input type="number" min={0} max={most} step={step} value={value} onInput={(event) => set(Number(event.currentTarget.value) || 0)} /></label>
+    const field = (
+        label: string,
+        value: number,
+        set: (value: number) => void,
+        step: number,
+        most: number,
+    ) => (
+        <label>
+            {label}{" "}
+            <input
+                type="number"
+                min={0}
+                max={most}
+                step={step}
+                value={value}
+                onInput={(event) => set(Number(event.currentTarget.value) || 0)}
+            />
+        </label>
     );
     return (
-        <form class="panel prompt" onSubmit={(event) => { event.preventDefault(); go(); }}>
-            <textarea id="prompt" aria-label="Prompt" rows={2} value={prompt} onInput={(event) => setPrompt(event.currentTarget.value)} onKeyDown={key} placeholder="The beginning of a text" />
+        <form
+            class="panel prompt"
+            onSubmit={(event) => {
+                event.preventDefault();
+                go();
+            }}>
+            <textarea
+                id="prompt"
+                aria-label="Prompt"
+                rows={2}
+                value={prompt}
+                onInput={(event) => setPrompt(event.currentTarget.value)}
+                onKeyDown={key}
+                placeholder="The beginning of a text"
+            />
             <div class="prompt-row">
                 {field("tokens", maxTokens, setMaxTokens, 1, source.model.n_ctx)}
                 {field("temperature", temperature, setTemperature, 0.1, 5)}
                 {field("seed", seed, setSeed, 1, 999999)}
-                {state.off.length ? <span class="off-list">off: {state.off.join(", ")} <button type="button" class="link" onClick={() => store.set({ off: [] })}>all on</button></span> : null}
+                {state.off.length ? (
+                    <span class="off-list">
+                        off: {state.off.join(", ")}{" "}
+                        <button type="button" class="link" onClick={() => store.set({ off: [] })}>
+                            all on
+                        </button>
+                    </span>
+                ) : null}
                 <span class="prompt-go">
-                    <button type="submit" class="main" disabled={!prompt || maxTokens < 1}>{source.run && state.off.join() !== source.run.settings.off.join() ? "Generate again" : "Generate"}</button>
-                    <button type="button" disabled={!busy} onClick={() => source.stop()}>Stop</button>
+                    <button type="submit" class="main" disabled={!prompt || maxTokens < 1}>
+                        {source.run && state.off.join() !== source.run.settings.off.join()
+                            ? "Generate again"
+                            : "Generate"}
+                    </button>
+                    <button type="button" disabled={!busy} onClick={() => source.stop()}>
+                        Stop
+                    </button>
                 </span>
             </div>
         </form>

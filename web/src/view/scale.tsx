@@ -24,13 +24,24 @@ export function Scale(props: {
     const seen = props.at !== undefined && !Number.isNaN(props.at);
     return (
         <div class="scale">
-            <span class="name">{props.label}{props.unit ? ` (${props.unit})` : ""}{props.term ? <Ask term={props.term} /> : null}</span>
+            <span class="name">
+                {props.label}
+                {props.unit ? ` (${props.unit})` : ""}
+                {props.term ? <Ask term={props.term} /> : null}
+            </span>
             <div class="ramp">
                 {props.ends ? <span class="end">{props.ends[0]}</span> : null}
                 <div class="bar" style={{ background: gradientOf(props.map) }}>
-                    {seen && <i class="needle" style={{ left: `${100 * Math.min(Math.max(shareOf(axis, props.at!), 0), 1)}%` }} />}
+                    {seen && (
+                        <i
+                            class="needle"
+                            style={{ left: `${100 * Math.min(Math.max(shareOf(axis, props.at!), 0), 1)}%` }}
+                        />
+                    )}
                     {ticksOf(axis).map((tick) => (
-                        <span key={tick} class="tick" style={{ left: `${100 * shareOf(axis, tick)}%` }}>{tickText(tick, axis.step)}</span>
+                        <span key={tick} class="tick" style={{ left: `${100 * shareOf(axis, tick)}%` }}>
+                            {tickText(tick, axis.step)}
+                        </span>
                     ))}
                 </div>
                 {props.ends ? <span class="end">{props.ends[1]}</span> : null}
