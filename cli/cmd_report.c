@@ -152,8 +152,31 @@ static hl_status look_at_prompt(report_work *work, const report_command *c)
     return status == HL_OK ? look_through_lens(work, c, &prompt) : status;
 }
 
+/* Which profile is of the model, by hash; one that does not say might be.  -1: none. */
+static hl_status find_profile(int *out, const report_work *work, const report_command *c)
+{
+    uint64_t  hash = 0;
+    char      wanted[24];
+    hl_status status = hl_model_hash(&hash, work->prompt.model, (int32_t)c->common.n_threads);
+
+    snprintf(wanted, sizeof wanted, "%016llx", (unsigned long long)hash);
+    *out = -1;
+    for (int i = 0; i < c->paths.count && *out < 0; i++) {
+        const char *model = hl_profile_setting(work->profiles[i], "model");
+        *out              = model == NULL || strcmp(model, wanted) == 0 ? i : -1;
+    }
+    if (status == HL_OK && *out < 0 && c->paths.count > 0 && !c->common.quiet)
+        hl_complain("report",
+                    "%s is not the model of the profile%s, as their hashes say; its "
+                    "prompt is shown all the same",
+                    c->source.model, c->paths.count == 1 ? "" : "s");
+    return status;
+}
+
 static hl_status write_report(const report_work *work, const report_command *c)
 {
+    int       place  = -1;
+    hl_status status = HL_OK;
     hl_report report = { .title        = c->title,
                          .profiles     = work->named,
                          .n_profiles   = c->paths.count,
@@ -165,8 +188,10 @@ static hl_status write_report(const report_work *work, const report_command *c)
                          .seed         = (uint64_t)c->common.seed };
 
     if (work->prompt.model != NULL)
+        status = find_profile(&place, work, c);
+    if (place == 0)
         report.model = hl_model_get_info(work->prompt.model);
-    return hl_report_write(&report, c->output);
+    return status == HL_OK ? hl_report_write(&report, c->output) : status;
 }
 
 static void say(const report_work *work, const report_command *c)

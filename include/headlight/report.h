@@ -20,7 +20,7 @@ extern "C" {
  * all that is given here.  doc/report.md describes that JSON. */
 
 typedef struct hl_report_profile {
-    const char       *name;
+    const char       *name; /* not NULL */
     const hl_profile *profile;
 } hl_report_profile;
 

@@ -48,7 +48,8 @@ static hl_status check_parts(const hl_report *report)
         HL_TRY(check_shape("the trace", hl_trace_n_layers(report->trace),
                            hl_trace_n_heads(report->trace), first));
     if (report->maps != NULL)
-        HL_TRY(check_shape("the prompt", report->maps->n_layers, report->maps->n_heads, first));
+        HL_TRY(check_shape("the model of the prompt", report->maps->n_layers, report->maps->n_heads,
+                           first));
 
 done:
     return status;

@@ -435,7 +435,7 @@ json_t *hl_report_profile_json(hl_report_out *out, const hl_report *report, int6
 
     for (int64_t layer = 0; layer < hl_profile_n_layers(profile); layer++)
         hl_report_append(out, n_heads, json_integer(hl_profile_heads_of(profile, layer)));
-    hl_report_set(out, object, "name", hl_report_text(about->name != NULL ? about->name : ""));
+    hl_report_set(out, object, "name", hl_report_text(about->name));
     hl_report_set(out, object, "model",
                   model_json(out, profile, index == 0 ? report->model : NULL));
     hl_report_set(out, object, "corpus", corpus_json(out, profile));

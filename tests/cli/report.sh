@@ -3,7 +3,7 @@
 set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
-plan 27
+plan 29
 
 model=models/demo
 small=tests/data/families/llama3
@@ -45,6 +45,9 @@ expect_line "everything at once" 0 '"profiles": 2, "tokens": [0-9]+, "traced": [
 result "compared, traced, with maps and lens" "$(holds "$scratch/all.html" 'len(d["profiles"]) == 2 and d["compare"]["names"] == ["a.profile", "b.profile"] and len(d["tokens"]["maps"]["heads"]) == 64 and len(d["lens"]["top"]) == 9 and 2 in d["trace"]["kinds"] and d["title"] == "A & B <i>"')"
 result "the prompt stays in its element" "$(holds "$scratch/all.html" '"".join(d["tokens"]["texts"]).replace("·", " ") == "say </script> \"now\""')"
 result "the model adds what profiles lack" "$(holds "$scratch/all.html" 'd["profiles"][0]["model"]["d_model"] == 256 and "d_model" not in d["profiles"][1]["model"]')"
+run report "$scratch/b.profile" --model $model --prompt x -o "$scratch/other.html" --threads 1
+expect_line "a model that no profile is of is said to be one" 0 '^headlight report: models/demo is not the model of the profile'
+result "and adds nothing" "$(holds "$scratch/other.html" '"d_model" not in d["profiles"][0]["model"] and "tokens" in d')"
 run report --compare "$scratch/c.json" -o "$scratch/c.html" --quiet
 expect "a comparison alone" 0 </dev/null
 result "as compare has it" "$(holds "$scratch/c.html" "d['compare']['significant'] == json.load(open('$scratch/c.json'))['significant'] and d['profiles'] == []")"
@@ -79,7 +82,7 @@ expect_line "a profile of another shape" 3 '^headlight report: small.profile has
 run report "$scratch/small.profile" --trace "$scratch/t.trace" -o "$scratch/x.html"
 expect_line "a trace of another model" 3 '^headlight report: the trace has 8 layers of up to 8 heads, but small.profile has 3 of up to 4$'
 run report "$scratch/small.profile" --model $model --prompt x -o "$scratch/x.html"
-expect_line "another model" 3 '^headlight report: the model has 8 layers'
+expect_line "another model" 3 '^headlight report: the model of the prompt has 8 layers'
 run report "$scratch/a.profile" --sweep "$scratch/c.json" -o "$scratch/x.html"
 expect_line "a comparison is no sweep" 3 "c.json: has no tables.points: not what 'headlight sweep --json' prints"
 run report "$scratch/a.profile" --trace "$scratch/a.profile" -o "$scratch/x.html"
