@@ -22,8 +22,9 @@
 
 enum {
     DOT_WEIGHTS    = 4, /* rows of W that are read side by side */
-    DOT_ROWS       = 2, /* rows of x that share what is read, where there are more than one, */
-    TILE_WEIGHTS   = VL == 8 ? 2 : 4, /* ... with so many of W: AVX2 has 16 registers */
+    DOT_ROWS       = 4, /* rows of x that share what is read, where there are so many, */
+    TILE_FLOATS    = VL == 8 ? 1 : 2, /* ... with so many of W: registers must hold all sums, */
+    TILE_BLOCKS    = VL == 8 ? 2 : 4, /* of which blocks need fewer, and AVX2 has but 16 */
     DOT_DECODED    = 256,             /* values of a row that are decoded together */
     COMBINED_ROWS  = 8,               /* so that sums are read and written once for all of them */
     COMBINED_WIDTH = 1024,            /* sums that stay in the first cache */
@@ -89,12 +90,16 @@ typedef struct dot_tile {
 
 HL_INLINE void dot_floats(const dot_tile *t, int n_x, int n_weights, hl_dtype dtype)
 {
-    int64_t n                              = t->n;
-    int64_t size                           = dtype == HL_DTYPE_F32 ? 4 : 2;
-    int64_t ahead                          = DOT_WEIGHTS * n * size;
-    vf      sums[DOT_ROWS][DOT_WEIGHTS][2] = { { { { 0 } } } };
-    int64_t i                              = 0;
+    int64_t n     = t->n;
+    int64_t size  = dtype == HL_DTYPE_F32 ? 4 : 2;
+    int64_t ahead = DOT_WEIGHTS * n * size;
+    int64_t i     = 0;
+    vf      sums[DOT_ROWS][DOT_WEIGHTS][2];
 
+    for (int r = 0; r < n_x; r++) {
+        for (int j = 0; j < n_weights; j++)
+            sums[r][j][0] = sums[r][j][1] = (vf){ 0 };
+    }
     for (; i + 2 * VL <= n; i += 2 * VL) {
         for (int j = 0; j < n_weights; j++) {
             for (int64_t byte = 0; byte < 2 * VL * size; byte += 64)
@@ -302,15 +307,24 @@ HL_INLINE void unpack_q6_k(uint8_t q[32], const uint8_t *b, int s)
     memcpy(q, &low, sizeof low);
 }
 
-/* 16 values that share a scale, from `first` on: run (n_x) = start + q x. */
-HL_INLINE void add_q6_k_run(vf *run, const dot_block *d, int n_x, const uint8_t *q, int first)
+/* 32 values of one row of a Q6_K, from 32 s on: two runs of 16, each with its scale. */
+HL_INLINE void add_q6_k_pair(vf *part, const dot_block *d, int n_x, vf (*start)[16],
+                             const uint8_t q[32], const float *scales, int s)
 {
     enum { RUN = 16 / VL };
 
-    for (int i = 0; i < RUN; i++) {
-        vf values = as_floats(vi_load_u8(q + i * VL));
+    for (int half = 0; half < 2; half++) {
+        vf run[DOT_ROWS];
         for (int r = 0; r < n_x; r++)
-            run[r] = vf_fma(vf_load(d->x + r * d->x_stride + first + i * VL), values, run[r]);
+            run[r] = start[r][2 * s + half];
+        for (int i = 0; i < RUN; i++) {
+            int at     = half * 16 + i * VL;
+            vf  values = as_floats(vi_load_u8(q + at));
+            for (int r = 0; r < n_x; r++)
+                run[r] = vf_fma(vf_load(d->x + r * d->x_stride + 32 * s + at), values, run[r]);
+        }
+        for (int r = 0; r < n_x; r++)
+            part[r] = vf_fma(vf_set(scales[2 * s + half]), run[r], part[r]);
     }
 }
 
@@ -330,17 +344,10 @@ HL_INLINE void add_q6_k(block_sums sums, const dot_block *d, int n_x, int n_weig
 
         for (int i = 0; i < 16; i += VL)
             vf_store(scales + i, as_floats(vi_load_s8(d->b[j] + 192 + i)));
-        for (int s = 0; s < 16; s++) {
+        for (int s = 0; s < 8; s++) {
             uint8_t q[32];
-            vf      run[DOT_ROWS];
-
-            if (s % 2 == 0)
-                unpack_q6_k(q, d->b[j], s / 2);
-            for (int r = 0; r < n_x; r++)
-                run[r] = start[r][s];
-            add_q6_k_run(run, d, n_x, q + s % 2 * 16, 16 * s);
-            for (int r = 0; r < n_x; r++)
-                part[r] = vf_fma(vf_set(scales[s]), run[r], part[r]);
+            unpack_q6_k(q, d->b[j], s);
+            add_q6_k_pair(part, d, n_x, start, q, scales, s);
         }
         for (int r = 0; r < n_x; r++)
             sums[r][j] = vf_fma(vf_set(scale[j]), part[r], sums[r][j]);
@@ -354,9 +361,13 @@ HL_INLINE void dot_blocks(const dot_tile *t, int n_x, int n_weights, add_block a
                           int n_bytes)
 {
     int64_t    n_blocks = t->n / n_values;
-    block_sums sums     = { { { 0 } } };
     dot_block  d        = { .x_stride = t->x_stride };
+    block_sums sums;
 
+    for (int r = 0; r < n_x; r++) {
+        for (int j = 0; j < n_weights; j++)
+            sums[r][j] = (vf){ 0 };
+    }
     for (int64_t block = 0; block < n_blocks; block++) {
         d.x = t->x + block * n_values;
         for (int j = 0; j < n_weights; j++) {
@@ -433,18 +444,24 @@ HL_INLINE void dot_at(const hl_dot *d, int64_t row, int n_x, int64_t j, int n_we
     }
 }
 
-/* Four rows of W at a time with every x, in tiles whose sums registers hold; then the rest one
- * by one. */
+/* Four rows of W at a time with every x, in tiles; then the rest one by one. */
 HL_INLINE void dot_all(const hl_dot *d, hl_dtype dtype)
 {
-    int64_t j = 0;
+    const bool is_float = dtype == HL_DTYPE_F32 || dtype == HL_DTYPE_F16 || dtype == HL_DTYPE_BF16;
+    const int  n_tile   = is_float ? TILE_FLOATS : TILE_BLOCKS;
+    const int  n_wide   = 2 * n_tile < DOT_WEIGHTS ? 2 * n_tile : DOT_WEIGHTS;
+    int64_t    j        = 0;
 
     for (; j + DOT_WEIGHTS <= d->n_weights; j += DOT_WEIGHTS) {
         int64_t row = 0;
 
         for (; row + DOT_ROWS <= d->n_rows; row += DOT_ROWS) {
-            for (int part = 0; part < DOT_WEIGHTS; part += TILE_WEIGHTS)
-                dot_at(d, row, DOT_ROWS, j + part, TILE_WEIGHTS, dtype);
+            for (int part = 0; part < DOT_WEIGHTS; part += n_tile)
+                dot_at(d, row, DOT_ROWS, j + part, n_tile, dtype);
+        }
+        for (; row + DOT_ROWS / 2 <= d->n_rows; row += DOT_ROWS / 2) {
+            for (int part = 0; part < DOT_WEIGHTS; part += n_wide)
+                dot_at(d, row, DOT_ROWS / 2, j + part, n_wide, dtype);
         }
         for (; row < d->n_rows; row++)
             dot_at(d, row, 1, j, DOT_WEIGHTS, dtype);

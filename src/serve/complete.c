@@ -72,13 +72,17 @@ static hl_status check_size(const completion *c)
 
 static hl_status make_choices(completion *c)
 {
-    hl_status status = HL_OK;
+    hl_status status   = HL_OK;
+    int64_t   n_places = c->server->options.n_slots + c->server->options.n_queue;
 
     c->n_choices = c->prompts.count * c->request.n;
     if (c->n_choices > HL_WIRE_MAX_CHOICES)
         return hl_fail(HL_BAD_INPUT, "%lld prompts times n = %lld are %lld texts, at most %d",
                        (long long)c->prompts.count, (long long)c->request.n,
                        (long long)c->n_choices, HL_WIRE_MAX_CHOICES);
+    if (c->n_choices > n_places)
+        return hl_fail(HL_BAD_INPUT, "%lld texts at once, this server has room for %lld",
+                       (long long)c->n_choices, (long long)n_places);
     HL_TRY(check_size(c));
     for (int64_t i = 0; i < c->n_choices; i++) {
         choice *made  = &c->choices[i];
@@ -99,7 +103,7 @@ static hl_status prepare(completion *c, bool is_chat)
     hl_status       status  = HL_OK;
     hl_server      *server  = c->server;
     hl_wire_context context = { .model = server->model, .model_name = server->model_name };
-    uint64_t        number  = atomic_fetch_add(&server->n_requests, 1);
+    uint64_t        number  = hl_server_next_number(server);
 
     HL_TRY(hl_wire_read(&c->request, &c->fault, c->root, is_chat, &context));
     if (!c->request.has_seed)

@@ -422,6 +422,7 @@ static hl_status open_session(hl_engine *engine)
         .n_batch     = options->n_slots,
         .n_chunk     = options->n_chunk,
         .n_patterns  = (options->n_chunk + options->n_slots - 1) / options->n_slots,
+        .n_rows      = options->n_chunk > options->n_slots ? options->n_chunk : options->n_slots,
         .wants       = HL_WANT_LAST_LOGITS | HL_WANT_LOGITS | HL_WANT_PATTERN,
         .cache_dtype = options->cache_dtype,
         .n_threads   = options->n_threads,

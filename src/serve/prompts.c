@@ -105,8 +105,8 @@ static hl_status content_of(const char **out, char **owned, const json_t *conten
         return HL_OK;
     if (!json_is_array(content))
         return hl_fail(HL_BAD_INPUT, "messages[%zu].content is no text", number);
-    json_array_foreach(content, index, part)
-        room += json_string_length(json_object_get(part, "text"));
+    for (size_t i = 0; i < json_array_size(content); i++)
+        room += json_string_length(json_object_get(json_array_get(content, i), "text"));
     HL_TRY(HL_ALLOC(owned, room));
     json_array_foreach(content, index, part) {
         const json_t *text = json_object_get(part, "text");

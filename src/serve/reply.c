@@ -185,7 +185,7 @@ static hl_status add_entry(hl_reply *reply, const hl_job_event *event)
     if (reply->entries == NULL)
         reply->entries = json_array();
     if (json_array_append_new(reply->entries, entry) != 0)
-        return hl_fail(HL_NO_MEMORY, "serve: out of memory for a token");
+        return hl_fail(HL_NO_MEMORY, "out of memory for a token");
     return HL_OK;
 }
 
@@ -263,7 +263,7 @@ static hl_status add_watched(hl_reply *reply, const hl_job_event *event)
     if (reply->watched == NULL)
         reply->watched = json_array();
     if (json_array_append_new(reply->watched, entry) != 0)
-        status = hl_fail(HL_NO_MEMORY, "serve: out of memory for a token");
+        status = hl_fail(HL_NO_MEMORY, "out of memory for a token");
 
 done:
     hl_free(piece);
@@ -389,38 +389,49 @@ static const char *finish_reason(const hl_reply *reply)
     return "stop";
 }
 
+/* The likeliest tokens by their text; null of a token that nothing led to. */
+static json_t *top_object(const json_t *entry)
+{
+    const json_t *top    = json_object_get(entry, "top_logprobs");
+    json_t       *object = json_object();
+
+    if (!json_is_real(json_object_get(entry, "logprob"))) {
+        json_decref(object);
+        return json_null();
+    }
+    for (size_t i = 0; i < json_array_size(top); i++) {
+        const json_t *other = json_array_get(top, i);
+        json_object_set(object, json_string_value(json_object_get(other, "token")),
+                        json_object_get(other, "logprob"));
+    }
+    return object;
+}
+
 /* What completions call logprobs: arrays side by side. */
-static json_t *completion_logprobs(json_t *entries, int n_top)
+static json_t *completion_logprobs(const json_t *entries, int n_top)
 {
     json_t *tokens = json_array(), *logprobs = json_array(), *tops = json_array();
     json_t *offsets = json_array();
-    json_t *entry, *other;
-    size_t  index, inner;
 
-    json_array_foreach(entries, index, entry) {
-        json_t *top = json_object();
+    for (size_t i = 0; i < json_array_size(entries); i++) {
+        const json_t *entry = json_array_get(entries, i);
         json_array_append(tokens, json_object_get(entry, "token"));
         json_array_append(logprobs, json_object_get(entry, "logprob"));
         json_array_append(offsets, json_object_get(entry, "text_offset"));
-        json_array_foreach(json_object_get(entry, "top_logprobs"), inner, other)
-            json_object_set(top, json_string_value(json_object_get(other, "token")),
-                            json_object_get(other, "logprob"));
-        bool known = json_is_real(json_object_get(entry, "logprob"));
-        json_array_append_new(tops, known ? json_incref(top) : json_null());
-        json_decref(top);
+        json_array_append_new(tops, top_object(entry));
+    }
+    if (n_top == 0) {
+        json_decref(tops);
+        tops = json_null();
     }
     return json_pack("{s:o, s:o, s:o, s:o}", "tokens", tokens, "token_logprobs", logprobs,
-                     "top_logprobs", n_top > 0 ? tops : (json_decref(tops), json_null()),
-                     "text_offset", offsets);
+                     "top_logprobs", tops, "text_offset", offsets);
 }
 
 static json_t *chat_logprobs(json_t *entries)
 {
-    json_t *entry;
-    size_t  index;
-
-    json_array_foreach(entries, index, entry)
-        json_object_del(entry, "text_offset");
+    for (size_t i = 0; i < json_array_size(entries); i++)
+        json_object_del(json_array_get(entries, i), "text_offset");
     return json_pack("{s:O, s:n}", "content", entries, "refusal");
 }
 

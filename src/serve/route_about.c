@@ -76,7 +76,7 @@ void hl_serve_model(void *context, hl_exchange *exchange)
 void hl_serve_health(void *context, hl_exchange *exchange)
 {
     hl_server *server   = context;
-    bool       draining = atomic_load(&server->is_draining);
+    bool       draining = hl_server_is_draining(server);
 
     hl_server_answer(exchange, draining ? 503 : 200,
                      json_pack("{s:s}", "status", draining ? "draining" : "ok"));
@@ -131,4 +131,10 @@ void hl_serve_page(void *context, hl_exchange *exchange)
                                                .n_bytes = page.n_before + n_nothing + page.n_after,
                                                .header  = "Content-Security-Policy",
                                                .value   = policy });
+}
+
+void hl_serve_nothing(void *context, hl_exchange *exchange)
+{
+    (void)context;
+    hl_exchange_answer(exchange, &(hl_answer){ .status = 204 });
 }

@@ -108,8 +108,7 @@ static hl_status check_address(hl_server *server)
     server->hosts.n_names = server->options.n_names;
     if (server->token != NULL || hl_address_is_loopback(address))
         return HL_OK;
-    return hl_fail(HL_BAD_ARGUMENT, "serve: %s can be reached by other machines: give a token",
-                   address);
+    return hl_fail(HL_BAD_ARGUMENT, "%s can be reached by other machines: give a token", address);
 }
 
 static hl_status open_http(hl_server *server)
@@ -142,6 +141,7 @@ hl_status hl_server_open(hl_server **out, const hl_model *model, const hl_tokeni
     *out = NULL;
     HL_TRY(HL_ALLOC_ZEROED(&server, 1));
     pthread_mutex_init(&server->looking, NULL);
+    pthread_mutex_init(&server->lock, NULL);
     if (options != NULL)
         server->options = *options;
     fill_in(&server->options);
@@ -168,11 +168,34 @@ int32_t hl_server_port(const hl_server *server)
     return hl_http_port(server->http);
 }
 
+bool hl_server_is_draining(hl_server *server)
+{
+    pthread_mutex_lock(&server->lock);
+    bool draining = server->is_draining;
+    pthread_mutex_unlock(&server->lock);
+    return draining;
+}
+
+uint64_t hl_server_next_number(hl_server *server)
+{
+    pthread_mutex_lock(&server->lock);
+    uint64_t number = server->n_requests++;
+    pthread_mutex_unlock(&server->lock);
+    return number;
+}
+
+static void start_draining(hl_server *server)
+{
+    pthread_mutex_lock(&server->lock);
+    server->is_draining = true;
+    pthread_mutex_unlock(&server->lock);
+}
+
 void hl_server_drain(hl_server *server, double seconds, int64_t *n_cut)
 {
     double begun = hl_connections_now();
 
-    atomic_store(&server->is_draining, true);
+    start_draining(server);
     hl_http_quiesce(server->http);
     hl_engine_drain(server->engine, seconds, n_cut);
     double left = seconds - (hl_connections_now() - begun);
@@ -183,7 +206,7 @@ void hl_server_close(hl_server *server)
 {
     if (server == NULL)
         return;
-    atomic_store(&server->is_draining, true);
+    start_draining(server);
     hl_http_close(server->http);
     hl_engine_close(server->engine);
     hl_metrics_free(server->metrics);
@@ -194,5 +217,6 @@ void hl_server_close(hl_server *server)
     hl_free(server->token);
     hl_free(server->host);
     pthread_mutex_destroy(&server->looking);
+    pthread_mutex_destroy(&server->lock);
     hl_free(server);
 }

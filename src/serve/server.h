@@ -3,7 +3,6 @@
 #define HL_SERVE_SERVER_H
 
 #include <pthread.h>
-#include <stdatomic.h>
 
 #include "headlight.h"
 #include "serve/engine.h"
@@ -13,24 +12,29 @@
 #include "serve/wire.h"
 
 struct hl_server {
-    const hl_model      *model;
-    const hl_tokenizer  *tokenizer;
-    hl_server_options    options; /* with defaults filled in; texts are the caller's or below */
-    char                *host;
-    char                *token; /* NULL: none */
-    char                *model_name;
-    char               **names;
-    hl_host_rules        hosts;
-    int64_t              end_ids[2]; /* (n_end_ids) that the tokenizer knows */
-    int                  n_end_ids;
-    int64_t              started; /* seconds since 1970 */
-    hl_engine           *engine;
-    hl_http             *http;
-    hl_metrics          *metrics;
-    pthread_mutex_t      looking; /* views and measurements, one at a time */
-    atomic_bool          is_draining;
-    atomic_uint_fast64_t n_requests; /* for ids and seeds */
+    const hl_model     *model;
+    const hl_tokenizer *tokenizer;
+    hl_server_options   options; /* with defaults filled in; texts are the caller's or below */
+    char               *host;
+    char               *token; /* NULL: none */
+    char               *model_name;
+    char              **names;
+    hl_host_rules       hosts;
+    int64_t             end_ids[2]; /* (n_end_ids) that the tokenizer knows */
+    int                 n_end_ids;
+    int64_t             started; /* seconds since 1970 */
+    hl_engine          *engine;
+    hl_http            *http;
+    hl_metrics         *metrics;
+    pthread_mutex_t     looking; /* views and measurements, one at a time */
+    pthread_mutex_t     lock;    /* of what follows */
+    bool                is_draining;
+    uint64_t            n_requests; /* for ids and seeds */
 };
+
+bool hl_server_is_draining(hl_server *server);
+/* 0, 1, 2, ... */
+uint64_t hl_server_next_number(hl_server *server);
 
 /* An answer with a JSON body; takes the tree.  NULL is out of memory. */
 void hl_server_answer(hl_exchange *exchange, int status, json_t *tree);
@@ -52,6 +56,7 @@ void hl_serve_model(void *server, hl_exchange *exchange);
 void hl_serve_health(void *server, hl_exchange *exchange);
 void hl_serve_metrics(void *server, hl_exchange *exchange);
 void hl_serve_page(void *server, hl_exchange *exchange);
+void hl_serve_nothing(void *server, hl_exchange *exchange); /* 204: what browsers ask for unasked */
 void hl_serve_completions(void *server, hl_exchange *exchange);
 void hl_serve_chat(void *server, hl_exchange *exchange);
 void hl_serve_measure(void *server, hl_exchange *exchange);

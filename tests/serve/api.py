@@ -56,7 +56,9 @@ def page():
     status, headers, data = server.ask("GET", "/")
     equal(status, 200)
     assert b"<html" in data.lower() or b"<!doctype html" in data.lower()
+    assert b'id="headlight-data">null</script>' in data
     assert "frame-ancestors 'none'" in headers["Content-Security-Policy"]
+    equal(server.ask("GET", "/favicon.ico")[0], 204)
 
 
 def head():
