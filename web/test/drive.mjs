@@ -163,7 +163,7 @@ export async function cellOf(page, layer, head, { id = "heads", layers = 8, head
             canvas.scrollIntoView({ block: "center" });
             const box = canvas.getBoundingClientRect();
             const bars = id === "heads" ? Math.min(44, Math.max(24, box.width * 0.07)) : 0;
-            const left = 30,
+            const left = 36,
                 top = bars ? bars + 8 : 4;
             const cell = {
                 width: Math.min(87, (box.width - left - (bars ? bars + 8 : 2)) / layers),

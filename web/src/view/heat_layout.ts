@@ -19,7 +19,7 @@ export interface HeatLayout {
     bars: number; /* length of the longest bar; 0: no bars */
 }
 
-const LABELS_LEFT = 30;
+const LABELS_LEFT = 36;
 const LABELS_BELOW = 34;
 const MOST_CELL = 58;
 

@@ -14,7 +14,7 @@ import { selectedHeads, useStore } from "../store";
 import { AttentionView } from "./attention_map";
 import { Nothing, Panel } from "./pieces";
 import { PromptBox } from "./prompt_box";
-import { Scale } from "./scale";
+import { ATTENTION, attentionShare, Scale } from "./scale";
 import { TableButton } from "./table";
 import { TokenText } from "./token_text";
 import { SnapshotPanel } from "./tokens_tab";
@@ -158,7 +158,7 @@ function TextPanel({
     const blues = state.theme === "dark" ? ("bluesDark" as const) : ("blues" as const);
     const colour = (token: number, from: number) => {
         if (from >= 0 && from === at && looks)
-            return token < looks.length ? mapColour(blues, Math.sqrt(looks[token])) : null;
+            return token < looks.length ? mapColour(blues, attentionShare(looks[token])) : null;
         return Number.isNaN(means[token]) || means[token] === undefined
             ? null
             : mapColour("difference", shareOf(axis, means[token]));
@@ -209,7 +209,8 @@ function TextPanel({
                 }
                 term={looks ? "pattern" : "H"}
                 unit={looks ? "" : unit}
-                axis={looks ? { low: 0, high: 1, step: 0.25 } : axis}
+                axis={looks ? ATTENTION : axis}
+                root={looks !== null}
                 map={looks ? blues : "difference"}
                 ends={looks ? undefined : ["focused", "diffuse"]}
             />

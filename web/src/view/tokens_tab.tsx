@@ -13,7 +13,7 @@ import { selectedHeads, useStore } from "../store";
 import { AttentionView } from "./attention_map";
 import { Heatmap } from "./heatmap";
 import { Nothing, Panel } from "./pieces";
-import { Scale } from "./scale";
+import { ATTENTION, attentionShare, Scale } from "./scale";
 import { TableButton } from "./table";
 import { TokenText } from "./token_text";
 
@@ -52,7 +52,7 @@ export function TokensTab({ tokens, profile }: { tokens: TokenView; profile: Pro
     const colour = (token: number, from: number) => {
         if (from >= 0 && map) {
             const looks = from === at && row ? row : rowOf(map, from);
-            return token < looks.length ? mapColour(blues, Math.sqrt(looks[token])) : null;
+            return token < looks.length ? mapColour(blues, attentionShare(looks[token])) : null;
         }
         return means && !Number.isNaN(means[token])
             ? mapColour("difference", shareOf(axis, means[token]))
@@ -66,7 +66,7 @@ export function TokensTab({ tokens, profile }: { tokens: TokenView; profile: Pro
                     note={
                         at >= 0
                             ? `where “${visible(tokens.texts[at] ?? "")}” looks, by ${name}`
-                            : `entropy of ${heads.length ? state.selected.slice(0, 3).join(", ") : "all heads"}; point at a token to see where it looks`
+                            : `${means ? `entropy of ${rows && heads.length ? state.selected.slice(0, 3).join(", ") : "all heads"}; ` : ""}point at a token to see where it looks`
                     }
                     actions={<TableButton table={() => tokensTable(tokens, means, row)} />}>
                     <TokenText
@@ -83,14 +83,8 @@ export function TokensTab({ tokens, profile }: { tokens: TokenView; profile: Pro
                         onPoint={setPointed}
                     />
                     {at >= 0 ? (
-                        <Scale
-                            label="Attention"
-                            unit=""
-                            term="pattern"
-                            axis={{ low: 0, high: 1, step: 0.25 }}
-                            map={blues}
-                        />
-                    ) : (
+                        <Scale label="Attention" unit="" term="pattern" axis={ATTENTION} map={blues} root />
+                    ) : !means ? null : (
                         <Scale
                             label="Entropy of the row"
                             term="H"
