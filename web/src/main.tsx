@@ -16,7 +16,10 @@ const dark = matchMedia("(prefers-color-scheme: dark)");
 
 function show(source: Source): void {
     const store = new Store(source, location.hash, dark.matches ? "dark" : "light");
-    document.documentElement.dataset.theme = store.state.theme;
+    /* The first to hear of a change: views ask the document for its colours. */
+    const follow = () => (document.documentElement.dataset.theme = store.state.theme);
+    follow();
+    store.listen(follow);
     document.title = [
         source.title || source.profiles.map((profile) => profile.name).join(" and "),
         "headlight",

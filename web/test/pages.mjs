@@ -161,6 +161,24 @@ async function smallParts(browser) {
     await check();
 }
 
+/* Everything that is drawn takes the other theme's colours. */
+async function otherTheme(browser) {
+    const { page, check } = await openFile(browser, realReport());
+    const colours = () =>
+        page.evaluate(() => [
+            getComputedStyle(document.querySelector(".legend i")).backgroundColor,
+            getComputedStyle(document.documentElement).getPropertyValue("--series-0"),
+        ]);
+    const [light] = await colours();
+    await page.getByRole("button", { name: "Dark theme" }).click();
+    await settled(page);
+    const [line, series] = await colours();
+    assert.notEqual(line, light);
+    assert.equal(line, series);
+    await sound(page);
+    await check();
+}
+
 export function pages(browser) {
     for (const width of [1280, 390])
         for (const theme of ["light", "dark"]) {
@@ -174,6 +192,7 @@ export function pages(browser) {
     test("tokens: where they look, rows that add up, markup as text", () => tokens(browser));
     test("every number as a table, as CSV and as JSON; definitions", () => tables(browser));
     test("a view that was sent opens as it was", () => sentView(browser));
+    test("the theme can be changed, and all follows", () => otherTheme(browser));
     test("a page without data says so", () => emptyPage(browser));
     test("a report with little in it shows what there is", () => smallParts(browser));
 }

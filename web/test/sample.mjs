@@ -121,6 +121,13 @@ function profileOf(layers, heads, seed, name) {
                 fill(3 * n, (i) => 0.95 - 0.1 * (i % 3) - 0.05 * draw()),
             ),
         },
+        token_types: {
+            names: ["prompt", "special", "generated"],
+            H: f32(
+                [layers, heads, 3],
+                fill(3 * n, (i) => (i % 3 === 1 ? NaN : H[Math.floor(i / 3)] * (1 - 0.2 * (i % 3)))),
+            ),
+        },
         off: [[layers - 1, 0]],
         diagnoses: [
             {

@@ -250,14 +250,10 @@ function Tabs() {
 
 /* ------------------------------------------------------------------------- state */
 
-/* Theme and fragment follow the state. */
+/* The fragment follows the state. */
 function usePageState() {
-    const { store, state } = useStore();
+    const { state } = useStore();
     const first = useRef(true);
-    useEffect(() => {
-        document.documentElement.dataset.theme = state.theme;
-        store.set({});
-    }, [state.theme]);
     useEffect(() => {
         if (first.current) {
             first.current = false;

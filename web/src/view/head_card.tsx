@@ -65,6 +65,7 @@ export function HeadCard({ profile }: { profile: Profile }) {
                 <Several profile={profile} heads={heads} />
             )}
             <Curves profile={profile} heads={heads.slice(0, MOST_CURVES)} />
+            <ByTokenType profile={profile} head={first} />
             <Pattern head={first} />
             <Twins profile={profile} head={first} />
         </Panel>
@@ -236,6 +237,37 @@ function Curves({ profile, heads }: { profile: Profile; heads: HeadAt[] }) {
             )}
             {heads.length > 1 && <Legend lines={lines} />}
         </div>
+    );
+}
+
+/* Where a text has kinds of tokens, the entropy on each. */
+function ByTokenType({ profile, head }: { profile: Profile; head: HeadAt }) {
+    const { state } = useStore();
+    const all = profile.tokenTypes;
+    const factor = unitFactor(state.unit);
+    const rows = (all?.names ?? [])
+        .map((name, i) => ({ name, value: all!.values[head.index * all!.names.length + i] * factor }))
+        .filter(({ value }) => !Number.isNaN(value));
+    if (rows.length < 2) return null;
+    const top = Math.max(...rows.map(({ value }) => value), 1e-6);
+    return (
+        <figure class="pattern">
+            <figcaption>
+                Entropy by kind of token
+                <Ask term="H" />
+            </figcaption>
+            <ol class="bars">
+                {rows.map(({ name, value }) => (
+                    <li key={name}>
+                        <span>{name}</span>
+                        <span class="meter" aria-hidden="true">
+                            <i style={{ width: `${(100 * value) / top}%` }} />
+                        </span>
+                        <span class="value">{number(value)}</span>
+                    </li>
+                ))}
+            </ol>
+        </figure>
     );
 }
 
