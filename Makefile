@@ -325,7 +325,8 @@ $(BUILD)/web/palette: $(BUILD)/obj/web/test/palette.o $(LIBRARY)
 check-web: ## set up, build and test the page, in a browser; skipped where there is none
 	@tools/deps check-web
 	@+$(SUBMAKE) all $(BUILD)/web/palette
-	@HEADLIGHT_PALETTE='$(BUILD)/web/palette' $(RUN_TESTS) web/test/current.sh web/test/unit.sh web/test/browser.sh
+	@HEADLIGHT_PALETTE='$(BUILD)/web/palette' $(RUN_TESTS) \
+	    web/test/current.sh web/test/unit.sh web/test/browser.sh web/test/live.sh
 
 # ------------------------------------------------------- the long round of tests
 
