@@ -85,7 +85,7 @@ def compare(library, problem, kernel, label, show=True, peer=False):
     for name in ("dq", "dk", "dv"):
         error, bound = relative(seen[name], wanted[name]), 2 * relative(rounded[name], wanted[name])
         if problem["q"].dtype == torch.float32:  # lse and entropy are floats too
-            bound = 1e-5
+            bound = max(1e-5, 8 * 2.0**-24 * allowed["max_score"])
         if name in flash:
             bound = min(bound, 2 * flash[name])
         text.append(f"{name} {error:.1e} ({bound / 2:.1e}" +

@@ -276,8 +276,8 @@ template <typename S> struct backward_consumer {
         ptx::wgmma_wait<1>(); /* the scores, and dK */
         ptx::settle(scores);
         ptx::settle(dk);
-        if (n_steps > 0)
-            release(&shared.q_empty[at ^ 1]);
+        if (n_steps > 0) /* all lanes have read the rows' numbers there */
+            ptx::barrier_arrive(&shared.q_empty[at ^ 1]);
         weigh(scores, at);
         issue_sum(dv, weights, shared.grad_out[at]);
         ptx::wgmma_wait<S::GATES ? 0 : 1>(); /* registers run out with gates */
@@ -359,7 +359,7 @@ __device__ __forceinline__ void init_backward_barriers(typename S::shared &share
     ptx::barrier_init(&shared.dq_empty, 1);
     for (int i = 0; i < 2; i++) {
         ptx::barrier_init(&shared.q_full[i], 1);
-        ptx::barrier_init(&shared.q_empty[i], WARPS);
+        ptx::barrier_init(&shared.q_empty[i], 32 * WARPS);
         ptx::barrier_init(&shared.grad_out_full[i], 1);
         ptx::barrier_init(&shared.grad_out_empty[i], WARPS);
         ptx::barrier_init(&shared.item_full[i], 1);
