@@ -192,8 +192,8 @@ template <typename S> struct backward_consumer {
 
     /* --------------------------------------------------- through shared memory */
 
-    /* Where this lane's row of the matrices of 16 columns begins: with i << 5 in bits 5
-     * and 6 exchanged, those of columns 16 i on. */
+    /* Where this lane's row of four matrices begins, swizzled, for the first 16 columns of
+     * a panel; for columns 16 i on, exclusive or with i << 5. */
     __device__ __forceinline__ uint32_t matrix_row() const
     {
         int matrix = lane() / 8, row = group * 64 + warp() * 16 + (matrix & 1) * 8 + lane() % 8;
@@ -374,6 +374,7 @@ __global__ void __launch_bounds__(S::THREADS, 1)
                     const __grid_constant__ backward_problem  b,
                     const __grid_constant__ backward_schedule schedule)
 {
+    /* The swizzle wants 1024 bytes.  An address known here saves the consumers registers. */
     extern __shared__ __align__(1024) char raw[];
     auto                                  &shared = *reinterpret_cast<typename S::shared *>(raw);
 
