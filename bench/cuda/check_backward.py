@@ -55,6 +55,7 @@ def draw(n_batch, n_heads, n_kv, n_queries, n_keys, d, dtype, d_value=None, stri
 def run(library, problem, kernel):
     """Ours: the forward pass for out, lse and entropy, then the gradient."""
     options = {name: problem[name] for name in OPTIONS if name in problem}
+    options["window"] = options.pop("window_left", None)
     arrays = {name: problem[name] for name in ARRAYS if problem.get(name) is not None}
     q, k, v = problem["q"], problem["k"], problem["v"]
     forward = library.forward(q, k, v, statistics=("lse", "entropy"), arrays=arrays, **options)
