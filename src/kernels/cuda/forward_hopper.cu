@@ -150,8 +150,8 @@ static hl_status launch(const problem &p, const cudaDeviceProp &device, cudaStre
 }
 
 /* Queries in tiles of 192 pay once there are enough of them (d_head 64; at 128 three
- * groups' registers would not do).  With statistics, blocks of 96 keys keep all in
- * registers there. */
+ * groups' registers would not do).  With statistics, blocks of 96 keys leave
+ * less in local memory there. */
 constexpr int LONG = 4096;
 
 template <typename T, bool STATISTICS>
