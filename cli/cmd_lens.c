@@ -64,5 +64,5 @@ int hl_command_lens(int argc, char **argv)
         code = hl_view_options_finish(&c.view, &usage, &c.common, &rest);
     if (code != HL_OPTIONS_GO_ON)
         return code;
-    return hl_view_run(&c.view, look, &c);
+    return hl_view_command(&c.view, look, &c);
 }

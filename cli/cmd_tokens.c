@@ -159,5 +159,5 @@ int hl_command_tokens(int argc, char **argv)
     tokens_command c    = { .layer = -1, .head = -1, .scale = "root" };
     int            code = parse(&c, argc, argv);
 
-    return code == HL_OPTIONS_GO_ON ? hl_view_run(&c.view, look, &c) : code;
+    return code == HL_OPTIONS_GO_ON ? hl_view_command(&c.view, look, &c) : code;
 }

@@ -96,9 +96,9 @@ int hl_view_options_finish(hl_view_arguments *arguments, const hl_usage *usage,
     return HL_OPTIONS_GO_ON;
 }
 
-int hl_view_run(const hl_view_arguments *arguments,
-                int (*look)(const void *context, const hl_opened_prompt *opened),
-                const void *context)
+int hl_view_command(const hl_view_arguments *arguments,
+                    int (*look)(const void *context, const hl_opened_prompt *opened),
+                    const void *context)
 {
     hl_opened_prompt opened = { 0 };
     int              code   = hl_opened_prompt_open(&opened, &arguments->source);
