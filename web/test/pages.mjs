@@ -72,8 +72,10 @@ async function byKeyboard(browser, options) {
     await press("Enter");
     assert.ok((await title(page)).startsWith(head));
     await press("?");
+    await settled(page);
     assert.ok(await page.getByRole("dialog", { name: "Keys" }).isVisible());
     await press("Escape");
+    await settled(page);
     assert.equal(await page.getByRole("dialog").count(), 0);
     await check();
 }
