@@ -1,5 +1,5 @@
 /* keys.tsx - the list that "?" opens. */
-import { useEffect, useRef } from "preact/hooks";
+import { useLayoutEffect, useRef } from "preact/hooks";
 
 const KEYS: [string, string][] = [
     ["/", "to the figure"],
@@ -15,7 +15,7 @@ const KEYS: [string, string][] = [
 
 export function Keys({ onClose }: { onClose: () => void }) {
     const dialog = useRef<HTMLDialogElement>(null);
-    useEffect(() => {
+    useLayoutEffect(() => {
         const node = dialog.current!;
         node.showModal();
         return () => node.close();

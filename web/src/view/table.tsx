@@ -1,5 +1,5 @@
 /* table.tsx - the numbers behind a picture, to be read, sorted and taken away. */
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { number, count } from "../base/format";
 import type { Sheet } from "../data/format";
 import { download, sheetTable, toCsv, toJson, type Cell, type Table } from "../data/tables";
@@ -22,7 +22,7 @@ export function TableButton({ table, label = "Table" }: { table: () => Table; la
 
 export function TableDialog({ table, onClose }: { table: Table; onClose: () => void }) {
     const dialog = useRef<HTMLDialogElement>(null);
-    useEffect(() => {
+    useLayoutEffect(() => {
         const node = dialog.current!;
         node.showModal();
         return () => node.close();
