@@ -163,6 +163,10 @@ export function tabsOf(source: Source): Tab[] {
     return tabs.filter(([, has]) => has).map(([tab]) => tab);
 }
 
+/* Prompt, lens and trace are of the first profile's model: said where another one is shown. */
+export const ofFirst = ({ source, state }: Store): string =>
+    state.profile > 0 ? ` in ${source.profiles[0].name}` : "";
+
 export const StoreContext = createContext<Store | null>(null);
 
 /* The store, and the state as it is: the component is drawn again when it changes. */

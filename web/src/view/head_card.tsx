@@ -4,7 +4,7 @@ import { headName, number } from "../base/format";
 import { METRICS, unitFactor, unitName, type Metric } from "../data/quantity";
 import type { Profile } from "../data/profile";
 import { curvesTable } from "../data/tables";
-import { selectedHeads, useStore, type State } from "../store";
+import { ofFirst, selectedHeads, useStore, type State } from "../store";
 import { AttentionView } from "./attention_map";
 import { Histogram } from "./histogram";
 import { Ask, Nothing, Panel } from "./pieces";
@@ -281,7 +281,7 @@ function Pattern({ head }: { head: HeadAt }) {
     return (
         <figure class="pattern">
             <figcaption>
-                Pattern on the prompt of {tokens.n} tokens
+                Pattern{ofFirst(store)} on the prompt of {tokens.n} tokens
                 <Ask term="pattern" />
             </figcaption>
             {map ? (

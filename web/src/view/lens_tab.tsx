@@ -1,6 +1,6 @@
 /* lens_tab.tsx - what the model would say after each layer: the word in the cell, its doubt as colour.
  * Only the columns that are in sight are in the document. */
-import { useRef, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { axisAround, shareOf } from "../base/axis";
 import { number, visible } from "../base/format";
 import { css, inkOn, mapColour } from "../base/palette";
@@ -8,7 +8,7 @@ import { extent } from "../data/arrays";
 import type { Lens } from "../data/lens";
 import { unitFactor, unitName } from "../data/quantity";
 import { lensTable } from "../data/tables";
-import { useStore } from "../store";
+import { ofFirst, useStore } from "../store";
 import { Panel, useWidth } from "./pieces";
 import { Scale } from "./scale";
 import { TableButton } from "./table";
@@ -58,10 +58,14 @@ export function LensTab({ lens }: { lens: Lens }) {
         if ((next.token + 1) * CELL + LEFT > node.scrollLeft + node.clientWidth)
             node.scrollLeft = (next.token + 1) * CELL + LEFT - node.clientWidth;
     };
+    /* The chosen token is in sight from the start. */
+    useEffect(() => {
+        if (holder.current) holder.current.scrollLeft = Math.max(0, (cursor.token - 2) * CELL);
+    }, []);
     const rowsDown = Array.from({ length: lens.nRows }, (_, i) => lens.nRows - 1 - i);
     return (
         <Panel
-            title="Lens"
+            title={`Lens${ofFirst(store)}`}
             term="lens"
             class="wide"
             note={`the last layer is on top; below stands the token that was read${lens.hits ? "; framed: the token that does follow" : ""}`}

@@ -9,7 +9,7 @@ import { unitFactor, unitName } from "../data/quantity";
 import type { Profile } from "../data/profile";
 import { tokensTable } from "../data/tables";
 import { headsAt, tokenMeans } from "../data/trace";
-import { selectedHeads, useStore } from "../store";
+import { ofFirst, selectedHeads, useStore } from "../store";
 import { AttentionView } from "./attention_map";
 import { Heatmap } from "./heatmap";
 import { Nothing, Panel } from "./pieces";
@@ -62,7 +62,7 @@ export function TokensTab({ tokens, profile }: { tokens: TokenView; profile: Pro
         <div class="columns">
             <div class="column">
                 <Panel
-                    title="Text"
+                    title={`Text${ofFirst(store)}`}
                     note={
                         at >= 0
                             ? `where “${visible(tokens.texts[at] ?? "")}” looks, by ${name}`

@@ -8,7 +8,7 @@ import { unitFactor, unitName } from "../data/quantity";
 import type { Profile } from "../data/profile";
 import { traceTable } from "../data/tables";
 import { layerMeans, tokenMeans, type Trace } from "../data/trace";
-import { selectedHeads, useStore } from "../store";
+import { ofFirst, selectedHeads, useStore } from "../store";
 import { Ask, Panel } from "./pieces";
 import { Legend, Plot, type Line } from "./plot";
 import { Scale } from "./scale";
@@ -47,7 +47,7 @@ export function TraceTab({ trace, profile }: { trace: Trace; profile: Profile | 
             <div class="columns">
                 <div class="column">
                     <Panel
-                        title="Text"
+                        title={`Text${ofFirst(store)}`}
                         note={`mean entropy of all heads; ${trace.spikes.length ? `${plural(trace.spikes.length, "spike")} underlined` : "no spikes"}`}
                         actions={<TableButton table={() => traceTable(trace, all)} />}>
                         <TokenText
