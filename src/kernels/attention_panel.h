@@ -144,7 +144,6 @@ typedef struct tile_best {
 HL_INLINE tile_best tile_max(const float *s, int64_t n, bool where)
 {
     tile_best best = { .score = vf_set(-INFINITY), .s0 = vf_set(-INFINITY) };
-    vi        here = { 0 };
     int64_t   i    = 0;
 
     for (; i + GROUP <= n; i += GROUP) {
@@ -154,19 +153,18 @@ HL_INLINE tile_best tile_max(const float *s, int64_t n, bool where)
         vf largest = vf_max(vf_max(s01, s2), vf_load(s + (i + 3) * LANES));
         if (where) {
             vm larger  = vm_greater(largest, best.score);
-            best.group = vi_pick(larger, here, best.group);
+            best.group = vi_pick_number(larger, (int32_t)i, best.group);
             best.s0    = vf_pick(larger, s0, best.s0);
             best.s01   = vf_pick(larger, s01, best.s01);
             best.s2    = vf_pick(larger, s2, best.s2);
         }
         best.score = vf_max(best.score, largest);
-        here += GROUP;
     }
     for (; i < n; i++) {
         vf score = vf_load(s + i * LANES);
         if (where) {
             vm larger  = vm_greater(score, best.score);
-            best.group = vi_pick(larger, vi_set((int32_t)i), best.group);
+            best.group = vi_pick_number(larger, (int32_t)i, best.group);
             best.s0    = vf_pick(larger, score, best.s0);
         }
         best.score = vf_max(best.score, score);

@@ -153,8 +153,8 @@ HL_INLINE void vf_transpose(vf *rows)
  *
  * vf_fma(a, b, c) is a * b + c, rounded once.  vf_max(a, b) is NaN where b
  * is: a limit comes first, so that what is not a number stays visible.
- * vm is a mask as comparisons make it: vm_greater is where a > b, vi_pick and
- * vf_pick are yes there, else no.  vi_load_u8 and vi_load_s8 read VL bytes; store_f16x4 writes the
+ * vm is a mask as comparisons make it: vm_greater is where a > b; vi_pick, vi_pick_number
+ * and vf_pick are yes there, else no.  vi_load_u8 and vi_load_s8 read VL bytes; store_f16x4 writes the
  * four halves of a word as floats. */
 
 #if defined(__AVX512F__)
@@ -204,6 +204,11 @@ HL_INLINE vm vm_greater(vf a, vf b)
 HL_INLINE vi vi_pick(vm mask, vi yes, vi no)
 {
     return (vi)_mm512_mask_mov_epi32((__m512i)no, mask, (__m512i)yes);
+}
+
+HL_INLINE vi vi_pick_number(vm mask, int32_t yes, vi no)
+{
+    return (vi)_mm512_mask_set1_epi32((__m512i)no, mask, yes);
 }
 
 HL_INLINE vf vf_pick(vm mask, vf yes, vf no)
@@ -258,6 +263,11 @@ HL_INLINE vm vm_greater(vf a, vf b)
 HL_INLINE vi vi_pick(vm mask, vi yes, vi no)
 {
     return vi_select(mask, yes, no);
+}
+
+HL_INLINE vi vi_pick_number(vm mask, int32_t yes, vi no)
+{
+    return vi_select(mask, vi_set(yes), no);
 }
 
 HL_INLINE vf vf_pick(vm mask, vf yes, vf no)
@@ -317,6 +327,11 @@ HL_INLINE vm vm_greater(vf a, vf b)
 HL_INLINE vi vi_pick(vm mask, vi yes, vi no)
 {
     return vi_select(mask, yes, no);
+}
+
+HL_INLINE vi vi_pick_number(vm mask, int32_t yes, vi no)
+{
+    return vi_select(mask, vi_set(yes), no);
 }
 
 HL_INLINE vf vf_pick(vm mask, vf yes, vf no)
