@@ -4,11 +4,11 @@
  *
  *     model            context    bare tok/s   measured tok/s    share
  *
- * For each model a round feeds some windows to a session to which nobody listens, and
- * then has hl_measure make a profile of the same windows, on as many threads.  In both
- * the time between the end of the first window and that of the last counts: the first
- * wakes caches and threads, and opening, hashing the model and the probe happen once,
- * however long the text is.  Shares are medians of the rounds'.
+ * hl_measure makes a profile of some windows; whenever it has done one, the next is fed to a
+ * session to which nobody listens, on as many threads.  So the two take turns, window by
+ * window, and what neighbours do to the machine meets both.  The first window wakes caches
+ * and threads and does not count, nor do opening, hashing the model and the probe, which
+ * happen once, however long the text is.  Shares are medians over the pairs.
  *
  * The models are the demo, small and so the harder one, and GPT-2's shapes with
  * made-up weights (gpt2_files.h). */
@@ -24,7 +24,7 @@
 #include "headlight.h"
 #include "series.h"
 
-enum { MAX_WINDOWS = 9, MIN_ROUNDS = 5 };
+enum { MAX_WINDOWS = 9, MIN_PAIRS = 8 };
 #define BAR 0.95
 
 typedef struct bench_options {
@@ -37,13 +37,13 @@ typedef struct bench_options {
 typedef struct bench {
     const char *name;
     int64_t     context;
-    int         n_windows; /* of a round */
+    int         n_windows; /* of a profile */
     hl_model   *model;
     hl_session *session;
     hl_corpus  *corpus;
     char        path[64]; /* of the windows' tokens; a corpus reads it again and again */
     int64_t     tokens[MAX_WINDOWS][HL_GPT2_CTX];
-    double      first, last; /* when hl_measure had done a window */
+    double      resumed; /* when hl_measure went on */
     hl_series   bare, measured;
 } bench;
 
@@ -84,33 +84,32 @@ done:
 
 /* ------------------------------------------------------------------------ lanes */
 
-/* Seconds a window, with nobody listening. */
-static hl_status run_bare(bench *b)
+/* One window, with nobody listening. */
+static hl_status run_bare(bench *b, int window)
 {
     hl_status status = HL_OK;
-    double    start  = 0.0;
+    hl_feed   feed   = { .tokens = b->tokens[window], .n_tokens = b->context };
 
-    for (int i = 0; i < b->n_windows; i++) {
-        hl_feed feed = { .tokens = b->tokens[i], .n_tokens = b->context };
-
-        HL_TRY(hl_session_rewind(b->session, 0, 0));
-        HL_TRY(hl_session_feed(b->session, &feed));
-        start = i == 0 ? hl_bench_now() : start;
-    }
-    hl_series_add(&b->bare, (hl_bench_now() - start) / (b->n_windows - 1));
+    HL_TRY(hl_session_rewind(b->session, 0, 0));
+    HL_TRY(hl_session_feed(b->session, &feed));
 
 done:
     return status;
 }
 
-static hl_status note_time(void *context, const hl_measure_progress *progress)
+/* hl_measure has done a window. */
+static hl_status take_turn(void *context, const hl_measure_progress *progress)
 {
-    bench *b = context;
+    bench *b     = context;
+    double begin = hl_bench_now();
 
-    b->last = hl_bench_now();
-    if (progress->n_sequences == 1)
-        b->first = b->last;
-    return HL_OK;
+    hl_status status = run_bare(b, (int)(progress->n_sequences - 1));
+    if (progress->n_sequences > 1) {
+        hl_series_add(&b->measured, begin - b->resumed);
+        hl_series_add(&b->bare, hl_bench_now() - begin);
+    }
+    b->resumed = hl_bench_now();
+    return status;
 }
 
 static hl_status run_measure(bench *b, int n_threads)
@@ -119,13 +118,11 @@ static hl_status run_measure(bench *b, int n_threads)
     hl_measure_options options = { .windows   = { .context = b->context },
                                    .no_probe  = true,
                                    .n_threads = n_threads,
-                                   .progress  = note_time,
+                                   .progress  = take_turn,
                                    .context   = b };
     hl_status          status  = hl_measure(&profile, b->model, NULL, b->corpus, &options);
 
     hl_profile_free(profile);
-    if (status == HL_OK)
-        hl_series_add(&b->measured, (b->last - b->first) / (b->n_windows - 1));
     return status;
 }
 
@@ -176,13 +173,10 @@ static hl_status run_bench(const char *name, const char *path, int64_t context, 
 
     b = (bench){ .name = name, .context = context, .n_windows = n_windows };
     HL_TRY(open_bench(&b, path, options->n_threads));
-    HL_TRY(run_bare(&b)); /* warms up */
-    b.bare.count = 0;
     for (double end = hl_bench_now() + options->seconds;
-         b.bare.count < MIN_ROUNDS || hl_bench_now() < end;) {
-        HL_TRY(run_bare(&b));
+         b.bare.count < MIN_PAIRS ||
+         (hl_bench_now() < end && b.bare.count + MAX_WINDOWS <= HL_SERIES_MAX);)
         HL_TRY(run_measure(&b, options->n_threads));
-    }
     print_bench(&b);
 
 done:
