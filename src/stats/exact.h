@@ -99,6 +99,20 @@ static inline hl_sums hl_sums_of_small(const double *values, int64_t n)
     return (hl_sums){ (int64_t)(sum - shifts), (int64_t)(squares - shifts), n };
 }
 
+static inline hl_sums hl_sums_of_small_floats(const float *values, int64_t n)
+{
+    uint64_t sum     = 0;
+    uint64_t squares = 0;
+    uint64_t shifts  = (uint64_t)n * hl_bits_shifted(0.0);
+
+    for (int64_t i = 0; i < n; i++) {
+        double value = (double)values[i];
+        sum += hl_bits_shifted(value);
+        squares += hl_bits_shifted(value * value);
+    }
+    return (hl_sums){ (int64_t)(sum - shifts), (int64_t)(squares - shifts), n };
+}
+
 /* NaN of nothing. */
 static inline double hl_wide_mean(hl_wide sum, int64_t count)
 {

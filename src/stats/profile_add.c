@@ -19,6 +19,7 @@ void hl_profile_flight_free(hl_profile_flight *flight)
     hl_free(flight->plans.inverse_other);
     hl_free(flight->plans.runs);
     hl_free(flight->plans.n_runs);
+    hl_free(flight->plans.places);
     hl_free(flight->logs);
     hl_free(flight->sequences);
     hl_free(flight->by_head);
@@ -96,7 +97,8 @@ hl_status hl_profile_begin(hl_profile *profile, const hl_profile_batch *batch)
                            sizeof *flight->by_layer));
     memset(flight->sequences, 0, n_heads * sizeof *flight->sequences);
     memset(flight->by_layer, 0, n_layers * sizeof *flight->by_layer);
-    flight->batch = batch;
+    flight->batch         = batch;
+    flight->plans.is_made = false;
 
 done:
     return status;

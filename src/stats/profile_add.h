@@ -27,6 +27,12 @@ typedef struct hl_row_plans {
     int64_t    *n_runs;        /* (n_batch) */
     size_t      n_rows;        /* there is room for so many */
     size_t      n_sequences;
+    /* What they were made for: most layers have the same. */
+    bool            is_made;
+    hl_profile_mask mask;
+    int64_t         stride; /* rows of a sequence, padding among them */
+    int64_t        *places; /* (n_batch, 2) where the rows of a sequence begin, and how many */
+    size_t          n_places;
 } hl_row_plans;
 
 /* ENTROPY, FAIR and NOSINK of one sequence and head. */

@@ -152,18 +152,52 @@ static void plan_sequence(hl_profile_flight *flight, const hl_layer_rows *rows,
     flight->plans.n_runs[sequence] = count;
 }
 
+static bool is_made_for(const hl_row_plans *plans, const hl_layer_rows *rows,
+                        const hl_profile_mask *mask)
+{
+    const hl_profile_mask *made = &plans->mask;
+    bool                   same = plans->is_made && plans->stride == rows->n_rows &&
+                made->is_causal == mask->is_causal && made->has_window == mask->has_window &&
+                made->window_left == mask->window_left &&
+                made->window_right == mask->window_right &&
+                made->window_sink == mask->window_sink && made->has_sink == mask->has_sink;
+
+    for (int64_t i = 0; i < rows->n_batch && same; i++)
+        same =
+            plans->places[2 * i] == rows->start[i] && plans->places[2 * i + 1] == rows->lengths[i];
+    return same;
+}
+
+static void note_made_for(hl_row_plans *plans, const hl_layer_rows *rows,
+                          const hl_profile_mask *mask)
+{
+    plans->mask    = *mask;
+    plans->stride  = rows->n_rows;
+    plans->is_made = true;
+    for (int64_t i = 0; i < rows->n_batch; i++) {
+        plans->places[2 * i]     = rows->start[i];
+        plans->places[2 * i + 1] = rows->lengths[i];
+    }
+}
+
 hl_status hl_profile_plan(hl_profile_flight *flight, const hl_layer_rows *rows,
                           const hl_profile_mask *mask)
 {
     hl_status status  = HL_OK;
     size_t    n_batch = (size_t)rows->n_batch;
 
+    if (is_made_for(&flight->plans, rows, mask))
+        return HL_OK;
+    flight->plans.is_made = false;
+    HL_TRY(hl_profile_grow((void **)&flight->plans.places, &flight->plans.n_places, 2 * n_batch,
+                           sizeof *flight->plans.places));
     HL_TRY(grow_rows(&flight->plans, n_batch * (size_t)rows->n_rows));
     HL_TRY(hl_profile_grow((void **)&flight->plans.n_runs, &flight->plans.n_sequences, n_batch,
                            sizeof *flight->plans.n_runs));
     HL_TRY(grow_logs(flight));
     for (int64_t i = 0; i < rows->n_batch; i++)
         plan_sequence(flight, rows, mask, i);
+    note_made_for(&flight->plans, rows, mask);
 
 done:
     return status;

@@ -133,13 +133,7 @@ static head_rows rows_of(const hl_row_plans *plans, const hl_attention_result *r
     };
 }
 
-static void widen(double *restrict out, const float *restrict values, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++)
-        out[i] = (double)values[i];
-}
-
-/* The same, times `scale`; `narrow` gets them as floats. */
+/* Values times `scale`; `narrow` gets them as floats. */
 static void scale_values(double *restrict out, float *restrict narrow, const float *restrict values,
                          const double *restrict scale, int64_t n)
 {
@@ -274,13 +268,13 @@ static void add_rows(head_sums *sums, const hl_row_run *run, const head_rows *ro
         if (quantity == HL_Q_FAIR) {
             scale_values(values, fair, narrow, rows->inverse, rows->n);
             narrow = fair;
-        } else {
-            widen(values, narrow, rows->n);
         }
-        if (small)
+        if (!small)
+            hl_sums_add(&more, quantity == HL_Q_FAIR ? values[0] : (double)narrow[0]);
+        else if (quantity == HL_Q_FAIR)
             more = hl_sums_of_small(values, rows->n);
         else
-            hl_sums_add(&more, values[0]);
+            more = hl_sums_of_small_floats(narrow, rows->n);
         spread(sums, run, quantity, &more);
         add_range(sums, narrow, quantity, rows->n);
     }
