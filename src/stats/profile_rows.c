@@ -215,12 +215,12 @@ static void add_histograms(head_sums *sums, const hl_row_run *run, const head_ro
 
 static void add_lookback(int64_t *lookback, const head_rows *rows, int64_t n_types)
 {
-    for (int64_t row = 0; row < rows->n; row++) {
-        for (int64_t to = 0; to < n_types; to++) {
-            double share = (double)rows->mass[row * n_types + to];
-            share        = share > 0.0 ? share : 0.0; /* 0 of a NaN */
-            lookback[to] += hl_unit(share < 1.0 ? share : 1.0);
-        }
+    for (int64_t to = 0; to < n_types; to++) {
+        int64_t sum = 0;
+
+        for (int64_t row = 0; row < rows->n; row++)
+            sum += hl_unit_share(rows->mass[row * n_types + to]);
+        lookback[to] += sum;
     }
 }
 
