@@ -9,6 +9,7 @@ Results are made by the library that q is of: PyTorch, CuPy, or else numpy.
 """
 from __future__ import annotations
 
+import contextlib
 import ctypes as c
 import dataclasses
 import sys
@@ -91,6 +92,15 @@ def current_stream(array: Any, device: str) -> int:
         return int(sys.modules["cupy"].cuda.get_current_stream().ptr)
     stream = (getattr(array, "__cuda_array_interface__", None) or {}).get("stream")
     return 0 if stream in (None, 1) else int(stream)
+
+
+def on_device(kind: str, device: str) -> Any:
+    """While it lasts, that GPU is the thread's."""
+    if kind == "torch":
+        return sys.modules["torch"].cuda.device(device)
+    if kind == "cupy":
+        return sys.modules["cupy"].cuda.Device(int(device.split(":")[1]))
+    return contextlib.nullcontext()
 
 
 # ---------------------------------------------------------------------- DLPack

@@ -279,8 +279,9 @@ def _run(p: _Problem, direction: str, *structs: c.Structure) -> None:
     if p.device == "cpu":
         call(f"hl_attention_{direction}", c.byref(first), c.byref(p.c), *map(c.byref, rest))
     elif math.prod(p.row_shape) > 0:
-        call_cuda(f"hl_cuda_{direction}", c.byref(first), c.byref(p.c), *map(c.byref, rest),
-                  c.byref(s.CudaLaunch(p.stream, 0)))
+        with _arrays.on_device(p.kind, p.device):
+            call_cuda(f"hl_cuda_{direction}", c.byref(first), c.byref(p.c), *map(c.byref, rest),
+                      c.byref(s.CudaLaunch(p.stream, 0)))
 
 
 # -------------------------------------------------------------------- backward

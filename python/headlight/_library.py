@@ -146,6 +146,7 @@ SIGNATURES = {
     "hl_sheet_number": (c.c_double, [*_at]),
     "hl_sheet_text": (s.Text, [*_at]),
     "hl_thresholds_default": (s.Thresholds, []),
+    "hl_threshold_name": (s.Text, [s.Size]),
     "hl_threshold_set": (s.Status, [_ref(s.Thresholds), s.Text, c.c_double]),
     "hl_diagnose": (s.Status, [_ref(_ref(s.Diagnoses)), _handle, _handle, _ref(s.Thresholds)]),
     "hl_diagnoses_free": (None, [_ref(s.Diagnoses)]),

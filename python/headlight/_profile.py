@@ -347,6 +347,11 @@ def analyses() -> List[str]:
     return _names("hl_analysis_name")
 
 
+def default_thresholds() -> Dict[str, float]:
+    """Of the rules of Profile.diagnose, by name: {"collapse-share": ...}."""
+    return dict(zip(_names("hl_threshold_name"), library().hl_thresholds_default().values))
+
+
 def figures() -> List[str]:
     """The names of the figures that Profile.plot draws."""
     return _names("hl_figure_name")
