@@ -217,11 +217,20 @@ endif
 $(BUILD)/obj/%.cu.o: %.cu $(CUDA_HEADERS) Makefile
 	$(call say,NVCC,$<)
 	@mkdir -p $(@D)
-	$(run)$(NVCC) $(CUDA_FLAGS) $(if $(findstring hopper,$<),,$(CUDA_COMMON)) -c -o $@ $<
+	$(run)$(NVCC) $(CUDA_FLAGS) $(if $(or $(findstring hopper,$<),$(findstring ladder,$<)),,$(CUDA_COMMON)) -c -o $@ $<
 
 $(CUDA_LIBRARY): $(CUDA_SOURCES:%=$(BUILD)/obj/%.o)
 	$(call say,LINK,$@)
 	$(run)$(NVCC) -shared -cudart static -o $@ $^
+
+# bench/ladder: the steps to the Hopper kernel, checked and timed by one driver.
+LADDER_SOURCES := $(wildcard bench/ladder/*.cu)
+
+$(LADDER_SOURCES:%=$(BUILD)/obj/%.o): $(wildcard bench/ladder/*.h bench/ladder/*.cuh)
+
+$(BUILD)/ladder: $(LADDER_SOURCES:%=$(BUILD)/obj/%.o)
+	$(call say,LINK,$@)
+	$(run)$(NVCC) -cudart static -o $@ $^
 
 # A program from its objects and the static library.
 define link
@@ -325,7 +334,8 @@ $(BUILD)/web/palette: $(BUILD)/obj/web/test/palette.o $(LIBRARY)
 check-web: ## set up, build and test the page, in a browser; skipped where there is none
 	@tools/deps check-web
 	@+$(SUBMAKE) all $(BUILD)/web/palette
-	@HEADLIGHT_PALETTE='$(BUILD)/web/palette' $(RUN_TESTS) web/test/current.sh web/test/unit.sh web/test/browser.sh
+	@HEADLIGHT_PALETTE='$(BUILD)/web/palette' $(RUN_TESTS) \
+	    web/test/current.sh web/test/unit.sh web/test/browser.sh web/test/live.sh
 
 # ------------------------------------------------------- the long round of tests
 

@@ -12,19 +12,10 @@ typedef struct lens_command {
     hl_view_arguments view;
 } lens_command;
 
-static hl_status show(const lens_command *c, const hl_lens_view *view)
+static int look(const void *context, const hl_opened_prompt *opened)
 {
-    char     *text   = NULL;
-    hl_status status = hl_print_lens(&text, view, &c->view.print);
-
-    if (status == HL_OK)
-        fputs(text, stdout);
-    hl_free(text);
-    return status;
-}
-
-static int look(const lens_command *c, const hl_opened_prompt *opened)
-{
+    const lens_command  *c       = context;
+    char                *text    = NULL;
     hl_lens_view        *view    = NULL;
     hl_prompt            prompt  = hl_opened_prompt_view(opened);
     hl_lens_view_options options = { .begin      = c->view.zoom_begin,
@@ -39,31 +30,31 @@ static int look(const lens_command *c, const hl_opened_prompt *opened)
     if (status == HL_OK && c->common.json)
         status = hl_view_json_lens(view);
     else if (status == HL_OK && c->view.output == NULL)
-        status = show(c, view);
+        status = hl_print_lens(&text, view, &c->view.print);
     else if (status == HL_OK && !c->common.quiet)
         printf("%s: %lld layers, %lld token%s\n", c->view.output, (long long)view->n_layers,
                (long long)view->n_tokens, view->n_tokens == 1 ? "" : "s");
     if (status != HL_OK)
         hl_complain("lens", "%s", hl_error_message());
+    hl_view_put(text);
     hl_lens_view_free(view);
     return hl_exit_for(status);
 }
 
 int hl_command_lens(int argc, char **argv)
 {
-    lens_command     c = { 0 };
-    hl_arguments     rest;
-    hl_opened_prompt opened = { 0 };
-    hl_option        options[HL_N_VIEW_OPTIONS + 1];
-    const hl_usage   usage = {
-          .command   = "lens",
-          .arguments = "MODEL [PROMPT]",
-          .text = "Shows what a model would say after each layer: the residual stream through its\n"
-                    "final norm and output head, the likeliest next token in every cell and, as its\n"
-                    "colour, the entropy over the vocabulary.  In the terminal or in a picture.\n"
-                    "Without PROMPT it is read from --file or standard input.  --json prints the\n"
-                    "numbers.",
-          .options = options,
+    lens_command   c = { 0 };
+    hl_arguments   rest;
+    hl_option      options[HL_N_VIEW_OPTIONS + 1];
+    const hl_usage usage = {
+        .command   = "lens",
+        .arguments = "MODEL [PROMPT]",
+        .text = "Shows what a model would say after each layer: the residual stream through its\n"
+                "final norm and output head, the likeliest next token in every cell and, as its\n"
+                "colour, the entropy over the vocabulary.  In the terminal or in a picture.\n"
+                "Without PROMPT it is read from --file or standard input.  --json prints the\n"
+                "numbers.",
+        .options = options,
     };
 
     hl_view_options_list(options, &c.view);
@@ -73,9 +64,5 @@ int hl_command_lens(int argc, char **argv)
         code = hl_view_options_finish(&c.view, &usage, &c.common, &rest);
     if (code != HL_OPTIONS_GO_ON)
         return code;
-    code = hl_opened_prompt_open(&opened, &c.view.source);
-    if (code == HL_EXIT_OK)
-        code = look(&c, &opened);
-    hl_opened_prompt_close(&opened);
-    return code;
+    return hl_view_command(&c.view, look, &c);
 }

@@ -14,7 +14,7 @@
 #include "progress.h"
 #include "stop.h"
 
-enum { N_OWN_OPTIONS = 11 + HL_N_GATE_OPTIONS };
+enum { N_OWN_OPTIONS = 16 + HL_N_GATE_OPTIONS };
 
 typedef struct measure_request {
     hl_common           common;
@@ -32,6 +32,8 @@ typedef struct measure_request {
     bool                no_probe;
     bool                resume;
     hl_gate_arguments   gates;
+    hl_adjustment       adjustment;
+    int64_t             window_sink;
 } measure_request;
 
 /* What is open while it measures. */
@@ -61,6 +63,12 @@ static const char description[] =
     "\n"
     "--attn measures attention maps that another program stored, of whatever model.";
 
+/* Is the model to run otherwise than it was trained? */
+static bool is_adjusted(const hl_adjustment *a)
+{
+    return a->temperature != 0.0 || a->window != 0 || a->rope_base != 0.0 || a->rope_factor != 0.0;
+}
+
 static int parse_request(measure_request *request, int argc, char **argv)
 {
     hl_option       options[HL_N_CORPUS_OPTIONS + N_OWN_OPTIONS + 1];
@@ -87,6 +95,16 @@ static int parse_request(measure_request *request, int argc, char **argv)
           "the maps are scores before the softmax", 0, 0 },
         { "mask", 0, HL_OPTION_CHOICE, &request->mask, "auto|causal|full",
           "which keys the maps' rows could see (auto)", 0, 0 },
+        { "temperature", 0, HL_OPTION_NUMBER, &request->adjustment.temperature, "T",
+          "attention scores divided by T", 0, 1000 },
+        { "window", 0, HL_OPTION_INT, &request->adjustment.window, "N",
+          "rows see N keys, and the first ones", 1, INT64_MAX },
+        { "window-sink", 0, HL_OPTION_INT, &request->window_sink, "N",
+          "--window: so many first keys (1)", 0, INT64_MAX },
+        { "rope-base", 0, HL_OPTION_NUMBER, &request->adjustment.rope_base, "B", "another theta", 1,
+          INT64_MAX },
+        { "rope-factor", 0, HL_OPTION_NUMBER, &request->adjustment.rope_factor, "F",
+          "positions divided by F", 0, 1000000 },
         HL_GATE_OPTIONS(&request->gates),
         { 0 },
     };
@@ -103,8 +121,11 @@ static int parse_request(measure_request *request, int argc, char **argv)
                                  request->arguments.items[0]);
     if (request->attn_path != NULL && (request->gates.path != NULL || request->gates.off != NULL))
         return hl_options_refuse(&usage, "--attn has no heads to switch off");
+    if (request->attn_path != NULL && is_adjusted(&request->adjustment))
+        return hl_options_refuse(&usage, "--attn has no model to run otherwise");
     if (request->output == NULL)
         return hl_options_refuse(&usage, "no profile to write: -o FILE");
+    request->adjustment.window_sink = request->window_sink > 0 ? request->window_sink : -1;
     if (request->attn_path != NULL)
         return HL_OPTIONS_GO_ON;
     return hl_corpus_options_finish(&request->text, &usage, &request->common,
@@ -141,6 +162,8 @@ static hl_status open_work(measure_work *work)
     size_t                 room    = strlen(request->output) + 64;
     hl_status              status  = hl_model_open(&work->model, request->arguments.items[0]);
 
+    if (status == HL_OK && is_adjusted(&request->adjustment))
+        status = hl_model_adjust(work->model, &request->adjustment);
     if (status == HL_OK)
         status = hl_gate_options_apply(work->model, &request->gates, "measure",
                                        request->common.quiet || work->rank > 0);
@@ -367,7 +390,7 @@ static int measure_maps(measure_work *work)
 
 int hl_command_measure(int argc, char **argv)
 {
-    measure_request request = { 0 };
+    measure_request request = { .window_sink = 1 };
     measure_work    work    = { .request = &request };
     int             code    = parse_request(&request, argc, argv);
 

@@ -88,19 +88,10 @@ static int check(tokens_command *c, const hl_arguments *rest, const hl_usage *us
 
 /* --------------------------------------------------------------------------- the work */
 
-static hl_status show(const tokens_command *c, const hl_token_view *view)
+static int look(const void *context, const hl_opened_prompt *opened)
 {
-    char     *text   = NULL;
-    hl_status status = hl_print_tokens(&text, view, &c->figure, &c->view.print);
-
-    if (status == HL_OK)
-        fputs(text, stdout);
-    hl_free(text);
-    return status;
-}
-
-static int look(const tokens_command *c, const hl_opened_prompt *opened)
-{
+    const tokens_command *c       = context;
+    char                 *text    = NULL;
     hl_token_view        *view    = NULL;
     hl_prompt             prompt  = hl_opened_prompt_view(opened);
     hl_token_view_options options = { .heads      = c->chosen.items,
@@ -117,12 +108,13 @@ static int look(const tokens_command *c, const hl_opened_prompt *opened)
     if (status == HL_OK && c->common.json)
         status = hl_view_json_tokens(view);
     else if (status == HL_OK && c->view.output == NULL)
-        status = show(c, view);
+        status = hl_print_tokens(&text, view, &c->figure, &c->view.print);
     else if (status == HL_OK && !c->common.quiet)
         printf("%s: %s, %lld token%s\n", c->view.output, view->maps[0].name,
                (long long)view->n_tokens, view->n_tokens == 1 ? "" : "s");
     if (status != HL_OK)
         hl_complain("tokens", "%s", hl_error_message());
+    hl_view_put(text);
     hl_token_view_free(view);
     return hl_exit_for(status);
 }
@@ -164,15 +156,8 @@ static int parse(tokens_command *c, int argc, char **argv)
 
 int hl_command_tokens(int argc, char **argv)
 {
-    tokens_command   c      = { .layer = -1, .head = -1, .scale = "root" };
-    hl_opened_prompt opened = { 0 };
-    int              code   = parse(&c, argc, argv);
+    tokens_command c    = { .layer = -1, .head = -1, .scale = "root" };
+    int            code = parse(&c, argc, argv);
 
-    if (code != HL_OPTIONS_GO_ON)
-        return code;
-    code = hl_opened_prompt_open(&opened, &c.view.source);
-    if (code == HL_EXIT_OK)
-        code = look(&c, &opened);
-    hl_opened_prompt_close(&opened);
-    return code;
+    return code == HL_OPTIONS_GO_ON ? hl_view_command(&c.view, look, &c) : code;
 }

@@ -95,3 +95,23 @@ int hl_view_options_finish(hl_view_arguments *arguments, const hl_usage *usage,
                                                 .theme = arguments->draw.theme };
     return HL_OPTIONS_GO_ON;
 }
+
+int hl_view_command(const hl_view_arguments *arguments,
+                    int (*look)(const void *context, const hl_opened_prompt *opened),
+                    const void *context)
+{
+    hl_opened_prompt opened = { 0 };
+    int              code   = hl_opened_prompt_open(&opened, &arguments->source);
+
+    if (code == HL_EXIT_OK)
+        code = look(context, &opened);
+    hl_opened_prompt_close(&opened);
+    return code;
+}
+
+void hl_view_put(char *text)
+{
+    if (text != NULL)
+        fputs(text, stdout);
+    hl_free(text);
+}

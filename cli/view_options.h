@@ -38,4 +38,12 @@ void hl_view_options_list(hl_option *out, hl_view_arguments *arguments);
 int hl_view_options_finish(hl_view_arguments *arguments, const hl_usage *usage,
                            const hl_common *common, const hl_arguments *rest);
 
+/* Opens model and prompt, looks, and closes them: what `look` returns, or the exit status after a
+ * complaint. */
+int hl_view_command(const hl_view_arguments *arguments,
+                    int (*look)(const void *context, const hl_opened_prompt *opened),
+                    const void *context);
+/* Prints a text (NULL: nothing) and releases it. */
+void hl_view_put(char *text);
+
 #endif

@@ -687,6 +687,40 @@ static void news_can_be_told(void **state)
     hl_model_close(model);
 }
 
+static void hear_slowly(void *context)
+{
+    (void)context;
+    usleep(300);
+}
+
+/* Also while its worker is telling of news. */
+static void jobs_can_be_freed_at_any_time(void **state)
+{
+    uint32_t       random  = 5;
+    hl_model      *model   = open_model(LLAMA);
+    hl_engine     *engine  = open_engine(model, (hl_engine_options){ .n_slots = 3 });
+    hl_job_options options = endless();
+    (void)state;
+
+    options.notify = hear_slowly;
+    for (int i = 0; i < 60; i++) {
+        hl_job *jobs[4];
+
+        for (int k = 0; k < 4; k++) {
+            options.max_tokens = 1 + next_random(&random) % 6;
+            jobs[k]            = submit(engine, &options);
+        }
+        for (int k = 0; k < 4; k++) {
+            usleep(next_random(&random) % 1200);
+            hl_job_free(jobs[k]);
+        }
+    }
+    hl_engine_drain(engine, 60.0, NULL);
+    assert_int_equal(counts_of(engine).n_finished + counts_of(engine).n_cancelled, 240);
+    hl_engine_close(engine);
+    hl_model_close(model);
+}
+
 /* ------------------------------------------------------------------- exclusive */
 
 static hl_status work(void *context)
@@ -869,6 +903,7 @@ int main(void)
         cmocka_unit_test(a_drain_waits_and_then_cancels),
         cmocka_unit_test(who_waits_hears_of_the_end),
         cmocka_unit_test(news_can_be_told),
+        cmocka_unit_test(jobs_can_be_freed_at_any_time),
         cmocka_unit_test(work_runs_between_steps),
         cmocka_unit_test(one_failure_is_no_others),
         cmocka_unit_test(impossible_jobs_are_refused),

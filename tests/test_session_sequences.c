@@ -49,6 +49,7 @@ static hl_session *open_session(const hl_model *model, int64_t n_batch, int n_th
                         &(hl_session_options){ .n_batch    = n_batch,
                                                .n_ctx      = N_CTX,
                                                .n_patterns = 1,
+                                               .n_rows     = N_PROMPT,
                                                .n_threads  = n_threads,
                                                .wants = HL_WANT_LAST_LOGITS | HL_WANT_PATTERN }));
     return session;
@@ -176,7 +177,7 @@ static void impossible_choices_are_refused(void **state)
 {
     hl_model   *model     = open_model(models[0]);
     hl_session *session   = open_session(model, N_BATCH, 1);
-    int64_t     tokens[2] = { 1, 2 }, lengths[2] = { 1, 1 };
+    int64_t     tokens[2] = { 1, 2 }, lengths[2] = { 1, 1 }, many[N_BATCH * N_PROMPT] = { 0 };
     int64_t     falling[2] = { 2, 1 }, twice[2] = { 1, 1 }, beyond[2] = { 1, N_BATCH };
     hl_feed     feed = { .tokens = tokens, .n_tokens = 1, .n_sequences = 2 };
     (void)state;
@@ -190,6 +191,9 @@ static void impossible_choices_are_refused(void **state)
     feed.sequences = (int64_t[]){ 0, 1 };
     feed.lengths   = lengths;
     assert_fails(HL_BAD_ARGUMENT, "lengths of their own", hl_session_feed(session, &feed));
+    feed = (hl_feed){ .tokens = many, .n_tokens = N_PROMPT };
+    assert_fails(HL_BAD_ARGUMENT, "21 rows of 5 sequences, the session was opened for 21 in all",
+                 hl_session_feed(session, &feed));
     hl_session_close(session);
     hl_model_close(model);
 }

@@ -76,13 +76,12 @@ class Library:
             raise RuntimeError(self.library.hl_cuda_error().decode())
 
     def problem(self, q, k, v, causal=False, scale=None, softcap=0.0, window=None,
-                window_sink=0, arrays=None, window_left=None, window_right=None):
+                window_right=None, window_sink=0, arrays=None):
         a = Attention(q.shape[0], q.shape[1], k.shape[1], q.shape[2], k.shape[2], q.shape[3],
                       v.shape[3], Rows.of(q), Rows.of(k), Rows.of(v))
         a.flags = (CAUSAL if causal else 0) | SCALE
         a.scale = scale if scale is not None else 1.0 / math.sqrt(q.shape[3])
         a.softcap = softcap
-        window = window if window is not None else window_left
         if window is not None:
             a.flags |= WINDOW_LEFT
             a.window_left = window

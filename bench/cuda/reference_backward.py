@@ -1,12 +1,13 @@
 """reference_backward.py - gradients of attention and its entropies by float64 autograd.
 
-    wanted, rounded = gradients(problem)
+    wanted, rounded, allowed = gradients(problem)
 
 `problem` holds q, k, v, grad_out, grad_entropy, grad_lse, the options by the names of
 hl_attention (causal, scale, window_left, window_right, window_sink, softcap) and the arrays
 (query_start, key_length, alibi_slopes, key_bias, sinks, gates).  `rounded` is what the plain method
 gives that keeps P, dS, out and the results in the inputs' type and all else exact: how wrong one
-must be at that precision."""
+must be at that precision.  `allowed` is what dgates and dsinks, sums of floats, may be off by, and
+the largest score."""
 import math
 
 import torch
@@ -96,7 +97,8 @@ def gradients(problem):
     rounded = {name: value.to(dtype).double().detach() for name, value in rounded.items()}
     # what sums of floats may be off by: shares of the sums of absolute values
     product = (grad_out @ wide_v.transpose(2, 3) * weights).detach().abs()
-    allowed = dict(dgates=1e-4 * product.sum((0, 2, 3)))
+    allowed = dict(dgates=1e-4 * product.sum((0, 2, 3)),
+                   max_score=torch.where(s > FAR / 2, s, 0.0).detach().abs().max().item())
     if sinks is not None:
         unit = 2.0**-8 if dtype == torch.bfloat16 else 2.0**-11
         p_sink = p[..., -1].detach()

@@ -72,6 +72,9 @@ typedef struct hl_session_options {
     hl_activations activations;
     bool           steady; /* a row's bytes do not depend on what shares its batch, not even
                             * where a sequence has but a few rows left */
+    int64_t        n_rows; /* rows that are worked on together, of all sequences; 0: n_batch times
+                            * n_chunk.  With fewer, feeds of all sequences may not fit: for
+                            * hl_feed.sequences */
 } hl_session_options;
 
 /* One layer's rows.  Borrowed for the call; NULL where not wanted. */

@@ -481,29 +481,44 @@ static void dot_others(const hl_dot *d)
     }
 }
 
+/* A function for each type: in one they would be more than compilers like to work on. */
+#define DOT_OF(name, dtype)                                                                        \
+    static __attribute__((noinline)) void name(const hl_dot *d)                                    \
+    {                                                                                              \
+        dot_all(d, dtype);                                                                         \
+    }
+
+DOT_OF(dot_f32, HL_DTYPE_F32)
+DOT_OF(dot_f16, HL_DTYPE_F16)
+DOT_OF(dot_bf16, HL_DTYPE_BF16)
+DOT_OF(dot_q8_0, HL_DTYPE_Q8_0)
+DOT_OF(dot_q4_0, HL_DTYPE_Q4_0)
+DOT_OF(dot_q4_k, HL_DTYPE_Q4_K)
+DOT_OF(dot_q6_k, HL_DTYPE_Q6_K)
+
 static void dense_dot(const hl_dot *d)
 {
     switch (d->dtype) {
     case HL_DTYPE_F32:
-        dot_all(d, HL_DTYPE_F32);
+        dot_f32(d);
         break;
     case HL_DTYPE_F16:
-        dot_all(d, HL_DTYPE_F16);
+        dot_f16(d);
         break;
     case HL_DTYPE_BF16:
-        dot_all(d, HL_DTYPE_BF16);
+        dot_bf16(d);
         break;
     case HL_DTYPE_Q8_0:
-        dot_all(d, HL_DTYPE_Q8_0);
+        dot_q8_0(d);
         break;
     case HL_DTYPE_Q4_0:
-        dot_all(d, HL_DTYPE_Q4_0);
+        dot_q4_0(d);
         break;
     case HL_DTYPE_Q4_K:
-        dot_all(d, HL_DTYPE_Q4_K);
+        dot_q4_k(d);
         break;
     case HL_DTYPE_Q6_K:
-        dot_all(d, HL_DTYPE_Q6_K);
+        dot_q6_k(d);
         break;
     default:
         dot_others(d);

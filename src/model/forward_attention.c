@@ -302,7 +302,7 @@ static hl_attention problem_part(const attention_parts *parts, int64_t index, in
 
     part.n_batch    = 1;
     part.n_heads    = n_heads;
-    part.n_kv_heads = n_heads > group ? n_heads / group : 1;
+    part.n_kv_heads = n_heads / group > 1 ? n_heads / group : 1;
     part.q          = rows_from(whole->q, index, head);
     part.k          = rows_from(whole->k, sequence, head / group);
     part.v          = rows_from(whole->v, sequence, head / group);

@@ -1,6 +1,6 @@
 /* session.c - everything a model needs to run, allocated once.
  *
- * Memory, beside the mapped weights and with N = n_batch * n_chunk rows:
+ * Memory, beside the mapped weights and with N = n_rows, which is n_batch * n_chunk unless told:
  *
  *     cache      2 * n_layers * n_batch * n_ctx * n_kv_heads * d_head  elements
  *     rows       N * (6 d_model + 2 (n_heads + n_kv_heads) d_head + 2 d_mlp)  floats
@@ -124,10 +124,14 @@ static hl_status complete_options(hl_session_options *options, const hl_config *
     HL_TRY(check_option("n_batch", options->n_batch, 1, MAX_BATCH));
     HL_TRY(check_option("n_chunk", options->n_chunk, 1, MAX_CTX));
     HL_TRY(check_option("n_patterns", options->n_patterns, 0, MAX_CTX));
+    HL_TRY(check_option("n_rows", options->n_rows, 0, INT64_MAX));
     HL_TRY(check_option("n_threads", options->n_threads, 0, HL_MAX_THREADS));
     HL_TRY(check_option("activations", options->activations, 0, HL_ACTIVATIONS_COUNT - 1));
     if (options->n_chunk > options->n_ctx || config->is_encoder)
         options->n_chunk = options->n_ctx;
+    int64_t all = product(options->n_batch, options->n_chunk, 1);
+    if (options->n_rows == 0 || options->n_rows > all)
+        options->n_rows = all;
     if (options->cache_dtype != HL_DTYPE_F32 && options->cache_dtype != HL_DTYPE_F16)
         return hl_fail(HL_BAD_ARGUMENT, "session: the cache can be F32 or F16, not %s",
                        hl_dtype_name(options->cache_dtype));
@@ -418,7 +422,7 @@ static hl_status plan_alibi(hl_session *session)
 static hl_status plan(hl_session *session)
 {
     hl_status status = HL_OK;
-    int64_t   n_rows = product(session->options.n_batch, session->options.n_chunk, 1);
+    int64_t   n_rows = session->options.n_rows;
 
     HL_TRY(hl_session_load_weights(session));
     HL_TRY(HL_SESSION_ALLOC(session, &session->searched, session->config->n_layers + 1));
@@ -546,6 +550,22 @@ static hl_status check_sequences(const hl_session *session, const hl_feed *feed)
     return HL_OK;
 }
 
+/* Do the largest chunk's rows fit? */
+static hl_status check_rows(const hl_session *session, const hl_feed *feed)
+{
+    const hl_session_options *options = &session->options;
+    int64_t longest = feed->n_tokens < options->n_chunk ? feed->n_tokens : options->n_chunk;
+
+    if (options->steady && feed->sequences == NULL && longest < STEADY_ROWS)
+        longest = options->n_chunk < STEADY_ROWS ? options->n_chunk : STEADY_ROWS;
+    if (product(fed_count(session, feed), longest, 1) <= options->n_rows)
+        return HL_OK;
+    return hl_fail(HL_BAD_ARGUMENT,
+                   "feed: %lld rows of %lld sequences, the session was opened for %lld in all",
+                   (long long)longest, (long long)fed_count(session, feed),
+                   (long long)options->n_rows);
+}
+
 static hl_status check_tokens(const hl_session *session, const hl_feed *feed, int64_t sequence)
 {
     const hl_config *config = session->config;
@@ -619,6 +639,7 @@ static hl_status check_feed(const hl_session *session, const hl_feed *feed)
     if (feed->segments != NULL)
         HL_TRY(check_option("n_segments", feed->n_segments, 1, HL_MAX_SEGMENTS));
     HL_TRY(check_sequences(session, feed));
+    HL_TRY(check_rows(session, feed));
     HL_TRY(check_stream_given(session, feed));
     HL_TRY(hl_tap_check(feed->tap, &session->options, fed_count(session, feed)));
     HL_TRY(check_patterns(session, feed));

@@ -21,6 +21,7 @@
 #define WAIT_SECONDS 5.0
 #define MAX_NUMBERS  (INT64_C(1) << 22) /* of rows and patterns in an answer that is no stream */
 #define ID_BYTES     48
+#define CLIENT_GONE  499 /* as others number it; it is only counted */
 
 typedef struct choice {
     hl_reply_options options;
@@ -72,13 +73,17 @@ static hl_status check_size(const completion *c)
 
 static hl_status make_choices(completion *c)
 {
-    hl_status status = HL_OK;
+    hl_status status   = HL_OK;
+    int64_t   n_places = c->server->options.n_slots + c->server->options.n_queue;
 
     c->n_choices = c->prompts.count * c->request.n;
     if (c->n_choices > HL_WIRE_MAX_CHOICES)
         return hl_fail(HL_BAD_INPUT, "%lld prompts times n = %lld are %lld texts, at most %d",
                        (long long)c->prompts.count, (long long)c->request.n,
                        (long long)c->n_choices, HL_WIRE_MAX_CHOICES);
+    if (c->n_choices > n_places)
+        return hl_fail(HL_BAD_INPUT, "%lld texts at once, this server has room for %lld",
+                       (long long)c->n_choices, (long long)n_places);
     HL_TRY(check_size(c));
     for (int64_t i = 0; i < c->n_choices; i++) {
         choice *made  = &c->choices[i];
@@ -286,6 +291,14 @@ static void free_jobs(completion *c)
     }
 }
 
+/* What was right when it was submitted and fails later is not the client's fault. */
+static int status_of_run(hl_status failure)
+{
+    if (failure == HL_IO)
+        return CLIENT_GONE;
+    return failure == HL_CANCELLED ? hl_server_status(failure) : 500;
+}
+
 static void answer_stream(completion *c)
 {
     hl_exchange_begin(c->exchange, "text/event-stream; charset=utf-8");
@@ -297,8 +310,8 @@ static void answer_stream(completion *c)
         whole = send_event(c, envelope(c, json_array(), usage_of(c)));
     if (whole)
         whole = hl_exchange_write(c->exchange, "data: [DONE]\n\n", 14);
-    else if (status != HL_IO)
-        send_event(c, hl_wire_error(hl_server_status(status), hl_error_message(), NULL, NULL));
+    if (status != HL_OK && status != HL_IO)
+        send_event(c, hl_wire_error(status_of_run(status), hl_error_message(), NULL, NULL));
     hl_exchange_end(c->exchange, whole);
 }
 
@@ -308,7 +321,7 @@ static void answer_whole(completion *c)
 
     free_jobs(c);
     if (status != HL_OK) {
-        hl_server_fail(c->exchange, status, NULL);
+        hl_server_refuse(c->exchange, status_of_run(status), NULL, NULL, hl_error_message());
         return;
     }
     json_t *choices = json_array();

@@ -1,5 +1,4 @@
 /* connections.c - the list of sockets, and the thread that looks after it. */
-#define _GNU_SOURCE /* POLLRDHUP: the other side has closed its half */
 #include "serve/connections.h"
 
 #include <poll.h>
@@ -11,10 +10,6 @@
 #include "base/status.h"
 
 #define ROUND_SECONDS 0.1
-
-#ifndef POLLRDHUP /* not everybody has it: there a hang-up is noticed by writing */
-#define POLLRDHUP 0
-#endif
 
 typedef enum connection_state { WAITING = 0, WORKING, ANSWERING } connection_state;
 
@@ -55,11 +50,15 @@ static void cut(hl_connection *connection)
     shutdown(connection->socket, SHUT_RDWR);
 }
 
+/* Reset, or closed behind all that was sent; what is only looked at stays for its reader. */
 static bool has_hung_up(const hl_connection *connection)
 {
-    struct pollfd look = { .fd = connection->socket, .events = POLLRDHUP };
+    struct pollfd look = { .fd = connection->socket };
+    char          byte;
 
-    return poll(&look, 1, 0) > 0 && (look.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
+    if (poll(&look, 1, 0) > 0 && (look.revents & (POLLHUP | POLLERR)) != 0)
+        return true;
+    return recv(connection->socket, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
 }
 
 static void look_at(hl_connections *connections, hl_connection *connection, double now)
@@ -117,7 +116,7 @@ hl_status hl_connections_open(hl_connections **out, const hl_connections_options
         pthread_cond_destroy(&made->wake);
         pthread_mutex_destroy(&made->lock);
         hl_free(made);
-        return hl_fail(HL_LIMIT, "serve: no thread can be started");
+        return hl_fail(HL_LIMIT, "no thread can be started");
     }
     *out = made;
     return HL_OK;

@@ -294,22 +294,36 @@ static void run_exclusive(hl_engine *engine)
     finish_exclusive(engine, item, status);
 }
 
+/* Into the list, and until it is done; under the mutex. */
+static void await_exclusive(hl_engine *engine, hl_exclusive *item)
+{
+    *engine->exclusive_end = item;
+    engine->exclusive_end  = &item->next;
+    pthread_cond_signal(&engine->wake);
+    while (!item->is_done)
+        pthread_cond_wait(&engine->done, &engine->mutex);
+}
+
 hl_status hl_engine_exclusive(hl_engine *engine, hl_engine_work work, void *context)
 {
-    hl_exclusive item = { .work = work, .context = context };
+    hl_exclusive *item   = NULL;
+    hl_status     status = HL_ALLOC_ZEROED(&item, 1);
 
+    if (status != HL_OK)
+        return status;
+    item->work    = work;
+    item->context = context;
     pthread_mutex_lock(&engine->mutex);
-    if (engine->is_draining || engine->is_closing) {
-        pthread_mutex_unlock(&engine->mutex);
-        return hl_fail(HL_CANCELLED, "the server is shutting down");
-    }
-    *engine->exclusive_end = &item;
-    engine->exclusive_end  = &item.next;
-    pthread_cond_signal(&engine->wake);
-    while (!item.is_done)
-        pthread_cond_wait(&engine->done, &engine->mutex);
+    bool is_late = engine->is_draining || engine->is_closing;
+    if (!is_late)
+        await_exclusive(engine, item);
     pthread_mutex_unlock(&engine->mutex);
-    return item.status != HL_OK ? hl_fail(item.status, "%s", item.message) : HL_OK;
+    if (is_late)
+        status = hl_fail(HL_CANCELLED, "the server is shutting down");
+    else if (item->status != HL_OK)
+        status = hl_fail(item->status, "%s", item->message);
+    hl_free(item);
+    return status;
 }
 
 /* ---------------------------------------------------------------------- worker */
@@ -422,6 +436,7 @@ static hl_status open_session(hl_engine *engine)
         .n_batch     = options->n_slots,
         .n_chunk     = options->n_chunk,
         .n_patterns  = (options->n_chunk + options->n_slots - 1) / options->n_slots,
+        .n_rows      = options->n_chunk > options->n_slots ? options->n_chunk : options->n_slots,
         .wants       = HL_WANT_LAST_LOGITS | HL_WANT_LOGITS | HL_WANT_PATTERN,
         .cache_dtype = options->cache_dtype,
         .n_threads   = options->n_threads,

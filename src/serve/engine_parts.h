@@ -90,7 +90,7 @@ typedef struct hl_engine_slot {
     int64_t  last_used; /* the number of the turn */
 } hl_engine_slot;
 
-/* Work that waits for its turn; lies on the stack of who waits for it. */
+/* Work that waits for its turn; it belongs to who waits for it. */
 typedef struct hl_exclusive {
     hl_engine_work       work;
     void                *context;

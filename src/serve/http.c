@@ -367,13 +367,12 @@ static hl_status open_listener(hl_http *http)
     snprintf(port, sizeof port, "%d", (int)options->port);
     int failure = getaddrinfo(options->host, port, &hints, &found);
     if (failure != 0)
-        return hl_fail(HL_NOT_FOUND, "serve: %s is no address: %s", options->host,
-                       gai_strerror(failure));
+        return hl_fail(HL_NOT_FOUND, "%s is no address: %s", options->host, gai_strerror(failure));
     http->listener = listen_at(found);
     freeaddrinfo(found);
     if (http->listener < 0)
-        return hl_fail(HL_IO, "serve: cannot listen at %s port %d: %s", options->host,
-                       (int)options->port, strerror(errno));
+        return hl_fail(HL_IO, "cannot listen at %s port %d: %s", options->host, (int)options->port,
+                       strerror(errno));
     note_address(http);
     return HL_OK;
 }
@@ -401,7 +400,7 @@ hl_status hl_http_start(hl_http *http)
         MHD_OPTION_NOTIFY_COMPLETED, end_request, http, MHD_OPTION_NOTIFY_CONNECTION,
         note_connection, http, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_END);
     if (http->daemon == NULL)
-        return hl_fail(HL_LIMIT, "serve: the HTTP server cannot be started");
+        return hl_fail(HL_LIMIT, "the HTTP server cannot be started");
     http->listener = -1; /* the daemon's, from now on */
     return HL_OK;
 }

@@ -176,7 +176,7 @@ static hl_status add_prompt(hl_served_prompts *out, const json_t *prompt, const 
                             const hl_tokenizer *tokenizer)
 {
     if (out->count == HL_WIRE_MAX_CHOICES)
-        return hl_fail(HL_LIMIT, "more than %d prompts", HL_WIRE_MAX_CHOICES);
+        return hl_fail(HL_BAD_INPUT, "more than %d prompts", HL_WIRE_MAX_CHOICES);
     hl_served_prompt *to = &out->items[out->count++];
     if (json_is_string(prompt))
         return keep_text(to, json_string_value(prompt), json_string_length(prompt), model,

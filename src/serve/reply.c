@@ -185,7 +185,7 @@ static hl_status add_entry(hl_reply *reply, const hl_job_event *event)
     if (reply->entries == NULL)
         reply->entries = json_array();
     if (json_array_append_new(reply->entries, entry) != 0)
-        return hl_fail(HL_NO_MEMORY, "serve: out of memory for a token");
+        return hl_fail(HL_NO_MEMORY, "out of memory for a token");
     return HL_OK;
 }
 
@@ -263,7 +263,7 @@ static hl_status add_watched(hl_reply *reply, const hl_job_event *event)
     if (reply->watched == NULL)
         reply->watched = json_array();
     if (json_array_append_new(reply->watched, entry) != 0)
-        status = hl_fail(HL_NO_MEMORY, "serve: out of memory for a token");
+        status = hl_fail(HL_NO_MEMORY, "out of memory for a token");
 
 done:
     hl_free(piece);

@@ -8,6 +8,8 @@
 #include "base/status.h"
 #include "serve/server.h"
 
+#define MAX_VALUES (1 << 17) /* of a request's JSON: 16 prompts of 8192 ids */
+
 typedef struct route {
     const char          *method; /* GET (then also HEAD) or POST */
     const char          *path;
@@ -102,12 +104,35 @@ void hl_server_fail(hl_exchange *exchange, hl_status failure, const hl_wire_faul
                          failure == HL_NO_MEMORY ? "out of memory" : hl_error_message());
 }
 
+/* How many values JSON text has at most, strings aside. */
+static size_t count_values(const char *text, size_t n_bytes)
+{
+    size_t count     = 1;
+    bool   in_string = false;
+
+    for (size_t i = 0; i < n_bytes; i++) {
+        if (in_string && text[i] == '\\')
+            i++;
+        else if (text[i] == '"')
+            in_string = !in_string;
+        else if (!in_string && strchr(",:[{", text[i]) != NULL && text[i] != '\0')
+            count++;
+    }
+    return count;
+}
+
+/* A value of two bytes takes fifty in memory: their number has a limit of its own. */
 bool hl_server_body(json_t **out, hl_exchange *exchange)
 {
-    size_t      n_bytes = 0;
-    const char *body    = hl_exchange_body(exchange, &n_bytes);
-    hl_status   status  = hl_json_parse(out, body, n_bytes, "request");
+    size_t      n_bytes  = 0;
+    const char *body     = hl_exchange_body(exchange, &n_bytes);
+    size_t      n_values = count_values(body, n_bytes);
+    hl_status   status   = HL_OK;
 
+    if (n_values > MAX_VALUES)
+        status = hl_fail(HL_BAD_INPUT, "request: %zu values, at most %d", n_values, MAX_VALUES);
+    else
+        status = hl_json_parse(out, body, n_bytes, "request");
     if (status != HL_OK)
         hl_server_fail(exchange, status, NULL);
     return status == HL_OK;
@@ -115,17 +140,18 @@ bool hl_server_body(json_t **out, hl_exchange *exchange)
 
 /* --------------------------------------------------------------------------- checks */
 
-static const route *find_route(const hl_exchange *exchange, bool *known_path)
+/* NULL: there is none; then *other, if not NULL, is at this path but is asked otherwise. */
+static const route *find_route(const hl_exchange *exchange, const route **other)
 {
     const char *method = hl_exchange_method(exchange);
 
-    *known_path = false;
+    *other = NULL;
     if (strcmp(method, "HEAD") == 0)
         method = "GET";
     for (int i = 0; i < N_ROUTES; i++) {
         if (strcmp(hl_exchange_path(exchange), routes[i].path) != 0)
             continue;
-        *known_path = true;
+        *other = &routes[i];
         if (strcmp(method, routes[i].method) == 0)
             return &routes[i];
     }
@@ -179,14 +205,17 @@ static bool check_type(hl_exchange *exchange, const route *to)
 
 void hl_routes_head(void *context, hl_exchange *exchange)
 {
-    hl_server   *server     = context;
-    bool         known_path = false;
-    const route *to         = find_route(exchange, &known_path);
+    hl_server   *server = context;
+    const route *other  = NULL;
+    const route *to     = find_route(exchange, &other);
 
     if (!check_origin(server, exchange))
         return;
-    if (to == NULL && known_path)
-        hl_server_refuse(exchange, 405, NULL, NULL, "this path is asked in another way");
+    if (to == NULL && other != NULL)
+        answer_text(
+            exchange, 405,
+            hl_wire_dump(hl_wire_error(405, "this path is asked by another method", NULL, NULL)),
+            "Allow", strcmp(other->method, "GET") == 0 ? "GET, HEAD" : "POST");
     else if (to == NULL)
         hl_server_refuse(exchange, 404, NULL, "unknown_url", "there is nothing at this path");
     else if (check_token(server, exchange, to) && check_type(exchange, to))

@@ -108,8 +108,7 @@ static hl_status check_address(hl_server *server)
     server->hosts.n_names = server->options.n_names;
     if (server->token != NULL || hl_address_is_loopback(address))
         return HL_OK;
-    return hl_fail(HL_BAD_ARGUMENT, "serve: %s can be reached by other machines: give a token",
-                   address);
+    return hl_fail(HL_BAD_ARGUMENT, "%s can be reached by other machines: give a token", address);
 }
 
 static hl_status open_http(hl_server *server)

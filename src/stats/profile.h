@@ -57,7 +57,8 @@ hl_status hl_profile_check_same(const hl_profile *a, const hl_profile *b);
 
 /* As hl_profile_write and hl_profile_load, with a text beside it: the state of work that is
  * not done.  Such a file is a profile too, of what was measured so far.  *state is
- * released with hl_free; NULL if the file has none. */
+ * released with hl_free; NULL if the file has none.  HL_BAD_INPUT for work that was begun in
+ * the first format. */
 hl_status hl_profile_write_state(const hl_profile *profile, const char *path, const char *state);
 hl_status hl_profile_load_state(hl_profile **out, char **state, const char *path);
 

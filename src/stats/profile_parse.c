@@ -526,20 +526,26 @@ done:
     return status;
 }
 
-hl_status hl_profile_load_state(hl_profile **out, char **state, const char *path)
+/* state: NULL if nobody goes on with the work. */
+static hl_status load(hl_profile **out, char **state, const char *path)
 {
     hl_status       status = HL_OK;
     hl_safetensors *file   = NULL;
 
-    *out   = NULL;
-    *state = NULL;
+    *out = NULL;
     HL_TRY(hl_safetensors_open(&file, path));
     status = read_profile(out, file);
     if (status != HL_OK)
         HL_TRY(hl_fail_within(status, "%s", path));
     const char *text = hl_safetensors_metadata(file, HL_PROFILE_STATE);
-    if (text != NULL)
-        HL_TRY(hl_strdup(state, text));
+    if (state == NULL || text == NULL)
+        goto done;
+    /* What it lacks of the windows so far could not be had any more. */
+    if (is_first_format(file))
+        HL_TRY(hl_fail(HL_BAD_INPUT,
+                       "%s: work that an earlier version began, and this one cannot go on with",
+                       path));
+    HL_TRY(hl_strdup(state, text));
 
 done:
     hl_safetensors_close(file);
@@ -550,11 +556,13 @@ done:
     return status;
 }
 
+hl_status hl_profile_load_state(hl_profile **out, char **state, const char *path)
+{
+    *state = NULL;
+    return load(out, state, path);
+}
+
 hl_status hl_profile_load(hl_profile **out, const char *path)
 {
-    char     *state  = NULL;
-    hl_status status = hl_profile_load_state(out, &state, path);
-
-    hl_free(state);
-    return status;
+    return load(out, NULL, path);
 }

@@ -3,7 +3,7 @@
 set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
-plan 39
+plan 42
 
 model=models/demo
 text=$scratch/text
@@ -150,4 +150,20 @@ result "nor do its rows" "$([ "$long" -lt $((short + short / 10)) ] && echo yes)
 
 run measure "$model" "$text/12.txt" -o "$scratch/rows.p" "${fast[@]}" --rows "$scratch/rows" --nll
 expect_line "--nll says the loss" 0 '^loss: [0-9.]+ nats a token$'
+
+# A model run otherwise than it was trained.
+entropies() { # profile: those of all heads
+    "$HEADLIGHT" show -t heads --csv "$1" |
+        awk -F, 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == "entropy") at = i } NR > 1 { print $at }'
+}
+run measure "$model" "$text/12.txt" -o "$scratch/cold" "${fast[@]}"
+run measure "$model" "$text/12.txt" -o "$scratch/hot" "${fast[@]}" --temperature 4
+expect_line "at another temperature" 0 "^$scratch/hot: "
+result "attention is more diffuse" "$(paste <(entropies "$scratch/cold") <(entropies "$scratch/hot") |
+    awk '{ more += $2 > $1 } END { if (NR == 64 && more > 60) print "yes" }')"
+run measure "$model" "$text/12.txt" -o "$scratch/narrow" "${fast[@]}" --window 4 --window-sink 0
+result "four keys have at most ln 4" "$(entropies "$scratch/narrow" |
+    awk '$1 > 1.3863 { bad = 1 } END { if (!bad && NR == 64) print "yes" }')"
+run merge "$scratch/hot" "$scratch/cold" -o "$scratch/x"
+expect_line "such profiles do not merge with others" 3 "the profiles differ in 'adjusted'"
 finish

@@ -17,7 +17,7 @@ server = Server("--slots", "2", "--queue", "2", "--request-timeout", "2", "--sta
                 "--max-body", "64", "--max-connections", "200", "--context", "512",
                 "--token", TOKEN, "--allow-host", "lamp.example")
 server.token = TOKEN
-LONG = {"prompt": "He said", "max_tokens": 400, "temperature": 0, "ignore_eos": True}
+LONG = {"prompt": "He said", "max_tokens": 480, "temperature": 0, "ignore_eos": True}
 # Numbers of all heads with every token: more than sockets and pipes hold.
 LOUD = dict(LONG, max_tokens=500, stream=True,
             headlight={"rows": ["entropy", "normalised", "renyi2", "nosink", "lookback_prompt"]})
@@ -230,10 +230,24 @@ def full_queue():
 
 def many_choices():
     """A request whose texts do not all fit takes no slot at all."""
-    status, _ = server.post("/v1/completions", dict(LONG, n=16))
-    equal(status, 429)
+    status, data = server.post("/v1/completions", dict(LONG, n=16))
+    equal([status, data["error"]["message"]], [400, "16 texts at once, this server has room for 4"])
+    connection = server.connect()
+    connection.sendall(request("POST", "/v1/completions", "", LONG))
+    assert server.wait_for("slots_busy", 1)
+    equal(server.post("/v1/completions", dict(LONG, n=4))[0], 429)
+    assert server.wait_for("queue_length", 0, 5), "they still wait"
+    equal(server.metric("slots_busy"), 1)
+    connection.close()
     assert server.wait_for("slots_busy", 0, 5)
-    equal(server.metric("queue_length"), 0)
+
+
+def many_values():
+    """Two bytes a value, fifty in memory: as many as may be read are not parsed."""
+    body = b'{"prompt": [' + b"1," * 32000 + b"1]}"
+    data = refuses(400, "POST", "/v1/completions", JSON, body)  # longer than the context
+    assert b"context_length_exceeded" in data, data
+    refuses(405, "PUT", "/v1/completions")
 
 
 def pipelined():
@@ -268,7 +282,8 @@ for name, test in [("wrong hosts", hosts), ("foreign origins", origins), ("wrong
                    ("an answer is not waited for", lambda: hang_up("whole")),
                    ("a connection is reset", lambda: hang_up("reset")),
                    ("a slow reader", slow_reader), ("a full queue", full_queue),
-                   ("more texts than fit", many_choices), ("pipelined requests", pipelined)]:
+                   ("more texts than fit", many_choices),
+                   ("many values", many_values), ("pipelined requests", pipelined)]:
     tap.run(name, test)
     tap.run("... and it answers others", answers)
 tap.run("SIGTERM drains", drains)

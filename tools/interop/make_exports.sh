@@ -9,6 +9,7 @@
 #     FAMILY_masked      heads zeroed
 #     FAMILY_ragged      heads gone, layers differ: per_layer_config, and code beside it
 #     FAMILY_uniform     heads gone, layers alike, where the family then needs no code
+#     FAMILY_means       as ragged, with means of what is gone in the output biases (needs python3)
 #     or, with --gguf, FAMILY_ragged.gguf and FAMILY_uniform.gguf
 #
 # and beside each model the token ids and the logits that headlight computes from what it
@@ -55,16 +56,43 @@ write_gguf() { # family name heads
     fi
 }
 
+# A tokenizer of 256 bytes: the small checkpoints have none, and --mean wants text.
+write_tokenizer() { # file
+    python3 - "$1" <<'END'
+import json, sys
+plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
+spelled = {byte: chr(byte) for byte in plain}
+spelled.update((b, chr(256 + i)) for i, b in enumerate(b for b in range(256) if b not in plain))
+json.dump({"pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False},
+           "model": {"type": "BPE", "merges": [], "vocab": {spelled[b]: b for b in range(256)}}},
+          open(sys.argv[1], "w"))
+END
+}
+
+write_means() { # family
+    if "$headlight" prune "$families/$1" --as compact --heads "$ragged" --mean --text models/text/alice.txt \
+        --max-tokens 128 --tokenizer "$out/tokenizer.json" -o "$out/$1_means" --quiet 2>"$out/why"; then
+        expect "$out/$1_means" "$out/$1_means"
+        echo "$1_means"
+    else
+        echo "$1_means: left out: $(sed 's/^headlight prune: //' "$out/why")"
+    fi
+}
+
 write_folders() { # family
     write "$1" masked "$1_masked" "$ragged"
     write "$1" compact "$1_ragged" "$ragged"
     write "$1" compact "$1_uniform" "$uniform"
+    [ ! -e "$out/tokenizer.json" ] || write_means "$1"
     # With code it says no more than the ragged one.
     if compgen -G "$out/$1_uniform/modeling_*.py" >/dev/null; then
         rm -r "${out:?}/$1_uniform"
     fi
 }
 
+if [ "$gguf" = no ] && command -v python3 >/dev/null; then
+    write_tokenizer "$out/tokenizer.json"
+fi
 for path in "$families"/*/; do
     family=$(basename "$path")
     if [ "$gguf" = yes ]; then
@@ -83,5 +111,5 @@ if [ "$gguf" = no ] && [ -d "$stories" ]; then
     expect "$out/stories260K_uniform" "$out/stories260K_uniform"
     echo stories260K_uniform
 fi
-rm -f "$out/why"
+rm -f "$out/why" "$out/tokenizer.json"
 du -sk "$out" | awk '{ printf "%.1f MiB in all\n", $1 / 1024 }'

@@ -8,7 +8,8 @@ import { METRICS, type Metric, type Sink, type Theme, type Unit } from "./data/q
 import type { Profile } from "./data/profile";
 import type { Source } from "./data/source";
 
-export type Tab = "heads" | "tokens" | "lens" | "diagnosis" | "trace" | "compare" | "sweep";
+export type Tab =
+    "live" | "sides" | "heads" | "tokens" | "lens" | "diagnosis" | "trace" | "compare" | "sweep";
 
 export interface State {
     tab: Tab;
@@ -24,18 +25,29 @@ export interface State {
 }
 
 const DEFAULTS: Omit<State, "theme"> = {
-    tab: "heads", profile: 0, metric: "entropy", unit: "nats", sink: "in", selected: [], off: [], type: "", token: -1,
+    tab: "heads",
+    profile: 0,
+    metric: "entropy",
+    unit: "nats",
+    sink: "in",
+    selected: [],
+    off: [],
+    type: "",
+    token: -1,
 };
 
 const UNITS = ["nats", "bits", "normalised"];
 const METRIC_NAMES = Object.keys(METRICS);
-const TABS = ["heads", "tokens", "lens", "diagnosis", "trace", "compare", "sweep"];
+const TABS = ["live", "sides", "heads", "tokens", "lens", "diagnosis", "trace", "compare", "sweep"];
 
 const oneOf = <T extends string>(value: string | null, allowed: string[], otherwise: T): T =>
     value !== null && allowed.includes(value) ? (value as T) : otherwise;
 
 const listOf = (value: string | null): string[] =>
-    (value ?? "").split(",").filter(parseHead).map((name) => name.toUpperCase());
+    (value ?? "")
+        .split(",")
+        .filter(parseHead)
+        .map((name) => name.toUpperCase());
 
 /* Whatever is not understood is left out: fragments are written by anybody. */
 export function parseFragment(fragment: string): Partial<State> {
@@ -79,7 +91,11 @@ export class Store {
     state: State;
     private listeners = new Set<() => void>();
 
-    constructor(readonly source: Source, fragment: string, theme: Theme) {
+    constructor(
+        readonly source: Source,
+        fragment: string,
+        theme: Theme,
+    ) {
         this.state = { ...DEFAULTS, theme, ...parseFragment(fragment) };
         this.state.profile = Math.min(this.state.profile, Math.max(source.profiles.length - 1, 0));
         if (!tabsOf(source).includes(this.state.tab)) this.state.tab = tabsOf(source)[0] ?? "heads";
@@ -122,7 +138,9 @@ export class Store {
         const profile = this.profile;
         const values = profile?.mean("Hhat") ?? profile?.mean("H");
         if (!profile || !values) return [];
-        const mapped = (this.source.tokens?.heads ?? []).filter(([layer, head]) => profile.has(layer, head)).map(([layer, head]) => profile.at(layer, head));
+        const mapped = (this.source.tokens?.heads ?? [])
+            .filter(([layer, head]) => profile.has(layer, head))
+            .map(([layer, head]) => profile.at(layer, head));
         let best = -1;
         for (const i of mapped.length ? mapped : values.keys())
             if (!Number.isNaN(values[i]) && (best < 0 || values[i] < values[best])) best = i;
@@ -132,6 +150,7 @@ export class Store {
 
 /* The tabs that a source has something for. */
 export function tabsOf(source: Source): Tab[] {
+    if (source.kind === "live") return ["live", "sides", "lens"];
     const tabs: [Tab, boolean][] = [
         ["heads", source.profiles.length > 0],
         ["tokens", source.tokens !== null],
@@ -143,6 +162,10 @@ export function tabsOf(source: Source): Tab[] {
     ];
     return tabs.filter(([, has]) => has).map(([tab]) => tab);
 }
+
+/* Prompt, lens and trace are of the first profile's model: said where another one is shown. */
+export const ofFirst = ({ source, state }: Store): string =>
+    state.profile > 0 ? ` in ${source.profiles[0].name}` : "";
 
 export const StoreContext = createContext<Store | null>(null);
 
@@ -159,7 +182,10 @@ export function useStore(): { store: Store; state: State } {
 }
 
 /* The chosen heads that this profile has, as indices (layer * heads + head). */
-export function selectedHeads(profile: Profile, names: string[]): { layer: number; head: number; index: number }[] {
+export function selectedHeads(
+    profile: Profile,
+    names: string[],
+): { layer: number; head: number; index: number }[] {
     return names
         .map(parseHead)
         .filter((head): head is [number, number] => head !== null && profile.has(head[0], head[1]))

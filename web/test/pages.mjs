@@ -1,12 +1,10 @@
 /* pages.mjs - what a reader does with a report: by mouse and by keyboard, in all sizes and themes. */
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
-import { createRequire } from "node:module";
-import { cellOf, folder, fragmentOf, open, realReport, sampleReport, settled } from "./drive.mjs";
+import { cellOf, folder, fragmentOf, openFile, realReport, sampleReport, settled, sound } from "./drive.mjs";
 import { PAGE } from "./sample.mjs";
 import { test } from "./tap.mjs";
 
-const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 /* What stands there when the page has come to rest. */
 async function textOf(page, selector) {
     await settled(page);
@@ -15,18 +13,8 @@ async function textOf(page, selector) {
 const title = (page) => textOf(page, ".card h2");
 const scale = (page) => textOf(page, ".scale .name");
 
-/* No serious fault by axe-core, and nothing wider than the window. */
-async function sound(page) {
-    await page.evaluate(axe);
-    const found = await page.evaluate(() => window.axe.run(document, { runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"] }));
-    const bad = found.violations.filter((one) => one.impact === "serious" || one.impact === "critical");
-    assert.deepEqual(bad.map((one) => `${one.id}: ${one.nodes.map((node) => node.html.slice(0, 120)).slice(0, 3).join(" | ")}`), []);
-    const [wide, window] = await page.evaluate(() => [document.documentElement.scrollWidth, innerWidth]);
-    assert.ok(wide <= window, `the page is ${wide} pixels wide, the window ${window}`);
-}
-
 async function byMouse(browser, options) {
-    const { page, check } = await open(browser, realReport(), options);
+    const { page, check } = await openFile(browser, realReport(), options);
     const place = await cellOf(page, 3, 5);
     await page.mouse.click(place.x, place.y);
     assert.match(await title(page), /^L3H5/);
@@ -49,9 +37,20 @@ async function byMouse(browser, options) {
     await check();
 }
 
+/* As a hand gets there. */
+async function tabTo(page, locator, key = "Tab") {
+    for (let i = 0; i < 120; i++) {
+        if (await locator.evaluate((node) => node === document.activeElement)) return;
+        await page.keyboard.press(key);
+    }
+    assert.fail(`${key} does not lead to ${locator}`);
+}
+
 async function byKeyboard(browser, options) {
-    const { page, check } = await open(browser, realReport(), options);
-    const press = async (...keys) => { for (const key of keys) await page.keyboard.press(key); };
+    const { page, check } = await openFile(browser, realReport(), options);
+    const press = async (...keys) => {
+        for (const key of keys) await page.keyboard.press(key);
+    };
     await press("/");
     await press("Home", "PageDown", "ArrowRight", "ArrowUp", "ArrowUp", "Enter");
     assert.match(await title(page), /^L1H2/);
@@ -61,30 +60,37 @@ async function byKeyboard(browser, options) {
     await press("x");
     assert.match(await fragmentOf(page), /off=L2H2/);
     await press("x");
-    await page.getByRole("button", { name: "bits", exact: true }).focus();
+    await tabTo(page, page.getByRole("button", { name: "bits", exact: true }), "Shift+Tab");
     await press("Enter");
     assert.match(await scale(page), /bits/);
-    await page.getByRole("button", { name: "sink out" }).focus();
+    await tabTo(page, page.getByRole("button", { name: "sink out" }));
     await press("Space");
     assert.match(await scale(page), /without the sink/);
-    await page.getByRole("button", { name: "demo-sparse" }).focus();
+    await tabTo(page, page.getByRole("button", { name: "demo-sparse" }), "Shift+Tab");
     await press("Enter");
-    await page.getByRole("tab", { selected: true }).focus();
-    for (let i = 0; i < 8 && !/Diagnosis/.test(await page.locator("[role=tab][aria-selected=true]").innerText()); i++) await press("ArrowRight");
+    await tabTo(page, page.getByRole("tab", { selected: true }));
+    for (
+        let i = 0;
+        i < 8 && !/Diagnosis/.test(await page.locator("[role=tab][aria-selected=true]").innerText());
+        i++
+    )
+        await press("ArrowRight");
     const chip = page.locator(".diagnosis.present .chips button[data-head]").first();
     const head = await chip.getAttribute("data-head");
-    await chip.focus();
+    await tabTo(page, chip);
     await press("Enter");
     assert.ok((await title(page)).startsWith(head));
     await press("?");
+    await settled(page);
     assert.ok(await page.getByRole("dialog", { name: "Keys" }).isVisible());
     await press("Escape");
+    await settled(page);
     assert.equal(await page.getByRole("dialog").count(), 0);
     await check();
 }
 
 async function everyTab(browser, options) {
-    const { page, check } = await open(browser, realReport(), options);
+    const { page, check } = await openFile(browser, realReport(), options);
     const tabs = await page.getByRole("tab").count();
     assert.ok(tabs >= 6, `${tabs} tabs`);
     for (let i = 0; i < tabs; i++) {
@@ -96,7 +102,7 @@ async function everyTab(browser, options) {
 }
 
 async function tokens(browser) {
-    const { page, check } = await open(browser, realReport(), { fragment: "#tab=tokens" });
+    const { page, check } = await openFile(browser, realReport(), { fragment: "#tab=tokens" });
     const spans = page.locator("#text [data-token]");
     assert.match(await page.locator("#text").innerText(), /<\/script>.*<b>/);
     await spans.nth(6).hover();
@@ -117,12 +123,15 @@ async function tokens(browser) {
 }
 
 async function tables(browser) {
-    const { page, check } = await open(browser, realReport());
+    const { page, check } = await openFile(browser, realReport());
     await page.locator(".first").getByRole("button", { name: "Table" }).click();
     const dialog = page.getByRole("dialog");
     assert.equal(await dialog.locator("tbody tr").count(), 64);
     for (const kind of ["CSV", "JSON"]) {
-        const [file] = await Promise.all([page.waitForEvent("download"), dialog.getByRole("button", { name: kind }).click()]);
+        const [file] = await Promise.all([
+            page.waitForEvent("download"),
+            dialog.getByRole("button", { name: kind }).click(),
+        ]);
         const path = `${folder}/table.${kind}`;
         await file.saveAs(path);
         const text = readFileSync(path, "utf8");
@@ -137,22 +146,46 @@ async function tables(browser) {
 }
 
 async function sentView(browser) {
-    const { page, check } = await open(browser, realReport(), { fragment: "#unit=bits&sel=L4H4,L2H1&off=L0H0" });
+    const { page, check } = await openFile(browser, realReport(), {
+        fragment: "#unit=bits&sel=L4H4,L2H1&off=L0H0",
+    });
     assert.match(await title(page), /^2 heads/);
     assert.match(await scale(page), /bits/);
     await check();
 }
 
 async function emptyPage(browser) {
-    const { page, check } = await open(browser, PAGE);
+    const { page, check } = await openFile(browser, PAGE);
     assert.match(await page.locator("h1").innerText(), /holds no data/);
     await sound(page);
     await check();
 }
 
 async function smallParts(browser) {
-    const { page, check } = await open(browser, sampleReport("small", { layers: 2, heads: 3, tokens: 0 }), { width: 390 });
+    const { page, check } = await openFile(
+        browser,
+        sampleReport("small", { layers: 2, heads: 3, tokens: 0 }),
+        { width: 390 },
+    );
     assert.deepEqual(await page.getByRole("tab").allInnerTexts(), ["Heads", "Diagnosis1"]);
+    await sound(page);
+    await check();
+}
+
+/* Everything that is drawn takes the other theme's colours. */
+async function otherTheme(browser) {
+    const { page, check } = await openFile(browser, realReport());
+    const colours = () =>
+        page.evaluate(() => [
+            getComputedStyle(document.querySelector(".legend i")).backgroundColor,
+            getComputedStyle(document.documentElement).getPropertyValue("--series-0"),
+        ]);
+    const [light] = await colours();
+    await page.getByRole("button", { name: "Dark theme" }).click();
+    await settled(page);
+    const [line, series] = await colours();
+    assert.notEqual(line, light);
+    assert.equal(line, series);
     await sound(page);
     await check();
 }
@@ -161,13 +194,16 @@ export function pages(browser) {
     for (const width of [1280, 390])
         for (const theme of ["light", "dark"]) {
             const options = { width, theme };
-            test(`mouse: head, units, sink, a diagnosis to its head (${width} px, ${theme})`, () => byMouse(browser, options));
+            test(`mouse: head, units, sink, a diagnosis to its head (${width} px, ${theme})`, () =>
+                byMouse(browser, options));
             test(`the same by keyboard alone (${width} px, ${theme})`, () => byKeyboard(browser, options));
-            test(`every tab: no serious fault by axe-core (${width} px, ${theme})`, () => everyTab(browser, options));
+            test(`every tab: no serious fault by axe-core (${width} px, ${theme})`, () =>
+                everyTab(browser, options));
         }
     test("tokens: where they look, rows that add up, markup as text", () => tokens(browser));
     test("every number as a table, as CSV and as JSON; definitions", () => tables(browser));
     test("a view that was sent opens as it was", () => sentView(browser));
+    test("the theme can be changed, and all follows", () => otherTheme(browser));
     test("a page without data says so", () => emptyPage(browser));
     test("a report with little in it shows what there is", () => smallParts(browser));
 }

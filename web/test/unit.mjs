@@ -10,7 +10,16 @@ const root = fileURLToPath(new URL("..", import.meta.url));
 const folder = mkdtempSync(join(tmpdir(), "headlight-web-"));
 try {
     const outfile = join(folder, "unit.mjs");
-    await build({ entryPoints: [join(root, "test/unit.test.ts")], bundle: true, platform: "node", format: "esm", outfile, logLevel: "error", jsx: "automatic", jsxImportSource: "preact" });
+    await build({
+        entryPoints: [join(root, "test/unit.test.ts")],
+        bundle: true,
+        platform: "node",
+        format: "esm",
+        outfile,
+        logLevel: "error",
+        jsx: "automatic",
+        jsxImportSource: "preact",
+    });
     const { declare } = await import(pathToFileURL(outfile).href);
     declare(await import("./tap.mjs"));
     await run();

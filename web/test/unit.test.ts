@@ -27,28 +27,64 @@ function arrays({ test }: Tap) {
         assert.deepEqual([...bytesOf(base64(Uint8Array.of(0, 127, 128, 255).buffer))], [0, 127, 128, 255]);
     });
     test("half precision: ones, fractions, the smallest, infinity, NaN", () => {
-        assert.deepEqual([0x3c00, 0xc000, 0x3555, 0x0001, 0x7c00, 0x8000].map(halfToNumber), [1, -2, 0.333251953125, 2 ** -24, Infinity, -0]);
+        assert.deepEqual([0x3c00, 0xc000, 0x3555, 0x0001, 0x7c00, 0x8000].map(halfToNumber), [
+            1,
+            -2,
+            0.333251953125,
+            2 ** -24,
+            Infinity,
+            -0,
+        ]);
         assert.ok(Number.isNaN(halfToNumber(0x7e00)));
     });
     test("packed arrays of every type, little endian", () => {
         const bytes = Uint8Array.of(1, 0, 0, 0, 255, 255, 255, 255).buffer;
-        const of = (dtype: string, shape: number[]) => [...values({ dtype, shape, data: base64(bytes) } as never)!];
+        const of = (dtype: string, shape: number[]) => [
+            ...values({ dtype, shape, data: base64(bytes) } as never)!,
+        ];
         assert.deepEqual(of("i32", [2]), [1, -1]);
         assert.deepEqual(of("u32", [2]), [1, Math.fround(4294967295)]);
         assert.deepEqual(of("u16", [4]), [1, 0, 65535, 65535]);
         assert.deepEqual(of("u8", [8]), [1, 0, 0, 0, 255, 255, 255, 255]);
-        assert.deepEqual([...values({ dtype: "f32", shape: [2], data: base64(Float32Array.of(0.5, -3).buffer) })!], [0.5, -3]);
+        assert.deepEqual(
+            [...values({ dtype: "f32", shape: [2], data: base64(Float32Array.of(0.5, -3).buffer) })!],
+            [0.5, -3],
+        );
     });
     test("scale, offset, and the value that means none", () => {
-        const array = { dtype: "u8" as const, shape: [3], scale: 0.5, offset: -1, nan: true, data: base64(Uint8Array.of(0, 4, 255).buffer) };
+        const array = {
+            dtype: "u8" as const,
+            shape: [3],
+            scale: 0.5,
+            offset: -1,
+            nan: true,
+            data: base64(Uint8Array.of(0, 4, 255).buffer),
+        };
         assert.deepEqual([...values(array)!], [-1, 1, NaN]);
     });
     test("an array of another length than its shape says is refused", () => {
-        assert.throws(() => values({ dtype: "f32", shape: [3], data: base64(new ArrayBuffer(8)) }), /8 bytes, not 12/);
+        assert.throws(
+            () => values({ dtype: "f32", shape: [3], data: base64(new ArrayBuffer(8)) }),
+            /8 bytes, not 12/,
+        );
     });
     test("plain lists nest, and null is NaN", () => {
-        assert.deepEqual([...values([[1, null], [3, 4]])!], [1, NaN, 3, 4]);
-        assert.deepEqual(shapeOf([[1, 2, 3], [4, 5, 6]]), [2, 3]);
+        assert.deepEqual(
+            [
+                ...values([
+                    [1, null],
+                    [3, 4],
+                ])!,
+            ],
+            [1, NaN, 3, 4],
+        );
+        assert.deepEqual(
+            shapeOf([
+                [1, 2, 3],
+                [4, 5, 6],
+            ]),
+            [2, 3],
+        );
     });
 }
 
@@ -60,7 +96,11 @@ function colours({ test, Skip }: Tap) {
         assert.equal(lines.length, 4 * 256);
         for (const line of lines) {
             const [map, level, ...rgb] = line.split(" ");
-            assert.deepEqual([...levelsOf(map as MapName)[Number(level)]], rgb.map(Number), `${map} ${level}`);
+            assert.deepEqual(
+                [...levelsOf(map as MapName)[Number(level)]],
+                rgb.map(Number),
+                `${map} ${level}`,
+            );
         }
     });
     test("shares outside of 0 to 1 are the ends", () => {
@@ -76,7 +116,19 @@ function colours({ test, Skip }: Tap) {
 
 function numbers({ test }: Tap) {
     test("three significant digits", () => {
-        const pairs: [number, string][] = [[0.4213, "0.421"], [12.345, "12.3"], [999.6, "1,000"], [1234.5, "1,235"], [0, "0"], [-2.5, "−2.50"], [0.00012345, "0.000123"], [1e-9, "1.00e-9"], [9.999, "10.0"], [NaN, "–"], [Infinity, "∞"]];
+        const pairs: [number, string][] = [
+            [0.4213, "0.421"],
+            [12.345, "12.3"],
+            [999.6, "1,000"],
+            [1234.5, "1,235"],
+            [0, "0"],
+            [-2.5, "−2.50"],
+            [0.00012345, "0.000123"],
+            [1e-9, "1.00e-9"],
+            [9.999, "10.0"],
+            [NaN, "–"],
+            [Infinity, "∞"],
+        ];
         for (const [value, text] of pairs) assert.equal(number(value), text);
         assert.equal(signed(0.5), "+0.500");
         assert.equal(percent(0.123), "12.3%");
@@ -88,29 +140,69 @@ function numbers({ test }: Tap) {
     });
     test("axes end on ticks, and ticks have the decimals of their step", () => {
         assert.deepEqual(axisAround(0, 4.87), { low: 0, high: 5, step: 1 });
-        assert.deepEqual(ticksOf(axisAround(0, 1)).map((tick) => tickText(tick, 0.2)), ["0.0", "0.2", "0.4", "0.6", "0.8", "1.0"]);
+        assert.deepEqual(
+            ticksOf(axisAround(0, 1)).map((tick) => tickText(tick, 0.2)),
+            ["0.0", "0.2", "0.4", "0.6", "0.8", "1.0"],
+        );
         assert.equal(tickText(-0.25, 0.25), "−0.25");
         assert.equal(shareOf({ low: 0, high: 5, step: 1 }, 2.5), 0.5);
     });
     test("blanks of tokens can be seen", () => assert.equal(visible(" a\n\t"), "·a⏎⇥"));
 }
 
-const profileOf = () => new Profile({
-    name: "small", means: { H: [[1, 2], [3, null]], Hhat: [[0.25, 0.5], [0.75, null]], H_nosink: [[1.5, 2], [3, null]], peak: [[0.5, 0.5], [0.5, null]] },
-    n_heads: [2, 1], types: { names: ["sink", "local"], index: [[0, 1], [1, 1]] }, type_rules: ["first key", "band"],
-    diagnoses: [{ name: "sink-heads", verdict: "present", heads: [{ layer: 0, head: 1, value: 0.5 }] }, { name: "x", fired: false, heads: [[1, 0]] }],
-} as never, 0);
+const profileOf = () =>
+    new Profile(
+        {
+            name: "small",
+            means: {
+                H: [
+                    [1, 2],
+                    [3, null],
+                ],
+                Hhat: [
+                    [0.25, 0.5],
+                    [0.75, null],
+                ],
+                H_nosink: [
+                    [1.5, 2],
+                    [3, null],
+                ],
+                peak: [
+                    [0.5, 0.5],
+                    [0.5, null],
+                ],
+            },
+            n_heads: [2, 1],
+            types: {
+                names: ["sink", "local"],
+                index: [
+                    [0, 1],
+                    [1, 1],
+                ],
+            },
+            type_rules: ["first key", "band"],
+            diagnoses: [
+                { name: "sink-heads", verdict: "present", heads: [{ layer: 0, head: 1, value: 0.5 }] },
+                { name: "x", fired: false, heads: [[1, 0]] },
+            ],
+        } as never,
+        0,
+    );
 
 function data({ test }: Tap) {
     test("units and sink choose the numbers", () => {
         const profile = profileOf();
-        const of = (unit: "nats" | "bits" | "normalised", sink: "in" | "out") => quantityOf([profile], profile, "entropy", unit, sink);
+        const of = (unit: "nats" | "bits" | "normalised", sink: "in" | "out") =>
+            quantityOf([profile], profile, "entropy", unit, sink);
         assert.equal(of("nats", "in")!.values[1], 2);
         assert.equal(of("bits", "in")!.values[1].toFixed(4), (2 / Math.LN2).toFixed(4));
         assert.equal(of("normalised", "in")!.values[1], 0.5);
         assert.equal(of("nats", "out")!.values[0], 1.5);
         assert.equal(of("normalised", "out"), null);
-        assert.deepEqual([keyOf("entropy", "normalised", "out"), unitName("varentropy", "bits"), unitName("peak", "bits")], ["Hhat_nosink", "bits²", ""]);
+        assert.deepEqual(
+            [keyOf("entropy", "normalised", "out"), unitName("varentropy", "bits"), unitName("peak", "bits")],
+            ["Hhat_nosink", "bits²", ""],
+        );
     });
     test("heads that a layer lacks are not there", () => {
         assert.equal(profileOf().has(1, 1), false);
@@ -120,12 +212,38 @@ function data({ test }: Tap) {
     test("types, rules, diagnoses in either form", () => {
         const profile = profileOf();
         assert.deepEqual([profile.types![0], profile.rule(1)], ["sink", "band"]);
-        assert.deepEqual(profile.diagnoses.map((d) => [d.present, d.heads[0].layer]), [[true, 0], [false, 1]]);
+        assert.deepEqual(
+            profile.diagnoses.map((d) => [d.present, d.heads[0].layer]),
+            [
+                [true, 0],
+                [false, 1],
+            ],
+        );
     });
     test("rows of a triangle and of a square are probabilities", () => {
-        const view = new TokenView({ texts: ["a", "b", "c"], maps: { heads: [[0, 0], [0, 1]], packed: "triangle",
-            data: { dtype: "u8", shape: [2, 6], data: base64(Uint8Array.of(255, 255, 0, 0, 51, 255, 255, 0, 255, 255, 0, 0).buffer) }, row_peak: [[1, 0.9, 0.5], [1, 1, 1]] } });
-        assert.deepEqual([...rowOf(view.map(0, 0)!, 2)].map((p) => p.toFixed(3)), ["0.000", "0.100", "0.500"]);
+        const view = new TokenView({
+            texts: ["a", "b", "c"],
+            maps: {
+                heads: [
+                    [0, 0],
+                    [0, 1],
+                ],
+                packed: "triangle",
+                data: {
+                    dtype: "u8",
+                    shape: [2, 6],
+                    data: base64(Uint8Array.of(255, 255, 0, 0, 51, 255, 255, 0, 255, 255, 0, 0).buffer),
+                },
+                row_peak: [
+                    [1, 0.9, 0.5],
+                    [1, 1, 1],
+                ],
+            },
+        });
+        assert.deepEqual(
+            [...rowOf(view.map(0, 0)!, 2)].map((p) => p.toFixed(3)),
+            ["0.000", "0.100", "0.500"],
+        );
         assert.deepEqual([...rowOf(view.map(0, 1)!, 1)], [0, 1]);
         assert.equal(view.map(1, 1), null);
     });
@@ -134,32 +252,69 @@ function data({ test }: Tap) {
         const bytes = new Uint8Array((n * (n + 1)) / 2);
         bytes[(1000 * 1001) / 2 + 17] = 200;
         const levels = levelsFor({ n, triangle: true, bytes });
-        assert.deepEqual(levels.map((level) => level.n), [1030, 515, 258]);
+        assert.deepEqual(
+            levels.map((level) => level.n),
+            [1030, 515, 258],
+        );
         assert.equal(levels[1].bytes[500 * 515 + 8], 200);
         assert.equal(levels[2].bytes[250 * 258 + 4], 200);
     });
     test("a format that is not known is refused by name", () => {
-        assert.throws(() => new ReportSource({ format: "headlight.report/9", version: "9" }), /headlight.report\/9/);
+        assert.throws(
+            () => new ReportSource({ format: "headlight.report/9", version: "9" }),
+            /headlight.report\/9/,
+        );
     });
     test("CSV quotes what needs it, JSON has names", () => {
-        const table = { name: "t", title: "", columns: ["a", "b"], rows: [['x,"y"\n', 1], [null, true]] };
+        const table = {
+            name: "t",
+            title: "",
+            columns: ["a", "b"],
+            rows: [
+                ['x,"y"\n', 1],
+                [null, true],
+            ],
+        };
         assert.equal(toCsv(table), 'a,b\n"x,""y""\n",1\n,true\n');
         assert.deepEqual(JSON.parse(toJson(table))[1], { a: null, b: true });
     });
 }
 
 function state({ test }: Tap) {
-    const source = () => new ReportSource({ format: "headlight.report/1", version: "0", profiles: [{ means: { H: [[3, 1], [2, 4]] } }] });
+    const source = () =>
+        new ReportSource({
+            format: "headlight.report/1",
+            version: "0",
+            profiles: [
+                {
+                    means: {
+                        H: [
+                            [3, 1],
+                            [2, 4],
+                        ],
+                    },
+                },
+            ],
+        });
     test("the fragment holds the view, and is read back", () => {
         const store = new Store(source(), "#unit=bits&sink=out&sel=L1H0,L0H1&off=L1H1&token=7", "light");
-        assert.deepEqual([store.state.unit, store.state.sink, store.state.selected, store.state.off, store.state.token], ["bits", "out", ["L1H0", "L0H1"], ["L1H1"], 7]);
-        assert.deepEqual(parseFragment(writeFragment(store.state)), parseFragment("#unit=bits&sink=out&sel=L1H0,L0H1&off=L1H1&token=7"));
+        assert.deepEqual(
+            [store.state.unit, store.state.sink, store.state.selected, store.state.off, store.state.token],
+            ["bits", "out", ["L1H0", "L0H1"], ["L1H1"], 7],
+        );
+        assert.deepEqual(
+            parseFragment(writeFragment(store.state)),
+            parseFragment("#unit=bits&sink=out&sel=L1H0,L0H1&off=L1H1&token=7"),
+        );
     });
     test("what is not understood of a fragment is left out", () => {
-        const { unit, selected, token, tab } = parseFragment("#unit=kelvin&sel=L1,<b>,L2H3&token=-4&tab=__proto__");
+        const { unit, selected, token, tab } = parseFragment(
+            "#unit=kelvin&sel=L1,<b>,L2H3&token=-4&tab=__proto__",
+        );
         assert.deepEqual([unit, selected, token, tab], ["nats", ["L2H3"], -1, "heads"]);
     });
-    test("the page opens on the most focused head", () => assert.deepEqual(new Store(source(), "", "light").state.selected, ["L0H1"]));
+    test("the page opens on the most focused head", () =>
+        assert.deepEqual(new Store(source(), "", "light").state.selected, ["L0H1"]));
     test("choosing, adding, taking away", () => {
         const store = new Store(source(), "", "light");
         store.select(1, 1);
@@ -172,7 +327,11 @@ function state({ test }: Tap) {
     test("tabs are those there are data for", () => assert.deepEqual(tabsOf(source()), ["heads"]));
     test("a cell is found where it is drawn, head 0 below", () => {
         const layout = layOut(600, 12, 8, 500, true);
-        for (const [layer, head] of [[0, 0], [11, 7], [5, 3]]) {
+        for (const [layer, head] of [
+            [0, 0],
+            [11, 7],
+            [5, 3],
+        ]) {
             const box = cellBox(layout, layer, head);
             assert.deepEqual(cellAt(layout, box.x + box.width / 2, box.y + box.height / 2), { layer, head });
         }

@@ -192,8 +192,8 @@ template <typename S> struct backward_consumer {
 
     /* --------------------------------------------------- through shared memory */
 
-    /* Where this lane's row of the matrices of 16 columns begins: with i << 5 in bits 5
-     * and 6 exchanged, those of columns 16 i on. */
+    /* Where this lane's row of four matrices begins, swizzled, for the first 16 columns of
+     * a panel; for columns 16 i on, exclusive or with i << 5. */
     __device__ __forceinline__ uint32_t matrix_row() const
     {
         int matrix = lane() / 8, row = group * 64 + warp() * 16 + (matrix & 1) * 8 + lane() % 8;
@@ -276,8 +276,8 @@ template <typename S> struct backward_consumer {
         ptx::wgmma_wait<1>(); /* the scores, and dK */
         ptx::settle(scores);
         ptx::settle(dk);
-        if (n_steps > 0)
-            release(&shared.q_empty[at ^ 1]);
+        if (n_steps > 0) /* all lanes have read the rows' numbers there */
+            ptx::barrier_arrive(&shared.q_empty[at ^ 1]);
         weigh(scores, at);
         issue_sum(dv, weights, shared.grad_out[at]);
         ptx::wgmma_wait<S::GATES ? 0 : 1>(); /* registers run out with gates */
@@ -359,7 +359,7 @@ __device__ __forceinline__ void init_backward_barriers(typename S::shared &share
     ptx::barrier_init(&shared.dq_empty, 1);
     for (int i = 0; i < 2; i++) {
         ptx::barrier_init(&shared.q_full[i], 1);
-        ptx::barrier_init(&shared.q_empty[i], WARPS);
+        ptx::barrier_init(&shared.q_empty[i], 32 * WARPS);
         ptx::barrier_init(&shared.grad_out_full[i], 1);
         ptx::barrier_init(&shared.grad_out_empty[i], WARPS);
         ptx::barrier_init(&shared.item_full[i], 1);
@@ -374,6 +374,7 @@ __global__ void __launch_bounds__(S::THREADS, 1)
                     const __grid_constant__ backward_problem  b,
                     const __grid_constant__ backward_schedule schedule)
 {
+    /* The swizzle wants 1024 bytes.  An address known here saves the consumers registers. */
     extern __shared__ __align__(1024) char raw[];
     auto                                  &shared = *reinterpret_cast<typename S::shared *>(raw);
 

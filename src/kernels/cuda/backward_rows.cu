@@ -122,11 +122,11 @@ __device__ static float delta_share(const problem &p, const hl_attention_upstrea
     return sum;
 }
 
-/* Everything about a row but its delta. */
+/* What becomes of a row; as it stands, of one that sees nothing. */
 struct row_terms {
     float lse = NO_KEYS, constant = 0, slope = 0, sink = 0;
 
-    __device__ row_terms(const problem &p, const hl_attention_upstream &u, int64_t index, int head,
+    __device__ void fill(const problem &p, const hl_attention_upstream &u, int64_t index, int head,
                          float delta)
     {
         float nats = u.lse[index];
@@ -145,6 +145,7 @@ struct row_terms {
     }
 };
 
+/* A block of threads a block of rows, 16 lanes a row. */
 template <typename T>
 __global__ static void __launch_bounds__(ROW_THREADS)
     backward_row_numbers(const __grid_constant__ problem          p,
@@ -156,31 +157,25 @@ __global__ static void __launch_bounds__(ROW_THREADS)
     row_block &out   = b.rows[blockIdx.x];
 
     for (int r = threadIdx.x / ROW_LANES; r < BLOCK_ROWS; r += ROW_THREADS / ROW_LANES) {
-        int   row   = block * BLOCK_ROWS + r;
-        bool  known = row < p.n_queries;
-        float delta = known && b.upstream.grad_out.data != nullptr
-                          ? delta_share<T>(p, b.upstream, batch, head, row, wide)
-                          : 0.0f;
+        int       row    = block * BLOCK_ROWS + r;
+        int64_t   index  = (static_cast<int64_t>(batch) * p.n_heads + head) * p.n_queries + row;
+        bool      exists = row < p.n_queries;
+        row_terms terms;
+        float     delta = 0.0f;
+        if (exists && b.upstream.grad_out.data != nullptr)
+            delta = delta_share<T>(p, b.upstream, batch, head, row, wide);
         for (int step = ROW_LANES / 2; step > 0; step /= 2)
             delta += __shfl_xor_sync(~0u, delta, step);
         if (threadIdx.x % ROW_LANES != 0)
             continue;
-
-        int64_t index = (static_cast<int64_t>(batch) * p.n_heads + head) * p.n_queries + row;
-        float   lse = NO_KEYS, constant = 0, slope = 0, sink = 0;
-        if (known) {
-            row_terms terms(p, b.upstream, index, head, delta);
-            lse      = terms.lse;
-            constant = terms.constant;
-            slope    = terms.slope;
-            sink     = terms.sink;
-        }
+        if (exists)
+            terms.fill(p, b.upstream, index, head, delta);
         float *pair = reinterpret_cast<float *>(&out.terms[r / 2]) + r % 2;
-        out.lse[r]  = lse;
-        pair[0]     = constant;
-        pair[2]     = slope;
+        out.lse[r]  = terms.lse;
+        pair[0]     = terms.constant;
+        pair[2]     = terms.slope;
         if (b.sinks != nullptr)
-            b.sinks[blockIdx.x * int64_t{ BLOCK_ROWS } + r] = sink;
+            b.sinks[int64_t{ blockIdx.x } * BLOCK_ROWS + r] = terms.sink;
     }
 }
 

@@ -59,10 +59,10 @@ class workspace
 
     hl_status open(size_t n_bytes);
 
-    /* The next n values, on 128 bytes.  Counts first when there is no memory yet. */
+    /* The next n values, on 128 bytes.  Only counts, and gives NULL, before it is open. */
     template <typename V> V *take(size_t n)
     {
-        char *at = base + n_taken;
+        char *at = base != nullptr ? base + n_taken : nullptr;
         n_taken += (n * sizeof(V) + 127) / 128 * 128;
         return reinterpret_cast<V *>(at);
     }

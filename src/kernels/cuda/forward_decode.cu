@@ -25,7 +25,6 @@ constexpr int DECODE_ROWS    = 16;
 constexpr int DECODE_KEYS    = 16; /* a stage of a warp's ring */
 constexpr int DECODE_WARPS   = 4;
 constexpr int DECODE_THREADS = 32 * DECODE_WARPS;
-constexpr int ROW_THREADS    = DECODE_THREADS / DECODE_ROWS; /* of a row, when merging */
 constexpr int MOST_QUERIES   = 16;
 
 /* What a warp or a split knows of a tile's rows. */
@@ -54,7 +53,7 @@ struct decode_tile {
     int batch, kv_head, first_row;
     int n_kept, first, n_visits; /* blocks of 16 keys: of kept ones; where the window
                                   * begins; of both */
-    int whole_begin, whole_end;  /* keys that all rows see and nothing bends */
+    int whole_begin, whole_end;  /* keys that all rows see as they are */
 
     __device__ decode_tile(const problem &p, int index)
     {
@@ -74,7 +73,7 @@ struct decode_tile {
         n_visits  = n_kept + (end + DECODE_KEYS - 1) / DECODE_KEYS - first;
 
         whole_begin = max(1, start + p.n_queries - 1 - p.window_left); /* key 0 stands aside */
-        whole_end   = is_plain(p) ? min(key_length(p, batch), start + p.window_right + 1) : 0;
+        whole_end = min(min(key_length(p, batch), start + p.window_right + 1), plain_end(p, start));
     }
 
     __device__ int head(const problem &p, int row) const
@@ -136,7 +135,7 @@ template <typename T, int DIM> struct decode_warp {
     __device__ void finish_scores(float (&scores)[DECODE_KEYS / 8][4], int first_key)
     {
         if (first_key >= tile.whole_begin && first_key + DECODE_KEYS <= tile.whole_end)
-            scale_scores(scores, p);
+            scale_scores(rows, scores, p, first_key);
         else
             bend_scores(rows, scores, p, first_key);
     }
@@ -183,16 +182,19 @@ template <typename T, int DIM> struct decode_warp {
 
 /* ------------------------------------------------------------------------ merging */
 
-/* One of a row's eight threads: the row's sums, and every eighth four columns of out. */
-template <int DIM> struct decode_merge {
-    static constexpr int N = DIM / 4 / ROW_THREADS;
+/* One of a row's LANES threads, when shares are merged: the row's sums in all of them, and
+ * every LANES-th column of out. */
+template <int DIM, int LANES> struct decode_merge {
+    static constexpr int N = DIM / LANES;
 
     int      row, lane;
     row_sums sums;
-    float4   out[N];
+    float    out[N];
 
-    __device__ decode_merge() : row(threadIdx.x / ROW_THREADS), lane(threadIdx.x % ROW_THREADS)
+    __device__ decode_merge() : row(threadIdx.x / LANES), lane(threadIdx.x % LANES)
     {
+        for (int c = 0; c < N; c++)
+            out[c] = 0.0f;
     }
 
     /* Share i lies n_apart bytes after share i - 1. */
@@ -203,22 +205,18 @@ template <int DIM> struct decode_merge {
                 reinterpret_cast<const char *>(first) + i * n_apart);
         };
 
-        for (int i = 0; i < n_shares; i++)
+        for (int i = lane; i < n_shares; i += LANES)
             sums.merge(share(i)->rows[row]);
-        for (int c = 0; c < N; c++)
-            out[c] = { 0, 0, 0, 0 };
-        for (int i = 0; i < n_shares; i++) {
-            float         most = share(i)->rows[row].state.max;
-            float         f = most == -INFINITY ? 0.0f : exp2f(fmaxf(most - sums.state.max, FLOOR));
-            const float4 *from = reinterpret_cast<const float4 *>(share(i)->out[row]);
 #pragma unroll
-            for (int c = 0; c < N; c++) {
-                float4 more = from[c * ROW_THREADS + lane];
-                out[c].x    = fmaf(f, more.x, out[c].x);
-                out[c].y    = fmaf(f, more.y, out[c].y);
-                out[c].z    = fmaf(f, more.z, out[c].z);
-                out[c].w    = fmaf(f, more.w, out[c].w);
-            }
+        for (int step = 1; step < LANES; step *= 2)
+            sums.merge(sums.from(step));
+#pragma unroll 4
+        for (int i = 0; i < n_shares; i++) {
+            float most = share(i)->rows[row].state.max;
+            float f    = most == -INFINITY ? 0.0f : exp2f(fmaxf(most - sums.state.max, FLOOR));
+#pragma unroll
+            for (int c = 0; c < N; c++)
+                out[c] = fmaf(f, share(i)->out[row][c * LANES + lane], out[c]);
         }
     }
 
@@ -226,8 +224,9 @@ template <int DIM> struct decode_merge {
     {
         if (lane == 0)
             share.rows[row] = sums;
+#pragma unroll
         for (int c = 0; c < N; c++)
-            reinterpret_cast<float4 *>(share.out[row])[c * ROW_THREADS + lane] = out[c];
+            share.out[row][c * LANES + lane] = out[c];
     }
 
     __device__ void finish(const problem &p, const decode_tile &tile) const
@@ -241,13 +240,12 @@ template <int DIM> struct decode_merge {
 
         int64_t target = row_offset(p.out, tile.batch, head, query);
         int64_t value  = row_offset(p.v, tile.batch, tile.kv_head, 0);
-        for (int i = 0; i < 4 * N; i++) {
-            const float4 &four   = out[i / 4];
-            const float   sum[4] = { four.x, four.y, four.z, four.w };
-            int           column = (i / 4 * ROW_THREADS + lane) * 4 + i % 4;
+#pragma unroll
+        for (int c = 0; c < N; c++) {
+            int column = c * LANES + lane;
             if (column >= p.d_value)
                 continue;
-            float result = f.others * sum[i % 4];
+            float result = f.others * out[c];
             if (f.first != 0.0f)
                 result = fmaf(f.first, static_cast<float>(load(p.v, value + column)), result);
             store(p.out, target + column, result);
@@ -287,7 +285,7 @@ __global__ static void __launch_bounds__(DECODE_THREADS)
     w.leave(shared.warps[warp].share);
     __syncthreads();
 
-    decode_merge<DIM> merge;
+    decode_merge<DIM, DECODE_THREADS / DECODE_ROWS> merge;
     merge.run(&shared.warps[0].share, DECODE_WARPS, sizeof shared.warps[0]);
     if (n_splits == 1)
         merge.finish(p, tile);
@@ -295,13 +293,16 @@ __global__ static void __launch_bounds__(DECODE_THREADS)
         merge.leave(shares[blockIdx.x]);
 }
 
+/* A warp a row. */
 template <int DIM>
-__global__ static void __launch_bounds__(DECODE_THREADS)
+__global__ static void __launch_bounds__(32 * DECODE_ROWS)
     merge_splits(const __grid_constant__ problem p, const decode_share<DIM> *shares, int n_splits)
 {
-    decode_tile       tile(p, blockIdx.x);
-    decode_merge<DIM> merge;
+    decode_tile           tile(p, blockIdx.x);
+    decode_merge<DIM, 32> merge;
 
+    if (!tile.has(p, merge.row))
+        return;
     merge.run(shares + static_cast<int64_t>(blockIdx.x) * n_splits, n_splits, sizeof *shares);
     merge.finish(p, tile);
 }
@@ -353,7 +354,7 @@ static hl_status launch(const problem &p, const cudaDeviceProp &device, cudaStre
     forward_decode<T, DIM><<<n_tiles * n_splits, DECODE_THREADS, n_bytes, stream>>>(
         p, wide_copies(p), shares, n_splits);
     if (n_splits > 1) {
-        merge_splits<DIM><<<n_tiles, DECODE_THREADS, 0, stream>>>(p, shares, n_splits);
+        merge_splits<DIM><<<n_tiles, 32 * DECODE_ROWS, 0, stream>>>(p, shares, n_splits);
         cudaFreeAsync(shares, stream);
     }
     return check(cudaGetLastError(), "the decode kernel");

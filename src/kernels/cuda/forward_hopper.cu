@@ -150,8 +150,8 @@ static hl_status launch(const problem &p, const cudaDeviceProp &device, cudaStre
 }
 
 /* Queries in tiles of 192 pay once there are enough of them (d_head 64; at 128 three
- * groups' registers would not do).  With statistics, blocks of 96 keys keep all in
- * registers there. */
+ * groups' registers would not do).  With statistics, blocks of 96 keys leave
+ * less in local memory there. */
 constexpr int LONG = 4096;
 
 template <typename T, bool STATISTICS>
@@ -164,10 +164,24 @@ static hl_status choose(const problem &p, const cudaDeviceProp &device, cudaStre
     return launch<hopper_shape<T, 64, 128, 2, STATISTICS>>(p, device, stream);
 }
 
+/* Windows always sum the statistics: fewer kernels. */
+template <typename T>
+static hl_status choose_windowed(const problem &p, const cudaDeviceProp &device,
+                                 cudaStream_t stream)
+{
+    if (p.d_head == 128)
+        return launch<hopper_shape<T, 128, 128, 2, true, true>>(p, device, stream);
+    return launch<hopper_shape<T, 64, 128, 2, true, true>>(p, device, stream);
+}
+
 hl_status launch_hopper(const problem &p, const cudaDeviceProp &device, cudaStream_t stream)
 {
     bool statistics = p.result.entropy != nullptr || p.result.renyi2 != nullptr;
     bool is_f16     = p.q.dtype == HL_DTYPE_F16;
+
+    if (p.window_left < WIDE_OPEN)
+        return is_f16 ? choose_windowed<__half>(p, device, stream)
+                      : choose_windowed<__nv_bfloat16>(p, device, stream);
 
     if (statistics)
         return is_f16 ? choose<__half, true>(p, device, stream)

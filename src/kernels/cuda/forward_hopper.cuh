@@ -65,12 +65,14 @@ __device__ __forceinline__ uint32_t parity_of(int n)
 }
 
 /* A kernel's shape.  GROUPS consumer groups of 64 rows, blocks of KEYS keys. */
-template <typename T_, int D_, int KEYS_, int GROUPS_, bool STATISTICS_> struct hopper_shape {
+template <typename T_, int D_, int KEYS_, int GROUPS_, bool STATISTICS_, bool WINDOWED_ = false>
+struct hopper_shape {
     using T                          = T_;
     static constexpr int  D          = D_;
     static constexpr int  KEYS       = KEYS_;
     static constexpr int  GROUPS     = GROUPS_;
     static constexpr bool STATISTICS = STATISTICS_;
+    static constexpr bool WINDOWED   = WINDOWED_; /* is there a left window? */
     static constexpr int  ROWS       = 64 * GROUPS;
     static constexpr int  THREADS    = 128 * (GROUPS + 1);
     static constexpr int  PANELS     = D / 64;
@@ -131,9 +133,12 @@ __device__ __forceinline__ hopper_tile open_tile(const problem &p, const hopper_
     int last_row  = min(tile.first_row + S::ROWS, p.n_queries) - 1;
     int n_keys    = min(tile.length, tile.start + last_row + p.window_right + 1);
     tile.n_blocks = max(1, (n_keys + S::KEYS - 1) / S::KEYS); /* a blind tile masks one */
-    tile.begin =
-        min(max(0, tile.start + tile.first_row - p.window_left) / S::KEYS, tile.n_blocks - 1);
-    tile.n_kept = min((max(0, min(p.window_sink, n_keys)) + S::KEYS - 1) / S::KEYS, tile.begin);
+    tile.begin = tile.n_kept = 0;
+    if constexpr (S::WINDOWED) {
+        tile.begin =
+            min(max(0, tile.start + tile.first_row - p.window_left) / S::KEYS, tile.n_blocks - 1);
+        tile.n_kept = min((max(0, min(p.window_sink, n_keys)) + S::KEYS - 1) / S::KEYS, tile.begin);
+    }
     return tile;
 }
 
@@ -257,14 +262,21 @@ constexpr float FLOOR = -16384.0f;
  * than this keeps a weight below 2^8, which costs the sums no digit that matters. */
 constexpr float LARGEST = 256.0f;
 
-/* The columns of a block that a row sees, counted from this thread's first: from begin,
- * or below kept, to end. */
+/* What rows of a group may not see of a block.  Looking for less costs less. */
+enum hopper_mask {
+    HIDES_NOTHING,
+    HIDES_END,  /* keys after the row's window, or beyond the length */
+    HIDES_BOTH, /* and those before it that are not kept             */
+};
+
+/* The columns of a block that a row sees, counted from this thread's first: below end,
+ * and from begin on or below kept. */
 struct block_view {
     int begin, kept, end;
 
-    __device__ __forceinline__ bool has(int column) const
+    template <hopper_mask MASK> __device__ __forceinline__ bool has(int column) const
     {
-        return column < end && (column >= begin || column < kept);
+        return column < end && (MASK == HIDES_END || column >= begin || column < kept);
     }
 };
 
@@ -333,7 +345,7 @@ template <typename S> struct hopper_consumer {
 
     /* Scores to weights in place; moves the rows' sums to the new maximum and adds.
      * Returns in `rescale` what the output must be multiplied by. */
-    template <bool MASKED>
+    template <hopper_mask MASK>
     __device__ __forceinline__ void weigh(float (&rescale)[2], float (&scores)[N_SCORES],
                                           const block_view (&view)[2])
     {
@@ -343,7 +355,7 @@ template <typename S> struct hopper_consumer {
 #pragma unroll
         for (int i = 0; i < N_SCORES; i++) {
             int row = (i >> 1) & 1;
-            if (MASKED && !view[row].has((i / 4) * 8 + (i & 1)))
+            if (MASK != HIDES_NOTHING && !view[row].template has<MASK>((i / 4) * 8 + (i & 1)))
                 scores[i] = -INFINITY;
             most[row] = fmaxf(most[row], scores[i]);
         }
@@ -362,7 +374,7 @@ template <typename S> struct hopper_consumer {
         for (int i = 0; i < N_SCORES; i++) {
             int   row = (i >> 1) & 1;
             float x   = fmaf(scores[i], scale, -centre[row]);
-            if (MASKED)
+            if (MASK != HIDES_NOTHING)
                 x = fmaxf(x, FLOOR);
             scores[i] = ptx::exp2_fast(x);
             block.add(row, x, scores[i]);
@@ -447,9 +459,11 @@ template <typename S> struct hopper_consumer {
 
     /* Block `block` after the one whose weights are ready: its scores beside that
      * one's product with V.  Which block matters only where it is masked. */
-    template <bool MASKED>
+    template <hopper_mask MASK>
     __device__ __forceinline__ void step(const problem &p, const hopper_tile &tile, int block)
     {
+        constexpr bool MASKED = MASK != HIDES_NOTHING;
+
         float      scores[N_SCORES];
         float      rescale[2];
         block_view view[2] = {};
@@ -476,7 +490,7 @@ template <typename S> struct hopper_consumer {
             }
             if (MASKED)
                 look(view, p, tile, block);
-            weigh<MASKED>(rescale, scores, view);
+            weigh<MASK>(rescale, scores, view);
             release(&shared.k_empty[stage]);
             ptx::wgmma_wait<0>();
             ptx::settle(out);
@@ -488,6 +502,7 @@ template <typename S> struct hopper_consumer {
     }
 
     /* The first block has no output to go with, and may be masked. */
+    template <hopper_mask MASK>
     __device__ __forceinline__ void first_step(const problem &p, const hopper_tile &tile)
     {
         float      scores[N_SCORES];
@@ -500,7 +515,7 @@ template <typename S> struct hopper_consumer {
         ptx::settle(scores);
         release(&shared.k_empty[stage_of(n_blocks)]);
         look(view, p, tile, tile.n_blocks - 1);
-        weigh<true>(rescale, scores, view);
+        weigh<MASK>(rescale, scores, view);
         round_weights(scores);
     }
 
@@ -527,22 +542,28 @@ template <typename S> struct hopper_consumer {
     {
         /* All rows of this group see the blocks below `end` to their end, and those from
          * `begin` on from their start; the same as visits. */
-        int first = tile.start + tile.first_row + group * 64;
-        int end   = max(0, min(tile.length, first + p.window_right + 1)) / S::KEYS;
-        int begin = (max(0, first + 63 - p.window_left) + S::KEYS - 1) / S::KEYS;
-        int above = tile.n_kept + max(0, end - tile.begin);
-        int below = tile.n_kept + max(0, begin - tile.begin);
-        int visit = tile.n_visits() - 2;
+        constexpr hopper_mask EDGE  = S::WINDOWED ? HIDES_BOTH : HIDES_END;
+        int                   first = tile.start + tile.first_row + group * 64;
+        int                   end = max(0, min(tile.length, first + p.window_right + 1)) / S::KEYS;
+        int                   above = tile.n_kept + max(0, end - tile.begin);
+        int                   below = 0;
+        int                   visit = tile.n_visits() - 2;
 
+        if constexpr (S::WINDOWED) {
+            int begin = (max(0, first + 63 - p.window_left) + S::KEYS - 1) / S::KEYS;
+            below     = tile.n_kept + max(0, begin - tile.begin);
+        }
         reset();
         ptx::barrier_wait(&shared.q_full, q_parity);
-        first_step(p, tile);
+        first_step<EDGE>(p, tile);
         for (; visit >= above; visit--)
-            step<true>(p, tile, tile.block(visit));
+            step<EDGE>(p, tile, tile.block(visit));
         for (; visit >= below; visit--)
-            step<false>(p, tile, 0);
-        for (; visit >= 0; visit--)
-            step<true>(p, tile, tile.block(visit));
+            step<HIDES_NOTHING>(p, tile, 0);
+        if constexpr (S::WINDOWED) {
+            for (; visit >= 0; visit--)
+                step<EDGE>(p, tile, tile.block(visit));
+        }
         release(&shared.q_empty);
         last_step();
     }

@@ -28,17 +28,15 @@ template <typename T, int DIM> struct portable_block {
     const wide_copies        wide;
     portable_shared<T, DIM> &shared;
     int                      batch, head, kv_head, first_row, lane, warp;
-    bool                     plain; /* no option bends a score, no single key is wanted */
-    int                      whole_begin, whole_end; /* keys that all rows see */
+    int                      whole_begin, whole_end; /* keys that all rows see as they are */
     tile_row                 rows[2];
     float                    out[DIM / 8][4];
 
     /* Products to scores; tiles that nothing bends or hides need no look at each. */
     __device__ void finish_scores(float (&scores)[TILE_KEYS / 8][4], int first_key)
     {
-        if (plain && first_key > 0 && first_key >= whole_begin &&
-            first_key + TILE_KEYS <= whole_end)
-            scale_scores(scores, p);
+        if (first_key > 0 && first_key >= whole_begin && first_key + TILE_KEYS <= whole_end)
+            scale_scores(rows, scores, p, first_key);
         else
             bend_scores(rows, scores, p, first_key);
     }
@@ -146,9 +144,8 @@ __global__ static void __launch_bounds__(THREADS)
     int end           = max(0, min(length, last + p.window_right + 1));
     int begin         = min(max(0, first - p.window_left), end);
     int kept          = max(0, min(p.window_sink, end));
-    block.plain       = is_plain(p);
     block.whole_begin = max(0, last - p.window_left);
-    block.whole_end   = min(length, first + p.window_right + 1);
+    block.whole_end   = min(min(length, first + p.window_right + 1), plain_end(p, first));
     block.run(begin / TILE_KEYS, (end + TILE_KEYS - 1) / TILE_KEYS,
               (kept + TILE_KEYS - 1) / TILE_KEYS);
     block.finish(0);

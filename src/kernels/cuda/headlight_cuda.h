@@ -11,9 +11,10 @@
  *     hl_cuda_forward_host    every pointer lies in host memory; copies there,
  *                             works, copies back
  *
- * It allocates nothing on the device but what the host variants copy and, in the
- * stream's own order, a few numbers a row for the gradient and the states of split
- * keys, at most two blocks' a multiprocessor, for the decode kernel.  Functions return HL_OK or a status, and then
+ * It allocates nothing on the device but what the host variants copy; for the gradient
+ * a few numbers a row and, on Hopper, dq once more as floats, kept for the next
+ * gradient; and for the decode kernel, in the stream's own order, the states of split
+ * keys, at most two blocks' a multiprocessor.  Functions return HL_OK or a status, and then
  * hl_cuda_error says why, for this thread.  */
 #ifndef HL_CUDA_HEADLIGHT_CUDA_H
 #define HL_CUDA_HEADLIGHT_CUDA_H
@@ -52,7 +53,9 @@ HL_API hl_status hl_cuda_forward(const hl_attention_result *result, const hl_att
 HL_API hl_status hl_cuda_forward_host(const hl_attention_result *result,
                                       const hl_attention *problem, const hl_cuda_launch *launch);
 
-/* The gradient has the plain kernel only. */
+/* Runs with the same input give the same bytes, with every kernel.  The portable gradient
+ * takes d_head and d_value up to 128; the Hopper gradient wants grad_out, dq, dk and dv,
+ * and takes no kept keys, softcap, ALiBi or key bias.  What AUTO chooses is as above. */
 HL_API hl_status hl_cuda_backward(const hl_attention_gradient *gradient,
                                   const hl_attention          *problem,
                                   const hl_attention_upstream *upstream,

@@ -211,6 +211,8 @@ static hl_status launch_backward(const problem &p, const hl_attention_gradient &
         return launch_backward_hopper(p, gradient, upstream, *device, stream);
     if (wanted == HL_CUDA_PORTABLE || (wanted == HL_CUDA_AUTO && no_portable == nullptr))
         return launch_backward_portable(p, gradient, upstream, stream);
+    if (wanted != HL_CUDA_AUTO && wanted != HL_CUDA_PLAIN)
+        return fail(HL_UNSUPPORTED, "the gradient has no kernel of number %d", (int)wanted);
     return launch_backward_plain(p, gradient, upstream, stream);
 }
 

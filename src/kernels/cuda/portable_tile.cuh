@@ -110,7 +110,25 @@ struct row_sums {
         }
     }
 
-    /* What four lanes know of their row, in all of them. */
+    /* What lane ^ step knows. */
+    __device__ row_sums from(int step) const
+    {
+        row_sums other;
+
+        other.state.max       = __shfl_xor_sync(~0u, state.max, step);
+        other.state.sum       = __shfl_xor_sync(~0u, state.sum, step);
+        other.state.dot       = __shfl_xor_sync(~0u, state.dot, step);
+        other.state.collision = __shfl_xor_sync(~0u, state.collision, step);
+        other.state.spread    = __shfl_xor_sync(~0u, state.spread, step);
+        other.first           = __shfl_xor_sync(~0u, first, step);
+        other.diagonal        = __shfl_xor_sync(~0u, diagonal, step);
+        other.previous        = __shfl_xor_sync(~0u, previous, step);
+        other.best            = __shfl_xor_sync(~0u, best, step);
+        other.argmax          = __shfl_xor_sync(~0u, argmax, step);
+        return other;
+    }
+
+    /* What four lanes know of their row, in all of them; their maxima are equal. */
     __device__ void across_row()
     {
         state.across_row();
@@ -272,21 +290,34 @@ __device__ __forceinline__ void add_values(float (&out)[DIM / 8][4], const float
 
 /* ---------------------------------------------------------------------- softmax */
 
-/* Does no option bend a score, and is no single key wanted? */
-__device__ inline bool is_plain(const problem &p)
+/* Where tiles need no look at each score: no option bends it, and before this key none
+ * of the rows from position `first` on has its own or the one before it. */
+__device__ inline int plain_end(const problem &p, int first)
 {
-    return p.softcap == 0.0f && p.alibi_slopes == nullptr && p.key_bias == nullptr &&
-           p.result.argmax == nullptr && p.result.diagonal == nullptr &&
-           p.result.previous == nullptr;
+    if (p.softcap != 0.0f || p.alibi_slopes != nullptr || p.key_bias != nullptr)
+        return 0;
+    return p.result.diagonal != nullptr || p.result.previous != nullptr ? first - 1 : WIDE_OPEN;
 }
 
 /* Products to scores where all is plain and seen. */
 template <int N>
-__device__ __forceinline__ void scale_scores(float (&scores)[N][4], const problem &p)
+__device__ __forceinline__ void scale_scores(tile_row (&rows)[2], float (&scores)[N][4],
+                                             const problem &p, int first_key)
 {
 #pragma unroll
     for (int i = 0; i < 4 * N; i++)
         scores[i / 4][i % 4] *= p.scale * LOG2_E;
+    if (p.result.argmax == nullptr)
+        return;
+#pragma unroll
+    for (int i = 0; i < 4 * N; i++) {
+        row_sums &row = rows[(i >> 1) & 1].sums;
+        float     s   = scores[i / 4][i % 4];
+        if (s > row.best) {
+            row.best   = s;
+            row.argmax = first_key + i / 4 * 8 + threadIdx.x % 4 * 2 + (i & 1);
+        }
+    }
 }
 
 /* Products to scores, with all options and masks; key 0 steps aside. */

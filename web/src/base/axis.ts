@@ -39,7 +39,6 @@ export function tickText(value: number, step: number): string {
 
 /* Every nth index so that labels of such a width do not touch. */
 export function thin(n: number, room: number, label: number): number {
-    for (const every of [1, 2, 5, 10, 20, 50, 100])
-        if ((room / n) * every >= label) return every;
+    for (const every of [1, 2, 5, 10, 20, 50, 100]) if ((room / n) * every >= label) return every;
     return 200;
 }

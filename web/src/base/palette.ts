@@ -73,8 +73,10 @@ export const css = ([red, green, blue]: Rgb) => `rgb(${red},${green},${blue})`;
 
 /* The levels as pixels of an ImageData (little endian: A B G R). */
 export const pixelsOf = (map: MapName): Uint32Array =>
-    Uint32Array.from(levelsOf(map), ([red, green, blue]) =>
-        ((255 << 24) | (blue << 16) | (green << 8) | red) >>> 0);
+    Uint32Array.from(
+        levelsOf(map),
+        ([red, green, blue]) => ((255 << 24) | (blue << 16) | (green << 8) | red) >>> 0,
+    );
 
 /* Is dark text easier to read on it than light?  Black and white contrast alike at luminance 0.179. */
 export function isLight([red, green, blue]: Rgb): boolean {

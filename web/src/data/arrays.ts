@@ -21,7 +21,11 @@ export type ArrayLike = Packed | Nested;
 const BYTES: Record<Dtype, number> = { f32: 4, f16: 2, u8: 1, u16: 2, i32: 4, u32: 4 };
 
 export const isPacked = (value: unknown): value is Packed =>
-    typeof value === "object" && value !== null && !Array.isArray(value) && "dtype" in value && "data" in value;
+    typeof value === "object" &&
+    value !== null &&
+    !Array.isArray(value) &&
+    "dtype" in value &&
+    "data" in value;
 
 export function bytesOf(base64: string): Uint8Array {
     const text = atob(base64);
@@ -44,12 +48,18 @@ const countOf = (shape: number[]) => shape.reduce((product, n) => product * n, 1
 
 function reader(view: DataView, dtype: Dtype): (i: number) => number {
     switch (dtype) {
-        case "f32": return (i) => view.getFloat32(4 * i, true);
-        case "f16": return (i) => halfToNumber(view.getUint16(2 * i, true));
-        case "u8": return (i) => view.getUint8(i);
-        case "u16": return (i) => view.getUint16(2 * i, true);
-        case "i32": return (i) => view.getInt32(4 * i, true);
-        case "u32": return (i) => view.getUint32(4 * i, true);
+        case "f32":
+            return (i) => view.getFloat32(4 * i, true);
+        case "f16":
+            return (i) => halfToNumber(view.getUint16(2 * i, true));
+        case "u8":
+            return (i) => view.getUint8(i);
+        case "u16":
+            return (i) => view.getUint16(2 * i, true);
+        case "i32":
+            return (i) => view.getInt32(4 * i, true);
+        case "u32":
+            return (i) => view.getUint32(4 * i, true);
     }
 }
 
@@ -58,7 +68,9 @@ export function rawOf(packed: Packed): Uint8Array {
     const bytes = bytesOf(packed.data);
     const wanted = countOf(packed.shape) * (BYTES[packed.dtype] ?? NaN);
     if (bytes.length !== wanted)
-        throw new Error(`an array of ${packed.dtype} [${packed.shape}] has ${bytes.length} bytes, not ${wanted}`);
+        throw new Error(
+            `an array of ${packed.dtype} [${packed.shape}] has ${bytes.length} bytes, not ${wanted}`,
+        );
     return bytes;
 }
 
@@ -100,8 +112,7 @@ export function shapeOf(array: ArrayLike): number[] {
 export function mean(list: Iterable<number>): number {
     let sum = 0;
     let n = 0;
-    for (const value of list)
-        if (!Number.isNaN(value)) (sum += value), n++;
+    for (const value of list) if (!Number.isNaN(value)) ((sum += value), n++);
     return n ? sum / n : NaN;
 }
 

@@ -19,7 +19,8 @@ export interface AttentionMap {
 export const rowStart = (map: Pick<AttentionMap, "n" | "triangle">, row: number) =>
     map.triangle ? (row * (row + 1)) / 2 : row * map.n;
 
-export const rowLength = (map: Pick<AttentionMap, "n" | "triangle">, row: number) => (map.triangle ? row + 1 : map.n);
+export const rowLength = (map: Pick<AttentionMap, "n" | "triangle">, row: number) =>
+    map.triangle ? row + 1 : map.n;
 
 /* Probabilities of one row. */
 export function rowOf(map: AttentionMap, row: number): Float32Array {
@@ -77,7 +78,10 @@ export class TokenView {
 
     /* The mean over all heads. */
     get mean(): AttentionMap | null {
-        if (this.meanMap === undefined) this.meanMap = this.raw.mean ? meanMapOf(this.raw.mean, this.n, values(this.raw.mean_peak)) : null;
+        if (this.meanMap === undefined)
+            this.meanMap = this.raw.mean
+                ? meanMapOf(this.raw.mean, this.n, values(this.raw.mean_peak))
+                : null;
         return this.meanMap;
     }
 }
@@ -85,6 +89,9 @@ export class TokenView {
 /* Bytes of rows relative to their largest, as maps of heads have them. */
 function meanMapOf(array: ArrayLike, n: number, peaks: Float32Array | null): AttentionMap {
     const shape = shapeOf(array);
-    const bytes = isPacked(array) && array.dtype === "u8" ? rawOf(array) : Uint8Array.from(values(array)!, (p) => Math.round(255 * p));
+    const bytes =
+        isPacked(array) && array.dtype === "u8"
+            ? rawOf(array)
+            : Uint8Array.from(values(array)!, (p) => Math.round(255 * p));
     return { n, triangle: shape[shape.length - 1] !== n, bytes, peaks };
 }

@@ -30,7 +30,10 @@ export class Profile {
     readonly off: Set<number>;
     private readonly cache = new Map<string, unknown>();
 
-    constructor(private readonly raw: RawProfile, index: number) {
+    constructor(
+        private readonly raw: RawProfile,
+        index: number,
+    ) {
         const shape = shapeOf(raw.means.H ?? Object.values(raw.means)[0]);
         this.name = (raw.name || `profile ${index + 1}`).replace(/\.(profile|safetensors)$/, "");
         this.model = raw.model ?? {};
@@ -89,7 +92,10 @@ export class Profile {
         const types = this.raw.types;
         if (!types) return null;
         return this.once("types", () =>
-            Array.isArray(types) ? types : Array.from(values(types.index)!, (i) => types.names[i] ?? "unknown"));
+            Array.isArray(types)
+                ? types
+                : Array.from(values(types.index)!, (i) => types.names[i] ?? "unknown"),
+        );
     }
 
     /* Why a head has its type: what the rule looks at, and how much of that it has. */
@@ -105,7 +111,7 @@ export class Profile {
 
     /* Of normalised entropies, with the first key or without. */
     histogram(sink: "in" | "out"): Curves | null {
-        const raw = sink === "out" ? this.raw.histogram_nosink ?? this.raw.histogram : this.raw.histogram;
+        const raw = sink === "out" ? (this.raw.histogram_nosink ?? this.raw.histogram) : this.raw.histogram;
         if (!raw) return null;
         return this.once(`histogram ${sink}`, () => ({
             edges: raw.edges,
@@ -137,7 +143,11 @@ export class Profile {
         const n = heads.length / (this.nLayers * this.nHeads);
         return Array.from({ length: n }, (_, i) => index * n + i)
             .filter((at) => !Number.isNaN(heads[at]) && !Number.isNaN(alike[at]))
-            .map((at) => ({ layer: Math.floor(index / this.nHeads), head: heads[at], similarity: alike[at] }));
+            .map((at) => ({
+                layer: Math.floor(index / this.nHeads),
+                head: heads[at],
+                similarity: alike[at],
+            }));
     }
 
     get diagnoses(): Diagnosis[] {
@@ -151,6 +161,8 @@ function diagnosisOf(raw: RawDiagnosis): Diagnosis {
         ...raw,
         present: raw.fired ?? verdict === "present",
         measured: !/not.measured|unknown/.test(verdict),
-        heads: (raw.heads ?? []).map((head) => (Array.isArray(head) ? { layer: head[0], head: head[1] } : head)),
+        heads: (raw.heads ?? []).map((head) =>
+            Array.isArray(head) ? { layer: head[0], head: head[1] } : head,
+        ),
     };
 }

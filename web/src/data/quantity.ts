@@ -6,8 +6,20 @@ import type { Profile } from "./profile";
 
 export type Unit = "nats" | "bits" | "normalised";
 export type Sink = "in" | "out";
-export type Metric = "entropy" | "renyi2" | "varentropy" | "peak" | "self" | "previous" | "first" | "output_norm"
-    | "band" | "content" | "k90" | "induction" | "duplicate";
+export type Metric =
+    | "entropy"
+    | "renyi2"
+    | "varentropy"
+    | "peak"
+    | "self"
+    | "previous"
+    | "first"
+    | "output_norm"
+    | "band"
+    | "content"
+    | "k90"
+    | "induction"
+    | "duplicate";
 export type Theme = "light" | "dark";
 
 /* How a metric is called, defined and coloured.  Of entropies dark is focused; of shares
@@ -28,7 +40,13 @@ export const METRICS: Record<Metric, Kind> = {
     self: { label: "Self", definition: "self", key: "self", power: 0, share: true },
     previous: { label: "Previous token", definition: "previous", key: "previous", power: 0, share: true },
     first: { label: "First token (sink)", definition: "first", key: "first", power: 0, share: true },
-    output_norm: { label: "Output norm", definition: "output_norm", key: "output_norm", power: 0, share: false },
+    output_norm: {
+        label: "Output norm",
+        definition: "output_norm",
+        key: "output_norm",
+        power: 0,
+        share: false,
+    },
     band: { label: "Band (last 5 tokens)", definition: "band", key: "band", power: 0, share: true },
     content: { label: "Content", definition: "content", key: "content", power: 0, share: true },
     k90: { label: "Keys for 90%", definition: "k90", key: "k90", power: 0, share: true },
@@ -69,13 +87,24 @@ const scaled = (values: Float32Array, factor: number) =>
     factor === 1 ? values : values.map((value) => value * factor);
 
 /* Null where the profile does not hold it. */
-export function quantityValues(profile: Profile, metric: Metric, unit: Unit, sink: Sink): Float32Array | null {
+export function quantityValues(
+    profile: Profile,
+    metric: Metric,
+    unit: Unit,
+    sink: Sink,
+): Float32Array | null {
     const values = profile.mean(keyOf(metric, unit, sink));
     return values && scaled(values, unitFactor(unit, METRICS[metric].power));
 }
 
 /* The scale is one for all profiles, so that colours can be compared. */
-export function quantityOf(profiles: Profile[], of: Profile, metric: Metric, unit: Unit, sink: Sink): Quantity | null {
+export function quantityOf(
+    profiles: Profile[],
+    of: Profile,
+    metric: Metric,
+    unit: Unit,
+    sink: Sink,
+): Quantity | null {
     const values = quantityValues(of, metric, unit, sink);
     if (!values) return null;
     const normalised = (metric === "entropy" && unit === "normalised") || METRICS[metric].share;
@@ -94,4 +123,6 @@ export function quantityOf(profiles: Profile[], of: Profile, metric: Metric, uni
 
 /* The metrics that a profile has, in the order of the menu. */
 export const metricsOf = (profile: Profile): Metric[] =>
-    (Object.keys(METRICS) as Metric[]).filter((metric) => profile.mean(METRICS[metric].key)?.some((value) => !Number.isNaN(value)));
+    (Object.keys(METRICS) as Metric[]).filter((metric) =>
+        profile.mean(METRICS[metric].key)?.some((value) => !Number.isNaN(value)),
+    );

@@ -27,54 +27,123 @@ export function headsTable(profile: Profile): Table {
         for (let head = 0; head < profile.nHeads; head++) {
             if (!profile.has(layer, head)) continue;
             const at = profile.at(layer, head);
-            rows.push([headName(layer, head), layer, head, profile.types?.[at] ?? null,
-                ...arrays.map(([, list]) => value(list, at))]);
+            rows.push([
+                headName(layer, head),
+                layer,
+                head,
+                profile.types?.[at] ?? null,
+                ...arrays.map(([, list]) => value(list, at)),
+            ]);
         }
-    return { name: `${profile.name}-heads`, title: `Every head of ${profile.name}; entropies in nats`,
-        columns: ["name", "layer", "head", "type", ...arrays.map(([key]) => key)], rows };
+    return {
+        name: `${profile.name}-heads`,
+        title: `Every head of ${profile.name}; entropies in nats`,
+        columns: ["name", "layer", "head", "type", ...arrays.map(([key]) => key)],
+        rows,
+    };
 }
 
 export function layersTable(profile: Profile): Table {
-    const keys = ["H", "low", "high", "Hhat", "Hhat_low", "Hhat_high", "H_nosink", "variance", "influence"].filter((key) => profile.layer(key));
+    const keys = [
+        "H",
+        "low",
+        "high",
+        "Hhat",
+        "Hhat_low",
+        "Hhat_high",
+        "H_nosink",
+        "variance",
+        "influence",
+    ].filter((key) => profile.layer(key));
     return {
-        name: `${profile.name}-layers`, title: `Every layer of ${profile.name}; entropies in nats`,
+        name: `${profile.name}-layers`,
+        title: `Every layer of ${profile.name}; entropies in nats`,
         columns: ["layer", ...keys],
-        rows: Array.from({ length: profile.nLayers }, (_, layer) =>
-            [layer, ...keys.map((key) => value(profile.layer(key), layer))]),
+        rows: Array.from({ length: profile.nLayers }, (_, layer) => [
+            layer,
+            ...keys.map((key) => value(profile.layer(key), layer)),
+        ]),
     };
 }
 
 /* One head, or some: what their cards draw. */
-export function curvesTable(profile: Profile, heads: { index: number; layer: number; head: number }[]): Table {
+export function curvesTable(
+    profile: Profile,
+    heads: { index: number; layer: number; head: number }[],
+): Table {
     const rows: Cell[][] = [];
     for (const { index, layer, head } of heads) {
         const name = headName(layer, head);
         const { positions } = profile;
         const histogram = profile.histogram("in");
         for (let i = 0; histogram && i < histogram.n; i++)
-            rows.push([name, "histogram", histogram.edges[i], histogram.edges[i + 1], value(histogram.values, index * histogram.n + i)]);
+            rows.push([
+                name,
+                "histogram",
+                histogram.edges[i],
+                histogram.edges[i + 1],
+                value(histogram.values, index * histogram.n + i),
+            ]);
         for (let i = 0; positions && i < positions.n; i++)
-            rows.push([name, "position", positions.edges[i], positions.edges[i + 1] ?? null, value(positions.values, index * positions.n + i)]);
+            rows.push([
+                name,
+                "position",
+                positions.edges[i],
+                positions.edges[i + 1] ?? null,
+                value(positions.values, index * positions.n + i),
+            ]);
     }
-    return { name: `${profile.name}-curves`, title: "Histogram (of the row's largest bin) and entropy by position (nats)",
-        columns: ["head", "curve", "from", "to", "value"], rows };
+    return {
+        name: `${profile.name}-curves`,
+        title: "Histogram (of the row's largest bin) and entropy by position (nats)",
+        columns: ["head", "curve", "from", "to", "value"],
+        rows,
+    };
 }
 
 export function tokensTable(tokens: TokenView, means: Float32Array | null, row: Float32Array | null): Table {
     return {
-        name: "tokens", title: row ? "Every token, its entropy (nats), and how much the chosen token looks at it" : "Every token and its entropy (nats)",
+        name: "tokens",
+        title: row
+            ? "Every token, its entropy (nats), and how much the chosen token looks at it"
+            : "Every token and its entropy (nats)",
         columns: ["index", "text", "entropy", ...(row ? ["attention"] : [])],
-        rows: tokens.texts.map((text, i) => [i, text, value(means, i), ...(row ? [i < row.length ? value(row, i) : null] : [])]),
+        rows: tokens.texts.map((text, i) => [
+            i,
+            text,
+            value(means, i),
+            ...(row ? [i < row.length ? value(row, i) : null] : []),
+        ]),
     };
 }
 
 export function traceTable(trace: Trace, means: Float32Array | null): Table {
     const spikes = new Set(trace.spikes);
     return {
-        name: "trace", title: "Every token of the trace; nats",
-        columns: ["index", "text", "kind", "entropy", "vocab_entropy", "varentropy", "logprob", "spike", "is_spike"],
-        rows: trace.texts.map((text, i) => [i, text, ["prompt", "special", "generated", "inserted"][trace.kinds[i]] ?? null, value(means, i),
-            value(trace.vocabEntropy, i), value(trace.varentropy, i), value(trace.logprob, i), value(trace.spike, i), spikes.has(i)]),
+        name: "trace",
+        title: "Every token of the trace; nats",
+        columns: [
+            "index",
+            "text",
+            "kind",
+            "entropy",
+            "vocab_entropy",
+            "varentropy",
+            "logprob",
+            "spike",
+            "is_spike",
+        ],
+        rows: trace.texts.map((text, i) => [
+            i,
+            text,
+            ["prompt", "special", "generated", "inserted"][trace.kinds[i]] ?? null,
+            value(means, i),
+            value(trace.vocabEntropy, i),
+            value(trace.varentropy, i),
+            value(trace.logprob, i),
+            value(trace.spike, i),
+            spikes.has(i),
+        ]),
     };
 }
 
@@ -82,14 +151,29 @@ export function lensTable(lens: Lens, texts: string[]): Table {
     const rows: Cell[][] = [];
     for (let row = 0; row < lens.nRows; row++)
         for (let token = 0; token < lens.nTokens; token++)
-            rows.push([row, token, texts[token] ?? null, lens.word(row, token), value(lens.entropy, row * lens.nTokens + token)]);
-    return { name: "lens", title: "What each layer would say; entropy over the vocabulary in nats",
-        columns: ["layer", "index", "token", "says", "entropy"], rows };
+            rows.push([
+                row,
+                token,
+                texts[token] ?? null,
+                lens.word(row, token),
+                value(lens.entropy, row * lens.nTokens + token),
+            ]);
+    return {
+        name: "lens",
+        title: "What each layer would say; entropy over the vocabulary in nats",
+        columns: ["layer", "index", "token", "says", "entropy"],
+        rows,
+    };
 }
 
 export function sheetTable(sheet: Sheet, name: string): Table {
     const columns = [...new Set(sheet.rows.flatMap((row) => Object.keys(row)))];
-    return { name, title: sheet.title ?? name, columns, rows: sheet.rows.map((row) => columns.map((column) => row[column] ?? null)) };
+    return {
+        name,
+        title: sheet.title ?? name,
+        columns,
+        rows: sheet.rows.map((row) => columns.map((column) => row[column] ?? null)),
+    };
 }
 
 /* ------------------------------------------------------------------- as files */
@@ -104,7 +188,11 @@ export const toCsv = (table: Table): string =>
     [table.columns, ...table.rows].map((row) => row.map(quoted).join(",")).join("\n") + "\n";
 
 export const toJson = (table: Table): string =>
-    JSON.stringify(table.rows.map((row) => Object.fromEntries(table.columns.map((column, i) => [column, row[i]]))), null, 1) + "\n";
+    JSON.stringify(
+        table.rows.map((row) => Object.fromEntries(table.columns.map((column, i) => [column, row[i]]))),
+        null,
+        1,
+    ) + "\n";
 
 /* A file for the reader's disk; nothing is asked of any server. */
 export function download(name: string, type: string, text: string): void {

@@ -28,6 +28,11 @@ export class Trace {
         return this.texts.length;
     }
 
+    /* Of a text that is being made: they come decoded. */
+    setEntropies(rows: Float32Array): void {
+        this.rows = rows;
+    }
+
     /* (layers, tokens) */
     get layers(): Float32Array | null {
         return values(this.raw.layer_H);

@@ -38,7 +38,10 @@ export function AttentionView(props: Props) {
     const frame = useRef(0);
     const paint = useRef<() => void>(() => undefined);
 
-    const tiles = useMemo(() => new TileSet(map, pixelsOf(theme === "dark" ? "bluesDark" : "blues"), () => later()), [map, theme]);
+    const tiles = useMemo(
+        () => new TileSet(map, pixelsOf(theme === "dark" ? "bluesDark" : "blues"), () => later()),
+        [map, theme],
+    );
     useEffect(() => () => tiles.close(), [tiles]);
 
     /* At most one drawing a frame. */
@@ -74,14 +77,23 @@ export function AttentionView(props: Props) {
         const box = canvas.current!.getBoundingClientRect();
         const key = Math.floor(view.current.x + (event.clientX - box.left) / view.current.scale);
         const row = Math.floor(view.current.y + (event.clientY - box.top) / view.current.scale);
-        return row >= 0 && row < map.n && key >= 0 && key < map.n && (!map.triangle || key <= row) ? { row, key } : null;
+        return row >= 0 && row < map.n && key >= 0 && key < map.n && (!map.triangle || key <= row)
+            ? { row, key }
+            : null;
     };
 
     /* The wheel is listened to by hand: it must be able to keep the page from scrolling. */
     useEffect(() => {
         const node = canvas.current;
         const turn = (event: WheelEvent) => {
-            if (!event.ctrlKey && !event.metaKey && whole >= 1 && view.current.scale === whole && event.deltaY > 0) return;
+            if (
+                !event.ctrlKey &&
+                !event.metaKey &&
+                whole >= 1 &&
+                view.current.scale === whole &&
+                event.deltaY > 0
+            )
+                return;
             event.preventDefault();
             zoom(Math.exp(-event.deltaY * 0.002), event.offsetX, event.offsetY);
         };
@@ -100,7 +112,12 @@ export function AttentionView(props: Props) {
         const across = event.clientX - held.x;
         const along = event.clientY - held.y;
         if (Math.abs(across) + Math.abs(along) > 3) held.moved = true;
-        if (held.moved) show({ ...view.current, x: held.from.x - across / held.from.scale, y: held.from.y - along / held.from.scale });
+        if (held.moved)
+            show({
+                ...view.current,
+                x: held.from.x - across / held.from.scale,
+                y: held.from.y - along / held.from.scale,
+            });
     };
     const up = (event: PointerEvent) => {
         const at = placeAt(event);
@@ -109,7 +126,12 @@ export function AttentionView(props: Props) {
     };
     const key = (event: KeyboardEvent) => {
         const at = place ?? { row: Math.max(props.token, 0), key: 0 };
-        const steps: Record<string, [number, number]> = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
+        const steps: Record<string, [number, number]> = {
+            ArrowLeft: [0, -1],
+            ArrowRight: [0, 1],
+            ArrowUp: [-1, 0],
+            ArrowDown: [1, 0],
+        };
         const step = steps[event.key];
         if (step) {
             const row = Math.min(Math.max(at.row + step[0], 0), map.n - 1);
@@ -128,13 +150,39 @@ export function AttentionView(props: Props) {
 
     return (
         <div ref={holder} class="attention-map">
-            <div class="grid" role="grid" id={props.id} tabIndex={0} aria-label={`${props.label}. Drag to move, wheel or + and - to zoom.`}
-                aria-rowcount={map.n} aria-colcount={map.n} aria-activedescendant={`${props.id}-cell`} onKeyDown={key}>
-                <canvas ref={canvas} aria-hidden="true" onPointerDown={down} onPointerMove={moveTo} onPointerUp={up}
-                    onPointerCancel={() => (drag.current = null)} onPointerLeave={() => setPlace(null)} onDblClick={() => show({ x: 0, y: 0, scale: whole })} />
-                <div class="unseen" role="row"><div role="gridcell" id={`${props.id}-cell`}>{place ? spoken(props, place) : "no cell"}</div></div>
+            <div
+                class="grid"
+                role="grid"
+                id={props.id}
+                tabIndex={0}
+                aria-label={`${props.label}. Drag to move, wheel or + and - to zoom.`}
+                aria-rowcount={map.n}
+                aria-colcount={map.n}
+                aria-activedescendant={`${props.id}-cell`}
+                onKeyDown={key}>
+                <canvas
+                    ref={canvas}
+                    aria-hidden="true"
+                    onPointerDown={down}
+                    onPointerMove={moveTo}
+                    onPointerUp={up}
+                    onPointerCancel={() => (drag.current = null)}
+                    onPointerLeave={() => setPlace(null)}
+                    onDblClick={() => show({ x: 0, y: 0, scale: whole })}
+                />
+                <div class="unseen" role="row">
+                    <div role="gridcell" id={`${props.id}-cell`}>
+                        {place ? spoken(props, place) : "no cell"}
+                    </div>
+                </div>
             </div>
-            <p class="readout" aria-hidden="true">{place ? spoken(props, place) : map.n > 200 ? "drag to move, wheel to zoom, double-click for all" : "point at a cell to read it"}</p>
+            <p class="readout" aria-hidden="true">
+                {place
+                    ? spoken(props, place)
+                    : map.n > 200
+                      ? "drag to move, wheel to zoom, double-click for all"
+                      : "point at a cell to read it"}
+            </p>
         </div>
     );
 }
@@ -146,7 +194,11 @@ function spoken({ map, texts }: Props, { row, key }: Place): string {
 
 const inside = (view: View, size: number, n: number): View => {
     const most = Math.max(n - size / view.scale, 0);
-    return { scale: view.scale, x: Math.min(Math.max(view.x, 0), most), y: Math.min(Math.max(view.y, 0), most) };
+    return {
+        scale: view.scale,
+        x: Math.min(Math.max(view.x, 0), most),
+        y: Math.min(Math.max(view.y, 0), most),
+    };
 };
 
 /* So that the cell stays in sight. */
@@ -156,7 +208,15 @@ const following = (view: View, { row, key }: Place, size: number): View => {
     return { scale: view.scale, x: keep(view.x, key), y: keep(view.y, row) };
 };
 
-function drawMarks(pen: CanvasRenderingContext2D, view: View, size: number, n: number, token: number, place: Place | null, colours: Colours) {
+function drawMarks(
+    pen: CanvasRenderingContext2D,
+    view: View,
+    size: number,
+    n: number,
+    token: number,
+    place: Place | null,
+    colours: Colours,
+) {
     const across = (key: number) => (key - view.x) * view.scale;
     const down = (row: number) => (row - view.y) * view.scale;
     const side = Math.max(view.scale, 1);

@@ -12,17 +12,28 @@ import { Panel } from "./pieces";
 import { Scale } from "./scale";
 import { Sheets } from "./table";
 
-const base = (path: string | undefined) => (path ?? "").split("/").pop()?.replace(/\.(profile|safetensors)$/, "") ?? "";
+const base = (path: string | undefined) =>
+    (path ?? "")
+        .split("/")
+        .pop()
+        ?.replace(/\.(profile|safetensors)$/, "") ?? "";
 
 export function CompareTab({ compare }: { compare: RawCompare | null }) {
     const { store } = useStore();
     const [a, b] = pairOf(store.source.profiles, compare);
-    const names = [a?.name ?? base(compare?.names?.[0] ?? compare?.a), b?.name ?? base(compare?.names?.[1] ?? compare?.b)];
-    const said = compare?.significant !== undefined && compare.heads
-        ? `${plural(compare.significant, "head")} of ${compare.heads} differ (false discovery rate under 5%)${compare.kind ? `, ${compare.kind}` : ""}.` : "";
+    const names = [
+        a?.name ?? base(compare?.names?.[0] ?? compare?.a),
+        b?.name ?? base(compare?.names?.[1] ?? compare?.b),
+    ];
+    const said =
+        compare?.significant !== undefined && compare.heads
+            ? `${plural(compare.significant, "head")} of ${compare.heads} differ (false discovery rate under 5%)${compare.kind ? `, ${compare.kind}` : ""}.`
+            : "";
     return (
         <>
-            <p class="lead"><b>{names[0]}</b> and <b>{names[1]}</b>, head by head. {said}</p>
+            <p class="lead">
+                <b>{names[0]}</b> and <b>{names[1]}</b>, head by head. {said}
+            </p>
             {a && b && <Pair a={a} b={b} />}
             {!a && compare?.tables?.heads && <FromTable sheet={compare.tables.heads} />}
             <Sheets sheets={compare?.tables ?? {}} name="compare" />
@@ -32,7 +43,8 @@ export function CompareTab({ compare }: { compare: RawCompare | null }) {
 
 /* The two that are compared: by name, else the first two. */
 function pairOf(profiles: Profile[], compare: RawCompare | null): [Profile | null, Profile | null] {
-    const named = (path: string | undefined) => profiles.find((profile) => path && profile.name === base(path));
+    const named = (path: string | undefined) =>
+        profiles.find((profile) => path && profile.name === base(path));
     const a = named(compare?.a) ?? profiles[0] ?? null;
     const b = named(compare?.b) ?? profiles[1] ?? null;
     const alike = a && b && a !== b && a.nLayers === b.nLayers && a.nHeads === b.nHeads;
@@ -54,21 +66,65 @@ function Pair({ a, b }: { a: Profile; b: Profile }) {
     const top = axisAround(0, far).high;
     const axis = { low: -top, high: top, step: top / 2 };
     const show = (profile: Profile, id: string, quantity: Quantity) => (
-        <Heatmap {...common(profile, id)} label={`${quantity.label} of ${profile.name}`} values={quantity.values} axis={quantity.axis} map={quantity.map(state.theme)} unit={quantity.unit} />
+        <Heatmap
+            {...common(profile, id)}
+            label={`${quantity.label} of ${profile.name}`}
+            values={quantity.values}
+            axis={quantity.axis}
+            map={quantity.map(state.theme)}
+            unit={quantity.unit}
+        />
     );
     const common = (profile: Profile, id: string) => ({
-        id, nLayers: profile.nLayers, nHeads: profile.nHeads, theme: state.theme, marginals: false, mostHeight: 300,
-        selected: selectedHeads(profile, state.selected).map((head) => head.index), off: profile.off,
+        id,
+        nLayers: profile.nLayers,
+        nHeads: profile.nHeads,
+        theme: state.theme,
+        marginals: false,
+        mostHeight: 300,
+        selected: selectedHeads(profile, state.selected).map((head) => head.index),
+        off: profile.off,
         describe: (index: number) => profile.typeName(index),
         onSelect: (layer: number, head: number, add: boolean) => store.select(layer, head, add),
     });
     return (
         <div class="thirds">
-            <Panel title={a.name}>{show(a, "compare-a", left)}<Scale label={left.label} term={left.definition} unit={left.unit} axis={left.axis} map={left.map(state.theme)} /></Panel>
-            <Panel title={b.name}>{show(b, "compare-b", right)}<Scale label={right.label} term={right.definition} unit={right.unit} axis={right.axis} map={right.map(state.theme)} /></Panel>
+            <Panel title={a.name}>
+                {show(a, "compare-a", left)}
+                <Scale
+                    label={left.label}
+                    term={left.definition}
+                    unit={left.unit}
+                    axis={left.axis}
+                    map={left.map(state.theme)}
+                />
+            </Panel>
+            <Panel title={b.name}>
+                {show(b, "compare-b", right)}
+                <Scale
+                    label={right.label}
+                    term={right.definition}
+                    unit={right.unit}
+                    axis={right.axis}
+                    map={right.map(state.theme)}
+                />
+            </Panel>
             <Panel title="Difference" note={`${b.name} − ${a.name}`}>
-                <Heatmap {...common(a, "compare-difference")} label="Difference" values={difference} axis={axis} map="difference" unit={left.unit} />
-                <Scale label="Difference" unit={left.unit} axis={axis} map="difference" ends={["less", "more"]} />
+                <Heatmap
+                    {...common(a, "compare-difference")}
+                    label="Difference"
+                    values={difference}
+                    axis={axis}
+                    map="difference"
+                    unit={left.unit}
+                />
+                <Scale
+                    label="Difference"
+                    unit={left.unit}
+                    axis={axis}
+                    map="difference"
+                    ends={["less", "more"]}
+                />
             </Panel>
             <Chosen a={a} b={b} left={left} right={right} />
         </div>
@@ -82,8 +138,13 @@ function Chosen({ a, b, left, right }: { a: Profile; b: Profile; left: Quantity;
     return (
         <p class="extremes wide" aria-live="polite">
             {heads.map(({ layer, head, index }) => (
-                <span key={index}><b>{headName(layer, head)}</b> {number(left.values[index])} → {number(right.values[index])} ({signed(right.values[index] - left.values[index])}) {left.unit}
-                    {a.types && b.types ? `, ${a.types[index]} → ${b.types[index]}` : ""}. </span>))}
+                <span key={index}>
+                    <b>{headName(layer, head)}</b> {number(left.values[index])} →{" "}
+                    {number(right.values[index])} ({signed(right.values[index] - left.values[index])}){" "}
+                    {left.unit}
+                    {a.types && b.types ? `, ${a.types[index]} → ${b.types[index]}` : ""}.{" "}
+                </span>
+            ))}
         </p>
     );
 }
@@ -100,8 +161,21 @@ function FromTable({ sheet }: { sheet: Sheet }) {
     const axis = { low: -top, high: top, step: top / 2 };
     return (
         <Panel title="Difference of every head" class="wide">
-            <Heatmap id="compare-difference" label="Difference of every head" nLayers={nLayers} nHeads={nHeads} values={values} axis={axis} map="difference" unit="" theme={state.theme}
-                selected={[]} off={new Set()} onSelect={(layer, head, add) => store.select(layer, head, add)} marginals={false} />
+            <Heatmap
+                id="compare-difference"
+                label="Difference of every head"
+                nLayers={nLayers}
+                nHeads={nHeads}
+                values={values}
+                axis={axis}
+                map="difference"
+                unit=""
+                theme={state.theme}
+                selected={[]}
+                off={new Set()}
+                onSelect={(layer, head, add) => store.select(layer, head, add)}
+                marginals={false}
+            />
             <Scale label="Difference" unit="" axis={axis} map="difference" ends={["less", "more"]} />
         </Panel>
     );

@@ -9,17 +9,41 @@ const FIRST = 16;
 
 export function DiagnosisTab({ profile }: { profile: Profile }) {
     const all = profile.diagnoses;
-    const order = (diagnosis: Diagnosis) => (diagnosis.present ? (diagnosis.severity === "serious" ? 0 : 1) : diagnosis.measured ? 2 : 3);
+    const order = (diagnosis: Diagnosis) =>
+        diagnosis.present ? (diagnosis.severity === "serious" ? 0 : 1) : diagnosis.measured ? 2 : 3;
     const sorted = [...all].sort((a, b) => order(a) - order(b));
     const present = all.filter((diagnosis) => diagnosis.present).length;
     if (!all.length) return <Nothing title="This profile brings no diagnoses" />;
     return (
         <>
-            <p class="lead">{present ? <><b>{plural(present, "finding")}</b> in {profile.name}, of {all.length} rules.</> : <>Nothing was found in {profile.name}: {all.length} rules were asked.</>}<Ask term="diagnosis" /></p>
-            <div class="diagnoses">{sorted.filter((one) => one.present).map((one) => <Card key={one.name} diagnosis={one} />)}</div>
-            {present < all.length && <section class="panel asked" aria-label="Asked and not found">
-                {sorted.filter((one) => !one.present).map((one) => <Asked key={one.name} diagnosis={one} />)}
-            </section>}
+            <p class="lead">
+                {present ? (
+                    <>
+                        <b>{plural(present, "finding")}</b> in {profile.name}, of {all.length} rules.
+                    </>
+                ) : (
+                    <>
+                        Nothing was found in {profile.name}: {all.length} rules were asked.
+                    </>
+                )}
+                <Ask term="diagnosis" />
+            </p>
+            <div class="diagnoses">
+                {sorted
+                    .filter((one) => one.present)
+                    .map((one) => (
+                        <Card key={one.name} diagnosis={one} />
+                    ))}
+            </div>
+            {present < all.length && (
+                <section class="panel asked" aria-label="Asked and not found">
+                    {sorted
+                        .filter((one) => !one.present)
+                        .map((one) => (
+                            <Asked key={one.name} diagnosis={one} />
+                        ))}
+                </section>
+            )}
         </>
     );
 }
@@ -28,13 +52,20 @@ export function DiagnosisTab({ profile }: { profile: Profile }) {
 function Asked({ diagnosis }: { diagnosis: Diagnosis }) {
     return (
         <details class={diagnosis.measured ? "absent" : "unmeasured"}>
-            <summary><b>{titleOf(diagnosis)}</b><span>{findingOf(diagnosis)}</span><span class="badge">{diagnosis.measured ? "not found" : "not measured"}</span></summary>
+            <summary>
+                <b>{titleOf(diagnosis)}</b>
+                <span>{findingOf(diagnosis)}</span>
+                <span class="badge">{diagnosis.measured ? "not found" : "not measured"}</span>
+            </summary>
             <Card diagnosis={diagnosis} bare />
         </details>
     );
 }
 
-const titleOf = (d: Diagnosis) => (d.title && d.title !== d.name ? d.title : d.name.replace(/-/g, " ")).replace(/^./, (c) => c.toUpperCase());
+const titleOf = (d: Diagnosis) =>
+    (d.title && d.title !== d.name ? d.title : d.name.replace(/-/g, " ")).replace(/^./, (c) =>
+        c.toUpperCase(),
+    );
 const kindOf = (d: Diagnosis) => /literature|heuristic/.exec(`${d.kind ?? ""} ${d.evidence ?? ""}`)?.[0];
 const findingOf = (d: Diagnosis) => d.finding ?? (d.evidence && d.evidence !== kindOf(d) ? d.evidence : "");
 
@@ -45,15 +76,47 @@ function Card({ diagnosis: d, bare }: { diagnosis: Diagnosis; bare?: boolean }) 
     const finding = findingOf(d);
     return (
         <article class={`panel diagnosis ${state} ${d.severity === "serious" ? "serious" : ""}`}>
-            {bare ? null : <header><h2>{titleOf(d)}</h2><span class="badge">{word}</span></header>}
+            {bare ? null : (
+                <header>
+                    <h2>{titleOf(d)}</h2>
+                    <span class="badge">{word}</span>
+                </header>
+            )}
             {finding ? <p class="finding">{finding}</p> : null}
-            {d.rule ? <p class="rule"><b>Rule</b> {d.rule}{kind ? <em> ({kind}{d.source ? `: ${d.source}` : ""})</em> : null}</p> : null}
+            {d.rule ? (
+                <p class="rule">
+                    <b>Rule</b> {d.rule}
+                    {kind ? (
+                        <em>
+                            {" "}
+                            ({kind}
+                            {d.source ? `: ${d.source}` : ""})
+                        </em>
+                    ) : null}
+                </p>
+            ) : null}
             <Against value={d.value} threshold={d.threshold} />
             <Heads diagnosis={d} />
-            {d.layers?.length ? <p><b>Layers</b> {d.layers.join(", ")}</p> : null}
-            {d.counter || d.against ? <p><b>Against it</b> {d.counter || d.against}</p> : null}
-            {d.mitigation && d.present ? <p><b>What helps</b> {d.mitigation}</p> : null}
-            {d.measure ? <p><b>To measure it</b> <code>{d.measure}</code></p> : null}
+            {d.layers?.length ? (
+                <p>
+                    <b>Layers</b> {d.layers.join(", ")}
+                </p>
+            ) : null}
+            {d.counter || d.against ? (
+                <p>
+                    <b>Against it</b> {d.counter || d.against}
+                </p>
+            ) : null}
+            {d.mitigation && d.present ? (
+                <p>
+                    <b>What helps</b> {d.mitigation}
+                </p>
+            ) : null}
+            {d.measure ? (
+                <p>
+                    <b>To measure it</b> <code>{d.measure}</code>
+                </p>
+            ) : null}
         </article>
     );
 }
@@ -65,8 +128,13 @@ function Against({ value, threshold }: { value?: number | null; threshold?: numb
     const share = (x: number) => `${(100 * Math.abs(x)) / top}%`;
     return (
         <div class="against">
-            <span class="meter" aria-hidden="true"><i style={{ width: share(value) }} /><u style={{ left: share(threshold) }} /></span>
-            <span>value <b>{number(value)}</b>, threshold {number(threshold)}</span>
+            <span class="meter" aria-hidden="true">
+                <i style={{ width: share(value) }} />
+                <u style={{ left: share(threshold) }} />
+            </span>
+            <span>
+                value <b>{number(value)}</b>, threshold {number(threshold)}
+            </span>
         </div>
     );
 }
@@ -84,11 +152,28 @@ function Heads({ diagnosis }: { diagnosis: Diagnosis }) {
     return (
         <div class="chips">
             {shown.map(({ layer, head, value }) => (
-                <button key={headName(layer, head)} type="button" data-head={headName(layer, head)} onClick={() => go([headName(layer, head)])}>
-                    {headName(layer, head)}{value === undefined || value === null ? null : <small> {number(value)}</small>}
-                </button>))}
-            {heads.length > shown.length && <button type="button" class="quiet" onClick={() => setAll(true)}>{heads.length - shown.length} more</button>}
-            {heads.length > 1 && <button type="button" class="quiet" onClick={() => go(heads.map(({ layer, head }) => headName(layer, head)))}>Show all on the map →</button>}
+                <button
+                    key={headName(layer, head)}
+                    type="button"
+                    data-head={headName(layer, head)}
+                    onClick={() => go([headName(layer, head)])}>
+                    {headName(layer, head)}
+                    {value === undefined || value === null ? null : <small> {number(value)}</small>}
+                </button>
+            ))}
+            {heads.length > shown.length && (
+                <button type="button" class="quiet" onClick={() => setAll(true)}>
+                    {heads.length - shown.length} more
+                </button>
+            )}
+            {heads.length > 1 && (
+                <button
+                    type="button"
+                    class="quiet"
+                    onClick={() => go(heads.map(({ layer, head }) => headName(layer, head)))}>
+                    Show all on the map →
+                </button>
+            )}
         </div>
     );
 }

@@ -5,12 +5,32 @@ export function Empty({ error }: { error?: string }) {
         <main class="empty">
             <svg width="120" height="72" viewBox="0 0 120 72" aria-hidden="true">
                 <path d="M8 36A28 28 0 0 1 36 8v56A28 28 0 0 1 8 36Z" fill="currentColor" />
-                <path d="M46 14l66-10M46 36h66M46 58l66 10" stroke="currentColor" stroke-width="3" stroke-linecap="round" stroke-dasharray="1 9" opacity=".6" />
+                <path
+                    d="M46 14l66-10M46 36h66M46 58l66 10"
+                    stroke="currentColor"
+                    stroke-width="3"
+                    stroke-linecap="round"
+                    stroke-dasharray="1 9"
+                    opacity=".6"
+                />
             </svg>
-            {error
-                ? <><h1>This report cannot be read</h1><p>{error}</p><p>It may have been cut off, or written by another version: write it again.</p></>
-                : <><h1>This file holds no data</h1><p>It is the bare page. A report is this page with a model’s numbers inside:</p></>}
-            <pre>{"headlight measure MODEL TEXT -o model.profile\nheadlight report model.profile -o report.html"}</pre>
+            {error ? (
+                <>
+                    <h1>This report cannot be read</h1>
+                    <p>{error}</p>
+                    <p>It may have been cut off, or written by another version: write it again.</p>
+                </>
+            ) : (
+                <>
+                    <h1>This file holds no data</h1>
+                    <p>It is the bare page. A report is this page with a model’s numbers inside:</p>
+                </>
+            )}
+            <pre>
+                {
+                    "headlight measure MODEL TEXT -o model.profile\nheadlight report model.profile -o report.html"
+                }
+            </pre>
         </main>
     );
 }

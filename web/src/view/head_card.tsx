@@ -4,7 +4,7 @@ import { headName, number } from "../base/format";
 import { METRICS, unitFactor, unitName, type Metric } from "../data/quantity";
 import type { Profile } from "../data/profile";
 import { curvesTable } from "../data/tables";
-import { selectedHeads, useStore, type State } from "../store";
+import { ofFirst, selectedHeads, useStore, type State } from "../store";
 import { AttentionView } from "./attention_map";
 import { Histogram } from "./histogram";
 import { Ask, Nothing, Panel } from "./pieces";
@@ -26,22 +26,46 @@ export function HeadCard({ profile }: { profile: Profile }) {
     if (!heads.length)
         return (
             <Panel title="No head is chosen" class="card">
-                <Nothing title="Click a cell to see what that head does">Arrows move over the map, Enter chooses; Shift adds another one to compare.</Nothing>
+                <Nothing title="Click a cell to see what that head does">
+                    Arrows move over the map, Enter chooses; Shift adds another one to compare.
+                </Nothing>
             </Panel>
         );
     const first = heads[0];
     const type = profile.typeName(first.index);
     return (
-        <Panel class="card" title={<>{heads.length === 1 ? headName(first.layer, first.head) : `${heads.length} heads`}
-            {heads.length === 1 && type ? <span class="type">{type}<Ask term="type" /></span> : null}</>}
-            actions={<>
-                <button type="button" class="quiet" aria-pressed={isOff(state, first)} onClick={() => store.toggleOff(first.layer, first.head)}>
-                    {isOff(state, first) ? "Mark as on" : "Mark as off"}
-                </button>
-                <TableButton table={() => curvesTable(profile, heads)} />
-            </>}>
-            {heads.length === 1 ? <Facts profile={profile} head={first} state={state} /> : <Several profile={profile} heads={heads} />}
+        <Panel
+            class="card"
+            title={
+                <>
+                    {heads.length === 1 ? headName(first.layer, first.head) : `${heads.length} heads`}
+                    {heads.length === 1 && type ? (
+                        <span class="type">
+                            {type}
+                            <Ask term="type" />
+                        </span>
+                    ) : null}
+                </>
+            }
+            actions={
+                <>
+                    <button
+                        type="button"
+                        class="quiet"
+                        aria-pressed={isOff(state, first)}
+                        onClick={() => store.toggleOff(first.layer, first.head)}>
+                        {isOff(state, first) ? "Mark as on" : "Mark as off"}
+                    </button>
+                    <TableButton table={() => curvesTable(profile, heads)} />
+                </>
+            }>
+            {heads.length === 1 ? (
+                <Facts profile={profile} head={first} state={state} />
+            ) : (
+                <Several profile={profile} heads={heads} />
+            )}
             <Curves profile={profile} heads={heads.slice(0, MOST_CURVES)} />
+            <ByTokenType profile={profile} head={first} />
             <Pattern head={first} />
             <Twins profile={profile} head={first} />
         </Panel>
@@ -61,19 +85,45 @@ function Facts({ profile, head, state }: { profile: Profile; head: HeadAt; state
     const unit = unitName("renyi2", state.unit);
     const rest: Metric[] = ["peak", "self", "previous", "first", "output_norm"];
     const small = (label: string, term: string, value: number | undefined, suffix = "") => (
-        <div key={label}><dt>{label}<Ask term={term} /></dt><dd>{number(value)}{suffix ? <small> {suffix}</small> : null}</dd></div>
+        <div key={label}>
+            <dt>
+                {label}
+                <Ask term={term} />
+            </dt>
+            <dd>
+                {number(value)}
+                {suffix ? <small> {suffix}</small> : null}
+            </dd>
+        </div>
     );
     return (
         <>
             {rule ? <p class="rule">{rule.charAt(0).toUpperCase() + rule.slice(1)}</p> : null}
             <dl class="facts">
-                <div><dt>Entropy<Ask term="H" /></dt><dd>{number(entropy)}{Number.isNaN(half) ? null : <small> ± {number(half, 2)}</small>}<small> {unit}</small></dd></div>
+                <div>
+                    <dt>
+                        Entropy
+                        <Ask term="H" />
+                    </dt>
+                    <dd>
+                        {number(entropy)}
+                        {Number.isNaN(half) ? null : <small> ± {number(half, 2)}</small>}
+                        <small> {unit}</small>
+                    </dd>
+                </div>
                 {small("Normalised", "Hhat", profile.mean("Hhat")?.[head.index])}
                 {small("Without sink", "H_nosink", (profile.mean("H_nosink")?.[head.index] ?? NaN) * factor)}
                 {small("Effective keys", "support", Math.exp(profile.mean("H")?.[head.index] ?? NaN))}
                 {small("Rényi-2", "H2", (profile.mean("H2")?.[head.index] ?? NaN) * factor)}
-                {rest.filter((metric) => profile.mean(METRICS[metric].key)).map((metric) =>
-                    small(metric === "first" ? "First (sink)" : METRICS[metric].label, metric, profile.mean(METRICS[metric].key)![head.index]))}
+                {rest
+                    .filter((metric) => profile.mean(METRICS[metric].key))
+                    .map((metric) =>
+                        small(
+                            metric === "first" ? "First (sink)" : METRICS[metric].label,
+                            metric,
+                            profile.mean(METRICS[metric].key)![head.index],
+                        ),
+                    )}
             </dl>
         </>
     );
@@ -86,15 +136,45 @@ function Several({ profile, heads }: { profile: Profile; heads: HeadAt[] }) {
     return (
         <div class="table-holder several" tabIndex={0} role="region" aria-label="The chosen heads">
             <table>
-                <thead><tr><th scope="col">head</th><th scope="col">type</th>{metrics.map((metric) => <th key={metric} scope="col">{METRICS[metric].label}</th>)}</tr></thead>
-                <tbody>{heads.map((head, i) => (
-                    <tr key={head.index}>
-                        <th scope="row"><button type="button" class="link" onClick={() => store.select(head.layer, head.head)}>
-                            <i class="dot" style={{ background: i < MOST_CURVES ? colours.series[i] : "transparent" }} />{headName(head.layer, head.head)}</button></th>
-                        <td>{profile.types?.[head.index] ?? "–"}</td>
-                        {metrics.map((metric) => <td key={metric} class="number">
-                            {number(profile.mean(METRICS[metric].key)![head.index] * unitFactor(state.unit, METRICS[metric].power))}</td>)}
-                    </tr>))}
+                <thead>
+                    <tr>
+                        <th scope="col">head</th>
+                        <th scope="col">type</th>
+                        {metrics.map((metric) => (
+                            <th key={metric} scope="col">
+                                {METRICS[metric].label}
+                            </th>
+                        ))}
+                    </tr>
+                </thead>
+                <tbody>
+                    {heads.map((head, i) => (
+                        <tr key={head.index}>
+                            <th scope="row">
+                                <button
+                                    type="button"
+                                    class="link"
+                                    onClick={() => store.select(head.layer, head.head)}>
+                                    <i
+                                        class="dot"
+                                        style={{
+                                            background: i < MOST_CURVES ? colours.series[i] : "transparent",
+                                        }}
+                                    />
+                                    {headName(head.layer, head.head)}
+                                </button>
+                            </th>
+                            <td>{profile.types?.[head.index] ?? "–"}</td>
+                            {metrics.map((metric) => (
+                                <td key={metric} class="number">
+                                    {number(
+                                        profile.mean(METRICS[metric].key)![head.index] *
+                                            unitFactor(state.unit, METRICS[metric].power),
+                                    )}
+                                </td>
+                            ))}
+                        </tr>
+                    ))}
                 </tbody>
             </table>
         </div>
@@ -113,25 +193,81 @@ function Curves({ profile, heads }: { profile: Profile; heads: HeadAt[] }) {
     const [x, lines] = useMemo<[number[], Line[]]>(() => {
         if (!positions) return [[], []];
         const { n, edges, values } = positions;
-        const filled = Array.from({ length: n }, (_, i) => i).filter((i) => heads.some((head) => !Number.isNaN(values[head.index * n + i])));
-        return [filled.map((i) => Math.max(edges[i], 0) + 1), heads.map((head, i) => ({
-            label: headName(head.layer, head.head), colour: colours.series[i],
-            values: filled.map((at) => values[head.index * n + at] * factor),
-        }))];
+        const filled = Array.from({ length: n }, (_, i) => i).filter((i) =>
+            heads.some((head) => !Number.isNaN(values[head.index * n + i])),
+        );
+        return [
+            filled.map((i) => Math.max(edges[i], 0) + 1),
+            heads.map((head, i) => ({
+                label: headName(head.layer, head.head),
+                colour: colours.series[i],
+                values: filled.map((at) => values[head.index * n + at] * factor),
+            })),
+        ];
     }, [positions, key, factor, state.theme]);
     return (
         <div class="curves">
-            {histogram && <figure>
-                <figcaption>Rows by normalised entropy{state.sink === "out" ? ", no sink" : ""}<Ask term="histogram" /></figcaption>
-                <Histogram curves={histogram} heads={heads} theme={state.theme} />
-            </figure>}
-            {positions && <figure>
-                <figcaption>Entropy by position<Ask term="positions" /></figcaption>
-                <Plot label={`Entropy by position of ${heads.map((head) => headName(head.layer, head.head)).join(", ")}`} x={x} lines={lines}
-                    height={150} theme={state.theme} xLabel="position" yLabel={unitName("renyi2", state.unit)} logX yFrom={0} />
-            </figure>}
+            {histogram && (
+                <figure>
+                    <figcaption>
+                        Rows by normalised entropy{state.sink === "out" ? ", no sink" : ""}
+                        <Ask term="histogram" />
+                    </figcaption>
+                    <Histogram curves={histogram} heads={heads} theme={state.theme} />
+                </figure>
+            )}
+            {positions && (
+                <figure>
+                    <figcaption>
+                        Entropy by position
+                        <Ask term="positions" />
+                    </figcaption>
+                    <Plot
+                        label={`Entropy by position of ${heads.map((head) => headName(head.layer, head.head)).join(", ")}`}
+                        x={x}
+                        lines={lines}
+                        height={150}
+                        theme={state.theme}
+                        xLabel="position"
+                        yLabel={unitName("renyi2", state.unit)}
+                        logX
+                        yFrom={0}
+                    />
+                </figure>
+            )}
             {heads.length > 1 && <Legend lines={lines} />}
         </div>
+    );
+}
+
+/* Where a text has kinds of tokens, the entropy on each. */
+function ByTokenType({ profile, head }: { profile: Profile; head: HeadAt }) {
+    const { state } = useStore();
+    const all = profile.tokenTypes;
+    const factor = unitFactor(state.unit);
+    const rows = (all?.names ?? [])
+        .map((name, i) => ({ name, value: all!.values[head.index * all!.names.length + i] * factor }))
+        .filter(({ value }) => !Number.isNaN(value));
+    if (rows.length < 2) return null;
+    const top = Math.max(...rows.map(({ value }) => value), 1e-6);
+    return (
+        <figure class="pattern">
+            <figcaption>
+                Entropy by kind of token
+                <Ask term="H" />
+            </figcaption>
+            <ol class="bars">
+                {rows.map(({ name, value }) => (
+                    <li key={name}>
+                        <span>{name}</span>
+                        <span class="meter" aria-hidden="true">
+                            <i style={{ width: `${(100 * value) / top}%` }} />
+                        </span>
+                        <span class="value">{number(value)}</span>
+                    </li>
+                ))}
+            </ol>
+        </figure>
     );
 }
 
@@ -144,11 +280,24 @@ function Pattern({ head }: { head: HeadAt }) {
     if (!tokens) return null;
     return (
         <figure class="pattern">
-            <figcaption>Pattern on the prompt of {tokens.n} tokens<Ask term="pattern" /></figcaption>
-            {map
-                ? <AttentionView id="card-map" label={`Attention of ${headName(head.layer, head.head)}`} map={map} texts={tokens.texts} theme={state.theme}
-                    token={state.token} mostSize={300} onToken={(token) => store.set({ token })} />
-                : <Nothing title="This report holds no map of this head">{`headlight report … --heads ${headName(head.layer, head.head)} adds it.`}</Nothing>}
+            <figcaption>
+                Pattern{ofFirst(store)} on the prompt of {tokens.n} tokens
+                <Ask term="pattern" />
+            </figcaption>
+            {map ? (
+                <AttentionView
+                    id="card-map"
+                    label={`Attention of ${headName(head.layer, head.head)}`}
+                    map={map}
+                    texts={tokens.texts}
+                    theme={state.theme}
+                    token={state.token}
+                    mostSize={300}
+                    onToken={(token) => store.set({ token })}
+                />
+            ) : (
+                <Nothing title="This report holds no map of this head">{`headlight report … --heads ${headName(head.layer, head.head)} adds it.`}</Nothing>
+            )}
         </figure>
     );
 }
@@ -159,16 +308,23 @@ function Twins({ profile, head }: { profile: Profile; head: HeadAt }) {
     if (!twins.length) return null;
     return (
         <div class="twins">
-            <h3>Nearest heads<Ask term="twins" /></h3>
-            <ul>{twins.map((twin) => (
-                <li key={`${twin.layer} ${twin.head}`}>
-                    <button type="button" onClick={() => store.select(twin.layer, twin.head)}>
-                        <b>{headName(twin.layer, twin.head)}</b>
-                        <span class="meter" aria-hidden="true"><i style={{ width: `${100 * twin.similarity}%` }} /></span>
-                        {number(twin.similarity)}
-                        <small>{profile.types?.[profile.at(twin.layer, twin.head)] ?? ""}</small>
-                    </button>
-                </li>))}
+            <h3>
+                Nearest heads
+                <Ask term="twins" />
+            </h3>
+            <ul>
+                {twins.map((twin) => (
+                    <li key={`${twin.layer} ${twin.head}`}>
+                        <button type="button" onClick={() => store.select(twin.layer, twin.head)}>
+                            <b>{headName(twin.layer, twin.head)}</b>
+                            <span class="meter" aria-hidden="true">
+                                <i style={{ width: `${100 * twin.similarity}%` }} />
+                            </span>
+                            {number(twin.similarity)}
+                            <small>{profile.types?.[profile.at(twin.layer, twin.head)] ?? ""}</small>
+                        </button>
+                    </li>
+                ))}
             </ul>
         </div>
     );

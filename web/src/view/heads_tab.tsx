@@ -2,7 +2,17 @@
 import { useMemo, useState } from "preact/hooks";
 import { headName, number, plural } from "../base/format";
 import { extent } from "../data/arrays";
-import { keyOf, METRICS, metricsOf, quantityOf, quantityValues, unitFactor, unitName, type Metric, type Quantity } from "../data/quantity";
+import {
+    keyOf,
+    METRICS,
+    metricsOf,
+    quantityOf,
+    quantityValues,
+    unitFactor,
+    unitName,
+    type Metric,
+    type Quantity,
+} from "../data/quantity";
 import type { Profile } from "../data/profile";
 import { headsTable, layersTable } from "../data/tables";
 import { selectedHeads, useStore, type State } from "../store";
@@ -17,8 +27,10 @@ import { coloursOf, faint } from "./theme";
 export function HeadsTab({ profile }: { profile: Profile }) {
     const { store, state } = useStore();
     const { profiles } = store.source;
-    const quantity = useMemo(() => quantityOf(profiles, profile, state.metric, state.unit, state.sink),
-        [profile, state.metric, state.unit, state.sink]);
+    const quantity = useMemo(
+        () => quantityOf(profiles, profile, state.metric, state.unit, state.sink),
+        [profile, state.metric, state.unit, state.sink],
+    );
     return (
         <div class="columns">
             <div class="column">
@@ -26,7 +38,9 @@ export function HeadsTab({ profile }: { profile: Profile }) {
                 <Types profile={profile} />
                 <LayerPanel profile={profile} />
             </div>
-            <div class="column"><HeadCard profile={profile} /></div>
+            <div class="column">
+                <HeadCard profile={profile} />
+            </div>
         </div>
     );
 }
@@ -34,9 +48,15 @@ export function HeadsTab({ profile }: { profile: Profile }) {
 function MetricMenu({ profile }: { profile: Profile }) {
     const { store, state } = useStore();
     return (
-        <select aria-label="What the cells show" value={state.metric}
+        <select
+            aria-label="What the cells show"
+            value={state.metric}
             onChange={(event) => store.set({ metric: event.currentTarget.value as Metric })}>
-            {metricsOf(profile).map((metric) => <option key={metric} value={metric}>{METRICS[metric].label}</option>)}
+            {metricsOf(profile).map((metric) => (
+                <option key={metric} value={metric}>
+                    {METRICS[metric].label}
+                </option>
+            ))}
         </select>
     );
 }
@@ -45,24 +65,58 @@ function HeadsPanel({ profile, quantity }: { profile: Profile; quantity: Quantit
     const { store, state } = useStore();
     const [pointed, setPointed] = useState<number | null>(null);
     const selected = selectedHeads(profile, state.selected).map((head) => head.index);
-    const off = useMemo(() => new Set([...profile.off, ...selectedHeads(profile, state.off).map((head) => head.index)]),
-        [profile, state.off]);
+    const off = useMemo(
+        () => new Set([...profile.off, ...selectedHeads(profile, state.off).map((head) => head.index)]),
+        [profile, state.off],
+    );
     const dimmed = state.type ? (index: number) => profile.types?.[index] !== state.type : null;
     const blues = METRICS[state.metric].power === 0;
     return (
-        <Panel title="Heads" class="first" actions={<><MetricMenu profile={profile} /><TableButton table={() => headsTable(profile)} /></>}>
-            {quantity
-                ? <>
-                    <Heatmap id="heads" label={`${quantity.label} of every head, layers across, heads up`} nLayers={profile.nLayers} nHeads={profile.nHeads}
-                        values={quantity.values} axis={quantity.axis} map={quantity.map(state.theme)} unit={quantity.unit} theme={state.theme}
-                        selected={selected} off={off} dimmed={dimmed} describe={(index) => profile.typeName(index)}
-                        onSelect={(layer, head, add) => store.select(layer, head, add)} onOff={(layer, head) => store.toggleOff(layer, head)}
-                        onActive={setPointed} />
-                    <Scale label={quantity.label} term={quantity.definition} unit={quantity.unit} axis={quantity.axis} map={quantity.map(state.theme)}
-                        ends={blues ? undefined : ["focused", "diffuse"]} at={quantity.values[pointed ?? selected[0] ?? -1]} />
+        <Panel
+            title="Heads"
+            class="first"
+            actions={
+                <>
+                    <MetricMenu profile={profile} />
+                    <TableButton table={() => headsTable(profile)} />
+                </>
+            }>
+            {quantity ? (
+                <>
+                    <Heatmap
+                        id="heads"
+                        label={`${quantity.label} of every head, layers across, heads up`}
+                        nLayers={profile.nLayers}
+                        nHeads={profile.nHeads}
+                        values={quantity.values}
+                        axis={quantity.axis}
+                        map={quantity.map(state.theme)}
+                        unit={quantity.unit}
+                        theme={state.theme}
+                        selected={selected}
+                        off={off}
+                        dimmed={dimmed}
+                        describe={(index) => profile.typeName(index)}
+                        onSelect={(layer, head, add) => store.select(layer, head, add)}
+                        onOff={(layer, head) => store.toggleOff(layer, head)}
+                        onActive={setPointed}
+                    />
+                    <Scale
+                        label={quantity.label}
+                        term={quantity.definition}
+                        unit={quantity.unit}
+                        axis={quantity.axis}
+                        map={quantity.map(state.theme)}
+                        ends={blues ? undefined : ["focused", "diffuse"]}
+                        at={quantity.values[pointed ?? selected[0] ?? -1]}
+                    />
                     <Extremes profile={profile} quantity={quantity} />
                 </>
-                : <Nothing title="This profile does not hold that number">Choose another one, or another unit.</Nothing>}
+            ) : (
+                <Nothing title="This profile does not hold that number">
+                    Choose another one, or another unit.
+                </Nothing>
+            )}
         </Panel>
     );
 }
@@ -75,11 +129,17 @@ function Extremes({ profile, quantity }: { profile: Profile; quantity: Quantity 
     const link = (value: number) => {
         const index = quantity.values.indexOf(value);
         const [layer, head] = [Math.floor(index / profile.nHeads), index % profile.nHeads];
-        return <button type="button" class="link" onClick={() => store.select(layer, head)}>{headName(layer, head)}</button>;
+        return (
+            <button type="button" class="link" onClick={() => store.select(layer, head)}>
+                {headName(layer, head)}
+            </button>
+        );
     };
     return (
         <p class="extremes">
-            Lowest {link(low)} <b>{number(low)}</b>{quantity.unit ? ` ${quantity.unit}` : ""}<span> · </span>highest {link(high)} <b>{number(high)}</b>
+            Lowest {link(low)} <b>{number(low)}</b>
+            {quantity.unit ? ` ${quantity.unit}` : ""}
+            <span> · </span>highest {link(high)} <b>{number(high)}</b>
         </p>
     );
 }
@@ -92,20 +152,42 @@ function Types({ profile }: { profile: Profile }) {
     const counts = useMemo(() => {
         const all = new Map<string, number>();
         profile.types?.forEach((type, i) => {
-            if (profile.has(Math.floor(i / profile.nHeads), i % profile.nHeads)) all.set(type, (all.get(type) ?? 0) + 1);
+            if (profile.has(Math.floor(i / profile.nHeads), i % profile.nHeads))
+                all.set(type, (all.get(type) ?? 0) + 1);
         });
         return [...all].sort((a, b) => b[1] - a[1]);
     }, [profile]);
     if (!counts.length) return null;
     const total = counts.reduce((sum, [, n]) => sum + n, 0);
     return (
-        <Panel title="What the heads do" term="type" class="types" note={state.type ? `${state.type} heads alone are shown` : plural(total, "head")}>
-            <div class="stack" aria-hidden="true">{counts.map(([type, n], i) =>
-                <i key={type} style={{ flexGrow: n, background: colours.series[i % 8], opacity: state.type && state.type !== type ? 0.25 : 1 }} />)}</div>
-            <div class="chips">{counts.map(([type, n], i) => (
-                <button key={type} type="button" aria-pressed={state.type === type} onClick={() => store.set({ type: state.type === type ? "" : type })}>
-                    <i class="dot" style={{ background: colours.series[i % 8] }} />{type} <b>{n}</b>
-                </button>))}
+        <Panel
+            title="What the heads do"
+            term="type"
+            class="types"
+            note={state.type ? `${state.type} heads alone are shown` : plural(total, "head")}>
+            <div class="stack" aria-hidden="true">
+                {counts.map(([type, n], i) => (
+                    <i
+                        key={type}
+                        style={{
+                            flexGrow: n,
+                            background: colours.series[i % 8],
+                            opacity: state.type && state.type !== type ? 0.25 : 1,
+                        }}
+                    />
+                ))}
+            </div>
+            <div class="chips">
+                {counts.map(([type, n], i) => (
+                    <button
+                        key={type}
+                        type="button"
+                        aria-pressed={state.type === type}
+                        onClick={() => store.set({ type: state.type === type ? "" : type })}>
+                        <i class="dot" style={{ background: colours.series[i % 8] }} />
+                        {type} <b>{n}</b>
+                    </button>
+                ))}
             </div>
         </Panel>
     );
@@ -116,13 +198,33 @@ function Types({ profile }: { profile: Profile }) {
 function LayerPanel({ profile }: { profile: Profile }) {
     const { store, state } = useStore();
     const { profiles } = store.source;
-    const [x, lines] = useMemo(() => layerLines(profiles, profile, state), [profile, state.unit, state.sink, state.theme]);
+    const [x, lines] = useMemo(
+        () => layerLines(profiles, profile, state),
+        [profile, state.unit, state.sink, state.theme],
+    );
     const normalised = state.unit === "normalised";
-    const dots = useMemo(() => headDots(profile, state, profiles.indexOf(profile)), [profile, state.unit, state.sink, state.theme]);
+    const dots = useMemo(
+        () => headDots(profile, state, profiles.indexOf(profile)),
+        [profile, state.unit, state.sink, state.theme],
+    );
     return (
-        <Panel title="Layer profile" term="layers" actions={<TableButton table={() => layersTable(profile)} />}>
-            <Plot label={`Mean entropy of every layer of ${profile.name}`} x={x} lines={lines} dots={dots} height={190} theme={state.theme} xLabel="layer"
-                yLabel={normalised ? "normalised" : unitName("entropy", state.unit)} yFrom={0} yTo={normalised ? 1 : undefined} xTicks={(value) => (Number.isInteger(value) ? String(value) : "")} />
+        <Panel
+            title="Layer profile"
+            term="layers"
+            actions={<TableButton table={() => layersTable(profile)} />}>
+            <Plot
+                label={`Mean entropy of every layer of ${profile.name}`}
+                x={x}
+                lines={lines}
+                dots={dots}
+                height={190}
+                theme={state.theme}
+                xLabel="layer"
+                yLabel={normalised ? "normalised" : unitName("entropy", state.unit)}
+                yFrom={0}
+                yTo={normalised ? 1 : undefined}
+                xTicks={(value) => (Number.isInteger(value) ? String(value) : "")}
+            />
             {profiles.length > 1 && <Legend lines={lines} />}
         </Panel>
     );
@@ -131,7 +233,11 @@ function LayerPanel({ profile }: { profile: Profile }) {
 /* Every head, behind the means. */
 function headDots(profile: Profile, { unit, sink, theme }: State, series: number) {
     const values = quantityValues(profile, "entropy", unit, sink) ?? new Float32Array();
-    return { x: Array.from(values, (_, i) => Math.floor(i / profile.nHeads)), y: values, colour: faint(coloursOf(theme).series[series % 8], 0.28) };
+    return {
+        x: Array.from(values, (_, i) => Math.floor(i / profile.nHeads)),
+        y: values,
+        colour: faint(coloursOf(theme).series[series % 8], 0.28),
+    };
 }
 
 /* What the C side calls the ends of a layer's interval. */
@@ -148,10 +254,14 @@ function layerLines(profiles: Profile[], shown: Profile, { unit, sink, theme }: 
     for (const profile of same) {
         const mean = profile.mean(key);
         if (!mean) continue;
-        const scaled = (list: Float32Array | null) => list ? list.map((value) => value * factor) : undefined;
+        const scaled = (list: Float32Array | null) =>
+            list ? list.map((value) => value * factor) : undefined;
         const heads = (layer: number) => mean.subarray(layer * profile.nHeads, (layer + 1) * profile.nHeads);
         lines.push({
-            label: profile.name, colour: colours.series[profiles.indexOf(profile) % 8], width: profile === shown ? 2.25 : 1.25, dash: profile === shown ? undefined : [4, 3],
+            label: profile.name,
+            colour: colours.series[profiles.indexOf(profile) % 8],
+            width: profile === shown ? 2.25 : 1.25,
+            dash: profile === shown ? undefined : [4, 3],
             values: scaled(profile.layer(key)) ?? x.map((layer) => average(heads(layer)) * factor),
             low: profile === shown ? scaled(profile.layer(low)) : undefined,
             high: profile === shown ? scaled(profile.layer(high)) : undefined,

@@ -30,7 +30,14 @@ export function drawHeat(pen: Pen, layout: HeatLayout, picture: HeatPicture, col
 
 /* ------------------------------------------------------------------------ cells */
 
-function drawCell(pen: Pen, layout: HeatLayout, p: HeatPicture, colours: Colours, layer: number, head: number) {
+function drawCell(
+    pen: Pen,
+    layout: HeatLayout,
+    p: HeatPicture,
+    colours: Colours,
+    layer: number,
+    head: number,
+) {
     const index = layer * layout.nHeads + head;
     const value = p.values[index];
     if (Number.isNaN(value)) return;
@@ -54,7 +61,11 @@ function drawCell(pen: Pen, layout: HeatLayout, p: HeatPicture, colours: Colours
 
 /* Two digits; what rounds to nothing is 0. */
 const cellText = (value: number) =>
-    Math.abs(value) < 0.005 ? "0" : Math.abs(value) < 0.095 ? value.toFixed(2).replace("-", "−") : number(value, 2);
+    Math.abs(value) < 0.005
+        ? "0"
+        : Math.abs(value) < 0.0995
+          ? value.toFixed(2).replace("-", "−")
+          : number(value, 2);
 
 function hatch(pen: Pen, box: Box, colours: Colours) {
     pen.save();
@@ -89,7 +100,12 @@ function drawMeans(pen: Pen, layout: HeatLayout, p: HeatPicture, colours: Colour
         if (Number.isNaN(value)) continue;
         const box = cellBox(layout, layer, nHeads - 1);
         pen.fillStyle = p.active?.layer === layer ? colours.accent : colours.bar;
-        pen.fillRect(box.x + inset(box.width), layout.top - 6 - length(value), box.width - 2 * inset(box.width), length(value));
+        pen.fillRect(
+            box.x + inset(box.width),
+            layout.top - 6 - length(value),
+            box.width - 2 * inset(box.width),
+            length(value),
+        );
     }
     for (let head = 0; head < nHeads; head++) {
         const value = mean(Array.from({ length: nLayers }, (_, layer) => kept(layer * nHeads + head)));
@@ -148,15 +164,28 @@ function frame(pen: Pen, box: Box, outer: string, inner: string, width: number) 
 }
 
 function drawMarks(pen: Pen, layout: HeatLayout, p: HeatPicture, colours: Colours) {
-    const boxOf = (index: number) => cellBox(layout, Math.floor(index / layout.nHeads), index % layout.nHeads);
+    const boxOf = (index: number) =>
+        cellBox(layout, Math.floor(index / layout.nHeads), index % layout.nHeads);
     [...p.selected].reverse().forEach((index, i, all) => {
         const first = i === all.length - 1;
-        frame(pen, boxOf(index), first ? colours.mark : colours.accent, colours.background, first ? 2.5 : 1.75);
+        frame(
+            pen,
+            boxOf(index),
+            first ? colours.mark : colours.accent,
+            colours.background,
+            first ? 2.5 : 1.75,
+        );
     });
     if (p.active) {
         const box = cellBox(layout, p.active.layer, p.active.head);
         pen.setLineDash(p.focused ? [3, 2] : []);
-        frame(pen, { x: box.x - 1, y: box.y - 1, width: box.width + 2, height: box.height + 2 }, colours.text, colours.background, 1.25);
+        frame(
+            pen,
+            { x: box.x - 1, y: box.y - 1, width: box.width + 2, height: box.height + 2 },
+            colours.text,
+            colours.background,
+            1.25,
+        );
         pen.setLineDash([]);
     }
 }

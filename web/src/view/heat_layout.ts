@@ -19,11 +19,17 @@ export interface HeatLayout {
     bars: number; /* length of the longest bar; 0: no bars */
 }
 
-const LABELS_LEFT = 30;
+const LABELS_LEFT = 36;
 const LABELS_BELOW = 34;
 const MOST_CELL = 58;
 
-export function layOut(width: number, nLayers: number, nHeads: number, mostHeight: number, marginals: boolean): HeatLayout {
+export function layOut(
+    width: number,
+    nLayers: number,
+    nHeads: number,
+    mostHeight: number,
+    marginals: boolean,
+): HeatLayout {
     const bars = marginals ? Math.min(44, Math.max(24, width * 0.07)) : 0;
     const left = LABELS_LEFT;
     const top = bars ? bars + 8 : 4;
@@ -32,7 +38,12 @@ export function layOut(width: number, nLayers: number, nHeads: number, mostHeigh
     const cellWidth = Math.min(MOST_CELL * 1.5, roomAcross / nLayers);
     const cellHeight = Math.min(MOST_CELL, roomUp / nHeads, Math.max(cellWidth, 5));
     return {
-        width, left, top, bars, nLayers, nHeads,
+        width,
+        left,
+        top,
+        bars,
+        nLayers,
+        nHeads,
         cellWidth,
         cellHeight: Math.max(cellHeight, 2),
         height: Math.ceil(top + Math.max(cellHeight, 2) * nHeads + LABELS_BELOW),
@@ -51,7 +62,8 @@ export function cellBox(layout: HeatLayout, layer: number, head: number): Box {
     const x = Math.round(layout.left + layer * layout.cellWidth);
     const y = Math.round(layout.top + (layout.nHeads - 1 - head) * layout.cellHeight);
     return {
-        x, y,
+        x,
+        y,
         width: Math.round(layout.left + (layer + 1) * layout.cellWidth) - x,
         height: Math.round(layout.top + (layout.nHeads - head) * layout.cellHeight) - y,
     };

@@ -46,31 +46,59 @@ export function Heatmap(props: HeatmapProps) {
     const [focused, setFocused] = useState(false);
     const first = props.selected[0] ?? 0;
     const [cursor, setCursor] = useCursor({ layer: Math.floor(first / nHeads), head: first % nHeads });
-    const layout = layOut(Math.max(width, 120), nLayers, nHeads, props.mostHeight ?? 520, props.marginals ?? true);
+    const layout = layOut(
+        Math.max(width, 120),
+        nLayers,
+        nHeads,
+        props.mostHeight ?? 520,
+        props.marginals ?? true,
+    );
     const active = hovered ?? (focused ? cursor.current : null);
 
     useEffect(() => setCursor({ layer: Math.floor(first / nHeads), head: first % nHeads }), [first, nHeads]);
-    useEffect(() => props.onActive?.(active ? active.layer * nHeads + active.head : null), [active?.layer, active?.head]);
+    useEffect(
+        () => props.onActive?.(active ? active.layer * nHeads + active.head : null),
+        [active?.layer, active?.head],
+    );
     useLayoutEffect(() => {
         if (!width || !canvas.current) return;
         const pen = sized(canvas.current, layout.width, layout.height);
-        drawHeat(pen, layout, {
-            values: props.values, axis: props.axis, map: props.map, selected: props.selected, off: props.off,
-            dimmed: props.dimmed ?? null, active, focused,
-        }, coloursOf(props.theme));
+        drawHeat(
+            pen,
+            layout,
+            {
+                values: props.values,
+                axis: props.axis,
+                map: props.map,
+                selected: props.selected,
+                off: props.off,
+                dimmed: props.dimmed ?? null,
+                active,
+                focused,
+            },
+            coloursOf(props.theme),
+        );
         if (!performance.getEntriesByName("heatmap").length) performance.mark("heatmap");
     });
 
     const key = (event: KeyboardEvent) => {
         if (event.ctrlKey || event.metaKey || event.altKey) return;
         const steps: Record<string, [number, number]> = {
-            ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1],
-            Home: [-nLayers, 0], End: [nLayers, 0], PageUp: [0, nHeads], PageDown: [0, -nHeads],
+            ArrowLeft: [-1, 0],
+            ArrowRight: [1, 0],
+            ArrowUp: [0, 1],
+            ArrowDown: [0, -1],
+            Home: [-nLayers, 0],
+            End: [nLayers, 0],
+            PageUp: [0, nHeads],
+            PageDown: [0, -nHeads],
         };
         const step = steps[event.key];
         if (step) setCursor(move(cursor.current, step, nLayers, nHeads));
-        else if (event.key === "Enter" || event.key === " ") props.onSelect(cursor.current.layer, cursor.current.head, event.shiftKey);
-        else if (event.key === "x" || event.key === "X") props.onOff?.(cursor.current.layer, cursor.current.head);
+        else if (event.key === "Enter" || event.key === " ")
+            props.onSelect(cursor.current.layer, cursor.current.head, event.shiftKey);
+        else if (event.key === "x" || event.key === "X")
+            props.onOff?.(cursor.current.layer, cursor.current.head);
         else return;
         setHovered(null);
         event.preventDefault();
@@ -87,11 +115,27 @@ export function Heatmap(props: HeatmapProps) {
 
     return (
         <div ref={holder} class="heatmap" style={{ minHeight: `${layout.height}px` }}>
-            <div class="grid" role="grid" tabIndex={0} id={props.id} aria-label={props.label} aria-rowcount={nHeads}
-                aria-colcount={nLayers} aria-multiselectable="true" aria-activedescendant={`${props.id}-cell`}
-                onKeyDown={key} onFocus={() => setFocused(true)} onBlur={() => setFocused(false)}>
-                <canvas ref={canvas} aria-hidden="true" onPointerMove={point} onPointerDown={point}
-                    onPointerLeave={() => setHovered(null)} onClick={press} />
+            <div
+                class="grid"
+                role="grid"
+                tabIndex={0}
+                id={props.id}
+                aria-label={props.label}
+                aria-rowcount={nHeads}
+                aria-colcount={nLayers}
+                aria-multiselectable="true"
+                aria-activedescendant={`${props.id}-cell`}
+                onKeyDown={key}
+                onFocus={() => setFocused(true)}
+                onBlur={() => setFocused(false)}>
+                <canvas
+                    ref={canvas}
+                    aria-hidden="true"
+                    onPointerMove={point}
+                    onPointerDown={point}
+                    onPointerLeave={() => setHovered(null)}
+                    onClick={press}
+                />
                 <GridCell {...props} cursor={cursor.current} />
             </div>
             {hovered && <Tip {...props} cell={hovered} layout={layout} />}
@@ -103,10 +147,13 @@ export function Heatmap(props: HeatmapProps) {
 function useCursor(first: Cell): [{ current: Cell }, (cell: Cell) => void] {
     const cursor = useRef(first);
     const [, redraw] = useState(0);
-    return [cursor, (cell) => {
-        cursor.current = cell;
-        redraw((n) => n + 1);
-    }];
+    return [
+        cursor,
+        (cell) => {
+            cursor.current = cell;
+            redraw((n) => n + 1);
+        },
+    ];
 }
 
 const move = (from: Cell, [across, up]: [number, number], nLayers: number, nHeads: number): Cell => ({
@@ -123,7 +170,9 @@ function cellUnder(event: MouseEvent, layout: HeatLayout): Cell | null {
 function spoken(props: HeatmapProps, cell: Cell): string {
     const index = cell.layer * props.nHeads + cell.head;
     const value = props.values[index];
-    const parts = [`${headName(cell.layer, cell.head)} ${Number.isNaN(value) ? "no value" : number(value)} ${props.unit}`.trim()];
+    const parts = [
+        `${headName(cell.layer, cell.head)} ${Number.isNaN(value) ? "no value" : number(value)} ${props.unit}`.trim(),
+    ];
     if (props.describe?.(index)) parts.push(props.describe(index));
     if (props.off.has(index)) parts.push("off");
     return parts.join(", ");
@@ -133,7 +182,10 @@ function GridCell(props: HeatmapProps & { cursor: Cell }) {
     const { cursor } = props;
     return (
         <div class="unseen" role="row" aria-rowindex={cursor.head + 1}>
-            <div role="gridcell" id={`${props.id}-cell`} aria-colindex={cursor.layer + 1}
+            <div
+                role="gridcell"
+                id={`${props.id}-cell`}
+                aria-colindex={cursor.layer + 1}
                 aria-selected={props.selected.includes(cursor.layer * props.nHeads + cursor.head)}>
                 {spoken(props, cursor)}
             </div>
@@ -148,7 +200,9 @@ function Tip(props: HeatmapProps & { cell: Cell; layout: HeatLayout }) {
     const y = layout.top + (layout.nHeads - 1 - cell.head) * layout.cellHeight;
     const side = x < 80 ? "start" : x > layout.width - 80 ? "end" : "middle";
     return (
-        <div class={`tip ${side} ${y < 64 ? "under" : ""}`} aria-hidden="true"
+        <div
+            class={`tip ${side} ${y < 64 ? "under" : ""}`}
+            aria-hidden="true"
             style={{ left: `${x}px`, top: `${y < 64 ? y + layout.cellHeight : y}px` }}>
             <b>{headName(cell.layer, cell.head)}</b> {number(props.values[index])} {props.unit}
             {props.off.has(index) ? " · off" : ""}

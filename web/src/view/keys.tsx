@@ -1,5 +1,5 @@
 /* keys.tsx - the list that "?" opens. */
-import { useEffect, useRef } from "preact/hooks";
+import { useLayoutEffect, useRef } from "preact/hooks";
 
 const KEYS: [string, string][] = [
     ["/", "to the figure"],
@@ -15,16 +15,42 @@ const KEYS: [string, string][] = [
 
 export function Keys({ onClose }: { onClose: () => void }) {
     const dialog = useRef<HTMLDialogElement>(null);
-    useEffect(() => {
+    useLayoutEffect(() => {
         const node = dialog.current!;
         node.showModal();
         return () => node.close();
     }, []);
     return (
-        <dialog ref={dialog} class="keys" aria-label="Keys" onClose={onClose} onClick={(event) => { if (event.target === dialog.current) onClose(); }}>
-            <header><h2>Keys</h2><div class="actions"><button type="button" class="quiet" aria-label="Close" onClick={onClose}>✕</button></div></header>
-            <dl>{KEYS.map(([key, does]) => <div key={key}><dt><kbd>{key}</kbd></dt><dd>{does}</dd></div>)}</dl>
-            <p>With the mouse: click chooses, Shift + click adds. What is chosen is in the address, so that a view can be sent.</p>
+        <dialog
+            ref={dialog}
+            class="keys"
+            aria-label="Keys"
+            onClose={onClose}
+            onClick={(event) => {
+                if (event.target === dialog.current) onClose();
+            }}>
+            <header>
+                <h2>Keys</h2>
+                <div class="actions">
+                    <button type="button" class="quiet" aria-label="Close" onClick={onClose}>
+                        ✕
+                    </button>
+                </div>
+            </header>
+            <dl>
+                {KEYS.map(([key, does]) => (
+                    <div key={key}>
+                        <dt>
+                            <kbd>{key}</kbd>
+                        </dt>
+                        <dd>{does}</dd>
+                    </div>
+                ))}
+            </dl>
+            <p>
+                With the mouse: click chooses, Shift + click adds. What is chosen is in the address, so that a
+                view can be sent.
+            </p>
         </dialog>
     );
 }

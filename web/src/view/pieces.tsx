@@ -14,7 +14,10 @@ export function Segmented<T extends string>(props: {
     return (
         <div class="segmented" role="group" aria-label={props.label}>
             {props.options.map(({ value, text }) => (
-                <button key={value} type="button" aria-pressed={value === props.value}
+                <button
+                    key={value}
+                    type="button"
+                    aria-pressed={value === props.value}
                     onClick={() => props.onChange(value)}>
                     {text}
                 </button>
@@ -33,13 +36,21 @@ export function Ask({ term }: { term: string }) {
     if (!definition) return null;
     return (
         <span class="ask">
-            <button ref={button} type="button" aria-label={`What is ${definition.name}?`} aria-expanded={open}
-                onClick={() => setOpen(!open)}>?</button>
-            {open && <span class="definition" role="note" style={placeBelow(button.current)}>
-                <b>{definition.name}</b>
-                {definition.unit ? <i> {definition.unit}</i> : null}
-                <span>{definition.text}</span>
-            </span>}
+            <button
+                ref={button}
+                type="button"
+                aria-label={`What is ${definition.name}?`}
+                aria-expanded={open}
+                onClick={() => setOpen(!open)}>
+                ?
+            </button>
+            {open && (
+                <span class="definition" role="note" style={placeBelow(button.current)}>
+                    <b>{definition.name}</b>
+                    {definition.unit ? <i> {definition.unit}</i> : null}
+                    <span>{definition.text}</span>
+                </span>
+            )}
         </span>
     );
 }
@@ -90,7 +101,10 @@ export function Panel(props: {
     return (
         <section class={`panel ${props.class ?? ""}`}>
             <header>
-                <h2>{props.title}{props.term ? <Ask term={props.term} /> : null}</h2>
+                <h2>
+                    {props.title}
+                    {props.term ? <Ask term={props.term} /> : null}
+                </h2>
                 {props.note ? <p class="note">{props.note}</p> : null}
                 <div class="actions">{props.actions}</div>
             </header>
@@ -104,10 +118,22 @@ export function Nothing({ title, children }: { title: string; children?: Compone
     return (
         <div class="nothing">
             <svg width="40" height="24" viewBox="0 0 40 24" aria-hidden="true">
-                <path d="M3 12a9 9 0 0 1 9-9v18a9 9 0 0 1-9-9Z" fill="none" stroke="currentColor" stroke-width="1.5" />
-                <path d="M16 5h20M16 12h14M16 19h20" stroke="currentColor" stroke-width="1.5" stroke-dasharray="2 4" />
+                <path
+                    d="M3 12a9 9 0 0 1 9-9v18a9 9 0 0 1-9-9Z"
+                    fill="none"
+                    stroke="currentColor"
+                    stroke-width="1.5"
+                />
+                <path
+                    d="M16 5h20M16 12h14M16 19h20"
+                    stroke="currentColor"
+                    stroke-width="1.5"
+                    stroke-dasharray="2 4"
+                />
             </svg>
-            <p><b>{title}</b></p>
+            <p>
+                <b>{title}</b>
+            </p>
             {children ? <p>{children}</p> : null}
         </div>
     );

@@ -34,7 +34,6 @@ export interface PlotProps {
     marks?: { x: number; colour: string }[]; /* lines from top to bottom */
     dots?: { x: ArrayLike<number>; y: ArrayLike<number>; colour: string }; /* behind the lines */
     shade?: [number, number] | null; /* from x to x, lightly */
-    xRange?: [number, number] | null;
     zoom?: boolean;
     onHover?: (index: number | null) => void;
     onPick?: (index: number) => void;
@@ -47,16 +46,29 @@ export function Plot(props: PlotProps) {
     const [holder, width] = useWidth<HTMLDivElement>();
     const latest = useRef(props);
     latest.current = props;
+    const plot = useRef<uPlot | null>(null);
+    const shape = props.lines
+        .map((line) => `${line.label} ${line.colour} ${line.dash} ${!!line.low} ${line.values.length < 40}`)
+        .join();
     useEffect(() => {
         if (!width || !holder.current) return;
-        const plot = new uPlot(optionsOf(props, width, latest), dataOf(props), holder.current);
-        const node = holder.current;
+        plot.current = new uPlot(optionsOf(props, width, latest), dataOf(props), holder.current);
         return () => {
-            plot.destroy();
-            node.querySelectorAll(".uplot").forEach((left) => left.remove());
+            plot.current?.destroy();
+            plot.current = null;
         };
-    }, [width, props.theme, props.lines, props.x, props.height, props.yLabel, props.marks, props.xRange?.[0], props.xRange?.[1]]);
-    return <div ref={holder} class="plot" role="img" aria-label={props.label} style={{ minHeight: `${props.height}px` }} />;
+    }, [width, props.theme, shape, props.height, props.yLabel]);
+    /* A text that grows brings new data, not a new plot. */
+    useEffect(() => plot.current?.setData(dataOf(props)), [props.lines, props.x, props.marks, props.dots]);
+    return (
+        <div
+            ref={holder}
+            class="plot"
+            role="img"
+            aria-label={props.label}
+            style={{ minHeight: `${props.height}px` }}
+        />
+    );
 }
 
 function dataOf({ x, lines }: PlotProps): uPlot.AlignedData {
@@ -74,8 +86,18 @@ function seriesOf(lines: Line[], colours: Colours): { series: uPlot.Series[]; ba
     for (const line of lines) {
         const scale = line.scale ?? "y";
         series.push({
-            label: line.label, stroke: line.colour, width: line.width ?? 1.75, scale, dash: line.dash,
-            points: { show: line.values.length < 40, size: 5, fill: colours.background, stroke: line.colour, width: 1.5 },
+            label: line.label,
+            stroke: line.colour,
+            width: line.width ?? 1.75,
+            scale,
+            dash: line.dash,
+            points: {
+                show: line.values.length < 40,
+                size: 5,
+                fill: colours.background,
+                stroke: line.colour,
+                width: 1.5,
+            },
         });
         if (!line.low || !line.high) continue;
         const edge = { scale, stroke: "transparent", width: 0, points: { show: false } };
@@ -89,34 +111,78 @@ function optionsOf(props: PlotProps, width: number, latest: { current: PlotProps
     const colours = coloursOf(props.theme);
     const { series, bands } = seriesOf(props.lines, colours);
     const font = `11px ${colours.font}`;
-    const axis = { stroke: colours.muted, font, labelFont: font, labelGap: 0, ticks: { stroke: colours.grid, size: 4 } };
+    const axis = {
+        stroke: colours.muted,
+        font,
+        labelFont: font,
+        labelGap: 0,
+        ticks: { stroke: colours.grid, size: 4 },
+    };
     const right = props.lines.some((line) => line.scale === "right");
     const numbers = (_: uPlot, values: number[]) => ticks(values);
     return {
-        width, height: props.height, series, bands,
+        width,
+        height: props.height,
+        series,
+        bands,
         legend: { show: false },
         cursor: {
-            points: { size: 7 }, y: false,
+            points: { size: 7 },
+            y: false,
             drag: { x: props.zoom ?? false, y: false, setScale: props.zoom ?? false },
         },
         scales: {
-            x: { time: false, distr: props.logX ? 3 : 1, log: 2, ...(props.xRange ? { min: props.xRange[0], max: props.xRange[1] } : {}) },
-            y: { range: (_, low, high) => rangeOf(low, withDots(high, props), props.yFrom, props.yTo) },
+            x: { time: false, distr: props.logX ? 3 : 1, log: 2 },
+            y: {
+                range: (_, low, high) =>
+                    rangeOf(low, withDots(high, latest.current), latest.current.yFrom, latest.current.yTo),
+            },
             right: { range: (_, low, high) => rangeOf(low, high, null) },
         },
         axes: [
-            { ...axis, label: props.xLabel, labelSize: 18, size: 26, grid: { show: false },
-                values: (_, values) => values.map((value) => (value === null ? "" : (props.xTicks ?? String)(value))) },
-            { ...axis, label: props.yLabel, labelSize: 18, size: 44, grid: { stroke: colours.grid, width: 1 }, values: numbers },
-            ...(right ? [{ ...axis, scale: "right", side: 1 as const, label: props.rightLabel, labelSize: 18, size: 44, grid: { show: false }, values: numbers }] : []),
+            {
+                ...axis,
+                label: props.xLabel,
+                labelSize: 18,
+                size: 26,
+                grid: { show: false },
+                values: (_, values) =>
+                    values.map((value) => (value === null ? "" : (props.xTicks ?? String)(value))),
+            },
+            {
+                ...axis,
+                label: props.yLabel,
+                labelSize: 18,
+                size: 44,
+                grid: { stroke: colours.grid, width: 1 },
+                values: numbers,
+            },
+            ...(right
+                ? [
+                      {
+                          ...axis,
+                          scale: "right",
+                          side: 1 as const,
+                          label: props.rightLabel,
+                          labelSize: 18,
+                          size: 44,
+                          grid: { show: false },
+                          values: numbers,
+                      },
+                  ]
+                : []),
         ],
         hooks: {
             setCursor: [(plot) => latest.current.onHover?.(plot.cursor.idx ?? null)],
             drawClear: [(plot) => drawBehind(plot, latest.current, colours)],
             drawAxes: [(plot) => drawDots(plot, latest.current)],
-            ready: [(plot) => plot.over.addEventListener("click", () => {
-                if (plot.cursor.idx !== null && plot.cursor.idx !== undefined) latest.current.onPick?.(plot.cursor.idx);
-            })],
+            ready: [
+                (plot) =>
+                    plot.over.addEventListener("click", () => {
+                        if (plot.cursor.idx !== null && plot.cursor.idx !== undefined)
+                            latest.current.onPick?.(plot.cursor.idx);
+                    }),
+            ],
         },
     };
 }
@@ -129,9 +195,14 @@ function ticks(values: (number | null)[]): string[] {
 }
 
 const withDots = (high: number | null, { dots }: PlotProps) =>
-    Array.from(dots?.y ?? []).reduce<number>((top, y) => (y > top ? y : top), high ?? 0);
+    Array.from(dots?.y ?? []).reduce<number | null>((top, y) => (top === null || y > top ? y : top), high);
 
-function rangeOf(low: number | null, high: number | null, from?: number | null, to?: number): [number, number] {
+function rangeOf(
+    low: number | null,
+    high: number | null,
+    from?: number | null,
+    to?: number,
+): [number, number] {
     const bottom = from ?? low ?? 0;
     const top = to ?? high ?? 1;
     const room = Math.max((top - bottom) * 0.06, 1e-6);
@@ -178,12 +249,20 @@ function drawDots(plot: uPlot, { dots }: PlotProps) {
 export function Legend({ lines }: { lines: Line[] }) {
     return (
         <ul class="legend">
-            {lines.filter((line) => line.label).map((line) => (
-                <li key={line.label}>
-                    <i style={{ background: line.dash ? `repeating-linear-gradient(90deg, ${line.colour} 0 4px, transparent 4px 7px)` : line.colour }} />
-                    {line.label}
-                </li>
-            ))}
+            {lines
+                .filter((line) => line.label)
+                .map((line) => (
+                    <li key={line.label}>
+                        <i
+                            style={{
+                                background: line.dash
+                                    ? `repeating-linear-gradient(90deg, ${line.colour} 0 4px, transparent 4px 7px)`
+                                    : line.colour,
+                            }}
+                        />
+                        {line.label}
+                    </li>
+                ))}
         </ul>
     );
 }

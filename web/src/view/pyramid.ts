@@ -46,7 +46,13 @@ export function levelsFor(map: MapShape): Level[] {
 }
 
 /* The pixels of one tile; what no token sees stays clear. */
-export function tilePixels(map: MapShape, level: Level, across: number, down: number, colours: Uint32Array): ImageData {
+export function tilePixels(
+    map: MapShape,
+    level: Level,
+    across: number,
+    down: number,
+    colours: Uint32Array,
+): ImageData {
     const width = Math.min(TILE, level.n - across * TILE);
     const height = Math.min(TILE, level.n - down * TILE);
     const image = new ImageData(width, height);
@@ -55,7 +61,8 @@ export function tilePixels(map: MapShape, level: Level, across: number, down: nu
         const row = down * TILE + y;
         const seen = map.triangle ? Math.min(width, row + 1 - across * TILE) : width;
         const start = level.own ? rowStart(map, row) : row * level.n;
-        for (let x = 0; x < seen; x++) pixels[y * width + x] = colours[level.bytes[start + across * TILE + x]];
+        for (let x = 0; x < seen; x++)
+            pixels[y * width + x] = colours[level.bytes[start + across * TILE + x]];
     }
     return image;
 }

@@ -5,6 +5,11 @@ import { Ask } from "./pieces";
 
 const STOPS = 32;
 
+/* Of shares of attention: by their roots, so that small ones are seen. */
+export const ATTENTION: Axis = { low: 0, high: 1, step: 0.05 };
+const ROOT_TICKS = [0, 0.05, 0.25, 0.5, 1];
+export const attentionShare = (p: number) => Math.sqrt(p);
+
 export const gradientOf = (map: MapName) => {
     const levels = levelsOf(map);
     const stops = Array.from({ length: STOPS + 1 }, (_, i) => css(levels[Math.round((i * 255) / STOPS)]));
@@ -18,19 +23,30 @@ export function Scale(props: {
     axis: Axis;
     map: MapName;
     ends?: [string, string];
+    root?: boolean; /* colours go by the root of the share */
     at?: number; /* a value that is pointed at */
 }) {
     const { axis } = props;
+    const place = (value: number) => {
+        const share = Math.min(Math.max(shareOf(axis, value), 0), 1);
+        return `${100 * (props.root ? attentionShare(share) : share)}%`;
+    };
     const seen = props.at !== undefined && !Number.isNaN(props.at);
     return (
         <div class="scale">
-            <span class="name">{props.label}{props.unit ? ` (${props.unit})` : ""}{props.term ? <Ask term={props.term} /> : null}</span>
+            <span class="name">
+                {props.label}
+                {props.unit ? ` (${props.unit})` : ""}
+                {props.term ? <Ask term={props.term} /> : null}
+            </span>
             <div class="ramp">
                 {props.ends ? <span class="end">{props.ends[0]}</span> : null}
                 <div class="bar" style={{ background: gradientOf(props.map) }}>
-                    {seen && <i class="needle" style={{ left: `${100 * Math.min(Math.max(shareOf(axis, props.at!), 0), 1)}%` }} />}
-                    {ticksOf(axis).map((tick) => (
-                        <span key={tick} class="tick" style={{ left: `${100 * shareOf(axis, tick)}%` }}>{tickText(tick, axis.step)}</span>
+                    {seen && <i class="needle" style={{ left: place(props.at!) }} />}
+                    {(props.root ? ROOT_TICKS : ticksOf(axis)).map((tick) => (
+                        <span key={tick} class="tick" style={{ left: place(tick) }}>
+                            {props.root ? tick : tickText(tick, axis.step)}
+                        </span>
                     ))}
                 </div>
                 {props.ends ? <span class="end">{props.ends[1]}</span> : null}

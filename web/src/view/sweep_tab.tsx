@@ -15,13 +15,41 @@ export function SweepTab({ sweep }: { sweep: RawSweep }) {
     const [x, lines] = useMemo(() => curvesOf(tables, colours), [sweep, state.theme]);
     return (
         <>
-            <Panel title="What it costs to switch heads off" class="wide" actions={tables.points ? <TableButton table={() => sheetTable(tables.points, "sweep-points")} /> : null}>
-                {lines.length
-                    ? <><Plot label="Loss by share of heads switched off" x={x} lines={lines} height={300} theme={state.theme} xLabel="share of heads off" yLabel="loss (nats a token)" xTicks={(ratio) => `${Math.round(100 * ratio)}%`} />
-                        <Legend lines={lines} /></>
-                    : <Nothing title="The sweep brings no points" />}
+            <Panel
+                title="What it costs to switch heads off"
+                class="wide"
+                actions={
+                    tables.points ? (
+                        <TableButton table={() => sheetTable(tables.points, "sweep-points")} />
+                    ) : null
+                }>
+                {lines.length ? (
+                    <>
+                        <Plot
+                            label="Loss by share of heads switched off"
+                            x={x}
+                            lines={lines}
+                            height={300}
+                            theme={state.theme}
+                            xLabel="share of heads off"
+                            yLabel="loss (nats a token)"
+                            xTicks={(ratio) => `${Math.round(100 * ratio)}%`}
+                        />
+                        <Legend lines={lines} />
+                    </>
+                ) : (
+                    <Nothing title="The sweep brings no points" />
+                )}
             </Panel>
-            {sweep.verdict?.length ? <Panel title="What that says" class="wide"><ul class="verdict">{sweep.verdict.map((line) => <li key={line}>{line}</li>)}</ul></Panel> : null}
+            {sweep.verdict?.length ? (
+                <Panel title="What that says" class="wide">
+                    <ul class="verdict">
+                        {sweep.verdict.map((line) => (
+                            <li key={line}>{line}</li>
+                        ))}
+                    </ul>
+                </Panel>
+            ) : null}
             <Sheets sheets={tables} name="sweep" />
         </>
     );
@@ -30,14 +58,38 @@ export function SweepTab({ sweep }: { sweep: RawSweep }) {
 /* A line an order; random orders are a band around their median. */
 function curvesOf(tables: Record<string, Sheet>, colours: Colours): [number[], Line[]] {
     const points = (tables.points?.rows ?? []) as { order: string; ratio: number; nll: number }[];
-    const random = (tables.random?.rows ?? []) as { ratio: number; least: number; most: number; median: number }[];
+    const random = (tables.random?.rows ?? []) as {
+        ratio: number;
+        least: number;
+        most: number;
+        median: number;
+    }[];
     const x = [...new Set([...points, ...random].map((row) => row.ratio))].sort((a, b) => a - b);
     const column = <T extends { ratio: number }>(rows: T[], of: (row: T) => number) =>
-        x.map((ratio) => { const row = rows.find((one) => one.ratio === ratio); return row ? of(row) : NaN; });
+        x.map((ratio) => {
+            const row = rows.find((one) => one.ratio === ratio);
+            return row ? of(row) : NaN;
+        });
     const lines: Line[] = [];
     if (random.length)
-        lines.push({ label: "random orders", colour: colours.bar, dash: [4, 3], values: column(random, (row) => row.median), low: column(random, (row) => row.least), high: column(random, (row) => row.most) });
+        lines.push({
+            label: "random orders",
+            colour: colours.bar,
+            dash: [4, 3],
+            values: column(random, (row) => row.median),
+            low: column(random, (row) => row.least),
+            high: column(random, (row) => row.most),
+        });
     [...new Set(points.map((row) => row.order))].forEach((order, i) =>
-        lines.push({ label: order, colour: colours.series[i % 8], dash: i >= 8 ? [2, 2] : undefined, values: column(points.filter((row) => row.order === order), (row) => row.nll) }));
+        lines.push({
+            label: order,
+            colour: colours.series[i % 8],
+            dash: i >= 8 ? [2, 2] : undefined,
+            values: column(
+                points.filter((row) => row.order === order),
+                (row) => row.nll,
+            ),
+        }),
+    );
     return [x, lines];
 }

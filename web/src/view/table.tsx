@@ -1,5 +1,5 @@
 /* table.tsx - the numbers behind a picture, to be read, sorted and taken away. */
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { number, count } from "../base/format";
 import type { Sheet } from "../data/format";
 import { download, sheetTable, toCsv, toJson, type Cell, type Table } from "../data/tables";
@@ -12,7 +12,9 @@ export function TableButton({ table, label = "Table" }: { table: () => Table; la
     const [open, setOpen] = useState(false);
     return (
         <>
-            <button type="button" class="quiet" aria-haspopup="dialog" onClick={() => setOpen(true)}>{label}</button>
+            <button type="button" class="quiet" aria-haspopup="dialog" onClick={() => setOpen(true)}>
+                {label}
+            </button>
             {open && <TableDialog table={table()} onClose={() => setOpen(false)} />}
         </>
     );
@@ -20,7 +22,7 @@ export function TableButton({ table, label = "Table" }: { table: () => Table; la
 
 export function TableDialog({ table, onClose }: { table: Table; onClose: () => void }) {
     const dialog = useRef<HTMLDialogElement>(null);
-    useEffect(() => {
+    useLayoutEffect(() => {
         const node = dialog.current!;
         node.showModal();
         return () => node.close();
@@ -33,9 +35,19 @@ export function TableDialog({ table, onClose }: { table: Table; onClose: () => v
             <header>
                 <h2>{table.title}</h2>
                 <div class="actions">
-                    <button type="button" onClick={() => download(`${table.name}.csv`, "text/csv", toCsv(table))}>CSV</button>
-                    <button type="button" onClick={() => download(`${table.name}.json`, "application/json", toJson(table))}>JSON</button>
-                    <button type="button" class="quiet" aria-label="Close" onClick={onClose}>✕</button>
+                    <button
+                        type="button"
+                        onClick={() => download(`${table.name}.csv`, "text/csv", toCsv(table))}>
+                        CSV
+                    </button>
+                    <button
+                        type="button"
+                        onClick={() => download(`${table.name}.json`, "application/json", toJson(table))}>
+                        JSON
+                    </button>
+                    <button type="button" class="quiet" aria-label="Close" onClick={onClose}>
+                        ✕
+                    </button>
                 </div>
             </header>
             <SortedTable table={table} />
@@ -53,30 +65,60 @@ export function SortedTable({ table, page = PAGE }: { table: Table; page?: numbe
     const [shown, setShown] = useState(page);
     const rows = useMemo(() => {
         if (!order) return table.rows;
-        return [...table.rows].sort((a, b) => (order.down ? -1 : 1) * compare(a[order.column], b[order.column]));
+        return [...table.rows].sort(
+            (a, b) => (order.down ? -1 : 1) * compare(a[order.column], b[order.column]),
+        );
     }, [table, order]);
     const turn = (column: number) =>
-        setOrder(order?.column !== column ? { column, down: false } : order.down ? null : { column, down: true });
+        setOrder(
+            order?.column !== column ? { column, down: false } : order.down ? null : { column, down: true },
+        );
     return (
         <div class="table-holder" tabIndex={0} role="region" aria-label={table.title}>
             <table>
                 <thead>
-                    <tr>{table.columns.map((name, column) => (
-                        <th key={name} scope="col" class={typeof table.rows[0]?.[column] === "number" ? "number" : ""} aria-sort={order?.column !== column ? "none" : order.down ? "descending" : "ascending"}>
-                            <button type="button" onClick={() => turn(column)}>
-                                {name.replace(/_/g, " ")}<i aria-hidden="true">{order?.column !== column ? "" : order.down ? " ↓" : " ↑"}</i>
-                            </button>
-                        </th>))}
+                    <tr>
+                        {table.columns.map((name, column) => (
+                            <th
+                                key={name}
+                                scope="col"
+                                class={typeof table.rows[0]?.[column] === "number" ? "number" : ""}
+                                aria-sort={
+                                    order?.column !== column
+                                        ? "none"
+                                        : order.down
+                                          ? "descending"
+                                          : "ascending"
+                                }>
+                                <button type="button" onClick={() => turn(column)}>
+                                    {name.replace(/_/g, " ")}
+                                    <i aria-hidden="true">
+                                        {order?.column !== column ? "" : order.down ? " ↓" : " ↑"}
+                                    </i>
+                                </button>
+                            </th>
+                        ))}
                     </tr>
                 </thead>
-                <tbody>{rows.slice(0, shown).map((row, i) => (
-                    <tr key={i}>{row.map((cell, column) => <td key={column} class={typeof cell === "number" ? "number" : ""}>{cellText(cell)}</td>)}</tr>))}
+                <tbody>
+                    {rows.slice(0, shown).map((row, i) => (
+                        <tr key={i}>
+                            {row.map((cell, column) => (
+                                <td key={column} class={typeof cell === "number" ? "number" : ""}>
+                                    {cellText(cell)}
+                                </td>
+                            ))}
+                        </tr>
+                    ))}
                 </tbody>
             </table>
             {rows.length > shown && (
-                <p class="more"><button type="button" onClick={() => setShown(shown + 5 * page)}>
-                    Show more ({count(rows.length - shown)} left)
-                </button></p>)}
+                <p class="more">
+                    <button type="button" onClick={() => setShown(shown + 5 * page)}>
+                        Show more ({count(rows.length - shown)} left)
+                    </button>
+                </p>
+            )}
         </div>
     );
 }
@@ -90,8 +132,12 @@ export function Sheets({ sheets, name }: { sheets: Record<string, Sheet>; name: 
     if (!table) return null;
     return (
         <Panel title={table.title} class="wide" actions={<TableButton label="Open" table={() => table} />}>
-            <div class="chips tables">{names.map((one) => (
-                <button key={one} type="button" aria-pressed={one === chosen} onClick={() => choose(one)}>{one}</button>))}
+            <div class="chips tables">
+                {names.map((one) => (
+                    <button key={one} type="button" aria-pressed={one === chosen} onClick={() => choose(one)}>
+                        {one}
+                    </button>
+                ))}
             </div>
             <SortedTable key={chosen} table={table} page={16} />
         </Panel>
@@ -99,5 +145,14 @@ export function Sheets({ sheets, name }: { sheets: Record<string, Sheet>; name: 
 }
 
 const cellText = (cell: Cell): string =>
-    cell === null ? "–" : typeof cell === "boolean" ? (cell ? "yes" : "no")
-        : typeof cell !== "number" ? cell : Number.isInteger(cell) ? count(cell) : number(cell, 4);
+    cell === null
+        ? "–"
+        : typeof cell === "boolean"
+          ? cell
+              ? "yes"
+              : "no"
+          : typeof cell !== "number"
+            ? cell
+            : Number.isInteger(cell)
+              ? count(cell)
+              : number(cell, 4);

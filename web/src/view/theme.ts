@@ -25,8 +25,16 @@ export function coloursOf(theme: Theme): Colours {
     const style = getComputedStyle(document.documentElement);
     const of = (name: string) => style.getPropertyValue(`--${name}`).trim();
     const colours = {
-        background: of("panel"), text: of("text"), muted: of("muted"), axis: of("axis"), grid: of("grid"),
-        bar: of("bar"), hatch: of("hatch"), accent: of("accent"), mark: of("mark"), warn: of("warn"),
+        background: of("panel"),
+        text: of("text"),
+        muted: of("muted"),
+        axis: of("axis"),
+        grid: of("grid"),
+        bar: of("bar"),
+        hatch: of("hatch"),
+        accent: of("accent"),
+        mark: of("mark"),
+        warn: of("warn"),
         series: Array.from({ length: 8 }, (_, i) => of(`series-${i}`)),
         font: of("font"),
     };

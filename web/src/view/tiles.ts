@@ -27,7 +27,11 @@ export class TileSet {
     private waiting = new Map<number, string>();
     private nextId = 0;
 
-    constructor(private readonly map: AttentionMap, private readonly colours: Uint32Array, private readonly arrived: () => void) {
+    constructor(
+        private readonly map: AttentionMap,
+        private readonly colours: Uint32Array,
+        private readonly arrived: () => void,
+    ) {
         for (let n = map.n; ; n = Math.ceil(n / 2)) {
             this.sizes.push(n);
             if (n <= TILE) break;
@@ -43,7 +47,12 @@ export class TileSet {
             this.worker.onmessage = ({ data }: MessageEvent<{ id: number; bitmap: ImageBitmap }>) => {
                 const key = this.waiting.get(data.id);
                 this.waiting.delete(data.id);
-                if (key) this.tiles.set(key, { image: data.bitmap, width: data.bitmap.width, height: data.bitmap.height });
+                if (key)
+                    this.tiles.set(key, {
+                        image: data.bitmap,
+                        width: data.bitmap.width,
+                        height: data.bitmap.height,
+                    });
                 this.arrived();
             };
             this.worker.postMessage({ map: { n, triangle, bytes: bytes.slice() }, colours: this.colours });
@@ -88,11 +97,19 @@ export class TileSet {
         const best = Math.min(wanted, this.sizes.length - 1);
         pen.imageSmoothingEnabled = view.scale * ratio * 2 ** best < 1;
         if (!this.drawLevel(pen, best, view, width, height, false))
-            for (let level = this.sizes.length - 1; level >= best; level--) this.drawLevel(pen, level, view, width, height, true);
+            for (let level = this.sizes.length - 1; level >= best; level--)
+                this.drawLevel(pen, level, view, width, height, true);
     }
 
     /* True if no tile was missing.  Coarser levels are drawn with what there is. */
-    private drawLevel(pen: CanvasRenderingContext2D, level: number, view: View, width: number, height: number, paint: boolean): boolean {
+    private drawLevel(
+        pen: CanvasRenderingContext2D,
+        level: number,
+        view: View,
+        width: number,
+        height: number,
+        paint: boolean,
+    ): boolean {
         const span = TILE * 2 ** level; /* tokens a tile */
         const last = Math.ceil(this.sizes[level] / TILE) - 1;
         const clamp = (at: number) => Math.min(Math.max(Math.floor(at / span), 0), last);
@@ -108,8 +125,13 @@ export class TileSet {
         if (!whole && !paint) return false;
         const side = 2 ** level * view.scale; /* screen pixels a pixel of the tile */
         for (const [tile, across, down] of found)
-            pen.drawImage(tile.image, (across * span - view.x) * view.scale, (down * span - view.y) * view.scale, tile.width * side, tile.height * side);
+            pen.drawImage(
+                tile.image,
+                (across * span - view.x) * view.scale,
+                (down * span - view.y) * view.scale,
+                tile.width * side,
+                tile.height * side,
+            );
         return whole;
     }
 }
-

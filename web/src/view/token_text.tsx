@@ -12,9 +12,13 @@ interface Props {
     texts: string[];
     kinds: number[];
     token: number; /* chosen; -1: none */
-    colour: (token: number, at: number) => Rgb | null; /* of a token, while `at` is looked from (-1: none is) */
+    colour: (
+        token: number,
+        at: number,
+    ) => Rgb | null; /* of a token, while `at` is looked from (-1: none is) */
     spoken: (token: number) => string;
     spikes?: Set<number>;
+    parts?: number; /* from this token on it is another text; -1: nowhere */
     onToken: (token: number) => void;
     onPoint?: (token: number) => void;
 }
@@ -45,7 +49,14 @@ export function TokenText(props: Props) {
         return of === undefined ? -1 : Number(of);
     };
     const key = (event: KeyboardEvent) => {
-        const steps: Record<string, number> = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -8, ArrowDown: 8, Home: -texts.length, End: texts.length };
+        const steps: Record<string, number> = {
+            ArrowLeft: -1,
+            ArrowRight: 1,
+            ArrowUp: -8,
+            ArrowDown: 8,
+            Home: -texts.length,
+            End: texts.length,
+        };
         if (event.key === "Enter" || event.key === " ") props.onToken(cursor === props.token ? -1 : cursor);
         else if (event.key in steps) {
             const next = Math.min(Math.max(cursor + steps[event.key], 0), texts.length - 1);
@@ -56,15 +67,33 @@ export function TokenText(props: Props) {
         event.preventDefault();
     };
     return (
-        <div ref={holder} class="token-text" id={props.id} role="listbox" tabIndex={0} aria-label={props.label} aria-activedescendant={`${props.id}-${cursor}`}
-            onKeyDown={key} onBlur={() => point(-1)} onPointerOver={(event) => point(tokenOf(event))} onPointerLeave={() => point(-1)}
+        <div
+            ref={holder}
+            class="token-text"
+            id={props.id}
+            role="listbox"
+            tabIndex={0}
+            aria-label={props.label}
+            aria-activedescendant={`${props.id}-${cursor}`}
+            onKeyDown={key}
+            onBlur={() => point(-1)}
+            onPointerOver={(event) => point(tokenOf(event))}
+            onPointerLeave={() => point(-1)}
             onClick={(event) => {
                 const token = tokenOf(event);
                 if (token < 0) return;
                 setCursor(token);
                 props.onToken(token === props.token ? -1 : token);
             }}>
-            {texts.map((text, i) => <Token key={i} {...props} index={i} text={text} begins={i > 0 && kinds[i] === 2 && kinds[i - 1] !== 2} />)}
+            {texts.map((text, i) => (
+                <Token
+                    key={i}
+                    {...props}
+                    index={i}
+                    text={text}
+                    begins={i > 0 && kinds[i] === 2 && kinds[i - 1] !== 2}
+                />
+            ))}
         </div>
     );
 }
@@ -73,13 +102,28 @@ function Token(props: Props & { index: number; text: string; begins: boolean }) 
     const { index, text } = props;
     const special = props.kinds[index] === 1;
     const [before, shown] = parted(text);
-    const classes = [special ? "special" : "", props.kinds[index] === 3 ? "inserted" : "", props.spikes?.has(index) ? "spike" : "", index === props.token ? "chosen" : ""];
+    const classes = [
+        special ? "special" : "",
+        props.kinds[index] === 3 ? "inserted" : "",
+        props.spikes?.has(index) ? "spike" : "",
+        index === props.token ? "chosen" : "",
+        index === props.parts ? "parts" : "",
+    ];
     return (
         <>
-            {props.begins ? <i class="generated-begins" role="presentation" title="generated from here on" /> : null}
+            {props.begins ? (
+                <i class="generated-begins" role="presentation" title="generated from here on" />
+            ) : null}
             {special ? null : before}
-            <span id={`${props.id}-${index}`} data-token={index} role="option" aria-selected={index === props.token} aria-label={props.spoken(index)}
-                class={classes.join(" ").trim()}>{special ? text : shown}</span>
+            <span
+                id={`${props.id}-${index}`}
+                data-token={index}
+                role="option"
+                aria-selected={index === props.token}
+                aria-label={props.spoken(index)}
+                class={classes.join(" ").trim()}>
+                {special ? text : shown}
+            </span>
             {/[\n⏎]/.test(text) ? <br /> : null}
         </>
     );

@@ -9,21 +9,35 @@ import { unitFactor, unitName } from "../data/quantity";
 import type { Profile } from "../data/profile";
 import { tokensTable } from "../data/tables";
 import { headsAt, tokenMeans } from "../data/trace";
-import { selectedHeads, useStore } from "../store";
+import { ofFirst, selectedHeads, useStore } from "../store";
 import { AttentionView } from "./attention_map";
 import { Heatmap } from "./heatmap";
 import { Nothing, Panel } from "./pieces";
-import { Scale } from "./scale";
+import { ATTENTION, attentionShare, Scale } from "./scale";
 import { TableButton } from "./table";
 import { TokenText } from "./token_text";
 
 export function TokensTab({ tokens, profile }: { tokens: TokenView; profile: Profile | null }) {
     const { store, state } = useStore();
     const [pointed, setPointed] = useState(-1);
-    const heads = useMemo(() => (profile ? selectedHeads(profile, state.selected) : []), [profile, state.selected]);
+    const heads = useMemo(
+        () => (profile ? selectedHeads(profile, state.selected) : []),
+        [profile, state.selected],
+    );
     const factor = unitFactor(state.unit);
     const rows = tokens.entropies;
-    const means = useMemo(() => (rows ? tokenMeans(rows, tokens.n, heads.map((head) => head.index)) : tokens.meanEntropies)?.map((value) => value * factor) ?? null, [rows, heads, factor]);
+    const means = useMemo(
+        () =>
+            (rows
+                ? tokenMeans(
+                      rows,
+                      tokens.n,
+                      heads.map((head) => head.index),
+                  )
+                : tokens.meanEntropies
+            )?.map((value) => value * factor) ?? null,
+        [rows, heads, factor],
+    );
     const top = useMemo(() => extent(rows ?? tokens.meanEntropies ?? [1])[1] * factor, [rows, factor]);
     const axis = axisAround(0, Math.max(top, 1e-6));
     const first = heads[0];
@@ -32,66 +46,176 @@ export function TokensTab({ tokens, profile }: { tokens: TokenView; profile: Pro
     const at = pointed >= 0 ? pointed : state.token;
     const row = useMemo(() => (map && at >= 0 && at < tokens.n ? rowOf(map, at) : null), [map, at]);
     const name = own && first ? headName(first.layer, first.head) : "the mean of all heads";
-    const blues = state.theme === "dark" ? "bluesDark" as const : "blues" as const;
+    const blues = state.theme === "dark" ? ("bluesDark" as const) : ("blues" as const);
     const unit = unitName("renyi2", state.unit);
 
     const colour = (token: number, from: number) => {
         if (from >= 0 && map) {
             const looks = from === at && row ? row : rowOf(map, from);
-            return token < looks.length ? mapColour(blues, Math.sqrt(looks[token])) : null;
+            return token < looks.length ? mapColour(blues, attentionShare(looks[token])) : null;
         }
-        return means && !Number.isNaN(means[token]) ? mapColour("difference", shareOf(axis, means[token])) : null;
+        return means && !Number.isNaN(means[token])
+            ? mapColour("difference", shareOf(axis, means[token]))
+            : null;
     };
     return (
         <div class="columns">
             <div class="column">
-                <Panel title="Text" note={at >= 0 ? `where “${visible(tokens.texts[at] ?? "")}” looks, by ${name}` : `entropy of ${heads.length ? state.selected.slice(0, 3).join(", ") : "all heads"}; point at a token to see where it looks`}
+                <Panel
+                    title={`Text${ofFirst(store)}`}
+                    note={
+                        at >= 0
+                            ? `where “${visible(tokens.texts[at] ?? "")}” looks, by ${name}`
+                            : `${means ? `entropy of ${rows && heads.length ? state.selected.slice(0, 3).join(", ") : "all heads"}; ` : ""}point at a token to see where it looks`
+                    }
                     actions={<TableButton table={() => tokensTable(tokens, means, row)} />}>
-                    <TokenText id="text" label="The tokens of the prompt" texts={tokens.texts} kinds={tokens.kinds} token={state.token} colour={colour}
-                        spoken={(token) => `${visible(tokens.texts[token])}, ${means ? number(means[token]) : "–"} ${unit}`}
-                        onToken={(token) => store.set({ token })} onPoint={setPointed} />
-                    {at >= 0
-                        ? <Scale label="Attention" unit="" term="pattern" axis={{ low: 0, high: 1, step: 0.25 }} map={blues} />
-                        : <Scale label="Entropy of the row" term="H" unit={unit} axis={axis} map="difference" ends={["focused", "diffuse"]} />}
+                    <TokenText
+                        id="text"
+                        label="The tokens of the prompt"
+                        texts={tokens.texts}
+                        kinds={tokens.kinds}
+                        token={state.token}
+                        colour={colour}
+                        spoken={(token) =>
+                            `${visible(tokens.texts[token])}, ${means ? number(means[token]) : "–"} ${unit}`
+                        }
+                        onToken={(token) => store.set({ token })}
+                        onPoint={setPointed}
+                    />
+                    {at >= 0 ? (
+                        <Scale label="Attention" unit="" term="pattern" axis={ATTENTION} map={blues} root />
+                    ) : !means ? null : (
+                        <Scale
+                            label="Entropy of the row"
+                            term="H"
+                            unit={unit}
+                            axis={axis}
+                            map="difference"
+                            ends={["focused", "diffuse"]}
+                        />
+                    )}
                 </Panel>
                 <RowPanel tokens={tokens} row={row} at={at} name={name} />
-                {rows && profile && <SnapshotPanel profile={profile} rows={rows} n={tokens.n} at={at} texts={tokens.texts} />}
+                {rows && profile && (
+                    <SnapshotPanel
+                        profile={profile}
+                        rows={rows}
+                        n={tokens.n}
+                        at={at}
+                        texts={tokens.texts}
+                        unit={unit}
+                    />
+                )}
             </div>
             <div class="column">
-                <MapPanel tokens={tokens} map={map} name={name} wanted={first && !own ? headName(first.layer, first.head) : ""} at={at} />
+                <MapPanel
+                    tokens={tokens}
+                    map={map}
+                    name={name}
+                    wanted={first && !own ? headName(first.layer, first.head) : ""}
+                    at={at}
+                />
             </div>
         </div>
     );
 }
 
 /* The largest parts of one row. */
-function RowPanel({ tokens, row, at, name }: { tokens: TokenView; row: Float32Array | null; at: number; name: string }) {
+function RowPanel({
+    tokens,
+    row,
+    at,
+    name,
+}: {
+    tokens: TokenView;
+    row: Float32Array | null;
+    at: number;
+    name: string;
+}) {
     const MOST = 8;
     const { store } = useStore();
-    const order = row ? Array.from(row.keys()).sort((a, b) => row[b] - row[a]).slice(0, MOST) : [];
+    const order = row
+        ? Array.from(row.keys())
+              .sort((a, b) => row[b] - row[a])
+              .slice(0, MOST)
+        : [];
     return (
-        <Panel title={row ? <>Row of <q>{visible(tokens.texts[at])}</q></> : "Row"} note={row ? `the ${order.length} keys that ${name} gives most` : ""} class="row-panel">
-            {row
-                ? <ol class="bars">{order.map((key) => (
-                    <li key={key}>
-                        <button type="button" class="link" onClick={() => store.set({ token: key })}>{visible(tokens.texts[key])}<small> {key}</small></button>
-                        <span class="meter" aria-hidden="true"><i style={{ width: `${100 * row[key]}%` }} /></span>
-                        <span class="value">{percent(row[key])}</span>
-                    </li>))}
+        <Panel
+            title={
+                row ? (
+                    <>
+                        Row of <q>{visible(tokens.texts[at])}</q>
+                    </>
+                ) : (
+                    "Row"
+                )
+            }
+            note={row ? `the ${order.length} keys that ${name} gives most` : ""}
+            class="row-panel">
+            {row ? (
+                <ol class="bars">
+                    {order.map((key) => (
+                        <li key={key}>
+                            <button type="button" class="link" onClick={() => store.set({ token: key })}>
+                                {visible(tokens.texts[key])}
+                                <small> {key}</small>
+                            </button>
+                            <span class="meter" aria-hidden="true">
+                                <i style={{ width: `${100 * row[key]}%` }} />
+                            </span>
+                            <span class="value">{percent(row[key])}</span>
+                        </li>
+                    ))}
                 </ol>
-                : <Nothing title="Point at a token, or click to keep it">Its row shows which tokens it looks at, and how much.</Nothing>}
+            ) : (
+                <Nothing title="Point at a token, or click to keep it">
+                    Its row shows which tokens it looks at, and how much.
+                </Nothing>
+            )}
         </Panel>
     );
 }
 
-function MapPanel({ tokens, map, name, wanted, at }: { tokens: TokenView; map: AttentionMap | null; name: string; wanted: string; at: number }) {
+function MapPanel({
+    tokens,
+    map,
+    name,
+    wanted,
+    at,
+}: {
+    tokens: TokenView;
+    map: AttentionMap | null;
+    name: string;
+    wanted: string;
+    at: number;
+}) {
     const { store, state } = useStore();
     return (
-        <Panel title="Pattern" term="pattern" note={!map ? "" : wanted ? `${wanted} has no map here: ${name}` : name}>
+        <Panel
+            title="Pattern"
+            term="pattern"
+            note={!map ? "" : wanted ? `${wanted} has no map here: ${name}` : name}>
             {tokens.heads.length > 0 && <HeadMenu tokens={tokens} />}
-            {map
-                ? <AttentionView id="map" label={`Attention of ${name}`} map={map} texts={tokens.texts} theme={state.theme} token={at} onToken={(token) => store.set({ token })} />
-                : <Nothing title={tokens.heads.length ? `There is no map of ${wanted} here` : "This report holds no attention maps"}>{tokens.heads.length ? "Choose one of the heads above." : ""}</Nothing>}
+            {map ? (
+                <AttentionView
+                    id="map"
+                    label={`Attention of ${name}`}
+                    map={map}
+                    texts={tokens.texts}
+                    theme={state.theme}
+                    token={at}
+                    onToken={(token) => store.set({ token })}
+                />
+            ) : (
+                <Nothing
+                    title={
+                        tokens.heads.length
+                            ? `There is no map of ${wanted} here`
+                            : "This report holds no attention maps"
+                    }>
+                    {tokens.heads.length ? "Choose one of the heads above." : ""}
+                </Nothing>
+            )}
         </Panel>
     );
 }
@@ -102,31 +226,100 @@ function HeadMenu({ tokens }: { tokens: TokenView }) {
     const names = tokens.heads.map(([layer, head]) => headName(layer, head));
     const now = names.includes(state.selected[0]) ? state.selected[0] : "";
     return (
-        <label class="menu">head <select value={now} onChange={(event) => store.set({ selected: event.currentTarget.value ? [event.currentTarget.value] : [] })}>
-            <option value="">{tokens.mean ? "mean of all" : "none"}</option>
-            {names.map((name) => <option key={name} value={name}>{name}</option>)}
-        </select></label>
+        <label class="menu">
+            head{" "}
+            <select
+                value={now}
+                onChange={(event) =>
+                    store.set({ selected: event.currentTarget.value ? [event.currentTarget.value] : [] })
+                }>
+                <option value="">{tokens.mean ? "mean of all" : "none"}</option>
+                {names.map((name) => (
+                    <option key={name} value={name}>
+                        {name}
+                    </option>
+                ))}
+            </select>
+        </label>
     );
 }
 
 /* All heads at the token that is looked at, or on average. */
-export function SnapshotPanel({ profile, rows, n, at, texts }: { profile: Profile; rows: Float32Array; n: number; at: number; texts: string[] }) {
+export function SnapshotPanel({
+    profile,
+    rows,
+    n,
+    at,
+    texts,
+    unit,
+    most,
+    led,
+}: {
+    profile: Profile;
+    rows: Float32Array; /* (layers, heads, n) */
+    n: number;
+    at: number;
+    texts: string[];
+    unit: string;
+    most?: number; /* the scale's end, where it is known beforehand */
+    led?: boolean; /* rows are those that led to a token, not its own */
+}) {
     const { store, state } = useStore();
-    const factor = unitFactor(state.unit);
-    const unit = unitName("renyi2", state.unit);
-    const axis = useMemo(() => axisAround(0, Math.max(extent(rows)[1] * factor, 1e-6)), [rows, factor]);
+    const factor = unit === "" ? 1 : unitFactor(state.unit);
+    const axis = useMemo(
+        () => axisAround(0, Math.max((most ?? extent(rows)[1]) * factor, 1e-6)),
+        [most ?? rows, factor],
+    );
     const values = useMemo(() => {
+        if (n === 0) return new Float32Array(profile.nLayers * profile.nHeads).fill(NaN);
         if (at >= 0 && at < n) return headsAt(rows, n, at).map((value) => value * factor);
-        return Float32Array.from({ length: rows.length / n }, (_, head) => averageOf(rows.subarray(head * n, (head + 1) * n)) * factor);
+        return Float32Array.from(
+            { length: rows.length / n },
+            (_, head) => averageOf(rows.subarray(head * n, (head + 1) * n)) * factor,
+        );
     }, [rows, n, at, factor]);
-    const off = useMemo(() => new Set(selectedHeads(profile, state.off).map((head) => head.index)), [profile, state.off]);
+    const off = useMemo(
+        () => new Set(selectedHeads(profile, state.off).map((head) => head.index)),
+        [profile, state.off],
+    );
     return (
-        <Panel title={at >= 0 ? <>Heads at <q>{visible(texts[at])}</q></> : "Heads on this text"}>
-            <Heatmap id="snapshot" label="Entropy of every head on this text" nLayers={profile.nLayers} nHeads={profile.nHeads} values={values} axis={axis} map="entropy"
-                unit={unit} theme={state.theme} selected={selectedHeads(profile, state.selected).map((head) => head.index)} off={off} marginals={false} mostHeight={320}
+        <Panel
+            class="second"
+            title={
+                at >= 0 ? (
+                    <>
+                        Heads {led ? "that led to" : "at"} <q>{visible(texts[at])}</q>
+                    </>
+                ) : (
+                    "Heads on this text"
+                )
+            }>
+            <Heatmap
+                id="snapshot"
+                label="Entropy of every head on this text"
+                nLayers={profile.nLayers}
+                nHeads={profile.nHeads}
+                values={values}
+                axis={axis}
+                map="entropy"
+                unit={unit}
+                theme={state.theme}
+                selected={selectedHeads(profile, state.selected).map((head) => head.index)}
+                off={off}
+                marginals={false}
+                mostHeight={320}
                 describe={(index) => profile.typeName(index)}
-                onSelect={(layer, head, add) => store.select(layer, head, add)} onOff={(layer, head) => store.toggleOff(layer, head)} />
-            <Scale label="Entropy of the row" term="H" unit={unit} axis={axis} map="entropy" ends={["focused", "diffuse"]} />
+                onSelect={(layer, head, add) => store.select(layer, head, add)}
+                onOff={(layer, head) => store.toggleOff(layer, head)}
+            />
+            <Scale
+                label="Entropy of the row"
+                term="H"
+                unit={unit}
+                axis={axis}
+                map="entropy"
+                ends={["focused", "diffuse"]}
+            />
         </Panel>
     );
 }
@@ -134,6 +327,6 @@ export function SnapshotPanel({ profile, rows, n, at, texts }: { profile: Profil
 function averageOf(list: Float32Array): number {
     let sum = 0;
     let n = 0;
-    for (const value of list) if (!Number.isNaN(value)) (sum += value), n++;
+    for (const value of list) if (!Number.isNaN(value)) ((sum += value), n++);
     return n ? sum / n : NaN;
 }

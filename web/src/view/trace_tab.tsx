@@ -8,7 +8,7 @@ import { unitFactor, unitName } from "../data/quantity";
 import type { Profile } from "../data/profile";
 import { traceTable } from "../data/tables";
 import { layerMeans, tokenMeans, type Trace } from "../data/trace";
-import { selectedHeads, useStore } from "../store";
+import { ofFirst, selectedHeads, useStore } from "../store";
 import { Ask, Panel } from "./pieces";
 import { Legend, Plot, type Line } from "./plot";
 import { Scale } from "./scale";
@@ -23,65 +23,221 @@ export function TraceTab({ trace, profile }: { trace: Trace; profile: Profile | 
     const factor = unitFactor(state.unit);
     const unit = unitName("renyi2", state.unit);
     const rows = trace.entropies;
-    const heads = useMemo(() => (profile ? selectedHeads(profile, state.selected).map((head) => head.index) : []), [profile, state.selected]);
-    const all = useMemo(() => (rows ? tokenMeans(rows, trace.n, []) : layerMeans(trace))?.map((value) => value * factor) ?? null, [rows, factor]);
-    const chosen = useMemo(() => rows && heads.length ? tokenMeans(rows, trace.n, heads).map((value) => value * factor) : null, [rows, heads, factor]);
+    const heads = useMemo(
+        () => (profile ? selectedHeads(profile, state.selected).map((head) => head.index) : []),
+        [profile, state.selected],
+    );
+    const all = useMemo(
+        () =>
+            (rows ? tokenMeans(rows, trace.n, []) : layerMeans(trace))?.map((value) => value * factor) ??
+            null,
+        [rows, factor],
+    );
+    const chosen = useMemo(
+        () => (rows && heads.length ? tokenMeans(rows, trace.n, heads).map((value) => value * factor) : null),
+        [rows, heads, factor],
+    );
     const axis = useMemo(() => axisAround(0, Math.max(extent(all ?? [])[1], 1e-6)), [all]);
     const spikes = useMemo(() => new Set(trace.spikes), [trace]);
     const at = pointed >= 0 ? pointed : state.token;
-    const colour = (token: number) => (all && !Number.isNaN(all[token]) ? mapColour("difference", shareOf(axis, all[token])) : null);
+    const colour = (token: number) =>
+        all && !Number.isNaN(all[token]) ? mapColour("difference", shareOf(axis, all[token])) : null;
     return (
         <>
             <div class="columns">
                 <div class="column">
-                    <Panel title="Text" note={`mean entropy of all heads; ${trace.spikes.length ? `${plural(trace.spikes.length, "spike")} underlined` : "no spikes"}`} actions={<TableButton table={() => traceTable(trace, all)} />}>
-                        <TokenText id="trace-text" label="The tokens of the trace" texts={trace.texts} kinds={trace.kinds} token={state.token} colour={colour} spikes={spikes}
-                            spoken={(token) => `${visible(trace.texts[token])}, ${all ? number(all[token]) : "–"} ${unit}${spikes.has(token) ? ", spike" : ""}`}
-                            onToken={(token) => store.set({ token })} onPoint={setPointed} />
-                        <Scale label="Entropy of the row" term="H" unit={unit} axis={axis} map="difference" ends={["focused", "diffuse"]} at={all?.[at]} />
+                    <Panel
+                        title={`Text${ofFirst(store)}`}
+                        note={`mean entropy of all heads; ${trace.spikes.length ? `${plural(trace.spikes.length, "spike")} underlined` : "no spikes"}`}
+                        actions={<TableButton table={() => traceTable(trace, all)} />}>
+                        <TokenText
+                            id="trace-text"
+                            label="The tokens of the trace"
+                            texts={trace.texts}
+                            kinds={trace.kinds}
+                            token={state.token}
+                            colour={colour}
+                            spikes={spikes}
+                            spoken={(token) =>
+                                `${visible(trace.texts[token])}, ${all ? number(all[token]) : "–"} ${unit}${spikes.has(token) ? ", spike" : ""}`
+                            }
+                            onToken={(token) => store.set({ token })}
+                            onPoint={setPointed}
+                        />
+                        <Scale
+                            label="Entropy of the row"
+                            term="H"
+                            unit={unit}
+                            axis={axis}
+                            map="difference"
+                            ends={["focused", "diffuse"]}
+                            at={all?.[at]}
+                        />
                         <Readout trace={trace} entropy={all} at={at} unit={unit} />
                     </Panel>
                 </div>
-                <div class="column">{rows && profile && <SnapshotPanel profile={profile} rows={rows} n={trace.n} at={at} texts={trace.texts} />}</div>
+                <div class="column">
+                    {rows && profile && (
+                        <SnapshotPanel
+                            profile={profile}
+                            rows={rows}
+                            n={trace.n}
+                            at={at}
+                            texts={trace.texts}
+                            unit={unit}
+                            led
+                        />
+                    )}
+                </div>
             </div>
-            <OverTime trace={trace} all={all} chosen={chosen} name={state.selected.join(", ")} onPoint={setPointed} />
+            <OverTime
+                trace={trace}
+                all={all}
+                chosen={chosen}
+                name={state.selected.join(", ")}
+                onPoint={setPointed}
+                unit={unit}
+            />
         </>
     );
 }
 
 /* What is known of one token; of as many lines, whether there is one or not. */
-function Readout({ trace, entropy, at, unit }: { trace: Trace; entropy: Float32Array | null; at: number; unit: string }) {
+export function Readout({
+    trace,
+    entropy,
+    at,
+    unit,
+}: {
+    trace: Trace;
+    entropy: Float32Array | null;
+    at: number;
+    unit: string;
+}) {
     const of = (list: Float32Array | null) => (at >= 0 && list ? number(list[at]) : "–");
     return (
         <dl class="facts line" aria-live="polite">
-            <div><dt>Token</dt><dd>{at >= 0 ? visible(trace.texts[at]) : "–"}</dd></div>
-            <div><dt>Entropy<Ask term="H" /></dt><dd>{of(entropy)}<small> {unit}</small></dd></div>
-            <div><dt>Vocabulary<Ask term="vocab_entropy" /></dt><dd>{of(trace.vocabEntropy)}<small> nats</small></dd></div>
-            <div><dt>Log-prob<Ask term="logprob" /></dt><dd>{of(trace.logprob)}</dd></div>
-            <div><dt>Spike score<Ask term="spike" /></dt><dd class={at >= 0 && trace.spikes.includes(at) ? "warn" : ""}>{of(trace.spike)}</dd></div>
+            <div>
+                <dt>Token</dt>
+                <dd>{at >= 0 ? visible(trace.texts[at]) : "–"}</dd>
+            </div>
+            <div>
+                <dt>
+                    Entropy
+                    <Ask term="H" />
+                </dt>
+                <dd>
+                    {of(entropy)}
+                    <small> {unit}</small>
+                </dd>
+            </div>
+            <div>
+                <dt>
+                    Vocabulary
+                    <Ask term="vocab_entropy" />
+                </dt>
+                <dd>
+                    {of(trace.vocabEntropy)}
+                    <small> nats</small>
+                </dd>
+            </div>
+            <div>
+                <dt>
+                    Log-prob
+                    <Ask term="logprob" />
+                </dt>
+                <dd>{of(trace.logprob)}</dd>
+            </div>
+            <div>
+                <dt>
+                    Spike score
+                    <Ask term="spike" />
+                </dt>
+                <dd class={at >= 0 && trace.spikes.includes(at) ? "warn" : ""}>{of(trace.spike)}</dd>
+            </div>
         </dl>
     );
 }
 
-function OverTime({ trace, all, chosen, name, onPoint }: { trace: Trace; all: Float32Array | null; chosen: Float32Array | null; name: string; onPoint: (token: number) => void }) {
+export function OverTime({
+    trace,
+    all,
+    chosen,
+    name,
+    onPoint,
+    unit = "nats",
+}: {
+    trace: Trace;
+    all: Float32Array | null;
+    chosen: Float32Array | null;
+    name: string;
+    onPoint: (token: number) => void;
+    unit?: string;
+}) {
     const { store, state } = useStore();
     const colours = coloursOf(state.theme);
     const x = useMemo(() => Array.from({ length: trace.n }, (_, i) => i), [trace]);
     const prompt = trace.kinds.findIndex((kind) => kind === 2);
     const lines = useMemo(() => {
         const out: Line[] = [];
-        if (all) out.push({ label: "mean entropy of all heads", values: all, colour: colours.series[0], width: 2 });
-        if (chosen) out.push({ label: name.length > 30 ? "chosen heads" : name, values: chosen, colour: colours.series[1] });
-        if (trace.vocabEntropy) out.push({ label: "vocabulary entropy", values: trace.vocabEntropy, colour: colours.series[2], dash: [5, 3], width: 1.25 });
-        if (trace.logprob) out.push({ label: "log-probability (right)", values: trace.logprob, colour: colours.series[3], scale: "right", width: 1 });
+        if (all)
+            out.push({
+                label: "mean entropy of all heads",
+                values: all,
+                colour: colours.series[0],
+                width: 2,
+            });
+        if (chosen)
+            out.push({
+                label: name.length > 30 ? "chosen heads" : name,
+                values: chosen,
+                colour: colours.series[1],
+            });
+        if (trace.vocabEntropy)
+            out.push({
+                label: "vocabulary entropy",
+                values: trace.vocabEntropy,
+                colour: colours.series[2],
+                dash: [5, 3],
+                width: 1.25,
+            });
+        if (trace.logprob)
+            out.push({
+                label: "log-probability (right)",
+                values: trace.logprob,
+                colour: colours.series[3],
+                scale: "right",
+                width: 1,
+            });
         return out;
-    }, [all, chosen, name, state.theme]);
-    const marks = useMemo(() => trace.spikes.map((spike) => ({ x: spike, colour: colours.warn })), [trace, state.theme]);
+    }, [trace, all, chosen, name, state.theme]);
+    const marks = useMemo(
+        () => trace.spikes.map((spike) => ({ x: spike, colour: colours.warn })),
+        [trace, state.theme],
+    );
     return (
-        <Panel title="Over time" term="spike" class="wide" note={`spikes (score above ${trace.threshold}) are marked; drag to look closer, double-click for all`}
+        <Panel
+            title="Over time"
+            term="spike"
+            class="wide"
+            note={`spikes (score above ${trace.threshold}) are marked; drag to look closer, double-click for all`}
             actions={<TableButton table={() => traceTable(trace, all)} />}>
-            <Plot label="Entropy over time" x={x} lines={lines} height={230} theme={state.theme} xLabel="token" yLabel={unitName("renyi2", state.unit)} rightLabel="log-probability"
-                marks={marks} shade={prompt > 0 ? [0, prompt - 0.5] : null} zoom onHover={(index) => onPoint(index ?? -1)} onPick={(token) => store.set({ token })} yFrom={0} />
+            <Plot
+                label="Entropy over time"
+                x={x}
+                lines={lines}
+                height={230}
+                theme={state.theme}
+                xLabel="token"
+                yLabel={unit || "normalised; nats"}
+                rightLabel="log-probability"
+                marks={marks}
+                shade={prompt > 0 ? [0, prompt - 0.5] : null}
+                zoom
+                onHover={(index) => onPoint(index ?? -1)}
+                onPick={(token) => store.set({ token })}
+                yFrom={0}
+            />
             <Legend lines={lines} />
         </Panel>
     );

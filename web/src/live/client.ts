@@ -1,0 +1,150 @@
+/* client.ts - what the page asks of `headlight serve`: see doc/serve.md.  All of it from where the
+ * page itself came from. */
+
+export interface ModelInfo {
+    id: string;
+    family: string;
+    dtype: string;
+    n_layers: number;
+    n_heads: number;
+    n_kv_heads: number;
+    n_ctx: number;
+    layers: { n_heads: number }[];
+    version: string;
+}
+
+/* What is asked of every head: nats, of ln n, and nats without the first key. */
+export const ROWS = ["entropy", "normalised", "nosink"] as const;
+export type RowKind = (typeof ROWS)[number];
+
+/* One token, as it comes. */
+export interface TokenEvent {
+    id: number;
+    text: string;
+    kind: string;
+    logprob: number | null;
+    entropy: number | null;
+    varentropy: number | null;
+    attention_entropy: number | null;
+    spike: number | null;
+    rows?: Partial<Record<RowKind, (number | null)[][]>>;
+}
+
+export interface Request {
+    prompt: string | number[];
+    maxTokens: number;
+    temperature: number;
+    seed: number;
+    off: string[];
+    withPrompt: boolean; /* events of the prompt's tokens too */
+}
+
+export interface LensAnswer {
+    first: number;
+    tokens: { text: string }[];
+    lens: { text: string[]; entropy: (number | null)[] }[];
+}
+
+export interface TokensAnswer {
+    causal: boolean;
+    tokens: { text: string }[];
+    maps: { name: string; attention: number[][] }[];
+}
+
+/* What the server said no with; status 0: it was not reached. */
+export class Refused extends Error {
+    constructor(
+        readonly status: number,
+        message: string,
+    ) {
+        super(message);
+    }
+}
+
+export class Client {
+    token = ""; /* of --token; never stored */
+
+    private async ask(path: string, body?: unknown, signal?: AbortSignal): Promise<Response> {
+        const headers: Record<string, string> =
+            body === undefined ? {} : { "Content-Type": "application/json" };
+        if (this.token) headers.Authorization = `Bearer ${this.token}`;
+        let response: Response;
+        try {
+            response = await fetch(path, {
+                method: body === undefined ? "GET" : "POST",
+                headers,
+                body: body === undefined ? undefined : JSON.stringify(body),
+                signal,
+            });
+        } catch (error) {
+            if (signal?.aborted) throw error;
+            throw new Refused(0, "the server does not answer");
+        }
+        if (!response.ok) throw new Refused(response.status, await reasonOf(response));
+        return response;
+    }
+
+    async model(): Promise<ModelInfo> {
+        return (await this.ask("/v1/headlight/model")).json();
+    }
+
+    async lens(input: number[]): Promise<LensAnswer> {
+        return (await this.ask("/v1/headlight/lens", { input })).json();
+    }
+
+    async tokens(input: number[], heads: string[]): Promise<TokensAnswer> {
+        return (await this.ask("/v1/headlight/tokens", { input, heads })).json();
+    }
+
+    /* Events until the end; throws Refused if the connection is lost before. */
+    async *generate(request: Request, signal: AbortSignal): AsyncGenerator<TokenEvent> {
+        const response = await this.ask(
+            "/v1/completions",
+            {
+                prompt: request.prompt,
+                max_tokens: request.maxTokens,
+                temperature: request.temperature,
+                seed: request.seed,
+                stream: true,
+                headlight: { entropy: true, prompt: request.withPrompt, rows: ROWS, off: request.off },
+            },
+            signal,
+        );
+        for await (const data of events(response, signal)) {
+            if (data === "[DONE]") return;
+            const message = JSON.parse(data);
+            if (message.error) throw new Refused(500, message.error.message);
+            for (const token of message.choices?.[0]?.headlight?.tokens ?? []) yield token as TokenEvent;
+        }
+        throw new Refused(0, "the connection was lost");
+    }
+}
+
+async function reasonOf(response: Response): Promise<string> {
+    try {
+        return (await response.json()).error.message;
+    } catch {
+        return `the server answers ${response.status}`;
+    }
+}
+
+/* Server-sent events: lines "data: ...", with blank lines between them. */
+async function* events(response: Response, signal: AbortSignal): AsyncGenerator<string> {
+    const reader = response.body!.getReader();
+    const decoder = new TextDecoder();
+    let rest = "";
+    for (;;) {
+        let part: ReadableStreamReadResult<Uint8Array>;
+        try {
+            part = await reader.read();
+        } catch (error) {
+            if (signal.aborted) throw error;
+            throw new Refused(0, "the connection was lost");
+        }
+        rest += decoder.decode(part.value, { stream: !part.done });
+        const lines = rest.split("\n");
+        rest = lines.pop()!;
+        for (const line of lines) if (line.startsWith("data: ")) yield line.slice(6).trim();
+        if (part.done) return;
+    }
+}

@@ -1,0 +1,100 @@
+/* run.ts - one text as it comes, and what was seen of each of its tokens. */
+import { Trace } from "../data/trace";
+import type { RowKind, TokenEvent } from "./client";
+
+export type RunState = "streaming" | "stopped" | "done" | "lost" | "failed";
+
+export interface Settings {
+    prompt: string;
+    maxTokens: number;
+    temperature: number;
+    seed: number;
+    off: string[];
+}
+
+const KINDS: Record<string, number> = { prompt: 0, special: 1, generated: 2, context: 3 };
+const SPIKE = 3;
+
+export class Run {
+    state: RunState = "streaming";
+    problem = "";
+    readonly tokens: TokenEvent[] = [];
+    private made: { n: number; kind: RowKind; trace: Trace } | null = null;
+
+    constructor(
+        readonly settings: Settings,
+        private readonly nLayers: number,
+        private readonly nHeads: number,
+    ) {}
+
+    get size(): number {
+        return this.nLayers * this.nHeads;
+    }
+
+    get ids(): number[] {
+        return this.tokens.map((token) => token.id);
+    }
+
+    get nGenerated(): number {
+        return this.tokens.filter((token) => token.kind === "generated").length;
+    }
+
+    get text(): string {
+        return this.tokens
+            .filter((token) => token.kind === "generated")
+            .map((token) => token.text)
+            .join("");
+    }
+
+    get trace(): Trace {
+        return this.traceOf("entropy");
+    }
+
+    /* What there is so far, in the form that reports have it. */
+    traceOf(kind: RowKind): Trace {
+        if (this.made?.n !== this.tokens.length || this.made.kind !== kind)
+            this.made = { n: this.tokens.length, kind, trace: this.build(kind) };
+        return this.made.trace;
+    }
+
+    /* The largest entropy that the text may come to: a scale that stands still. */
+    get most(): number {
+        return Math.log(this.settings.maxTokens + 32);
+    }
+
+    private build(kind: RowKind): Trace {
+        const { tokens } = this;
+        const list = (of: (token: TokenEvent) => number | null) => tokens.map((token) => of(token));
+        const trace = new Trace({
+            texts: tokens.map((token) => token.text),
+            kinds: tokens.map((token) => KINDS[token.kind] ?? 2),
+            vocab_entropy: list((token) => token.entropy),
+            varentropy: list((token) => token.varentropy),
+            logprob: list((token) => token.logprob),
+            spike: list((token) => token.spike),
+            spike_threshold: SPIKE,
+            spikes: tokens.flatMap((token, i) => ((token.spike ?? 0) > SPIKE ? [i] : [])),
+        });
+        trace.setEntropies(this.rows(kind));
+        return trace;
+    }
+
+    /* (layers, heads, tokens) */
+    private rows(kind: RowKind): Float32Array {
+        const n = this.tokens.length;
+        const rows = new Float32Array(this.nLayers * this.nHeads * n).fill(NaN);
+        this.tokens.forEach((token, t) =>
+            token.rows?.[kind]?.forEach((heads, layer) =>
+                heads.forEach((value, head) => {
+                    if (value !== null) rows[(layer * this.nHeads + head) * n + t] = value;
+                }),
+            ),
+        );
+        return rows;
+    }
+
+    /* One line a token, as `headlight generate --trace` has them. */
+    toLines(): string {
+        return this.tokens.map((token, i) => JSON.stringify({ index: i, ...token })).join("\n") + "\n";
+    }
+}

@@ -1,0 +1,162 @@
+/* source.ts - a running model as a source of views: it grows while a text is made.
+ *
+ *     generate --> streaming --> done
+ *                    |   |--> stopped            by the reader
+ *                    |--> lost --> streaming     asked again from the last token on
+ *                    '--> failed                 the server said no                       */
+import { Lens } from "../data/lens";
+import { Profile } from "../data/profile";
+import type { Source } from "../data/source";
+import type { AttentionMap } from "../data/attention";
+import type { Trace } from "../data/trace";
+import { Client, Refused, type ModelInfo, type TokensAnswer } from "./client";
+import { Run, type Settings } from "./run";
+
+const REDRAW = 60; /* milliseconds, at the least */
+const RETRY = 1000;
+
+export class LiveSource implements Source {
+    readonly kind = "live";
+    readonly title = "";
+    readonly definitions = {};
+    readonly profiles: Profile[];
+    readonly tokens = null;
+    readonly compare = null;
+    readonly sweep = null;
+    readonly version: string;
+    lens: Lens | null = null;
+    runs: Run[] = []; /* the newest first */
+    private listeners = new Set<() => void>();
+    private timer = 0;
+    private abort = new AbortController();
+    private maps = new Map<string, AttentionMap>();
+
+    constructor(
+        readonly client: Client,
+        readonly model: ModelInfo,
+    ) {
+        this.version = model.version;
+        const blank = model.layers.map(() => new Array<null>(model.n_heads).fill(null));
+        this.profiles = [
+            new Profile(
+                {
+                    name: model.id,
+                    model: { family: model.family, dtype: model.dtype, kv_heads: model.n_kv_heads },
+                    corpus: { context: model.n_ctx },
+                    means: { H: blank },
+                    n_heads: model.layers.map((layer) => layer.n_heads),
+                },
+                0,
+            ),
+        ];
+    }
+
+    get run(): Run | null {
+        return this.runs[0] ?? null;
+    }
+
+    get trace(): Trace | null {
+        return this.run?.trace ?? null;
+    }
+
+    listen(changed: () => void): () => void {
+        this.listeners.add(changed);
+        return () => this.listeners.delete(changed);
+    }
+
+    /* Tells views, but not more often than eyes can follow. */
+    private changed(): void {
+        this.timer ||= window.setTimeout(() => {
+            this.timer = 0;
+            this.listeners.forEach((listener) => listener());
+        }, REDRAW);
+    }
+
+    stop(): void {
+        this.abort.abort();
+    }
+
+    async generate(settings: Settings): Promise<void> {
+        this.stop();
+        this.abort = new AbortController();
+        const { signal } = this.abort;
+        const run = new Run(settings, this.model.n_layers, this.model.n_heads);
+        this.runs = [run, ...this.runs].slice(0, 2);
+        this.lens = null;
+        this.maps.clear();
+        this.changed();
+        while (run.state === "streaming" || run.state === "lost") await this.attempt(run, signal);
+        this.changed();
+    }
+
+    /* From where the text ends. */
+    private async attempt(run: Run, signal: AbortSignal): Promise<void> {
+        const { prompt, maxTokens, ...rest } = run.settings;
+        const begun = run.tokens.length > 0;
+        try {
+            const events = this.client.generate(
+                {
+                    ...rest,
+                    prompt: begun ? run.ids : prompt,
+                    maxTokens: maxTokens - run.nGenerated,
+                    withPrompt: !begun,
+                },
+                signal,
+            );
+            for await (const token of events) {
+                run.state = "streaming";
+                run.tokens.push(token);
+                this.changed();
+            }
+            run.state = "done";
+        } catch (error) {
+            const lost = error instanceof Refused && error.status === 0;
+            run.state = signal.aborted ? "stopped" : lost ? "lost" : "failed";
+            run.problem = error instanceof Error ? error.message : String(error);
+            this.changed();
+            if (run.state === "lost") await new Promise((done) => setTimeout(done, RETRY));
+            if (signal.aborted) run.state = "stopped";
+        }
+    }
+
+    /* ------------------------------------------------------------ views of the text */
+
+    async readLens(): Promise<void> {
+        const run = this.run;
+        if (!run || !run.tokens.length) return;
+        const answer = await this.client.lens(run.ids);
+        const strings = [...new Set(answer.lens.flatMap((row) => row.text))];
+        const place = new Map(strings.map((text, i) => [text, i]));
+        this.lens = new Lens({
+            strings,
+            top: answer.lens.map((row) => row.text.map((text) => place.get(text)!)),
+            entropy: answer.lens.map((row) => row.entropy),
+            texts: answer.tokens.map((token) => token.text),
+            first: answer.first,
+        });
+        this.changed();
+    }
+
+    /* The map of a head over the text as it stands; null until it has come. */
+    mapOf(head: string): AttentionMap | null {
+        return this.maps.get(`${head} ${this.run?.tokens.length}`) ?? null;
+    }
+
+    async readMap(head: string): Promise<void> {
+        const run = this.run;
+        if (!run || run.state === "streaming" || !run.tokens.length || this.mapOf(head)) return;
+        const key = `${head} ${run.tokens.length}`;
+        const answer = await this.client.tokens(run.ids, [head]);
+        this.maps.set(key, mapFrom(answer, head));
+        this.changed();
+    }
+}
+
+/* Rows of numbers to bytes of the row's largest. */
+function mapFrom(answer: TokensAnswer, head: string): AttentionMap {
+    const rows = (answer.maps.find((map) => map.name === head) ?? answer.maps[answer.maps.length - 1])
+        .attention;
+    const peaks = Float32Array.from(rows, (row) => Math.max(...row, 1e-12));
+    const bytes = Uint8Array.from(rows.flatMap((row, i) => row.map((p) => Math.round((255 * p) / peaks[i]))));
+    return { n: rows.length, triangle: answer.causal, bytes, peaks };
+}
