@@ -358,14 +358,14 @@ class Model:
     def eval(self, texts: Optional[Texts] = None, *, files: Optional[Files] = None,
              context: int = 0, stride: int = 0, off: Off = (), n_threads: int = 0) -> Evaluation:
         """How well the model predicts texts (hl_perplexity).  Windows of `context` tokens begin
-        every `stride`; each text, or file, is one document."""
+        every `stride`.  Each text is a document, each file, and each line of a .jsonl file."""
         if (texts is None) == (files is None):
             raise Error("one of texts and files is wanted")
         if texts is not None:
             documents = [texts] if isinstance(texts, str) else list(texts)
         else:
             paths = [files] if isinstance(files, (str, os.PathLike)) else list(files or ())
-            documents = [_read_text(path) for path in paths]
+            documents = [text for path in paths for text in _read_documents(path)]
         gates = self.gates(off) if off else None
         watcher = Watcher(s.PerplexityProgress, lambda *_: None)
         options = s.PerplexityOptions(n_ctx=context, stride=stride, n_threads=n_threads,
@@ -465,9 +465,26 @@ def _write_lines(path: str, values: Iterable[Any]) -> None:
             file.write("\n")
 
 
-def _read_text(path: Path) -> str:
+def _read_documents(path: Path) -> List[str]:
     with open(path, "rb") as file:
-        return file.read().decode("utf-8", "surrogateescape")
+        content = file.read().decode("utf-8", "surrogateescape")
+    if not os.fspath(path).endswith((".jsonl", ".ndjson")):
+        return [content]
+    out = []
+    for number, line in enumerate(content.split("\n"), 1):
+        if line.strip():
+            out.append(_text_of_line(line, f"{os.fspath(path)}:{number}"))
+    return out
+
+
+def _text_of_line(line: str, place: str) -> str:
+    try:
+        found = json.loads(line)
+    except ValueError as error:
+        raise Error(f"{place}: {error}", "bad input") from None
+    if not isinstance(found, dict) or not isinstance(found.get("text"), str):
+        raise Error(f"{place}: no \"text\", or it is no string", "bad input")
+    return found["text"]
 
 
 def open_model(path: Path, *, tokenizer: Optional[Path] = None, off: Off = ()) -> Model:

@@ -156,6 +156,20 @@ class Models(unittest.TestCase):
                 self.assertEqual(found.n_scored, np.sum(~np.isnan(found.nll[0])))
                 self.assertAlmostEqual(found.mean, np.nanmean(found.nll[0]), places=9)
 
+    def test_eval_reads_lines_of_jsonl(self):
+        path = self.path("texts.jsonl")
+        with open(path, "w", encoding="utf-8") as file:
+            for text in (alice(700)[:300], alice(700)[300:]):
+                file.write(json.dumps({"text": text}) + "\n")
+        wanted = json.loads(program("eval", DEMO, path, "--json"))["total"]
+        found = self.model.eval(files=[path])
+        self.assertEqual((found.n_texts, len(found.nll)), (2, 2))
+        self.assertAlmostEqual(found.perplexity, wanted["perplexity"], places=9)
+        with open(path, "a") as file:
+            file.write("[1]\n")
+        with self.assertRaisesRegex(headlight.Error, r'texts.jsonl:3: no "text"'):
+            self.model.eval(files=path)
+
     def test_mistakes_are_named(self):
         with self.assertRaises(headlight.Error) as caught:
             headlight.open("/nowhere/at/all")
