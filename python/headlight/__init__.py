@@ -1,0 +1,51 @@
+"""headlight: what every attention head of a transformer looks at, and how sharply.
+
+    import headlight
+
+    found = headlight.attention(q, k, v, causal=True)       numpy, PyTorch, CuPy ...
+    found.out, found.entropy                                no attention matrix is ever made
+
+    with headlight.open("models/demo") as model:
+        profile = model.measure(files="book.txt")
+        print(profile.entropy.sel(layer=3))
+        profile.plot("heads.svg")
+
+Needs numpy and libheadlight.so.  headlight.torch and headlight.transformers are imported only when
+asked for.
+"""
+from ._attention import (Attention, Gradients, attention, attention_backward,
+                         compute_attention_entropy)
+from ._library import Error, library, text as _text
+from ._model import Evaluation, Generation, Model, ModelInfo, Progress, Token
+from ._model import open_model as open
+from ._named import NamedArray, Table
+from ._profile import Diagnosis, Profile, analyses, default_thresholds, figures
+
+__all__ = ["Attention", "Diagnosis", "Error", "Evaluation", "Generation", "Gradients", "Model",
+           "ModelInfo", "NamedArray", "Profile", "Progress", "Table", "Token", "analyses",
+           "attention", "attention_backward", "backend", "backends", "compute_attention_entropy",
+           "default_thresholds", "figures", "open", "select_backend", "version"]
+
+
+def version() -> str:
+    """Of the library."""
+    return _text(library().hl_version())
+
+
+def backends() -> list:
+    """The names of the kernels that this CPU can run, the preferred one last."""
+    names, out = library().hl_backend_names(), []
+    while names[len(out)] is not None:
+        out.append(_text(names[len(out)]))
+    return out
+
+
+def backend() -> str:
+    """The one in use."""
+    return _text(library().hl_backend_name())
+
+
+def select_backend(name: "str | None") -> None:
+    """Another one from now on; None: choose again."""
+    from ._library import call
+    call("hl_backend_select", None if name is None else name.encode())

@@ -1,0 +1,492 @@
+"""Models: what they are, their tokens, and what they do with a text."""
+from __future__ import annotations
+
+import contextlib
+import ctypes as c
+import dataclasses
+import json
+import math
+import os
+import tempfile
+from typing import Any, Callable, Iterable, Iterator, List, Optional, Sequence, Tuple, Union
+
+import numpy as np
+
+from . import _structs as s
+from ._library import Error, Handle, Watcher, call, library, path_bytes, text, texts as c_texts
+from ._named import NamedArray
+from ._profile import Path, Profile
+
+Off = Union[str, Sequence[str]]  # "L5H1,L7", or a list of such names
+Texts = Union[str, Iterable[str]]
+Files = Union[Path, Sequence[Path]]
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelInfo:
+    """What a model is; the fields of hl_model_info."""
+    family: str
+    format: str
+    tokenizer_path: str
+    is_encoder: bool
+    n_layers: int
+    n_heads: int
+    n_kv_heads: int
+    d_mlp: int
+    d_model: int
+    d_head: int
+    d_vocab: int
+    n_ctx: int  # 0: the file does not say
+    n_experts: int
+    n_experts_used: int
+    d_expert: int
+    norm: str
+    norm_place: str
+    residual: str
+    position: str
+    rope: str
+    rope_base: float
+    activation: str
+    is_gated: bool
+    is_tied: bool
+    has_sinks: bool
+    bos_id: int  # -1: none
+    pad_id: int
+    eos_ids: Tuple[int, ...]
+    n_params: int
+    n_tensors: int
+    tensor_bytes: int
+    kv_bytes_f32: int  # of the cache, a token
+    kv_bytes_f16: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Token:
+    """A new token, and what the model was like as it chose; entropies in nats."""
+    id: int
+    text: str  # whole characters: may be "" and more the next time
+    logprob: float
+    entropy: float  # of the next token, over the vocabulary
+    varentropy: float
+    attention_entropy: float  # mean over all heads of the row that led to it
+
+
+@dataclasses.dataclass(frozen=True)
+class Generation:
+    text: str  # without the prompt
+    tokens: List[Token]
+    stop: str  # "end", "length", "context", "stop"; "callback": on_token said so
+    prompt_tokens: List[int]
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluation:
+    """How well a model predicts texts: hl_nll."""
+    mean: float  # nats a token
+    perplexity: float
+    bits_per_byte: float
+    standard_error: float  # of the mean
+    sum: float
+    n_scored: int
+    n_tokens: int
+    n_bytes: int
+    n_windows: int
+    n_texts: int
+    nll: List[np.ndarray]  # of each text, (tokens), NaN where one was not scored
+
+
+@dataclasses.dataclass(frozen=True)
+class Progress:
+    n_tokens: int
+    n_sequences: int
+    share: float  # of the work, 0 to 1
+
+
+def _read_info(found: s.ModelInfo) -> ModelInfo:
+    values = {}
+    for field in dataclasses.fields(ModelInfo):
+        value = getattr(found, field.name)
+        values[field.name] = text(value) if isinstance(value, (bytes, type(None))) else value
+    values["eos_ids"] = tuple(found.eos_ids[:found.n_eos_ids])
+    return ModelInfo(**values)
+
+
+class Model:
+    """A model and its tokenizer.
+
+        with headlight.open("models/demo") as model:
+            print(model.generate("Alice was").text)
+            profile = model.measure("Alice was beginning to get very tired.")
+    """
+
+    def __init__(self, path: Path, *, tokenizer: Optional[Path] = None, off: Off = ()):
+        """path: a Hugging Face folder, a .gguf file or a llama2.c .bin.  tokenizer: another one
+        than the model's own.  off: heads whose outputs are nothing, in all that is run."""
+        self._model = Handle.open("hl_model_close", "hl_model_open", path_bytes(path))
+        self._tokenizer: Optional[Handle] = None
+        self._tokenizer_path = tokenizer
+        self.path = os.fspath(path)
+        self.info = _read_info(library().hl_model_get_info(self._model.pointer).contents)
+        if off:
+            gates = self.gates(off)
+            call("hl_model_set_gates", self._model.pointer, gates.ctypes.data)
+
+    def close(self) -> None:
+        if self._tokenizer is not None:
+            self._tokenizer.close()
+        self._model.close()
+
+    def __enter__(self) -> "Model":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        info = self.info
+        return f"Model {self.path}: {info.family}, {info.n_layers} layers, {info.n_heads} heads"
+
+    @property
+    def hash(self) -> int:
+        """Which model this is, whatever files it lies in.  Reads all of it."""
+        out = c.c_uint64()
+        call("hl_model_hash", c.byref(out), self._model.pointer, 0)
+        return out.value
+
+    # ----------------------------------------------------------------- heads
+
+    def gates(self, off: Off) -> np.ndarray:
+        """(layer, head) float32: 0 for these heads, 1 for the rest."""
+        names = off if isinstance(off, str) else ",".join(off)
+        found = c.POINTER(s.Gates)()
+        with Handle.open("hl_head_list_free", "hl_head_list_parse", self._model.pointer,
+                         names.encode()) as heads:
+            call("hl_gates_new", c.byref(found), self._model.pointer)
+            library().hl_gates_set(found, heads.pointer, 0.0)
+        try:
+            gates = found.contents
+            return np.ctypeslib.as_array(gates.values, (gates.n_layers, gates.n_heads)).copy()
+        finally:
+            library().hl_gates_free(found)
+
+    # ---------------------------------------------------------------- tokens
+
+    @property
+    def tokenizer(self) -> Handle:
+        """Opened when it is first needed: token ids do without one."""
+        if self._tokenizer is None:
+            path = self._tokenizer_path or self.info.tokenizer_path
+            self._tokenizer = Handle.open("hl_tokenizer_close", "hl_tokenizer_open",
+                                          path_bytes(path))
+        return self._tokenizer
+
+    def _encode(self, content: str, add_special: bool, plain: bool) -> Tuple[np.ndarray, np.ndarray]:
+        """(tokens) ids, and the bytes of the text that each stands for."""
+        data = content.encode("utf-8", "surrogateescape")
+        found = c.POINTER(s.Encoding)()
+        call("hl_tokenizer_encode", c.byref(found), self.tokenizer.pointer, data, len(data),
+             c.byref(s.EncodeOptions(add_special, plain)))
+        try:
+            encoding = found.contents
+            n = encoding.n_tokens
+            ids = np.array(encoding.ids[:n], dtype=np.int64)
+            ends = np.array([encoding.spans[i].end for i in range(n)], dtype=np.int64)
+            reached = np.maximum.accumulate(ends) if n else ends
+            return ids, np.diff(reached, prepend=0)
+        finally:
+            library().hl_encoding_free(found)
+
+    def tokenize(self, content: str, *, add_special: bool = False,
+                 plain: bool = False) -> np.ndarray:
+        """(tokens) int64.  add_special: with the tokens that the model expects around a text.
+        plain: special tokens spelled out in the text are ordinary text."""
+        return self._encode(content, add_special, plain)[0]
+
+    def detokenize(self, ids: Any, *, skip_special: bool = False) -> str:
+        """The text of some tokens; what is no character becomes U+FFFD."""
+        packed = np.ascontiguousarray(ids, dtype=np.int32)
+        out, n_bytes = c.c_void_p(), s.Size()
+        call("hl_tokenizer_decode", c.byref(out), c.byref(n_bytes), self.tokenizer.pointer,
+             packed.ctypes.data, packed.size, c.byref(s.DecodeOptions(skip_special)))
+        try:
+            return c.string_at(out.value, n_bytes.value).decode("utf-8", "replace")
+        finally:
+            library().hl_free(out)
+
+    # ------------------------------------------------------------- measuring
+
+    def measure(self, texts: Optional[Texts] = None, *, files: Optional[Files] = None,
+                token_ids: Any = None, context: int = 0, stride: int = 0, n_batch: int = 0,
+                max_tokens: int = 0, pack: bool = False, seed: int = 0, nll: bool = False,
+                probe: bool = True, epsilon: float = 0.0, n_sample: int = 0,
+                n_threads: int = 0,
+                on_progress: Optional[Callable[[Progress], None]] = None) -> Profile:
+        """Runs the model over texts and sums up what its heads do.
+
+        One of
+            texts       a text, or several: each is a document
+            files       as for `headlight measure`: files, folders, patterns
+            token_ids   (sequences, tokens) integers, or a list of lists of them
+
+        context: tokens of a window; 0: the model's, at most 1024.  stride: from one window to the
+        next.  seed: of the rows that are looked at whole.  nll: the loss of every token too.
+        probe: measure induction on a random sequence.  epsilon: above 0, entropy by
+        compute_attention_entropy's formula, slowly.  on_progress may raise, which ends it.
+        """
+        def report(progress: Any) -> None:  # is called without a listener, too: Ctrl-C is seen there
+            if on_progress is not None:
+                found = progress.contents
+                on_progress(Progress(found.n_tokens, found.n_sequences, found.share))
+
+        watcher = Watcher(s.MeasureCallback, report)
+        windows = s.WindowOptions(context, stride, n_batch, max_tokens, pack, 0, 0)
+        options = s.MeasureOptions(windows=windows, seed=seed, nll=nll, no_probe=not probe,
+                                   epsilon=epsilon, n_threads=n_threads,
+                                   progress=watcher.callback)
+        tokenizer = None if token_ids is not None else self.tokenizer.pointer
+        with self._corpus(texts, files, token_ids, n_sample, seed) as corpus:
+            out = c.c_void_p()
+            watcher.call("hl_measure", c.byref(out), self._model.pointer, tokenizer,
+                         corpus.pointer, c.byref(options))
+        assert out.value is not None
+        return Profile(Handle(out.value, "hl_profile_free"))
+
+    @contextlib.contextmanager
+    def _corpus(self, texts: Optional[Texts], files: Optional[Files], token_ids: Any,
+                n_sample: int, seed: int) -> Iterator[Handle]:
+        """Texts and ids go through a temporary file, as long as the corpus is open: it reads
+        documents when they are needed."""
+        if sum(x is not None for x in (texts, files, token_ids)) != 1:
+            raise Error("one of texts, files and token_ids is wanted")
+        options = s.CorpusOptions(n_sample=n_sample, seed=seed)
+        with tempfile.TemporaryDirectory(prefix="headlight-") as folder:
+            if token_ids is not None:
+                path = os.path.join(folder, "token_ids.jsonl")
+                _write_lines(path, (np.asarray(row).tolist() for row in _rows(token_ids)))
+                options.token_ids = path_bytes(path)
+                inputs = []
+            elif texts is not None:
+                path = os.path.join(folder, "texts.jsonl")
+                several = [texts] if isinstance(texts, str) else texts
+                _write_lines(path, ({"text": content} for content in several))
+                inputs = [path_bytes(path)]
+            else:
+                several_files = [files] if isinstance(files, (str, os.PathLike)) else files
+                inputs = [path_bytes(path) for path in several_files or ()]
+            options.inputs, options.n_inputs = c_texts(inputs), len(inputs)
+            tokenizer = None if token_ids is not None else self.tokenizer.pointer
+            with Handle.open("hl_corpus_close", "hl_corpus_open", self._model.pointer, tokenizer,
+                             c.byref(options)) as corpus:
+                yield corpus
+
+    def patterns(self, tokens: Any, *, n_threads: int = 0) -> NamedArray:
+        """(layer, head, query, key) the whole attention of every head on a text or on token ids:
+        at most 512 tokens."""
+        ids = np.ascontiguousarray(self.tokenize(tokens, add_special=True)
+                                   if isinstance(tokens, str) else tokens, dtype=np.int64)
+        found = c.POINTER(s.Patterns)()
+        call("hl_patterns_of", c.byref(found), self._model.pointer, ids.ctypes.data, ids.size,
+             n_threads)
+        try:
+            p = found.contents
+            shape = (p.n_layers, p.n_heads, p.n_tokens, p.n_tokens)
+            values = np.ctypeslib.as_array(p.values, shape).copy()
+        finally:
+            library().hl_patterns_free(found)
+        return NamedArray(values, ("layer", "head", "query", "key"), "attention")
+
+    # ------------------------------------------------------------ generating
+
+    def generate(self, prompt: Union[str, Sequence[int], np.ndarray], *,
+                 on_token: Optional[Callable[[Token], Optional[bool]]] = None,
+                 max_tokens: int = 128, temperature: float = 0.0, top_k: int = 0,
+                 top_p: float = 0.0, min_p: float = 0.0, repeat_penalty: float = 0.0,
+                 repeat_last: int = 0, seed: int = 0, stop: Sequence[str] = (), off: Off = (),
+                 ignore_end: bool = False, context: int = 0, n_threads: int = 0) -> Generation:
+        """Continues a text, or token ids.
+
+        on_token: called with each Token as it comes; False ends the text after it.
+        max_tokens: 0 for as many as the context holds.  temperature: 0 for the likeliest token.
+        stop: texts that end it, and are not part of it.  off: heads to switch off, "L5H1,L7".
+        """
+        if self.info.is_encoder:
+            raise Error(f"{self.path} is an encoder ({self.info.family}): it sees whole texts and "
+                        "writes none", "unsupported")
+        ids = self._prompt_ids(prompt)
+        sample = s.SampleOptions(temperature, top_k, top_p, min_p, repeat_penalty, repeat_last,
+                                 seed)
+        ends = np.array(self._end_ids(), dtype=np.int64)
+        gates = self.gates(off) if off else None
+        options = s.GenerateOptions(sample=sample, max_tokens=max_tokens, ignore_end=ignore_end,
+                                    end_ids=ends.ctypes.data, n_end_ids=len(ends),
+                                    gates=None if gates is None else gates.ctypes.data)
+        session_options = s.SessionOptions(n_ctx=context or self._room(len(ids), max_tokens),
+                                           wants=s.WANT_LAST_LOGITS, n_threads=n_threads)
+        with contextlib.ExitStack() as stack:
+            session = stack.enter_context(Handle.open(
+                "hl_session_close", "hl_session_open", self._model.pointer,
+                c.byref(session_options)))
+            generator = stack.enter_context(Handle.open(
+                "hl_generator_close", "hl_generator_open", session.pointer, c.byref(options)))
+            writer = stack.enter_context(_Writer(self.tokenizer, stop))
+            call("hl_generator_prompt", generator.pointer, ids.ctypes.data, len(ids))
+            tokens, reason = _run_generator(generator, writer, on_token)
+            return Generation(writer.finish(), tokens, reason, ids.tolist())
+
+    def _prompt_ids(self, prompt: Any) -> np.ndarray:
+        ids = (self.tokenize(prompt, add_special=True) if isinstance(prompt, str)
+               else np.ascontiguousarray(prompt, dtype=np.int64))
+        if len(ids) == 0 and self.info.bos_id < 0:
+            raise Error("the prompt is empty, and the model has no token that begins texts")
+        return ids if len(ids) else np.array([self.info.bos_id], dtype=np.int64)
+
+    def _end_ids(self) -> List[int]:
+        """What the tokenizer knows as the end of a text or of a turn."""
+        found = (library().hl_tokenizer_special(self.tokenizer.pointer, s.SPECIALS.index(name))
+                 for name in ("EOS", "EOT"))
+        return [id for id in found if id >= 0]
+
+    def _room(self, n_prompt: int, max_tokens: int) -> int:
+        """No more than is needed, no more than the model has."""
+        most, needed = self.info.n_ctx, n_prompt + max_tokens
+        if max_tokens == 0:
+            return most
+        return min(most, needed) if most > 0 else needed
+
+    # ------------------------------------------------------------ evaluating
+
+    def eval(self, texts: Optional[Texts] = None, *, files: Optional[Files] = None,
+             context: int = 0, stride: int = 0, off: Off = (), n_threads: int = 0) -> Evaluation:
+        """How well the model predicts texts (hl_perplexity).  Windows of `context` tokens begin
+        every `stride`.  Each text is a document, each file, and each line of a .jsonl file."""
+        if (texts is None) == (files is None):
+            raise Error("one of texts and files is wanted")
+        if texts is not None:
+            documents = [texts] if isinstance(texts, str) else list(texts)
+        else:
+            paths = [files] if isinstance(files, (str, os.PathLike)) else list(files or ())
+            documents = [text for path in paths for text in _read_documents(path)]
+        gates = self.gates(off) if off else None
+        watcher = Watcher(s.PerplexityProgress, lambda *_: None)
+        options = s.PerplexityOptions(n_ctx=context, stride=stride, n_threads=n_threads,
+                                      gates=None if gates is None else gates.ctypes.data,
+                                      progress=watcher.callback)
+        with Handle.open("hl_perplexity_close", "hl_perplexity_open", self._model.pointer,
+                         c.byref(options)) as perplexity:
+            found = [self._score(perplexity, watcher, document) for document in documents]
+            total = library().hl_perplexity_total(perplexity.pointer)
+        fields = {field.name: getattr(total, field.name)
+                  for field in dataclasses.fields(Evaluation) if field.name != "nll"}
+        return Evaluation(nll=found, **fields)
+
+    def _score(self, perplexity: Handle, watcher: Watcher, document: str) -> np.ndarray:
+        ids, n_bytes = self._encode(document, True, False)
+        nll = np.full(len(ids), math.nan)
+        scored = s.ScoredText(ids.ctypes.data, len(ids), n_bytes.ctypes.data, nll.ctypes.data, None)
+        watcher.call("hl_perplexity_add", c.byref(s.Nll()), perplexity.pointer, c.byref(scored))
+        return nll
+
+
+class _Writer:
+    """Tokens to text: whole characters, up to a word that ends it."""
+
+    def __init__(self, tokenizer: Handle, stop: Sequence[str]):
+        if any(not word for word in stop):
+            raise Error("stop: an empty text would stop at once")
+        self._stream = Handle.open("hl_decode_stream_close", "hl_decode_stream_open",
+                                   tokenizer.pointer, c.byref(s.DecodeOptions(True)))
+        words = c_texts([word.encode() for word in stop])
+        self._stop = Handle.open("hl_stop_words_free", "hl_stop_words_new", words, len(stop))
+        self._text: List[bytes] = []
+        self.ended = False
+
+    def __enter__(self) -> "_Writer":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self._stop.close()
+        self._stream.close()
+
+    def _call(self, name: str, *arguments: Any) -> bytes:
+        """A call that gives text."""
+        out, n_bytes = c.c_void_p(), s.Size()
+        call(name, c.byref(out), c.byref(n_bytes), *arguments)
+        return c.string_at(out.value, n_bytes.value) if n_bytes.value else b""
+
+    def _pass(self, more: bytes) -> None:
+        """Through the stop words."""
+        found = c.c_bool()
+        self._text.append(self._call("hl_stop_words_push", c.byref(found), self._stop.pointer, more,
+                                     len(more)))
+        self.ended = self.ended or found.value
+
+    def push(self, id: int) -> str:
+        """What a token adds, before stop words."""
+        more = self._call("hl_decode_stream_push", self._stream.pointer, id)
+        self._pass(more)
+        return more.decode("utf-8", "replace")
+
+    def finish(self) -> str:
+        """The whole text."""
+        self._pass(self._call("hl_decode_stream_finish", self._stream.pointer))
+        self._text.append(self._call("hl_stop_words_finish", self._stop.pointer))
+        return b"".join(self._text).decode("utf-8", "replace")
+
+
+def _run_generator(generator: Handle, writer: _Writer,
+                   on_token: Optional[Callable[[Token], Optional[bool]]]) -> Tuple[List[Token], str]:
+    tokens: List[Token] = []
+    found = s.Generated()
+    while True:
+        call("hl_generator_next", c.byref(found), generator.pointer)
+        shown = writer.push(found.id) if found.stop != s.STOPS.index("END") else ""
+        tokens.append(Token(found.id, shown, found.logprob, found.entropy, found.varentropy,
+                            found.attention_entropy))
+        goes_on = on_token is None or on_token(tokens[-1]) is not False
+        if writer.ended:
+            return tokens, "stop"
+        if found.stop != s.STOPS.index("NONE"):
+            return tokens, text(library().hl_stop_name(found.stop))
+        if not goes_on:
+            return tokens, "callback"
+
+
+def _rows(token_ids: Any) -> Iterable[Any]:
+    """(tokens) is one row."""
+    if len(token_ids) == 0 or np.ndim(token_ids[0]) > 0:
+        return token_ids
+    return [token_ids]
+
+
+def _write_lines(path: str, values: Iterable[Any]) -> None:
+    with open(path, "w", encoding="utf-8") as file:
+        for value in values:
+            json.dump(value, file, ensure_ascii=False)
+            file.write("\n")
+
+
+def _read_documents(path: Path) -> List[str]:
+    with open(path, "rb") as file:
+        content = file.read().decode("utf-8", "surrogateescape")
+    if not os.fspath(path).endswith((".jsonl", ".ndjson")):
+        return [content]
+    out = []
+    for number, line in enumerate(content.split("\n"), 1):
+        if line.strip():
+            out.append(_text_of_line(line, f"{os.fspath(path)}:{number}"))
+    return out
+
+
+def _text_of_line(line: str, place: str) -> str:
+    try:
+        found = json.loads(line)
+    except ValueError as error:
+        raise Error(f"{place}: {error}", "bad input") from None
+    if not isinstance(found, dict) or not isinstance(found.get("text"), str):
+        raise Error(f"{place}: no \"text\", or it is no string", "bad input")
+    return found["text"]
+
+
+def open_model(path: Path, *, tokenizer: Optional[Path] = None, off: Off = ()) -> Model:
+    """headlight.open: a model, from a Hugging Face folder, a .gguf file or a llama2.c .bin."""
+    return Model(path, tokenizer=tokenizer, off=off)

@@ -1,0 +1,108 @@
+"""Arrays whose axes have names, and tables: plain numpy inside, pandas and xarray on request."""
+from __future__ import annotations
+
+import dataclasses
+import importlib
+from typing import Any, Dict, List, Tuple
+
+import numpy as np
+
+
+def optional(module: str, wanted_for: str) -> Any:
+    """A module that is not needed for anything else."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise ImportError(f"{wanted_for} needs {module}, which is not installed; headlight itself "
+                          "needs numpy only") from error
+
+
+class NamedArray:
+    """Numbers with names for their axes: `values`, a numpy array, and `dims`.
+
+        profile.entropy.dims                  ("layer", "head")
+        profile.entropy[3, 1]                 as numpy
+        profile.entropy.sel(layer=3)          a NamedArray over heads
+        numpy.asarray(profile.entropy)        the values
+
+    NaN stands for what was not measured, and for heads that a layer does not have.
+    """
+
+    def __init__(self, values: Any, dims: Tuple[str, ...], name: str = ""):
+        self.values = np.asarray(values)
+        self.dims = tuple(dims)
+        self.name = name
+        if self.values.ndim != len(self.dims):
+            raise ValueError(f"{self.values.ndim} axes, but {len(self.dims)} names: {self.dims}")
+
+    @property
+    def shape(self) -> Tuple[int, ...]:
+        return self.values.shape
+
+    @property
+    def ndim(self) -> int:
+        return self.values.ndim
+
+    def sel(self, **where: int) -> "NamedArray":
+        """What lies at these places of these axes."""
+        for dim in where:
+            if dim not in self.dims:
+                raise KeyError(f"there is no axis {dim!r}; there are {', '.join(self.dims)}")
+        index = tuple(where.get(dim, slice(None)) for dim in self.dims)
+        return NamedArray(self.values[index], tuple(d for d in self.dims if d not in where),
+                          self.name)
+
+    def mean(self, *dims: str) -> "NamedArray":
+        """Over these axes, or all; what is NaN does not count."""
+        over = dims or self.dims
+        for dim in over:
+            if dim not in self.dims:
+                raise KeyError(f"there is no axis {dim!r}; there are {', '.join(self.dims)}")
+        axes = tuple(self.dims.index(dim) for dim in over)
+        there = ~np.isnan(self.values)
+        with np.errstate(invalid="ignore"):
+            mean = np.where(there, self.values, 0.0).sum(axis=axes) / there.sum(axis=axes)
+        return NamedArray(mean, tuple(d for d in self.dims if d not in over), self.name)
+
+    def to_xarray(self) -> Any:
+        """xarray.DataArray, where that is installed."""
+        return optional("xarray", "to_xarray").DataArray(self.values, dims=self.dims,
+                                                         name=self.name or None)
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+        return self.values if dtype is None else self.values.astype(dtype)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.values[index]
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __float__(self) -> float:
+        return float(self.values)
+
+    def __repr__(self) -> str:
+        shape = ", ".join(f"{dim}: {n}" for dim, n in zip(self.dims, self.shape))
+        return f"NamedArray {self.name} ({shape})\n{self.values!r}"
+
+
+@dataclasses.dataclass
+class Table:
+    """Columns of equal length, by name: numpy arrays, or lists of texts."""
+    name: str
+    title: str
+    columns: Dict[str, Any]
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values()), ()))
+
+    def __getitem__(self, column: str) -> Any:
+        return self.columns[column]
+
+    def rows(self) -> List[Dict[str, Any]]:
+        names = list(self.columns)
+        return [dict(zip(names, values)) for values in zip(*self.columns.values())]
+
+    def to_pandas(self) -> Any:
+        """pandas.DataFrame, where that is installed."""
+        return optional("pandas", "to_pandas").DataFrame(self.columns)

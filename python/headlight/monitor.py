@@ -1,0 +1,136 @@
+"""Entropies of every head over the steps of a training run: written, and alarms where they go wrong.
+
+    log = EntropyLog(folder="runs/first", jsonl="first.jsonl", on_alarm=print)
+    log.log(step, entropy, normalised, loss=2.3)
+
+Needs numpy only; headlight.torch.AttentionMonitor collects the entropies.  The rules and their
+limits are those of `headlight diagnose` (default_thresholds), on means of a step where a profile
+has medians of rows:
+
+    collapse   a share of collapse-share of the heads has a normalised entropy below
+               collapse-entropy
+    overload   a share of overload-share of them has one of overload-entropy or more
+    broken     an entropy is no number
+"""
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from typing import Any, Callable, Dict, List, Optional, Tuple, Union
+
+import numpy as np
+
+from ._library import Error
+from ._profile import default_thresholds
+from .events import EventWriter
+
+Path = Union[str, "os.PathLike[str]"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Alarm:
+    step: int
+    kind: str  # "collapse", "overload", "broken"
+    share: float  # of the heads that are measured
+    threshold: float  # that the share has reached
+    heads: List[Tuple[int, int]]  # (layer, head)
+
+    def __str__(self) -> str:
+        shown = ", ".join(f"L{layer}H{head}" for layer, head in self.heads[:8])
+        more = f" and {len(self.heads) - 8} more" if len(self.heads) > 8 else ""
+        return f"step {self.step}: {self.kind} of {self.share:.0%} of the heads: {shown}{more}"
+
+
+def find_alarms(step: int, entropy: np.ndarray, normalised: np.ndarray,
+                limits: Dict[str, float]) -> List[Alarm]:
+    """entropy, normalised: (layer, head); NaN in both: there is no such head."""
+    there = ~(np.isnan(entropy) & np.isnan(normalised))
+    n_heads = max(1, int(there.sum()))
+    broken = there & ~(np.isfinite(entropy) & np.isfinite(normalised))
+    rules = (("collapse", normalised < limits["collapse-entropy"], limits["collapse-share"]),
+             ("overload", normalised >= limits["overload-entropy"], limits["overload-share"]),
+             ("broken", broken, 0.0))
+    alarms = []
+    for kind, shows, threshold in rules:
+        heads = [(int(layer), int(head)) for layer, head in np.argwhere(shows)]
+        share = len(heads) / n_heads
+        if heads and share >= threshold:
+            alarms.append(Alarm(step, kind, share, threshold, heads))
+    return alarms
+
+
+class EntropyLog:
+    """Where the entropies of each step go; all of it is optional.
+
+    folder: TensorBoard's event files: "entropy/mean", "entropy/L3H1" ... and a histogram.
+    jsonl: a line a step, {"step", "entropy", "normalised", "alarms", ...}, appended.
+    on_step(step, entropy, normalised), on_alarm(alarm): called.
+    thresholds: some of default_thresholds()'s, by name.
+    """
+
+    def __init__(self, *, folder: Optional[Path] = None, jsonl: Optional[Path] = None,
+                 on_step: Optional[Callable[[int, np.ndarray, np.ndarray], Any]] = None,
+                 on_alarm: Optional[Callable[[Alarm], Any]] = None,
+                 thresholds: Optional[Dict[str, float]] = None):
+        self.limits = default_thresholds()
+        for name in thresholds or {}:
+            if name not in self.limits:
+                raise Error(f"there is no threshold {name!r}; there are {', '.join(self.limits)}")
+        self.limits.update(thresholds or {})
+        self.on_step, self.on_alarm = on_step, on_alarm
+        self._events = EventWriter(folder) if folder is not None else None
+        self._lines: Any = open(jsonl, "a", encoding="utf-8") if jsonl is not None else None
+
+    def log(self, step: int, entropy: Any, normalised: Any, **scalars: float) -> List[Alarm]:
+        """entropy: (layer, head) nats; normalised: the same over what uniform attention would
+        have.  scalars: the loss, say.  Returns the step's alarms."""
+        entropy, normalised = (np.asarray(x, dtype=np.float64) for x in (entropy, normalised))
+        if entropy.ndim != 2 or entropy.shape != normalised.shape:
+            raise Error(f"entropies have the shapes {entropy.shape} and {normalised.shape}, wanted "
+                        "(layer, head) of both")
+        alarms = find_alarms(step, entropy, normalised, self.limits)
+        if self._events is not None:
+            self._write_events(step, entropy, alarms, scalars)
+        if self._lines is not None:
+            self._write_line(step, entropy, normalised, alarms, scalars)
+        if self.on_step is not None:
+            self.on_step(step, entropy, normalised)
+        for alarm in alarms if self.on_alarm is not None else ():
+            self.on_alarm(alarm)
+        return alarms
+
+    def _write_events(self, step: int, entropy: np.ndarray, alarms: List[Alarm],
+                      scalars: Dict[str, float]) -> None:
+        finite = entropy[np.isfinite(entropy)]
+        values = {**scalars, "entropy/mean": float(finite.mean()) if finite.size else float("nan")}
+        values.update((f"alarm/{alarm.kind}", alarm.share) for alarm in alarms)
+        for (layer, head), value in np.ndenumerate(entropy):
+            if not np.isnan(value):
+                values[f"entropy/L{layer}H{head}"] = value
+        self._events.scalars(step, values)
+        self._events.histogram(step, "entropy", entropy)
+
+    def _write_line(self, step: int, entropy: np.ndarray, normalised: np.ndarray,
+                    alarms: List[Alarm], scalars: Dict[str, float]) -> None:
+        line = {"step": step, **scalars, "entropy": _listed(entropy),
+                "normalised": _listed(normalised),
+                "alarms": [dataclasses.asdict(alarm) for alarm in alarms]}
+        self._lines.write(json.dumps(line) + "\n")
+        self._lines.flush()
+
+    def close(self) -> None:
+        for file in (self._events, self._lines):
+            if file is not None:
+                file.close()
+
+    def __enter__(self) -> "EntropyLog":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+
+def _listed(values: np.ndarray) -> List[List[Optional[float]]]:
+    """JSON has no NaN: null."""
+    return [[float(value) if np.isfinite(value) else None for value in row] for row in values]

@@ -1,0 +1,272 @@
+"""headlight for PyTorch, 2.4 or later: attention whose entropy can be part of a loss.
+
+    from headlight.torch import AttentionMonitor, Collector, EntropyRegulariser, attention
+
+    out, lse, entropy = attention(q, k, v, causal=True)
+    loss = loss + EntropyRegulariser(target=2.0, weight=0.01)(entropy)
+    loss.backward()
+
+attention is a custom operator, headlight::attention, with a fake implementation (torch.compile,
+export) and its gradient, headlight::attention_backward: on the CPU, and on NVIDIA GPUs in the current
+stream.  Annotations are not deferred in this file: PyTorch reads the operators' schemas from them.
+"""
+import math
+from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Tuple, Union
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from . import _attention as core
+from ._library import Error
+from .monitor import Alarm, EntropyLog
+
+if not hasattr(torch.library, "custom_op"):
+    raise ImportError(f"headlight.torch needs PyTorch 2.4 or later, this is {torch.__version__}; "
+                      "headlight.attention takes tensors of any version, without gradients")
+
+# ------------------------------------------------------------------ the operator
+#
+# Operators have no keyword for "none" of a number: a window of -1 is no window.
+
+
+def _options(sinks, gates, alibi_slopes, key_bias, query_start, key_length, causal, scale, softcap,
+             window_left, window_right, window_sink) -> Dict[str, Any]:
+    return dict(sinks=sinks, gates=gates, alibi_slopes=alibi_slopes, key_bias=key_bias,
+                query_start=query_start, key_length=key_length, causal=causal, scale=scale,
+                softcap=softcap, window_left=None if window_left < 0 else window_left,
+                window_right=None if window_right < 0 else window_right, window_sink=window_sink)
+
+
+@torch.library.custom_op("headlight::attention", mutates_args=())
+def _forward(q: Tensor, k: Tensor, v: Tensor, sinks: Optional[Tensor], gates: Optional[Tensor],
+             alibi_slopes: Optional[Tensor], key_bias: Optional[Tensor],
+             query_start: Optional[Tensor], key_length: Optional[Tensor], causal: bool,
+             scale: float, softcap: float, window_left: int, window_right: int,
+             window_sink: int) -> Tuple[Tensor, Tensor, Tensor]:
+    found = core.attention(q, k, v, want=("out", "lse", "entropy"), **_options(
+        sinks, gates, alibi_slopes, key_bias, query_start, key_length, causal, scale, softcap,
+        window_left, window_right, window_sink))
+    return found.out, found.lse, found.entropy
+
+
+@_forward.register_fake
+def _(q, k, v, *_options_):
+    rows = q.shape[:3]
+    return (q.new_empty((*rows, v.shape[3])), q.new_empty(rows, dtype=torch.float32),
+            q.new_empty(rows, dtype=torch.float32))
+
+
+@torch.library.custom_op("headlight::attention_backward", mutates_args=())
+def _backward(q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, entropy: Tensor,
+              grad_out: Optional[Tensor], grad_lse: Optional[Tensor],
+              grad_entropy: Optional[Tensor], sinks: Optional[Tensor], gates: Optional[Tensor],
+              alibi_slopes: Optional[Tensor], key_bias: Optional[Tensor],
+              query_start: Optional[Tensor], key_length: Optional[Tensor], causal: bool,
+              scale: float, softcap: float, window_left: int, window_right: int,
+              window_sink: int) -> Tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    found = core.attention_backward(
+        q, k, v, core.Attention(out=out, lse=lse, entropy=entropy), grad_out=grad_out,
+        grad_lse=grad_lse, grad_entropy=grad_entropy, **_options(
+            sinks, gates, alibi_slopes, key_bias, query_start, key_length, causal, scale, softcap,
+            window_left, window_right, window_sink))
+    none = q.new_empty((0,), dtype=torch.float32)
+    return (found.dq, found.dk, found.dv, none.clone() if found.dsinks is None else found.dsinks,
+            none.clone() if found.dgates is None else found.dgates)
+
+
+@_backward.register_fake
+def _(q, k, v, out, lse, entropy, grad_out, grad_lse, grad_entropy, sinks, gates, *_options_):
+    of_heads = [q.new_empty((0 if x is None else q.shape[1],), dtype=torch.float32)
+                for x in (sinks, gates)]
+    return (q.new_empty(q.shape), k.new_empty(k.shape), v.new_empty(v.shape), *of_heads)
+
+
+def _keep(ctx, inputs, output):
+    q, k, v, sinks, gates, alibi_slopes, key_bias, query_start, key_length, *ctx.settings = inputs
+    ctx.set_materialize_grads(False)  # what no loss depends on costs nothing
+    ctx.save_for_backward(q, k, v, *output, sinks, gates, alibi_slopes, key_bias, query_start,
+                          key_length)
+
+
+def _gradient(ctx, grad_out, grad_lse, grad_entropy):
+    q, k, v, out, lse, entropy, sinks, gates, *rest = ctx.saved_tensors
+    dq, dk, dv, dsinks, dgates = _backward(q, k, v, out, lse, entropy, grad_out, grad_lse,
+                                           grad_entropy, sinks, gates, *rest, *ctx.settings)
+    return (dq, dk, dv, None if sinks is None else dsinks.to(sinks.dtype),
+            None if gates is None else dgates.to(gates.dtype), *[None] * 10)
+
+
+_forward.register_autograd(_gradient, setup_context=_keep)
+
+
+class AttentionRows(NamedTuple):
+    out: Tensor  # (batch, heads, queries, d_value), as q
+    lse: Tensor  # (batch, heads, queries) float32
+    entropy: Tensor  # (batch, heads, queries) float32, nats
+
+
+def attention(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False,
+              scale: Optional[float] = None, softcap: float = 0.0,
+              window_left: Optional[int] = None, window_right: Optional[int] = None,
+              window_sink: int = 0, query_start: Optional[Tensor] = None,
+              key_length: Optional[Tensor] = None, alibi_slopes: Optional[Tensor] = None,
+              key_bias: Optional[Tensor] = None, sinks: Optional[Tensor] = None,
+              gates: Optional[Tensor] = None, layer: Optional[int] = None,
+              module: Optional[torch.nn.Module] = None) -> AttentionRows:
+    """headlight.attention with gradients of q, k, v, sinks and gates, through out, lse and entropy.
+
+    q: (batch, heads, queries, d_head); k: (batch, kv_heads, keys, d_head); v: (batch, kv_heads,
+    keys, d_value).  alibi_slopes and key_bias are constants.  layer: which one this is, for
+    collectors and monitors; module: whose it is.
+    """
+    rows = AttentionRows(*_forward(
+        q, k, v, sinks, gates, alibi_slopes, key_bias, query_start, key_length, causal,
+        1.0 / math.sqrt(q.shape[3]) if scale is None else float(scale), float(softcap or 0.0),
+        -1 if window_left is None else window_left, -1 if window_right is None else window_right,
+        window_sink))
+    if layer is not None:
+        report(layer, rows.entropy, n_keys=k.shape[2], causal=causal, module=module)
+    return rows
+
+
+# -------------------------------------------------------------------- collecting
+
+_listeners: List[Callable[..., None]] = []
+
+
+def report(layer: int, entropy: Tensor, *, n_keys: int, causal: bool,
+           module: Optional[torch.nn.Module] = None) -> None:
+    """Tells whoever listens the entropies of a layer's rows, (batch, heads, queries)."""
+    for listener in tuple(_listeners):
+        listener(layer, entropy, n_keys=n_keys, causal=causal, module=module)
+
+
+class Collector:
+    """The entropies of a forward pass, for a loss.
+
+        with Collector() as seen:
+            loss = model(**batch).loss
+        loss = loss + regulariser(seen)
+
+    layers: {layer: [(batch, heads, queries), ...]}, as parts of the graph.
+    """
+
+    def __init__(self) -> None:
+        self.layers: Dict[int, List[Tensor]] = {}
+
+    def _listen(self, layer: int, entropy: Tensor, **_: Any) -> None:
+        self.layers.setdefault(layer, []).append(entropy)
+
+    def __enter__(self) -> "Collector":
+        self.layers.clear()
+        _listeners.append(self._listen)
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        _listeners.remove(self._listen)
+
+    def means(self) -> Dict[int, Tensor]:
+        """{layer: (heads)} over all rows that were seen."""
+        return {layer: torch.cat([x.transpose(0, 1).flatten(1) for x in parts], dim=1).mean(dim=1)
+                for layer, parts in sorted(self.layers.items())}
+
+
+class EntropyRegulariser(torch.nn.Module):
+    """weight * mean over heads of (H - target)^2, H a head's mean entropy in nats.
+
+    side: "both"; "below": only heads sharper than the target cost, against collapse; "above": only
+    flatter ones do, for heads that look at little.
+    """
+
+    def __init__(self, target: float, weight: float, side: str = "both"):
+        super().__init__()
+        if side not in ("both", "below", "above"):
+            raise Error(f"side is {side!r}, wanted both, below or above")
+        self.target, self.weight, self.side = target, weight, side
+
+    def forward(self, entropy: Union[Tensor, Iterable[Tensor], Collector]) -> Tensor:
+        """entropy: (batch, heads, queries), several of them, or a Collector."""
+        if isinstance(entropy, Collector):
+            heads = list(entropy.means().values())
+        else:
+            parts = [entropy] if isinstance(entropy, Tensor) else list(entropy)
+            heads = [part.mean(dim=(0, 2)) for part in parts]
+        if not heads:
+            raise Error("no entropies were collected: is the model's attention headlight's?")
+        off = torch.cat(heads) - self.target
+        if self.side != "both":
+            off = off.clamp(max=0.0) if self.side == "below" else off.clamp(min=0.0)
+        return self.weight * off.square().mean()
+
+
+# -------------------------------------------------------------------- monitoring
+
+
+class AttentionMonitor:
+    """Entropies of every head of a model while it trains, with alarms.
+
+        monitor = AttentionMonitor(model, folder="runs/first", on_alarm=print)
+        for step, batch in enumerate(batches):
+            loss = model(**batch).loss
+            ...
+            monitor.step(step, loss=loss.item())
+        monitor.close()
+
+    The model's attention must report: headlight.transformers' does, and attention(layer=...).
+    Each step is the mean of all rows since the one before; normalised is over what uniform attention
+    on the keys that a row sees (all up to its own, if causal) would have.  Options are EntropyLog's.
+    """
+
+    def __init__(self, model: Optional[torch.nn.Module] = None, **options: Any):
+        self.log = EntropyLog(**options)
+        self._modules = None if model is None else set(model.modules())
+        # {layer: ((2, heads) sums, (2) of how many rows)} of entropies and of normalised ones
+        self._seen: Dict[int, Tuple[Any, Any]] = {}
+        _listeners.append(self._listen)
+
+    @torch.no_grad()
+    def _listen(self, layer: int, entropy: Tensor, *, n_keys: int, causal: bool,
+                module: Optional[torch.nn.Module] = None) -> None:
+        if self._modules is not None and module is not None and module not in self._modules:
+            return
+        n_batch, _, n_queries = entropy.shape
+        seen = torch.full((n_queries,), float(n_keys), device=entropy.device)
+        if causal:
+            seen = torch.arange(n_keys - n_queries + 1, n_keys + 1, device=entropy.device).float()
+        most = seen.clamp(min=1.0).log()
+        # Rows that see one key have no entropy to be normalised.
+        share = torch.where(most > 0, entropy / most.clamp(min=1e-9), torch.zeros_like(entropy))
+        sums = torch.stack([entropy.sum(dim=(0, 2)), share.sum(dim=(0, 2))]).double()
+        n_normalised = min(n_queries, n_keys - 1) if causal else n_queries * (n_keys > 1)
+        counts = n_batch * np.array([n_queries, n_normalised])
+        before, n_before = self._seen.get(layer, (0.0, 0))
+        self._seen[layer] = (before + sums, n_before + counts)
+
+    def entropies(self) -> Tuple[np.ndarray, np.ndarray]:
+        """(layer, head) mean and normalised entropy since the last step; NaN where none was seen."""
+        n_layers = max(self._seen, default=-1) + 1
+        n_heads = max((sums.shape[1] for sums, _ in self._seen.values()), default=0)
+        out = np.full((2, n_layers, n_heads), math.nan)
+        for layer, (sums, counts) in self._seen.items():
+            out[:, layer, :sums.shape[1]] = sums.cpu().numpy() / np.maximum(counts, 1)[:, None]
+        return out[0], out[1]
+
+    def step(self, step: int, **scalars: float) -> List[Alarm]:
+        """Writes what was seen since the last step, and forgets it; the step's alarms."""
+        if not self._seen:
+            raise Error("no entropies were seen: is the model's attention headlight's?")
+        entropy, normalised = self.entropies()
+        self._seen.clear()
+        return self.log.log(step, entropy, normalised, **scalars)
+
+    def close(self) -> None:
+        if self._listen in _listeners:
+            _listeners.remove(self._listen)
+        self.log.close()
+
+    def __enter__(self) -> "AttentionMonitor":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()

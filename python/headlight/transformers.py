@@ -1,0 +1,119 @@
+"""headlight as an attention implementation of Hugging Face's transformers, 4.53 or later and 5.x.
+
+    import headlight.transformers                      registers it
+    model = AutoModelForCausalLM.from_pretrained(path, attn_implementation="headlight")
+    with headlight.transformers.Collector() as seen:
+        model(**batch)
+    seen.means()[3]                                    (heads) of layer 3, nats
+
+The model is otherwise as it was.  Its mask is that of padding alone, (batch, keys), left or right;
+which keys a row sees follows from is_causal and sliding_window.  Not taken, with an Error: masks with
+holes, static caches, dropout of attention probabilities, biases of positions.
+"""
+from __future__ import annotations
+
+from typing import Any, Optional, Tuple
+
+import torch
+from transformers import AttentionInterface
+from transformers.masking_utils import AttentionMaskInterface
+
+from ._library import Error
+from .torch import AttentionMonitor, Collector, EntropyRegulariser, attention, report
+
+__all__ = ["AttentionMonitor", "Collector", "EntropyRegulariser", "NAME", "attention_forward",
+           "padding_mask"]
+NAME = "headlight"
+
+
+def padding_mask(*_: Any, kv_length: int, kv_offset: Any = 0, attention_mask: Any = None,
+                 cache_position: Any = None, q_length: Any = None, q_offset: Any = None,
+                 **__: Any) -> Optional[torch.Tensor]:
+    """What transformers calls for a mask: (batch, keys), False where a key is padding; None where
+    none is."""
+    if cache_position is not None:  # until 5.5: the positions of the queries
+        q_length, q_offset = len(cache_position), int(cache_position[0])
+    end = None if q_offset is None else int(q_offset) + int(q_length) - int(kv_offset)
+    if end is not None and end != kv_length:
+        raise Error(f"there are {kv_length} keys, and the last query stands at {end}: headlight's "
+                    "attention needs a cache that grows, not a static one, and a text that looks at "
+                    "itself", "unsupported")
+    if attention_mask is None:
+        return None
+    if attention_mask.dim() != 2:
+        raise Error(f"attention_mask has {attention_mask.dim()} axes, wanted 2: (batch, keys)",
+                    "unsupported")
+    mask = attention_mask[:, -kv_length:].to(torch.bool)
+    return None if bool(mask.all()) else mask
+
+
+def _real_keys(mask: torch.Tensor) -> Tuple[torch.Tensor, torch.Tensor]:
+    """(batch) the first key that is no padding, and the one after the last."""
+    n_real, n_keys = mask.sum(dim=1), mask.shape[1]
+    first = mask.to(torch.int8).argmax(dim=1)
+    places = torch.arange(n_keys, device=mask.device)
+    run = (places >= first[:, None]) & (places < (first + n_real)[:, None])
+    if not torch.equal(run, mask):
+        raise Error("attention_mask has holes: headlight's attention takes padding on the left or "
+                    "on the right", "unsupported")
+    return first, first + n_real
+
+
+def _refuse(module: torch.nn.Module, dropout: float, others: dict) -> None:
+    if dropout and module.training:
+        raise Error(f"attention_dropout is {dropout}: headlight's attention has none", "unsupported")
+    for name in ("head_mask", "position_bias", "cu_seq_lens_q"):
+        if others.get(name) is not None:
+            raise Error(f"{name} is given: headlight's attention does not take it", "unsupported")
+
+
+def attention_forward(module: torch.nn.Module, query: torch.Tensor, key: torch.Tensor,
+                      value: torch.Tensor, attention_mask: Optional[torch.Tensor] = None,
+                      scaling: Optional[float] = None, dropout: float = 0.0,
+                      is_causal: Optional[bool] = None, sliding_window: Optional[int] = None,
+                      softcap: Optional[float] = None, s_aux: Optional[torch.Tensor] = None,
+                      **others: Any) -> Tuple[torch.Tensor, None]:
+    """What transformers calls for attention.  query: (batch, heads, queries, d_head); returns
+    (batch, queries, heads, d_value).  The entropy goes to collectors and monitors."""
+    _refuse(module, dropout, others)
+    if is_causal is None:
+        is_causal = getattr(module, "is_causal", True)
+    options = dict(causal=bool(is_causal), scale=scaling, softcap=softcap or 0.0, sinks=s_aux,
+                   window_left=None if sliding_window is None else sliding_window - 1)
+    if sliding_window is not None and not is_causal:
+        options["window_right"] = sliding_window - 1
+    who = dict(layer=getattr(module, "layer_idx", None), module=module)
+    if attention_mask is None:
+        out = attention(query, key, value, **options, **who).out
+    else:
+        out = _attend_padded(query, key, value, attention_mask, options, who)
+    return out.transpose(1, 2).contiguous(), None
+
+
+def _attend_padded(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
+                   mask: torch.Tensor, options: dict, who: dict) -> torch.Tensor:
+    if mask.dim() != 2:
+        raise Error(f"the mask has {mask.dim()} axes, wanted 2: (batch, keys)", "unsupported")
+    first, end = _real_keys(mask)
+    n_before = key.shape[2] - query.shape[2]
+    if not bool(first.any()):  # on the right: rows stand where they would without it
+        rows = attention(query, key, value, key_length=end,
+                         query_start=torch.full_like(end, n_before), **options)
+        out, entropies = rows.out, list(rows.entropy.unsqueeze(1))
+    else:  # on the left, sequence by sequence: the rows of padding see nothing
+        found = []
+        for b, (begin, stop) in enumerate(zip(first.tolist(), end.tolist())):
+            start = torch.tensor([n_before - begin], device=query.device)
+            found.append(attention(query[b:b + 1], key[b:b + 1, :, begin:stop],
+                                   value[b:b + 1, :, begin:stop], query_start=start, **options))
+        out, entropies = torch.cat([rows.out for rows in found]), [rows.entropy for rows in found]
+    for entropy, begin, stop in zip(entropies, first.tolist(), end.tolist()):
+        real = entropy[:, :, max(0, begin - n_before):stop - n_before]  # what is no padding
+        if who["layer"] is not None and real.shape[2] > 0:
+            report(who["layer"], real, n_keys=stop - begin, causal=options["causal"],
+                   module=who["module"])
+    return out
+
+
+AttentionInterface.register(NAME, attention_forward)
+AttentionMaskInterface.register(NAME, padding_mask)

@@ -1,0 +1,18 @@
+#!/bin/bash
+# python.sh - the Python package: tests/python, on numpy alone.  An instrumented library cannot be
+# loaded by a plain Python.
+set -u
+# shellcheck source=tests/cli/lib.bash
+. "$(dirname "$0")/lib.bash"
+
+library=$(dirname "$HEADLIGHT")/libheadlight.so
+if ! /usr/bin/python3 -c 'import numpy' 2>/dev/null; then
+    plan 1
+    skipped "the Python package" "no python3-numpy"
+elif nm -D "$library" | grep -qE '__(a|t)san_'; then
+    plan 1
+    skipped "the Python package" "an instrumented library"
+else
+    HEADLIGHT=$HEADLIGHT HEADLIGHT_LIBRARY=$library exec /usr/bin/python3 -B "$(dirname "$0")/../python/run.py"
+fi
+finish

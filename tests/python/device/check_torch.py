@@ -1,0 +1,284 @@
+"""check_torch.py - headlight.torch and headlight.transformers with a new PyTorch, and on a GPU.
+
+    PYTHONPATH=python HEADLIGHT_LIBRARY=build/libheadlight.so \
+        HEADLIGHT_CUDA_LIBRARY=build/libheadlight_cuda.so python3 tests/python/device/check_torch.py
+
+Needs PyTorch 2.4 or later; transformers 4.53 or later for the models; a GPU and
+libheadlight_cuda.so for the second device.  Prints a line a check; exits 1 if one fails, and says
+which were skipped.  Not part of `make check`.
+"""
+import glob
+import json
+import os
+import sys
+import tempfile
+import time
+import traceback
+
+import numpy as np
+import torch
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [os.path.dirname(HERE), os.path.join(HERE, "..", "..", "..", "python")]
+import headlight
+import headlight.torch as ht
+from headlight._library import cuda_library
+from support import ROOT, read_safetensors
+from test_attention import GRADIENTS, error, options_of
+
+FAILED, DEVICES = [], ["cpu"]
+
+
+def check(name, function, *arguments):
+    started = time.time()
+    try:
+        note = function(*arguments)
+        print(f"ok       {name}: {note} ({time.time() - started:.1f} s)", flush=True)
+    except Exception:
+        FAILED.append(name)
+        print(f"NOT OK   {name}\n{traceback.format_exc()}", flush=True)
+
+
+def inputs(device, dtype, n=33, heads=4, kv_heads=2, d=32, grad=True):
+    torch.manual_seed(0)
+    return [torch.randn(2, h, n, d, device=device).to(dtype).requires_grad_(grad)
+            for h in (heads, kv_heads, kv_heads)]
+
+
+# ------------------------------------------------------------------ the operator
+
+
+def operator(device, dtype):
+    q, k, v = inputs(device, dtype)
+    rest = (None, None, None, None, None, None, True, 0.2, 0.0, -1, -1, 0)
+    torch.library.opcheck(torch.ops.headlight.attention.default, (q, k, v, *rest))
+    gates = torch.ones(4, device=device, requires_grad=True)
+    torch.library.opcheck(torch.ops.headlight.attention.default, (q, k, v, None, gates, *rest[2:]))
+    return "opcheck passes, with and without gates"
+
+
+def gradcheck():
+    q, k, v = (torch.randn(1, 2, 6, 4, dtype=torch.float64, requires_grad=True) for _ in range(3))
+    assert torch.autograd.gradcheck(lambda *x: ht.attention(*x, causal=True).out, (q, k, v))
+    return "float64 on the CPU"
+
+
+def golden(device):
+    worst, n = 0.0, 0
+    for path in sorted(glob.glob(ROOT + "/tests/data/attention/*.safetensors")):
+        tensors, metadata = read_safetensors(path)
+        case = json.loads(metadata["case"])
+        if tensors["q"].dtype != np.float32:
+            continue
+        options = {name: torch.tensor(x, device=device) if isinstance(x, np.ndarray) else x
+                   for name, x in options_of(tensors, case).items()
+                   if name not in ("segments", "n_segments")}
+        leaves = {name: torch.tensor(tensors[name], device=device, requires_grad=True)
+                  for name in ("q", "k", "v", "gates", "sinks") if name in tensors}
+        options.update((name, leaf) for name, leaf in leaves.items() if name not in "qkv")
+        rows = ht.attention(leaves["q"], leaves["k"], leaves["v"], **options)
+        sum((getattr(rows, name) * torch.tensor(tensors["grad_" + name], device=device)).nan_to_num(
+            posinf=0.0, neginf=0.0).sum() for name in ("out", "lse", "entropy")).backward()
+        for name, leaf in leaves.items():
+            found = error(leaf.grad.cpu(), tensors["d" + name], True)
+            limit = max(GRADIENTS["d" + name][0], 8 * 2.0 ** -24 * case["max_score"])
+            assert found <= limit, f"{path} d{name}: {found} > {limit}"
+            worst, n = max(worst, found), n + 1
+    return f"{n} gradients, the largest relative error {worst:.1e}"
+
+
+def compiled(device):
+    q, k, v = inputs(device, torch.float32)
+
+    def loss(q, k, v):
+        out, _, entropy = ht.attention(q, k, v, causal=True)
+        return out.square().mean() + entropy.mean()
+
+    plain = torch.autograd.grad(loss(q, k, v), (q, k, v))
+    made = torch.autograd.grad(torch.compile(loss, fullgraph=True, backend="aot_eager")(q, k, v),
+                               (q, k, v))
+    worst = max((a - b).abs().max().item() for a, b in zip(plain, made))
+    assert worst < 1e-6, worst
+    return f"one graph; gradients within {worst:.1e}"
+
+
+def half(device, dtype):
+    """Against float64 on the same numbers; and beside what SDPA makes of them."""
+    q, k, v = inputs(device, dtype, n=130, d=64, grad=False)
+    rows = ht.attention(q, k, v, causal=True)
+    wide = [x.double().repeat_interleave(4 // x.shape[1], 1) for x in (q, k, v)]
+    exact = torch.nn.functional.scaled_dot_product_attention(*wide, is_causal=True)
+    narrow = [x.repeat_interleave(4 // x.shape[1], 1) for x in (q, k, v)]
+    theirs = torch.nn.functional.scaled_dot_product_attention(*narrow, is_causal=True)
+    ours, other = ((x.double() - exact).abs().max().item() for x in (rows.out, theirs))
+    assert rows.out.dtype == dtype and ours <= 2 * other, (ours, other)
+    return f"error {ours:.1e}, SDPA's {other:.1e}"
+
+
+def stream():
+    q, k, v = inputs("cuda", torch.bfloat16, n=512, d=64, grad=False)
+    wanted = ht.attention(q, k, v, causal=True)
+    other = torch.cuda.Stream()
+    other.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(other):
+        torch.cuda._sleep(int(1e8))  # what follows must wait for it, and so be in its stream
+        late = q * 2
+        found = ht.attention(late * 0.5, k, v, causal=True)
+    other.synchronize()
+    assert torch.equal(found.entropy, wanted.entropy) and torch.equal(found.out, wanted.out)
+    return "the work is in the current stream"
+
+
+# ------------------------------------------------------------------- transformers
+
+
+def small_models():
+    import transformers as t
+    common = dict(vocab_size=256, attention_dropout=0.0)
+    llama = dict(hidden_size=64, intermediate_size=128, num_hidden_layers=3, num_attention_heads=4,
+                 num_key_value_heads=2, max_position_embeddings=256, **common)
+    return {"llama": (t.LlamaForCausalLM, t.LlamaConfig(**llama)),
+            "qwen3": (t.Qwen3ForCausalLM, t.Qwen3Config(head_dim=16, **llama)),
+            "gpt2": (t.GPT2LMHeadModel, t.GPT2Config(n_embd=64, n_layer=3, n_head=4, n_positions=256,
+                                                     vocab_size=256, attn_pdrop=0.0,
+                                                     resid_pdrop=0.0, embd_pdrop=0.0))}
+
+
+def pair(name, device, dtype=torch.float32):
+    """The same random model with eager attention and with ours."""
+    kind, config = small_models()[name]
+    models = []
+    for implementation in ("eager", "headlight"):
+        torch.manual_seed(1)
+        model = kind._from_config(config, attn_implementation=implementation)
+        for parameter in model.parameters():  # scores that differ
+            parameter.data.mul_(3.0 if parameter.dim() > 1 else 1.0)
+        models.append(model.to(device=device, dtype=dtype).eval())
+    return models
+
+
+def eager_entropy(attentions, mask=None):
+    out = {}
+    for layer, p in enumerate(attentions):
+        p = p.double()
+        h = -(p * p.clamp(min=1e-300).log()).sum(-1)
+        out[layer] = h.mean(dim=(0, 2)) if mask is None else h.transpose(1, 2)[mask].mean(dim=0)
+    return out
+
+
+def model_agrees(name, device):
+    import headlight.transformers as hf
+    eager, ours = pair(name, device)
+    torch.manual_seed(2)
+    tokens = torch.randint(0, 256, (2, 40), device=device)
+    notes = []
+    left = torch.ones_like(tokens)
+    left[1, :9] = 0
+    for mask in (None, left):
+        real = torch.ones_like(tokens).bool() if mask is None else mask.bool()
+        with torch.no_grad(), hf.Collector() as seen:
+            a = eager(tokens, attention_mask=mask, output_attentions=True)
+            b = ours(tokens, attention_mask=mask)
+        logits = ((a.logits - b.logits)[real].abs().max() / a.logits[real].abs().max()).item()
+        wanted = eager_entropy(a.attentions, real)
+        entropy = max((wanted[i] - h).abs().max().item() for i, h in seen.means().items())
+        assert len(seen.means()) == 3 and logits < 1e-4 and entropy < 1e-4, (logits, entropy)
+        notes.append(f"logits {logits:.1e}, entropy {entropy:.1e}")
+    made = [m.generate(tokens[:1, :8], max_new_tokens=16, do_sample=False, pad_token_id=0,
+                       eos_token_id=None) for m in (eager, ours)]
+    assert torch.equal(*made), "generate"
+    return "; padded: ".join(notes) + "; generates the same"
+
+
+def bf16_is_nearer(name, device):
+    import headlight.transformers  # registers
+    torch.manual_seed(2)
+    tokens = torch.randint(0, 256, (2, 40), device=device)
+    with torch.no_grad():
+        exact = pair(name, device)[0](tokens).logits
+        eager, ours = (m(tokens).logits.float() for m in pair(name, device, torch.bfloat16))
+    a, b = ((x - exact).square().mean().sqrt().item() for x in (eager, ours))
+    assert b <= 1.05 * a, (a, b)
+    return f"rms of logits against f32: eager {a:.2e}, headlight {b:.2e}"
+
+
+def training_follows(device, n_steps=60):
+    import headlight.transformers as hf
+    torch.manual_seed(3)
+    text = torch.randint(0, 256, (1, 2000), device=device)
+    losses, notes = [], []
+    for model in pair("llama", device):
+        model.train()
+        optimiser = torch.optim.AdamW(model.parameters(), lr=1e-3)
+        found = []
+        for step in range(n_steps):
+            at = (step * 31) % 1900
+            batch = text[:, at:at + 64]
+            loss = model(batch, labels=batch).loss
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+            found.append(loss.item())
+        losses.append(found)
+    worst = max(abs(a - b) for a, b in zip(*losses))
+    assert worst < 2e-2 and losses[1][-1] < losses[1][0], (worst, losses[1][::10])
+    with tempfile.TemporaryDirectory() as folder:
+        with hf.AttentionMonitor(model, folder=folder, jsonl=folder + "/a.jsonl") as monitor:
+            for step in range(3):
+                with hf.Collector() as seen:
+                    loss = model(batch, labels=batch).loss
+                (loss + hf.EntropyRegulariser(0.5, 1.0)(seen)).backward()
+                monitor.step(step, loss=loss.item())
+        with open(folder + "/a.jsonl") as file:
+            lines = [json.loads(line) for line in file]
+        assert np.array(lines[0]["entropy"]).shape == (3, 4)
+        notes.append(read_with_tensorboard(folder))
+    return f"{n_steps} steps, losses within {worst:.1e} of eager's; " + "".join(notes)
+
+
+def read_with_tensorboard(folder):
+    try:
+        from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    except ImportError:
+        return "no tensorboard here to read the events"
+    found = EventAccumulator(folder).Reload()
+    assert [event.step for event in found.Scalars("loss")] == [0, 1, 2]
+    assert len(found.Histograms("entropy")) == 3
+    return "TensorBoard reads the events"
+
+
+def main():
+    print(f"PyTorch {torch.__version__}, headlight {headlight.version()}, {headlight.backend()}")
+    if torch.cuda.is_available():
+        try:
+            cuda_library()
+            DEVICES.append("cuda")
+        except headlight.Error as problem:
+            print(f"skipped  the GPU: {problem}")
+    else:
+        print("skipped  the GPU: there is none")
+    check("gradcheck", gradcheck)
+    for device in DEVICES:
+        check(f"{device}: operator", operator, device, torch.float32)
+        check(f"{device}: golden gradients", golden, device)
+        check(f"{device}: compiled", compiled, device)
+        check(f"{device}: bfloat16", half, device, torch.bfloat16)
+        check(f"{device}: float16", half, device, torch.float16)
+    if "cuda" in DEVICES:
+        check("cuda: stream", stream)
+    try:
+        import transformers
+        print(f"transformers {transformers.__version__}")
+    except ImportError as problem:
+        print(f"skipped  models: {problem}")
+        return 1 if FAILED else 0
+    for device in DEVICES:
+        for name in ("llama", "gpt2", "qwen3"):
+            check(f"{device}: {name}", model_agrees, name, device)
+            check(f"{device}: {name} in bfloat16", bf16_is_nearer, name, device)
+        check(f"{device}: training", training_follows, device)
+    return 1 if FAILED else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,225 @@
+"""test_torch.py - headlight.torch and headlight.transformers on the CPU.
+
+With a PyTorch before 2.4, as Debian's, the operators' registration is done by a stand-in: what is
+tested is all but that, which tests/python/device/check_torch.py does.
+"""
+import json
+import math
+import sys
+import types
+import unittest
+
+import numpy as np
+
+from support import attention_cases, read_safetensors
+from test_attention import GRADIENTS, TOLERANCES, error, options_of
+
+try:
+    import torch
+except ImportError:
+    torch = None
+
+
+class Operator:
+    """torch.library.custom_op's decorator, as far as it is used."""
+
+    def __init__(self, function):
+        self.function, self.gradient = function, None
+
+    def register_fake(self, function):
+        return function
+
+    def register_autograd(self, backward, *, setup_context):
+        function = self.function
+
+        class Gradient(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, *inputs):
+                output = function(*inputs)
+                setup_context(ctx, inputs, output)
+                return output
+
+            @staticmethod
+            def backward(ctx, *grads):
+                return backward(ctx, *grads)
+
+        self.gradient = Gradient
+
+    def __call__(self, *inputs):
+        return self.function(*inputs) if self.gradient is None else self.gradient.apply(*inputs)
+
+
+def load():
+    """headlight.torch and headlight.transformers, the latter without transformers."""
+    if not hasattr(torch.library, "custom_op"):
+        torch.library.custom_op = lambda name, mutates_args: Operator
+    interface = types.SimpleNamespace(register=lambda name, function: None)
+    there = "transformers" in sys.modules
+    if not there:
+        sys.modules["transformers"] = types.SimpleNamespace(AttentionInterface=interface)
+        sys.modules["transformers.masking_utils"] = types.SimpleNamespace(
+            AttentionMaskInterface=interface)
+    try:
+        import headlight.torch
+        import headlight.transformers
+    finally:
+        if not there:
+            del sys.modules["transformers"], sys.modules["transformers.masking_utils"]
+    return headlight.torch, headlight.transformers
+
+
+@unittest.skipIf(torch is None, "no python3-torch")
+class Torch(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.torch, cls.transformers = load()
+
+    def setUp(self):
+        torch.manual_seed(0)
+
+    def test_gradients_are_pytorchs(self):
+        """Golden cases through autograd: out, lse and entropy all take part in the loss."""
+        n_cases = 0
+        for path in attention_cases():
+            tensors, metadata = read_safetensors(path)
+            case = json.loads(metadata["case"])
+            if tensors["q"].dtype != np.float32:
+                continue
+            options = options_of(tensors, case)
+            for name in ("segments", "n_segments"):
+                options.pop(name, None)
+            leaves = {}
+            for name in ("q", "k", "v", "gates", "sinks"):
+                if name in tensors:
+                    leaves[name] = torch.tensor(tensors[name], requires_grad=True)
+            options = {name: torch.tensor(value) if isinstance(value, np.ndarray) else value
+                       for name, value in options.items()}
+            options.update((name, value) for name, value in leaves.items() if name not in "qkv")
+            rows = self.torch.attention(leaves["q"], leaves["k"], leaves["v"], **options)
+            loss = sum((getattr(rows, name) * torch.tensor(tensors["grad_" + name])).nan_to_num(
+                posinf=0.0, neginf=0.0).sum() for name in ("out", "lse", "entropy"))
+            loss.backward()
+            n_cases += 1
+            for name, leaf in leaves.items():
+                tolerance = max(GRADIENTS["d" + name][0], 8 * 2.0 ** -24 * case["max_score"])
+                self.assertLessEqual(error(leaf.grad, tensors["d" + name], True), tolerance,
+                                     f"{path} d{name}")
+            self.assertLessEqual(error(rows.entropy.detach(), tensors["entropy"], False),
+                                 max(TOLERANCES["entropy"][0], 8 * 2.0 ** -24 * case["max_score"]))
+        self.assertGreaterEqual(n_cases, 14)
+
+    def test_gradcheck(self):
+        q, k, v = (torch.randn(1, 2, 5, 4, dtype=torch.float64, requires_grad=True)
+                   for _ in range(3))
+        self.assertTrue(torch.autograd.gradcheck(
+            lambda *qkv: self.torch.attention(*qkv, causal=True).out, (q, k, v), nondet_tol=0))
+
+    def test_regulariser(self):
+        entropy = torch.tensor([[[1.0, 2.0], [3.0, 3.0]]], requires_grad=True)  # means 1.5 and 3
+        for side, wanted in (("both", (0.25 + 1.0) / 2), ("below", 0.25 / 2), ("above", 1.0 / 2)):
+            found = self.torch.EntropyRegulariser(2.0, 10.0, side)(entropy)
+            self.assertAlmostEqual(found.item(), 10.0 * wanted, places=6)
+        found.backward()
+        self.assertTrue(torch.equal(entropy.grad[0, 0], torch.zeros(2)))
+        with self.assertRaisesRegex(self.torch.Error, "side is 'up'"):
+            self.torch.EntropyRegulariser(2.0, 1.0, "up")
+        with self.assertRaisesRegex(self.torch.Error, "no entropies were collected"):
+            self.torch.EntropyRegulariser(2.0, 1.0)(self.torch.Collector())
+
+    def test_the_regulariser_moves_entropy(self):
+        q, k, v = (torch.randn(1, 2, 24, 8) for _ in range(3))
+        weight = torch.eye(8).requires_grad_()
+        optimiser = torch.optim.SGD([weight], lr=0.3)
+        regulariser = self.torch.EntropyRegulariser(target=1.0, weight=1.0)
+        losses = []
+        for _ in range(40):
+            with self.torch.Collector() as seen:
+                self.torch.attention(q @ weight, k, v, causal=True, layer=0)
+            loss = regulariser(seen)
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+            losses.append(loss.item())
+        self.assertLess(losses[-1], 0.1 * losses[0])
+
+    def test_monitor(self):
+        steps, alarms = [], []
+        module, other = torch.nn.Linear(1, 1), torch.nn.Linear(1, 1)
+        q, k, v = (torch.randn(2, 3, 12, 8) for _ in range(3))
+        with self.torch.AttentionMonitor(module, on_step=lambda *x: steps.append(x),
+                                         on_alarm=alarms.append) as monitor:
+            rows = self.torch.attention(q * 0, k, v, causal=True, layer=1, module=module)
+            self.torch.attention(q * 100, k, v, causal=True, layer=1, module=other)
+            monitor.step(5, loss=1.0)
+            with self.assertRaisesRegex(self.torch.Error, "no entropies were seen"):
+                monitor.step(6)
+        (step, entropy, normalised), = steps
+        self.assertEqual((step, entropy.shape), (5, (2, 3)))
+        np.testing.assert_allclose(entropy[1], rows.entropy.mean(dim=(0, 2)), rtol=1e-6)
+        np.testing.assert_allclose(normalised[1], 1.0, rtol=1e-6)  # uniform attention
+        self.assertTrue(np.isnan(entropy[0]).all())
+        self.assertEqual([alarm.kind for alarm in alarms], ["overload"])
+        self.assertEqual(self.torch._listeners, [])
+
+    # ------------------------------------------------------- for transformers
+
+    def plain(self, q, k, v, visible):
+        """(batch, queries, heads, d) and entropy, by the definition."""
+        k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
+        scores = (q @ k.transpose(2, 3) / q.shape[3] ** 0.5).masked_fill(~visible, -math.inf)
+        p = scores.softmax(-1).nan_to_num()
+        return (p @ v).transpose(1, 2), -(p * p.clamp(min=1e-30).log()).sum(-1)
+
+    def run_padded(self, mask, n_queries, sliding_window=None):
+        n_batch, n_keys = mask.shape
+        q = torch.randn(n_batch, 4, n_queries, 8)
+        k, v = (torch.randn(n_batch, 2, n_keys, 8) for _ in range(2))
+        places = torch.arange(n_keys)
+        rows = places[n_keys - n_queries:, None]
+        visible = (places <= rows) & mask[:, None, None, :]
+        if sliding_window is not None:
+            visible = visible & (places > rows - sliding_window)
+        wanted, entropy = self.plain(q, k, v, visible)
+        module = torch.nn.Module()
+        module.layer_idx, module.is_causal = 2, True
+        found = self.transformers.padding_mask(batch_size=n_batch, q_length=n_queries,
+                                               kv_length=n_keys, q_offset=n_keys - n_queries,
+                                               attention_mask=mask.long())
+        with self.torch.Collector() as seen:
+            out, none = self.transformers.attention_forward(module, q, k, v, found,
+                                                            sliding_window=sliding_window)
+        self.assertIsNone(none)
+        real = mask[:, n_keys - n_queries:]
+        self.assertLess((out - wanted)[real].abs().max().item(), 2e-6)
+        means = entropy.transpose(1, 2)[real].mean(dim=0)
+        self.assertLess((seen.means()[2] - means).abs().max().item(), 2e-6)
+
+    def test_padding_left_and_right(self):
+        full = torch.ones(3, 10, dtype=torch.bool)
+        right, left = full.clone(), full.clone()
+        right[1, 7:], right[2, 3:] = False, False
+        left[1, :4], left[2, :8] = False, False
+        for mask in (full, right, left):
+            self.run_padded(mask, 10)
+            self.run_padded(mask, 10, sliding_window=3)
+        for n_queries in (1, 2):  # after a cache
+            self.run_padded(left, n_queries)
+            self.run_padded(full, n_queries, sliding_window=4)
+
+    def test_what_cannot_be_is_refused(self):
+        module = torch.nn.Module()
+        q = torch.randn(1, 2, 4, 8)
+        holes = torch.tensor([[True, False, True, True]])
+        for expected, call in (
+                ("holes", lambda: self.transformers.attention_forward(module, q, q, q, holes)),
+                ("4 axes", lambda: self.transformers.attention_forward(module, q, q, q, q)),
+                ("attention_dropout is 0.1",
+                 lambda: self.transformers.attention_forward(module, q, q, q, dropout=0.1)),
+                ("position_bias",
+                 lambda: self.transformers.attention_forward(module, q, q, q, position_bias=q)),
+                ("a static one", lambda: self.transformers.padding_mask(
+                    batch_size=1, q_length=4, kv_length=64, q_offset=0)),
+                ("a static one", lambda: self.transformers.padding_mask(
+                    batch_size=1, cache_position=torch.arange(4), kv_length=64))):
+            with self.subTest(expected), self.assertRaisesRegex(self.torch.Error, expected):
+                call()
