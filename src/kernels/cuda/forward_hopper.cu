@@ -5,6 +5,7 @@
 #include "kernels/cuda/error.cuh"
 #include "kernels/cuda/forward_hopper.cuh"
 #include "kernels/cuda/kernels.cuh"
+#include "kernels/cuda/tensor_map.cuh"
 
 namespace headlight
 {
@@ -14,14 +15,6 @@ namespace headlight
 static bool is_half(hl_dtype dtype)
 {
     return dtype == HL_DTYPE_BF16 || dtype == HL_DTYPE_F16;
-}
-
-/* The copy engine wants 16 bytes everywhere, and strides that move. */
-static bool copies(const hl_rows &rows)
-{
-    return reinterpret_cast<uintptr_t>(rows.data) % 16 == 0 && rows.row_stride % 8 == 0 &&
-           rows.head_stride % 8 == 0 && rows.batch_stride % 8 == 0 && rows.row_stride > 0 &&
-           rows.head_stride > 0 && rows.batch_stride > 0;
 }
 
 static bool wants_only_basics(const hl_attention_result &r)
@@ -39,7 +32,8 @@ const char *hopper_refuses(const problem &p, const cudaDeviceProp &device)
         return "types other than bf16 or fp16 throughout";
     if (p.d_head != p.d_value || (p.d_head != 64 && p.d_head != 128))
         return "d_head and d_value other than 64 or 128";
-    if (p.out.data == nullptr || !copies(p.q) || !copies(p.k) || !copies(p.v) || !copies(p.out))
+    if (p.out.data == nullptr || !tensor_map_takes(p.q) || !tensor_map_takes(p.k) ||
+        !tensor_map_takes(p.v) || !tensor_map_takes(p.out))
         return "rows that do not lie on 16 bytes";
     if (p.softcap != 0.0f || p.alibi_slopes != nullptr || p.key_bias != nullptr ||
         !(p.scale > 0.0f))
@@ -49,53 +43,6 @@ const char *hopper_refuses(const problem &p, const cudaDeviceProp &device)
     if (p.result.lse == nullptr && wants_single_keys(p))
         return "diagonal, previous or first without lse";
     return nullptr;
-}
-
-/* ------------------------------------------------------------------ tensor maps */
-
-using encode_function = CUresult (*)(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *,
-                                     const cuuint64_t *, const cuuint64_t *, const cuuint32_t *,
-                                     const cuuint32_t *, CUtensorMapInterleave, CUtensorMapSwizzle,
-                                     CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
-
-/* The driver's, without linking it. */
-static encode_function encoder()
-{
-    static encode_function found = [] {
-        void                           *address = nullptr;
-        cudaDriverEntryPointQueryResult result;
-        if (cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &address, 12000,
-                                             cudaEnableDefault, &result) != cudaSuccess ||
-            result != cudaDriverEntryPointSuccess)
-            address = nullptr;
-        return reinterpret_cast<encode_function>(address);
-    }();
-    return found;
-}
-
-/* Boxes of n_box_rows rows by 64 columns; what lies outside reads as 0. */
-static hl_status make_map(CUtensorMap *map, const hl_rows &rows, int n_batch, int n_heads,
-                          int n_rows, int width, int n_box_rows)
-{
-    cuuint64_t sizes[]   = { (cuuint64_t)width, (cuuint64_t)n_rows, (cuuint64_t)n_heads,
-                             (cuuint64_t)n_batch };
-    cuuint64_t strides[] = { (cuuint64_t)rows.row_stride * 2, (cuuint64_t)rows.head_stride * 2,
-                             (cuuint64_t)rows.batch_stride * 2 };
-    cuuint32_t box[]     = { 64, (cuuint32_t)n_box_rows, 1, 1 };
-    cuuint32_t steps[]   = { 1, 1, 1, 1 };
-
-    if (encoder() == nullptr)
-        return fail(HL_NOT_FOUND, "the driver has no cuTensorMapEncodeTiled; wanted CUDA 12");
-    CUresult result =
-        encoder()(map,
-                  rows.dtype == HL_DTYPE_F16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
-                                             : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
-                  4, rows.data, sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
-                  CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-                  CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-    if (result != CUDA_SUCCESS)
-        return fail(HL_INTERNAL, "a tensor map was refused by the driver (error %d)", (int)result);
-    return HL_OK;
 }
 
 /* --------------------------------------------------------------------- counters */
@@ -129,10 +76,10 @@ static hl_status launch(const problem &p, const cudaDeviceProp &device, cudaStre
     int64_t         together   = CACHE_BYTES / head_bytes;
     int             n_heads    = p.n_batch * p.n_heads;
 
-    HL_CUDA_TRY(make_map(&maps.q, p.q, p.n_batch, p.n_heads, p.n_queries, S::D, S::ROWS));
-    HL_CUDA_TRY(make_map(&maps.k, p.k, p.n_batch, p.n_kv_heads, p.n_keys, S::D, S::KEYS));
-    HL_CUDA_TRY(make_map(&maps.v, p.v, p.n_batch, p.n_kv_heads, p.n_keys, S::D, S::KEYS));
-    HL_CUDA_TRY(make_map(&maps.out, p.out, p.n_batch, p.n_heads, p.n_queries, S::D, 64));
+    HL_CUDA_TRY(tensor_map_make(&maps.q, p.q, p.n_batch, p.n_heads, p.n_queries, S::D, S::ROWS));
+    HL_CUDA_TRY(tensor_map_make(&maps.k, p.k, p.n_batch, p.n_kv_heads, p.n_keys, S::D, S::KEYS));
+    HL_CUDA_TRY(tensor_map_make(&maps.v, p.v, p.n_batch, p.n_kv_heads, p.n_keys, S::D, S::KEYS));
+    HL_CUDA_TRY(tensor_map_make(&maps.out, p.out, p.n_batch, p.n_heads, p.n_queries, S::D, 64));
     HL_CUDA_TRY(next_counter(&schedule.counter));
     schedule.n_row_tiles = (p.n_queries + S::ROWS - 1) / S::ROWS;
     schedule.n_tiles     = schedule.n_row_tiles * n_heads;
