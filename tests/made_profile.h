@@ -163,8 +163,7 @@ static inline void add_made_layer(hl_profile *profile, made_layer *layer, int64_
 
     for (int i = 0; i < M_SAMPLED; i++)
         sampled[i] = 8 * i + 7;
-    assert_ok(hl_profile_rows(profile, &rows, &mask));
-    assert_ok(hl_profile_samples(profile, &rows, &mask));
+    assert_ok(hl_profile_layer(profile, &rows, &mask));
 }
 
 static inline void add_made_sequence(hl_profile *profile, const made_model *model,

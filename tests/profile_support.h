@@ -108,8 +108,20 @@ static inline void add_made_layer(hl_profile *profile, made_sequence *made, int6
                              .n_keys       = P_ROWS };
     hl_profile_mask mask = { .is_causal = true };
 
-    assert_ok(hl_profile_rows(profile, &rows, &mask));
-    assert_ok(hl_profile_samples(profile, &rows, &mask));
+    assert_ok(hl_profile_layer(profile, &rows, &mask));
+}
+
+/* Of one sequence: (n_heads of the layer, n, n). */
+static inline void add_kernels(hl_profile *profile, int64_t layer, const double *kernels, int64_t n)
+{
+    int64_t n_heads = P_HEADS - layer;
+
+    assert_ok(hl_profile_kernels_open(profile, 1, n));
+    for (int64_t head = 0; head < n_heads; head++)
+        hl_profile_kernels_head(profile, 0, head, kernels + head * n * n, n);
+    for (int64_t head = 0; head < n_heads; head++)
+        hl_profile_kernels_pairs(profile, layer, 0, head, n);
+    hl_profile_kernels_close(profile, layer, 0, n);
 }
 
 static inline void add_made(hl_profile *profile, made_sequence *made)
@@ -135,7 +147,7 @@ static inline void add_made(hl_profile *profile, made_sequence *made)
                 kernels[head * 64 + i] =
                     i / 8 == i % 8 ? 1.0 : 0.1 * (double)((i / 8) * (i % 8) % 5);
         }
-        assert_ok(hl_profile_kernels(profile, layer, kernels, 8));
+        add_kernels(profile, layer, kernels, 8);
         hl_profile_influence(profile, layer, made_random(&state));
     }
     hl_profile_loss(profile, 5.0 * made_random(&state));

@@ -43,7 +43,7 @@ static inline void add_profile_layer(hl_profile *profile, int64_t layer, int64_t
         if (place % 2 == 1)
             entropy[i] *= factor;
     }
-    assert_ok(hl_profile_rows(profile, &rows, &mask));
+    assert_ok(hl_profile_layer(profile, &rows, &mask));
     free(entropy);
     free(zero);
 }

@@ -202,14 +202,14 @@ static void a_window_decides_what_is_seen(void **state)
 
     memset(m->values[0][0], 0, sizeof m->values[0][0]); /* five keys have less entropy */
     assert_ok(hl_profile_begin(profile, &batch));
-    assert_ok(hl_profile_rows(profile, &layer, &mask));
+    assert_ok(hl_profile_layer(profile, &layer, &mask));
     /* Five keys at most: never 16.  Key 0 is seen by rows 0 .. 4. */
     assert_int_equal(hl_profile_moments(profile, 0, 0, HL_Q_FAIR).count, 0);
     assert_int_equal(hl_profile_moments(profile, 0, 0, HL_Q_FIRST).count, 5);
     assert_int_equal(hl_profile_moments(profile, 0, 0, HL_Q_NOSINK).count, P_ROWS - 1);
     /* A learned sink is an outcome more: 16 of them with a window of 15. */
     mask = (hl_profile_mask){ .is_causal = true, .has_sink = true };
-    assert_ok(hl_profile_rows(profile, &layer, &mask));
+    assert_ok(hl_profile_layer(profile, &layer, &mask));
     assert_int_equal(hl_profile_moments(profile, 0, 0, HL_Q_FAIR).count, P_ROWS - 14);
     make_sequence(m, 1);
     hl_profile_free(profile);
@@ -341,7 +341,8 @@ static void k90_is_that_of_a_sorted_row(void **state)
         while (mass < 0.9 - 1e-6)
             mass += (double)sorted[k++];
         assert_ok(hl_profile_begin(profile, &batch));
-        assert_ok(hl_profile_samples(profile, &rows, &mask));
+        assert_ok(hl_profile_samples_open(profile, &rows, &mask));
+        hl_profile_samples_head(profile, &rows, 0);
         double seen = hl_profile_pattern(profile, 0, 0, HL_PM_K90, false).mean * KEYS;
         assert_true(fabs(seen - k) < 0.01 || (fabs(seen - k - 1) < 0.01 && mass < 0.9 + 1e-6));
         hl_profile_free(profile);
@@ -380,7 +381,7 @@ static void cka_sees_turns_and_scales_but_not_chance(void **state)
         }
         for (int head = 0; head < P_HEADS; head++)
             kernel_of(kernels[head], outputs[head]);
-        assert_ok(hl_profile_kernels(profile, 0, kernels[0], CKA_ROWS));
+        add_kernels(profile, 0, kernels[0], CKA_ROWS);
     }
     assert_true(hl_profile_cka(profile, 0, 0, 1) > 0.999);
     assert_true(hl_profile_cka(profile, 0, 0, 2) <

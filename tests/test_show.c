@@ -177,7 +177,7 @@ static void write_wide(const char *path, int64_t n_heads)
                                  .lengths = &length,
                                  .rows    = &statistics };
         hl_profile_mask mask = { .is_causal = true };
-        assert_ok(hl_profile_rows(profile, &rows, &mask));
+        assert_ok(hl_profile_layer(profile, &rows, &mask));
     }
     assert_ok(hl_profile_end(profile));
     assert_ok(hl_profile_write(profile, path));

@@ -78,50 +78,35 @@ static double one_minus_cosine(const float *a, const float *b, int64_t n)
     return 1.0 - sums[0] / sqrt(sums[1] * sums[2]);
 }
 
-/* The sampled rows of one sequence, before and after a block: `after` is the session's stream,
- * from the sequence's first row on, and then is what the next block reads. */
-static void follow_rows(float *before, double *influence, const float *after,
-                        const int64_t *sampled, int64_t n, const hl_measuring *m)
+/* Does the chunk have number `index` of m->outputs? */
+static bool is_in_chunk(const hl_measuring *m, const hl_layer_rows *rows, int64_t index)
 {
-    int64_t d_model = m->config->d_model;
+    int64_t sequence = index / HL_OUTPUT_ROWS;
+    int64_t row      = m->outputs[index] - rows->start[sequence];
 
-#pragma omp parallel for num_threads(hl_forward_threads(m->session, n *d_model))
-    for (int64_t i = 0; i < n; i++) {
-        float       *kept = before + i * d_model;
-        const float *row  = after + sampled[i] * d_model;
-
-        influence[i] = one_minus_cosine(kept, row, d_model);
-        memcpy(kept, row, (size_t)d_model * sizeof *kept);
-    }
+    return row >= 0 && row < rows->lengths[sequence];
 }
 
-static void follow_stream(hl_measuring *m, const hl_layer_rows *rows, bool counts)
+/* A sampled row before and after a block: the session's stream is what the next one reads. */
+static void follow_row(const hl_measuring *m, const hl_layer_rows *rows, int64_t index)
 {
-    int64_t sampled[HL_OUTPUT_ROWS];
-    double  influence[HL_OUTPUT_ROWS];
+    int64_t d_model  = rows->d_model;
+    int64_t sequence = index / HL_OUTPUT_ROWS;
+    int64_t row      = m->outputs[index] - rows->start[sequence];
+    float  *kept     = m->stream + index * d_model;
 
-    for (int64_t sequence = 0; sequence < rows->n_batch; sequence++) {
-        int64_t n = hl_measure_output_rows(sampled, m, rows, sequence);
-
-        follow_rows(m->stream + sequence * HL_OUTPUT_ROWS * rows->d_model, influence,
-                    m->session->rows.x + sequence * rows->n_rows * rows->d_model, sampled, n, m);
-        for (int64_t i = 0; i < n && counts; i++)
-            hl_profile_influence(m->profile, rows->layer, influence[i]);
-    }
+    if (!is_in_chunk(m, rows, index))
+        return;
+    const float *after  = m->session->rows.x + (sequence * rows->n_rows + row) * d_model;
+    m->influence[index] = one_minus_cosine(kept, after, d_model);
+    memcpy(kept, after, (size_t)d_model * sizeof *kept);
 }
 
 static hl_status watch_embedded(void *context, const hl_layer_rows *rows)
 {
-    follow_stream(context, rows, false);
+    for (int64_t i = 0; i < rows->n_batch * HL_OUTPUT_ROWS; i++)
+        follow_row(context, rows, i);
     return HL_OK;
-}
-
-/* After the block the session's stream is its output.  The last block is not finished unless
- * the loss is wanted. */
-static void watch_stream(hl_measuring *m, const hl_layer_rows *rows)
-{
-    if (rows->layer < m->config->n_layers - 1 || m->options.nll)
-        follow_stream(m, rows, true);
 }
 
 /* --------------------------------------------------------------------------- tap */
@@ -160,6 +145,45 @@ static void entropy_by_definition(hl_measuring *m, const hl_layer_rows *rows)
     }
 }
 
+/* After the block the session's stream is its output.  The last block is not finished unless
+ * the loss is wanted. */
+static int64_t rows_to_follow(const hl_measuring *m, const hl_layer_rows *rows)
+{
+    bool is_finished = rows->layer < m->config->n_layers - 1 || m->options.nll;
+
+    return is_finished ? rows->n_batch * HL_OUTPUT_ROWS : 0;
+}
+
+/* All that a layer adds, in one parallel region: what a head adds by itself takes so
+ * little time that threads must not meet more often. */
+static void add_layer(hl_measuring *m, const hl_layer_rows *rows)
+{
+    int64_t n_values = rows->n_batch * rows->n_rows * rows->n_heads * HL_N_QUANTITIES;
+    int64_t n_follow = rows_to_follow(m, rows);
+
+#pragma omp parallel num_threads(hl_profile_threads(m->profile, n_values))
+    {
+#pragma omp for schedule(static) nowait
+        for (int64_t i = 0; i < n_follow; i++)
+            follow_row(m, rows, i);
+#pragma omp for schedule(static)
+        for (int64_t head = 0; head < rows->n_heads; head++) {
+            hl_profile_rows_head(m->profile, rows, head);
+            hl_profile_samples_head(m->profile, rows, head);
+            hl_measure_outputs_head(m, rows, head);
+        }
+#pragma omp for schedule(static, 1)
+        for (int64_t head = 0; head < rows->n_heads; head++) {
+            hl_profile_samples_pairs(m->profile, rows, head);
+            hl_measure_outputs_pairs(m, rows, head);
+        }
+    }
+    for (int64_t i = 0; i < n_follow; i++) {
+        if (is_in_chunk(m, rows, i))
+            hl_profile_influence(m->profile, rows->layer, m->influence[i]);
+    }
+}
+
 static hl_status watch_layer(void *context, const hl_layer_rows *given)
 {
     hl_status           status     = HL_OK;
@@ -168,17 +192,22 @@ static hl_status watch_layer(void *context, const hl_layer_rows *given)
     hl_attention_result statistics = *given->rows;
     hl_profile_mask     mask       = mask_of(m, given->layer);
 
-    watch_stream(m, &rows);
-    if (rows.n_heads == 0)
+    if (rows.n_heads == 0) {
+        add_layer(m, &rows);
         return HL_OK;
+    }
     if (m->options.epsilon > 0.0) {
         entropy_by_definition(m, &rows);
         statistics.entropy = m->entropy;
         rows.rows          = &statistics;
     }
-    HL_TRY(hl_profile_rows(m->profile, &rows, &mask));
-    HL_TRY(hl_profile_samples(m->profile, &rows, &mask));
-    HL_TRY(hl_measure_outputs(m, &rows));
+    HL_TRY(hl_profile_rows_open(m->profile, &rows, &mask));
+    HL_TRY(hl_profile_samples_open(m->profile, &rows, &mask));
+    HL_TRY(hl_profile_kernels_open(m->profile, rows.n_batch, HL_KERNEL_ROWS));
+    add_layer(m, &rows);
+    hl_profile_rows_close(m->profile, &rows);
+    hl_profile_samples_close(m->profile, &rows);
+    hl_measure_outputs_close(m, &rows);
     if (m->rows != NULL)
         hl_measure_rows_add(m->rows, &rows);
 

@@ -48,12 +48,12 @@ typedef struct hl_measuring {
     int64_t *positions; /* (B, n_patterns) */
     int64_t *outputs;   /* (B, HL_OUTPUT_ROWS) positions, too */
 
-    float  *stream;   /* (B, HL_OUTPUT_ROWS, D) those rows of the residual stream */
-    float  *gram;     /* W_h W_h' of every layer and head: (L, H, d, d) */
-    float  *products; /* (n_threads, 2, HL_OUTPUT_ROWS, d) z, and z times the Gram matrix */
-    double *kernels;  /* (H, HL_KERNEL_ROWS, HL_KERNEL_ROWS) */
-    double *values;   /* (HL_LOGIT_ROWS) of a row each, before they are added */
-    float  *entropy;  /* (B, H, n_piece) with epsilon */
+    float  *stream;    /* (B, HL_OUTPUT_ROWS, D) those rows of the residual stream */
+    float  *gram;      /* W_h W_h' of every layer and head: (L, H, d, d) */
+    float  *products;  /* (n_threads, 2, HL_OUTPUT_ROWS, d) z, and z times the Gram matrix */
+    double *influence; /* (B, HL_OUTPUT_ROWS) of the layer at hand */
+    double *values;    /* (HL_LOGIT_ROWS) of a row each, before they are added */
+    float  *entropy;   /* (B, H, n_piece) with epsilon */
 
     hl_measure_rows *rows; /* NULL: not wanted */
 } hl_measuring;
@@ -69,9 +69,12 @@ void      hl_measure_close(hl_measuring *m);
 /* measure_outputs.c: Gram matrices of all layers, and a layer's outputs into the profile. */
 hl_status hl_measure_make_gram(hl_measuring *m);
 /* Rows of this chunk among m->outputs: out (HL_OUTPUT_ROWS). */
-int64_t   hl_measure_output_rows(int64_t *out, const hl_measuring *m, const hl_layer_rows *rows,
-                                 int64_t sequence);
-hl_status hl_measure_outputs(hl_measuring *m, const hl_layer_rows *rows);
+int64_t hl_measure_output_rows(int64_t *out, const hl_measuring *m, const hl_layer_rows *rows,
+                               int64_t sequence);
+/* In the parts of stats/profile.h: each head by one thread, then the pairs, then the end. */
+void hl_measure_outputs_head(hl_measuring *m, const hl_layer_rows *rows, int64_t head);
+void hl_measure_outputs_pairs(hl_measuring *m, const hl_layer_rows *rows, int64_t head);
+void hl_measure_outputs_close(hl_measuring *m, const hl_layer_rows *rows);
 
 /* measure_probe.c */
 hl_status hl_measure_probe(hl_measuring *m);

@@ -27,10 +27,9 @@ typedef struct map_measuring {
 
 static hl_status watch_layer(void *context, const hl_layer_rows *rows)
 {
-    map_measuring *m      = context;
-    hl_status      status = hl_profile_rows(m->profile, rows, &m->mask);
+    map_measuring *m = context;
 
-    return status == HL_OK ? hl_profile_samples(m->profile, rows, &m->mask) : status;
+    return hl_profile_layer(m->profile, rows, &m->mask);
 }
 
 /* Up to SAMPLED_ROWS positions that rise, by content: one from each of as many stretches. */

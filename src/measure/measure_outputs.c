@@ -132,8 +132,10 @@ typedef struct head_outputs {
 } head_outputs;
 
 static head_outputs multiply(const hl_measuring *m, const hl_layer_rows *rows, int64_t sequence,
-                             int64_t head, const int64_t *sampled, int64_t n)
+                             int64_t head)
 {
+    int64_t      sampled[HL_OUTPUT_ROWS];
+    int64_t      n       = hl_measure_output_rows(sampled, m, rows, sequence);
     int64_t      d       = rows->d_head;
     float       *own     = m->products + hl_thread_index() * 2 * HL_OUTPUT_ROWS * d;
     head_outputs outputs = { own, own + HL_OUTPUT_ROWS * d, n, d };
@@ -180,28 +182,50 @@ static void make_kernel(double *out, const head_outputs *outputs, int64_t n, int
     }
 }
 
-hl_status hl_measure_outputs(hl_measuring *m, const hl_layer_rows *rows)
+/* Of n rows, so many are compared between heads. */
+static int64_t kernel_rows(int64_t n)
 {
-    hl_status status = HL_OK;
-    int64_t   sampled[HL_OUTPUT_ROWS];
+    return n > HL_KERNEL_ROWS ? HL_KERNEL_ROWS : n;
+}
 
-    for (int64_t sequence = 0; sequence < rows->n_batch; sequence++) {
-        int64_t n        = hl_measure_output_rows(sampled, m, rows, sequence);
-        int64_t step     = n > HL_KERNEL_ROWS ? n / HL_KERNEL_ROWS : 1;
-        int64_t n_kernel = n > HL_KERNEL_ROWS ? HL_KERNEL_ROWS : n;
+static void add_outputs(hl_measuring *m, const hl_layer_rows *rows, int64_t sequence, int64_t head)
+{
+    double       kernel[HL_KERNEL_ROWS * HL_KERNEL_ROWS];
+    head_outputs outputs = multiply(m, rows, sequence, head);
+    int64_t      n       = kernel_rows(outputs.n);
 
-        if (n == 0)
-            continue;
-#pragma omp parallel for num_threads(                                                              \
-    hl_forward_threads(m->session, n * rows->n_heads * rows->d_head * rows->d_head))
-        for (int64_t head = 0; head < rows->n_heads; head++) {
-            head_outputs outputs = multiply(m, rows, sequence, head, sampled, n);
-            add_norms(m, rows->layer, head, &outputs);
-            make_kernel(m->kernels + head * n_kernel * n_kernel, &outputs, n_kernel, step);
-        }
-        HL_TRY(hl_profile_kernels(m->profile, rows->layer, m->kernels, n_kernel));
-    }
+    if (n == 0)
+        return;
+    add_norms(m, rows->layer, head, &outputs);
+    make_kernel(kernel, &outputs, n, outputs.n / n);
+    hl_profile_kernels_head(m->profile, sequence, head, kernel, n);
+}
 
-done:
-    return status;
+void hl_measure_outputs_head(hl_measuring *m, const hl_layer_rows *rows, int64_t head)
+{
+    for (int64_t sequence = 0; sequence < rows->n_batch; sequence++)
+        add_outputs(m, rows, sequence, head);
+}
+
+/* Of a sequence in this chunk. */
+static int64_t sequence_kernel_rows(const hl_measuring *m, const hl_layer_rows *rows,
+                                    int64_t sequence)
+{
+    int64_t sampled[HL_OUTPUT_ROWS];
+
+    return kernel_rows(hl_measure_output_rows(sampled, m, rows, sequence));
+}
+
+void hl_measure_outputs_pairs(hl_measuring *m, const hl_layer_rows *rows, int64_t head)
+{
+    for (int64_t sequence = 0; sequence < rows->n_batch; sequence++)
+        hl_profile_kernels_pairs(m->profile, rows->layer, sequence, head,
+                                 sequence_kernel_rows(m, rows, sequence));
+}
+
+void hl_measure_outputs_close(hl_measuring *m, const hl_layer_rows *rows)
+{
+    for (int64_t sequence = 0; sequence < rows->n_batch; sequence++)
+        hl_profile_kernels_close(m->profile, rows->layer, sequence,
+                                 sequence_kernel_rows(m, rows, sequence));
 }

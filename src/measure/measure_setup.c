@@ -187,7 +187,7 @@ static hl_status allocate(hl_measuring *m)
     HL_TRY(HL_ALLOC(&m->outputs, n_batch * HL_OUTPUT_ROWS));
     HL_TRY(HL_ALLOC_ZEROED(&m->stream, n_batch * HL_OUTPUT_ROWS * (size_t)m->config->d_model));
     HL_TRY(HL_ALLOC(&m->products, n_threads * 2 * HL_OUTPUT_ROWS * (size_t)m->config->d_head));
-    HL_TRY(HL_ALLOC(&m->kernels, n_heads * HL_KERNEL_ROWS * HL_KERNEL_ROWS));
+    HL_TRY(HL_ALLOC(&m->influence, n_batch * HL_OUTPUT_ROWS));
     HL_TRY(HL_ALLOC(&m->values, HL_LOGIT_ROWS));
     if (m->options.epsilon > 0.0)
         HL_TRY(HL_ALLOC(&m->entropy, n_batch * n_heads * n_piece));
@@ -231,7 +231,7 @@ void hl_measure_close(hl_measuring *m)
     hl_free(m->stream);
     hl_free(m->gram);
     hl_free(m->products);
-    hl_free(m->kernels);
+    hl_free(m->influence);
     hl_free(m->values);
     hl_free(m->entropy);
 }

@@ -7,8 +7,9 @@
  *
  *     hl_profile_new      empty, for a shape                (profile.c)
  *     hl_profile_begin    a batch of sequences              (profile_add.c)
- *     hl_profile_rows     add the rows of a layer           (profile_rows.c)
- *     hl_profile_samples  add whole rows of attention       (profile_sample.c)
+ *     hl_profile_layer    add the rows of a layer           (profile_add.c), or in parts:
+ *     hl_profile_rows_    their statistics                  (profile_rows.c)
+ *     hl_profile_samples_ whole rows of attention           (profile_sample.c)
  *     hl_profile_merge    add another profile               (profile_merge.c)
  *     hl_profile_write    a safetensors file                (profile_file.c)
  *     hl_profile_load     and back                          (profile_parse.c)
@@ -91,18 +92,40 @@ typedef struct hl_profile_mask {
 hl_status hl_profile_begin(hl_profile *profile, const hl_profile_batch *batch);
 hl_status hl_profile_end(hl_profile *profile);
 
-/* Rows of one layer, as a tap gets them: statistics, and segment_mass if there is more
- * than one type. */
-hl_status hl_profile_rows(hl_profile *profile, const hl_layer_rows *rows,
-                          const hl_profile_mask *mask);
-/* Whole rows: rows->pattern at rows->pattern_rows, where rows->patterns_differ says whose. */
-hl_status hl_profile_samples(hl_profile *profile, const hl_layer_rows *rows,
-                             const hl_profile_mask *mask);
+/* Rows of one layer, as a tap gets them: statistics, segment_mass if there is more than one
+ * type, and whole rows, rows->pattern at rows->pattern_rows, where rows->patterns_differ says
+ * whose. */
+hl_status hl_profile_layer(hl_profile *profile, const hl_layer_rows *rows,
+                           const hl_profile_mask *mask);
+
+/* The same in parts, for threads of the caller's: all is opened, then each head is added by
+ * one thread; when all heads are in, their pairs, each head with those that follow, by any
+ * thread again; and all is closed.  rows_... are the statistics, samples_... the whole rows. */
+hl_status hl_profile_rows_open(hl_profile *profile, const hl_layer_rows *rows,
+                               const hl_profile_mask *mask);
+void      hl_profile_rows_head(hl_profile *profile, const hl_layer_rows *rows, int64_t head);
+void      hl_profile_rows_close(hl_profile *profile, const hl_layer_rows *rows);
+hl_status hl_profile_samples_open(hl_profile *profile, const hl_layer_rows *rows,
+                                  const hl_profile_mask *mask);
+void      hl_profile_samples_head(hl_profile *profile, const hl_layer_rows *rows, int64_t head);
+void      hl_profile_samples_pairs(hl_profile *profile, const hl_layer_rows *rows, int64_t head);
+void      hl_profile_samples_close(hl_profile *profile, const hl_layer_rows *rows);
+
 /* A norm of what a head wrote in a row that counts. */
 void hl_profile_norm(hl_profile *profile, int64_t layer, int64_t head, double norm);
-/* Kernels k(i,j) of what each head wrote in `n` rows: (n_heads of the layer, n, n). */
+/* Kernels k(i,j) (n, n) of what each head wrote in n rows of a sequence, in the same parts;
+ * opened for some sequences and the most rows that any of them has. */
 #define HL_CKA_MIN_ROWS 8
-hl_status hl_profile_kernels(hl_profile *profile, int64_t layer, const double *kernels, int64_t n);
+hl_status hl_profile_kernels_open(hl_profile *profile, int64_t n_sequences, int64_t n);
+void      hl_profile_kernels_head(hl_profile *profile, int64_t sequence, int64_t head,
+                                  const double *kernel, int64_t n);
+void hl_profile_kernels_pairs(hl_profile *profile, int64_t layer, int64_t sequence, int64_t head,
+                              int64_t n);
+void hl_profile_kernels_close(hl_profile *profile, int64_t layer, int64_t sequence, int64_t n);
+
+/* Threads for a loop that looks at so many values: a short one is over before another
+ * thread has woken. */
+int hl_profile_threads(const hl_profile *profile, int64_t n_values);
 /* 1 - cos of a block's input and output, in one row. */
 void hl_profile_influence(hl_profile *profile, int64_t layer, double influence);
 void hl_profile_loss(hl_profile *profile, double nll);

@@ -50,9 +50,9 @@ done:
     return status;
 }
 
-int hl_profile_threads(const hl_profile_flight *flight, int64_t n_values)
+int hl_profile_threads(const hl_profile *profile, int64_t n_values)
 {
-    return n_values < 8192 ? 1 : hl_threads(flight->batch->n_threads);
+    return n_values < 8192 ? 1 : hl_threads(profile->flight->batch->n_threads);
 }
 
 static int64_t n_cells(const hl_profile *profile)
@@ -163,6 +163,34 @@ hl_status hl_profile_end(hl_profile *profile)
     }
     profile->flight->batch = NULL;
     return HL_OK;
+}
+
+/* ----------------------------------------------------------------------- layers */
+
+hl_status hl_profile_layer(hl_profile *profile, const hl_layer_rows *rows,
+                           const hl_profile_mask *mask)
+{
+    hl_status status  = HL_OK;
+    int64_t   n_cells = rows->n_batch * rows->n_heads * (rows->n_rows + rows->n_keys);
+
+    HL_TRY(hl_profile_rows_open(profile, rows, mask));
+    HL_TRY(hl_profile_samples_open(profile, rows, mask));
+#pragma omp parallel num_threads(hl_profile_threads(profile, n_cells *HL_N_QUANTITIES))
+    {
+#pragma omp for schedule(static)
+        for (int64_t head = 0; head < rows->n_heads; head++) {
+            hl_profile_rows_head(profile, rows, head);
+            hl_profile_samples_head(profile, rows, head);
+        }
+#pragma omp for schedule(static, 1)
+        for (int64_t head = 0; head < rows->n_heads; head++)
+            hl_profile_samples_pairs(profile, rows, head);
+    }
+    hl_profile_rows_close(profile, rows);
+    hl_profile_samples_close(profile, rows);
+
+done:
+    return status;
 }
 
 /* ---------------------------------------------------------------- single values */

@@ -89,23 +89,21 @@ typedef struct hl_profile_flight {
     float                  *means;     /* (L, H, 3) of one sequence, when it ends */
     float                  *positions; /* (L, P, 2) the same */
     int64_t                *counts;    /* (P, 2) the same */
-    double                 *kernels;   /* of all heads, prepared */
+    double                 *kernels;   /* (n_batch, n_heads, ...) prepared, of the layer at hand */
     size_t                  n_kernels;
-    float                  *row; /* (n_threads, n_keys) whole rows, to be sorted */
+    int64_t                 kernel_rows; /* the most that they have */
+    float                  *row;         /* (n_threads, n_keys) whole rows, to be sorted */
     size_t                  n_row;
     hl_sampled_row         *samples; /* of the layer at hand */
     size_t                  n_samples;
-    double                 *totals; /* (n_samples, n_heads) of whole rows */
+    int64_t                 n_found; /* so many are there */
+    double                 *totals;  /* (n_samples, n_heads) of whole rows */
     size_t                  n_totals;
 } hl_profile_flight;
 
 void hl_profile_flight_free(hl_profile_flight *flight);
 /* A block of at least so many items; what was in it is gone if it had to grow. */
 hl_status hl_profile_grow(void **block, size_t *size, size_t wanted, size_t item);
-
-/* Threads for a loop that looks at so many values: a short one is over before another
- * thread has woken. */
-int hl_profile_threads(const hl_profile_flight *flight, int64_t n_values);
 
 /* profile_plan.c: which rows of a layer count, and what they see. */
 hl_status    hl_profile_plan(hl_profile_flight *flight, const hl_layer_rows *rows,

@@ -417,44 +417,8 @@ static int64_t find_samples(hl_sampled_row *out, const hl_profile_batch *batch,
     return n;
 }
 
-/* Every head by itself. */
-static void add_heads(hl_profile *profile, const hl_layer_rows *rows, const hl_sampled_row *samples,
-                      int64_t n_samples)
-{
-    const hl_profile_flight *flight   = profile->flight;
-    int64_t                  n_heads  = rows->n_heads;
-    int64_t                  n_values = n_samples * n_heads * rows->n_keys * HL_N_PATTERN_METRICS;
-
-#pragma omp parallel for schedule(static) num_threads(hl_profile_threads(flight, n_values))
-    for (int64_t head = 0; head < n_heads; head++) {
-        float *scratch = flight->row + hl_thread_index() * rows->n_keys;
-
-        for (int64_t i = 0; i < n_samples; i++)
-            flight->totals[i * n_heads + head] = add_sample(profile, &samples[i], head, scratch);
-    }
-}
-
-/* All pairs of heads. */
-static void add_pairs(hl_profile *profile, const hl_layer_rows *rows, const hl_sampled_row *samples,
-                      int64_t n_samples)
-{
-    const hl_profile_flight *flight   = profile->flight;
-    const double            *totals   = flight->totals;
-    int64_t                  n_heads  = rows->n_heads;
-    int64_t                  n_values = n_samples * n_heads * (n_heads - 1) / 2 * rows->n_keys;
-
-#pragma omp parallel for schedule(static, 1) num_threads(hl_profile_threads(flight, n_values / 4))
-    for (int64_t head = 0; head < n_heads; head++) {
-        for (int64_t i = 0; i < n_samples; i++)
-            add_distances(profile, &samples[i], totals + i * n_heads, head);
-    }
-    for (int64_t i = 0; i < n_samples; i++)
-        hl_counts(profile, HL_TABLE_DISTANCE_COUNT)[rows->layer] +=
-            all_finite(totals + i * n_heads, n_heads);
-}
-
-hl_status hl_profile_samples(hl_profile *profile, const hl_layer_rows *rows,
-                             const hl_profile_mask *mask)
+hl_status hl_profile_samples_open(hl_profile *profile, const hl_layer_rows *rows,
+                                  const hl_profile_mask *mask)
 {
     hl_profile_flight      *flight    = profile->flight;
     const hl_profile_batch *batch     = flight->batch;
@@ -468,12 +432,37 @@ hl_status hl_profile_samples(hl_profile *profile, const hl_layer_rows *rows,
                            n_samples * (size_t)rows->n_heads, sizeof *flight->totals));
     HL_TRY(hl_profile_grow((void **)&flight->samples, &flight->n_samples, n_samples,
                            sizeof *flight->samples));
-    int64_t n_found = find_samples(flight->samples, batch, rows, mask);
-    add_heads(profile, rows, flight->samples, n_found);
-    add_pairs(profile, rows, flight->samples, n_found);
+    flight->n_found = find_samples(flight->samples, batch, rows, mask);
 
 done:
     return status;
+}
+
+void hl_profile_samples_head(hl_profile *profile, const hl_layer_rows *rows, int64_t head)
+{
+    const hl_profile_flight *flight  = profile->flight;
+    float                   *scratch = flight->row + hl_thread_index() * rows->n_keys;
+
+    for (int64_t i = 0; i < flight->n_found; i++)
+        flight->totals[i * rows->n_heads + head] =
+            add_sample(profile, &flight->samples[i], head, scratch);
+}
+
+void hl_profile_samples_pairs(hl_profile *profile, const hl_layer_rows *rows, int64_t head)
+{
+    const hl_profile_flight *flight = profile->flight;
+
+    for (int64_t i = 0; i < flight->n_found; i++)
+        add_distances(profile, &flight->samples[i], flight->totals + i * rows->n_heads, head);
+}
+
+void hl_profile_samples_close(hl_profile *profile, const hl_layer_rows *rows)
+{
+    const hl_profile_flight *flight = profile->flight;
+
+    for (int64_t i = 0; i < flight->n_found; i++)
+        hl_counts(profile, HL_TABLE_DISTANCE_COUNT)[rows->layer] +=
+            all_finite(flight->totals + i * rows->n_heads, rows->n_heads);
 }
 
 /* -------------------------------------------------------------------------- CKA */
@@ -521,31 +510,58 @@ static double hsic(const double *a, const double *b, int64_t n)
            2.0 / (double)(n - 2) * rows;
 }
 
-hl_status hl_profile_kernels(hl_profile *profile, int64_t layer, const double *kernels, int64_t n)
+/* Of one sequence and head, prepared for (n, n), and behind that whether all is finite. */
+static double *prepared_kernel(const hl_profile *profile, int64_t sequence, int64_t head)
 {
-    hl_status status  = HL_OK;
-    int64_t   n_heads = profile->heads[layer];
-    int64_t   size    = n * n + n + 1;
-    int64_t  *sums    = hl_counts(profile, HL_TABLE_KERNEL_SUM);
-    bool      sound   = true;
+    int64_t most = profile->flight->kernel_rows;
+    int64_t size = most * most + most + 2;
 
-    if (n < HL_CKA_MIN_ROWS)
-        return HL_OK;
-    HL_TRY(hl_profile_grow((void **)&profile->flight->kernels, &profile->flight->n_kernels,
-                           (size_t)(n_heads * size), sizeof *profile->flight->kernels));
-    double *prepared = profile->flight->kernels;
-    for (int64_t head = 0; head < n_heads; head++)
-        sound = prepare_kernel(prepared + head * size, kernels + head * n * n, n) && sound;
-    if (!sound)
-        return HL_OK;
-    hl_counts(profile, HL_TABLE_KERNEL_COUNT)[layer]++;
-    for (int64_t a = 0; a < n_heads; a++) {
-        for (int64_t b = a; b < n_heads; b++) {
-            double term = hsic(prepared + a * size, prepared + b * size, n) / KERNEL_BOUND;
-            sums[hl_self_pair(profile, layer, a, b)] += hl_unit(fmin(fmax(term, -1.0), 1.0));
-        }
+    return profile->flight->kernels + (sequence * profile->n_heads + head) * size;
+}
+
+static bool all_sound(const hl_profile *profile, int64_t layer, int64_t sequence, int64_t n)
+{
+    bool sound = n >= HL_CKA_MIN_ROWS;
+
+    for (int64_t head = 0; head < profile->heads[layer] && sound; head++)
+        sound = prepared_kernel(profile, sequence, head)[n * n + n + 1] != 0.0;
+    return sound;
+}
+
+hl_status hl_profile_kernels_open(hl_profile *profile, int64_t n_sequences, int64_t n)
+{
+    hl_profile_flight *flight = profile->flight;
+
+    flight->kernel_rows = n;
+    return hl_profile_grow((void **)&flight->kernels, &flight->n_kernels,
+                           (size_t)(n_sequences * profile->n_heads * (n * n + n + 2)),
+                           sizeof *flight->kernels);
+}
+
+void hl_profile_kernels_head(hl_profile *profile, int64_t sequence, int64_t head,
+                             const double *kernel, int64_t n)
+{
+    double *prepared = prepared_kernel(profile, sequence, head);
+
+    prepared[n * n + n + 1] = prepare_kernel(prepared, kernel, n) ? 1.0 : 0.0;
+}
+
+void hl_profile_kernels_pairs(hl_profile *profile, int64_t layer, int64_t sequence, int64_t head,
+                              int64_t n)
+{
+    int64_t *sums = hl_counts(profile, HL_TABLE_KERNEL_SUM);
+
+    if (!all_sound(profile, layer, sequence, n))
+        return;
+    for (int64_t other = head; other < profile->heads[layer]; other++) {
+        double term = hsic(prepared_kernel(profile, sequence, head),
+                           prepared_kernel(profile, sequence, other), n) /
+                      KERNEL_BOUND;
+        sums[hl_self_pair(profile, layer, head, other)] += hl_unit(fmin(fmax(term, -1.0), 1.0));
     }
+}
 
-done:
-    return status;
+void hl_profile_kernels_close(hl_profile *profile, int64_t layer, int64_t sequence, int64_t n)
+{
+    hl_counts(profile, HL_TABLE_KERNEL_COUNT)[layer] += all_sound(profile, layer, sequence, n);
 }
