@@ -6,7 +6,7 @@
  *
  *     plain     nobody watches
  *     watched   as `headlight generate` does on a terminal or with --on-spike: statistics and
- *               lookback of every row, spikes, whole rows of two tokens in 32
+ *               lookback of every row, spikes, whole rows of two tokens in 64
  *     traced    as with --trace: whole rows of every token, all of it kept
  *
  * On one thread, in CPU time: what neighbours do to the clock does not count, though what they do
@@ -50,7 +50,7 @@ static hl_status open_tracer(hl_tracer **out, const bench *b, lane which)
     hl_tracer_options options = { .n_ctx        = b->n_prompt + b->n_tokens,
                                   .tokenizer    = b->tokenizer,
                                   .n_back       = 5,
-                                  .change_every = which == WATCHED ? 32 : 0,
+                                  .change_every = which == WATCHED ? 64 : 0,
                                   .forget       = which == WATCHED };
 
     *out = NULL;

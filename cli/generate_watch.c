@@ -16,7 +16,7 @@
 #include "command.h"
 #include "printable.h"
 
-#define CHANGE_EVERY  32          /* tokens; whole rows cost time */
+#define CHANGE_EVERY  64          /* tokens; whole rows cost time */
 #define LOCKING_EVERY 32          /* tokens between looks for locking */
 #define MAX_CONTEXT   (16 * 1024) /* bytes that a command may print */
 

@@ -26,17 +26,18 @@
 enum {
     MAX_PANELS = 8,              /* of a block */
     CHUNK_KEYS = 10 * TILE_KEYS, /* of a chunk, when keys are split */
+    SMALL_JOB  = 48 * 1024,      /* bytes that are taken from the stack */
 };
 
 /* What one thread works in. */
 typedef struct workspace {
-    panel *panels; /* (MAX_PANELS)                      */
+    panel *panels; /* (n_panels)                        */
     float *rows;   /* (LANES, padded d_head): queries   */
     float *q;      /* (n_panels, d_head, LANES), or (LANES, padded d_head) if narrow */
     float *out;    /* (n_panels, LANES, padded d_value) */
     float *scores; /* (TILE_KEYS, LANES)                */
-    float *k;      /* (TILE_KEYS, padded d_head)        */
-    float *v;      /* (TILE_KEYS, padded d_value)       */
+    float *k;      /* (TILE_KEYS, padded d_head), if not used in place */
+    float *v;      /* (TILE_KEYS, padded d_value), the same            */
 } workspace;
 
 /* The whole operation. */
@@ -46,11 +47,12 @@ typedef struct forward_job {
     void (*absorb)(panel *w, float *s, int64_t key, int64_t n);
     bool       want_neighbours;
     bool       want_nosink;
-    int64_t    n_panels; /* of a block                    */
-    int64_t    n_blocks; /* of a K/V head                 */
-    int64_t    n_chunks; /* of a K/V head; 1: not split   */
-    workspace *threads;  /* (n_threads)                   */
-    void      *memory;
+    int64_t    n_panels;  /* of a block                    */
+    int64_t    n_blocks;  /* of a K/V head                 */
+    int64_t    n_chunks;  /* of a K/V head; 1: not split   */
+    workspace *threads;   /* (n_threads)                   */
+    void      *memory;    /* for all of them               */
+    uint8_t   *small;     /* (SMALL_JOB) the caller's, for jobs that need no more */
     panel     *parts;     /* (K/V heads, n_chunks), split only */
     float     *parts_out; /* (K/V heads, n_chunks, LANES, padded d_value) */
 } forward_job;
@@ -343,12 +345,20 @@ static void job_plan(forward_job *job)
     job->want_nosink     = r->entropy_nosink != NULL;
 
     /* Queries and output of a block share the second-level cache with a tile. */
-    job->n_panels = MAX_PANELS * 64 / width;
-    job->n_panels = job->n_panels < 1 ? 1 : job->n_panels > MAX_PANELS ? MAX_PANELS : job->n_panels;
+    int64_t most  = MAX_PANELS * 64 / width;
+    int64_t whole = (rows + LANES - 1) / LANES;
+    most          = most < 1 ? 1 : most > MAX_PANELS ? MAX_PANELS : most;
+    job->n_panels = whole < 1 ? 1 : whole < most ? whole : most;
     job->n_blocks = (rows + job->n_panels * LANES - 1) / (job->n_panels * LANES);
     job->n_chunks = 1;
     if (rows <= LANES && p->n_keys > 2 * CHUNK_KEYS)
         job->n_chunks = (p->n_keys - 1 + CHUNK_KEYS - 1) / CHUNK_KEYS;
+}
+
+/* Scratch for a tile of K or V. */
+static size_t tile_size(const hl_rows *rows, int64_t width)
+{
+    return rows_in_place(rows, width, VL) ? 0 : (size_t)(TILE_KEYS * padded(width));
 }
 
 /* Everything a job needs, in one piece for all threads. */
@@ -359,20 +369,25 @@ static hl_status job_allocate(forward_job *job)
     size_t              n_rows   = (size_t)(LANES * padded(p->d_head));
     size_t              n_q      = (size_t)(job->n_panels * LANES * padded(p->d_head));
     size_t              n_out    = (size_t)(job->n_panels * LANES * padded(p->d_value));
-    size_t              n_k      = (size_t)(TILE_KEYS * padded(p->d_head));
-    size_t              n_v      = (size_t)(TILE_KEYS * padded(p->d_value));
+    size_t              n_k      = tile_size(&p->k, p->d_head);
+    size_t              n_v      = tile_size(&p->v, p->d_value);
     size_t              n_floats = n_rows + n_q + n_out + n_k + n_v + TILE_KEYS * LANES;
-    size_t              n_bytes  = MAX_PANELS * sizeof(panel) + n_floats * sizeof(float);
+    size_t              n_bytes  = (size_t)job->n_panels * sizeof(panel) + n_floats * sizeof(float);
     uint8_t            *memory   = NULL;
 
     n_bytes = (n_bytes + HL_ALIGNMENT - 1) / HL_ALIGNMENT * HL_ALIGNMENT;
-    HL_TRY(hl_alloc(&job->memory, (size_t)p->n_threads, n_bytes));
-    HL_TRY(HL_ALLOC(&job->threads, (size_t)p->n_threads));
-    memory = job->memory;
+    if (p->n_threads == 1 && n_bytes + sizeof *job->threads <= SMALL_JOB) {
+        memory       = job->small;
+        job->threads = (workspace *)(void *)(memory + n_bytes);
+    } else {
+        HL_TRY(hl_alloc(&job->memory, (size_t)p->n_threads, n_bytes + sizeof *job->threads));
+        memory       = job->memory;
+        job->threads = (workspace *)(void *)(memory + (size_t)p->n_threads * n_bytes);
+    }
     for (int i = 0; i < p->n_threads; i++, memory += n_bytes) {
         workspace *space = &job->threads[i];
         space->panels    = (panel *)(void *)memory;
-        space->rows      = (float *)(void *)(space->panels + MAX_PANELS);
+        space->rows      = (float *)(void *)(space->panels + job->n_panels);
         space->q         = space->rows + n_rows;
         space->out       = space->q + n_q;
         space->scores    = space->out + n_out;
@@ -414,7 +429,10 @@ static hl_status attention_forward(const hl_attention_result *result, const hl_a
 {
     hl_status   status = HL_OK;
     forward_job job    = { .problem = problem, .result = result };
+    /* Decoding calls us so often that a malloc shows. */
+    _Alignas(HL_ALIGNMENT) uint8_t small[SMALL_JOB];
 
+    job.small = small;
     job_plan(&job);
     HL_TRY(job_allocate(&job));
     job_run(&job);
@@ -422,7 +440,6 @@ static hl_status attention_forward(const hl_attention_result *result, const hl_a
 done:
     hl_free(job.parts_out);
     hl_free(job.parts);
-    hl_free(job.threads);
     hl_free(job.memory);
     return status;
 }

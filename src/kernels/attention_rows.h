@@ -49,13 +49,19 @@ static void load_row(float *out, int64_t stride, const void *source, hl_dtype dt
         out[d] = 0.0f;
 }
 
-/* n rows from `row` on, as (n, *stride).  Used in place where that is possible
- * and `multiple` divides the width (a reader that wants whole vectors passes
- * VL); else converted into `scratch` (n, padded(width)). */
+/* Can rows be used where they lie?  `multiple` must divide their width: a reader that wants
+ * whole vectors passes VL. */
+static bool rows_in_place(const hl_rows *rows, int64_t width, int64_t multiple)
+{
+    return rows->dtype == HL_DTYPE_F32 && rows->row_stride == width && width % multiple == 0;
+}
+
+/* n rows from `row` on, as (n, *stride): in place where that is possible, else converted
+ * into `scratch` (n, padded(width)). */
 static const float *load_rows(int64_t *stride, float *scratch, const hl_rows *rows, int64_t batch,
                               int64_t head, int64_t row, int64_t n, int64_t width, int64_t multiple)
 {
-    if (rows->dtype == HL_DTYPE_F32 && rows->row_stride == width && width % multiple == 0) {
+    if (rows_in_place(rows, width, multiple)) {
         *stride = width;
         return (const float *)row_address(rows, batch, head, row);
     }
