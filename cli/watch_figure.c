@@ -124,7 +124,7 @@ static void add_entropy(drawing *d)
                     ? (double)d->heads[(int64_t)(quantiles[q] * (double)(n_heads - 1) + 0.5)]
                     : NAN;
     }
-    d->curves[d->n_curves++] = (hl_curve){ .name       = "all heads",
+    d->curves[d->n_curves++] = (hl_curve){ .name       = "mean",
                                            .n          = d->n,
                                            .x          = d->steps,
                                            .y          = d->values,
