@@ -240,6 +240,7 @@ static void a_series_comes_back(void **state)
     assert_ok(hl_series_render(&line, series, 3));
     assert_ok(hl_series_render(&other, loaded, 3));
     assert_string_equal(line, other);
+    hl_free(other);
     assert_fails(HL_BAD_ARGUMENT, "point 4 of a series of 4", hl_series_render(&other, loaded, 4));
     hl_free(line);
     free(first);
