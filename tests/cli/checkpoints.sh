@@ -11,7 +11,7 @@ if ! command -v python3 >/dev/null; then
     skipped "headlight watch" "no python3"
     finish
 fi
-plan 43
+plan 47
 
 run_folder=$scratch/run
 ids=$scratch/ids.jsonl
@@ -26,6 +26,7 @@ await() {
         sleep 0.1
     done
 }
+has_lines_from() { [ "$(lines)" -ge "$1" ]; }
 has_lines() { [ "$(lines)" -eq "$1" ]; }
 yes_if() { "$@" >/dev/null 2>&1 && echo yes; }
 
@@ -186,6 +187,26 @@ status=$?
 expect_line "a signal ends it, with all that is measured" 0 'checkpoint-3$'
 watch --every 0.1 --quit-after 0.2
 expect "--quit-after ends it" 0 </dev/null
+
+# --------------------------------------------------------------------------- killed
+
+for step in 4 5 6; do checkpoint "checkpoint-$step" 1; done
+rm "$series"
+watch --once --quiet --fail-on none --events "$scratch/whole"
+cp "$series" "$scratch/kept"
+for n_lines in 2 4; do
+    rm "$series"
+    "$HEADLIGHT" watch "$run_folder" --token-ids "$ids" -s "$series" -c 64 --once --quiet --fail-on none \
+        --events "$scratch/cut$n_lines" >/dev/null 2>&1 </dev/null &
+    watcher=$!
+    await test -e "$series"
+    await has_lines_from "$n_lines"
+    kill -KILL "$watcher" 2>/dev/null
+    wait "$watcher" 2>/dev/null
+    watch --once --quiet --fail-on none --events "$scratch/cut$n_lines"
+    result "killed after $((n_lines - 1)) checkpoints: the same series" "$(yes_if cmp "$series" "$scratch/kept")"
+    result "and the same events" "$(yes_if diff -r "$scratch/whole" "$scratch/cut$n_lines")"
+done
 
 # ---------------------------------------------------------------------------- usage
 
