@@ -14,7 +14,7 @@
 
 enum { MOST_LAYERS = 8, MOST_ALARMS = 20, NAME_BYTES = 64 };
 
-/* Rows of numbers, one a step; a figure uses some of them. */
+/* Rows of numbers, one a step; a figure uses some of them.  What it points to is the caller's. */
 typedef struct drawing {
     const hl_watch_figure  *figure;
     int64_t                 n;
@@ -164,19 +164,6 @@ static void add_loss(drawing *d)
 
 /* -------------------------------------------------------------------------- figure */
 
-static bool allocate(drawing *d)
-{
-    const hl_series *series = d->figure->series;
-    size_t           n      = (size_t)d->n;
-    size_t           size   = (size_t)(hl_series_n_layers(series) * hl_series_n_heads(series));
-
-    d->points = calloc(n + 1, sizeof *d->points);
-    d->steps  = calloc(n + 1, sizeof *d->steps);
-    d->values = calloc(MOST_LAYERS * (n + 1), sizeof *d->values);
-    d->heads  = calloc(size + 1, sizeof *d->heads);
-    return d->points != NULL && d->steps != NULL && d->values != NULL && d->heads != NULL;
-}
-
 static void sort_points(drawing *d)
 {
     for (int64_t i = 0; i < d->n; i++)
@@ -217,16 +204,28 @@ static hl_status draw(drawing *d, const char *path)
 
 hl_status hl_watch_draw(const hl_watch_figure *figure, const char *path)
 {
-    drawing   d      = { .figure = figure, .n = hl_series_n_points(figure->series) };
-    hl_status status = HL_NO_MEMORY;
+    const hl_series        *series = figure->series;
+    size_t                  n      = (size_t)hl_series_n_points(series);
+    size_t                  size = (size_t)(hl_series_n_layers(series) * hl_series_n_heads(series));
+    const hl_series_point **points = calloc(n + 1, sizeof *points);
+    double                 *steps  = calloc(n + 1, sizeof *steps);
+    double                 *values = calloc(MOST_LAYERS * (n + 1), sizeof *values);
+    float                  *heads  = calloc(size + 1, sizeof *heads);
+    hl_status               status = HL_NO_MEMORY;
 
-    if (allocate(&d)) {
+    if (points != NULL && steps != NULL && values != NULL && heads != NULL) {
+        drawing d = { .figure = figure,
+                      .n      = (int64_t)n,
+                      .points = points,
+                      .steps  = steps,
+                      .values = values,
+                      .heads  = heads };
         sort_points(&d);
         status = draw(&d, path);
     }
-    free(d.points);
-    free(d.steps);
-    free(d.values);
-    free(d.heads);
+    free(points);
+    free(steps);
+    free(values);
+    free(heads);
     return status;
 }
