@@ -1,14 +1,12 @@
 /* cmd_diagnose.c - headlight diagnose: what is wrong with a model's attention? */
-#include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "command.h"
+#include "diagnose_options.h"
 #include "diagnose_print.h"
 #include "diagnose_try.h"
 #include "headlight.h"
-#include "nearest.h"
 #include "options.h"
 
 typedef struct diagnose_request {
@@ -19,72 +17,6 @@ typedef struct diagnose_request {
     const char   *trace_path;
     bool          verbose;
 } diagnose_request;
-
-/* Is `name` one of the words of "a,b", or is the list "any"? */
-static bool is_listed(const char *list, const char *name)
-{
-    size_t length = strlen(name);
-
-    if (list != NULL && strcmp(list, "any") == 0)
-        return true;
-    for (const char *word = list; word != NULL; word = strchr(word, ',')) {
-        word += *word == ',';
-        if (strcspn(word, ",") == length && strncmp(word, name, length) == 0)
-            return true;
-    }
-    return false;
-}
-
-/* ----------------------------------------------------------------- arguments */
-
-/* "sink-mass=0.4" */
-static int set_threshold(diagnose_request *request, const hl_usage *usage, const char *text)
-{
-    const char *equals = strchr(text, '=');
-    char        name[64];
-    char       *end = NULL;
-
-    if (equals == NULL || (size_t)(equals - text) >= sizeof name)
-        return hl_options_refuse(usage, "--threshold: '%s' is not NAME=VALUE", text);
-    snprintf(name, sizeof name, "%.*s", (int)(equals - text), text);
-    errno        = 0;
-    double value = strtod(equals + 1, &end);
-    if (end == equals + 1 || *end != '\0' || errno == ERANGE)
-        return hl_options_refuse(usage, "--threshold %s: '%s' is not a number", name, equals + 1);
-    if (hl_threshold_set(&request->thresholds, name, value) == HL_OK)
-        return HL_OPTIONS_GO_ON;
-    hl_nearest nearest = { .wanted = name };
-    for (size_t i = 0; hl_threshold_name(i) != NULL; i++)
-        hl_nearest_offer(&nearest, hl_threshold_name(i));
-    if (nearest.word != NULL && nearest.distance > 0)
-        return hl_options_refuse(usage, "%s (did you mean '%s'?)", hl_error_message(),
-                                 nearest.word);
-    return hl_options_refuse(usage, "%s", hl_error_message());
-}
-
-/* Every word of --fail-on must be a diagnosis: a typing error must not pass for health. */
-static int check_fail_on(const diagnose_request *request, const hl_usage *usage,
-                         const hl_diagnoses *found)
-{
-    for (const char *word = request->fail_on; word != NULL; word = strchr(word, ',')) {
-        bool       known = strcmp(request->fail_on, "any") == 0;
-        char       name[64];
-        hl_nearest nearest = { .wanted = name };
-
-        word += *word == ',';
-        snprintf(name, sizeof name, "%.*s", (int)strcspn(word, ","), word);
-        for (int i = 0; i < HL_N_DIAGNOSES; i++) {
-            known = known || strcmp(found->items[i].name, name) == 0;
-            hl_nearest_offer(&nearest, found->items[i].name);
-        }
-        if (!known)
-            return hl_options_refuse(usage, "--fail-on: no diagnosis is called '%s'%s%s%s", name,
-                                     nearest.word != NULL ? " (did you mean '" : "",
-                                     nearest.word != NULL ? nearest.word : "",
-                                     nearest.word != NULL ? "'?)" : "");
-    }
-    return HL_OPTIONS_GO_ON;
-}
 
 /* -------------------------------------------------------------------- output */
 
@@ -105,14 +37,14 @@ static int report(const diagnose_request *request, const hl_diagnoses *found)
 
     for (int i = 0; i < HL_N_DIAGNOSES; i++)
         failed = failed || (found->items[i].verdict == HL_VERDICT_PRESENT &&
-                            is_listed(request->fail_on, found->items[i].name));
+                            hl_diagnosis_is_listed(request->fail_on, found->items[i].name));
     if (request->common.json)
         print_json(request, found, failed);
     else if (!request->common.quiet)
         hl_diagnoses_print(found, request->verbose);
     for (int i = 0; i < HL_N_DIAGNOSES && request->fail_on != NULL; i++) {
         const hl_diagnosis *item = &found->items[i];
-        if (!is_listed(request->fail_on, item->name))
+        if (!hl_diagnosis_is_listed(request->fail_on, item->name))
             continue;
         if (item->verdict == HL_VERDICT_PRESENT)
             hl_complain("diagnose", "%s is present", item->name);
@@ -134,7 +66,7 @@ static hl_status add_trace(hl_diagnoses *found, const diagnose_request *request)
     return status;
 }
 
-static int diagnose(const diagnose_request *request, const hl_usage *usage)
+static int diagnose(const diagnose_request *request)
 {
     hl_profile   *profile = NULL;
     hl_profile   *before  = NULL;
@@ -152,8 +84,7 @@ static int diagnose(const diagnose_request *request, const hl_usage *usage)
         hl_complain("diagnose", "%s", hl_error_message());
         code = hl_exit_for(status);
     } else {
-        code = check_fail_on(request, usage, found);
-        code = code == HL_OPTIONS_GO_ON ? report(request, found) : code;
+        code = report(request, found);
     }
     hl_diagnoses_free(found);
     hl_profile_free(before);
@@ -249,8 +180,10 @@ int hl_command_diagnose(int argc, char **argv)
     hl_usage usage = { "diagnose", "PROFILE [BEFORE] | --try MODEL TEXT...", about, options };
 
     int code = hl_options_parse(&request.profiles, &request.common, &usage, argc, argv);
-    for (int i = 0; i < given.count && code == HL_OPTIONS_GO_ON; i++)
-        code = set_threshold(&request, &usage, given.items[i]);
+    if (code == HL_OPTIONS_GO_ON)
+        code = hl_threshold_options_set(&request.thresholds, &given, &usage);
+    if (code == HL_OPTIONS_GO_ON)
+        code = hl_diagnosis_list_check(request.fail_on, &usage);
     if (code != HL_OPTIONS_GO_ON)
         return code;
     wanted.window_sink = kept > 0 ? kept : -1;
@@ -261,5 +194,5 @@ int hl_command_diagnose(int argc, char **argv)
     if (request.profiles.count < 1 || request.profiles.count > 2)
         return hl_options_refuse(&usage, "wanted one or two profiles, got %d",
                                  request.profiles.count);
-    return diagnose(&request, &usage);
+    return diagnose(&request);
 }

@@ -49,5 +49,6 @@ int hl_command_sweep(int argc, char **argv);
 int hl_command_tokenize(int argc, char **argv);
 int hl_command_tokens(int argc, char **argv);
 int hl_command_verify(int argc, char **argv);
+int hl_command_watch(int argc, char **argv);
 
 #endif

@@ -38,6 +38,7 @@ static const hl_command commands[] = {
     { "tokenize", "show the tokens of a text, or the text of tokens", hl_command_tokenize },
     { "tokens", "which token of a prompt looks at which, and how sharply", hl_command_tokens },
     { "verify", "run golden cases and models on every back end", hl_command_verify },
+    { "watch", "every checkpoint of a training run, as it appears; alarms", hl_command_watch },
 };
 
 enum { N_COMMANDS = sizeof commands / sizeof *commands };

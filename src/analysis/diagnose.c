@@ -188,6 +188,11 @@ hl_status hl_diagnose_trace(hl_diagnoses *found, const hl_trace *trace,
     return status;
 }
 
+const char *hl_diagnosis_name(size_t index)
+{
+    return index < HL_N_DIAGNOSES ? diagnoses[index].name : NULL;
+}
+
 const char *hl_verdict_name(hl_verdict verdict)
 {
     static const char *const names[] = { "absent", "present", "not measured" };

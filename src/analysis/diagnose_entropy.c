@@ -5,6 +5,7 @@
 #include "analysis/diagnose.h"
 #include "analysis/grid.h"
 #include "analysis/layers.h"
+#include "analysis/level.h"
 #include "analysis/numbers.h"
 #include "base/memory.h"
 #include "base/status.h"
@@ -38,23 +39,6 @@ static split split_heads(const hl_examination *e)
     return counts;
 }
 
-/* *out (n_sequences) the mean over all heads of the fair entropy of each sequence. */
-static hl_status sequence_levels(double **out, const hl_profile *profile)
-{
-    hl_status status = HL_OK;
-    int64_t   size   = hl_grid_size(profile);
-    double   *values = NULL;
-
-    HL_TRY(hl_grid_sequences(&values, profile, HL_Q_FAIR));
-    HL_TRY(HL_ALLOC(out, (size_t)hl_profile_n_sequences(profile)));
-    for (int64_t i = 0; i < hl_profile_n_sequences(profile); i++)
-        (*out)[i] = hl_mean(values + i * size, size);
-
-done:
-    hl_free(values);
-    return status;
-}
-
 static bool same_context(const hl_profile *a, const hl_profile *b)
 {
     const char *left  = hl_profile_setting(a, "context");
@@ -68,31 +52,21 @@ static bool same_context(const hl_profile *a, const hl_profile *b)
 static hl_status find_fall(double *out, hl_examination *e)
 {
     hl_status status = HL_OK;
-    double   *levels = NULL;
-    double   *work   = NULL;
-    double   *now    = NULL;
-    int64_t   count  = hl_profile_n_sequences(e->before);
+    hl_level  before, now;
 
     *out = NAN;
     if (!same_context(e->profile, e->before)) {
         hl_text_addf(&e->against, "Not compared with the earlier profile: another context. ");
         return HL_OK;
     }
-    HL_TRY(sequence_levels(&levels, e->before));
-    HL_TRY(sequence_levels(&now, e->profile));
-    HL_TRY(HL_ALLOC(&work, (size_t)count));
-    hl_robust spread = hl_robust_spread(levels, count, work);
-    double    level  = hl_mean(now, hl_profile_n_sequences(e->profile));
-    if (count < 4 || !(spread.sigma > 0.0))
+    HL_TRY(hl_level_of(&before, e->before));
+    HL_TRY(hl_level_of(&now, e->profile));
+    *out = hl_level_fall(&before, &now);
+    if (isnan(*out))
         hl_text_addf(&e->against,
                      "Not compared with the earlier profile: its sequences are too few. ");
-    else
-        *out = (spread.median - level) / spread.sigma;
 
 done:
-    hl_free(levels);
-    hl_free(work);
-    hl_free(now);
     return status;
 }
 

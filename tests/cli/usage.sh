@@ -32,6 +32,7 @@ usage: headlight COMMAND [options] ...
   tokenize   show the tokens of a text, or the text of tokens
   tokens     which token of a prompt looks at which, and how sharply
   verify     run golden cases and models on every back end
+  watch      every checkpoint of a training run, as it appears; alarms
 
   help COMMAND    what a command does and takes
   help metrics    what every number means

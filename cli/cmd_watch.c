@@ -1,0 +1,432 @@
+/* cmd_watch.c - headlight watch: every checkpoint of a training run, as it appears.
+ *
+ *     look at the folder -> measure what is new and settled -> the series, event files, a figure
+ *          ^                                                       |
+ *          '---------------------- sleep <----- alarms, a command -'
+ *
+ * The series is on the disk before anybody hears of a checkpoint; all else is made from it, and
+ * brought up to date when the command is started again. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "command.h"
+#include "corpus_options.h"
+#include "diagnose_options.h"
+#include "draw_options.h"
+#include "headlight.h"
+#include "options.h"
+#include "stop.h"
+#include "watch_figure.h"
+#include "watch_measure.h"
+#include "watch_print.h"
+#include "watch_seen.h"
+
+#define ALARMS "entropy-collapse,entropic-overload,dead-or-broken"
+
+enum { N_OWN_OPTIONS = 22 };
+
+typedef struct watch_request {
+    hl_common           common;
+    hl_arguments        arguments; /* the folder, then texts */
+    hl_corpus_arguments text;
+    hl_draw_arguments   drawing;
+    hl_option_list      given; /* thresholds */
+    hl_thresholds       thresholds;
+    const char         *series_path;
+    const char         *figure;
+    const char         *events;   /* NULL: none, as the next */
+    const char         *profiles; /* a folder for them */
+    const char         *tokenizer_path;
+    const char         *fail_on;
+    const char         *command;
+    double              command_seconds;
+    double              every;
+    double              settle;     /* below 0: not given */
+    double              quit_after; /* 0: never */
+    int64_t             n_back;
+    bool                nll;
+    bool                once;
+    bool                stop;
+} watch_request;
+
+typedef struct watch_work {
+    const watch_request *request;
+    const char          *folder;
+    hl_watch_measure     how;
+    hl_series           *series;
+    hl_seen              seen;
+    int64_t              n_shown;
+    int64_t              n_alarms; /* checkpoints with one */
+    bool                 is_unnumbered_said;
+    double               last;   /* when the last new checkpoint was done */
+    hl_status            failed; /* the first failure that did not end the watch */
+} watch_work;
+
+/* ------------------------------------------------------------------------ options */
+
+static const char description[] =
+    "Measures every checkpoint in DIR on the same text as it appears: Hugging Face\n"
+    "folders and GGUF files, by the training step in their names.  The series is kept\n"
+    "in one file, and goes on where it ended when the command is started again.\n"
+    "\n"
+    "An alarm is a diagnosis of --fail-on, by default one of entropy-collapse,\n"
+    "entropic-overload and dead-or-broken.  It is said, given to --exec as JSON, and\n"
+    "makes the exit status 1.  Without --once the watch goes on until Ctrl-C, --stop\n"
+    "or --quit-after.";
+
+static bool is_figure_path(const char *path)
+{
+    const char *dot = strrchr(path, '.');
+
+    return dot != NULL &&
+           (strcmp(dot, ".svg") == 0 || strcmp(dot, ".png") == 0 || strcmp(dot, ".pdf") == 0);
+}
+
+/* What would be found out only after the first checkpoint was measured. */
+static int check_request(const watch_request *request, const hl_usage *usage)
+{
+    struct stat about;
+
+    if (request->arguments.count == 0)
+        return hl_options_refuse(usage, "no DIR given");
+    if (request->series_path == NULL)
+        return hl_options_refuse(usage, "no series to keep: --series FILE");
+    if (stat(request->series_path, &about) == 0 && !S_ISREG(about.st_mode))
+        return hl_options_refuse(usage, "--series: %s is not a regular file, will not be replaced",
+                                 request->series_path);
+    for (int i = 1; i < request->arguments.count; i++) {
+        if (strcmp(request->arguments.items[i], "-") == 0)
+            return hl_options_refuse(usage, "standard input can be read once, and every "
+                                            "checkpoint needs the text");
+    }
+    if (request->drawing.output != NULL && !is_figure_path(request->drawing.output))
+        return hl_options_refuse(usage, "-o: %s does not end in .svg, .png or .pdf",
+                                 request->drawing.output);
+    if (strcmp(request->figure, "loss") == 0 && !request->nll)
+        return hl_options_refuse(usage, "--figure loss needs --nll");
+    return HL_OPTIONS_GO_ON;
+}
+
+static int finish_request(watch_request *request, const hl_usage *usage)
+{
+    int code = check_request(request, usage);
+
+    if (code == HL_OPTIONS_GO_ON)
+        code = hl_threshold_options_set(&request->thresholds, &request->given, usage);
+    if (strcmp(request->fail_on, "none") == 0)
+        request->fail_on = NULL;
+    if (code == HL_OPTIONS_GO_ON)
+        code = hl_diagnosis_list_check(request->fail_on, usage);
+    if (request->settle < 0.0)
+        request->settle = request->once ? 0.0 : 5.0;
+    return code == HL_OPTIONS_GO_ON
+               ? hl_corpus_options_finish(&request->text, usage, &request->common,
+                                          request->arguments.items + 1,
+                                          request->arguments.count - 1)
+               : code;
+}
+
+static int parse_request(watch_request *request, int argc, char **argv)
+{
+    hl_option       options[HL_N_CORPUS_OPTIONS + N_OWN_OPTIONS + 1];
+    const hl_usage  usage = { "watch", "DIR TEXT... --series FILE", description, options };
+    const hl_option own[N_OWN_OPTIONS + 1] = {
+        { "series", 's', HL_OPTION_TEXT, &request->series_path, "FILE",
+          "all that was measured, as lines of JSON", 0, 0 },
+        { "events", 0, HL_OPTION_TEXT, &request->events, "FOLDER",
+          "event files for TensorBoard, too", 0, 0 },
+        { "profiles", 0, HL_OPTION_TEXT, &request->profiles, "FOLDER",
+          "every checkpoint's profile, too", 0, 0 },
+        { "figure", 0, HL_OPTION_CHOICE, &request->figure, "entropy|layers|loss",
+          "what -o draws (entropy)", 0, 0 },
+        HL_DRAW_OPTIONS(&request->drawing),
+        { "nll", 0, HL_OPTION_FLAG, &request->nll, NULL, "measure the loss of every token, too", 0,
+          0 },
+        { "tokenizer", 0, HL_OPTION_TEXT, &request->tokenizer_path, "PATH",
+          "for checkpoints that have none beside them", 0, 0 },
+        { "fail-on", 0, HL_OPTION_TEXT, &request->fail_on, "NAME,...",
+          "what is an alarm; any, none", 0, 0 },
+        { "threshold", 0, HL_OPTION_LIST, &request->given, "NAME=VALUE",
+          "another threshold; may be repeated", 0, 0 },
+        { "back", 0, HL_OPTION_INT, &request->n_back, "N", "look for a fall over N checkpoints (5)",
+          1, 1 << 20 },
+        { "exec", 0, HL_OPTION_TEXT, &request->command, "COMMAND",
+          "run it on an alarm, with JSON as its input", 0, 0 },
+        { "exec-timeout", 0, HL_OPTION_NUMBER, &request->command_seconds, "SECONDS",
+          "then it is killed (60)", 0, 1000000 },
+        { "stop", 0, HL_OPTION_FLAG, &request->stop, NULL, "end after the first alarm", 0, 0 },
+        { "once", 0, HL_OPTION_FLAG, &request->once, NULL, "measure what is there, and end", 0, 0 },
+        { "every", 0, HL_OPTION_NUMBER, &request->every, "SECONDS", "how often to look at DIR (10)",
+          0, 1000000 },
+        { "settle", 0, HL_OPTION_NUMBER, &request->settle, "SECONDS",
+          "a checkpoint is whole when unchanged so long (5)", 0, 1000000 },
+        { "quit-after", 0, HL_OPTION_NUMBER, &request->quit_after, "SECONDS",
+          "end when nothing new came for so long", 0, 1 << 30 },
+        { 0 },
+    };
+
+    hl_corpus_options_list(options, &request->text);
+    memcpy(options + HL_N_CORPUS_OPTIONS, own, sizeof own);
+    int code = hl_options_parse(&request->arguments, &request->common, &usage, argc, argv);
+    return code == HL_OPTIONS_GO_ON ? finish_request(request, &usage) : code;
+}
+
+/* ------------------------------------------------------------------------- outputs */
+
+/* A figure or an event file that cannot be written is no reason to stop measuring. */
+static void note_failure(watch_work *work, hl_status status)
+{
+    if (status == HL_OK)
+        return;
+    hl_complain("watch", "%s", hl_error_message());
+    if (work->failed == HL_OK)
+        work->failed = status;
+}
+
+static void update_outputs(watch_work *work)
+{
+    const watch_request *request = work->request;
+    hl_draw_options      how     = hl_draw_options_of(&request->drawing);
+    hl_watch_figure      figure  = { .series  = work->series,
+                                     .name    = work->folder,
+                                     .figure  = request->figure,
+                                     .fail_on = request->fail_on,
+                                     .how     = &how };
+
+    if (hl_series_n_points(work->series) == 0)
+        return;
+    if (request->events != NULL)
+        note_failure(work, hl_series_write_events(work->series, request->events));
+    if (request->drawing.output != NULL)
+        note_failure(work, hl_watch_draw(&figure, request->drawing.output));
+}
+
+static hl_status keep_profile(const watch_work *work, const hl_profile *profile, const char *name)
+{
+    const char *folder = work->request->profiles;
+    size_t      room   = strlen(folder) + strlen(name) + sizeof "/.profile";
+    char       *path   = malloc(room);
+
+    if (path == NULL)
+        return HL_NO_MEMORY;
+    mkdir(folder, 0777); /* where it cannot be made, writing says so */
+    snprintf(path, room, "%s/%s.profile", folder, name);
+    hl_status status = hl_profile_write(profile, path);
+    free(path);
+    return status;
+}
+
+static hl_status announce(watch_work *work)
+{
+    const watch_request   *request = work->request;
+    int64_t                last    = hl_series_n_points(work->series) - 1;
+    const hl_series_point *point   = hl_series_at(work->series, last);
+    hl_status              status  = HL_OK;
+
+    if (request->common.json)
+        status = hl_watch_print_json(work->series, last);
+    else if (!request->common.quiet)
+        hl_watch_print_point(point, work->n_shown == 0);
+    work->n_shown++;
+    if (hl_watch_print_alarms(point, request->fail_on) == 0)
+        return status;
+    work->n_alarms++;
+    if (status == HL_OK && request->command != NULL)
+        status = hl_watch_run_command(request->command, request->command_seconds, work->series,
+                                      last, request->fail_on);
+    return status;
+}
+
+/* ----------------------------------------------------------------------- checkpoints */
+
+/* Only what went wrong with the series ends the watch. */
+static hl_status add_profile(watch_work *work, const hl_profile *profile,
+                             const hl_checkpoint *checkpoint, uint64_t text)
+{
+    const watch_request *request = work->request;
+    hl_series_entry      entry   = { .name     = checkpoint->name,
+                                     .step     = checkpoint->step,
+                                     .n_bytes  = checkpoint->n_bytes,
+                                     .modified = checkpoint->modified,
+                                     .text     = text };
+    hl_series_options options = { .thresholds = &request->thresholds, .n_back = request->n_back };
+    hl_status         status  = hl_series_add(work->series, profile, &entry, &options);
+
+    if (status == HL_OK)
+        status = hl_series_write(work->series, request->series_path);
+    if (status != HL_OK)
+        return status;
+    if (request->profiles != NULL)
+        note_failure(work, keep_profile(work, profile, checkpoint->name));
+    update_outputs(work);
+    return announce(work);
+}
+
+/* Files that cannot be read may be half written: they are looked at again when they change.  A model
+ * that cannot be run, for its weights are no numbers, is broken: an alarm, as its rows would be. */
+static hl_status report_failure(watch_work *work, const hl_checkpoint *checkpoint, bool is_whole,
+                                hl_status status)
+{
+    const watch_request *request = work->request;
+    const char          *broken  = "dead-or-broken";
+    char                 problem[600];
+
+    snprintf(problem, sizeof problem, "%s", hl_error_message());
+    if (!is_whole || status != HL_BAD_INPUT || !hl_diagnosis_is_listed(request->fail_on, broken)) {
+        hl_complain("watch", "%s: %s", checkpoint->name, problem);
+        work->failed = work->failed == HL_OK ? status : work->failed;
+        return HL_OK;
+    }
+    hl_complain("watch", "%s: %s: %s", checkpoint->name, broken, problem);
+    work->n_alarms++;
+    return request->command == NULL
+               ? HL_OK
+               : hl_watch_report_broken(request->command, request->command_seconds, checkpoint,
+                                        problem);
+}
+
+static hl_status measure_checkpoint(watch_work *work, const hl_checkpoint *checkpoint,
+                                    hl_seen_checkpoint *seen)
+{
+    hl_profile *profile  = NULL;
+    uint64_t    text     = 0;
+    bool        is_whole = false;
+    hl_status   status =
+        hl_watch_measure_checkpoint(&profile, &text, &is_whole, checkpoint->path, &work->how);
+
+    work->last = hl_seen_clock();
+    if (status == HL_OK) {
+        status = add_profile(work, profile, checkpoint, text);
+    } else if (status != HL_CANCELLED && status != HL_NO_MEMORY) {
+        seen->is_failed = true;
+        status          = report_failure(work, checkpoint, is_whole, status);
+    }
+    hl_profile_free(profile);
+    return status;
+}
+
+static bool is_measured(const watch_work *work, const hl_checkpoint *checkpoint)
+{
+    const hl_series_point *point = hl_series_find(work->series, checkpoint->name);
+
+    return point != NULL && point->n_bytes == checkpoint->n_bytes &&
+           point->modified == checkpoint->modified;
+}
+
+static bool is_over(const watch_work *work)
+{
+    return hl_stop_asked() || (work->request->stop && work->n_alarms > 0);
+}
+
+static void mention_unnumbered(watch_work *work, const hl_checkpoints *found)
+{
+    if (found->n_unnumbered == 0 || work->is_unnumbered_said || work->request->common.quiet)
+        return;
+    hl_complain("watch", "%s: no number in its name says which step it is: not measured",
+                found->first_unnumbered);
+    work->is_unnumbered_said = true;
+}
+
+static hl_status look(watch_work *work)
+{
+    hl_checkpoints *found  = NULL;
+    hl_status       status = hl_checkpoints_list(&found, work->folder);
+
+    if (status != HL_OK)
+        return status;
+    mention_unnumbered(work, found);
+    for (int64_t i = 0; i < found->count && status == HL_OK && !is_over(work); i++) {
+        hl_seen_checkpoint *seen = hl_seen_look(&work->seen, &found->items[i]);
+
+        if (seen == NULL)
+            status = HL_NO_MEMORY;
+        else if (!is_measured(work, &found->items[i]) && !seen->is_failed &&
+                 hl_seen_is_settled(seen, work->request->settle))
+            status = measure_checkpoint(work, &found->items[i], seen);
+    }
+    hl_checkpoints_free(found);
+    return status;
+}
+
+/* ----------------------------------------------------------------------------- watch */
+
+/* In short pieces: Ctrl-C may come just before one. */
+static void rest(double seconds)
+{
+    double until = hl_seen_clock() + seconds;
+
+    while (!hl_stop_asked() && hl_seen_clock() < until)
+        nanosleep(&(struct timespec){ .tv_nsec = 50000000 }, NULL);
+}
+
+static hl_status open_series(watch_work *work)
+{
+    struct stat about;
+
+    if (stat(work->request->series_path, &about) != 0)
+        return hl_series_new(&work->series);
+    return hl_series_load(&work->series, work->request->series_path);
+}
+
+static hl_status watch(watch_work *work)
+{
+    const watch_request *request = work->request;
+    hl_status            status  = open_series(work);
+
+    if (status != HL_OK)
+        return status;
+    update_outputs(work); /* what a watch that was killed has left undone */
+    work->last = hl_seen_clock();
+    while (status == HL_OK) {
+        status = look(work);
+        bool quiet =
+            request->quit_after > 0.0 && hl_seen_clock() - work->last >= request->quit_after;
+        if (status != HL_OK || request->once || quiet || is_over(work))
+            break;
+        rest(request->every);
+    }
+    return status;
+}
+
+/* An alarm comes before all else: it is what the command is for. */
+static int exit_code(const watch_work *work, hl_status status)
+{
+    if (status != HL_OK && status != HL_CANCELLED) {
+        hl_complain("watch", "%s", hl_error_message());
+        return hl_exit_for(status);
+    }
+    return work->n_alarms > 0 ? HL_EXIT_NO : hl_exit_for(work->failed);
+}
+
+int hl_command_watch(int argc, char **argv)
+{
+    watch_request request = { .thresholds      = hl_thresholds_default(),
+                              .drawing         = HL_DRAW_ARGUMENTS,
+                              .figure          = "entropy",
+                              .fail_on         = ALARMS,
+                              .command_seconds = 60.0,
+                              .every           = 10.0,
+                              .settle          = -1.0 };
+    int           code    = parse_request(&request, argc, argv);
+
+    if (code != HL_OPTIONS_GO_ON)
+        return code;
+    watch_work work = { .request = &request,
+                        .folder  = request.arguments.items[0],
+                        .how     = { .tokenizer_path = request.tokenizer_path,
+                                     .corpus         = &request.text.corpus,
+                                     .windows        = request.text.windows,
+                                     .seed           = (uint64_t)request.common.seed,
+                                     .nll            = request.nll,
+                                     .n_threads      = (int32_t)request.common.n_threads,
+                                     .quiet          = request.common.quiet } };
+    hl_draw_listen("watch");
+    hl_stop_watch();
+    code = exit_code(&work, watch(&work));
+    hl_seen_free(&work.seen);
+    hl_series_free(work.series);
+    return code;
+}
