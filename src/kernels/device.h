@@ -81,7 +81,7 @@ typedef struct hl_device_experts {
     const void   *x;         /* (N, D) of T */
     const float  *router;    /* (N, n_experts) logits; may be overwritten */
     const void   *up;        /* (n_experts, 2 F, D) of T, an expert's gate rows before its up rows;
-                           * (n_experts, F, D) where it is not gated */
+                              * (n_experts, F, D) where it is not gated */
     const float  *up_bias;   /* (n_experts, 2 F or F) or NULL */
     const void   *down;      /* (n_experts, D, F) of T */
     const float  *down_bias; /* (n_experts, D) or NULL */
@@ -254,7 +254,8 @@ typedef struct hl_device_patterns {
     int64_t             out_stride; /* at least problem->n_keys */
     hl_pattern_row     *statistics; /* (n_items) or NULL */
     const hl_attention *problem;    /* on the host, its pointers on the device */
-    const int64_t      *items;      /* (n_items, 3) on the device: batch, head, row */
+    const int64_t      *items;      /* (n_items, 3) on the device: batch, head, row; a row below 0
+                                     * leaves its place in `out` alone */
     int64_t             n_items;
 } hl_device_patterns;
 
