@@ -116,14 +116,20 @@ static hl_status choose(const problem &p, const cudaDeviceProp &device, cudaStre
     return launch<hopper_shape<T, 64, 128, 2, LEVEL>>(p, device, stream);
 }
 
-/* Windows always sum all statistics: fewer kernels. */
+/* Windows always sum the entropies: fewer kernels.  For all statistics beside their masks
+ * there are registers in blocks of 64 keys only. */
 template <typename T>
 static hl_status choose_windowed(const problem &p, const cudaDeviceProp &device,
                                  cudaStream_t stream)
 {
+    bool all = level_of(p.result) == HOPPER_ALL;
+
     if (p.d_head == 128)
-        return launch<hopper_shape<T, 128, 128, 2, HOPPER_ALL, true>>(p, device, stream);
-    return launch<hopper_shape<T, 64, 128, 2, HOPPER_ALL, true>>(p, device, stream);
+        return all ? launch<hopper_shape<T, 128, 64, 2, HOPPER_ALL, true>>(p, device, stream)
+                   : launch<hopper_shape<T, 128, 128, 2, HOPPER_ENTROPIES, true>>(p, device,
+                                                                                  stream);
+    return all ? launch<hopper_shape<T, 64, 64, 2, HOPPER_ALL, true>>(p, device, stream)
+               : launch<hopper_shape<T, 64, 128, 2, HOPPER_ENTROPIES, true>>(p, device, stream);
 }
 
 template <typename T>
