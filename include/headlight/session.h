@@ -75,6 +75,9 @@ typedef struct hl_session_options {
     int64_t        n_rows; /* rows that are worked on together, of all sequences; 0: n_batch times
                             * n_chunk.  With fewer, feeds of all sequences may not fit: for
                             * hl_feed.sequences */
+    const char *device; /* as hl_device_select's; NULL: what that chose.  Must outlive the call */
+    int64_t     n_sampled; /* most positions of a sequence that hl_tap.sampled_positions may name;
+                            * taps must then name them.  0: none */
 } hl_session_options;
 
 /* One layer's rows.  Borrowed for the call; NULL where not wanted. */
@@ -141,6 +144,11 @@ typedef struct hl_tap {
                                      * each rising, -1 where it has no more */
     const bool *pattern_heads; /* (n_layers, n_heads of the model) those whose rows are wanted; of
                                 * others hl_layer_rows.pattern holds nothing; NULL: all are */
+    /* Where of HL_WANT_Q to HL_WANT_RESID_POST only some rows are needed: (n_batch,
+     * n_sampled_positions) positions, -1 for none.  What a device does not copy of the others is
+     * not told; NULL: all rows are. */
+    const int64_t *sampled_positions;
+    int64_t        n_sampled_positions;
 } hl_tap;
 
 typedef struct hl_feed {
@@ -167,6 +175,13 @@ typedef struct hl_feed {
     /* (n_sequences) what `gates` is, of each of `sequences`; NULL, here or there: `gates`. */
     const float *const *gates_each;
 } hl_feed;
+
+/* Where sessions that do not say otherwise run from now on: "cpu"; "cuda", an NVIDIA GPU in
+ * bf16; "cuda:f16", "cuda:f32".  NULL: HEADLIGHT_DEVICE in the environment, else the CPU.  Fails with
+ * HL_NOT_FOUND, saying what is missing, where there is no such device.  On a device K and V are kept
+ * in the type it computes in, whatever cache_dtype says, and what a row comes out as may depend on what
+ * shares its batch. */
+HL_API hl_status hl_device_select(const char *name);
 
 /* Borrows the model, which must outlive the session. */
 HL_API hl_status hl_session_open(hl_session **out, const hl_model *model,

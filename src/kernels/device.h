@@ -111,7 +111,7 @@ typedef struct hl_device_add_gated {
 /* ---------------------------------------------------------------- row by row */
 
 /* out (N, n) = scale * table[token] (or `base` itself), plus rows of the other tables where there
- * are any. */
+ * are any.  Padding has no position to look up: its rows are left alone. */
 typedef struct hl_device_embed {
     void            *out;       /* (N, n) of out_dtype, packed */
     hl_dtype         out_dtype; /* F32, or T */
@@ -188,7 +188,7 @@ typedef struct hl_device_heads {
     hl_device_places    places;
 } hl_device_heads;
 
-/* out (N, n) = act(gate) * up, all that hl_dense.activate does. */
+/* out (N, n) = act(gate) * up, all that hl_dense.activate does; out may be gate. */
 typedef struct hl_device_activate {
     void         *out;  /* of T, packed */
     const void   *gate; /* of T, rows x_stride apart */
@@ -322,6 +322,7 @@ typedef struct hl_device_ops {
                             hl_dtype from_dtype, int64_t n_values);
 
     hl_status (*linear)(hl_device *device, const hl_device_linear *linear);
+    /* Of device memory that experts() of so many rows at most works in; device may be NULL. */
     size_t (*experts_bytes)(hl_device *device, const hl_device_experts *experts);
     hl_status (*experts)(hl_device *device, const hl_device_experts *experts);
     hl_status (*add_gated)(hl_device *device, const hl_device_add_gated *add);
