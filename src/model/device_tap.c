@@ -8,18 +8,18 @@
 #include "base/status.h"
 #include "model/device.h"
 
-/* Ten arrays of (B, H, C), and one of segments behind them; whole numbers first. */
+/* Nine arrays of (B, H, C), and one of segments behind them.  argmax is not among them: nobody
+ * listens to it, and the fastest kernels do not know it. */
 size_t hl_device_statistics_bytes(int64_t count, int64_t n_segments)
 {
-    return (size_t)count * (sizeof(int64_t) + (size_t)(9 + n_segments) * sizeof(float));
+    return (size_t)count * (size_t)(9 + n_segments) * sizeof(float);
 }
 
 hl_attention_result hl_device_place_statistics(void *block, int64_t count, int64_t n_segments)
 {
-    float *first = (float *)((int64_t *)block + count);
+    float *first = block;
 
-    return (hl_attention_result){ .argmax         = block,
-                                  .lse            = first,
+    return (hl_attention_result){ .lse            = first,
                                   .entropy        = first + count,
                                   .renyi2         = first + 2 * count,
                                   .varentropy     = first + 3 * count,

@@ -97,7 +97,7 @@ static hl_status launch(const problem &p, const cudaDeviceProp &device, cudaStre
     problem rest = p;
     if (S::ALL)
         rest.result.first = nullptr; /* is there already */
-    return wants_single_keys(rest) ? launch_single_keys(rest, stream) : HL_OK;
+    return wants_single_keys(rest) ? launch_near_keys(rest, stream) : HL_OK;
 }
 
 /* Queries in tiles of 192 pay once there are enough of them (d_head 64; at 128 three
