@@ -254,7 +254,9 @@ static hl_status feed_piece(hl_measuring *m)
                                    .wants               = m->session->options.wants,
                                    .pattern_positions   = m->positions,
                                    .n_pattern_positions = m->n_patterns,
-                                   .patterns_differ     = true };
+                                   .patterns_differ     = true,
+                                   .sampled_positions   = m->outputs,
+                                   .n_sampled_positions = HL_OUTPUT_ROWS };
     hl_feed               feed = {
                       .tokens = m->tokens, .n_tokens = m->n_piece, .lengths = m->lengths, .tap = &tap
     };

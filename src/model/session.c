@@ -126,7 +126,7 @@ static hl_status complete_options(hl_session_options *options, const hl_config *
     HL_TRY(check_option("n_chunk", options->n_chunk, 1, MAX_CTX));
     HL_TRY(check_option("n_patterns", options->n_patterns, 0, MAX_CTX));
     HL_TRY(check_option("n_rows", options->n_rows, 0, INT64_MAX));
-    HL_TRY(check_option("n_sampled", options->n_sampled, 0, options->n_ctx));
+    HL_TRY(check_option("n_sampled", options->n_sampled, 0, MAX_CTX));
     HL_TRY(check_option("n_threads", options->n_threads, 0, HL_MAX_THREADS));
     HL_TRY(check_option("activations", options->activations, 0, HL_ACTIVATIONS_COUNT - 1));
     if (options->n_chunk > options->n_ctx || config->is_encoder)
