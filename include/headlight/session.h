@@ -43,6 +43,8 @@ enum {
     HL_WANT_HIDDEN      = 1 << 9, /* what the final norm gives */
     HL_WANT_LOGITS      = 1 << 10,
     HL_WANT_LAST_LOGITS = 1 << 11, /* of each sequence's last row; hl_session_logits has them */
+    HL_WANT_LAST_TOP    = 1 << 12, /* the likeliest token after it; hl_session_top.  On a device
+                                    * that is eight bytes to copy, not a row of logits */
 };
 
 /* What stored blocks of Q8_0, Q4_0, Q4_K and Q6_K are multiplied with where few rows are
@@ -93,7 +95,8 @@ typedef struct hl_layer_rows {
     const int64_t *start;     /* (n_batch) the position of row 0 */
     const int64_t *lengths;   /* (n_batch) how many rows are no padding */
 
-    const hl_attention_result *rows;       /* statistics: (n_batch, n_heads, n_rows) each */
+    const hl_attention_result *rows;       /* statistics: (n_batch, n_heads, n_rows) each; on a
+                                            * device without argmax */
     int64_t                    n_segments; /* of rows->segment_mass; 0: the feed had no segments */
 
     const float *q;          /* (n_batch, n_rows, n_heads,    d_head) */
@@ -193,6 +196,9 @@ HL_API hl_status hl_session_feed(hl_session *session, const hl_feed *feed);
 /* How many tokens a sequence has, and back to fewer (0: an empty one). */
 HL_API int64_t   hl_session_length(const hl_session *session, int64_t sequence);
 HL_API hl_status hl_session_rewind(hl_session *session, int64_t sequence, int64_t length);
+/* The likeliest token after the last of a sequence, the lowest of equals; -1 without
+ * HL_WANT_LAST_TOP. */
+HL_API int64_t hl_session_top(const hl_session *session, int64_t sequence);
 /* (d_vocab) after the last token of a sequence; NULL without HL_WANT_LAST_LOGITS. */
 HL_API const float *hl_session_logits(const hl_session *session, int64_t sequence);
 /* What a session holds beside the mapped weights, all of it allocated when it opens: so

@@ -174,6 +174,7 @@ typedef struct hl_device_session {
     size_t               step_bytes;     /* of the step at hand */
     int64_t              step_rows;      /* no step has more */
     hl_device_pair       ends; /* rows at the end on their way out: lens, hidden, logits */
+    int64_t             *tops; /* (B) the likeliest tokens after all sequences, or NULL */
     int32_t             *flag; /* rows.flag on the host */
     float               *scattered[HL_N_KEPT]; /* (N, width) host: sampled rows at their places */
     int64_t              logit_rows;           /* logits are made for so many rows at a time */
@@ -229,8 +230,8 @@ hl_status hl_device_embed_rows(hl_session *session, const hl_chunk *chunk);
 hl_status hl_device_make_lens(hl_session *session, const hl_chunk *chunk, hl_device_lane *lane);
 /* Final norm, logits, lens of all rows to the tap. */
 hl_status hl_device_final(hl_session *session, const hl_chunk *chunk);
-/* Logits of each sequence's last row: made, sent and, once lane 0 has arrived, received into
- * session->rows.last. */
+/* Logits of each sequence's last row, or the likeliest token: made, sent and, once lane 0 has
+ * arrived, received into session->rows.last and tops. */
 hl_status hl_device_make_last(hl_session *session, const hl_chunk *chunk);
 hl_status hl_device_send_last(hl_session *session, const hl_chunk *chunk);
 hl_status hl_device_receive_last(hl_session *session, const hl_chunk *chunk);

@@ -328,13 +328,18 @@ done:
 
 /* ---------------------------------------------------------------------- last */
 
+static bool wants_last(const hl_session *session)
+{
+    return (session->options.wants & (HL_WANT_LAST_LOGITS | HL_WANT_LAST_TOP)) != 0;
+}
+
 hl_status hl_device_make_last(hl_session *session, const hl_chunk *chunk)
 {
     hl_status          status  = HL_OK;
     hl_device_session *d       = session->device;
     int64_t            d_model = session->config->d_model;
 
-    if ((session->options.wants & HL_WANT_LAST_LOGITS) == 0)
+    if (!wants_last(session))
         return HL_OK;
     HL_TRY(hl_device_settle(session, chunk));
     HL_TRY(hl_device_checked(
@@ -351,6 +356,8 @@ hl_status hl_device_make_last(hl_session *session, const hl_chunk *chunk)
         "last rows"));
     HL_TRY(finish_hidden(session, d->rows.hidden, d->dtype, d->rows.last, chunk->n_batch));
     HL_TRY(make_logits(session, chunk->n_batch));
+    if (d->tops != NULL)
+        HL_TRY(read_lens(session, d->ends.device, chunk->n_batch, 0, chunk->n_batch));
 
 done:
     return status;
@@ -358,28 +365,37 @@ done:
 
 hl_status hl_device_send_last(hl_session *session, const hl_chunk *chunk)
 {
-    hl_device_session *d = session->device;
+    hl_status          status = HL_OK;
+    hl_device_session *d      = session->device;
+    end_parts host = wants_last(session) ? parts_of(session, d->ends.host) : (end_parts){ 0 };
 
-    if ((session->options.wants & HL_WANT_LAST_LOGITS) == 0)
-        return HL_OK;
-    return fetch(d, parts_of(session, d->ends.host).logits, d->rows.logits,
-                 (size_t)(chunk->n_batch * session->config->d_vocab) * sizeof(float));
+    if ((session->options.wants & HL_WANT_LAST_LOGITS) != 0)
+        HL_TRY(fetch(d, host.logits, d->rows.logits,
+                     (size_t)(chunk->n_batch * session->config->d_vocab) * sizeof(float)));
+    if (d->tops != NULL)
+        HL_TRY(fetch(d, host.lens, d->ends.device, (size_t)chunk->n_batch * sizeof *d->tops));
+
+done:
+    return status;
 }
 
 hl_status hl_device_receive_last(hl_session *session, const hl_chunk *chunk)
 {
-    hl_status    status  = HL_OK;
-    int64_t      d_vocab = session->config->d_vocab;
-    const float *logits  = parts_of(session, session->device->ends.host).logits;
+    hl_status          status  = HL_OK;
+    int64_t            d_vocab = session->config->d_vocab;
+    hl_device_session *d       = session->device;
+    end_parts host = wants_last(session) ? parts_of(session, d->ends.host) : (end_parts){ 0 };
 
-    if ((session->options.wants & HL_WANT_LAST_LOGITS) == 0)
-        return HL_OK;
-    for (int64_t i = 0; i < chunk->n_batch; i++) {
+    for (int64_t i = 0; i < chunk->n_batch && wants_last(session); i++) {
         if (!hl_chunk_has_last(chunk, i))
             continue;
-        HL_TRY(check_logits(session, logits + i * d_vocab, 1));
-        memcpy(session->rows.last + chunk->sequences[i] * d_vocab, logits + i * d_vocab,
-               (size_t)d_vocab * sizeof *logits);
+        if (d->tops != NULL)
+            d->tops[chunk->sequences[i]] = ((const int64_t *)host.lens)[i];
+        if (session->rows.last == NULL)
+            continue;
+        HL_TRY(check_logits(session, host.logits + i * d_vocab, 1));
+        memcpy(session->rows.last + chunk->sequences[i] * d_vocab, host.logits + i * d_vocab,
+               (size_t)d_vocab * sizeof *host.logits);
     }
 
 done:

@@ -209,11 +209,11 @@ static void plan_ends(plan *p, hl_session *session)
 {
     hl_device_session *d      = session->device;
     const hl_config   *config = session->config;
-    uint32_t           words  = HL_WANT_LOGITS | HL_WANT_LAST_LOGITS | HL_WANT_LENS;
-    bool               speaks = (session->options.wants & words) != 0;
-    int64_t            n      = d->logit_rows;
-    int64_t            widest = most(config->d_embed, config->d_model);
-    int64_t            floats = n * (config->d_model + (speaks ? config->d_vocab : 0)) + 4 * n;
+    uint32_t words  = HL_WANT_LOGITS | HL_WANT_LAST_LOGITS | HL_WANT_LAST_TOP | HL_WANT_LENS;
+    bool     speaks = (session->options.wants & words) != 0;
+    int64_t  n      = d->logit_rows;
+    int64_t  widest = most(config->d_embed, config->d_model);
+    int64_t  floats = n * (config->d_model + (speaks ? config->d_vocab : 0)) + 4 * n;
 
     if (!speaks && (session->options.wants & HL_WANT_HIDDEN) == 0)
         return;
@@ -376,6 +376,8 @@ static hl_status plan_host(hl_session *session)
     if ((options->wants & HL_WANT_LAST_LOGITS) != 0)
         HL_TRY(HL_SESSION_ALLOC(session, &session->rows.last,
                                 options->n_batch * session->config->d_vocab));
+    if ((options->wants & HL_WANT_LAST_TOP) != 0)
+        HL_TRY(HL_SESSION_ALLOC(session, &d->tops, options->n_batch));
     for (int kind = 0; kind < HL_N_KEPT && options->n_sampled > 0; kind++) {
         if (may_keep(session, kind))
             HL_TRY(HL_SESSION_ALLOC(session, &d->scattered[kind],

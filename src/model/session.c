@@ -20,6 +20,7 @@
 #include "base/status.h"
 #include "base/threads.h"
 #include "model/device.h"
+#include "model/logits.h"
 #include "model/model.h"
 #include "model/tap.h"
 
@@ -452,6 +453,8 @@ static hl_status plan(hl_session *session)
 
     HL_TRY(hl_device_choose(&choice, &session->options));
     session->options.device = NULL; /* was borrowed */
+    if (choice.ops == NULL && (session->options.wants & HL_WANT_LAST_TOP) != 0)
+        session->options.wants |= HL_WANT_LAST_LOGITS; /* it is found there when asked for */
     HL_TRY(hl_session_load_weights(session));
     HL_TRY(HL_SESSION_ALLOC(session, &session->searched, session->config->n_layers + 1));
     HL_TRY(HL_SESSION_ALLOC(session, &session->places, product(4, n_batch, 1)));
@@ -470,7 +473,7 @@ done:
 
 static hl_status check_head(const hl_session *session)
 {
-    uint32_t words = HL_WANT_LOGITS | HL_WANT_LAST_LOGITS | HL_WANT_LENS;
+    uint32_t words = HL_WANT_LOGITS | HL_WANT_LAST_LOGITS | HL_WANT_LAST_TOP | HL_WANT_LENS;
 
     if ((session->options.wants & words) == 0 ||
         hl_weights_get(session->weights, HL_ROLE_LM_HEAD, -1, 0) != NULL)
@@ -759,6 +762,15 @@ hl_status hl_session_rewind(hl_session *session, int64_t sequence, int64_t lengt
                        (long long)session->length[sequence]);
     session->length[sequence] = length;
     return HL_OK;
+}
+
+int64_t hl_session_top(const hl_session *session, int64_t sequence)
+{
+    if (!is_sequence(session, sequence) || (session->options.wants & HL_WANT_LAST_TOP) == 0)
+        return -1;
+    if (session->device != NULL)
+        return session->device->tops[sequence];
+    return hl_logits_top(hl_session_logits(session, sequence), session->config->d_vocab);
 }
 
 const float *hl_session_logits(const hl_session *session, int64_t sequence)

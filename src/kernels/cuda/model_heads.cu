@@ -20,8 +20,6 @@ __global__ static void angles(const hl_device_angles a)
     row_place place    = place_of(a.places, row);
     float     position = static_cast<float>(a.places.start[place.batch] + place.row);
     double    sine, cosine;
-    if (!place.counts)
-        return;
     /* Rounded to float, as the models were trained: far out it shows. */
     sincos(static_cast<double>(__fmul_rn(position, a.frequencies[place.batch * a.n_pairs + pair])),
            &sine, &cosine);
