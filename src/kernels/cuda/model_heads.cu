@@ -1,7 +1,7 @@
 /* model_heads.cu - q, k and v between their projection and attention: norms of heads, RoPE, the
  * cache.
  *
- * A warp has one head of one row: its elements stay in float from the projection to the one
+ * A block has a row, its warps a head each: elements stay in float from the projection to the one
  * rounding at the end, in shared memory, where those that RoPE turns against each other meet. */
 #include "kernels/cuda/model.cuh"
 
@@ -121,30 +121,22 @@ __device__ __forceinline__ T *cached_row(void *cache, const hl_device_heads &h, 
            ((sequence * h.n_kv_heads + kv_head) * h.n_ctx + position) * h.d_head;
 }
 
+/* One head of a row, by one warp. */
 template <typename T, int W>
-__global__ static void __launch_bounds__(32 * HEAD_WARPS)
-    heads(const __grid_constant__ hl_device_heads h)
+__device__ __forceinline__ void run_head(const hl_device_heads &h, int64_t row, row_place place,
+                                         int head, float *x)
 {
-    __shared__ float shared[HEAD_WARPS][HL_MAX_HEAD_DIM];
-    int64_t          n_heads = h.n_heads + 2 * h.n_kv_heads;
-    int64_t          index   = static_cast<int64_t>(blockIdx.x) * HEAD_WARPS + threadIdx.x / 32;
-    int64_t          row = index / n_heads, head = index - row * n_heads;
-    int              d = static_cast<int>(h.d_head);
-    float           *x = shared[threadIdx.x / 32];
+    int  d   = static_cast<int>(h.d_head);
+    int  n_q = static_cast<int>(h.n_heads), n_kv = static_cast<int>(h.n_kv_heads);
+    T   *at   = static_cast<T *>(h.qkv) + (row * (n_q + 2 * n_kv) + head) * d;
+    bool is_q = head < n_q, is_v = head >= n_q + n_kv;
 
-    if (row >= h.places.n_batch * h.places.batch_rows)
-        return;
-    row_place place = place_of(h.places, row);
-    T        *at    = static_cast<T *>(h.qkv) + index * d;
-    bool      is_q = head < h.n_heads, is_v = head >= h.n_heads + h.n_kv_heads;
-    if (!place.counts)
-        return;
     fill_head<T, W>(x, at, d);
     if (is_v) {
-        put_head<T, W>(cached_row<T>(h.v_cache, h, place, head - h.n_heads - h.n_kv_heads), x, d);
+        put_head<T, W>(cached_row<T>(h.v_cache, h, place, head - n_q - n_kv), x, d);
         return;
     }
-    int64_t number = is_q ? head : head - h.n_heads;
+    int64_t number = is_q ? head : head - n_q;
     if (h.norm == HL_HEAD_NORM_SHARED || h.norm == HL_HEAD_NORM_EACH)
         norm_head(x, d, is_q ? h.q_norm : h.k_norm, h.norm == HL_HEAD_NORM_EACH ? number * d : 0);
     if (h.cosine != nullptr)
@@ -154,14 +146,82 @@ __global__ static void __launch_bounds__(32 * HEAD_WARPS)
         put_head<T, W>(cached_row<T>(h.k_cache, h, place, number), x, d);
 }
 
+/* A block a row, a warp a head. */
+template <typename T, int W>
+__global__ static void __launch_bounds__(32 * HEAD_WARPS)
+    heads(const __grid_constant__ hl_device_heads h)
+{
+    __shared__ float shared[HEAD_WARPS][HL_MAX_HEAD_DIM];
+    int64_t          row     = blockIdx.x;
+    row_place        place   = place_of(h.places, row);
+    int              n_heads = static_cast<int>(h.n_heads + 2 * h.n_kv_heads);
+
+    if (!place.counts)
+        return;
+    for (int head = threadIdx.x / 32; head < n_heads; head += HEAD_WARPS) {
+        run_head<T, W>(h, row, place, head, shared[threadIdx.x / 32]);
+        __syncwarp();
+    }
+}
+
+/* The common case: no norm, whole heads turn, halves against each other.  A block a row; a
+ * thread turns eight elements of the first half and those of the second, or copies eight of v. */
+template <typename T>
+__global__ static void __launch_bounds__(32 * HEAD_WARPS)
+    turn_heads(const __grid_constant__ hl_device_heads h)
+{
+    int64_t   row   = blockIdx.x;
+    row_place place = place_of(h.places, row);
+    int       d = static_cast<int>(h.d_head), half = d / 2, each = half / 8;
+    int       n_q = static_cast<int>(h.n_heads), n_kv = static_cast<int>(h.n_kv_heads);
+    T        *qkv = static_cast<T *>(h.qkv) + row * (n_q + 2 * n_kv) * d;
+
+    if (!place.counts)
+        return;
+    for (int item = threadIdx.x; item < (n_q + 2 * n_kv) * each; item += 32 * HEAD_WARPS) {
+        int   head = item / each, i = (item - head * each) * 8;
+        T    *at = qkv + head * d;
+        float first[8], second[8], cosine[8], sine[8];
+
+        load_pack<T, 8>(first, at, i);
+        load_pack<T, 8>(second, at, half + i);
+        if (head < n_q + n_kv) {
+            load_pack<float, 8>(cosine, h.cosine, row * half + i);
+            load_pack<float, 8>(sine, h.sine, row * half + i);
+#pragma unroll
+            for (int j = 0; j < 8; j++) {
+                float x   = first[j];
+                first[j]  = x * cosine[j] - second[j] * sine[j];
+                second[j] = second[j] * cosine[j] + x * sine[j];
+            }
+            store_pack<T, 8>(at, i, first);
+            store_pack<T, 8>(at, half + i, second);
+        }
+        if (head >= n_q) {
+            bool is_v = head >= n_q + n_kv;
+            T   *to   = cached_row<T>(is_v ? h.v_cache : h.k_cache, h, place,
+                                  head - n_q - (is_v ? n_kv : 0));
+            store_pack<T, 8>(to, i, first);
+            store_pack<T, 8>(to, half + i, second);
+        }
+    }
+}
+
+static bool turns_whole(const hl_device_heads &h)
+{
+    return (h.norm == HL_HEAD_NORM_NONE || h.norm == HL_HEAD_NORM_ALL) && h.cosine != nullptr &&
+           !h.interleaved && 2 * h.n_pairs == h.d_head && h.d_head % 16 == 0 &&
+           is_wide({ h.qkv, h.k_cache, h.v_cache, h.cosine, h.sine }, {});
+}
+
 template <typename T> static hl_status launch_heads(hl_device *device, const hl_device_heads &h)
 {
-    int64_t n      = h.places.n_batch * h.places.batch_rows * (h.n_heads + 2 * h.n_kv_heads);
-    auto    kernel = h.d_head % 2 == 0 ? heads<T, 2> : heads<T, 1>;
+    int64_t n_rows = h.places.n_batch * h.places.batch_rows;
+    auto    kernel = turns_whole(h) ? turn_heads<T> : h.d_head % 2 == 0 ? heads<T, 2> : heads<T, 1>;
 
-    if (n == 0)
+    if (n_rows == 0)
         return HL_OK;
-    kernel<<<blocks_for(n, HEAD_WARPS), 32 * HEAD_WARPS, 0, device->stream>>>(h);
+    kernel<<<static_cast<unsigned>(n_rows), 32 * HEAD_WARPS, 0, device->stream>>>(h);
     return check(cudaGetLastError(), "the heads of a layer");
 }
 

@@ -161,95 +161,100 @@ __device__ __forceinline__ float sigmoid(float x)
     return 1.0f / (1.0f + expf(-x));
 }
 
-__device__ __forceinline__ float activated(float x, hl_activation activation)
+/* FAST: to 2^-20 or so, for what is then rounded to 16 bits. */
+template <bool FAST> __device__ __forceinline__ float times_sigmoid(float x, float of)
+{
+    return FAST ? __fdividef(x, 1.0f + __expf(-of)) : x * sigmoid(of);
+}
+
+template <bool FAST> __device__ __forceinline__ float activated(float x, hl_activation activation)
 {
     switch (activation) {
     case HL_ACTIVATION_GELU:
         return 0.5f * x * erfcf(-x * 0.70710678118654752440f);
     case HL_ACTIVATION_GELU_TANH: /* as dense_scalar.c has it */
-        return x * sigmoid(2.0f * 0.79788456080286535588f * (x + 0.044715f * x * x * x));
+        return times_sigmoid<FAST>(x, 2.0f * 0.79788456080286535588f * (x + 0.044715f * x * x * x));
     case HL_ACTIVATION_SILU:
-        return x * sigmoid(x);
+        return times_sigmoid<FAST>(x, x);
     case HL_ACTIVATION_RELU:
         return fmaxf(x, 0.0f);
     case HL_ACTIVATION_RELU_SQUARED:
         return fmaxf(x, 0.0f) * fmaxf(x, 0.0f);
     default:
-        return x * sigmoid(1.702f * x);
+        return times_sigmoid<FAST>(x, 1.702f * x);
     }
 }
 
 struct activate_rows {
-    span          out, gate, up;
-    int64_t       stride;
-    hl_activation activation;
-    float         limit;
-    int64_t       n_rows, n;
+    span    out, gate, up;
+    int64_t stride;
+    float   limit;
+    int     n;
 };
 
-template <int W, hl_activation ACTIVATION>
+/* A block a row. */
+template <int W, bool FAST, hl_activation ACTIVATION>
 __global__ static void __launch_bounds__(ROW_THREADS) activate(const activate_rows a)
 {
-    int64_t each  = a.n / W;
-    int64_t index = static_cast<int64_t>(blockIdx.x) * ROW_THREADS + threadIdx.x;
+    int64_t row = blockIdx.x;
 
-    if (index >= a.n_rows * each)
-        return;
-    int64_t row = index / each, at = (index - row * each) * W;
-    float   gate[W], up[W];
-    load_some<W>(gate, a.gate, row * a.stride + at);
-    if (a.up.data != nullptr)
-        load_some<W>(up, a.up, row * a.stride + at);
+#pragma unroll 4
+    for (int at = threadIdx.x * W; at < a.n; at += ROW_THREADS * W) {
+        float gate[W], up[W];
+
+        load_some<W>(gate, a.gate, row * a.stride + at);
+        if (a.up.data != nullptr)
+            load_some<W>(up, a.up, row * a.stride + at);
 #pragma unroll
-    for (int i = 0; i < W; i++) {
-        float factor = a.up.data != nullptr ? up[i] : 1.0f;
+        for (int i = 0; i < W; i++) {
+            float factor = a.up.data != nullptr ? up[i] : 1.0f;
 
-        if (ACTIVATION == HL_ACTIVATION_SWIGLU_CLAMPED) {
-            gate[i] = fminf(gate[i], a.limit);
-            factor  = fminf(fmaxf(factor, -a.limit), a.limit) + 1.0f;
+            if (ACTIVATION == HL_ACTIVATION_SWIGLU_CLAMPED) {
+                gate[i] = fminf(gate[i], a.limit);
+                factor  = fminf(fmaxf(factor, -a.limit), a.limit) + 1.0f;
+            }
+            gate[i] = activated<FAST>(gate[i], ACTIVATION) * factor;
         }
-        gate[i] = activated(gate[i], ACTIVATION) * factor;
+        store_some<W>(a.out, row * a.n + at, gate);
     }
-    store_some<W>(a.out, row * a.n + at, gate);
 }
 
-template <int W> static auto choose_activation(hl_activation activation)
+template <int W, bool FAST> static auto choose_activation(hl_activation activation)
 {
     switch (activation) {
     case HL_ACTIVATION_GELU:
-        return activate<W, HL_ACTIVATION_GELU>;
+        return activate<W, FAST, HL_ACTIVATION_GELU>;
     case HL_ACTIVATION_GELU_TANH:
-        return activate<W, HL_ACTIVATION_GELU_TANH>;
+        return activate<W, FAST, HL_ACTIVATION_GELU_TANH>;
     case HL_ACTIVATION_GELU_QUICK:
-        return activate<W, HL_ACTIVATION_GELU_QUICK>;
+        return activate<W, FAST, HL_ACTIVATION_GELU_QUICK>;
     case HL_ACTIVATION_SILU:
-        return activate<W, HL_ACTIVATION_SILU>;
+        return activate<W, FAST, HL_ACTIVATION_SILU>;
     case HL_ACTIVATION_RELU:
-        return activate<W, HL_ACTIVATION_RELU>;
+        return activate<W, FAST, HL_ACTIVATION_RELU>;
     case HL_ACTIVATION_RELU_SQUARED:
-        return activate<W, HL_ACTIVATION_RELU_SQUARED>;
+        return activate<W, FAST, HL_ACTIVATION_RELU_SQUARED>;
     default:
-        return activate<W, HL_ACTIVATION_SWIGLU_CLAMPED>;
+        return activate<W, FAST, HL_ACTIVATION_SWIGLU_CLAMPED>;
     }
 }
 
 hl_status op_activate(hl_device *device, const hl_device_activate *o)
 {
-    activate_rows a    = { span_of(o->out, o->dtype),
-                           span_of(o->gate, o->dtype),
-                           span_of(o->up, o->dtype),
-                           o->x_stride,
-                           o->activation,
-                           o->limit,
-                           o->n_rows,
-                           o->n };
-    bool          wide = is_wide({ o->out, o->gate, o->up }, { o->n, o->x_stride });
-    auto kernel = wide ? choose_activation<8>(o->activation) : choose_activation<1>(o->activation);
-    int64_t n_items = o->n_rows * (wide ? o->n / 8 : o->n);
+    activate_rows a      = { span_of(o->out, o->dtype),
+                             span_of(o->gate, o->dtype),
+                             span_of(o->up, o->dtype),
+                             o->x_stride,
+                             o->limit,
+                             static_cast<int>(o->n) };
+    bool          wide   = is_wide({ o->out, o->gate, o->up }, { o->n, o->x_stride });
+    auto          kernel = !wide                      ? choose_activation<1, false>(o->activation)
+                           : o->dtype == HL_DTYPE_F32 ? choose_activation<8, false>(o->activation)
+                                                      : choose_activation<8, true>(o->activation);
 
-    if (n_items == 0)
+    if (o->n_rows == 0 || o->n == 0)
         return HL_OK;
-    kernel<<<blocks_for(n_items, ROW_THREADS), ROW_THREADS, 0, device->stream>>>(a);
+    kernel<<<static_cast<unsigned>(o->n_rows), ROW_THREADS, 0, device->stream>>>(a);
     return check(cudaGetLastError(), "an activation");
 }
 
