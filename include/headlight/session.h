@@ -28,6 +28,8 @@ extern "C" {
  * Tokens that were fed count from position 0 in each sequence. */
 
 typedef struct hl_session hl_session;
+struct hl_row_plan; /* the library's own: base/row_runs.h */
+struct hl_row_sums;
 
 /* What a session can be asked for beside the statistics of rows. */
 enum {
@@ -117,6 +119,10 @@ typedef struct hl_layer_rows {
     const int64_t *lens_top; /* (n_batch, n_rows) the likeliest token before this layer */
     const float   *lens_entropy;
     const float   *lens_gap; /* how far ahead of the second it is, in logits */
+
+    /* Where a device has made the sums that the tap's `plan` asked for: these, and of `rows` only
+     * what they leave to be looked at.  NULL: all rows are there.  Inside: base/row_runs.h. */
+    const struct hl_row_sums *sums;
 } hl_layer_rows;
 
 /* What comes out at the end, of rows of one sequence. */
@@ -152,6 +158,9 @@ typedef struct hl_tap {
      * not told; NULL: all rows are. */
     const int64_t *sampled_positions;
     int64_t        n_sampled_positions;
+    /* What of a layer's rows may be summed up where they are; asked before a device runs it.
+     * NULL: nothing. */
+    hl_status (*plan)(void *context, const hl_layer_rows *rows, struct hl_row_plan *out);
 } hl_tap;
 
 typedef struct hl_feed {

@@ -32,4 +32,22 @@ typedef struct hl_run_sums {
     int32_t reserved;
 } hl_run_sums;
 
+/* What a profile wants summed of the rows of a layer; its own, until it plans again. */
+typedef struct hl_row_plan {
+    const hl_run *runs; /* (n_runs) by sequence */
+    int64_t       n_runs;
+    const double *log_n; /* (n_batch, n_rows) each */
+    const double *inverse;
+    const double *inverse_other;
+    uint64_t      version; /* another for other numbers */
+} hl_row_plan;
+
+/* What came of it. */
+typedef struct hl_row_sums {
+    const hl_run_sums *runs; /* (n_heads, n_runs) */
+    int64_t            n_runs;
+    const int64_t     *histogram; /* (n_heads, HL_N_HISTOGRAMS, 64) */
+    const int64_t     *lookback;  /* (n_heads, n_types, n_types); NULL: there is one type */
+} hl_row_sums;
+
 #endif

@@ -97,6 +97,9 @@ typedef struct hl_device_lane {
     hl_device_pair pattern;         /* (B, H, n_patterns, S) */
     hl_device_pair exact;           /* (B, H, n_patterns) */
     hl_device_pair items;           /* (B, H, n_patterns, 3) */
+    hl_device_pair sums;            /* see place_sums of device_tap.c */
+    bool           is_summed;       /* they stand for statistics */
+    int64_t        n_runs;          /* of sums */
     hl_device_pair lens;            /* tops, entropies and gaps of (N) rows */
     int64_t        layer;           /* -1: nothing is under way */
     uint32_t       kinds;           /* those of `kept` that are, a bit each */
@@ -146,6 +149,15 @@ typedef struct hl_device_inputs {
     int64_t          n_keys; /* no sequence has more: a bound that seldom changes */
 } hl_device_inputs;
 
+/* What the tap's plan asks for, on the device. */
+typedef struct hl_device_plan {
+    hl_run  *runs;    /* (max_runs) */
+    double  *numbers; /* (3, N) log_n, inverse, inverse_other */
+    int64_t  max_runs;
+    int64_t  n_runs;
+    uint64_t version; /* of what is there; 0: nothing */
+} hl_device_plan;
+
 /* A step of decoding that was recorded, and what it was recorded for. */
 typedef struct hl_device_step {
     hl_device_graph *graph; /* NULL: none yet */
@@ -170,6 +182,7 @@ typedef struct hl_device_session {
     hl_device_rows       rows;
     hl_device_inputs     inputs;
     hl_device_lane       lanes[HL_DEVICE_LANES];
+    hl_device_plan       plan;
     hl_device_pair       all_statistics; /* of a step: (L) blocks of step_bytes */
     size_t               step_bytes;     /* of the step at hand */
     int64_t              step_rows;      /* no step has more */
@@ -242,6 +255,9 @@ size_t              hl_device_statistics_bytes(int64_t count, int64_t n_segments
 /* Rows of x, q, ... as they are now into the lane. */
 hl_status hl_device_keep(hl_session *session, const hl_chunk *chunk, hl_device_lane *lane,
                          uint32_t kinds);
+/* Sums of the lane's statistics, where the tap asks for them: right after they are made. */
+hl_status hl_device_sum(hl_session *session, const hl_chunk *chunk, hl_device_lane *lane);
+size_t    hl_device_sums_bytes(const hl_session *session, int64_t n_runs);
 hl_status hl_device_send(hl_session *session, const hl_chunk *chunk, int lane);
 /* Waits for a lane's layer and tells it; nothing where none is under way. */
 hl_status hl_device_tell(hl_session *session, const hl_chunk *chunk, int lane);

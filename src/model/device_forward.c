@@ -314,6 +314,7 @@ static hl_status watch_block(hl_session *session, const hl_chunk *chunk, int64_t
         HL_TRY(hl_device_make_lens(session, chunk, lane));
     HL_TRY(run_block(session, chunk, layer, &watch));
     HL_TRY(hl_device_keep(session, chunk, lane, n_heads > 0 ? rows : 0));
+    HL_TRY(hl_device_sum(session, chunk, lane));
     if ((wants & HL_WANT_PATTERN) != 0 && n_heads > 0)
         HL_TRY(hl_device_make_patterns(session, chunk, layer, lane));
     if ((wants & HL_WANT_RESID_POST) != 0 || d->inputs.sampled != NULL) {

@@ -130,6 +130,9 @@ static void plan_cache(plan *p, hl_session *session)
         session->caches[i].k = hl_arena_take(&p->cache, count, session->device->size);
         session->caches[i].v = hl_arena_take(&p->cache, count, session->device->size);
     }
+    /* With the cache: a byte a token that it can hold. */
+    session->device->rows.segments =
+        hl_arena_take(&p->cache, session->options.n_batch * session->options.n_ctx, 1);
 }
 
 static void plan_stream(plan *p, hl_session *session)
@@ -150,7 +153,6 @@ static void plan_stream(plan *p, hl_session *session)
     d->flag      = hl_arena_take(&p->host, 1, sizeof *d->flag);
     if (config->d_embed != config->d_model)
         rows->embedded = hl_arena_take(&p->rows, n * config->d_embed, d->size);
-    rows->segments = hl_arena_take(&p->rows, session->options.n_batch * session->options.n_ctx, 1);
     for (hl_rope_choice choice = HL_ROPE_MAIN; choice < HL_N_ROPES; choice++) {
         int64_t n_pairs = config->ropes[choice].n_dims / 2;
 
@@ -266,6 +268,8 @@ static void plan_lane(plan *p, hl_session *session, hl_device_lane *lane)
         take_pair(p, &lane->exact, count, sizeof(hl_pattern_row));
         take_pair(p, &lane->items, 3 * count, sizeof(int64_t));
     }
+    take_pair(p, &lane->sums,
+              (int64_t)hl_device_sums_bytes(session, session->device->plan.max_runs), 1);
     if ((options->wants & HL_WANT_LENS) != 0)
         take_pair(p, &lane->lens, rows, sizeof(int64_t) + 2 * sizeof(float));
 }
@@ -283,6 +287,11 @@ static hl_status plan_all(plan *p, hl_session *session)
     plan_stream(p, session);
     plan_mlp(p, session);
     plan_ends(p, session);
+    d->plan.max_runs =
+        session->options.n_sampled > 0 ? rows / 16 + 8 * session->options.n_batch : 0;
+    d->plan.runs = hl_arena_take(&p->rows, d->plan.max_runs, sizeof *d->plan.runs);
+    d->plan.numbers =
+        hl_arena_take(&p->rows, d->plan.max_runs > 0 ? 3 * rows : 0, sizeof *d->plan.numbers);
     for (int i = 0; i < HL_DEVICE_LANES; i++)
         plan_lane(p, session, &d->lanes[i]);
     take_pair(p, &d->inputs.block, (int64_t)hl_device_inputs_bytes(session), 1);

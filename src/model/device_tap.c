@@ -113,6 +113,117 @@ done:
     return status;
 }
 
+/* -------------------------------------------------------------------- summing */
+
+enum { N_BINS = 64 };
+
+/* The parts of a lane's sums: counts, then the runs. */
+typedef struct sum_parts {
+    int64_t     *histogram; /* (H, HL_N_HISTOGRAMS, N_BINS) */
+    int64_t     *lookback;  /* (H, n_segments, n_segments) */
+    hl_run_sums *runs;      /* (H, n_runs) */
+} sum_parts;
+
+static sum_parts place_sums(void *block, int64_t n_heads, int64_t n_segments)
+{
+    sum_parts parts = { .histogram = block };
+
+    parts.lookback = parts.histogram + n_heads * HL_N_HISTOGRAMS * N_BINS;
+    parts.runs     = (hl_run_sums *)(parts.lookback + n_heads * n_segments * n_segments);
+    return parts;
+}
+
+static size_t sums_bytes(int64_t n_heads, int64_t n_segments, int64_t n_runs)
+{
+    int64_t counts = n_heads * (HL_N_HISTOGRAMS * N_BINS + n_segments * n_segments);
+
+    return (size_t)counts * sizeof(int64_t) + (size_t)(n_heads * n_runs) * sizeof(hl_run_sums);
+}
+
+size_t hl_device_sums_bytes(const hl_session *session, int64_t n_runs)
+{
+    return n_runs > 0 ? sums_bytes(session->config->n_heads, HL_MAX_SEGMENTS, n_runs) : 0;
+}
+
+/* The plan as it is now, in the device's memory; most layers have the same. */
+static hl_status put_plan(hl_device_session *d, const hl_row_plan *plan, int64_t n_rows)
+{
+    hl_status     status   = HL_OK;
+    const double *parts[3] = { plan->log_n, plan->inverse, plan->inverse_other };
+    size_t        n_bytes  = (size_t)n_rows * sizeof(double);
+
+    if (d->plan.version == plan->version)
+        return HL_OK;
+    d->plan.version = 0;
+    HL_TRY(hl_device_checked(d,
+                             d->ops->copy_in(d->device, d->plan.runs, plan->runs,
+                                             (size_t)plan->n_runs * sizeof *plan->runs),
+                             "runs"));
+    for (int i = 0; i < 3; i++)
+        HL_TRY(hl_device_checked(
+            d, d->ops->copy_in(d->device, d->plan.numbers + i * n_rows, parts[i], n_bytes),
+            "runs"));
+    d->plan.n_runs  = plan->n_runs;
+    d->plan.version = plan->version;
+
+done:
+    return status;
+}
+
+static hl_status reduce(hl_session *session, const hl_chunk *chunk, hl_device_lane *lane)
+{
+    hl_device_session        *d          = session->device;
+    int64_t                   n_rows     = count_rows(chunk);
+    int64_t                   n_heads    = session->config->layers[lane->layer].n_heads;
+    int64_t                   n_segments = count_segments(chunk);
+    sum_parts                 parts      = place_sums(lane->sums.device, n_heads, n_segments);
+    const hl_attention_result statistics =
+        hl_device_place_statistics(lane->statistics.device, n_rows * n_heads, n_segments);
+
+    return hl_device_checked(
+        d,
+        d->ops->reduce(d->device,
+                       &(hl_device_reduce){ .sums          = parts.runs,
+                                            .histogram     = parts.histogram,
+                                            .lookback      = n_segments > 0 ? parts.lookback : NULL,
+                                            .rows          = &statistics,
+                                            .runs          = d->plan.runs,
+                                            .n_runs        = d->plan.n_runs,
+                                            .log_n         = d->plan.numbers,
+                                            .inverse       = d->plan.numbers + n_rows,
+                                            .inverse_other = d->plan.numbers + 2 * n_rows,
+                                            .n_types       = n_segments,
+                                            .n_heads       = n_heads,
+                                            .batch_rows    = chunk->n_rows }),
+        "sums");
+}
+
+/* Where there are more runs than room, rows go over as they are. */
+hl_status hl_device_sum(hl_session *session, const hl_chunk *chunk, hl_device_lane *lane)
+{
+    hl_status          status = HL_OK;
+    hl_device_session *d      = session->device;
+    const hl_tap      *tap    = chunk->feed->tap;
+    hl_row_plan        plan   = { 0 };
+    hl_layer_rows      rows;
+
+    lane->is_summed = false;
+    if (tap->plan == NULL || d->plan.max_runs == 0 ||
+        session->config->layers[lane->layer].n_heads == 0)
+        return HL_OK;
+    hl_forward_describe(&rows, session, chunk, lane->layer);
+    HL_TRY(tap->plan(tap->context, &rows, &plan));
+    if (plan.n_runs == 0 || plan.n_runs > d->plan.max_runs)
+        return HL_OK;
+    HL_TRY(put_plan(d, &plan, count_rows(chunk)));
+    HL_TRY(reduce(session, chunk, lane));
+    lane->n_runs    = plan.n_runs;
+    lane->is_summed = true;
+
+done:
+    return status;
+}
+
 /* ------------------------------------------------------------------- sending */
 
 static hl_status send(const hl_device_session *d, int lane, const hl_device_pair *pair,
@@ -146,8 +257,12 @@ hl_status hl_device_send(hl_session *session, const hl_chunk *chunk, int number)
     int64_t            n_rows = count_rows(chunk);
     int64_t            heads  = session->config->layers[lane->layer].n_heads;
 
-    HL_TRY(send(d, number, &lane->statistics,
-                hl_device_statistics_bytes(n_rows * heads, count_segments(chunk))));
+    if (lane->is_summed)
+        HL_TRY(
+            send(d, number, &lane->sums, sums_bytes(heads, count_segments(chunk), lane->n_runs)));
+    else
+        HL_TRY(send(d, number, &lane->statistics,
+                    hl_device_statistics_bytes(n_rows * heads, count_segments(chunk))));
     for (int kind = 0; kind < HL_N_KEPT; kind++) {
         if ((lane->kinds & 1U << kind) != 0)
             HL_TRY(send(
@@ -207,13 +322,42 @@ static void receive_lens(hl_session *session, const hl_device_lane *lane, int64_
     session->rows.lens_gap     = session->rows.lens_entropy + n_rows;
 }
 
+/* Rows that the sums leave to be looked at, if there are any, come after them. */
+static hl_status receive_sums(hl_row_sums *out, const hl_session *session, const hl_chunk *chunk,
+                              int number)
+{
+    hl_status                status     = HL_OK;
+    const hl_device_session *d          = session->device;
+    const hl_device_lane    *lane       = &d->lanes[number];
+    int64_t                  n_heads    = session->config->layers[lane->layer].n_heads;
+    int64_t                  n_segments = count_segments(chunk);
+    sum_parts                parts      = place_sums(lane->sums.host, n_heads, n_segments);
+    bool                     is_whole   = true;
+
+    *out = (hl_row_sums){ .runs      = parts.runs,
+                          .n_runs    = lane->n_runs,
+                          .histogram = parts.histogram,
+                          .lookback  = n_segments > 0 ? parts.lookback : NULL };
+    for (int64_t i = 0; i < n_heads * lane->n_runs; i++)
+        is_whole = is_whole && parts.runs[i].is_small != 0;
+    if (is_whole)
+        return HL_OK;
+    HL_TRY(send(d, number, &lane->statistics,
+                hl_device_statistics_bytes(count_rows(chunk) * n_heads, n_segments)));
+    HL_TRY(hl_device_checked(d, d->ops->arrived(d->device, number), "copies"));
+
+done:
+    return status;
+}
+
 static hl_status tell_layer(hl_session *session, const hl_chunk *chunk, int64_t layer,
-                            const hl_device_lane *lane)
+                            const hl_device_lane *lane, const hl_row_sums *sums)
 {
     const hl_tap *tap = chunk->feed->tap;
     hl_layer_rows rows;
 
     hl_forward_describe(&rows, session, chunk, layer);
+    rows.sums = sums;
     if (lane != NULL && (tap->wants & HL_WANT_PATTERN) != 0 && rows.n_heads > 0) {
         rows.patterns_differ = tap->patterns_differ;
         rows.n_patterns      = session->device->n_patterns;
@@ -231,16 +375,19 @@ hl_status hl_device_tell(hl_session *session, const hl_chunk *chunk, int number)
     hl_device_session *d      = session->device;
     hl_device_lane    *lane   = &d->lanes[number];
     int64_t            n_rows = count_rows(chunk);
+    hl_row_sums        sums   = { 0 };
 
     if (lane->layer < 0)
         return HL_OK;
     HL_TRY(hl_device_checked(d, d->ops->arrived(d->device, number), "copies"));
+    if (lane->is_summed)
+        HL_TRY(receive_sums(&sums, session, chunk, number));
     session->statistics = hl_device_place_statistics(
         lane->statistics.host, n_rows * session->config->layers[lane->layer].n_heads,
         count_segments(chunk));
     receive_rows(session, lane);
     receive_lens(session, lane, n_rows);
-    HL_TRY(tell_layer(session, chunk, lane->layer, lane));
+    HL_TRY(tell_layer(session, chunk, lane->layer, lane, lane->is_summed ? &sums : NULL));
 
 done:
     lane->layer = -1;
@@ -285,7 +432,7 @@ hl_status hl_device_tell_steps(hl_session *session, const hl_chunk *chunk)
         session->statistics = hl_device_place_statistics(
             (uint8_t *)d->all_statistics.host + (size_t)layer * d->step_bytes,
             count_rows(chunk) * n_heads, count_segments(chunk));
-        HL_TRY(tell_layer(session, chunk, layer, NULL));
+        HL_TRY(tell_layer(session, chunk, layer, NULL, NULL));
     }
 
 done:

@@ -19,6 +19,7 @@
 #ifndef HL_STATS_PROFILE_H
 #define HL_STATS_PROFILE_H
 
+#include "base/row_runs.h"
 #include "headlight.h"
 
 #define HL_N_BINS              64
@@ -95,6 +96,10 @@ hl_status hl_profile_end(hl_profile *profile);
  * than one type. */
 hl_status hl_profile_rows(hl_profile *profile, const hl_layer_rows *rows,
                           const hl_profile_mask *mask);
+/* What of a layer's rows can be summed up where they lie, so that hl_profile_rows is told sums: for
+ * the chunk that `rows` describes, whose numbers need not be there yet. */
+hl_status hl_profile_list_runs(hl_row_plan *out, hl_profile *profile, const hl_layer_rows *rows,
+                               const hl_profile_mask *mask);
 /* Whole rows: rows->pattern at rows->pattern_rows, where rows->patterns_differ says whose. */
 hl_status hl_profile_samples(hl_profile *profile, const hl_layer_rows *rows,
                              const hl_profile_mask *mask);
