@@ -202,7 +202,6 @@ $(SHARED): $(call objects,$(SOURCES))
 NVCC         ?= $(or $(shell command -v nvcc 2>/dev/null),$(wildcard /usr/local/cuda/bin/nvcc))
 CUDA_LIBRARY := $(BUILD)/libheadlight_cuda.so
 CUDA_SOURCES := $(wildcard src/kernels/cuda/*.cu)
-CUDA_HEADERS := $(wildcard src/kernels/cuda/*.cuh src/kernels/cuda/*.h include/*.h include/*/*.h)
 CUDA_FLAGS   := -std=c++17 -O3 -Iinclude -Isrc -Xcompiler -fPIC,-fvisibility=hidden,-Wall \
                 -gencode arch=compute_90a,code=sm_90a
 CUDA_COMMON  := -gencode arch=compute_80,code=[sm_80,compute_80]
@@ -214,14 +213,17 @@ endif
 all: $(CUDA_LIBRARY)
 endif
 
-$(BUILD)/obj/%.cu.o: %.cu $(CUDA_HEADERS) Makefile
+$(BUILD)/obj/%.cu.o: %.cu Makefile
 	$(call say,NVCC,$<)
 	@mkdir -p $(@D)
-	$(run)$(NVCC) $(CUDA_FLAGS) $(if $(or $(findstring hopper,$<),$(findstring ladder,$<)),,$(CUDA_COMMON)) -c -o $@ $<
+	$(run)$(NVCC) $(CUDA_FLAGS) -MMD -MP $(if $(or $(findstring hopper,$<),$(findstring ladder,$<)),,$(CUDA_COMMON)) -c -o $@ $<
+
+# Stored blocks decode to the CPU's values, to the bit: no fused multiply-adds.
+$(BUILD)/obj/src/kernels/cuda/model_values.cu.o: CUDA_FLAGS += -fmad=false
 
 $(CUDA_LIBRARY): $(CUDA_SOURCES:%=$(BUILD)/obj/%.o)
 	$(call say,LINK,$@)
-	$(run)$(NVCC) -shared -cudart static -o $@ $^
+	$(run)$(NVCC) -shared -cudart static -o $@ $^ -ldl
 
 # bench/ladder: the steps to the Hopper kernel, checked and timed by one driver.
 LADDER_SOURCES := $(wildcard bench/ladder/*.cu)

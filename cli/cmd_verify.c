@@ -59,8 +59,9 @@ static int check_request(const verify_request *request, const hl_usage *usage)
         return hl_options_refuse(usage, "--expected takes one model, got %d", request->cases.count);
     if (request->decode && request->n_chunk != 0)
         return hl_options_refuse(usage, "--chunk and --decode exclude each other");
-    if (strcmp(request->common.device, "cuda") == 0 && request->backend != NULL)
-        return hl_options_refuse(usage, "--device cuda and --backend exclude each other");
+    if (strcmp(request->common.device, "cpu") != 0 && request->backend != NULL)
+        return hl_options_refuse(usage, "--device %s and --backend exclude each other",
+                                 request->common.device);
     if (request->backend != NULL && !is_backend(request->backend))
         return refuse_backend(usage, request->backend);
     /* Empty when HEADLIGHT_BACKEND asks for one that is not there. */
@@ -167,6 +168,15 @@ static int verify_case(hl_verify_printer *printer, const char *path,
     return code;
 }
 
+/* Models run on the device; attention cases through the back end of the same name. */
+static hl_status use_gpu(verify_request *request)
+{
+    hl_status status = hl_backend_select("cuda");
+
+    request->backend = "cuda";
+    return status == HL_OK ? hl_device_select(request->common.device) : status;
+}
+
 int hl_command_verify(int argc, char **argv)
 {
     verify_request request = { 0 };
@@ -174,13 +184,12 @@ int hl_command_verify(int argc, char **argv)
 
     if (code != HL_OPTIONS_GO_ON)
         return code;
-    if (strcmp(request.common.device, "cuda") == 0) {
-        hl_status status = hl_backend_select("cuda");
+    if (strcmp(request.common.device, "cpu") != 0) {
+        hl_status status = use_gpu(&request);
         if (status != HL_OK) {
             hl_complain("verify", "%s", hl_error_message());
             return hl_exit_for(status);
         }
-        request.backend = "cuda";
     }
 
     const char       *only[]  = { request.backend, NULL };

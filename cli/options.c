@@ -257,7 +257,31 @@ static void print_help(const hl_usage *usage, const hl_option *common)
 /* The commands that can use a GPU. */
 static bool has_cuda(const hl_usage *usage)
 {
-    return strcmp(usage->command, "verify") == 0;
+    static const char *const commands[] = { "verify", "measure", "eval", "generate",
+                                            "sweep",  "tokens",  "lens", "serve" };
+
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+        if (strcmp(usage->command, commands[i]) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* HL_OPTIONS_GO_ON, or the exit status where there is no such device. */
+static int use_device(const hl_usage *usage, const hl_common *common)
+{
+    if (strcmp(common->device, "cpu") == 0)
+        return HL_OPTIONS_GO_ON;
+    if (!has_cuda(usage))
+        return hl_options_refuse(usage, "--device %s: this command runs on the CPU only",
+                                 common->device);
+    if (strcmp(usage->command, "verify") == 0) /* which has questions of its own first */
+        return HL_OPTIONS_GO_ON;
+    hl_status status = hl_device_select(common->device);
+    if (status == HL_OK)
+        return HL_OPTIONS_GO_ON;
+    hl_complain(usage->command, "%s", hl_error_message());
+    return hl_exit_for(status);
 }
 
 int hl_options_parse(hl_arguments *out, hl_common *common, const hl_usage *usage, int argc,
@@ -271,8 +295,8 @@ int hl_options_parse(hl_arguments *out, hl_common *common, const hl_usage *usage
           1024 },
         { "seed", 0, HL_OPTION_INT, &common->seed, "N", "for whatever is random (0)", 0,
           INT64_MAX },
-        { "device", 0, HL_OPTION_CHOICE, &common->device, "cpu|cuda", "where to compute (cpu)", 0,
-          0 },
+        { "device", 0, HL_OPTION_CHOICE, &common->device, "cpu|cuda|cuda:f16|cuda:f32",
+          "where to compute (cpu); cuda is in bf16", 0, 0 },
         { "help", 'h', HL_OPTION_FLAG, &help, NULL, "print this", 0, 0 },
         { 0 },
     };
@@ -285,7 +309,5 @@ int hl_options_parse(hl_arguments *out, hl_common *common, const hl_usage *usage
         print_help(usage, shared);
         return HL_EXIT_OK;
     }
-    if (code == HL_OPTIONS_GO_ON && strcmp(common->device, "cuda") == 0 && !has_cuda(usage))
-        return hl_options_refuse(usage, "--device cuda: this command runs on the CPU only");
-    return code;
+    return code == HL_OPTIONS_GO_ON ? use_device(usage, common) : code;
 }

@@ -65,7 +65,7 @@ typedef struct hl_common {
     bool        quiet;
     int64_t     n_threads; /* 0: all cores */
     int64_t     seed;
-    const char *device; /* "cpu" */
+    const char *device; /* "cpu", or what hl_device_select was given */
 } hl_common;
 
 /* What was not an option; borrowed from argv, whose order it changes. */

@@ -36,7 +36,7 @@ template <typename S> struct lone_consumer : hopper_consumer<S> {
 
 template <int D> static void launch(const ladder_problem &p)
 {
-    using S = headlight::hopper_shape<__nv_bfloat16, D, 128, 1, true>;
+    using S = headlight::hopper_shape<__nv_bfloat16, D, 128, 1, headlight::HOPPER_ENTROPIES>;
     headlight::launch_step<S>(headlight::hopper_step<S, headlight::lone_consumer<S>>, p);
 }
 

@@ -23,7 +23,8 @@ template <typename S> struct exact_consumer : hopper_consumer<S> {
 
 template <int D> static void launch(const ladder_problem &p)
 {
-    using S = headlight::hopper_shape<__nv_bfloat16, D, 128, D == 64 ? 3 : 2, true>;
+    using S = headlight::hopper_shape<__nv_bfloat16, D, 128, D == 64 ? 3 : 2,
+                                      headlight::HOPPER_ENTROPIES>;
     headlight::launch_step<S>(headlight::hopper_step<S, headlight::exact_consumer<S>>, p);
 }
 

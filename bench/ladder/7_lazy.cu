@@ -4,13 +4,15 @@
 
 template <int D> static void launch(const ladder_problem &p)
 {
-    using S = headlight::hopper_shape<__nv_bfloat16, D, D == 64 ? 96 : 128, D == 64 ? 3 : 2, true>;
+    using S = headlight::hopper_shape<__nv_bfloat16, D, D == 64 ? 96 : 128, D == 64 ? 3 : 2,
+                                      headlight::HOPPER_ENTROPIES>;
     headlight::launch_step<S>(headlight::forward_hopper<S>, p);
 }
 
 template <int D> static void launch_without(const ladder_problem &p)
 {
-    using S = headlight::hopper_shape<__nv_bfloat16, D, 128, D == 64 ? 3 : 2, false>;
+    using S =
+        headlight::hopper_shape<__nv_bfloat16, D, 128, D == 64 ? 3 : 2, headlight::HOPPER_NOTHING>;
     headlight::launch_step<S>(headlight::forward_hopper<S>, p);
 }
 

@@ -28,6 +28,8 @@ extern "C" {
  * Tokens that were fed count from position 0 in each sequence. */
 
 typedef struct hl_session hl_session;
+struct hl_row_plan; /* the library's own: base/row_runs.h */
+struct hl_row_sums;
 
 /* What a session can be asked for beside the statistics of rows. */
 enum {
@@ -43,6 +45,8 @@ enum {
     HL_WANT_HIDDEN      = 1 << 9, /* what the final norm gives */
     HL_WANT_LOGITS      = 1 << 10,
     HL_WANT_LAST_LOGITS = 1 << 11, /* of each sequence's last row; hl_session_logits has them */
+    HL_WANT_LAST_TOP    = 1 << 12, /* the likeliest token after it; hl_session_top.  On a device
+                                    * that is eight bytes to copy, not a row of logits */
 };
 
 /* What stored blocks of Q8_0, Q4_0, Q4_K and Q6_K are multiplied with where few rows are
@@ -75,6 +79,9 @@ typedef struct hl_session_options {
     int64_t        n_rows; /* rows that are worked on together, of all sequences; 0: n_batch times
                             * n_chunk.  With fewer, feeds of all sequences may not fit: for
                             * hl_feed.sequences */
+    const char *device; /* as hl_device_select's; NULL: what that chose.  Must outlive the call */
+    int64_t     n_sampled; /* most positions of a sequence that hl_tap.sampled_positions may name;
+                            * taps must then name them.  0: none */
 } hl_session_options;
 
 /* One layer's rows.  Borrowed for the call; NULL where not wanted. */
@@ -90,7 +97,8 @@ typedef struct hl_layer_rows {
     const int64_t *start;     /* (n_batch) the position of row 0 */
     const int64_t *lengths;   /* (n_batch) how many rows are no padding */
 
-    const hl_attention_result *rows;       /* statistics: (n_batch, n_heads, n_rows) each */
+    const hl_attention_result *rows;       /* statistics: (n_batch, n_heads, n_rows) each; on a
+                                            * device without argmax */
     int64_t                    n_segments; /* of rows->segment_mass; 0: the feed had no segments */
 
     const float *q;          /* (n_batch, n_rows, n_heads,    d_head) */
@@ -111,6 +119,10 @@ typedef struct hl_layer_rows {
     const int64_t *lens_top; /* (n_batch, n_rows) the likeliest token before this layer */
     const float   *lens_entropy;
     const float   *lens_gap; /* how far ahead of the second it is, in logits */
+
+    /* Where a device has made the sums that the tap's `plan` asked for: these, and of `rows` only
+     * what they leave to be looked at.  NULL: all rows are there.  Inside: base/row_runs.h. */
+    const struct hl_row_sums *sums;
 } hl_layer_rows;
 
 /* What comes out at the end, of rows of one sequence. */
@@ -141,6 +153,14 @@ typedef struct hl_tap {
                                      * each rising, -1 where it has no more */
     const bool *pattern_heads; /* (n_layers, n_heads of the model) those whose rows are wanted; of
                                 * others hl_layer_rows.pattern holds nothing; NULL: all are */
+    /* Where of HL_WANT_Q to HL_WANT_RESID_POST only some rows are needed: (n_batch,
+     * n_sampled_positions) positions, -1 for none.  What a device does not copy of the others is
+     * not told; NULL: all rows are. */
+    const int64_t *sampled_positions;
+    int64_t        n_sampled_positions;
+    /* What of a layer's rows may be summed up where they are; asked before a device runs it.
+     * NULL: nothing. */
+    hl_status (*plan)(void *context, const hl_layer_rows *rows, struct hl_row_plan *out);
 } hl_tap;
 
 typedef struct hl_feed {
@@ -168,6 +188,13 @@ typedef struct hl_feed {
     const float *const *gates_each;
 } hl_feed;
 
+/* Where sessions that do not say otherwise run from now on: "cpu"; "cuda", an NVIDIA GPU in
+ * bf16; "cuda:f16", "cuda:f32".  NULL: HEADLIGHT_DEVICE in the environment, else the CPU.  Fails with
+ * HL_NOT_FOUND, saying what is missing, where there is no such device.  On a device K and V are kept
+ * in the type it computes in, whatever cache_dtype says, and what a row comes out as may depend on what
+ * shares its batch. */
+HL_API hl_status hl_device_select(const char *name);
+
 /* Borrows the model, which must outlive the session. */
 HL_API hl_status hl_session_open(hl_session **out, const hl_model *model,
                                  const hl_session_options *options);
@@ -178,6 +205,9 @@ HL_API hl_status hl_session_feed(hl_session *session, const hl_feed *feed);
 /* How many tokens a sequence has, and back to fewer (0: an empty one). */
 HL_API int64_t   hl_session_length(const hl_session *session, int64_t sequence);
 HL_API hl_status hl_session_rewind(hl_session *session, int64_t sequence, int64_t length);
+/* The likeliest token after the last of a sequence, the lowest of equals; -1 without
+ * HL_WANT_LAST_TOP. */
+HL_API int64_t hl_session_top(const hl_session *session, int64_t sequence);
 /* (d_vocab) after the last token of a sequence; NULL without HL_WANT_LAST_LOGITS. */
 HL_API const float *hl_session_logits(const hl_session *session, int64_t sequence);
 /* What a session holds beside the mapped weights, all of it allocated when it opens: so

@@ -21,6 +21,7 @@ static struct {
     __typeof__(hl_cuda_probe)         *probe;
     __typeof__(hl_cuda_forward_host)  *forward;
     __typeof__(hl_cuda_backward_host) *backward;
+    __typeof__(hl_cuda_device)        *device;
     char                               reason[256]; /* why it could not be opened */
 } library;
 
@@ -67,7 +68,8 @@ static bool find_functions(void)
            find_function(&library.error, "hl_cuda_error") &&
            find_function(&library.probe, "hl_cuda_probe") &&
            find_function(&library.forward, "hl_cuda_forward_host") &&
-           find_function(&library.backward, "hl_cuda_backward_host");
+           find_function(&library.backward, "hl_cuda_backward_host") &&
+           find_function(&library.device, "hl_cuda_device");
 }
 
 static void open_once(void)
@@ -83,23 +85,41 @@ static void open_once(void)
     }
 }
 
-hl_status hl_cuda_kernels(const hl_kernels **out, const hl_kernels *cpu)
+/* Is the library there, is it ours, and has it a GPU? */
+static hl_status open_library(void)
 {
     pthread_once(&opened, open_once);
     if (library.handle == NULL)
         return hl_fail(HL_NOT_FOUND, "cuda: no libheadlight_cuda.so, which make CUDA=1 builds (%s)",
                        library.reason);
-    if (!find_functions() || library.interface() != HL_CUDA_INTERFACE)
+    if (!find_functions() || library.interface() != HL_CUDA_INTERFACE ||
+        library.device()->interface != HL_DEVICE_INTERFACE)
         return hl_fail(HL_UNSUPPORTED,
                        "cuda: libheadlight_cuda.so is of another version, wanted interface %d",
                        HL_CUDA_INTERFACE);
     hl_status status = library.probe();
+    return status == HL_OK ? HL_OK : hl_fail(status, "cuda: %s", library.error());
+}
+
+hl_status hl_cuda_kernels(const hl_kernels **out, const hl_kernels *cpu)
+{
+    hl_status status = open_library();
+
     if (status != HL_OK)
-        return hl_fail(status, "cuda: %s", library.error());
+        return status;
     table                    = *cpu;
     table.name               = "cuda";
     table.attention_forward  = attention_forward;
     table.attention_backward = attention_backward;
     *out                     = &table;
     return HL_OK;
+}
+
+hl_status hl_cuda_device_ops(const hl_device_ops **out)
+{
+    hl_status status = open_library();
+
+    if (status == HL_OK)
+        *out = library.device();
+    return status;
 }

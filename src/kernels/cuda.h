@@ -6,10 +6,13 @@
 #ifndef HL_KERNELS_CUDA_H
 #define HL_KERNELS_CUDA_H
 
+#include "kernels/device.h"
 #include "kernels/kernels.h"
 
 /* The table, with all but attention taken from `cpu`.  HL_NOT_FOUND, with what is
  * missing, where the library or a GPU is not there. */
 hl_status hl_cuda_kernels(const hl_kernels **out, const hl_kernels *cpu);
+/* The GPU as a device for whole models: device.h.  Fails likewise. */
+hl_status hl_cuda_device_ops(const hl_device_ops **out);
 
 #endif

@@ -16,6 +16,14 @@
 
 #include "headlight.h"
 
+/* What stands before the functions here; the CUDA library has its own. */
+#ifndef HL_BLOCK_INLINE
+#define HL_BLOCK_INLINE static inline
+#endif
+#ifndef HL_PARITY
+#define HL_PARITY __builtin_parity
+#endif
+
 typedef void (*hl_block_loop)(float *y, const uint8_t *b, size_t n_blocks);
 
 /* X(type, TYPE, values, bytes) for every block type. */
@@ -57,19 +65,19 @@ typedef void (*hl_block_loop)(float *y, const uint8_t *b, size_t n_blocks);
     }
 
 /* Little-endian and unaligned. */
-static inline uint16_t hl_read_u16(const uint8_t *p)
+HL_BLOCK_INLINE uint16_t hl_read_u16(const uint8_t *p)
 {
     return (uint16_t)(p[0] | p[1] << 8);
 }
 
-static inline uint32_t hl_read_u32(const uint8_t *p)
+HL_BLOCK_INLINE uint32_t hl_read_u32(const uint8_t *p)
 {
     return (uint32_t)hl_read_u16(p) | (uint32_t)hl_read_u16(p + 2) << 16;
 }
 
 /* MXFP4's scale, 2^(e - 128): the values are stored doubled, so it is halved.
  * The lowest two are subnormal. */
-static inline float hl_e8m0_half(uint8_t e)
+HL_BLOCK_INLINE float hl_e8m0_half(uint8_t e)
 {
     uint32_t bits = e < 2 ? 0x00200000U << e : (uint32_t)(e - 1) << 23;
     float    value;
@@ -81,8 +89,8 @@ static inline float hl_e8m0_half(uint8_t e)
  * first four of each lie in the low 6 bits of bytes 0..3 and 4..7; the last four
  * have their low 4 bits in the nibbles of bytes 8..11, and their high 2 bits on
  * top of bytes 0..3 and 4..7. */
-static inline void hl_unpack_k_scales(uint8_t scale[8], uint8_t minimum[8],
-                                      const uint8_t packed[12])
+HL_BLOCK_INLINE void hl_unpack_k_scales(uint8_t scale[8], uint8_t minimum[8],
+                                        const uint8_t packed[12])
 {
     for (int i = 0; i < 4; i++) {
         scale[i]       = packed[i] & 63;
@@ -94,7 +102,7 @@ static inline void hl_unpack_k_scales(uint8_t scale[8], uint8_t minimum[8],
 
 /* Q3_K's sixteen scales of 6 bits in 12 bytes: low nibbles of bytes 0..7, then
  * their high nibbles; two more bits each from bytes 8..11, four times. */
-static inline void hl_unpack_q3_k_scales(int8_t scale[16], const uint8_t packed[12])
+HL_BLOCK_INLINE void hl_unpack_q3_k_scales(int8_t scale[16], const uint8_t packed[12])
 {
     for (int i = 0; i < 16; i++) {
         int low  = i < 8 ? packed[i] & 15 : packed[i - 8] >> 4;
@@ -104,9 +112,9 @@ static inline void hl_unpack_q3_k_scales(int8_t scale[16], const uint8_t packed[
 }
 
 /* Seven sign bits stand for eight: the last makes their number even. */
-static inline uint8_t hl_even_signs(uint32_t seven)
+HL_BLOCK_INLINE uint8_t hl_even_signs(uint32_t seven)
 {
-    return (uint8_t)(seven | (uint32_t)__builtin_parity(seven) << 7);
+    return (uint8_t)(seven | (uint32_t)HL_PARITY(seven) << 7);
 }
 
 /* The values that 4-bit codes stand for. */

@@ -15,11 +15,14 @@
 
 #include <stdint.h>
 
+#ifndef HL_GRID /* quant_grids.c, included as a part of another file, says where they lie */
+#define HL_GRID const
 extern const uint16_t hl_grid_iq1_s[2048];
 extern const uint16_t hl_grid_iq2_xxs[256];
 extern const uint16_t hl_grid_iq2_xs[512];
 extern const uint16_t hl_grid_iq2_s[1024];
 extern const uint16_t hl_grid_iq3_xxs[256];
 extern const uint16_t hl_grid_iq3_s[512];
+#endif
 
 #endif

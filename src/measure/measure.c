@@ -215,6 +215,18 @@ done:
     return status;
 }
 
+/* What a device may sum up: all, unless rows themselves are wanted. */
+static hl_status plan_layer(void *context, const hl_layer_rows *rows, hl_row_plan *out)
+{
+    hl_measuring   *m    = context;
+    hl_profile_mask mask = mask_of(m, rows->layer);
+
+    *out = (hl_row_plan){ 0 };
+    if (rows->n_heads == 0 || m->options.epsilon > 0.0 || m->rows != NULL)
+        return HL_OK;
+    return hl_profile_list_runs(out, m->profile, rows, &mask);
+}
+
 /* -------------------------------------------------------------------------- loss */
 
 /* The token that row `row` should foretell; -1 if none, or if it has counted already. */
@@ -283,7 +295,10 @@ static hl_status feed_piece(hl_measuring *m)
                                    .wants               = m->session->options.wants,
                                    .pattern_positions   = m->positions,
                                    .n_pattern_positions = m->n_patterns,
-                                   .patterns_differ     = true };
+                                   .patterns_differ     = true,
+                                   .plan                = plan_layer,
+                                   .sampled_positions   = m->outputs,
+                                   .n_sampled_positions = HL_OUTPUT_ROWS };
     hl_feed               feed = {
                       .tokens = m->tokens, .n_tokens = m->n_piece, .lengths = m->lengths, .tap = &tap
     };

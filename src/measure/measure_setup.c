@@ -163,6 +163,7 @@ static hl_status open_session(hl_measuring *m)
         .n_batch    = m->options.windows.n_batch,
         .n_chunk    = m->n_piece,
         .n_patterns = m->n_patterns,
+        .n_sampled  = HL_OUTPUT_ROWS,
         .wants      = HL_WANT_Z | HL_WANT_PATTERN,
         .n_threads  = m->options.n_threads,
         .steady     = true,

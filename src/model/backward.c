@@ -100,7 +100,8 @@ hl_status hl_backward_open(hl_backward **out, const hl_model *model, int64_t n_c
     hl_session_options options = { .n_ctx     = n_ctx,
                                    .n_chunk   = n_ctx,
                                    .wants     = HL_WANT_RESID_PRE | HL_WANT_LOGITS,
-                                   .n_threads = n_threads };
+                                   .n_threads = n_threads,
+                                   .device    = "cpu" };
 
     *out = NULL;
     if (model->config->is_encoder)

@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "base/status.h"
+#include "model/device.h"
 #include "model/session.h"
 
 /* --------------------------------------------------------------------- tools */
@@ -228,8 +229,8 @@ static const float *if_wanted(uint32_t wants, uint32_t bit, const float *rows)
     return (wants & bit) != 0 ? rows : NULL;
 }
 
-static void describe_layer(hl_layer_rows *out, const hl_session *session, const hl_chunk *chunk,
-                           int64_t layer)
+void hl_forward_describe(hl_layer_rows *out, const hl_session *session, const hl_chunk *chunk,
+                         int64_t layer)
 {
     const hl_session_rows *rows  = &session->rows;
     uint32_t               wants = hl_chunk_wants(chunk);
@@ -262,7 +263,7 @@ static void describe_layer(hl_layer_rows *out, const hl_session *session, const 
     }
 }
 
-static hl_status report_embedded(const hl_session *session, const hl_chunk *chunk)
+hl_status hl_forward_report_embedded(const hl_session *session, const hl_chunk *chunk)
 {
     const hl_tap *tap = chunk->feed->tap;
 
@@ -287,7 +288,7 @@ static hl_status report_layer(hl_session *session, const hl_chunk *chunk, int64_
 
     if (tap == NULL || tap->layer == NULL)
         return HL_OK;
-    describe_layer(&rows, session, chunk, layer);
+    hl_forward_describe(&rows, session, chunk, layer);
     if ((tap->wants & HL_WANT_PATTERN) != 0 && rows.n_heads > 0)
         HL_TRY(hl_forward_patterns(session, chunk, &rows));
     HL_TRY(tap->layer(tap->context, &rows));
@@ -299,12 +300,12 @@ done:
 /* --------------------------------------------------------------------- whole */
 
 /* What needs the residual stream after the last block. */
-static bool needs_end(const hl_session *session, const hl_chunk *chunk)
+bool hl_forward_needs_end(const hl_session *session, const hl_chunk *chunk)
 {
     uint32_t end = HL_WANT_RESID_POST | HL_WANT_LENS | HL_WANT_HIDDEN | HL_WANT_LOGITS;
 
     return (hl_chunk_wants(chunk) & end) != 0 ||
-           (session->options.wants & HL_WANT_LAST_LOGITS) != 0;
+           (session->options.wants & (HL_WANT_LAST_LOGITS | HL_WANT_LAST_TOP)) != 0;
 }
 
 static bool stream_is_finite(const hl_session *session, const hl_chunk *chunk)
@@ -338,9 +339,10 @@ static hl_status check_stream(hl_session *session, const hl_chunk *chunk, int64_
 
 static hl_status run_block(hl_session *session, const hl_chunk *chunk, int64_t layer)
 {
-    hl_status status         = HL_OK;
-    uint32_t  wants          = hl_chunk_wants(chunk);
-    bool      attention_only = layer == session->config->n_layers - 1 && !needs_end(session, chunk);
+    hl_status status = HL_OK;
+    uint32_t  wants  = hl_chunk_wants(chunk);
+    bool      attention_only =
+        layer == session->config->n_layers - 1 && !hl_forward_needs_end(session, chunk);
 
     if ((wants & HL_WANT_RESID_PRE) != 0)
         copy_stream(session, chunk, session->rows.pre, session->rows.x);
@@ -383,16 +385,18 @@ hl_status hl_forward(hl_session *session, const hl_chunk *chunk)
     hl_status         status  = HL_OK;
     const hl_kernels *kernels = NULL;
 
+    if (session->device != NULL)
+        return hl_device_forward(session, chunk);
     HL_TRY(hl_kernels_current(&kernels));
     session->dense    = kernels->dense;
     session->few_rows = chunk->n_rows <= HL_LINEAR_FEW_ROWS;
     hl_forward_angles(session, chunk);
     HL_TRY(begin_stream(session, chunk));
     HL_TRY(check_stream(session, chunk, -1));
-    HL_TRY(report_embedded(session, chunk));
+    HL_TRY(hl_forward_report_embedded(session, chunk));
     for (int64_t layer = chunk->feed->first_layer; layer < session->config->n_layers; layer++)
         HL_TRY(run_block(session, chunk, layer));
-    if (needs_end(session, chunk))
+    if (hl_forward_needs_end(session, chunk))
         HL_TRY(hl_forward_final(session, chunk));
 
 done:

@@ -459,6 +459,13 @@ static int64_t list_own_rows(int64_t *out, const hl_chunk *chunk, int64_t n_batc
     return tap->n_pattern_positions;
 }
 
+int64_t hl_forward_pattern_rows(const hl_session *session, const hl_chunk *chunk)
+{
+    if (chunk->feed->tap->patterns_differ)
+        return list_own_rows(session->rows.pattern_rows, chunk, chunk->n_batch);
+    return list_rows(session->rows.pattern_rows, chunk);
+}
+
 /* Is somebody interested in this head's rows? */
 static bool is_wanted(const hl_session *session, const hl_chunk *chunk, int64_t layer, int64_t head)
 {
@@ -503,13 +510,10 @@ hl_status hl_forward_patterns(hl_session *session, const hl_chunk *chunk, hl_lay
     hl_status failure = HL_OK;
 
     rows->patterns_differ = chunk->feed->tap->patterns_differ;
-    if (rows->patterns_differ)
-        rows->n_patterns = list_own_rows(session->rows.pattern_rows, chunk, rows->n_batch);
-    else
-        rows->n_patterns = list_rows(session->rows.pattern_rows, chunk);
-    rows->pattern_rows = session->rows.pattern_rows;
-    rows->pattern      = session->rows.pattern;
-    rows->n_keys       = session->options.n_ctx;
+    rows->n_patterns      = hl_forward_pattern_rows(session, chunk);
+    rows->pattern_rows    = session->rows.pattern_rows;
+    rows->pattern         = session->rows.pattern;
+    rows->n_keys          = session->options.n_ctx;
 
     int64_t count = rows->n_batch * rows->n_heads * rows->n_patterns;
 #pragma omp parallel for num_threads(                                                              \

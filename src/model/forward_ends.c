@@ -316,14 +316,6 @@ static hl_status deliver_sequence(hl_session *session, const hl_chunk *chunk, in
     return status;
 }
 
-/* The last row of the feed may lie in any of its chunks: the latest one counts. */
-static bool has_last(const hl_chunk *chunk, int64_t sequence)
-{
-    int64_t length = chunk->lengths[sequence];
-
-    return length > 0 && chunk->offset + length >= hl_feed_length(chunk->feed, sequence);
-}
-
 /* rows.last from the last rows of n sequences, which lie in rows.hidden. */
 static hl_status keep_logits(hl_session *session, const int64_t *sequences, int64_t n)
 {
@@ -353,7 +345,7 @@ static hl_status keep_last(hl_session *session, const hl_chunk *chunk)
     for (int64_t i = 0; i < chunk->n_batch; i++) {
         int64_t row = i * chunk->n_rows + chunk->lengths[i] - 1;
 
-        if (!has_last(chunk, i))
+        if (!hl_chunk_has_last(chunk, i))
             continue;
         finish_hidden(session, session->rows.hidden + n * d_model, session->rows.x + row * d_model,
                       1);

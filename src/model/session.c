@@ -19,6 +19,8 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/threads.h"
+#include "model/device.h"
+#include "model/logits.h"
 #include "model/model.h"
 #include "model/tap.h"
 
@@ -125,6 +127,7 @@ static hl_status complete_options(hl_session_options *options, const hl_config *
     HL_TRY(check_option("n_chunk", options->n_chunk, 1, MAX_CTX));
     HL_TRY(check_option("n_patterns", options->n_patterns, 0, MAX_CTX));
     HL_TRY(check_option("n_rows", options->n_rows, 0, INT64_MAX));
+    HL_TRY(check_option("n_sampled", options->n_sampled, 0, MAX_CTX));
     HL_TRY(check_option("n_threads", options->n_threads, 0, HL_MAX_THREADS));
     HL_TRY(check_option("activations", options->activations, 0, HL_ACTIVATIONS_COUNT - 1));
     if (options->n_chunk > options->n_ctx || config->is_encoder)
@@ -143,16 +146,19 @@ done:
 
 /* ---------------------------------------------------------------------- plan */
 
+static int64_t count_caches(const hl_config *config)
+{
+    return config->is_encoder ? 1 : config->n_layers;
+}
+
 static hl_status plan_cache(hl_session *session)
 {
     hl_status        status   = HL_OK;
     const hl_config *config   = session->config;
-    int64_t          n_caches = config->is_encoder ? 1 : config->n_layers;
+    int64_t          n_caches = count_caches(config);
     size_t           size     = hl_dtype_bits(session->options.cache_dtype) / 8;
+    size_t           before   = session->n_bytes;
 
-    HL_TRY(HL_SESSION_ALLOC(session, &session->length, session->options.n_batch));
-    HL_TRY(HL_SESSION_TABLE(session, &session->caches, n_caches));
-    size_t before = session->n_bytes;
     for (int64_t i = 0; i < n_caches; i++) {
         int64_t n_kv_heads = config->is_encoder ? config->n_kv_heads : config->layers[i].n_kv_heads;
         int64_t count =
@@ -419,14 +425,12 @@ static hl_status plan_alibi(hl_session *session)
 
 /* ------------------------------------------------------------- open and close */
 
-static hl_status plan(hl_session *session)
+/* What the CPU works with. */
+static hl_status plan_work(hl_session *session)
 {
     hl_status status = HL_OK;
     int64_t   n_rows = session->options.n_rows;
 
-    HL_TRY(hl_session_load_weights(session));
-    HL_TRY(HL_SESSION_ALLOC(session, &session->searched, session->config->n_layers + 1));
-    HL_TRY(HL_SESSION_ALLOC(session, &session->places, product(4, session->options.n_batch, 1)));
     HL_TRY(plan_cache(session));
     HL_TRY(plan_stream(session, n_rows));
     HL_TRY(plan_heads(session, n_rows));
@@ -434,10 +438,34 @@ static hl_status plan(hl_session *session)
     HL_TRY(plan_ends(session, n_rows));
     HL_TRY(plan_statistics(session, n_rows));
     HL_TRY(plan_patterns(session));
-    HL_TRY(plan_panels(session));
     HL_TRY(plan_int8(session));
     HL_TRY(plan_ropes(session, n_rows));
+
+done:
+    return status;
+}
+
+static hl_status plan(hl_session *session)
+{
+    hl_status        status  = HL_OK;
+    int64_t          n_batch = session->options.n_batch;
+    hl_device_choice choice;
+
+    HL_TRY(hl_device_choose(&choice, &session->options));
+    session->options.device = NULL; /* was borrowed */
+    if (choice.ops == NULL && (session->options.wants & HL_WANT_LAST_TOP) != 0)
+        session->options.wants |= HL_WANT_LAST_LOGITS; /* it is found there when asked for */
+    HL_TRY(hl_session_load_weights(session));
+    HL_TRY(HL_SESSION_ALLOC(session, &session->searched, session->config->n_layers + 1));
+    HL_TRY(HL_SESSION_ALLOC(session, &session->places, product(4, n_batch, 1)));
+    HL_TRY(HL_SESSION_ALLOC(session, &session->length, n_batch));
+    HL_TRY(HL_SESSION_TABLE(session, &session->caches, count_caches(session->config)));
+    HL_TRY(plan_panels(session));
     HL_TRY(plan_alibi(session));
+    if (choice.ops != NULL)
+        HL_TRY(hl_device_session_open(session, &choice));
+    else
+        HL_TRY(plan_work(session));
 
 done:
     return status;
@@ -445,7 +473,7 @@ done:
 
 static hl_status check_head(const hl_session *session)
 {
-    uint32_t words = HL_WANT_LOGITS | HL_WANT_LAST_LOGITS | HL_WANT_LENS;
+    uint32_t words = HL_WANT_LOGITS | HL_WANT_LAST_LOGITS | HL_WANT_LAST_TOP | HL_WANT_LENS;
 
     if ((session->options.wants & words) == 0 ||
         hl_weights_get(session->weights, HL_ROLE_LM_HEAD, -1, 0) != NULL)
@@ -510,6 +538,7 @@ void hl_session_close(hl_session *session)
 {
     if (session == NULL)
         return;
+    hl_device_session_close(session);
     hl_team_close(session->pool.team);
     for (size_t i = 0; i < session->n_blocks; i++)
         hl_free(session->blocks[i]);
@@ -733,6 +762,15 @@ hl_status hl_session_rewind(hl_session *session, int64_t sequence, int64_t lengt
                        (long long)session->length[sequence]);
     session->length[sequence] = length;
     return HL_OK;
+}
+
+int64_t hl_session_top(const hl_session *session, int64_t sequence)
+{
+    if (!is_sequence(session, sequence) || (session->options.wants & HL_WANT_LAST_TOP) == 0)
+        return -1;
+    if (session->device != NULL)
+        return session->device->tops[sequence];
+    return hl_logits_top(hl_session_logits(session, sequence), session->config->d_vocab);
 }
 
 const float *hl_session_logits(const hl_session *session, int64_t sequence)

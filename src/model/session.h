@@ -84,6 +84,8 @@ typedef struct hl_session_rows {
     float          *lens_gap;
 } hl_session_rows;
 
+struct hl_device_session;
+
 struct hl_session {
     const hl_model    *model;
     const hl_config   *config;
@@ -103,6 +105,10 @@ struct hl_session {
     hl_session_rope ropes[HL_N_ROPES];
     float          *alibi_slopes; /* (H) or NULL */
     float          *key_bias;     /* (H, S) or NULL */
+
+    struct hl_device_session
+        *device; /* NULL: the CPU; else what runs is there, and `caches`, `rows`
+                                       * and `statistics` are as model/device.h says */
 
     hl_session_rows     rows;
     hl_attention_result statistics;
@@ -152,6 +158,12 @@ hl_status hl_session_find_nan(const hl_session *session, int64_t layer);
 
 /* The forward pass of one chunk; forward.c. */
 hl_status hl_forward(hl_session *session, const hl_chunk *chunk);
+/* What the tap is told of a layer, but for whole rows: from rows and statistics. */
+void      hl_forward_describe(hl_layer_rows *out, const hl_session *session, const hl_chunk *chunk,
+                              int64_t layer);
+hl_status hl_forward_report_embedded(const hl_session *session, const hl_chunk *chunk);
+/* Does anything need the residual stream after the last block? */
+bool hl_forward_needs_end(const hl_session *session, const hl_chunk *chunk);
 
 /* out (B, C, rows of the map) = x W' + b, for the rows that count. */
 hl_status hl_forward_linear(const hl_session *session, const hl_chunk *chunk, float *out,
@@ -178,6 +190,8 @@ hl_status hl_forward_attention(hl_session *session, const hl_chunk *chunk, int64
 hl_attention hl_forward_problem(const hl_session *session, const hl_chunk *chunk, int64_t layer);
 /* Whole rows at the tap's positions; after hl_forward_attention. */
 hl_status hl_forward_patterns(hl_session *session, const hl_chunk *chunk, hl_layer_rows *rows);
+/* rows.pattern_rows of this chunk, and how many there are (of each sequence). */
+int64_t hl_forward_pattern_rows(const hl_session *session, const hl_chunk *chunk);
 /* cos and sin for every row of the chunk. */
 void hl_forward_angles(hl_session *session, const hl_chunk *chunk);
 
@@ -208,6 +222,14 @@ static inline uint32_t hl_chunk_wants(const hl_chunk *chunk)
 static inline int64_t hl_feed_length(const hl_feed *feed, int64_t sequence)
 {
     return feed->lengths != NULL ? feed->lengths[sequence] : feed->n_tokens;
+}
+
+/* The last row of the feed may lie in any of its chunks: is it in this one? */
+static inline bool hl_chunk_has_last(const hl_chunk *chunk, int64_t sequence)
+{
+    int64_t length = chunk->lengths[sequence];
+
+    return length > 0 && chunk->offset + length >= hl_feed_length(chunk->feed, sequence);
 }
 
 /* Does row `row` of (B, C) count? */

@@ -20,6 +20,7 @@
 #ifndef HL_STATS_PROFILE_H
 #define HL_STATS_PROFILE_H
 
+#include "base/row_runs.h"
 #include "headlight.h"
 
 #define HL_N_BINS              64
@@ -110,6 +111,11 @@ hl_status hl_profile_samples_open(hl_profile *profile, const hl_layer_rows *rows
 void      hl_profile_samples_head(hl_profile *profile, const hl_layer_rows *rows, int64_t head);
 void      hl_profile_samples_pairs(hl_profile *profile, const hl_layer_rows *rows, int64_t head);
 void      hl_profile_samples_close(hl_profile *profile, const hl_layer_rows *rows);
+
+/* What of a layer's rows can be summed up where they lie, so that hl_profile_rows_head is told
+ * sums: for the chunk that `rows` describes, whose numbers need not be there yet. */
+hl_status hl_profile_list_runs(hl_row_plan *out, hl_profile *profile, const hl_layer_rows *rows,
+                               const hl_profile_mask *mask);
 
 /* A norm of what a head wrote in a row that counts. */
 void hl_profile_norm(hl_profile *profile, int64_t layer, int64_t head, double norm);

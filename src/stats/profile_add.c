@@ -20,6 +20,7 @@ void hl_profile_flight_free(hl_profile_flight *flight)
     hl_free(flight->plans.runs);
     hl_free(flight->plans.n_runs);
     hl_free(flight->plans.places);
+    hl_free(flight->plans.listed);
     hl_free(flight->logs);
     hl_free(flight->sequences);
     hl_free(flight->by_head);

@@ -3,6 +3,7 @@
 #ifndef HL_STATS_PROFILE_ADD_H
 #define HL_STATS_PROFILE_ADD_H
 
+#include "base/row_runs.h"
 #include "stats/exact.h"
 #include "stats/profile.h"
 
@@ -33,6 +34,10 @@ typedef struct hl_row_plans {
     int64_t         stride; /* rows of a sequence, padding among them */
     int64_t        *places; /* (n_batch, 2) where the rows of a sequence begin, and how many */
     size_t          n_places;
+    /* The runs of all sequences, as others are told of them. */
+    hl_run  *listed;
+    size_t   n_listed;
+    uint64_t version; /* counts what was planned */
 } hl_row_plans;
 
 /* ENTROPY, FAIR and NOSINK of one sequence and head. */

@@ -198,6 +198,42 @@ hl_status hl_profile_plan(hl_profile_flight *flight, const hl_layer_rows *rows,
     for (int64_t i = 0; i < rows->n_batch; i++)
         plan_sequence(flight, rows, mask, i);
     note_made_for(&flight->plans, rows, mask);
+    flight->plans.version++;
+
+done:
+    return status;
+}
+
+static hl_run listed_run(const hl_row_run *run, int64_t sequence)
+{
+    return (hl_run){ .sequence = (int32_t)sequence,
+                     .begin    = (int32_t)run->begin,
+                     .end      = (int32_t)run->end,
+                     .defined  = run->defined,
+                     .type     = run->type };
+}
+
+hl_status hl_profile_list_runs(hl_row_plan *out, hl_profile *profile, const hl_layer_rows *rows,
+                               const hl_profile_mask *mask)
+{
+    hl_status     status = HL_OK;
+    hl_row_plans *plans  = &profile->flight->plans;
+    int64_t       count  = 0;
+
+    HL_TRY(hl_profile_plan(profile->flight, rows, mask));
+    HL_TRY(hl_profile_grow((void **)&plans->listed, &plans->n_listed, plans->n_rows,
+                           sizeof *plans->listed));
+    for (int64_t sequence = 0; sequence < rows->n_batch; sequence++) {
+        for (int64_t i = 0; i < plans->n_runs[sequence]; i++)
+            plans->listed[count++] =
+                listed_run(&plans->runs[sequence * rows->n_rows + i], sequence);
+    }
+    *out = (hl_row_plan){ .runs          = plans->listed,
+                          .n_runs        = count,
+                          .log_n         = plans->log_n,
+                          .inverse       = plans->inverse,
+                          .inverse_other = plans->inverse_other,
+                          .version       = plans->version };
 
 done:
     return status;

@@ -340,6 +340,53 @@ static void add_run(const hl_profile *profile, head_sums *sums, const head_place
     }
 }
 
+/* -------------------------------------------------------- sums made elsewhere */
+
+/* A run whose sums came with the rows; false where its rows must be looked at. */
+static bool add_run_sums(head_sums *sums, const hl_row_run *run, const hl_run_sums *made)
+{
+    if (!made->is_small)
+        return false;
+    for (int quantity = 0; quantity < HL_N_QUANTITIES; quantity++) {
+        hl_sums more = { made->sum[quantity], made->squares[quantity], run->end - run->begin };
+
+        if ((run->defined & 1U << quantity) == 0)
+            continue;
+        spread(sums, run, quantity, &more);
+        sums->min[quantity] = fminf(sums->min[quantity], made->min[quantity]);
+        sums->max[quantity] = fmaxf(sums->max[quantity], made->max[quantity]);
+    }
+    return true;
+}
+
+/* What was counted over all sequences of a head at once. */
+static void add_counts(const hl_profile *profile, const hl_row_sums *made, int64_t head,
+                       int64_t cell)
+{
+    int64_t  n_bins    = HL_N_HISTOGRAMS * HL_N_BINS;
+    int64_t  n_pairs   = profile->n_types * profile->n_types;
+    int64_t *histogram = hl_counts(profile, HL_TABLE_HISTOGRAM) + cell * n_bins;
+    int64_t *lookback  = hl_counts(profile, HL_TABLE_LOOKBACK) + cell * n_pairs;
+
+    for (int64_t i = 0; i < n_bins; i++)
+        histogram[i] += made->histogram[head * n_bins + i];
+    for (int64_t i = 0; i < n_pairs && made->lookback != NULL && profile->n_types > 1; i++)
+        lookback[i] += made->lookback[head * n_pairs + i];
+}
+
+/* The sums of a sequence's first run and head; NULL: there are none. */
+static const hl_run_sums *sums_of(const hl_row_plans *plans, const hl_layer_rows *rows,
+                                  int64_t sequence, int64_t head)
+{
+    int64_t first = 0;
+
+    if (rows->sums == NULL)
+        return NULL;
+    for (int64_t i = 0; i < sequence; i++)
+        first += plans->n_runs[i];
+    return rows->sums->runs + head * rows->sums->n_runs + first;
+}
+
 /* -------------------------------------------------------------- kept sequences */
 
 /* A kept sequence has a curve by position for each layer, not for each head.  Heads are
@@ -399,9 +446,15 @@ static void add_head(const hl_profile *profile, const hl_layer_rows *rows, int64
     int64_t                  n_cells = profile->n_layers * profile->n_heads;
     hl_sequence_sums        *own     = &flight->sequences[sequence * n_cells + place.cell];
 
+    const hl_run_sums *made = sums_of(&flight->plans, rows, sequence, head);
+
     sums.buckets = buckets_of(profile, sequence, head);
-    for (int64_t i = 0; i < flight->plans.n_runs[sequence]; i++)
-        add_run(profile, &sums, &place, &flight->plans.runs[sequence * rows->n_rows + i]);
+    for (int64_t i = 0; i < flight->plans.n_runs[sequence]; i++) {
+        const hl_row_run *run = &flight->plans.runs[sequence * rows->n_rows + i];
+
+        if (made == NULL || !add_run_sums(&sums, run, &made[i]))
+            add_run(profile, &sums, &place, run);
+    }
     close_sums(profile, place.cell, &sums);
     for (int i = 0; i < HL_N_OF_SEQUENCE; i++) {
         own->sum[i] += sums.total[of_sequence[i]].sum;
@@ -439,6 +492,8 @@ void hl_profile_rows_head(hl_profile *profile, const hl_layer_rows *rows, int64_
 {
     for (int64_t sequence = 0; sequence < rows->n_batch; sequence++)
         add_head(profile, rows, sequence, head);
+    if (rows->sums != NULL)
+        add_counts(profile, rows->sums, head, hl_cell(profile, rows->layer, head));
 }
 
 void hl_profile_rows_close(hl_profile *profile, const hl_layer_rows *rows)

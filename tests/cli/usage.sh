@@ -107,7 +107,7 @@ options of every command:
   -q, --quiet               print errors only
       --threads N           use N threads (all cores)
       --seed N              for whatever is random (0)
-      --device cpu|cuda     where to compute (cpu)
+      --device cpu|cuda|cuda:f16|cuda:f32  where to compute (cpu); cuda is in bf16
   -h, --help                print this
 END
 cp "$scratch/out" "$scratch/verify"
@@ -152,7 +152,7 @@ END
 
 run verify --device tpu
 expect "not one of the choices" 2 <<'END'
-headlight verify: --device: 'tpu' is not one of cpu|cuda
+headlight verify: --device: 'tpu' is not one of cpu|cuda|cuda:f16|cuda:f32
 Try 'headlight verify --help'.
 END
 

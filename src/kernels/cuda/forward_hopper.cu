@@ -17,10 +17,11 @@ static bool is_half(hl_dtype dtype)
     return dtype == HL_DTYPE_BF16 || dtype == HL_DTYPE_F16;
 }
 
-static bool wants_only_basics(const hl_attention_result &r)
+static hopper_level level_of(const hl_attention_result &r)
 {
-    return r.varentropy == nullptr && r.entropy_nosink == nullptr && r.peak == nullptr &&
-           r.argmax == nullptr && r.segment_mass == nullptr;
+    if (r.varentropy != nullptr || r.entropy_nosink != nullptr || r.peak != nullptr)
+        return HOPPER_ALL;
+    return r.entropy != nullptr || r.renyi2 != nullptr ? HOPPER_ENTROPIES : HOPPER_NOTHING;
 }
 
 const char *hopper_refuses(const problem &p, const cudaDeviceProp &device)
@@ -38,8 +39,8 @@ const char *hopper_refuses(const problem &p, const cudaDeviceProp &device)
     if (p.softcap != 0.0f || p.alibi_slopes != nullptr || p.key_bias != nullptr ||
         !(p.scale > 0.0f))
         return "softcap, ALiBi, key bias, or a scale not above 0";
-    if (!wants_only_basics(p.result))
-        return "varentropy, entropy_nosink, peak, argmax or segment_mass";
+    if (p.result.argmax != nullptr || p.result.segment_mass != nullptr)
+        return "argmax or segment_mass";
     if (p.result.lse == nullptr && wants_single_keys(p))
         return "diagonal, previous or first without lse";
     return nullptr;
@@ -93,7 +94,10 @@ static hl_status launch(const problem &p, const cudaDeviceProp &device, cudaStre
     int n_blocks = std::min(schedule.n_tiles, device.multiProcessorCount);
     forward_hopper<S><<<n_blocks, S::THREADS, S::SHARED_BYTES, stream>>>(maps, p, schedule);
     HL_CUDA_TRY(check(cudaGetLastError(), "the Hopper kernel"));
-    return wants_single_keys(p) ? launch_single_keys(p, stream) : HL_OK;
+    problem rest = p;
+    if (S::ALL)
+        rest.result.first = nullptr; /* is there already */
+    return wants_single_keys(rest) ? launch_near_keys(rest, stream) : HL_OK;
 }
 
 /* Queries in tiles of 192 pay once there are enough of them (d_head 64; at 128 three
@@ -101,40 +105,52 @@ static hl_status launch(const problem &p, const cudaDeviceProp &device, cudaStre
  * less in local memory there. */
 constexpr int LONG = 4096;
 
-template <typename T, bool STATISTICS>
+template <typename T, hopper_level LEVEL>
 static hl_status choose(const problem &p, const cudaDeviceProp &device, cudaStream_t stream)
 {
     if (p.d_head == 128)
-        return launch<hopper_shape<T, 128, 128, 2, STATISTICS>>(p, device, stream);
+        return launch<hopper_shape<T, 128, 128, 2, LEVEL>>(p, device, stream);
     if (p.n_queries > LONG)
-        return launch<hopper_shape<T, 64, STATISTICS ? 96 : 128, 3, STATISTICS>>(p, device, stream);
-    return launch<hopper_shape<T, 64, 128, 2, STATISTICS>>(p, device, stream);
+        return launch<hopper_shape<T, 64, LEVEL == HOPPER_NOTHING ? 128 : 96, 3, LEVEL>>(p, device,
+                                                                                         stream);
+    return launch<hopper_shape<T, 64, 128, 2, LEVEL>>(p, device, stream);
 }
 
-/* Windows always sum the statistics: fewer kernels. */
+/* Windows always sum the entropies: fewer kernels.  For all statistics beside their masks
+ * there are registers in blocks of 64 keys only. */
 template <typename T>
 static hl_status choose_windowed(const problem &p, const cudaDeviceProp &device,
                                  cudaStream_t stream)
 {
+    bool all = level_of(p.result) == HOPPER_ALL;
+
     if (p.d_head == 128)
-        return launch<hopper_shape<T, 128, 128, 2, true, true>>(p, device, stream);
-    return launch<hopper_shape<T, 64, 128, 2, true, true>>(p, device, stream);
+        return all ? launch<hopper_shape<T, 128, 64, 2, HOPPER_ALL, true>>(p, device, stream)
+                   : launch<hopper_shape<T, 128, 128, 2, HOPPER_ENTROPIES, true>>(p, device,
+                                                                                  stream);
+    return all ? launch<hopper_shape<T, 64, 64, 2, HOPPER_ALL, true>>(p, device, stream)
+               : launch<hopper_shape<T, 64, 128, 2, HOPPER_ENTROPIES, true>>(p, device, stream);
+}
+
+template <typename T>
+static hl_status choose_level(const problem &p, const cudaDeviceProp &device, cudaStream_t stream)
+{
+    if (p.window_left < WIDE_OPEN)
+        return choose_windowed<T>(p, device, stream);
+    switch (level_of(p.result)) {
+    case HOPPER_ALL:
+        return choose<T, HOPPER_ALL>(p, device, stream);
+    case HOPPER_ENTROPIES:
+        return choose<T, HOPPER_ENTROPIES>(p, device, stream);
+    default:
+        return choose<T, HOPPER_NOTHING>(p, device, stream);
+    }
 }
 
 hl_status launch_hopper(const problem &p, const cudaDeviceProp &device, cudaStream_t stream)
 {
-    bool statistics = p.result.entropy != nullptr || p.result.renyi2 != nullptr;
-    bool is_f16     = p.q.dtype == HL_DTYPE_F16;
-
-    if (p.window_left < WIDE_OPEN)
-        return is_f16 ? choose_windowed<__half>(p, device, stream)
-                      : choose_windowed<__nv_bfloat16>(p, device, stream);
-
-    if (statistics)
-        return is_f16 ? choose<__half, true>(p, device, stream)
-                      : choose<__nv_bfloat16, true>(p, device, stream);
-    return is_f16 ? choose<__half, false>(p, device, stream)
-                  : choose<__nv_bfloat16, false>(p, device, stream);
+    return p.q.dtype == HL_DTYPE_F16 ? choose_level<__half>(p, device, stream)
+                                     : choose_level<__nv_bfloat16>(p, device, stream);
 }
 
 } // namespace headlight

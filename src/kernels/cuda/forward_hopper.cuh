@@ -21,8 +21,13 @@
  * in.  With c = max * scale * log2(e), rounded once, and x = s * scale * log2(e) - c:
  *
  *     sum        of 2^x           collision   of 4^x
- *     dot        of 2^x x         (what is kept is exact about c, so rounding of
- *                                  the maximum cancels from all of them)
+ *     dot        of 2^x x         spread      of 2^x x^2
+ *
+ * What is kept is exact about c, so rounding of the maximum cancels from all of them.
+ * spread, the largest weight and the weight of key 0, which is in the last block that a
+ * tile visits, are kept where all statistics are wanted.  Entropies without key 0 are made
+ * by taking it out of the sums: with a share p of the row, that costs 1 / (1 - p) in
+ * precision.
  *
  * Each thread keeps the sums of its own columns, two rows; four threads share a row
  * and add up once, at the end.  A block's sums are formed on their own and then
@@ -64,14 +69,18 @@ __device__ __forceinline__ uint32_t parity_of(int n)
     return (n >> 1) & 1;
 }
 
+/* What is summed beside the weights: nothing; for Shannon's and Renyi's entropy; for all. */
+enum hopper_level { HOPPER_NOTHING, HOPPER_ENTROPIES, HOPPER_ALL };
+
 /* A kernel's shape.  GROUPS consumer groups of 64 rows, blocks of KEYS keys. */
-template <typename T_, int D_, int KEYS_, int GROUPS_, bool STATISTICS_, bool WINDOWED_ = false>
+template <typename T_, int D_, int KEYS_, int GROUPS_, hopper_level LEVEL, bool WINDOWED_ = false>
 struct hopper_shape {
     using T                          = T_;
     static constexpr int  D          = D_;
     static constexpr int  KEYS       = KEYS_;
     static constexpr int  GROUPS     = GROUPS_;
-    static constexpr bool STATISTICS = STATISTICS_;
+    static constexpr bool STATISTICS = LEVEL >= HOPPER_ENTROPIES;
+    static constexpr bool ALL        = LEVEL == HOPPER_ALL;
     static constexpr bool WINDOWED   = WINDOWED_; /* is there a left window? */
     static constexpr int  ROWS       = 64 * GROUPS;
     static constexpr int  THREADS    = 128 * (GROUPS + 1);
@@ -221,16 +230,28 @@ template <typename S> struct hopper_producer {
 /* ---------------------------------------------------------------- consumers */
 
 /* A thread's share of the sums of two rows. */
-template <bool STATISTICS> struct hopper_sums {
+template <bool STATISTICS, bool ALL> struct hopper_sums {
     float sum[2] = { 0, 0 }, dot[2] = { 0, 0 }, collision[2] = { 0, 0 };
+    float spread[2] = { 0, 0 };
+    int   most[2]   = { 0, 0 }; /* the largest weight: floats above 0 compare as their bits */
 
     __device__ __forceinline__ void add(int row, float x, float weight)
     {
         sum[row] += weight;
         if (STATISTICS) {
-            dot[row]       = fmaf(weight, x, dot[row]);
+            float product  = weight * x;
+            dot[row]       = ALL ? dot[row] + product : fmaf(weight, x, dot[row]);
             collision[row] = fmaf(weight, weight, collision[row]);
+            if (ALL)
+                spread[row] = fmaf(product, x, spread[row]);
         }
+    }
+
+    /* Two keys' weights, for the largest. */
+    __device__ __forceinline__ void look(int row, float first, float second)
+    {
+        if (ALL)
+            most[row] = __vimax3_s32(most[row], __float_as_int(first), __float_as_int(second));
     }
 
     __device__ __forceinline__ void add(const hopper_sums &other)
@@ -240,6 +261,8 @@ template <bool STATISTICS> struct hopper_sums {
             sum[row] += other.sum[row];
             dot[row] += other.dot[row];
             collision[row] += other.collision[row];
+            spread[row] += other.spread[row];
+            most[row] = max(most[row], other.most[row]);
         }
     }
 
@@ -248,6 +271,10 @@ template <bool STATISTICS> struct hopper_sums {
     {
         float scale = ptx::exp2_fast(shift);
 
+        if (ALL) {
+            spread[row] = scale * fmaf(shift, fmaf(shift, sum[row], 2.0f * dot[row]), spread[row]);
+            most[row]   = __float_as_int(scale * __int_as_float(most[row]));
+        }
         dot[row] = scale * fmaf(shift, sum[row], dot[row]);
         sum[row] *= scale;
         collision[row] *= scale * scale;
@@ -289,14 +316,15 @@ template <typename S> struct hopper_consumer {
     static constexpr int N_SCORES = S::KEYS / 2; /* of a thread */
     static constexpr int N_OUT    = S::D / 2;
 
-    typename S::shared        &shared;
-    int                        group;
-    float                      scale;    /* times log2(e) */
-    int                        n_blocks; /* of values, so far */
-    float                      top[2];   /* of the rows, or what serves as such */
-    hopper_sums<S::STATISTICS> rows;
-    float                      out[N_OUT];
-    uint32_t                   weights[N_SCORES / 2]; /* P, two to a register */
+    typename S::shared                &shared;
+    int                                group;
+    float                              scale;    /* times log2(e) */
+    int                                n_blocks; /* of values, so far */
+    float                              top[2];   /* of the rows, or what serves as such */
+    hopper_sums<S::STATISTICS, S::ALL> rows;
+    float    first[2]; /* the weight of the last block's first key, in lane 0 of 4 */
+    float    out[N_OUT];
+    uint32_t weights[N_SCORES / 2]; /* P, two to a register */
 
     __device__ __forceinline__ int lane() const
     {
@@ -369,7 +397,7 @@ template <typename S> struct hopper_consumer {
             top[row]     = most[row];
         }
 
-        hopper_sums<S::STATISTICS> block;
+        hopper_sums<S::STATISTICS, S::ALL> block;
 #pragma unroll
         for (int i = 0; i < N_SCORES; i++) {
             int   row = (i >> 1) & 1;
@@ -378,6 +406,8 @@ template <typename S> struct hopper_consumer {
                 x = fmaxf(x, FLOOR);
             scores[i] = ptx::exp2_fast(x);
             block.add(row, x, scores[i]);
+            if (i & 1)
+                block.look(row, scores[i - 1], scores[i]);
         }
         rows.add(block);
     }
@@ -390,7 +420,7 @@ template <typename S> struct hopper_consumer {
         const float centre[2] = { __fmul_rn(top[0], scale), __fmul_rn(top[1], scale) };
         float       about[2]  = { centre[0], centre[1] };
         float       x[N_SCORES];
-        hopper_sums<S::STATISTICS> block, then[2]; /* now; after even and odd chunks */
+        hopper_sums<S::STATISTICS, S::ALL> block, then[2]; /* now; after even and odd chunks */
 
 #pragma unroll
         for (int i = 0; i < N_SCORES + LAG; i++) {
@@ -410,6 +440,8 @@ template <typename S> struct hopper_consumer {
             }
             if (i >= LAG)
                 block.add(((i - LAG) >> 1) & 1, x[i - LAG], scores[i - LAG]);
+            if (i >= LAG && ((i - LAG) & 1))
+                block.look(((i - LAG) >> 1) & 1, scores[i - LAG - 1], scores[i - LAG]);
             if (i >= LAG && (i - LAG) % CHUNK == CHUNK - 1)
                 then[(i - LAG) / CHUNK % 2] = block;
         }
@@ -422,6 +454,8 @@ template <typename S> struct hopper_consumer {
             fits = fits && block.dot[0] <= 8 * LARGEST && block.dot[1] <= 8 * LARGEST &&
                    block.collision[0] <= LARGEST * LARGEST &&
                    block.collision[1] <= LARGEST * LARGEST;
+        if (S::ALL)
+            fits = fits && block.spread[0] <= 80 * LARGEST && block.spread[1] <= 80 * LARGEST;
         if (!ptx::named_all(1 + group, 128, fits))
             return false;
         rows.add(block);
@@ -430,6 +464,10 @@ template <typename S> struct hopper_consumer {
 
     __device__ __forceinline__ void round_weights(const float (&scores)[N_SCORES])
     {
+        if (S::ALL) {
+            first[0] = scores[0];
+            first[1] = scores[2];
+        }
 #pragma unroll
         for (int i = 0; i < N_SCORES / 2; i++)
             weights[i] = ptx::pack<T>(scores[2 * i], scores[2 * i + 1]);
@@ -532,7 +570,7 @@ template <typename S> struct hopper_consumer {
     __device__ __forceinline__ void reset()
     {
         top[0] = top[1] = -INFINITY;
-        rows            = hopper_sums<S::STATISTICS>();
+        rows            = hopper_sums<S::STATISTICS, S::ALL>();
 #pragma unroll
         for (int i = 0; i < N_OUT; i++)
             out[i] = 0.0f;
@@ -576,6 +614,12 @@ template <typename S> struct hopper_consumer {
         return value + __shfl_xor_sync(~0u, value, 2);
     }
 
+    __device__ __forceinline__ static int most_of_row(int value)
+    {
+        value = max(value, __shfl_xor_sync(~0u, value, 1));
+        return max(value, __shfl_xor_sync(~0u, value, 2));
+    }
+
     /* A learned sink is one more outcome; a blind row stays blind. */
     __device__ __forceinline__ void merge_sink(float &centre, int row, float sink)
     {
@@ -587,20 +631,49 @@ template <typename S> struct hopper_consumer {
         centre = next;
     }
 
+    /* Shannon's entropy of the keys but key 0, from the sums of all before a sink is one of
+     * them, in bits.  What rounding leaves of a row that key 0 is all of stays possible. */
+    __device__ __forceinline__ float entropy_of_others(int row, int n_keys) const
+    {
+        float others = rows.sum[row] - first[row];
+        float shift  = first[row] > 0.0f ? log2f(first[row]) : 0.0f;
+        float dot    = fmaf(-first[row], shift, rows.dot[row]);
+
+        if (!(others > 0.0f) || n_keys < 3)
+            return 0.0f;
+        return fminf(fmaxf(log2f(others) - dot / others, 0.0f), log2f(n_keys - 1.0f));
+    }
+
+    /* What of a row is not about sinks, or only scaled by them: before they are merged. */
+    __device__ __forceinline__ void put_others(const problem &p, int64_t index, int row,
+                                               int n_keys) const
+    {
+        if (p.result.entropy_nosink != nullptr)
+            p.result.entropy_nosink[index] = LN_2 * entropy_of_others(row, n_keys);
+    }
+
     __device__ __forceinline__ void put_statistics(const problem &p, int64_t index, int row,
-                                                   float centre) const
+                                                   float centre, float first_weight) const
     {
         bool  blind   = rows.sum[row] == 0.0f;
         float log_sum = log2f(rows.sum[row]);
+        float mean    = rows.dot[row] / rows.sum[row];
 
         if (p.result.lse != nullptr)
             p.result.lse[index] = blind ? -INFINITY : LN_2 * (centre + log_sum);
         if (S::STATISTICS && p.result.entropy != nullptr)
-            p.result.entropy[index] =
-                blind ? 0.0f : LN_2 * (log_sum - rows.dot[row] / rows.sum[row]);
+            p.result.entropy[index] = blind ? 0.0f : LN_2 * (log_sum - mean);
         if (S::STATISTICS && p.result.renyi2 != nullptr)
             p.result.renyi2[index] =
                 blind ? 0.0f : LN_2 * (2.0f * log_sum - log2f(rows.collision[row]));
+        if (S::ALL && p.result.varentropy != nullptr)
+            p.result.varentropy[index] =
+                blind ? 0.0f
+                      : LN_2 * LN_2 * fmaxf(0.0f, rows.spread[row] / rows.sum[row] - mean * mean);
+        if (S::ALL && p.result.peak != nullptr)
+            p.result.peak[index] = blind ? 0.0f : __int_as_float(rows.most[row]) / rows.sum[row];
+        if (S::ALL && p.result.first != nullptr)
+            p.result.first[index] = blind ? 0.0f : first_weight / rows.sum[row];
     }
 
     /* Divides by the sums and stores rows through shared memory. */
@@ -616,23 +689,29 @@ template <typename S> struct hopper_consumer {
                 rows.dot[row]       = add_row(rows.dot[row]);
                 rows.collision[row] = add_row(rows.collision[row]);
             }
+            if (S::ALL) {
+                rows.spread[row] = add_row(rows.spread[row]);
+                rows.most[row]   = most_of_row(rows.most[row]);
+                if (tile.block(0) != 0)
+                    first[row] = 0.0f;
+            }
+            int     query = first_row + warp() * 16 + lane() / 4 + 8 * row;
+            int64_t index =
+                (static_cast<int64_t>(tile.batch) * p.n_heads + tile.head) * p.n_queries + query;
+            bool  writes = lane() % 4 == 0 && query < p.n_queries;
             float centre = __fmul_rn(top[row], scale);
             float shift  = centre;
+            if (S::ALL && writes)
+                put_others(p, index, row,
+                           min(tile.length, tile.start + query + p.window_right + 1));
             if (p.sinks != nullptr && rows.sum[row] != 0.0f)
                 merge_sink(centre, row, p.sinks[tile.head]);
-            factor[row] = rows.sum[row] == 0.0f ? 0.0f : 1.0f / rows.sum[row];
-            if (shift != centre)
-                factor[row] *= exp2f(fmaxf(shift - centre, FLOOR));
+            float outer = shift == centre ? 1.0f : exp2f(fmaxf(shift - centre, FLOOR));
+            factor[row] = rows.sum[row] == 0.0f ? 0.0f : outer / rows.sum[row];
             if (p.gates != nullptr)
                 factor[row] *= p.gates[tile.head];
-
-            int query = first_row + warp() * 16 + lane() / 4 + 8 * row;
-            if (lane() % 4 == 0 && query < p.n_queries)
-                put_statistics(p,
-                               (static_cast<int64_t>(tile.batch) * p.n_heads + tile.head) *
-                                       p.n_queries +
-                                   query,
-                               row, centre);
+            if (writes)
+                put_statistics(p, index, row, centre, outer * first[row]);
         }
         store_out(factor);
     }

@@ -20,6 +20,7 @@
 #define HL_CUDA_HEADLIGHT_CUDA_H
 
 #include "headlight.h"
+#include "kernels/device.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -64,6 +65,9 @@ HL_API hl_status hl_cuda_backward_host(const hl_attention_gradient *gradient,
                                        const hl_attention          *problem,
                                        const hl_attention_upstream *upstream,
                                        const hl_cuda_launch        *launch);
+
+/* The GPU as a device that runs whole models: kernels/device.h.  Static. */
+HL_API const hl_device_ops *hl_cuda_device(void);
 
 #ifdef __cplusplus
 }

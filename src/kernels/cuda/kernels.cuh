@@ -27,6 +27,8 @@ inline bool wants_single_keys(const problem &p)
            p.result.first != nullptr;
 }
 hl_status launch_single_keys(const problem &p, cudaStream_t stream);
+/* The same of what the Hopper kernel takes. */
+hl_status launch_near_keys(const problem &p, cudaStream_t stream);
 
 /* The same of gradients. */
 const char *backward_hopper_refuses(const problem &p, const hl_attention_gradient &gradient,

@@ -58,7 +58,7 @@ static int window(bool is_on, int64_t width)
     return is_on ? (int)std::min<int64_t>(width, WIDE_OPEN) : WIDE_OPEN;
 }
 
-static problem describe(const hl_attention_result *result, const hl_attention *a)
+problem describe(const hl_attention_result *result, const hl_attention *a)
 {
     problem p = {};
 

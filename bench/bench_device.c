@@ -1,0 +1,189 @@
+/* bench_device.c - whole models on a device.
+ *
+ *     build/bench_device MODEL DEVICE forward LENGTH[,LENGTH...]
+ *     build/bench_device MODEL DEVICE decode BATCH[,BATCH...]
+ *
+ * forward: passes of 16384 tokens, or of one sequence where that is longer, without logits; bare,
+ * and with all statistics of every row told to a tap.  decode: 256 tokens after a prompt of 128,
+ * the likeliest each time, the prompt's time among it.  Medians of seven rounds, of three beyond
+ * 64k tokens, by the clock.  Every line
+ * of output is JSON, as bench/cuda/model_peers.py's. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "headlight.h"
+#include "series.h"
+
+enum { TOKENS = 16384, ROUNDS = 7, WARM = 2, PROMPT = 128, NEW = 256, N_VOCAB = 128000 };
+
+typedef struct bench {
+    hl_model   *model;
+    const char *device;
+    hl_session *session;
+    int64_t    *tokens;
+    int64_t     n_batch;
+    int64_t     n_tokens; /* of a sequence */
+    double      entropy;  /* so that something depends on what the tap is told */
+} bench;
+
+static hl_status add_up(void *context, const hl_layer_rows *rows)
+{
+    bench *b = context;
+
+    b->entropy += (double)rows->rows->entropy[rows->n_heads * rows->n_rows - 1];
+    return HL_OK;
+}
+
+static void check(hl_status status, const char *what)
+{
+    if (status == HL_OK)
+        return;
+    fprintf(stderr, "bench_device: %s: %s\n", what, hl_error_message());
+    exit(3);
+}
+
+static void make_tokens(bench *b, int64_t n)
+{
+    uint32_t state = 1;
+
+    b->tokens = malloc((size_t)n * sizeof *b->tokens);
+    for (int64_t i = 0; i < n; i++) {
+        state        = state * 1664525U + 1013904223U;
+        b->tokens[i] = (int64_t)(state >> 8) % N_VOCAB;
+    }
+}
+
+static void empty(const bench *b)
+{
+    for (int64_t i = 0; i < b->n_batch; i++)
+        check(hl_session_rewind(b->session, i, 0), "rewinding");
+}
+
+/* ------------------------------------------------------------------ forward */
+
+static double time_pass(bench *b, const hl_tap *tap)
+{
+    hl_feed feed  = { .tokens = b->tokens, .n_tokens = b->n_tokens, .tap = tap };
+    double  begin = hl_bench_now();
+
+    check(hl_session_feed(b->session, &feed), "a pass");
+    double seconds = hl_bench_now() - begin;
+    empty(b);
+    return seconds;
+}
+
+static void time_passes(bench *b, const char *name, const hl_tap *tap)
+{
+    hl_series seconds = { 0 };
+
+    int rounds = b->n_tokens > 4 * TOKENS ? 3 : ROUNDS;
+    for (int i = 0; i < WARM + rounds; i++) {
+        double one = time_pass(b, tap);
+        if (i >= WARM)
+            hl_series_add(&seconds, one);
+    }
+    double median = hl_series_median(&seconds);
+    printf("{\"ours\": \"%s\", \"device\": \"%s\", \"length\": %lld, \"batch\": %lld, "
+           "\"ms\": %.4f, \"tokens_per_s\": %.0f}\n",
+           name, b->device, (long long)b->n_tokens, (long long)b->n_batch, 1e3 * median,
+           (double)(b->n_batch * b->n_tokens) / median);
+    fflush(stdout);
+}
+
+static void run_forward(bench *b, int64_t length)
+{
+    /* What the final norm gives is wanted, so that no part of the last block is left out; nobody
+     * takes it. */
+    hl_tap             tap     = { .context = b, .layer = add_up, .wants = HL_WANT_HIDDEN };
+    hl_tap             bare    = { .wants = HL_WANT_HIDDEN };
+    hl_session_options options = { .n_ctx   = length,
+                                   .n_batch = length < TOKENS ? TOKENS / length : 1,
+                                   .n_chunk = length < TOKENS ? length : TOKENS,
+                                   .wants   = HL_WANT_HIDDEN,
+                                   .device  = b->device };
+
+    b->n_tokens = length;
+    b->n_batch  = options.n_batch;
+    make_tokens(b, b->n_batch * length);
+    check(hl_session_open(&b->session, b->model, &options), "a session");
+    printf("{\"session_bytes\": %zu}\n", hl_session_bytes(b->session, NULL));
+    time_passes(b, "forward", &bare);
+    time_passes(b, "forward with all statistics", &tap);
+    hl_session_close(b->session);
+    free(b->tokens);
+}
+
+/* ------------------------------------------------------------------- decode */
+
+static double time_text(bench *b, const hl_tap *tap)
+{
+    int64_t next[64];
+    hl_feed feed  = { .tokens = b->tokens, .n_tokens = PROMPT, .tap = tap };
+    double  begin = hl_bench_now();
+
+    check(hl_session_feed(b->session, &feed), "a prompt");
+    for (int step = 1; step <= NEW; step++) {
+        for (int64_t i = 0; i < b->n_batch; i++)
+            next[i] = hl_session_top(b->session, i);
+        feed.tokens   = next;
+        feed.n_tokens = 1;
+        if (step < NEW)
+            check(hl_session_feed(b->session, &feed), "a step");
+    }
+    double seconds = hl_bench_now() - begin;
+    empty(b);
+    return seconds;
+}
+
+static void time_texts(bench *b, const char *name, const hl_tap *tap)
+{
+    hl_series seconds = { 0 };
+
+    for (int i = 0; i < 1 + 5; i++) {
+        double one = time_text(b, tap);
+        if (i > 0)
+            hl_series_add(&seconds, one);
+    }
+    double median = hl_series_median(&seconds);
+    printf("{\"ours\": \"%s\", \"device\": \"%s\", \"batch\": %lld, \"seconds\": %.4f, "
+           "\"tokens_per_s\": %.0f}\n",
+           name, b->device, (long long)b->n_batch, median, (double)(b->n_batch * NEW) / median);
+    fflush(stdout);
+}
+
+static void run_decode(bench *b, int64_t n_batch)
+{
+    hl_tap             tap     = { .context = b, .layer = add_up };
+    hl_session_options options = {
+        .n_ctx = PROMPT + NEW, .n_batch = n_batch, .wants = HL_WANT_LAST_TOP, .device = b->device
+    };
+
+    b->n_batch = n_batch;
+    make_tokens(b, n_batch * PROMPT);
+    check(hl_session_open(&b->session, b->model, &options), "a session");
+    time_texts(b, "decode", NULL);
+    time_texts(b, "decode with all statistics", &tap);
+    hl_session_close(b->session);
+    free(b->tokens);
+}
+
+int main(int argc, char **argv)
+{
+    bench b = { 0 };
+
+    if (argc != 5) {
+        fprintf(stderr, "usage: bench_device MODEL DEVICE forward|decode NUMBERS\n");
+        return 2;
+    }
+    b.device = argv[2];
+    check(hl_model_open(&b.model, argv[1]), "the model");
+    for (char *at = strtok(argv[4], ","); at != NULL; at = strtok(NULL, ",")) {
+        if (strcmp(argv[3], "decode") == 0)
+            run_decode(&b, strtoll(at, NULL, 10));
+        else
+            run_forward(&b, strtoll(at, NULL, 10));
+    }
+    hl_model_close(b.model);
+    return 0;
+}

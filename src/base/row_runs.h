@@ -1,0 +1,53 @@
+/* row_runs.h - rows of statistics, by the run, and what a run comes to.
+ *
+ * A profile wants sums of rows, not rows.  Where these lie in other memory than its own
+ * (a GPU's), it says which of them belong together, and whoever holds them adds them up:
+ * a few numbers a run come back instead of ten a row.  Values become whole numbers of 2^-40
+ * before they are added, as in stats/exact.h, so that the sums are those of the profile's
+ * own loop to the bit. */
+#ifndef HL_BASE_ROW_RUNS_H
+#define HL_BASE_ROW_RUNS_H
+
+#include "headlight.h"
+
+/* Rows [begin, end) of a sequence, counted from the chunk's first. */
+typedef struct hl_run {
+    int32_t  sequence;
+    int32_t  begin;
+    int32_t  end;
+    uint32_t defined; /* a bit for each quantity, then one for each histogram */
+    int32_t  type;    /* of their tokens: a row of the lookback table */
+    int32_t  reserved;
+} hl_run;
+
+/* One head's rows of one run.  is_small: every value is below 32 in size and no entropy above
+ * log_n + 1e-3; where it is 0 nothing else here counts, nor has any been added elsewhere, and the
+ * rows themselves must be looked at. */
+typedef struct hl_run_sums {
+    int64_t sum[HL_N_QUANTITIES];     /* of hl_fixed(value); 0 where not defined */
+    int64_t squares[HL_N_QUANTITIES]; /* of hl_fixed(value * value) */
+    float   min[HL_N_QUANTITIES];     /* +inf and -inf where not defined */
+    float   max[HL_N_QUANTITIES];
+    int32_t is_small;
+    int32_t reserved;
+} hl_run_sums;
+
+/* What a profile wants summed of the rows of a layer; its own, until it plans again. */
+typedef struct hl_row_plan {
+    const hl_run *runs; /* (n_runs) by sequence */
+    int64_t       n_runs;
+    const double *log_n; /* (n_batch, n_rows) each */
+    const double *inverse;
+    const double *inverse_other;
+    uint64_t      version; /* another for other numbers */
+} hl_row_plan;
+
+/* What came of it. */
+typedef struct hl_row_sums {
+    const hl_run_sums *runs; /* (n_heads, n_runs) */
+    int64_t            n_runs;
+    const int64_t     *histogram; /* (n_heads, HL_N_HISTOGRAMS, 64) */
+    const int64_t     *lookback;  /* (n_heads, n_types, n_types); NULL: there is one type */
+} hl_row_sums;
+
+#endif

@@ -1,0 +1,101 @@
+/* forward_near.cu - the probabilities of a row's own position, of the one before it and of key 0,
+ * from an lse that is already there, for rows of 16-bit floats without bent scores.
+ *
+ * Eight lanes a row of 64 elements, sixteen a row of 128: sixteen bytes of q and of each key for
+ * every lane.  launch_single_keys, which takes everything, does the same in double. */
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include "kernels/cuda/error.cuh"
+#include "kernels/cuda/kernels.cuh"
+
+namespace headlight
+{
+
+constexpr int NEAR_THREADS = 256;
+
+/* Eight elements at an offset, as floats. */
+template <typename T>
+__device__ __forceinline__ void load_eight(float (&out)[8], const hl_rows &rows, int64_t offset)
+{
+    struct alignas(16) eight {
+        T x[8];
+    };
+    eight e = *reinterpret_cast<const eight *>(static_cast<const T *>(rows.data) + offset);
+
+#pragma unroll
+    for (int i = 0; i < 8; i++)
+        out[i] = static_cast<float>(e.x[i]);
+}
+
+template <typename T, int LANES>
+__device__ __forceinline__ float dot_key(const problem &p, const float (&q)[8], int batch,
+                                         int kv_head, int key)
+{
+    float k[8], sum = 0.0f;
+
+    load_eight<T>(k, p.k,
+                  row_offset(p.k, batch, kv_head, key) + 8 * static_cast<int>(threadIdx.x % LANES));
+#pragma unroll
+    for (int i = 0; i < 8; i++)
+        sum = fmaf(q[i], k[i], sum);
+#pragma unroll
+    for (int step = LANES / 2; step > 0; step /= 2)
+        sum += __shfl_xor_sync(~0u, sum, step);
+    return sum;
+}
+
+/* LANES threads a row.  Threads beyond the last row do that row's work and write nothing. */
+template <typename T, int LANES>
+__global__ static void __launch_bounds__(NEAR_THREADS) near_keys(const __grid_constant__ problem p)
+{
+    int64_t n_rows = static_cast<int64_t>(p.n_batch) * p.n_heads * p.n_queries;
+    int64_t index  = (static_cast<int64_t>(blockIdx.x) * NEAR_THREADS + threadIdx.x) / LANES;
+    bool    writes = index < n_rows && threadIdx.x % LANES == 0;
+    if (index >= n_rows)
+        index = n_rows - 1;
+
+    int   query = static_cast<int>(index % p.n_queries);
+    int   head  = static_cast<int>(index / p.n_queries % p.n_heads);
+    int   batch = static_cast<int>(index / p.n_queries / p.n_heads);
+    int   position = query_start(p, batch) + query;
+    float lse      = p.result.lse[index];
+    float q[8];
+    load_eight<T>(q, p.q,
+                  row_offset(p.q, batch, head, query) + 8 * static_cast<int>(threadIdx.x % LANES));
+
+    visible_keys seen     = visible(p, key_length(p, batch), position);
+    int          keys[]   = { position, position - 1, 0 };
+    float       *arrays[] = { p.result.diagonal, p.result.previous, p.result.first };
+#pragma unroll
+    for (int i = 0; i < 3; i++) {
+        if (arrays[i] == nullptr)
+            continue;
+        bool  has   = seen.has(keys[i]) && lse > -INFINITY;
+        float score = p.scale * dot_key<T, LANES>(p, q, batch, head / p.group, has ? keys[i] : 0);
+        if (writes)
+            arrays[i][index] = has ? expf(score - lse) : 0.0f;
+    }
+}
+
+template <typename T, int LANES>
+static hl_status launch(const problem &p, cudaStream_t stream)
+{
+    int64_t n_rows   = static_cast<int64_t>(p.n_batch) * p.n_heads * p.n_queries;
+    int64_t n_blocks = (n_rows * LANES + NEAR_THREADS - 1) / NEAR_THREADS;
+
+    if (n_blocks > INT32_MAX)
+        return fail(HL_LIMIT, "the GPU takes 2^36 rows, got %lld", (long long)n_rows);
+    near_keys<T, LANES><<<static_cast<unsigned>(n_blocks), NEAR_THREADS, 0, stream>>>(p);
+    return check(cudaGetLastError(), "the probabilities of near keys");
+}
+
+hl_status launch_near_keys(const problem &p, cudaStream_t stream)
+{
+    if (p.q.dtype == HL_DTYPE_F16)
+        return p.d_head == 64 ? launch<__half, 8>(p, stream) : launch<__half, 16>(p, stream);
+    return p.d_head == 64 ? launch<__nv_bfloat16, 8>(p, stream)
+                          : launch<__nv_bfloat16, 16>(p, stream);
+}
+
+} // namespace headlight

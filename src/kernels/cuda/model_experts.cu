@@ -1,0 +1,412 @@
+/* model_experts.cu - mixtures of experts.
+ *
+ * Which expert gets how many rows is known on the device alone, and stays there:
+ *
+ *     route    each row chooses its experts and their weights            (rows, used)
+ *     list     the pairs (row, place among its experts) by expert, in the order of rows
+ *     up       an expert's rows, gathered as they are read, times its gate and up
+ *     act      as in any MLP
+ *     down     back to D, in f32
+ *     combine  a row's parts, weighted, by rising expert
+ *
+ * A slot is a pair's number in the list.  Products go in tiles of 64 slots of one
+ * expert by 64 outputs; there are tiles enough for any division of the rows, and those
+ * that are not needed end at once.  Tensor cores multiply 16-bit types, f32 is plain. */
+#include <mma.h>
+
+#include "kernels/cuda/model.cuh"
+
+namespace headlight
+{
+
+constexpr int TILE         = 64; /* slots, and outputs */
+constexpr int DEPTH        = 32; /* columns of a step */
+constexpr int TILE_THREADS = 128;
+constexpr int MOST_USED    = 32;
+
+/* The parts of hl_device_experts.work. */
+struct expert_work {
+    int   *chosen;  /* (N, used) */
+    float *weights; /* (N, used) */
+    int   *slots;   /* (N, used) of each pair */
+    int   *pairs;   /* (N used) of each slot: row * used + place */
+    int   *begins;  /* (experts + 1) the first slot of each */
+    void  *up;      /* (N used, 2 F or F) of T */
+    void  *acted;   /* (N used, F) of T */
+    float *down;    /* (N used, D) */
+};
+
+static size_t aligned(size_t n_bytes)
+{
+    return (n_bytes + 255) / 256 * 256;
+}
+
+/* Cuts `base` (NULL to count) into the parts; returns the bytes of all. */
+static size_t divide(expert_work *w, const hl_device_experts &e)
+{
+    size_t n       = static_cast<size_t>(e.n_rows * e.n_used);
+    size_t element = element_bytes(e.dtype), width = e.is_gated ? 2 * e.d_expert : e.d_expert;
+    char  *at      = static_cast<char *>(e.work);
+    size_t n_bytes = 0;
+    auto   take    = [&](size_t part) {
+        char *begin = at != nullptr ? at + n_bytes : nullptr;
+        n_bytes += aligned(part);
+        return static_cast<void *>(begin);
+    };
+
+    w->chosen  = static_cast<int *>(take(4 * n));
+    w->weights = static_cast<float *>(take(4 * n));
+    w->slots   = static_cast<int *>(take(4 * n));
+    w->pairs   = static_cast<int *>(take(4 * n));
+    w->begins  = static_cast<int *>(take(4 * static_cast<size_t>(e.n_experts + 1)));
+    w->up      = take(n * width * element);
+    w->acted   = take(n * static_cast<size_t>(e.d_expert) * element);
+    w->down    = static_cast<float *>(take(4 * n * static_cast<size_t>(e.d_model)));
+    return n_bytes;
+}
+
+size_t op_experts_bytes(hl_device *device, const hl_device_experts *experts)
+{
+    hl_device_experts e = *experts;
+    expert_work       w;
+    (void)device;
+
+    e.work = nullptr;
+    return divide(&w, e);
+}
+
+/* -------------------------------------------------------------------------- routing */
+
+/* A thread a row: its best experts, the lowest of equals first, and their weights. */
+__global__ static void route(const hl_device_experts e, const expert_work w)
+{
+    int64_t      row    = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+    const float *logits = e.router + row * e.n_experts;
+    int          n_used = static_cast<int>(e.n_used);
+    double       all = 0.0, used = 0.0;
+
+    if (row >= e.n_rows)
+        return;
+    for (int i = 0; i < n_used; i++) {
+        int best = -1;
+        for (int expert = 0; expert < e.n_experts; expert++) {
+            bool taken = false;
+            for (int j = 0; j < i; j++)
+                taken = taken || w.chosen[row * n_used + j] == expert;
+            if (!taken && (best < 0 || logits[expert] > logits[best]))
+                best = expert;
+        }
+        w.chosen[row * n_used + i]  = best;
+        w.weights[row * n_used + i] = logits[best];
+    }
+    float max = w.weights[row * n_used];
+    for (int expert = 0; expert < e.n_experts; expert++)
+        all += exp(static_cast<double>(logits[expert] - max));
+    for (int i = 0; i < n_used; i++)
+        used += exp(static_cast<double>(w.weights[row * n_used + i] - max));
+    for (int i = 0; i < n_used; i++)
+        w.weights[row * n_used + i] =
+            static_cast<float>(exp(static_cast<double>(w.weights[row * n_used + i] - max)) /
+                               (e.over_all ? all : used));
+}
+
+/* How many of the pairs chose an expert below this one; a block an expert. */
+__global__ static void find_begins(const hl_device_experts e, const expert_work w)
+{
+    __shared__ int total;
+    int64_t        n_pairs = e.n_rows * e.n_used;
+    int            count = 0, expert = blockIdx.x;
+
+    if (threadIdx.x == 0)
+        total = 0;
+    __syncthreads();
+    for (int64_t i = threadIdx.x; i < n_pairs; i += blockDim.x)
+        count += w.chosen[i] < expert;
+    atomicAdd(&total, count);
+    __syncthreads();
+    if (threadIdx.x == 0)
+        w.begins[expert] = total;
+}
+
+/* A warp an expert: its pairs in rising order, 32 at a time. */
+__global__ static void list_pairs(const hl_device_experts e, const expert_work w)
+{
+    int     expert = blockIdx.x, lane = threadIdx.x, at = w.begins[expert];
+    int64_t n_pairs = e.n_rows * e.n_used;
+
+    for (int64_t first = 0; first < n_pairs; first += 32) {
+        int64_t  pair = first + lane;
+        bool     mine = pair < n_pairs && w.chosen[pair] == expert;
+        unsigned all  = __ballot_sync(~0u, mine);
+
+        if (mine) {
+            int slot      = at + __popc(all & ((1u << lane) - 1));
+            w.pairs[slot] = static_cast<int>(pair);
+            w.slots[pair] = slot;
+        }
+        at += __popc(all);
+    }
+}
+
+/* ------------------------------------------------------------------------- products */
+
+/* out (slots, n_out) = x W' + b, each slot with its expert's W. */
+struct grouped_product {
+    span         out;
+    const void  *x;      /* (rows, n_in) of T; row pairs[slot] / used, or the slot itself */
+    const int   *pairs;  /* NULL: the slot itself */
+    const int   *begins; /* (n_experts + 1) */
+    const void  *weight; /* (n_experts, n_out, n_in) of T */
+    const float *bias;   /* (n_experts, n_out) or NULL */
+    int          n_used, n_experts;
+    int64_t      n_in, n_out;
+};
+
+/* The tile's expert and its slots; false where there is no such tile. */
+struct slot_tile {
+    int expert, begin, end;
+
+    __device__ bool find(const grouped_product &g, int number)
+    {
+        for (expert = 0; expert < g.n_experts; expert++) {
+            int n_slots = g.begins[expert + 1] - g.begins[expert];
+            int n_tiles = (n_slots + TILE - 1) / TILE;
+            if (number < n_tiles) {
+                begin = g.begins[expert] + number * TILE;
+                end   = min(begin + TILE, g.begins[expert + 1]);
+                return true;
+            }
+            number -= n_tiles;
+        }
+        return false;
+    }
+};
+
+/* TILE rows of DEPTH columns from `first_column` on, zeros beyond the ends. */
+template <typename T, typename Row>
+__device__ void fill_tile(T (*tile)[DEPTH + 8], Row row_of, int64_t first_column, int64_t n_columns)
+{
+    for (int i = threadIdx.x; i < TILE * DEPTH; i += TILE_THREADS) {
+        int      row = i / DEPTH, column = i % DEPTH;
+        const T *from = row_of(row);
+
+        tile[row][column] = from != nullptr && first_column + column < n_columns
+                                ? from[first_column + column]
+                                : from_float<T>(0.0f);
+    }
+}
+
+/* A block's TILE by TILE sums: four warps with 32 by 32 each. */
+template <typename T> struct tile_sums {
+    using fragment = nvcuda::wmma::fragment<nvcuda::wmma::accumulator, 16, 16, 16, float>;
+    fragment sums[2][2];
+
+    __device__ tile_sums()
+    {
+        for (auto &row : sums) {
+            for (fragment &f : row)
+                nvcuda::wmma::fill_fragment(f, 0.0f);
+        }
+    }
+    __device__ void add(const T (*x)[DEPTH + 8], const T (*w)[DEPTH + 8])
+    {
+        using namespace nvcuda::wmma;
+        int warp = threadIdx.x / 32, row = warp / 2 * 32, column = warp % 2 * 32;
+
+        for (int k = 0; k < DEPTH; k += 16) {
+            for (int i = 0; i < 2; i++) {
+                nvcuda::wmma::fragment<matrix_a, 16, 16, 16, T, row_major> a;
+                load_matrix_sync(a, &x[row + 16 * i][k], DEPTH + 8);
+                for (int j = 0; j < 2; j++) {
+                    nvcuda::wmma::fragment<matrix_b, 16, 16, 16, T, col_major> b;
+                    load_matrix_sync(b, &w[column + 16 * j][k], DEPTH + 8);
+                    mma_sync(sums[i][j], a, b, sums[i][j]);
+                }
+            }
+        }
+    }
+    __device__ void leave(float (*out)[TILE]) const
+    {
+        int warp = threadIdx.x / 32, row = warp / 2 * 32, column = warp % 2 * 32;
+
+        for (int i = 0; i < 4; i++)
+            nvcuda::wmma::store_matrix_sync(&out[row + 16 * (i / 2)][column + 16 * (i % 2)],
+                                            sums[i / 2][i % 2], TILE, nvcuda::wmma::mem_row_major);
+    }
+};
+
+/* The same in plain f32: a thread has every second row of one column. */
+template <> struct tile_sums<float> {
+    static constexpr int N = TILE * TILE / TILE_THREADS;
+    float                sums[N];
+
+    __device__ tile_sums()
+    {
+        for (float &sum : sums)
+            sum = 0.0f;
+    }
+    __device__ void add(const float (*x)[DEPTH + 8], const float (*w)[DEPTH + 8])
+    {
+        int column = threadIdx.x % TILE, first = threadIdx.x / TILE;
+
+        for (int k = 0; k < DEPTH; k++) {
+#pragma unroll
+            for (int i = 0; i < N; i++)
+                sums[i] = fmaf(x[first + 2 * i][k], w[column][k], sums[i]);
+        }
+    }
+    __device__ void leave(float (*out)[TILE]) const
+    {
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            out[threadIdx.x / TILE + 2 * i][threadIdx.x % TILE] = sums[i];
+    }
+};
+
+template <typename T>
+__global__ static void __launch_bounds__(TILE_THREADS) multiply_slots(const grouped_product g)
+{
+    __shared__ union {
+        struct {
+            T x[TILE][DEPTH + 8], w[TILE][DEPTH + 8];
+        } in;
+        float out[TILE][TILE];
+    } shared;
+    slot_tile    tile;
+    tile_sums<T> sums;
+    int64_t      first_out = static_cast<int64_t>(blockIdx.x) * TILE;
+
+    if (!tile.find(g, blockIdx.y))
+        return;
+    auto x_row = [&](int i) -> const T * {
+        int slot = tile.begin + i;
+        if (slot >= tile.end)
+            return nullptr;
+        int64_t row = g.pairs != nullptr ? g.pairs[slot] / g.n_used : slot;
+        return static_cast<const T *>(g.x) + row * g.n_in;
+    };
+    auto w_row = [&](int i) -> const T * {
+        if (first_out + i >= g.n_out)
+            return nullptr;
+        return static_cast<const T *>(g.weight) + (tile.expert * g.n_out + first_out + i) * g.n_in;
+    };
+    for (int64_t k = 0; k < g.n_in; k += DEPTH) {
+        fill_tile<T>(shared.in.x, x_row, k, g.n_in);
+        fill_tile<T>(shared.in.w, w_row, k, g.n_in);
+        __syncthreads();
+        sums.add(shared.in.x, shared.in.w);
+        __syncthreads();
+    }
+    sums.leave(shared.out);
+    __syncthreads();
+    for (int i = threadIdx.x; i < TILE * TILE; i += TILE_THREADS) {
+        int     slot = tile.begin + i / TILE;
+        int64_t out  = first_out + i % TILE;
+
+        if (slot >= tile.end || out >= g.n_out)
+            continue;
+        float value[1] = { shared.out[i / TILE][i % TILE] };
+        if (g.bias != nullptr)
+            value[0] += g.bias[tile.expert * g.n_out + out];
+        store_some<1>(g.out, slot * g.n_out + out, value);
+    }
+}
+
+static hl_status multiply(hl_device *device, const grouped_product &g, hl_dtype dtype,
+                          int64_t n_slots)
+{
+    dim3 grid(blocks_for(g.n_out, TILE), blocks_for(n_slots, TILE) + g.n_experts);
+
+    if (dtype == HL_DTYPE_F32)
+        multiply_slots<float><<<grid, TILE_THREADS, 0, device->stream>>>(g);
+    else if (dtype == HL_DTYPE_BF16)
+        multiply_slots<__nv_bfloat16><<<grid, TILE_THREADS, 0, device->stream>>>(g);
+    else
+        multiply_slots<__half><<<grid, TILE_THREADS, 0, device->stream>>>(g);
+    return check(cudaGetLastError(), "the products of experts");
+}
+
+/* -------------------------------------------------------------------------- combining */
+
+/* A block a row.  Its parts are added by rising expert, whatever their weights. */
+__global__ static void combine(const hl_device_experts e, const expert_work w)
+{
+    int64_t row    = blockIdx.x;
+    int     n_used = static_cast<int>(e.n_used);
+    int     order[MOST_USED];
+
+    for (int i = 0; i < n_used; i++) {
+        int at = i;
+        for (; at > 0 && w.chosen[row * n_used + order[at - 1]] > w.chosen[row * n_used + i]; at--)
+            order[at] = order[at - 1];
+        order[at] = i;
+    }
+    for (int64_t column = threadIdx.x; column < e.d_model; column += blockDim.x) {
+        float sum[1] = { 0.0f };
+        for (int i = 0; i < n_used; i++) {
+            int64_t pair = row * n_used + order[i];
+            sum[0] = fmaf(w.weights[pair], w.down[w.slots[pair] * e.d_model + column], sum[0]);
+        }
+        store_some<1>({ e.out, e.dtype }, row * e.d_model + column, sum);
+    }
+}
+
+static hl_status list_experts(hl_device *device, const hl_device_experts &e, const expert_work &w)
+{
+    unsigned n_experts = static_cast<unsigned>(e.n_experts);
+
+    route<<<blocks_for(e.n_rows, 128), 128, 0, device->stream>>>(e, w);
+    find_begins<<<n_experts + 1, 256, 0, device->stream>>>(e, w);
+    list_pairs<<<n_experts, 32, 0, device->stream>>>(e, w);
+    return check(cudaGetLastError(), "the routes to experts");
+}
+
+hl_status op_experts(hl_device *device, const hl_device_experts *o)
+{
+    const hl_device_experts &e       = *o;
+    int64_t                  n_slots = e.n_rows * e.n_used;
+    int64_t                  width   = e.is_gated ? 2 * e.d_expert : e.d_expert;
+    int                      n_used = static_cast<int>(e.n_used), n_experts = (int)e.n_experts;
+    expert_work              w;
+
+    if (e.n_rows == 0)
+        return HL_OK;
+    if (e.n_used > MOST_USED || n_slots > INT32_MAX)
+        return fail(HL_LIMIT, "the GPU takes %d experts a row and 2^31 rows times them, got %lld",
+                    MOST_USED, (long long)e.n_used);
+    divide(&w, e);
+    char              *gate = static_cast<char *>(w.up);
+    grouped_product    up   = { span_of(w.up, e.dtype),
+                                e.x,
+                                w.pairs,
+                                w.begins,
+                                e.up,
+                                e.up_bias,
+                                n_used,
+                                n_experts,
+                                e.d_model,
+                                width };
+    grouped_product    down = { span_of(w.down, HL_DTYPE_F32),
+                                w.acted,
+                                nullptr,
+                                w.begins,
+                                e.down,
+                                e.down_bias,
+                                n_used,
+                                n_experts,
+                                e.d_expert,
+                                e.d_model };
+    hl_device_activate act  = {
+         w.acted, gate,    e.is_gated ? gate + e.d_expert * element_bytes(e.dtype) : nullptr,
+         width,   e.dtype, e.activation,
+         e.limit, n_slots, e.d_expert
+    };
+    HL_CUDA_TRY(list_experts(device, e, w));
+    HL_CUDA_TRY(multiply(device, up, e.dtype, n_slots));
+    HL_CUDA_TRY(op_activate(device, &act));
+    HL_CUDA_TRY(multiply(device, down, e.dtype, n_slots));
+    combine<<<static_cast<unsigned>(e.n_rows), 256, 0, device->stream>>>(e, w);
+    return check(cudaGetLastError(), "the sums of experts");
+}
+
+} // namespace headlight

@@ -1,0 +1,252 @@
+/* model_heads.cu - q, k and v between their projection and attention: norms of heads, RoPE, the
+ * cache.
+ *
+ * A block has a row, its warps a head each: elements stay in float from the projection to the one
+ * rounding at the end, in shared memory, where those that RoPE turns against each other meet. */
+#include "kernels/cuda/model.cuh"
+
+namespace headlight
+{
+
+/* ---------------------------------------------------------------------- angles */
+
+__global__ static void angles(const hl_device_angles a)
+{
+    int64_t index = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+    int64_t row = index / a.n_pairs, pair = index - row * a.n_pairs;
+
+    if (row >= a.places.n_batch * a.places.batch_rows)
+        return;
+    row_place place    = place_of(a.places, row);
+    float     position = static_cast<float>(a.places.start[place.batch] + place.row);
+    double    sine, cosine;
+    /* Rounded to float, as the models were trained: far out it shows. */
+    sincos(static_cast<double>(__fmul_rn(position, a.frequencies[place.batch * a.n_pairs + pair])),
+           &sine, &cosine);
+    a.cosine[index] = static_cast<float>(cosine) * a.factor;
+    a.sine[index]   = static_cast<float>(sine) * a.factor;
+}
+
+hl_status op_angles(hl_device *device, const hl_device_angles *o)
+{
+    int64_t n = o->places.n_batch * o->places.batch_rows * o->n_pairs;
+
+    if (n == 0)
+        return HL_OK;
+    angles<<<blocks_for(n, 128), 128, 0, device->stream>>>(*o);
+    return check(cudaGetLastError(), "the angles of positions");
+}
+
+/* ----------------------------------------------------------------------- heads */
+
+constexpr int HEAD_WARPS = 8;
+
+/* The norm of one head, by one warp. */
+__device__ inline void norm_head(float *x, int d, const hl_norm &norm, int64_t first_weight)
+{
+    int   lane   = threadIdx.x % 32;
+    float centre = 0.0f, sum = 0.0f;
+
+    for (int i = lane; i < d; i += 32)
+        sum += norm.kind == HL_NORM_LAYER ? x[i] : x[i] * x[i];
+    sum = sum_warp(sum) / static_cast<float>(d);
+    if (norm.kind == HL_NORM_LAYER) {
+        centre = sum;
+        sum    = 0.0f;
+        for (int i = lane; i < d; i += 32)
+            sum += (x[i] - centre) * (x[i] - centre);
+        sum = sum_warp(sum) / static_cast<float>(d);
+    }
+    float scale = 1.0f / sqrtf(sum + norm.eps);
+    for (int i = lane; i < d; i += 32) {
+        float value = (x[i] - centre) * scale;
+        if (norm.weight != nullptr)
+            value *= norm.weight[first_weight + i];
+        if (norm.bias != nullptr)
+            value += norm.bias[first_weight + i];
+        x[i] = value;
+    }
+    __syncwarp();
+}
+
+__device__ inline void turn_head(float *x, const hl_device_heads &h, int64_t row)
+{
+    int step     = h.interleaved ? 2 : 1;
+    int distance = h.interleaved ? 1 : static_cast<int>(h.n_pairs);
+
+    for (int i = threadIdx.x % 32; i < h.n_pairs; i += 32) {
+        float *pair  = x + i * step;
+        float  first = pair[0], second = pair[distance];
+        float  cosine = h.cosine[row * h.n_pairs + i], sine = h.sine[row * h.n_pairs + i];
+
+        pair[0]        = first * cosine - second * sine;
+        pair[distance] = second * cosine + first * sine;
+    }
+    __syncwarp();
+}
+
+template <typename T, int W>
+__device__ __forceinline__ void fill_head(float *x, const T *from, int d)
+{
+    for (int i = threadIdx.x % 32 * W; i < d; i += 32 * W) {
+        float values[W];
+        load_pack<T, W>(values, from, i);
+#pragma unroll
+        for (int j = 0; j < W; j++)
+            x[i + j] = values[j];
+    }
+    __syncwarp();
+}
+
+template <typename T, int W> __device__ __forceinline__ void put_head(T *to, const float *x, int d)
+{
+    for (int i = threadIdx.x % 32 * W; i < d; i += 32 * W) {
+        float values[W];
+#pragma unroll
+        for (int j = 0; j < W; j++)
+            values[j] = x[i + j];
+        store_pack<T, W>(to, i, values);
+    }
+}
+
+/* Where a K/V head's row goes in a cache. */
+template <typename T>
+__device__ __forceinline__ T *cached_row(void *cache, const hl_device_heads &h, row_place place,
+                                         int64_t kv_head)
+{
+    int64_t sequence = h.places.sequences[place.batch];
+    int64_t position = h.places.start[place.batch] + place.row;
+
+    return static_cast<T *>(cache) +
+           ((sequence * h.n_kv_heads + kv_head) * h.n_ctx + position) * h.d_head;
+}
+
+/* One head of a row, by one warp. */
+template <typename T, int W>
+__device__ __forceinline__ void run_head(const hl_device_heads &h, int64_t row, row_place place,
+                                         int head, float *x)
+{
+    int  d   = static_cast<int>(h.d_head);
+    int  n_q = static_cast<int>(h.n_heads), n_kv = static_cast<int>(h.n_kv_heads);
+    T   *at   = static_cast<T *>(h.qkv) + (row * (n_q + 2 * n_kv) + head) * d;
+    bool is_q = head < n_q, is_v = head >= n_q + n_kv;
+
+    fill_head<T, W>(x, at, d);
+    if (is_v) {
+        put_head<T, W>(cached_row<T>(h.v_cache, h, place, head - n_q - n_kv), x, d);
+        return;
+    }
+    int64_t number = is_q ? head : head - n_q;
+    if (h.norm == HL_HEAD_NORM_SHARED || h.norm == HL_HEAD_NORM_EACH)
+        norm_head(x, d, is_q ? h.q_norm : h.k_norm, h.norm == HL_HEAD_NORM_EACH ? number * d : 0);
+    if (h.cosine != nullptr)
+        turn_head(x, h, row);
+    put_head<T, W>(at, x, d);
+    if (!is_q)
+        put_head<T, W>(cached_row<T>(h.k_cache, h, place, number), x, d);
+}
+
+/* A block a row, a warp a head. */
+template <typename T, int W>
+__global__ static void __launch_bounds__(32 * HEAD_WARPS)
+    heads(const __grid_constant__ hl_device_heads h)
+{
+    __shared__ float shared[HEAD_WARPS][HL_MAX_HEAD_DIM];
+    int64_t          row     = blockIdx.x;
+    row_place        place   = place_of(h.places, row);
+    int              n_heads = static_cast<int>(h.n_heads + 2 * h.n_kv_heads);
+
+    if (!place.counts)
+        return;
+    for (int head = threadIdx.x / 32; head < n_heads; head += HEAD_WARPS) {
+        run_head<T, W>(h, row, place, head, shared[threadIdx.x / 32]);
+        __syncwarp();
+    }
+}
+
+/* The common case: no norm, whole heads turn, halves against each other.  A block a row; a
+ * thread turns eight elements of the first half and those of the second, or copies eight of v. */
+template <typename T>
+__global__ static void __launch_bounds__(32 * HEAD_WARPS)
+    turn_heads(const __grid_constant__ hl_device_heads h)
+{
+    int64_t   row   = blockIdx.x;
+    row_place place = place_of(h.places, row);
+    int       d = static_cast<int>(h.d_head), half = d / 2, each = half / 8;
+    int       n_q = static_cast<int>(h.n_heads), n_kv = static_cast<int>(h.n_kv_heads);
+    T        *qkv = static_cast<T *>(h.qkv) + row * (n_q + 2 * n_kv) * d;
+
+    if (!place.counts)
+        return;
+    for (int item = threadIdx.x; item < (n_q + 2 * n_kv) * each; item += 32 * HEAD_WARPS) {
+        int   head = item / each, i = (item - head * each) * 8;
+        T    *at = qkv + head * d;
+        float first[8], second[8], cosine[8], sine[8];
+
+        load_pack<T, 8>(first, at, i);
+        load_pack<T, 8>(second, at, half + i);
+        if (head < n_q + n_kv) {
+            load_pack<float, 8>(cosine, h.cosine, row * half + i);
+            load_pack<float, 8>(sine, h.sine, row * half + i);
+#pragma unroll
+            for (int j = 0; j < 8; j++) {
+                float x   = first[j];
+                first[j]  = x * cosine[j] - second[j] * sine[j];
+                second[j] = second[j] * cosine[j] + x * sine[j];
+            }
+            store_pack<T, 8>(at, i, first);
+            store_pack<T, 8>(at, half + i, second);
+        }
+        if (head >= n_q) {
+            bool is_v = head >= n_q + n_kv;
+            T   *to   = cached_row<T>(is_v ? h.v_cache : h.k_cache, h, place,
+                                  head - n_q - (is_v ? n_kv : 0));
+            store_pack<T, 8>(to, i, first);
+            store_pack<T, 8>(to, half + i, second);
+        }
+    }
+}
+
+static bool turns_whole(const hl_device_heads &h)
+{
+    return (h.norm == HL_HEAD_NORM_NONE || h.norm == HL_HEAD_NORM_ALL) && h.cosine != nullptr &&
+           !h.interleaved && 2 * h.n_pairs == h.d_head && h.d_head % 16 == 0 &&
+           is_wide({ h.qkv, h.k_cache, h.v_cache, h.cosine, h.sine }, {});
+}
+
+template <typename T> static hl_status launch_heads(hl_device *device, const hl_device_heads &h)
+{
+    int64_t n_rows = h.places.n_batch * h.places.batch_rows;
+    auto    kernel = turns_whole(h) ? turn_heads<T> : h.d_head % 2 == 0 ? heads<T, 2> : heads<T, 1>;
+
+    if (n_rows == 0)
+        return HL_OK;
+    kernel<<<static_cast<unsigned>(n_rows), 32 * HEAD_WARPS, 0, device->stream>>>(h);
+    return check(cudaGetLastError(), "the heads of a layer");
+}
+
+/* Norms over all heads of a row come first, by the kernel of other norms. */
+static hl_status norm_all(hl_device *device, const hl_device_heads &h)
+{
+    int64_t width  = (h.n_heads + 2 * h.n_kv_heads) * h.d_head;
+    int64_t n_rows = h.places.n_batch * h.places.batch_rows;
+    char   *k      = static_cast<char *>(h.qkv) +
+              static_cast<size_t>(h.n_heads * h.d_head) * element_bytes(h.dtype);
+
+    if (h.norm != HL_HEAD_NORM_ALL)
+        return HL_OK;
+    HL_CUDA_TRY(
+        norm_in_place(device, h.qkv, h.dtype, width, h.q_norm, n_rows, h.n_heads * h.d_head));
+    return norm_in_place(device, k, h.dtype, width, h.k_norm, n_rows, h.n_kv_heads * h.d_head);
+}
+
+hl_status op_heads(hl_device *device, const hl_device_heads *o)
+{
+    HL_CUDA_TRY(norm_all(device, *o));
+    if (o->dtype == HL_DTYPE_F32)
+        return launch_heads<float>(device, *o);
+    return o->dtype == HL_DTYPE_BF16 ? launch_heads<__nv_bfloat16>(device, *o)
+                                     : launch_heads<__half>(device, *o);
+}
+
+} // namespace headlight

@@ -1,0 +1,330 @@
+/* model_watch.cu - whole rows of attention, and sums of rows for a profile.
+ *
+ * A row of attention is built by a block, in double, as the plain kernel sums it.
+ *
+ * Sums of rows are whole numbers (stats/exact.h), so that it does not matter which of many
+ * warps adds first: a warp takes one head's rows of one run, looks whether all are sound
+ * and small, and only then adds them, to its own sums and to the head's histograms. */
+#include "kernels/cuda/model.cuh"
+#include "kernels/cuda/plain_row.cuh"
+#include "kernels/cuda/row_state.cuh"
+
+namespace headlight
+{
+
+/* ----------------------------------------------------------------------- patterns */
+
+constexpr int PATTERN_THREADS = 256;
+
+/* The state of a block's threads together, in every one of them. */
+__device__ static row_state across_block(row_state state)
+{
+    __shared__ row_state parts[PATTERN_THREADS / 32];
+
+    state = state.across_warp();
+    __syncthreads();
+    if (threadIdx.x % 32 == 0)
+        parts[threadIdx.x / 32] = state;
+    __syncthreads();
+    state = parts[0];
+    for (int i = 1; i < PATTERN_THREADS / 32; i++)
+        state = state.merged(parts[i]);
+    return state;
+}
+
+__device__ static double largest_of_block(double value)
+{
+    __shared__ double parts[PATTERN_THREADS / 32];
+
+    for (int step = 16; step > 0; step /= 2)
+        value = fmax(value, __shfl_xor_sync(~0u, value, step));
+    __syncthreads();
+    if (threadIdx.x % 32 == 0)
+        parts[threadIdx.x / 32] = value;
+    __syncthreads();
+    for (int i = 0; i < PATTERN_THREADS / 32; i++)
+        value = fmax(value, parts[i]);
+    return value;
+}
+
+struct pattern_work {
+    float          *out;
+    int64_t         out_stride;
+    hl_pattern_row *statistics;
+    const int64_t  *items;
+};
+
+__device__ static double probability(const problem &p, const plain_row &row, const double *q,
+                                     int key, double lse)
+{
+    return row.keys.has(key) && lse > -INFINITY ? exp(row_score(p, row, q, key) - lse) : 0.0;
+}
+
+__device__ static void put_pattern_row(hl_pattern_row *out, const problem &p, const plain_row &row,
+                                       const double *q, const row_state &all, double max_key,
+                                       double max_size)
+{
+    double lse = all.lse();
+
+    out->lse        = lse;
+    out->entropy    = all.entropy();
+    out->renyi2     = all.renyi2();
+    out->varentropy = all.varentropy();
+    out->peak       = all.blind() ? 0.0 : exp(max_key - lse);
+    out->diagonal   = probability(p, row, q, row.position, lse);
+    out->previous   = probability(p, row, q, row.position - 1, lse);
+    out->first      = probability(p, row, q, 0, lse);
+    out->max_score  = max_size;
+}
+
+/* A block an item: the sums of its keys first, then their probabilities. */
+__global__ static void __launch_bounds__(PATTERN_THREADS)
+    patterns(const __grid_constant__ problem p, const pattern_work w)
+{
+    __shared__ double q[HL_MAX_HEAD_DIM];
+    const int64_t    *item = w.items + 3 * static_cast<int64_t>(blockIdx.x);
+    plain_row         row(p, (item[0] * p.n_heads + item[1]) * p.n_queries + item[2]);
+    float            *out = w.out + blockIdx.x * w.out_stride;
+    row_state         all;
+    double            max_size = 0.0;
+
+    for (int d = threadIdx.x; d < p.d_head; d += PATTERN_THREADS)
+        q[d] = load(p.q, row_offset(p.q, row.batch, row.head, row.query) + d);
+    __syncthreads();
+    for (int key = threadIdx.x; key < row.keys.end; key += PATTERN_THREADS) {
+        if (!row.keys.has(key))
+            continue;
+        double score = row_score(p, row, q, key);
+        all          = all.pushed(score);
+        max_size     = fmax(max_size, fabs(score));
+    }
+    all            = across_block(all);
+    double max_key = all.max;
+    max_size       = largest_of_block(max_size);
+    if (p.sinks != nullptr && !all.blind()) {
+        all      = all.pushed(p.sinks[row.head]);
+        max_size = fmax(max_size, fabs(static_cast<double>(p.sinks[row.head])));
+    }
+    double lse = all.lse();
+    for (int64_t key = threadIdx.x; key < w.out_stride; key += PATTERN_THREADS)
+        out[key] = key < row.keys.end
+                       ? static_cast<float>(probability(p, row, q, static_cast<int>(key), lse))
+                       : 0.0f;
+    if (w.statistics != nullptr && threadIdx.x == 0)
+        put_pattern_row(w.statistics + blockIdx.x, p, row, q, all, max_key, max_size);
+}
+
+hl_status op_patterns(hl_device *device, const hl_device_patterns *o)
+{
+    hl_attention_result nothing = {};
+    pattern_work        work    = { o->out, o->out_stride, o->statistics, o->items };
+
+    if (o->n_items == 0)
+        return HL_OK;
+    patterns<<<static_cast<unsigned>(o->n_items), PATTERN_THREADS, 0, device->stream>>>(
+        describe(&nothing, o->problem), work);
+    return check(cudaGetLastError(), "whole rows of attention");
+}
+
+/* ------------------------------------------------------------------------- sums */
+
+constexpr int    REDUCE_WARPS  = 4;
+constexpr int    N_BINS        = 64;
+constexpr int    N_BIN_COUNTS  = HL_N_HISTOGRAMS * N_BINS;
+constexpr double FIXED_ONE     = 0x1p40;
+constexpr double ENTROPY_SLACK = 1e-3;
+constexpr float  SMALL         = 32.0f;
+
+struct reduce_work {
+    hl_run_sums  *sums;
+    int64_t      *histogram;
+    int64_t      *lookback;
+    const float  *values[HL_N_QUANTITIES]; /* (B, H, C) each */
+    const float  *mass;                    /* (B, H, C, n_types) */
+    const hl_run *runs;
+    const double *log_n, *inverse, *inverse_other;
+    int64_t       n_runs, n_types, n_heads, batch_rows;
+};
+
+/* One head's rows of one run. */
+struct run_place {
+    hl_run  run;
+    int64_t first, plan; /* row `run.begin` among all rows, and among those of a sequence */
+    int64_t n;
+
+    __device__ run_place(const reduce_work &w, int64_t head, int64_t number) : run(w.runs[number])
+    {
+        plan  = run.sequence * w.batch_rows + run.begin;
+        first = (run.sequence * w.n_heads + head) * w.batch_rows + run.begin;
+        n     = run.end - run.begin;
+    }
+    __device__ bool has(int bit) const
+    {
+        return (run.defined >> bit & 1) != 0;
+    }
+};
+
+/* Each lane looks at its rows; are those of all lanes sound? */
+__device__ static bool is_small(const reduce_work &w, const run_place &at)
+{
+    bool small = true;
+
+    for (int64_t i = threadIdx.x % 32; i < at.n; i += 32) {
+        for (const float *values : w.values)
+            small = small && fabsf(values[at.first + i]) < SMALL;
+        small =
+            small && w.values[HL_Q_ENTROPY][at.first + i] <= w.log_n[at.plan + i] + ENTROPY_SLACK;
+    }
+    return __all_sync(~0u, small);
+}
+
+__device__ static int64_t add_whole(int64_t value)
+{
+    for (int step = 16; step > 0; step /= 2)
+        value += __shfl_xor_sync(~0u, value, step);
+    return value;
+}
+
+__device__ static void reduce_quantity(hl_run_sums &out, const reduce_work &w, const run_place &at,
+                                       int quantity)
+{
+    int64_t sum = 0, squares = 0;
+    float   least = INFINITY, most = -INFINITY;
+
+    for (int64_t i = threadIdx.x % 32; i < at.n && at.has(quantity); i += 32) {
+        float  narrow = w.values[quantity][at.first + i];
+        double value  = narrow;
+        if (quantity == HL_Q_FAIR) {
+            value  = __dmul_rn(value, w.inverse[at.plan + i]);
+            narrow = static_cast<float>(value);
+        }
+        sum += __double2ll_rn(value * FIXED_ONE);
+        squares += __double2ll_rn(__dmul_rn(value, value) * FIXED_ONE);
+        least = fminf(least, narrow);
+        most  = fmaxf(most, narrow);
+    }
+    sum     = add_whole(sum);
+    squares = add_whole(squares);
+    for (int step = 16; step > 0; step /= 2) {
+        least = fminf(least, __shfl_xor_sync(~0u, least, step));
+        most  = fmaxf(most, __shfl_xor_sync(~0u, most, step));
+    }
+    if (threadIdx.x % 32 == 0) {
+        out.sum[quantity]     = sum;
+        out.squares[quantity] = squares;
+        out.min[quantity]     = least;
+        out.max[quantity]     = most;
+    }
+}
+
+__device__ static void count_bins(int *bins, const run_place &at, int histogram,
+                                  const float *values, const double *scale)
+{
+    if (!at.has(HL_N_QUANTITIES + histogram))
+        return;
+    for (int64_t i = threadIdx.x % 32; i < at.n; i += 32) {
+        double place = static_cast<double>(values[at.first + i]);
+        if (scale != nullptr)
+            place = __dmul_rn(place, scale[at.plan + i]);
+        place *= N_BINS;
+        place   = place > 0.0 ? place : 0.0;
+        int bin = static_cast<int>(place < N_BINS - 1 ? place : N_BINS - 1);
+        atomicAdd(bins + histogram * N_BINS + bin, 1);
+    }
+}
+
+__device__ static void add_lookback(const reduce_work &w, const run_place &at, int64_t head)
+{
+    for (int64_t to = 0; to < w.n_types; to++) {
+        int64_t sum = 0;
+
+        for (int64_t i = threadIdx.x % 32; i < at.n; i += 32) {
+            float share = w.mass[(at.first + i) * w.n_types + to];
+            share       = share > 0.0f ? share : 0.0f;
+            share       = share < 1.0f ? share : 1.0f;
+            sum += __float2ll_rn(share * 0x1p22f);
+        }
+        sum = add_whole(sum);
+        if (threadIdx.x % 32 == 0)
+            atomicAdd(reinterpret_cast<unsigned long long *>(w.lookback) +
+                          (head * w.n_types + at.run.type) * w.n_types + to,
+                      static_cast<unsigned long long>(sum));
+    }
+}
+
+__device__ static void add_bins(const reduce_work &w, int *bins, const run_place &at, int64_t head)
+{
+    for (int i = threadIdx.x % 32; i < N_BIN_COUNTS; i += 32)
+        bins[i] = 0;
+    __syncwarp();
+    count_bins(bins, at, HL_HIST_NORMALISED, w.values[HL_Q_ENTROPY], w.inverse);
+    count_bins(bins, at, HL_HIST_NOSINK, w.values[HL_Q_NOSINK], w.inverse_other);
+    count_bins(bins, at, HL_HIST_PEAK, w.values[HL_Q_PEAK], nullptr);
+    __syncwarp();
+    for (int i = threadIdx.x % 32; i < N_BIN_COUNTS; i += 32) {
+        if (bins[i] != 0)
+            atomicAdd(reinterpret_cast<unsigned long long *>(w.histogram) + head * N_BIN_COUNTS + i,
+                      static_cast<unsigned long long>(bins[i]));
+    }
+}
+
+__global__ static void __launch_bounds__(32 * REDUCE_WARPS)
+    reduce(const __grid_constant__ reduce_work w)
+{
+    __shared__ int bins[REDUCE_WARPS][N_BIN_COUNTS];
+    int64_t        number = static_cast<int64_t>(blockIdx.x) * REDUCE_WARPS + threadIdx.x / 32;
+    int64_t        head   = number / w.n_runs;
+
+    if (head >= w.n_heads)
+        return;
+    run_place    at(w, head, number - head * w.n_runs);
+    hl_run_sums &out = w.sums[number];
+    bool         ok  = is_small(w, at);
+
+    if (threadIdx.x % 32 == 0)
+        out.is_small = ok;
+    if (!ok)
+        return;
+    for (int quantity = 0; quantity < HL_N_QUANTITIES; quantity++)
+        reduce_quantity(out, w, at, quantity);
+    add_bins(w, bins[threadIdx.x / 32], at, head);
+    if (w.lookback != nullptr)
+        add_lookback(w, at, head);
+}
+
+static reduce_work describe_sums(const hl_device_reduce *o)
+{
+    const hl_attention_result *r = o->rows;
+
+    return { o->sums,
+             o->histogram,
+             o->lookback,
+             { r->entropy, r->entropy, r->renyi2, r->varentropy, r->peak, r->diagonal, r->previous,
+               r->first, r->entropy_nosink },
+             r->segment_mass,
+             o->runs,
+             o->log_n,
+             o->inverse,
+             o->inverse_other,
+             o->n_runs,
+             o->n_types,
+             o->n_heads,
+             o->batch_rows };
+}
+
+hl_status op_reduce(hl_device *device, const hl_device_reduce *o)
+{
+    size_t n_bins  = static_cast<size_t>(o->n_heads) * N_BIN_COUNTS * sizeof(int64_t);
+    size_t n_table = static_cast<size_t>(o->n_heads * o->n_types * o->n_types) * sizeof(int64_t);
+
+    HL_CUDA_TRY(check(cudaMemsetAsync(o->histogram, 0, n_bins, device->stream), "zeroes"));
+    if (o->lookback != nullptr)
+        HL_CUDA_TRY(check(cudaMemsetAsync(o->lookback, 0, n_table, device->stream), "zeroes"));
+    if (o->n_runs == 0 || o->n_heads == 0)
+        return HL_OK;
+    reduce<<<blocks_for(o->n_runs * o->n_heads, REDUCE_WARPS), 32 * REDUCE_WARPS, 0,
+             device->stream>>>(describe_sums(o));
+    return check(cudaGetLastError(), "sums of rows");
+}
+
+} // namespace headlight

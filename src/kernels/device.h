@@ -1,0 +1,363 @@
+/* device.h - a device is a table of functions over memory of its own.
+ *
+ * Where kernels.h lets the CPU's instruction sets stand in for each other, this lets whole
+ * models run somewhere else: the weights, the keys and values and the rows being worked on
+ * live in the device's memory, and model/device_*.c calls these operations on them.  There are two:
+ *
+ *     host   memory is memory, operations are the CPU's kernels (device_host.c); the definition,
+ *            and what tests run the driver on
+ *     cuda   an NVIDIA GPU (cuda/), opened at run time by cuda.c
+ *
+ * Letters: B sequences of a chunk, C rows of each, N = B C, D d_model, H heads, K K/V heads,
+ * d d_head, S n_ctx, F d_mlp, V d_vocab.  Rows beyond a sequence's `lengths` are padding: they may be
+ * computed, hold anything, and must never be written to a cache nor be read for another row.
+ *
+ * Types.  A session has one compute type, F32, BF16 or F16 ("T" below): that of weights, of what
+ * products read and write, of q, k, v and the cache.  Products add up in f32.  The residual
+ * stream, logits, biases, norm weights, angles and statistics are f32.  Integers are int64_t.
+ *
+ * Order.  Operations run in the order they are issued, and may return before they are done
+ * (a stream).  Sizes and pointers are arguments on the host; what changes from one decoded token to
+ * the next (tokens, positions, lengths, angles) is read from device memory, so that the same calls can
+ * be recorded once and replayed.
+ *
+ * Arguments are checked by the driver; tables check only what a device itself limits.  A function that
+ * fails returns a status and leaves the reason in error(), for this thread; a failed
+ * operation may also show up in a later call.  One thread at a time uses a device. */
+#ifndef HL_KERNELS_DEVICE_H
+#define HL_KERNELS_DEVICE_H
+
+#include "base/row_runs.h"
+#include "headlight.h"
+#include "kernels/dense.h"
+#include "kernels/pattern.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Grows when anything below changes. */
+#define HL_DEVICE_INTERFACE 1
+
+/* What was opened: streams, handles of libraries, scratch of its own. */
+typedef struct hl_device hl_device;
+/* Operations recorded, to be run again. */
+typedef struct hl_device_graph hl_device_graph;
+
+/* Where the rows of a chunk stand.  Row r of sequence b is row b C + r of every (N, ...) array. */
+typedef struct hl_device_places {
+    int64_t        n_batch;    /* B */
+    int64_t        batch_rows; /* C */
+    const int64_t *start;      /* (B) on the device: the position of row 0 */
+    const int64_t *lengths;    /* (B) on the device: rows that count */
+    const int64_t *sequences;  /* (B) on the device: which sequence of the cache it is */
+} hl_device_places;
+
+/* ------------------------------------------------------------------ products */
+
+/* out (N, n_out) = x W' + bias. */
+typedef struct hl_device_linear {
+    void        *out;       /* of out_dtype, rows out_stride elements apart */
+    hl_dtype     out_dtype; /* T, or F32 */
+    int64_t      out_stride;
+    const void  *x; /* of T, rows x_stride elements apart */
+    int64_t      x_stride;
+    const void  *weight; /* (n_out, n_in) of T, packed */
+    const float *bias;   /* (n_out) or NULL */
+    hl_dtype     dtype;  /* T */
+    int64_t      n_rows;
+    int64_t      n_in;
+    int64_t      n_out;
+} hl_device_linear;
+
+/* A mixture of experts: each row goes through its n_used best by router logits (the lowest of
+ * equals first), weighted with their softmax: over the chosen, or over all of them.
+ *
+ *     out (N, D) = sum over the chosen of  weight * expert(x),  added up by rising expert
+ *
+ * An expert is down(act(gate x) * (up x)), or down(act(up x)) where it is not gated. */
+typedef struct hl_device_experts {
+    void         *out;       /* (N, D) of T, overwritten */
+    const void   *x;         /* (N, D) of T */
+    const float  *router;    /* (N, n_experts) logits; may be overwritten */
+    const void   *up;        /* (n_experts, 2 F, D) of T, an expert's gate rows before its up rows;
+                              * (n_experts, F, D) where it is not gated */
+    const float  *up_bias;   /* (n_experts, 2 F or F) or NULL */
+    const void   *down;      /* (n_experts, D, F) of T */
+    const float  *down_bias; /* (n_experts, D) or NULL */
+    hl_dtype      dtype;
+    int64_t       n_rows;
+    int64_t       d_model;
+    int64_t       d_expert; /* F */
+    int64_t       n_experts;
+    int64_t       n_used;
+    bool          over_all; /* the softmax is over all experts */
+    bool          is_gated;
+    hl_activation activation;
+    float         limit;
+    void         *work; /* experts_bytes() of device memory */
+} hl_device_experts;
+
+/* out (N, n) += sigmoid(logit[row]) * x: the expert that every row uses. */
+typedef struct hl_device_add_gated {
+    void        *out;   /* of T */
+    const void  *x;     /* of T */
+    const float *logit; /* (N) */
+    hl_dtype     dtype;
+    int64_t      n_rows;
+    int64_t      n;
+} hl_device_add_gated;
+
+/* ---------------------------------------------------------------- row by row */
+
+/* out (N, n) = scale * table[token] (or `base` itself), plus rows of the other tables where there
+ * are any.  Padding has no position to look up: its rows are left alone. */
+typedef struct hl_device_embed {
+    void            *out;       /* (N, n) of out_dtype, packed */
+    hl_dtype         out_dtype; /* F32, or T */
+    const void      *base;      /* (N, n) of T instead of table and scale, or NULL */
+    const void      *table;     /* (V, n) of T */
+    const int64_t   *tokens;    /* (N) on the device */
+    float            scale;
+    const void      *position_table; /* (positions, n) of T or NULL: row start + r */
+    const void      *type_table;     /* (types, n) of T or NULL */
+    const int64_t   *types;          /* (N) on the device */
+    hl_dtype         dtype;
+    int64_t          n;
+    hl_device_places places;
+} hl_device_embed;
+
+/* A residual sum and the norm after it, in this order, each part where it is wanted:
+ *
+ *     x   += add_scale * add[0];  x += add_scale * add[1]
+ *     out  = norm(x)
+ *     kept = the same as out, in f32
+ *
+ * out, kept and x may be the same memory where their types are. */
+typedef struct hl_device_norm {
+    void       *out; /* (N, n) of out_dtype, packed, or NULL */
+    hl_dtype    out_dtype;
+    float      *kept; /* (N, n) or NULL */
+    void       *x;    /* (N, n) of x_dtype, packed; written only where something is added */
+    hl_dtype    x_dtype;
+    const void *add[2]; /* (N, n) of `dtype`, or NULL */
+    hl_dtype    dtype;  /* T */
+    float       add_scale;
+    bool        is_plain; /* norm(x) = x: a conversion */
+    hl_norm     norm;     /* weight and bias on the device */
+    int64_t     n_rows;
+    int64_t     n;
+} hl_device_norm;
+
+/* cosine, sine (N, n_pairs) = factor * cos, sin of float(position) * frequency, that product rounded
+ * to float, the functions as in double. */
+typedef struct hl_device_angles {
+    float           *cosine;
+    float           *sine;
+    const float     *frequencies; /* (B, n_pairs) on the device */
+    int64_t          n_pairs;
+    float            factor;
+    hl_device_places places;
+} hl_device_angles;
+
+typedef enum hl_device_head_norm {
+    HL_HEAD_NORM_NONE = 0,
+    HL_HEAD_NORM_SHARED, /* over each head, weights (d) for all */
+    HL_HEAD_NORM_EACH,   /* over each head, weights (heads, d)  */
+    HL_HEAD_NORM_ALL,    /* over all heads of a row together, weights (heads d) */
+} hl_device_head_norm;
+
+/* From the projections to attention: norms of q and k, RoPE on both, k and v into the cache.  Row
+ * r of qkv holds H heads of q, K of k, K of v, d each; q and k are changed there too. */
+typedef struct hl_device_heads {
+    void               *qkv;     /* (N, (H + 2 K) d) of T, packed */
+    void               *k_cache; /* (sequences, K, S, d) of T */
+    void               *v_cache;
+    hl_dtype            dtype;
+    int64_t             n_heads;
+    int64_t             n_kv_heads;
+    int64_t             d_head;
+    int64_t             n_ctx; /* S */
+    hl_device_head_norm norm;
+    hl_norm             q_norm; /* weight and bias on the device */
+    hl_norm             k_norm;
+    const float        *cosine; /* (N, n_pairs) or NULL: no RoPE */
+    const float        *sine;
+    int64_t             n_pairs; /* the first 2 n_pairs of d turn */
+    bool                interleaved;
+    hl_device_places    places;
+} hl_device_heads;
+
+/* out (N, n) = act(gate) * up, all that hl_dense.activate does; out may be gate. */
+typedef struct hl_device_activate {
+    void         *out;  /* of T, packed */
+    const void   *gate; /* of T, rows x_stride apart */
+    const void   *up;   /* of T, rows x_stride apart; NULL: ones */
+    int64_t       x_stride;
+    hl_dtype      dtype;
+    hl_activation activation;
+    float         limit;
+    int64_t       n_rows;
+    int64_t       n;
+} hl_device_activate;
+
+/* out row i = x row index[i], or row i where index is NULL: gathers, packs and converts. */
+typedef struct hl_device_copy_rows {
+    void          *out;
+    hl_dtype       out_dtype;
+    int64_t        out_stride;
+    const void    *x;
+    hl_dtype       x_dtype;
+    int64_t        x_stride;
+    const int64_t *index; /* (n_rows) on the device; a negative one leaves its row alone */
+    int64_t        n_rows;
+    int64_t        n;
+} hl_device_copy_rows;
+
+/* ---------------------------------------------------------------- the end */
+
+/* logits (count) *= scale, then softcap tanh(x / softcap) where that is not 0. */
+typedef struct hl_device_cap {
+    float  *x;
+    int64_t count;
+    float   scale;
+    float   softcap;
+} hl_device_cap;
+
+/* What rows of logits say: as hl_logits_read of model/logits.h. */
+typedef struct hl_device_logits {
+    const float   *logits; /* (n_rows, n) */
+    int64_t        n_rows;
+    int64_t        n;
+    const int64_t *targets; /* (n_rows) on the device or NULL; negative: none */
+    int64_t       *top;     /* (n_rows) each of these, or NULL; the lowest of equals */
+    float         *entropy;
+    float         *gap; /* the largest minus the second */
+    double        *lse;
+    float         *target; /* the target's logit */
+} hl_device_logits;
+
+/* *flag |= 1 where a row that counts holds a NaN or an infinity. */
+typedef struct hl_device_finite {
+    int32_t         *flag; /* on the device */
+    const float     *x;    /* (N, n) */
+    int64_t          n;
+    hl_device_places places;
+} hl_device_finite;
+
+/* ------------------------------------------------------------------- watching */
+
+/* Whole rows of attention, after the operator has run on the same problem; as
+ * hl_attention_pattern, whose double precision need not be had. */
+typedef struct hl_device_patterns {
+    float              *out;        /* (n_items, out_stride), 0 where hidden, up to out_stride */
+    int64_t             out_stride; /* at least problem->n_keys */
+    hl_pattern_row     *statistics; /* (n_items) or NULL */
+    const hl_attention *problem;    /* on the host, its pointers on the device */
+    const int64_t      *items;      /* (n_items, 3) on the device: batch, head, row; a row below 0
+                                     * leaves its place in `out` alone */
+    int64_t             n_items;
+} hl_device_patterns;
+
+/* Sums of rows, for a profile: base/row_runs.h.  log_n and the inverses are of every row of a
+ * sequence, (B, C).  FAIR is entropy * inverse in double; so are the histograms' NORMALISED, and
+ * NOSINK with inverse_other; bins are min(max(value * 64, 0), 63) truncated.  A share of
+ * the lookback is hl_unit_share of stats/exact.h: round(clamp(mass, 0, 1) * 2^22), to even. */
+typedef struct hl_device_reduce {
+    hl_run_sums               *sums;      /* (H, n_runs) */
+    int64_t                   *histogram; /* (H, HL_N_HISTOGRAMS, 64), overwritten */
+    int64_t                   *lookback;  /* (H, n_types, n_types), overwritten; NULL: not wanted */
+    const hl_attention_result *rows;      /* on the host, its pointers on the device: (B, H, C) */
+    const hl_run              *runs;      /* (n_runs) */
+    int64_t                    n_runs;
+    const double              *log_n;
+    const double              *inverse;
+    const double              *inverse_other;
+    int64_t                    n_types; /* of rows->segment_mass */
+    int64_t                    n_heads;
+    int64_t                    batch_rows; /* C */
+} hl_device_reduce;
+
+/* ------------------------------------------------------------------ the table */
+
+typedef struct hl_device_memory {
+    size_t free_bytes;
+    size_t total_bytes;
+} hl_device_memory;
+
+/* Copies to the host run beside later work, in lanes that can be waited for one by one. */
+enum { HL_DEVICE_LANES = 2 };
+
+typedef struct hl_device_ops {
+    int         interface; /* HL_DEVICE_INTERFACE */
+    const char *name;
+    const char *(*error)(void);
+
+    /* HL_NOT_FOUND where there is no such device.  n_threads is for devices that use the host's. */
+    hl_status (*open)(hl_device **out, int n_threads);
+    void (*close)(hl_device *device); /* waits for what is under way; NULL is fine */
+    hl_status (*memory)(hl_device *device, hl_device_memory *out);
+
+    /* Zeroed.  HL_NO_MEMORY where there is not enough; the driver says what was asked. */
+    hl_status (*alloc)(hl_device *device, void **out, size_t n_bytes);
+    void (*free)(hl_device *device, void *block);
+    /* Host memory that copies are fast to and from. */
+    hl_status (*alloc_host)(hl_device *device, void **out, size_t n_bytes);
+    void (*free_host)(hl_device *device, void *block);
+
+    /* In the order of operations.  `from` must stay as it is until the next wait, unless it lies in
+     * memory that is not of alloc_host: then it has been read when the call returns. */
+    hl_status (*copy_in)(hl_device *device, void *to, const void *from, size_t n_bytes);
+    hl_status (*zero)(hl_device *device, void *to, size_t n_bytes);
+    /* Once all issued so far is done, and beside what is issued later, which must not write `from`
+     * before arrived(lane). */
+    hl_status (*copy_out)(hl_device *device, int lane, void *to, const void *from, size_t n_bytes);
+    /* Waits for the lane's copies; wait: for everything. */
+    hl_status (*arrived)(hl_device *device, int lane);
+    hl_status (*wait)(hl_device *device);
+
+    /* to (n_values) of to_dtype = stored values on the host of any type that hl_dequantise reads,
+     * whole blocks; `from` has been read when the call returns. */
+    hl_status (*put_values)(hl_device *device, void *to, hl_dtype to_dtype, const void *from,
+                            hl_dtype from_dtype, int64_t n_values);
+
+    hl_status (*linear)(hl_device *device, const hl_device_linear *linear);
+    /* Of device memory that experts() of so many rows at most works in; device may be NULL. */
+    size_t (*experts_bytes)(hl_device *device, const hl_device_experts *experts);
+    hl_status (*experts)(hl_device *device, const hl_device_experts *experts);
+    hl_status (*add_gated)(hl_device *device, const hl_device_add_gated *add);
+    hl_status (*embed)(hl_device *device, const hl_device_embed *embed);
+    hl_status (*norm)(hl_device *device, const hl_device_norm *norm);
+    hl_status (*angles)(hl_device *device, const hl_device_angles *angles);
+    hl_status (*heads)(hl_device *device, const hl_device_heads *heads);
+    hl_status (*activate)(hl_device *device, const hl_device_activate *activate);
+    hl_status (*copy_rows)(hl_device *device, const hl_device_copy_rows *copy);
+    hl_status (*cap)(hl_device *device, const hl_device_cap *cap);
+    hl_status (*logits)(hl_device *device, const hl_device_logits *logits);
+    hl_status (*finite)(hl_device *device, const hl_device_finite *finite);
+
+    /* hl_attention_forward with every pointer of both structs on the device, query_start and
+     * key_length among them; the problem is complete: strides, scale and flags filled in, and no
+     * key_length is above n_keys. */
+    hl_status (*attention)(hl_device *device, const hl_attention_result *result,
+                           const hl_attention *problem);
+    hl_status (*patterns)(hl_device *device, const hl_device_patterns *patterns);
+    hl_status (*reduce)(hl_device *device, const hl_device_reduce *reduce);
+
+    /* What is issued between the two is recorded, not run; only operations, zero and copies within
+     * lanes may be.  NULL, all four: the device records nothing. */
+    hl_status (*graph_begin)(hl_device *device);
+    hl_status (*graph_end)(hl_device *device, hl_device_graph **out);
+    hl_status (*graph_run)(hl_device *device, const hl_device_graph *graph);
+    void (*graph_free)(hl_device *device, hl_device_graph *graph);
+} hl_device_ops;
+
+/* The table of a device by name, "host" or "cuda"; HL_NOT_FOUND with what is missing. */
+hl_status hl_device_find(const hl_device_ops **out, const char *name);
+
+extern const hl_device_ops hl_device_host;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

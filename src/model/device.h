@@ -1,0 +1,272 @@
+/* device.h - a session whose model runs on a device: kernels/device.h.
+ *
+ * The session's public half, its checks and its chunks are those of the CPU; from hl_forward on the
+ * work is done here, in the device's memory.  What the tap wants is copied back to
+ * session->rows and session->statistics, so that what is told is told the same way.
+ *
+ *     device_session.c    which device, all memory, closing
+ *     device_weights.c    weights, as products want them
+ *     device_inputs.c     what a chunk reads beside weights and cache
+ *     device_forward.c    one chunk through all blocks
+ *     device_attention.c  the attention branch, whole rows of it
+ *     device_ends.c       embedding; final norm, logits and lens
+ *     device_tap.c        what is copied back, and who is told
+ *
+ * Layers alternate between two lanes of memory for what is told, so that one layer's rows are
+ * copied and looked at while the next is computed.  A step of decoding, few rows and nothing but their
+ * statistics wanted, keeps those of all layers until the end instead, and is recorded so that it can be
+ * replayed. */
+#ifndef HL_MODEL_DEVICE_H
+#define HL_MODEL_DEVICE_H
+
+#include "kernels/device.h"
+#include "model/session.h"
+
+/* Memory handed out in order from one block; while base is NULL it is only counted. */
+typedef struct hl_arena {
+    uint8_t *base;
+    size_t   used;
+} hl_arena;
+
+void *hl_arena_take(hl_arena *arena, int64_t count, size_t size);
+
+/* ------------------------------------------------------------------- weights */
+
+/* Several maps of one input lie one after the other as one. */
+typedef struct hl_device_map {
+    void   *weight; /* (n_out, n_in) of T; NULL: the model has none */
+    float  *bias;   /* (n_out) or NULL */
+    int64_t n_out;
+    int64_t n_in;
+} hl_device_map;
+
+/* All on the device; a norm's numbers stand one after the other where heads have their own. */
+typedef struct hl_device_vector {
+    float *weight;
+    float *bias;
+} hl_device_vector;
+
+typedef struct hl_device_layer {
+    hl_device_map    qkv;
+    hl_device_map    o;
+    hl_device_map    up; /* the gate's rows first, if it is gated */
+    hl_device_map    down;
+    hl_device_map    router;
+    hl_device_map    experts_up; /* all experts' */
+    hl_device_map    experts_down;
+    hl_device_map    shared_router;
+    hl_device_map    shared_up;
+    hl_device_map    shared_down;
+    hl_device_vector attn_norm, attn_post_norm, mlp_norm, mlp_post_norm;
+    hl_device_vector q_norm, k_norm;
+    hl_device_vector sinks;
+} hl_device_layer;
+
+typedef struct hl_device_weights {
+    hl_device_layer *layers; /* (n_layers) on the host */
+    hl_device_map    embed, embed_in, position, token_type, embed_out, head_dense, lm_head;
+    hl_device_vector embed_norm, final_norm, head_norm;
+    float           *alibi_slopes; /* (H) or NULL */
+    float           *key_bias;     /* (H, S) or NULL */
+} hl_device_weights;
+
+/* -------------------------------------------------------------------- memory */
+
+/* Rows that a tap may want, in the order of HL_WANT_Q to HL_WANT_RESID_POST. */
+enum {
+    HL_KEPT_Q = 0,
+    HL_KEPT_K,
+    HL_KEPT_V,
+    HL_KEPT_Z,
+    HL_KEPT_PRE,
+    HL_KEPT_MID,
+    HL_KEPT_POST,
+    HL_N_KEPT
+};
+
+/* Memory of the device, and of the host what is copied of it. */
+typedef struct hl_device_pair {
+    void *device;
+    void *host;
+} hl_device_pair;
+
+/* What is told of one layer. */
+typedef struct hl_device_lane {
+    hl_device_pair statistics;      /* see hl_device_place_statistics */
+    hl_device_pair kept[HL_N_KEPT]; /* floats: all rows, or the tap's */
+    hl_device_pair pattern;         /* (B, H, n_patterns, S) */
+    hl_device_pair exact;           /* (B, H, n_patterns) */
+    hl_device_pair items;           /* (B, H, n_patterns, 3) */
+    hl_device_pair sums;            /* see place_sums of device_tap.c */
+    bool           is_summed;       /* they stand for statistics */
+    int64_t        n_runs;          /* of sums */
+    hl_device_pair lens;            /* tops, entropies and gaps of (N) rows */
+    int64_t        layer;           /* -1: nothing is under way */
+    uint32_t       kinds;           /* those of `kept` that are, a bit each */
+} hl_device_lane;
+
+/* Rows of the chunk, on the device. */
+typedef struct hl_device_rows {
+    float   *x;                  /* (N, D) the residual stream */
+    void    *normed;             /* (N, D) of T */
+    void    *branch;             /* (N, D) what attention gives */
+    void    *mlp;                /* (N, D) what the MLP gives */
+    void    *qkv;                /* (N, (H + 2 K) d) */
+    void    *z;                  /* (N, H d) */
+    void    *up;                 /* (N, 2 F) */
+    void    *active;             /* (N, F) */
+    void    *shared;             /* (N, D) of the expert that all use */
+    float   *router;             /* (N, n_experts), and (N) of the shared expert behind them */
+    void    *work;               /* of experts */
+    void    *embedded;           /* (N, d_embed) where that is not D */
+    float   *cosine[HL_N_ROPES]; /* (N, n_dims/2) */
+    float   *sine[HL_N_ROPES];
+    float   *last;     /* (logit_rows, D) rows of x, gathered */
+    void    *hidden;   /* (logit_rows, D or d_embed) of T */
+    void    *narrow;   /* the same */
+    float   *plain;    /* (logit_rows, D) what the final norm gives, as floats */
+    float   *logits;   /* (logit_rows, V) */
+    int32_t *flag;     /* some number is none */
+    uint8_t *segments; /* (sequences, S) */
+} hl_device_rows;
+
+/* What a chunk reads beside weights and cache: on the device, in one block with its host copy. */
+typedef struct hl_device_inputs {
+    hl_device_pair block;
+    size_t         used;
+
+    hl_device_places places;
+    const int64_t   *ends;    /* (B) keys that exist */
+    const int64_t   *tokens;  /* (N) */
+    const int64_t   *types;   /* (N) */
+    const int64_t   *last;    /* (B) the last row of each sequence */
+    const int64_t   *sampled; /* (n_sampled) rows that the tap names, -1: none; NULL: all */
+    int64_t         *host_sampled;
+    int64_t          n_sampled;
+    const float     *frequencies[HL_N_ROPES]; /* (B, n_dims/2) */
+    const float     *gates;                   /* (L, H), with gates_each (B, L, H); NULL: ones */
+    bool             gates_differ;
+    int64_t          n_keys; /* no sequence has more: a bound that seldom changes */
+} hl_device_inputs;
+
+/* What the tap's plan asks for, on the device. */
+typedef struct hl_device_plan {
+    hl_run  *runs;    /* (max_runs) */
+    double  *numbers; /* (3, N) log_n, inverse, inverse_other */
+    int64_t  max_runs;
+    int64_t  n_runs;
+    uint64_t version; /* of what is there; 0: nothing */
+} hl_device_plan;
+
+/* A step of decoding that was recorded, and what it was recorded for. */
+typedef struct hl_device_step {
+    hl_device_graph *graph; /* NULL: none yet */
+    int64_t          n_batch;
+    int64_t          n_rows;
+    int64_t          n_keys;
+    int64_t          n_segments;
+    bool             is_watched;
+    bool             has_gates;
+    bool             gates_differ;
+    int64_t         *sequences; /* (B) */
+} hl_device_step;
+
+enum { HL_STEP_ROWS = 64, HL_DEVICE_STEPS = 4 };
+
+typedef struct hl_device_session {
+    const hl_device_ops *ops;
+    hl_device           *device;
+    hl_dtype             dtype; /* T */
+    size_t               size;  /* bytes of one */
+    hl_device_weights    weights;
+    hl_device_rows       rows;
+    hl_device_inputs     inputs;
+    hl_device_lane       lanes[HL_DEVICE_LANES];
+    hl_device_plan       plan;
+    hl_device_pair       all_statistics; /* of a step: (L) blocks of step_bytes */
+    size_t               step_bytes;     /* of the step at hand */
+    int64_t              step_rows;      /* no step has more */
+    hl_device_pair       ends; /* rows at the end on their way out: lens, hidden, logits */
+    int64_t             *tops; /* (B) the likeliest tokens after all sequences, or NULL */
+    int32_t             *flag; /* rows.flag on the host */
+    float               *scattered[HL_N_KEPT]; /* (N, width) host: sampled rows at their places */
+    int64_t              logit_rows;           /* logits are made for so many rows at a time */
+    int64_t              n_patterns;           /* whole rows of the chunk at hand */
+    const void          *pending[2];           /* what is to be added to x before it is next read */
+    hl_device_step       steps[HL_DEVICE_STEPS];
+    int                  next_step;                              /* the oldest */
+    void                *weight_block, *cache_block, *row_block; /* the device's */
+    void                *host_block;
+} hl_device_session;
+
+/* -------------------------------------------------------------------- calls */
+
+/* device_session.c: the device that the options, the process or the environment name. */
+typedef struct hl_device_choice {
+    const hl_device_ops *ops; /* NULL: the CPU */
+    hl_dtype             dtype;
+} hl_device_choice;
+hl_status hl_device_choose(hl_device_choice *out, const hl_session_options *options);
+/* All that the session has on the device; while session->counting, only how much it is. */
+hl_status hl_device_session_open(hl_session *session, const hl_device_choice *choice);
+void      hl_device_session_close(hl_session *session);
+/* Wraps a failure of the device in a message of its own. */
+hl_status hl_device_checked(const hl_device_session *d, hl_status status, const char *what);
+
+/* device_weights.c: lays all weights out in the arena and, where it has memory, fills them. */
+hl_status hl_device_load_weights(hl_session *session, hl_arena *arena);
+
+/* device_inputs.c */
+size_t    hl_device_inputs_bytes(const hl_session *session);
+hl_status hl_device_put_inputs(hl_session *session, const hl_chunk *chunk);
+
+/* device_forward.c */
+hl_status hl_device_forward(hl_session *session, const hl_chunk *chunk);
+/* out (n_rows, n_out) = x W' + b; out of out_dtype, both packed. */
+hl_status         hl_device_multiply(const hl_session *session, void *out, hl_dtype out_dtype,
+                                     const void *x, const hl_device_map *map, int64_t n_rows);
+hl_device_experts hl_device_experts_of(const hl_session *session, int64_t layer, int64_t n_rows);
+hl_norm           hl_device_norm_of(const hl_session *session, const hl_device_vector *vector);
+/* x with all that is pending added. */
+hl_status hl_device_settle(const hl_session *session, const hl_chunk *chunk);
+
+/* device_attention.c */
+hl_status hl_device_attend(hl_session *session, const hl_chunk *chunk, int64_t layer,
+                           const hl_attention_result *statistics);
+/* Whole rows at the tap's positions into the lane; after hl_device_attend. */
+hl_status hl_device_make_patterns(hl_session *session, const hl_chunk *chunk, int64_t layer,
+                                  hl_device_lane *lane);
+
+/* device_ends.c */
+hl_status hl_device_embed_rows(hl_session *session, const hl_chunk *chunk);
+/* Lens of x into the lane. */
+hl_status hl_device_make_lens(hl_session *session, const hl_chunk *chunk, hl_device_lane *lane);
+/* Final norm, logits, lens of all rows to the tap. */
+hl_status hl_device_final(hl_session *session, const hl_chunk *chunk);
+/* Logits of each sequence's last row, or the likeliest token: made, sent and, once lane 0 has
+ * arrived, received into session->rows.last and tops. */
+hl_status hl_device_make_last(hl_session *session, const hl_chunk *chunk);
+hl_status hl_device_send_last(hl_session *session, const hl_chunk *chunk);
+hl_status hl_device_receive_last(hl_session *session, const hl_chunk *chunk);
+
+/* device_tap.c: the parts of a block of statistics for so many rows and heads. */
+hl_attention_result hl_device_place_statistics(void *block, int64_t count, int64_t n_segments);
+size_t              hl_device_statistics_bytes(int64_t count, int64_t n_segments);
+/* Rows of x, q, ... as they are now into the lane. */
+hl_status hl_device_keep(hl_session *session, const hl_chunk *chunk, hl_device_lane *lane,
+                         uint32_t kinds);
+/* Sums of the lane's statistics, where the tap asks for them: right after they are made. */
+hl_status hl_device_sum(hl_session *session, const hl_chunk *chunk, hl_device_lane *lane);
+size_t    hl_device_sums_bytes(const hl_session *session, int64_t n_runs);
+hl_status hl_device_send(hl_session *session, const hl_chunk *chunk, int lane);
+/* Waits for a lane's layer and tells it; nothing where none is under way. */
+hl_status hl_device_tell(hl_session *session, const hl_chunk *chunk, int lane);
+hl_status hl_device_tell_embedded(hl_session *session, const hl_chunk *chunk);
+hl_status hl_device_tell_steps(hl_session *session, const hl_chunk *chunk);
+
+static inline bool hl_device_is_watched(const hl_chunk *chunk)
+{
+    return chunk->feed->tap != NULL && chunk->feed->tap->layer != NULL;
+}
+
+#endif

@@ -1,0 +1,403 @@
+/* device_ends.c - tokens to the residual stream and the stream to words, on a device; the
+ * formulas are those of forward_ends.c. */
+#include <string.h>
+
+#include "base/status.h"
+#include "model/device.h"
+
+/* ----------------------------------------------------------------- embedding */
+
+static hl_status embed(const hl_device_session *d, const hl_device_embed *embed)
+{
+    return hl_device_checked(d, d->ops->embed(d->device, embed), "embedding");
+}
+
+hl_status hl_device_embed_rows(hl_session *session, const hl_chunk *chunk)
+{
+    hl_status                status = HL_OK;
+    hl_device_session       *d      = session->device;
+    const hl_device_weights *w      = &d->weights;
+    int64_t                  n_rows = chunk->n_batch * chunk->n_rows;
+    hl_device_embed          whole  = { .out            = d->rows.x,
+                                        .out_dtype      = HL_DTYPE_F32,
+                                        .table          = w->embed.weight,
+                                        .tokens         = d->inputs.tokens,
+                                        .scale          = (float)session->config->embed_scale,
+                                        .position_table = w->position.weight,
+                                        .type_table     = w->token_type.weight,
+                                        .types          = d->inputs.types,
+                                        .dtype          = d->dtype,
+                                        .n              = session->config->d_model,
+                                        .places         = d->inputs.places };
+
+    if (w->embed_in.weight != NULL) {
+        hl_device_embed narrow = whole;
+
+        narrow.out            = d->rows.embedded;
+        narrow.out_dtype      = d->dtype;
+        narrow.position_table = NULL;
+        narrow.type_table     = NULL;
+        narrow.n              = session->config->d_embed;
+        HL_TRY(embed(d, &narrow));
+        HL_TRY(hl_device_multiply(session, d->rows.normed, d->dtype, d->rows.embedded, &w->embed_in,
+                                  n_rows));
+        whole.base = d->rows.normed;
+    }
+    HL_TRY(embed(d, &whole));
+    if (hl_session_param_of(session, HL_ROLE_EMBED_NORM, -1, 0) != NULL)
+        HL_TRY(hl_device_checked(
+            d,
+            d->ops->norm(d->device,
+                         &(hl_device_norm){ .out       = d->rows.x,
+                                            .out_dtype = HL_DTYPE_F32,
+                                            .x         = d->rows.x,
+                                            .dtype     = d->dtype,
+                                            .norm      = hl_device_norm_of(session, &w->embed_norm),
+                                            .n_rows    = n_rows,
+                                            .n         = session->config->d_model }),
+            "norm"));
+
+done:
+    return status;
+}
+
+/* ---------------------------------------------------------------------- head */
+
+/* out (n_rows, D) of out_dtype from rows of the residual stream. */
+static hl_status finish_hidden(const hl_session *session, void *out, hl_dtype out_dtype,
+                               const float *x, int64_t n_rows)
+{
+    const hl_device_session *d = session->device;
+
+    return hl_device_checked(
+        d,
+        d->ops->norm(d->device,
+                     &(hl_device_norm){ .out       = out,
+                                        .out_dtype = out_dtype,
+                                        .x         = (float *)x,
+                                        .dtype     = d->dtype,
+                                        .is_plain  = session->config->no_final_norm,
+                                        .norm = hl_device_norm_of(session, &d->weights.final_norm),
+                                        .n_rows = n_rows,
+                                        .n      = session->config->d_model }),
+        "norm");
+}
+
+/* An encoder's head, in rows.narrow. */
+static hl_status run_head(const hl_session *session, int64_t n_rows)
+{
+    hl_status                status = HL_OK;
+    const hl_device_session *d      = session->device;
+    const hl_config         *config = session->config;
+    void                    *x      = d->rows.narrow;
+
+    HL_TRY(
+        hl_device_multiply(session, x, d->dtype, d->rows.hidden, &d->weights.head_dense, n_rows));
+    HL_TRY(hl_device_checked(
+        d,
+        d->ops->activate(d->device, &(hl_device_activate){ .out        = x,
+                                                           .gate       = x,
+                                                           .x_stride   = config->d_model,
+                                                           .dtype      = d->dtype,
+                                                           .activation = config->activation,
+                                                           .n_rows     = n_rows,
+                                                           .n          = config->d_model }),
+        "activation"));
+    if (hl_session_param_of(session, HL_ROLE_HEAD_NORM, -1, 0) != NULL)
+        HL_TRY(hl_device_checked(
+            d,
+            d->ops->norm(d->device, &(hl_device_norm){ .out       = x,
+                                                       .out_dtype = d->dtype,
+                                                       .x         = x,
+                                                       .x_dtype   = d->dtype,
+                                                       .dtype     = d->dtype,
+                                                       .norm      = hl_device_norm_of(
+                                                                session, &d->weights.head_norm),
+                                                       .n_rows = n_rows,
+                                                       .n      = config->d_model }),
+            "norm"));
+
+done:
+    return status;
+}
+
+/* rows.logits from rows.hidden. */
+static hl_status make_logits(const hl_session *session, int64_t n_rows)
+{
+    hl_status                status = HL_OK;
+    const hl_device_session *d      = session->device;
+    const hl_device_weights *w      = &d->weights;
+    const hl_config         *config = session->config;
+    const void              *x      = d->rows.hidden;
+
+    if (w->head_dense.weight != NULL) {
+        HL_TRY(run_head(session, n_rows));
+        x = d->rows.narrow;
+    }
+    if (w->embed_out.weight != NULL) {
+        HL_TRY(hl_device_multiply(session, d->rows.narrow, d->dtype, x, &w->embed_out, n_rows));
+        x = d->rows.narrow;
+    }
+    HL_TRY(hl_device_multiply(session, d->rows.logits, HL_DTYPE_F32, x, &w->lm_head, n_rows));
+    if (config->logit_scale != 1.0 || config->logit_softcap > 0.0)
+        HL_TRY(hl_device_checked(
+            d,
+            d->ops->cap(d->device, &(hl_device_cap){ .x       = d->rows.logits,
+                                                     .count   = n_rows * config->d_vocab,
+                                                     .scale   = (float)config->logit_scale,
+                                                     .softcap = (float)config->logit_softcap }),
+            "logits"));
+
+done:
+    return status;
+}
+
+/* ---------------------------------------------------------------------- lens */
+
+/* Of rows.logits into row `first` of a lens of n_all rows. */
+static hl_status read_lens(const hl_session *session, void *lens, int64_t n_all, int64_t first,
+                           int64_t n_rows)
+{
+    const hl_device_session *d       = session->device;
+    float                   *entropy = (float *)((int64_t *)lens + n_all);
+
+    return hl_device_checked(
+        d,
+        d->ops->logits(d->device, &(hl_device_logits){ .logits  = d->rows.logits,
+                                                       .n_rows  = n_rows,
+                                                       .n       = session->config->d_vocab,
+                                                       .top     = (int64_t *)lens + first,
+                                                       .entropy = entropy + first,
+                                                       .gap     = entropy + n_all + first }),
+        "logits");
+}
+
+hl_status hl_device_make_lens(hl_session *session, const hl_chunk *chunk, hl_device_lane *lane)
+{
+    hl_status          status = HL_OK;
+    hl_device_session *d      = session->device;
+    int64_t            n_all  = chunk->n_batch * chunk->n_rows;
+
+    HL_TRY(hl_device_settle(session, chunk));
+    for (int64_t row = 0; row < n_all; row += d->logit_rows) {
+        int64_t n = n_all - row < d->logit_rows ? n_all - row : d->logit_rows;
+
+        HL_TRY(finish_hidden(session, d->rows.hidden, d->dtype,
+                             d->rows.x + row * session->config->d_model, n));
+        HL_TRY(make_logits(session, n));
+        HL_TRY(read_lens(session, lane->lens.device, n_all, row, n));
+    }
+
+done:
+    return status;
+}
+
+/* --------------------------------------------------------------------- final */
+
+/* Logits that are no numbers come from the head or the last norm, if not from a layer. */
+static hl_status check_logits(hl_session *session, const float *logits, int64_t n_rows)
+{
+    float sum = 0.0f;
+
+    /* 0 * x is 0 for what is finite, NaN for what is not. */
+    for (int64_t i = 0; i < n_rows * session->config->d_vocab && !session->searched[0]; i++)
+        sum += 0.0f * logits[i];
+    if (sum == 0.0f)
+        return HL_OK;
+    session->searched[0] = true;
+    return hl_session_find_nan(session, -1);
+}
+
+/* Where parts of rows at the end lie in the pair `ends`: logits, hidden rows, lens. */
+typedef struct end_parts {
+    float *logits;
+    float *hidden;
+    void  *lens;
+} end_parts;
+
+static end_parts parts_of(const hl_session *session, void *block)
+{
+    const hl_device_session *d     = session->device;
+    end_parts                parts = { .lens = block };
+
+    parts.hidden = (float *)((int64_t *)block + 2 * d->logit_rows);
+    parts.logits = parts.hidden + d->logit_rows * session->config->d_model;
+    return parts;
+}
+
+static hl_status fetch(const hl_device_session *d, void *to, const void *from, size_t n_bytes)
+{
+    return hl_device_checked(d, d->ops->copy_out(d->device, 0, to, from, n_bytes), "copies");
+}
+
+/* What the tap wants of rows [row, row + n) of (N), in the host's half of `ends`. */
+static hl_status fetch_ends(hl_session *session, uint32_t wants, int64_t row, int64_t n)
+{
+    hl_status          status = HL_OK;
+    hl_device_session *d      = session->device;
+    const float       *x      = d->rows.x + row * session->config->d_model;
+    end_parts          host   = parts_of(session, d->ends.host);
+
+    if ((wants & HL_WANT_HIDDEN) != 0) {
+        HL_TRY(finish_hidden(session, d->rows.plain, HL_DTYPE_F32, x, n));
+        HL_TRY(fetch(d, host.hidden, d->rows.plain,
+                     (size_t)(n * session->config->d_model) * sizeof(float)));
+    }
+    if ((wants & (HL_WANT_LOGITS | HL_WANT_LENS)) != 0) {
+        HL_TRY(finish_hidden(session, d->rows.hidden, d->dtype, x, n));
+        HL_TRY(make_logits(session, n));
+        HL_TRY(fetch(d, host.logits, d->rows.logits,
+                     (size_t)(n * session->config->d_vocab) * sizeof(float)));
+    }
+    if ((wants & HL_WANT_LENS) != 0) {
+        HL_TRY(read_lens(session, d->ends.device, n, 0, n));
+        HL_TRY(
+            fetch(d, host.lens, d->ends.device, (size_t)n * (sizeof(int64_t) + 2 * sizeof(float))));
+    }
+    HL_TRY(hl_device_checked(d, d->ops->arrived(d->device, 0), "copies"));
+
+done:
+    return status;
+}
+
+/* `n` fetched rows to the tap, as many at a time as on the CPU. */
+static hl_status tell_ends(const hl_session *session, const hl_tap *tap, hl_final_rows whole,
+                           int64_t n)
+{
+    hl_status status = HL_OK;
+    end_parts host   = parts_of(session, session->device->ends.host);
+    float    *lens   = (float *)((int64_t *)host.lens + n);
+
+    for (int64_t row = 0; row < n && status == HL_OK; row += HL_LOGIT_ROWS) {
+        hl_final_rows rows = whole;
+
+        rows.start += row;
+        rows.n_rows = n - row < HL_LOGIT_ROWS ? n - row : HL_LOGIT_ROWS;
+        if ((tap->wants & HL_WANT_HIDDEN) != 0)
+            rows.hidden = host.hidden + row * rows.d_model;
+        if ((tap->wants & HL_WANT_LOGITS) != 0)
+            rows.logits = host.logits + row * rows.d_vocab;
+        if ((tap->wants & HL_WANT_LENS) != 0) {
+            rows.lens_top     = (const int64_t *)host.lens + row;
+            rows.lens_entropy = lens + row;
+            rows.lens_gap     = lens + n + row;
+        }
+        status = tap->final(tap->context, &rows);
+    }
+    return status;
+}
+
+static hl_status deliver(hl_session *session, const hl_chunk *chunk, int64_t sequence,
+                         int64_t first, int64_t n)
+{
+    hl_status     status = HL_OK;
+    const hl_tap *tap    = chunk->feed->tap;
+    hl_final_rows rows   = { .sequence = chunk->sequences[sequence],
+                             .start    = chunk->start[sequence] + first,
+                             .d_model  = session->config->d_model,
+                             .d_vocab  = session->config->d_vocab };
+
+    HL_TRY(fetch_ends(session, tap->wants, sequence * chunk->n_rows + first, n));
+    if ((tap->wants & (HL_WANT_LOGITS | HL_WANT_LENS)) != 0)
+        HL_TRY(check_logits(session, parts_of(session, session->device->ends.host).logits, n));
+    HL_TRY(tell_ends(session, tap, rows, n));
+
+done:
+    return status;
+}
+
+hl_status hl_device_final(hl_session *session, const hl_chunk *chunk)
+{
+    hl_status status  = HL_OK;
+    int64_t   step    = session->device->logit_rows;
+    uint32_t  wants   = hl_chunk_wants(chunk);
+    bool      watched = chunk->feed->tap != NULL && chunk->feed->tap->final != NULL &&
+                   (wants & (HL_WANT_HIDDEN | HL_WANT_LOGITS | HL_WANT_LENS)) != 0;
+
+    for (int64_t sequence = 0; sequence < chunk->n_batch && watched; sequence++) {
+        int64_t length = chunk->lengths[sequence];
+
+        for (int64_t row = 0; row < length; row += step)
+            HL_TRY(
+                deliver(session, chunk, sequence, row, length - row < step ? length - row : step));
+    }
+
+done:
+    return status;
+}
+
+/* ---------------------------------------------------------------------- last */
+
+static bool wants_last(const hl_session *session)
+{
+    return (session->options.wants & (HL_WANT_LAST_LOGITS | HL_WANT_LAST_TOP)) != 0;
+}
+
+hl_status hl_device_make_last(hl_session *session, const hl_chunk *chunk)
+{
+    hl_status          status  = HL_OK;
+    hl_device_session *d       = session->device;
+    int64_t            d_model = session->config->d_model;
+
+    if (!wants_last(session))
+        return HL_OK;
+    HL_TRY(hl_device_settle(session, chunk));
+    HL_TRY(hl_device_checked(
+        d,
+        d->ops->copy_rows(d->device, &(hl_device_copy_rows){ .out        = d->rows.last,
+                                                             .out_dtype  = HL_DTYPE_F32,
+                                                             .out_stride = d_model,
+                                                             .x          = d->rows.x,
+                                                             .x_dtype    = HL_DTYPE_F32,
+                                                             .x_stride   = d_model,
+                                                             .index      = d->inputs.last,
+                                                             .n_rows     = chunk->n_batch,
+                                                             .n          = d_model }),
+        "last rows"));
+    HL_TRY(finish_hidden(session, d->rows.hidden, d->dtype, d->rows.last, chunk->n_batch));
+    HL_TRY(make_logits(session, chunk->n_batch));
+    if (d->tops != NULL)
+        HL_TRY(read_lens(session, d->ends.device, chunk->n_batch, 0, chunk->n_batch));
+
+done:
+    return status;
+}
+
+hl_status hl_device_send_last(hl_session *session, const hl_chunk *chunk)
+{
+    hl_status          status = HL_OK;
+    hl_device_session *d      = session->device;
+    end_parts host = wants_last(session) ? parts_of(session, d->ends.host) : (end_parts){ 0 };
+
+    if ((session->options.wants & HL_WANT_LAST_LOGITS) != 0)
+        HL_TRY(fetch(d, host.logits, d->rows.logits,
+                     (size_t)(chunk->n_batch * session->config->d_vocab) * sizeof(float)));
+    if (d->tops != NULL)
+        HL_TRY(fetch(d, host.lens, d->ends.device, (size_t)chunk->n_batch * sizeof *d->tops));
+
+done:
+    return status;
+}
+
+hl_status hl_device_receive_last(hl_session *session, const hl_chunk *chunk)
+{
+    hl_status          status  = HL_OK;
+    int64_t            d_vocab = session->config->d_vocab;
+    hl_device_session *d       = session->device;
+    end_parts host = wants_last(session) ? parts_of(session, d->ends.host) : (end_parts){ 0 };
+
+    for (int64_t i = 0; i < chunk->n_batch && wants_last(session); i++) {
+        if (!hl_chunk_has_last(chunk, i))
+            continue;
+        if (d->tops != NULL)
+            d->tops[chunk->sequences[i]] = ((const int64_t *)host.lens)[i];
+        if (session->rows.last == NULL)
+            continue;
+        HL_TRY(check_logits(session, host.logits + i * d_vocab, 1));
+        memcpy(session->rows.last + chunk->sequences[i] * d_vocab, host.logits + i * d_vocab,
+               (size_t)d_vocab * sizeof *host.logits);
+    }
+
+done:
+    return status;
+}

@@ -1,0 +1,169 @@
+/* device_inputs.c - what a chunk reads beside weights and cache: tokens, places, frequencies,
+ * gates.
+ *
+ * All of it goes over in one copy, laid out the same way for chunks of the same shape, so that a
+ * recorded step finds the numbers of the next token where it found those of the last. */
+#include <string.h>
+
+#include "base/status.h"
+#include "model/device.h"
+#include "model/rope.h"
+
+/* Bounds of keys change by so many: within them a recorded step stays good. */
+enum { KEY_STEP = 1024 };
+
+/* `count` items at the same place of both halves of the block. */
+static void *take(hl_device_inputs *inputs, const void **there, int64_t count, size_t size)
+{
+    size_t at = inputs->used;
+
+    inputs->used += ((size_t)count * size + 15) / 16 * 16;
+    *there = (const uint8_t *)inputs->block.device + at;
+    return (uint8_t *)inputs->block.host + at;
+}
+
+static int64_t *take_numbers(hl_device_inputs *inputs, const int64_t **there, int64_t count)
+{
+    return take(inputs, (const void **)there, count, sizeof(int64_t));
+}
+
+/* The most that put_all can take. */
+size_t hl_device_inputs_bytes(const hl_session *session)
+{
+    const hl_config *config  = session->config;
+    int64_t          n_batch = session->options.n_batch;
+    int64_t          numbers =
+        3 * session->options.n_rows + 8 * n_batch + n_batch * session->options.n_sampled;
+    int64_t floats = n_batch * config->n_layers * config->n_heads;
+
+    for (int choice = 0; choice < HL_N_ROPES; choice++)
+        floats += n_batch * (config->ropes[choice].n_dims / 2 + 4);
+    return (size_t)numbers * sizeof(int64_t) + (size_t)floats * sizeof(float) + 32 * 16;
+}
+
+static void put_tokens(hl_device_inputs *inputs, const hl_chunk *chunk)
+{
+    const hl_feed *feed   = chunk->feed;
+    int64_t        n_rows = chunk->n_batch * chunk->n_rows;
+    int64_t       *tokens = take_numbers(inputs, &inputs->tokens, n_rows);
+    int64_t       *types  = take_numbers(inputs, &inputs->types, n_rows);
+
+    for (int64_t row = 0; row < n_rows; row++) {
+        int64_t column = row / chunk->n_rows * feed->n_tokens + chunk->offset + row % chunk->n_rows;
+        bool    real   = hl_chunk_has(chunk, row);
+
+        tokens[row] = real ? feed->tokens[column] : 0;
+        types[row]  = real && feed->token_types != NULL ? feed->token_types[column] : 0;
+    }
+}
+
+static void put_places(hl_device_inputs *inputs, const hl_chunk *chunk)
+{
+    size_t   n_bytes   = (size_t)chunk->n_batch * sizeof(int64_t);
+    int64_t *start     = take_numbers(inputs, &inputs->places.start, chunk->n_batch);
+    int64_t *lengths   = take_numbers(inputs, &inputs->places.lengths, chunk->n_batch);
+    int64_t *sequences = take_numbers(inputs, &inputs->places.sequences, chunk->n_batch);
+    int64_t *ends      = take_numbers(inputs, &inputs->ends, chunk->n_batch);
+    int64_t *last      = take_numbers(inputs, &inputs->last, chunk->n_batch);
+
+    inputs->places.n_batch    = chunk->n_batch;
+    inputs->places.batch_rows = chunk->n_rows;
+    memcpy(start, chunk->start, n_bytes);
+    memcpy(lengths, chunk->lengths, n_bytes);
+    memcpy(sequences, chunk->sequences, n_bytes);
+    memcpy(ends, chunk->ends, n_bytes);
+    for (int64_t i = 0; i < chunk->n_batch; i++)
+        last[i] = hl_chunk_has_last(chunk, i) ? i * chunk->n_rows + chunk->lengths[i] - 1 : -1;
+}
+
+static void put_frequencies(hl_device_inputs *inputs, const hl_session *session,
+                            const hl_chunk *chunk)
+{
+    for (hl_rope_choice choice = HL_ROPE_MAIN; choice < HL_N_ROPES; choice++) {
+        const hl_rope *rope    = &session->config->ropes[choice];
+        int64_t        n_pairs = rope->n_dims / 2;
+        float         *out     = take(inputs, (const void **)&inputs->frequencies[choice],
+                                      chunk->n_batch * n_pairs, sizeof *out);
+
+        for (int64_t i = 0; i < chunk->n_batch && n_pairs > 0; i++)
+            hl_rope_frequencies(out + i * n_pairs, rope, chunk->ends[i]);
+    }
+}
+
+static void put_gates(hl_device_inputs *inputs, const hl_session *session, const hl_chunk *chunk)
+{
+    const hl_feed *feed  = chunk->feed;
+    int64_t        count = session->config->n_layers * session->config->n_heads;
+    const float   *gates = feed->gates != NULL ? feed->gates : hl_model_gates(session->model);
+    int64_t        n     = feed->gates_each != NULL ? chunk->n_batch : 1;
+
+    inputs->gates        = NULL;
+    inputs->gates_differ = feed->gates_each != NULL;
+    if (gates == NULL && feed->gates_each == NULL)
+        return;
+    float *out = take(inputs, (const void **)&inputs->gates, n * count, sizeof *out);
+    for (int64_t i = 0; i < n * count; i++) {
+        const float *own = inputs->gates_differ ? feed->gates_each[i / count] : NULL;
+
+        own    = own != NULL ? own : gates;
+        out[i] = own != NULL ? own[i % count] : 1.0f;
+    }
+}
+
+/* The rows that the tap names, of all sequences one after the other. */
+static void put_sampled(hl_device_inputs *inputs, const hl_chunk *chunk)
+{
+    const hl_tap *tap = chunk->feed->tap;
+
+    inputs->sampled   = NULL;
+    inputs->n_sampled = 0;
+    if (tap == NULL || tap->sampled_positions == NULL)
+        return;
+    inputs->n_sampled    = chunk->n_batch * tap->n_sampled_positions;
+    inputs->host_sampled = take_numbers(inputs, &inputs->sampled, inputs->n_sampled);
+    for (int64_t i = 0; i < inputs->n_sampled; i++) {
+        int64_t sequence = i / tap->n_sampled_positions;
+        int64_t row      = tap->sampled_positions[i] - chunk->start[sequence];
+        bool    is_here  = row >= 0 && row < chunk->lengths[sequence];
+
+        inputs->host_sampled[i] = is_here ? sequence * chunk->n_rows + row : -1;
+    }
+}
+
+static int64_t bound_keys(const hl_session *session, const hl_chunk *chunk)
+{
+    int64_t longest = 1;
+
+    /* Biases and segments are as wide as n_keys says. */
+    if (chunk->feed->segments != NULL || session->config->position == HL_POSITION_ALIBI_FALCON)
+        return session->options.n_ctx;
+    for (int64_t i = 0; i < chunk->n_batch; i++)
+        longest = chunk->ends[i] > longest ? chunk->ends[i] : longest;
+    longest = (longest + KEY_STEP - 1) / KEY_STEP * KEY_STEP;
+    return longest < session->options.n_ctx ? longest : session->options.n_ctx;
+}
+
+hl_status hl_device_put_inputs(hl_session *session, const hl_chunk *chunk)
+{
+    hl_status          status = HL_OK;
+    hl_device_session *d      = session->device;
+    hl_device_inputs  *inputs = &d->inputs;
+    size_t             all    = (size_t)(session->options.n_batch * session->options.n_ctx);
+
+    inputs->used = 0;
+    put_tokens(inputs, chunk);
+    put_places(inputs, chunk);
+    put_frequencies(inputs, session, chunk);
+    put_gates(inputs, session, chunk);
+    put_sampled(inputs, chunk);
+    inputs->n_keys = bound_keys(session, chunk);
+    HL_TRY(hl_device_checked(
+        d, d->ops->copy_in(d->device, inputs->block.device, inputs->block.host, inputs->used),
+        "inputs"));
+    if (chunk->feed->segments != NULL)
+        HL_TRY(hl_device_checked(
+            d, d->ops->copy_in(d->device, d->rows.segments, chunk->feed->segments, all), "inputs"));
+
+done:
+    return status;
+}

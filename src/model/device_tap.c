@@ -1,0 +1,440 @@
+/* device_tap.c - what a tap wants, on its way from the device.
+ *
+ * A layer's statistics and rows are gathered in a lane while it runs, sent when it is done, and
+ * told when they have arrived, by then beside the work of the next layer.  session->rows and
+ * session->statistics then point at what came, for as long as the tap is being told. */
+#include <string.h>
+
+#include "base/status.h"
+#include "model/device.h"
+
+/* Nine arrays of (B, H, C), and one of segments behind them.  argmax is not among them: nobody
+ * listens to it, and the fastest kernels do not know it. */
+size_t hl_device_statistics_bytes(int64_t count, int64_t n_segments)
+{
+    return (size_t)count * (size_t)(9 + n_segments) * sizeof(float);
+}
+
+hl_attention_result hl_device_place_statistics(void *block, int64_t count, int64_t n_segments)
+{
+    float *first = block;
+
+    return (hl_attention_result){ .lse            = first,
+                                  .entropy        = first + count,
+                                  .renyi2         = first + 2 * count,
+                                  .varentropy     = first + 3 * count,
+                                  .entropy_nosink = first + 4 * count,
+                                  .peak           = first + 5 * count,
+                                  .diagonal       = first + 6 * count,
+                                  .previous       = first + 7 * count,
+                                  .first          = first + 8 * count,
+                                  .segment_mass   = n_segments > 0 ? first + 9 * count : NULL };
+}
+
+static int64_t count_rows(const hl_chunk *chunk)
+{
+    return chunk->n_batch * chunk->n_rows;
+}
+
+static int64_t count_segments(const hl_chunk *chunk)
+{
+    return chunk->feed->segments != NULL ? chunk->feed->n_segments : 0;
+}
+
+/* ------------------------------------------------------------------- keeping */
+
+/* Where rows of a kind lie on the device. */
+typedef struct kept_rows {
+    const void *data;
+    hl_dtype    dtype;
+    int64_t     stride;
+    int64_t     width;
+} kept_rows;
+
+static kept_rows find_rows(const hl_session *session, int kind, int64_t layer)
+{
+    const hl_device_session *d       = session->device;
+    const hl_config         *config  = session->config;
+    int64_t                  d_model = config->d_model;
+
+    if (kind >= HL_KEPT_PRE)
+        return (kept_rows){ d->rows.x, HL_DTYPE_F32, d_model, d_model };
+    int64_t  q      = config->layers[layer].n_heads * config->d_head;
+    int64_t  k      = config->layers[layer].n_kv_heads * config->d_head;
+    uint8_t *qkv    = d->rows.qkv;
+    int64_t  stride = q + 2 * k;
+    switch (kind) {
+    case HL_KEPT_Q:
+        return (kept_rows){ qkv, d->dtype, stride, q };
+    case HL_KEPT_K:
+        return (kept_rows){ qkv + (size_t)q * d->size, d->dtype, stride, k };
+    case HL_KEPT_V:
+        return (kept_rows){ qkv + (size_t)(q + k) * d->size, d->dtype, stride, k };
+    default:
+        return (kept_rows){ d->rows.z, d->dtype, q, q };
+    }
+}
+
+/* All rows, or those that the tap names. */
+static int64_t kept_count(const hl_session *session, const hl_chunk *chunk)
+{
+    const hl_device_inputs *inputs = &session->device->inputs;
+
+    return inputs->sampled != NULL ? inputs->n_sampled : count_rows(chunk);
+}
+
+hl_status hl_device_keep(hl_session *session, const hl_chunk *chunk, hl_device_lane *lane,
+                         uint32_t kinds)
+{
+    hl_status          status = HL_OK;
+    hl_device_session *d      = session->device;
+
+    for (int kind = 0; kind < HL_N_KEPT; kind++) {
+        if ((kinds & 1U << kind) == 0 || lane->kept[kind].device == NULL)
+            continue;
+        kept_rows rows = find_rows(session, kind, lane->layer);
+        HL_TRY(hl_device_checked(
+            d,
+            d->ops->copy_rows(d->device,
+                              &(hl_device_copy_rows){ .out        = lane->kept[kind].device,
+                                                      .out_dtype  = HL_DTYPE_F32,
+                                                      .out_stride = rows.width,
+                                                      .x          = rows.data,
+                                                      .x_dtype    = rows.dtype,
+                                                      .x_stride   = rows.stride,
+                                                      .index      = d->inputs.sampled,
+                                                      .n_rows     = kept_count(session, chunk),
+                                                      .n          = rows.width }),
+            "rows for the tap"));
+        lane->kinds |= 1U << kind;
+    }
+
+done:
+    return status;
+}
+
+/* -------------------------------------------------------------------- summing */
+
+enum { N_BINS = 64 };
+
+/* The parts of a lane's sums: counts, then the runs. */
+typedef struct sum_parts {
+    int64_t     *histogram; /* (H, HL_N_HISTOGRAMS, N_BINS) */
+    int64_t     *lookback;  /* (H, n_segments, n_segments) */
+    hl_run_sums *runs;      /* (H, n_runs) */
+} sum_parts;
+
+static sum_parts place_sums(void *block, int64_t n_heads, int64_t n_segments)
+{
+    sum_parts parts = { .histogram = block };
+
+    parts.lookback = parts.histogram + n_heads * HL_N_HISTOGRAMS * N_BINS;
+    parts.runs     = (hl_run_sums *)(parts.lookback + n_heads * n_segments * n_segments);
+    return parts;
+}
+
+static size_t sums_bytes(int64_t n_heads, int64_t n_segments, int64_t n_runs)
+{
+    int64_t counts = n_heads * (HL_N_HISTOGRAMS * N_BINS + n_segments * n_segments);
+
+    return (size_t)counts * sizeof(int64_t) + (size_t)(n_heads * n_runs) * sizeof(hl_run_sums);
+}
+
+size_t hl_device_sums_bytes(const hl_session *session, int64_t n_runs)
+{
+    return n_runs > 0 ? sums_bytes(session->config->n_heads, HL_MAX_SEGMENTS, n_runs) : 0;
+}
+
+/* The plan as it is now, in the device's memory; most layers have the same. */
+static hl_status put_plan(hl_device_session *d, const hl_row_plan *plan, int64_t n_rows)
+{
+    hl_status     status   = HL_OK;
+    const double *parts[3] = { plan->log_n, plan->inverse, plan->inverse_other };
+    size_t        n_bytes  = (size_t)n_rows * sizeof(double);
+
+    if (d->plan.version == plan->version)
+        return HL_OK;
+    d->plan.version = 0;
+    HL_TRY(hl_device_checked(d,
+                             d->ops->copy_in(d->device, d->plan.runs, plan->runs,
+                                             (size_t)plan->n_runs * sizeof *plan->runs),
+                             "runs"));
+    for (int i = 0; i < 3; i++)
+        HL_TRY(hl_device_checked(
+            d, d->ops->copy_in(d->device, d->plan.numbers + i * n_rows, parts[i], n_bytes),
+            "runs"));
+    d->plan.n_runs  = plan->n_runs;
+    d->plan.version = plan->version;
+
+done:
+    return status;
+}
+
+static hl_status reduce(hl_session *session, const hl_chunk *chunk, hl_device_lane *lane)
+{
+    hl_device_session        *d          = session->device;
+    int64_t                   n_rows     = count_rows(chunk);
+    int64_t                   n_heads    = session->config->layers[lane->layer].n_heads;
+    int64_t                   n_segments = count_segments(chunk);
+    sum_parts                 parts      = place_sums(lane->sums.device, n_heads, n_segments);
+    const hl_attention_result statistics =
+        hl_device_place_statistics(lane->statistics.device, n_rows * n_heads, n_segments);
+
+    return hl_device_checked(
+        d,
+        d->ops->reduce(d->device,
+                       &(hl_device_reduce){ .sums          = parts.runs,
+                                            .histogram     = parts.histogram,
+                                            .lookback      = n_segments > 0 ? parts.lookback : NULL,
+                                            .rows          = &statistics,
+                                            .runs          = d->plan.runs,
+                                            .n_runs        = d->plan.n_runs,
+                                            .log_n         = d->plan.numbers,
+                                            .inverse       = d->plan.numbers + n_rows,
+                                            .inverse_other = d->plan.numbers + 2 * n_rows,
+                                            .n_types       = n_segments,
+                                            .n_heads       = n_heads,
+                                            .batch_rows    = chunk->n_rows }),
+        "sums");
+}
+
+/* Where there are more runs than room, rows go over as they are. */
+hl_status hl_device_sum(hl_session *session, const hl_chunk *chunk, hl_device_lane *lane)
+{
+    hl_status          status = HL_OK;
+    hl_device_session *d      = session->device;
+    const hl_tap      *tap    = chunk->feed->tap;
+    hl_row_plan        plan   = { 0 };
+    hl_layer_rows      rows;
+
+    lane->is_summed = false;
+    if (tap->plan == NULL || d->plan.max_runs == 0 ||
+        session->config->layers[lane->layer].n_heads == 0)
+        return HL_OK;
+    hl_forward_describe(&rows, session, chunk, lane->layer);
+    HL_TRY(tap->plan(tap->context, &rows, &plan));
+    if (plan.n_runs == 0 || plan.n_runs > d->plan.max_runs)
+        return HL_OK;
+    HL_TRY(put_plan(d, &plan, count_rows(chunk)));
+    HL_TRY(reduce(session, chunk, lane));
+    lane->n_runs    = plan.n_runs;
+    lane->is_summed = true;
+
+done:
+    return status;
+}
+
+/* ------------------------------------------------------------------- sending */
+
+static hl_status send(const hl_device_session *d, int lane, const hl_device_pair *pair,
+                      size_t n_bytes)
+{
+    return hl_device_checked(
+        d, d->ops->copy_out(d->device, lane, pair->host, pair->device, n_bytes), "copies");
+}
+
+static hl_status send_patterns(const hl_session *session, const hl_chunk *chunk, int number)
+{
+    hl_status                status  = HL_OK;
+    const hl_device_session *d       = session->device;
+    const hl_device_lane    *lane    = &d->lanes[number];
+    int64_t                  n_heads = session->config->layers[lane->layer].n_heads;
+    size_t                   count   = (size_t)(chunk->n_batch * n_heads * d->n_patterns);
+
+    HL_TRY(send(d, number, &lane->pattern, count * (size_t)session->options.n_ctx * sizeof(float)));
+    HL_TRY(send(d, number, &lane->exact, count * sizeof(hl_pattern_row)));
+
+done:
+    return status;
+}
+
+hl_status hl_device_send(hl_session *session, const hl_chunk *chunk, int number)
+{
+    hl_status          status = HL_OK;
+    hl_device_session *d      = session->device;
+    hl_device_lane    *lane   = &d->lanes[number];
+    uint32_t           wants  = hl_chunk_wants(chunk);
+    int64_t            n_rows = count_rows(chunk);
+    int64_t            heads  = session->config->layers[lane->layer].n_heads;
+
+    if (lane->is_summed)
+        HL_TRY(
+            send(d, number, &lane->sums, sums_bytes(heads, count_segments(chunk), lane->n_runs)));
+    else
+        HL_TRY(send(d, number, &lane->statistics,
+                    hl_device_statistics_bytes(n_rows * heads, count_segments(chunk))));
+    for (int kind = 0; kind < HL_N_KEPT; kind++) {
+        if ((lane->kinds & 1U << kind) != 0)
+            HL_TRY(send(
+                d, number, &lane->kept[kind],
+                (size_t)(kept_count(session, chunk) * find_rows(session, kind, lane->layer).width) *
+                    sizeof(float)));
+    }
+    if ((wants & HL_WANT_PATTERN) != 0)
+        HL_TRY(send_patterns(session, chunk, number));
+    if ((wants & HL_WANT_LENS) != 0)
+        HL_TRY(
+            send(d, number, &lane->lens, (size_t)n_rows * (sizeof(int64_t) + 2 * sizeof(float))));
+
+done:
+    return status;
+}
+
+/* ------------------------------------------------------------------- telling */
+
+/* Rows as they came: at their places already, or put there. */
+static float *received(hl_session *session, const hl_device_lane *lane, int kind)
+{
+    hl_device_session *d     = session->device;
+    const float       *from  = lane->kept[kind].host;
+    float             *to    = d->scattered[kind];
+    int64_t            width = find_rows(session, kind, lane->layer).width;
+
+    if ((lane->kinds & 1U << kind) == 0)
+        return NULL;
+    if (d->inputs.sampled == NULL)
+        return lane->kept[kind].host;
+    for (int64_t i = 0; i < d->inputs.n_sampled; i++) {
+        if (d->inputs.host_sampled[i] >= 0)
+            memcpy(to + d->inputs.host_sampled[i] * width, from + i * width,
+                   (size_t)width * sizeof *to);
+    }
+    return to;
+}
+
+static void receive_rows(hl_session *session, const hl_device_lane *lane)
+{
+    hl_session_rows *rows = &session->rows;
+
+    rows->q   = received(session, lane, HL_KEPT_Q);
+    rows->k   = received(session, lane, HL_KEPT_K);
+    rows->v   = received(session, lane, HL_KEPT_V);
+    rows->z   = received(session, lane, HL_KEPT_Z);
+    rows->pre = received(session, lane, HL_KEPT_PRE);
+    rows->mid = received(session, lane, HL_KEPT_MID);
+    rows->x   = received(session, lane, HL_KEPT_POST);
+}
+
+static void receive_lens(hl_session *session, const hl_device_lane *lane, int64_t n_rows)
+{
+    session->rows.lens_top     = lane->lens.host;
+    session->rows.lens_entropy = (float *)((int64_t *)lane->lens.host + n_rows);
+    session->rows.lens_gap     = session->rows.lens_entropy + n_rows;
+}
+
+/* Rows that the sums leave to be looked at, if there are any, come after them. */
+static hl_status receive_sums(hl_row_sums *out, const hl_session *session, const hl_chunk *chunk,
+                              int number)
+{
+    hl_status                status     = HL_OK;
+    const hl_device_session *d          = session->device;
+    const hl_device_lane    *lane       = &d->lanes[number];
+    int64_t                  n_heads    = session->config->layers[lane->layer].n_heads;
+    int64_t                  n_segments = count_segments(chunk);
+    sum_parts                parts      = place_sums(lane->sums.host, n_heads, n_segments);
+    bool                     is_whole   = true;
+
+    *out = (hl_row_sums){ .runs      = parts.runs,
+                          .n_runs    = lane->n_runs,
+                          .histogram = parts.histogram,
+                          .lookback  = n_segments > 0 ? parts.lookback : NULL };
+    for (int64_t i = 0; i < n_heads * lane->n_runs; i++)
+        is_whole = is_whole && parts.runs[i].is_small != 0;
+    if (is_whole)
+        return HL_OK;
+    HL_TRY(send(d, number, &lane->statistics,
+                hl_device_statistics_bytes(count_rows(chunk) * n_heads, n_segments)));
+    HL_TRY(hl_device_checked(d, d->ops->arrived(d->device, number), "copies"));
+
+done:
+    return status;
+}
+
+static hl_status tell_layer(hl_session *session, const hl_chunk *chunk, int64_t layer,
+                            const hl_device_lane *lane, const hl_row_sums *sums)
+{
+    const hl_tap *tap = chunk->feed->tap;
+    hl_layer_rows rows;
+
+    hl_forward_describe(&rows, session, chunk, layer);
+    rows.sums = sums;
+    if (lane != NULL && (tap->wants & HL_WANT_PATTERN) != 0 && rows.n_heads > 0) {
+        rows.patterns_differ = tap->patterns_differ;
+        rows.n_patterns      = session->device->n_patterns;
+        rows.pattern_rows    = session->rows.pattern_rows;
+        rows.pattern         = lane->pattern.host;
+        rows.n_keys          = session->options.n_ctx;
+        session->rows.exact  = lane->exact.host;
+    }
+    return tap->layer(tap->context, &rows);
+}
+
+hl_status hl_device_tell(hl_session *session, const hl_chunk *chunk, int number)
+{
+    hl_status          status = HL_OK;
+    hl_device_session *d      = session->device;
+    hl_device_lane    *lane   = &d->lanes[number];
+    int64_t            n_rows = count_rows(chunk);
+    hl_row_sums        sums   = { 0 };
+
+    if (lane->layer < 0)
+        return HL_OK;
+    HL_TRY(hl_device_checked(d, d->ops->arrived(d->device, number), "copies"));
+    if (lane->is_summed)
+        HL_TRY(receive_sums(&sums, session, chunk, number));
+    session->statistics = hl_device_place_statistics(
+        lane->statistics.host, n_rows * session->config->layers[lane->layer].n_heads,
+        count_segments(chunk));
+    receive_rows(session, lane);
+    receive_lens(session, lane, n_rows);
+    HL_TRY(tell_layer(session, chunk, lane->layer, lane, lane->is_summed ? &sums : NULL));
+
+done:
+    lane->layer = -1;
+    return status;
+}
+
+hl_status hl_device_tell_embedded(hl_session *session, const hl_chunk *chunk)
+{
+    hl_status          status = HL_OK;
+    hl_device_session *d      = session->device;
+    hl_device_lane    *lane   = &d->lanes[0];
+
+    if (chunk->feed->tap == NULL || chunk->feed->tap->embedded == NULL)
+        return HL_OK;
+    if (lane->kept[HL_KEPT_POST].device == NULL)
+        return hl_fail(HL_UNSUPPORTED,
+                       "on %s the embeddings are told to sessions opened with "
+                       "HL_WANT_RESID_POST or n_sampled",
+                       d->ops->name);
+    lane->layer = 0;
+    lane->kinds = 0;
+    HL_TRY(hl_device_keep(session, chunk, lane, 1U << HL_KEPT_POST));
+    HL_TRY(send(d, 0, &lane->kept[HL_KEPT_POST],
+                (size_t)(kept_count(session, chunk) * session->config->d_model) * sizeof(float)));
+    HL_TRY(hl_device_checked(d, d->ops->arrived(d->device, 0), "copies"));
+    receive_rows(session, lane);
+    HL_TRY(hl_forward_report_embedded(session, chunk));
+
+done:
+    lane->layer = -1;
+    return status;
+}
+
+hl_status hl_device_tell_steps(hl_session *session, const hl_chunk *chunk)
+{
+    hl_status          status = HL_OK;
+    hl_device_session *d      = session->device;
+
+    for (int64_t layer = 0; layer < session->config->n_layers; layer++) {
+        int64_t n_heads = session->config->layers[layer].n_heads;
+
+        session->statistics = hl_device_place_statistics(
+            (uint8_t *)d->all_statistics.host + (size_t)layer * d->step_bytes,
+            count_rows(chunk) * n_heads, count_segments(chunk));
+        HL_TRY(tell_layer(session, chunk, layer, NULL, NULL));
+    }
+
+done:
+    return status;
+}

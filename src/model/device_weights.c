@@ -1,0 +1,323 @@
+/* device_weights.c - the weights of a model in a device's memory, all of the compute type.
+ *
+ * Maps of one input (q, k and v; gate and up; all experts) lie one after the other, so that
+ * one product makes them.  What a file did to the order of rows is undone on the way: rows that lie
+ * as they should go over as they are stored and are converted by the device, GGUF's
+ * blocks too; others go by way of floats.
+ *
+ * The same walk first counts (the arena has no memory yet), then fills. */
+#include <string.h>
+
+#include "base/dtype.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "model/device.h"
+
+enum { STAGED_FLOATS = 1 << 20 };
+
+typedef struct loader {
+    hl_session        *session;
+    hl_device_session *d;
+    hl_arena          *arena;
+    float             *staged; /* (STAGED_FLOATS, or one row) */
+    int64_t            n_staged;
+} loader;
+
+static bool is_filling(const loader *l)
+{
+    return l->arena->base != NULL;
+}
+
+static hl_status put(const loader *l, void *to, hl_dtype to_dtype, const void *from,
+                     hl_dtype from_dtype, int64_t n_values)
+{
+    return hl_device_checked(
+        l->d, l->d->ops->put_values(l->d->device, to, to_dtype, from, from_dtype, n_values),
+        "weights");
+}
+
+/* ------------------------------------------------------------------ matrices */
+
+/* Stored rows [first, first + n) as they lie. */
+static hl_status put_stored(const loader *l, uint8_t *to, const hl_matrix *matrix, int64_t first,
+                            int64_t n)
+{
+    hl_dtype_block block     = hl_dtype_block_of(matrix->dtype);
+    size_t         row_bytes = (size_t)matrix->n_columns / block.n_values * block.n_bytes;
+
+    return put(l, to, l->d->dtype, (const uint8_t *)matrix->data + (size_t)first * row_bytes,
+               matrix->dtype, n * matrix->n_columns);
+}
+
+static hl_status put_read(loader *l, uint8_t *to, const hl_matrix *matrix)
+{
+    hl_status status = HL_OK;
+    int64_t   width  = matrix->n_columns;
+    int64_t   step   = STAGED_FLOATS / width > 1 ? STAGED_FLOATS / width : 1;
+
+    if (step * width > l->n_staged) {
+        hl_free(l->staged);
+        l->staged   = NULL;
+        l->n_staged = 0;
+        HL_TRY(HL_ALLOC(&l->staged, (size_t)(step * width)));
+        l->n_staged = step * width;
+    }
+    for (int64_t first = 0; first < matrix->n_rows; first += step) {
+        int64_t n = matrix->n_rows - first < step ? matrix->n_rows - first : step;
+
+        for (int64_t row = 0; row < n; row++)
+            HL_TRY(hl_matrix_read_row(l->staged + row * width, matrix, first + row));
+        HL_TRY(put(l, to + (size_t)(first * width) * l->d->size, l->d->dtype, l->staged,
+                   HL_DTYPE_F32, n * width));
+    }
+
+done:
+    return status;
+}
+
+static hl_status put_matrix(loader *l, uint8_t *to, const hl_matrix *matrix)
+{
+    hl_status status = HL_OK;
+
+    if (matrix->transposed || matrix->scales != NULL || matrix->pairs > 0)
+        return put_read(l, to, matrix);
+    for (int64_t row = 0; row < matrix->n_rows; row += matrix->block) {
+        int64_t left = matrix->n_rows - row;
+
+        HL_TRY(put_stored(l, to + (size_t)(row * matrix->n_columns) * l->d->size, matrix,
+                          matrix->first + row / matrix->block * matrix->stride,
+                          left < matrix->block ? left : matrix->block));
+    }
+
+done:
+    return status;
+}
+
+/* ---------------------------------------------------------------------- maps */
+
+static hl_status add_bias(const loader *l, hl_device_map *map, const hl_session_param *part,
+                          int64_t first)
+{
+    if (part->bias == NULL)
+        return HL_OK;
+    return put(l, map->bias + first, HL_DTYPE_F32, part->bias, HL_DTYPE_F32, part->matrix.n_rows);
+}
+
+/* `parts` (n), NULL where the model has none, one after the other. */
+static hl_status load_map(loader *l, hl_device_map *out, const hl_session_param *const *parts,
+                          int64_t n)
+{
+    hl_status status   = HL_OK;
+    bool      has_bias = false;
+    int64_t   first    = 0;
+
+    *out = (hl_device_map){ 0 };
+    for (int64_t i = 0; i < n; i++) {
+        if (parts[i] == NULL)
+            continue;
+        out->n_in = parts[i]->matrix.n_columns;
+        out->n_out += parts[i]->matrix.n_rows;
+        has_bias = has_bias || parts[i]->source->bias.tensor != NULL;
+    }
+    if (out->n_out == 0)
+        return HL_OK;
+    out->weight = hl_arena_take(l->arena, out->n_out * out->n_in, l->d->size);
+    out->bias   = has_bias ? hl_arena_take(l->arena, out->n_out, sizeof(float)) : NULL;
+    for (int64_t i = 0; i < n && is_filling(l); i++) {
+        if (parts[i] == NULL)
+            continue;
+        HL_TRY(put_matrix(l, (uint8_t *)out->weight + (size_t)(first * out->n_in) * l->d->size,
+                          &parts[i]->matrix));
+        HL_TRY(add_bias(l, out, parts[i], first));
+        first += parts[i]->matrix.n_rows;
+    }
+
+done:
+    return status;
+}
+
+static hl_status load_role(loader *l, hl_device_map *out, hl_role role, int64_t layer)
+{
+    const hl_session_param *part = hl_session_param_of(l->session, role, layer, 0);
+
+    return load_map(l, out, &part, 1);
+}
+
+/* Of two roles, for every part of them, those of the first before those of the second. */
+static hl_status load_parts(loader *l, hl_device_map *out, hl_role a, hl_role b, int64_t layer,
+                            int64_t n_parts)
+{
+    hl_status                status = HL_OK;
+    const hl_session_param **parts  = NULL;
+
+    HL_TRY(HL_ALLOC_ZEROED(&parts, (size_t)(2 * n_parts)));
+    for (int64_t i = 0; i < n_parts; i++) {
+        parts[2 * i]     = a != b ? hl_session_param_of(l->session, a, layer, i) : NULL;
+        parts[2 * i + 1] = hl_session_param_of(l->session, b, layer, i);
+        if (parts[2 * i] != NULL && parts[2 * i]->matrix.data == NULL)
+            parts[2 * i] = NULL;
+    }
+    HL_TRY(load_map(l, out, parts, 2 * n_parts));
+
+done:
+    hl_free(parts);
+    return status;
+}
+
+/* ------------------------------------------------------------------- vectors */
+
+static hl_status load_floats(const loader *l, float **out, const float *const *from, int64_t n_each,
+                             int64_t n_parts)
+{
+    hl_status status = HL_OK;
+
+    *out = hl_arena_take(l->arena, n_each * n_parts, sizeof(float));
+    for (int64_t i = 0; i < n_parts && is_filling(l); i++)
+        HL_TRY(put(l, *out + i * n_each, HL_DTYPE_F32, from[i], HL_DTYPE_F32, n_each));
+
+done:
+    return status;
+}
+
+static hl_status load_vector(const loader *l, hl_device_vector *out, hl_role role, int64_t layer)
+{
+    hl_status               status  = HL_OK;
+    const hl_session_param *param   = hl_session_param_of(l->session, role, layer, 0);
+    int64_t                 n_parts = hl_role_parts(role, l->session->config, layer);
+    const float           **from    = NULL;
+
+    *out = (hl_device_vector){ 0 };
+    if (param == NULL || n_parts == 0)
+        return HL_OK;
+    HL_TRY(HL_ALLOC_ZEROED(&from, (size_t)n_parts));
+    if (param->source->weight.tensor != NULL) {
+        for (int64_t i = 0; i < n_parts; i++)
+            from[i] = param[i].vector;
+        HL_TRY(load_floats(l, &out->weight, from, param->source->weight.n_rows, n_parts));
+    }
+    if (param->source->bias.tensor != NULL) {
+        for (int64_t i = 0; i < n_parts; i++)
+            from[i] = param[i].bias;
+        HL_TRY(load_floats(l, &out->bias, from, param->source->bias.n_rows, n_parts));
+    }
+
+done:
+    hl_free(from);
+    return status;
+}
+
+/* --------------------------------------------------------------------- whole */
+
+static hl_status load_attention(loader *l, hl_device_layer *out, int64_t layer)
+{
+    hl_status               status   = HL_OK;
+    const hl_session_param *parts[3] = {
+        hl_session_param_of(l->session, HL_ROLE_ATTN_Q, layer, 0),
+        hl_session_param_of(l->session, HL_ROLE_ATTN_K, layer, 0),
+        hl_session_param_of(l->session, HL_ROLE_ATTN_V, layer, 0),
+    };
+
+    HL_TRY(load_map(l, &out->qkv, parts, 3));
+    HL_TRY(load_role(l, &out->o, HL_ROLE_ATTN_O, layer));
+    HL_TRY(load_vector(l, &out->attn_norm, HL_ROLE_ATTN_NORM, layer));
+    HL_TRY(load_vector(l, &out->attn_post_norm, HL_ROLE_ATTN_POST_NORM, layer));
+    HL_TRY(load_vector(l, &out->q_norm, HL_ROLE_Q_NORM, layer));
+    HL_TRY(load_vector(l, &out->k_norm, HL_ROLE_K_NORM, layer));
+    HL_TRY(load_vector(l, &out->sinks, HL_ROLE_SINKS, layer));
+
+done:
+    return status;
+}
+
+static hl_status load_mlp(loader *l, hl_device_layer *out, int64_t layer)
+{
+    hl_status status    = HL_OK;
+    int64_t   n_experts = l->session->config->layers[layer].n_experts;
+
+    HL_TRY(load_parts(l, &out->up, HL_ROLE_MLP_GATE, HL_ROLE_MLP_UP, layer, 1));
+    HL_TRY(load_role(l, &out->down, HL_ROLE_MLP_DOWN, layer));
+    HL_TRY(load_vector(l, &out->mlp_norm, HL_ROLE_MLP_NORM, layer));
+    HL_TRY(load_vector(l, &out->mlp_post_norm, HL_ROLE_MLP_POST_NORM, layer));
+    if (n_experts == 0)
+        return HL_OK;
+    HL_TRY(load_role(l, &out->router, HL_ROLE_ROUTER, layer));
+    HL_TRY(
+        load_parts(l, &out->experts_up, HL_ROLE_EXPERT_GATE, HL_ROLE_EXPERT_UP, layer, n_experts));
+    HL_TRY(load_parts(l, &out->experts_down, HL_ROLE_EXPERT_DOWN, HL_ROLE_EXPERT_DOWN, layer,
+                      n_experts));
+    HL_TRY(load_role(l, &out->shared_router, HL_ROLE_SHARED_ROUTER, layer));
+    HL_TRY(load_parts(l, &out->shared_up, HL_ROLE_SHARED_GATE, HL_ROLE_SHARED_UP, layer, 1));
+    HL_TRY(load_role(l, &out->shared_down, HL_ROLE_SHARED_DOWN, layer));
+
+done:
+    return status;
+}
+
+/* Tied embeddings are stored once. */
+static bool is_same_matrix(const hl_session_param *a, const hl_session_param *b)
+{
+    return a != NULL && b != NULL && a->matrix.data == b->matrix.data &&
+           a->matrix.first == b->matrix.first && a->matrix.n_rows == b->matrix.n_rows &&
+           a->matrix.transposed == b->matrix.transposed && b->source->bias.tensor == NULL;
+}
+
+static hl_status load_ends(loader *l, hl_device_weights *out)
+{
+    hl_status               status = HL_OK;
+    const hl_session_param *embed  = hl_session_param_of(l->session, HL_ROLE_EMBED, -1, 0);
+    const hl_session_param *head   = hl_session_param_of(l->session, HL_ROLE_LM_HEAD, -1, 0);
+
+    HL_TRY(load_role(l, &out->embed, HL_ROLE_EMBED, -1));
+    HL_TRY(load_role(l, &out->embed_in, HL_ROLE_EMBED_IN, -1));
+    HL_TRY(load_role(l, &out->position, HL_ROLE_POSITION, -1));
+    HL_TRY(load_role(l, &out->token_type, HL_ROLE_TOKEN_TYPE, -1));
+    HL_TRY(load_role(l, &out->embed_out, HL_ROLE_EMBED_OUT, -1));
+    HL_TRY(load_role(l, &out->head_dense, HL_ROLE_HEAD_DENSE, -1));
+    HL_TRY(load_vector(l, &out->embed_norm, HL_ROLE_EMBED_NORM, -1));
+    HL_TRY(load_vector(l, &out->final_norm, HL_ROLE_FINAL_NORM, -1));
+    HL_TRY(load_vector(l, &out->head_norm, HL_ROLE_HEAD_NORM, -1));
+    if (is_same_matrix(embed, head))
+        out->lm_head = out->embed;
+    else
+        HL_TRY(load_role(l, &out->lm_head, HL_ROLE_LM_HEAD, -1));
+
+done:
+    return status;
+}
+
+/* What positions add to scores. */
+static hl_status load_biases(const loader *l, hl_device_weights *out)
+{
+    hl_status         status  = HL_OK;
+    const hl_session *session = l->session;
+    int64_t           n_heads = session->config->n_heads;
+
+    if (session->config->position == HL_POSITION_ALIBI)
+        HL_TRY(load_floats(l, &out->alibi_slopes, (const float *const *)&session->alibi_slopes,
+                           n_heads, 1));
+    if (session->config->position == HL_POSITION_ALIBI_FALCON)
+        HL_TRY(load_floats(l, &out->key_bias, (const float *const *)&session->key_bias,
+                           n_heads * session->options.n_ctx, 1));
+
+done:
+    return status;
+}
+
+hl_status hl_device_load_weights(hl_session *session, hl_arena *arena)
+{
+    hl_status          status  = HL_OK;
+    hl_device_session *d       = session->device;
+    loader             l       = { .session = session, .d = d, .arena = arena };
+    hl_device_weights *weights = &d->weights;
+
+    HL_TRY(load_ends(&l, weights));
+    for (int64_t layer = 0; layer < session->config->n_layers; layer++) {
+        HL_TRY(load_attention(&l, &weights->layers[layer], layer));
+        HL_TRY(load_mlp(&l, &weights->layers[layer], layer));
+    }
+    HL_TRY(load_biases(&l, weights));
+
+done:
+    hl_free(l.staged);
+    return status;
+}

@@ -1,0 +1,61 @@
+#!/bin/bash
+# check_models.sh - whole models on a device against what others' software computed.
+#
+#     tests/device/check_models.sh [GOLDEN] [DEVICE]
+#
+# GOLDEN holds families/NAME/expected.safetensors (../shared/golden), DEVICE is cuda.  Every family
+# runs as a whole, in chunks and a token at a time in f32, where all must be within the tolerances
+# of `headlight verify`, and so must the GGUF files and the rows of the demo models; then in bf16 and
+# f16, whose errors are printed.  HEADLIGHT names the program.  Goes on after a failure; exit
+# status 1 if there was any.
+set -u
+
+golden=${1:-../shared/golden}
+device=${2:-cuda}
+headlight=${HEADLIGHT:-build/headlight}
+failures=0
+
+# The device does the work whatever the back end; one of them is enough.
+verify() {
+    HEADLIGHT_DEVICE=$device:$1 timeout 300 "$headlight" verify --backend scalar "${@:2}" 2>&1
+}
+
+# check NAME OPTIONS...: in f32, within tolerance
+check() {
+    local name=$1 output
+    shift
+    if output=$(verify f32 "$@"); then
+        echo "ok      $name: $(printf '%s\n' "$output" | tail -n 1)"
+    else
+        failures=$((failures + 1))
+        echo "FAILED  $name"
+        printf '%s\n' "$output" | grep -vE ' ok$|^$' | sed 's/^/        /'
+    fi
+}
+
+# errors TYPE MODEL...: those of every output, a line a model
+errors() {
+    verify "$1" --verbose "${@:2}" | awk -v type="$1" '
+        function flush() { if (name != "") print type " " name line; line = "" }
+        / tolerance / { flush(); name = $1 }
+        / (ok|FAIL)$/ { for (i = 2; i < NF; i++) if ($i ~ /e[-+]/) value = $i
+                        sub("!", "", value); line = line " " $1 "=" value }
+        /^headlight/  { print }
+        END { flush() }'
+}
+
+families=("$golden"/families/*/)
+check "families as a whole" "${families[@]}"
+check "families in chunks of 5" --chunk 5 "${families[@]}"
+check "families token by token" --decode "${families[@]}"
+for model in "$golden"/gguf/*.gguf; do
+    expected=$golden/families/$(basename "$model" .gguf)/expected.safetensors
+    [ -f "$model" ] && [ -f "$expected" ] || continue
+    [ "$(basename "$model")" != gemma2.gguf ] || continue # the format lacks its scale of scores
+    check "$(basename "$model")" --expected "$expected" "$model"
+done
+check "demo models" models/demo models/demo-sparse
+errors bf16 "${families[@]}"
+errors f16 "${families[@]}"
+echo "$failures failures"
+[ "$failures" -eq 0 ]

@@ -1,0 +1,627 @@
+/* test_device_agreement.c - the GPU's operations against those of the device "host", which define
+ * them: random rows of ragged and of ordinary sizes, in every type.  Skipped without a GPU. */
+#include "support.h"
+
+#include <math.h>
+
+#include "base/dtype.h"
+#include "kernels/device.h"
+#include "kernels/quant.h"
+
+enum { HOST, CUDA, N_SIDES };
+
+static const hl_device_ops *ops[N_SIDES];
+static hl_device           *devices[N_SIDES];
+static const hl_dtype       types[] = { HL_DTYPE_F32, HL_DTYPE_BF16, HL_DTYPE_F16 };
+
+#define EACH_SIDE(side)  for (int side = 0; side < N_SIDES; side++)
+#define EACH_TYPE(dtype) for (const hl_dtype *dtype = types; dtype < types + 3; dtype++)
+
+/* ------------------------------------------------------------------- memory */
+
+/* The same bytes on both. */
+typedef struct twin {
+    void  *at[N_SIDES];
+    size_t n_bytes;
+} twin;
+
+static void check_call(int side, hl_status status)
+{
+    if (status != HL_OK)
+        fail_msg("%s: %s", ops[side]->name, ops[side]->error());
+}
+
+static twin twin_of(const void *bytes, size_t n_bytes)
+{
+    twin t = { .n_bytes = n_bytes };
+
+    EACH_SIDE(side)
+    {
+        check_call(side, ops[side]->alloc(devices[side], &t.at[side], n_bytes));
+        if (bytes != NULL)
+            check_call(side, ops[side]->copy_in(devices[side], t.at[side], bytes, n_bytes));
+        check_call(side, ops[side]->wait(devices[side]));
+    }
+    return t;
+}
+
+static float random_value(void)
+{
+    static uint64_t state = 7;
+
+    state = state * 6364136223846793005U + 1442695040888963407U;
+    return (float)(int32_t)(state >> 32) * 0x1p-30f;
+}
+
+/* n random values of a type, within +-2. */
+static twin twin_rows(hl_dtype dtype, int64_t n)
+{
+    size_t size   = hl_dtype_bits(dtype) / 8;
+    float *values = malloc((size_t)n * sizeof *values);
+    void  *bytes  = malloc((size_t)n * size);
+
+    for (int64_t i = 0; i < n; i++)
+        values[i] = random_value();
+    assert_ok(hl_dtype_from_f32(bytes, dtype, values, (size_t)n));
+    twin t = twin_of(bytes, (size_t)n * size);
+    free(values);
+    free(bytes);
+    return t;
+}
+
+static twin twin_indices(const int64_t *values, size_t n)
+{
+    return twin_of(values, n * sizeof *values);
+}
+
+static void twin_free(twin *t)
+{
+    EACH_SIDE(side) ops[side]->free(devices[side], t->at[side]);
+}
+
+static void *fetch(int side, const twin *t)
+{
+    void *bytes = malloc(t->n_bytes);
+
+    check_call(side, ops[side]->copy_out(devices[side], 0, bytes, t->at[side], t->n_bytes));
+    check_call(side, ops[side]->arrived(devices[side], 0));
+    return bytes;
+}
+
+/* What one rounding to the type may make of values up to `most`. */
+static float tolerance_of(hl_dtype dtype, float most)
+{
+    return most * (dtype == HL_DTYPE_F32 ? 2e-5f : (dtype == HL_DTYPE_BF16 ? 0x1p-7f : 0x1p-10f));
+}
+
+/* `most` is the size of what went in, where what comes out may be smaller. */
+static void compare_scaled(const char *what, const twin *t, hl_dtype stored, hl_dtype computed,
+                           float most)
+{
+    size_t n = t->n_bytes / (hl_dtype_bits(stored) / 8);
+    float *values[N_SIDES];
+    float  worst = 0.0f;
+
+    EACH_SIDE(side)
+    {
+        void *bytes  = fetch(side, t);
+        values[side] = malloc(n * sizeof **values);
+        assert_ok(hl_dtype_to_f32(values[side], bytes, stored, n));
+        free(bytes);
+    }
+    for (size_t i = 0; i < n; i++) {
+        float error = fabsf(values[HOST][i] - values[CUDA][i]);
+
+        if (isnan(values[HOST][i]) != isnan(values[CUDA][i]))
+            fail_msg("%s: %g and %g at %zu", what, (double)values[HOST][i], (double)values[CUDA][i],
+                     i);
+        most  = fmaxf(most, fabsf(values[HOST][i]));
+        worst = fmaxf(worst, error);
+    }
+    printf("%-28s %-4s %.2e of %.2e\n", what, hl_dtype_name(computed), (double)worst, (double)most);
+    if (!(worst <= tolerance_of(computed, most)))
+        fail_msg("%s, %s: off by %g where the largest is %g", what, hl_dtype_name(computed),
+                 (double)worst, (double)most);
+    EACH_SIDE(side) free(values[side]);
+}
+
+static void compare(const char *what, const twin *t, hl_dtype stored, hl_dtype computed)
+{
+    compare_scaled(what, t, stored, computed, 0.0f);
+}
+
+static void compare_bytes(const char *what, const twin *t)
+{
+    uint8_t *host = fetch(HOST, t), *cuda = fetch(CUDA, t);
+
+    for (size_t i = 0; i < t->n_bytes; i++) {
+        if (host[i] != cuda[i])
+            fail_msg("%s: bytes differ at %zu of %zu", what, i, t->n_bytes);
+    }
+    free(host);
+    free(cuda);
+}
+
+/* ------------------------------------------------------------------ products */
+
+static void linear_case(hl_dtype dtype, hl_dtype out_dtype, int64_t n_rows, int64_t n_in,
+                        int64_t n_out, bool has_bias)
+{
+    twin x = twin_rows(dtype, n_rows * n_in), w = twin_rows(dtype, n_out * n_in);
+    twin bias = twin_rows(HL_DTYPE_F32, n_out), out = twin_rows(out_dtype, n_rows * n_out);
+    char what[64];
+
+    EACH_SIDE(side)
+    {
+        hl_device_linear l = { .out        = out.at[side],
+                               .out_dtype  = out_dtype,
+                               .out_stride = n_out,
+                               .x          = x.at[side],
+                               .x_stride   = n_in,
+                               .weight     = w.at[side],
+                               .bias       = has_bias ? bias.at[side] : NULL,
+                               .dtype      = dtype,
+                               .n_rows     = n_rows,
+                               .n_in       = n_in,
+                               .n_out      = n_out };
+        check_call(side, ops[side]->linear(devices[side], &l));
+    }
+    snprintf(what, sizeof what, "linear %lld %lld %lld", (long long)n_rows, (long long)n_in,
+             (long long)n_out);
+    compare(what, &out, out_dtype, dtype == HL_DTYPE_F32 ? dtype : HL_DTYPE_BF16);
+    twin_free(&x);
+    twin_free(&w);
+    twin_free(&bias);
+    twin_free(&out);
+}
+
+static void test_linear(void **state)
+{
+    (void)state;
+    EACH_TYPE(dtype)
+    {
+        linear_case(*dtype, *dtype, 1, 2048, 257, true);
+        linear_case(*dtype, HL_DTYPE_F32, 2, 64, 30, false);
+        linear_case(*dtype, *dtype, 3, 96, 130, true);
+        linear_case(*dtype, *dtype, 8, 256, 64, false);
+        linear_case(*dtype, *dtype, 300, 256, 192, true);
+        linear_case(*dtype, HL_DTYPE_F32, 70, 64, 256, true);
+        linear_case(*dtype, *dtype, 5, 12, 20, true); /* not on sixteen bytes */
+    }
+}
+
+static void experts_case(hl_dtype dtype, int64_t n_rows, int64_t n_experts, int64_t n_used,
+                         bool is_gated, bool over_all)
+{
+    int64_t d_model = 72, d_expert = 96, width = is_gated ? 2 * d_expert : d_expert;
+    twin    x = twin_rows(dtype, n_rows * d_model), out = twin_rows(dtype, n_rows * d_model);
+    twin    router    = twin_rows(HL_DTYPE_F32, n_rows * n_experts);
+    twin    up        = twin_rows(dtype, n_experts * width * d_model);
+    twin    down      = twin_rows(dtype, n_experts * d_model * d_expert);
+    twin    up_bias   = twin_rows(HL_DTYPE_F32, n_experts * width);
+    twin    down_bias = twin_rows(HL_DTYPE_F32, n_experts * d_model);
+
+    EACH_SIDE(side)
+    {
+        hl_device_experts e       = { .out        = out.at[side],
+                                      .x          = x.at[side],
+                                      .router     = router.at[side],
+                                      .up         = up.at[side],
+                                      .up_bias    = up_bias.at[side],
+                                      .down       = down.at[side],
+                                      .down_bias  = down_bias.at[side],
+                                      .dtype      = dtype,
+                                      .n_rows     = n_rows,
+                                      .d_model    = d_model,
+                                      .d_expert   = d_expert,
+                                      .n_experts  = n_experts,
+                                      .n_used     = n_used,
+                                      .over_all   = over_all,
+                                      .is_gated   = is_gated,
+                                      .activation = HL_ACTIVATION_SILU };
+        size_t            n_bytes = ops[side]->experts_bytes(devices[side], &e);
+        check_call(side, ops[side]->alloc(devices[side], &e.work, n_bytes));
+        check_call(side, ops[side]->experts(devices[side], &e));
+        check_call(side, ops[side]->wait(devices[side]));
+        ops[side]->free(devices[side], e.work);
+    }
+    compare("experts", &out, dtype, dtype == HL_DTYPE_F32 ? dtype : HL_DTYPE_BF16);
+    twin *all[] = { &x, &out, &router, &up, &down, &up_bias, &down_bias };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        twin_free(all[i]);
+}
+
+static void test_experts(void **state)
+{
+    (void)state;
+    EACH_TYPE(dtype)
+    {
+        experts_case(*dtype, 1, 4, 2, true, false);
+        experts_case(*dtype, 150, 8, 2, true, true);
+        experts_case(*dtype, 67, 5, 5, false, false);
+    }
+}
+
+/* ---------------------------------------------------------------- row by row */
+
+static void norm_case(hl_dtype dtype, int64_t n_rows, int64_t n, hl_norm_kind kind, bool adds,
+                      bool plain)
+{
+    twin x = twin_rows(HL_DTYPE_F32, n_rows * n), out = twin_rows(dtype, n_rows * n);
+    twin a = twin_rows(dtype, n_rows * n), b = twin_rows(dtype, n_rows * n);
+    twin weight = twin_rows(HL_DTYPE_F32, n), bias = twin_rows(HL_DTYPE_F32, n);
+    twin kept = twin_rows(HL_DTYPE_F32, n_rows * n);
+
+    EACH_SIDE(side)
+    {
+        hl_device_norm o = { .out       = out.at[side],
+                             .out_dtype = dtype,
+                             .kept      = kept.at[side],
+                             .x         = x.at[side],
+                             .add       = { adds ? a.at[side] : NULL, adds ? b.at[side] : NULL },
+                             .dtype     = dtype,
+                             .add_scale = 0.5f,
+                             .is_plain  = plain,
+                             .norm      = { kind, 1e-5f, weight.at[side],
+                                       kind == HL_NORM_LAYER ? bias.at[side] : NULL },
+                             .n_rows    = n_rows,
+                             .n         = n };
+        check_call(side, ops[side]->norm(devices[side], &o));
+    }
+    compare("norm", &out, dtype, dtype);
+    compare("norm, kept", &kept, HL_DTYPE_F32, HL_DTYPE_F32);
+    compare("norm, x", &x, HL_DTYPE_F32, HL_DTYPE_F32);
+    twin *all[] = { &x, &out, &a, &b, &weight, &bias, &kept };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        twin_free(all[i]);
+}
+
+static void test_norm(void **state)
+{
+    (void)state;
+    EACH_TYPE(dtype)
+    {
+        norm_case(*dtype, 5, 2048, HL_NORM_RMS, true, false);
+        norm_case(*dtype, 3, 20000, HL_NORM_LAYER, true, false);
+        norm_case(*dtype, 4, 67, HL_NORM_LAYER, false, false);
+        norm_case(*dtype, 2, 64, HL_NORM_RMS, false, true);
+    }
+}
+
+static void test_activate(void **state)
+{
+    (void)state;
+    EACH_TYPE(dtype)
+    {
+        for (int activation = 0; activation < HL_N_ACTIVATIONS; activation++) {
+            for (int64_t n = 33; n <= 64; n += 31) {
+                twin x = twin_rows(*dtype, 7 * 2 * n), out = twin_rows(*dtype, 7 * n);
+
+                EACH_SIDE(side)
+                {
+                    uint8_t           *gate = x.at[side];
+                    hl_device_activate o    = { .out        = out.at[side],
+                                                .gate       = gate,
+                                                .up         = gate + n * hl_dtype_bits(*dtype) / 8,
+                                                .x_stride   = 2 * n,
+                                                .dtype      = *dtype,
+                                                .activation = (hl_activation)activation,
+                                                .limit      = 1.0f,
+                                                .n_rows     = 7,
+                                                .n          = n };
+                    check_call(side, ops[side]->activate(devices[side], &o));
+                }
+                compare("activate", &out, *dtype, *dtype);
+                twin_free(&x);
+                twin_free(&out);
+            }
+        }
+    }
+}
+
+/* Two sequences of three rows, of which one row is padding. */
+enum { BATCH = 2, ROWS = 3, CONTEXT = 16 };
+
+static hl_device_places places_of(const twin *places, int side)
+{
+    const int64_t *at = places->at[side];
+
+    return (hl_device_places){ BATCH, ROWS, at, at + BATCH, at + 2 * BATCH };
+}
+
+static twin twin_places(void)
+{
+    return twin_indices((const int64_t[]){ 4, 9, ROWS, ROWS - 1, 1, 0 }, 3 * BATCH);
+}
+
+static void heads_case(hl_dtype dtype, int64_t d, hl_device_head_norm norm, bool interleaved,
+                       int64_t n_pairs)
+{
+    int64_t n_heads = 4, n_kv = 2, width = (n_heads + 2 * n_kv) * d;
+    twin    qkv    = twin_rows(dtype, BATCH * ROWS * width);
+    twin    k      = twin_rows(dtype, BATCH * n_kv * CONTEXT * d);
+    twin    v      = twin_rows(dtype, BATCH * n_kv * CONTEXT * d);
+    twin    weight = twin_rows(HL_DTYPE_F32, n_heads * d), places = twin_places();
+    twin    cosine      = twin_rows(HL_DTYPE_F32, BATCH * ROWS * (n_pairs + 1));
+    twin    sine        = twin_rows(HL_DTYPE_F32, BATCH * ROWS * (n_pairs + 1));
+    twin    frequencies = twin_rows(HL_DTYPE_F32, BATCH * (n_pairs + 1));
+
+    EACH_SIDE(side)
+    {
+        hl_device_angles angles = { cosine.at[side], sine.at[side], frequencies.at[side],
+                                    n_pairs,         1.25f,         places_of(&places, side) };
+        hl_norm          one    = { HL_NORM_RMS, 1e-6f, weight.at[side], NULL };
+        hl_device_heads  h      = { .qkv         = qkv.at[side],
+                                    .k_cache     = k.at[side],
+                                    .v_cache     = v.at[side],
+                                    .dtype       = dtype,
+                                    .n_heads     = n_heads,
+                                    .n_kv_heads  = n_kv,
+                                    .d_head      = d,
+                                    .n_ctx       = CONTEXT,
+                                    .norm        = norm,
+                                    .q_norm      = one,
+                                    .k_norm      = one,
+                                    .cosine      = n_pairs > 0 ? cosine.at[side] : NULL,
+                                    .sine        = sine.at[side],
+                                    .n_pairs     = n_pairs,
+                                    .interleaved = interleaved,
+                                    .places      = places_of(&places, side) };
+        if (n_pairs > 0)
+            check_call(side, ops[side]->angles(devices[side], &angles));
+        check_call(side, ops[side]->heads(devices[side], &h));
+    }
+    compare("angles", &cosine, HL_DTYPE_F32, HL_DTYPE_F32);
+    compare("heads, k", &k, dtype, dtype);
+    compare("heads, v", &v, dtype, dtype);
+    twin *all[] = { &qkv, &k, &v, &weight, &places, &cosine, &sine, &frequencies };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        twin_free(all[i]);
+}
+
+static void test_heads(void **state)
+{
+    (void)state;
+    EACH_TYPE(dtype)
+    {
+        heads_case(*dtype, 64, HL_HEAD_NORM_NONE, false, 32);
+        heads_case(*dtype, 80, HL_HEAD_NORM_SHARED, true, 16);
+        heads_case(*dtype, 33, HL_HEAD_NORM_EACH, false, 8);
+        heads_case(*dtype, 128, HL_HEAD_NORM_ALL, false, 0);
+    }
+}
+
+static void test_embed(void **state)
+{
+    (void)state;
+    EACH_TYPE(dtype)
+    {
+        int64_t n     = 72;
+        twin    table = twin_rows(*dtype, 50 * n), positions = twin_rows(*dtype, CONTEXT * n);
+        twin    kinds = twin_rows(*dtype, 2 * n), places = twin_places();
+        twin    tokens   = twin_indices((const int64_t[]){ 3, 49, 0, 7, 7, 1 }, BATCH * ROWS);
+        twin    types_of = twin_indices((const int64_t[]){ 0, 1, 0, 1, 1, 0 }, BATCH * ROWS);
+        twin    out      = twin_rows(HL_DTYPE_F32, BATCH * ROWS * n);
+
+        EACH_SIDE(side)
+        {
+            hl_device_embed e = { .out            = out.at[side],
+                                  .table          = table.at[side],
+                                  .tokens         = tokens.at[side],
+                                  .scale          = 3.0f,
+                                  .position_table = positions.at[side],
+                                  .type_table     = kinds.at[side],
+                                  .types          = types_of.at[side],
+                                  .dtype          = *dtype,
+                                  .n              = n,
+                                  .places         = places_of(&places, side) };
+            check_call(side, ops[side]->embed(devices[side], &e));
+        }
+        compare("embed", &out, HL_DTYPE_F32, HL_DTYPE_F32);
+        twin *all[] = { &table, &positions, &kinds, &places, &tokens, &types_of, &out };
+        for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+            twin_free(all[i]);
+    }
+}
+
+/* ---------------------------------------------------------------------- ends */
+
+static void test_logits(void **state)
+{
+    int64_t n_rows = 3, n = 32007;
+    twin    logits = twin_rows(HL_DTYPE_F32, n_rows * n), top = twin_of(NULL, 8 * 3);
+    twin    entropy = twin_of(NULL, 4 * 3), gap = twin_of(NULL, 4 * 3), lse = twin_of(NULL, 8 * 3);
+    twin    target  = twin_of(NULL, 4 * 3);
+    twin    targets = twin_indices((const int64_t[]){ 5, -1, 32006 }, 3);
+    (void)state;
+
+    EACH_SIDE(side)
+    {
+        hl_device_cap    cap = { logits.at[side], n_rows * n, 4.0f, 5.0f };
+        hl_device_logits l   = { logits.at[side],  n_rows,       n,
+                                 targets.at[side], top.at[side], entropy.at[side],
+                                 gap.at[side],     lse.at[side], target.at[side] };
+        check_call(side, ops[side]->cap(devices[side], &cap));
+        check_call(side, ops[side]->logits(devices[side], &l));
+    }
+    compare("soft-cap", &logits, HL_DTYPE_F32, HL_DTYPE_F32);
+    compare("logits, top", &top, HL_DTYPE_I64, HL_DTYPE_F32);
+    compare("logits, entropy", &entropy, HL_DTYPE_F32, HL_DTYPE_F32);
+    compare_scaled("logits, gap", &gap, HL_DTYPE_F32, HL_DTYPE_F32, 5.0f);
+    compare("logits, lse", &lse, HL_DTYPE_F64, HL_DTYPE_F32);
+    compare("logits, target", &target, HL_DTYPE_F32, HL_DTYPE_F32);
+}
+
+/* Every type of blocks, made from values so that scales are numbers. */
+static void test_values(void **state)
+{
+    static uint8_t bytes[64 * 256];
+    (void)state;
+
+    for (int dtype = 0; dtype < HL_DTYPE_COUNT; dtype++) {
+        hl_dtype_block block = hl_dtype_block_of((hl_dtype)dtype);
+        if (!hl_dtype_is_block((hl_dtype)dtype))
+            continue;
+        for (size_t i = 0; i < sizeof bytes; i++) /* no f16 of these is infinite or NaN */
+            bytes[i] = (uint8_t)((uint32_t)(random_value() * 0x1p20f) & 0x6b);
+        int64_t n   = (int64_t)(sizeof bytes / block.n_bytes * block.n_values);
+        twin    out = twin_of(NULL, (size_t)n * 4);
+        EACH_SIDE(side)
+        check_call(side, ops[side]->put_values(devices[side], out.at[side], HL_DTYPE_F32, bytes,
+                                               (hl_dtype)dtype, n));
+        compare_bytes(hl_dtype_name((hl_dtype)dtype), &out);
+        twin_free(&out);
+    }
+}
+
+/* ----------------------------------------------------------------------- sums */
+
+static void test_reduce(void **state)
+{
+    enum { HEADS = 3, LENGTH = 300, N = 2 * HEADS * LENGTH, TYPES = 2 };
+    twin values = twin_rows(HL_DTYPE_F32, 9 * N), mass = twin_rows(HL_DTYPE_F32, N * TYPES);
+    twin sums = twin_of(NULL, HEADS * 4 * sizeof(hl_run_sums));
+    twin bins = twin_of(NULL, HEADS * HL_N_HISTOGRAMS * 64 * 8);
+    twin look = twin_of(NULL, HEADS * TYPES * TYPES * 8);
+    static double logs[2 * LENGTH], inverse[2 * LENGTH];
+    const hl_run  runs[] = { { 0, 0, 1, 0xfff, 0, 0 },
+                             { 0, 1, 257, 0xabc, 1, 0 },
+                             { 1, 3, 290, 0xfff, 0, 0 },
+                             { 1, 290, 300, 0x001, 1, 0 } };
+    (void)state;
+
+    for (int i = 0; i < 2 * LENGTH; i++) {
+        logs[i]    = i < 2 * LENGTH - 4 ? 8.0 : -9.0; /* the last run has impossible entropies */
+        inverse[i] = 1.0 / (1.0 + i);
+    }
+    twin log_n = twin_of(logs, sizeof logs), by = twin_of(inverse, sizeof inverse);
+    twin list = twin_of(runs, sizeof runs);
+    EACH_SIDE(side)
+    {
+        float              *at   = values.at[side];
+        hl_attention_result rows = { .lse            = at,
+                                     .entropy        = at + N,
+                                     .renyi2         = at + 2 * N,
+                                     .varentropy     = at + 3 * N,
+                                     .entropy_nosink = at + 4 * N,
+                                     .peak           = at + 5 * N,
+                                     .diagonal       = at + 6 * N,
+                                     .previous       = at + 7 * N,
+                                     .first          = at + 8 * N,
+                                     .segment_mass   = mass.at[side] };
+        hl_device_reduce    r    = { .sums          = sums.at[side],
+                                     .histogram     = bins.at[side],
+                                     .lookback      = look.at[side],
+                                     .rows          = &rows,
+                                     .runs          = list.at[side],
+                                     .n_runs        = 4,
+                                     .log_n         = log_n.at[side],
+                                     .inverse       = by.at[side],
+                                     .inverse_other = by.at[side],
+                                     .n_types       = TYPES,
+                                     .n_heads       = HEADS,
+                                     .batch_rows    = LENGTH };
+        check_call(side, ops[side]->reduce(devices[side], &r));
+    }
+    compare_bytes("histograms", &bins);
+    compare_bytes("lookback", &look);
+    hl_run_sums *host = fetch(HOST, &sums), *cuda = fetch(CUDA, &sums);
+    for (int i = 0; i < HEADS * 4; i++) {
+        assert_int_equal(host[i].is_small, cuda[i].is_small);
+        if (host[i].is_small)
+            assert_memory_equal(&host[i], &cuda[i], offsetof(hl_run_sums, is_small));
+    }
+    free(host);
+    free(cuda);
+}
+
+/* -------------------------------------------------------------------- attention */
+
+static void attention_case(hl_dtype dtype, int64_t n_queries, int64_t d, double softcap)
+{
+    int64_t n_heads = 4, n_kv = 2, n_keys = 200, n = BATCH * n_heads * n_queries;
+    twin    q = twin_rows(dtype, n * d), out = twin_rows(dtype, n * d);
+    twin    k       = twin_rows(dtype, BATCH * n_kv * n_keys * d);
+    twin    v       = twin_rows(dtype, BATCH * n_kv * n_keys * d);
+    twin    places  = twin_indices((const int64_t[]){ 200 - n_queries, 0, 200, n_queries }, 4);
+    twin    numbers = twin_of(NULL, (size_t)(9 * n) * 4);
+
+    EACH_SIDE(side)
+    {
+        const int64_t      *at  = places.at[side];
+        float              *r   = numbers.at[side];
+        hl_rows             row = { q.at[side], dtype, n_heads * n_queries * d, d, n_heads * d };
+        hl_rows             key = { k.at[side], dtype, n_kv * n_keys * d, n_keys * d, d };
+        hl_attention        p   = { .n_batch     = BATCH,
+                                    .n_heads     = n_heads,
+                                    .n_kv_heads  = n_kv,
+                                    .n_queries   = n_queries,
+                                    .n_keys      = n_keys,
+                                    .d_head      = d,
+                                    .d_value     = d,
+                                    .q           = row,
+                                    .k           = key,
+                                    .v           = key,
+                                    .flags       = HL_ATTENTION_CAUSAL | HL_ATTENTION_SCALE,
+                                    .scale       = 0.25,
+                                    .softcap     = softcap,
+                                    .query_start = at,
+                                    .key_length  = at + 2 };
+        hl_attention_result o   = { .out            = row,
+                                    .lse            = r,
+                                    .entropy        = r + n,
+                                    .renyi2         = r + 2 * n,
+                                    .varentropy     = r + 3 * n,
+                                    .entropy_nosink = r + 4 * n,
+                                    .peak           = r + 5 * n,
+                                    .diagonal       = r + 6 * n,
+                                    .previous       = r + 7 * n,
+                                    .first          = r + 8 * n };
+        p.v.data                = v.at[side];
+        o.out.data              = out.at[side];
+        check_call(side, ops[side]->attention(devices[side], &o, &p));
+    }
+    compare("attention", &out, dtype, dtype);
+    compare("attention, statistics", &numbers, HL_DTYPE_F32, HL_DTYPE_F32);
+    twin *all[] = { &q, &out, &k, &v, &places, &numbers };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        twin_free(all[i]);
+}
+
+static void test_attention(void **state)
+{
+    (void)state;
+    EACH_TYPE(dtype)
+    {
+        attention_case(*dtype, 150, 64, 0.0);
+        attention_case(*dtype, 150, 128, 0.0);
+        attention_case(*dtype, 150, 64, 20.0);
+        attention_case(*dtype, 1, 64, 0.0);
+    }
+}
+
+/* ------------------------------------------------------------------------ main */
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_linear), cmocka_unit_test(test_experts),
+        cmocka_unit_test(test_norm),   cmocka_unit_test(test_activate),
+        cmocka_unit_test(test_heads),  cmocka_unit_test(test_embed),
+        cmocka_unit_test(test_logits), cmocka_unit_test(test_values),
+        cmocka_unit_test(test_reduce), cmocka_unit_test(test_attention),
+    };
+    const char *names[N_SIDES] = { "host", "cuda" };
+
+    EACH_SIDE(side)
+    {
+        if (hl_device_find(&ops[side], names[side]) != HL_OK ||
+            ops[side]->open(&devices[side], 4) != HL_OK) {
+            printf("skipped: %s\n", ops[side] != NULL ? ops[side]->error() : hl_error_message());
+            return 0;
+        }
+    }
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    EACH_SIDE(side) ops[side]->close(devices[side]);
+    return failed;
+}
