@@ -53,6 +53,7 @@ def load():
     """headlight.torch and headlight.transformers, the latter without transformers."""
     if not hasattr(torch.library, "custom_op"):
         torch.library.custom_op = lambda name, mutates_args: Operator
+        torch.is_autocast_enabled = lambda device: False  # takes none before 2.4
     interface = types.SimpleNamespace(register=lambda name, function: None)
     there = "transformers" in sys.modules
     if not there:
@@ -113,6 +114,10 @@ class Torch(unittest.TestCase):
                    for _ in range(3))
         self.assertTrue(torch.autograd.gradcheck(
             lambda *qkv: self.torch.attention(*qkv, causal=True).out, (q, k, v), nondet_tol=0))
+        for name in ("entropy", "lse"):  # of float32: their differences need a wider step
+            self.assertTrue(torch.autograd.gradcheck(
+                lambda *qkv: getattr(self.torch.attention(*qkv, causal=True), name).double(),
+                (q, k, v), eps=3e-3, atol=2e-4, rtol=1e-3))
 
     def test_regulariser(self):
         entropy = torch.tensor([[[1.0, 2.0], [3.0, 3.0]]], requires_grad=True)  # means 1.5 and 3
@@ -150,6 +155,8 @@ class Torch(unittest.TestCase):
                                          on_alarm=alarms.append) as monitor:
             rows = self.torch.attention(q * 0, k, v, causal=True, layer=1, module=module)
             self.torch.attention(q * 100, k, v, causal=True, layer=1, module=other)
+            with monitor.paused():
+                self.torch.attention(q * 100, k, v, causal=True, layer=1, module=module)
             monitor.step(5, loss=1.0)
             with self.assertRaisesRegex(self.torch.Error, "no entropies were seen"):
                 monitor.step(6)
@@ -160,6 +167,17 @@ class Torch(unittest.TestCase):
         self.assertTrue(np.isnan(entropy[0]).all())
         self.assertEqual([alarm.kind for alarm in alarms], ["overload"])
         self.assertEqual(self.torch._listeners, [])
+
+    def test_normalised_entropy_is_of_what_a_row_sees(self):
+        """Uniform attention has 1, whatever is masked."""
+        q, k, v = (torch.randn(2, 3, 12, 8) for _ in range(3))
+        for options in ({"causal": True}, {}, {"causal": True, "window_left": 3},
+                        {"window_left": 2, "window_right": 2}):
+            with self.subTest(**options), self.torch.AttentionMonitor() as monitor:
+                for n in (12, 5):
+                    self.torch.attention(q[:, :, :n] * 0, k, v, layer=0, **options)
+                np.testing.assert_allclose(monitor.entropies()[1], 1.0, rtol=1e-6)
+        self.assertEqual(self.torch._keys_seen(2, 5, True, 0).tolist(), [1, 1])
 
     # ------------------------------------------------------- for transformers
 
@@ -217,6 +235,12 @@ class Torch(unittest.TestCase):
                  lambda: self.transformers.attention_forward(module, q, q, q, dropout=0.1)),
                 ("position_bias",
                  lambda: self.transformers.attention_forward(module, q, q, q, position_bias=q)),
+                ("more than padding", lambda: self.transformers.padding_mask(
+                    batch_size=1, q_length=4, kv_length=4, q_offset=0,
+                    allow_is_causal_skip=False)),
+                ("chunks of 8 and there are 12", lambda: self.transformers.padding_mask(
+                    batch_size=1, q_length=4, kv_length=4, q_offset=8, kv_offset=8, local_size=8,
+                    config=types.SimpleNamespace(attention_chunk_size=8))),
                 ("a static one", lambda: self.transformers.padding_mask(
                     batch_size=1, q_length=4, kv_length=64, q_offset=0)),
                 ("a static one", lambda: self.transformers.padding_mask(
