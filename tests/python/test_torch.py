@@ -3,6 +3,8 @@
 With a PyTorch before 2.4, as Debian's, the operators' registration is done by a stand-in: what is
 tested is all but that, which tests/python/device/check_torch.py does.
 """
+import importlib.util
+import itertools
 import json
 import math
 import sys
@@ -11,7 +13,7 @@ import unittest
 
 import numpy as np
 
-from support import attention_cases, read_safetensors
+from support import ROOT, attention_cases, read_safetensors
 from test_attention import GRADIENTS, TOLERANCES, error, options_of
 
 try:
@@ -47,6 +49,26 @@ class Operator:
 
     def __call__(self, *inputs):
         return self.function(*inputs) if self.gradient is None else self.gradient.apply(*inputs)
+
+
+class OneLayer(torch.nn.Module if torch is not None else object):
+    """A language model of 8 tokens that is called as transformers' are."""
+
+    def __init__(self, attention):
+        super().__init__()
+        self.attention = attention
+        self.embed = torch.nn.Embedding(8, 16)
+        self.qkv = torch.nn.Linear(16, 48)
+
+    def forward(self, tokens, labels, use_cache):
+        x = self.embed(tokens)
+        q, k, v = (part.view(*tokens.shape, 2, 8).transpose(1, 2)
+                   for part in self.qkv(x).split(16, dim=-1))
+        out = self.attention(q, k, v, causal=True, layer=0).out.transpose(1, 2).flatten(2)
+        logits = (x + out) @ self.embed.weight.t()
+        loss = torch.nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1),
+                                                 labels[:, 1:].flatten())
+        return types.SimpleNamespace(loss=loss)
 
 
 def load():
@@ -178,6 +200,26 @@ class Torch(unittest.TestCase):
                     self.torch.attention(q[:, :, :n] * 0, k, v, layer=0, **options)
                 np.testing.assert_allclose(monitor.entropies()[1], 1.0, rtol=1e-6)
         self.assertEqual(self.torch._keys_seen(2, 5, True, 0).tolist(), [1, 1])
+
+    def test_the_sparsify_example(self):
+        """Its loop, on a model of one layer: entropy falls, and more with the penalty."""
+        spec = importlib.util.spec_from_file_location("sparsify", ROOT + "/examples/sparsify.py")
+        sparsify = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sparsify)
+        text = torch.arange(400).view(10, 40) % 7
+        last = []
+        for weight in (0.0, 10.0):
+            torch.manual_seed(1)
+            steps = []
+            sparsify.fine_tune(OneLayer(self.torch.attention), itertools.repeat(text),
+                               sparsify.fused, weight=weight, rate=0.05, n_steps=80,
+                               on_step=lambda *x: steps.append(x))
+            self.assertEqual([step for step, *_ in steps], list(range(80)))
+            self.assertLess(steps[-1][1], 0.8 * steps[0][1])
+            last.append(steps[-1][2])
+        self.assertLess(last[1], 0.75 * last[0])  # tokens come five times: it cannot reach 0
+        uniform = torch.arange(1, 11).float().log().expand(2, 3, 10)
+        self.assertAlmostEqual(sparsify.normalised(uniform).item(), 1.0, places=6)
 
     # ------------------------------------------------------- for transformers
 
