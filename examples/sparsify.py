@@ -77,11 +77,11 @@ def windows(path, texts, n_batch, n_tokens, seed, device):
     with headlight.open(path) as model:
         for text in texts:
             with open(text, encoding="utf-8") as file:
-                stream += [*model.tokenize(file.read()), 0]
-    stream, random = torch.tensor(stream, dtype=torch.int32), np.random.default_rng(seed)
+                stream.append(np.append(model.tokenize(file.read()), 0))
+    stream, random = torch.from_numpy(np.concatenate(stream)).long(), np.random.default_rng(seed)
     while True:
         starts = random.integers(0, len(stream) - n_tokens, n_batch)
-        yield torch.stack([stream[at:at + n_tokens] for at in starts]).to(device).long()
+        yield torch.stack([stream[at:at + n_tokens] for at in starts]).to(device)
 
 
 def main(options):

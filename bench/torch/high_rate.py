@@ -43,12 +43,12 @@ def held_out_loss(model, tokens):
 
 
 def new_model(options):
-    settings = dict(attn_implementation="headlight", attn_pdrop=0.0)
+    settings = dict(attn_implementation="headlight", dtype=torch.float32)
     if not options.fresh:
-        return transformers.AutoModelForCausalLM.from_pretrained(options.model, dtype=torch.float32,
+        return transformers.AutoModelForCausalLM.from_pretrained(options.model, attn_pdrop=0.0,
                                                                  **settings)
-    config = transformers.AutoConfig.from_pretrained(options.model, **settings)
-    return transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    config = transformers.AutoConfig.from_pretrained(options.model, attn_pdrop=0.0)
+    return transformers.AutoModelForCausalLM.from_config(config, **settings)
 
 
 def train(options, model, tokens, monitor):

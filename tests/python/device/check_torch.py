@@ -190,9 +190,9 @@ def small_models():
 
 def pair(name, device, dtype=torch.float32):
     """The same random model with eager attention and with ours."""
-    kind, config = small_models()[name]
     models = []
     for implementation in ("eager", "headlight"):
+        kind, config = small_models()[name]  # a model keeps its config and writes to it
         torch.manual_seed(1)
         model = kind._from_config(config, attn_implementation=implementation)
         for parameter in model.parameters():  # scores that differ
