@@ -5,9 +5,12 @@
 
 One run, a line a step: loss, norm of the gradient, entropies of every head, alarms; every 25 steps the
 loss on held-out text (the last 5% of the tokens).  With a weight, EntropyRegulariser(target, weight,
-"below") is part of what is minimised: heads whose mean entropy is below the target cost.
+"below") is part of what is minimised: heads whose mean entropy is below the target cost.  With
+--attention sdpa or eager, for comparison, only losses and norms are written.
 """
 import argparse
+import contextlib
+import json
 import math
 
 import numpy as np
@@ -43,7 +46,7 @@ def held_out_loss(model, tokens):
 
 
 def new_model(options):
-    settings = dict(attn_implementation="headlight", dtype=torch.float32)
+    settings = dict(attn_implementation=options.attention, dtype=torch.float32)
     if not options.fresh:
         return transformers.AutoModelForCausalLM.from_pretrained(options.model, attn_pdrop=0.0,
                                                                  **settings)
@@ -73,11 +76,27 @@ def train(options, model, tokens, monitor):
         monitor.step(step, **scalars)
 
 
+class Losses:
+    """A monitor of nothing else: other attention has no entropies to tell."""
+
+    def __init__(self, path):
+        self.path = path
+
+    paused = contextlib.nullcontext
+
+    def step(self, step, **scalars):
+        with open(self.path, "a") as file:
+            file.write(json.dumps({"step": step, **scalars}) + "\n")
+
+
 def main(options):
     torch.manual_seed(options.seed)
-    model = new_model(options).cuda().train()
+    model, tokens = new_model(options).cuda().train(), np.load(options.tokens)
+    if options.attention != "headlight":
+        train(options, model, tokens, Losses(options.out))
+        return
     with hf.AttentionMonitor(model, jsonl=options.out) as monitor:
-        train(options, model, np.load(options.tokens), monitor)
+        train(options, model, tokens, monitor)
 
 
 if __name__ == "__main__":
@@ -85,6 +104,7 @@ if __name__ == "__main__":
     for name in ("model", "tokens", "out"):
         parser.add_argument(name)
     parser.add_argument("--fresh", action="store_true", help="from random weights")
+    parser.add_argument("--attention", choices=("headlight", "sdpa", "eager"), default="headlight")
     for name, value in (("rate", 0.01), ("seed", 1), ("steps", 400), ("weight", 0.0),
                         ("target", 1.5)):
         parser.add_argument("--" + name, type=type(value), default=value)
