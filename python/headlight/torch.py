@@ -10,8 +10,10 @@ attention is a custom operator, headlight::attention, with a fake implementation
 export) and its gradient, headlight::attention_backward: on the CPU, and on NVIDIA GPUs in the current
 stream.  Annotations are not deferred in this file: PyTorch reads the operators' schemas from them.
 """
+import contextlib
+import functools
 import math
-from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple, Union
 
 import numpy as np
 import torch
@@ -100,6 +102,14 @@ def _gradient(ctx, grad_out, grad_lse, grad_entropy):
 _forward.register_autograd(_gradient, setup_context=_keep)
 
 
+def _under_autocast(*tensors: Tensor) -> Tuple[Tensor, ...]:
+    """In the type that autocast asks for, as PyTorch's own attention does."""
+    device = tensors[0].device.type
+    if not torch.is_autocast_enabled(device):
+        return tensors
+    return tuple(x.to(torch.get_autocast_dtype(device)) for x in tensors)
+
+
 class AttentionRows(NamedTuple):
     out: Tensor  # (batch, heads, queries, d_value), as q
     lse: Tensor  # (batch, heads, queries) float32
@@ -118,15 +128,17 @@ def attention(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False,
 
     q: (batch, heads, queries, d_head); k: (batch, kv_heads, keys, d_head); v: (batch, kv_heads,
     keys, d_value).  alibi_slopes and key_bias are constants.  layer: which one this is, for
-    collectors and monitors; module: whose it is.
+    collectors and monitors; module: whose it is.  Under autocast q, k and v are cast.
     """
+    q, k, v = _under_autocast(q, k, v)
     rows = AttentionRows(*_forward(
         q, k, v, sinks, gates, alibi_slopes, key_bias, query_start, key_length, causal,
         1.0 / math.sqrt(q.shape[3]) if scale is None else float(scale), float(softcap or 0.0),
         -1 if window_left is None else window_left, -1 if window_right is None else window_right,
         window_sink))
     if layer is not None:
-        report(layer, rows.entropy, n_keys=k.shape[2], causal=causal, module=module)
+        report(layer, rows.entropy, n_keys=k.shape[2], causal=causal, window=window_left,
+               module=module)
     return rows
 
 
@@ -136,10 +148,11 @@ _listeners: List[Callable[..., None]] = []
 
 
 def report(layer: int, entropy: Tensor, *, n_keys: int, causal: bool,
-           module: Optional[torch.nn.Module] = None) -> None:
-    """Tells whoever listens the entropies of a layer's rows, (batch, heads, queries)."""
+           window: Optional[int] = None, module: Optional[torch.nn.Module] = None) -> None:
+    """Tells whoever listens the entropies of a layer's rows, (batch, heads, queries).  window: how
+    many keys before its own a row sees at most."""
     for listener in tuple(_listeners):
-        listener(layer, entropy, n_keys=n_keys, causal=causal, module=module)
+        listener(layer, entropy, n_keys=n_keys, causal=causal, window=window, module=module)
 
 
 class Collector:
@@ -203,6 +216,24 @@ class EntropyRegulariser(torch.nn.Module):
 # -------------------------------------------------------------------- monitoring
 
 
+def _keys_seen(n_queries: int, n_keys: int, causal: bool, window: Optional[int]) -> np.ndarray:
+    """(queries) how many keys each row sees, the last query standing at the last key."""
+    before = np.arange(n_keys - n_queries, n_keys)
+    after = np.zeros_like(before) if causal else n_keys - 1 - before
+    if window is not None:
+        before, after = np.minimum(before, window), np.minimum(after, window)
+    return before + 1 + after
+
+
+@functools.lru_cache(maxsize=64)
+def _scale_to_uniform(n_queries: int, n_keys: int, causal: bool, window: Optional[int],
+                      device: torch.device) -> Tuple[Tensor, int]:
+    """(queries) 1 / ln of the keys that a row sees, 0 where it is one; and how many see more."""
+    seen = _keys_seen(n_queries, n_keys, causal, window)
+    scale = np.where(seen > 1, 1.0 / np.log(np.maximum(seen, 2)), 0.0)
+    return torch.tensor(scale, dtype=torch.float32, device=device), int(np.sum(seen > 1))
+
+
 class AttentionMonitor:
     """Entropies of every head of a model while it trains, with alarms.
 
@@ -215,7 +246,7 @@ class AttentionMonitor:
 
     The model's attention must report: headlight.transformers' does, and attention(layer=...).
     Each step is the mean of all rows since the one before; normalised is over what uniform attention
-    on the keys that a row sees (all up to its own, if causal) would have.  Options are EntropyLog's.
+    on the keys that a row sees (up to its own, if causal, and in its window) would have.  Options are EntropyLog's.
     """
 
     def __init__(self, model: Optional[torch.nn.Module] = None, **options: Any):
@@ -227,21 +258,24 @@ class AttentionMonitor:
 
     @torch.no_grad()
     def _listen(self, layer: int, entropy: Tensor, *, n_keys: int, causal: bool,
-                module: Optional[torch.nn.Module] = None) -> None:
+                window: Optional[int] = None, module: Optional[torch.nn.Module] = None) -> None:
         if self._modules is not None and module is not None and module not in self._modules:
             return
         n_batch, _, n_queries = entropy.shape
-        seen = torch.full((n_queries,), float(n_keys), device=entropy.device)
-        if causal:
-            seen = torch.arange(n_keys - n_queries + 1, n_keys + 1, device=entropy.device).float()
-        most = seen.clamp(min=1.0).log()
-        # Rows that see one key have no entropy to be normalised.
-        share = torch.where(most > 0, entropy / most.clamp(min=1e-9), torch.zeros_like(entropy))
-        sums = torch.stack([entropy.sum(dim=(0, 2)), share.sum(dim=(0, 2))]).double()
-        n_normalised = min(n_queries, n_keys - 1) if causal else n_queries * (n_keys > 1)
-        counts = n_batch * np.array([n_queries, n_normalised])
+        scale, n_scaled = _scale_to_uniform(n_queries, n_keys, causal, window, entropy.device)
+        sums = torch.stack([entropy.sum(dim=(0, 2)), (entropy * scale).sum(dim=(0, 2))]).double()
+        counts = n_batch * np.array([n_queries, n_scaled])
         before, n_before = self._seen.get(layer, (0.0, 0))
         self._seen[layer] = (before + sums, n_before + counts)
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """While it lasts nothing is seen: for evaluating the model between two steps."""
+        _listeners.remove(self._listen)
+        try:
+            yield
+        finally:
+            _listeners.append(self._listen)
 
     def entropies(self) -> Tuple[np.ndarray, np.ndarray]:
         """(layer, head) mean and normalised entropy since the last step; NaN where none was seen."""

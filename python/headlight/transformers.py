@@ -8,7 +8,7 @@
 
 The model is otherwise as it was.  Its mask is that of padding alone, (batch, keys), left or right;
 which keys a row sees follows from is_causal and sliding_window.  Not taken, with an Error: masks with
-holes, static caches, dropout of attention probabilities, biases of positions.
+holes, packed sequences, chunks, static caches, dropout of attention probabilities, biases of positions.
 """
 from __future__ import annotations
 
@@ -26,13 +26,29 @@ __all__ = ["AttentionMonitor", "Collector", "EntropyRegulariser", "NAME", "atten
 NAME = "headlight"
 
 
+def _refuse_patterns(q_length: Any, n_seen: int, local_size: Optional[int], config: Any,
+                     plain: bool) -> None:
+    """plain: transformers would leave the mask out where nothing is padded."""
+    if not plain and q_length is not None and q_length > 1:
+        raise Error("the mask is of more than padding (packed sequences, or a mask function of the "
+                    "model's): headlight's attention takes padding alone", "unsupported")
+    chunk = getattr(config, "attention_chunk_size", None)
+    if chunk is not None and chunk == local_size and n_seen > chunk:
+        raise Error(f"attention is in chunks of {chunk} and there are {n_seen} keys: headlight's has "
+                    "no chunks", "unsupported")
+
+
 def padding_mask(*_: Any, kv_length: int, kv_offset: Any = 0, attention_mask: Any = None,
                  cache_position: Any = None, q_length: Any = None, q_offset: Any = None,
+                 local_size: Optional[int] = None, config: Any = None,
+                 allow_is_causal_skip: bool = True, allow_is_bidirectional_skip: bool = False,
                  **__: Any) -> Optional[torch.Tensor]:
     """What transformers calls for a mask: (batch, keys), False where a key is padding; None where
     none is."""
     if cache_position is not None:  # until 5.5: the positions of the queries
         q_length, q_offset = len(cache_position), int(cache_position[0])
+    _refuse_patterns(q_length, kv_length + int(kv_offset), local_size, config,
+                     allow_is_causal_skip or allow_is_bidirectional_skip)
     end = None if q_offset is None else int(q_offset) + int(q_length) - int(kv_offset)
     if end is not None and end != kv_length:
         raise Error(f"there are {kv_length} keys, and the last query stands at {end}: headlight's "
@@ -111,7 +127,7 @@ def _attend_padded(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
         real = entropy[:, :, max(0, begin - n_before):stop - n_before]  # what is no padding
         if who["layer"] is not None and real.shape[2] > 0:
             report(who["layer"], real, n_keys=stop - begin, causal=options["causal"],
-                   module=who["module"])
+                   window=options["window_left"], module=who["module"])
     return out
 
 

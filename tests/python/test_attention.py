@@ -1,6 +1,8 @@
 """test_attention.py - attention through Python against PyTorch's numbers (golden/attention)."""
 import json
 import os
+import threading
+import time
 import unittest
 
 import numpy as np
@@ -184,6 +186,28 @@ class Attention(unittest.TestCase):
                 headlight.select_backend("abacus")
         finally:
             headlight.select_backend(before)
+
+
+class Threads(unittest.TestCase):
+    def test_the_interpreter_goes_on_while_a_call_runs(self):
+        """Its lock is released: another thread wakes many times during one call."""
+        q = np.random.default_rng(4).standard_normal((1, 4, 1500, 64)).astype(np.float32)
+        began, ended = threading.Event(), threading.Event()
+
+        def work():
+            began.set()
+            headlight.attention(q, q, q, n_threads=1)
+            ended.set()
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        began.wait()
+        n_wakes = 0
+        while not ended.is_set():
+            time.sleep(0.001)
+            n_wakes += 1
+        thread.join()
+        self.assertGreater(n_wakes, 5)
 
 
 class Capsule:

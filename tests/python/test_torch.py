@@ -3,6 +3,8 @@
 With a PyTorch before 2.4, as Debian's, the operators' registration is done by a stand-in: what is
 tested is all but that, which tests/python/device/check_torch.py does.
 """
+import importlib.util
+import itertools
 import json
 import math
 import sys
@@ -11,7 +13,7 @@ import unittest
 
 import numpy as np
 
-from support import attention_cases, read_safetensors
+from support import ROOT, attention_cases, read_safetensors
 from test_attention import GRADIENTS, TOLERANCES, error, options_of
 
 try:
@@ -49,10 +51,31 @@ class Operator:
         return self.function(*inputs) if self.gradient is None else self.gradient.apply(*inputs)
 
 
+class OneLayer(torch.nn.Module if torch is not None else object):
+    """A language model of 8 tokens that is called as transformers' are."""
+
+    def __init__(self, attention):
+        super().__init__()
+        self.attention = attention
+        self.embed = torch.nn.Embedding(8, 16)
+        self.qkv = torch.nn.Linear(16, 48)
+
+    def forward(self, tokens, labels, use_cache):
+        x = self.embed(tokens)
+        q, k, v = (part.view(*tokens.shape, 2, 8).transpose(1, 2)
+                   for part in self.qkv(x).split(16, dim=-1))
+        out = self.attention(q, k, v, causal=True, layer=0).out.transpose(1, 2).flatten(2)
+        logits = (x + out) @ self.embed.weight.t()
+        loss = torch.nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1),
+                                                 labels[:, 1:].flatten())
+        return types.SimpleNamespace(loss=loss)
+
+
 def load():
     """headlight.torch and headlight.transformers, the latter without transformers."""
     if not hasattr(torch.library, "custom_op"):
         torch.library.custom_op = lambda name, mutates_args: Operator
+        torch.is_autocast_enabled = lambda device: False  # takes none before 2.4
     interface = types.SimpleNamespace(register=lambda name, function: None)
     there = "transformers" in sys.modules
     if not there:
@@ -113,6 +136,10 @@ class Torch(unittest.TestCase):
                    for _ in range(3))
         self.assertTrue(torch.autograd.gradcheck(
             lambda *qkv: self.torch.attention(*qkv, causal=True).out, (q, k, v), nondet_tol=0))
+        for name in ("entropy", "lse"):  # of float32: their differences need a wider step
+            self.assertTrue(torch.autograd.gradcheck(
+                lambda *qkv: getattr(self.torch.attention(*qkv, causal=True), name).double(),
+                (q, k, v), eps=3e-3, atol=2e-4, rtol=1e-3))
 
     def test_regulariser(self):
         entropy = torch.tensor([[[1.0, 2.0], [3.0, 3.0]]], requires_grad=True)  # means 1.5 and 3
@@ -150,6 +177,8 @@ class Torch(unittest.TestCase):
                                          on_alarm=alarms.append) as monitor:
             rows = self.torch.attention(q * 0, k, v, causal=True, layer=1, module=module)
             self.torch.attention(q * 100, k, v, causal=True, layer=1, module=other)
+            with monitor.paused():
+                self.torch.attention(q * 100, k, v, causal=True, layer=1, module=module)
             monitor.step(5, loss=1.0)
             with self.assertRaisesRegex(self.torch.Error, "no entropies were seen"):
                 monitor.step(6)
@@ -160,6 +189,37 @@ class Torch(unittest.TestCase):
         self.assertTrue(np.isnan(entropy[0]).all())
         self.assertEqual([alarm.kind for alarm in alarms], ["overload"])
         self.assertEqual(self.torch._listeners, [])
+
+    def test_normalised_entropy_is_of_what_a_row_sees(self):
+        """Uniform attention has 1, whatever is masked."""
+        q, k, v = (torch.randn(2, 3, 12, 8) for _ in range(3))
+        for options in ({"causal": True}, {}, {"causal": True, "window_left": 3},
+                        {"window_left": 2, "window_right": 2}):
+            with self.subTest(**options), self.torch.AttentionMonitor() as monitor:
+                for n in (12, 5):
+                    self.torch.attention(q[:, :, :n] * 0, k, v, layer=0, **options)
+                np.testing.assert_allclose(monitor.entropies()[1], 1.0, rtol=1e-6)
+        self.assertEqual(self.torch._keys_seen(2, 5, True, 0).tolist(), [1, 1])
+
+    def test_the_sparsify_example(self):
+        """Its loop, on a model of one layer: entropy falls, and more with the penalty."""
+        spec = importlib.util.spec_from_file_location("sparsify", ROOT + "/examples/sparsify.py")
+        sparsify = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sparsify)
+        text = torch.arange(400).view(10, 40) % 7
+        last = []
+        for weight in (0.0, 10.0):
+            torch.manual_seed(1)
+            steps = []
+            sparsify.fine_tune(OneLayer(self.torch.attention), itertools.repeat(text),
+                               sparsify.fused, weight=weight, rate=0.05, n_steps=80,
+                               on_step=lambda *x: steps.append(x))
+            self.assertEqual([step for step, *_ in steps], list(range(80)))
+            self.assertLess(steps[-1][1], 0.8 * steps[0][1])
+            last.append(steps[-1][2])
+        self.assertLess(last[1], 0.75 * last[0])  # tokens come five times: it cannot reach 0
+        uniform = torch.arange(1, 11).float().log().expand(2, 3, 10)
+        self.assertAlmostEqual(sparsify.normalised(uniform).item(), 1.0, places=6)
 
     # ------------------------------------------------------- for transformers
 
@@ -217,6 +277,12 @@ class Torch(unittest.TestCase):
                  lambda: self.transformers.attention_forward(module, q, q, q, dropout=0.1)),
                 ("position_bias",
                  lambda: self.transformers.attention_forward(module, q, q, q, position_bias=q)),
+                ("more than padding", lambda: self.transformers.padding_mask(
+                    batch_size=1, q_length=4, kv_length=4, q_offset=0,
+                    allow_is_causal_skip=False)),
+                ("chunks of 8 and there are 12", lambda: self.transformers.padding_mask(
+                    batch_size=1, q_length=4, kv_length=4, q_offset=8, kv_offset=8, local_size=8,
+                    config=types.SimpleNamespace(attention_chunk_size=8))),
                 ("a static one", lambda: self.transformers.padding_mask(
                     batch_size=1, q_length=4, kv_length=64, q_offset=0)),
                 ("a static one", lambda: self.transformers.padding_mask(

@@ -12,7 +12,7 @@ links_hold() { # document
     done < <(grep -oE '\]\([^)#]+' "$1" | sed 's/^](//' | grep -v '://')
     return "$broken"
 }
-for document in README.md CONTRIBUTING.md CHANGELOG.md src/README.md doc/gallery.md doc/python.md python/README.md; do
+for document in README.md CONTRIBUTING.md CHANGELOG.md src/README.md doc/gallery.md doc/python.md doc/training.md python/README.md; do
     check "links of $document" links_hold "$document"
 done
 
