@@ -175,7 +175,7 @@ static double resident_bytes(void)
 }
 
 char *hl_metrics_text(hl_metrics *metrics, const hl_engine_counts *engine,
-                      const hl_http_counts *http)
+                      const hl_http_counts *http, int64_t n_looking)
 {
     char  *text    = NULL;
     size_t n_bytes = 0;
@@ -185,6 +185,7 @@ char *hl_metrics_text(hl_metrics *metrics, const hl_engine_counts *engine,
         return NULL;
     put_engine(out, engine);
     put_http(out, http);
+    put(out, "views", "gauge", "Views and measurements at work or waiting.", (double)n_looking);
     pthread_mutex_lock(&metrics->lock);
     put_answers(out, metrics);
     put_first_tokens(out, metrics);
