@@ -146,6 +146,8 @@ static void put_engine(FILE *out, const hl_engine_counts *engine)
         (double)engine->n_steps);
     put(out, "prompt_seconds_total", "counter", "Spent on prompts.", engine->prompt_seconds);
     put(out, "step_seconds_total", "counter", "Spent on steps.", engine->step_seconds);
+    put(out, "text_seconds_total", "counter",
+        "From the first token of a text to its last, added up.", engine->text_seconds);
 }
 
 static void put_http(FILE *out, const hl_http_counts *http)

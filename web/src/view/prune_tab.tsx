@@ -41,7 +41,10 @@ export function PruneTab({ source }: { source: LiveSource }) {
             <StudyBox source={source} work="ranking" name="Rank heads" onGo={() => void rank()}>
                 <label>
                     by{" "}
-                    <select value={ranker} onChange={(event) => setRanker(event.currentTarget.value)}>
+                    <select
+                        aria-label="Ranker"
+                        value={ranker}
+                        onChange={(event) => setRanker(event.currentTarget.value)}>
                         {RANKERS.map((name) => (
                             <option key={name}>{name}</option>
                         ))}
@@ -267,27 +270,25 @@ function TrialNumbers({ trial }: { trial: Trial }) {
         ["KL from all heads, nats", "0", number(trial.kl)],
     ];
     return (
-        <div class="scroll">
-            <table class="trial">
-                <caption>{plural(trial.tokens, "token")} of the text were foretold</caption>
-                <thead>
-                    <tr>
-                        <th scope="col">On the text</th>
-                        <th scope="col">all heads</th>
-                        <th scope="col">without {plural(trial.off.length, "head")}</th>
+        <table class="trial">
+            <caption>{plural(trial.tokens, "token")} of the text were foretold</caption>
+            <thead>
+                <tr>
+                    <th scope="col">On the text</th>
+                    <th scope="col">all heads</th>
+                    <th scope="col">without</th>
+                </tr>
+            </thead>
+            <tbody>
+                {rows.map(([name, before, now]) => (
+                    <tr key={name}>
+                        <th scope="row">{name}</th>
+                        <td>{before}</td>
+                        <td>{now}</td>
                     </tr>
-                </thead>
-                <tbody>
-                    {rows.map(([name, before, now]) => (
-                        <tr key={name}>
-                            <th scope="row">{name}</th>
-                            <td>{before}</td>
-                            <td>{now}</td>
-                        </tr>
-                    ))}
-                </tbody>
-            </table>
-        </div>
+                ))}
+            </tbody>
+        </table>
     );
 }
 
