@@ -354,9 +354,11 @@ check-openai: ## the server against npm's openai package
 	@HEADLIGHT=$(PROGRAM) tools/run_tests --logs $(BUILD)/tests/logs $(TALLY) tests/serve/openai.sh
 
 SERVE_SECONDS ?= 60
-bench-serve: ## the server under 16 clients for SERVE_SECONDS (60): errors, speed, memory
+SERVE_MODEL   ?= models/demo
+bench-serve: ## the server under 16 clients for SERVE_SECONDS (60): errors, speed, memory; one client against generate
 	@+$(SUBMAKE) $(PROGRAM)
 	@HEADLIGHT=$(PROGRAM) python3 -B tests/serve/load.py --seconds $(SERVE_SECONDS)
+	@HEADLIGHT=$(PROGRAM) python3 -B bench/serve/one_client.py --model $(SERVE_MODEL)
 
 SLOW_FLAGS := CFLAGS='-O1 -g' WERROR=1
 LIBARCHER  := $(firstword $(wildcard /usr/lib/llvm-*/lib/libarcher.so))

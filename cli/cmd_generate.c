@@ -255,21 +255,6 @@ static int64_t choose_context(const generation *g)
     return most > 0 && needed > most ? most : needed;
 }
 
-/* Whose the prompt's tokens are: (n_tokens) hl_token_kind, NULL when memory is out. */
-static uint8_t *list_kinds(const generation *g)
-{
-    const hl_encoding *encoding = g->prompt.encoding;
-    uint8_t           *kinds    = malloc((size_t)g->prompt.n_tokens);
-
-    for (int64_t i = 0; kinds != NULL && i < g->prompt.n_tokens; i++) {
-        bool made    = i >= (int64_t)encoding->n_tokens; /* begins an empty prompt */
-        bool special = made || encoding->types[i] == HL_TOKEN_SPECIAL ||
-                       (encoding->roles != NULL && encoding->roles[i] == (uint8_t)HL_ROLE_TEMPLATE);
-        kinds[i] = special ? HL_KIND_SPECIAL : HL_KIND_PROMPT;
-    }
-    return kinds;
-}
-
 static bool wants_watch(const generation *g)
 {
     return g->is_monitored || g->request->watch.trace_path != NULL ||
@@ -293,7 +278,7 @@ static hl_status open_watch(generation *g, hl_generate_options *options)
 
 static hl_status begin_watch(generation *g)
 {
-    uint8_t  *kinds  = list_kinds(g);
+    uint8_t  *kinds  = hl_opened_prompt_kinds(&g->prompt);
     hl_status status = kinds != NULL ? hl_watch_begin(g->watch, g->generator, g->prompt.tokens,
                                                       kinds, g->prompt.n_tokens)
                                      : HL_NO_MEMORY;

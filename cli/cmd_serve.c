@@ -107,7 +107,8 @@ static int parse_request(serve_request *request, int argc, char **argv)
         .text =
             "Serves a model over HTTP: OpenAI's /v1/completions and /v1/chat/completions, with\n"
             "the entropy of every head where a request asks for it; /v1/measure; the lens and\n"
-            "the attention of a text; /metrics and /health; and a live page at /.\n"
+            "the attention of a text; which heads could go, and what that costs; /metrics and\n"
+            "/health; and a live page at /.\n"
             "\n"
             "Texts of several clients are made together, each as it would be alone.  A full\n"
             "queue answers 429.  SIGTERM and Ctrl-C finish what is under way.\n"

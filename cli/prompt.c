@@ -173,3 +173,17 @@ hl_prompt hl_opened_prompt_view(const hl_opened_prompt *prompt)
                         .roles     = has_roles ? prompt->encoding->roles : NULL,
                         .tokenizer = prompt->tokenizer };
 }
+
+uint8_t *hl_opened_prompt_kinds(const hl_opened_prompt *prompt)
+{
+    const hl_encoding *encoding = prompt->encoding;
+    uint8_t           *kinds    = malloc((size_t)prompt->n_tokens);
+
+    for (int64_t i = 0; kinds != NULL && i < prompt->n_tokens; i++) {
+        bool made    = i >= (int64_t)encoding->n_tokens; /* begins an empty prompt */
+        bool special = made || encoding->types[i] == HL_TOKEN_SPECIAL ||
+                       (encoding->roles != NULL && encoding->roles[i] == (uint8_t)HL_ROLE_TEMPLATE);
+        kinds[i] = special ? HL_KIND_SPECIAL : HL_KIND_PROMPT;
+    }
+    return kinds;
+}

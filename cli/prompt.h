@@ -48,4 +48,8 @@ void hl_opened_prompt_close(hl_opened_prompt *prompt);
 /* For views; borrowed. */
 hl_prompt hl_opened_prompt_view(const hl_opened_prompt *prompt);
 
+/* Whose its tokens are: (n_tokens) hl_token_kind, to be released with free; NULL when memory is
+ * out. */
+uint8_t *hl_opened_prompt_kinds(const hl_opened_prompt *prompt);
+
 #endif

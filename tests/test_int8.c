@@ -7,7 +7,7 @@
 #include "kernels/kernels.h"
 #include "kernels/quant.h"
 
-enum { MAX_VALUES = 1024, MAX_ROWS = 3, MAX_WEIGHTS = 9, MAX_BYTES = 2 * MAX_VALUES };
+enum { MAX_VALUES = 1024, MAX_ROWS = 9, MAX_WEIGHTS = 9, MAX_BYTES = 2 * MAX_VALUES };
 
 static const hl_dtype types[] = { HL_DTYPE_Q8_0, HL_DTYPE_Q4_0, HL_DTYPE_Q4_K, HL_DTYPE_Q6_K };
 
@@ -177,6 +177,21 @@ static void products_are_accurate(void **state)
     assert_ok(hl_backend_select(NULL));
 }
 
+static void check_alone(const hl_kernels *kernels, const problem *p, int64_t row, int64_t j)
+{
+    hl_int8_dot one = p->dot;
+    float       alone;
+
+    one.out = &alone;
+    one.q += row * one.n;
+    one.scales += row * one.n / HL_INT8_BLOCK;
+    one.sums += row * one.n / HL_INT8_BLOCK;
+    one.n_rows = one.n_weights = 1;
+    one.w                      = &p->w[j];
+    kernels->int8_dot(&one);
+    assert_memory_equal(&alone, &p->out[row * p->dot.out_stride + j], sizeof alone);
+}
+
 /* What shares the call does not show, to the bit. */
 static void rows_do_not_depend_on_company(void **state)
 {
@@ -187,20 +202,11 @@ static void rows_do_not_depend_on_company(void **state)
         const hl_kernels *kernels = kernels_of(*name);
 
         for (int i = 0; i < 4 && kernels->int8_dot != NULL; i++) {
-            make_problem(&p, types[i], 768, 2, MAX_WEIGHTS);
+            make_problem(&p, types[i], 768, MAX_ROWS, MAX_WEIGHTS);
             kernels->int8_dot(&p.dot);
-            for (int j = 0; j < MAX_WEIGHTS; j++) {
-                hl_int8_dot one = p.dot;
-                float       alone;
-
-                one.out = &alone;
-                one.q += 768;
-                one.scales += 24;
-                one.sums += 24;
-                one.n_rows = one.n_weights = 1;
-                one.w                      = &p.w[j];
-                kernels->int8_dot(&one);
-                assert_memory_equal(&alone, &p.out[MAX_WEIGHTS + 1 + j], sizeof alone);
+            for (int64_t row = 0; row < MAX_ROWS; row++) {
+                for (int64_t j = 0; j < MAX_WEIGHTS; j++)
+                    check_alone(kernels, &p, row, j);
             }
         }
     }

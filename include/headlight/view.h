@@ -73,6 +73,7 @@ typedef struct hl_token_view_options {
     int64_t               n_heads; /* 0: all there are */
     const hl_head_choice *insets;  /* a map of its own for each */
     int64_t               n_insets;
+    const float          *gates;      /* (n_layers, n_heads), as in hl_feed */
     bool                  beyond_ctx; /* as in hl_session_options */
     int32_t               n_threads;  /* 0: all cores */
 } hl_token_view_options;
@@ -144,10 +145,11 @@ typedef struct hl_lens_view {
 } hl_lens_view;
 
 typedef struct hl_lens_view_options {
-    int64_t begin; /* only tokens [begin, end), after all before them; both 0: all */
-    int64_t end;
-    bool    beyond_ctx;
-    int32_t n_threads;
+    int64_t      begin; /* only tokens [begin, end), after all before them; both 0: all */
+    int64_t      end;
+    const float *gates; /* (n_layers, n_heads), as in hl_feed */
+    bool         beyond_ctx;
+    int32_t      n_threads;
 } hl_lens_view_options;
 
 /* Memory does not grow with n_tokens * d_vocab.  HL_UNSUPPORTED of encoders and of models

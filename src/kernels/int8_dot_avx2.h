@@ -7,7 +7,8 @@
  *     sum (u - c) q  =  sum u q  -  c sum q
  *
  * and the second sum is the same for all rows of W, so that they start from it.  c is
- * a power of two.  Four rows of W are read side by side, as in dense_products.h. */
+ * a power of two.  Four rows of W are read side by side, as in dense_products.h, and of Q8_0
+ * and Q4_0 what is unpacked serves several rows of x; each gets what it gets alone. */
 #ifndef HL_KERNELS_INT8_DOT_AVX2_H
 #define HL_KERNELS_INT8_DOT_AVX2_H
 
@@ -23,7 +24,14 @@
 #endif
 #define INLINE static inline __attribute__((always_inline)) TARGET
 
-enum { WEIGHTS = 4 };
+enum {
+    WEIGHTS = 4,
+#ifdef INT8_VNNI
+    ROWS = 4, /* of x at a time: there are 32 registers */
+#else
+    ROWS = 2,
+#endif
+};
 
 /* ------------------------------------------------------------- small pieces */
 
@@ -84,30 +92,43 @@ typedef struct x_block {
     const float  *sums;
 } x_block;
 
+typedef __m256 block_sums[ROWS][WEIGHTS];
+
 /* ---------------------------------------------------------------- the blocks */
 
 /* Signed bytes become unsigned: by 128 with VNNI; else by giving their sign to q, since
  * pairs of products must fit in 16 bits. */
-INLINE void add_q8_0(__m256 *sums, const x_block *x, const uint8_t *const *b, int n_weights)
+INLINE void add_q8_0(block_sums sums, const x_block *x, int n_x, const uint8_t *const *b,
+                     int n_weights)
 {
-    __m256i q = load32(x->q);
-    float   scales[WEIGHTS];
+    __m256i q[ROWS], start[ROWS];
+    float   scales[ROWS][WEIGHTS];
 
-    load_scales(scales, b, 0, n_weights, x->scales[0]);
+    for (int r = 0; r < n_x; r++) {
+        q[r] = load32(x[r].q);
+        load_scales(scales[r], b, 0, n_weights, x[r].scales[0]);
 #ifdef INT8_VNNI
-    __m256i start = start_of(q, 7);
-    for (int j = 0; j < n_weights; j++) {
-        __m256i u = _mm256_xor_si256(load32(b[j] + 2), _mm256_set1_epi8((char)0x80));
-        sums[j]   = add_scaled(sums[j], scales[j], add_products(start, u, q));
-    }
+        start[r] = start_of(q[r], 7);
 #else
+        start[r] = _mm256_setzero_si256();
+#endif
+    }
     for (int j = 0; j < n_weights; j++) {
         __m256i w = load32(b[j] + 2);
-        __m256i product =
-            add_products(_mm256_setzero_si256(), _mm256_abs_epi8(w), _mm256_sign_epi8(q, w));
-        sums[j] = add_scaled(sums[j], scales[j], product);
-    }
+#ifdef INT8_VNNI
+        __m256i u = _mm256_xor_si256(w, _mm256_set1_epi8((char)0x80));
+#else
+        __m256i u = _mm256_abs_epi8(w);
 #endif
+        for (int r = 0; r < n_x; r++) {
+#ifdef INT8_VNNI
+            __m256i s = q[r];
+#else
+            __m256i s = _mm256_sign_epi8(q[r], w);
+#endif
+            sums[r][j] = add_scaled(sums[r][j], scales[r][j], add_products(start[r], u, s));
+        }
+    }
 }
 
 /* 16 bytes twice, the second time shifted: low nibbles, then high ones. */
@@ -118,15 +139,22 @@ INLINE __m256i nibbles(const uint8_t *p)
     return _mm256_and_si256(shifted, _mm256_set1_epi8(15));
 }
 
-INLINE void add_q4_0(__m256 *sums, const x_block *x, const uint8_t *const *b, int n_weights)
+INLINE void add_q4_0(block_sums sums, const x_block *x, int n_x, const uint8_t *const *b,
+                     int n_weights)
 {
-    __m256i q     = load32(x->q);
-    __m256i start = start_of(q, 3);
-    float   scales[WEIGHTS];
+    __m256i q[ROWS], start[ROWS];
+    float   scales[ROWS][WEIGHTS];
 
-    load_scales(scales, b, 0, n_weights, x->scales[0]);
-    for (int j = 0; j < n_weights; j++)
-        sums[j] = add_scaled(sums[j], scales[j], add_products(start, nibbles(b[j] + 2), q));
+    for (int r = 0; r < n_x; r++) {
+        q[r]     = load32(x[r].q);
+        start[r] = start_of(q[r], 3);
+        load_scales(scales[r], b, 0, n_weights, x[r].scales[0]);
+    }
+    for (int j = 0; j < n_weights; j++) {
+        __m256i u = nibbles(b[j] + 2);
+        for (int r = 0; r < n_x; r++)
+            sums[r][j] = add_scaled(sums[r][j], scales[r][j], add_products(start[r], u, q[r]));
+    }
 }
 
 /* Eight 6-bit scales and eight minima; see quant_blocks.h. */
@@ -214,9 +242,24 @@ INLINE void add_q6_k(__m256 *sums, const x_block *x, const uint8_t *const *b, in
 
 /* ---------------------------------------------------------------------- rows */
 
-/* n_weights rows of W with one x; `dtype` and `n_weights` are constants. */
-INLINE void dot_weights(float *out, x_block x, const void *const *w, int n_weights, hl_dtype dtype,
-                        int64_t n)
+/* One block of n_weights rows of W with n_x rows of x. */
+INLINE void add_block(block_sums sums, const x_block *x, int n_x, const uint8_t *const *b,
+                      int n_weights, hl_dtype dtype)
+{
+    if (dtype == HL_DTYPE_Q8_0)
+        add_q8_0(sums, x, n_x, b, n_weights);
+    if (dtype == HL_DTYPE_Q4_0)
+        add_q4_0(sums, x, n_x, b, n_weights);
+    for (int r = 0; r < n_x && dtype == HL_DTYPE_Q4_K; r++)
+        add_q4_k(sums[r], &x[r], b, n_weights);
+    for (int r = 0; r < n_x && dtype == HL_DTYPE_Q6_K; r++)
+        add_q6_k(sums[r], &x[r], b, n_weights);
+}
+
+/* Rows [row, row + n_x) of x with rows [first, first + n_weights) of W; `n_x`, `n_weights` and
+ * `dtype` are constants. */
+INLINE void dot_rows(const hl_int8_dot *d, int64_t row, int n_x, int64_t first, int n_weights,
+                     hl_dtype dtype)
 {
     const bool     is_small = dtype == HL_DTYPE_Q8_0 || dtype == HL_DTYPE_Q4_0;
     const int      n_values = is_small ? 32 : 256;
@@ -224,12 +267,19 @@ INLINE void dot_weights(float *out, x_block x, const void *const *w, int n_weigh
                               : dtype == HL_DTYPE_Q4_0 ? 18
                               : dtype == HL_DTYPE_Q4_K ? 144
                                                        : 210;
-    __m256         sums[WEIGHTS];
+    const int64_t  n        = d->n;
+    block_sums     sums;
+    x_block        x[ROWS];
     const uint8_t *b[WEIGHTS];
 
-    for (int j = 0; j < n_weights; j++) {
-        b[j]    = (const uint8_t *)w[j];
-        sums[j] = _mm256_setzero_ps();
+    for (int j = 0; j < n_weights; j++)
+        b[j] = (const uint8_t *)d->w[first + j];
+    for (int r = 0; r < n_x; r++) {
+        int64_t at = (row + r) * n;
+
+        x[r] = (x_block){ d->q + at, d->scales + at / HL_INT8_BLOCK, d->sums + at / HL_INT8_BLOCK };
+        for (int j = 0; j < n_weights; j++)
+            sums[r][j] = _mm256_setzero_ps();
     }
     for (int64_t block = 0; block < n / n_values; block++) {
         for (int j = 0; j < n_weights; j++) {
@@ -237,37 +287,34 @@ INLINE void dot_weights(float *out, x_block x, const void *const *w, int n_weigh
                 _mm_prefetch((const char *)b[j] + byte + WEIGHTS * (n / n_values) * n_bytes,
                              _MM_HINT_T0);
         }
-        if (dtype == HL_DTYPE_Q8_0)
-            add_q8_0(sums, &x, b, n_weights);
-        else if (dtype == HL_DTYPE_Q4_0)
-            add_q4_0(sums, &x, b, n_weights);
-        else if (dtype == HL_DTYPE_Q4_K)
-            add_q4_k(sums, &x, b, n_weights);
-        else
-            add_q6_k(sums, &x, b, n_weights);
+        add_block(sums, x, n_x, b, n_weights, dtype);
         for (int j = 0; j < n_weights; j++)
             b[j] += n_bytes;
-        x = (x_block){ x.q + n_values, x.scales + n_values / 32, x.sums + n_values / 32 };
+        for (int r = 0; r < n_x; r++)
+            x[r] = (x_block){ x[r].q + n_values, x[r].scales + n_values / 32,
+                              x[r].sums + n_values / 32 };
     }
-    for (int j = 0; j < n_weights; j++)
-        out[j] = sum_lanes(sums[j]);
+    for (int r = 0; r < n_x; r++) {
+        for (int j = 0; j < n_weights; j++)
+            d->out[(row + r) * d->out_stride + first + j] = sum_lanes(sums[r][j]);
+    }
 }
 
 INLINE void dot_all(const hl_int8_dot *d, hl_dtype dtype)
 {
-    for (int64_t j = 0; j < d->n_weights;) {
-        bool four = j + WEIGHTS <= d->n_weights;
+    int64_t j = 0;
 
-        for (int64_t row = 0; row < d->n_rows; row++) {
-            x_block x   = { d->q + row * d->n, d->scales + row * (d->n / HL_INT8_BLOCK),
-                            d->sums + row * (d->n / HL_INT8_BLOCK) };
-            float  *out = d->out + row * d->out_stride + j;
-            if (four)
-                dot_weights(out, x, d->w + j, WEIGHTS, dtype, d->n);
-            else
-                dot_weights(out, x, d->w + j, 1, dtype, d->n);
-        }
-        j += four ? WEIGHTS : 1;
+    for (; j + WEIGHTS <= d->n_weights; j += WEIGHTS) {
+        int64_t row = 0;
+
+        for (; row + ROWS <= d->n_rows; row += ROWS)
+            dot_rows(d, row, ROWS, j, WEIGHTS, dtype);
+        for (; row < d->n_rows; row++)
+            dot_rows(d, row, 1, j, WEIGHTS, dtype);
+    }
+    for (; j < d->n_weights; j++) {
+        for (int64_t row = 0; row < d->n_rows; row++)
+            dot_rows(d, row, 1, j, 1, dtype);
     }
 }
 

@@ -24,10 +24,11 @@ typedef struct hl_view_rows {
     hl_status (*layer)(void *context, const hl_layer_rows *rows);
     /* All layers have reported the positions [first, first + n); NULL: nobody wants to know. */
     hl_status (*piece)(void *context, int64_t first, int64_t n);
-    const bool *heads;   /* (n_layers, n_heads) whose rows are wanted */
-    int64_t     at_once; /* positions of a piece; 0: hl_view_at_once */
-    bool        beyond_ctx;
-    int32_t     n_threads;
+    const bool  *heads;   /* (n_layers, n_heads) whose rows are wanted */
+    int64_t      at_once; /* positions of a piece; 0: hl_view_at_once */
+    const float *gates;   /* (n_layers, n_heads), as in hl_feed */
+    bool         beyond_ctx;
+    int32_t      n_threads;
 } hl_view_rows;
 
 hl_status hl_view_run(const hl_model *model, const hl_prompt *prompt, const hl_view_rows *rows);

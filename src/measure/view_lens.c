@@ -43,17 +43,18 @@ static hl_status watch_final(void *context, const hl_final_rows *rows)
     return HL_OK;
 }
 
-static hl_status run(const lens_watch *w, hl_session *session, const hl_prompt *prompt)
+static hl_status run(const lens_watch *w, hl_session *session, const hl_prompt *prompt,
+                     const float *gates)
 {
     hl_status status = HL_OK;
     int64_t   first  = w->view->first;
     hl_tap    tap    = {
               .context = (void *)w, .layer = watch_layer, .final = watch_final, .wants = HL_WANT_LENS
     };
-    hl_feed before = { .tokens = prompt->tokens, .n_tokens = first };
-    hl_feed wanted = { .tokens   = prompt->tokens + first,
-                       .n_tokens = w->view->n_tokens,
-                       .tap      = &tap };
+    hl_feed before = { .tokens = prompt->tokens, .n_tokens = first, .gates = gates };
+    hl_feed wanted = {
+        .tokens = prompt->tokens + first, .n_tokens = w->view->n_tokens, .gates = gates, .tap = &tap
+    };
 
     if (first > 0)
         HL_TRY(hl_session_feed(session, &before));
@@ -144,7 +145,7 @@ hl_status hl_lens_view_new(hl_lens_view **out, const hl_model *model, const hl_p
                                                   .wants      = HL_WANT_LENS,
                                                   .beyond_ctx = options->beyond_ctx,
                                                   .n_threads  = options->n_threads }));
-    HL_TRY(run(&w, session, prompt));
+    HL_TRY(run(&w, session, prompt, options->gates));
     HL_TRY(name_guesses(&w, prompt));
     *out   = w.view;
     w.view = NULL;

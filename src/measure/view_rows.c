@@ -18,11 +18,12 @@ int64_t hl_view_at_once(const hl_model *model, int64_t n_tokens)
 
 /* The piece that begins with position `first`. */
 static hl_status run_piece(hl_session *session, const hl_prompt *prompt, const hl_tap *tap,
-                           int64_t first, bool is_encoder)
+                           int64_t first, const float *gates, bool is_encoder)
 {
     hl_status status = HL_OK;
     hl_feed   feed   = { .tokens   = prompt->tokens + first,
                          .n_tokens = tap->n_pattern_positions,
+                         .gates    = gates,
                          .tap      = tap };
 
     if (is_encoder) {
@@ -54,7 +55,8 @@ static hl_status run_pieces(hl_session *session, const hl_model *model, const hl
 
         tap.pattern_positions   = places + first;
         tap.n_pattern_positions = left < at_once ? left : at_once;
-        HL_TRY(run_piece(session, prompt, &tap, first, hl_model_get_info(model)->is_encoder));
+        HL_TRY(run_piece(session, prompt, &tap, first, rows->gates,
+                         hl_model_get_info(model)->is_encoder));
         if (rows->piece != NULL)
             HL_TRY(rows->piece(rows->context, first, tap.n_pattern_positions));
     }

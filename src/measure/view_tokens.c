@@ -196,6 +196,7 @@ hl_status hl_token_view_in_pieces(hl_token_view **out, const hl_model *model,
                                         .layer      = watch_layer,
                                         .heads      = w.wanted,
                                         .at_once    = at_once,
+                                        .gates      = options->gates,
                                         .beyond_ctx = options->beyond_ctx,
                                         .n_threads  = options->n_threads }));
     *out   = w.view;

@@ -60,7 +60,7 @@ static hl_status check_size(const completion *c)
         return HL_OK;
     if (most < 0 || most > n_ctx || c->request.with_prompt)
         most = n_ctx;
-    for (int which = 0; which < HL_N_TRACE_ROWS; which++)
+    for (int which = 0; which < HL_WIRE_N_ROWS; which++)
         each += (c->request.rows & HL_JOB_ROWS(which)) != 0 ? info->n_layers * info->n_heads : 0;
     each += c->request.patterns != NULL ? c->request.patterns->n_heads * n_ctx : 0;
     if (each == 0 || most <= MAX_NUMBERS / each / c->n_choices)

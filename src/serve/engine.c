@@ -64,6 +64,8 @@ static void end_job(hl_engine *engine, hl_job *job)
     job->failure = job->fault;
     job->state   = HL_JOB_OVER;
     job->ended   = hl_engine_clock();
+    if (job->drawn_first > 0.0)
+        engine->counts.text_seconds += job->ended - job->drawn_first;
     pthread_cond_broadcast(&engine->done);
 }
 

@@ -88,6 +88,7 @@ typedef struct hl_engine_counts {
     double  prompt_seconds; /* spent on prompts, steps, and exclusive work */
     double  step_seconds;
     double  exclusive_seconds;
+    double  text_seconds; /* from the first generated token of every text that is over to its end */
 } hl_engine_counts;
 
 void hl_engine_count(hl_engine_counts *out, hl_engine *engine);

@@ -146,6 +146,8 @@ static void put_engine(FILE *out, const hl_engine_counts *engine)
         (double)engine->n_steps);
     put(out, "prompt_seconds_total", "counter", "Spent on prompts.", engine->prompt_seconds);
     put(out, "step_seconds_total", "counter", "Spent on steps.", engine->step_seconds);
+    put(out, "text_seconds_total", "counter",
+        "From the first token of a text to its last, added up.", engine->text_seconds);
 }
 
 static void put_http(FILE *out, const hl_http_counts *http)
@@ -175,7 +177,7 @@ static double resident_bytes(void)
 }
 
 char *hl_metrics_text(hl_metrics *metrics, const hl_engine_counts *engine,
-                      const hl_http_counts *http)
+                      const hl_http_counts *http, int64_t n_looking)
 {
     char  *text    = NULL;
     size_t n_bytes = 0;
@@ -185,6 +187,7 @@ char *hl_metrics_text(hl_metrics *metrics, const hl_engine_counts *engine,
         return NULL;
     put_engine(out, engine);
     put_http(out, http);
+    put(out, "views", "gauge", "Views and measurements at work or waiting.", (double)n_looking);
     pthread_mutex_lock(&metrics->lock);
     put_answers(out, metrics);
     put_first_tokens(out, metrics);

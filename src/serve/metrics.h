@@ -20,6 +20,6 @@ void hl_metrics_token(hl_metrics *metrics, double attention_entropy);
 
 /* Everything, in the text format of Prometheus; from malloc, NULL when memory is out. */
 char *hl_metrics_text(hl_metrics *metrics, const hl_engine_counts *engine,
-                      const hl_http_counts *http);
+                      const hl_http_counts *http, int64_t n_looking);
 
 #endif

@@ -8,6 +8,8 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/utf8.h"
+#include "measure/trace_row.h"
+#include "model/model.h"
 
 /* Rows that see fewer keys are neither learned nor scored, as hl_tracer has it. */
 #define FAIR_KEYS 16
@@ -110,6 +112,8 @@ hl_job_options hl_reply_job(const hl_reply_options *options)
 
     if (request->watch)
         job.rows |= HL_JOB_ROWS(HL_TRACE_NORMALISED);
+    if ((request->rows & HL_JOB_ROWS(HL_WIRE_NOSINK_SHARE)) != 0)
+        job.rows = (job.rows | HL_JOB_ROWS(HL_TRACE_NOSINK)) & ~HL_JOB_ROWS(HL_WIRE_NOSINK_SHARE);
     if (request->patterns != NULL) {
         job.pattern_heads   = request->patterns->heads;
         job.n_pattern_heads = (int)request->patterns->n_heads;
@@ -204,19 +208,54 @@ static double spike_of(hl_reply *reply, const hl_job_event *event)
     return (double)NAN;
 }
 
+/* One over ln n', of the keys other than key 0 that the row before the event's token sees. */
+static double nosink_scale(const hl_config *config, int64_t layer, const hl_job_event *event)
+{
+    if (event->position == 0)
+        return (double)NAN;
+    hl_seen_keys seen = hl_trace_seen(config, layer, event->position - 1);
+    int64_t      n    = hl_seen_count(seen) - (hl_seen_has(seen, 0) ? 1 : 0);
+
+    return n >= 2 ? 1.0 / log((double)n) : (double)NAN;
+}
+
+static json_t *nosink_shares(const hl_config *config, const hl_job_event *event, const float *row)
+{
+    json_t *layers = json_array();
+
+    for (int64_t layer = 0; layer < config->n_layers; layer++) {
+        json_t *heads = json_array();
+        double  scale = nosink_scale(config, layer, event);
+
+        for (int64_t head = 0; head < config->n_heads; head++)
+            json_array_append_new(
+                heads, hl_wire_number((double)row[layer * config->n_heads + head] * scale));
+        json_array_append_new(layers, heads);
+    }
+    return layers;
+}
+
+static json_t *rows_of_kind(const hl_reply *reply, const hl_job_event *event, int which)
+{
+    const hl_config *config = reply->options.model->config;
+    bool             share  = which == HL_WIRE_NOSINK_SHARE;
+    const float     *row = hl_job_event_rows(event, share ? HL_TRACE_NOSINK : (hl_trace_rows)which,
+                                             config->n_layers, config->n_heads);
+
+    if (row == NULL)
+        return json_null();
+    return share ? nosink_shares(config, event, row)
+                 : hl_wire_numbers(row, config->n_layers, config->n_heads);
+}
+
 static json_t *row_values(const hl_reply *reply, const hl_job_event *event)
 {
-    const hl_model_info *info   = hl_model_get_info(reply->options.model);
-    json_t              *object = json_object();
+    json_t *object = json_object();
 
-    for (int which = 0; which < HL_N_TRACE_ROWS; which++) {
-        if ((reply->options.request->rows & HL_JOB_ROWS(which)) == 0)
-            continue;
-        const float *row =
-            hl_job_event_rows(event, (hl_trace_rows)which, info->n_layers, info->n_heads);
-        json_object_set_new(object, hl_wire_rows_name((hl_trace_rows)which),
-                            row != NULL ? hl_wire_numbers(row, info->n_layers, info->n_heads)
-                                        : json_null());
+    for (int which = 0; which < HL_WIRE_N_ROWS; which++) {
+        if ((reply->options.request->rows & HL_JOB_ROWS(which)) != 0)
+            json_object_set_new(object, hl_wire_rows_name(which),
+                                rows_of_kind(reply, event, which));
     }
     return object;
 }

@@ -89,7 +89,8 @@ void hl_serve_metrics(void *context, hl_exchange *exchange)
     hl_http_counts   http   = hl_http_count(server->http);
 
     hl_engine_count(&engine, server->engine);
-    char *text = hl_metrics_text(server->metrics, &engine, &http);
+    char *text =
+        hl_metrics_text(server->metrics, &engine, &http, hl_looking_count(&server->looking));
     if (text == NULL)
         hl_server_fail(exchange, HL_NO_MEMORY, NULL);
     else

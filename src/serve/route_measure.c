@@ -1,103 +1,38 @@
 /* route_measure.c - texts in, what every head does on them out: means and diagnoses.
  *
- * The same measurement as `headlight measure` makes, of at most MAX_TOKENS tokens; the texts go
- * through a file of JSON lines, which is gone afterwards. */
-#include <errno.h>
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
+ * The same measurement as `headlight measure` makes, of at most MAX_TOKENS tokens; where it is
+ * asked for, with all that a report shows of it. */
 #include "base/status.h"
+#include "render/report.h"
 #include "serve/server.h"
+#include "serve/texts.h"
 
-#define MAX_TEXTS  1024
 #define MAX_TOKENS 32768
-#define PATH_BYTES 4096
-
-typedef struct measuring {
-    hl_server   *server;
-    hl_exchange *exchange;
-    char         path[PATH_BYTES]; /* of the file with the texts; "": none yet */
-    hl_corpus   *corpus;
-    hl_profile  *profile;
-} measuring;
-
-/* ------------------------------------------------------------------------------- texts */
-
-/* {"text": ...} and a line end. */
-static hl_status write_text(FILE *file, const json_t *text)
-{
-    if (!json_is_string(text))
-        return hl_fail(HL_BAD_INPUT, "input has %s in it, wanted texts", hl_json_kind(text));
-    json_t *line = json_pack("{s:O}", "text", text);
-    int     bad  = line == NULL || json_dumpf(line, file, JSON_COMPACT) != 0;
-
-    json_decref(line);
-    if (bad || fputc('\n', file) == EOF)
-        return hl_fail(HL_IO, "the texts cannot be kept: %s", strerror(errno));
-    return HL_OK;
-}
-
-static hl_status write_texts(FILE *file, const json_t *input)
-{
-    hl_status status = HL_OK;
-    size_t    n      = json_array_size(input);
-
-    if (json_is_string(input))
-        return write_text(file, input);
-    if (!json_is_array(input) || n == 0 || n > MAX_TEXTS)
-        return hl_fail(HL_BAD_INPUT, "input: wanted a text or an array of 1 to %d texts",
-                       MAX_TEXTS);
-    for (size_t i = 0; i < n && status == HL_OK; i++)
-        status = write_text(file, json_array_get(input, i));
-    return status;
-}
-
-static hl_status keep_texts(measuring *m, const json_t *input)
-{
-    const char *folder = getenv("TMPDIR");
-    int         length = snprintf(m->path, sizeof m->path, "%s/headlight-XXXXXX",
-                          folder != NULL && folder[0] != '\0' ? folder : "/tmp");
-    int         file   = length < (int)sizeof m->path ? mkstemp(m->path) : -1;
-    FILE       *stream = file >= 0 ? fdopen(file, "w") : NULL;
-
-    if (stream == NULL) {
-        m->path[0] = '\0';
-        return hl_fail(HL_IO, "the texts cannot be kept: %s", strerror(errno));
-    }
-    hl_status status = write_texts(stream, input);
-    if (fclose(stream) != 0 && status == HL_OK)
-        status = hl_fail(HL_IO, "the texts cannot be kept: %s", strerror(errno));
-    return status;
-}
 
 /* --------------------------------------------------------------------------- measuring */
 
 static hl_status stop_if_gone(void *context, const hl_measure_progress *progress)
 {
     (void)progress;
-    return hl_exchange_is_gone(context) ? HL_CANCELLED : HL_OK;
+    return hl_look_go_on(context);
 }
 
-static hl_status measure(measuring *m, const json_t *input)
+static hl_status measure(hl_profile **out, hl_look *look, const json_t *input)
 {
     hl_status          status  = HL_OK;
-    const hl_server   *server  = m->server;
-    const char        *path    = m->path;
-    hl_corpus_options  texts   = { .inputs = &path, .n_inputs = 1, .format = HL_TEXT_JSONL };
+    const hl_server   *server  = look->server;
+    hl_served_texts    texts   = { 0 };
     hl_measure_options options = { .windows   = { .context    = hl_engine_n_ctx(server->engine),
                                                   .max_tokens = MAX_TOKENS },
                                    .n_threads = server->options.n_threads,
                                    .progress  = stop_if_gone,
-                                   .context   = m->exchange };
+                                   .context   = look };
 
-    HL_TRY(keep_texts(m, input));
-    HL_TRY(hl_corpus_open(&m->corpus, server->model, server->tokenizer, &texts));
-    HL_TRY(hl_measure(&m->profile, server->model, server->tokenizer, m->corpus, &options));
+    HL_TRY(hl_served_texts_open(&texts, server, input));
+    HL_TRY(hl_measure(out, server->model, server->tokenizer, texts.corpus, &options));
 
 done:
+    hl_served_texts_close(&texts);
     return status;
 }
 
@@ -176,43 +111,66 @@ static json_t *summary_of(const hl_server *server, const hl_profile *profile)
         "means", all_means(profile), "diagnoses", diagnoses_of(profile));
 }
 
+/* The profile as reports have it: types, histograms, intervals and all. */
+static hl_status add_report(json_t *answer, const hl_server *server, const hl_profile *profile)
+{
+    hl_report_out     out    = { 0 };
+    hl_report_profile about  = { .name = server->model_name, .profile = profile };
+    hl_report         report = { .profiles   = &about,
+                                 .n_profiles = 1,
+                                 .model      = hl_model_get_info(server->model) };
+    json_t           *object = hl_report_profile_json(&out, &report, 0);
+
+    if (out.status == HL_OK && json_object_set_new(answer, "report", object) != 0)
+        return hl_fail(HL_NO_MEMORY, "out of memory for a report");
+    if (out.status != HL_OK)
+        json_decref(object);
+    return out.status;
+}
+
 /* ------------------------------------------------------------------------------ the route */
 
-static hl_status check_members(const json_t *root)
+static hl_status read_request(const json_t **input, bool *wants_report, hl_look *look)
 {
-    const char   *key;
-    const json_t *value;
+    static const char *const known[] = { "model", "input", "report", NULL };
+    hl_status                status  = hl_look_check(look, known);
 
-    if (json_object_get(root, "input") == NULL)
+    if (status != HL_OK)
+        return status;
+    const json_t *report = hl_look_member(look, "report");
+    if (report != NULL && !json_is_boolean(report))
+        return hl_fail(HL_BAD_INPUT, "report is %s, wanted true or false", hl_json_kind(report));
+    *wants_report = json_is_true(report);
+    *input        = hl_look_member(look, "input");
+    if (*input == NULL)
         return hl_fail(HL_BAD_INPUT, "wanted an object with input, a text or an array of texts");
-    json_object_foreach((json_t *)root, key, value) {
-        if (strcmp(key, "input") != 0 && strcmp(key, "model") != 0)
-            return hl_fail(HL_BAD_INPUT, "Unrecognized request argument supplied: %.40s", key);
-    }
     return HL_OK;
 }
 
-void hl_serve_measure(void *context, hl_exchange *exchange)
+static hl_status answer_measure(json_t **out, hl_look *look)
 {
-    measuring m    = { .server = context, .exchange = exchange };
-    json_t   *root = NULL;
+    hl_status     status  = HL_OK;
+    const json_t *input   = NULL;
+    bool          report  = false;
+    hl_profile   *profile = NULL;
+    json_t       *answer  = NULL;
 
-    if (!hl_server_body(&root, exchange))
-        return;
-    hl_status status = check_members(root);
-    if (status == HL_OK) {
-        pthread_mutex_lock(&m.server->looking);
-        status = hl_exchange_is_gone(exchange) ? HL_CANCELLED
-                                               : measure(&m, json_object_get(root, "input"));
-        pthread_mutex_unlock(&m.server->looking);
-    }
-    if (status == HL_OK)
-        hl_server_answer(exchange, 200, summary_of(m.server, m.profile));
-    else
-        hl_server_fail(exchange, status, NULL);
-    hl_profile_free(m.profile);
-    hl_corpus_close(m.corpus);
-    if (m.path[0] != '\0')
-        unlink(m.path);
-    json_decref(root);
+    HL_TRY(read_request(&input, &report, look));
+    HL_TRY(hl_look_turn(look));
+    HL_TRY(measure(&profile, look, input));
+    answer = summary_of(look->server, profile);
+    if (report)
+        HL_TRY(add_report(answer, look->server, profile));
+    *out   = answer;
+    answer = NULL;
+
+done:
+    json_decref(answer);
+    hl_profile_free(profile);
+    return status;
+}
+
+void hl_serve_measure(void *server, hl_exchange *exchange)
+{
+    hl_server_look(server, exchange, answer_measure);
 }

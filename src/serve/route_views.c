@@ -2,8 +2,6 @@
  *
  * Views run in sessions of their own, one at a time, beside the engine: they take cores from
  * texts that are being made but do not hold them up. */
-#include <string.h>
-
 #include "base/status.h"
 #include "serve/prompts.h"
 #include "serve/server.h"
@@ -16,6 +14,7 @@
 typedef struct view_request {
     hl_served_prompts prompts;
     hl_head_list     *heads; /* NULL: none named */
+    hl_gates         *gates; /* NULL: all heads are on */
     int64_t           begin;
     int64_t           end;
 } view_request;
@@ -23,10 +22,11 @@ typedef struct view_request {
 /* ------------------------------------------------------------------------- requests */
 
 /* "input", a text or ids, or "messages". */
-static hl_status read_input(view_request *out, const hl_server *server, const json_t *root)
+static hl_status read_input(view_request *out, hl_look *look)
 {
-    const json_t *input    = json_object_get(root, "input");
-    const json_t *messages = json_object_get(root, "messages");
+    const hl_server *server   = look->server;
+    const json_t    *messages = hl_look_member(look, "messages");
+    const json_t    *input    = hl_look_member(look, "input");
 
     if ((input == NULL) == (messages == NULL))
         return hl_fail(HL_BAD_INPUT, "wanted either input or messages");
@@ -38,39 +38,36 @@ static hl_status read_input(view_request *out, const hl_server *server, const js
     return status;
 }
 
-static hl_status check_members(const json_t *root)
+static hl_status check_length(const view_request *request, const hl_server *server)
 {
-    static const char *const known[] = { "model", "input", "messages", "heads", "begin", "end" };
-    const char              *key;
-    const json_t            *value;
+    int64_t n_tokens = request->prompts.items[0].n_tokens;
+    int64_t n_ctx    = hl_engine_n_ctx(server->engine);
 
-    if (!json_is_object(root))
-        return hl_fail(HL_BAD_INPUT, "the request is %s, wanted an object", hl_json_kind(root));
-    json_object_foreach((json_t *)root, key, value) {
-        size_t i = 0;
-        while (i < sizeof known / sizeof *known && strcmp(key, known[i]) != 0)
-            i++;
-        if (i == sizeof known / sizeof *known)
-            return hl_fail(HL_BAD_INPUT, "Unrecognized request argument supplied: %.40s", key);
-    }
-    return HL_OK;
+    if (n_tokens <= n_ctx)
+        return HL_OK;
+    return hl_fail(HL_LIMIT, "the text has %lld tokens, at most %lld", (long long)n_tokens,
+                   (long long)n_ctx);
 }
 
-static hl_status read_request(view_request *out, const hl_server *server, const json_t *root)
+static hl_status read_request(view_request *out, hl_look *look)
 {
-    hl_status     status = HL_OK;
-    const json_t *heads  = json_object_get(root, "heads");
-    int64_t       n_ctx  = hl_engine_n_ctx(server->engine);
+    static const char *const known[] = { "model", "input", "messages", "heads",
+                                         "off",   "begin", "end",      NULL };
+    hl_status                status  = HL_OK;
+    const hl_model          *model   = look->server->model;
+    const json_t            *value   = NULL;
 
-    HL_TRY(check_members(root));
-    HL_TRY(hl_json_get_int(&out->begin, root, "begin", "request"));
-    HL_TRY(hl_json_get_int(&out->end, root, "end", "request"));
-    if (json_array_size(heads) > 0 || json_is_string(heads))
-        HL_TRY(hl_wire_heads(&out->heads, heads, server->model, "heads"));
-    HL_TRY(read_input(out, server, root));
-    if (out->prompts.items[0].n_tokens > n_ctx)
-        status = hl_fail(HL_LIMIT, "the text has %lld tokens, at most %lld",
-                         (long long)out->prompts.items[0].n_tokens, (long long)n_ctx);
+    HL_TRY(hl_look_check(look, known));
+    HL_TRY(hl_json_get_int(&out->begin, look->root, "begin", "request"));
+    HL_TRY(hl_json_get_int(&out->end, look->root, "end", "request"));
+    value = hl_look_member(look, "heads");
+    if (value != NULL && !(json_is_array(value) && json_array_size(value) == 0))
+        HL_TRY(hl_wire_heads(&out->heads, value, model, "heads"));
+    value = hl_look_member(look, "off");
+    if (value != NULL)
+        HL_TRY(hl_wire_gates(&out->gates, value, model, "off"));
+    HL_TRY(read_input(out, look));
+    HL_TRY(check_length(out, look->server));
 
 done:
     return status;
@@ -80,6 +77,12 @@ static void release(view_request *request)
 {
     hl_served_prompts_release(&request->prompts);
     hl_head_list_free(request->heads);
+    hl_gates_free(request->gates);
+}
+
+static const float *gates_of(const view_request *request)
+{
+    return request->gates != NULL ? request->gates->values : NULL;
 }
 
 static hl_prompt prompt_of(const hl_server *server, const view_request *request)
@@ -175,6 +178,7 @@ static hl_status look_tokens(json_t **out, hl_server *server, const view_request
     HL_TRY(hl_token_view_new(&view, server->model, &prompt,
                              &(hl_token_view_options){ .insets    = insets,
                                                        .n_insets  = n_maps,
+                                                       .gates     = gates_of(request),
                                                        .n_threads = server->options.n_threads }));
     *out = tokens_json(view);
 
@@ -196,6 +200,7 @@ static hl_status look_lens(json_t **out, hl_server *server, const view_request *
     HL_TRY(hl_lens_view_new(&view, server->model, &prompt,
                             &(hl_lens_view_options){ .begin     = request->begin,
                                                      .end       = request->end,
+                                                     .gates     = gates_of(request),
                                                      .n_threads = server->options.n_threads }));
     *out = lens_json(view);
 
@@ -204,36 +209,38 @@ done:
     return status;
 }
 
-typedef hl_status (*look_function)(json_t **out, hl_server *server, const view_request *request);
+typedef hl_status (*view_function)(json_t **out, hl_server *server, const view_request *request);
 
-static void serve_view(hl_server *server, hl_exchange *exchange, look_function look)
+static hl_status answer_view(json_t **out, hl_look *look, view_function view)
 {
     view_request request = { 0 };
-    json_t      *root    = NULL;
-    json_t      *answer  = NULL;
+    hl_status    status  = HL_OK;
 
-    if (!hl_server_body(&root, exchange))
-        return;
-    hl_status status = read_request(&request, server, root);
-    if (status == HL_OK) {
-        pthread_mutex_lock(&server->looking);
-        status = hl_exchange_is_gone(exchange) ? HL_CANCELLED : look(&answer, server, &request);
-        pthread_mutex_unlock(&server->looking);
-    }
-    if (status == HL_OK)
-        hl_server_answer(exchange, 200, answer);
-    else
-        hl_server_fail(exchange, status, NULL);
+    HL_TRY(read_request(&request, look));
+    HL_TRY(hl_look_turn(look));
+    HL_TRY(view(out, look->server, &request));
+
+done:
     release(&request);
-    json_decref(root);
+    return status;
+}
+
+static hl_status answer_tokens(json_t **out, hl_look *look)
+{
+    return answer_view(out, look, look_tokens);
+}
+
+static hl_status answer_lens(json_t **out, hl_look *look)
+{
+    return answer_view(out, look, look_lens);
 }
 
 void hl_serve_tokens(void *server, hl_exchange *exchange)
 {
-    serve_view(server, exchange, look_tokens);
+    hl_server_look(server, exchange, answer_tokens);
 }
 
 void hl_serve_lens(void *server, hl_exchange *exchange)
 {
-    serve_view(server, exchange, look_lens);
+    hl_server_look(server, exchange, answer_lens);
 }

@@ -1,6 +1,7 @@
 /* routes.c - a table of paths, and what is checked before any of them is asked. */
 #include "serve/routes.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -30,6 +31,8 @@ static const route routes[] = {
     { "GET", "/v1/headlight/model", hl_serve_model, false, true },
     { "POST", "/v1/headlight/lens", hl_serve_lens, false, false },
     { "POST", "/v1/headlight/tokens", hl_serve_tokens, false, false },
+    { "POST", "/v1/headlight/rank", hl_serve_rank, false, false },
+    { "POST", "/v1/headlight/evaluate", hl_serve_evaluate, false, false },
 };
 
 enum { N_ROUTES = sizeof routes / sizeof *routes };
@@ -136,6 +139,74 @@ bool hl_server_body(json_t **out, hl_exchange *exchange)
     if (status != HL_OK)
         hl_server_fail(exchange, status, NULL);
     return status == HL_OK;
+}
+
+/* ------------------------------------------------------------ views and measurements */
+
+hl_status hl_look_check(hl_look *look, const char *const *known)
+{
+    const char   *key;
+    const json_t *value;
+
+    if (!json_is_object(look->root))
+        return hl_fail(HL_BAD_INPUT, "the request is %s, wanted an object",
+                       hl_json_kind(look->root));
+    json_object_foreach((json_t *)look->root, key, value) {
+        size_t i = 0;
+        while (known[i] != NULL && strcmp(key, known[i]) != 0)
+            i++;
+        if (known[i] == NULL) {
+            snprintf(look->fault.param, sizeof look->fault.param, "%s", key);
+            return hl_fail(HL_BAD_INPUT, "Unrecognized request argument supplied: %.40s", key);
+        }
+    }
+    return HL_OK;
+}
+
+const json_t *hl_look_member(hl_look *look, const char *name)
+{
+    const json_t *value = json_object_get(look->root, name);
+
+    snprintf(look->fault.param, sizeof look->fault.param, "%s", name);
+    return json_is_null(value) ? NULL : value;
+}
+
+hl_status hl_look_turn(hl_look *look)
+{
+    look->fault.param[0] = '\0';
+    look->place.exchange = look->exchange;
+    return hl_looking_enter(&look->server->looking, &look->place);
+}
+
+hl_status hl_look_go_on(hl_look *look)
+{
+    if (hl_exchange_is_gone(look->exchange))
+        return hl_fail(HL_CANCELLED, "the client is gone");
+    return HL_OK;
+}
+
+/* An answer is a text before the next one begins to work: one tree of numbers at a time. */
+void hl_server_look(hl_server *server, hl_exchange *exchange, hl_look_function function)
+{
+    hl_look look   = { .server = server, .exchange = exchange };
+    json_t *root   = NULL;
+    json_t *answer = NULL;
+    char   *text   = NULL;
+
+    if (!hl_server_body(&root, exchange))
+        return;
+    look.root        = root;
+    hl_status status = function(&answer, &look);
+    if (status == HL_OK)
+        text = hl_wire_dump(answer);
+    hl_looking_leave(&server->looking, &look.place);
+    if (status == HL_OK)
+        answer_text(exchange, 200, text, NULL, NULL);
+    else if (status == HL_BUSY)
+        hl_server_refuse(exchange, 429, NULL, "rate_limit_exceeded", hl_error_message());
+    else
+        hl_server_fail(exchange, status, &look.fault);
+    json_decref(root);
 }
 
 /* --------------------------------------------------------------------------- checks */

@@ -15,7 +15,6 @@
 #define DEFAULT_BODY        ((size_t)4 << 20)
 #define DEFAULT_CONNECTIONS 512
 #define DEFAULT_SECONDS     30.0
-#define LOOKING_REQUESTS    8   /* views and measurements that may wait for each other */
 #define LAST_SECONDS        2.0 /* for answers to be read at the end of a drain */
 
 /* -------------------------------------------------------------------------- options */
@@ -121,7 +120,7 @@ static hl_status open_http(hl_server *server)
                             .port            = options->port < 0 ? 0 : options->port,
                             .max_body_bytes  = options->max_body_bytes,
                             .max_connections = options->max_connections,
-                            .max_work = options->n_slots + options->n_queue + LOOKING_REQUESTS,
+                            .max_work = options->n_slots + options->n_queue + HL_LOOKING_MOST,
                             .request_seconds = options->request_seconds,
                             .stall_seconds   = options->stall_seconds,
                             .handler         = { .context  = server,
@@ -140,7 +139,7 @@ hl_status hl_server_open(hl_server **out, const hl_model *model, const hl_tokeni
 
     *out = NULL;
     HL_TRY(HL_ALLOC_ZEROED(&server, 1));
-    pthread_mutex_init(&server->looking, NULL);
+    hl_looking_init(&server->looking);
     pthread_mutex_init(&server->lock, NULL);
     if (options != NULL)
         server->options = *options;
@@ -216,7 +215,7 @@ void hl_server_close(hl_server *server)
     hl_free(server->model_name);
     hl_free(server->token);
     hl_free(server->host);
-    pthread_mutex_destroy(&server->looking);
+    hl_looking_destroy(&server->looking);
     pthread_mutex_destroy(&server->lock);
     hl_free(server);
 }

@@ -7,6 +7,7 @@
 #include "headlight.h"
 #include "serve/engine.h"
 #include "serve/http.h"
+#include "serve/looking.h"
 #include "serve/metrics.h"
 #include "serve/security.h"
 #include "serve/wire.h"
@@ -26,8 +27,8 @@ struct hl_server {
     hl_engine          *engine;
     hl_http            *http;
     hl_metrics         *metrics;
-    pthread_mutex_t     looking; /* views and measurements, one at a time */
-    pthread_mutex_t     lock;    /* of what follows */
+    hl_looking          looking;
+    pthread_mutex_t     lock; /* of what follows */
     bool                is_draining;
     uint64_t            n_requests; /* for ids and seeds */
 };
@@ -49,6 +50,27 @@ int hl_server_status(hl_status failure);
 /* The body as JSON; false: it is none, and that was answered. */
 bool hl_server_body(json_t **out, hl_exchange *exchange);
 
+/* A view or a measurement that is asked for.  The request is read first, then it has its turn. */
+typedef struct hl_look {
+    hl_server    *server;
+    hl_exchange  *exchange;
+    const json_t *root; /* the body */
+    hl_wire_fault fault;
+    hl_looker     place;
+} hl_look;
+
+/* *out is the answer.  Calls hl_look_turn before it takes much time or memory. */
+typedef hl_status (*hl_look_function)(json_t **out, hl_look *look);
+void hl_server_look(hl_server *server, hl_exchange *exchange, hl_look_function function);
+/* As hl_looking_enter. */
+hl_status hl_look_turn(hl_look *look);
+/* HL_CANCELLED once the client is gone: for what reports its progress. */
+hl_status hl_look_go_on(hl_look *look);
+/* Is it an object of these members alone (NULL ends the list)? */
+hl_status hl_look_check(hl_look *look, const char *const *known);
+/* A member; the fault is its, until the next is read.  NULL: there is none, or it is null. */
+const json_t *hl_look_member(hl_look *look, const char *name);
+
 /* The routes, by the table in routes.c; each answers on a thread of its own, but for those that
  * only read a few numbers. */
 void hl_serve_models(void *server, hl_exchange *exchange);
@@ -62,5 +84,7 @@ void hl_serve_chat(void *server, hl_exchange *exchange);
 void hl_serve_measure(void *server, hl_exchange *exchange);
 void hl_serve_lens(void *server, hl_exchange *exchange);
 void hl_serve_tokens(void *server, hl_exchange *exchange);
+void hl_serve_rank(void *server, hl_exchange *exchange);
+void hl_serve_evaluate(void *server, hl_exchange *exchange);
 
 #endif

@@ -17,6 +17,11 @@ enum {
     HL_WIRE_MAX_CHOICES = 16,  /* of one request: prompts times n */
     HL_WIRE_MAX_TOP     = 20,  /* alternatives of a token */
     HL_WIRE_MAX_TEXT    = 256, /* bytes of a stop word */
+
+    /* A kind of rows that is made of another: HL_TRACE_NOSINK / ln n', of the n' keys other than
+     * key 0 that the row sees; NaN where they are fewer than two. */
+    HL_WIRE_NOSINK_SHARE = HL_N_TRACE_ROWS,
+    HL_WIRE_N_ROWS
 };
 
 /* Why a request was refused; hl_error_message() says it in words. */
@@ -45,7 +50,7 @@ typedef struct hl_wire_request {
     /* The member "headlight". */
     bool          watch;       /* numbers of every token */
     bool          with_prompt; /* of the prompt's tokens, too */
-    uint32_t      rows;        /* bits HL_JOB_ROWS(...) */
+    uint32_t      rows;        /* bits HL_JOB_ROWS(...), of HL_WIRE_NOSINK_SHARE too */
     hl_gates     *gates;       /* NULL: all heads are on */
     hl_head_list *patterns;    /* NULL: none */
 } hl_wire_request;
@@ -65,9 +70,13 @@ void      hl_wire_request_release(hl_wire_request *request);
 hl_status hl_wire_heads(hl_head_list **out, const json_t *value, const hl_model *model,
                         const char *where);
 
+/* The model's gates with these heads at 0, for `where` in messages; NULL of an empty list. */
+hl_status hl_wire_gates(hl_gates **out, const json_t *off, const hl_model *model,
+                        const char *where);
+
 /* The name of a kind of rows on the wire: "entropy", "lookback_prompt", ...; NULL of what is not
  * served. */
-const char *hl_wire_rows_name(hl_trace_rows rows);
+const char *hl_wire_rows_name(int rows);
 
 /* ---------------------------------------------------------------------- JSON */
 

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "base/status.h"
 #include "serve/wire.h"
 
@@ -256,13 +257,14 @@ static hl_status want_text(reading *r, const char *name, const json_t *value)
 /* ------------------------------------------------------------------ our own member */
 
 static const struct {
-    const char   *name;
-    hl_trace_rows rows;
+    const char *name;
+    int         rows;
 } row_names[] = {
     { "entropy", HL_TRACE_ENTROPY },
     { "normalised", HL_TRACE_NORMALISED },
     { "renyi2", HL_TRACE_RENYI2 },
     { "nosink", HL_TRACE_NOSINK },
+    { "normalised_nosink", HL_WIRE_NOSINK_SHARE },
     { "lookback_prompt", HL_TRACE_LOOKBACK + HL_KIND_PROMPT },
     { "lookback_special", HL_TRACE_LOOKBACK + HL_KIND_SPECIAL },
     { "lookback_generated", HL_TRACE_LOOKBACK + HL_KIND_GENERATED },
@@ -270,7 +272,7 @@ static const struct {
 
 enum { N_ROW_NAMES = sizeof row_names / sizeof *row_names };
 
-const char *hl_wire_rows_name(hl_trace_rows rows)
+const char *hl_wire_rows_name(int rows)
 {
     for (int i = 0; i < N_ROW_NAMES; i++) {
         if (row_names[i].rows == rows)
@@ -291,7 +293,7 @@ static hl_status add_rows(reading *r, const json_t *value)
     }
     return hl_fail(HL_BAD_INPUT,
                    "headlight.rows has '%.40s' in it, wanted entropy, normalised, renyi2, nosink, "
-                   "lookback_prompt, lookback_special, lookback_generated",
+                   "normalised_nosink, lookback_prompt, lookback_special, lookback_generated",
                    wanted != NULL ? wanted : hl_json_kind(value));
 }
 
@@ -310,30 +312,45 @@ static hl_status read_rows(reading *r, const json_t *value)
     return HL_OK;
 }
 
+/* "L5H1", "L7" as "L5H1,L7"; *out has room for all of them. */
+static hl_status join_heads(char *out, size_t room, const json_t *list, const char *where)
+{
+    size_t        used = 0;
+    size_t        index;
+    const json_t *item;
+
+    out[0] = '\0';
+    json_array_foreach(list, index, item) {
+        const char *word = json_string_value(item);
+
+        if (word == NULL || word[0] == '\0' || strchr(word, ',') != NULL)
+            return hl_fail(HL_BAD_INPUT, "%s: entry %zu is no head", where, index);
+        used += (size_t)snprintf(out + used, room - used, "%s%s", used > 0 ? "," : "", word);
+    }
+    return HL_OK;
+}
+
 hl_status hl_wire_heads(hl_head_list **out, const json_t *value, const hl_model *model,
                         const char *where)
 {
-    char          text[4096] = "";
-    size_t        used       = 0;
-    size_t        index;
-    const json_t *item;
+    hl_status status = HL_OK;
+    char     *text   = NULL;
+    size_t    room   = 1;
 
     if (json_is_string(value))
         return hl_head_list_parse(out, model, json_string_value(value));
     if (!json_is_array(value))
         return hl_fail(HL_BAD_INPUT, "%s is %s, wanted heads, as [\"L5H1\"]", where,
                        hl_json_kind(value));
-    json_array_foreach(value, index, item) {
-        size_t n_bytes = json_string_length(item);
+    for (size_t i = 0; i < json_array_size(value); i++)
+        room += json_string_length(json_array_get(value, i)) + 1;
+    HL_TRY(HL_ALLOC(&text, room));
+    HL_TRY(join_heads(text, room, value, where));
+    HL_TRY(hl_head_list_parse(out, model, text));
 
-        if (!json_is_string(item) || n_bytes + used + 2 > sizeof text)
-            return hl_fail(HL_BAD_INPUT, "%s: entry %zu is no head or one too many", where, index);
-        if (used > 0)
-            text[used++] = ',';
-        memcpy(text + used, json_string_value(item), n_bytes + 1);
-        used += n_bytes;
-    }
-    return hl_head_list_parse(out, model, text);
+done:
+    hl_free(text);
+    return status;
 }
 
 /* What the server's owner switched off stays off. */
@@ -343,20 +360,35 @@ static void copy_gates(hl_gates *to, const float *from)
         memcpy(to->values, from, (size_t)(to->n_layers * to->n_heads) * sizeof *from);
 }
 
-static hl_status read_off(reading *r, const json_t *value)
+hl_status hl_wire_gates(hl_gates **out, const json_t *off, const hl_model *model, const char *where)
 {
     hl_head_list *heads  = NULL;
+    hl_gates     *gates  = NULL;
     hl_status     status = HL_OK;
 
-    if (json_is_array(value) && json_array_size(value) == 0)
+    *out = NULL;
+    if (json_is_array(off) && json_array_size(off) == 0)
         return HL_OK;
-    HL_TRY(hl_wire_heads(&heads, value, r->context->model, "headlight.off"));
-    HL_TRY(hl_gates_new(&r->request->gates, r->context->model));
-    copy_gates(r->request->gates, hl_model_gates(r->context->model));
-    hl_gates_set(r->request->gates, heads, 0.0f);
+    HL_TRY(hl_wire_heads(&heads, off, model, where));
+    HL_TRY(hl_gates_new(&gates, model));
+    copy_gates(gates, hl_model_gates(model));
+    hl_gates_set(gates, heads, 0.0f);
+    *out  = gates;
+    gates = NULL;
 
 done:
+    hl_gates_free(gates);
     hl_head_list_free(heads);
+    return status;
+}
+
+static hl_status read_off(reading *r, const json_t *value)
+{
+    hl_gates *gates  = NULL;
+    hl_status status = hl_wire_gates(&gates, value, r->context->model, "headlight.off");
+
+    hl_gates_free(r->request->gates);
+    r->request->gates = gates;
     return status;
 }
 

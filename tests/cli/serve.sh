@@ -5,7 +5,7 @@ set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
 export HEADLIGHT OMP_NUM_THREADS=1 # a token of a small model is no work for two
-plan 8
+plan 9
 
 run serve
 expect_line "a model is needed" 2 'wanted one model, got 0'
@@ -38,5 +38,6 @@ check_script() { # name file
 }
 
 check_script "every route" api.py
+check_script "views beside texts" beside.py
 check_script "hostile clients" hostile.py
 finish

@@ -231,6 +231,26 @@ def own_numbers():
     equal(streamed, whole)
 
 
+def without_the_sink():
+    """The keys other than the first, divided anew: by hand, from whole rows."""
+    asked = {"prompt": True, "rows": ["nosink", "normalised_nosink"], "patterns": ["L3H1", "L6H2"]}
+    tokens = complete(max_tokens=4, headlight=asked)["choices"][0]["headlight"]["tokens"]
+    for token in tokens:
+        for name, row in token["patterns"].items():
+            layer, number = int(name[1]), int(name[3])
+            share = token["rows"]["normalised_nosink"][layer][number]
+            if token["position"] < 3:
+                equal(share, None)
+                continue
+            others = [p / sum(row[1:]) for p in row[1:]]
+            entropy = -sum(p * math.log(p) for p in others if p > 0)
+            assert math.isclose(token["rows"]["nosink"][layer][number], entropy, rel_tol=1e-3,
+                                abs_tol=1e-4), name
+            assert math.isclose(share, entropy / math.log(len(others)), rel_tol=1e-3,
+                                abs_tol=1e-4), name
+    equal(len(tokens), 6)
+
+
 def heads_off():
     off = complete(headlight={"off": ["L0", "L1H3"]})["choices"][0]["text"]
     assert off != TEXT
@@ -251,6 +271,74 @@ def maps():
         assert math.isclose(sum(row), 1.0, rel_tol=1e-4)
 
 
+def command(name, *options):
+    """What the program prints as JSON."""
+    program = os.environ.get("HEADLIGHT", "build/headlight")
+    return json.loads(subprocess.run([program, name, *options, "--json", "--threads", "1"],
+                                     capture_output=True, check=True).stdout)
+
+
+def views_off():
+    """Heads are off in views as they are by the command, and for that request alone."""
+    text, off = "He said that it was so", ["L0", "L2H1"]
+    for path, seen, name in [("lens", "lens", "lens"), ("tokens", "maps", "tokens")]:
+        on = server.post("/v1/headlight/" + path, {"input": text})[1]
+        status, data = server.post("/v1/headlight/" + path, {"input": text, "off": off})
+        equal(status, 200)
+        assert data[seen] != on[seen], path
+        wanted = command(name, "models/demo", text, "--off", ",".join(off))
+        numbers = [value for row in data[seen] for value in row["entropy"]]
+        known = [value for row in wanted[seen] for value in row["entropy"]]
+        equal(len(numbers), len(known))
+        assert all(math.isclose(a, b, rel_tol=1e-4, abs_tol=1e-5) for a, b in zip(numbers, known))
+        equal(server.post("/v1/headlight/" + path, {"input": text, "off": []})[1], on)
+
+
+TALE = ("He said that it was so, and that it had been so for as long as he could say. "
+        "She went to the door and looked at the garden, where nobody had been that day. ") * 2
+
+
+def rank():
+    """The ranking of the command, and at a ratio the first that may go."""
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
+        file.write(TALE)
+        file.flush()
+        for ranker in ["entropy", "nosink", "gradient", "weight", "random"]:
+            wanted = command("rank", "--model", "models/demo", "--by", ranker, "--text", file.name,
+                             "--context", "256")
+            status, data = server.post("/v1/headlight/rank", {"input": TALE, "ranker": ranker,
+                                                              "ratios": [0.25, 0.5]})
+            equal(status, 200)
+            equal([row["head"] for row in data["heads"]], [row["name"] for row in wanted["rows"]])
+            equal([len(choice["off"]) for choice in data["choices"]], [16, 32])
+            assert set(data["choices"][0]["off"]) <= set(data["choices"][1]["off"])
+
+
+def evaluate():
+    """What a text costs, by the log-probabilities of its tokens: with and without heads."""
+    settings = [[], ["L0", "L2H1"], "L7"]
+    status, data = server.post("/v1/headlight/evaluate", {"input": TALE, "settings": settings})
+    equal([status, len(data["settings"])], [200, 3])
+    for off, seen in zip(settings, data["settings"]):
+        echo = complete(prompt=TALE, max_tokens=0, echo=True, logprobs=0, headlight={"off": off})
+        logprobs = echo["choices"][0]["logprobs"]["token_logprobs"][1:]
+        equal(data["tokens"], len(logprobs))
+        assert math.isclose(seen["nll"], -sum(logprobs) / len(logprobs), rel_tol=1e-4), seen
+    equal(data["settings"][0], {"nll": data["nll"], "agreement": 1.0, "kl": 0.0})
+    for seen in data["settings"][1:]:
+        assert 0 < seen["agreement"] < 1 and seen["kl"] > 0 and seen["nll"] != data["nll"], seen
+
+
+def report():
+    """With all that a report shows of it."""
+    status, data = server.post("/v1/measure", {"input": TALE, "report": True})
+    shown = data["report"]
+    equal([status, shown["name"], shown["corpus"]["tokens"]], [200, "demo", data["tokens"]])
+    equal([one["name"] for one in shown["diagnoses"]], [one["name"] for one in data["diagnoses"]])
+    for part in ["means", "types", "histogram", "histogram_nosink", "positions", "twins"]:
+        assert shown[part], part
+
+
 def measure():
     status, data = server.post("/v1/measure", {"input": ["He said that it was so. " * 8, "And so."]})
     equal([status, data["sequences"], len(data["means"]["entropy"])], [200, 2, 8])
@@ -263,7 +351,7 @@ def metrics():
     assert server.metric("slots") == 4
     _, headers, text = server.ask("GET", "/metrics")
     assert headers["Content-Type"].startswith("text/plain")
-    assert 'headlight_requests_total{route="/v1/measure",code="200"} 1' in text.decode()
+    assert 'headlight_requests_total{route="/v1/measure",code="200"} 2' in text.decode()
 
 
 def refused():
@@ -293,9 +381,27 @@ def refused():
             ("/v1/chat/completions", {"messages": [{"role": "user", "content": "a"}],
                                       "tools": [{"type": "function"}]}, 400, "tools"),
             ("/v1/measure", {"input": ""}, 400, None),
-            ("/v1/measure", {"text": "a"}, 400, None),
-            ("/v1/headlight/lens", {"input": 5}, 400, None),
-            ("/v1/headlight/tokens", {"input": "a", "heads": ["L9H9"]}, 400, None)]:
+            ("/v1/measure", {"text": "a"}, 400, "text"),
+            ("/v1/measure", {"input": "a", "report": 1}, 400, "report"),
+            ("/v1/measure", [5], 400, None),
+            ("/v1/headlight/lens", {"input": 5}, 400, "input"),
+            ("/v1/headlight/lens", {"input": "a", "off": ["L9H9"]}, 400, "off"),
+            ("/v1/headlight/lens", {"input": "a", "off": 3}, 400, "off"),
+            ("/v1/headlight/lens", {"input": "a", "off": ["L1H1", 3]}, 400, "off"),
+            ("/v1/headlight/tokens", {"input": "a", "off": ["L1,L2"]}, 400, "off"),
+            ("/v1/headlight/tokens", {"input": "a", "off": [""]}, 400, "off"),
+            ("/v1/headlight/tokens", {"input": "a", "heads": ["L9H9"]}, 400, "heads"),
+            ("/v1/headlight/tokens", {"input": "a", "heads": {}}, 400, "heads"),
+            ("/v1/headlight/rank", {"input": "a", "ranker": "nobody"}, 400, "ranker"),
+            ("/v1/headlight/rank", {"input": "a", "ranker": "ablation"}, 400, "ranker"),
+            ("/v1/headlight/rank", {"input": "a", "ratios": [1.0]}, 400, "ratios"),
+            ("/v1/headlight/rank", {"input": "a", "ratios": [0.1] * 17}, 400, "ratios"),
+            ("/v1/headlight/rank", {"ranker": "entropy"}, 400, "input"),
+            ("/v1/headlight/evaluate", {"input": "a"}, 400, "settings"),
+            ("/v1/headlight/evaluate", {"input": "a", "settings": []}, 400, "settings"),
+            ("/v1/headlight/evaluate", {"input": "a", "settings": [["L9"]]}, 400, "settings"),
+            ("/v1/headlight/evaluate", {"input": "a", "settings": [[]] * 33}, 400, "settings"),
+            ("/v1/headlight/evaluate", {"input": "a", "settings": [[]]}, 400, None)]:
         seen, data = server.post(path, body)
         assert seen == status, (path, body, seen, data)
         error = data["error"]
@@ -353,7 +459,7 @@ def ends():
 
 for test in [health, models, about, page, head, completion, same_as_generate, spikes, stream,
              chat_whole, chat_stream, logprobs, chat_logprobs, logprobs_sum, echo, several, prompts,
-             stops, own_numbers, heads_off, lens, maps, measure, metrics, refused, together, left_early,
-             ends]:
+             stops, own_numbers, without_the_sink, heads_off, lens, maps, views_off, rank, evaluate,
+             report, measure, metrics, refused, together, left_early, ends]:
     tap.run(test.__name__.replace("_", " "), test)
 tap.finish()

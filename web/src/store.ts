@@ -150,7 +150,7 @@ export class Store {
 
 /* The tabs that a source has something for. */
 export function tabsOf(source: Source): Tab[] {
-    if (source.kind === "live") return ["live", "sides", "lens"];
+    if (source.kind === "live") return ["live", "sides", "lens", "diagnosis", "sweep"];
     const tabs: [Tab, boolean][] = [
         ["heads", source.profiles.length > 0],
         ["tokens", source.tokens !== null],

@@ -75,6 +75,10 @@ async function slowLine(target) {
     };
 }
 
+const TALE =
+    "He said that it was so, and that it had been so for as long as he could say. She went to the door and " +
+    "looked at the garden, where nobody had been that day. He said that it was so, and she went to the door.";
+
 const note = (page) => page.locator(".live-text .note").innerText();
 const textOf = async (page) => (await page.locator("#live-text").innerText()).replace(/\s+/g, " ");
 const rests = (page) =>
@@ -143,6 +147,114 @@ async function wholeRound(browser, url, options) {
     assert.equal(lines.filter((line) => line.kind === "generated").length, 24);
     assert.equal(lines[5].rows.entropy.length, 8);
     await check();
+}
+
+/* A text of one's own is measured; a finding leads to its heads, on the map below. */
+async function diagnosing(browser, url, options) {
+    const { page, check } = await start(browser, url, options);
+    await page.getByRole("tab", { name: "Diagnosis" }).click();
+    const measure = page.getByRole("button", { name: "Measure" });
+    assert.ok(await measure.isDisabled(), "there is no text yet");
+    await sound(page);
+    await page.fill("#study-text", TALE);
+    await measure.click();
+    await page.waitForSelector(".diagnosis .chips [data-head]", { timeout: 60000 });
+    assert.match(await page.locator(".lead").innerText(), /finding/);
+    assert.match(await page.locator("header .of").innerText(), /\d+ tokens/);
+    assert.equal(Number(await page.locator("#tab-diagnosis .badge").innerText()) > 0, true);
+    await sound(page);
+    const chip = page.locator(".diagnosis .chips [data-head]").first();
+    const head = await chip.getAttribute("data-head");
+    await chip.click();
+    assert.match(await fragmentOf(page), new RegExp(`sel=${head}`));
+    assert.match(await page.locator(".card h2").innerText(), new RegExp(head));
+    const seen = await page.evaluate(() => document.querySelector("#heads").getBoundingClientRect().top);
+    assert.ok(seen > -200 && seen < 860, `the map is in sight, at ${seen}`);
+    await page.fill("#study-text", " ");
+    assert.ok(await measure.isDisabled(), "blanks are no text");
+    await check();
+}
+
+/* Heads are ranked, some switched off, tried on the text and side by side; by hand one is taken back. */
+async function pruning(browser, url, options) {
+    const { page, check } = await start(browser, url, options);
+    await generate(page, "He said that", 24);
+    await rests(page);
+    await page.getByRole("tab", { name: "Prune" }).click();
+    await sound(page);
+    await page.getByLabel("Ranker").selectOption("fair");
+    await page.getByRole("button", { name: "Rank heads" }).click();
+    await page.waitForSelector("#order canvas", { timeout: 60000 });
+    const offs = async () => (/off=([LH\d,]+)/.exec(await fragmentOf(page))?.[1] ?? "").split(",");
+    assert.equal((await offs()).length, 13, "a fifth of 64");
+    await page.locator(".ratio input").focus();
+    await page.keyboard.press("ArrowRight");
+    assert.equal((await offs()).length, 16, "a quarter of 64");
+    await page.locator(".chips button").first().click();
+    const off = await offs();
+    assert.equal(off.length, 15);
+    assert.equal(
+        await page.locator("#prune-command").innerText(),
+        `headlight prune demo --heads ${off.join(",")} -o demo-pruned`,
+    );
+    await page.getByRole("button", { name: "Try it" }).click();
+    await page.waitForSelector(".trial", { timeout: 60000 });
+    await page.waitForFunction(() => document.querySelectorAll("#side-now [data-token]").length >= 27, null, {
+        timeout: 60000,
+    });
+    const cell = (row, column) =>
+        page.locator(`.trial tbody tr:nth-child(${row}) td:nth-child(${column})`).innerText();
+    assert.notEqual((await cell(1, 2)).split(" ")[0], (await cell(1, 3)).split(" ")[0]);
+    assert.match(await cell(3, 3), /^\d[\d.]*%$/);
+    assert.match(await page.locator("#side-before").innerText(), /He said that/);
+    await settled(page);
+    await sound(page);
+    await page.getByRole("tab", { name: "Live" }).click();
+    assert.match(await note(page), /^24 tokens; off: /);
+    await check();
+}
+
+/* The sink out of every unit: normalised rows lie between 0 and 1 and are other ones. */
+async function withoutSink(browser, url) {
+    const { page, check } = await start(browser, url);
+    await generate(page, "Once upon a time", 16);
+    await rests(page);
+    const means = async () => {
+        await settled(page);
+        await page.locator(".live-text").getByRole("button", { name: "Table" }).click();
+        const cells = await page.locator("dialog tbody tr td:nth-child(4)").allInnerTexts();
+        await page.getByRole("button", { name: "Close" }).click();
+        return cells.map(Number);
+    };
+    await page.getByRole("button", { name: "normalised" }).click();
+    const into = await means();
+    await page.getByRole("button", { name: "sink out" }).click();
+    const out = await means();
+    const known = out.filter((value) => !Number.isNaN(value));
+    assert.ok(known.length >= 16 && known.every((value) => value >= 0 && value <= 1.000001), `${out}`);
+    assert.notDeepEqual(out.slice(4), into.slice(4));
+    await page.locator(".live-text .ask button").first().click();
+    assert.match(await page.locator(".definition").innerText(), /without the sink/i);
+    await check();
+}
+
+/* A server that says no is quoted, and the page goes on. */
+async function refusedStudy(browser, url) {
+    const { page, check } = await start(browser, url);
+    await page.getByRole("tab", { name: "Diagnosis" }).click();
+    await page.route("**/v1/measure", (route) =>
+        route.fulfill({
+            status: 429,
+            contentType: "application/json",
+            body: JSON.stringify({ error: { message: "8 views and measurements wait already" } }),
+        }),
+    );
+    await page.fill("#study-text", TALE);
+    await page.getByRole("button", { name: "Measure" }).click();
+    await page.waitForSelector("[role=alert]");
+    assert.match(await page.locator("[role=alert]").innerText(), /wait already/);
+    await sound(page);
+    await check(/429/);
 }
 
 async function byKeyboard(browser, url) {
@@ -214,6 +326,12 @@ else {
     test("generate, a head, switched off, another text, side by side, lens, trace", () =>
         wholeRound(browser, url));
     test("the same at 390 px in the dark", () => wholeRound(browser, url, { width: 390, theme: "dark" }));
+    test("a text is measured, a finding leads to its heads", () => diagnosing(browser, url));
+    test("the same at 390 px in the dark", () => diagnosing(browser, url, { width: 390, theme: "dark" }));
+    test("heads are ranked, switched off and tried", () => pruning(browser, url));
+    test("the same at 390 px in the dark", () => pruning(browser, url, { width: 390, theme: "dark" }));
+    test("normalised rows without the sink", () => withoutSink(browser, url));
+    test("a measurement is refused", () => refusedStudy(browser, url));
     test("by keyboard alone", () => byKeyboard(browser, url));
     test("a text is stopped", () => stopping(browser, url));
     test("the connection is lost, and found again", () => losing(browser, url));

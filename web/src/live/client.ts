@@ -1,5 +1,6 @@
 /* client.ts - what the page asks of `headlight serve`: see doc/serve.md.  All of it from where the
  * page itself came from. */
+import type { RawProfile } from "../data/format";
 
 export interface ModelInfo {
     id: string;
@@ -13,8 +14,8 @@ export interface ModelInfo {
     version: string;
 }
 
-/* What is asked of every head: nats, of ln n, and nats without the first key. */
-export const ROWS = ["entropy", "normalised", "nosink"] as const;
+/* What is asked of every head: nats and of ln n, with the first key and without. */
+export const ROWS = ["entropy", "normalised", "nosink", "normalised_nosink"] as const;
 export type RowKind = (typeof ROWS)[number];
 
 /* One token, as it comes. */
@@ -49,6 +50,31 @@ export interface TokensAnswer {
     causal: boolean;
     tokens: { text: string }[];
     maps: { name: string; attention: number[][] }[];
+}
+
+export interface MeasureAnswer {
+    tokens: number;
+    report: RawProfile;
+}
+
+/* Heads that go at a ratio. */
+export interface Choice {
+    ratio: number;
+    off: string[];
+}
+
+export interface RankAnswer {
+    ranker: string;
+    highest_first: boolean;
+    tokens: number;
+    heads: { head: string; score: number | null }[]; /* the first to go first */
+    choices: Choice[];
+}
+
+export interface EvaluateAnswer {
+    tokens: number;
+    nll: number;
+    settings: { nll: number; agreement: number; kl: number }[];
 }
 
 /* What the server said no with; status 0: it was not reached. */
@@ -88,12 +114,24 @@ export class Client {
         return (await this.ask("/v1/headlight/model")).json();
     }
 
-    async lens(input: number[]): Promise<LensAnswer> {
-        return (await this.ask("/v1/headlight/lens", { input })).json();
+    async lens(input: number[], off: string[]): Promise<LensAnswer> {
+        return (await this.ask("/v1/headlight/lens", { input, off })).json();
     }
 
-    async tokens(input: number[], heads: string[]): Promise<TokensAnswer> {
-        return (await this.ask("/v1/headlight/tokens", { input, heads })).json();
+    async tokens(input: number[], heads: string[], off: string[]): Promise<TokensAnswer> {
+        return (await this.ask("/v1/headlight/tokens", { input, heads, off })).json();
+    }
+
+    async measure(input: string, signal: AbortSignal): Promise<MeasureAnswer> {
+        return (await this.ask("/v1/measure", { input, report: true }, signal)).json();
+    }
+
+    async rank(input: string, ranker: string, ratios: number[], signal: AbortSignal): Promise<RankAnswer> {
+        return (await this.ask("/v1/headlight/rank", { input, ranker, ratios }, signal)).json();
+    }
+
+    async evaluate(input: string, settings: string[][], signal: AbortSignal): Promise<EvaluateAnswer> {
+        return (await this.ask("/v1/headlight/evaluate", { input, settings }, signal)).json();
     }
 
     /* Events until the end; throws Refused if the connection is lost before. */

@@ -1,5 +1,6 @@
 /* run.ts - one text as it comes, and what was seen of each of its tokens. */
 import { Trace } from "../data/trace";
+import type { Sink, Unit } from "../data/quantity";
 import type { RowKind, TokenEvent } from "./client";
 
 export type RunState = "streaming" | "stopped" | "done" | "lost" | "failed";
@@ -12,6 +13,12 @@ export interface Settings {
     off: string[];
 }
 
+/* The rows that stand for what the reader chose. */
+export function rowKind(unit: Unit, sink: Sink): RowKind {
+    if (unit === "normalised") return sink === "out" ? "normalised_nosink" : "normalised";
+    return sink === "out" ? "nosink" : "entropy";
+}
+
 const KINDS: Record<string, number> = { prompt: 0, special: 1, generated: 2, context: 3 };
 const SPIKE = 3;
 
@@ -19,7 +26,7 @@ export class Run {
     state: RunState = "streaming";
     problem = "";
     readonly tokens: TokenEvent[] = [];
-    private made: { n: number; kind: RowKind; trace: Trace } | null = null;
+    private made = new Map<RowKind, Trace>(); /* of the tokens there are */
 
     constructor(
         readonly settings: Settings,
@@ -46,15 +53,22 @@ export class Run {
             .join("");
     }
 
+    /* All of it that can be read as text. */
+    get whole(): string {
+        return this.tokens
+            .filter((token) => token.kind !== "special")
+            .map((token) => token.text)
+            .join("");
+    }
+
     get trace(): Trace {
         return this.traceOf("entropy");
     }
 
     /* What there is so far, in the form that reports have it. */
     traceOf(kind: RowKind): Trace {
-        if (this.made?.n !== this.tokens.length || this.made.kind !== kind)
-            this.made = { n: this.tokens.length, kind, trace: this.build(kind) };
-        return this.made.trace;
+        if (this.made.get(kind)?.n !== this.tokens.length) this.made.set(kind, this.build(kind));
+        return this.made.get(kind)!;
     }
 
     /* The largest entropy that the text may come to: a scale that stands still. */

@@ -11,6 +11,7 @@ import type { AttentionMap } from "../data/attention";
 import type { Trace } from "../data/trace";
 import { Client, Refused, type ModelInfo, type TokensAnswer } from "./client";
 import { Run, type Settings } from "./run";
+import { Study } from "./study";
 
 const REDRAW = 60; /* milliseconds, at the least */
 const RETRY = 1000;
@@ -19,7 +20,8 @@ export class LiveSource implements Source {
     readonly kind = "live";
     readonly title = "";
     readonly definitions = {};
-    readonly profiles: Profile[];
+    profiles: Profile[]; /* one: bare, until a text was measured */
+    readonly study: Study;
     readonly tokens = null;
     readonly compare = null;
     readonly sweep = null;
@@ -36,6 +38,10 @@ export class LiveSource implements Source {
         readonly model: ModelInfo,
     ) {
         this.version = model.version;
+        this.study = new Study(client, model, () => {
+            if (this.study.profile) this.profiles = [this.study.profile];
+            this.changed();
+        });
         const blank = model.layers.map(() => new Array<null>(model.n_heads).fill(null));
         this.profiles = [
             new Profile(
@@ -53,6 +59,11 @@ export class LiveSource implements Source {
 
     get run(): Run | null {
         return this.runs[0] ?? null;
+    }
+
+    /* What is put to the test: the reader's own text, or the one that was generated. */
+    get tested(): string {
+        return this.study.own.trim() ? this.study.own : (this.run?.whole ?? "");
     }
 
     get trace(): Trace | null {
@@ -124,7 +135,7 @@ export class LiveSource implements Source {
     async readLens(): Promise<void> {
         const run = this.run;
         if (!run || !run.tokens.length) return;
-        const answer = await this.client.lens(run.ids);
+        const answer = await this.client.lens(run.ids, run.settings.off);
         const strings = [...new Set(answer.lens.flatMap((row) => row.text))];
         const place = new Map(strings.map((text, i) => [text, i]));
         this.lens = new Lens({
@@ -146,7 +157,7 @@ export class LiveSource implements Source {
         const run = this.run;
         if (!run || run.state === "streaming" || !run.tokens.length || this.mapOf(head)) return;
         const key = `${head} ${run.tokens.length}`;
-        const answer = await this.client.tokens(run.ids, [head]);
+        const answer = await this.client.tokens(run.ids, [head], run.settings.off);
         this.maps.set(key, mapFrom(answer, head));
         this.changed();
     }

@@ -11,7 +11,9 @@ import { LensTab } from "./lens_tab";
 import { LiveTab } from "./live_tab";
 import { Keys } from "./keys";
 import { Nothing, Segmented } from "./pieces";
+import { PruneTab } from "./prune_tab";
 import { SidesTab } from "./sides_tab";
+import { StudyTab } from "./study_tab";
 import { SweepTab } from "./sweep_tab";
 import { TokensTab } from "./tokens_tab";
 import { TraceTab } from "./trace_tab";
@@ -87,6 +89,8 @@ function LiveView({ tab, source }: { tab: Tab; source: LiveSource }) {
             source.readLens().catch((error: Error) => setProblem(error.message));
     }, [tab, ready]);
     if (tab === "sides") return <SidesTab source={source} />;
+    if (tab === "diagnosis") return <StudyTab source={source} />;
+    if (tab === "sweep") return <PruneTab source={source} />;
     if (tab !== "lens") return <LiveTab source={source} />;
     if (source.lens) return <LensTab key={source.lens.nTokens} lens={source.lens} />;
     return (

@@ -7,7 +7,23 @@ import { Ask, Nothing } from "./pieces";
 
 const FIRST = 16;
 
-export function DiagnosisTab({ profile }: { profile: Profile }) {
+type Go = (heads: string[]) => void;
+
+/* Chosen heads are gone to on the map of the Heads tab, or as `onHeads` has it. */
+export function DiagnosisTab({
+    profile,
+    onHeads,
+}: {
+    profile: Profile;
+    onHeads?: (names: string[]) => void;
+}) {
+    const { store } = useStore();
+    const go =
+        onHeads ??
+        ((names) => {
+            store.set({ tab: "heads", selected: names, type: "" });
+            window.scrollTo({ top: 0 });
+        });
     const all = profile.diagnoses;
     const order = (diagnosis: Diagnosis) =>
         diagnosis.present ? (diagnosis.severity === "serious" ? 0 : 1) : diagnosis.measured ? 2 : 3;
@@ -32,7 +48,7 @@ export function DiagnosisTab({ profile }: { profile: Profile }) {
                 {sorted
                     .filter((one) => one.present)
                     .map((one) => (
-                        <Card key={one.name} diagnosis={one} />
+                        <Card key={one.name} diagnosis={one} go={go} />
                     ))}
             </div>
             {present < all.length && (
@@ -40,7 +56,7 @@ export function DiagnosisTab({ profile }: { profile: Profile }) {
                     {sorted
                         .filter((one) => !one.present)
                         .map((one) => (
-                            <Asked key={one.name} diagnosis={one} />
+                            <Asked key={one.name} diagnosis={one} go={go} />
                         ))}
                 </section>
             )}
@@ -49,7 +65,7 @@ export function DiagnosisTab({ profile }: { profile: Profile }) {
 }
 
 /* A line that opens. */
-function Asked({ diagnosis }: { diagnosis: Diagnosis }) {
+function Asked({ diagnosis, go }: { diagnosis: Diagnosis; go: Go }) {
     return (
         <details class={diagnosis.measured ? "absent" : "unmeasured"}>
             <summary>
@@ -57,7 +73,7 @@ function Asked({ diagnosis }: { diagnosis: Diagnosis }) {
                 <span>{findingOf(diagnosis)}</span>
                 <span class="badge">{diagnosis.measured ? "not found" : "not measured"}</span>
             </summary>
-            <Card diagnosis={diagnosis} bare />
+            <Card diagnosis={diagnosis} go={go} bare />
         </details>
     );
 }
@@ -69,7 +85,7 @@ const titleOf = (d: Diagnosis) =>
 const kindOf = (d: Diagnosis) => /literature|heuristic/.exec(`${d.kind ?? ""} ${d.evidence ?? ""}`)?.[0];
 const findingOf = (d: Diagnosis) => d.finding ?? (d.evidence && d.evidence !== kindOf(d) ? d.evidence : "");
 
-function Card({ diagnosis: d, bare }: { diagnosis: Diagnosis; bare?: boolean }) {
+function Card({ diagnosis: d, go, bare }: { diagnosis: Diagnosis; go: Go; bare?: boolean }) {
     const state = d.present ? "present" : d.measured ? "absent" : "unmeasured";
     const word = { present: "found", absent: "not found", unmeasured: "not measured" }[state];
     const kind = kindOf(d);
@@ -96,7 +112,7 @@ function Card({ diagnosis: d, bare }: { diagnosis: Diagnosis; bare?: boolean }) 
                 </p>
             ) : null}
             <Against value={d.value} threshold={d.threshold} />
-            <Heads diagnosis={d} />
+            <Heads diagnosis={d} go={go} />
             {d.layers?.length ? (
                 <p>
                     <b>Layers</b> {d.layers.join(", ")}
@@ -139,15 +155,10 @@ function Against({ value, threshold }: { value?: number | null; threshold?: numb
     );
 }
 
-function Heads({ diagnosis }: { diagnosis: Diagnosis }) {
-    const { store } = useStore();
+function Heads({ diagnosis, go }: { diagnosis: Diagnosis; go: Go }) {
     const [all, setAll] = useState(false);
     const { heads } = diagnosis;
     if (!heads.length) return null;
-    const go = (names: string[]) => {
-        store.set({ tab: "heads", selected: names, type: "" });
-        window.scrollTo({ top: 0 });
-    };
     const shown = all ? heads : heads.slice(0, FIRST);
     return (
         <div class="chips">

@@ -5,10 +5,10 @@ import { headName, number, percent, plural, visible } from "../base/format";
 import { mapColour } from "../base/palette";
 import { extent, mean } from "../data/arrays";
 import { rowOf } from "../data/attention";
-import { unitFactor, unitName } from "../data/quantity";
+import { keyOf, unitFactor, unitName } from "../data/quantity";
 import { download, traceTable } from "../data/tables";
 import { tokenMeans, type Trace } from "../data/trace";
-import type { Run } from "../live/run";
+import { rowKind, type Run } from "../live/run";
 import type { LiveSource } from "../live/source";
 import { selectedHeads, useStore } from "../store";
 import { AttentionView } from "./attention_map";
@@ -54,7 +54,7 @@ function LiveViews({
     const { state } = useStore();
     const profile = source.profiles[0];
     const normalised = state.unit === "normalised";
-    const trace = run.traceOf(normalised ? "normalised" : state.sink === "out" ? "nosink" : "entropy");
+    const trace = run.traceOf(rowKind(state.unit, state.sink));
     const rows = trace.entropies!;
     const streaming = run.state === "streaming";
     const factor = normalised ? 1 : unitFactor(state.unit);
@@ -92,6 +92,7 @@ function LiveViews({
                         texts={trace.texts}
                         unit={unit}
                         most={most}
+                        term={keyOf("entropy", state.unit, state.sink)}
                         led
                     />
                     <MapPanel source={source} run={run} at={pointed >= 0 ? pointed : state.token} />
@@ -207,7 +208,7 @@ function TextPanel({
                 label={
                     looks ? `Where ${state.selected[0]} looks from here` : "Entropy of the chosen heads’ rows"
                 }
-                term={looks ? "pattern" : "H"}
+                term={looks ? "pattern" : keyOf("entropy", state.unit, state.sink)}
                 unit={looks ? "" : unit}
                 axis={looks ? ATTENTION : axis}
                 root={looks !== null}
@@ -236,7 +237,7 @@ function MapPanel({ source, run, at }: { source: LiveSource; run: Run; at: numbe
         <Panel
             class="card"
             title={name || "No head is chosen"}
-            note={map && run.settings.off.length ? "with all heads on" : ""}
+            note={map && run.settings.off.length ? `off: ${run.settings.off.join(", ")}` : ""}
             actions={
                 first ? (
                     <button

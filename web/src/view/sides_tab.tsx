@@ -4,9 +4,10 @@ import { axisAround, shareOf } from "../base/axis";
 import { number, plural, visible } from "../base/format";
 import { mapColour } from "../base/palette";
 import { extent, mean } from "../data/arrays";
-import { unitFactor, unitName } from "../data/quantity";
+import { keyOf, unitFactor, unitName } from "../data/quantity";
 import { tokenMeans } from "../data/trace";
-import type { Run } from "../live/run";
+import type { RowKind } from "../live/client";
+import { rowKind, type Run } from "../live/run";
 import type { LiveSource } from "../live/source";
 import { selectedHeads, useStore } from "../store";
 import { Heatmap } from "./heatmap";
@@ -15,25 +16,7 @@ import { Scale } from "./scale";
 import { TokenText } from "./token_text";
 
 export function SidesTab({ source }: { source: LiveSource }) {
-    const { store, state } = useStore();
     const [now, before] = source.runs;
-    const profile = source.profiles[0];
-    const factor = unitFactor(state.unit);
-    const unit = unitName("renyi2", state.unit);
-    const means = useMemo(
-        () =>
-            [before, now].map((run) =>
-                run
-                    ? tokenMeans(run.trace.entropies!, run.trace.n, []).map((value) => value * factor)
-                    : new Float32Array(),
-            ),
-        [now?.trace, before?.trace, factor],
-    );
-    const difference = useMemo(() => {
-        if (!now || !before) return new Float32Array();
-        const earlier = headMeans(before);
-        return headMeans(now).map((value, i) => (value - earlier[i]) * factor);
-    }, [now?.trace, before?.trace, factor]);
     if (!now || !before)
         return (
             <Panel title="Side by side" class="wide">
@@ -42,31 +25,62 @@ export function SidesTab({ source }: { source: LiveSource }) {
                 </Nothing>
             </Panel>
         );
-    const top = Math.max(extent(means[0])[1], extent(means[1])[1], 1e-6);
-    const axis = axisAround(0, top);
+    return (
+        <>
+            <Texts now={now} before={before} />
+            <Heads source={source} now={now} before={before} />
+        </>
+    );
+}
+
+/* What a run's numbers are shown in. */
+function useShown(...runs: Run[]) {
+    const { state } = useStore();
+    const kind = rowKind(state.unit, state.sink);
+    const traces = runs.map((run) => run.traceOf(kind));
+    const normalised = state.unit === "normalised";
+    return {
+        kind,
+        traces,
+        factor: normalised ? 1 : unitFactor(state.unit),
+        unit: unitName("entropy", state.unit),
+        top: normalised ? 1 : undefined,
+        term: keyOf("entropy", state.unit, state.sink),
+    };
+}
+
+/* Both texts, and where they part. */
+export function Texts({ now, before }: { now: Run; before: Run }) {
+    const { traces, factor, unit, top, term } = useShown(before, now);
+    const means = useMemo(
+        () => traces.map((trace) => tokenMeans(trace.entropies!, trace.n, []).map((value) => value * factor)),
+        [...traces, factor],
+    );
+    const axis = axisAround(0, top ?? Math.max(extent(means[0])[1], extent(means[1])[1], 1e-6));
     const parts = firstDifference(now, before);
-    const far = axisAround(0, Math.max(...extent(difference).map(Math.abs), 1e-6)).high;
-    const side = (run: Run, list: Float32Array, id: string, title: string) => (
+    const side = (i: number, run: Run, id: string, title: string) => (
         <Panel
             title={title}
-            note={`${run.settings.off.length ? `off: ${run.settings.off.join(", ")}` : "all heads on"} · mean ${number(mean(list))} ${unit} · log-probability ${number(mean(run.trace.logprob ?? []))}`}>
+            note={`${run.settings.off.length ? `off: ${run.settings.off.join(", ")}` : "all heads on"} · mean ${number(mean(means[i]))} ${unit} · log-probability ${number(mean(traces[i].logprob ?? []))}`}>
             <TokenText
                 id={id}
                 label={title}
-                texts={run.trace.texts}
-                kinds={run.trace.kinds}
+                texts={traces[i].texts}
+                kinds={traces[i].kinds}
                 token={-1}
-                spikes={new Set(run.trace.spikes)}
+                spikes={new Set(traces[i].spikes)}
                 parts={parts}
                 colour={(token) =>
-                    Number.isNaN(list[token]) ? null : mapColour("difference", shareOf(axis, list[token]))
+                    Number.isNaN(means[i][token])
+                        ? null
+                        : mapColour("difference", shareOf(axis, means[i][token]))
                 }
-                spoken={(token) => `${visible(run.trace.texts[token])}, ${number(list[token])} ${unit}`}
+                spoken={(token) => `${visible(traces[i].texts[token])}, ${number(means[i][token])} ${unit}`}
                 onToken={() => undefined}
             />
             <Scale
                 label="Mean entropy of all heads"
-                term="H"
+                term={term}
                 unit={unit}
                 axis={axis}
                 map="difference"
@@ -81,48 +95,62 @@ export function SidesTab({ source }: { source: LiveSource }) {
                     "Both texts are the same."
                 ) : (
                     <>
-                        The texts part at token {parts}: <b>{visible(before.trace.texts[parts] ?? "")}</b>{" "}
-                        became <b>{visible(now.trace.texts[parts] ?? "")}</b>;{" "}
+                        The texts part at token {parts}: <b>{visible(traces[0].texts[parts] ?? "")}</b> became{" "}
+                        <b>{visible(traces[1].texts[parts] ?? "")}</b>;{" "}
                         {plural(changed(now, before), "token")} differ.
                     </>
                 )}
             </p>
             <div class="columns halves">
-                <div class="column">{side(before, means[0], "side-before", "Before")}</div>
-                <div class="column">{side(now, means[1], "side-now", "Now")}</div>
+                <div class="column">{side(0, before, "side-before", "Before")}</div>
+                <div class="column">{side(1, now, "side-now", "Now")}</div>
             </div>
-            <Panel title="Heads, now − before" class="wide" note="mean entropy of every head over its text">
-                <Heatmap
-                    id="sides"
-                    label="Difference of every head"
-                    nLayers={profile.nLayers}
-                    nHeads={profile.nHeads}
-                    values={difference}
-                    axis={{ low: -far, high: far, step: far / 2 }}
-                    map="difference"
-                    unit={unit}
-                    theme={state.theme}
-                    selected={selectedHeads(profile, state.selected).map((head) => head.index)}
-                    off={new Set(selectedHeads(profile, now.settings.off).map((head) => head.index))}
-                    marginals={false}
-                    mostHeight={340}
-                    onSelect={(layer, head, add) => store.select(layer, head, add)}
-                    onOff={(layer, head) => store.toggleOff(layer, head)}
-                />
-                <Scale
-                    label="Difference"
-                    unit={unit}
-                    axis={{ low: -far, high: far, step: far / 2 }}
-                    map="difference"
-                    ends={["more focused", "more diffuse"]}
-                />
-            </Panel>
         </>
     );
 }
 
-const headMeans = (run: Run): Float32Array => {
-    const { n, entropies } = run.trace;
+function Heads({ source, now, before }: { source: LiveSource; now: Run; before: Run }) {
+    const { store, state } = useStore();
+    const profile = source.profiles[0];
+    const { kind, traces, factor, unit } = useShown(before, now);
+    const difference = useMemo(() => {
+        const earlier = headMeans(before, kind);
+        return headMeans(now, kind).map((value, i) => (value - earlier[i]) * factor);
+    }, [...traces, factor]);
+    const far = axisAround(0, Math.max(...extent(difference).map(Math.abs), 1e-6)).high;
+    const axis = { low: -far, high: far, step: far / 2 };
+    return (
+        <Panel title="Heads, now − before" class="wide" note="mean entropy of every head over its text">
+            <Heatmap
+                id="sides"
+                label="Difference of every head"
+                nLayers={profile.nLayers}
+                nHeads={profile.nHeads}
+                values={difference}
+                axis={axis}
+                map="difference"
+                unit={unit}
+                theme={state.theme}
+                selected={selectedHeads(profile, state.selected).map((head) => head.index)}
+                off={new Set(selectedHeads(profile, now.settings.off).map((head) => head.index))}
+                marginals={false}
+                mostHeight={340}
+                onSelect={(layer, head, add) => store.select(layer, head, add)}
+                onOff={(layer, head) => store.toggleOff(layer, head)}
+            />
+            <Scale
+                label="Difference"
+                unit={unit}
+                axis={axis}
+                map="difference"
+                ends={["more focused", "more diffuse"]}
+            />
+        </Panel>
+    );
+}
+
+const headMeans = (run: Run, kind: RowKind): Float32Array => {
+    const { n, entropies } = run.traceOf(kind);
     if (n === 0) return new Float32Array(run.size).fill(NaN);
     return Float32Array.from({ length: entropies!.length / Math.max(n, 1) }, (_, head) =>
         mean(entropies!.subarray(head * n, (head + 1) * n)),

@@ -9,38 +9,10 @@ import { Sheets, TableButton } from "./table";
 import { coloursOf, type Colours } from "./theme";
 
 export function SweepTab({ sweep }: { sweep: RawSweep }) {
-    const { state } = useStore();
     const tables = sweep.tables ?? {};
-    const colours = coloursOf(state.theme);
-    const [x, lines] = useMemo(() => curvesOf(tables, colours), [sweep, state.theme]);
     return (
         <>
-            <Panel
-                title="What it costs to switch heads off"
-                class="wide"
-                actions={
-                    tables.points ? (
-                        <TableButton table={() => sheetTable(tables.points, "sweep-points")} />
-                    ) : null
-                }>
-                {lines.length ? (
-                    <>
-                        <Plot
-                            label="Loss by share of heads switched off"
-                            x={x}
-                            lines={lines}
-                            height={300}
-                            theme={state.theme}
-                            xLabel="share of heads off"
-                            yLabel="loss (nats a token)"
-                            xTicks={(ratio) => `${Math.round(100 * ratio)}%`}
-                        />
-                        <Legend lines={lines} />
-                    </>
-                ) : (
-                    <Nothing title="The sweep brings no points" />
-                )}
-            </Panel>
+            <CostPanel sweep={sweep} />
             {sweep.verdict?.length ? (
                 <Panel title="What that says" class="wide">
                     <ul class="verdict">
@@ -52,6 +24,40 @@ export function SweepTab({ sweep }: { sweep: RawSweep }) {
             ) : null}
             <Sheets sheets={tables} name="sweep" />
         </>
+    );
+}
+
+/* The loss against how many heads are off, a line an order. */
+export function CostPanel({ sweep }: { sweep: RawSweep }) {
+    const { state } = useStore();
+    const tables = sweep.tables ?? {};
+    const colours = coloursOf(state.theme);
+    const [x, lines] = useMemo(() => curvesOf(tables, colours), [sweep, state.theme]);
+    return (
+        <Panel
+            title="What it costs to switch heads off"
+            class="wide"
+            actions={
+                tables.points ? <TableButton table={() => sheetTable(tables.points, "sweep-points")} /> : null
+            }>
+            {lines.length ? (
+                <>
+                    <Plot
+                        label="Loss by share of heads switched off"
+                        x={x}
+                        lines={lines}
+                        height={300}
+                        theme={state.theme}
+                        xLabel="share of heads off"
+                        yLabel="loss (nats a token)"
+                        xTicks={(ratio) => `${Math.round(100 * ratio)}%`}
+                    />
+                    <Legend lines={lines} />
+                </>
+            ) : (
+                <Nothing title="The sweep brings no points" />
+            )}
+        </Panel>
     );
 }
 

@@ -253,6 +253,7 @@ export function SnapshotPanel({
     texts,
     unit,
     most,
+    term = "H",
     led,
 }: {
     profile: Profile;
@@ -262,6 +263,7 @@ export function SnapshotPanel({
     texts: string[];
     unit: string;
     most?: number; /* the scale's end, where it is known beforehand */
+    term?: string; /* what the rows are */
     led?: boolean; /* rows are those that led to a token, not its own */
 }) {
     const { store, state } = useStore();
@@ -314,7 +316,7 @@ export function SnapshotPanel({
             />
             <Scale
                 label="Entropy of the row"
-                term="H"
+                term={term}
                 unit={unit}
                 axis={axis}
                 map="entropy"

@@ -1,0 +1,98 @@
+/* looking.c - a queue of exchanges; whoever leaves wakes the next. */
+#include "serve/looking.h"
+
+#include <errno.h>
+#include <sys/resource.h>
+
+#include "base/status.h"
+
+#define WAIT_SECONDS 5.0
+#define NICER        10 /* of nice: about a tenth of a core that the engine wants, too */
+
+void hl_looking_init(hl_looking *looking)
+{
+    *looking = (hl_looking){ 0 };
+    pthread_mutex_init(&looking->lock, NULL);
+}
+
+void hl_looking_destroy(hl_looking *looking)
+{
+    pthread_mutex_destroy(&looking->lock);
+}
+
+/* Linux has a priority for each thread, and threads that this one starts inherit it.  Elsewhere
+ * it would be the whole process'. */
+static void lower_priority(void)
+{
+#ifdef __linux__
+    errno   = 0;
+    int now = getpriority(PRIO_PROCESS, 0);
+
+    if (errno == 0)
+        (void)setpriority(PRIO_PROCESS, 0, now + NICER);
+#endif
+}
+
+static bool join(hl_looking *looking, hl_looker *looker)
+{
+    hl_looker **end = &looking->first;
+
+    pthread_mutex_lock(&looking->lock);
+    bool has_room = looking->count < HL_LOOKING_MOST;
+    if (has_room) {
+        while (*end != NULL)
+            end = &(*end)->next;
+        *end          = looker;
+        looker->is_in = true;
+        looking->count++;
+    }
+    pthread_mutex_unlock(&looking->lock);
+    return has_room;
+}
+
+static bool is_first(hl_looking *looking, const hl_looker *looker)
+{
+    pthread_mutex_lock(&looking->lock);
+    bool first = looking->first == looker;
+    pthread_mutex_unlock(&looking->lock);
+    return first;
+}
+
+hl_status hl_looking_enter(hl_looking *looking, hl_looker *looker)
+{
+    if (!join(looking, looker))
+        return hl_fail(HL_BUSY, "%d views and measurements wait already", HL_LOOKING_MOST);
+    while (!is_first(looking, looker) && !hl_exchange_is_gone(looker->exchange))
+        hl_exchange_wait(looker->exchange, WAIT_SECONDS);
+    if (hl_exchange_is_gone(looker->exchange))
+        return hl_fail(HL_CANCELLED, "the client is gone");
+    lower_priority();
+    return HL_OK;
+}
+
+/* The next is woken under the lock: it cannot leave, and its exchange end, before that is done. */
+void hl_looking_leave(hl_looking *looking, hl_looker *looker)
+{
+    hl_looker **at = &looking->first;
+
+    if (!looker->is_in)
+        return;
+    pthread_mutex_lock(&looking->lock);
+    bool was_first = looking->first == looker;
+    while (*at != looker)
+        at = &(*at)->next;
+    *at           = looker->next;
+    looker->is_in = false;
+    looking->count--;
+    if (was_first && looking->first != NULL)
+        hl_exchange_wake(looking->first->exchange);
+    pthread_mutex_unlock(&looking->lock);
+}
+
+int64_t hl_looking_count(hl_looking *looking)
+{
+    pthread_mutex_lock(&looking->lock);
+    int64_t count = looking->count;
+    pthread_mutex_unlock(&looking->lock);
+    return count;
+}

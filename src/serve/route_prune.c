@@ -1,0 +1,361 @@
+/* route_prune.c - which heads could go, and what it would cost: nothing is written.
+ *
+ *     rank      texts, a ranker and ratios  ->  heads in the order in which they would go, and
+ *               which of them go at each ratio
+ *     evaluate  texts and settings, each a list of heads that are off  ->  for each what the
+ *               texts cost, and how far the predictions are from those of all heads
+ *
+ * The same numbers as `headlight rank` and `headlight sweep` have.  Ablation, which runs a text
+ * once a head, is not for a server. */
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "serve/server.h"
+#include "serve/texts.h"
+
+#define RANK_TOKENS     32768 /* of texts, at most, */
+#define GRADIENT_TOKENS 4096  /* where there is a way back, */
+#define EVALUATE_TOKENS 4096  /* and where they are run many times */
+#define MAX_CONTEXT     512
+#define MAX_RATIOS      16
+#define MAX_SETTINGS    32
+#define EVALUATE_BYTES  ((size_t)512 << 20)
+
+static int64_t context_of(const hl_server *server)
+{
+    int64_t n_ctx = hl_engine_n_ctx(server->engine);
+
+    return n_ctx < MAX_CONTEXT ? n_ctx : MAX_CONTEXT;
+}
+
+/* ----------------------------------------------------------------------- what is asked */
+
+typedef struct rank_request {
+    const json_t *input;
+    hl_ranker     ranker;
+    int64_t       seed;
+    double        ratios[MAX_RATIOS]; /* (n_ratios) */
+    int64_t       n_ratios;
+} rank_request;
+
+static hl_status read_ranker(hl_ranker *out, hl_look *look)
+{
+    const json_t *value = hl_look_member(look, "ranker");
+
+    if (value == NULL)
+        return HL_OK; /* entropy, the first */
+    if (!json_is_string(value))
+        return hl_fail(HL_BAD_INPUT, "ranker is %s, wanted a name", hl_json_kind(value));
+    hl_status status = hl_ranker_find(out, json_string_value(value));
+    if (status == HL_OK && *out == HL_RANKER_ABLATION)
+        status = hl_fail(HL_UNSUPPORTED,
+                         "ablation runs the text once a head: use headlight rank --by ablation");
+    return status;
+}
+
+static hl_status read_ratios(rank_request *out, hl_look *look)
+{
+    const json_t *list = hl_look_member(look, "ratios");
+    size_t        n    = json_array_size(list);
+
+    if (list != NULL && (!json_is_array(list) || n > MAX_RATIOS))
+        return hl_fail(HL_BAD_INPUT, "ratios: wanted an array of at most %d numbers", MAX_RATIOS);
+    for (size_t i = 0; i < n; i++) {
+        double ratio = json_number_value(json_array_get(list, i));
+
+        if (!json_is_number(json_array_get(list, i)) || !(ratio > 0.0 && ratio < 1.0))
+            return hl_fail(HL_BAD_INPUT, "ratios: entry %zu is not between 0 and 1", i);
+        out->ratios[out->n_ratios++] = ratio;
+    }
+    return HL_OK;
+}
+
+static hl_status read_input(const json_t **out, hl_look *look)
+{
+    *out = hl_look_member(look, "input");
+    if (*out == NULL)
+        return hl_fail(HL_BAD_INPUT, "wanted an object with input, a text or an array of texts");
+    return HL_OK;
+}
+
+static hl_status read_rank(rank_request *out, hl_look *look)
+{
+    static const char *const known[] = { "model", "input", "ranker", "ratios", "seed", NULL };
+    hl_status                status  = HL_OK;
+
+    HL_TRY(hl_look_check(look, known));
+    HL_TRY(read_ranker(&out->ranker, look));
+    HL_TRY(read_ratios(out, look));
+    HL_TRY(hl_json_get_int(&out->seed, look->root, "seed", "request"));
+    HL_TRY(read_input(&out->input, look));
+
+done:
+    return status;
+}
+
+/* -------------------------------------------------------------------------- evidence */
+
+static hl_status go_on(void *context, const hl_measure_progress *progress)
+{
+    (void)progress;
+    return hl_look_go_on(context);
+}
+
+typedef struct evidence {
+    hl_profile   *profile;
+    hl_gradients *gradients;
+    int64_t       n_tokens; /* 0: no text was run */
+} evidence;
+
+static hl_status take_profile(evidence *out, hl_look *look, const hl_corpus *corpus)
+{
+    const hl_server   *server  = look->server;
+    hl_measure_options options = { .windows   = { .context    = context_of(server),
+                                                  .max_tokens = RANK_TOKENS },
+                                   .no_probe  = true,
+                                   .n_threads = server->options.n_threads,
+                                   .progress  = go_on,
+                                   .context   = look };
+    hl_status          status =
+        hl_measure(&out->profile, server->model, server->tokenizer, corpus, &options);
+
+    if (status == HL_OK)
+        out->n_tokens = hl_profile_n_tokens(out->profile);
+    return status;
+}
+
+static hl_status take_gradients(evidence *out, hl_look *look, const hl_corpus *corpus)
+{
+    const hl_server    *server  = look->server;
+    hl_gradient_options options = { .windows   = { .context    = context_of(server),
+                                                   .max_tokens = GRADIENT_TOKENS },
+                                    .n_threads = server->options.n_threads,
+                                    .progress  = go_on,
+                                    .context   = look };
+    hl_status status = hl_gate_gradients(&out->gradients, server->model, corpus, &options);
+
+    if (status == HL_OK)
+        out->n_tokens = out->gradients->n_tokens;
+    return status;
+}
+
+static hl_status take_evidence(evidence *out, hl_look *look, const rank_request *request)
+{
+    hl_status status   = HL_OK;
+    hl_ranker ranker   = request->ranker;
+    bool      gradient = ranker == HL_RANKER_GRADIENT || ranker == HL_RANKER_ENTROPY_GRADIENT;
+    bool      profile =
+        ranker != HL_RANKER_WEIGHT && ranker != HL_RANKER_GRADIENT && ranker != HL_RANKER_RANDOM;
+    hl_served_texts texts = { 0 };
+
+    if (!gradient && !profile)
+        return HL_OK;
+    HL_TRY(hl_served_texts_open(&texts, look->server, request->input));
+    if (profile)
+        HL_TRY(take_profile(out, look, texts.corpus));
+    if (gradient)
+        HL_TRY(take_gradients(out, look, texts.corpus));
+
+done:
+    hl_served_texts_close(&texts);
+    return status;
+}
+
+/* --------------------------------------------------------------------------- ranking */
+
+static json_t *name_of(int64_t layer, int64_t head)
+{
+    return json_sprintf("L%lldH%lld", (long long)layer, (long long)head);
+}
+
+static json_t *order_json(const hl_ranking *ranking)
+{
+    json_t *list = json_array();
+
+    for (int64_t i = 0; i < ranking->n_heads; i++)
+        json_array_append_new(list,
+                              json_pack("{s:o, s:o}", "head",
+                                        name_of(ranking->heads[i].layer, ranking->heads[i].head),
+                                        "score", hl_wire_number(ranking->heads[i].score)));
+    return list;
+}
+
+static hl_status add_choice(json_t *list, const hl_ranking *ranking, double ratio)
+{
+    hl_head_list *chosen = NULL;
+    hl_status     status = hl_ranking_choose(&chosen, ranking, &(hl_choice){ .ratio = ratio });
+    json_t       *off    = json_array();
+
+    for (int64_t i = 0; status == HL_OK && i < chosen->n_heads; i++)
+        json_array_append_new(off, name_of(chosen->heads[i].layer, chosen->heads[i].head));
+    json_array_append_new(list, json_pack("{s:f, s:o}", "ratio", ratio, "off", off));
+    hl_head_list_free(chosen);
+    return status;
+}
+
+static hl_status rank_json(json_t **out, const evidence *seen, const rank_request *request,
+                           const hl_ranking *ranking)
+{
+    hl_status status  = HL_OK;
+    json_t   *choices = json_array();
+
+    for (int64_t i = 0; i < request->n_ratios; i++)
+        HL_TRY(add_choice(choices, ranking, request->ratios[i]));
+    *out = json_pack("{s:s, s:s, s:b, s:I, s:o, s:O}", "object", "headlight.ranking", "ranker",
+                     hl_ranker_name((size_t)ranking->ranker), "highest_first",
+                     ranking->highest_first, "tokens", (json_int_t)seen->n_tokens, "heads",
+                     order_json(ranking), "choices", choices);
+
+done:
+    json_decref(choices);
+    return status;
+}
+
+static hl_status answer_rank(json_t **out, hl_look *look)
+{
+    hl_status       status  = HL_OK;
+    rank_request    request = { 0 };
+    evidence        seen    = { 0 };
+    hl_ranking     *ranking = NULL;
+    hl_rank_inputs  inputs  = { .model = look->server->model };
+    hl_rank_options options = { 0 };
+
+    HL_TRY(read_rank(&request, look));
+    HL_TRY(hl_look_turn(look));
+    HL_TRY(take_evidence(&seen, look, &request));
+    inputs.profile  = seen.profile;
+    inputs.gradient = seen.gradients != NULL ? seen.gradients->magnitude : NULL;
+    options.seed    = (uint64_t)request.seed;
+    HL_TRY(hl_rank(&ranking, request.ranker, &inputs, &options));
+    HL_TRY(rank_json(out, &seen, &request, ranking));
+
+done:
+    hl_ranking_free(ranking);
+    hl_profile_free(seen.profile);
+    hl_gradients_free(seen.gradients);
+    return status;
+}
+
+void hl_serve_rank(void *server, hl_exchange *exchange)
+{
+    hl_server_look(server, exchange, answer_rank);
+}
+
+/* ------------------------------------------------------------------------- evaluating */
+
+typedef struct settings {
+    float  *gates; /* (count, n_layers, n_heads) */
+    int64_t count;
+} settings;
+
+/* The gates of one list of heads. */
+static hl_status read_setting(float *out, const json_t *off, const hl_model *model)
+{
+    const hl_model_info *info    = hl_model_get_info(model);
+    int64_t              n_cells = info->n_layers * info->n_heads;
+    const float         *own     = hl_model_gates(model);
+    hl_gates            *gates   = NULL;
+    hl_status            status  = hl_wire_gates(&gates, off, model, "settings");
+
+    if (status != HL_OK)
+        return status;
+    for (int64_t i = 0; i < n_cells; i++)
+        out[i] = gates != NULL ? gates->values[i] : own != NULL ? own[i] : 1.0f;
+    hl_gates_free(gates);
+    return HL_OK;
+}
+
+static hl_status read_settings(settings *out, hl_look *look)
+{
+    hl_status            status  = HL_OK;
+    const hl_model      *model   = look->server->model;
+    const hl_model_info *info    = hl_model_get_info(model);
+    const json_t        *list    = hl_look_member(look, "settings");
+    size_t               n       = json_array_size(list);
+    size_t               n_cells = (size_t)(info->n_layers * info->n_heads);
+
+    if (!json_is_array(list) || n == 0 || n > MAX_SETTINGS)
+        return hl_fail(HL_BAD_INPUT, "settings: wanted an array of 1 to %d lists of heads",
+                       MAX_SETTINGS);
+    HL_TRY(HL_ALLOC(&out->gates, n * n_cells));
+    out->count = (int64_t)n;
+    for (size_t i = 0; i < n; i++)
+        HL_TRY(read_setting(out->gates + i * n_cells, json_array_get(list, i), model));
+
+done:
+    return status;
+}
+
+static hl_status go_on_share(void *context, double share, int64_t n_tokens)
+{
+    (void)share;
+    (void)n_tokens;
+    return hl_look_go_on(context);
+}
+
+static hl_status evaluate(hl_evaluation **out, hl_look *look, const json_t *input,
+                          const settings *asked)
+{
+    hl_status           status  = HL_OK;
+    const hl_server    *server  = look->server;
+    hl_served_texts     texts   = { 0 };
+    hl_evaluate_options options = { .windows      = { .context    = context_of(server),
+                                                      .max_tokens = EVALUATE_TOKENS },
+                                    .memory_bytes = EVALUATE_BYTES,
+                                    .n_threads    = server->options.n_threads,
+                                    .progress     = go_on_share,
+                                    .context      = look };
+
+    HL_TRY(hl_served_texts_open(&texts, server, input));
+    HL_TRY(hl_evaluate(out, server->model, texts.corpus, asked->gates, asked->count, &options));
+    if ((*out)->n_scored == 0)
+        status = hl_fail(HL_BAD_INPUT, "the text is too short: no token follows another");
+
+done:
+    hl_served_texts_close(&texts);
+    return status;
+}
+
+static json_t *evaluation_json(const hl_evaluation *found)
+{
+    double  n    = (double)found->n_scored;
+    json_t *list = json_array();
+
+    for (int64_t i = 0; i < found->n_settings; i++) {
+        hl_scores scores = hl_evaluation_total(found, i);
+
+        json_array_append_new(list,
+                              json_pack("{s:o, s:o, s:o}", "nll", hl_wire_number(scores.nll / n),
+                                        "agreement", hl_wire_number((double)scores.n_same / n),
+                                        "kl", hl_wire_number(scores.kl / n)));
+    }
+    return json_pack("{s:s, s:I, s:I, s:o, s:o}", "object", "headlight.evaluation", "tokens",
+                     (json_int_t)found->n_scored, "context", (json_int_t)found->context, "nll",
+                     hl_wire_number(hl_evaluation_total(found, -1).nll / n), "settings", list);
+}
+
+static hl_status answer_evaluate(json_t **out, hl_look *look)
+{
+    static const char *const known[] = { "model", "input", "settings", NULL };
+    hl_status                status  = HL_OK;
+    settings                 asked   = { 0 };
+    const json_t            *input   = NULL;
+    hl_evaluation           *found   = NULL;
+
+    HL_TRY(hl_look_check(look, known));
+    HL_TRY(read_settings(&asked, look));
+    HL_TRY(read_input(&input, look));
+    HL_TRY(hl_look_turn(look));
+    HL_TRY(evaluate(&found, look, input, &asked));
+    *out = evaluation_json(found);
+
+done:
+    hl_evaluation_free(found);
+    hl_free(asked.gates);
+    return status;
+}
+
+void hl_serve_evaluate(void *server, hl_exchange *exchange)
+{
+    hl_server_look(server, exchange, answer_evaluate);
+}

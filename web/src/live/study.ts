@@ -1,0 +1,150 @@
+/* study.ts - a text put to the test: what its heads do on it, which could go, and what that costs.
+ *
+ *     measure --> profile                             the Diagnosis tab
+ *     rank    --> ranking, choices by ratio, sweep    the Prune tab
+ *     price   --> trial                               what one choice of heads costs
+ *
+ * One of them at a time; whoever comes next ends the one before. */
+import type { RawSweep } from "../data/format";
+import { Profile } from "../data/profile";
+import type { Choice, Client, ModelInfo, RankAnswer } from "./client";
+
+export type Work = "" | "measuring" | "ranking" | "trying";
+
+/* What a text costs without some heads, and what with all of them. */
+export interface Trial {
+    off: string[];
+    tokens: number;
+    before: number; /* nats a token */
+    nll: number;
+    agreement: number;
+    kl: number;
+}
+
+export const RANKERS = [
+    "entropy",
+    "fair",
+    "nosink",
+    "renyi2",
+    "output-norm",
+    "weight",
+    "gradient",
+    "entropy-gradient",
+    "sink",
+    "random",
+];
+
+const STEP = 0.05;
+const MOST_RATIOS = 15;
+
+export class Study {
+    own = ""; /* a text of the reader's; "": the one that was generated */
+    work: Work = "";
+    problem = "";
+    profile: Profile | null = null;
+    ranking: RankAnswer | null = null;
+    sweep: RawSweep | null = null;
+    trial: Trial | null = null;
+    private abort = new AbortController();
+
+    constructor(
+        private readonly client: Client,
+        private readonly model: ModelInfo,
+        private readonly changed: () => void,
+    ) {}
+
+    /* Ratios that leave a head in every layer. */
+    get ratios(): number[] {
+        const total = this.model.layers.reduce((sum, layer) => sum + layer.n_heads, 0);
+        const most = 1 - this.model.layers.filter((layer) => layer.n_heads > 0).length / total;
+        return Array.from({ length: MOST_RATIOS }, (_, i) => Number(((i + 1) * STEP).toFixed(2))).filter(
+            (ratio) => Math.round(ratio * total) >= 1 && Math.round(ratio * total) <= most * total + 1e-9,
+        );
+    }
+
+    choiceAt(ratio: number): Choice | null {
+        return this.ranking?.choices.find((choice) => Math.abs(choice.ratio - ratio) < 1e-6) ?? null;
+    }
+
+    stop(): void {
+        this.abort.abort();
+    }
+
+    measure(text: string): Promise<void> {
+        return this.do("measuring", async (signal) => {
+            const answer = await this.client.measure(text, signal);
+            this.profile = new Profile(answer.report, 0);
+        });
+    }
+
+    /* Beside the order that was asked for, one by chance: what is no better is worth nothing. */
+    rank(text: string, ranker: string): Promise<void> {
+        return this.do("ranking", async (signal) => {
+            const { ratios } = this;
+            const ranking = await this.client.rank(text, ranker, ratios, signal);
+            const chance = await this.client.rank(text, "random", ratios, signal);
+            const orders = [ranking, ...(ranker === "random" ? [] : [chance])];
+            const points = orders.flatMap(({ ranker, choices }) =>
+                choices.filter((_, i) => i % 2 === 1).map((choice) => ({ order: ranker, ...choice })),
+            );
+            const cost = await this.client.evaluate(
+                text,
+                points.map((point) => point.off),
+                signal,
+            );
+            this.ranking = ranking;
+            this.trial = null;
+            this.sweep = sweepOf(orders, points, cost);
+        });
+    }
+
+    price(text: string, off: string[]): Promise<void> {
+        return this.do("trying", async (signal) => {
+            const cost = await this.client.evaluate(text, [off], signal);
+            this.trial = { off, tokens: cost.tokens, before: cost.nll, ...cost.settings[0] };
+        });
+    }
+
+    private async do(work: Work, ask: (signal: AbortSignal) => Promise<void>): Promise<void> {
+        this.abort.abort();
+        this.abort = new AbortController();
+        const { signal } = this.abort;
+        this.work = work;
+        this.problem = "";
+        this.changed();
+        try {
+            await ask(signal);
+        } catch (error) {
+            if (!signal.aborted) this.problem = error instanceof Error ? error.message : String(error);
+        }
+        /* Another may have begun meanwhile. */
+        if (this.abort.signal === signal) this.work = "";
+        this.changed();
+    }
+}
+
+/* In the form that a sweep's report has. */
+function sweepOf(
+    orders: RankAnswer[],
+    points: (Choice & { order: string })[],
+    cost: { nll: number; settings: { nll: number; agreement: number; kl: number }[] },
+): RawSweep {
+    const none = orders.map(({ ranker }) => ({
+        order: ranker,
+        ratio: 0,
+        heads: 0,
+        nll: cost.nll,
+        agreement: 1,
+        kl: 0,
+    }));
+    const rows = points.map(({ order, ratio, off }, i) => ({
+        order,
+        ratio,
+        heads: off.length,
+        ...cost.settings[i],
+    }));
+    return {
+        nll: cost.nll,
+        tables: { points: { title: "What it costs to switch heads off", rows: [...none, ...rows] } },
+    };
+}

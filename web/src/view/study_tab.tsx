@@ -1,0 +1,111 @@
+/* study_tab.tsx - a text measured by the running model: what may be wrong, and the heads that show it. */
+import type { ComponentChildren } from "preact";
+import { plural } from "../base/format";
+import type { LiveSource } from "../live/source";
+import type { Work } from "../live/study";
+import { useStore } from "../store";
+import { DiagnosisTab } from "./diagnosis_tab";
+import { HeadsTab } from "./heads_tab";
+import { Nothing, Panel } from "./pieces";
+
+export function StudyTab({ source }: { source: LiveSource }) {
+    const { store } = useStore();
+    const { profile } = source.study;
+    const show = (selected: string[]) => {
+        store.set({ selected, type: "" });
+        document.getElementById("heads")?.scrollIntoView({ block: "center" });
+    };
+    return (
+        <>
+            <StudyBox
+                source={source}
+                work="measuring"
+                name="Measure"
+                onGo={() => void source.study.measure(source.tested)}
+            />
+            {profile ? (
+                <>
+                    <DiagnosisTab profile={profile} onHeads={show} />
+                    <HeadsTab profile={profile} />
+                </>
+            ) : (
+                <Panel title="Nothing has been measured yet" class="wide">
+                    <Nothing title="Press Measure to put the text to the test">
+                        Rules look for what may be wrong with the heads on it, and name those that show it.
+                    </Nothing>
+                </Panel>
+            )}
+        </>
+    );
+}
+
+const WORDS: Record<Work, string> = {
+    "": "",
+    measuring: "measuring…",
+    ranking: "ranking heads, and what it costs without them…",
+    trying: "trying…",
+};
+
+/* The text that is put to the test, and what with it. */
+export function StudyBox({
+    source,
+    work,
+    name,
+    onGo,
+    children,
+}: {
+    source: LiveSource;
+    work: Work;
+    name: string;
+    onGo: () => void;
+    children?: ComponentChildren;
+}) {
+    const { study, run } = source;
+    const busy = study.work !== "";
+    const { store } = useStore();
+    const resting = run !== null && run.state !== "streaming";
+    return (
+        <form
+            class="panel prompt"
+            onSubmit={(event) => {
+                event.preventDefault();
+                onGo();
+            }}>
+            <textarea
+                id="study-text"
+                aria-label="Text to test"
+                rows={2}
+                value={study.own}
+                onInput={(event) => {
+                    study.own = event.currentTarget.value;
+                    store.set({});
+                }}
+                placeholder={
+                    run?.tokens.length
+                        ? `A text to test; empty: the one that was generated, ${plural(run.tokens.length, "token")}`
+                        : "A text to test, the longer the better; or generate one first"
+                }
+            />
+            <div class="prompt-row">
+                {children}
+                <span aria-live="polite">{WORDS[study.work]}</span>
+                <span class="prompt-go">
+                    <button
+                        type="submit"
+                        class="main"
+                        disabled={!source.tested || (!study.own.trim() && !resting) || study.work === work}>
+                        {name}
+                    </button>
+                    <button type="button" disabled={!busy} onClick={() => study.stop()}>
+                        Stop
+                    </button>
+                </span>
+            </div>
+            {study.problem ? (
+                <p class="problem" role="alert">
+                    {study.problem}
+                </p>
+            ) : null}
+        </form>
+    );
+}
