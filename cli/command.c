@@ -4,6 +4,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "memory.h"
+
 int hl_exit_for(hl_status status)
 {
     switch (status) {
@@ -19,6 +21,18 @@ int hl_exit_for(hl_status status)
     default:
         return HL_EXIT_RESOURCES;
     }
+}
+
+int hl_command_run(int (*run)(int argc, char **argv), int argc, char **argv)
+{
+    hl_memory_forget();
+    int code = run(argc, argv);
+
+    if (code != HL_EXIT_RESOURCES && hl_memory_ran_out()) {
+        hl_complain(argv[0], "out of memory: what was printed is not complete");
+        code = HL_EXIT_RESOURCES;
+    }
+    return code;
 }
 
 void hl_complain(const char *command, const char *format, ...)

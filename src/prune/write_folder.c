@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 
 #include "base/file.h"
+#include "base/fault.h"
 #include "base/folder.h"
 #include "base/json.h"
 #include "base/memory.h"
@@ -115,7 +116,7 @@ done:
 static hl_status copy_rest(const hl_folder *folder, const char *from)
 {
     hl_status status    = HL_OK;
-    DIR      *directory = opendir(from);
+    DIR      *directory = hl_sys_opendir(from);
 
     if (directory == NULL)
         return hl_fail(HL_IO, "%s: %s", from, strerror(errno));

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/status.h"
+#include "base/fault.h"
 #include "serve/server.h"
 
 #define MAX_TEXTS  1024
@@ -60,7 +61,7 @@ static hl_status keep_texts(measuring *m, const json_t *input)
     const char *folder = getenv("TMPDIR");
     int         length = snprintf(m->path, sizeof m->path, "%s/headlight-XXXXXX",
                           folder != NULL && folder[0] != '\0' ? folder : "/tmp");
-    int         file   = length < (int)sizeof m->path ? mkstemp(m->path) : -1;
+    int         file   = length < (int)sizeof m->path ? hl_sys_mkstemp(m->path) : -1;
     FILE       *stream = file >= 0 ? fdopen(file, "w") : NULL;
 
     if (stream == NULL) {
