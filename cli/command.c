@@ -25,11 +25,13 @@ int hl_exit_for(hl_status status)
 
 int hl_command_run(int (*run)(int argc, char **argv), int argc, char **argv)
 {
+    const char *name = argv[0]; /* parsing moves the words */
+
     hl_memory_forget();
     int code = run(argc, argv);
 
     if (code != HL_EXIT_RESOURCES && hl_memory_ran_out()) {
-        hl_complain(argv[0], "out of memory: what was printed is not complete");
+        hl_complain(name, "out of memory: what was printed is not complete");
         code = HL_EXIT_RESOURCES;
     }
     return code;

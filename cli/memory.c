@@ -16,6 +16,15 @@ void *hl_memory_take(size_t n_bytes)
     return block;
 }
 
+void *hl_memory_take_zeroed(size_t count, size_t size)
+{
+    void *block = calloc(count > 0 ? count : 1, size);
+
+    if (block == NULL)
+        ran_out = true;
+    return block;
+}
+
 void hl_memory_watch(void)
 {
     json_set_alloc_funcs(hl_memory_take, free);

@@ -9,8 +9,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* As malloc, but remembered. */
+/* As malloc and calloc, but remembered. */
 void *hl_memory_take(size_t n_bytes);
+void *hl_memory_take_zeroed(size_t count, size_t size);
 /* jansson's memory is taken in this way from now on. */
 void hl_memory_watch(void);
 bool hl_memory_ran_out(void);

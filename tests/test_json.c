@@ -35,15 +35,15 @@ static void bad_text_is_refused_with_its_place(void **state)
     (void)state;
     refuse_text("", "");
     refuse_text("{\n\"a\": 1,\n}", "line 3");
-    refuse_text("{\"a\": 1} x", "end of file");
+    refuse_text("{\"a\": 1} x", "something after the end");
     refuse_text("{\"a\": 1, \"a\": 2}", "duplicate");
     refuse_text("[NaN]", "line 1");
-    refuse_text("{\"a\": 9223372036854775808}", "too big integer");
+    refuse_text("{\"a\": 9223372036854775808}", "9223372036854775808 is not an integer of 64 bits");
     refuse_text("\"\\u0000\"", "\\u0000");
     refuse("\"a\0b\"", 5, "line 1");
-    refuse_text("\"\xff\"", "decode byte");
-    refuse_text("\"\xc3\"", "decode byte");
-    refuse_text("\"\xed\xa0\x80\"", "decode byte"); /* a surrogate in UTF-8 */
+    refuse_text("\"\xff\"", "not UTF-8");
+    refuse_text("\"\xc3\"", "not UTF-8");
+    refuse_text("\"\xed\xa0\x80\"", "not UTF-8"); /* a surrogate in UTF-8 */
     refuse_text("[\"\\ud800\"]", "line 1");
 }
 

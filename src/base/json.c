@@ -19,7 +19,8 @@
 #include "base/status.h"
 #include "base/utf8.h"
 
-#define MAX_DEPTH 64 /* model configurations and tokenizers stay below 16 */
+#define FIRST_TEXT 256
+#define MAX_DEPTH  64 /* model configurations and tokenizers stay below 16 */
 
 /* How deep brackets nest, strings aside; for text that is not JSON, whatever
  * comes out: the parser will object. */
@@ -64,7 +65,7 @@ static json_t *build_string(hl_json_reader *reader)
     if (hl_json_read_string(reader, &text) != HL_OK)
         return NULL;
     if (memchr(text.data, '\0', text.n_bytes) != NULL) {
-        hl_json_reader_fail(reader, "a string with \\u0000 in it");
+        hl_json_reader_fail(reader, "a string with NUL (\\u0000) in it");
         return NULL;
     }
     return made(reader, json_stringn_nocheck(text.data, text.n_bytes)); /* UTF-8, as checked */
@@ -129,7 +130,7 @@ static void build_member(hl_json_reader *reader, json_t *object)
     if (hl_json_read_key(reader, &key) != HL_OK)
         return;
     if (memchr(key.data, '\0', key.n_bytes) != NULL)
-        hl_json_reader_fail(reader, "a key with \\u0000 in it");
+        hl_json_reader_fail(reader, "a key with NUL (\\u0000) in it");
     else
         reader->status = hl_strndup(&name, key.data, key.n_bytes);
     if (reader->status == HL_OK && json_object_get(object, name) != NULL)
@@ -196,6 +197,60 @@ hl_status hl_json_parse(json_t **out, const char *text, size_t n_bytes, const ch
     else
         json_decref(value);
     return status;
+}
+
+/* ---------------------------------------------------------- building, writing */
+
+void hl_json_put(json_t **object, const char *key, json_t *value)
+{
+    if (json_object_set_new(*object, key, value) == 0)
+        return;
+    json_decref(*object);
+    *object = NULL;
+}
+
+void hl_json_add(json_t **array, json_t *value)
+{
+    if (json_array_append_new(*array, value) == 0)
+        return;
+    json_decref(*array);
+    *array = NULL;
+}
+
+typedef struct json_text {
+    char  *bytes;
+    size_t used;
+    size_t room;
+    bool   failed; /* jansson does not always look at what append says */
+} json_text;
+
+static int append(const char *bytes, size_t n_bytes, void *context)
+{
+    json_text *text = context;
+
+    if (n_bytes >= text->room - text->used) {
+        size_t more = 2 * text->room + n_bytes + FIRST_TEXT;
+        if (hl_realloc((void **)&text->bytes, text->used, more, 1) != HL_OK) {
+            text->failed = true;
+            return -1;
+        }
+        text->room = more;
+    }
+    memcpy(text->bytes + text->used, bytes, n_bytes);
+    text->used += n_bytes;
+    return 0;
+}
+
+char *hl_json_dump(const json_t *value, size_t flags)
+{
+    json_text text = { 0 };
+
+    if (value == NULL || json_dump_callback(value, append, &text, flags) != 0 || text.failed ||
+        append("", 1, &text) != 0) {
+        hl_free(text.bytes);
+        return NULL;
+    }
+    return text.bytes;
 }
 
 /* ----------------------------------------------------------------- getters */

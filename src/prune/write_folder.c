@@ -14,8 +14,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/file.h"
 #include "base/fault.h"
+#include "base/file.h"
 #include "base/folder.h"
 #include "base/json.h"
 #include "base/memory.h"
@@ -165,15 +165,16 @@ done:
 }
 
 /* As text, in 15 digits where these say all that is there: 0.1, not 0.10000000000000001.
- * Release with free, being jansson's; NULL when memory ran out. */
+ * Release with hl_free; NULL when memory ran out. */
 static char *json_text(const json_t *root)
 {
-    char   *text = json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
-    json_t *back = text != NULL ? json_loads(text, 0, NULL) : NULL;
+    char   *text = hl_json_dump(root, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
+    json_t *back = NULL;
 
-    if (back != NULL && !json_equal(root, back)) {
-        free(text);
-        text = json_dumps(root, JSON_INDENT(2));
+    if (text == NULL || hl_json_parse(&back, text, strlen(text), "config.json") != HL_OK ||
+        !json_equal(root, back)) {
+        hl_free(text);
+        text = hl_json_dump(root, JSON_INDENT(2));
     }
     json_decref(back);
     return text;
@@ -206,7 +207,7 @@ static hl_status write_config(const char **loads, const hl_folder *folder, const
 
 done:
     hl_free(code);
-    free(text); /* jansson's */
+    hl_free(text); /* jansson's */
     json_decref(root);
     return status;
 }
