@@ -159,7 +159,7 @@ static int open_descriptors(void)
 /* A server closes its end of a connection when it gets to it. */
 static int settled_descriptors(int wanted)
 {
-    for (int i = 0; i < 500 && open_descriptors() > wanted; i++)
+    for (int i = 0; i < 3000 && open_descriptors() > wanted; i++)
         usleep(10000);
     return open_descriptors();
 }

@@ -235,7 +235,7 @@ json_t *hl_compact_heads(const hl_config *config, const hl_head_plan *plan, hl_h
                 hl_json_add(&heads, json_integer(head));
         }
         snprintf(key, sizeof key, "%lld", (long long)i);
-        if (json_array_size(heads) > 0)
+        if (heads == NULL || json_array_size(heads) > 0)
             hl_json_put(&table, key, heads);
         else
             json_decref(heads);
