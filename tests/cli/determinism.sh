@@ -11,7 +11,7 @@ plan 17
 
 model=models/demo
 text=$scratch/text.txt
-head -c 3000 models/text/alice.txt >"$text"
+head -c 1000 models/text/alice.txt >"$text"
 cd_scratch=$scratch/run
 mkdir "$cd_scratch"
 same() { cmp -s "$1" "$2" && echo yes; }
@@ -22,8 +22,8 @@ make_all() {
     export HEADLIGHT_BACKEND=$3
     mkdir "$to"
     "$HEADLIGHT" measure "$model" "$text" -o "$to/profile" --context 64 --threads "$threads" --quiet
-    "$HEADLIGHT" generate "$model" "He said" -n 24 --threads "$threads" --quiet >"$to/greedy"
-    "$HEADLIGHT" generate "$model" "He said" -n 24 --temperature 0.8 --seed 7 --threads "$threads" \
+    "$HEADLIGHT" generate "$model" "He said" -n 12 --threads "$threads" --quiet >"$to/greedy"
+    "$HEADLIGHT" generate "$model" "He said" -n 12 --temperature 0.8 --seed 7 --threads "$threads" \
         --quiet >"$to/drawn"
     "$HEADLIGHT" prune "$model" --count 6 --profile "$to/profile" --as compact -o "$to/pruned" --quiet
     for ending in svg png pdf; do
