@@ -119,10 +119,12 @@ class Soak:
 
     def kill_and_resume(self):
         path, command = self.measure("killed", "--resume", "--save-every", "0.05")
-        for _ in range(200):
+        for n_kills in range(200):
+            # Within the time that it takes alone, and longer each time: others are busy, too.
+            patience = self.draw.uniform(0.05, 0.9) * self.alone * (1 + n_kills / 5)
             process = subprocess.Popen(command)
             try:
-                status = process.wait(timeout=self.draw.uniform(0.02, 1.2))
+                status = process.wait(timeout=patience)
             except subprocess.TimeoutExpired:
                 process.send_signal(signal.SIGKILL)
                 process.wait()
@@ -165,7 +167,9 @@ class Soak:
     def learn(self):
         """What every answer must be."""
         path, command = self.measure("first")
+        begun = time.monotonic()
         subprocess.run(command, check=True)
+        self.alone = time.monotonic() - begun
         with open(path, "rb") as file:
             self.profile = file.read()
         answer = self.text_of(self.server.post("/v1/completions", QUESTION)[1])
