@@ -301,6 +301,17 @@ static inline void inject(const trial *t)
         fail_msg("%s: %d problems", t->name, n_problems);
 }
 
+/* For main: one thread, so that the same call is the nth each time; and some tests only, those
+ * that match HEADLIGHT_FAULTS_ONLY. */
+static inline void start_faults(void)
+{
+    const char *only = getenv("HEADLIGHT_FAULTS_ONLY");
+
+    setenv("OMP_NUM_THREADS", "1", 1);
+    if (only != NULL)
+        cmocka_set_test_filter(only);
+}
+
 /* ------------------------------------------------------------------------------ jansson */
 
 static void *json_malloc(size_t n_bytes)

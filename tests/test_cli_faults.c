@@ -384,6 +384,6 @@ int main(void)
         cmocka_unit_test(generating),
     };
 
-    setenv("OMP_NUM_THREADS", "1", 1);
+    start_faults();
     return cmocka_run_group_tests_name("cli_faults", tests, set_up, tear_down);
 }

@@ -234,6 +234,6 @@ int main(void)
         cmocka_unit_test(views),
     };
 
-    setenv("OMP_NUM_THREADS", "1", 1);
+    start_faults();
     return cmocka_run_group_tests_name("faults_serve", tests, set_up, tear_down);
 }

@@ -1,7 +1,7 @@
 /* route_about.c - what is served: the model, the server's health and numbers, the page. */
-#include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "base/status.h"
 #include "render/page.h"
 #include "serve/server.h"
@@ -115,9 +115,8 @@ void hl_serve_page(void *context, hl_exchange *exchange)
     char             *copy      = NULL;
 
     (void)context;
-    if (hl_page_split(&page) == HL_OK)
-        copy = malloc(page.n_before + n_nothing + page.n_after);
-    if (copy == NULL) {
+    if (hl_page_split(&page) != HL_OK ||
+        HL_ALLOC(&copy, page.n_before + n_nothing + page.n_after) != HL_OK) {
         hl_server_fail(exchange, HL_NO_MEMORY, NULL);
         return;
     }

@@ -185,7 +185,7 @@ class Soak:
         for client in clients:
             client.start()
         warm = None
-        turns = [self.kill_and_resume, self.measure_again, self.hostile]
+        turns = [self.hostile, self.kill_and_resume, self.measure_again]
         while self.going():
             turns[0]()
             turns.append(turns.pop(0))
