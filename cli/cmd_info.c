@@ -8,7 +8,7 @@
 
 static int fail(hl_status status)
 {
-    hl_complain("info", "%s", hl_error_message());
+    hl_complain("info", "%s", hl_explain(status));
     return hl_exit_for(status);
 }
 

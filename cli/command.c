@@ -3,6 +3,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "memory.h"
 
@@ -21,6 +22,12 @@ int hl_exit_for(hl_status status)
     default:
         return HL_EXIT_RESOURCES;
     }
+}
+
+const char *hl_explain(hl_status status)
+{
+    const char *message = hl_error_message();
+    return status == HL_NO_MEMORY && strstr(message, "memory") == NULL ? "out of memory" : message;
 }
 
 int hl_command_run(int (*run)(int argc, char **argv), int argc, char **argv)

@@ -171,10 +171,12 @@ static char *json_text(const json_t *root)
     char   *text = hl_json_dump(root, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
     json_t *back = NULL;
 
-    if (text == NULL || hl_json_parse(&back, text, strlen(text), "config.json") != HL_OK ||
-        !json_equal(root, back)) {
+    if (text == NULL)
+        return NULL;
+    hl_status status = hl_json_parse(&back, text, strlen(text), "config.json");
+    if (status != HL_OK || !json_equal(root, back)) {
         hl_free(text);
-        text = hl_json_dump(root, JSON_INDENT(2));
+        text = status != HL_NO_MEMORY ? hl_json_dump(root, JSON_INDENT(2)) : NULL;
     }
     json_decref(back);
     return text;
