@@ -12,16 +12,16 @@ plan 17
 model=models/demo
 text=$scratch/text.txt
 head -c 1000 models/text/alice.txt >"$text"
-cd_scratch=$scratch/run
-mkdir "$cd_scratch"
+runs=$scratch/run
+mkdir "$runs"
 same() { cmp -s "$1" "$2" && echo yes; }
 
 # NAME THREADS BACKEND: all that is compared, into a folder of that name.
 make_all() {
-    local to=$cd_scratch/$1 threads=$2
+    local to=$runs/$1 threads=$2
     export HEADLIGHT_BACKEND=$3
     mkdir "$to"
-    "$HEADLIGHT" measure "$model" "$text" -o "$to/profile" --context 64 --threads "$threads" --quiet
+    "$HEADLIGHT" measure "$model" "$text" -o "$to/profile" --context 64 --no-probe --threads "$threads" --quiet
     "$HEADLIGHT" generate "$model" "He said" -n 12 --threads "$threads" --quiet >"$to/greedy"
     "$HEADLIGHT" generate "$model" "He said" -n 12 --temperature 0.8 --seed 7 --threads "$threads" \
         --quiet >"$to/drawn"
@@ -59,19 +59,19 @@ make_all two_again 2 ""
 make_all scalar 1 scalar
 
 for name in profile greedy drawn x.svg x.png x.pdf report.html; do
-    result "again: $name is the same bytes" "$(same "$cd_scratch/first/$name" "$cd_scratch/again/$name")"
+    result "again: $name is the same bytes" "$(same "$runs/first/$name" "$runs/again/$name")"
 done
 result "again: a pruned model, too" \
-    "$(diff -r "$cd_scratch/first/pruned" "$cd_scratch/again/pruned" >/dev/null && echo yes)"
+    "$(diff -r "$runs/first/pruned" "$runs/again/pruned" >/dev/null && echo yes)"
 for name in profile greedy drawn report.html; do
-    result "again on 2 threads: $name" "$(same "$cd_scratch/two/$name" "$cd_scratch/two_again/$name")"
+    result "again on 2 threads: $name" "$(same "$runs/two/$name" "$runs/two_again/$name")"
 done
 result "2 threads: the table of heads, within rounding" \
-    "$(close_to "$cd_scratch/first/heads" "$cd_scratch/two/heads" 1e-5)"
-result "2 threads: the same text" "$(same "$cd_scratch/first/greedy" "$cd_scratch/two/greedy")"
+    "$(close_to "$runs/first/heads" "$runs/two/heads" 1e-5)"
+result "2 threads: the same text" "$(same "$runs/first/greedy" "$runs/two/greedy")"
 result "scalar: the table of heads, within rounding" \
-    "$(close_to "$cd_scratch/first/heads" "$cd_scratch/scalar/heads" 1e-4)"
-result "scalar: the same text" "$(same "$cd_scratch/first/greedy" "$cd_scratch/scalar/greedy")"
+    "$(close_to "$runs/first/heads" "$runs/scalar/heads" 1e-4)"
+result "scalar: the same text" "$(same "$runs/first/greedy" "$runs/scalar/greedy")"
 result "scalar: the same heads pruned" \
-    "$(diff -rq "$cd_scratch/first/pruned" "$cd_scratch/scalar/pruned" >/dev/null && echo yes)"
+    "$(diff -rq "$runs/first/pruned" "$runs/scalar/pruned" >/dev/null && echo yes)"
 finish
