@@ -255,6 +255,9 @@ $(BUILD)/tests/test_%: $(BUILD)/obj/tests/test_%.o $(call objects,$(TEST_SHARED)
 $(BUILD)/tests/test_cli_%: $(BUILD)/obj/tests/test_cli_%.o $(call objects,$(filter-out cli/main.c,$(CLI_SOURCES))) $(LIBRARY)
 	$(call link,$(TEST_LIBS))
 
+# The program's own allocations can fail, too.
+$(BUILD)/tests/test_cli_faults: TEST_LIBS += $(foreach name,malloc calloc realloc,-Wl$(comma)--wrap=$(name))
+
 # A fuzz target is linked twice: with libFuzzer by `make fuzz`, and here with a
 # main of ours that feeds it the stored corpus.
 $(BUILD)/tests/replay_%: $(BUILD)/obj/fuzz/fuzz_%.o $(BUILD)/obj/fuzz/replay.o $(LIBRARY)
@@ -360,16 +363,23 @@ bench-serve: ## the server under 16 clients for SERVE_SECONDS (60): errors, spee
 	@HEADLIGHT=$(PROGRAM) python3 -B tests/serve/load.py --seconds $(SERVE_SECONDS)
 	@HEADLIGHT=$(PROGRAM) python3 -B bench/serve/one_client.py --model $(SERVE_MODEL)
 
+SOAK_SECONDS ?= 120
+.PHONY: soak check-faults
+soak: ## a server under load and hostile clients, kills and resumes, for SOAK_SECONDS (120)
+	@+$(SUBMAKE) $(PROGRAM)
+	@HEADLIGHT=$(PROGRAM) python3 -B tests/serve/soak.py --seconds $(SOAK_SECONDS)
+
 SLOW_FLAGS := CFLAGS='-O1 -g' WERROR=1
 LIBARCHER  := $(firstword $(wildcard /usr/lib/llvm-*/lib/libarcher.so))
 
 .PHONY: check-all check-asan-gcc check-asan-clang check-tsan check-neon
-check-all: ## check, then sanitizers (gcc, clang), thread sanitizer, web page, MPI, NEON in qemu, lint
+check-all: ## check, then sanitizers (gcc, clang), faults, thread sanitizer, web page, MPI, NEON in qemu, lint
 	@tools/deps check-all
 	@rm -f $(BUILD)/tally
 	@+HEADLIGHT_KILLS=20 $(SUBMAKE) check TALLY='--tally $(BUILD)/tally'
 	@+$(SUBMAKE) check-asan-gcc TALLY='--tally $(BUILD)/tally'
 	@+$(SUBMAKE) check-asan-clang TALLY='--tally $(BUILD)/tally'
+	@+$(SUBMAKE) check-faults TALLY='--tally $(BUILD)/tally'
 	@+$(SUBMAKE) check-tsan TALLY='--tally $(BUILD)/tally'
 	@+$(SUBMAKE) check-web TALLY='--tally $(BUILD)/tally'
 	@+$(SUBMAKE) check-mpi TALLY='--tally $(BUILD)/tally'
@@ -386,6 +396,15 @@ check-asan-gcc: ## the tests under gcc's address and undefined-behaviour sanitiz
 check-asan-clang: ## the same with clang
 	@+$(ASAN_SETTINGS) $(SUBMAKE) run-tests CC=clang \
 	    BUILD=build/asan-clang SANITIZE=address,undefined $(SLOW_FLAGS)
+
+# Every allocation and system call fails in turn; how many is in the logs, and printed at the end.
+FAULT_TESTS := test_cli_faults test_faults_serve
+check-faults: ## all faults that can be injected, under the address sanitizer: takes minutes
+	@+$(ASAN_SETTINGS) HEADLIGHT_FAULTS=all HEADLIGHT_TEST_TIMEOUT=3000 $(SUBMAKE) run-tests CC=gcc \
+	    BUILD=build/asan-gcc SANITIZE=address,undefined $(SLOW_FLAGS) TESTS='$(FAULT_TESTS)'
+	@sed -n 's/^# faults //p' $(FAULT_TESTS:%=build/asan-gcc/tests/logs/%.log)
+	@sed -n 's/^# faults.\{25\}//p' $(FAULT_TESTS:%=build/asan-gcc/tests/logs/%.log) | \
+	    awk '{ for (i = 1; i <= NF; i++) if ($$i ~ /^[0-9]+$$/) sum += $$i } END { print sum " calls failed" }'
 
 # Archer tells the thread sanitizer what OpenMP's barriers and locks order.
 check-tsan: ## the tests under clang's thread sanitizer

@@ -48,7 +48,7 @@ static int print_whole(const hl_sheet *table, hl_sheet_format format)
     if (status == HL_OK)
         fputs(text, stdout);
     else
-        hl_complain("compare", "%s", hl_error_message());
+        hl_complain("compare", "%s", hl_explain(status));
     hl_free(text);
     return hl_exit_for(status);
 }
@@ -163,7 +163,7 @@ static int print_json(const compare_command *command, const hl_comparison *found
     if (status == HL_OK)
         printf("%s\n", text);
     else
-        hl_complain("compare", "%s", hl_error_message());
+        hl_complain("compare", "%s", hl_explain(status));
     hl_free(text);
     return hl_exit_for(status);
 }
@@ -300,7 +300,7 @@ static int compare(const compare_command *command)
     if (status == HL_OK && command->drawing.output != NULL)
         status = draw(command, sides, found);
     if (status != HL_OK)
-        hl_complain("compare", "%s", hl_error_message());
+        hl_complain("compare", "%s", hl_explain(status));
     else
         status = check_found(command, found);
     int code = status == HL_OK ? report(command, found) : hl_exit_for(status);

@@ -81,7 +81,7 @@ static int diagnose(const diagnose_request *request)
     if (status == HL_OK && request->trace_path != NULL)
         status = add_trace(found, request);
     if (status != HL_OK) {
-        hl_complain("diagnose", "%s", hl_error_message());
+        hl_complain("diagnose", "%s", hl_explain(status));
         code = hl_exit_for(status);
     } else {
         code = report(request, found);

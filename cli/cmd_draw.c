@@ -86,7 +86,7 @@ static int draw(const draw_command *command)
     if (status == HL_OK)
         status = hl_draw(profile, command->figure, command->drawing.output, &options);
     if (status != HL_OK)
-        hl_complain("draw", "%s", hl_error_message());
+        hl_complain("draw", "%s", hl_explain(status));
     else if (command->common.json)
         printf("{\n  \"figure\": \"%s\",\n  \"ok\": true\n}\n", command->figure);
     else if (!command->common.quiet)

@@ -115,7 +115,7 @@ static int parse_request(eval_request *request, int argc, char **argv)
 
 static int fail(hl_status status)
 {
-    hl_complain("eval", "%s", hl_error_message());
+    hl_complain("eval", "%s", hl_explain(status));
     return hl_exit_for(status);
 }
 

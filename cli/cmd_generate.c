@@ -193,7 +193,7 @@ static int parse_request(generate_request *request, int argc, char **argv)
 
 static int fail(hl_status status)
 {
-    hl_complain("generate", "%s", hl_error_message());
+    hl_complain("generate", "%s", hl_explain(status));
     return hl_exit_for(status);
 }
 

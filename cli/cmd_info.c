@@ -8,19 +8,19 @@
 
 static int fail(hl_status status)
 {
-    hl_complain("info", "%s", hl_error_message());
+    hl_complain("info", "%s", hl_explain(status));
     return hl_exit_for(status);
 }
 
 /* The tokenizer that was asked for, or the model's own.  The model is shown all the
- * same where its own cannot be read, with `problem` in place of it. */
+ * same where its own is none that we understand, with `problem` in place of it. */
 static hl_status open_tokenizer(hl_tokenizer **out, char *problem, size_t n_problem,
                                 const hl_model *model, const char *asked)
 {
     const char *own    = hl_model_get_info(model)->tokenizer_path;
     hl_status   status = hl_tokenizer_open(out, asked != NULL ? asked : own);
 
-    if (status == HL_OK || asked != NULL)
+    if (status == HL_OK || asked != NULL || status == HL_NO_MEMORY || status == HL_IO)
         return status;
     if (status != HL_NOT_FOUND)
         snprintf(problem, n_problem, "%s", hl_error_message());

@@ -35,7 +35,7 @@ static int look(const void *context, const hl_opened_prompt *opened)
         printf("%s: %lld layers, %lld token%s\n", c->view.output, (long long)view->n_layers,
                (long long)view->n_tokens, view->n_tokens == 1 ? "" : "s");
     if (status != HL_OK)
-        hl_complain("lens", "%s", hl_error_message());
+        hl_complain("lens", "%s", hl_explain(status));
     hl_view_put(text);
     hl_lens_view_free(view);
     return hl_exit_for(status);

@@ -350,7 +350,7 @@ static int fail(const measure_work *work, hl_status status)
     if (work->n_ranks > 1)
         hl_complain("measure", "rank %d: %s", work->rank, hl_error_message());
     else
-        hl_complain("measure", "%s", hl_error_message());
+        hl_complain("measure", "%s", hl_explain(status));
     return hl_exit_for(status);
 }
 

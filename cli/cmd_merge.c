@@ -39,7 +39,7 @@ static int parse_request(merge_request *request, int argc, char **argv)
 
 static int fail(hl_status status)
 {
-    hl_complain("merge", "%s", hl_error_message());
+    hl_complain("merge", "%s", hl_explain(status));
     return hl_exit_for(status);
 }
 

@@ -156,7 +156,7 @@ static int parse_request(prune_request *request, int argc, char **argv)
 
 static int fail(hl_status status)
 {
-    hl_complain("prune", "%s", hl_error_message());
+    hl_complain("prune", "%s", hl_explain(status));
     return hl_exit_for(status);
 }
 

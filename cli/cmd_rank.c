@@ -185,7 +185,7 @@ int hl_command_rank(int argc, char **argv)
     if (status == HL_OK)
         status = print_ranking(&work);
     if (status != HL_OK)
-        hl_complain("rank", "%s", hl_error_message());
+        hl_complain("rank", "%s", hl_explain(status));
     hl_ranking_free(work.ranking);
     hl_evidence_free(&work.evidence);
     hl_model_close(work.model);

@@ -230,7 +230,7 @@ static int make(report_work *work, const report_command *c)
     if (status == HL_OK)
         say(work, c);
     else
-        hl_complain("report", "%s", hl_error_message());
+        hl_complain("report", "%s", hl_explain(status));
     return hl_exit_for(status);
 }
 

@@ -128,7 +128,7 @@ static int parse_request(serve_request *request, int argc, char **argv)
 
 static int fail(hl_status status)
 {
-    hl_complain("serve", "%s", hl_error_message());
+    hl_complain("serve", "%s", hl_explain(status));
     return hl_exit_for(status);
 }
 

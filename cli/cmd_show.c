@@ -100,7 +100,7 @@ static int show(const show_command *command, const hl_usage *usage)
             status = hl_show_print(&request);
     }
     if (status != HL_OK)
-        hl_complain("show", "%s", hl_error_message());
+        hl_complain("show", "%s", hl_explain(status));
     hl_profile_free(profile);
     return code != HL_OPTIONS_GO_ON ? code : hl_exit_for(status);
 }

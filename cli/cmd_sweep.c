@@ -242,7 +242,7 @@ static hl_status show_progress(void *context, const hl_sweep_progress *progress)
 
 static int fail(hl_status status)
 {
-    hl_complain("sweep", "%s", hl_error_message());
+    hl_complain("sweep", "%s", hl_explain(status));
     return hl_exit_for(status);
 }
 

@@ -66,7 +66,7 @@ static int fail(hl_status status, size_t line)
     if (line > 0)
         hl_complain("tokenize", "line %zu: %s", line, hl_error_message());
     else
-        hl_complain("tokenize", "%s", hl_error_message());
+        hl_complain("tokenize", "%s", hl_explain(status));
     return hl_exit_for(status);
 }
 

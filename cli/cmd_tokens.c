@@ -113,7 +113,7 @@ static int look(const void *context, const hl_opened_prompt *opened)
         printf("%s: %s, %lld token%s\n", c->view.output, view->maps[0].name,
                (long long)view->n_tokens, view->n_tokens == 1 ? "" : "s");
     if (status != HL_OK)
-        hl_complain("tokens", "%s", hl_error_message());
+        hl_complain("tokens", "%s", hl_explain(status));
     hl_view_put(text);
     hl_token_view_free(view);
     return hl_exit_for(status);

@@ -158,7 +158,7 @@ static int verify_case(hl_verify_printer *printer, const char *path,
     hl_status         status = hl_verify(&report, path, options);
 
     if (status != HL_OK) {
-        hl_complain("verify", "%s", hl_error_message());
+        hl_complain("verify", "%s", hl_explain(status));
         hl_verify_print_unread(printer, path, status);
         return hl_exit_for(status);
     }
@@ -187,7 +187,7 @@ int hl_command_verify(int argc, char **argv)
     if (strcmp(request.common.device, "cpu") != 0) {
         hl_status status = use_gpu(&request);
         if (status != HL_OK) {
-            hl_complain("verify", "%s", hl_error_message());
+            hl_complain("verify", "%s", hl_explain(status));
             return hl_exit_for(status);
         }
     }

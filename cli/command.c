@@ -3,6 +3,9 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
+
+#include "memory.h"
 
 int hl_exit_for(hl_status status)
 {
@@ -19,6 +22,26 @@ int hl_exit_for(hl_status status)
     default:
         return HL_EXIT_RESOURCES;
     }
+}
+
+const char *hl_explain(hl_status status)
+{
+    const char *message = hl_error_message();
+    return status == HL_NO_MEMORY && strstr(message, "memory") == NULL ? "out of memory" : message;
+}
+
+int hl_command_run(int (*run)(int argc, char **argv), int argc, char **argv)
+{
+    const char *name = argv[0]; /* parsing moves the words */
+
+    hl_memory_forget();
+    int code = run(argc, argv);
+
+    if (code != HL_EXIT_RESOURCES && hl_memory_ran_out()) {
+        hl_complain(name, "out of memory: what was printed is not complete");
+        code = HL_EXIT_RESOURCES;
+    }
+    return code;
 }
 
 void hl_complain(const char *command, const char *format, ...)

@@ -19,6 +19,14 @@ enum {
 /* The exit status for a library failure. */
 int hl_exit_for(hl_status status);
 
+/* What the library says of a failure; of one of ours, which is always that memory was out, it
+ * knows nothing. */
+const char *hl_explain(hl_status status);
+
+/* Runs a command.  Where memory was out and the command went on, with less than it should
+ * have shown, this says so and fails for it. */
+int hl_command_run(int (*run)(int argc, char **argv), int argc, char **argv);
+
 /* Prints "headlight COMMAND: MESSAGE" to stderr, with no COMMAND where it is NULL. */
 void hl_complain(const char *command, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

@@ -290,7 +290,7 @@ int hl_diagnose_try(const hl_try_request *request)
     if (status == HL_OK)
         status = try_sampling(&sampling, request, trials, n_trials);
     if (status != HL_OK)
-        hl_complain("diagnose", "%s", hl_error_message());
+        hl_complain("diagnose", "%s", hl_explain(status));
     else if (request->json)
         print_json(trials, n_trials, &before, after, &sampling);
     else if (!request->quiet)

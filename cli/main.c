@@ -15,6 +15,7 @@
 #include "command.h"
 #include "headlight.h"
 #include "help_metrics.h"
+#include "memory.h"
 #include "nearest.h"
 
 static const hl_command commands[] = {
@@ -91,7 +92,7 @@ static int run_command(int argc, char **argv)
 {
     for (int i = 0; i < N_COMMANDS; i++) {
         if (strcmp(argv[0], commands[i].name) == 0)
-            return commands[i].run(argc, argv);
+            return hl_command_run(commands[i].run, argc, argv);
     }
     return refuse_command(argv[0]);
 }
@@ -126,6 +127,7 @@ static int dispatch(int argc, char **argv)
 int main(int argc, char **argv)
 {
     hl_guard_mapped_files();
+    hl_memory_watch();
 
     int code = argc > 0 ? dispatch(argc - 1, argv + 1) : HL_EXIT_USAGE;
 

@@ -284,21 +284,51 @@ static int use_device(const hl_usage *usage, const hl_common *common)
     return hl_exit_for(status);
 }
 
+/* "8G", "500M", "1024": bytes, or 1024 of them to the first, second, ... power; 0: no size. */
+static size_t read_size(const char *text)
+{
+    static const char letters[] = "KMGT";
+    char             *end       = NULL;
+    double            number    = strtod(text, &end);
+    const char       *letter    = *end != '\0' ? strchr(letters, *end) : NULL;
+
+    if (end == text || !(number > 0.0) || (*end != '\0' && (letter == NULL || end[1] != '\0')))
+        return 0;
+    for (const char *power = letters; letter != NULL && power <= letter; power++)
+        number *= 1024.0;
+    return number >= 1.0 && number < 9e18 ? (size_t)number : 0;
+}
+
+/* How much memory a model may take: what is asked for, else what is free now. */
+static int limit_memory(const hl_usage *usage, const char *asked)
+{
+    size_t n_bytes = asked != NULL ? read_size(asked) : hl_memory_available();
+
+    if (asked != NULL && strcmp(asked, "none") != 0 && n_bytes == 0)
+        return hl_options_refuse(usage, "--max-memory: '%s' is no size, as 8G, 500M or none",
+                                 asked);
+    hl_session_limit_memory(n_bytes);
+    return HL_OPTIONS_GO_ON;
+}
+
 int hl_options_parse(hl_arguments *out, hl_common *common, const hl_usage *usage, int argc,
                      char **argv)
 {
-    bool      help     = false;
-    hl_option shared[] = {
-        { "json", 0, HL_OPTION_FLAG, &common->json, NULL, "print JSON instead of text", 0, 0 },
-        { "quiet", 'q', HL_OPTION_FLAG, &common->quiet, NULL, "print errors only", 0, 0 },
-        { "threads", 0, HL_OPTION_INT, &common->n_threads, "N", "use N threads (all cores)", 1,
-          1024 },
-        { "seed", 0, HL_OPTION_INT, &common->seed, "N", "for whatever is random (0)", 0,
-          INT64_MAX },
-        { "device", 0, HL_OPTION_CHOICE, &common->device, "cpu|cuda|cuda:f16|cuda:f32",
-          "where to compute (cpu); cuda is in bf16", 0, 0 },
-        { "help", 'h', HL_OPTION_FLAG, &help, NULL, "print this", 0, 0 },
-        { 0 },
+    const char *max_memory = NULL;
+    bool        help       = false;
+    hl_option   shared[]   = {
+            { "json", 0, HL_OPTION_FLAG, &common->json, NULL, "print JSON instead of text", 0, 0 },
+            { "quiet", 'q', HL_OPTION_FLAG, &common->quiet, NULL, "print errors only", 0, 0 },
+            { "threads", 0, HL_OPTION_INT, &common->n_threads, "N", "use N threads (all cores)", 1,
+              1024 },
+            { "seed", 0, HL_OPTION_INT, &common->seed, "N", "for whatever is random (0)", 0,
+              INT64_MAX },
+            { "device", 0, HL_OPTION_CHOICE, &common->device, "cpu|cuda|cuda:f16|cuda:f32",
+              "where to compute (cpu); cuda is in bf16", 0, 0 },
+            { "max-memory", 0, HL_OPTION_TEXT, &max_memory, "SIZE",
+              "for a model: 8G, 500M, none (what is free)", 0, 0 },
+            { "help", 'h', HL_OPTION_FLAG, &help, NULL, "print this", 0, 0 },
+            { 0 },
     };
     parser p = { usage, { usage->options, shared }, argv, argc, 1 };
 
@@ -309,5 +339,7 @@ int hl_options_parse(hl_arguments *out, hl_common *common, const hl_usage *usage
         print_help(usage, shared);
         return HL_EXIT_OK;
     }
-    return code == HL_OPTIONS_GO_ON ? use_device(usage, common) : code;
+    if (code == HL_OPTIONS_GO_ON)
+        code = use_device(usage, common);
+    return code == HL_OPTIONS_GO_ON ? limit_memory(usage, max_memory) : code;
 }

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "memory.h"
+
 /* No byte becomes more than four. */
 enum { GROWTH = 4 };
 
@@ -56,7 +58,7 @@ static size_t replace_character(char *out, const char *character, size_t length)
 
 static char *convert(size_t *n_out, const char *bytes, size_t n_bytes, bool visible)
 {
-    char  *out  = malloc(GROWTH * n_bytes + 1);
+    char  *out  = hl_memory_take(GROWTH * n_bytes + 1);
     size_t used = 0;
 
     for (size_t at = 0; out != NULL && at < n_bytes;) {

@@ -9,7 +9,7 @@
 
 static int fail(const hl_prompt_source *source, hl_status status)
 {
-    hl_complain(source->command, "%s", hl_error_message());
+    hl_complain(source->command, "%s", hl_explain(status));
     return hl_exit_for(status);
 }
 

@@ -10,6 +10,7 @@
 
 #include "diagnose_print.h"
 #include "heatmap.h"
+#include "memory.h"
 #include "terminal.h"
 
 enum { PAGE_WIDTH = 80, N_EXTREMES = 5, SPARK_WIDTH = 40 };
@@ -79,7 +80,7 @@ static double *grid_of(const hl_sheet *heads, const char *column, const hl_profi
 {
     int64_t n_heads = hl_profile_n_heads(profile);
     int64_t size    = hl_profile_n_layers(profile) * n_heads;
-    double *grid    = calloc((size_t)(size > 0 ? size : 1), sizeof *grid);
+    double *grid    = hl_memory_take_zeroed((size_t)size, sizeof *grid);
 
     if (grid == NULL)
         return NULL;
@@ -146,7 +147,7 @@ static bool print_heatmap(const hl_show_request *request, const hl_sheet *heads,
     int64_t           n_layers = hl_profile_n_layers(profile);
     int64_t           n_heads  = hl_profile_n_heads(profile);
     double           *grid     = grid_of(heads, column, profile);
-    int64_t          *in_row   = calloc((size_t)(n_layers > 0 ? n_layers : 1), sizeof *in_row);
+    int64_t          *in_row   = hl_memory_take_zeroed((size_t)n_layers, sizeof *in_row);
 
     if (grid != NULL && in_row != NULL) {
         double     most = largest(grid, n_layers * n_heads);
@@ -196,7 +197,7 @@ static void name_place(char out[PLACE_BYTES], const hl_show_request *request, co
 static void print_spark(const hl_show_request *request, const hl_sheet *table, const char *column)
 {
     int64_t n = hl_sheet_n_rows(table), low = -1, high = -1;
-    double *values = calloc((size_t)(n > 0 ? n : 1), sizeof *values);
+    double *values = hl_memory_take_zeroed((size_t)n, sizeof *values);
     char    lowest[PLACE_BYTES], highest[PLACE_BYTES];
 
     if (values == NULL)

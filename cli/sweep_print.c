@@ -18,7 +18,7 @@ int hl_sweep_print_table(const hl_sweep *sweep, const char *name, hl_sheet_forma
     if (status == HL_OK)
         fputs(text, stdout);
     else
-        hl_complain("sweep", "%s", hl_error_message());
+        hl_complain("sweep", "%s", hl_explain(status));
     hl_free(text);
     return hl_exit_for(status);
 }

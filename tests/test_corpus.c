@@ -616,7 +616,7 @@ static void bad_lines_are_named(void **state)
         const char *fragment;
     } cases[] = {
         { "[1]", HL_BAD_INPUT, "a.jsonl:3: is an array, wanted an object" },
-        { "nope", HL_BAD_INPUT, "a.jsonl:3: JSON line 1, column 4: " },
+        { "nope", HL_BAD_INPUT, "a.jsonl:3: JSON line 1, column 1: not a value" },
         { "{\"text\": \"\xff\"}", HL_BAD_INPUT, "a.jsonl:3: JSON line 1" },
         { "{}", HL_BAD_INPUT, "a.jsonl:3: no 'text' and no 'messages' in this line" },
         { "{\"text\": 5}", HL_BAD_INPUT,

@@ -1,7 +1,9 @@
 /* test_json.c - what the parser refuses, and getters that say what was wrong. */
 #include "support.h"
 
+#include "base/fault.h"
 #include "base/json.h"
+#include "base/memory.h"
 
 static json_t *parse(const char *text)
 {
@@ -35,15 +37,15 @@ static void bad_text_is_refused_with_its_place(void **state)
     (void)state;
     refuse_text("", "");
     refuse_text("{\n\"a\": 1,\n}", "line 3");
-    refuse_text("{\"a\": 1} x", "end of file");
+    refuse_text("{\"a\": 1} x", "something after the end");
     refuse_text("{\"a\": 1, \"a\": 2}", "duplicate");
     refuse_text("[NaN]", "line 1");
-    refuse_text("{\"a\": 9223372036854775808}", "too big integer");
+    refuse_text("{\"a\": 9223372036854775808}", "9223372036854775808 is not an integer of 64 bits");
     refuse_text("\"\\u0000\"", "\\u0000");
     refuse("\"a\0b\"", 5, "line 1");
-    refuse_text("\"\xff\"", "decode byte");
-    refuse_text("\"\xc3\"", "decode byte");
-    refuse_text("\"\xed\xa0\x80\"", "decode byte"); /* a surrogate in UTF-8 */
+    refuse_text("\"\xff\"", "not UTF-8");
+    refuse_text("\"\xc3\"", "not UTF-8");
+    refuse_text("\"\xed\xa0\x80\"", "not UTF-8"); /* a surrogate in UTF-8 */
     refuse_text("[\"\\ud800\"]", "line 1");
 }
 
@@ -145,6 +147,67 @@ static void wrong_types_are_named(void **state)
     json_decref(object);
 }
 
+/* ------------------------------------------------------------------------ out of memory */
+
+static void *failing_malloc(size_t n_bytes)
+{
+    return hl_fault(HL_FAULT_MEMORY) ? NULL : malloc(n_bytes);
+}
+
+/* Whichever allocation fails, it is memory that was out, never the text that was wrong. */
+static void no_memory_is_not_bad_text(void **state)
+{
+    static const char text[] =
+        "{\"a long enough key\": \"a string that is longer than any first buffer: \\u00e9\","
+        " \"b\": [1, 2.5, true, null, {\"c\": \"d\"}]}";
+    json_t *value = NULL;
+    bool    fired = true;
+    int64_t nth   = 1;
+    (void)state;
+
+    json_set_alloc_funcs(failing_malloc, free);
+    for (; fired; nth++) {
+        hl_fault_arm(HL_FAULT_MEMORY, nth, false);
+        hl_status status = hl_json_parse(&value, text, sizeof text - 1, "x.json");
+        hl_fault_disarm(&fired);
+        assert_int_equal(status, fired ? HL_NO_MEMORY : HL_OK);
+        assert_true((value == NULL) == fired);
+    }
+    assert_true(nth > 10);
+
+    char *whole = hl_json_dump(value, JSON_COMPACT);
+    assert_non_null(whole);
+    for (fired = true, nth = 1; fired; nth++) {
+        hl_fault_arm(HL_FAULT_MEMORY, nth, false);
+        char *written = hl_json_dump(value, JSON_COMPACT);
+        hl_fault_disarm(&fired);
+        assert_true((written == NULL) == fired);
+        if (written != NULL)
+            assert_string_equal(written, whole);
+        hl_free(written);
+    }
+    hl_free(whole);
+    json_decref(value);
+    json_set_alloc_funcs(malloc, free);
+}
+
+static void what_lacks_a_part_is_nothing(void **state)
+{
+    json_t *object = json_object(), *array = json_array();
+    (void)state;
+
+    hl_json_put(&object, "a", json_integer(1));
+    hl_json_add(&array, json_true());
+    assert_int_equal(json_object_size(object) + json_array_size(array), 2);
+    hl_json_add(&array, NULL);
+    assert_null(array);
+    hl_json_add(&array, json_true()); /* stays so */
+    assert_null(array);
+    hl_json_put(&object, "b", array);
+    assert_null(object);
+    assert_null(hl_json_dump(object, 0));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -155,6 +218,8 @@ int main(void)
         cmocka_unit_test(getters_read_what_is_there),
         cmocka_unit_test(missing_and_null_leave_the_default),
         cmocka_unit_test(wrong_types_are_named),
+        cmocka_unit_test(no_memory_is_not_bad_text),
+        cmocka_unit_test(what_lacks_a_part_is_nothing),
     };
     return cmocka_run_group_tests_name("json", tests, NULL, NULL);
 }

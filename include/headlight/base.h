@@ -54,6 +54,10 @@ HL_API void hl_log_set(hl_log_callback callback, void *context, hl_log_level low
  * nothing is installed unless asked. */
 HL_API void hl_guard_mapped_files(void);
 
+/* Bytes of memory that this process could still be given: by the machine, and by the control
+ * groups that it is in.  0: not known. */
+HL_API size_t hl_memory_available(void);
+
 /* ------------------------------------------------------------ element types */
 
 typedef enum hl_dtype {

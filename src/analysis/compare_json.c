@@ -11,12 +11,14 @@ static hl_status add_table(json_t *tables, const hl_sheet *table, const char *na
 {
     hl_status status = HL_OK;
     char     *text   = NULL;
+    json_t   *value  = NULL;
 
     if (table == NULL)
         return HL_OK;
     HL_TRY(hl_sheet_render(&text, table, HL_SHEET_JSON));
-    if (json_object_set_new(tables, name, json_loads(text, 0, NULL)) != 0)
-        status = hl_fail(HL_NO_MEMORY, "no memory for the table '%s'", name);
+    HL_TRY(hl_json_parse(&value, text, strlen(text), name));
+    if (json_object_set_new(tables, name, value) != 0)
+        status = hl_fail(HL_NO_MEMORY, "out of memory for the table '%s'", name);
 
 done:
     hl_free(text);
@@ -28,7 +30,6 @@ hl_status hl_comparison_render(char **out, const hl_comparison *comparison, cons
 {
     hl_status status = HL_OK;
     json_t   *root   = NULL;
-    char     *text   = NULL;
     json_t   *tables = json_object();
 
     *out = NULL;
@@ -43,15 +44,11 @@ hl_status hl_comparison_render(char **out, const hl_comparison *comparison, cons
         "same_model", comparison->same_model, "shared_sequences", (json_int_t)comparison->n_shared,
         "heads", (json_int_t)comparison->n_heads, "significant",
         (json_int_t)comparison->n_significant, "tables", tables);
-    text = json_dumps(root, JSON_INDENT(1) | JSON_REAL_PRECISION(15));
-    if (text == NULL) {
-        status = hl_fail(HL_NO_MEMORY, "no memory for the comparison");
-        goto done;
-    }
-    HL_TRY(hl_strdup(out, text));
+    *out = hl_json_dump(root, JSON_INDENT(1) | JSON_REAL_PRECISION(15));
+    if (*out == NULL)
+        status = hl_fail(HL_NO_MEMORY, "out of memory for the comparison");
 
 done:
-    free(text);
     json_decref(root);
     json_decref(tables);
     return status;

@@ -247,7 +247,7 @@ static json_t *json_cell(const hl_sheet *table, int64_t row, int64_t column)
 
     switch (table->columns[column].type) {
     case HL_COLUMN_TEXT:
-        return json_string(cell->text);
+        return hl_json_text(cell->text, strlen(cell->text));
     case HL_COLUMN_BOOL:
         return json_boolean(cell->whole);
     case HL_COLUMN_INT:
@@ -262,31 +262,31 @@ static json_t *json_row(const hl_sheet *table, int64_t row)
     json_t *object = json_object();
 
     for (int64_t column = 0; column < table->n_columns; column++)
-        json_object_set_new(object, table->columns[column].name, json_cell(table, row, column));
+        hl_json_put(&object, table->columns[column].name, json_cell(table, row, column));
     return object;
 }
 
-/* jansson's calls with NULL for "out of memory" fail in turn, so one look at the end suffices. */
+/* What cannot be made is NULL, and so is all that it would be part of: one look at the end. */
 static hl_status write_json(hl_text *out, const hl_sheet *table)
 {
     json_t *facts = json_object();
     json_t *rows  = json_array();
 
     for (int64_t i = 0; i < table->n_facts; i++)
-        json_object_set_new(facts, table->facts[i].name,
-                            table->facts[i].text != NULL ? json_string(table->facts[i].text)
-                                                         : json_number(table->facts[i].number));
+        hl_json_put(&facts, table->facts[i].name,
+                    table->facts[i].text != NULL ? json_string(table->facts[i].text)
+                                                 : json_number(table->facts[i].number));
     for (int64_t row = 0; row < hl_sheet_n_rows(table); row++)
-        json_array_append_new(rows, json_row(table, row));
+        hl_json_add(&rows, json_row(table, row));
     json_t *root = json_pack("{s:s, s:s, s:o, s:o}", "table", table->name, "title", table->title,
                              "facts", facts, "rows", rows);
-    char   *text = root != NULL ? json_dumps(root, JSON_INDENT(1)) : NULL;
+    char   *text = hl_json_dump(root, JSON_INDENT(1));
 
     json_decref(root);
     if (text == NULL)
-        return hl_fail(HL_NO_MEMORY, "table %s: no memory for its JSON", table->name);
+        return hl_fail(HL_NO_MEMORY, "table %s: out of memory for its JSON", table->name);
     hl_text_addf(out, "%s\n", text);
-    free(text);
+    hl_free(text);
     return HL_OK;
 }
 

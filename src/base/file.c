@@ -24,6 +24,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/fault.h"
 #include "base/guard.h"
 #include "base/memory.h"
 #include "base/status.h"
@@ -35,7 +36,7 @@ static hl_status regular_size(size_t *out, int descriptor, const char *path)
 {
     struct stat info;
 
-    if (fstat(descriptor, &info) != 0)
+    if (hl_sys_fstat(descriptor, &info) != 0)
         return hl_fail(HL_IO, "%s: %s", path, strerror(errno));
     if (S_ISDIR(info.st_mode))
         return hl_fail(HL_BAD_INPUT, "%s: is a directory, wanted a file", path);
@@ -59,7 +60,7 @@ static hl_status map_descriptor(hl_file *out, int descriptor, const char *path)
         *out = (hl_file){ .bytes = (const uint8_t *)"" };
         return HL_OK;
     }
-    void *mapping = mmap(NULL, n_bytes, PROT_READ, MAP_PRIVATE, descriptor, 0);
+    void *mapping = hl_sys_map(n_bytes, descriptor);
     if (mapping == MAP_FAILED)
         return hl_fail(errno == ENOMEM ? HL_NO_MEMORY : HL_IO, "%s: mapping %zu bytes: %s", path,
                        n_bytes, strerror(errno));
@@ -73,7 +74,7 @@ hl_status hl_file_map(hl_file *out, const char *path)
     *out = (hl_file){ 0 };
 
     /* O_NONBLOCK: opening a pipe that nobody writes to must not wait. */
-    int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    int descriptor = hl_sys_open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
     if (descriptor < 0)
         return hl_fail(errno == ENOENT ? HL_NOT_FOUND : HL_IO, "%s: %s", path, strerror(errno));
 
@@ -158,7 +159,7 @@ static hl_status create_temporary(hl_writer *writer)
         random_letters(letters);
         snprintf(name, room, "%.*s.%.*s.%s.tmp", (int)directory, writer->path, NAME_KEPT,
                  writer->path + directory, letters);
-        writer->descriptor = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        writer->descriptor = hl_sys_open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
         if (writer->descriptor >= 0) {
             writer->temporary = name;
             return HL_OK;
@@ -231,7 +232,7 @@ hl_status hl_writer_open_as(hl_writer **out, const char *path, const char *tempo
     HL_TRY(check_target(temporary));
     HL_TRY(new_writer(&writer, path));
     HL_TRY(hl_strdup(&name, temporary));
-    writer->descriptor = open(temporary, O_RDWR | O_CLOEXEC | flags, 0666);
+    writer->descriptor = hl_sys_open(temporary, O_RDWR | O_CLOEXEC | flags, 0666);
     if (writer->descriptor < 0)
         HL_TRY(
             hl_fail(errno == ENOENT ? HL_NOT_FOUND : HL_IO, "%s: %s", temporary, strerror(errno)));
@@ -250,7 +251,7 @@ done:
 static void write_through(hl_writer *writer, const uint8_t *bytes, size_t n_bytes)
 {
     while (n_bytes > 0 && writer->status == HL_OK) {
-        ssize_t n_written = write(writer->descriptor, bytes, n_bytes);
+        ssize_t n_written = hl_sys_write(writer->descriptor, bytes, n_bytes);
         if (n_written < 0 && errno == EINTR)
             continue;
         if (n_written < 0) {
@@ -293,7 +294,7 @@ void hl_writer_reserve(hl_writer *writer, size_t n_bytes)
         keep_error(writer, hl_fail(HL_LIMIT, "%s: %zu bytes are more than a file can have",
                                    writer->path, n_bytes));
     else
-        code = posix_fallocate(writer->descriptor, 0, (off_t)n_bytes);
+        code = hl_sys_fallocate(writer->descriptor, (off_t)n_bytes);
     if (code != 0)
         keep_error(writer, hl_fail(HL_IO, "%s: no room for %zu bytes: %s", writer->path, n_bytes,
                                    strerror(code)));
@@ -305,7 +306,7 @@ void hl_writer_write_at(hl_writer *writer, size_t offset, const void *bytes, siz
 
     flush(writer);
     while (n_bytes > 0 && writer->status == HL_OK) {
-        ssize_t n_written = pwrite(writer->descriptor, next, n_bytes, (off_t)offset);
+        ssize_t n_written = hl_sys_pwrite(writer->descriptor, next, n_bytes, (off_t)offset);
         if (n_written < 0 && errno == EINTR)
             continue;
         if (n_written < 0) {
@@ -326,7 +327,7 @@ hl_status hl_writer_check(const hl_writer *writer)
 hl_status hl_writer_sync(hl_writer *writer)
 {
     flush(writer);
-    if (writer->status == HL_OK && fsync(writer->descriptor) != 0)
+    if (writer->status == HL_OK && hl_sys_fsync(writer->descriptor) != 0)
         keep_error(writer, hl_fail(HL_IO, "%s: syncing: %s", writer->path, strerror(errno)));
     return hl_writer_check(writer);
 }
@@ -340,10 +341,10 @@ static hl_status sync_directory(const char *path)
     char     *directory = NULL;
 
     HL_TRY(hl_strndup(&directory, length > 0 ? path : ".", length > 0 ? length : 1));
-    int descriptor = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int descriptor = hl_sys_open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
     if (descriptor < 0)
         goto done;
-    if (fsync(descriptor) != 0 && errno != EINVAL)
+    if (hl_sys_fsync(descriptor) != 0 && errno != EINVAL)
         status = hl_fail(HL_IO, "%s: syncing its directory: %s", path, strerror(errno));
     close(descriptor);
 
@@ -356,13 +357,13 @@ done:
  * the writer has an error. */
 static hl_status put_in_place(hl_writer *writer)
 {
-    if (fsync(writer->descriptor) != 0)
+    if (hl_sys_fsync(writer->descriptor) != 0)
         return hl_fail(HL_IO, "%s: syncing: %s", writer->path, strerror(errno));
-    int closed         = close(writer->descriptor);
+    int closed         = hl_sys_close_written(writer->descriptor);
     writer->descriptor = -1;
     if (closed != 0)
         return hl_fail(HL_IO, "%s: closing: %s", writer->path, strerror(errno));
-    if (rename(writer->temporary, writer->path) != 0)
+    if (hl_sys_rename(writer->temporary, writer->path) != 0)
         return hl_fail(HL_IO, "%s: renaming into place: %s", writer->path, strerror(errno));
     hl_free(writer->temporary);
     writer->temporary = NULL;

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/fault.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/status.h"
@@ -42,7 +43,7 @@ static hl_status make_temporary(hl_folder *folder)
 
     for (int i = 0; status == HL_OK && i < RETRIES; i++) {
         snprintf(name, room, "%s.%ld-%d.tmp", folder->path, (long)getpid(), i);
-        if (mkdir(name, 0777) == 0) {
+        if (hl_sys_mkdir(name, 0777) == 0) {
             folder->temporary = name;
             return HL_OK;
         }
@@ -96,10 +97,10 @@ hl_status hl_folder_join(char **out, const hl_folder *folder, const char *name)
 /* Some file systems cannot sync a folder; that is no failure of ours. */
 static void sync_folder(const char *path)
 {
-    int descriptor = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int descriptor = hl_sys_open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
 
     if (descriptor >= 0) {
-        (void)fsync(descriptor);
+        (void)hl_sys_fsync(descriptor);
         close(descriptor);
     }
 }
@@ -109,7 +110,7 @@ hl_status hl_folder_finish(hl_folder **folder)
     hl_folder *f = *folder;
 
     sync_folder(f->temporary);
-    if (rename(f->temporary, f->path) != 0)
+    if (hl_sys_rename(f->temporary, f->path) != 0)
         return hl_fail(HL_IO, "%s: renaming into place: %s", f->path, strerror(errno));
     hl_free(f->temporary);
     f->temporary = NULL;

@@ -1,18 +1,26 @@
-/* json.c - jansson with our limits and our messages.
+/* json.c - text to jansson's values, with our limits and our messages.
  *
- * jansson already refuses bad UTF-8, NUL in strings, integers beyond 64 bits and
- * trailing text.  Two things are added: duplicate keys are refused (which of the
- * two would count?), and nesting is measured before parsing, so that a file of a
- * million brackets costs a scan and not a million stack frames. */
+ * Values are jansson's, its parser is not used: where it finds no memory for a longer
+ * buffer it goes on with a string that has lost bytes, its closing quote among them, and then
+ * copies beyond the end (2.14, load.c: lex_save ignores what strbuffer_append_byte says).
+ * json_reader.c reads, and here values are made of what it finds.
+ *
+ * Refused beside what is no JSON: bad UTF-8, NUL in strings, integers beyond 64 bits, numbers
+ * beyond a double, text after the end and duplicate keys (which of the two would count?).
+ * Nesting is measured before parsing, so that a file of a million brackets costs a scan and
+ * not a million stack frames. */
 #include "base/json.h"
 
+#include <math.h>
 #include <string.h>
 
+#include "base/json_reader.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/utf8.h"
 
-#define MAX_DEPTH 64 /* model configurations and tokenizers stay below 16 */
+#define FIRST_TEXT 256
+#define MAX_DEPTH  64 /* model configurations and tokenizers stay below 16 */
 
 /* How deep brackets nest, strings aside; for text that is not JSON, whatever
  * comes out: the parser will object. */
@@ -37,22 +45,212 @@ static size_t nesting_depth(const char *text, size_t n_bytes)
     return deepest;
 }
 
+/* ------------------------------------------------------------------- parsing */
+
+static json_t *build(hl_json_reader *reader);
+
+/* NULL, with the reader's error set, for values that could not be made. */
+static json_t *made(hl_json_reader *reader, json_t *value)
+{
+    if (value == NULL && reader->status == HL_OK)
+        reader->status = hl_fail(HL_NO_MEMORY, "%s: out of memory for %zu bytes of JSON",
+                                 reader->where, reader->n_bytes);
+    return value;
+}
+
+static json_t *build_string(hl_json_reader *reader)
+{
+    hl_bytes text;
+
+    if (hl_json_read_string(reader, &text) != HL_OK)
+        return NULL;
+    if (memchr(text.data, '\0', text.n_bytes) != NULL) {
+        hl_json_reader_fail(reader, "a string with NUL (\\u0000) in it");
+        return NULL;
+    }
+    return made(reader, json_stringn_nocheck(text.data, text.n_bytes)); /* UTF-8, as checked */
+}
+
+/* An integer, unless its text has a fraction or an exponent. */
+static json_t *build_number(hl_json_reader *reader)
+{
+    hl_json_reader ahead   = *reader;
+    int64_t        integer = 0;
+    double         real    = 0.0;
+    hl_bytes       text;
+
+    if (hl_json_skip(&ahead, &text) != HL_OK) {
+        *reader = ahead;
+        return NULL;
+    }
+    if (memchr(text.data, '.', text.n_bytes) == NULL &&
+        memchr(text.data, 'e', text.n_bytes) == NULL &&
+        memchr(text.data, 'E', text.n_bytes) == NULL)
+        return hl_json_read_int(reader, &integer) == HL_OK ? made(reader, json_integer(integer))
+                                                           : NULL;
+    if (hl_json_read_double(reader, &real) != HL_OK)
+        return NULL;
+    if (!isfinite(real)) {
+        hl_json_reader_fail(reader, "%.*s is beyond what a double holds", (int)text.n_bytes,
+                            text.data);
+        return NULL;
+    }
+    return made(reader, json_real(real));
+}
+
+static json_t *build_literal(hl_json_reader *reader)
+{
+    hl_bytes text;
+
+    if (hl_json_skip(reader, &text) != HL_OK)
+        return NULL;
+    return hl_bytes_equal(text, "null") ? json_null() : json_boolean(hl_bytes_equal(text, "true"));
+}
+
+static json_t *build_array(hl_json_reader *reader)
+{
+    json_t *array = made(reader, json_array());
+    bool    more  = false;
+
+    hl_json_enter(reader, '[');
+    while (hl_json_next(reader, ']', &more) == HL_OK && more) {
+        json_t *value = build(reader);
+        if (value != NULL && json_array_append_new(array, value) != 0)
+            made(reader, NULL);
+    }
+    return array;
+}
+
+/* The key is copied, for reading the value may move it; a key that comes twice is refused. */
+static void build_member(hl_json_reader *reader, json_t *object)
+{
+    hl_bytes key;
+    char    *name = NULL;
+
+    if (hl_json_read_key(reader, &key) != HL_OK)
+        return;
+    if (memchr(key.data, '\0', key.n_bytes) != NULL)
+        hl_json_reader_fail(reader, "a key with NUL (\\u0000) in it");
+    else
+        reader->status = hl_strndup(&name, key.data, key.n_bytes);
+    if (reader->status == HL_OK && json_object_get(object, name) != NULL)
+        hl_json_reader_fail(reader, "duplicate object key \"%s\"", name);
+    json_t *value = reader->status == HL_OK ? build(reader) : NULL;
+    if (value != NULL && json_object_set_new_nocheck(object, name, value) != 0)
+        made(reader, NULL);
+    hl_free(name);
+}
+
+static json_t *build_object(hl_json_reader *reader)
+{
+    json_t *object = made(reader, json_object());
+    bool    more   = false;
+
+    hl_json_enter(reader, '{');
+    while (hl_json_next(reader, '}', &more) == HL_OK && more)
+        build_member(reader, object);
+    return object;
+}
+
+/* What comes next; NULL, and reader->status says why, when that is not possible.  Containers
+ * come back even when they are not complete: hl_json_parse lets go of the whole. */
+static json_t *build(hl_json_reader *reader)
+{
+    switch (hl_json_peek(reader)) {
+    case '{':
+        return build_object(reader);
+    case '[':
+        return build_array(reader);
+    case '"':
+        return build_string(reader);
+    case 't':
+    case 'f':
+    case 'n':
+        return build_literal(reader);
+    case '\0':
+        if (reader->at >= reader->n_bytes) {
+            hl_json_reader_fail(reader, "the text ends where a value should be");
+            return NULL;
+        }
+        /* fall through */
+    default:
+        return build_number(reader);
+    }
+}
+
 hl_status hl_json_parse(json_t **out, const char *text, size_t n_bytes, const char *where)
 {
-    json_error_t error;
+    hl_json_reader reader;
 
     *out         = NULL;
     size_t depth = nesting_depth(text, n_bytes);
     if (depth > MAX_DEPTH)
         return hl_fail(HL_BAD_INPUT, "%s: JSON nested %zu deep, at most %d", where, depth,
                        MAX_DEPTH);
-    *out = json_loadb(text, n_bytes, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &error);
-    if (*out != NULL)
-        return HL_OK;
-    if (json_error_code(&error) == json_error_out_of_memory)
-        return hl_fail(HL_NO_MEMORY, "%s: out of memory for %zu bytes of JSON", where, n_bytes);
-    return hl_fail(HL_BAD_INPUT, "%s: JSON line %d, column %d: %s", where, error.line, error.column,
-                   error.text);
+    hl_status status = hl_json_reader_open(&reader, text, n_bytes, where);
+    json_t   *value  = status == HL_OK ? build(&reader) : NULL;
+    if (status == HL_OK)
+        status = hl_json_reader_finish(&reader);
+    hl_json_reader_close(&reader);
+    if (status == HL_OK)
+        *out = value;
+    else
+        json_decref(value);
+    return status;
+}
+
+/* ---------------------------------------------------------- building, writing */
+
+void hl_json_put(json_t **object, const char *key, json_t *value)
+{
+    if (json_object_set_new(*object, key, value) == 0)
+        return;
+    json_decref(*object);
+    *object = NULL;
+}
+
+void hl_json_add(json_t **array, json_t *value)
+{
+    if (json_array_append_new(*array, value) == 0)
+        return;
+    json_decref(*array);
+    *array = NULL;
+}
+
+typedef struct json_text {
+    char  *bytes;
+    size_t used;
+    size_t room;
+    bool   failed; /* jansson does not always look at what append says */
+} json_text;
+
+static int append(const char *bytes, size_t n_bytes, void *context)
+{
+    json_text *text = context;
+
+    if (n_bytes >= text->room - text->used) {
+        size_t more = 2 * text->room + n_bytes + FIRST_TEXT;
+        if (hl_realloc((void **)&text->bytes, text->used, more, 1) != HL_OK) {
+            text->failed = true;
+            return -1;
+        }
+        text->room = more;
+    }
+    memcpy(text->bytes + text->used, bytes, n_bytes);
+    text->used += n_bytes;
+    return 0;
+}
+
+char *hl_json_dump(const json_t *value, size_t flags)
+{
+    json_text text = { 0 };
+
+    if (value == NULL || json_dump_callback(value, append, &text, flags) != 0 || text.failed ||
+        append("", 1, &text) != 0) {
+        hl_free(text.bytes);
+        return NULL;
+    }
+    return text.bytes;
 }
 
 /* ----------------------------------------------------------------- getters */

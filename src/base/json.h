@@ -21,6 +21,16 @@ const char *hl_json_kind(const json_t *value);
  * out, as of jansson's own. */
 json_t *hl_json_text(const char *bytes, size_t n_bytes);
 
+/* Building.  Both take over the value; where it is NULL or memory is out, the whole object or
+ * array is let go of and becomes NULL, as does what it is put into in turn: a look at the
+ * end tells whether all is there. */
+void hl_json_put(json_t **object, const char *key, json_t *value);
+void hl_json_add(json_t **array, json_t *value);
+
+/* As text, by jansson's flags; NULL for NULL, or when memory is out.  Release with hl_free.
+ * Not json_dumps, which leaves out the keys that it finds no memory for. */
+char *hl_json_dump(const json_t *value, size_t flags);
+
 /* object[key] as a number or boolean.  A missing key (or null) leaves *out as
  * it is and is not an error; another type is HL_BAD_INPUT. */
 hl_status hl_json_get_int(int64_t *out, const json_t *object, const char *key, const char *where);

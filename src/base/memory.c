@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/fault.h"
 #include "base/status.h"
 
 bool hl_size_multiply(size_t *out, size_t a, size_t b)
@@ -38,7 +39,8 @@ static void *allocate(size_t count, size_t size)
         hl_fail(HL_NO_MEMORY, "%zu items of %zu bytes are more than memory can hold", count, size);
         return NULL;
     }
-    if (posix_memalign(&block, HL_ALIGNMENT, n_bytes > 0 ? n_bytes : 1) != 0) {
+    if (hl_fault(HL_FAULT_MEMORY) ||
+        posix_memalign(&block, HL_ALIGNMENT, n_bytes > 0 ? n_bytes : 1) != 0) {
         hl_fail(HL_NO_MEMORY, "out of memory: %zu bytes wanted", n_bytes);
         return NULL;
     }

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/fault.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/memory.h"
@@ -181,7 +182,7 @@ static int weight_of(const char *name)
 /* The file that tells most, of equals the first by name; "" if none does. */
 static hl_status most_telling(char *out, size_t room, const char *folder)
 {
-    DIR *directory = opendir(folder);
+    DIR *directory = hl_sys_opendir(folder);
     int  best      = 0;
 
     out[0] = '\0';

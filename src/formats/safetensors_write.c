@@ -16,6 +16,7 @@
 #include "base/json.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "base/utf8.h"
 #include "formats/safetensors.h"
 
 #define HEADER_ALIGNMENT 8
@@ -123,14 +124,21 @@ void hl_safetensors_add(hl_safetensors_writer *writer, const hl_tensor *tensor)
     keep_error(writer, status);
 }
 
+static bool is_utf8(const char *text)
+{
+    return hl_utf8_find_bad(text, strlen(text)) == strlen(text);
+}
+
 void hl_safetensors_add_metadata(hl_safetensors_writer *writer, const char *key, const char *value)
 {
     if (writer->status != HL_OK)
         return;
     if (json_object_get(writer->metadata, key) != NULL)
         keep_error(writer, hl_fail(HL_BAD_ARGUMENT, "metadata '%s' was already added", key));
-    else if (json_object_set_new(writer->metadata, key, json_string(value)) != 0)
+    else if (!is_utf8(key) || !is_utf8(value))
         keep_error(writer, hl_fail(HL_BAD_ARGUMENT, "metadata '%s' is not valid UTF-8", key));
+    else if (json_object_set_new(writer->metadata, key, json_string(value)) != 0)
+        keep_error(writer, hl_fail(HL_NO_MEMORY, "out of memory for metadata '%s'", key));
 }
 
 /* ----------------------------------------------------------------- writing */
@@ -174,9 +182,11 @@ static hl_status build_header(json_t *header, const hl_safetensors_writer *write
         const hl_tensor *tensor = &writer->tensors[i];
         if (json_object_get(header, tensor->name) != NULL)
             return hl_fail(HL_BAD_ARGUMENT, "tensor '%s' was added twice", tensor->name);
-        if (json_object_set_new(header, tensor->name, describe(tensor, begin)) != 0)
+        if (!is_utf8(tensor->name))
             return hl_fail(HL_BAD_ARGUMENT, "tensor '%s': the name is not valid UTF-8",
                            tensor->name);
+        if (json_object_set_new(header, tensor->name, describe(tensor, begin)) != 0)
+            return hl_fail(HL_NO_MEMORY, "out of memory for tensor '%s'", tensor->name);
         if (!hl_size_add(&begin, begin, tensor->n_bytes) || begin > INT64_MAX)
             return hl_fail(HL_BAD_ARGUMENT, "the tensors are larger than a file can be");
     }
@@ -197,14 +207,14 @@ static size_t write_header(hl_writer *file, const char *text, size_t n_text)
     return sizeof length + n_text + n_padding;
 }
 
-/* The header as text; the caller releases it with free, being jansson's. */
+/* The header as text; the caller releases it with hl_free. */
 static hl_status header_text(char **out, const hl_safetensors_writer *writer)
 {
     json_t *header = json_object();
 
     hl_status status = build_header(header, writer);
     if (status == HL_OK)
-        *out = json_dumps(header, JSON_COMPACT);
+        *out = hl_json_dump(header, JSON_COMPACT);
     if (status == HL_OK && *out == NULL)
         status = hl_fail(HL_NO_MEMORY, "out of memory for the header");
     json_decref(header);
@@ -229,7 +239,7 @@ static hl_status begin_file(hl_writer *file, hl_safetensors_writer *writer, cons
     writer->n_header = write_header(file, text, n_text);
 
 done:
-    free(text);
+    hl_free(text);
     return status;
 }
 

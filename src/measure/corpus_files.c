@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/fault.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "tokenize/buffer.h"
@@ -118,7 +119,7 @@ static hl_status add_name(name_list *names, const char *name)
 static hl_status list_folder(name_list *out, const char *path)
 {
     hl_status status = HL_OK;
-    DIR      *folder = opendir(path);
+    DIR      *folder = hl_sys_opendir(path);
 
     if (folder == NULL)
         return hl_fail(HL_IO, "%s: %s", path, strerror(errno));
@@ -252,7 +253,7 @@ static hl_status make_nameless(int *out)
     int length = snprintf(path, sizeof path, "%s/headlight-XXXXXX", folder);
     if (length < 0 || length >= (int)sizeof path)
         return hl_fail(HL_IO, "TMPDIR is too long a path");
-    *out = mkstemp(path);
+    *out = hl_sys_mkstemp(path);
     if (*out < 0)
         return hl_fail(HL_IO, "%s: cannot create a file there for standard input: %s", folder,
                        strerror(errno));
@@ -264,7 +265,7 @@ static hl_status make_nameless(int *out)
 static hl_status write_all(int descriptor, const char *bytes, size_t n_bytes)
 {
     while (n_bytes > 0) {
-        ssize_t n_written = write(descriptor, bytes, n_bytes);
+        ssize_t n_written = hl_sys_write(descriptor, bytes, n_bytes);
         if (n_written < 0 && errno == EINTR)
             continue;
         if (n_written < 0)
@@ -282,7 +283,7 @@ static hl_status copy_input(int descriptor)
 
     HL_TRY(HL_ALLOC(&block, COPY_BLOCK));
     for (;;) {
-        ssize_t n_read = read(STDIN_FILENO, block, COPY_BLOCK);
+        ssize_t n_read = hl_sys_read(STDIN_FILENO, block, COPY_BLOCK);
         if (n_read < 0 && errno == EINTR)
             continue;
         if (n_read < 0)

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/fault.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "tokenize/buffer.h"
@@ -29,7 +30,7 @@ static hl_status look_at(hl_text_source *source)
 {
     struct stat info;
 
-    if (fstat(source->descriptor, &info) != 0)
+    if (hl_sys_fstat(source->descriptor, &info) != 0)
         return hl_fail(HL_IO, "%s: %s", source->path, strerror(errno));
     source->n_bytes = (uint64_t)info.st_size;
     return check_kind(source, &info);
@@ -41,7 +42,7 @@ hl_status hl_text_source_open(hl_text_source *out, const hl_text_file *file)
                              .descriptor = file->descriptor,
                              .borrowed   = file->descriptor >= 0 };
     if (!out->borrowed) /* O_NONBLOCK: a pipe that nobody writes to must not wait */
-        out->descriptor = open(file->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+        out->descriptor = hl_sys_open(file->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
     if (out->descriptor < 0) {
         int code = errno;
         *out     = (hl_text_source){ 0 };
@@ -63,7 +64,7 @@ void hl_text_source_close(hl_text_source *source)
 hl_status hl_text_source_read(char *out, const hl_text_source *source, uint64_t at, size_t n_bytes)
 {
     while (n_bytes > 0) {
-        ssize_t n_read = pread(source->descriptor, out, n_bytes, (off_t)at);
+        ssize_t n_read = hl_sys_pread(source->descriptor, out, n_bytes, (off_t)at);
         if (n_read < 0 && errno == EINTR)
             continue;
         if (n_read < 0)

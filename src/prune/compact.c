@@ -232,12 +232,13 @@ json_t *hl_compact_heads(const hl_config *config, const hl_head_plan *plan, hl_h
 
         for (int64_t head = 0; head < config->layers[i].n_heads; head++) {
             if (plan->layers[i].heads[head] >= least)
-                json_array_append_new(heads, json_integer(head));
+                hl_json_add(&heads, json_integer(head));
         }
         snprintf(key, sizeof key, "%lld", (long long)i);
-        if (json_array_size(heads) > 0)
-            json_object_set(table, key, heads);
-        json_decref(heads);
+        if (heads == NULL || json_array_size(heads) > 0)
+            hl_json_put(&table, key, heads);
+        else
+            json_decref(heads);
     }
     return table;
 }

@@ -26,13 +26,10 @@ const char *hl_prune_form_name(size_t form)
 hl_status hl_prune_heads_text(char **out, const hl_model *model, const hl_head_plan *plan)
 {
     json_t *table = hl_compact_heads(model->config, plan, HL_HEAD_ZEROED);
-    char   *text  = json_dumps(table, JSON_COMPACT);
 
-    *out             = NULL;
-    hl_status status = text != NULL ? hl_strdup(out, text) : hl_fail(HL_NO_MEMORY, "out of memory");
-    free(text); /* jansson's */
+    *out = hl_json_dump(table, JSON_COMPACT);
     json_decref(table);
-    return status;
+    return *out != NULL ? HL_OK : hl_fail(HL_NO_MEMORY, "out of memory for a list of heads");
 }
 
 static hl_status plan_heads(hl_head_plan *plan, const hl_config *config, const hl_head_list *list)

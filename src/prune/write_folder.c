@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/fault.h"
 #include "base/file.h"
 #include "base/folder.h"
 #include "base/json.h"
@@ -115,7 +116,7 @@ done:
 static hl_status copy_rest(const hl_folder *folder, const char *from)
 {
     hl_status status    = HL_OK;
-    DIR      *directory = opendir(from);
+    DIR      *directory = hl_sys_opendir(from);
 
     if (directory == NULL)
         return hl_fail(HL_IO, "%s: %s", from, strerror(errno));
@@ -164,15 +165,18 @@ done:
 }
 
 /* As text, in 15 digits where these say all that is there: 0.1, not 0.10000000000000001.
- * Release with free, being jansson's; NULL when memory ran out. */
+ * Release with hl_free; NULL when memory ran out. */
 static char *json_text(const json_t *root)
 {
-    char   *text = json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
-    json_t *back = text != NULL ? json_loads(text, 0, NULL) : NULL;
+    char   *text = hl_json_dump(root, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
+    json_t *back = NULL;
 
-    if (back != NULL && !json_equal(root, back)) {
-        free(text);
-        text = json_dumps(root, JSON_INDENT(2));
+    if (text == NULL)
+        return NULL;
+    hl_status status = hl_json_parse(&back, text, strlen(text), "config.json");
+    if (status != HL_OK || !json_equal(root, back)) {
+        hl_free(text);
+        text = status != HL_NO_MEMORY ? hl_json_dump(root, JSON_INDENT(2)) : NULL;
     }
     json_decref(back);
     return text;
@@ -205,7 +209,7 @@ static hl_status write_config(const char **loads, const hl_folder *folder, const
 
 done:
     hl_free(code);
-    free(text); /* jansson's */
+    hl_free(text); /* jansson's */
     json_decref(root);
     return status;
 }

@@ -29,8 +29,9 @@ static cairo_status_t add_bytes(void *output, const unsigned char *bytes, unsign
 
 static void note_error(hl_canvas *canvas, cairo_status_t error)
 {
-    hl_canvas_fail(canvas, canvas->output.status);
-    if (error != CAIRO_STATUS_SUCCESS)
+    if (canvas->output.status != HL_OK) /* which cairo calls an error while writing */
+        hl_canvas_fail(canvas, canvas->output.status);
+    else if (error != CAIRO_STATUS_SUCCESS)
         hl_canvas_fail(canvas, hl_fail(error == CAIRO_STATUS_NO_MEMORY ? HL_NO_MEMORY : HL_INTERNAL,
                                        "drawing: %s", cairo_status_to_string(error)));
 }

@@ -21,7 +21,7 @@
 #include "render/token_panel.h"
 
 /* More cells than that, each way, cannot be told apart on a page. */
-enum { MOST_CELLS = 256, MOST_INSET_CELLS = 128, CAPTION_BYTES = 768 };
+enum { MOST_CELLS = 256, MOST_INSET_CELLS = 128, CAPTION_BYTES = 1024 };
 
 #define NAME_ROOM   13.0 /* of an axis */
 #define STRIP       8.0

@@ -83,8 +83,10 @@ static double *new_grid(hl_report_out *out, const hl_profile *profile, int64_t n
     double *grid = NULL;
     size_t  size = (size_t)(hl_grid_size(profile) * n_last);
 
-    if (!hl_report_check(out, HL_ALLOC(&grid, size)))
+    if (!hl_report_check(out, HL_ALLOC(&grid, size))) {
+        hl_free(grid); /* it may be there: another call has failed before */
         return NULL;
+    }
     for (size_t i = 0; i < size; i++)
         grid[i] = NAN;
     return grid;

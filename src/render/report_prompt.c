@@ -43,8 +43,10 @@ static double *widen(hl_report_out *out, const float *values, int64_t n)
 {
     double *wide = NULL;
 
-    if (!hl_report_check(out, HL_ALLOC(&wide, (size_t)n)))
+    if (!hl_report_check(out, HL_ALLOC(&wide, (size_t)n))) {
+        hl_free(wide); /* it may be there: another call has failed before */
         return NULL;
+    }
     for (int64_t i = 0; i < n; i++)
         wide[i] = (double)values[i];
     return wide;
@@ -139,8 +141,10 @@ static const char **distinct_texts(hl_report_out *out, int64_t *n, const hl_lens
     int64_t      size  = (lens->n_layers + 1) * lens->n_tokens;
 
     *n = 0;
-    if (!hl_report_check(out, HL_ALLOC(&texts, (size_t)size)))
+    if (!hl_report_check(out, HL_ALLOC(&texts, (size_t)size))) {
+        hl_free(texts);
         return NULL;
+    }
     for (int64_t i = 0; i < size; i++)
         texts[i] = lens->guesses[i].text;
     qsort(texts, (size_t)size, sizeof *texts, compare_texts);

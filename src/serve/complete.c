@@ -184,18 +184,22 @@ static json_t *usage_of(const completion *c)
                      (json_int_t)n_generated, "total_tokens", (json_int_t)(n_prompt + n_generated));
 }
 
-/* Takes choices and usage; usage may be NULL. */
-static json_t *envelope(const completion *c, json_t *choices, json_t *usage)
+/* Takes choices. */
+static json_t *envelope(const completion *c, json_t *choices)
 {
     const char *object = !c->request.is_chat ? "text_completion"
                          : c->request.stream ? "chat.completion.chunk"
                                              : "chat.completion";
-    json_t     *root   = json_pack("{s:s, s:s, s:I, s:s, s:s, s:o}", "id", c->id, "object", object,
-                                   "created", (json_int_t)c->created, "model", c->server->model_name,
-                                   "system_fingerprint", hl_version(), "choices", choices);
+    return json_pack("{s:s, s:s, s:I, s:s, s:s, s:o}", "id", c->id, "object", object, "created",
+                     (json_int_t)c->created, "model", c->server->model_name, "system_fingerprint",
+                     hl_version(), "choices", choices);
+}
 
-    if (usage != NULL)
-        json_object_set_new(root, "usage", usage);
+static json_t *envelope_with_usage(const completion *c, json_t *choices, json_t *usage)
+{
+    json_t *root = envelope(c, choices);
+
+    hl_json_put(&root, "usage", usage);
     return root;
 }
 
@@ -212,16 +216,16 @@ static bool send_event(completion *c, json_t *tree)
         good       = hl_exchange_write(c->exchange, line, (size_t)length);
     }
     hl_free(line);
-    free(text);
+    hl_free(text);
     return good;
 }
 
 static bool send_news(completion *c, choice *from)
 {
     while (hl_reply_has_news(from->reply)) {
-        json_t *usage   = c->request.include_usage ? json_null() : NULL;
         json_t *choices = json_pack("[o]", hl_reply_take(from->reply));
-        if (!send_event(c, envelope(c, choices, usage)))
+        if (!send_event(c, c->request.include_usage ? envelope_with_usage(c, choices, json_null())
+                                                    : envelope(c, choices)))
             return false;
     }
     return true;
@@ -307,7 +311,7 @@ static void answer_stream(completion *c)
 
     free_jobs(c);
     if (whole && c->request.include_usage)
-        whole = send_event(c, envelope(c, json_array(), usage_of(c)));
+        whole = send_event(c, envelope_with_usage(c, json_array(), usage_of(c)));
     if (whole)
         whole = hl_exchange_write(c->exchange, "data: [DONE]\n\n", 14);
     if (status != HL_OK && status != HL_IO)
@@ -326,8 +330,8 @@ static void answer_whole(completion *c)
     }
     json_t *choices = json_array();
     for (int64_t i = 0; i < c->n_choices; i++)
-        json_array_append_new(choices, hl_reply_take(c->choices[i].reply));
-    hl_server_answer(c->exchange, 200, envelope(c, choices, usage_of(c)));
+        hl_json_add(&choices, hl_reply_take(c->choices[i].reply));
+    hl_server_answer(c->exchange, 200, envelope_with_usage(c, choices, usage_of(c)));
 }
 
 static void release(completion *c)

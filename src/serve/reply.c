@@ -159,7 +159,7 @@ static json_t *byte_array(const char *bytes, size_t n_bytes)
     json_t *array = json_array();
 
     for (size_t i = 0; i < n_bytes; i++)
-        json_array_append_new(array, json_integer((unsigned char)bytes[i]));
+        hl_json_add(&array, json_integer((unsigned char)bytes[i]));
     return array;
 }
 
@@ -183,9 +183,9 @@ static hl_status add_entry(hl_reply *reply, const hl_job_event *event)
     json_t *top   = json_array();
 
     for (int i = 0; i < event->n_top; i++)
-        json_array_append_new(top, token_entry(reply, event->top[i].token, event->top[i].logprob));
-    json_object_set_new(entry, "top_logprobs", top);
-    json_object_set_new(entry, "text_offset", json_integer((json_int_t)reply->n_characters));
+        hl_json_add(&top, token_entry(reply, event->top[i].token, event->top[i].logprob));
+    hl_json_put(&entry, "top_logprobs", top);
+    hl_json_put(&entry, "text_offset", json_integer((json_int_t)reply->n_characters));
     if (reply->entries == NULL)
         reply->entries = json_array();
     if (json_array_append_new(reply->entries, entry) != 0)
@@ -228,9 +228,9 @@ static json_t *nosink_shares(const hl_config *config, const hl_job_event *event,
         double  scale = nosink_scale(config, layer, event);
 
         for (int64_t head = 0; head < config->n_heads; head++)
-            json_array_append_new(
-                heads, hl_wire_number((double)row[layer * config->n_heads + head] * scale));
-        json_array_append_new(layers, heads);
+            hl_json_add(&heads,
+                        hl_wire_number((double)row[layer * config->n_heads + head] * scale));
+        hl_json_add(&layers, heads);
     }
     return layers;
 }
@@ -254,8 +254,7 @@ static json_t *row_values(const hl_reply *reply, const hl_job_event *event)
 
     for (int which = 0; which < HL_WIRE_N_ROWS; which++) {
         if ((reply->options.request->rows & HL_JOB_ROWS(which)) != 0)
-            json_object_set_new(object, hl_wire_rows_name(which),
-                                rows_of_kind(reply, event, which));
+            hl_json_put(&object, hl_wire_rows_name(which), rows_of_kind(reply, event, which));
     }
     return object;
 }
@@ -270,8 +269,8 @@ static json_t *pattern_values(const hl_reply *reply, const hl_job_event *event)
     for (int64_t i = 0; i < event->n_patterns && event->patterns != NULL; i++) {
         snprintf(name, sizeof name, "L%lldH%lld", (long long)heads->heads[i].layer,
                  (long long)heads->heads[i].head);
-        json_object_set_new(object, name,
-                            hl_wire_numbers(event->patterns + i * event->n_keys, 0, event->n_keys));
+        hl_json_put(&object, name,
+                    hl_wire_numbers(event->patterns + i * event->n_keys, 0, event->n_keys));
     }
     return object;
 }
@@ -296,9 +295,9 @@ static hl_status add_watched(hl_reply *reply, const hl_job_event *event)
                   "varentropy", hl_wire_number(token->varentropy), "attention_entropy",
                   hl_wire_number(token->attention_entropy), "spike", hl_wire_number(spike));
     if (request->rows != 0)
-        json_object_set_new(entry, "rows", row_values(reply, event));
+        hl_json_put(&entry, "rows", row_values(reply, event));
     if (request->patterns != NULL)
-        json_object_set_new(entry, "patterns", pattern_values(reply, event));
+        hl_json_put(&entry, "patterns", pattern_values(reply, event));
     if (reply->watched == NULL)
         reply->watched = json_array();
     if (json_array_append_new(reply->watched, entry) != 0)
@@ -440,8 +439,8 @@ static json_t *top_object(const json_t *entry)
     }
     for (size_t i = 0; i < json_array_size(top); i++) {
         const json_t *other = json_array_get(top, i);
-        json_object_set(object, json_string_value(json_object_get(other, "token")),
-                        json_object_get(other, "logprob"));
+        hl_json_put(&object, json_string_value(json_object_get(other, "token")),
+                    json_incref(json_object_get(other, "logprob")));
     }
     return object;
 }
@@ -454,10 +453,10 @@ static json_t *completion_logprobs(const json_t *entries, int n_top)
 
     for (size_t i = 0; i < json_array_size(entries); i++) {
         const json_t *entry = json_array_get(entries, i);
-        json_array_append(tokens, json_object_get(entry, "token"));
-        json_array_append(logprobs, json_object_get(entry, "logprob"));
-        json_array_append(offsets, json_object_get(entry, "text_offset"));
-        json_array_append_new(tops, top_object(entry));
+        hl_json_add(&tokens, json_incref(json_object_get(entry, "token")));
+        hl_json_add(&logprobs, json_incref(json_object_get(entry, "logprob")));
+        hl_json_add(&offsets, json_incref(json_object_get(entry, "text_offset")));
+        hl_json_add(&tops, top_object(entry));
     }
     if (n_top == 0) {
         json_decref(tops);
@@ -490,25 +489,23 @@ static json_t *take_logprobs(hl_reply *reply)
 }
 
 /* "text", "message" or "delta". */
-static void set_text(json_t *choice, hl_reply *reply)
+static void set_text(json_t **choice, hl_reply *reply)
 {
     const hl_wire_request *request = reply->options.request;
     json_t *text = hl_wire_text(reply->text != NULL ? reply->text : "", reply->n_text);
 
     if (!request->is_chat) {
-        json_object_set_new(choice, "text", text);
+        hl_json_put(choice, "text", text);
     } else if (!request->stream) {
-        json_object_set_new(
-            choice, "message",
-            json_pack("{s:s, s:o, s:n}", "role", "assistant", "content", text, "refusal"));
+        hl_json_put(choice, "message",
+                    json_pack("{s:s, s:o, s:n}", "role", "assistant", "content", text, "refusal"));
     } else if (!reply->has_begun) {
-        json_object_set_new(choice, "delta",
-                            json_pack("{s:s, s:o}", "role", "assistant", "content", text));
+        hl_json_put(choice, "delta", json_pack("{s:s, s:o}", "role", "assistant", "content", text));
     } else if (reply->n_text == 0 && reply->is_finished) {
-        json_object_set_new(choice, "delta", json_object());
+        hl_json_put(choice, "delta", json_object());
         json_decref(text);
     } else {
-        json_object_set_new(choice, "delta", json_pack("{s:o}", "content", text));
+        hl_json_put(choice, "delta", json_pack("{s:o}", "content", text));
     }
     reply->n_text = 0;
 }
@@ -528,13 +525,12 @@ json_t *hl_reply_take(hl_reply *reply)
 
     if (choice == NULL)
         return NULL;
-    json_object_set_new(choice, "logprobs", take_logprobs(reply));
-    set_text(choice, reply);
-    json_object_set_new(choice, "finish_reason",
-                        ends ? json_string(finish_reason(reply)) : json_null());
+    hl_json_put(&choice, "logprobs", take_logprobs(reply));
+    set_text(&choice, reply);
+    hl_json_put(&choice, "finish_reason", ends ? json_string(finish_reason(reply)) : json_null());
     if (reply->options.request->watch) {
         json_t *tokens = reply->watched != NULL ? reply->watched : json_array();
-        json_object_set_new(choice, "headlight", json_pack("{s:o}", "tokens", tokens));
+        hl_json_put(&choice, "headlight", json_pack("{s:o}", "tokens", tokens));
         reply->watched = NULL;
     }
     reply->has_begun  = true;

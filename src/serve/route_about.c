@@ -1,7 +1,7 @@
 /* route_about.c - what is served: the model, the server's health and numbers, the page. */
-#include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "base/status.h"
 #include "render/page.h"
 #include "serve/server.h"
@@ -24,10 +24,9 @@ static json_t *layer_list(const hl_model *model)
 
     for (int64_t i = 0; i < hl_model_get_info(model)->n_layers; i++) {
         if (hl_model_get_layer(&layer, model, i) == HL_OK)
-            json_array_append_new(list,
-                                  json_pack("{s:I, s:I, s:I}", "n_heads", (json_int_t)layer.n_heads,
-                                            "n_kv_heads", (json_int_t)layer.n_kv_heads, "window",
-                                            (json_int_t)layer.window));
+            hl_json_add(&list, json_pack("{s:I, s:I, s:I}", "n_heads", (json_int_t)layer.n_heads,
+                                         "n_kv_heads", (json_int_t)layer.n_kv_heads, "window",
+                                         (json_int_t)layer.window));
     }
     return list;
 }
@@ -63,11 +62,11 @@ void hl_serve_model(void *context, hl_exchange *exchange)
                        (json_int_t)info->d_model, "d_vocab", (json_int_t)info->d_vocab, "n_params",
                        (json_int_t)info->n_params, "n_ctx", (json_int_t)hl_engine_n_ctx(server->engine));
 
-    json_object_set_new(root, "layers", layer_list(server->model));
-    json_object_set_new(root, "slots", json_integer(hl_engine_n_slots(server->engine)));
-    json_object_set_new(
-        root, "chat", json_pack("{s:s, s:b}", "format", hl_chat_format_name(chat), "known", known));
-    json_object_set_new(root, "version", json_string(hl_version()));
+    hl_json_put(&root, "layers", layer_list(server->model));
+    hl_json_put(&root, "slots", json_integer(hl_engine_n_slots(server->engine)));
+    hl_json_put(&root, "chat",
+                json_pack("{s:s, s:b}", "format", hl_chat_format_name(chat), "known", known));
+    hl_json_put(&root, "version", json_string(hl_version()));
     hl_server_answer(exchange, 200, root);
 }
 
@@ -117,9 +116,8 @@ void hl_serve_page(void *context, hl_exchange *exchange)
     char             *copy      = NULL;
 
     (void)context;
-    if (hl_page_split(&page) == HL_OK)
-        copy = malloc(page.n_before + n_nothing + page.n_after);
-    if (copy == NULL) {
+    if (hl_page_split(&page) != HL_OK ||
+        HL_ALLOC(&copy, page.n_before + n_nothing + page.n_after) != HL_OK) {
         hl_server_fail(exchange, HL_NO_MEMORY, NULL);
         return;
     }

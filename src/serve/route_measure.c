@@ -45,9 +45,9 @@ static json_t *means_of(const hl_profile *profile, hl_quantity quantity)
     for (int64_t layer = 0; layer < hl_profile_n_layers(profile); layer++) {
         json_t *heads = json_array();
         for (int64_t head = 0; head < hl_profile_n_heads(profile); head++)
-            json_array_append_new(
-                heads, hl_wire_number(hl_profile_moments(profile, layer, head, quantity).mean));
-        json_array_append_new(layers, heads);
+            hl_json_add(&heads,
+                        hl_wire_number(hl_profile_moments(profile, layer, head, quantity).mean));
+        hl_json_add(&layers, heads);
     }
     return layers;
 }
@@ -62,7 +62,7 @@ static json_t *all_means(const hl_profile *profile)
     json_t *means = json_object();
 
     for (int i = 0; i < HL_N_QUANTITIES; i++)
-        json_object_set_new(means, names[i], means_of(profile, (hl_quantity)i));
+        hl_json_put(&means, names[i], means_of(profile, (hl_quantity)i));
     return means;
 }
 
@@ -71,10 +71,9 @@ static json_t *heads_of(const hl_diagnosis *item)
     json_t *heads = json_array();
 
     for (int64_t i = 0; i < item->n_heads; i++)
-        json_array_append_new(heads, json_pack("{s:I, s:I, s:o}", "layer",
-                                               (json_int_t)item->heads[i].layer, "head",
-                                               (json_int_t)item->heads[i].head, "value",
-                                               hl_wire_number(item->heads[i].value)));
+        hl_json_add(&heads, json_pack("{s:I, s:I, s:o}", "layer", (json_int_t)item->heads[i].layer,
+                                      "head", (json_int_t)item->heads[i].head, "value",
+                                      hl_wire_number(item->heads[i].value)));
     return heads;
 }
 
@@ -83,17 +82,20 @@ static json_t *diagnoses_of(const hl_profile *profile)
     hl_diagnoses *found = NULL;
     json_t       *list  = json_array();
 
-    if (hl_diagnose(&found, profile, NULL, NULL) != HL_OK)
+    hl_status status = hl_diagnose(&found, profile, NULL, NULL);
+    if (status == HL_NO_MEMORY)
+        hl_json_add(&list, NULL);
+    if (status != HL_OK)
         return list;
     for (int i = 0; i < HL_N_DIAGNOSES; i++) {
         const hl_diagnosis *item = &found->items[i];
-        json_array_append_new(
-            list, json_pack("{s:s, s:s, s:o, s:o, s:s, s:s, s:s, s:s, s:s, s:o}", "name",
-                            item->name, "verdict", hl_verdict_name(item->verdict), "value",
-                            hl_wire_number(item->value), "threshold",
-                            hl_wire_number(item->threshold), "evidence", item->evidence, "rule",
-                            item->rule, "finding", item->finding, "against", item->against,
-                            "mitigation", item->mitigation, "heads", heads_of(item)));
+        hl_json_add(&list,
+                    json_pack("{s:s, s:s, s:o, s:o, s:s, s:s, s:s, s:s, s:s, s:o}", "name",
+                              item->name, "verdict", hl_verdict_name(item->verdict), "value",
+                              hl_wire_number(item->value), "threshold",
+                              hl_wire_number(item->threshold), "evidence", item->evidence, "rule",
+                              item->rule, "finding", item->finding, "against", item->against,
+                              "mitigation", item->mitigation, "heads", heads_of(item)));
     }
     hl_diagnoses_free(found);
     return list;

@@ -99,9 +99,8 @@ static json_t *token_list(const hl_view_token *tokens, int64_t n)
     json_t *list = json_array();
 
     for (int64_t i = 0; i < n; i++)
-        json_array_append_new(list,
-                              json_pack("{s:I, s:s, s:b}", "id", (json_int_t)tokens[i].id, "text",
-                                        tokens[i].text, "marked", tokens[i].is_marked));
+        hl_json_add(&list, json_pack("{s:I, s:s, s:b}", "id", (json_int_t)tokens[i].id, "text",
+                                     tokens[i].text, "marked", tokens[i].is_marked));
     return list;
 }
 
@@ -112,8 +111,8 @@ static json_t *map_of(const hl_token_view *view, const hl_token_map *map)
     json_t *attention = json_array();
 
     for (int64_t row = 0; row < n; row++)
-        json_array_append_new(
-            attention, hl_wire_numbers(map->attention + row * n, 0, view->is_causal ? row + 1 : n));
+        hl_json_add(&attention,
+                    hl_wire_numbers(map->attention + row * n, 0, view->is_causal ? row + 1 : n));
     return json_pack("{s:s, s:I, s:o, s:o}", "name", map->name, "heads", (json_int_t)map->n_heads,
                      "entropy", hl_wire_numbers(map->entropy, 0, n), "attention", attention);
 }
@@ -123,7 +122,7 @@ static json_t *tokens_json(const hl_token_view *view)
     json_t *maps = json_array();
 
     for (int64_t i = 0; i < view->n_maps; i++)
-        json_array_append_new(maps, map_of(view, &view->maps[i]));
+        hl_json_add(&maps, map_of(view, &view->maps[i]));
     return json_pack("{s:s, s:s, s:I, s:I, s:b, s:o, s:o}", "object", "headlight.tokens", "family",
                      view->family, "layers", (json_int_t)view->n_layers, "heads",
                      (json_int_t)view->n_heads, "causal", view->is_causal, "tokens",
@@ -137,8 +136,8 @@ static json_t *lens_layer(const hl_lens_view *view, int64_t row)
     json_t              *top = json_array(), *text = json_array();
 
     for (int64_t i = 0; i < n; i++) {
-        json_array_append_new(top, json_integer(guesses[i].id));
-        json_array_append_new(text, json_string(guesses[i].text));
+        hl_json_add(&top, json_integer(guesses[i].id));
+        hl_json_add(&text, hl_json_text(guesses[i].text, strlen(guesses[i].text)));
     }
     return json_pack("{s:I, s:o, s:o, s:o}", "layer", (json_int_t)row, "top", top, "text", text,
                      "entropy", hl_wire_numbers(view->entropy + row * n, 0, n));
@@ -149,7 +148,7 @@ static json_t *lens_json(const hl_lens_view *view)
     json_t *rows = json_array();
 
     for (int64_t row = 0; row <= view->n_layers; row++)
-        json_array_append_new(rows, lens_layer(view, row));
+        hl_json_add(&rows, lens_layer(view, row));
     return json_pack("{s:s, s:s, s:I, s:I, s:I, s:o, s:o}", "object", "headlight.lens", "family",
                      view->family, "layers", (json_int_t)view->n_layers, "vocabulary",
                      (json_int_t)view->d_vocab, "first", (json_int_t)view->first, "tokens",

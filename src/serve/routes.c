@@ -2,10 +2,10 @@
 #include "serve/routes.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
+#include "base/memory.h"
 #include "base/status.h"
 #include "serve/server.h"
 
@@ -47,7 +47,7 @@ static void answer_text(hl_exchange *exchange, int status, char *body, const cha
 
     if (body == NULL) {
         status = 500;
-        body   = strdup(fallback);
+        (void)hl_strdup(&body, fallback); /* without it the answer is a status alone */
     }
     hl_exchange_answer(exchange, &(hl_answer){ .status  = status,
                                                .body    = body,

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/fault.h"
 #include "base/status.h"
 
 /* {"text": ...} and a line end. */
@@ -43,7 +44,7 @@ static hl_status keep_texts(hl_served_texts *out, const json_t *input)
     const char *folder = getenv("TMPDIR");
     int         length = snprintf(out->path, sizeof out->path, "%s/headlight-XXXXXX",
                           folder != NULL && folder[0] != '\0' ? folder : "/tmp");
-    int         file   = length < (int)sizeof out->path ? mkstemp(out->path) : -1;
+    int         file   = length < (int)sizeof out->path ? hl_sys_mkstemp(out->path) : -1;
     FILE       *stream = file >= 0 ? fdopen(file, "w") : NULL;
 
     if (stream == NULL) {

@@ -21,7 +21,7 @@ static json_t *number_row(const float *numbers, int64_t n)
     json_t *row = json_array();
 
     for (int64_t i = 0; i < n; i++)
-        json_array_append_new(row, hl_wire_number((double)numbers[i]));
+        hl_json_add(&row, hl_wire_number((double)numbers[i]));
     return row;
 }
 
@@ -31,7 +31,7 @@ json_t *hl_wire_numbers(const float *numbers, int64_t n_rows, int64_t n_columns)
         return number_row(numbers, n_columns);
     json_t *rows = json_array();
     for (int64_t i = 0; i < n_rows; i++)
-        json_array_append_new(rows, number_row(numbers + i * n_columns, n_columns));
+        hl_json_add(&rows, number_row(numbers + i * n_columns, n_columns));
     return rows;
 }
 
@@ -101,7 +101,7 @@ json_t *hl_wire_error(int status, const char *message, const char *param, const 
 
 char *hl_wire_dump(json_t *tree)
 {
-    char *text = tree != NULL ? json_dumps(tree, DUMP_FLAGS) : NULL;
+    char *text = hl_json_dump(tree, DUMP_FLAGS);
 
     json_decref(tree);
     return text;

@@ -1,0 +1,144 @@
+/* available.c - reading /proc/meminfo and the files of control groups.
+ *
+ *     /proc/meminfo        MemAvailable:   22072832 kB
+ *     /proc/self/cgroup    0::/user.slice/x.service        version 2
+ *                          4:memory:/x                     version 1
+ *
+ *     version 2  /sys/fs/cgroup/PATH/         memory.max             memory.current
+ *     version 1  /sys/fs/cgroup/memory/PATH/  memory.limit_in_bytes  memory.usage_in_bytes
+ *     both       memory.stat: what of it are pages of files
+ *
+ * A group's limit holds for all below it: the groups above are looked at as well, up to the
+ * root, under which a container finds its own. */
+#include "base/available.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_PATH 4096
+
+typedef struct group_files {
+    const char *hierarchy; /* where its groups lie */
+    const char *limit;
+    const char *usage;
+    const char *file_pages[2]; /* names in memory.stat */
+} group_files;
+
+static const group_files version_2 = {
+    "/sys/fs/cgroup", "memory.max", "memory.current", { "active_file", "inactive_file" }
+};
+static const group_files version_1 = { "/sys/fs/cgroup/memory",
+                                       "memory.limit_in_bytes",
+                                       "memory.usage_in_bytes",
+                                       { "total_active_file", "total_inactive_file" } };
+
+/* The number of a line "NAME 123", or "NAME:   123 kB" in bytes; 0 where there is none. */
+static size_t find_number(const char *path, const char *name)
+{
+    FILE  *file   = fopen(path, "re");
+    size_t number = 0, length = strlen(name);
+    char   line[256];
+
+    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
+        if (strncmp(line, name, length) != 0 || (line[length] != ' ' && line[length] != ':'))
+            continue;
+        number = strtoull(line + length + 1, NULL, 10) * (strstr(line, " kB") != NULL ? 1024 : 1);
+        break;
+    }
+    if (file != NULL)
+        fclose(file);
+    return number;
+}
+
+/* The number that is all of a file; false for "max", and where there is no such file. */
+static bool read_number(size_t *out, const char *folder, const char *name)
+{
+    char path[MAX_PATH + 64], line[64] = "";
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "re");
+    bool  read = file != NULL && fgets(line, sizeof line, file) != NULL;
+
+    if (file != NULL)
+        fclose(file);
+    if (!read || line[0] < '0' || line[0] > '9')
+        return false;
+    *out = strtoull(line, NULL, 10);
+    return true;
+}
+
+/* What one group leaves; SIZE_MAX where it sets no limit. */
+static size_t left_by(const group_files *files, const char *folder)
+{
+    size_t limit = 0, usage = 0;
+    char   path[MAX_PATH + 64];
+
+    if (!read_number(&limit, folder, files->limit) || !read_number(&usage, folder, files->usage))
+        return SIZE_MAX;
+    snprintf(path, sizeof path, "%s/memory.stat", folder);
+    size_t pages =
+        find_number(path, files->file_pages[0]) + find_number(path, files->file_pages[1]);
+    usage = usage > pages ? usage - pages : 0;
+    return limit > usage ? limit - usage : 1;
+}
+
+/* The least that a group and those above it leave. */
+static size_t left_by_all(const group_files *files, const char *root, const char *group)
+{
+    size_t least = SIZE_MAX;
+    char   folder[MAX_PATH];
+    int    top    = snprintf(folder, sizeof folder, "%s%s", root, files->hierarchy);
+    int    length = snprintf(folder, sizeof folder, "%s%s%s", root, files->hierarchy, group);
+
+    if (top < 0 || length < top || length >= (int)sizeof folder)
+        return SIZE_MAX;
+    for (;;) {
+        size_t left = left_by(files, folder);
+        least       = left < least ? left : least;
+        char *slash = strrchr(folder, '/');
+        if (slash == NULL || slash < folder + top)
+            return least;
+        *slash = '\0';
+    }
+}
+
+/* A line of /proc/self/cgroup: NUMBER:CONTROLLERS:PATH. */
+static size_t left_by_line(const char *root, char *line)
+{
+    char *controllers = strchr(line, ':');
+    char *path        = controllers != NULL ? strchr(controllers + 1, ':') : NULL;
+
+    if (path == NULL)
+        return SIZE_MAX;
+    *path++                   = '\0';
+    path[strcspn(path, "\n")] = '\0';
+    if (strcmp(controllers + 1, "") == 0)
+        return left_by_all(&version_2, root, path);
+    if (strstr(controllers + 1, "memory") != NULL)
+        return left_by_all(&version_1, root, path);
+    return SIZE_MAX;
+}
+
+size_t hl_available_below(const char *root)
+{
+    char path[MAX_PATH], line[MAX_PATH];
+
+    snprintf(path, sizeof path, "%s/proc/meminfo", root);
+    size_t machine = find_number(path, "MemAvailable");
+    size_t least   = machine > 0 ? machine : SIZE_MAX;
+
+    snprintf(path, sizeof path, "%s/proc/self/cgroup", root);
+    FILE *file = fopen(path, "re");
+    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
+        size_t left = left_by_line(root, line);
+        least       = left < least ? left : least;
+    }
+    if (file != NULL)
+        fclose(file);
+    return least != SIZE_MAX ? least : 0;
+}
+
+size_t hl_memory_available(void)
+{
+    return hl_available_below("");
+}
