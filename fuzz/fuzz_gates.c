@@ -2,26 +2,16 @@
  *
  * They are refused with a message, or every gate is from 0 to 1 and every head of the list is
  * one of the model's. */
-#include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "headlight.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes);
-
-#define PROMISE(condition)                                                                         \
-    do {                                                                                           \
-        if (!(condition))                                                                          \
-            abort();                                                                               \
-    } while (0)
+#include "fuzz.h"
 
 static void read_gates(const hl_model *model, const char *text, size_t n_bytes)
 {
     hl_gates *gates = NULL;
 
     if (hl_gates_parse(&gates, model, text, n_bytes, "fuzz") != HL_OK) {
-        PROMISE(gates == NULL && hl_error_message()[0] != '\0');
+        refused(gates);
         return;
     }
     for (int64_t i = 0; i < gates->n_layers * gates->n_heads; i++)
@@ -38,7 +28,7 @@ static void read_list(const hl_model *model, const char *text)
     char                *names = NULL;
 
     if (hl_head_list_parse(&list, model, text) != HL_OK) {
-        PROMISE(list == NULL && hl_error_message()[0] != '\0');
+        refused(list);
         return;
     }
     for (int64_t i = 0; i < list->n_heads; i++)

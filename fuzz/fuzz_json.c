@@ -2,19 +2,10 @@
  *
  * They are refused with a message, or they parse into a value that, written out
  * and parsed again, is the same value. */
-#include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/json.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes);
-
-#define PROMISE(condition)                                                                         \
-    do {                                                                                           \
-        if (!(condition))                                                                          \
-            abort();                                                                               \
-    } while (0)
+#include "fuzz.h"
 
 /* Getters never crash, whatever the value is. */
 static void read_keys(const json_t *value)
@@ -36,10 +27,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes)
     json_t *value = NULL;
     json_t *again = NULL;
 
-    if (hl_json_parse(&value, (const char *)bytes, n_bytes, "fuzz") != HL_OK) {
-        PROMISE(value == NULL && hl_error_message()[0] != '\0');
-        return 0;
-    }
+    if (hl_json_parse(&value, (const char *)bytes, n_bytes, "fuzz") != HL_OK)
+        return refused(value);
     read_keys(value);
     char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
     PROMISE(text != NULL);

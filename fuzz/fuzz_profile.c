@@ -2,18 +2,8 @@
  *
  * They are accepted or refused with a message.  What is accepted answers every question
  * and merges with itself read again, which doubles its counts. */
-#include <stdint.h>
-#include <stdlib.h>
-
+#include "fuzz.h"
 #include "stats/profile.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes);
-
-#define PROMISE(condition)                                                                         \
-    do {                                                                                           \
-        if (!(condition))                                                                          \
-            abort();                                                                               \
-    } while (0)
 
 static void ask_head(const hl_profile *profile, int64_t layer, int64_t head)
 {
@@ -55,10 +45,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes)
     hl_profile *profile = NULL;
     hl_profile *twin    = NULL;
 
-    if (hl_profile_parse(&profile, bytes, n_bytes, "fuzz") != HL_OK) {
-        PROMISE(profile == NULL && hl_error_message()[0] != '\0');
-        return 0;
-    }
+    if (hl_profile_parse(&profile, bytes, n_bytes, "fuzz") != HL_OK)
+        return refused(profile);
     int64_t n_layers = hl_profile_n_layers(profile);
     for (int64_t i = 0; i < n_layers * hl_profile_n_heads(profile); i++)
         ask_head(profile, i % n_layers, i / n_layers);

@@ -3,22 +3,13 @@
  * A body is refused with a message and a status, or its options are in their ranges and its token
  * ids are the model's.  Foreign names never become allowed. */
 #define _GNU_SOURCE /* strcasestr */
-#include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
+#include "fuzz.h"
 #include "serve/prompts.h"
 #include "serve/security.h"
 #include "serve/wire.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes);
-
-#define PROMISE(condition)                                                                         \
-    do {                                                                                           \
-        if (!(condition))                                                                          \
-            abort();                                                                               \
-    } while (0)
 
 static void read_ids(const json_t *prompt, const hl_model *model)
 {

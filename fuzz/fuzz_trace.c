@@ -1,28 +1,16 @@
 /* fuzz_trace.c - any bytes at all, as a trace.
  *
  * They are accepted or refused with a message.  What is accepted answers every question. */
-#include <stdint.h>
-#include <stdlib.h>
-
+#include "fuzz.h"
 #include "stats/trace.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes);
-
-#define PROMISE(condition)                                                                         \
-    do {                                                                                           \
-        if (!(condition))                                                                          \
-            abort();                                                                               \
-    } while (0)
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes)
 {
     hl_trace     *trace   = NULL;
     volatile char touched = 0; /* every byte that it says is there can be read */
 
-    if (hl_trace_parse(&trace, bytes, n_bytes, "fuzz") != HL_OK) {
-        PROMISE(trace == NULL && hl_error_message()[0] != '\0');
-        return 0;
-    }
+    if (hl_trace_parse(&trace, bytes, n_bytes, "fuzz") != HL_OK)
+        return refused(trace);
     for (int64_t i = 0; i < hl_trace_n_tokens(trace); i++) {
         hl_traced_token about = hl_trace_describe(trace, i);
         PROMISE(about.kind < HL_N_KINDS);
