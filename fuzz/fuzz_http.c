@@ -20,6 +20,7 @@ static void open_once(void)
     static hl_model     *model;
     static hl_tokenizer *tokenizer;
     hl_server_options    options = { .port           = -1,
+                                     .token          = "t",
                                      .n_slots        = 2,
                                      .n_ctx          = N_CONTEXT,
                                      .n_threads      = 1,

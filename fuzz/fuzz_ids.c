@@ -1,4 +1,4 @@
-/* fuzz_ids.c - any bytes at all, as a table of token ids: a .npy and a .safetensors file.
+/* fuzz_ids.c - any bytes at all, as token ids: a .npy file, a .safetensors file, and lines.
  *
  * They are refused with a message, or their rows are ids below the limit, each refused or as long
  * as the table says. */
@@ -24,26 +24,41 @@ static void read_rows(const hl_id_table *table)
     hl_ids_free(&ids);
 }
 
+static void read_lines(const char *path)
+{
+    hl_documents   documents = { 0 };
+    hl_text_source source    = { 0 };
+    hl_text_file   file      = { .path = (char *)path, .descriptor = -1 };
+
+    PROMISE(hl_text_source_open(&source, &file) == HL_OK);
+    if (hl_documents_add_id_lines(&documents, &source, N_VOCAB) != HL_OK)
+        PROMISE(hl_error_message()[0] != '\0');
+    hl_documents_free(&documents);
+    hl_text_source_close(&source);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes)
 {
-    static const char *const names[] = { "ids.npy", "ids.safetensors" };
+    static const char *const names[] = { "ids.npy", "ids.safetensors", "ids.jsonl" };
 
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 3; i++) {
         bool         is_table  = false;
         hl_id_table  table     = { 0 };
         hl_documents documents = { 0 };
         const char  *path      = fuzz_file(names[i], bytes, n_bytes);
 
         if (hl_id_table_open(&table, &is_table, path) == HL_OK) {
-            PROMISE(is_table);
+            PROMISE(is_table == (i < 2));
             read_rows(&table);
-            if (table.n_rows < MAX_ROWS)
+            if (is_table && table.n_rows < MAX_ROWS)
                 (void)hl_documents_add_rows(&documents, &table, N_VOCAB);
             hl_documents_free(&documents);
         } else {
             PROMISE(hl_error_message()[0] != '\0');
         }
         hl_id_table_close(&table);
+        if (i == 2)
+            read_lines(path);
     }
     return 0;
 }

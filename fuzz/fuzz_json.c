@@ -22,11 +22,21 @@ static void read_keys(const json_t *value)
     PROMISE(string != NULL);
 }
 
+/* Any bytes at all become a string of JSON. */
+static void read_text(const char *bytes, size_t n_bytes)
+{
+    json_t *text = hl_json_text(bytes, n_bytes);
+
+    PROMISE(json_is_string(text) && json_string_length(text) >= n_bytes);
+    json_decref(text);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes)
 {
     json_t *value = NULL;
     json_t *again = NULL;
 
+    read_text((const char *)bytes, n_bytes);
     if (hl_json_parse(&value, (const char *)bytes, n_bytes, "fuzz") != HL_OK)
         return refused(value);
     read_keys(value);

@@ -1,8 +1,8 @@
 /* fuzz_profile.c - any bytes at all, as a profile.
  *
  * They are accepted or refused with a message.  What is accepted answers every question
- * and merges with itself read again, which doubles its counts. */
-#include "fuzz.h"
+ * and merges with itself read from a file, which doubles its counts. */
+#include "fuzz_file.h"
 #include "stats/profile.h"
 
 static void ask_head(const hl_profile *profile, int64_t layer, int64_t head)
@@ -44,6 +44,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes)
 {
     hl_profile *profile = NULL;
     hl_profile *twin    = NULL;
+    char       *state   = NULL;
 
     if (hl_profile_parse(&profile, bytes, n_bytes, "fuzz") != HL_OK)
         return refused(profile);
@@ -54,9 +55,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes)
     (void)hl_profile_nll(profile);
 
     int64_t n_tokens = hl_profile_n_tokens(profile);
-    PROMISE(hl_profile_parse(&twin, bytes, n_bytes, "fuzz") == HL_OK);
+    if (hl_profile_load_state(&twin, &state, fuzz_file("profile", bytes, n_bytes)) != HL_OK) {
+        refused(twin); /* a state of the first format */
+        PROMISE(hl_profile_load(&twin, fuzz_file("profile", bytes, n_bytes)) == HL_OK);
+    }
     if (hl_profile_merge(profile, twin) == HL_OK)
         PROMISE(hl_profile_n_tokens(profile) == 2 * n_tokens);
+    hl_free(state);
     hl_profile_free(profile);
     hl_profile_free(twin);
     return 0;

@@ -22,13 +22,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes)
 
     if (profile == NULL)
         PROMISE(hl_profile_load(&profile, "fuzz/corpus/profile/one") == HL_OK);
-    hl_report_profile of_profile = { .profile = profile, .name = "small" };
-    hl_report         without    = { .sweep_path = path, .compare_path = path };
-    hl_report         with       = without;
-    with.profiles                = &of_profile;
-    with.n_profiles              = 1;
+    const hl_report_profile pair[]  = { { "one", profile }, { "another", profile } };
+    hl_report               without = { .sweep_path = path, .compare_path = path };
+    hl_report               with    = { .sweep_path = path, .profiles = pair, .n_profiles = 2 };
     read_one(hl_report_sweep_json, &without);
     read_one(hl_report_sweep_json, &with);
     read_one(hl_report_compare_json, &without);
+    read_one(hl_report_compare_json, &with);
     return 0;
 }
