@@ -13,25 +13,34 @@
 
 enum { N_CONTEXT = 32, BUSY = 503 };
 
-static hl_server *server; /* opened once; it goes with the process */
+static hl_model     *model; /* opened once, all of them */
+static hl_tokenizer *tokenizer;
+static hl_server    *server;
+
+static void close_all(void)
+{
+    hl_server_close(server);
+    hl_tokenizer_close(tokenizer);
+    hl_model_close(model);
+}
 
 static void open_once(void)
 {
-    static hl_model     *model;
-    static hl_tokenizer *tokenizer;
-    hl_server_options    options = { .port           = -1,
-                                     .token          = "t",
-                                     .n_slots        = 2,
-                                     .n_ctx          = N_CONTEXT,
-                                     .n_threads      = 1,
-                                     .model_name     = "m",
-                                     .max_body_bytes = 4096 };
+    hl_server_options options = { .port            = -1,
+                                  .token           = "t",
+                                  .n_slots         = 2,
+                                  .n_ctx           = N_CONTEXT,
+                                  .n_threads       = 1,
+                                  .model_name      = "m",
+                                  .max_body_bytes  = 4096,
+                                  .request_seconds = 0.5 };
 
     if (server != NULL)
         return;
     PROMISE(hl_model_open(&model, "tests/data/families/llama3") == HL_OK);
     PROMISE(hl_tokenizer_open(&tokenizer, "tests/data/tokenizers/small-bpe") == HL_OK);
     PROMISE(hl_server_open(&server, model, tokenizer, &options) == HL_OK);
+    atexit(close_all);
 }
 
 static int dial(void)
