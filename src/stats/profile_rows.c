@@ -422,16 +422,22 @@ static hl_status check_rows(const hl_profile *profile, const hl_layer_rows *rows
     return HL_OK;
 }
 
+/* As many threads as there is work for. */
+static int threads_for(const hl_profile *profile, const hl_layer_rows *rows)
+{
+    return hl_profile_threads(profile->flight,
+                              rows->n_batch * rows->n_rows * rows->n_heads * HL_N_QUANTITIES);
+}
+
 hl_status hl_profile_rows(hl_profile *profile, const hl_layer_rows *rows,
                           const hl_profile_mask *mask)
 {
-    hl_status status   = HL_OK;
-    int64_t   n_values = rows->n_batch * rows->n_rows * rows->n_heads * HL_N_QUANTITIES;
+    hl_status status = HL_OK;
 
     HL_TRY(check_rows(profile, rows));
     HL_TRY(hl_profile_plan(profile->flight, rows, mask));
     HL_TRY(open_buckets(profile, rows->n_batch));
-#pragma omp parallel for schedule(static) num_threads(hl_profile_threads(profile->flight, n_values))
+#pragma omp parallel for schedule(static) num_threads(threads_for(profile, rows))
     for (int64_t head = 0; head < rows->n_heads; head++) {
         for (int64_t sequence = 0; sequence < rows->n_batch; sequence++)
             add_head(profile, rows, sequence, head);

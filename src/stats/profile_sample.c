@@ -417,15 +417,30 @@ static int64_t find_samples(hl_sampled_row *out, const hl_profile_batch *batch,
     return n;
 }
 
+/* As many threads as there is work for, in whole rows of every head or of every pair. */
+static int threads_for_heads(const hl_profile_flight *flight, const hl_layer_rows *rows,
+                             int64_t n_samples)
+{
+    return hl_profile_threads(flight,
+                              n_samples * rows->n_heads * rows->n_keys * HL_N_PATTERN_METRICS);
+}
+
+static int threads_for_pairs(const hl_profile_flight *flight, const hl_layer_rows *rows,
+                             int64_t n_samples)
+{
+    int64_t n_pairs = rows->n_heads * (rows->n_heads - 1) / 2;
+
+    return hl_profile_threads(flight, n_samples * n_pairs * rows->n_keys / 4);
+}
+
 /* Every head by itself. */
 static void add_heads(hl_profile *profile, const hl_layer_rows *rows, const hl_sampled_row *samples,
                       int64_t n_samples)
 {
-    const hl_profile_flight *flight   = profile->flight;
-    int64_t                  n_heads  = rows->n_heads;
-    int64_t                  n_values = n_samples * n_heads * rows->n_keys * HL_N_PATTERN_METRICS;
+    const hl_profile_flight *flight  = profile->flight;
+    int64_t                  n_heads = rows->n_heads;
 
-#pragma omp parallel for schedule(static) num_threads(hl_profile_threads(flight, n_values))
+#pragma omp parallel for schedule(static) num_threads(threads_for_heads(flight, rows, n_samples))
     for (int64_t head = 0; head < n_heads; head++) {
         float *scratch = flight->row + hl_thread_index() * rows->n_keys;
 
@@ -438,12 +453,11 @@ static void add_heads(hl_profile *profile, const hl_layer_rows *rows, const hl_s
 static void add_pairs(hl_profile *profile, const hl_layer_rows *rows, const hl_sampled_row *samples,
                       int64_t n_samples)
 {
-    const hl_profile_flight *flight   = profile->flight;
-    const double            *totals   = flight->totals;
-    int64_t                  n_heads  = rows->n_heads;
-    int64_t                  n_values = n_samples * n_heads * (n_heads - 1) / 2 * rows->n_keys;
+    const hl_profile_flight *flight  = profile->flight;
+    const double            *totals  = flight->totals;
+    int64_t                  n_heads = rows->n_heads;
 
-#pragma omp parallel for schedule(static, 1) num_threads(hl_profile_threads(flight, n_values / 4))
+#pragma omp parallel for schedule(static, 1) num_threads(threads_for_pairs(flight, rows, n_samples))
     for (int64_t head = 0; head < n_heads; head++) {
         for (int64_t i = 0; i < n_samples; i++)
             add_distances(profile, &samples[i], totals + i * n_heads, head);
