@@ -238,20 +238,31 @@ static bool has_byte_pieces(const hl_vocab *vocab)
     return false;
 }
 
+/* [words] -> marks; NULL if that is not how it splits. */
+static const hl_split_step *marks_of(const hl_pretokenizer *then)
+{
+    if (then->n_steps < 1 || then->n_steps > 2)
+        return NULL;
+    const hl_split_step *marks = &then->steps[then->n_steps - 1];
+    if (then->n_steps == 2 && !is_class(&then->steps[0], HL_CHAR_WHITESPACE, HL_SPLIT_REMOVED))
+        return NULL;
+    if (marks->kind != HL_SPLIT_METASPACE || !marks->split || marks->prepend == HL_PREPEND_FIRST ||
+        !hl_bytes_equal(marks->literal, MARK))
+        return NULL;
+    return marks;
+}
+
 static hl_status describe_t5(hl_vocab_export *vocab)
 {
     const hl_pretokenizer *then  = &vocab->from->pretokenizer;
-    size_t                 words = then->n_steps == 2;
-    const hl_split_step   *marks = &then->steps[words];
+    const hl_split_step   *marks = marks_of(then);
+    bool                   words = then->n_steps == 2;
 
     vocab->source.model               = "t5";
-    vocab->source.remove_extra_spaces = (int)words;
+    vocab->source.remove_extra_spaces = words;
     if (has_byte_pieces(&vocab->from->vocab))
         return no_place("a Unigram model that falls back on bytes");
-    if (then->n_steps < 1 || then->n_steps > 2 ||
-        (words && !is_class(&then->steps[0], HL_CHAR_WHITESPACE, HL_SPLIT_REMOVED)) ||
-        marks->kind != HL_SPLIT_METASPACE || !marks->split || marks->prepend == HL_PREPEND_FIRST ||
-        !hl_bytes_equal(marks->literal, MARK))
+    if (marks == NULL)
         return no_place("one of the steps that split words");
     vocab->source.add_space_prefix = marks->prepend == HL_PREPEND_ALWAYS;
     if (vocab->source.add_space_prefix && !words)
