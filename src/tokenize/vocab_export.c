@@ -341,22 +341,26 @@ static void cut_bytes(hl_bytes *out, const char *bytes, size_t begin, const size
 /* All texts go into one buffer, and are cut out of it once it has stopped growing. */
 static hl_status list_texts(hl_vocab_export *vocab, const hl_bpe_merge *merges)
 {
-    hl_status        status = HL_OK;
-    hl_vocab_source *source = &vocab->source;
-    size_t           total  = source->n_tokens + source->n_merges;
-    size_t          *ends   = NULL;
+    hl_status        status   = HL_OK;
+    hl_vocab_source *source   = &vocab->source;
+    const size_t     n_tokens = source->n_tokens;
+    const size_t     n_merges = merges != NULL ? source->n_merges : 0;
+    size_t          *ends     = NULL;
 
-    HL_TRY(HL_ALLOC(&ends, total));
-    HL_TRY(HL_ALLOC(&vocab->tokens, source->n_tokens));
-    HL_TRY(HL_ALLOC(&vocab->merges, source->n_merges));
-    for (size_t i = 0; i < total; i++) {
-        HL_TRY(i < source->n_tokens ? append_piece(vocab, i)
-                                    : append_merge(vocab, &merges[i - source->n_tokens]));
+    HL_TRY(HL_ALLOC(&ends, n_tokens + n_merges));
+    HL_TRY(HL_ALLOC(&vocab->tokens, n_tokens));
+    HL_TRY(HL_ALLOC(&vocab->merges, n_merges));
+    for (size_t i = 0; i < n_tokens; i++) {
+        HL_TRY(append_piece(vocab, i));
         ends[i] = vocab->bytes.n_bytes;
     }
-    size_t middle = source->n_tokens > 0 ? ends[source->n_tokens - 1] : 0;
-    cut_bytes(vocab->tokens, vocab->bytes.data, 0, ends, source->n_tokens);
-    cut_bytes(vocab->merges, vocab->bytes.data, middle, ends + source->n_tokens, source->n_merges);
+    size_t middle = vocab->bytes.n_bytes;
+    for (size_t i = 0; i < n_merges; i++) {
+        HL_TRY(append_merge(vocab, &merges[i]));
+        ends[n_tokens + i] = vocab->bytes.n_bytes;
+    }
+    cut_bytes(vocab->tokens, vocab->bytes.data, 0, ends, n_tokens);
+    cut_bytes(vocab->merges, vocab->bytes.data, middle, ends + n_tokens, n_merges);
     source->tokens = vocab->tokens;
     source->merges = vocab->merges;
 
