@@ -429,7 +429,7 @@ verify-neon: ## ARM64_ROOT=dir: the golden cases on NEON, the whole program unde
 
 # ---------------------------------------------------------------- fuzzing, lint
 
-.PHONY: fuzz fuzz-programs lint tidy format
+.PHONY: fuzz fuzz-programs fuzz-coverage replay-programs lint tidy format
 fuzz: ## fuzz every parser for FUZZ_SECONDS (60) each, with clang's libFuzzer
 	@tools/deps fuzz
 	@+$(SUBMAKE) fuzz-programs CC=clang BUILD=build/fuzz CFLAGS='-O1 -g' \
@@ -437,6 +437,14 @@ fuzz: ## fuzz every parser for FUZZ_SECONDS (60) each, with clang's libFuzzer
 	@BUILD=build/fuzz tools/fuzz $(FUZZ_SECONDS) $(FUZZ_SOURCES:fuzz/fuzz_%.c=%)
 
 fuzz-programs: $(FUZZ_SOURCES:fuzz/%.c=$(BUILD)/fuzz/%)
+
+fuzz-coverage: ## which lines of each parser its stored corpus reaches; at least 90% of all
+	@tools/deps fuzz
+	@+$(SUBMAKE) replay-programs CC=clang BUILD=build/fuzz-coverage \
+	    CFLAGS='-O1 -g -fprofile-instr-generate -fcoverage-mapping'
+	@BUILD=build/fuzz-coverage tools/fuzz_coverage
+
+replay-programs: $(FUZZ_SOURCES:fuzz/fuzz_%.c=$(BUILD)/tests/replay_%)
 
 C_FILES := $(sort $(HEADERS) $(SOURCES) $(wildcard src/*/*.c cli/*.[ch] tests/*.[ch] tests/*/*.[ch] \
              fuzz/*.[ch] bench/*.[ch] examples/*.[ch] web/test/*.c))

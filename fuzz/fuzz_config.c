@@ -4,20 +4,11 @@
  * within limits, heads that divide, windows and rotary pairs that fit, shapes of
  * all roles positive. */
 #include <math.h>
-#include <stdint.h>
-#include <stdlib.h>
 
+#include "fuzz.h"
 #include "model/config.h"
 #include "model/roles.h"
 #include "model/rope.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes);
-
-#define PROMISE(condition)                                                                         \
-    do {                                                                                           \
-        if (!(condition))                                                                          \
-            abort();                                                                               \
-    } while (0)
 
 static void check_layer(const hl_config *config, int64_t index)
 {
@@ -69,10 +60,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes)
 {
     hl_config *config = NULL;
 
-    if (hl_config_parse(&config, (const char *)bytes, n_bytes, "fuzz") != HL_OK) {
-        PROMISE(config == NULL && hl_error_message()[0] != '\0');
-        return 0;
-    }
+    if (hl_config_parse(&config, (const char *)bytes, n_bytes, "fuzz") != HL_OK)
+        return refused(config);
     check_config(config);
     (void)hl_config_parse_generation(config, (const char *)bytes, n_bytes, "fuzz");
     PROMISE(config->generation.n_eos_ids <= HL_MAX_EOS_TOKENS);

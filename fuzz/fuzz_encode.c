@@ -2,19 +2,9 @@
  *
  * All of them accept it.  Spans are in order and inside the text; the byte-level
  * tokenizer gives the text back, whatever it is. */
-#include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "headlight.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes);
-
-#define PROMISE(condition)                                                                         \
-    do {                                                                                           \
-        if (!(condition))                                                                          \
-            abort();                                                                               \
-    } while (0)
+#include "fuzz.h"
 
 enum { BYTE_LEVEL, N_TOKENIZERS = 3 };
 

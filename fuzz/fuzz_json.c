@@ -2,19 +2,10 @@
  *
  * They are refused with a message, or they parse into a value that, written out
  * and parsed again, is the same value. */
-#include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/json.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes);
-
-#define PROMISE(condition)                                                                         \
-    do {                                                                                           \
-        if (!(condition))                                                                          \
-            abort();                                                                               \
-    } while (0)
+#include "fuzz.h"
 
 /* Getters never crash, whatever the value is. */
 static void read_keys(const json_t *value)
@@ -31,15 +22,23 @@ static void read_keys(const json_t *value)
     PROMISE(string != NULL);
 }
 
+/* Any bytes at all become a string of JSON. */
+static void read_text(const char *bytes, size_t n_bytes)
+{
+    json_t *text = hl_json_text(bytes, n_bytes);
+
+    PROMISE(json_is_string(text) && json_string_length(text) >= n_bytes);
+    json_decref(text);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes)
 {
     json_t *value = NULL;
     json_t *again = NULL;
 
-    if (hl_json_parse(&value, (const char *)bytes, n_bytes, "fuzz") != HL_OK) {
-        PROMISE(value == NULL && hl_error_message()[0] != '\0');
-        return 0;
-    }
+    read_text((const char *)bytes, n_bytes);
+    if (hl_json_parse(&value, (const char *)bytes, n_bytes, "fuzz") != HL_OK)
+        return refused(value);
     read_keys(value);
     char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
     PROMISE(text != NULL);

@@ -1,31 +1,25 @@
 /* fuzz_labels.c - any bytes at all, as labels for a trace.
  *
- * They are accepted or refused with a message.  What is accepted are ranges. */
-#include <stdint.h>
-#include <stdlib.h>
-
+ * They are accepted or refused with a message, from memory and from a file.  What is accepted are
+ * ranges. */
 #include "analysis/labels.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes);
-
-#define PROMISE(condition)                                                                         \
-    do {                                                                                           \
-        if (!(condition))                                                                          \
-            abort();                                                                               \
-    } while (0)
+#include "fuzz_file.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes)
 {
     hl_labels *labels = NULL;
+    hl_labels *loaded = NULL;
+    hl_status  status = hl_labels_load(&loaded, fuzz_file("labels", bytes, n_bytes));
 
-    if (hl_labels_parse(&labels, (const char *)bytes, n_bytes, "fuzz") != HL_OK) {
-        PROMISE(labels == NULL && hl_error_message()[0] != '\0');
-        return 0;
-    }
+    PROMISE(status == hl_labels_parse(&labels, (const char *)bytes, n_bytes, "fuzz"));
+    if (status != HL_OK)
+        return refused(labels);
     for (int64_t i = 0; i < hl_labels_count(labels); i++) {
         const hl_label *label = &labels->items[i];
         PROMISE(label->line > 0 && label->first >= 0 && label->first < label->end);
     }
+    PROMISE(hl_labels_count(loaded) == hl_labels_count(labels));
+    hl_labels_free(loaded);
     hl_labels_free(labels);
     return 0;
 }

@@ -3,18 +3,8 @@
  * They are accepted or refused with a message.  Tensors of what is accepted lie
  * inside the file, one behind the other, and are found by their names; pieces lie
  * inside the file. */
-#include <stdint.h>
-#include <stdlib.h>
-
 #include "formats/llama2c.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes);
-
-#define PROMISE(condition)                                                                         \
-    do {                                                                                           \
-        if (!(condition))                                                                          \
-            abort();                                                                               \
-    } while (0)
+#include "fuzz.h"
 
 static void read_checkpoint(const uint8_t *bytes, size_t n_bytes)
 {
@@ -22,7 +12,7 @@ static void read_checkpoint(const uint8_t *bytes, size_t n_bytes)
     bool        recognised = hl_llama2c_recognise(bytes, n_bytes);
 
     if (hl_llama2c_parse(&file, bytes, n_bytes, "fuzz") != HL_OK) {
-        PROMISE(file == NULL && hl_error_message()[0] != '\0');
+        refused(file);
         return;
     }
     PROMISE(recognised);
@@ -47,7 +37,7 @@ static void read_tokenizer(const uint8_t *bytes, size_t n_bytes)
     volatile char         sink      = 0;
 
     if (hl_llama2c_tokenizer_parse(&tokenizer, bytes, n_bytes, "fuzz") != HL_OK) {
-        PROMISE(tokenizer == NULL && hl_error_message()[0] != '\0');
+        refused(tokenizer);
         return;
     }
     for (size_t i = 0; i < hl_llama2c_tokenizer_count(tokenizer); i++) {

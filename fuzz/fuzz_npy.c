@@ -2,28 +2,16 @@
  *
  * They are accepted or refused with a message.  What is accepted must lie inside the file,
  * end with it, and have the size that its dtype and shape ask for. */
-#include <stdint.h>
-#include <stdlib.h>
-
 #include "formats/npy.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes);
-
-#define PROMISE(condition)                                                                         \
-    do {                                                                                           \
-        if (!(condition))                                                                          \
-            abort();                                                                               \
-    } while (0)
+#include "fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes)
 {
     hl_npy *file   = NULL;
     size_t  needed = 0;
 
-    if (hl_npy_parse(&file, bytes, n_bytes, "fuzz") != HL_OK) {
-        PROMISE(file == NULL && hl_error_message()[0] != '\0');
-        return 0;
-    }
+    if (hl_npy_parse(&file, bytes, n_bytes, "fuzz") != HL_OK)
+        return refused(file);
     const hl_tensor *tensor = hl_npy_tensor(file);
     const uint8_t   *data   = tensor->data;
     PROMISE(hl_npy_is(bytes, n_bytes));

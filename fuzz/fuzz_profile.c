@@ -1,19 +1,9 @@
 /* fuzz_profile.c - any bytes at all, as a profile.
  *
  * They are accepted or refused with a message.  What is accepted answers every question
- * and merges with itself read again, which doubles its counts. */
-#include <stdint.h>
-#include <stdlib.h>
-
+ * and merges with itself read from a file, which doubles its counts. */
+#include "fuzz_file.h"
 #include "stats/profile.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes);
-
-#define PROMISE(condition)                                                                         \
-    do {                                                                                           \
-        if (!(condition))                                                                          \
-            abort();                                                                               \
-    } while (0)
 
 static void ask_head(const hl_profile *profile, int64_t layer, int64_t head)
 {
@@ -54,11 +44,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes)
 {
     hl_profile *profile = NULL;
     hl_profile *twin    = NULL;
+    char       *state   = NULL;
 
-    if (hl_profile_parse(&profile, bytes, n_bytes, "fuzz") != HL_OK) {
-        PROMISE(profile == NULL && hl_error_message()[0] != '\0');
-        return 0;
-    }
+    if (hl_profile_parse(&profile, bytes, n_bytes, "fuzz") != HL_OK)
+        return refused(profile);
     int64_t n_layers = hl_profile_n_layers(profile);
     for (int64_t i = 0; i < n_layers * hl_profile_n_heads(profile); i++)
         ask_head(profile, i % n_layers, i / n_layers);
@@ -66,9 +55,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes)
     (void)hl_profile_nll(profile);
 
     int64_t n_tokens = hl_profile_n_tokens(profile);
-    PROMISE(hl_profile_parse(&twin, bytes, n_bytes, "fuzz") == HL_OK);
+    if (hl_profile_load_state(&twin, &state, fuzz_file("profile", bytes, n_bytes)) != HL_OK) {
+        refused(twin); /* a state of the first format */
+        PROMISE(hl_profile_load(&twin, fuzz_file("profile", bytes, n_bytes)) == HL_OK);
+    }
     if (hl_profile_merge(profile, twin) == HL_OK)
         PROMISE(hl_profile_n_tokens(profile) == 2 * n_tokens);
+    hl_free(state);
     hl_profile_free(profile);
     hl_profile_free(twin);
     return 0;

@@ -3,20 +3,10 @@
  * They are accepted or refused with a message.  An accepted record is a text whose spans
  * lie inside it, on whole characters, or a chat whose messages have a role and a content;
  * accepted ids are all below the limit. */
-#include <stdint.h>
-#include <stdlib.h>
-
 #include "base/utf8.h"
+#include "fuzz.h"
 #include "measure/corpus_ids.h"
 #include "measure/corpus_record.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes);
-
-#define PROMISE(condition)                                                                         \
-    do {                                                                                           \
-        if (!(condition))                                                                          \
-            abort();                                                                               \
-    } while (0)
 
 enum { N_VOCAB = 1000 };
 
@@ -30,7 +20,7 @@ static void check_record(hl_bytes line, const char *field)
     hl_record record;
 
     if (hl_record_parse(&record, line, field, "fuzz") != HL_OK) {
-        PROMISE(record.value == NULL && hl_error_message()[0] != '\0');
+        refused(record.value);
         return;
     }
     for (size_t i = 0; i < record.n_spans; i++) {

@@ -3,18 +3,8 @@
  * They are accepted or refused with a message.  What is accepted must keep the
  * reader's promises: tensors lie inside the file, in order and side by side, have
  * the size that dtype and shape ask for, and are found by their names. */
-#include <stdint.h>
-#include <stdlib.h>
-
 #include "formats/safetensors.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes);
-
-#define PROMISE(condition)                                                                         \
-    do {                                                                                           \
-        if (!(condition))                                                                          \
-            abort();                                                                               \
-    } while (0)
+#include "fuzz.h"
 
 static void check_tensor(const hl_tensor *tensor, const uint8_t *end)
 {
@@ -34,10 +24,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes)
 {
     hl_safetensors *file = NULL;
 
-    if (hl_safetensors_parse(&file, bytes, n_bytes, "fuzz") != HL_OK) {
-        PROMISE(file == NULL && hl_error_message()[0] != '\0');
-        return 0;
-    }
+    if (hl_safetensors_parse(&file, bytes, n_bytes, "fuzz") != HL_OK)
+        return refused(file);
     const uint8_t *next = NULL;
     for (size_t i = 0; i < hl_safetensors_count(file); i++) {
         const hl_tensor *tensor = hl_safetensors_at(file, i);

@@ -3,22 +3,13 @@
  * A body is refused with a message and a status, or its options are in their ranges and its token
  * ids are the model's.  Foreign names never become allowed. */
 #define _GNU_SOURCE /* strcasestr */
-#include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
+#include "fuzz.h"
 #include "serve/prompts.h"
 #include "serve/security.h"
 #include "serve/wire.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes);
-
-#define PROMISE(condition)                                                                         \
-    do {                                                                                           \
-        if (!(condition))                                                                          \
-            abort();                                                                               \
-    } while (0)
 
 static void read_ids(const json_t *prompt, const hl_model *model)
 {
@@ -69,10 +60,12 @@ static void read_body(const json_t *root, bool is_chat, const hl_model *model)
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes)
 {
-    static hl_model    *model; /* opened once */
-    const hl_host_rules rules = { .bound = "127.0.0.1" };
-    json_t             *root  = NULL;
-    char               *text  = malloc(n_bytes + 1);
+    static hl_model         *model; /* opened once */
+    static const char *const names[] = { "lamp.example" };
+    const hl_host_rules      rules   = { .bound = "127.0.0.1", .names = names, .n_names = 1 };
+    const hl_host_rules      any     = { .bound = "0.0.0.0", .any_address = true };
+    json_t                  *root    = NULL;
+    char                    *text    = malloc(n_bytes + 1);
 
     PROMISE(text != NULL);
     if (model == NULL)
@@ -81,7 +74,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes)
     text[n_bytes] = '\0';
     if (hl_host_is_allowed(&rules, text))
         PROMISE(strncasecmp(text, "localhost", 9) == 0 || strncmp(text, "127.", 4) == 0 ||
-                text[0] == '[');
+                text[0] == '[' || strncasecmp(text, names[0], strlen(names[0])) == 0);
+    (void)hl_host_is_allowed(&any, text);
+    (void)hl_address_is_loopback(text);
     PROMISE(!hl_origin_is_allowed(text, "localhost:7700") ||
             strcasestr(text, "localhost:7700") != NULL);
     PROMISE(!hl_token_is_right(text, "a token that nobody can guess") || n_bytes > 30);

@@ -1,27 +1,15 @@
 /* fuzz_trace_lines.c - any bytes at all, as a trace in lines of JSON.
  *
  * They are accepted or refused with a message.  What is accepted answers every question. */
-#include <stdint.h>
-#include <stdlib.h>
-
+#include "fuzz.h"
 #include "stats/trace.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes);
-
-#define PROMISE(condition)                                                                         \
-    do {                                                                                           \
-        if (!(condition))                                                                          \
-            abort();                                                                               \
-    } while (0)
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes)
 {
     hl_trace *trace = NULL;
 
-    if (hl_trace_parse_lines(&trace, (const char *)bytes, n_bytes, "fuzz") != HL_OK) {
-        PROMISE(trace == NULL && hl_error_message()[0] != '\0');
-        return 0;
-    }
+    if (hl_trace_parse_lines(&trace, (const char *)bytes, n_bytes, "fuzz") != HL_OK)
+        return refused(trace);
     for (int64_t i = 0; i < hl_trace_n_tokens(trace); i++) {
         PROMISE(hl_trace_describe(trace, i).kind < HL_N_KINDS);
         (void)hl_trace_token(trace, i);

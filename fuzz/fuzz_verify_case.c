@@ -4,12 +4,8 @@
  * forward, on every back end.  Shapes, strides, lengths and numbers are whatever
  * the file says, NaN and infinities among them: nothing may be read or written
  * outside its place, and no call may hang. */
-#include <stdint.h>
-#include <stdlib.h>
-
+#include "fuzz.h"
 #include "measure/verify_case.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes);
 
 /* Enough for all paths of the kernels, little enough for many runs a second. */
 enum { MAX_PRODUCTS = 1 << 16 };
@@ -35,8 +31,7 @@ static void run(const hl_attention *problem)
         if (hl_attention_forward(&result, problem) != HL_OK)
             break;
         for (size_t i = 0; i < n_rows; i++)
-            if (argmax[i] < -1 || argmax[i] >= problem->n_keys)
-                abort();
+            PROMISE(argmax[i] >= -1 && argmax[i] < problem->n_keys);
     }
     free(argmax);
     free(entropy);
@@ -47,11 +42,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes)
 {
     hl_verify_case *golden = NULL;
 
-    if (hl_verify_case_parse(&golden, bytes, n_bytes, "fuzz") != HL_OK) {
-        if (golden != NULL || hl_error_message()[0] == '\0')
-            abort();
-        return 0;
-    }
+    if (hl_verify_case_parse(&golden, bytes, n_bytes, "fuzz") != HL_OK)
+        return refused(golden);
     hl_attention problem = golden->problem;
     problem.n_threads    = 1;
     if (is_small(&problem))

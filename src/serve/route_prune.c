@@ -173,22 +173,21 @@ static json_t *order_json(const hl_ranking *ranking)
     json_t *list = json_array();
 
     for (int64_t i = 0; i < ranking->n_heads; i++)
-        json_array_append_new(list,
-                              json_pack("{s:o, s:o}", "head",
-                                        name_of(ranking->heads[i].layer, ranking->heads[i].head),
-                                        "score", hl_wire_number(ranking->heads[i].score)));
+        hl_json_add(&list, json_pack("{s:o, s:o}", "head",
+                                     name_of(ranking->heads[i].layer, ranking->heads[i].head),
+                                     "score", hl_wire_number(ranking->heads[i].score)));
     return list;
 }
 
-static hl_status add_choice(json_t *list, const hl_ranking *ranking, double ratio)
+static hl_status add_choice(json_t **list, const hl_ranking *ranking, double ratio)
 {
     hl_head_list *chosen = NULL;
     hl_status     status = hl_ranking_choose(&chosen, ranking, &(hl_choice){ .ratio = ratio });
     json_t       *off    = json_array();
 
     for (int64_t i = 0; status == HL_OK && i < chosen->n_heads; i++)
-        json_array_append_new(off, name_of(chosen->heads[i].layer, chosen->heads[i].head));
-    json_array_append_new(list, json_pack("{s:f, s:o}", "ratio", ratio, "off", off));
+        hl_json_add(&off, name_of(chosen->heads[i].layer, chosen->heads[i].head));
+    hl_json_add(list, json_pack("{s:f, s:o}", "ratio", ratio, "off", off));
     hl_head_list_free(chosen);
     return status;
 }
@@ -200,7 +199,7 @@ static hl_status rank_json(json_t **out, const evidence *seen, const rank_reques
     json_t   *choices = json_array();
 
     for (int64_t i = 0; i < request->n_ratios; i++)
-        HL_TRY(add_choice(choices, ranking, request->ratios[i]));
+        HL_TRY(add_choice(&choices, ranking, request->ratios[i]));
     *out = json_pack("{s:s, s:s, s:b, s:I, s:o, s:O}", "object", "headlight.ranking", "ranker",
                      hl_ranker_name((size_t)ranking->ranker), "highest_first",
                      ranking->highest_first, "tokens", (json_int_t)seen->n_tokens, "heads",
@@ -324,10 +323,9 @@ static json_t *evaluation_json(const hl_evaluation *found)
     for (int64_t i = 0; i < found->n_settings; i++) {
         hl_scores scores = hl_evaluation_total(found, i);
 
-        json_array_append_new(list,
-                              json_pack("{s:o, s:o, s:o}", "nll", hl_wire_number(scores.nll / n),
-                                        "agreement", hl_wire_number((double)scores.n_same / n),
-                                        "kl", hl_wire_number(scores.kl / n)));
+        hl_json_add(&list, json_pack("{s:o, s:o, s:o}", "nll", hl_wire_number(scores.nll / n),
+                                     "agreement", hl_wire_number((double)scores.n_same / n), "kl",
+                                     hl_wire_number(scores.kl / n)));
     }
     return json_pack("{s:s, s:I, s:I, s:o, s:o}", "object", "headlight.evaluation", "tokens",
                      (json_int_t)found->n_scored, "context", (json_int_t)found->context, "nll",

@@ -238,20 +238,31 @@ static bool has_byte_pieces(const hl_vocab *vocab)
     return false;
 }
 
+/* [words] -> marks; NULL if that is not how it splits. */
+static const hl_split_step *marks_of(const hl_pretokenizer *then)
+{
+    if (then->n_steps < 1 || then->n_steps > 2)
+        return NULL;
+    const hl_split_step *marks = &then->steps[then->n_steps - 1];
+    if (then->n_steps == 2 && !is_class(&then->steps[0], HL_CHAR_WHITESPACE, HL_SPLIT_REMOVED))
+        return NULL;
+    if (marks->kind != HL_SPLIT_METASPACE || !marks->split || marks->prepend == HL_PREPEND_FIRST ||
+        !hl_bytes_equal(marks->literal, MARK))
+        return NULL;
+    return marks;
+}
+
 static hl_status describe_t5(hl_vocab_export *vocab)
 {
     const hl_pretokenizer *then  = &vocab->from->pretokenizer;
-    size_t                 words = then->n_steps == 2;
-    const hl_split_step   *marks = &then->steps[words];
+    const hl_split_step   *marks = marks_of(then);
+    bool                   words = then->n_steps == 2;
 
     vocab->source.model               = "t5";
-    vocab->source.remove_extra_spaces = (int)words;
+    vocab->source.remove_extra_spaces = words;
     if (has_byte_pieces(&vocab->from->vocab))
         return no_place("a Unigram model that falls back on bytes");
-    if (then->n_steps < 1 || then->n_steps > 2 ||
-        (words && !is_class(&then->steps[0], HL_CHAR_WHITESPACE, HL_SPLIT_REMOVED)) ||
-        marks->kind != HL_SPLIT_METASPACE || !marks->split || marks->prepend == HL_PREPEND_FIRST ||
-        !hl_bytes_equal(marks->literal, MARK))
+    if (marks == NULL)
         return no_place("one of the steps that split words");
     vocab->source.add_space_prefix = marks->prepend == HL_PREPEND_ALWAYS;
     if (vocab->source.add_space_prefix && !words)
@@ -330,22 +341,26 @@ static void cut_bytes(hl_bytes *out, const char *bytes, size_t begin, const size
 /* All texts go into one buffer, and are cut out of it once it has stopped growing. */
 static hl_status list_texts(hl_vocab_export *vocab, const hl_bpe_merge *merges)
 {
-    hl_status        status = HL_OK;
-    hl_vocab_source *source = &vocab->source;
-    size_t           total  = source->n_tokens + source->n_merges;
-    size_t          *ends   = NULL;
+    hl_status        status   = HL_OK;
+    hl_vocab_source *source   = &vocab->source;
+    const size_t     n_tokens = source->n_tokens;
+    const size_t     n_merges = merges != NULL ? source->n_merges : 0;
+    size_t          *ends     = NULL;
 
-    HL_TRY(HL_ALLOC(&ends, total));
-    HL_TRY(HL_ALLOC(&vocab->tokens, source->n_tokens));
-    HL_TRY(HL_ALLOC(&vocab->merges, source->n_merges));
-    for (size_t i = 0; i < total; i++) {
-        HL_TRY(i < source->n_tokens ? append_piece(vocab, i)
-                                    : append_merge(vocab, &merges[i - source->n_tokens]));
+    HL_TRY(HL_ALLOC(&ends, n_tokens + n_merges));
+    HL_TRY(HL_ALLOC(&vocab->tokens, n_tokens));
+    HL_TRY(HL_ALLOC(&vocab->merges, n_merges));
+    for (size_t i = 0; i < n_tokens; i++) {
+        HL_TRY(append_piece(vocab, i));
         ends[i] = vocab->bytes.n_bytes;
     }
-    size_t middle = source->n_tokens > 0 ? ends[source->n_tokens - 1] : 0;
-    cut_bytes(vocab->tokens, vocab->bytes.data, 0, ends, source->n_tokens);
-    cut_bytes(vocab->merges, vocab->bytes.data, middle, ends + source->n_tokens, source->n_merges);
+    size_t middle = vocab->bytes.n_bytes;
+    for (size_t i = 0; i < n_merges; i++) {
+        HL_TRY(append_merge(vocab, &merges[i]));
+        ends[n_tokens + i] = vocab->bytes.n_bytes;
+    }
+    cut_bytes(vocab->tokens, vocab->bytes.data, 0, ends, n_tokens);
+    cut_bytes(vocab->merges, vocab->bytes.data, middle, ends + n_tokens, n_merges);
     source->tokens = vocab->tokens;
     source->merges = vocab->merges;
 

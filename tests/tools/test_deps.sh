@@ -106,6 +106,7 @@ check "unknown options are refused" fails deps '' 0 --nonsense
 
 # A path with the tools that the script needs, but no apt.
 without_apt() {
+    local name
     mkdir -p "$scratch/plain"
     for name in sh sort printf echo; do
         ln -sf "$(command -v "$name" || echo "/bin/$name")" "$scratch/plain/$name"
