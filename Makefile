@@ -528,8 +528,9 @@ deb: ## Debian packages in $(BUILD)/deb; headlight-cuda too, where nvcc is
 	@tools/deps deb
 	@tools/deb $(VERSION) $(BUILD) $(if $(NVCC),,nocuda)
 
-sbom: ## doc/sbom.spdx.json again, from packaging/dependencies.tsv and web/package-lock.json
-	@tools/sbom > doc/sbom.spdx.json.new && mv doc/sbom.spdx.json.new doc/sbom.spdx.json
+sbom: ## the list of dependencies again: doc/dependencies.md, and as SPDX doc/sbom.spdx.json
+	@tools/sbom > $(BUILD)/sbom && mv $(BUILD)/sbom doc/sbom.spdx.json
+	@tools/sbom --table > $(BUILD)/sbom && mv $(BUILD)/sbom doc/dependencies.md
 
 check-dist: ## the tarball: unpacked, built, installed and pip-installed, without git and network
 	@tools/run_tests --logs $(BUILD)/tests/logs $(TALLY) tests/ship/dist.sh
