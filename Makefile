@@ -309,7 +309,7 @@ SCRIPTS   := $(if $(TESTS)$(KERNELS_ONLY),,$(wildcard tests/cli/*.sh))
 # TOOL_TESTS test the tree and the tools, not the build; EXTRA_TESTS are a caller's.
 TOOL_TESTS := $(if $(TESTS)$(KERNELS_ONLY),,tools/check_layers tools/check_headers tools/check_format \
               tools/check_cppcheck $(wildcard tests/tools/*.sh))
-RUN_TESTS  = BUILD='$(BUILD)' CC='$(CC)' CXX='$(CXX)' HEADLIGHT='$(PROGRAM)' \
+RUN_TESTS  = BUILD='$(BUILD)' CC='$(CC)' CXX='$(CXX)' HEADLIGHT='$(PROGRAM)' DOCUMENTS='$(DOCUMENTS)' \
              tools/run_tests --logs $(BUILD)/tests/logs $(TALLY)
 
 .PHONY: check check-programs run-tests
@@ -323,6 +323,13 @@ check-programs: $(RUNNERS) $(if $(TESTS)$(KERNELS_ONLY),,$(EXAMPLE_SOURCES:%.c=$
 # The tests alone, without set-up and tools: what the instrumented builds run.
 run-tests: check-programs $(if $(KERNELS_ONLY),,all)
 	@$(RUN_TESTS) $(EXTRA_TESTS) $(RUNNERS) $(SCRIPTS)
+
+DOCUMENTS := README.md CONTRIBUTING.md $(wildcard doc/*.md)
+.PHONY: check-docs
+check-docs: ## run the commands of the documents, and compare what they print with what is shown
+	@tools/deps check
+	@+$(SUBMAKE) all
+	@$(RUN_TESTS) tests/docs/run.sh
 
 # ------------------------------------------------------------------ the web page
 #
@@ -365,7 +372,7 @@ SLOW_FLAGS := CFLAGS='-O1 -g' WERROR=1
 LIBARCHER  := $(firstword $(wildcard /usr/lib/llvm-*/lib/libarcher.so))
 
 .PHONY: check-all check-asan-gcc check-asan-clang check-tsan check-neon
-check-all: ## check, then sanitizers (gcc, clang), thread sanitizer, web page, MPI, NEON in qemu, lint
+check-all: ## check, then sanitizers (gcc, clang), thread sanitizer, web page, MPI, NEON in qemu, documents, packages, lint
 	@tools/deps check-all
 	@rm -f $(BUILD)/tally
 	@+HEADLIGHT_KILLS=20 $(SUBMAKE) check TALLY='--tally $(BUILD)/tally'
@@ -375,6 +382,9 @@ check-all: ## check, then sanitizers (gcc, clang), thread sanitizer, web page, M
 	@+$(SUBMAKE) check-web TALLY='--tally $(BUILD)/tally'
 	@+$(SUBMAKE) check-mpi TALLY='--tally $(BUILD)/tally'
 	@+$(SUBMAKE) check-neon TALLY='--tally $(BUILD)/tally'
+	@+$(SUBMAKE) check-docs TALLY='--tally $(BUILD)/tally'
+	@+$(SUBMAKE) check-dist TALLY='--tally $(BUILD)/tally'
+	@+$(SUBMAKE) check-deb TALLY='--tally $(BUILD)/tally'
 	@+$(SUBMAKE) lint TALLY='--tally $(BUILD)/tally'
 	@tools/run_tests --total $(BUILD)/tally
 
@@ -520,7 +530,7 @@ uninstall: ## remove what install put there
 
 DIST := headlight-$(VERSION)
 
-.PHONY: dist deb sbom check-dist check-deb check-fresh
+.PHONY: dist deb sbom api check-dist check-deb check-fresh
 dist: ## $(BUILD)/headlight-VERSION.tar.xz: all of the source, builds without git and network
 	@tools/dist $(DIST) $(BUILD)
 
@@ -531,6 +541,9 @@ deb: ## Debian packages in $(BUILD)/deb; headlight-cuda too, where nvcc is
 sbom: ## the list of dependencies again: doc/dependencies.md, and as SPDX doc/sbom.spdx.json
 	@tools/sbom > $(BUILD)/sbom && mv $(BUILD)/sbom doc/sbom.spdx.json
 	@tools/sbom --table > $(BUILD)/sbom && mv $(BUILD)/sbom doc/dependencies.md
+
+api: ## doc/api.md again, from include/headlight.h
+	@tools/api_page > $(BUILD)/api && mv $(BUILD)/api doc/api.md
 
 check-dist: ## the tarball: unpacked, built, installed and pip-installed, without git and network
 	@tools/run_tests --logs $(BUILD)/tests/logs $(TALLY) tests/ship/dist.sh
