@@ -11,6 +11,7 @@ tree=$scratch/$name
 
 # A git that only says that it was asked, and no network but the machine itself.
 mkdir "$scratch/bin"
+# shellcheck disable=SC2016 # it is that git's $0
 printf '#!/bin/sh\necho "$0 $*" >>%s/git-asked\nexit 1\n' "$scratch" >"$scratch/bin/git"
 chmod +x "$scratch/bin/git"
 alone() { # command...
