@@ -112,6 +112,13 @@ one
 ```
 END
 check "a line too many is found" fails run_page
+write <<'END'
+```console
+$ false
+...
+```
+END
+check "a command that fails is found, whatever is left out" fails run_page
 
 # Targets that documents mention exist.
 targets() {
