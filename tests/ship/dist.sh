@@ -30,11 +30,11 @@ check "the program says the version" bash -c "'$tree/build/headlight' --version 
 check "its kernels agree with the stored cases" alone build/headlight verify --quiet tests/data/attention/full.safetensors
 check "make install" alone make install PREFIX=/usr DESTDIR="$scratch/root"
 check "the installed program runs" "$scratch/root/usr/bin/headlight" info "$scratch/root/usr/share/headlight/models/demo"
-if python3 -c 'import pip, numpy' 2>/dev/null; then
-    check "pip install ." alone python3 -m pip install --quiet --no-deps --no-index --no-input \
+if /usr/bin/python3 -c 'import pip, numpy' 2>/dev/null; then
+    check "pip install ." alone /usr/bin/python3 -m pip install --quiet --no-deps --no-index --no-input \
         --disable-pip-version-check --target "$scratch/python" .
     check "import headlight" env -C "$scratch" PYTHONPATH="$scratch/python" \
-        python3 -B -c "import headlight; assert headlight.version() == '$version'"
+        /usr/bin/python3 -B -c "import headlight; assert headlight.version() == '$version'"
 fi
 again() {
     mkdir "$scratch/again" && (cd "$tree" && PATH=$scratch/bin:$PATH tools/dist "$name" "$scratch/again") &&
