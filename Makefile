@@ -238,12 +238,17 @@ $(BUILD)/ladder: $(LADDER_SOURCES:%=$(BUILD)/obj/%.o)
 define link
 $(call say,LINK,$@)
 @mkdir -p $(@D)
-$(run)$(CC) -o $@ $(filter %.o,$^) $(LIBRARY) $(LINK_FLAGS) $(1) $(LIBS)
+$(run)$(CC) -o $@ $(filter %.o,$^) $(or $(2),$(LIBRARY)) $(LINK_FLAGS) $(1) $(LIBS)
 endef
 
-# The rpath is for dlopen: the GPU's library lies beside the program, or is installed.
-$(PROGRAM): $(call objects,$(CLI_SOURCES)) $(LIBRARY)
-	$(call link,-Wl$(comma)-rpath$(comma)'$$ORIGIN:$$ORIGIN/../lib')
+# For dlopen: the GPU's library lies beside the program, or is installed.  Distributions
+# set RPATH= and have it where the loader looks.
+RPATH ?= $$ORIGIN:$$ORIGIN/../lib
+# 1: the program opens libheadlight.so; else it has all of it in itself.
+SHARED_PROGRAM  ?=
+PROGRAM_LIBRARY := $(if $(filter 1 yes true,$(SHARED_PROGRAM)),$(SHARED),$(LIBRARY))
+$(PROGRAM): $(call objects,$(CLI_SOURCES)) $(PROGRAM_LIBRARY)
+	$(call link,$(if $(RPATH),-Wl$(comma)-rpath$(comma)'$(RPATH)'),$(PROGRAM_LIBRARY))
 
 $(BUILD)/examples/%: $(BUILD)/obj/examples/%.o $(LIBRARY)
 	$(call link)
@@ -280,7 +285,7 @@ demo: ## set up, build, check the kernels, and measure, show and draw the demo m
 	@tools/deps demo
 	@+$(SUBMAKE) all
 	$(PROGRAM) verify tests/data/attention/*.safetensors
-	$(PROGRAM) demo --as $(PROGRAM)
+	$(PROGRAM) demo -o demo --as $(PROGRAM)
 
 gallery: ## draw the figures of doc/gallery.md again, by the commands that stand in it
 	@+$(SUBMAKE) all
@@ -309,7 +314,7 @@ SCRIPTS   := $(if $(TESTS)$(KERNELS_ONLY),,$(wildcard tests/cli/*.sh))
 # TOOL_TESTS test the tree and the tools, not the build; EXTRA_TESTS are a caller's.
 TOOL_TESTS := $(if $(TESTS)$(KERNELS_ONLY),,tools/check_layers tools/check_headers tools/check_format \
               tools/check_cppcheck $(wildcard tests/tools/*.sh))
-RUN_TESTS  = BUILD='$(BUILD)' CC='$(CC)' CXX='$(CXX)' HEADLIGHT='$(PROGRAM)' \
+RUN_TESTS  = BUILD='$(BUILD)' CC='$(CC)' CXX='$(CXX)' HEADLIGHT='$(PROGRAM)' DOCUMENTS='$(DOCUMENTS)' \
              tools/run_tests --logs $(BUILD)/tests/logs $(TALLY)
 
 .PHONY: check check-programs run-tests
@@ -323,6 +328,13 @@ check-programs: $(RUNNERS) $(if $(TESTS)$(KERNELS_ONLY),,$(EXAMPLE_SOURCES:%.c=$
 # The tests alone, without set-up and tools: what the instrumented builds run.
 run-tests: check-programs $(if $(KERNELS_ONLY),,all)
 	@$(RUN_TESTS) $(EXTRA_TESTS) $(RUNNERS) $(SCRIPTS)
+
+DOCUMENTS := README.md CONTRIBUTING.md $(wildcard doc/*.md)
+.PHONY: check-docs
+check-docs: ## run the commands of the documents, and compare what they print with what is shown
+	@tools/deps check
+	@+$(SUBMAKE) all
+	@$(RUN_TESTS) tests/docs/run.sh
 
 # ------------------------------------------------------------------ the web page
 #
@@ -373,7 +385,7 @@ SLOW_FLAGS := CFLAGS='-O1 -g' WERROR=1
 LIBARCHER  := $(firstword $(wildcard /usr/lib/llvm-*/lib/libarcher.so))
 
 .PHONY: check-all check-asan-gcc check-asan-clang check-tsan check-neon
-check-all: ## check, then sanitizers (gcc, clang), faults, thread sanitizer, web page, MPI, NEON in qemu, lint
+check-all: ## check, then sanitizers (gcc, clang), faults, thread sanitizer, web page, MPI, NEON in qemu, documents, packages, lint
 	@tools/deps check-all
 	@rm -f $(BUILD)/tally
 	@+HEADLIGHT_KILLS=20 $(SUBMAKE) check TALLY='--tally $(BUILD)/tally'
@@ -384,6 +396,9 @@ check-all: ## check, then sanitizers (gcc, clang), faults, thread sanitizer, web
 	@+$(SUBMAKE) check-web TALLY='--tally $(BUILD)/tally'
 	@+$(SUBMAKE) check-mpi TALLY='--tally $(BUILD)/tally'
 	@+$(SUBMAKE) check-neon TALLY='--tally $(BUILD)/tally'
+	@+$(SUBMAKE) check-docs TALLY='--tally $(BUILD)/tally'
+	@+$(SUBMAKE) check-dist TALLY='--tally $(BUILD)/tally'
+	@+$(SUBMAKE) check-deb TALLY='--tally $(BUILD)/tally'
 	@+$(SUBMAKE) lint TALLY='--tally $(BUILD)/tally'
 	@tools/run_tests --total $(BUILD)/tally
 
@@ -467,44 +482,110 @@ format: ## rewrite all C files the way .clang-format says
 	clang-format -i $(C_FILES)
 
 # --------------------------------------------------------------------- install
+#
+# What is installed is a list of pairs, FROM:TO, for install and for uninstall.
+
+# Every command and option of the program: man pages and completions are made from it.
+OPTION_TABLE := $(BUILD)/options.tsv
+$(OPTION_TABLE): $(PROGRAM)
+	$(run)$(PROGRAM) help --table > $@
 
 MAN_SOURCES := $(wildcard doc/man/*.scd)
 MAN_PAGES   := $(MAN_SOURCES:doc/man/%.scd=$(BUILD)/man/%)
+COMPLETIONS := $(addprefix $(BUILD)/completion/,headlight.bash _headlight headlight.fish)
 
-.PHONY: man install uninstall
+.PHONY: man man-sources
 man: $(MAN_PAGES)
-$(BUILD)/man/%: doc/man/%.scd
+$(BUILD)/man/%.1: doc/man/%.1.scd $(OPTION_TABLE) tools/man_page
+	@mkdir -p $(@D)
+	$(run)tools/man_page $(OPTION_TABLE) $< > $@.scd && scdoc < $@.scd > $@ && rm $@.scd
+$(BUILD)/man/%.3: doc/man/%.3.scd
 	@mkdir -p $(@D)
 	$(run)scdoc < $< > $@
+
+man-sources: $(OPTION_TABLE) ## bring the options in doc/man to what the program has
+	@tools/man_page --update $(OPTION_TABLE) $(filter %.1.scd,$(MAN_SOURCES))
+
+$(COMPLETIONS) &: $(OPTION_TABLE) tools/completion
+	@mkdir -p $(@D)
+	$(run)tools/completion bash $(OPTION_TABLE) > $(BUILD)/completion/headlight.bash
+	$(run)tools/completion zsh  $(OPTION_TABLE) > $(BUILD)/completion/_headlight
+	$(run)tools/completion fish $(OPTION_TABLE) > $(BUILD)/completion/headlight.fish
 
 $(BUILD)/headlight.pc: headlight.pc.in $(BUILD)/flags Makefile
 	$(run)sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(LIBDIR)|' -e 's|@VERSION@|$(VERSION)|' $< > $@
 
 # Man pages are left out where scdoc is not installed.
 HAVE_SCDOC := $(shell command -v scdoc 2>/dev/null)
-INSTALL_TO := $(DESTDIR)$(PREFIX)
-LIB_TO     := $(DESTDIR)$(LIBDIR)
-MAN_TO     := $(DESTDIR)$(MANDIR)
+HAVE_CUDA  := $(filter 1 yes true,$(CUDA))
+MODELS     := $(filter-out %/expected.safetensors,$(wildcard models/*/*))
 
-install: all $(BUILD)/headlight.pc $(if $(HAVE_SCDOC),man) ## program, library, header, headlight.pc, man pages to PREFIX
-	install -d $(INSTALL_TO)/bin $(INSTALL_TO)/include/headlight $(LIB_TO)/pkgconfig $(MAN_TO)/man1 $(MAN_TO)/man3
-	$(if $(CLI_SOURCES),install -m 755 $(PROGRAM) $(INSTALL_TO)/bin/headlight)
-	install -m 644 include/headlight.h $(INSTALL_TO)/include/headlight.h
-	install -m 644 include/headlight/*.h $(INSTALL_TO)/include/headlight/
-	install -m 644 $(LIBRARY) $(LIB_TO)/libheadlight.a
-	install -m 755 $(SHARED) $(LIB_TO)/libheadlight.so.$(VERSION)
-	ln -sf libheadlight.so.$(VERSION) $(LIB_TO)/libheadlight.so.$(MAJOR)
-	ln -sf libheadlight.so.$(MAJOR) $(LIB_TO)/libheadlight.so
-	$(if $(filter 1 yes true,$(CUDA)),install -m 755 $(CUDA_LIBRARY) $(LIB_TO)/libheadlight_cuda.so)
-	install -m 644 $(BUILD)/headlight.pc $(LIB_TO)/pkgconfig/headlight.pc
-	$(if $(HAVE_SCDOC),$(foreach page,$(MAN_PAGES),install -m 644 $(page) $(MAN_TO)/man$(subst .,,$(suffix $(page)))/ &&) true)
+INSTALL := \
+    $(if $(CLI_SOURCES),$(PROGRAM):$(PREFIX)/bin/headlight) \
+    include/headlight.h:$(PREFIX)/include/headlight.h \
+    $(foreach part,$(wildcard include/headlight/*.h),$(part):$(PREFIX)/$(part)) \
+    $(LIBRARY):$(LIBDIR)/libheadlight.a \
+    $(SHARED):$(LIBDIR)/libheadlight.so.$(VERSION) \
+    $(if $(HAVE_CUDA),$(CUDA_LIBRARY):$(LIBDIR)/libheadlight_cuda.so) \
+    $(BUILD)/headlight.pc:$(LIBDIR)/pkgconfig/headlight.pc \
+    $(if $(HAVE_SCDOC),$(foreach page,$(MAN_PAGES),$(page):$(MANDIR)/man$(subst .,,$(suffix $(page)))/$(notdir $(page)))) \
+    $(BUILD)/completion/headlight.bash:$(PREFIX)/share/bash-completion/completions/headlight \
+    $(BUILD)/completion/_headlight:$(PREFIX)/share/zsh/site-functions/_headlight \
+    $(BUILD)/completion/headlight.fish:$(PREFIX)/share/fish/vendor_completions.d/headlight.fish \
+    $(foreach file,$(MODELS),$(file):$(PREFIX)/share/headlight/$(file))
+LINKS   := $(LIBDIR)/libheadlight.so.$(MAJOR) $(LIBDIR)/libheadlight.so
+from     = $(firstword $(subst :, ,$(1)))
+to       = $(DESTDIR)$(lastword $(subst :, ,$(1)))
 
+define install_one
+install -D -m $(if $(filter $(PROGRAM) %.so,$(call from,$(1))),755,644) $(call from,$(1)) $(call to,$(1))
+
+endef
+
+.PHONY: install uninstall
+install: all $(BUILD)/headlight.pc $(if $(HAVE_SCDOC),man) $(COMPLETIONS) ## everything to PREFIX, below DESTDIR
+	$(foreach pair,$(INSTALL),$(call install_one,$(pair)))
+	ln -sf libheadlight.so.$(VERSION) $(DESTDIR)$(LIBDIR)/libheadlight.so.$(MAJOR)
+	ln -sf libheadlight.so.$(MAJOR) $(DESTDIR)$(LIBDIR)/libheadlight.so
+
+# Whatever install puts there, with CUDA and without; folders that only it makes, if they are empty.
+OWN_FOLDERS := include/headlight share/headlight/models/demo share/headlight/models/demo-sparse \
+               share/headlight/models/text share/headlight/models share/headlight
 uninstall: ## remove what install put there
-	rm -rf $(INSTALL_TO)/include/headlight
-	rm -f $(INSTALL_TO)/bin/headlight $(INSTALL_TO)/include/headlight.h $(LIB_TO)/libheadlight.* \
-	    $(LIB_TO)/libheadlight_cuda.so \
-	    $(LIB_TO)/pkgconfig/headlight.pc
-	rm -f $(foreach page,$(MAN_PAGES),$(MAN_TO)/man$(subst .,,$(suffix $(page)))/$(notdir $(page)))
+	rm -f $(sort $(foreach pair,$(INSTALL),$(call to,$(pair))) $(LINKS:%=$(DESTDIR)%) \
+	    $(DESTDIR)$(LIBDIR)/libheadlight_cuda.so \
+	    $(foreach page,$(MAN_PAGES),$(DESTDIR)$(MANDIR)/man$(subst .,,$(suffix $(page)))/$(notdir $(page))))
+	@for folder in $(OWN_FOLDERS); do rmdir $(DESTDIR)$(PREFIX)/$$folder 2>/dev/null || true; done
+
+# -------------------------------------------------------------------- packages
+
+DIST := headlight-$(VERSION)
+
+.PHONY: dist deb sbom api check-dist check-deb check-fresh
+dist: ## $(BUILD)/headlight-VERSION.tar.xz: all of the source, builds without git and network
+	@tools/dist $(DIST) $(BUILD)
+
+deb: ## Debian packages in $(BUILD)/deb; headlight-cuda too, where nvcc is
+	@tools/deps deb
+	@tools/deb $(VERSION) $(BUILD) $(if $(NVCC),,nocuda)
+
+sbom: ## the list of dependencies again: doc/dependencies.md, and as SPDX doc/sbom.spdx.json
+	@tools/sbom > $(BUILD)/sbom && mv $(BUILD)/sbom doc/sbom.spdx.json
+	@tools/sbom --table > $(BUILD)/sbom && mv $(BUILD)/sbom doc/dependencies.md
+
+api: ## doc/api.md again, from include/headlight.h
+	@tools/api_page > $(BUILD)/api && mv $(BUILD)/api doc/api.md
+
+check-dist: ## the tarball: unpacked, built, installed and pip-installed, without git and network
+	@tools/run_tests --logs $(BUILD)/tests/logs $(TALLY) tests/ship/dist.sh
+
+check-deb: ## the Debian packages: built, and looked at by lintian
+	@tools/deps deb
+	@tools/run_tests --logs $(BUILD)/tests/logs $(TALLY) tests/ship/deb.sh
+
+check-fresh: ## root only: the README's commands and the packages, each in a new Debian 12
+	@tools/deps fresh
+	@tools/check_fresh $(BUILD)/fresh
 
 .PHONY: clean help
 clean: ## remove everything that was built

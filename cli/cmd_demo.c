@@ -4,6 +4,7 @@
  * end each is shown with what to look at, ready to be typed again. */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -205,6 +206,36 @@ static void print_end(const demo_command *command)
            command->output, command->output);
 }
 
+/* Where the models that come with the program lie: below the folder that one stands in, or, seen
+ * from the program, in its source's tree or in share/ where it was installed.  NULL: nowhere. */
+static const char *find_models(char out[PATH_MAX])
+{
+    static const char *const places[] = { "models", "share/headlight/models" };
+    char                     program[PATH_MAX];
+    struct stat              found;
+
+    if (stat("models/demo/config.json", &found) == 0)
+        return "models";
+    ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
+    if (length <= 0)
+        return NULL;
+    program[length] = '\0';
+    for (int up = 0; up < 2; up++) { /* the program's name, then its folder's */
+        char *slash = strrchr(program, '/');
+        if (slash == NULL)
+            return NULL;
+        *slash = '\0';
+    }
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        int n_bytes = snprintf(out, PATH_MAX, "%s/%s/demo/config.json", program, places[i]);
+        if (n_bytes < PATH_MAX && stat(out, &found) == 0) {
+            out[n_bytes - (int)strlen("/demo/config.json")] = '\0';
+            return out;
+        }
+    }
+    return NULL;
+}
+
 static bool make_folder(const char *path)
 {
     struct stat found;
@@ -240,34 +271,42 @@ static int run_all(const demo_command *command)
 
 int hl_command_demo(int argc, char **argv)
 {
-    demo_command command = { .models = "models", .output = "demo", .program = "headlight" };
+    demo_command command = { .output = "headlight-demo", .program = "headlight" };
+    char         found[PATH_MAX];
     hl_arguments rest;
 
     hl_option options[] = {
+        { "output", 'o', HL_OPTION_TEXT, &command.output, "FOLDER",
+          "where everything goes (headlight-demo)", 0, 0 },
         { "models", 0, HL_OPTION_TEXT, &command.models, "FOLDER",
-          "with demo, demo-sparse and text in it (models)", 0, 0 },
+          "with demo, demo-sparse and text in it (those installed)", 0, 0 },
         { "as", 0, HL_OPTION_TEXT, &command.program, "NAME",
           "what the lines at the end call the program (headlight)", 0, 0 },
         { 0 },
     };
     hl_usage usage = {
-        "demo", "[FOLDER]",
-        "Measures the two models that come with the source on the texts that do,\n"
+        "demo", "[-o FOLDER]",
+        "Measures the two models that come with the program on the texts that do,\n"
         "shows the heads, the layers and the diagnoses of one, draws figures of both\n"
-        "into FOLDER (demo), writes report.html there, and ends with what to look at\n"
-        "and the command that made each.",
+        "into FOLDER, writes report.html there, and ends with what to look at and\n"
+        "the command that made each.",
         options
     };
 
     int code = hl_options_parse(&rest, &command.common, &usage, argc, argv);
     if (code != HL_OPTIONS_GO_ON)
         return code;
-    if (rest.count > 1)
-        return hl_options_refuse(&usage, "wanted one FOLDER at most, got %d", rest.count);
+    if (rest.count > 0)
+        return hl_options_refuse(&usage, "wanted no arguments, got '%s' (-o names the folder)",
+                                 rest.items[0]);
     if (command.common.json)
         return hl_options_refuse(&usage, "--json: the commands that it runs have it");
-    if (rest.count == 1)
-        command.output = rest.items[0];
+    if (command.models == NULL)
+        command.models = find_models(found);
+    if (command.models == NULL) {
+        hl_complain("demo", "share/headlight/models is not beside the program; --models names it");
+        return HL_EXIT_INPUT;
+    }
     if (strchr(command.output, ' ') != NULL || strchr(command.models, ' ') != NULL)
         return hl_options_refuse(&usage, "a folder's name has a space in it");
     return make_folder(command.output) ? run_all(&command) : HL_EXIT_INPUT;

@@ -164,7 +164,7 @@ int hl_command_diagnose(int argc, char **argv)
           "--try: what sampling at T changes instead", 0, 1000 },
         { "window", 0, HL_OPTION_INT, &wanted.window, "N",
           "--try: rows see N keys, and the first ones", 1, INT64_MAX },
-        { "window-sink", 0, HL_OPTION_INT, &kept, "N", "--window: so many first keys (1)", 0,
+        { "window-sink", 0, HL_OPTION_INT, &kept, "K", "--window: so many first keys (1)", 0,
           INT64_MAX },
         { "rope-base", 0, HL_OPTION_NUMBER, &wanted.rope_base, "B", "--try: another theta", 1,
           INT64_MAX },

@@ -99,7 +99,7 @@ static int parse_request(measure_request *request, int argc, char **argv)
           "attention scores divided by T", 0, 1000 },
         { "window", 0, HL_OPTION_INT, &request->adjustment.window, "N",
           "rows see N keys, and the first ones", 1, INT64_MAX },
-        { "window-sink", 0, HL_OPTION_INT, &request->window_sink, "N",
+        { "window-sink", 0, HL_OPTION_INT, &request->window_sink, "K",
           "--window: so many first keys (1)", 0, INT64_MAX },
         { "rope-base", 0, HL_OPTION_NUMBER, &request->adjustment.rope_base, "B", "another theta", 1,
           INT64_MAX },

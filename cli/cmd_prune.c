@@ -48,8 +48,8 @@ static int check_ranker(prune_request *request, const hl_usage *usage)
         return code;
     if (choice->heads == NULL && hl_evidence_needs_profile(choice->ranker) &&
         choice->profile_path == NULL && choice->n_texts == 0)
-        return hl_options_refuse(usage, "--by %s needs --profile P, or --text FILE to measure",
-                                 request->by);
+        return hl_options_refuse(
+            usage, "--by %s needs --profile PROFILE, or --text FILE to measure", request->by);
     if (choice->heads == NULL && hl_evidence_needs_gradients(choice->ranker) &&
         choice->n_texts == 0)
         return hl_options_refuse(usage, "--by %s needs --text FILE to take gradients on",
@@ -92,7 +92,8 @@ static int parse_request(prune_request *request, int argc, char **argv)
          { "heads", 0, HL_OPTION_TEXT, &choice->heads, "L5H1,L7", "these; L7: all of a layer", 0,
            0 },
          { "by", 0, HL_OPTION_TEXT, &request->by, "RANKER", "which go first (entropy)", 0, 0 },
-         { "profile", 'p', HL_OPTION_TEXT, &choice->profile_path, "P", "to rank them by", 0, 0 },
+         { "profile", 'p', HL_OPTION_TEXT, &choice->profile_path, "PROFILE", "to rank them by", 0,
+           0 },
          { "text", 't', HL_OPTION_LIST, &request->texts, "FILE",
            "to measure instead, and for --mean", 0, 0 },
          { "context", 'c', HL_OPTION_INT, &choice->windows.context, "N", "tokens of a window of it",

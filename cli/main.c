@@ -4,6 +4,7 @@
  *     headlight COMMAND ...          runs one
  *     headlight help COMMAND         the same as COMMAND --help
  *     headlight help metrics         what every number means
+ *     headlight help --table         every command and option, for other programs
  *     headlight --version
  *
  * The program sees the library through headlight.h alone; whatever it can do,
@@ -17,6 +18,7 @@
 #include "help_metrics.h"
 #include "memory.h"
 #include "nearest.h"
+#include "options.h"
 
 static const hl_command commands[] = {
     { "compare", "two profiles, head by head", hl_command_compare },
@@ -97,6 +99,22 @@ static int run_command(int argc, char **argv)
     return refuse_command(argv[0]);
 }
 
+/* What man pages and completions are made from: a line a command, and a line an option. */
+static int print_tables(void)
+{
+    for (int i = 0; i < N_COMMANDS; i++) {
+        char  name[16], option[] = HL_OPTIONS_TABLE;
+        char *asked[] = { name, option, NULL };
+
+        snprintf(name, sizeof name, "%s", commands[i].name);
+        printf("command\t%s\t%s\n", commands[i].name, commands[i].summary);
+        int code = commands[i].run(2, asked);
+        if (code != HL_EXIT_OK)
+            return code;
+    }
+    return HL_EXIT_OK;
+}
+
 static int run_help(int argc, char **argv)
 {
     char  option[] = "--help";
@@ -104,6 +122,8 @@ static int run_help(int argc, char **argv)
 
     if (argc > 1 && strcmp(argv[1], "metrics") == 0)
         hl_help_metrics();
+    else if (argc > 1 && strcmp(argv[1], "--table") == 0)
+        return print_tables();
     else if (argc > 1)
         return run_command(2, asked);
     else

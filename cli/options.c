@@ -252,6 +252,20 @@ static void print_help(const hl_usage *usage, const hl_option *common)
     print_options(common);
 }
 
+/* One line an option, in columns with tabs between them; an empty one is "-". */
+static void print_rows(const char *kind, const char *command, const hl_option *options)
+{
+    static const char *const kinds[] = { "flag", "text", "choice", "int", "number", "list" };
+
+    for (; options->name != NULL; options++) {
+        char letter = options->short_name;
+
+        printf("%s\t%s\t%c\t%s\t%s\t%s\t%s\n", kind, command, letter != 0 ? letter : '-',
+               options->name, kinds[options->kind], options->value != NULL ? options->value : "-",
+               options->help);
+    }
+}
+
 /* ------------------------------------------------------------ the way in */
 
 /* The commands that can use a GPU. */
@@ -332,8 +346,13 @@ int hl_options_parse(hl_arguments *out, hl_common *common, const hl_usage *usage
     };
     parser p = { usage, { usage->options, shared }, argv, argc, 1 };
 
-    *common  = (hl_common){ .device = "cpu" };
-    *out     = (hl_arguments){ argv, 0 };
+    *common = (hl_common){ .device = "cpu" };
+    *out    = (hl_arguments){ argv, 0 };
+    if (argc == 2 && strcmp(argv[1], HL_OPTIONS_TABLE) == 0) {
+        print_rows("option", usage->command, usage->options);
+        print_rows("shared", usage->command, shared);
+        return HL_EXIT_OK;
+    }
     int code = parse_all(out, &p);
     if (help) { /* also beside a mistake: who asks for help gets it */
         print_help(usage, shared);

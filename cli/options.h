@@ -76,6 +76,10 @@ typedef struct hl_arguments {
 
 #define HL_OPTIONS_GO_ON (-1)
 
+/* As the only argument of a command: print its options, one a line, for the programs that make
+ * man pages and completions from them.  `headlight help --table` asks every command. */
+#define HL_OPTIONS_TABLE "--option-table"
+
 /* HL_OPTIONS_GO_ON, or the exit status: after --help, or after a complaint. */
 int hl_options_parse(hl_arguments *out, hl_common *common, const hl_usage *usage, int argc,
                      char **argv);

@@ -4,9 +4,9 @@
 set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
-plan 9
+plan 10
 
-run demo "$scratch/demo" --threads 1 --as "$HEADLIGHT"
+run demo -o "$scratch/demo" --threads 1 --as "$HEADLIGHT"
 cp "$scratch/out" "$scratch/shown"
 expect_line "the demonstration runs" 0 '^What to look at'
 result "it shows the heads, the layers and the diagnoses" \
@@ -36,11 +36,15 @@ result "a line copied from it makes the same file" \
     "$(cmp -s "$scratch/before.svg" "$scratch/demo/heatmap.svg" && echo yes)"
 
 touch "$scratch/file"
-run demo "$scratch/file"
+run demo -o "$scratch/file"
 expect_line "a file is no folder" 3 'is no folder'
-run demo "$scratch/demo" --models "$scratch/none" --quiet
+run demo -o "$scratch/demo" --models "$scratch/none" --quiet
 expect_line "models that are not there" 3 'none/demo'
-run demo a b
-expect_line "two folders" 2 'one FOLDER at most'
+run demo a
+expect_line "a word too many" 2 "got 'a' \(-o names the folder\)"
+mkdir "$scratch/alone" && cp "$HEADLIGHT" "$scratch/alone/headlight"
+(cd "$scratch/alone" && ./headlight demo >"$scratch/out" 2>"$scratch/err")
+status=$?
+expect_line "no models beside the program" 3 'share/headlight/models is not beside the program'
 
 finish

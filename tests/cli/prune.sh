@@ -124,7 +124,7 @@ expect_line "no output" 2 'no model to write: -o OUT$'
 run prune --heads L0H0 -o "$out"
 expect_line "no model" 2 'no model given$'
 run prune $phi3 --ratio 0.5 -o "$out"
-expect_line "nothing to rank by" 2 '\-\-by entropy needs --profile P, or --text FILE to measure$'
+expect_line "nothing to rank by" 2 '\-\-by entropy needs --profile PROFILE, or --text FILE to measure$'
 run prune $phi3 --ratio 0.5 --by entrop -o "$out"
 expect_line "an unknown ranker" 2 "no ranker is called 'entrop' \(did you mean 'entropy'\?\)$"
 run prune $phi3 --heads L0H0 --type q8_0 -o "$out"

@@ -98,7 +98,7 @@ command -v chromium >/dev/null || check "check-web goes on when there is no brow
 default_target() { [ "$(deps make 0 --dry-run)" = make ]; }
 check "the default target is build" default_target
 
-for target in build demo check check-all check-web web bench fuzz all; do
+for target in build demo check check-all check-web web bench fuzz deb fresh all; do
     check "target $target is known" deps '' 0 "$target" --dry-run
 done
 check "unknown targets are refused" fails deps '' 0 nonsense

@@ -11,7 +11,9 @@ root=$scratch/root
 
 check "make install" make BUILD="$build" CC="$cc" PREFIX=/opt/hl DESTDIR="$root" install
 for file in bin/headlight include/headlight.h include/headlight/base.h lib/libheadlight.a lib/libheadlight.so \
-    lib/libheadlight.so.0 lib/pkgconfig/headlight.pc; do
+    lib/libheadlight.so.0 lib/pkgconfig/headlight.pc share/headlight/models/demo/model.safetensors \
+    share/bash-completion/completions/headlight share/zsh/site-functions/_headlight \
+    share/fish/vendor_completions.d/headlight.fish; do
     check "$file is there" test -e "$root/opt/hl/$file"
 done
 if command -v scdoc >/dev/null; then
@@ -27,6 +29,11 @@ parts_stand_alone() {
 }
 check "each part of the header can be included alone" parts_stand_alone
 check "the program runs" "$root/opt/hl/bin/headlight" --version
+# Somewhere else it finds the models that were installed with it, before it looks where to write.
+finds_models() {
+    (cd "$scratch" && "$root/opt/hl/bin/headlight" demo -o /dev/null/demo) 2>&1 | grep 'demo: /dev/null/demo: Not a directory'
+}
+check "and finds the models that were installed" finds_models
 
 # The flags, with the staging folder before the paths.
 flags() { # pkg-config option...
@@ -45,6 +52,17 @@ exported() {
 }
 check "only the public interface is exported" exported
 
+# Exactly what was installed: other people's files stay, even in folders of ours.
+others=(bin/other include/headlight/other.h lib/libheadlight.other share/headlight/other share/man/man1/other.1)
+for file in "${others[@]}"; do
+    echo other >"$root/opt/hl/$file"
+done
 check "make uninstall" make BUILD="$build" CC="$cc" PREFIX=/opt/hl DESTDIR="$root" uninstall
-check "leaves no file" test -z "$(find "$root" ! -type d)"
+left() { [ "$(find "$root" ! -type d -printf '%P\n' | sort)" = "$(printf 'opt/hl/%s\n' "${others[@]}" | sort)" ]; }
+check "leaves just what others put there" left
+for file in "${others[@]}"; do
+    rm "$root/opt/hl/$file"
+done
+check "uninstalling again is no error" make BUILD="$build" CC="$cc" PREFIX=/opt/hl DESTDIR="$root" uninstall
+check "and leaves no file and no folder of ours" test -z "$(find "$root" ! -type d -o -name headlight -o -name 'demo*')"
 finish

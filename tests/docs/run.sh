@@ -1,0 +1,7 @@
+#!/bin/bash
+# run.sh - the commands that documents show are run, and print what is shown: tools/check_docs.
+#
+# $HEADLIGHT and $DOCUMENTS come from the Makefile.
+set -u
+# shellcheck disable=SC2086 # a list
+exec python3 -B tools/check_docs --run "${HEADLIGHT:-build/headlight}" ${DOCUMENTS:-README.md doc/*.md}

@@ -1,0 +1,54 @@
+#!/bin/bash
+# deb.sh - the Debian packages: they build, lintian has nothing to say, and each holds what it should.
+#
+# make check-deb runs it; without CUDA=1 it leaves headlight-cuda out.  HEADLIGHT_DEB names a
+# folder with packages that were built already.
+# shellcheck source=tests/tools/lib/tap.sh
+. "$(dirname "$0")/../tools/lib/tap.sh"
+unset MAKEFLAGS MAKELEVEL MFLAGS
+version=$(sed -n 's/^VERSION := //p' Makefile)
+folder=${HEADLIGHT_DEB:-build/deb}
+if ! command -v dpkg-buildpackage >/dev/null || ! command -v lintian >/dev/null; then
+    echo "1..0 # SKIP no dpkg-buildpackage, or no lintian"
+    exit 0
+fi
+
+[ -n "${HEADLIGHT_DEB:-}" ] || check "make deb" make deb BUILD=build NVCC=
+says_nothing() {
+    lintian --allow-root --fail-on error,warning --suppress-tags initial-upload-closes-no-bugs \
+        "$folder"/*.changes
+}
+check "lintian has nothing to say" says_nothing
+
+deb() { # name
+    echo "$folder/$1_$version-1_$(dpkg --print-architecture).deb"
+}
+holds() { # package pattern...
+    local package=$1 pattern
+    shift
+    dpkg-deb -c "$(deb "$package")" | awk '{ print $6 }' >"$scratch/files" || return 1
+    for pattern in "$@"; do
+        grep -qE "^\\.$pattern\$" "$scratch/files" || { echo "$package: no $pattern" && return 1; }
+    done
+}
+check "headlight has the program, pages, completions and models" holds headlight /usr/bin/headlight \
+    /usr/share/man/man1/headlight-measure.1.gz /usr/share/bash-completion/completions/headlight \
+    /usr/share/zsh/vendor-completions/_headlight /usr/share/fish/vendor_completions.d/headlight.fish \
+    /usr/share/headlight/models/demo/model.safetensors /usr/share/headlight/models/text/alice.txt
+check "libheadlight0 has the library" holds libheadlight0 "/usr/lib/[^/]*/libheadlight.so.0"
+check "libheadlight-dev has what compiling takes" holds libheadlight-dev /usr/include/headlight.h \
+    /usr/include/headlight/attention.h "/usr/lib/[^/]*/libheadlight.a" "/usr/lib/[^/]*/libheadlight.so" \
+    "/usr/lib/[^/]*/pkgconfig/headlight.pc"
+depends() { dpkg-deb -f "$(deb headlight)" Depends | grep -qF "libheadlight0 (= $version-1)"; }
+check "the program asks for its library, of the same version" depends
+
+# Unpacked side by side they work together.
+runs() {
+    for package in headlight libheadlight0; do
+        dpkg-deb -x "$(deb "$package")" "$scratch/root" || return 1
+    done
+    LD_LIBRARY_PATH=$(echo "$scratch"/root/usr/lib/*) "$scratch/root/usr/bin/headlight" \
+        info "$scratch/root/usr/share/headlight/models/demo"
+}
+check "unpacked, the program runs" runs
+finish
