@@ -2,6 +2,8 @@
  *
  * Views run in sessions of their own, one at a time, beside the engine: they take cores from
  * texts that are being made but do not hold them up. */
+#include <string.h>
+
 #include "base/status.h"
 #include "serve/prompts.h"
 #include "serve/server.h"
