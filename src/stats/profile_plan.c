@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "stats/profile_add.h"
+#include "stats/profile_tables.h"
 
 /* --------------------------------------------------------------------- visible */
 
