@@ -77,7 +77,6 @@ static void keep_statistics(record *r, const hl_layer_rows *rows)
             continue;
         for (size_t j = 0; j < sizeof all / sizeof *all; j++)
             keep(r, all[j] + i, 1);
-        keep(r, &(float){ (float)s->argmax[i] }, 1);
         if (rows->n_segments > 0)
             keep(r, s->segment_mass + i * rows->n_segments, rows->n_segments);
     }
