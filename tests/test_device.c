@@ -280,6 +280,31 @@ static void steps_gates_and_rewinding(void **state)
     compare(NEOX, options, decode);
 }
 
+/* The likeliest tokens, fed one after the other; no logits are asked for. */
+static void follow_tops(hl_session *session, record *r)
+{
+    hl_feed feed = { .tokens = tokens, .n_tokens = N_TOKENS / 2 };
+    int64_t next[N_BATCH];
+
+    for (int step = 0; step < 4; step++) {
+        assert_ok(hl_session_feed(session, &feed));
+        for (int i = 0; i < N_BATCH; i++) {
+            next[i] = hl_session_top(session, i);
+            assert_in_range(next[i], 0, session->config->d_vocab - 1);
+            keep(r, &(float){ (float)next[i] }, 1);
+        }
+        feed = (hl_feed){ .tokens = next, .n_tokens = 1 };
+    }
+    assert_int_equal(hl_session_top(session, N_BATCH), -1);
+}
+
+static void likeliest_tokens(void **state)
+{
+    (void)state;
+    compare(LLAMA, (hl_session_options){ .n_batch = N_BATCH, .wants = HL_WANT_LAST_TOP },
+            follow_tops);
+}
+
 /* Some sequences of three, with gates of their own. */
 static void choose(hl_session *session, record *r)
 {
@@ -509,6 +534,7 @@ int main(void)
         cmocka_unit_test(all_that_a_tap_can_want),
         cmocka_unit_test(all_that_a_tap_can_want_of_mixtures_and_sinks),
         cmocka_unit_test(steps_gates_and_rewinding),
+        cmocka_unit_test(likeliest_tokens),
         cmocka_unit_test(chosen_sequences),
         cmocka_unit_test(rows_at_some_positions),
         cmocka_unit_test(streams_from_a_layer_on),
