@@ -77,7 +77,6 @@ static void keep_statistics(record *r, const hl_layer_rows *rows)
             continue;
         for (size_t j = 0; j < sizeof all / sizeof *all; j++)
             keep(r, all[j] + i, 1);
-        keep(r, &(float){ (float)s->argmax[i] }, 1);
         if (rows->n_segments > 0)
             keep(r, s->segment_mass + i * rows->n_segments, rows->n_segments);
     }
@@ -279,6 +278,31 @@ static void steps_gates_and_rewinding(void **state)
 
     compare(LLAMA, options, decode);
     compare(NEOX, options, decode);
+}
+
+/* The likeliest tokens, fed one after the other; no logits are asked for. */
+static void follow_tops(hl_session *session, record *r)
+{
+    hl_feed feed = { .tokens = tokens, .n_tokens = N_TOKENS / 2 };
+    int64_t next[N_BATCH];
+
+    for (int step = 0; step < 4; step++) {
+        assert_ok(hl_session_feed(session, &feed));
+        for (int i = 0; i < N_BATCH; i++) {
+            next[i] = hl_session_top(session, i);
+            assert_in_range(next[i], 0, session->config->d_vocab - 1);
+            keep(r, &(float){ (float)next[i] }, 1);
+        }
+        feed = (hl_feed){ .tokens = next, .n_tokens = 1 };
+    }
+    assert_int_equal(hl_session_top(session, N_BATCH), -1);
+}
+
+static void likeliest_tokens(void **state)
+{
+    (void)state;
+    compare(LLAMA, (hl_session_options){ .n_batch = N_BATCH, .wants = HL_WANT_LAST_TOP },
+            follow_tops);
 }
 
 /* Some sequences of three, with gates of their own. */
@@ -510,6 +534,7 @@ int main(void)
         cmocka_unit_test(all_that_a_tap_can_want),
         cmocka_unit_test(all_that_a_tap_can_want_of_mixtures_and_sinks),
         cmocka_unit_test(steps_gates_and_rewinding),
+        cmocka_unit_test(likeliest_tokens),
         cmocka_unit_test(chosen_sequences),
         cmocka_unit_test(rows_at_some_positions),
         cmocka_unit_test(streams_from_a_layer_on),
