@@ -617,7 +617,7 @@ int main(void)
     {
         if (hl_device_find(&ops[side], names[side]) != HL_OK ||
             ops[side]->open(&devices[side], 4) != HL_OK) {
-            printf("skipped: %s\n", ops[side] != NULL ? ops[side]->error() : hl_error_message());
+            printf("1..0 # SKIP %s\n", ops[side] != NULL ? ops[side]->error() : hl_error_message());
             return 0;
         }
     }
