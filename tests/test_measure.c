@@ -483,6 +483,28 @@ static void the_formula_with_epsilon(void **state)
     close_work(&w);
 }
 
+/* A device sums rows up where they lie, unless rows themselves are wanted. */
+static void sums_made_on_a_device_are_the_same_bytes(void **state)
+{
+    const char        *folder = new_folder();
+    work               w = open_work("tests/data/families/llama3", write_documents(folder, 256));
+    hl_measure_options options = { .windows = { .context = 72, .n_batch = 3 }, .n_threads = 1 };
+    char               path[2048];
+    (void)state;
+
+    snprintf(path, sizeof path, "%s", in_folder(folder, "rows.safetensors"));
+    assert_ok(hl_device_select("host"));
+    hl_profile *summed = measure(&w, &options);
+    options.rows_path  = path;
+    hl_profile *by_row = measure(&w, &options);
+    assert_ok(hl_device_select(NULL));
+    assert_same_profile(by_row, summed);
+    hl_profile_free(summed);
+    hl_profile_free(by_row);
+    close_work(&w);
+    remove_folder(folder);
+}
+
 static void every_row_goes_to_a_file(void **state)
 {
     const char     *folder = new_folder();
@@ -553,6 +575,7 @@ int main(void)
         cmocka_unit_test(the_probe_finds_the_heads_that_others_found),
         cmocka_unit_test(overlapping_windows_count_every_token_once),
         cmocka_unit_test(the_formula_with_epsilon),
+        cmocka_unit_test(sums_made_on_a_device_are_the_same_bytes),
         cmocka_unit_test(every_row_goes_to_a_file),
         cmocka_unit_test(impossible_options_are_refused),
     };
