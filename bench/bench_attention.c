@@ -96,9 +96,9 @@ static void measure_peak(hl_peaks *peaks, int n_threads)
 {
 #if defined(__x86_64__)
     if (hl_cpu_features()->avx2)
-        hl_series_add(&peaks->avx2, hl_peak_avx2(n_threads));
+        bench_series_add(&peaks->avx2, hl_peak_avx2(n_threads));
     if (hl_cpu_features()->avx512)
-        hl_series_add(&peaks->avx512, hl_peak_avx512(n_threads));
+        bench_series_add(&peaks->avx512, hl_peak_avx512(n_threads));
 #else
     (void)peaks;
     (void)n_threads;
@@ -117,11 +117,11 @@ static hl_status run_lane(hl_lane *lane, hl_workload *work, double budget)
         return HL_OK;
     }
     if (status == HL_OK)
-        hl_series_add(&lane->seconds, seconds);
-    double used = hl_series_sum(&lane->seconds);
+        bench_series_add(&lane->seconds, seconds);
+    double used = bench_series_sum(&lane->seconds);
     if (lane->backend == NULL &&
         (used > 2.0 * budget ||
-         (used > 0.5 * budget && hl_series_measured(&lane->seconds) >= PEER_RUNS)))
+         (used > 0.5 * budget && bench_series_measured(&lane->seconds) >= PEER_RUNS)))
         lane->gave_up = true;
     return status;
 }
@@ -143,7 +143,7 @@ static hl_status run_forward(hl_lane *lanes, hl_workload *work, int64_t n_keys, 
         }
     }
     for (int i = 0; i < N_FORWARD; i++)
-        hl_series_add(&lanes[i].seconds, seconds[i]);
+        bench_series_add(&lanes[i].seconds, seconds[i]);
 
 done:
     return status;
@@ -178,7 +178,7 @@ static hl_status run_round(hl_size_result *size, hl_peaks *peaks, hl_workload *w
         if (lane->kind == HL_WORK_NONE)
             status = run_forward(lane, work, size->shape.n_keys, size->n_rounds);
         else if (sits_out(lane, size->n_rounds))
-            hl_series_skip(&lane->seconds);
+            bench_series_skip(&lane->seconds);
         else
             status = run_lane(lane, work, options->seconds);
         if (status != HL_OK)
@@ -213,7 +213,7 @@ static double own_seconds(const hl_size_result *size)
     double total = 0.0;
 
     for (int i = 0; i < size->n_lanes; i++)
-        total += size->lanes[i].backend != NULL ? hl_series_sum(&size->lanes[i].seconds) : 0.0;
+        total += size->lanes[i].backend != NULL ? bench_series_sum(&size->lanes[i].seconds) : 0.0;
     return total;
 }
 
@@ -228,7 +228,7 @@ static hl_status measure_size(hl_size_result *size, hl_bench_result *result,
     HL_TRY(warm_up(size, work, peer));
 
     while (size->n_rounds < MIN_ROUNDS ||
-           (size->n_rounds < HL_SERIES_MAX && own_seconds(size) < options->seconds))
+           (size->n_rounds < BENCH_SERIES_MAX && own_seconds(size) < options->seconds))
         HL_TRY(run_round(size, &result->peaks, work, options));
 
 done:

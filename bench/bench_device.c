@@ -75,15 +75,15 @@ static double time_pass(bench *b, const hl_tap *tap)
 
 static void time_passes(bench *b, const char *name, const hl_tap *tap)
 {
-    hl_series seconds = { 0 };
+    bench_series seconds = { 0 };
 
     int rounds = b->n_tokens > 4 * TOKENS ? 3 : ROUNDS;
     for (int i = 0; i < WARM + rounds; i++) {
         double one = time_pass(b, tap);
         if (i >= WARM)
-            hl_series_add(&seconds, one);
+            bench_series_add(&seconds, one);
     }
-    double median = hl_series_median(&seconds);
+    double median = bench_series_median(&seconds);
     printf("{\"ours\": \"%s\", \"device\": \"%s\", \"length\": %lld, \"batch\": %lld, "
            "\"ms\": %.4f, \"tokens_per_s\": %.0f}\n",
            name, b->device, (long long)b->n_tokens, (long long)b->n_batch, 1e3 * median,
@@ -138,14 +138,14 @@ static double time_text(bench *b, const hl_tap *tap)
 
 static void time_texts(bench *b, const char *name, const hl_tap *tap)
 {
-    hl_series seconds = { 0 };
+    bench_series seconds = { 0 };
 
     for (int i = 0; i < 1 + 5; i++) {
         double one = time_text(b, tap);
         if (i > 0)
-            hl_series_add(&seconds, one);
+            bench_series_add(&seconds, one);
     }
-    double median = hl_series_median(&seconds);
+    double median = bench_series_median(&seconds);
     printf("{\"ours\": \"%s\", \"device\": \"%s\", \"batch\": %lld, \"seconds\": %.4f, "
            "\"tokens_per_s\": %.0f}\n",
            name, b->device, (long long)b->n_batch, median, (double)(b->n_batch * NEW) / median);

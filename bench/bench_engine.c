@@ -36,14 +36,14 @@ typedef struct bench {
     hl_activations activations;
     bool           by_cpu;
 
-    hl_model   *model;
-    hl_session *session;
-    hl_engine  *engine;
-    int64_t    *prompts;  /* (n_clients, n_prompt) */
-    hl_series   generate; /* seconds from the first to the last token, */
-    hl_series   alone;    /* ... */
-    hl_series   whole;    /* of one text, prompt and all; of `alone`, */
-    hl_series   together; /* and of all texts */
+    hl_model    *model;
+    hl_session  *session;
+    hl_engine   *engine;
+    int64_t     *prompts;  /* (n_clients, n_prompt) */
+    bench_series generate; /* seconds from the first to the last token, */
+    bench_series alone;    /* ... */
+    bench_series whole;    /* of one text, prompt and all; of `alone`, */
+    bench_series together; /* and of all texts */
 } bench;
 
 /* ----------------------------------------------------------------------- lanes */
@@ -74,7 +74,7 @@ static hl_status run_generate(bench *b)
         status = hl_generator_next(&token, generator);
         begin  = i == 0 ? now(b) : begin;
     }
-    hl_series_add(&b->generate, now(b) - begin);
+    bench_series_add(&b->generate, now(b) - begin);
     hl_generator_close(generator);
     return status;
 }
@@ -123,11 +123,11 @@ static hl_status run_round(bench *b)
 
     if (status == HL_OK)
         status = run_jobs(b, 1, &whole, &after);
-    hl_series_add(&b->whole, whole);
-    hl_series_add(&b->alone, after);
+    bench_series_add(&b->whole, whole);
+    bench_series_add(&b->alone, after);
     if (status == HL_OK)
         status = run_jobs(b, b->n_clients, &whole, &after);
-    hl_series_add(&b->together, whole);
+    bench_series_add(&b->together, whole);
     return status;
 }
 
@@ -179,13 +179,13 @@ static void print_result(const bench *b, const char *path)
 
     printf("%s: %lld tokens after %lld, %lld rounds\n", path, (long long)b->n_tokens,
            (long long)b->n_prompt, (long long)b->n_rounds);
-    printf("  generate    %8.1f tokens/s\n", (n - 1.0) / hl_series_median(&b->generate));
+    printf("  generate    %8.1f tokens/s\n", (n - 1.0) / bench_series_median(&b->generate));
     printf("  one client  %8.1f tokens/s   %.3f of generate\n",
-           (n - 1.0) / hl_series_median(&b->alone), hl_series_ratio(&b->generate, &b->alone));
-    printf("  alone       %8.1f tokens/s   with the prompt\n", n / hl_series_median(&b->whole));
+           (n - 1.0) / bench_series_median(&b->alone), bench_series_ratio(&b->generate, &b->alone));
+    printf("  alone       %8.1f tokens/s   with the prompt\n", n / bench_series_median(&b->whole));
     printf("  %2lld together %8.1f tokens/s   %.2f of alone\n\n", (long long)b->n_clients,
-           clients * n / hl_series_median(&b->together),
-           clients * hl_series_ratio(&b->whole, &b->together));
+           clients * n / bench_series_median(&b->together),
+           clients * bench_series_ratio(&b->whole, &b->together));
     fflush(stdout);
 }
 
@@ -196,7 +196,7 @@ static hl_status run_model(bench *b, const char *path)
     for (int64_t round = 0; round <= b->n_rounds && status == HL_OK; round++) {
         status = run_round(b);
         if (round == 0) /* warms up */
-            b->generate = b->alone = b->whole = b->together = (hl_series){ 0 };
+            b->generate = b->alone = b->whole = b->together = (bench_series){ 0 };
     }
     if (status == HL_OK)
         print_result(b, path);
@@ -254,7 +254,7 @@ static bool read_arguments(bench *b, int argc, char **argv)
     }
     if (b->by_cpu)
         b->n_threads = 1;
-    return b->n_clients <= MAX_CLIENTS && b->n_rounds < HL_SERIES_MAX;
+    return b->n_clients <= MAX_CLIENTS && b->n_rounds < BENCH_SERIES_MAX;
 }
 
 int main(int argc, char **argv)

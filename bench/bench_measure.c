@@ -35,16 +35,16 @@ typedef struct bench_options {
 } bench_options;
 
 typedef struct bench {
-    const char *name;
-    int64_t     context;
-    int         n_windows; /* of a profile */
-    hl_model   *model;
-    hl_session *session;
-    hl_corpus  *corpus;
-    char        path[64]; /* of the windows' tokens; a corpus reads it again and again */
-    int64_t     tokens[MAX_WINDOWS][HL_GPT2_CTX];
-    double      resumed; /* when hl_measure went on */
-    hl_series   bare, measured;
+    const char  *name;
+    int64_t      context;
+    int          n_windows; /* of a profile */
+    hl_model    *model;
+    hl_session  *session;
+    hl_corpus   *corpus;
+    char         path[64]; /* of the windows' tokens; a corpus reads it again and again */
+    int64_t      tokens[MAX_WINDOWS][HL_GPT2_CTX];
+    double       resumed; /* when hl_measure went on */
+    bench_series bare, measured;
 } bench;
 
 /* ---------------------------------------------------------------------- windows */
@@ -105,8 +105,8 @@ static hl_status take_turn(void *context, const hl_measure_progress *progress)
 
     hl_status status = run_bare(b, (int)(progress->n_sequences - 1));
     if (progress->n_sequences > 1) {
-        hl_series_add(&b->measured, begin - b->resumed);
-        hl_series_add(&b->bare, hl_bench_now() - begin);
+        bench_series_add(&b->measured, begin - b->resumed);
+        bench_series_add(&b->bare, hl_bench_now() - begin);
     }
     b->resumed = hl_bench_now();
     return status;
@@ -156,11 +156,11 @@ static void close_bench(bench *b)
 
 static void print_bench(const bench *b)
 {
-    double share = hl_series_ratio(&b->bare, &b->measured);
+    double share = bench_series_ratio(&b->bare, &b->measured);
 
     printf("  %-14s%9lld%14.1f%17.1f%9.3f  >= %.2f  %s\n", b->name, (long long)b->context,
-           (double)b->context / hl_series_median(&b->bare),
-           (double)b->context / hl_series_median(&b->measured), share, BAR,
+           (double)b->context / bench_series_median(&b->bare),
+           (double)b->context / bench_series_median(&b->measured), share, BAR,
            share >= BAR ? "pass" : "MISS");
     fflush(stdout);
 }
@@ -175,7 +175,7 @@ static hl_status run_bench(const char *name, const char *path, int64_t context, 
     HL_TRY(open_bench(&b, path, options->n_threads));
     for (double end = hl_bench_now() + options->seconds;
          b.bare.count < MIN_PAIRS ||
-         (hl_bench_now() < end && b.bare.count + MAX_WINDOWS <= HL_SERIES_MAX);)
+         (hl_bench_now() < end && b.bare.count + MAX_WINDOWS <= BENCH_SERIES_MAX);)
         HL_TRY(run_measure(&b, options->n_threads));
     print_bench(&b);
 

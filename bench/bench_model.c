@@ -203,7 +203,7 @@ static hl_status run_lane(hl_model_lane *lane, bench_runners *runners, bool coun
         return HL_OK;
     }
     if (status == HL_OK && counts)
-        hl_series_add(&lane->seconds, seconds);
+        bench_series_add(&lane->seconds, seconds);
     return status;
 }
 
@@ -216,7 +216,7 @@ static hl_status run_round(hl_model_result *result, bench_runners *runners)
         hl_model_lane *lane = &result->lanes[(i + result->n_rounds) % result->n_lanes];
 
         if (lane->gave_up)
-            hl_series_skip(&lane->seconds);
+            bench_series_skip(&lane->seconds);
         else
             HL_TRY(run_lane(lane, runners, true));
     }
@@ -351,7 +351,7 @@ static hl_status measure(hl_model_result *result, bench_runners *runners)
 
     HL_TRY(warm_up(result, runners));
     double start = hl_bench_now();
-    while (result->n_rounds < MIN_ROUNDS || (result->n_rounds < HL_SERIES_MAX &&
+    while (result->n_rounds < MIN_ROUNDS || (result->n_rounds < BENCH_SERIES_MAX &&
                                              hl_bench_now() - start < runners->options->seconds)) {
         fprintf(stderr, "round %d, %.0f s ...\n", result->n_rounds + 1, hl_bench_now() - start);
         HL_TRY(run_round(result, runners));

@@ -33,7 +33,7 @@ typedef struct bench {
     hl_tokenizer *tokenizer;
     hl_session   *session;
     int64_t      *prompt; /* (n_prompt) */
-    hl_series     times[N_LANES];
+    bench_series  times[N_LANES];
 } bench;
 
 static double cpu_seconds(void)
@@ -97,7 +97,7 @@ static hl_status run_lane(bench *b, lane which)
     if (status == HL_OK)
         status = make_tokens(&seconds, generator, tracer, b->n_tokens);
     if (status == HL_OK)
-        hl_series_add(&b->times[which], seconds);
+        bench_series_add(&b->times[which], seconds);
     hl_generator_close(generator);
     hl_tracer_close(tracer);
     return status;
@@ -155,11 +155,11 @@ static void print_result(const bench *b)
            b->path, (long long)info->n_layers, (long long)info->n_heads, (long long)b->n_tokens,
            (long long)b->n_prompt, (long long)b->n_rounds);
     for (int i = 0; i < N_LANES; i++) {
-        double ratio = hl_series_ratio(&b->times[i], &b->times[PLAIN]);
-        double least = hl_series_min(&b->times[i]) / hl_series_min(&b->times[PLAIN]);
+        double ratio = bench_series_ratio(&b->times[i], &b->times[PLAIN]);
+        double least = bench_series_min(&b->times[i]) / bench_series_min(&b->times[PLAIN]);
         printf("  %-8s %8.3f ms a token  %+6.2f%%   at best %8.3f  %+6.2f%%\n", lane_names[i],
-               1e3 * hl_series_median(&b->times[i]) / (double)b->n_tokens, 100.0 * (ratio - 1.0),
-               1e3 * hl_series_min(&b->times[i]) / (double)b->n_tokens, 100.0 * (least - 1.0));
+               1e3 * bench_series_median(&b->times[i]) / (double)b->n_tokens, 100.0 * (ratio - 1.0),
+               1e3 * bench_series_min(&b->times[i]) / (double)b->n_tokens, 100.0 * (least - 1.0));
     }
 }
 
@@ -167,7 +167,7 @@ int main(int argc, char **argv)
 {
     static bench b = { .path = "models/demo", .n_rounds = 15, .n_prompt = 64, .n_tokens = 128 };
 
-    if (!read_arguments(&b, argc, argv) || b.n_rounds > HL_SERIES_MAX) {
+    if (!read_arguments(&b, argc, argv) || b.n_rounds > BENCH_SERIES_MAX) {
         fprintf(stderr, "usage: bench_monitor [--rounds N] [--prompt N] [--tokens N] [MODEL]\n");
         return 2;
     }
@@ -177,7 +177,7 @@ int main(int argc, char **argv)
         for (int i = 0; i < N_LANES && status == HL_OK; i++)
             status = run_lane(&b, (lane)((round + i) % N_LANES));
         for (int i = 0; i < N_LANES && round == 0; i++)
-            b.times[i] = (hl_series){ 0 };
+            b.times[i] = (bench_series){ 0 };
     }
     if (status == HL_OK)
         print_result(&b);

@@ -105,7 +105,7 @@ static bool failed(hl_status status)
 static bool measure_cold(hl_tokenizer **out, result *r, const char *path, const char *text,
                          size_t n_bytes)
 {
-    hl_series load = { 0 }, cold = { 0 };
+    bench_series load = { 0 }, cold = { 0 };
 
     *out = NULL;
     for (int i = 0; i < LOADS; i++) {
@@ -117,18 +117,18 @@ static bool measure_cold(hl_tokenizer **out, result *r, const char *path, const 
         double loaded = cpu_seconds();
         if (failed(hl_tokenizer_encode(&encoding, *out, text, n_bytes, NULL)))
             return false;
-        hl_series_add(&load, loaded - begin);
-        hl_series_add(&cold, cpu_seconds() - loaded);
+        bench_series_add(&load, loaded - begin);
+        bench_series_add(&cold, cpu_seconds() - loaded);
         hl_encoding_free(encoding);
     }
-    r->load = hl_series_min(&load);
-    r->cold = hl_series_min(&cold);
+    r->load = bench_series_min(&load);
+    r->cold = bench_series_min(&cold);
     return true;
 }
 
 static bool measure_warm(result *r, const hl_tokenizer *tokenizer, const char *text, size_t n_bytes)
 {
-    hl_series warm = { 0 }, decode = { 0 };
+    bench_series warm = { 0 }, decode = { 0 };
 
     for (int i = 0; i < ROUNDS; i++) {
         hl_encoding *encoding  = NULL;
@@ -142,14 +142,14 @@ static bool measure_warm(result *r, const hl_tokenizer *tokenizer, const char *t
         if (failed(hl_tokenizer_decode(&decoded, &n_decoded, tokenizer, encoding->ids,
                                        encoding->n_tokens, NULL)))
             return false;
-        hl_series_add(&decode, cpu_seconds() - middle);
-        hl_series_add(&warm, middle - begin);
+        bench_series_add(&decode, cpu_seconds() - middle);
+        bench_series_add(&warm, middle - begin);
         r->n_tokens = encoding->n_tokens;
         hl_encoding_free(encoding);
         hl_free(decoded);
     }
-    r->warm   = hl_series_median(&warm);
-    r->decode = hl_series_median(&decode);
+    r->warm   = bench_series_median(&warm);
+    r->decode = bench_series_median(&decode);
     return true;
 }
 

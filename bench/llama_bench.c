@@ -87,11 +87,11 @@ static hl_status run(char *answer, size_t n_bytes, size_t *length, const hl_llam
 
 static hl_status median_of(double *seconds, const json_t *samples)
 {
-    hl_series series = { .count = 0 };
+    bench_series series = { .count = 0 };
 
     for (size_t i = 0; i < json_array_size(samples); i++)
-        hl_series_add(&series, 1e-9 * json_number_value(json_array_get(samples, i)));
-    *seconds = hl_series_median(&series);
+        bench_series_add(&series, 1e-9 * json_number_value(json_array_get(samples, i)));
+    *seconds = bench_series_median(&series);
     return *seconds > 0.0 ? HL_OK : hl_fail(HL_BAD_INPUT, "llama-bench gave no samples_ns");
 }
 

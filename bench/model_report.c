@@ -21,7 +21,7 @@ const hl_model_lane *hl_model_lane_find(const hl_model_result *result, bool is_d
         const hl_model_lane *lane = &result->lanes[i];
 
         if (lane->is_decode == is_decode && lane->n_tokens == n_tokens && lane->runner == runner &&
-            lane->dtype == dtype && hl_series_measured(&lane->seconds) > 0)
+            lane->dtype == dtype && bench_series_measured(&lane->seconds) > 0)
             return lane;
     }
     return NULL;
@@ -36,7 +36,7 @@ static const hl_model_lane *sibling(const hl_model_result *result, const hl_mode
 /* How many times as fast as `slow` a lane is, round by round; NaN where one is missing. */
 static double speedup(const hl_model_lane *lane, const hl_model_lane *slow)
 {
-    return lane != NULL && slow != NULL ? hl_series_ratio(&slow->seconds, &lane->seconds) : NAN;
+    return lane != NULL && slow != NULL ? bench_series_ratio(&slow->seconds, &lane->seconds) : NAN;
 }
 
 static double tokens_a_second(const hl_model_lane *lane, double seconds)
@@ -63,13 +63,13 @@ static void print_comparison(const hl_model_result *result, const hl_model_lane 
 static void print_lane(const hl_model_result *result, const hl_model_lane *lane)
 {
     printf("  %-24s", lane->name);
-    if (hl_series_measured(&lane->seconds) == 0) {
+    if (bench_series_measured(&lane->seconds) == 0) {
         printf(" not measured\n");
         return;
     }
-    printf("%10.1f%10.1f%10.2f", tokens_a_second(lane, hl_series_median(&lane->seconds)),
-           tokens_a_second(lane, hl_series_min(&lane->seconds)),
-           1e3 * hl_series_median(&lane->seconds));
+    printf("%10.1f%10.1f%10.2f", tokens_a_second(lane, bench_series_median(&lane->seconds)),
+           tokens_a_second(lane, bench_series_min(&lane->seconds)),
+           1e3 * bench_series_median(&lane->seconds));
     print_comparison(result, lane);
     printf("\n");
 }
@@ -143,7 +143,7 @@ void hl_model_report_print(const hl_model_result *result)
 
 /* ---------------------------------------------------------------------- JSON */
 
-static json_t *json_series(const hl_series *series)
+static json_t *json_series(const bench_series *series)
 {
     json_t *numbers = json_array();
 
@@ -155,8 +155,8 @@ static json_t *json_series(const hl_series *series)
 
 static json_t *json_lane(const hl_model_lane *lane)
 {
-    bool   some    = hl_series_measured(&lane->seconds) > 0;
-    double seconds = hl_series_median(&lane->seconds);
+    bool   some    = bench_series_measured(&lane->seconds) > 0;
+    double seconds = bench_series_median(&lane->seconds);
 
     return json_pack("{s:s, s:I, s:o, s:o}", "name", lane->name, "n_tokens",
                      (json_int_t)lane->n_tokens, "tokens_per_s",

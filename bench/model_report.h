@@ -17,13 +17,13 @@ typedef enum hl_runner {
 
 /* One line of a table: somebody doing a task with weights of one type. */
 typedef struct hl_model_lane {
-    char      name[48]; /* "p512.ours.f32.all" */
-    bool      is_decode;
-    int64_t   n_tokens; /* that are timed */
-    hl_runner runner;
-    hl_dtype  dtype;
-    bool      gave_up; /* it is not there, or failed */
-    hl_series seconds;
+    char         name[48]; /* "p512.ours.f32.all" */
+    bool         is_decode;
+    int64_t      n_tokens; /* that are timed */
+    hl_runner    runner;
+    hl_dtype     dtype;
+    bool         gave_up; /* it is not there, or failed */
+    bench_series seconds;
 } hl_model_lane;
 
 typedef struct hl_model_result {

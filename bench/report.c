@@ -19,7 +19,7 @@ const hl_lane *hl_lane_find(const hl_size_result *size, hl_work kind, const char
         const hl_lane *lane = &size->lanes[i];
         bool same = lane->backend == backend || (lane->backend != NULL && backend != NULL &&
                                                  strcmp(lane->backend, backend) == 0);
-        if (lane->kind == kind && same && hl_series_measured(&lane->seconds) > 0)
+        if (lane->kind == kind && same && bench_series_measured(&lane->seconds) > 0)
             return lane;
     }
     return NULL;
@@ -32,16 +32,16 @@ static double ratio(const hl_size_result *size, hl_work above, const char *above
     const hl_lane *a = hl_lane_find(size, above, above_backend);
     const hl_lane *b = hl_lane_find(size, below, below_backend);
 
-    return a != NULL && b != NULL ? hl_series_ratio(&a->seconds, &b->seconds) : NAN;
+    return a != NULL && b != NULL ? bench_series_ratio(&a->seconds, &b->seconds) : NAN;
 }
 
 static double gflops(const hl_size_result *size, const hl_lane *lane)
 {
-    return hl_workload_flops(size->shape) * 1e-9 / hl_series_median(&lane->seconds);
+    return hl_workload_flops(size->shape) * 1e-9 / bench_series_median(&lane->seconds);
 }
 
 /* Its own instruction set's peak; NULL where there is none. */
-static const hl_series *peak_of(const hl_size_result *size, const hl_lane *lane)
+static const bench_series *peak_of(const hl_size_result *size, const hl_lane *lane)
 {
     const char *backend = lane != NULL && lane->backend != NULL ? lane->backend : "";
 
@@ -52,9 +52,9 @@ static const hl_series *peak_of(const hl_size_result *size, const hl_lane *lane)
 
 static double share_of_peak(const hl_size_result *size, const hl_lane *lane)
 {
-    const hl_series *peak = peak_of(size, lane);
+    const bench_series *peak = peak_of(size, lane);
 
-    return peak != NULL ? gflops(size, lane) / hl_series_median(peak) : NAN;
+    return peak != NULL ? gflops(size, lane) / bench_series_median(peak) : NAN;
 }
 
 /* -------------------------------------------------------------------- tables */
@@ -88,12 +88,12 @@ static void print_lane(const hl_size_result *size, const hl_lane *lane)
     double share = share_of_peak(size, lane);
 
     printf("  %-31s", lane->label);
-    if (hl_series_measured(&lane->seconds) == 0) {
+    if (bench_series_measured(&lane->seconds) == 0) {
         printf(" not measured\n");
         return;
     }
-    printf("%9.2f%9.2f", 1e3 * hl_series_median(&lane->seconds),
-           1e3 * hl_series_min(&lane->seconds));
+    printf("%9.2f%9.2f", 1e3 * bench_series_median(&lane->seconds),
+           1e3 * bench_series_min(&lane->seconds));
     if (lane->kind == HL_WORK_BACKWARD)
         printf("%9s%7s", "", "");
     else if (isnan(share))
@@ -115,11 +115,11 @@ static void print_size(const hl_size_result *size)
         print_lane(size, &size->lanes[i]);
 }
 
-static void print_peak(const char *name, const hl_series *peak)
+static void print_peak(const char *name, const bench_series *peak)
 {
     if (peak->count > 0)
         printf("FMA peak, %-6s  %7.1f GFLOP/s at best, %.1f in the median of %zu\n", name,
-               hl_series_max(peak), hl_series_median(peak), peak->count);
+               bench_series_max(peak), bench_series_median(peak), peak->count);
 }
 
 /* ---------------------------------------------------------------------- bars */
@@ -147,14 +147,14 @@ static void print_backend_bars(const hl_size_result *size, const char *backend)
 
 static void print_share_bar(const hl_size_result *size, hl_work kind, const char *what)
 {
-    char             text[96];
-    const hl_lane   *lane = hl_lane_find(size, kind, "avx2");
-    const hl_series *peak = peak_of(size, lane);
+    char                text[96];
+    const hl_lane      *lane = hl_lane_find(size, kind, "avx2");
+    const bench_series *peak = peak_of(size, lane);
 
     if (peak == NULL)
         return;
     snprintf(text, sizeof text, "S %-5ld avx2   %s, of the peak (%.0f%% of the best)",
-             (long)size->shape.n_keys, what, 100.0 * gflops(size, lane) / hl_series_max(peak));
+             (long)size->shape.n_keys, what, 100.0 * gflops(size, lane) / bench_series_max(peak));
     print_bar(text, 100.0 * share_of_peak(size, lane), 60.0, false, "%");
 }
 
@@ -198,7 +198,7 @@ void hl_report_print(const hl_bench_result *result)
 
 /* ---------------------------------------------------------------------- JSON */
 
-static json_t *json_series(const hl_series *series)
+static json_t *json_series(const bench_series *series)
 {
     json_t *numbers = json_array();
 
@@ -211,10 +211,10 @@ static json_t *json_series(const hl_series *series)
 static json_t *json_lane(const hl_size_result *size, const hl_lane *lane)
 {
     double share = share_of_peak(size, lane);
-    bool   some  = hl_series_measured(&lane->seconds) > 0;
+    bool   some  = bench_series_measured(&lane->seconds) > 0;
 
     return json_pack("{s:s, s:o, s:o, s:o, s:o}", "name", lane->label, "median_s",
-                     some ? json_real(hl_series_median(&lane->seconds)) : json_null(), "gflops",
+                     some ? json_real(bench_series_median(&lane->seconds)) : json_null(), "gflops",
                      some ? json_real(gflops(size, lane)) : json_null(), "share_of_peak",
                      isnan(share) ? json_null() : json_real(share), "seconds",
                      json_series(&lane->seconds));

@@ -10,18 +10,18 @@ enum { HL_MAX_LANES = 16, HL_MAX_SIZES = 8 };
 
 /* One line of a table: a way of doing the work. */
 typedef struct hl_lane {
-    hl_work     kind;
-    const char *backend; /* NULL for what is not ours */
-    char        label[64];
-    bool        gave_up; /* it refused, or had its share of the time */
-    hl_series   seconds;
+    hl_work      kind;
+    const char  *backend; /* NULL for what is not ours */
+    char         label[64];
+    bool         gave_up; /* it refused, or had its share of the time */
+    bench_series seconds;
 } hl_lane;
 
 /* The multiply-add peak, GFLOP/s, sampled all through the run; empty where the
  * CPU lacks the instruction set. */
 typedef struct hl_peaks {
-    hl_series avx2;
-    hl_series avx512;
+    bench_series avx2;
+    bench_series avx512;
 } hl_peaks;
 
 typedef struct hl_size_result {

@@ -15,18 +15,18 @@ double hl_bench_now(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-void hl_series_add(hl_series *series, double value)
+void bench_series_add(bench_series *series, double value)
 {
-    if (series->count < HL_SERIES_MAX)
+    if (series->count < BENCH_SERIES_MAX)
         series->values[series->count++] = value;
 }
 
-void hl_series_skip(hl_series *series)
+void bench_series_skip(bench_series *series)
 {
-    hl_series_add(series, NAN);
+    bench_series_add(series, NAN);
 }
 
-size_t hl_series_measured(const hl_series *series)
+size_t bench_series_measured(const bench_series *series)
 {
     size_t n = 0;
 
@@ -35,7 +35,7 @@ size_t hl_series_measured(const hl_series *series)
     return n;
 }
 
-double hl_series_sum(const hl_series *series)
+double bench_series_sum(const bench_series *series)
 {
     double sum = 0.0;
 
@@ -51,9 +51,9 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-double hl_series_median(const hl_series *series)
+double bench_series_median(const bench_series *series)
 {
-    double sorted[HL_SERIES_MAX];
+    double sorted[BENCH_SERIES_MAX];
     size_t n = 0;
 
     for (size_t i = 0; i < series->count; i++)
@@ -65,7 +65,7 @@ double hl_series_median(const hl_series *series)
     return n % 2 == 1 ? sorted[n / 2] : 0.5 * (sorted[n / 2 - 1] + sorted[n / 2]);
 }
 
-double hl_series_min(const hl_series *series)
+double bench_series_min(const bench_series *series)
 {
     double least = NAN;
 
@@ -74,7 +74,7 @@ double hl_series_min(const hl_series *series)
     return least;
 }
 
-double hl_series_max(const hl_series *series)
+double bench_series_max(const bench_series *series)
 {
     double most = NAN;
 
@@ -83,12 +83,12 @@ double hl_series_max(const hl_series *series)
     return most;
 }
 
-double hl_series_ratio(const hl_series *above, const hl_series *below)
+double bench_series_ratio(const bench_series *above, const bench_series *below)
 {
-    hl_series ratios = { .count = 0 };
-    size_t    n      = above->count < below->count ? above->count : below->count;
+    bench_series ratios = { .count = 0 };
+    size_t       n      = above->count < below->count ? above->count : below->count;
 
     for (size_t i = 0; i < n; i++)
-        hl_series_add(&ratios, above->values[i] / below->values[i]);
-    return hl_series_median(&ratios);
+        bench_series_add(&ratios, above->values[i] / below->values[i]);
+    return bench_series_median(&ratios);
 }

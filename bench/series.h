@@ -7,24 +7,24 @@
 /* Seconds on a clock that never jumps. */
 double hl_bench_now(void);
 
-enum { HL_SERIES_MAX = 1024 };
+enum { BENCH_SERIES_MAX = 1024 };
 
-/* One number a round; starts as { 0 }.  More than HL_SERIES_MAX are not kept. */
-typedef struct hl_series {
-    double values[HL_SERIES_MAX];
+/* One number a round; starts as { 0 }.  More than BENCH_SERIES_MAX are not kept. */
+typedef struct bench_series {
+    double values[BENCH_SERIES_MAX];
     size_t count;
-} hl_series;
+} bench_series;
 
-void hl_series_add(hl_series *series, double value);
+void bench_series_add(bench_series *series, double value);
 /* A round without a number: it keeps its place, and counts nowhere below. */
-void   hl_series_skip(hl_series *series);
-size_t hl_series_measured(const hl_series *series);
-double hl_series_sum(const hl_series *series);
+void   bench_series_skip(bench_series *series);
+size_t bench_series_measured(const bench_series *series);
+double bench_series_sum(const bench_series *series);
 /* NaN of an empty series. */
-double hl_series_median(const hl_series *series);
-double hl_series_min(const hl_series *series);
-double hl_series_max(const hl_series *series);
+double bench_series_median(const bench_series *series);
+double bench_series_min(const bench_series *series);
+double bench_series_max(const bench_series *series);
 /* The median of above[i] / below[i], over the rounds that both have. */
-double hl_series_ratio(const hl_series *above, const hl_series *below);
+double bench_series_ratio(const bench_series *above, const bench_series *below);
 
 #endif

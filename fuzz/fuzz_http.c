@@ -70,14 +70,18 @@ static void send_all(int caller, const uint8_t *bytes, size_t n_bytes)
 
 static void check_answer(int caller)
 {
-    char    answer[65536];
+    char    answer[256]; /* its beginning; the rest is read and forgotten */
+    char    rest[65536];
     size_t  used = 0;
     ssize_t n;
     int     status = 0;
 
-    while ((n = recv(caller, answer + used, sizeof answer - 1 - used, 0)) > 0)
-        used = used + (size_t)n < sizeof answer / 2 ? used + (size_t)n : used;
+    while (used < sizeof answer - 1 &&
+           (n = recv(caller, answer + used, sizeof answer - 1 - used, 0)) > 0)
+        used += (size_t)n;
     answer[used] = '\0';
+    while (recv(caller, rest, sizeof rest, 0) > 0)
+        ;
     if (used > 0)
         PROMISE(sscanf(answer, "HTTP/1.%*1d %3d", &status) == 1 && status >= 100 &&
                 (status < 500 || status == BUSY || status == 501 || status == 505));

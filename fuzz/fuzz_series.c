@@ -2,27 +2,14 @@
  *
  * They are accepted or refused with a message.  What is accepted answers every question, and its
  * lines can be written. */
-#include <stdint.h>
-#include <stdlib.h>
-
-#include "headlight.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes);
-
-#define PROMISE(condition)                                                                         \
-    do {                                                                                           \
-        if (!(condition))                                                                          \
-            abort();                                                                               \
-    } while (0)
+#include "fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes)
 {
     hl_series *series = NULL;
 
-    if (hl_series_parse(&series, (const char *)bytes, n_bytes, "fuzz") != HL_OK) {
-        PROMISE(series == NULL && hl_error_message()[0] != '\0');
-        return 0;
-    }
+    if (hl_series_parse(&series, (const char *)bytes, n_bytes, "fuzz") != HL_OK)
+        return refused(series);
     PROMISE(hl_series_n_layers(series) > 0 && hl_series_n_heads(series) > 0);
     for (int64_t i = 0; i < hl_series_n_points(series); i++) {
         const hl_series_point *point = hl_series_at(series, i);

@@ -150,8 +150,10 @@ static void chosen_heads_are_averaged(void **state)
     hl_token_view       *view      = NULL;
     (void)state;
 
-    assert_ok(hl_token_view_new(&view, g.model, &g.prompt,
-                                &(hl_token_view_options){ heads, 3, singles, 5, false, 0 }));
+    assert_ok(
+        hl_token_view_new(&view, g.model, &g.prompt,
+                          &(hl_token_view_options){
+                              .heads = heads, .n_heads = 3, .insets = singles, .n_insets = 5 }));
     assert_int_equal(view->maps[0].n_heads, 5); /* named twice, counted once */
     assert_string_equal(view->maps[0].name, "mean of 5 chosen heads");
     assert_string_equal(view->maps[2].name, "L2H0");
@@ -338,9 +340,9 @@ static void lens_is_refused(void **state)
     golden        g    = open_golden(families[0]);
     (void)state;
 
-    assert_fails(
-        HL_BAD_ARGUMENT, "zoom 3:40: wanted tokens A:B with 0 <= A < B <= 32",
-        hl_lens_view_new(&view, g.model, &g.prompt, &(hl_lens_view_options){ 3, 40, false, 0 }));
+    assert_fails(HL_BAD_ARGUMENT, "zoom 3:40: wanted tokens A:B with 0 <= A < B <= 32",
+                 hl_lens_view_new(&view, g.model, &g.prompt,
+                                  &(hl_lens_view_options){ .begin = 3, .end = 40 }));
     assert_null(view);
     close_golden(&g);
     if (!path_exists(in_shared("golden/families/bert")))

@@ -3,12 +3,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-atomic_int          hl_fault_armed = HL_FAULT_NONE;
+int                 hl_fault_armed = HL_FAULT_NONE;
 static atomic_llong n_calls;
 static atomic_llong first_to_fail;
 static atomic_bool  all_after;
@@ -20,12 +21,12 @@ void hl_fault_arm(hl_fault_kind kind, int64_t nth, bool stays)
     first_to_fail = nth;
     all_after     = stays;
     has_fired     = false;
-    atomic_store(&hl_fault_armed, (int)kind);
+    __atomic_store_n(&hl_fault_armed, (int)kind, __ATOMIC_SEQ_CST);
 }
 
 int64_t hl_fault_disarm(bool *fired)
 {
-    atomic_store(&hl_fault_armed, HL_FAULT_NONE);
+    __atomic_store_n(&hl_fault_armed, HL_FAULT_NONE, __ATOMIC_SEQ_CST);
     if (fired != NULL)
         *fired = has_fired;
     return n_calls;
@@ -33,7 +34,7 @@ int64_t hl_fault_disarm(bool *fired)
 
 bool hl_fault_is_due(hl_fault_kind kind)
 {
-    if (atomic_load(&hl_fault_armed) != (int)kind)
+    if (__atomic_load_n(&hl_fault_armed, __ATOMIC_SEQ_CST) != (int)kind)
         return false;
 
     int64_t number = atomic_fetch_add(&n_calls, 1) + 1;

@@ -16,7 +16,6 @@
 #define HL_BASE_FAULT_H
 
 #include <dirent.h>
-#include <stdatomic.h>
 #include <sys/stat.h>
 #include <sys/types.h>
 
@@ -35,13 +34,13 @@ void hl_fault_arm(hl_fault_kind kind, int64_t nth, bool stays);
 /* How many calls of the kind there were since; *fired: did one fail?  NULL: not asked. */
 int64_t hl_fault_disarm(bool *fired);
 
-extern atomic_int hl_fault_armed; /* a hl_fault_kind */
-bool              hl_fault_is_due(hl_fault_kind kind);
+extern int hl_fault_armed; /* a hl_fault_kind, read and written as an atomic one */
+bool       hl_fault_is_due(hl_fault_kind kind);
 
 /* Does a call of this kind fail now? */
 static inline bool hl_fault(hl_fault_kind kind)
 {
-    int armed = atomic_load_explicit(&hl_fault_armed, memory_order_relaxed);
+    int armed = __atomic_load_n(&hl_fault_armed, __ATOMIC_RELAXED);
     return __builtin_expect(armed != HL_FAULT_NONE, 0) && hl_fault_is_due(kind);
 }
 

@@ -97,7 +97,7 @@ static room room_of(const hl_device_experts *e)
     room r = { .chosen = e->work };
 
     r.members = r.chosen + e->n_rows * e->n_used;
-    r.weights = (float *)(r.members + e->n_rows);
+    r.weights = (float *)(void *)(r.members + e->n_rows);
     r.shares  = r.weights + e->n_rows * e->n_used;
     r.x       = r.shares + e->n_rows;
     r.hidden  = r.x + e->n_rows * e->d_model;

@@ -159,7 +159,7 @@ static hl_status read_lens(const hl_session *session, void *lens, int64_t n_all,
                            int64_t n_rows)
 {
     const hl_device_session *d       = session->device;
-    float                   *entropy = (float *)((int64_t *)lens + n_all);
+    float                   *entropy = (float *)(void *)((int64_t *)lens + n_all);
 
     return hl_device_checked(
         d,
@@ -220,7 +220,7 @@ static end_parts parts_of(const hl_session *session, void *block)
     const hl_device_session *d     = session->device;
     end_parts                parts = { .lens = block };
 
-    parts.hidden = (float *)((int64_t *)block + 2 * d->logit_rows);
+    parts.hidden = (float *)(void *)((int64_t *)block + 2 * d->logit_rows);
     parts.logits = parts.hidden + d->logit_rows * session->config->d_model;
     return parts;
 }
@@ -266,7 +266,7 @@ static hl_status tell_ends(const hl_session *session, const hl_tap *tap, hl_fina
 {
     hl_status status = HL_OK;
     end_parts host   = parts_of(session, session->device->ends.host);
-    float    *lens   = (float *)((int64_t *)host.lens + n);
+    float    *lens   = (float *)(void *)((int64_t *)host.lens + n);
 
     for (int64_t row = 0; row < n && status == HL_OK; row += HL_LOGIT_ROWS) {
         hl_final_rows rows = whole;
