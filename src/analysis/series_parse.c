@@ -16,38 +16,9 @@
 #include "stats/profile.h"
 
 typedef struct lines {
-    const char *at; /* the next line */
-    const char *end;
-    int64_t     number; /* of the line that was read last, from 1 on */
-    const char *where;
-    char        place[600]; /* "FILE, line 7" */
-    hl_series  *series;
+    hl_json_lines text;
+    hl_series    *series;
 } lines;
-
-/* The next line as an object, which the caller releases. */
-static hl_status next_line(json_t **out, lines *l)
-{
-    hl_status status = HL_OK;
-
-    *out = NULL;
-    l->number++;
-    snprintf(l->place, sizeof l->place, "%.500s, line %" PRId64, l->where, l->number);
-    if (l->at == l->end)
-        return hl_fail(HL_BAD_INPUT, "%s: is missing", l->place);
-    const char *stop = memchr(l->at, '\n', (size_t)(l->end - l->at));
-    stop             = stop != NULL ? stop : l->end;
-    HL_TRY(hl_json_parse(out, l->at, (size_t)(stop - l->at), l->place));
-    if (!json_is_object(*out))
-        status = hl_fail(HL_BAD_INPUT, "%s: is %s, wanted an object", l->place, hl_json_kind(*out));
-    l->at = stop < l->end ? stop + 1 : l->end;
-
-done:
-    if (status != HL_OK) {
-        json_decref(*out);
-        *out = NULL;
-    }
-    return status;
-}
 
 /* ---------------------------------------------------------------------- members */
 
@@ -58,13 +29,13 @@ static hl_status get_count(int64_t *out, const json_t *line, const char *key, in
     const json_t *value = json_object_get(line, key);
 
     if (!json_is_integer(value))
-        return hl_fail(HL_BAD_INPUT, "%s: '%s' is %s, wanted an integer", l->place, key,
+        return hl_fail(HL_BAD_INPUT, "%s: '%s' is %s, wanted an integer", l->text.place, key,
                        value != NULL ? hl_json_kind(value) : "missing");
     *out = json_integer_value(value);
     if (*out < low || *out > high)
         return hl_fail(HL_BAD_INPUT,
-                       "%s: '%s' is %" PRId64 ", wanted one from %" PRId64 " to %" PRId64, l->place,
-                       key, *out, low, high);
+                       "%s: '%s' is %" PRId64 ", wanted one from %" PRId64 " to %" PRId64,
+                       l->text.place, key, *out, low, high);
     return HL_OK;
 }
 
@@ -72,14 +43,14 @@ static hl_status get_count(int64_t *out, const json_t *line, const char *key, in
 static hl_status get_number(double *out, const json_t *line, const char *key, const lines *l)
 {
     *out = NAN;
-    return hl_json_get_double(out, line, key, l->place);
+    return hl_json_get_double(out, line, key, l->text.place);
 }
 
 /* A copy; null or missing is NULL. */
 static hl_status get_string(char **out, const json_t *line, const char *key, const lines *l)
 {
     const char *text   = NULL;
-    hl_status   status = hl_json_get_string(&text, line, key, l->place);
+    hl_status   status = hl_json_get_string(&text, line, key, l->text.place);
 
     if (status == HL_OK && text != NULL)
         status = hl_strdup(out, text);
@@ -92,7 +63,7 @@ static hl_status read_text_hash(uint64_t *out, const json_t *line, const lines *
 {
     const char *text   = NULL;
     char       *end    = NULL;
-    hl_status   status = hl_json_get_string(&text, line, "text", l->place);
+    hl_status   status = hl_json_get_string(&text, line, "text", l->text.place);
 
     if (status != HL_OK)
         return status;
@@ -100,8 +71,8 @@ static hl_status read_text_hash(uint64_t *out, const json_t *line, const lines *
         *out = strtoull(text, &end, 16);
         return HL_OK;
     }
-    return hl_fail(HL_BAD_INPUT, "%s: 'text' is '%.40s', wanted 16 hexadecimal digits", l->place,
-                   text != NULL ? text : "");
+    return hl_fail(HL_BAD_INPUT, "%s: 'text' is '%.40s', wanted 16 hexadecimal digits",
+                   l->text.place, text != NULL ? text : "");
 }
 
 static hl_status read_beginning(lines *l, const json_t *line)
@@ -110,15 +81,15 @@ static hl_status read_beginning(lines *l, const json_t *line)
     const char   *format   = NULL;
     const json_t *settings = json_object_get(line, "settings");
 
-    HL_TRY(hl_json_get_string(&format, line, "format", l->place));
+    HL_TRY(hl_json_get_string(&format, line, "format", l->text.place));
     if (format == NULL || strcmp(format, HL_SERIES_FORMAT) != 0)
-        return hl_fail(HL_BAD_INPUT, "%s: its format is '%.40s', wanted '%s'", l->place,
+        return hl_fail(HL_BAD_INPUT, "%s: its format is '%.40s', wanted '%s'", l->text.place,
                        format != NULL ? format : "", HL_SERIES_FORMAT);
     HL_TRY(get_count(&l->series->n_layers, line, "layers", 1, HL_PROFILE_MAX_LAYERS, l));
     HL_TRY(get_count(&l->series->n_heads, line, "heads", 1, HL_PROFILE_MAX_HEADS, l));
     HL_TRY(read_text_hash(&l->series->text, line, l));
     if (!json_is_object(settings))
-        return hl_fail(HL_BAD_INPUT, "%s: 'settings' is %s, wanted an object", l->place,
+        return hl_fail(HL_BAD_INPUT, "%s: 'settings' is %s, wanted an object", l->text.place,
                        settings != NULL ? hl_json_kind(settings) : "missing");
     for (int i = 0; i < HL_SERIES_N_SETTINGS; i++)
         HL_TRY(get_string(&l->series->settings[i], settings, hl_series_settings[i], l));
@@ -137,8 +108,8 @@ static hl_status check_heads(const json_t *rows, const char *key, const lines *l
         good = json_array_size(json_array_get(rows, i)) == (size_t)l->series->n_heads;
     return good ? HL_OK
                 : hl_fail(HL_BAD_INPUT,
-                          "%s: '%s' is not %" PRId64 " lists of %" PRId64 " numbers each", l->place,
-                          key, l->series->n_layers, l->series->n_heads);
+                          "%s: '%s' is not %" PRId64 " lists of %" PRId64 " numbers each",
+                          l->text.place, key, l->series->n_layers, l->series->n_heads);
 }
 
 /* [[...], ...], null where there is no head. */
@@ -155,8 +126,8 @@ static hl_status read_heads(float **out, const json_t *line, const char *key, co
         const json_t *value = json_array_get(json_array_get(rows, i / n_heads), i % n_heads);
 
         if (!json_is_number(value) && !json_is_null(value))
-            return hl_fail(HL_BAD_INPUT, "%s: '%s' has %s, wanted numbers and null", l->place, key,
-                           hl_json_kind(value));
+            return hl_fail(HL_BAD_INPUT, "%s: '%s' has %s, wanted numbers and null", l->text.place,
+                           key, hl_json_kind(value));
         (*out)[i] = json_is_null(value) ? NAN : (float)json_number_value(value);
     }
 
@@ -167,7 +138,7 @@ done:
 static hl_status read_verdict(hl_verdict *out, const json_t *item, const lines *l)
 {
     const char *name   = NULL;
-    hl_status   status = hl_json_get_string(&name, item, "verdict", l->place);
+    hl_status   status = hl_json_get_string(&name, item, "verdict", l->text.place);
 
     for (int i = HL_VERDICT_ABSENT; i <= HL_VERDICT_NOT_MEASURED && name != NULL; i++) {
         *out = (hl_verdict)i;
@@ -175,8 +146,8 @@ static hl_status read_verdict(hl_verdict *out, const json_t *item, const lines *
             return HL_OK;
     }
     return status != HL_OK ? status
-                           : hl_fail(HL_BAD_INPUT, "%s: no verdict is called '%.40s'", l->place,
-                                     name != NULL ? name : "");
+                           : hl_fail(HL_BAD_INPUT, "%s: no verdict is called '%.40s'",
+                                     l->text.place, name != NULL ? name : "");
 }
 
 static hl_status read_diagnoses(hl_series_point *point, const json_t *line, const lines *l)
@@ -189,7 +160,7 @@ static hl_status read_diagnoses(hl_series_point *point, const json_t *line, cons
         const json_t *item = json_object_get(found, name);
 
         if (!json_is_object(item))
-            return hl_fail(HL_BAD_INPUT, "%s: 'diagnoses' has no object '%s'", l->place, name);
+            return hl_fail(HL_BAD_INPUT, "%s: 'diagnoses' has no object '%s'", l->text.place, name);
         HL_TRY(read_verdict(&point->verdicts[i], item, l));
         HL_TRY(get_number(&point->values[i], item, "value", l));
         HL_TRY(get_string(&point->findings[i], item, "finding", l));
@@ -230,11 +201,11 @@ static hl_status read_point(lines *l, const json_t *line)
 
     HL_TRY(get_string(&point.name, line, "name", l));
     if (point.name == NULL || point.name[0] == '\0') {
-        status = hl_fail(HL_BAD_INPUT, "%s: it has no name", l->place);
+        status = hl_fail(HL_BAD_INPUT, "%s: it has no name", l->text.place);
         goto done;
     }
     if (hl_series_find(l->series, point.name) != NULL) {
-        status = hl_fail(HL_BAD_INPUT, "%s: '%.100s' was there before", l->place, point.name);
+        status = hl_fail(HL_BAD_INPUT, "%s: '%.100s' was there before", l->text.place, point.name);
         goto done;
     }
     HL_TRY(read_numbers(&point, line, l));
@@ -254,15 +225,15 @@ hl_status hl_series_parse(hl_series **out, const char *text, size_t n_bytes, con
 {
     hl_status status = HL_OK;
     json_t   *line   = NULL;
-    lines     l      = { .at = text, .end = text + n_bytes, .where = where };
+    lines     l      = { .text = { .at = text, .end = text + n_bytes, .where = where } };
 
     *out = NULL;
     HL_TRY(hl_series_new(&l.series));
-    HL_TRY(next_line(&line, &l));
+    HL_TRY(hl_json_lines_next(&line, &l.text));
     HL_TRY(read_beginning(&l, line));
-    while (l.at < l.end) {
+    while (l.text.at < l.text.end) {
         json_decref(line);
-        HL_TRY(next_line(&line, &l));
+        HL_TRY(hl_json_lines_next(&line, &l.text));
         HL_TRY(read_point(&l, line));
     }
     *out     = l.series;

@@ -11,7 +11,9 @@
  * not a million stack frames. */
 #include "base/json.h"
 
+#include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/json_reader.h"
@@ -196,6 +198,30 @@ hl_status hl_json_parse(json_t **out, const char *text, size_t n_bytes, const ch
         *out = value;
     else
         json_decref(value);
+    return status;
+}
+
+hl_status hl_json_lines_next(json_t **out, hl_json_lines *l)
+{
+    hl_status status = HL_OK;
+
+    *out = NULL;
+    l->number++;
+    snprintf(l->place, sizeof l->place, "%.500s, line %" PRId64, l->where, l->number);
+    if (l->at == l->end)
+        return hl_fail(HL_BAD_INPUT, "%s: is missing", l->place);
+    const char *stop = memchr(l->at, '\n', (size_t)(l->end - l->at));
+    stop             = stop != NULL ? stop : l->end;
+    HL_TRY(hl_json_parse(out, l->at, (size_t)(stop - l->at), l->place));
+    if (!json_is_object(*out))
+        status = hl_fail(HL_BAD_INPUT, "%s: is %s, wanted an object", l->place, hl_json_kind(*out));
+    l->at = stop < l->end ? stop + 1 : l->end;
+
+done:
+    if (status != HL_OK) {
+        json_decref(*out);
+        *out = NULL;
+    }
     return status;
 }
 

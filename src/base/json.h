@@ -14,6 +14,18 @@
  * caller releases *out with json_decref. */
 hl_status hl_json_parse(json_t **out, const char *text, size_t n_bytes, const char *where);
 
+/* Objects, one a line.  Made with at, end and where. */
+typedef struct hl_json_lines {
+    const char *at; /* the next line */
+    const char *end;
+    const char *where;
+    int64_t     number;     /* of the line that was read last, from 1 on */
+    char        place[600]; /* of that line, for messages: "FILE, line 7" */
+} hl_json_lines;
+
+/* The next line, which the caller releases. */
+hl_status hl_json_lines_next(json_t **out, hl_json_lines *lines);
+
 /* What a value is, for messages: "an object", "a string", ... */
 const char *hl_json_kind(const json_t *value);
 

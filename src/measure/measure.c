@@ -154,14 +154,20 @@ static int64_t rows_to_follow(const hl_measuring *m, const hl_layer_rows *rows)
     return is_finished ? rows->n_batch * HL_OUTPUT_ROWS : 0;
 }
 
+static int layer_threads(const hl_measuring *m, const hl_layer_rows *rows)
+{
+    int64_t n_rows = rows->n_batch * rows->n_rows * rows->n_heads;
+
+    return hl_profile_threads(m->profile, n_rows * HL_N_QUANTITIES);
+}
+
 /* All that a layer adds, in one parallel region: what a head adds by itself takes so
  * little time that threads must not meet more often. */
 static void add_layer(hl_measuring *m, const hl_layer_rows *rows)
 {
-    int64_t n_values = rows->n_batch * rows->n_rows * rows->n_heads * HL_N_QUANTITIES;
     int64_t n_follow = rows_to_follow(m, rows);
 
-#pragma omp parallel num_threads(hl_profile_threads(m->profile, n_values))
+#pragma omp parallel num_threads(layer_threads(m, rows))
     {
 #pragma omp for schedule(static) nowait
         for (int64_t i = 0; i < n_follow; i++)

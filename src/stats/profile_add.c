@@ -168,15 +168,21 @@ hl_status hl_profile_end(hl_profile *profile)
 
 /* ----------------------------------------------------------------------- layers */
 
+static int layer_threads(const hl_profile *profile, const hl_layer_rows *rows)
+{
+    int64_t n_cells = rows->n_batch * rows->n_heads * (rows->n_rows + rows->n_keys);
+
+    return hl_profile_threads(profile, n_cells * HL_N_QUANTITIES);
+}
+
 hl_status hl_profile_layer(hl_profile *profile, const hl_layer_rows *rows,
                            const hl_profile_mask *mask)
 {
-    hl_status status  = HL_OK;
-    int64_t   n_cells = rows->n_batch * rows->n_heads * (rows->n_rows + rows->n_keys);
+    hl_status status = HL_OK;
 
     HL_TRY(hl_profile_rows_open(profile, rows, mask));
     HL_TRY(hl_profile_samples_open(profile, rows, mask));
-#pragma omp parallel num_threads(hl_profile_threads(profile, n_cells *HL_N_QUANTITIES))
+#pragma omp parallel num_threads(layer_threads(profile, rows))
     {
 #pragma omp for schedule(static)
         for (int64_t head = 0; head < rows->n_heads; head++) {

@@ -12,38 +12,9 @@
 #include "stats/trace.h"
 
 typedef struct lines {
-    const char *at; /* the next line */
-    const char *end;
-    int64_t     number; /* of the line that was read last, from 1 on */
-    const char *where;
-    char        place[600]; /* "FILE, line 7" */
-    hl_trace   *trace;
+    hl_json_lines text;
+    hl_trace     *trace;
 } lines;
-
-/* The next line as an object, which the caller releases. */
-static hl_status next_line(json_t **out, lines *l)
-{
-    hl_status status = HL_OK;
-
-    *out = NULL;
-    l->number++;
-    snprintf(l->place, sizeof l->place, "%.500s, line %" PRId64, l->where, l->number);
-    if (l->at == l->end)
-        return hl_fail(HL_BAD_INPUT, "%s: is missing", l->place);
-    const char *stop = memchr(l->at, '\n', (size_t)(l->end - l->at));
-    stop             = stop != NULL ? stop : l->end;
-    HL_TRY(hl_json_parse(out, l->at, (size_t)(stop - l->at), l->place));
-    if (!json_is_object(*out))
-        status = hl_fail(HL_BAD_INPUT, "%s: is %s, wanted an object", l->place, hl_json_kind(*out));
-    l->at = stop < l->end ? stop + 1 : l->end;
-
-done:
-    if (status != HL_OK) {
-        json_decref(*out);
-        *out = NULL;
-    }
-    return status;
-}
 
 /* ---------------------------------------------------------------------- the first line */
 
@@ -53,13 +24,13 @@ static hl_status read_shape(int64_t shape[3], const json_t *line, const lines *l
     const char              *format   = NULL;
     hl_status                status   = HL_OK;
 
-    HL_TRY(hl_json_get_string(&format, line, "format", l->place));
+    HL_TRY(hl_json_get_string(&format, line, "format", l->text.place));
     if (format == NULL || strcmp(format, HL_TRACE_FORMAT) != 0)
-        return hl_fail(HL_BAD_INPUT, "%s: its format is '%.40s', wanted '%s'", l->place,
+        return hl_fail(HL_BAD_INPUT, "%s: its format is '%.40s', wanted '%s'", l->text.place,
                        format != NULL ? format : "", HL_TRACE_FORMAT);
     for (int i = 0; i < 3; i++) {
         shape[i] = -1;
-        HL_TRY(hl_json_get_int(&shape[i], line, names[i], l->place));
+        HL_TRY(hl_json_get_int(&shape[i], line, names[i], l->text.place));
     }
 
 done:
@@ -70,7 +41,7 @@ done:
 static hl_status begin(lines *l, const json_t *line)
 {
     int64_t   shape[3] = { 0 };
-    int64_t   n_bytes  = l->end - l->at;
+    int64_t   n_bytes  = l->text.end - l->text.at;
     hl_status status   = read_shape(shape, line, l);
 
     if (status != HL_OK)
@@ -81,7 +52,7 @@ static hl_status begin(lines *l, const json_t *line)
         return hl_fail(HL_BAD_INPUT,
                        "%s: %" PRId64 " tokens of %" PRId64 " layers and %" PRId64
                        " heads do not fit into the %" PRId64 " bytes that follow",
-                       l->place, shape[0], shape[1], shape[2], n_bytes);
+                       l->text.place, shape[0], shape[1], shape[2], n_bytes);
     HL_TRY(hl_trace_new(&l->trace, shape[1], shape[2], 0));
     HL_TRY(hl_trace_reserve(l->trace, shape[0]));
 
@@ -97,7 +68,7 @@ static hl_status read_number(double *out, const json_t *value, const char *name,
     if (value == NULL || json_is_null(value))
         return HL_OK;
     if (!json_is_number(value))
-        return hl_fail(HL_BAD_INPUT, "%s: %s has %s, wanted a number or null", l->place, name,
+        return hl_fail(HL_BAD_INPUT, "%s: %s has %s, wanted a number or null", l->text.place, name,
                        hl_json_kind(value));
     *out = json_number_value(value);
     return HL_OK;
@@ -118,8 +89,8 @@ static hl_status read_cells(const lines *l, const json_t *line, hl_trace_rows wh
         if (json_array_size(value) != (size_t)l->trace->n_layers ||
             json_array_size(heads) != (size_t)l->trace->n_heads)
             return hl_fail(HL_BAD_INPUT,
-                           "%s: %s is not %" PRId64 " lists of %" PRId64 " numbers each", l->place,
-                           name, l->trace->n_layers, l->trace->n_heads);
+                           "%s: %s is not %" PRId64 " lists of %" PRId64 " numbers each",
+                           l->text.place, name, l->trace->n_layers, l->trace->n_heads);
         for (int64_t head = 0; head < l->trace->n_heads; head++) {
             double    number = NAN;
             hl_status status = read_number(&number, json_array_get(heads, (size_t)head), name, l);
@@ -134,7 +105,7 @@ static hl_status read_cells(const lines *l, const json_t *line, hl_trace_rows wh
 static hl_status read_kind(hl_token_kind *out, const json_t *line, const lines *l)
 {
     const char *name   = NULL;
-    hl_status   status = hl_json_get_string(&name, line, "kind", l->place);
+    hl_status   status = hl_json_get_string(&name, line, "kind", l->text.place);
 
     for (int kind = 0; kind < HL_N_KINDS && status == HL_OK && name != NULL; kind++) {
         *out = (hl_token_kind)kind;
@@ -143,7 +114,7 @@ static hl_status read_kind(hl_token_kind *out, const json_t *line, const lines *
     }
     return status != HL_OK ? status
                            : hl_fail(HL_BAD_INPUT, "%s: no kind of token is called '%.20s'",
-                                     l->place, name != NULL ? name : "");
+                                     l->text.place, name != NULL ? name : "");
 }
 
 static hl_status read_token(lines *l, const json_t *line)
@@ -154,9 +125,9 @@ static hl_status read_token(lines *l, const json_t *line)
     bool          is_entity = false;
     const char   *text      = "";
 
-    HL_TRY(hl_json_get_int(&id, line, "id", l->place));
-    HL_TRY(hl_json_get_bool(&is_entity, line, "entity", l->place));
-    HL_TRY(hl_json_get_string(&text, line, "text", l->place));
+    HL_TRY(hl_json_get_int(&id, line, "id", l->text.place));
+    HL_TRY(hl_json_get_bool(&is_entity, line, "entity", l->text.place));
+    HL_TRY(hl_json_get_string(&text, line, "text", l->text.place));
     HL_TRY(read_kind(&kind, line, l));
     HL_TRY(hl_trace_push(l->trace, id, kind));
     HL_TRY(hl_trace_append_text(l->trace, text, strlen(text)));
@@ -176,18 +147,18 @@ done:
 hl_status hl_trace_parse_lines(hl_trace **out, const char *bytes, size_t n_bytes, const char *where)
 {
     hl_status status = HL_OK;
-    lines     l      = { .at = bytes, .end = bytes + n_bytes, .where = where };
+    lines     l      = { .text = { .at = bytes, .end = bytes + n_bytes, .where = where } };
     json_t   *line   = NULL;
 
     *out = NULL;
-    HL_TRY(next_line(&line, &l));
+    HL_TRY(hl_json_lines_next(&line, &l.text));
     HL_TRY(begin(&l, line));
     for (int64_t n_tokens = l.trace->capacity; l.trace->n_tokens < n_tokens;) {
         json_decref(line);
-        HL_TRY(next_line(&line, &l));
+        HL_TRY(hl_json_lines_next(&line, &l.text));
         HL_TRY(read_token(&l, line));
     }
-    if (l.at != l.end) {
+    if (l.text.at != l.text.end) {
         status = hl_fail(HL_BAD_INPUT, "%s: goes on behind its %" PRId64 " tokens", where,
                          l.trace->n_tokens);
         goto done;
