@@ -95,14 +95,6 @@ static int64_t product(int64_t a, int64_t b, int64_t c)
 
 /* ------------------------------------------------------------------- options */
 
-static hl_status check_option(const char *name, int64_t value, int64_t least, int64_t most)
-{
-    if (value >= least && value <= most)
-        return HL_OK;
-    return hl_fail(HL_BAD_ARGUMENT, "session: %s is %lld, wanted %lld to %lld", name,
-                   (long long)value, (long long)least, (long long)most);
-}
-
 static hl_status check_context(const hl_session_options *options, const hl_config *config)
 {
     bool possible = config->position != HL_POSITION_LEARNED && options->beyond_ctx;
@@ -123,14 +115,15 @@ static hl_status complete_options(hl_session_options *options, const hl_config *
     options->n_ctx   = options->n_ctx != 0 ? options->n_ctx : by_model;
     options->n_batch = options->n_batch != 0 ? options->n_batch : 1;
     options->n_chunk = options->n_chunk != 0 ? options->n_chunk : DEFAULT_CHUNK;
-    HL_TRY(check_option("n_ctx", options->n_ctx, 1, MAX_CTX));
-    HL_TRY(check_option("n_batch", options->n_batch, 1, MAX_BATCH));
-    HL_TRY(check_option("n_chunk", options->n_chunk, 1, MAX_CTX));
-    HL_TRY(check_option("n_patterns", options->n_patterns, 0, MAX_CTX));
-    HL_TRY(check_option("n_rows", options->n_rows, 0, INT64_MAX));
-    HL_TRY(check_option("n_sampled", options->n_sampled, 0, MAX_CTX));
-    HL_TRY(check_option("n_threads", options->n_threads, 0, HL_MAX_THREADS));
-    HL_TRY(check_option("activations", options->activations, 0, HL_ACTIVATIONS_COUNT - 1));
+    HL_TRY(hl_check_count("session: n_ctx", options->n_ctx, 1, MAX_CTX));
+    HL_TRY(hl_check_count("session: n_batch", options->n_batch, 1, MAX_BATCH));
+    HL_TRY(hl_check_count("session: n_chunk", options->n_chunk, 1, MAX_CTX));
+    HL_TRY(hl_check_count("session: n_patterns", options->n_patterns, 0, MAX_CTX));
+    HL_TRY(hl_check_count("session: n_rows", options->n_rows, 0, INT64_MAX));
+    HL_TRY(hl_check_count("session: n_sampled", options->n_sampled, 0, MAX_CTX));
+    HL_TRY(hl_check_count("session: n_threads", options->n_threads, 0, HL_MAX_THREADS));
+    HL_TRY(
+        hl_check_count("session: activations", options->activations, 0, HL_ACTIVATIONS_COUNT - 1));
     if (options->n_chunk > options->n_ctx || config->is_encoder)
         options->n_chunk = options->n_ctx;
     int64_t all = product(options->n_batch, options->n_chunk, 1);
@@ -672,7 +665,7 @@ static hl_status check_stream_given(const hl_session *session, const hl_feed *fe
     if (feed->stream == NULL && feed->first_layer != 0)
         return hl_fail(HL_BAD_ARGUMENT, "feed: from layer %lld on without a residual stream",
                        (long long)feed->first_layer);
-    return check_option("first_layer", feed->first_layer, 0, session->config->n_layers);
+    return hl_check_count("session: first_layer", feed->first_layer, 0, session->config->n_layers);
 }
 
 static hl_status check_feed(const hl_session *session, const hl_feed *feed)
@@ -682,7 +675,7 @@ static hl_status check_feed(const hl_session *session, const hl_feed *feed)
     if (feed == NULL || feed->n_tokens < 0 || (feed->tokens == NULL && feed->n_tokens > 0))
         return hl_fail(HL_BAD_ARGUMENT, "feed: no tokens");
     if (feed->segments != NULL)
-        HL_TRY(check_option("n_segments", feed->n_segments, 1, HL_MAX_SEGMENTS));
+        HL_TRY(hl_check_count("session: n_segments", feed->n_segments, 1, HL_MAX_SEGMENTS));
     HL_TRY(check_sequences(session, feed));
     HL_TRY(check_rows(session, feed));
     HL_TRY(check_stream_given(session, feed));

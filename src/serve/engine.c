@@ -401,14 +401,6 @@ static void *worker_main(void *argument)
 
 /* ------------------------------------------------------------- open and close */
 
-static hl_status check_option(const char *name, int64_t value, int64_t least, int64_t most)
-{
-    if (value >= least && value <= most)
-        return HL_OK;
-    return hl_fail(HL_BAD_ARGUMENT, "engine: %s is %lld, wanted %lld to %lld", name,
-                   (long long)value, (long long)least, (long long)most);
-}
-
 /* What does not depend on the session. */
 static hl_status complete_options(hl_engine_options *options)
 {
@@ -418,10 +410,10 @@ static hl_status complete_options(hl_engine_options *options)
     options->n_queue = options->n_queue != 0 ? options->n_queue : QUEUE_PER_SLOT * options->n_slots;
     options->n_chunk = options->n_chunk != 0 ? options->n_chunk : HL_ENGINE_CHUNK;
     options->n_events = options->n_events != 0 ? options->n_events : HL_ENGINE_EVENTS;
-    HL_TRY(check_option("n_slots", options->n_slots, 1, HL_ENGINE_MAX_SLOTS));
-    HL_TRY(check_option("n_queue", options->n_queue, 1, MAX_QUEUE));
-    HL_TRY(check_option("n_chunk", options->n_chunk, 1, MAX_EVENTS / 2));
-    HL_TRY(check_option("n_events", options->n_events, 1, MAX_EVENTS));
+    HL_TRY(hl_check_count("engine: n_slots", options->n_slots, 1, HL_ENGINE_MAX_SLOTS));
+    HL_TRY(hl_check_count("engine: n_queue", options->n_queue, 1, MAX_QUEUE));
+    HL_TRY(hl_check_count("engine: n_chunk", options->n_chunk, 1, MAX_EVENTS / 2));
+    HL_TRY(hl_check_count("engine: n_events", options->n_events, 1, MAX_EVENTS));
     /* A piece of a prompt completes all its events at once, while one is being looked at. */
     if (options->n_events < options->n_chunk + 2)
         options->n_events = options->n_chunk + 2;
