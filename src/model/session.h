@@ -4,7 +4,9 @@
  * d d_head, S n_ctx.  A chunk has the same number of rows C for every sequence,
  * of which lengths[b] count; the rest is padding that nothing reads.
  *
- *     session.c            opening, closing, cutting a feed into chunks
+ *     session.c            opening, closing, questions
+ *     session_memory.c     all memory: planned, and taken or only counted
+ *     session_feed.c       checking a feed and cutting it into chunks
  *     session_weights.c    the weights, ready to multiply with
  *     forward.c            one chunk through all blocks, and what the tap gets
  *     forward_attention.c  the attention branch
@@ -150,6 +152,9 @@ hl_status hl_session_alloc_table(hl_session *session, void **out, int64_t count,
     hl_session_alloc(session, (void **)(pointer), count, sizeof **(pointer))
 #define HL_SESSION_TABLE(session, pointer, count)                                                  \
     hl_session_alloc_table(session, (void **)(pointer), count, sizeof **(pointer))
+
+/* All that the options ask for, on the CPU or a device; session_memory.c. */
+hl_status hl_session_plan(hl_session *session);
 
 /* session_weights.c */
 hl_status hl_session_load_weights(hl_session *session);
