@@ -8,6 +8,7 @@
  *     device_weights.c    weights, as products want them
  *     device_inputs.c     what a chunk reads beside weights and cache
  *     device_forward.c    one chunk through all blocks
+ *     device_blocks.c     a block: its norms, its MLP or experts
  *     device_attention.c  the attention branch, whole rows of it
  *     device_ends.c       embedding; final norm, logits and lens
  *     device_tap.c        what is copied back, and who is told
@@ -222,6 +223,15 @@ hl_status hl_device_put_inputs(hl_session *session, const hl_chunk *chunk);
 
 /* device_forward.c */
 hl_status hl_device_forward(hl_session *session, const hl_chunk *chunk);
+
+/* device_blocks.c: what is watched in the middle of a block. */
+typedef struct hl_device_watch {
+    hl_attention_result statistics; /* all NULL: nobody */
+    hl_device_lane     *lane;       /* NULL: nothing but these */
+} hl_device_watch;
+/* The stream through a block; of the last one only what somebody needs. */
+hl_status hl_device_run_block(hl_session *session, const hl_chunk *chunk, int64_t layer,
+                              const hl_device_watch *watch);
 /* out (n_rows, n_out) = x W' + b; out of out_dtype, both packed. */
 hl_status         hl_device_multiply(const hl_session *session, void *out, hl_dtype out_dtype,
                                      const void *x, const hl_device_map *map, int64_t n_rows);

@@ -247,7 +247,7 @@ void hl_forward_describe(hl_layer_rows *out, const hl_session *session, const hl
         .start      = chunk->start,
         .lengths    = chunk->lengths,
         .rows       = &session->statistics,
-        .n_segments = chunk->feed->segments != NULL ? chunk->feed->n_segments : 0,
+        .n_segments = hl_chunk_segments(chunk),
         .q          = if_wanted(wants, HL_WANT_Q, rows->q),
         .k          = if_wanted(wants, HL_WANT_K, rows->k),
         .v          = if_wanted(wants, HL_WANT_V, rows->v),

@@ -224,6 +224,18 @@ static inline uint32_t hl_chunk_wants(const hl_chunk *chunk)
     return chunk->feed->tap != NULL ? chunk->feed->tap->wants : 0;
 }
 
+/* Rows of the chunk in all, those that do not count among them: B C. */
+static inline int64_t hl_chunk_rows(const hl_chunk *chunk)
+{
+    return chunk->n_batch * chunk->n_rows;
+}
+
+/* Kinds of tokens whose share of attention is wanted; 0: nobody asks. */
+static inline int64_t hl_chunk_segments(const hl_chunk *chunk)
+{
+    return chunk->feed->segments != NULL ? chunk->feed->n_segments : 0;
+}
+
 /* How many tokens the feed has for a sequence. */
 static inline int64_t hl_feed_length(const hl_feed *feed, int64_t sequence)
 {
