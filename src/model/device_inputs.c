@@ -27,7 +27,7 @@ static int64_t *take_numbers(hl_device_inputs *inputs, const int64_t **there, in
     return take(inputs, (const void **)there, count, sizeof(int64_t));
 }
 
-/* The most that put_all can take. */
+/* The most that hl_device_put_inputs can take. */
 size_t hl_device_inputs_bytes(const hl_session *session)
 {
     const hl_config *config  = session->config;
