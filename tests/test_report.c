@@ -669,7 +669,7 @@ static void tables_of_others_are_checked(void **state)
     static const char good[] = "{\"a\": \"x</script>\", \"b\": \"y\", \"tables\": {\"heads\": "
                                "{\"rows\": [{\"layer\": 5, \"head\": 7, \"q\": 0.5}]}}}";
     const char       *folder = new_folder();
-    char              table[64];
+    char              table[96];
     made_model        model   = healthy_model();
     hl_profile       *profile = made_profile(&model);
     hl_report_profile named   = { "one", profile };
