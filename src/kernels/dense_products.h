@@ -292,6 +292,7 @@ HL_INLINE void dots_exact_of(double *out, const double *q, const float *k, int64
     for (; i + VL <= n; i += VL) {
         for (int key = 0; key < n_keys; key++) {
             vf values = vf_load(k + key * stride + i);
+            read_ahead(k + key * stride + i, 4 * EXACT_KEYS * stride * (int64_t)sizeof *k);
             low[key]  = vd_fma(vd_load(q + i), vd_low(values), low[key]);
             high[key] = vd_fma(vd_load(q + i + VD), vd_high(values), high[key]);
         }

@@ -1,11 +1,12 @@
 /* linear.c - panels for long sequences, dot products for short ones.
  *
- * W's rows are cut into panels, which the threads take as they come.  With a panel a
- * thread does all sequences: the long ones by hl_gemm on the panel as f32 (in
- * place, where it is stored so), the short ones by dot products on the stored type.
- * Where panels end does not show in the dot products; for hl_gemm it depends on the
- * matrix alone.  Short sequences that lie one after the other, as when many texts are
- * decoded, are multiplied as one: a part of W is then read once for all. */
+ * W's rows are cut into panels, and where these are few, long sequences into blocks of rows;
+ * threads take pairs of both as they come.  With a panel a thread does that part of all
+ * sequences: the long ones by hl_gemm on the panel as f32 (in place, where it is stored so),
+ * the short ones by dot products on the stored type.  Where panels end does not show in the
+ * dot products; for hl_gemm it depends on the matrix alone.  Short sequences that lie one
+ * after the other, as when many texts are decoded, are multiplied as one: a part of W is then
+ * read once for all. */
 #include "kernels/linear.h"
 
 #include <assert.h>
@@ -23,6 +24,8 @@
 enum {
     MAX_PANEL      = 384, /* rows of W that are multiplied together        */
     MIN_PANEL      = 16,
+    ROW_BLOCK      = 256,         /* rows of x that are multiplied together, */
+    MANY_PANELS    = 16,          /* ... unless panels alone are work for many threads */
     PANEL_FLOATS   = 2048 * 1024, /* ... as long as a thread needs no more to convert them */
     FEW_PANEL      = 32,          /* rows of W for one call of dot products        */
     FEW_BYTES      = 64 * 1024,   /* what a thread takes at a time where no panel is made */
@@ -149,7 +152,9 @@ typedef struct linear_task {
     const hl_linear_int8 *int8;     /* x as such, or NULL */
     bool                  together; /* all sequences are few rows, one after the other */
     int64_t               width;    /* of a panel */
+    int64_t               height;   /* of a block of x's rows */
     int64_t               n_panels;
+    int64_t               n_shares; /* panels times blocks */
 } linear_task;
 
 /* Rows of x that are multiplied together: of one sequence, or of all. */
@@ -388,18 +393,23 @@ static hl_status run_range(const linear_task *task, panel *p, row_range range, b
     return status;
 }
 
-static hl_status run_panel(const linear_task *task, panel *p)
+/* Of every sequence, the rows of a block; of one with few rows, all with the first block. */
+static hl_status run_panel(const linear_task *task, panel *p, int64_t block)
 {
     hl_status             status = HL_OK;
     const hl_linear_rows *rows   = task->rows;
+    int64_t               first  = block * task->height;
 
     if (task->together)
         return run_range(task, p, (row_range){ 0, rows->n_batch * rows->batch_rows }, true);
     for (int64_t sequence = 0; sequence < rows->n_batch && status == HL_OK; sequence++) {
-        row_range range = { sequence * rows->batch_rows, rows->n_rows[sequence] };
+        int64_t   n_rows = rows->n_rows[sequence];
+        int64_t   left   = n_rows - first;
+        row_range range  = { sequence * rows->batch_rows + first,
+                            left < task->height ? left : task->height };
 
         if (range.n > 0)
-            status = run_range(task, p, range, range.n <= HL_LINEAR_FEW_ROWS);
+            status = run_range(task, p, range, n_rows <= HL_LINEAR_FEW_ROWS);
     }
     return status;
 }
@@ -449,6 +459,21 @@ static int64_t share_of(const hl_linear_rows *rows, const hl_matrix *matrix, int
     return few_share(matrix, n_threads);
 }
 
+static int64_t longest(const hl_linear_rows *rows)
+{
+    int64_t most = 1;
+
+    for (int64_t i = 0; i < rows->n_batch; i++)
+        most = rows->n_rows[i] > most ? rows->n_rows[i] : most;
+    return most;
+}
+
+/* Few panels are work for few threads: then x is cut, too.  How depends on the matrix alone. */
+static int64_t block_rows(const hl_linear_rows *rows, int64_t n_panels)
+{
+    return all_few(rows) || n_panels >= MANY_PANELS ? longest(rows) : ROW_BLOCK;
+}
+
 /* Multiplications, of all rows. */
 static int64_t count_work(const hl_linear_rows *rows, const hl_matrix *matrix)
 {
@@ -459,26 +484,27 @@ static int64_t count_work(const hl_linear_rows *rows, const hl_matrix *matrix)
     return n_rows * matrix->n_rows * matrix->n_columns;
 }
 
-/* Panel `index` of the task. */
+/* Share `index` of the task: a panel, with a block of x. */
 static hl_status run_share(const linear_task *task, int64_t index, const hl_linear_pool *pool,
                            int member)
 {
-    int64_t end     = (index + 1) * task->width;
+    int64_t number  = index % task->n_panels;
+    int64_t end     = (number + 1) * task->width;
     float  *scratch = pool->scratch + member * pool->thread_floats;
-    panel   p       = { .begin   = index * task->width,
+    panel   p       = { .begin   = number * task->width,
                         .end     = end < task->matrix->n_rows ? end : task->matrix->n_rows,
                         .scratch = scratch,
                         .row     = scratch + panel_rows(task->matrix) * task->matrix->n_columns };
 
-    return run_panel(task, &p);
+    return run_panel(task, &p, index / task->n_panels);
 }
 
 /* ------------------------------------------------------------------- threads */
 
-/* All tasks of a call: their panels are counted through. */
+/* All tasks of a call: their shares are counted through. */
 typedef struct linear_job {
     linear_task           tasks[HL_LINEAR_PRODUCTS];
-    int64_t               n_panels;
+    int64_t               n_shares;
     int64_t               work;    /* multiplications */
     bool                  all_few; /* in every task */
     bool                  is_quantised;
@@ -492,8 +518,8 @@ static void run_index(void *context, int64_t index, int member)
     linear_job        *job  = context;
     const linear_task *task = job->tasks;
 
-    while (index >= task->n_panels) {
-        index -= task->n_panels;
+    while (index >= task->n_shares) {
+        index -= task->n_shares;
         task++;
     }
     hl_status status = run_share(task, index, job->pool, member);
@@ -509,12 +535,12 @@ static void run_job(linear_job *job)
     int n_threads = job->work < ALONE_PRODUCTS ? 1 : job->pool->n_threads;
 
     if (job->all_few && n_threads > 1 && job->pool->team != NULL &&
-        job->n_panels <= HL_TEAM_SHARES) {
-        hl_team_run(job->pool->team, job->n_panels, run_index, job);
+        job->n_shares <= HL_TEAM_SHARES) {
+        hl_team_run(job->pool->team, job->n_shares, run_index, job);
         return;
     }
 #pragma omp parallel for schedule(dynamic) num_threads(n_threads) if (n_threads > 1)
-    for (int64_t i = 0; i < job->n_panels; i++)
+    for (int64_t i = 0; i < job->n_shares; i++)
         run_index(job, i, hl_thread_index());
 }
 
@@ -550,6 +576,9 @@ static void add_task(linear_job *job, linear_task *task, const hl_linear_product
 {
     const hl_matrix *matrix = product->matrix;
     int64_t          width  = share_of(&product->rows, matrix, job->pool->n_threads);
+    int64_t          panels = (matrix->n_rows + width - 1) / width;
+    int64_t          height = block_rows(&product->rows, panels);
+    int64_t          blocks = (longest(&product->rows) + height - 1) / height;
 
     *task = (linear_task){ .rows     = &product->rows,
                            .matrix   = matrix,
@@ -557,14 +586,16 @@ static void add_task(linear_job *job, linear_task *task, const hl_linear_product
                            .kernels  = kernels,
                            .together = is_together(&product->rows, matrix),
                            .width    = width,
-                           .n_panels = (matrix->n_rows + width - 1) / width };
+                           .height   = height,
+                           .n_panels = panels,
+                           .n_shares = panels * blocks };
     if (takes_int8(product, kernels, job->pool)) {
         if (!job->is_quantised)
             quantise_rows(job->pool->int8, &product->rows, matrix->n_columns);
         job->is_quantised = true;
         task->int8        = job->pool->int8;
     }
-    job->n_panels += task->n_panels;
+    job->n_shares += task->n_shares;
     job->work += count_work(&product->rows, matrix);
     job->all_few = job->all_few && all_few(&product->rows);
 }
