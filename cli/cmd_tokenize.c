@@ -196,14 +196,14 @@ static int decode_line(const tokenize_request *request, const hl_tokenizer *toke
 static int handle_json(const tokenize_request *request, const hl_tokenizer *tokenizer,
                        const char *text, size_t n_bytes, size_t line)
 {
-    json_error_t error;
-    char         message[JSON_ERROR_TEXT_LENGTH + 32];
-    json_t      *value = json_loadb(text, n_bytes, JSON_DECODE_ANY | JSON_ALLOW_NUL, &error);
+    char    place[32] = "the text";
+    json_t *value     = NULL;
 
-    if (value == NULL) {
-        snprintf(message, sizeof message, "not JSON: %s", error.text);
-        return fail_line(line, message);
-    }
+    if (line > 0)
+        snprintf(place, sizeof place, "line %zu", line);
+    hl_status status = hl_json_read(&value, text, n_bytes, place);
+    if (status != HL_OK)
+        return fail(status, 0); /* the message has the place */
     int code = request->decode ? decode_line(request, tokenizer, value, line)
                                : encode_line(request, tokenizer, value, line);
     json_decref(value);
@@ -213,20 +213,17 @@ static int handle_json(const tokenize_request *request, const hl_tokenizer *toke
 /* Each answer is flushed, so that another program may wait for it. */
 static int handle_lines(const tokenize_request *request, const hl_tokenizer *tokenizer)
 {
-    char   *text     = NULL;
-    size_t  capacity = 0;
-    size_t  line     = 0;
-    ssize_t length;
-    int     code = HL_EXIT_OK;
+    hl_input line   = { 0 };
+    size_t   number = 0;
+    int      code   = HL_EXIT_OK;
 
-    while (code == HL_EXIT_OK && (length = getline(&text, &capacity, stdin)) >= 0) {
-        code = handle_json(request, tokenizer, text, (size_t)length, ++line);
+    while (code == HL_EXIT_OK && (code = hl_input_read_line(&line, "tokenize")) == HL_EXIT_OK &&
+           line.n_bytes > 0) {
+        code = handle_json(request, tokenizer, line.bytes, line.n_bytes, ++number);
         if (fflush(stdout) != 0)
             break; /* main.c complains */
     }
-    if (code == HL_EXIT_OK && ferror(stdin))
-        code = fail_line(0, "cannot read standard input");
-    free(text);
+    hl_input_free(&line);
     return code;
 }
 

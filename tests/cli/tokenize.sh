@@ -130,7 +130,7 @@ expect "no lines, no answers" 0 </dev/null
 run_with '"a"\nnope\n"b"\n' tokenize --json "$small/small-bpe"
 expect "a line that is not JSON" 3 <<'END'
 [65]
-headlight tokenize: line 2: not JSON: invalid token near 'nope'
+headlight tokenize: line 2: JSON line 1, column 1: not a value
 END
 run_with '"a"\n[1]\n' tokenize --json "$small/small-bpe"
 expect "a line that is not a string" 3 <<'END'
@@ -138,9 +138,9 @@ expect "a line that is not a string" 3 <<'END'
 headlight tokenize: line 2: not a JSON string
 END
 run_with '\n' tokenize --json "$small/small-bpe"
-expect_line "an empty line" 3 '^headlight tokenize: line 1: not JSON: '
+expect_line "an empty line" 3 '^headlight tokenize: line 1: JSON line 2, column 1: '
 run_with '"a\xff"\n' tokenize --json "$small/small-bpe"
-expect_line "a line that is not UTF-8" 3 '^headlight tokenize: line 1: not JSON: unable to decode byte 0xff'
+expect_line "a line that is not UTF-8" 3 '^headlight tokenize: line 1: JSON line 1, column 3: not UTF-8: byte 0xff'
 run_with '"x"\n' tokenize --json --decode "$small/small-bpe"
 expect "not an array" 3 <<'END'
 headlight tokenize: line 1: not an array of ids
