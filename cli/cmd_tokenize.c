@@ -142,41 +142,42 @@ static int encode_line(const tokenize_request *request, const hl_tokenizer *toke
     return code;
 }
 
-/* The ids of a JSON array; NULL, with a complaint, if it is something else. */
-static int32_t *read_ids(const json_t *value, size_t line)
+static bool is_id(const json_t *value)
 {
-    size_t   count = json_array_size(value);
-    int32_t *ids   = malloc((count > 0 ? count : 1) * sizeof *ids);
+    return json_is_integer(value) && json_integer_value(value) >= 0 &&
+           json_integer_value(value) <= INT32_MAX;
+}
 
-    if (!json_is_array(value) || ids == NULL) {
-        fail_line(line, "not an array of ids");
-        free(ids);
-        return NULL;
-    }
-    for (size_t i = 0; i < count; i++) {
-        const json_t *id = json_array_get(value, i);
-        if (!json_is_integer(id) || json_integer_value(id) < 0 ||
-            json_integer_value(id) > INT32_MAX) {
-            fail_line(line, "not an array of ids");
-            free(ids);
-            return NULL;
-        }
-        ids[i] = (int32_t)json_integer_value(id);
-    }
-    return ids;
+/* The ids of a JSON array; a complaint if it is something else. */
+static int read_ids(int32_t **out, const json_t *value, size_t line)
+{
+    size_t count = json_array_size(value);
+    bool   good  = json_is_array(value);
+
+    *out = NULL;
+    for (size_t i = 0; i < count && good; i++)
+        good = is_id(json_array_get(value, i));
+    if (!good)
+        return fail_line(line, "not an array of ids");
+    *out = malloc((count > 0 ? count : 1) * sizeof **out);
+    if (*out == NULL)
+        return out_of_memory();
+    for (size_t i = 0; i < count; i++)
+        (*out)[i] = (int32_t)json_integer_value(json_array_get(value, i));
+    return HL_EXIT_OK;
 }
 
 /* One array of ids in, text out. */
 static int decode_line(const tokenize_request *request, const hl_tokenizer *tokenizer,
                        const json_t *value, size_t line)
 {
-    int32_t *ids     = read_ids(value, line);
+    int32_t *ids     = NULL;
     char    *text    = NULL;
     size_t   n_bytes = 0;
-    int      code    = HL_EXIT_OK;
+    int      code    = read_ids(&ids, value, line);
 
-    if (ids == NULL)
-        return HL_EXIT_INPUT;
+    if (code != HL_EXIT_OK)
+        return code;
     hl_status status =
         hl_tokenizer_decode(&text, &n_bytes, tokenizer, ids, json_array_size(value), NULL);
     free(ids);
