@@ -190,12 +190,12 @@ END
 run tokenize tests/data/gguf/llama3.gguf text
 expect_line "a GGUF file has its tokenizer inside" 0 ' tokens?, 4 bytes \(BPE, '
 
-if command -v script >/dev/null; then
+if have_terminal; then
     TERM=xterm script -qec "$HEADLIGHT tokenize $small/small-bpe 'Hi you'" /dev/null >"$scratch/out" 2>/dev/null </dev/null
     status=$?
     : >"$scratch/err"
     expect_line "colours take turns on a terminal" 0 '48;5;153m.*48;5;222m.*48;5;153m'
 else
-    result "colours take turns on a terminal # SKIP no script(1)" yes
+    skipped "colours take turns on a terminal" "no script(1), or no terminal for it"
 fi
 finish
