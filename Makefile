@@ -573,11 +573,11 @@ api: ## doc/api.md again, from include/headlight.h
 	@tools/api_page > $(BUILD)/api && mv $(BUILD)/api doc/api.md
 
 check-dist: ## the tarball: unpacked, built, installed and pip-installed, without git and network
-	@tools/run_tests --logs $(BUILD)/tests/logs $(TALLY) tests/ship/dist.sh
+	@HEADLIGHT_TEST_TIMEOUT=3000 tools/run_tests --logs $(BUILD)/tests/logs $(TALLY) tests/ship/dist.sh
 
 check-deb: ## the Debian packages: built, and looked at by lintian
 	@tools/deps deb
-	@tools/run_tests --logs $(BUILD)/tests/logs $(TALLY) tests/ship/deb.sh
+	@HEADLIGHT_TEST_TIMEOUT=3000 tools/run_tests --logs $(BUILD)/tests/logs $(TALLY) tests/ship/deb.sh
 
 check-fresh: ## root only: the README's commands and the packages, each in a new Debian 12
 	@tools/deps fresh

@@ -142,41 +142,42 @@ static int encode_line(const tokenize_request *request, const hl_tokenizer *toke
     return code;
 }
 
-/* The ids of a JSON array; NULL, with a complaint, if it is something else. */
-static int32_t *read_ids(const json_t *value, size_t line)
+static bool is_id(const json_t *value)
 {
-    size_t   count = json_array_size(value);
-    int32_t *ids   = malloc((count > 0 ? count : 1) * sizeof *ids);
+    return json_is_integer(value) && json_integer_value(value) >= 0 &&
+           json_integer_value(value) <= INT32_MAX;
+}
 
-    if (!json_is_array(value) || ids == NULL) {
-        fail_line(line, "not an array of ids");
-        free(ids);
-        return NULL;
-    }
-    for (size_t i = 0; i < count; i++) {
-        const json_t *id = json_array_get(value, i);
-        if (!json_is_integer(id) || json_integer_value(id) < 0 ||
-            json_integer_value(id) > INT32_MAX) {
-            fail_line(line, "not an array of ids");
-            free(ids);
-            return NULL;
-        }
-        ids[i] = (int32_t)json_integer_value(id);
-    }
-    return ids;
+/* The ids of a JSON array; a complaint if it is something else. */
+static int read_ids(int32_t **out, const json_t *value, size_t line)
+{
+    size_t count = json_array_size(value);
+    bool   good  = json_is_array(value);
+
+    *out = NULL;
+    for (size_t i = 0; i < count && good; i++)
+        good = is_id(json_array_get(value, i));
+    if (!good)
+        return fail_line(line, "not an array of ids");
+    *out = malloc((count > 0 ? count : 1) * sizeof **out);
+    if (*out == NULL)
+        return out_of_memory();
+    for (size_t i = 0; i < count; i++)
+        (*out)[i] = (int32_t)json_integer_value(json_array_get(value, i));
+    return HL_EXIT_OK;
 }
 
 /* One array of ids in, text out. */
 static int decode_line(const tokenize_request *request, const hl_tokenizer *tokenizer,
                        const json_t *value, size_t line)
 {
-    int32_t *ids     = read_ids(value, line);
+    int32_t *ids     = NULL;
     char    *text    = NULL;
     size_t   n_bytes = 0;
-    int      code    = HL_EXIT_OK;
+    int      code    = read_ids(&ids, value, line);
 
-    if (ids == NULL)
-        return HL_EXIT_INPUT;
+    if (code != HL_EXIT_OK)
+        return code;
     hl_status status =
         hl_tokenizer_decode(&text, &n_bytes, tokenizer, ids, json_array_size(value), NULL);
     free(ids);
@@ -196,14 +197,14 @@ static int decode_line(const tokenize_request *request, const hl_tokenizer *toke
 static int handle_json(const tokenize_request *request, const hl_tokenizer *tokenizer,
                        const char *text, size_t n_bytes, size_t line)
 {
-    json_error_t error;
-    char         message[JSON_ERROR_TEXT_LENGTH + 32];
-    json_t      *value = json_loadb(text, n_bytes, JSON_DECODE_ANY | JSON_ALLOW_NUL, &error);
+    char    place[32] = "the text";
+    json_t *value     = NULL;
 
-    if (value == NULL) {
-        snprintf(message, sizeof message, "not JSON: %s", error.text);
-        return fail_line(line, message);
-    }
+    if (line > 0)
+        snprintf(place, sizeof place, "line %zu", line);
+    hl_status status = hl_json_read(&value, text, n_bytes, place);
+    if (status != HL_OK)
+        return fail(status, 0); /* the message has the place */
     int code = request->decode ? decode_line(request, tokenizer, value, line)
                                : encode_line(request, tokenizer, value, line);
     json_decref(value);
@@ -213,20 +214,17 @@ static int handle_json(const tokenize_request *request, const hl_tokenizer *toke
 /* Each answer is flushed, so that another program may wait for it. */
 static int handle_lines(const tokenize_request *request, const hl_tokenizer *tokenizer)
 {
-    char   *text     = NULL;
-    size_t  capacity = 0;
-    size_t  line     = 0;
-    ssize_t length;
-    int     code = HL_EXIT_OK;
+    hl_input line   = { 0 };
+    size_t   number = 0;
+    int      code   = HL_EXIT_OK;
 
-    while (code == HL_EXIT_OK && (length = getline(&text, &capacity, stdin)) >= 0) {
-        code = handle_json(request, tokenizer, text, (size_t)length, ++line);
+    while (code == HL_EXIT_OK && (code = hl_input_read_line(&line, "tokenize")) == HL_EXIT_OK &&
+           line.n_bytes > 0) {
+        code = handle_json(request, tokenizer, line.bytes, line.n_bytes, ++number);
         if (fflush(stdout) != 0)
             break; /* main.c complains */
     }
-    if (code == HL_EXIT_OK && ferror(stdin))
-        code = fail_line(0, "cannot read standard input");
-    free(text);
+    hl_input_free(&line);
     return code;
 }
 

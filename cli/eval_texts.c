@@ -61,15 +61,17 @@ static int add_document(hl_eval_documents *out, const char *path, int line, cons
 static int add_line(hl_eval_documents *out, const char *path, int number, const char *line,
                     size_t n_bytes)
 {
-    json_error_t error;
-    json_t      *object = json_loadb(line, n_bytes, JSON_ALLOW_NUL, &error);
-    json_t      *text   = json_object_get(object, "text");
+    char    place[600];
+    json_t *object = NULL;
 
-    if (object == NULL || !json_is_string(text)) {
-        hl_complain(out->command, "%s:%d: %s", path, number,
-                    object == NULL ? error.text : "no \"text\", or it is no string");
+    snprintf(place, sizeof place, "%.500s:%d", path, number);
+    hl_status status = hl_json_read(&object, line, n_bytes, place);
+    json_t   *text   = json_object_get(object, "text");
+    if (status != HL_OK || !json_is_string(text)) {
+        hl_complain(out->command, "%s%s", status == HL_OK ? place : "",
+                    status == HL_OK ? ": no \"text\", or it is no string" : hl_explain(status));
         json_decref(object);
-        return HL_EXIT_INPUT;
+        return status == HL_OK ? HL_EXIT_INPUT : hl_exit_for(status);
     }
     if (json_array_append_new(out->lines, object) != 0)
         return out_of_memory(out->command);

@@ -270,7 +270,7 @@ static hl_status resample(hl_watched *out, hl_watch *watch)
 
 /* ----------------------------------------------------------------------- exec */
 
-/* {"text": ..., "tokens": ..., "spike": {...}}; NULL when memory is out. */
+/* {"text": ..., "tokens": ..., "spike": {...}}, released with hl_free; NULL when memory is out. */
 static char *describe_text(const hl_watch *watch)
 {
     const hl_trace *trace   = hl_tracer_trace(watch->tracer);
@@ -378,7 +378,7 @@ static hl_status ask_command(hl_watched *out, hl_watch *watch)
     }
     hl_encoding_free(encoding);
     free(said.output);
-    free(question);
+    hl_free(question);
     return status;
 }
 

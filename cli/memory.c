@@ -5,6 +5,8 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "headlight.h"
+
 static atomic_bool ran_out;
 
 void *hl_memory_take(size_t n_bytes)
@@ -25,9 +27,18 @@ void *hl_memory_take_zeroed(size_t count, size_t size)
     return block;
 }
 
+static void *take_counted(size_t n_bytes)
+{
+    void *block = hl_memory_allocate(n_bytes);
+
+    if (block == NULL)
+        ran_out = true;
+    return block;
+}
+
 void hl_memory_watch(void)
 {
-    json_set_alloc_funcs(hl_memory_take, free);
+    json_set_alloc_funcs(take_counted, hl_free);
 }
 
 bool hl_memory_ran_out(void)

@@ -313,7 +313,7 @@ static size_t read_size(const char *text)
     return number >= 1.0 && number < 9e18 ? (size_t)number : 0;
 }
 
-/* How much memory a model may take: what is asked for, else what is free now. */
+/* How much memory may be taken: what is asked for, else what is free now. */
 static int limit_memory(const hl_usage *usage, const char *asked)
 {
     size_t n_bytes = asked != NULL ? read_size(asked) : hl_memory_available();
@@ -321,7 +321,7 @@ static int limit_memory(const hl_usage *usage, const char *asked)
     if (asked != NULL && strcmp(asked, "none") != 0 && n_bytes == 0)
         return hl_options_refuse(usage, "--max-memory: '%s' is no size, as 8G, 500M or none",
                                  asked);
-    hl_session_limit_memory(n_bytes);
+    hl_memory_limit(n_bytes);
     return HL_OPTIONS_GO_ON;
 }
 
@@ -340,7 +340,7 @@ int hl_options_parse(hl_arguments *out, hl_common *common, const hl_usage *usage
             { "device", 0, HL_OPTION_CHOICE, &common->device, "cpu|cuda|cuda:f16|cuda:f32",
               "where to compute (cpu); cuda is in bf16", 0, 0 },
             { "max-memory", 0, HL_OPTION_TEXT, &max_memory, "SIZE",
-              "for a model: 8G, 500M, none (what is free)", 0, 0 },
+              "at most so much: 8G, 500M, none (what is free)", 0, 0 },
             { "help", 'h', HL_OPTION_FLAG, &help, NULL, "print this", 0, 0 },
             { 0 },
     };

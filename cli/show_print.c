@@ -336,33 +336,46 @@ hl_status hl_show_print(const hl_show_request *request)
 }
 
 /* A table as a JSON value: rendered by the library, read back. */
-static void set_table(json_t *root, const hl_sheet *table)
+static hl_status set_table(json_t *root, const hl_sheet *table)
 {
-    char *text = NULL;
+    char     *text   = NULL;
+    json_t   *value  = NULL;
+    hl_status status = hl_sheet_render(&text, table, HL_SHEET_JSON);
 
-    if (hl_sheet_render(&text, table, HL_SHEET_JSON) == HL_OK)
-        json_object_set_new(root, hl_sheet_name(table), json_loads(text, 0, NULL));
+    if (status == HL_OK)
+        status = hl_json_read(&value, text, strlen(text), hl_sheet_name(table));
+    if (status == HL_OK)
+        json_object_set_new(root, hl_sheet_name(table), value); /* cli/memory.h remembers */
     hl_free(text);
+    return status;
+}
+
+static hl_status set_tables(json_t *root, const screen *s)
+{
+    const hl_sheet *tables[] = { s->heads, s->layers, s->positions, s->extremes, s->types };
+    hl_status       status   = HL_OK;
+
+    for (size_t i = 0; i < sizeof tables / sizeof *tables && status == HL_OK; i++)
+        status = set_table(root, tables[i]);
+    return status;
 }
 
 hl_status hl_show_print_json(const hl_show_request *request)
 {
     screen    s      = { 0 };
+    json_t   *tables = json_object();
     hl_status status = screen_fill(&s, request);
 
+    if (status == HL_OK)
+        status = set_tables(tables, &s);
     if (status == HL_OK) {
-        json_t *tables = json_object();
-        set_table(tables, s.heads);
-        set_table(tables, s.layers);
-        set_table(tables, s.positions);
-        set_table(tables, s.extremes);
-        set_table(tables, s.types);
-        json_t *root = json_pack("{s:s, s:o, s:o}", "profile", request->path, "tables", tables,
+        json_t *root = json_pack("{s:s, s:O, s:o}", "profile", request->path, "tables", tables,
                                  "diagnoses", hl_diagnoses_json(s.diagnoses));
         json_dumpf(root, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(15));
         printf("\n");
         json_decref(root);
     }
+    json_decref(tables);
     screen_free(&s);
     return status;
 }

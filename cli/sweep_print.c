@@ -133,16 +133,22 @@ int hl_sweep_print(const hl_sweep *sweep, const char *model)
 
 /* ------------------------------------------------------------------------ JSON */
 
+/* NULL when memory is out. */
 static json_t *tables_of(const hl_sweep *sweep)
 {
     json_t *tables = json_object();
 
-    for (size_t i = 0; hl_sweep_table_name(i) != NULL; i++) {
-        char       *text = NULL;
-        const char *name = hl_sweep_table_name(i);
+    for (size_t i = 0; tables != NULL && hl_sweep_table_name(i) != NULL; i++) {
+        char       *text  = NULL;
+        json_t     *value = NULL;
+        const char *name  = hl_sweep_table_name(i);
 
-        if (hl_sheet_render(&text, hl_sweep_table(sweep, name), HL_SHEET_JSON) == HL_OK)
-            json_object_set_new(tables, name, json_loads(text, 0, NULL));
+        if (hl_sheet_render(&text, hl_sweep_table(sweep, name), HL_SHEET_JSON) != HL_OK ||
+            hl_json_read(&value, text, strlen(text), name) != HL_OK ||
+            json_object_set_new(tables, name, value) != 0) {
+            json_decref(tables);
+            tables = NULL;
+        }
         hl_free(text);
     }
     return tables;

@@ -15,7 +15,7 @@ static hl_status put_text(const char *text)
 
     if (ok)
         fputs(dumped, stdout);
-    free(dumped);
+    hl_free(dumped);
     json_decref(string);
     return ok ? HL_OK : HL_NO_MEMORY;
 }

@@ -89,7 +89,7 @@ static hl_status run_command(const char *command, double seconds, json_t *object
     else
         hl_complain("watch", "--exec: %s", answer.problem);
     free(answer.output);
-    free(input);
+    hl_free(input);
     return HL_OK;
 }
 
@@ -99,6 +99,7 @@ hl_status hl_watch_run_command(const char *command, double seconds, const hl_ser
     const hl_series_point *point  = hl_series_at(series, index);
     char                  *line   = NULL;
     json_t                *alarms = json_array();
+    json_t                *value  = NULL;
     hl_status              status = hl_series_render(&line, series, index);
 
     for (int i = 0; i < HL_N_DIAGNOSES; i++) {
@@ -107,9 +108,10 @@ hl_status hl_watch_run_command(const char *command, double seconds, const hl_ser
     }
     /* The line is the library's own: read again only to be put into an object. */
     if (status == HL_OK)
-        status = run_command(
-            command, seconds,
-            json_pack("{s:O, s:o}", "alarms", alarms, "point", json_loads(line, 0, NULL)));
+        status = hl_json_read(&value, line, strlen(line), "the series");
+    if (status == HL_OK)
+        status = run_command(command, seconds,
+                             json_pack("{s:O, s:o}", "alarms", alarms, "point", value));
     json_decref(alarms);
     hl_free(line);
     return status;

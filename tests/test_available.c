@@ -54,7 +54,7 @@ static int tear_down(void **state)
 {
     (void)state;
     remove_below(root);
-    hl_session_limit_memory(0);
+    hl_memory_limit(0);
     return 0;
 }
 
@@ -118,18 +118,18 @@ static void sessions_beyond_the_limit_are_refused(void **state)
         assert_ok(hl_model_get_tensor(&tensor, model, i));
         weights += tensor.n_bytes;
     }
-    size_t whole = weights + memory.cache_bytes + memory.work_bytes;
+    size_t whole = hl_memory_held() + weights + memory.cache_bytes + memory.work_bytes;
 
-    hl_session_limit_memory(whole - 1);
+    hl_memory_limit(whole - 1);
     assert_fails(HL_LIMIT, "of memory for 64 tokens", hl_session_open(&first, model, &options));
     assert_null(first);
-    hl_session_limit_memory(whole);
+    hl_memory_limit(whole);
     assert_ok(hl_session_open(&first, model, &options));
     assert_fails(HL_LIMIT, "held already", hl_session_open(&second, model, &options));
     hl_session_close(first);
     assert_ok(hl_session_open(&second, model, &options)); /* there is room again */
     hl_session_close(second);
-    hl_session_limit_memory(0);
+    hl_memory_limit(0);
     hl_model_close(model);
 }
 

@@ -255,7 +255,7 @@ static int set_up(void **state)
     }
     hl_memory_watch();
     write_llama2c();
-    write_file(in_folder(work, "text.txt"), "He said, and it was so.\n", 24);
+    write_file(in_folder(work, "text.jsonl"), "{\"text\": \"He said, and it was so.\"}\n", 36);
     write_ids("a.jsonl", 2, 12, 1);
     write_ids("b.jsonl", 1, 9, 3);
     command a = MEASURE(NULL, "WORK/a.jsonl", "WORK/a.profile");
@@ -299,12 +299,14 @@ static void tokenizers(void **state)
     command unigram   = COMMAND(tokenize, NULL, TOKENIZERS "small-unigram", text, "--json");
     command wordpiece = COMMAND(tokenize, NULL, TOKENIZERS "small-wordpiece", text);
     command gguf      = COMMAND(tokenize, NULL, LLAMA_GG, text);
+    command decode = COMMAND(tokenize, NULL, TOKENIZERS "small-bpe", "[40, 577, 79]", "--decode");
     (void)state;
 
     inject_command("tokenize bpe", &bpe, NULL);
     inject_command("tokenize unigram", &unigram, NULL);
     inject_command("tokenize wordpiece", &wordpiece, NULL);
     inject_command("tokenize gguf", &gguf, NULL);
+    inject_command("tokenize --decode", &decode, NULL);
 }
 
 static void measuring(void **state)
@@ -344,6 +346,7 @@ static void drawing(void **state)
     command pdf     = COMMAND(draw, "x.pdf", "WORK/a.profile", "-o", "OUT/x.pdf", "--quiet");
     command compare = COMMAND(compare, NULL, "WORK/a.profile", "WORK/b.profile");
     command show    = COMMAND(show, NULL, "WORK/a.profile");
+    command tables  = COMMAND(show, NULL, "WORK/a.profile", "--json");
     command rank    = COMMAND(rank, NULL, "WORK/a.profile", "--json");
     (void)state;
 
@@ -352,6 +355,7 @@ static void drawing(void **state)
     inject_command("draw pdf", &pdf, NULL);
     inject_command("compare", &compare, NULL);
     inject_command("show", &show, NULL);
+    inject_command("show --json", &tables, NULL);
     inject_command("rank", &rank, NULL);
 }
 
@@ -368,7 +372,7 @@ static void generating(void **state)
 {
     command generate = COMMAND(generate, "t", "models/demo", "He said", "-n", "3", "--context",
                                "16", "--trace", "OUT/t", "--threads", "1", "--quiet");
-    command eval     = COMMAND(eval, NULL, "models/demo", "WORK/text.txt", "--context", "16",
+    command eval     = COMMAND(eval, NULL, "models/demo", "WORK/text.jsonl", "--context", "16",
                                "--max-tokens", "16", "--threads", "1");
     (void)state;
 

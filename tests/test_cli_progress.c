@@ -114,7 +114,8 @@ static void a_terminal_gets_a_line_and_loses_it(void **state)
     if (master < 0 || grantpt(master) != 0 || unlockpt(master) != 0)
         skip();
     FILE *terminal = fopen(ptsname(master), "r+");
-    assert_non_null(terminal);
+    if (terminal == NULL) /* a chroot may have /dev/ptmx, but no /dev/pts */
+        skip();
     assert_int_equal(ioctl(fileno(terminal), TIOCSWINSZ, &size), 0);
     setenv("TERM", "xterm", 1);
     hl_progress_start(&progress, terminal, "measuring", true);

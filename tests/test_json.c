@@ -49,6 +49,20 @@ static void bad_text_is_refused_with_its_place(void **state)
     refuse_text("[\"\\ud800\"]", "line 1");
 }
 
+/* What programs read: strings of any length, but not keys. */
+static void programs_may_have_nul(void **state)
+{
+    static const char text[] = "[\"a\\u0000b\"]", key[] = "{\"a\\u0000b\": 1}";
+    json_t           *value = NULL;
+    (void)state;
+
+    assert_ok(hl_json_read(&value, text, strlen(text), "test"));
+    assert_int_equal(json_string_length(json_array_get(value, 0)), 3);
+    json_decref(value);
+    assert_fails(HL_BAD_INPUT, "test: JSON line 1", hl_json_read(&value, key, strlen(key), "test"));
+    assert_null(value);
+}
+
 /* `depth` brackets, opened and closed. */
 static size_t nest(char *out, size_t depth)
 {
@@ -214,6 +228,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_value_is_accepted),
         cmocka_unit_test(bad_text_is_refused_with_its_place),
+        cmocka_unit_test(programs_may_have_nul),
         cmocka_unit_test(nesting_is_bounded),
         cmocka_unit_test(brackets_in_strings_do_not_nest),
         cmocka_unit_test(getters_read_what_is_there),

@@ -1,4 +1,4 @@
-/* test_memory.c - alignment, overflow, growing, copies of text. */
+/* test_memory.c - alignment, overflow, growing, copies of text, and the bound of it all. */
 #include "support.h"
 
 #include "base/memory.h"
@@ -118,6 +118,56 @@ static void sizes_overflow_honestly(void **state)
     assert_int_equal(out, SIZE_MAX);
 }
 
+static void what_is_held_is_counted(void **state)
+{
+    (void)state;
+    size_t before = hl_memory_held();
+    void  *a = NULL, *b = NULL;
+
+    assert_ok(hl_alloc(&a, 1000, 100));
+    assert_in_range(hl_memory_held() - before, 100000, 101000);
+    assert_ok(hl_realloc(&a, 1000, 2000, 100));
+    assert_in_range(hl_memory_held() - before, 200000, 201000);
+    b = hl_memory_allocate(50000);
+    assert_in_range(hl_memory_held() - before, 250000, 252000);
+    assert_fails(HL_NO_MEMORY, "", hl_realloc(&a, 2000, SIZE_MAX / 200, 100));
+    assert_in_range(hl_memory_held() - before, 250000, 252000);
+    hl_free(a);
+    hl_free(b);
+    assert_int_equal(hl_memory_held(), before);
+    assert_ok(hl_memory_reserve(5000)); /* of others, for us */
+    assert_int_equal(hl_memory_held(), before + 5000);
+    hl_memory_release(5000);
+}
+
+static void nothing_is_taken_beyond_the_bound(void **state)
+{
+    (void)state;
+    size_t before = hl_memory_held();
+    void  *block = NULL, *more = &more;
+    char  *text = NULL;
+    char   numbers[128];
+
+    hl_memory_limit(before + 100000);
+    assert_ok(hl_alloc(&block, 60000, 1));
+    snprintf(numbers, sizeof numbers,
+             "50000 bytes of memory wanted beside the %zu that are held, at most %zu",
+             hl_memory_held(), before + 100000);
+    assert_fails(HL_NO_MEMORY, numbers, hl_alloc(&more, 50000, 1));
+    assert_null(more);
+    assert_fails(HL_NO_MEMORY, "70000 bytes", hl_realloc(&block, 60000, 70000, 1));
+    assert_fails(HL_NO_MEMORY, "wanted beside", hl_memory_reserve(SIZE_MAX));
+    assert_fails(HL_NO_MEMORY, "wanted beside", hl_strndup(&text, block, 50000));
+    assert_null(hl_memory_allocate(50000));
+    hl_free(block);
+    assert_ok(hl_alloc(&block, 60000, 1)); /* there is room again */
+    hl_free(block);
+    hl_memory_limit(0);
+    assert_ok(hl_alloc(&block, 200000, 1));
+    hl_free(block);
+    assert_int_equal(hl_memory_held(), before);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -128,6 +178,8 @@ int main(void)
         cmocka_unit_test(realloc_keeps_contents_or_the_block),
         cmocka_unit_test(text_is_copied),
         cmocka_unit_test(sizes_overflow_honestly),
+        cmocka_unit_test(what_is_held_is_counted),
+        cmocka_unit_test(nothing_is_taken_beyond_the_bound),
     };
     return cmocka_run_group_tests_name("memory", tests, NULL, NULL);
 }

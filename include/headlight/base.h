@@ -58,6 +58,31 @@ HL_API void hl_guard_mapped_files(void);
  * groups that it is in.  0: not known. */
 HL_API size_t hl_memory_available(void);
 
+/* A bound for the process, as a log level is.  Beyond it allocations of the library fail, with
+ * HL_NO_MEMORY and the numbers; and hl_session_open refuses with HL_LIMIT, before it allocates, when
+ * the model's weights and the session would be beyond it together with what is held.  0, as it is
+ * at first: no bound. */
+HL_API void hl_memory_limit(size_t n_bytes);
+/* Bytes that the library holds now: mapped files aside, and what libraries under it take for
+ * themselves. */
+HL_API size_t hl_memory_held(void);
+/* As malloc, for what a program wants to be counted with the rest; NULL, and hl_error_message, when
+ * there is not so much. */
+HL_API void *hl_memory_allocate(size_t n_bytes);
+/* Releases memory that the library handed out.  Accepts NULL. */
+HL_API void hl_free(void *block);
+
+/* -------------------------------------------------------------------- JSON */
+
+struct json_t; /* of jansson.h, which has what can be done with it */
+
+/* One JSON value, of a text that anybody may have written.  Refused are bad UTF-8, more than 64
+ * levels, duplicate keys, numbers that 64 bits or a double do not hold, and anything behind the
+ * value; `where` names the text in the message, which has line and column.  Strings may hold NUL.
+ * The caller releases *out with json_decref. */
+HL_API hl_status hl_json_read(struct json_t **out, const char *text, size_t n_bytes,
+                              const char *where);
+
 /* ------------------------------------------------------------ element types */
 
 typedef enum hl_dtype {

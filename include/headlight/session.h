@@ -222,10 +222,6 @@ typedef struct hl_session_memory {
 /* What hl_session_open would hold with these options, exactly, without holding it. */
 HL_API hl_status hl_session_measure(hl_session_memory *out, const hl_model *model,
                                     const hl_session_options *options);
-/* A bound for the process, as a log level is: hl_session_open refuses with HL_LIMIT, before it
- * allocates, when the model's weights, this session and those that are open would be beyond
- * n_bytes together.  0, as it is at first: no bound. */
-HL_API void hl_session_limit_memory(size_t n_bytes);
 /* Bytes that the session holds beside the mapped weights, the cache among them. */
 HL_API size_t hl_session_bytes(const hl_session *session, size_t *cache_bytes);
 

@@ -80,8 +80,6 @@ typedef struct hl_decode_options {
 HL_API hl_status hl_tokenizer_decode(char **out, size_t *n_bytes, const hl_tokenizer *tokenizer,
                                      const int32_t *ids, size_t n_ids,
                                      const hl_decode_options *options);
-/* Releases memory that the library handed out.  Accepts NULL. */
-HL_API void hl_free(void *block);
 
 /* Decoding tokens as they come.  What push and finish return is borrowed until the next
  * call, and push never cuts a character: it may return nothing, and more the next time.

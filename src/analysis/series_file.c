@@ -25,13 +25,13 @@ static void add_number(hl_text *text, const char *name, double value)
 static void add_string(hl_text *text, const char *bytes)
 {
     json_t *value  = bytes != NULL ? hl_json_text(bytes, strlen(bytes)) : json_null();
-    char   *quoted = value != NULL ? json_dumps(value, JSON_ENCODE_ANY) : NULL;
+    char   *quoted = hl_json_dump(value, JSON_ENCODE_ANY);
 
     if (quoted != NULL)
         hl_text_add(text, quoted, strlen(quoted));
     else if (text->status == HL_OK)
         text->status = hl_fail(HL_NO_MEMORY, "out of memory");
-    free(quoted);
+    hl_free(quoted);
     json_decref(value);
 }
 

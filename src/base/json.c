@@ -5,7 +5,7 @@
  * copies beyond the end (2.14, load.c: lex_save ignores what strbuffer_append_byte says).
  * json_reader.c reads, and here values are made of what it finds.
  *
- * Refused beside what is no JSON: bad UTF-8, NUL in strings, integers beyond 64 bits, numbers
+ * Refused beside what is no JSON: bad UTF-8, NUL in keys and, but for who asks, in strings, integers beyond 64 bits, numbers
  * beyond a double, text after the end and duplicate keys (which of the two would count?).
  * Nesting is measured before parsing, so that a file of a million brackets costs a scan and
  * not a million stack frames. */
@@ -66,7 +66,7 @@ static json_t *build_string(hl_json_reader *reader)
 
     if (hl_json_read_string(reader, &text) != HL_OK)
         return NULL;
-    if (memchr(text.data, '\0', text.n_bytes) != NULL) {
+    if (reader->refuses_nul && memchr(text.data, '\0', text.n_bytes) != NULL) {
         hl_json_reader_fail(reader, "a string with NUL (\\u0000) in it");
         return NULL;
     }
@@ -180,7 +180,8 @@ static json_t *build(hl_json_reader *reader)
     }
 }
 
-hl_status hl_json_parse(json_t **out, const char *text, size_t n_bytes, const char *where)
+static hl_status parse(json_t **out, const char *text, size_t n_bytes, const char *where,
+                       bool refuses_nul)
 {
     hl_json_reader reader;
 
@@ -189,8 +190,9 @@ hl_status hl_json_parse(json_t **out, const char *text, size_t n_bytes, const ch
     if (depth > MAX_DEPTH)
         return hl_fail(HL_BAD_INPUT, "%s: JSON nested %zu deep, at most %d", where, depth,
                        MAX_DEPTH);
-    hl_status status = hl_json_reader_open(&reader, text, n_bytes, where);
-    json_t   *value  = status == HL_OK ? build(&reader) : NULL;
+    hl_status status   = hl_json_reader_open(&reader, text, n_bytes, where);
+    reader.refuses_nul = refuses_nul;
+    json_t *value      = status == HL_OK ? build(&reader) : NULL;
     if (status == HL_OK)
         status = hl_json_reader_finish(&reader);
     hl_json_reader_close(&reader);
@@ -199,6 +201,16 @@ hl_status hl_json_parse(json_t **out, const char *text, size_t n_bytes, const ch
     else
         json_decref(value);
     return status;
+}
+
+hl_status hl_json_parse(json_t **out, const char *text, size_t n_bytes, const char *where)
+{
+    return parse(out, text, n_bytes, where, true);
+}
+
+hl_status hl_json_read(json_t **out, const char *text, size_t n_bytes, const char *where)
+{
+    return parse(out, text, n_bytes, where, false);
 }
 
 hl_status hl_json_lines_next(json_t **out, hl_json_lines *l)

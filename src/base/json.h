@@ -10,8 +10,7 @@
 
 #include "headlight.h"
 
-/* Parses one JSON value.  `where` names the source in error messages.  The
- * caller releases *out with json_decref. */
+/* hl_json_read of headlight.h, for those whose strings end with a NUL: others are refused. */
 hl_status hl_json_parse(json_t **out, const char *text, size_t n_bytes, const char *where);
 
 /* Objects, one a line.  Made with at, end and where. */

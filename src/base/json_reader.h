@@ -36,6 +36,7 @@ typedef struct hl_json_reader {
     int         depth;
     char       *scratch; /* the last string, when it had escapes */
     size_t      scratch_bytes;
+    bool        refuses_nul; /* in strings; who wants it sets it */
     hl_status   status;
 } hl_json_reader;
 

@@ -1,10 +1,17 @@
-/* memory.c - allocation on top of posix_memalign.
+/* memory.c - allocation on top of posix_memalign, counted.
  *
  * 64 bytes are a cache line and the widest vector register, so a kernel may
  * use aligned loads on whatever it allocated, and two threads that write to
- * different blocks never share a line. */
+ * different blocks never share a line.
+ *
+ * What is held is the sum of the blocks as the C library cut them (malloc_usable_size), which it
+ * tells when they are released as well: no block has a header of ours.  A request is added before
+ * the block is asked for and taken back when it is beyond the bound, so that threads that ask at
+ * the same time do not pass it together. */
 #include "base/memory.h"
 
+#include <malloc.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,6 +36,67 @@ bool hl_size_add(size_t *out, size_t a, size_t b)
     return true;
 }
 
+/* -------------------------------------------------------------------- the bound */
+
+static atomic_size_t bound; /* 0: none */
+static atomic_size_t held;
+
+void hl_memory_limit(size_t n_bytes)
+{
+    bound = n_bytes;
+}
+
+size_t hl_memory_limited_to(void)
+{
+    return bound;
+}
+
+size_t hl_memory_held(void)
+{
+    return held;
+}
+
+hl_status hl_memory_reserve(size_t n_bytes)
+{
+    size_t limit  = atomic_load_explicit(&bound, memory_order_relaxed);
+    size_t before = atomic_fetch_add_explicit(&held, n_bytes, memory_order_relaxed);
+
+    if (limit == 0 || (before <= limit && n_bytes <= limit - before))
+        return HL_OK;
+    hl_memory_release(n_bytes);
+    return hl_fail(HL_NO_MEMORY,
+                   "%zu bytes of memory wanted beside the %zu that are held, at most %zu: "
+                   "max-memory allows more",
+                   n_bytes, before, limit);
+}
+
+void hl_memory_release(size_t n_bytes)
+{
+    atomic_fetch_sub_explicit(&held, n_bytes, memory_order_relaxed);
+}
+
+/* A block for which n_bytes were reserved counts as what it is; one that there is none of, not
+ * at all. */
+static void *counted(void *block, size_t n_bytes)
+{
+    size_t real = block != NULL ? malloc_usable_size(block) : 0;
+
+    atomic_fetch_add_explicit(&held, real - n_bytes, memory_order_relaxed); /* modulo 2^64 */
+    return block;
+}
+
+/* ------------------------------------------------------------------------ blocks */
+
+void *hl_memory_allocate(size_t n_bytes)
+{
+    if (hl_memory_reserve(n_bytes) != HL_OK)
+        return NULL;
+    void *block = counted(malloc(n_bytes > 0 ? n_bytes : 1), n_bytes);
+    if (block == NULL)
+        hl_fail(HL_NO_MEMORY, "out of memory: %zu bytes wanted", n_bytes);
+    return block;
+}
+
 /* NULL, with a message stored, when there is not so much memory. */
 static void *allocate(size_t count, size_t size)
 {
@@ -39,12 +107,14 @@ static void *allocate(size_t count, size_t size)
         hl_fail(HL_NO_MEMORY, "%zu items of %zu bytes are more than memory can hold", count, size);
         return NULL;
     }
+    if (hl_memory_reserve(n_bytes) != HL_OK)
+        return NULL;
     if (hl_fault(HL_FAULT_MEMORY) ||
         posix_memalign(&block, HL_ALIGNMENT, n_bytes > 0 ? n_bytes : 1) != 0) {
         hl_fail(HL_NO_MEMORY, "out of memory: %zu bytes wanted", n_bytes);
-        return NULL;
+        block = NULL;
     }
-    return block;
+    return counted(block, n_bytes);
 }
 
 hl_status hl_alloc(void **out, size_t count, size_t size)
@@ -99,5 +169,7 @@ hl_status hl_strdup(char **out, const char *text)
 
 void hl_free(void *block)
 {
+    if (block != NULL)
+        hl_memory_release(malloc_usable_size(block));
     free(block);
 }

@@ -2,7 +2,10 @@
  *
  * Sizes come as (count, size) pairs, so that a product that overflows is a
  * clear HL_NO_MEMORY instead of a short buffer.  Everything here is released
- * with hl_free, which accepts NULL. */
+ * with hl_free, which accepts NULL.
+ *
+ * All of it counts (hl_memory_held of headlight.h), and what would be beyond the bound of
+ * hl_memory_limit is HL_NO_MEMORY with the numbers. */
 #ifndef HL_BASE_MEMORY_H
 #define HL_BASE_MEMORY_H
 
@@ -19,7 +22,13 @@ hl_status hl_alloc_zeroed(void **out, size_t count, size_t size);
 hl_status hl_realloc(void **block, size_t old_count, size_t new_count, size_t size);
 hl_status hl_strdup(char **out, const char *text);
 hl_status hl_strndup(char **out, const char *text, size_t n_bytes);
-void      hl_free(void *block);
+
+/* For memory that another library takes on our behalf: so many bytes count as held, or
+ * HL_NO_MEMORY; and, with the same number, no longer. */
+hl_status hl_memory_reserve(size_t n_bytes);
+void      hl_memory_release(size_t n_bytes);
+/* The bound; 0: none. */
+size_t hl_memory_limited_to(void);
 
 /* HL_ALLOC(&pointer, count): sized by what the pointer points to. */
 #define HL_ALLOC(pointer, count) hl_alloc((void **)(pointer), (count), sizeof **(pointer))

@@ -107,12 +107,6 @@ done:
     return status;
 }
 
-static void take_memory(hl_session *session)
-{
-    session->is_open = true;
-    hl_session_limit_take(session->n_bytes);
-}
-
 hl_status hl_session_open(hl_session **out, const hl_model *model,
                           const hl_session_options *options)
 {
@@ -121,8 +115,6 @@ hl_status hl_session_open(hl_session **out, const hl_model *model,
 
     if (status == HL_OK)
         status = make_session(out, model, options, false);
-    if (status == HL_OK)
-        take_memory(*out);
     return status;
 }
 
@@ -146,8 +138,6 @@ void hl_session_close(hl_session *session)
     if (session == NULL)
         return;
     hl_device_session_close(session);
-    if (session->is_open)
-        hl_session_limit_give(session->n_bytes);
     hl_team_close(session->pool.team);
     for (size_t i = 0; i < session->n_blocks; i++)
         hl_free(session->blocks[i]);

@@ -119,7 +119,6 @@ struct hl_session {
     bool                few_rows; /* the chunk is a step of decoding */
     bool               *searched; /* (n_layers + 1) for numbers that are none */
 
-    bool   is_open;  /* its bytes count for hl_session_limit_memory */
     bool   counting; /* nothing is allocated but tables: hl_session_measure */
     void **blocks;   /* all memory, for closing */
     size_t n_blocks;

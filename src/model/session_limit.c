@@ -5,29 +5,11 @@
  * every token: they count as if they were held. */
 #include "model/session_limit.h"
 
-#include <stdatomic.h>
 #include <stdio.h>
 
+#include "base/memory.h"
 #include "base/status.h"
 #include "model/model.h"
-
-static atomic_size_t bound; /* 0: none */
-static atomic_size_t held;  /* by the sessions that are open */
-
-void hl_session_limit_memory(size_t n_bytes)
-{
-    bound = n_bytes;
-}
-
-void hl_session_limit_take(size_t n_bytes)
-{
-    held += n_bytes;
-}
-
-void hl_session_limit_give(size_t n_bytes)
-{
-    held -= n_bytes;
-}
 
 static size_t weight_bytes(const hl_model *model)
 {
@@ -58,7 +40,7 @@ hl_status hl_session_limit_check(const hl_model *model, const hl_session_options
 {
     char              sum[32], weights[32], cache[32], work[32], others[32], allowed[32];
     hl_session_memory memory;
-    size_t            limit = bound, open_now = held;
+    size_t            limit = hl_memory_limited_to(), before = hl_memory_held();
 
     if (limit == 0)
         return HL_OK;
@@ -66,8 +48,8 @@ hl_status hl_session_limit_check(const hl_model *model, const hl_session_options
     if (status != HL_OK)
         return status;
     size_t n_weights = weight_bytes(model);
-    double wanted    = (double)n_weights + (double)memory.cache_bytes + (double)memory.work_bytes +
-                    (double)open_now;
+    double wanted =
+        (double)n_weights + (double)memory.cache_bytes + (double)memory.work_bytes + (double)before;
     if (wanted <= (double)limit)
         return HL_OK;
     return hl_fail(HL_LIMIT,
@@ -75,6 +57,6 @@ hl_status hl_session_limit_check(const hl_model *model, const hl_session_options
                    "%s), at most %s: a shorter context takes less, and max-memory allows more",
                    model->path, as_bytes(sum, (size_t)wanted), (long long)memory.n_ctx,
                    as_bytes(weights, n_weights), as_bytes(cache, memory.cache_bytes),
-                   as_bytes(work, memory.work_bytes), as_bytes(others, open_now),
+                   as_bytes(work, memory.work_bytes), as_bytes(others, before),
                    as_bytes(allowed, limit));
 }

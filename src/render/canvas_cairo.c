@@ -8,12 +8,14 @@
 
 #define POINTS_PER_INCH 72.0
 /* cairo's own limit of an image is 32767. */
-#define MAX_PIXELS 30000.0
+#define MAX_PIXELS      30000.0
+#define BYTES_PER_PIXEL 4
 
 typedef struct cairo_state {
     cairo_surface_t *surface;
     cairo_t         *cairo;
     bool             is_pdf;
+    size_t           n_pixel_bytes; /* reserved */
 } cairo_state;
 
 static cairo_t *pen_of(const hl_canvas *canvas)
@@ -56,16 +58,22 @@ static cairo_surface_t *png_surface(hl_canvas *canvas)
                                       (int)(canvas->height * scale + 0.5));
 }
 
-static hl_status check_pixels(const hl_canvas *canvas)
+/* cairo takes the memory of the pixels, and it counts as ours; *n_bytes is 0 where it does not. */
+static hl_status reserve_pixels(size_t *n_bytes, const hl_canvas *canvas)
 {
     double scale  = canvas->dpi / POINTS_PER_INCH;
     double width  = canvas->width * scale;
     double height = canvas->height * scale;
 
+    *n_bytes = 0;
     if (width > MAX_PIXELS || height > MAX_PIXELS || width < 1.0 || height < 1.0)
         return hl_fail(HL_LIMIT, "a picture of %.0f x %.0f pixels; from 1 to %.0f each way", width,
                        height, MAX_PIXELS);
-    return HL_OK;
+    size_t    wanted = (size_t)(width + 1.0) * (size_t)(height + 1.0) * BYTES_PER_PIXEL;
+    hl_status status = hl_memory_reserve(wanted);
+    if (status == HL_OK)
+        *n_bytes = wanted;
+    return status;
 }
 
 static void set_colour(cairo_t *cairo, hl_colour colour)
@@ -75,14 +83,16 @@ static void set_colour(cairo_t *cairo, hl_colour colour)
 
 static void start(hl_canvas *canvas, bool is_pdf)
 {
-    hl_status    status = is_pdf ? HL_OK : check_pixels(canvas);
     cairo_state *state  = NULL;
+    hl_status    status = HL_ALLOC_ZEROED(&state, 1);
 
-    if (status == HL_OK)
-        status = HL_ALLOC_ZEROED(&state, 1);
+    if (status == HL_OK && !is_pdf)
+        status = reserve_pixels(&state->n_pixel_bytes, canvas);
     hl_canvas_fail(canvas, status);
-    if (status != HL_OK)
+    if (status != HL_OK) {
+        hl_free(state);
         return;
+    }
     canvas->state  = state;
     state->is_pdf  = is_pdf;
     state->surface = is_pdf ? pdf_surface(canvas) : png_surface(canvas);
@@ -127,6 +137,7 @@ static void stop(hl_canvas *canvas)
         return;
     cairo_destroy(state->cairo);
     cairo_surface_destroy(state->surface);
+    hl_memory_release(state->n_pixel_bytes);
     hl_free(state);
     canvas->state = NULL;
 }

@@ -21,7 +21,7 @@ static void free_exchange(hl_exchange *exchange)
     hl_free(exchange->path);
     hl_free(exchange->body);
     hl_free(exchange->pipe);
-    free(exchange->answer.body);
+    hl_free(exchange->answer.body);
     pthread_cond_destroy(&exchange->wake);
     pthread_mutex_destroy(&exchange->lock);
     hl_free(exchange);

@@ -93,7 +93,7 @@ static enum MHD_Result send_answer(hl_exchange *exchange, struct MHD_Connection 
     hl_http             *http   = exchange->http;
     hl_answer           *answer = &exchange->answer;
     struct MHD_Response *response =
-        MHD_create_response_from_buffer(answer->n_bytes, answer->body, MHD_RESPMEM_MUST_FREE);
+        MHD_create_response_from_buffer_with_free_callback(answer->n_bytes, answer->body, hl_free);
 
     if (response == NULL)
         return MHD_NO;

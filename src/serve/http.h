@@ -5,7 +5,7 @@
  *     ...
  *     void answer(void *context, hl_exchange *exchange)
  *     {
- *         hl_exchange_answer(exchange, &(hl_answer){ .status = 200, .body = strdup("fine\n") });
+ *         hl_exchange_answer(exchange, &(hl_answer){ .status = 200, .body = text });
  *     }
  *
  * An exchange is one request and its answer.  One thread, the server's, speaks to all sockets and
@@ -92,7 +92,7 @@ int *hl_exchange_tag(hl_exchange *exchange);
 typedef struct hl_answer {
     int         status;
     const char *type; /* NULL: application/json */
-    char       *body; /* from malloc; goes to the exchange.  NULL: empty */
+    char       *body; /* of hl_alloc; goes to the exchange.  NULL: empty */
     size_t      n_bytes;
     const char *header; /* one more, static: its name, */
     const char *value;

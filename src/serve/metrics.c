@@ -179,7 +179,7 @@ static double resident_bytes(void)
 char *hl_metrics_text(hl_metrics *metrics, const hl_engine_counts *engine,
                       const hl_http_counts *http, int64_t n_looking)
 {
-    char  *text    = NULL;
+    char  *text = NULL, *copy = NULL;
     size_t n_bytes = 0;
     FILE  *out     = open_memstream(&text, &n_bytes);
 
@@ -198,9 +198,8 @@ char *hl_metrics_text(hl_metrics *metrics, const hl_engine_counts *engine,
     pthread_mutex_unlock(&metrics->lock);
     fprintf(out, "# TYPE process_resident_memory_bytes gauge\nprocess_resident_memory_bytes %.0f\n",
             resident_bytes());
-    if (fclose(out) != 0) {
-        free(text);
-        return NULL;
-    }
-    return text;
+    if (fclose(out) == 0)
+        (void)hl_strndup(&copy, text, n_bytes); /* NULL says it */
+    free(text);
+    return copy;
 }

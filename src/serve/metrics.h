@@ -18,7 +18,7 @@ void hl_metrics_first_token(hl_metrics *metrics, double seconds);
 /* Mean entropy of attention of a generated token; NaN: not known. */
 void hl_metrics_token(hl_metrics *metrics, double attention_entropy);
 
-/* Everything, in the text format of Prometheus; from malloc, NULL when memory is out. */
+/* Everything, in the text format of Prometheus; released with hl_free, NULL when memory is out. */
 char *hl_metrics_text(hl_metrics *metrics, const hl_engine_counts *engine,
                       const hl_http_counts *http, int64_t n_looking);
 

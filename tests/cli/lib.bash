@@ -69,4 +69,9 @@ expect_line() { # name status pattern
     fi
 }
 
+# Whether programs can be shown a terminal: not without script(1), nor where /dev/pts is missing.
+have_terminal() {
+    [ "$(script -qec 'test -t 1 && echo yes' /dev/null </dev/null 2>/dev/null | tr -d '\r')" = yes ]
+}
+
 finish() { exit "$failed"; }

@@ -4,12 +4,12 @@ set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
 export OMP_NUM_THREADS=1
-plan 9
+plan 24
 
 model=models/demo
 text=$scratch/text.txt
 head -c 2000 models/text/alice.txt >"$text"
-refusal="$model: [0-9.]+ [MG]iB of memory for [0-9]+ tokens \(weights 14\.3 MiB, cache [0-9.]+ [KMG]iB, work [0-9.]+ [KMG]iB, held already 0 bytes\), at most 10\.0 MiB"
+refusal="$model: [0-9.]+ [MG]iB of memory for [0-9]+ tokens \(weights 14\.3 MiB, cache [0-9.]+ [KMG]iB, work [0-9.]+ [KMG]iB, held already [0-9.]+ [KM]iB\), at most 10\.0 MiB"
 
 for command in "generate $model Hello" "eval $model $text" "measure $model $text -o $scratch/p" \
     "tokens $model Hello" "serve $model --port 0"; do
@@ -28,4 +28,39 @@ expect "no size" 2 <<'EOF'
 headlight generate: --max-memory: '2Q' is no size, as 8G, 500M or none
 Try 'headlight generate --help'.
 EOF
+
+# What holds no model counts as well: profiles, tables, figures, reports, vocabularies.
+profile=$scratch/profile
+run measure "$model" "$text" --context 64 -o "$profile" --quiet
+beyond="[0-9]+ bytes of memory wanted beside the [0-9]+ that are held, at most 524288: max-memory allows more"
+for command in "show $profile" "rank $profile" "compare $profile $profile" "diagnose $profile" \
+    "merge $profile $profile -o $scratch/new" "draw $profile -o $scratch/new.svg" \
+    "report $profile -o $scratch/new.html" "sweep $model --rank-text $text --test-text $text -o $scratch/new.svg" \
+    "tokenize $model --json --decode [$(seq -s , 20000)]"; do
+    # shellcheck disable=SC2086 # the words of a command
+    run $command --max-memory 512K
+    expect_line "${command%% *} with 512K" 4 "^headlight ${command%% *}: .*($beyond|out of memory for|at most 512.0 KiB)"
+done
+result "and nothing is written" "$(compgen -G "$scratch/*new*" >/dev/null || echo yes)"
+run draw "$profile" -o "$scratch/new.png" --dpi 1000 --max-memory 64M
+expect_line "pixels count" 4 "^headlight draw: [0-9]{9} bytes of memory wanted"
+
+# What is read from a pipe may be endless: the process itself stays below the bound, too.
+peak() { # command...: exit status and MiB of the largest of all
+    python3 -c 'import resource, subprocess, sys
+code = subprocess.run(sys.argv[1:], stdin=sys.stdin, stdout=subprocess.DEVNULL).returncode
+print(code, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024)' "$@" 2>"$scratch/err"
+}
+bounded() { # character name MiB command...
+    local code peak
+    read -r code peak < <(head -c 100000000 /dev/zero | tr '\0' "$1" | peak "$HEADLIGHT" "${@:4}" --max-memory "$3M")
+    echo "# exit status $code, at most $peak MiB"
+    result "$2" "$([ "$code" = 4 ] && [ "$peak" -lt $(($3 + 40)) ] && grep -q "at most $(($3 * 1048576))" "$scratch/err" && echo yes)"
+}
+bounded a "100 MB of text" 20 tokenize "$model"
+bounded '[' "a line of 100 MB" 20 tokenize "$model" --json
+bounded a "a document of 100 MB" 60 eval "$model" -
+
+# A server goes on: what does not fit is refused, what does is answered.
+result "a request that takes too much, and others" "$([ "$(python3 -B tests/serve/memory.py 2>&1)" = fine ] && echo yes)"
 finish

@@ -130,7 +130,7 @@ expect "no lines, no answers" 0 </dev/null
 run_with '"a"\nnope\n"b"\n' tokenize --json "$small/small-bpe"
 expect "a line that is not JSON" 3 <<'END'
 [65]
-headlight tokenize: line 2: not JSON: invalid token near 'nope'
+headlight tokenize: line 2: JSON line 1, column 1: not a value
 END
 run_with '"a"\n[1]\n' tokenize --json "$small/small-bpe"
 expect "a line that is not a string" 3 <<'END'
@@ -138,9 +138,9 @@ expect "a line that is not a string" 3 <<'END'
 headlight tokenize: line 2: not a JSON string
 END
 run_with '\n' tokenize --json "$small/small-bpe"
-expect_line "an empty line" 3 '^headlight tokenize: line 1: not JSON: '
+expect_line "an empty line" 3 '^headlight tokenize: line 1: JSON line 2, column 1: '
 run_with '"a\xff"\n' tokenize --json "$small/small-bpe"
-expect_line "a line that is not UTF-8" 3 '^headlight tokenize: line 1: not JSON: unable to decode byte 0xff'
+expect_line "a line that is not UTF-8" 3 '^headlight tokenize: line 1: JSON line 1, column 3: not UTF-8: byte 0xff'
 run_with '"x"\n' tokenize --json --decode "$small/small-bpe"
 expect "not an array" 3 <<'END'
 headlight tokenize: line 1: not an array of ids
@@ -190,12 +190,12 @@ END
 run tokenize tests/data/gguf/llama3.gguf text
 expect_line "a GGUF file has its tokenizer inside" 0 ' tokens?, 4 bytes \(BPE, '
 
-if command -v script >/dev/null; then
+if have_terminal; then
     TERM=xterm script -qec "$HEADLIGHT tokenize $small/small-bpe 'Hi you'" /dev/null >"$scratch/out" 2>/dev/null </dev/null
     status=$?
     : >"$scratch/err"
     expect_line "colours take turns on a terminal" 0 '48;5;153m.*48;5;222m.*48;5;153m'
 else
-    result "colours take turns on a terminal # SKIP no script(1)" yes
+    skipped "colours take turns on a terminal" "no script(1), or no terminal for it"
 fi
 finish

@@ -108,7 +108,7 @@ options of every command:
       --threads N           use N threads (all cores)
       --seed N              for whatever is random (0)
       --device cpu|cuda|cuda:f16|cuda:f32  where to compute (cpu); cuda is in bf16
-      --max-memory SIZE     for a model: 8G, 500M, none (what is free)
+      --max-memory SIZE     at most so much: 8G, 500M, none (what is free)
   -h, --help                print this
 END
 cp "$scratch/out" "$scratch/verify"

@@ -138,7 +138,7 @@ expect_line "--exact-rows without a trace" 2 'needs --trace FILE$'
 
 # ------------------------------------------------------------------------- screen
 
-if command -v script >/dev/null && [ "$(uname)" = Linux ]; then
+if have_terminal; then
     TERM=xterm script -qec "stty cols 60 rows 20; '$HEADLIGHT' generate models/demo 'He said' -n 6 --color never" \
         /dev/null </dev/null | tr -d '\r' | sed 's/\x1b/^/g' >"$scratch/out"
     status=0
@@ -148,6 +148,6 @@ if command -v script >/dev/null && [ "$(uname)" = Linux ]; then
 0 spikes (z > 3, ^[4munderlined^[0m)
 END
 else
-    skipped "a screen of 60 columns" "no script(1)"
+    skipped "a screen of 60 columns" "no script(1), or no terminal for it"
 fi
 finish

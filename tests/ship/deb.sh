@@ -13,7 +13,14 @@ if ! command -v dpkg-buildpackage >/dev/null || ! command -v lintian >/dev/null;
     exit 0
 fi
 
-[ -n "${HEADLIGHT_DEB:-}" ] || check "make deb" make deb BUILD=build NVCC=
+make_packages() {
+    if [ "${CUDA:-}" = 1 ]; then
+        make deb BUILD=build
+    else
+        make deb BUILD=build NVCC=
+    fi
+}
+[ -n "${HEADLIGHT_DEB:-}" ] || check "make deb" make_packages
 says_nothing() {
     lintian --allow-root --fail-on error,warning --suppress-tags initial-upload-closes-no-bugs \
         "$folder"/*.changes
@@ -39,6 +46,9 @@ check "libheadlight0 has the library" holds libheadlight0 "/usr/lib/[^/]*/libhea
 check "libheadlight-dev has what compiling takes" holds libheadlight-dev /usr/include/headlight.h \
     /usr/include/headlight/attention.h "/usr/lib/[^/]*/libheadlight.a" "/usr/lib/[^/]*/libheadlight.so" \
     "/usr/lib/[^/]*/pkgconfig/headlight.pc"
+if [ "${CUDA:-}" = 1 ]; then
+    check "headlight-cuda has the GPU's part" holds headlight-cuda "/usr/lib/[^/]*/libheadlight_cuda.so"
+fi
 depends() { dpkg-deb -f "$(deb headlight)" Depends | grep -qF "libheadlight0 (= $version-1)"; }
 check "the program asks for its library, of the same version" depends
 
