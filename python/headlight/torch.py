@@ -72,9 +72,9 @@ def _backward(q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, entropy
         grad_lse=grad_lse, grad_entropy=grad_entropy, **_options(
             sinks, gates, alibi_slopes, key_bias, query_start, key_length, causal, scale, softcap,
             window_left, window_right, window_sink))
-    none = q.new_empty((0,), dtype=torch.float32)
-    return (found.dq, found.dk, found.dv, none.clone() if found.dsinks is None else found.dsinks,
-            none.clone() if found.dgates is None else found.dgates)
+    of_heads = [q.new_empty((0,), dtype=torch.float32) if x is None else x
+                for x in (found.dsinks, found.dgates)]
+    return (found.dq, found.dk, found.dv, *of_heads)
 
 
 @_backward.register_fake
