@@ -111,6 +111,7 @@ def _under_autocast(*tensors: Tensor) -> Tuple[Tensor, ...]:
 
 
 class AttentionRows(NamedTuple):
+    """What attention() finds; all three are parts of the graph."""
     out: Tensor  # (batch, heads, queries, d_value), as q
     lse: Tensor  # (batch, heads, queries) float32
     entropy: Tensor  # (batch, heads, queries) float32, nats
@@ -246,7 +247,8 @@ class AttentionMonitor:
 
     The model's attention must report: headlight.transformers' does, and attention(layer=...).
     Each step is the mean of all rows since the one before; normalised is over what uniform attention
-    on the keys that a row sees (up to its own, if causal, and in its window) would have.  Options are EntropyLog's.
+    on the keys that a row sees (up to its own, if causal, and in its window) would have.
+    Options are EntropyLog's.
     """
 
     def __init__(self, model: Optional[torch.nn.Module] = None, **options: Any):
