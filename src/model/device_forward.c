@@ -263,10 +263,8 @@ static hl_status sequential_block(hl_session *session, const hl_chunk *chunk, in
         HL_TRY(hl_device_attend(session, chunk, layer, &watch->statistics));
         HL_TRY(close_half(session, chunk, d->rows.branch, &w->attn_post_norm));
     }
-    if (watch->lane != NULL && (hl_chunk_wants(chunk) & HL_WANT_RESID_MID) != 0) {
-        HL_TRY(hl_device_settle(session, chunk));
+    if (watch->lane != NULL && (hl_chunk_wants(chunk) & HL_WANT_RESID_MID) != 0)
         HL_TRY(hl_device_keep(session, chunk, watch->lane, 1U << HL_KEPT_MID));
-    }
     if (at->d_mlp > 0 && !attention_only) {
         HL_TRY(open_half(session, chunk, layer, HL_ROLE_MLP_NORM, &w->mlp_norm));
         HL_TRY(run_branch(session, chunk, layer));
@@ -306,10 +304,8 @@ static hl_status watch_block(hl_session *session, const hl_chunk *chunk, int64_t
     watch.statistics =
         hl_device_place_statistics(lane->statistics.device, count_rows(chunk) * n_heads,
                                    chunk->feed->segments != NULL ? chunk->feed->n_segments : 0);
-    if ((wants & HL_WANT_RESID_PRE) != 0) {
-        HL_TRY(hl_device_settle(session, chunk));
+    if ((wants & HL_WANT_RESID_PRE) != 0)
         HL_TRY(hl_device_keep(session, chunk, lane, 1U << HL_KEPT_PRE));
-    }
     if ((wants & HL_WANT_LENS) != 0)
         HL_TRY(hl_device_make_lens(session, chunk, lane));
     HL_TRY(run_block(session, chunk, layer, &watch));
@@ -317,10 +313,8 @@ static hl_status watch_block(hl_session *session, const hl_chunk *chunk, int64_t
     HL_TRY(hl_device_sum(session, chunk, lane));
     if ((wants & HL_WANT_PATTERN) != 0 && n_heads > 0)
         HL_TRY(hl_device_make_patterns(session, chunk, layer, lane));
-    if ((wants & HL_WANT_RESID_POST) != 0 || d->inputs.sampled != NULL) {
-        HL_TRY(hl_device_settle(session, chunk));
+    if ((wants & HL_WANT_RESID_POST) != 0 || d->inputs.sampled != NULL)
         HL_TRY(hl_device_keep(session, chunk, lane, 1U << HL_KEPT_POST));
-    }
     HL_TRY(hl_device_send(session, chunk, number));
 
 done:
