@@ -537,14 +537,30 @@ static void test_reduce(void **state)
 
 /* -------------------------------------------------------------------- attention */
 
+enum { SEGMENT_KEYS = 200, N_SEGMENTS = 3 };
+
+/* One sequence of many kinds, and one of a single kind but for its first key. */
+static twin twin_segments(void)
+{
+    static uint8_t segments[BATCH * SEGMENT_KEYS];
+
+    for (int key = 0; key < SEGMENT_KEYS; key++) {
+        segments[key]                = (uint8_t)(key / 7 % N_SEGMENTS);
+        segments[SEGMENT_KEYS + key] = key > 0 ? 1 : 2;
+    }
+    return twin_of(segments, sizeof segments);
+}
+
 static void attention_case(hl_dtype dtype, int64_t n_queries, int64_t d, double softcap)
 {
-    int64_t n_heads = 4, n_kv = 2, n_keys = 200, n = BATCH * n_heads * n_queries;
+    int64_t n_heads = 4, n_kv = 2, n_keys = SEGMENT_KEYS, n = BATCH * n_heads * n_queries;
     twin    q = twin_rows(dtype, n * d), out = twin_rows(dtype, n * d);
     twin    k       = twin_rows(dtype, BATCH * n_kv * n_keys * d);
     twin    v       = twin_rows(dtype, BATCH * n_kv * n_keys * d);
     twin    places  = twin_indices((const int64_t[]){ 200 - n_queries, 0, 200, n_queries }, 4);
     twin    numbers = twin_of(NULL, (size_t)(9 * n) * 4);
+    twin    mass = twin_of(NULL, (size_t)(n * N_SEGMENTS) * 4), segments = twin_segments();
+    twin    sinks = twin_rows(HL_DTYPE_F32, n_heads);
 
     EACH_SIDE(side)
     {
@@ -552,21 +568,25 @@ static void attention_case(hl_dtype dtype, int64_t n_queries, int64_t d, double 
         float              *r   = numbers.at[side];
         hl_rows             row = { q.at[side], dtype, n_heads * n_queries * d, d, n_heads * d };
         hl_rows             key = { k.at[side], dtype, n_kv * n_keys * d, n_keys * d, d };
-        hl_attention        p   = { .n_batch     = BATCH,
-                                    .n_heads     = n_heads,
-                                    .n_kv_heads  = n_kv,
-                                    .n_queries   = n_queries,
-                                    .n_keys      = n_keys,
-                                    .d_head      = d,
-                                    .d_value     = d,
-                                    .q           = row,
-                                    .k           = key,
-                                    .v           = key,
-                                    .flags       = HL_ATTENTION_CAUSAL | HL_ATTENTION_SCALE,
-                                    .scale       = 0.25,
-                                    .softcap     = softcap,
-                                    .query_start = at,
-                                    .key_length  = at + 2 };
+        hl_attention        p   = { .n_batch        = BATCH,
+                                    .n_heads        = n_heads,
+                                    .n_kv_heads     = n_kv,
+                                    .n_queries      = n_queries,
+                                    .n_keys         = n_keys,
+                                    .d_head         = d,
+                                    .d_value        = d,
+                                    .q              = row,
+                                    .k              = key,
+                                    .v              = key,
+                                    .flags          = HL_ATTENTION_CAUSAL | HL_ATTENTION_SCALE,
+                                    .scale          = 0.25,
+                                    .softcap        = softcap,
+                                    .query_start    = at,
+                                    .key_length     = at + 2,
+                                    .sinks          = sinks.at[side],
+                                    .segments       = segments.at[side],
+                                    .n_segments     = N_SEGMENTS,
+                                    .segment_stride = n_keys };
         hl_attention_result o   = { .out            = row,
                                     .lse            = r,
                                     .entropy        = r + n,
@@ -576,14 +596,16 @@ static void attention_case(hl_dtype dtype, int64_t n_queries, int64_t d, double 
                                     .peak           = r + 5 * n,
                                     .diagonal       = r + 6 * n,
                                     .previous       = r + 7 * n,
-                                    .first          = r + 8 * n };
+                                    .first          = r + 8 * n,
+                                    .segment_mass   = mass.at[side] };
         p.v.data                = v.at[side];
         o.out.data              = out.at[side];
         check_call(side, ops[side]->attention(devices[side], &o, &p));
     }
     compare("attention", &out, dtype, dtype);
     compare("attention, statistics", &numbers, HL_DTYPE_F32, HL_DTYPE_F32);
-    twin *all[] = { &q, &out, &k, &v, &places, &numbers };
+    compare("attention, segments", &mass, HL_DTYPE_F32, HL_DTYPE_F32);
+    twin *all[] = { &q, &out, &k, &v, &places, &numbers, &mass, &segments, &sinks };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         twin_free(all[i]);
 }

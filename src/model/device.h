@@ -6,6 +6,7 @@
  *
  *     device_session.c    which device, all memory, closing
  *     device_weights.c    weights, as products want them
+ *     device_copies.c     the same, kept for all sessions of a model
  *     device_inputs.c     what a chunk reads beside weights and cache
  *     device_forward.c    one chunk through all blocks
  *     device_blocks.c     a block: its norms, its MLP or experts
@@ -68,7 +69,7 @@ typedef struct hl_device_weights {
     hl_device_map    embed, embed_in, position, token_type, embed_out, head_dense, lm_head;
     hl_device_vector embed_norm, final_norm, head_norm;
     float           *alibi_slopes; /* (H) or NULL */
-    float           *key_bias;     /* (H, S) or NULL */
+    float           *key_bias;     /* (H, S) or NULL; both are the session's own */
 } hl_device_weights;
 
 /* -------------------------------------------------------------------- memory */
@@ -196,7 +197,9 @@ typedef struct hl_device_session {
     const void          *pending[2];           /* what is to be added to x before it is next read */
     hl_device_step       steps[HL_DEVICE_STEPS];
     int                  next_step;                              /* the oldest */
-    void                *weight_block, *cache_block, *row_block; /* the device's */
+    bool                 has_weights;                            /* of an earlier session */
+    void                *weight_block, *cache_block, *row_block; /* the device's; weights only
+                                                                  * until the model has them */
     void                *host_block;
 } hl_device_session;
 
@@ -214,8 +217,10 @@ void      hl_device_session_close(hl_session *session);
 /* Wraps a failure of the device in a message of its own. */
 hl_status hl_device_checked(const hl_device_session *d, hl_status status, const char *what);
 
-/* device_weights.c: lays all weights out in the arena and, where it has memory, fills them. */
-hl_status hl_device_load_weights(hl_session *session, hl_arena *arena);
+/* device_weights.c: lays all weights out in the arena and, where it has memory and they are not
+ * there, fills them; and what positions add to scores, which depends on the session. */
+hl_status hl_device_load_weights(hl_session *session, hl_arena *arena, bool is_there);
+hl_status hl_device_load_biases(hl_session *session, hl_arena *arena);
 
 /* device_inputs.c */
 size_t    hl_device_inputs_bytes(const hl_session *session);

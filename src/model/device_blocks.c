@@ -248,10 +248,8 @@ static hl_status sequential_block(hl_session *session, const hl_chunk *chunk, in
         HL_TRY(hl_device_attend(session, chunk, layer, &watch->statistics));
         HL_TRY(close_half(session, chunk, d->rows.branch, &w->attn_post_norm));
     }
-    if (watch->lane != NULL && (hl_chunk_wants(chunk) & HL_WANT_RESID_MID) != 0) {
-        HL_TRY(hl_device_settle(session, chunk));
+    if (watch->lane != NULL && (hl_chunk_wants(chunk) & HL_WANT_RESID_MID) != 0)
         HL_TRY(hl_device_keep(session, chunk, watch->lane, 1U << HL_KEPT_MID));
-    }
     if (at->d_mlp > 0 && !attention_only) {
         HL_TRY(open_half(session, chunk, layer, HL_ROLE_MLP_NORM, &w->mlp_norm));
         HL_TRY(run_branch(session, chunk, layer));

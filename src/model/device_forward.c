@@ -25,10 +25,8 @@ static hl_status watch_block(hl_session *session, const hl_chunk *chunk, int64_t
     lane->kinds      = 0;
     watch.statistics = hl_device_place_statistics(
         lane->statistics.device, hl_chunk_rows(chunk) * n_heads, hl_chunk_segments(chunk));
-    if ((wants & HL_WANT_RESID_PRE) != 0) {
-        HL_TRY(hl_device_settle(session, chunk));
+    if ((wants & HL_WANT_RESID_PRE) != 0)
         HL_TRY(hl_device_keep(session, chunk, lane, 1U << HL_KEPT_PRE));
-    }
     if ((wants & HL_WANT_LENS) != 0)
         HL_TRY(hl_device_make_lens(session, chunk, lane));
     HL_TRY(hl_device_run_block(session, chunk, layer, &watch));
@@ -36,10 +34,8 @@ static hl_status watch_block(hl_session *session, const hl_chunk *chunk, int64_t
     HL_TRY(hl_device_sum(session, chunk, lane));
     if ((wants & HL_WANT_PATTERN) != 0 && n_heads > 0)
         HL_TRY(hl_device_make_patterns(session, chunk, layer, lane));
-    if ((wants & HL_WANT_RESID_POST) != 0 || d->inputs.sampled != NULL) {
-        HL_TRY(hl_device_settle(session, chunk));
+    if ((wants & HL_WANT_RESID_POST) != 0 || d->inputs.sampled != NULL)
         HL_TRY(hl_device_keep(session, chunk, lane, 1U << HL_KEPT_POST));
-    }
     HL_TRY(hl_device_send(session, chunk, number));
 
 done:

@@ -83,6 +83,31 @@ static int64_t kept_count(const hl_session *session, const hl_chunk *chunk)
     return inputs->sampled != NULL ? inputs->n_sampled : count_rows(chunk);
 }
 
+/* The stream is told with what is still to be added to it. */
+static hl_device_copy_rows copy_of(const hl_session *session, const hl_chunk *chunk,
+                                   const hl_device_lane *lane, int kind)
+{
+    const hl_device_session *d    = session->device;
+    kept_rows                rows = find_rows(session, kind, lane->layer);
+    hl_device_copy_rows      copy = { .out        = lane->kept[kind].device,
+                                      .out_dtype  = HL_DTYPE_F32,
+                                      .out_stride = rows.width,
+                                      .x          = rows.data,
+                                      .x_dtype    = rows.dtype,
+                                      .x_stride   = rows.stride,
+                                      .index      = d->inputs.sampled,
+                                      .n_rows     = kept_count(session, chunk),
+                                      .n          = rows.width };
+
+    if (kind >= HL_KEPT_PRE) {
+        copy.add[0]    = d->pending[0];
+        copy.add[1]    = d->pending[1];
+        copy.add_dtype = d->dtype;
+        copy.add_scale = (float)session->config->residual_scale;
+    }
+    return copy;
+}
+
 hl_status hl_device_keep(hl_session *session, const hl_chunk *chunk, hl_device_lane *lane,
                          uint32_t kinds)
 {
@@ -92,20 +117,8 @@ hl_status hl_device_keep(hl_session *session, const hl_chunk *chunk, hl_device_l
     for (int kind = 0; kind < HL_N_KEPT; kind++) {
         if ((kinds & 1U << kind) == 0 || lane->kept[kind].device == NULL)
             continue;
-        kept_rows rows = find_rows(session, kind, lane->layer);
-        HL_TRY(hl_device_checked(
-            d,
-            d->ops->copy_rows(d->device,
-                              &(hl_device_copy_rows){ .out        = lane->kept[kind].device,
-                                                      .out_dtype  = HL_DTYPE_F32,
-                                                      .out_stride = rows.width,
-                                                      .x          = rows.data,
-                                                      .x_dtype    = rows.dtype,
-                                                      .x_stride   = rows.stride,
-                                                      .index      = d->inputs.sampled,
-                                                      .n_rows     = kept_count(session, chunk),
-                                                      .n          = rows.width }),
-            "rows for the tap"));
+        hl_device_copy_rows copy = copy_of(session, chunk, lane, kind);
+        HL_TRY(hl_device_checked(d, d->ops->copy_rows(d->device, &copy), "rows for the tap"));
         lane->kinds |= 1U << kind;
     }
 
@@ -294,6 +307,7 @@ static float *received(hl_session *session, const hl_device_lane *lane, int kind
         return NULL;
     if (d->inputs.sampled == NULL)
         return lane->kept[kind].host;
+#pragma omp parallel for num_threads(session->pool.n_threads)
     for (int64_t i = 0; i < d->inputs.n_sampled; i++) {
         if (d->inputs.host_sampled[i] >= 0)
             memcpy(to + d->inputs.host_sampled[i] * width, from + i * width,
