@@ -545,25 +545,41 @@ template <typename S> __device__ __forceinline__ void init_barriers(typename S::
     ptx::barrier_init_done();
 }
 
+/* A block's shared memory, aligned as the copies want it, with its barriers ready. */
+template <typename S> __device__ __forceinline__ typename S::shared &open_shared(char *raw)
+{
+    auto &shared = *reinterpret_cast<typename S::shared *>(
+        (reinterpret_cast<uintptr_t>(raw) + 1023) & ~static_cast<uintptr_t>(1023));
+
+    if (threadIdx.x == 0)
+        init_barriers<S>(shared);
+    __syncthreads();
+    return shared;
+}
+
+/* What the first group does: one of its threads. */
+template <typename S>
+__device__ __forceinline__ void produce(typename S::shared &shared, const hopper_maps &maps,
+                                        const problem &p, const hopper_schedule &schedule)
+{
+    ptx::registers_give<S::PRODUCER>();
+    if (threadIdx.x == 0) {
+        hopper_producer<S> producer = { shared, maps };
+        producer.run(p, schedule);
+    }
+}
+
 template <typename S>
 __global__ void __launch_bounds__(S::THREADS, 1)
     forward_hopper(const __grid_constant__ hopper_maps maps, const __grid_constant__ problem p,
                    const __grid_constant__ hopper_schedule schedule)
 {
     extern __shared__ char raw[];
-    auto                  &shared = *reinterpret_cast<typename S::shared *>(
-        (reinterpret_cast<uintptr_t>(raw) + 1023) & ~static_cast<uintptr_t>(1023));
+    auto                  &shared = open_shared<S>(raw);
 
-    if (threadIdx.x == 0)
-        init_barriers<S>(shared);
-    __syncthreads();
     int group = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 128, 0);
     if (group == 0) {
-        ptx::registers_give<S::PRODUCER>();
-        if (threadIdx.x == 0) {
-            hopper_producer<S> producer = { shared, maps };
-            producer.run(p, schedule);
-        }
+        produce<S>(shared, maps, p, schedule);
     } else {
         ptx::registers_take<S::CONSUMERS>();
         hopper_consumer<S> consumer = { shared, group - 1, p.scale * LOG2_E };
