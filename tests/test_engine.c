@@ -92,10 +92,9 @@ static void each_job_is_as_if_alone(void **state)
             generate(&alone, model, &requests[i]);
             assert_same_transcript(&first[i], &again[i]);
             assert_int_equal(first[i].n, alone.n);
-            for (int64_t k = 0; k < alone.n; k++) {
-                assert_memory_equal(&first[i].tokens[k], &alone.tokens[k], sizeof *alone.tokens);
+            assert_same_tokens(first[i].tokens, alone.tokens, alone.n);
+            for (int64_t k = 0; k < alone.n; k++)
                 assert_int_equal(first[i].positions[k], requests[i].options.n_tokens + k);
-            }
         }
         hl_model_close(model);
     }
@@ -273,8 +272,7 @@ static void an_echo_changes_nothing(void **state)
     assert_int_equal(echoed.n, plain.n + r.options.n_tokens);
     for (int64_t i = 0; i < echoed.n; i++)
         assert_int_equal(echoed.from_prompt[i], i < r.options.n_tokens);
-    assert_memory_equal(echoed.tokens + r.options.n_tokens, plain.tokens,
-                        sizeof *plain.tokens * (size_t)plain.n);
+    assert_same_tokens(echoed.tokens + r.options.n_tokens, plain.tokens, plain.n);
     hl_engine_close(engine);
     hl_model_close(model);
 }
@@ -396,7 +394,7 @@ static void one_failure_is_no_others(void **state)
             assert_int_equal(status, HL_BAD_INPUT);
             assert_non_null(strstr(hl_error_message(), "gpt_neox.embed_in.weight"));
             assert_int_equal(hl_job_wait(&event, jobs[i], 0.0), HL_BAD_INPUT);
-            assert_memory_equal(t.tokens, whole[i].tokens, sizeof *t.tokens * (size_t)t.n);
+            assert_same_tokens(t.tokens, whole[i].tokens, t.n);
         } else {
             assert_int_equal(status, HL_OK);
             assert_same_transcript(&t, &whole[i]);

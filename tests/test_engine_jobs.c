@@ -227,12 +227,13 @@ static void hear_slowly(void *context)
 /* Also while its worker is telling of news. */
 static void jobs_can_be_freed_at_any_time(void **state)
 {
-    uint32_t       random  = 5;
-    hl_model      *model   = open_model(LLAMA);
-    hl_engine     *engine  = open_engine(model, (hl_engine_options){ .n_slots = 3 });
+    uint32_t       random = 5;
+    hl_model      *model  = open_model(LLAMA);
+    hl_engine     *engine = open_engine(model, (hl_engine_options){ .n_slots = 3, .n_queue = 240 });
     hl_job_options options = endless();
     (void)state;
 
+    /* A job that is freed has its place until the worker sees it: there is room for all of them. */
     options.notify = hear_slowly;
     for (int i = 0; i < 60; i++) {
         hl_job *jobs[4];

@@ -331,7 +331,9 @@ static void receive_rows(hl_session *session, const hl_device_lane *lane)
 
 static void receive_lens(hl_session *session, const hl_device_lane *lane, int64_t n_rows)
 {
-    session->rows.lens_top     = lane->lens.host;
+    session->rows.lens_top = lane->lens.host;
+    if (lane->lens.host == NULL) /* nobody asked for it */
+        return;
     session->rows.lens_entropy = (float *)(void *)((int64_t *)lane->lens.host + n_rows);
     session->rows.lens_gap     = session->rows.lens_entropy + n_rows;
 }
