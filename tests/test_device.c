@@ -56,9 +56,17 @@ static bool is_looked_at(const record *r, const hl_layer_rows *rows, int64_t seq
     return found && row < rows->lengths[sequence];
 }
 
-/* (n_batch, n_rows, width) */
+/* (n_batch, n_rows or n_sampled, width) */
 static void keep_rows(record *r, const hl_layer_rows *rows, const float *values, int64_t width)
 {
+    for (int64_t i = 0; i < rows->n_batch * rows->n_sampled && values != NULL; i++) {
+        int64_t row = positions[i] - rows->start[i / rows->n_sampled];
+
+        if (row >= 0 && row < rows->lengths[i / rows->n_sampled])
+            keep(r, values + i * width, width);
+    }
+    if (rows->n_sampled > 0)
+        return;
     for (int64_t i = 0; i < rows->n_batch * rows->n_rows && values != NULL; i++) {
         if (is_looked_at(r, rows, i / rows->n_rows, i % rows->n_rows))
             keep(r, values + i * width, width);

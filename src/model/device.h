@@ -143,7 +143,6 @@ typedef struct hl_device_inputs {
     const int64_t   *types;   /* (N) */
     const int64_t   *last;    /* (B) the last row of each sequence */
     const int64_t   *sampled; /* (n_sampled) rows that the tap names, -1: none; NULL: all */
-    int64_t         *host_sampled;
     int64_t          n_sampled;
     const float     *frequencies[HL_N_ROPES]; /* (B, n_dims/2) */
     const float     *gates;                   /* (L, H), with gates_each (B, L, H); NULL: ones */
@@ -188,13 +187,12 @@ typedef struct hl_device_session {
     hl_device_pair       all_statistics; /* of a step: (L) blocks of step_bytes */
     size_t               step_bytes;     /* of the step at hand */
     int64_t              step_rows;      /* no step has more */
-    hl_device_pair       ends; /* rows at the end on their way out: lens, hidden, logits */
-    int64_t             *tops; /* (B) the likeliest tokens after all sequences, or NULL */
-    int32_t             *flag; /* rows.flag on the host */
-    float               *scattered[HL_N_KEPT]; /* (N, width) host: sampled rows at their places */
-    int64_t              logit_rows;           /* logits are made for so many rows at a time */
-    int64_t              n_patterns;           /* whole rows of the chunk at hand */
-    const void          *pending[2];           /* what is to be added to x before it is next read */
+    hl_device_pair       ends;       /* rows at the end on their way out: lens, hidden, logits */
+    int64_t             *tops;       /* (B) the likeliest tokens after all sequences, or NULL */
+    int32_t             *flag;       /* rows.flag on the host */
+    int64_t              logit_rows; /* logits are made for so many rows at a time */
+    int64_t              n_patterns; /* whole rows of the chunk at hand */
+    const void          *pending[2]; /* what is to be added to x before it is next read */
     hl_device_step       steps[HL_DEVICE_STEPS];
     int                  next_step;                              /* the oldest */
     bool                 has_weights;                            /* of an earlier session */
@@ -276,6 +274,8 @@ size_t    hl_device_sums_bytes(const hl_session *session, int64_t n_runs);
 hl_status hl_device_send(hl_session *session, const hl_chunk *chunk, int lane);
 /* Waits for a lane's layer and tells it; nothing where none is under way. */
 hl_status hl_device_tell(hl_session *session, const hl_chunk *chunk, int lane);
+/* The embedded rows: on their way before the first block is issued, told after it. */
+hl_status hl_device_send_embedded(hl_session *session, const hl_chunk *chunk);
 hl_status hl_device_tell_embedded(hl_session *session, const hl_chunk *chunk);
 hl_status hl_device_tell_steps(hl_session *session, const hl_chunk *chunk);
 

@@ -50,13 +50,16 @@ static hl_status run_blocks(hl_session *session, const hl_chunk *chunk)
     bool      watched = hl_device_is_watched(chunk);
 
     for (int64_t layer = chunk->feed->first_layer; layer < session->config->n_layers; layer++) {
-        if (!watched) {
+        if (watched)
+            HL_TRY(watch_block(session, chunk, layer, number));
+        else
             HL_TRY(hl_device_run_block(session, chunk, layer, &(hl_device_watch){ 0 }));
-            continue;
+        if (layer == chunk->feed->first_layer)
+            HL_TRY(hl_device_tell_embedded(session, chunk));
+        if (watched) {
+            number = 1 - number;
+            HL_TRY(hl_device_tell(session, chunk, number));
         }
-        HL_TRY(watch_block(session, chunk, layer, number));
-        number = 1 - number;
-        HL_TRY(hl_device_tell(session, chunk, number));
     }
     if (watched)
         HL_TRY(hl_device_tell(session, chunk, 1 - number));
@@ -171,7 +174,7 @@ static hl_status run_chunk(hl_session *session, const hl_chunk *chunk)
 
     HL_TRY(make_angles(session));
     HL_TRY(begin_stream(session, chunk));
-    HL_TRY(hl_device_tell_embedded(session, chunk));
+    HL_TRY(hl_device_send_embedded(session, chunk));
     HL_TRY(run_blocks(session, chunk));
     HL_TRY(look_for_nan(session, chunk));
     HL_TRY(send_flag(session->device));

@@ -392,11 +392,6 @@ static hl_status plan_host(hl_session *session)
                                 options->n_batch * session->config->d_vocab));
     if ((options->wants & HL_WANT_LAST_TOP) != 0)
         HL_TRY(HL_SESSION_ALLOC(session, &d->tops, options->n_batch));
-    for (int kind = 0; kind < HL_N_KEPT && options->n_sampled > 0; kind++) {
-        if (may_keep(session, kind))
-            HL_TRY(HL_SESSION_ALLOC(session, &d->scattered[kind],
-                                    options->n_rows * kept_width(session->config, kind)));
-    }
 
 done:
     return status;

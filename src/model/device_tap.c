@@ -295,38 +295,22 @@ done:
 
 /* ------------------------------------------------------------------- telling */
 
-/* Rows as they came: at their places already, or put there. */
-static float *received(hl_session *session, const hl_device_lane *lane, int kind)
+static float *received(const hl_device_lane *lane, int kind)
 {
-    hl_device_session *d     = session->device;
-    const float       *from  = lane->kept[kind].host;
-    float             *to    = d->scattered[kind];
-    int64_t            width = find_rows(session, kind, lane->layer).width;
-
-    if ((lane->kinds & 1U << kind) == 0)
-        return NULL;
-    if (d->inputs.sampled == NULL)
-        return lane->kept[kind].host;
-#pragma omp parallel for num_threads(session->pool.n_threads)
-    for (int64_t i = 0; i < d->inputs.n_sampled; i++) {
-        if (d->inputs.host_sampled[i] >= 0)
-            memcpy(to + d->inputs.host_sampled[i] * width, from + i * width,
-                   (size_t)width * sizeof *to);
-    }
-    return to;
+    return (lane->kinds & 1U << kind) != 0 ? lane->kept[kind].host : NULL;
 }
 
 static void receive_rows(hl_session *session, const hl_device_lane *lane)
 {
     hl_session_rows *rows = &session->rows;
 
-    rows->q   = received(session, lane, HL_KEPT_Q);
-    rows->k   = received(session, lane, HL_KEPT_K);
-    rows->v   = received(session, lane, HL_KEPT_V);
-    rows->z   = received(session, lane, HL_KEPT_Z);
-    rows->pre = received(session, lane, HL_KEPT_PRE);
-    rows->mid = received(session, lane, HL_KEPT_MID);
-    rows->x   = received(session, lane, HL_KEPT_POST);
+    rows->q   = received(lane, HL_KEPT_Q);
+    rows->k   = received(lane, HL_KEPT_K);
+    rows->v   = received(lane, HL_KEPT_V);
+    rows->z   = received(lane, HL_KEPT_Z);
+    rows->pre = received(lane, HL_KEPT_PRE);
+    rows->mid = received(lane, HL_KEPT_MID);
+    rows->x   = received(lane, HL_KEPT_POST);
 }
 
 static void receive_lens(hl_session *session, const hl_device_lane *lane, int64_t n_rows)
@@ -410,30 +394,46 @@ done:
     return status;
 }
 
-hl_status hl_device_tell_embedded(hl_session *session, const hl_chunk *chunk)
+static bool hears_embedded(const hl_chunk *chunk)
+{
+    return chunk->feed->tap != NULL && chunk->feed->tap->embedded != NULL;
+}
+
+/* The second lane has nothing to do until the first layer has been issued. */
+hl_status hl_device_send_embedded(hl_session *session, const hl_chunk *chunk)
 {
     hl_status          status = HL_OK;
     hl_device_session *d      = session->device;
-    hl_device_lane    *lane   = &d->lanes[0];
+    hl_device_lane    *lane   = &d->lanes[1];
 
-    if (chunk->feed->tap == NULL || chunk->feed->tap->embedded == NULL)
+    if (!hears_embedded(chunk))
         return HL_OK;
     if (lane->kept[HL_KEPT_POST].device == NULL)
         return hl_fail(HL_UNSUPPORTED,
                        "on %s the embeddings are told to sessions opened with "
                        "HL_WANT_RESID_POST or n_sampled",
                        d->ops->name);
-    lane->layer = 0;
     lane->kinds = 0;
     HL_TRY(hl_device_keep(session, chunk, lane, 1U << HL_KEPT_POST));
-    HL_TRY(send(d, 0, &lane->kept[HL_KEPT_POST],
+    HL_TRY(send(d, 1, &lane->kept[HL_KEPT_POST],
                 (size_t)(kept_count(session, chunk) * session->config->d_model) * sizeof(float)));
-    HL_TRY(hl_device_checked(d, d->ops->arrived(d->device, 0), "copies"));
-    receive_rows(session, lane);
+
+done:
+    return status;
+}
+
+hl_status hl_device_tell_embedded(hl_session *session, const hl_chunk *chunk)
+{
+    hl_status          status = HL_OK;
+    hl_device_session *d      = session->device;
+
+    if (!hears_embedded(chunk))
+        return HL_OK;
+    HL_TRY(hl_device_checked(d, d->ops->arrived(d->device, 1), "copies"));
+    receive_rows(session, &d->lanes[1]);
     HL_TRY(hl_forward_report_embedded(session, chunk));
 
 done:
-    lane->layer = -1;
     return status;
 }
 
