@@ -348,11 +348,6 @@ void hl_gguf_export_free(hl_gguf_export *file)
     hl_free(file);
 }
 
-const char *hl_gguf_export_architecture(const hl_gguf_export *file)
-{
-    return file->architecture;
-}
-
 hl_gguf_writer *hl_gguf_export_writer(hl_gguf_export *file)
 {
     return file->writer;
