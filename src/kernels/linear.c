@@ -10,7 +10,6 @@
 #include "kernels/linear.h"
 
 #include <assert.h>
-#include <math.h>
 #include <stdatomic.h>
 #include <string.h>
 
@@ -19,19 +18,17 @@
 #include "base/threads.h"
 #include "kernels/gemm.h"
 #include "kernels/kernels.h"
-#include "kernels/quant.h"
 
 enum {
     MAX_PANEL      = 384, /* rows of W that are multiplied together        */
     MIN_PANEL      = 16,
+    PANEL_FLOATS   = 2048 * 1024, /* ... as long as a thread needs no more to convert them */
     ROW_BLOCK      = 256,         /* rows of x that are multiplied together, */
     MANY_PANELS    = 16,          /* ... unless panels alone are work for many threads */
-    PANEL_FLOATS   = 2048 * 1024, /* ... as long as a thread needs no more to convert them */
     FEW_PANEL      = 32,          /* rows of W for one call of dot products        */
     FEW_BYTES      = 64 * 1024,   /* what a thread takes at a time where no panel is made */
     FEW_STEP       = 8,           /* ... in so many rows, */
     SHARES_EACH    = 4,           /* ... so many times or more */
-    MXFP4_VALUES   = 32,          /* that share a scale */
     ALONE_PRODUCTS = 64 * 1024,
 };
 
@@ -46,100 +43,6 @@ static int64_t panel_rows(const hl_matrix *matrix)
 int64_t hl_linear_scratch(const hl_matrix *matrix)
 {
     return (panel_rows(matrix) + 1) * matrix->n_columns;
-}
-
-/* ------------------------------------------------------------------- stored */
-
-static int64_t stored_row(const hl_matrix *matrix, int64_t row)
-{
-    if (matrix->pairs > 1) {
-        int64_t half = matrix->pairs / 2;
-        int64_t i    = row % matrix->pairs;
-        row += i % half * 2 + i / half - i;
-    }
-    return matrix->first + row / matrix->block * matrix->stride + row % matrix->block;
-}
-
-/* How many rows from `row` on are stored one after the other. */
-static int64_t run_length(const hl_matrix *matrix, int64_t row)
-{
-    if (matrix->pairs > 0)
-        return 1;
-    if (matrix->stride == matrix->block)
-        return matrix->n_rows - row;
-    return matrix->block - row % matrix->block;
-}
-
-static size_t stored_bytes(const hl_matrix *matrix, int64_t n_values)
-{
-    hl_dtype_block block = hl_dtype_block_of(matrix->dtype);
-
-    if (matrix->scales != NULL)
-        return (size_t)n_values / 2;
-    return (size_t)n_values / block.n_values * block.n_bytes;
-}
-
-/* The stored bytes of row `row`, or of element (row, 0) in a transposed matrix. */
-static const uint8_t *row_data(const hl_matrix *matrix, int64_t row)
-{
-    int64_t width = matrix->transposed ? 1 : matrix->n_columns;
-    return (const uint8_t *)matrix->data + stored_bytes(matrix, stored_row(matrix, row) * width);
-}
-
-/* ---------------------------------------------------------------- converting */
-
-/* Two values a byte, the lower half first; 2^(scale - 127). */
-static void read_mxfp4(float *out, const hl_matrix *matrix, int64_t row)
-{
-    static const float values[16] = { 0.0f,  0.5f,  1.0f,  1.5f,  2.0f,  3.0f,  4.0f,  6.0f,
-                                      -0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f };
-    const uint8_t     *bytes      = row_data(matrix, row);
-    const uint8_t     *scales     = (const uint8_t *)matrix->scales +
-                            stored_row(matrix, row) * (matrix->n_columns / MXFP4_VALUES);
-
-    for (int64_t i = 0; i < matrix->n_columns; i += 2) {
-        float scale = ldexpf(1.0f, (int)scales[i / MXFP4_VALUES] - 127);
-        out[i]      = values[bytes[i / 2] & 15] * scale;
-        out[i + 1]  = values[bytes[i / 2] >> 4] * scale;
-    }
-}
-
-static hl_status read_values(float *out, const hl_matrix *matrix, const void *source, int64_t n)
-{
-    if (matrix->dtype == HL_DTYPE_F32) {
-        memcpy(out, source, (size_t)n * sizeof *out);
-        return HL_OK;
-    }
-    return hl_dequantise(out, matrix->dtype, source, (size_t)n);
-}
-
-/* Column by column of a transposed matrix: out (n_columns, end - begin). */
-static hl_status read_transposed(float *out, const hl_matrix *matrix, int64_t begin, int64_t end)
-{
-    for (int64_t row = begin, n; row < end; row += n) {
-        const uint8_t *source = row_data(matrix, row);
-        size_t         step   = stored_bytes(matrix, matrix->n_stored);
-
-        n = run_length(matrix, row);
-        n = n > end - row ? end - row : n;
-        for (int64_t column = 0; column < matrix->n_columns; column++) {
-            hl_status status = read_values(out + column * (end - begin) + row - begin, matrix,
-                                           source + (size_t)column * step, n);
-            if (status != HL_OK)
-                return status;
-        }
-    }
-    return HL_OK;
-}
-
-hl_status hl_matrix_read_row(float *out, const hl_matrix *matrix, int64_t row)
-{
-    if (matrix->transposed)
-        return read_transposed(out, matrix, row, row + 1);
-    if (matrix->scales == NULL)
-        return read_values(out, matrix, row_data(matrix, row), matrix->n_columns);
-    read_mxfp4(out, matrix, row);
-    return HL_OK;
 }
 
 /* -------------------------------------------------------------------- panels */
@@ -196,13 +99,13 @@ static hl_status make_panel(panel *p, const hl_matrix *matrix)
     p->values = p->scratch;
     p->stride = matrix->transposed ? p->end - p->begin : matrix->n_columns;
     if (matrix->dtype == HL_DTYPE_F32 && is_direct(matrix) &&
-        run_length(matrix, p->begin) >= p->end - p->begin) {
-        p->values = (const float *)(const void *)row_data(matrix, p->begin);
+        hl_matrix_run(matrix, p->begin) >= p->end - p->begin) {
+        p->values = (const float *)(const void *)hl_matrix_at(matrix, p->begin);
         p->stride = matrix->transposed ? matrix->n_stored : matrix->n_columns;
         return HL_OK;
     }
     if (matrix->transposed)
-        return read_transposed(p->scratch, matrix, p->begin, p->end);
+        return hl_matrix_read_part(p->scratch, matrix, p->begin, p->end);
     for (int64_t row = p->begin; row < p->end && status == HL_OK; row++)
         status = hl_matrix_read_row(p->scratch + (row - p->begin) * p->stride, matrix, row);
     return status;
@@ -286,12 +189,12 @@ static void dot_rows(const linear_task *task, row_range range, int64_t row, int6
 /* Where rows [row, row + n) are stored. */
 static void find_rows(const void **w, const hl_matrix *matrix, int64_t row, int64_t n)
 {
-    size_t step = stored_bytes(matrix, matrix->n_columns);
+    size_t step = hl_matrix_bytes(matrix, matrix->n_columns);
 
     for (int64_t i = 0, run; i < n; i += run) {
-        const uint8_t *first = row_data(matrix, row + i);
+        const uint8_t *first = hl_matrix_at(matrix, row + i);
 
-        run = run_length(matrix, row + i);
+        run = hl_matrix_run(matrix, row + i);
         run = run < n - i ? run : n - i;
         for (int64_t k = 0; k < run; k++)
             w[i + k] = first + (size_t)k * step;
@@ -344,7 +247,7 @@ static void combine_run(const linear_task *task, row_range range, int64_t begin,
         .x_stride   = rows->x_stride,
         .n_outs     = range.n,
         .n_rows     = task->matrix->n_columns,
-        .w          = row_data(task->matrix, begin),
+        .w          = hl_matrix_at(task->matrix, begin),
         .w_stride   = task->matrix->n_stored,
         .dtype      = task->matrix->dtype,
         .n          = n,
@@ -354,7 +257,7 @@ static void combine_run(const linear_task *task, row_range range, int64_t begin,
 static void combine_panel(const linear_task *task, const panel *p, row_range range)
 {
     for (int64_t begin = p->begin, n; begin < p->end; begin += n) {
-        n = run_length(task->matrix, begin);
+        n = hl_matrix_run(task->matrix, begin);
         n = n > p->end - begin ? p->end - begin : n;
         combine_run(task, range, begin, n);
     }
@@ -440,7 +343,7 @@ static bool all_few(const hl_linear_rows *rows)
  * costs nothing. */
 static int64_t few_share(const hl_matrix *matrix, int n_threads)
 {
-    int64_t most  = FEW_BYTES / ((int64_t)stored_bytes(matrix, matrix->n_columns) + 1);
+    int64_t most  = FEW_BYTES / ((int64_t)hl_matrix_bytes(matrix, matrix->n_columns) + 1);
     int64_t share = matrix->n_rows / (SHARES_EACH * n_threads);
 
     share = share < most ? share : most;
