@@ -73,7 +73,7 @@ template <typename S> struct hopper_consumer {
     int                                n_blocks; /* of values, so far */
     float                              top[2];   /* of the rows, or what serves as such */
     hopper_sums<S::STATISTICS, S::ALL> rows;
-    float    first[2]; /* the weight of the last block's first key, in lane 0 of 4 */
+    float    first[2]; /* key 0's weight, which the sums do not have yet; in lane 0 of 4 */
     float    out[N_OUT];
     uint32_t weights[N_SCORES / 2]; /* P, two to a register */
 
@@ -122,11 +122,19 @@ template <typename S> struct hopper_consumer {
         ptx::wgmma_commit();
     }
 
-    /* Scores to weights in place; moves the rows' sums to the new maximum and adds.
-     * Returns in `rescale` what the output must be multiplied by. */
+    /* A thread's first score of a row is key 0's in the last block, in lane 0 of 4.  It stays
+     * out of the sums until the entropy without it is known: taken away later, it would leave
+     * nothing but rounding of a row that it is nearly all of. */
+    __device__ __forceinline__ static float counted(int i, float weight, bool apart)
+    {
+        return S::ALL && (i == 0 || i == 2) && apart ? 0.0f : weight;
+    }
+
+    /* Scores to weights in place; moves the rows' sums to the new maximum and adds, but for
+     * those that stay apart.  Returns in `rescale` what the output must be multiplied by. */
     template <hopper_mask MASK>
     __device__ __forceinline__ void weigh(float (&rescale)[2], float (&scores)[N_SCORES],
-                                          const block_view (&view)[2])
+                                          const block_view (&view)[2], bool apart = false)
     {
         float most[2] = { top[0], top[1] };
         float centre[2];
@@ -156,7 +164,7 @@ template <typename S> struct hopper_consumer {
             if (MASK != HIDES_NOTHING)
                 x = fmaxf(x, FLOOR);
             scores[i] = ptx::exp2_fast(x);
-            block.add(row, x, scores[i]);
+            block.add(row, x, counted(i, scores[i], apart));
             if (i & 1)
                 block.look(row, scores[i - 1], scores[i]);
         }
@@ -166,7 +174,7 @@ template <typename S> struct hopper_consumer {
     /* The same about the centre that the rows have, without looking for a new one.
      * False, and the sums as they were, when a weight has grown too large for that, in
      * any row of the group. */
-    __device__ __forceinline__ bool weigh_about(float (&scores)[N_SCORES])
+    __device__ __forceinline__ bool weigh_about(float (&scores)[N_SCORES], bool apart)
     {
         const float centre[2] = { __fmul_rn(top[0], scale), __fmul_rn(top[1], scale) };
         float       about[2]  = { centre[0], centre[1] };
@@ -190,7 +198,8 @@ template <typename S> struct hopper_consumer {
                 scores[i] = ptx::exp2_fast(x[i]);
             }
             if (i >= LAG)
-                block.add(((i - LAG) >> 1) & 1, x[i - LAG], scores[i - LAG]);
+                block.add(((i - LAG) >> 1) & 1, x[i - LAG],
+                          counted(i - LAG, scores[i - LAG], apart));
             if (i >= LAG && ((i - LAG) & 1))
                 block.look(((i - LAG) >> 1) & 1, scores[i - LAG - 1], scores[i - LAG]);
             if (i >= LAG && (i - LAG) % CHUNK == CHUNK - 1)
@@ -206,18 +215,20 @@ template <typename S> struct hopper_consumer {
                    block.collision[0] <= LARGEST * LARGEST &&
                    block.collision[1] <= LARGEST * LARGEST;
         if (S::ALL)
-            fits = fits && block.spread[0] <= 80 * LARGEST && block.spread[1] <= 80 * LARGEST;
+            fits = fits && block.spread[0] <= 80 * LARGEST && block.spread[1] <= 80 * LARGEST &&
+                   scores[0] <= LARGEST && scores[2] <= LARGEST;
         if (!ptx::named_all(1 + group, 128, fits))
             return false;
         rows.add(block);
         return true;
     }
 
-    __device__ __forceinline__ void round_weights(const float (&scores)[N_SCORES])
+    __device__ __forceinline__ void round_weights(const float (&scores)[N_SCORES],
+                                                  bool apart = false)
     {
         if (S::ALL) {
-            first[0] = scores[0];
-            first[1] = scores[2];
+            first[0] = apart ? scores[0] : 0.0f;
+            first[1] = apart ? scores[2] : 0.0f;
         }
 #pragma unroll
         for (int i = 0; i < N_SCORES / 2; i++)
@@ -246,12 +257,19 @@ template <typename S> struct hopper_consumer {
         }
     }
 
-    /* Block `block` after the one whose weights are ready: its scores beside that
-     * one's product with V.  Which block matters only where it is masked. */
+    /* Does this thread have key 0 in this visit? */
+    __device__ __forceinline__ bool is_apart(const hopper_tile &tile, int visit) const
+    {
+        return S::ALL && visit == 0 && tile.block(0) == 0 && lane() % 4 == 0;
+    }
+
+    /* A visit after the one whose weights are ready: its scores beside that one's product
+     * with V. */
     template <hopper_mask MASK>
-    __device__ __forceinline__ void step(const problem &p, const hopper_tile &tile, int block)
+    __device__ __forceinline__ void step(const problem &p, const hopper_tile &tile, int visit)
     {
         constexpr bool MASKED = MASK != HIDES_NOTHING;
+        bool           apart  = is_apart(tile, visit);
 
         float      scores[N_SCORES];
         float      rescale[2];
@@ -265,7 +283,7 @@ template <typename S> struct hopper_consumer {
         issue_out();
         ptx::wgmma_wait<1>();
         ptx::settle(scores);
-        if (!MASKED && weigh_about(scores)) {
+        if (!MASKED && weigh_about(scores, apart)) {
             release(&shared.k_empty[stage]);
             ptx::wgmma_wait<0>();
             ptx::settle(out);
@@ -278,8 +296,8 @@ template <typename S> struct hopper_consumer {
                 ptx::settle(scores);
             }
             if (MASKED)
-                look(view, p, tile, block);
-            weigh<MASK>(rescale, scores, view);
+                look(view, p, tile, tile.block(visit));
+            weigh<MASK>(rescale, scores, view, apart);
             release(&shared.k_empty[stage]);
             ptx::wgmma_wait<0>();
             ptx::settle(out);
@@ -287,7 +305,7 @@ template <typename S> struct hopper_consumer {
         }
         release(&shared.v_empty[stage_of(n_blocks)]);
         n_blocks++;
-        round_weights(scores);
+        round_weights(scores, apart);
     }
 
     /* The first block has no output to go with, and may be masked. */
@@ -304,8 +322,9 @@ template <typename S> struct hopper_consumer {
         ptx::settle(scores);
         release(&shared.k_empty[stage_of(n_blocks)]);
         look(view, p, tile, tile.n_blocks - 1);
-        weigh<MASK>(rescale, scores, view);
-        round_weights(scores);
+        bool apart = is_apart(tile, tile.n_visits() - 1);
+        weigh<MASK>(rescale, scores, view, apart);
+        round_weights(scores, apart);
     }
 
     __device__ __forceinline__ void last_step()
@@ -346,12 +365,12 @@ template <typename S> struct hopper_consumer {
         ptx::barrier_wait(&shared.q_full, q_parity);
         first_step<EDGE>(p, tile);
         for (; visit >= above; visit--)
-            step<EDGE>(p, tile, tile.block(visit));
+            step<EDGE>(p, tile, visit);
         for (; visit >= below; visit--)
-            step<HIDES_NOTHING>(p, tile, 0);
+            step<HIDES_NOTHING>(p, tile, visit);
         if constexpr (S::WINDOWED) {
             for (; visit >= 0; visit--)
-                step<EDGE>(p, tile, tile.block(visit));
+                step<EDGE>(p, tile, visit);
         }
         release(&shared.q_empty);
         last_step();
@@ -382,25 +401,22 @@ template <typename S> struct hopper_consumer {
         centre = next;
     }
 
-    /* Shannon's entropy of the keys but key 0, from the sums of all before a sink is one of
-     * them, in bits.  What rounding leaves of a row that key 0 is all of stays possible. */
-    __device__ __forceinline__ float entropy_of_others(int row, int n_keys) const
+    /* The entropy of the keys but key 0, before that is one of them. */
+    __device__ __forceinline__ void put_others(const problem &p, int64_t index, int row) const
     {
-        float others = rows.sum[row] - first[row];
-        float shift  = first[row] > 0.0f ? log2f(first[row]) : 0.0f;
-        float dot    = fmaf(-first[row], shift, rows.dot[row]);
+        float sum  = rows.sum[row];
+        float bits = sum > 0.0f ? fmaxf(log2f(sum) - rows.dot[row] / sum, 0.0f) : 0.0f;
 
-        if (!(others > 0.0f) || n_keys < 3)
-            return 0.0f;
-        return fminf(fmaxf(log2f(others) - dot / others, 0.0f), log2f(n_keys - 1.0f));
+        if (p.result.entropy_nosink != nullptr)
+            p.result.entropy_nosink[index] = LN_2 * bits;
     }
 
-    /* What of a row is not about sinks, or only scaled by them: before they are merged. */
-    __device__ __forceinline__ void put_others(const problem &p, int64_t index, int row,
-                                               int n_keys) const
+    /* Key 0, at last: from the one thread of four that has its weight. */
+    __device__ __forceinline__ void merge_first(int row)
     {
-        if (p.result.entropy_nosink != nullptr)
-            p.result.entropy_nosink[index] = LN_2 * entropy_of_others(row, n_keys);
+        first[row] = __shfl_sync(~0u, first[row], lane() & ~3);
+        if (first[row] > 0.0f)
+            rows.add(row, log2f(first[row]), first[row]);
     }
 
     __device__ __forceinline__ void put_statistics(const problem &p, int64_t index, int row,
@@ -443,8 +459,6 @@ template <typename S> struct hopper_consumer {
             if (S::ALL) {
                 rows.spread[row] = add_row(rows.spread[row]);
                 rows.most[row]   = most_of_row(rows.most[row]);
-                if (tile.block(0) != 0)
-                    first[row] = 0.0f;
             }
             int     query = first_row + warp() * 16 + lane() / 4 + 8 * row;
             int64_t index =
@@ -453,8 +467,9 @@ template <typename S> struct hopper_consumer {
             float centre = __fmul_rn(top[row], scale);
             float shift  = centre;
             if (S::ALL && writes)
-                put_others(p, index, row,
-                           min(tile.length, tile.start + query + p.window_right + 1));
+                put_others(p, index, row);
+            if (S::ALL)
+                merge_first(row);
             if (p.sinks != nullptr && rows.sum[row] != 0.0f)
                 merge_sink(centre, row, p.sinks[tile.head]);
             float outer = shift == centre ? 1.0f : exp2f(fmaxf(shift - centre, FLOOR));

@@ -34,8 +34,7 @@ typedef enum hl_cuda_kernel {
                        * finer type than the inputs' is computed by the plain one */
     HL_CUDA_PLAIN,    /* double precision, one warp a row: all types, all sizes */
     HL_CUDA_PORTABLE, /* tensor cores of sm_80 and later: bf16 and fp16         */
-    HL_CUDA_HOPPER,   /* sm_90a: bf16 and fp16, d_head 64 and 128; entropy_nosink
-                       * to 1e-4 over 1 - p, with p the probability of key 0     */
+    HL_CUDA_HOPPER,   /* sm_90a: bf16 and fp16, d_head 64 and 128               */
     HL_CUDA_DECODE,   /* as portable, for 16 queries at most: keys are split    */
 } hl_cuda_kernel;
 
