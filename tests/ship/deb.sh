@@ -51,7 +51,7 @@ if [ "${CUDA:-}" = 1 ]; then
     opens() { # which GPU there is, or is not, only the library can tell
         dpkg-deb -x "$(deb headlight-cuda)" "$scratch/root"
         LD_LIBRARY_PATH=$(echo "$scratch"/root/usr/lib/*) "$scratch/root/usr/bin/headlight" \
-            verify tests/data/attention/full.safetensors --backend cuda >"$scratch/said" 2>&1
+            generate models/demo He -n 1 --device cuda >"$scratch/said" 2>&1
         ! grep -q 'no libheadlight_cuda' "$scratch/said" && grep -i cuda "$scratch/said"
     }
 fi
