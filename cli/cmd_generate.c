@@ -92,6 +92,33 @@ static int check_request(const generate_request *request, const hl_usage *usage)
     return HL_OPTIONS_GO_ON;
 }
 
+static const char ABOUT[] =
+    "Continues a text and prints what comes, character by character.  MODEL is a\n"
+    "Hugging Face folder, a .gguf file or a llama2.c .bin.  Without PROMPT it is\n"
+    "read from --prompt-file or standard input, less a line end at its very end.\n"
+    "\n"
+    "The likeliest token is taken unless --temperature is given; then one is drawn,\n"
+    "and --seed says which text it will be.  Filters work in this order:\n"
+    "repeat-penalty, temperature, top-k, top-p, min-p.\n"
+    "\n"
+    "On a terminal text is coloured by the entropy of attention, and spikes are\n"
+    "underlined; beside each line stands a block a layer, low where its heads look\n"
+    "at one place, high where they look everywhere.  --on-spike warns, ends the\n"
+    "text, draws tokens again, or asks COMMAND for context.\n"
+    "\n"
+    "--json prints one object: the text, and for every token its log-probability,\n"
+    "the entropy over the vocabulary and the mean entropy of attention.  --quiet\n"
+    "prints the text alone, without notes.";
+
+static void set_defaults(generate_request *request)
+{
+    request->watch       = hl_watch_defaults();
+    request->colour      = "auto";
+    request->max_tokens  = 128;
+    request->cache       = "f32";
+    request->activations = "exact";
+}
+
 static int parse_request(generate_request *request, int argc, char **argv)
 {
     hl_sample_options *sample    = &request->sample;
@@ -159,30 +186,11 @@ static int parse_request(generate_request *request, int argc, char **argv)
     const hl_usage usage = {
         .command   = "generate",
         .arguments = "MODEL [PROMPT]",
-        .text      = "Continues a text and prints what comes, character by character.  MODEL is a\n"
-                     "Hugging Face folder, a .gguf file or a llama2.c .bin.  Without PROMPT it is\n"
-                     "read from --prompt-file or standard input, less a line end at its very end.\n"
-                     "\n"
-                     "The likeliest token is taken unless --temperature is given; then one is drawn,\n"
-                     "and --seed says which text it will be.  Filters work in this order:\n"
-                     "repeat-penalty, temperature, top-k, top-p, min-p.\n"
-                     "\n"
-                     "On a terminal text is coloured by the entropy of attention, and spikes are\n"
-                     "underlined; beside each line stands a block a layer, low where its heads look\n"
-                     "at one place, high where they look everywhere.  --on-spike warns, ends the\n"
-                     "text, draws tokens again, or asks COMMAND for context.\n"
-                     "\n"
-                     "--json prints one object: the text, and for every token its log-probability,\n"
-                     "the entropy over the vocabulary and the mean entropy of attention.  --quiet\n"
-                     "prints the text alone, without notes.",
+        .text      = ABOUT,
         .options   = options,
     };
 
-    *watch               = hl_watch_defaults();
-    request->colour      = "auto";
-    request->max_tokens  = 128;
-    request->cache       = "f32";
-    request->activations = "exact";
+    set_defaults(request);
     int code = hl_options_parse(&request->arguments, &request->common, &usage, argc, argv);
     if (code != HL_OPTIONS_GO_ON)
         return code;

@@ -11,7 +11,7 @@
 enum { MAX_KEYS = 12, MAX_TENSORS = 6, MAX_BYTES = 1 << 14, MAX_ITEMS = 9 };
 
 typedef struct made_tensor {
-    char      name[16];
+    char      name[24];
     hl_tensor tensor;
     uint8_t   data[MAX_BYTES];
 } made_tensor;

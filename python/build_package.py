@@ -8,6 +8,7 @@ below by name (PEP 517, PEP 660).
 import base64
 import hashlib
 import os
+import pathlib
 import re
 import sysconfig
 import tarfile
@@ -53,7 +54,7 @@ def write_wheel(folder, files, texts, tag):
     name = f"headlight-{version()}-{tag}.whl"
     record = []
     with zipfile.ZipFile(os.path.join(folder, name), "w", zipfile.ZIP_DEFLATED) as wheel:
-        contents = [(inside, open(path, "rb").read()) for inside, path in files]
+        contents = [(inside, pathlib.Path(path).read_bytes()) for inside, path in files]
         contents += [(inside, text.encode()) for inside, text in texts]
         for inside, data in contents:
             digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()

@@ -237,14 +237,19 @@ static bool fail_nth(const trial *t, hl_fault_kind kind, int64_t nth, bool stays
     return fired;
 }
 
-/* __lsan_do_recoverable_leak_check, where the leak sanitizer is in this build. */
-#if SANITIZED && defined(__has_include)
-#if __has_include(<sanitizer/lsan_interface.h>)
+/* __lsan_do_recoverable_leak_check, where the address sanitizer, which brings it, is in this
+ * build. */
+#if defined(__SANITIZE_ADDRESS__)
+#define FINDS_LEAKS
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define FINDS_LEAKS
+#endif
+#endif
+#ifdef FINDS_LEAKS
 #include <sanitizer/lsan_interface.h>
 #define LEAKS() __lsan_do_recoverable_leak_check()
-#endif
-#endif
-#ifndef LEAKS
+#else
 #define LEAKS() 0
 #endif
 

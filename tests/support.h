@@ -108,11 +108,42 @@ static inline void remove_folder(const char *folder)
     assert_int_equal(rmdir(folder), 0);
 }
 
+/* For cmocka: *state is a new folder, and it goes again. */
+static inline int open_folder(void **state)
+{
+    *state = (void *)(uintptr_t)new_folder();
+    return 0;
+}
+
+static inline int close_folder(void **state)
+{
+    remove_folder(*state);
+    return 0;
+}
+
 static inline void write_file(const char *path, const void *bytes, size_t n_bytes)
 {
     FILE *file = fopen(path, "wb");
     assert_non_null(file);
     assert_int_equal(fwrite(bytes, 1, n_bytes, file), n_bytes);
+    assert_int_equal(fclose(file), 0);
+}
+
+/* An array as NumPy saves it; its header must be shorter than 256 bytes. */
+static inline void write_npy(const char *path, const char *descr, const char *shape,
+                             const void *data, size_t n_bytes)
+{
+    FILE *file = fopen(path, "wb");
+    char  header[128];
+    int   length = snprintf(header, sizeof header,
+                            "{'descr': '%s', 'fortran_order': False, 'shape': %s}", descr, shape);
+
+    assert_non_null(file);
+    fwrite("\x93NUMPY\x01\x00", 1, 8, file);
+    fputc(length, file);
+    fputc(0, file);
+    fwrite(header, 1, (size_t)length, file);
+    assert_int_equal(fwrite(data, 1, n_bytes, file), n_bytes);
     assert_int_equal(fclose(file), 0);
 }
 

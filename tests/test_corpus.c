@@ -1,122 +1,11 @@
 /* test_corpus.c - from names to documents, and from documents to tokens and types. */
-#include "tokenize_support.h"
+#include "corpus_support.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 
 #include "base/hash.h"
-#include "measure/corpus.h"
 #include "measure/corpus_pieces.h"
-
-static const char   *folder;
-static hl_tokenizer *tokenizer;
-
-static const char *here(const char *name)
-{
-    return in_folder(folder, name);
-}
-
-static void put(const char *name, const char *text)
-{
-    write_file(here(name), text, strlen(text));
-}
-
-static int clear_folder(void **state)
-{
-    (void)state;
-    visit_folder(folder, 1);
-    return 0;
-}
-
-static hl_corpus *open_with(hl_corpus_options options, const char *input)
-{
-    hl_corpus *corpus = NULL;
-
-    options.inputs   = &input;
-    options.n_inputs = 1;
-    assert_ok(hl_corpus_open(&corpus, NULL, tokenizer, &options));
-    return corpus;
-}
-
-static hl_corpus *open_input(const char *input)
-{
-    return open_with((hl_corpus_options){ 0 }, input);
-}
-
-static void refuse_with(hl_corpus_options options, const char *input, hl_status status,
-                        const char *fragment)
-{
-    hl_corpus *corpus = (hl_corpus *)&corpus;
-
-    options.inputs   = &input;
-    options.n_inputs = 1;
-    assert_fails(status, fragment, hl_corpus_open(&corpus, NULL, tokenizer, &options));
-    assert_null(corpus);
-}
-
-static void refuse(const char *input, hl_status status, const char *fragment)
-{
-    refuse_with((hl_corpus_options){ 0 }, input, status, fragment);
-}
-
-/* The names of all documents, their paths below the folder, in one line. */
-static void assert_names(const hl_corpus *corpus, const char *wanted)
-{
-    char             names[1024] = "";
-    hl_document_info info;
-
-    for (int64_t i = 0; i < hl_corpus_get_info(corpus)->n_documents; i++) {
-        assert_ok(hl_corpus_get_document(&info, corpus, i));
-        const char *name = info.name;
-        if (strncmp(name, folder, strlen(folder)) == 0)
-            name += strlen(folder) + 1;
-        strcat(strcat(names, i > 0 ? " " : ""), name);
-    }
-    assert_string_equal(names, wanted);
-}
-
-/* The types of a document's tokens as a word, a letter for each: the first of its name. */
-static void assert_types(const hl_corpus *corpus, int64_t document, const char *wanted)
-{
-    const hl_corpus_info *info   = hl_corpus_get_info(corpus);
-    hl_token_reader      *reader = NULL;
-    hl_token_piece        piece;
-    char                  letters[256] = "";
-    size_t                n            = 0;
-
-    assert_ok(hl_token_reader_open(&reader, corpus));
-    assert_ok(hl_token_reader_start(reader, document));
-    do {
-        assert_ok(hl_token_reader_next(&piece, reader));
-        for (size_t i = 0; i < piece.n_tokens && n < sizeof letters - 1; i++)
-            letters[n++] = info->type_names[piece.types[i]][0];
-    } while (piece.n_tokens > 0);
-    hl_token_reader_close(reader);
-    assert_string_equal(letters, wanted);
-}
-
-/* All tokens of a document are those that encoding its text gives. */
-static void assert_tokens(const hl_corpus *corpus, int64_t document, const char *text)
-{
-    hl_encoding     *wanted = encode(tokenizer, text, strlen(text), true);
-    hl_token_reader *reader = NULL;
-    hl_token_piece   piece;
-    size_t           n = 0;
-
-    assert_ok(hl_token_reader_open(&reader, corpus));
-    assert_ok(hl_token_reader_start(reader, document));
-    do {
-        assert_ok(hl_token_reader_next(&piece, reader));
-        assert_true(n + piece.n_tokens <= wanted->n_tokens);
-        for (size_t i = 0; i < piece.n_tokens; i++, n++)
-            assert_int_equal(piece.ids[i], wanted->ids[n]);
-    } while (piece.n_tokens > 0);
-    assert_int_equal(n, wanted->n_tokens);
-    hl_token_reader_close(reader);
-    hl_encoding_free(wanted);
-}
 
 /* ----------------------------------------------------------------------- inputs */
 
@@ -456,20 +345,6 @@ static void ids_in_lines(void **state)
 }
 
 /* A .npy of this descr with shape (2, 3). */
-static void put_npy(const char *name, const char *descr, const char *shape, const void *data,
-                    size_t n_data)
-{
-    char bytes[256];
-    int  length = snprintf(bytes + 10, 118, "{'descr': '%s', 'fortran_order': False, 'shape': %s}",
-                           descr, shape);
-
-    memcpy(bytes, "\x93NUMPY\x01", 8);
-    bytes[8] = (char)length;
-    bytes[9] = 0;
-    memcpy(bytes + 10 + length, data, n_data);
-    write_file(here(name), bytes, 10 + (size_t)length + n_data);
-}
-
 static void ids_in_tables(void **state)
 {
     (void)state;
@@ -477,20 +352,20 @@ static void ids_in_tables(void **state)
     static const uint16_t narrow[2] = { 300, 7 };
     static const int8_t   negative  = -2;
 
-    put_npy("a.npy", "<i8", "(2, 3)", wide, sizeof wide);
+    write_npy(here("a.npy"), "<i8", "(2, 3)", wide, sizeof wide);
     hl_corpus *corpus = open_ids(here("a.npy"));
     assert_names(corpus, "a.npy:1 a.npy:2");
     assert_ids_of(corpus, 1, 3, (int32_t[]){ 4, 5, 6 });
     hl_corpus_close(corpus);
-    put_npy("a.npy", "<u2", "(2,)", narrow, sizeof narrow);
+    write_npy(here("a.npy"), "<u2", "(2,)", narrow, sizeof narrow);
     corpus = open_ids(here("a.npy"));
     assert_ids_of(corpus, 0, 2, (int32_t[]){ 300, 7 });
     hl_corpus_close(corpus);
-    put_npy("a.npy", "|i1", "(1,)", &negative, 1);
+    write_npy(here("a.npy"), "|i1", "(1,)", &negative, 1);
     refuse_ids(here("a.npy"), HL_BAD_INPUT, "a.npy:1: token 0 is -2, wanted 0 to 1023");
-    put_npy("a.npy", "<f4", "(2, 1)", wide, 8);
+    write_npy(here("a.npy"), "<f4", "(2, 1)", wide, 8);
     refuse_ids(here("a.npy"), HL_BAD_INPUT, "a.npy: token ids of type F32, wanted integers");
-    put_npy("a.npy", "<i4", "(1, 1, 1)", wide, 4);
+    write_npy(here("a.npy"), "<i4", "(1, 1, 1)", wide, 4);
     refuse_ids(here("a.npy"), HL_BAD_INPUT, "3 dimensions, wanted 1 or 2");
 }
 
@@ -551,193 +426,6 @@ static void a_sample_does_not_depend_on_order(void **state)
     hl_corpus_close(corpus);
 }
 
-/* --------------------------------------------------------------------- what is bad */
-
-static void bad_files_are_named(void **state)
-{
-    (void)state;
-    put("empty.txt", "");
-    refuse(here("empty.txt"), HL_BAD_INPUT, "empty.txt: no text in it, nothing to measure");
-    put("also.txt", "");
-    refuse(here("*.txt"), HL_BAD_INPUT, "also.txt and 1 more files: no text in them");
-    refuse(here("nowhere"), HL_NOT_FOUND, "nowhere: No such file");
-    put("bad.txt", "good\nbad \xff text");
-    refuse(here("bad.txt"), HL_BAD_INPUT, "bad.txt: line 2, byte 9: 0xff is not UTF-8");
-    put("cut.txt", "good\n\xe2\x82");
-    refuse(here("cut.txt"), HL_BAD_INPUT, "cut.txt: line 2, byte 5: 0xe2 is not UTF-8");
-    put("gz.txt", "\x1f\x8b\x08");
-    refuse(here("gz.txt"), HL_BAD_INPUT, "byte 1: 0x8b is not UTF-8 (gzip?");
-    put("wide.txt", "\xff\xfeh");
-    refuse(here("wide.txt"), HL_BAD_INPUT, "(UTF-16?");
-    assert_int_equal(mkfifo(here("pipe"), 0666), 0);
-    refuse(here("pipe"), HL_BAD_INPUT, "pipe: is a pipe, wanted a file");
-    refuse("/dev/null", HL_BAD_INPUT, "/dev/null: not a regular file");
-}
-
-/* A bad byte and a character cut in two where blocks meet. */
-static void places_are_counted_across_blocks(void **state)
-{
-    (void)state;
-    size_t n    = (size_t)1 << 19;
-    char  *text = malloc(n);
-
-    for (size_t i = 0; i < n; i++)
-        text[i] = i % 64 == 63 ? '\n' : 'x';
-    memcpy(text + (n / 2) - 1, "\xe2\x82\xac", 3); /* over the border of two blocks */
-    write_file(here("a.txt"), text, n);
-    hl_corpus *corpus = open_input(here("a.txt"));
-    hl_corpus_close(corpus);
-    text[n / 2 + 4096 + 5] = '\x80';
-    write_file(here("a.txt"), text, n);
-    /* Of the lines before it one end was overwritten. */
-    refuse(here("a.txt"), HL_BAD_INPUT, "a.txt: line 4160, byte 266245: 0x80 is not UTF-8");
-    free(text);
-}
-
-static void bad_folders_are_named(void **state)
-{
-    (void)state;
-    refuse(folder, HL_BAD_INPUT, "no text in this folder");
-    put("a.png", "x");
-    refuse(folder, HL_BAD_INPUT, "1 other files)");
-    put("b.txt", "x");
-    if (geteuid() != 0) { /* root may read everything */
-        assert_int_equal(chmod(here("b.txt"), 0), 0);
-        refuse(folder, HL_IO, "b.txt: Permission denied");
-    }
-}
-
-static void bad_lines_are_named(void **state)
-{
-    (void)state;
-    static const struct {
-        const char *line;
-        hl_status   status;
-        const char *fragment;
-    } cases[] = {
-        { "[1]", HL_BAD_INPUT, "a.jsonl:3: is an array, wanted an object" },
-        { "nope", HL_BAD_INPUT, "a.jsonl:3: JSON line 1, column 1: not a value" },
-        { "{\"text\": \"\xff\"}", HL_BAD_INPUT, "a.jsonl:3: JSON line 1" },
-        { "{}", HL_BAD_INPUT, "a.jsonl:3: no 'text' and no 'messages' in this line" },
-        { "{\"text\": 5}", HL_BAD_INPUT,
-          "a.jsonl:3: 'text' is an integer, wanted a string or an array of messages" },
-        { "{\"text\": \"x\", \"spans\": {}}", HL_BAD_INPUT, "'spans' is an object" },
-        { "{\"text\": \"x\", \"spans\": [1]}", HL_BAD_INPUT, "span 0 is an integer" },
-        { "{\"text\": \"x\", \"spans\": [{\"start\": 0, \"end\": 1}]}", HL_BAD_INPUT,
-          "span 0 has no 'type'" },
-        { "{\"text\": \"éx\", \"spans\": [{\"start\": 0, \"end\": 3, \"type\": \"a\"}]}",
-          HL_BAD_INPUT, "a.jsonl:3: span 0: characters 0 to 3 of a text of 2" },
-        { "{\"text\": \"x\", \"spans\": [{\"start\": 1, \"end\": 0, \"type\": \"a\"}]}",
-          HL_BAD_INPUT, "characters 1 to 0" },
-        { "{\"text\": \"x\", \"spans\": [{\"start\": 0, \"end\": 1, \"type\": \"a b\"}]}",
-          HL_BAD_INPUT, "'a b' is no name for a token type" },
-        { "{\"messages\": [5]}", HL_BAD_INPUT, "message 0 is an integer" },
-        { "{\"messages\": [{\"content\": \"x\"}]}", HL_BAD_INPUT, "message 0 has no 'role'" },
-        { "{\"messages\": [{\"role\": \"user\", \"content\": 5}]}", HL_BAD_INPUT,
-          "message 0: 'content' is an integer" },
-        { "{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"image\"}]}]}",
-          HL_UNSUPPORTED, "message 0: a part of its content is not text" },
-    };
-    char text[512];
-
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        snprintf(text, sizeof text, "{\"text\": \"fine\"}\n\n%s\n", cases[i].line);
-        put("a.jsonl", text);
-        refuse(here("a.jsonl"), cases[i].status, cases[i].fragment);
-    }
-}
-
-static void bad_types_are_named(void **state)
-{
-    (void)state;
-    static const char *const bad[]  = { "digits", "a=(", "a b=x", "=x" };
-    static const char *const said[] = { "type 'digits': wanted NAME=EXPRESSION",
-                                        "regular expression '(', at", "'a b' is no name",
-                                        "'' is no name" };
-    static const char *const many[] = { "a=x", "b=x", "c=x", "d=x", "e=x", "f=x", "g=x" };
-
-    put("a.txt", "x");
-    for (size_t i = 0; i < 4; i++) {
-        hl_corpus_options options = { .types = &bad[i], .n_types = 1 };
-        refuse_with(options, here("a.txt"), i == 0 ? HL_BAD_ARGUMENT : HL_BAD_INPUT, said[i]);
-    }
-    refuse_with((hl_corpus_options){ .types = many, .n_types = 7 }, here("a.txt"), HL_LIMIT,
-                "'g' is one token type too many beside a, b, c, d, e, f: at most 8");
-    put("b.jsonl", "{\"messages\": [{\"role\": \"user\", \"content\": \"x\"}]}\n");
-    refuse_with((hl_corpus_options){ .types = many, .n_types = 4 }, here("b.jsonl"), HL_LIMIT,
-                "one token type too many");
-}
-
-static void options_must_make_sense(void **state)
-{
-    (void)state;
-    const char *input  = "x";
-    hl_corpus  *corpus = NULL;
-
-    assert_fails(HL_BAD_ARGUMENT, "no text given",
-                 hl_corpus_open(&corpus, NULL, tokenizer, &(hl_corpus_options){ 0 }));
-    hl_corpus_options both = { .inputs = &input, .n_inputs = 1, .token_ids = "y" };
-    assert_fails(HL_BAD_ARGUMENT, "not both", hl_corpus_open(&corpus, NULL, tokenizer, &both));
-    hl_corpus_options text = { .inputs = &input, .n_inputs = 1 };
-    assert_fails(HL_BAD_ARGUMENT, "needs a tokenizer", hl_corpus_open(&corpus, NULL, NULL, &text));
-    assert_fails(HL_BAD_ARGUMENT, "no options", hl_corpus_open(&corpus, NULL, tokenizer, NULL));
-    hl_corpus_options ids = { .token_ids = "y" };
-    assert_fails(HL_BAD_ARGUMENT, "to be checked by", hl_corpus_open(&corpus, NULL, NULL, &ids));
-}
-
-/* What happens to files between opening a corpus and reading it. */
-static void files_that_change_are_noticed(void **state)
-{
-    (void)state;
-    hl_token_reader *reader = NULL;
-    hl_token_piece   piece;
-
-    put("a.txt", "some text");
-    put("b.jsonl", "{\"text\": \"some text\"}\n");
-    put("c.txt", "some text");
-    put("d.txt", "some text");
-    hl_corpus *corpus = open_input(folder);
-    put("a.txt", "some tent");
-    put("b.jsonl", "{\"text\": \"some tent\"}\n");
-    put("c.txt", "some");
-    assert_int_equal(unlink(here("d.txt")), 0);
-    assert_ok(hl_token_reader_open(&reader, corpus));
-    assert_ok(hl_token_reader_start(reader, 0));
-    assert_fails(HL_BAD_INPUT, "a.txt: has other content", hl_token_reader_next(&piece, reader));
-    assert_fails(HL_BAD_INPUT, "b.jsonl:1: has other content", hl_token_reader_start(reader, 1));
-    assert_fails(HL_BAD_INPUT, "c.txt: has other content", hl_token_reader_start(reader, 2));
-    assert_fails(HL_NOT_FOUND, "d.txt: No such file", hl_token_reader_start(reader, 3));
-    assert_fails(HL_BAD_ARGUMENT, "document 4", hl_token_reader_start(reader, 4));
-    assert_ok(hl_token_reader_next(&piece, reader)); /* nothing is open: nothing comes */
-    assert_int_equal(piece.n_tokens, 0);
-    hl_token_reader_close(reader);
-    hl_corpus_close(corpus);
-}
-
-static void another_models_tokenizer_is_noticed(void **state)
-{
-    (void)state;
-    hl_model        *model  = NULL;
-    hl_corpus       *corpus = NULL;
-    hl_tokenizer    *large  = open_tokenizer(shared_path("tokenizers/gpt2"));
-    hl_token_reader *reader = NULL;
-    hl_token_piece   piece;
-
-    put("a.txt", "some unbelievable text");
-    assert_ok(hl_model_open(&model, "models/demo"));
-    const char       *input   = here("a.txt");
-    hl_corpus_options options = { .inputs = &input, .n_inputs = 1 };
-    assert_ok(hl_corpus_open(&corpus, model, large, &options));
-    assert_ok(hl_token_reader_open(&reader, corpus));
-    assert_ok(hl_token_reader_start(reader, 0));
-    assert_fails(HL_BAD_INPUT, "and the model has 4096 tokens: it is another model's",
-                 hl_token_reader_next(&piece, reader));
-    hl_token_reader_close(reader);
-    hl_corpus_close(corpus);
-    hl_tokenizer_close(large);
-    hl_model_close(model);
-}
-
 /* ------------------------------------------------------------------------- memory */
 
 static long peak_kib(void)
@@ -781,8 +469,6 @@ static void memory_does_not_grow_with_the_text(void **state)
         fail_msg("%ld KiB more for ten times the text", grown);
 }
 
-#define TEST(name) cmocka_unit_test_setup(name, clear_folder)
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -803,14 +489,6 @@ int main(void)
         TEST(ids_in_tables),
         TEST(ids_of_a_golden_file),
         TEST(a_sample_does_not_depend_on_order),
-        TEST(bad_files_are_named),
-        TEST(places_are_counted_across_blocks),
-        TEST(bad_folders_are_named),
-        TEST(bad_lines_are_named),
-        TEST(bad_types_are_named),
-        TEST(options_must_make_sense),
-        TEST(files_that_change_are_noticed),
-        TEST(another_models_tokenizer_is_noticed),
         TEST(memory_does_not_grow_with_the_text),
     };
     folder = new_folder();

@@ -56,9 +56,17 @@ static bool is_looked_at(const record *r, const hl_layer_rows *rows, int64_t seq
     return found && row < rows->lengths[sequence];
 }
 
-/* (n_batch, n_rows, width) */
+/* (n_batch, n_rows or n_sampled, width) */
 static void keep_rows(record *r, const hl_layer_rows *rows, const float *values, int64_t width)
 {
+    for (int64_t i = 0; i < rows->n_batch * rows->n_sampled && values != NULL; i++) {
+        int64_t row = positions[i] - rows->start[i / rows->n_sampled];
+
+        if (row >= 0 && row < rows->lengths[i / rows->n_sampled])
+            keep(r, values + i * width, width);
+    }
+    if (rows->n_sampled > 0)
+        return;
     for (int64_t i = 0; i < rows->n_batch * rows->n_rows && values != NULL; i++) {
         if (is_looked_at(r, rows, i / rows->n_rows, i % rows->n_rows))
             keep(r, values + i * width, width);
@@ -385,6 +393,35 @@ static void streams_from_a_layer_on(void **state)
     compare(LLAMA, (hl_session_options){ .n_batch = N_BATCH, .n_chunk = 6 }, feed_stream);
 }
 
+/* The second session of a model takes no memory for weights, and outlives the first. */
+static void weights_for_all_sessions(void **state)
+{
+    const hl_session_options options = { .device = "host", .wants = HL_WANT_LAST_TOP };
+    hl_feed                  feed    = { .tokens = tokens, .n_tokens = N_TOKENS };
+    hl_session_memory        alone, beside, other;
+    hl_model                *model = NULL;
+    hl_session              *first = NULL, *second = NULL;
+    (void)state;
+
+    assert_ok(hl_model_open(&model, LLAMA));
+    assert_ok(hl_session_measure(&alone, model, &options));
+    assert_ok(hl_session_open(&first, model, &options));
+    assert_ok(hl_session_measure(&beside, model, &options));
+    assert_true(beside.work_bytes + (size_t)hl_model_get_info(model)->n_params * 4 <=
+                alone.work_bytes + 4096);
+    assert_ok(hl_session_measure(
+        &other, model, &(hl_session_options){ .device = "host:bf16", .wants = HL_WANT_LAST_TOP }));
+    assert_true(other.work_bytes > beside.work_bytes); /* another type is another copy */
+    assert_ok(hl_session_open(&second, model, &options));
+    assert_ok(hl_session_feed(first, &feed));
+    int64_t top = hl_session_top(first, 0);
+    hl_session_close(first);
+    assert_ok(hl_session_feed(second, &feed));
+    assert_int_equal(hl_session_top(second, 0), top);
+    hl_session_close(second);
+    hl_model_close(model);
+}
+
 /* --------------------------------------------------------------------- golden */
 
 static void expect_golden(const char *path, const hl_verify_options *options)
@@ -538,6 +575,7 @@ int main(void)
         cmocka_unit_test(chosen_sequences),
         cmocka_unit_test(rows_at_some_positions),
         cmocka_unit_test(streams_from_a_layer_on),
+        cmocka_unit_test(weights_for_all_sessions),
         cmocka_unit_test(golden_families),
         cmocka_unit_test(demo_models),
         cmocka_unit_test(other_types),

@@ -1,146 +1,8 @@
 /* test_device_agreement.c - the GPU's operations against those of the device "host", which define
  * them: random rows of ragged and of ordinary sizes, in every type.  Skipped without a GPU. */
-#include "support.h"
+#include "device_twins.h"
 
-#include <math.h>
-
-#include "base/dtype.h"
-#include "kernels/device.h"
 #include "kernels/quant.h"
-
-enum { HOST, CUDA, N_SIDES };
-
-static const hl_device_ops *ops[N_SIDES];
-static hl_device           *devices[N_SIDES];
-static const hl_dtype       types[] = { HL_DTYPE_F32, HL_DTYPE_BF16, HL_DTYPE_F16 };
-
-#define EACH_SIDE(side)  for (int side = 0; side < N_SIDES; side++)
-#define EACH_TYPE(dtype) for (const hl_dtype *dtype = types; dtype < types + 3; dtype++)
-
-/* ------------------------------------------------------------------- memory */
-
-/* The same bytes on both. */
-typedef struct twin {
-    void  *at[N_SIDES];
-    size_t n_bytes;
-} twin;
-
-static void check_call(int side, hl_status status)
-{
-    if (status != HL_OK)
-        fail_msg("%s: %s", ops[side]->name, ops[side]->error());
-}
-
-static twin twin_of(const void *bytes, size_t n_bytes)
-{
-    twin t = { .n_bytes = n_bytes };
-
-    EACH_SIDE(side)
-    {
-        check_call(side, ops[side]->alloc(devices[side], &t.at[side], n_bytes));
-        if (bytes != NULL)
-            check_call(side, ops[side]->copy_in(devices[side], t.at[side], bytes, n_bytes));
-        check_call(side, ops[side]->wait(devices[side]));
-    }
-    return t;
-}
-
-static float random_value(void)
-{
-    static uint64_t state = 7;
-
-    state = state * 6364136223846793005U + 1442695040888963407U;
-    return (float)(int32_t)(state >> 32) * 0x1p-30f;
-}
-
-/* n random values of a type, within +-2. */
-static twin twin_rows(hl_dtype dtype, int64_t n)
-{
-    size_t size   = hl_dtype_bits(dtype) / 8;
-    float *values = malloc((size_t)n * sizeof *values);
-    void  *bytes  = malloc((size_t)n * size);
-
-    for (int64_t i = 0; i < n; i++)
-        values[i] = random_value();
-    assert_ok(hl_dtype_from_f32(bytes, dtype, values, (size_t)n));
-    twin t = twin_of(bytes, (size_t)n * size);
-    free(values);
-    free(bytes);
-    return t;
-}
-
-static twin twin_indices(const int64_t *values, size_t n)
-{
-    return twin_of(values, n * sizeof *values);
-}
-
-static void twin_free(twin *t)
-{
-    EACH_SIDE(side) ops[side]->free(devices[side], t->at[side]);
-}
-
-static void *fetch(int side, const twin *t)
-{
-    void *bytes = malloc(t->n_bytes);
-
-    check_call(side, ops[side]->copy_out(devices[side], 0, bytes, t->at[side], t->n_bytes));
-    check_call(side, ops[side]->arrived(devices[side], 0));
-    return bytes;
-}
-
-/* What one rounding to the type may make of values up to `most`. */
-static float tolerance_of(hl_dtype dtype, float most)
-{
-    return most * (dtype == HL_DTYPE_F32 ? 2e-5f : (dtype == HL_DTYPE_BF16 ? 0x1p-7f : 0x1p-10f));
-}
-
-/* `most` is the size of what went in, where what comes out may be smaller. */
-static void compare_scaled(const char *what, const twin *t, hl_dtype stored, hl_dtype computed,
-                           float most)
-{
-    size_t n = t->n_bytes / (hl_dtype_bits(stored) / 8);
-    float *values[N_SIDES];
-    float  worst = 0.0f;
-
-    EACH_SIDE(side)
-    {
-        void *bytes  = fetch(side, t);
-        values[side] = malloc(n * sizeof **values);
-        assert_ok(hl_dtype_to_f32(values[side], bytes, stored, n));
-        free(bytes);
-    }
-    for (size_t i = 0; i < n; i++) {
-        float error = fabsf(values[HOST][i] - values[CUDA][i]);
-
-        if (isnan(values[HOST][i]) != isnan(values[CUDA][i]))
-            fail_msg("%s: %g and %g at %zu", what, (double)values[HOST][i], (double)values[CUDA][i],
-                     i);
-        most  = fmaxf(most, fabsf(values[HOST][i]));
-        worst = fmaxf(worst, error);
-    }
-    printf("%-28s %-4s %.2e of %.2e\n", what, hl_dtype_name(computed), (double)worst, (double)most);
-    if (!(worst <= tolerance_of(computed, most)))
-        fail_msg("%s, %s: off by %g where the largest is %g", what, hl_dtype_name(computed),
-                 (double)worst, (double)most);
-    EACH_SIDE(side) free(values[side]);
-}
-
-static void compare(const char *what, const twin *t, hl_dtype stored, hl_dtype computed)
-{
-    compare_scaled(what, t, stored, computed, 0.0f);
-}
-
-static void compare_bytes(const char *what, const twin *t)
-{
-    uint8_t *host = fetch(HOST, t), *cuda = fetch(CUDA, t);
-
-    for (size_t i = 0; i < t->n_bytes; i++) {
-        if (host[i] != cuda[i])
-            fail_msg("%s: bytes differ at %zu of %zu", what, i, t->n_bytes);
-    }
-    free(host);
-    free(cuda);
-}
 
 /* ------------------------------------------------------------------ products */
 
@@ -537,14 +399,30 @@ static void test_reduce(void **state)
 
 /* -------------------------------------------------------------------- attention */
 
+enum { SEGMENT_KEYS = 200, N_SEGMENTS = 3 };
+
+/* One sequence of many kinds, and one of a single kind but for its first key. */
+static twin twin_segments(void)
+{
+    static uint8_t segments[BATCH * SEGMENT_KEYS];
+
+    for (int key = 0; key < SEGMENT_KEYS; key++) {
+        segments[key]                = (uint8_t)(key / 7 % N_SEGMENTS);
+        segments[SEGMENT_KEYS + key] = key > 0 ? 1 : 2;
+    }
+    return twin_of(segments, sizeof segments);
+}
+
 static void attention_case(hl_dtype dtype, int64_t n_queries, int64_t d, double softcap)
 {
-    int64_t n_heads = 4, n_kv = 2, n_keys = 200, n = BATCH * n_heads * n_queries;
+    int64_t n_heads = 4, n_kv = 2, n_keys = SEGMENT_KEYS, n = BATCH * n_heads * n_queries;
     twin    q = twin_rows(dtype, n * d), out = twin_rows(dtype, n * d);
     twin    k       = twin_rows(dtype, BATCH * n_kv * n_keys * d);
     twin    v       = twin_rows(dtype, BATCH * n_kv * n_keys * d);
     twin    places  = twin_indices((const int64_t[]){ 200 - n_queries, 0, 200, n_queries }, 4);
     twin    numbers = twin_of(NULL, (size_t)(9 * n) * 4);
+    twin    mass = twin_of(NULL, (size_t)(n * N_SEGMENTS) * 4), segments = twin_segments();
+    twin    sinks = twin_rows(HL_DTYPE_F32, n_heads);
 
     EACH_SIDE(side)
     {
@@ -552,21 +430,25 @@ static void attention_case(hl_dtype dtype, int64_t n_queries, int64_t d, double 
         float              *r   = numbers.at[side];
         hl_rows             row = { q.at[side], dtype, n_heads * n_queries * d, d, n_heads * d };
         hl_rows             key = { k.at[side], dtype, n_kv * n_keys * d, n_keys * d, d };
-        hl_attention        p   = { .n_batch     = BATCH,
-                                    .n_heads     = n_heads,
-                                    .n_kv_heads  = n_kv,
-                                    .n_queries   = n_queries,
-                                    .n_keys      = n_keys,
-                                    .d_head      = d,
-                                    .d_value     = d,
-                                    .q           = row,
-                                    .k           = key,
-                                    .v           = key,
-                                    .flags       = HL_ATTENTION_CAUSAL | HL_ATTENTION_SCALE,
-                                    .scale       = 0.25,
-                                    .softcap     = softcap,
-                                    .query_start = at,
-                                    .key_length  = at + 2 };
+        hl_attention        p   = { .n_batch        = BATCH,
+                                    .n_heads        = n_heads,
+                                    .n_kv_heads     = n_kv,
+                                    .n_queries      = n_queries,
+                                    .n_keys         = n_keys,
+                                    .d_head         = d,
+                                    .d_value        = d,
+                                    .q              = row,
+                                    .k              = key,
+                                    .v              = key,
+                                    .flags          = HL_ATTENTION_CAUSAL | HL_ATTENTION_SCALE,
+                                    .scale          = 0.25,
+                                    .softcap        = softcap,
+                                    .query_start    = at,
+                                    .key_length     = at + 2,
+                                    .sinks          = sinks.at[side],
+                                    .segments       = segments.at[side],
+                                    .n_segments     = N_SEGMENTS,
+                                    .segment_stride = n_keys };
         hl_attention_result o   = { .out            = row,
                                     .lse            = r,
                                     .entropy        = r + n,
@@ -576,14 +458,16 @@ static void attention_case(hl_dtype dtype, int64_t n_queries, int64_t d, double 
                                     .peak           = r + 5 * n,
                                     .diagonal       = r + 6 * n,
                                     .previous       = r + 7 * n,
-                                    .first          = r + 8 * n };
+                                    .first          = r + 8 * n,
+                                    .segment_mass   = mass.at[side] };
         p.v.data                = v.at[side];
         o.out.data              = out.at[side];
         check_call(side, ops[side]->attention(devices[side], &o, &p));
     }
     compare("attention", &out, dtype, dtype);
     compare("attention, statistics", &numbers, HL_DTYPE_F32, HL_DTYPE_F32);
-    twin *all[] = { &q, &out, &k, &v, &places, &numbers };
+    compare("attention, segments", &mass, HL_DTYPE_F32, HL_DTYPE_F32);
+    twin *all[] = { &q, &out, &k, &v, &places, &numbers, &mass, &segments, &sinks };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         twin_free(all[i]);
 }

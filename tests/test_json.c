@@ -164,6 +164,7 @@ static void wrong_types_are_named(void **state)
     assert_true(i == 7 && d == 7.0 && b);
     assert_string_equal(s, "seven");
     json_decref(object);
+    assert_string_equal(hl_json_kind(NULL), "missing");
 }
 
 /* ------------------------------------------------------------------------ out of memory */

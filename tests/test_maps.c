@@ -46,23 +46,6 @@ static void write_tensors(const char *name, const hl_tensor *tensors, size_t n)
     hl_safetensors_writer_free(writer);
 }
 
-static void write_npy(const char *name, const char *descr, const char *shape, const void *data,
-                      size_t n_bytes)
-{
-    FILE *file = fopen(here(name), "wb");
-    char  header[128];
-    int   length = snprintf(header, sizeof header,
-                            "{'descr': '%s', 'fortran_order': False, 'shape': %s}", descr, shape);
-
-    assert_non_null(file);
-    fwrite("\x93NUMPY\x01\x00", 1, 8, file);
-    fputc(length, file);
-    fputc(0, file);
-    fwrite(header, 1, (size_t)length, file);
-    assert_int_equal(fwrite(data, 1, n_bytes, file), n_bytes);
-    fclose(file);
-}
-
 /* ------------------------------------------------------------ what a tap is told */
 
 enum { MAX_ROWS = 40000, MAX_PATTERN = 40000 };
@@ -197,8 +180,8 @@ static void random_maps_agree_with_the_definition(void **state)
     for (int causal = 0; causal < 2; causal++) {
         for (int64_t r = 0; r < N; r++)
             make_row(p + r * S, scores + r * S, causal ? r % S + 1 : S, S, r % 3 * 4.0, &seed);
-        write_npy("p.npy", "<f8", "(2, 3, 4, 17, 17)", p, sizeof p);
-        write_npy("s.npy", "<f8", "(2, 3, 4, 17, 17)", scores, sizeof scores);
+        write_npy(here("p.npy"), "<f8", "(2, 3, 4, 17, 17)", p, sizeof p);
+        write_npy(here("s.npy"), "<f8", "(2, 3, 4, 17, 17)", scores, sizeof scores);
         feed_all(&result, "p.npy", NULL);
         feed_all(&other, "s.npy", &(hl_maps_options){ .scores = true, .n_threads = 1 });
         assert_int_equal(result.n, N);
@@ -326,8 +309,8 @@ static void maps_of_gpt2(void **state)
         }
     }
     snprintf(shape, sizeof shape, "(12, 12, %zu, %zu)", n, n);
-    write_npy("p.npy", "<f4", shape, p, 144 * n * n * sizeof *p);
-    write_npy("s.npy", "<f4", shape, scores, 144 * n * n * sizeof *scores);
+    write_npy(here("p.npy"), "<f4", shape, p, 144 * n * n * sizeof *p);
+    write_npy(here("s.npy"), "<f4", shape, scores, 144 * n * n * sizeof *scores);
     feed_all(&result, "p.npy", &(hl_maps_options){ .mask = HL_MAPS_MASK_CAUSAL });
     feed_all(&other, "s.npy", &(hl_maps_options){ .scores = true, .mask = HL_MAPS_MASK_CAUSAL });
     assert_int_equal(result.n, 144 * n);
@@ -491,7 +474,7 @@ static void queries_at_the_end(void **state)
     static const float data[] = { 0.5f, 0.25f, 0.25f, 0, 0.1f, 0.2f, 0.3f, 0.4f };
     hl_maps           *maps   = NULL;
 
-    write_npy("a.npy", "<f4", "(1, 2, 4)", data, sizeof data);
+    write_npy(here("a.npy"), "<f4", "(1, 2, 4)", data, sizeof data);
     assert_ok(hl_maps_open(&maps, here("a.npy"), NULL));
     assert_true(hl_maps_get_info(maps)->is_causal);
     hl_maps_close(maps);
@@ -513,7 +496,7 @@ static void blind_and_broken_rows(void **state)
     };
 
     for (int kind = 0; kind < 2; kind++) {
-        write_npy("a.npy", "<f4", "(1, 3, 3)", kind == 0 ? data : scores, sizeof data);
+        write_npy(here("a.npy"), "<f4", "(1, 3, 3)", kind == 0 ? data : scores, sizeof data);
         feed_all(&result, "a.npy", &(hl_maps_options){ .scores = kind == 1 });
         assert_true(result.lse[0] == -INFINITY && result.argmax[0] == -1);
         assert_true(result.entropy[0] == 0 && result.peak[0] == 0 && result.first[0] == 0);
@@ -532,19 +515,19 @@ static void bad_maps_are_named(void **state)
     for (int i = 0; i < 4; i++)
         small_map(data[i / 2][i % 2], 1);
     data[1][0][4] += 0.01f;
-    write_npy("a.npy", "<f4", "(2, 1, 2, 3, 3)", data, sizeof data);
+    write_npy(here("a.npy"), "<f4", "(2, 1, 2, 3, 3)", data, sizeof data);
     refuse("a.npy", NULL, HL_BAD_INPUT,
            "a.npy: layer 1, sequence 0, head 0, row 1 sums to 1.01, wanted 1 within 0.001");
     data[0][1][6] = -0.5f;
-    write_npy("a.npy", "<f4", "(2, 1, 2, 3, 3)", data, sizeof data);
+    write_npy(here("a.npy"), "<f4", "(2, 1, 2, 3, 3)", data, sizeof data);
     refuse("a.npy", NULL, HL_BAD_INPUT,
            "layer 0, sequence 0, head 1, row 2 has an entry of -0.5, wanted none below 0");
     feed_all(&result, "a.npy", &(hl_maps_options){ .scores = true }); /* as scores all is well */
-    write_npy("a.npy", "<f4", "(3, 3)", data, 36);
+    write_npy(here("a.npy"), "<f4", "(3, 3)", data, 36);
     refuse("a.npy", NULL, HL_BAD_INPUT, "an array of shape [3,3], wanted [L,B,H,S,S]");
-    write_npy("a.npy", "<i4", "(1, 3, 3)", data, 36);
+    write_npy(here("a.npy"), "<i4", "(1, 3, 3)", data, 36);
     refuse("a.npy", NULL, HL_BAD_INPUT, "is of type I32, wanted floating-point numbers");
-    write_npy("a.npy", "<f4", "(0, 3, 3)", data, 0);
+    write_npy(here("a.npy"), "<f4", "(0, 3, 3)", data, 0);
     refuse("a.npy", NULL, HL_BAD_INPUT, "at least one of everything");
     refuse("nowhere.npy", NULL, HL_NOT_FOUND, "nowhere.npy: No such file");
     hl_tensor tensors[] = { { "x", HL_DTYPE_F32, 3, { 1, 3, 3 }, data, 0 },
@@ -560,14 +543,14 @@ static void the_mask_is_found_or_given(void **state)
     hl_maps *maps = NULL;
 
     small_map(data, 1);
-    write_npy("a.npy", "<f4", "(1, 3, 3)", data, sizeof data);
+    write_npy(here("a.npy"), "<f4", "(1, 3, 3)", data, sizeof data);
     assert_ok(hl_maps_open(&maps, here("a.npy"), &(hl_maps_options){ .mask = HL_MAPS_MASK_FULL }));
     assert_false(hl_maps_get_info(maps)->is_causal);
     uint64_t hash = hl_maps_get_info(maps)->hash;
     hl_maps_close(maps);
     data[0] = 0.5f;
     data[1] = 0.5f;
-    write_npy("a.npy", "<f4", "(1, 3, 3)", data, sizeof data);
+    write_npy(here("a.npy"), "<f4", "(1, 3, 3)", data, sizeof data);
     assert_ok(hl_maps_open(&maps, here("a.npy"), NULL));
     assert_false(hl_maps_get_info(maps)->is_causal);
     assert_true(hl_maps_get_info(maps)->hash != hash);

@@ -439,18 +439,6 @@ static void test_log_axis(void **state)
     assert_string_equal(hl_axis_label(room, &axis, 50.0), "50");
 }
 
-static int set_up(void **state)
-{
-    *state = (void *)(uintptr_t)new_folder();
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    remove_folder(*state);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -464,5 +452,5 @@ int main(void)
         cmocka_unit_test(test_positions),  cmocka_unit_test(test_themes),
     };
 
-    return cmocka_run_group_tests_name("render", tests, set_up, tear_down);
+    return cmocka_run_group_tests_name("render", tests, open_folder, close_folder);
 }

@@ -198,18 +198,6 @@ static void test_errors(void **state)
     free_pair(&q);
 }
 
-static int set_up(void **state)
-{
-    *state = (void *)(uintptr_t)new_folder();
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    remove_folder(*state);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -217,5 +205,5 @@ int main(void)
         cmocka_unit_test(test_large),   cmocka_unit_test(test_errors),
     };
 
-    return cmocka_run_group_tests_name("render_compare", tests, set_up, tear_down);
+    return cmocka_run_group_tests_name("render_compare", tests, open_folder, close_folder);
 }

@@ -283,18 +283,6 @@ static void test_scatter_points(void **state)
     assert_fails(HL_BAD_ARGUMENT, "nothing to draw", hl_draw_scatter(&scatter, path, NULL));
 }
 
-static int set_up(void **state)
-{
-    *state = (void *)(uintptr_t)new_folder();
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    remove_folder(*state);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -304,5 +292,5 @@ int main(void)
         cmocka_unit_test(test_scatter_layouts), cmocka_unit_test(test_scatter_points),
     };
 
-    return cmocka_run_group_tests_name("render_curves", tests, set_up, tear_down);
+    return cmocka_run_group_tests_name("render_curves", tests, open_folder, close_folder);
 }

@@ -225,18 +225,6 @@ static void test_print_colours(void **state)
     unmake(view);
 }
 
-static int set_up(void **state)
-{
-    *state = (void *)(uintptr_t)new_folder();
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    remove_folder(*state);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -246,5 +234,5 @@ int main(void)
         cmocka_unit_test(test_print_colours),
     };
 
-    return cmocka_run_group_tests_name("render_lens", tests, set_up, tear_down);
+    return cmocka_run_group_tests_name("render_lens", tests, open_folder, close_folder);
 }

@@ -10,17 +10,6 @@
 #include "../bench/memory_probe.h"
 #include "model/sample.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
-#ifndef SANITIZED
-#define SANITIZED 0
-#endif
-
 #define MIB ((size_t)1 << 20)
 
 /* ------------------------------------------------------------ models without weights */

@@ -96,6 +96,8 @@ static void test_reading(void **state)
     assert_int_equal(hl_sheet_n_columns(table), 5);
     assert_int_equal(hl_sheet_find(table, "fair"), 2);
     assert_int_equal(hl_sheet_find(table, "nothing"), -1);
+    assert_true(isnan(hl_sheet_number(table, 0, -1)));
+    assert_string_equal(hl_sheet_text(table, 0, -1), "");
     assert_near(hl_sheet_number(table, 0, 2), 0.1, 0.0);
     assert_near(hl_sheet_number(table, 0, 1), 12345.0, 0.0);
     assert_near(hl_sheet_number(table, 0, 3), 1.0, 0.0);

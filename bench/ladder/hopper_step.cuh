@@ -80,19 +80,11 @@ __global__ void __launch_bounds__(S::THREADS, 1)
                 const __grid_constant__ hopper_schedule schedule)
 {
     extern __shared__ char raw[];
-    auto                  &shared = *reinterpret_cast<typename S::shared *>(
-        (reinterpret_cast<uintptr_t>(raw) + 1023) & ~static_cast<uintptr_t>(1023));
+    auto                  &shared = open_shared<S>(raw);
 
-    if (threadIdx.x == 0)
-        init_barriers<S>(shared);
-    __syncthreads();
     int group = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 128, 0);
     if (group == 0) {
-        ptx::registers_give<S::PRODUCER>();
-        if (threadIdx.x == 0) {
-            hopper_producer<S> producer = { shared, maps };
-            producer.run(p, schedule);
-        }
+        produce<S>(shared, maps, p, schedule);
         return;
     }
     ptx::registers_take<S::CONSUMERS>();

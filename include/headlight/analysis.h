@@ -48,9 +48,9 @@ HL_API const char    *hl_sheet_column_name(const hl_sheet *table, int64_t column
 HL_API hl_column_type hl_sheet_column_type(const hl_sheet *table, int64_t column);
 /* The column of that name, or -1. */
 HL_API int64_t hl_sheet_find(const hl_sheet *table, const char *name);
-/* NaN of text and of what was not measured; booleans are 0 and 1. */
+/* NaN of text, of what was not measured and of column -1; booleans are 0 and 1. */
 HL_API double hl_sheet_number(const hl_sheet *table, int64_t row, int64_t column);
-/* "" of what is no text. */
+/* "" of what is no text, and of column -1. */
 HL_API const char *hl_sheet_text(const hl_sheet *table, int64_t row, int64_t column);
 /* What holds for the whole table; NaN if there is no such number. */
 HL_API double hl_sheet_fact(const hl_sheet *table, const char *name);

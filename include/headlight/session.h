@@ -101,6 +101,9 @@ typedef struct hl_layer_rows {
                                             * device without argmax */
     int64_t                    n_segments; /* of rows->segment_mass; 0: the feed had no segments */
 
+    /* q to resid_post hold all rows, or, on a device, those that the tap's sampled_positions name:
+     * then their second dimension is n_sampled, in that order. */
+    int64_t      n_sampled;  /* 0: all rows */
     const float *q;          /* (n_batch, n_rows, n_heads,    d_head) */
     const float *k;          /* (n_batch, n_rows, n_kv_heads, d_head) */
     const float *v;          /* (n_batch, n_rows, n_kv_heads, d_head) */
@@ -154,8 +157,8 @@ typedef struct hl_tap {
     const bool *pattern_heads; /* (n_layers, n_heads of the model) those whose rows are wanted; of
                                 * others hl_layer_rows.pattern holds nothing; NULL: all are */
     /* Where of HL_WANT_Q to HL_WANT_RESID_POST only some rows are needed: (n_batch,
-     * n_sampled_positions) positions, -1 for none.  What a device does not copy of the others is
-     * not told; NULL: all rows are. */
+     * n_sampled_positions) positions, -1 for none.  A device copies these alone:
+     * hl_layer_rows.n_sampled; NULL: all rows are told. */
     const int64_t *sampled_positions;
     int64_t        n_sampled_positions;
     /* What of a layer's rows may be summed up where they are; asked before a device runs it.

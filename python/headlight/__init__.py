@@ -13,6 +13,8 @@
 Needs numpy and libheadlight.so.  headlight.torch and headlight.transformers are imported only when
 asked for.
 """
+from typing import Any, List, Optional
+
 from ._attention import (Attention, Gradients, attention, attention_backward,
                          compute_attention_entropy)
 from ._library import Error, library, text as _text
@@ -32,7 +34,13 @@ def version() -> str:
     return _text(library().hl_version())
 
 
-def backends() -> list:
+def __getattr__(name: str) -> Any:
+    if name == "__version__":  # asked of the library, which is opened when it is first needed
+        return version()
+    raise AttributeError(f"module 'headlight' has no attribute {name!r}")
+
+
+def backends() -> List[str]:
     """The names of the kernels that this CPU can run, the preferred one last."""
     names, out = library().hl_backend_names(), []
     while names[len(out)] is not None:
@@ -45,7 +53,7 @@ def backend() -> str:
     return _text(library().hl_backend_name())
 
 
-def select_backend(name: "str | None") -> None:
+def select_backend(name: Optional[str]) -> None:
     """Another one from now on; None: choose again."""
     from ._library import call
     call("hl_backend_select", None if name is None else name.encode())

@@ -1,7 +1,8 @@
 """Arrays of other libraries as pointers, without a copy, and new arrays of the same kind.
 
     numpy                       as it is; uint16 stands for bf16, which numpy does not have
-    __dlpack__                  PyTorch, CuPy, JAX ...: memory of the CPU or of an NVIDIA GPU
+    PyTorch                     asked directly: a training step has many small calls
+    __dlpack__                  CuPy, JAX ...: memory of the CPU or of an NVIDIA GPU
     __cuda_array_interface__    Numba and other libraries without DLPack
     anything else               what numpy.asarray makes of it
 
@@ -26,6 +27,7 @@ _NUMPY_TYPES = {s.F32: np.float32, s.F16: np.float16, s.F64: np.float64, "i64": 
                 "u8": np.uint8}
 _NAMES = {s.F32: "float32", s.F16: "float16", s.BF16: "bfloat16", s.F64: "float64", "i64": "int64",
           "u8": "uint8"}
+CODES = {"float32": s.F32, "float16": s.F16, "bfloat16": s.BF16, "float64": s.F64}
 _N_BYTES = {s.F32: 4, s.F16: 2, s.BF16: 2, s.F64: 8}
 
 
@@ -97,7 +99,9 @@ def current_stream(array: Any, device: str) -> int:
 def on_device(kind: str, device: str) -> Any:
     """While it lasts, that GPU is the thread's."""
     if kind == "torch":
-        return sys.modules["torch"].cuda.device(device)
+        cuda = sys.modules["torch"].cuda
+        is_current = device == f"cuda:{cuda.current_device()}"
+        return contextlib.nullcontext() if is_current else cuda.device(device)
     if kind == "cupy":
         return sys.modules["cupy"].cuda.Device(int(device.split(":")[1]))
     return contextlib.nullcontext()
@@ -173,12 +177,22 @@ def _from_numpy(array: np.ndarray, name: str) -> Tensor:
     return Tensor(array.ctypes.data, _NUMPY_CODES[array.dtype], array.shape, strides, "cpu", array)
 
 
+def _from_torch(array: Any, name: str) -> Tensor:
+    device = array.device
+    if device.type not in ("cpu", "cuda"):
+        raise Error(f"{name} lies on {device}, wanted a CPU or an NVIDIA GPU", "unsupported")
+    code = CODES.get(str(array.dtype)[len("torch."):])
+    if code is None:
+        raise Error(f"{name} is of {array.dtype}, wanted float16, bfloat16, float32 or float64")
+    return Tensor(array.data_ptr(), code, tuple(array.shape), array.stride(), str(device), array)
+
+
 def read(array: Any, name: str) -> Tensor:
     """Where a floating-point array lies; `name` is for messages."""
     if isinstance(array, np.ndarray):
         return _from_numpy(array, name)
     if kind_of(array) == "torch":
-        array = array.detach()
+        return _from_torch(array, name)
     if hasattr(array, "__dlpack__"):
         return _from_dlpack(array, name)
     if hasattr(array, "__cuda_array_interface__"):

@@ -266,7 +266,7 @@ def attention(q: Any, k: Any, v: Any, *, want: Iterable[str] = ("out", "lse", "e
 
 
 def _dtype_of(name: str, kind: str) -> int:
-    codes = {"float32": s.F32, "float16": s.F16, "float64": s.F64, "bfloat16": s.BF16}
+    codes = _arrays.CODES
     if name not in codes or (name == "bfloat16" and kind == "numpy"):
         raise Error(f"out_dtype is {name!r}, wanted float32, float16, float64" +
                     (" or bfloat16" if kind != "numpy" else ""))

@@ -72,9 +72,9 @@ def _backward(q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, entropy
         grad_lse=grad_lse, grad_entropy=grad_entropy, **_options(
             sinks, gates, alibi_slopes, key_bias, query_start, key_length, causal, scale, softcap,
             window_left, window_right, window_sink))
-    none = q.new_empty((0,), dtype=torch.float32)
-    return (found.dq, found.dk, found.dv, none.clone() if found.dsinks is None else found.dsinks,
-            none.clone() if found.dgates is None else found.dgates)
+    of_heads = [q.new_empty((0,), dtype=torch.float32) if x is None else x
+                for x in (found.dsinks, found.dgates)]
+    return (found.dq, found.dk, found.dv, *of_heads)
 
 
 @_backward.register_fake
@@ -111,6 +111,7 @@ def _under_autocast(*tensors: Tensor) -> Tuple[Tensor, ...]:
 
 
 class AttentionRows(NamedTuple):
+    """What attention() finds; all three are parts of the graph."""
     out: Tensor  # (batch, heads, queries, d_value), as q
     lse: Tensor  # (batch, heads, queries) float32
     entropy: Tensor  # (batch, heads, queries) float32, nats
@@ -246,7 +247,8 @@ class AttentionMonitor:
 
     The model's attention must report: headlight.transformers' does, and attention(layer=...).
     Each step is the mean of all rows since the one before; normalised is over what uniform attention
-    on the keys that a row sees (up to its own, if causal, and in its window) would have.  Options are EntropyLog's.
+    on the keys that a row sees (up to its own, if causal, and in its window) would have.
+    Options are EntropyLog's.
     """
 
     def __init__(self, model: Optional[torch.nn.Module] = None, **options: Any):

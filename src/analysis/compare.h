@@ -36,7 +36,7 @@ double hl_profile_distance(const hl_profile *a, int64_t head_a, const hl_profile
 double hl_histogram_variation(const int64_t *p, const int64_t *q);
 double hl_histogram_divergence(const int64_t *p, const int64_t *q);
 
-/* compare_sheet.c */
+/* compare_tables.c */
 hl_status hl_compare_ranks(hl_sheet **out, const hl_two_profiles *two);
 hl_status hl_compare_metrics(hl_sheet **out, const hl_two_profiles *two);
 hl_status hl_compare_layers(hl_sheet **out, const hl_two_profiles *two, const hl_drawn_pair *fair);

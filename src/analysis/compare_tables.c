@@ -1,4 +1,4 @@
-/* compare_sheet.c - the tables of a comparison. */
+/* compare_tables.c - the tables of a comparison. */
 #include <math.h>
 
 #include "analysis/assignment.h"

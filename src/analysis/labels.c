@@ -59,7 +59,7 @@ static hl_status read_label(hl_label *label, const json_t *object, const char *w
         return hl_fail(HL_BAD_INPUT, "%s: wanted either 'tokens' or 'characters'", where);
     if (!json_is_boolean(right))
         return hl_fail(HL_BAD_INPUT, "%s: 'right' is %s, wanted true or false", where,
-                       right != NULL ? hl_json_kind(right) : "missing");
+                       hl_json_kind(right));
     label->is_right      = json_is_true(right);
     label->is_characters = characters != NULL;
     HL_TRY(read_range(label, tokens != NULL ? tokens : characters,

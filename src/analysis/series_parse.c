@@ -30,7 +30,7 @@ static hl_status get_count(int64_t *out, const json_t *line, const char *key, in
 
     if (!json_is_integer(value))
         return hl_fail(HL_BAD_INPUT, "%s: '%s' is %s, wanted an integer", l->text.place, key,
-                       value != NULL ? hl_json_kind(value) : "missing");
+                       hl_json_kind(value));
     *out = json_integer_value(value);
     if (*out < low || *out > high)
         return hl_fail(HL_BAD_INPUT,
@@ -90,7 +90,7 @@ static hl_status read_beginning(lines *l, const json_t *line)
     HL_TRY(read_text_hash(&l->series->text, line, l));
     if (!json_is_object(settings))
         return hl_fail(HL_BAD_INPUT, "%s: 'settings' is %s, wanted an object", l->text.place,
-                       settings != NULL ? hl_json_kind(settings) : "missing");
+                       hl_json_kind(settings));
     for (int i = 0; i < HL_SERIES_N_SETTINGS; i++)
         HL_TRY(get_string(&l->series->settings[i], settings, hl_series_settings[i], l));
 

@@ -212,6 +212,9 @@ int64_t hl_sheet_find(const hl_sheet *table, const char *name)
 
 double hl_sheet_number(const hl_sheet *table, int64_t row, int64_t column)
 {
+    if (column < 0)
+        return NAN;
+
     const hl_cell *cell = &table->cells[row * table->n_columns + column];
 
     switch (table->columns[column].type) {
@@ -227,7 +230,7 @@ double hl_sheet_number(const hl_sheet *table, int64_t row, int64_t column)
 
 const char *hl_sheet_text(const hl_sheet *table, int64_t row, int64_t column)
 {
-    return table->columns[column].type == HL_COLUMN_TEXT
+    return column >= 0 && table->columns[column].type == HL_COLUMN_TEXT
                ? table->cells[row * table->n_columns + column].text
                : "";
 }

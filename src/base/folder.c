@@ -15,6 +15,7 @@
 #include "base/fault.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/path.h"
 #include "base/status.h"
 
 #define RETRIES 1000
@@ -23,16 +24,6 @@ struct hl_folder {
     char *path;
     char *temporary; /* NULL until it exists */
 };
-
-hl_status hl_path_join(char **out, const char *folder, const char *name)
-{
-    size_t    room   = strlen(folder) + strlen(name) + 2;
-    hl_status status = HL_ALLOC(out, room);
-
-    if (status == HL_OK)
-        snprintf(*out, room, "%s/%s", folder, name);
-    return status;
-}
 
 /* PATH.1234-0.tmp, with our process and the first number that is free. */
 static hl_status make_temporary(hl_folder *folder)

@@ -27,8 +27,6 @@ hl_status hl_folder_finish(hl_folder **folder);
 /* Gives up: removes the folder and the files in it.  Accepts NULL. */
 void hl_folder_abandon(hl_folder *folder);
 
-/* folder/name, of any folder; release with hl_free. */
-hl_status hl_path_join(char **out, const char *folder, const char *name);
 /* Copies a file, whole or not at all. */
 hl_status hl_file_copy(const char *to, const char *from);
 

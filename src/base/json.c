@@ -295,6 +295,8 @@ char *hl_json_dump(const json_t *value, size_t flags)
 
 const char *hl_json_kind(const json_t *value)
 {
+    if (value == NULL)
+        return "missing";
     switch (json_typeof(value)) {
     case JSON_OBJECT:
         return "an object";

@@ -26,7 +26,7 @@ typedef struct hl_json_lines {
 /* The next line, which the caller releases. */
 hl_status hl_json_lines_next(json_t **out, hl_json_lines *lines);
 
-/* What a value is, for messages: "an object", "a string", ... */
+/* What a value is, for messages: "an object", "a string", ...; NULL is "missing". */
 const char *hl_json_kind(const json_t *value);
 
 /* A string of any bytes: each that is part of no character becomes U+FFFD.  NULL when memory is

@@ -58,6 +58,21 @@ hl_status hl_fail_within(hl_status status, const char *format, ...)
     return hl_fail(status, "%s: %s", prefix, message);
 }
 
+hl_status hl_check_count(const char *name, int64_t value, int64_t least, int64_t most)
+{
+    if (value >= least && value <= most)
+        return HL_OK;
+    return hl_fail(HL_BAD_ARGUMENT, "%s is %lld, wanted %lld to %lld", name, (long long)value,
+                   (long long)least, (long long)most);
+}
+
+hl_status hl_check_number(const char *name, double value, double least, double most)
+{
+    if (value >= least && value <= most)
+        return HL_OK;
+    return hl_fail(HL_BAD_ARGUMENT, "%s is %g, wanted %g to %g", name, value, least, most);
+}
+
 const char *hl_error_message(void)
 {
     return message;

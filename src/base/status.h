@@ -18,6 +18,10 @@ hl_status hl_fail(hl_status status, const char *format, ...) __attribute__((form
 hl_status hl_fail_within(hl_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* HL_BAD_ARGUMENT, which names the thing and all three numbers, unless least <= value <= most. */
+hl_status hl_check_count(const char *name, int64_t value, int64_t least, int64_t most);
+hl_status hl_check_number(const char *name, double value, double least, double most);
+
 /* clang's analyzer does not look into status.c; so that it knows as much as the
  * reader, it is told that both return the status they are given. */
 #ifdef __clang_analyzer__

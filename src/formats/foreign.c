@@ -17,6 +17,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/memory.h"
+#include "base/path.h"
 #include "base/status.h"
 
 #define SAVE_AS_SAFETENSORS                                                                        \
@@ -69,18 +70,11 @@ static const foreign_kind kinds[] = {
     { "a configuration, not weights", "give the folder that it lies in", ENDS_WITH(".json") },
 };
 
-static bool ends_with(const char *text, const char *ending)
-{
-    size_t n_text = strlen(text), n_ending = strlen(ending);
-
-    return n_text >= n_ending && strcmp(text + n_text - n_ending, ending) == 0;
-}
-
 static bool is_kind(const foreign_kind *kind, const char *path, const uint8_t *bytes,
                     size_t n_bytes)
 {
     if (kind->start == NULL)
-        return ends_with(path, kind->ending);
+        return hl_ends_with(path, kind->ending);
     return n_bytes >= kind->offset + kind->n_start &&
            memcmp(bytes + kind->offset, kind->start, kind->n_start) == 0;
 }
@@ -167,16 +161,16 @@ static int weight_of(const char *name)
 {
     if (strcmp(name, "adapter_model.safetensors") == 0)
         return 5;
-    if (ends_with(name, ".gguf"))
+    if (hl_ends_with(name, ".gguf"))
         return 4;
     if (strcmp(name, "pytorch_model.bin") == 0 || strcmp(name, "pytorch_model.bin.index.json") == 0)
         return 3;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        if (kinds[i].ending != NULL && !ends_with(name, ".json") &&
-            ends_with(name, kinds[i].ending))
+        if (kinds[i].ending != NULL && !hl_ends_with(name, ".json") &&
+            hl_ends_with(name, kinds[i].ending))
             return 2;
     }
-    return ends_with(name, ".safetensors") || ends_with(name, ".bin") ? 1 : 0;
+    return hl_ends_with(name, ".safetensors") || hl_ends_with(name, ".bin") ? 1 : 0;
 }
 
 /* The file that tells most, of equals the first by name; "" if none does. */

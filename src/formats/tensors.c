@@ -22,6 +22,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/memory.h"
+#include "base/path.h"
 #include "base/status.h"
 #include "formats/foreign.h"
 #include "formats/gguf.h"
@@ -68,32 +69,9 @@ static hl_status folder_of(char **out, const char *path)
     return hl_strndup(out, path, slash == path ? 1 : (size_t)(slash - path));
 }
 
-static hl_status join(char **out, const char *folder, const char *name)
-{
-    size_t    room   = strlen(folder) + strlen(name) + 2;
-    hl_status status = HL_ALLOC(out, room);
-
-    if (status == HL_OK)
-        snprintf(*out, room, "%s/%s", folder, name);
-    return status;
-}
-
-static const char *base_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash != NULL ? slash + 1 : path;
-}
-
 static bool exists(const char *path)
 {
     return access(path, F_OK) == 0;
-}
-
-static bool ends_with(const char *text, const char *ending)
-{
-    size_t n_text = strlen(text), n_ending = strlen(ending);
-
-    return n_text >= n_ending && strcmp(text + n_text - n_ending, ending) == 0;
 }
 
 /* Is this PREFIX-00002-of-00003ENDING?  If so the length of PREFIX, and the count. */
@@ -103,7 +81,7 @@ static bool is_part_name(size_t *n_prefix, int *count, const char *path, const c
     size_t n_path = strlen(path), n_tail = N_NUMBERS + strlen(ending);
     int    part = 0, length = 0;
 
-    if (n_path < n_tail || !ends_with(path, ending))
+    if (n_path < n_tail || !hl_ends_with(path, ending))
         return false;
     if (sscanf(path + n_path - n_tail, "-%5d-of-%5d%n", &part, count, &length) != 2 ||
         length != N_NUMBERS || part < 1 || part > *count)
@@ -219,7 +197,7 @@ static hl_status add_shard(hl_tensors *tensors, const char *name, const json_t *
     char            *path   = NULL;
     hl_safetensors **shard  = &tensors->shards[tensors->n_files];
 
-    HL_TRY(join(&path, tensors->folder, name));
+    HL_TRY(hl_path_join(&path, tensors->folder, name));
     status = hl_safetensors_open(shard, path);
     if (status == HL_NOT_FOUND)
         status = hl_fail(HL_NOT_FOUND, "%s: shard %s is missing", where, name);
@@ -303,7 +281,7 @@ static hl_status open_safetensors(hl_tensors *tensors, const char *path)
     snprintf(index, n_prefix + sizeof INDEX_ENDING, "%.*s" INDEX_ENDING, (int)n_prefix, path);
     if (!exists(index) && count > 1)
         HL_TRY(hl_fail(HL_NOT_FOUND, "%s: one of %d shards, but %s is missing", path, count,
-                       base_name(index)));
+                       hl_path_name(index)));
     HL_TRY(exists(index) ? open_index(tensors, index) : open_single(tensors, path));
 
 done:
@@ -317,13 +295,13 @@ static hl_status open_folder(hl_tensors *tensors)
     char     *path   = NULL;
 
     HL_TRY(hl_foreign_check_folder(tensors->folder));
-    HL_TRY(join(&path, tensors->folder, SINGLE_FILE));
+    HL_TRY(hl_path_join(&path, tensors->folder, SINGLE_FILE));
     if (exists(path)) {
         HL_TRY(open_single(tensors, path));
         goto done;
     }
     hl_free(path);
-    HL_TRY(join(&path, tensors->folder, INDEX_FILE));
+    HL_TRY(hl_path_join(&path, tensors->folder, INDEX_FILE));
     HL_TRY(exists(path) ? open_index(tensors, path) : hl_foreign_explain_folder(tensors->folder));
 
 done:
@@ -376,7 +354,7 @@ static hl_status open_parts(hl_tensors *tensors, const char *path, size_t n_pref
         snprintf(name, room, "%.*s-%05d-of-%05d.gguf", (int)n_prefix, path, i + 1, count);
         status = add_part(tensors, name);
         if (status == HL_NOT_FOUND)
-            status = hl_fail(HL_NOT_FOUND, "%s: part %s is missing", path, base_name(name));
+            status = hl_fail(HL_NOT_FOUND, "%s: part %s is missing", path, hl_path_name(name));
         HL_TRY(status);
         HL_TRY(check_part(tensors->parts[i], i, count));
     }
@@ -495,7 +473,7 @@ static hl_status open_file(hl_tensors *tensors, const char *path)
     hl_status status = HL_OK;
     content   inside = CONTENT_UNKNOWN;
 
-    if (ends_with(path, INDEX_ENDING)) {
+    if (hl_ends_with(path, INDEX_ENDING)) {
         HL_TRY(hl_foreign_check_folder(tensors->folder));
         return open_index(tensors, path);
     }
@@ -509,9 +487,9 @@ static hl_status open_file(hl_tensors *tensors, const char *path)
         HL_TRY(hl_foreign_check_folder(tensors->folder));
         return open_safetensors(tensors, path);
     default: /* its name may say what it should be; then that reader says what is wrong */
-        if (ends_with(path, ".safetensors"))
+        if (hl_ends_with(path, ".safetensors"))
             return open_single(tensors, path);
-        if (ends_with(path, ".gguf"))
+        if (hl_ends_with(path, ".gguf"))
             return open_gguf(tensors, path);
         return hl_fail(HL_BAD_INPUT,
                        "%s: not a model: neither safetensors nor GGUF nor a llama2.c checkpoint",

@@ -33,7 +33,8 @@ typedef struct panel {
     float collision[LANES];
     float spread[LANES];
 
-    float   carry[LANES];                 /* what the last tile did to older weights  */
+    float   carry[LANES];                 /* what the last tile did to older weights, */
+    float   added[LANES];                 /* and the sum of its own                   */
     float   mass[HL_MAX_SEGMENTS][LANES]; /* sums of weights, by segment              */
     float   nosink[LANES];                /* entropy before key 0 was absorbed, nats  */
     float   diagonal[LANES];              /* scores, -inf until the key has been seen */
@@ -233,6 +234,7 @@ HL_INLINE vf panel_merge_tile(panel *w, int j, vf old_max, vf new_max, tile_sums
         vf_store(w->spread + j * VL, vf_fma(carry, moved, t.spread));
     }
     vf_store(w->carry + j * VL, carry);
+    vf_store(w->added + j * VL, t.sum);
     return carry;
 }
 
@@ -291,25 +293,30 @@ static int64_t run_length(const uint8_t *bytes, int64_t n)
     return i;
 }
 
-/* The sum of n rows of weights (n, LANES), in two parts: an addition need not wait for the
- * one before. */
+/* The sum of n rows of weights (n, LANES), in parts: an addition need not wait for the one
+ * before. */
 HL_INLINE vf run_sum(const float *weights, int64_t n)
 {
-    vf      even = { 0 };
-    vf      odd  = { 0 };
-    int64_t i    = 0;
+    enum { PARTS = 4 };
+    vf      parts[PARTS] = { { 0 } };
+    int64_t i            = 0;
 
-    for (; i + 2 <= n; i += 2) {
-        even += vf_load(weights + i * LANES);
-        odd += vf_load(weights + (i + 1) * LANES);
+    for (; i + PARTS <= n; i += PARTS) {
+        for (int part = 0; part < PARTS; part++)
+            parts[part] += vf_load(weights + (i + part) * LANES);
     }
-    return even + (i < n ? odd + vf_load(weights + i * LANES) : odd);
+    for (; i < n; i++)
+        parts[0] += vf_load(weights + i * LANES);
+    return (parts[0] + parts[1]) + (parts[2] + parts[3]);
 }
 
-/* Adds weights (n, LANES), whose segments come in runs, to the masses of their keys' segments. */
+/* Adds weights (n, LANES) of the tile just absorbed to the masses of their keys' segments, which
+ * come in runs; the sum of a tile of one segment is known. */
 static void panel_add_segments(panel *w, const float *weights, const uint8_t *segments, int64_t n,
                                int64_t n_segments)
 {
+    bool is_one = run_length(segments, n) == n;
+
     for (int j = 0; j < w->n_vectors; j++) {
         vf carry = vf_load(w->carry + j * VL);
         for (int64_t g = 0; g < n_segments; g++) {
@@ -317,9 +324,10 @@ static void panel_add_segments(panel *w, const float *weights, const uint8_t *se
             vf_store(mass, vf_load(mass) * carry);
         }
         for (int64_t i = 0; i < n;) {
-            int64_t length = run_length(segments + i, n - i);
+            int64_t length = is_one ? n : run_length(segments + i, n - i);
             float  *mass   = w->mass[segments[i]] + j * VL;
-            vf      sum    = run_sum(weights + i * LANES + j * VL, length);
+            vf      sum =
+                is_one ? vf_load(w->added + j * VL) : run_sum(weights + i * LANES + j * VL, length);
             vf_store(mass, vf_load(mass) + sum);
             i += length;
         }

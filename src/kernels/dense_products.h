@@ -4,28 +4,19 @@
  *
  * Few rows are multiplied by weights that come from memory, so what counts is to
  * keep memory busy: DOT_WEIGHTS rows of W are read side by side, each far enough
- * ahead, and their values become floats in registers.  A block's values are
- * multiplied as the integers that they are; its scale comes in once, on what they
- * add up to:
- *
- *     sum d q x  =  d (q_0 x_0 + q_1 x_1 + ...)        Q8_0, Q4_0, Q6_K
- *     sum (d q - m) x  =  d (sum q x) - m (sum x)      Q4_K
+ * ahead, and their values become floats in registers; those of blocks in dense_blocks.h.
  *
  * Whatever shares a call, the sums of one x and one w are added in one order. */
 #ifndef HL_KERNELS_DENSE_PRODUCTS_H
 #define HL_KERNELS_DENSE_PRODUCTS_H
 
 #include "base/dtype.h"
+#include "kernels/dense_blocks.h"
 #include "kernels/dense_vector.h"
-#include "kernels/quant.h"
-#include "kernels/quant_blocks.h"
 
 enum {
-    DOT_WEIGHTS    = 4, /* rows of W that are read side by side */
-    DOT_ROWS       = 4, /* rows of x that share what is read, where there are so many, */
-    TILE_FLOATS    = VL == 8 ? 1 : 2, /* ... with so many of W: registers must hold all sums, */
-    TILE_BLOCKS    = VL == 8 ? 2 : 4, /* of which blocks need fewer, and AVX2 has but 16 */
-    DOT_DECODED    = 256,             /* values of a row that are decoded together */
+    TILE_FLOATS    = VL == 8 ? 1 : 2, /* rows of W with DOT_ROWS of x: registers must hold all */
+    TILE_BLOCKS    = VL == 8 ? 2 : 4, /* sums, of which blocks need fewer, and AVX2 has but 16 */
     COMBINED_ROWS  = 8,               /* so that sums are read and written once for all of them */
     COMBINED_WIDTH = 1024,            /* sums that stay in the first cache */
 };
@@ -53,38 +44,6 @@ HL_INLINE vf load_weight_part(const void *w, hl_dtype dtype, int64_t index, int6
     memcpy(halves, (const uint16_t *)w + index, (size_t)n * sizeof *halves);
     return load_weight(halves, dtype, 0);
 }
-
-HL_INLINE vf as_floats(vi a)
-{
-    return __builtin_convertvector(a, vf);
-}
-
-/* The sum of all lanes, in double: lanes are short sums, so that little is lost before. */
-HL_INLINE float sum_lanes(vf a, vf b)
-{
-    return (float)sum_doubles((vd_low(a) + vd_high(a)) + (vd_low(b) + vd_high(b)));
-}
-
-/* What lies `ahead` bytes behind p will be read soon: the same place of a row that
- * comes later.  There may be nothing; asking for it is no access. */
-HL_INLINE void read_ahead(const void *p, int64_t ahead)
-{
-    __builtin_prefetch((const void *)((uintptr_t)p + (uintptr_t)ahead), 0, 3);
-}
-
-/* -------------------------------------------------------------------- tiles
- *
- * Some rows of x times some rows of W: what is read and decoded of W serves all of x.  How many
- * of each are constants wherever a tile is worked on, and do not show in what comes out. */
-
-typedef struct dot_tile {
-    float             *out;
-    int64_t            out_stride;
-    const float       *x;
-    int64_t            x_stride;
-    const void *const *w;
-    int64_t            n;
-} dot_tile;
 
 /* ------------------------------------------------------------ dots of floats */
 
@@ -126,290 +85,6 @@ HL_INLINE void dot_floats(const dot_tile *t, int n_x, int n_weights, hl_dtype dt
         for (int j = 0; j < n_weights; j++)
             t->out[r * t->out_stride + j] = sum_lanes(sums[r][j][0], sums[r][j][1]);
     }
-}
-
-/* ------------------------------------------------------------ dots of blocks
- *
- * A type has a function that adds one block of n_weights rows to their sums.
- * PIECES vectors are 32 values. */
-
-enum { PIECES = 32 / VL };
-
-/* One block: x (n_x, ...), x_stride apart, and where the rows of W have it. */
-typedef struct dot_block {
-    const float   *x;
-    int64_t        x_stride;
-    const uint8_t *b[DOT_WEIGHTS];
-} dot_block;
-
-typedef vf block_sums[DOT_ROWS][DOT_WEIGHTS];
-
-/* The scales, stored as f16 at `offset`, of the blocks of up to four rows.  Converted
- * together, and broadcast from memory: that leaves the vector units to the products. */
-HL_INLINE void load_scales(float out[DOT_WEIGHTS], const uint8_t *const *b, int offset,
-                           int n_weights)
-{
-    uint64_t halves = 0;
-
-    for (int j = 0; j < n_weights; j++)
-        halves |= (uint64_t)hl_read_u16(b[j] + offset) << (16 * j);
-    store_f16x4(out, halves);
-}
-
-HL_INLINE void add_q8_0(block_sums sums, const dot_block *d, int n_x, int n_weights)
-{
-    float scales[DOT_WEIGHTS];
-
-    load_scales(scales, d->b, 0, n_weights);
-    for (int j = 0; j < n_weights; j++) {
-        vf part[DOT_ROWS];
-        for (int i = 0; i < PIECES; i++) {
-            vf q = as_floats(vi_load_s8(d->b[j] + 2 + i * VL));
-            for (int r = 0; r < n_x; r++) {
-                vf x    = vf_load(d->x + r * d->x_stride + i * VL);
-                part[r] = i == 0 ? x * q : vf_fma(x, q, part[r]);
-            }
-        }
-        for (int r = 0; r < n_x; r++)
-            sums[r][j] = vf_fma(vf_set(scales[j]), part[r], sums[r][j]);
-    }
-}
-
-/* The low or the high half of bytes.  AVX-512 looks it up: that takes the lowest four
- * bits of a lane by itself, and what it finds is a float. */
-HL_INLINE vf nibble_values(vi bytes, int shift)
-{
-#if defined(__AVX512F__)
-    const vf book = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 };
-    return (vf)_mm512_permutexvar_ps((__m512i)(bytes >> shift), (__m512)book);
-#else
-    return as_floats(bytes >> shift & 15);
-#endif
-}
-
-/* Lanes that add up to the sum of 32 of x, or of n_pieces vectors of it. */
-HL_INLINE vf x_lanes(const float *x, int n_pieces)
-{
-    vf sum = vf_load(x);
-
-    for (int i = 1; i < n_pieces; i++)
-        sum += vf_load(x + i * VL);
-    return sum;
-}
-
-/* What is subtracted from every q, 8, is so for all rows: they start from -8 x. */
-HL_INLINE void add_q4_0(block_sums sums, const dot_block *d, int n_x, int n_weights)
-{
-    vf    start[DOT_ROWS];
-    float scales[DOT_WEIGHTS];
-
-    for (int r = 0; r < n_x; r++)
-        start[r] = -8.0f * x_lanes(d->x + r * d->x_stride, PIECES);
-    load_scales(scales, d->b, 0, n_weights);
-    for (int j = 0; j < n_weights; j++) {
-        vf part[DOT_ROWS];
-        for (int r = 0; r < n_x; r++)
-            part[r] = start[r];
-        for (int i = 0; i < PIECES / 2; i++) {
-            vi bytes = vi_load_u8(d->b[j] + 2 + i * VL);
-            vf low   = nibble_values(bytes, 0);
-            vf high  = nibble_values(bytes, 4);
-            for (int r = 0; r < n_x; r++) {
-                const float *x = d->x + r * d->x_stride + i * VL;
-                part[r]        = vf_fma(vf_load(x), low, part[r]);
-                part[r]        = vf_fma(vf_load(x + 16), high, part[r]);
-            }
-        }
-        for (int r = 0; r < n_x; r++)
-            sums[r][j] = vf_fma(vf_set(scales[j]), part[r], sums[r][j]);
-    }
-}
-
-/* hl_unpack_k_scales, on four bytes at a time: eight scales, then eight minima. */
-HL_INLINE void unpack_k_scales(float out[16], const uint8_t *packed)
-{
-    uint32_t low      = hl_read_u32(packed);
-    uint32_t middle   = hl_read_u32(packed + 4);
-    uint32_t high     = hl_read_u32(packed + 8);
-    uint32_t words[4] = { low & 0x3f3f3f3f, (high & 0x0f0f0f0f) | (low >> 2 & 0x30303030),
-                          middle & 0x3f3f3f3f,
-                          (high >> 4 & 0x0f0f0f0f) | (middle >> 2 & 0x30303030) };
-    uint8_t  bytes[16];
-
-    memcpy(bytes, words, sizeof bytes);
-    for (int i = 0; i < 16; i += VL)
-        vf_store(out + i, as_floats(vi_load_u8(bytes + i)));
-}
-
-/* 64 values of one row of a Q4_K: nibbles of 32 bytes, of which the low ones are one run of 32
- * values and the high ones the next. */
-HL_INLINE void add_q4_k_pair(vf *low, vf *high, const dot_block *d, int n_x, const uint8_t *bytes,
-                             int first)
-{
-    for (int r = 0; r < n_x; r++)
-        low[r] = high[r] = (vf){ 0 };
-    for (int i = 0; i < PIECES; i++) {
-        vi q      = vi_load_u8(bytes + i * VL);
-        vf q_low  = nibble_values(q, 0);
-        vf q_high = nibble_values(q, 4);
-        for (int r = 0; r < n_x; r++) {
-            const float *at = d->x + r * d->x_stride + first + i * VL;
-            low[r]          = vf_fma(vf_load(at), q_low, low[r]);
-            high[r]         = vf_fma(vf_load(at + 32), q_high, high[r]);
-        }
-    }
-}
-
-HL_INLINE void add_q4_k(block_sums sums, const dot_block *d, int n_x, int n_weights)
-{
-    vf    x_sums[DOT_ROWS][8];
-    float scale[DOT_WEIGHTS], minimum[DOT_WEIGHTS];
-
-    load_scales(scale, d->b, 0, n_weights);
-    load_scales(minimum, d->b, 2, n_weights);
-    for (int r = 0; r < n_x; r++) {
-        for (int s = 0; s < 8; s++)
-            x_sums[r][s] = x_lanes(d->x + r * d->x_stride + 32 * s, PIECES);
-    }
-    for (int j = 0; j < n_weights; j++) {
-        float scales[16];
-        vf    part[DOT_ROWS] = { { 0 } }, minima[DOT_ROWS] = { { 0 } };
-
-        unpack_k_scales(scales, d->b[j] + 4);
-        for (int s = 0; s < 8; s += 2) {
-            vf low[DOT_ROWS], high[DOT_ROWS];
-
-            add_q4_k_pair(low, high, d, n_x, d->b[j] + 16 + 16 * s, 32 * s);
-            for (int r = 0; r < n_x; r++) {
-                part[r]   = vf_fma(vf_set(scales[s]), low[r], part[r]);
-                part[r]   = vf_fma(vf_set(scales[s + 1]), high[r], part[r]);
-                minima[r] = vf_fma(vf_set(scales[8 + s]), x_sums[r][s], minima[r]);
-                minima[r] = vf_fma(vf_set(scales[9 + s]), x_sums[r][s + 1], minima[r]);
-            }
-        }
-        for (int r = 0; r < n_x; r++) {
-            sums[r][j] = vf_fma(vf_set(scale[j]), part[r], sums[r][j]);
-            sums[r][j] = vf_fma(vf_set(-minimum[j]), minima[r], sums[r][j]);
-        }
-    }
-}
-
-/* The 32 values from 32 s on: q + 32, in bytes.  No instruction shifts bytes: what a
- * shift of words brings in from the neighbour, the mask takes away. */
-HL_INLINE void unpack_q6_k(uint8_t q[32], const uint8_t *b, int s)
-{
-    typedef uint16_t words __attribute__((vector_size(32)));
-    words            low, high;
-
-    memcpy(&low, b + s / 4 * 64 + s % 2 * 32, sizeof low);
-    memcpy(&high, b + 128 + s / 4 * 32, sizeof high);
-    low = (low >> (s / 2 % 2 * 4) & 0x0f0f) | (high >> (s % 4 * 2) & 0x0303) << 4;
-    memcpy(q, &low, sizeof low);
-}
-
-/* 32 values of one row of a Q6_K, from 32 s on: two runs of 16, each with its scale. */
-HL_INLINE void add_q6_k_pair(vf *part, const dot_block *d, int n_x, vf (*start)[16],
-                             const uint8_t q[32], const float *scales, int s)
-{
-    enum { RUN = 16 / VL };
-
-    for (int half = 0; half < 2; half++) {
-        vf run[DOT_ROWS];
-        for (int r = 0; r < n_x; r++)
-            run[r] = start[r][2 * s + half];
-        for (int i = 0; i < RUN; i++) {
-            int at     = half * 16 + i * VL;
-            vf  values = as_floats(vi_load_u8(q + at));
-            for (int r = 0; r < n_x; r++)
-                run[r] = vf_fma(vf_load(d->x + r * d->x_stride + 32 * s + at), values, run[r]);
-        }
-        for (int r = 0; r < n_x; r++)
-            part[r] = vf_fma(vf_set(scales[2 * s + half]), run[r], part[r]);
-    }
-}
-
-HL_INLINE void add_q6_k(block_sums sums, const dot_block *d, int n_x, int n_weights)
-{
-    vf    start[DOT_ROWS][16];
-    float scale[DOT_WEIGHTS];
-
-    load_scales(scale, d->b, 208, n_weights);
-    for (int r = 0; r < n_x; r++) {
-        for (int s = 0; s < 16; s++)
-            start[r][s] = -32.0f * x_lanes(d->x + r * d->x_stride + 16 * s, 16 / VL);
-    }
-    for (int j = 0; j < n_weights; j++) {
-        float scales[16];
-        vf    part[DOT_ROWS] = { { 0 } };
-
-        for (int i = 0; i < 16; i += VL)
-            vf_store(scales + i, as_floats(vi_load_s8(d->b[j] + 192 + i)));
-        for (int s = 0; s < 8; s++) {
-            uint8_t q[32];
-            unpack_q6_k(q, d->b[j], s);
-            add_q6_k_pair(part, d, n_x, start, q, scales, s);
-        }
-        for (int r = 0; r < n_x; r++)
-            sums[r][j] = vf_fma(vf_set(scale[j]), part[r], sums[r][j]);
-    }
-}
-
-typedef void (*add_block)(block_sums sums, const dot_block *d, int n_x, int n_weights);
-
-/* `add`, the counts and the sizes of a block are constants. */
-HL_INLINE void dot_blocks(const dot_tile *t, int n_x, int n_weights, add_block add, int n_values,
-                          int n_bytes)
-{
-    int64_t    n_blocks = t->n / n_values;
-    dot_block  d        = { .x_stride = t->x_stride };
-    block_sums sums;
-
-    for (int r = 0; r < n_x; r++) {
-        for (int j = 0; j < n_weights; j++)
-            sums[r][j] = (vf){ 0 };
-    }
-    for (int64_t block = 0; block < n_blocks; block++) {
-        d.x = t->x + block * n_values;
-        for (int j = 0; j < n_weights; j++) {
-            d.b[j] = (const uint8_t *)t->w[j] + block * n_bytes;
-            for (int byte = 0; byte < n_bytes; byte += 64)
-                read_ahead(d.b[j] + byte, DOT_WEIGHTS * n_blocks * n_bytes);
-        }
-        add(sums, &d, n_x, n_weights);
-    }
-    for (int r = 0; r < n_x; r++) {
-        for (int j = 0; j < n_weights; j++)
-            t->out[r * t->out_stride + j] = sum_lanes(sums[r][j], (vf){ 0 });
-    }
-}
-
-/* ------------------------------------------------------- dots of other blocks */
-
-#if defined(__AVX2__)
-#define DEQUANTISE hl_dequantise_avx2
-#else
-#define DEQUANTISE hl_dequantise_scalar
-#endif
-
-/* Types that are not worth a loop of their own become floats first, some of a row at a
- * time. */
-static void dot_decoded(float *out, const float *x, const void *w, hl_dtype dtype, int64_t n)
-{
-    hl_dtype_block block = hl_dtype_block_of(dtype);
-    float          values[DOT_DECODED];
-    vf             sums[2] = { { 0 } };
-
-    for (int64_t first = 0; first < n; first += DOT_DECODED) {
-        int64_t count = n - first < DOT_DECODED ? n - first : DOT_DECODED;
-        size_t  at    = (size_t)first / block.n_values * block.n_bytes;
-
-        DEQUANTISE(values, dtype, (const uint8_t *)w + at, (size_t)count / block.n_values);
-        for (int64_t i = 0; i < count; i += 2 * VL) { /* blocks are of 32 and more */
-            sums[0] = vf_fma(vf_load(x + first + i), vf_load(values + i), sums[0]);
-            sums[1] = vf_fma(vf_load(x + first + i + VL), vf_load(values + i + VL), sums[1]);
-        }
-    }
-    *out = sum_lanes(sums[0], sums[1]);
 }
 
 /* --------------------------------------------------------------------- dots */
@@ -617,6 +292,7 @@ HL_INLINE void dots_exact_of(double *out, const double *q, const float *k, int64
     for (; i + VL <= n; i += VL) {
         for (int key = 0; key < n_keys; key++) {
             vf values = vf_load(k + key * stride + i);
+            read_ahead(k + key * stride + i, 4 * EXACT_KEYS * stride * (int64_t)sizeof *k);
             low[key]  = vd_fma(vd_load(q + i), vd_low(values), low[key]);
             high[key] = vd_fma(vd_load(q + i + VD), vd_high(values), high[key]);
         }

@@ -44,14 +44,26 @@ typedef float   vf_half __attribute__((vector_size(4 * VD)));
 #define HIGH_HALF 2, 3
 #endif
 
+/* gcc 12 makes four instructions of __builtin_convertvector where one does. */
+HL_INLINE vd vd_of(vf_half a)
+{
+#if defined(__AVX512F__)
+    return (vd)_mm512_cvtps_pd((__m256)a);
+#elif defined(__AVX2__)
+    return (vd)_mm256_cvtps_pd((__m128)a);
+#else
+    return __builtin_convertvector(a, vd);
+#endif
+}
+
 HL_INLINE vd vd_low(vf a)
 {
-    return __builtin_convertvector(__builtin_shufflevector(a, a, LOW_HALF), vd);
+    return vd_of(__builtin_shufflevector(a, a, LOW_HALF));
 }
 
 HL_INLINE vd vd_high(vf a)
 {
-    return __builtin_convertvector(__builtin_shufflevector(a, a, HIGH_HALF), vd);
+    return vd_of(__builtin_shufflevector(a, a, HIGH_HALF));
 }
 
 /* a * b + c. */

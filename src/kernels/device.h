@@ -37,7 +37,7 @@ extern "C" {
 #endif
 
 /* Grows when anything below changes. */
-#define HL_DEVICE_INTERFACE 1
+#define HL_DEVICE_INTERFACE 2
 
 /* What was opened: streams, handles of libraries, scratch of its own. */
 typedef struct hl_device hl_device;
@@ -201,7 +201,8 @@ typedef struct hl_device_activate {
     int64_t       n;
 } hl_device_activate;
 
-/* out row i = x row index[i], or row i where index is NULL: gathers, packs and converts. */
+/* out row i = x row index[i], or row i where index is NULL: gathers, packs and converts.  What is to
+ * be added to x, as by hl_device_norm, is added on the way; x stays as it is. */
 typedef struct hl_device_copy_rows {
     void          *out;
     hl_dtype       out_dtype;
@@ -209,6 +210,9 @@ typedef struct hl_device_copy_rows {
     const void    *x;
     hl_dtype       x_dtype;
     int64_t        x_stride;
+    const void    *add[2]; /* of add_dtype, rows x_stride elements apart, or NULL */
+    hl_dtype       add_dtype;
+    float          add_scale;
     const int64_t *index; /* (n_rows) on the device; a negative one leaves its row alone */
     int64_t        n_rows;
     int64_t        n;
@@ -300,6 +304,7 @@ typedef struct hl_device_ops {
 
     /* Zeroed.  HL_NO_MEMORY where there is not enough; the driver says what was asked. */
     hl_status (*alloc)(hl_device *device, void **out, size_t n_bytes);
+    /* Of any device of this kind, open or not: it may be NULL here. */
     void (*free)(hl_device *device, void *block);
     /* Host memory that copies are fast to and from. */
     hl_status (*alloc_host)(hl_device *device, void **out, size_t n_bytes);

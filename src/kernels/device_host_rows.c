@@ -228,20 +228,33 @@ hl_status hl_device_host_activate(hl_device *device, const hl_device_activate *a
 
 /* -------------------------------------------------------------------- copies */
 
+/* x (n) += scale * row `from` of what is to be added. */
+static void add_to_copy(float *x, float *room, const hl_device_copy_rows *copy, int64_t from)
+{
+    for (int part = 0; part < 2; part++) {
+        if (copy->add[part] == NULL)
+            continue;
+        hl_device_host_load(room, copy->add[part], copy->add_dtype, from * copy->x_stride, copy->n);
+        for (int64_t i = 0; i < copy->n; i++)
+            x[i] += copy->add_scale * room[i];
+    }
+}
+
 hl_status hl_device_host_copy_rows(hl_device *device, const hl_device_copy_rows *copy)
 {
-    hl_status status = make_rows(device, copy->n);
+    hl_status status = make_rows(device, 2 * copy->n);
 
     if (status != HL_OK)
         return status;
 #pragma omp parallel for num_threads(device->pool.n_threads)
     for (int64_t row = 0; row < copy->n_rows; row++) {
         int64_t from = copy->index != NULL ? copy->index[row] : row;
-        float  *x    = own_row(device, copy->n);
+        float  *x    = own_row(device, 2 * copy->n);
 
         if (from < 0)
             continue;
         hl_device_host_load(x, copy->x, copy->x_dtype, from * copy->x_stride, copy->n);
+        add_to_copy(x, x + copy->n, copy, from);
         hl_device_host_store(copy->out, copy->out_dtype, row * copy->out_stride, x, copy->n);
     }
     return HL_OK;

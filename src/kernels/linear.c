@@ -1,15 +1,15 @@
 /* linear.c - panels for long sequences, dot products for short ones.
  *
- * W's rows are cut into panels, which the threads take as they come.  With a panel a
- * thread does all sequences: the long ones by hl_gemm on the panel as f32 (in
- * place, where it is stored so), the short ones by dot products on the stored type.
- * Where panels end does not show in the dot products; for hl_gemm it depends on the
- * matrix alone.  Short sequences that lie one after the other, as when many texts are
- * decoded, are multiplied as one: a part of W is then read once for all. */
+ * W's rows are cut into panels, and where these are few, long sequences into blocks of rows;
+ * threads take pairs of both as they come.  With a panel a thread does that part of all
+ * sequences: the long ones by hl_gemm on the panel as f32 (in place, where it is stored so),
+ * the short ones by dot products on the stored type.  Where panels end does not show in the
+ * dot products; for hl_gemm it depends on the matrix alone.  Short sequences that lie one
+ * after the other, as when many texts are decoded, are multiplied as one: a part of W is then
+ * read once for all. */
 #include "kernels/linear.h"
 
 #include <assert.h>
-#include <math.h>
 #include <stdatomic.h>
 #include <string.h>
 
@@ -18,17 +18,17 @@
 #include "base/threads.h"
 #include "kernels/gemm.h"
 #include "kernels/kernels.h"
-#include "kernels/quant.h"
 
 enum {
     MAX_PANEL      = 384, /* rows of W that are multiplied together        */
     MIN_PANEL      = 16,
     PANEL_FLOATS   = 2048 * 1024, /* ... as long as a thread needs no more to convert them */
+    ROW_BLOCK      = 256,         /* rows of x that are multiplied together, */
+    MANY_PANELS    = 16,          /* ... unless panels alone are work for many threads */
     FEW_PANEL      = 32,          /* rows of W for one call of dot products        */
     FEW_BYTES      = 64 * 1024,   /* what a thread takes at a time where no panel is made */
     FEW_STEP       = 8,           /* ... in so many rows, */
     SHARES_EACH    = 4,           /* ... so many times or more */
-    MXFP4_VALUES   = 32,          /* that share a scale */
     ALONE_PRODUCTS = 64 * 1024,
 };
 
@@ -45,100 +45,6 @@ int64_t hl_linear_scratch(const hl_matrix *matrix)
     return (panel_rows(matrix) + 1) * matrix->n_columns;
 }
 
-/* ------------------------------------------------------------------- stored */
-
-static int64_t stored_row(const hl_matrix *matrix, int64_t row)
-{
-    if (matrix->pairs > 1) {
-        int64_t half = matrix->pairs / 2;
-        int64_t i    = row % matrix->pairs;
-        row += i % half * 2 + i / half - i;
-    }
-    return matrix->first + row / matrix->block * matrix->stride + row % matrix->block;
-}
-
-/* How many rows from `row` on are stored one after the other. */
-static int64_t run_length(const hl_matrix *matrix, int64_t row)
-{
-    if (matrix->pairs > 0)
-        return 1;
-    if (matrix->stride == matrix->block)
-        return matrix->n_rows - row;
-    return matrix->block - row % matrix->block;
-}
-
-static size_t stored_bytes(const hl_matrix *matrix, int64_t n_values)
-{
-    hl_dtype_block block = hl_dtype_block_of(matrix->dtype);
-
-    if (matrix->scales != NULL)
-        return (size_t)n_values / 2;
-    return (size_t)n_values / block.n_values * block.n_bytes;
-}
-
-/* The stored bytes of row `row`, or of element (row, 0) in a transposed matrix. */
-static const uint8_t *row_data(const hl_matrix *matrix, int64_t row)
-{
-    int64_t width = matrix->transposed ? 1 : matrix->n_columns;
-    return (const uint8_t *)matrix->data + stored_bytes(matrix, stored_row(matrix, row) * width);
-}
-
-/* ---------------------------------------------------------------- converting */
-
-/* Two values a byte, the lower half first; 2^(scale - 127). */
-static void read_mxfp4(float *out, const hl_matrix *matrix, int64_t row)
-{
-    static const float values[16] = { 0.0f,  0.5f,  1.0f,  1.5f,  2.0f,  3.0f,  4.0f,  6.0f,
-                                      -0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f };
-    const uint8_t     *bytes      = row_data(matrix, row);
-    const uint8_t     *scales     = (const uint8_t *)matrix->scales +
-                            stored_row(matrix, row) * (matrix->n_columns / MXFP4_VALUES);
-
-    for (int64_t i = 0; i < matrix->n_columns; i += 2) {
-        float scale = ldexpf(1.0f, (int)scales[i / MXFP4_VALUES] - 127);
-        out[i]      = values[bytes[i / 2] & 15] * scale;
-        out[i + 1]  = values[bytes[i / 2] >> 4] * scale;
-    }
-}
-
-static hl_status read_values(float *out, const hl_matrix *matrix, const void *source, int64_t n)
-{
-    if (matrix->dtype == HL_DTYPE_F32) {
-        memcpy(out, source, (size_t)n * sizeof *out);
-        return HL_OK;
-    }
-    return hl_dequantise(out, matrix->dtype, source, (size_t)n);
-}
-
-/* Column by column of a transposed matrix: out (n_columns, end - begin). */
-static hl_status read_transposed(float *out, const hl_matrix *matrix, int64_t begin, int64_t end)
-{
-    for (int64_t row = begin, n; row < end; row += n) {
-        const uint8_t *source = row_data(matrix, row);
-        size_t         step   = stored_bytes(matrix, matrix->n_stored);
-
-        n = run_length(matrix, row);
-        n = n > end - row ? end - row : n;
-        for (int64_t column = 0; column < matrix->n_columns; column++) {
-            hl_status status = read_values(out + column * (end - begin) + row - begin, matrix,
-                                           source + (size_t)column * step, n);
-            if (status != HL_OK)
-                return status;
-        }
-    }
-    return HL_OK;
-}
-
-hl_status hl_matrix_read_row(float *out, const hl_matrix *matrix, int64_t row)
-{
-    if (matrix->transposed)
-        return read_transposed(out, matrix, row, row + 1);
-    if (matrix->scales == NULL)
-        return read_values(out, matrix, row_data(matrix, row), matrix->n_columns);
-    read_mxfp4(out, matrix, row);
-    return HL_OK;
-}
-
 /* -------------------------------------------------------------------- panels */
 
 typedef struct linear_task {
@@ -149,7 +55,9 @@ typedef struct linear_task {
     const hl_linear_int8 *int8;     /* x as such, or NULL */
     bool                  together; /* all sequences are few rows, one after the other */
     int64_t               width;    /* of a panel */
+    int64_t               height;   /* of a block of x's rows */
     int64_t               n_panels;
+    int64_t               n_shares; /* panels times blocks */
 } linear_task;
 
 /* Rows of x that are multiplied together: of one sequence, or of all. */
@@ -191,13 +99,13 @@ static hl_status make_panel(panel *p, const hl_matrix *matrix)
     p->values = p->scratch;
     p->stride = matrix->transposed ? p->end - p->begin : matrix->n_columns;
     if (matrix->dtype == HL_DTYPE_F32 && is_direct(matrix) &&
-        run_length(matrix, p->begin) >= p->end - p->begin) {
-        p->values = (const float *)(const void *)row_data(matrix, p->begin);
+        hl_matrix_run(matrix, p->begin) >= p->end - p->begin) {
+        p->values = (const float *)(const void *)hl_matrix_at(matrix, p->begin);
         p->stride = matrix->transposed ? matrix->n_stored : matrix->n_columns;
         return HL_OK;
     }
     if (matrix->transposed)
-        return read_transposed(p->scratch, matrix, p->begin, p->end);
+        return hl_matrix_read_part(p->scratch, matrix, p->begin, p->end);
     for (int64_t row = p->begin; row < p->end && status == HL_OK; row++)
         status = hl_matrix_read_row(p->scratch + (row - p->begin) * p->stride, matrix, row);
     return status;
@@ -281,12 +189,12 @@ static void dot_rows(const linear_task *task, row_range range, int64_t row, int6
 /* Where rows [row, row + n) are stored. */
 static void find_rows(const void **w, const hl_matrix *matrix, int64_t row, int64_t n)
 {
-    size_t step = stored_bytes(matrix, matrix->n_columns);
+    size_t step = hl_matrix_bytes(matrix, matrix->n_columns);
 
     for (int64_t i = 0, run; i < n; i += run) {
-        const uint8_t *first = row_data(matrix, row + i);
+        const uint8_t *first = hl_matrix_at(matrix, row + i);
 
-        run = run_length(matrix, row + i);
+        run = hl_matrix_run(matrix, row + i);
         run = run < n - i ? run : n - i;
         for (int64_t k = 0; k < run; k++)
             w[i + k] = first + (size_t)k * step;
@@ -339,7 +247,7 @@ static void combine_run(const linear_task *task, row_range range, int64_t begin,
         .x_stride   = rows->x_stride,
         .n_outs     = range.n,
         .n_rows     = task->matrix->n_columns,
-        .w          = row_data(task->matrix, begin),
+        .w          = hl_matrix_at(task->matrix, begin),
         .w_stride   = task->matrix->n_stored,
         .dtype      = task->matrix->dtype,
         .n          = n,
@@ -349,7 +257,7 @@ static void combine_run(const linear_task *task, row_range range, int64_t begin,
 static void combine_panel(const linear_task *task, const panel *p, row_range range)
 {
     for (int64_t begin = p->begin, n; begin < p->end; begin += n) {
-        n = run_length(task->matrix, begin);
+        n = hl_matrix_run(task->matrix, begin);
         n = n > p->end - begin ? p->end - begin : n;
         combine_run(task, range, begin, n);
     }
@@ -388,18 +296,23 @@ static hl_status run_range(const linear_task *task, panel *p, row_range range, b
     return status;
 }
 
-static hl_status run_panel(const linear_task *task, panel *p)
+/* Of every sequence, the rows of a block; of one with few rows, all with the first block. */
+static hl_status run_panel(const linear_task *task, panel *p, int64_t block)
 {
     hl_status             status = HL_OK;
     const hl_linear_rows *rows   = task->rows;
+    int64_t               first  = block * task->height;
 
     if (task->together)
         return run_range(task, p, (row_range){ 0, rows->n_batch * rows->batch_rows }, true);
     for (int64_t sequence = 0; sequence < rows->n_batch && status == HL_OK; sequence++) {
-        row_range range = { sequence * rows->batch_rows, rows->n_rows[sequence] };
+        int64_t   n_rows = rows->n_rows[sequence];
+        int64_t   left   = n_rows - first;
+        row_range range  = { sequence * rows->batch_rows + first,
+                            left < task->height ? left : task->height };
 
         if (range.n > 0)
-            status = run_range(task, p, range, range.n <= HL_LINEAR_FEW_ROWS);
+            status = run_range(task, p, range, n_rows <= HL_LINEAR_FEW_ROWS);
     }
     return status;
 }
@@ -430,7 +343,7 @@ static bool all_few(const hl_linear_rows *rows)
  * costs nothing. */
 static int64_t few_share(const hl_matrix *matrix, int n_threads)
 {
-    int64_t most  = FEW_BYTES / ((int64_t)stored_bytes(matrix, matrix->n_columns) + 1);
+    int64_t most  = FEW_BYTES / ((int64_t)hl_matrix_bytes(matrix, matrix->n_columns) + 1);
     int64_t share = matrix->n_rows / (SHARES_EACH * n_threads);
 
     share = share < most ? share : most;
@@ -449,6 +362,21 @@ static int64_t share_of(const hl_linear_rows *rows, const hl_matrix *matrix, int
     return few_share(matrix, n_threads);
 }
 
+static int64_t longest(const hl_linear_rows *rows)
+{
+    int64_t most = 1;
+
+    for (int64_t i = 0; i < rows->n_batch; i++)
+        most = rows->n_rows[i] > most ? rows->n_rows[i] : most;
+    return most;
+}
+
+/* Few panels are work for few threads: then x is cut, too.  How depends on the matrix alone. */
+static int64_t block_rows(const hl_linear_rows *rows, int64_t n_panels)
+{
+    return all_few(rows) || n_panels >= MANY_PANELS ? longest(rows) : ROW_BLOCK;
+}
+
 /* Multiplications, of all rows. */
 static int64_t count_work(const hl_linear_rows *rows, const hl_matrix *matrix)
 {
@@ -459,26 +387,27 @@ static int64_t count_work(const hl_linear_rows *rows, const hl_matrix *matrix)
     return n_rows * matrix->n_rows * matrix->n_columns;
 }
 
-/* Panel `index` of the task. */
+/* Share `index` of the task: a panel, with a block of x. */
 static hl_status run_share(const linear_task *task, int64_t index, const hl_linear_pool *pool,
                            int member)
 {
-    int64_t end     = (index + 1) * task->width;
+    int64_t number  = index % task->n_panels;
+    int64_t end     = (number + 1) * task->width;
     float  *scratch = pool->scratch + member * pool->thread_floats;
-    panel   p       = { .begin   = index * task->width,
+    panel   p       = { .begin   = number * task->width,
                         .end     = end < task->matrix->n_rows ? end : task->matrix->n_rows,
                         .scratch = scratch,
                         .row     = scratch + panel_rows(task->matrix) * task->matrix->n_columns };
 
-    return run_panel(task, &p);
+    return run_panel(task, &p, index / task->n_panels);
 }
 
 /* ------------------------------------------------------------------- threads */
 
-/* All tasks of a call: their panels are counted through. */
+/* All tasks of a call: their shares are counted through. */
 typedef struct linear_job {
     linear_task           tasks[HL_LINEAR_PRODUCTS];
-    int64_t               n_panels;
+    int64_t               n_shares;
     int64_t               work;    /* multiplications */
     bool                  all_few; /* in every task */
     bool                  is_quantised;
@@ -492,8 +421,8 @@ static void run_index(void *context, int64_t index, int member)
     linear_job        *job  = context;
     const linear_task *task = job->tasks;
 
-    while (index >= task->n_panels) {
-        index -= task->n_panels;
+    while (index >= task->n_shares) {
+        index -= task->n_shares;
         task++;
     }
     hl_status status = run_share(task, index, job->pool, member);
@@ -509,12 +438,12 @@ static void run_job(linear_job *job)
     int n_threads = job->work < ALONE_PRODUCTS ? 1 : job->pool->n_threads;
 
     if (job->all_few && n_threads > 1 && job->pool->team != NULL &&
-        job->n_panels <= HL_TEAM_SHARES) {
-        hl_team_run(job->pool->team, job->n_panels, run_index, job);
+        job->n_shares <= HL_TEAM_SHARES) {
+        hl_team_run(job->pool->team, job->n_shares, run_index, job);
         return;
     }
 #pragma omp parallel for schedule(dynamic) num_threads(n_threads) if (n_threads > 1)
-    for (int64_t i = 0; i < job->n_panels; i++)
+    for (int64_t i = 0; i < job->n_shares; i++)
         run_index(job, i, hl_thread_index());
 }
 
@@ -550,6 +479,9 @@ static void add_task(linear_job *job, linear_task *task, const hl_linear_product
 {
     const hl_matrix *matrix = product->matrix;
     int64_t          width  = share_of(&product->rows, matrix, job->pool->n_threads);
+    int64_t          panels = (matrix->n_rows + width - 1) / width;
+    int64_t          height = block_rows(&product->rows, panels);
+    int64_t          blocks = (longest(&product->rows) + height - 1) / height;
 
     *task = (linear_task){ .rows     = &product->rows,
                            .matrix   = matrix,
@@ -557,14 +489,16 @@ static void add_task(linear_job *job, linear_task *task, const hl_linear_product
                            .kernels  = kernels,
                            .together = is_together(&product->rows, matrix),
                            .width    = width,
-                           .n_panels = (matrix->n_rows + width - 1) / width };
+                           .height   = height,
+                           .n_panels = panels,
+                           .n_shares = panels * blocks };
     if (takes_int8(product, kernels, job->pool)) {
         if (!job->is_quantised)
             quantise_rows(job->pool->int8, &product->rows, matrix->n_columns);
         job->is_quantised = true;
         task->int8        = job->pool->int8;
     }
-    job->n_panels += task->n_panels;
+    job->n_shares += task->n_shares;
     job->work += count_work(&product->rows, matrix);
     job->all_few = job->all_few && all_few(&product->rows);
 }

@@ -18,26 +18,10 @@
 
 #include "base/team.h"
 #include "headlight.h"
+#include "kernels/matrix.h"
 
 /* Sequences of up to so many rows take dot products. */
 #define HL_LINEAR_FEW_ROWS 8
-
-/* (n_rows, n_columns), one part of a stored matrix. */
-typedef struct hl_matrix {
-    const void *data;   /* stored row 0 */
-    const void *scales; /* MXFP4 kept in two tensors: a byte for 32 values, else NULL */
-    hl_dtype    dtype;  /* U8 where there are scales */
-    int64_t     n_rows;
-    int64_t     n_columns;
-    int64_t     n_stored;   /* rows of the stored matrix */
-    bool        transposed; /* stored as (n_columns, n_stored); no block type */
-    /* Row r is the stored row  first + r / block * stride + r % block,  after, with
-     * pairs > 0, r's place i among `pairs` has become 2 (i % half) + i / half. */
-    int64_t first;
-    int64_t block;
-    int64_t stride;
-    int64_t pairs;
-} hl_matrix;
 
 /* What is multiplied: batch_rows rows lie there for every sequence, of which the
  * first n_rows count. */
@@ -86,8 +70,5 @@ hl_status hl_linear_all(const hl_linear_product *products, int n_products,
 /* One of them. */
 hl_status hl_linear(const hl_linear_rows *rows, const hl_matrix *matrix, const float *bias,
                     const hl_linear_pool *pool);
-
-/* Row `row` of the matrix as floats: out (n_columns). */
-hl_status hl_matrix_read_row(float *out, const hl_matrix *matrix, int64_t row);
 
 #endif

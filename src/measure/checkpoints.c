@@ -14,8 +14,8 @@
 #include <strings.h>
 #include <sys/stat.h>
 
-#include "base/folder.h"
 #include "base/memory.h"
+#include "base/path.h"
 #include "base/status.h"
 #include "base/utf8.h"
 
@@ -23,7 +23,8 @@
 
 /* ------------------------------------------------------------------------- names */
 
-static bool ends_with(const char *name, const char *ending)
+/* In capitals or not, and not the whole name. */
+static bool has_ending(const char *name, const char *ending)
 {
     size_t n = strlen(name), n_ending = strlen(ending);
 
@@ -37,7 +38,8 @@ static size_t split_ending(const char *name, int *part)
     size_t      n  = strlen(name);
     const char *at = name + n - LENGTH;
 
-    if (n <= LENGTH || !ends_with(name, ".gguf") || at[0] != '-' || strncmp(at + 6, "-of-", 4) != 0)
+    if (n <= LENGTH || !has_ending(name, ".gguf") || at[0] != '-' ||
+        strncmp(at + 6, "-of-", 4) != 0)
         return 0;
     for (int i = 1; i < 15; i++) {
         if ((i < 6 || i > 9) && !isdigit((unsigned char)at[i]))
@@ -95,7 +97,7 @@ int64_t hl_checkpoint_step(const char *name)
 
     for (size_t i = 0; i < sizeof words / sizeof *words && step < 0; i++)
         step = number_behind(name, words[i]);
-    if (ending == 0 && ends_with(name, ".gguf"))
+    if (ending == 0 && has_ending(name, ".gguf"))
         ending = strlen(".gguf");
     return step >= 0 ? step : last_number(name, strlen(name) - ending);
 }
@@ -132,9 +134,10 @@ static hl_status look_into(hl_checkpoint *checkpoint, bool *is_model)
 
     *is_model = false;
     for (const struct dirent *entry; folder != NULL && (entry = readdir(folder)) != NULL;) {
-        bool there   = false;
-        bool config  = strcmp(entry->d_name, "config.json") == 0;
-        bool weights = ends_with(entry->d_name, ".safetensors") || ends_with(entry->d_name, ".bin");
+        bool there  = false;
+        bool config = strcmp(entry->d_name, "config.json") == 0;
+        bool weights =
+            has_ending(entry->d_name, ".safetensors") || has_ending(entry->d_name, ".bin");
 
         if (!config && !weights)
             continue;
@@ -218,7 +221,7 @@ static hl_status examine(hl_checkpoint *checkpoint, bool *is_model, const char *
         return HL_OK;
     if (S_ISDIR(about.st_mode))
         return look_into(checkpoint, is_model);
-    if (!S_ISREG(about.st_mode) || !ends_with(checkpoint->name, ".gguf"))
+    if (!S_ISREG(about.st_mode) || !has_ending(checkpoint->name, ".gguf"))
         return HL_OK;
     bool is_split = split_ending(checkpoint->name, &part) > 0;
     *is_model     = part == 1;

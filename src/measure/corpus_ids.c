@@ -1,12 +1,11 @@
 /* corpus_ids.c - token ids from lines of JSON, safetensors and .npy. */
 #include "measure/corpus_ids.h"
 
-#include <string.h>
-
 #include "base/dtype.h"
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/memory.h"
+#include "base/path.h"
 #include "base/status.h"
 #include "tokenize/buffer.h"
 
@@ -102,22 +101,16 @@ static hl_status check_table(hl_id_table *table)
     return check_lengths(table);
 }
 
-static bool ends_with(const char *text, const char *ending)
-{
-    size_t length = strlen(text), n_ending = strlen(ending);
-    return length >= n_ending && strcmp(text + length - n_ending, ending) == 0;
-}
-
 hl_status hl_id_table_open(hl_id_table *out, bool *is_table, const char *path)
 {
     hl_status status = HL_OK;
 
     *out      = (hl_id_table){ .path = path };
     *is_table = true;
-    if (ends_with(path, ".npy")) {
+    if (hl_ends_with(path, ".npy")) {
         HL_TRY(hl_npy_open(&out->npy, path));
         out->tokens = hl_npy_tensor(out->npy);
-    } else if (ends_with(path, ".safetensors")) {
+    } else if (hl_ends_with(path, ".safetensors")) {
         HL_TRY(hl_safetensors_open(&out->safetensors, path));
         out->tokens  = hl_safetensors_find(out->safetensors, "tokens");
         out->lengths = hl_safetensors_find(out->safetensors, "lengths");

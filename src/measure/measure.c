@@ -97,7 +97,8 @@ static void follow_row(const hl_measuring *m, const hl_layer_rows *rows, int64_t
 
     if (!is_in_chunk(m, rows, index))
         return;
-    const float *after  = m->session->rows.x + (sequence * rows->n_rows + row) * d_model;
+    int64_t      place  = rows->n_sampled > 0 ? index : sequence * rows->n_rows + row;
+    const float *after  = m->session->rows.x + place * d_model;
     m->influence[index] = one_minus_cosine(kept, after, d_model);
     memcpy(kept, after, (size_t)d_model * sizeof *kept);
 }
@@ -161,6 +162,13 @@ static int layer_threads(const hl_measuring *m, const hl_layer_rows *rows)
     return hl_profile_threads(m->profile, n_rows * HL_N_QUANTITIES);
 }
 
+/* Heads in an order of which each thread gets as many that have much to do as have little: a
+ * head is paired with those that follow it. */
+static int64_t fold(int64_t i, int64_t n)
+{
+    return i < n / 2 ? i : n - 1 - (i - n / 2);
+}
+
 /* All that a layer adds, in one parallel region: what a head adds by itself takes so
  * little time that threads must not meet more often. */
 static void add_layer(hl_measuring *m, const hl_layer_rows *rows)
@@ -179,7 +187,8 @@ static void add_layer(hl_measuring *m, const hl_layer_rows *rows)
             hl_measure_outputs_head(m, rows, head);
         }
 #pragma omp for schedule(static, 1)
-        for (int64_t head = 0; head < rows->n_heads; head++) {
+        for (int64_t i = 0; i < rows->n_heads; i++) {
+            int64_t head = fold(i, rows->n_heads);
             hl_profile_samples_pairs(m->profile, rows, head);
             hl_measure_outputs_pairs(m, rows, head);
         }

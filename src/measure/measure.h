@@ -68,7 +68,8 @@ void      hl_measure_close(hl_measuring *m);
 
 /* measure_outputs.c: Gram matrices of all layers, and a layer's outputs into the profile. */
 hl_status hl_measure_make_gram(hl_measuring *m);
-/* Rows of this chunk among m->outputs: out (HL_OUTPUT_ROWS). */
+/* Those of m->outputs in this chunk, by their places among the rows that are told:
+ * out (HL_OUTPUT_ROWS). */
 int64_t hl_measure_output_rows(int64_t *out, const hl_measuring *m, const hl_layer_rows *rows,
                                int64_t sequence);
 /* In the parts of stats/profile.h: each head by one thread, then the pairs, then the end. */

@@ -118,7 +118,8 @@ int64_t hl_measure_output_rows(int64_t *out, const hl_measuring *m, const hl_lay
     for (int64_t i = 0; i < HL_OUTPUT_ROWS; i++) {
         int64_t row = m->outputs[sequence * HL_OUTPUT_ROWS + i] - rows->start[sequence];
         if (row >= 0 && row < rows->lengths[sequence])
-            out[n++] = row;
+            out[n++] = rows->n_sampled > 0 ? sequence * rows->n_sampled + i
+                                           : sequence * rows->n_rows + row;
     }
     return n;
 }
@@ -140,10 +141,9 @@ static head_outputs multiply(const hl_measuring *m, const hl_layer_rows *rows, i
     float       *own     = m->products + hl_thread_index() * 2 * HL_OUTPUT_ROWS * d;
     head_outputs outputs = { own, own + HL_OUTPUT_ROWS * d, n, d };
 
-    for (int64_t i = 0; i < n; i++) {
-        int64_t row = sequence * rows->n_rows + sampled[i];
-        memcpy(own + i * d, rows->z + (row * rows->n_heads + head) * d, (size_t)d * sizeof *own);
-    }
+    for (int64_t i = 0; i < n; i++)
+        memcpy(own + i * d, rows->z + (sampled[i] * rows->n_heads + head) * d,
+               (size_t)d * sizeof *own);
     hl_gemm(&(hl_gemm_operands){ .c        = outputs.y,
                                  .c_stride = d,
                                  .a        = outputs.z,

@@ -9,15 +9,14 @@
  * A state says how many windows are done; those are in the file, and what a killed process
  * wrote behind them is written again.  The last state is saved before FILE.part becomes
  * FILE, so that with nothing left to do and no FILE.part all is well. */
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/path.h"
 #include "base/status.h"
 #include "formats/safetensors.h"
 #include "measure/measure.h"
@@ -182,12 +181,6 @@ static hl_status name_part(hl_measure_rows *rows)
     return status;
 }
 
-static bool exists(const char *path)
-{
-    struct stat about;
-    return stat(path, &about) == 0 || errno != ENOENT;
-}
-
 static size_t window_count(const hl_measure_rows *rows)
 {
     return (size_t)(N_STATISTICS * rows->n_layers * rows->n_heads * rows->context);
@@ -209,8 +202,8 @@ hl_status hl_measure_rows_new(hl_measure_rows **out, const hl_measuring *m)
         HL_TRY(name_part(rows));
     HL_TRY(HL_ALLOC(&rows->batch, (size_t)m->options.windows.n_batch * window_count(rows)));
     HL_TRY(count_windows(&rows->n_windows, m));
-    if (rows->n_done > 0 && rows->n_done == rows->n_windows && !exists(rows->part) &&
-        exists(rows->path))
+    if (rows->n_done > 0 && rows->n_done == rows->n_windows && !hl_path_exists(rows->part) &&
+        hl_path_exists(rows->path))
         goto done;
     HL_TRY(open_file(rows, m));
     *out = rows;

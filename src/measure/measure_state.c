@@ -3,13 +3,12 @@
  * The state is a profile of the windows so far, with one line of metadata: the text it was
  * begun with, which part of it, and the place of the next window.  It is written under
  * another name and renamed, so that there is always a whole one. */
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/memory.h"
+#include "base/path.h"
 #include "base/status.h"
 #include "measure/measure.h"
 
@@ -105,12 +104,6 @@ static hl_status check_state(const hl_measuring *m, const saved_state *saved)
     return HL_OK;
 }
 
-static bool exists(const char *path)
-{
-    struct stat about;
-    return stat(path, &about) == 0 || errno != ENOENT;
-}
-
 static hl_status load_state(hl_measuring *m)
 {
     hl_status   status = HL_OK;
@@ -137,7 +130,7 @@ done:
 
 hl_status hl_measure_restore(hl_measuring *m)
 {
-    if (m->options.resume && m->options.state_path != NULL && exists(m->options.state_path))
+    if (m->options.resume && m->options.state_path != NULL && hl_path_exists(m->options.state_path))
         return load_state(m);
     return m->options.no_probe ? HL_OK : hl_measure_probe(m);
 }

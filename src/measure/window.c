@@ -65,14 +65,6 @@ struct hl_windows {
 
 /* ---------------------------------------------------------------------- opening */
 
-static hl_status check_range(const char *name, int64_t value, int64_t low, int64_t high)
-{
-    if (value >= low && value <= high)
-        return HL_OK;
-    return hl_fail(HL_BAD_ARGUMENT, "%s is %lld, wanted %lld to %lld", name, (long long)value,
-                   (long long)low, (long long)high);
-}
-
 static hl_status set_options(hl_windows *windows, const hl_window_options *given)
 {
     hl_status         status  = HL_OK;
@@ -81,12 +73,12 @@ static hl_status set_options(hl_windows *windows, const hl_window_options *given
     options.n_batch = options.n_batch == 0 ? 1 : options.n_batch;
     options.n_parts = options.n_parts == 0 ? 1 : options.n_parts;
     options.stride  = options.stride == 0 ? options.context : options.stride;
-    HL_TRY(check_range("context", options.context, 1, MAX_CONTEXT));
-    HL_TRY(check_range("stride", options.stride, 1, options.context));
-    HL_TRY(check_range("batch", options.n_batch, 1, MAX_BATCH));
-    HL_TRY(check_range("the number of parts", options.n_parts, 1, MAX_PARTS));
-    HL_TRY(check_range("part", options.part, 0, options.n_parts - 1));
-    HL_TRY(check_range("max_tokens", options.max_tokens, 0, INT64_MAX));
+    HL_TRY(hl_check_count("context", options.context, 1, MAX_CONTEXT));
+    HL_TRY(hl_check_count("stride", options.stride, 1, options.context));
+    HL_TRY(hl_check_count("batch", options.n_batch, 1, MAX_BATCH));
+    HL_TRY(hl_check_count("the number of parts", options.n_parts, 1, MAX_PARTS));
+    HL_TRY(hl_check_count("part", options.part, 0, options.n_parts - 1));
+    HL_TRY(hl_check_count("max_tokens", options.max_tokens, 0, INT64_MAX));
     if (options.pack && hl_corpus_separator(windows->corpus) < 0)
         HL_TRY(hl_fail(HL_BAD_ARGUMENT, "pack: neither tokenizer nor model has an end-of-text "
                                         "token to put between documents"));
@@ -386,12 +378,12 @@ static hl_status check_place(const hl_windows *windows, const hl_window_place *p
 {
     hl_status status = HL_OK;
 
-    HL_TRY(check_range("document", place->document, 0, windows->n_documents));
-    HL_TRY(check_range("token", place->token, 0, INT64_MAX));
-    HL_TRY(check_range("the number of windows", place->n_windows, 0, INT64_MAX));
-    HL_TRY(check_range("the number of tokens", place->n_counted, 0, INT64_MAX));
-    HL_TRY(check_range("the overlap", place->overlap, 0,
-                       windows->options.context - windows->options.stride));
+    HL_TRY(hl_check_count("document", place->document, 0, windows->n_documents));
+    HL_TRY(hl_check_count("token", place->token, 0, INT64_MAX));
+    HL_TRY(hl_check_count("the number of windows", place->n_windows, 0, INT64_MAX));
+    HL_TRY(hl_check_count("the number of tokens", place->n_counted, 0, INT64_MAX));
+    HL_TRY(hl_check_count("the overlap", place->overlap, 0,
+                          windows->options.context - windows->options.stride));
     if (place->document < windows->n_documents && !is_ours(windows, place->document))
         HL_TRY(
             hl_fail(HL_BAD_INPUT, "document %lld is another part's", (long long)place->document));

@@ -6,8 +6,10 @@
  *
  *     device_session.c    which device, all memory, closing
  *     device_weights.c    weights, as products want them
+ *     device_copies.c     the same, kept for all sessions of a model
  *     device_inputs.c     what a chunk reads beside weights and cache
  *     device_forward.c    one chunk through all blocks
+ *     device_blocks.c     a block: its norms, its MLP or experts
  *     device_attention.c  the attention branch, whole rows of it
  *     device_ends.c       embedding; final norm, logits and lens
  *     device_tap.c        what is copied back, and who is told
@@ -67,7 +69,7 @@ typedef struct hl_device_weights {
     hl_device_map    embed, embed_in, position, token_type, embed_out, head_dense, lm_head;
     hl_device_vector embed_norm, final_norm, head_norm;
     float           *alibi_slopes; /* (H) or NULL */
-    float           *key_bias;     /* (H, S) or NULL */
+    float           *key_bias;     /* (H, S) or NULL; both are the session's own */
 } hl_device_weights;
 
 /* -------------------------------------------------------------------- memory */
@@ -141,7 +143,6 @@ typedef struct hl_device_inputs {
     const int64_t   *types;   /* (N) */
     const int64_t   *last;    /* (B) the last row of each sequence */
     const int64_t   *sampled; /* (n_sampled) rows that the tap names, -1: none; NULL: all */
-    int64_t         *host_sampled;
     int64_t          n_sampled;
     const float     *frequencies[HL_N_ROPES]; /* (B, n_dims/2) */
     const float     *gates;                   /* (L, H), with gates_each (B, L, H); NULL: ones */
@@ -186,16 +187,17 @@ typedef struct hl_device_session {
     hl_device_pair       all_statistics; /* of a step: (L) blocks of step_bytes */
     size_t               step_bytes;     /* of the step at hand */
     int64_t              step_rows;      /* no step has more */
-    hl_device_pair       ends; /* rows at the end on their way out: lens, hidden, logits */
-    int64_t             *tops; /* (B) the likeliest tokens after all sequences, or NULL */
-    int32_t             *flag; /* rows.flag on the host */
-    float               *scattered[HL_N_KEPT]; /* (N, width) host: sampled rows at their places */
-    int64_t              logit_rows;           /* logits are made for so many rows at a time */
-    int64_t              n_patterns;           /* whole rows of the chunk at hand */
-    const void          *pending[2];           /* what is to be added to x before it is next read */
+    hl_device_pair       ends;       /* rows at the end on their way out: lens, hidden, logits */
+    int64_t             *tops;       /* (B) the likeliest tokens after all sequences, or NULL */
+    int32_t             *flag;       /* rows.flag on the host */
+    int64_t              logit_rows; /* logits are made for so many rows at a time */
+    int64_t              n_patterns; /* whole rows of the chunk at hand */
+    const void          *pending[2]; /* what is to be added to x before it is next read */
     hl_device_step       steps[HL_DEVICE_STEPS];
     int                  next_step;                              /* the oldest */
-    void                *weight_block, *cache_block, *row_block; /* the device's */
+    bool                 has_weights;                            /* of an earlier session */
+    void                *weight_block, *cache_block, *row_block; /* the device's; weights only
+                                                                  * until the model has them */
     void                *host_block;
 } hl_device_session;
 
@@ -213,8 +215,10 @@ void      hl_device_session_close(hl_session *session);
 /* Wraps a failure of the device in a message of its own. */
 hl_status hl_device_checked(const hl_device_session *d, hl_status status, const char *what);
 
-/* device_weights.c: lays all weights out in the arena and, where it has memory, fills them. */
-hl_status hl_device_load_weights(hl_session *session, hl_arena *arena);
+/* device_weights.c: lays all weights out in the arena and, where it has memory and they are not
+ * there, fills them; and what positions add to scores, which depends on the session. */
+hl_status hl_device_load_weights(hl_session *session, hl_arena *arena, bool is_there);
+hl_status hl_device_load_biases(hl_session *session, hl_arena *arena);
 
 /* device_inputs.c */
 size_t    hl_device_inputs_bytes(const hl_session *session);
@@ -222,6 +226,15 @@ hl_status hl_device_put_inputs(hl_session *session, const hl_chunk *chunk);
 
 /* device_forward.c */
 hl_status hl_device_forward(hl_session *session, const hl_chunk *chunk);
+
+/* device_blocks.c: what is watched in the middle of a block. */
+typedef struct hl_device_watch {
+    hl_attention_result statistics; /* all NULL: nobody */
+    hl_device_lane     *lane;       /* NULL: nothing but these */
+} hl_device_watch;
+/* The stream through a block; of the last one only what somebody needs. */
+hl_status hl_device_run_block(hl_session *session, const hl_chunk *chunk, int64_t layer,
+                              const hl_device_watch *watch);
 /* out (n_rows, n_out) = x W' + b; out of out_dtype, both packed. */
 hl_status         hl_device_multiply(const hl_session *session, void *out, hl_dtype out_dtype,
                                      const void *x, const hl_device_map *map, int64_t n_rows);
@@ -261,6 +274,8 @@ size_t    hl_device_sums_bytes(const hl_session *session, int64_t n_runs);
 hl_status hl_device_send(hl_session *session, const hl_chunk *chunk, int lane);
 /* Waits for a lane's layer and tells it; nothing where none is under way. */
 hl_status hl_device_tell(hl_session *session, const hl_chunk *chunk, int lane);
+/* The embedded rows: on their way before the first block is issued, told after it. */
+hl_status hl_device_send_embedded(hl_session *session, const hl_chunk *chunk);
 hl_status hl_device_tell_embedded(hl_session *session, const hl_chunk *chunk);
 hl_status hl_device_tell_steps(hl_session *session, const hl_chunk *chunk);
 

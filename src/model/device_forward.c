@@ -1,292 +1,12 @@
 /* device_forward.c - one chunk through all blocks, on a device.
  *
- * The lines of config.h, as in forward.c, with one difference: what a branch gives is not added to the
- * residual stream at once but kept as pending, and added by the operation that next
- * norms the stream, which saves a pass over it. */
+ * Watched, layer by layer, with two lanes of memory for what is told; or, where few rows and
+ * nothing but their statistics are wanted, as a step that is recorded once and replayed. */
 #include <string.h>
 
 #include "base/log.h"
-#include "base/memory.h"
 #include "base/status.h"
 #include "model/device.h"
-
-static int64_t count_rows(const hl_chunk *chunk)
-{
-    return chunk->n_batch * chunk->n_rows;
-}
-
-/* --------------------------------------------------------------------- tools */
-
-hl_status hl_device_multiply(const hl_session *session, void *out, hl_dtype out_dtype,
-                             const void *x, const hl_device_map *map, int64_t n_rows)
-{
-    const hl_device_session *d = session->device;
-
-    return hl_device_checked(
-        d,
-        d->ops->linear(d->device, &(hl_device_linear){ .out        = out,
-                                                       .out_dtype  = out_dtype,
-                                                       .out_stride = map->n_out,
-                                                       .x          = x,
-                                                       .x_stride   = map->n_in,
-                                                       .weight     = map->weight,
-                                                       .bias       = map->bias,
-                                                       .dtype      = d->dtype,
-                                                       .n_rows     = n_rows,
-                                                       .n_in       = map->n_in,
-                                                       .n_out      = map->n_out }),
-        "product");
-}
-
-hl_norm hl_device_norm_of(const hl_session *session, const hl_device_vector *vector)
-{
-    return (hl_norm){ .kind   = session->config->norm,
-                      .eps    = (float)session->config->norm_eps,
-                      .weight = vector->weight,
-                      .bias   = vector->bias };
-}
-
-/* The stream, with what is pending added to it, on its way through a norm. */
-static hl_device_norm stream_norm(const hl_session *session, const hl_chunk *chunk)
-{
-    hl_device_session *d    = session->device;
-    hl_device_norm     norm = { .x         = d->rows.x,
-                                .add       = { d->pending[0], d->pending[1] },
-                                .dtype     = d->dtype,
-                                .add_scale = (float)session->config->residual_scale,
-                                .n_rows    = count_rows(chunk),
-                                .n         = session->config->d_model };
-
-    d->pending[0] = NULL;
-    d->pending[1] = NULL;
-    return norm;
-}
-
-static hl_status run_norm(const hl_session *session, const hl_device_norm *norm)
-{
-    const hl_device_session *d = session->device;
-
-    return hl_device_checked(d, d->ops->norm(d->device, norm), "norm");
-}
-
-hl_status hl_device_settle(const hl_session *session, const hl_chunk *chunk)
-{
-    if (session->device->pending[0] == NULL)
-        return HL_OK;
-    hl_device_norm norm = stream_norm(session, chunk);
-    norm.is_plain       = true;
-    return run_norm(session, &norm);
-}
-
-/* -------------------------------------------------------------------- blocks */
-
-/* normed = what the branch reads, of the compute type: n(x), or x itself. */
-static hl_status open_half(const hl_session *session, const hl_chunk *chunk, int64_t layer,
-                           hl_role role, const hl_device_vector *vector)
-{
-    hl_device_norm norm = stream_norm(session, chunk);
-
-    norm.out       = session->device->rows.normed;
-    norm.out_dtype = session->device->dtype;
-    norm.norm      = hl_device_norm_of(session, vector);
-    norm.is_plain  = !hl_forward_has_norm(session->config, role, layer);
-    if (session->config->residual_normed)
-        norm.kept = session->device->rows.x;
-    return run_norm(session, &norm);
-}
-
-/* What a branch gave joins the stream, by the place of the norms. */
-static hl_status close_half(const hl_session *session, const hl_chunk *chunk, void *branch,
-                            const hl_device_vector *post)
-{
-    const hl_config   *config = session->config;
-    hl_device_session *d      = session->device;
-
-    if (config->norm_place == HL_NORM_SANDWICH || config->norm_place == HL_NORM_BRANCH) {
-        hl_status status =
-            run_norm(session, &(hl_device_norm){ .out       = branch,
-                                                 .out_dtype = d->dtype,
-                                                 .x         = branch,
-                                                 .x_dtype   = d->dtype,
-                                                 .dtype     = d->dtype,
-                                                 .norm      = hl_device_norm_of(session, post),
-                                                 .n_rows    = count_rows(chunk),
-                                                 .n         = config->d_model });
-        if (status != HL_OK)
-            return status;
-    }
-    d->pending[0] = branch;
-    if (config->norm_place != HL_NORM_POST)
-        return HL_OK;
-    hl_device_norm norm = stream_norm(session, chunk);
-    norm.norm           = hl_device_norm_of(session, post);
-    norm.kept           = d->rows.x;
-    return run_norm(session, &norm);
-}
-
-/* out = down(act(up x)), gated or not. */
-static hl_status run_mlp(const hl_session *session, void *out, const hl_device_map *up,
-                         const hl_device_map *down, int64_t n_rows)
-{
-    hl_status                status   = HL_OK;
-    const hl_device_session *d        = session->device;
-    int64_t                  width    = down->n_in;
-    bool                     gated    = up->n_out == 2 * width;
-    uint8_t                 *gate     = d->rows.up;
-    hl_device_activate       activate = { .out      = d->rows.active,
-                                          .gate     = gate,
-                                          .up       = gated ? gate + (size_t)width * d->size : NULL,
-                                          .x_stride = up->n_out,
-                                          .dtype    = d->dtype,
-                                          .activation = session->config->activation,
-                                          .limit      = (float)session->config->activation_limit,
-                                          .n_rows     = n_rows,
-                                          .n          = width };
-
-    HL_TRY(hl_device_multiply(session, d->rows.up, d->dtype, d->rows.normed, up, n_rows));
-    HL_TRY(hl_device_checked(d, d->ops->activate(d->device, &activate), "activation"));
-    HL_TRY(hl_device_multiply(session, out, d->dtype, d->rows.active, down, n_rows));
-
-done:
-    return status;
-}
-
-hl_device_experts hl_device_experts_of(const hl_session *session, int64_t layer, int64_t n_rows)
-{
-    const hl_device_session *d      = session->device;
-    const hl_config         *config = session->config;
-    const hl_device_layer   *w      = &d->weights.layers[layer];
-
-    return (hl_device_experts){ .out       = d->rows.mlp,
-                                .x         = d->rows.normed,
-                                .router    = d->rows.router,
-                                .up        = w->experts_up.weight,
-                                .up_bias   = w->experts_up.bias,
-                                .down      = w->experts_down.weight,
-                                .down_bias = w->experts_down.bias,
-                                .dtype     = d->dtype,
-                                .n_rows    = n_rows,
-                                .d_model   = config->d_model,
-                                .d_expert  = w->experts_down.n_in,
-                                .n_experts = config->layers[layer].n_experts,
-                                .n_used    = config->n_experts_used,
-                                .over_all  = config->router == HL_ROUTER_SOFTMAX_ALL,
-                                .is_gated =
-                                    w->experts_up.n_out ==
-                                    2 * w->experts_down.n_in * config->layers[layer].n_experts,
-                                .activation = config->activation,
-                                .limit      = (float)config->activation_limit,
-                                .work       = d->rows.work };
-}
-
-static hl_status run_mixture(const hl_session *session, int64_t layer, int64_t n_rows)
-{
-    hl_status                status  = HL_OK;
-    const hl_device_session *d       = session->device;
-    const hl_device_layer   *w       = &d->weights.layers[layer];
-    hl_device_experts        experts = hl_device_experts_of(session, layer, n_rows);
-    float                   *logit   = d->rows.router + n_rows * experts.n_experts;
-
-    HL_TRY(hl_device_multiply(session, d->rows.router, HL_DTYPE_F32, d->rows.normed, &w->router,
-                              n_rows));
-    HL_TRY(hl_device_checked(d, d->ops->experts(d->device, &experts), "experts"));
-    if (w->shared_up.weight == NULL)
-        return HL_OK;
-    HL_TRY(hl_device_multiply(session, logit, HL_DTYPE_F32, d->rows.normed, &w->shared_router,
-                              n_rows));
-    HL_TRY(run_mlp(session, d->rows.shared, &w->shared_up, &w->shared_down, n_rows));
-    HL_TRY(hl_device_checked(
-        d,
-        d->ops->add_gated(d->device, &(hl_device_add_gated){ .out    = d->rows.mlp,
-                                                             .x      = d->rows.shared,
-                                                             .logit  = logit,
-                                                             .dtype  = d->dtype,
-                                                             .n_rows = n_rows,
-                                                             .n      = session->config->d_model }),
-        "experts"));
-
-done:
-    return status;
-}
-
-/* rows.mlp = M(normed). */
-static hl_status run_branch(const hl_session *session, const hl_chunk *chunk, int64_t layer)
-{
-    const hl_device_session *d = session->device;
-
-    if (session->config->layers[layer].n_experts > 0)
-        return run_mixture(session, layer, count_rows(chunk));
-    return run_mlp(session, d->rows.mlp, &d->weights.layers[layer].up,
-                   &d->weights.layers[layer].down, count_rows(chunk));
-}
-
-/* What is watched in the middle of a block. */
-typedef struct block_watch {
-    hl_attention_result statistics; /* all NULL: nobody */
-    hl_device_lane     *lane;       /* NULL: nothing but these */
-} block_watch;
-
-static hl_status parallel_block(hl_session *session, const hl_chunk *chunk, int64_t layer,
-                                bool attention_only, const block_watch *watch)
-{
-    hl_status              status  = HL_OK;
-    hl_device_session     *d       = session->device;
-    const hl_device_layer *w       = &d->weights.layers[layer];
-    bool                   attends = session->config->layers[layer].n_heads > 0;
-    bool                   has_mlp = session->config->layers[layer].d_mlp > 0 && !attention_only;
-
-    HL_TRY(open_half(session, chunk, layer, HL_ROLE_ATTN_NORM, &w->attn_norm));
-    if (attends)
-        HL_TRY(hl_device_attend(session, chunk, layer, &watch->statistics));
-    if (has_mlp) {
-        if (session->config->residual == HL_RESIDUAL_PARALLEL)
-            HL_TRY(open_half(session, chunk, layer, HL_ROLE_MLP_NORM, &w->mlp_norm));
-        HL_TRY(run_branch(session, chunk, layer));
-    }
-    d->pending[0] = has_mlp ? d->rows.mlp : attends ? d->rows.branch : NULL;
-    d->pending[1] = has_mlp && attends ? d->rows.branch : NULL;
-
-done:
-    return status;
-}
-
-static hl_status sequential_block(hl_session *session, const hl_chunk *chunk, int64_t layer,
-                                  bool attention_only, const block_watch *watch)
-{
-    hl_status              status = HL_OK;
-    hl_device_session     *d      = session->device;
-    const hl_layer_config *at     = &session->config->layers[layer];
-    const hl_device_layer *w      = &d->weights.layers[layer];
-
-    if (at->n_heads > 0) {
-        HL_TRY(open_half(session, chunk, layer, HL_ROLE_ATTN_NORM, &w->attn_norm));
-        HL_TRY(hl_device_attend(session, chunk, layer, &watch->statistics));
-        HL_TRY(close_half(session, chunk, d->rows.branch, &w->attn_post_norm));
-    }
-    if (watch->lane != NULL && (hl_chunk_wants(chunk) & HL_WANT_RESID_MID) != 0) {
-        HL_TRY(hl_device_settle(session, chunk));
-        HL_TRY(hl_device_keep(session, chunk, watch->lane, 1U << HL_KEPT_MID));
-    }
-    if (at->d_mlp > 0 && !attention_only) {
-        HL_TRY(open_half(session, chunk, layer, HL_ROLE_MLP_NORM, &w->mlp_norm));
-        HL_TRY(run_branch(session, chunk, layer));
-        HL_TRY(close_half(session, chunk, d->rows.mlp, &w->mlp_post_norm));
-    }
-
-done:
-    return status;
-}
-
-static hl_status run_block(hl_session *session, const hl_chunk *chunk, int64_t layer,
-                           const block_watch *watch)
-{
-    bool attention_only =
-        layer == session->config->n_layers - 1 && !hl_forward_needs_end(session, chunk);
-
-    if (session->config->residual != HL_RESIDUAL_SEQUENTIAL)
-        return parallel_block(session, chunk, layer, attention_only, watch);
-    return sequential_block(session, chunk, layer, attention_only, watch);
-}
 
 /* ------------------------------------------------------------------- watched */
 
@@ -299,28 +19,23 @@ static hl_status watch_block(hl_session *session, const hl_chunk *chunk, int64_t
     uint32_t           wants   = hl_chunk_wants(chunk);
     uint32_t           rows    = wants & (HL_WANT_Q | HL_WANT_K | HL_WANT_V | HL_WANT_Z);
     int64_t            n_heads = session->config->layers[layer].n_heads;
-    block_watch        watch   = { .lane = lane };
+    hl_device_watch    watch   = { .lane = lane };
 
-    lane->layer = layer;
-    lane->kinds = 0;
-    watch.statistics =
-        hl_device_place_statistics(lane->statistics.device, count_rows(chunk) * n_heads,
-                                   chunk->feed->segments != NULL ? chunk->feed->n_segments : 0);
-    if ((wants & HL_WANT_RESID_PRE) != 0) {
-        HL_TRY(hl_device_settle(session, chunk));
+    lane->layer      = layer;
+    lane->kinds      = 0;
+    watch.statistics = hl_device_place_statistics(
+        lane->statistics.device, hl_chunk_rows(chunk) * n_heads, hl_chunk_segments(chunk));
+    if ((wants & HL_WANT_RESID_PRE) != 0)
         HL_TRY(hl_device_keep(session, chunk, lane, 1U << HL_KEPT_PRE));
-    }
     if ((wants & HL_WANT_LENS) != 0)
         HL_TRY(hl_device_make_lens(session, chunk, lane));
-    HL_TRY(run_block(session, chunk, layer, &watch));
+    HL_TRY(hl_device_run_block(session, chunk, layer, &watch));
     HL_TRY(hl_device_keep(session, chunk, lane, n_heads > 0 ? rows : 0));
     HL_TRY(hl_device_sum(session, chunk, lane));
     if ((wants & HL_WANT_PATTERN) != 0 && n_heads > 0)
         HL_TRY(hl_device_make_patterns(session, chunk, layer, lane));
-    if ((wants & HL_WANT_RESID_POST) != 0 || d->inputs.sampled != NULL) {
-        HL_TRY(hl_device_settle(session, chunk));
+    if ((wants & HL_WANT_RESID_POST) != 0 || d->inputs.sampled != NULL)
         HL_TRY(hl_device_keep(session, chunk, lane, 1U << HL_KEPT_POST));
-    }
     HL_TRY(hl_device_send(session, chunk, number));
 
 done:
@@ -335,13 +50,16 @@ static hl_status run_blocks(hl_session *session, const hl_chunk *chunk)
     bool      watched = hl_device_is_watched(chunk);
 
     for (int64_t layer = chunk->feed->first_layer; layer < session->config->n_layers; layer++) {
-        if (!watched) {
-            HL_TRY(run_block(session, chunk, layer, &(block_watch){ 0 }));
-            continue;
+        if (watched)
+            HL_TRY(watch_block(session, chunk, layer, number));
+        else
+            HL_TRY(hl_device_run_block(session, chunk, layer, &(hl_device_watch){ 0 }));
+        if (layer == chunk->feed->first_layer)
+            HL_TRY(hl_device_tell_embedded(session, chunk));
+        if (watched) {
+            number = 1 - number;
+            HL_TRY(hl_device_tell(session, chunk, number));
         }
-        HL_TRY(watch_block(session, chunk, layer, number));
-        number = 1 - number;
-        HL_TRY(hl_device_tell(session, chunk, number));
     }
     if (watched)
         HL_TRY(hl_device_tell(session, chunk, 1 - number));
@@ -456,7 +174,7 @@ static hl_status run_chunk(hl_session *session, const hl_chunk *chunk)
 
     HL_TRY(make_angles(session));
     HL_TRY(begin_stream(session, chunk));
-    HL_TRY(hl_device_tell_embedded(session, chunk));
+    HL_TRY(hl_device_send_embedded(session, chunk));
     HL_TRY(run_blocks(session, chunk));
     HL_TRY(look_for_nan(session, chunk));
     HL_TRY(send_flag(session->device));
@@ -481,7 +199,7 @@ static bool is_step(const hl_session *session, const hl_chunk *chunk)
 {
     const hl_tap *tap = chunk->feed->tap;
 
-    return count_rows(chunk) <= session->device->step_rows && chunk->feed->stream == NULL &&
+    return hl_chunk_rows(chunk) <= session->device->step_rows && chunk->feed->stream == NULL &&
            !session->config->is_encoder &&
            (tap == NULL || ((tap->wants & ~(uint32_t)HL_WANT_LAST_LOGITS) == 0 &&
                             tap->embedded == NULL && tap->sampled_positions == NULL));
@@ -492,18 +210,18 @@ static hl_status issue_step(hl_session *session, const hl_chunk *chunk)
 {
     hl_status          status     = HL_OK;
     hl_device_session *d          = session->device;
-    int64_t            n_segments = chunk->feed->segments != NULL ? chunk->feed->n_segments : 0;
+    int64_t            n_segments = hl_chunk_segments(chunk);
 
     HL_TRY(make_angles(session));
     HL_TRY(begin_stream(session, chunk));
     for (int64_t layer = 0; layer < session->config->n_layers; layer++) {
-        block_watch watch = { 0 };
+        hl_device_watch watch = { 0 };
 
         if (hl_device_is_watched(chunk))
             watch.statistics = hl_device_place_statistics(
                 (uint8_t *)d->all_statistics.device + (size_t)layer * d->step_bytes,
-                count_rows(chunk) * session->config->layers[layer].n_heads, n_segments);
-        HL_TRY(run_block(session, chunk, layer, &watch));
+                hl_chunk_rows(chunk) * session->config->layers[layer].n_heads, n_segments);
+        HL_TRY(hl_device_run_block(session, chunk, layer, &watch));
     }
     HL_TRY(look_for_nan(session, chunk));
     HL_TRY(hl_device_make_last(session, chunk));
@@ -519,7 +237,7 @@ static bool is_step_for(const hl_device_step *step, const hl_device_session *d,
            step->n_keys == d->inputs.n_keys && step->is_watched == hl_device_is_watched(chunk) &&
            step->has_gates == (d->inputs.gates != NULL) &&
            step->gates_differ == d->inputs.gates_differ &&
-           step->n_segments == (chunk->feed->segments != NULL ? chunk->feed->n_segments : 0) &&
+           step->n_segments == hl_chunk_segments(chunk) &&
            memcmp(step->sequences, chunk->sequences,
                   (size_t)chunk->n_batch * sizeof *step->sequences) == 0;
 }
@@ -532,7 +250,7 @@ static void note_step(hl_device_step *step, const hl_device_session *d, const hl
     step->is_watched   = hl_device_is_watched(chunk);
     step->has_gates    = d->inputs.gates != NULL;
     step->gates_differ = d->inputs.gates_differ;
-    step->n_segments   = chunk->feed->segments != NULL ? chunk->feed->n_segments : 0;
+    step->n_segments   = hl_chunk_segments(chunk);
     memcpy(step->sequences, chunk->sequences, (size_t)chunk->n_batch * sizeof *step->sequences);
 }
 
@@ -623,9 +341,8 @@ hl_status hl_device_forward(hl_session *session, const hl_chunk *chunk)
         d->n_patterns = hl_forward_pattern_rows(session, chunk);
     HL_TRY(hl_device_put_inputs(session, chunk));
     if (is_step(session, chunk)) {
-        d->step_bytes =
-            hl_device_statistics_bytes(count_rows(chunk) * session->config->n_heads,
-                                       chunk->feed->segments != NULL ? chunk->feed->n_segments : 0);
+        d->step_bytes = hl_device_statistics_bytes(hl_chunk_rows(chunk) * session->config->n_heads,
+                                                   hl_chunk_segments(chunk));
         d->step_bytes = (d->step_bytes + 15) / 16 * 16;
         HL_TRY(run_step(session, chunk));
         HL_TRY(finish_step(session, chunk));

@@ -27,7 +27,7 @@ static int64_t *take_numbers(hl_device_inputs *inputs, const int64_t **there, in
     return take(inputs, (const void **)there, count, sizeof(int64_t));
 }
 
-/* The most that put_all can take. */
+/* The most that hl_device_put_inputs can take. */
 size_t hl_device_inputs_bytes(const hl_session *session)
 {
     const hl_config *config  = session->config;
@@ -119,14 +119,14 @@ static void put_sampled(hl_device_inputs *inputs, const hl_chunk *chunk)
     inputs->n_sampled = 0;
     if (tap == NULL || tap->sampled_positions == NULL)
         return;
-    inputs->n_sampled    = chunk->n_batch * tap->n_sampled_positions;
-    inputs->host_sampled = take_numbers(inputs, &inputs->sampled, inputs->n_sampled);
+    inputs->n_sampled = chunk->n_batch * tap->n_sampled_positions;
+    int64_t *rows     = take_numbers(inputs, &inputs->sampled, inputs->n_sampled);
     for (int64_t i = 0; i < inputs->n_sampled; i++) {
         int64_t sequence = i / tap->n_sampled_positions;
         int64_t row      = tap->sampled_positions[i] - chunk->start[sequence];
         bool    is_here  = row >= 0 && row < chunk->lengths[sequence];
 
-        inputs->host_sampled[i] = is_here ? sequence * chunk->n_rows + row : -1;
+        rows[i] = is_here ? sequence * chunk->n_rows + row : -1;
     }
 }
 

@@ -11,6 +11,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "model/device.h"
+#include "model/model.h"
 
 enum { LOGIT_BYTES = 256 << 20, ALIGNMENT = 256 };
 
@@ -282,7 +283,8 @@ static hl_status plan_all(plan *p, hl_session *session)
 
     d->logit_rows = choose_logit_rows(session);
     d->step_rows  = rows < HL_STEP_ROWS ? rows : HL_STEP_ROWS;
-    HL_TRY(hl_device_load_weights(session, &p->weights));
+    HL_TRY(hl_device_load_weights(session, &p->weights, d->has_weights));
+    HL_TRY(hl_device_load_biases(session, &p->rows));
     plan_cache(p, session);
     plan_stream(p, session);
     plan_mlp(p, session);
@@ -343,7 +345,8 @@ static hl_status too_large(const hl_session *session, const plan *p, size_t free
         gib(p->rows.used), gib(free_bytes), advice);
 }
 
-static hl_status allocate(hl_session *session, plan *p)
+/* `weights` are those of an earlier session, or NULL. */
+static hl_status allocate(hl_session *session, plan *p, void *weights)
 {
     hl_status            status = HL_OK;
     hl_device_session   *d      = session->device;
@@ -351,15 +354,17 @@ static hl_status allocate(hl_session *session, plan *p)
     hl_device_memory     memory = { 0 };
 
     HL_TRY(hl_device_checked(d, ops->memory(d->device, &memory), "memory"));
+    if (weights != NULL)
+        memory.free_bytes += p->weights.used; /* they have been counted off already */
     if (p->weights.used + p->cache.used + p->rows.used > memory.free_bytes)
         return too_large(session, p, memory.free_bytes);
-    if (ops->alloc(d->device, &d->weight_block, p->weights.used) != HL_OK ||
+    if ((weights == NULL && ops->alloc(d->device, &d->weight_block, p->weights.used) != HL_OK) ||
         ops->alloc(d->device, &d->cache_block, p->cache.used) != HL_OK ||
         ops->alloc(d->device, &d->row_block, p->rows.used) != HL_OK)
         return too_large(session, p, memory.free_bytes);
     HL_TRY(hl_device_checked(d, ops->alloc_host(d->device, &d->host_block, p->host.used),
                              "host memory"));
-    p->weights = (hl_arena){ d->weight_block, 0 };
+    p->weights = (hl_arena){ weights != NULL ? weights : d->weight_block, 0 };
     p->cache   = (hl_arena){ d->cache_block, 0 };
     p->rows    = (hl_arena){ d->row_block, 0 };
     p->host    = (hl_arena){ d->host_block, 0 };
@@ -387,11 +392,6 @@ static hl_status plan_host(hl_session *session)
                                 options->n_batch * session->config->d_vocab));
     if ((options->wants & HL_WANT_LAST_TOP) != 0)
         HL_TRY(HL_SESSION_ALLOC(session, &d->tops, options->n_batch));
-    for (int kind = 0; kind < HL_N_KEPT && options->n_sampled > 0; kind++) {
-        if (may_keep(session, kind))
-            HL_TRY(HL_SESSION_ALLOC(session, &d->scattered[kind],
-                                    options->n_rows * kept_width(session->config, kind)));
-    }
 
 done:
     return status;
@@ -399,11 +399,37 @@ done:
 
 /* -------------------------------------------------------------- open and close */
 
+/* With the model's copies locked; `weights` are those that it has, or NULL. */
+static hl_status fill_session(hl_session *session, void *weights)
+{
+    hl_status          status = HL_OK;
+    hl_device_session *d      = session->device;
+    plan               p      = { 0 };
+
+    d->has_weights = weights != NULL;
+    HL_TRY(plan_all(&p, session));
+    session->cache_bytes = p.cache.used;
+    session->n_bytes +=
+        (d->has_weights ? 0 : p.weights.used) + p.cache.used + p.rows.used + p.host.used;
+    if (session->counting)
+        return HL_OK;
+    HL_TRY(allocate(session, &p, weights));
+    HL_TRY(plan_all(&p, session));
+    HL_TRY(hl_device_checked(d, d->ops->wait(d->device), "weights"));
+    if (d->has_weights)
+        return HL_OK;
+    HL_TRY(hl_device_copies_keep(session->model->copies, d->ops, d->dtype, d->weight_block));
+    d->weight_block = NULL;
+
+done:
+    return status;
+}
+
 hl_status hl_device_session_open(hl_session *session, const hl_device_choice *choice)
 {
     hl_status          status = HL_OK;
     hl_device_session *d      = NULL;
-    plan               p      = { 0 };
+    hl_device_copies  *copies = session->model->copies;
 
     HL_TRY(HL_SESSION_TABLE(session, &d, 1));
     session->device = d;
@@ -413,14 +439,9 @@ hl_status hl_device_session_open(hl_session *session, const hl_device_choice *ch
     HL_TRY(plan_host(session));
     if (!session->counting)
         HL_TRY(hl_device_checked(d, d->ops->open(&d->device, session->pool.n_threads), "opening"));
-    HL_TRY(plan_all(&p, session));
-    session->cache_bytes = p.cache.used;
-    session->n_bytes += p.weights.used + p.cache.used + p.rows.used + p.host.used;
-    if (session->counting)
-        return HL_OK;
-    HL_TRY(allocate(session, &p));
-    HL_TRY(plan_all(&p, session));
-    HL_TRY(hl_device_checked(d, d->ops->wait(d->device), "weights"));
+    void *weights = hl_device_copies_lock(copies, d->ops, d->dtype);
+    status        = fill_session(session, weights);
+    hl_device_copies_unlock(copies);
 
 done:
     return status;

@@ -83,6 +83,31 @@ static int64_t kept_count(const hl_session *session, const hl_chunk *chunk)
     return inputs->sampled != NULL ? inputs->n_sampled : count_rows(chunk);
 }
 
+/* The stream is told with what is still to be added to it. */
+static hl_device_copy_rows copy_of(const hl_session *session, const hl_chunk *chunk,
+                                   const hl_device_lane *lane, int kind)
+{
+    const hl_device_session *d    = session->device;
+    kept_rows                rows = find_rows(session, kind, lane->layer);
+    hl_device_copy_rows      copy = { .out        = lane->kept[kind].device,
+                                      .out_dtype  = HL_DTYPE_F32,
+                                      .out_stride = rows.width,
+                                      .x          = rows.data,
+                                      .x_dtype    = rows.dtype,
+                                      .x_stride   = rows.stride,
+                                      .index      = d->inputs.sampled,
+                                      .n_rows     = kept_count(session, chunk),
+                                      .n          = rows.width };
+
+    if (kind >= HL_KEPT_PRE) {
+        copy.add[0]    = d->pending[0];
+        copy.add[1]    = d->pending[1];
+        copy.add_dtype = d->dtype;
+        copy.add_scale = (float)session->config->residual_scale;
+    }
+    return copy;
+}
+
 hl_status hl_device_keep(hl_session *session, const hl_chunk *chunk, hl_device_lane *lane,
                          uint32_t kinds)
 {
@@ -92,20 +117,8 @@ hl_status hl_device_keep(hl_session *session, const hl_chunk *chunk, hl_device_l
     for (int kind = 0; kind < HL_N_KEPT; kind++) {
         if ((kinds & 1U << kind) == 0 || lane->kept[kind].device == NULL)
             continue;
-        kept_rows rows = find_rows(session, kind, lane->layer);
-        HL_TRY(hl_device_checked(
-            d,
-            d->ops->copy_rows(d->device,
-                              &(hl_device_copy_rows){ .out        = lane->kept[kind].device,
-                                                      .out_dtype  = HL_DTYPE_F32,
-                                                      .out_stride = rows.width,
-                                                      .x          = rows.data,
-                                                      .x_dtype    = rows.dtype,
-                                                      .x_stride   = rows.stride,
-                                                      .index      = d->inputs.sampled,
-                                                      .n_rows     = kept_count(session, chunk),
-                                                      .n          = rows.width }),
-            "rows for the tap"));
+        hl_device_copy_rows copy = copy_of(session, chunk, lane, kind);
+        HL_TRY(hl_device_checked(d, d->ops->copy_rows(d->device, &copy), "rows for the tap"));
         lane->kinds |= 1U << kind;
     }
 
@@ -282,42 +295,29 @@ done:
 
 /* ------------------------------------------------------------------- telling */
 
-/* Rows as they came: at their places already, or put there. */
-static float *received(hl_session *session, const hl_device_lane *lane, int kind)
+static float *received(const hl_device_lane *lane, int kind)
 {
-    hl_device_session *d     = session->device;
-    const float       *from  = lane->kept[kind].host;
-    float             *to    = d->scattered[kind];
-    int64_t            width = find_rows(session, kind, lane->layer).width;
-
-    if ((lane->kinds & 1U << kind) == 0)
-        return NULL;
-    if (d->inputs.sampled == NULL)
-        return lane->kept[kind].host;
-    for (int64_t i = 0; i < d->inputs.n_sampled; i++) {
-        if (d->inputs.host_sampled[i] >= 0)
-            memcpy(to + d->inputs.host_sampled[i] * width, from + i * width,
-                   (size_t)width * sizeof *to);
-    }
-    return to;
+    return (lane->kinds & 1U << kind) != 0 ? lane->kept[kind].host : NULL;
 }
 
 static void receive_rows(hl_session *session, const hl_device_lane *lane)
 {
     hl_session_rows *rows = &session->rows;
 
-    rows->q   = received(session, lane, HL_KEPT_Q);
-    rows->k   = received(session, lane, HL_KEPT_K);
-    rows->v   = received(session, lane, HL_KEPT_V);
-    rows->z   = received(session, lane, HL_KEPT_Z);
-    rows->pre = received(session, lane, HL_KEPT_PRE);
-    rows->mid = received(session, lane, HL_KEPT_MID);
-    rows->x   = received(session, lane, HL_KEPT_POST);
+    rows->q   = received(lane, HL_KEPT_Q);
+    rows->k   = received(lane, HL_KEPT_K);
+    rows->v   = received(lane, HL_KEPT_V);
+    rows->z   = received(lane, HL_KEPT_Z);
+    rows->pre = received(lane, HL_KEPT_PRE);
+    rows->mid = received(lane, HL_KEPT_MID);
+    rows->x   = received(lane, HL_KEPT_POST);
 }
 
 static void receive_lens(hl_session *session, const hl_device_lane *lane, int64_t n_rows)
 {
-    session->rows.lens_top     = lane->lens.host;
+    session->rows.lens_top = lane->lens.host;
+    if (lane->lens.host == NULL) /* nobody asked for it */
+        return;
     session->rows.lens_entropy = (float *)(void *)((int64_t *)lane->lens.host + n_rows);
     session->rows.lens_gap     = session->rows.lens_entropy + n_rows;
 }
@@ -394,30 +394,46 @@ done:
     return status;
 }
 
-hl_status hl_device_tell_embedded(hl_session *session, const hl_chunk *chunk)
+static bool hears_embedded(const hl_chunk *chunk)
+{
+    return chunk->feed->tap != NULL && chunk->feed->tap->embedded != NULL;
+}
+
+/* The second lane has nothing to do until the first layer has been issued. */
+hl_status hl_device_send_embedded(hl_session *session, const hl_chunk *chunk)
 {
     hl_status          status = HL_OK;
     hl_device_session *d      = session->device;
-    hl_device_lane    *lane   = &d->lanes[0];
+    hl_device_lane    *lane   = &d->lanes[1];
 
-    if (chunk->feed->tap == NULL || chunk->feed->tap->embedded == NULL)
+    if (!hears_embedded(chunk))
         return HL_OK;
     if (lane->kept[HL_KEPT_POST].device == NULL)
         return hl_fail(HL_UNSUPPORTED,
                        "on %s the embeddings are told to sessions opened with "
                        "HL_WANT_RESID_POST or n_sampled",
                        d->ops->name);
-    lane->layer = 0;
     lane->kinds = 0;
     HL_TRY(hl_device_keep(session, chunk, lane, 1U << HL_KEPT_POST));
-    HL_TRY(send(d, 0, &lane->kept[HL_KEPT_POST],
+    HL_TRY(send(d, 1, &lane->kept[HL_KEPT_POST],
                 (size_t)(kept_count(session, chunk) * session->config->d_model) * sizeof(float)));
-    HL_TRY(hl_device_checked(d, d->ops->arrived(d->device, 0), "copies"));
-    receive_rows(session, lane);
+
+done:
+    return status;
+}
+
+hl_status hl_device_tell_embedded(hl_session *session, const hl_chunk *chunk)
+{
+    hl_status          status = HL_OK;
+    hl_device_session *d      = session->device;
+
+    if (!hears_embedded(chunk))
+        return HL_OK;
+    HL_TRY(hl_device_checked(d, d->ops->arrived(d->device, 1), "copies"));
+    receive_rows(session, &d->lanes[1]);
     HL_TRY(hl_forward_report_embedded(session, chunk));
 
 done:
-    lane->layer = -1;
     return status;
 }
 

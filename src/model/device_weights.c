@@ -5,7 +5,8 @@
  * as they should go over as they are stored and are converted by the device, GGUF's
  * blocks too; others go by way of floats.
  *
- * The same walk first counts (the arena has no memory yet), then fills. */
+ * The same walk first counts (the arena has no memory yet), then fills, unless a session before
+ * this one has: device_copies.h. */
 #include <string.h>
 
 #include "base/dtype.h"
@@ -19,14 +20,10 @@ typedef struct loader {
     hl_session        *session;
     hl_device_session *d;
     hl_arena          *arena;
+    bool               fills;  /* else where all lies is noted, and how much it is */
     float             *staged; /* (STAGED_FLOATS, or one row) */
     int64_t            n_staged;
 } loader;
-
-static bool is_filling(const loader *l)
-{
-    return l->arena->base != NULL;
-}
 
 static hl_status put(const loader *l, void *to, hl_dtype to_dtype, const void *from,
                      hl_dtype from_dtype, int64_t n_values)
@@ -123,7 +120,7 @@ static hl_status load_map(loader *l, hl_device_map *out, const hl_session_param 
         return HL_OK;
     out->weight = hl_arena_take(l->arena, out->n_out * out->n_in, l->d->size);
     out->bias   = has_bias ? hl_arena_take(l->arena, out->n_out, sizeof(float)) : NULL;
-    for (int64_t i = 0; i < n && is_filling(l); i++) {
+    for (int64_t i = 0; i < n && l->fills; i++) {
         if (parts[i] == NULL)
             continue;
         HL_TRY(put_matrix(l, (uint8_t *)out->weight + (size_t)(first * out->n_in) * l->d->size,
@@ -172,7 +169,7 @@ static hl_status load_floats(const loader *l, float **out, const float *const *f
     hl_status status = HL_OK;
 
     *out = hl_arena_take(l->arena, n_each * n_parts, sizeof(float));
-    for (int64_t i = 0; i < n_parts && is_filling(l); i++)
+    for (int64_t i = 0; i < n_parts && l->fills; i++)
         HL_TRY(put(l, *out + i * n_each, HL_DTYPE_F32, from[i], HL_DTYPE_F32, n_each));
 
 done:
@@ -285,29 +282,32 @@ done:
     return status;
 }
 
-/* What positions add to scores. */
-static hl_status load_biases(const loader *l, hl_device_weights *out)
+hl_status hl_device_load_biases(hl_session *session, hl_arena *arena)
 {
-    hl_status         status  = HL_OK;
-    const hl_session *session = l->session;
-    int64_t           n_heads = session->config->n_heads;
+    hl_status          status  = HL_OK;
+    hl_device_session *d       = session->device;
+    hl_device_weights *out     = &d->weights;
+    int64_t            n_heads = session->config->n_heads;
+    const loader l = { .session = session, .d = d, .arena = arena, .fills = arena->base != NULL };
 
     if (session->config->position == HL_POSITION_ALIBI)
-        HL_TRY(load_floats(l, &out->alibi_slopes, (const float *const *)&session->alibi_slopes,
+        HL_TRY(load_floats(&l, &out->alibi_slopes, (const float *const *)&session->alibi_slopes,
                            n_heads, 1));
     if (session->config->position == HL_POSITION_ALIBI_FALCON)
-        HL_TRY(load_floats(l, &out->key_bias, (const float *const *)&session->key_bias,
+        HL_TRY(load_floats(&l, &out->key_bias, (const float *const *)&session->key_bias,
                            n_heads * session->options.n_ctx, 1));
 
 done:
     return status;
 }
 
-hl_status hl_device_load_weights(hl_session *session, hl_arena *arena)
+hl_status hl_device_load_weights(hl_session *session, hl_arena *arena, bool is_there)
 {
-    hl_status          status  = HL_OK;
-    hl_device_session *d       = session->device;
-    loader             l       = { .session = session, .d = d, .arena = arena };
+    hl_status          status = HL_OK;
+    hl_device_session *d      = session->device;
+    loader             l      = {
+                         .session = session, .d = d, .arena = arena, .fills = arena->base != NULL && !is_there
+    };
     hl_device_weights *weights = &d->weights;
 
     HL_TRY(load_ends(&l, weights));
@@ -315,7 +315,6 @@ hl_status hl_device_load_weights(hl_session *session, hl_arena *arena)
         HL_TRY(load_attention(&l, &weights->layers[layer], layer));
         HL_TRY(load_mlp(&l, &weights->layers[layer], layer));
     }
-    HL_TRY(load_biases(&l, weights));
 
 done:
     hl_free(l.staged);

@@ -32,8 +32,6 @@ void      hl_gguf_export_free(hl_gguf_export *file);
 hl_status hl_gguf_export_check(const hl_config *config, hl_dtype dtype);
 /* Is there an architecture for what the plan leaves of such a model? */
 bool hl_gguf_export_fits(const hl_config *config, const hl_head_plan *plan);
-/* "llama", "deci", ...; static. */
-const char *hl_gguf_export_architecture(const hl_gguf_export *file);
 /* For more metadata: a vocabulary, or the two ids below where there is none.  Borrowed. */
 hl_gguf_writer *hl_gguf_export_writer(hl_gguf_export *file);
 /* tokenizer.ggml.bos_token_id and its kin, from the model: for files without vocabulary. */

@@ -229,6 +229,16 @@ static const float *if_wanted(uint32_t wants, uint32_t bit, const float *rows)
     return (wants & bit) != 0 ? rows : NULL;
 }
 
+/* Rows of a sequence that a device tells; 0: all of them. */
+static int64_t count_sampled(const hl_session *session, const hl_chunk *chunk)
+{
+    const hl_tap *tap = chunk->feed->tap;
+
+    return session->device != NULL && tap != NULL && tap->sampled_positions != NULL
+               ? tap->n_sampled_positions
+               : 0;
+}
+
 void hl_forward_describe(hl_layer_rows *out, const hl_session *session, const hl_chunk *chunk,
                          int64_t layer)
 {
@@ -247,7 +257,8 @@ void hl_forward_describe(hl_layer_rows *out, const hl_session *session, const hl
         .start      = chunk->start,
         .lengths    = chunk->lengths,
         .rows       = &session->statistics,
-        .n_segments = chunk->feed->segments != NULL ? chunk->feed->n_segments : 0,
+        .n_segments = hl_chunk_segments(chunk),
+        .n_sampled  = count_sampled(session, chunk),
         .q          = if_wanted(wants, HL_WANT_Q, rows->q),
         .k          = if_wanted(wants, HL_WANT_K, rows->k),
         .v          = if_wanted(wants, HL_WANT_V, rows->v),
@@ -269,14 +280,15 @@ hl_status hl_forward_report_embedded(const hl_session *session, const hl_chunk *
 
     if (tap == NULL || tap->embedded == NULL)
         return HL_OK;
-    return tap->embedded(tap->context, &(hl_layer_rows){ .layer      = -1,
-                                                         .n_batch    = chunk->n_batch,
-                                                         .n_rows     = chunk->n_rows,
-                                                         .d_head     = session->config->d_head,
-                                                         .d_model    = session->config->d_model,
-                                                         .sequences  = chunk->sequences,
-                                                         .start      = chunk->start,
-                                                         .lengths    = chunk->lengths,
+    return tap->embedded(tap->context, &(hl_layer_rows){ .layer     = -1,
+                                                         .n_batch   = chunk->n_batch,
+                                                         .n_rows    = chunk->n_rows,
+                                                         .d_head    = session->config->d_head,
+                                                         .d_model   = session->config->d_model,
+                                                         .sequences = chunk->sequences,
+                                                         .start     = chunk->start,
+                                                         .lengths   = chunk->lengths,
+                                                         .n_sampled = count_sampled(session, chunk),
                                                          .resid_post = session->rows.x });
 }
 

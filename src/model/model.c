@@ -175,6 +175,7 @@ hl_status hl_model_open(hl_model **out, const char *path)
     status = hl_weights_resolve(&model->weights, model->config, model->tensors);
     if (status != HL_OK)
         HL_TRY(hl_fail_within(status, "%s", path));
+    HL_TRY(hl_device_copies_new(&model->copies));
     fill_info(model);
     *out  = model;
     model = NULL;
@@ -188,6 +189,7 @@ void hl_model_close(hl_model *model)
 {
     if (model == NULL)
         return;
+    hl_device_copies_free(model->copies);
     hl_weights_free(model->weights);
     hl_config_free(model->config);
     hl_tensors_close(model->tensors);

@@ -8,16 +8,18 @@
 #include "formats/tensors.h"
 #include "headlight.h"
 #include "model/config.h"
+#include "model/device_copies.h"
 #include "model/weights.h"
 
 struct hl_model {
-    char         *path;
-    hl_tensors   *tensors;
-    hl_config    *config;
-    hl_weights   *weights;
-    hl_model_info info;
-    hl_adjustment adjusted; /* all 0: it runs as it was trained */
-    float        *gates;    /* (n_layers, n_heads); NULL: all 1 */
+    char             *path;
+    hl_tensors       *tensors;
+    hl_config        *config;
+    hl_weights       *weights;
+    hl_model_info     info;
+    hl_adjustment     adjusted; /* all 0: it runs as it was trained */
+    float            *gates;    /* (n_layers, n_heads); NULL: all 1 */
+    hl_device_copies *copies;   /* of its weights; locks itself */
 };
 
 #endif

@@ -4,7 +4,9 @@
  * d d_head, S n_ctx.  A chunk has the same number of rows C for every sequence,
  * of which lengths[b] count; the rest is padding that nothing reads.
  *
- *     session.c            opening, closing, cutting a feed into chunks
+ *     session.c            opening, closing, questions
+ *     session_memory.c     all memory: planned, and taken or only counted
+ *     session_feed.c       checking a feed and cutting it into chunks
  *     session_weights.c    the weights, ready to multiply with
  *     forward.c            one chunk through all blocks, and what the tap gets
  *     forward_attention.c  the attention branch
@@ -150,6 +152,9 @@ hl_status hl_session_alloc_table(hl_session *session, void **out, int64_t count,
 #define HL_SESSION_TABLE(session, pointer, count)                                                  \
     hl_session_alloc_table(session, (void **)(pointer), count, sizeof **(pointer))
 
+/* All that the options ask for, on the CPU or a device; session_memory.c. */
+hl_status hl_session_plan(hl_session *session);
+
 /* session_weights.c */
 hl_status hl_session_load_weights(hl_session *session);
 /* Which weight of a layer (-1: of the model) holds a NaN or an infinity?  HL_OK if
@@ -216,6 +221,18 @@ static inline int hl_forward_threads(const hl_session *session, int64_t n_values
 static inline uint32_t hl_chunk_wants(const hl_chunk *chunk)
 {
     return chunk->feed->tap != NULL ? chunk->feed->tap->wants : 0;
+}
+
+/* Rows of the chunk in all, those that do not count among them: B C. */
+static inline int64_t hl_chunk_rows(const hl_chunk *chunk)
+{
+    return chunk->n_batch * chunk->n_rows;
+}
+
+/* Kinds of tokens whose share of attention is wanted; 0: nobody asks. */
+static inline int64_t hl_chunk_segments(const hl_chunk *chunk)
+{
+    return chunk->feed->segments != NULL ? chunk->feed->n_segments : 0;
 }
 
 /* How many tokens the feed has for a sequence. */

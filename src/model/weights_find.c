@@ -6,6 +6,7 @@
  * that of q, k and v together.  Tables are searched in order; the first tensor
  * that exists is it. */
 #include "model/weights_find.h"
+#include "base/path.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -201,13 +202,6 @@ void hl_finder_learn_prefix(hl_finder *finder)
 
 /* ------------------------------------------------------------------ buffers */
 
-static bool ends_with(const char *text, const char *ending)
-{
-    size_t length = strlen(text);
-    size_t n      = strlen(ending);
-    return length >= n && strcmp(text + length - n, ending) == 0;
-}
-
 bool hl_is_buffer(const hl_tensor *tensor)
 {
     static const char *const known[] = {
@@ -221,10 +215,10 @@ bool hl_is_buffer(const hl_tensor *tensor)
     };
 
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
-        if (ends_with(tensor->name, known[i]))
+        if (hl_ends_with(tensor->name, known[i]))
             return true;
     }
     /* The causal mask of GPT-2, GPT-Neo, GPT-J and GPT-NeoX. */
-    return tensor->n_dims == 4 &&
-           (ends_with(tensor->name, ".attn.bias") || ends_with(tensor->name, ".attention.bias"));
+    return tensor->n_dims == 4 && (hl_ends_with(tensor->name, ".attn.bias") ||
+                                   hl_ends_with(tensor->name, ".attention.bias"));
 }

@@ -7,8 +7,8 @@
 /* All heads by layer and head, to out if it is not NULL; returns how many. */
 int64_t hl_model_heads(hl_head *out, const hl_model *model);
 /* A setting a head, in that order: base (n_layers, n_heads; NULL: all 1) with it at 0, and
- * base itself as the last.  *out is (n_heads_of_all + 1, n_layers, n_heads),
- * released with hl_free. */
+ * base itself as the last.  *out is (all heads + 1, n_layers, n_heads), released
+ * with hl_free. */
 hl_status hl_single_gates(float **out, const hl_model *model, const float *base);
 /* A value a head, in that order, to out (n_layers, n_heads); NaN where there is none. */
 hl_status hl_spread_heads(double *out, const hl_model *model, const double *values);

@@ -19,6 +19,7 @@
 #include "base/folder.h"
 #include "base/json.h"
 #include "base/memory.h"
+#include "base/path.h"
 #include "base/status.h"
 #include "formats/safetensors.h"
 #include "prune/compact.h"
@@ -72,13 +73,6 @@ done:
 
 /* ------------------------------------------------------------------------ the rest */
 
-static bool ends_with(const char *text, const char *ending)
-{
-    size_t n_text = strlen(text), n_ending = strlen(ending);
-
-    return n_text >= n_ending && strcmp(text + n_text - n_ending, ending) == 0;
-}
-
 /* Weights of the whole model, in whatever format, and hidden files. */
 static bool stays_behind(const char *name)
 {
@@ -88,7 +82,7 @@ static bool stays_behind(const char *name)
     };
 
     for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
-        if (ends_with(name, endings[i]))
+        if (hl_ends_with(name, endings[i]))
             return true;
     }
     return name[0] == '.';

@@ -6,9 +6,9 @@
  * (tokenize/vocab_export.h), a llama2.c tokenizer.bin by its pieces.  Where it cannot, or
  * there is none, the file says "no_vocab" and runs on token ids, and the report says why. */
 #include <stdio.h>
-#include <string.h>
 
 #include "base/memory.h"
+#include "base/path.h"
 #include "base/status.h"
 #include "model/export_gguf.h"
 #include "prune/compact.h"
@@ -16,13 +16,6 @@
 #include "tokenize/vocab_export.h"
 
 /* ---------------------------------------------------------------------- vocabulary */
-
-static bool ends_with(const char *text, const char *ending)
-{
-    size_t n_text = strlen(text), n_ending = strlen(ending);
-
-    return n_text >= n_ending && strcmp(text + n_text - n_ending, ending) == 0;
-}
 
 static hl_status copy_gguf(hl_gguf_writer *writer, const char *path)
 {
@@ -87,9 +80,9 @@ done:
 static hl_status convert_vocab(hl_prune_report *report, hl_gguf_writer *writer,
                                const hl_model *model, const char *path)
 {
-    if (ends_with(path, ".gguf"))
+    if (hl_ends_with(path, ".gguf"))
         return copy_gguf(writer, path);
-    if (ends_with(path, ".bin"))
+    if (hl_ends_with(path, ".bin"))
         return convert_llama2c(writer, path, model->config->d_vocab);
     return convert_json(report, writer, model, path);
 }

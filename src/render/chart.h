@@ -4,7 +4,7 @@
  *     hl_chart_grid(&chart);
  *     hl_chart_label_y(&chart, "Perplexity");
  *     hl_chart_label_x(&chart, "Heads removed");
- *     hl_chart_mark(&chart, 0.3, 24.0, HL_MARK_CIRCLE, 2.4, colour);
+ *     hl_canvas_mark(canvas, hl_chart_point(&chart, 0.3, 24.0), HL_MARK_CIRCLE, 2.4, colour);
  *
  * plot.h is for things that stand in a row. */
 #ifndef HL_RENDER_CHART_H

@@ -51,13 +51,6 @@ static const figure_entry *find_figure(const char *name)
 
 /* -------------------------------------------------------------------------- hl_draw */
 
-static hl_status check_range(double value, double low, double high, const char *name)
-{
-    if (value >= low && value <= high)
-        return HL_OK;
-    return hl_fail(HL_BAD_ARGUMENT, "%s is %g, wanted %g to %g", name, value, low, high);
-}
-
 static hl_status complete_options(hl_draw_options *out, const hl_draw_options *options)
 {
     hl_status status = HL_OK;
@@ -67,8 +60,8 @@ static hl_status complete_options(hl_draw_options *out, const hl_draw_options *o
         out->width = 480.0;
     if (out->dpi == 0.0)
         out->dpi = 144.0;
-    HL_TRY(check_range(out->width, 240.0, 2000.0, "width"));
-    HL_TRY(check_range(out->dpi, 24.0, 1200.0, "dpi"));
+    HL_TRY(hl_check_number("width", out->width, 240.0, 2000.0));
+    HL_TRY(hl_check_number("dpi", out->dpi, 24.0, 1200.0));
     if (out->scale == HL_SCALE_CLASSES && out->unit != HL_UNIT_NATS)
         status = hl_fail(HL_BAD_ARGUMENT, "the classes are in nats, and in no other unit");
 

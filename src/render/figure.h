@@ -76,7 +76,7 @@ void   hl_figure_colour_bar(hl_figure *figure, hl_box box, hl_map map, const hl_
  * below) evenly; thinned where they would touch. */
 void hl_figure_indices_across(hl_figure *figure, hl_box box, int64_t n, const char *name);
 void hl_figure_indices_up(hl_figure *figure, hl_box box, int64_t n, const char *name);
-/* What indices_up needs left of the box, and indices_across below it. */
+/* What hl_figure_indices_up needs left of the box, and hl_figure_indices_across below it. */
 double hl_figure_indices_width(const hl_figure *figure, int64_t n);
 #define HL_INDICES_HEIGHT 28.0
 

@@ -264,48 +264,48 @@ static json_t *histogram_json(hl_report_out *out, const hl_profile *profile, hl_
     return object;
 }
 
-static json_t *positions_json(hl_report_out *out, const hl_profile *profile)
-{
-    const int64_t shape[3] = { hl_profile_n_layers(profile), hl_profile_n_heads(profile),
-                               hl_profile_n_buckets(profile) };
-    json_t       *object   = hl_report_object(out);
-    json_t       *edges    = hl_report_list(out);
-    double       *grid     = new_grid(out, profile, shape[2]);
+/* How a head's rows of one kind, a position or a type, are summed up in a profile. */
+typedef hl_moments (*moments_by)(const hl_profile *profile, int64_t layer, int64_t head,
+                                 int64_t kind, hl_quantity quantity);
 
-    for (int64_t bucket = 0; bucket <= shape[2]; bucket++)
-        hl_report_append(out, edges, json_integer((INT64_C(1) << bucket) - 1));
+/* {"H": means of all heads for each of n kinds, NAME: what the kinds are} */
+static json_t *entropies_json(hl_report_out *out, const hl_profile *profile, int64_t n,
+                              moments_by by, const char *name, json_t *kinds)
+{
+    const int64_t shape[3] = { hl_profile_n_layers(profile), hl_profile_n_heads(profile), n };
+    json_t       *object   = hl_report_object(out);
+    double       *grid     = new_grid(out, profile, n);
+
     if (grid != NULL) {
         HL_EACH_HEAD(profile, layer, head)
-        for (int64_t bucket = 0; bucket < shape[2]; bucket++)
-            grid[(layer * shape[1] + head) * shape[2] + bucket] =
-                hl_profile_by_position(profile, layer, head, bucket, HL_Q_ENTROPY).mean;
+        for (int64_t kind = 0; kind < n; kind++)
+            grid[(layer * shape[1] + head) * n + kind] =
+                by(profile, layer, head, kind, HL_Q_ENTROPY).mean;
         hl_report_set(out, object, "H", hl_report_f16(out, grid, 3, shape));
     }
-    hl_report_set(out, object, "edges", edges);
+    hl_report_set(out, object, name, kinds);
     hl_free(grid);
     return object;
 }
 
+static json_t *positions_json(hl_report_out *out, const hl_profile *profile)
+{
+    int64_t n_buckets = hl_profile_n_buckets(profile);
+    json_t *edges     = hl_report_list(out);
+
+    for (int64_t bucket = 0; bucket <= n_buckets; bucket++)
+        hl_report_append(out, edges, json_integer((INT64_C(1) << bucket) - 1));
+    return entropies_json(out, profile, n_buckets, hl_profile_by_position, "edges", edges);
+}
+
 static json_t *token_types_json(hl_report_out *out, const hl_profile *profile)
 {
-    const int64_t shape[3] = { hl_profile_n_layers(profile), hl_profile_n_heads(profile),
-                               hl_profile_n_types(profile) };
-    json_t       *object   = hl_report_object(out);
-    json_t       *names    = hl_report_list(out);
-    double       *grid     = new_grid(out, profile, shape[2]);
+    int64_t n_types = hl_profile_n_types(profile);
+    json_t *names   = hl_report_list(out);
 
-    for (int64_t type = 0; type < shape[2]; type++)
+    for (int64_t type = 0; type < n_types; type++)
         hl_report_append(out, names, hl_report_text(hl_profile_type_name(profile, type)));
-    if (grid != NULL) {
-        HL_EACH_HEAD(profile, layer, head)
-        for (int64_t type = 0; type < shape[2]; type++)
-            grid[(layer * shape[1] + head) * shape[2] + type] =
-                hl_profile_by_type(profile, layer, head, type, HL_Q_ENTROPY).mean;
-        hl_report_set(out, object, "H", hl_report_f16(out, grid, 3, shape));
-    }
-    hl_report_set(out, object, "names", names);
-    hl_free(grid);
-    return object;
+    return entropies_json(out, profile, n_types, hl_profile_by_type, "names", names);
 }
 
 /* ----------------------------------------------------------------------------- twins */

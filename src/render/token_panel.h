@@ -2,10 +2,10 @@
  *
  * A panel is laid out by its owner, who asks how much room its labels take:
  *
- *     panel.label = hl_panel_label_style(figure, cell_size);
- *     left        = hl_panel_label_room(&panel);
- *     panel.box   = ...
- *     hl_panel_draw(&panel); */
+ *     hl_token_panel panel = { .figure = figure, .cells = cells, .label_most = 80.0, ... };
+ *     double         left  = hl_panel_label_room(&panel, cell_size);
+ *     panel.box            = ...
+ *     status               = hl_panel_draw(&panel); */
 #ifndef HL_RENDER_TOKEN_PANEL_H
 #define HL_RENDER_TOKEN_PANEL_H
 

@@ -13,14 +13,6 @@
 
 /* -------------------------------------------------------------------- options */
 
-static hl_status check_number(const char *name, int64_t value, int64_t least, int64_t most)
-{
-    if (value >= least && value <= most)
-        return HL_OK;
-    return hl_fail(HL_BAD_ARGUMENT, "job: %s is %lld, wanted %lld to %lld", name, (long long)value,
-                   (long long)least, (long long)most);
-}
-
 static hl_status check_prompt(const hl_engine *engine, const hl_job_options *options)
 {
     hl_status status = HL_OK;
@@ -32,9 +24,10 @@ static hl_status check_prompt(const hl_engine *engine, const hl_job_options *opt
         return hl_fail(HL_LIMIT, "the prompt has %lld tokens, but the context has room for %lld",
                        (long long)options->n_tokens, (long long)engine->options.n_ctx);
     for (int64_t i = 0; i < options->n_tokens; i++) {
-        HL_TRY(check_number("a token", options->tokens[i], 0, engine->config->d_vocab - 1));
+        HL_TRY(hl_check_count("job: a token", options->tokens[i], 0, engine->config->d_vocab - 1));
         if (options->kinds != NULL)
-            HL_TRY(check_number("the kind of a token", options->kinds[i], 0, HL_N_KINDS - 1));
+            HL_TRY(
+                hl_check_count("job: the kind of a token", options->kinds[i], 0, HL_N_KINDS - 1));
     }
 
 done:
@@ -46,12 +39,13 @@ static hl_status check_heads(const hl_engine *engine, const hl_job_options *opti
     hl_status        status = HL_OK;
     const hl_config *config = engine->config;
 
-    HL_TRY(check_number("n_pattern_heads", options->n_pattern_heads, 0, HL_JOB_MAX_PATTERNS));
+    HL_TRY(
+        hl_check_count("job: n_pattern_heads", options->n_pattern_heads, 0, HL_JOB_MAX_PATTERNS));
     for (int i = 0; i < options->n_pattern_heads; i++) {
         hl_head head = options->pattern_heads[i];
 
-        HL_TRY(check_number("the layer of a head", head.layer, 0, config->n_layers - 1));
-        HL_TRY(check_number("a head", head.head, 0, config->layers[head.layer].n_heads - 1));
+        HL_TRY(hl_check_count("job: the layer of a head", head.layer, 0, config->n_layers - 1));
+        HL_TRY(hl_check_count("job: a head", head.head, 0, config->layers[head.layer].n_heads - 1));
     }
     for (int64_t i = 0; options->gates != NULL && i < config->n_layers * config->n_heads; i++) {
         if (!isfinite(options->gates[i]))
@@ -70,9 +64,9 @@ static hl_status check_options(const hl_engine *engine, const hl_job_options *op
         engine->config->d_vocab < HL_JOB_MAX_TOP ? engine->config->d_vocab : HL_JOB_MAX_TOP;
 
     HL_TRY(check_prompt(engine, options));
-    HL_TRY(check_number("max_tokens", options->max_tokens, 0, INT64_MAX));
-    HL_TRY(check_number("n_end_ids", options->n_end_ids, 0, INT32_MAX));
-    HL_TRY(check_number("n_top", options->n_top, 0, most));
+    HL_TRY(hl_check_count("job: max_tokens", options->max_tokens, 0, INT64_MAX));
+    HL_TRY(hl_check_count("job: n_end_ids", options->n_end_ids, 0, INT32_MAX));
+    HL_TRY(hl_check_count("job: n_top", options->n_top, 0, most));
     if ((options->rows & ~known) != 0)
         HL_TRY(hl_fail(HL_BAD_ARGUMENT, "job: rows are 0x%x, wanted bits of 0x%x",
                        (unsigned)options->rows, (unsigned)known));

@@ -1,8 +1,9 @@
 /* engine_parts.h - the inside of engine.h.
  *
- *     engine.c        the worker: which job gets what next; opening, draining, closing
- *     engine_job.c    a job: its options, and the events that wait to be taken
- *     engine_feed.c   prompts and steps through the session, and events from what it says
+ *     engine.c         opening; jobs and exclusive work on their way in; draining, closing
+ *     engine_worker.c  the worker: which job gets what next
+ *     engine_job.c     a job: its options, and the events that wait to be taken
+ *     engine_feed.c    prompts and steps through the session, and events from what it says
  *
  * One mutex, the engine's, guards what it says below; nobody computes while holding it.  All
  * else of a job is the submitter's until it is queued and the worker's until it is over.
@@ -136,6 +137,14 @@ struct hl_engine {
 double hl_engine_clock(void);
 /* Waits for `condition` until the clock says `until`; false: it does. */
 bool hl_engine_wait(hl_engine *engine, pthread_cond_t *condition, double until);
+
+/* Tells all jobs, and the worker, that they are cancelled; how many are told.  Under the mutex. */
+int64_t hl_engine_cancel_all(hl_engine *engine);
+
+/* ---------------------------------------------------------- engine_worker.c */
+
+/* The worker's thread, until the engine closes; NULL. */
+void *hl_engine_worker(void *engine);
 
 /* ------------------------------------------------------------- engine_job.c */
 

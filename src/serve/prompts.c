@@ -208,13 +208,6 @@ hl_status hl_served_prompts_read(hl_served_prompts *out, const json_t *prompt, b
     return HL_OK;
 }
 
-hl_status hl_served_prompts_text(hl_served_prompts *out, const char *text, const hl_model *model,
-                                 const hl_tokenizer *tokenizer)
-{
-    *out = (hl_served_prompts){ .count = 1 };
-    return keep_text(&out->items[0], text, strlen(text), model, tokenizer);
-}
-
 void hl_served_prompts_release(hl_served_prompts *prompts)
 {
     for (int64_t i = 0; i < prompts->count; i++) {

@@ -25,9 +25,6 @@ enum { HL_MAX_MESSAGES = 1024 };
 /* To be released in every case.  HL_BAD_INPUT with a message for the client. */
 hl_status hl_served_prompts_read(hl_served_prompts *out, const json_t *prompt, bool is_chat,
                                  const hl_model *model, const hl_tokenizer *tokenizer);
-/* One text, as it is. */
-hl_status hl_served_prompts_text(hl_served_prompts *out, const char *text, const hl_model *model,
-                                 const hl_tokenizer *tokenizer);
 void      hl_served_prompts_release(hl_served_prompts *prompts);
 
 #endif

@@ -56,19 +56,17 @@ static inline int64_t hl_unit(double value)
     return (int64_t)llrint(value * HL_UNIT_ONE);
 }
 
-/* hl_unit of a share that rounding may have put outside [0, 1], and 0 of a NaN: in few
- * instructions.  What is added leaves a float of that size no bits below 1. */
-static inline int64_t hl_unit_share(float share)
+/* hl_unit of a share of 0 to 1, in few instructions.  What is added leaves a float of that size
+ * no bits below 1. */
+static inline int32_t hl_unit_share(float share)
 {
-    const float base = 0x1.8p23f;
-    uint32_t    bits, base_bits;
+    const float base    = 0x1.8p23f;
+    float       shifted = share * (float)HL_UNIT_ONE + base;
+    int32_t     bits, base_bits;
 
-    share         = share > 0.0f ? share : 0.0f;
-    share         = share < 1.0f ? share : 1.0f;
-    float shifted = share * (float)HL_UNIT_ONE + base;
     memcpy(&bits, &shifted, sizeof bits);
     memcpy(&base_bits, &base, sizeof base_bits);
-    return (int64_t)(bits - base_bits);
+    return bits - base_bits;
 }
 
 typedef struct hl_sums {

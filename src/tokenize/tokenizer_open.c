@@ -16,6 +16,7 @@
 #include "base/file.h"
 #include "base/json_reader.h"
 #include "base/memory.h"
+#include "base/path.h"
 #include "base/status.h"
 #include "formats/llama2c.h"
 #include "tokenize/tokenizer.h"
@@ -263,12 +264,6 @@ done:
     return status;
 }
 
-static bool ends_with(const char *text, const char *ending)
-{
-    size_t length = strlen(text);
-    return length >= strlen(ending) && strcmp(text + length - strlen(ending), ending) == 0;
-}
-
 /* The first n_folder bytes of the path, and a name. */
 static hl_status join_path(hl_buffer *out, const char *path, size_t n_folder, const char *name)
 {
@@ -329,11 +324,11 @@ static hl_status open_file(hl_tokenizer **out, const char *path)
     size_t      n_folder = slash != NULL ? (size_t)(slash + 1 - path) : 0;
     char       *folder   = NULL;
 
-    if (ends_with(path, ".bin"))
+    if (hl_ends_with(path, ".bin"))
         return open_bin(out, path, n_folder);
-    if (ends_with(path, ".gguf"))
+    if (hl_ends_with(path, ".gguf"))
         return hl_tokenizer_open_gguf(out, path);
-    if (ends_with(path, ".safetensors"))
+    if (hl_ends_with(path, ".safetensors"))
         return open_folder(out, path, n_folder);
     HL_TRY(hl_strndup(&folder, path, n_folder));
     HL_TRY(open_json(out, path, folder));

@@ -13,7 +13,7 @@ run draw --figure list
 expect_line "figures have names" 0 '^heatmap +every head'
 
 # Well-formed, with a title for each of 64 heads, and with these words as text.
-check_svg() { # file word...
+check_figure() { # file word...
     python3 - "$@" <<'END'
 import sys
 import xml.etree.ElementTree as ElementTree
@@ -34,7 +34,7 @@ for figure in heatmap layers variance positions histograms; do
     word=Layer
     [ $figure = heatmap ] && word=Head
     [ $figure = positions ] && word=Position
-    if check_svg "$scratch/$figure.svg" $word "n" "512" "context 64"; then ok=yes; else ok=no; fi
+    if check_figure "$scratch/$figure.svg" $word "n" "512" "context 64"; then ok=yes; else ok=no; fi
     result "$figure is XML with its labels" $ok
 done
 

@@ -28,18 +28,6 @@ assert text == open(sys.argv[1]).read(), text
 print("yes")' "$scratch/next"
 )"
 
-check_svg() { # file word...
-    python3 - "$@" <<'END'
-import sys
-import xml.etree.ElementTree as ElementTree
-root = ElementTree.parse(sys.argv[1]).getroot()
-texts = [text.text for text in root.iter("{http://www.w3.org/2000/svg}text")]
-missing = [word for word in sys.argv[2:] if word not in texts]
-print("# missing:", missing)
-sys.exit(1 if missing else 0)
-END
-}
-
 for theme in light dark; do
     run lens models/demo "$words" --theme $theme -o "$scratch/$theme.svg"
     expect_line "a picture on a $theme page" 0 "$theme.svg: 8 layers, 17 tokens\$"

@@ -74,4 +74,17 @@ have_terminal() {
     [ "$(script -qec 'test -t 1 && echo yes' /dev/null </dev/null 2>/dev/null | tr -d '\r')" = yes ]
 }
 
+# A picture is well-formed, with these words as text.
+check_svg() { # file word...
+    python3 - "$@" <<'END'
+import sys
+import xml.etree.ElementTree as ElementTree
+root = ElementTree.parse(sys.argv[1]).getroot()
+texts = [text.text for text in root.iter("{http://www.w3.org/2000/svg}text")]
+missing = [word for word in sys.argv[2:] if word not in texts]
+print("# missing:", missing)
+sys.exit(1 if missing else 0)
+END
+}
+
 finish() { exit "$failed"; }

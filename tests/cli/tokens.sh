@@ -33,19 +33,6 @@ for found in view["maps"]:
 END
 result "numbers hang together" $ok
 
-# Well-formed, with these words as text.
-check_svg() { # file word...
-    python3 - "$@" <<'END'
-import sys
-import xml.etree.ElementTree as ElementTree
-root = ElementTree.parse(sys.argv[1]).getroot()
-texts = [text.text for text in root.iter("{http://www.w3.org/2000/svg}text")]
-missing = [word for word in sys.argv[2:] if word not in texts]
-print("# missing:", missing)
-sys.exit(1 if missing else 0)
-END
-}
-
 for theme in light dark; do
     run tokens models/demo "$words" --zoom 3:9 --inset L3H1,L5H0 --note 'Look & <see>@7,3' \
         --theme $theme -o "$scratch/$theme.svg"

@@ -29,7 +29,7 @@ class Package(unittest.TestCase):
                                   capture_output=True, text=True)
             self.assertEqual(done.returncode, 0, done.stderr)
             env = {key: value for key, value in os.environ.items() if not key.startswith("HEADLIGHT")}
-            code = "import headlight; print(headlight.__file__, headlight.version())"
+            code = "import headlight; print(headlight.__file__, headlight.__version__)"
             shown = subprocess.run([sys.executable, "-B", "-c", code], cwd=folder, check=True,
                                    capture_output=True, text=True,
                                    env={**env, "PYTHONPATH": folder + "/installed"}).stdout.split()

@@ -13,6 +13,7 @@ import unittest
 
 import numpy as np
 
+import headlight
 from support import ROOT, attention_cases, read_safetensors
 from test_attention import GRADIENTS, TOLERANCES, error, options_of
 
@@ -99,6 +100,17 @@ class Torch(unittest.TestCase):
 
     def setUp(self):
         torch.manual_seed(0)
+
+    def test_types_that_are_not_taken_are_named(self):
+        q = torch.ones(1, 2, 3, 4)
+        for other, words in ((q.int(), "k is of torch.int32, wanted float16, bfloat16, float32 or"),
+                             (torch.empty(q.shape, device="meta"), "k lies on meta, wanted a CPU")):
+            with self.assertRaisesRegex(headlight.Error, words):
+                headlight.attention(q, other, q)
+
+    def test_tensors_of_a_graph_are_taken(self):
+        q = torch.ones(1, 2, 3, 4, requires_grad=True)
+        self.assertFalse(headlight.attention(q, q * 2, q, causal=True).out.requires_grad)
 
     def test_gradients_are_pytorchs(self):
         """Golden cases through autograd: out, lse and entropy all take part in the loss."""

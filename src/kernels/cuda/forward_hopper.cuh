@@ -17,13 +17,7 @@
  * back to that block's scores.  Elsewhere weights are formed about the centre the row
  * has; all sums are exact about any centre, and so is the output.
  *
- * The statistics are row_state.h's, in the domain of exp2 with the scale folded
- * in.  With c = max * scale * log2(e), rounded once, and x = s * scale * log2(e) - c:
- *
- *     sum        of 2^x           collision   of 4^x
- *     dot        of 2^x x         spread      of 2^x x^2
- *
- * What is kept is exact about c, so rounding of the maximum cancels from all of them.
+ * The statistics come from the sums of forward_sums.cuh, exact about any centre c.
  * spread, the largest weight and the weight of key 0, which is in the last block that a
  * tile visits, are kept where all statistics are wanted.  Entropies without key 0 are made
  * by taking it out of the sums: with a share p of the row, that costs 1 / (1 - p) in
@@ -38,256 +32,13 @@
 #ifndef HL_CUDA_FORWARD_HOPPER_CUH
 #define HL_CUDA_FORWARD_HOPPER_CUH
 
-#include "kernels/cuda/hopper_ptx.cuh"
-#include "kernels/cuda/problem.cuh"
+#include "kernels/cuda/forward_sums.cuh"
+#include "kernels/cuda/forward_tiles.cuh"
 
 namespace headlight
 {
 
-struct hopper_maps {
-    CUtensorMap q, k, v, out;
-};
-
-struct hopper_schedule {
-    int  n_row_tiles;    /* tiles of a head                                   */
-    int  n_tiles;        /* of all                                            */
-    int  heads_together; /* so many heads' keys and values fit the L2 cache   */
-    int *counter;        /* the next tile, and the blocks done; zero at start */
-};
-
-/* K and V each have a ring of two buffers.  The n-th block of a kernel's life, of all
- * its tiles, lies in one of them, and its barrier is in a phase of one parity. */
-constexpr int STAGES = 2;
-
-__device__ __forceinline__ int stage_of(int n)
-{
-    return n & 1;
-}
-
-__device__ __forceinline__ uint32_t parity_of(int n)
-{
-    return (n >> 1) & 1;
-}
-
-/* What is summed beside the weights: nothing; for Shannon's and Renyi's entropy; for all. */
-enum hopper_level { HOPPER_NOTHING, HOPPER_ENTROPIES, HOPPER_ALL };
-
-/* A kernel's shape.  GROUPS consumer groups of 64 rows, blocks of KEYS keys. */
-template <typename T_, int D_, int KEYS_, int GROUPS_, hopper_level LEVEL, bool WINDOWED_ = false>
-struct hopper_shape {
-    using T                          = T_;
-    static constexpr int  D          = D_;
-    static constexpr int  KEYS       = KEYS_;
-    static constexpr int  GROUPS     = GROUPS_;
-    static constexpr bool STATISTICS = LEVEL >= HOPPER_ENTROPIES;
-    static constexpr bool ALL        = LEVEL == HOPPER_ALL;
-    static constexpr bool WINDOWED   = WINDOWED_; /* is there a left window? */
-    static constexpr int  ROWS       = 64 * GROUPS;
-    static constexpr int  THREADS    = 128 * (GROUPS + 1);
-    static constexpr int  PANELS     = D / 64;
-    static constexpr int  CONSUMERS  = GROUPS == 3 ? 160 : 232; /* registers */
-    static constexpr int  PRODUCER   = GROUPS == 3 ? 32 : 40;
-    static constexpr int  Q_BYTES    = ROWS * D * 2;
-    static constexpr int  K_BYTES    = KEYS * D * 2;
-
-    struct shared {
-        T        q[ROWS * D];         /* (panel, row, 64), swizzled */
-        T        k[STAGES][KEYS * D]; /* (panel, key, 64)           */
-        T        v[STAGES][KEYS * D]; /* (panel, key, 64)           */
-        T        out[ROWS * D];       /* (group, panel, 64, 64)     */
-        uint64_t q_full, q_empty;
-        uint64_t k_full[STAGES], k_empty[STAGES];
-        uint64_t v_full[STAGES], v_empty[STAGES];
-        uint64_t tile_full[2], tile_empty[2];
-        int      tile[2];
-    };
-    static constexpr int SHARED_BYTES = sizeof(shared) + 1024; /* to align it */
-};
-
-/* Where a tile lies and which blocks of keys it visits: the window's, from the last to
- * block `begin`, then those of kept keys, from n_kept - 1 to 0. */
-struct hopper_tile {
-    int batch, head, first_row, start, length, n_blocks, n_kept, begin;
-
-    /* The block of a visit; visits count down to 0. */
-    __device__ __forceinline__ int block(int visit) const
-    {
-        return visit < n_kept ? visit : visit - n_kept + begin;
-    }
-    __device__ __forceinline__ int n_visits() const
-    {
-        return n_kept + n_blocks - begin;
-    }
-};
-
-template <typename S>
-__device__ __forceinline__ hopper_tile open_tile(const problem &p, const hopper_schedule &schedule,
-                                                 int index)
-{
-    int per_section = schedule.n_row_tiles * schedule.heads_together;
-    int section     = index / per_section;
-    int rest        = index - section * per_section;
-    int n_heads =
-        min(schedule.heads_together, p.n_batch * p.n_heads - section * schedule.heads_together);
-    int row_tile = rest / n_heads;
-    int head     = section * schedule.heads_together + rest - row_tile * n_heads;
-
-    hopper_tile tile;
-    tile.batch     = head / p.n_heads;
-    tile.head      = head - tile.batch * p.n_heads;
-    tile.first_row = (schedule.n_row_tiles - 1 - row_tile) * S::ROWS; /* the longest first */
-    tile.start     = query_start(p, tile.batch);
-    tile.length    = key_length(p, tile.batch);
-
-    int last_row  = min(tile.first_row + S::ROWS, p.n_queries) - 1;
-    int n_keys    = min(tile.length, tile.start + last_row + p.window_right + 1);
-    tile.n_blocks = max(1, (n_keys + S::KEYS - 1) / S::KEYS); /* a blind tile masks one */
-    tile.begin = tile.n_kept = 0;
-    if constexpr (S::WINDOWED) {
-        tile.begin =
-            min(max(0, tile.start + tile.first_row - p.window_left) / S::KEYS, tile.n_blocks - 1);
-        tile.n_kept = min((max(0, min(p.window_sink, n_keys)) + S::KEYS - 1) / S::KEYS, tile.begin);
-    }
-    return tile;
-}
-
-/* ----------------------------------------------------------------- producer */
-
-template <typename S> struct hopper_producer {
-    typename S::shared &shared;
-    const hopper_maps  &maps;
-    int                 n_keys = 0, n_values = 0, n_tiles = 0;
-
-    __device__ void load_q(const hopper_tile &tile)
-    {
-        ptx::barrier_wait(&shared.q_empty, (n_tiles & 1) ^ 1);
-        ptx::barrier_expect(&shared.q_full, S::Q_BYTES);
-        for (int panel = 0; panel < S::PANELS; panel++)
-            ptx::copy_in(shared.q + panel * S::ROWS * 64, &maps.q, &shared.q_full, panel * 64,
-                         tile.first_row, tile.head, tile.batch);
-    }
-
-    __device__ void load_k(const hopper_tile &tile, int kv_head, int block)
-    {
-        int stage = stage_of(n_keys);
-
-        ptx::barrier_wait(&shared.k_empty[stage], parity_of(n_keys) ^ 1);
-        ptx::barrier_expect(&shared.k_full[stage], S::K_BYTES);
-        for (int panel = 0; panel < S::PANELS; panel++)
-            ptx::copy_in(shared.k[stage] + panel * S::KEYS * 64, &maps.k, &shared.k_full[stage],
-                         panel * 64, block * S::KEYS, kv_head, tile.batch);
-        n_keys++;
-    }
-
-    __device__ void load_v(const hopper_tile &tile, int kv_head, int block)
-    {
-        int stage = stage_of(n_values);
-
-        ptx::barrier_wait(&shared.v_empty[stage], parity_of(n_values) ^ 1);
-        ptx::barrier_expect(&shared.v_full[stage], S::K_BYTES);
-        for (int panel = 0; panel < S::PANELS; panel++)
-            ptx::copy_in(shared.v[stage] + panel * S::KEYS * 64, &maps.v, &shared.v_full[stage],
-                         panel * 64, block * S::KEYS, kv_head, tile.batch);
-        n_values++;
-    }
-
-    /* In the order in which the consumers want it: K one block ahead of V. */
-    __device__ void load_tile(const hopper_tile &tile, int kv_head)
-    {
-        int visit = tile.n_visits() - 1;
-
-        load_q(tile);
-        load_k(tile, kv_head, tile.block(visit));
-        for (; visit > 0; visit--) {
-            load_k(tile, kv_head, tile.block(visit - 1));
-            load_v(tile, kv_head, tile.block(visit));
-        }
-        load_v(tile, kv_head, tile.block(0));
-    }
-
-    __device__ void run(const problem &p, const hopper_schedule &schedule)
-    {
-        for (int tile = blockIdx.x;; tile = atomicAdd(schedule.counter, 1) + gridDim.x, n_tiles++) {
-            int slot = stage_of(n_tiles);
-
-            ptx::barrier_wait(&shared.tile_empty[slot], parity_of(n_tiles) ^ 1);
-            shared.tile[slot] = tile;
-            ptx::barrier_arrive(&shared.tile_full[slot]);
-            if (tile >= schedule.n_tiles)
-                break;
-            hopper_tile t = open_tile<S>(p, schedule, tile);
-            load_tile(t, t.head / p.group);
-        }
-        /* The last block leaves the counters as it found them. */
-        __threadfence();
-        if (atomicAdd(schedule.counter + 1, 1) == static_cast<int>(gridDim.x) - 1) {
-            schedule.counter[0] = 0;
-            schedule.counter[1] = 0;
-        }
-    }
-};
-
 /* ---------------------------------------------------------------- consumers */
-
-/* A thread's share of the sums of two rows. */
-template <bool STATISTICS, bool ALL> struct hopper_sums {
-    float sum[2] = { 0, 0 }, dot[2] = { 0, 0 }, collision[2] = { 0, 0 };
-    float spread[2] = { 0, 0 };
-    int   most[2]   = { 0, 0 }; /* the largest weight: floats above 0 compare as their bits */
-
-    __device__ __forceinline__ void add(int row, float x, float weight)
-    {
-        sum[row] += weight;
-        if (STATISTICS) {
-            float product  = weight * x;
-            dot[row]       = ALL ? dot[row] + product : fmaf(weight, x, dot[row]);
-            collision[row] = fmaf(weight, weight, collision[row]);
-            if (ALL)
-                spread[row] = fmaf(product, x, spread[row]);
-        }
-    }
-
-    /* Two keys' weights, for the largest. */
-    __device__ __forceinline__ void look(int row, float first, float second)
-    {
-        if (ALL)
-            most[row] = __vimax3_s32(most[row], __float_as_int(first), __float_as_int(second));
-    }
-
-    __device__ __forceinline__ void add(const hopper_sums &other)
-    {
-#pragma unroll
-        for (int row = 0; row < 2; row++) {
-            sum[row] += other.sum[row];
-            dot[row] += other.dot[row];
-            collision[row] += other.collision[row];
-            spread[row] += other.spread[row];
-            most[row] = max(most[row], other.most[row]);
-        }
-    }
-
-    /* Moves a row to another centre, `shift` away (in bits); returns the factor. */
-    __device__ __forceinline__ float move(int row, float shift)
-    {
-        float scale = ptx::exp2_fast(shift);
-
-        if (ALL) {
-            spread[row] = scale * fmaf(shift, fmaf(shift, sum[row], 2.0f * dot[row]), spread[row]);
-            most[row]   = __float_as_int(scale * __int_as_float(most[row]));
-        }
-        dot[row] = scale * fmaf(shift, sum[row], dot[row]);
-        sum[row] *= scale;
-        collision[row] *= scale * scale;
-        return scale;
-    }
-};
-
-/* Below this a power of two is 0; above -inf, so that 0 times it is 0. */
-constexpr float FLOOR = -16384.0f;
-
-/* A thread's sum of a block's weights about a centre that is not the maximum: less
- * than this keeps a weight below 2^8, which costs the sums no digit that matters. */
-constexpr float LARGEST = 256.0f;
 
 /* What rows of a group may not see of a block.  Looking for less costs less. */
 enum hopper_mask {
@@ -794,25 +545,41 @@ template <typename S> __device__ __forceinline__ void init_barriers(typename S::
     ptx::barrier_init_done();
 }
 
+/* A block's shared memory, aligned as the copies want it, with its barriers ready. */
+template <typename S> __device__ __forceinline__ typename S::shared &open_shared(char *raw)
+{
+    auto &shared = *reinterpret_cast<typename S::shared *>(
+        (reinterpret_cast<uintptr_t>(raw) + 1023) & ~static_cast<uintptr_t>(1023));
+
+    if (threadIdx.x == 0)
+        init_barriers<S>(shared);
+    __syncthreads();
+    return shared;
+}
+
+/* What the first group does: one of its threads. */
+template <typename S>
+__device__ __forceinline__ void produce(typename S::shared &shared, const hopper_maps &maps,
+                                        const problem &p, const hopper_schedule &schedule)
+{
+    ptx::registers_give<S::PRODUCER>();
+    if (threadIdx.x == 0) {
+        hopper_producer<S> producer = { shared, maps };
+        producer.run(p, schedule);
+    }
+}
+
 template <typename S>
 __global__ void __launch_bounds__(S::THREADS, 1)
     forward_hopper(const __grid_constant__ hopper_maps maps, const __grid_constant__ problem p,
                    const __grid_constant__ hopper_schedule schedule)
 {
     extern __shared__ char raw[];
-    auto                  &shared = *reinterpret_cast<typename S::shared *>(
-        (reinterpret_cast<uintptr_t>(raw) + 1023) & ~static_cast<uintptr_t>(1023));
+    auto                  &shared = open_shared<S>(raw);
 
-    if (threadIdx.x == 0)
-        init_barriers<S>(shared);
-    __syncthreads();
     int group = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 128, 0);
     if (group == 0) {
-        ptx::registers_give<S::PRODUCER>();
-        if (threadIdx.x == 0) {
-            hopper_producer<S> producer = { shared, maps };
-            producer.run(p, schedule);
-        }
+        produce<S>(shared, maps, p, schedule);
     } else {
         ptx::registers_take<S::CONSUMERS>();
         hopper_consumer<S> consumer = { shared, group - 1, p.scale * LOG2_E };

@@ -30,6 +30,10 @@ hl_status launch_single_keys(const problem &p, cudaStream_t stream);
 /* The same of what the Hopper kernel takes. */
 hl_status launch_near_keys(const problem &p, cudaStream_t stream);
 
+/* segment_mass, likewise. */
+const char *segments_refuse(const problem &p, const cudaDeviceProp &device);
+hl_status   launch_segments(const problem &p, cudaStream_t stream);
+
 /* The same of gradients. */
 const char *backward_hopper_refuses(const problem &p, const hl_attention_gradient &gradient,
                                     const hl_attention_upstream &upstream,

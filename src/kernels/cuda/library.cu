@@ -158,24 +158,37 @@ static hl_status launch_kernel(const problem &p, hl_cuda_kernel kernel,
 }
 
 /* The kernel asked for, or the first that does not refuse. */
-static hl_status launch_forward(const problem &p, const hl_cuda_launch *launch)
+static hl_status launch_one(const problem &p, const cudaDeviceProp &device,
+                            const hl_cuda_launch *launch)
 {
-    const cudaDeviceProp *device = nullptr;
-
-    HL_CUDA_TRY(current_device(&device));
     const candidate candidates[] = {
-        { HL_CUDA_DECODE, "decode", decode_refuses(p, *device) },
-        { HL_CUDA_HOPPER, "Hopper", hopper_refuses(p, *device) },
-        { HL_CUDA_PORTABLE, "portable", portable_refuses(p, *device) },
+        { HL_CUDA_DECODE, "decode", decode_refuses(p, device) },
+        { HL_CUDA_HOPPER, "Hopper", hopper_refuses(p, device) },
+        { HL_CUDA_PORTABLE, "portable", portable_refuses(p, device) },
         { HL_CUDA_PLAIN, "plain", nullptr },
     };
     for (const candidate &c : candidates) {
         if (launch->kernel == c.kernel && c.refusal != nullptr)
             return fail(HL_UNSUPPORTED, "the %s kernel does not take %s", c.name, c.refusal);
         if (launch->kernel == c.kernel || (launch->kernel == HL_CUDA_AUTO && c.refusal == nullptr))
-            return launch_kernel(p, c.kernel, *device, static_cast<cudaStream_t>(launch->stream));
+            return launch_kernel(p, c.kernel, device, static_cast<cudaStream_t>(launch->stream));
     }
     return fail(HL_BAD_ARGUMENT, "no kernel has the number %d", static_cast<int>(launch->kernel));
+}
+
+/* Only the plain kernel knows segments: where it can be another one, they come after it. */
+static hl_status launch_forward(const problem &p, const hl_cuda_launch *launch)
+{
+    const cudaDeviceProp *device = nullptr;
+    problem               rest   = p;
+
+    HL_CUDA_TRY(current_device(&device));
+    if (p.result.segment_mass == nullptr || launch->kernel != HL_CUDA_AUTO ||
+        segments_refuse(p, *device) != nullptr)
+        return launch_one(p, *device, launch);
+    rest.result.segment_mass = nullptr;
+    HL_CUDA_TRY(launch_one(rest, *device, launch));
+    return launch_segments(p, static_cast<cudaStream_t>(launch->stream));
 }
 
 static bool is_empty(const problem &p)

@@ -79,7 +79,7 @@ struct span {
     hl_dtype dtype;
 };
 
-inline span span_of(const void *data, hl_dtype dtype)
+__host__ __device__ inline span span_of(const void *data, hl_dtype dtype)
 {
     return { const_cast<void *>(data), dtype };
 }

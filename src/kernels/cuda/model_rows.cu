@@ -327,13 +327,23 @@ __global__ static void __launch_bounds__(ROW_THREADS) copy_rows(const hl_device_
     for (int64_t at = threadIdx.x * W; at < c.n; at += ROW_THREADS * W) {
         float values[W];
         load_some<W>(values, x, from * c.x_stride + at);
+        for (const void *add : c.add) {
+            float more[W];
+            if (add == nullptr)
+                continue;
+            load_some<W>(more, span_of(add, c.add_dtype), from * c.x_stride + at);
+#pragma unroll
+            for (int i = 0; i < W; i++)
+                values[i] = fmaf(c.add_scale, more[i], values[i]);
+        }
         store_some<W>(out, row * c.out_stride + at, values);
     }
 }
 
 hl_status op_copy_rows(hl_device *device, const hl_device_copy_rows *o)
 {
-    bool wide   = is_wide({ o->out, o->x }, { o->n, o->out_stride, o->x_stride });
+    bool wide =
+        is_wide({ o->out, o->x, o->add[0], o->add[1] }, { o->n, o->out_stride, o->x_stride });
     auto kernel = wide ? copy_rows<8> : copy_rows<1>;
 
     if (o->n_rows == 0)

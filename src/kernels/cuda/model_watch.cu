@@ -54,10 +54,28 @@ struct pattern_work {
     const int64_t  *items;
 };
 
+/* The score of a visible key, W elements of it read at a time. */
+template <int W>
+__device__ static double key_score(const problem &p, const plain_row &row, const double *q, int key)
+{
+    int64_t at  = row_offset(p.k, row.batch, row.kv_head, key);
+    span    k   = span_of(p.k.data, p.k.dtype);
+    double  sum = 0.0, slope;
+
+    for (int d = 0; d < p.d_head; d += W) {
+        float x[W];
+        load_some<W>(x, k, at + d);
+#pragma unroll
+        for (int i = 0; i < W; i++)
+            sum = fma(q[d + i], static_cast<double>(x[i]), sum);
+    }
+    return score_of(p, row, key, sum, &slope);
+}
+
 __device__ static double probability(const problem &p, const plain_row &row, const double *q,
                                      int key, double lse)
 {
-    return row.keys.has(key) && lse > -INFINITY ? exp(row_score(p, row, q, key) - lse) : 0.0;
+    return row.keys.has(key) && lse > -INFINITY ? exp(key_score<1>(p, row, q, key) - lse) : 0.0;
 }
 
 __device__ static void put_pattern_row(hl_pattern_row *out, const problem &p, const plain_row &row,
@@ -77,7 +95,9 @@ __device__ static void put_pattern_row(hl_pattern_row *out, const problem &p, co
     out->max_score  = max_size;
 }
 
-/* A block an item: the sums of its keys first, then their probabilities. */
+/* A block an item: the scores of its keys and their sums first, then their probabilities.  A
+ * thread finds in `out` what it put there. */
+template <int W>
 __global__ static void __launch_bounds__(PATTERN_THREADS)
     patterns(const __grid_constant__ problem p, const pattern_work w)
 {
@@ -88,15 +108,18 @@ __global__ static void __launch_bounds__(PATTERN_THREADS)
     row_state         all;
     double            max_size = 0.0;
 
+    if (item[2] < 0)
+        return;
     for (int d = threadIdx.x; d < p.d_head; d += PATTERN_THREADS)
         q[d] = load(p.q, row_offset(p.q, row.batch, row.head, row.query) + d);
     __syncthreads();
     for (int key = threadIdx.x; key < row.keys.end; key += PATTERN_THREADS) {
         if (!row.keys.has(key))
             continue;
-        double score = row_score(p, row, q, key);
+        double score = key_score<W>(p, row, q, key);
         all          = all.pushed(score);
         max_size     = fmax(max_size, fabs(score));
+        out[key]     = static_cast<float>(score);
     }
     all            = across_block(all);
     double max_key = all.max;
@@ -106,10 +129,10 @@ __global__ static void __launch_bounds__(PATTERN_THREADS)
         max_size = fmax(max_size, fabs(static_cast<double>(p.sinks[row.head])));
     }
     double lse = all.lse();
-    for (int64_t key = threadIdx.x; key < w.out_stride; key += PATTERN_THREADS)
-        out[key] = key < row.keys.end
-                       ? static_cast<float>(probability(p, row, q, static_cast<int>(key), lse))
-                       : 0.0f;
+    for (int64_t key = threadIdx.x; key < w.out_stride; key += PATTERN_THREADS) {
+        bool seen = row.keys.has(static_cast<int>(key)) && lse > -INFINITY;
+        out[key]  = seen ? static_cast<float>(exp(out[key] - lse)) : 0.0f;
+    }
     if (w.statistics != nullptr && threadIdx.x == 0)
         put_pattern_row(w.statistics + blockIdx.x, p, row, q, all, max_key, max_size);
 }
@@ -118,11 +141,15 @@ hl_status op_patterns(hl_device *device, const hl_device_patterns *o)
 {
     hl_attention_result nothing = {};
     pattern_work        work    = { o->out, o->out_stride, o->statistics, o->items };
+    const hl_attention *a       = o->problem;
+    bool                wide =
+        is_wide({ a->k.data }, { a->d_head, a->k.row_stride, a->k.head_stride, a->k.batch_stride });
+    auto kernel = wide ? patterns<8> : patterns<1>;
 
     if (o->n_items == 0)
         return HL_OK;
-    patterns<<<static_cast<unsigned>(o->n_items), PATTERN_THREADS, 0, device->stream>>>(
-        describe(&nothing, o->problem), work);
+    kernel<<<static_cast<unsigned>(o->n_items), PATTERN_THREADS, 0, device->stream>>>(
+        describe(&nothing, a), work);
     return check(cudaGetLastError(), "whole rows of attention");
 }
 

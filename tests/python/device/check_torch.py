@@ -6,6 +6,7 @@ Needs PyTorch 2.4 or later; transformers 4.53 or later for the models; a GPU and
 libheadlight_cuda.so for the second device.  Prints a line a check; exits 1 if one fails, and says
 which were skipped.  Not part of `make check`.
 """
+import functools
 import json
 import os
 import sys
@@ -72,29 +73,60 @@ def gradcheck():
     return "float64 on the CPU, scalar back end; through out, and through entropy and lse"
 
 
+def tensor_of(array, device):
+    """uint16 are the bits of bfloat16, which numpy does not have."""
+    if array.dtype == np.uint16:
+        return torch.from_numpy(array.view(np.int16).copy()).view(torch.bfloat16).to(device)
+    return torch.tensor(array, device=device)
+
+
+def plain_rows(q, k, v, scale):
+    """Causal attention as eager code has it: scores and probabilities in the type of q."""
+    k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
+    hidden = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool, device=q.device).triu(1)
+    scores = (q @ k.transpose(2, 3) * scale).masked_fill(hidden, -torch.inf)
+    scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
+    p, log_p = scores.softmax(-1), scores.log_softmax(-1).masked_fill(hidden, 0.0)
+    return ht.AttentionRows(p.to(q.dtype) @ v, scores.logsumexp(-1), -(p * log_p).sum(-1))
+
+
+def gradient_errors(tensors, device, attend):
+    """{name: relative error of its gradient}, where out, lse and entropy take part in the loss."""
+    leaves = {name: tensor_of(tensors[name], device).requires_grad_()
+              for name in ("q", "k", "v", "gates", "sinks") if name in tensors}
+    rows = attend(leaves["q"], leaves["k"], leaves["v"],
+                  **{name: leaf for name, leaf in leaves.items() if name not in "qkv"})
+    sum((getattr(rows, name) * torch.tensor(tensors["grad_" + name], device=device)).nan_to_num(
+        posinf=0.0, neginf=0.0).sum() for name in ("out", "lse", "entropy")).backward()
+    return {"d" + name: error(leaf.grad.float().cpu(), tensors["d" + name], True)
+            for name, leaf in leaves.items()}
+
+
 def golden(device):
-    worst, n = 0.0, 0
+    """float32 within the tolerance; bfloat16 and float16 at most 1.5 times as wrong as eager code."""
+    worst, ratios, n_cases, n = 0.0, [], 0, 0
     for path in attention_cases():
         tensors, metadata = read_safetensors(path)
         case = json.loads(metadata["case"])
-        if tensors["q"].dtype != np.float32:
-            continue
         options = {name: torch.tensor(x, device=device) if isinstance(x, np.ndarray) else x
                    for name, x in options_of(tensors, case).items()
-                   if name not in ("segments", "n_segments")}
-        leaves = {name: torch.tensor(tensors[name], device=device, requires_grad=True)
-                  for name in ("q", "k", "v", "gates", "sinks") if name in tensors}
-        options.update((name, leaf) for name, leaf in leaves.items() if name not in "qkv")
-        rows = ht.attention(leaves["q"], leaves["k"], leaves["v"], **options)
-        sum((getattr(rows, name) * torch.tensor(tensors["grad_" + name], device=device)).nan_to_num(
-            posinf=0.0, neginf=0.0).sum() for name in ("out", "lse", "entropy")).backward()
-        for name, leaf in leaves.items():
-            found = error(leaf.grad.cpu(), tensors["d" + name], True)
-            limit = max(GRADIENTS["d" + name][0], 8 * 2.0 ** -24 * case["max_score"])
-            assert found <= limit, f"{path} d{name}: {found} > {limit}"
-            worst, n = max(worst, found), n + 1
-    assert n >= 42, n
-    return f"{n} gradients, the largest relative error {worst:.1e}"
+                   if name not in ("segments", "n_segments", "gates", "sinks")}
+        found = gradient_errors(tensors, device, functools.partial(ht.attention, **options))
+        limits = {name: max(GRADIENTS[name][0], 8 * 2.0 ** -24 * case["max_score"]) for name in found}
+        if tensors["q"].dtype != np.float32:
+            assert case["causal"] and set(options) == {"causal", "scale"}, options
+            plain = gradient_errors(tensors, device,
+                                    functools.partial(plain_rows, scale=case["scale"]))
+            limits = {name: 1.5 * x for name, x in plain.items()}
+            ratios += [found[name] / x for name, x in plain.items()]
+        else:
+            worst = max(worst, *found.values())
+        for name, x in found.items():
+            assert x <= limits[name], f"{path} {name}: {x} > {limits[name]}"
+        n_cases, n = n_cases + 1, n + len(found)
+    assert n_cases >= 17 and len(ratios) >= 3, (n_cases, ratios)
+    return (f"{n_cases} cases, {n} gradients: the largest relative error in f32 {worst:.1e}; in bf16 and "
+            f"f16 {min(ratios):.2f} to {max(ratios):.2f} times eager's")
 
 
 def compiled(device):
@@ -188,17 +220,19 @@ def small_models():
                                                      resid_pdrop=0.0, embd_pdrop=0.0))}
 
 
-def pair(name, device, dtype=torch.float32, seed=1):
+def random_model(name, how, device, dtype=torch.float32, seed=1):
+    """The same weights whatever the attention."""
+    kind, config = small_models()[name]  # a model keeps its config and writes to it
+    torch.manual_seed(seed)
+    model = kind._from_config(config, attn_implementation=how)
+    for parameter in model.parameters():  # scores that differ
+        parameter.data.mul_(3.0 if parameter.dim() > 1 else 1.0)
+    return model.to(device=device, dtype=dtype).eval()
+
+
+def pair(name, device):
     """The same random model with eager attention and with ours."""
-    models = []
-    for implementation in ("eager", "headlight"):
-        kind, config = small_models()[name]  # a model keeps its config and writes to it
-        torch.manual_seed(seed)
-        model = kind._from_config(config, attn_implementation=implementation)
-        for parameter in model.parameters():  # scores that differ
-            parameter.data.mul_(3.0 if parameter.dim() > 1 else 1.0)
-        models.append(model.to(device=device, dtype=dtype).eval())
-    return models
+    return [random_model(name, how, device) for how in ("eager", "headlight")]
 
 
 def rows_entropy(p):
@@ -242,27 +276,38 @@ def rms(x):
     return x.double().square().mean().sqrt().item()
 
 
+BF16_LANES = ("eager", "headlight", "sdpa")
+
+
 @torch.no_grad()
-def bf16_errors(models, tokens):
-    """Against eager in float32: (eager, ours) in bfloat16, of logits and of rows' entropies."""
+def bf16_errors(exact, models, tokens):
+    """(logits, entropies of rows) x BF16_LANES: what each is in bfloat16 against eager in float32.  SDPA
+    has no entropies."""
     import headlight.transformers as hf
-    exact, eager, ours = models
     wanted = exact(tokens, output_attentions=True)
     entropy = torch.stack([rows_entropy(p) for p in wanted.attentions])
-    theirs = eager(tokens, output_attentions=True)
+    theirs = models["eager"](tokens, output_attentions=True)
     with hf.Collector() as seen:
-        found = ours(tokens)
-    return [[rms(x.logits.float() - wanted.logits) for x in (theirs, found)],
+        found = models["headlight"](tokens)
+    ours = torch.stack([parts[0] for _, parts in sorted(seen.layers.items())])
+    logits = (theirs.logits, found.logits, models["sdpa"](tokens).logits)
+    return [[rms(x.float() - wanted.logits) for x in logits],
             [rms(torch.stack([rows_entropy(p) for p in theirs.attentions]) - entropy),
-             rms(torch.stack([parts[0] for _, parts in sorted(seen.layers.items())]) - entropy)]]
+             rms(ours - entropy), np.nan]]
 
 
 def say_nearer(errors):
-    """errors: one or more of bf16_errors; their root mean squares."""
-    (a, b), (c, d) = np.sqrt(np.mean(np.square(errors), axis=0))
-    note = (f"rms against f32 of logits: eager {a:.3e}, headlight {b:.3e}; of entropies: "
-            f"{c:.3e}, {d:.3e}")
-    assert b < a and d < c, note
+    """errors: one or more of bf16_errors; their root mean squares, and how often ours is the nearer."""
+    errors = np.array(errors)
+    logits, entropies = np.sqrt(np.mean(np.square(errors), axis=0))
+    n_nearer = (errors[:, :, 1] < errors[:, :, 0]).sum(axis=0)
+    note = (f"rms against f32 of logits: eager {logits[0]:.3e}, headlight {logits[1]:.3e}, SDPA "
+            f"{logits[2]:.3e}; of entropies: {entropies[0]:.3e}, {entropies[1]:.3e}")
+    if len(errors) > 1:
+        ratios = np.median(errors[:, :, 1] / errors[:, :, 0], axis=0)
+        note += (f"; nearer than eager in {n_nearer[0]} and {n_nearer[1]} of {len(errors)} models, the "
+                 f"middle ratios {ratios[0]:.3f} and {ratios[1]:.3f}")
+    assert logits[1] < logits[0] and entropies[1] < entropies[0], note
     return note
 
 
@@ -272,22 +317,55 @@ def bf16_is_nearer(name, device, n_models=32):
     for seed in range(n_models):
         torch.manual_seed(1000 + seed)
         tokens = torch.randint(0, 256, (4, 160), device=device)
-        models = [pair(name, device, seed=seed)[0], *pair(name, device, torch.bfloat16, seed)]
-        errors.append(bf16_errors(models, tokens))
-    return f"{n_models} models, " + say_nearer(errors)
+        models = {how: random_model(name, how, device, torch.bfloat16, seed) for how in BF16_LANES}
+        errors.append(bf16_errors(random_model(name, "eager", device, seed=seed), models, tokens))
+    return say_nearer(errors)
+
+
+@torch.no_grad()
+def attention_alone(name, device, n_models=8):
+    """What attention itself adds: on the models' own q, k and v in bfloat16, against float64 of them."""
+    import headlight.transformers as hf
+    from transformers import AttentionInterface
+    from transformers.masking_utils import AttentionMaskInterface
+    errors = []
+
+    def watched(module, query, key, value, attention_mask, scaling=None, **others):
+        scale = query.shape[3] ** -0.5 if scaling is None else scaling
+        exact = plain_rows(query.double(), key.double(), value.double(), scale).out
+        ours = ht.attention(query, key, value, causal=True, scale=scale).out
+        eager = plain_rows(query, key, value, scale).out
+        errors.append([rms(x.double() - exact) / rms(exact) for x in (eager, ours)])
+        return ours.transpose(1, 2).contiguous(), None
+
+    AttentionInterface.register("watched", watched)
+    AttentionMaskInterface.register("watched", hf.padding_mask)
+    for seed in range(n_models):
+        torch.manual_seed(1000 + seed)
+        tokens = torch.randint(0, 256, (4, 160), device=device)
+        random_model(name, "watched", device, torch.bfloat16, seed)(tokens)
+    eager, ours = np.sqrt(np.mean(np.square(errors), axis=0))
+    n_nearer = sum(b < a for a, b in errors)
+    note = (f"relative rms against float64: eager {eager:.3e}, headlight {ours:.3e}; nearer in {n_nearer} "
+            f"of {len(errors)} layers")
+    assert ours < eager, note
+    return note
 
 
 def trained_in_bf16(path, device):
     """A trained model, whose scores are large: where bfloat16's are a guess."""
     import headlight.transformers  # registers
     from transformers import AutoModelForCausalLM
-    models = [AutoModelForCausalLM.from_pretrained(path, attn_implementation=how, dtype=dtype).to(
-        device).eval() for how, dtype in (("eager", torch.float32), ("eager", torch.bfloat16),
-                                          ("headlight", torch.bfloat16))]
+
+    def model_of(how, dtype):
+        return AutoModelForCausalLM.from_pretrained(path, attn_implementation=how,
+                                                    dtype=dtype).to(device).eval()
+
     with headlight.open(path) as model, open(ALICE, encoding="utf-8") as file:
         tokens = torch.tensor(np.array(model.tokenize(file.read(8000)))[:1024].astype(np.int64),
                               device=device).view(4, 256)
-    return say_nearer([bf16_errors(models, tokens)])
+    models = {how: model_of(how, torch.bfloat16) for how in BF16_LANES}
+    return say_nearer([bf16_errors(model_of("eager", torch.float32), models, tokens)])
 
 
 def packed_is_refused():
@@ -401,6 +479,7 @@ def check_models(devices):
         for name in ("llama", "gpt2", "qwen3"):
             check(f"{device}: {name}", model_agrees, name, device)
             check(f"{device}: {name} in bfloat16", bf16_is_nearer, name, device)
+            check(f"{device}: {name}'s attention in bfloat16", attention_alone, name, device)
         check(f"{device}: models/demo in bfloat16", trained_in_bf16, ROOT + "/models/demo", device)
         check(f"{device}: autocast", autocast_follows, device)
         check(f"{device}: training", training_follows, device)

@@ -1,0 +1,30 @@
+/* json_members.h - single members of a large JSON object, in whatever order they come.
+ *
+ *     hl_member members[] = { { "type", { 0 } }, { "vocab", { 0 } } };
+ *     HL_TRY(hl_members_find(members, 2, object, "tokenizer.json"));
+ *     HL_TRY(hl_member_text(&type, "tokenizer.json", &members[0]));
+ *
+ * The first pass only notes where they lie; then each is read where it is. */
+#ifndef HL_TOKENIZE_JSON_MEMBERS_H
+#define HL_TOKENIZE_JSON_MEMBERS_H
+
+#include "base/json_reader.h"
+
+typedef struct hl_member {
+    const char *name;
+    hl_bytes    text; /* data NULL: absent */
+} hl_member;
+
+/* Notes where the members of an object lie, those that have a name in the table. */
+hl_status hl_members_find(hl_member *members, size_t n_members, hl_bytes object, const char *where);
+
+/* A reader at the start of a member, whose errors name it: `where` is written and borrowed. */
+void hl_member_open(hl_json_reader *out, char where[256], const char *file, const hl_member *part);
+
+/* The value; *out stays as it is where the member is absent. */
+hl_status hl_member_flag(bool *out, const char *file, const hl_member *part);
+hl_status hl_member_integer(int64_t *out, const char *file, const hl_member *part);
+/* A copy of a string, released with hl_free; {NULL, 0} if the member is absent. */
+hl_status hl_member_text(hl_bytes *out, const char *file, const hl_member *part);
+
+#endif

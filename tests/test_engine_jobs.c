@@ -1,0 +1,353 @@
+/* test_engine_jobs.c - all that can happen to a job on its way through an engine. */
+#include "engine_support.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+/* -------------------------------------------------------------- on their way */
+
+/* A text that goes on until the context is full. */
+static const int64_t  start[3] = { 5, 17, 200 };
+static hl_job_options endless(void)
+{
+    return (hl_job_options){ .tokens = start, .n_tokens = 3, .ignore_end = true };
+}
+
+/* Nobody takes its events, so it pauses in its slot. */
+static hl_job *submit_stuck(hl_engine *engine)
+{
+    hl_job_options options = endless();
+    hl_job        *job     = submit(engine, &options);
+    hl_job_event   event;
+
+    assert_ok(hl_job_wait(&event, job, 60.0));
+    assert_int_equal(event.kind, HL_JOB_TOKEN);
+    return job;
+}
+
+static void a_cancelled_job_frees_its_slot(void **state)
+{
+    static transcript t;
+    hl_model         *model = open_model(LLAMA);
+    hl_engine     *engine  = open_engine(model, (hl_engine_options){ .n_slots = 1, .n_events = 1 });
+    hl_job        *stuck   = submit_stuck(engine);
+    hl_job_options options = endless();
+    hl_job_event   event;
+    (void)state;
+
+    options.max_tokens = 4;
+    hl_job *other      = submit(engine, &options);
+    assert_ok(hl_job_wait(&event, other, 0.05));
+    assert_int_equal(event.kind, HL_JOB_NOTHING);
+    assert_int_equal(counts_of(engine).n_queued, 1);
+    hl_job_cancel(stuck);
+    take_all(&t, other, hl_model_get_info(model));
+    assert_int_equal(t.n, 4);
+    assert_false(t.cancelled);
+    take_all(&t, stuck, hl_model_get_info(model));
+    assert_true(t.cancelled);
+    hl_job_free(other);
+    hl_job_free(stuck);
+    /* One that is freed while it waits for a slot, and one in its slot. */
+    stuck = submit_stuck(engine);
+    hl_job_free(submit(engine, &options));
+    hl_job_free(stuck);
+    other = submit(engine, &options);
+    take_all(&t, other, hl_model_get_info(model));
+    assert_int_equal(t.n, 4);
+    hl_job_free(other);
+    assert_int_equal(counts_of(engine).n_cancelled, 3);
+    assert_int_equal(counts_of(engine).n_finished, 2);
+    hl_engine_close(engine);
+    hl_model_close(model);
+}
+
+/* It goes on where it was as soon as somebody takes its events, and is none the worse for it. */
+static void a_slow_reader_stops_only_itself(void **state)
+{
+    static transcript slow, quick;
+    hl_model         *model = open_model(LLAMA);
+    hl_engine     *engine  = open_engine(model, (hl_engine_options){ .n_slots = 2, .n_events = 1 });
+    hl_job_options options = endless();
+    (void)state;
+
+    hl_job *idle = submit(engine, &options);
+    hl_job *busy = submit(engine, &options);
+    take_all(&quick, busy, hl_model_get_info(model));
+    assert_int_equal(quick.n, N_CTX - 3 + 1);
+    assert_int_equal(quick.tokens[quick.n - 1].stop, HL_STOP_CONTEXT);
+    hl_job_counts counts;
+    hl_job_count(&counts, idle);
+    assert_true(counts.n_generated <= CHUNK + 2);
+    take_all(&slow, idle, hl_model_get_info(model));
+    assert_same_transcript(&slow, &quick);
+    hl_job_free(idle);
+    hl_job_free(busy);
+    hl_engine_close(engine);
+    hl_model_close(model);
+}
+
+static void a_full_queue_says_so(void **state)
+{
+    hl_model  *model = open_model(LLAMA);
+    hl_engine *engine =
+        open_engine(model, (hl_engine_options){ .n_slots = 1, .n_queue = 2, .n_events = 1 });
+    hl_job_options options = endless();
+    hl_job *jobs[3] = { submit_stuck(engine), submit(engine, &options), submit(engine, &options) };
+    hl_job *more    = NULL;
+    (void)state;
+
+    assert_fails(HL_BUSY, "1 texts are under way and 2 wait",
+                 hl_engine_submit(&more, engine, &options));
+    assert_null(more);
+    assert_int_equal(counts_of(engine).n_refused, 1);
+    for (int i = 0; i < 3; i++)
+        hl_job_free(jobs[i]);
+    hl_engine_close(engine);
+    hl_model_close(model);
+}
+
+static void a_drain_waits_and_then_cancels(void **state)
+{
+    static transcript t;
+    hl_model         *model = open_model(LLAMA);
+    hl_engine     *engine  = open_engine(model, (hl_engine_options){ .n_slots = 2, .n_events = 1 });
+    hl_job_options options = endless();
+    int64_t        n       = -1;
+    hl_job        *more    = NULL;
+    (void)state;
+
+    options.max_tokens = 3;
+    hl_job *jobs[3] = { submit(engine, &options), submit_stuck(engine), submit(engine, &options) };
+    hl_engine_drain(engine, 0.2, &n);
+    assert_int_equal(n, 1);
+    for (int i = 0; i < 3; i++) {
+        take_all(&t, jobs[i], hl_model_get_info(model));
+        assert_int_equal(t.cancelled, i == 1);
+        assert_true(i == 1 || t.n == 3);
+        hl_job_free(jobs[i]);
+    }
+    assert_fails(HL_CANCELLED, "shutting down", hl_engine_submit(&more, engine, &options));
+    assert_int_equal(counts_of(engine).n_running, 0);
+    hl_engine_drain(engine, 0.0, &n);
+    assert_int_equal(n, 0);
+    hl_engine_close(engine);
+    hl_model_close(model);
+}
+
+/* An engine that is closed ends the jobs that it has: who waits hears of it. */
+static void *close_engine(void *engine)
+{
+    usleep(20000);
+    hl_engine_drain(engine, 0.0, NULL);
+    return NULL;
+}
+
+static void who_waits_hears_of_the_end(void **state)
+{
+    static transcript t;
+    pthread_t         thread;
+    hl_model         *model = open_model(LLAMA);
+    hl_engine     *engine  = open_engine(model, (hl_engine_options){ .n_slots = 1, .n_events = 1 });
+    hl_job_options options = endless();
+    hl_job        *stuck   = submit_stuck(engine);
+    hl_job        *waiting = submit(engine, &options);
+    (void)state;
+
+    assert_int_equal(pthread_create(&thread, NULL, close_engine, engine), 0);
+    take_all(&t, waiting, hl_model_get_info(model));
+    assert_true(t.cancelled && t.n == 0);
+    pthread_join(thread, NULL);
+    hl_job_free(waiting);
+    hl_job_free(stuck);
+    hl_engine_close(engine);
+    hl_model_close(model);
+}
+
+/* ---------------------------------------------------------------------- notify */
+
+typedef struct listener {
+    pthread_mutex_t mutex;
+    pthread_cond_t  heard;
+    int             n_heard;
+} listener;
+
+static void hear(void *context)
+{
+    listener *l = context;
+
+    pthread_mutex_lock(&l->mutex);
+    l->n_heard++;
+    pthread_cond_signal(&l->heard);
+    pthread_mutex_unlock(&l->mutex);
+}
+
+/* A reader that never blocks in hl_job_wait. */
+static void news_can_be_told(void **state)
+{
+    static transcript t;
+    listener          l       = { .n_heard = 0 };
+    hl_model         *model   = open_model(LLAMA);
+    hl_engine        *engine  = open_engine(model, (hl_engine_options){ .n_slots = 2 });
+    hl_job_options    options = endless();
+    hl_job_event      event   = { 0 };
+    (void)state;
+
+    pthread_mutex_init(&l.mutex, NULL);
+    pthread_cond_init(&l.heard, NULL);
+    options.max_tokens = 20;
+    options.notify     = hear;
+    options.context    = &l;
+    t                  = (transcript){ 0 };
+    hl_job *job        = submit(engine, &options);
+    while (event.kind != HL_JOB_END) {
+        pthread_mutex_lock(&l.mutex);
+        while (l.n_heard == 0)
+            pthread_cond_wait(&l.heard, &l.mutex);
+        l.n_heard = 0;
+        pthread_mutex_unlock(&l.mutex);
+        do {
+            assert_ok(hl_job_wait(&event, job, 0.0));
+            if (event.kind == HL_JOB_TOKEN)
+                note(&t, &event, hl_model_get_info(model));
+        } while (event.kind == HL_JOB_TOKEN);
+    }
+    assert_int_equal(t.n, 20);
+    hl_job_free(job);
+    hl_engine_close(engine);
+    hl_model_close(model);
+}
+
+static void hear_slowly(void *context)
+{
+    (void)context;
+    usleep(300);
+}
+
+/* Also while its worker is telling of news. */
+static void jobs_can_be_freed_at_any_time(void **state)
+{
+    uint32_t       random = 5;
+    hl_model      *model  = open_model(LLAMA);
+    hl_engine     *engine = open_engine(model, (hl_engine_options){ .n_slots = 3, .n_queue = 240 });
+    hl_job_options options = endless();
+    (void)state;
+
+    /* A job that is freed has its place until the worker sees it: there is room for all of them. */
+    options.notify = hear_slowly;
+    for (int i = 0; i < 60; i++) {
+        hl_job *jobs[4];
+
+        for (int k = 0; k < 4; k++) {
+            options.max_tokens = 1 + next_random(&random) % 6;
+            jobs[k]            = submit(engine, &options);
+        }
+        for (int k = 0; k < 4; k++) {
+            usleep(next_random(&random) % 1200);
+            hl_job_free(jobs[k]);
+        }
+    }
+    hl_engine_drain(engine, 60.0, NULL);
+    assert_int_equal(counts_of(engine).n_finished + counts_of(engine).n_cancelled, 240);
+    hl_engine_close(engine);
+    hl_model_close(model);
+}
+
+/* ------------------------------------------------------------------- exclusive */
+
+static hl_status work(void *context)
+{
+    int *n = context;
+
+    return ++*n < 3 ? HL_OK : hl_model_open(&(hl_model *){ NULL }, "/nowhere/at/all");
+}
+
+static void work_runs_between_steps(void **state)
+{
+    static transcript t;
+    hl_model         *model   = open_model(LLAMA);
+    hl_engine        *engine  = open_engine(model, (hl_engine_options){ .n_slots = 2 });
+    hl_job_options    options = endless();
+    hl_job           *job     = submit(engine, &options);
+    int               n       = 0;
+    (void)state;
+
+    assert_ok(hl_engine_exclusive(engine, work, &n));
+    assert_ok(hl_engine_exclusive(engine, work, &n));
+    assert_fails(HL_NOT_FOUND, "/nowhere/at/all", hl_engine_exclusive(engine, work, &n));
+    assert_int_equal(n, 3);
+    take_all(&t, job, hl_model_get_info(model));
+    assert_int_equal(t.n, N_CTX - 3 + 1);
+    hl_job_free(job);
+    hl_engine_drain(engine, 1.0, NULL);
+    assert_fails(HL_CANCELLED, "shutting down", hl_engine_exclusive(engine, work, &n));
+    hl_engine_close(engine);
+    hl_model_close(model);
+}
+
+/* --------------------------------------------------------------------- refused */
+
+static void impossible_jobs_are_refused(void **state)
+{
+    hl_model      *model      = open_model(LLAMA);
+    hl_engine     *engine     = open_engine(model, (hl_engine_options){ .n_slots = 1 });
+    int64_t        unknown[2] = { 1, D_VOCAB }, many[N_CTX + 1] = { 0 };
+    float          gates[MAX_CELLS] = { [3] = NAN };
+    hl_job_options options;
+    hl_job        *job = NULL;
+    (void)state;
+
+    options = (hl_job_options){ .tokens = unknown };
+    assert_fails(HL_BAD_ARGUMENT, "0 tokens", hl_engine_submit(&job, engine, &options));
+    options.n_tokens = 2;
+    assert_fails(HL_BAD_ARGUMENT, "a token is 256, wanted 0 to 255",
+                 hl_engine_submit(&job, engine, &options));
+    options = (hl_job_options){ .tokens = many, .n_tokens = N_CTX + 1 };
+    assert_fails(HL_LIMIT, "129 tokens, but the context has room for 128",
+                 hl_engine_submit(&job, engine, &options));
+    options            = endless();
+    options.max_tokens = -1;
+    assert_fails(HL_BAD_ARGUMENT, "max_tokens", hl_engine_submit(&job, engine, &options));
+    options       = endless();
+    options.n_top = 21;
+    assert_fails(HL_BAD_ARGUMENT, "n_top is 21, wanted 0 to 20",
+                 hl_engine_submit(&job, engine, &options));
+    options      = endless();
+    options.rows = HL_JOB_ROWS(HL_TRACE_CHANGE);
+    assert_fails(HL_BAD_ARGUMENT, "rows are 0x4", hl_engine_submit(&job, engine, &options));
+    options                 = endless();
+    options.pattern_heads   = &(hl_head){ 0, 4 };
+    options.n_pattern_heads = 1;
+    assert_fails(HL_BAD_ARGUMENT, "a head is 4, wanted 0 to 3",
+                 hl_engine_submit(&job, engine, &options));
+    options       = endless();
+    options.gates = gates;
+    assert_fails(HL_BAD_ARGUMENT, "gate [3]", hl_engine_submit(&job, engine, &options));
+    options                    = endless();
+    options.sample.temperature = -1.0;
+    assert_int_equal(hl_engine_submit(&job, engine, &options), HL_BAD_ARGUMENT);
+    assert_null(job);
+    assert_int_equal(counts_of(engine).n_submitted, 0);
+    hl_engine_close(engine);
+    assert_fails(HL_BAD_ARGUMENT, "n_slots is 1000, wanted 1 to 256",
+                 hl_engine_open(&engine, model, &(hl_engine_options){ .n_slots = 1000 }));
+    hl_engine_close(NULL);
+    hl_job_free(NULL);
+    hl_model_close(model);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_cancelled_job_frees_its_slot),
+        cmocka_unit_test(a_slow_reader_stops_only_itself),
+        cmocka_unit_test(a_full_queue_says_so),
+        cmocka_unit_test(a_drain_waits_and_then_cancels),
+        cmocka_unit_test(who_waits_hears_of_the_end),
+        cmocka_unit_test(news_can_be_told),
+        cmocka_unit_test(jobs_can_be_freed_at_any_time),
+        cmocka_unit_test(work_runs_between_steps),
+        cmocka_unit_test(impossible_jobs_are_refused),
+    };
+    return cmocka_run_group_tests_name("engine_jobs", tests, NULL, NULL);
+}

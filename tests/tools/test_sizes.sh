@@ -1,0 +1,71 @@
+#!/bin/bash
+# test_sizes.sh - tools/check_sizes and tools/check_names accept what is right and see what is not.
+# shellcheck source=tests/tools/lib/tap.sh
+. "$(dirname "$0")/lib/tap.sh"
+sizes=$PWD/tools/check_sizes
+names=$PWD/tools/check_names
+
+# A tree with one file in it, from standard input; then a tool's opinion of it.
+judge() { # tool file
+    rm -rf "$scratch/tree"
+    mkdir -p "$(dirname "$scratch/tree/$2")"
+    cat >"$scratch/tree/$2"
+    "$1" "$scratch/tree"
+}
+
+# The tool says no, and its message has this in it.
+objects() { # fragment tool file
+    ! judge "$2" "$3" >"$scratch/opinion" && grep -qF "$1" "$scratch/opinion"
+}
+
+lines() { # count
+    seq "$1" | sed 's/.*/    work();/'
+}
+function_of() { # lines in all
+    printf 'static void long_one(void)\n{\n' && lines $(($1 - 2)) && printf '}\n'
+}
+short_file() { lines 600 | judge "$sizes" src/base/a.c; }
+long_file() { lines 601 | objects "src/base/a.c: 601 lines, wanted 600" "$sizes" src/base/a.c; }
+long_page() { lines 401 | objects "web/src/a.tsx: 401 lines, wanted 400" "$sizes" web/src/a.tsx; }
+data() { lines 601 | judge "$sizes" tests/data/a.c; }
+check "a file of 600 lines" short_file
+check "but not of 601" long_file
+check "a file of the page has 400" long_page
+check "data may be long" data
+short_function() { function_of 80 | judge "$sizes" src/base/a.c; }
+long_function() { function_of 81 | objects "src/base/a.c:2: 81 lines" "$sizes" src/base/a.c; }
+method() {
+    {
+        printf 'struct step {\n' && function_of 81 | sed 's/^/    /' && printf '};\n'
+    } | objects "81 lines" "$sizes" src/kernels/cuda/a.cuh
+}
+python() { { echo 'def long_one():' && lines 80; } | objects "81 lines" "$sizes" python/a.py; }
+check "a function of 80 lines" short_function
+check "but not of 81" long_function
+check "nor a method in CUDA" method
+check "nor one in Python" python
+
+known() { judge "$names" src/base/a.c <<<'/* hl_do_it, of a.c, does n_times what do_it_once does. */ int hl_do_it(n_times, do_it_once);'; }
+unknown_word() { objects "a.c:2: hl_gone" "$names" src/base/a.c <<<$'/* one\n * hl_gone */ int here;'; }
+unknown_static() { objects "add_gone" "$names" src/base/a.c <<<'/* As in add_gone. */'; }
+unknown_file() { objects "gone.c" "$names" src/base/a.c <<<'/* As in gone.c. */'; }
+in_text() { judge "$names" src/base/a.c <<<'const char *text = "/* hl_gone */";'; }
+letters() { judge "$names" src/base/a.c <<<'/* cmd_NAME.c has w_j x_i. */'; }
+in_document() { objects "README.md:1: hl_gone" "$names" README.md <<<'There is hl_gone.'; }
+path_in_document() { objects "src/base/gone.c" "$names" README.md <<<'See src/base/gone.c.'; }
+check "names that exist" known
+check "a comment about a function that is gone" unknown_word
+check "and about a static one" unknown_static
+check "and about a file" unknown_file
+check "texts are no comments" in_text
+check "names that stand for many, and mathematics" letters
+check "a document about a function that is gone" in_document
+check "and about a file" path_in_document
+tour() { # document
+    mkdir -p "$scratch/tour/src/base" && touch "$scratch/tour/src/base/a.c" "$scratch/tour/src/base/b_avx2.c"
+    echo "$1" >"$scratch/tour/src/README.md"
+    "$names" "$scratch/tour"
+}
+check "a tour that leads to every file" tour '[a](base/a.h), [b](base/b_avx2.c)'
+check "a tour that leaves one out" fails tour '[a](base/a.h)'
+finish
