@@ -3,7 +3,7 @@
  * Its calls take and give host memory, so each copies all it needs to the GPU and
  * back: right for checking, not for speed.  Programs whose tensors lie on the device
  * call the library themselves (kernels/cuda/headlight_cuda.h). */
-#define _GNU_SOURCE /* dladdr */
+#define _GNU_SOURCE /* dladdr; NOLINT(bugprone-reserved-identifier): the C library asks for it */
 #include "kernels/cuda.h"
 
 #include <dlfcn.h>
