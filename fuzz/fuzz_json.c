@@ -1,7 +1,7 @@
 /* fuzz_json.c - any bytes at all, as JSON.
  *
  * They are refused with a message, or they parse into a value that, written out
- * and parsed again, is the same value. */
+ * and parsed again, is the same value.  As lines they are objects up to the first that is none. */
 #include <string.h>
 
 #include "base/json.h"
@@ -31,20 +31,50 @@ static void read_text(const char *bytes, size_t n_bytes)
     json_decref(text);
 }
 
+static void read_lines(const char *bytes, size_t n_bytes)
+{
+    hl_json_lines lines = { .at = bytes, .end = bytes + n_bytes, .where = "fuzz" };
+    json_t       *line  = NULL;
+
+    lines.with_nul = n_bytes % 2 == 1;
+    while (hl_json_lines_next(&line, &lines) == HL_OK) {
+        PROMISE(json_is_object(line) && lines.at <= lines.end);
+        json_decref(line);
+    }
+    (void)refused(line);
+}
+
+/* Built anew of its parts, and without one: then it is nothing. */
+static void rebuild(json_t *value)
+{
+    json_t *array = json_array(), *object = json_object();
+
+    hl_json_add(&array, json_incref(value));
+    hl_json_put(&object, "value", array);
+    PROMISE(json_equal(json_array_get(json_object_get(object, "value"), 0), value));
+    hl_json_put(&object, "nothing", NULL);
+    PROMISE(object == NULL && hl_json_dump(object, 0) == NULL);
+    array = json_array();
+    hl_json_add(&array, NULL);
+    PROMISE(array == NULL);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes)
 {
     json_t *value = NULL;
     json_t *again = NULL;
 
     read_text((const char *)bytes, n_bytes);
+    read_lines((const char *)bytes, n_bytes);
     if (hl_json_parse(&value, (const char *)bytes, n_bytes, "fuzz") != HL_OK)
         return refused(value);
     read_keys(value);
-    char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
+    rebuild(value);
+    char *text = hl_json_dump(value, JSON_COMPACT | JSON_ENCODE_ANY);
     PROMISE(text != NULL);
-    PROMISE(hl_json_parse(&again, text, strlen(text), "fuzz") == HL_OK);
+    PROMISE(hl_json_read(&again, text, strlen(text), "fuzz") == HL_OK);
     PROMISE(json_equal(value, again));
-    free(text);
+    hl_free(text);
     json_decref(value);
     json_decref(again);
     return 0;

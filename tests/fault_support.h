@@ -10,7 +10,8 @@
  * no other file is there, no descriptor is left open and, where the leak sanitizer
  * watches, no memory.  Reads and writes that are cut short or interrupted must all succeed.
  *
- * HEADLIGHT_FAULTS=all lets every call fail (and, from every seventh on, all allocations); without it some of them do, evenly spread. */
+ * HEADLIGHT_FAULTS=all lets every call fail (and, from every seventh on, all allocations);
+ * a number, so many of each kind, evenly spread, and without it a few do. */
 #ifndef HL_TESTS_FAULT_SUPPORT_H
 #define HL_TESTS_FAULT_SUPPORT_H
 
@@ -252,10 +253,14 @@ static bool fail_nth(const trial *t, hl_fault_kind kind, int64_t nth, bool stays
 #define LEAKS() 0
 #endif
 
-static bool all_faults(void)
+/* How many faults of a kind. */
+static int64_t wanted_faults(void)
 {
     const char *wanted = getenv("HEADLIGHT_FAULTS");
-    return wanted != NULL && strcmp(wanted, "all") == 0;
+
+    if (wanted != NULL && strcmp(wanted, "all") == 0)
+        return INT64_MAX;
+    return wanted != NULL && atoll(wanted) > 0 ? atoll(wanted) : FEW_FAULTS;
 }
 
 static int64_t count_calls(const trial *t, hl_fault_kind kind)
@@ -273,9 +278,10 @@ static int64_t count_calls(const trial *t, hl_fault_kind kind)
 static int64_t fail_each(const trial *t, hl_fault_kind kind, bool stays, const snapshot *wanted)
 {
     int64_t n_calls = count_calls(t, kind), n_fired = 0;
-    int64_t step = all_faults() ? (stays ? SOME_FAULTS : 1) : n_calls / FEW_FAULTS;
+    int64_t least = stays && wanted_faults() > FEW_FAULTS ? SOME_FAULTS : 1;
+    int64_t step  = n_calls / wanted_faults();
 
-    step = step > 0 ? step : 1;
+    step = step > least ? step : least;
     if (t->most > 0 && n_calls / step > t->most)
         step = n_calls / t->most;
     for (int64_t nth = 1; nth <= n_calls; nth += step)

@@ -53,7 +53,9 @@ static void bad_text_is_refused_with_its_place(void **state)
 static void programs_may_have_nul(void **state)
 {
     static const char text[] = "[\"a\\u0000b\"]", key[] = "{\"a\\u0000b\": 1}";
-    json_t           *value = NULL;
+    static const char member[] = "{\"s\": \"a\\u0000b\"}";
+    const char       *s        = NULL;
+    json_t           *value    = NULL;
     (void)state;
 
     assert_ok(hl_json_read(&value, text, strlen(text), "test"));
@@ -61,6 +63,9 @@ static void programs_may_have_nul(void **state)
     json_decref(value);
     assert_fails(HL_BAD_INPUT, "test: JSON line 1", hl_json_read(&value, key, strlen(key), "test"));
     assert_null(value);
+    assert_ok(hl_json_read(&value, member, strlen(member), "test"));
+    assert_fails(HL_BAD_INPUT, "test: 's' has NUL", hl_json_get_string(&s, value, "s", "test"));
+    json_decref(value);
 }
 
 /* `depth` brackets, opened and closed. */

@@ -294,12 +294,15 @@ static void test_bad_lines(void **state)
         { LINE_1, "do not fit into the 0 bytes" },
         { LINE_1 "{}  ", "x, line 2: no kind of token is called ''" },
         { LINE_1 "{\"kind\": \"poem\"}", "'poem'" },
+        { LINE_1 "{\"kind\": \"prompt\\u0000s\"}", "'kind' has NUL" },
+        { LINE_1 "{\"kind\": \"prompt\", \"text\": 7}", "'text' is an integer, wanted a string" },
         { LINE_1 TOKEN ", \"spike\": \"high\"}", "x, line 2: spike has a string" },
         { LINE_1 TOKEN ", \"entropy\": [[1]]}", "entropy is not 1 lists of 2 numbers" },
         { LINE_1 TOKEN ", \"entropy\": [[1, {}]]}", "entropy has an object" },
         { LINE_1 TOKEN "}\n" TOKEN "}\n", "x: goes on behind its 1 tokens" },
         { LINE_1 TOKEN, "x, line 2" },
     };
+    static const char nul[]  = LINE_1 "{\"kind\": \"prompt\", \"text\": \"a\\u0000b\"}\n";
     static const char good[] = LINE_1 TOKEN ", \"entropy\": [[0.5, null]], \"spike\": 4}\n";
     hl_trace                         *trace = NULL;
     (void)state;
@@ -309,8 +312,13 @@ static void test_bad_lines(void **state)
                      hl_trace_parse_lines(&trace, bad[i].text, strlen(bad[i].text), "x"));
         assert_null(trace);
     }
-    assert_ok(hl_trace_parse_lines(&trace, good, strlen(good), "x"));
+    assert_ok(hl_trace_parse_lines(&trace, nul, strlen(nul), "x")); /* a token may be any bytes */
     hl_traced_token about = hl_trace_describe(trace, 0);
+    assert_int_equal(about.n_bytes, 3);
+    assert_memory_equal(about.text, "a\0b", 3);
+    hl_trace_free(trace);
+    assert_ok(hl_trace_parse_lines(&trace, good, strlen(good), "x"));
+    about = hl_trace_describe(trace, 0);
     assert_true(about.kind == HL_KIND_GENERATED && about.is_entity && about.spike == 4.0);
     assert_int_equal(about.n_bytes, 3);
     assert_true(hl_trace_row(trace, 0, 0, 0, HL_TRACE_ENTROPY) == 0.5);

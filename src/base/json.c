@@ -224,7 +224,7 @@ hl_status hl_json_lines_next(json_t **out, hl_json_lines *l)
         return hl_fail(HL_BAD_INPUT, "%s: is missing", l->place);
     const char *stop = memchr(l->at, '\n', (size_t)(l->end - l->at));
     stop             = stop != NULL ? stop : l->end;
-    HL_TRY(hl_json_parse(out, l->at, (size_t)(stop - l->at), l->place));
+    HL_TRY(parse(out, l->at, (size_t)(stop - l->at), l->place, !l->with_nul));
     if (!json_is_object(*out))
         status = hl_fail(HL_BAD_INPUT, "%s: is %s, wanted an object", l->place, hl_json_kind(*out));
     l->at = stop < l->end ? stop + 1 : l->end;
@@ -372,6 +372,8 @@ hl_status hl_json_get_string(const char **out, const json_t *object, const char 
         return HL_OK;
     if (!json_is_string(value))
         return wrong_type(value, key, where, "a string");
+    if (strlen(json_string_value(value)) != json_string_length(value))
+        return hl_fail(HL_BAD_INPUT, "%s: '%s' has NUL (\\u0000) in it", where, key);
     *out = json_string_value(value);
     return HL_OK;
 }

@@ -13,11 +13,12 @@
 /* hl_json_read of headlight.h, for those whose strings end with a NUL: others are refused. */
 hl_status hl_json_parse(json_t **out, const char *text, size_t n_bytes, const char *where);
 
-/* Objects, one a line.  Made with at, end and where. */
+/* Objects, one a line.  Made with at, end and where, and with_nul where strings may hold it. */
 typedef struct hl_json_lines {
     const char *at; /* the next line */
     const char *end;
     const char *where;
+    bool        with_nul;
     int64_t     number;     /* of the line that was read last, from 1 on */
     char        place[600]; /* of that line, for messages: "FILE, line 7" */
 } hl_json_lines;
@@ -47,7 +48,7 @@ char *hl_json_dump(const json_t *value, size_t flags);
 hl_status hl_json_get_int(int64_t *out, const json_t *object, const char *key, const char *where);
 hl_status hl_json_get_double(double *out, const json_t *object, const char *key, const char *where);
 hl_status hl_json_get_bool(bool *out, const json_t *object, const char *key, const char *where);
-/* Borrowed from the object. */
+/* Borrowed from the object; one with NUL in it is HL_BAD_INPUT. */
 hl_status hl_json_get_string(const char **out, const json_t *object, const char *key,
                              const char *where);
 

@@ -3,10 +3,12 @@
  * Its calls take and give host memory, so each copies all it needs to the GPU and
  * back: right for checking, not for speed.  Programs whose tensors lie on the device
  * call the library themselves (kernels/cuda/headlight_cuda.h). */
+#define _GNU_SOURCE /* dladdr; NOLINT(bugprone-reserved-identifier): the C library asks for it */
 #include "kernels/cuda.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -72,17 +74,34 @@ static bool find_functions(void)
            find_function(&library.device, "hl_cuda_device");
 }
 
+/* Where distributions keep plug-ins: in a folder headlight beside libheadlight.so. */
+static void *open_plug_in(void)
+{
+    Dl_info here;
+    char    path[4096];
+
+    if (dladdr(&library, &here) == 0 || here.dli_fname == NULL)
+        return NULL;
+    const char *slash  = strrchr(here.dli_fname, '/');
+    int         folder = slash != NULL ? (int)(slash - here.dli_fname) + 1 : 0;
+    int         length =
+        snprintf(path, sizeof path, "%.*sheadlight/libheadlight_cuda.so", folder, here.dli_fname);
+    return length < (int)sizeof path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
+}
+
 static void open_once(void)
 {
-    const char *path = getenv("HEADLIGHT_CUDA_LIBRARY");
+    const char *named = getenv("HEADLIGHT_CUDA_LIBRARY");
+    bool        any   = named == NULL || named[0] == '\0';
+    const char *path  = any ? "libheadlight_cuda.so" : named;
 
-    if (path == NULL || path[0] == '\0')
-        path = "libheadlight_cuda.so";
     library.handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (library.handle == NULL) {
         const char *why = dlerror();
         strncpy(library.reason, why != NULL ? why : path, sizeof library.reason - 1);
     }
+    if (library.handle == NULL && any)
+        library.handle = open_plug_in();
 }
 
 /* Is the library there, is it ours, and has it a GPU? */

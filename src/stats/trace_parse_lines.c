@@ -123,14 +123,16 @@ static hl_status read_token(lines *l, const json_t *line)
     hl_token_kind kind      = HL_KIND_PROMPT;
     int64_t       id        = -1;
     bool          is_entity = false;
-    const char   *text      = "";
+    const json_t *text      = json_object_get(line, "text");
 
     HL_TRY(hl_json_get_int(&id, line, "id", l->text.place));
     HL_TRY(hl_json_get_bool(&is_entity, line, "entity", l->text.place));
-    HL_TRY(hl_json_get_string(&text, line, "text", l->text.place));
+    if (text != NULL && !json_is_null(text) && !json_is_string(text))
+        HL_TRY(hl_fail(HL_BAD_INPUT, "%s: 'text' is %s, wanted a string", l->text.place,
+                       hl_json_kind(text)));
     HL_TRY(read_kind(&kind, line, l));
     HL_TRY(hl_trace_push(l->trace, id, kind));
-    HL_TRY(hl_trace_append_text(l->trace, text, strlen(text)));
+    HL_TRY(hl_trace_append_text(l->trace, json_string_value(text), json_string_length(text)));
     l->trace->entities[l->trace->n_tokens - 1] = is_entity;
     for (int i = 0; i < HL_TRACE_N_NUMBERS; i++) {
         const char *name = hl_trace_number_name(i);
@@ -147,8 +149,8 @@ done:
 hl_status hl_trace_parse_lines(hl_trace **out, const char *bytes, size_t n_bytes, const char *where)
 {
     hl_status status = HL_OK;
-    lines     l      = { .text = { .at = bytes, .end = bytes + n_bytes, .where = where } };
-    json_t   *line   = NULL;
+    lines l = { .text = { .at = bytes, .end = bytes + n_bytes, .where = where, .with_nul = true } };
+    json_t *line = NULL;
 
     *out = NULL;
     HL_TRY(hl_json_lines_next(&line, &l.text));

@@ -47,7 +47,13 @@ check "libheadlight-dev has what compiling takes" holds libheadlight-dev /usr/in
     /usr/include/headlight/attention.h "/usr/lib/[^/]*/libheadlight.a" "/usr/lib/[^/]*/libheadlight.so" \
     "/usr/lib/[^/]*/pkgconfig/headlight.pc"
 if [ "${CUDA:-}" = 1 ]; then
-    check "headlight-cuda has the GPU's part" holds headlight-cuda "/usr/lib/[^/]*/libheadlight_cuda.so"
+    check "headlight-cuda has the GPU's part" holds headlight-cuda "/usr/lib/[^/]*/headlight/libheadlight_cuda.so"
+    opens() { # which GPU there is, or is not, only the library can tell
+        dpkg-deb -x "$(deb headlight-cuda)" "$scratch/root"
+        LD_LIBRARY_PATH=$(echo "$scratch"/root/usr/lib/*) "$scratch/root/usr/bin/headlight" \
+            generate models/demo He -n 1 --device cuda >"$scratch/said" 2>&1
+        ! grep -q 'no libheadlight_cuda' "$scratch/said" && grep -i cuda "$scratch/said"
+    }
 fi
 depends() { dpkg-deb -f "$(deb headlight)" Depends | grep -qF "libheadlight0 (= $version-1)"; }
 check "the program asks for its library, of the same version" depends
@@ -61,4 +67,7 @@ runs() {
         info "$scratch/root/usr/share/headlight/models/demo"
 }
 check "unpacked, the program runs" runs
+if [ "${CUDA:-}" = 1 ]; then
+    check "and finds the GPU's part" opens
+fi
 finish
