@@ -40,24 +40,6 @@ namespace headlight
 
 /* ---------------------------------------------------------------- consumers */
 
-/* What rows of a group may not see of a block.  Looking for less costs less. */
-enum hopper_mask {
-    HIDES_NOTHING,
-    HIDES_END,  /* keys after the row's window, or beyond the length */
-    HIDES_BOTH, /* and those before it that are not kept             */
-};
-
-/* The columns of a block that a row sees, counted from this thread's first: below end,
- * and from begin on or below kept. */
-struct block_view {
-    int begin, kept, end;
-
-    template <hopper_mask MASK> __device__ __forceinline__ bool has(int column) const
-    {
-        return column < end && (MASK == HIDES_END || column >= begin || column < kept);
-    }
-};
-
 /* weigh_about's pace: chunks of so many scores, and how far sums stay behind. */
 constexpr int CHUNK = 8;
 constexpr int LAG   = 6;

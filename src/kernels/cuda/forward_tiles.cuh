@@ -1,5 +1,5 @@
-/* forward_tiles.cuh - forward_hopper.cuh's tiles: their shape, which there are, and the
- * producer, the one thread that has their queries, keys and values copied. */
+/* forward_tiles.cuh - forward_hopper.cuh's tiles: their shape, which there are, what rows see of
+ * them, and the producer, the one thread that has their queries, keys and values copied. */
 #ifndef HL_CUDA_FORWARD_TILES_CUH
 #define HL_CUDA_FORWARD_TILES_CUH
 
@@ -82,6 +82,24 @@ struct hopper_tile {
     __device__ __forceinline__ int n_visits() const
     {
         return n_kept + n_blocks - begin;
+    }
+};
+
+/* What rows of a group may not see of a block.  Looking for less costs less. */
+enum hopper_mask {
+    HIDES_NOTHING,
+    HIDES_END,  /* keys after the row's window, or beyond the length */
+    HIDES_BOTH, /* and those before it that are not kept             */
+};
+
+/* The columns of a block that a row sees, counted from this thread's first: below end,
+ * and from begin on or below kept. */
+struct block_view {
+    int begin, kept, end;
+
+    template <hopper_mask MASK> __device__ __forceinline__ bool has(int column) const
+    {
+        return column < end && (MASK == HIDES_END || column >= begin || column < kept);
     }
 };
 
