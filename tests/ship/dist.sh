@@ -6,8 +6,8 @@
 . "$(dirname "$0")/../tools/lib/tap.sh"
 unset MAKEFLAGS MAKELEVEL MFLAGS BUILD
 version=$(sed -n 's/^VERSION := //p' Makefile)
-name=headlight-$version
-tree=$scratch/$name
+release=headlight-$version
+tree=$scratch/$release
 
 # A git that only says that it was asked, and no network but the machine itself.
 mkdir "$scratch/bin"
@@ -18,9 +18,9 @@ alone() { # command...
     (cd "$tree" && PATH=$scratch/bin:$PATH unshare --net --map-root-user -- "$@")
 }
 
-check "make dist" tools/dist "$name" "$scratch"
-check "it is a tarball of one folder" bash -c "tar -tf '$scratch/$name.tar.xz' | cut -d / -f 1 | sort -u | diff - <(echo $name)"
-tar -C "$scratch" -xf "$scratch/$name.tar.xz"
+check "make dist" tools/dist "$release" "$scratch"
+check "it is a tarball of one folder" bash -c "tar -tf '$scratch/$release.tar.xz' | cut -d / -f 1 | sort -u | diff - <(echo $release)"
+tar -C "$scratch" -xf "$scratch/$release.tar.xz"
 manifest() { (cd "$tree" && find . -type f ! -name MANIFEST -printf '%P\n' | LC_ALL=C sort | diff MANIFEST -); }
 check "with the files that its MANIFEST lists" manifest
 check "there is no network" fails alone bash -c 'exec 3<>/dev/tcp/deb.debian.org/80'
@@ -37,8 +37,8 @@ if /usr/bin/python3 -c 'import pip, numpy' 2>/dev/null; then
         /usr/bin/python3 -B -c "import headlight; assert headlight.version() == '$version'"
 fi
 again() {
-    mkdir "$scratch/again" && (cd "$tree" && PATH=$scratch/bin:$PATH tools/dist "$name" "$scratch/again") &&
-        cmp "$scratch/$name.tar.xz" "$scratch/again/$name.tar.xz"
+    mkdir "$scratch/again" && (cd "$tree" && PATH=$scratch/bin:$PATH tools/dist "$release" "$scratch/again") &&
+        cmp "$scratch/$release.tar.xz" "$scratch/again/$release.tar.xz"
 }
 check "and it makes the same tarball again" again
 finish
