@@ -302,7 +302,7 @@ static hl_status report_layer(hl_session *session, const hl_chunk *chunk, int64_
         return HL_OK;
     hl_forward_describe(&rows, session, chunk, layer);
     if ((tap->wants & HL_WANT_PATTERN) != 0 && rows.n_heads > 0)
-        HL_TRY(hl_forward_patterns(session, chunk, &rows));
+        hl_forward_describe_patterns(&rows, session, chunk);
     HL_TRY(tap->layer(tap->context, &rows));
 
 done:

@@ -413,21 +413,6 @@ static hl_status attend(hl_session *session, const hl_chunk *chunk, int64_t laye
     return run_attention(&parts, chunk_products(chunk, problem.n_heads * problem.d_head));
 }
 
-hl_status hl_forward_attention(hl_session *session, const hl_chunk *chunk, int64_t layer,
-                               const float *x)
-{
-    hl_status status = HL_OK;
-
-    HL_TRY(project_heads(session, chunk, layer, x));
-    store_rows(session, chunk, layer);
-    HL_TRY(attend(session, chunk, layer));
-    HL_TRY(hl_forward_linear(session, chunk, session->rows.branch, session->rows.z,
-                             hl_session_param_of(session, HL_ROLE_ATTN_O, layer, 0)));
-
-done:
-    return status;
-}
-
 /* ----------------------------------------------------------------- patterns */
 
 /* The tap's positions that fall into this chunk, as rows; all sequences must start
@@ -501,29 +486,60 @@ static hl_status make_pattern(const attention_parts *parts, const hl_layer_rows 
     return status;
 }
 
-hl_status hl_forward_patterns(hl_session *session, const hl_chunk *chunk, hl_layer_rows *rows)
+void hl_forward_describe_patterns(hl_layer_rows *rows, const hl_session *session,
+                                  const hl_chunk *chunk)
 {
-    hl_attention    problem = hl_forward_problem(session, chunk, rows->layer);
-    attention_parts parts   = {
-          .session = session, .chunk = chunk, .layer = rows->layer, .problem = &problem
-    };
-    hl_status failure = HL_OK;
-
     rows->patterns_differ = chunk->feed->tap->patterns_differ;
     rows->n_patterns      = hl_forward_pattern_rows(session, chunk);
     rows->pattern_rows    = session->rows.pattern_rows;
     rows->pattern         = session->rows.pattern;
     rows->n_keys          = session->options.n_ctx;
+}
 
-    int64_t count = rows->n_batch * rows->n_heads * rows->n_patterns;
+/* Whole rows at the tap's positions: now that queries and keys are at hand. */
+static hl_status make_patterns(hl_session *session, const hl_chunk *chunk, int64_t layer)
+{
+    hl_attention    problem = hl_forward_problem(session, chunk, layer);
+    attention_parts parts   = {
+          .session = session, .chunk = chunk, .layer = layer, .problem = &problem
+    };
+    hl_layer_rows rows = {
+        .layer   = layer,
+        .n_batch = chunk->n_batch,
+        .n_heads = problem.n_heads,
+        .d_head  = problem.d_head,
+    };
+    hl_status failure = HL_OK;
+
+    hl_forward_describe_patterns(&rows, session, chunk);
+    int64_t count = rows.n_batch * rows.n_heads * rows.n_patterns;
 #pragma omp parallel for num_threads(                                                              \
-    hl_forward_threads(session, count * rows->n_keys * rows->d_head))
+    hl_forward_threads(session, count * rows.n_keys * rows.d_head))
     for (int64_t index = 0; index < count; index++) {
-        hl_status status = make_pattern(&parts, rows, index);
+        hl_status status = make_pattern(&parts, &rows, index);
         if (status != HL_OK) {
 #pragma omp atomic write
             failure = status;
         }
     }
     return failure;
+}
+
+/* ------------------------------------------------------------------ the branch */
+
+hl_status hl_forward_attention(hl_session *session, const hl_chunk *chunk, int64_t layer,
+                               const float *x)
+{
+    hl_status status = HL_OK;
+
+    HL_TRY(project_heads(session, chunk, layer, x));
+    store_rows(session, chunk, layer);
+    HL_TRY(attend(session, chunk, layer));
+    if ((hl_chunk_wants(chunk) & HL_WANT_PATTERN) != 0)
+        HL_TRY(make_patterns(session, chunk, layer));
+    HL_TRY(hl_forward_linear(session, chunk, session->rows.branch, session->rows.z,
+                             hl_session_param_of(session, HL_ROLE_ATTN_O, layer, 0)));
+
+done:
+    return status;
 }

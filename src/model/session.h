@@ -193,8 +193,9 @@ hl_status hl_forward_attention(hl_session *session, const hl_chunk *chunk, int64
                                const float *x);
 /* What the operator is asked for a layer: queries in rows.q, keys and values in the cache. */
 hl_attention hl_forward_problem(const hl_session *session, const hl_chunk *chunk, int64_t layer);
-/* Whole rows at the tap's positions; after hl_forward_attention. */
-hl_status hl_forward_patterns(hl_session *session, const hl_chunk *chunk, hl_layer_rows *rows);
+/* The whole rows at the tap's positions, which hl_forward_attention makes where they are wanted. */
+void hl_forward_describe_patterns(hl_layer_rows *rows, const hl_session *session,
+                                  const hl_chunk *chunk);
 /* rows.pattern_rows of this chunk, and how many there are (of each sequence). */
 int64_t hl_forward_pattern_rows(const hl_session *session, const hl_chunk *chunk);
 /* cos and sin for every row of the chunk. */
