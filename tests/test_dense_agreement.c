@@ -376,6 +376,27 @@ static void exact_dots_agree(void **state)
     assert_ok(hl_backend_select(NULL));
 }
 
+/* Of n outcomes of the weights w; nothing cancels, since all z are at most 0. */
+static void check_sums(const char *name, const hl_exact_sums *seen, const double *x, double shift,
+                       int n)
+{
+    long double wanted[4] = { 0.0L };
+    double      values[]  = { seen->sum, seen->dot, seen->dot2, seen->squares };
+
+    for (int i = 0; i < n; i++) {
+        long double z = (long double)(x[i] - shift), w = expl(z);
+        wanted[0] += w;
+        wanted[1] += w * z;
+        wanted[2] += w * z * z;
+        wanted[3] += w * w;
+    }
+    for (int i = 0; i < 4; i++) {
+        if (!(fabsl((long double)values[i] - wanted[i]) <= 1e-14L * fabsl(wanted[i])))
+            fail_msg("%s: sum %d of %d is %.17g, wanted %.17g", name, i, n, values[i],
+                     (double)wanted[i]);
+    }
+}
+
 /* Against long double; two units in the last place, which is what the header says. */
 static void exact_exponentials_agree(void **state)
 {
@@ -383,12 +404,14 @@ static void exact_exponentials_agree(void **state)
     (void)state;
     for (const char *const *name = hl_backend_names(); *name != NULL; name++) {
         const hl_dense *dense = dense_of(*name);
+        hl_exact_sums   sums  = { 0 };
         double          x[N], y[N];
 
         for (int i = 0; i < N; i++)
             x[i] = i < 64 ? 3.0 - ldexp(1.0, -i) : 3.0 - 706.0 * (double)(i - 64) / N;
         memcpy(y, x, sizeof y);
-        dense->exp_exact(y, 3.0, N);
+        dense->exp_exact(&sums, y, 3.0, N);
+        check_sums(*name, &sums, x, 3.0, N);
         for (int i = 0; i < N; i++) {
             long double wanted = expl((long double)(x[i] - 3.0));
             if (!(fabsl((long double)y[i] - wanted) <= 0x1p-51L * wanted))
@@ -404,10 +427,17 @@ static void exact_exponentials_at_the_ends(void **state)
     (void)state;
     for (const char *const *name = hl_backend_names(); *name != NULL; name++) {
         const hl_dense *dense = dense_of(*name);
-        double          x[]   = { 7.0, (double)-INFINITY, (double)NAN, -1e6, 7.0 };
+        double          x[]   = { 7.0, (double)-INFINITY, -1e6, 7.0, (double)NAN };
+        hl_exact_sums   sums  = { 1.0, 0.0, 0.0, 1.0 };
+        double          zero  = (double)-INFINITY;
 
-        dense->exp_exact(x, 7.0, 5);
-        assert_true(x[0] == 1.0 && x[1] == 0.0 && isnan(x[2]) && x[3] == 0.0 && x[4] == 1.0);
+        dense->exp_exact(&sums, x, 7.0, 4);
+        assert_true(sums.sum == 3.0 && sums.dot == 0.0 && sums.dot2 == 0.0 && sums.squares == 3.0);
+        dense->exp_exact(&sums, &zero, 7.0, 1);
+        assert_true(zero == 0.0 && sums.sum == 3.0 && sums.dot == 0.0);
+        dense->exp_exact(&sums, x + 4, 7.0, 1);
+        assert_true(x[0] == 1.0 && x[1] == 0.0 && x[2] == 0.0 && x[3] == 1.0 && isnan(x[4]));
+        assert_true(isnan(sums.sum));
     }
     assert_ok(hl_backend_select(NULL));
 }

@@ -6,7 +6,7 @@
  *     dot        rows of x times rows of a weight:        y = W x
  *     combine    rows of a transposed weight, weighted:   y += x W
  *     dots_exact dot products in double
- *     exp_exact  exponentials in double
+ *     exp_exact  exponentials in double, and the sums of a softmax
  *
  * A back end has one table of these.  They use no threads: linear.h and the
  * forward pass share rows out.  dense_scalar.c is the definition. */
@@ -68,6 +68,14 @@ typedef struct hl_combine {
     int64_t      n;
 } hl_combine;
 
+/* Over outcomes of a softmax, of a weight w = e^z each. */
+typedef struct hl_exact_sums {
+    double sum;     /* w     */
+    double dot;     /* w z   */
+    double dot2;    /* w z^2 */
+    double squares; /* w^2   */
+} hl_exact_sums;
+
 typedef struct hl_dense {
     /* out may be x. */
     void (*norm)(float *out, const float *x, int64_t n, const hl_norm *norm);
@@ -82,9 +90,9 @@ typedef struct hl_dense {
      * rows that are the measure of others. */
     void (*dots_exact)(double *out, const double *q, const float *k, int64_t stride, int64_t n_keys,
                        int64_t n);
-    /* x[i] = e^(x[i] - shift) where x[i] <= shift, to two units in the last place; what would be
-     * below 1e-307 is 0. */
-    void (*exp_exact)(double *x, double shift, int64_t n);
+    /* x[i] becomes w = e^(x[i] - shift) where x[i] <= shift, to two units in the last place; what
+     * would be below 1e-307 is 0.  With z = x[i] - shift, what is not 0 is added to `sums`. */
+    void (*exp_exact)(hl_exact_sums *sums, double *x, double shift, int64_t n);
 } hl_dense;
 
 extern const hl_dense hl_dense_scalar;

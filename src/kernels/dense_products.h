@@ -291,17 +291,21 @@ HL_INLINE void dots_exact_of(double *out, const double *q, const float *k, int64
 
     for (; i + VL <= n; i += VL) {
         for (int key = 0; key < n_keys; key++) {
-            vf values = vf_load(k + key * stride + i);
-            read_ahead(k + key * stride + i, 4 * EXACT_KEYS * stride * (int64_t)sizeof *k);
-            low[key]  = vd_fma(vd_load(q + i), vd_low(values), low[key]);
-            high[key] = vd_fma(vd_load(q + i + VD), vd_high(values), high[key]);
+            const float *at = k + key * stride + i;
+            read_ahead(at, 4 * EXACT_KEYS * stride * (int64_t)sizeof *k);
+            low[key]  = vd_fma(vd_load(q + i), vd_of_floats(at), low[key]);
+            high[key] = vd_fma(vd_load(q + i + VD), vd_of_floats(at + VD), high[key]);
         }
     }
+    for (int key = 0; key < n_keys; key++)
+        low[key] += high[key];
+    if (n_keys == EXACT_KEYS)
+        sum_four(out, low);
     for (int key = 0; key < n_keys; key++) {
-        double rest = 0.0;
+        double rest = n_keys == EXACT_KEYS ? out[key] : sum_doubles(low[key]);
         for (int64_t j = i; j < n; j++)
             rest += q[j] * (double)k[key * stride + j];
-        out[key] = sum_doubles(low[key] + high[key]) + rest;
+        out[key] = rest;
     }
 }
 
@@ -351,18 +355,45 @@ HL_INLINE vd vd_exp(vd x)
     return (vd)((vl)(sum * power) & ~is_zero);
 }
 
-static void dense_exp_exact(double *x, double shift, int64_t n)
+typedef struct exact_lanes {
+    vd sum;
+    vd dot;
+    vd dot2;
+    vd squares;
+} exact_lanes;
+
+/* e^z, added to the sums but where it is 0: 0 * -inf is NaN. */
+HL_INLINE vd exp_and_add(exact_lanes *lanes, vd z)
 {
-    int64_t i        = 0;
-    double  rest[VD] = { 0 };
+    vd w       = vd_exp(z);
+    vd product = (vd)((vl)(w * z) & (w > 0.0));
+    vd again   = (vd)((vl)(product * z) & (w > 0.0));
+
+    lanes->sum += w;
+    lanes->dot += product;
+    lanes->dot2 += again;
+    lanes->squares = vd_fma(w, w, lanes->squares);
+    return w;
+}
+
+static void dense_exp_exact(hl_exact_sums *sums, double *x, double shift, int64_t n)
+{
+    exact_lanes lanes = { { 0 }, { 0 }, { 0 }, { 0 } };
+    double      rest[VD];
+    int64_t     i = 0;
 
     for (; i + VD <= n; i += VD)
-        vd_store(x + i, vd_exp(vd_load(x + i) - shift));
-    if (i == n)
-        return;
-    memcpy(rest, x + i, (size_t)(n - i) * sizeof *x);
-    vd_store(rest, vd_exp(vd_load(rest) - shift));
-    memcpy(x + i, rest, (size_t)(n - i) * sizeof *x);
+        vd_store(x + i, exp_and_add(&lanes, vd_load(x + i) - shift));
+    if (i < n) {
+        for (int j = 0; j < VD; j++)
+            rest[j] = i + j < n ? x[i + j] : -(double)INFINITY;
+        vd_store(rest, exp_and_add(&lanes, vd_load(rest) - shift));
+        memcpy(x + i, rest, (size_t)(n - i) * sizeof *x);
+    }
+    sums->sum += sum_doubles(lanes.sum);
+    sums->dot += sum_doubles(lanes.dot);
+    sums->dot2 += sum_doubles(lanes.dot2);
+    sums->squares += sum_doubles(lanes.squares);
 }
 
 #endif

@@ -184,10 +184,19 @@ static void dots_exact(double *out, const double *q, const float *k, int64_t str
     }
 }
 
-static void exp_exact(double *x, double shift, int64_t n)
+static void exp_exact(hl_exact_sums *sums, double *x, double shift, int64_t n)
 {
-    for (int64_t i = 0; i < n; i++)
-        x[i] = exp(x[i] - shift);
+    for (int64_t i = 0; i < n; i++) {
+        double z = x[i] - shift;
+
+        x[i] = exp(z);
+        sums->sum += x[i];
+        sums->squares += x[i] * x[i];
+        if (x[i] > 0.0) { /* 0 * -inf is NaN */
+            sums->dot += x[i] * z;
+            sums->dot2 += x[i] * z * z;
+        }
+    }
 }
 
 const hl_dense hl_dense_scalar = {

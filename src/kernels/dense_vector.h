@@ -90,6 +90,15 @@ HL_INLINE void vd_store(double *p, vd a)
     memcpy(p, &a, sizeof a);
 }
 
+/* Half a vector of floats: from memory, a conversion is all it takes. */
+HL_INLINE vd vd_of_floats(const float *p)
+{
+    vf_half a;
+
+    memcpy(&a, p, sizeof a);
+    return vd_of(a);
+}
+
 HL_INLINE double sum_doubles(vd a)
 {
     double lanes[VD];
@@ -99,6 +108,35 @@ HL_INLINE double sum_doubles(vd a)
         for (int i = 0; i < width; i++)
             lanes[i] += lanes[i + width];
     return lanes[0];
+}
+
+typedef double vd_four __attribute__((vector_size(32)));
+
+/* The lanes of a vector in four sums; of two lanes, two are 0. */
+HL_INLINE vd_four to_four(vd a)
+{
+    vd_four parts[VD > 4 ? VD / 4 : 1] = { { 0 } };
+
+    memcpy(parts, &a, sizeof a);
+    for (int i = 1; i < VD / 4; i++)
+        parts[0] += parts[i];
+    return parts[0];
+}
+
+/* The sums of four vectors at once: out[i] of a[i]. */
+HL_INLINE void sum_four(double *out, const vd *a)
+{
+    vd_four b[4];
+
+    for (int i = 0; i < 4; i++)
+        b[i] = to_four(a[i]);
+    vd_four first = __builtin_shufflevector(b[0], b[1], 0, 4, 2, 6) +
+                    __builtin_shufflevector(b[0], b[1], 1, 5, 3, 7);
+    vd_four second = __builtin_shufflevector(b[2], b[3], 0, 4, 2, 6) +
+                     __builtin_shufflevector(b[2], b[3], 1, 5, 3, 7);
+    first = __builtin_shufflevector(first, second, 0, 1, 4, 5) +
+            __builtin_shufflevector(first, second, 2, 3, 6, 7);
+    memcpy(out, &first, sizeof first);
 }
 
 /* -------------------------------------------------------------------- norm */

@@ -20,11 +20,15 @@ static const void *row_address(const hl_rows *rows, int64_t offset)
     return (const char *)rows->data + (size_t)offset * (hl_dtype_bits(rows->dtype) / 8);
 }
 
-static double finish_score(double dot, const hl_attention *p, int64_t head, int64_t key,
+/* An interval of the visible keys: one, or two where a window leaves the first keys open. */
+typedef struct key_span {
+    int64_t begin;
+    int64_t end;
+} key_span;
+
+static double change_score(double score, const hl_attention *p, int64_t head, int64_t key,
                            int64_t position)
 {
-    double score = p->scale * dot;
-
     if (p->softcap > 0.0)
         score = p->softcap * tanh(score / p->softcap);
     if (p->alibi_slopes != NULL)
@@ -34,11 +38,17 @@ static double finish_score(double dot, const hl_attention *p, int64_t head, int6
     return score;
 }
 
-/* An interval of the visible keys: one, or two where a window leaves the first keys open. */
-typedef struct key_span {
-    int64_t begin;
-    int64_t end;
-} key_span;
+/* From dot products to scores. */
+static void finish_scores(double *scores, const hl_attention *p, int64_t head, int64_t position,
+                          key_span span)
+{
+    for (int64_t key = span.begin; key < span.end; key++)
+        scores[key] *= p->scale;
+    if (p->softcap <= 0.0 && p->alibi_slopes == NULL && p->key_bias == NULL)
+        return;
+    for (int64_t key = span.begin; key < span.end; key++)
+        scores[key] = change_score(scores[key], p, head, key, position);
+}
 
 static int list_spans(key_span out[2], hl_visible_keys range)
 {
@@ -93,8 +103,8 @@ done:
 static hl_status row_scores(double *out, const hl_kernels *kernels, const hl_attention *p,
                             hl_visible_keys range, int64_t batch, int64_t head, int64_t row)
 {
-    hl_status    status   = HL_OK;
-    row_operands operands = { { 0 }, { 0 } };
+    hl_status    status = HL_OK;
+    row_operands operands;
     int64_t      first    = hl_rows_offset(&p->k, batch, head / (p->n_heads / p->n_kv_heads), 0);
     int64_t      position = hl_attention_query_start(p, batch) + row;
     key_span     spans[2];
@@ -104,8 +114,7 @@ static hl_status row_scores(double *out, const hl_kernels *kernels, const hl_att
                            p->q.dtype, (size_t)p->d_head));
     for (int i = 0; i < n_spans; i++) {
         HL_TRY(span_dots(out, kernels, p, &operands, first, spans[i]));
-        for (int64_t key = spans[i].begin; key < spans[i].end; key++)
-            out[key] = finish_score(out[key], p, head, key, position);
+        finish_scores(out, p, head, position, spans[i]);
     }
 
 done:
@@ -114,80 +123,33 @@ done:
 
 /* ----------------------------------------------------------------------- sums */
 
-/* The sums of row_state.h in double, over all outcomes relative to the largest score. */
-typedef struct row_sums {
+/* The largest scores of the keys, without the sink. */
+typedef struct row_extremes {
     double max;
-    double sum;
-    double dot;
-    double dot2;
-    double squares;
-    double max_key; /* without the sink */
     double max_size;
-} row_sums;
-
-static void add_outcome(row_sums *sums, double offset, double weight)
-{
-    sums->sum += weight;
-    sums->squares += weight * weight;
-    if (weight > 0.0) { /* 0 * -inf is NaN */
-        sums->dot += weight * offset;
-        sums->dot2 += weight * offset * offset;
-    }
-}
-
-/* The same of many: as vectors, where no weight is 0 for want of digits. */
-static void add_block(row_sums *sums, const double *offsets, const double *weights, int64_t n)
-{
-    double sum = 0.0, dot = 0.0, dot2 = 0.0, squares = 0.0;
-
-#pragma omp simd reduction(+ : sum, dot, dot2, squares)
-    for (int64_t i = 0; i < n; i++) {
-        double product = weights[i] > 0.0 ? weights[i] * offsets[i] : 0.0;
-        sum += weights[i];
-        squares += weights[i] * weights[i];
-        dot += product;
-        dot2 += weights[i] > 0.0 ? product * offsets[i] : 0.0;
-    }
-    *sums = (row_sums){ .sum = sum, .dot = dot, .dot2 = dot2, .squares = squares };
-}
+} row_extremes;
 
 /* In four parts, as vectors; what is not a number is passed over, and found by the sums. */
-static void find_largest(row_sums *sums, const double *scores, key_span span)
+static void find_largest(row_extremes *out, const double *scores, key_span span)
 {
-    double max[4]  = { sums->max_key, sums->max_key, sums->max_key, sums->max_key };
-    double size[4] = { sums->max_size, sums->max_size, sums->max_size, sums->max_size };
+    double  max[4]  = { out->max, out->max, out->max, out->max };
+    double  size[4] = { 0 };
+    int64_t key     = span.begin;
 
-    for (int64_t key = span.begin; key < span.end; key += 4) {
-        for (int i = 0; i < 4 && key + i < span.end; i++) {
+    for (; key + 4 <= span.end; key += 4) {
+        for (int i = 0; i < 4; i++) {
             double score = scores[key + i];
+            double other = fabs(score);
             max[i]       = score > max[i] ? score : max[i];
-            size[i]      = fabs(score) > size[i] ? fabs(score) : size[i];
+            size[i]      = other > size[i] ? other : size[i];
         }
     }
-    sums->max_key  = fmax(fmax(max[0], max[1]), fmax(max[2], max[3]));
-    sums->max_size = fmax(fmax(size[0], size[1]), fmax(size[2], size[3]));
-}
-
-/* Scores become weights e^(s - max) on the way. */
-static void add_span(row_sums *sums, const hl_dense *dense, double *scores, key_span span)
-{
-    enum { BLOCK = 256 };
-    double offsets[BLOCK];
-
-    for (int64_t begin = span.begin; begin < span.end; begin += BLOCK) {
-        int64_t  n       = span.end - begin < BLOCK ? span.end - begin : BLOCK;
-        double  *weights = scores + begin;
-        row_sums own     = { 0 };
-
-        for (int64_t i = 0; i < n; i++)
-            offsets[i] = weights[i] - sums->max;
-        dense->exp_exact(weights, sums->max, n);
-        add_block(&own, offsets, weights, n);
-        sums->sum += own.sum;
-        sums->dot += own.dot;
-        sums->dot2 += own.dot2;
-        sums->squares += own.squares;
+    for (; key < span.end; key++) {
+        max[0]  = fmax(max[0], scores[key]);
+        size[0] = fmax(size[0], fabs(scores[key]));
     }
+    out->max      = fmax(fmax(max[0], max[1]), fmax(max[2], max[3]));
+    out->max_size = fmax(out->max_size, fmax(fmax(size[0], size[1]), fmax(size[2], size[3])));
 }
 
 static double probability(const double *p, hl_visible_keys range, int64_t key)
@@ -199,32 +161,37 @@ static double probability(const double *p, hl_visible_keys range, int64_t key)
 static hl_pattern_row softmax(double *scores, const hl_dense *dense, hl_visible_keys range,
                               const float *sink, int64_t position)
 {
-    row_sums sums = { .max_key = -INFINITY };
-    key_span spans[2];
-    int      n_spans = list_spans(spans, range);
+    row_extremes  keys      = { .max = -INFINITY };
+    hl_exact_sums sums      = { 0 };
+    double        sink_size = 0.0;
+    key_span      spans[2];
+    int           n_spans = list_spans(spans, range);
 
     for (int i = 0; i < n_spans; i++)
-        find_largest(&sums, scores, spans[i]);
-    sums.max = sink != NULL && (double)*sink > sums.max_key ? (double)*sink : sums.max_key;
+        find_largest(&keys, scores, spans[i]);
+    double max = sink != NULL ? fmax((double)*sink, keys.max) : keys.max;
     for (int i = 0; i < n_spans; i++)
-        add_span(&sums, dense, scores, spans[i]);
-    if (sink != NULL)
-        add_outcome(&sums, (double)*sink - sums.max, exp((double)*sink - sums.max));
+        dense->exp_exact(&sums, scores + spans[i].begin, max, spans[i].end - spans[i].begin);
+    if (sink != NULL) {
+        double weight = (double)*sink;
+        sink_size     = fabs(weight);
+        dense->exp_exact(&sums, &weight, max, 1);
+    }
     double scale = 1.0 / sums.sum;
     for (int i = 0; i < n_spans; i++) {
         for (int64_t key = spans[i].begin; key < spans[i].end; key++)
             scores[key] *= scale;
     }
     return (hl_pattern_row){
-        .lse        = sums.max + log(sums.sum),
+        .lse        = max + log(sums.sum),
         .entropy    = log(sums.sum) - sums.dot / sums.sum,
         .renyi2     = 2.0 * log(sums.sum) - log(sums.squares),
         .varentropy = sums.dot2 / sums.sum - sums.dot / sums.sum * (sums.dot / sums.sum),
-        .peak       = exp(sums.max_key - sums.max) / sums.sum,
+        .peak       = exp(keys.max - max) / sums.sum,
         .diagonal   = probability(scores, range, position),
         .previous   = probability(scores, range, position - 1),
         .first      = probability(scores, range, 0),
-        .max_score  = sink != NULL ? fmax(sums.max_size, fabs((double)*sink)) : sums.max_size,
+        .max_score  = fmax(keys.max_size, sink_size),
     };
 }
 

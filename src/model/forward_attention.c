@@ -474,10 +474,11 @@ static hl_status make_pattern(const attention_parts *parts, const hl_layer_rows 
 
     if (row < 0 || !is_wanted(session, chunk, rows->layer, head))
         return HL_OK;
-    memset(out, 0, (size_t)rows->n_keys * sizeof *out);
     session->rows.exact[index] = (hl_pattern_row){ 0 };
-    if (row >= chunk->lengths[sequence])
+    if (row >= chunk->lengths[sequence]) {
+        memset(out, 0, (size_t)rows->n_keys * sizeof *out);
         return HL_OK;
+    }
     hl_attention problem = problem_part(parts, sequence, head, 1);
     hl_status    status =
         hl_attention_pattern(scores, &session->rows.exact[index], &problem, 0, 0, row);
