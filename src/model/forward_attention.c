@@ -514,8 +514,7 @@ static hl_status make_patterns(hl_session *session, const hl_chunk *chunk, int64
 
     hl_forward_describe_patterns(&rows, session, chunk);
     int64_t count = rows.n_batch * rows.n_heads * rows.n_patterns;
-#pragma omp parallel for num_threads(                                                              \
-    hl_forward_threads(session, count * rows.n_keys * rows.d_head))
+#pragma omp parallel for num_threads(hl_forward_threads(session, count *rows.n_keys *rows.d_head))
     for (int64_t index = 0; index < count; index++) {
         hl_status status = make_pattern(&parts, &rows, index);
         if (status != HL_OK) {
