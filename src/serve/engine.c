@@ -1,5 +1,5 @@
-/* engine.c - the engine as its callers see it: opened, given jobs and exclusive work, drained,
- * closed.  What is done with them is engine_worker.c's. */
+/* engine.c - the engine as its callers see it: opened, given jobs, drained, closed.  What is done
+ * with them is engine_worker.c's. */
 #include "serve/engine.h"
 
 #include <time.h>
@@ -134,10 +134,9 @@ hl_status hl_engine_open(hl_engine **out, const hl_model *model, const hl_engine
         return hl_fail(HL_BAD_ARGUMENT, "engine: model is NULL");
     HL_TRY(HL_ALLOC_ZEROED(&engine, 1));
     make_locks(engine);
-    engine->model         = model;
-    engine->config        = model->config;
-    engine->queue_end     = &engine->queue;
-    engine->exclusive_end = &engine->exclusive;
+    engine->model     = model;
+    engine->config    = model->config;
+    engine->queue_end = &engine->queue;
     if (options != NULL)
         engine->options = *options;
     HL_TRY(complete_options(&engine->options));
@@ -223,7 +222,6 @@ static hl_status enqueue(hl_engine *engine, hl_job *job)
     hl_status status = check_place(engine);
 
     if (status == HL_OK) {
-        job->submitted     = hl_engine_clock();
         *engine->queue_end = job;
         engine->queue_end  = &job->next;
         engine->counts.n_queued++;
@@ -279,40 +277,6 @@ void hl_job_free(hl_job *job)
     pthread_mutex_unlock(&engine->mutex);
     if (is_over)
         hl_job_destroy(job);
-}
-
-/* ------------------------------------------------------------------- exclusive */
-
-/* Into the list, and until it is done; under the mutex. */
-static void await_exclusive(hl_engine *engine, hl_exclusive *item)
-{
-    *engine->exclusive_end = item;
-    engine->exclusive_end  = &item->next;
-    pthread_cond_signal(&engine->wake);
-    while (!item->is_done)
-        pthread_cond_wait(&engine->done, &engine->mutex);
-}
-
-hl_status hl_engine_exclusive(hl_engine *engine, hl_engine_work work, void *context)
-{
-    hl_exclusive *item   = NULL;
-    hl_status     status = HL_ALLOC_ZEROED(&item, 1);
-
-    if (status != HL_OK)
-        return status;
-    item->work    = work;
-    item->context = context;
-    pthread_mutex_lock(&engine->mutex);
-    bool is_late = engine->is_draining || engine->is_closing;
-    if (!is_late)
-        await_exclusive(engine, item);
-    pthread_mutex_unlock(&engine->mutex);
-    if (is_late)
-        status = hl_fail(HL_CANCELLED, "the server is shutting down");
-    else if (item->status != HL_OK)
-        status = hl_fail(item->status, "%s", item->message);
-    hl_free(item);
-    return status;
 }
 
 /* -------------------------------------------------------------------- draining */

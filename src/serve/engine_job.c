@@ -200,10 +200,9 @@ hl_status hl_job_new(hl_job **out, hl_engine *engine, const hl_job_options *opti
         hl_free(job);
         return status;
     }
-    job->engine          = engine;
-    job->slot            = -1;
-    job->waiting         = -1;
-    job->counts.n_prompt = options->n_tokens;
+    job->engine  = engine;
+    job->slot    = -1;
+    job->waiting = -1;
     HL_TRY(copy_options(job, options, engine->config));
     HL_TRY(make_events(job));
     HL_TRY(hl_sampler_new(&job->sampler, engine->config->d_vocab, &options->sample));
@@ -281,16 +280,4 @@ hl_status hl_job_wait(hl_job_event *out, hl_job *job, double seconds)
     hl_status status = tell(out, job);
     pthread_mutex_unlock(&engine->mutex);
     return status;
-}
-
-void hl_job_count(hl_job_counts *out, const hl_job *job)
-{
-    pthread_mutex_lock(&job->engine->mutex);
-    double end = job->ended > 0.0 ? job->ended : hl_engine_clock();
-
-    *out               = job->counts;
-    out->seconds       = end - job->submitted;
-    out->queue_seconds = (job->admitted > 0.0 ? job->admitted : end) - job->submitted;
-    out->first_seconds = job->drawn_first > 0.0 ? job->drawn_first - job->submitted : 0.0;
-    pthread_mutex_unlock(&job->engine->mutex);
 }
