@@ -120,7 +120,7 @@ static void a_byte_order_mark_is_dropped(void **state)
     hl_corpus *corpus = open_input(here("?.*"));
     assert_tokens(corpus, 0, "text");
     assert_tokens(corpus, 1, "text");
-    assert_true(hl_corpus_hash_of(corpus, 0) == hl_corpus_hash_of(corpus, 1));
+    assert_true(hl_corpus_get_info(corpus)->hash == 2 * hl_hash("text", 4, 0));
     hl_corpus_close(corpus);
 }
 
