@@ -491,11 +491,5 @@ int main(void)
         TEST(a_sample_does_not_depend_on_order),
         TEST(memory_does_not_grow_with_the_text),
     };
-    folder = new_folder();
-    if (hl_tokenizer_open(&tokenizer, SMALL_TOKENIZERS "/small-bpe") != HL_OK)
-        return 1;
-    int code = cmocka_run_group_tests(tests, NULL, NULL);
-    hl_tokenizer_close(tokenizer);
-    remove_folder(folder);
-    return code;
+    return RUN_GROUP(tests);
 }
