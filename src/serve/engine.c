@@ -4,6 +4,7 @@
 
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "model/model.h"
@@ -13,23 +14,15 @@ enum { DEFAULT_SLOTS = 8, QUEUE_PER_SLOT = 4, MAX_QUEUE = 1 << 20, MAX_EVENTS = 
 
 /* ----------------------------------------------------------------------- time */
 
-double hl_engine_clock(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
 bool hl_engine_wait(hl_engine *engine, pthread_cond_t *condition, double until)
 {
-    double          left = until - hl_engine_clock();
+    double          left = until - hl_clock_seconds();
     struct timespec when;
 
     if (left <= 0.0)
         return false;
     left         = left < 1e6 ? left : 1e6; /* who wants longer asks again */
-    until        = hl_engine_clock() + left;
+    until        = hl_clock_seconds() + left;
     when.tv_sec  = (time_t)until;
     when.tv_nsec = (long)((until - (double)when.tv_sec) * 1e9);
     pthread_cond_timedwait(condition, &engine->mutex, &when);
@@ -299,7 +292,7 @@ int64_t hl_engine_cancel_all(hl_engine *engine)
 
 void hl_engine_drain(hl_engine *engine, double seconds, int64_t *n_cancelled)
 {
-    double  until = hl_engine_clock() + seconds;
+    double  until = hl_clock_seconds() + seconds;
     int64_t n     = 0;
 
     pthread_mutex_lock(&engine->mutex);

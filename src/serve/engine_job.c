@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "serve/engine_parts.h"
@@ -271,7 +272,7 @@ static hl_status tell(hl_job_event *out, hl_job *job)
 hl_status hl_job_wait(hl_job_event *out, hl_job *job, double seconds)
 {
     hl_engine *engine = job->engine;
-    double     until  = hl_engine_clock() + seconds;
+    double     until  = hl_clock_seconds() + seconds;
 
     pthread_mutex_lock(&engine->mutex);
     let_go(job);

@@ -6,6 +6,7 @@
  *
  * The worker alone ends jobs, so that a job in its hands does not vanish.  Others only say what
  * they want, under the mutex, and wake it. */
+#include "base/clock.h"
 #include "base/status.h"
 #include "serve/engine_parts.h"
 
@@ -28,7 +29,7 @@ static void end_job(hl_engine *engine, hl_job *job)
     job->failure = job->fault;
     job->state   = HL_JOB_OVER;
     if (job->drawn_first > 0.0)
-        engine->counts.text_seconds += hl_engine_clock() - job->drawn_first;
+        engine->counts.text_seconds += hl_clock_seconds() - job->drawn_first;
     pthread_cond_broadcast(&engine->done);
 }
 
@@ -46,7 +47,7 @@ static void count_turn(hl_engine *engine, hl_job *job)
     job->n_ready += job->n_completed;
     job->n_completed = 0;
     if (n_new > 0 && job->drawn_first == 0.0)
-        job->drawn_first = hl_engine_clock();
+        job->drawn_first = hl_clock_seconds();
     job->n_counted = job->n_drawn;
     engine->counts.n_generated_tokens += n_new;
     if (is_complete(job))
@@ -131,7 +132,7 @@ static void admit(hl_engine *engine)
             engine->queue_end = &engine->queue;
         hl_engine_take_slot(engine, job);
         job->state    = HL_JOB_RUNNING;
-        job->admitted = hl_engine_clock();
+        job->admitted = hl_clock_seconds();
         engine->counts.n_queued--;
         engine->counts.n_running++;
         engine->counts.n_reused_tokens += job->n_fed; /* that the slot still has */
@@ -174,14 +175,14 @@ static hl_job *pick_prompt(hl_engine *engine)
 static void run_prompt(hl_engine *engine)
 {
     hl_job *job    = pick_prompt(engine);
-    double  before = hl_engine_clock();
+    double  before = hl_clock_seconds();
 
     if (job == NULL)
         return;
     hl_engine_feed_prompt(engine, job);
     pthread_mutex_lock(&engine->mutex);
     engine->counts.n_prompt_tokens += job->n_feed;
-    engine->counts.prompt_seconds += hl_engine_clock() - before;
+    engine->counts.prompt_seconds += hl_clock_seconds() - before;
     pthread_mutex_unlock(&engine->mutex);
     publish(engine, job);
 }
@@ -203,7 +204,7 @@ static void pick_step(hl_engine *engine)
 
 static void run_step(hl_engine *engine)
 {
-    double before = hl_engine_clock();
+    double before = hl_clock_seconds();
 
     pick_step(engine);
     if (engine->n_fed == 0)
@@ -211,7 +212,7 @@ static void run_step(hl_engine *engine)
     hl_engine_feed_step(engine);
     pthread_mutex_lock(&engine->mutex);
     engine->counts.n_steps++;
-    engine->counts.step_seconds += hl_engine_clock() - before;
+    engine->counts.step_seconds += hl_clock_seconds() - before;
     pthread_mutex_unlock(&engine->mutex);
     for (int64_t i = 0; i < engine->n_fed; i++)
         publish(engine, engine->fed[i]);
