@@ -17,6 +17,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "clock.h"
+
 extern char **environ;
 
 typedef struct child {
@@ -29,13 +31,6 @@ typedef struct child {
     hl_child_limits limits;
     size_t          capacity;
 } child;
-
-static double now(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
 
 static void close_end(int *end)
 {
@@ -142,7 +137,7 @@ static bool read_some(child *c, hl_child_result *result)
 
 static bool too_late(const child *c, hl_child_result *result)
 {
-    if (now() < c->deadline)
+    if (hl_clock_now() < c->deadline)
         return false;
     snprintf(result->problem, sizeof result->problem, "it took more than %g s and was killed",
              c->limits.seconds);
@@ -155,7 +150,7 @@ static bool talk(child *c, hl_child_result *result)
     while (c->out >= 0) {
         struct pollfd ends[2] = { { .fd = c->out, .events = POLLIN },
                                   { .fd = c->in, .events = POLLOUT } };
-        double        left    = c->deadline - now();
+        double        left    = c->deadline - hl_clock_now();
 
         if (too_late(c, result))
             return false;
@@ -207,7 +202,7 @@ bool hl_child_run(hl_child_result *out, const char *command, const char *input, 
                                 .out      = -1,
                                 .input    = input,
                                 .n_input  = n_input,
-                                .deadline = now() + limits.seconds,
+                                .deadline = hl_clock_now() + limits.seconds,
                                 .limits   = limits };
     struct sigaction ignore = { .sa_handler = SIG_IGN }, before;
     bool             good   = false;

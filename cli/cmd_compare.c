@@ -10,6 +10,7 @@
 #include "options.h"
 #include "quick_measure.h"
 #include "terminal.h"
+#include "values.h"
 
 enum { N_SHOWN = 10 };
 
@@ -34,11 +35,6 @@ typedef struct compared {
 } compared;
 
 /* ---------------------------------------------------------------------- text */
-
-static double number_of(const hl_sheet *table, int64_t row, const char *column)
-{
-    return hl_sheet_number(table, row, hl_sheet_find(table, column));
-}
 
 static int print_whole(const hl_sheet *table, hl_sheet_format format)
 {
@@ -75,12 +71,12 @@ static int64_t largest_left(const hl_sheet *heads, const int64_t *taken, int n_t
     int64_t best = -1;
 
     for (int64_t row = 0; row < hl_sheet_n_rows(heads); row++) {
-        double change = fabs(number_of(heads, row, "difference"));
+        double change = fabs(hl_cell_number(heads, row, "difference"));
         bool   seen   = isnan(change);
 
         for (int i = 0; i < n_taken; i++)
             seen = seen || taken[i] == row;
-        if (!seen && (best < 0 || change > fabs(number_of(heads, best, "difference"))))
+        if (!seen && (best < 0 || change > fabs(hl_cell_number(heads, best, "difference"))))
             best = row;
     }
     return best;
@@ -90,13 +86,13 @@ static void print_head(const hl_sheet *heads, int64_t row)
 {
     char name[48];
 
-    snprintf(name, sizeof name, "L%.0fH%.0f", number_of(heads, row, "layer"),
-             number_of(heads, row, "head"));
+    snprintf(name, sizeof name, "L%.0fH%.0f", hl_cell_number(heads, row, "layer"),
+             hl_cell_number(heads, row, "head"));
     printf("  %-8s %7.3f %7.3f %+8.3f  %+.3f to %+.3f  %7.4f%s\n", name,
-           number_of(heads, row, "fair_a"), number_of(heads, row, "fair_b"),
-           number_of(heads, row, "difference"), number_of(heads, row, "low"),
-           number_of(heads, row, "high"), number_of(heads, row, "q"),
-           number_of(heads, row, "significant") > 0.0 ? "  *" : "");
+           hl_cell_number(heads, row, "fair_a"), hl_cell_number(heads, row, "fair_b"),
+           hl_cell_number(heads, row, "difference"), hl_cell_number(heads, row, "low"),
+           hl_cell_number(heads, row, "high"), hl_cell_number(heads, row, "q"),
+           hl_cell_number(heads, row, "significant") > 0.0 ? "  *" : "");
 }
 
 static void print_heads(const hl_comparison *found)

@@ -7,9 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "command.h"
 #include "gate_options.h"
 #include "generate_monitor.h"
@@ -332,13 +332,6 @@ static int open_generation(generation *g)
 
 /* -------------------------------------------------------------------- the text */
 
-static double now(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
-
 /* Text that has passed the stop words. */
 static int put_text(generation *g, const char *text, size_t n_bytes)
 {
@@ -466,15 +459,15 @@ static int make_text(generation *g)
 {
     hl_generated token = { 0 };
     int          code  = HL_EXIT_OK;
-    double       begin = now();
+    double       begin = hl_clock_now();
     hl_status    status;
 
     status             = hl_generator_prompt(g->generator, g->prompt.tokens, g->prompt.n_tokens);
     g->result.n_prompt = g->prompt.n_tokens;
-    g->result.prompt_seconds = now() - begin;
+    g->result.prompt_seconds = hl_clock_now() - begin;
     if (status != HL_OK)
         return fail(status);
-    begin = now();
+    begin = hl_clock_now();
     while (code == HL_EXIT_OK && g->result.stop == HL_STOP_NONE) {
         status = hl_generator_next(&token, g->generator);
         if (status != HL_OK)
@@ -482,7 +475,7 @@ static int make_text(generation *g)
         code = g->watch != NULL ? watch_token(g, &token)
                                 : put_token(g, &(held_token){ .token = token });
     }
-    g->result.seconds = now() - begin;
+    g->result.seconds = hl_clock_now() - begin;
     return code == HL_EXIT_OK ? put_rest(g) : code;
 }
 

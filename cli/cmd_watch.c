@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include "clock.h"
 #include "command.h"
 #include "corpus_options.h"
 #include "diagnose_options.h"
@@ -297,7 +298,7 @@ static hl_status measure_checkpoint(watch_work *work, const hl_checkpoint *check
     hl_status   status =
         hl_watch_measure_checkpoint(&profile, &text, &is_whole, checkpoint->path, &work->how);
 
-    work->last = hl_seen_clock();
+    work->last = hl_clock_now();
     if (status == HL_OK) {
         status = add_profile(work, profile, checkpoint, text);
     } else if (status != HL_CANCELLED && status != HL_NO_MEMORY) {
@@ -356,9 +357,9 @@ static hl_status look(watch_work *work)
 /* In short pieces: Ctrl-C may come just before one. */
 static void rest(double seconds)
 {
-    double until = hl_seen_clock() + seconds;
+    double until = hl_clock_now() + seconds;
 
-    while (!hl_stop_asked() && hl_seen_clock() < until)
+    while (!hl_stop_asked() && hl_clock_now() < until)
         nanosleep(&(struct timespec){ .tv_nsec = 50000000 }, NULL);
 }
 
@@ -379,11 +380,11 @@ static hl_status watch(watch_work *work)
     if (status != HL_OK)
         return status;
     update_outputs(work); /* what a watch that was killed has left undone */
-    work->last = hl_seen_clock();
+    work->last = hl_clock_now();
     while (status == HL_OK) {
         status = look(work);
         bool quiet =
-            request->quit_after > 0.0 && hl_seen_clock() - work->last >= request->quit_after;
+            request->quit_after > 0.0 && hl_clock_now() - work->last >= request->quit_after;
         if (status != HL_OK || request->once || quiet || is_over(work))
             break;
         rest(request->every);

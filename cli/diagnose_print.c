@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "values.h"
 #include "wrap.h"
 
 enum { INDENT = 14, FIELD = 12, HEADS_SHOWN = 8 };
@@ -119,11 +120,6 @@ void hl_diagnoses_print_brief(const hl_diagnoses *found, const hl_colours *colou
 
 /* ---------------------------------------------------------------------- JSON */
 
-static json_t *json_number(double value)
-{
-    return isfinite(value) ? json_real(value) : json_null();
-}
-
 static json_t *json_heads(const hl_diagnosis *item)
 {
     json_t *heads = json_array();
@@ -132,7 +128,7 @@ static json_t *json_heads(const hl_diagnosis *item)
         json_array_append_new(heads, json_pack("{s:I, s:I, s:o}", "layer",
                                                (json_int_t)item->heads[i].layer, "head",
                                                (json_int_t)item->heads[i].head, "value",
-                                               json_number(item->heads[i].value)));
+                                               hl_value_number(item->heads[i].value)));
     return heads;
 }
 
@@ -147,10 +143,10 @@ json_t *hl_diagnoses_json(const hl_diagnoses *found)
             items,
             json_pack("{s:s, s:s, s:s, s:o, s:o, s:s, s:s, s:s, s:o, s:s, s:s, s:s}", "name",
                       item->name, "verdict", hl_verdict_name(item->verdict), "rule", item->rule,
-                      "value", json_number(item->value), "threshold", json_number(item->threshold),
-                      "evidence", item->evidence, "source", item->source, "finding", item->finding,
-                      "heads", json_heads(item), "against", item->against, "mitigation",
-                      item->mitigation, "measure", item->measure));
+                      "value", hl_value_number(item->value), "threshold",
+                      hl_value_number(item->threshold), "evidence", item->evidence, "source",
+                      item->source, "finding", item->finding, "heads", json_heads(item), "against",
+                      item->against, "mitigation", item->mitigation, "measure", item->measure));
     }
     return items;
 }

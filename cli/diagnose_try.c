@@ -18,6 +18,7 @@
 #include "command.h"
 #include "quick_measure.h"
 #include "sampling_try.h"
+#include "values.h"
 #include "wrap.h"
 
 enum { MOST_TRIALS = 2 };
@@ -203,11 +204,6 @@ static void print_text(const trial *trials, int n_trials, const outcome *before,
 
 /* ---------------------------------------------------------------------- JSON */
 
-static json_t *json_number(double value)
-{
-    return isfinite(value) ? json_real(value) : json_null();
-}
-
 static json_t *json_outcome(const outcome *seen)
 {
     json_t *verdicts = json_object();
@@ -216,16 +212,16 @@ static json_t *json_outcome(const outcome *seen)
         const hl_diagnosis *item = &seen->found->items[i];
         json_object_set_new(verdicts, item->name,
                             json_pack("{s:s, s:o}", "verdict", hl_verdict_name(item->verdict),
-                                      "value", json_number(item->value)));
+                                      "value", hl_value_number(item->value)));
     }
-    return json_pack("{s:o, s:o, s:o}", "fair", json_number(seen->fair), "loss",
-                     json_number(seen->loss), "diagnoses", verdicts);
+    return json_pack("{s:o, s:o, s:o}", "fair", hl_value_number(seen->fair), "loss",
+                     hl_value_number(seen->loss), "diagnoses", verdicts);
 }
 
 static json_t *json_seen(const hl_sampling_seen *seen)
 {
-    return json_pack("{s:o, s:o}", "vocabulary_entropy", json_number(seen->vocabulary),
-                     "attention_entropy", json_number(seen->attention));
+    return json_pack("{s:o, s:o}", "vocabulary_entropy", hl_value_number(seen->vocabulary),
+                     "attention_entropy", hl_value_number(seen->attention));
 }
 
 static json_t *json_sampling(const hl_sampling_trial *tried)

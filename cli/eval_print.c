@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "terminal.h"
+#include "values.h"
 
 #define HALF_WIDTH 1.96 /* standard errors: 95% of a normal distribution */
 
@@ -181,20 +182,14 @@ void hl_eval_print(const hl_eval_report *report)
 
 /* ------------------------------------------------------------------------ JSON */
 
-/* JSON has no NaN. */
-static json_t *make_real(double value)
-{
-    return isfinite(value) ? json_real(value) : json_null();
-}
-
 static json_t *make_nll(const hl_nll *nll)
 {
     bool known = !isnan(nll->standard_error);
 
     return json_pack("{s:o, s:o, s:o, s:o, s:o, s:f, s:I, s:I, s:I, s:I}", "nats_per_token",
-                     make_real(nll->mean), "perplexity", make_real(nll->perplexity),
-                     "bits_per_byte", make_real(nll->bits_per_byte), "standard_error",
-                     make_real(nll->standard_error), "standard_error_over",
+                     hl_value_number(nll->mean), "perplexity", hl_value_number(nll->perplexity),
+                     "bits_per_byte", hl_value_number(nll->bits_per_byte), "standard_error",
+                     hl_value_number(nll->standard_error), "standard_error_over",
                      known ? json_string(nll->over_texts ? "texts" : "windows") : json_null(),
                      "nll_sum", nll->sum, "scored_tokens", (json_int_t)nll->n_scored, "tokens",
                      (json_int_t)nll->n_tokens, "scored_bytes", (json_int_t)nll->n_bytes, "windows",
@@ -222,26 +217,27 @@ static json_t *make_last_word(const hl_eval_last_word *words)
     if (words->n_words > 0)
         accuracy_range(&low, &high, words);
     return json_pack("{s:o, s:o, s:o, s:o, s:I, s:I}", "accuracy",
-                     make_real(n > 0.0 ? (double)words->n_right / n : NAN), "low", make_real(low),
-                     "high", make_real(high), "perplexity",
-                     make_real(n > 0.0 ? exp(words->nll / n) : NAN), "right",
+                     hl_value_number(n > 0.0 ? (double)words->n_right / n : NAN), "low",
+                     hl_value_number(low), "high", hl_value_number(high), "perplexity",
+                     hl_value_number(n > 0.0 ? exp(words->nll / n) : NAN), "right",
                      (json_int_t)words->n_right, "words", (json_int_t)words->n_words);
 }
 
 static json_t *make_agreement(const hl_agreement_total *total, const char *reference)
 {
     return json_pack("{s:s, s:o, s:o, s:o, s:I, s:I}", "reference", reference, "kl",
-                     make_real(total->kl), "kl_standard_error", make_real(total->kl_error),
-                     "top1_agreement", make_real(total->top1), "tokens",
-                     (json_int_t)total->n_tokens, "windows", (json_int_t)total->n_windows);
+                     hl_value_number(total->kl), "kl_standard_error",
+                     hl_value_number(total->kl_error), "top1_agreement",
+                     hl_value_number(total->top1), "tokens", (json_int_t)total->n_tokens, "windows",
+                     (json_int_t)total->n_windows);
 }
 
 static json_t *make_speed(const hl_eval_speed *s)
 {
     return json_pack("{s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I}", "prefill_tokens_per_second",
-                     make_real((double)s->speed.n_prefill / s->speed.prefill_seconds),
+                     hl_value_number((double)s->speed.n_prefill / s->speed.prefill_seconds),
                      "decode_tokens_per_second",
-                     make_real((double)s->speed.n_decode / s->speed.decode_seconds),
+                     hl_value_number((double)s->speed.n_decode / s->speed.decode_seconds),
                      "prefill_tokens", (json_int_t)s->speed.n_prefill, "decode_tokens",
                      (json_int_t)s->speed.n_decode, "peak_bytes", (json_int_t)s->peak_bytes,
                      "session_bytes", (json_int_t)s->speed.session_bytes, "file_bytes",

@@ -20,7 +20,8 @@ bool hl_evidence_needs_gradients(hl_ranker ranker)
     return ranker == HL_RANKER_GRADIENT || ranker == HL_RANKER_ENTROPY_GRADIENT;
 }
 
-bool hl_evidence_needs_texts(hl_ranker ranker)
+/* Texts in any case? */
+static bool needs_texts(hl_ranker ranker)
 {
     return hl_evidence_needs_gradients(ranker) || ranker == HL_RANKER_ABLATION;
 }
@@ -99,7 +100,7 @@ hl_status hl_evidence_take(hl_evidence *evidence, const hl_model *model,
     hl_tokenizer     *tokenizer = NULL;
     hl_corpus        *corpus    = NULL;
 
-    if (!hl_evidence_needs_texts(request->ranker) &&
+    if (!needs_texts(request->ranker) &&
         (evidence->profile != NULL || !hl_evidence_needs_profile(request->ranker)))
         return HL_OK;
     hl_status status = hl_tokenizer_open(

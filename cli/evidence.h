@@ -21,10 +21,9 @@ typedef struct hl_evidence_request {
     bool               quiet; /* no progress */
 } hl_evidence_request;
 
-/* Does the ranker need a profile; gradients; texts in any case? */
+/* Does the ranker need a profile; gradients? */
 bool hl_evidence_needs_profile(hl_ranker ranker);
 bool hl_evidence_needs_gradients(hl_ranker ranker);
-bool hl_evidence_needs_texts(hl_ranker ranker);
 
 /* Runs the texts for what the ranker needs and `evidence` does not have yet; the model's gates are
  * as they are. */

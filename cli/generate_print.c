@@ -7,8 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "printable.h"
 #include "terminal.h"
+#include "values.h"
 
 /* ----------------------------------------------------------------------- text */
 
@@ -67,24 +67,13 @@ bool hl_generate_keep_text(hl_generate_result *result, const char *text, size_t 
     return true;
 }
 
-/* NULL when memory is out. */
-static json_t *make_string(const char *text, size_t n_bytes)
-{
-    size_t  length = 0;
-    char   *valid  = hl_printable_utf8(&length, text, n_bytes);
-    json_t *string = valid != NULL ? json_stringn(valid, length) : NULL;
-
-    free(valid);
-    return string;
-}
-
 bool hl_generate_keep_token(hl_generate_result *result, const hl_generated *token, const char *text,
                             size_t n_bytes)
 {
-    json_t *object =
-        json_pack("{s:I, s:o, s:f, s:f, s:f, s:f}", "id", (json_int_t)token->id, "text",
-                  make_string(text, n_bytes), "logprob", token->logprob, "entropy", token->entropy,
-                  "varentropy", token->varentropy, "attention_entropy", token->attention_entropy);
+    json_t *object = json_pack("{s:I, s:o, s:f, s:f, s:f, s:f}", "id", (json_int_t)token->id,
+                               "text", hl_value_text(text, n_bytes), "logprob", token->logprob,
+                               "entropy", token->entropy, "varentropy", token->varentropy,
+                               "attention_entropy", token->attention_entropy);
 
     return json_array_append_new(result->tokens, object) == 0;
 }
@@ -106,7 +95,7 @@ bool hl_generate_print_json(const hl_generate_result *result, const char *model,
 {
     json_t *root =
         json_pack("{s:s, s:I, s:o, s:O, s:I, s:I, s:I, s:s, s:f, s:f, s:o, s:o}", "model", model,
-                  "seed", (json_int_t)seed, "text", make_string(result->text, result->n_text),
+                  "seed", (json_int_t)seed, "text", hl_value_text(result->text, result->n_text),
                   "tokens", result->tokens, "prompt_tokens", (json_int_t)result->n_prompt,
                   "generated_tokens", (json_int_t)result->n_tokens, "context",
                   (json_int_t)result->n_ctx, "stop", hl_stop_name(result->stop), "prompt_seconds",

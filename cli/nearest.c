@@ -14,7 +14,9 @@ static size_t least(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-size_t hl_word_distance(const char *a, const char *b)
+/* The number of letters to insert, remove, replace or swap with a neighbour to
+ * get from one word to the other.  Long words count as far apart. */
+static size_t word_distance(const char *a, const char *b)
 {
     size_t n_a = strlen(a), n_b = strlen(b);
     size_t rows[3][MAX_WORD + 1];
@@ -44,7 +46,7 @@ void hl_nearest_offer(hl_nearest *nearest, const char *word)
     /* A third of the letters may be wrong, and one always; a beginning is near. */
     size_t n_wanted = strlen(nearest->wanted);
     size_t allowed  = n_wanted < 3 ? 1 : n_wanted / 3 + 1;
-    size_t distance = hl_word_distance(nearest->wanted, word);
+    size_t distance = word_distance(nearest->wanted, word);
 
     if (n_wanted >= 2 && strncmp(nearest->wanted, word, n_wanted) == 0)
         distance = 1;

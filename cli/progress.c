@@ -6,8 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "clock.h"
 
 #define SECONDS_A_DRAWING 0.1
 #define SECONDS_TO_GUESS  1.0 /* before a rate and a time left are shown */
@@ -116,14 +117,6 @@ size_t hl_progress_format(char *out, size_t n_bytes, const hl_progress_view *vie
 
 /* ---------------------------------------------------------------- the terminal */
 
-static double seconds_now(void)
-{
-    struct timespec now = { 0 };
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
 /* One less than there are: a full line would wrap on some terminals. */
 static int terminal_width(FILE *stream)
 {
@@ -141,7 +134,7 @@ void hl_progress_start(hl_progress *progress, FILE *stream, const char *what, bo
         !quiet && isatty(fileno(stream)) && terminal != NULL && strcmp(terminal, "dumb") != 0;
 
     *progress =
-        (hl_progress){ .stream = watched ? stream : NULL, .what = what, .began = seconds_now() };
+        (hl_progress){ .stream = watched ? stream : NULL, .what = what, .began = hl_clock_now() };
 }
 
 static hl_progress_view look(const hl_progress *progress, double share, int64_t n_tokens,
@@ -170,7 +163,7 @@ void hl_progress_update(hl_progress *progress, double share, int64_t n_tokens)
         progress->first_tokens = n_tokens;
         progress->has_first    = true;
     }
-    double now = seconds_now();
+    double now = hl_clock_now();
     if (progress->is_shown && now - progress->drawn < SECONDS_A_DRAWING)
         return;
     hl_progress_view view = look(progress, share, n_tokens, now);

@@ -12,6 +12,7 @@
 #include "heatmap.h"
 #include "memory.h"
 #include "terminal.h"
+#include "values.h"
 
 enum { PAGE_WIDTH = 80, N_EXTREMES = 5, SPARK_WIDTH = 40 };
 
@@ -52,11 +53,6 @@ static hl_status screen_fill(screen *s, const hl_show_request *request)
     return status;
 }
 
-static double number_of(const hl_sheet *table, int64_t row, const char *column)
-{
-    return hl_sheet_number(table, row, hl_sheet_find(table, column));
-}
-
 /* ------------------------------------------------------------------- heading */
 
 static void print_heading(const hl_show_request *request, const hl_colours *colours)
@@ -87,9 +83,9 @@ static double *grid_of(const hl_sheet *heads, const char *column, const hl_profi
     for (int64_t i = 0; i < size; i++)
         grid[i] = NAN;
     for (int64_t row = 0; row < hl_sheet_n_rows(heads); row++) {
-        int64_t layer                = (int64_t)number_of(heads, row, "layer");
-        int64_t head                 = (int64_t)number_of(heads, row, "head");
-        grid[layer * n_heads + head] = number_of(heads, row, column);
+        int64_t layer                = (int64_t)hl_cell_number(heads, row, "layer");
+        int64_t head                 = (int64_t)hl_cell_number(heads, row, "head");
+        grid[layer * n_heads + head] = hl_cell_number(heads, row, column);
     }
     return grid;
 }
@@ -182,12 +178,12 @@ static void name_place(char out[PLACE_BYTES], const hl_show_request *request, co
                        int64_t row)
 {
     const char *context = hl_profile_setting(request->profile, "context");
-    double      from = number_of(table, row, "from"), to = number_of(table, row, "to");
+    double      from = hl_cell_number(table, row, "from"), to = hl_cell_number(table, row, "to");
 
     if (context != NULL && strtod(context, NULL) > from)
         to = fmin(to, strtod(context, NULL) - 1.0);
     if (hl_sheet_find(table, "layer") >= 0)
-        snprintf(out, PLACE_BYTES, "L%.0f", number_of(table, row, "layer"));
+        snprintf(out, PLACE_BYTES, "L%.0f", hl_cell_number(table, row, "layer"));
     else if (from == to)
         snprintf(out, PLACE_BYTES, "%.0f", from);
     else
@@ -203,7 +199,7 @@ static void print_spark(const hl_show_request *request, const hl_sheet *table, c
     if (values == NULL)
         return;
     for (int64_t i = 0; i < n; i++) {
-        values[i] = number_of(table, i, column);
+        values[i] = hl_cell_number(table, i, column);
         if (isnan(values[i]))
             continue;
         low  = low < 0 || values[i] < values[low] ? i : low;
@@ -227,8 +223,8 @@ static void print_widest_interval(const hl_sheet *positions)
     double widest = NAN;
 
     for (int64_t i = 0; i < hl_sheet_n_rows(positions); i++)
-        widest = fmax(widest, 0.5 * (number_of(positions, i, "entropy_high") -
-                                     number_of(positions, i, "entropy_low")));
+        widest = fmax(widest, 0.5 * (hl_cell_number(positions, i, "entropy_high") -
+                                     hl_cell_number(positions, i, "entropy_low")));
     if (!isnan(widest))
         printf("  95%% intervals of the entropy: up to %.3f either way\n", widest);
 }
@@ -239,7 +235,8 @@ static void print_widest_interval(const hl_sheet *positions)
 static const char *type_of(const hl_sheet *types, double layer, double head)
 {
     for (int64_t row = 0; row < hl_sheet_n_rows(types); row++) {
-        if (number_of(types, row, "layer") == layer && number_of(types, row, "head") == head)
+        if (hl_cell_number(types, row, "layer") == layer &&
+            hl_cell_number(types, row, "head") == head)
             return hl_sheet_text(types, row, hl_sheet_find(types, "type"));
     }
     return "";
@@ -247,15 +244,15 @@ static const char *type_of(const hl_sheet *types, double layer, double head)
 
 static void print_extreme(const screen *s, int64_t row)
 {
-    double layer = number_of(s->extremes, row, "layer");
-    double head  = number_of(s->extremes, row, "head");
+    double layer = hl_cell_number(s->extremes, row, "layer");
+    double head  = hl_cell_number(s->extremes, row, "head");
     char   name[48], fair[16] = "-";
 
     snprintf(name, sizeof name, "L%.0fH%.0f", layer, head);
-    if (!isnan(number_of(s->extremes, row, "fair")))
-        snprintf(fair, sizeof fair, "%.3f", number_of(s->extremes, row, "fair"));
+    if (!isnan(hl_cell_number(s->extremes, row, "fair")))
+        snprintf(fair, sizeof fair, "%.3f", hl_cell_number(s->extremes, row, "fair"));
     printf("  %-8s %-10s %6s %8.3f", name, type_of(s->types, layer, head), fair,
-           number_of(s->extremes, row, "entropy"));
+           hl_cell_number(s->extremes, row, "entropy"));
 }
 
 /* Most and least focused, side by side. */
@@ -297,7 +294,7 @@ static void print_kinds(const hl_sheet *types)
 static bool has_numbers(const hl_sheet *table, const char *column)
 {
     for (int64_t row = 0; row < hl_sheet_n_rows(table); row++) {
-        if (!isnan(number_of(table, row, column)))
+        if (!isnan(hl_cell_number(table, row, column)))
             return true;
     }
     return false;

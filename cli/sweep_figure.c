@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "values.h"
+
 /* ----------------------------------------------------------------------- columns */
 
 /* A column of a table from `row` on; free it. */
@@ -129,11 +131,6 @@ typedef struct points {
     char             *text;   /* (n_heads, NAME_BYTES) */
 } points;
 
-static double at(const hl_sheet *table, int64_t row, const char *name)
-{
-    return hl_sheet_number(table, row, hl_sheet_find(table, name));
-}
-
 static hl_status allocate(points *p)
 {
     size_t n_panels = (size_t)p->n_panels, n_heads = (size_t)p->n_heads;
@@ -151,8 +148,8 @@ static void name_heads(points *p)
 {
     for (int64_t i = 0; i < p->n_heads; i++) {
         p->names[i] = p->text + i * NAME_BYTES;
-        snprintf(p->text + i * NAME_BYTES, NAME_BYTES, "L%.0fH%.0f", at(p->heads, i, "layer"),
-                 at(p->heads, i, "head"));
+        snprintf(p->text + i * NAME_BYTES, NAME_BYTES, "L%.0fH%.0f",
+                 hl_cell_number(p->heads, i, "layer"), hl_cell_number(p->heads, i, "head"));
     }
 }
 
@@ -164,19 +161,20 @@ static void fill_panel(points *p, int64_t panel)
 
     for (int64_t i = 0; i < p->n_heads; i++) {
         for (int64_t row = panel * p->n_heads; row < (panel + 1) * p->n_heads; row++) {
-            if (at(p->heads, row, "layer") == at(p->heads, i, "layer") &&
-                at(p->heads, row, "head") == at(p->heads, i, "head")) {
-                x[i] = at(p->heads, row, "score");
-                y[i] = at(p->heads, row, "rise");
+            if (hl_cell_number(p->heads, row, "layer") == hl_cell_number(p->heads, i, "layer") &&
+                hl_cell_number(p->heads, row, "head") == hl_cell_number(p->heads, i, "head")) {
+                x[i] = hl_cell_number(p->heads, row, "score");
+                y[i] = hl_cell_number(p->heads, row, "rise");
             }
         }
     }
-    p->panels[panel] = (hl_scatter_panel){ .name     = hl_sheet_text(p->correlation, panel, 0),
-                                           .x        = x,
-                                           .y        = y,
-                                           .rho      = at(p->correlation, panel, "rho"),
-                                           .rho_low  = at(p->correlation, panel, "low"),
-                                           .rho_high = at(p->correlation, panel, "high") };
+    p->panels[panel] =
+        (hl_scatter_panel){ .name     = hl_sheet_text(p->correlation, panel, 0),
+                            .x        = x,
+                            .y        = y,
+                            .rho      = hl_cell_number(p->correlation, panel, "rho"),
+                            .rho_low  = hl_cell_number(p->correlation, panel, "low"),
+                            .rho_high = hl_cell_number(p->correlation, panel, "high") };
 }
 
 hl_status hl_sweep_draw_scatter(const hl_sweep_figure *figure, const char *path)

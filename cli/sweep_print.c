@@ -9,6 +9,7 @@
 
 #include "command.h"
 #include "terminal.h"
+#include "values.h"
 
 int hl_sweep_print_table(const hl_sweep *sweep, const char *name, hl_sheet_format format)
 {
@@ -25,11 +26,6 @@ int hl_sweep_print_table(const hl_sweep *sweep, const char *name, hl_sheet_forma
 
 /* ---------------------------------------------------------------------- people */
 
-static double number(const hl_sheet *table, int64_t row, const char *column)
-{
-    return hl_sheet_number(table, row, hl_sheet_find(table, column));
-}
-
 static void print_heading(const hl_sweep *sweep, const char *model)
 {
     const hl_sheet      *random  = hl_sweep_table(sweep, "random");
@@ -42,19 +38,19 @@ static void print_heading(const hl_sweep *sweep, const char *model)
         (long long)test->context, hl_evaluation_total(test, -1).nll / (double)test->n_scored);
     printf("Rise of the loss, nats a token, with so many heads switched off:\n\n  %-28s", "ratio");
     for (int64_t i = 0; i < hl_sheet_n_rows(random); i++)
-        printf(" %8.2f", number(random, i, "ratio"));
+        printf(" %8.2f", hl_cell_number(random, i, "ratio"));
     printf("\n  %-28s", "heads off");
     for (int64_t i = 0; i < hl_sheet_n_rows(random); i++)
-        printf(" %8.0f", number(random, i, "off"));
+        printf(" %8.0f", hl_cell_number(random, i, "off"));
     printf("\n");
 }
 
 /* A mark where the difference to random is clear. */
 static char mark(const hl_sheet *points, int64_t row)
 {
-    if (number(points, row, "vs_high") < 0.0)
+    if (hl_cell_number(points, row, "vs_high") < 0.0)
         return '+';
-    return number(points, row, "vs_low") > 0.0 ? '-' : ' ';
+    return hl_cell_number(points, row, "vs_low") > 0.0 ? '-' : ' ';
 }
 
 static void print_orders(const hl_sweep *sweep)
@@ -66,7 +62,7 @@ static void print_orders(const hl_sweep *sweep)
     for (int64_t row = 0; row < hl_sheet_n_rows(points); row++) {
         if (row % n_ratios == 0)
             printf("  %-28s", hl_sheet_text(points, row, 0));
-        printf(" %7.4f%c", number(points, row, "rise"), mark(points, row));
+        printf(" %7.4f%c", hl_cell_number(points, row, "rise"), mark(points, row));
         if (row % n_ratios == n_ratios - 1)
             printf("\n");
     }
@@ -83,7 +79,7 @@ static void print_random(const hl_sweep *sweep)
     for (int i = 0; i < 3; i++) {
         printf("  %-28s", names[i]);
         for (int64_t row = 0; row < hl_sheet_n_rows(random); row++)
-            printf(" %7.4f ", number(random, row, columns[i]) - dense);
+            printf(" %7.4f ", hl_cell_number(random, row, columns[i]) - dense);
         printf("\n");
     }
     printf("\n  + clearly better than the mean of random orders, - clearly worse (95%%, each by "
@@ -95,7 +91,7 @@ static void print_shares(const hl_sheet *table, int64_t first, int64_t count, co
 {
     printf("  %-28s", name);
     for (int64_t row = first; row < first + count; row++)
-        printf(" %7.1f ", 100.0 * number(table, row, "last_word"));
+        printf(" %7.1f ", 100.0 * hl_cell_number(table, row, "last_word"));
     printf("\n");
 }
 
@@ -105,7 +101,7 @@ static void print_words(const hl_sweep *sweep)
     const hl_sheet *random   = hl_sweep_table(sweep, "random");
     int64_t         n_ratios = hl_sheet_n_rows(random);
 
-    if (isnan(number(random, 0, "last_word")))
+    if (isnan(hl_cell_number(random, 0, "last_word")))
         return;
     printf("Last words foretold, in per cent:\n\n");
     for (int64_t row = 0; row < hl_sheet_n_rows(points); row += n_ratios)

@@ -20,6 +20,7 @@
 
 #include "printable.h"
 #include "terminal.h"
+#include "values.h"
 
 #define BLUE    "\033[38;5;16;48;5;153m"
 #define ORANGE  "\033[38;5;16;48;5;222m"
@@ -155,17 +156,6 @@ void hl_tokenize_show(const hl_tokenizer *tokenizer, const hl_encoding *encoding
 
 /* -------------------------------------------------------------------------- JSON */
 
-/* A JSON string of any bytes; NULL when memory is out. */
-static json_t *make_string(const char *bytes, size_t n_bytes)
-{
-    size_t  length = 0;
-    char   *valid  = hl_printable_utf8(&length, bytes, n_bytes);
-    json_t *string = valid != NULL ? json_stringn(valid, length) : NULL;
-
-    free(valid);
-    return string;
-}
-
 static json_t *make_ids(const hl_encoding *encoding)
 {
     json_t *ids = json_array();
@@ -180,7 +170,7 @@ static json_t *make_pieces(const hl_tokenizer *tokenizer, const hl_encoding *enc
     for (size_t i = 0; i < encoding->n_tokens; i++) {
         size_t      n_bytes = 0;
         const char *piece   = hl_tokenizer_piece(tokenizer, encoding->ids[i], &n_bytes);
-        json_array_append_new(pieces, make_string(piece != NULL ? piece : "", n_bytes));
+        json_array_append_new(pieces, hl_value_text(piece != NULL ? piece : "", n_bytes));
     }
     return pieces;
 }
@@ -218,7 +208,7 @@ void hl_tokenize_print_ids(const hl_encoding *encoding)
 
 bool hl_tokenize_print_string(const char *text, size_t n_bytes)
 {
-    json_t *string = make_string(text, n_bytes);
+    json_t *string = hl_value_text(text, n_bytes);
     bool    good   = string != NULL && json_dumpf(string, stdout, JSON_ENCODE_ANY) == 0;
 
     printf("\n");

@@ -17,6 +17,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "values.h"
+
 /* Of the largest score, what float arithmetic may lose. */
 #define SCORE_ROUNDING (8.0 / 16777216.0)
 
@@ -177,17 +179,11 @@ static void print_failures(const hl_verify_report *report)
 
 /* --------------------------------------------------------------------- JSON */
 
-/* JSON has no infinity: null. */
-static json_t *json_number(double value)
-{
-    return isfinite(value) ? json_real(value) : json_null();
-}
-
 static json_t *json_entry(const hl_verify_entry *entry)
 {
     return json_pack("{s:s, s:s, s:o, s:o, s:b, s:b}", "backend", entry->backend, "output",
-                     entry->output, "error", json_number(entry->error), "tolerance",
-                     json_number(entry->tolerance), "relative", entry->relative, "passed",
+                     entry->output, "error", hl_value_number(entry->error), "tolerance",
+                     hl_value_number(entry->tolerance), "relative", entry->relative, "passed",
                      entry->passed);
 }
 
@@ -201,7 +197,7 @@ static json_t *json_report(const hl_verify_report *report)
                              "outputs", outputs);
 
     if (report->max_score > 0.0)
-        json_object_set_new(root, "max_score", json_number(report->max_score));
+        json_object_set_new(root, "max_score", hl_value_number(report->max_score));
     return root;
 }
 

@@ -5,13 +5,7 @@
 #include <string.h>
 #include <time.h>
 
-double hl_seen_clock(void)
-{
-    struct timespec time;
-
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
+#include "clock.h"
 
 static hl_seen_checkpoint *find(const hl_seen *seen, const char *name)
 {
@@ -49,7 +43,7 @@ hl_seen_checkpoint *hl_seen_look(hl_seen *seen, const hl_checkpoint *checkpoint)
         return item;
     item->n_bytes   = checkpoint->n_bytes;
     item->modified  = checkpoint->modified;
-    item->since     = hl_seen_clock();
+    item->since     = hl_clock_now();
     item->is_failed = false;
     return item;
 }
@@ -60,7 +54,7 @@ bool hl_seen_is_settled(const hl_seen_checkpoint *seen, double seconds)
 
     clock_gettime(CLOCK_REALTIME, &now);
     double age = (double)now.tv_sec + 1e-9 * (double)now.tv_nsec - 1e-9 * (double)seen->modified;
-    return age >= seconds || hl_seen_clock() - seen->since >= seconds;
+    return age >= seconds || hl_clock_now() - seen->since >= seconds;
 }
 
 void hl_seen_free(hl_seen *seen)

@@ -23,9 +23,6 @@ typedef struct hl_seen {
     int64_t             count;
 } hl_seen;
 
-/* Seconds on a clock that only goes forward. */
-double hl_seen_clock(void);
-
 /* What is known of a checkpoint, as it looks now; NULL when memory is out.  Borrowed until the
  * next call. */
 hl_seen_checkpoint *hl_seen_look(hl_seen *seen, const hl_checkpoint *checkpoint);

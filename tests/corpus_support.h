@@ -19,6 +19,21 @@ static inline void put(const char *name, const char *text)
     write_file(here(name), text, strlen(text));
 }
 
+static inline int begin_group(void **state)
+{
+    (void)state;
+    folder = new_folder();
+    return hl_tokenizer_open(&tokenizer, SMALL_TOKENIZERS "/small-bpe") == HL_OK ? 0 : -1;
+}
+
+static inline int end_group(void **state)
+{
+    (void)state;
+    hl_tokenizer_close(tokenizer);
+    remove_folder(folder);
+    return 0;
+}
+
 static inline int clear_folder(void **state)
 {
     (void)state;
@@ -114,6 +129,7 @@ static inline void assert_tokens(const hl_corpus *corpus, int64_t document, cons
     hl_encoding_free(wanted);
 }
 
-#define TEST(name) cmocka_unit_test_setup(name, clear_folder)
+#define TEST(name)       cmocka_unit_test_setup(name, clear_folder)
+#define RUN_GROUP(tests) cmocka_run_group_tests(tests, begin_group, end_group)
 
 #endif

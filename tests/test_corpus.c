@@ -120,7 +120,7 @@ static void a_byte_order_mark_is_dropped(void **state)
     hl_corpus *corpus = open_input(here("?.*"));
     assert_tokens(corpus, 0, "text");
     assert_tokens(corpus, 1, "text");
-    assert_true(hl_corpus_hash_of(corpus, 0) == hl_corpus_hash_of(corpus, 1));
+    assert_true(hl_corpus_get_info(corpus)->hash == 2 * hl_hash("text", 4, 0));
     hl_corpus_close(corpus);
 }
 
@@ -491,11 +491,5 @@ int main(void)
         TEST(a_sample_does_not_depend_on_order),
         TEST(memory_does_not_grow_with_the_text),
     };
-    folder = new_folder();
-    if (hl_tokenizer_open(&tokenizer, SMALL_TOKENIZERS "/small-bpe") != HL_OK)
-        return 1;
-    int code = cmocka_run_group_tests(tests, NULL, NULL);
-    hl_tokenizer_close(tokenizer);
-    remove_folder(folder);
-    return code;
+    return RUN_GROUP(tests);
 }

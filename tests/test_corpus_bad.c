@@ -198,11 +198,5 @@ int main(void)
         TEST(bad_types_are_named),           TEST(options_must_make_sense),
         TEST(files_that_change_are_noticed), TEST(another_models_tokenizer_is_noticed),
     };
-    folder = new_folder();
-    if (hl_tokenizer_open(&tokenizer, SMALL_TOKENIZERS "/small-bpe") != HL_OK)
-        return 1;
-    int code = cmocka_run_group_tests(tests, NULL, NULL);
-    hl_tokenizer_close(tokenizer);
-    remove_folder(folder);
-    return code;
+    return RUN_GROUP(tests);
 }

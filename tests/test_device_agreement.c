@@ -2,6 +2,7 @@
  * them: random rows of ragged and of ordinary sizes, in every type.  Skipped without a GPU. */
 #include "device_twins.h"
 
+#include "kernels/attention.h"
 #include "kernels/quant.h"
 
 /* ------------------------------------------------------------------ products */
@@ -360,18 +361,9 @@ static void test_reduce(void **state)
     twin list = twin_of(runs, sizeof runs);
     EACH_SIDE(side)
     {
-        float              *at   = values.at[side];
-        hl_attention_result rows = { .lse            = at,
-                                     .entropy        = at + N,
-                                     .renyi2         = at + 2 * N,
-                                     .varentropy     = at + 3 * N,
-                                     .entropy_nosink = at + 4 * N,
-                                     .peak           = at + 5 * N,
-                                     .diagonal       = at + 6 * N,
-                                     .previous       = at + 7 * N,
-                                     .first          = at + 8 * N,
-                                     .segment_mass   = mass.at[side] };
-        hl_device_reduce    r    = { .sums          = sums.at[side],
+        hl_attention_result rows = hl_attention_result_in(values.at[side], N);
+        rows.segment_mass        = mass.at[side];
+        hl_device_reduce r       = { .sums          = sums.at[side],
                                      .histogram     = bins.at[side],
                                      .lookback      = look.at[side],
                                      .rows          = &rows,
@@ -427,7 +419,6 @@ static void attention_case(hl_dtype dtype, int64_t n_queries, int64_t d, double 
     EACH_SIDE(side)
     {
         const int64_t      *at  = places.at[side];
-        float              *r   = numbers.at[side];
         hl_rows             row = { q.at[side], dtype, n_heads * n_queries * d, d, n_heads * d };
         hl_rows             key = { k.at[side], dtype, n_kv * n_keys * d, n_keys * d, d };
         hl_attention        p   = { .n_batch        = BATCH,
@@ -449,17 +440,9 @@ static void attention_case(hl_dtype dtype, int64_t n_queries, int64_t d, double 
                                     .segments       = segments.at[side],
                                     .n_segments     = N_SEGMENTS,
                                     .segment_stride = n_keys };
-        hl_attention_result o   = { .out            = row,
-                                    .lse            = r,
-                                    .entropy        = r + n,
-                                    .renyi2         = r + 2 * n,
-                                    .varentropy     = r + 3 * n,
-                                    .entropy_nosink = r + 4 * n,
-                                    .peak           = r + 5 * n,
-                                    .diagonal       = r + 6 * n,
-                                    .previous       = r + 7 * n,
-                                    .first          = r + 8 * n,
-                                    .segment_mass   = mass.at[side] };
+        hl_attention_result o   = hl_attention_result_in(numbers.at[side], n);
+        o.out                   = row;
+        o.segment_mass          = mass.at[side];
         p.v.data                = v.at[side];
         o.out.data              = out.at[side];
         check_call(side, ops[side]->attention(devices[side], &o, &p));

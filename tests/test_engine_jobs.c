@@ -76,9 +76,7 @@ static void a_slow_reader_stops_only_itself(void **state)
     take_all(&quick, busy, hl_model_get_info(model));
     assert_int_equal(quick.n, N_CTX - 3 + 1);
     assert_int_equal(quick.tokens[quick.n - 1].stop, HL_STOP_CONTEXT);
-    hl_job_counts counts;
-    hl_job_count(&counts, idle);
-    assert_true(counts.n_generated <= CHUNK + 2);
+    assert_true(counts_of(engine).n_generated_tokens <= quick.n + CHUNK + 2);
     take_all(&slow, idle, hl_model_get_info(model));
     assert_same_transcript(&slow, &quick);
     hl_job_free(idle);
@@ -253,38 +251,6 @@ static void jobs_can_be_freed_at_any_time(void **state)
     hl_model_close(model);
 }
 
-/* ------------------------------------------------------------------- exclusive */
-
-static hl_status work(void *context)
-{
-    int *n = context;
-
-    return ++*n < 3 ? HL_OK : hl_model_open(&(hl_model *){ NULL }, "/nowhere/at/all");
-}
-
-static void work_runs_between_steps(void **state)
-{
-    static transcript t;
-    hl_model         *model   = open_model(LLAMA);
-    hl_engine        *engine  = open_engine(model, (hl_engine_options){ .n_slots = 2 });
-    hl_job_options    options = endless();
-    hl_job           *job     = submit(engine, &options);
-    int               n       = 0;
-    (void)state;
-
-    assert_ok(hl_engine_exclusive(engine, work, &n));
-    assert_ok(hl_engine_exclusive(engine, work, &n));
-    assert_fails(HL_NOT_FOUND, "/nowhere/at/all", hl_engine_exclusive(engine, work, &n));
-    assert_int_equal(n, 3);
-    take_all(&t, job, hl_model_get_info(model));
-    assert_int_equal(t.n, N_CTX - 3 + 1);
-    hl_job_free(job);
-    hl_engine_drain(engine, 1.0, NULL);
-    assert_fails(HL_CANCELLED, "shutting down", hl_engine_exclusive(engine, work, &n));
-    hl_engine_close(engine);
-    hl_model_close(model);
-}
-
 /* --------------------------------------------------------------------- refused */
 
 static void impossible_jobs_are_refused(void **state)
@@ -346,7 +312,6 @@ int main(void)
         cmocka_unit_test(who_waits_hears_of_the_end),
         cmocka_unit_test(news_can_be_told),
         cmocka_unit_test(jobs_can_be_freed_at_any_time),
-        cmocka_unit_test(work_runs_between_steps),
         cmocka_unit_test(impossible_jobs_are_refused),
     };
     return cmocka_run_group_tests_name("engine_jobs", tests, NULL, NULL);

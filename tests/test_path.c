@@ -1,4 +1,4 @@
-/* test_path.c - names of files and folders, as text. */
+/* test_path.c - names of files and folders, and what they lead to. */
 #include "support.h"
 
 #include "base/memory.h"
@@ -32,6 +32,10 @@ static void what_is_there_exists_and_what_cannot_be_looked_at_may(void **state)
     assert_true(hl_path_exists(in_folder(here, "file")));
     assert_false(hl_path_exists(in_folder(here, "other")));
     assert_true(hl_path_exists(in_folder(here, "file/below"))); /* ENOTDIR */
+    assert_true(hl_path_is_folder(here));
+    assert_false(hl_path_is_folder(in_folder(here, "file")));
+    assert_false(hl_path_is_folder(in_folder(here, "other")));
+    remove_folder(here);
 }
 
 static void an_ending_is_at_the_end(void **state)

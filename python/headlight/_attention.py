@@ -201,6 +201,13 @@ def _problem(q: Any, k: Any, v: Any, *, causal: bool = False, scale: Optional[fl
     return p
 
 
+def _check_options(caller: str, options: Dict[str, Any]) -> None:
+    """Python itself would say that _problem() does not know an option."""
+    for name in options:
+        if name not in _problem.__kwdefaults__:
+            raise TypeError(f"{caller}() got an unexpected keyword argument {name!r}")
+
+
 def _state_strides(p: _Problem) -> None:
     """Packed strides in numbers, which the GPU's library wants."""
     for name, n_heads, n_rows, width in (("q", p.c.n_heads, p.c.n_queries, p.c.d_head),
@@ -245,6 +252,7 @@ def attention(q: Any, k: Any, v: Any, *, want: Iterable[str] = ("out", "lse", "e
         if name not in ("out", "segment_mass", *STATISTICS):
             raise Error(f"want: there is no {name!r}; there are " +
                         ", ".join(("out", *STATISTICS, "segment_mass")))
+    _check_options("attention", options)
     p = _problem(q, k, v, **options)
     result, found = s.AttentionResult(), {}
     if "out" in wanted:
@@ -297,6 +305,7 @@ def attention_backward(q: Any, k: Any, v: Any, forward: Attention, *, grad_out: 
     grad_out: (batch, heads, queries, d_value); grad_entropy, grad_lse: (batch, heads, queries);
     each may be None, for zero.
     """
+    _check_options("attention_backward", options)
     p = _problem(q, k, v, **options)
     upstream, gradient = s.AttentionUpstream(), s.AttentionGradient()
     _describe_upstream(p, upstream, forward, grad_out, grad_entropy, grad_lse)

@@ -128,7 +128,8 @@ done:
     return status;
 }
 
-double hl_pearson(const double *x, const double *y, int64_t count)
+/* Of the pairs without a NaN; NaN of fewer than two, or of a constant. */
+static double pearson(const double *x, const double *y, int64_t count)
 {
     double  mean_x = 0.0, mean_y = 0.0;
     double  xx = 0.0, yy = 0.0, xy = 0.0;
@@ -168,7 +169,7 @@ hl_status hl_spearman(double *out, const double *x, const double *y, int64_t cou
     }
     HL_TRY(hl_ranks(work + 2 * count, work, count));
     HL_TRY(hl_ranks(work + 3 * count, work + count, count));
-    *out = hl_pearson(work + 2 * count, work + 3 * count, count);
+    *out = pearson(work + 2 * count, work + 3 * count, count);
 
 done:
     hl_free(work);

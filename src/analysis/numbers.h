@@ -27,8 +27,8 @@ hl_robust hl_robust_spread(const double *values, int64_t count, double *work);
 
 /* Ranks 1 ... n; equal values share the mean of their ranks, NaN has rank NaN. */
 hl_status hl_ranks(double *out, const double *values, int64_t count);
-/* Pairs with a NaN are left out.  NaN of fewer than two pairs, or of a constant. */
-double    hl_pearson(const double *x, const double *y, int64_t count);
+/* Spearman's correlation.  Pairs with a NaN are left out.  NaN of fewer than two pairs, or of a
+ * constant. */
 hl_status hl_spearman(double *out, const double *x, const double *y, int64_t count);
 
 /* y = constant + linear x + quadratic x^2 by least squares; all NaN where fewer than three

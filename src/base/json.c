@@ -5,8 +5,9 @@
  * copies beyond the end (2.14, load.c: lex_save ignores what strbuffer_append_byte says).
  * json_reader.c reads, and here values are made of what it finds.
  *
- * Refused beside what is no JSON: bad UTF-8, NUL in keys and, but for who asks, in strings, integers beyond 64 bits, numbers
- * beyond a double, text after the end and duplicate keys (which of the two would count?).
+ * Refused beside what is no JSON: bad UTF-8, NUL in keys, and in strings unless told, integers
+ * beyond 64 bits, numbers beyond a double, text after the end and duplicate keys (which of the
+ * two would count?).
  * Nesting is measured before parsing, so that a file of a million brackets costs a scan and
  * not a million stack frames. */
 #include "base/json.h"

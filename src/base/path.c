@@ -1,4 +1,4 @@
-/* path.c - names of files and folders, as text. */
+/* path.c - names of files and folders, and what they lead to. */
 #include "base/path.h"
 
 #include <errno.h>
@@ -30,6 +30,13 @@ bool hl_path_exists(const char *path)
     struct stat about;
 
     return stat(path, &about) == 0 || errno != ENOENT;
+}
+
+bool hl_path_is_folder(const char *path)
+{
+    struct stat about;
+
+    return stat(path, &about) == 0 && S_ISDIR(about.st_mode);
 }
 
 bool hl_ends_with(const char *text, const char *ending)

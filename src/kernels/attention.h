@@ -72,4 +72,24 @@ static inline int64_t hl_rows_offset(const hl_rows *rows, int64_t batch, int64_t
     return batch * rows->batch_stride + head * rows->head_stride + row * rows->row_stride;
 }
 
+/* Row statistics in one block: so many arrays of `count` floats.  The others are NULL: argmax is
+ * of integers, segment_mass has segments. */
+#define HL_ROW_STATISTICS 9
+
+static inline hl_attention_result hl_attention_result_in(float *block, int64_t count)
+{
+    hl_attention_result result = { 0 };
+
+    result.lse            = block;
+    result.entropy        = block + count;
+    result.renyi2         = block + 2 * count;
+    result.varentropy     = block + 3 * count;
+    result.entropy_nosink = block + 4 * count;
+    result.peak           = block + 5 * count;
+    result.diagonal       = block + 6 * count;
+    result.previous       = block + 7 * count;
+    result.first          = block + 8 * count;
+    return result;
+}
+
 #endif

@@ -217,11 +217,6 @@ int32_t hl_corpus_separator(const hl_corpus *corpus)
     return corpus->separator;
 }
 
-uint64_t hl_corpus_hash_of(const hl_corpus *corpus, int64_t document)
-{
-    return corpus->documents.items[document].hash;
-}
-
 uint64_t hl_corpus_bytes_of(const hl_corpus *corpus, int64_t document)
 {
     return corpus->documents.items[document].n_bytes;

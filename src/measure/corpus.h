@@ -48,8 +48,7 @@ hl_status hl_token_reader_next(hl_token_piece *out, hl_token_reader *reader);
 /* What stands between documents that are packed: the tokenizer's end-of-text token, or
  * else the model's; -1 if neither has one. */
 int32_t hl_corpus_separator(const hl_corpus *corpus);
-/* The content hash of a document that exists, and how many bytes of text it has. */
-uint64_t hl_corpus_hash_of(const hl_corpus *corpus, int64_t document);
+/* How many bytes of text a document that exists has. */
 uint64_t hl_corpus_bytes_of(const hl_corpus *corpus, int64_t document);
 
 #endif

@@ -9,13 +9,13 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/threads.h"
+#include "kernels/attention.h"
 #include "measure/maps_layout.h"
 #include "measure/maps_row.h"
 
 #define SUM_TOLERANCE 1e-3
 #define LOWEST_SCORE  (-1e9)
 #define LOWEST_F16    (-65504.0)
-#define N_STATISTICS  9 /* of hl_attention_result, in floats */
 
 struct hl_maps {
     hl_maps_layout  layout;
@@ -27,7 +27,7 @@ struct hl_maps {
     /* What is handed out; grows to what is asked for. */
     int64_t  n_room; /* sequences */
     int64_t *start;
-    float   *statistics; /* (N_STATISTICS, n, n_heads, n_queries) */
+    float   *statistics; /* (HL_ROW_STATISTICS, n, n_heads, n_queries) */
     int64_t *argmax;     /* (n, n_heads, n_queries) */
     float   *pattern;    /* (n, n_heads, n_patterns, n_keys) */
     size_t   pattern_count;
@@ -312,7 +312,7 @@ static hl_status make_room(hl_maps *maps, int64_t n)
     maps->argmax     = NULL;
     maps->n_room     = 0;
     HL_TRY(HL_ALLOC(&maps->start, (size_t)n));
-    HL_TRY(HL_ALLOC(&maps->statistics, N_STATISTICS * n_rows));
+    HL_TRY(HL_ALLOC(&maps->statistics, HL_ROW_STATISTICS * n_rows));
     HL_TRY(HL_ALLOC(&maps->argmax, n_rows));
     for (int64_t i = 0; i < n; i++)
         maps->start[i] = start_of(&maps->layout);
@@ -354,18 +354,10 @@ done:
 /* Where the statistics of a layer go. */
 static hl_attention_result layout_result(const hl_maps *maps, int64_t n_rows)
 {
-    float *next = maps->statistics;
+    hl_attention_result result = hl_attention_result_in(maps->statistics, n_rows);
 
-    return (hl_attention_result){ .lse            = next,
-                                  .entropy        = next + n_rows,
-                                  .renyi2         = next + 2 * n_rows,
-                                  .varentropy     = next + 3 * n_rows,
-                                  .entropy_nosink = next + 4 * n_rows,
-                                  .peak           = next + 5 * n_rows,
-                                  .diagonal       = next + 6 * n_rows,
-                                  .previous       = next + 7 * n_rows,
-                                  .first          = next + 8 * n_rows,
-                                  .argmax         = maps->argmax };
+    result.argmax = maps->argmax;
+    return result;
 }
 
 static void put_row(hl_attention_result *out, int64_t at, const hl_map_row_result *row)

@@ -11,9 +11,9 @@
 
 #include <math.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/hash.h"
 #include "base/memory.h"
 #include "base/status.h"
@@ -356,14 +356,6 @@ done:
 
 /* -------------------------------------------------------------------------- whole */
 
-static double seconds(void)
-{
-    struct timespec now = { 0 };
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
 /* Keeps the status of whoever asked to stop, unless the state cannot be saved. */
 static hl_status report(hl_measuring *m)
 {
@@ -385,7 +377,7 @@ static hl_status report(hl_measuring *m)
 static hl_status measure_all(hl_measuring *m)
 {
     hl_status status = HL_OK;
-    double    saved  = seconds();
+    double    saved  = hl_clock_seconds();
 
     for (;;) {
         HL_TRY(hl_windows_next(&m->batch, m->windows));
@@ -393,9 +385,9 @@ static hl_status measure_all(hl_measuring *m)
             break;
         HL_TRY(measure_batch(m));
         HL_TRY(report(m));
-        if (seconds() - saved >= m->options.save_every) {
+        if (hl_clock_seconds() - saved >= m->options.save_every) {
             HL_TRY(hl_measure_save(m));
-            saved = seconds();
+            saved = hl_clock_seconds();
         }
     }
 

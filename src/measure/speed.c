@@ -1,20 +1,12 @@
 /* speed.c - how long a prompt takes, and the tokens after it. */
 #include <stdlib.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "model/model.h"
 
 enum { PREFILL = 512, DECODE = 32, ROUNDS = 3, MAX_ROUNDS = 1000 };
-
-static double now(void)
-{
-    struct timespec time;
-
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
 
 static int compare(const void *a, const void *b)
 {
@@ -60,16 +52,16 @@ static hl_status run_round(double *prefill, double *decode, hl_session *session,
                            const int64_t *tokens, const hl_speed_options *options)
 {
     hl_status status = HL_OK;
-    double    start  = now();
+    double    start  = hl_clock_seconds();
 
     HL_TRY(hl_session_rewind(session, 0, 0));
     HL_TRY(
         hl_session_feed(session, &(hl_feed){ .tokens = tokens, .n_tokens = options->n_prefill }));
-    double middle = now();
+    double middle = hl_clock_seconds();
     for (int64_t i = 0; i < options->n_decode; i++)
         HL_TRY(hl_session_feed(session, &(hl_feed){ .tokens = tokens + i, .n_tokens = 1 }));
     *prefill = middle - start;
-    *decode  = now() - middle;
+    *decode  = hl_clock_seconds() - middle;
 
 done:
     return status;

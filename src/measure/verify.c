@@ -8,27 +8,21 @@
 
 #include <math.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/memory.h"
+#include "base/path.h"
 #include "base/status.h"
 #include "formats/safetensors.h"
 #include "measure/verify_blocks.h"
 
 #define CASE_ENDING ".safetensors"
 
-static bool is_folder(const char *path)
-{
-    struct stat state;
-    return stat(path, &state) == 0 && S_ISDIR(state.st_mode);
-}
-
 static bool is_model(const char *path, const hl_verify_options *options)
 {
     size_t length = strlen(path);
     size_t ending = strlen(CASE_ENDING);
 
-    if ((options != NULL && options->expected_path != NULL) || is_folder(path))
+    if ((options != NULL && options->expected_path != NULL) || hl_path_is_folder(path))
         return true;
     return length < ending || strcmp(path + length - ending, CASE_ENDING) != 0;
 }
@@ -76,7 +70,7 @@ static hl_status case_name(char **out, const char *path)
     while (begin > 0 && path[begin - 1] != '/')
         begin--;
     ending = strrchr(path + begin, '.');
-    if (!is_folder(path) && ending != NULL && ending != path + begin)
+    if (!hl_path_is_folder(path) && ending != NULL && ending != path + begin)
         end = (size_t)(ending - path);
     return hl_strndup(out, path + begin, end - begin);
 }

@@ -14,6 +14,7 @@
 
 #include "base/dtype.h"
 #include "base/memory.h"
+#include "base/path.h"
 #include "base/status.h"
 #include "measure/verify.h"
 
@@ -308,12 +309,6 @@ done:
     return status;
 }
 
-static bool is_folder(const char *path)
-{
-    struct stat state;
-    return stat(path, &state) == 0 && S_ISDIR(state.st_mode);
-}
-
 /* The file named by the options, or the one in the model's folder; NULL: none. */
 static const char *find_expected(char *buffer, size_t n_bytes, const char *path,
                                  const hl_verify_options *options)
@@ -322,7 +317,7 @@ static const char *find_expected(char *buffer, size_t n_bytes, const char *path,
 
     if (options->expected_path != NULL)
         return options->expected_path;
-    if (!is_folder(path))
+    if (!hl_path_is_folder(path))
         return NULL;
     int length = snprintf(buffer, n_bytes, "%s/expected.safetensors", path);
     return length > 0 && (size_t)length < n_bytes && stat(buffer, &state) == 0 ? buffer : NULL;

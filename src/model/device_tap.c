@@ -6,29 +6,24 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "kernels/attention.h"
 #include "model/device.h"
 
-/* Nine arrays of (B, H, C), and one of segments behind them.  argmax is not among them: nobody
+/* Arrays of (B, H, C), and one of segments behind them.  argmax is not among them: nobody
  * listens to it, and the fastest kernels do not know it. */
 size_t hl_device_statistics_bytes(int64_t count, int64_t n_segments)
 {
-    return (size_t)count * (size_t)(9 + n_segments) * sizeof(float);
+    return (size_t)count * (size_t)(HL_ROW_STATISTICS + n_segments) * sizeof(float);
 }
 
 hl_attention_result hl_device_place_statistics(void *block, int64_t count, int64_t n_segments)
 {
-    float *first = block;
+    float              *first  = block;
+    hl_attention_result result = hl_attention_result_in(first, count);
 
-    return (hl_attention_result){ .lse            = first,
-                                  .entropy        = first + count,
-                                  .renyi2         = first + 2 * count,
-                                  .varentropy     = first + 3 * count,
-                                  .entropy_nosink = first + 4 * count,
-                                  .peak           = first + 5 * count,
-                                  .diagonal       = first + 6 * count,
-                                  .previous       = first + 7 * count,
-                                  .first          = first + 8 * count,
-                                  .segment_mass   = n_segments > 0 ? first + 9 * count : NULL };
+    if (n_segments > 0)
+        result.segment_mass = first + HL_ROW_STATISTICS * count;
+    return result;
 }
 
 static int64_t count_rows(const hl_chunk *chunk)

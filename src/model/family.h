@@ -79,8 +79,7 @@ bool hl_fields_have_tensor(const hl_fields *fields, const char *name);
 /* The size of its dimension `dim`, outermost first; 0 where there is none. */
 int64_t hl_fields_tensor_size(const hl_fields *fields, const char *name, int dim);
 
-extern const hl_family_tensor hl_gpt2_tensors[];       /* names of a Hugging Face folder */
-extern const hl_family_tensor hl_llama_tensors[];      /* ... */
+extern const hl_family_tensor hl_llama_tensors[];      /* names of a Hugging Face folder */
 extern const hl_family_tensor hl_llama_gguf_tensors[]; /* q and k in rotary pairs */
 extern const hl_family_tensor hl_llama2c_tensors[];    /* to be searched before llama's */
 extern const hl_family_tensor hl_gguf_tensors[];       /* the usual names, for all families */

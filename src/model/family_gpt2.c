@@ -8,7 +8,7 @@
 #include "model/config_build.h"
 #include "model/family.h"
 
-const hl_family_tensor hl_gpt2_tensors[] = {
+static const hl_family_tensor gpt2_tensors[] = {
     { HL_ROLE_EMBED, "wte", 0 },
     { HL_ROLE_POSITION, "wpe", 0 },
     { HL_ROLE_ATTN_NORM, "h.*.ln_1", 0 },
@@ -56,7 +56,7 @@ const hl_family hl_family_gpt2 = {
                        .tied       = true },
     .describe      = describe_gpt2,
     .layers        = layers_gpt2,
-    .tensors       = { hl_gpt2_tensors },
+    .tensors       = { gpt2_tensors },
 };
 
 /* ------------------------------------------------------------------ gpt_neo */
@@ -137,7 +137,7 @@ const hl_family hl_family_gpt_neo = {
                      .tied       = true },
     .fields      = neo_fields,
     .layers      = layers_neo,
-    .tensors     = { neo_tensors, hl_gpt2_tensors },
+    .tensors     = { neo_tensors, gpt2_tensors },
 };
 
 /* --------------------------------------------------------------------- gptj */
@@ -170,7 +170,7 @@ const hl_family hl_family_gptj = {
                      .activation = HL_ACTIVATION_GELU_TANH,
                      .biases     = HL_BIAS_MLP | HL_BIAS_NORM | HL_BIAS_HEAD },
     .fields      = gptj_fields,
-    .tensors     = { gptj_tensors, hl_gpt2_tensors },
+    .tensors     = { gptj_tensors, gpt2_tensors },
 };
 
 /* -------------------------------------------------------------- gpt_bigcode */
@@ -210,5 +210,5 @@ const hl_family hl_family_gpt_bigcode = {
                        .biases     = GPT2_BIASES,
                        .tied       = true },
     .describe      = describe_bigcode,
-    .tensors       = { bigcode_tensors, hl_gpt2_tensors },
+    .tensors       = { bigcode_tensors, gpt2_tensors },
 };

@@ -106,45 +106,6 @@ done:
     return status;
 }
 
-static hl_status plan_stream(hl_session *session, int64_t n_rows)
-{
-    hl_status        status = HL_OK;
-    hl_session_rows *rows   = &session->rows;
-    const hl_config *config = session->config;
-    uint32_t         wants  = session->options.wants;
-
-    HL_TRY(HL_SESSION_ALLOC(session, &rows->x, product(n_rows, config->d_model, 1)));
-    HL_TRY(HL_SESSION_ALLOC(session, &rows->normed, product(n_rows, config->d_model, 1)));
-    HL_TRY(HL_SESSION_ALLOC(session, &rows->branch, product(n_rows, config->d_model, 1)));
-    HL_TRY(HL_SESSION_ALLOC(session, &rows->mlp, product(n_rows, config->d_model, 1)));
-    if ((wants & HL_WANT_RESID_PRE) != 0)
-        HL_TRY(HL_SESSION_ALLOC(session, &rows->pre, product(n_rows, config->d_model, 1)));
-    if ((wants & HL_WANT_RESID_MID) != 0)
-        HL_TRY(HL_SESSION_ALLOC(session, &rows->mid, product(n_rows, config->d_model, 1)));
-    if (config->d_embed != config->d_model)
-        HL_TRY(HL_SESSION_ALLOC(session, &rows->embedded, product(n_rows, config->d_embed, 1)));
-
-done:
-    return status;
-}
-
-static hl_status plan_heads(hl_session *session, int64_t n_rows)
-{
-    hl_status        status = HL_OK;
-    hl_session_rows *rows   = &session->rows;
-    const hl_config *config = session->config;
-
-    HL_TRY(HL_SESSION_ALLOC(session, &rows->q, product(n_rows, config->n_heads, config->d_head)));
-    HL_TRY(HL_SESSION_ALLOC(session, &rows->z, product(n_rows, config->n_heads, config->d_head)));
-    HL_TRY(
-        HL_SESSION_ALLOC(session, &rows->k, product(n_rows, config->n_kv_heads, config->d_head)));
-    HL_TRY(
-        HL_SESSION_ALLOC(session, &rows->v, product(n_rows, config->n_kv_heads, config->d_head)));
-
-done:
-    return status;
-}
-
 /* The widest hidden layer of any MLP. */
 static int64_t mlp_width(const hl_config *config)
 {
@@ -157,15 +118,55 @@ static int64_t mlp_width(const hl_config *config)
     return width;
 }
 
-static hl_status plan_mlp(hl_session *session, int64_t n_rows)
+/* What each row has of its own: (n_rows, width) floats. */
+static hl_status plan_rows(hl_session *session, int64_t n_rows)
+{
+    hl_status        status  = HL_OK;
+    hl_session_rows *rows    = &session->rows;
+    const hl_config *config  = session->config;
+    uint32_t         wants   = session->options.wants;
+    int64_t          d_model = config->d_model;
+    int64_t          queries = product(config->n_heads, config->d_head, 1);
+    int64_t          keys    = product(config->n_kv_heads, config->d_head, 1);
+    int64_t          d_mlp   = mlp_width(config);
+
+    const struct {
+        float **out;
+        int64_t width;
+        bool    is_wanted;
+    } plans[] = {
+        { &rows->x, d_model, true },
+        { &rows->normed, d_model, true },
+        { &rows->branch, d_model, true },
+        { &rows->mlp, d_model, true },
+        { &rows->pre, d_model, (wants & HL_WANT_RESID_PRE) != 0 },
+        { &rows->mid, d_model, (wants & HL_WANT_RESID_MID) != 0 },
+        { &rows->embedded, config->d_embed, config->d_embed != d_model },
+        { &rows->q, queries, true },
+        { &rows->z, queries, true },
+        { &rows->k, keys, true },
+        { &rows->v, keys, true },
+        { &rows->gate, d_mlp, true },
+        { &rows->up, d_mlp, true },
+    };
+
+    for (size_t i = 0; i < sizeof plans / sizeof *plans; i++) {
+        if (plans[i].is_wanted)
+            HL_TRY(HL_SESSION_ALLOC(session, plans[i].out, product(n_rows, plans[i].width, 1)));
+    }
+
+done:
+    return status;
+}
+
+/* What the experts share: of one sequence at a time. */
+static hl_status plan_experts(hl_session *session)
 {
     hl_status        status = HL_OK;
     hl_session_rows *rows   = &session->rows;
     const hl_config *config = session->config;
     int64_t          chunk  = session->options.n_chunk;
 
-    HL_TRY(HL_SESSION_ALLOC(session, &rows->gate, product(n_rows, mlp_width(config), 1)));
-    HL_TRY(HL_SESSION_ALLOC(session, &rows->up, product(n_rows, mlp_width(config), 1)));
     if (config->n_experts == 0)
         return HL_OK;
     HL_TRY(HL_SESSION_ALLOC(session, &rows->router, product(chunk, config->n_experts, 1)));
@@ -365,9 +366,8 @@ static hl_status plan_work(hl_session *session)
     int64_t   n_rows = session->options.n_rows;
 
     HL_TRY(plan_cache(session));
-    HL_TRY(plan_stream(session, n_rows));
-    HL_TRY(plan_heads(session, n_rows));
-    HL_TRY(plan_mlp(session, n_rows));
+    HL_TRY(plan_rows(session, n_rows));
+    HL_TRY(plan_experts(session));
     HL_TRY(plan_ends(session, n_rows));
     HL_TRY(plan_statistics(session, n_rows));
     HL_TRY(plan_patterns(session));

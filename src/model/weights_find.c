@@ -6,10 +6,11 @@
  * that of q, k and v together.  Tables are searched in order; the first tensor
  * that exists is it. */
 #include "model/weights_find.h"
-#include "base/path.h"
 
 #include <stdio.h>
 #include <string.h>
+
+#include "base/path.h"
 
 /* ------------------------------------------------------------------- a name */
 

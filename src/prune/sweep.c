@@ -14,8 +14,8 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "base/hash.h"
 #include "base/memory.h"
 #include "base/status.h"
@@ -155,20 +155,12 @@ static hl_status check_texts(const hl_sweep *s)
 
 /* ------------------------------------------------------------------------- state */
 
-static double now(void)
-{
-    struct timespec time = { 0 };
-
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
-
 hl_status hl_sweep_save(hl_sweep *s, bool in_any_case)
 {
-    if (!in_any_case && now() - s->saved_at < s->options.save_every)
+    if (!in_any_case && hl_clock_seconds() - s->saved_at < s->options.save_every)
         return HL_OK;
     hl_status status = hl_sweep_state_save(s->state);
-    s->saved_at      = now();
+    s->saved_at      = hl_clock_seconds();
     return status;
 }
 
@@ -212,7 +204,7 @@ static hl_status open_state(hl_sweep *s)
     HL_TRY(hl_sweep_state_new(&s->state, o->state_path, key));
     if (o->resume)
         HL_TRY(hl_sweep_state_load(s->state));
-    s->saved_at = now();
+    s->saved_at = hl_clock_seconds();
 
 done:
     return status;

@@ -106,8 +106,6 @@ bool hl_sweep_can_iterate(hl_ranker ranker);
 hl_status hl_sweep_count(hl_sweep *s);
 /* a - b of two settings' mean NLL (n_settings: the dense model's). */
 hl_status hl_sweep_difference(hl_sweep_value *out, const hl_sweep *s, int64_t a, int64_t b);
-/* Each ranker's score of every head: out (n_singles). */
-void hl_sweep_scores(double *out, const hl_sweep *s, const hl_ranking *ranking);
 
 /* sweep_words.c: last words under the settings of all orders; and a setting's share. */
 hl_status hl_sweep_count_words(hl_sweep *s);

@@ -167,7 +167,8 @@ static hl_status count_band(hl_sweep_band *out, const hl_sweep *s, int64_t ratio
 
 /* ------------------------------------------------------------------ correlations */
 
-void hl_sweep_scores(double *out, const hl_sweep *s, const hl_ranking *ranking)
+/* The ranker's score of every head that was pruned alone: out (n_singles). */
+static void ranked_scores(double *out, const hl_sweep *s, const hl_ranking *ranking)
 {
     for (int64_t i = 0; i < s->n_singles; i++) {
         out[i] = NAN;
@@ -202,7 +203,7 @@ static hl_status correlate(hl_sweep_value *out, const hl_sweep *s, const hl_rank
 
     HL_TRY(HL_ALLOC(&work, 3 * n + HL_RESAMPLES));
     double *draws = work + 3 * n;
-    hl_sweep_scores(work, s, ranking);
+    ranked_scores(work, s, ranking);
     for (int64_t r = 0; r < HL_RESAMPLES; r++)
         HL_TRY(draw_correlation(&draws[r], s, work, r, &random, work + n, work + 2 * n));
     HL_TRY(hl_spearman(&rho, work, s->rises, s->n_singles));

@@ -65,7 +65,8 @@ static uint8_t to_byte(double linear)
     return (uint8_t)lround(255.0 * from_linear(fmin(fmax(linear, 0.0), 1.0)));
 }
 
-hl_colour hl_oklab_colour(hl_oklab lab)
+/* Colours that a screen cannot show lose chroma, not lightness. */
+static hl_colour colour_of(hl_oklab lab)
 {
     double linear[3];
     double kept = 1.0; /* of the chroma */
@@ -87,7 +88,7 @@ hl_colour hl_mix(hl_colour a, hl_colour b, double share)
 {
     hl_oklab from = hl_oklab_of(a), to = hl_oklab_of(b);
 
-    return hl_oklab_colour((hl_oklab){
+    return colour_of((hl_oklab){
         from.l + share * (to.l - from.l),
         from.a + share * (to.a - from.a),
         from.b + share * (to.b - from.b),
@@ -98,7 +99,7 @@ hl_colour hl_mix(hl_colour a, hl_colour b, double share)
 
 static hl_colour polar(double lightness, double chroma, double hue)
 {
-    return hl_oklab_colour(
+    return colour_of(
         (hl_oklab){ lightness, chroma * cos(hue * degree), chroma * sin(hue * degree) });
 }
 

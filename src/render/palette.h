@@ -16,8 +16,6 @@ typedef struct hl_oklab {
 } hl_oklab;
 
 hl_oklab hl_oklab_of(hl_colour colour);
-/* Colours that a screen cannot show lose chroma, not lightness. */
-hl_colour hl_oklab_colour(hl_oklab lab);
 /* share 0: a, 1: b. */
 hl_colour hl_mix(hl_colour a, hl_colour b, double share);
 

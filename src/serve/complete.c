@@ -11,9 +11,9 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "base/status.h"
-#include "serve/connections.h"
 #include "serve/prompts.h"
 #include "serve/reply.h"
 #include "serve/server.h"
@@ -166,7 +166,7 @@ static void note_token(completion *c, const hl_job_event *event)
         return;
     hl_metrics_token(c->server->metrics, event->token.attention_entropy);
     if (!c->has_first)
-        hl_metrics_first_token(c->server->metrics, hl_connections_now() - c->begun);
+        hl_metrics_first_token(c->server->metrics, hl_clock_seconds() - c->begun);
     c->has_first = true;
 }
 
@@ -355,7 +355,7 @@ static void complete(hl_server *server, hl_exchange *exchange, bool is_chat)
     }
     c->server   = server;
     c->exchange = exchange;
-    c->begun    = hl_connections_now();
+    c->begun    = hl_clock_seconds();
     if (hl_server_body(&c->root, exchange)) {
         hl_status status = prepare(c, is_chat);
 

@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "base/status.h"
 
@@ -33,14 +34,6 @@ struct hl_connections {
     bool                   ends;
     hl_connection          list; /* a ring through this head, the newest entry before it */
 };
-
-double hl_connections_now(void)
-{
-    struct timespec time;
-
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
 
 /* ---------------------------------------------------------------------- rounds */
 
@@ -90,7 +83,7 @@ static void *watch(void *context)
         until.tv_sec += until.tv_nsec / 1000000000;
         until.tv_nsec %= 1000000000;
         pthread_cond_timedwait(&connections->wake, &connections->lock, &until);
-        double now = hl_connections_now();
+        double now = hl_clock_seconds();
         for (hl_connection *at = connections->list.next; at != &connections->list; at = at->next)
             look_at(connections, at, now);
     }
@@ -171,7 +164,7 @@ hl_connection *hl_connections_add(hl_connections *connections, int socket)
     if (HL_ALLOC_ZEROED(&made, 1) != HL_OK)
         return NULL;
     made->socket = socket;
-    made->since  = hl_connections_now();
+    made->since  = hl_clock_seconds();
     pthread_mutex_lock(&connections->lock);
     if (connections->counts.n_open >= connections->options.most)
         cut_longest_waiting(connections);
@@ -199,7 +192,7 @@ static void enter(hl_connections *connections, hl_connection *connection, connec
         return;
     pthread_mutex_lock(&connections->lock);
     connection->state   = state;
-    connection->since   = hl_connections_now();
+    connection->since   = hl_clock_seconds();
     connection->look    = look;
     connection->context = context;
     unlink_entry(connection);

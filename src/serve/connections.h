@@ -53,7 +53,4 @@ typedef struct hl_connections_counts {
 
 hl_connections_counts hl_connections_count(hl_connections *connections);
 
-/* Seconds of a clock that never goes back. */
-double hl_connections_now(void);
-
 #endif

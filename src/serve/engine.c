@@ -1,9 +1,10 @@
-/* engine.c - the engine as its callers see it: opened, given jobs and exclusive work, drained,
- * closed.  What is done with them is engine_worker.c's. */
+/* engine.c - the engine as its callers see it: opened, given jobs, drained, closed.  What is done
+ * with them is engine_worker.c's. */
 #include "serve/engine.h"
 
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "model/model.h"
@@ -13,23 +14,15 @@ enum { DEFAULT_SLOTS = 8, QUEUE_PER_SLOT = 4, MAX_QUEUE = 1 << 20, MAX_EVENTS = 
 
 /* ----------------------------------------------------------------------- time */
 
-double hl_engine_clock(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
 bool hl_engine_wait(hl_engine *engine, pthread_cond_t *condition, double until)
 {
-    double          left = until - hl_engine_clock();
+    double          left = until - hl_clock_seconds();
     struct timespec when;
 
     if (left <= 0.0)
         return false;
     left         = left < 1e6 ? left : 1e6; /* who wants longer asks again */
-    until        = hl_engine_clock() + left;
+    until        = hl_clock_seconds() + left;
     when.tv_sec  = (time_t)until;
     when.tv_nsec = (long)((until - (double)when.tv_sec) * 1e9);
     pthread_cond_timedwait(condition, &engine->mutex, &when);
@@ -134,10 +127,9 @@ hl_status hl_engine_open(hl_engine **out, const hl_model *model, const hl_engine
         return hl_fail(HL_BAD_ARGUMENT, "engine: model is NULL");
     HL_TRY(HL_ALLOC_ZEROED(&engine, 1));
     make_locks(engine);
-    engine->model         = model;
-    engine->config        = model->config;
-    engine->queue_end     = &engine->queue;
-    engine->exclusive_end = &engine->exclusive;
+    engine->model     = model;
+    engine->config    = model->config;
+    engine->queue_end = &engine->queue;
     if (options != NULL)
         engine->options = *options;
     HL_TRY(complete_options(&engine->options));
@@ -223,7 +215,6 @@ static hl_status enqueue(hl_engine *engine, hl_job *job)
     hl_status status = check_place(engine);
 
     if (status == HL_OK) {
-        job->submitted     = hl_engine_clock();
         *engine->queue_end = job;
         engine->queue_end  = &job->next;
         engine->counts.n_queued++;
@@ -281,40 +272,6 @@ void hl_job_free(hl_job *job)
         hl_job_destroy(job);
 }
 
-/* ------------------------------------------------------------------- exclusive */
-
-/* Into the list, and until it is done; under the mutex. */
-static void await_exclusive(hl_engine *engine, hl_exclusive *item)
-{
-    *engine->exclusive_end = item;
-    engine->exclusive_end  = &item->next;
-    pthread_cond_signal(&engine->wake);
-    while (!item->is_done)
-        pthread_cond_wait(&engine->done, &engine->mutex);
-}
-
-hl_status hl_engine_exclusive(hl_engine *engine, hl_engine_work work, void *context)
-{
-    hl_exclusive *item   = NULL;
-    hl_status     status = HL_ALLOC_ZEROED(&item, 1);
-
-    if (status != HL_OK)
-        return status;
-    item->work    = work;
-    item->context = context;
-    pthread_mutex_lock(&engine->mutex);
-    bool is_late = engine->is_draining || engine->is_closing;
-    if (!is_late)
-        await_exclusive(engine, item);
-    pthread_mutex_unlock(&engine->mutex);
-    if (is_late)
-        status = hl_fail(HL_CANCELLED, "the server is shutting down");
-    else if (item->status != HL_OK)
-        status = hl_fail(item->status, "%s", item->message);
-    hl_free(item);
-    return status;
-}
-
 /* -------------------------------------------------------------------- draining */
 
 int64_t hl_engine_cancel_all(hl_engine *engine)
@@ -335,7 +292,7 @@ int64_t hl_engine_cancel_all(hl_engine *engine)
 
 void hl_engine_drain(hl_engine *engine, double seconds, int64_t *n_cancelled)
 {
-    double  until = hl_engine_clock() + seconds;
+    double  until = hl_clock_seconds() + seconds;
     int64_t n     = 0;
 
     pthread_mutex_lock(&engine->mutex);

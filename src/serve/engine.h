@@ -64,12 +64,6 @@ int64_t hl_engine_n_slots(const hl_engine *engine);
  * so many.  A job that nobody takes events from is not done. */
 void hl_engine_drain(hl_engine *engine, double seconds, int64_t *n_cancelled);
 
-/* Runs work(context) on the worker between two steps, when its turn has come, and returns what
- * it returned, with its message.  Everybody else waits for it: for work that is short or
- * bounded.  Not from within `work`.  HL_CANCELLED after a drain. */
-typedef hl_status (*hl_engine_work)(void *context);
-hl_status hl_engine_exclusive(hl_engine *engine, hl_engine_work work, void *context);
-
 /* Totals since it was opened, and what is now. */
 typedef struct hl_engine_counts {
     int64_t n_slots;
@@ -84,10 +78,8 @@ typedef struct hl_engine_counts {
     int64_t n_reused_tokens;    /* that a slot still had */
     int64_t n_generated_tokens; /* ... */
     int64_t n_steps;
-    int64_t n_exclusive;
-    double  prompt_seconds; /* spent on prompts, steps, and exclusive work */
+    double  prompt_seconds; /* spent on prompts and steps */
     double  step_seconds;
-    double  exclusive_seconds;
     double  text_seconds; /* from the first generated token of every text that is over to its end */
 } hl_engine_counts;
 
@@ -172,16 +164,5 @@ void hl_job_cancel(hl_job *job);
 /* Cancels it if it is not over.  Returns at once, but for a call of `notify` that is under way;
  * there are none after it. */
 void hl_job_free(hl_job *job);
-
-typedef struct hl_job_counts {
-    int64_t n_prompt;
-    int64_t n_reused; /* of the prompt: not fed, a slot still had them */
-    int64_t n_generated;
-    double  queue_seconds; /* until it had a slot; so far, if it has none */
-    double  first_seconds; /* until the first generated token; 0: there is none yet */
-    double  seconds;       /* until its end; so far, if it is not over */
-} hl_job_counts;
-
-void hl_job_count(hl_job_counts *out, const hl_job *job);
 
 #endif

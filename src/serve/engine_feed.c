@@ -60,12 +60,11 @@ void hl_engine_take_slot(hl_engine *engine, hl_job *job)
     uint8_t        *kinds   = engine->segments + index * n_ctx;
     int64_t         n_cells = engine->config->n_layers * engine->config->n_heads;
 
-    job->slot            = index;
-    job->n_fed           = reusable(engine, slot, job);
-    job->counts.n_reused = job->n_fed;
-    slot->job            = job;
-    slot->n_kept         = job->n_fed;
-    slot->is_gated       = job->gates != NULL;
+    job->slot      = index;
+    job->n_fed     = reusable(engine, slot, job);
+    slot->job      = job;
+    slot->n_kept   = job->n_fed;
+    slot->is_gated = job->gates != NULL;
     if (slot->is_gated)
         memcpy(slot->gates, job->gates, (size_t)n_cells * sizeof *slot->gates);
     memset(kinds, HL_KIND_GENERATED, (size_t)n_ctx);

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "serve/engine_parts.h"
@@ -200,10 +201,9 @@ hl_status hl_job_new(hl_job **out, hl_engine *engine, const hl_job_options *opti
         hl_free(job);
         return status;
     }
-    job->engine          = engine;
-    job->slot            = -1;
-    job->waiting         = -1;
-    job->counts.n_prompt = options->n_tokens;
+    job->engine  = engine;
+    job->slot    = -1;
+    job->waiting = -1;
     HL_TRY(copy_options(job, options, engine->config));
     HL_TRY(make_events(job));
     HL_TRY(hl_sampler_new(&job->sampler, engine->config->d_vocab, &options->sample));
@@ -272,7 +272,7 @@ static hl_status tell(hl_job_event *out, hl_job *job)
 hl_status hl_job_wait(hl_job_event *out, hl_job *job, double seconds)
 {
     hl_engine *engine = job->engine;
-    double     until  = hl_engine_clock() + seconds;
+    double     until  = hl_clock_seconds() + seconds;
 
     pthread_mutex_lock(&engine->mutex);
     let_go(job);
@@ -281,16 +281,4 @@ hl_status hl_job_wait(hl_job_event *out, hl_job *job, double seconds)
     hl_status status = tell(out, job);
     pthread_mutex_unlock(&engine->mutex);
     return status;
-}
-
-void hl_job_count(hl_job_counts *out, const hl_job *job)
-{
-    pthread_mutex_lock(&job->engine->mutex);
-    double end = job->ended > 0.0 ? job->ended : hl_engine_clock();
-
-    *out               = job->counts;
-    out->seconds       = end - job->submitted;
-    out->queue_seconds = (job->admitted > 0.0 ? job->admitted : end) - job->submitted;
-    out->first_seconds = job->drawn_first > 0.0 ? job->drawn_first - job->submitted : 0.0;
-    pthread_mutex_unlock(&job->engine->mutex);
 }

@@ -1,6 +1,6 @@
 /* engine_parts.h - the inside of engine.h.
  *
- *     engine.c         opening; jobs and exclusive work on their way in; draining, closing
+ *     engine.c         opening; jobs on their way in; draining, closing
  *     engine_worker.c  the worker: which job gets what next
  *     engine_job.c     a job: its options, and the events that wait to be taken
  *     engine_feed.c    prompts and steps through the session, and events from what it says
@@ -71,12 +71,10 @@ struct hl_job {
     float         *patterns;
     hl_job_top    *top;
     pthread_cond_t news;
-    double         submitted; /* seconds of the clock */
-    double         admitted;  /* 0: not yet, as */
-    double         drawn_first;
-    double         ended;
-    hl_job_counts  counts;
-    hl_job        *next; /* in the queue */
+    int64_t        n_counted;   /* of what it has drawn, by the engine's counts */
+    double         admitted;    /* seconds of the clock; 0: not yet, as */
+    double         drawn_first; /* its first token */
+    hl_job        *next;        /* in the queue */
 };
 
 /* ------------------------------------------------------------------- engines */
@@ -90,16 +88,6 @@ typedef struct hl_engine_slot {
     bool     is_gated;
     int64_t  last_used; /* the number of the turn */
 } hl_engine_slot;
-
-/* Work that waits for its turn; it belongs to who waits for it. */
-typedef struct hl_exclusive {
-    hl_engine_work       work;
-    void                *context;
-    hl_status            status;
-    char                 message[512];
-    bool                 is_done;
-    struct hl_exclusive *next;
-} hl_exclusive;
 
 struct hl_engine {
     const hl_model   *model;
@@ -127,15 +115,12 @@ struct hl_engine {
     pthread_cond_t   done; /* somebody who waits for the worker */
     hl_job          *queue;
     hl_job         **queue_end;
-    hl_exclusive    *exclusive;
-    hl_exclusive   **exclusive_end;
     bool             is_draining;
     bool             is_closing;
     hl_engine_counts counts;
 };
 
-double hl_engine_clock(void);
-/* Waits for `condition` until the clock says `until`; false: it does. */
+/* Waits for `condition` until the clock (base/clock.h) says `until`; false: it does. */
 bool hl_engine_wait(hl_engine *engine, pthread_cond_t *condition, double until);
 
 /* Tells all jobs, and the worker, that they are cancelled; how many are told.  Under the mutex. */

@@ -1,14 +1,12 @@
 /* engine_worker.c - the worker, turn by turn.
  *
- *     exclusive work, if somebody waits for it
  *     jobs that were cancelled leave; jobs from the queue take free slots
  *     one piece of one prompt, of whoever has been here for longest
  *     one step of all whose prompts are done and who have room for an event
  *
  * The worker alone ends jobs, so that a job in its hands does not vanish.  Others only say what
  * they want, under the mutex, and wake it. */
-#include <stdio.h>
-
+#include "base/clock.h"
 #include "base/status.h"
 #include "serve/engine_parts.h"
 
@@ -30,9 +28,8 @@ static void end_job(hl_engine *engine, hl_job *job)
         engine->counts.n_finished++;
     job->failure = job->fault;
     job->state   = HL_JOB_OVER;
-    job->ended   = hl_engine_clock();
     if (job->drawn_first > 0.0)
-        engine->counts.text_seconds += job->ended - job->drawn_first;
+        engine->counts.text_seconds += hl_clock_seconds() - job->drawn_first;
     pthread_cond_broadcast(&engine->done);
 }
 
@@ -45,13 +42,13 @@ static bool is_complete(const hl_job *job)
 /* What a turn made of a job; under the mutex. */
 static void count_turn(hl_engine *engine, hl_job *job)
 {
-    int64_t n_new = job->n_drawn - job->counts.n_generated;
+    int64_t n_new = job->n_drawn - job->n_counted;
 
     job->n_ready += job->n_completed;
     job->n_completed = 0;
     if (n_new > 0 && job->drawn_first == 0.0)
-        job->drawn_first = hl_engine_clock();
-    job->counts.n_generated = job->n_drawn;
+        job->drawn_first = hl_clock_seconds();
+    job->n_counted = job->n_drawn;
     engine->counts.n_generated_tokens += n_new;
     if (is_complete(job))
         end_job(engine, job);
@@ -135,10 +132,10 @@ static void admit(hl_engine *engine)
             engine->queue_end = &engine->queue;
         hl_engine_take_slot(engine, job);
         job->state    = HL_JOB_RUNNING;
-        job->admitted = hl_engine_clock();
+        job->admitted = hl_clock_seconds();
         engine->counts.n_queued--;
         engine->counts.n_running++;
-        engine->counts.n_reused_tokens += job->counts.n_reused;
+        engine->counts.n_reused_tokens += job->n_fed; /* that the slot still has */
     }
     pthread_mutex_unlock(&engine->mutex);
 }
@@ -178,14 +175,14 @@ static hl_job *pick_prompt(hl_engine *engine)
 static void run_prompt(hl_engine *engine)
 {
     hl_job *job    = pick_prompt(engine);
-    double  before = hl_engine_clock();
+    double  before = hl_clock_seconds();
 
     if (job == NULL)
         return;
     hl_engine_feed_prompt(engine, job);
     pthread_mutex_lock(&engine->mutex);
     engine->counts.n_prompt_tokens += job->n_feed;
-    engine->counts.prompt_seconds += hl_engine_clock() - before;
+    engine->counts.prompt_seconds += hl_clock_seconds() - before;
     pthread_mutex_unlock(&engine->mutex);
     publish(engine, job);
 }
@@ -207,7 +204,7 @@ static void pick_step(hl_engine *engine)
 
 static void run_step(hl_engine *engine)
 {
-    double before = hl_engine_clock();
+    double before = hl_clock_seconds();
 
     pick_step(engine);
     if (engine->n_fed == 0)
@@ -215,52 +212,10 @@ static void run_step(hl_engine *engine)
     hl_engine_feed_step(engine);
     pthread_mutex_lock(&engine->mutex);
     engine->counts.n_steps++;
-    engine->counts.step_seconds += hl_engine_clock() - before;
+    engine->counts.step_seconds += hl_clock_seconds() - before;
     pthread_mutex_unlock(&engine->mutex);
     for (int64_t i = 0; i < engine->n_fed; i++)
         publish(engine, engine->fed[i]);
-}
-
-/* ------------------------------------------------------------------- exclusive */
-
-static hl_exclusive *pop_exclusive(hl_engine *engine)
-{
-    pthread_mutex_lock(&engine->mutex);
-    hl_exclusive *next = engine->exclusive;
-
-    if (next != NULL) {
-        engine->exclusive = next->next;
-        if (engine->exclusive == NULL)
-            engine->exclusive_end = &engine->exclusive;
-    }
-    pthread_mutex_unlock(&engine->mutex);
-    return next;
-}
-
-static void finish_exclusive(hl_engine *engine, hl_exclusive *item, hl_status status)
-{
-    if (status != HL_OK)
-        snprintf(item->message, sizeof item->message, "%s", hl_error_message());
-    pthread_mutex_lock(&engine->mutex);
-    item->status  = status;
-    item->is_done = true;
-    engine->counts.n_exclusive++;
-    pthread_cond_broadcast(&engine->done);
-    pthread_mutex_unlock(&engine->mutex);
-}
-
-static void run_exclusive(hl_engine *engine)
-{
-    hl_exclusive *item   = pop_exclusive(engine);
-    double        before = hl_engine_clock();
-
-    if (item == NULL)
-        return;
-    hl_status status = item->work(item->context);
-    pthread_mutex_lock(&engine->mutex);
-    engine->counts.exclusive_seconds += hl_engine_clock() - before;
-    pthread_mutex_unlock(&engine->mutex);
-    finish_exclusive(engine, item, status);
 }
 
 /* ---------------------------------------------------------------------- worker */
@@ -270,7 +225,7 @@ static bool has_work(const hl_engine *engine)
 {
     bool has_free = engine->counts.n_running < engine->options.n_slots;
 
-    if (engine->is_closing || engine->exclusive != NULL || (engine->queue != NULL && has_free))
+    if (engine->is_closing || (engine->queue != NULL && has_free))
         return true;
     for (const hl_job *job = engine->queue; job != NULL; job = job->next) {
         if (job->is_cancelled)
@@ -298,11 +253,9 @@ static bool wait_for_work(hl_engine *engine)
 
 void *hl_engine_worker(void *argument)
 {
-    hl_engine    *engine = argument;
-    hl_exclusive *item   = NULL;
+    hl_engine *engine = argument;
 
     while (wait_for_work(engine)) {
-        run_exclusive(engine);
         end_cancelled(engine);
         admit(engine);
         run_prompt(engine);
@@ -312,7 +265,5 @@ void *hl_engine_worker(void *argument)
     hl_engine_cancel_all(engine);
     pthread_mutex_unlock(&engine->mutex);
     end_cancelled(engine);
-    while ((item = pop_exclusive(engine)) != NULL)
-        finish_exclusive(engine, item, hl_fail(HL_CANCELLED, "the server is shutting down"));
     return NULL;
 }

@@ -9,9 +9,9 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "base/status.h"
-#include "serve/connections.h"
 
 /* ---------------------------------------------------------------- life and death */
 
@@ -154,7 +154,7 @@ void hl_exchange_end(hl_exchange *exchange, bool whole)
 {
     pthread_mutex_lock(&exchange->lock);
     exchange->is_ended = true;
-    exchange->ended_at = hl_connections_now();
+    exchange->ended_at = hl_clock_seconds();
     exchange->is_whole = whole;
     wake_connection(exchange);
     pthread_mutex_unlock(&exchange->lock);
@@ -261,7 +261,7 @@ bool hl_exchange_look(void *context, bool has_hung_up)
     if (has_hung_up)
         hl_exchange_lose(exchange);
     pthread_mutex_lock(&exchange->lock);
-    double waited   = exchange->is_ended ? hl_connections_now() - exchange->ended_at : 0.0;
+    double waited   = exchange->is_ended ? hl_clock_seconds() - exchange->ended_at : 0.0;
     bool   too_slow = exchange->is_stalled || waited > exchange->owner.stall_seconds;
     pthread_mutex_unlock(&exchange->lock);
     return too_slow;

@@ -46,7 +46,7 @@ struct hl_exchange {
     size_t            n_pipe;
     bool              is_asleep; /* the connection is, until there is something to send */
     bool              is_ended;
-    double            ended_at; /* by hl_connections_now */
+    double            ended_at; /* by base/clock.h */
     bool              is_whole;
     bool              is_gone;
     bool              is_stalled;

@@ -21,6 +21,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "serve/connections.h"
@@ -463,10 +464,10 @@ static int64_t count_through(hl_http *http)
 
 void hl_http_drain(hl_http *http, double seconds)
 {
-    double until = hl_connections_now() + seconds;
+    double until = hl_clock_seconds() + seconds;
 
     hl_http_quiesce(http);
-    while (count_through(http) > 0 && hl_connections_now() < until)
+    while (count_through(http) > 0 && hl_clock_seconds() < until)
         nanosleep(&(struct timespec){ .tv_nsec = DRAIN_STEP_NANO }, NULL);
     hl_connections_lose_all(http->connections);
     pthread_mutex_lock(&http->lock);

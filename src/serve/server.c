@@ -5,10 +5,10 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "model/model.h"
-#include "serve/connections.h"
 #include "serve/routes.h"
 
 #define DEFAULT_PORT        7700
@@ -192,12 +192,12 @@ static void start_draining(hl_server *server)
 
 void hl_server_drain(hl_server *server, double seconds, int64_t *n_cut)
 {
-    double begun = hl_connections_now();
+    double begun = hl_clock_seconds();
 
     start_draining(server);
     hl_http_quiesce(server->http);
     hl_engine_drain(server->engine, seconds, n_cut);
-    double left = seconds - (hl_connections_now() - begun);
+    double left = seconds - (hl_clock_seconds() - begun);
     hl_http_drain(server->http, left > LAST_SECONDS ? left : LAST_SECONDS);
 }
 

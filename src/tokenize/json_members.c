@@ -41,55 +41,58 @@ void hl_member_open(hl_json_reader *out, char where[256], const char *file, cons
     hl_json_reader_open_part(out, part->text, where);
 }
 
-hl_status hl_member_flag(bool *out, const char *file, const hl_member *part)
+/* Reads one value of what its caller knows. */
+typedef hl_status (*read_value)(void *out, hl_json_reader *reader);
+
+static hl_status read_flag(void *out, hl_json_reader *reader)
 {
-    hl_status      status = HL_OK;
+    return hl_json_read_bool(reader, out);
+}
+
+static hl_status read_integer(void *out, hl_json_reader *reader)
+{
+    return hl_json_read_int(reader, out);
+}
+
+static hl_status read_text(void *out, hl_json_reader *reader)
+{
+    hl_status status = HL_OK;
+    hl_bytes  text;
+    char     *copy = NULL;
+
+    HL_TRY(hl_json_read_string(reader, &text));
+    HL_TRY(hl_strndup(&copy, text.data, text.n_bytes));
+    *(hl_bytes *)out = (hl_bytes){ copy, text.n_bytes };
+
+done:
+    return status;
+}
+
+static hl_status read_member(void *out, read_value read, const char *file, const hl_member *part)
+{
     hl_json_reader reader = { 0 };
     char           where[256];
 
     if (part->text.data == NULL)
         return HL_OK;
     hl_member_open(&reader, where, file, part);
-    HL_TRY(hl_json_read_bool(&reader, out));
-
-done:
+    hl_status status = read(out, &reader);
     hl_json_reader_close(&reader);
     return status;
+}
+
+hl_status hl_member_flag(bool *out, const char *file, const hl_member *part)
+{
+    return read_member(out, read_flag, file, part);
 }
 
 hl_status hl_member_integer(int64_t *out, const char *file, const hl_member *part)
 {
-    hl_status      status = HL_OK;
-    hl_json_reader reader = { 0 };
-    char           where[256];
-
-    if (part->text.data == NULL)
-        return HL_OK;
-    hl_member_open(&reader, where, file, part);
-    HL_TRY(hl_json_read_int(&reader, out));
-
-done:
-    hl_json_reader_close(&reader);
-    return status;
+    return read_member(out, read_integer, file, part);
 }
 
 hl_status hl_member_text(hl_bytes *out, const char *file, const hl_member *part)
 {
-    hl_status      status = HL_OK;
-    hl_json_reader reader = { 0 };
-    char           where[256];
-    char          *copy = NULL;
-    hl_bytes       text;
-
     *out = (hl_bytes){ NULL, 0 };
-    if (part->text.data == NULL)
-        return HL_OK;
-    hl_member_open(&reader, where, file, part);
-    HL_TRY(hl_json_read_string(&reader, &text));
-    HL_TRY(hl_strndup(&copy, text.data, text.n_bytes));
-    *out = (hl_bytes){ copy, text.n_bytes };
-
-done:
-    hl_json_reader_close(&reader);
-    return status;
+    return read_member(out, read_text, file, part);
 }

@@ -171,6 +171,13 @@ class Attention(unittest.TestCase):
             self.assertIn(expected, str(caught.exception))
             self.assertEqual(caught.exception.status, "bad argument")
 
+    def test_an_unknown_option_is_the_callers(self):
+        q, k, v = self.q, self.k, self.v
+        with self.assertRaisesRegex(TypeError, r"^attention\(\) .* 'casual'"):
+            headlight.attention(q, k, v, casual=True)
+        with self.assertRaisesRegex(TypeError, r"^attention_backward\(\) .* 'casual'"):
+            headlight.attention_backward(q, k, v, headlight.attention(q, k, v), casual=True)
+
     def test_gradient_says_what_it_lacks(self):
         forward = headlight.attention(self.q, self.k, self.v, want="lse")
         with self.assertRaisesRegex(headlight.Error, "needs out of the forward pass"):

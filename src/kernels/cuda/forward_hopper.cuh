@@ -19,9 +19,8 @@
  *
  * The statistics come from the sums of forward_sums.cuh, exact about any centre c.
  * spread, the largest weight and the weight of key 0, which is in the last block that a
- * tile visits, are kept where all statistics are wanted.  Entropies without key 0 are made
- * by taking it out of the sums: with a share p of the row, that costs 1 / (1 - p) in
- * precision.
+ * tile visits, are kept where all statistics are wanted.  That weight stays out of the sums
+ * until the entropy without it has been made of them, and joins them then.
  *
  * Each thread keeps the sums of its own columns, two rows; four threads share a row
  * and add up once, at the end.  A block's sums are formed on their own and then

@@ -1,6 +1,7 @@
 /* model_watch.cu - whole rows of attention, and sums of rows for a profile.
  *
- * A row of attention is built by a block, in double, as the plain kernel sums it.
+ * A row of attention is built by a block: summed in double, as by the plain kernel, of scores
+ * that then wait as floats to become probabilities.
  *
  * Sums of rows are whole numbers (stats/exact.h), so that it does not matter which of many
  * warps adds first: a warp takes one head's rows of one run, looks whether all are sound

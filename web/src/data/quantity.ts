@@ -22,6 +22,9 @@ export type Metric =
     | "duplicate";
 export type Theme = "light" | "dark";
 
+/* The map of attention and of shares: it begins at the page's own colour. */
+export const bluesOf = (theme: Theme): MapName => (theme === "dark" ? "bluesDark" : "blues");
+
 /* How a metric is called, defined and coloured.  Of entropies dark is focused; of shares
  * and sizes a stronger blue is more. */
 interface Kind {
@@ -117,7 +120,7 @@ export function quantityOf(
         unit: unitName(metric, unit),
         values,
         axis: axisAround(0, Number.isFinite(top) ? top : 1),
-        map: (theme) => (!blues ? "entropy" : theme === "dark" ? "bluesDark" : "blues"),
+        map: (theme) => (blues ? bluesOf(theme) : "entropy"),
     };
 }
 

@@ -5,7 +5,7 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { number, visible } from "../base/format";
 import { pixelsOf } from "../base/palette";
 import { rowOf, type AttentionMap } from "../data/attention";
-import type { Theme } from "../data/quantity";
+import { bluesOf, type Theme } from "../data/quantity";
 import { useWidth } from "./pieces";
 import { coloursOf, sized, type Colours } from "./theme";
 import { TileSet, type View } from "./tiles";
@@ -38,10 +38,7 @@ export function AttentionView(props: Props) {
     const frame = useRef(0);
     const paint = useRef<() => void>(() => undefined);
 
-    const tiles = useMemo(
-        () => new TileSet(map, pixelsOf(theme === "dark" ? "bluesDark" : "blues"), () => later()),
-        [map, theme],
-    );
+    const tiles = useMemo(() => new TileSet(map, pixelsOf(bluesOf(theme)), () => later()), [map, theme]);
     useEffect(() => () => tiles.close(), [tiles]);
 
     /* At most one drawing a frame. */

@@ -9,6 +9,7 @@ import type { Profile } from "../data/profile";
 import { selectedHeads, useStore } from "../store";
 import { Heatmap } from "./heatmap";
 import { Panel } from "./pieces";
+import { ProfileHeatmap } from "./profile_heatmap";
 import { Scale } from "./scale";
 import { Sheets } from "./table";
 
@@ -52,7 +53,7 @@ function pairOf(profiles: Profile[], compare: RawCompare | null): [Profile | nul
 }
 
 function Pair({ a, b }: { a: Profile; b: Profile }) {
-    const { store, state } = useStore();
+    const { state } = useStore();
     const both = [a, b];
     const of = (profile: Profile) => quantityOf(both, profile, state.metric, state.unit, state.sink);
     const [left, right] = useMemo(() => both.map(of), [a, b, state.metric, state.unit, state.sink]);
@@ -66,7 +67,7 @@ function Pair({ a, b }: { a: Profile; b: Profile }) {
     const top = axisAround(0, far).high;
     const axis = { low: -top, high: top, step: top / 2 };
     const show = (profile: Profile, id: string, quantity: Quantity) => (
-        <Heatmap
+        <ProfileHeatmap
             {...common(profile, id)}
             label={`${quantity.label} of ${profile.name}`}
             values={quantity.values}
@@ -77,15 +78,12 @@ function Pair({ a, b }: { a: Profile; b: Profile }) {
     );
     const common = (profile: Profile, id: string) => ({
         id,
-        nLayers: profile.nLayers,
-        nHeads: profile.nHeads,
-        theme: state.theme,
+        profile,
+        fixed: true,
         marginals: false,
         mostHeight: 300,
-        selected: selectedHeads(profile, state.selected).map((head) => head.index),
         off: profile.off,
         describe: (index: number) => profile.typeName(index),
-        onSelect: (layer: number, head: number, add: boolean) => store.select(layer, head, add),
     });
     return (
         <div class="thirds">
@@ -110,7 +108,7 @@ function Pair({ a, b }: { a: Profile; b: Profile }) {
                 />
             </Panel>
             <Panel title="Difference" note={`${b.name} − ${a.name}`}>
-                <Heatmap
+                <ProfileHeatmap
                     {...common(a, "compare-difference")}
                     label="Difference"
                     values={difference}

@@ -17,9 +17,9 @@ import type { Profile } from "../data/profile";
 import { headsTable, layersTable } from "../data/tables";
 import { selectedHeads, useStore, type State } from "../store";
 import { HeadCard } from "./head_card";
-import { Heatmap } from "./heatmap";
 import { Nothing, Panel } from "./pieces";
 import { Legend, Plot, type Line } from "./plot";
+import { ProfileHeatmap } from "./profile_heatmap";
 import { Scale } from "./scale";
 import { TableButton } from "./table";
 import { coloursOf, faint } from "./theme";
@@ -62,7 +62,7 @@ function MetricMenu({ profile }: { profile: Profile }) {
 }
 
 function HeadsPanel({ profile, quantity }: { profile: Profile; quantity: Quantity | null }) {
-    const { store, state } = useStore();
+    const { state } = useStore();
     const [pointed, setPointed] = useState<number | null>(null);
     const selected = selectedHeads(profile, state.selected).map((head) => head.index);
     const off = useMemo(
@@ -83,22 +83,17 @@ function HeadsPanel({ profile, quantity }: { profile: Profile; quantity: Quantit
             }>
             {quantity ? (
                 <>
-                    <Heatmap
+                    <ProfileHeatmap
                         id="heads"
                         label={`${quantity.label} of every head, layers across, heads up`}
-                        nLayers={profile.nLayers}
-                        nHeads={profile.nHeads}
+                        profile={profile}
                         values={quantity.values}
                         axis={quantity.axis}
                         map={quantity.map(state.theme)}
                         unit={quantity.unit}
-                        theme={state.theme}
-                        selected={selected}
                         off={off}
                         dimmed={dimmed}
                         describe={(index) => profile.typeName(index)}
-                        onSelect={(layer, head, add) => store.select(layer, head, add)}
-                        onOff={(layer, head) => store.toggleOff(layer, head)}
                         onActive={setPointed}
                     />
                     <Scale

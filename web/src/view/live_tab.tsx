@@ -1,8 +1,7 @@
 /* live_tab.tsx - a prompt, the text as it comes, all heads as they look, and both over time. */
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { axisAround, shareOf } from "../base/axis";
+import { axisAround } from "../base/axis";
 import { headName, number, percent, plural, visible } from "../base/format";
-import { mapColour } from "../base/palette";
 import { extent, mean } from "../data/arrays";
 import { rowOf } from "../data/attention";
 import { keyOf, unitFactor, unitName } from "../data/quantity";
@@ -14,7 +13,7 @@ import { selectedHeads, useStore } from "../store";
 import { AttentionView } from "./attention_map";
 import { Nothing, Panel } from "./pieces";
 import { PromptBox } from "./prompt_box";
-import { ATTENTION, attentionShare, Scale } from "./scale";
+import { attentionColour, AttentionScale, entropyColour, EntropyScale } from "./scale";
 import { TableButton } from "./table";
 import { TokenText } from "./token_text";
 import { SnapshotPanel } from "./tokens_tab";
@@ -156,14 +155,10 @@ function TextPanel({
     const spikes = useMemo(() => new Set(trace.spikes), [trace]);
     const map = state.selected[0] ? source.mapOf(state.selected[0]) : null;
     const looks = map && at >= 0 && at < map.n ? rowOf(map, at) : null;
-    const blues = state.theme === "dark" ? ("bluesDark" as const) : ("blues" as const);
-    const colour = (token: number, from: number) => {
-        if (from >= 0 && from === at && looks)
-            return token < looks.length ? mapColour(blues, attentionShare(looks[token])) : null;
-        return Number.isNaN(means[token]) || means[token] === undefined
-            ? null
-            : mapColour("difference", shareOf(axis, means[token]));
-    };
+    const colour = (token: number, from: number) =>
+        from >= 0 && from === at && looks
+            ? attentionColour(state.theme, looks, token)
+            : entropyColour(axis, means[token]);
     const note =
         run.state === "failed"
             ? ""
@@ -204,17 +199,16 @@ function TextPanel({
                 onToken={(token) => store.set({ token })}
                 onPoint={onPoint}
             />
-            <Scale
-                label={
-                    looks ? `Where ${state.selected[0]} looks from here` : "Entropy of the chosen heads’ rows"
-                }
-                term={looks ? "pattern" : keyOf("entropy", state.unit, state.sink)}
-                unit={looks ? "" : unit}
-                axis={looks ? ATTENTION : axis}
-                root={looks !== null}
-                map={looks ? blues : "difference"}
-                ends={looks ? undefined : ["focused", "diffuse"]}
-            />
+            {looks ? (
+                <AttentionScale label={`Where ${state.selected[0]} looks from here`} theme={state.theme} />
+            ) : (
+                <EntropyScale
+                    label="Entropy of the chosen heads’ rows"
+                    term={keyOf("entropy", state.unit, state.sink)}
+                    unit={unit}
+                    axis={axis}
+                />
+            )}
             <Readout trace={trace} entropy={means} at={at < trace.n ? at : -1} unit={unit} />
         </Panel>
     );

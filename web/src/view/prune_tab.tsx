@@ -4,14 +4,15 @@ import { useMemo, useState } from "preact/hooks";
 import { axisAround } from "../base/axis";
 import { number, parseHead, percent, plural, signed } from "../base/format";
 import { extent } from "../data/arrays";
+import { bluesOf } from "../data/quantity";
 import type { Table } from "../data/tables";
 import type { RankAnswer } from "../live/client";
 import type { Settings } from "../live/run";
 import type { LiveSource } from "../live/source";
 import { RANKERS, type Trial } from "../live/study";
 import { selectedHeads, useStore } from "../store";
-import { Heatmap } from "./heatmap";
 import { Nothing, Panel } from "./pieces";
+import { ProfileHeatmap } from "./profile_heatmap";
 import { Scale } from "./scale";
 import { Texts } from "./sides_tab";
 import { StudyBox } from "./study_tab";
@@ -120,7 +121,7 @@ function orderTable(ranking: RankAnswer): Table {
 
 /* Every head, coloured by when it would go; hatched are those that are off. */
 function OrderPanel({ source, ranking }: { source: LiveSource; ranking: RankAnswer }) {
-    const { store, state } = useStore();
+    const { state } = useStore();
     const profile = source.profiles[0];
     const scores = useMemo(() => {
         const values = new Float32Array(profile.nLayers * profile.nHeads).fill(NaN);
@@ -137,7 +138,7 @@ function OrderPanel({ source, ranking }: { source: LiveSource; ranking: RankAnsw
     const [low, high] = extent(scores);
     const axis = axisAround(Math.min(low, 0), Math.max(high, 1e-6));
     const nats = IN_NATS.includes(ranking.ranker);
-    const map = nats ? "entropy" : state.theme === "dark" ? "bluesDark" : "blues";
+    const map = nats ? "entropy" : bluesOf(state.theme);
     const off = useMemo(
         () => new Set(selectedHeads(profile, state.off).map((head) => head.index)),
         [profile, state.off],
@@ -148,23 +149,18 @@ function OrderPanel({ source, ranking }: { source: LiveSource; ranking: RankAnsw
             class="first"
             note={`${ranking.highest_first ? "highest" : "lowest"} first; X switches the chosen head off`}
             actions={<TableButton table={() => orderTable(ranking)} />}>
-            <Heatmap
+            <ProfileHeatmap
                 id="order"
                 label={`Score of every head by ${ranking.ranker}`}
-                nLayers={profile.nLayers}
-                nHeads={profile.nHeads}
+                profile={profile}
                 values={scores}
                 axis={axis}
                 map={map}
                 unit={nats ? "nats" : ""}
-                theme={state.theme}
-                selected={selectedHeads(profile, state.selected).map((head) => head.index)}
                 off={off}
                 marginals={false}
                 mostHeight={300}
                 describe={(index) => `goes as number ${places.get(index) ?? "–"}`}
-                onSelect={(layer, head, add) => store.select(layer, head, add)}
-                onOff={(layer, head) => store.toggleOff(layer, head)}
             />
             <Scale
                 label="Score"

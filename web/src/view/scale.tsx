@@ -1,16 +1,17 @@
 /* scale.tsx - the colours of a map and the numbers they stand for: always on screen. */
 import { shareOf, tickText, ticksOf, type Axis } from "../base/axis";
-import { css, levelsOf, type MapName } from "../base/palette";
+import { css, levelsOf, mapColour, type MapName, type Rgb } from "../base/palette";
+import { bluesOf, type Theme } from "../data/quantity";
 import { Ask } from "./pieces";
 
 const STOPS = 32;
 
 /* Of shares of attention: by their roots, so that small ones are seen. */
-export const ATTENTION: Axis = { low: 0, high: 1, step: 0.05 };
+const ATTENTION: Axis = { low: 0, high: 1, step: 0.05 };
 const ROOT_TICKS = [0, 0.05, 0.25, 0.5, 1];
-export const attentionShare = (p: number) => Math.sqrt(p);
+const attentionShare = (p: number) => Math.sqrt(p);
 
-export const gradientOf = (map: MapName) => {
+const gradientOf = (map: MapName) => {
     const levels = levelsOf(map);
     const stops = Array.from({ length: STOPS + 1 }, (_, i) => css(levels[Math.round((i * 255) / STOPS)]));
     return `linear-gradient(90deg, ${stops.join(", ")})`;
@@ -54,3 +55,34 @@ export function Scale(props: {
         </div>
     );
 }
+
+/* Entropy of rows, from focused to diffuse: of tokens unless told. */
+export function EntropyScale(props: {
+    label?: string;
+    term?: string;
+    unit: string;
+    axis: Axis;
+    map?: MapName;
+    at?: number;
+}) {
+    return (
+        <Scale
+            {...props}
+            label={props.label ?? "Entropy of the row"}
+            term={props.term ?? "H"}
+            map={props.map ?? "difference"}
+            ends={["focused", "diffuse"]}
+        />
+    );
+}
+
+export function AttentionScale({ label = "Attention", theme }: { label?: string; theme: Theme }) {
+    return <Scale label={label} term="pattern" unit="" axis={ATTENTION} map={bluesOf(theme)} root />;
+}
+
+/* A token's colour on these two scales; null: it has no such number. */
+export const entropyColour = (axis: Axis, value: number | undefined): Rgb | null =>
+    value === undefined || Number.isNaN(value) ? null : mapColour("difference", shareOf(axis, value));
+
+export const attentionColour = (theme: Theme, row: Float32Array, key: number): Rgb | null =>
+    key < row.length ? mapColour(bluesOf(theme), attentionShare(row[key])) : null;

@@ -1,8 +1,7 @@
 /* sides_tab.tsx - this text and the one before it, and where they part. */
 import { useMemo } from "preact/hooks";
-import { axisAround, shareOf } from "../base/axis";
+import { axisAround } from "../base/axis";
 import { number, plural, visible } from "../base/format";
-import { mapColour } from "../base/palette";
 import { extent, mean } from "../data/arrays";
 import { keyOf, unitFactor, unitName } from "../data/quantity";
 import { tokenMeans } from "../data/trace";
@@ -10,9 +9,9 @@ import type { RowKind } from "../live/client";
 import { rowKind, type Run } from "../live/run";
 import type { LiveSource } from "../live/source";
 import { selectedHeads, useStore } from "../store";
-import { Heatmap } from "./heatmap";
 import { Nothing, Panel } from "./pieces";
-import { Scale } from "./scale";
+import { ProfileHeatmap } from "./profile_heatmap";
+import { EntropyScale, entropyColour, Scale } from "./scale";
 import { TokenText } from "./token_text";
 
 export function SidesTab({ source }: { source: LiveSource }) {
@@ -70,22 +69,11 @@ export function Texts({ now, before }: { now: Run; before: Run }) {
                 token={-1}
                 spikes={new Set(traces[i].spikes)}
                 parts={parts}
-                colour={(token) =>
-                    Number.isNaN(means[i][token])
-                        ? null
-                        : mapColour("difference", shareOf(axis, means[i][token]))
-                }
+                colour={(token) => entropyColour(axis, means[i][token])}
                 spoken={(token) => `${visible(traces[i].texts[token])}, ${number(means[i][token])} ${unit}`}
                 onToken={() => undefined}
             />
-            <Scale
-                label="Mean entropy of all heads"
-                term={term}
-                unit={unit}
-                axis={axis}
-                map="difference"
-                ends={["focused", "diffuse"]}
-            />
+            <EntropyScale label="Mean entropy of all heads" term={term} unit={unit} axis={axis} />
         </Panel>
     );
     return (
@@ -110,7 +98,6 @@ export function Texts({ now, before }: { now: Run; before: Run }) {
 }
 
 function Heads({ source, now, before }: { source: LiveSource; now: Run; before: Run }) {
-    const { store, state } = useStore();
     const profile = source.profiles[0];
     const { kind, traces, factor, unit } = useShown(before, now);
     const difference = useMemo(() => {
@@ -121,22 +108,17 @@ function Heads({ source, now, before }: { source: LiveSource; now: Run; before: 
     const axis = { low: -far, high: far, step: far / 2 };
     return (
         <Panel title="Heads, now − before" class="wide" note="mean entropy of every head over its text">
-            <Heatmap
+            <ProfileHeatmap
                 id="sides"
                 label="Difference of every head"
-                nLayers={profile.nLayers}
-                nHeads={profile.nHeads}
+                profile={profile}
                 values={difference}
                 axis={axis}
                 map="difference"
                 unit={unit}
-                theme={state.theme}
-                selected={selectedHeads(profile, state.selected).map((head) => head.index)}
                 off={new Set(selectedHeads(profile, now.settings.off).map((head) => head.index))}
                 marginals={false}
                 mostHeight={340}
-                onSelect={(layer, head, add) => store.select(layer, head, add)}
-                onOff={(layer, head) => store.toggleOff(layer, head)}
             />
             <Scale
                 label="Difference"

@@ -1,8 +1,7 @@
 /* tokens_tab.tsx - one prompt: how sharply each token looks, and where. */
 import { useMemo, useState } from "preact/hooks";
-import { axisAround, shareOf } from "../base/axis";
+import { axisAround } from "../base/axis";
 import { headName, number, percent, visible } from "../base/format";
-import { mapColour } from "../base/palette";
 import { extent } from "../data/arrays";
 import { rowOf, type AttentionMap, type TokenView } from "../data/attention";
 import { unitFactor, unitName } from "../data/quantity";
@@ -11,9 +10,9 @@ import { tokensTable } from "../data/tables";
 import { headsAt, tokenMeans } from "../data/trace";
 import { ofFirst, selectedHeads, useStore } from "../store";
 import { AttentionView } from "./attention_map";
-import { Heatmap } from "./heatmap";
 import { Nothing, Panel } from "./pieces";
-import { ATTENTION, attentionShare, Scale } from "./scale";
+import { ProfileHeatmap } from "./profile_heatmap";
+import { attentionColour, AttentionScale, entropyColour, EntropyScale } from "./scale";
 import { TableButton } from "./table";
 import { TokenText } from "./token_text";
 
@@ -46,17 +45,14 @@ export function TokensTab({ tokens, profile }: { tokens: TokenView; profile: Pro
     const at = pointed >= 0 ? pointed : state.token;
     const row = useMemo(() => (map && at >= 0 && at < tokens.n ? rowOf(map, at) : null), [map, at]);
     const name = own && first ? headName(first.layer, first.head) : "the mean of all heads";
-    const blues = state.theme === "dark" ? ("bluesDark" as const) : ("blues" as const);
     const unit = unitName("renyi2", state.unit);
 
     const colour = (token: number, from: number) => {
         if (from >= 0 && map) {
             const looks = from === at && row ? row : rowOf(map, from);
-            return token < looks.length ? mapColour(blues, attentionShare(looks[token])) : null;
+            return attentionColour(state.theme, looks, token);
         }
-        return means && !Number.isNaN(means[token])
-            ? mapColour("difference", shareOf(axis, means[token]))
-            : null;
+        return entropyColour(axis, means?.[token]);
     };
     return (
         <div class="columns">
@@ -83,16 +79,9 @@ export function TokensTab({ tokens, profile }: { tokens: TokenView; profile: Pro
                         onPoint={setPointed}
                     />
                     {at >= 0 ? (
-                        <Scale label="Attention" unit="" term="pattern" axis={ATTENTION} map={blues} root />
+                        <AttentionScale theme={state.theme} />
                     ) : !means ? null : (
-                        <Scale
-                            label="Entropy of the row"
-                            term="H"
-                            unit={unit}
-                            axis={axis}
-                            map="difference"
-                            ends={["focused", "diffuse"]}
-                        />
+                        <EntropyScale unit={unit} axis={axis} />
                     )}
                 </Panel>
                 <RowPanel tokens={tokens} row={row} at={at} name={name} />
@@ -253,7 +242,7 @@ export function SnapshotPanel({
     texts,
     unit,
     most,
-    term = "H",
+    term,
     led,
 }: {
     profile: Profile;
@@ -266,7 +255,7 @@ export function SnapshotPanel({
     term?: string; /* what the rows are */
     led?: boolean; /* rows are those that led to a token, not its own */
 }) {
-    const { store, state } = useStore();
+    const { state } = useStore();
     const factor = unit === "" ? 1 : unitFactor(state.unit);
     const axis = useMemo(
         () => axisAround(0, Math.max((most ?? extent(rows)[1]) * factor, 1e-6)),
@@ -296,32 +285,20 @@ export function SnapshotPanel({
                     "Heads on this text"
                 )
             }>
-            <Heatmap
+            <ProfileHeatmap
                 id="snapshot"
                 label="Entropy of every head on this text"
-                nLayers={profile.nLayers}
-                nHeads={profile.nHeads}
+                profile={profile}
                 values={values}
                 axis={axis}
                 map="entropy"
                 unit={unit}
-                theme={state.theme}
-                selected={selectedHeads(profile, state.selected).map((head) => head.index)}
                 off={off}
                 marginals={false}
                 mostHeight={320}
                 describe={(index) => profile.typeName(index)}
-                onSelect={(layer, head, add) => store.select(layer, head, add)}
-                onOff={(layer, head) => store.toggleOff(layer, head)}
             />
-            <Scale
-                label="Entropy of the row"
-                term={term}
-                unit={unit}
-                axis={axis}
-                map="entropy"
-                ends={["focused", "diffuse"]}
-            />
+            <EntropyScale term={term} unit={unit} axis={axis} map="entropy" />
         </Panel>
     );
 }

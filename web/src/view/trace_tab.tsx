@@ -1,8 +1,7 @@
 /* trace_tab.tsx - a text as it was generated: what was seen of every token, over time. */
 import { useMemo, useState } from "preact/hooks";
-import { axisAround, shareOf } from "../base/axis";
+import { axisAround } from "../base/axis";
 import { number, plural, visible } from "../base/format";
-import { mapColour } from "../base/palette";
 import { extent } from "../data/arrays";
 import { unitFactor, unitName } from "../data/quantity";
 import type { Profile } from "../data/profile";
@@ -11,7 +10,7 @@ import { layerMeans, tokenMeans, type Trace } from "../data/trace";
 import { ofFirst, selectedHeads, useStore } from "../store";
 import { Ask, Panel } from "./pieces";
 import { Legend, Plot, type Line } from "./plot";
-import { Scale } from "./scale";
+import { entropyColour, EntropyScale } from "./scale";
 import { TableButton } from "./table";
 import { coloursOf } from "./theme";
 import { TokenText } from "./token_text";
@@ -40,8 +39,6 @@ export function TraceTab({ trace, profile }: { trace: Trace; profile: Profile | 
     const axis = useMemo(() => axisAround(0, Math.max(extent(all ?? [])[1], 1e-6)), [all]);
     const spikes = useMemo(() => new Set(trace.spikes), [trace]);
     const at = pointed >= 0 ? pointed : state.token;
-    const colour = (token: number) =>
-        all && !Number.isNaN(all[token]) ? mapColour("difference", shareOf(axis, all[token])) : null;
     return (
         <>
             <div class="columns">
@@ -56,7 +53,7 @@ export function TraceTab({ trace, profile }: { trace: Trace; profile: Profile | 
                             texts={trace.texts}
                             kinds={trace.kinds}
                             token={state.token}
-                            colour={colour}
+                            colour={(token) => entropyColour(axis, all?.[token])}
                             spikes={spikes}
                             spoken={(token) =>
                                 `${visible(trace.texts[token])}, ${all ? number(all[token]) : "–"} ${unit}${spikes.has(token) ? ", spike" : ""}`
@@ -64,15 +61,7 @@ export function TraceTab({ trace, profile }: { trace: Trace; profile: Profile | 
                             onToken={(token) => store.set({ token })}
                             onPoint={setPointed}
                         />
-                        <Scale
-                            label="Entropy of the row"
-                            term="H"
-                            unit={unit}
-                            axis={axis}
-                            map="difference"
-                            ends={["focused", "diffuse"]}
-                            at={all?.[at]}
-                        />
+                        <EntropyScale unit={unit} axis={axis} at={all?.[at]} />
                         <Readout trace={trace} entropy={all} at={at} unit={unit} />
                     </Panel>
                 </div>

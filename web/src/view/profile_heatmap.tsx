@@ -1,0 +1,25 @@
+/* profile_heatmap.tsx - the heads of a profile, to choose from and to switch off. */
+import type { Profile } from "../data/profile";
+import { selectedHeads, useStore } from "../store";
+import { Heatmap, type HeatmapProps } from "./heatmap";
+
+type Known = "nLayers" | "nHeads" | "theme" | "selected" | "onSelect" | "onOff";
+
+export function ProfileHeatmap({
+    profile,
+    fixed,
+    ...rest
+}: Omit<HeatmapProps, Known> & { profile: Profile; fixed?: boolean /* nothing is switched off here */ }) {
+    const { store, state } = useStore();
+    return (
+        <Heatmap
+            {...rest}
+            nLayers={profile.nLayers}
+            nHeads={profile.nHeads}
+            theme={state.theme}
+            selected={selectedHeads(profile, state.selected).map((head) => head.index)}
+            onSelect={(layer, head, add) => store.select(layer, head, add)}
+            onOff={fixed ? undefined : (layer, head) => store.toggleOff(layer, head)}
+        />
+    );
+}
