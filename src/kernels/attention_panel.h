@@ -315,7 +315,8 @@ HL_INLINE vf run_sum(const float *weights, int64_t n)
 static void panel_add_segments(panel *w, const float *weights, const uint8_t *segments, int64_t n,
                                int64_t n_segments)
 {
-    bool is_one = run_length(segments, n) == n;
+    int64_t first  = run_length(segments, n);
+    bool    is_one = first == n;
 
     for (int j = 0; j < w->n_vectors; j++) {
         vf carry = vf_load(w->carry + j * VL);
@@ -324,7 +325,7 @@ static void panel_add_segments(panel *w, const float *weights, const uint8_t *se
             vf_store(mass, vf_load(mass) * carry);
         }
         for (int64_t i = 0; i < n;) {
-            int64_t length = is_one ? n : run_length(segments + i, n - i);
+            int64_t length = i == 0 ? first : run_length(segments + i, n - i);
             float  *mass   = w->mass[segments[i]] + j * VL;
             vf      sum =
                 is_one ? vf_load(w->added + j * VL) : run_sum(weights + i * LANES + j * VL, length);

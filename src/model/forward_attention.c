@@ -500,19 +500,19 @@ void hl_forward_describe_patterns(hl_layer_rows *rows, const hl_session *session
 /* Whole rows at the tap's positions: now that queries and keys are at hand. */
 static hl_status make_patterns(hl_session *session, const hl_chunk *chunk, int64_t layer)
 {
+    hl_layer_rows rows    = { .layer   = layer,
+                              .n_batch = chunk->n_batch,
+                              .n_heads = session->config->layers[layer].n_heads,
+                              .d_head  = session->config->d_head };
+    hl_status     failure = HL_OK;
+
+    hl_forward_describe_patterns(&rows, session, chunk);
+    if (rows.n_patterns == 0)
+        return HL_OK;
     hl_attention    problem = hl_forward_problem(session, chunk, layer);
     attention_parts parts   = {
           .session = session, .chunk = chunk, .layer = layer, .problem = &problem
     };
-    hl_layer_rows rows = {
-        .layer   = layer,
-        .n_batch = chunk->n_batch,
-        .n_heads = problem.n_heads,
-        .d_head  = problem.d_head,
-    };
-    hl_status failure = HL_OK;
-
-    hl_forward_describe_patterns(&rows, session, chunk);
     int64_t count = rows.n_batch * rows.n_heads * rows.n_patterns;
 #pragma omp parallel for num_threads(hl_forward_threads(session, count *rows.n_keys *rows.d_head))
     for (int64_t index = 0; index < count; index++) {
