@@ -3,6 +3,7 @@
  *     measure.c           the loop over batches, the tap, loss and block influence
  *     measure_setup.c     options, the profile's settings, memory
  *     measure_outputs.c   what heads write: norms and kernels
+ *     measure_likeness.c  the same, as a device tells it
  *     measure_probe.c     a repeated random sequence
  *     measure_rows.c      every row, to a file
  *     measure_state.c     saved state: what to go on from
@@ -76,6 +77,11 @@ int64_t hl_measure_output_rows(int64_t *out, const hl_measuring *m, const hl_lay
 void hl_measure_outputs_head(hl_measuring *m, const hl_layer_rows *rows, int64_t head);
 void hl_measure_outputs_pairs(hl_measuring *m, const hl_layer_rows *rows, int64_t head);
 void hl_measure_outputs_close(hl_measuring *m, const hl_layer_rows *rows);
+
+/* measure_likeness.c: the same parts where rows->likeness is told. */
+void hl_measure_likeness_head(hl_measuring *m, const hl_layer_rows *rows, int64_t head);
+void hl_measure_likeness_pairs(hl_measuring *m, const hl_layer_rows *rows, int64_t head);
+void hl_measure_likeness_close(hl_measuring *m, const hl_layer_rows *rows);
 
 /* measure_probe.c */
 hl_status hl_measure_probe(hl_measuring *m);

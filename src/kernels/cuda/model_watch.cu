@@ -339,18 +339,20 @@ static reduce_work describe_sums(const hl_device_reduce *o)
              o->batch_rows };
 }
 
-hl_status op_reduce(hl_device *device, const hl_device_reduce *o)
+hl_status op_reduce(hl_device *device, int lane, const hl_device_reduce *o)
 {
-    size_t n_bins  = static_cast<size_t>(o->n_heads) * N_BIN_COUNTS * sizeof(int64_t);
+    cudaStream_t stream = device->lanes[lane];
+    size_t       n_bins = static_cast<size_t>(o->n_heads) * N_BIN_COUNTS * sizeof(int64_t);
     size_t n_table = static_cast<size_t>(o->n_heads * o->n_types * o->n_types) * sizeof(int64_t);
 
-    HL_CUDA_TRY(check(cudaMemsetAsync(o->histogram, 0, n_bins, device->stream), "zeroes"));
+    HL_CUDA_TRY(enter_lane(device, lane));
+    HL_CUDA_TRY(check(cudaMemsetAsync(o->histogram, 0, n_bins, stream), "zeroes"));
     if (o->lookback != nullptr)
-        HL_CUDA_TRY(check(cudaMemsetAsync(o->lookback, 0, n_table, device->stream), "zeroes"));
+        HL_CUDA_TRY(check(cudaMemsetAsync(o->lookback, 0, n_table, stream), "zeroes"));
     if (o->n_runs == 0 || o->n_heads == 0)
         return HL_OK;
-    reduce<<<blocks_for(o->n_runs * o->n_heads, REDUCE_WARPS), 32 * REDUCE_WARPS, 0,
-             device->stream>>>(describe_sums(o));
+    reduce<<<blocks_for(o->n_runs * o->n_heads, REDUCE_WARPS), 32 * REDUCE_WARPS, 0, stream>>>(
+        describe_sums(o));
     return check(cudaGetLastError(), "sums of rows");
 }
 

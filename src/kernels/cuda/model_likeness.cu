@@ -1,0 +1,327 @@
+/* model_likeness.cu - what heads write and how alike they are: hl_likeness of base/row_runs.h.
+ *
+ * All of it is small beside a layer's products and runs in a lane, beside the layers that follow;
+ * only the stream's rows are compared in order.  Products are of floats; sums go through lanes of a
+ * warp always in the same order and end in double, so that a number depends on its own rows alone. */
+#include "kernels/cuda/model.cuh"
+
+namespace headlight
+{
+
+__device__ static double sum_lanes(double value)
+{
+    for (int step = 16; step > 0; step /= 2)
+        value += __shfl_xor_sync(~0u, value, step);
+    return value;
+}
+
+/* a . b of n elements, in every lane of a warp. */
+__device__ static double dot(const float *a, const float *b, int64_t n)
+{
+    float sum = 0.0f;
+
+    for (int64_t i = threadIdx.x % 32; i < n; i += 32)
+        sum = fmaf(a[i], b[i], sum);
+    return sum_lanes(sum);
+}
+
+/* -------------------------------------------------------------------- the stream */
+
+constexpr int FOLLOW_THREADS = 256;
+
+/* The sum over a block, in its first thread. */
+__device__ static double sum_threads(double value)
+{
+    __shared__ double parts[FOLLOW_THREADS / 32];
+
+    value = sum_lanes(value);
+    __syncthreads(); /* an earlier sum has been read */
+    if (threadIdx.x % 32 == 0)
+        parts[threadIdx.x / 32] = value;
+    __syncthreads();
+    value = parts[0];
+    for (int i = 1; i < FOLLOW_THREADS / 32; i++)
+        value += parts[i];
+    return value;
+}
+
+/* A block a row. */
+__global__ static void __launch_bounds__(FOLLOW_THREADS) follow(const hl_device_follow f)
+{
+    float       *kept  = f.kept + blockIdx.x * f.n;
+    const float *x     = f.x + blockIdx.x * f.n;
+    float        both  = 0.0f;
+    float        olds  = 0.0f;
+    float        fresh = 0.0f;
+
+    if (f.index[blockIdx.x] < 0)
+        return;
+    for (int64_t i = threadIdx.x; i < f.n; i += FOLLOW_THREADS) {
+        float before = kept[i], after = x[i];
+
+        both    = fmaf(before, after, both);
+        olds    = fmaf(before, before, olds);
+        fresh   = fmaf(after, after, fresh);
+        kept[i] = after;
+    }
+    if (f.influence == nullptr)
+        return;
+    double product = sum_threads(both), a = sum_threads(olds), b = sum_threads(fresh);
+    if (threadIdx.x == 0)
+        f.influence[blockIdx.x] = 1.0 - product / sqrt(a * b);
+}
+
+hl_status op_follow(hl_device *device, const hl_device_follow *f)
+{
+    if (f->n_rows == 0)
+        return HL_OK;
+    follow<<<static_cast<unsigned>(f->n_rows), FOLLOW_THREADS, 0, device->stream>>>(*f);
+    return check(cudaGetLastError(), "the stream before and after a block");
+}
+
+/* ----------------------------------------------------------------------- outputs */
+
+constexpr int OUTPUT_THREADS = 256;
+constexpr int OUTPUT_WARPS   = OUTPUT_THREADS / 32;
+constexpr int ROWS_AT_ONCE   = 8; /* of y, by a thread */
+
+__device__ static int64_t kernel_size(const hl_device_outputs &o)
+{
+    return o.kernel_rows * o.kernel_rows + o.kernel_rows + 1;
+}
+
+/* How many rows a sequence has, and compares. */
+struct row_counts {
+    int n, n_kernel, step;
+
+    __device__ row_counts(const hl_device_outputs &o, int64_t sequence) : n(0)
+    {
+        for (int64_t i = 0; i < o.n_sampled; i++)
+            n += o.index[sequence * o.n_sampled + i] >= 0;
+        n_kernel = n < o.kernel_rows ? n : static_cast<int>(o.kernel_rows);
+        step     = n_kernel > 0 ? n / n_kernel : 1;
+    }
+};
+
+/* z of the rows that a sequence has, one after the other; at[i] says where a row was. */
+__device__ static void gather_z(float *z, int *at, const hl_device_outputs &o, int64_t sequence,
+                                int64_t head)
+{
+    if (threadIdx.x == 0) {
+        int n = 0;
+        for (int64_t i = 0; i < o.n_sampled; i++) {
+            if (o.index[sequence * o.n_sampled + i] >= 0)
+                at[n++] = static_cast<int>(i);
+        }
+        for (; n < o.n_sampled; n++)
+            at[n] = -1;
+    }
+    __syncthreads();
+    for (int64_t i = threadIdx.x; i < o.n_sampled * o.d_head; i += OUTPUT_THREADS) {
+        int64_t row = at[i / o.d_head];
+        int64_t all = ((sequence * o.n_sampled + row) * o.n_heads + head) * o.d_head;
+        z[i]        = row < 0 ? 0.0f : o.z[all + i % o.d_head];
+    }
+    __syncthreads();
+}
+
+/* y = z G: a thread makes a column of some rows, so that G is read in order, once for them. */
+__device__ static void multiply(float *y, const float *z, const float *gram, int n_rows, int d)
+{
+    int n_groups = (n_rows + ROWS_AT_ONCE - 1) / ROWS_AT_ONCE;
+
+    for (int item = threadIdx.x; item < n_groups * d; item += OUTPUT_THREADS) {
+        int   column = item % d, first = item / d * ROWS_AT_ONCE;
+        float sums[ROWS_AT_ONCE] = {};
+
+        for (int k = 0; k < d; k++) {
+            float g = gram[k * d + column];
+#pragma unroll
+            for (int i = 0; i < ROWS_AT_ONCE; i++)
+                sums[i] = fmaf(z[(first + i < n_rows ? first + i : 0) * d + k], g, sums[i]);
+        }
+        for (int i = 0; i < ROWS_AT_ONCE && first + i < n_rows; i++)
+            y[(first + i) * d + column] = sums[i];
+    }
+    __syncthreads();
+}
+
+/* The kernel (n, n) as it is, a warp an entry. */
+__device__ static void make_kernel(double *out, const float *y, const float *z,
+                                   const row_counts &rows, int64_t d)
+{
+    int n = rows.n_kernel;
+
+    for (int entry = threadIdx.x / 32; entry < n * n; entry += OUTPUT_WARPS) {
+        int i = entry / n, j = entry % n;
+        if (j > i)
+            continue;
+        double product = dot(y + i * rows.step * d, z + j * rows.step * d, d);
+        if (threadIdx.x % 32 == 0) {
+            out[i * n + j] = product;
+            out[j * n + i] = product;
+        }
+    }
+    __syncthreads();
+}
+
+/* Its diagonal gone, its trace divided out, then the sums of its rows and of all of it, where NaN
+ * tells that it is not finite.  A warp does all of it, a lane some rows. */
+__device__ static void prepare_kernel(double *kernel, int n)
+{
+    double *sums  = kernel + n * n;
+    double  trace = 0.0, all = 0.0;
+
+    if (threadIdx.x >= 32)
+        return;
+    for (int i = threadIdx.x; i < n; i += 32)
+        trace += kernel[i * n + i];
+    trace = sum_lanes(trace);
+    for (int i = threadIdx.x; i < n; i += 32) {
+        double sum = 0.0;
+        for (int j = 0; j < n; j++) {
+            /* The trace bounds all entries; a head that writes nothing has a trace of 0. */
+            double value      = i == j || !(trace > 0.0) ? 0.0 : kernel[i * n + j] / trace;
+            kernel[i * n + j] = value;
+            sum += value;
+        }
+        sums[i] = sum;
+        all += sum;
+    }
+    all = sum_lanes(all);
+    if (threadIdx.x == 0)
+        sums[n] = isfinite(trace) && isfinite(all) ? all : static_cast<double>(NAN);
+}
+
+/* A block a sequence and head. */
+__global__ static void __launch_bounds__(OUTPUT_THREADS) outputs(const hl_device_outputs o)
+{
+    extern __shared__ float block[];
+    float                  *z        = block;
+    float                  *y        = z + o.n_sampled * o.d_head;
+    int                    *at       = reinterpret_cast<int *>(y + o.n_sampled * o.d_head);
+    int64_t                 sequence = blockIdx.x / o.n_heads, head = blockIdx.x % o.n_heads;
+    row_counts              rows(o, sequence);
+
+    gather_z(z, at, o, sequence, head);
+    multiply(y, z, o.gram + head * o.d_head * o.d_head, rows.n, static_cast<int>(o.d_head));
+    for (int i = threadIdx.x / 32; i < rows.n; i += OUTPUT_WARPS) {
+        double square = dot(y + i * o.d_head, z + i * o.d_head, o.d_head);
+        if (threadIdx.x % 32 == 0)
+            o.squares[(sequence * o.n_sampled + at[i]) * o.n_heads + head] = square;
+    }
+    double *kernel = o.kernels + blockIdx.x * kernel_size(o);
+    make_kernel(kernel, y, z, rows, o.d_head);
+    prepare_kernel(kernel, rows.n_kernel);
+}
+
+/* ------------------------------------------------------------------------- pairs */
+
+constexpr int PAIR_WARPS = 8;
+
+/* Pair number `index` of those of n heads, by a, then b > a. */
+struct pair {
+    int64_t a, b;
+
+    __device__ pair(int64_t index, int64_t n) : a(0)
+    {
+        while (index >= n - 1 - a) {
+            index -= n - 1 - a;
+            a++;
+        }
+        b = a + 1 + index;
+    }
+};
+
+__device__ static double hsic(const double *a, const double *b, int n)
+{
+    double both = 0.0, rows = 0.0;
+    double all = a[n * n + n] * b[n * n + n] / (static_cast<double>(n - 1) * (n - 2));
+
+    for (int i = threadIdx.x % 32; i < n * n; i += 32)
+        both = fma(a[i], b[i], both);
+    for (int i = threadIdx.x % 32; i < n; i += 32)
+        rows = fma(a[n * n + i], b[n * n + i], rows);
+    return sum_lanes(both) + all - 2.0 / (n - 2) * sum_lanes(rows);
+}
+
+/* A warp two heads of a sequence, or one with itself: pairs a <= b are those a < b + 1. */
+__global__ static void __launch_bounds__(32 * PAIR_WARPS) compare(const hl_device_outputs o)
+{
+    int64_t index   = static_cast<int64_t>(blockIdx.x) * PAIR_WARPS + threadIdx.x / 32;
+    int64_t n_pairs = o.n_heads * (o.n_heads + 1) / 2, sequence = index / n_pairs;
+
+    if (sequence >= o.n_batch)
+        return;
+    pair          heads(index - sequence * n_pairs, o.n_heads + 1);
+    const double *first = o.kernels + sequence * o.n_heads * kernel_size(o);
+    int           n     = row_counts(o, sequence).n_kernel;
+    double        term  = NAN; /* of too few rows */
+
+    if (n >= 3)
+        term = hsic(first + heads.a * kernel_size(o), first + (heads.b - 1) * kernel_size(o), n);
+    if (threadIdx.x % 32 == 0)
+        o.alike[index] = term;
+}
+
+/* A block has as much shared memory as it asks for, and says so once it is more than usual. */
+static hl_status launch_outputs(cudaStream_t stream, const hl_device_outputs &o)
+{
+    size_t n_bytes =
+        static_cast<size_t>(o.n_sampled) * (2 * o.d_head * sizeof(float) + sizeof(int));
+
+    if (n_bytes > 48 << 10)
+        HL_CUDA_TRY(check(cudaFuncSetAttribute(outputs, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                               static_cast<int>(n_bytes)),
+                          "room for the outputs of a head"));
+    outputs<<<static_cast<unsigned>(o.n_batch * o.n_heads), OUTPUT_THREADS, n_bytes, stream>>>(o);
+    return check(cudaGetLastError(), "outputs of heads");
+}
+
+hl_status op_outputs(hl_device *device, int lane, const hl_device_outputs *o)
+{
+    if (o->n_batch * o->n_heads == 0)
+        return HL_OK;
+    HL_CUDA_TRY(enter_lane(device, lane));
+    HL_CUDA_TRY(launch_outputs(device->lanes[lane], *o));
+    compare<<<blocks_for(o->n_batch * (o->n_heads * (o->n_heads + 1) / 2), PAIR_WARPS),
+              32 * PAIR_WARPS, 0, device->lanes[lane]>>>(*o);
+    return check(cudaGetLastError(), "outputs of two heads");
+}
+
+/* --------------------------------------------------------------------- distances */
+
+/* A warp two heads of a whole row. */
+__global__ static void __launch_bounds__(32 * PAIR_WARPS) distances(const hl_device_distances d)
+{
+    int64_t index   = static_cast<int64_t>(blockIdx.x) * PAIR_WARPS + threadIdx.x / 32;
+    int64_t n_pairs = d.n_heads * (d.n_heads - 1) / 2, row = index / n_pairs;
+    int64_t stride = d.n_patterns * d.n_keys; /* from a head to the next */
+
+    if (row >= d.n_batch * d.n_patterns)
+        return;
+    pair         heads(index - row * n_pairs, d.n_heads);
+    const float *p = d.p + row / d.n_patterns * d.n_heads * stride + row % d.n_patterns * d.n_keys;
+    const float *a = p + heads.a * stride, *b = p + heads.b * stride;
+    float        sum = 0.0f;
+
+    for (int64_t key = threadIdx.x % 32; key < d.n_keys; key += 32)
+        sum += fabsf(a[key] - b[key]);
+    double half = 0.5 * sum_lanes(sum);
+    if (threadIdx.x % 32 == 0)
+        d.out[index] = half;
+}
+
+hl_status op_distances(hl_device *device, int lane, const hl_device_distances *d)
+{
+    int64_t n_pairs = d->n_heads * (d->n_heads - 1) / 2;
+
+    if (d->n_batch * d->n_patterns * n_pairs == 0)
+        return HL_OK;
+    HL_CUDA_TRY(enter_lane(device, lane));
+    distances<<<blocks_for(d->n_batch * d->n_patterns * n_pairs, PAIR_WARPS), 32 * PAIR_WARPS, 0,
+                device->lanes[lane]>>>(*d);
+    return check(cudaGetLastError(), "distances of two heads");
+}
+
+} // namespace headlight
