@@ -400,7 +400,7 @@ static hl_status report(hl_measuring *m)
 {
     hl_measure_progress progress = { .n_tokens    = hl_profile_n_tokens(m->profile),
                                      .n_sequences = hl_profile_all_sequences(m->profile),
-                                     .share       = hl_windows_progress(m->windows) };
+                                     .share       = m->share };
 
     if (m->options.progress == NULL)
         return HL_OK;
@@ -413,13 +413,28 @@ static hl_status report(hl_measuring *m)
                : hl_fail(status, "stopped after %lld tokens", (long long)progress.n_tokens);
 }
 
+/* The next batch, behind which another begins to be read. */
+static hl_status take_batch(hl_measuring *m)
+{
+    hl_status status = HL_OK;
+
+    HL_TRY(hl_ahead_take(&m->batch, m->ahead));
+    hl_windows_place(&m->place, m->windows);
+    m->share = hl_windows_progress(m->windows);
+    if (m->batch.n_windows > 0)
+        hl_ahead_begin(m->ahead);
+
+done:
+    return status;
+}
+
 static hl_status measure_all(hl_measuring *m)
 {
     hl_status status = HL_OK;
     double    saved  = seconds();
 
     for (;;) {
-        HL_TRY(hl_windows_next(&m->batch, m->windows));
+        HL_TRY(take_batch(m));
         if (m->batch.n_windows == 0)
             break;
         HL_TRY(measure_batch(m));
