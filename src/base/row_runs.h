@@ -61,7 +61,7 @@ typedef struct hl_row_sums {
 typedef struct hl_likeness {
     const double *influence; /* (n_batch, n_sampled) 1 - cos of the stream before and after the
                               * block; of the last one only where somebody needs its end */
-    const double *squares;   /* (n_batch, n_sampled, n_heads) |z W_h|^2; NULL: there is no head, as
+    const double *squares;   /* (n_heads, n_batch, n_sampled) |z W_h|^2; NULL: there is no head, as
                               * in what follows */
     const double *alike;     /* (n_batch, pairs a <= b) stats/profile_sample.c's HSIC; NaN where a
                               * head's kernel is not finite */

@@ -297,7 +297,7 @@ typedef struct hl_device_follow {
  * z_i G z_j' of two heads are (stats/profile_sample.c has the formula): without their diagonals,
  * divided by their traces, of min(n, kernel_rows) of a sequence's n rows, n / that apart. */
 typedef struct hl_device_outputs {
-    double        *squares; /* (B, n_sampled, H) */
+    double        *squares; /* (H, B, n_sampled) */
     double        *alike;   /* (B, H (H + 1) / 2) NaN where a kernel is not finite */
     double        *kernels; /* (B, H, kernel_rows^2 + kernel_rows + 1) to work in */
     const float   *z;       /* (B, n_sampled, H, d) */

@@ -109,7 +109,8 @@ static void write_head(const hl_device_outputs *o, int64_t sequence, int64_t hea
 
     for (int64_t i = 0; i < n_rows; i++) {
         multiply(y, o, rows[i], head);
-        o->squares[rows[i] * o->n_heads + head] = dot(y, z_of(o, rows[i], head), o->d_head);
+        o->squares[head * o->n_batch * o->n_sampled + rows[i]] =
+            dot(y, z_of(o, rows[i], head), o->d_head);
         if (i % step != 0 || i / step >= n)
             continue;
         for (int64_t j = 0; j <= i / step; j++) {

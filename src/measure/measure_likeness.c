@@ -18,13 +18,14 @@ static int64_t kernel_rows(const hl_measuring *m, const hl_layer_rows *rows, int
 
 void hl_measure_likeness_head(hl_measuring *m, const hl_layer_rows *rows, int64_t head)
 {
-    int64_t sampled[HL_OUTPUT_ROWS];
+    int64_t       sampled[HL_OUTPUT_ROWS];
+    const double *squares = rows->likeness->squares + head * rows->n_batch * rows->n_sampled;
 
     for (int64_t sequence = 0; sequence < rows->n_batch; sequence++) {
         int64_t n = hl_measure_output_rows(sampled, m, rows, sequence);
 
         for (int64_t i = 0; i < n; i++) {
-            double square = rows->likeness->squares[sampled[i] * rows->n_heads + head];
+            double square = squares[sampled[i]];
 
             /* Rounding may make it less than 0; what is no number stays one that is not counted. */
             hl_profile_norm(m->profile, rows->layer, head, square < 0.0 ? 0.0 : sqrt(square));

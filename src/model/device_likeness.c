@@ -11,7 +11,7 @@
 /* The parts of a lane's block, one after the other. */
 typedef struct parts {
     double *influence; /* (B, n_sampled) */
-    double *squares;   /* (B, n_sampled, H) */
+    double *squares;   /* (H, B, n_sampled) */
     double *alike;     /* (B, H (H + 1) / 2) */
     double *distances; /* (B, n_patterns, H (H - 1) / 2) */
     double *end;

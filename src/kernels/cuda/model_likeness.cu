@@ -208,7 +208,7 @@ __global__ static void __launch_bounds__(OUTPUT_THREADS) outputs(const hl_device
     for (int i = threadIdx.x / 32; i < rows.n; i += OUTPUT_WARPS) {
         double square = dot(y + i * o.d_head, z + i * o.d_head, o.d_head);
         if (threadIdx.x % 32 == 0)
-            o.squares[(sequence * o.n_sampled + at[i]) * o.n_heads + head] = square;
+            o.squares[(head * o.n_batch + sequence) * o.n_sampled + at[i]] = square;
     }
     double *kernel = o.kernels + blockIdx.x * kernel_size(o);
     make_kernel(kernel, y, z, rows, o.d_head);
@@ -291,36 +291,52 @@ hl_status op_outputs(hl_device *device, int lane, const hl_device_outputs *o)
 
 /* --------------------------------------------------------------------- distances */
 
-/* A warp two heads of a whole row. */
+constexpr int HEADS_AT_ONCE = 4;
+
+/* Of head a's row to those of heads [first, first + HEADS_AT_ONCE), by a warp. */
+__device__ static void measure_some(double *out, const float *p, int64_t stride,
+                                    const hl_device_distances &d, int64_t a, int64_t first)
+{
+    const float *others[HEADS_AT_ONCE];
+    float        sums[HEADS_AT_ONCE] = {};
+
+    for (int i = 0; i < HEADS_AT_ONCE; i++)
+        others[i] = p + (first + i < d.n_heads ? first + i : a) * stride;
+    for (int64_t key = threadIdx.x % 32; key < d.n_keys; key += 32) {
+        float own = p[a * stride + key];
+#pragma unroll
+        for (int i = 0; i < HEADS_AT_ONCE; i++)
+            sums[i] += fabsf(own - others[i][key]);
+    }
+    for (int i = 0; i < HEADS_AT_ONCE; i++) {
+        double half = 0.5 * sum_lanes(sums[i]);
+        if (threadIdx.x % 32 == 0 && first + i < d.n_heads)
+            out[first + i - a - 1] = half;
+    }
+}
+
+/* A block one head of a whole row, with those that follow. */
 __global__ static void __launch_bounds__(32 * PAIR_WARPS) distances(const hl_device_distances d)
 {
-    int64_t index   = static_cast<int64_t>(blockIdx.x) * PAIR_WARPS + threadIdx.x / 32;
-    int64_t n_pairs = d.n_heads * (d.n_heads - 1) / 2, row = index / n_pairs;
-    int64_t stride = d.n_patterns * d.n_keys; /* from a head to the next */
-
-    if (row >= d.n_batch * d.n_patterns)
-        return;
-    pair         heads(index - row * n_pairs, d.n_heads);
+    int64_t      row = blockIdx.x / d.n_heads, a = blockIdx.x % d.n_heads;
+    int64_t      stride  = d.n_patterns * d.n_keys; /* from a head to the next */
+    int64_t      n_pairs = d.n_heads * (d.n_heads - 1) / 2;
+    double      *out     = d.out + row * n_pairs + a * (2 * d.n_heads - a - 1) / 2;
     const float *p = d.p + row / d.n_patterns * d.n_heads * stride + row % d.n_patterns * d.n_keys;
-    const float *a = p + heads.a * stride, *b = p + heads.b * stride;
-    float        sum = 0.0f;
 
-    for (int64_t key = threadIdx.x % 32; key < d.n_keys; key += 32)
-        sum += fabsf(a[key] - b[key]);
-    double half = 0.5 * sum_lanes(sum);
-    if (threadIdx.x % 32 == 0)
-        d.out[index] = half;
+    for (int64_t first = a + 1 + threadIdx.x / 32 * HEADS_AT_ONCE; first < d.n_heads;
+         first += PAIR_WARPS * HEADS_AT_ONCE)
+        measure_some(out, p, stride, d, a, first);
 }
 
 hl_status op_distances(hl_device *device, int lane, const hl_device_distances *d)
 {
-    int64_t n_pairs = d->n_heads * (d->n_heads - 1) / 2;
+    int64_t n_blocks = d->n_batch * d->n_patterns * d->n_heads;
 
-    if (d->n_batch * d->n_patterns * n_pairs == 0)
+    if (n_blocks == 0)
         return HL_OK;
     HL_CUDA_TRY(enter_lane(device, lane));
-    distances<<<blocks_for(d->n_batch * d->n_patterns * n_pairs, PAIR_WARPS), 32 * PAIR_WARPS, 0,
-                device->lanes[lane]>>>(*d);
+    distances<<<static_cast<unsigned>(n_blocks), 32 * PAIR_WARPS, 0, device->lanes[lane]>>>(*d);
     return check(cudaGetLastError(), "distances of two heads");
 }
 

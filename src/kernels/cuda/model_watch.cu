@@ -54,30 +54,70 @@ struct pattern_work {
     const int64_t  *items;
 };
 
-/* The score of a visible key, W elements of it read at a time. */
-template <int W>
-__device__ static double key_score(const problem &p, const plain_row &row, const double *q, int key)
-{
-    int64_t at  = row_offset(p.k, row.batch, row.kv_head, key);
-    span    k   = span_of(p.k.data, p.k.dtype);
-    double  sum = 0.0, slope;
+constexpr int KEY_LANES = 8; /* read a key together, W elements each at a time */
 
-    for (int d = 0; d < p.d_head; d += W) {
-        float x[W];
-        load_some<W>(x, k, at + d);
-#pragma unroll
-        for (int i = 0; i < W; i++)
-            sum = fma(q[d + i], static_cast<double>(x[i]), sum);
-    }
-    return score_of(p, row, key, sum, &slope);
+/* Where element d of q stands, so that such lanes find theirs side by side. */
+template <int W> __device__ static int turned(int d)
+{
+    constexpr int ALL = KEY_LANES * W;
+
+    return d / ALL * ALL + d % W * KEY_LANES + d % ALL / W;
 }
 
+/* What a lane adds to q.k. */
+template <int W>
+__device__ static double part_of_product(const problem &p, const plain_row &row, const double *q,
+                                         int key)
+{
+    int64_t at   = row_offset(p.k, row.batch, row.kv_head, key);
+    span    k    = span_of(p.k.data, p.k.dtype);
+    int     part = threadIdx.x % KEY_LANES;
+    double  sum  = 0.0;
+
+    for (int first = 0; first + part * W < p.d_head; first += KEY_LANES * W) {
+        float x[W];
+        load_some<W>(x, k, at + first + part * W);
+#pragma unroll
+        for (int i = 0; i < W; i++)
+            sum = fma(q[first + i * KEY_LANES + part], static_cast<double>(x[i]), sum);
+    }
+    return sum;
+}
+
+/* Scores of the visible ones of keys [first, first + PATTERN_THREADS), for all of the block. */
+template <int W>
+__device__ static void score_keys(double *scores, const problem &p, const plain_row &row,
+                                  const double *q, int first)
+{
+    __syncthreads(); /* the last ones have been read */
+    for (int i = threadIdx.x / KEY_LANES; i < PATTERN_THREADS; i += PATTERN_THREADS / KEY_LANES) {
+        bool   seen = row.keys.has(first + i);
+        double sum  = seen ? part_of_product<W>(p, row, q, first + i) : 0.0, slope;
+
+        for (int step = KEY_LANES / 2; step > 0; step /= 2)
+            sum += __shfl_xor_sync(~0u, sum, step);
+        if (seen && threadIdx.x % KEY_LANES == 0)
+            scores[i] = score_of(p, row, first + i, sum, &slope);
+    }
+    __syncthreads();
+}
+
+/* By one thread. */
+template <int W>
 __device__ static double probability(const problem &p, const plain_row &row, const double *q,
                                      int key, double lse)
 {
-    return row.keys.has(key) && lse > -INFINITY ? exp(key_score<1>(p, row, q, key) - lse) : 0.0;
+    double product = 0.0, slope;
+
+    if (!row.keys.has(key) || !(lse > -INFINITY))
+        return 0.0;
+    for (int d = 0; d < p.d_head; d++)
+        product = fma(q[turned<W>(d)], load(p.k, row_offset(p.k, row.batch, row.kv_head, key) + d),
+                      product);
+    return exp(score_of(p, row, key, product, &slope) - lse);
 }
 
+template <int W>
 __device__ static void put_pattern_row(hl_pattern_row *out, const problem &p, const plain_row &row,
                                        const double *q, const row_state &all, double max_key,
                                        double max_size)
@@ -89,19 +129,20 @@ __device__ static void put_pattern_row(hl_pattern_row *out, const problem &p, co
     out->renyi2     = all.renyi2();
     out->varentropy = all.varentropy();
     out->peak       = all.blind() ? 0.0 : exp(max_key - lse);
-    out->diagonal   = probability(p, row, q, row.position, lse);
-    out->previous   = probability(p, row, q, row.position - 1, lse);
-    out->first      = probability(p, row, q, 0, lse);
+    out->diagonal   = probability<W>(p, row, q, row.position, lse);
+    out->previous   = probability<W>(p, row, q, row.position - 1, lse);
+    out->first      = probability<W>(p, row, q, 0, lse);
     out->max_score  = max_size;
 }
 
-/* A block an item: the scores of its keys and their sums first, then their probabilities.  A
- * thread finds in `out` what it put there. */
+/* A block an item: the scores of its keys and their sums first, a thread a key, then their
+ * probabilities.  A thread finds in `out` what it put there. */
 template <int W>
 __global__ static void __launch_bounds__(PATTERN_THREADS)
     patterns(const __grid_constant__ problem p, const pattern_work w)
 {
-    __shared__ double q[HL_MAX_HEAD_DIM];
+    __shared__ double q[HL_MAX_HEAD_DIM + KEY_LANES * W];
+    __shared__ double scores[PATTERN_THREADS];
     const int64_t    *item = w.items + 3 * static_cast<int64_t>(blockIdx.x);
     plain_row         row(p, (item[0] * p.n_heads + item[1]) * p.n_queries + item[2]);
     float            *out = w.out + blockIdx.x * w.out_stride;
@@ -111,12 +152,14 @@ __global__ static void __launch_bounds__(PATTERN_THREADS)
     if (item[2] < 0)
         return;
     for (int d = threadIdx.x; d < p.d_head; d += PATTERN_THREADS)
-        q[d] = load(p.q, row_offset(p.q, row.batch, row.head, row.query) + d);
-    __syncthreads();
-    for (int key = threadIdx.x; key < row.keys.end; key += PATTERN_THREADS) {
+        q[turned<W>(d)] = load(p.q, row_offset(p.q, row.batch, row.head, row.query) + d);
+    for (int first = 0; first < row.keys.end; first += PATTERN_THREADS) {
+        int key = first + static_cast<int>(threadIdx.x);
+
+        score_keys<W>(scores, p, row, q, first);
         if (!row.keys.has(key))
             continue;
-        double score = key_score<W>(p, row, q, key);
+        double score = scores[threadIdx.x];
         all          = all.pushed(score);
         max_size     = fmax(max_size, fabs(score));
         out[key]     = static_cast<float>(score);
@@ -134,7 +177,7 @@ __global__ static void __launch_bounds__(PATTERN_THREADS)
         out[key]  = seen ? static_cast<float>(exp(out[key] - lse)) : 0.0f;
     }
     if (w.statistics != nullptr && threadIdx.x == 0)
-        put_pattern_row(w.statistics + blockIdx.x, p, row, q, all, max_key, max_size);
+        put_pattern_row<W>(w.statistics + blockIdx.x, p, row, q, all, max_key, max_size);
 }
 
 hl_status op_patterns(hl_device *device, const hl_device_patterns *o)
