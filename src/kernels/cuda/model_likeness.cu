@@ -90,38 +90,38 @@ __device__ static int64_t kernel_size(const hl_device_outputs &o)
     return o.kernel_rows * o.kernel_rows + o.kernel_rows + 1;
 }
 
-/* How many rows a sequence has, and compares. */
+/* How many rows a sequence has, and compares: counted by each warp.  at[i] says where row i was, if
+ * it is not null. */
 struct row_counts {
     int n, n_kernel, step;
 
-    __device__ row_counts(const hl_device_outputs &o, int64_t sequence) : n(0)
+    __device__ row_counts(const hl_device_outputs &o, int64_t sequence, int *at) : n(0)
     {
-        for (int64_t i = 0; i < o.n_sampled; i++)
-            n += o.index[sequence * o.n_sampled + i] >= 0;
+        int lane = threadIdx.x % 32;
+
+        for (int64_t first = 0; first < o.n_sampled; first += 32) {
+            int64_t  i    = first + lane;
+            bool     has  = i < o.n_sampled && o.index[sequence * o.n_sampled + i] >= 0;
+            unsigned mask = __ballot_sync(~0u, has);
+
+            if (has && at != nullptr)
+                at[n + __popc(mask & ((1u << lane) - 1))] = static_cast<int>(i);
+            n += __popc(mask);
+        }
         n_kernel = n < o.kernel_rows ? n : static_cast<int>(o.kernel_rows);
         step     = n_kernel > 0 ? n / n_kernel : 1;
     }
 };
 
-/* z of the rows that a sequence has, one after the other; at[i] says where a row was. */
-__device__ static void gather_z(float *z, int *at, const hl_device_outputs &o, int64_t sequence,
-                                int64_t head)
+/* z of the n rows that a sequence has, one after the other. */
+__device__ static void gather_z(float *z, const int *at, int n, const hl_device_outputs &o,
+                                int64_t sequence, int64_t head)
 {
-    if (threadIdx.x == 0) {
-        int n = 0;
-        for (int64_t i = 0; i < o.n_sampled; i++) {
-            if (o.index[sequence * o.n_sampled + i] >= 0)
-                at[n++] = static_cast<int>(i);
-        }
-        for (; n < o.n_sampled; n++)
-            at[n] = -1;
-    }
-    __syncthreads();
-    for (int64_t i = threadIdx.x; i < o.n_sampled * o.d_head; i += OUTPUT_THREADS) {
-        int64_t row = at[i / o.d_head];
-        int64_t all = ((sequence * o.n_sampled + row) * o.n_heads + head) * o.d_head;
-        z[i]        = row < 0 ? 0.0f : o.z[all + i % o.d_head];
-    }
+    int d = static_cast<int>(o.d_head);
+
+    __syncthreads(); /* at is there */
+    for (int i = threadIdx.x; i < n * d; i += OUTPUT_THREADS)
+        z[i] = o.z[((sequence * o.n_sampled + at[i / d]) * o.n_heads + head) * d + i % d];
     __syncthreads();
 }
 
@@ -134,6 +134,7 @@ __device__ static void multiply(float *y, const float *z, const float *gram, int
         int   column = item % d, first = item / d * ROWS_AT_ONCE;
         float sums[ROWS_AT_ONCE] = {};
 
+#pragma unroll 8
         for (int k = 0; k < d; k++) {
             float g = gram[k * d + column];
 #pragma unroll
@@ -201,9 +202,9 @@ __global__ static void __launch_bounds__(OUTPUT_THREADS) outputs(const hl_device
     float                  *y        = z + o.n_sampled * o.d_head;
     int                    *at       = reinterpret_cast<int *>(y + o.n_sampled * o.d_head);
     int64_t                 sequence = blockIdx.x / o.n_heads, head = blockIdx.x % o.n_heads;
-    row_counts              rows(o, sequence);
+    row_counts              rows(o, sequence, threadIdx.x < 32 ? at : nullptr);
 
-    gather_z(z, at, o, sequence, head);
+    gather_z(z, at, rows.n, o, sequence, head);
     multiply(y, z, o.gram + head * o.d_head * o.d_head, rows.n, static_cast<int>(o.d_head));
     for (int i = threadIdx.x / 32; i < rows.n; i += OUTPUT_WARPS) {
         double square = dot(y + i * o.d_head, z + i * o.d_head, o.d_head);
@@ -255,7 +256,7 @@ __global__ static void __launch_bounds__(32 * PAIR_WARPS) compare(const hl_devic
         return;
     pair          heads(index - sequence * n_pairs, o.n_heads + 1);
     const double *first = o.kernels + sequence * o.n_heads * kernel_size(o);
-    int           n     = row_counts(o, sequence).n_kernel;
+    int           n     = row_counts(o, sequence, nullptr).n_kernel;
     double        term  = NAN; /* of too few rows */
 
     if (n >= 3)

@@ -3,8 +3,9 @@
  * A row of attention is built by a block, in double, as the plain kernel sums it.
  *
  * Sums of rows are whole numbers (stats/exact.h), so that it does not matter which of many
- * warps adds first: a warp takes one head's rows of one run, looks whether all are sound
- * and small, and only then adds them, to its own sums and to the head's histograms. */
+ * warps adds first: a block takes one head's rows of one run, looks whether all are sound
+ * and small, and only then adds them, each warp some quantities, to the run's sums and to the
+ * head's histograms. */
 #include "kernels/cuda/model.cuh"
 #include "kernels/cuda/plain_row.cuh"
 #include "kernels/cuda/row_state.cuh"
@@ -234,18 +235,18 @@ struct run_place {
     }
 };
 
-/* Each lane looks at its rows; are those of all lanes sound? */
+/* Each thread looks at its rows; are those of all sound? */
 __device__ static bool is_small(const reduce_work &w, const run_place &at)
 {
     bool small = true;
 
-    for (int64_t i = threadIdx.x % 32; i < at.n; i += 32) {
+    for (int64_t i = threadIdx.x; i < at.n; i += 32 * REDUCE_WARPS) {
         for (const float *values : w.values)
             small = small && fabsf(values[at.first + i]) < SMALL;
         small =
             small && w.values[HL_Q_ENTROPY][at.first + i] <= w.log_n[at.plan + i] + ENTROPY_SLACK;
     }
-    return __all_sync(~0u, small);
+    return __syncthreads_and(small) != 0;
 }
 
 __device__ static int64_t add_whole(int64_t value)
@@ -261,7 +262,10 @@ __device__ static void reduce_quantity(hl_run_sums &out, const reduce_work &w, c
     int64_t sum = 0, squares = 0;
     float   least = INFINITY, most = -INFINITY;
 
-    for (int64_t i = threadIdx.x % 32; i < at.n && at.has(quantity); i += 32) {
+    int64_t n = at.has(quantity) ? at.n : 0;
+
+#pragma unroll 4
+    for (int64_t i = threadIdx.x % 32; i < n; i += 32) {
         float  narrow = w.values[quantity][at.first + i];
         double value  = narrow;
         if (quantity == HL_Q_FAIR) {
@@ -287,11 +291,13 @@ __device__ static void reduce_quantity(hl_run_sums &out, const reduce_work &w, c
     }
 }
 
+/* By one warp, in bins of its own. */
 __device__ static void count_bins(int *bins, const run_place &at, int histogram,
                                   const float *values, const double *scale)
 {
     if (!at.has(HL_N_QUANTITIES + histogram))
         return;
+#pragma unroll 4
     for (int64_t i = threadIdx.x % 32; i < at.n; i += 32) {
         double place = static_cast<double>(values[at.first + i]);
         if (scale != nullptr)
@@ -299,7 +305,7 @@ __device__ static void count_bins(int *bins, const run_place &at, int histogram,
         place *= N_BINS;
         place   = place > 0.0 ? place : 0.0;
         int bin = static_cast<int>(place < N_BINS - 1 ? place : N_BINS - 1);
-        atomicAdd(bins + histogram * N_BINS + bin, 1);
+        atomicAdd(bins + bin, 1);
     }
 }
 
@@ -322,18 +328,27 @@ __device__ static void add_lookback(const reduce_work &w, const run_place &at, i
     }
 }
 
+/* The histogram of a warp's number, if there is one. */
 __device__ static void add_bins(const reduce_work &w, int *bins, const run_place &at, int64_t head)
 {
-    for (int i = threadIdx.x % 32; i < N_BIN_COUNTS; i += 32)
+    const float  *values[] = { w.values[HL_Q_ENTROPY], w.values[HL_Q_NOSINK], w.values[HL_Q_PEAK] };
+    const double *scales[] = { w.inverse, w.inverse_other, nullptr };
+    int           histogram = threadIdx.x / 32;
+
+    static_assert(HL_HIST_NORMALISED == 0 && HL_HIST_NOSINK == 1 && HL_HIST_PEAK == 2 &&
+                      HL_N_HISTOGRAMS <= REDUCE_WARPS,
+                  "a warp a histogram");
+    if (histogram >= HL_N_HISTOGRAMS)
+        return;
+    for (int i = threadIdx.x % 32; i < N_BINS; i += 32)
         bins[i] = 0;
     __syncwarp();
-    count_bins(bins, at, HL_HIST_NORMALISED, w.values[HL_Q_ENTROPY], w.inverse);
-    count_bins(bins, at, HL_HIST_NOSINK, w.values[HL_Q_NOSINK], w.inverse_other);
-    count_bins(bins, at, HL_HIST_PEAK, w.values[HL_Q_PEAK], nullptr);
+    count_bins(bins, at, histogram, values[histogram], scales[histogram]);
     __syncwarp();
-    for (int i = threadIdx.x % 32; i < N_BIN_COUNTS; i += 32) {
+    for (int i = threadIdx.x % 32; i < N_BINS; i += 32) {
         if (bins[i] != 0)
-            atomicAdd(reinterpret_cast<unsigned long long *>(w.histogram) + head * N_BIN_COUNTS + i,
+            atomicAdd(reinterpret_cast<unsigned long long *>(w.histogram) + head * N_BIN_COUNTS +
+                          histogram * N_BINS + i,
                       static_cast<unsigned long long>(bins[i]));
     }
 }
@@ -341,24 +356,21 @@ __device__ static void add_bins(const reduce_work &w, int *bins, const run_place
 __global__ static void __launch_bounds__(32 * REDUCE_WARPS)
     reduce(const __grid_constant__ reduce_work w)
 {
-    __shared__ int bins[REDUCE_WARPS][N_BIN_COUNTS];
-    int64_t        number = static_cast<int64_t>(blockIdx.x) * REDUCE_WARPS + threadIdx.x / 32;
-    int64_t        head   = number / w.n_runs;
+    __shared__ int bins[REDUCE_WARPS][N_BINS];
+    int64_t        head = blockIdx.x / w.n_runs;
+    int            warp = threadIdx.x / 32;
+    run_place      at(w, head, blockIdx.x - head * w.n_runs);
+    hl_run_sums   &out = w.sums[blockIdx.x];
+    bool           ok  = is_small(w, at);
 
-    if (head >= w.n_heads)
-        return;
-    run_place    at(w, head, number - head * w.n_runs);
-    hl_run_sums &out = w.sums[number];
-    bool         ok  = is_small(w, at);
-
-    if (threadIdx.x % 32 == 0)
+    if (threadIdx.x == 0)
         out.is_small = ok;
     if (!ok)
         return;
-    for (int quantity = 0; quantity < HL_N_QUANTITIES; quantity++)
+    for (int quantity = warp; quantity < HL_N_QUANTITIES; quantity += REDUCE_WARPS)
         reduce_quantity(out, w, at, quantity);
-    add_bins(w, bins[threadIdx.x / 32], at, head);
-    if (w.lookback != nullptr)
+    add_bins(w, bins[warp], at, head);
+    if (w.lookback != nullptr && warp == REDUCE_WARPS - 1)
         add_lookback(w, at, head);
 }
 
@@ -394,7 +406,7 @@ hl_status op_reduce(hl_device *device, int lane, const hl_device_reduce *o)
         HL_CUDA_TRY(check(cudaMemsetAsync(o->lookback, 0, n_table, stream), "zeroes"));
     if (o->n_runs == 0 || o->n_heads == 0)
         return HL_OK;
-    reduce<<<blocks_for(o->n_runs * o->n_heads, REDUCE_WARPS), 32 * REDUCE_WARPS, 0, stream>>>(
+    reduce<<<static_cast<unsigned>(o->n_runs * o->n_heads), 32 * REDUCE_WARPS, 0, stream>>>(
         describe_sums(o));
     return check(cudaGetLastError(), "sums of rows");
 }
