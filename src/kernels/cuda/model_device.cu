@@ -38,10 +38,9 @@ static void close_device(hl_device *device)
     delete device;
 }
 
-/* Lanes go first: somebody waits for them. */
 static hl_status open_streams(hl_device *device)
 {
-    int number = 0, first = 0;
+    int number = 0;
 
     HL_CUDA_TRY(check(cudaGetDevice(&number), "the current device"));
     HL_CUDA_TRY(
@@ -49,10 +48,8 @@ static hl_status open_streams(hl_device *device)
               "the number of multiprocessors"));
     HL_CUDA_TRY(
         check(cudaStreamCreateWithFlags(&device->stream, cudaStreamNonBlocking), "a stream"));
-    HL_CUDA_TRY(check(cudaDeviceGetStreamPriorityRange(nullptr, &first), "priorities"));
     for (cudaStream_t &lane : device->lanes)
-        HL_CUDA_TRY(
-            check(cudaStreamCreateWithPriority(&lane, cudaStreamNonBlocking, first), "a lane"));
+        HL_CUDA_TRY(check(cudaStreamCreateWithFlags(&lane, cudaStreamNonBlocking), "a lane"));
     HL_CUDA_TRY(
         check(cudaEventCreateWithFlags(&device->issued, cudaEventDisableTiming), "an event"));
     return check(cudaEventCreateWithFlags(&device->copied, cudaEventDisableTiming), "an event");

@@ -85,7 +85,7 @@ constexpr int OUTPUT_THREADS = 256;
 constexpr int OUTPUT_WARPS   = OUTPUT_THREADS / 32;
 constexpr int ROWS_AT_ONCE   = 8; /* of y, by a thread */
 
-__device__ static int64_t kernel_size(const hl_device_outputs &o)
+__host__ __device__ inline int64_t kernel_size(const hl_device_outputs &o)
 {
     return o.kernel_rows * o.kernel_rows + o.kernel_rows + 1;
 }
@@ -167,42 +167,45 @@ __device__ static void make_kernel(double *out, const float *y, const float *z,
 }
 
 /* Its diagonal gone, its trace divided out, then the sums of its rows and of all of it, where NaN
- * tells that it is not finite.  A warp does all of it, a lane some rows. */
+ * tells that it is not finite. */
 __device__ static void prepare_kernel(double *kernel, int n)
 {
     double *sums  = kernel + n * n;
-    double  trace = 0.0, all = 0.0;
+    double  trace = 0.0;
 
-    if (threadIdx.x >= 32)
-        return;
-    for (int i = threadIdx.x; i < n; i += 32)
+    for (int i = 0; i < n; i++)
         trace += kernel[i * n + i];
-    trace = sum_lanes(trace);
-    for (int i = threadIdx.x; i < n; i += 32) {
-        double sum = 0.0;
-        for (int j = 0; j < n; j++) {
-            /* The trace bounds all entries; a head that writes nothing has a trace of 0. */
-            double value      = i == j || !(trace > 0.0) ? 0.0 : kernel[i * n + j] / trace;
-            kernel[i * n + j] = value;
-            sum += value;
-        }
-        sums[i] = sum;
-        all += sum;
+    __syncthreads(); /* before the diagonal goes */
+    for (int i = threadIdx.x; i < n * n; i += OUTPUT_THREADS) {
+        /* The trace bounds all entries; a head that writes nothing has a trace of 0. */
+        kernel[i] = i / n == i % n || !(trace > 0.0) ? 0.0 : kernel[i] / trace;
     }
-    all = sum_lanes(all);
-    if (threadIdx.x == 0)
-        sums[n] = isfinite(trace) && isfinite(all) ? all : static_cast<double>(NAN);
+    __syncthreads();
+    for (int i = threadIdx.x; i < n; i += OUTPUT_THREADS) {
+        sums[i] = 0.0;
+        for (int j = 0; j < n; j++)
+            sums[i] += kernel[j * n + i]; /* it is symmetric */
+    }
+    __syncthreads();
+    if (threadIdx.x != 0)
+        return;
+    sums[n] = 0.0;
+    for (int i = 0; i < n; i++)
+        sums[n] += sums[i];
+    if (!isfinite(trace) || !isfinite(sums[n]))
+        sums[n] = static_cast<double>(NAN);
 }
 
 /* A block a sequence and head. */
 __global__ static void __launch_bounds__(OUTPUT_THREADS) outputs(const hl_device_outputs o)
 {
-    extern __shared__ float block[];
-    float                  *z        = block;
-    float                  *y        = z + o.n_sampled * o.d_head;
-    int                    *at       = reinterpret_cast<int *>(y + o.n_sampled * o.d_head);
-    int64_t                 sequence = blockIdx.x / o.n_heads, head = blockIdx.x % o.n_heads;
-    row_counts              rows(o, sequence, threadIdx.x < 32 ? at : nullptr);
+    extern __shared__ double block[];
+    double                  *kernel   = block;
+    float                   *z        = reinterpret_cast<float *>(kernel + kernel_size(o));
+    float                   *y        = z + o.n_sampled * o.d_head;
+    int                     *at       = reinterpret_cast<int *>(y + o.n_sampled * o.d_head);
+    int64_t                  sequence = blockIdx.x / o.n_heads, head = blockIdx.x % o.n_heads;
+    row_counts               rows(o, sequence, threadIdx.x < 32 ? at : nullptr);
 
     gather_z(z, at, rows.n, o, sequence, head);
     multiply(y, z, o.gram + head * o.d_head * o.d_head, rows.n, static_cast<int>(o.d_head));
@@ -211,9 +214,11 @@ __global__ static void __launch_bounds__(OUTPUT_THREADS) outputs(const hl_device
         if (threadIdx.x % 32 == 0)
             o.squares[(head * o.n_batch + sequence) * o.n_sampled + at[i]] = square;
     }
-    double *kernel = o.kernels + blockIdx.x * kernel_size(o);
     make_kernel(kernel, y, z, rows, o.d_head);
     prepare_kernel(kernel, rows.n_kernel);
+    __syncthreads();
+    for (int i = threadIdx.x; i < kernel_size(o); i += OUTPUT_THREADS)
+        o.kernels[blockIdx.x * kernel_size(o) + i] = kernel[i];
 }
 
 /* ------------------------------------------------------------------------- pairs */
@@ -269,7 +274,8 @@ __global__ static void __launch_bounds__(32 * PAIR_WARPS) compare(const hl_devic
 static hl_status launch_outputs(cudaStream_t stream, const hl_device_outputs &o)
 {
     size_t n_bytes =
-        static_cast<size_t>(o.n_sampled) * (2 * o.d_head * sizeof(float) + sizeof(int));
+        static_cast<size_t>(o.n_sampled) * (2 * o.d_head * sizeof(float) + sizeof(int)) +
+        static_cast<size_t>(kernel_size(o)) * sizeof(double);
 
     if (n_bytes > 48 << 10)
         HL_CUDA_TRY(check(cudaFuncSetAttribute(outputs, cudaFuncAttributeMaxDynamicSharedMemorySize,

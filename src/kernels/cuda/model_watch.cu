@@ -17,20 +17,42 @@ namespace headlight
 
 constexpr int PATTERN_THREADS = 256;
 
-/* The state of a block's threads together, in every one of them. */
+/* The state of a block's threads together, in every one of them.  All have the same maximum, so
+ * that sums only add up. */
 __device__ static row_state across_block(row_state state)
 {
     __shared__ row_state parts[PATTERN_THREADS / 32];
 
-    state = state.across_warp();
+    state.sum       = warp_sum(state.sum);
+    state.dot       = warp_sum(state.dot);
+    state.collision = warp_sum(state.collision);
+    state.spread    = warp_sum(state.spread);
     __syncthreads();
     if (threadIdx.x % 32 == 0)
         parts[threadIdx.x / 32] = state;
     __syncthreads();
     state = parts[0];
-    for (int i = 1; i < PATTERN_THREADS / 32; i++)
-        state = state.merged(parts[i]);
+    for (int i = 1; i < PATTERN_THREADS / 32; i++) {
+        state.sum += parts[i].sum;
+        state.dot += parts[i].dot;
+        state.collision += parts[i].collision;
+        state.spread += parts[i].spread;
+    }
     return state;
+}
+
+/* With one more score, which is no larger than the maximum; a hidden one (-inf) is skipped. */
+__device__ static void push_below(row_state &state, double score)
+{
+    double shift = score - state.max;
+    double size  = exp(shift);
+
+    if (score == -INFINITY)
+        return;
+    state.sum += size;
+    state.dot += shift * size;
+    state.collision += size * size;
+    state.spread += shift * shift * size;
 }
 
 __device__ static double largest_of_block(double value)
@@ -65,24 +87,31 @@ template <int W> __device__ static int turned(int d)
     return d / ALL * ALL + d % W * KEY_LANES + d % ALL / W;
 }
 
-/* What a lane adds to q.k. */
-template <int W>
-__device__ static double part_of_product(const problem &p, const plain_row &row, const double *q,
-                                         int key)
-{
-    int64_t at   = row_offset(p.k, row.batch, row.kv_head, key);
-    span    k    = span_of(p.k.data, p.k.dtype);
-    int     part = threadIdx.x % KEY_LANES;
-    double  sum  = 0.0;
+constexpr int KEYS_AT_ONCE = 4; /* whose loads a lane has under way together */
+constexpr int KEY_STEP     = PATTERN_THREADS / KEY_LANES;
 
-    for (int first = 0; first + part * W < p.d_head; first += KEY_LANES * W) {
-        float x[W];
-        load_some<W>(x, k, at + first + part * W);
+/* What a lane adds to q.k of keys first, first + KEY_STEP, ...; 0 of hidden ones. */
+template <int W>
+__device__ static void parts_of_products(double (&sums)[KEYS_AT_ONCE], const problem &p,
+                                         const plain_row &row, const double *q, int first)
+{
+    span k    = span_of(p.k.data, p.k.dtype);
+    int  part = threadIdx.x % KEY_LANES;
+
+    for (int d = 0; d + part * W < p.d_head; d += KEY_LANES * W) {
+        float x[KEYS_AT_ONCE][W] = {};
+
 #pragma unroll
-        for (int i = 0; i < W; i++)
-            sum = fma(q[first + i * KEY_LANES + part], static_cast<double>(x[i]), sum);
+        for (int i = 0; i < KEYS_AT_ONCE; i++) {
+            int key = first + i * KEY_STEP;
+            if (row.keys.has(key))
+                load_some<W>(x[i], k, row_offset(p.k, row.batch, row.kv_head, key) + d + part * W);
+        }
+#pragma unroll
+        for (int i = 0; i < KEYS_AT_ONCE * W; i++)
+            sums[i / W] = fma(q[d + i % W * KEY_LANES + part], static_cast<double>(x[i / W][i % W]),
+                              sums[i / W]);
     }
-    return sum;
 }
 
 /* Scores of the visible ones of keys [first, first + PATTERN_THREADS), for all of the block. */
@@ -91,37 +120,40 @@ __device__ static void score_keys(double *scores, const problem &p, const plain_
                                   const double *q, int first)
 {
     __syncthreads(); /* the last ones have been read */
-    for (int i = threadIdx.x / KEY_LANES; i < PATTERN_THREADS; i += PATTERN_THREADS / KEY_LANES) {
-        bool   seen = row.keys.has(first + i);
-        double sum  = seen ? part_of_product<W>(p, row, q, first + i) : 0.0, slope;
+    for (int at = threadIdx.x / KEY_LANES; at < PATTERN_THREADS; at += KEYS_AT_ONCE * KEY_STEP) {
+        double sums[KEYS_AT_ONCE] = {}, slope;
 
-        for (int step = KEY_LANES / 2; step > 0; step /= 2)
-            sum += __shfl_xor_sync(~0u, sum, step);
-        if (seen && threadIdx.x % KEY_LANES == 0)
-            scores[i] = score_of(p, row, first + i, sum, &slope);
+        parts_of_products<W>(sums, p, row, q, first + at);
+        for (int i = 0; i < KEYS_AT_ONCE; i++) {
+            int key = first + at + i * KEY_STEP;
+
+            for (int step = KEY_LANES / 2; step > 0; step /= 2)
+                sums[i] += __shfl_xor_sync(~0u, sums[i], step);
+            if (row.keys.has(key) && threadIdx.x % KEY_LANES == 0)
+                scores[key - first] = score_of(p, row, key, sums[i], &slope);
+        }
     }
     __syncthreads();
 }
 
-/* By one thread. */
-template <int W>
-__device__ static double probability(const problem &p, const plain_row &row, const double *q,
-                                     int key, double lse)
-{
-    double product = 0.0, slope;
+/* Scores that are told of alone: of the row's own position, the one before, and the first; -inf
+ * where they are hidden. */
+struct chosen_scores {
+    double diagonal, previous, first;
+};
 
-    if (!row.keys.has(key) || !(lse > -INFINITY))
-        return 0.0;
-    for (int d = 0; d < p.d_head; d++)
-        product = fma(q[turned<W>(d)], load(p.k, row_offset(p.k, row.batch, row.kv_head, key) + d),
-                      product);
-    return exp(score_of(p, row, key, product, &slope) - lse);
+__device__ static void choose(chosen_scores &out, const plain_row &row, int key, double score)
+{
+    if (key == row.position)
+        out.diagonal = score;
+    if (key == row.position - 1)
+        out.previous = score;
+    if (key == 0)
+        out.first = score;
 }
 
-template <int W>
-__device__ static void put_pattern_row(hl_pattern_row *out, const problem &p, const plain_row &row,
-                                       const double *q, const row_state &all, double max_key,
-                                       double max_size)
+__device__ static void put_pattern_row(hl_pattern_row *out, const chosen_scores &chosen,
+                                       const row_state &all, double max_key, double max_size)
 {
     double lse = all.lse();
 
@@ -130,9 +162,9 @@ __device__ static void put_pattern_row(hl_pattern_row *out, const problem &p, co
     out->renyi2     = all.renyi2();
     out->varentropy = all.varentropy();
     out->peak       = all.blind() ? 0.0 : exp(max_key - lse);
-    out->diagonal   = probability<W>(p, row, q, row.position, lse);
-    out->previous   = probability<W>(p, row, q, row.position - 1, lse);
-    out->first      = probability<W>(p, row, q, 0, lse);
+    out->diagonal   = all.blind() ? 0.0 : exp(chosen.diagonal - lse);
+    out->previous   = all.blind() ? 0.0 : exp(chosen.previous - lse);
+    out->first      = all.blind() ? 0.0 : exp(chosen.first - lse);
     out->max_score  = max_size;
 }
 
@@ -142,28 +174,33 @@ template <int W>
 __global__ static void __launch_bounds__(PATTERN_THREADS)
     patterns(const __grid_constant__ problem p, const pattern_work w)
 {
-    __shared__ double q[HL_MAX_HEAD_DIM + KEY_LANES * W];
-    __shared__ double scores[PATTERN_THREADS];
-    const int64_t    *item = w.items + 3 * static_cast<int64_t>(blockIdx.x);
-    plain_row         row(p, (item[0] * p.n_heads + item[1]) * p.n_queries + item[2]);
-    float            *out = w.out + blockIdx.x * w.out_stride;
-    row_state         all;
-    double            max_size = 0.0;
+    __shared__ double        q[HL_MAX_HEAD_DIM + KEY_LANES * W];
+    __shared__ double        scores[PATTERN_THREADS];
+    __shared__ chosen_scores chosen;
+    const int64_t           *item = w.items + 3 * static_cast<int64_t>(blockIdx.x);
+    plain_row                row(p, (item[0] * p.n_heads + item[1]) * p.n_queries + item[2]);
+    float                   *out = w.out + blockIdx.x * w.out_stride;
+    row_state                all;
+    double                   max_size = 0.0;
 
     if (item[2] < 0)
         return;
+    if (threadIdx.x == 0)
+        chosen = { -INFINITY, -INFINITY, -INFINITY };
     for (int d = threadIdx.x; d < p.d_head; d += PATTERN_THREADS)
         q[turned<W>(d)] = load(p.q, row_offset(p.q, row.batch, row.head, row.query) + d);
     for (int first = 0; first < row.keys.end; first += PATTERN_THREADS) {
         int key = first + static_cast<int>(threadIdx.x);
 
         score_keys<W>(scores, p, row, q, first);
+        double score = row.keys.has(key) ? scores[threadIdx.x] : -INFINITY;
+        all          = all.rescaled(fmax(all.max, largest_of_block(score)));
         if (!row.keys.has(key))
             continue;
-        double score = scores[threadIdx.x];
-        all          = all.pushed(score);
-        max_size     = fmax(max_size, fabs(score));
-        out[key]     = static_cast<float>(score);
+        push_below(all, score);
+        choose(chosen, row, key, score);
+        max_size = fmax(max_size, fabs(score));
+        out[key] = static_cast<float>(score);
     }
     all            = across_block(all);
     double max_key = all.max;
@@ -178,7 +215,7 @@ __global__ static void __launch_bounds__(PATTERN_THREADS)
         out[key]  = seen ? static_cast<float>(exp(out[key] - lse)) : 0.0f;
     }
     if (w.statistics != nullptr && threadIdx.x == 0)
-        put_pattern_row<W>(w.statistics + blockIdx.x, p, row, q, all, max_key, max_size);
+        put_pattern_row(w.statistics + blockIdx.x, chosen, all, max_key, max_size);
 }
 
 hl_status op_patterns(hl_device *device, const hl_device_patterns *o)
