@@ -87,31 +87,24 @@ template <int W> __device__ static int turned(int d)
     return d / ALL * ALL + d % W * KEY_LANES + d % ALL / W;
 }
 
-constexpr int KEYS_AT_ONCE = 4; /* whose loads a lane has under way together */
-constexpr int KEY_STEP     = PATTERN_THREADS / KEY_LANES;
-
-/* What a lane adds to q.k of keys first, first + KEY_STEP, ...; 0 of hidden ones. */
+/* What a lane adds to q.k. */
 template <int W>
-__device__ static void parts_of_products(double (&sums)[KEYS_AT_ONCE], const problem &p,
-                                         const plain_row &row, const double *q, int first)
+__device__ static double part_of_product(const problem &p, const plain_row &row, const double *q,
+                                         int key)
 {
-    span k    = span_of(p.k.data, p.k.dtype);
-    int  part = threadIdx.x % KEY_LANES;
+    int64_t at   = row_offset(p.k, row.batch, row.kv_head, key);
+    span    k    = span_of(p.k.data, p.k.dtype);
+    int     part = threadIdx.x % KEY_LANES;
+    double  sum  = 0.0;
 
-    for (int d = 0; d + part * W < p.d_head; d += KEY_LANES * W) {
-        float x[KEYS_AT_ONCE][W] = {};
-
+    for (int first = 0; first + part * W < p.d_head; first += KEY_LANES * W) {
+        float x[W];
+        load_some<W>(x, k, at + first + part * W);
 #pragma unroll
-        for (int i = 0; i < KEYS_AT_ONCE; i++) {
-            int key = first + i * KEY_STEP;
-            if (row.keys.has(key))
-                load_some<W>(x[i], k, row_offset(p.k, row.batch, row.kv_head, key) + d + part * W);
-        }
-#pragma unroll
-        for (int i = 0; i < KEYS_AT_ONCE * W; i++)
-            sums[i / W] = fma(q[d + i % W * KEY_LANES + part], static_cast<double>(x[i / W][i % W]),
-                              sums[i / W]);
+        for (int i = 0; i < W; i++)
+            sum = fma(q[first + i * KEY_LANES + part], static_cast<double>(x[i]), sum);
     }
+    return sum;
 }
 
 /* Scores of the visible ones of keys [first, first + PATTERN_THREADS), for all of the block. */
@@ -120,18 +113,14 @@ __device__ static void score_keys(double *scores, const problem &p, const plain_
                                   const double *q, int first)
 {
     __syncthreads(); /* the last ones have been read */
-    for (int at = threadIdx.x / KEY_LANES; at < PATTERN_THREADS; at += KEYS_AT_ONCE * KEY_STEP) {
-        double sums[KEYS_AT_ONCE] = {}, slope;
+    for (int i = threadIdx.x / KEY_LANES; i < PATTERN_THREADS; i += PATTERN_THREADS / KEY_LANES) {
+        bool   seen = row.keys.has(first + i);
+        double sum  = seen ? part_of_product<W>(p, row, q, first + i) : 0.0, slope;
 
-        parts_of_products<W>(sums, p, row, q, first + at);
-        for (int i = 0; i < KEYS_AT_ONCE; i++) {
-            int key = first + at + i * KEY_STEP;
-
-            for (int step = KEY_LANES / 2; step > 0; step /= 2)
-                sums[i] += __shfl_xor_sync(~0u, sums[i], step);
-            if (row.keys.has(key) && threadIdx.x % KEY_LANES == 0)
-                scores[key - first] = score_of(p, row, key, sums[i], &slope);
-        }
+        for (int step = KEY_LANES / 2; step > 0; step /= 2)
+            sum += __shfl_xor_sync(~0u, sum, step);
+        if (seen && threadIdx.x % KEY_LANES == 0)
+            scores[i] = score_of(p, row, first + i, sum, &slope);
     }
     __syncthreads();
 }
