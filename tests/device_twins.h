@@ -143,4 +143,49 @@ static inline void compare_bytes(const char *what, const twin *t)
     free(cuda);
 }
 
+/* Doubles, within `tolerance` of the largest; not finite where the other is not. */
+static inline void compare_doubles(const char *what, const twin *t, double tolerance)
+{
+    size_t  n    = t->n_bytes / sizeof(double);
+    double *host = fetch(HOST, t), *cuda = fetch(CUDA, t), most = 0.0, worst = 0.0;
+
+    for (size_t i = 0; i < n; i++) {
+        if (isfinite(host[i]) != isfinite(cuda[i]))
+            fail_msg("%s: %g and %g at %zu", what, host[i], cuda[i], i);
+        if (!isfinite(host[i]))
+            continue;
+        most  = fmax(most, fabs(host[i]));
+        worst = fmax(worst, fabs(host[i] - cuda[i]));
+    }
+    printf("%-28s      %.2e of %.2e\n", what, worst, most);
+    if (!(most > 0.0) || !(worst <= tolerance * most))
+        fail_msg("%s: off by %g where the largest is %g", what, worst, most);
+    free(host);
+    free(cuda);
+}
+
+/* ------------------------------------------------------------------- devices */
+
+/* False where there is no GPU; says so. */
+static inline bool open_twins(void)
+{
+    const char *names[N_SIDES] = { "host", "cuda" };
+
+    EACH_SIDE(side)
+    {
+        if (hl_device_find(&ops[side], names[side]) != HL_OK ||
+            ops[side]->open(&devices[side], 4) != HL_OK) {
+            printf("1..1\nok 1 - the GPU # SKIP %s\n",
+                   ops[side] != NULL ? ops[side]->error() : hl_error_message());
+            return false;
+        }
+    }
+    return true;
+}
+
+static inline void close_twins(void)
+{
+    EACH_SIDE(side) ops[side]->close(devices[side]);
+}
+
 #endif

@@ -375,7 +375,7 @@ static void test_reduce(void **state)
                                      .n_types       = TYPES,
                                      .n_heads       = HEADS,
                                      .batch_rows    = LENGTH };
-        check_call(side, ops[side]->reduce(devices[side], &r));
+        check_call(side, ops[side]->reduce(devices[side], 0, &r));
     }
     compare_bytes("histograms", &bins);
     compare_bytes("lookback", &look);
@@ -405,6 +405,45 @@ static twin twin_segments(void)
     return twin_of(segments, sizeof segments);
 }
 
+/* Whole rows: of both sequences the first and the last, one of a middle head, and one of nobody. */
+typedef struct whole_rows {
+    twin items;
+    twin out;
+    twin statistics;
+} whole_rows;
+
+enum { WHOLE_ROWS = 6 };
+
+static whole_rows open_whole_rows(int64_t n_queries)
+{
+    const int64_t items[] = { 0, 0, 0, 0, 3, n_queries - 1, 0, 2, n_queries / 2,
+                              1, 1, 0, 1, 0, n_queries - 1, 1, 2, -1 };
+
+    return (whole_rows){ twin_indices(items, 3 * WHOLE_ROWS),
+                         twin_of(NULL, WHOLE_ROWS * (SEGMENT_KEYS + 3) * sizeof(float)),
+                         twin_of(NULL, WHOLE_ROWS * sizeof(hl_pattern_row)) };
+}
+
+static void make_whole_rows(int side, const whole_rows *rows, const hl_attention *problem)
+{
+    check_call(side, ops[side]->patterns(devices[side], &(hl_device_patterns){
+                                                            .out        = rows->out.at[side],
+                                                            .out_stride = SEGMENT_KEYS + 3,
+                                                            .statistics = rows->statistics.at[side],
+                                                            .problem    = problem,
+                                                            .items      = rows->items.at[side],
+                                                            .n_items    = WHOLE_ROWS }));
+}
+
+static void compare_whole_rows(whole_rows *rows)
+{
+    compare("whole rows", &rows->out, HL_DTYPE_F32, HL_DTYPE_F32);
+    compare_doubles("whole rows, statistics", &rows->statistics, 1e-6);
+    twin_free(&rows->items);
+    twin_free(&rows->out);
+    twin_free(&rows->statistics);
+}
+
 static void attention_case(hl_dtype dtype, int64_t n_queries, int64_t d, double softcap)
 {
     int64_t n_heads = 4, n_kv = 2, n_keys = SEGMENT_KEYS, n = BATCH * n_heads * n_queries;
@@ -415,6 +454,8 @@ static void attention_case(hl_dtype dtype, int64_t n_queries, int64_t d, double 
     twin    numbers = twin_of(NULL, (size_t)(9 * n) * 4);
     twin    mass = twin_of(NULL, (size_t)(n * N_SEGMENTS) * 4), segments = twin_segments();
     twin    sinks = twin_rows(HL_DTYPE_F32, n_heads);
+
+    whole_rows rows = open_whole_rows(n_queries);
 
     EACH_SIDE(side)
     {
@@ -446,10 +487,12 @@ static void attention_case(hl_dtype dtype, int64_t n_queries, int64_t d, double 
         p.v.data                = v.at[side];
         o.out.data              = out.at[side];
         check_call(side, ops[side]->attention(devices[side], &o, &p));
+        make_whole_rows(side, &rows, &p);
     }
     compare("attention", &out, dtype, dtype);
     compare("attention, statistics", &numbers, HL_DTYPE_F32, HL_DTYPE_F32);
     compare("attention, segments", &mass, HL_DTYPE_F32, HL_DTYPE_F32);
+    compare_whole_rows(&rows);
     twin *all[] = { &q, &out, &k, &v, &places, &numbers, &mass, &segments, &sinks };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         twin_free(all[i]);
@@ -464,6 +507,7 @@ static void test_attention(void **state)
         attention_case(*dtype, 150, 128, 0.0);
         attention_case(*dtype, 150, 64, 20.0);
         attention_case(*dtype, 1, 64, 0.0);
+        attention_case(*dtype, 40, 20, 0.0);
     }
 }
 
@@ -478,18 +522,10 @@ int main(void)
         cmocka_unit_test(test_logits), cmocka_unit_test(test_values),
         cmocka_unit_test(test_reduce), cmocka_unit_test(test_attention),
     };
-    const char *names[N_SIDES] = { "host", "cuda" };
 
-    EACH_SIDE(side)
-    {
-        if (hl_device_find(&ops[side], names[side]) != HL_OK ||
-            ops[side]->open(&devices[side], 4) != HL_OK) {
-            printf("1..1\nok 1 - the GPU # SKIP %s\n",
-                   ops[side] != NULL ? ops[side]->error() : hl_error_message());
-            return 0;
-        }
-    }
+    if (!open_twins())
+        return 0;
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    EACH_SIDE(side) ops[side]->close(devices[side]);
+    close_twins();
     return failed;
 }

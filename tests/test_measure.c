@@ -1,7 +1,6 @@
 /* test_measure.c - measuring: profiles against what others computed of the same tokens; the
  * same bytes whatever the batches, parts and interruptions. */
-#include "model_support.h"
-#include "profile_support.h"
+#include "measure_support.h"
 
 #include <unistd.h>
 
@@ -10,33 +9,6 @@
 #include "measure/measure.h"
 
 #define DEMO "models/demo"
-
-typedef struct work {
-    hl_model  *model;
-    hl_corpus *corpus;
-} work;
-
-static work open_work(const char *model_path, const char *token_ids)
-{
-    work w = { .model = open_model(model_path) };
-
-    assert_ok(
-        hl_corpus_open(&w.corpus, w.model, NULL, &(hl_corpus_options){ .token_ids = token_ids }));
-    return w;
-}
-
-static void close_work(work *w)
-{
-    hl_corpus_close(w->corpus);
-    hl_model_close(w->model);
-}
-
-static hl_profile *measure(const work *w, const hl_measure_options *options)
-{
-    hl_profile *profile = NULL;
-    assert_ok(hl_measure(&profile, w->model, NULL, w->corpus, options));
-    return profile;
-}
 
 /* ----------------------------------------------------------------------- golden */
 
@@ -139,27 +111,6 @@ static void means_of_every_family(void **state)
 }
 
 /* ---------------------------------------------------------- batches, parts, threads */
-
-enum { N_DOCUMENTS = 13 };
-
-/* Token ids of documents of all lengths; the path of the file. */
-static const char *write_documents(const char *folder, int64_t d_vocab)
-{
-    const char *path  = in_folder(folder, "ids.jsonl");
-    FILE       *file  = fopen(path, "w");
-    uint64_t    state = 3;
-
-    assert_non_null(file);
-    for (int document = 0; document < N_DOCUMENTS; document++) {
-        int length = 1 + document * document % 71;
-        fputc('[', file);
-        for (int i = 0; i < length; i++)
-            fprintf(file, "%s%d", i > 0 ? "," : "", (int)(made_random(&state) * (double)d_vocab));
-        fputs("]\n", file);
-    }
-    fclose(file);
-    return path;
-}
 
 static const hl_measure_options plain_options = { .windows   = { .context = 32, .stride = 24 },
                                                   .seed      = 1,
@@ -483,28 +434,6 @@ static void the_formula_with_epsilon(void **state)
     close_work(&w);
 }
 
-/* A device sums rows up where they lie, unless rows themselves are wanted. */
-static void sums_made_on_a_device_are_the_same_bytes(void **state)
-{
-    const char        *folder = new_folder();
-    work               w = open_work("tests/data/families/llama3", write_documents(folder, 256));
-    hl_measure_options options = { .windows = { .context = 72, .n_batch = 3 }, .n_threads = 1 };
-    char               path[2048];
-    (void)state;
-
-    snprintf(path, sizeof path, "%s", in_folder(folder, "rows.safetensors"));
-    assert_ok(hl_device_select("host"));
-    hl_profile *summed = measure(&w, &options);
-    options.rows_path  = path;
-    hl_profile *by_row = measure(&w, &options);
-    assert_ok(hl_device_select(NULL));
-    assert_same_profile(by_row, summed);
-    hl_profile_free(summed);
-    hl_profile_free(by_row);
-    close_work(&w);
-    remove_folder(folder);
-}
-
 static void every_row_goes_to_a_file(void **state)
 {
     const char     *folder = new_folder();
@@ -575,7 +504,6 @@ int main(void)
         cmocka_unit_test(the_probe_finds_the_heads_that_others_found),
         cmocka_unit_test(overlapping_windows_count_every_token_once),
         cmocka_unit_test(the_formula_with_epsilon),
-        cmocka_unit_test(sums_made_on_a_device_are_the_same_bytes),
         cmocka_unit_test(every_row_goes_to_a_file),
         cmocka_unit_test(impossible_options_are_refused),
     };

@@ -30,6 +30,7 @@ extern "C" {
 typedef struct hl_session hl_session;
 struct hl_row_plan; /* the library's own: base/row_runs.h */
 struct hl_row_sums;
+struct hl_likeness;
 
 /* What a session can be asked for beside the statistics of rows. */
 enum {
@@ -126,6 +127,9 @@ typedef struct hl_layer_rows {
     /* Where a device has made the sums that the tap's `plan` asked for: these, and of `rows` only
      * what they leave to be looked at.  NULL: all rows are there.  Inside: base/row_runs.h. */
     const struct hl_row_sums *sums;
+    /* What a device has made of the sampled rows and of whole rows for such a tap; z and the stream
+     * are not told then.  NULL: they are. */
+    const struct hl_likeness *likeness;
 } hl_layer_rows;
 
 /* What comes out at the end, of rows of one sequence. */

@@ -40,6 +40,10 @@ typedef struct hl_row_plan {
     const double *inverse;
     const double *inverse_other;
     uint64_t      version; /* another for other numbers */
+    /* For hl_likeness, wherever there are heads: */
+    const float *gram;        /* (n_heads, d_head, d_head) W_h W_h' of the layer's output
+                               * projection; the same whenever the session is fed */
+    int64_t      kernel_rows; /* so many rows of a sequence are compared between heads */
 } hl_row_plan;
 
 /* What came of it. */
@@ -49,5 +53,19 @@ typedef struct hl_row_sums {
     const int64_t     *histogram; /* (n_heads, HL_N_HISTOGRAMS, 64) */
     const int64_t     *lookback;  /* (n_heads, n_types, n_types); NULL: there is one type */
 } hl_row_sums;
+
+/* What heads write in the tap's sampled rows, how alike that is and whole rows of attention are,
+ * and what the block does to the stream: made where the rows lie, whenever a tap has a plan and
+ * sampled rows.  Pairs are of heads a < b, or a <= b, by a, then b; the rows of a sequence's
+ * kernel are those it has, n / min(n, kernel_rows) apart. */
+typedef struct hl_likeness {
+    const double *influence; /* (n_batch, n_sampled) 1 - cos of the stream before and after the
+                              * block; of the last one only where somebody needs its end */
+    const double *squares;   /* (n_heads, n_batch, n_sampled) |z W_h|^2; NULL: there is no head, as
+                              * in what follows */
+    const double *alike;     /* (n_batch, pairs a <= b) stats/profile_sample.c's HSIC; NaN where a
+                              * head's kernel is not finite */
+    const double *distances; /* (n_batch, n_patterns, pairs a < b) half the sum of |A - B| */
+} hl_likeness;
 
 #endif

@@ -37,7 +37,7 @@ extern "C" {
 #endif
 
 /* Grows when anything below changes. */
-#define HL_DEVICE_INTERFACE 2
+#define HL_DEVICE_INTERFACE 3
 
 /* What was opened: streams, handles of libraries, scratch of its own. */
 typedef struct hl_device hl_device;
@@ -282,6 +282,44 @@ typedef struct hl_device_reduce {
     int64_t                    batch_rows; /* C */
 } hl_device_reduce;
 
+/* Rows of the stream before and after a block: influence = 1 - cos(kept, x), then kept = x.  Rows
+ * whose index is negative are left alone. */
+typedef struct hl_device_follow {
+    double        *influence; /* (n_rows); NULL: only kept */
+    float         *kept;      /* (n_rows, n) */
+    const float   *x;         /* (n_rows, n) */
+    const int64_t *index;     /* (n_rows) */
+    int64_t        n_rows;
+    int64_t        n;
+} hl_device_follow;
+
+/* What heads write, y = z W_h, by way of G = W_h W_h': squares z G z', and how alike the kernels
+ * z_i G z_j' of two heads are (stats/profile_sample.c has the formula): without their diagonals,
+ * divided by their traces, of min(n, kernel_rows) of a sequence's n rows, n / that apart. */
+typedef struct hl_device_outputs {
+    double        *squares; /* (H, B, n_sampled) */
+    double        *alike;   /* (B, H (H + 1) / 2) NaN where a kernel is not finite */
+    double        *kernels; /* (B, H, kernel_rows^2 + kernel_rows + 1) to work in */
+    const float   *z;       /* (B, n_sampled, H, d) */
+    const float   *gram;    /* (H, d, d) */
+    const int64_t *index;   /* (B, n_sampled) negative: no such row */
+    int64_t        n_batch;
+    int64_t        n_sampled;
+    int64_t        n_heads;
+    int64_t        d_head;
+    int64_t        kernel_rows;
+} hl_device_outputs;
+
+/* Half the sum of |p_a - p_b| for every two heads a < b of each whole row. */
+typedef struct hl_device_distances {
+    double      *out; /* (B, n_patterns, H (H - 1) / 2) */
+    const float *p;   /* (B, H, n_patterns, n_keys) */
+    int64_t      n_batch;
+    int64_t      n_heads;
+    int64_t      n_patterns;
+    int64_t      n_keys;
+} hl_device_distances;
+
 /* ------------------------------------------------------------------ the table */
 
 typedef struct hl_device_memory {
@@ -289,7 +327,8 @@ typedef struct hl_device_memory {
     size_t total_bytes;
 } hl_device_memory;
 
-/* Copies to the host run beside later work, in lanes that can be waited for one by one. */
+/* Copies to the host, and some of what is made for them, run beside later work, in lanes that can
+ * be waited for one by one. */
 enum { HL_DEVICE_LANES = 2 };
 
 typedef struct hl_device_ops {
@@ -347,7 +386,11 @@ typedef struct hl_device_ops {
     hl_status (*attention)(hl_device *device, const hl_attention_result *result,
                            const hl_attention *problem);
     hl_status (*patterns)(hl_device *device, const hl_device_patterns *patterns);
-    hl_status (*reduce)(hl_device *device, const hl_device_reduce *reduce);
+    hl_status (*follow)(hl_device *device, const hl_device_follow *follow);
+    /* In a lane, as copy_out: what they read and write must be left alone until arrived(lane). */
+    hl_status (*reduce)(hl_device *device, int lane, const hl_device_reduce *reduce);
+    hl_status (*outputs)(hl_device *device, int lane, const hl_device_outputs *outputs);
+    hl_status (*distances)(hl_device *device, int lane, const hl_device_distances *distances);
 
     /* What is issued between the two is recorded, not run; only operations, zero and copies within
      * lanes may be.  NULL, all four: the device records nothing. */

@@ -199,5 +199,8 @@ const hl_device_ops hl_device_host = {
     .finite        = hl_device_host_finite,
     .attention     = attention,
     .patterns      = hl_device_host_patterns,
+    .follow        = hl_device_host_follow,
     .reduce        = hl_device_host_reduce,
+    .outputs       = hl_device_host_outputs,
+    .distances     = hl_device_host_distances,
 };

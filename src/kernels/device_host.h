@@ -42,6 +42,12 @@ hl_status hl_device_host_cap(hl_device *device, const hl_device_cap *cap);
 hl_status hl_device_host_logits(hl_device *device, const hl_device_logits *logits);
 hl_status hl_device_host_finite(hl_device *device, const hl_device_finite *finite);
 hl_status hl_device_host_patterns(hl_device *device, const hl_device_patterns *patterns);
-hl_status hl_device_host_reduce(hl_device *device, const hl_device_reduce *reduce);
+hl_status hl_device_host_reduce(hl_device *device, int lane, const hl_device_reduce *reduce);
+
+/* device_host_likeness.c */
+hl_status hl_device_host_follow(hl_device *device, const hl_device_follow *follow);
+hl_status hl_device_host_outputs(hl_device *device, int lane, const hl_device_outputs *outputs);
+hl_status hl_device_host_distances(hl_device *device, int lane,
+                                   const hl_device_distances *distances);
 
 #endif

@@ -244,9 +244,10 @@ static void reduce_run(const hl_device_reduce *r, int64_t head, int64_t index)
         add_lookback(r->lookback + (head * r->n_types + run->type) * r->n_types, r, &rows);
 }
 
-hl_status hl_device_host_reduce(hl_device *device, const hl_device_reduce *r)
+hl_status hl_device_host_reduce(hl_device *device, int lane, const hl_device_reduce *r)
 {
     (void)device;
+    (void)lane;
     memset(r->histogram, 0, (size_t)(r->n_heads * HL_N_HISTOGRAMS * N_BINS) * sizeof(int64_t));
     if (r->lookback != NULL)
         memset(r->lookback, 0, (size_t)(r->n_heads * r->n_types * r->n_types) * sizeof(int64_t));

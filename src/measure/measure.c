@@ -97,6 +97,10 @@ static void follow_row(const hl_measuring *m, const hl_layer_rows *rows, int64_t
 
     if (!is_in_chunk(m, rows, index))
         return;
+    if (rows->likeness != NULL) {
+        m->influence[index] = rows->likeness->influence[index];
+        return;
+    }
     int64_t      place  = rows->n_sampled > 0 ? index : sequence * rows->n_rows + row;
     const float *after  = m->session->rows.x + place * d_model;
     m->influence[index] = one_minus_cosine(kept, after, d_model);
@@ -169,6 +173,27 @@ static int64_t fold(int64_t i, int64_t n)
     return i < n / 2 ? i : n - 1 - (i - n / 2);
 }
 
+/* What a head adds by itself, and with those that follow. */
+static void add_head(hl_measuring *m, const hl_layer_rows *rows, int64_t head)
+{
+    hl_profile_rows_head(m->profile, rows, head);
+    hl_profile_samples_head(m->profile, rows, head);
+    if (rows->likeness != NULL)
+        hl_measure_likeness_head(m, rows, head);
+    else
+        hl_measure_outputs_head(m, rows, head);
+}
+
+static void add_pairs(hl_measuring *m, const hl_layer_rows *rows, int64_t head)
+{
+    if (rows->likeness != NULL) {
+        hl_measure_likeness_pairs(m, rows, head);
+        return;
+    }
+    hl_profile_samples_pairs(m->profile, rows, head);
+    hl_measure_outputs_pairs(m, rows, head);
+}
+
 /* All that a layer adds, in one parallel region: what a head adds by itself takes so
  * little time that threads must not meet more often. */
 static void add_layer(hl_measuring *m, const hl_layer_rows *rows)
@@ -181,17 +206,11 @@ static void add_layer(hl_measuring *m, const hl_layer_rows *rows)
         for (int64_t i = 0; i < n_follow; i++)
             follow_row(m, rows, i);
 #pragma omp for schedule(static)
-        for (int64_t head = 0; head < rows->n_heads; head++) {
-            hl_profile_rows_head(m->profile, rows, head);
-            hl_profile_samples_head(m->profile, rows, head);
-            hl_measure_outputs_head(m, rows, head);
-        }
+        for (int64_t head = 0; head < rows->n_heads; head++)
+            add_head(m, rows, head);
 #pragma omp for schedule(static, 1)
-        for (int64_t i = 0; i < rows->n_heads; i++) {
-            int64_t head = fold(i, rows->n_heads);
-            hl_profile_samples_pairs(m->profile, rows, head);
-            hl_measure_outputs_pairs(m, rows, head);
-        }
+        for (int64_t i = 0; i < rows->n_heads; i++)
+            add_pairs(m, rows, fold(i, rows->n_heads));
     }
     for (int64_t i = 0; i < n_follow; i++) {
         if (is_in_chunk(m, rows, i))
@@ -222,7 +241,10 @@ static hl_status watch_layer(void *context, const hl_layer_rows *given)
     add_layer(m, &rows);
     hl_profile_rows_close(m->profile, &rows);
     hl_profile_samples_close(m->profile, &rows);
-    hl_measure_outputs_close(m, &rows);
+    if (rows.likeness != NULL)
+        hl_measure_likeness_close(m, &rows);
+    else
+        hl_measure_outputs_close(m, &rows);
     if (m->rows != NULL)
         hl_measure_rows_add(m->rows, &rows);
 
@@ -230,16 +252,25 @@ done:
     return status;
 }
 
-/* What a device may sum up: all, unless rows themselves are wanted. */
+/* What a device may sum up and compare: all, unless rows themselves are wanted. */
+static bool may_plan(const hl_measuring *m)
+{
+    return m->options.epsilon == 0.0 && m->rows == NULL;
+}
+
 static hl_status plan_layer(void *context, const hl_layer_rows *rows, hl_row_plan *out)
 {
-    hl_measuring   *m    = context;
-    hl_profile_mask mask = mask_of(m, rows->layer);
+    hl_status       status = HL_OK;
+    hl_measuring   *m      = context;
+    hl_profile_mask mask   = mask_of(m, rows->layer);
+    int64_t         each   = rows->d_head * rows->d_head;
 
-    *out = (hl_row_plan){ 0 };
-    if (rows->n_heads == 0 || m->options.epsilon > 0.0 || m->rows != NULL)
-        return HL_OK;
-    return hl_profile_list_runs(out, m->profile, rows, &mask);
+    HL_TRY(hl_profile_list_runs(out, m->profile, rows, &mask));
+    out->gram        = m->gram + rows->layer * m->config->n_heads * each;
+    out->kernel_rows = HL_KERNEL_ROWS;
+
+done:
+    return status;
 }
 
 /* -------------------------------------------------------------------------- loss */
@@ -311,7 +342,7 @@ static hl_status feed_piece(hl_measuring *m)
                                    .pattern_positions   = m->positions,
                                    .n_pattern_positions = m->n_patterns,
                                    .patterns_differ     = true,
-                                   .plan                = plan_layer,
+                                   .plan                = may_plan(m) ? plan_layer : NULL,
                                    .sampled_positions   = m->outputs,
                                    .n_sampled_positions = HL_OUTPUT_ROWS };
     hl_feed               feed = {
@@ -361,7 +392,7 @@ static hl_status report(hl_measuring *m)
 {
     hl_measure_progress progress = { .n_tokens    = hl_profile_n_tokens(m->profile),
                                      .n_sequences = hl_profile_all_sequences(m->profile),
-                                     .share       = hl_windows_progress(m->windows) };
+                                     .share       = m->share };
 
     if (m->options.progress == NULL)
         return HL_OK;
@@ -374,13 +405,28 @@ static hl_status report(hl_measuring *m)
                : hl_fail(status, "stopped after %lld tokens", (long long)progress.n_tokens);
 }
 
+/* The next batch, behind which another begins to be read. */
+static hl_status take_batch(hl_measuring *m)
+{
+    hl_status status = HL_OK;
+
+    HL_TRY(hl_ahead_take(&m->batch, m->ahead));
+    hl_windows_place(&m->place, m->windows);
+    m->share = hl_windows_progress(m->windows);
+    if (m->batch.n_windows > 0)
+        hl_ahead_begin(m->ahead);
+
+done:
+    return status;
+}
+
 static hl_status measure_all(hl_measuring *m)
 {
     hl_status status = HL_OK;
     double    saved  = hl_clock_seconds();
 
     for (;;) {
-        HL_TRY(hl_windows_next(&m->batch, m->windows));
+        HL_TRY(take_batch(m));
         if (m->batch.n_windows == 0)
             break;
         HL_TRY(measure_batch(m));

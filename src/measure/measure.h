@@ -2,7 +2,9 @@
  *
  *     measure.c           the loop over batches, the tap, loss and block influence
  *     measure_setup.c     options, the profile's settings, memory
+ *     measure_ahead.c     the next batch, read beside this one
  *     measure_outputs.c   what heads write: norms and kernels
+ *     measure_likeness.c  the same, as a device tells it
  *     measure_probe.c     a repeated random sequence
  *     measure_rows.c      every row, to a file
  *     measure_state.c     saved state: what to go on from
@@ -13,6 +15,7 @@
 #define HL_MEASURE_MEASURE_H
 
 #include "headlight.h"
+#include "measure/measure_ahead.h"
 #include "measure/window.h"
 #include "model/session.h"
 #include "stats/profile.h"
@@ -37,11 +40,14 @@ typedef struct hl_measuring {
     int64_t            n_piece;
     int64_t            n_patterns; /* rows of a piece that are looked at whole */
 
-    hl_session *session;
-    hl_windows *windows;
-    hl_profile *profile;
-    hl_batch    batch;
-    int64_t     piece; /* position of the piece's first row */
+    hl_session     *session;
+    hl_windows     *windows;
+    hl_ahead       *ahead;
+    hl_profile     *profile;
+    hl_batch        batch;
+    hl_window_place place; /* behind the batch */
+    double          share; /* of the corpus that has been passed then */
+    int64_t         piece; /* position of the piece's first row */
 
     int64_t *tokens;    /* (B, n_piece) of the piece */
     int64_t *lengths;   /* (B) */
@@ -76,6 +82,11 @@ int64_t hl_measure_output_rows(int64_t *out, const hl_measuring *m, const hl_lay
 void hl_measure_outputs_head(hl_measuring *m, const hl_layer_rows *rows, int64_t head);
 void hl_measure_outputs_pairs(hl_measuring *m, const hl_layer_rows *rows, int64_t head);
 void hl_measure_outputs_close(hl_measuring *m, const hl_layer_rows *rows);
+
+/* measure_likeness.c: the same parts where rows->likeness is told. */
+void hl_measure_likeness_head(hl_measuring *m, const hl_layer_rows *rows, int64_t head);
+void hl_measure_likeness_pairs(hl_measuring *m, const hl_layer_rows *rows, int64_t head);
+void hl_measure_likeness_close(hl_measuring *m, const hl_layer_rows *rows);
 
 /* measure_probe.c */
 hl_status hl_measure_probe(hl_measuring *m);

@@ -212,6 +212,7 @@ hl_status hl_measure_setup(hl_measuring *m, const hl_tokenizer *tokenizer)
     HL_TRY(set_options(m));
     HL_TRY(set_model(m, tokenizer));
     HL_TRY(open_session(m));
+    HL_TRY(hl_ahead_new(&m->ahead, m->windows, m->session->device != NULL));
     HL_TRY(allocate(m));
     HL_TRY(hl_measure_make_gram(m));
 
@@ -223,6 +224,7 @@ void hl_measure_close(hl_measuring *m)
 {
     hl_measure_rows_free(m->rows);
     hl_session_close(m->session);
+    hl_ahead_free(m->ahead);
     hl_windows_close(m->windows);
     hl_profile_free(m->profile);
     hl_free(m->tokens);

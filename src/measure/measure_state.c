@@ -36,9 +36,9 @@ static saved_state state_of(const hl_measuring *m)
         .max_tokens = m->options.windows.max_tokens,
         .part       = m->options.windows.part,
         .n_parts    = m->options.windows.n_parts,
+        .place      = m->place,
     };
 
-    hl_windows_place(&state.place, m->windows);
     return state;
 }
 
@@ -118,6 +118,7 @@ static hl_status load_state(hl_measuring *m)
         HL_TRY(hl_fail_within(status, "%s: was begun with other settings", m->options.state_path));
     HL_TRY(check_state(m, &state));
     HL_TRY(hl_windows_seek(m->windows, &state.place));
+    m->place = state.place;
     hl_profile_free(m->profile);
     m->profile = saved;
     saved      = NULL;

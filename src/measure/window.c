@@ -29,6 +29,14 @@ typedef struct held_token {
     int64_t token;
 } held_token;
 
+/* What a batch is read into. */
+typedef struct batch_memory {
+    int64_t  *tokens;
+    uint8_t  *types;
+    int64_t  *lengths; /* and first_row, documents, starts behind each other, (4, n_batch) */
+    uint64_t *hashes;
+} batch_memory;
+
 struct hl_windows {
     const hl_corpus  *corpus;
     hl_window_options options;
@@ -51,11 +59,9 @@ struct hl_windows {
     int64_t     n_counted;
     bool        ended;
 
-    /* The batch. */
-    int64_t  *tokens;
-    uint8_t  *types;
-    int64_t  *lengths; /* and first_row, documents, starts behind each other, (4, n_batch) */
-    uint64_t *hashes;
+    /* The batch, and the one before it. */
+    batch_memory batches[2];
+    int          at_hand;
 
     /* Progress, in bytes of this part. */
     double n_bytes;
@@ -108,10 +114,14 @@ static hl_status allocate(hl_windows *windows)
     size_t    n_batch = (size_t)windows->options.n_batch;
 
     HL_TRY(HL_ALLOC(&windows->held, context));
-    HL_TRY(HL_ALLOC(&windows->tokens, context * n_batch)); /* at most 2^40 */
-    HL_TRY(HL_ALLOC(&windows->types, context * n_batch));
-    HL_TRY(HL_ALLOC(&windows->lengths, 4 * n_batch));
-    HL_TRY(HL_ALLOC(&windows->hashes, n_batch));
+    for (int i = 0; i < 2; i++) {
+        batch_memory *memory = &windows->batches[i];
+
+        HL_TRY(HL_ALLOC(&memory->tokens, context * n_batch)); /* at most 2^40 */
+        HL_TRY(HL_ALLOC(&memory->types, context * n_batch));
+        HL_TRY(HL_ALLOC(&memory->lengths, 4 * n_batch));
+        HL_TRY(HL_ALLOC(&memory->hashes, n_batch));
+    }
 
 done:
     return status;
@@ -160,10 +170,12 @@ void hl_windows_close(hl_windows *windows)
         return;
     hl_token_reader_close(windows->reader);
     hl_free(windows->held);
-    hl_free(windows->tokens);
-    hl_free(windows->types);
-    hl_free(windows->lengths);
-    hl_free(windows->hashes);
+    for (int i = 0; i < 2; i++) {
+        hl_free(windows->batches[i].tokens);
+        hl_free(windows->batches[i].types);
+        hl_free(windows->batches[i].lengths);
+        hl_free(windows->batches[i].hashes);
+    }
     hl_free(windows);
 }
 
@@ -299,49 +311,55 @@ static uint64_t hash_window(const hl_windows *windows)
 /* Copies the window to sequence b of the batch. */
 static void put_window(hl_windows *windows, int64_t b)
 {
-    int64_t  context = windows->options.context;
-    int64_t  n_batch = windows->options.n_batch;
-    int64_t *tokens  = windows->tokens + b * context;
-    uint8_t *types   = windows->types + b * context;
+    batch_memory *memory  = &windows->batches[windows->at_hand];
+    int64_t       context = windows->options.context;
+    int64_t       n_batch = windows->options.n_batch;
+    int64_t      *tokens  = memory->tokens + b * context;
+    uint8_t      *types   = memory->types + b * context;
 
     for (int64_t i = 0; i < windows->n_held; i++) {
         tokens[i] = windows->held[i].id;
         types[i]  = windows->held[i].type;
     }
-    windows->lengths[b]               = windows->n_held;
-    windows->lengths[b + n_batch]     = windows->overlap;
-    windows->lengths[b + 2 * n_batch] = windows->held[0].document;
-    windows->lengths[b + 3 * n_batch] = windows->held[0].token;
-    windows->hashes[b]                = hash_window(windows);
+    memory->lengths[b]               = windows->n_held;
+    memory->lengths[b + n_batch]     = windows->overlap;
+    memory->lengths[b + 2 * n_batch] = windows->held[0].document;
+    memory->lengths[b + 3 * n_batch] = windows->held[0].token;
+    memory->hashes[b]                = hash_window(windows);
 }
 
-static void clear_batch(hl_windows *windows)
+/* The memory of the batch before the last, cleared. */
+static batch_memory *new_batch(hl_windows *windows)
 {
     size_t context = (size_t)windows->options.context;
     size_t n_batch = (size_t)windows->options.n_batch;
 
-    memset(windows->tokens, 0, context * n_batch * sizeof *windows->tokens);
-    memset(windows->types, 0, context * n_batch);
-    memset(windows->lengths, 0, 4 * n_batch * sizeof *windows->lengths);
-    memset(windows->hashes, 0, n_batch * sizeof *windows->hashes);
+    windows->at_hand     = 1 - windows->at_hand;
+    batch_memory *memory = &windows->batches[windows->at_hand];
+
+    memset(memory->tokens, 0, context * n_batch * sizeof *memory->tokens);
+    memset(memory->types, 0, context * n_batch);
+    memset(memory->lengths, 0, 4 * n_batch * sizeof *memory->lengths);
+    memset(memory->hashes, 0, n_batch * sizeof *memory->hashes);
+    return memory;
 }
 
 hl_status hl_windows_next(hl_batch *out, hl_windows *windows)
 {
     const hl_window_options *options = &windows->options;
     int64_t                  n       = options->n_batch;
+    const batch_memory      *memory  = new_batch(windows);
     bool                     there = true, document_ended = false;
 
-    clear_batch(windows);
     *out = (hl_batch){ .n_batch   = n,
                        .context   = options->context,
-                       .tokens    = windows->tokens,
-                       .types     = windows->types,
-                       .lengths   = windows->lengths,
-                       .first_row = windows->lengths + n,
-                       .documents = windows->lengths + 2 * n,
-                       .starts    = windows->lengths + 3 * n,
-                       .hashes    = windows->hashes };
+                       .tokens    = memory->tokens,
+                       .types     = memory->types,
+                       .lengths   = memory->lengths,
+                       .first_row = memory->lengths + n,
+                       .documents = memory->lengths + 2 * n,
+                       .starts    = memory->lengths + 3 * n,
+                       .hashes    = memory->hashes };
     while (out->n_windows < n) {
         hl_status status = next_window(&there, &document_ended, windows);
         if (status != HL_OK || !there)

@@ -47,7 +47,7 @@ typedef struct hl_window_place {
 } hl_window_place;
 
 /* Fits a session whose n_ctx is the context and whose n_batch is n_batch.  Everything is
- * borrowed until the next call.  There are always n_batch sequences, as the
+ * borrowed until the call after the next.  There are always n_batch sequences, as the
  * session wants it; those from n_windows on have length 0. */
 typedef struct hl_batch {
     int64_t         n_batch;

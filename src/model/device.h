@@ -12,6 +12,7 @@
  *     device_blocks.c     a block: its norms, its MLP or experts
  *     device_attention.c  the attention branch, whole rows of it
  *     device_ends.c       embedding; final norm, logits and lens
+ *     device_likeness.c   what heads write and how alike they are, beside later layers
  *     device_tap.c        what is copied back, and who is told
  *
  * Layers alternate between two lanes of memory for what is told, so that one layer's rows are
@@ -92,6 +93,14 @@ typedef struct hl_device_pair {
     void *host;
 } hl_device_pair;
 
+/* What the tap's plan asks for: runs, then log_n, inverse and inverse_other of (N) rows. */
+typedef struct hl_device_plan {
+    hl_device_pair runs;    /* (max_runs) hl_run */
+    hl_device_pair numbers; /* (3, N) doubles */
+    int64_t        n_runs;
+    uint64_t       version; /* of what is there; 0: nothing */
+} hl_device_plan;
+
 /* What is told of one layer. */
 typedef struct hl_device_lane {
     hl_device_pair statistics;      /* see hl_device_place_statistics */
@@ -99,12 +108,15 @@ typedef struct hl_device_lane {
     hl_device_pair pattern;         /* (B, H, n_patterns, S) */
     hl_device_pair exact;           /* (B, H, n_patterns) */
     hl_device_pair items;           /* (B, H, n_patterns, 3) */
-    hl_device_pair sums;            /* see place_sums of device_tap.c */
-    bool           is_summed;       /* they stand for statistics */
-    int64_t        n_runs;          /* of sums */
-    hl_device_pair lens;            /* tops, entropies and gaps of (N) rows */
-    int64_t        layer;           /* -1: nothing is under way */
-    uint32_t       kinds;           /* those of `kept` that are, a bit each */
+    hl_device_plan plan;
+    hl_device_pair sums;      /* see place_sums of device_tap.c */
+    bool           is_summed; /* they stand for statistics */
+    hl_device_pair likeness;  /* see place_likeness of device_likeness.c */
+    double        *kernels;   /* of heads, to work in: the device's alone */
+    int64_t        n_runs;    /* of sums */
+    hl_device_pair lens;      /* tops, entropies and gaps of (N) rows */
+    int64_t        layer;     /* -1: nothing is under way */
+    uint32_t       kinds;     /* those of `kept` that are, a bit each */
 } hl_device_lane;
 
 /* Rows of the chunk, on the device. */
@@ -150,15 +162,6 @@ typedef struct hl_device_inputs {
     int64_t          n_keys; /* no sequence has more: a bound that seldom changes */
 } hl_device_inputs;
 
-/* What the tap's plan asks for, on the device. */
-typedef struct hl_device_plan {
-    hl_run  *runs;    /* (max_runs) */
-    double  *numbers; /* (3, N) log_n, inverse, inverse_other */
-    int64_t  max_runs;
-    int64_t  n_runs;
-    uint64_t version; /* of what is there; 0: nothing */
-} hl_device_plan;
-
 /* A step of decoding that was recorded, and what it was recorded for. */
 typedef struct hl_device_step {
     hl_device_graph *graph; /* NULL: none yet */
@@ -183,7 +186,10 @@ typedef struct hl_device_session {
     hl_device_rows       rows;
     hl_device_inputs     inputs;
     hl_device_lane       lanes[HL_DEVICE_LANES];
-    hl_device_plan       plan;
+    int64_t              max_runs; /* of a lane's plan; 0: rows are never summed */
+    float               *gram;     /* (L, H, d, d) what plans gave, of layers that has_gram names */
+    bool                *has_gram; /* (L) on the host */
+    float               *followed; /* (B, n_sampled, D) the stream as the last block left it */
     hl_device_pair       all_statistics; /* of a step: (L) blocks of step_bytes */
     size_t               step_bytes;     /* of the step at hand */
     int64_t              step_rows;      /* no step has more */
@@ -269,7 +275,8 @@ size_t              hl_device_statistics_bytes(int64_t count, int64_t n_segments
 hl_status hl_device_keep(hl_session *session, const hl_chunk *chunk, hl_device_lane *lane,
                          uint32_t kinds);
 /* Sums of the lane's statistics, where the tap asks for them: right after they are made. */
-hl_status hl_device_sum(hl_session *session, const hl_chunk *chunk, hl_device_lane *lane);
+hl_status hl_device_sum(hl_session *session, const hl_chunk *chunk, int lane,
+                        const hl_row_plan *plan);
 size_t    hl_device_sums_bytes(const hl_session *session, int64_t n_runs);
 hl_status hl_device_send(hl_session *session, const hl_chunk *chunk, int lane);
 /* Waits for a lane's layer and tells it; nothing where none is under way. */
@@ -278,6 +285,18 @@ hl_status hl_device_tell(hl_session *session, const hl_chunk *chunk, int lane);
 hl_status hl_device_send_embedded(hl_session *session, const hl_chunk *chunk);
 hl_status hl_device_tell_embedded(hl_session *session, const hl_chunk *chunk);
 hl_status hl_device_tell_steps(hl_session *session, const hl_chunk *chunk);
+
+/* device_likeness.c: hl_likeness of base/row_runs.h, for taps that have a plan and sampled rows. */
+bool   hl_device_compares(const hl_session *session, const hl_chunk *chunk);
+size_t hl_device_likeness_bytes(const hl_session *session);
+/* The embedded rows, for the first block's influence. */
+hl_status hl_device_follow_embedded(hl_session *session, const hl_chunk *chunk);
+/* Of the lane's sampled and whole rows, once these are there. */
+hl_status hl_device_compare(hl_session *session, const hl_chunk *chunk, int lane,
+                            const hl_row_plan *plan);
+hl_status hl_device_send_likeness(hl_session *session, const hl_chunk *chunk, int lane);
+/* What has arrived. */
+hl_likeness hl_device_likeness_of(const hl_session *session, const hl_chunk *chunk, int lane);
 
 static inline bool hl_device_is_watched(const hl_chunk *chunk)
 {

@@ -10,6 +10,21 @@
 
 /* ------------------------------------------------------------------- watched */
 
+/* What the tap asks for of a layer's rows, if anything. */
+static hl_status ask_plan(hl_row_plan *out, const hl_session *session, const hl_chunk *chunk,
+                          int64_t layer)
+{
+    const hl_tap *tap = chunk->feed->tap;
+    hl_layer_rows rows;
+
+    *out = (hl_row_plan){ 0 };
+    if (tap->plan == NULL || session->device->max_runs == 0 ||
+        session->config->layers[layer].n_heads == 0)
+        return HL_OK;
+    hl_forward_describe(&rows, session, chunk, layer);
+    return tap->plan(tap->context, &rows, out);
+}
+
 /* A block with a lane for all that the tap wants of it. */
 static hl_status watch_block(hl_session *session, const hl_chunk *chunk, int64_t layer, int number)
 {
@@ -20,6 +35,7 @@ static hl_status watch_block(hl_session *session, const hl_chunk *chunk, int64_t
     uint32_t           rows    = wants & (HL_WANT_Q | HL_WANT_K | HL_WANT_V | HL_WANT_Z);
     int64_t            n_heads = session->config->layers[layer].n_heads;
     hl_device_watch    watch   = { .lane = lane };
+    hl_row_plan        plan;
 
     lane->layer      = layer;
     lane->kinds      = 0;
@@ -31,11 +47,14 @@ static hl_status watch_block(hl_session *session, const hl_chunk *chunk, int64_t
         HL_TRY(hl_device_make_lens(session, chunk, lane));
     HL_TRY(hl_device_run_block(session, chunk, layer, &watch));
     HL_TRY(hl_device_keep(session, chunk, lane, n_heads > 0 ? rows : 0));
-    HL_TRY(hl_device_sum(session, chunk, lane));
+    HL_TRY(ask_plan(&plan, session, chunk, layer));
+    HL_TRY(hl_device_sum(session, chunk, number, &plan));
     if ((wants & HL_WANT_PATTERN) != 0 && n_heads > 0)
         HL_TRY(hl_device_make_patterns(session, chunk, layer, lane));
     if ((wants & HL_WANT_RESID_POST) != 0 || d->inputs.sampled != NULL)
         HL_TRY(hl_device_keep(session, chunk, lane, 1U << HL_KEPT_POST));
+    if (hl_device_compares(session, chunk))
+        HL_TRY(hl_device_compare(session, chunk, number, &plan));
     HL_TRY(hl_device_send(session, chunk, number));
 
 done:

@@ -248,9 +248,10 @@ static bool may_keep(const hl_session *session, int kind)
 
 static void plan_lane(plan *p, hl_session *session, hl_device_lane *lane)
 {
-    const hl_session_options *options = &session->options;
-    int64_t                   heads   = options->n_batch * session->config->n_heads;
-    int64_t                   rows    = options->n_rows;
+    const hl_session_options *options  = &session->options;
+    int64_t                   heads    = options->n_batch * session->config->n_heads;
+    int64_t                   rows     = options->n_rows;
+    int64_t                   max_runs = session->device->max_runs;
     int64_t kept = options->n_sampled > 0 ? options->n_batch * options->n_sampled : rows;
 
     lane->layer = -1;
@@ -269,10 +270,32 @@ static void plan_lane(plan *p, hl_session *session, hl_device_lane *lane)
         take_pair(p, &lane->exact, count, sizeof(hl_pattern_row));
         take_pair(p, &lane->items, 3 * count, sizeof(int64_t));
     }
-    take_pair(p, &lane->sums,
-              (int64_t)hl_device_sums_bytes(session, session->device->plan.max_runs), 1);
+    take_pair(p, &lane->sums, (int64_t)hl_device_sums_bytes(session, max_runs), 1);
+    take_pair(p, &lane->plan.runs, max_runs, sizeof(hl_run));
+    take_pair(p, &lane->plan.numbers, max_runs > 0 ? 3 * rows : 0, sizeof(double));
+    take_pair(p, &lane->likeness, (int64_t)hl_device_likeness_bytes(session), 1);
+    if (hl_device_likeness_bytes(session) > 0)
+        lane->kernels = hl_arena_take(
+            &p->rows, heads * (options->n_sampled * options->n_sampled + options->n_sampled + 1),
+            sizeof *lane->kernels);
     if ((options->wants & HL_WANT_LENS) != 0)
         take_pair(p, &lane->lens, rows, sizeof(int64_t) + 2 * sizeof(float));
+}
+
+/* What all layers' comparisons of heads read, and what one layer leaves to the next. */
+static void plan_likeness(plan *p, hl_session *session)
+{
+    const hl_config          *config  = session->config;
+    const hl_session_options *options = &session->options;
+    hl_device_session        *d       = session->device;
+
+    if (hl_device_likeness_bytes(session) == 0)
+        return;
+    d->gram     = hl_arena_take(&p->rows,
+                                config->n_layers * config->n_heads * config->d_head * config->d_head,
+                                sizeof *d->gram);
+    d->followed = hl_arena_take(&p->rows, options->n_batch * options->n_sampled * config->d_model,
+                                sizeof *d->followed);
 }
 
 static hl_status plan_all(plan *p, hl_session *session)
@@ -289,11 +312,8 @@ static hl_status plan_all(plan *p, hl_session *session)
     plan_stream(p, session);
     plan_mlp(p, session);
     plan_ends(p, session);
-    d->plan.max_runs =
-        session->options.n_sampled > 0 ? rows / 16 + 8 * session->options.n_batch : 0;
-    d->plan.runs = hl_arena_take(&p->rows, d->plan.max_runs, sizeof *d->plan.runs);
-    d->plan.numbers =
-        hl_arena_take(&p->rows, d->plan.max_runs > 0 ? 3 * rows : 0, sizeof *d->plan.numbers);
+    d->max_runs = session->options.n_sampled > 0 ? rows / 16 + 8 * session->options.n_batch : 0;
+    plan_likeness(p, session);
     for (int i = 0; i < HL_DEVICE_LANES; i++)
         plan_lane(p, session, &d->lanes[i]);
     take_pair(p, &d->inputs.block, (int64_t)hl_device_inputs_bytes(session), 1);
@@ -382,6 +402,7 @@ static hl_status plan_host(hl_session *session)
     hl_device_session        *d       = session->device;
 
     HL_TRY(HL_SESSION_TABLE(session, &d->weights.layers, session->config->n_layers));
+    HL_TRY(HL_SESSION_TABLE(session, &d->has_gram, session->config->n_layers));
     for (int i = 0; i < HL_DEVICE_STEPS; i++)
         HL_TRY(HL_SESSION_ALLOC(session, &d->steps[i].sequences, options->n_batch));
     if ((options->wants & HL_WANT_PATTERN) != 0)

@@ -153,34 +153,42 @@ size_t hl_device_sums_bytes(const hl_session *session, int64_t n_runs)
     return n_runs > 0 ? sums_bytes(session->config->n_heads, HL_MAX_SEGMENTS, n_runs) : 0;
 }
 
-/* The plan as it is now, in the device's memory; most layers have the same. */
-static hl_status put_plan(hl_device_session *d, const hl_row_plan *plan, int64_t n_rows)
+static hl_status put(const hl_device_session *d, const hl_device_pair *pair, size_t n_bytes)
+{
+    return hl_device_checked(d, d->ops->copy_in(d->device, pair->device, pair->host, n_bytes),
+                             "runs");
+}
+
+/* The plan as it is now, in the lane; most layers have the same.  What the lane did before has
+ * arrived, so that its memory is free, the host's half too. */
+static hl_status put_plan(hl_device_session *d, hl_device_plan *own, const hl_row_plan *plan,
+                          int64_t n_rows)
 {
     hl_status     status   = HL_OK;
     const double *parts[3] = { plan->log_n, plan->inverse, plan->inverse_other };
     size_t        n_bytes  = (size_t)n_rows * sizeof(double);
+    size_t        of_runs  = (size_t)plan->n_runs * sizeof *plan->runs;
 
-    if (d->plan.version == plan->version)
+    if (own->version == plan->version)
         return HL_OK;
-    d->plan.version = 0;
-    HL_TRY(hl_device_checked(d,
-                             d->ops->copy_in(d->device, d->plan.runs, plan->runs,
-                                             (size_t)plan->n_runs * sizeof *plan->runs),
-                             "runs"));
+    own->version = 0;
+    memcpy(own->runs.host, plan->runs, of_runs);
     for (int i = 0; i < 3; i++)
-        HL_TRY(hl_device_checked(
-            d, d->ops->copy_in(d->device, d->plan.numbers + i * n_rows, parts[i], n_bytes),
-            "runs"));
-    d->plan.n_runs  = plan->n_runs;
-    d->plan.version = plan->version;
+        memcpy((double *)own->numbers.host + i * n_rows, parts[i], n_bytes);
+    HL_TRY(put(d, &own->runs, of_runs));
+    HL_TRY(put(d, &own->numbers, 3 * n_bytes));
+    own->n_runs  = plan->n_runs;
+    own->version = plan->version;
 
 done:
     return status;
 }
 
-static hl_status reduce(hl_session *session, const hl_chunk *chunk, hl_device_lane *lane)
+static hl_status reduce(hl_session *session, const hl_chunk *chunk, int number)
 {
     hl_device_session        *d          = session->device;
+    const hl_device_lane     *lane       = &d->lanes[number];
+    const double             *numbers    = lane->plan.numbers.device;
     int64_t                   n_rows     = count_rows(chunk);
     int64_t                   n_heads    = session->config->layers[lane->layer].n_heads;
     int64_t                   n_segments = count_segments(chunk);
@@ -190,16 +198,16 @@ static hl_status reduce(hl_session *session, const hl_chunk *chunk, hl_device_la
 
     return hl_device_checked(
         d,
-        d->ops->reduce(d->device,
+        d->ops->reduce(d->device, number,
                        &(hl_device_reduce){ .sums          = parts.runs,
                                             .histogram     = parts.histogram,
                                             .lookback      = n_segments > 0 ? parts.lookback : NULL,
                                             .rows          = &statistics,
-                                            .runs          = d->plan.runs,
-                                            .n_runs        = d->plan.n_runs,
-                                            .log_n         = d->plan.numbers,
-                                            .inverse       = d->plan.numbers + n_rows,
-                                            .inverse_other = d->plan.numbers + 2 * n_rows,
+                                            .runs          = lane->plan.runs.device,
+                                            .n_runs        = lane->plan.n_runs,
+                                            .log_n         = numbers,
+                                            .inverse       = numbers + n_rows,
+                                            .inverse_other = numbers + 2 * n_rows,
                                             .n_types       = n_segments,
                                             .n_heads       = n_heads,
                                             .batch_rows    = chunk->n_rows }),
@@ -207,25 +215,19 @@ static hl_status reduce(hl_session *session, const hl_chunk *chunk, hl_device_la
 }
 
 /* Where there are more runs than room, rows go over as they are. */
-hl_status hl_device_sum(hl_session *session, const hl_chunk *chunk, hl_device_lane *lane)
+hl_status hl_device_sum(hl_session *session, const hl_chunk *chunk, int number,
+                        const hl_row_plan *plan)
 {
     hl_status          status = HL_OK;
     hl_device_session *d      = session->device;
-    const hl_tap      *tap    = chunk->feed->tap;
-    hl_row_plan        plan   = { 0 };
-    hl_layer_rows      rows;
+    hl_device_lane    *lane   = &d->lanes[number];
 
     lane->is_summed = false;
-    if (tap->plan == NULL || d->plan.max_runs == 0 ||
-        session->config->layers[lane->layer].n_heads == 0)
+    if (plan->n_runs == 0 || plan->n_runs > d->max_runs)
         return HL_OK;
-    hl_forward_describe(&rows, session, chunk, lane->layer);
-    HL_TRY(tap->plan(tap->context, &rows, &plan));
-    if (plan.n_runs == 0 || plan.n_runs > d->plan.max_runs)
-        return HL_OK;
-    HL_TRY(put_plan(d, &plan, count_rows(chunk)));
-    HL_TRY(reduce(session, chunk, lane));
-    lane->n_runs    = plan.n_runs;
+    HL_TRY(put_plan(d, &lane->plan, plan, count_rows(chunk)));
+    HL_TRY(reduce(session, chunk, number));
+    lane->n_runs    = plan->n_runs;
     lane->is_summed = true;
 
 done:
@@ -280,6 +282,8 @@ hl_status hl_device_send(hl_session *session, const hl_chunk *chunk, int number)
     }
     if ((wants & HL_WANT_PATTERN) != 0)
         HL_TRY(send_patterns(session, chunk, number));
+    if (hl_device_compares(session, chunk))
+        HL_TRY(hl_device_send_likeness(session, chunk, number));
     if ((wants & HL_WANT_LENS) != 0)
         HL_TRY(
             send(d, number, &lane->lens, (size_t)n_rows * (sizeof(int64_t) + 2 * sizeof(float))));
@@ -346,13 +350,15 @@ done:
 }
 
 static hl_status tell_layer(hl_session *session, const hl_chunk *chunk, int64_t layer,
-                            const hl_device_lane *lane, const hl_row_sums *sums)
+                            const hl_device_lane *lane, const hl_row_sums *sums,
+                            const hl_likeness *likeness)
 {
     const hl_tap *tap = chunk->feed->tap;
     hl_layer_rows rows;
 
     hl_forward_describe(&rows, session, chunk, layer);
-    rows.sums = sums;
+    rows.sums     = sums;
+    rows.likeness = likeness;
     if (lane != NULL && (tap->wants & HL_WANT_PATTERN) != 0 && rows.n_heads > 0) {
         rows.patterns_differ = tap->patterns_differ;
         rows.n_patterns      = session->device->n_patterns;
@@ -371,6 +377,8 @@ hl_status hl_device_tell(hl_session *session, const hl_chunk *chunk, int number)
     hl_device_lane    *lane   = &d->lanes[number];
     int64_t            n_rows = count_rows(chunk);
     hl_row_sums        sums   = { 0 };
+    hl_likeness        alike  = { 0 };
+    bool               has    = hl_device_compares(session, chunk);
 
     if (lane->layer < 0)
         return HL_OK;
@@ -382,16 +390,21 @@ hl_status hl_device_tell(hl_session *session, const hl_chunk *chunk, int number)
         count_segments(chunk));
     receive_rows(session, lane);
     receive_lens(session, lane, n_rows);
-    HL_TRY(tell_layer(session, chunk, lane->layer, lane, lane->is_summed ? &sums : NULL));
+    if (has)
+        alike = hl_device_likeness_of(session, chunk, number);
+    HL_TRY(tell_layer(session, chunk, lane->layer, lane, lane->is_summed ? &sums : NULL,
+                      has ? &alike : NULL));
 
 done:
     lane->layer = -1;
     return status;
 }
 
-static bool hears_embedded(const hl_chunk *chunk)
+/* Not where the device follows the stream by itself. */
+static bool hears_embedded(const hl_session *session, const hl_chunk *chunk)
 {
-    return chunk->feed->tap != NULL && chunk->feed->tap->embedded != NULL;
+    return chunk->feed->tap != NULL && chunk->feed->tap->embedded != NULL &&
+           !hl_device_compares(session, chunk);
 }
 
 /* The second lane has nothing to do until the first layer has been issued. */
@@ -401,7 +414,9 @@ hl_status hl_device_send_embedded(hl_session *session, const hl_chunk *chunk)
     hl_device_session *d      = session->device;
     hl_device_lane    *lane   = &d->lanes[1];
 
-    if (!hears_embedded(chunk))
+    if (hl_device_compares(session, chunk))
+        return hl_device_follow_embedded(session, chunk);
+    if (!hears_embedded(session, chunk))
         return HL_OK;
     if (lane->kept[HL_KEPT_POST].device == NULL)
         return hl_fail(HL_UNSUPPORTED,
@@ -422,7 +437,7 @@ hl_status hl_device_tell_embedded(hl_session *session, const hl_chunk *chunk)
     hl_status          status = HL_OK;
     hl_device_session *d      = session->device;
 
-    if (!hears_embedded(chunk))
+    if (!hears_embedded(session, chunk))
         return HL_OK;
     HL_TRY(hl_device_checked(d, d->ops->arrived(d->device, 1), "copies"));
     receive_rows(session, &d->lanes[1]);
@@ -443,7 +458,7 @@ hl_status hl_device_tell_steps(hl_session *session, const hl_chunk *chunk)
         session->statistics = hl_device_place_statistics(
             (uint8_t *)d->all_statistics.host + (size_t)layer * d->step_bytes,
             count_rows(chunk) * n_heads, count_segments(chunk));
-        HL_TRY(tell_layer(session, chunk, layer, NULL, NULL));
+        HL_TRY(tell_layer(session, chunk, layer, NULL, NULL, NULL));
     }
 
 done:

@@ -129,6 +129,14 @@ void hl_profile_kernels_pairs(hl_profile *profile, int64_t layer, int64_t sequen
                               int64_t n);
 void hl_profile_kernels_close(hl_profile *profile, int64_t layer, int64_t sequence, int64_t n);
 
+/* Where rows->likeness tells how alike heads are: instead of hl_profile_samples_pairs and of all of
+ * kernels_..., for kernels of n rows of a sequence. */
+void hl_profile_made_distances(hl_profile *profile, const hl_layer_rows *rows, int64_t head);
+void hl_profile_made_kernels(hl_profile *profile, const hl_layer_rows *rows, int64_t sequence,
+                             int64_t head, int64_t n);
+void hl_profile_made_close(hl_profile *profile, const hl_layer_rows *rows, int64_t sequence,
+                           int64_t n);
+
 /* Threads for a loop that looks at so many values: a short one is over before another
  * thread has woken. */
 int hl_profile_threads(const hl_profile *profile, int64_t n_values);

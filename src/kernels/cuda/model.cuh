@@ -7,6 +7,7 @@
  *     model_heads.cu      RoPE's angles; q, k and v between projection and attention
  *     model_ends.cu       what rows of logits say; numbers that are none
  *     model_watch.cu      whole rows of attention; sums of rows for a profile
+ *     model_likeness.cu   what heads write, how alike they are
  *     model_values.cu     stored values, GGUF's blocks among them, to the device's types
  *
  * Operations are those of kernels/device.h; each is a launcher here, named after it. */
@@ -59,9 +60,15 @@ hl_status op_cap(hl_device *device, const hl_device_cap *cap);
 hl_status op_logits(hl_device *device, const hl_device_logits *logits);
 hl_status op_finite(hl_device *device, const hl_device_finite *finite);
 hl_status op_patterns(hl_device *device, const hl_device_patterns *patterns);
-hl_status op_reduce(hl_device *device, const hl_device_reduce *reduce);
+hl_status op_follow(hl_device *device, const hl_device_follow *follow);
+hl_status op_reduce(hl_device *device, int lane, const hl_device_reduce *reduce);
+hl_status op_outputs(hl_device *device, int lane, const hl_device_outputs *outputs);
+hl_status op_distances(hl_device *device, int lane, const hl_device_distances *distances);
 hl_status op_put_values(hl_device *device, void *to, hl_dtype to_dtype, const void *from,
                         hl_dtype from_dtype, int64_t n_values);
+
+/* What is next issued in the lane begins when all that was issued in the stream is done. */
+hl_status enter_lane(hl_device *device, int lane);
 
 /* Rows of n elements, `stride` apart, each replaced by its norm; model_rows.cu. */
 hl_status norm_in_place(hl_device *device, void *x, hl_dtype dtype, int64_t stride,

@@ -1,7 +1,8 @@
 /* model_device.cu - memory, copies and graphs of the GPU as a device, and its table.
  *
- * Everything runs in one stream.  Copies to the host have lanes, streams of their own that
- * wait for what was issued before them and run beside what comes after.  A lane that is used
+ * Everything runs in one stream.  Copies to the host, and what is made for them alone, have
+ * lanes, streams of their own that wait for what was issued before them and run beside what
+ * comes after.  A lane that is used
  * while a graph is recorded becomes a branch of the graph, joined to its end. */
 #include "kernels/cuda/headlight_cuda.h"
 #include "kernels/cuda/model.cuh"
@@ -123,11 +124,16 @@ static hl_status zero(hl_device *device, void *to, size_t n_bytes)
     return check(cudaMemsetAsync(to, 0, n_bytes, device->stream), "zeroes");
 }
 
-static hl_status copy_out(hl_device *device, int lane, void *to, const void *from, size_t n_bytes)
+hl_status enter_lane(hl_device *device, int lane)
 {
     HL_CUDA_TRY(check(cudaEventRecord(device->issued, device->stream), "an event"));
-    HL_CUDA_TRY(check(cudaStreamWaitEvent(device->lanes[lane], device->issued), "a lane's turn"));
     device->used[lane] = true;
+    return check(cudaStreamWaitEvent(device->lanes[lane], device->issued), "a lane's turn");
+}
+
+static hl_status copy_out(hl_device *device, int lane, void *to, const void *from, size_t n_bytes)
+{
+    HL_CUDA_TRY(enter_lane(device, lane));
     return check(cudaMemcpyAsync(to, from, n_bytes, cudaMemcpyDeviceToHost, device->lanes[lane]),
                  "a copy from the device");
 }
@@ -260,7 +266,10 @@ static const hl_device_ops table = {
     .finite        = op_finite,
     .attention     = attend,
     .patterns      = op_patterns,
+    .follow        = op_follow,
     .reduce        = op_reduce,
+    .outputs       = op_outputs,
+    .distances     = op_distances,
     .graph_begin   = graph_begin,
     .graph_end     = graph_end,
     .graph_run     = graph_run,

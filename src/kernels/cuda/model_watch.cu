@@ -4,8 +4,9 @@
  * that then wait as floats to become probabilities.
  *
  * Sums of rows are whole numbers (stats/exact.h), so that it does not matter which of many
- * warps adds first: a warp takes one head's rows of one run, looks whether all are sound
- * and small, and only then adds them, to its own sums and to the head's histograms. */
+ * warps adds first: a block takes one head's rows of one run, looks whether all are sound
+ * and small, and only then adds them, each warp some quantities, to the run's sums and to the
+ * head's histograms. */
 #include "kernels/cuda/model.cuh"
 #include "kernels/cuda/plain_row.cuh"
 #include "kernels/cuda/row_state.cuh"
@@ -17,20 +18,42 @@ namespace headlight
 
 constexpr int PATTERN_THREADS = 256;
 
-/* The state of a block's threads together, in every one of them. */
+/* The state of a block's threads together, in every one of them.  All have the same maximum, so
+ * that sums only add up. */
 __device__ static row_state across_block(row_state state)
 {
     __shared__ row_state parts[PATTERN_THREADS / 32];
 
-    state = state.across_warp();
+    state.sum       = warp_sum(state.sum);
+    state.dot       = warp_sum(state.dot);
+    state.collision = warp_sum(state.collision);
+    state.spread    = warp_sum(state.spread);
     __syncthreads();
     if (threadIdx.x % 32 == 0)
         parts[threadIdx.x / 32] = state;
     __syncthreads();
     state = parts[0];
-    for (int i = 1; i < PATTERN_THREADS / 32; i++)
-        state = state.merged(parts[i]);
+    for (int i = 1; i < PATTERN_THREADS / 32; i++) {
+        state.sum += parts[i].sum;
+        state.dot += parts[i].dot;
+        state.collision += parts[i].collision;
+        state.spread += parts[i].spread;
+    }
     return state;
+}
+
+/* With one more score, which is no larger than the maximum; a hidden one (-inf) is skipped. */
+__device__ static void push_below(row_state &state, double score)
+{
+    double shift = score - state.max;
+    double size  = exp(shift);
+
+    if (score == -INFINITY)
+        return;
+    state.sum += size;
+    state.dot += shift * size;
+    state.collision += size * size;
+    state.spread += shift * shift * size;
 }
 
 __device__ static double largest_of_block(double value)
@@ -55,33 +78,72 @@ struct pattern_work {
     const int64_t  *items;
 };
 
-/* The score of a visible key, W elements of it read at a time. */
-template <int W>
-__device__ static double key_score(const problem &p, const plain_row &row, const double *q, int key)
-{
-    int64_t at  = row_offset(p.k, row.batch, row.kv_head, key);
-    span    k   = span_of(p.k.data, p.k.dtype);
-    double  sum = 0.0, slope;
+constexpr int KEY_LANES = 8; /* read a key together, W elements each at a time */
 
-    for (int d = 0; d < p.d_head; d += W) {
+/* Where element d of q stands, so that such lanes find theirs side by side. */
+template <int W> __device__ static int turned(int d)
+{
+    constexpr int ALL = KEY_LANES * W;
+
+    return d / ALL * ALL + d % W * KEY_LANES + d % ALL / W;
+}
+
+/* What a lane adds to q.k. */
+template <int W>
+__device__ static double part_of_product(const problem &p, const plain_row &row, const double *q,
+                                         int key)
+{
+    int64_t at   = row_offset(p.k, row.batch, row.kv_head, key);
+    span    k    = span_of(p.k.data, p.k.dtype);
+    int     part = threadIdx.x % KEY_LANES;
+    double  sum  = 0.0;
+
+    for (int first = 0; first + part * W < p.d_head; first += KEY_LANES * W) {
         float x[W];
-        load_some<W>(x, k, at + d);
+        load_some<W>(x, k, at + first + part * W);
 #pragma unroll
         for (int i = 0; i < W; i++)
-            sum = fma(q[d + i], static_cast<double>(x[i]), sum);
+            sum = fma(q[first + i * KEY_LANES + part], static_cast<double>(x[i]), sum);
     }
-    return score_of(p, row, key, sum, &slope);
+    return sum;
 }
 
-__device__ static double probability(const problem &p, const plain_row &row, const double *q,
-                                     int key, double lse)
+/* Scores of the visible ones of keys [first, first + PATTERN_THREADS), for all of the block. */
+template <int W>
+__device__ static void score_keys(double *scores, const problem &p, const plain_row &row,
+                                  const double *q, int first)
 {
-    return row.keys.has(key) && lse > -INFINITY ? exp(key_score<1>(p, row, q, key) - lse) : 0.0;
+    __syncthreads(); /* the last ones have been read */
+    for (int i = threadIdx.x / KEY_LANES; i < PATTERN_THREADS; i += PATTERN_THREADS / KEY_LANES) {
+        bool   seen = row.keys.has(first + i);
+        double sum  = seen ? part_of_product<W>(p, row, q, first + i) : 0.0, slope;
+
+        for (int step = KEY_LANES / 2; step > 0; step /= 2)
+            sum += __shfl_xor_sync(~0u, sum, step);
+        if (seen && threadIdx.x % KEY_LANES == 0)
+            scores[i] = score_of(p, row, first + i, sum, &slope);
+    }
+    __syncthreads();
 }
 
-__device__ static void put_pattern_row(hl_pattern_row *out, const problem &p, const plain_row &row,
-                                       const double *q, const row_state &all, double max_key,
-                                       double max_size)
+/* Scores that are told of alone: of the row's own position, the one before, and the first; -inf
+ * where they are hidden. */
+struct chosen_scores {
+    double diagonal, previous, first;
+};
+
+__device__ static void choose(chosen_scores &out, const plain_row &row, int key, double score)
+{
+    if (key == row.position)
+        out.diagonal = score;
+    if (key == row.position - 1)
+        out.previous = score;
+    if (key == 0)
+        out.first = score;
+}
+
+__device__ static void put_pattern_row(hl_pattern_row *out, const chosen_scores &chosen,
+                                       const row_state &all, double max_key, double max_size)
 {
     double lse = all.lse();
 
@@ -90,37 +152,45 @@ __device__ static void put_pattern_row(hl_pattern_row *out, const problem &p, co
     out->renyi2     = all.renyi2();
     out->varentropy = all.varentropy();
     out->peak       = all.blind() ? 0.0 : exp(max_key - lse);
-    out->diagonal   = probability(p, row, q, row.position, lse);
-    out->previous   = probability(p, row, q, row.position - 1, lse);
-    out->first      = probability(p, row, q, 0, lse);
+    out->diagonal   = all.blind() ? 0.0 : exp(chosen.diagonal - lse);
+    out->previous   = all.blind() ? 0.0 : exp(chosen.previous - lse);
+    out->first      = all.blind() ? 0.0 : exp(chosen.first - lse);
     out->max_score  = max_size;
 }
 
-/* A block an item: the scores of its keys and their sums first, then their probabilities.  A
- * thread finds in `out` what it put there. */
+/* A block an item: the scores of its keys and their sums first, a thread a key, then their
+ * probabilities.  A thread finds in `out` what it put there. */
 template <int W>
 __global__ static void __launch_bounds__(PATTERN_THREADS)
     patterns(const __grid_constant__ problem p, const pattern_work w)
 {
-    __shared__ double q[HL_MAX_HEAD_DIM];
-    const int64_t    *item = w.items + 3 * static_cast<int64_t>(blockIdx.x);
-    plain_row         row(p, (item[0] * p.n_heads + item[1]) * p.n_queries + item[2]);
-    float            *out = w.out + blockIdx.x * w.out_stride;
-    row_state         all;
-    double            max_size = 0.0;
+    __shared__ double        q[HL_MAX_HEAD_DIM + KEY_LANES * W];
+    __shared__ double        scores[PATTERN_THREADS];
+    __shared__ chosen_scores chosen;
+    const int64_t           *item = w.items + 3 * static_cast<int64_t>(blockIdx.x);
+    plain_row                row(p, (item[0] * p.n_heads + item[1]) * p.n_queries + item[2]);
+    float                   *out = w.out + blockIdx.x * w.out_stride;
+    row_state                all;
+    double                   max_size = 0.0;
 
     if (item[2] < 0)
         return;
+    if (threadIdx.x == 0)
+        chosen = { -INFINITY, -INFINITY, -INFINITY };
     for (int d = threadIdx.x; d < p.d_head; d += PATTERN_THREADS)
-        q[d] = load(p.q, row_offset(p.q, row.batch, row.head, row.query) + d);
-    __syncthreads();
-    for (int key = threadIdx.x; key < row.keys.end; key += PATTERN_THREADS) {
+        q[turned<W>(d)] = load(p.q, row_offset(p.q, row.batch, row.head, row.query) + d);
+    for (int first = 0; first < row.keys.end; first += PATTERN_THREADS) {
+        int key = first + static_cast<int>(threadIdx.x);
+
+        score_keys<W>(scores, p, row, q, first);
+        double score = row.keys.has(key) ? scores[threadIdx.x] : -INFINITY;
+        all          = all.rescaled(fmax(all.max, largest_of_block(score)));
         if (!row.keys.has(key))
             continue;
-        double score = key_score<W>(p, row, q, key);
-        all          = all.pushed(score);
-        max_size     = fmax(max_size, fabs(score));
-        out[key]     = static_cast<float>(score);
+        push_below(all, score);
+        choose(chosen, row, key, score);
+        max_size = fmax(max_size, fabs(score));
+        out[key] = static_cast<float>(score);
     }
     all            = across_block(all);
     double max_key = all.max;
@@ -135,7 +205,7 @@ __global__ static void __launch_bounds__(PATTERN_THREADS)
         out[key]  = seen ? static_cast<float>(exp(out[key] - lse)) : 0.0f;
     }
     if (w.statistics != nullptr && threadIdx.x == 0)
-        put_pattern_row(w.statistics + blockIdx.x, p, row, q, all, max_key, max_size);
+        put_pattern_row(w.statistics + blockIdx.x, chosen, all, max_key, max_size);
 }
 
 hl_status op_patterns(hl_device *device, const hl_device_patterns *o)
@@ -192,18 +262,18 @@ struct run_place {
     }
 };
 
-/* Each lane looks at its rows; are those of all lanes sound? */
+/* Each thread looks at its rows; are those of all sound? */
 __device__ static bool is_small(const reduce_work &w, const run_place &at)
 {
     bool small = true;
 
-    for (int64_t i = threadIdx.x % 32; i < at.n; i += 32) {
+    for (int64_t i = threadIdx.x; i < at.n; i += 32 * REDUCE_WARPS) {
         for (const float *values : w.values)
             small = small && fabsf(values[at.first + i]) < SMALL;
         small =
             small && w.values[HL_Q_ENTROPY][at.first + i] <= w.log_n[at.plan + i] + ENTROPY_SLACK;
     }
-    return __all_sync(~0u, small);
+    return __syncthreads_and(small) != 0;
 }
 
 __device__ static int64_t add_whole(int64_t value)
@@ -219,7 +289,10 @@ __device__ static void reduce_quantity(hl_run_sums &out, const reduce_work &w, c
     int64_t sum = 0, squares = 0;
     float   least = INFINITY, most = -INFINITY;
 
-    for (int64_t i = threadIdx.x % 32; i < at.n && at.has(quantity); i += 32) {
+    int64_t n = at.has(quantity) ? at.n : 0;
+
+#pragma unroll 4
+    for (int64_t i = threadIdx.x % 32; i < n; i += 32) {
         float  narrow = w.values[quantity][at.first + i];
         double value  = narrow;
         if (quantity == HL_Q_FAIR) {
@@ -245,11 +318,13 @@ __device__ static void reduce_quantity(hl_run_sums &out, const reduce_work &w, c
     }
 }
 
+/* By one warp, in bins of its own. */
 __device__ static void count_bins(int *bins, const run_place &at, int histogram,
                                   const float *values, const double *scale)
 {
     if (!at.has(HL_N_QUANTITIES + histogram))
         return;
+#pragma unroll 4
     for (int64_t i = threadIdx.x % 32; i < at.n; i += 32) {
         double place = static_cast<double>(values[at.first + i]);
         if (scale != nullptr)
@@ -257,7 +332,7 @@ __device__ static void count_bins(int *bins, const run_place &at, int histogram,
         place *= N_BINS;
         place   = place > 0.0 ? place : 0.0;
         int bin = static_cast<int>(place < N_BINS - 1 ? place : N_BINS - 1);
-        atomicAdd(bins + histogram * N_BINS + bin, 1);
+        atomicAdd(bins + bin, 1);
     }
 }
 
@@ -280,18 +355,27 @@ __device__ static void add_lookback(const reduce_work &w, const run_place &at, i
     }
 }
 
+/* The histogram of a warp's number, if there is one. */
 __device__ static void add_bins(const reduce_work &w, int *bins, const run_place &at, int64_t head)
 {
-    for (int i = threadIdx.x % 32; i < N_BIN_COUNTS; i += 32)
+    const float  *values[] = { w.values[HL_Q_ENTROPY], w.values[HL_Q_NOSINK], w.values[HL_Q_PEAK] };
+    const double *scales[] = { w.inverse, w.inverse_other, nullptr };
+    int           histogram = threadIdx.x / 32;
+
+    static_assert(HL_HIST_NORMALISED == 0 && HL_HIST_NOSINK == 1 && HL_HIST_PEAK == 2 &&
+                      HL_N_HISTOGRAMS <= REDUCE_WARPS,
+                  "a warp a histogram");
+    if (histogram >= HL_N_HISTOGRAMS)
+        return;
+    for (int i = threadIdx.x % 32; i < N_BINS; i += 32)
         bins[i] = 0;
     __syncwarp();
-    count_bins(bins, at, HL_HIST_NORMALISED, w.values[HL_Q_ENTROPY], w.inverse);
-    count_bins(bins, at, HL_HIST_NOSINK, w.values[HL_Q_NOSINK], w.inverse_other);
-    count_bins(bins, at, HL_HIST_PEAK, w.values[HL_Q_PEAK], nullptr);
+    count_bins(bins, at, histogram, values[histogram], scales[histogram]);
     __syncwarp();
-    for (int i = threadIdx.x % 32; i < N_BIN_COUNTS; i += 32) {
+    for (int i = threadIdx.x % 32; i < N_BINS; i += 32) {
         if (bins[i] != 0)
-            atomicAdd(reinterpret_cast<unsigned long long *>(w.histogram) + head * N_BIN_COUNTS + i,
+            atomicAdd(reinterpret_cast<unsigned long long *>(w.histogram) + head * N_BIN_COUNTS +
+                          histogram * N_BINS + i,
                       static_cast<unsigned long long>(bins[i]));
     }
 }
@@ -299,24 +383,21 @@ __device__ static void add_bins(const reduce_work &w, int *bins, const run_place
 __global__ static void __launch_bounds__(32 * REDUCE_WARPS)
     reduce(const __grid_constant__ reduce_work w)
 {
-    __shared__ int bins[REDUCE_WARPS][N_BIN_COUNTS];
-    int64_t        number = static_cast<int64_t>(blockIdx.x) * REDUCE_WARPS + threadIdx.x / 32;
-    int64_t        head   = number / w.n_runs;
+    __shared__ int bins[REDUCE_WARPS][N_BINS];
+    int64_t        head = blockIdx.x / w.n_runs;
+    int            warp = threadIdx.x / 32;
+    run_place      at(w, head, blockIdx.x - head * w.n_runs);
+    hl_run_sums   &out = w.sums[blockIdx.x];
+    bool           ok  = is_small(w, at);
 
-    if (head >= w.n_heads)
-        return;
-    run_place    at(w, head, number - head * w.n_runs);
-    hl_run_sums &out = w.sums[number];
-    bool         ok  = is_small(w, at);
-
-    if (threadIdx.x % 32 == 0)
+    if (threadIdx.x == 0)
         out.is_small = ok;
     if (!ok)
         return;
-    for (int quantity = 0; quantity < HL_N_QUANTITIES; quantity++)
+    for (int quantity = warp; quantity < HL_N_QUANTITIES; quantity += REDUCE_WARPS)
         reduce_quantity(out, w, at, quantity);
-    add_bins(w, bins[threadIdx.x / 32], at, head);
-    if (w.lookback != nullptr)
+    add_bins(w, bins[warp], at, head);
+    if (w.lookback != nullptr && warp == REDUCE_WARPS - 1)
         add_lookback(w, at, head);
 }
 
@@ -340,18 +421,20 @@ static reduce_work describe_sums(const hl_device_reduce *o)
              o->batch_rows };
 }
 
-hl_status op_reduce(hl_device *device, const hl_device_reduce *o)
+hl_status op_reduce(hl_device *device, int lane, const hl_device_reduce *o)
 {
-    size_t n_bins  = static_cast<size_t>(o->n_heads) * N_BIN_COUNTS * sizeof(int64_t);
+    cudaStream_t stream = device->lanes[lane];
+    size_t       n_bins = static_cast<size_t>(o->n_heads) * N_BIN_COUNTS * sizeof(int64_t);
     size_t n_table = static_cast<size_t>(o->n_heads * o->n_types * o->n_types) * sizeof(int64_t);
 
-    HL_CUDA_TRY(check(cudaMemsetAsync(o->histogram, 0, n_bins, device->stream), "zeroes"));
+    HL_CUDA_TRY(enter_lane(device, lane));
+    HL_CUDA_TRY(check(cudaMemsetAsync(o->histogram, 0, n_bins, stream), "zeroes"));
     if (o->lookback != nullptr)
-        HL_CUDA_TRY(check(cudaMemsetAsync(o->lookback, 0, n_table, device->stream), "zeroes"));
+        HL_CUDA_TRY(check(cudaMemsetAsync(o->lookback, 0, n_table, stream), "zeroes"));
     if (o->n_runs == 0 || o->n_heads == 0)
         return HL_OK;
-    reduce<<<blocks_for(o->n_runs * o->n_heads, REDUCE_WARPS), 32 * REDUCE_WARPS, 0,
-             device->stream>>>(describe_sums(o));
+    reduce<<<static_cast<unsigned>(o->n_runs * o->n_heads), 32 * REDUCE_WARPS, 0, stream>>>(
+        describe_sums(o));
     return check(cudaGetLastError(), "sums of rows");
 }
 

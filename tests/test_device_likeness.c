@@ -1,0 +1,141 @@
+/* test_device_likeness.c - what heads write and how alike they are, by the GPU and by the device
+ * "host", which defines it.  Skipped without a GPU. */
+#include "device_twins.h"
+
+static void test_follow(void **state)
+{
+    enum { FOLLOWED = 5, WIDTH = 300 };
+    const int64_t places[FOLLOWED] = { 0, 7, -1, 3, 1 };
+    twin          kept             = twin_rows(HL_DTYPE_F32, FOLLOWED * WIDTH);
+    twin x = twin_rows(HL_DTYPE_F32, FOLLOWED * WIDTH), index = twin_indices(places, FOLLOWED);
+    twin influence = twin_of(NULL, FOLLOWED * sizeof(double));
+    (void)state;
+
+    EACH_SIDE(side)
+    check_call(
+        side, ops[side]->follow(devices[side], &(hl_device_follow){ .influence = influence.at[side],
+                                                                    .kept      = kept.at[side],
+                                                                    .x         = x.at[side],
+                                                                    .index     = index.at[side],
+                                                                    .n_rows    = FOLLOWED,
+                                                                    .n         = WIDTH }));
+    compare_doubles("influence of a block", &influence, 1e-6);
+    compare_bytes("rows of the stream", &kept);
+    twin_free(&kept);
+    twin_free(&x);
+    twin_free(&index);
+    twin_free(&influence);
+}
+
+/* Gram matrices of random maps, (n_heads, d, d). */
+static twin twin_gram(int64_t n_heads, int64_t d)
+{
+    enum { WIDTH = 40 };
+    float *maps = malloc((size_t)(d * WIDTH) * sizeof *maps);
+    float *gram = malloc((size_t)(n_heads * d * d) * sizeof *gram);
+
+    for (int64_t head = 0; head < n_heads; head++) {
+        for (int64_t i = 0; i < d * WIDTH; i++)
+            maps[i] = random_value();
+        for (int64_t i = 0; i < d * d; i++) {
+            double sum = 0.0;
+            for (int64_t k = 0; k < WIDTH; k++)
+                sum += (double)maps[i / d * WIDTH + k] * (double)maps[i % d * WIDTH + k];
+            gram[head * d * d + i] = (float)sum;
+        }
+    }
+    twin t = twin_of(gram, (size_t)(n_heads * d * d) * sizeof *gram);
+    free(maps);
+    free(gram);
+    return t;
+}
+
+/* One sequence has all rows, one some, one too few to be compared; a head's z is not finite. */
+static void outputs_case(int64_t n_heads, int64_t d, int64_t kernel_rows)
+{
+    enum { SEQUENCES = 4, SAMPLED = 32 };
+    int64_t places[SEQUENCES * SAMPLED];
+    int64_t n_kernel = kernel_rows * kernel_rows + kernel_rows + 1;
+    float   none     = INFINITY;
+
+    for (int i = 0; i < SEQUENCES * SAMPLED; i++)
+        places[i] = i / SAMPLED == 1 ? (i % SAMPLED < 11 ? i : -1)
+                                     : (i / SAMPLED == 2 ? (i % SAMPLED < 2 ? i : -1) : i);
+    twin z    = twin_rows(HL_DTYPE_F32, SEQUENCES * SAMPLED * n_heads * d);
+    twin gram = twin_gram(n_heads, d), index = twin_indices(places, SEQUENCES * SAMPLED);
+    twin squares = twin_of(NULL, (size_t)(SEQUENCES * SAMPLED * n_heads) * sizeof(double));
+    twin alike = twin_of(NULL, (size_t)(SEQUENCES * n_heads * (n_heads + 1) / 2) * sizeof(double));
+    twin kernels = twin_of(NULL, (size_t)(SEQUENCES * n_heads * n_kernel) * sizeof(double));
+    EACH_SIDE(side)
+    {
+        float *last = (float *)z.at[side] + ((SEQUENCES * SAMPLED - 1) * n_heads - 1) * d;
+        check_call(side, ops[side]->copy_in(devices[side], last, &none, sizeof none));
+        check_call(side, ops[side]->outputs(devices[side], 1,
+                                            &(hl_device_outputs){ .squares     = squares.at[side],
+                                                                  .alike       = alike.at[side],
+                                                                  .kernels     = kernels.at[side],
+                                                                  .z           = z.at[side],
+                                                                  .gram        = gram.at[side],
+                                                                  .index       = index.at[side],
+                                                                  .n_batch     = SEQUENCES,
+                                                                  .n_sampled   = SAMPLED,
+                                                                  .n_heads     = n_heads,
+                                                                  .d_head      = d,
+                                                                  .kernel_rows = kernel_rows }));
+        check_call(side, ops[side]->arrived(devices[side], 1));
+    }
+    compare_doubles("squares of outputs", &squares, 1e-6);
+    compare_doubles("outputs of two heads", &alike, 1e-6);
+    twin_free(&z);
+    twin_free(&gram);
+    twin_free(&index);
+    twin_free(&squares);
+    twin_free(&alike);
+    twin_free(&kernels);
+}
+
+static void test_outputs(void **state)
+{
+    (void)state;
+    outputs_case(3, 64, 16);
+    outputs_case(1, 20, 32);
+    outputs_case(5, 256, 16);
+}
+
+static void test_distances(void **state)
+{
+    enum { SEQUENCES = 2, HEADS = 5, PATTERNS = 3, KEYS = 77, PAIRS = HEADS * (HEADS - 1) / 2 };
+    twin p   = twin_rows(HL_DTYPE_F32, SEQUENCES * HEADS * PATTERNS * KEYS);
+    twin out = twin_of(NULL, SEQUENCES * PATTERNS * PAIRS * sizeof(double));
+    (void)state;
+
+    EACH_SIDE(side)
+    {
+        check_call(side, ops[side]->distances(devices[side], 1,
+                                              &(hl_device_distances){ .out        = out.at[side],
+                                                                      .p          = p.at[side],
+                                                                      .n_batch    = SEQUENCES,
+                                                                      .n_heads    = HEADS,
+                                                                      .n_patterns = PATTERNS,
+                                                                      .n_keys     = KEYS }));
+        check_call(side, ops[side]->arrived(devices[side], 1));
+    }
+    compare_doubles("distances of heads", &out, 1e-6);
+    twin_free(&p);
+    twin_free(&out);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_follow),
+        cmocka_unit_test(test_outputs),
+        cmocka_unit_test(test_distances),
+    };
+
+    if (!open_twins())
+        return 0;
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    close_twins();
+    return failed;
+}

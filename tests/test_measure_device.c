@@ -1,0 +1,86 @@
+/* test_measure_device.c - measuring on a device: what it sums up and compares itself, against what
+ * comes of its rows. */
+#include "measure_support.h"
+
+/* What heads write and how alike they are, which a device computes in another order. */
+static void assert_same_likeness(const hl_profile *a, const hl_profile *b, int64_t layer)
+{
+    int64_t n_heads = hl_profile_heads_of(a, layer);
+    double  before  = hl_profile_block_influence(a, layer);
+
+    if (layer < hl_profile_n_layers(a) - 1) /* the last block is not finished */
+        assert_true(fabs(before - hl_profile_block_influence(b, layer)) < 1e-6);
+    for (int64_t head = 0; head < n_heads; head++) {
+        double norm = hl_profile_output_norm(a, layer, head);
+
+        assert_true(norm > 0.0);
+        assert_true(fabs(norm - hl_profile_output_norm(b, layer, head)) < 1e-5 * norm);
+        for (int64_t other = head + 1; other < n_heads; other++) {
+            double alike = hl_profile_similarity(a, layer, head, other);
+            double cka   = hl_profile_cka(a, layer, head, other);
+
+            assert_true(fabs(alike - hl_profile_similarity(b, layer, head, other)) < 1e-6);
+            assert_true(fabs(cka - hl_profile_cka(b, layer, head, other)) < 1e-5);
+        }
+    }
+}
+
+static void assert_same_moments(hl_moments a, hl_moments b)
+{
+    assert_memory_equal(&a, &b, sizeof a);
+}
+
+/* Sums of rows are the same to the bit. */
+static void assert_same_rows(const hl_profile *a, const hl_profile *b, int64_t layer, int64_t head)
+{
+    for (int q = 0; q < HL_N_QUANTITIES; q++)
+        assert_same_moments(hl_profile_moments(a, layer, head, (hl_quantity)q),
+                            hl_profile_moments(b, layer, head, (hl_quantity)q));
+    for (int metric = 0; metric < HL_N_PATTERN_METRICS; metric++)
+        assert_same_moments(hl_profile_pattern(a, layer, head, (hl_pattern_metric)metric, false),
+                            hl_profile_pattern(b, layer, head, (hl_pattern_metric)metric, false));
+    for (int histogram = 0; histogram < HL_N_HISTOGRAMS; histogram++)
+        assert_memory_equal(hl_profile_histogram(a, layer, head, (hl_histogram)histogram),
+                            hl_profile_histogram(b, layer, head, (hl_histogram)histogram),
+                            64 * sizeof(int64_t));
+}
+
+/* A device sums rows up where they lie and compares heads there, unless rows themselves are
+ * wanted; batches and threads change no byte of it. */
+static void a_device_sums_up_and_compares(void **state)
+{
+    const char        *folder = new_folder();
+    work               w = open_work("tests/data/families/llama3", write_documents(folder, 256));
+    hl_measure_options options = { .windows = { .context = 72, .n_batch = 3 }, .n_threads = 1 };
+    char               path[2048];
+    (void)state;
+
+    snprintf(path, sizeof path, "%s", in_folder(folder, "rows.safetensors"));
+    assert_ok(hl_device_select("host"));
+    hl_profile *summed      = measure(&w, &options);
+    options.windows.n_batch = 2;
+    options.n_threads       = 2;
+    hl_profile *otherwise   = measure(&w, &options);
+    options.rows_path       = path;
+    hl_profile *by_row      = measure(&w, &options);
+    assert_ok(hl_device_select(NULL));
+    assert_same_profile(otherwise, summed);
+    for (int64_t layer = 0; layer < hl_profile_n_layers(summed); layer++) {
+        assert_same_likeness(by_row, summed, layer);
+        for (int64_t head = 0; head < hl_profile_heads_of(summed, layer); head++)
+            assert_same_rows(by_row, summed, layer, head);
+    }
+    hl_profile_free(summed);
+    hl_profile_free(otherwise);
+    hl_profile_free(by_row);
+    close_work(&w);
+    remove_folder(folder);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_device_sums_up_and_compares),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
