@@ -45,6 +45,29 @@ static void assert_same_rows(const hl_profile *a, const hl_profile *b, int64_t l
                             64 * sizeof(int64_t));
 }
 
+static void assert_same_shares(const hl_profile *a, const hl_profile *b, int64_t layer,
+                               int64_t head)
+{
+    int64_t n_types = hl_profile_n_types(a);
+
+    for (int64_t bucket = 0; bucket < hl_profile_n_buckets(a); bucket++) {
+        for (int q = HL_Q_ENTROPY; q <= HL_Q_FAIR; q++)
+            assert_same_moments(hl_profile_by_position(a, layer, head, bucket, (hl_quantity)q),
+                                hl_profile_by_position(b, layer, head, bucket, (hl_quantity)q));
+    }
+    for (int64_t type = 0; type < n_types; type++) {
+        for (int q = HL_Q_ENTROPY; q <= HL_Q_RENYI2; q++)
+            assert_same_moments(hl_profile_by_type(a, layer, head, type, (hl_quantity)q),
+                                hl_profile_by_type(b, layer, head, type, (hl_quantity)q));
+        for (int64_t to = 0; to < n_types; to++) {
+            double before = hl_profile_lookback(a, layer, head, type, to);
+            double after  = hl_profile_lookback(b, layer, head, type, to);
+
+            assert_memory_equal(&before, &after, sizeof before);
+        }
+    }
+}
+
 /* A device sums rows up where they lie and compares heads there, unless rows themselves are
  * wanted; batches and threads change no byte of it. */
 static void a_device_sums_up_and_compares(void **state)
@@ -67,8 +90,10 @@ static void a_device_sums_up_and_compares(void **state)
     assert_same_profile(otherwise, summed);
     for (int64_t layer = 0; layer < hl_profile_n_layers(summed); layer++) {
         assert_same_likeness(by_row, summed, layer);
-        for (int64_t head = 0; head < hl_profile_heads_of(summed, layer); head++)
+        for (int64_t head = 0; head < hl_profile_heads_of(summed, layer); head++) {
             assert_same_rows(by_row, summed, layer, head);
+            assert_same_shares(by_row, summed, layer, head);
+        }
     }
     hl_profile_free(summed);
     hl_profile_free(otherwise);

@@ -8,8 +8,6 @@
 #include "stats/profile_add.h"
 #include "stats/profile_tables.h"
 
-#define KERNEL_BOUND 8.0 /* profile_sample.c says why */
-
 /* Pairs a < b of n heads, by a, then b. */
 static int64_t count_pairs(int64_t n)
 {
@@ -99,7 +97,7 @@ void hl_profile_made_kernels(hl_profile *profile, const hl_layer_rows *rows, int
         return;
     for (int64_t other = head; other < rows->n_heads; other++) {
         double term =
-            terms_of(rows, sequence)[pair_of(rows->n_heads + 1, head, other + 1)] / KERNEL_BOUND;
+            terms_of(rows, sequence)[pair_of(rows->n_heads + 1, head, other + 1)] / HL_KERNEL_BOUND;
 
         sums[hl_self_pair(profile, rows->layer, head, other)] +=
             hl_unit(fmin(fmax(term, -1.0), 1.0));

@@ -24,9 +24,8 @@
 
 enum { BAND = 4, SORTED = 16 };
 
-#define EDGE         1e-3
-#define KEPT_SHARE   0.9
-#define KERNEL_BOUND 8.0
+#define EDGE       1e-3
+#define KEPT_SHARE 0.9
 
 /* ----------------------------------------------------------------- k90 of a row */
 
@@ -556,7 +555,7 @@ void hl_profile_kernels_pairs(hl_profile *profile, int64_t layer, int64_t sequen
     for (int64_t other = head; other < profile->heads[layer]; other++) {
         double term = hsic(prepared_kernel(profile, sequence, head),
                            prepared_kernel(profile, sequence, other), n) /
-                      KERNEL_BOUND;
+                      HL_KERNEL_BOUND;
         sums[hl_self_pair(profile, layer, head, other)] += hl_unit(fmin(fmax(term, -1.0), 1.0));
     }
 }
