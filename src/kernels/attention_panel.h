@@ -117,7 +117,7 @@ static void panel_note_neighbours(panel *w, const float *s, int64_t key, int64_t
 {
     if (key >= w->near.end || key + n <= w->near.begin)
         return;
-    for (int lane = 0; lane < w->n_rows; lane++) {
+    for (int lane = 0; lane < LANES; lane++) {
         uint64_t own = (uint64_t)(w->position[lane] - key); /* huge where it lies before */
         if (own < (uint64_t)n)
             w->diagonal[lane] = s[own * LANES + (uint64_t)lane];
