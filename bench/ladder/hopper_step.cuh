@@ -1,4 +1,4 @@
-/* hopper_step.cuh - steps 5 to 7: the pieces of the library's Hopper kernel put together
+/* hopper_step.cuh - steps 5 to 8: the pieces of the library's Hopper kernel put together
  * one after the other.  A step is a consumer with a run_tile of its own; producer, products,
  * sums and stores are forward_hopper.cuh's. */
 #ifndef HL_LADDER_HOPPER_STEP_CUH
@@ -79,8 +79,8 @@ __global__ void __launch_bounds__(S::THREADS, 1)
     hopper_step(const __grid_constant__ hopper_maps maps, const __grid_constant__ problem p,
                 const __grid_constant__ hopper_schedule schedule)
 {
-    extern __shared__ char raw[];
-    auto                  &shared = open_shared<S>(raw);
+    extern __shared__ __align__(1024) char raw[];
+    auto                                  &shared = open_shared<S>(raw);
 
     int group = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 128, 0);
     if (group == 0) {

@@ -103,7 +103,7 @@ static hl_status launch(const problem &p, const cudaDeviceProp &device, cudaStre
 /* Queries in tiles of 192 pay once there are enough of them (d_head 64; at 128 three
  * groups' registers would not do).  With statistics, blocks of 96 keys leave
  * less in local memory there. */
-constexpr int LONG = 4096;
+constexpr int LONG = 2048;
 
 template <typename T, hopper_level LEVEL>
 static hl_status choose(const problem &p, const cudaDeviceProp &device, cudaStream_t stream)

@@ -13,9 +13,9 @@
  * with barriers, as is often done, was slower here: bench/ladder.)
  *
  * The maximum of a row is looked for only where it must be: in blocks with a mask, and
- * when a weight about the old maximum grows beyond 2^8, which sends the whole group
- * back to that block's scores.  Elsewhere weights are formed about the centre the row
- * has; all sums are exact about any centre, and so is the output.
+ * when a weight about the old maximum grows beyond 2^8, which sends its warp back to that
+ * block's scores (forward_again.cuh).  Elsewhere weights are formed about the centre the
+ * row has; all sums are exact about any centre, and so is the output.
  *
  * The statistics come from the sums of forward_sums.cuh, exact about any centre c.
  * spread, the largest weight and the weight of key 0, which is in the last block that a
@@ -31,6 +31,7 @@
 #ifndef HL_CUDA_FORWARD_HOPPER_CUH
 #define HL_CUDA_FORWARD_HOPPER_CUH
 
+#include "kernels/cuda/forward_again.cuh"
 #include "kernels/cuda/forward_sums.cuh"
 #include "kernels/cuda/forward_tiles.cuh"
 
@@ -39,24 +40,27 @@ namespace headlight
 
 /* ---------------------------------------------------------------- consumers */
 
-/* weigh_about's pace: chunks of so many scores, and how far sums stay behind. */
-constexpr int CHUNK = 8;
-constexpr int LAG   = 6;
-
 template <typename S> struct hopper_consumer {
     using T                       = typename S::T;
     static constexpr int N_SCORES = S::KEYS / 2; /* of a thread */
     static constexpr int N_OUT    = S::D / 2;
 
-    typename S::shared                &shared;
-    int                                group;
-    float                              scale;    /* times log2(e) */
-    int                                n_blocks; /* of values, so far */
-    float                              top[2];   /* of the rows, or what serves as such */
-    hopper_sums<S::STATISTICS, S::ALL> rows;
+    /* weigh_block's pace: chunks of so many scores, and how far sums stay behind.  Tried out. */
+    static constexpr int CHUNK = !S::STATISTICS ? 8 : S::ALL || S::D == 128 ? 16 : 4;
+    static constexpr int LAG   = CHUNK == 16 ? 12 : 6;
+
+    using sums = hopper_sums<S::STATISTICS, S::ALL>;
+
+    typename S::shared &shared;
+    int                 group;
+    float               scale;    /* times log2(e) */
+    int                 n_blocks; /* of values, so far */
+    float               top[2];   /* of the rows, or what serves as such */
+    sums                rows;
     float    first[2]; /* key 0's weight, which the sums do not have yet; in lane 0 of 4 */
     float    out[N_OUT];
     uint32_t weights[N_SCORES / 2]; /* P, two to a register */
+    bool     has_keys, has_values;  /* are the next ones known to be there? */
 
     __device__ __forceinline__ int lane() const
     {
@@ -137,7 +141,7 @@ template <typename S> struct hopper_consumer {
             top[row]     = most[row];
         }
 
-        hopper_sums<S::STATISTICS, S::ALL> block;
+        sums block;
 #pragma unroll
         for (int i = 0; i < N_SCORES; i++) {
             int   row = (i >> 1) & 1;
@@ -152,15 +156,14 @@ template <typename S> struct hopper_consumer {
         rows.add(block);
     }
 
-    /* The same about the centre that the rows have, without looking for a new one.
-     * False, and the sums as they were, when a weight has grown too large for that, in
-     * any row of the group. */
-    __device__ __forceinline__ bool weigh_about(float (&scores)[N_SCORES], bool apart)
+    /* Scores to weights about the centre that the rows have, without looking for a new one, and
+     * the block's sums.  False when a weight has grown too large for that. */
+    __device__ __forceinline__ bool weigh_block(sums &block, float (&scores)[N_SCORES])
     {
         const float centre[2] = { __fmul_rn(top[0], scale), __fmul_rn(top[1], scale) };
         float       about[2]  = { centre[0], centre[1] };
         float       x[N_SCORES];
-        hopper_sums<S::STATISTICS, S::ALL> block, then[2]; /* now; after even and odd chunks */
+        sums        then[2]; /* after even and odd chunks */
 
 #pragma unroll
         for (int i = 0; i < N_SCORES + LAG; i++) {
@@ -179,8 +182,7 @@ template <typename S> struct hopper_consumer {
                 scores[i] = ptx::exp2_fast(x[i]);
             }
             if (i >= LAG)
-                block.add(((i - LAG) >> 1) & 1, x[i - LAG],
-                          counted(i - LAG, scores[i - LAG], apart));
+                block.add(((i - LAG) >> 1) & 1, x[i - LAG], scores[i - LAG]);
             if (i >= LAG && ((i - LAG) & 1))
                 block.look(((i - LAG) >> 1) & 1, scores[i - LAG - 1], scores[i - LAG]);
             if (i >= LAG && (i - LAG) % CHUNK == CHUNK - 1)
@@ -189,16 +191,24 @@ template <typename S> struct hopper_consumer {
 
         /* Written so that NaN, from a row that has no centre yet, is too large.  The other
          * sums are within their bounds when the first is; asking makes the compiler have
-         * them before the barrier. */
+         * them before the vote. */
         bool fits = block.sum[0] <= LARGEST && block.sum[1] <= LARGEST;
         if (S::STATISTICS)
             fits = fits && block.dot[0] <= 8 * LARGEST && block.dot[1] <= 8 * LARGEST &&
                    block.collision[0] <= LARGEST * LARGEST &&
                    block.collision[1] <= LARGEST * LARGEST;
         if (S::ALL)
-            fits = fits && block.spread[0] <= 80 * LARGEST && block.spread[1] <= 80 * LARGEST &&
-                   scores[0] <= LARGEST && scores[2] <= LARGEST;
-        if (!ptx::named_all(1 + group, 128, fits))
+            fits = fits && block.spread[0] <= 80 * LARGEST && block.spread[1] <= 80 * LARGEST;
+        return fits;
+    }
+
+    /* The same, and the block's sums to the rows'.  False, and the sums as they were, when a
+     * weight is too large in any row of this warp. */
+    __device__ __forceinline__ bool weigh_about(float (&scores)[N_SCORES])
+    {
+        sums block;
+
+        if (!__all_sync(~0u, weigh_block(block, scores)))
             return false;
         rows.add(block);
         return true;
@@ -238,10 +248,33 @@ template <typename S> struct hopper_consumer {
         }
     }
 
-    /* Does this thread have key 0 in this visit? */
+    /* Does this thread have key 0 in this visit?  Visits that ask are masked ones. */
     __device__ __forceinline__ bool is_apart(const hopper_tile &tile, int visit) const
     {
         return S::ALL && visit == 0 && tile.block(0) == 0 && lane() % 4 == 0;
+    }
+
+    /* Until the keys after those of block n_blocks, or its values, are there. */
+    __device__ __forceinline__ void await_keys()
+    {
+        if (!has_keys)
+            ptx::barrier_wait(&shared.k_full[stage_of(n_blocks + 1)], parity_of(n_blocks + 1));
+    }
+
+    __device__ __forceinline__ void await_values()
+    {
+        if (!has_values)
+            ptx::barrier_wait(&shared.v_full[stage_of(n_blocks)], parity_of(n_blocks));
+    }
+
+    /* Asks for the next ones before the rounding, which hides how long the answer takes.  At
+     * d = 64, where three groups hide it anyway, that was not faster. */
+    __device__ __forceinline__ void ask_for_next()
+    {
+        has_keys   = S::D == 128 && ptx::barrier_is_over(&shared.k_full[stage_of(n_blocks + 1)],
+                                                         parity_of(n_blocks + 1));
+        has_values = S::D == 128 &&
+                     ptx::barrier_is_over(&shared.v_full[stage_of(n_blocks)], parity_of(n_blocks));
     }
 
     /* A visit after the one whose weights are ready: its scores beside that one's product
@@ -250,7 +283,7 @@ template <typename S> struct hopper_consumer {
     __device__ __forceinline__ void step(const problem &p, const hopper_tile &tile, int visit)
     {
         constexpr bool MASKED = MASK != HIDES_NOTHING;
-        bool           apart  = is_apart(tile, visit);
+        bool           apart  = MASKED && is_apart(tile, visit);
 
         float      scores[N_SCORES];
         float      rescale[2];
@@ -258,26 +291,21 @@ template <typename S> struct hopper_consumer {
 
         int stage = stage_of(n_blocks + 1); /* keys are one block ahead */
 
-        ptx::barrier_wait(&shared.k_full[stage], parity_of(n_blocks + 1));
+        await_keys();
         issue_scores(scores, stage);
-        ptx::barrier_wait(&shared.v_full[stage_of(n_blocks)], parity_of(n_blocks));
+        await_values();
         issue_out();
         ptx::wgmma_wait<1>();
         ptx::settle(scores);
-        if (!MASKED && weigh_about(scores, apart)) {
+        if (!MASKED && weigh_about(scores)) {
             release(&shared.k_empty[stage]);
             ptx::wgmma_wait<0>();
             ptx::settle(out);
         } else {
-            if (!MASKED) { /* rare: the scores again */
-                ptx::wgmma_wait<0>();
-                ptx::settle(out);
-                issue_scores(scores, stage);
-                ptx::wgmma_wait<0>();
-                ptx::settle(scores);
-            }
             if (MASKED)
                 look(view, p, tile, tile.block(visit));
+            else /* rare */
+                score_again<S>(scores, shared, stage, group * 64 + warp() * 16);
             weigh<MASK>(rescale, scores, view, apart);
             release(&shared.k_empty[stage]);
             ptx::wgmma_wait<0>();
@@ -286,6 +314,7 @@ template <typename S> struct hopper_consumer {
         }
         release(&shared.v_empty[stage_of(n_blocks)]);
         n_blocks++;
+        ask_for_next();
         round_weights(scores, apart);
     }
 
@@ -297,6 +326,7 @@ template <typename S> struct hopper_consumer {
         float      rescale[2];
         block_view view[2];
 
+        has_keys = has_values = false;
         ptx::barrier_wait(&shared.k_full[stage_of(n_blocks)], parity_of(n_blocks));
         issue_scores(scores, stage_of(n_blocks));
         ptx::wgmma_wait<0>();
@@ -321,7 +351,7 @@ template <typename S> struct hopper_consumer {
     __device__ __forceinline__ void reset()
     {
         top[0] = top[1] = -INFINITY;
-        rows            = hopper_sums<S::STATISTICS, S::ALL>();
+        rows            = sums();
 #pragma unroll
         for (int i = 0; i < N_OUT; i++)
             out[i] = 0.0f;
@@ -335,12 +365,12 @@ template <typename S> struct hopper_consumer {
         int                   first = tile.start + tile.first_row + group * 64;
         int                   end = max(0, min(tile.length, first + p.window_right + 1)) / S::KEYS;
         int                   above = tile.n_kept + max(0, end - tile.begin);
-        int                   below = 0;
+        int                   below = S::ALL ? 1 : 0; /* key 0 is apart in the last visit */
         int                   visit = tile.n_visits() - 2;
 
         if constexpr (S::WINDOWED) {
             int begin = (max(0, first + 63 - p.window_left) + S::KEYS - 1) / S::KEYS;
-            below     = tile.n_kept + max(0, begin - tile.begin);
+            below     = max(below, tile.n_kept + max(0, begin - tile.begin));
         }
         reset();
         ptx::barrier_wait(&shared.q_full, q_parity);
@@ -349,7 +379,7 @@ template <typename S> struct hopper_consumer {
             step<EDGE>(p, tile, visit);
         for (; visit >= below; visit--)
             step<HIDES_NOTHING>(p, tile, visit);
-        if constexpr (S::WINDOWED) {
+        if constexpr (S::WINDOWED || S::ALL) {
             for (; visit >= 0; visit--)
                 step<EDGE>(p, tile, visit);
         }
@@ -371,57 +401,12 @@ template <typename S> struct hopper_consumer {
         return max(value, __shfl_xor_sync(~0u, value, 2));
     }
 
-    /* A learned sink is one more outcome; a blind row stays blind. */
-    __device__ __forceinline__ void merge_sink(float &centre, int row, float sink)
-    {
-        float next  = fmaxf(centre, sink * LOG2_E);
-        float extra = fmaxf(sink * LOG2_E - next, FLOOR);
-
-        rows.move(row, fmaxf(centre - next, FLOOR));
-        rows.add(row, extra, ptx::exp2_fast(extra));
-        centre = next;
-    }
-
-    /* The entropy of the keys but key 0, before that is one of them. */
-    __device__ __forceinline__ void put_others(const problem &p, int64_t index, int row) const
-    {
-        float sum  = rows.sum[row];
-        float bits = sum > 0.0f ? fmaxf(log2f(sum) - rows.dot[row] / sum, 0.0f) : 0.0f;
-
-        if (p.result.entropy_nosink != nullptr)
-            p.result.entropy_nosink[index] = LN_2 * bits;
-    }
-
     /* Key 0, at last: from the one thread of four that has its weight. */
     __device__ __forceinline__ void merge_first(int row)
     {
         first[row] = __shfl_sync(~0u, first[row], lane() & ~3);
         if (first[row] > 0.0f)
             rows.add(row, log2f(first[row]), first[row]);
-    }
-
-    __device__ __forceinline__ void put_statistics(const problem &p, int64_t index, int row,
-                                                   float centre, float first_weight) const
-    {
-        bool  blind   = rows.sum[row] == 0.0f;
-        float log_sum = log2f(rows.sum[row]);
-        float mean    = rows.dot[row] / rows.sum[row];
-
-        if (p.result.lse != nullptr)
-            p.result.lse[index] = blind ? -INFINITY : LN_2 * (centre + log_sum);
-        if (S::STATISTICS && p.result.entropy != nullptr)
-            p.result.entropy[index] = blind ? 0.0f : LN_2 * (log_sum - mean);
-        if (S::STATISTICS && p.result.renyi2 != nullptr)
-            p.result.renyi2[index] =
-                blind ? 0.0f : LN_2 * (2.0f * log_sum - log2f(rows.collision[row]));
-        if (S::ALL && p.result.varentropy != nullptr)
-            p.result.varentropy[index] =
-                blind ? 0.0f
-                      : LN_2 * LN_2 * fmaxf(0.0f, rows.spread[row] / rows.sum[row] - mean * mean);
-        if (S::ALL && p.result.peak != nullptr)
-            p.result.peak[index] = blind ? 0.0f : __int_as_float(rows.most[row]) / rows.sum[row];
-        if (S::ALL && p.result.first != nullptr)
-            p.result.first[index] = blind ? 0.0f : first_weight / rows.sum[row];
     }
 
     /* Divides by the sums and stores rows through shared memory. */
@@ -448,17 +433,17 @@ template <typename S> struct hopper_consumer {
             float centre = __fmul_rn(top[row], scale);
             float shift  = centre;
             if (S::ALL && writes)
-                put_others(p, index, row);
+                rows.put_others(p, index, row);
             if (S::ALL)
                 merge_first(row);
             if (p.sinks != nullptr && rows.sum[row] != 0.0f)
-                merge_sink(centre, row, p.sinks[tile.head]);
+                centre = rows.add_sink(centre, row, p.sinks[tile.head]);
             float outer = shift == centre ? 1.0f : exp2f(fmaxf(shift - centre, FLOOR));
             factor[row] = rows.sum[row] == 0.0f ? 0.0f : outer / rows.sum[row];
             if (p.gates != nullptr)
                 factor[row] *= p.gates[tile.head];
             if (writes)
-                put_statistics(p, index, row, centre, outer * first[row]);
+                rows.put(p, index, row, centre, outer * first[row]);
         }
         store_out(factor);
     }
@@ -541,11 +526,10 @@ template <typename S> __device__ __forceinline__ void init_barriers(typename S::
     ptx::barrier_init_done();
 }
 
-/* A block's shared memory, aligned as the copies want it, with its barriers ready. */
+/* A block's shared memory, with its barriers ready. */
 template <typename S> __device__ __forceinline__ typename S::shared &open_shared(char *raw)
 {
-    auto &shared = *reinterpret_cast<typename S::shared *>(
-        (reinterpret_cast<uintptr_t>(raw) + 1023) & ~static_cast<uintptr_t>(1023));
+    auto &shared = *reinterpret_cast<typename S::shared *>(raw);
 
     if (threadIdx.x == 0)
         init_barriers<S>(shared);
@@ -570,8 +554,9 @@ __global__ void __launch_bounds__(S::THREADS, 1)
     forward_hopper(const __grid_constant__ hopper_maps maps, const __grid_constant__ problem p,
                    const __grid_constant__ hopper_schedule schedule)
 {
-    extern __shared__ char raw[];
-    auto                  &shared = open_shared<S>(raw);
+    /* The swizzle wants 1024 bytes.  An address known here turns most others into constants. */
+    extern __shared__ __align__(1024) char raw[];
+    auto                                  &shared = open_shared<S>(raw);
 
     int group = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 128, 0);
     if (group == 0) {

@@ -1,4 +1,5 @@
-/* forward_sums.cuh - forward_hopper.cuh's sums: what a thread adds up of two rows.
+/* forward_sums.cuh - forward_hopper.cuh's sums: what a thread adds up of two rows, and what is
+ * made of it.
  *
  * row_state.h's, in the domain of exp2 with the scale folded in.  With
  * c = max * scale * log2(e), rounded once, and x = s * scale * log2(e) - c:
@@ -11,6 +12,7 @@
 #define HL_CUDA_FORWARD_SUMS_CUH
 
 #include "kernels/cuda/hopper_ptx.cuh"
+#include "kernels/cuda/problem.cuh"
 
 namespace headlight
 {
@@ -72,6 +74,50 @@ template <bool STATISTICS, bool ALL> struct hopper_sums {
         sum[row] *= scale;
         collision[row] *= scale * scale;
         return scale;
+    }
+
+    /* A learned sink is one more outcome; a blind row stays blind.  Returns the new centre. */
+    __device__ __forceinline__ float add_sink(float centre, int row, float sink)
+    {
+        float next  = fmaxf(centre, sink * LOG2_E);
+        float extra = fmaxf(sink * LOG2_E - next, FLOOR);
+
+        move(row, fmaxf(centre - next, FLOOR));
+        add(row, extra, ptx::exp2_fast(extra));
+        return next;
+    }
+
+    /* ------------------------------------------------------- whole rows' results */
+
+    /* The entropy of the keys but key 0, before that is one of them. */
+    __device__ __forceinline__ void put_others(const problem &p, int64_t index, int row) const
+    {
+        float bits = sum[row] > 0.0f ? fmaxf(log2f(sum[row]) - dot[row] / sum[row], 0.0f) : 0.0f;
+
+        if (p.result.entropy_nosink != nullptr)
+            p.result.entropy_nosink[index] = LN_2 * bits;
+    }
+
+    __device__ __forceinline__ void put(const problem &p, int64_t index, int row, float centre,
+                                        float first_weight) const
+    {
+        bool  blind   = sum[row] == 0.0f;
+        float log_sum = log2f(sum[row]);
+        float mean    = dot[row] / sum[row];
+
+        if (p.result.lse != nullptr)
+            p.result.lse[index] = blind ? -INFINITY : LN_2 * (centre + log_sum);
+        if (STATISTICS && p.result.entropy != nullptr)
+            p.result.entropy[index] = blind ? 0.0f : LN_2 * (log_sum - mean);
+        if (STATISTICS && p.result.renyi2 != nullptr)
+            p.result.renyi2[index] = blind ? 0.0f : LN_2 * (2.0f * log_sum - log2f(collision[row]));
+        if (ALL && p.result.varentropy != nullptr)
+            p.result.varentropy[index] =
+                blind ? 0.0f : LN_2 * LN_2 * fmaxf(0.0f, spread[row] / sum[row] - mean * mean);
+        if (ALL && p.result.peak != nullptr)
+            p.result.peak[index] = blind ? 0.0f : __int_as_float(most[row]) / sum[row];
+        if (ALL && p.result.first != nullptr)
+            p.result.first[index] = blind ? 0.0f : first_weight / sum[row];
     }
 };
 

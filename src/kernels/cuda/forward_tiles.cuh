@@ -66,7 +66,7 @@ struct hopper_shape {
         uint64_t tile_full[2], tile_empty[2];
         int      tile[2];
     };
-    static constexpr int SHARED_BYTES = sizeof(shared) + 1024; /* to align it */
+    static constexpr int SHARED_BYTES = sizeof(shared);
 };
 
 /* Where a tile lies and which blocks of keys it visits: the window's, from the last to

@@ -59,26 +59,25 @@ __device__ __forceinline__ void barrier_wait(uint64_t *barrier, uint32_t parity)
                  : "memory");
 }
 
+/* Is it over?  Does not wait. */
+__device__ __forceinline__ bool barrier_is_over(uint64_t *barrier, uint32_t parity)
+{
+    uint32_t over;
+    asm volatile("{\n"
+                 ".reg .pred over;\n"
+                 "mbarrier.test_wait.parity.shared::cta.b64 over, [%1], %2;\n"
+                 "selp.u32 %0, 1, 0, over;\n"
+                 "}\n"
+                 : "=r"(over)
+                 : "r"(shared_address(barrier)), "r"(parity)
+                 : "memory");
+    return over != 0;
+}
+
 /* A barrier by its number, among n_threads. */
 __device__ __forceinline__ void named_sync(int id, int n_threads)
 {
     asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(n_threads) : "memory");
-}
-
-/* The same, and whether all n_threads said yes. */
-__device__ __forceinline__ bool named_all(int id, int n_threads, bool yes)
-{
-    uint32_t all;
-    asm volatile("{\n"
-                 ".reg .pred mine, ours;\n"
-                 "setp.ne.u32 mine, %3, 0;\n"
-                 "bar.red.and.pred ours, %1, %2, mine;\n"
-                 "selp.u32 %0, 1, 0, ours;\n"
-                 "}\n"
-                 : "=r"(all)
-                 : "r"(id), "r"(n_threads), "r"(static_cast<uint32_t>(yes))
-                 : "memory");
-    return all != 0;
 }
 
 /* -------------------------------------------------------------- copy engine */
