@@ -7,6 +7,7 @@
 #include <math.h>
 
 #include "model/device.h"
+#include "model/logits.h"
 
 #define LLAMA "tests/data/families/llama3"
 #define PHI3  "tests/data/families/phi3"
@@ -15,6 +16,7 @@
 enum { N_TOKENS = 20, N_BATCH = 3, N_CTX = 32, MAX_VALUES = 1 << 20 };
 
 static int64_t tokens[N_BATCH * N_TOKENS];
+static int64_t targets[N_BATCH * N_TOKENS]; /* the tokens after them; -1: none */
 
 static const char *const families[] = {
     "bert",      "bloom",      "cohere",  "cohere2", "distilbert", "falcon",      "falcon_new",
@@ -133,6 +135,11 @@ static hl_status see_final(void *context, const hl_final_rows *rows)
         keep(r, rows->logits, rows->n_rows * rows->d_vocab);
     if (rows->lens_entropy != NULL)
         keep(r, rows->lens_entropy, rows->n_rows);
+    for (int64_t row = 0; row < rows->n_rows && rows->losses != NULL; row++) {
+        if (!isnan(rows->losses[row]))
+            keep(r, &(float){ (float)rows->losses[row] }, 1);
+        keep(r, &(float){ (float)rows->tops[row] }, 1);
+    }
     return HL_OK;
 }
 
@@ -160,6 +167,8 @@ static void fill_tokens(const hl_model *model)
 
     for (int i = 0; i < N_BATCH * N_TOKENS; i++)
         tokens[i] = (i * 37 + i / N_TOKENS * 5 + 3) % (d_vocab < 60 ? d_vocab : 60);
+    for (int i = 0; i < N_BATCH * N_TOKENS; i++)
+        targets[i] = i % N_TOKENS < N_TOKENS - 1 && i % 5 != 0 ? tokens[i + 1] : -1;
 }
 
 static hl_session *open_on(const char *device, const hl_model *model, hl_session_options options)
@@ -213,6 +222,7 @@ static void feed_everything(hl_session *session, record *r)
     hl_feed       feed = { .tokens     = tokens,
                            .n_tokens   = N_TOKENS,
                            .lengths    = lengths,
+                           .targets    = targets,
                            .segments   = segments,
                            .n_segments = 3,
                            .tap        = &tap };
@@ -232,7 +242,7 @@ static const hl_session_options everything = {
     .n_patterns = 3,
     .wants = HL_WANT_Q | HL_WANT_K | HL_WANT_V | HL_WANT_Z | HL_WANT_RESID_PRE | HL_WANT_RESID_MID |
              HL_WANT_RESID_POST | HL_WANT_PATTERN | HL_WANT_LENS | HL_WANT_HIDDEN | HL_WANT_LOGITS |
-             HL_WANT_LAST_LOGITS,
+             HL_WANT_LAST_LOGITS | HL_WANT_LOSSES,
 };
 
 static void all_that_a_tap_can_want(void **state)
@@ -250,6 +260,80 @@ static void all_that_a_tap_can_want_of_mixtures_and_sinks(void **state)
         skip();
     compare(in_shared("golden/families/gpt_oss"), everything, feed_everything);
     compare(in_shared("golden/families/qwen3_moe"), everything, feed_everything);
+}
+
+/* Losses alone, for which no logits are copied, against those of copied logits. */
+typedef struct two_losses {
+    double from_logits[N_BATCH][N_TOKENS];
+    double told[N_BATCH][N_TOKENS];
+    int    n_told;
+} two_losses;
+
+static hl_status lose(void *context, const hl_final_rows *rows)
+{
+    two_losses *both = context;
+
+    for (int64_t row = 0; row < rows->n_rows; row++) {
+        int64_t position = rows->start + row;
+        int64_t target   = targets[rows->sequence * N_TOKENS + position];
+        int64_t top      = -1;
+
+        if (rows->logits != NULL && target >= 0) {
+            both->from_logits[rows->sequence][position] =
+                hl_logits_loss(&top, rows->logits + row * rows->d_vocab, rows->d_vocab, target);
+        } else if (rows->losses != NULL) {
+            assert_true(isnan(rows->losses[row]) == (target < 0));
+            both->told[rows->sequence][position] = target >= 0 ? rows->losses[row] : 0.0;
+            both->n_told++;
+        }
+    }
+    return HL_OK;
+}
+
+static void losses_are_those_of_logits(void **state)
+{
+    const char *const names[]  = { "cpu", "host" };
+    const uint32_t    wanted[] = { HL_WANT_LOGITS, HL_WANT_LOSSES };
+    hl_model         *model    = open_model(LLAMA);
+    (void)state;
+
+    fill_tokens(model);
+    for (int i = 0; i < 2; i++) {
+        two_losses both = { 0 };
+
+        for (int j = 0; j < 2; j++) {
+            hl_session *session = open_on(
+                names[i], model,
+                (hl_session_options){ .n_batch = N_BATCH, .n_chunk = 7, .wants = wanted[j] });
+            hl_tap tap = { .context = &both, .final = lose, .wants = wanted[j] };
+            assert_ok(hl_session_feed(session, &(hl_feed){ .tokens   = tokens,
+                                                           .n_tokens = N_TOKENS,
+                                                           .targets  = targets,
+                                                           .tap      = &tap }));
+            hl_session_close(session);
+        }
+        assert_int_equal(both.n_told, N_BATCH * N_TOKENS);
+        for (int k = 0; k < N_BATCH * N_TOKENS; k++)
+            assert_true(fabs(both.from_logits[k / N_TOKENS][k % N_TOKENS] -
+                             both.told[k / N_TOKENS][k % N_TOKENS]) <= 1e-12);
+    }
+    hl_model_close(model);
+}
+
+static void targets_are_checked(void **state)
+{
+    hl_model   *model   = open_model(LLAMA);
+    int64_t     bad[2]  = { 1, hl_model_get_info(model)->d_vocab };
+    hl_session *session = open_on("cpu", model, (hl_session_options){ .wants = HL_WANT_LOSSES });
+    hl_tap      tap     = { .context = &on_cpu, .final = see_final, .wants = HL_WANT_LOSSES };
+    hl_feed     feed    = { .tokens = tokens, .n_tokens = 2, .tap = &tap };
+    (void)state;
+
+    assert_fails(HL_BAD_ARGUMENT, "there are no targets", hl_session_feed(session, &feed));
+    feed.targets = bad;
+    assert_fails(HL_BAD_ARGUMENT, "target 1 of sequence 0 is", hl_session_feed(session, &feed));
+    hl_session_close(session);
+    hl_model_close(model);
 }
 
 /* Gates, steps of one token, back, and on again. */
@@ -569,6 +653,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_that_a_tap_can_want),
+        cmocka_unit_test(losses_are_those_of_logits),
+        cmocka_unit_test(targets_are_checked),
         cmocka_unit_test(all_that_a_tap_can_want_of_mixtures_and_sinks),
         cmocka_unit_test(steps_gates_and_rewinding),
         cmocka_unit_test(likeliest_tokens),

@@ -102,10 +102,35 @@ static void a_device_sums_up_and_compares(void **state)
     remove_folder(folder);
 }
 
+/* The losses that a device makes are those of the CPU, in another order of sums. */
+static void a_device_has_the_losses(void **state)
+{
+    const char        *folder = new_folder();
+    work               w = open_work("tests/data/families/llama3", write_documents(folder, 256));
+    hl_measure_options options = { .windows   = { .context = 72, .stride = 40, .n_batch = 3 },
+                                   .nll       = true,
+                                   .n_threads = 1 };
+    (void)state;
+
+    hl_profile *on_cpu = measure(&w, &options);
+    assert_ok(hl_device_select("host"));
+    hl_profile *on_device = measure(&w, &options);
+    assert_ok(hl_device_select(NULL));
+    hl_moments a = hl_profile_nll(on_cpu), b = hl_profile_nll(on_device);
+    assert_true(a.count > 0);
+    assert_int_equal(a.count, b.count);
+    assert_true(fabs(a.mean - b.mean) < 1e-5 && a.mean > 1.0);
+    hl_profile_free(on_cpu);
+    hl_profile_free(on_device);
+    close_work(&w);
+    remove_folder(folder);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_device_sums_up_and_compares),
+        cmocka_unit_test(a_device_has_the_losses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -37,7 +37,7 @@ extern "C" {
 #endif
 
 /* Grows when anything below changes. */
-#define HL_DEVICE_INTERFACE 3
+#define HL_DEVICE_INTERFACE 4
 
 /* What was opened: streams, handles of libraries, scratch of its own. */
 typedef struct hl_device hl_device;
@@ -228,17 +228,17 @@ typedef struct hl_device_cap {
     float   softcap;
 } hl_device_cap;
 
-/* What rows of logits say: as hl_logits_read of model/logits.h. */
+/* What rows of logits say: as hl_logits_read and hl_logits_loss of model/logits.h. */
 typedef struct hl_device_logits {
     const float   *logits; /* (n_rows, n) */
     int64_t        n_rows;
     int64_t        n;
-    const int64_t *targets; /* (n_rows) on the device or NULL; negative: none */
+    const int64_t *targets; /* (n_rows) on the device; negative: none.  For losses */
     int64_t       *top;     /* (n_rows) each of these, or NULL; the lowest of equals */
     float         *entropy;
-    float         *gap; /* the largest minus the second */
-    double        *lse;
-    float         *target; /* the target's logit */
+    float         *gap;    /* the largest minus the second */
+    double        *losses; /* -log p of the target; NaN where there is none, and where a logit is */
+    int32_t       *flag;   /* |= 1 where a logit is NaN or infinite; or NULL */
 } hl_device_logits;
 
 /* *flag |= 1 where a row that counts holds a NaN or an infinity. */

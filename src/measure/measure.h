@@ -50,6 +50,7 @@ typedef struct hl_measuring {
     int64_t         piece; /* position of the piece's first row */
 
     int64_t *tokens;    /* (B, n_piece) of the piece */
+    int64_t *targets;   /* (B, n_piece) what they should foretell; -1: nothing that counts */
     int64_t *lengths;   /* (B) */
     int64_t *positions; /* (B, n_patterns) */
     int64_t *outputs;   /* (B, HL_OUTPUT_ROWS) positions, too */
@@ -58,7 +59,6 @@ typedef struct hl_measuring {
     float  *gram;      /* W_h W_h' of every layer and head: (L, H, d, d) */
     float  *products;  /* (n_threads, 2, HL_OUTPUT_ROWS, d) z, and z times the Gram matrix */
     double *influence; /* (B, HL_OUTPUT_ROWS) of the layer at hand */
-    double *values;    /* (HL_LOGIT_ROWS) of a row each, before they are added */
     float  *entropy;   /* (B, H, n_piece) with epsilon */
 
     hl_measure_rows *rows; /* NULL: not wanted */

@@ -170,7 +170,7 @@ static hl_status open_session(hl_measuring *m)
     };
 
     if (m->options.nll)
-        options.wants |= HL_WANT_LOGITS;
+        options.wants |= HL_WANT_LOSSES;
     return hl_session_open(&m->session, m->model, &options);
 }
 
@@ -183,13 +183,13 @@ static hl_status allocate(hl_measuring *m)
     size_t    n_threads = (size_t)hl_threads(m->options.n_threads);
 
     HL_TRY(HL_ALLOC(&m->tokens, n_batch * n_piece));
+    HL_TRY(HL_ALLOC(&m->targets, n_batch * n_piece));
     HL_TRY(HL_ALLOC(&m->lengths, n_batch));
     HL_TRY(HL_ALLOC(&m->positions, n_batch * (size_t)m->n_patterns));
     HL_TRY(HL_ALLOC(&m->outputs, n_batch * HL_OUTPUT_ROWS));
     HL_TRY(HL_ALLOC_ZEROED(&m->stream, n_batch * HL_OUTPUT_ROWS * (size_t)m->config->d_model));
     HL_TRY(HL_ALLOC(&m->products, n_threads * 2 * HL_OUTPUT_ROWS * (size_t)m->config->d_head));
     HL_TRY(HL_ALLOC(&m->influence, n_batch * HL_OUTPUT_ROWS));
-    HL_TRY(HL_ALLOC(&m->values, HL_LOGIT_ROWS));
     if (m->options.epsilon > 0.0)
         HL_TRY(HL_ALLOC(&m->entropy, n_batch * n_heads * n_piece));
 
@@ -228,6 +228,7 @@ void hl_measure_close(hl_measuring *m)
     hl_windows_close(m->windows);
     hl_profile_free(m->profile);
     hl_free(m->tokens);
+    hl_free(m->targets);
     hl_free(m->lengths);
     hl_free(m->positions);
     hl_free(m->outputs);
@@ -235,6 +236,5 @@ void hl_measure_close(hl_measuring *m)
     hl_free(m->gram);
     hl_free(m->products);
     hl_free(m->influence);
-    hl_free(m->values);
     hl_free(m->entropy);
 }

@@ -140,7 +140,7 @@ typedef struct hl_device_rows {
     void    *narrow;   /* the same */
     float   *plain;    /* (logit_rows, D) what the final norm gives, as floats */
     float   *logits;   /* (logit_rows, V) */
-    int32_t *flag;     /* some number is none */
+    int32_t *flag;     /* (2) some number of the stream, some logit is none */
     uint8_t *segments; /* (sequences, S) */
 } hl_device_rows;
 
@@ -153,6 +153,7 @@ typedef struct hl_device_inputs {
     const int64_t   *ends;    /* (B) keys that exist */
     const int64_t   *tokens;  /* (N) */
     const int64_t   *types;   /* (N) */
+    const int64_t   *targets; /* (N) where losses are wanted */
     const int64_t   *last;    /* (B) the last row of each sequence */
     const int64_t   *sampled; /* (n_sampled) rows that the tap names, -1: none; NULL: all */
     int64_t          n_sampled;
@@ -175,6 +176,9 @@ typedef struct hl_device_step {
     int64_t         *sequences; /* (B) */
 } hl_device_step;
 
+/* What is said of a row of logits: top, loss, entropy and gap, as so many floats. */
+enum { HL_SAID_FLOATS = 6 };
+
 enum { HL_STEP_ROWS = 64, HL_DEVICE_STEPS = 4 };
 
 typedef struct hl_device_session {
@@ -193,12 +197,12 @@ typedef struct hl_device_session {
     hl_device_pair       all_statistics; /* of a step: (L) blocks of step_bytes */
     size_t               step_bytes;     /* of the step at hand */
     int64_t              step_rows;      /* no step has more */
-    hl_device_pair       ends;       /* rows at the end on their way out: lens, hidden, logits */
-    int64_t             *tops;       /* (B) the likeliest tokens after all sequences, or NULL */
-    int32_t             *flag;       /* rows.flag on the host */
-    int64_t              logit_rows; /* logits are made for so many rows at a time */
-    int64_t              n_patterns; /* whole rows of the chunk at hand */
-    const void          *pending[2]; /* what is to be added to x before it is next read */
+    hl_device_pair       ends;           /* rows at the end on their way out: see device_ends.c */
+    int64_t             *tops;           /* (B) the likeliest tokens after all sequences, or NULL */
+    int32_t             *flag;           /* rows.flag on the host */
+    int64_t              logit_rows;     /* logits are made for so many rows at a time */
+    int64_t              n_patterns;     /* whole rows of the chunk at hand */
+    const void          *pending[2];     /* what is to be added to x before it is next read */
     hl_device_step       steps[HL_DEVICE_STEPS];
     int                  next_step;                              /* the oldest */
     bool                 has_weights;                            /* of an earlier session */

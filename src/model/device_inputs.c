@@ -33,7 +33,7 @@ size_t hl_device_inputs_bytes(const hl_session *session)
     const hl_config *config  = session->config;
     int64_t          n_batch = session->options.n_batch;
     int64_t          numbers =
-        3 * session->options.n_rows + 8 * n_batch + n_batch * session->options.n_sampled;
+        4 * session->options.n_rows + 8 * n_batch + n_batch * session->options.n_sampled;
     int64_t floats = n_batch * config->n_layers * config->n_heads;
 
     for (int choice = 0; choice < HL_N_ROPES; choice++)
@@ -55,6 +55,20 @@ static void put_tokens(hl_device_inputs *inputs, const hl_chunk *chunk)
         tokens[row] = real ? feed->tokens[column] : 0;
         types[row]  = real && feed->token_types != NULL ? feed->token_types[column] : 0;
     }
+}
+
+static void put_targets(hl_device_inputs *inputs, const hl_chunk *chunk)
+{
+    int64_t n_rows = chunk->n_batch * chunk->n_rows;
+
+    inputs->targets = NULL;
+    if ((hl_chunk_wants(chunk) & HL_WANT_LOSSES) == 0)
+        return;
+    int64_t *targets = take_numbers(inputs, &inputs->targets, n_rows);
+    for (int64_t row = 0; row < n_rows; row++)
+        targets[row] = hl_chunk_has(chunk, row)
+                           ? hl_chunk_target(chunk, row / chunk->n_rows, row % chunk->n_rows)
+                           : -1;
 }
 
 static void put_places(hl_device_inputs *inputs, const hl_chunk *chunk)
@@ -152,6 +166,7 @@ hl_status hl_device_put_inputs(hl_session *session, const hl_chunk *chunk)
 
     inputs->used = 0;
     put_tokens(inputs, chunk);
+    put_targets(inputs, chunk);
     put_places(inputs, chunk);
     put_frequencies(inputs, session, chunk);
     put_gates(inputs, session, chunk);

@@ -314,7 +314,8 @@ done:
 /* What needs the residual stream after the last block. */
 bool hl_forward_needs_end(const hl_session *session, const hl_chunk *chunk)
 {
-    uint32_t end = HL_WANT_RESID_POST | HL_WANT_LENS | HL_WANT_HIDDEN | HL_WANT_LOGITS;
+    uint32_t end =
+        HL_WANT_RESID_POST | HL_WANT_LENS | HL_WANT_HIDDEN | HL_WANT_LOGITS | HL_WANT_LOSSES;
 
     return (hl_chunk_wants(chunk) & end) != 0 ||
            (session->options.wants & (HL_WANT_LAST_LOGITS | HL_WANT_LAST_TOP)) != 0;
