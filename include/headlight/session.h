@@ -50,6 +50,9 @@ enum {
                                     * that is eight bytes to copy, not a row of logits */
     HL_WANT_LOSSES      = 1 << 13, /* -log p of hl_feed.targets, and the likeliest tokens; no row
                                     * of logits leaves a device for them */
+    HL_WANT_LAST_DRAW   = 1 << 14, /* a token can be drawn after it, as hl_generator does.  On a
+                                    * device that leaves logits there, and copies what the sampler
+                                    * chooses among */
 };
 
 /* What stored blocks of Q8_0, Q4_0, Q4_K and Q6_K are multiplied with where few rows are

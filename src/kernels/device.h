@@ -30,6 +30,7 @@
 #include "base/row_runs.h"
 #include "headlight.h"
 #include "kernels/dense.h"
+#include "kernels/pick.h"
 #include "kernels/pattern.h"
 
 #ifdef __cplusplus
@@ -241,6 +242,19 @@ typedef struct hl_device_logits {
     int32_t       *flag;   /* |= 1 where a logit is NaN or infinite; or NULL */
 } hl_device_logits;
 
+/* Draws from rows of logits: pick.h says what and how. */
+typedef struct hl_device_pick {
+    hl_pick_result     *out;        /* (n_rows) */
+    hl_pick_candidate  *candidates; /* (n_rows, HL_PICK_CANDIDATES) in any order */
+    const float        *logits;     /* (any, n) */
+    const hl_pick_rule *rules;      /* (n_rows) on the device; row is below `any` */
+    const uint32_t     *repeated;   /* (n_rows, (n + 31) / 32) bits of tokens, the first the lowest:
+                                     * those that the penalty is for; read where there is one */
+    int64_t             n_rows;
+    int64_t             n;
+    void               *work; /* (n_rows, HL_PICK_WORK_BYTES) */
+} hl_device_pick;
+
 /* *flag |= 1 where a row that counts holds a NaN or an infinity. */
 typedef struct hl_device_finite {
     int32_t         *flag; /* on the device */
@@ -378,6 +392,7 @@ typedef struct hl_device_ops {
     hl_status (*copy_rows)(hl_device *device, const hl_device_copy_rows *copy);
     hl_status (*cap)(hl_device *device, const hl_device_cap *cap);
     hl_status (*logits)(hl_device *device, const hl_device_logits *logits);
+    hl_status (*pick)(hl_device *device, const hl_device_pick *pick);
     hl_status (*finite)(hl_device *device, const hl_device_finite *finite);
 
     /* hl_attention_forward with every pointer of both structs on the device, query_start and

@@ -202,16 +202,6 @@ static hl_status blame_head(hl_session *session)
     return hl_session_find_nan(session, -1);
 }
 
-static hl_status check_logits(hl_session *session, const float *logits)
-{
-    float sum = 0.0f;
-
-    /* 0 * x is 0 for what is finite, NaN for what is not. */
-    for (int64_t i = 0; i < session->config->d_vocab && !session->searched[0]; i++)
-        sum += 0.0f * logits[i];
-    return sum == 0.0f ? HL_OK : blame_head(session);
-}
-
 /* Where parts of rows at the end lie in the pair `ends`: what is said of n rows, which is all
  * that its device's half has; hidden rows; logits. */
 typedef struct end_parts {
@@ -367,7 +357,9 @@ done:
 
 static bool wants_last(const hl_session *session)
 {
-    return (session->options.wants & (HL_WANT_LAST_LOGITS | HL_WANT_LAST_TOP)) != 0;
+    uint32_t last = HL_WANT_LAST_LOGITS | HL_WANT_LAST_TOP | HL_WANT_LAST_DRAW;
+
+    return (session->options.wants & last) != 0;
 }
 
 hl_status hl_device_make_last(hl_session *session, const hl_chunk *chunk)
@@ -393,8 +385,11 @@ hl_status hl_device_make_last(hl_session *session, const hl_chunk *chunk)
         "last rows"));
     HL_TRY(finish_hidden(session, d->rows.hidden, d->dtype, d->rows.last, chunk->n_batch));
     HL_TRY(make_logits(session, chunk->n_batch));
-    if (d->tops != NULL)
-        HL_TRY(read_logits(session, (hl_device_logits){ .top = d->ends.device }, chunk->n_batch));
+    HL_TRY(read_logits(session,
+                       (hl_device_logits){ .top  = d->tops != NULL ? d->ends.device : NULL,
+                                           .flag = d->rows.flag + 1 },
+                       chunk->n_batch));
+    HL_TRY(hl_device_keep_last(session));
 
 done:
     return status;
@@ -404,14 +399,16 @@ hl_status hl_device_send_last(hl_session *session, const hl_chunk *chunk)
 {
     hl_status          status = HL_OK;
     hl_device_session *d      = session->device;
-    end_parts          host =
-        wants_last(session) ? parts_of(session, d->ends.host, chunk->n_batch) : (end_parts){ 0 };
 
+    if (!wants_last(session))
+        return HL_OK;
+    end_parts host = parts_of(session, d->ends.host, chunk->n_batch);
     if ((session->options.wants & HL_WANT_LAST_LOGITS) != 0)
         HL_TRY(fetch(d, host.logits, d->rows.logits,
                      (size_t)(chunk->n_batch * session->config->d_vocab) * sizeof(float)));
     if (d->tops != NULL)
         HL_TRY(fetch(d, host.top, d->ends.device, (size_t)chunk->n_batch * sizeof *d->tops));
+    HL_TRY(fetch(d, d->flag + 1, d->rows.flag + 1, sizeof *d->flag));
 
 done:
     return status;
@@ -422,19 +419,20 @@ hl_status hl_device_receive_last(hl_session *session, const hl_chunk *chunk)
     hl_status          status  = HL_OK;
     int64_t            d_vocab = session->config->d_vocab;
     hl_device_session *d       = session->device;
-    end_parts          host =
-        wants_last(session) ? parts_of(session, d->ends.host, chunk->n_batch) : (end_parts){ 0 };
 
-    for (int64_t i = 0; i < chunk->n_batch && wants_last(session); i++) {
+    if (!wants_last(session))
+        return HL_OK;
+    end_parts host = parts_of(session, d->ends.host, chunk->n_batch);
+    if (d->flag[1] != 0)
+        HL_TRY(blame_head(session));
+    for (int64_t i = 0; i < chunk->n_batch; i++) {
         if (!hl_chunk_has_last(chunk, i))
             continue;
         if (d->tops != NULL)
             d->tops[chunk->sequences[i]] = host.top[i];
-        if (session->rows.last == NULL)
-            continue;
-        HL_TRY(check_logits(session, host.logits + i * d_vocab));
-        memcpy(session->rows.last + chunk->sequences[i] * d_vocab, host.logits + i * d_vocab,
-               (size_t)d_vocab * sizeof *host.logits);
+        if ((session->options.wants & HL_WANT_LAST_LOGITS) != 0)
+            memcpy(session->rows.last + chunk->sequences[i] * d_vocab, host.logits + i * d_vocab,
+                   (size_t)d_vocab * sizeof *host.logits);
     }
 
 done:

@@ -90,6 +90,19 @@ static void put_places(hl_device_inputs *inputs, const hl_chunk *chunk)
         last[i] = hl_chunk_has_last(chunk, i) ? i * chunk->n_rows + chunk->lengths[i] - 1 : -1;
 }
 
+/* Where the last logits of every sequence come from, for whoever draws from them. */
+static void put_kept(hl_device_inputs *inputs, const hl_session *session, const hl_chunk *chunk)
+{
+    inputs->kept = NULL;
+    if ((session->options.wants & HL_WANT_LAST_DRAW) == 0)
+        return;
+    int64_t *kept = take_numbers(inputs, &inputs->kept, session->options.n_batch);
+    for (int64_t i = 0; i < session->options.n_batch; i++)
+        kept[i] = -1;
+    for (int64_t i = 0; i < chunk->n_batch; i++)
+        kept[chunk->sequences[i]] = hl_chunk_has_last(chunk, i) ? i : -1;
+}
+
 static void put_frequencies(hl_device_inputs *inputs, const hl_session *session,
                             const hl_chunk *chunk)
 {
@@ -168,6 +181,7 @@ hl_status hl_device_put_inputs(hl_session *session, const hl_chunk *chunk)
     put_tokens(inputs, chunk);
     put_targets(inputs, chunk);
     put_places(inputs, chunk);
+    put_kept(inputs, session, chunk);
     put_frequencies(inputs, session, chunk);
     put_gates(inputs, session, chunk);
     put_sampled(inputs, chunk);

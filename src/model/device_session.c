@@ -213,11 +213,11 @@ static void plan_ends(plan *p, hl_session *session)
     hl_device_session *d      = session->device;
     const hl_config   *config = session->config;
     uint32_t           copied = HL_WANT_LOGITS | HL_WANT_LAST_LOGITS;
-    uint32_t           words  = copied | HL_WANT_LAST_TOP | HL_WANT_LENS | HL_WANT_LOSSES;
-    bool               speaks = (session->options.wants & words) != 0;
-    int64_t            n      = d->logit_rows;
-    int64_t            widest = most(config->d_embed, config->d_model);
-    int64_t            wide   = (session->options.wants & copied) != 0 ? config->d_vocab : 0;
+    uint32_t words  = copied | HL_WANT_LAST_TOP | HL_WANT_LAST_DRAW | HL_WANT_LENS | HL_WANT_LOSSES;
+    bool     speaks = (session->options.wants & words) != 0;
+    int64_t  n      = d->logit_rows;
+    int64_t  widest = most(config->d_embed, config->d_model);
+    int64_t  wide   = (session->options.wants & copied) != 0 ? config->d_vocab : 0;
 
     if (!speaks && (session->options.wants & HL_WANT_HIDDEN) == 0)
         return;
@@ -314,6 +314,7 @@ static hl_status plan_all(plan *p, hl_session *session)
     plan_stream(p, session);
     plan_mlp(p, session);
     plan_ends(p, session);
+    hl_device_plan_picks(session, &p->rows, &p->host);
     d->max_runs = session->options.n_sampled > 0 ? rows / 16 + 8 * session->options.n_batch : 0;
     plan_likeness(p, session);
     for (int i = 0; i < HL_DEVICE_LANES; i++)

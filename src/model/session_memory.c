@@ -391,8 +391,9 @@ hl_status hl_session_plan(hl_session *session)
     HL_TRY(count_block(session, 1, sizeof *session));
     HL_TRY(hl_device_choose(&choice, &session->options));
     session->options.device = NULL; /* was borrowed */
-    if (choice.ops == NULL && (session->options.wants & HL_WANT_LAST_TOP) != 0)
-        session->options.wants |= HL_WANT_LAST_LOGITS; /* it is found there when asked for */
+    if (choice.ops == NULL &&
+        (session->options.wants & (HL_WANT_LAST_TOP | HL_WANT_LAST_DRAW)) != 0)
+        session->options.wants |= HL_WANT_LAST_LOGITS; /* they are found there when asked for */
     HL_TRY(hl_session_load_weights(session));
     HL_TRY(HL_SESSION_ALLOC(session, &session->searched, session->config->n_layers + 1));
     HL_TRY(HL_SESSION_ALLOC(session, &session->places, product(4, n_batch, 1)));
