@@ -251,8 +251,7 @@ done:
     return status;
 }
 
-/* What a device may sum up and compare: all, unless rows themselves are wanted. */
-static bool may_plan(const hl_measuring *m)
+bool hl_measure_may_plan(const hl_measuring *m)
 {
     return m->options.epsilon == 0.0 && m->rows == NULL;
 }
@@ -336,7 +335,7 @@ static hl_status feed_piece(hl_measuring *m)
                                    .pattern_positions   = m->positions,
                                    .n_pattern_positions = m->n_patterns,
                                    .patterns_differ     = true,
-                                   .plan                = may_plan(m) ? plan_layer : NULL,
+                                   .plan                = hl_measure_may_plan(m) ? plan_layer : NULL,
                                    .sampled_positions   = m->outputs,
                                    .n_sampled_positions = HL_OUTPUT_ROWS };
     hl_feed               feed = { .tokens   = m->tokens,
@@ -352,7 +351,7 @@ static hl_status feed_piece(hl_measuring *m)
     return hl_session_feed(m->session, &feed);
 }
 
-static hl_status measure_batch(hl_measuring *m)
+hl_status hl_measure_batch(hl_measuring *m)
 {
     hl_status        status = HL_OK;
     const hl_batch  *batch  = &m->batch;
@@ -383,60 +382,6 @@ done:
 
 /* -------------------------------------------------------------------------- whole */
 
-/* Keeps the status of whoever asked to stop, unless the state cannot be saved. */
-static hl_status report(hl_measuring *m)
-{
-    hl_measure_progress progress = { .n_tokens    = hl_profile_n_tokens(m->profile),
-                                     .n_sequences = hl_profile_all_sequences(m->profile),
-                                     .share       = m->share };
-
-    if (m->options.progress == NULL)
-        return HL_OK;
-    hl_status status = m->options.progress(m->options.context, &progress);
-    if (status == HL_OK)
-        return HL_OK;
-    hl_status saved = hl_measure_save(m);
-    return saved != HL_OK
-               ? saved
-               : hl_fail(status, "stopped after %lld tokens", (long long)progress.n_tokens);
-}
-
-/* The next batch, behind which another begins to be read. */
-static hl_status take_batch(hl_measuring *m)
-{
-    hl_status status = HL_OK;
-
-    HL_TRY(hl_ahead_take(&m->batch, m->ahead));
-    hl_windows_place(&m->place, m->windows);
-    m->share = hl_windows_progress(m->windows);
-    if (m->batch.n_windows > 0)
-        hl_ahead_begin(m->ahead);
-
-done:
-    return status;
-}
-
-static hl_status measure_all(hl_measuring *m)
-{
-    hl_status status = HL_OK;
-    double    saved  = hl_clock_seconds();
-
-    for (;;) {
-        HL_TRY(take_batch(m));
-        if (m->batch.n_windows == 0)
-            break;
-        HL_TRY(measure_batch(m));
-        HL_TRY(report(m));
-        if (hl_clock_seconds() - saved >= m->options.save_every) {
-            HL_TRY(hl_measure_save(m));
-            saved = hl_clock_seconds();
-        }
-    }
-
-done:
-    return status;
-}
-
 hl_status hl_measure(hl_profile **out, const hl_model *model, const hl_tokenizer *tokenizer,
                      const hl_corpus *corpus, const hl_measure_options *options)
 {
@@ -453,7 +398,7 @@ hl_status hl_measure(hl_profile **out, const hl_model *model, const hl_tokenizer
     if (m.options.rows_path != NULL)
         HL_TRY(hl_measure_rows_new(&m.rows, &m));
     HL_TRY(hl_measure_save(&m)); /* whether it can be is better known now than later */
-    HL_TRY(measure_all(&m));
+    HL_TRY(hl_measure_all(&m));
     if (m.options.windows.n_parts > 1 || m.rows != NULL) /* done, but others may not be */
         HL_TRY(hl_measure_save(&m));
     if (m.rows != NULL)

@@ -220,21 +220,82 @@ done:
     return status;
 }
 
-void hl_measure_close(hl_measuring *m)
+/* What every one has of its own. */
+static void close_own(hl_measuring *m)
 {
-    hl_measure_rows_free(m->rows);
     hl_session_close(m->session);
-    hl_ahead_free(m->ahead);
-    hl_windows_close(m->windows);
     hl_profile_free(m->profile);
+    hl_free(m->copy.tokens);
+    hl_free(m->copy.types);
+    hl_free(m->copy.places);
+    hl_free(m->copy.hashes);
     hl_free(m->tokens);
     hl_free(m->targets);
     hl_free(m->lengths);
     hl_free(m->positions);
     hl_free(m->outputs);
     hl_free(m->stream);
-    hl_free(m->gram);
     hl_free(m->products);
     hl_free(m->influence);
     hl_free(m->entropy);
+}
+
+void hl_measure_close(hl_measuring *m)
+{
+    hl_measure_rows_free(m->rows);
+    hl_ahead_free(m->ahead);
+    hl_windows_close(m->windows);
+    hl_free(m->gram);
+    close_own(m);
+}
+
+/* ------------------------------------------------------------------------- twins */
+
+hl_status hl_measure_make_copy(hl_measuring *m)
+{
+    hl_status status  = HL_OK;
+    size_t    n_batch = (size_t)m->options.windows.n_batch;
+    size_t    n_rows  = n_batch * (size_t)m->options.windows.context;
+
+    HL_TRY(HL_ALLOC(&m->copy.tokens, n_rows));
+    HL_TRY(HL_ALLOC(&m->copy.types, n_rows));
+    HL_TRY(HL_ALLOC(&m->copy.places, 4 * n_batch));
+    HL_TRY(HL_ALLOC(&m->copy.hashes, n_batch));
+
+done:
+    return status;
+}
+
+hl_status hl_measure_twin_new(hl_measuring **out, const hl_measuring *m)
+{
+    hl_status     status = HL_OK;
+    hl_measuring *twin   = NULL;
+
+    *out = NULL;
+    HL_TRY(HL_ALLOC_ZEROED(&twin, 1));
+    twin->model      = m->model;
+    twin->config     = m->config;
+    twin->corpus     = m->corpus;
+    twin->options    = m->options;
+    twin->n_piece    = m->n_piece;
+    twin->n_patterns = m->n_patterns;
+    twin->gram       = m->gram;
+    HL_TRY(hl_profile_new_like(&twin->profile, m->profile));
+    HL_TRY(open_session(twin));
+    HL_TRY(allocate(twin));
+    HL_TRY(hl_measure_make_copy(twin));
+    *out = twin;
+    twin = NULL;
+
+done:
+    hl_measure_twin_free(twin);
+    return status;
+}
+
+void hl_measure_twin_free(hl_measuring *twin)
+{
+    if (twin == NULL)
+        return;
+    close_own(twin);
+    hl_free(twin);
 }
