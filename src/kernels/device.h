@@ -30,8 +30,8 @@
 #include "base/row_runs.h"
 #include "headlight.h"
 #include "kernels/dense.h"
-#include "kernels/pick.h"
 #include "kernels/pattern.h"
+#include "kernels/pick.h"
 
 #ifdef __cplusplus
 extern "C" {
