@@ -244,9 +244,9 @@ static void run_draws(bench *b, int64_t n_batch)
 {
     b->n_batch = n_batch < MOST_TEXTS ? n_batch : MOST_TEXTS;
     make_tokens(b, b->n_batch * PROMPT);
-    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
-        run_rule(b, &rules[i], false);
-        run_rule(b, &rules[i], true);
+    for (int copies = 0; copies < 2; copies++) {
+        for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
+            run_rule(b, &rules[i], copies != 0);
     }
     free(b->tokens);
 }

@@ -10,6 +10,7 @@
  * Whoever is free takes the next batch.  Profiles merge to the same bytes in any order, so that
  * nothing depends on who took which.  They rest, and are merged, when the state is to be saved
  * and at the end.  Where the twin does not fit, the first is alone, as on the CPU. */
+#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -162,8 +163,9 @@ static hl_status run_round(turns *t)
     pthread_t twin;
     bool      is_two = false;
 
-    t->until = hl_clock_seconds() + t->m->options.save_every;
+    t->until = INFINITY; /* a round has a batch, however often the state is saved */
     if (take(t, t->m)) {
+        t->until = hl_clock_seconds() + t->m->options.save_every;
         is_two =
             t->may_be_two && t->m->share < 1.0 && pthread_create(&twin, NULL, run_twin, t) == 0;
         do
