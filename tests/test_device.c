@@ -7,7 +7,6 @@
 #include <math.h>
 
 #include "model/device.h"
-#include "model/logits.h"
 
 #define LLAMA "tests/data/families/llama3"
 #define PHI3  "tests/data/families/phi3"
@@ -260,80 +259,6 @@ static void all_that_a_tap_can_want_of_mixtures_and_sinks(void **state)
         skip();
     compare(in_shared("golden/families/gpt_oss"), everything, feed_everything);
     compare(in_shared("golden/families/qwen3_moe"), everything, feed_everything);
-}
-
-/* Losses alone, for which no logits are copied, against those of copied logits. */
-typedef struct two_losses {
-    double from_logits[N_BATCH][N_TOKENS];
-    double told[N_BATCH][N_TOKENS];
-    int    n_told;
-} two_losses;
-
-static hl_status lose(void *context, const hl_final_rows *rows)
-{
-    two_losses *both = context;
-
-    for (int64_t row = 0; row < rows->n_rows; row++) {
-        int64_t position = rows->start + row;
-        int64_t target   = targets[rows->sequence * N_TOKENS + position];
-        int64_t top      = -1;
-
-        if (rows->logits != NULL && target >= 0) {
-            both->from_logits[rows->sequence][position] =
-                hl_logits_loss(&top, rows->logits + row * rows->d_vocab, rows->d_vocab, target);
-        } else if (rows->losses != NULL) {
-            assert_true(isnan(rows->losses[row]) == (target < 0));
-            both->told[rows->sequence][position] = target >= 0 ? rows->losses[row] : 0.0;
-            both->n_told++;
-        }
-    }
-    return HL_OK;
-}
-
-static void losses_are_those_of_logits(void **state)
-{
-    const char *const names[]  = { "cpu", "host" };
-    const uint32_t    wanted[] = { HL_WANT_LOGITS, HL_WANT_LOSSES };
-    hl_model         *model    = open_model(LLAMA);
-    (void)state;
-
-    fill_tokens(model);
-    for (int i = 0; i < 2; i++) {
-        two_losses both = { 0 };
-
-        for (int j = 0; j < 2; j++) {
-            hl_session *session = open_on(
-                names[i], model,
-                (hl_session_options){ .n_batch = N_BATCH, .n_chunk = 7, .wants = wanted[j] });
-            hl_tap tap = { .context = &both, .final = lose, .wants = wanted[j] };
-            assert_ok(hl_session_feed(session, &(hl_feed){ .tokens   = tokens,
-                                                           .n_tokens = N_TOKENS,
-                                                           .targets  = targets,
-                                                           .tap      = &tap }));
-            hl_session_close(session);
-        }
-        assert_int_equal(both.n_told, N_BATCH * N_TOKENS);
-        for (int k = 0; k < N_BATCH * N_TOKENS; k++)
-            assert_true(fabs(both.from_logits[k / N_TOKENS][k % N_TOKENS] -
-                             both.told[k / N_TOKENS][k % N_TOKENS]) <= 1e-12);
-    }
-    hl_model_close(model);
-}
-
-static void targets_are_checked(void **state)
-{
-    hl_model   *model   = open_model(LLAMA);
-    int64_t     bad[2]  = { 1, hl_model_get_info(model)->d_vocab };
-    hl_session *session = open_on("cpu", model, (hl_session_options){ .wants = HL_WANT_LOSSES });
-    hl_tap      tap     = { .context = &on_cpu, .final = see_final, .wants = HL_WANT_LOSSES };
-    hl_feed     feed    = { .tokens = tokens, .n_tokens = 2, .tap = &tap };
-    (void)state;
-
-    assert_fails(HL_BAD_ARGUMENT, "there are no targets", hl_session_feed(session, &feed));
-    feed.targets = bad;
-    assert_fails(HL_BAD_ARGUMENT, "target 1 of sequence 0 is", hl_session_feed(session, &feed));
-    hl_session_close(session);
-    hl_model_close(model);
 }
 
 /* Gates, steps of one token, back, and on again. */
@@ -653,8 +578,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_that_a_tap_can_want),
-        cmocka_unit_test(losses_are_those_of_logits),
-        cmocka_unit_test(targets_are_checked),
         cmocka_unit_test(all_that_a_tap_can_want_of_mixtures_and_sinks),
         cmocka_unit_test(steps_gates_and_rewinding),
         cmocka_unit_test(likeliest_tokens),
