@@ -251,7 +251,8 @@ done:
     return status;
 }
 
-bool hl_measure_may_plan(const hl_measuring *m)
+/* What a device may sum up and compare: all, unless rows themselves are wanted. */
+static bool may_plan(const hl_measuring *m)
 {
     return m->options.epsilon == 0.0 && m->rows == NULL;
 }
@@ -335,7 +336,7 @@ static hl_status feed_piece(hl_measuring *m)
                                    .pattern_positions   = m->positions,
                                    .n_pattern_positions = m->n_patterns,
                                    .patterns_differ     = true,
-                                   .plan                = hl_measure_may_plan(m) ? plan_layer : NULL,
+                                   .plan                = may_plan(m) ? plan_layer : NULL,
                                    .sampled_positions   = m->outputs,
                                    .n_sampled_positions = HL_OUTPUT_ROWS };
     hl_feed               feed = { .tokens   = m->tokens,

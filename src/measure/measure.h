@@ -47,6 +47,7 @@ typedef struct hl_measuring {
     hl_measure_options options; /* complete */
     int64_t            n_piece;
     int64_t            n_patterns; /* rows of a piece that are looked at whole */
+    bool               in_pairs;   /* two batches at a time: measure_turns.c */
 
     hl_session     *session;
     hl_windows     *windows;
@@ -78,8 +79,6 @@ typedef struct hl_measuring {
 void hl_measure_draw(int64_t *out, int64_t n, int64_t low, int64_t high, uint64_t hash);
 /* m->batch through the session into the profile. */
 hl_status hl_measure_batch(hl_measuring *m);
-/* Whether a device may sum rows up and compare them: unless they are wanted themselves. */
-bool hl_measure_may_plan(const hl_measuring *m);
 
 /* measure_turns.c: all batches that are left, and the state saved on the way. */
 hl_status hl_measure_all(hl_measuring *m);
@@ -91,8 +90,6 @@ void      hl_measure_close(hl_measuring *m);
  * profile and a copy of its batch of its own; borrows the rest of the first. */
 hl_status hl_measure_twin_new(hl_measuring **out, const hl_measuring *m);
 void      hl_measure_twin_free(hl_measuring *twin);
-/* Memory for m->copy. */
-hl_status hl_measure_make_copy(hl_measuring *m);
 
 /* measure_outputs.c: Gram matrices of all layers, and a layer's outputs into the profile. */
 hl_status hl_measure_make_gram(hl_measuring *m);

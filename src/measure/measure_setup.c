@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "base/threads.h"
 #include "measure/measure.h"
+#include "model/device.h"
 #include "model/model.h"
 
 /* ----------------------------------------------------------------------- options */
@@ -33,6 +34,22 @@ static hl_status complete_options(hl_measuring *m)
         return hl_fail(HL_BAD_ARGUMENT, "measure: %s is an encoder, which foretells no next token",
                        m->model->path);
     return HL_OK;
+}
+
+/* On a device two batches are worked on at a time, by half of the threads each: from the
+ * beginning, as OpenMP keeps threads that it once had, and sleeps when it has more than cores. */
+static hl_status choose_pairs(hl_measuring *m)
+{
+    hl_status        status = HL_OK;
+    hl_device_choice choice = { 0 };
+
+    HL_TRY(hl_device_choose(&choice, &(hl_session_options){ 0 }));
+    m->in_pairs = choice.ops != NULL && m->options.rows_path == NULL && m->options.epsilon == 0.0;
+    if (m->in_pairs)
+        m->options.n_threads = (hl_threads(m->options.n_threads) + 1) / 2;
+
+done:
+    return status;
 }
 
 /* ---------------------------------------------------------------------- settings */
@@ -197,12 +214,29 @@ done:
     return status;
 }
 
+/* For a batch of one's own, where others read on. */
+static hl_status make_copy(hl_measuring *m)
+{
+    hl_status status  = HL_OK;
+    size_t    n_batch = (size_t)m->options.windows.n_batch;
+    size_t    n_rows  = n_batch * (size_t)m->options.windows.context;
+
+    HL_TRY(HL_ALLOC(&m->copy.tokens, n_rows));
+    HL_TRY(HL_ALLOC(&m->copy.types, n_rows));
+    HL_TRY(HL_ALLOC(&m->copy.places, 4 * n_batch));
+    HL_TRY(HL_ALLOC(&m->copy.hashes, n_batch));
+
+done:
+    return status;
+}
+
 hl_status hl_measure_setup(hl_measuring *m, const hl_tokenizer *tokenizer)
 {
     hl_status status = HL_OK;
 
     m->config = m->model->config;
     HL_TRY(complete_options(m));
+    HL_TRY(choose_pairs(m));
     HL_TRY(hl_windows_open(&m->windows, m->corpus, &m->options.windows));
     m->n_piece = m->options.windows.context;
     if (!m->config->is_encoder && m->n_piece > HL_PIECE)
@@ -215,6 +249,8 @@ hl_status hl_measure_setup(hl_measuring *m, const hl_tokenizer *tokenizer)
     HL_TRY(hl_ahead_new(&m->ahead, m->windows, m->session->device != NULL));
     HL_TRY(allocate(m));
     HL_TRY(hl_measure_make_gram(m));
+    if (m->in_pairs)
+        HL_TRY(make_copy(m));
 
 done:
     return status;
@@ -251,21 +287,6 @@ void hl_measure_close(hl_measuring *m)
 
 /* ------------------------------------------------------------------------- twins */
 
-hl_status hl_measure_make_copy(hl_measuring *m)
-{
-    hl_status status  = HL_OK;
-    size_t    n_batch = (size_t)m->options.windows.n_batch;
-    size_t    n_rows  = n_batch * (size_t)m->options.windows.context;
-
-    HL_TRY(HL_ALLOC(&m->copy.tokens, n_rows));
-    HL_TRY(HL_ALLOC(&m->copy.types, n_rows));
-    HL_TRY(HL_ALLOC(&m->copy.places, 4 * n_batch));
-    HL_TRY(HL_ALLOC(&m->copy.hashes, n_batch));
-
-done:
-    return status;
-}
-
 hl_status hl_measure_twin_new(hl_measuring **out, const hl_measuring *m)
 {
     hl_status     status = HL_OK;
@@ -283,7 +304,7 @@ hl_status hl_measure_twin_new(hl_measuring **out, const hl_measuring *m)
     HL_TRY(hl_profile_new_like(&twin->profile, m->profile));
     HL_TRY(open_session(twin));
     HL_TRY(allocate(twin));
-    HL_TRY(hl_measure_make_copy(twin));
+    HL_TRY(make_copy(twin));
     *out = twin;
     twin = NULL;
 

@@ -17,13 +17,11 @@
 
 #include "base/clock.h"
 #include "base/status.h"
-#include "base/threads.h"
 #include "measure/measure.h"
 
 typedef struct turns {
-    hl_measuring   *m;    /* the first, whose windows are all's */
-    hl_measuring   *twin; /* NULL: there is none, or not yet */
-    bool            may_be_two;
+    hl_measuring   *m;       /* the first, whose windows are all's */
+    hl_measuring   *twin;    /* NULL: there is none, or not yet */
     double          until;   /* when the state is to be saved */
     pthread_mutex_t mutex;   /* guards the windows, their place, and what follows */
     bool            is_over; /* no batch is left */
@@ -80,7 +78,7 @@ static hl_status take_batch(turns *t, hl_measuring *own)
     t->is_over = own->batch.n_windows == 0;
     if (t->is_over)
         return HL_OK;
-    if (t->may_be_two)
+    if (t->m->in_pairs)
         copy_batch(own);
     hl_ahead_begin(m->ahead);
 
@@ -167,7 +165,7 @@ static hl_status run_round(turns *t)
     if (take(t, t->m)) {
         t->until = hl_clock_seconds() + t->m->options.save_every;
         is_two =
-            t->may_be_two && t->m->share < 1.0 && pthread_create(&twin, NULL, run_twin, t) == 0;
+            t->m->in_pairs && t->m->share < 1.0 && pthread_create(&twin, NULL, run_twin, t) == 0;
         do
             work(t, t->m);
         while (take(t, t->m));
@@ -196,20 +194,12 @@ done:
 
 hl_status hl_measure_all(hl_measuring *m)
 {
-    hl_status status = HL_OK;
-    turns     t      = { .m           = m,
-                         .may_be_two  = m->session->device != NULL && hl_measure_may_plan(m),
-                         .n_tokens    = hl_profile_n_tokens(m->profile),
-                         .n_sequences = hl_profile_all_sequences(m->profile) };
+    turns t = { .m           = m,
+                .n_tokens    = hl_profile_n_tokens(m->profile),
+                .n_sequences = hl_profile_all_sequences(m->profile) };
 
     pthread_mutex_init(&t.mutex, NULL);
-    if (t.may_be_two) {
-        m->options.n_threads = (hl_threads(m->options.n_threads) + 1) / 2;
-        HL_TRY(hl_measure_make_copy(m));
-    }
-    HL_TRY(run_rounds(&t));
-
-done:
+    hl_status status = run_rounds(&t);
     hl_measure_twin_free(t.twin);
     pthread_mutex_destroy(&t.mutex);
     return status;
