@@ -2,10 +2,14 @@
  *
  *     build/bench_device MODEL DEVICE forward LENGTH[,LENGTH...]
  *     build/bench_device MODEL DEVICE decode BATCH[,BATCH...]
+ *     build/bench_device MODEL DEVICE draw BATCH[,BATCH...]
+ *     build/bench_device MODEL DEVICE eval BATCH[,BATCH...]
  *
  * forward: passes of 16384 tokens, or of one sequence where that is longer, without logits; bare,
  * and with all statistics of every row told to a tap.  decode: 256 tokens after a prompt of 128,
- * the likeliest each time, the prompt's time among it.  Medians of seven rounds, of three beyond
+ * the likeliest each time, the prompt's time among it.  draw: the same with tokens drawn by several
+ * rules, from logits that stay on the device and from those that are copied.  eval: losses in
+ * windows of 1024, so many at a time.  Medians of seven rounds, of three beyond
  * 64k tokens, by the clock.  Every line
  * of output is JSON, as bench/cuda/model_peers.py's. */
 #include <stdio.h>
@@ -13,6 +17,7 @@
 #include <string.h>
 
 #include "headlight.h"
+#include "model/pick.h"
 #include "series.h"
 
 enum { TOKENS = 16384, ROUNDS = 7, WARM = 2, PROMPT = 128, NEW = 256, N_VOCAB = 128000 };
@@ -168,22 +173,142 @@ static void run_decode(bench *b, int64_t n_batch)
     free(b->tokens);
 }
 
+/* --------------------------------------------------------------------- draw */
+
+enum { MOST_TEXTS = 64, DRAWN = 64 };
+
+static const struct rule {
+    const char       *name;
+    hl_sample_options options;
+} rules[] = {
+    { "the likeliest", { .temperature = 0.0 } },
+    { "temperature 1", { .temperature = 1.0 } },
+    { "top_k 40", { .temperature = 0.8, .top_k = 40 } },
+    { "top_k 40, top_p 0.9, penalty 1.1",
+      { .temperature = 0.8, .top_k = 40, .top_p = 0.9, .repeat_penalty = 1.1 } },
+};
+
+/* Seconds of DRAWN steps, the prompt not among them. */
+static double time_draws(bench *b, hl_pick *picks)
+{
+    int64_t next[MOST_TEXTS];
+    hl_feed feed = { .tokens = b->tokens, .n_tokens = PROMPT };
+
+    check(hl_session_feed(b->session, &feed), "a prompt");
+    double begin = hl_bench_now();
+    for (int step = 0; step < DRAWN; step++) {
+        check(hl_session_look(b->session, picks, b->n_batch), "draws");
+        for (int64_t i = 0; i < b->n_batch; i++) {
+            check(hl_pick_token(&picks[i]), "a draw");
+            check(hl_sampler_accept(picks[i].sampler, picks[i].token), "a draw");
+            next[i] = picks[i].token;
+        }
+        check(hl_session_feed(b->session, &(hl_feed){ .tokens = next, .n_tokens = 1 }), "a step");
+    }
+    double seconds = hl_bench_now() - begin;
+    empty(b);
+    return seconds;
+}
+
+static void run_rule(bench *b, const struct rule *rule, bool copies)
+{
+    hl_pick            picks[MOST_TEXTS] = { 0 };
+    bench_series       seconds           = { 0 };
+    int64_t            d_vocab           = hl_model_get_info(b->model)->d_vocab;
+    hl_session_options options           = { .n_ctx   = PROMPT + DRAWN,
+                                             .n_batch = b->n_batch,
+                                             .wants   = copies ? HL_WANT_LAST_LOGITS : HL_WANT_LAST_DRAW,
+                                             .device  = b->device };
+
+    check(hl_session_open(&b->session, b->model, &options), "a session");
+    for (int64_t i = 0; i < b->n_batch; i++) {
+        picks[i].sequence = i;
+        check(hl_sampler_new(&picks[i].sampler, d_vocab, &rule->options), "a sampler");
+    }
+    for (int i = 0; i < 4; i++) {
+        double one = time_draws(b, picks);
+        if (i > 0)
+            bench_series_add(&seconds, one);
+    }
+    printf("{\"ours\": \"draw, %s\", \"logits\": \"%s\", \"device\": \"%s\", \"batch\": %lld, "
+           "\"tokens_per_s\": %.0f}\n",
+           rule->name, copies ? "copied" : "stay", b->device, (long long)b->n_batch,
+           (double)(b->n_batch * DRAWN) / bench_series_median(&seconds));
+    fflush(stdout);
+    for (int64_t i = 0; i < b->n_batch; i++)
+        hl_sampler_free(picks[i].sampler);
+    hl_session_close(b->session);
+}
+
+static void run_draws(bench *b, int64_t n_batch)
+{
+    b->n_batch = n_batch < MOST_TEXTS ? n_batch : MOST_TEXTS;
+    make_tokens(b, b->n_batch * PROMPT);
+    for (int copies = 0; copies < 2; copies++) {
+        for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
+            run_rule(b, &rules[i], copies != 0);
+    }
+    free(b->tokens);
+}
+
+/* --------------------------------------------------------------------- eval */
+
+static void run_eval(bench *b, int64_t n_batch)
+{
+    enum { WINDOW = 1024, WINDOWS = 64 };
+    hl_perplexity *perplexity = NULL;
+    bench_series   seconds    = { 0 };
+    hl_scored_text text       = { .n_tokens = WINDOW * WINDOWS };
+    hl_nll         nll        = { 0 };
+
+    make_tokens(b, text.n_tokens);
+    text.tokens = b->tokens;
+    check(hl_device_select(b->device), "the device");
+    check(hl_perplexity_open(&perplexity, b->model,
+                             &(hl_perplexity_options){ .n_ctx = WINDOW, .n_batch = n_batch }),
+          "losses");
+    for (int i = 0; i < WARM + ROUNDS; i++) {
+        double begin = hl_bench_now();
+
+        check(hl_perplexity_add(&nll, perplexity, &text), "losses");
+        if (i >= WARM)
+            bench_series_add(&seconds, hl_bench_now() - begin);
+    }
+    printf("{\"ours\": \"eval\", \"device\": \"%s\", \"batch\": %lld, \"nats\": %.9f, "
+           "\"tokens_per_s\": %.0f}\n",
+           b->device, (long long)n_batch, nll.mean,
+           (double)text.n_tokens / bench_series_median(&seconds));
+    fflush(stdout);
+    hl_perplexity_close(perplexity);
+    free(b->tokens);
+}
+
+/* --------------------------------------------------------------------- main */
+
+static void run(bench *b, const char *what, int64_t number)
+{
+    if (strcmp(what, "decode") == 0)
+        run_decode(b, number);
+    else if (strcmp(what, "draw") == 0)
+        run_draws(b, number);
+    else if (strcmp(what, "eval") == 0)
+        run_eval(b, number);
+    else
+        run_forward(b, number);
+}
+
 int main(int argc, char **argv)
 {
     bench b = { 0 };
 
     if (argc != 5) {
-        fprintf(stderr, "usage: bench_device MODEL DEVICE forward|decode NUMBERS\n");
+        fprintf(stderr, "usage: bench_device MODEL DEVICE forward|decode|draw|eval NUMBERS\n");
         return 2;
     }
     b.device = argv[2];
     check(hl_model_open(&b.model, argv[1]), "the model");
-    for (char *at = strtok(argv[4], ","); at != NULL; at = strtok(NULL, ",")) {
-        if (strcmp(argv[3], "decode") == 0)
-            run_decode(&b, strtoll(at, NULL, 10));
-        else
-            run_forward(&b, strtoll(at, NULL, 10));
-    }
+    for (char *at = strtok(argv[4], ","); at != NULL; at = strtok(NULL, ","))
+        run(&b, argv[3], strtoll(at, NULL, 10));
     hl_model_close(b.model);
     return 0;
 }

@@ -300,7 +300,7 @@ static int open_generation(generation *g)
     const generate_request *request = g->request;
     hl_session_options      session = {
              .n_ctx       = choose_context(g),
-             .wants       = HL_WANT_LAST_LOGITS,
+             .wants       = HL_WANT_LAST_DRAW,
              .cache_dtype = strcmp(request->cache, "f16") == 0 ? HL_DTYPE_F16 : HL_DTYPE_F32,
              .activations =
             strcmp(request->activations, "int8") == 0 ? HL_ACTIVATIONS_INT8 : HL_ACTIVATIONS_EXACT,

@@ -15,6 +15,7 @@
 enum { N_TOKENS = 20, N_BATCH = 3, N_CTX = 32, MAX_VALUES = 1 << 20 };
 
 static int64_t tokens[N_BATCH * N_TOKENS];
+static int64_t targets[N_BATCH * N_TOKENS]; /* the tokens after them; -1: none */
 
 static const char *const families[] = {
     "bert",      "bloom",      "cohere",  "cohere2", "distilbert", "falcon",      "falcon_new",
@@ -133,6 +134,11 @@ static hl_status see_final(void *context, const hl_final_rows *rows)
         keep(r, rows->logits, rows->n_rows * rows->d_vocab);
     if (rows->lens_entropy != NULL)
         keep(r, rows->lens_entropy, rows->n_rows);
+    for (int64_t row = 0; row < rows->n_rows && rows->losses != NULL; row++) {
+        if (!isnan(rows->losses[row]))
+            keep(r, &(float){ (float)rows->losses[row] }, 1);
+        keep(r, &(float){ (float)rows->tops[row] }, 1);
+    }
     return HL_OK;
 }
 
@@ -160,6 +166,8 @@ static void fill_tokens(const hl_model *model)
 
     for (int i = 0; i < N_BATCH * N_TOKENS; i++)
         tokens[i] = (i * 37 + i / N_TOKENS * 5 + 3) % (d_vocab < 60 ? d_vocab : 60);
+    for (int i = 0; i < N_BATCH * N_TOKENS; i++)
+        targets[i] = i % N_TOKENS < N_TOKENS - 1 && i % 5 != 0 ? tokens[i + 1] : -1;
 }
 
 static hl_session *open_on(const char *device, const hl_model *model, hl_session_options options)
@@ -213,6 +221,7 @@ static void feed_everything(hl_session *session, record *r)
     hl_feed       feed = { .tokens     = tokens,
                            .n_tokens   = N_TOKENS,
                            .lengths    = lengths,
+                           .targets    = targets,
                            .segments   = segments,
                            .n_segments = 3,
                            .tap        = &tap };
@@ -232,7 +241,7 @@ static const hl_session_options everything = {
     .n_patterns = 3,
     .wants = HL_WANT_Q | HL_WANT_K | HL_WANT_V | HL_WANT_Z | HL_WANT_RESID_PRE | HL_WANT_RESID_MID |
              HL_WANT_RESID_POST | HL_WANT_PATTERN | HL_WANT_LENS | HL_WANT_HIDDEN | HL_WANT_LOGITS |
-             HL_WANT_LAST_LOGITS,
+             HL_WANT_LAST_LOGITS | HL_WANT_LOSSES,
 };
 
 static void all_that_a_tap_can_want(void **state)

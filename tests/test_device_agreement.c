@@ -293,17 +293,17 @@ static void test_logits(void **state)
 {
     int64_t n_rows = 3, n = 32007;
     twin    logits = twin_rows(HL_DTYPE_F32, n_rows * n), top = twin_of(NULL, 8 * 3);
-    twin    entropy = twin_of(NULL, 4 * 3), gap = twin_of(NULL, 4 * 3), lse = twin_of(NULL, 8 * 3);
-    twin    target  = twin_of(NULL, 4 * 3);
+    twin    entropy = twin_of(NULL, 4 * 3), gap = twin_of(NULL, 4 * 3);
+    twin    losses = twin_of(NULL, 8 * 3), flag = twin_of(NULL, 4);
     twin    targets = twin_indices((const int64_t[]){ 5, -1, 32006 }, 3);
     (void)state;
 
     EACH_SIDE(side)
     {
         hl_device_cap    cap = { logits.at[side], n_rows * n, 4.0f, 5.0f };
-        hl_device_logits l   = { logits.at[side],  n_rows,       n,
-                                 targets.at[side], top.at[side], entropy.at[side],
-                                 gap.at[side],     lse.at[side], target.at[side] };
+        hl_device_logits l   = { logits.at[side],  n_rows,          n,
+                                 targets.at[side], top.at[side],    entropy.at[side],
+                                 gap.at[side],     losses.at[side], flag.at[side] };
         check_call(side, ops[side]->cap(devices[side], &cap));
         check_call(side, ops[side]->logits(devices[side], &l));
     }
@@ -311,8 +311,8 @@ static void test_logits(void **state)
     compare("logits, top", &top, HL_DTYPE_I64, HL_DTYPE_F32);
     compare("logits, entropy", &entropy, HL_DTYPE_F32, HL_DTYPE_F32);
     compare_scaled("logits, gap", &gap, HL_DTYPE_F32, HL_DTYPE_F32, 5.0f);
-    compare("logits, lse", &lse, HL_DTYPE_F64, HL_DTYPE_F32);
-    compare("logits, target", &target, HL_DTYPE_F32, HL_DTYPE_F32);
+    compare("logits, losses", &losses, HL_DTYPE_F64, HL_DTYPE_F32);
+    compare_bytes("logits, flag", &flag);
 }
 
 /* Every type of blocks, made from values so that scales are numbers. */

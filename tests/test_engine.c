@@ -63,7 +63,7 @@ static void generate(transcript *out, const hl_model *model, const request *r)
     assert_ok(hl_session_open(
         &session, model,
         &(hl_session_options){
-            .n_ctx = N_CTX, .n_chunk = CHUNK, .n_threads = 1, .wants = HL_WANT_LAST_LOGITS }));
+            .n_ctx = N_CTX, .n_chunk = CHUNK, .n_threads = 1, .wants = HL_WANT_LAST_DRAW }));
     assert_ok(hl_generator_open(&generator, session, &options));
     assert_ok(hl_generator_prompt(generator, r->prompt, r->options.n_tokens));
     while (token.stop == HL_STOP_NONE) {
@@ -78,14 +78,16 @@ static void each_job_is_as_if_alone(void **state)
 {
     static request    requests[N_JOBS];
     static transcript first[N_JOBS], again[N_JOBS], alone;
-    const char *const models[] = { LLAMA, NEOX };
+    const char *const models[]  = { LLAMA, NEOX, LLAMA };
+    const char *const devices[] = { NULL, NULL, "host" };
     (void)state;
 
     for (int i = 0; i < N_JOBS; i++)
         make_request(&requests[i], i);
-    for (int m = 0; m < 2; m++) {
+    for (int m = 0; m < 3; m++) {
         hl_model *model = open_model(models[m]);
 
+        assert_ok(hl_device_select(devices[m]));
         run_jobs(first, model, requests, 5, 2, 1);
         run_jobs(again, model, requests, 1, 1, 2);
         for (int i = 0; i < N_JOBS; i++) {
@@ -98,6 +100,7 @@ static void each_job_is_as_if_alone(void **state)
         }
         hl_model_close(model);
     }
+    assert_ok(hl_device_select(NULL));
 }
 
 /* ---------------------------------------------------------------------- events */

@@ -20,7 +20,7 @@ static story begin(hl_session_options session, hl_generate_options options)
 {
     story s = { .model = open_model(LLAMA) };
 
-    session.wants |= HL_WANT_LAST_LOGITS;
+    session.wants |= HL_WANT_LAST_DRAW;
     assert_ok(hl_session_open(&s.session, s.model, &session));
     assert_ok(hl_generator_open(&s.generator, s.session, &options));
     assert_ok(hl_generator_prompt(s.generator, prompt, N_PROMPT));
@@ -273,6 +273,38 @@ static void another_tap_sees_every_row(void **state)
     end(&s);
 }
 
+/* A device that keeps its logits draws what the CPU draws, and says the same of it. */
+static void a_device_draws_the_same(void **state)
+{
+    static const hl_sample_options all[] = {
+        { .temperature = 0.0, .repeat_penalty = 1.3 },
+        { .temperature = 1.0, .seed = 2 },
+        { .temperature = 0.8, .top_k = 12, .top_p = 0.9, .seed = 3 },
+        { .temperature = 1.3, .top_p = 0.8, .repeat_penalty = 1.1, .repeat_last = 6, .seed = 4 },
+        { .temperature = 1.0, .min_p = 0.1, .seed = 5 },
+    };
+    (void)state;
+
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        hl_generate_options options = { .sample = all[i], .ignore_end = true };
+        story               cpu     = begin((hl_session_options){ 0 }, options);
+        story               device  = begin((hl_session_options){ .device = "host" }, options);
+
+        assert_null(hl_session_logits(device.session, 0));
+        for (int step = 0; step < N_NEW; step++) {
+            hl_generated a = next(&cpu), b = next(&device);
+
+            assert_int_equal(a.id, b.id);
+            assert_true(fabs(a.logprob - b.logprob) < 1e-4);
+            assert_true(fabs(a.entropy - b.entropy) < 1e-4);
+            assert_true(fabs(a.varentropy - b.varentropy) < 1e-3);
+            assert_true(fabs(a.attention_entropy - b.attention_entropy) < 1e-4);
+        }
+        end(&cpu);
+        end(&device);
+    }
+}
+
 /* --------------------------------------------------------------------- mistakes */
 
 static void mistakes_are_named(void **state)
@@ -285,7 +317,7 @@ static void mistakes_are_named(void **state)
 
     assert_fails(HL_BAD_ARGUMENT, "session is NULL", hl_generator_open(&generator, NULL, NULL));
     assert_ok(hl_session_open(&session, model, NULL));
-    assert_fails(HL_BAD_ARGUMENT, "lacks HL_WANT_LAST_LOGITS",
+    assert_fails(HL_BAD_ARGUMENT, "lacks HL_WANT_LAST_DRAW",
                  hl_generator_open(&generator, session, NULL));
     hl_session_close(session);
     hl_session_options options = { .wants = HL_WANT_LAST_LOGITS, .n_batch = 2 };
@@ -336,6 +368,7 @@ int main(void)
         cmocka_unit_test(the_model_ends_the_text),
         cmocka_unit_test(a_text_can_be_taken_up_again),
         cmocka_unit_test(another_tap_sees_every_row),
+        cmocka_unit_test(a_device_draws_the_same),
         cmocka_unit_test(mistakes_are_named),
         cmocka_unit_test(stops_have_names),
     };

@@ -102,10 +102,93 @@ static void a_device_sums_up_and_compares(void **state)
     remove_folder(folder);
 }
 
+/* The losses that a device makes are those of the CPU, in another order of sums. */
+static void a_device_has_the_losses(void **state)
+{
+    const char        *folder = new_folder();
+    work               w = open_work("tests/data/families/llama3", write_documents(folder, 256));
+    hl_measure_options options = { .windows   = { .context = 72, .stride = 40, .n_batch = 3 },
+                                   .nll       = true,
+                                   .n_threads = 1 };
+    (void)state;
+
+    hl_profile *on_cpu = measure(&w, &options);
+    assert_ok(hl_device_select("host"));
+    hl_profile *on_device = measure(&w, &options);
+    assert_ok(hl_device_select(NULL));
+    hl_moments a = hl_profile_nll(on_cpu), b = hl_profile_nll(on_device);
+    assert_true(a.count > 0);
+    assert_int_equal(a.count, b.count);
+    assert_true(fabs(a.mean - b.mean) < 1e-5 && a.mean > 1.0);
+    hl_profile_free(on_cpu);
+    hl_profile_free(on_device);
+    close_work(&w);
+    remove_folder(folder);
+}
+
+/* Asks to stop after some batches, and counts them all. */
+typedef struct listener {
+    int     n_batches;
+    int     stop_after; /* 0: never */
+    int64_t n_tokens;
+} listener;
+
+static hl_status hear(void *context, const hl_measure_progress *progress)
+{
+    listener *l = context;
+
+    assert_true(progress->n_tokens > l->n_tokens);
+    l->n_tokens = progress->n_tokens;
+    return ++l->n_batches == l->stop_after ? HL_CANCELLED : HL_OK;
+}
+
+/* Two batches are under way at a time: all count, whoever asks to stop and whenever the state is
+ * saved. */
+static void a_device_goes_on_where_it_stopped(void **state)
+{
+    const char        *folder = new_folder();
+    work               w = open_work("tests/data/families/llama3", write_documents(folder, 256));
+    listener           l = { 0 };
+    hl_measure_options options = { .windows   = { .context = 72, .stride = 20, .n_batch = 1 },
+                                   .nll       = true,
+                                   .n_threads = 2,
+                                   .progress  = hear,
+                                   .context   = &l };
+    hl_profile        *profile = NULL;
+    char               path[2048];
+    (void)state;
+
+    snprintf(path, sizeof path, "%s", in_folder(folder, "state"));
+    assert_ok(hl_device_select("host"));
+    hl_profile *whole  = measure(&w, &options);
+    int         n_all  = l.n_batches;
+    options.state_path = path;
+    options.save_every = 1e-6; /* after every batch */
+    options.resume     = true;
+    assert_true(n_all > 8);
+    for (int stop_after = 1; stop_after <= 3; stop_after++) {
+        l = (listener){ .stop_after = stop_after };
+        assert_fails(HL_CANCELLED, "stopped after",
+                     hl_measure(&profile, w.model, NULL, w.corpus, &options));
+    }
+    options.save_every = 30.0;
+    l                  = (listener){ 0 };
+    hl_profile *later  = measure(&w, &options);
+    assert_in_range(l.n_batches, 1, n_all - 3);
+    assert_ok(hl_device_select(NULL));
+    assert_same_profile(whole, later);
+    hl_profile_free(whole);
+    hl_profile_free(later);
+    close_work(&w);
+    remove_folder(folder);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_device_sums_up_and_compares),
+        cmocka_unit_test(a_device_has_the_losses),
+        cmocka_unit_test(a_device_goes_on_where_it_stopped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -114,8 +114,8 @@ typedef struct hl_generated {
 
 typedef struct hl_generator hl_generator;
 
-/* The session needs HL_WANT_LAST_LOGITS and one sequence; it is borrowed, and what it has
- * been fed before stays before the prompt. */
+/* The session needs HL_WANT_LAST_DRAW, or HL_WANT_LAST_LOGITS to draw on the host, and one
+ * sequence; it is borrowed, and what it has been fed before stays before the prompt. */
 HL_API hl_status hl_generator_open(hl_generator **out, hl_session *session,
                                    const hl_generate_options *options);
 HL_API void      hl_generator_close(hl_generator *generator);

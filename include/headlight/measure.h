@@ -43,8 +43,8 @@ typedef struct hl_measure_options {
     double      save_every; /* seconds; 0: 30 */
     bool        resume;     /* go on from the state, if there is one */
     int32_t     n_threads;
-    /* After every batch.  Anything but HL_OK ends the work with that status, after its state
-     * has been saved. */
+    /* After every batch; one call at a time, but on a device not always from the same thread.
+     * Anything but HL_OK ends the work with that status, after its state has been saved. */
     hl_status (*progress)(void *context, const hl_measure_progress *progress);
     void *context;
 } hl_measure_options;

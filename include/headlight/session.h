@@ -48,6 +48,11 @@ enum {
     HL_WANT_LAST_LOGITS = 1 << 11, /* of each sequence's last row; hl_session_logits has them */
     HL_WANT_LAST_TOP    = 1 << 12, /* the likeliest token after it; hl_session_top.  On a device
                                     * that is eight bytes to copy, not a row of logits */
+    HL_WANT_LOSSES      = 1 << 13, /* -log p of hl_feed.targets, and the likeliest tokens; no row
+                                    * of logits leaves a device for them */
+    HL_WANT_LAST_DRAW   = 1 << 14, /* a token can be drawn after it, as hl_generator does.  On a
+                                    * device that leaves logits there, and copies what the sampler
+                                    * chooses among */
 };
 
 /* What stored blocks of Q8_0, Q4_0, Q4_K and Q6_K are multiplied with where few rows are
@@ -144,6 +149,9 @@ typedef struct hl_final_rows {
     const int64_t *lens_top; /* (n_rows) */
     const float   *lens_entropy;
     const float   *lens_gap;
+    const double  *losses; /* (n_rows) -log p of the feed's targets; NaN where there is none, and
+                            * where a logit is */
+    const int64_t *tops;   /* (n_rows) with losses: the likeliest token, the lowest of equals */
 } hl_final_rows;
 
 /* Anything but HL_OK from a callback ends the feed with that status. */
@@ -175,6 +183,8 @@ typedef struct hl_feed {
     int64_t        n_tokens;
     const int64_t *lengths;     /* (n_batch) the rest is padding; NULL: n_tokens each */
     const int64_t *token_types; /* (n_batch, n_tokens); NULL: 0 */
+    const int64_t *targets;     /* (n_batch, n_tokens) what each row should foretell, for
+                                 * HL_WANT_LOSSES; -1: nothing */
     const float   *gates;       /* (n_layers, n_heads) multiply heads' outputs; NULL: the model's */
     const uint8_t *segments;    /* (n_batch, n_ctx) for rows' segment_mass; NULL: none */
     int64_t        n_segments;

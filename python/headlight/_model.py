@@ -321,7 +321,7 @@ class Model:
                                     end_ids=ends.ctypes.data, n_end_ids=len(ends),
                                     gates=None if gates is None else gates.ctypes.data)
         session_options = s.SessionOptions(n_ctx=context or self._room(len(ids), max_tokens),
-                                           wants=s.WANT_LAST_LOGITS, n_threads=n_threads)
+                                           wants=s.WANT_LAST_DRAW, n_threads=n_threads)
         with contextlib.ExitStack() as stack:
             session = stack.enter_context(Handle.open(
                 "hl_session_close", "hl_session_open", self._model.pointer,

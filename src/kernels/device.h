@@ -31,13 +31,14 @@
 #include "headlight.h"
 #include "kernels/dense.h"
 #include "kernels/pattern.h"
+#include "kernels/pick.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 /* Grows when anything below changes. */
-#define HL_DEVICE_INTERFACE 3
+#define HL_DEVICE_INTERFACE 4
 
 /* What was opened: streams, handles of libraries, scratch of its own. */
 typedef struct hl_device hl_device;
@@ -228,18 +229,31 @@ typedef struct hl_device_cap {
     float   softcap;
 } hl_device_cap;
 
-/* What rows of logits say: as hl_logits_read of model/logits.h. */
+/* What rows of logits say: as hl_logits_read and hl_logits_loss of model/logits.h. */
 typedef struct hl_device_logits {
     const float   *logits; /* (n_rows, n) */
     int64_t        n_rows;
     int64_t        n;
-    const int64_t *targets; /* (n_rows) on the device or NULL; negative: none */
+    const int64_t *targets; /* (n_rows) on the device; negative: none.  For losses */
     int64_t       *top;     /* (n_rows) each of these, or NULL; the lowest of equals */
     float         *entropy;
-    float         *gap; /* the largest minus the second */
-    double        *lse;
-    float         *target; /* the target's logit */
+    float         *gap;    /* the largest minus the second */
+    double        *losses; /* -log p of the target; NaN where there is none, and where a logit is */
+    int32_t       *flag;   /* |= 1 where a logit is NaN or infinite; or NULL */
 } hl_device_logits;
+
+/* Draws from rows of logits: pick.h says what and how. */
+typedef struct hl_device_pick {
+    hl_pick_result     *out;        /* (n_rows) */
+    hl_pick_candidate  *candidates; /* (n_rows, HL_PICK_CANDIDATES) in any order */
+    const float        *logits;     /* (any, n) */
+    const hl_pick_rule *rules;      /* (n_rows) on the device; row is below `any` */
+    const uint32_t     *repeated;   /* (n_rows, (n + 31) / 32) bits of tokens, the first the lowest:
+                                     * those that the penalty is for; read where there is one */
+    int64_t             n_rows;
+    int64_t             n;
+    void               *work; /* (n_rows, HL_PICK_WORK_BYTES) */
+} hl_device_pick;
 
 /* *flag |= 1 where a row that counts holds a NaN or an infinity. */
 typedef struct hl_device_finite {
@@ -378,6 +392,7 @@ typedef struct hl_device_ops {
     hl_status (*copy_rows)(hl_device *device, const hl_device_copy_rows *copy);
     hl_status (*cap)(hl_device *device, const hl_device_cap *cap);
     hl_status (*logits)(hl_device *device, const hl_device_logits *logits);
+    hl_status (*pick)(hl_device *device, const hl_device_pick *pick);
     hl_status (*finite)(hl_device *device, const hl_device_finite *finite);
 
     /* hl_attention_forward with every pointer of both structs on the device, query_start and

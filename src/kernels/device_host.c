@@ -196,6 +196,7 @@ const hl_device_ops hl_device_host = {
     .copy_rows     = hl_device_host_copy_rows,
     .cap           = hl_device_host_cap,
     .logits        = hl_device_host_logits,
+    .pick          = hl_device_host_pick,
     .finite        = hl_device_host_finite,
     .attention     = attention,
     .patterns      = hl_device_host_patterns,

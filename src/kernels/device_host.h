@@ -44,6 +44,9 @@ hl_status hl_device_host_finite(hl_device *device, const hl_device_finite *finit
 hl_status hl_device_host_patterns(hl_device *device, const hl_device_patterns *patterns);
 hl_status hl_device_host_reduce(hl_device *device, int lane, const hl_device_reduce *reduce);
 
+/* device_host_pick.c */
+hl_status hl_device_host_pick(hl_device *device, const hl_device_pick *pick);
+
 /* device_host_likeness.c */
 hl_status hl_device_host_follow(hl_device *device, const hl_device_follow *follow);
 hl_status hl_device_host_outputs(hl_device *device, int lane, const hl_device_outputs *outputs);

@@ -54,7 +54,7 @@ static void read_row(const hl_device_logits *l, int64_t row)
         double offset = (double)logits[i] - max;
         double weight = exp(offset);
 
-        if (i != top && weight > 0.0) { /* 0 * -inf is NaN */
+        if (i != top && !(weight <= 0.0)) { /* 0 * -inf is NaN */
             rest += weight;
             dot += weight * offset;
         }
@@ -65,10 +65,17 @@ static void read_row(const hl_device_logits *l, int64_t row)
         l->entropy[row] = (float)(log1p(rest) - dot / (1.0 + rest));
     if (l->gap != NULL)
         l->gap[row] = gap_of(logits, l->n, top);
-    if (l->lse != NULL)
-        l->lse[row] = max + log1p(rest);
-    if (l->target != NULL && l->targets[row] >= 0)
-        l->target[row] = logits[l->targets[row]];
+    if (l->losses != NULL)
+        l->losses[row] =
+            l->targets[row] >= 0 ? max + log1p(rest) - (double)logits[l->targets[row]] : NAN;
+}
+
+static void find_bad(const hl_device_logits *l)
+{
+    for (int64_t i = 0; i < l->n_rows * l->n; i++) {
+        if (!isfinite(l->logits[i]))
+            *l->flag |= 1;
+    }
 }
 
 hl_status hl_device_host_logits(hl_device *device, const hl_device_logits *logits)
@@ -76,6 +83,8 @@ hl_status hl_device_host_logits(hl_device *device, const hl_device_logits *logit
 #pragma omp parallel for num_threads(device->pool.n_threads)
     for (int64_t row = 0; row < logits->n_rows; row++)
         read_row(logits, row);
+    if (logits->flag != NULL)
+        find_bad(logits);
     return HL_OK;
 }
 

@@ -18,7 +18,6 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/threads.h"
-#include "model/logits.h"
 
 /* ------------------------------------------------------------------ sampled rows */
 
@@ -275,35 +274,29 @@ done:
 
 /* -------------------------------------------------------------------------- loss */
 
-/* The token that row `row` should foretell; -1 if none, or if it has counted already. */
-static int64_t next_token(const hl_measuring *m, const hl_final_rows *rows, int64_t row)
+/* The tokens that a sequence's rows of the piece should foretell; -1 where there is none, or where
+ * it has counted already. */
+static void place_targets(const hl_measuring *m, int64_t sequence)
 {
-    const hl_batch *batch    = &m->batch;
-    int64_t         position = rows->start + row + 1;
-    int64_t         sequence = rows->sequence;
+    const hl_batch *batch = &m->batch;
 
-    if (position >= batch->lengths[sequence] || position < batch->first_row[sequence])
-        return -1;
-    return batch->tokens[sequence * batch->context + position];
+    for (int64_t row = 0; row < m->n_piece; row++) {
+        int64_t position = m->piece + row + 1;
+        bool counts = position < batch->lengths[sequence] && position >= batch->first_row[sequence];
+
+        m->targets[sequence * m->n_piece + row] =
+            counts ? batch->tokens[sequence * batch->context + position] : -1;
+    }
 }
 
 static hl_status watch_final(void *context, const hl_final_rows *rows)
 {
-    hl_measuring *m = context;
+    hl_measuring  *m       = context;
+    const int64_t *targets = m->targets + rows->sequence * m->n_piece + rows->start - m->piece;
 
-    if (rows->logits == NULL)
-        return HL_OK;
-#pragma omp parallel for num_threads(hl_threads(m->options.n_threads))
-    for (int64_t row = 0; row < rows->n_rows; row++) {
-        int64_t      token  = next_token(m, rows, row);
-        const float *logits = rows->logits + row * rows->d_vocab;
-
-        if (token >= 0)
-            m->values[row] = hl_logits_lse(logits, rows->d_vocab) - (double)logits[token];
-    }
-    for (int64_t row = 0; row < rows->n_rows; row++) {
-        if (next_token(m, rows, row) >= 0)
-            hl_profile_loss(m->profile, m->values[row]);
+    for (int64_t row = 0; rows->losses != NULL && row < rows->n_rows; row++) {
+        if (targets[row] >= 0)
+            hl_profile_loss(m->profile, rows->losses[row]);
     }
     return HL_OK;
 }
@@ -327,6 +320,7 @@ static bool cut_piece(hl_measuring *m)
                (size_t)width * sizeof *m->tokens);
         any = any || left > 0;
         draw_rows(m, i);
+        place_targets(m, i);
     }
     return any;
 }
@@ -345,9 +339,11 @@ static hl_status feed_piece(hl_measuring *m)
                                    .plan                = may_plan(m) ? plan_layer : NULL,
                                    .sampled_positions   = m->outputs,
                                    .n_sampled_positions = HL_OUTPUT_ROWS };
-    hl_feed               feed = {
-                      .tokens = m->tokens, .n_tokens = m->n_piece, .lengths = m->lengths, .tap = &tap
-    };
+    hl_feed               feed = { .tokens   = m->tokens,
+                                   .n_tokens = m->n_piece,
+                                   .lengths  = m->lengths,
+                                   .targets  = m->targets,
+                                   .tap      = &tap };
 
     if (info->n_types > 1) {
         feed.segments   = m->batch.types;
@@ -356,7 +352,7 @@ static hl_status feed_piece(hl_measuring *m)
     return hl_session_feed(m->session, &feed);
 }
 
-static hl_status measure_batch(hl_measuring *m)
+hl_status hl_measure_batch(hl_measuring *m)
 {
     hl_status        status = HL_OK;
     const hl_batch  *batch  = &m->batch;
@@ -387,60 +383,6 @@ done:
 
 /* -------------------------------------------------------------------------- whole */
 
-/* Keeps the status of whoever asked to stop, unless the state cannot be saved. */
-static hl_status report(hl_measuring *m)
-{
-    hl_measure_progress progress = { .n_tokens    = hl_profile_n_tokens(m->profile),
-                                     .n_sequences = hl_profile_all_sequences(m->profile),
-                                     .share       = m->share };
-
-    if (m->options.progress == NULL)
-        return HL_OK;
-    hl_status status = m->options.progress(m->options.context, &progress);
-    if (status == HL_OK)
-        return HL_OK;
-    hl_status saved = hl_measure_save(m);
-    return saved != HL_OK
-               ? saved
-               : hl_fail(status, "stopped after %lld tokens", (long long)progress.n_tokens);
-}
-
-/* The next batch, behind which another begins to be read. */
-static hl_status take_batch(hl_measuring *m)
-{
-    hl_status status = HL_OK;
-
-    HL_TRY(hl_ahead_take(&m->batch, m->ahead));
-    hl_windows_place(&m->place, m->windows);
-    m->share = hl_windows_progress(m->windows);
-    if (m->batch.n_windows > 0)
-        hl_ahead_begin(m->ahead);
-
-done:
-    return status;
-}
-
-static hl_status measure_all(hl_measuring *m)
-{
-    hl_status status = HL_OK;
-    double    saved  = hl_clock_seconds();
-
-    for (;;) {
-        HL_TRY(take_batch(m));
-        if (m->batch.n_windows == 0)
-            break;
-        HL_TRY(measure_batch(m));
-        HL_TRY(report(m));
-        if (hl_clock_seconds() - saved >= m->options.save_every) {
-            HL_TRY(hl_measure_save(m));
-            saved = hl_clock_seconds();
-        }
-    }
-
-done:
-    return status;
-}
-
 hl_status hl_measure(hl_profile **out, const hl_model *model, const hl_tokenizer *tokenizer,
                      const hl_corpus *corpus, const hl_measure_options *options)
 {
@@ -457,7 +399,7 @@ hl_status hl_measure(hl_profile **out, const hl_model *model, const hl_tokenizer
     if (m.options.rows_path != NULL)
         HL_TRY(hl_measure_rows_new(&m.rows, &m));
     HL_TRY(hl_measure_save(&m)); /* whether it can be is better known now than later */
-    HL_TRY(measure_all(&m));
+    HL_TRY(hl_measure_all(&m));
     if (m.options.windows.n_parts > 1 || m.rows != NULL) /* done, but others may not be */
         HL_TRY(hl_measure_save(&m));
     if (m.rows != NULL)

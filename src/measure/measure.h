@@ -32,6 +32,14 @@ enum {
 
 typedef struct hl_measure_rows hl_measure_rows;
 
+/* Memory for a batch of one's own. */
+typedef struct hl_batch_copy {
+    int64_t  *tokens; /* (n_batch, context) */
+    uint8_t  *types;  /* (n_batch, context) */
+    int64_t  *places; /* (4, n_batch) lengths, first_row, documents, starts */
+    uint64_t *hashes; /* (n_batch) */
+} hl_batch_copy;
+
 typedef struct hl_measuring {
     const hl_model    *model;
     const hl_config   *config;
@@ -39,17 +47,20 @@ typedef struct hl_measuring {
     hl_measure_options options; /* complete */
     int64_t            n_piece;
     int64_t            n_patterns; /* rows of a piece that are looked at whole */
+    bool               in_pairs;   /* two batches at a time: measure_turns.c */
 
     hl_session     *session;
     hl_windows     *windows;
     hl_ahead       *ahead;
     hl_profile     *profile;
     hl_batch        batch;
+    hl_batch_copy   copy;  /* of it, where others read on; or empty */
     hl_window_place place; /* behind the batch */
     double          share; /* of the corpus that has been passed then */
     int64_t         piece; /* position of the piece's first row */
 
     int64_t *tokens;    /* (B, n_piece) of the piece */
+    int64_t *targets;   /* (B, n_piece) what they should foretell; -1: nothing that counts */
     int64_t *lengths;   /* (B) */
     int64_t *positions; /* (B, n_patterns) */
     int64_t *outputs;   /* (B, HL_OUTPUT_ROWS) positions, too */
@@ -58,7 +69,6 @@ typedef struct hl_measuring {
     float  *gram;      /* W_h W_h' of every layer and head: (L, H, d, d) */
     float  *products;  /* (n_threads, 2, HL_OUTPUT_ROWS, d) z, and z times the Gram matrix */
     double *influence; /* (B, HL_OUTPUT_ROWS) of the layer at hand */
-    double *values;    /* (HL_LOGIT_ROWS) of a row each, before they are added */
     float  *entropy;   /* (B, H, n_piece) with epsilon */
 
     hl_measure_rows *rows; /* NULL: not wanted */
@@ -67,10 +77,19 @@ typedef struct hl_measuring {
 /* measure.c: up to `n` positions in [low, high), rising, one in each of n equal parts; -1 behind
  * the last. */
 void hl_measure_draw(int64_t *out, int64_t n, int64_t low, int64_t high, uint64_t hash);
+/* m->batch through the session into the profile. */
+hl_status hl_measure_batch(hl_measuring *m);
+
+/* measure_turns.c: all batches that are left, and the state saved on the way. */
+hl_status hl_measure_all(hl_measuring *m);
 
 /* measure_setup.c */
 hl_status hl_measure_setup(hl_measuring *m, const hl_tokenizer *tokenizer);
 void      hl_measure_close(hl_measuring *m);
+/* A second one for batches of the same windows, which it does not read itself: with a session, a
+ * profile and a copy of its batch of its own; borrows the rest of the first. */
+hl_status hl_measure_twin_new(hl_measuring **out, const hl_measuring *m);
+void      hl_measure_twin_free(hl_measuring *twin);
 
 /* measure_outputs.c: Gram matrices of all layers, and a layer's outputs into the profile. */
 hl_status hl_measure_make_gram(hl_measuring *m);

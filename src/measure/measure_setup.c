@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "base/threads.h"
 #include "measure/measure.h"
+#include "model/device.h"
 #include "model/model.h"
 
 /* ----------------------------------------------------------------------- options */
@@ -33,6 +34,22 @@ static hl_status complete_options(hl_measuring *m)
         return hl_fail(HL_BAD_ARGUMENT, "measure: %s is an encoder, which foretells no next token",
                        m->model->path);
     return HL_OK;
+}
+
+/* On a device two batches are worked on at a time, by half of the threads each: from the
+ * beginning, as OpenMP keeps threads that it once had, and sleeps when it has more than cores. */
+static hl_status choose_pairs(hl_measuring *m)
+{
+    hl_status        status = HL_OK;
+    hl_device_choice choice = { 0 };
+
+    HL_TRY(hl_device_choose(&choice, &(hl_session_options){ 0 }));
+    m->in_pairs = choice.ops != NULL && m->options.rows_path == NULL && m->options.epsilon == 0.0;
+    if (m->in_pairs)
+        m->options.n_threads = (hl_threads(m->options.n_threads) + 1) / 2;
+
+done:
+    return status;
 }
 
 /* ---------------------------------------------------------------------- settings */
@@ -170,7 +187,7 @@ static hl_status open_session(hl_measuring *m)
     };
 
     if (m->options.nll)
-        options.wants |= HL_WANT_LOGITS;
+        options.wants |= HL_WANT_LOSSES;
     return hl_session_open(&m->session, m->model, &options);
 }
 
@@ -183,15 +200,31 @@ static hl_status allocate(hl_measuring *m)
     size_t    n_threads = (size_t)hl_threads(m->options.n_threads);
 
     HL_TRY(HL_ALLOC(&m->tokens, n_batch * n_piece));
+    HL_TRY(HL_ALLOC(&m->targets, n_batch * n_piece));
     HL_TRY(HL_ALLOC(&m->lengths, n_batch));
     HL_TRY(HL_ALLOC(&m->positions, n_batch * (size_t)m->n_patterns));
     HL_TRY(HL_ALLOC(&m->outputs, n_batch * HL_OUTPUT_ROWS));
     HL_TRY(HL_ALLOC_ZEROED(&m->stream, n_batch * HL_OUTPUT_ROWS * (size_t)m->config->d_model));
     HL_TRY(HL_ALLOC(&m->products, n_threads * 2 * HL_OUTPUT_ROWS * (size_t)m->config->d_head));
     HL_TRY(HL_ALLOC(&m->influence, n_batch * HL_OUTPUT_ROWS));
-    HL_TRY(HL_ALLOC(&m->values, HL_LOGIT_ROWS));
     if (m->options.epsilon > 0.0)
         HL_TRY(HL_ALLOC(&m->entropy, n_batch * n_heads * n_piece));
+
+done:
+    return status;
+}
+
+/* For a batch of one's own, where others read on. */
+static hl_status make_copy(hl_measuring *m)
+{
+    hl_status status  = HL_OK;
+    size_t    n_batch = (size_t)m->options.windows.n_batch;
+    size_t    n_rows  = n_batch * (size_t)m->options.windows.context;
+
+    HL_TRY(HL_ALLOC(&m->copy.tokens, n_rows));
+    HL_TRY(HL_ALLOC(&m->copy.types, n_rows));
+    HL_TRY(HL_ALLOC(&m->copy.places, 4 * n_batch));
+    HL_TRY(HL_ALLOC(&m->copy.hashes, n_batch));
 
 done:
     return status;
@@ -203,6 +236,7 @@ hl_status hl_measure_setup(hl_measuring *m, const hl_tokenizer *tokenizer)
 
     m->config = m->model->config;
     HL_TRY(complete_options(m));
+    HL_TRY(choose_pairs(m));
     HL_TRY(hl_windows_open(&m->windows, m->corpus, &m->options.windows));
     m->n_piece = m->options.windows.context;
     if (!m->config->is_encoder && m->n_piece > HL_PIECE)
@@ -215,26 +249,74 @@ hl_status hl_measure_setup(hl_measuring *m, const hl_tokenizer *tokenizer)
     HL_TRY(hl_ahead_new(&m->ahead, m->windows, m->session->device != NULL));
     HL_TRY(allocate(m));
     HL_TRY(hl_measure_make_gram(m));
+    if (m->in_pairs)
+        HL_TRY(make_copy(m));
 
 done:
     return status;
 }
 
-void hl_measure_close(hl_measuring *m)
+/* What every one has of its own. */
+static void close_own(hl_measuring *m)
 {
-    hl_measure_rows_free(m->rows);
     hl_session_close(m->session);
-    hl_ahead_free(m->ahead);
-    hl_windows_close(m->windows);
     hl_profile_free(m->profile);
+    hl_free(m->copy.tokens);
+    hl_free(m->copy.types);
+    hl_free(m->copy.places);
+    hl_free(m->copy.hashes);
     hl_free(m->tokens);
+    hl_free(m->targets);
     hl_free(m->lengths);
     hl_free(m->positions);
     hl_free(m->outputs);
     hl_free(m->stream);
-    hl_free(m->gram);
     hl_free(m->products);
     hl_free(m->influence);
-    hl_free(m->values);
     hl_free(m->entropy);
+}
+
+void hl_measure_close(hl_measuring *m)
+{
+    hl_measure_rows_free(m->rows);
+    hl_ahead_free(m->ahead);
+    hl_windows_close(m->windows);
+    hl_free(m->gram);
+    close_own(m);
+}
+
+/* ------------------------------------------------------------------------- twins */
+
+hl_status hl_measure_twin_new(hl_measuring **out, const hl_measuring *m)
+{
+    hl_status     status = HL_OK;
+    hl_measuring *twin   = NULL;
+
+    *out = NULL;
+    HL_TRY(HL_ALLOC_ZEROED(&twin, 1));
+    twin->model      = m->model;
+    twin->config     = m->config;
+    twin->corpus     = m->corpus;
+    twin->options    = m->options;
+    twin->n_piece    = m->n_piece;
+    twin->n_patterns = m->n_patterns;
+    twin->gram       = m->gram;
+    HL_TRY(hl_profile_new_like(&twin->profile, m->profile));
+    HL_TRY(open_session(twin));
+    HL_TRY(allocate(twin));
+    HL_TRY(make_copy(twin));
+    *out = twin;
+    twin = NULL;
+
+done:
+    hl_measure_twin_free(twin);
+    return status;
+}
+
+void hl_measure_twin_free(hl_measuring *twin)
+{
+    if (twin == NULL)
+        return;
+    close_own(twin);
+    hl_free(twin);
 }

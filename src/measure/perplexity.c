@@ -7,7 +7,7 @@
  *
  * A window goes through the model in two feeds: what is context only, without logits, and
  * then the rows that predict a scored token.  Its last token predicts nothing and is not
- * fed at all.  Logits come a few rows at a time and leave one double each.
+ * fed at all.  Losses come from the session, which leaves logits where they are.
  *
  * The mean over all tokens is a ratio of sums over groups g (texts or windows), sum s_g
  * over count c_g, so its standard error is that of a ratio:
@@ -19,8 +19,6 @@
 
 #include "base/memory.h"
 #include "base/status.h"
-#include "base/threads.h"
-#include "model/logits.h"
 #include "model/model.h"
 
 enum { DEFAULT_ROWS = 512, DEFAULT_WINDOW = 4096, MAX_BATCH = 4096 };
@@ -47,8 +45,8 @@ struct hl_perplexity {
     const hl_model       *model;
     hl_perplexity_options options; /* complete */
     hl_session           *session;
-    int                   n_threads;
     int64_t              *tokens;  /* (n_batch, n_ctx) of a feed */
+    int64_t              *targets; /* ... and the tokens after them */
     int64_t              *lengths; /* (n_batch) */
     hl_window            *windows; /* (n_batch) those at work */
     double               *nll;     /* (n_batch, n_ctx) of the token at that place */
@@ -115,7 +113,7 @@ static hl_status open_session(hl_perplexity *perplexity)
     hl_session_options options = {
         .n_ctx     = perplexity->options.n_ctx,
         .n_batch   = perplexity->options.n_batch,
-        .wants     = HL_WANT_LOGITS,
+        .wants     = HL_WANT_LOSSES,
         .n_threads = perplexity->options.n_threads,
     };
     return hl_session_open(&perplexity->session, perplexity->model, &options);
@@ -135,11 +133,11 @@ hl_status hl_perplexity_open(hl_perplexity **out, const hl_model *model,
         perplexity->options = *options;
     HL_TRY(complete_options(&perplexity->options, model));
     HL_TRY(open_session(perplexity)); /* refuses contexts that are too long */
-    perplexity->n_threads = hl_threads(perplexity->options.n_threads);
 
     size_t n_batch = (size_t)perplexity->options.n_batch;
     size_t n_rows  = n_batch * (size_t)perplexity->options.n_ctx;
     HL_TRY(HL_ALLOC_ZEROED(&perplexity->tokens, n_rows));
+    HL_TRY(HL_ALLOC_ZEROED(&perplexity->targets, n_rows));
     HL_TRY(HL_ALLOC_ZEROED(&perplexity->nll, n_rows));
     HL_TRY(HL_ALLOC_ZEROED(&perplexity->lengths, n_batch));
     HL_TRY(HL_ALLOC_ZEROED(&perplexity->windows, n_batch));
@@ -158,6 +156,7 @@ void hl_perplexity_close(hl_perplexity *perplexity)
         return;
     hl_session_close(perplexity->session);
     hl_free(perplexity->tokens);
+    hl_free(perplexity->targets);
     hl_free(perplexity->nll);
     hl_free(perplexity->lengths);
     hl_free(perplexity->windows);
@@ -179,12 +178,6 @@ typedef struct scoring {
     const hl_scored_text *text;
 } scoring;
 
-/* A short loop is over before another thread has woken. */
-static int score_threads(const scoring *s, const hl_final_rows *rows)
-{
-    return rows->n_rows * rows->d_vocab < 16384 ? 1 : s->perplexity->n_threads;
-}
-
 /* Row i stands at position start + i and predicts the token after it. */
 static hl_status score_rows(void *context, const hl_final_rows *rows)
 {
@@ -192,15 +185,12 @@ static hl_status score_rows(void *context, const hl_final_rows *rows)
     const hl_window *window = &s->perplexity->windows[rows->sequence];
     double          *nll    = s->perplexity->nll + rows->sequence * s->perplexity->options.n_ctx;
 
-#pragma omp parallel for num_threads(score_threads(s, rows))
     for (int64_t row = 0; row < rows->n_rows; row++) {
-        const float *logits = rows->logits + row * rows->d_vocab;
-        int64_t      place  = rows->start + row + 1;
-        int64_t      token  = s->text->tokens[window->begin + place];
+        int64_t place = rows->start + row + 1;
 
-        nll[place] = hl_logits_lse(logits, rows->d_vocab) - (double)logits[token];
+        nll[place] = rows->losses[row];
         if (s->text->top != NULL)
-            s->text->top[window->begin + place] = hl_logits_top(logits, rows->d_vocab);
+            s->text->top[window->begin + place] = rows->tops[row];
     }
     return HL_OK;
 }
@@ -210,7 +200,7 @@ static hl_status feed_part(scoring *s, int64_t n_windows, bool is_scored)
 {
     hl_perplexity *p       = s->perplexity;
     int64_t        longest = 0;
-    hl_tap         tap     = { .context = s, .final = score_rows, .wants = HL_WANT_LOGITS };
+    hl_tap         tap     = { .context = s, .final = score_rows, .wants = HL_WANT_LOSSES };
 
     for (int64_t i = 0; i < p->options.n_batch; i++) {
         const hl_window *window  = &p->windows[i];
@@ -223,12 +213,15 @@ static hl_status feed_part(scoring *s, int64_t n_windows, bool is_scored)
     }
     for (int64_t i = 0; i < n_windows; i++) {
         int64_t from = is_scored ? p->windows[i].first - 1 : p->windows[i].begin;
-        for (int64_t j = 0; j < p->lengths[i]; j++)
-            p->tokens[i * longest + j] = s->text->tokens[from + j];
+        for (int64_t j = 0; j < p->lengths[i]; j++) {
+            p->tokens[i * longest + j]  = s->text->tokens[from + j];
+            p->targets[i * longest + j] = s->text->tokens[from + j + 1];
+        }
     }
     return hl_session_feed(p->session, &(hl_feed){ .tokens   = p->tokens,
                                                    .n_tokens = longest,
                                                    .lengths  = p->lengths,
+                                                   .targets  = p->targets,
                                                    .gates    = p->options.gates,
                                                    .tap      = is_scored ? &tap : NULL });
 }

@@ -79,7 +79,7 @@ hl_status hl_measure_speed(hl_speed *out, const hl_model *model, const int64_t *
     HL_TRY(complete_options(&options, model, n_tokens));
     HL_TRY(hl_session_open(&session, model,
                            &(hl_session_options){ .n_ctx     = options.n_prefill + options.n_decode,
-                                                  .wants     = HL_WANT_LAST_LOGITS,
+                                                  .wants     = HL_WANT_LAST_DRAW,
                                                   .n_threads = options.n_threads }));
     HL_TRY(HL_ALLOC(&times, 2 * (size_t)options.n_rounds));
     for (int64_t i = 0; i < options.n_rounds; i++)

@@ -12,6 +12,7 @@
  *     device_blocks.c     a block: its norms, its MLP or experts
  *     device_attention.c  the attention branch, whole rows of it
  *     device_ends.c       embedding; final norm, logits and lens
+ *     device_pick.c       what draws need to know of logits that stay there
  *     device_likeness.c   what heads write and how alike they are, beside later layers
  *     device_tap.c        what is copied back, and who is told
  *
@@ -140,7 +141,7 @@ typedef struct hl_device_rows {
     void    *narrow;   /* the same */
     float   *plain;    /* (logit_rows, D) what the final norm gives, as floats */
     float   *logits;   /* (logit_rows, V) */
-    int32_t *flag;     /* some number is none */
+    int32_t *flag;     /* (2) some number of the stream, some logit is none */
     uint8_t *segments; /* (sequences, S) */
 } hl_device_rows;
 
@@ -153,7 +154,10 @@ typedef struct hl_device_inputs {
     const int64_t   *ends;    /* (B) keys that exist */
     const int64_t   *tokens;  /* (N) */
     const int64_t   *types;   /* (N) */
+    const int64_t   *targets; /* (N) where losses are wanted */
     const int64_t   *last;    /* (B) the last row of each sequence */
+    const int64_t   *kept;    /* (sequences) of which row of rows.logits its last logits are; -1: of
+                               * none.  NULL: nobody draws */
     const int64_t   *sampled; /* (n_sampled) rows that the tap names, -1: none; NULL: all */
     int64_t          n_sampled;
     const float     *frequencies[HL_N_ROPES]; /* (B, n_dims/2) */
@@ -161,6 +165,16 @@ typedef struct hl_device_inputs {
     bool             gates_differ;
     int64_t          n_keys; /* no sequence has more: a bound that seldom changes */
 } hl_device_inputs;
+
+/* The last logits of all sequences, and what draws from them say and hear, for each. */
+typedef struct hl_device_picks {
+    float         *logits; /* (sequences, V) */
+    void          *work;
+    hl_device_pair rules;
+    hl_device_pair results;
+    hl_device_pair candidates; /* (sequences, HL_PICK_CANDIDATES) */
+    hl_device_pair repeated;   /* (sequences, words of bits) */
+} hl_device_picks;
 
 /* A step of decoding that was recorded, and what it was recorded for. */
 typedef struct hl_device_step {
@@ -174,6 +188,9 @@ typedef struct hl_device_step {
     bool             gates_differ;
     int64_t         *sequences; /* (B) */
 } hl_device_step;
+
+/* What is said of a row of logits: top, loss, entropy and gap, as so many floats. */
+enum { HL_SAID_FLOATS = 6 };
 
 enum { HL_STEP_ROWS = 64, HL_DEVICE_STEPS = 4 };
 
@@ -193,7 +210,8 @@ typedef struct hl_device_session {
     hl_device_pair       all_statistics; /* of a step: (L) blocks of step_bytes */
     size_t               step_bytes;     /* of the step at hand */
     int64_t              step_rows;      /* no step has more */
-    hl_device_pair       ends;       /* rows at the end on their way out: lens, hidden, logits */
+    hl_device_pair       ends;           /* rows at the end on their way out: see device_ends.c */
+    hl_device_picks      picks;
     int64_t             *tops;       /* (B) the likeliest tokens after all sequences, or NULL */
     int32_t             *flag;       /* rows.flag on the host */
     int64_t              logit_rows; /* logits are made for so many rows at a time */
@@ -267,6 +285,13 @@ hl_status hl_device_final(hl_session *session, const hl_chunk *chunk);
 hl_status hl_device_make_last(hl_session *session, const hl_chunk *chunk);
 hl_status hl_device_send_last(hl_session *session, const hl_chunk *chunk);
 hl_status hl_device_receive_last(hl_session *session, const hl_chunk *chunk);
+
+/* device_pick.c: their memory; the last logits of what was fed into picks.logits; hl_session_look
+ * of pick.h. */
+struct hl_pick;
+void      hl_device_plan_picks(hl_session *session, hl_arena *rows, hl_arena *host);
+hl_status hl_device_keep_last(const hl_session *session);
+hl_status hl_device_look(hl_session *session, struct hl_pick *picks, int64_t n);
 
 /* device_tap.c: the parts of a block of statistics for so many rows and heads. */
 hl_attention_result hl_device_place_statistics(void *block, int64_t count, int64_t n_segments);

@@ -154,22 +154,15 @@ done:
 
 /* ---------------------------------------------------------------------- lens */
 
-/* Of rows.logits into row `first` of a lens of n_all rows. */
-static hl_status read_lens(const hl_session *session, void *lens, int64_t n_all, int64_t first,
-                           int64_t n_rows)
+/* What n_rows of rows.logits say, as far as `wanted` has places for it. */
+static hl_status read_logits(const hl_session *session, hl_device_logits wanted, int64_t n_rows)
 {
-    const hl_device_session *d       = session->device;
-    float                   *entropy = (float *)(void *)((int64_t *)lens + n_all);
+    const hl_device_session *d = session->device;
 
-    return hl_device_checked(
-        d,
-        d->ops->logits(d->device, &(hl_device_logits){ .logits  = d->rows.logits,
-                                                       .n_rows  = n_rows,
-                                                       .n       = session->config->d_vocab,
-                                                       .top     = (int64_t *)lens + first,
-                                                       .entropy = entropy + first,
-                                                       .gap     = entropy + n_all + first }),
-        "logits");
+    wanted.logits = d->rows.logits;
+    wanted.n_rows = n_rows;
+    wanted.n      = session->config->d_vocab;
+    return hl_device_checked(d, d->ops->logits(d->device, &wanted), "logits");
 }
 
 hl_status hl_device_make_lens(hl_session *session, const hl_chunk *chunk, hl_device_lane *lane)
@@ -177,6 +170,8 @@ hl_status hl_device_make_lens(hl_session *session, const hl_chunk *chunk, hl_dev
     hl_status          status = HL_OK;
     hl_device_session *d      = session->device;
     int64_t            n_all  = chunk->n_batch * chunk->n_rows;
+    int64_t           *top    = lane->lens.device;
+    float             *others = (float *)(void *)(top + n_all); /* entropies, then gaps */
 
     HL_TRY(hl_device_settle(session, chunk));
     for (int64_t row = 0; row < n_all; row += d->logit_rows) {
@@ -185,7 +180,11 @@ hl_status hl_device_make_lens(hl_session *session, const hl_chunk *chunk, hl_dev
         HL_TRY(finish_hidden(session, d->rows.hidden, d->dtype,
                              d->rows.x + row * session->config->d_model, n));
         HL_TRY(make_logits(session, n));
-        HL_TRY(read_lens(session, lane->lens.device, n_all, row, n));
+        HL_TRY(read_logits(session,
+                           (hl_device_logits){ .top     = top + row,
+                                               .entropy = others + row,
+                                               .gap     = others + n_all + row },
+                           n));
     }
 
 done:
@@ -195,33 +194,35 @@ done:
 /* --------------------------------------------------------------------- final */
 
 /* Logits that are no numbers come from the head or the last norm, if not from a layer. */
-static hl_status check_logits(hl_session *session, const float *logits, int64_t n_rows)
+static hl_status blame_head(hl_session *session)
 {
-    float sum = 0.0f;
-
-    /* 0 * x is 0 for what is finite, NaN for what is not. */
-    for (int64_t i = 0; i < n_rows * session->config->d_vocab && !session->searched[0]; i++)
-        sum += 0.0f * logits[i];
-    if (sum == 0.0f)
+    if (session->searched[0])
         return HL_OK;
     session->searched[0] = true;
     return hl_session_find_nan(session, -1);
 }
 
-/* Where parts of rows at the end lie in the pair `ends`: logits, hidden rows, lens. */
+/* Where parts of rows at the end lie in the pair `ends`: what is said of n rows, which is all
+ * that its device's half has; hidden rows; logits. */
 typedef struct end_parts {
-    float *logits;
-    float *hidden;
-    void  *lens;
+    int64_t *top;
+    double  *losses;
+    float   *entropy;
+    float   *gap;
+    float   *hidden;
+    float   *logits;
 } end_parts;
 
-static end_parts parts_of(const hl_session *session, void *block)
+static end_parts parts_of(const hl_session *session, void *block, int64_t n)
 {
-    const hl_device_session *d     = session->device;
-    end_parts                parts = { .lens = block };
+    int64_t   most  = session->device->logit_rows;
+    end_parts parts = { .top = block };
 
-    parts.hidden = (float *)(void *)((int64_t *)block + 2 * d->logit_rows);
-    parts.logits = parts.hidden + d->logit_rows * session->config->d_model;
+    parts.losses  = (double *)(void *)(parts.top + n);
+    parts.entropy = (float *)(void *)(parts.losses + n);
+    parts.gap     = parts.entropy + n;
+    parts.hidden  = (float *)block + most * HL_SAID_FLOATS;
+    parts.logits  = parts.hidden + most * session->config->d_model;
     return parts;
 }
 
@@ -230,30 +231,52 @@ static hl_status fetch(const hl_device_session *d, void *to, const void *from, s
     return hl_device_checked(d, d->ops->copy_out(d->device, 0, to, from, n_bytes), "copies");
 }
 
+/* Lens and losses of the n rows from `row` on, whose logits are there; and whether these are
+ * numbers. */
+static hl_status fetch_said(const hl_session *session, uint32_t wants, int64_t row, int64_t n)
+{
+    hl_status                status = HL_OK;
+    const hl_device_session *d      = session->device;
+    end_parts                there  = parts_of(session, d->ends.device, n);
+    hl_device_logits         wanted = { .top = there.top, .flag = d->rows.flag + 1 };
+
+    if ((wants & HL_WANT_LENS) != 0) {
+        wanted.entropy = there.entropy;
+        wanted.gap     = there.gap;
+    }
+    if ((wants & HL_WANT_LOSSES) != 0) {
+        wanted.targets = d->inputs.targets + row;
+        wanted.losses  = there.losses;
+    }
+    HL_TRY(read_logits(session, wanted, n));
+    HL_TRY(fetch(d, d->ends.host, d->ends.device, (size_t)(n * HL_SAID_FLOATS) * sizeof(float)));
+    HL_TRY(fetch(d, d->flag + 1, d->rows.flag + 1, sizeof *d->flag));
+
+done:
+    return status;
+}
+
 /* What the tap wants of rows [row, row + n) of (N), in the host's half of `ends`. */
 static hl_status fetch_ends(hl_session *session, uint32_t wants, int64_t row, int64_t n)
 {
     hl_status          status = HL_OK;
     hl_device_session *d      = session->device;
     const float       *x      = d->rows.x + row * session->config->d_model;
-    end_parts          host   = parts_of(session, d->ends.host);
+    end_parts          host   = parts_of(session, d->ends.host, n);
 
     if ((wants & HL_WANT_HIDDEN) != 0) {
         HL_TRY(finish_hidden(session, d->rows.plain, HL_DTYPE_F32, x, n));
         HL_TRY(fetch(d, host.hidden, d->rows.plain,
                      (size_t)(n * session->config->d_model) * sizeof(float)));
     }
-    if ((wants & (HL_WANT_LOGITS | HL_WANT_LENS)) != 0) {
+    if ((wants & (HL_WANT_LOGITS | HL_WANT_LENS | HL_WANT_LOSSES)) != 0) {
         HL_TRY(finish_hidden(session, d->rows.hidden, d->dtype, x, n));
         HL_TRY(make_logits(session, n));
+        HL_TRY(fetch_said(session, wants, row, n));
+    }
+    if ((wants & HL_WANT_LOGITS) != 0)
         HL_TRY(fetch(d, host.logits, d->rows.logits,
                      (size_t)(n * session->config->d_vocab) * sizeof(float)));
-    }
-    if ((wants & HL_WANT_LENS) != 0) {
-        HL_TRY(read_lens(session, d->ends.device, n, 0, n));
-        HL_TRY(
-            fetch(d, host.lens, d->ends.device, (size_t)n * (sizeof(int64_t) + 2 * sizeof(float))));
-    }
     HL_TRY(hl_device_checked(d, d->ops->arrived(d->device, 0), "copies"));
 
 done:
@@ -265,8 +288,7 @@ static hl_status tell_ends(const hl_session *session, const hl_tap *tap, hl_fina
                            int64_t n)
 {
     hl_status status = HL_OK;
-    end_parts host   = parts_of(session, session->device->ends.host);
-    float    *lens   = (float *)(void *)((int64_t *)host.lens + n);
+    end_parts host   = parts_of(session, session->device->ends.host, n);
 
     for (int64_t row = 0; row < n && status == HL_OK; row += HL_LOGIT_ROWS) {
         hl_final_rows rows = whole;
@@ -278,9 +300,13 @@ static hl_status tell_ends(const hl_session *session, const hl_tap *tap, hl_fina
         if ((tap->wants & HL_WANT_LOGITS) != 0)
             rows.logits = host.logits + row * rows.d_vocab;
         if ((tap->wants & HL_WANT_LENS) != 0) {
-            rows.lens_top     = (const int64_t *)host.lens + row;
-            rows.lens_entropy = lens + row;
-            rows.lens_gap     = lens + n + row;
+            rows.lens_top     = host.top + row;
+            rows.lens_entropy = host.entropy + row;
+            rows.lens_gap     = host.gap + row;
+        }
+        if ((tap->wants & HL_WANT_LOSSES) != 0) {
+            rows.losses = host.losses + row;
+            rows.tops   = host.top + row;
         }
         status = tap->final(tap->context, &rows);
     }
@@ -298,8 +324,9 @@ static hl_status deliver(hl_session *session, const hl_chunk *chunk, int64_t seq
                              .d_vocab  = session->config->d_vocab };
 
     HL_TRY(fetch_ends(session, tap->wants, sequence * chunk->n_rows + first, n));
-    if ((tap->wants & (HL_WANT_LOGITS | HL_WANT_LENS)) != 0)
-        HL_TRY(check_logits(session, parts_of(session, session->device->ends.host).logits, n));
+    if ((tap->wants & (HL_WANT_LOGITS | HL_WANT_LENS | HL_WANT_LOSSES)) != 0 &&
+        session->device->flag[1] != 0)
+        HL_TRY(blame_head(session));
     HL_TRY(tell_ends(session, tap, rows, n));
 
 done:
@@ -312,7 +339,7 @@ hl_status hl_device_final(hl_session *session, const hl_chunk *chunk)
     int64_t   step    = session->device->logit_rows;
     uint32_t  wants   = hl_chunk_wants(chunk);
     bool      watched = chunk->feed->tap != NULL && chunk->feed->tap->final != NULL &&
-                   (wants & (HL_WANT_HIDDEN | HL_WANT_LOGITS | HL_WANT_LENS)) != 0;
+                   (wants & (HL_WANT_HIDDEN | HL_WANT_LOGITS | HL_WANT_LENS | HL_WANT_LOSSES)) != 0;
 
     for (int64_t sequence = 0; sequence < chunk->n_batch && watched; sequence++) {
         int64_t length = chunk->lengths[sequence];
@@ -330,7 +357,9 @@ done:
 
 static bool wants_last(const hl_session *session)
 {
-    return (session->options.wants & (HL_WANT_LAST_LOGITS | HL_WANT_LAST_TOP)) != 0;
+    uint32_t last = HL_WANT_LAST_LOGITS | HL_WANT_LAST_TOP | HL_WANT_LAST_DRAW;
+
+    return (session->options.wants & last) != 0;
 }
 
 hl_status hl_device_make_last(hl_session *session, const hl_chunk *chunk)
@@ -356,8 +385,11 @@ hl_status hl_device_make_last(hl_session *session, const hl_chunk *chunk)
         "last rows"));
     HL_TRY(finish_hidden(session, d->rows.hidden, d->dtype, d->rows.last, chunk->n_batch));
     HL_TRY(make_logits(session, chunk->n_batch));
-    if (d->tops != NULL)
-        HL_TRY(read_lens(session, d->ends.device, chunk->n_batch, 0, chunk->n_batch));
+    HL_TRY(read_logits(session,
+                       (hl_device_logits){ .top  = d->tops != NULL ? d->ends.device : NULL,
+                                           .flag = d->rows.flag + 1 },
+                       chunk->n_batch));
+    HL_TRY(hl_device_keep_last(session));
 
 done:
     return status;
@@ -367,13 +399,16 @@ hl_status hl_device_send_last(hl_session *session, const hl_chunk *chunk)
 {
     hl_status          status = HL_OK;
     hl_device_session *d      = session->device;
-    end_parts host = wants_last(session) ? parts_of(session, d->ends.host) : (end_parts){ 0 };
 
+    if (!wants_last(session))
+        return HL_OK;
+    end_parts host = parts_of(session, d->ends.host, chunk->n_batch);
     if ((session->options.wants & HL_WANT_LAST_LOGITS) != 0)
         HL_TRY(fetch(d, host.logits, d->rows.logits,
                      (size_t)(chunk->n_batch * session->config->d_vocab) * sizeof(float)));
     if (d->tops != NULL)
-        HL_TRY(fetch(d, host.lens, d->ends.device, (size_t)chunk->n_batch * sizeof *d->tops));
+        HL_TRY(fetch(d, host.top, d->ends.device, (size_t)chunk->n_batch * sizeof *d->tops));
+    HL_TRY(fetch(d, d->flag + 1, d->rows.flag + 1, sizeof *d->flag));
 
 done:
     return status;
@@ -384,18 +419,20 @@ hl_status hl_device_receive_last(hl_session *session, const hl_chunk *chunk)
     hl_status          status  = HL_OK;
     int64_t            d_vocab = session->config->d_vocab;
     hl_device_session *d       = session->device;
-    end_parts host = wants_last(session) ? parts_of(session, d->ends.host) : (end_parts){ 0 };
 
-    for (int64_t i = 0; i < chunk->n_batch && wants_last(session); i++) {
+    if (!wants_last(session))
+        return HL_OK;
+    end_parts host = parts_of(session, d->ends.host, chunk->n_batch);
+    if (d->flag[1] != 0)
+        HL_TRY(blame_head(session));
+    for (int64_t i = 0; i < chunk->n_batch; i++) {
         if (!hl_chunk_has_last(chunk, i))
             continue;
         if (d->tops != NULL)
-            d->tops[chunk->sequences[i]] = ((const int64_t *)host.lens)[i];
-        if (session->rows.last == NULL)
-            continue;
-        HL_TRY(check_logits(session, host.logits + i * d_vocab, 1));
-        memcpy(session->rows.last + chunk->sequences[i] * d_vocab, host.logits + i * d_vocab,
-               (size_t)d_vocab * sizeof *host.logits);
+            d->tops[chunk->sequences[i]] = host.top[i];
+        if ((session->options.wants & HL_WANT_LAST_LOGITS) != 0)
+            memcpy(session->rows.last + chunk->sequences[i] * d_vocab, host.logits + i * d_vocab,
+                   (size_t)d_vocab * sizeof *host.logits);
     }
 
 done:

@@ -146,8 +146,8 @@ static hl_status look_for_nan(hl_session *session, const hl_chunk *chunk)
     hl_device_session *d      = session->device;
 
     HL_TRY(hl_device_settle(session, chunk));
-    HL_TRY(
-        hl_device_checked(d, d->ops->zero(d->device, d->rows.flag, sizeof *d->rows.flag), "flag"));
+    HL_TRY(hl_device_checked(d, d->ops->zero(d->device, d->rows.flag, 2 * sizeof *d->rows.flag),
+                             "flag"));
     HL_TRY(hl_device_checked(
         d,
         d->ops->finite(d->device, &(hl_device_finite){ .flag   = d->rows.flag,

@@ -33,7 +33,7 @@ size_t hl_device_inputs_bytes(const hl_session *session)
     const hl_config *config  = session->config;
     int64_t          n_batch = session->options.n_batch;
     int64_t          numbers =
-        3 * session->options.n_rows + 8 * n_batch + n_batch * session->options.n_sampled;
+        4 * session->options.n_rows + 8 * n_batch + n_batch * session->options.n_sampled;
     int64_t floats = n_batch * config->n_layers * config->n_heads;
 
     for (int choice = 0; choice < HL_N_ROPES; choice++)
@@ -57,6 +57,20 @@ static void put_tokens(hl_device_inputs *inputs, const hl_chunk *chunk)
     }
 }
 
+static void put_targets(hl_device_inputs *inputs, const hl_chunk *chunk)
+{
+    int64_t n_rows = chunk->n_batch * chunk->n_rows;
+
+    inputs->targets = NULL;
+    if ((hl_chunk_wants(chunk) & HL_WANT_LOSSES) == 0)
+        return;
+    int64_t *targets = take_numbers(inputs, &inputs->targets, n_rows);
+    for (int64_t row = 0; row < n_rows; row++)
+        targets[row] = hl_chunk_has(chunk, row)
+                           ? hl_chunk_target(chunk, row / chunk->n_rows, row % chunk->n_rows)
+                           : -1;
+}
+
 static void put_places(hl_device_inputs *inputs, const hl_chunk *chunk)
 {
     size_t   n_bytes   = (size_t)chunk->n_batch * sizeof(int64_t);
@@ -74,6 +88,19 @@ static void put_places(hl_device_inputs *inputs, const hl_chunk *chunk)
     memcpy(ends, chunk->ends, n_bytes);
     for (int64_t i = 0; i < chunk->n_batch; i++)
         last[i] = hl_chunk_has_last(chunk, i) ? i * chunk->n_rows + chunk->lengths[i] - 1 : -1;
+}
+
+/* Where the last logits of every sequence come from, for whoever draws from them. */
+static void put_kept(hl_device_inputs *inputs, const hl_session *session, const hl_chunk *chunk)
+{
+    inputs->kept = NULL;
+    if ((session->options.wants & HL_WANT_LAST_DRAW) == 0)
+        return;
+    int64_t *kept = take_numbers(inputs, &inputs->kept, session->options.n_batch);
+    for (int64_t i = 0; i < session->options.n_batch; i++)
+        kept[i] = -1;
+    for (int64_t i = 0; i < chunk->n_batch; i++)
+        kept[chunk->sequences[i]] = hl_chunk_has_last(chunk, i) ? i : -1;
 }
 
 static void put_frequencies(hl_device_inputs *inputs, const hl_session *session,
@@ -152,7 +179,9 @@ hl_status hl_device_put_inputs(hl_session *session, const hl_chunk *chunk)
 
     inputs->used = 0;
     put_tokens(inputs, chunk);
+    put_targets(inputs, chunk);
     put_places(inputs, chunk);
+    put_kept(inputs, session, chunk);
     put_frequencies(inputs, session, chunk);
     put_gates(inputs, session, chunk);
     put_sampled(inputs, chunk);

@@ -150,8 +150,8 @@ static void plan_stream(plan *p, hl_session *session)
     rows->mlp    = hl_arena_take(&p->rows, n * config->d_model, d->size);
     rows->qkv    = hl_arena_take(&p->rows, n * heads * config->d_head, d->size);
     rows->z      = hl_arena_take(&p->rows, n * config->n_heads * config->d_head, d->size);
-    rows->flag   = hl_arena_take(&p->rows, 1, sizeof *rows->flag);
-    d->flag      = hl_arena_take(&p->host, 1, sizeof *d->flag);
+    rows->flag   = hl_arena_take(&p->rows, 2, sizeof *rows->flag);
+    d->flag      = hl_arena_take(&p->host, 2, sizeof *d->flag);
     if (config->d_embed != config->d_model)
         rows->embedded = hl_arena_take(&p->rows, n * config->d_embed, d->size);
     for (hl_rope_choice choice = HL_ROPE_MAIN; choice < HL_N_ROPES; choice++) {
@@ -212,17 +212,19 @@ static void plan_ends(plan *p, hl_session *session)
 {
     hl_device_session *d      = session->device;
     const hl_config   *config = session->config;
-    uint32_t words  = HL_WANT_LOGITS | HL_WANT_LAST_LOGITS | HL_WANT_LAST_TOP | HL_WANT_LENS;
+    uint32_t           copied = HL_WANT_LOGITS | HL_WANT_LAST_LOGITS;
+    uint32_t words  = copied | HL_WANT_LAST_TOP | HL_WANT_LAST_DRAW | HL_WANT_LENS | HL_WANT_LOSSES;
     bool     speaks = (session->options.wants & words) != 0;
     int64_t  n      = d->logit_rows;
     int64_t  widest = most(config->d_embed, config->d_model);
-    int64_t  floats = n * (config->d_model + (speaks ? config->d_vocab : 0)) + 4 * n;
+    int64_t  wide   = (session->options.wants & copied) != 0 ? config->d_vocab : 0;
 
     if (!speaks && (session->options.wants & HL_WANT_HIDDEN) == 0)
         return;
-    d->rows.plain  = hl_arena_take(&p->rows, n * config->d_model, sizeof(float));
-    d->ends.host   = hl_arena_take(&p->host, floats, sizeof(float));
-    d->ends.device = hl_arena_take(&p->rows, 4 * n, sizeof(float));
+    d->rows.plain = hl_arena_take(&p->rows, n * config->d_model, sizeof(float));
+    d->ends.host =
+        hl_arena_take(&p->host, n * (HL_SAID_FLOATS + config->d_model + wide), sizeof(float));
+    d->ends.device = hl_arena_take(&p->rows, n * HL_SAID_FLOATS, sizeof(float));
     if (!speaks)
         return;
     d->rows.last   = hl_arena_take(&p->rows, n * config->d_model, sizeof(float));
@@ -312,6 +314,7 @@ static hl_status plan_all(plan *p, hl_session *session)
     plan_stream(p, session);
     plan_mlp(p, session);
     plan_ends(p, session);
+    hl_device_plan_picks(session, &p->rows, &p->host);
     d->max_runs = session->options.n_sampled > 0 ? rows / 16 + 8 * session->options.n_batch : 0;
     plan_likeness(p, session);
     for (int i = 0; i < HL_DEVICE_LANES; i++)

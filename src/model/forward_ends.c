@@ -268,6 +268,28 @@ done:
     return status;
 }
 
+/* -------------------------------------------------------------------- losses */
+
+/* Of rows [first, first + n_rows) of a sequence, whose logits are there. */
+static void read_losses(const hl_session *session, const hl_chunk *chunk, int64_t sequence,
+                        int64_t first, int64_t n_rows)
+{
+    const hl_session_rows *rows    = &session->rows;
+    int64_t                d_vocab = session->config->d_vocab;
+
+#pragma omp parallel for num_threads(hl_forward_threads(session, n_rows *d_vocab))
+    for (int64_t row = 0; row < n_rows; row++) {
+        const float *logits = rows->logits + row * d_vocab;
+        int64_t      target = hl_chunk_target(chunk, sequence, first + row);
+
+        rows->losses[row] = NAN;
+        if (target >= 0)
+            rows->losses[row] = hl_logits_loss(&rows->tops[row], logits, d_vocab, target);
+        else
+            rows->tops[row] = hl_logits_top(logits, d_vocab);
+    }
+}
+
 /* --------------------------------------------------------------------- final */
 
 /* Rows [first, first + n_rows) of a sequence to the tap. */
@@ -287,7 +309,7 @@ static hl_status deliver(hl_session *session, const hl_chunk *chunk, int64_t seq
     finish_hidden(session, rows->hidden, rows->x + row * final.d_model, n_rows);
     if ((tap->wants & HL_WANT_HIDDEN) != 0)
         final.hidden = rows->hidden;
-    if ((tap->wants & (HL_WANT_LOGITS | HL_WANT_LENS)) != 0) {
+    if ((tap->wants & (HL_WANT_LOGITS | HL_WANT_LENS | HL_WANT_LOSSES)) != 0) {
         HL_TRY(make_logits(session, (end_rows){ 1, n_rows }));
         HL_TRY(check_logits(session, n_rows));
     }
@@ -298,6 +320,11 @@ static hl_status deliver(hl_session *session, const hl_chunk *chunk, int64_t seq
         final.lens_top     = rows->lens_top;
         final.lens_entropy = rows->lens_entropy;
         final.lens_gap     = rows->lens_gap;
+    }
+    if ((tap->wants & HL_WANT_LOSSES) != 0) {
+        read_losses(session, chunk, sequence, first, n_rows);
+        final.losses = rows->losses;
+        final.tops   = rows->tops;
     }
     HL_TRY(tap->final(tap->context, &final));
 
@@ -366,7 +393,7 @@ hl_status hl_forward_final(hl_session *session, const hl_chunk *chunk)
     hl_status status  = HL_OK;
     uint32_t  wants   = hl_chunk_wants(chunk);
     bool      watched = chunk->feed->tap != NULL && chunk->feed->tap->final != NULL &&
-                   (wants & (HL_WANT_HIDDEN | HL_WANT_LOGITS | HL_WANT_LENS)) != 0;
+                   (wants & (HL_WANT_HIDDEN | HL_WANT_LOGITS | HL_WANT_LENS | HL_WANT_LOSSES)) != 0;
 
     for (int64_t sequence = 0; sequence < chunk->n_batch && watched; sequence++)
         HL_TRY(deliver_sequence(session, chunk, sequence));

@@ -6,8 +6,8 @@
  * N + 1 tokens with the one that nobody has to read. */
 #include "base/memory.h"
 #include "base/status.h"
-#include "model/logits.h"
 #include "model/model.h"
+#include "model/pick.h"
 #include "model/session.h"
 
 struct hl_generator {
@@ -80,8 +80,8 @@ static hl_status check_session(const hl_session *session)
     if (session->config->is_encoder)
         return hl_fail(HL_UNSUPPORTED, "%s is an encoder (%s): it sees whole texts and writes none",
                        session->model->path, session->config->family);
-    if (session->rows.last == NULL)
-        return hl_fail(HL_BAD_ARGUMENT, "generate: the session lacks HL_WANT_LAST_LOGITS");
+    if ((session->options.wants & (HL_WANT_LAST_DRAW | HL_WANT_LAST_LOGITS)) == 0)
+        return hl_fail(HL_BAD_ARGUMENT, "generate: the session lacks HL_WANT_LAST_DRAW");
     if (session->options.n_batch != 1)
         return hl_fail(HL_BAD_ARGUMENT, "generate: the session has %lld sequences, wanted 1",
                        (long long)session->options.n_batch);
@@ -248,15 +248,13 @@ static hl_stop find_stop(const hl_generator *generator, int64_t token)
     return HL_STOP_NONE;
 }
 
-static hl_generated describe(const hl_generator *generator, int64_t token, const float *logits)
+static hl_generated describe(const hl_generator *generator, const hl_pick *pick)
 {
-    hl_logits_row row = hl_logits_read(logits, generator->session->config->d_vocab);
-
     return (hl_generated){
-        .id         = token,
-        .logprob    = (double)logits[token] - row.lse,
-        .entropy    = row.entropy,
-        .varentropy = row.varentropy,
+        .id         = pick->token,
+        .logprob    = pick->logprob,
+        .entropy    = pick->row.entropy,
+        .varentropy = pick->row.varentropy,
         .attention_entropy =
             generator->n_heads > 0 ? generator->entropy_sum / (double)generator->n_heads : 0.0,
         .stop = generator->stop,
@@ -265,22 +263,22 @@ static hl_generated describe(const hl_generator *generator, int64_t token, const
 
 hl_status hl_generator_next(hl_generated *out, hl_generator *generator)
 {
-    hl_status    status = HL_OK;
-    const float *logits = generator->session->rows.last;
-    int64_t      token  = -1;
+    hl_status status = HL_OK;
+    hl_pick   pick   = { .sampler = generator->sampler };
 
     *out = (hl_generated){ .id = -1 };
     if (!generator->has_prompt || generator->stop != HL_STOP_NONE)
         return hl_fail(HL_BAD_ARGUMENT, "generate: %s",
                        generator->has_prompt ? "the text has ended" : "no prompt yet");
     HL_TRY(feed_waiting(generator));
-    HL_TRY(hl_sampler_draw(&token, generator->sampler, logits));
-    HL_TRY(hl_sampler_accept(generator->sampler, token));
+    HL_TRY(hl_session_look(generator->session, &pick, 1));
+    HL_TRY(hl_pick_token(&pick));
+    HL_TRY(hl_sampler_accept(generator->sampler, pick.token));
     generator->n_tokens++;
     generator->n_since++;
-    generator->waiting = token;
-    generator->stop    = find_stop(generator, token);
-    *out               = describe(generator, token, logits);
+    generator->waiting = pick.token;
+    generator->stop    = find_stop(generator, pick.token);
+    *out               = describe(generator, &pick);
 
 done:
     return status;

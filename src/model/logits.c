@@ -23,17 +23,27 @@ int64_t hl_logits_top(const float *logits, int64_t n)
     return top;
 }
 
-double hl_logits_lse(const float *logits, int64_t n)
+static double lse_around(int64_t top, const float *logits, int64_t n)
 {
-    int64_t top  = hl_logits_top(logits, n);
-    double  max  = (double)logits[top];
-    double  rest = 0.0; /* l - 1 */
+    double max  = (double)logits[top];
+    double rest = 0.0; /* l - 1 */
 
     for (int64_t i = 0; i < n; i++) {
         if (i != top)
             rest += exp((double)logits[i] - max);
     }
     return max + log1p(rest);
+}
+
+double hl_logits_lse(const float *logits, int64_t n)
+{
+    return lse_around(hl_logits_top(logits, n), logits, n);
+}
+
+double hl_logits_loss(int64_t *top, const float *logits, int64_t n, int64_t token)
+{
+    *top = hl_logits_top(logits, n);
+    return lse_around(*top, logits, n) - (double)logits[token];
 }
 
 hl_logits_row hl_logits_read(const float *logits, int64_t n)

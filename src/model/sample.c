@@ -4,11 +4,11 @@
  * min_p is a plain threshold and no sum overflows.  top_k and top_p want tokens by
  * falling score, but few of them: a heap of all, O(V), gives them one by one, O(log V)
  * each.  Equal scores come by rising token, so that nothing depends on how a
- * library sorts. */
+ * library sorts.  A device leaves few tokens in the heap to begin with (kernels/pick.h). */
 #include "model/sample.h"
 
-#include <float.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -23,12 +23,14 @@ struct hl_sampler {
     uint64_t          n_draws;
     float            *scores; /* (d_vocab) logits after the penalty */
     float             max;    /* of scores */
-    int32_t          *heap;   /* (d_vocab) tokens, the best first */
+    int32_t          *heap;   /* (d_vocab) tokens that are looked at, as they were loaded, and
+                               * once it is built the best first */
     int64_t           n_heap;
     hl_candidate     *kept; /* (d_vocab) probability holds the weight until all are known */
     int64_t           n_kept;
-    int32_t          *counts; /* (d_vocab) how often each is among the last; or NULL */
-    int64_t          *last;   /* (repeat_last) a ring, or NULL: nothing is forgotten */
+    int32_t          *counts;   /* (d_vocab) how often each is among the last; or NULL */
+    uint32_t         *repeated; /* (d_vocab) bits: those that are; with counts */
+    int64_t          *last;     /* (repeat_last) a ring, or NULL: nothing is forgotten */
     int64_t           n_last;
 };
 
@@ -85,6 +87,8 @@ hl_status hl_sampler_new(hl_sampler **out, int64_t d_vocab, const hl_sample_opti
     HL_TRY(HL_ALLOC(&sampler->kept, n));
     if (has_penalty(sampler))
         HL_TRY(HL_ALLOC_ZEROED(&sampler->counts, n));
+    if (has_penalty(sampler))
+        HL_TRY(HL_ALLOC_ZEROED(&sampler->repeated, (n + 31) / 32));
     if (has_penalty(sampler) && sampler->options.repeat_last > 0)
         HL_TRY(HL_ALLOC(&sampler->last, (size_t)sampler->options.repeat_last));
     *out    = sampler;
@@ -103,11 +107,21 @@ void hl_sampler_free(hl_sampler *sampler)
     hl_free(sampler->heap);
     hl_free(sampler->kept);
     hl_free(sampler->counts);
+    hl_free(sampler->repeated);
     hl_free(sampler->last);
     hl_free(sampler);
 }
 
 /* ------------------------------------------------------------- repeat_penalty */
+
+static void count_token(hl_sampler *sampler, int64_t token, int32_t by)
+{
+    uint32_t bit = UINT32_C(1) << (token % 32);
+
+    sampler->counts[token] += by;
+    sampler->repeated[token / 32] &= ~bit;
+    sampler->repeated[token / 32] |= sampler->counts[token] > 0 ? bit : 0;
+}
 
 hl_status hl_sampler_accept(hl_sampler *sampler, int64_t token)
 {
@@ -119,32 +133,41 @@ hl_status hl_sampler_accept(hl_sampler *sampler, int64_t token)
     if (sampler->last != NULL) {
         int64_t *place = &sampler->last[sampler->n_last % sampler->options.repeat_last];
         if (sampler->n_last >= sampler->options.repeat_last)
-            sampler->counts[*place]--;
+            count_token(sampler, *place, -1);
         *place = token;
     }
-    sampler->counts[token]++;
+    count_token(sampler, token, 1);
     sampler->n_last++;
     return HL_OK;
 }
 
 void hl_sampler_forget(hl_sampler *sampler)
 {
-    if (sampler->counts != NULL)
-        memset(sampler->counts, 0, (size_t)sampler->d_vocab * sizeof *sampler->counts);
+    size_t n = (size_t)sampler->d_vocab;
+
+    if (sampler->counts != NULL) {
+        memset(sampler->counts, 0, n * sizeof *sampler->counts);
+        memset(sampler->repeated, 0, (n + 31) / 32 * sizeof *sampler->repeated);
+    }
     sampler->n_last = 0;
+}
+
+/* One more token that may be drawn. */
+static void load_score(hl_sampler *sampler, int64_t token, float logit)
+{
+    bool  is_repeated = sampler->counts != NULL && sampler->counts[token] > 0;
+    float score       = hl_pick_score(logit, (float)sampler->options.repeat_penalty, is_repeated);
+
+    sampler->max           = sampler->n_heap == 0 || score > sampler->max ? score : sampler->max;
+    sampler->scores[token] = score;
+    sampler->heap[sampler->n_heap++] = (int32_t)token;
 }
 
 static void load_scores(hl_sampler *sampler, const float *logits)
 {
-    float penalty = (float)sampler->options.repeat_penalty;
-
-    for (int64_t i = 0; i < sampler->d_vocab; i++) {
-        float score = logits[i];
-        if (sampler->counts != NULL && sampler->counts[i] > 0)
-            score = score < 0.0f ? score * penalty : score / penalty;
-        sampler->scores[i] = fminf(score, FLT_MAX);
-    }
-    sampler->max = sampler->scores[hl_logits_top(sampler->scores, sampler->d_vocab)];
+    sampler->n_heap = 0;
+    for (int64_t i = 0; i < sampler->d_vocab; i++)
+        load_score(sampler, i, logits[i]);
 }
 
 /* ----------------------------------------------------------------------- heap */
@@ -173,9 +196,6 @@ static void sift_down(hl_sampler *sampler, int64_t place)
 
 static void build_heap(hl_sampler *sampler)
 {
-    sampler->n_heap = sampler->d_vocab;
-    for (int64_t i = 0; i < sampler->n_heap; i++)
-        sampler->heap[i] = (int32_t)i;
     for (int64_t i = sampler->n_heap / 2 - 1; i >= 0; i--)
         sift_down(sampler, i);
 }
@@ -205,8 +225,8 @@ static void keep(hl_sampler *sampler, int64_t token)
 
 static void keep_all(hl_sampler *sampler)
 {
-    for (int64_t i = 0; i < sampler->d_vocab; i++)
-        keep(sampler, i);
+    for (int64_t i = 0; i < sampler->n_heap; i++)
+        keep(sampler, sampler->heap[i]);
 }
 
 /* The k best, and all that equal the last of them. */
@@ -224,14 +244,20 @@ static void keep_top_k(hl_sampler *sampler)
     }
 }
 
-/* As few of all as hold a mass of top_p. */
-static void keep_top_p(hl_sampler *sampler)
+static double weight_of_all(const hl_sampler *sampler)
 {
     double total = 0.0;
-    double mass  = 0.0;
 
-    for (int64_t i = 0; i < sampler->d_vocab; i++)
-        total += weight_of(sampler, i);
+    for (int64_t i = 0; i < sampler->n_heap; i++)
+        total += weight_of(sampler, sampler->heap[i]);
+    return total;
+}
+
+/* As few as hold a mass of top_p of `total`. */
+static void keep_top_p(hl_sampler *sampler, double total)
+{
+    double mass = 0.0;
+
     build_heap(sampler);
     while (sampler->n_heap > 0 && mass < sampler->options.top_p * total) {
         keep(sampler, pop_heap(sampler));
@@ -272,7 +298,8 @@ static void cut_min_p(hl_sampler *sampler)
     sampler->n_kept = n_kept;
 }
 
-static void filter(hl_sampler *sampler)
+/* `total` weigh all tokens together; 0: those that are looked at. */
+static void filter(hl_sampler *sampler, double total)
 {
     sampler->n_kept = 0;
     if (sampler->options.temperature == 0.0) {
@@ -284,7 +311,7 @@ static void filter(hl_sampler *sampler)
     if (has_top_k(sampler))
         keep_top_k(sampler);
     else if (has_top_p(sampler))
-        keep_top_p(sampler);
+        keep_top_p(sampler, total > 0.0 ? total : weight_of_all(sampler));
     else
         keep_all(sampler);
     if (has_top_k(sampler) && has_top_p(sampler))
@@ -323,10 +350,76 @@ hl_status hl_sampler_draw(int64_t *token, hl_sampler *sampler, const float *logi
     if (status != HL_OK)
         return status;
     load_scores(sampler, logits);
-    filter(sampler);
+    filter(sampler, 0.0);
     *token = pick(sampler);
     sampler->n_draws++;
     return HL_OK;
+}
+
+/* ------------------------------------------------------------- with a device */
+
+static hl_pick_kind kind_of(const hl_sampler *sampler)
+{
+    if (sampler->options.temperature == 0.0)
+        return HL_PICK_GREEDY;
+    if (has_top_k(sampler))
+        return HL_PICK_TOP_K;
+    if (has_top_p(sampler))
+        return HL_PICK_TOP_P;
+    return sampler->options.min_p > 0.0 ? HL_PICK_MIN_P : HL_PICK_ALL;
+}
+
+hl_pick_rule hl_sampler_rule(const hl_sampler *sampler, int64_t row)
+{
+    const hl_sample_options *options = &sampler->options;
+
+    return (hl_pick_rule){
+        .row         = row,
+        .kind        = kind_of(sampler),
+        .penalty     = has_penalty(sampler) ? (float)options->repeat_penalty : 1.0f,
+        .temperature = options->temperature,
+        .top_p       = options->top_p,
+        .min_p       = options->min_p,
+        .top_k       = options->top_k,
+        .unit        = hl_random_unit(options->seed, sampler->n_draws),
+    };
+}
+
+const uint32_t *hl_sampler_repeated(const hl_sampler *sampler)
+{
+    return sampler->repeated;
+}
+
+static int by_token(const void *a, const void *b)
+{
+    const hl_pick_candidate *first = a, *second = b;
+    return (first->token > second->token) - (first->token < second->token);
+}
+
+static float logit_of(const hl_pick_candidate *candidates, int64_t token)
+{
+    while (candidates->token != token)
+        candidates++;
+    return candidates->logit;
+}
+
+void hl_sampler_draw_among(int64_t *token, float *logit, hl_sampler *sampler,
+                           const hl_pick_result *row, hl_pick_candidate *candidates)
+{
+    *token          = row->token;
+    *logit          = row->logit;
+    sampler->n_heap = 0;
+    sampler->n_kept = 0;
+    if (row->token < 0) {
+        if (kind_of(sampler) == HL_PICK_MIN_P) /* a heap has an order of its own */
+            qsort(candidates, (size_t)row->n_candidates, sizeof *candidates, by_token);
+        for (int32_t i = 0; i < row->n_candidates; i++)
+            load_score(sampler, candidates[i].token, candidates[i].logit);
+        filter(sampler, row->total);
+        *token = pick(sampler);
+        *logit = logit_of(candidates, *token);
+    }
+    sampler->n_draws++;
 }
 
 const hl_candidate *hl_sampler_candidates(const hl_sampler *sampler, int64_t *count)

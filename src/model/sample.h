@@ -1,4 +1,5 @@
-/* sample.h - the random numbers behind hl_sampler, which is in headlight.h.
+/* sample.h - the inside of hl_sampler, which is in headlight.h: its random numbers, and draws whose
+ * logits lie on a device.
  *
  * Number n of a seed is a function of both and needs no state: Steele, Lea and Flood's
  * SplitMix64, whose state is a counter times an odd constant.  Whole numbers only, so
@@ -7,6 +8,7 @@
 #define HL_MODEL_SAMPLE_H
 
 #include "headlight.h"
+#include "kernels/pick.h"
 
 static inline uint64_t hl_random_mix(uint64_t x)
 {
@@ -26,5 +28,14 @@ static inline double hl_random_unit(uint64_t seed, uint64_t n)
 {
     return (double)(hl_random_bits(seed, n) >> 11) * 0x1p-53;
 }
+
+/* What a device is told of the next draw, from row `row` of its logits; and the bits of repeated
+ * tokens, (d_vocab + 31) / 32 words, NULL where there is no penalty. */
+hl_pick_rule    hl_sampler_rule(const hl_sampler *sampler, int64_t row);
+const uint32_t *hl_sampler_repeated(const hl_sampler *sampler);
+/* The draw that hl_sampler_draw would make of the whole row, from what the device says of it:
+ * not bad, and no more candidates than fit.  They may be put in another order. */
+void hl_sampler_draw_among(int64_t *token, float *logit, hl_sampler *sampler,
+                           const hl_pick_result *row, hl_pick_candidate *candidates);
 
 #endif

@@ -68,7 +68,8 @@ done:
 
 static hl_status check_head(const hl_session *session)
 {
-    uint32_t words = HL_WANT_LOGITS | HL_WANT_LAST_LOGITS | HL_WANT_LAST_TOP | HL_WANT_LENS;
+    uint32_t words = HL_WANT_LOGITS | HL_WANT_LAST_LOGITS | HL_WANT_LAST_TOP | HL_WANT_LAST_DRAW |
+                     HL_WANT_LENS | HL_WANT_LOSSES;
 
     if ((session->options.wants & words) == 0 ||
         hl_weights_get(session->weights, HL_ROLE_LM_HEAD, -1, 0) != NULL)
@@ -180,7 +181,7 @@ int64_t hl_session_top(const hl_session *session, int64_t sequence)
 
 const float *hl_session_logits(const hl_session *session, int64_t sequence)
 {
-    if (!is_sequence(session, sequence) || session->rows.last == NULL)
+    if (!is_sequence(session, sequence) || (session->options.wants & HL_WANT_LAST_LOGITS) == 0)
         return NULL;
     return session->rows.last + sequence * session->config->d_vocab;
 }

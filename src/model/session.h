@@ -84,6 +84,8 @@ typedef struct hl_session_rows {
     int64_t        *lens_top;       /* (B, C) */
     float          *lens_entropy;
     float          *lens_gap;
+    double         *losses; /* (HL_LOGIT_ROWS) */
+    int64_t        *tops;   /* (HL_LOGIT_ROWS) */
 } hl_session_rows;
 
 struct hl_device_session;
@@ -240,6 +242,14 @@ static inline int64_t hl_chunk_segments(const hl_chunk *chunk)
 static inline int64_t hl_feed_length(const hl_feed *feed, int64_t sequence)
 {
     return feed->lengths != NULL ? feed->lengths[sequence] : feed->n_tokens;
+}
+
+/* The token that a row of the chunk should foretell; -1: none. */
+static inline int64_t hl_chunk_target(const hl_chunk *chunk, int64_t sequence, int64_t row)
+{
+    const hl_feed *feed = chunk->feed;
+
+    return feed->targets[sequence * feed->n_tokens + chunk->offset + row];
 }
 
 /* The last row of the feed may lie in any of its chunks: is it in this one? */

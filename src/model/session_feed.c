@@ -115,6 +115,27 @@ static hl_status check_patterns(const hl_session *session, const hl_feed *feed)
     return HL_OK;
 }
 
+/* The tap may want the losses of tokens: which? */
+static hl_status check_targets(const hl_session *session, const hl_feed *feed)
+{
+    if (feed->tap == NULL || (feed->tap->wants & HL_WANT_LOSSES) == 0)
+        return HL_OK;
+    if (feed->targets == NULL && feed->n_tokens > 0)
+        return hl_fail(HL_BAD_ARGUMENT, "feed: losses are wanted, but there are no targets");
+    for (int64_t i = 0; i < fed_count(session, feed); i++) {
+        for (int64_t j = 0; j < hl_feed_length(feed, i); j++) {
+            int64_t target = feed->targets[i * feed->n_tokens + j];
+
+            if (target < -1 || target >= session->config->d_vocab)
+                return hl_fail(HL_BAD_ARGUMENT,
+                               "target %lld of sequence %lld is %lld, the model knows 0 to %lld",
+                               (long long)j, (long long)fed_sequence(feed, i), (long long)target,
+                               (long long)session->config->d_vocab - 1);
+        }
+    }
+    return HL_OK;
+}
+
 static hl_status check_stream_given(const hl_session *session, const hl_feed *feed)
 {
     if (feed->stream == NULL && feed->first_layer != 0)
@@ -140,6 +161,7 @@ static hl_status check_feed(const hl_session *session, const hl_feed *feed)
         HL_TRY(check_length(session, feed, i));
         HL_TRY(check_tokens(session, feed, i));
     }
+    HL_TRY(check_targets(session, feed));
 
 done:
     return status;

@@ -188,7 +188,7 @@ static hl_status plan_ends(hl_session *session, int64_t n_rows)
     const hl_config *config = session->config;
     uint32_t         wants  = session->options.wants;
     int64_t          widest = config->d_embed > config->d_model ? config->d_embed : config->d_model;
-    uint32_t         logits = HL_WANT_LOGITS | HL_WANT_LAST_LOGITS | HL_WANT_LENS;
+    uint32_t         logits = HL_WANT_LOGITS | HL_WANT_LAST_LOGITS | HL_WANT_LENS | HL_WANT_LOSSES;
 
     HL_TRY(HL_SESSION_ALLOC(session, &rows->hidden, product(HL_LOGIT_ROWS, widest, 1)));
     HL_TRY(HL_SESSION_ALLOC(session, &rows->narrow, product(HL_LOGIT_ROWS, widest, 1)));
@@ -202,6 +202,10 @@ static hl_status plan_ends(hl_session *session, int64_t n_rows)
         HL_TRY(HL_SESSION_ALLOC(session, &rows->lens_top, n_rows + HL_LOGIT_ROWS));
         HL_TRY(HL_SESSION_ALLOC(session, &rows->lens_entropy, n_rows + HL_LOGIT_ROWS));
         HL_TRY(HL_SESSION_ALLOC(session, &rows->lens_gap, n_rows + HL_LOGIT_ROWS));
+    }
+    if ((wants & HL_WANT_LOSSES) != 0) {
+        HL_TRY(HL_SESSION_ALLOC(session, &rows->losses, HL_LOGIT_ROWS));
+        HL_TRY(HL_SESSION_ALLOC(session, &rows->tops, HL_LOGIT_ROWS));
     }
 
 done:
@@ -387,8 +391,9 @@ hl_status hl_session_plan(hl_session *session)
     HL_TRY(count_block(session, 1, sizeof *session));
     HL_TRY(hl_device_choose(&choice, &session->options));
     session->options.device = NULL; /* was borrowed */
-    if (choice.ops == NULL && (session->options.wants & HL_WANT_LAST_TOP) != 0)
-        session->options.wants |= HL_WANT_LAST_LOGITS; /* it is found there when asked for */
+    if (choice.ops == NULL &&
+        (session->options.wants & (HL_WANT_LAST_TOP | HL_WANT_LAST_DRAW)) != 0)
+        session->options.wants |= HL_WANT_LAST_LOGITS; /* they are found there when asked for */
     HL_TRY(hl_session_load_weights(session));
     HL_TRY(HL_SESSION_ALLOC(session, &session->searched, session->config->n_layers + 1));
     HL_TRY(HL_SESSION_ALLOC(session, &session->places, product(4, n_batch, 1)));

@@ -61,7 +61,7 @@ static hl_status open_session(hl_engine *engine)
         .n_chunk     = options->n_chunk,
         .n_patterns  = (options->n_chunk + options->n_slots - 1) / options->n_slots,
         .n_rows      = options->n_chunk > options->n_slots ? options->n_chunk : options->n_slots,
-        .wants       = HL_WANT_LAST_LOGITS | HL_WANT_LOGITS | HL_WANT_PATTERN,
+        .wants       = HL_WANT_LAST_DRAW | HL_WANT_LOGITS | HL_WANT_PATTERN,
         .cache_dtype = options->cache_dtype,
         .n_threads   = options->n_threads,
         .beyond_ctx  = options->beyond_ctx,
@@ -100,6 +100,7 @@ static hl_status allocate(hl_engine *engine)
     HL_TRY(HL_ALLOC(&engine->sequences, n_slots));
     HL_TRY(HL_ALLOC(&engine->step_tokens, n_slots));
     HL_TRY(HL_ALLOC(&engine->gates_each, n_slots));
+    HL_TRY(HL_ALLOC(&engine->picks, n_slots));
 
 done:
     return status;
@@ -176,6 +177,7 @@ void hl_engine_close(hl_engine *engine)
     hl_free(engine->sequences);
     hl_free(engine->step_tokens);
     hl_free((void *)engine->gates_each);
+    hl_free(engine->picks);
     pthread_cond_destroy(&engine->done);
     pthread_cond_destroy(&engine->wake);
     pthread_mutex_destroy(&engine->mutex);

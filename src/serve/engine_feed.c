@@ -9,7 +9,6 @@
 
 #include "base/status.h"
 #include "measure/trace_row.h"
-#include "model/logits.h"
 #include "serve/engine_parts.h"
 
 /* ----------------------------------------------------------------------- slots */
@@ -253,21 +252,33 @@ static void find_top(hl_event_slot *slot, const float *logits, int64_t d_vocab, 
 
 /* The token, and how sure the model was; after the last layer. */
 static void finish_event(const hl_engine *engine, const hl_job *job, hl_event_slot *slot,
-                         int64_t token, const float *logits)
+                         const hl_pick *said)
 {
-    hl_logits_row row     = hl_logits_read(logits, engine->config->d_vocab);
-    int64_t       n_heads = 0;
+    int64_t n_heads = 0;
 
     for (int64_t layer = 0; layer < engine->config->n_layers; layer++)
         n_heads += engine->config->layers[layer].n_heads;
-    slot->event.token.id         = token;
-    slot->event.token.logprob    = (double)logits[token] - row.lse;
-    slot->event.token.entropy    = row.entropy;
-    slot->event.token.varentropy = row.varentropy;
+    slot->event.token.id         = said->token;
+    slot->event.token.logprob    = said->logprob;
+    slot->event.token.entropy    = said->row.entropy;
+    slot->event.token.varentropy = said->row.varentropy;
     slot->event.token.stop       = job->stop;
     if (n_heads > 0)
         slot->event.token.attention_entropy /= (double)n_heads;
-    find_top(slot, logits, engine->config->d_vocab, row.lse, job->options.n_top);
+    if (said->logits != NULL)
+        find_top(slot, said->logits, engine->config->d_vocab, said->row.lse, job->options.n_top);
+}
+
+/* The same of a token that was not drawn. */
+static void finish_known(const hl_engine *engine, const hl_job *job, hl_event_slot *slot,
+                         int64_t token, const float *logits)
+{
+    hl_pick said = { .logits = logits,
+                     .token  = token,
+                     .row    = hl_logits_read(logits, engine->config->d_vocab) };
+
+    said.logprob = (double)logits[token] - said.row.lse;
+    finish_event(engine, job, slot, &said);
 }
 
 /* The logits of a prompt's rows, where each of them makes an event. */
@@ -280,7 +291,7 @@ static hl_status watch_final(void *context, const hl_final_rows *rows)
         int64_t position = rows->start + i + 1; /* of the token that the row leads to */
 
         if (position < job->options.n_tokens)
-            finish_event(engine, job, place_of(job, position - 1 - job->n_fed),
+            finish_known(engine, job, place_of(job, position - 1 - job->n_fed),
                          job->tokens[position], rows->logits + i * rows->d_vocab);
     }
     return HL_OK;
@@ -323,36 +334,59 @@ static void fail_job(const hl_engine *engine, hl_job *job, hl_status status)
                  engine->blame);
 }
 
-/* The feed is done: the next token, if one is due.  By any member of the team. */
-static void draw(const hl_engine *engine, hl_job *job)
+/* The event that the next token of a job makes, if one is due after this feed. */
+static hl_event_slot *due_event(const hl_job *job)
 {
-    hl_event_slot *slot   = draws(job) ? place_of(job, job->n_feed - 1) : NULL;
-    const float   *logits = hl_session_logits(engine->session, job->slot);
-    int64_t        token  = -1;
-    hl_status      status = HL_OK;
+    return job->fault == HL_OK && draws(job) ? place_of(job, job->n_feed - 1) : NULL;
+}
 
-    job->n_fed += job->n_feed;
+/* The next token.  By any member of the team. */
+static void draw_share(void *context, int64_t share, int member)
+{
+    hl_engine     *engine = context;
+    hl_job        *job    = engine->fed[share];
+    hl_pick       *drawn  = &engine->picks[share];
+    hl_event_slot *slot   = due_event(job);
+    hl_status      status = HL_OK;
+    (void)member;
+
+    if (job->fault == HL_OK)
+        job->n_fed += job->n_feed;
     if (slot == NULL)
         return;
-    HL_TRY(hl_sampler_draw(&token, job->sampler, logits));
-    HL_TRY(hl_sampler_accept(job->sampler, token));
+    HL_TRY(hl_pick_token(drawn));
+    HL_TRY(hl_sampler_accept(job->sampler, drawn->token));
     job->n_drawn++;
-    job->waiting = token;
-    job->stop    = find_stop(engine, job, token);
-    finish_event(engine, job, slot, token, logits);
+    job->waiting = drawn->token;
+    job->stop    = find_stop(engine, job, drawn->token);
+    finish_event(engine, job, slot, drawn);
 
 done:
     if (status != HL_OK)
         fail_job(engine, job, status);
 }
 
-static void draw_share(void *context, int64_t share, int member)
+/* The feed is done: the next tokens of all who are due one. */
+static void draw_all(hl_engine *engine)
 {
-    const hl_engine *engine = context;
-    (void)member;
+    hl_status status = HL_OK;
+    int64_t   n      = 0;
 
-    if (engine->fed[share]->fault == HL_OK)
-        draw(engine, engine->fed[share]);
+    for (int64_t i = 0; i < engine->n_fed; i++) {
+        hl_job *job = engine->fed[i];
+
+        engine->picks[i] = (hl_pick){ .sequence     = job->slot,
+                                      .sampler      = job->sampler,
+                                      .wants_logits = job->options.n_top > 0 };
+        n += due_event(job) != NULL ? 1 : 0;
+    }
+    if (n > 0)
+        status = hl_session_look(engine->session, engine->picks, engine->n_fed);
+    for (int64_t i = 0; i < engine->n_fed && status != HL_OK; i++) {
+        if (engine->fed[i]->fault == HL_OK)
+            fail_job(engine, engine->fed[i], status);
+    }
+    hl_team_run(engine->session->pool.team, engine->n_fed, draw_share, engine);
 }
 
 /* ----------------------------------------------------------------------- feeds */
@@ -453,7 +487,7 @@ void hl_engine_feed_prompt(hl_engine *engine, hl_job *job)
         return;
     }
     remember_piece(engine, job);
-    draw(engine, job);
+    draw_all(engine);
 }
 
 /* The feed of all failed: one by one it shows whose fault it is. */
@@ -484,5 +518,5 @@ void hl_engine_feed_step(hl_engine *engine)
     }
     if (feed(engine, engine->step_tokens, 1) != HL_OK)
         feed_one_by_one(engine);
-    hl_team_run(engine->session->pool.team, engine->n_fed, draw_share, engine);
+    draw_all(engine);
 }

@@ -15,6 +15,7 @@
 
 #include <pthread.h>
 
+#include "model/pick.h"
 #include "model/session.h"
 #include "serve/engine.h"
 
@@ -107,6 +108,7 @@ struct hl_engine {
     int64_t        *step_tokens;   /* (n_slots) their tokens, where they are one each, */
     const float   **gates_each;    /* (n_slots) and gates */
     int64_t         n_fed;
+    hl_pick        *picks; /* (n_slots) what they draw */
     int64_t         turn;
     char            blame[512]; /* the tensor that is broken, if a feed has found one */
 

@@ -198,6 +198,28 @@ done:
     return status;
 }
 
+hl_status hl_profile_new_like(hl_profile **out, const hl_profile *other)
+{
+    hl_status        status  = HL_OK;
+    hl_profile      *profile = NULL;
+    hl_profile_shape shape   = { .n_layers   = other->n_layers,
+                                 .heads      = other->heads,
+                                 .n_types    = other->n_types,
+                                 .type_names = (const char *const *)other->type_names };
+
+    *out = NULL;
+    HL_TRY(hl_profile_new_shape(&profile, &shape, other->n_buckets, other->n_kept));
+    HL_TRY(hl_profile_allocate(profile));
+    for (size_t i = 0; i < other->n_settings; i++)
+        HL_TRY(hl_profile_set(profile, other->settings[i].key, other->settings[i].value));
+    *out    = profile;
+    profile = NULL;
+
+done:
+    hl_profile_free(profile);
+    return status;
+}
+
 hl_status hl_profile_set_int(hl_profile *profile, const char *key, int64_t value)
 {
     char text[24];

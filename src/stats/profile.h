@@ -48,6 +48,8 @@ typedef struct hl_profile_shape {
 } hl_profile_shape;
 
 hl_status hl_profile_new(hl_profile **out, const hl_profile_shape *shape);
+/* Empty, with the shape and the settings of another one. */
+hl_status hl_profile_new_like(hl_profile **out, const hl_profile *other);
 /* Says what was measured and how; profiles merge only if they agree in all of it.  The
  * keys that describe the shape are taken. */
 hl_status hl_profile_set(hl_profile *profile, const char *key, const char *value);

@@ -6,6 +6,7 @@
  *     model_rows.cu       embedding, residual sums with norms, activations, copies
  *     model_heads.cu      RoPE's angles; q, k and v between projection and attention
  *     model_ends.cu       what rows of logits say; numbers that are none
+ *     model_pick.cu       draws from rows of logits
  *     model_watch.cu      whole rows of attention; sums of rows for a profile
  *     model_likeness.cu   what heads write, how alike they are
  *     model_values.cu     stored values, GGUF's blocks among them, to the device's types
@@ -58,6 +59,7 @@ hl_status op_activate(hl_device *device, const hl_device_activate *activate);
 hl_status op_copy_rows(hl_device *device, const hl_device_copy_rows *copy);
 hl_status op_cap(hl_device *device, const hl_device_cap *cap);
 hl_status op_logits(hl_device *device, const hl_device_logits *logits);
+hl_status op_pick(hl_device *device, const hl_device_pick *pick);
 hl_status op_finite(hl_device *device, const hl_device_finite *finite);
 hl_status op_patterns(hl_device *device, const hl_device_patterns *patterns);
 hl_status op_follow(hl_device *device, const hl_device_follow *follow);

@@ -263,6 +263,7 @@ static const hl_device_ops table = {
     .copy_rows     = op_copy_rows,
     .cap           = op_cap,
     .logits        = op_logits,
+    .pick          = op_pick,
     .finite        = op_finite,
     .attention     = attend,
     .patterns      = op_patterns,

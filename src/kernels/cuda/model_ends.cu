@@ -61,17 +61,21 @@ struct best_two {
     }
 };
 
-__device__ static best_two find_best(const float *logits, int64_t n)
+__device__ static best_two find_best(const float *logits, int64_t n, int32_t *flag)
 {
     __shared__ best_two parts[LOGIT_THREADS / 32];
     best_two            best;
+    float               sum = 0.0f; /* 0 * x is 0 for what is finite, NaN for what is not */
 
     for (int64_t i = threadIdx.x; i < n; i += LOGIT_THREADS) {
         best_two one;
         one.first = logits[i];
         one.top   = i;
         best.add(one);
+        sum = fmaf(0.0f, one.first, sum);
     }
+    if (flag != nullptr && !(sum == 0.0f))
+        atomicOr(flag, 1);
     best.across_warp();
     if (threadIdx.x % 32 == 0)
         parts[threadIdx.x / 32] = best;
@@ -104,10 +108,10 @@ __global__ static void __launch_bounds__(LOGIT_THREADS) read_logits(const hl_dev
 {
     int64_t      row    = blockIdx.x;
     const float *logits = l.logits + row * l.n;
-    best_two     best   = find_best(logits, l.n);
+    best_two     best   = find_best(logits, l.n, l.flag);
     double       rest = 0.0, dot = 0.0; /* the sum but the largest's 1 */
 
-    if (l.entropy != nullptr || l.lse != nullptr) {
+    if (l.entropy != nullptr || l.losses != nullptr) {
         double max = logits[best.top];
         for (int64_t i = threadIdx.x; i < l.n; i += LOGIT_THREADS) {
             double offset = logits[i] - max;
@@ -127,12 +131,12 @@ __global__ static void __launch_bounds__(LOGIT_THREADS) read_logits(const hl_dev
         l.top[row] = best.top;
     if (l.gap != nullptr)
         l.gap[row] = best.first - best.second;
-    if (l.lse != nullptr)
-        l.lse[row] = logits[best.top] + log1p(rest);
     if (l.entropy != nullptr)
         l.entropy[row] = static_cast<float>(log1p(rest) - dot / (1.0 + rest));
-    if (l.target != nullptr && l.targets != nullptr && l.targets[row] >= 0)
-        l.target[row] = logits[l.targets[row]];
+    if (l.losses != nullptr)
+        l.losses[row] = l.targets[row] >= 0
+                            ? logits[best.top] + log1p(rest) - logits[l.targets[row]]
+                            : NAN;
 }
 
 hl_status op_logits(hl_device *device, const hl_device_logits *o)

@@ -23,15 +23,33 @@ namespace headlight
 constexpr int FEW_ROWS  = 8;
 constexpr int FEW_WARPS = 4;
 
+/* What products of a type are added up in.  f32 is for checking, so its sums add no rounding of
+ * their own: scores that nothing scales down make much of it. */
+template <typename T> struct sum_of {
+    using type = float;
+};
+template <> struct sum_of<float> {
+    using type = double;
+};
+
+template <typename S> __device__ static S sum_lanes(S value)
+{
+#pragma unroll
+    for (int step = 16; step > 0; step /= 2)
+        value += __shfl_xor_sync(~0u, value, step);
+    return value;
+}
+
 /* OUTS rows of W for each warp, ROWS rows of x for each of them. */
 template <typename T, int ROWS, int OUTS>
 __global__ static void __launch_bounds__(32 * FEW_WARPS) multiply_few(const hl_device_linear l)
 {
+    using S             = typename sum_of<T>::type;
     constexpr int W     = 16 / sizeof(T);
     int64_t       first = (static_cast<int64_t>(blockIdx.x) * FEW_WARPS + threadIdx.x / 32) * OUTS;
     int           lane  = threadIdx.x % 32;
     const T      *w = static_cast<const T *>(l.weight), *x = static_cast<const T *>(l.x);
-    float         sums[OUTS][ROWS] = {};
+    S             sums[OUTS][ROWS] = {};
 
     if (first >= l.n_out)
         return;
@@ -49,7 +67,7 @@ __global__ static void __launch_bounds__(32 * FEW_WARPS) multiply_few(const hl_d
             for (int o = 0; o < OUTS; o++) {
 #pragma unroll
                 for (int i = 0; i < W; i++)
-                    sums[o][r] = fmaf(weights[o][i], values[i], sums[o][r]);
+                    sums[o][r] = fma(S(weights[o][i]), S(values[i]), sums[o][r]);
             }
         }
     }
@@ -57,11 +75,12 @@ __global__ static void __launch_bounds__(32 * FEW_WARPS) multiply_few(const hl_d
     for (int o = 0; o < OUTS; o++) {
 #pragma unroll
         for (int r = 0; r < ROWS; r++) {
-            float value[1] = { sum_warp(sums[o][r]) };
+            S sum = sum_lanes(sums[o][r]);
             if (lane != 0 || first + o >= l.n_out || r >= l.n_rows)
                 continue;
             if (l.bias != nullptr)
-                value[0] += l.bias[first + o];
+                sum += l.bias[first + o];
+            float value[1] = { static_cast<float>(sum) };
             store_some<1>({ l.out, l.out_dtype }, r * l.out_stride + first + o, value);
         }
     }

@@ -1,0 +1,39 @@
+/* pick.h - tokens after sequences, drawn where their logits are.
+ *
+ *     hl_pick pick = { .sequence = 0, .sampler = sampler };
+ *     HL_TRY(hl_session_look(session, &pick, 1));
+ *     HL_TRY(hl_pick_token(&pick));
+ *
+ * In two steps, because the first is the session's, for all draws at once, and the second each
+ * draw's own: these may be made by different threads. */
+#ifndef HL_MODEL_PICK_H
+#define HL_MODEL_PICK_H
+
+#include "kernels/pick.h"
+#include "model/logits.h"
+#include "model/session.h"
+
+typedef struct hl_pick {
+    int64_t     sequence;
+    hl_sampler *sampler;
+    bool        wants_logits; /* `logits` is to be there */
+
+    /* By hl_session_look; borrowed until the session's next call. */
+    int64_t               d_vocab;
+    const float          *logits; /* (d_vocab); NULL: they are on the device, which says */
+    const hl_pick_result *result; /* this of them, and has found */
+    hl_pick_candidate    *candidates;
+
+    /* By hl_pick_token. */
+    int64_t       token;
+    double        logprob; /* of it, before temperature and filters, as */
+    hl_logits_row row;     /* all of this; without the top, where `logits` is NULL */
+} hl_pick;
+
+/* What n draws need to know, of sequences that were fed since the session was opened with
+ * HL_WANT_LAST_DRAW or HL_WANT_LAST_LOGITS. */
+hl_status hl_session_look(hl_session *session, hl_pick *picks, int64_t n);
+/* HL_BAD_INPUT, naming the token, where a logit is NaN or +inf. */
+hl_status hl_pick_token(hl_pick *pick);
+
+#endif
