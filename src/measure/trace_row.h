@@ -14,4 +14,7 @@ hl_seen_keys hl_trace_seen(const hl_config *config, int64_t layer, int64_t posit
 void hl_trace_read_row(float *const out[HL_N_TRACE_ROWS], const hl_config *config,
                        const hl_layer_rows *rows, int64_t sequence, int64_t row);
 
+/* How far a row p has moved from the one before it, q: between 0 and 1, as tracer.c defines it. */
+double hl_trace_change(const float *p, const float *q, hl_seen_keys now, hl_seen_keys before);
+
 #endif
