@@ -480,11 +480,7 @@ static hl_status make_pattern(const attention_parts *parts, const hl_layer_rows 
         return HL_OK;
     }
     hl_attention problem = problem_part(parts, sequence, head, 1);
-    hl_status    status =
-        hl_attention_pattern(scores, &session->rows.exact[index], &problem, 0, 0, row);
-    for (int64_t key = 0; key < rows->n_keys && status == HL_OK; key++)
-        out[key] = (float)scores[key];
-    return status;
+    return hl_attention_pattern(out, scores, &session->rows.exact[index], &problem, 0, 0, row);
 }
 
 void hl_forward_describe_patterns(hl_layer_rows *rows, const hl_session *session,
