@@ -143,7 +143,7 @@ LINK_FLAGS  := $(CFLAGS) -fopenmp $(if $(SANITIZE),-fsanitize=$(SANITIZE)) $(LDF
 # Note what cli/ and examples/ do not get: -Isrc.
 folder_flags = \
     $(if $(filter src/%,$(1)),-Isrc $(LIB_FLAGS)) \
-    $(if $(filter src/kernels/% src/stats/% src/measure/measure% src/measure/trace_row.c bench/%,$(1)),$(if $(and $(SANITIZE),$(strip $(call isa_flags,$(1)))),,-O3)) \
+    $(if $(filter src/kernels/% src/stats/% src/measure/measure% bench/%,$(1)),$(if $(and $(SANITIZE),$(strip $(call isa_flags,$(1)))),,-O3)) \
     $(if $(and $(SANITIZE),$(filter src/kernels/%,$(1))),-Wno-pass-failed) \
     $(if $(filter src/stats/profile_mpi.c,$(1)),$(MPI_FLAGS)) \
     $(if $(filter src/base/version.c,$(1)),-DHL_VERSION='"$(VERSION)"') \

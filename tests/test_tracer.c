@@ -8,7 +8,7 @@
 #include "analysis/random.h"
 #include "formats/safetensors.h"
 #include "measure/entities.h"
-#include "measure/trace_row.h"
+#include "stats/row_change.h"
 #include "stats/trace.h"
 
 #define DEMO "models/demo"
@@ -545,9 +545,9 @@ static void change_is_that_of_keys_both_see(void **state)
 
                 draw_row(p, now, &random);
                 draw_row(q, before, &random);
-                assert_near(hl_trace_change(p, q, now, before), change_by_key(p, q, now, before),
+                assert_near(hl_row_change(p, q, now, before), change_by_key(p, q, now, before),
                             1e-12);
-                assert_near(hl_trace_change(p, q, now, now), change_by_key(p, q, now, now), 1e-12);
+                assert_near(hl_row_change(p, q, now, now), change_by_key(p, q, now, now), 1e-12);
             }
         }
     }

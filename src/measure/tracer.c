@@ -8,10 +8,8 @@
  * The row of a position goes to the entry `offset` further on; that is 1, unless tokens were
  * fed that nobody announced.
  *
- * The row before each generated token is also looked at whole, and compared with the one before.
- * Change is half the sum of |p - q| over the keys that both
- * rows see; all else (a new key, one that left the window, a learned sink) counts as one
- * outcome together, so that change lies between 0 and 1. */
+ * The row before each generated token is also looked at whole, and compared with the one before
+ * (stats/row_change.h). */
 #include <math.h>
 #include <string.h>
 
@@ -21,6 +19,7 @@
 #include "measure/measure.h"
 #include "measure/trace_row.h"
 #include "model/model.h"
+#include "stats/row_change.h"
 #include "stats/trace.h"
 
 /* Rows that see fewer keys say little of how a head looks around (metrics.md). */
@@ -41,6 +40,7 @@ struct hl_tracer {
     int64_t           learn_to; /* ... to here */
     int64_t           last;     /* the position of the whole row before; -1: none */
     float            *previous; /* (n_layers, n_heads, n_ctx) the whole row before, or NULL */
+    hl_trace_log      log;
 };
 
 /* ------------------------------------------------------------------------ rows */
@@ -59,7 +59,7 @@ static void trace_change(hl_tracer *tracer, const hl_layer_rows *rows, float *ou
         const float *p        = rows->pattern + head * rows->n_patterns * rows->n_keys;
         float       *previous = tracer->previous + cell * tracer->options.n_ctx;
 
-        out[cell] = known ? (float)hl_trace_change(p, previous, now, before) : NAN;
+        out[cell] = known ? (float)hl_row_change(p, previous, now, before) : NAN;
         memcpy(previous, p, (size_t)now.end * sizeof *p);
     }
 }
@@ -75,11 +75,14 @@ static void trace_row(hl_tracer *tracer, const hl_layer_rows *rows, int64_t row,
 
     if (offset < 0)
         return; /* of a prompt that is longer than what is kept */
-    for (int i = 0; i < HL_N_TRACE_ROWS; i++)
+    for (int i = 0; i < HL_N_TRACE_ROWS; i++) {
         to[i] = trace->rows[i] + offset + rows->layer * trace->n_heads;
+        /* Where the next layer's go has long left the caches. */
+        __builtin_prefetch(to[i] + trace->n_heads, 1);
+    }
     if (again)
         to[HL_TRACE_CHANGE] = NULL;
-    hl_trace_read_row(to, tracer->config, rows, 0, row);
+    hl_trace_read_row(to, &tracer->log, tracer->config, rows, 0, row);
 }
 
 static hl_status check_position(const hl_tracer *tracer, int64_t position)
