@@ -10,6 +10,7 @@
 #include "measure/entities.h"
 #include "stats/row_change.h"
 #include "stats/trace.h"
+#include "tokenize/unicode.h"
 
 #define DEMO "models/demo"
 
@@ -325,6 +326,24 @@ static void entities_are_capitals_and_digits(void **state)
     }
 }
 
+/* What is decided without tables is decided as they would. */
+static void ascii_is_as_unicode_has_it(void **state)
+{
+    (void)state;
+
+    for (uint32_t c = 1; c < 0x80; c++) {
+        char     text[] = { 'x', ' ', (char)c, '\0' };
+        char     word[] = { (char)c, 'A', '\0' };
+        uint32_t lower[2];
+        bool     is_word    = hl_char_is(HL_CHAR_WORD, c);
+        bool     is_capital = hl_char_lowercase(lower, c) > 0 && lower[0] != c;
+
+        assert_int_equal(hl_begins_entity(text, 1, 3),
+                         is_word && (is_capital || hl_char_is(HL_CHAR_NUMERIC, c)));
+        assert_int_equal(hl_begins_entity(word, 1, 2), !is_word);
+    }
+}
+
 /* ---------------------------------------------------------------------- going back */
 
 /* A text that went back and was drawn again is traced as if it had come straight. */
@@ -561,6 +580,7 @@ int main(void)
         cmocka_unit_test(without_segments_no_lookback),
         cmocka_unit_test(a_token_is_described),
         cmocka_unit_test(entities_are_capitals_and_digits),
+        cmocka_unit_test(ascii_is_as_unicode_has_it),
         cmocka_unit_test(going_back_leaves_no_trace),
         cmocka_unit_test(forgetting_changes_nothing_else),
         cmocka_unit_test(both_files_say_the_same),
