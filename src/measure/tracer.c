@@ -75,11 +75,8 @@ static void trace_row(hl_tracer *tracer, const hl_layer_rows *rows, int64_t row,
 
     if (offset < 0)
         return; /* of a prompt that is longer than what is kept */
-    for (int i = 0; i < HL_N_TRACE_ROWS; i++) {
+    for (int i = 0; i < HL_N_TRACE_ROWS; i++)
         to[i] = trace->rows[i] + offset + rows->layer * trace->n_heads;
-        /* Where the next layer's go has long left the caches. */
-        __builtin_prefetch(to[i] + trace->n_heads, 1);
-    }
     if (again)
         to[HL_TRACE_CHANGE] = NULL;
     hl_trace_read_row(to, &tracer->log, tracer->config, rows, 0, row);
