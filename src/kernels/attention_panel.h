@@ -299,7 +299,7 @@ static int64_t run_length(const uint8_t *bytes, int64_t n)
  * before. */
 HL_INLINE vf run_sum(const float *weights, int64_t n)
 {
-    enum { PARTS = 8 };
+    enum { PARTS = 4 };
     vf      parts[PARTS] = { { 0 } };
     int64_t i            = 0;
 
@@ -309,8 +309,6 @@ HL_INLINE vf run_sum(const float *weights, int64_t n)
     }
     for (; i < n; i++)
         parts[0] += vf_load(weights + i * LANES);
-    for (int part = 0; part < PARTS / 2; part++)
-        parts[part] += parts[part + PARTS / 2];
     return (parts[0] + parts[1]) + (parts[2] + parts[3]);
 }
 
