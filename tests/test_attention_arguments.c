@@ -133,6 +133,11 @@ static void impossible_masks_are_refused_by_name(void **unused)
     segments[S - 1] = 2;
     p.segments      = segments;
     refused(HL_BAD_ARGUMENT, "segments[23]", r, p);
+    bad[0]       = S;
+    p.key_length = bad;
+    refused(HL_BAD_ARGUMENT, "segments[23]", r, p);
+    bad[0] = S - 1; /* nobody sees that key */
+    assert_int_equal(hl_attention_forward(&r, &p), HL_OK);
 }
 
 static void backward_needs_what_forward_said(void **unused)

@@ -77,28 +77,46 @@ static double plain_score(plain *p, const float row[N_VALUES])
     return score;
 }
 
-static void scores_are_as_defined(void **state)
+/* Values are multiples of `grain`, or anything. */
+static void check_scores(float grain)
 {
     hl_random  random = { 5 };
     hl_spikes *spikes = NULL;
     plain      p      = { 0 };
     float      rows[N_LEARNED][N_VALUES];
     float      row[N_VALUES];
-    (void)state;
 
     assert_ok(hl_spikes_new(&spikes, N_VALUES, 0));
     for (int i = 0; i < N_LEARNED; i++) {
         draw_row(rows[i], &random);
+        for (int j = 0; j < N_VALUES && grain > 0.0f; j++)
+            rows[i][j] = grain * roundf(rows[i][j] / grain);
         hl_spikes_learn(spikes, rows[i]);
     }
     plain_learn(&p, rows, N_LEARNED);
     for (int i = 0; i < N_SCORED; i++) {
         draw_row(row, &random);
-        for (int j = 0; j < N_VALUES; j++)
+        for (int j = 0; j < N_VALUES; j++) {
             row[j] += i % 50 == 49 ? 0.1f : 0.0f; /* spikes among them */
+            row[j] = grain > 0.0f ? grain * roundf(row[j] / grain) : row[j];
+        }
         assert_near(hl_spikes_score(spikes, row), plain_score(&p, row), 1e-9);
     }
     hl_spikes_free(spikes);
+}
+
+static void scores_are_as_defined(void **state)
+{
+    (void)state;
+    check_scores(0.0f);
+}
+
+/* Ranks among equals. */
+static void scores_of_values_that_repeat(void **state)
+{
+    (void)state;
+    check_scores(0.25f);
+    check_scores(0.02f);
 }
 
 /* -------------------------------------------------------------- what it is for */
@@ -228,6 +246,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(scores_are_as_defined),
+        cmocka_unit_test(scores_of_values_that_repeat),
         cmocka_unit_test(a_common_rise_is_a_spike_and_hides_none),
         cmocka_unit_test(a_drift_is_none),
         cmocka_unit_test(going_back_forgets),

@@ -5,9 +5,12 @@
 
 #include <jansson.h>
 
+#include "analysis/random.h"
 #include "formats/safetensors.h"
 #include "measure/entities.h"
+#include "stats/row_change.h"
 #include "stats/trace.h"
+#include "tokenize/unicode.h"
 
 #define DEMO "models/demo"
 
@@ -323,6 +326,24 @@ static void entities_are_capitals_and_digits(void **state)
     }
 }
 
+/* What is decided without tables is decided as they would. */
+static void ascii_is_as_unicode_has_it(void **state)
+{
+    (void)state;
+
+    for (uint32_t c = 1; c < 0x80; c++) {
+        char     text[] = { 'x', ' ', (char)c, '\0' };
+        char     word[] = { (char)c, 'A', '\0' };
+        uint32_t lower[2];
+        bool     is_word    = hl_char_is(HL_CHAR_WORD, c);
+        bool     is_capital = hl_char_lowercase(lower, c) > 0 && lower[0] != c;
+
+        assert_int_equal(hl_begins_entity(text, 1, 3),
+                         is_word && (is_capital || hl_char_is(HL_CHAR_NUMERIC, c)));
+        assert_int_equal(hl_begins_entity(word, 1, 2), !is_word);
+    }
+}
+
 /* ---------------------------------------------------------------------- going back */
 
 /* A text that went back and was drawn again is traced as if it had come straight. */
@@ -492,6 +513,65 @@ static void format_1_is_read(void **state)
     remove_folder(folder);
 }
 
+/* ------------------------------------------------------------------------ change */
+
+enum { N_KEYS = 40 };
+
+/* A row of probabilities, 0 where keys are not seen; some of it may be a sink's. */
+static void draw_row(float p[N_KEYS], hl_seen_keys seen, hl_random *random)
+{
+    double sum = 0.0;
+
+    for (int key = 0; key < N_KEYS; key++) {
+        double u = (double)(hl_random_next(random) >> 11) * 0x1p-53;
+        p[key]   = hl_seen_has(seen, key) ? (float)(u * u * u) : 0.0f;
+        sum += (double)p[key];
+    }
+    for (int key = 0; key < N_KEYS; key++)
+        p[key] /= (float)(sum + 0.1);
+}
+
+/* The definition: half the distance over keys that both see, all else being one outcome. */
+static double change_by_key(const float *p, const float *q, hl_seen_keys now, hl_seen_keys before)
+{
+    double apart = 0.0, p_rest = 1.0, q_rest = 1.0;
+
+    for (int key = 0; key < N_KEYS; key++) {
+        if (!hl_seen_has(now, key) || !hl_seen_has(before, key))
+            continue;
+        apart += fabs((double)p[key] - (double)q[key]);
+        p_rest -= (double)p[key];
+        q_rest -= (double)q[key];
+    }
+    return 0.5 * (apart + fabs(p_rest - q_rest));
+}
+
+static void change_is_that_of_keys_both_see(void **state)
+{
+    hl_random random = { 3 };
+    (void)state;
+
+    for (int window = 0; window < 12; window++) {
+        for (int sink = 0; sink < 6; sink++) {
+            hl_profile_mask mask = { .is_causal   = true,
+                                     .has_window  = window > 0,
+                                     .window_left = window,
+                                     .window_sink = sink };
+            for (int64_t position = 1; position < N_KEYS; position++) {
+                hl_seen_keys now    = hl_profile_seen(&mask, position, position + 1);
+                hl_seen_keys before = hl_profile_seen(&mask, position - 1, position);
+                float        p[N_KEYS], q[N_KEYS];
+
+                draw_row(p, now, &random);
+                draw_row(q, before, &random);
+                assert_near(hl_row_change(p, q, now, before), change_by_key(p, q, now, before),
+                            1e-12);
+                assert_near(hl_row_change(p, q, now, now), change_by_key(p, q, now, now), 1e-12);
+            }
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -500,10 +580,12 @@ int main(void)
         cmocka_unit_test(without_segments_no_lookback),
         cmocka_unit_test(a_token_is_described),
         cmocka_unit_test(entities_are_capitals_and_digits),
+        cmocka_unit_test(ascii_is_as_unicode_has_it),
         cmocka_unit_test(going_back_leaves_no_trace),
         cmocka_unit_test(forgetting_changes_nothing_else),
         cmocka_unit_test(both_files_say_the_same),
         cmocka_unit_test(format_1_is_read),
+        cmocka_unit_test(change_is_that_of_keys_both_see),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -150,10 +150,10 @@ static hl_status check_segments(const hl_attention *p)
         return hl_fail(HL_BAD_ARGUMENT,
                        "attention: segment_stride is %lld, wanted 0 or at least n_keys %lld",
                        (long long)p->segment_stride, (long long)p->n_keys);
-    int64_t n_sequences = p->segment_stride == 0 ? 1 : p->n_batch;
-    for (int64_t b = 0; b < n_sequences; b++) {
+    /* Those of keys that are there: a cache has room for many more, and every token comes here. */
+    for (int64_t b = 0; b < p->n_batch; b++) {
         const uint8_t *segments = p->segments + b * p->segment_stride;
-        int64_t        bad      = find_above(segments, p->n_keys, p->n_segments);
+        int64_t        bad = find_above(segments, hl_attention_key_length(p, b), p->n_segments);
 
         if (bad >= 0)
             return hl_fail(

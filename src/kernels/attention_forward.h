@@ -407,6 +407,12 @@ static void job_run(const forward_job *job)
 {
     int64_t n_heads = job->problem->n_batch * job->problem->n_kv_heads;
 
+    /* OpenMP allocates a team even for one thread, which shows when a token is decoded. */
+    if (job->problem->n_threads == 1 && job->n_chunks == 1) {
+        for (int64_t i = 0; i < n_heads * job->n_blocks; i++)
+            block_forward(job, job->threads, i);
+        return;
+    }
 #pragma omp parallel num_threads(job->problem->n_threads)
     {
         const workspace *space = &job->threads[hl_thread_index()];

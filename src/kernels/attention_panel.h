@@ -285,9 +285,11 @@ static int64_t run_length(const uint8_t *bytes, int64_t n)
     uint64_t word = same;
     int64_t  i    = 0;
 
-    for (; i + 8 <= n && word == same; i += 8)
+    for (; i + 8 <= n; i += 8) {
         memcpy(&word, bytes + i, sizeof word);
-    i -= word == same ? 0 : 8;
+        if (word != same) /* the first byte is the lowest on all machines with vectors of ours */
+            return i + __builtin_ctzll(word ^ same) / 8;
+    }
     while (i < n && bytes[i] == bytes[0])
         i++;
     return i;
@@ -315,8 +317,8 @@ HL_INLINE vf run_sum(const float *weights, int64_t n)
 static void panel_add_segments(panel *w, const float *weights, const uint8_t *segments, int64_t n,
                                int64_t n_segments)
 {
-    int64_t first  = run_length(segments, n);
-    bool    is_one = first == n;
+    int64_t length = run_length(segments, n);
+    bool    is_one = length == n;
 
     for (int j = 0; j < w->n_vectors; j++) {
         vf carry = vf_load(w->carry + j * VL);
@@ -324,14 +326,16 @@ static void panel_add_segments(panel *w, const float *weights, const uint8_t *se
             float *mass = w->mass[g] + j * VL;
             vf_store(mass, vf_load(mass) * carry);
         }
-        for (int64_t i = 0; i < n;) {
-            int64_t length = i == 0 ? first : run_length(segments + i, n - i);
-            float  *mass   = w->mass[segments[i]] + j * VL;
-            vf      sum =
+    }
+    for (int64_t i = 0; i < n;) {
+        for (int j = 0; j < w->n_vectors; j++) {
+            float *mass = w->mass[segments[i]] + j * VL;
+            vf     sum =
                 is_one ? vf_load(w->added + j * VL) : run_sum(weights + i * LANES + j * VL, length);
             vf_store(mass, vf_load(mass) + sum);
-            i += length;
         }
+        i += length;
+        length = i < n ? run_length(segments + i, n - i) : 0;
     }
 }
 

@@ -109,25 +109,23 @@ hl_status hl_device_host_finite(hl_device *device, const hl_device_finite *finit
 hl_status hl_device_host_patterns(hl_device *device, const hl_device_patterns *p)
 {
     hl_status status = HL_OK;
-    double   *row    = NULL;
+    double   *scores = NULL;
     (void)device;
 
-    HL_TRY(HL_ALLOC(&row, (size_t)p->problem->n_keys));
+    HL_TRY(HL_ALLOC(&scores, (size_t)p->problem->n_keys));
     for (int64_t i = 0; i < p->n_items; i++) {
         const int64_t *item = p->items + 3 * i;
         float         *out  = p->out + i * p->out_stride;
 
         if (item[2] < 0)
             continue;
-        HL_TRY(hl_attention_pattern(row, p->statistics != NULL ? &p->statistics[i] : NULL,
-                                    p->problem, item[0], item[1], item[2]));
         memset(out, 0, (size_t)p->out_stride * sizeof *out);
-        for (int64_t key = 0; key < p->problem->n_keys; key++)
-            out[key] = (float)row[key];
+        HL_TRY(hl_attention_pattern(out, scores, p->statistics != NULL ? &p->statistics[i] : NULL,
+                                    p->problem, item[0], item[1], item[2]));
     }
 
 done:
-    hl_free(row);
+    hl_free(scores);
     return status;
 }
 

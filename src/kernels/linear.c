@@ -442,7 +442,12 @@ static void run_job(linear_job *job)
         hl_team_run(job->pool->team, job->n_shares, run_index, job);
         return;
     }
-#pragma omp parallel for schedule(dynamic) num_threads(n_threads) if (n_threads > 1)
+    if (n_threads == 1) {
+        for (int64_t i = 0; i < job->n_shares; i++)
+            run_index(job, i, 0);
+        return;
+    }
+#pragma omp parallel for schedule(dynamic) num_threads(n_threads)
     for (int64_t i = 0; i < job->n_shares; i++)
         run_index(job, i, hl_thread_index());
 }

@@ -38,12 +38,10 @@ static double change_score(double score, const hl_attention *p, int64_t head, in
     return score;
 }
 
-/* From dot products to scores. */
+/* From scaled dot products to scores. */
 static void finish_scores(double *scores, const hl_attention *p, int64_t head, int64_t position,
                           key_span span)
 {
-    for (int64_t key = span.begin; key < span.end; key++)
-        scores[key] *= p->scale;
     if (p->softcap <= 0.0 && p->alibi_slopes == NULL && p->key_bias == NULL)
         return;
     for (int64_t key = span.begin; key < span.end; key++)
@@ -112,6 +110,8 @@ static hl_status row_scores(double *out, const hl_kernels *kernels, const hl_att
 
     HL_TRY(hl_dtype_to_f64(operands.q, row_address(&p->q, hl_rows_offset(&p->q, batch, head, row)),
                            p->q.dtype, (size_t)p->d_head));
+    for (int64_t i = 0; i < p->d_head; i++)
+        operands.q[i] *= p->scale;
     for (int i = 0; i < n_spans; i++) {
         HL_TRY(span_dots(out, kernels, p, &operands, first, spans[i]));
         finish_scores(out, p, head, position, spans[i]);
@@ -152,14 +152,14 @@ static void find_largest(row_extremes *out, const double *scores, key_span span)
     out->max_size = fmax(out->max_size, fmax(fmax(size[0], size[1]), fmax(size[2], size[3])));
 }
 
-static double probability(const double *p, hl_visible_keys range, int64_t key)
+static double probability(const double *weights, double scale, hl_visible_keys range, int64_t key)
 {
-    return hl_visible_has(range, key) ? p[key] : 0.0;
+    return hl_visible_has(range, key) ? weights[key] * scale : 0.0;
 }
 
-/* From scores to probabilities, and what they come to. */
-static hl_pattern_row softmax(double *scores, const hl_dense *dense, hl_visible_keys range,
-                              const float *sink, int64_t position)
+/* From scores to probabilities, and what they come to; scores become weights. */
+static hl_pattern_row softmax(float *out, double *scores, const hl_dense *dense,
+                              hl_visible_keys range, const float *sink, int64_t position)
 {
     row_extremes  keys      = { .max = -INFINITY };
     hl_exact_sums sums      = { 0 };
@@ -180,23 +180,25 @@ static hl_pattern_row softmax(double *scores, const hl_dense *dense, hl_visible_
     double scale = 1.0 / sums.sum;
     for (int i = 0; i < n_spans; i++) {
         for (int64_t key = spans[i].begin; key < spans[i].end; key++)
-            scores[key] *= scale;
+            out[key] = (float)(scores[key] * scale);
     }
+    double log_sum = log(sums.sum);
+    double mean    = sums.dot / sums.sum;
     return (hl_pattern_row){
-        .lse        = max + log(sums.sum),
-        .entropy    = log(sums.sum) - sums.dot / sums.sum,
-        .renyi2     = 2.0 * log(sums.sum) - log(sums.squares),
-        .varentropy = sums.dot2 / sums.sum - sums.dot / sums.sum * (sums.dot / sums.sum),
+        .lse        = max + log_sum,
+        .entropy    = log_sum - mean,
+        .renyi2     = 2.0 * log_sum - log(sums.squares),
+        .varentropy = sums.dot2 / sums.sum - mean * mean,
         .peak       = exp(keys.max - max) / sums.sum,
-        .diagonal   = probability(scores, range, position),
-        .previous   = probability(scores, range, position - 1),
-        .first      = probability(scores, range, 0),
+        .diagonal   = probability(scores, scale, range, position),
+        .previous   = probability(scores, scale, range, position - 1),
+        .first      = probability(scores, scale, range, 0),
         .max_score  = fmax(keys.max_size, sink_size),
     };
 }
 
-hl_status hl_attention_pattern(double *out, hl_pattern_row *statistics, const hl_attention *p,
-                               int64_t batch, int64_t head, int64_t row)
+hl_status hl_attention_pattern(float *out, double *scores, hl_pattern_row *statistics,
+                               const hl_attention *p, int64_t batch, int64_t head, int64_t row)
 {
     int64_t           position = hl_attention_query_start(p, batch) + row;
     hl_visible_keys   range    = hl_attention_visible(p, batch, position);
@@ -208,8 +210,8 @@ hl_status hl_attention_pattern(double *out, hl_pattern_row *statistics, const hl
     HL_TRY(hl_kernels_current(&kernels));
     memset(out, 0, (size_t)p->n_keys * sizeof *out);
     if (range.begin < range.end) {
-        HL_TRY(row_scores(out, kernels, p, range, batch, head, row));
-        result = softmax(out, kernels->dense, range, sink, position);
+        HL_TRY(row_scores(scores, kernels, p, range, batch, head, row));
+        result = softmax(out, scores, kernels->dense, range, sink, position);
     }
     if (statistics != NULL)
         *statistics = result;

@@ -20,10 +20,11 @@ typedef struct hl_pattern_row {
     double max_score; /* the largest |score| */
 } hl_pattern_row;
 
-/* The probabilities of row (batch, head, row): out (n_keys), 0 where hidden; a
+/* The probabilities of row (batch, head, row), rounded in the end: out (n_keys), 0 where hidden; a
  * learned sink takes part but has no place.  The problem must be complete: strides
- * and flags filled in.  statistics may be NULL. */
-hl_status hl_attention_pattern(double *out, hl_pattern_row *statistics, const hl_attention *problem,
-                               int64_t batch, int64_t head, int64_t row);
+ * and flags filled in.  scores (n_keys) are for the work; statistics may be NULL. */
+hl_status hl_attention_pattern(float *out, double *scores, hl_pattern_row *statistics,
+                               const hl_attention *problem, int64_t batch, int64_t head,
+                               int64_t row);
 
 #endif

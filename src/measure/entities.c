@@ -16,8 +16,23 @@ static uint32_t next(const char *text, size_t end, size_t *at)
     return HL_UTF8_REPLACEMENT;
 }
 
+/* Most characters are ASCII, and no table need be asked about them. */
+static bool is_word(uint32_t c)
+{
+    if (c < 0x80)
+        return (c | 0x20) - 'a' < 26 || c - '0' < 10 || c == '_';
+    return hl_char_is(HL_CHAR_WORD, c);
+}
+
+static bool is_numeric(uint32_t c)
+{
+    return c < 0x80 ? c - '0' < 10 : hl_char_is(HL_CHAR_NUMERIC, c);
+}
+
 static bool is_capital(uint32_t c)
 {
+    if (c < 0x80)
+        return c - 'A' < 26;
     uint32_t lower[2];
     size_t   count = hl_char_lowercase(lower, c);
 
@@ -34,7 +49,7 @@ static bool ends_in_word(const char *text, size_t n_bytes)
     if (at == 0)
         return false;
     at--;
-    return hl_char_is(HL_CHAR_WORD, next(text, n_bytes, &at));
+    return is_word(next(text, n_bytes, &at));
 }
 
 bool hl_begins_entity(const char *text, size_t begin, size_t end)
@@ -45,18 +60,18 @@ bool hl_begins_entity(const char *text, size_t begin, size_t end)
 
     while (at < end) {
         c = next(text, end, &at);
-        if (hl_char_is(HL_CHAR_WORD, c))
+        if (is_word(c))
             break;
         in_word = false;
     }
-    if (in_word || !hl_char_is(HL_CHAR_WORD, c))
+    if (in_word || !is_word(c))
         return false;
-    bool found = is_capital(c) || hl_char_is(HL_CHAR_NUMERIC, c);
+    bool found = is_capital(c) || is_numeric(c);
     while (!found && at < end) {
         c = next(text, end, &at);
-        if (!hl_char_is(HL_CHAR_WORD, c))
+        if (!is_word(c))
             break;
-        found = hl_char_is(HL_CHAR_NUMERIC, c);
+        found = is_numeric(c);
     }
     return found;
 }

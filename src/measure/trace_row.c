@@ -14,33 +14,49 @@ hl_seen_keys hl_trace_seen(const hl_config *config, int64_t layer, int64_t posit
     return hl_profile_seen(&mask, position, position + 1);
 }
 
-static void put(float *out, int64_t head, double value)
+/* out (n_heads), or NULL, gets what lies `stride` apart in `from`; NaN where that is NULL. */
+static void put(float *out, const float *from, int64_t n_heads, int64_t stride)
 {
-    if (out != NULL)
-        out[head] = (float)value;
+    for (int64_t head = 0; out != NULL && head < n_heads; head++)
+        out[head] = from != NULL ? from[head * stride] : NAN;
 }
 
-void hl_trace_read_row(float *const out[HL_N_TRACE_ROWS], const hl_config *config,
-                       const hl_layer_rows *rows, int64_t sequence, int64_t row)
+/* Entropies as shares of the most that there can be. */
+static void put_shares(float *out, const float *from, int64_t n_heads, int64_t stride,
+                       double inverse)
+{
+    for (int64_t head = 0; out != NULL && head < n_heads; head++)
+        out[head] = (float)((double)from[head * stride] * inverse);
+}
+
+static double inverse_log(hl_trace_log *known, int64_t n)
+{
+    if (known->n != n)
+        *known = (hl_trace_log){ n, n >= 2 ? 1.0 / log((double)n) : 0.0 };
+    return known->inverse;
+}
+
+void hl_trace_read_row(float *const out[HL_N_TRACE_ROWS], hl_trace_log *known,
+                       const hl_config *config, const hl_layer_rows *rows, int64_t sequence,
+                       int64_t row)
 {
     const hl_attention_result *from = rows->rows;
     hl_seen_keys seen    = hl_trace_seen(config, rows->layer, rows->start[sequence] + row);
     int64_t      n_keys  = hl_seen_count(seen);
-    int64_t      n       = n_keys + (config->sinks ? 1 : 0);
-    double       inverse = n >= 2 ? 1.0 / log((double)n) : 0.0;
     bool         others  = n_keys > (seen.begin == 0 ? 1 : 0);
+    int64_t      n_heads = rows->n_heads;
+    int64_t      stride  = rows->n_rows;
+    int64_t      at      = sequence * n_heads * stride + row;
 
-    for (int64_t head = 0; head < rows->n_heads; head++) {
-        int64_t at = (sequence * rows->n_heads + head) * rows->n_rows + row;
-
-        put(out[HL_TRACE_ENTROPY], head, (double)from->entropy[at]);
-        put(out[HL_TRACE_NORMALISED], head, (double)from->entropy[at] * inverse);
-        put(out[HL_TRACE_CHANGE], head, NAN);
-        put(out[HL_TRACE_RENYI2], head, (double)from->renyi2[at]);
-        put(out[HL_TRACE_NOSINK], head, others ? (double)from->entropy_nosink[at] : NAN);
-        for (int kind = 0; kind < HL_N_KINDS; kind++)
-            put(out[HL_TRACE_LOOKBACK + kind], head,
-                rows->n_segments == HL_N_KINDS ? (double)from->segment_mass[at * HL_N_KINDS + kind]
-                                               : NAN);
+    put(out[HL_TRACE_ENTROPY], from->entropy + at, n_heads, stride);
+    put_shares(out[HL_TRACE_NORMALISED], from->entropy + at, n_heads, stride,
+               inverse_log(known, n_keys + (config->sinks ? 1 : 0)));
+    put(out[HL_TRACE_CHANGE], NULL, n_heads, stride);
+    put(out[HL_TRACE_RENYI2], from->renyi2 + at, n_heads, stride);
+    put(out[HL_TRACE_NOSINK], others ? from->entropy_nosink + at : NULL, n_heads, stride);
+    for (int kind = 0; kind < HL_N_KINDS; kind++) {
+        const float *mass =
+            rows->n_segments == HL_N_KINDS ? from->segment_mass + at * HL_N_KINDS + kind : NULL;
+        put(out[HL_TRACE_LOOKBACK + kind], mass, n_heads, stride * HL_N_KINDS);
     }
 }

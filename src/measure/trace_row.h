@@ -9,9 +9,16 @@
 /* The keys that a position sees in a layer. */
 hl_seen_keys hl_trace_seen(const hl_config *config, int64_t layer, int64_t position);
 
+/* The last logarithm that was asked for: one layer after the other wants the same. */
+typedef struct hl_trace_log {
+    int64_t n;
+    double  inverse; /* of log n; 0 where n < 2 */
+} hl_trace_log;
+
 /* out[which] (n_heads of the layer) gets row `row` of number `sequence` in `rows`; NULL: not
- * wanted.  HL_TRACE_CHANGE, which needs whole rows, is NaN. */
-void hl_trace_read_row(float *const out[HL_N_TRACE_ROWS], const hl_config *config,
-                       const hl_layer_rows *rows, int64_t sequence, int64_t row);
+ * wanted.  HL_TRACE_CHANGE, which needs whole rows, is NaN.  `known` begins as zeros. */
+void hl_trace_read_row(float *const out[HL_N_TRACE_ROWS], hl_trace_log *known,
+                       const hl_config *config, const hl_layer_rows *rows, int64_t sequence,
+                       int64_t row);
 
 #endif

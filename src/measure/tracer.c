@@ -8,10 +8,8 @@
  * The row of a position goes to the entry `offset` further on; that is 1, unless tokens were
  * fed that nobody announced.
  *
- * The row before each generated token is also looked at whole, and compared with the one before.
- * Change is half the sum of |p - q| over the keys that both
- * rows see; all else (a new key, one that left the window, a learned sink) counts as one
- * outcome together, so that change lies between 0 and 1. */
+ * The row before each generated token is also looked at whole, and compared with the one before
+ * (stats/row_change.h). */
 #include <math.h>
 #include <string.h>
 
@@ -21,6 +19,7 @@
 #include "measure/measure.h"
 #include "measure/trace_row.h"
 #include "model/model.h"
+#include "stats/row_change.h"
 #include "stats/trace.h"
 
 /* Rows that see fewer keys say little of how a head looks around (metrics.md). */
@@ -41,23 +40,10 @@ struct hl_tracer {
     int64_t           learn_to; /* ... to here */
     int64_t           last;     /* the position of the whole row before; -1: none */
     float            *previous; /* (n_layers, n_heads, n_ctx) the whole row before, or NULL */
+    hl_trace_log      log;
 };
 
 /* ------------------------------------------------------------------------ rows */
-
-static double change_between(const float *p, const float *q, hl_seen_keys now, hl_seen_keys before)
-{
-    double apart = 0.0, p_sum = 0.0, q_sum = 0.0;
-
-    for (int64_t key = 0; key < before.end; key++) {
-        if (!hl_seen_has(now, key) || !hl_seen_has(before, key))
-            continue;
-        apart += fabs((double)p[key] - (double)q[key]);
-        p_sum += (double)p[key];
-        q_sum += (double)q[key];
-    }
-    return fmin(0.5 * (apart + fabs(p_sum - q_sum)), 1.0);
-}
 
 /* How far every head's row has moved, at the row that is looked at whole: from the one right
  * before it or, after going back, from the one in its place. */
@@ -73,7 +59,7 @@ static void trace_change(hl_tracer *tracer, const hl_layer_rows *rows, float *ou
         const float *p        = rows->pattern + head * rows->n_patterns * rows->n_keys;
         float       *previous = tracer->previous + cell * tracer->options.n_ctx;
 
-        out[cell] = known ? (float)change_between(p, previous, now, before) : NAN;
+        out[cell] = known ? (float)hl_row_change(p, previous, now, before) : NAN;
         memcpy(previous, p, (size_t)now.end * sizeof *p);
     }
 }
@@ -83,14 +69,17 @@ static void trace_change(hl_tracer *tracer, const hl_layer_rows *rows, float *ou
 static void trace_row(hl_tracer *tracer, const hl_layer_rows *rows, int64_t row, int64_t entry,
                       bool again)
 {
-    int64_t layer = rows->layer * tracer->trace->n_heads;
-    float  *to[HL_N_TRACE_ROWS];
+    const hl_trace *trace  = tracer->trace;
+    int64_t         offset = hl_trace_offset(trace, entry);
+    float          *to[HL_N_TRACE_ROWS];
 
+    if (offset < 0)
+        return; /* of a prompt that is longer than what is kept */
     for (int i = 0; i < HL_N_TRACE_ROWS; i++)
-        to[i] = hl_trace_at(tracer->trace, entry, (hl_trace_rows)i) + layer;
+        to[i] = trace->rows[i] + offset + rows->layer * trace->n_heads;
     if (again)
         to[HL_TRACE_CHANGE] = NULL;
-    hl_trace_read_row(to, tracer->config, rows, 0, row);
+    hl_trace_read_row(to, &tracer->log, tracer->config, rows, 0, row);
 }
 
 static hl_status check_position(const hl_tracer *tracer, int64_t position)
@@ -102,7 +91,8 @@ static hl_status check_position(const hl_tracer *tracer, int64_t position)
                    (long long)tracer->options.n_ctx);
 }
 
-/* Room for the entries of a chunk; a prompt's at once, then twice as many each time. */
+/* Room for the entries of a chunk; a prompt's at once, then twice as many each time.  Those who
+ * forget have it from the beginning. */
 static hl_status reserve(hl_tracer *tracer, int64_t n_entries)
 {
     int64_t most = tracer->options.n_ctx + 1;
@@ -136,7 +126,7 @@ static hl_status trace_layer(void *context, const hl_layer_rows *rows)
         HL_TRY(check_position(tracer, end - 1));
     HL_TRY(reserve(tracer, first + rows->lengths[0]));
     for (int64_t row = 0; row < rows->lengths[0]; row++) {
-        if (first + row >= 0 && hl_trace_at(trace, first + row, HL_TRACE_ENTROPY) != NULL)
+        if (first + row >= 0)
             trace_row(tracer, rows, row, first + row, false);
     }
     if (end - 1 < tracer->position)
@@ -174,6 +164,9 @@ static hl_status allocate(hl_tracer *tracer, const hl_model *model)
 
     HL_TRY(hl_trace_new(&tracer->trace, tracer->config->n_layers, n_heads,
                         tracer->options.forget ? n_kept : 0));
+    /* All rows that are kept take little memory, and those who forget watch: they cannot wait. */
+    if (tracer->options.forget)
+        HL_TRY(hl_trace_reserve(tracer->trace, tracer->options.n_ctx + 1));
     HL_TRY(hl_spikes_new(&tracer->spikes, n_cells, tracer->options.n_back));
     HL_TRY(HL_ALLOC(&tracer->segments, n_ctx));
     memset(tracer->segments, HL_KIND_GENERATED, n_ctx);

@@ -67,6 +67,10 @@ void hl_forward_norm(const hl_session *session, const hl_chunk *chunk, float *ou
     int64_t d_model = session->config->d_model;
     int64_t n_rows  = chunk->n_batch * chunk->n_rows;
 
+    if (n_rows == 1) {
+        session->dense->norm(out, x, d_model, &norm);
+        return;
+    }
 #pragma omp parallel for num_threads(hl_forward_threads(session, n_rows *d_model))
     for (int64_t row = 0; row < n_rows; row++) {
         if (hl_chunk_has(chunk, row))
@@ -93,9 +97,15 @@ static void copy_stream(const hl_session *session, const hl_chunk *chunk, float 
 static void add_branch(const hl_session *session, const hl_chunk *chunk, float *x,
                        const float *branch, float scale)
 {
-    int64_t count = stream_count(session, chunk);
+    int64_t count     = stream_count(session, chunk);
+    int     n_threads = hl_forward_threads(session, count);
 
-#pragma omp parallel for num_threads(hl_forward_threads(session, count))
+    if (n_threads == 1) {
+        for (int64_t i = 0; i < count; i++)
+            x[i] += scale * branch[i];
+        return;
+    }
+#pragma omp parallel for num_threads(n_threads)
     for (int64_t i = 0; i < count; i++)
         x[i] += scale * branch[i];
 }

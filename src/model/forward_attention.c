@@ -81,26 +81,35 @@ static void norm_heads(const hl_session *session, const head_work *work, float *
     }
 }
 
-static void finish_heads(const hl_session *session, const hl_chunk *chunk, const head_work *work)
+static void finish_row(const hl_session *session, const head_work *work, int64_t row)
 {
     int64_t d_head = session->config->d_head;
-    int64_t n_rows = chunk->n_batch * chunk->n_rows;
+    float  *x      = work->x + row * work->n_heads * d_head;
+
+    if (session->config->qk_norm != HL_QK_NORM_NONE)
+        norm_heads(session, work, x);
+    for (int64_t head = 0; head < work->n_heads && work->rope != NULL; head++) {
+        int64_t n_pairs = work->rope->n_dims / 2;
+        session->dense->rotate(x + head * d_head, work->cosine + row * n_pairs,
+                               work->sine + row * n_pairs, n_pairs, work->rope->interleaved);
+    }
+}
+
+static void finish_heads(const hl_session *session, const hl_chunk *chunk, const head_work *work)
+{
+    int64_t n_rows   = chunk->n_batch * chunk->n_rows;
+    int64_t n_values = n_rows * work->n_heads * session->config->d_head;
 
     if (session->config->qk_norm == HL_QK_NORM_NONE && work->rope == NULL)
         return;
-#pragma omp parallel for num_threads(hl_forward_threads(session, n_rows * work->n_heads * d_head))
+    if (n_rows == 1) {
+        finish_row(session, work, 0);
+        return;
+    }
+#pragma omp parallel for num_threads(hl_forward_threads(session, n_values))
     for (int64_t row = 0; row < n_rows; row++) {
-        float *x = work->x + row * work->n_heads * d_head;
-
-        if (!hl_chunk_has(chunk, row))
-            continue;
-        if (session->config->qk_norm != HL_QK_NORM_NONE)
-            norm_heads(session, work, x);
-        for (int64_t head = 0; head < work->n_heads && work->rope != NULL; head++) {
-            int64_t n_pairs = work->rope->n_dims / 2;
-            session->dense->rotate(x + head * d_head, work->cosine + row * n_pairs,
-                                   work->sine + row * n_pairs, n_pairs, work->rope->interleaved);
-        }
+        if (hl_chunk_has(chunk, row))
+            finish_row(session, work, row);
     }
 }
 
@@ -154,22 +163,32 @@ static void store_row(const hl_session *session, void *cache, const float *x, in
     }
 }
 
-static void store_rows(const hl_session *session, const hl_chunk *chunk, int64_t layer)
+/* A row of k and one of v. */
+static void store_both(const hl_session *session, const hl_chunk *chunk, int64_t layer, int64_t row)
 {
     const hl_session_cache *cache      = cache_of(session, layer);
     int64_t                 n_kv_heads = session->config->layers[layer].n_kv_heads;
-    int64_t                 width      = n_kv_heads * session->config->d_head;
-    int64_t                 n_rows     = chunk->n_batch * chunk->n_rows;
+    int64_t                 first      = row * n_kv_heads * session->config->d_head;
+    int64_t                 sequence   = chunk->sequences[row / chunk->n_rows];
+    int64_t                 position   = chunk->start[row / chunk->n_rows] + row % chunk->n_rows;
 
+    store_row(session, cache->k, session->rows.k + first, n_kv_heads, sequence, position);
+    store_row(session, cache->v, session->rows.v + first, n_kv_heads, sequence, position);
+}
+
+static void store_rows(const hl_session *session, const hl_chunk *chunk, int64_t layer)
+{
+    int64_t width  = session->config->layers[layer].n_kv_heads * session->config->d_head;
+    int64_t n_rows = chunk->n_batch * chunk->n_rows;
+
+    if (n_rows == 1) {
+        store_both(session, chunk, layer, 0);
+        return;
+    }
 #pragma omp parallel for num_threads(hl_forward_threads(session, n_rows *width))
     for (int64_t row = 0; row < n_rows; row++) {
-        int64_t sequence = chunk->sequences[row / chunk->n_rows];
-        int64_t position = chunk->start[row / chunk->n_rows] + row % chunk->n_rows;
-
-        if (!hl_chunk_has(chunk, row))
-            continue;
-        store_row(session, cache->k, session->rows.k + row * width, n_kv_heads, sequence, position);
-        store_row(session, cache->v, session->rows.v + row * width, n_kv_heads, sequence, position);
+        if (hl_chunk_has(chunk, row))
+            store_both(session, chunk, layer, row);
     }
 }
 
@@ -460,7 +479,7 @@ static bool is_wanted(const hl_session *session, const hl_chunk *chunk, int64_t 
 }
 
 static hl_status make_pattern(const attention_parts *parts, const hl_layer_rows *rows,
-                              int64_t index)
+                              int64_t index, int thread)
 {
     const hl_session *session  = parts->session;
     const hl_chunk   *chunk    = parts->chunk;
@@ -469,7 +488,7 @@ static hl_status make_pattern(const attention_parts *parts, const hl_layer_rows 
     int64_t           listed =
         index % rows->n_patterns + (rows->patterns_differ ? sequence * rows->n_patterns : 0);
     int64_t row    = rows->pattern_rows[listed];
-    double *scores = session->rows.scores + hl_thread_index() * rows->n_keys;
+    double *scores = session->rows.scores + thread * rows->n_keys;
     float  *out    = session->rows.pattern + index * rows->n_keys;
 
     if (row < 0 || !is_wanted(session, chunk, rows->layer, head))
@@ -480,11 +499,7 @@ static hl_status make_pattern(const attention_parts *parts, const hl_layer_rows 
         return HL_OK;
     }
     hl_attention problem = problem_part(parts, sequence, head, 1);
-    hl_status    status =
-        hl_attention_pattern(scores, &session->rows.exact[index], &problem, 0, 0, row);
-    for (int64_t key = 0; key < rows->n_keys && status == HL_OK; key++)
-        out[key] = (float)scores[key];
-    return status;
+    return hl_attention_pattern(out, scores, &session->rows.exact[index], &problem, 0, 0, row);
 }
 
 void hl_forward_describe_patterns(hl_layer_rows *rows, const hl_session *session,
@@ -513,11 +528,17 @@ static hl_status make_patterns(hl_session *session, const hl_chunk *chunk, int64
     attention_parts parts   = {
           .session = session, .chunk = chunk, .layer = layer, .problem = &problem
     };
-    int64_t count = rows.n_batch * rows.n_heads * rows.n_patterns;
-#pragma omp parallel for num_threads(hl_forward_threads(session, count *rows.n_keys *rows.d_head))
+    int64_t count     = rows.n_batch * rows.n_heads * rows.n_patterns;
+    int     n_threads = hl_forward_threads(session, count * rows.n_keys * rows.d_head);
+    if (n_threads == 1) {
+        for (int64_t index = 0; index < count && failure == HL_OK; index++)
+            failure = make_pattern(&parts, &rows, index, 0);
+        return failure;
+    }
+#pragma omp        parallel for num_threads(n_threads)
     for (int64_t index = 0; index < count; index++) {
-        hl_status status = make_pattern(&parts, &rows, index);
-        if (status != HL_OK) {
+               hl_status status = make_pattern(&parts, &rows, index, hl_thread_index());
+               if (status != HL_OK) {
 #pragma omp atomic write
             failure = status;
         }

@@ -10,15 +10,22 @@
 #include "base/status.h"
 #include "model/session.h"
 
+static void activate_row(const hl_session *session, float *gate, const float *up, int64_t width)
+{
+    session->dense->activate(gate, up, width, session->config->activation,
+                             (float)session->config->activation_limit);
+}
+
 static void activate_rows(const hl_session *session, float *gate, const float *up, int64_t n_rows,
                           int64_t width)
 {
-    const hl_config *config = session->config;
-
+    if (n_rows == 1) {
+        activate_row(session, gate, up, width);
+        return;
+    }
 #pragma omp parallel for num_threads(hl_forward_threads(session, n_rows *width))
     for (int64_t row = 0; row < n_rows; row++)
-        session->dense->activate(gate + row * width, up != NULL ? up + row * width : NULL, width,
-                                 config->activation, (float)config->activation_limit);
+        activate_row(session, gate + row * width, up != NULL ? up + row * width : NULL, width);
 }
 
 /* ------------------------------------------------------------------ ordinary */

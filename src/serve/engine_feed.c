@@ -167,9 +167,10 @@ static void begin_events(const hl_engine *engine, hl_job *job)
 static void keep_values(const hl_engine *engine, const hl_job *job, hl_event_slot *slot,
                         const hl_layer_rows *rows, int64_t sequence, int64_t row)
 {
-    int64_t n_cells             = engine->config->n_layers * engine->config->n_heads;
-    float  *to[HL_N_TRACE_ROWS] = { NULL };
-    float  *next                = slot->values + rows->layer * engine->config->n_heads;
+    int64_t      n_cells             = engine->config->n_layers * engine->config->n_heads;
+    float       *to[HL_N_TRACE_ROWS] = { NULL };
+    float       *next                = slot->values + rows->layer * engine->config->n_heads;
+    hl_trace_log log                 = { 0 };
 
     for (int which = 0; which < HL_N_TRACE_ROWS; which++) {
         if ((job->options.rows & HL_JOB_ROWS(which)) == 0)
@@ -179,7 +180,7 @@ static void keep_values(const hl_engine *engine, const hl_job *job, hl_event_slo
             next[head] = NAN;
         next += n_cells;
     }
-    hl_trace_read_row(to, engine->config, rows, sequence, row);
+    hl_trace_read_row(to, &log, engine->config, rows, sequence, row);
 }
 
 /* The whole rows of the heads of this layer that the job wants. */

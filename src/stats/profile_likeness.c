@@ -31,34 +31,17 @@ static int64_t place_of(const hl_sampled_row *sample)
     return sequence * rows->n_patterns + at % (rows->n_heads * rows->n_patterns);
 }
 
-static bool all_finite(const double *totals, int64_t n)
-{
-    bool finite = true;
-
-    for (int64_t i = 0; i < n; i++)
-        finite = finite && isfinite(totals[i]);
-    return finite;
-}
-
-/* What a learned sink takes differs by as much as the keys' totals do. */
 static void add_distances(const hl_profile *profile, const hl_sampled_row *sample,
                           const double *totals, int64_t a)
 {
     int64_t       n_heads = sample->rows->n_heads;
-    int64_t       layer   = sample->rows->layer;
     const double *made =
         sample->rows->likeness->distances + place_of(sample) * count_pairs(n_heads);
 
-    if (!all_finite(totals, n_heads))
+    if (!hl_profile_all_finite(totals, n_heads))
         return;
-    for (int64_t b = a + 1; b < n_heads; b++) {
-        double distance = made[pair_of(n_heads, a, b)];
-
-        if (sample->has_sink)
-            distance += 0.5 * fabs(totals[a] - totals[b]);
-        hl_counts(profile, HL_TABLE_DISTANCE_SUM)[hl_pair(profile, layer, a, b)] +=
-            hl_unit(fmin(distance, 1.0));
-    }
+    for (int64_t b = a + 1; b < n_heads; b++)
+        hl_profile_add_distance(profile, sample, totals, a, b, made[pair_of(n_heads, a, b)]);
 }
 
 void hl_profile_made_distances(hl_profile *profile, const hl_layer_rows *rows, int64_t head)

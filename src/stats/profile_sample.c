@@ -353,18 +353,17 @@ static double total_variation(const float *a, const float *b, hl_seen_keys keys)
 }
 
 /* What a learned sink takes differs by as much as the keys' totals do. */
-static void add_distance(const hl_profile *profile, const hl_sampled_row *sample,
-                         const double *totals, int64_t a, int64_t b)
+void hl_profile_add_distance(const hl_profile *profile, const hl_sampled_row *sample,
+                             const double *totals, int64_t a, int64_t b, double distance)
 {
-    int64_t pair     = hl_pair(profile, sample->rows->layer, a, b);
-    double  distance = total_variation(row_of(sample, a), row_of(sample, b), sample->keys);
+    int64_t pair = hl_pair(profile, sample->rows->layer, a, b);
 
     if (sample->has_sink)
         distance += 0.5 * fabs(totals[a] - totals[b]);
     hl_counts(profile, HL_TABLE_DISTANCE_SUM)[pair] += hl_unit(fmin(distance, 1.0));
 }
 
-static bool all_finite(const double *totals, int64_t n)
+bool hl_profile_all_finite(const double *totals, int64_t n)
 {
     bool finite = true;
 
@@ -379,10 +378,12 @@ static void add_distances(const hl_profile *profile, const hl_sampled_row *sampl
 {
     int64_t n_heads = sample->rows->n_heads;
 
-    if (!all_finite(totals, n_heads))
+    if (!hl_profile_all_finite(totals, n_heads))
         return;
-    for (int64_t b = a + 1; b < n_heads; b++)
-        add_distance(profile, sample, totals, a, b);
+    for (int64_t b = a + 1; b < n_heads; b++) {
+        double distance = total_variation(row_of(sample, a), row_of(sample, b), sample->keys);
+        hl_profile_add_distance(profile, sample, totals, a, b, distance);
+    }
 }
 
 static int64_t pattern_row_of(const hl_layer_rows *rows, int64_t sequence, int64_t index)
@@ -461,7 +462,7 @@ void hl_profile_samples_close(hl_profile *profile, const hl_layer_rows *rows)
 
     for (int64_t i = 0; i < flight->n_found; i++)
         hl_counts(profile, HL_TABLE_DISTANCE_COUNT)[rows->layer] +=
-            all_finite(flight->totals + i * rows->n_heads, rows->n_heads);
+            hl_profile_all_finite(flight->totals + i * rows->n_heads, rows->n_heads);
 }
 
 /* -------------------------------------------------------------------------- CKA */

@@ -34,6 +34,7 @@ struct hl_spikes {
     measure *saved;   /* (n_back, n_values + 1) a ring of states before scores */
     int64_t  n_saved; /* ... that are in it */
     int64_t  next;    /* ... where the next goes */
+    double  *z;       /* (n_values) of the row at hand; NaN: there is no such head */
     double  *work;    /* (n_values, at least HL_SPIKE_MAX_ROWS) */
 };
 
@@ -55,6 +56,7 @@ hl_status hl_spikes_new(hl_spikes **out, int64_t n_values, int64_t n_back)
     HL_TRY(hl_alloc((void **)&spikes->learned, HL_SPIKE_MAX_ROWS, n * sizeof(float)));
     HL_TRY(HL_ALLOC(&spikes->state, n + 1));
     HL_TRY(hl_alloc((void **)&spikes->saved, (size_t)n_back, (n + 1) * sizeof *spikes->saved));
+    HL_TRY(HL_ALLOC(&spikes->z, n));
     HL_TRY(HL_ALLOC(&spikes->work, n > HL_SPIKE_MAX_ROWS ? n : HL_SPIKE_MAX_ROWS));
     *out   = spikes;
     spikes = NULL;
@@ -71,6 +73,7 @@ void hl_spikes_free(hl_spikes *spikes)
     hl_free(spikes->learned);
     hl_free(spikes->state);
     hl_free(spikes->saved);
+    hl_free(spikes->z);
     hl_free(spikes->work);
     hl_free(spikes);
 }
@@ -84,44 +87,58 @@ void hl_spikes_learn(hl_spikes *spikes, const float *row)
     memcpy(spikes->learned + at * spikes->n_values, row, (size_t)spikes->n_values * sizeof *row);
 }
 
+/* Brings the values of [low, high) that are below the pivot, or with or_equal not above it, to
+ * the front; returns where they end.  No branch depends on a value: half of them would be
+ * guessed wrong. */
+static inline int64_t gather(double *values, int64_t low, int64_t high, double pivot, bool or_equal)
+{
+    int64_t end = low;
+
+    for (int64_t i = low; i < high; i++) {
+        double value = values[i];
+        values[i]    = values[end];
+        values[end]  = value;
+        end += or_equal ? value <= pivot : value < pivot;
+    }
+    return end;
+}
+
 /* Puts the value of rank n into its place, those before it being no larger and those after it
  * no smaller; returns it.  As quicksort, of two halves going on with one. */
 static double select_rank(double *values, int64_t count, int64_t n)
 {
-    int64_t low = 0, high = count - 1;
+    int64_t low = 0, high = count;
 
-    while (low < high) {
+    for (;;) {
         double  pivot = values[low + (high - low) / 2];
-        int64_t i = low, j = high;
+        int64_t end   = gather(values, low, high, pivot, false);
 
-        while (i <= j) {
-            while (values[i] < pivot)
-                i++;
-            while (values[j] > pivot)
-                j--;
-            if (i <= j) {
-                double kept = values[i];
-                values[i++] = values[j];
-                values[j--] = kept;
-            }
-        }
-        low  = n > j ? i : low;
-        high = n < i ? j : high;
-        if (n > j && n < i)
-            break;
+        if (n < end)
+            high = end;
+        else if (end > low)
+            low = end;
+        else /* it is the smallest: those that equal it are done with */
+            low = gather(values, low, high, pivot, true);
+        if (n < low)
+            return pivot;
     }
-    return values[n];
+}
+
+static double largest(const double *values, int64_t count)
+{
+    double most = values[0];
+
+    for (int64_t i = 1; i < count; i++)
+        most = values[i] > most ? values[i] : most;
+    return most;
 }
 
 /* Moves the values about. */
 static double median(double *values, int64_t count)
 {
     double upper = select_rank(values, count, count / 2);
-    double lower = upper;
 
-    if (count % 2 == 0)
-        lower = select_rank(values, count / 2, count / 2 - 1);
-    return 0.5 * (lower + upper);
+    return count % 2 == 0 ? 0.5 * (largest(values, count / 2) + upper) : upper;
 }
 
 /* Median and spread of values that are no NaN; moves them about. */
@@ -165,15 +182,18 @@ static double trimmed_mean(double *values, int64_t count)
     return sum / (double)(count - 2 * cut);
 }
 
-/* The trimmed mean of a row's z. */
-static double mean_z(const hl_spikes *spikes, const float *row)
+/* The z of a row, and their trimmed mean. */
+static double find_z(hl_spikes *spikes, const float *row)
 {
-    int64_t count = 0;
+    double        *z     = spikes->z;
+    const measure *state = spikes->state;
+    int64_t        count = 0;
 
+    for (int64_t value = 0; value < spikes->n_values; value++)
+        z[value] = ((double)row[value] - state[value].centre) / state[value].sigma;
     for (int64_t value = 0; value < spikes->n_values; value++) {
-        double z = ((double)row[value] - spikes->state[value].centre) / spikes->state[value].sigma;
-        if (!isnan(z))
-            spikes->work[count++] = z;
+        if (!isnan(z[value]))
+            spikes->work[count++] = z[value];
     }
     return trimmed_mean(spikes->work, count);
 }
@@ -187,7 +207,7 @@ static void settle(hl_spikes *spikes)
     for (int64_t value = 0; value < spikes->n_values; value++)
         spikes->state[value] = measure_learned(spikes, n_rows, value);
     for (int64_t row = 0; row < n_rows; row++) {
-        double mean = mean_z(spikes, spikes->learned + row * spikes->n_values);
+        double mean = find_z(spikes, spikes->learned + row * spikes->n_values);
         if (!isnan(mean))
             means[count++] = mean;
     }
@@ -218,15 +238,15 @@ void hl_spikes_rewind(hl_spikes *spikes, int64_t count)
            ((size_t)spikes->n_values + 1) * sizeof *spikes->state);
 }
 
-/* The measure after a value whose z is given. */
+/* The measure after a value whose z, no NaN, is given. */
 static measure follow(measure before, double z)
 {
-    double  near  = before.centre + before.sigma * fmin(fmax(z, -CLIP), CLIP);
+    double  near  = before.centre + before.sigma * (z < -CLIP ? -CLIP : z > CLIP ? CLIP : z);
     double  away  = SIGMA_OF_MEAN * fabs(near - before.centre);
     measure after = { before.centre + STEP * (near - before.centre),
                       before.sigma + STEP * (away - before.sigma) };
 
-    after.sigma = fmax(after.sigma, LEAST_SIGMA);
+    after.sigma = after.sigma > LEAST_SIGMA ? after.sigma : LEAST_SIGMA;
     return after;
 }
 
@@ -241,12 +261,10 @@ double hl_spikes_score(hl_spikes *spikes, const float *row)
     if (!spikes->is_settled)
         settle(spikes);
     save(spikes);
-    double score = (mean_z(spikes, row) - of_mean->centre) / of_mean->sigma;
+    double score = (find_z(spikes, row) - of_mean->centre) / of_mean->sigma;
     for (int64_t value = 0; value < spikes->n_values; value++) {
-        measure *m = &spikes->state[value];
-        double   z = ((double)row[value] - m->centre) / m->sigma;
-        if (!isnan(z))
-            *m = follow(*m, z);
+        if (!isnan(spikes->z[value]))
+            spikes->state[value] = follow(spikes->state[value], spikes->z[value]);
     }
     if (!isnan(score))
         *of_mean = follow(*of_mean, score);

@@ -80,14 +80,21 @@ done:
     return status;
 }
 
-float *hl_trace_at(const hl_trace *trace, int64_t entry, hl_trace_rows which)
+int64_t hl_trace_offset(const hl_trace *trace, int64_t entry)
 {
     int64_t row = trace->n_kept > 0 ? entry % trace->n_kept : entry;
 
     /* The entry after the last token may have a row already. */
     if (trace->n_kept > 0 && entry + trace->n_kept <= trace->n_tokens)
-        return NULL;
-    return trace->rows[which] + row * hl_trace_cells(trace);
+        return -1;
+    return row * hl_trace_cells(trace);
+}
+
+float *hl_trace_at(const hl_trace *trace, int64_t entry, hl_trace_rows which)
+{
+    int64_t offset = hl_trace_offset(trace, entry);
+
+    return offset >= 0 ? trace->rows[which] + offset : NULL;
 }
 
 hl_status hl_trace_push(hl_trace *trace, int64_t id, hl_token_kind kind)

@@ -41,7 +41,10 @@ static inline int64_t hl_trace_cells(const hl_trace *trace)
 hl_status hl_trace_new(hl_trace **out, int64_t n_layers, int64_t n_heads, int64_t n_kept);
 /* Room for so many tokens; rows that are new are NaN. */
 hl_status hl_trace_reserve(hl_trace *trace, int64_t n_tokens);
-/* (n_layers, n_heads) of an entry below the capacity; NULL where it is not kept any more. */
+/* Where the (n_layers, n_heads) of an entry below the capacity begin in every one of `rows`; -1
+ * where they are not kept any more. */
+int64_t hl_trace_offset(const hl_trace *trace, int64_t entry);
+/* The same of one of them, as its address; or NULL. */
 float *hl_trace_at(const hl_trace *trace, int64_t entry, hl_trace_rows which);
 /* One more token; its numbers are NaN, its text is empty. */
 hl_status hl_trace_push(hl_trace *trace, int64_t id, hl_token_kind kind);
