@@ -512,14 +512,44 @@ void hl_forward_describe_patterns(hl_layer_rows *rows, const hl_session *session
     rows->n_keys          = session->options.n_ctx;
 }
 
+static hl_status make_by_threads(const attention_parts *parts, const hl_layer_rows *rows,
+                                 int64_t count, int n_threads)
+{
+    hl_status failure = HL_OK;
+
+#pragma omp        parallel for num_threads(n_threads)
+    for (int64_t index = 0; index < count; index++) {
+               hl_status status = make_pattern(parts, rows, index, hl_thread_index());
+               if (status != HL_OK) {
+#pragma omp atomic write
+            failure = status;
+        }
+    }
+    return failure;
+}
+
+static hl_status make_each(const attention_parts *parts, const hl_layer_rows *rows)
+{
+    hl_status status    = HL_OK;
+    int64_t   count     = rows->n_batch * rows->n_heads * rows->n_patterns;
+    int       n_threads = hl_forward_threads(parts->session, count * rows->n_keys * rows->d_head);
+
+    if (n_threads > 1)
+        return make_by_threads(parts, rows, count, n_threads);
+    for (int64_t index = 0; index < count; index++)
+        HL_TRY(make_pattern(parts, rows, index, 0));
+
+done:
+    return status;
+}
+
 /* Whole rows at the tap's positions: now that queries and keys are at hand. */
 static hl_status make_patterns(hl_session *session, const hl_chunk *chunk, int64_t layer)
 {
-    hl_layer_rows rows    = { .layer   = layer,
-                              .n_batch = chunk->n_batch,
-                              .n_heads = session->config->layers[layer].n_heads,
-                              .d_head  = session->config->d_head };
-    hl_status     failure = HL_OK;
+    hl_layer_rows rows = { .layer   = layer,
+                           .n_batch = chunk->n_batch,
+                           .n_heads = session->config->layers[layer].n_heads,
+                           .d_head  = session->config->d_head };
 
     hl_forward_describe_patterns(&rows, session, chunk);
     if (rows.n_patterns == 0)
@@ -528,22 +558,7 @@ static hl_status make_patterns(hl_session *session, const hl_chunk *chunk, int64
     attention_parts parts   = {
           .session = session, .chunk = chunk, .layer = layer, .problem = &problem
     };
-    int64_t count     = rows.n_batch * rows.n_heads * rows.n_patterns;
-    int     n_threads = hl_forward_threads(session, count * rows.n_keys * rows.d_head);
-    if (n_threads == 1) {
-        for (int64_t index = 0; index < count && failure == HL_OK; index++)
-            failure = make_pattern(&parts, &rows, index, 0);
-        return failure;
-    }
-#pragma omp        parallel for num_threads(n_threads)
-    for (int64_t index = 0; index < count; index++) {
-               hl_status status = make_pattern(&parts, &rows, index, hl_thread_index());
-               if (status != HL_OK) {
-#pragma omp atomic write
-            failure = status;
-        }
-    }
-    return failure;
+    return make_each(&parts, &rows);
 }
 
 /* ------------------------------------------------------------------ the branch */
