@@ -512,19 +512,22 @@ void hl_forward_describe_patterns(hl_layer_rows *rows, const hl_session *session
     rows->n_keys          = session->options.n_ctx;
 }
 
+static void note_failure(hl_status *failure, hl_status status)
+{
+    if (status != HL_OK) {
+#pragma omp atomic write
+        *failure = status;
+    }
+}
+
 static hl_status make_by_threads(const attention_parts *parts, const hl_layer_rows *rows,
                                  int64_t count, int n_threads)
 {
     hl_status failure = HL_OK;
 
-#pragma omp        parallel for num_threads(n_threads)
-    for (int64_t index = 0; index < count; index++) {
-               hl_status status = make_pattern(parts, rows, index, hl_thread_index());
-               if (status != HL_OK) {
-#pragma omp atomic write
-            failure = status;
-        }
-    }
+#pragma omp parallel for num_threads(n_threads)
+    for (int64_t index = 0; index < count; index++)
+        note_failure(&failure, make_pattern(parts, rows, index, hl_thread_index()));
     return failure;
 }
 
