@@ -26,16 +26,6 @@ hl_attention_result hl_device_place_statistics(void *block, int64_t count, int64
     return result;
 }
 
-static int64_t count_rows(const hl_chunk *chunk)
-{
-    return chunk->n_batch * chunk->n_rows;
-}
-
-static int64_t count_segments(const hl_chunk *chunk)
-{
-    return chunk->feed->segments != NULL ? chunk->feed->n_segments : 0;
-}
-
 /* ------------------------------------------------------------------- keeping */
 
 /* Where rows of a kind lie on the device. */
@@ -75,7 +65,7 @@ static int64_t kept_count(const hl_session *session, const hl_chunk *chunk)
 {
     const hl_device_inputs *inputs = &session->device->inputs;
 
-    return inputs->sampled != NULL ? inputs->n_sampled : count_rows(chunk);
+    return inputs->sampled != NULL ? inputs->n_sampled : hl_chunk_rows(chunk);
 }
 
 /* The stream is told with what is still to be added to it. */
@@ -189,9 +179,9 @@ static hl_status reduce(hl_session *session, const hl_chunk *chunk, int number)
     hl_device_session        *d          = session->device;
     const hl_device_lane     *lane       = &d->lanes[number];
     const double             *numbers    = lane->plan.numbers.device;
-    int64_t                   n_rows     = count_rows(chunk);
+    int64_t                   n_rows     = hl_chunk_rows(chunk);
     int64_t                   n_heads    = session->config->layers[lane->layer].n_heads;
-    int64_t                   n_segments = count_segments(chunk);
+    int64_t                   n_segments = hl_chunk_segments(chunk);
     sum_parts                 parts      = place_sums(lane->sums.device, n_heads, n_segments);
     const hl_attention_result statistics =
         hl_device_place_statistics(lane->statistics.device, n_rows * n_heads, n_segments);
@@ -225,7 +215,7 @@ hl_status hl_device_sum(hl_session *session, const hl_chunk *chunk, int number,
     lane->is_summed = false;
     if (plan->n_runs == 0 || plan->n_runs > d->max_runs)
         return HL_OK;
-    HL_TRY(put_plan(d, &lane->plan, plan, count_rows(chunk)));
+    HL_TRY(put_plan(d, &lane->plan, plan, hl_chunk_rows(chunk)));
     HL_TRY(reduce(session, chunk, number));
     lane->n_runs    = plan->n_runs;
     lane->is_summed = true;
@@ -264,15 +254,15 @@ hl_status hl_device_send(hl_session *session, const hl_chunk *chunk, int number)
     hl_device_session *d      = session->device;
     hl_device_lane    *lane   = &d->lanes[number];
     uint32_t           wants  = hl_chunk_wants(chunk);
-    int64_t            n_rows = count_rows(chunk);
+    int64_t            n_rows = hl_chunk_rows(chunk);
     int64_t            heads  = session->config->layers[lane->layer].n_heads;
 
     if (lane->is_summed)
-        HL_TRY(
-            send(d, number, &lane->sums, sums_bytes(heads, count_segments(chunk), lane->n_runs)));
+        HL_TRY(send(d, number, &lane->sums,
+                    sums_bytes(heads, hl_chunk_segments(chunk), lane->n_runs)));
     else
         HL_TRY(send(d, number, &lane->statistics,
-                    hl_device_statistics_bytes(n_rows * heads, count_segments(chunk))));
+                    hl_device_statistics_bytes(n_rows * heads, hl_chunk_segments(chunk))));
     for (int kind = 0; kind < HL_N_KEPT; kind++) {
         if ((lane->kinds & 1U << kind) != 0)
             HL_TRY(send(
@@ -329,7 +319,7 @@ static hl_status receive_sums(hl_row_sums *out, const hl_session *session, const
     const hl_device_session *d          = session->device;
     const hl_device_lane    *lane       = &d->lanes[number];
     int64_t                  n_heads    = session->config->layers[lane->layer].n_heads;
-    int64_t                  n_segments = count_segments(chunk);
+    int64_t                  n_segments = hl_chunk_segments(chunk);
     sum_parts                parts      = place_sums(lane->sums.host, n_heads, n_segments);
     bool                     is_whole   = true;
 
@@ -342,7 +332,7 @@ static hl_status receive_sums(hl_row_sums *out, const hl_session *session, const
     if (is_whole)
         return HL_OK;
     HL_TRY(send(d, number, &lane->statistics,
-                hl_device_statistics_bytes(count_rows(chunk) * n_heads, n_segments)));
+                hl_device_statistics_bytes(hl_chunk_rows(chunk) * n_heads, n_segments)));
     HL_TRY(hl_device_checked(d, d->ops->arrived(d->device, number), "copies"));
 
 done:
@@ -375,7 +365,7 @@ hl_status hl_device_tell(hl_session *session, const hl_chunk *chunk, int number)
     hl_status          status = HL_OK;
     hl_device_session *d      = session->device;
     hl_device_lane    *lane   = &d->lanes[number];
-    int64_t            n_rows = count_rows(chunk);
+    int64_t            n_rows = hl_chunk_rows(chunk);
     hl_row_sums        sums   = { 0 };
     hl_likeness        alike  = { 0 };
     bool               has    = hl_device_compares(session, chunk);
@@ -387,7 +377,7 @@ hl_status hl_device_tell(hl_session *session, const hl_chunk *chunk, int number)
         HL_TRY(receive_sums(&sums, session, chunk, number));
     session->statistics = hl_device_place_statistics(
         lane->statistics.host, n_rows * session->config->layers[lane->layer].n_heads,
-        count_segments(chunk));
+        hl_chunk_segments(chunk));
     receive_rows(session, lane);
     receive_lens(session, lane, n_rows);
     if (has)
@@ -457,7 +447,7 @@ hl_status hl_device_tell_steps(hl_session *session, const hl_chunk *chunk)
 
         session->statistics = hl_device_place_statistics(
             (uint8_t *)d->all_statistics.host + (size_t)layer * d->step_bytes,
-            count_rows(chunk) * n_heads, count_segments(chunk));
+            hl_chunk_rows(chunk) * n_heads, hl_chunk_segments(chunk));
         HL_TRY(tell_layer(session, chunk, layer, NULL, NULL, NULL));
     }
 

@@ -217,22 +217,12 @@ done:
     return status;
 }
 
-static bool is_among(const int64_t *ids, int n_ids, int64_t token)
-{
-    for (int i = 0; i < n_ids; i++) {
-        if (ids[i] == token)
-            return true;
-    }
-    return false;
-}
-
 static bool is_end(const hl_generator *generator, int64_t token)
 {
     const hl_generation       *known   = &generator->session->config->generation;
     const hl_generate_options *options = &generator->options;
 
-    return !options->ignore_end && (is_among(known->eos_ids, known->n_eos_ids, token) ||
-                                    is_among(options->end_ids, options->n_end_ids, token));
+    return !options->ignore_end && hl_ends_text(known, options->end_ids, options->n_end_ids, token);
 }
 
 static hl_stop find_stop(const hl_generator *generator, int64_t token)

@@ -300,21 +300,12 @@ static hl_status watch_final(void *context, const hl_final_rows *rows)
 
 /* --------------------------------------------------------------------- drawing */
 
-static bool is_among(const int64_t *ids, int n_ids, int64_t token)
-{
-    for (int i = 0; i < n_ids; i++) {
-        if (ids[i] == token)
-            return true;
-    }
-    return false;
-}
-
 static hl_stop find_stop(const hl_engine *engine, const hl_job *job, int64_t token)
 {
     const hl_generation *known = &engine->config->generation;
 
-    if (!job->options.ignore_end && (is_among(known->eos_ids, known->n_eos_ids, token) ||
-                                     is_among(job->end_ids, job->options.n_end_ids, token)))
+    if (!job->options.ignore_end &&
+        hl_ends_text(known, job->end_ids, job->options.n_end_ids, token))
         return HL_STOP_END;
     if (job->n_drawn == job->options.max_tokens)
         return HL_STOP_LENGTH;
