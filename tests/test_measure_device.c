@@ -183,12 +183,57 @@ static void a_device_goes_on_where_it_stopped(void **state)
     remove_folder(folder);
 }
 
+/* How many batches it took with n_batch left to it; the numbers are those of `wanted`. */
+static int count_batches(const work *w, hl_measure_options options, const hl_profile *wanted)
+{
+    listener l = { 0 };
+
+    options.progress     = hear;
+    options.context      = &l;
+    hl_profile *measured = measure(w, &options);
+    assert_same_profile(wanted, measured);
+    hl_profile_free(measured);
+    return l.n_batches;
+}
+
+/* Where nobody says how many windows at a time: a device takes up to 16, but no more than fit. */
+static void a_device_chooses_its_batch(void **state)
+{
+    const char        *folder = new_folder();
+    work               w = open_work("tests/data/families/llama3", write_documents(folder, 256));
+    hl_measure_options options = { .windows   = { .context = 24, .stride = 4 },
+                                   .no_probe  = true,
+                                   .n_threads = 1 };
+    hl_session_options session = { .n_ctx = 24, .n_batch = 16, .n_chunk = 24, .n_threads = 1 };
+    hl_session_memory  memory  = { 0 };
+    (void)state;
+
+    assert_ok(hl_device_select("host"));
+    options.windows.n_batch = 1;
+    hl_profile *wanted      = measure(&w, &options);
+    int         n_windows   = count_batches(&w, options, wanted);
+    options.windows.n_batch = 0;
+    assert_true(n_windows > 32);
+    assert_int_equal(count_batches(&w, options, wanted), (n_windows + 15) / 16);
+    assert_ok(hl_session_measure(&memory, w.model, &session));
+    hl_memory_limit(hl_memory_held() + hl_model_get_info(w.model)->n_params * 4 +
+                    memory.cache_bytes + memory.work_bytes);
+    int n_batches = count_batches(&w, options, wanted);
+    hl_memory_limit(0);
+    assert_in_range(n_batches, (n_windows + 7) / 8, n_windows);
+    assert_ok(hl_device_select(NULL));
+    hl_profile_free(wanted);
+    close_work(&w);
+    remove_folder(folder);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_device_sums_up_and_compares),
         cmocka_unit_test(a_device_has_the_losses),
         cmocka_unit_test(a_device_goes_on_where_it_stopped),
+        cmocka_unit_test(a_device_chooses_its_batch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

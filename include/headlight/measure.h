@@ -29,8 +29,9 @@ typedef struct hl_measure_progress {
 
 typedef struct hl_measure_options {
     /* Change the numbers. */
-    hl_window_options windows; /* context 0: the model's, at most 1024; n_batch, part and
-                                * n_parts do not change the numbers */
+    hl_window_options windows; /* context 0: the model's, at most 1024; n_batch 0: 1, on a device
+                                * up to 16, as many as fit; n_batch, part and n_parts do not
+                                * change the numbers */
     uint64_t          seed;    /* of the rows that are looked at whole, and of the probe */
     bool              nll;     /* the loss of every token */
     bool              no_probe;

@@ -46,8 +46,9 @@ typedef struct hl_measuring {
     const hl_corpus   *corpus;
     hl_measure_options options; /* complete */
     int64_t            n_piece;
-    int64_t            n_patterns; /* rows of a piece that are looked at whole */
-    bool               in_pairs;   /* two batches at a time: measure_turns.c */
+    int64_t            n_patterns;    /* rows of a piece that are looked at whole */
+    bool               in_pairs;      /* two batches at a time: measure_turns.c */
+    bool               may_take_less; /* windows at a time than were chosen, if those do not fit */
 
     hl_session     *session;
     hl_windows     *windows;

@@ -22,8 +22,6 @@ static hl_status complete_options(hl_measuring *m)
         windows->context = n_ctx > 0 && n_ctx < HL_MEASURE_CTX ? n_ctx : HL_MEASURE_CTX;
     if (windows->stride == 0)
         windows->stride = windows->context;
-    if (windows->n_batch == 0)
-        windows->n_batch = 1;
     if (windows->n_parts == 0)
         windows->n_parts = 1;
     if (m->options.save_every == 0.0)
@@ -36,14 +34,28 @@ static hl_status complete_options(hl_measuring *m)
     return HL_OK;
 }
 
-/* On a device two batches are worked on at a time, by half of the threads each: from the
- * beginning, as OpenMP keeps threads that it once had, and sleeps when it has more than cores. */
-static hl_status choose_pairs(hl_measuring *m)
+/* A device is busy with so many tokens at a time. */
+static int64_t device_batch(int64_t context)
 {
-    hl_status        status = HL_OK;
-    hl_device_choice choice = { 0 };
+    const int64_t n_tokens = 16384, most = 16;
+    int64_t       n = n_tokens / context;
+
+    return n < 1 ? 1 : n < most ? n : most;
+}
+
+/* How much at a time, on whatever it is.  On a device two batches are worked on, by half of the
+ * threads each: from the beginning, as OpenMP keeps threads that it once had, and sleeps when it
+ * has more than cores. */
+static hl_status choose_batches(hl_measuring *m)
+{
+    hl_status          status  = HL_OK;
+    hl_window_options *windows = &m->options.windows;
+    hl_device_choice   choice  = { 0 };
 
     HL_TRY(hl_device_choose(&choice, &(hl_session_options){ 0 }));
+    m->may_take_less = choice.ops != NULL && windows->n_batch == 0;
+    if (windows->n_batch == 0)
+        windows->n_batch = choice.ops != NULL ? device_batch(windows->context) : 1;
     m->in_pairs = choice.ops != NULL && m->options.rows_path == NULL && m->options.epsilon == 0.0;
     if (m->in_pairs)
         m->options.n_threads = (hl_threads(m->options.n_threads) + 1) / 2;
@@ -191,6 +203,19 @@ static hl_status open_session(hl_measuring *m)
     return hl_session_open(&m->session, m->model, &options);
 }
 
+/* With as many windows at a time as fit, where nobody said how many. */
+static hl_status open_fitting_session(hl_measuring *m)
+{
+    hl_status status = open_session(m);
+
+    while ((status == HL_NO_MEMORY || status == HL_LIMIT) && m->may_take_less &&
+           m->options.windows.n_batch > 1) {
+        m->options.windows.n_batch /= 2;
+        status = open_session(m);
+    }
+    return status;
+}
+
 static hl_status allocate(hl_measuring *m)
 {
     hl_status status    = HL_OK;
@@ -236,8 +261,7 @@ hl_status hl_measure_setup(hl_measuring *m, const hl_tokenizer *tokenizer)
 
     m->config = m->model->config;
     HL_TRY(complete_options(m));
-    HL_TRY(choose_pairs(m));
-    HL_TRY(hl_windows_open(&m->windows, m->corpus, &m->options.windows));
+    HL_TRY(choose_batches(m));
     m->n_piece = m->options.windows.context;
     if (!m->config->is_encoder && m->n_piece > HL_PIECE)
         m->n_piece = HL_PIECE;
@@ -245,7 +269,8 @@ hl_status hl_measure_setup(hl_measuring *m, const hl_tokenizer *tokenizer)
     HL_TRY(make_profile(m));
     HL_TRY(set_options(m));
     HL_TRY(set_model(m, tokenizer));
-    HL_TRY(open_session(m));
+    HL_TRY(open_fitting_session(m));
+    HL_TRY(hl_windows_open(&m->windows, m->corpus, &m->options.windows));
     HL_TRY(hl_ahead_new(&m->ahead, m->windows, m->session->device != NULL));
     HL_TRY(allocate(m));
     HL_TRY(hl_measure_make_gram(m));
