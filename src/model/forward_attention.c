@@ -97,16 +97,16 @@ static void finish_row(const hl_session *session, const head_work *work, int64_t
 
 static void finish_heads(const hl_session *session, const hl_chunk *chunk, const head_work *work)
 {
-    int64_t n_rows   = chunk->n_batch * chunk->n_rows;
-    int64_t n_values = n_rows * work->n_heads * session->config->d_head;
+    int64_t n_rows = hl_chunk_rows(chunk);
+    int n_threads  = hl_forward_threads(session, n_rows * work->n_heads * session->config->d_head);
 
     if (session->config->qk_norm == HL_QK_NORM_NONE && work->rope == NULL)
         return;
-    if (n_rows == 1) {
+    if (n_rows == 1 && n_threads == 1) {
         finish_row(session, work, 0);
         return;
     }
-#pragma omp parallel for num_threads(hl_forward_threads(session, n_values))
+#pragma omp parallel for num_threads(n_threads)
     for (int64_t row = 0; row < n_rows; row++) {
         if (hl_chunk_has(chunk, row))
             finish_row(session, work, row);
@@ -178,14 +178,15 @@ static void store_both(const hl_session *session, const hl_chunk *chunk, int64_t
 
 static void store_rows(const hl_session *session, const hl_chunk *chunk, int64_t layer)
 {
-    int64_t width  = session->config->layers[layer].n_kv_heads * session->config->d_head;
-    int64_t n_rows = chunk->n_batch * chunk->n_rows;
+    int64_t width     = session->config->layers[layer].n_kv_heads * session->config->d_head;
+    int64_t n_rows    = hl_chunk_rows(chunk);
+    int     n_threads = hl_forward_threads(session, n_rows * width);
 
-    if (n_rows == 1) {
+    if (n_rows == 1 && n_threads == 1) {
         store_both(session, chunk, layer, 0);
         return;
     }
-#pragma omp parallel for num_threads(hl_forward_threads(session, n_rows *width))
+#pragma omp parallel for num_threads(n_threads)
     for (int64_t row = 0; row < n_rows; row++) {
         if (hl_chunk_has(chunk, row))
             store_both(session, chunk, layer, row);
