@@ -1,12 +1,14 @@
 /* bench_device.c - whole models on a device.
  *
  *     build/bench_device MODEL DEVICE forward LENGTH[,LENGTH...]
+ *     build/bench_device MODEL DEVICE steady SECONDS[,SECONDS...]
  *     build/bench_device MODEL DEVICE decode BATCH[,BATCH...]
  *     build/bench_device MODEL DEVICE draw BATCH[,BATCH...]
  *     build/bench_device MODEL DEVICE eval BATCH[,BATCH...]
  *
  * forward: passes of 16384 tokens, or of one sequence where that is longer, without logits; bare,
- * and with all statistics of every row told to a tap.  decode: 256 tokens after a prompt of 128,
+ * and with all statistics of every row told to a tap.  steady: bare passes of 16 sequences of 1024,
+ * one after the other for so long, as a card's clock goes down under load; the mean.  decode: 256 tokens after a prompt of 128,
  * the likeliest each time, the prompt's time among it.  draw: the same with tokens drawn by several
  * rules, from logits that stay on the device and from those that are copied.  eval: losses in
  * windows of 1024, so many at a time.  Medians of seven rounds, of three beyond
@@ -115,6 +117,31 @@ static void run_forward(bench *b, int64_t length)
     printf("{\"session_bytes\": %zu}\n", hl_session_bytes(b->session, NULL));
     time_passes(b, "forward", &bare);
     time_passes(b, "forward with all statistics", &tap);
+    hl_session_close(b->session);
+    free(b->tokens);
+}
+
+/* Beside `headlight measure` of a long text. */
+static void run_steady(bench *b, int64_t seconds)
+{
+    hl_tap             bare    = { .wants = HL_WANT_HIDDEN };
+    hl_session_options options = {
+        .n_ctx = 1024, .n_batch = TOKENS / 1024, .wants = HL_WANT_HIDDEN, .device = b->device
+    };
+    int64_t n_passes = 0;
+
+    b->n_tokens = options.n_ctx;
+    b->n_batch  = options.n_batch;
+    make_tokens(b, TOKENS);
+    check(hl_session_open(&b->session, b->model, &options), "a session");
+    for (int i = 0; i < WARM; i++)
+        time_pass(b, &bare);
+    double begin = hl_bench_now(), now = begin;
+    for (; now - begin < (double)seconds; now = hl_bench_now(), n_passes++)
+        time_pass(b, &bare);
+    printf(
+        "{\"ours\": \"steady\", \"device\": \"%s\", \"seconds\": %.2f, \"tokens_per_s\": %.0f}\n",
+        b->device, now - begin, (double)(n_passes * TOKENS) / (now - begin));
     hl_session_close(b->session);
     free(b->tokens);
 }
@@ -287,7 +314,9 @@ static void run_eval(bench *b, int64_t n_batch)
 
 static void run(bench *b, const char *what, int64_t number)
 {
-    if (strcmp(what, "decode") == 0)
+    if (strcmp(what, "steady") == 0)
+        run_steady(b, number);
+    else if (strcmp(what, "decode") == 0)
         run_decode(b, number);
     else if (strcmp(what, "draw") == 0)
         run_draws(b, number);
@@ -302,7 +331,8 @@ int main(int argc, char **argv)
     bench b = { 0 };
 
     if (argc != 5) {
-        fprintf(stderr, "usage: bench_device MODEL DEVICE forward|decode|draw|eval NUMBERS\n");
+        fprintf(stderr,
+                "usage: bench_device MODEL DEVICE forward|steady|decode|draw|eval NUMBERS\n");
         return 2;
     }
     b.device = argv[2];

@@ -18,7 +18,7 @@ void hl_corpus_options_list(hl_option *out, hl_corpus_arguments *arguments)
            { "stride", 0, HL_OPTION_INT, &windows->stride, "N",
              "from one window to the next (the context)", 1, 1 << 24 },
            { "batch", 'b', HL_OPTION_INT, &windows->n_batch, "N",
-             "windows at a time (1; on a device up to 16)", 1, 1 << 16 },
+             "windows at a time (1; on a device up to 32)", 1, 1 << 16 },
            { "max-tokens", 0, HL_OPTION_INT, &windows->max_tokens, "N", "stop after N tokens", 1,
              MAX_COUNT },
            { "pack", 0, HL_OPTION_FLAG, &windows->pack, NULL,

@@ -435,6 +435,35 @@ static void make_whole_rows(int side, const whole_rows *rows, const hl_attention
                                                             .n_items    = WHOLE_ROWS }));
 }
 
+/* The same from the operator's lse: some rows of every head, one of them nobody's. */
+enum { QUICK_ROWS = 3 };
+
+static void make_quick_rows(int side, const twin *items, const twin *out, const float *lse,
+                            const hl_attention *problem)
+{
+    check_call(side, ops[side]->patterns(devices[side],
+                                         &(hl_device_patterns){
+                                             .out        = out->at[side],
+                                             .out_stride = SEGMENT_KEYS + 3,
+                                             .lse        = lse,
+                                             .problem    = problem,
+                                             .items      = items->at[side],
+                                             .n_items = BATCH * problem->n_heads * QUICK_ROWS }));
+}
+
+static twin list_quick_rows(int64_t n_heads, int64_t n_queries)
+{
+    int64_t items[BATCH * 8 * QUICK_ROWS][3];
+    int64_t rows[QUICK_ROWS] = { n_queries - 1, -1, n_queries / 3 };
+
+    for (int64_t i = 0; i < BATCH * n_heads * QUICK_ROWS; i++) {
+        items[i][0] = i / QUICK_ROWS / n_heads;
+        items[i][1] = i / QUICK_ROWS % n_heads;
+        items[i][2] = rows[i % QUICK_ROWS];
+    }
+    return twin_indices(items[0], (size_t)(3 * BATCH * n_heads * QUICK_ROWS));
+}
+
 static void compare_whole_rows(whole_rows *rows)
 {
     compare("whole rows", &rows->out, HL_DTYPE_F32, HL_DTYPE_F32);
@@ -455,7 +484,9 @@ static void attention_case(hl_dtype dtype, int64_t n_queries, int64_t d, double 
     twin    mass = twin_of(NULL, (size_t)(n * N_SEGMENTS) * 4), segments = twin_segments();
     twin    sinks = twin_rows(HL_DTYPE_F32, n_heads);
 
-    whole_rows rows = open_whole_rows(n_queries);
+    whole_rows rows  = open_whole_rows(n_queries);
+    twin       items = list_quick_rows(n_heads, n_queries);
+    twin quick = twin_of(NULL, (size_t)(BATCH * n_heads * QUICK_ROWS * (SEGMENT_KEYS + 3)) * 4);
 
     EACH_SIDE(side)
     {
@@ -488,12 +519,14 @@ static void attention_case(hl_dtype dtype, int64_t n_queries, int64_t d, double 
         o.out.data              = out.at[side];
         check_call(side, ops[side]->attention(devices[side], &o, &p));
         make_whole_rows(side, &rows, &p);
+        make_quick_rows(side, &items, &quick, o.lse, &p);
     }
     compare("attention", &out, dtype, dtype);
     compare("attention, statistics", &numbers, HL_DTYPE_F32, HL_DTYPE_F32);
     compare("attention, segments", &mass, HL_DTYPE_F32, HL_DTYPE_F32);
     compare_whole_rows(&rows);
-    twin *all[] = { &q, &out, &k, &v, &places, &numbers, &mass, &segments, &sinks };
+    compare("whole rows from lse", &quick, HL_DTYPE_F32, HL_DTYPE_F32);
+    twin *all[] = { &q, &out, &k, &v, &places, &numbers, &mass, &segments, &sinks, &items, &quick };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         twin_free(all[i]);
 }

@@ -125,12 +125,95 @@ static void test_distances(void **state)
     twin_free(&out);
 }
 
+/* Rows of attention (n, n_keys), as sharp as their number says; the last is no number at its end. */
+static twin twin_weights(int64_t n, int64_t n_keys)
+{
+    float *p = malloc((size_t)(n * n_keys) * sizeof *p);
+
+    for (int64_t row = 0; row < n; row++) {
+        double sum = 0.0;
+
+        for (int64_t key = 0; key < n_keys; key++) {
+            p[row * n_keys + key] = expf((float)(row % 9) * random_value());
+            sum += (double)p[row * n_keys + key];
+        }
+        for (int64_t key = 0; key < n_keys; key++)
+            p[row * n_keys + key] = (float)((double)p[row * n_keys + key] / sum);
+    }
+    p[n * n_keys - 1] = NAN;
+    twin t            = twin_of(p, (size_t)(n * n_keys) * sizeof *p);
+    free(p);
+    return t;
+}
+
+static void compare_sums(const hl_pattern_sums *ours, const hl_pattern_sums *theirs)
+{
+    if (isnan(ours->total)) {
+        assert_true(isnan(theirs->total));
+        return;
+    }
+    assert_true(fabs(ours->total - theirs->total) <= 1e-12);
+    assert_true(fabs(ours->squares - theirs->squares) <= 1e-12);
+    assert_int_equal(ours->top, theirs->top);
+    assert_memory_equal(&ours->peak, &theirs->peak, sizeof ours->peak);
+    assert_memory_equal(&ours->first, &theirs->first, sizeof ours->first);
+    assert_memory_equal(ours->near_by, theirs->near_by, sizeof ours->near_by);
+    assert_memory_equal(ours->n_edges, theirs->n_edges, sizeof ours->n_edges);
+    assert_memory_equal(ours->k90, theirs->k90, sizeof ours->k90);
+}
+
+/* Whole rows, windows, and rows that are not looked at. */
+static void pattern_sums_case(int64_t n_keys)
+{
+    enum { SEQUENCES = 3, HEADS = 5, PATTERNS = 4, ROWS = SEQUENCES * PATTERNS };
+    hl_pattern_place places[ROWS] = { 0 };
+    hl_pattern_sums  sums[N_SIDES][ROWS * HEADS];
+
+    for (int row = 0; row < ROWS; row++) {
+        places[row].position   = n_keys - 1 - row;
+        places[row].keys.end   = row % 4 == 3 && row < ROWS - 1 ? 0 : n_keys - row % 4;
+        places[row].keys.begin = row % 4 == 1 ? n_keys / 3 : 0;
+    }
+    places[ROWS - 1].keys.end = n_keys;
+    twin p                    = twin_weights(SEQUENCES * HEADS * PATTERNS, n_keys);
+    twin at                   = twin_of(places, sizeof places);
+    twin out                  = twin_of(NULL, sizeof sums[0]);
+    EACH_SIDE(side)
+    {
+        check_call(side, ops[side]->pattern_sums(devices[side], 1,
+                                                 &(hl_device_pattern_sums){ .out     = out.at[side],
+                                                                            .p       = p.at[side],
+                                                                            .places  = at.at[side],
+                                                                            .n_batch = SEQUENCES,
+                                                                            .n_heads = HEADS,
+                                                                            .n_patterns = PATTERNS,
+                                                                            .n_keys = n_keys }));
+        check_call(side, ops[side]->copy_out(devices[side], 1, sums[side], out.at[side],
+                                             sizeof sums[side]));
+        check_call(side, ops[side]->arrived(devices[side], 1));
+    }
+    for (int i = 0; i < ROWS * HEADS; i++)
+        compare_sums(&sums[HOST][i], &sums[CUDA][i]);
+    twin_free(&p);
+    twin_free(&at);
+    twin_free(&out);
+}
+
+static void test_pattern_sums(void **state)
+{
+    (void)state;
+    pattern_sums_case(17);
+    pattern_sums_case(1024);
+    pattern_sums_case(5000);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_follow),
         cmocka_unit_test(test_outputs),
         cmocka_unit_test(test_distances),
+        cmocka_unit_test(test_pattern_sums),
     };
 
     if (!open_twins())

@@ -196,7 +196,7 @@ static int count_batches(const work *w, hl_measure_options options, const hl_pro
     return l.n_batches;
 }
 
-/* Where nobody says how many windows at a time: a device takes up to 16, but no more than fit. */
+/* Where nobody says how many windows at a time: a device takes up to 32, but no more than fit. */
 static void a_device_chooses_its_batch(void **state)
 {
     const char        *folder = new_folder();
@@ -204,7 +204,7 @@ static void a_device_chooses_its_batch(void **state)
     hl_measure_options options = { .windows   = { .context = 24, .stride = 4 },
                                    .no_probe  = true,
                                    .n_threads = 1 };
-    hl_session_options session = { .n_ctx = 24, .n_batch = 16, .n_chunk = 24, .n_threads = 1 };
+    hl_session_options session = { .n_ctx = 24, .n_batch = 32, .n_chunk = 24, .n_threads = 1 };
     hl_session_memory  memory  = { 0 };
     (void)state;
 
@@ -214,13 +214,13 @@ static void a_device_chooses_its_batch(void **state)
     int         n_windows   = count_batches(&w, options, wanted);
     options.windows.n_batch = 0;
     assert_true(n_windows > 32);
-    assert_int_equal(count_batches(&w, options, wanted), (n_windows + 15) / 16);
+    assert_int_equal(count_batches(&w, options, wanted), (n_windows + 31) / 32);
     assert_ok(hl_session_measure(&memory, w.model, &session));
     hl_memory_limit(hl_memory_held() + hl_model_get_info(w.model)->n_params * 4 +
                     memory.cache_bytes + memory.work_bytes);
     int n_batches = count_batches(&w, options, wanted);
     hl_memory_limit(0);
-    assert_in_range(n_batches, (n_windows + 7) / 8, n_windows);
+    assert_in_range(n_batches, (n_windows + 15) / 16, n_windows);
     assert_ok(hl_device_select(NULL));
     hl_profile_free(wanted);
     close_work(&w);

@@ -8,6 +8,7 @@
 #ifndef HL_BASE_ROW_RUNS_H
 #define HL_BASE_ROW_RUNS_H
 
+#include "base/pattern_sums.h"
 #include "headlight.h"
 
 /* Rows [begin, end) of a sequence, counted from the chunk's first. */
@@ -41,9 +42,10 @@ typedef struct hl_row_plan {
     const double *inverse_other;
     uint64_t      version; /* another for other numbers */
     /* For hl_likeness, wherever there are heads: */
-    const float *gram;        /* (n_heads, d_head, d_head) W_h W_h' of the layer's output
+    const float            *gram;        /* (n_heads, d_head, d_head) W_h W_h' of the layer's output
                                * projection; the same whenever the session is fed */
-    int64_t      kernel_rows; /* so many rows of a sequence are compared between heads */
+    int64_t                 kernel_rows; /* so many rows of a sequence are compared between heads */
+    const hl_pattern_place *places;      /* (n_batch, n_patterns) of the rows looked at whole */
 } hl_row_plan;
 
 /* What came of it. */
@@ -66,6 +68,7 @@ typedef struct hl_likeness {
     const double *alike;     /* (n_batch, pairs a <= b) stats/profile_sample.c's HSIC; NaN where a
                               * head's kernel is not finite */
     const double *distances; /* (n_batch, n_patterns, pairs a < b) half the sum of |A - B| */
+    const hl_pattern_sums *patterns; /* (n_batch, n_patterns, n_heads) of the plan's places */
 } hl_likeness;
 
 #endif

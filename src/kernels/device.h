@@ -38,7 +38,7 @@ extern "C" {
 #endif
 
 /* Grows when anything below changes. */
-#define HL_DEVICE_INTERFACE 4
+#define HL_DEVICE_INTERFACE 5
 
 /* What was opened: streams, handles of libraries, scratch of its own. */
 typedef struct hl_device hl_device;
@@ -271,9 +271,12 @@ typedef struct hl_device_patterns {
     float              *out;        /* (n_items, out_stride), 0 where hidden, up to out_stride */
     int64_t             out_stride; /* at least problem->n_keys */
     hl_pattern_row     *statistics; /* (n_items) or NULL */
+    const float        *lse;        /* (B, H, C) the operator's, which is as good for all but
+                                     * `statistics`, or NULL */
     const hl_attention *problem;    /* on the host, its pointers on the device */
-    const int64_t      *items;      /* (n_items, 3) on the device: batch, head, row; a row below 0
-                                     * leaves its place in `out` alone */
+    const int64_t      *items;      /* (n_items, 3) on the device: batch, head, row, by batch, then
+                                     * head, as many of each; a row below 0 leaves its place in
+                                     * `out` alone */
     int64_t             n_items;
 } hl_device_patterns;
 
@@ -333,6 +336,17 @@ typedef struct hl_device_distances {
     int64_t      n_patterns;
     int64_t      n_keys;
 } hl_device_distances;
+
+/* What whole rows come to. */
+typedef struct hl_device_pattern_sums {
+    hl_pattern_sums        *out;    /* (B, n_patterns, H); all 0 where a row is not looked at */
+    const float            *p;      /* (B, H, n_patterns, n_keys) */
+    const hl_pattern_place *places; /* (B, n_patterns) */
+    int64_t                 n_batch;
+    int64_t                 n_heads;
+    int64_t                 n_patterns;
+    int64_t                 n_keys;
+} hl_device_pattern_sums;
 
 /* ------------------------------------------------------------------ the table */
 
@@ -406,6 +420,7 @@ typedef struct hl_device_ops {
     hl_status (*reduce)(hl_device *device, int lane, const hl_device_reduce *reduce);
     hl_status (*outputs)(hl_device *device, int lane, const hl_device_outputs *outputs);
     hl_status (*distances)(hl_device *device, int lane, const hl_device_distances *distances);
+    hl_status (*pattern_sums)(hl_device *device, int lane, const hl_device_pattern_sums *sums);
 
     /* What is issued between the two is recorded, not run; only operations, zero and copies within
      * lanes may be.  NULL, all four: the device records nothing. */

@@ -204,4 +204,5 @@ const hl_device_ops hl_device_host = {
     .reduce        = hl_device_host_reduce,
     .outputs       = hl_device_host_outputs,
     .distances     = hl_device_host_distances,
+    .pattern_sums  = hl_device_host_pattern_sums,
 };

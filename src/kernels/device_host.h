@@ -52,5 +52,7 @@ hl_status hl_device_host_follow(hl_device *device, const hl_device_follow *follo
 hl_status hl_device_host_outputs(hl_device *device, int lane, const hl_device_outputs *outputs);
 hl_status hl_device_host_distances(hl_device *device, int lane,
                                    const hl_device_distances *distances);
+hl_status hl_device_host_pattern_sums(hl_device *device, int lane,
+                                      const hl_device_pattern_sums *sums);
 
 #endif

@@ -202,3 +202,32 @@ hl_status hl_device_host_distances(hl_device *device, int lane, const hl_device_
     }
     return HL_OK;
 }
+
+/* ---------------------------------------------------------------- whole rows */
+
+hl_status hl_device_host_pattern_sums(hl_device *device, int lane, const hl_device_pattern_sums *s)
+{
+    hl_status        status  = HL_OK;
+    hl_pattern_sums *out     = s->out;
+    float           *scratch = NULL;
+    (void)device;
+    (void)lane;
+
+    HL_TRY(HL_ALLOC(&scratch, (size_t)s->n_keys));
+    for (int64_t row = 0; row < s->n_batch * s->n_patterns; row++) {
+        int64_t first = row / s->n_patterns * s->n_heads; /* head of the sequence */
+
+        for (int64_t head = 0; head < s->n_heads; head++, out++) {
+            const float *p =
+                s->p + ((first + head) * s->n_patterns + row % s->n_patterns) * s->n_keys;
+
+            *out = (hl_pattern_sums){ 0 };
+            if (s->places[row].keys.end > 0)
+                hl_pattern_sum(out, p, &s->places[row], scratch);
+        }
+    }
+
+done:
+    hl_free(scratch);
+    return status;
+}

@@ -265,6 +265,7 @@ static hl_status plan_layer(void *context, const hl_layer_rows *rows, hl_row_pla
     int64_t         each   = rows->d_head * rows->d_head;
 
     HL_TRY(hl_profile_list_runs(out, m->profile, rows, &mask));
+    HL_TRY(hl_profile_list_places(out, m->profile, rows, &mask));
     out->gram        = m->gram + rows->layer * m->config->n_heads * each;
     out->kernel_rows = HL_KERNEL_ROWS;
 

@@ -37,7 +37,7 @@ static hl_status complete_options(hl_measuring *m)
 /* A device is busy with so many tokens at a time. */
 static int64_t device_batch(int64_t context)
 {
-    const int64_t n_tokens = 16384, most = 16;
+    const int64_t n_tokens = 32768, most = 32;
     int64_t       n = n_tokens / context;
 
     return n < 1 ? 1 : n < most ? n : most;

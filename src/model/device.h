@@ -113,6 +113,7 @@ typedef struct hl_device_lane {
     hl_device_pair sums;      /* see place_sums of device_tap.c */
     bool           is_summed; /* they stand for statistics */
     hl_device_pair likeness;  /* see place_likeness of device_likeness.c */
+    hl_device_pair places;    /* (B, n_patterns) hl_pattern_place */
     double        *kernels;   /* of heads, to work in: the device's alone */
     int64_t        n_runs;    /* of sums */
     hl_device_pair lens;      /* tops, entropies and gaps of (N) rows */
@@ -306,6 +307,8 @@ size_t    hl_device_sums_bytes(const hl_session *session, int64_t n_runs);
 hl_status hl_device_send(hl_session *session, const hl_chunk *chunk, int lane);
 /* Waits for a lane's layer and tells it; nothing where none is under way. */
 hl_status hl_device_tell(hl_session *session, const hl_chunk *chunk, int lane);
+void      hl_device_describe_patterns(hl_layer_rows *rows, const hl_session *session,
+                                      const hl_chunk *chunk);
 /* The embedded rows: on their way before the first block is issued, told after it. */
 hl_status hl_device_send_embedded(hl_session *session, const hl_chunk *chunk);
 hl_status hl_device_tell_embedded(hl_session *session, const hl_chunk *chunk);

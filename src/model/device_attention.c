@@ -199,44 +199,60 @@ static void list_items(int64_t *items, const hl_session *session, const hl_chunk
     }
 }
 
+/* Of n sequences that are one problem.  Where nobody reads `exact`, the operator's own lse will do. */
+static hl_status make_some(const hl_session *session, const hl_chunk *chunk, int64_t layer,
+                           const hl_device_lane *lane, int64_t first, int64_t n)
+{
+    hl_status                status  = HL_OK;
+    const hl_device_session *d       = session->device;
+    bool                     quick   = hl_device_compares(session, chunk);
+    int64_t                  n_heads = session->config->layers[layer].n_heads;
+    int64_t                  before  = first * n_heads * d->n_patterns;
+    int64_t                  n_items = n * n_heads * d->n_patterns;
+    int64_t                 *items   = (int64_t *)lane->items.host + 3 * before;
+    hl_attention             problem = problem_of(session, chunk, layer, first, n);
+    hl_device_patterns       rows    = { .out_stride = session->options.n_ctx,
+                                         .problem    = &problem,
+                                         .items      = (int64_t *)lane->items.device + 3 * before,
+                                         .n_items    = n_items };
+
+    rows.out = (float *)lane->pattern.device + before * rows.out_stride;
+    if (quick)
+        rows.lse =
+            hl_device_place_statistics(lane->statistics.device, hl_chunk_rows(chunk) * n_heads, 0)
+                .lse +
+            first * n_heads * chunk->n_rows;
+    else
+        rows.statistics = (hl_pattern_row *)lane->exact.device + before;
+    list_items(items, session, chunk, layer, first, n);
+    HL_TRY(hl_device_checked(d,
+                             d->ops->copy_in(d->device, (int64_t *)lane->items.device + 3 * before,
+                                             items, (size_t)(3 * n_items) * sizeof *items),
+                             "patterns"));
+    HL_TRY(hl_device_checked(d, d->ops->patterns(d->device, &rows), "patterns"));
+
+done:
+    return status;
+}
+
 hl_status hl_device_make_patterns(hl_session *session, const hl_chunk *chunk, int64_t layer,
                                   hl_device_lane *lane)
 {
     hl_status          status = HL_OK;
     hl_device_session *d      = session->device;
-    int64_t            n_ctx  = session->options.n_ctx;
-    int64_t            n_each = session->config->layers[layer].n_heads * d->n_patterns;
-    int64_t            n      = 0;
+    int64_t n_items = chunk->n_batch * session->config->layers[layer].n_heads * d->n_patterns;
+    int64_t n       = 0;
 
     /* A shorter sequence has no such row: it reads as zeros. */
     if (!chunk->feed->tap->patterns_differ)
         HL_TRY(hl_device_checked(
             d,
             d->ops->zero(d->device, lane->pattern.device,
-                         (size_t)(chunk->n_batch * n_each * n_ctx) * sizeof(float)),
+                         (size_t)(n_items * session->options.n_ctx) * sizeof(float)),
             "patterns"));
-    for (int64_t first = 0; first < chunk->n_batch && n_each > 0; first += n) {
-        n                    = run_length(d, chunk, first);
-        hl_attention problem = problem_of(session, chunk, layer, first, n);
-        int64_t     *items   = (int64_t *)lane->items.host + 3 * first * n_each;
-        int64_t     *there   = (int64_t *)lane->items.device + 3 * first * n_each;
-
-        list_items(items, session, chunk, layer, first, n);
-        HL_TRY(hl_device_checked(
-            d, d->ops->copy_in(d->device, there, items, (size_t)(3 * n * n_each) * sizeof *items),
-            "patterns"));
-        HL_TRY(hl_device_checked(
-            d,
-            d->ops->patterns(
-                d->device,
-                &(hl_device_patterns){
-                    .out        = (float *)lane->pattern.device + first * n_each * n_ctx,
-                    .out_stride = n_ctx,
-                    .statistics = (hl_pattern_row *)lane->exact.device + first * n_each,
-                    .problem    = &problem,
-                    .items      = there,
-                    .n_items    = n * n_each }),
-            "patterns"));
+    for (int64_t first = 0; first < chunk->n_batch && n_items > 0; first += n) {
+        n = run_length(d, chunk, first);
+        HL_TRY(make_some(session, chunk, layer, lane, first, n));
     }
 
 done:

@@ -22,6 +22,7 @@ static hl_status ask_plan(hl_row_plan *out, const hl_session *session, const hl_
         session->config->layers[layer].n_heads == 0)
         return HL_OK;
     hl_forward_describe(&rows, session, chunk, layer);
+    hl_device_describe_patterns(&rows, session, chunk);
     return tap->plan(tap->context, &rows, out);
 }
 

@@ -1,20 +1,23 @@
 /* device_likeness.c - what heads write and how alike they are, made on the device.
  *
- * A tap with a plan and sampled rows wants no rows of z and of the stream, but what comes of them:
- * norms, products between heads, distances between their whole rows (hl_likeness of
- * base/row_runs.h), a few hundred kilobytes instead of megabytes and of work for the host.  All of it
- * is made from the lane's own memory, so it runs in the lane, beside the layers that follow; the
+ * A tap with a plan and sampled rows wants no rows of z, of the stream and of attention, but what
+ * comes of them: norms, products between heads, distances between their whole rows and sums of these
+ * (hl_likeness of base/row_runs.h), a few hundred kilobytes instead of megabytes and of work for the
+ * host.  All of it is made from the lane's own memory, so it runs in the lane, beside the layers that follow; the
  * stream's rows are compared with those of the block before, in order. */
+#include <string.h>
+
 #include "base/status.h"
 #include "model/device.h"
 
 /* The parts of a lane's block, one after the other. */
 typedef struct parts {
-    double *influence; /* (B, n_sampled) */
-    double *squares;   /* (H, B, n_sampled) */
-    double *alike;     /* (B, H (H + 1) / 2) */
-    double *distances; /* (B, n_patterns, H (H - 1) / 2) */
-    double *end;
+    double          *influence; /* (B, n_sampled) */
+    double          *squares;   /* (H, B, n_sampled) */
+    double          *alike;     /* (B, H (H + 1) / 2) */
+    double          *distances; /* (B, n_patterns, H (H - 1) / 2) */
+    hl_pattern_sums *patterns;  /* (B, n_patterns, H) */
+    void            *end;
 } parts;
 
 static parts place_likeness(void *block, int64_t n_batch, int64_t n_sampled, int64_t n_patterns,
@@ -25,7 +28,9 @@ static parts place_likeness(void *block, int64_t n_batch, int64_t n_sampled, int
     p.squares   = p.influence + n_batch * n_sampled;
     p.alike     = p.squares + n_batch * n_sampled * n_heads;
     p.distances = p.alike + n_batch * (n_heads * (n_heads + 1) / 2);
-    p.end       = p.distances + n_batch * n_patterns * (n_heads * (n_heads - 1) / 2);
+    p.patterns =
+        (hl_pattern_sums *)(p.distances + n_batch * n_patterns * (n_heads * (n_heads - 1) / 2));
+    p.end = p.patterns + n_batch * n_patterns * n_heads;
     return p;
 }
 
@@ -47,8 +52,10 @@ size_t hl_device_likeness_bytes(const hl_session *session)
     int64_t                   heads   = session->config->n_heads;
     int64_t                   rows    = options->n_sampled * (1 + heads) + heads * (heads + 1) / 2;
     int64_t                   pairs   = options->n_patterns * (heads * (heads - 1) / 2);
+    size_t                    bytes   = (size_t)(rows + pairs) * sizeof(double) +
+                   (size_t)(options->n_patterns * heads) * sizeof(hl_pattern_sums);
 
-    return may_compare(options) ? (size_t)(options->n_batch * (rows + pairs)) * sizeof(double) : 0;
+    return may_compare(options) ? (size_t)options->n_batch * bytes : 0;
 }
 
 bool hl_device_compares(const hl_session *session, const hl_chunk *chunk)
@@ -145,11 +152,11 @@ done:
     return status;
 }
 
-static hl_status compare_patterns(hl_session *session, const hl_chunk *chunk, int number,
+static hl_status compare_patterns(const hl_session *session, const hl_chunk *chunk, int number,
                                   const parts *out)
 {
-    hl_device_session *d    = session->device;
-    hl_device_lane    *lane = &d->lanes[number];
+    const hl_device_session *d    = session->device;
+    const hl_device_lane    *lane = &d->lanes[number];
 
     return hl_device_checked(
         d,
@@ -164,6 +171,42 @@ static hl_status compare_patterns(hl_session *session, const hl_chunk *chunk, in
         "distances of heads");
 }
 
+static hl_status put_places(const hl_session *session, const hl_chunk *chunk,
+                            const hl_device_pair *own, const hl_pattern_place *places)
+{
+    const hl_device_session *d       = session->device;
+    size_t                   n_bytes = (size_t)(chunk->n_batch * d->n_patterns) * sizeof *places;
+
+    memcpy(own->host, places, n_bytes);
+    return hl_device_checked(d, d->ops->copy_in(d->device, own->device, own->host, n_bytes),
+                             "places of rows");
+}
+
+static hl_status sum_patterns(const hl_session *session, const hl_chunk *chunk, int number,
+                              const hl_row_plan *plan, const parts *out)
+{
+    hl_status                status = HL_OK;
+    const hl_device_session *d      = session->device;
+    const hl_device_lane    *lane   = &d->lanes[number];
+
+    HL_TRY(put_places(session, chunk, &lane->places, plan->places));
+    HL_TRY(hl_device_checked(
+        d,
+        d->ops->pattern_sums(
+            d->device, number,
+            &(hl_device_pattern_sums){ .out        = out->patterns,
+                                       .p          = lane->pattern.device,
+                                       .places     = lane->places.device,
+                                       .n_batch    = chunk->n_batch,
+                                       .n_heads    = session->config->layers[lane->layer].n_heads,
+                                       .n_patterns = d->n_patterns,
+                                       .n_keys     = session->options.n_ctx }),
+        "sums of whole rows"));
+
+done:
+    return status;
+}
+
 hl_status hl_device_compare(hl_session *session, const hl_chunk *chunk, int number,
                             const hl_row_plan *plan)
 {
@@ -175,6 +218,7 @@ hl_status hl_device_compare(hl_session *session, const hl_chunk *chunk, int numb
     if (session->config->layers[lane->layer].n_heads > 0) {
         HL_TRY(compare_outputs(session, chunk, number, plan, &out));
         HL_TRY(compare_patterns(session, chunk, number, &out));
+        HL_TRY(sum_patterns(session, chunk, number, plan, &out));
     }
     lane->kinds &= ~(1U << HL_KEPT_Z | 1U << HL_KEPT_POST); /* not told */
 
@@ -206,5 +250,6 @@ hl_likeness hl_device_likeness_of(const hl_session *session, const hl_chunk *chu
     return (hl_likeness){ .influence = own.influence,
                           .squares   = has_heads ? own.squares : NULL,
                           .alike     = has_heads ? own.alike : NULL,
-                          .distances = has_heads ? own.distances : NULL };
+                          .distances = has_heads ? own.distances : NULL,
+                          .patterns  = has_heads ? own.patterns : NULL };
 }

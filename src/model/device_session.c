@@ -276,10 +276,13 @@ static void plan_lane(plan *p, hl_session *session, hl_device_lane *lane)
     take_pair(p, &lane->plan.runs, max_runs, sizeof(hl_run));
     take_pair(p, &lane->plan.numbers, max_runs > 0 ? 3 * rows : 0, sizeof(double));
     take_pair(p, &lane->likeness, (int64_t)hl_device_likeness_bytes(session), 1);
-    if (hl_device_likeness_bytes(session) > 0)
+    if (hl_device_likeness_bytes(session) > 0) {
         lane->kernels = hl_arena_take(
             &p->rows, heads * (options->n_sampled * options->n_sampled + options->n_sampled + 1),
             sizeof *lane->kernels);
+        take_pair(p, &lane->places, options->n_batch * options->n_patterns,
+                  sizeof(hl_pattern_place));
+    }
     if ((options->wants & HL_WANT_LENS) != 0)
         take_pair(p, &lane->lens, rows, sizeof(int64_t) + 2 * sizeof(float));
 }

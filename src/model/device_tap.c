@@ -270,10 +270,10 @@ hl_status hl_device_send(hl_session *session, const hl_chunk *chunk, int number)
                 (size_t)(kept_count(session, chunk) * find_rows(session, kind, lane->layer).width) *
                     sizeof(float)));
     }
-    if ((wants & HL_WANT_PATTERN) != 0)
-        HL_TRY(send_patterns(session, chunk, number));
     if (hl_device_compares(session, chunk))
         HL_TRY(hl_device_send_likeness(session, chunk, number));
+    else if ((wants & HL_WANT_PATTERN) != 0)
+        HL_TRY(send_patterns(session, chunk, number));
     if ((wants & HL_WANT_LENS) != 0)
         HL_TRY(
             send(d, number, &lane->lens, (size_t)n_rows * (sizeof(int64_t) + 2 * sizeof(float))));
@@ -339,6 +339,20 @@ done:
     return status;
 }
 
+/* Which rows are looked at whole, wherever they lie. */
+void hl_device_describe_patterns(hl_layer_rows *rows, const hl_session *session,
+                                 const hl_chunk *chunk)
+{
+    const hl_tap *tap = chunk->feed->tap;
+
+    if ((tap->wants & HL_WANT_PATTERN) == 0 || rows->n_heads == 0)
+        return;
+    rows->patterns_differ = tap->patterns_differ;
+    rows->n_patterns      = session->device->n_patterns;
+    rows->pattern_rows    = session->rows.pattern_rows;
+    rows->n_keys          = session->options.n_ctx;
+}
+
 static hl_status tell_layer(hl_session *session, const hl_chunk *chunk, int64_t layer,
                             const hl_device_lane *lane, const hl_row_sums *sums,
                             const hl_likeness *likeness)
@@ -349,13 +363,11 @@ static hl_status tell_layer(hl_session *session, const hl_chunk *chunk, int64_t 
     hl_forward_describe(&rows, session, chunk, layer);
     rows.sums     = sums;
     rows.likeness = likeness;
-    if (lane != NULL && (tap->wants & HL_WANT_PATTERN) != 0 && rows.n_heads > 0) {
-        rows.patterns_differ = tap->patterns_differ;
-        rows.n_patterns      = session->device->n_patterns;
-        rows.pattern_rows    = session->rows.pattern_rows;
-        rows.pattern         = lane->pattern.host;
-        rows.n_keys          = session->options.n_ctx;
-        session->rows.exact  = lane->exact.host;
+    if (lane != NULL)
+        hl_device_describe_patterns(&rows, session, chunk);
+    if (lane != NULL && rows.n_patterns > 0 && likeness == NULL) {
+        rows.pattern        = lane->pattern.host;
+        session->rows.exact = lane->exact.host;
     }
     return tap->layer(tap->context, &rows);
 }

@@ -119,6 +119,11 @@ void      hl_profile_samples_close(hl_profile *profile, const hl_layer_rows *row
 hl_status hl_profile_list_runs(hl_row_plan *out, hl_profile *profile, const hl_layer_rows *rows,
                                const hl_profile_mask *mask);
 
+/* And where its rows that are looked at whole stand, so that hl_profile_samples_head is told what
+ * they come to. */
+hl_status hl_profile_list_places(hl_row_plan *out, hl_profile *profile, const hl_layer_rows *rows,
+                                 const hl_profile_mask *mask);
+
 /* A norm of what a head wrote in a row that counts. */
 void hl_profile_norm(hl_profile *profile, int64_t layer, int64_t head, double norm);
 /* Kernels k(i,j) (n, n) of what each head wrote in n rows of a sequence, in the same parts;

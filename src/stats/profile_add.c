@@ -32,6 +32,7 @@ void hl_profile_flight_free(hl_profile_flight *flight)
     hl_free(flight->row);
     hl_free(flight->totals);
     hl_free(flight->samples);
+    hl_free(flight->places);
     hl_free(flight);
 }
 

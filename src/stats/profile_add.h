@@ -55,31 +55,11 @@ typedef struct hl_bucket_sums {
     int64_t count[2];
 } hl_bucket_sums;
 
-/* The keys [begin, end) that a position sees, but for [gap, gap_end): what lies between the
- * first keys, where they are kept, and the window.  Whole rows are 0 there. */
-typedef struct hl_seen_keys {
-    int64_t begin;
-    int64_t end;
-    int64_t gap;
-    int64_t gap_end;
-} hl_seen_keys;
-
-static inline int64_t hl_seen_count(hl_seen_keys keys)
-{
-    return keys.end - keys.begin - (keys.gap_end - keys.gap);
-}
-
-static inline bool hl_seen_has(hl_seen_keys keys, int64_t key)
-{
-    return key >= keys.begin && key < keys.end && (key < keys.gap || key >= keys.gap_end);
-}
-
 /* A row of a layer that is looked at whole: all heads of it. */
 typedef struct hl_sampled_row {
     const hl_layer_rows *rows;
-    const float         *p; /* (n_heads, n_patterns, n_keys), from this row's on */
-    hl_seen_keys         keys;
-    int64_t              position;
+    int64_t              index; /* among (n_batch, n_patterns) */
+    hl_pattern_place     place;
     bool                 has_sink;
 } hl_sampled_row;
 
@@ -104,6 +84,8 @@ typedef struct hl_profile_flight {
     size_t                  n_row;
     hl_sampled_row         *samples; /* of the layer at hand */
     size_t                  n_samples;
+    hl_pattern_place       *places; /* (n_batch, n_patterns) listed for a plan */
+    size_t                  n_places;
     int64_t                 n_found; /* so many are there */
     double                 *totals;  /* (n_samples, n_heads) of whole rows */
     size_t                  n_totals;

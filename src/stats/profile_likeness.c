@@ -21,22 +21,11 @@ static int64_t pair_of(int64_t n, int64_t a, int64_t b)
 
 /* ------------------------------------------------------------------ whole rows */
 
-/* A sampled row's place among (n_batch, n_patterns). */
-static int64_t place_of(const hl_sampled_row *sample)
-{
-    const hl_layer_rows *rows     = sample->rows;
-    int64_t              at       = (sample->p - rows->pattern) / rows->n_keys;
-    int64_t              sequence = at / (rows->n_heads * rows->n_patterns);
-
-    return sequence * rows->n_patterns + at % (rows->n_heads * rows->n_patterns);
-}
-
 static void add_distances(const hl_profile *profile, const hl_sampled_row *sample,
                           const double *totals, int64_t a)
 {
     int64_t       n_heads = sample->rows->n_heads;
-    const double *made =
-        sample->rows->likeness->distances + place_of(sample) * count_pairs(n_heads);
+    const double *made = sample->rows->likeness->distances + sample->index * count_pairs(n_heads);
 
     if (!hl_profile_all_finite(totals, n_heads))
         return;

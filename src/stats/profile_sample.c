@@ -22,125 +22,20 @@
 #include "stats/profile_add.h"
 #include "stats/profile_tables.h"
 
-enum { BAND = 4, SORTED = 16 };
-
-#define EDGE       1e-3
-#define KEPT_SHARE 0.9
-
-/* ----------------------------------------------------------------- k90 of a row */
-
-static void swap(float *a, float *b)
-{
-    float kept = *a;
-    *a         = *b;
-    *b         = kept;
-}
-
-static void sort_falling(float *values, int64_t n)
-{
-    for (int64_t i = 1; i < n; i++) {
-        for (int64_t j = i; j > 0 && values[j] > values[j - 1]; j--)
-            swap(&values[j], &values[j - 1]);
-    }
-}
-
-/* How many of the largest values add up to `wanted`; changes their order.  As quickselect:
- * of two halves only one is looked at again. */
-static int64_t largest_for(float *values, int64_t n, double wanted)
-{
-    int64_t first = 0;
-    int64_t last  = n;
-
-    while (last - first > SORTED) {
-        float   pivot = values[first + (last - first) / 2];
-        int64_t above = first; /* values before it are larger than the pivot */
-        int64_t below = last;  /* values from it on are smaller */
-        double  sum   = 0.0;
-
-        for (int64_t i = first; i < below;) {
-            if (values[i] > pivot) {
-                sum += (double)values[i];
-                swap(&values[above++], &values[i++]);
-            } else if (values[i] < pivot) {
-                swap(&values[--below], &values[i]);
-            } else {
-                i++;
-            }
-        }
-        if (sum >= wanted) {
-            last = above;
-            continue;
-        }
-        wanted -= sum + (double)(below - above) * (double)pivot;
-        if (wanted <= 0.0) /* within those that equal the pivot */
-            return below - (int64_t)floor(-wanted / (double)pivot);
-        first = below;
-    }
-    sort_falling(values + first, last - first);
-    while (first < last && wanted > 0.0)
-        wanted -= (double)values[first++];
-    return first;
-}
-
-/* Values of a row by size: the bits of a float from 0 to 1 rise with its value, and these are
- * its exponent and two more. */
-enum { N_SIZES = 512, SIZE_SHIFT = 21 };
-
-typedef struct size_table {
-    int32_t count[N_SIZES];
-    double  sum[N_SIZES];
-} size_table;
-
-static uint32_t size_of(float value)
-{
-    uint32_t bits;
-
-    memcpy(&bits, &value, sizeof bits);
-    bits >>= SIZE_SHIFT;
-    return bits < N_SIZES ? bits : N_SIZES - 1;
-}
-
-static void add_size(size_table *table, float value)
-{
-    uint32_t size = size_of(value);
-
-    table->count[size]++;
-    table->sum[size] += (double)value;
-}
-
-/* How many of the largest values, of which the table tells, add up to `wanted`.  Only those
- * of the size at which they do are looked at again. */
-static int64_t largest_of_sizes(const size_table *table, const float *values, int64_t n,
-                                double wanted, float *scratch)
-{
-    int64_t  n_larger = 0;
-    int64_t  n_equal  = 0;
-    uint32_t size     = N_SIZES - 1;
-
-    for (; size > 0 && table->sum[size] < wanted; size--) {
-        wanted -= table->sum[size];
-        n_larger += table->count[size];
-    }
-    for (int64_t i = 0; i < n; i++) {
-        scratch[n_equal] = values[i];
-        n_equal += size_of(values[i]) == size;
-    }
-    return n_larger + largest_for(scratch, n_equal, wanted);
-}
-
 /* --------------------------------------------------------------- metrics of a row */
 
-/* Row `position` of a head: p[key] for keys [begin, end), 0 in the gap. */
+/* A row with key 0, or the others as a whole of their own. */
 typedef struct pattern_row {
-    const float *p;
-    hl_seen_keys keys;
-    int64_t      position;
-    bool         has_sink;
+    const hl_pattern_sums *sums;
+    hl_seen_keys           keys;
+    int64_t                position;
+    bool                   has_sink;
+    bool                   nosink;
     /* Of the keys: */
-    double     total;
-    double     squares;
-    int64_t    top; /* the lowest of equals */
-    size_table sizes;
+    double  total;
+    double  squares;
+    int64_t top;
+    float   peak;
 } pattern_row;
 
 typedef struct pattern_values {
@@ -148,71 +43,40 @@ typedef struct pattern_values {
     uint32_t defined;
 } pattern_values;
 
-/* In double: without key 0 a row may be left with next to nothing. */
-static void add_up(double *total, double *squares, const float *p, int64_t n)
+/* The row without key 0, where it begins with it. */
+static pattern_row others_of(const hl_sampled_row *sample, const hl_pattern_sums *sums)
 {
-    double sums[2][4] = { { 0 } };
+    pattern_row row = { .sums     = sums,
+                        .keys     = sample->place.keys,
+                        .position = sample->place.position,
+                        .has_sink = sample->has_sink,
+                        .nosink   = true,
+                        .total    = sums->total,
+                        .squares  = sums->squares,
+                        .top      = sums->top,
+                        .peak     = sums->peak };
 
-    for (int64_t i = 0; i < n / 4 * 4; i += 4) {
-        for (int j = 0; j < 4; j++) {
-            double value = (double)p[i + j];
-            sums[0][j] += value;
-            sums[1][j] += value * value;
-        }
-    }
-    for (int64_t i = n / 4 * 4; i < n; i++) {
-        sums[0][0] += (double)p[i];
-        sums[1][0] += (double)p[i] * (double)p[i];
-    }
-    *total   = (sums[0][0] + sums[0][1]) + (sums[0][2] + sums[0][3]);
-    *squares = (sums[1][0] + sums[1][1]) + (sums[1][2] + sums[1][3]);
-}
-
-/* The largest in eight parts, as vectors, then where it first stands. */
-static int64_t find_top(const float *p, int64_t begin, int64_t end)
-{
-    enum { PARTS = 8 };
-    float   most[PARTS] = { 0 };
-    int64_t key         = begin;
-    int64_t top         = begin;
-
-    for (; key + PARTS <= end; key += PARTS) {
-        for (int part = 0; part < PARTS; part++)
-            most[part] = p[key + part] > most[part] ? p[key + part] : most[part];
-    }
-    for (; key < end; key++)
-        most[0] = fmaxf(most[0], p[key]);
-    for (int part = 1; part < PARTS; part++)
-        most[0] = fmaxf(most[0], most[part]);
-    while (top < end - 1 && p[top] != most[0])
-        top++;
-    return top;
-}
-
-/* The row without key 0, where it begins with it; all that needs a look at every key. */
-static void read_others(pattern_row *row)
-{
-    int64_t begin = row->keys.begin == 0 ? 1 : row->keys.begin;
-    int64_t end   = row->keys.end; /* with the gap, which changes no sum */
-
-    memset(&row->sizes, 0, sizeof row->sizes);
-    for (int64_t key = begin; key < end; key++)
-        add_size(&row->sizes, row->p[key]);
-    add_up(&row->total, &row->squares, row->p + begin, end - begin);
-    row->top        = find_top(row->p, begin, end);
-    row->keys.begin = begin;
+    row.keys.begin = row.keys.begin == 0 ? 1 : row.keys.begin;
+    return row;
 }
 
 /* And key 0 with the others. */
-static void add_first(pattern_row *row)
+static pattern_row whole_of(const hl_sampled_row *sample, const hl_pattern_sums *sums)
 {
-    double first = (double)row->p[0];
+    pattern_row row   = others_of(sample, sums);
+    double      first = (double)sums->first;
 
-    add_size(&row->sizes, row->p[0]);
-    row->total += first;
-    row->squares += first * first;
-    row->top        = row->p[0] >= row->p[row->top] ? 0 : row->top;
-    row->keys.begin = 0;
+    row.nosink = false;
+    row.keys   = sample->place.keys;
+    if (row.keys.begin > 0)
+        return row;
+    row.total += first;
+    row.squares += first * first;
+    if (sums->first >= sums->peak) {
+        row.top  = 0;
+        row.peak = sums->first;
+    }
+    return row;
 }
 
 static void set(pattern_values *out, hl_pattern_metric metric, double value)
@@ -227,79 +91,75 @@ static bool sees(const pattern_row *row, int64_t key)
     return hl_seen_has(row->keys, key);
 }
 
+static float near_by(const pattern_row *row, int64_t key)
+{
+    return row->sums->near_by[key - row->position + HL_BAND];
+}
+
 static double band_mass(const pattern_row *row)
 {
     double mass = 0.0;
 
-    for (int64_t key = row->position - BAND; key <= row->position + BAND; key++)
-        mass += sees(row, key) ? (double)row->p[key] : 0.0;
+    for (int64_t key = row->position - HL_BAND; key <= row->position + HL_BAND; key++)
+        mass += sees(row, key) ? (double)near_by(row, key) : 0.0;
     return mass;
 }
 
-static int64_t count_edges(const pattern_row *row, float edge)
-{
-    int32_t n_edges = 0;
-
-    for (int64_t key = row->keys.begin; key < row->keys.end; key++)
-        n_edges += row->p[key] > edge;
-    return n_edges;
-}
-
 /* Of all keys; p is scaled so that the row sums to 1. */
-static void whole_row(pattern_values *out, const pattern_row *row, double scale, float *scratch)
+static void whole_row(pattern_values *out, const pattern_row *row, double scale)
 {
-    int64_t n       = hl_seen_count(row->keys);
-    int64_t n_hull  = row->keys.end - row->keys.begin;
+    double  n       = (double)hl_seen_count(row->keys);
     double  rest    = row->has_sink ? fmax(1.0 - row->total, 0.0) : 0.0;
     double  squares = row->squares * scale * scale + (scale == 1.0 ? rest * rest : 0.0);
-    int64_t n_all   = n + (row->has_sink && scale == 1.0 ? 1 : 0);
-    int64_t k90     = largest_of_sizes(&row->sizes, row->p + row->keys.begin, n_hull,
-                                       KEPT_SHARE * row->total, scratch);
+    double  n_all   = n + (row->has_sink && scale == 1.0 ? 1.0 : 0.0);
+    int32_t n_edges = row->sums->n_edges[row->nosink];
+    int32_t k90     = row->sums->k90[row->nosink];
 
-    set(out, HL_PM_PEAK, (double)row->p[row->top] * scale);
+    set(out, HL_PM_PEAK, (double)row->peak * scale);
     set(out, HL_PM_DIAGONAL_TOP, row->top == row->position ? 1.0 : 0.0);
-    set(out, HL_PM_EDGES, (double)count_edges(row, (float)(EDGE / scale)) / (double)n);
-    set(out, HL_PM_K90, (double)k90 / (double)n);
-    set(out, HL_PM_SUPPORT2, squares > 0.0 ? 1.0 / squares / (double)n_all : 0.0);
-    set(out, HL_PM_CHANCE, 1.0 / (double)n);
+    set(out, HL_PM_EDGES, (double)n_edges / n);
+    set(out, HL_PM_K90, (double)k90 / n);
+    set(out, HL_PM_SUPPORT2, squares > 0.0 ? 1.0 / squares / n_all : 0.0);
+    set(out, HL_PM_CHANCE, 1.0 / n);
 }
 
-/* With key 0, or with `row` beginning after it: then what is left is the whole. */
-static pattern_values metrics_of(const pattern_row *row, bool nosink, float *scratch)
+/* Where key 0 is not among the keys, what is left is the whole. */
+static pattern_values metrics_of(const pattern_row *row)
 {
     pattern_values out     = { { 0 }, 0 };
     int64_t        i       = row->position;
-    bool           to_zero = !nosink && row->keys.begin == 0;
-    double         scale   = nosink ? 1.0 / row->total : 1.0;
-    double         sink    = to_zero ? (double)row->p[0] : 0.0;
+    bool           to_zero = !row->nosink && row->keys.begin == 0;
+    double         scale   = row->nosink ? 1.0 / row->total : 1.0;
+    double         sink    = to_zero ? (double)row->sums->first : 0.0;
     double         band    = band_mass(row) * scale;
 
     if (hl_seen_count(row->keys) < 2 || !(row->total > 0.0))
         return out;
     if (sees(row, i))
-        set(&out, HL_PM_DIAGONAL, (double)row->p[i] * scale);
+        set(&out, HL_PM_DIAGONAL, (double)near_by(row, i) * scale);
     if (sees(row, i - 1))
-        set(&out, HL_PM_PREVIOUS, (double)row->p[i - 1] * scale);
+        set(&out, HL_PM_PREVIOUS, (double)near_by(row, i - 1) * scale);
     if (to_zero && i >= 1)
         set(&out, HL_PM_SINK, sink);
     set(&out, HL_PM_BAND, band);
     set(&out, HL_PM_CONTENT, 1.0 - band - sink);
-    whole_row(&out, row, scale, scratch);
+    whole_row(&out, row, scale);
     return out;
 }
 
-static void add_metrics(const hl_profile *profile, int64_t cell, const pattern_values *values,
-                        bool nosink)
+static void add_metrics(const hl_profile *profile, int64_t cell, const pattern_row *row)
 {
-    for (int i = 0; i < HL_N_PATTERN_METRICS; i++) {
-        int64_t at = (cell * HL_N_PATTERN_METRICS + i) * 2 + (nosink ? 1 : 0);
+    pattern_values values = metrics_of(row);
 
-        if ((values->defined & 1U << i) == 0)
+    for (int i = 0; i < HL_N_PATTERN_METRICS; i++) {
+        int64_t at = (cell * HL_N_PATTERN_METRICS + i) * 2 + (row->nosink ? 1 : 0);
+
+        if ((values.defined & 1U << i) == 0)
             continue;
         hl_counts(profile, HL_TABLE_PATTERN_COUNT)[at] += 1;
-        hl_counts(profile, HL_TABLE_PATTERN_SUM)[at] += hl_unit(values->value[i]);
+        hl_counts(profile, HL_TABLE_PATTERN_SUM)[at] += hl_unit(values.value[i]);
         hl_counts(profile, HL_TABLE_PATTERN_SQUARES)[at] +=
-            hl_unit(values->value[i] * values->value[i]);
+            hl_unit(values.value[i] * values.value[i]);
     }
 }
 
@@ -307,30 +167,40 @@ static void add_metrics(const hl_profile *profile, int64_t cell, const pattern_v
 
 static const float *row_of(const hl_sampled_row *sample, int64_t head)
 {
-    return sample->p + head * sample->rows->n_patterns * sample->rows->n_keys;
+    const hl_layer_rows *rows     = sample->rows;
+    int64_t              sequence = sample->index / rows->n_patterns;
+    int64_t              pattern  = sample->index % rows->n_patterns;
+
+    return rows->pattern +
+           ((sequence * rows->n_heads + head) * rows->n_patterns + pattern) * rows->n_keys;
+}
+
+/* As it was told, or from the row. */
+static hl_pattern_sums sums_of(const hl_sampled_row *sample, int64_t head, float *scratch)
+{
+    const hl_layer_rows *rows = sample->rows;
+    hl_pattern_sums      sums;
+
+    if (rows->likeness != NULL)
+        return rows->likeness->patterns[sample->index * rows->n_heads + head];
+    hl_pattern_sum(&sums, row_of(sample, head), &sample->place, scratch);
+    return sums;
 }
 
 /* The total of the row, which is not finite where a probability is not. */
 static double add_sample(const hl_profile *profile, const hl_sampled_row *sample, int64_t head,
                          float *scratch)
 {
-    int64_t        cell = hl_cell(profile, sample->rows->layer, head);
-    pattern_row    row  = { .p        = row_of(sample, head),
-                            .keys     = sample->keys,
-                            .position = sample->position,
-                            .has_sink = sample->has_sink };
-    pattern_values values;
+    int64_t         cell   = hl_cell(profile, sample->rows->layer, head);
+    hl_pattern_sums sums   = sums_of(sample, head, scratch);
+    double          total  = sums.total + (double)sums.first;
+    pattern_row     others = others_of(sample, &sums);
+    pattern_row     whole  = whole_of(sample, &sums);
 
-    read_others(&row);
-    double total = row.total + (sample->keys.begin == 0 ? (double)row.p[0] : 0.0);
     if (!isfinite(total))
         return total;
-    values = metrics_of(&row, true, scratch);
-    add_metrics(profile, cell, &values, true);
-    if (sample->keys.begin == 0)
-        add_first(&row);
-    values = metrics_of(&row, false, scratch);
-    add_metrics(profile, cell, &values, false);
+    add_metrics(profile, cell, &others);
+    add_metrics(profile, cell, &whole);
     return total;
 }
 
@@ -381,7 +251,7 @@ static void add_distances(const hl_profile *profile, const hl_sampled_row *sampl
     if (!hl_profile_all_finite(totals, n_heads))
         return;
     for (int64_t b = a + 1; b < n_heads; b++) {
-        double distance = total_variation(row_of(sample, a), row_of(sample, b), sample->keys);
+        double distance = total_variation(row_of(sample, a), row_of(sample, b), sample->place.keys);
         hl_profile_add_distance(profile, sample, totals, a, b, distance);
     }
 }
@@ -391,6 +261,21 @@ static int64_t pattern_row_of(const hl_layer_rows *rows, int64_t sequence, int64
     return rows->pattern_rows[(rows->patterns_differ ? sequence * rows->n_patterns : 0) + index];
 }
 
+/* Where a row of (n_batch, n_patterns) stands, if it counts. */
+static hl_pattern_place place_row(const hl_profile_batch *batch, const hl_layer_rows *rows,
+                                  const hl_profile_mask *mask, int64_t index)
+{
+    int64_t          sequence = index / rows->n_patterns;
+    int64_t          row      = pattern_row_of(rows, sequence, index % rows->n_patterns);
+    hl_pattern_place nowhere  = { .position = 0 };
+    hl_pattern_place place    = { .position = rows->start[sequence] + row };
+
+    if (row < 0 || row >= rows->lengths[sequence] || place.position < batch->first_row[sequence])
+        return nowhere;
+    place.keys = hl_profile_seen(mask, place.position, batch->lengths[sequence]);
+    return hl_seen_count(place.keys) >= 2 ? place : nowhere;
+}
+
 /* The rows of a layer that are looked at; out (n_batch * n_patterns) gets them. */
 static int64_t find_samples(hl_sampled_row *out, const hl_profile_batch *batch,
                             const hl_layer_rows *rows, const hl_profile_mask *mask)
@@ -398,23 +283,31 @@ static int64_t find_samples(hl_sampled_row *out, const hl_profile_batch *batch,
     int64_t n = 0;
 
     for (int64_t i = 0; i < rows->n_batch * rows->n_patterns; i++) {
-        int64_t        sequence = i / rows->n_patterns;
-        int64_t        index    = i % rows->n_patterns;
-        int64_t        row      = pattern_row_of(rows, sequence, index);
-        hl_sampled_row sample   = { .rows     = rows,
-                                    .position = rows->start[sequence] + row,
-                                    .has_sink = mask->has_sink };
+        hl_pattern_place place = place_row(batch, rows, mask, i);
 
-        if (row < 0 || row >= rows->lengths[sequence] ||
-            sample.position < batch->first_row[sequence])
-            continue;
-        sample.keys = hl_profile_seen(mask, sample.position, batch->lengths[sequence]);
-        sample.p =
-            rows->pattern + (sequence * rows->n_heads * rows->n_patterns + index) * rows->n_keys;
-        if (hl_seen_count(sample.keys) >= 2)
-            out[n++] = sample;
+        if (place.keys.end > 0)
+            out[n++] = (hl_sampled_row){
+                .rows = rows, .index = i, .place = place, .has_sink = mask->has_sink
+            };
     }
     return n;
+}
+
+hl_status hl_profile_list_places(hl_row_plan *out, hl_profile *profile, const hl_layer_rows *rows,
+                                 const hl_profile_mask *mask)
+{
+    hl_status          status = HL_OK;
+    hl_profile_flight *flight = profile->flight;
+    int64_t            n      = rows->n_batch * rows->n_patterns;
+
+    HL_TRY(hl_profile_grow((void **)&flight->places, &flight->n_places, (size_t)n,
+                           sizeof *flight->places));
+    for (int64_t i = 0; i < n; i++)
+        flight->places[i] = place_row(flight->batch, rows, mask, i);
+    out->places = flight->places;
+
+done:
+    return status;
 }
 
 hl_status hl_profile_samples_open(hl_profile *profile, const hl_layer_rows *rows,

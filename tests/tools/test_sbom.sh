@@ -50,7 +50,8 @@ END
 }
 check "and what npm installs" peers
 
-# On Debian 12 the versions are those of the installed packages: upstream's part of them.
+# On Debian 12 the versions are those of the installed packages: upstream's part of them.  A machine
+# may be a point release behind.
 versions() {
     local wrong=0 name version package installed
     while IFS=$'\t' read -r name version _ _ package _; do
@@ -58,7 +59,9 @@ versions() {
         installed=$(dpkg-query -W -f '${db:Status-Status} ${Version}' "${package%% *}" 2>/dev/null) || continue
         [ "${installed%% *}" = installed ] || continue
         installed=$(echo "${installed#* }" | sed -E 's/^[0-9]+://; s/[-+~].*//')
-        case $version in "$installed" | "$installed".*) ;; *) echo "$name: $version, installed $installed" && wrong=1 ;; esac
+        case $version in "$installed" | "$installed".*) continue ;; esac
+        [ "${version%.*}" = "${installed%.*}" ] && dpkg --compare-versions "$installed" lt "$version" && continue
+        echo "$name: $version, installed $installed" && wrong=1
     done < <(grep -v '^#' "$list")
     return "$wrong"
 }

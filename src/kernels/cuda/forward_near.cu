@@ -1,8 +1,8 @@
 /* forward_near.cu - the probabilities of a row's own position, of the one before it and of key 0,
  * from an lse that is already there, for rows of 16-bit floats without bent scores.
  *
- * Eight lanes a row of 64 elements, sixteen a row of 128: sixteen bytes of q and of each key for
- * every lane.  launch_single_keys, which takes everything, does the same in double. */
+ * Eight lanes a row of 64 elements, sixteen a row of 128: sixteen bytes of each key for every lane,
+ * read once for all heads that share it, and of each q.  launch_single_keys, which takes everything, does the same in double. */
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
@@ -28,14 +28,20 @@ __device__ __forceinline__ void load_eight(float (&out)[8], const hl_rows &rows,
         out[i] = static_cast<float>(e.x[i]);
 }
 
+/* A row of keys or queries: this lane's part of it. */
 template <typename T, int LANES>
-__device__ __forceinline__ float dot_key(const problem &p, const float (&q)[8], int batch,
-                                         int kv_head, int key)
+__device__ __forceinline__ void load_part(float (&out)[8], const hl_rows &rows, int batch, int head,
+                                          int row)
 {
-    float k[8], sum = 0.0f;
+    load_eight<T>(out, rows,
+                  row_offset(rows, batch, head, row) + 8 * static_cast<int>(threadIdx.x % LANES));
+}
 
-    load_eight<T>(k, p.k,
-                  row_offset(p.k, batch, kv_head, key) + 8 * static_cast<int>(threadIdx.x % LANES));
+template <int LANES>
+__device__ __forceinline__ float dot(const float (&q)[8], const float (&k)[8])
+{
+    float sum = 0.0f;
+
 #pragma unroll
     for (int i = 0; i < 8; i++)
         sum = fmaf(q[i], k[i], sum);
@@ -45,47 +51,57 @@ __device__ __forceinline__ float dot_key(const problem &p, const float (&q)[8], 
     return sum;
 }
 
-/* LANES threads a row.  Threads beyond the last row do that row's work and write nothing. */
+constexpr int NEAR = 3; /* the row's own key, the one before, key 0 */
+
+/* LANES threads a query, with all heads that share its keys.  Threads beyond the last do that one's
+ * work and write nothing. */
 template <typename T, int LANES>
 __global__ static void __launch_bounds__(NEAR_THREADS) near_keys(const __grid_constant__ problem p)
 {
-    int64_t n_rows = static_cast<int64_t>(p.n_batch) * p.n_heads * p.n_queries;
+    int64_t n_all  = static_cast<int64_t>(p.n_batch) * p.n_kv_heads * p.n_queries;
     int64_t index  = (static_cast<int64_t>(blockIdx.x) * NEAR_THREADS + threadIdx.x) / LANES;
-    bool    writes = index < n_rows && threadIdx.x % LANES == 0;
-    if (index >= n_rows)
-        index = n_rows - 1;
+    bool    writes = index < n_all && threadIdx.x % LANES == 0;
+    if (index >= n_all)
+        index = n_all - 1;
 
-    int   query = static_cast<int>(index % p.n_queries);
-    int   head  = static_cast<int>(index / p.n_queries % p.n_heads);
-    int   batch = static_cast<int>(index / p.n_queries / p.n_heads);
-    int   position = query_start(p, batch) + query;
-    float lse      = p.result.lse[index];
-    float q[8];
-    load_eight<T>(q, p.q,
-                  row_offset(p.q, batch, head, query) + 8 * static_cast<int>(threadIdx.x % LANES));
-
+    int          query    = static_cast<int>(index % p.n_queries);
+    int          kv_head  = static_cast<int>(index / p.n_queries % p.n_kv_heads);
+    int          batch    = static_cast<int>(index / p.n_queries / p.n_kv_heads);
+    int          position = query_start(p, batch) + query;
     visible_keys seen     = visible(p, key_length(p, batch), position);
-    int          keys[]   = { position, position - 1, 0 };
-    float       *arrays[] = { p.result.diagonal, p.result.previous, p.result.first };
+    const int    keys[]   = { position, position - 1, 0 };
+    float *const arrays[] = { p.result.diagonal, p.result.previous, p.result.first };
+    float        k[NEAR][8];
 #pragma unroll
-    for (int i = 0; i < 3; i++) {
-        if (arrays[i] == nullptr)
-            continue;
-        bool  has   = seen.has(keys[i]) && lse > -INFINITY;
-        float score = p.scale * dot_key<T, LANES>(p, q, batch, head / p.group, has ? keys[i] : 0);
-        if (writes)
-            arrays[i][index] = has ? expf(score - lse) : 0.0f;
+    for (int i = 0; i < NEAR; i++) {
+        if (arrays[i] != nullptr)
+            load_part<T, LANES>(k[i], p.k, batch, kv_head, seen.has(keys[i]) ? keys[i] : 0);
+    }
+    for (int head = kv_head * p.group; head < (kv_head + 1) * p.group; head++) {
+        int64_t row = (static_cast<int64_t>(batch) * p.n_heads + head) * p.n_queries + query;
+        float   lse = p.result.lse[row], q[8];
+
+        load_part<T, LANES>(q, p.q, batch, head, query);
+#pragma unroll
+        for (int i = 0; i < NEAR; i++) {
+            if (arrays[i] == nullptr)
+                continue;
+            float score = p.scale * dot<LANES>(q, k[i]);
+            if (writes)
+                arrays[i][row] =
+                    seen.has(keys[i]) && lse > -INFINITY ? expf(score - lse) : 0.0f;
+        }
     }
 }
 
 template <typename T, int LANES>
 static hl_status launch(const problem &p, cudaStream_t stream)
 {
-    int64_t n_rows   = static_cast<int64_t>(p.n_batch) * p.n_heads * p.n_queries;
-    int64_t n_blocks = (n_rows * LANES + NEAR_THREADS - 1) / NEAR_THREADS;
+    int64_t n_all    = static_cast<int64_t>(p.n_batch) * p.n_kv_heads * p.n_queries;
+    int64_t n_blocks = (n_all * LANES + NEAR_THREADS - 1) / NEAR_THREADS;
 
     if (n_blocks > INT32_MAX)
-        return fail(HL_LIMIT, "the GPU takes 2^36 rows, got %lld", (long long)n_rows);
+        return fail(HL_LIMIT, "the GPU takes 2^36 rows, got %lld", (long long)n_all);
     near_keys<T, LANES><<<static_cast<unsigned>(n_blocks), NEAR_THREADS, 0, stream>>>(p);
     return check(cudaGetLastError(), "the probabilities of near keys");
 }

@@ -66,6 +66,7 @@ hl_status op_follow(hl_device *device, const hl_device_follow *follow);
 hl_status op_reduce(hl_device *device, int lane, const hl_device_reduce *reduce);
 hl_status op_outputs(hl_device *device, int lane, const hl_device_outputs *outputs);
 hl_status op_distances(hl_device *device, int lane, const hl_device_distances *distances);
+hl_status op_pattern_sums(hl_device *device, int lane, const hl_device_pattern_sums *sums);
 hl_status op_put_values(hl_device *device, void *to, hl_dtype to_dtype, const void *from,
                         hl_dtype from_dtype, int64_t n_values);
 
@@ -75,6 +76,10 @@ hl_status enter_lane(hl_device *device, int lane);
 /* Rows of n elements, `stride` apart, each replaced by its norm; model_rows.cu. */
 hl_status norm_in_place(hl_device *device, void *x, hl_dtype dtype, int64_t stride,
                         const hl_norm &norm, int64_t n_rows, int64_t n);
+
+/* Whole rows from the operator's lse, where that may be done; model_whole_rows.cu. */
+bool      has_quick_patterns(const hl_device_patterns *patterns);
+hl_status make_quick_patterns(hl_device *device, const hl_device_patterns *patterns);
 
 /* A problem as the kernels see it; library.cu. */
 struct problem;

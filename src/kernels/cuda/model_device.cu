@@ -271,6 +271,7 @@ static const hl_device_ops table = {
     .reduce        = op_reduce,
     .outputs       = op_outputs,
     .distances     = op_distances,
+    .pattern_sums  = op_pattern_sums,
     .graph_begin   = graph_begin,
     .graph_end     = graph_end,
     .graph_run     = graph_run,

@@ -90,6 +90,12 @@ __host__ __device__ inline int64_t kernel_size(const hl_device_outputs &o)
     return o.kernel_rows * o.kernel_rows + o.kernel_rows + 1;
 }
 
+/* What stands behind it begins on sixteen bytes. */
+__host__ __device__ inline int64_t even_size(const hl_device_outputs &o)
+{
+    return (kernel_size(o) + 1) / 2 * 2;
+}
+
 /* How many rows a sequence has, and compares: counted by each warp.  at[i] says where row i was, if
  * it is not null. */
 struct row_counts {
@@ -125,21 +131,32 @@ __device__ static void gather_z(float *z, const int *at, int n, const hl_device_
     __syncthreads();
 }
 
-/* y = z G: a thread makes a column of some rows, so that G is read in order, once for them. */
+/* y = z G, for W elements of z at a time: a thread makes a column of some rows, so that G is read in
+ * order, once for them. */
+template <int W>
 __device__ static void multiply(float *y, const float *z, const float *gram, int n_rows, int d)
 {
+    struct alignas(W * sizeof(float)) some {
+        float x[W];
+    };
     int n_groups = (n_rows + ROWS_AT_ONCE - 1) / ROWS_AT_ONCE;
 
     for (int item = threadIdx.x; item < n_groups * d; item += OUTPUT_THREADS) {
         int   column = item % d, first = item / d * ROWS_AT_ONCE;
         float sums[ROWS_AT_ONCE] = {};
 
-#pragma unroll 8
-        for (int k = 0; k < d; k++) {
-            float g = gram[k * d + column];
+#pragma unroll 4
+        for (int k = 0; k < d; k += W) {
+            float g[W];
+            for (int j = 0; j < W; j++)
+                g[j] = gram[(k + j) * d + column];
 #pragma unroll
-            for (int i = 0; i < ROWS_AT_ONCE; i++)
-                sums[i] = fmaf(z[(first + i < n_rows ? first + i : 0) * d + k], g, sums[i]);
+            for (int i = 0; i < ROWS_AT_ONCE; i++) {
+                int  row = first + i < n_rows ? first + i : 0;
+                some own = *reinterpret_cast<const some *>(z + row * d + k);
+                for (int j = 0; j < W; j++)
+                    sums[i] = fmaf(own.x[j], g[j], sums[i]);
+            }
         }
         for (int i = 0; i < ROWS_AT_ONCE && first + i < n_rows; i++)
             y[(first + i) * d + column] = sums[i];
@@ -201,14 +218,19 @@ __global__ static void __launch_bounds__(OUTPUT_THREADS) outputs(const hl_device
 {
     extern __shared__ double block[];
     double                  *kernel   = block;
-    float                   *z        = reinterpret_cast<float *>(kernel + kernel_size(o));
+    float                   *z        = reinterpret_cast<float *>(kernel + even_size(o));
     float                   *y        = z + o.n_sampled * o.d_head;
     int                     *at       = reinterpret_cast<int *>(y + o.n_sampled * o.d_head);
     int64_t                  sequence = blockIdx.x / o.n_heads, head = blockIdx.x % o.n_heads;
     row_counts               rows(o, sequence, threadIdx.x < 32 ? at : nullptr);
 
     gather_z(z, at, rows.n, o, sequence, head);
-    multiply(y, z, o.gram + head * o.d_head * o.d_head, rows.n, static_cast<int>(o.d_head));
+    int          d    = static_cast<int>(o.d_head);
+    const float *gram = o.gram + head * o.d_head * o.d_head;
+    if (d % 4 == 0)
+        multiply<4>(y, z, gram, rows.n, d);
+    else
+        multiply<1>(y, z, gram, rows.n, d);
     for (int i = threadIdx.x / 32; i < rows.n; i += OUTPUT_WARPS) {
         double square = dot(y + i * o.d_head, z + i * o.d_head, o.d_head);
         if (threadIdx.x % 32 == 0)
@@ -275,7 +297,7 @@ static hl_status launch_outputs(cudaStream_t stream, const hl_device_outputs &o)
 {
     size_t n_bytes =
         static_cast<size_t>(o.n_sampled) * (2 * o.d_head * sizeof(float) + sizeof(int)) +
-        static_cast<size_t>(kernel_size(o)) * sizeof(double);
+        static_cast<size_t>(even_size(o)) * sizeof(double);
 
     if (n_bytes > 48 << 10)
         HL_CUDA_TRY(check(cudaFuncSetAttribute(outputs, cudaFuncAttributeMaxDynamicSharedMemorySize,

@@ -219,6 +219,8 @@ hl_status op_patterns(hl_device *device, const hl_device_patterns *o)
 
     if (o->n_items == 0)
         return HL_OK;
+    if (has_quick_patterns(o))
+        return make_quick_patterns(device, o);
     kernel<<<static_cast<unsigned>(o->n_items), PATTERN_THREADS, 0, device->stream>>>(
         describe(&nothing, a), work);
     return check(cudaGetLastError(), "whole rows of attention");
