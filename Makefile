@@ -219,7 +219,7 @@ endif
 $(BUILD)/obj/%.cu.o: %.cu Makefile
 	$(call say,NVCC,$<)
 	@mkdir -p $(@D)
-	$(run)$(NVCC) $(CUDA_FLAGS) -MMD -MP $(if $(or $(findstring hopper,$<),$(findstring ladder,$<)),,$(CUDA_COMMON)) -c -o $@ $<
+	$(run)$(NVCC) $(CUDA_FLAGS) -MMD -MP $(if $(or $(findstring hopper,$<),$(findstring bench/,$<)),,$(CUDA_COMMON)) -c -o $@ $<
 
 # Stored blocks decode to the CPU's values, to the bit: no fused multiply-adds.
 $(BUILD)/obj/src/kernels/cuda/model_values.cu.o: CUDA_FLAGS += -fmad=false
@@ -234,6 +234,11 @@ LADDER_SOURCES := $(wildcard bench/ladder/*.cu)
 $(LADDER_SOURCES:%=$(BUILD)/obj/%.o): $(wildcard bench/ladder/*.h bench/ladder/*.cuh)
 
 $(BUILD)/ladder: $(LADDER_SOURCES:%=$(BUILD)/obj/%.o)
+	$(call say,LINK,$@)
+	$(run)$(NVCC) -cudart static -o $@ $^
+
+# bench/cuda/beside.cu: what a softmax costs beside busy tensor cores.
+$(BUILD)/beside: $(BUILD)/obj/bench/cuda/beside.cu.o
 	$(call say,LINK,$@)
 	$(run)$(NVCC) -cudart static -o $@ $^
 
