@@ -195,7 +195,8 @@ inline bool is_wide(std::initializer_list<const void *> pointers,
 
 /* ------------------------------------------------------------------- threads */
 
-__device__ __forceinline__ float sum_warp(float value)
+/* In every lane of a warp, always added in the same order. */
+template <typename S> __device__ __forceinline__ S sum_warp(S value)
 {
 #pragma unroll
     for (int step = 16; step > 0; step /= 2)

@@ -8,13 +8,6 @@
 namespace headlight
 {
 
-__device__ static double sum_lanes(double value)
-{
-    for (int step = 16; step > 0; step /= 2)
-        value += __shfl_xor_sync(~0u, value, step);
-    return value;
-}
-
 /* a . b of n elements, in every lane of a warp. */
 __device__ static double dot(const float *a, const float *b, int64_t n)
 {
@@ -22,7 +15,7 @@ __device__ static double dot(const float *a, const float *b, int64_t n)
 
     for (int64_t i = threadIdx.x % 32; i < n; i += 32)
         sum = fmaf(a[i], b[i], sum);
-    return sum_lanes(sum);
+    return sum_warp<double>(sum);
 }
 
 /* -------------------------------------------------------------------- the stream */
@@ -34,7 +27,7 @@ __device__ static double sum_threads(double value)
 {
     __shared__ double parts[FOLLOW_THREADS / 32];
 
-    value = sum_lanes(value);
+    value = sum_warp<double>(value);
     __syncthreads(); /* an earlier sum has been read */
     if (threadIdx.x % 32 == 0)
         parts[threadIdx.x / 32] = value;
@@ -270,7 +263,7 @@ __device__ static double hsic(const double *a, const double *b, int n)
         both = fma(a[i], b[i], both);
     for (int i = threadIdx.x % 32; i < n; i += 32)
         rows = fma(a[n * n + i], b[n * n + i], rows);
-    return sum_lanes(both) + all - 2.0 / (n - 2) * sum_lanes(rows);
+    return sum_warp<double>(both) + all - 2.0 / (n - 2) * sum_warp<double>(rows);
 }
 
 /* A warp two heads of a sequence, or one with itself: pairs a <= b are those a < b + 1. */
@@ -338,7 +331,7 @@ __device__ static void measure_some(double *out, const float *p, int64_t stride,
             sums[i] += fabsf(own - others[i][key]);
     }
     for (int i = 0; i < HEADS_AT_ONCE; i++) {
-        double half = 0.5 * sum_lanes(sums[i]);
+        double half = 0.5 * sum_warp<double>(sums[i]);
         if (threadIdx.x % 32 == 0 && first + i < d.n_heads)
             out[first + i - a - 1] = half;
     }

@@ -32,14 +32,6 @@ template <> struct sum_of<float> {
     using type = double;
 };
 
-template <typename S> __device__ static S sum_lanes(S value)
-{
-#pragma unroll
-    for (int step = 16; step > 0; step /= 2)
-        value += __shfl_xor_sync(~0u, value, step);
-    return value;
-}
-
 /* OUTS rows of W for each warp, ROWS rows of x for each of them. */
 template <typename T, int ROWS, int OUTS>
 __global__ static void __launch_bounds__(32 * FEW_WARPS) multiply_few(const hl_device_linear l)
@@ -75,7 +67,7 @@ __global__ static void __launch_bounds__(32 * FEW_WARPS) multiply_few(const hl_d
     for (int o = 0; o < OUTS; o++) {
 #pragma unroll
         for (int r = 0; r < ROWS; r++) {
-            S sum = sum_lanes(sums[o][r]);
+            S sum = sum_warp(sums[o][r]);
             if (lane != 0 || first + o >= l.n_out || r >= l.n_rows)
                 continue;
             if (l.bias != nullptr)

@@ -278,13 +278,6 @@ __device__ static bool is_small(const reduce_work &w, const run_place &at)
     return __syncthreads_and(small) != 0;
 }
 
-__device__ static int64_t add_whole(int64_t value)
-{
-    for (int step = 16; step > 0; step /= 2)
-        value += __shfl_xor_sync(~0u, value, step);
-    return value;
-}
-
 __device__ static void reduce_quantity(hl_run_sums &out, const reduce_work &w, const run_place &at,
                                        int quantity)
 {
@@ -306,8 +299,8 @@ __device__ static void reduce_quantity(hl_run_sums &out, const reduce_work &w, c
         least = fminf(least, narrow);
         most  = fmaxf(most, narrow);
     }
-    sum     = add_whole(sum);
-    squares = add_whole(squares);
+    sum     = sum_warp(sum);
+    squares = sum_warp(squares);
     for (int step = 16; step > 0; step /= 2) {
         least = fminf(least, __shfl_xor_sync(~0u, least, step));
         most  = fmaxf(most, __shfl_xor_sync(~0u, most, step));
@@ -349,7 +342,7 @@ __device__ static void add_lookback(const reduce_work &w, const run_place &at, i
             share       = share < 1.0f ? share : 1.0f;
             sum += __float2ll_rn(share * 0x1p22f);
         }
-        sum = add_whole(sum);
+        sum = sum_warp(sum);
         if (threadIdx.x % 32 == 0)
             atomicAdd(reinterpret_cast<unsigned long long *>(w.lookback) +
                           (head * w.n_types + at.run.type) * w.n_types + to,

@@ -141,13 +141,6 @@ hl_status make_quick_patterns(hl_device *device, const hl_device_patterns *o)
 constexpr int SUM_WARPS = 4;
 constexpr int KEPT      = 32; /* weights of a lane in registers: rows of up to 1024 keys */
 
-__device__ static double sum_lanes(double value)
-{
-    for (int step = 16; step > 0; step /= 2)
-        value += __shfl_xor_sync(~0u, value, step);
-    return value;
-}
-
 __device__ static int count_lanes(int value)
 {
     return __reduce_add_sync(~0u, value);
@@ -200,7 +193,7 @@ __device__ static double sum_from(const row_part<SHORT> &row, float extra, uint3
     double sum   = extra >= least ? extra : 0.0;
 
     row.each([&](float weight, int64_t) { sum += weight >= least ? weight : 0.0; });
-    return sum_lanes(sum);
+    return sum_warp<double>(sum);
 }
 
 /* How many of the largest make up `wanted`, which is less than all.  The largest of all has the
@@ -253,8 +246,8 @@ __device__ static void add_up(hl_pattern_sums &out, const row_part<SHORT> &row)
         }
     });
     find_top(peak, top);
-    out.total   = sum_lanes(total);
-    out.squares = sum_lanes(squares);
+    out.total   = sum_warp<double>(total);
+    out.squares = sum_warp<double>(squares);
     out.peak    = peak;
     out.top     = top;
 }
