@@ -14,8 +14,7 @@ using namespace headlight;
 
 constexpr int N       = 64; /* scores of a thread: a block of 128 keys */
 constexpr int REPEATS = 64;
-constexpr int READ =
-    200000; /* bytes of shared memory that products read; a flag stands behind them */
+constexpr int READ    = 200000; /* bytes that products may read; the flag stands behind them */
 
 template <hopper_level LEVEL> using shape = hopper_shape<__nv_bfloat16, 128, 128, 2, LEVEL>;
 
