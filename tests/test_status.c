@@ -70,6 +70,22 @@ static void each_thread_has_its_own_message(void **state)
     assert_string_equal(hl_error_message(), "of this thread");
 }
 
+static void the_first_failure_is_kept(void **state)
+{
+    hl_kept_error kept = { 0 };
+    (void)state;
+
+    hl_fail(HL_IO, "something old");
+    assert_int_equal(hl_fail_kept(&kept), HL_OK);
+    hl_keep_error(&kept, HL_OK);
+    assert_int_equal(kept.status, HL_OK);
+    hl_keep_error(&kept, hl_fail(HL_LIMIT, "the first"));
+    hl_keep_error(&kept, hl_fail(HL_IO, "the second"));
+    hl_fail(HL_NOT_FOUND, "something new");
+    assert_int_equal(hl_fail_kept(&kept), HL_LIMIT);
+    assert_string_equal(hl_error_message(), "the first");
+}
+
 static void every_status_has_a_name_of_its_own(void **state)
 {
     (void)state;
@@ -90,6 +106,7 @@ int main(void)
         cmocka_unit_test(long_message_is_cut_and_says_so),
         cmocka_unit_test(control_characters_are_replaced),
         cmocka_unit_test(each_thread_has_its_own_message),
+        cmocka_unit_test(the_first_failure_is_kept),
         cmocka_unit_test(every_status_has_a_name_of_its_own),
     };
     return cmocka_run_group_tests_name("status", tests, NULL, NULL);

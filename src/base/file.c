@@ -100,23 +100,13 @@ void hl_file_unmap(hl_file *file)
 #define TEMPORARY_RETRIES 100
 
 struct hl_writer {
-    int       descriptor;
-    char     *path;
-    char     *temporary; /* NULL until it exists */
-    uint8_t  *buffer;    /* (BUFFER_BYTES) */
-    size_t    n_buffered;
-    hl_status status; /* the first error, and its message */
-    char      message[512];
+    int           descriptor;
+    char         *path;
+    char         *temporary; /* NULL until it exists */
+    uint8_t      *buffer;    /* (BUFFER_BYTES) */
+    size_t        n_buffered;
+    hl_kept_error error;
 };
-
-/* Remember the error that hl_fail has just stored for this thread. */
-static void keep_error(hl_writer *writer, hl_status status)
-{
-    if (writer->status != HL_OK || status == HL_OK)
-        return;
-    writer->status = status;
-    snprintf(writer->message, sizeof writer->message, "%s", hl_error_message());
-}
 
 /* The length of the directory part of a path, its last slash included. */
 static size_t directory_length(const char *path)
@@ -250,12 +240,13 @@ done:
 /* Past the buffer, to the file.  The system may take less than it is given. */
 static void write_through(hl_writer *writer, const uint8_t *bytes, size_t n_bytes)
 {
-    while (n_bytes > 0 && writer->status == HL_OK) {
+    while (n_bytes > 0 && writer->error.status == HL_OK) {
         ssize_t n_written = hl_sys_write(writer->descriptor, bytes, n_bytes);
         if (n_written < 0 && errno == EINTR)
             continue;
         if (n_written < 0) {
-            keep_error(writer, hl_fail(HL_IO, "%s: writing: %s", writer->path, strerror(errno)));
+            hl_keep_error(&writer->error,
+                          hl_fail(HL_IO, "%s: writing: %s", writer->path, strerror(errno)));
             return;
         }
         bytes += n_written;
@@ -288,16 +279,17 @@ void hl_writer_reserve(hl_writer *writer, size_t n_bytes)
     int code = 0;
 
     flush(writer);
-    if (writer->status != HL_OK || n_bytes == 0)
+    if (writer->error.status != HL_OK || n_bytes == 0)
         return;
     if (n_bytes > INT64_MAX)
-        keep_error(writer, hl_fail(HL_LIMIT, "%s: %zu bytes are more than a file can have",
-                                   writer->path, n_bytes));
+        hl_keep_error(&writer->error,
+                      hl_fail(HL_LIMIT, "%s: %zu bytes are more than a file can have", writer->path,
+                              n_bytes));
     else
         code = hl_sys_fallocate(writer->descriptor, (off_t)n_bytes);
     if (code != 0)
-        keep_error(writer, hl_fail(HL_IO, "%s: no room for %zu bytes: %s", writer->path, n_bytes,
-                                   strerror(code)));
+        hl_keep_error(&writer->error, hl_fail(HL_IO, "%s: no room for %zu bytes: %s", writer->path,
+                                              n_bytes, strerror(code)));
 }
 
 void hl_writer_write_at(hl_writer *writer, size_t offset, const void *bytes, size_t n_bytes)
@@ -305,12 +297,13 @@ void hl_writer_write_at(hl_writer *writer, size_t offset, const void *bytes, siz
     const uint8_t *next = bytes;
 
     flush(writer);
-    while (n_bytes > 0 && writer->status == HL_OK) {
+    while (n_bytes > 0 && writer->error.status == HL_OK) {
         ssize_t n_written = hl_sys_pwrite(writer->descriptor, next, n_bytes, (off_t)offset);
         if (n_written < 0 && errno == EINTR)
             continue;
         if (n_written < 0) {
-            keep_error(writer, hl_fail(HL_IO, "%s: writing: %s", writer->path, strerror(errno)));
+            hl_keep_error(&writer->error,
+                          hl_fail(HL_IO, "%s: writing: %s", writer->path, strerror(errno)));
             return;
         }
         next += n_written;
@@ -321,14 +314,15 @@ void hl_writer_write_at(hl_writer *writer, size_t offset, const void *bytes, siz
 
 hl_status hl_writer_check(const hl_writer *writer)
 {
-    return writer->status == HL_OK ? HL_OK : hl_fail(writer->status, "%s", writer->message);
+    return hl_fail_kept(&writer->error);
 }
 
 hl_status hl_writer_sync(hl_writer *writer)
 {
     flush(writer);
-    if (writer->status == HL_OK && hl_sys_fsync(writer->descriptor) != 0)
-        keep_error(writer, hl_fail(HL_IO, "%s: syncing: %s", writer->path, strerror(errno)));
+    if (writer->error.status == HL_OK && hl_sys_fsync(writer->descriptor) != 0)
+        hl_keep_error(&writer->error,
+                      hl_fail(HL_IO, "%s: syncing: %s", writer->path, strerror(errno)));
     return hl_writer_check(writer);
 }
 
@@ -373,12 +367,10 @@ static hl_status put_in_place(hl_writer *writer)
 hl_status hl_writer_finish(hl_writer *writer)
 {
     flush(writer);
-    if (writer->status == HL_OK)
-        keep_error(writer, put_in_place(writer));
+    if (writer->error.status == HL_OK)
+        hl_keep_error(&writer->error, put_in_place(writer));
 
-    hl_status status = writer->status;
-    if (status != HL_OK)
-        hl_fail(status, "%s", writer->message);
+    hl_status status = hl_fail_kept(&writer->error);
     hl_writer_abandon(writer);
     return status;
 }

@@ -13,12 +13,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MESSAGE_BYTES 1024
-
 #undef hl_fail /* what the analyzer sees elsewhere */
 #undef hl_fail_within
 
-static _Thread_local char message[MESSAGE_BYTES];
+static _Thread_local char message[HL_MESSAGE_BYTES];
 
 /* Make a formatted text fit to be shown.  `length` is what vsnprintf returned:
  * what the text would measure had it not been cut. */
@@ -26,8 +24,8 @@ static void tidy(char *text, int length)
 {
     if (length < 0)
         strcpy(text, "(the error message could not be formatted)");
-    if (length >= MESSAGE_BYTES)
-        strcpy(text + MESSAGE_BYTES - sizeof "...", "...");
+    if (length >= HL_MESSAGE_BYTES)
+        strcpy(text + HL_MESSAGE_BYTES - sizeof "...", "...");
     for (char *at = text; *at != '\0'; at++) {
         unsigned char byte = (unsigned char)*at;
         if (byte < 0x20 || byte == 0x7f)
@@ -37,7 +35,7 @@ static void tidy(char *text, int length)
 
 hl_status hl_fail(hl_status status, const char *format, ...)
 {
-    char    text[MESSAGE_BYTES]; /* an argument may be the old message itself */
+    char    text[HL_MESSAGE_BYTES]; /* an argument may be the old message itself */
     va_list arguments;
 
     va_start(arguments, format);
@@ -49,13 +47,26 @@ hl_status hl_fail(hl_status status, const char *format, ...)
 
 hl_status hl_fail_within(hl_status status, const char *format, ...)
 {
-    char    prefix[MESSAGE_BYTES];
+    char    prefix[HL_MESSAGE_BYTES];
     va_list arguments;
 
     va_start(arguments, format);
     tidy(prefix, vsnprintf(prefix, sizeof prefix, format, arguments));
     va_end(arguments);
     return hl_fail(status, "%s: %s", prefix, message);
+}
+
+void hl_keep_error(hl_kept_error *kept, hl_status status)
+{
+    if (kept->status != HL_OK || status == HL_OK)
+        return;
+    kept->status = status;
+    memcpy(kept->message, message, sizeof message);
+}
+
+hl_status hl_fail_kept(const hl_kept_error *kept)
+{
+    return kept->status == HL_OK ? HL_OK : hl_fail(kept->status, "%s", kept->message);
 }
 
 hl_status hl_check_count(const char *name, int64_t value, int64_t least, int64_t most)

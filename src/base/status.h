@@ -18,6 +18,21 @@ hl_status hl_fail(hl_status status, const char *format, ...) __attribute__((form
 hl_status hl_fail_within(hl_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* What a message may take, its end included. */
+#define HL_MESSAGE_BYTES 1024
+
+/* The first failure of several, with its message: for who hears of it later, maybe in another
+ * thread. */
+typedef struct hl_kept_error {
+    hl_status status; /* HL_OK: there was none */
+    char      message[HL_MESSAGE_BYTES];
+} hl_kept_error;
+
+/* Keeps `status` and the stored message, unless it is HL_OK or something is kept already. */
+void hl_keep_error(hl_kept_error *kept, hl_status status);
+/* Stores what is kept again and returns its status; HL_OK, and the old message, where it is none. */
+hl_status hl_fail_kept(const hl_kept_error *kept);
+
 /* HL_BAD_ARGUMENT, which names the thing and all three numbers, unless least <= value <= most. */
 hl_status hl_check_count(const char *name, int64_t value, int64_t least, int64_t most);
 hl_status hl_check_number(const char *name, double value, double least, double most);

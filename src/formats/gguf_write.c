@@ -4,7 +4,6 @@
  * never fails loudly: the writer keeps the first error, with its message, and
  * hl_gguf_write reports it.  The data of every tensor are padded to the alignment,
  * the last one's too, as llama.cpp writes them. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,8 +23,7 @@ struct hl_gguf_writer {
     hl_tensor     *tensors; /* (tensor_capacity), n_tensors used; names are our copies */
     size_t         n_tensors;
     size_t         tensor_capacity;
-    hl_status      status; /* the first error, and its message */
-    char           message[512];
+    hl_kept_error  error;
 };
 
 hl_status hl_gguf_writer_new(hl_gguf_writer **out)
@@ -46,15 +44,6 @@ void hl_gguf_writer_free(hl_gguf_writer *writer)
     hl_free(writer->values);
     hl_free(writer->tensors);
     hl_free(writer);
-}
-
-/* Remember the error that hl_fail has just stored for this thread. */
-static void keep_error(hl_gguf_writer *writer, hl_status status)
-{
-    if (writer->status != HL_OK || status == HL_OK)
-        return;
-    writer->status = status;
-    snprintf(writer->message, sizeof writer->message, "%s", hl_error_message());
 }
 
 /* Room for one more item in an array that doubles when it is full. */
@@ -101,7 +90,7 @@ static void add_copy(hl_gguf_writer *writer, const char *key, hl_gguf_type type,
         memcpy(copy, bytes, n_bytes);
         status = append_value(writer, key, type, copy, n_bytes);
     }
-    keep_error(writer, status);
+    hl_keep_error(&writer->error, status);
 }
 
 /* Does the value fit the type?  If so its lowest bytes are what is stored. */
@@ -129,11 +118,12 @@ void hl_gguf_add_int(hl_gguf_writer *writer, const char *key, hl_gguf_type type,
 {
     uint8_t bytes[sizeof value];
 
-    if (writer->status != HL_OK)
+    if (writer->error.status != HL_OK)
         return;
     if (!fits(type, value)) {
-        keep_error(writer, hl_fail(HL_BAD_ARGUMENT, "key '%s': %lld does not fit type %d", key,
-                                   (long long)value, (int)type));
+        hl_keep_error(&writer->error,
+                      hl_fail(HL_BAD_ARGUMENT, "key '%s': %lld does not fit type %d", key,
+                              (long long)value, (int)type));
         return;
     }
     for (size_t i = 0; i < sizeof bytes; i++)
@@ -145,22 +135,22 @@ void hl_gguf_add_float(hl_gguf_writer *writer, const char *key, hl_gguf_type typ
 {
     float narrow = (float)value;
 
-    if (writer->status != HL_OK)
+    if (writer->error.status != HL_OK)
         return;
     if (type == HL_GGUF_F32)
         add_copy(writer, key, type, &narrow, sizeof narrow);
     else if (type == HL_GGUF_F64)
         add_copy(writer, key, type, &value, sizeof value);
     else
-        keep_error(writer,
-                   hl_fail(HL_BAD_ARGUMENT, "key '%s': type %d is not a float", key, (int)type));
+        hl_keep_error(&writer->error,
+                      hl_fail(HL_BAD_ARGUMENT, "key '%s': type %d is not a float", key, (int)type));
 }
 
 void hl_gguf_add_bool(hl_gguf_writer *writer, const char *key, bool value)
 {
     uint8_t byte = value;
 
-    if (writer->status == HL_OK)
+    if (writer->error.status == HL_OK)
         add_copy(writer, key, HL_GGUF_BOOL, &byte, 1);
 }
 
@@ -181,14 +171,14 @@ void hl_gguf_add_text(hl_gguf_writer *writer, const char *key, const char *text)
     hl_gguf_text stored = { text, strlen(text) };
     uint8_t     *bytes  = NULL;
 
-    if (writer->status != HL_OK)
+    if (writer->error.status != HL_OK)
         return;
     HL_TRY(HL_ALLOC(&bytes, sizeof(uint64_t) + stored.n_bytes));
     put_text(bytes, stored);
     HL_TRY(append_value(writer, key, HL_GGUF_TEXT, bytes, sizeof(uint64_t) + stored.n_bytes));
 
 done:
-    keep_error(writer, status);
+    hl_keep_error(&writer->error, status);
 }
 
 /* *out gets the array's header and room for its elements behind it. */
@@ -215,7 +205,7 @@ void hl_gguf_add_numbers(hl_gguf_writer *writer, const char *key, hl_gguf_type t
     size_t    n_bytes = 0;
     uint8_t  *bytes   = NULL;
 
-    if (writer->status != HL_OK)
+    if (writer->error.status != HL_OK)
         return;
     if (hl_gguf_type_bytes(type) == 0 ||
         !hl_size_multiply(&n_bytes, count, hl_gguf_type_bytes(type)))
@@ -227,7 +217,7 @@ void hl_gguf_add_numbers(hl_gguf_writer *writer, const char *key, hl_gguf_type t
     HL_TRY(append_value(writer, key, HL_GGUF_ARRAY, bytes, ARRAY_HEADER + n_bytes));
 
 done:
-    keep_error(writer, status);
+    hl_keep_error(&writer->error, status);
 }
 
 void hl_gguf_add_texts(hl_gguf_writer *writer, const char *key, const hl_gguf_text *texts,
@@ -237,7 +227,7 @@ void hl_gguf_add_texts(hl_gguf_writer *writer, const char *key, const hl_gguf_te
     size_t    n_bytes = 0;
     uint8_t  *bytes   = NULL;
 
-    if (writer->status != HL_OK)
+    if (writer->error.status != HL_OK)
         return;
     for (size_t i = 0; i < count; i++)
         n_bytes += sizeof(uint64_t) + texts[i].n_bytes; /* they are in memory: no overflow */
@@ -248,20 +238,20 @@ void hl_gguf_add_texts(hl_gguf_writer *writer, const char *key, const hl_gguf_te
     HL_TRY(append_value(writer, key, HL_GGUF_ARRAY, bytes, ARRAY_HEADER + n_bytes));
 
 done:
-    keep_error(writer, status);
+    hl_keep_error(&writer->error, status);
 }
 
 void hl_gguf_add_value(hl_gguf_writer *writer, const hl_gguf_value *value)
 {
     size_t n_bytes = 0;
 
-    if (writer->status != HL_OK)
+    if (writer->error.status != HL_OK)
         return;
     hl_status status = hl_gguf_measure(&n_bytes, value->type, value->bytes, value->n_bytes);
     if (status == HL_OK && n_bytes != value->n_bytes)
         status = hl_fail(HL_BAD_INPUT, "%zu bytes, the value has %zu", value->n_bytes, n_bytes);
     if (status != HL_OK)
-        keep_error(writer, hl_fail_within(HL_BAD_ARGUMENT, "key '%s'", value->key));
+        hl_keep_error(&writer->error, hl_fail_within(HL_BAD_ARGUMENT, "key '%s'", value->key));
     else
         add_copy(writer, value->key, value->type, value->bytes, value->n_bytes);
 }
@@ -295,7 +285,7 @@ void hl_gguf_add_tensor(hl_gguf_writer *writer, const hl_tensor *tensor)
     char     *name    = NULL;
     void     *tensors = writer->tensors;
 
-    if (writer->status != HL_OK)
+    if (writer->error.status != HL_OK)
         return;
     HL_TRY(check_tensor(tensor));
     HL_TRY(
@@ -308,7 +298,7 @@ void hl_gguf_add_tensor(hl_gguf_writer *writer, const hl_tensor *tensor)
 
 done:
     if (status != HL_OK)
-        keep_error(writer, hl_fail_within(status, "tensor '%s'", tensor->name));
+        hl_keep_error(&writer->error, hl_fail_within(status, "tensor '%s'", tensor->name));
 }
 
 /* ------------------------------------------------------------------ writing */
@@ -443,8 +433,8 @@ hl_status hl_gguf_write(hl_gguf_writer *writer, const char *path)
     hl_writer *file      = NULL;
     size_t     alignment = 0;
 
-    if (writer->status != HL_OK)
-        return hl_fail(writer->status, "%s: %s", path, writer->message);
+    if (writer->error.status != HL_OK)
+        return hl_fail_within(hl_fail_kept(&writer->error), "%s", path);
     status = check_names(writer);
     if (status == HL_OK)
         status = find_alignment(&alignment, writer);

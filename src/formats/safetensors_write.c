@@ -7,7 +7,6 @@
  *
  * Adding never fails loudly: the writer keeps the first error, with its message,
  * and hl_safetensors_write reports it. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,13 +21,12 @@
 #define HEADER_ALIGNMENT 8
 
 struct hl_safetensors_writer {
-    hl_tensor *tensors; /* (capacity), n_tensors used; names are our copies */
-    size_t     n_tensors;
-    size_t     capacity;
-    size_t     n_header; /* bytes before the data, once it has been written */
-    json_t    *metadata;
-    hl_status  status; /* the first error, and its message */
-    char       message[512];
+    hl_tensor    *tensors; /* (capacity), n_tensors used; names are our copies */
+    size_t        n_tensors;
+    size_t        capacity;
+    size_t        n_header; /* bytes before the data, once it has been written */
+    json_t       *metadata;
+    hl_kept_error error;
 };
 
 hl_status hl_safetensors_writer_new(hl_safetensors_writer **out)
@@ -58,15 +56,6 @@ void hl_safetensors_writer_free(hl_safetensors_writer *writer)
     hl_free(writer->tensors);
     json_decref(writer->metadata);
     hl_free(writer);
-}
-
-/* Remember the error that hl_fail has just stored for this thread. */
-static void keep_error(hl_safetensors_writer *writer, hl_status status)
-{
-    if (writer->status != HL_OK || status == HL_OK)
-        return;
-    writer->status = status;
-    snprintf(writer->message, sizeof writer->message, "%s", hl_error_message());
 }
 
 /* ------------------------------------------------------------------ adding */
@@ -111,7 +100,7 @@ done:
 
 void hl_safetensors_add(hl_safetensors_writer *writer, const hl_tensor *tensor)
 {
-    if (writer->status != HL_OK)
+    if (writer->error.status != HL_OK)
         return;
     hl_status status;
     if (tensor->name == NULL || strcmp(tensor->name, HL_SAFETENSORS_METADATA) == 0)
@@ -121,7 +110,7 @@ void hl_safetensors_add(hl_safetensors_writer *writer, const hl_tensor *tensor)
         status = append(writer, tensor);
     if (status != HL_OK && tensor->name != NULL)
         hl_fail_within(status, "tensor '%s'", tensor->name);
-    keep_error(writer, status);
+    hl_keep_error(&writer->error, status);
 }
 
 static bool is_utf8(const char *text)
@@ -131,14 +120,17 @@ static bool is_utf8(const char *text)
 
 void hl_safetensors_add_metadata(hl_safetensors_writer *writer, const char *key, const char *value)
 {
-    if (writer->status != HL_OK)
+    if (writer->error.status != HL_OK)
         return;
     if (json_object_get(writer->metadata, key) != NULL)
-        keep_error(writer, hl_fail(HL_BAD_ARGUMENT, "metadata '%s' was already added", key));
+        hl_keep_error(&writer->error,
+                      hl_fail(HL_BAD_ARGUMENT, "metadata '%s' was already added", key));
     else if (!is_utf8(key) || !is_utf8(value))
-        keep_error(writer, hl_fail(HL_BAD_ARGUMENT, "metadata '%s' is not valid UTF-8", key));
+        hl_keep_error(&writer->error,
+                      hl_fail(HL_BAD_ARGUMENT, "metadata '%s' is not valid UTF-8", key));
     else if (json_object_set_new(writer->metadata, key, json_string(value)) != 0)
-        keep_error(writer, hl_fail(HL_NO_MEMORY, "out of memory for metadata '%s'", key));
+        hl_keep_error(&writer->error,
+                      hl_fail(HL_NO_MEMORY, "out of memory for metadata '%s'", key));
 }
 
 /* ----------------------------------------------------------------- writing */
@@ -247,8 +239,8 @@ hl_status hl_safetensors_begin_in(hl_writer *file, hl_safetensors_writer *writer
 {
     hl_status status = HL_OK;
 
-    if (writer->status != HL_OK)
-        return hl_fail(writer->status, "%s: %s", path, writer->message);
+    if (writer->error.status != HL_OK)
+        return hl_fail_within(hl_fail_kept(&writer->error), "%s", path);
     HL_TRY(begin_file(file, writer, path));
     hl_writer_reserve(file, hl_safetensors_offset(writer, NULL));
     HL_TRY(hl_writer_check(file));
@@ -297,8 +289,8 @@ hl_status hl_safetensors_write(hl_safetensors_writer *writer, const char *path)
 {
     hl_writer *file = NULL;
 
-    if (writer->status != HL_OK)
-        return hl_fail(writer->status, "%s: %s", path, writer->message);
+    if (writer->error.status != HL_OK)
+        return hl_fail_within(hl_fail_kept(&writer->error), "%s", path);
     hl_status status = check_data(writer);
     if (status != HL_OK)
         return hl_fail_within(status, "%s", path);

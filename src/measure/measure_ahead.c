@@ -6,19 +6,17 @@
 #include "measure/measure_ahead.h"
 
 #include <pthread.h>
-#include <stdio.h>
 
 #include "base/memory.h"
 #include "base/status.h"
 
 struct hl_ahead {
-    hl_windows *windows;
-    bool        in_thread; /* or when it is asked for */
-    bool        is_running;
-    pthread_t   thread;
-    hl_batch    batch;
-    hl_status   status;
-    char        message[512]; /* of the thread, whose own is gone with it */
+    hl_windows   *windows;
+    bool          in_thread; /* or when it is asked for */
+    bool          is_running;
+    pthread_t     thread;
+    hl_batch      batch;
+    hl_kept_error error; /* of the thread, whose own is gone with it */
 };
 
 hl_status hl_ahead_new(hl_ahead **out, hl_windows *windows, bool in_thread)
@@ -37,9 +35,7 @@ static void *read_batch(void *context)
 {
     hl_ahead *ahead = context;
 
-    ahead->status = hl_windows_next(&ahead->batch, ahead->windows);
-    if (ahead->status != HL_OK)
-        snprintf(ahead->message, sizeof ahead->message, "%s", hl_error_message());
+    hl_keep_error(&ahead->error, hl_windows_next(&ahead->batch, ahead->windows));
     return NULL;
 }
 
@@ -58,8 +54,7 @@ hl_status hl_ahead_take(hl_batch *out, hl_ahead *ahead)
         return hl_windows_next(out, ahead->windows);
     pthread_join(ahead->thread, NULL);
     ahead->is_running = false;
-    if (ahead->status != HL_OK)
-        HL_TRY(hl_fail(ahead->status, "%s", ahead->message));
+    HL_TRY(hl_fail_kept(&ahead->error));
     *out = ahead->batch;
 
 done:

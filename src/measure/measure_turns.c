@@ -12,7 +12,6 @@
  * and at the end.  Where the twin does not fit, the first is alone, as on the CPU. */
 #include <math.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -28,18 +27,8 @@ typedef struct turns {
     int64_t         n_tokens;
     int64_t         n_sequences;
     hl_status       asked; /* by whoever hears of the progress: not HL_OK is to stop */
-    hl_status       status;
-    char            message[512]; /* of the first failure, whose thread may be gone */
+    hl_kept_error   error; /* the first, whose thread may be gone */
 } turns;
-
-/* Under the mutex. */
-static void note_failure(turns *t, hl_status status)
-{
-    if (status == HL_OK || t->status != HL_OK)
-        return;
-    t->status = status;
-    snprintf(t->message, sizeof t->message, "%s", hl_error_message());
-}
 
 /* ------------------------------------------------------------------------ batches */
 
@@ -90,11 +79,11 @@ done:
 static bool take(turns *t, hl_measuring *own)
 {
     pthread_mutex_lock(&t->mutex);
-    bool goes_on =
-        !t->is_over && t->asked == HL_OK && t->status == HL_OK && hl_clock_seconds() < t->until;
+    bool goes_on = !t->is_over && t->asked == HL_OK && t->error.status == HL_OK &&
+                   hl_clock_seconds() < t->until;
     if (goes_on)
-        note_failure(t, take_batch(t, own));
-    goes_on = goes_on && !t->is_over && t->status == HL_OK;
+        hl_keep_error(&t->error, take_batch(t, own));
+    goes_on = goes_on && !t->is_over && t->error.status == HL_OK;
     pthread_mutex_unlock(&t->mutex);
     return goes_on;
 }
@@ -106,13 +95,13 @@ static void work(turns *t, hl_measuring *own)
     hl_status status      = hl_measure_batch(own);
 
     pthread_mutex_lock(&t->mutex);
-    note_failure(t, status);
+    hl_keep_error(&t->error, status);
     t->n_tokens += hl_profile_n_tokens(own->profile) - n_tokens;
     t->n_sequences += hl_profile_all_sequences(own->profile) - n_sequences;
     hl_measure_progress progress = { .n_tokens    = t->n_tokens,
                                      .n_sequences = t->n_sequences,
                                      .share       = t->m->share };
-    if (t->m->options.progress != NULL && t->status == HL_OK && t->asked == HL_OK)
+    if (t->m->options.progress != NULL && t->error.status == HL_OK && t->asked == HL_OK)
         t->asked = t->m->options.progress(t->m->options.context, &progress);
     pthread_mutex_unlock(&t->mutex);
 }
@@ -127,7 +116,7 @@ static void *run_twin(void *context)
     if (status == HL_NO_MEMORY || status == HL_LIMIT) /* then the first goes on alone */
         return NULL;
     pthread_mutex_lock(&t->mutex);
-    note_failure(t, status);
+    hl_keep_error(&t->error, status);
     pthread_mutex_unlock(&t->mutex);
     while (status == HL_OK && take(t, t->twin))
         work(t, t->twin);
@@ -172,7 +161,7 @@ static hl_status run_round(turns *t)
     }
     if (is_two)
         pthread_join(twin, NULL);
-    return t->status == HL_OK ? merge_twin(t) : hl_fail(t->status, "%s", t->message);
+    return t->error.status == HL_OK ? merge_twin(t) : hl_fail_kept(&t->error);
 }
 
 static hl_status run_rounds(turns *t)
