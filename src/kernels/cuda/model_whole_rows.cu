@@ -17,7 +17,7 @@ namespace headlight
 /* ------------------------------------------------------------------------ rows */
 
 constexpr int BLOCK_KEYS   = 128; /* a thread each */
-constexpr int ROWS_AT_ONCE = 8;
+constexpr int ROWS_AT_ONCE = 8;   /* of a block: two of each of four heads that share a key */
 
 struct quick_work {
     float         *out;
@@ -138,7 +138,7 @@ hl_status make_quick_patterns(hl_device *device, const hl_device_patterns *o)
 
 /* ------------------------------------------------------------------------ sums */
 
-constexpr int SUM_WARPS = 4;
+constexpr int SUM_WARPS = 4;  /* of a block, a row each */
 constexpr int KEPT      = 32; /* weights of a lane in registers: rows of up to 1024 keys */
 
 __device__ static int count_lanes(int value)
