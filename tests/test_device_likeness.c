@@ -125,16 +125,28 @@ static void test_distances(void **state)
     twin_free(&out);
 }
 
+/* The third pattern of four keeps its first keys and sees a window: nothing between. */
+static void leave_gap(hl_seen_keys *keys, int64_t row, int64_t n_keys)
+{
+    if (row % 4 == 2) {
+        keys->gap     = 3;
+        keys->gap_end = n_keys / 2;
+    }
+}
+
 /* Rows of attention (n, n_keys), as sharp as their number says; the last is no number at its end. */
 static twin twin_weights(int64_t n, int64_t n_keys)
 {
     float *p = malloc((size_t)(n * n_keys) * sizeof *p);
 
     for (int64_t row = 0; row < n; row++) {
-        double sum = 0.0;
+        double       sum  = 0.0;
+        hl_seen_keys keys = { 0, n_keys, 0, 0 };
 
+        leave_gap(&keys, row, n_keys);
         for (int64_t key = 0; key < n_keys; key++) {
-            p[row * n_keys + key] = expf((float)(row % 9) * random_value());
+            float weight          = expf((float)(row % 9) * random_value());
+            p[row * n_keys + key] = hl_seen_has(keys, key) ? weight : 0.0f;
             sum += (double)p[row * n_keys + key];
         }
         for (int64_t key = 0; key < n_keys; key++)
@@ -162,7 +174,7 @@ static void compare_sums(const hl_pattern_sums *ours, const hl_pattern_sums *the
     assert_memory_equal(ours->k90, theirs->k90, sizeof ours->k90);
 }
 
-/* Whole rows, windows, and rows that are not looked at. */
+/* Whole rows, windows, kept keys before one, and rows that are not looked at. */
 static void pattern_sums_case(int64_t n_keys)
 {
     enum { SEQUENCES = 3, HEADS = 5, PATTERNS = 4, ROWS = SEQUENCES * PATTERNS };
@@ -173,6 +185,7 @@ static void pattern_sums_case(int64_t n_keys)
         places[row].position   = n_keys - 1 - row;
         places[row].keys.end   = row % 4 == 3 && row < ROWS - 1 ? 0 : n_keys - row % 4;
         places[row].keys.begin = row % 4 == 1 ? n_keys / 3 : 0;
+        leave_gap(&places[row].keys, row, n_keys);
     }
     places[ROWS - 1].keys.end = n_keys;
     twin p                    = twin_weights(SEQUENCES * HEADS * PATTERNS, n_keys);

@@ -121,6 +121,20 @@ template <typename BODY> __device__ static void time_body(times *out, char *raw,
         out->body = 0;
 }
 
+/* Has the first group ended?  All of the third learn the same: its products need all four warps. */
+__device__ static bool is_over(const volatile int *over)
+{
+    uint32_t any;
+    asm volatile("{\n.reg .pred over, any;\n"
+                 "setp.ne.b32 over, %1, 0;\n"
+                 "barrier.cta.red.or.pred any, 1, 128, over;\n"
+                 "selp.u32 %0, 1, 0, any;\n}\n"
+                 : "=r"(any)
+                 : "r"(*over)
+                 : "memory");
+    return __shfl_sync(~0u, any, 0) != 0;
+}
+
 __device__ static void multiply(times *out, char *raw, const volatile int *over)
 {
     constexpr int AT_ONCE     = 32;
@@ -133,7 +147,7 @@ __device__ static void multiply(times *out, char *raw, const volatile int *over)
     for (int i = 0; i < 32; i++)
         weights[i] = 0x3f803f80 ^ (threadIdx.x * 77 + i & 0x7f);
     unsigned begin = now();
-    while (!__shfl_sync(~0u, *over, 0)) {
+    while (!is_over(over)) {
         ptx::wgmma_fence();
 #pragma unroll
         for (int i = 0; i < AT_ONCE; i++)
@@ -143,8 +157,12 @@ __device__ static void multiply(times *out, char *raw, const volatile int *over)
         ptx::settle(product);
         n += AT_ONCE;
     }
+    double cycles = static_cast<double>(now() - begin) / n;
+    float  sum    = 0.0f;
+    for (float value : product)
+        sum += value;
     if (threadIdx.x == 256)
-        out->product = static_cast<double>(now() - begin) / n;
+        out->product = sum == 12345.678f ? 0 : cycles; /* the assembler drops what nobody reads */
 }
 
 template <typename BODY, others OTHERS>

@@ -45,7 +45,7 @@ template <typename S> struct lazy_consumer : hopper_consumer<S> {
         ptx::barrier_wait(&shared.k_full[stage], parity_of(n_blocks + 1));
         this->issue_scores(scores, stage);
         ptx::barrier_wait(&shared.v_full[stage_of(n_blocks)], parity_of(n_blocks));
-        this->issue_out();
+        this->issue_out(stage_of(n_blocks));
         ptx::wgmma_wait<1>();
         ptx::settle(scores);
         if (weigh_together(scores)) {

@@ -1,4 +1,4 @@
-/* hopper_step.cuh - steps 5 to 8: the pieces of the library's Hopper kernel put together
+/* hopper_step.cuh - steps 5 to 9: the pieces of the library's Hopper kernel put together
  * one after the other.  A step is a consumer with a run_tile of its own; producer, products,
  * sums and stores are forward_hopper.cuh's. */
 #ifndef HL_LADDER_HOPPER_STEP_CUH

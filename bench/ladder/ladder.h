@@ -25,7 +25,8 @@ void run_5(const ladder_problem &p);
 void run_6(const ladder_problem &p);
 void run_7(const ladder_problem &p);
 void run_8(const ladder_problem &p);
-void run_8_without(const ladder_problem &p); /* no statistics but lse */
+void run_9(const ladder_problem &p);
+void run_9_without(const ladder_problem &p); /* no statistics but lse */
 
 /* Launches KERNEL<64> or KERNEL<128>. */
 #define LADDER_BY_WIDTH(p, LAUNCH)                                                                 \

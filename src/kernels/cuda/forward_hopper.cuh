@@ -46,8 +46,13 @@ template <typename S> struct hopper_consumer {
     static constexpr int N_OUT    = S::D / 2;
 
     /* weigh_block's pace: chunks of so many scores, and how far sums stay behind.  Tried out. */
-    static constexpr int CHUNK = !S::STATISTICS ? 8 : S::ALL || S::D == 128 ? 16 : 4;
+    static constexpr int CHUNK = S::ALL || (S::STATISTICS && S::D == 128) ? 16 : 8;
     static constexpr int LAG   = CHUNK == 16 ? 12 : 6;
+
+    /* Are blocks taken in pairs, so that the addresses of both buffers are constants?  That takes
+     * 1 to 3% less time; with all statistics at d = 128 it takes 1% more. */
+    static constexpr bool IN_PAIRS = S::D == 64 || !S::ALL;
+    static constexpr int  EITHER   = -1; /* a stage that is not known here */
 
     using sums = hopper_sums<S::STATISTICS, S::ALL>;
 
@@ -95,10 +100,9 @@ template <typename S> struct hopper_consumer {
     }
 
     /* O += P V, issued. */
-    __device__ __forceinline__ void issue_out()
+    __device__ __forceinline__ void issue_out(int stage)
     {
-        uint32_t v =
-            ptx::describe(ptx::shared_address(shared.v[stage_of(n_blocks)]), S::KEYS * 128);
+        uint32_t v = ptx::describe(ptx::shared_address(shared.v[stage]), S::KEYS * 128);
 
         ptx::wgmma_fence();
 #pragma unroll
@@ -254,32 +258,32 @@ template <typename S> struct hopper_consumer {
         return S::ALL && visit == 0 && tile.block(0) == 0 && lane() % 4 == 0;
     }
 
-    /* Until the keys after those of block n_blocks, or its values, are there. */
-    __device__ __forceinline__ void await_keys()
+    /* Until the values of block n_blocks, or the keys of the next, are there. */
+    __device__ __forceinline__ void await_keys(int stage)
     {
         if (!has_keys)
-            ptx::barrier_wait(&shared.k_full[stage_of(n_blocks + 1)], parity_of(n_blocks + 1));
+            ptx::barrier_wait(&shared.k_full[stage], parity_of(n_blocks + 1));
     }
 
-    __device__ __forceinline__ void await_values()
+    __device__ __forceinline__ void await_values(int stage)
     {
         if (!has_values)
-            ptx::barrier_wait(&shared.v_full[stage_of(n_blocks)], parity_of(n_blocks));
+            ptx::barrier_wait(&shared.v_full[stage], parity_of(n_blocks));
     }
 
     /* Asks for the next ones before the rounding, which hides how long the answer takes.  At
      * d = 64, where three groups hide it anyway, that was not faster. */
-    __device__ __forceinline__ void ask_for_next()
+    __device__ __forceinline__ void ask_for_next(int keys, int values)
     {
-        has_keys   = S::D == 128 && ptx::barrier_is_over(&shared.k_full[stage_of(n_blocks + 1)],
-                                                         parity_of(n_blocks + 1));
-        has_values = S::D == 128 &&
-                     ptx::barrier_is_over(&shared.v_full[stage_of(n_blocks)], parity_of(n_blocks));
+        has_keys =
+            S::D == 128 && ptx::barrier_is_over(&shared.k_full[keys], parity_of(n_blocks + 1));
+        has_values =
+            S::D == 128 && ptx::barrier_is_over(&shared.v_full[values], parity_of(n_blocks));
     }
 
     /* A visit after the one whose weights are ready: its scores beside that one's product
-     * with V. */
-    template <hopper_mask MASK>
+     * with V, which is in STAGE. */
+    template <hopper_mask MASK, int STAGE = EITHER>
     __device__ __forceinline__ void step(const problem &p, const hopper_tile &tile, int visit)
     {
         constexpr bool MASKED = MASK != HIDES_NOTHING;
@@ -289,33 +293,52 @@ template <typename S> struct hopper_consumer {
         float      rescale[2];
         block_view view[2] = {};
 
-        int stage = stage_of(n_blocks + 1); /* keys are one block ahead */
+        const int values = STAGE == EITHER ? stage_of(n_blocks) : STAGE;
+        const int keys   = values ^ 1; /* are one block ahead */
 
-        await_keys();
-        issue_scores(scores, stage);
-        await_values();
-        issue_out();
+        await_keys(keys);
+        issue_scores(scores, keys);
+        await_values(values);
+        issue_out(values);
         ptx::wgmma_wait<1>();
         ptx::settle(scores);
         if (!MASKED && weigh_about(scores)) {
-            release(&shared.k_empty[stage]);
+            release(&shared.k_empty[keys]);
             ptx::wgmma_wait<0>();
             ptx::settle(out);
         } else {
             if (MASKED)
                 look(view, p, tile, tile.block(visit));
             else /* rare */
-                score_again<S>(scores, shared, stage, group * 64 + warp() * 16);
+                score_again<S>(scores, shared, keys, group * 64 + warp() * 16);
             weigh<MASK>(rescale, scores, view, apart);
-            release(&shared.k_empty[stage]);
+            release(&shared.k_empty[keys]);
             ptx::wgmma_wait<0>();
             ptx::settle(out);
             rescale_out(rescale);
         }
-        release(&shared.v_empty[stage_of(n_blocks)]);
+        release(&shared.v_empty[values]);
         n_blocks++;
-        ask_for_next();
+        ask_for_next(values, keys); /* they change places */
         round_weights(scores, apart);
+    }
+
+    /* Visits down to `last`, to which nothing is hidden.  The loop over pairs stands by itself:
+     * with the odd visits in it, it was slower than no pairs. */
+    __device__ __forceinline__ int step_to(const problem &p, const hopper_tile &tile, int visit,
+                                           int last)
+    {
+        if constexpr (IN_PAIRS) {
+            if (visit >= last && stage_of(n_blocks) == 1)
+                step<HIDES_NOTHING>(p, tile, visit--);
+            for (; visit > last; visit -= 2) {
+                step<HIDES_NOTHING, 0>(p, tile, visit);
+                step<HIDES_NOTHING, 1>(p, tile, visit - 1);
+            }
+        }
+        for (; visit >= last; visit--)
+            step<HIDES_NOTHING>(p, tile, visit);
+        return visit;
     }
 
     /* The first block has no output to go with, and may be masked. */
@@ -341,7 +364,7 @@ template <typename S> struct hopper_consumer {
     __device__ __forceinline__ void last_step()
     {
         ptx::barrier_wait(&shared.v_full[stage_of(n_blocks)], parity_of(n_blocks));
-        issue_out();
+        issue_out(stage_of(n_blocks));
         ptx::wgmma_wait<0>();
         ptx::settle(out);
         release(&shared.v_empty[stage_of(n_blocks)]);
@@ -377,8 +400,7 @@ template <typename S> struct hopper_consumer {
         first_step<EDGE>(p, tile);
         for (; visit >= above; visit--)
             step<EDGE>(p, tile, visit);
-        for (; visit >= below; visit--)
-            step<HIDES_NOTHING>(p, tile, visit);
+        visit = step_to(p, tile, visit, below);
         if constexpr (S::WINDOWED || S::ALL) {
             for (; visit >= 0; visit--)
                 step<EDGE>(p, tile, visit);

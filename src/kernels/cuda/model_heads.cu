@@ -164,46 +164,82 @@ __global__ static void __launch_bounds__(32 * HEAD_WARPS)
     }
 }
 
-/* The common case: no norm, whole heads turn, halves against each other.  A block a row; a
- * thread turns eight elements of the first half and those of the second, or copies eight of v. */
+/* Eight elements of a head's first half and those of its second. */
+template <typename T> struct head_pair {
+    float first[8], second[8];
+
+    __device__ __forceinline__ void load(const T *head, int half, int i)
+    {
+        load_pack<T, 8>(first, head, i);
+        load_pack<T, 8>(second, head, half + i);
+    }
+    __device__ __forceinline__ void store(T *head, int half, int i) const
+    {
+        store_pack<T, 8>(head, i, first);
+        store_pack<T, 8>(head, half + i, second);
+    }
+    __device__ __forceinline__ void turn(const float (&cosine)[8], const float (&sine)[8])
+    {
+#pragma unroll
+        for (int j = 0; j < 8; j++) {
+            float x   = first[j];
+            first[j]  = x * cosine[j] - second[j] * sine[j];
+            second[j] = second[j] * cosine[j] + x * sine[j];
+        }
+    }
+};
+
+constexpr int HEADS_A_THREAD = 2;
+
+static int64_t turns_of_row(const hl_device_heads &h)
+{
+    int64_t n_heads = h.n_heads + 2 * h.n_kv_heads;
+
+    return (n_heads + HEADS_A_THREAD - 1) / HEADS_A_THREAD * (h.d_head / 16);
+}
+
+/* The common case: no norm, whole heads turn, halves against each other.  A thread turns or
+ * copies the same elements of two heads of a row. */
 template <typename T>
 __global__ static void __launch_bounds__(32 * HEAD_WARPS)
-    turn_heads(const __grid_constant__ hl_device_heads h)
+    turn_heads(const __grid_constant__ hl_device_heads h, int per_row, int64_t n_items)
 {
-    int64_t   row   = blockIdx.x;
-    row_place place = place_of(h.places, row);
-    int       d = static_cast<int>(h.d_head), half = d / 2, each = half / 8;
-    int       n_q = static_cast<int>(h.n_heads), n_kv = static_cast<int>(h.n_kv_heads);
-    T        *qkv = static_cast<T *>(h.qkv) + row * (n_q + 2 * n_kv) * d;
+    int64_t item = static_cast<int64_t>(blockIdx.x) * (32 * HEAD_WARPS) + threadIdx.x;
+    int64_t row  = item / per_row;
+    int     rest = static_cast<int>(item - row * per_row);
+    int     d = static_cast<int>(h.d_head), half = d / 2, each = half / 8;
+    int     n_q = static_cast<int>(h.n_heads), n_kv = static_cast<int>(h.n_kv_heads);
+    int     begin = rest / each * HEADS_A_THREAD, i = rest % each * 8;
+    int     end = min(begin + HEADS_A_THREAD, n_q + 2 * n_kv);
+    T      *qkv = static_cast<T *>(h.qkv) + row * (n_q + 2 * n_kv) * d;
 
+    if (item >= n_items)
+        return;
+    row_place place = place_of(h.places, row);
     if (!place.counts)
         return;
-    for (int item = threadIdx.x; item < (n_q + 2 * n_kv) * each; item += 32 * HEAD_WARPS) {
-        int   head = item / each, i = (item - head * each) * 8;
-        T    *at = qkv + head * d;
-        float first[8], second[8], cosine[8], sine[8];
-
-        load_pack<T, 8>(first, at, i);
-        load_pack<T, 8>(second, at, half + i);
-        if (head < n_q + n_kv) {
-            load_pack<float, 8>(cosine, h.cosine, row * half + i);
-            load_pack<float, 8>(sine, h.sine, row * half + i);
+    head_pair<T> pair[HEADS_A_THREAD];
+    float        cosine[8], sine[8];
 #pragma unroll
-            for (int j = 0; j < 8; j++) {
-                float x   = first[j];
-                first[j]  = x * cosine[j] - second[j] * sine[j];
-                second[j] = second[j] * cosine[j] + x * sine[j];
-            }
-            store_pack<T, 8>(at, i, first);
-            store_pack<T, 8>(at, half + i, second);
+    for (int k = 0; k < HEADS_A_THREAD; k++) {
+        if (begin + k < end)
+            pair[k].load(qkv + (begin + k) * d, half, i);
+    }
+    load_pack<float, 8>(cosine, h.cosine, row * half + i);
+    load_pack<float, 8>(sine, h.sine, row * half + i);
+#pragma unroll
+    for (int k = 0; k < HEADS_A_THREAD; k++) {
+        int  head = begin + k;
+        bool is_v = head >= n_q + n_kv;
+
+        if (head < end && !is_v) {
+            pair[k].turn(cosine, sine);
+            pair[k].store(qkv + head * d, half, i);
         }
-        if (head >= n_q) {
-            bool is_v = head >= n_q + n_kv;
-            T   *to   = cached_row<T>(is_v ? h.v_cache : h.k_cache, h, place,
-                                  head - n_q - (is_v ? n_kv : 0));
-            store_pack<T, 8>(to, i, first);
-            store_pack<T, 8>(to, half + i, second);
-        }
+        if (head < end && head >= n_q)
+            pair[k].store(cached_row<T>(is_v ? h.v_cache : h.k_cache, h, place,
+                                        head - n_q - (is_v ? n_kv : 0)),
+                          half, i);
     }
 }
 
@@ -217,11 +253,18 @@ static bool turns_whole(const hl_device_heads &h)
 template <typename T> static hl_status launch_heads(hl_device *device, const hl_device_heads &h)
 {
     int64_t n_rows = h.places.n_batch * h.places.batch_rows;
-    auto    kernel = turns_whole(h) ? turn_heads<T> : h.d_head % 2 == 0 ? heads<T, 2> : heads<T, 1>;
+    int     size   = 32 * HEAD_WARPS;
 
     if (n_rows == 0)
         return HL_OK;
-    kernel<<<static_cast<unsigned>(n_rows), 32 * HEAD_WARPS, 0, device->stream>>>(h);
+    if (turns_whole(h)) {
+        int64_t per_row = turns_of_row(h), n = n_rows * per_row;
+        turn_heads<T>
+            <<<blocks_for(n, size), size, 0, device->stream>>>(h, static_cast<int>(per_row), n);
+    } else {
+        auto kernel = h.d_head % 2 == 0 ? heads<T, 2> : heads<T, 1>;
+        kernel<<<static_cast<unsigned>(n_rows), size, 0, device->stream>>>(h);
+    }
     return check(cudaGetLastError(), "the heads of a layer");
 }
 
