@@ -301,9 +301,15 @@ static void test_logits(void **state)
     EACH_SIDE(side)
     {
         hl_device_cap    cap = { logits.at[side], n_rows * n, 4.0f, 5.0f };
-        hl_device_logits l   = { logits.at[side],  n_rows,          n,
-                                 targets.at[side], top.at[side],    entropy.at[side],
-                                 gap.at[side],     losses.at[side], flag.at[side] };
+        hl_device_logits l   = { .logits  = logits.at[side],
+                                 .n_rows  = n_rows,
+                                 .n       = n,
+                                 .targets = targets.at[side],
+                                 .top     = top.at[side],
+                                 .entropy = entropy.at[side],
+                                 .gap     = gap.at[side],
+                                 .losses  = losses.at[side],
+                                 .flag    = flag.at[side] };
         check_call(side, ops[side]->cap(devices[side], &cap));
         check_call(side, ops[side]->logits(devices[side], &l));
     }

@@ -1,5 +1,6 @@
-/* test_device_likeness.c - what heads write and how alike they are, by the GPU and by the device
- * "host", which defines it.  Skipped without a GPU. */
+/* test_device_likeness.c - what heads write and how alike they are, what whole rows come to and how
+ * far predictions are from others, by the GPU and by the device "host", which defines it.  Skipped
+ * without a GPU. */
 #include "device_twins.h"
 
 static void test_follow(void **state)
@@ -220,13 +221,43 @@ static void test_pattern_sums(void **state)
     pattern_sums_case(5000);
 }
 
+/* Rows that are kept, and others compared with them. */
+static void test_kept_logits(void **state)
+{
+    int64_t n_rows = 3, n = 32007;
+    twin first = twin_rows(HL_DTYPE_F32, n_rows * n), second = twin_rows(HL_DTYPE_F32, n_rows * n);
+    twin kept = twin_of(NULL, (size_t)(n_rows * n) * 4), lse = twin_of(NULL, 8 * 3);
+    twin told[2] = { twin_of(NULL, 8 * 3), twin_of(NULL, 8 * 3) };
+    (void)state;
+
+    EACH_SIDE(side)
+    {
+        hl_device_logits l = { .logits     = first.at[side],
+                               .n_rows     = n_rows,
+                               .n          = n,
+                               .kept       = { kept.at[side], lse.at[side], true },
+                               .divergence = told[0].at[side] };
+        check_call(side, ops[side]->logits(devices[side], &l));
+        l.logits     = second.at[side];
+        l.kept.puts  = false;
+        l.divergence = told[1].at[side];
+        check_call(side, ops[side]->logits(devices[side], &l));
+    }
+    compare_bytes("logits that are kept", &kept);
+    compare_doubles("their lse", &lse, 1e-12);
+    compare_bytes("divergence from themselves", &told[0]);
+    compare_doubles("divergence from others", &told[1], 1e-9);
+    twin *all[] = { &first, &second, &kept, &lse, &told[0], &told[1] };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        twin_free(all[i]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_follow),
-        cmocka_unit_test(test_outputs),
-        cmocka_unit_test(test_distances),
-        cmocka_unit_test(test_pattern_sums),
+        cmocka_unit_test(test_follow),      cmocka_unit_test(test_outputs),
+        cmocka_unit_test(test_distances),   cmocka_unit_test(test_pattern_sums),
+        cmocka_unit_test(test_kept_logits),
     };
 
     if (!open_twins())

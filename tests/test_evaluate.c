@@ -352,6 +352,40 @@ static void what_cannot_be_is_refused(void **state)
     remove_folder(folder);
 }
 
+/* What a device says of settings is what the CPU does, but for rounding. */
+static void a_device_says_the_same(void **state)
+{
+    const char *folder = new_folder();
+    hl_model   *model  = open_model(LLAMA);
+    hl_corpus  *corpus = open_corpus(model, folder);
+    int64_t     n      = 0;
+    float      *gates  = all_subsets(model, &n);
+    (void)state;
+
+    hl_evaluation *wanted = evaluate(model, corpus, gates, n, 3, 0);
+    assert_ok(hl_device_select("host"));
+    hl_evaluation *seen = evaluate(model, corpus, gates, n, 3, 0);
+    /* What is kept lies with the device: the host needs room for a stream at most. */
+    hl_evaluation *tight = evaluate(model, corpus, gates, n, 3, 1);
+    assert_ok(hl_device_select(NULL));
+    for (int64_t i = -1; i < n; i++) {
+        hl_scores a = hl_evaluation_total(wanted, i), b = hl_evaluation_total(seen, i);
+        hl_scores c = hl_evaluation_total(tight, i);
+
+        assert_true(fabs(a.nll - b.nll) <= 1e-5 * a.nll);
+        assert_true(fabs(a.kl - b.kl) <= 1e-5 * (1.0 + a.kl));
+        assert_int_equal(a.n_same, b.n_same);
+        assert_true(b.nll == c.nll && b.kl == c.kl && b.n_same == c.n_same);
+    }
+    hl_evaluation_free(wanted);
+    hl_evaluation_free(seen);
+    hl_evaluation_free(tight);
+    free(gates);
+    hl_corpus_close(corpus);
+    hl_model_close(model);
+    remove_folder(folder);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -361,6 +395,7 @@ int main(void)
         cmocka_unit_test(distances_are_their_definition),
         cmocka_unit_test(ablation_is_one_head_at_a_time),
         cmocka_unit_test(work_goes_on_from_a_batch),
+        cmocka_unit_test(a_device_says_the_same),
         cmocka_unit_test(what_cannot_be_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,8 +1,9 @@
-/* test_losses.c - the losses that a session tells, on the CPU and on the device "host", against those
- * of the logits that it tells; which targets it refuses. */
+/* test_losses.c - the losses that a session tells, and how far rows are from those it kept, on the CPU
+ * and on the device "host", against those of the logits that it tells; what it refuses. */
 #include "model_support.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "model/logits.h"
 
@@ -113,11 +114,145 @@ static void targets_are_checked(void **state)
     hl_model_close(model);
 }
 
+/* ------------------------------------------------------------------ rows compared */
+
+enum { N_CUT = 2 }; /* positions that a second feed goes back by */
+
+typedef struct two_rows {
+    float  logits[2][N_BATCH][N_TOKENS][D_VOCAB]; /* kept, then with heads switched off */
+    double told[N_BATCH][N_TOKENS];
+    int    at;
+} two_rows;
+
+static hl_status see_rows(void *context, const hl_final_rows *rows)
+{
+    two_rows *both = context;
+
+    for (int64_t row = 0; row < rows->n_rows; row++) {
+        memcpy(both->logits[both->at][rows->sequence][rows->start + row],
+               rows->logits + row * D_VOCAB, D_VOCAB * sizeof(float));
+        both->told[rows->sequence][rows->start + row] = rows->divergence[row];
+    }
+    return HL_OK;
+}
+
+/* By the definition, in double. */
+static double divergence_of(const float *a, const float *b)
+{
+    double a_sum = 0.0, b_sum = 0.0, kl = 0.0;
+
+    for (int i = 0; i < D_VOCAB; i++) {
+        a_sum += exp((double)a[i]);
+        b_sum += exp((double)b[i]);
+    }
+    for (int i = 0; i < D_VOCAB; i++) {
+        double p = exp((double)a[i]) / a_sum, q = exp((double)b[i]) / b_sum;
+        kl += p * log(p / q);
+    }
+    return kl;
+}
+
+static void check_told(const two_rows *both)
+{
+    for (int k = 0; k < N_BATCH * N_TOKENS; k++) {
+        int    b = k / N_TOKENS, i = k % N_TOKENS;
+        double wanted = divergence_of(both->logits[0][b][i], both->logits[1][b][i]);
+
+        if (fabs(both->told[b][i] - wanted) > 1e-6 * (1.0 + wanted))
+            fail_msg("row %d of %d: %g, by the definition %g", i, b, both->told[b][i], wanted);
+    }
+}
+
+static void rows_are_compared_with_those_kept(void **state)
+{
+    static two_rows   both;
+    const char *const names[] = { "cpu", "host" };
+    hl_model         *model   = open_model(LLAMA);
+    uint32_t          wants   = HL_WANT_LOGITS | HL_WANT_DIVERGENCE;
+    hl_tap            tap     = { .context = &both, .final = see_rows, .wants = wants };
+    float             gates[64 * 64];
+    int64_t           tokens[N_BATCH * N_TOKENS];
+    (void)state;
+
+    for (int i = 0; i < 64 * 64; i++)
+        gates[i] = (float)(i % 3 != 0);
+    for (int i = 0; i < N_BATCH * N_TOKENS; i++)
+        tokens[i] = token_at(i / N_TOKENS, i % N_TOKENS);
+    for (int i = 0; i < 2; i++) {
+        hl_session        *session = NULL;
+        hl_session_options options = {
+            .n_ctx = 32, .n_batch = N_BATCH, .n_chunk = 7, .wants = wants, .device = names[i]
+        };
+        hl_feed feed = { .tokens = tokens, .n_tokens = N_TOKENS, .tap = &tap };
+
+        assert_ok(hl_session_open(&session, model, &options));
+        both.at           = 0;
+        feed.keeps_logits = true;
+        assert_ok(hl_session_feed(session, &feed));
+        for (int k = 0; k < N_BATCH * N_TOKENS; k++)
+            assert_true(both.told[k / N_TOKENS][k % N_TOKENS] == 0.0);
+        for (int k = 0; k < N_BATCH; k++)
+            assert_ok(hl_session_rewind(session, k, 0));
+        feed.keeps_logits = false;
+        assert_ok(hl_session_feed(session, &feed)); /* the same again: exactly 0 */
+        for (int k = 0; k < N_BATCH * N_TOKENS; k++)
+            assert_true(both.told[k / N_TOKENS][k % N_TOKENS] == 0.0);
+        for (int k = 0; k < N_BATCH; k++)
+            assert_ok(hl_session_rewind(session, k, 0));
+        both.at    = 1;
+        feed.gates = gates;
+        assert_ok(hl_session_feed(session, &feed));
+        check_told(&both);
+        hl_session_close(session);
+    }
+    hl_model_close(model);
+}
+
+/* Rows can be compared only where some are kept. */
+static void what_is_not_kept_is_refused(void **state)
+{
+    static two_rows both;
+    hl_model       *model     = open_model(LLAMA);
+    hl_session     *session   = NULL;
+    int64_t         tokens[4] = { 3, 4, 5, 6 };
+    uint32_t        wants     = HL_WANT_LOGITS | HL_WANT_DIVERGENCE;
+    hl_tap          tap       = { .context = &both, .final = see_rows, .wants = wants };
+    hl_feed         feed      = { .tokens = tokens, .n_tokens = 4, .tap = &tap };
+    (void)state;
+
+    assert_ok(
+        hl_session_open(&session, model, &(hl_session_options){ .n_ctx = 8, .wants = wants }));
+    assert_fails(HL_BAD_ARGUMENT, "no logits are kept for positions 0 to 3 of sequence 0",
+                 hl_session_feed(session, &feed));
+    feed.keeps_logits = true;
+    assert_ok(hl_session_feed(session, &feed));
+    feed.keeps_logits = false;
+    assert_fails(HL_BAD_ARGUMENT, "no logits are kept for positions 4 to 7",
+                 hl_session_feed(session, &feed));
+    assert_ok(hl_session_rewind(session, 0, N_CUT));
+    feed.n_tokens = N_CUT;
+    assert_ok(hl_session_feed(session, &feed));
+    feed.keeps_logits = true; /* 4 and 5, behind 0 to 3 */
+    assert_ok(hl_session_feed(session, &feed));
+    assert_ok(hl_session_rewind(session, 0, 0));
+    feed.keeps_logits = false;
+    feed.n_tokens     = 4;
+    assert_ok(hl_session_feed(session, &feed));
+    tap.wants         = HL_WANT_LOGITS;
+    feed.keeps_logits = true;
+    assert_fails(HL_BAD_ARGUMENT, "logits are kept where the tap wants divergence",
+                 hl_session_feed(session, &feed));
+    hl_session_close(session);
+    hl_model_close(model);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(losses_are_those_of_logits),
         cmocka_unit_test(targets_are_checked),
+        cmocka_unit_test(rows_are_compared_with_those_kept),
+        cmocka_unit_test(what_is_not_kept_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

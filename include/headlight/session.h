@@ -53,6 +53,9 @@ enum {
     HL_WANT_LAST_DRAW   = 1 << 14, /* a token can be drawn after it, as hl_generator does.  On a
                                     * device that leaves logits there, and copies what the sampler
                                     * chooses among */
+    HL_WANT_DIVERGENCE = 1 << 15, /* KL of rows that were kept (hl_feed.keeps_logits), in nats.  The
+                                    * session has room for the logits of n_batch texts of n_ctx
+                                    * tokens, where it runs; on the CPU twice */
 };
 
 /* What stored blocks of Q8_0, Q4_0, Q4_K and Q6_K are multiplied with where few rows are
@@ -152,6 +155,9 @@ typedef struct hl_final_rows {
     const double  *losses; /* (n_rows) -log p of the feed's targets; NaN where there is none, and
                             * where a logit is */
     const int64_t *tops;   /* (n_rows) with losses: the likeliest token, the lowest of equals */
+    /* (n_rows) sum p (log p - log q): p is what was kept for the same sequence and position, q this
+     * row's.  Exactly 0 where the logits are the same */
+    const double *divergence;
 } hl_final_rows;
 
 /* Anything but HL_OK from a callback ends the feed with that status. */
@@ -203,6 +209,9 @@ typedef struct hl_feed {
     int64_t        n_sequences;
     /* (n_sequences) what `gates` is, of each of `sequences`; NULL, here or there: `gates`. */
     const float *const *gates_each;
+    /* Where the tap wants HL_WANT_DIVERGENCE: the logits of these rows are kept, until others are
+     * kept for their sequence, and later feeds are compared with them.  They diverge by 0. */
+    bool keeps_logits;
 } hl_feed;
 
 /* Where sessions that do not say otherwise run from now on: "cpu"; "cuda", an NVIDIA GPU in

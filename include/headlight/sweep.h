@@ -51,8 +51,8 @@ typedef struct hl_evaluate_options {
     /* Windows do not overlap, so stride, part and n_parts must be 0.  context 0: the model's, at
      * most 1024; n_batch 0: 512 rows' worth. */
     hl_window_options windows;
-    /* For what is kept of one batch: dense predictions, which must fit, and residual streams;
-     * layers whose stream does not fit are run again.  0: 1 GiB. */
+    /* For what is kept of one batch: dense predictions, which must fit, unless they lie on a device,
+     * and residual streams; layers whose stream does not fit are run again.  0: 1 GiB. */
     size_t  memory_bytes;
     int32_t n_threads;
     /* After every setting of every batch; anything but HL_OK ends the work with that status. */

@@ -38,7 +38,7 @@ extern "C" {
 #endif
 
 /* Grows when anything below changes. */
-#define HL_DEVICE_INTERFACE 5
+#define HL_DEVICE_INTERFACE 6
 
 /* What was opened: streams, handles of libraries, scratch of its own. */
 typedef struct hl_device hl_device;
@@ -229,6 +229,13 @@ typedef struct hl_device_cap {
     float   softcap;
 } hl_device_cap;
 
+/* Rows of logits that are kept for others to be compared with, as by model/kept_logits.h. */
+typedef struct hl_device_kept {
+    float  *logits; /* (n_rows, n); NULL: rows are neither kept nor compared */
+    double *lse;    /* (n_rows) */
+    bool    puts;   /* the rows at hand become these; else they are compared with them */
+} hl_device_kept;
+
 /* What rows of logits say: as hl_logits_read and hl_logits_loss of model/logits.h. */
 typedef struct hl_device_logits {
     const float   *logits; /* (n_rows, n) */
@@ -240,6 +247,8 @@ typedef struct hl_device_logits {
     float         *gap;    /* the largest minus the second */
     double        *losses; /* -log p of the target; NaN where there is none, and where a logit is */
     int32_t       *flag;   /* |= 1 where a logit is NaN or infinite; or NULL */
+    hl_device_kept kept;
+    double        *divergence; /* (n_rows) with kept rows; 0 where they are put */
 } hl_device_logits;
 
 /* Draws from rows of logits: pick.h says what and how. */

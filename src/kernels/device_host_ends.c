@@ -42,6 +42,28 @@ static float gap_of(const float *logits, int64_t n, int64_t top)
     return logits[top] - second;
 }
 
+/* How far a row is from the one kept in its place; or it is kept. */
+static double compare_row(const hl_device_kept *kept, const float *logits, int64_t row, double lse,
+                          int64_t n)
+{
+    float *a  = kept->logits + row * n;
+    double kl = 0.0;
+
+    if (kept->puts) {
+        memcpy(a, logits, (size_t)n * sizeof *a);
+        kept->lse[row] = lse;
+        return 0.0;
+    }
+    double shift = lse - kept->lse[row];
+    for (int64_t i = 0; i < n; i++) {
+        float p = (float)exp((double)a[i] - kept->lse[row]);
+
+        if (p > 0.0f) /* a token that cannot be has logit -inf in both */
+            kl += (double)p * ((double)a[i] - (double)logits[i] + shift);
+    }
+    return kl;
+}
+
 static void read_row(const hl_device_logits *l, int64_t row)
 {
     const float *logits = l->logits + row * l->n;
@@ -68,6 +90,8 @@ static void read_row(const hl_device_logits *l, int64_t row)
     if (l->losses != NULL)
         l->losses[row] =
             l->targets[row] >= 0 ? max + log1p(rest) - (double)logits[l->targets[row]] : NAN;
+    if (l->kept.logits != NULL)
+        l->divergence[row] = compare_row(&l->kept, logits, row, max + log1p(rest), l->n);
 }
 
 static void find_bad(const hl_device_logits *l)

@@ -190,8 +190,8 @@ typedef struct hl_device_step {
     int64_t         *sequences; /* (B) */
 } hl_device_step;
 
-/* What is said of a row of logits: top, loss, entropy and gap, as so many floats. */
-enum { HL_SAID_FLOATS = 6 };
+/* What is said of a row of logits: top, loss, divergence, entropy and gap, as so many floats. */
+enum { HL_SAID_FLOATS = 8 };
 
 enum { HL_STEP_ROWS = 64, HL_DEVICE_STEPS = 4 };
 
@@ -212,6 +212,7 @@ typedef struct hl_device_session {
     size_t               step_bytes;     /* of the step at hand */
     int64_t              step_rows;      /* no step has more */
     hl_device_pair       ends;           /* rows at the end on their way out: see device_ends.c */
+    hl_device_kept       kept;           /* (sequences, S) rows of logits, or none */
     hl_device_picks      picks;
     int64_t             *tops;       /* (B) the likeliest tokens after all sequences, or NULL */
     int32_t             *flag;       /* rows.flag on the host */

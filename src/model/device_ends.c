@@ -193,6 +193,9 @@ done:
 
 /* --------------------------------------------------------------------- final */
 
+/* What of the tap's wants is made of logits. */
+enum { SPEAKS = HL_WANT_LOGITS | HL_WANT_LENS | HL_WANT_LOSSES | HL_WANT_DIVERGENCE };
+
 /* Logits that are no numbers come from the head or the last norm, if not from a layer. */
 static hl_status blame_head(hl_session *session)
 {
@@ -207,6 +210,7 @@ static hl_status blame_head(hl_session *session)
 typedef struct end_parts {
     int64_t *top;
     double  *losses;
+    double  *divergence;
     float   *entropy;
     float   *gap;
     float   *hidden;
@@ -218,11 +222,12 @@ static end_parts parts_of(const hl_session *session, void *block, int64_t n)
     int64_t   most  = session->device->logit_rows;
     end_parts parts = { .top = block };
 
-    parts.losses  = (double *)(void *)(parts.top + n);
-    parts.entropy = (float *)(void *)(parts.losses + n);
-    parts.gap     = parts.entropy + n;
-    parts.hidden  = (float *)block + most * HL_SAID_FLOATS;
-    parts.logits  = parts.hidden + most * session->config->d_model;
+    parts.losses     = (double *)(void *)(parts.top + n);
+    parts.divergence = parts.losses + n;
+    parts.entropy    = (float *)(void *)(parts.divergence + n);
+    parts.gap        = parts.entropy + n;
+    parts.hidden     = (float *)block + most * HL_SAID_FLOATS;
+    parts.logits     = parts.hidden + most * session->config->d_model;
     return parts;
 }
 
@@ -231,13 +236,26 @@ static hl_status fetch(const hl_device_session *d, void *to, const void *from, s
     return hl_device_checked(d, d->ops->copy_out(d->device, 0, to, from, n_bytes), "copies");
 }
 
-/* Lens and losses of the n rows from `row` on, whose logits are there; and whether these are
- * numbers. */
-static hl_status fetch_said(const hl_session *session, uint32_t wants, int64_t row, int64_t n)
+/* Kept rows from `place` on, for these to be put there or compared with. */
+static hl_device_kept kept_rows(const hl_session *session, const hl_chunk *chunk, int64_t place)
+{
+    hl_device_kept kept = session->device->kept;
+
+    kept.logits += place * session->config->d_vocab;
+    kept.lse += place;
+    kept.puts = chunk->feed->keeps_logits;
+    return kept;
+}
+
+/* Lens, losses and divergence of the n rows of a sequence from `first` on, whose logits are there;
+ * and whether these are numbers. */
+static hl_status fetch_said(const hl_session *session, const hl_chunk *chunk, int64_t sequence,
+                            int64_t first, int64_t n)
 {
     hl_status                status = HL_OK;
     const hl_device_session *d      = session->device;
     end_parts                there  = parts_of(session, d->ends.device, n);
+    uint32_t                 wants  = hl_chunk_wants(chunk);
     hl_device_logits         wanted = { .top = there.top, .flag = d->rows.flag + 1 };
 
     if ((wants & HL_WANT_LENS) != 0) {
@@ -245,8 +263,12 @@ static hl_status fetch_said(const hl_session *session, uint32_t wants, int64_t r
         wanted.gap     = there.gap;
     }
     if ((wants & HL_WANT_LOSSES) != 0) {
-        wanted.targets = d->inputs.targets + row;
+        wanted.targets = d->inputs.targets + sequence * chunk->n_rows + first;
         wanted.losses  = there.losses;
+    }
+    if ((wants & HL_WANT_DIVERGENCE) != 0) {
+        wanted.kept = kept_rows(session, chunk, hl_chunk_kept_row(session, chunk, sequence, first));
+        wanted.divergence = there.divergence;
     }
     HL_TRY(read_logits(session, wanted, n));
     HL_TRY(fetch(d, d->ends.host, d->ends.device, (size_t)(n * HL_SAID_FLOATS) * sizeof(float)));
@@ -256,11 +278,14 @@ done:
     return status;
 }
 
-/* What the tap wants of rows [row, row + n) of (N), in the host's half of `ends`. */
-static hl_status fetch_ends(hl_session *session, uint32_t wants, int64_t row, int64_t n)
+/* What the tap wants of rows [first, first + n) of a sequence, in the host's half of `ends`. */
+static hl_status fetch_ends(hl_session *session, const hl_chunk *chunk, int64_t sequence,
+                            int64_t first, int64_t n)
 {
     hl_status          status = HL_OK;
     hl_device_session *d      = session->device;
+    uint32_t           wants  = hl_chunk_wants(chunk);
+    int64_t            row    = sequence * chunk->n_rows + first;
     const float       *x      = d->rows.x + row * session->config->d_model;
     end_parts          host   = parts_of(session, d->ends.host, n);
 
@@ -269,10 +294,10 @@ static hl_status fetch_ends(hl_session *session, uint32_t wants, int64_t row, in
         HL_TRY(fetch(d, host.hidden, d->rows.plain,
                      (size_t)(n * session->config->d_model) * sizeof(float)));
     }
-    if ((wants & (HL_WANT_LOGITS | HL_WANT_LENS | HL_WANT_LOSSES)) != 0) {
+    if ((wants & SPEAKS) != 0) {
         HL_TRY(finish_hidden(session, d->rows.hidden, d->dtype, x, n));
         HL_TRY(make_logits(session, n));
-        HL_TRY(fetch_said(session, wants, row, n));
+        HL_TRY(fetch_said(session, chunk, sequence, first, n));
     }
     if ((wants & HL_WANT_LOGITS) != 0)
         HL_TRY(fetch(d, host.logits, d->rows.logits,
@@ -308,6 +333,8 @@ static hl_status tell_ends(const hl_session *session, const hl_tap *tap, hl_fina
             rows.losses = host.losses + row;
             rows.tops   = host.top + row;
         }
+        if ((tap->wants & HL_WANT_DIVERGENCE) != 0)
+            rows.divergence = host.divergence + row;
         status = tap->final(tap->context, &rows);
     }
     return status;
@@ -323,9 +350,8 @@ static hl_status deliver(hl_session *session, const hl_chunk *chunk, int64_t seq
                              .d_model  = session->config->d_model,
                              .d_vocab  = session->config->d_vocab };
 
-    HL_TRY(fetch_ends(session, tap->wants, sequence * chunk->n_rows + first, n));
-    if ((tap->wants & (HL_WANT_LOGITS | HL_WANT_LENS | HL_WANT_LOSSES)) != 0 &&
-        session->device->flag[1] != 0)
+    HL_TRY(fetch_ends(session, chunk, sequence, first, n));
+    if ((tap->wants & SPEAKS) != 0 && session->device->flag[1] != 0)
         HL_TRY(blame_head(session));
     HL_TRY(tell_ends(session, tap, rows, n));
 
@@ -339,7 +365,7 @@ hl_status hl_device_final(hl_session *session, const hl_chunk *chunk)
     int64_t   step    = session->device->logit_rows;
     uint32_t  wants   = hl_chunk_wants(chunk);
     bool      watched = chunk->feed->tap != NULL && chunk->feed->tap->final != NULL &&
-                   (wants & (HL_WANT_HIDDEN | HL_WANT_LOGITS | HL_WANT_LENS | HL_WANT_LOSSES)) != 0;
+                   (wants & (HL_WANT_HIDDEN | SPEAKS)) != 0;
 
     for (int64_t sequence = 0; sequence < chunk->n_batch && watched; sequence++) {
         int64_t length = chunk->lengths[sequence];

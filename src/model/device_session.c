@@ -213,11 +213,12 @@ static void plan_ends(plan *p, hl_session *session)
     hl_device_session *d      = session->device;
     const hl_config   *config = session->config;
     uint32_t           copied = HL_WANT_LOGITS | HL_WANT_LAST_LOGITS;
-    uint32_t words  = copied | HL_WANT_LAST_TOP | HL_WANT_LAST_DRAW | HL_WANT_LENS | HL_WANT_LOSSES;
-    bool     speaks = (session->options.wants & words) != 0;
-    int64_t  n      = d->logit_rows;
-    int64_t  widest = most(config->d_embed, config->d_model);
-    int64_t  wide   = (session->options.wants & copied) != 0 ? config->d_vocab : 0;
+    uint32_t words = copied | HL_WANT_LAST_TOP | HL_WANT_LAST_DRAW | HL_WANT_LENS | HL_WANT_LOSSES |
+                     HL_WANT_DIVERGENCE;
+    bool    speaks = (session->options.wants & words) != 0;
+    int64_t n      = d->logit_rows;
+    int64_t widest = most(config->d_embed, config->d_model);
+    int64_t wide   = (session->options.wants & copied) != 0 ? config->d_vocab : 0;
 
     if (!speaks && (session->options.wants & HL_WANT_HIDDEN) == 0)
         return;
@@ -231,6 +232,11 @@ static void plan_ends(plan *p, hl_session *session)
     d->rows.hidden = hl_arena_take(&p->rows, n * widest, d->size);
     d->rows.narrow = hl_arena_take(&p->rows, n * widest, d->size);
     d->rows.logits = hl_arena_take(&p->rows, n * config->d_vocab, sizeof(float));
+    if ((session->options.wants & HL_WANT_DIVERGENCE) != 0) {
+        int64_t kept   = session->options.n_batch * session->options.n_ctx;
+        d->kept.logits = hl_arena_take(&p->rows, kept * config->d_vocab, sizeof(float));
+        d->kept.lse    = hl_arena_take(&p->rows, kept, sizeof(double));
+    }
 }
 
 static int64_t kept_width(const hl_config *config, int kind)

@@ -324,8 +324,8 @@ done:
 /* What needs the residual stream after the last block. */
 bool hl_forward_needs_end(const hl_session *session, const hl_chunk *chunk)
 {
-    uint32_t end =
-        HL_WANT_RESID_POST | HL_WANT_LENS | HL_WANT_HIDDEN | HL_WANT_LOGITS | HL_WANT_LOSSES;
+    uint32_t end = HL_WANT_RESID_POST | HL_WANT_LENS | HL_WANT_HIDDEN | HL_WANT_LOGITS |
+                   HL_WANT_LOSSES | HL_WANT_DIVERGENCE;
     uint32_t last = HL_WANT_LAST_LOGITS | HL_WANT_LAST_TOP | HL_WANT_LAST_DRAW;
 
     return (hl_chunk_wants(chunk) & end) != 0 || (session->options.wants & last) != 0;

@@ -268,29 +268,53 @@ done:
     return status;
 }
 
-/* -------------------------------------------------------------------- losses */
+/* ------------------------------------------------- losses, and rows compared */
+
+/* How far a row is from the one kept in its place; or it is kept. */
+static double compare_row(const hl_session *session, const hl_chunk *chunk, int64_t place,
+                          const float *logits, double lse)
+{
+    const hl_kept_logits *kept    = &session->rows.kept;
+    int64_t               d_vocab = session->config->d_vocab;
+
+    if (!chunk->feed->keeps_logits)
+        return hl_kept_divergence(kept, place, logits, lse, d_vocab);
+    hl_kept_put(kept, place, logits, lse, d_vocab);
+    return 0.0;
+}
 
 /* Of rows [first, first + n_rows) of a sequence, whose logits are there. */
 static void read_losses(const hl_session *session, const hl_chunk *chunk, int64_t sequence,
                         int64_t first, int64_t n_rows)
 {
-    const hl_session_rows *rows    = &session->rows;
-    int64_t                d_vocab = session->config->d_vocab;
+    const hl_session_rows *rows     = &session->rows;
+    int64_t                d_vocab  = session->config->d_vocab;
+    int64_t                place    = hl_chunk_kept_row(session, chunk, sequence, first);
+    bool                   loses    = (hl_chunk_wants(chunk) & HL_WANT_LOSSES) != 0;
+    bool                   compares = (hl_chunk_wants(chunk) & HL_WANT_DIVERGENCE) != 0;
 
 #pragma omp parallel for num_threads(hl_forward_threads(session, n_rows *d_vocab))
     for (int64_t row = 0; row < n_rows; row++) {
         const float *logits = rows->logits + row * d_vocab;
-        int64_t      target = hl_chunk_target(chunk, sequence, first + row);
+        int64_t      target = loses ? hl_chunk_target(chunk, sequence, first + row) : -1;
+        int64_t      top    = hl_logits_top(logits, d_vocab);
+        double       lse    = NAN;
 
-        rows->losses[row] = NAN;
-        if (target >= 0)
-            rows->losses[row] = hl_logits_loss(&rows->tops[row], logits, d_vocab, target);
-        else
-            rows->tops[row] = hl_logits_top(logits, d_vocab);
+        if (target >= 0 || compares)
+            lse = hl_logits_lse_around(top, logits, d_vocab);
+        if (loses) {
+            rows->losses[row] = target >= 0 ? lse - (double)logits[target] : NAN;
+            rows->tops[row]   = top;
+        }
+        if (compares)
+            rows->divergence[row] = compare_row(session, chunk, place + row, logits, lse);
     }
 }
 
 /* --------------------------------------------------------------------- final */
+
+/* What of the tap's wants is made of logits. */
+enum { SPEAKS = HL_WANT_LOGITS | HL_WANT_LENS | HL_WANT_LOSSES | HL_WANT_DIVERGENCE };
 
 /* Rows [first, first + n_rows) of a sequence to the tap. */
 static hl_status deliver(hl_session *session, const hl_chunk *chunk, int64_t sequence,
@@ -309,7 +333,7 @@ static hl_status deliver(hl_session *session, const hl_chunk *chunk, int64_t seq
     finish_hidden(session, rows->hidden, rows->x + row * final.d_model, n_rows);
     if ((tap->wants & HL_WANT_HIDDEN) != 0)
         final.hidden = rows->hidden;
-    if ((tap->wants & (HL_WANT_LOGITS | HL_WANT_LENS | HL_WANT_LOSSES)) != 0) {
+    if ((tap->wants & SPEAKS) != 0) {
         HL_TRY(make_logits(session, (end_rows){ 1, n_rows }));
         HL_TRY(check_logits(session, n_rows));
     }
@@ -321,11 +345,14 @@ static hl_status deliver(hl_session *session, const hl_chunk *chunk, int64_t seq
         final.lens_entropy = rows->lens_entropy;
         final.lens_gap     = rows->lens_gap;
     }
-    if ((tap->wants & HL_WANT_LOSSES) != 0) {
+    if ((tap->wants & (HL_WANT_LOSSES | HL_WANT_DIVERGENCE)) != 0)
         read_losses(session, chunk, sequence, first, n_rows);
+    if ((tap->wants & HL_WANT_LOSSES) != 0) {
         final.losses = rows->losses;
         final.tops   = rows->tops;
     }
+    if ((tap->wants & HL_WANT_DIVERGENCE) != 0)
+        final.divergence = rows->divergence;
     HL_TRY(tap->final(tap->context, &final));
 
 done:
@@ -393,7 +420,7 @@ hl_status hl_forward_final(hl_session *session, const hl_chunk *chunk)
     hl_status status  = HL_OK;
     uint32_t  wants   = hl_chunk_wants(chunk);
     bool      watched = chunk->feed->tap != NULL && chunk->feed->tap->final != NULL &&
-                   (wants & (HL_WANT_HIDDEN | HL_WANT_LOGITS | HL_WANT_LENS | HL_WANT_LOSSES)) != 0;
+                   (wants & (HL_WANT_HIDDEN | SPEAKS)) != 0;
 
     for (int64_t sequence = 0; sequence < chunk->n_batch && watched; sequence++)
         HL_TRY(deliver_sequence(session, chunk, sequence));

@@ -23,7 +23,7 @@ int64_t hl_logits_top(const float *logits, int64_t n)
     return top;
 }
 
-static double lse_around(int64_t top, const float *logits, int64_t n)
+double hl_logits_lse_around(int64_t top, const float *logits, int64_t n)
 {
     double max  = (double)logits[top];
     double rest = 0.0; /* l - 1 */
@@ -37,13 +37,13 @@ static double lse_around(int64_t top, const float *logits, int64_t n)
 
 double hl_logits_lse(const float *logits, int64_t n)
 {
-    return lse_around(hl_logits_top(logits, n), logits, n);
+    return hl_logits_lse_around(hl_logits_top(logits, n), logits, n);
 }
 
 double hl_logits_loss(int64_t *top, const float *logits, int64_t n, int64_t token)
 {
     *top = hl_logits_top(logits, n);
-    return lse_around(*top, logits, n) - (double)logits[token];
+    return hl_logits_lse_around(*top, logits, n) - (double)logits[token];
 }
 
 hl_logits_row hl_logits_read(const float *logits, int64_t n)

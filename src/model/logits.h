@@ -17,6 +17,8 @@ typedef struct hl_logits_row {
 int64_t hl_logits_top(const float *logits, int64_t n);
 /* log of the sum of exp; NaN where a logit is. */
 double hl_logits_lse(const float *logits, int64_t n);
+/* The same, around the largest, which is known. */
+double hl_logits_lse_around(int64_t top, const float *logits, int64_t n);
 /* -log p of a token, and the likeliest one; NaN where a logit is. */
 double hl_logits_loss(int64_t *top, const float *logits, int64_t n, int64_t token);
 /* A logit of -inf is a token that cannot be. */

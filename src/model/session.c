@@ -69,7 +69,7 @@ done:
 static hl_status check_head(const hl_session *session)
 {
     uint32_t words = HL_WANT_LOGITS | HL_WANT_LAST_LOGITS | HL_WANT_LAST_TOP | HL_WANT_LAST_DRAW |
-                     HL_WANT_LENS | HL_WANT_LOSSES;
+                     HL_WANT_LENS | HL_WANT_LOSSES | HL_WANT_DIVERGENCE;
 
     if ((session->options.wants & words) == 0 ||
         hl_weights_get(session->weights, HL_ROLE_LM_HEAD, -1, 0) != NULL)

@@ -20,6 +20,7 @@
 #include "kernels/linear.h"
 #include "kernels/pattern.h"
 #include "model/config.h"
+#include "model/kept_logits.h"
 #include "model/weights.h"
 
 /* Logits are made for so many rows at a time. */
@@ -84,8 +85,10 @@ typedef struct hl_session_rows {
     int64_t        *lens_top;       /* (B, C) */
     float          *lens_entropy;
     float          *lens_gap;
-    double         *losses; /* (HL_LOGIT_ROWS) */
-    int64_t        *tops;   /* (HL_LOGIT_ROWS) */
+    double         *losses;     /* (HL_LOGIT_ROWS) */
+    int64_t        *tops;       /* (HL_LOGIT_ROWS) */
+    double         *divergence; /* (HL_LOGIT_ROWS) */
+    hl_kept_logits  kept;
 } hl_session_rows;
 
 struct hl_device_session;
@@ -105,6 +108,7 @@ struct hl_session {
     hl_session_cache *caches; /* (n_layers), or one for all layers of an encoder */
     int64_t          *length; /* (B) tokens so far */
     int64_t          *places; /* (4, B) start, lengths, ends and sequences of a chunk */
+    hl_kept_range    *kept;   /* (B) whose logits are kept, where they can be */
 
     hl_session_rope ropes[HL_N_ROPES];
     float          *alibi_slopes; /* (H) or NULL */
@@ -251,6 +255,13 @@ static inline int64_t hl_chunk_target(const hl_chunk *chunk, int64_t sequence, i
     const hl_feed *feed = chunk->feed;
 
     return feed->targets[sequence * feed->n_tokens + chunk->offset + row];
+}
+
+/* Where a row's logits are kept: (B, S) of the session's sequences. */
+static inline int64_t hl_chunk_kept_row(const hl_session *session, const hl_chunk *chunk,
+                                        int64_t sequence, int64_t row)
+{
+    return chunk->sequences[sequence] * session->options.n_ctx + chunk->start[sequence] + row;
 }
 
 /* The last row of the feed may lie in any of its chunks: is it in this one? */

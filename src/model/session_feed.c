@@ -136,6 +136,26 @@ static hl_status check_targets(const hl_session *session, const hl_feed *feed)
     return HL_OK;
 }
 
+/* Rows can be compared with those that are kept, or be kept themselves. */
+static hl_status check_kept(const hl_session *session, const hl_feed *feed)
+{
+    if (feed->tap == NULL || (feed->tap->wants & HL_WANT_DIVERGENCE) == 0)
+        return feed->keeps_logits ? hl_fail(HL_BAD_ARGUMENT,
+                                            "feed: logits are kept where the tap wants divergence")
+                                  : HL_OK;
+    for (int64_t i = 0; i < fed_count(session, feed) && !feed->keeps_logits; i++) {
+        int64_t sequence = fed_sequence(feed, i);
+        int64_t start    = session->length[sequence];
+        int64_t length   = hl_feed_length(feed, i);
+
+        if (!hl_kept_has(session->kept[sequence], start, length))
+            return hl_fail(HL_BAD_ARGUMENT,
+                           "feed: no logits are kept for positions %lld to %lld of sequence %lld",
+                           (long long)start, (long long)(start + length - 1), (long long)sequence);
+    }
+    return HL_OK;
+}
+
 static hl_status check_stream_given(const hl_session *session, const hl_feed *feed)
 {
     if (feed->stream == NULL && feed->first_layer != 0)
@@ -162,6 +182,7 @@ static hl_status check_feed(const hl_session *session, const hl_feed *feed)
         HL_TRY(check_tokens(session, feed, i));
     }
     HL_TRY(check_targets(session, feed));
+    HL_TRY(check_kept(session, feed));
 
 done:
     return status;
@@ -210,11 +231,16 @@ static hl_status run_chunks(hl_session *session, const hl_feed *feed)
         place_chunk(&chunk, session, offset);
         if (chunk.n_rows == 0)
             return HL_OK;
+        for (int64_t i = 0; i < chunk.n_batch && feed->keeps_logits; i++)
+            hl_kept_begin(&session->kept[chunk.sequences[i]], chunk.start[i]);
         hl_status status = hl_forward(session, &chunk);
         if (status != HL_OK)
             return status;
-        for (int64_t i = 0; i < chunk.n_batch; i++)
+        for (int64_t i = 0; i < chunk.n_batch; i++) {
             session->length[chunk.sequences[i]] = chunk.ends[i];
+            if (feed->keeps_logits)
+                session->kept[chunk.sequences[i]].end = chunk.ends[i];
+        }
     }
 }
 

@@ -181,6 +181,22 @@ done:
     return status;
 }
 
+static hl_status plan_kept(hl_session *session)
+{
+    hl_status        status = HL_OK;
+    hl_session_rows *rows   = &session->rows;
+    int64_t          n      = product(session->options.n_batch, session->options.n_ctx, 1);
+    int64_t          count  = product(n, session->config->d_vocab, 1);
+
+    HL_TRY(HL_SESSION_ALLOC(session, &rows->divergence, HL_LOGIT_ROWS));
+    HL_TRY(HL_SESSION_ALLOC(session, &rows->kept.logits, count));
+    HL_TRY(HL_SESSION_ALLOC(session, &rows->kept.p, count));
+    HL_TRY(HL_SESSION_ALLOC(session, &rows->kept.lse, n));
+
+done:
+    return status;
+}
+
 static hl_status plan_ends(hl_session *session, int64_t n_rows)
 {
     hl_status        status = HL_OK;
@@ -188,7 +204,8 @@ static hl_status plan_ends(hl_session *session, int64_t n_rows)
     const hl_config *config = session->config;
     uint32_t         wants  = session->options.wants;
     int64_t          widest = config->d_embed > config->d_model ? config->d_embed : config->d_model;
-    uint32_t         logits = HL_WANT_LOGITS | HL_WANT_LAST_LOGITS | HL_WANT_LENS | HL_WANT_LOSSES;
+    uint32_t         logits =
+        HL_WANT_LOGITS | HL_WANT_LAST_LOGITS | HL_WANT_LENS | HL_WANT_LOSSES | HL_WANT_DIVERGENCE;
 
     HL_TRY(HL_SESSION_ALLOC(session, &rows->hidden, product(HL_LOGIT_ROWS, widest, 1)));
     HL_TRY(HL_SESSION_ALLOC(session, &rows->narrow, product(HL_LOGIT_ROWS, widest, 1)));
@@ -207,6 +224,8 @@ static hl_status plan_ends(hl_session *session, int64_t n_rows)
         HL_TRY(HL_SESSION_ALLOC(session, &rows->losses, HL_LOGIT_ROWS));
         HL_TRY(HL_SESSION_ALLOC(session, &rows->tops, HL_LOGIT_ROWS));
     }
+    if ((wants & HL_WANT_DIVERGENCE) != 0)
+        HL_TRY(plan_kept(session));
 
 done:
     return status;
@@ -397,6 +416,7 @@ hl_status hl_session_plan(hl_session *session)
     HL_TRY(hl_session_load_weights(session));
     HL_TRY(HL_SESSION_ALLOC(session, &session->searched, session->config->n_layers + 1));
     HL_TRY(HL_SESSION_ALLOC(session, &session->places, product(4, n_batch, 1)));
+    HL_TRY(HL_SESSION_ALLOC(session, &session->kept, n_batch));
     HL_TRY(HL_SESSION_ALLOC(session, &session->length, n_batch));
     HL_TRY(HL_SESSION_TABLE(session, &session->caches, count_caches(session->config)));
     HL_TRY(plan_panels(session));

@@ -7,13 +7,9 @@
  * Where it is short, only every `every`-th layer's stream is kept and the layers between are
  * run again.
  *
- * The dense model comes first of all; its logits a and probabilities p stay for the batch, and
- * with x the logits of another setting
- *
- *     KL = sum p ((a - lse a) - (x - lse x)),
- *
- * which is exactly 0 where x = a.  Windows, batches and the order of sums are those of
- * perplexity.c, so that the NLL is the same to the bit. */
+ * The dense model comes first of all; the session keeps its logits for the batch, where it runs,
+ * and tells how far those of other settings are from them.  Windows, batches and the order of sums
+ * are those of perplexity.c, so that the NLL is the same to the bit. */
 #include "prune/evaluate.h"
 
 #include <math.h>
@@ -21,13 +17,13 @@
 
 #include "base/memory.h"
 #include "base/status.h"
-#include "base/threads.h"
 #include "measure/window.h"
-#include "model/logits.h"
+#include "model/device.h"
 #include "model/model.h"
 #include "prune/settings.h"
 
 enum { DEFAULT_ROWS = 512, DEFAULT_CONTEXT = 1024, MAX_BATCH = 4096 };
+enum { WANTS = HL_WANT_LOSSES | HL_WANT_DIVERGENCE | HL_WANT_RESID_POST };
 #define DEFAULT_MEMORY ((size_t)1 << 30)
 
 /* Tokens [begin, begin + length) of all. */
@@ -48,7 +44,6 @@ struct hl_evaluator {
     const hl_model     *model;
     const hl_config    *config;
     hl_evaluate_options options; /* complete */
-    int                 n_threads;
     hl_session         *session;
     hl_evaluation      *result;
 
@@ -65,10 +60,9 @@ struct hl_evaluator {
     int64_t    n_batch_windows;
     int64_t    n_rows;      /* of every sequence */
     int64_t   *fed;         /* (B, n_rows) tokens */
+    int64_t   *targets;     /* (B, n_rows) those after them */
     int64_t   *lengths;     /* (B) */
-    float     *logits;      /* (B, n_rows, V) of the dense model */
-    float     *p;           /* (B, n_rows, V) */
-    double    *lse;         /* (B, n_rows) */
+    int64_t   *tops;        /* (B, n_rows) the dense model's likeliest tokens */
     row_score *rows;        /* (B, n_rows) of the setting at work */
     float     *streams;     /* (n_slots, B, n_rows, D) before layer (slot + 1) * every */
     int64_t    every;       /* n_layers: none is kept */
@@ -203,50 +197,68 @@ static hl_status complete_options(hl_evaluator *e)
     return HL_OK;
 }
 
+/* What a session on the CPU keeps of the dense model. */
+static hl_status kept_bytes(size_t *out, const hl_evaluator *e)
+{
+    size_t n_rows = 0;
+
+    if (!hl_size_multiply(&n_rows, (size_t)e->options.windows.n_batch,
+                          (size_t)e->options.windows.context) ||
+        !hl_size_multiply(out, n_rows, (size_t)e->config->d_vocab) ||
+        !hl_size_multiply(out, *out, 2 * sizeof(float)))
+        return hl_fail(HL_NO_MEMORY, "evaluate: a batch of %lld windows of %lld is too large",
+                       (long long)e->options.windows.n_batch,
+                       (long long)e->options.windows.context);
+    if (*out <= e->options.memory_bytes)
+        return HL_OK;
+    return hl_fail(HL_LIMIT,
+                   "the predictions of %zu rows take %zu MiB, more than the %zu MiB allowed: "
+                   "allow more, or use a shorter context",
+                   n_rows, *out >> 20, e->options.memory_bytes >> 20);
+}
+
 /* The streams get what the predictions of the dense model leave. */
-static hl_status plan_memory(hl_evaluator *e)
+static hl_status plan_memory(hl_evaluator *e, size_t n_kept)
 {
     hl_status status   = HL_OK;
     int64_t   n_layers = e->config->n_layers;
     size_t    n_rows   = (size_t)(e->options.windows.n_batch * e->options.windows.context);
-    size_t    n_logits = 0;
-    size_t    n_bytes  = 0;
     size_t    slot     = 0;
 
-    if (!hl_size_multiply(&n_logits, n_rows, (size_t)e->config->d_vocab) ||
-        !hl_size_multiply(&n_bytes, n_logits, 2 * sizeof(float)) ||
-        !hl_size_multiply(&slot, n_rows, (size_t)e->config->d_model * sizeof(float)))
+    if (!hl_size_multiply(&slot, n_rows, (size_t)e->config->d_model * sizeof(float)))
         return hl_fail(HL_NO_MEMORY, "evaluate: a batch of %zu rows is too large", n_rows);
-    if (n_bytes > e->options.memory_bytes)
-        return hl_fail(HL_LIMIT,
-                       "the predictions of %zu rows take %zu MiB, more than the %zu MiB allowed: "
-                       "allow more, or use a shorter context",
-                       n_rows, n_bytes >> 20, e->options.memory_bytes >> 20);
-    int64_t n_slots = (int64_t)((e->options.memory_bytes - n_bytes) / slot);
+    int64_t n_slots = (int64_t)((e->options.memory_bytes - n_kept) / slot);
     n_slots         = n_slots > n_layers - 1 ? n_layers - 1 : n_slots;
     e->every        = n_slots > 0 ? (n_layers - 1 + n_slots - 1) / n_slots : n_layers;
     e->slot_floats  = (int64_t)(slot / sizeof(float));
-    HL_TRY(HL_ALLOC(&e->logits, n_logits));
-    HL_TRY(HL_ALLOC(&e->p, n_logits));
     HL_TRY(hl_alloc((void **)&e->streams, (size_t)((n_layers - 1) / e->every), slot));
-    HL_TRY(HL_ALLOC_ZEROED(&e->lse, n_rows));
     HL_TRY(HL_ALLOC_ZEROED(&e->rows, n_rows));
+    HL_TRY(HL_ALLOC_ZEROED(&e->tops, n_rows));
     HL_TRY(HL_ALLOC_ZEROED(&e->fed, n_rows));
+    HL_TRY(HL_ALLOC_ZEROED(&e->targets, n_rows));
     HL_TRY(HL_ALLOC_ZEROED(&e->lengths, (size_t)e->options.windows.n_batch));
 
 done:
     return status;
 }
 
-static hl_status open_session(hl_evaluator *e)
+/* A device has memory of its own for what is kept, and says if it is too little. */
+static hl_status open_session(hl_evaluator *e, size_t *n_kept)
 {
+    hl_status          status  = HL_OK;
     hl_session_options options = { .n_ctx     = e->options.windows.context,
                                    .n_batch   = e->options.windows.n_batch,
-                                   .wants     = HL_WANT_LOGITS | HL_WANT_RESID_POST,
+                                   .wants     = WANTS,
                                    .n_threads = e->options.n_threads };
+    hl_device_choice   choice;
 
-    e->n_threads = hl_threads(e->options.n_threads);
-    return hl_session_open(&e->session, e->model, &options);
+    HL_TRY(hl_device_choose(&choice, &options));
+    if (choice.ops == NULL)
+        HL_TRY(kept_bytes(n_kept, e));
+    HL_TRY(hl_session_open(&e->session, e->model, &options));
+
+done:
+    return status;
 }
 
 /* How many windows from n_done on make a batch: those of one document. */
@@ -276,6 +288,7 @@ hl_status hl_evaluator_open(hl_evaluator **out, const hl_model *model, const hl_
 {
     hl_status     status = HL_OK;
     hl_evaluator *e      = NULL;
+    size_t        n_kept = 0;
 
     *out = NULL;
     if (model == NULL || corpus == NULL)
@@ -288,10 +301,10 @@ hl_status hl_evaluator_open(hl_evaluator **out, const hl_model *model, const hl_
         e->options = *options;
     HL_TRY(complete_options(e));
     HL_TRY(take_settings(e, gates, n_settings));
-    HL_TRY(open_session(e)); /* refuses contexts that are too long */
+    HL_TRY(open_session(e, &n_kept)); /* refuses contexts that are too long */
     HL_TRY(read_windows(e, corpus));
     HL_TRY(describe_windows(e));
-    HL_TRY(plan_memory(e));
+    HL_TRY(plan_memory(e, n_kept));
     plan_walk(e);
     count_naive(e);
     *out = e;
@@ -313,10 +326,9 @@ void hl_evaluator_close(hl_evaluator *e)
     hl_free(e->tokens);
     hl_free(e->windows);
     hl_free(e->fed);
+    hl_free(e->targets);
     hl_free(e->lengths);
-    hl_free(e->logits);
-    hl_free(e->p);
-    hl_free(e->lse);
+    hl_free(e->tops);
     hl_free(e->rows);
     hl_free(e->streams);
     hl_free(e);
@@ -324,58 +336,18 @@ void hl_evaluator_close(hl_evaluator *e)
 
 /* ---------------------------------------------------------------------- scoring */
 
-/* A short loop is over before another thread has woken. */
-static int score_threads(const hl_evaluator *e, const hl_final_rows *rows)
-{
-    return rows->n_rows * rows->d_vocab < 16384 ? 1 : e->n_threads;
-}
-
-/* The dense model's row: what others are held against. */
-static row_score keep_row(hl_evaluator *e, const float *logits, int64_t row, int64_t token)
-{
-    int64_t d_vocab = e->config->d_vocab;
-    double  lse     = hl_logits_lse(logits, d_vocab);
-    float  *p       = e->p + row * d_vocab;
-
-    memcpy(e->logits + row * d_vocab, logits, (size_t)d_vocab * sizeof *logits);
-    for (int64_t i = 0; i < d_vocab; i++)
-        p[i] = (float)exp((double)logits[i] - lse);
-    e->lse[row] = lse;
-    return (row_score){ .nll = lse - (double)logits[token], .same = true };
-}
-
-static row_score compare_row(const hl_evaluator *e, const float *logits, int64_t row, int64_t token)
-{
-    int64_t      d_vocab = e->config->d_vocab;
-    const float *dense   = e->logits + row * d_vocab;
-    const float *p       = e->p + row * d_vocab;
-    double       lse     = hl_logits_lse(logits, d_vocab);
-    double       shift   = lse - e->lse[row];
-    double       kl      = 0.0;
-
-    for (int64_t i = 0; i < d_vocab; i++) {
-        if (p[i] > 0.0f) /* a token that cannot be has logit -inf in both */
-            kl += (double)p[i] * ((double)dense[i] - (double)logits[i] + shift);
-    }
-    return (row_score){ .nll  = lse - (double)logits[token],
-                        .kl   = kl,
-                        .same = hl_logits_top(logits, d_vocab) == hl_logits_top(dense, d_vocab) };
-}
-
 /* Row i stands at position start + i and predicts the token after it. */
 static hl_status score_rows(void *context, const hl_final_rows *rows)
 {
-    hl_evaluator  *e     = context;
-    int64_t        first = rows->sequence * e->n_rows + rows->start;
-    bool           dense = e->at == 0;
-    const int64_t *truth = e->tokens + e->windows[e->n_done + rows->sequence].begin + rows->start;
+    hl_evaluator *e     = context;
+    int64_t       first = rows->sequence * e->n_rows + rows->start;
 
-#pragma omp parallel for num_threads(score_threads(e, rows))
     for (int64_t i = 0; i < rows->n_rows; i++) {
-        const float *logits = rows->logits + i * rows->d_vocab;
-
-        e->rows[first + i] = dense ? keep_row(e, logits, first + i, truth[i + 1])
-                                   : compare_row(e, logits, first + i, truth[i + 1]);
+        if (e->at == 0)
+            e->tops[first + i] = rows->tops[i];
+        e->rows[first + i] = (row_score){ .nll  = rows->losses[i],
+                                          .kl   = rows->divergence[i],
+                                          .same = rows->tops[i] == e->tops[first + i] };
     }
     return HL_OK;
 }
@@ -407,25 +379,28 @@ static void place_batch(hl_evaluator *e)
         e->lengths[i] = e->result->scored[e->n_done + i]; /* the last token predicts nothing */
         e->n_rows     = e->lengths[i] > e->n_rows ? e->lengths[i] : e->n_rows;
     }
-    for (int64_t i = 0; i < e->n_batch_windows; i++)
-        memcpy(e->fed + i * e->n_rows, e->tokens + e->windows[e->n_done + i].begin,
-               (size_t)e->lengths[i] * sizeof *e->fed);
+    for (int64_t i = 0; i < e->n_batch_windows; i++) {
+        const int64_t *tokens  = e->tokens + e->windows[e->n_done + i].begin;
+        size_t         n_bytes = (size_t)e->lengths[i] * sizeof *tokens;
+
+        memcpy(e->fed + i * e->n_rows, tokens, n_bytes);
+        memcpy(e->targets + i * e->n_rows, tokens + 1, n_bytes);
+    }
 }
 
 static hl_status run_setting(hl_evaluator *e)
 {
     hl_status status = HL_OK;
     int64_t   layer  = e->first[e->at];
-    hl_tap    tap    = { .context = e,
-                         .layer   = keep_stream,
-                         .final   = score_rows,
-                         .wants   = HL_WANT_LOGITS | HL_WANT_RESID_POST };
-    hl_feed   feed   = { .tokens      = e->fed,
-                         .n_tokens    = e->n_rows,
-                         .lengths     = e->lengths,
-                         .gates       = hl_settings_gates(&e->settings, e->at),
-                         .tap         = &tap,
-                         .first_layer = layer };
+    hl_tap    tap    = { .context = e, .layer = keep_stream, .final = score_rows, .wants = WANTS };
+    hl_feed   feed   = { .tokens       = e->fed,
+                         .n_tokens     = e->n_rows,
+                         .lengths      = e->lengths,
+                         .targets      = e->targets,
+                         .gates        = hl_settings_gates(&e->settings, e->at),
+                         .tap          = &tap,
+                         .first_layer  = layer,
+                         .keeps_logits = e->at == 0 };
 
     if (layer == e->config->n_layers) /* e->rows has it: that of its equal */
         return HL_OK;

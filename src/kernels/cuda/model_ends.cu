@@ -104,14 +104,39 @@ __device__ static double add_up(double value)
     return value;
 }
 
+/* How far a row is from the one kept in its place; or it is kept. */
+__device__ static double compare_row(const hl_device_kept &kept, const float *logits, int64_t row,
+                                     double lse, int64_t n)
+{
+    float *a  = kept.logits + row * n;
+    double kl = 0.0;
+
+    if (kept.puts) {
+        for (int64_t i = threadIdx.x; i < n; i += LOGIT_THREADS)
+            a[i] = logits[i];
+        if (threadIdx.x == 0)
+            kept.lse[row] = lse;
+        return 0.0;
+    }
+    double other = kept.lse[row], shift = lse - other;
+    for (int64_t i = threadIdx.x; i < n; i += LOGIT_THREADS) {
+        float p = static_cast<float>(exp(a[i] - other));
+
+        if (p > 0.0f) /* a token that cannot be has logit -inf in both */
+            kl += p * (static_cast<double>(a[i]) - logits[i] + shift);
+    }
+    return add_up(kl);
+}
+
 __global__ static void __launch_bounds__(LOGIT_THREADS) read_logits(const hl_device_logits l)
 {
     int64_t      row    = blockIdx.x;
     const float *logits = l.logits + row * l.n;
     best_two     best   = find_best(logits, l.n, l.flag);
     double       rest = 0.0, dot = 0.0; /* the sum but the largest's 1 */
+    double       divergence = 0.0;
 
-    if (l.entropy != nullptr || l.losses != nullptr) {
+    if (l.entropy != nullptr || l.losses != nullptr || l.kept.logits != nullptr) {
         double max = logits[best.top];
         for (int64_t i = threadIdx.x; i < l.n; i += LOGIT_THREADS) {
             double offset = logits[i] - max;
@@ -125,8 +150,12 @@ __global__ static void __launch_bounds__(LOGIT_THREADS) read_logits(const hl_dev
         rest = add_up(rest);
         dot  = add_up(dot);
     }
+    if (l.kept.logits != nullptr)
+        divergence = compare_row(l.kept, logits, row, logits[best.top] + log1p(rest), l.n);
     if (threadIdx.x != 0)
         return;
+    if (l.kept.logits != nullptr)
+        l.divergence[row] = divergence;
     if (l.top != nullptr)
         l.top[row] = best.top;
     if (l.gap != nullptr)
@@ -134,9 +163,8 @@ __global__ static void __launch_bounds__(LOGIT_THREADS) read_logits(const hl_dev
     if (l.entropy != nullptr)
         l.entropy[row] = static_cast<float>(log1p(rest) - dot / (1.0 + rest));
     if (l.losses != nullptr)
-        l.losses[row] = l.targets[row] >= 0
-                            ? logits[best.top] + log1p(rest) - logits[l.targets[row]]
-                            : NAN;
+        l.losses[row] =
+            l.targets[row] >= 0 ? logits[best.top] + log1p(rest) - logits[l.targets[row]] : NAN;
 }
 
 hl_status op_logits(hl_device *device, const hl_device_logits *o)
