@@ -116,8 +116,6 @@ static void targets_are_checked(void **state)
 
 /* ------------------------------------------------------------------ rows compared */
 
-enum { N_CUT = 2 }; /* positions that a second feed goes back by */
-
 typedef struct two_rows {
     float  logits[2][N_BATCH][N_TOKENS][D_VOCAB]; /* kept, then with heads switched off */
     double told[N_BATCH][N_TOKENS];
@@ -220,29 +218,75 @@ static void what_is_not_kept_is_refused(void **state)
     hl_feed         feed      = { .tokens = tokens, .n_tokens = 4, .tap = &tap };
     (void)state;
 
-    assert_ok(
-        hl_session_open(&session, model, &(hl_session_options){ .n_ctx = 8, .wants = wants }));
+    assert_ok(hl_session_open(&session, model,
+                              &(hl_session_options){ .n_ctx = 8, .wants = wants, .n_kept = 3 }));
     assert_fails(HL_BAD_ARGUMENT, "no logits are kept for positions 0 to 3 of sequence 0",
                  hl_session_feed(session, &feed));
     feed.keeps_logits = true;
-    assert_ok(hl_session_feed(session, &feed));
-    feed.keeps_logits = false;
-    assert_fails(HL_BAD_ARGUMENT, "no logits are kept for positions 4 to 7",
+    assert_fails(HL_LIMIT, "4 rows of sequence 0 to keep, the session has room for 3",
                  hl_session_feed(session, &feed));
-    assert_ok(hl_session_rewind(session, 0, N_CUT));
-    feed.n_tokens = N_CUT;
+    feed.n_tokens = 3;
     assert_ok(hl_session_feed(session, &feed));
-    feed.keeps_logits = true; /* 4 and 5, behind 0 to 3 */
-    assert_ok(hl_session_feed(session, &feed));
-    assert_ok(hl_session_rewind(session, 0, 0));
     feed.keeps_logits = false;
-    feed.n_tokens     = 4;
+    assert_fails(HL_BAD_ARGUMENT, "no logits are kept for positions 3 to 5",
+                 hl_session_feed(session, &feed));
+    assert_ok(hl_session_rewind(session, 0, 1));
+    feed.n_tokens = 2;
     assert_ok(hl_session_feed(session, &feed));
-    tap.wants         = HL_WANT_LOGITS;
+    feed.keeps_logits = true; /* positions 3 and 4, in the place of 0 to 2 */
+    assert_ok(hl_session_feed(session, &feed));
+    assert_ok(hl_session_rewind(session, 0, 2));
+    feed.keeps_logits = false;
+    assert_fails(HL_BAD_ARGUMENT, "positions 2 to 3", hl_session_feed(session, &feed));
     feed.keeps_logits = true;
+    feed.kept_by      = session;
+    assert_fails(HL_BAD_ARGUMENT, "are kept, and compared", hl_session_feed(session, &feed));
+    tap.wants = HL_WANT_LOGITS;
     assert_fails(HL_BAD_ARGUMENT, "logits are kept where the tap wants divergence",
                  hl_session_feed(session, &feed));
     hl_session_close(session);
+    hl_model_close(model);
+}
+
+/* Two sessions on one device: what one keeps, the other's rows are compared with. */
+static void another_session_keeps_rows(void **state)
+{
+    static two_rows   both;
+    const char *const names[]  = { "cpu", "host" };
+    hl_model         *model    = open_model(LLAMA);
+    uint32_t          wants    = HL_WANT_LOGITS | HL_WANT_DIVERGENCE;
+    hl_tap            tap      = { .context = &both, .final = see_rows, .wants = wants };
+    hl_session       *kept[2]  = { NULL, NULL };
+    hl_session       *other[2] = { NULL, NULL };
+    int64_t           tokens[N_TOKENS];
+    (void)state;
+
+    for (int i = 0; i < N_TOKENS; i++)
+        tokens[i] = token_at(0, i);
+    for (int i = 0; i < 2; i++) {
+        hl_session_options options = { .n_ctx = 32, .wants = wants, .device = names[i] };
+        hl_feed            feed    = { .tokens = tokens, .n_tokens = N_TOKENS, .tap = &tap };
+
+        assert_ok(hl_session_open(&kept[i], model, &options));
+        options.n_kept = -1;
+        assert_ok(hl_session_open(&other[i], model, &options));
+        feed.keeps_logits = true;
+        assert_ok(hl_session_feed(kept[i], &feed));
+        assert_fails(HL_LIMIT, "has room for 0", hl_session_feed(other[i], &feed));
+        feed.keeps_logits = false;
+        feed.kept_by      = kept[i];
+        assert_ok(hl_session_feed(other[i], &feed));
+        for (int k = 0; k < N_TOKENS; k++)
+            assert_true(both.told[0][k] == 0.0);
+        assert_ok(hl_session_rewind(other[i], 0, 0));
+        feed.kept_by = kept[0];
+        if (i == 1)
+            assert_fails(HL_BAD_ARGUMENT, "another device", hl_session_feed(other[i], &feed));
+    }
+    for (int i = 0; i < 2; i++) {
+        hl_session_close(kept[i]);
+        hl_session_close(other[i]);
+    }
     hl_model_close(model);
 }
 
@@ -253,6 +297,7 @@ int main(void)
         cmocka_unit_test(targets_are_checked),
         cmocka_unit_test(rows_are_compared_with_those_kept),
         cmocka_unit_test(what_is_not_kept_is_refused),
+        cmocka_unit_test(another_session_keeps_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -53,9 +53,9 @@ enum {
     HL_WANT_LAST_DRAW   = 1 << 14, /* a token can be drawn after it, as hl_generator does.  On a
                                     * device that leaves logits there, and copies what the sampler
                                     * chooses among */
-    HL_WANT_DIVERGENCE = 1 << 15, /* KL of rows that were kept (hl_feed.keeps_logits), in nats.  The
-                                    * session has room for the logits of n_batch texts of n_ctx
-                                    * tokens, where it runs; on the CPU twice */
+    HL_WANT_DIVERGENCE  = 1 << 15, /* KL of rows that were kept (hl_feed.keeps_logits), in nats.
+                                    * There is room for logits of n_kept tokens of every
+                                    * sequence, where the session runs; on the CPU twice */
 };
 
 /* What stored blocks of Q8_0, Q4_0, Q4_K and Q6_K are multiplied with where few rows are
@@ -91,6 +91,9 @@ typedef struct hl_session_options {
     const char *device; /* as hl_device_select's; NULL: what that chose.  Must outlive the call */
     int64_t     n_sampled; /* most positions of a sequence that hl_tap.sampled_positions may name;
                             * taps must then name them.  0: none */
+    int64_t     n_kept; /* most rows of a sequence that a feed may keep, where HL_WANT_DIVERGENCE is
+                         * wanted; 0: n_ctx, -1: none, for rows that are compared with another
+                         * session's */
 } hl_session_options;
 
 /* One layer's rows.  Borrowed for the call; NULL where not wanted. */
@@ -209,9 +212,12 @@ typedef struct hl_feed {
     int64_t        n_sequences;
     /* (n_sequences) what `gates` is, of each of `sequences`; NULL, here or there: `gates`. */
     const float *const *gates_each;
-    /* Where the tap wants HL_WANT_DIVERGENCE: the logits of these rows are kept, until others are
-     * kept for their sequence, and later feeds are compared with them.  They diverge by 0. */
+    /* Where the tap wants HL_WANT_DIVERGENCE: the logits of these rows are kept, in the place of all
+     * that their sequence had, and later feeds are compared with them.  They diverge by 0. */
     bool keeps_logits;
+    /* Whose rows these are compared with: another session's, of a model that knows as many tokens,
+     * on the same device, at rest meanwhile.  NULL: the session's own. */
+    const hl_session *kept_by;
 } hl_feed;
 
 /* Where sessions that do not say otherwise run from now on: "cpu"; "cuda", an NVIDIA GPU in

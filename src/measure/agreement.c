@@ -1,22 +1,22 @@
 /* agreement.c - two models' predictions of the same tokens, row by row.
  *
  * Logits of a whole window are too many to keep, so a window goes through both models a piece
- * at a time: the reference's logits of the piece are kept, the model's come and are compared.
+ * at a time: the reference's session keeps its logits of the piece, where it runs, and the model's
+ * are compared with them (model/kept_logits.h):
  *
- *     KL(p || q) = sum p (ln p - ln q),   p the reference's, q the model's
- *
- * in double, from the logits and their log-sum-exp. */
+ *     KL(p || q) = sum p (ln p - ln q),   p the reference's, q the model's. */
 #include <math.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "base/status.h"
-#include "base/threads.h"
 #include "measure/perplexity.h"
-#include "model/logits.h"
+#include "model/device.h"
 #include "model/model.h"
 
-enum { MAX_PIECE = 512, MAX_KEPT = 32 << 20 }; /* rows; logits */
+/* Rows; logits, which the CPU keeps with their probabilities. */
+enum { MAX_PIECE = 512, MAX_KEPT = 16 << 20, MAX_KEPT_ON_DEVICE = 64 << 20 };
+enum { WANTS = HL_WANT_LOSSES | HL_WANT_DIVERGENCE };
 
 /* Sums over windows: of KL, of its squares and of products with counts, for the error of a
  * ratio. */
@@ -34,13 +34,10 @@ struct hl_agreement {
     hl_agreement_options options; /* complete */
     hl_session          *model;
     hl_session          *reference;
-    int64_t              d_vocab;
     int64_t              n_piece;
-    float               *kept;    /* (n_piece, d_vocab) the reference's logits */
-    double              *kl;      /* (n_piece) */
-    bool                *is_same; /* (n_piece) */
-    int64_t              at;      /* position of the piece's first row */
-    int                  n_threads;
+    int64_t             *tops; /* (n_piece) the reference's likeliest tokens */
+    int64_t              at;   /* position of the piece's first row */
+    double               kl;   /* of the window at hand, so far */
     agreement_sums       sums;
 };
 
@@ -61,13 +58,27 @@ static hl_status check_models(const hl_model *model, const hl_model *reference)
     return HL_OK;
 }
 
-static hl_status open_session(hl_session **out, const hl_model *model, const hl_agreement *a)
+static hl_status open_session(hl_session **out, const hl_model *model, const hl_agreement *a,
+                              int64_t n_kept)
 {
     return hl_session_open(out, model,
                            &(hl_session_options){ .n_ctx     = a->options.n_ctx,
                                                   .n_chunk   = a->n_piece,
-                                                  .wants     = HL_WANT_LOGITS,
-                                                  .n_threads = a->options.n_threads });
+                                                  .wants     = WANTS,
+                                                  .n_threads = a->options.n_threads,
+                                                  .n_kept    = n_kept });
+}
+
+static hl_status choose_piece(hl_agreement *a, int64_t d_vocab)
+{
+    hl_device_choice choice = { 0 };
+    hl_status        status = hl_device_choose(&choice, &(hl_session_options){ 0 });
+    int64_t          fit    = (choice.ops != NULL ? MAX_KEPT_ON_DEVICE : MAX_KEPT) / d_vocab;
+
+    a->n_piece = fit < MAX_PIECE ? fit : MAX_PIECE;
+    a->n_piece = a->n_piece < 1 ? 1 : a->n_piece;
+    a->n_piece = a->n_piece < a->options.n_ctx ? a->n_piece : a->options.n_ctx;
+    return status;
 }
 
 /* As hl_perplexity's: the smaller of the two contexts where none is given. */
@@ -100,16 +111,10 @@ hl_status hl_agreement_open(hl_agreement **out, const hl_model *model, const hl_
     if (options != NULL)
         a->options = *options;
     HL_TRY(complete_options(a, model, reference));
-    a->d_vocab   = model->config->d_vocab;
-    a->n_threads = hl_threads(a->options.n_threads);
-    a->n_piece   = MAX_KEPT / a->d_vocab < MAX_PIECE ? MAX_KEPT / a->d_vocab : MAX_PIECE;
-    a->n_piece   = a->n_piece < 1 ? 1 : a->n_piece;
-    a->n_piece   = a->n_piece < a->options.n_ctx ? a->n_piece : a->options.n_ctx;
-    HL_TRY(HL_ALLOC(&a->kept, (size_t)(a->n_piece * a->d_vocab)));
-    HL_TRY(HL_ALLOC(&a->kl, (size_t)a->n_piece));
-    HL_TRY(HL_ALLOC(&a->is_same, (size_t)a->n_piece));
-    HL_TRY(open_session(&a->model, model, a));
-    HL_TRY(open_session(&a->reference, reference, a));
+    HL_TRY(choose_piece(a, model->config->d_vocab));
+    HL_TRY(HL_ALLOC(&a->tops, (size_t)a->n_piece));
+    HL_TRY(open_session(&a->model, model, a, -1));
+    HL_TRY(open_session(&a->reference, reference, a, a->n_piece));
     *out = a;
     a    = NULL;
 
@@ -124,71 +129,62 @@ void hl_agreement_close(hl_agreement *agreement)
         return;
     hl_session_close(agreement->model);
     hl_session_close(agreement->reference);
-    hl_free(agreement->kept);
-    hl_free(agreement->kl);
-    hl_free(agreement->is_same);
+    hl_free(agreement->tops);
     hl_free(agreement);
 }
 
 /* ------------------------------------------------------------------- comparing */
 
-static double divergence(const float *p, const float *q, int64_t n)
-{
-    double p_lse = hl_logits_lse(p, n);
-    double q_lse = hl_logits_lse(q, n);
-    double sum   = 0.0;
-
-    for (int64_t i = 0; i < n; i++) {
-        double log_p = (double)p[i] - p_lse;
-        /* A token that cannot be adds nothing; 0 * -inf would be NaN. */
-        if (p[i] != -INFINITY)
-            sum += exp(log_p) * (log_p - ((double)q[i] - q_lse));
-    }
-    return sum > 0.0 || isnan(sum) ? sum : 0.0;
-}
-
-static hl_status keep_logits(void *context, const hl_final_rows *rows)
+static hl_status keep_rows(void *context, const hl_final_rows *rows)
 {
     hl_agreement *a = context;
 
-    memcpy(a->kept + (rows->start - a->at) * a->d_vocab, rows->logits,
-           (size_t)(rows->n_rows * a->d_vocab) * sizeof *a->kept);
+    memcpy(a->tops + (rows->start - a->at), rows->tops, (size_t)rows->n_rows * sizeof *a->tops);
     return HL_OK;
 }
 
-/* A short loop is over before another thread has woken. */
-static int threads_for(const hl_agreement *a, const hl_final_rows *rows)
+static hl_status compare_rows(void *context, const hl_final_rows *rows)
 {
-    return rows->n_rows * a->d_vocab < 16384 ? 1 : a->n_threads;
-}
+    hl_agreement  *a    = context;
+    const int64_t *tops = a->tops + (rows->start - a->at);
 
-static hl_status compare_logits(void *context, const hl_final_rows *rows)
-{
-    hl_agreement *a     = context;
-    int64_t       first = rows->start - a->at;
-
-#pragma omp parallel for num_threads(threads_for(a, rows))
     for (int64_t row = 0; row < rows->n_rows; row++) {
-        const float *p = a->kept + (first + row) * a->d_vocab;
-        const float *q = rows->logits + row * a->d_vocab;
+        double kl = rows->divergence[row];
 
-        a->kl[first + row]      = divergence(p, q, a->d_vocab);
-        a->is_same[first + row] = hl_logits_top(p, a->d_vocab) == hl_logits_top(q, a->d_vocab);
+        a->kl += kl > 0.0 || isnan(kl) ? kl : 0.0; /* rounding may leave it below */
+        a->sums.n_same += rows->tops[row] == tops[row];
     }
     return HL_OK;
 }
 
-/* Tokens [from, from + n) of the window through both; logits where they count. */
-static hl_status feed_both(hl_agreement *a, const int64_t *tokens, int64_t n, bool counts)
+/* Tokens [from, from + n) of the window through both, without what is told of them. */
+static hl_status feed_both(hl_agreement *a, const int64_t *tokens, int64_t n)
 {
-    hl_status status    = HL_OK;
-    hl_tap    keep      = { .context = a, .final = keep_logits, .wants = HL_WANT_LOGITS };
-    hl_tap    compare   = { .context = a, .final = compare_logits, .wants = HL_WANT_LOGITS };
-    hl_feed   reference = { .tokens = tokens, .n_tokens = n, .tap = counts ? &keep : NULL };
-    hl_feed   model     = { .tokens = tokens, .n_tokens = n, .tap = counts ? &compare : NULL };
+    hl_status status = HL_OK;
+    hl_feed   feed   = { .tokens = tokens, .n_tokens = n };
 
-    HL_TRY(hl_session_feed(a->reference, &reference));
-    HL_TRY(hl_session_feed(a->model, &model));
+    HL_TRY(hl_session_feed(a->reference, &feed));
+    HL_TRY(hl_session_feed(a->model, &feed));
+
+done:
+    return status;
+}
+
+/* The same, and each foretells the token after it. */
+static hl_status compare_both(hl_agreement *a, const int64_t *tokens, int64_t n)
+{
+    hl_status status  = HL_OK;
+    hl_tap    keep    = { .context = a, .final = keep_rows, .wants = WANTS };
+    hl_tap    compare = { .context = a, .final = compare_rows, .wants = WANTS };
+    hl_feed   feed    = {
+             .tokens = tokens, .n_tokens = n, .targets = tokens + 1, .tap = &keep, .keeps_logits = true
+    };
+
+    HL_TRY(hl_session_feed(a->reference, &feed));
+    feed.tap          = &compare;
+    feed.keeps_logits = false;
+    feed.kept_by      = a->reference;
+    HL_TRY(hl_session_feed(a->model, &feed));
 
 done:
     return status;
@@ -212,27 +208,23 @@ static hl_status run_window(hl_agreement *a, const int64_t *tokens, const hl_win
     hl_status status  = HL_OK;
     int64_t   context = window->first - 1 - window->begin;
     int64_t   n_rows  = window->end - window->first;
-    double    kl      = 0.0;
 
+    a->kl = 0.0;
     HL_TRY(hl_session_rewind(a->reference, 0, 0));
     HL_TRY(hl_session_rewind(a->model, 0, 0));
     if (context > 0)
-        HL_TRY(feed_both(a, tokens + window->begin, context, false));
+        HL_TRY(feed_both(a, tokens + window->begin, context));
     for (int64_t done = 0; done < n_rows; done += a->n_piece) {
         int64_t n = n_rows - done < a->n_piece ? n_rows - done : a->n_piece;
 
         a->at = context + done;
-        HL_TRY(feed_both(a, tokens + window->begin + a->at, n, true));
-        for (int64_t i = 0; i < n; i++) {
-            kl += a->kl[i];
-            a->sums.n_same += a->is_same[i];
-        }
+        HL_TRY(compare_both(a, tokens + window->begin + a->at, n));
     }
-    if (isnan(kl))
+    if (isnan(a->kl))
         return hl_fail(HL_BAD_INPUT, "logits of the window at token %lld are NaN",
                        (long long)window->begin);
     if (n_rows > 0)
-        add_window(&a->sums, kl, (double)n_rows);
+        add_window(&a->sums, a->kl, (double)n_rows);
 
 done:
     return status;

@@ -235,6 +235,13 @@ typedef struct hl_device_choice {
     hl_dtype             dtype;
 } hl_device_choice;
 hl_status hl_device_choose(hl_device_choice *out, const hl_session_options *options);
+
+/* NULL: the CPU. */
+static inline const hl_device_ops *hl_device_ops_of(const hl_session *session)
+{
+    return session->device != NULL ? session->device->ops : NULL;
+}
+
 /* All that the session has on the device; while session->counting, only how much it is. */
 hl_status hl_device_session_open(hl_session *session, const hl_device_choice *choice);
 void      hl_device_session_close(hl_session *session);

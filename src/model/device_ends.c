@@ -236,10 +236,13 @@ static hl_status fetch(const hl_device_session *d, void *to, const void *from, s
     return hl_device_checked(d, d->ops->copy_out(d->device, 0, to, from, n_bytes), "copies");
 }
 
-/* Kept rows from `place` on, for these to be put there or compared with. */
-static hl_device_kept kept_rows(const hl_session *session, const hl_chunk *chunk, int64_t place)
+/* The kept rows of a sequence's from `first` on, for these to be put there or compared with. */
+static hl_device_kept kept_rows(const hl_session *session, const hl_chunk *chunk, int64_t sequence,
+                                int64_t first)
 {
-    hl_device_kept kept = session->device->kept;
+    const hl_session *keeper = hl_chunk_keeper(session, chunk);
+    hl_device_kept    kept   = keeper->device->kept;
+    int64_t           place  = hl_chunk_kept_row(keeper, chunk, sequence, first);
 
     kept.logits += place * session->config->d_vocab;
     kept.lse += place;
@@ -267,7 +270,7 @@ static hl_status fetch_said(const hl_session *session, const hl_chunk *chunk, in
         wanted.losses  = there.losses;
     }
     if ((wants & HL_WANT_DIVERGENCE) != 0) {
-        wanted.kept = kept_rows(session, chunk, hl_chunk_kept_row(session, chunk, sequence, first));
+        wanted.kept       = kept_rows(session, chunk, sequence, first);
         wanted.divergence = there.divergence;
     }
     HL_TRY(read_logits(session, wanted, n));

@@ -233,7 +233,7 @@ static void plan_ends(plan *p, hl_session *session)
     d->rows.narrow = hl_arena_take(&p->rows, n * widest, d->size);
     d->rows.logits = hl_arena_take(&p->rows, n * config->d_vocab, sizeof(float));
     if ((session->options.wants & HL_WANT_DIVERGENCE) != 0) {
-        int64_t kept   = session->options.n_batch * session->options.n_ctx;
+        int64_t kept   = session->options.n_batch * session->options.n_kept;
         d->kept.logits = hl_arena_take(&p->rows, kept * config->d_vocab, sizeof(float));
         d->kept.lse    = hl_arena_take(&p->rows, kept, sizeof(double));
     }

@@ -271,11 +271,11 @@ done:
 /* ------------------------------------------------- losses, and rows compared */
 
 /* How far a row is from the one kept in its place; or it is kept. */
-static double compare_row(const hl_session *session, const hl_chunk *chunk, int64_t place,
+static double compare_row(const hl_session *keeper, const hl_chunk *chunk, int64_t place,
                           const float *logits, double lse)
 {
-    const hl_kept_logits *kept    = &session->rows.kept;
-    int64_t               d_vocab = session->config->d_vocab;
+    const hl_kept_logits *kept    = &keeper->rows.kept;
+    int64_t               d_vocab = keeper->config->d_vocab;
 
     if (!chunk->feed->keeps_logits)
         return hl_kept_divergence(kept, place, logits, lse, d_vocab);
@@ -289,7 +289,7 @@ static void read_losses(const hl_session *session, const hl_chunk *chunk, int64_
 {
     const hl_session_rows *rows     = &session->rows;
     int64_t                d_vocab  = session->config->d_vocab;
-    int64_t                place    = hl_chunk_kept_row(session, chunk, sequence, first);
+    const hl_session      *keeper   = hl_chunk_keeper(session, chunk);
     bool                   loses    = (hl_chunk_wants(chunk) & HL_WANT_LOSSES) != 0;
     bool                   compares = (hl_chunk_wants(chunk) & HL_WANT_DIVERGENCE) != 0;
 
@@ -307,7 +307,9 @@ static void read_losses(const hl_session *session, const hl_chunk *chunk, int64_
             rows->tops[row]   = top;
         }
         if (compares)
-            rows->divergence[row] = compare_row(session, chunk, place + row, logits, lse);
+            rows->divergence[row] =
+                compare_row(keeper, chunk, hl_chunk_kept_row(keeper, chunk, sequence, first + row),
+                            logits, lse);
     }
 }
 

@@ -29,16 +29,3 @@ double hl_kept_divergence(const hl_kept_logits *kept, int64_t row, const float *
     }
     return kl;
 }
-
-void hl_kept_begin(hl_kept_range *range, int64_t start)
-{
-    if (start == range->end)
-        return;
-    range->begin = start;
-    range->end   = start;
-}
-
-bool hl_kept_has(hl_kept_range range, int64_t start, int64_t count)
-{
-    return count == 0 || (start >= range.begin && start + count <= range.end);
-}

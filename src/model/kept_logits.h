@@ -12,12 +12,12 @@
 #include "headlight.h"
 
 typedef struct hl_kept_logits {
-    float  *logits; /* (B, S, V) */
-    float  *p;      /* the same  */
-    double *lse;    /* (B, S)    */
+    float  *logits; /* (B, n_kept, V) */
+    float  *p;      /* the same       */
+    double *lse;    /* (B, n_kept)    */
 } hl_kept_logits;
 
-/* Positions of a sequence whose logits are kept. */
+/* Positions of a sequence whose logits are kept: those of one feed. */
 typedef struct hl_kept_range {
     int64_t begin;
     int64_t end;
@@ -28,8 +28,9 @@ void   hl_kept_put(const hl_kept_logits *kept, int64_t row, const float *logits,
 double hl_kept_divergence(const hl_kept_logits *kept, int64_t row, const float *logits, double lse,
                           int64_t n);
 
-/* Before rows from `start` on are kept: those behind a gap would be nobody's. */
-void hl_kept_begin(hl_kept_range *range, int64_t start);
-bool hl_kept_has(hl_kept_range range, int64_t start, int64_t count);
+static inline bool hl_kept_has(hl_kept_range range, int64_t start, int64_t count)
+{
+    return count == 0 || (start >= range.begin && start + count <= range.end);
+}
 
 #endif

@@ -47,6 +47,7 @@ static hl_status complete_options(hl_session_options *options, const hl_config *
     HL_TRY(hl_check_count("session: n_patterns", options->n_patterns, 0, MAX_CTX));
     HL_TRY(hl_check_count("session: n_rows", options->n_rows, 0, INT64_MAX));
     HL_TRY(hl_check_count("session: n_sampled", options->n_sampled, 0, MAX_CTX));
+    HL_TRY(hl_check_count("session: n_kept", options->n_kept, -1, MAX_CTX));
     HL_TRY(hl_check_count("session: n_threads", options->n_threads, 0, HL_MAX_THREADS));
     HL_TRY(
         hl_check_count("session: activations", options->activations, 0, HL_ACTIVATIONS_COUNT - 1));
@@ -55,6 +56,9 @@ static hl_status complete_options(hl_session_options *options, const hl_config *
     int64_t all = options->n_batch * options->n_chunk; /* both are bounded */
     if (options->n_rows == 0 || options->n_rows > all)
         options->n_rows = all;
+    options->n_kept = options->n_kept != 0 ? options->n_kept : options->n_ctx;
+    if (options->n_kept < 0 || (options->wants & HL_WANT_DIVERGENCE) == 0)
+        options->n_kept = 0;
     if (options->cache_dtype != HL_DTYPE_F32 && options->cache_dtype != HL_DTYPE_F16)
         return hl_fail(HL_BAD_ARGUMENT, "session: the cache can be F32 or F16, not %s",
                        hl_dtype_name(options->cache_dtype));

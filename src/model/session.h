@@ -108,7 +108,7 @@ struct hl_session {
     hl_session_cache *caches; /* (n_layers), or one for all layers of an encoder */
     int64_t          *length; /* (B) tokens so far */
     int64_t          *places; /* (4, B) start, lengths, ends and sequences of a chunk */
-    hl_kept_range    *kept;   /* (B) whose logits are kept, where they can be */
+    hl_kept_range    *kept;   /* (B) positions whose logits are kept */
 
     hl_session_rope ropes[HL_N_ROPES];
     float          *alibi_slopes; /* (H) or NULL */
@@ -257,11 +257,20 @@ static inline int64_t hl_chunk_target(const hl_chunk *chunk, int64_t sequence, i
     return feed->targets[sequence * feed->n_tokens + chunk->offset + row];
 }
 
-/* Where a row's logits are kept: (B, S) of the session's sequences. */
-static inline int64_t hl_chunk_kept_row(const hl_session *session, const hl_chunk *chunk,
+/* Whose kept rows the chunk's are, or are compared with. */
+static inline const hl_session *hl_chunk_keeper(const hl_session *session, const hl_chunk *chunk)
+{
+    return chunk->feed->kept_by != NULL ? chunk->feed->kept_by : session;
+}
+
+/* Which of its (B, n_kept) rows is a row's. */
+static inline int64_t hl_chunk_kept_row(const hl_session *keeper, const hl_chunk *chunk,
                                         int64_t sequence, int64_t row)
 {
-    return chunk->sequences[sequence] * session->options.n_ctx + chunk->start[sequence] + row;
+    int64_t which = chunk->sequences[sequence];
+
+    return which * keeper->options.n_kept + chunk->start[sequence] + row -
+           keeper->kept[which].begin;
 }
 
 /* The last row of the feed may lie in any of its chunks: is it in this one? */

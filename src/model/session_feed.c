@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "model/device.h"
 #include "model/session.h"
 #include "model/tap.h"
 
@@ -136,24 +137,75 @@ static hl_status check_targets(const hl_session *session, const hl_feed *feed)
     return HL_OK;
 }
 
+static hl_status check_room(const hl_session *session, const hl_feed *feed)
+{
+    if (feed->kept_by != NULL)
+        return hl_fail(HL_BAD_ARGUMENT, "feed: rows are kept, and compared with another session's");
+    for (int64_t i = 0; i < fed_count(session, feed); i++) {
+        if (hl_feed_length(feed, i) > session->options.n_kept)
+            return hl_fail(
+                HL_LIMIT, "feed: %lld rows of sequence %lld to keep, the session has room for %lld",
+                (long long)hl_feed_length(feed, i), (long long)fed_sequence(feed, i),
+                (long long)session->options.n_kept);
+    }
+    return HL_OK;
+}
+
+/* Can the keeper's rows be compared with the session's at all? */
+static hl_status check_keeper(const hl_session *session, const hl_session *keeper)
+{
+    if (hl_device_ops_of(session) != hl_device_ops_of(keeper))
+        return hl_fail(HL_BAD_ARGUMENT, "feed: rows are kept on another device");
+    if (keeper->config->d_vocab != session->config->d_vocab)
+        return hl_fail(HL_BAD_ARGUMENT, "feed: rows of %lld logits compared with rows of %lld",
+                       (long long)session->config->d_vocab, (long long)keeper->config->d_vocab);
+    return HL_OK;
+}
+
+static hl_status check_kept_rows(const hl_session *session, const hl_session *keeper,
+                                 const hl_feed *feed, int64_t index)
+{
+    int64_t sequence = fed_sequence(feed, index);
+    int64_t start    = session->length[sequence];
+    int64_t length   = hl_feed_length(feed, index);
+
+    if (sequence < keeper->options.n_batch && hl_kept_has(keeper->kept[sequence], start, length))
+        return HL_OK;
+    return hl_fail(HL_BAD_ARGUMENT,
+                   "feed: no logits are kept for positions %lld to %lld of sequence %lld",
+                   (long long)start, (long long)(start + length - 1), (long long)sequence);
+}
+
 /* Rows can be compared with those that are kept, or be kept themselves. */
 static hl_status check_kept(const hl_session *session, const hl_feed *feed)
 {
-    if (feed->tap == NULL || (feed->tap->wants & HL_WANT_DIVERGENCE) == 0)
+    hl_status         status = HL_OK;
+    const hl_session *keeper = feed->kept_by != NULL ? feed->kept_by : session;
+
+    if (feed->tap == NULL || feed->tap->final == NULL ||
+        (feed->tap->wants & HL_WANT_DIVERGENCE) == 0)
         return feed->keeps_logits ? hl_fail(HL_BAD_ARGUMENT,
                                             "feed: logits are kept where the tap wants divergence")
                                   : HL_OK;
-    for (int64_t i = 0; i < fed_count(session, feed) && !feed->keeps_logits; i++) {
-        int64_t sequence = fed_sequence(feed, i);
-        int64_t start    = session->length[sequence];
-        int64_t length   = hl_feed_length(feed, i);
+    if (feed->keeps_logits)
+        return check_room(session, feed);
+    HL_TRY(check_keeper(session, keeper));
+    for (int64_t i = 0; i < fed_count(session, feed); i++)
+        HL_TRY(check_kept_rows(session, keeper, feed, i));
 
-        if (!hl_kept_has(session->kept[sequence], start, length))
-            return hl_fail(HL_BAD_ARGUMENT,
-                           "feed: no logits are kept for positions %lld to %lld of sequence %lld",
-                           (long long)start, (long long)(start + length - 1), (long long)sequence);
+done:
+    return status;
+}
+
+/* What a sequence had makes room for what comes. */
+static void begin_keeping(hl_session *session, const hl_feed *feed)
+{
+    for (int64_t i = 0; i < fed_count(session, feed) && feed->keeps_logits; i++) {
+        int64_t sequence = fed_sequence(feed, i);
+
+        session->kept[sequence].begin = session->length[sequence];
+        session->kept[sequence].end   = session->length[sequence];
     }
-    return HL_OK;
 }
 
 static hl_status check_stream_given(const hl_session *session, const hl_feed *feed)
@@ -227,12 +279,11 @@ static hl_status run_chunks(hl_session *session, const hl_feed *feed)
                          .ends      = session->places + 2 * n_batch,
                          .sequences = session->places + 3 * n_batch };
 
+    begin_keeping(session, feed);
     for (int64_t offset = 0;; offset += session->options.n_chunk) {
         place_chunk(&chunk, session, offset);
         if (chunk.n_rows == 0)
             return HL_OK;
-        for (int64_t i = 0; i < chunk.n_batch && feed->keeps_logits; i++)
-            hl_kept_begin(&session->kept[chunk.sequences[i]], chunk.start[i]);
         hl_status status = hl_forward(session, &chunk);
         if (status != HL_OK)
             return status;

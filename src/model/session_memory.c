@@ -185,7 +185,7 @@ static hl_status plan_kept(hl_session *session)
 {
     hl_status        status = HL_OK;
     hl_session_rows *rows   = &session->rows;
-    int64_t          n      = product(session->options.n_batch, session->options.n_ctx, 1);
+    int64_t          n      = product(session->options.n_batch, session->options.n_kept, 1);
     int64_t          count  = product(n, session->config->d_vocab, 1);
 
     HL_TRY(HL_SESSION_ALLOC(session, &rows->divergence, HL_LOGIT_ROWS));

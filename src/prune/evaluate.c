@@ -250,7 +250,7 @@ static hl_status open_session(hl_evaluator *e, size_t *n_kept)
                                    .n_batch   = e->options.windows.n_batch,
                                    .wants     = WANTS,
                                    .n_threads = e->options.n_threads };
-    hl_device_choice   choice;
+    hl_device_choice   choice  = { 0 };
 
     HL_TRY(hl_device_choose(&choice, &options));
     if (choice.ops == NULL)
