@@ -3,6 +3,7 @@
 #define HL_TESTS_MODEL_SUPPORT_H
 
 #include "support.h"
+#include <math.h>
 
 #include <sys/stat.h>
 
@@ -30,6 +31,22 @@ static inline float *read_weight(const hl_weight *weight)
     assert_non_null(values);
     assert_ok(hl_weight_read(values, weight));
     return values;
+}
+
+/* KL(p || q) of two rows of logits by its definition, from probabilities. */
+static inline double divergence_of(const float *p, const float *q, int64_t n)
+{
+    double p_sum = 0.0, q_sum = 0.0, sum = 0.0;
+
+    for (int64_t i = 0; i < n; i++) {
+        p_sum += exp((double)p[i]);
+        q_sum += exp((double)q[i]);
+    }
+    for (int64_t i = 0; i < n; i++) {
+        double a = exp((double)p[i]) / p_sum, b = exp((double)q[i]) / q_sum;
+        sum += a * log(a / b);
+    }
+    return sum;
 }
 
 #endif

@@ -56,6 +56,32 @@ static float *all_subsets(const hl_model *model, int64_t *n)
     return gates;
 }
 
+/* The model, the text and all those settings. */
+typedef struct subset_test {
+    const char *folder;
+    hl_model   *model;
+    hl_corpus  *corpus;
+    float      *gates;
+    int64_t     n;
+} subset_test;
+
+static subset_test open_subsets(void)
+{
+    subset_test t = { .folder = new_folder(), .model = open_model(LLAMA) };
+
+    t.corpus = open_corpus(t.model, t.folder);
+    t.gates  = all_subsets(t.model, &t.n);
+    return t;
+}
+
+static void close_subsets(subset_test *t)
+{
+    free(t->gates);
+    hl_corpus_close(t->corpus);
+    hl_model_close(t->model);
+    remove_folder(t->folder);
+}
+
 static hl_nll perplexity_of(const hl_model *model, const float *gates, int64_t n_batch)
 {
     hl_perplexity *perplexity = NULL;
@@ -91,55 +117,41 @@ static hl_evaluation *evaluate(const hl_model *model, const hl_corpus *corpus, c
 
 static void all_subsets_are_as_alone(void **state)
 {
-    const char *folder = new_folder();
-    hl_model   *model  = open_model(LLAMA);
-    hl_corpus  *corpus = open_corpus(model, folder);
-    int64_t     n      = 0;
-    float      *gates  = all_subsets(model, &n);
-    int64_t     stride = hl_model_get_info(model)->n_layers * hl_model_get_info(model)->n_heads;
+    subset_test t      = open_subsets();
+    int64_t     stride = hl_model_get_info(t.model)->n_layers * hl_model_get_info(t.model)->n_heads;
     (void)state;
 
     for (int64_t n_batch = 1; n_batch <= 3; n_batch += 2) {
-        hl_evaluation *found = evaluate(model, corpus, gates, n, n_batch, 0);
-        for (int64_t i = 0; i < n; i += n_batch == 1 ? 7 : 1) {
-            hl_nll    wanted = perplexity_of(model, gates + i * stride, n_batch);
+        hl_evaluation *found = evaluate(t.model, t.corpus, t.gates, t.n, n_batch, 0);
+        for (int64_t i = 0; i < t.n; i += n_batch == 1 ? 7 : 1) {
+            hl_nll    wanted = perplexity_of(t.model, t.gates + i * stride, n_batch);
             hl_scores seen   = hl_evaluation_total(found, i);
             if (seen.nll != wanted.sum || found->n_scored != wanted.n_scored)
                 fail_msg("setting %d, batches of %d: %.17g, alone %.17g", (int)i, (int)n_batch,
                          seen.nll, wanted.sum);
         }
         /* The last subset has all heads: the dense model. */
-        assert_memory_equal(found->scores + (n - 1) * found->n_windows, found->dense,
+        assert_memory_equal(found->scores + (t.n - 1) * found->n_windows, found->dense,
                             sizeof *found->dense * (size_t)found->n_windows);
         assert_int_equal(found->n_windows, 5 + 2);
         assert_int_equal(found->n_documents, 2);
         hl_evaluation_free(found);
     }
-    free(gates);
-    hl_corpus_close(corpus);
-    hl_model_close(model);
-    remove_folder(folder);
+    close_subsets(&t);
 }
 
 /* Layer 0 has 8 settings of its own, each run once; layer 1 has 8 for each of these. */
 static void no_layer_is_run_twice(void **state)
 {
-    const char *folder = new_folder();
-    hl_model   *model  = open_model(LLAMA);
-    hl_corpus  *corpus = open_corpus(model, folder);
-    int64_t     n      = 0;
-    float      *gates  = all_subsets(model, &n);
+    subset_test t = open_subsets();
     (void)state;
 
-    hl_evaluation *found = evaluate(model, corpus, gates, n, 1, 0);
+    hl_evaluation *found = evaluate(t.model, t.corpus, t.gates, t.n, 1, 0);
     assert_int_equal(found->n_layers_run, 7 * (8 + 64 + 512));
     assert_int_equal(found->n_layers_naive, 7 * 3 * (512 + 1));
     assert_int_equal(found->n_distinct, 512); /* one of them is the dense model */
     hl_evaluation_free(found);
-    free(gates);
-    hl_corpus_close(corpus);
-    hl_model_close(model);
-    remove_folder(folder);
+    close_subsets(&t);
 }
 
 static void little_memory_changes_nothing_but_time(void **state)
@@ -355,20 +367,16 @@ static void what_cannot_be_is_refused(void **state)
 /* What a device says of settings is what the CPU does, but for rounding. */
 static void a_device_says_the_same(void **state)
 {
-    const char *folder = new_folder();
-    hl_model   *model  = open_model(LLAMA);
-    hl_corpus  *corpus = open_corpus(model, folder);
-    int64_t     n      = 0;
-    float      *gates  = all_subsets(model, &n);
+    subset_test t = open_subsets();
     (void)state;
 
-    hl_evaluation *wanted = evaluate(model, corpus, gates, n, 3, 0);
+    hl_evaluation *wanted = evaluate(t.model, t.corpus, t.gates, t.n, 3, 0);
     assert_ok(hl_device_select("host"));
-    hl_evaluation *seen = evaluate(model, corpus, gates, n, 3, 0);
+    hl_evaluation *seen = evaluate(t.model, t.corpus, t.gates, t.n, 3, 0);
     /* What is kept lies with the device: the host needs room for a stream at most. */
-    hl_evaluation *tight = evaluate(model, corpus, gates, n, 3, 1);
+    hl_evaluation *tight = evaluate(t.model, t.corpus, t.gates, t.n, 3, 1);
     assert_ok(hl_device_select(NULL));
-    for (int64_t i = -1; i < n; i++) {
+    for (int64_t i = -1; i < t.n; i++) {
         hl_scores a = hl_evaluation_total(wanted, i), b = hl_evaluation_total(seen, i);
         hl_scores c = hl_evaluation_total(tight, i);
 
@@ -380,10 +388,7 @@ static void a_device_says_the_same(void **state)
     hl_evaluation_free(wanted);
     hl_evaluation_free(seen);
     hl_evaluation_free(tight);
-    free(gates);
-    hl_corpus_close(corpus);
-    hl_model_close(model);
-    remove_folder(folder);
+    close_subsets(&t);
 }
 
 int main(void)

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "model/logits.h"
 
 #define LLAMA "tests/data/families/llama3"
@@ -134,31 +135,19 @@ static hl_status see_rows(void *context, const hl_final_rows *rows)
     return HL_OK;
 }
 
-/* By the definition, in double. */
-static double divergence_of(const float *a, const float *b)
-{
-    double a_sum = 0.0, b_sum = 0.0, kl = 0.0;
-
-    for (int i = 0; i < D_VOCAB; i++) {
-        a_sum += exp((double)a[i]);
-        b_sum += exp((double)b[i]);
-    }
-    for (int i = 0; i < D_VOCAB; i++) {
-        double p = exp((double)a[i]) / a_sum, q = exp((double)b[i]) / b_sum;
-        kl += p * log(p / q);
-    }
-    return kl;
-}
-
 static void check_told(const two_rows *both)
 {
+    double most = 0.0;
+
     for (int k = 0; k < N_BATCH * N_TOKENS; k++) {
         int    b = k / N_TOKENS, i = k % N_TOKENS;
-        double wanted = divergence_of(both->logits[0][b][i], both->logits[1][b][i]);
+        double wanted = divergence_of(both->logits[0][b][i], both->logits[1][b][i], D_VOCAB);
 
         if (fabs(both->told[b][i] - wanted) > 1e-6 * (1.0 + wanted))
             fail_msg("row %d of %d: %g, by the definition %g", i, b, both->told[b][i], wanted);
+        most = fmax(most, wanted);
     }
+    assert_true(most > 1e-3); /* or switching heads off did nothing */
 }
 
 static void rows_are_compared_with_those_kept(void **state)
@@ -248,6 +237,62 @@ static void what_is_not_kept_is_refused(void **state)
     hl_model_close(model);
 }
 
+/* The second chunk is not liked: what came before it is kept, the rest is not. */
+static hl_status dislike(void *context, const hl_final_rows *rows)
+{
+    (void)context;
+    return rows->start >= 2 ? hl_fail(HL_IO, "disliked") : HL_OK;
+}
+
+static void what_failed_is_not_kept(void **state)
+{
+    static two_rows both;
+    hl_model       *model     = open_model(LLAMA);
+    hl_session     *session   = NULL;
+    int64_t         tokens[4] = { 3, 4, 5, 6 };
+    uint32_t        wants     = HL_WANT_LOGITS | HL_WANT_DIVERGENCE;
+    hl_tap          tap       = { .context = &both, .final = dislike, .wants = wants };
+    hl_feed         feed = { .tokens = tokens, .n_tokens = 4, .tap = &tap, .keeps_logits = true };
+    (void)state;
+
+    assert_ok(hl_session_open(&session, model,
+                              &(hl_session_options){ .n_ctx = 8, .n_chunk = 2, .wants = wants }));
+    assert_fails(HL_IO, "disliked", hl_session_feed(session, &feed));
+    assert_ok(hl_session_rewind(session, 0, 0));
+    tap.final         = see_rows;
+    feed.keeps_logits = false;
+    assert_fails(HL_BAD_ARGUMENT, "positions 0 to 3", hl_session_feed(session, &feed));
+    feed.n_tokens = 2;
+    assert_ok(hl_session_feed(session, &feed));
+    hl_session_close(session);
+    hl_model_close(model);
+}
+
+/* Rows of two models that know other tokens are no rows to compare. */
+static void other_vocabularies_are_refused(void **state)
+{
+    hl_model          *model   = open_model(LLAMA);
+    hl_model          *wide    = open_model("models/demo");
+    hl_session        *session = NULL, *other = NULL;
+    int64_t            token   = 3;
+    hl_session_options options = { .n_ctx = 4, .wants = HL_WANT_DIVERGENCE };
+    hl_tap             tap     = { .final = dislike, .wants = HL_WANT_DIVERGENCE };
+    hl_feed feed = { .tokens = &token, .n_tokens = 1, .tap = &tap, .keeps_logits = true };
+    (void)state;
+
+    assert_ok(hl_session_open(&session, model, &options));
+    assert_ok(hl_session_open(&other, wide, &options));
+    assert_ok(hl_session_feed(other, &feed));
+    feed.keeps_logits = false;
+    feed.kept_by      = other;
+    assert_fails(HL_BAD_ARGUMENT, "rows of 256 logits compared with rows of",
+                 hl_session_feed(session, &feed));
+    hl_session_close(session);
+    hl_session_close(other);
+    hl_model_close(model);
+    hl_model_close(wide);
+}
+
 /* Two sessions on one device: what one keeps, the other's rows are compared with. */
 static void another_session_keeps_rows(void **state)
 {
@@ -297,6 +342,8 @@ int main(void)
         cmocka_unit_test(targets_are_checked),
         cmocka_unit_test(rows_are_compared_with_those_kept),
         cmocka_unit_test(what_is_not_kept_is_refused),
+        cmocka_unit_test(what_failed_is_not_kept),
+        cmocka_unit_test(other_vocabularies_are_refused),
         cmocka_unit_test(another_session_keeps_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -189,7 +189,7 @@ template <typename T> struct head_pair {
     }
 };
 
-constexpr int HEADS_A_THREAD = 2;
+constexpr int HEADS_A_THREAD = 2; /* 1, 4 and 8 took 3 to 9% more time */
 
 static int64_t turns_of_row(const hl_device_heads &h)
 {
