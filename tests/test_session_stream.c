@@ -1,5 +1,6 @@
 /* test_session_stream.c - a feed that begins at a layer, from the residual stream of a whole
- * pass, gives the same bytes: every layer of every golden family. */
+ * pass, gives the same bytes: every layer of every golden family; and from the stream that the
+ * session has kept itself, on the CPU and behind the seam of devices. */
 #include "model_support.h"
 
 enum { N_BATCH = 2, N_TOKENS = 19, MAX_LAYERS = 16, MAX_MODEL = 256, MAX_VOCAB = 1024 };
@@ -103,6 +104,141 @@ static void check_family(const char *path)
     hl_model_close(model);
 }
 
+static hl_session *open_keeper(const hl_model *model, const char *device, int64_t every)
+{
+    hl_session *session = NULL;
+
+    assert_ok(
+        hl_session_open(&session, model,
+                        &(hl_session_options){ .n_ctx        = 32,
+                                               .n_batch      = N_BATCH,
+                                               .n_chunk      = 8,
+                                               .device       = device,
+                                               .stream_every = every,
+                                               .wants = HL_WANT_RESID_POST | HL_WANT_HIDDEN }));
+    return session;
+}
+
+/* As check_family; but the stream is what the session has kept of a pass without gates. */
+static void check_keeping(const char *path, const char *device, int64_t every)
+{
+    static pass          whole, part;
+    hl_model            *model  = open_model(path);
+    const hl_model_info *info   = hl_model_get_info(model);
+    hl_session          *plain  = open_keeper(model, device, 0);
+    hl_session          *keeper = open_keeper(model, device, every);
+    float                gates[MAX_LAYERS * 64];
+
+    for (int64_t layer = every; layer < info->n_layers; layer += every) {
+        for (int64_t i = 0; i < info->n_layers * info->n_heads; i++)
+            gates[i] = i / info->n_heads < layer ? 1.0f : (float)(i % 3) / 2.0f;
+        assert_ok(run(&whole, plain, gates, NULL, 0));
+        assert_ok(run(&part, keeper, NULL, NULL, 0));
+        assert_ok(run(&part, keeper, gates, NULL, layer));
+        compare(&whole, &part, info, layer, path);
+        assert_ok(run(&part, keeper, gates, NULL, layer)); /* it is there still */
+        compare(&whole, &part, info, layer, path);
+    }
+    hl_session_close(keeper);
+    hl_session_close(plain);
+    hl_model_close(model);
+}
+
+/* What a setting changes is kept, too: from there on the next one goes on. */
+static void check_walk(const char *path, const char *device)
+{
+    static pass          whole, part;
+    hl_model            *model  = open_model(path);
+    const hl_model_info *info   = hl_model_get_info(model);
+    hl_session          *plain  = open_keeper(model, device, 0);
+    hl_session          *keeper = open_keeper(model, device, 1);
+    float                gates[MAX_LAYERS * 64];
+
+    for (int64_t i = 0; i < info->n_layers * info->n_heads; i++)
+        gates[i] = 1.0f;
+    assert_ok(run(&part, keeper, gates, NULL, 0));
+    for (int64_t layer = 1; layer < info->n_layers; layer++) {
+        gates[layer * info->n_heads] = 0.0f;
+        assert_ok(run(&whole, plain, gates, NULL, 0));
+        assert_ok(run(&part, keeper, gates, NULL, layer));
+        compare(&whole, &part, info, layer, path);
+    }
+    hl_session_close(keeper);
+    hl_session_close(plain);
+    hl_model_close(model);
+}
+
+static void kept_streams_give_the_same_bytes(void **state)
+{
+    static const char *const families[] = { "llama3", "gpt_neox", "phi3", "starcoder2" };
+    static const char *const devices[]  = { "cpu", "host" };
+    (void)state;
+
+    for (size_t i = 0; i < 4; i++) {
+        for (size_t j = 0; j < 2; j++) {
+            const char *path = in_folder("tests/data/families", families[i]);
+            check_keeping(path, devices[j], 1);
+            check_keeping(path, devices[j], 2);
+            check_walk(path, devices[j]);
+        }
+    }
+}
+
+static void streams_that_are_not_kept(void **state)
+{
+    static pass   p;
+    hl_model     *model             = open_model("tests/data/families/llama3");
+    hl_session   *session           = open_keeper(model, "cpu", 2);
+    const int64_t more[N_BATCH * 5] = { 0 };
+    (void)state;
+
+    assert_true(hl_model_get_info(model)->n_layers > 2);
+    assert_fails(HL_BAD_ARGUMENT, "layer 2 reads is not kept for positions 0 to 18 of sequence 0",
+                 run(&p, session, NULL, NULL, 2));
+    assert_ok(run(&p, session, NULL, NULL, 0));
+    assert_fails(
+        HL_BAD_ARGUMENT, "kept for positions 19 to 23 of sequence 0",
+        hl_session_feed(session, &(hl_feed){ .tokens = more, .n_tokens = 5, .first_layer = 2 }));
+    assert_ok(hl_session_feed(session, &(hl_feed){ .tokens = more, .n_tokens = 5 }));
+    assert_ok(run(&p, session, NULL, NULL, 2)); /* a part of what is there */
+    assert_fails(HL_BAD_ARGUMENT, "from layer 1 on without a residual stream",
+                 run(&p, session, NULL, NULL, 1));
+    hl_session_close(session);
+    hl_model_close(model);
+}
+
+static hl_status refuse(void *context, const hl_layer_rows *rows)
+{
+    (void)context;
+    return rows->start[0] == 8 ? hl_fail(HL_CANCELLED, "enough") : HL_OK;
+}
+
+/* A feed that fails takes away what it would have written, but for the chunks that it finished. */
+static void streams_of_a_feed_that_failed(void **state)
+{
+    static pass   p;
+    hl_model     *model          = open_model("tests/data/families/llama3");
+    hl_session   *session        = open_keeper(model, "cpu", 2);
+    const int64_t tokens[2 * 16] = { 0 };
+    hl_tap        tap            = { .layer = refuse };
+    (void)state;
+
+    assert_ok(run(&p, session, NULL, NULL, 0));
+    for (int b = 0; b < N_BATCH; b++)
+        assert_ok(hl_session_rewind(session, b, 0));
+    assert_fails(
+        HL_CANCELLED, "enough",
+        hl_session_feed(session, &(hl_feed){ .tokens = tokens, .n_tokens = 16, .tap = &tap }));
+    assert_fails(HL_BAD_ARGUMENT, "is not kept for positions 0 to 18",
+                 run(&p, session, NULL, NULL, 2));
+    for (int b = 0; b < N_BATCH; b++)
+        assert_ok(hl_session_rewind(session, b, 0));
+    assert_ok(
+        hl_session_feed(session, &(hl_feed){ .tokens = tokens, .n_tokens = 8, .first_layer = 2 }));
+    hl_session_close(session);
+    hl_model_close(model);
+}
+
 static void kept_families_give_the_same_bytes(void **state)
 {
     (void)state;
@@ -156,6 +292,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(kept_families_give_the_same_bytes),
         cmocka_unit_test(all_families_give_the_same_bytes),
+        cmocka_unit_test(kept_streams_give_the_same_bytes),
+        cmocka_unit_test(streams_that_are_not_kept),
+        cmocka_unit_test(streams_of_a_feed_that_failed),
         cmocka_unit_test(what_cannot_be_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -94,6 +94,10 @@ typedef struct hl_session_options {
     int64_t     n_kept; /* most rows of a sequence that a feed may keep, where HL_WANT_DIVERGENCE is
                          * wanted; 0: n_ctx, -1: none, for rows that are compared with another
                          * session's */
+    /* Feeds leave the residual streams that layers stream_every, 2 stream_every, ... read, where the
+     * session runs: n_ctx rows of every sequence, by position.  hl_feed.first_layer can then be one
+     * of these without hl_feed.stream.  0: none. */
+    int64_t stream_every;
 } hl_session_options;
 
 /* One layer's rows.  Borrowed for the call; NULL where not wanted. */
@@ -201,7 +205,8 @@ typedef struct hl_feed {
     /* The residual stream that layer `first_layer` reads, as its tap's resid_pre or the
      * resid_post of the layer before: (n_batch, n_tokens, d_model).  The layers below are not
      * run, and keep the keys and values that they had; so a feed that starts lower must not
-     * follow before a rewind.  n_layers: the end alone.  NULL: from the tokens' embeddings. */
+     * follow before a rewind.  n_layers: the end alone.  NULL: what the session has kept of the same
+     * positions (hl_session_options.stream_every), or for layer 0 the tokens' embeddings. */
     const float *stream;
     int64_t      first_layer;
     /* Some sequences of the session only, rising: n_batch is then n_sequences in the shapes

@@ -62,6 +62,60 @@ done:
     return status;
 }
 
+/* ------------------------------------------------------------------ kept streams */
+
+/* A sequence's rows of the chunk to where they are kept, or back. */
+static hl_status copy_stream(const hl_session *session, const hl_chunk *chunk, int64_t b,
+                             hl_device_copy_rows copy)
+{
+    const hl_device_session *d = session->device;
+
+    copy.out_dtype = copy.x_dtype = HL_DTYPE_F32;
+    copy.out_stride = copy.x_stride = copy.n = session->config->d_model;
+    copy.n_rows                              = chunk->lengths[b];
+    return hl_device_checked(d, d->ops->copy_rows(d->device, &copy), "kept streams");
+}
+
+/* What `layer` will read, with all that is still to be added to x. */
+static hl_status put_stream(const hl_session *session, const hl_chunk *chunk, int64_t layer)
+{
+    hl_status                status = HL_OK;
+    const hl_device_session *d      = session->device;
+    int64_t                  slot   = hl_streams_slot(session, layer);
+
+    for (int64_t b = 0; b < chunk->n_batch && slot >= 0; b++) {
+        int64_t             first = b * chunk->n_rows * session->config->d_model;
+        hl_device_copy_rows copy  = { .out       = hl_streams_rows(session, chunk, slot, b),
+                                      .x         = d->rows.x + first,
+                                      .add_dtype = d->dtype,
+                                      .add_scale = (float)session->config->residual_scale };
+
+        for (int i = 0; i < 2 && d->pending[i] != NULL; i++)
+            copy.add[i] = (const uint8_t *)d->pending[i] + (size_t)first * d->size;
+        HL_TRY(copy_stream(session, chunk, b, copy));
+    }
+
+done:
+    return status;
+}
+
+static hl_status get_stream(const hl_session *session, const hl_chunk *chunk)
+{
+    hl_status status = HL_OK;
+    int64_t   slot   = hl_streams_slot(session, chunk->feed->first_layer);
+    int64_t   count  = chunk->n_rows * session->config->d_model;
+
+    for (int64_t b = 0; b < chunk->n_batch; b++)
+        HL_TRY(copy_stream(session, chunk, b,
+                           (hl_device_copy_rows){ .out = session->device->rows.x + b * count,
+                                                  .x = hl_streams_rows(session, chunk, slot, b) }));
+
+done:
+    return status;
+}
+
+/* ------------------------------------------------------------------------ blocks */
+
 /* All blocks; each is told while the next one runs. */
 static hl_status run_blocks(hl_session *session, const hl_chunk *chunk)
 {
@@ -70,6 +124,8 @@ static hl_status run_blocks(hl_session *session, const hl_chunk *chunk)
     bool      watched = hl_device_is_watched(chunk);
 
     for (int64_t layer = chunk->feed->first_layer; layer < session->config->n_layers; layer++) {
+        if (layer > chunk->feed->first_layer)
+            HL_TRY(put_stream(session, chunk, layer));
         if (watched)
             HL_TRY(watch_block(session, chunk, layer, number));
         else
@@ -100,6 +156,8 @@ static hl_status begin_stream(hl_session *session, const hl_chunk *chunk)
 
     d->pending[0] = NULL;
     d->pending[1] = NULL;
+    if (feed->stream == NULL && feed->first_layer > 0)
+        return get_stream(session, chunk);
     if (feed->stream == NULL)
         return hl_device_embed_rows(session, chunk);
     for (int64_t b = 0; b < chunk->n_batch; b++)
@@ -220,7 +278,7 @@ static bool is_step(const hl_session *session, const hl_chunk *chunk)
     const hl_tap *tap = chunk->feed->tap;
 
     return hl_chunk_rows(chunk) <= session->device->step_rows && chunk->feed->stream == NULL &&
-           !session->config->is_encoder &&
+           session->streams.n_slots == 0 && !session->config->is_encoder &&
            (tap == NULL || ((tap->wants & ~(uint32_t)HL_WANT_LAST_LOGITS) == 0 &&
                             tap->embedded == NULL && tap->sampled_positions == NULL));
 }

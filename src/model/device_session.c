@@ -309,6 +309,13 @@ static void plan_likeness(plan *p, hl_session *session)
                                 sizeof *d->followed);
 }
 
+static void plan_kept_streams(plan *p, hl_session *session)
+{
+    int64_t n_rows = session->streams.n_slots * session->options.n_batch * session->options.n_ctx;
+
+    session->streams.x = hl_arena_take(&p->rows, n_rows * session->config->d_model, sizeof(float));
+}
+
 static hl_status plan_all(plan *p, hl_session *session)
 {
     hl_status          status = HL_OK;
@@ -323,6 +330,7 @@ static hl_status plan_all(plan *p, hl_session *session)
     plan_stream(p, session);
     plan_mlp(p, session);
     plan_ends(p, session);
+    plan_kept_streams(p, session);
     hl_device_plan_picks(session, &p->rows, &p->host);
     d->max_runs = session->options.n_sampled > 0 ? rows / 16 + 8 * session->options.n_batch : 0;
     plan_likeness(p, session);

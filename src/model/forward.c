@@ -397,9 +397,12 @@ static void read_stream(const hl_session *session, const hl_chunk *chunk)
 /* x as the first layer that is run reads it. */
 static hl_status begin_stream(hl_session *session, const hl_chunk *chunk)
 {
-    if (chunk->feed->stream == NULL)
+    if (chunk->feed->stream != NULL)
+        read_stream(session, chunk);
+    else if (chunk->feed->first_layer > 0)
+        hl_streams_get(session, chunk);
+    else
         return hl_forward_embed(session, chunk);
-    read_stream(session, chunk);
     return HL_OK;
 }
 
@@ -417,8 +420,11 @@ hl_status hl_forward(hl_session *session, const hl_chunk *chunk)
     HL_TRY(begin_stream(session, chunk));
     HL_TRY(check_stream(session, chunk, -1));
     HL_TRY(hl_forward_report_embedded(session, chunk));
-    for (int64_t layer = chunk->feed->first_layer; layer < session->config->n_layers; layer++)
+    for (int64_t layer = chunk->feed->first_layer; layer < session->config->n_layers; layer++) {
+        if (layer > chunk->feed->first_layer)
+            hl_streams_put(session, chunk, layer);
         HL_TRY(run_block(session, chunk, layer));
+    }
     if (hl_forward_needs_end(session, chunk))
         HL_TRY(hl_forward_final(session, chunk));
 

@@ -48,6 +48,7 @@ static hl_status complete_options(hl_session_options *options, const hl_config *
     HL_TRY(hl_check_count("session: n_rows", options->n_rows, 0, INT64_MAX));
     HL_TRY(hl_check_count("session: n_sampled", options->n_sampled, 0, MAX_CTX));
     HL_TRY(hl_check_count("session: n_kept", options->n_kept, -1, MAX_CTX));
+    HL_TRY(hl_check_count("session: stream_every", options->stream_every, 0, INT64_MAX));
     HL_TRY(hl_check_count("session: n_threads", options->n_threads, 0, HL_MAX_THREADS));
     HL_TRY(
         hl_check_count("session: activations", options->activations, 0, HL_ACTIVATIONS_COUNT - 1));

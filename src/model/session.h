@@ -20,7 +20,7 @@
 #include "kernels/linear.h"
 #include "kernels/pattern.h"
 #include "model/config.h"
-#include "model/kept_logits.h"
+#include "model/kept_streams.h"
 #include "model/weights.h"
 
 /* Logits are made for so many rows at a time. */
@@ -109,6 +109,7 @@ struct hl_session {
     int64_t          *length; /* (B) tokens so far */
     int64_t          *places; /* (4, B) start, lengths, ends and sequences of a chunk */
     hl_kept_range    *kept;   /* (B) positions whose logits are kept */
+    hl_kept_streams   streams;
 
     hl_session_rope ropes[HL_N_ROPES];
     float          *alibi_slopes; /* (H) or NULL */
@@ -241,6 +242,17 @@ static inline int64_t hl_chunk_rows(const hl_chunk *chunk)
 static inline int64_t hl_chunk_segments(const hl_chunk *chunk)
 {
     return chunk->feed->segments != NULL ? chunk->feed->n_segments : 0;
+}
+
+/* How many sequences are fed, and which is number `index` of them. */
+static inline int64_t hl_feed_count(const hl_session *session, const hl_feed *feed)
+{
+    return feed->sequences != NULL ? feed->n_sequences : session->options.n_batch;
+}
+
+static inline int64_t hl_feed_sequence(const hl_feed *feed, int64_t index)
+{
+    return feed->sequences != NULL ? feed->sequences[index] : index;
 }
 
 /* How many tokens the feed has for a sequence. */

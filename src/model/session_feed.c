@@ -13,17 +13,6 @@ enum { STEADY_ROWS = 32 };
 
 /* ------------------------------------------------------------------- checks */
 
-/* How many sequences are fed, and which is number `index` of them. */
-static int64_t fed_count(const hl_session *session, const hl_feed *feed)
-{
-    return feed->sequences != NULL ? feed->n_sequences : session->options.n_batch;
-}
-
-static int64_t fed_sequence(const hl_feed *feed, int64_t index)
-{
-    return feed->sequences != NULL ? feed->sequences[index] : index;
-}
-
 static hl_status check_sequences(const hl_session *session, const hl_feed *feed)
 {
     if (feed->sequences == NULL) {
@@ -52,11 +41,11 @@ static hl_status check_rows(const hl_session *session, const hl_feed *feed)
 
     if (options->steady && feed->sequences == NULL && longest < STEADY_ROWS)
         longest = options->n_chunk < STEADY_ROWS ? options->n_chunk : STEADY_ROWS;
-    if (longest == 0 || fed_count(session, feed) <= options->n_rows / longest)
+    if (longest == 0 || hl_feed_count(session, feed) <= options->n_rows / longest)
         return HL_OK;
     return hl_fail(HL_BAD_ARGUMENT,
                    "feed: %lld rows of %lld sequences, the session was opened for %lld in all",
-                   (long long)longest, (long long)fed_count(session, feed),
+                   (long long)longest, (long long)hl_feed_count(session, feed),
                    (long long)options->n_rows);
 }
 
@@ -84,7 +73,7 @@ static hl_status check_tokens(const hl_session *session, const hl_feed *feed, in
 static hl_status check_length(const hl_session *session, const hl_feed *feed, int64_t index)
 {
     int64_t length   = hl_feed_length(feed, index);
-    int64_t sequence = fed_sequence(feed, index);
+    int64_t sequence = hl_feed_sequence(feed, index);
 
     if (length < 0 || length > feed->n_tokens)
         return hl_fail(HL_BAD_ARGUMENT, "sequence %lld: %lld tokens of %lld", (long long)sequence,
@@ -102,9 +91,9 @@ static hl_status check_patterns(const hl_session *session, const hl_feed *feed)
     if (feed->tap == NULL || (feed->tap->wants & HL_WANT_PATTERN) == 0 ||
         feed->tap->patterns_differ)
         return HL_OK;
-    for (int64_t i = 1; i < fed_count(session, feed); i++) {
-        int64_t first = fed_sequence(feed, 0);
-        int64_t other = fed_sequence(feed, i);
+    for (int64_t i = 1; i < hl_feed_count(session, feed); i++) {
+        int64_t first = hl_feed_sequence(feed, 0);
+        int64_t other = hl_feed_sequence(feed, i);
 
         if (session->length[other] != session->length[first])
             return hl_fail(HL_UNSUPPORTED,
@@ -123,15 +112,15 @@ static hl_status check_targets(const hl_session *session, const hl_feed *feed)
         return HL_OK;
     if (feed->targets == NULL && feed->n_tokens > 0)
         return hl_fail(HL_BAD_ARGUMENT, "feed: losses are wanted, but there are no targets");
-    for (int64_t i = 0; i < fed_count(session, feed); i++) {
+    for (int64_t i = 0; i < hl_feed_count(session, feed); i++) {
         for (int64_t j = 0; j < hl_feed_length(feed, i); j++) {
             int64_t target = feed->targets[i * feed->n_tokens + j];
 
             if (target < -1 || target >= session->config->d_vocab)
                 return hl_fail(HL_BAD_ARGUMENT,
                                "target %lld of sequence %lld is %lld, the model knows 0 to %lld",
-                               (long long)j, (long long)fed_sequence(feed, i), (long long)target,
-                               (long long)session->config->d_vocab - 1);
+                               (long long)j, (long long)hl_feed_sequence(feed, i),
+                               (long long)target, (long long)session->config->d_vocab - 1);
         }
     }
     return HL_OK;
@@ -141,11 +130,11 @@ static hl_status check_room(const hl_session *session, const hl_feed *feed)
 {
     if (feed->kept_by != NULL)
         return hl_fail(HL_BAD_ARGUMENT, "feed: rows are kept, and compared with another session's");
-    for (int64_t i = 0; i < fed_count(session, feed); i++) {
+    for (int64_t i = 0; i < hl_feed_count(session, feed); i++) {
         if (hl_feed_length(feed, i) > session->options.n_kept)
             return hl_fail(
                 HL_LIMIT, "feed: %lld rows of sequence %lld to keep, the session has room for %lld",
-                (long long)hl_feed_length(feed, i), (long long)fed_sequence(feed, i),
+                (long long)hl_feed_length(feed, i), (long long)hl_feed_sequence(feed, i),
                 (long long)session->options.n_kept);
     }
     return HL_OK;
@@ -165,7 +154,7 @@ static hl_status check_keeper(const hl_session *session, const hl_session *keepe
 static hl_status check_kept_rows(const hl_session *session, const hl_session *keeper,
                                  const hl_feed *feed, int64_t index)
 {
-    int64_t sequence = fed_sequence(feed, index);
+    int64_t sequence = hl_feed_sequence(feed, index);
     int64_t start    = session->length[sequence];
     int64_t length   = hl_feed_length(feed, index);
 
@@ -190,7 +179,7 @@ static hl_status check_kept(const hl_session *session, const hl_feed *feed)
     if (feed->keeps_logits)
         return check_room(session, feed);
     HL_TRY(check_keeper(session, keeper));
-    for (int64_t i = 0; i < fed_count(session, feed); i++)
+    for (int64_t i = 0; i < hl_feed_count(session, feed); i++)
         HL_TRY(check_kept_rows(session, keeper, feed, i));
 
 done:
@@ -200,20 +189,25 @@ done:
 /* What a sequence had makes room for what comes. */
 static void begin_keeping(hl_session *session, const hl_feed *feed)
 {
-    for (int64_t i = 0; i < fed_count(session, feed) && feed->keeps_logits; i++) {
-        int64_t sequence = fed_sequence(feed, i);
+    for (int64_t i = 0; i < hl_feed_count(session, feed) && feed->keeps_logits; i++) {
+        int64_t sequence = hl_feed_sequence(feed, i);
 
         session->kept[sequence].begin = session->length[sequence];
         session->kept[sequence].end   = session->length[sequence];
     }
 }
 
-static hl_status check_stream_given(const hl_session *session, const hl_feed *feed)
+/* There is a residual stream to start from: the feed's, or one that is kept. */
+static hl_status check_stream(const hl_session *session, const hl_feed *feed)
 {
+    hl_status status = HL_OK;
+
+    HL_TRY(hl_check_count("session: first_layer", feed->first_layer, 0, session->config->n_layers));
     if (feed->stream == NULL && feed->first_layer != 0)
-        return hl_fail(HL_BAD_ARGUMENT, "feed: from layer %lld on without a residual stream",
-                       (long long)feed->first_layer);
-    return hl_check_count("session: first_layer", feed->first_layer, 0, session->config->n_layers);
+        HL_TRY(hl_streams_check(session, feed));
+
+done:
+    return status;
 }
 
 static hl_status check_feed(const hl_session *session, const hl_feed *feed)
@@ -226,14 +220,14 @@ static hl_status check_feed(const hl_session *session, const hl_feed *feed)
         HL_TRY(hl_check_count("session: n_segments", feed->n_segments, 1, HL_MAX_SEGMENTS));
     HL_TRY(check_sequences(session, feed));
     HL_TRY(check_rows(session, feed));
-    HL_TRY(check_stream_given(session, feed));
-    HL_TRY(hl_tap_check(feed->tap, &session->options, fed_count(session, feed)));
+    HL_TRY(hl_tap_check(feed->tap, &session->options, hl_feed_count(session, feed)));
     HL_TRY(check_patterns(session, feed));
-    for (int64_t i = 0; i < fed_count(session, feed); i++) {
+    for (int64_t i = 0; i < hl_feed_count(session, feed); i++) {
         HL_TRY(check_length(session, feed, i));
         HL_TRY(check_tokens(session, feed, i));
     }
     HL_TRY(check_targets(session, feed));
+    HL_TRY(check_stream(session, feed));
     HL_TRY(check_kept(session, feed));
 
 done:
@@ -249,7 +243,7 @@ static void place_chunk(hl_chunk *chunk, const hl_session *session, int64_t offs
 
     chunk->offset = offset;
     for (int64_t i = 0; i < chunk->n_batch; i++) {
-        int64_t sequence = fed_sequence(chunk->feed, i);
+        int64_t sequence = hl_feed_sequence(chunk->feed, i);
         int64_t left     = hl_feed_length(chunk->feed, i) - offset;
 
         left                = left > session->options.n_chunk ? session->options.n_chunk : left;
@@ -273,13 +267,14 @@ static hl_status run_chunks(hl_session *session, const hl_feed *feed)
 {
     int64_t  n_batch = session->options.n_batch;
     hl_chunk chunk   = { .feed      = feed,
-                         .n_batch   = fed_count(session, feed),
+                         .n_batch   = hl_feed_count(session, feed),
                          .start     = session->places,
                          .lengths   = session->places + n_batch,
                          .ends      = session->places + 2 * n_batch,
                          .sequences = session->places + 3 * n_batch };
 
     begin_keeping(session, feed);
+    hl_streams_begin(session, feed);
     for (int64_t offset = 0;; offset += session->options.n_chunk) {
         place_chunk(&chunk, session, offset);
         if (chunk.n_rows == 0)
@@ -287,6 +282,7 @@ static hl_status run_chunks(hl_session *session, const hl_feed *feed)
         hl_status status = hl_forward(session, &chunk);
         if (status != HL_OK)
             return status;
+        hl_streams_extend(session, &chunk);
         for (int64_t i = 0; i < chunk.n_batch; i++) {
             session->length[chunk.sequences[i]] = chunk.ends[i];
             if (feed->keeps_logits)

@@ -197,6 +197,24 @@ done:
     return status;
 }
 
+/* Which rows are kept; on the CPU, where. */
+static hl_status plan_streams(hl_session *session, bool is_here)
+{
+    hl_status        status = HL_OK;
+    hl_kept_streams *kept   = &session->streams;
+    int64_t          every  = session->options.stream_every;
+
+    kept->n_slots = every > 0 ? (session->config->n_layers - 1) / every : 0;
+    int64_t n     = product(kept->n_slots, session->options.n_batch, 1);
+    HL_TRY(HL_SESSION_ALLOC(session, &kept->ranges, n));
+    if (is_here)
+        HL_TRY(HL_SESSION_ALLOC(session, &kept->x,
+                                product(n, session->options.n_ctx, session->config->d_model)));
+
+done:
+    return status;
+}
+
 static hl_status plan_ends(hl_session *session, int64_t n_rows)
 {
     hl_status        status = HL_OK;
@@ -417,6 +435,7 @@ hl_status hl_session_plan(hl_session *session)
     HL_TRY(HL_SESSION_ALLOC(session, &session->searched, session->config->n_layers + 1));
     HL_TRY(HL_SESSION_ALLOC(session, &session->places, product(4, n_batch, 1)));
     HL_TRY(HL_SESSION_ALLOC(session, &session->kept, n_batch));
+    HL_TRY(plan_streams(session, choice.ops == NULL));
     HL_TRY(HL_SESSION_ALLOC(session, &session->length, n_batch));
     HL_TRY(HL_SESSION_TABLE(session, &session->caches, count_caches(session->config)));
     HL_TRY(plan_panels(session));

@@ -2,10 +2,10 @@
  *
  * settings.h has the tree.  For a walk over it one residual stream a layer is enough, that of
  * the path to the current leaf: a setting starts at the first layer that differs from the setting
- * before it, from the stream kept there, and overwrites those above.  All settings are run on
- * one batch of windows before the next batch, so memory does not grow with text or settings.
- * Where it is short, only every `every`-th layer's stream is kept and the layers between are
- * run again.
+ * before it, from the stream that the session keeps there, and overwrites those above.  All
+ * settings are run on one batch of windows before the next batch, so memory does not grow with
+ * text or settings.  Where it is short, only every `every`-th layer's stream is kept and the layers
+ * between are run again.
  *
  * The dense model comes first of all; the session keeps its logits for the batch, where it runs,
  * and tells how far those of other settings are from them.  Windows, batches and the order of sums
@@ -22,8 +22,8 @@
 #include "model/model.h"
 #include "prune/settings.h"
 
-enum { DEFAULT_ROWS = 512, DEFAULT_CONTEXT = 1024, MAX_BATCH = 4096 };
-enum { WANTS = HL_WANT_LOSSES | HL_WANT_DIVERGENCE | HL_WANT_RESID_POST };
+enum { DEFAULT_ROWS = 512, DEVICE_ROWS = 4096, DEFAULT_CONTEXT = 1024, MAX_BATCH = 4096 };
+enum { WANTS = HL_WANT_LOSSES | HL_WANT_DIVERGENCE };
 #define DEFAULT_MEMORY ((size_t)1 << 30)
 
 /* Tokens [begin, begin + length) of all. */
@@ -58,16 +58,14 @@ struct hl_evaluator {
     /* The batch at work. */
     int64_t    n_done; /* windows of the batches before it */
     int64_t    n_batch_windows;
-    int64_t    n_rows;      /* of every sequence */
-    int64_t   *fed;         /* (B, n_rows) tokens */
-    int64_t   *targets;     /* (B, n_rows) those after them */
-    int64_t   *lengths;     /* (B) */
-    int64_t   *tops;        /* (B, n_rows) the dense model's likeliest tokens */
-    row_score *rows;        /* (B, n_rows) of the setting at work */
-    float     *streams;     /* (n_slots, B, n_rows, D) before layer (slot + 1) * every */
-    int64_t    every;       /* n_layers: none is kept */
-    int64_t    slot_floats; /* room of a slot */
-    int64_t    at;          /* the leaf at work; 0 is the dense model */
+    int64_t    n_rows;  /* of every sequence */
+    int64_t   *fed;     /* (B, n_rows) tokens */
+    int64_t   *targets; /* (B, n_rows) those after them */
+    int64_t   *lengths; /* (B) */
+    int64_t   *tops;    /* (B, n_rows) the dense model's likeliest tokens */
+    row_score *rows;    /* (B, n_rows) of the setting at work */
+    int64_t    every;   /* layers from one kept stream to the next; n_layers: none is */
+    int64_t    at;      /* the leaf at work; 0 is the dense model */
 };
 
 /* ------------------------------------------------------------------- settings */
@@ -186,9 +184,7 @@ static hl_status complete_options(hl_evaluator *e)
     if (windows->context < 2)
         return hl_fail(HL_BAD_ARGUMENT, "evaluate: windows of %lld tokens, wanted 2 or more",
                        (long long)windows->context);
-    if (windows->n_batch == 0)
-        windows->n_batch = windows->context < DEFAULT_ROWS ? DEFAULT_ROWS / windows->context : 1;
-    if (windows->n_batch < 1 || windows->n_batch > MAX_BATCH)
+    if (windows->n_batch < 0 || windows->n_batch > MAX_BATCH)
         return hl_fail(HL_BAD_ARGUMENT, "evaluate: batches of %lld windows, wanted 1 to %d",
                        (long long)windows->n_batch, MAX_BATCH);
     if (e->options.memory_bytes == 0)
@@ -197,18 +193,26 @@ static hl_status complete_options(hl_evaluator *e)
     return HL_OK;
 }
 
-/* What a session on the CPU keeps of the dense model. */
-static hl_status kept_bytes(size_t *out, const hl_evaluator *e)
+/* A device wants more rows at a time, as far as their logits are no more than the memory allowed. */
+static void choose_batch(hl_evaluator *e, bool on_device)
 {
-    size_t n_rows = 0;
+    hl_window_options *windows = &e->options.windows;
+    int64_t            rows    = DEFAULT_ROWS;
 
-    if (!hl_size_multiply(&n_rows, (size_t)e->options.windows.n_batch,
-                          (size_t)e->options.windows.context) ||
-        !hl_size_multiply(out, n_rows, (size_t)e->config->d_vocab) ||
-        !hl_size_multiply(out, *out, 2 * sizeof(float)))
-        return hl_fail(HL_NO_MEMORY, "evaluate: a batch of %lld windows of %lld is too large",
-                       (long long)e->options.windows.n_batch,
-                       (long long)e->options.windows.context);
+    if (on_device) {
+        size_t fit = e->options.memory_bytes / sizeof(float) / (size_t)e->config->d_vocab;
+        rows = fit < DEFAULT_ROWS ? DEFAULT_ROWS : fit < DEVICE_ROWS ? (int64_t)fit : DEVICE_ROWS;
+    }
+    if (windows->n_batch == 0)
+        windows->n_batch = windows->context < rows ? rows / windows->context : 1;
+}
+
+/* What a session on the CPU keeps of the dense model: logits and probabilities.  A device has memory
+ * of its own, and says if it is too little. */
+static hl_status check_kept(size_t *out, const hl_evaluator *e, size_t n_rows)
+{
+    if (!hl_size_multiply(out, n_rows, (size_t)e->config->d_vocab * 2 * sizeof(float)))
+        return hl_fail(HL_NO_MEMORY, "evaluate: a batch of %zu rows is too large", n_rows);
     if (*out <= e->options.memory_bytes)
         return HL_OK;
     return hl_fail(HL_LIMIT,
@@ -218,44 +222,57 @@ static hl_status kept_bytes(size_t *out, const hl_evaluator *e)
 }
 
 /* The streams get what the predictions of the dense model leave. */
-static hl_status plan_memory(hl_evaluator *e, size_t n_kept)
+static hl_status plan_streams(hl_evaluator *e, bool on_device)
 {
     hl_status status   = HL_OK;
     int64_t   n_layers = e->config->n_layers;
-    size_t    n_rows   = (size_t)(e->options.windows.n_batch * e->options.windows.context);
-    size_t    slot     = 0;
+    size_t    n_rows = 0, kept = 0, slot = 0;
 
-    if (!hl_size_multiply(&slot, n_rows, (size_t)e->config->d_model * sizeof(float)))
-        return hl_fail(HL_NO_MEMORY, "evaluate: a batch of %zu rows is too large", n_rows);
-    int64_t n_slots = (int64_t)((e->options.memory_bytes - n_kept) / slot);
+    if (!hl_size_multiply(&n_rows, (size_t)e->options.windows.n_batch,
+                          (size_t)e->options.windows.context) ||
+        !hl_size_multiply(&slot, n_rows, (size_t)e->config->d_model * sizeof(float)))
+        return hl_fail(HL_NO_MEMORY, "evaluate: a batch of %lld windows of %lld is too large",
+                       (long long)e->options.windows.n_batch,
+                       (long long)e->options.windows.context);
+    if (!on_device)
+        HL_TRY(check_kept(&kept, e, n_rows));
+    int64_t n_slots = (int64_t)((e->options.memory_bytes - kept) / slot);
     n_slots         = n_slots > n_layers - 1 ? n_layers - 1 : n_slots;
     e->every        = n_slots > 0 ? (n_layers - 1 + n_slots - 1) / n_slots : n_layers;
-    e->slot_floats  = (int64_t)(slot / sizeof(float));
-    HL_TRY(hl_alloc((void **)&e->streams, (size_t)((n_layers - 1) / e->every), slot));
-    HL_TRY(HL_ALLOC_ZEROED(&e->rows, n_rows));
-    HL_TRY(HL_ALLOC_ZEROED(&e->tops, n_rows));
-    HL_TRY(HL_ALLOC_ZEROED(&e->fed, n_rows));
-    HL_TRY(HL_ALLOC_ZEROED(&e->targets, n_rows));
-    HL_TRY(HL_ALLOC_ZEROED(&e->lengths, (size_t)e->options.windows.n_batch));
 
 done:
     return status;
 }
 
-/* A device has memory of its own for what is kept, and says if it is too little. */
-static hl_status open_session(hl_evaluator *e, size_t *n_kept)
+static hl_status open_session(hl_evaluator *e)
 {
     hl_status          status  = HL_OK;
     hl_session_options options = { .n_ctx     = e->options.windows.context,
-                                   .n_batch   = e->options.windows.n_batch,
                                    .wants     = WANTS,
                                    .n_threads = e->options.n_threads };
     hl_device_choice   choice  = { 0 };
 
     HL_TRY(hl_device_choose(&choice, &options));
-    if (choice.ops == NULL)
-        HL_TRY(kept_bytes(n_kept, e));
+    choose_batch(e, choice.ops != NULL);
+    HL_TRY(plan_streams(e, choice.ops != NULL));
+    options.n_batch      = e->options.windows.n_batch;
+    options.stream_every = e->every;
     HL_TRY(hl_session_open(&e->session, e->model, &options));
+
+done:
+    return status;
+}
+
+static hl_status make_rows(hl_evaluator *e)
+{
+    hl_status status = HL_OK;
+    size_t    n_rows = (size_t)(e->options.windows.n_batch * e->options.windows.context);
+
+    HL_TRY(HL_ALLOC_ZEROED(&e->rows, n_rows));
+    HL_TRY(HL_ALLOC_ZEROED(&e->tops, n_rows));
+    HL_TRY(HL_ALLOC_ZEROED(&e->fed, n_rows));
+    HL_TRY(HL_ALLOC_ZEROED(&e->targets, n_rows));
+    HL_TRY(HL_ALLOC_ZEROED(&e->lengths, (size_t)e->options.windows.n_batch));
 
 done:
     return status;
@@ -288,7 +305,6 @@ hl_status hl_evaluator_open(hl_evaluator **out, const hl_model *model, const hl_
 {
     hl_status     status = HL_OK;
     hl_evaluator *e      = NULL;
-    size_t        n_kept = 0;
 
     *out = NULL;
     if (model == NULL || corpus == NULL)
@@ -301,10 +317,10 @@ hl_status hl_evaluator_open(hl_evaluator **out, const hl_model *model, const hl_
         e->options = *options;
     HL_TRY(complete_options(e));
     HL_TRY(take_settings(e, gates, n_settings));
-    HL_TRY(open_session(e, &n_kept)); /* refuses contexts that are too long */
+    HL_TRY(open_session(e)); /* refuses contexts that are too long */
     HL_TRY(read_windows(e, corpus));
     HL_TRY(describe_windows(e));
-    HL_TRY(plan_memory(e, n_kept));
+    HL_TRY(make_rows(e));
     plan_walk(e);
     count_naive(e);
     *out = e;
@@ -330,7 +346,6 @@ void hl_evaluator_close(hl_evaluator *e)
     hl_free(e->lengths);
     hl_free(e->tops);
     hl_free(e->rows);
-    hl_free(e->streams);
     hl_free(e);
 }
 
@@ -349,22 +364,6 @@ static hl_status score_rows(void *context, const hl_final_rows *rows)
                                           .kl   = rows->divergence[i],
                                           .same = rows->tops[i] == e->tops[first + i] };
     }
-    return HL_OK;
-}
-
-/* Keeps the stream before the next layer, if that one has a slot. */
-static hl_status keep_stream(void *context, const hl_layer_rows *rows)
-{
-    hl_evaluator *e     = context;
-    int64_t       layer = rows->layer + 1;
-
-    if (layer % e->every != 0 || layer >= e->config->n_layers)
-        return HL_OK;
-    float *slot = e->streams + (layer / e->every - 1) * e->slot_floats;
-    for (int64_t b = 0; b < rows->n_batch; b++)
-        memcpy(slot + (b * e->n_rows + rows->start[b]) * rows->d_model,
-               rows->resid_post + b * rows->n_rows * rows->d_model,
-               (size_t)(rows->lengths[b] * rows->d_model) * sizeof(float));
     return HL_OK;
 }
 
@@ -392,7 +391,7 @@ static hl_status run_setting(hl_evaluator *e)
 {
     hl_status status = HL_OK;
     int64_t   layer  = e->first[e->at];
-    hl_tap    tap    = { .context = e, .layer = keep_stream, .final = score_rows, .wants = WANTS };
+    hl_tap    tap    = { .context = e, .final = score_rows, .wants = WANTS };
     hl_feed   feed   = { .tokens       = e->fed,
                          .n_tokens     = e->n_rows,
                          .lengths      = e->lengths,
@@ -404,8 +403,6 @@ static hl_status run_setting(hl_evaluator *e)
 
     if (layer == e->config->n_layers) /* e->rows has it: that of its equal */
         return HL_OK;
-    if (layer > 0)
-        feed.stream = e->streams + (layer / e->every - 1) * e->slot_floats;
     for (int64_t i = 0; i < e->options.windows.n_batch; i++)
         HL_TRY(hl_session_rewind(e->session, i, 0));
     HL_TRY(hl_session_feed(e->session, &feed));

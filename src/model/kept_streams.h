@@ -1,0 +1,35 @@
+/* kept_streams.h - residual streams that a session keeps, for later feeds to start from.
+ *
+ * With hl_session_options.stream_every = n every feed leaves what layers n, 2 n, ... read of its
+ * rows, where the session runs, and a feed whose first layer is one of them reads its rows there.
+ * Rows stand by their positions, as keys do. */
+#ifndef HL_MODEL_KEPT_STREAMS_H
+#define HL_MODEL_KEPT_STREAMS_H
+
+#include "model/kept_logits.h"
+
+struct hl_session;
+struct hl_chunk;
+
+typedef struct hl_kept_streams {
+    float         *x;      /* (n_slots, B, S, D); the device's where the session is on one */
+    hl_kept_range *ranges; /* (n_slots, B) positions that are there */
+    int64_t        n_slots;
+} hl_kept_streams;
+
+/* The slot of the stream that a layer reads; -1: none. */
+int64_t hl_streams_slot(const struct hl_session *session, int64_t layer);
+/* Where the chunk's rows of a sequence begin in it. */
+float *hl_streams_rows(const struct hl_session *session, const struct hl_chunk *chunk, int64_t slot,
+                       int64_t b);
+/* Can the feed start at its first layer? */
+hl_status hl_streams_check(const struct hl_session *session, const hl_feed *feed);
+/* What the feed will overwrite is no longer there, until a chunk of it has been run. */
+void hl_streams_begin(struct hl_session *session, const hl_feed *feed);
+void hl_streams_extend(struct hl_session *session, const struct hl_chunk *chunk);
+
+/* On the CPU: the chunk's rows of x to the stream that `layer` reads, and from it. */
+void hl_streams_put(const struct hl_session *session, const struct hl_chunk *chunk, int64_t layer);
+void hl_streams_get(const struct hl_session *session, const struct hl_chunk *chunk);
+
+#endif
