@@ -5,7 +5,10 @@
  * One block, three warp groups.  The first runs a body over 64 scores a thread again and again, a warp
  * in each quarter of the multiprocessor; the second may run the same, and the third have products of
  * 64 x 128 x 16 made, one after the other, as O += P V is.  Cycles of the first group's body, and
- * beside products those that a product takes (64 at best). */
+ * beside products those that a product takes (64 at best).
+ *
+ * Then two groups that issue S = Q K^T and O += P V, eight products each, the second group a while after the
+ * first: when each group is through with issuing, and when its results are there. */
 #include <stdio.h>
 
 #include "kernels/cuda/forward_hopper.cuh"
@@ -59,6 +62,42 @@ template <int ADDS> struct exponentials {
     }
 };
 
+/* One kind of instruction alone, 64 of it. */
+enum kind { ROUNDINGS, INTEGERS, MULTIPLY_ADDS, DOUBLES };
+
+template <kind KIND> struct only {
+    float  sums[16];
+    double wide[8];
+
+    __device__ void run(float (&scores)[N])
+    {
+#pragma unroll
+        for (int i = 0; i < N; i++) {
+            float &sum = sums[i % 16];
+            if (KIND == ROUNDINGS)
+                sum = __int_as_float(ptx::pack<__nv_bfloat16>(scores[i], sum));
+            if (KIND == INTEGERS)
+                sum = __int_as_float(added(__float_as_int(sum), __float_as_int(scores[i])));
+            if (KIND == MULTIPLY_ADDS)
+                sum = fmaf(scores[i], scores[(i + 17) % N], sum);
+            if (KIND == DOUBLES)
+                wide[i % 8] = fma(wide[(i + 1) % 8], wide[(i + 2) % 8], wide[i % 8]);
+        }
+    }
+    __device__ static int added(int a, int b) /* as it stands: not three at a time */
+    {
+        asm volatile("add.s32 %0, %0, %1;" : "+r"(a) : "r"(b));
+        return a;
+    }
+    __device__ float result() const
+    {
+        float all = 0.0f;
+        for (int i = 0; i < 16; i++)
+            all += sums[i] + static_cast<float>(wide[i % 8]);
+        return all;
+    }
+};
+
 /* What the library does with a block that hides nothing. */
 template <hopper_level LEVEL> struct weighing {
     hopper_consumer<shape<LEVEL>> consumer;
@@ -83,6 +122,14 @@ template <int ADDS>
 __device__ static exponentials<ADDS> open(exponentials<ADDS> *, char *, const float *)
 {
     return {};
+}
+
+template <kind KIND> __device__ static only<KIND> open(only<KIND> *, char *, const float *in)
+{
+    only<KIND> body;
+    for (int i = 0; i < 16; i++)
+        body.sums[i] = body.wide[i % 8] = in[i % 2];
+    return body;
 }
 
 template <hopper_level LEVEL>
@@ -190,6 +237,59 @@ __global__ static void __launch_bounds__(384, 1) test(times *out, const float *i
     }
 }
 
+/* -------------------------------------------------------------------- the queue */
+
+struct arrivals {
+    unsigned begin, scores_issued, out_issued, scores,
+        out; /* cycles from the first group's start */
+};
+
+__global__ static void __launch_bounds__(256, 1)
+    issue(arrivals *out_of, float *sink, unsigned delay)
+{
+    extern __shared__ __align__(1024) char raw[];
+    __shared__ unsigned                    start;
+    using consumer_of    = hopper_consumer<shape<HOPPER_NOTHING>>;
+    int         group    = __shfl_sync(~0u, threadIdx.x / 128, 0);
+    consumer_of consumer = { *reinterpret_cast<shape<HOPPER_NOTHING>::shared *>(raw), group, 1.0f };
+    float       scores[N];
+    arrivals    at;
+
+    for (int i = threadIdx.x; i < READ / 4; i += 256)
+        reinterpret_cast<unsigned *>(raw)[i] = 0x3f803f80u;
+    ptx::fence_async();
+    consumer.reset();
+    for (int i = 0; i < N / 2; i++)
+        consumer.weights[i] = 0x3f803f80u;
+    for (int turn = 0; turn < 2; turn++) { /* the first one warms up */
+        __syncthreads();
+        if (threadIdx.x == 0)
+            start = now() + 2000;
+        __syncthreads();
+        while (static_cast<int>(now() - start - group * delay) < 0)
+            ;
+        ptx::named_sync(1 + group, 128);
+        at.begin = now();
+        consumer.issue_scores(scores, 0);
+        at.scores_issued = now();
+        consumer.issue_out(0);
+        at.out_issued = now();
+        ptx::wgmma_wait<1>();
+        ptx::settle(scores);
+        at.scores = now();
+        ptx::wgmma_wait<0>();
+        ptx::settle(consumer.out);
+        at.out = now();
+    }
+    float sum = 0.0f;
+    for (int i = 0; i < N; i++)
+        sum += scores[i] + consumer.out[i];
+    sink[threadIdx.x] = sum;
+    if (threadIdx.x % 128 == 0)
+        out_of[group] = { at.begin - start, at.scores_issued - start, at.out_issued - start,
+                          at.scores - start, at.out - start };
+}
+
 /* -------------------------------------------------------------------------- host */
 
 template <typename BODY, others OTHERS> static void time_beside(times *device, const float *in)
@@ -218,6 +318,26 @@ template <typename BODY> static void time_all(const char *name, times *device, c
     printf("\n");
 }
 
+static void time_queue(unsigned delay)
+{
+    arrivals *device, at[2] = {};
+    float    *sink;
+
+    if (cudaMalloc(&device, sizeof at) != cudaSuccess ||
+        cudaMalloc(&sink, 256 * sizeof *sink) != cudaSuccess)
+        return;
+    cudaFuncSetAttribute(issue, cudaFuncAttributeMaxDynamicSharedMemorySize, READ + 16);
+    issue<<<1, 256, READ + 16>>>(device, sink, delay);
+    cudaError_t error = cudaMemcpy(at, device, sizeof at, cudaMemcpyDeviceToHost);
+    if (error != cudaSuccess)
+        printf("%s\n", cudaGetErrorString(error));
+    for (const arrivals &a : at)
+        printf("%-28s%8u%10u%10u%10u%10u\n", &a == at ? "the first group" : "the second", a.begin,
+               a.scores_issued, a.out_issued, a.scores, a.out);
+    cudaFree(device);
+    cudaFree(sink);
+}
+
 int main()
 {
     float  scores[N + 2], *in; /* and the scale, and a maximum */
@@ -237,8 +357,16 @@ int main()
     time_all<exponentials<2>>("and two multiply-adds each", device, in);
     time_all<exponentials<3>>("three", device, in);
     time_all<exponentials<4>>("four", device, in);
+    time_all<only<ROUNDINGS>>("two weights rounded, nothing else", device, in);
+    time_all<only<INTEGERS>>("integers added", device, in);
+    time_all<only<MULTIPLY_ADDS>>("multiply-adds of three registers", device, in);
+    time_all<only<DOUBLES>>("the same in double precision", device, in);
     time_all<weighing<HOPPER_NOTHING>>("the kernel's softmax, no statistics", device, in);
     time_all<weighing<HOPPER_ENTROPIES>>("with Shannon and Renyi-2", device, in);
     time_all<weighing<HOPPER_ALL>>("with all statistics", device, in);
+    printf("\n%-28s%8s%10s%10s%10s%10s\n", "cycles", "begins", "S issued", "O issued", "S there",
+           "O there");
+    for (unsigned delay : { 0u, 300u, 600u, 1200u })
+        time_queue(delay);
     return 0;
 }
