@@ -1,6 +1,7 @@
 /* test_session_stream.c - a feed that begins at a layer, from the residual stream of a whole
  * pass, gives the same bytes: every layer of every golden family; and from the stream that the
  * session has kept itself, on the CPU and behind the seam of devices. */
+#include "base/status.h"
 #include "model_support.h"
 
 enum { N_BATCH = 2, N_TOKENS = 19, MAX_LAYERS = 16, MAX_MODEL = 256, MAX_VOCAB = 1024 };
