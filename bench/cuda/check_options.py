@@ -1,6 +1,6 @@
 """check_options.py - the tensor-core kernels against float64, on random problems.
 
-    python3 bench/cuda/check_options.py build/libheadlight_cuda.so [CASES [KERNELS]]
+    python3 bench/cuda/check_options.py build/libheadlight_cuda.so [CASES [KERNEL ...]]
 
 Sizes and options are drawn from a seed: grouped heads, causal, windows, kept keys, lengths and
 starts, softcap, ALiBi, bias, sinks, gates, strides; every statistic that the kernel gives but segment
@@ -34,16 +34,21 @@ SIZES = {  # queries, keys, d_head of each kernel's problems
     "decode": ([1, 1, 1, 2, 5, 16], [1, 3, 64, 127, 1000, 3000, 9000],
                [32, 64, 64, 80, 96, 128, 128, 256, 7, 40]),
     "hopper": ([1, 64, 65, 200, 333, 1000], [1, 3, 64, 127, 300, 700, 2000], [64, 128]),
+    # with tiles and windows of their own
+    "hopper, long": ([2049, 2500, 3100], [2049, 3000, 4500], [64, 128]),
 }
 
 
 def draw(seed, kernel):
     r = random.Random(seed)
     torch.manual_seed(seed)
+    is_hopper, is_long = "hopper" in kernel, "long" in kernel
     n_kv = r.choice([1, 2, 3])
     n_heads, n_batch = n_kv * r.choice([1, 1, 2, 4, 7]), r.choice([1, 1, 2, 3])
+    if is_long:
+        n_heads, n_batch = n_kv * min(n_heads // n_kv, 2), 1
     n_queries, n_keys, d = (r.choice(sizes) for sizes in SIZES[kernel])
-    d_value = d if kernel == "hopper" or r.random() < 0.7 else r.choice([16, 64, 72, 128])
+    d_value = d if is_hopper or r.random() < 0.7 else r.choice([16, 64, 72, 128])
     dtype = r.choice([torch.bfloat16, torch.float16])
     strided = r.random() < 0.5
     q = rows((n_batch, n_heads, n_queries, d), dtype, strided)
@@ -51,19 +56,19 @@ def draw(seed, kernel):
     v = rows((n_batch, n_kv, n_keys, d_value), dtype, strided)
     options, arrays = dict(causal=r.random() < 0.5), {}
     if r.random() < 0.3:
-        options["scale"] = r.choice([0.02, 0.5, -0.1 if kernel != "hopper" else 0.1, 1.0])
-    if r.random() < 0.3:
-        options["window"] = r.choice([0, 1, 30, 100])
+        options["scale"] = r.choice([0.02, 0.5, 0.1 if is_hopper else -0.1, 1.0])
+    if r.random() < (0.7 if is_long else 0.3):
+        options["window"] = r.choice([100, 2047, 2048, 2500, 5000] if is_long else [0, 1, 30, 100])
         options["window_sink"] = r.choice([0, 0, 1, 4, 70])
-    if r.random() < 0.2 and kernel != "hopper":
+    if r.random() < 0.2 and not is_hopper:
         options["softcap"] = r.choice([2.0, 30.0])
     if r.random() < 0.3:
         arrays["key_length"] = torch.tensor([r.randint(0, n_keys) for _ in range(n_batch)])
     if r.random() < 0.3:
         arrays["query_start"] = torch.tensor([r.randint(-20, n_keys) for _ in range(n_batch)])
-    if r.random() < 0.2 and kernel != "hopper":
+    if r.random() < 0.2 and not is_hopper:
         arrays["alibi_slopes"] = torch.rand(n_heads)
-    if r.random() < 0.2 and kernel != "hopper":
+    if r.random() < 0.2 and not is_hopper:
         bias = torch.randn(n_heads, n_keys)
         bias[:, ::5] = -math.inf
         arrays["key_bias"] = bias
@@ -76,6 +81,7 @@ def draw(seed, kernel):
 
 def compare(seed, library, kernel):
     q, k, v, options = draw(seed, kernel)
+    label, kernel = kernel, kernel.split(",")[0]
     names = WANTED.get(kernel, hl.STATISTICS)
     known = {name: value for name, value in options.items() if name != "arrays"}
     for name, array in options["arrays"].items():
@@ -101,7 +107,7 @@ def compare(seed, library, kernel):
         problems.append(f"out off by {error:.2e}")
     if problems:
         shown = {name: value for name, value in options.items() if name != "arrays"}
-        print(f"BAD {kernel} seed {seed} q {tuple(q.shape)} k {tuple(k.shape)} d_value {v.shape[3]} "
+        print(f"BAD {label} seed {seed} q {tuple(q.shape)} k {tuple(k.shape)} d_value {v.shape[3]} "
               f"{q.dtype} {shown} {sorted(options['arrays'])}:", "; ".join(problems), flush=True)
     return not problems
 
@@ -109,7 +115,7 @@ def compare(seed, library, kernel):
 def main():
     library = hl.Library(sys.argv[1])
     n_cases = int(sys.argv[2]) if len(sys.argv) > 2 else 200
-    kernels = sys.argv[3].split(",") if len(sys.argv) > 3 else list(SIZES)
+    kernels = sys.argv[3:] or list(SIZES)
     good = True
     for kernel in kernels:
         n_good = sum(compare(seed, library, kernel) for seed in range(n_cases))

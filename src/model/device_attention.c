@@ -85,6 +85,8 @@ static hl_attention problem_of(const hl_session *session, const hl_chunk *chunk,
 
     problem.n_batch = n;
     problem.n_keys  = inputs->n_keys;
+    if (problem.window_left >= inputs->n_keys - 1) /* hides nothing, and a mask costs time */
+        problem.flags &= ~(uint32_t)HL_ATTENTION_WINDOW_LEFT;
     problem.q = (hl_rows){ .data  = offset(d->rows.qkv, first * chunk->n_rows * width, d->size),
                            .dtype = d->dtype,
                            .batch_stride = chunk->n_rows * width,

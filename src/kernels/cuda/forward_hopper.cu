@@ -116,28 +116,35 @@ static hl_status choose(const problem &p, const cudaDeviceProp &device, cudaStre
     return launch<hopper_shape<T, 64, 128, 2, LEVEL>>(p, device, stream);
 }
 
-/* Windows always sum the entropies: fewer kernels.  For all statistics beside their masks
- * there are registers in blocks of 64 keys only. */
-template <typename T>
+/* Of a window's blocks the first and the last are masked, and masks cost more with all statistics:
+ * narrower windows than this want small blocks and tiles. */
+constexpr int WIDE = 2048;
+
+template <typename T, hopper_level LEVEL>
 static hl_status choose_windowed(const problem &p, const cudaDeviceProp &device,
                                  cudaStream_t stream)
 {
-    bool all = level_of(p.result) == HOPPER_ALL;
+    constexpr int NARROW = LEVEL == HOPPER_ALL ? 64 : 128;
+    bool          wide   = p.window_left >= WIDE;
 
     if (p.d_head == 128)
-        return all ? launch<hopper_shape<T, 128, 64, 2, HOPPER_ALL, true>>(p, device, stream)
-                   : launch<hopper_shape<T, 128, 128, 2, HOPPER_ENTROPIES, true>>(p, device,
-                                                                                  stream);
-    return all ? launch<hopper_shape<T, 64, 64, 2, HOPPER_ALL, true>>(p, device, stream)
-               : launch<hopper_shape<T, 64, 128, 2, HOPPER_ENTROPIES, true>>(p, device, stream);
+        return wide ? launch<hopper_shape<T, 128, 128, 2, LEVEL, true>>(p, device, stream)
+                    : launch<hopper_shape<T, 128, NARROW, 2, LEVEL, true>>(p, device, stream);
+    return wide && p.n_queries > LONG
+               ? launch<hopper_shape<T, 64, 96, 3, LEVEL, true>>(p, device, stream)
+               : launch<hopper_shape<T, 64, NARROW, 2, LEVEL, true>>(p, device, stream);
 }
 
+/* Windows always sum the entropies: fewer kernels. */
 template <typename T>
 static hl_status choose_level(const problem &p, const cudaDeviceProp &device, cudaStream_t stream)
 {
+    hopper_level level = level_of(p.result);
+
     if (p.window_left < WIDE_OPEN)
-        return choose_windowed<T>(p, device, stream);
-    switch (level_of(p.result)) {
+        return level == HOPPER_ALL ? choose_windowed<T, HOPPER_ALL>(p, device, stream)
+                                   : choose_windowed<T, HOPPER_ENTROPIES>(p, device, stream);
+    switch (level) {
     case HOPPER_ALL:
         return choose<T, HOPPER_ALL>(p, device, stream);
     case HOPPER_ENTROPIES:
