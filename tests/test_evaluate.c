@@ -391,6 +391,30 @@ static void a_device_says_the_same(void **state)
     close_subsets(&t);
 }
 
+/* Where nobody says how many windows are run at a time, a device takes many. */
+static void a_device_chooses_its_batch(void **state)
+{
+    enum { N = 4 };
+    subset_test t = open_subsets();
+    (void)state;
+
+    assert_ok(hl_device_select("host"));
+    hl_evaluation *wanted = evaluate(t.model, t.corpus, t.gates, N, 2, 0);
+    hl_evaluation *many   = evaluate(t.model, t.corpus, t.gates, N, 0, 0);
+    assert_ok(hl_device_select(NULL));
+    assert_true(many->n_layers_run < wanted->n_layers_run);
+    for (int64_t i = -1; i < N; i++) {
+        hl_scores a = hl_evaluation_total(wanted, i), b = hl_evaluation_total(many, i);
+
+        assert_true(fabs(a.nll - b.nll) <= 1e-5 * a.nll);
+        assert_true(fabs(a.kl - b.kl) <= 1e-5 * (1.0 + a.kl));
+        assert_int_equal(a.n_same, b.n_same);
+    }
+    hl_evaluation_free(wanted);
+    hl_evaluation_free(many);
+    close_subsets(&t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -401,6 +425,7 @@ int main(void)
         cmocka_unit_test(ablation_is_one_head_at_a_time),
         cmocka_unit_test(work_goes_on_from_a_batch),
         cmocka_unit_test(a_device_says_the_same),
+        cmocka_unit_test(a_device_chooses_its_batch),
         cmocka_unit_test(what_cannot_be_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

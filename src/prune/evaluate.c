@@ -1,11 +1,10 @@
 /* evaluate.c - a walk over a tree of settings.
  *
- * settings.h has the tree.  For a walk over it one residual stream a layer is enough, that of
- * the path to the current leaf: a setting starts at the first layer that differs from the setting
- * before it, from the stream that the session keeps there, and overwrites those above.  All
- * settings are run on one batch of windows before the next batch, so memory does not grow with
- * text or settings.  Where it is short, only every `every`-th layer's stream is kept and the layers
- * between are run again.
+ * settings.h has the tree.  For a walk over it one residual stream a layer is enough, that of the
+ * path to the current leaf: a setting starts at the first layer that differs from the one before it,
+ * from the stream that the session keeps there.  All settings are run on one batch of windows
+ * before the next, so memory does not grow with text or settings.  Where it is short, only every
+ * `every`-th layer's stream is kept and layers between are run again.
  *
  * The dense model comes first of all; the session keeps its logits for the batch, where it runs,
  * and tells how far those of other settings are from them.  Windows, batches and the order of sums
@@ -193,18 +192,34 @@ static hl_status complete_options(hl_evaluator *e)
     return HL_OK;
 }
 
-/* A device wants more rows at a time, as far as their logits are no more than the memory allowed. */
-static void choose_batch(hl_evaluator *e, bool on_device)
+/* Windows that have so many rows, one at least. */
+static int64_t windows_of(const hl_evaluator *e, int64_t rows)
 {
-    hl_window_options *windows = &e->options.windows;
-    int64_t            rows    = DEFAULT_ROWS;
+    return rows > e->options.windows.context ? rows / e->options.windows.context : 1;
+}
 
-    if (on_device) {
-        size_t fit = e->options.memory_bytes / sizeof(float) / (size_t)e->config->d_vocab;
-        rows = fit < DEFAULT_ROWS ? DEFAULT_ROWS : fit < DEVICE_ROWS ? (int64_t)fit : DEVICE_ROWS;
+/* Of one document. */
+static int64_t most_windows(const hl_evaluator *e)
+{
+    int64_t most = 1, n = 1;
+
+    for (int64_t i = 1; i < e->result->n_windows; i++) {
+        n    = e->windows[i].document == e->windows[i - 1].document ? n + 1 : 1;
+        most = n > most ? n : most;
     }
-    if (windows->n_batch == 0)
-        windows->n_batch = windows->context < rows ? rows / windows->context : 1;
+    return most;
+}
+
+/* A device wants more rows at a time, as far as their logits are no more than the memory allowed, and
+ * computes rows of windows that are not there, too: so batches of the longest document are even. */
+static int64_t device_batch(const hl_evaluator *e)
+{
+    int64_t most      = most_windows(e);
+    size_t  fit       = e->options.memory_bytes / sizeof(float) / (size_t)e->config->d_vocab;
+    int64_t n_batch   = windows_of(e, fit < DEVICE_ROWS ? (int64_t)fit : DEVICE_ROWS);
+    int64_t n_batches = (most + n_batch - 1) / n_batch;
+
+    return (most + n_batches - 1) / n_batches;
 }
 
 /* What a session on the CPU keeps of the dense model: logits and probabilities.  A device has memory
@@ -244,20 +259,38 @@ done:
     return status;
 }
 
-static hl_status open_session(hl_evaluator *e)
+static hl_status open_session(hl_evaluator *e, bool on_device)
 {
     hl_status          status  = HL_OK;
     hl_session_options options = { .n_ctx     = e->options.windows.context,
+                                   .n_batch   = e->options.windows.n_batch,
                                    .wants     = WANTS,
                                    .n_threads = e->options.n_threads };
-    hl_device_choice   choice  = { 0 };
 
-    HL_TRY(hl_device_choose(&choice, &options));
-    choose_batch(e, choice.ops != NULL);
-    HL_TRY(plan_streams(e, choice.ops != NULL));
-    options.n_batch      = e->options.windows.n_batch;
+    HL_TRY(plan_streams(e, on_device));
     options.stream_every = e->every;
     HL_TRY(hl_session_open(&e->session, e->model, &options));
+
+done:
+    return status;
+}
+
+/* On a device, with as many windows at a time as fit, where nobody said how many. */
+static hl_status open_fitting_session(hl_evaluator *e)
+{
+    hl_status        status  = HL_OK;
+    hl_device_choice choice  = { 0 };
+    int64_t         *n_batch = &e->options.windows.n_batch;
+
+    HL_TRY(hl_device_choose(&choice, &(hl_session_options){ 0 }));
+    bool on_device = choice.ops != NULL, is_free = *n_batch == 0;
+    if (is_free)
+        *n_batch = on_device ? device_batch(e) : windows_of(e, DEFAULT_ROWS);
+    status = open_session(e, on_device);
+    while ((status == HL_NO_MEMORY || status == HL_LIMIT) && on_device && is_free && *n_batch > 1) {
+        *n_batch /= 2;
+        status = open_session(e, on_device);
+    }
 
 done:
     return status;
@@ -317,8 +350,8 @@ hl_status hl_evaluator_open(hl_evaluator **out, const hl_model *model, const hl_
         e->options = *options;
     HL_TRY(complete_options(e));
     HL_TRY(take_settings(e, gates, n_settings));
-    HL_TRY(open_session(e)); /* refuses contexts that are too long */
     HL_TRY(read_windows(e, corpus));
+    HL_TRY(open_fitting_session(e)); /* refuses contexts that are too long */
     HL_TRY(describe_windows(e));
     HL_TRY(make_rows(e));
     plan_walk(e);
