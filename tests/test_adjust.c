@@ -39,15 +39,17 @@ static hl_status watch(void *context, const hl_layer_rows *rows)
     return HL_OK;
 }
 
-static first_layer run(const hl_adjustment *adjustment)
+static first_layer run_on(const char *device, const hl_adjustment *adjustment)
 {
     static first_layer out;
     hl_model          *model   = open_model(LLAMA);
     hl_session        *session = NULL;
     int64_t            tokens[N_TOKENS];
-    hl_session_options options = { .wants = HL_WANT_Q | HL_WANT_K, .n_threads = 1 };
-    hl_tap             tap  = { .context = &out, .layer = watch, .wants = HL_WANT_Q | HL_WANT_K };
-    hl_feed            feed = { .tokens = tokens, .n_tokens = N_TOKENS, .tap = &tap };
+    hl_session_options options = {
+        .n_ctx = N_TOKENS, .wants = HL_WANT_Q | HL_WANT_K, .n_threads = 1, .device = device
+    };
+    hl_tap  tap  = { .context = &out, .layer = watch, .wants = HL_WANT_Q | HL_WANT_K };
+    hl_feed feed = { .tokens = tokens, .n_tokens = N_TOKENS, .tap = &tap };
 
     memset(&out, 0, sizeof out);
     for (int i = 0; i < N_TOKENS; i++)
@@ -59,6 +61,11 @@ static first_layer run(const hl_adjustment *adjustment)
     hl_session_close(session);
     hl_model_close(model);
     return out;
+}
+
+static first_layer run(const hl_adjustment *adjustment)
+{
+    return run_on("cpu", adjustment);
 }
 
 /* The entropy of the first `kept` keys and those from `from` to the row's own, scores divided by
@@ -103,17 +110,17 @@ static void test_temperature(void **state)
     }
 }
 
-static void check_window(int64_t sink, int kept)
+static void check_window(const char *device, int window, int64_t sink, int kept)
 {
     first_layer plain  = run(NULL);
-    first_layer narrow = run(&(hl_adjustment){ .window = 5, .window_sink = sink });
+    first_layer narrow = run_on(device, &(hl_adjustment){ .window = window, .window_sink = sink });
 
     for (int head = 0; head < plain.n_heads; head++) {
         for (int row = 0; row < N_TOKENS; row++) {
-            int from = row > 4 ? row - 4 : 0;
+            int from = row >= window ? row - window + 1 : 0;
             assert_near(narrow.entropy[head][row], entropy_with(&plain, head, row, kept, from, 4.0),
                         1e-5);
-            if (row > 4)
+            if (row >= window)
                 assert_true((narrow.first[head][row] > 0.0) == (kept > 0));
         }
     }
@@ -122,9 +129,18 @@ static void check_window(int64_t sink, int kept)
 static void test_window(void **state)
 {
     (void)state;
-    check_window(0, 1); /* the first key stays unless it is sent away */
-    check_window(-1, 0);
-    check_window(3, 3);
+    check_window("cpu", 5, 0, 1); /* the first key stays unless it is sent away */
+    check_window("cpu", 5, -1, 0);
+    check_window("cpu", 5, 3, 3);
+}
+
+/* A device takes windows that hide nothing for none: not those that hide one key. */
+static void test_windows_as_wide_as_the_text(void **state)
+{
+    (void)state;
+    for (int window = N_TOKENS - 2; window <= N_TOKENS + 1; window++)
+        check_window("host", window, -1, 0);
+    check_window("host", 5, 3, 3);
 }
 
 static hl_profile *measure(const hl_adjustment *adjustment)
@@ -225,6 +241,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_temperature),
         cmocka_unit_test(test_window),
+        cmocka_unit_test(test_windows_as_wide_as_the_text),
         cmocka_unit_test(test_rope),
         cmocka_unit_test(test_profiles_say_so),
         cmocka_unit_test(test_visible_keys_are_counted),

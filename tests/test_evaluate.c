@@ -21,21 +21,27 @@ static int64_t token_at(int64_t document, int64_t i)
     return (int64_t)(hl_random_unit((uint64_t)document + 5, (uint64_t)i) * 256);
 }
 
-static hl_corpus *open_corpus(const hl_model *model, const char *folder)
+static hl_corpus *open_documents(const hl_model *model, const char *folder, const int64_t *n_tokens,
+                                 int64_t n)
 {
     const char *path   = in_folder(folder, "ids.jsonl");
     FILE       *file   = fopen(path, "w");
     hl_corpus  *corpus = NULL;
 
     assert_non_null(file);
-    for (int64_t d = 0; d < N_DOCUMENTS; d++) {
-        for (int64_t i = 0; i < lengths[d]; i++)
+    for (int64_t d = 0; d < n; d++) {
+        for (int64_t i = 0; i < n_tokens[d]; i++)
             fprintf(file, "%s%d", i == 0 ? "[" : ",", (int)token_at(d, i));
         fprintf(file, "]\n");
     }
     assert_int_equal(fclose(file), 0);
     assert_ok(hl_corpus_open(&corpus, model, NULL, &(hl_corpus_options){ .token_ids = path }));
     return corpus;
+}
+
+static hl_corpus *open_corpus(const hl_model *model, const char *folder)
+{
+    return open_documents(model, folder, lengths, N_DOCUMENTS);
 }
 
 /* Every subset of the first N_VARIED heads of each layer; *n is how many.  The rest is on. */
@@ -415,6 +421,41 @@ static void a_device_chooses_its_batch(void **state)
     close_subsets(&t);
 }
 
+/* Or as many as fit.  The limit comes down until fewer do; between, work itself may lack memory. */
+static void a_device_takes_what_fits(void **state)
+{
+    const int64_t       n_tokens = 256 * CONTEXT;
+    const char         *folder   = new_folder();
+    hl_model           *model    = open_model(LLAMA);
+    hl_corpus          *corpus   = open_documents(model, folder, &n_tokens, 1);
+    hl_evaluate_options options  = { .windows = { .context = CONTEXT } };
+    hl_evaluation      *fewer    = NULL;
+    (void)state;
+
+    assert_ok(hl_device_select("host"));
+    hl_evaluation *many = evaluate(model, corpus, NULL, 0, 0, 0);
+    for (size_t room = (size_t)64 << 20; fewer == NULL; room -= room / 16) {
+        assert_true(room > 1 << 20);
+        hl_memory_limit(hl_memory_held() + room);
+        hl_status status = hl_evaluate(&fewer, model, corpus, NULL, 0, &options);
+        hl_memory_limit(0);
+        assert_true(status == HL_OK || status == HL_NO_MEMORY);
+        if (fewer != NULL && fewer->n_layers_run == many->n_layers_run) {
+            hl_evaluation_free(fewer);
+            fewer = NULL;
+        }
+    }
+    assert_ok(hl_device_select(NULL));
+    assert_true(fewer->n_layers_run > many->n_layers_run);
+    double a = hl_evaluation_total(many, -1).nll, b = hl_evaluation_total(fewer, -1).nll;
+    assert_true(fabs(a - b) <= 1e-5 * a);
+    hl_evaluation_free(fewer);
+    hl_evaluation_free(many);
+    hl_corpus_close(corpus);
+    hl_model_close(model);
+    remove_folder(folder);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -426,6 +467,7 @@ int main(void)
         cmocka_unit_test(work_goes_on_from_a_batch),
         cmocka_unit_test(a_device_says_the_same),
         cmocka_unit_test(a_device_chooses_its_batch),
+        cmocka_unit_test(a_device_takes_what_fits),
         cmocka_unit_test(what_cannot_be_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
