@@ -109,7 +109,7 @@ DEFINES     := -D_DEFAULT_SOURCE \
 # No -ffast-math: masks are infinities.  No contraction either: a fused
 # multiply-add happens where a kernel asks for it, so that all compilers agree.
 COMMON_FLAGS := -std=c17 $(CFLAGS) -fno-math-errno -ffp-contract=off -fvisibility=hidden -fPIC \
-                -fopenmp $(WARNINGS) $(DEFINES) -Iinclude
+                -pthread $(WARNINGS) $(DEFINES) -Iinclude
 ifneq ($(SANITIZE),)
 COMMON_FLAGS += -fsanitize=$(SANITIZE) -fno-sanitize-recover=all -fno-omit-frame-pointer
 endif
@@ -135,7 +135,7 @@ ifneq ($(filter 1 yes true,$(MPI)),)
 MPI_FLAGS   := -DHL_HAVE_MPI=1 $(shell $(PKG_CONFIG) --cflags ompi-c)
 LIBS        += $(shell $(PKG_CONFIG) --libs ompi-c)
 endif
-LINK_FLAGS  := $(CFLAGS) -fopenmp $(if $(SANITIZE),-fsanitize=$(SANITIZE)) $(LDFLAGS)
+LINK_FLAGS  := $(CFLAGS) -pthread $(if $(SANITIZE),-fsanitize=$(SANITIZE)) $(LDFLAGS)
 
 # The flags of one source file: by its folder, then by its instruction set.  Instrumented,
 # vector kernels take gcc minutes at -O3, and are no better tested; and loops that ask to be vectors
@@ -151,7 +151,7 @@ folder_flags = \
     $(if $(filter cli/%,$(1)),-Icli $(LIB_FLAGS)) \
     $(if $(filter tests/% fuzz/%,$(1)),$(TEST_FLAGS) $(LIB_FLAGS)) \
     $(if $(filter tests/test_cli_%,$(1)),-Icli) \
-    $(if $(filter bench/%,$(1)),-Isrc -Wno-conversion)
+    $(if $(filter bench/%,$(1)),-Isrc -Wno-conversion -fopenmp)
 isa_flags    = $(foreach isa,$(ARCH_SUFFIXES),$(if $(filter %_$(isa).c %_$(isa).h,$(1)),$(FLAGS_$(isa))))
 flags_of     = $(COMMON_FLAGS) $(call folder_flags,$(1)) $(call isa_flags,$(1))
 
@@ -279,8 +279,9 @@ $(BUILD)/tests/replay_%: $(BUILD)/obj/fuzz/fuzz_%.o $(BUILD)/obj/fuzz/replay.o $
 $(BUILD)/fuzz/fuzz_%: $(BUILD)/obj/fuzz/fuzz_%.o $(LIBRARY)
 	$(call link,-fsanitize=fuzzer)
 
+# OpenMP is for the plain methods that a benchmark holds against ours.
 $(BUILD)/bench_%: $(BUILD)/obj/bench/bench_%.o $(call objects,$(BENCH_SHARED)) $(LIBRARY)
-	$(call link)
+	$(call link,-fopenmp)
 
 # Objects are made on the way to programs; keep them.
 .PRECIOUS: $(BUILD)/obj/%.o
@@ -390,7 +391,6 @@ soak: ## a server under load and hostile clients, kills and resumes, for SOAK_SE
 	@HEADLIGHT=$(PROGRAM) python3 -B tests/serve/soak.py --seconds $(SOAK_SECONDS)
 
 SLOW_FLAGS := CFLAGS='-O1 -g' WERROR=1
-LIBARCHER  := $(firstword $(wildcard /usr/lib/llvm-*/lib/libarcher.so))
 
 # All of them run, whatever fails.
 PARTS := 'check HEADLIGHT_KILLS=20' check-asan-gcc check-asan-clang check-faults check-tsan check-web check-mpi \
@@ -426,10 +426,8 @@ check-faults: ## every fault that can be injected, and ASAN_FAULTS (200) a kind 
 	@sed -n 's/^# faults.\{25\}//p' $(FAULT_LOGS) | \
 	    awk '{ for (i = 1; i <= NF; i++) if ($$i ~ /^[0-9]+$$/) sum += $$i } END { print sum " calls failed" }'
 
-# Archer tells the thread sanitizer what OpenMP's barriers and locks order.
 check-tsan: ## the tests under clang's thread sanitizer
-	@+TSAN_OPTIONS='ignore_noninstrumented_modules=1 allocator_may_return_null=1' \
-	OMP_TOOL_LIBRARIES=$(LIBARCHER) $(SUBMAKE) run-tests CC=clang \
+	@+TSAN_OPTIONS='ignore_noninstrumented_modules=1 allocator_may_return_null=1' $(SUBMAKE) run-tests CC=clang \
 	    BUILD=build/tsan SANITIZE=thread EXTRA_TESTS=tools/check_tsan $(SLOW_FLAGS)
 
 check-neon: ## the kernel tests, cross-compiled for arm64, under qemu

@@ -54,8 +54,7 @@ typedef struct bench {
     float         *out;
     hl_linear_pool pool;
     hl_linear_int8 int8;
-    hl_team       *teams[2]; /* of one thread, of all */
-    int            slice;    /* the next one */
+    int            slice; /* the next one */
     double         rates[2][N_LANES][MAX_ROUNDS];
 } bench;
 
@@ -75,14 +74,14 @@ typedef struct reading {
     _Atomic uint64_t all;
 } reading;
 
-static void read_share(void *context, int64_t share, int member)
+static void read_some(void *context, int64_t first, int64_t end, int member)
 {
     reading       *r     = context;
-    const uint8_t *bytes = r->bytes + share * READ_BYTES;
+    const uint8_t *bytes = r->bytes + first * READ_BYTES;
     uint64_t       all   = 0;
     (void)member;
 
-    for (int64_t line = 0; line < READ_BYTES; line += 64) {
+    for (int64_t line = 0; line < (end - first) * READ_BYTES; line += 64) {
         uint64_t words[8];
 
         __builtin_prefetch(bytes + line + AHEAD);
@@ -120,7 +119,6 @@ static bool multiply(bench *b, const uint8_t *slice, const bench_lane *l, int te
     hl_linear_pool pool   = b->pool;
 
     pool.n_threads = team == 0 ? 1 : pool.n_threads;
-    pool.team      = b->teams[team];
     pool.int8      = l->int8 ? &b->int8 : NULL;
     return hl_linear(&rows, &matrix, NULL, &pool) == HL_OK;
 }
@@ -134,7 +132,7 @@ static double measure(bench *b, const bench_lane *l, int team)
 
     b->slice = (b->slice + 1) % N_SLICES;
     if (l->dtype == READ) {
-        hl_team_run(b->teams[team], SLICE_BYTES / READ_BYTES, read_share, &r);
+        hl_parallel(team == 0 ? 1 : b->pool.n_threads, SLICE_BYTES / READ_BYTES, 1, read_some, &r);
     } else if (!multiply(b, slice, l, team)) {
         fprintf(stderr, "%s\n", hl_error_message());
         return 0.0;
@@ -200,8 +198,7 @@ static bool prepare(bench *b)
     b->int8.scales   = calloc((size_t)b->int8.n_values, sizeof *b->int8.scales);
     b->int8.sums     = calloc((size_t)b->int8.n_values, sizeof *b->int8.sums);
     if (b->buffer == NULL || b->out == NULL || b->pool.scratch == NULL || b->int8.q == NULL ||
-        b->int8.scales == NULL || b->int8.sums == NULL || hl_team_open(&b->teams[0], 1) != HL_OK ||
-        hl_team_open(&b->teams[1], b->pool.n_threads) != HL_OK)
+        b->int8.scales == NULL || b->int8.sums == NULL)
         return false;
     for (size_t i = 0; i < (size_t)N_SLICES * SLICE_BYTES; i++)
         b->buffer[i] = (uint8_t)(0x30 | (i * 2654435761U >> 13 & 0x0f));
@@ -212,8 +209,6 @@ static bool prepare(bench *b)
 
 static void clean_up(bench *b)
 {
-    hl_team_close(b->teams[0]);
-    hl_team_close(b->teams[1]);
     free(b->int8.q);
     free(b->int8.scales);
     free(b->int8.sums);

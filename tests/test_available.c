@@ -95,6 +95,25 @@ static void groups_of_version_1(void **state)
     assert_int_equal(hl_available_below(root), 1500000);
 }
 
+static void cores_that_a_quota_pays_for(void **state)
+{
+    (void)state;
+    assert_int_equal(hl_available_cores_below(root), 0);
+    put("proc/self/cgroup", "0::/a/b\n");
+    put("sys/fs/cgroup/a/b/cpu.max", "max 100000\n");
+    assert_int_equal(hl_available_cores_below(root), 0);
+    put("sys/fs/cgroup/a/b/cpu.max", "250000 100000\n");
+    assert_int_equal(hl_available_cores_below(root), 3);
+    put("sys/fs/cgroup/a/cpu.max", "50000 100000\n"); /* the group above leaves less */
+    assert_int_equal(hl_available_cores_below(root), 1);
+    put("proc/self/cgroup", "4:cpuset:/y\n3:cpuacct,cpu:/x\n");
+    put("sys/fs/cgroup/cpu/x/cpu.cfs_quota_us", "-1\n");
+    put("sys/fs/cgroup/cpu/x/cpu.cfs_period_us", "100000\n");
+    assert_int_equal(hl_available_cores_below(root), 0);
+    put("sys/fs/cgroup/cpu/x/cpu.cfs_quota_us", "400000\n");
+    assert_int_equal(hl_available_cores_below(root), 4);
+}
+
 static void nothing_known_is_0(void **state)
 {
     (void)state;
@@ -139,6 +158,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_machine_alone, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_group_and_what_is_above_it, set_up, tear_down),
         cmocka_unit_test_setup_teardown(groups_of_version_1, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(cores_that_a_quota_pays_for, set_up, tear_down),
         cmocka_unit_test_setup_teardown(nothing_known_is_0, set_up, tear_down),
         cmocka_unit_test_setup_teardown(sessions_beyond_the_limit_are_refused, set_up, tear_down),
     };

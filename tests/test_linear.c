@@ -93,11 +93,8 @@ static void run(problem *p, int n_threads)
     for (int64_t i = 0; i < 2 * p->rows.batch_rows * p->rows.out_stride; i++)
         p->rows.out[i] = 777.0f;
     assert_non_null(pool.scratch);
-    if (n_threads % 2 == 0)
-        assert_ok(hl_team_open(&pool.team, n_threads));
     pool.int8 = p->int8 ? &int8 : NULL;
     assert_ok(hl_linear(&p->rows, &p->matrix, p->bias, &pool));
-    hl_team_close(pool.team);
     free(pool.scratch);
 }
 
@@ -274,7 +271,6 @@ static void products_together(void **state)
     (void)state;
 
     pool.thread_floats = sizeof scratch / sizeof *scratch / 2;
-    assert_ok(hl_team_open(&pool.team, 2));
     for (int i = 0; i < 3; i++) {
         parts[i] = make_problem(plain(types[i], 290 - 100 * i, 256), 3, 1);
         if (i > 0) { /* they have x in common */
@@ -298,7 +294,6 @@ static void products_together(void **state)
         parts[i].rows.x = i < 2 ? NULL : parts[i].rows.x;
         free_problem(&parts[i]);
     }
-    hl_team_close(pool.team);
 }
 
 /* x that 8 bits hold exactly gives what floats give; a long sequence beside it, and types

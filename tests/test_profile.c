@@ -342,7 +342,7 @@ static void k90_is_that_of_a_sorted_row(void **state)
             mass += (double)sorted[k++];
         assert_ok(hl_profile_begin(profile, &batch));
         assert_ok(hl_profile_samples_open(profile, &rows, &mask));
-        hl_profile_samples_head(profile, &rows, 0);
+        hl_profile_samples_head(profile, &rows, 0, 0);
         double seen = hl_profile_pattern(profile, 0, 0, HL_PM_K90, false).mean * KEYS;
         assert_true(fabs(seen - k) < 0.01 || (fabs(seen - k - 1) < 0.01 && mass < 0.9 + 1e-6));
         hl_profile_free(profile);

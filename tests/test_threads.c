@@ -1,9 +1,18 @@
-/* test_threads.c - the number of threads, and each one's own. */
+/* test_threads.c - how many threads; every item is done once, whoever does it, on machines that
+ * are busy or grant no threads, too. */
 #include "support.h"
 
-#include <omp.h>
+#include <assert.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
 
+#include "base/fault.h"
 #include "base/threads.h"
+
+/* -------------------------------------------------------------------- how many */
 
 static void wanted_is_used_within_bounds(void **state)
 {
@@ -12,46 +21,223 @@ static void wanted_is_used_within_bounds(void **state)
     assert_int_equal(hl_threads(3), 3);
     assert_int_equal(hl_threads(HL_MAX_THREADS), HL_MAX_THREADS);
     assert_int_equal(hl_threads(INT32_MAX), HL_MAX_THREADS);
+    assert_in_range(hl_threads(0), 1, HL_MAX_THREADS);
+    assert_int_equal(hl_threads(-7), hl_threads(0));
 }
 
-static void default_is_what_openmp_would_use(void **state)
+static void default_is_what_the_machine_allows(void **state)
 {
     (void)state;
-    int before = omp_get_max_threads();
-    omp_set_num_threads(5);
-    assert_int_equal(hl_threads(0), 5);
-    assert_int_equal(hl_threads(-7), 5);
-    omp_set_num_threads(before);
-    assert_int_equal(hl_threads(0), before < HL_MAX_THREADS ? before : HL_MAX_THREADS);
+    assert_int_equal(hl_threads_chosen(NULL, 8, 0), 8);
+    assert_int_equal(hl_threads_chosen(NULL, 8, 3), 3);
+    assert_int_equal(hl_threads_chosen(NULL, 2, 16), 2);
+    assert_int_equal(hl_threads_chosen("5", 2, 1), 5);
+    assert_int_equal(hl_threads_chosen("5,2", 2, 1), 5); /* nested levels: the first is ours */
+    assert_int_equal(hl_threads_chosen("all", 4, 0), 4);
+    assert_int_equal(hl_threads_chosen("-3", 4, 2), 2);
+    assert_int_equal(hl_threads_chosen("99999999999", 4, 2), HL_MAX_THREADS);
+    assert_int_equal(hl_threads_chosen(NULL, 0, 0), 1);
 }
 
-static void every_thread_has_an_index(void **state)
+/* ----------------------------------------------------------------- every item once */
+
+enum { MAX_ITEMS = 1000 };
+
+typedef struct tally {
+    _Atomic int done[MAX_ITEMS];
+    _Atomic int n_runs;
+    int         n_threads;
+} tally;
+
+static void count_items(void *context, int64_t first, int64_t end, int member)
+{
+    tally *t = context;
+
+    assert(first >= 0 && first < end && end <= MAX_ITEMS && member >= 0 && member < t->n_threads);
+    for (int64_t i = first; i < end; i++)
+        atomic_fetch_add(&t->done[i], 1);
+    atomic_fetch_add(&t->n_runs, 1);
+}
+
+static void check_call(int n_threads, int64_t n_items, int64_t grain)
+{
+    tally t;
+
+    memset(&t, 0, sizeof t);
+    t.n_threads = n_threads;
+    hl_parallel(n_threads, n_items, grain, count_items, &t);
+    for (int64_t i = 0; i < MAX_ITEMS; i++)
+        assert_int_equal(t.done[i], i < n_items);
+    if (n_threads > 1 && grain > 0 && n_items > grain)
+        assert_int_equal(t.n_runs, (n_items + grain - 1) / grain);
+}
+
+static void every_item_once(void **state)
 {
     (void)state;
-    int seen[4]   = { 0 };
-    int n_threads = 0;
-
-    assert_int_equal(hl_thread_index(), 0);
-#pragma omp parallel num_threads(4)
-    {
-        int index = hl_thread_index();
-#pragma omp critical
-        {
-            n_threads = omp_get_num_threads();
-            if (index >= 0 && index < 4)
-                seen[index]++;
-        }
+    for (int n_threads = 1; n_threads <= 5; n_threads += 2) {
+        for (int64_t i = 0; i < 300; i++)
+            check_call(n_threads, i * i % (MAX_ITEMS + 1), i % 4);
     }
-    for (int i = 0; i < n_threads; i++)
-        assert_int_equal(seen[i], 1);
+    check_call(2, MAX_ITEMS, INT64_MAX);
+    check_call(2, 0, 0);
+    check_call(2, -1, 0);
+}
+
+/* After a pause the threads sleep; they are woken, or not needed. */
+static void calls_after_a_pause(void **state)
+{
+    struct timespec pause = { 0, 3000000 };
+    (void)state;
+
+    for (int i = 0; i < 10; i++) {
+        nanosleep(&pause, NULL);
+        check_call(3, 100 + i, 1);
+    }
+}
+
+/* An item that waits for another to begin needs a second thread: it comes. */
+static void wait_for_both(void *context, int64_t first, int64_t end, int member)
+{
+    _Atomic int *n_begun = context;
+    (void)first;
+    (void)end;
+    (void)member;
+
+    atomic_fetch_add(n_begun, 1);
+    while (atomic_load(n_begun) < 2)
+        sched_yield();
+}
+
+static void others_do_help(void **state)
+{
+    struct timespec pause = { 0, 5000000 };
+    (void)state;
+
+    for (int i = 0; i < 20; i++) {
+        _Atomic int n_begun = 0;
+        hl_parallel(2, 2, 1, wait_for_both, &n_begun);
+        if (i % 4 == 0)
+            nanosleep(&pause, NULL);
+    }
+}
+
+/* The caller is done long before the other thread: it sleeps, and is woken. */
+static void take_long(void *context, int64_t first, int64_t end, int member)
+{
+    struct timespec pause = { 0, 20000000 };
+    (void)end;
+
+    wait_for_both(context, first, end, member);
+    if (member != 0)
+        nanosleep(&pause, NULL);
+}
+
+static void the_caller_waits(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 5; i++) {
+        _Atomic int n_begun = 0;
+        hl_parallel(2, 2, 1, take_long, &n_begun);
+    }
+}
+
+/* ------------------------------------------------------------------------ callers */
+
+static void call_inside(void *context, int64_t first, int64_t end, int member)
+{
+    tally *all = context;
+    (void)member;
+
+    for (int64_t i = first; i < end; i++) {
+        tally own = { .n_threads = 1 }; /* the calling thread alone */
+        hl_parallel(4, 50, 1, count_items, &own);
+        for (int64_t j = 0; j < 50; j++)
+            assert(own.done[j] == 1);
+        atomic_fetch_add(&all->done[i], 1);
+    }
+}
+
+static void calls_inside_calls(void **state)
+{
+    static tally t;
+    (void)state;
+
+    hl_parallel(3, 40, 1, call_inside, &t);
+    for (int64_t i = 0; i < 40; i++)
+        assert_int_equal(t.done[i], 1);
+    check_call(3, 100, 1);
+}
+
+static void *call_often(void *argument)
+{
+    (void)argument;
+    for (int64_t i = 0; i < 200; i++)
+        check_call(2 + (int)(i % 2), i * 4, 1);
+    return NULL;
+}
+
+static void callers_beside_each_other(void **state)
+{
+    pthread_t threads[4];
+    (void)state;
+
+    assert_int_equal(hl_parallel_reserve(4, 2), 2);
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, call_often, NULL), 0);
+    for (int i = 0; i < 4; i++)
+        pthread_join(threads[i], NULL);
+}
+
+/* ------------------------------------------------------------- fewer than asked for */
+
+static void no_threads_are_granted(void **state)
+{
+    bool fired = false;
+    (void)state;
+
+    hl_fault_arm(HL_FAULT_CALL, 1, true);
+    check_call(7, 500, 1);
+    assert_int_equal(hl_parallel_reserve(2, 6), 1);
+    hl_fault_disarm(&fired);
+    assert_true(fired);
+    hl_fault_arm(HL_FAULT_CALL, 3, true);
+    assert_int_equal(hl_parallel_reserve(1, 9), 3);
+    hl_fault_disarm(NULL);
+    check_call(9, 500, 1);
+}
+
+static void a_forked_child_has_threads_of_its_own(void **state)
+{
+    int status = 0;
+    (void)state;
+
+    check_call(2, 100, 1);
+    pid_t child = fork();
+    if (child == 0) {
+        _Atomic int n_begun = 0;
+        alarm(20);
+        hl_parallel(2, 2, 1, wait_for_both, &n_begun);
+        _exit(7);
+    }
+    assert_true(child > 0);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 7);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(wanted_is_used_within_bounds),
-        cmocka_unit_test(default_is_what_openmp_would_use),
-        cmocka_unit_test(every_thread_has_an_index),
+        cmocka_unit_test(default_is_what_the_machine_allows),
+        cmocka_unit_test(every_item_once),
+        cmocka_unit_test(calls_after_a_pause),
+        cmocka_unit_test(others_do_help),
+        cmocka_unit_test(the_caller_waits),
+        cmocka_unit_test(calls_inside_calls),
+        cmocka_unit_test(callers_beside_each_other),
+        cmocka_unit_test(no_threads_are_granted),
+        cmocka_unit_test(a_forked_child_has_threads_of_its_own),
     };
-    return cmocka_run_group_tests_name("threads", tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }

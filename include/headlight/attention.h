@@ -81,7 +81,7 @@ typedef struct hl_attention {
     int64_t        segment_stride;
     int64_t        n_segments; /* 0 .. HL_MAX_SEGMENTS */
 
-    int32_t n_threads; /* 0: all that OpenMP would use */
+    int32_t n_threads; /* 0: all cores this process may use */
 } hl_attention;
 
 /* Everything is optional.  Arrays are packed (n_batch, n_heads, n_queries). */

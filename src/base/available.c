@@ -1,4 +1,4 @@
-/* available.c - reading /proc/meminfo and the files of control groups.
+/* available.c - reading /proc/meminfo and the files of control groups: free memory, and processor time.
  *
  *     /proc/meminfo        MemAvailable:   22072832 kB
  *     /proc/self/cgroup    0::/user.slice/x.service        version 2
@@ -7,6 +7,9 @@
  *     version 2  /sys/fs/cgroup/PATH/         memory.max             memory.current
  *     version 1  /sys/fs/cgroup/memory/PATH/  memory.limit_in_bytes  memory.usage_in_bytes
  *     both       memory.stat: what of it are pages of files
+ *
+ *     version 2  /sys/fs/cgroup/PATH/      cpu.max: "150000 100000", microseconds of each period, or "max"
+ *     version 1  /sys/fs/cgroup/cpu/PATH/  cpu.cfs_quota_us (-1: no quota)  cpu.cfs_period_us
  *
  * A group's limit holds for all below it: the groups above are looked at as well, up to the
  * root, under which a container finds its own. */
@@ -21,17 +24,12 @@
 typedef struct group_files {
     const char *hierarchy; /* where its groups lie */
     const char *limit;
-    const char *usage;
+    const char *usage;         /* for processor time: the period; NULL: both in `limit` */
     const char *file_pages[2]; /* names in memory.stat */
 } group_files;
 
-static const group_files version_2 = {
-    "/sys/fs/cgroup", "memory.max", "memory.current", { "active_file", "inactive_file" }
-};
-static const group_files version_1 = { "/sys/fs/cgroup/memory",
-                                       "memory.limit_in_bytes",
-                                       "memory.usage_in_bytes",
-                                       { "total_active_file", "total_inactive_file" } };
+/* What a group leaves of something; SIZE_MAX where it sets no limit. */
+typedef size_t (*left_function)(const group_files *files, const char *folder);
 
 /* The number of a line "NAME 123", or "NAME:   123 kB" in bytes; 0 where there is none. */
 static size_t find_number(const char *path, const char *name)
@@ -67,8 +65,7 @@ static bool read_number(size_t *out, const char *folder, const char *name)
     return true;
 }
 
-/* What one group leaves; SIZE_MAX where it sets no limit. */
-static size_t left_by(const group_files *files, const char *folder)
+static size_t memory_left(const group_files *files, const char *folder)
 {
     size_t limit = 0, usage = 0;
     char   path[MAX_PATH + 64];
@@ -82,8 +79,33 @@ static size_t left_by(const group_files *files, const char *folder)
     return limit > usage ? limit - usage : 1;
 }
 
+/* Thousandths of a core. */
+static size_t cores_left(const group_files *files, const char *folder)
+{
+    size_t    quota = 0, period             = 0;
+    char      path[MAX_PATH + 64], line[64] = "";
+    long long numbers[2] = { 0 };
+
+    if (files->usage != NULL) {
+        if (!read_number(&quota, folder, files->limit) ||
+            !read_number(&period, folder, files->usage) || period == 0)
+            return SIZE_MAX;
+        return quota * 1000 / period;
+    }
+    snprintf(path, sizeof path, "%s/%s", folder, files->limit);
+    FILE *file = fopen(path, "re");
+    bool  read = file != NULL && fgets(line, sizeof line, file) != NULL;
+    if (file != NULL)
+        fclose(file);
+    if (!read || sscanf(line, "%lld %lld", &numbers[0], &numbers[1]) != 2 || numbers[0] <= 0 ||
+        numbers[1] <= 0 || numbers[0] > INT32_MAX)
+        return SIZE_MAX;
+    return (size_t)(numbers[0] * 1000 / numbers[1]);
+}
+
 /* The least that a group and those above it leave. */
-static size_t left_by_all(const group_files *files, const char *root, const char *group)
+static size_t left_by_all(left_function left_by, const group_files *files, const char *root,
+                          const char *group)
 {
     size_t least = SIZE_MAX;
     char   folder[MAX_PATH];
@@ -102,8 +124,44 @@ static size_t left_by_all(const group_files *files, const char *root, const char
     }
 }
 
+/* A resource that control groups limit. */
+typedef struct resource {
+    const char   *controller; /* its name in version 1 */
+    group_files   version_1;
+    group_files   version_2;
+    left_function left_by;
+} resource;
+
+static const resource memory = {
+    "memory",
+    { "/sys/fs/cgroup/memory",
+      "memory.limit_in_bytes",
+      "memory.usage_in_bytes",
+      { "total_active_file", "total_inactive_file" } },
+    { "/sys/fs/cgroup", "memory.max", "memory.current", { "active_file", "inactive_file" } },
+    memory_left,
+};
+static const resource cores = {
+    "cpu",
+    { "/sys/fs/cgroup/cpu", "cpu.cfs_quota_us", "cpu.cfs_period_us", { NULL, NULL } },
+    { "/sys/fs/cgroup", "cpu.max", NULL, { NULL, NULL } },
+    cores_left,
+};
+
+/* Is `name` one of a list such as "cpu,cpuacct"? */
+static bool names(const char *list, const char *name)
+{
+    size_t length = strlen(name);
+
+    for (const char *at = strstr(list, name); at != NULL; at = strstr(at + 1, name)) {
+        if ((at == list || at[-1] == ',') && (at[length] == '\0' || at[length] == ','))
+            return true;
+    }
+    return false;
+}
+
 /* A line of /proc/self/cgroup: NUMBER:CONTROLLERS:PATH. */
-static size_t left_by_line(const char *root, char *line)
+static size_t left_by_line(const resource *wanted, const char *root, char *line)
 {
     char *controllers = strchr(line, ':');
     char *path        = controllers != NULL ? strchr(controllers + 1, ':') : NULL;
@@ -113,32 +171,48 @@ static size_t left_by_line(const char *root, char *line)
     *path++                   = '\0';
     path[strcspn(path, "\n")] = '\0';
     if (strcmp(controllers + 1, "") == 0)
-        return left_by_all(&version_2, root, path);
-    if (strstr(controllers + 1, "memory") != NULL)
-        return left_by_all(&version_1, root, path);
+        return left_by_all(wanted->left_by, &wanted->version_2, root, path);
+    if (names(controllers + 1, wanted->controller))
+        return left_by_all(wanted->left_by, &wanted->version_1, root, path);
     return SIZE_MAX;
 }
 
-size_t hl_available_below(const char *root)
+static size_t left_by_groups(const resource *wanted, const char *root)
 {
-    char path[MAX_PATH], line[MAX_PATH];
-
-    snprintf(path, sizeof path, "%s/proc/meminfo", root);
-    size_t machine = find_number(path, "MemAvailable");
-    size_t least   = machine > 0 ? machine : SIZE_MAX;
+    size_t least = SIZE_MAX;
+    char   path[MAX_PATH], line[MAX_PATH];
 
     snprintf(path, sizeof path, "%s/proc/self/cgroup", root);
     FILE *file = fopen(path, "re");
     while (file != NULL && fgets(line, sizeof line, file) != NULL) {
-        size_t left = left_by_line(root, line);
+        size_t left = left_by_line(wanted, root, line);
         least       = left < least ? left : least;
     }
     if (file != NULL)
         fclose(file);
+    return least;
+}
+
+size_t hl_available_below(const char *root)
+{
+    char   path[MAX_PATH];
+    size_t least = left_by_groups(&memory, root);
+
+    snprintf(path, sizeof path, "%s/proc/meminfo", root);
+    size_t machine = find_number(path, "MemAvailable");
+    if (machine > 0 && machine < least)
+        least = machine;
     return least != SIZE_MAX ? least : 0;
 }
 
 size_t hl_memory_available(void)
 {
     return hl_available_below("");
+}
+
+int hl_available_cores_below(const char *root)
+{
+    size_t thousandths = left_by_groups(&cores, root);
+
+    return thousandths >= (size_t)INT32_MAX ? 0 : (int)((thousandths + 999) / 1000);
 }

@@ -8,6 +8,7 @@
 #include "base/threads.h"
 #include "formats/tensors.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 uint64_t hl_tensor_hash(const hl_tensor *tensor)
@@ -25,13 +26,25 @@ uint64_t hl_tensor_hash(const hl_tensor *tensor)
     return hl_hash_end(&hasher);
 }
 
+typedef struct hash_job {
+    const hl_tensors *tensors;
+    _Atomic(uint64_t) sum;
+} hash_job;
+
+static void hash_some(void *context, int64_t first, int64_t end, int member)
+{
+    hash_job *job = context;
+    (void)member;
+
+    for (int64_t i = first; i < end; i++)
+        atomic_fetch_add(&job->sum, hl_tensor_hash(hl_tensors_at(job->tensors, (size_t)i)));
+}
+
 uint64_t hl_tensors_hash(const hl_tensors *tensors, int32_t n_threads)
 {
     int64_t  n_tensors = (int64_t)hl_tensors_count(tensors);
-    uint64_t hash      = (uint64_t)n_tensors;
+    hash_job job       = { tensors, (uint64_t)n_tensors };
 
-#pragma omp parallel for schedule(dynamic) num_threads(hl_threads(n_threads)) reduction(+ : hash)
-    for (int64_t i = 0; i < n_tensors; i++)
-        hash += hl_tensor_hash(hl_tensors_at(tensors, (size_t)i));
-    return hash;
+    hl_parallel(hl_threads(n_threads), n_tensors, 1, hash_some, &job);
+    return atomic_load(&job.sum);
 }

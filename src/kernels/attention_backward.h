@@ -496,22 +496,29 @@ static void reduce_heads(float *out, const double *partial, const backward_job *
     }
 }
 
-static void backward_run(const backward_job *job)
+static void chunks_backward(void *context, int64_t first, int64_t end, int member)
+{
+    const backward_job *job = context;
+
+    for (int64_t i = first; i < end; i++)
+        chunk_backward(job, &job->threads[member], i);
+}
+
+static void reduce_some(void *context, int64_t first, int64_t end, int member)
+{
+    (void)member;
+    for (int64_t i = first; i < end; i++)
+        reduce_dq(context, i);
+}
+
+static void backward_run(backward_job *job)
 {
     const hl_attention *p       = job->problem;
     int64_t             n_tasks = p->n_batch * p->n_kv_heads * job->n_chunks;
     int64_t             n_rows = job->dq_parts != NULL ? p->n_batch * p->n_heads * p->n_queries : 0;
 
-#pragma omp parallel num_threads(p->n_threads)
-    {
-        const backward_space *space = &job->threads[hl_thread_index()];
-#pragma omp for schedule(dynamic)
-        for (int64_t i = 0; i < n_tasks; i++)
-            chunk_backward(job, space, i);
-#pragma omp for schedule(static)
-        for (int64_t i = 0; i < n_rows; i++)
-            reduce_dq(job, i);
-    }
+    hl_parallel(p->n_threads, n_tasks, 1, chunks_backward, job);
+    hl_parallel(p->n_threads, n_rows, 0, reduce_some, job);
     reduce_heads(job->gradient->dgates, job->dgates, job);
     reduce_heads(job->gradient->dsinks, job->dsinks, job);
 }

@@ -403,32 +403,41 @@ done:
     return status;
 }
 
-static void job_run(const forward_job *job)
+static void blocks_forward(void *context, int64_t first, int64_t end, int member)
 {
-    int64_t n_heads = job->problem->n_batch * job->problem->n_kv_heads;
+    const forward_job *job = context;
 
-    /* OpenMP allocates a team even for one thread, which shows when a token is decoded. */
-    if (job->problem->n_threads == 1 && job->n_chunks == 1) {
-        for (int64_t i = 0; i < n_heads * job->n_blocks; i++)
-            block_forward(job, job->threads, i);
+    for (int64_t i = first; i < end; i++)
+        block_forward(job, &job->threads[member], i);
+}
+
+static void chunks_forward(void *context, int64_t first, int64_t end, int member)
+{
+    const forward_job *job = context;
+
+    for (int64_t i = first; i < end; i++)
+        chunk_forward(job, &job->threads[member], i);
+}
+
+static void heads_finish(void *context, int64_t first, int64_t end, int member)
+{
+    const forward_job *job = context;
+
+    for (int64_t i = first; i < end; i++)
+        chunks_finish(job, &job->threads[member], i);
+}
+
+static void job_run(forward_job *job)
+{
+    int     n_threads = job->problem->n_threads;
+    int64_t n_heads   = job->problem->n_batch * job->problem->n_kv_heads;
+
+    if (job->n_chunks == 1) {
+        hl_parallel(n_threads, n_heads * job->n_blocks, 1, blocks_forward, job);
         return;
     }
-#pragma omp parallel num_threads(job->problem->n_threads)
-    {
-        const workspace *space = &job->threads[hl_thread_index()];
-        if (job->n_chunks == 1) {
-#pragma omp for schedule(dynamic)
-            for (int64_t i = 0; i < n_heads * job->n_blocks; i++)
-                block_forward(job, space, i);
-        } else {
-#pragma omp for schedule(dynamic)
-            for (int64_t i = 0; i < n_heads * job->n_chunks; i++)
-                chunk_forward(job, space, i);
-#pragma omp for schedule(dynamic)
-            for (int64_t i = 0; i < n_heads; i++)
-                chunks_finish(job, space, i);
-        }
-    }
+    hl_parallel(n_threads, n_heads * job->n_chunks, 1, chunks_forward, job);
+    hl_parallel(n_threads, n_heads, 1, heads_finish, job);
 }
 
 static hl_status attention_forward(const hl_attention_result *result, const hl_attention *problem)

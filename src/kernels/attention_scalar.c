@@ -198,19 +198,32 @@ static void write_weighted(const hl_attention_result *result, const row *r, doub
         result->segment_mass[r->index * p->n_segments + s] = (float)mass[s];
 }
 
-static hl_status attention_forward(const hl_attention_result *result, const hl_attention *problem)
-{
-    int64_t n_rows = problem->n_batch * problem->n_heads * problem->n_queries;
+/* A problem and where its results go: what a thread is given. */
+typedef struct forward_job {
+    const hl_attention_result *result;
+    const hl_attention        *problem;
+} forward_job;
 
-#pragma omp parallel for schedule(dynamic, 16) num_threads(problem->n_threads)
-    for (int64_t index = 0; index < n_rows; index++) {
+static void rows_forward(void *context, int64_t first, int64_t end, int member)
+{
+    const forward_job         *job    = context;
+    const hl_attention_result *result = job->result;
+    (void)member;
+
+    for (int64_t index = first; index < end; index++) {
         row r;
-        row_open(&r, problem, index);
+        row_open(&r, job->problem, index);
         row_summary summary = row_summarise(&r);
         write_statistics(result, &r, &summary);
         if (result->out.data != NULL || result->segment_mass != NULL)
             write_weighted(result, &r, hl_row_state_lse(summary.all));
     }
+}
+
+static hl_status attention_forward(const hl_attention_result *result, const hl_attention *problem)
+{
+    hl_parallel(problem->n_threads, problem->n_batch * problem->n_heads * problem->n_queries, 16,
+                rows_forward, &(forward_job){ result, problem });
     return HL_OK;
 }
 
@@ -348,33 +361,46 @@ static void reduce_batches(float *out, const double *partial, const hl_attention
     }
 }
 
+/* What a thread is given. */
+typedef struct backward_job {
+    const hl_attention_gradient *gradient;
+    const hl_attention          *problem;
+    const hl_attention_upstream *upstream;
+    double                      *scratch; /* dk and dv for every thread */
+    double                      *heads;   /* dgates and dsinks, (2, n_batch, n_heads) */
+} backward_job;
+
+static void kv_heads_backward(void *context, int64_t first, int64_t end, int member)
+{
+    const backward_job *job  = context;
+    const hl_attention *p    = job->problem;
+    size_t              n_dk = (size_t)(p->n_keys * p->d_head);
+    size_t              n_dv = (size_t)(p->n_keys * p->d_value);
+    double             *mine = job->scratch + (size_t)member * (n_dk + n_dv);
+    sums total = { mine, mine + n_dk, job->heads, job->heads + p->n_batch * p->n_heads };
+
+    for (int64_t index = first; index < end; index++)
+        kv_head_backward(job->gradient, &total, p, job->upstream, index / p->n_kv_heads,
+                         index % p->n_kv_heads);
+}
+
 static hl_status attention_backward(const hl_attention_gradient *gradient, const hl_attention *p,
                                     const hl_attention_upstream *upstream)
 {
-    hl_status status  = HL_OK;
-    int64_t   n_heads = p->n_batch * p->n_kv_heads;
-    size_t    n_dk    = (size_t)(p->n_keys * p->d_head);
-    size_t    n_dv    = (size_t)(p->n_keys * p->d_value);
-    size_t    n_rows  = (size_t)(p->n_batch * p->n_heads);
-    double   *scratch = NULL; /* dk and dv for every thread */
-    double   *heads   = NULL; /* dgates and dsinks          */
+    hl_status    status = HL_OK;
+    size_t       width  = (size_t)(p->n_keys * p->d_head + p->n_keys * p->d_value);
+    size_t       n_rows = (size_t)(p->n_batch * p->n_heads);
+    backward_job job    = { gradient, p, upstream, NULL, NULL };
 
-    HL_TRY(HL_ALLOC(&scratch, (size_t)p->n_threads * (n_dk + n_dv)));
-    HL_TRY(HL_ALLOC_ZEROED(&heads, 2 * n_rows));
-
-#pragma omp parallel for schedule(dynamic) num_threads(p->n_threads)
-    for (int64_t index = 0; index < n_heads; index++) {
-        double *mine  = scratch + (size_t)hl_thread_index() * (n_dk + n_dv);
-        sums    total = { mine, mine + n_dk, heads, heads + n_rows };
-        kv_head_backward(gradient, &total, p, upstream, index / p->n_kv_heads,
-                         index % p->n_kv_heads);
-    }
-    reduce_batches(gradient->dgates, heads, p);
-    reduce_batches(gradient->dsinks, heads + n_rows, p);
+    HL_TRY(HL_ALLOC(&job.scratch, (size_t)p->n_threads * width));
+    HL_TRY(HL_ALLOC_ZEROED(&job.heads, 2 * n_rows));
+    hl_parallel(p->n_threads, p->n_batch * p->n_kv_heads, 1, kv_heads_backward, &job);
+    reduce_batches(gradient->dgates, job.heads, p);
+    reduce_batches(gradient->dsinks, job.heads + n_rows, p);
 
 done:
-    hl_free(heads);
-    hl_free(scratch);
+    hl_free(job.heads);
+    hl_free(job.scratch);
     return status;
 }
 

@@ -11,7 +11,6 @@
 
 hl_status hl_device_host_cap(hl_device *device, const hl_device_cap *cap)
 {
-#pragma omp parallel for num_threads(device->pool.n_threads)
     for (int64_t i = 0; i < cap->count; i++) {
         cap->x[i] *= cap->scale;
         if (cap->softcap > 0.0f)
@@ -104,7 +103,6 @@ static void find_bad(const hl_device_logits *l)
 
 hl_status hl_device_host_logits(hl_device *device, const hl_device_logits *logits)
 {
-#pragma omp parallel for num_threads(device->pool.n_threads)
     for (int64_t row = 0; row < logits->n_rows; row++)
         read_row(logits, row);
     if (logits->flag != NULL)

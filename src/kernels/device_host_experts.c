@@ -21,25 +21,30 @@ static hl_matrix packed(const void *data, hl_dtype dtype, int64_t n_rows, int64_
                         .block     = n_rows };
 }
 
-/* out (n_rows, W's rows) = x W' + b, in floats. */
+/* out (n_rows, W's rows) = x W' + b, in floats.  Each row is a sequence of its own: what it comes
+ * out as does not depend on how many share the product, as OpenBLAS's would on some CPUs. */
 static hl_status multiply(hl_device *device, float *out, const float *x, int64_t n_rows,
                           const hl_matrix *matrix, const float *bias)
 {
-    hl_linear_rows rows   = { .out        = out,
-                              .out_stride = matrix->n_rows,
-                              .x          = x,
-                              .x_stride   = matrix->n_columns,
-                              .n_batch    = 1,
-                              .batch_rows = n_rows,
-                              .n_rows     = &n_rows };
-    int64_t        floats = hl_linear_scratch(matrix);
-    hl_status      status = HL_OK;
+    static const int64_t one[]  = { 1, 1, 1, 1, 1, 1, 1, 1 };
+    const int64_t        most   = (int64_t)(sizeof one / sizeof *one);
+    int64_t              floats = hl_linear_scratch(matrix);
+    hl_status            status = HL_OK;
 
     if (floats > device->pool.thread_floats)
         device->pool.thread_floats = floats;
     HL_TRY(hl_device_host_grow(&device->pool.scratch, &device->n_scratch,
                                device->pool.n_threads * device->pool.thread_floats));
-    HL_TRY(hl_linear(&rows, matrix, bias, &device->pool));
+    for (int64_t first = 0; first < n_rows; first += most) {
+        hl_linear_rows rows = { .out        = out + first * matrix->n_rows,
+                                .out_stride = matrix->n_rows,
+                                .x          = x + first * matrix->n_columns,
+                                .x_stride   = matrix->n_columns,
+                                .n_batch    = n_rows - first < most ? n_rows - first : most,
+                                .batch_rows = 1,
+                                .n_rows     = one };
+        HL_TRY(hl_linear(&rows, matrix, bias, &device->pool));
+    }
 
 done:
     return status;

@@ -5,18 +5,12 @@
 
 #include "base/memory.h"
 #include "base/status.h"
-#include "base/threads.h"
 #include "kernels/device_host.h"
 
-/* A float row for every thread, in device->values; `n` floats apart. */
+/* Room for n floats in device->values. */
 static hl_status make_rows(hl_device *device, int64_t n)
 {
-    return hl_device_host_grow(&device->values, &device->n_values, device->pool.n_threads * n);
-}
-
-static float *own_row(const hl_device *device, int64_t n)
-{
-    return device->values + hl_thread_index() * n;
+    return hl_device_host_grow(&device->values, &device->n_values, n);
 }
 
 static int64_t count_rows(const hl_device_places *places)
@@ -69,10 +63,9 @@ hl_status hl_device_host_embed(hl_device *device, const hl_device_embed *embed)
 
     if (status != HL_OK)
         return status;
-#pragma omp parallel for num_threads(device->pool.n_threads)
     for (int64_t row = 0; row < count_rows(&embed->places); row++) {
         if (counts(&embed->places, row))
-            embed_row(embed, own_row(device, 2 * embed->n), row);
+            embed_row(embed, device->values, row);
     }
     return HL_OK;
 }
@@ -107,9 +100,8 @@ hl_status hl_device_host_norm(hl_device *device, const hl_device_norm *norm)
 
     if (status != HL_OK)
         return status;
-#pragma omp parallel for num_threads(device->pool.n_threads)
     for (int64_t row = 0; row < norm->n_rows; row++)
-        norm_row(device, norm, own_row(device, 2 * norm->n), row);
+        norm_row(device, norm, device->values, row);
     return HL_OK;
 }
 
@@ -119,7 +111,6 @@ hl_status hl_device_host_angles(hl_device *device, const hl_device_angles *angle
 {
     const hl_device_places *places = &angles->places;
 
-#pragma omp parallel for num_threads(device->pool.n_threads)
     for (int64_t i = 0; i < count_rows(places) * angles->n_pairs; i++) {
         int64_t row       = i / angles->n_pairs;
         int64_t pair      = i % angles->n_pairs;
@@ -192,10 +183,9 @@ hl_status hl_device_host_heads(hl_device *device, const hl_device_heads *heads)
 
     if (status != HL_OK)
         return status;
-#pragma omp parallel for num_threads(device->pool.n_threads)
     for (int64_t row = 0; row < count_rows(&heads->places); row++) {
         if (counts(&heads->places, row))
-            heads_row(device, heads, own_row(device, width), row);
+            heads_row(device, heads, device->values, row);
     }
     return HL_OK;
 }
@@ -220,9 +210,8 @@ hl_status hl_device_host_activate(hl_device *device, const hl_device_activate *a
 
     if (status != HL_OK)
         return status;
-#pragma omp parallel for num_threads(device->pool.n_threads)
     for (int64_t row = 0; row < activate->n_rows; row++)
-        activate_row(device, activate, own_row(device, 2 * activate->n), row);
+        activate_row(device, activate, device->values, row);
     return HL_OK;
 }
 
@@ -246,10 +235,9 @@ hl_status hl_device_host_copy_rows(hl_device *device, const hl_device_copy_rows 
 
     if (status != HL_OK)
         return status;
-#pragma omp parallel for num_threads(device->pool.n_threads)
     for (int64_t row = 0; row < copy->n_rows; row++) {
         int64_t from = copy->index != NULL ? copy->index[row] : row;
-        float  *x    = own_row(device, 2 * copy->n);
+        float  *x    = device->values;
 
         if (from < 0)
             continue;

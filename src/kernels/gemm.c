@@ -7,14 +7,14 @@
  * better, so it is set for that moment, unless somebody has, from what the CPU can
  * do.
  *
- * Its OpenMP build works on one thread when it is called inside a parallel
- * region, else on as many as OpenMP would use; its pthread build on as many as
- * openblas_set_num_threads says.  hl_gemm is right with either. */
+ * It is called by many threads at a time and must work on the calling one alone.  Its pthread
+ * build does so once openblas_set_num_threads has said it; its OpenMP build asks OpenMP each
+ * time, where the number is the calling thread's own and may be wanted by others (PyTorch):
+ * it is 1 for the call only.  The functions are OpenBLAS's own copy of OpenMP's. */
 #include "kernels/gemm.h"
 
 #include <cblas.h>
 #include <dlfcn.h>
-#include <omp.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,6 +26,9 @@
 static pthread_once_t           opened = PTHREAD_ONCE_INIT;
 static __typeof__(cblas_sgemm) *sgemm; /* NULL: there is no OpenBLAS */
 static const char              *core_name = "";
+/* Of the OpenMP build; NULL in the other. */
+static int (*omp_max_threads)(void);
+static void (*omp_use_threads)(int);
 
 /* ------------------------------------------------------------------- opening */
 
@@ -65,6 +68,10 @@ static void use_library(void *library)
     find_function(&get_corename, library, "openblas_get_corename");
     if (get_parallel != NULL && set_num_threads != NULL && get_parallel() == OPENBLAS_THREAD)
         set_num_threads(1);
+    if (get_parallel != NULL && get_parallel() == OPENBLAS_OPENMP) {
+        find_function(&omp_max_threads, library, "omp_get_max_threads");
+        find_function(&omp_use_threads, library, "omp_set_num_threads");
+    }
     if (get_corename != NULL)
         core_name = get_corename();
 }
@@ -152,12 +159,11 @@ void hl_gemm(const hl_gemm_operands *operands)
         hl_gemm_plain(operands);
         return;
     }
-    if (omp_in_parallel()) {
-        multiply(operands);
-        return;
-    }
-    int n_threads = omp_get_max_threads();
-    omp_set_num_threads(1);
+    bool is_omp    = omp_max_threads != NULL && omp_use_threads != NULL;
+    int  n_threads = is_omp ? omp_max_threads() : 1;
+    if (n_threads > 1)
+        omp_use_threads(1);
     multiply(operands);
-    omp_set_num_threads(n_threads);
+    if (n_threads > 1)
+        omp_use_threads(n_threads);
 }

@@ -1,8 +1,7 @@
 /* gemm.h - the general matrix product, by OpenBLAS.
  *
- * On the calling thread only: threads are ours (OpenMP's), and each multiplies
- * a panel of its own.  Two pools, OpenBLAS's and OpenMP's, that spin beside
- * each other would halve the speed. */
+ * On the calling thread only: threads are ours (base/threads.h), and each multiplies a panel
+ * of its own.  OpenBLAS's threads beside them would halve the speed. */
 #ifndef HL_KERNELS_GEMM_H
 #define HL_KERNELS_GEMM_H
 

@@ -416,9 +416,8 @@ typedef struct linear_job {
     _Atomic(int)          failed;  /* the dtype that did */
 } linear_job;
 
-static void run_index(void *context, int64_t index, int member)
+static void run_index(linear_job *job, int64_t index, int member)
 {
-    linear_job        *job  = context;
     const linear_task *task = job->tasks;
 
     while (index >= task->n_shares) {
@@ -432,24 +431,18 @@ static void run_index(void *context, int64_t index, int member)
     }
 }
 
+static void run_some(void *context, int64_t first, int64_t end, int member)
+{
+    for (int64_t i = first; i < end; i++)
+        run_index(context, i, member);
+}
+
 static void run_job(linear_job *job)
 {
     /* Below so much work, waking other threads takes longer than doing it. */
     int n_threads = job->work < ALONE_PRODUCTS ? 1 : job->pool->n_threads;
 
-    if (job->all_few && n_threads > 1 && job->pool->team != NULL &&
-        job->n_shares <= HL_TEAM_SHARES) {
-        hl_team_run(job->pool->team, job->n_shares, run_index, job);
-        return;
-    }
-    if (n_threads == 1) {
-        for (int64_t i = 0; i < job->n_shares; i++)
-            run_index(job, i, 0);
-        return;
-    }
-#pragma omp parallel for schedule(dynamic) num_threads(n_threads)
-    for (int64_t i = 0; i < job->n_shares; i++)
-        run_index(job, i, hl_thread_index());
+    hl_parallel(n_threads, job->n_shares, 1, run_some, job);
 }
 
 /* May x be 8-bit integers here, and is there room? */

@@ -16,7 +16,6 @@
 #ifndef HL_KERNELS_LINEAR_H
 #define HL_KERNELS_LINEAR_H
 
-#include "base/team.h"
 #include "headlight.h"
 #include "kernels/matrix.h"
 
@@ -52,10 +51,9 @@ typedef struct hl_linear_int8 {
 
 /* Threads, and for each of them scratch of hl_linear_scratch(...) floats. */
 typedef struct hl_linear_pool {
-    int      n_threads;
-    float   *scratch; /* (n_threads, thread_floats) */
-    int64_t  thread_floats;
-    hl_team *team; /* of n_threads, for products of few rows; NULL: OpenMP's threads */
+    int     n_threads;
+    float  *scratch; /* (n_threads, thread_floats) */
+    int64_t thread_floats;
     /* Where few rows of x become 8-bit integers for the types of int8.h. */
     hl_linear_int8 *int8; /* NULL: x stays as it is */
 } hl_linear_pool;

@@ -2,6 +2,7 @@
 #include "measure/maps.h"
 
 #include <math.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include "base/dtype.h"
@@ -157,27 +158,49 @@ static hl_status complain(const hl_maps *maps, const row_place *place, row_probl
                    (long long)place->head, (long long)place->query, what, seen, wanted);
 }
 
+/* The maps of a layer to be checked: what a thread is given. */
+typedef struct check_job {
+    const hl_maps   *maps;
+    int64_t          layer;
+    _Atomic(int64_t) n_good; /* maps before the first bad one that was met */
+    _Atomic(bool)    ahead;
+} check_job;
+
+static void check_some(void *context, int64_t first, int64_t end, int member)
+{
+    check_job     *job  = context;
+    const hl_maps *maps = job->maps;
+    bool           any  = false;
+
+    for (int64_t i = first; i < end; i++) {
+        double    ignored = 0.0;
+        row_place place   = place_of(maps, job->layer, i);
+        double   *scratch = maps->scratch + member * maps->layout.n_keys;
+        int64_t   n_good  = atomic_load(&job->n_good);
+
+        if (check_head(&any, &ignored, &place, maps, scratch) == ROW_FINE)
+            continue;
+        while (i < n_good && !atomic_compare_exchange_weak(&job->n_good, &n_good, i))
+            ;
+    }
+    if (any)
+        atomic_store(&job->ahead, true);
+}
+
 /* All rows of a layer.  Of several bad heads the first is named, whichever thread met it. */
 static hl_status check_layer(bool *ahead, const hl_maps *maps, int64_t layer)
 {
     int64_t     n_maps  = maps->layout.n_batch * maps->layout.layers[layer].n_heads;
-    int64_t     n_bad   = n_maps;
+    check_job   job     = { maps, layer, n_maps, false };
     bool        any     = false;
     row_problem problem = ROW_FINE;
     double      seen    = 0.0;
 
-#pragma omp parallel for num_threads(maps->n_threads) reduction(min : n_bad) reduction(|| : any)
-    for (int64_t i = 0; i < n_maps; i++) {
-        double    ignored = 0.0;
-        row_place place   = place_of(maps, layer, i);
-        double   *scratch = maps->scratch + hl_thread_index() * maps->layout.n_keys;
-        if (check_head(&any, &ignored, &place, maps, scratch) != ROW_FINE && i < n_bad)
-            n_bad = i;
-    }
-    *ahead = *ahead || any;
-    if (n_bad == n_maps)
+    hl_parallel(maps->n_threads, n_maps, 1, check_some, &job);
+    *ahead = *ahead || atomic_load(&job.ahead);
+    if (atomic_load(&job.n_good) == n_maps)
         return HL_OK;
-    row_place place = place_of(maps, layer, n_bad);
+    row_place place = place_of(maps, layer, atomic_load(&job.n_good));
     problem         = check_head(&any, &seen, &place, maps, maps->scratch);
     return complain(maps, &place, problem, seen);
 }
@@ -404,19 +427,35 @@ static void measure_head(hl_attention_result *result, const hl_maps *maps, row_p
     }
 }
 
+/* Maps to be measured: what a thread is given. */
+typedef struct map_job {
+    hl_maps             *maps;
+    hl_attention_result *result;
+    int64_t              layer;
+    int64_t              sequence; /* of the first map */
+    int64_t              n_patterns;
+} map_job;
+
+static void measure_some(void *context, int64_t first, int64_t end, int member)
+{
+    const map_job *job = context;
+
+    for (int64_t i = first; i < end; i++) {
+        row_place place = place_of(job->maps, job->layer, i);
+        place.sequence += job->sequence;
+        measure_head(job->result, job->maps, place, i, job->n_patterns,
+                     job->maps->scratch + member * job->maps->info.n_keys);
+    }
+}
+
 static hl_status feed_layer(hl_maps *maps, int64_t layer, int64_t first, int64_t n,
                             int64_t n_patterns, const hl_tap *tap)
 {
     int64_t             n_heads = maps->layout.layers[layer].n_heads;
     hl_attention_result result  = layout_result(maps, n * n_heads * maps->info.n_queries);
 
-#pragma omp parallel for num_threads(maps->n_threads)
-    for (int64_t i = 0; i < n * n_heads; i++) {
-        row_place place = place_of(maps, layer, i);
-        place.sequence += first;
-        measure_head(&result, maps, place, i, n_patterns,
-                     maps->scratch + hl_thread_index() * maps->info.n_keys);
-    }
+    hl_parallel(maps->n_threads, n * n_heads, 1, measure_some,
+                &(map_job){ maps, &result, layer, first, n_patterns });
     hl_layer_rows rows = { .layer      = layer,
                            .n_batch    = n,
                            .n_rows     = maps->info.n_queries,

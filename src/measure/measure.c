@@ -129,13 +129,22 @@ static hl_profile_mask mask_of(const hl_measuring *m, int64_t layer)
     };
 }
 
-/* -sum p ln(p + epsilon) of every row, from the whole row. */
-static void entropy_by_definition(hl_measuring *m, const hl_layer_rows *rows)
-{
-    int64_t count = rows->n_batch * rows->n_heads * rows->n_patterns;
+/* What a layer brings, and who takes it: what a thread is given. */
+typedef struct layer_job {
+    hl_measuring        *m;
+    const hl_layer_rows *rows;
+    int64_t              n_follow;
+} layer_job;
 
-#pragma omp parallel for num_threads(hl_threads(m->options.n_threads))
-    for (int64_t i = 0; i < count; i++) {
+/* -sum p ln(p + epsilon) of every row, from the whole row. */
+static void entropy_by_definition(void *context, int64_t first, int64_t end, int member)
+{
+    const layer_job     *job  = context;
+    hl_measuring        *m    = job->m;
+    const hl_layer_rows *rows = job->rows;
+    (void)member;
+
+    for (int64_t i = first; i < end; i++) {
         int64_t      sequence = i / rows->n_patterns / rows->n_heads;
         const float *p        = rows->pattern + i * rows->n_keys;
         int64_t      row = rows->pattern_rows[sequence * rows->n_patterns + i % rows->n_patterns];
@@ -165,22 +174,15 @@ static int layer_threads(const hl_measuring *m, const hl_layer_rows *rows)
     return hl_profile_threads(m->profile, n_rows * HL_N_QUANTITIES);
 }
 
-/* Heads in an order of which each thread gets as many that have much to do as have little: a
- * head is paired with those that follow it. */
-static int64_t fold(int64_t i, int64_t n)
-{
-    return i < n / 2 ? i : n - 1 - (i - n / 2);
-}
-
 /* What a head adds by itself, and with those that follow. */
-static void add_head(hl_measuring *m, const hl_layer_rows *rows, int64_t head)
+static void add_head(hl_measuring *m, const hl_layer_rows *rows, int64_t head, int member)
 {
     hl_profile_rows_head(m->profile, rows, head);
-    hl_profile_samples_head(m->profile, rows, head);
+    hl_profile_samples_head(m->profile, rows, head, member);
     if (rows->likeness != NULL)
         hl_measure_likeness_head(m, rows, head);
     else
-        hl_measure_outputs_head(m, rows, head);
+        hl_measure_outputs_head(m, rows, head, member);
 }
 
 static void add_pairs(hl_measuring *m, const hl_layer_rows *rows, int64_t head)
@@ -193,24 +195,39 @@ static void add_pairs(hl_measuring *m, const hl_layer_rows *rows, int64_t head)
     hl_measure_outputs_pairs(m, rows, head);
 }
 
-/* All that a layer adds, in one parallel region: what a head adds by itself takes so
- * little time that threads must not meet more often. */
+/* Heads first, then the rows to be followed: the long work before the short. */
+static void add_some(void *context, int64_t first, int64_t end, int member)
+{
+    const layer_job *job = context;
+
+    for (int64_t i = first; i < end; i++) {
+        if (i < job->rows->n_heads)
+            add_head(job->m, job->rows, i, member);
+        else
+            follow_row(job->m, job->rows, i - job->rows->n_heads);
+    }
+}
+
+/* A head is paired with those that follow it, so the first have the most to do. */
+static void pair_some(void *context, int64_t first, int64_t end, int member)
+{
+    const layer_job *job = context;
+    (void)member;
+
+    for (int64_t head = first; head < end; head++)
+        add_pairs(job->m, job->rows, head);
+}
+
+/* All that a layer adds, in two calls: what a head adds by itself takes so little time that
+ * threads must not meet more often. */
 static void add_layer(hl_measuring *m, const hl_layer_rows *rows)
 {
-    int64_t n_follow = rows_to_follow(m, rows);
+    int       n_threads = layer_threads(m, rows);
+    int64_t   n_follow  = rows_to_follow(m, rows);
+    layer_job job       = { m, rows, n_follow };
 
-#pragma omp parallel num_threads(layer_threads(m, rows))
-    {
-#pragma omp for schedule(static) nowait
-        for (int64_t i = 0; i < n_follow; i++)
-            follow_row(m, rows, i);
-#pragma omp for schedule(static)
-        for (int64_t head = 0; head < rows->n_heads; head++)
-            add_head(m, rows, head);
-#pragma omp for schedule(static, 1)
-        for (int64_t i = 0; i < rows->n_heads; i++)
-            add_pairs(m, rows, fold(i, rows->n_heads));
-    }
+    hl_parallel(n_threads, rows->n_heads + n_follow, 1, add_some, &job);
+    hl_parallel(n_threads, rows->n_heads, 1, pair_some, &job);
     for (int64_t i = 0; i < n_follow; i++) {
         if (is_in_chunk(m, rows, i))
             hl_profile_influence(m->profile, rows->layer, m->influence[i]);
@@ -230,7 +247,8 @@ static hl_status watch_layer(void *context, const hl_layer_rows *given)
         return HL_OK;
     }
     if (m->options.epsilon > 0.0) {
-        entropy_by_definition(m, &rows);
+        hl_parallel(hl_threads(m->options.n_threads), rows.n_batch * rows.n_heads * rows.n_patterns,
+                    0, entropy_by_definition, &(layer_job){ m, &rows, 0 });
         statistics.entropy = m->entropy;
         rows.rows          = &statistics;
     }

@@ -99,7 +99,7 @@ hl_status hl_measure_make_gram(hl_measuring *m);
 int64_t hl_measure_output_rows(int64_t *out, const hl_measuring *m, const hl_layer_rows *rows,
                                int64_t sequence);
 /* In the parts of stats/profile.h: each head by one thread, then the pairs, then the end. */
-void hl_measure_outputs_head(hl_measuring *m, const hl_layer_rows *rows, int64_t head);
+void hl_measure_outputs_head(hl_measuring *m, const hl_layer_rows *rows, int64_t head, int member);
 void hl_measure_outputs_pairs(hl_measuring *m, const hl_layer_rows *rows, int64_t head);
 void hl_measure_outputs_close(hl_measuring *m, const hl_layer_rows *rows);
 

@@ -49,6 +49,25 @@ static void make_head_gram(float *out, float *rows, const float *weight, const h
                                  .k            = d_model });
 }
 
+/* The Gram matrices of a layer to be made: what a thread is given. */
+typedef struct gram_job {
+    hl_measuring *m;
+    int64_t       layer;
+    const float  *weight;
+    float        *rows; /* (n_threads, d_head, d_model) */
+} gram_job;
+
+static void make_grams(void *context, int64_t first, int64_t end, int member)
+{
+    const gram_job  *job    = context;
+    const hl_config *config = job->m->config;
+
+    for (int64_t head = first; head < end; head++)
+        make_head_gram(gram_of(job->m, job->layer, head),
+                       job->rows + member * config->d_head * config->d_model, job->weight, config,
+                       config->layers[job->layer].n_heads, head);
+}
+
 static hl_status make_layer_gram(hl_measuring *m, int64_t layer, float *weight, float *rows)
 {
     hl_status        status  = HL_OK;
@@ -59,11 +78,8 @@ static hl_status make_layer_gram(hl_measuring *m, int64_t layer, float *weight, 
     if (param == NULL || n_heads == 0)
         return HL_OK;
     HL_TRY(hl_weight_read(weight, &param->weight));
-#pragma omp parallel for num_threads(hl_threads(m->options.n_threads))
-    for (int64_t head = 0; head < n_heads; head++)
-        make_head_gram(gram_of(m, layer, head),
-                       rows + hl_thread_index() * config->d_head * config->d_model, weight, config,
-                       n_heads, head);
+    hl_parallel(hl_threads(m->options.n_threads), n_heads, 1, make_grams,
+                &(gram_job){ m, layer, weight, rows });
 
 done:
     return status;
@@ -133,12 +149,12 @@ typedef struct head_outputs {
 } head_outputs;
 
 static head_outputs multiply(const hl_measuring *m, const hl_layer_rows *rows, int64_t sequence,
-                             int64_t head)
+                             int64_t head, int member)
 {
     int64_t      sampled[HL_OUTPUT_ROWS];
     int64_t      n       = hl_measure_output_rows(sampled, m, rows, sequence);
     int64_t      d       = rows->d_head;
-    float       *own     = m->products + hl_thread_index() * 2 * HL_OUTPUT_ROWS * d;
+    float       *own     = m->products + member * 2 * HL_OUTPUT_ROWS * d;
     head_outputs outputs = { own, own + HL_OUTPUT_ROWS * d, n, d };
 
     for (int64_t i = 0; i < n; i++)
@@ -188,10 +204,11 @@ static int64_t kernel_rows(int64_t n)
     return n > HL_KERNEL_ROWS ? HL_KERNEL_ROWS : n;
 }
 
-static void add_outputs(hl_measuring *m, const hl_layer_rows *rows, int64_t sequence, int64_t head)
+static void add_outputs(hl_measuring *m, const hl_layer_rows *rows, int64_t sequence, int64_t head,
+                        int member)
 {
     double       kernel[HL_KERNEL_ROWS * HL_KERNEL_ROWS];
-    head_outputs outputs = multiply(m, rows, sequence, head);
+    head_outputs outputs = multiply(m, rows, sequence, head, member);
     int64_t      n       = kernel_rows(outputs.n);
 
     if (n == 0)
@@ -201,10 +218,10 @@ static void add_outputs(hl_measuring *m, const hl_layer_rows *rows, int64_t sequ
     hl_profile_kernels_head(m->profile, sequence, head, kernel, n);
 }
 
-void hl_measure_outputs_head(hl_measuring *m, const hl_layer_rows *rows, int64_t head)
+void hl_measure_outputs_head(hl_measuring *m, const hl_layer_rows *rows, int64_t head, int member)
 {
     for (int64_t sequence = 0; sequence < rows->n_batch; sequence++)
-        add_outputs(m, rows, sequence, head);
+        add_outputs(m, rows, sequence, head, member);
 }
 
 /* Of a sequence in this chunk. */

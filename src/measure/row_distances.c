@@ -131,17 +131,32 @@ static void compare_head(const row_run *run, const hl_layer_rows *rows, int64_t 
     }
 }
 
+/* What a thread is given. */
+typedef struct compare_job {
+    const row_run       *run;
+    const hl_layer_rows *rows;
+} compare_job;
+
+static void compare_heads(void *context, int64_t first, int64_t end, int member)
+{
+    const compare_job   *job  = context;
+    const hl_layer_rows *rows = job->rows;
+    (void)member;
+
+    for (int64_t head = first; head < end; head++) {
+        for (int64_t index = 0; index < rows->n_patterns; index++) {
+            if (rows->pattern_rows[index] >= 0)
+                compare_head(job->run, rows, head, index);
+        }
+    }
+}
+
 static hl_status compare_layer(void *context, const hl_layer_rows *rows)
 {
     row_run *run = context;
 
-#pragma omp parallel for num_threads(hl_threads(run->options.n_threads))
-    for (int64_t head = 0; head < rows->n_heads; head++) {
-        for (int64_t index = 0; index < rows->n_patterns; index++) {
-            if (rows->pattern_rows[index] >= 0)
-                compare_head(run, rows, head, index);
-        }
-    }
+    hl_parallel(hl_threads(run->options.n_threads), rows->n_heads, 1, compare_heads,
+                &(compare_job){ run, rows });
     return HL_OK;
 }
 

@@ -176,6 +176,24 @@ done:
     return status;
 }
 
+/* Logits to go back from: what a thread is given. */
+typedef struct loss_rows {
+    const hl_backward   *b;
+    const hl_final_rows *rows;
+} loss_rows;
+
+static void back_some(void *context, int64_t first, int64_t end, int member)
+{
+    const loss_rows   *part    = context;
+    const hl_backward *b       = part->b;
+    int64_t            d_vocab = b->config->d_vocab;
+    (void)member;
+
+    for (int64_t row = first; row < end; row++)
+        back_row(b, b->d_logits + row * d_vocab, part->rows->logits + row * d_vocab,
+                 b->tokens[part->rows->start + row + 1]);
+}
+
 /* The end of the forward pass is the beginning of the backward: logits are here only now. */
 static hl_status back_loss(void *context, const hl_final_rows *rows)
 {
@@ -187,10 +205,7 @@ static hl_status back_loss(void *context, const hl_final_rows *rows)
     hl_norm      norm =
         hl_forward_norm_of(b->session, hl_session_param_of(b->session, HL_ROLE_FINAL_NORM, -1, 0));
 
-#pragma omp parallel for num_threads(b->n_threads)
-    for (int64_t row = 0; row < n; row++)
-        back_row(b, b->d_logits + row * d_vocab, rows->logits + row * d_vocab,
-                 b->tokens[rows->start + row + 1]);
+    hl_parallel(b->n_threads, n, 0, back_some, &(loss_rows){ b, rows });
     for (int64_t row = 0; row < n; row++)
         b->nll += hl_logits_lse(rows->logits + row * d_vocab, d_vocab) -
                   (double)rows->logits[row * d_vocab + b->tokens[rows->start + row + 1]];

@@ -7,7 +7,37 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "base/threads.h"
 #include "model/backward.h"
+
+/* Heads of q or k to go back through: what a thread is given. */
+typedef struct head_job {
+    const hl_backward *b;
+    float             *x;
+    const float       *raw;     /* what the norm read */
+    int64_t            n_heads; /* of a row; for the norm: how many it takes one by one */
+    int64_t            width;
+    hl_role            role;
+    int64_t            layer;
+} head_job;
+
+static void unrotate_some(void *context, int64_t first, int64_t end, int member)
+{
+    const head_job        *job     = context;
+    const hl_backward     *b       = job->b;
+    hl_rope_choice         choice  = b->config->layers[job->layer].rope;
+    const hl_rope         *rope    = &b->config->ropes[choice];
+    const hl_session_rope *angles  = &b->session->ropes[choice];
+    int64_t                n_pairs = rope->n_dims / 2;
+    (void)member;
+
+    for (int64_t i = first; i < end; i++) {
+        int64_t row = i / job->n_heads;
+
+        b->session->dense->rotate(job->x + i * b->config->d_head, angles->cosine + row * n_pairs,
+                                  b->sine + row * n_pairs, n_pairs, rope->interleaved);
+    }
+}
 
 /* Turning back is turning by the negated angle: a rotation's transpose. */
 static void unrotate(const hl_backward *b, float *x, int64_t n_heads, int64_t layer)
@@ -16,18 +46,28 @@ static void unrotate(const hl_backward *b, float *x, int64_t n_heads, int64_t la
     const hl_rope         *rope    = &b->config->ropes[choice];
     const hl_session_rope *angles  = &b->session->ropes[choice];
     int64_t                n_pairs = rope->n_dims / 2;
-    int64_t                d_head  = b->config->d_head;
 
     if (choice == HL_ROPE_NONE)
         return;
     for (int64_t i = 0; i < b->n_tokens * n_pairs; i++)
         b->sine[i] = -angles->sine[i];
-#pragma omp parallel for num_threads(b->n_threads)
-    for (int64_t i = 0; i < b->n_tokens * n_heads; i++) {
-        int64_t row = i / n_heads;
+    hl_parallel(b->n_threads, b->n_tokens * n_heads, 0, unrotate_some,
+                &(head_job){ .b = b, .x = x, .n_heads = n_heads, .layer = layer });
+}
 
-        b->session->dense->rotate(x + i * d_head, angles->cosine + row * n_pairs,
-                                  b->sine + row * n_pairs, n_pairs, rope->interleaved);
+static void unnorm_some(void *context, int64_t first, int64_t end, int member)
+{
+    const head_job *job  = context;
+    bool            each = job->b->config->qk_norm == HL_QK_NORM_EACH;
+    (void)member;
+
+    for (int64_t i = first; i < end; i++) {
+        const hl_session_param *param = hl_session_param_of(job->b->session, job->role, job->layer,
+                                                            each ? i % job->n_heads : 0);
+        hl_norm                 norm  = hl_forward_norm_of(job->b->session, param);
+
+        hl_backward_norm(job->x + i * job->width, job->x + i * job->width,
+                         job->raw + i * job->width, job->width, &norm);
     }
 }
 
@@ -37,19 +77,13 @@ static void unnorm(const hl_backward *b, float *x, const float *raw, int64_t n_h
 {
     int64_t d_head  = b->config->d_head;
     bool    all     = b->config->qk_norm == HL_QK_NORM_ALL;
-    bool    each    = b->config->qk_norm == HL_QK_NORM_EACH;
     int64_t width   = all ? n_heads * d_head : d_head;
     int64_t n_parts = all ? 1 : n_heads;
 
     if (b->config->qk_norm == HL_QK_NORM_NONE)
         return;
-#pragma omp parallel for num_threads(b->n_threads)
-    for (int64_t i = 0; i < b->n_tokens * n_parts; i++) {
-        hl_norm norm = hl_forward_norm_of(
-            b->session, hl_session_param_of(b->session, role, layer, each ? i % n_parts : 0));
-
-        hl_backward_norm(x + i * width, x + i * width, raw + i * width, width, &norm);
-    }
+    hl_parallel(b->n_threads, b->n_tokens * n_parts, 0, unnorm_some,
+                &(head_job){ b, x, raw, n_parts, width, role, layer });
 }
 
 /* (K, n_ctx, d), as the operator has it, to (S, K d). */

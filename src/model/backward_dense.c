@@ -7,54 +7,60 @@
  *
  * Norms and activations are in double: they are a small part of the work. */
 #include <math.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include "base/status.h"
+#include "base/threads.h"
 #include "kernels/gemm.h"
 #include "model/backward.h"
 
 /* -------------------------------------------------------------------- linear */
 
-static hl_status read_panel(const hl_backward *b, const hl_matrix *matrix, int64_t first,
-                            int64_t count)
-{
-    hl_status failure = HL_OK;
+/* Rows [first, first + count) of a matrix, and what they are multiplied with: what a thread is
+ * given. */
+typedef struct panel_job {
+    const hl_backward *b;
+    const hl_matrix   *matrix;
+    int64_t            first;
+    int64_t            count;
+    float             *dx;
+    const float       *dy;
+    _Atomic(int)       failure; /* HL_OK */
+} panel_job;
 
-#pragma omp        parallel for num_threads(b->n_threads)
-    for (int64_t row = 0; row < count; row++) {
-               hl_status status =
-                   hl_matrix_read_row(b->panel + row * matrix->n_columns, matrix, first + row);
-               if (status != HL_OK) {
-#pragma omp atomic write
-            failure = status;
-        }
+static void read_some(void *context, int64_t from, int64_t end, int member)
+{
+    panel_job *job = context;
+    (void)member;
+
+    for (int64_t row = from; row < end; row++) {
+        hl_status status = hl_matrix_read_row(job->b->panel + row * job->matrix->n_columns,
+                                              job->matrix, job->first + row);
+        if (status != HL_OK)
+            atomic_store(&job->failure, (int)status);
     }
-    return failure;
 }
 
-/* dx += dy's columns of the panel times the panel; rows are shared out. */
-static void multiply_panel(const hl_backward *b, float *dx, const float *dy, int64_t n,
-                           const hl_matrix *matrix, int64_t first, int64_t count)
+/* dx += dy's columns of the panel times the panel, of some rows of both. */
+static void multiply_some(void *context, int64_t from, int64_t end, int member)
 {
-    int64_t width = matrix->n_columns;
-    int64_t share = (n + b->n_threads - 1) / b->n_threads;
+    const panel_job *job   = context;
+    int64_t          width = job->matrix->n_columns;
+    float           *sums  = job->b->partial;
+    (void)member;
 
-#pragma omp parallel for num_threads(b->n_threads)
-    for (int64_t from = 0; from < n; from += share) {
-        int64_t m = n - from < share ? n - from : share;
-
-        hl_gemm(&(hl_gemm_operands){ .c        = b->partial + from * width,
-                                     .c_stride = width,
-                                     .a        = dy + from * matrix->n_rows + first,
-                                     .a_stride = matrix->n_rows,
-                                     .b        = b->panel,
-                                     .b_stride = width,
-                                     .m        = m,
-                                     .n        = width,
-                                     .k        = count });
-        for (int64_t i = from * width; i < (from + m) * width; i++)
-            dx[i] += b->partial[i];
-    }
+    hl_gemm(&(hl_gemm_operands){ .c        = sums + from * width,
+                                 .c_stride = width,
+                                 .a        = job->dy + from * job->matrix->n_rows + job->first,
+                                 .a_stride = job->matrix->n_rows,
+                                 .b        = job->b->panel,
+                                 .b_stride = width,
+                                 .m        = end - from,
+                                 .n        = width,
+                                 .k        = job->count });
+    for (int64_t i = from * width; i < end * width; i++)
+        job->dx[i] += sums[i];
 }
 
 hl_status hl_backward_linear(const hl_backward *b, float *dx, const float *dy, int64_t n,
@@ -65,13 +71,14 @@ hl_status hl_backward_linear(const hl_backward *b, float *dx, const float *dy, i
     if (!add)
         memset(dx, 0, (size_t)(n * matrix->n_columns) * sizeof *dx);
     for (int64_t first = 0; first < matrix->n_rows && n > 0; first += HL_BACKWARD_PANEL) {
-        int64_t   left   = matrix->n_rows - first;
-        int64_t   count  = left < HL_BACKWARD_PANEL ? left : HL_BACKWARD_PANEL;
-        hl_status status = read_panel(b, matrix, first, count);
+        int64_t   left  = matrix->n_rows - first;
+        int64_t   count = left < HL_BACKWARD_PANEL ? left : HL_BACKWARD_PANEL;
+        panel_job job   = { b, matrix, first, count, dx, dy, HL_OK };
 
-        if (status != HL_OK)
-            return status;
-        multiply_panel(b, dx, dy, n, matrix, first, count);
+        hl_parallel(b->n_threads, count, 0, read_some, &job);
+        if (atomic_load(&job.failure) != HL_OK)
+            return (hl_status)atomic_load(&job.failure);
+        hl_parallel(b->n_threads, n, (n + b->n_threads - 1) / b->n_threads, multiply_some, &job);
     }
     return HL_OK;
 }
@@ -133,15 +140,32 @@ void hl_backward_norm(float *dx, const float *dy, const float *x, int64_t n, con
     }
 }
 
+/* Rows to go back through a norm: what a thread is given. */
+typedef struct norm_job {
+    float       *dx;
+    const float *dy;
+    const float *x;
+    int64_t      n;
+    hl_norm      norm;
+} norm_job;
+
+static void norm_some(void *context, int64_t first, int64_t end, int member)
+{
+    const norm_job *job = context;
+    (void)member;
+
+    for (int64_t row = first; row < end; row++)
+        hl_backward_norm(job->dx + row * job->n, job->dy + row * job->n, job->x + row * job->n,
+                         job->n, &job->norm);
+}
+
 void hl_backward_norms(const hl_backward *b, float *dx, const float *dy, const float *x,
                        const hl_session_param *param)
 {
     hl_norm norm    = hl_forward_norm_of(b->session, param);
     int64_t d_model = b->config->d_model;
 
-#pragma omp parallel for num_threads(b->n_threads)
-    for (int64_t row = 0; row < b->n_tokens; row++)
-        hl_backward_norm(dx + row * d_model, dy + row * d_model, x + row * d_model, d_model, &norm);
+    hl_parallel(b->n_threads, b->n_tokens, 0, norm_some, &(norm_job){ dx, dy, x, d_model, norm });
 }
 
 /* ---------------------------------------------------------------- activation */

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "base/threads.h"
 #include "model/backward.h"
 
 /* The three maps of an MLP; gate NULL: it is not gated. */
@@ -42,6 +43,28 @@ done:
     return status;
 }
 
+/* Rows to go back through an activation: what a thread is given. */
+typedef struct active_rows {
+    const hl_backward *b;
+    int64_t            width;
+    bool               gated;
+} active_rows;
+
+static void deactivate_some(void *context, int64_t first, int64_t end, int member)
+{
+    const active_rows *rows = context;
+    const hl_backward *b    = rows->b;
+    (void)member;
+
+    for (int64_t row = first; row < end; row++) {
+        int64_t at = row * rows->width;
+
+        hl_backward_activation(b->d_gate + at, rows->gated ? b->d_up + at : NULL, b->gate + at,
+                               rows->gated ? b->up + at : NULL, rows->width, b->config->activation,
+                               (float)b->config->activation_limit);
+    }
+}
+
 /* dx (n, D) from dy (n, D), after expand. */
 static hl_status contract(hl_backward *b, float *dx, const float *dy, int64_t n,
                           const mlp_maps *maps)
@@ -51,14 +74,7 @@ static hl_status contract(hl_backward *b, float *dx, const float *dy, int64_t n,
     bool      gated  = maps->gate != NULL;
 
     HL_TRY(hl_backward_linear(b, b->d_gate, dy, n, maps->down, false));
-#pragma omp parallel for num_threads(b->n_threads)
-    for (int64_t row = 0; row < n; row++) {
-        int64_t at = row * width;
-
-        hl_backward_activation(b->d_gate + at, gated ? b->d_up + at : NULL, b->gate + at,
-                               gated ? b->up + at : NULL, width, b->config->activation,
-                               (float)b->config->activation_limit);
-    }
+    hl_parallel(b->n_threads, n, 0, deactivate_some, &(active_rows){ b, width, gated });
     HL_TRY(hl_backward_linear(b, dx, b->d_gate, n, gated ? maps->gate : maps->up, false));
     if (gated)
         HL_TRY(hl_backward_linear(b, dx, b->d_up, n, maps->up, true));

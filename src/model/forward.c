@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "base/status.h"
+#include "base/threads.h"
 #include "model/device.h"
 #include "model/session.h"
 
@@ -60,22 +61,37 @@ hl_norm hl_forward_norm_of(const hl_session *session, const hl_session_param *pa
     };
 }
 
+/* Rows of the residual stream: what a thread is given. */
+typedef struct stream_rows {
+    const hl_session *session;
+    const hl_chunk   *chunk;
+    float            *out;
+    const float      *x;
+    hl_norm           norm;
+    float             scale;
+} stream_rows;
+
+static void norm_some(void *context, int64_t first, int64_t end, int member)
+{
+    const stream_rows *rows    = context;
+    int64_t            d_model = rows->session->config->d_model;
+    (void)member;
+
+    for (int64_t row = first; row < end; row++) {
+        if (hl_chunk_has(rows->chunk, row))
+            rows->session->dense->norm(rows->out + row * d_model, rows->x + row * d_model, d_model,
+                                       &rows->norm);
+    }
+}
+
 void hl_forward_norm(const hl_session *session, const hl_chunk *chunk, float *out, const float *x,
                      const hl_session_param *param)
 {
-    hl_norm norm    = hl_forward_norm_of(session, param);
-    int64_t d_model = session->config->d_model;
-    int64_t n_rows  = chunk->n_batch * chunk->n_rows;
+    stream_rows rows   = { session, chunk, out, x, hl_forward_norm_of(session, param), 0.0f };
+    int64_t     n_rows = chunk->n_batch * chunk->n_rows;
 
-    if (n_rows == 1) {
-        session->dense->norm(out, x, d_model, &norm);
-        return;
-    }
-#pragma omp parallel for num_threads(hl_forward_threads(session, n_rows *d_model))
-    for (int64_t row = 0; row < n_rows; row++) {
-        if (hl_chunk_has(chunk, row))
-            session->dense->norm(out + row * d_model, x + row * d_model, d_model, &norm);
-    }
+    hl_parallel(hl_forward_threads(session, n_rows * session->config->d_model), n_rows, 0,
+                norm_some, &rows);
 }
 
 static int64_t stream_count(const hl_session *session, const hl_chunk *chunk)
@@ -83,31 +99,40 @@ static int64_t stream_count(const hl_session *session, const hl_chunk *chunk)
     return chunk->n_batch * chunk->n_rows * session->config->d_model;
 }
 
+static void copy_some(void *context, int64_t first, int64_t end, int member)
+{
+    const stream_rows *rows = context;
+    (void)member;
+
+    memcpy(rows->out + first, rows->x + first, (size_t)(end - first) * sizeof *rows->out);
+}
+
 static void copy_stream(const hl_session *session, const hl_chunk *chunk, float *out,
                         const float *x)
 {
     int64_t count = stream_count(session, chunk);
 
-#pragma omp parallel for num_threads(hl_forward_threads(session, count))
-    for (int64_t i = 0; i < count; i++)
-        out[i] = x[i];
+    hl_parallel(hl_forward_threads(session, count), count, 0, copy_some,
+                &(stream_rows){ .out = out, .x = x });
+}
+
+static void add_some(void *context, int64_t first, int64_t end, int member)
+{
+    const stream_rows *rows = context;
+    (void)member;
+
+    for (int64_t i = first; i < end; i++)
+        rows->out[i] += rows->scale * rows->x[i];
 }
 
 /* x += scale * branch. */
 static void add_branch(const hl_session *session, const hl_chunk *chunk, float *x,
                        const float *branch, float scale)
 {
-    int64_t count     = stream_count(session, chunk);
-    int     n_threads = hl_forward_threads(session, count);
+    int64_t count = stream_count(session, chunk);
 
-    if (n_threads == 1) {
-        for (int64_t i = 0; i < count; i++)
-            x[i] += scale * branch[i];
-        return;
-    }
-#pragma omp parallel for num_threads(n_threads)
-    for (int64_t i = 0; i < count; i++)
-        x[i] += scale * branch[i];
+    hl_parallel(hl_forward_threads(session, count), count, 0, add_some,
+                &(stream_rows){ .out = x, .x = branch, .scale = scale });
 }
 
 /* -------------------------------------------------------------------- blocks */

@@ -95,22 +95,31 @@ static void finish_row(const hl_session *session, const head_work *work, int64_t
     }
 }
 
+/* Heads of a chunk's rows: what a thread is given. */
+typedef struct head_rows {
+    const hl_session *session;
+    const hl_chunk   *chunk;
+    const head_work  *work;
+} head_rows;
+
+static void finish_rows(void *context, int64_t first, int64_t end, int member)
+{
+    const head_rows *rows = context;
+    (void)member;
+
+    for (int64_t row = first; row < end; row++) {
+        if (hl_chunk_has(rows->chunk, row))
+            finish_row(rows->session, rows->work, row);
+    }
+}
+
 static void finish_heads(const hl_session *session, const hl_chunk *chunk, const head_work *work)
 {
     int64_t n_rows = hl_chunk_rows(chunk);
     int n_threads  = hl_forward_threads(session, n_rows * work->n_heads * session->config->d_head);
 
-    if (session->config->qk_norm == HL_QK_NORM_NONE && work->rope == NULL)
-        return;
-    if (n_rows == 1 && n_threads == 1) {
-        finish_row(session, work, 0);
-        return;
-    }
-#pragma omp parallel for num_threads(n_threads)
-    for (int64_t row = 0; row < n_rows; row++) {
-        if (hl_chunk_has(chunk, row))
-            finish_row(session, work, row);
-    }
+    if (session->config->qk_norm != HL_QK_NORM_NONE || work->rope != NULL)
+        hl_parallel(n_threads, n_rows, 0, finish_rows, &(head_rows){ session, chunk, work });
 }
 
 static hl_status project_heads(hl_session *session, const hl_chunk *chunk, int64_t layer,
@@ -176,21 +185,31 @@ static void store_both(const hl_session *session, const hl_chunk *chunk, int64_t
     store_row(session, cache->v, session->rows.v + first, n_kv_heads, sequence, position);
 }
 
+/* A chunk's rows for the cache of a layer: what a thread is given. */
+typedef struct cache_rows {
+    const hl_session *session;
+    const hl_chunk   *chunk;
+    int64_t           layer;
+} cache_rows;
+
+static void store_some(void *context, int64_t first, int64_t end, int member)
+{
+    const cache_rows *rows = context;
+    (void)member;
+
+    for (int64_t row = first; row < end; row++) {
+        if (hl_chunk_has(rows->chunk, row))
+            store_both(rows->session, rows->chunk, rows->layer, row);
+    }
+}
+
 static void store_rows(const hl_session *session, const hl_chunk *chunk, int64_t layer)
 {
-    int64_t width     = session->config->layers[layer].n_kv_heads * session->config->d_head;
-    int64_t n_rows    = hl_chunk_rows(chunk);
-    int     n_threads = hl_forward_threads(session, n_rows * width);
+    int64_t width  = session->config->layers[layer].n_kv_heads * session->config->d_head;
+    int64_t n_rows = hl_chunk_rows(chunk);
 
-    if (n_rows == 1 && n_threads == 1) {
-        store_both(session, chunk, layer, 0);
-        return;
-    }
-#pragma omp parallel for num_threads(n_threads)
-    for (int64_t row = 0; row < n_rows; row++) {
-        if (hl_chunk_has(chunk, row))
-            store_both(session, chunk, layer, row);
-    }
+    hl_parallel(hl_forward_threads(session, n_rows * width), n_rows, 0, store_some,
+                &(cache_rows){ session, chunk, layer });
 }
 
 /* ---------------------------------------------------------------- attention */
@@ -367,20 +386,22 @@ static hl_status attend_part(const attention_parts *parts, int64_t number, int n
     return hl_attention_forward(&result, &problem);
 }
 
-static void attend_share(void *context, int64_t share, int member)
+static void attend_some(void *context, int64_t first, int64_t end, int member)
 {
-    attention_parts *parts  = context;
-    hl_status        status = attend_part(parts, share, 1);
+    attention_parts *parts = context;
     (void)member;
 
-    if (status != HL_OK)
-        atomic_store(&parts->failure, (int)status);
+    for (int64_t number = first; number < end; number++) {
+        hl_status status = attend_part(parts, number, 1);
+        if (status != HL_OK)
+            atomic_store(&parts->failure, (int)status);
+    }
 }
 
-/* Few rows, shared out to the team. */
+/* Few rows: each part is one thread's. */
 static hl_status attend_together(attention_parts *parts, int64_t n_parts)
 {
-    hl_team_run(parts->session->pool.team, n_parts, attend_share, parts);
+    hl_parallel(parts->session->pool.n_threads, n_parts, 1, attend_some, parts);
     if (atomic_load(&parts->failure) != HL_OK)
         return hl_fail((hl_status)atomic_load(&parts->failure), "attention failed on a thread");
     return HL_OK;
@@ -409,7 +430,7 @@ static hl_status run_attention(attention_parts *parts, int64_t n_products)
 
     parts->n_heads  = by_group ? problem->n_heads / problem->n_kv_heads : 1;
     int64_t n_parts = problem->n_batch * problem->n_heads / parts->n_heads;
-    if (session->few_rows && n_products >= TEAM_PRODUCTS && n_parts <= HL_TEAM_SHARES)
+    if (session->few_rows && n_products >= TEAM_PRODUCTS)
         return attend_together(parts, n_parts);
     return is_chosen ? attend_one_by_one(parts) : hl_attention_forward(parts->result, problem);
 }
@@ -513,38 +534,30 @@ void hl_forward_describe_patterns(hl_layer_rows *rows, const hl_session *session
     rows->n_keys          = session->options.n_ctx;
 }
 
-static void note_failure(hl_status *failure, hl_status status)
+/* Whole rows to be made: what a thread is given. */
+typedef struct pattern_job {
+    attention_parts     *parts;
+    const hl_layer_rows *rows;
+} pattern_job;
+
+static void make_some(void *context, int64_t first, int64_t end, int member)
 {
-    if (status != HL_OK) {
-#pragma omp atomic write
-        *failure = status;
+    const pattern_job *job = context;
+
+    for (int64_t index = first; index < end; index++) {
+        hl_status status = make_pattern(job->parts, job->rows, index, member);
+        if (status != HL_OK)
+            atomic_store(&job->parts->failure, (int)status);
     }
 }
 
-static hl_status make_by_threads(const attention_parts *parts, const hl_layer_rows *rows,
-                                 int64_t count, int n_threads)
+static hl_status make_each(attention_parts *parts, const hl_layer_rows *rows)
 {
-    hl_status failure = HL_OK;
+    int64_t count     = rows->n_batch * rows->n_heads * rows->n_patterns;
+    int     n_threads = hl_forward_threads(parts->session, count * rows->n_keys * rows->d_head);
 
-#pragma omp parallel for num_threads(n_threads)
-    for (int64_t index = 0; index < count; index++)
-        note_failure(&failure, make_pattern(parts, rows, index, hl_thread_index()));
-    return failure;
-}
-
-static hl_status make_each(const attention_parts *parts, const hl_layer_rows *rows)
-{
-    hl_status status    = HL_OK;
-    int64_t   count     = rows->n_batch * rows->n_heads * rows->n_patterns;
-    int       n_threads = hl_forward_threads(parts->session, count * rows->n_keys * rows->d_head);
-
-    if (n_threads > 1)
-        return make_by_threads(parts, rows, count, n_threads);
-    for (int64_t index = 0; index < count; index++)
-        HL_TRY(make_pattern(parts, rows, index, 0));
-
-done:
-    return status;
+    hl_parallel(n_threads, count, 0, make_some, &(pattern_job){ parts, rows });
+    return (hl_status)atomic_load(&parts->failure);
 }
 
 /* Whole rows at the tap's positions: now that queries and keys are at hand. */

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "base/threads.h"
 #include "model/logits.h"
 #include "model/session.h"
 
@@ -154,13 +155,15 @@ static void finish_hidden(const hl_session *session, float *out, const float *x,
         norm_rows(session, out, x, n_rows, hl_session_param_of(session, HL_ROLE_FINAL_NORM, -1, 0));
 }
 
-static void scale_logits(const hl_session *session, float *logits, int64_t count)
+static void scale_some(void *context, int64_t first, int64_t end, int member)
 {
-    float scale = (float)session->config->logit_scale;
-    float cap   = (float)session->config->logit_softcap;
+    const hl_session *session = context;
+    float            *logits  = session->rows.logits;
+    float             scale   = (float)session->config->logit_scale;
+    float             cap     = (float)session->config->logit_softcap;
+    (void)member;
 
-#pragma omp parallel for num_threads(hl_forward_threads(session, count))
-    for (int64_t i = 0; i < count; i++) {
+    for (int64_t i = first; i < end; i++) {
         logits[i] *= scale;
         if (cap > 0.0f)
             logits[i] = cap * tanhf(logits[i] / cap);
@@ -194,7 +197,8 @@ static hl_status make_logits(const hl_session *session, end_rows ends)
     }
     HL_TRY(multiply_rows(session, rows->logits, x, ends, head));
     if (config->logit_scale != 1.0 || config->logit_softcap > 0.0)
-        scale_logits(session, rows->logits, n_rows * config->d_vocab);
+        hl_parallel(hl_forward_threads(session, n_rows * config->d_vocab), n_rows * config->d_vocab,
+                    0, scale_some, (void *)session);
 
 done:
     return status;
@@ -229,21 +233,37 @@ static float second_gap(const float *logits, int64_t n, int64_t top)
     return logits[top] - second;
 }
 
-/* From rows.logits (n_rows, V) to the lens of the rows from `first` on. */
-static void read_lens(const hl_session *session, int64_t first, int64_t n_rows)
-{
-    const hl_session_rows *rows    = &session->rows;
-    int64_t                d_vocab = session->config->d_vocab;
+/* Rows of a sequence whose logits are in rows.logits (n_rows, V): what a thread is given. */
+typedef struct logit_rows {
+    const hl_session *session;
+    const hl_chunk   *chunk;
+    int64_t           sequence;
+    int64_t           first; /* the sequence's row that rows.logits begins with */
+} logit_rows;
 
-#pragma omp parallel for num_threads(hl_forward_threads(session, n_rows *d_vocab))
-    for (int64_t row = 0; row < n_rows; row++) {
+/* The lens of these rows. */
+static void read_lens(void *context, int64_t begin, int64_t end, int member)
+{
+    const logit_rows      *part    = context;
+    const hl_session_rows *rows    = &part->session->rows;
+    int64_t                d_vocab = part->session->config->d_vocab;
+    (void)member;
+
+    for (int64_t row = begin; row < end; row++) {
         const float  *logits = rows->logits + row * d_vocab;
         hl_logits_row read   = hl_logits_read(logits, d_vocab);
 
-        rows->lens_top[first + row]     = read.top;
-        rows->lens_entropy[first + row] = (float)read.entropy;
-        rows->lens_gap[first + row]     = second_gap(logits, d_vocab, read.top);
+        rows->lens_top[part->first + row]     = read.top;
+        rows->lens_entropy[part->first + row] = (float)read.entropy;
+        rows->lens_gap[part->first + row]     = second_gap(logits, d_vocab, read.top);
     }
+}
+
+static void share_out(hl_parallel_work work, int64_t n_rows, logit_rows part)
+{
+    int64_t n_values = n_rows * part.session->config->d_vocab;
+
+    hl_parallel(hl_forward_threads(part.session, n_values), n_rows, 0, work, &part);
 }
 
 hl_status hl_forward_lens(hl_session *session, const hl_chunk *chunk, const float *x)
@@ -260,7 +280,7 @@ hl_status hl_forward_lens(hl_session *session, const hl_chunk *chunk, const floa
 
             finish_hidden(session, session->rows.hidden, x + row * d_model, n_rows);
             HL_TRY(make_logits(session, (end_rows){ 1, n_rows }));
-            read_lens(session, row, n_rows);
+            share_out(read_lens, n_rows, (logit_rows){ session, chunk, sequence, row });
         }
     }
 
@@ -283,20 +303,21 @@ static double compare_row(const hl_session *keeper, const hl_chunk *chunk, int64
     return 0.0;
 }
 
-/* Of rows [first, first + n_rows) of a sequence, whose logits are there. */
-static void read_losses(const hl_session *session, const hl_chunk *chunk, int64_t sequence,
-                        int64_t first, int64_t n_rows)
+static void read_losses(void *context, int64_t begin, int64_t end, int member)
 {
-    const hl_session_rows *rows     = &session->rows;
-    int64_t                d_vocab  = session->config->d_vocab;
-    const hl_session      *keeper   = hl_chunk_keeper(session, chunk);
+    const logit_rows      *part     = context;
+    const hl_chunk        *chunk    = part->chunk;
+    const hl_session_rows *rows     = &part->session->rows;
+    int64_t                d_vocab  = part->session->config->d_vocab;
+    const hl_session      *keeper   = hl_chunk_keeper(part->session, chunk);
     bool                   loses    = (hl_chunk_wants(chunk) & HL_WANT_LOSSES) != 0;
     bool                   compares = (hl_chunk_wants(chunk) & HL_WANT_DIVERGENCE) != 0;
+    (void)member;
 
-#pragma omp parallel for num_threads(hl_forward_threads(session, n_rows *d_vocab))
-    for (int64_t row = 0; row < n_rows; row++) {
+    for (int64_t row = begin; row < end; row++) {
         const float *logits = rows->logits + row * d_vocab;
-        int64_t      target = loses ? hl_chunk_target(chunk, sequence, first + row) : -1;
+        int64_t      place  = part->first + row;
+        int64_t      target = loses ? hl_chunk_target(chunk, part->sequence, place) : -1;
         int64_t      top    = hl_logits_top(logits, d_vocab);
         double       lse    = NAN;
 
@@ -308,7 +329,7 @@ static void read_losses(const hl_session *session, const hl_chunk *chunk, int64_
         }
         if (compares)
             rows->divergence[row] =
-                compare_row(keeper, chunk, hl_chunk_kept_row(keeper, chunk, sequence, first + row),
+                compare_row(keeper, chunk, hl_chunk_kept_row(keeper, chunk, part->sequence, place),
                             logits, lse);
     }
 }
@@ -342,13 +363,13 @@ static hl_status deliver(hl_session *session, const hl_chunk *chunk, int64_t seq
     if ((tap->wants & HL_WANT_LOGITS) != 0)
         final.logits = rows->logits;
     if ((tap->wants & HL_WANT_LENS) != 0) {
-        read_lens(session, 0, n_rows);
+        share_out(read_lens, n_rows, (logit_rows){ session, chunk, sequence, 0 });
         final.lens_top     = rows->lens_top;
         final.lens_entropy = rows->lens_entropy;
         final.lens_gap     = rows->lens_gap;
     }
     if ((tap->wants & (HL_WANT_LOSSES | HL_WANT_DIVERGENCE)) != 0)
-        read_losses(session, chunk, sequence, first, n_rows);
+        share_out(read_losses, n_rows, (logit_rows){ session, chunk, sequence, first });
     if ((tap->wants & HL_WANT_LOSSES) != 0) {
         final.losses = rows->losses;
         final.tops   = rows->tops;

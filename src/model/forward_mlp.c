@@ -8,24 +8,34 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "base/threads.h"
 #include "model/session.h"
 
-static void activate_row(const hl_session *session, float *gate, const float *up, int64_t width)
+/* Rows to be activated: what a thread is given. */
+typedef struct active_rows {
+    const hl_session *session;
+    float            *gate;
+    const float      *up; /* NULL: nothing is gated */
+    int64_t           width;
+} active_rows;
+
+static void activate_some(void *context, int64_t first, int64_t end, int member)
 {
-    session->dense->activate(gate, up, width, session->config->activation,
-                             (float)session->config->activation_limit);
+    const active_rows *rows   = context;
+    const hl_config   *config = rows->session->config;
+    (void)member;
+
+    for (int64_t row = first; row < end; row++)
+        rows->session->dense->activate(
+            rows->gate + row * rows->width, rows->up != NULL ? rows->up + row * rows->width : NULL,
+            rows->width, config->activation, (float)config->activation_limit);
 }
 
 static void activate_rows(const hl_session *session, float *gate, const float *up, int64_t n_rows,
                           int64_t width)
 {
-    if (n_rows == 1) {
-        activate_row(session, gate, up, width);
-        return;
-    }
-#pragma omp parallel for num_threads(hl_forward_threads(session, n_rows *width))
-    for (int64_t row = 0; row < n_rows; row++)
-        activate_row(session, gate + row * width, up != NULL ? up + row * width : NULL, width);
+    hl_parallel(hl_forward_threads(session, n_rows * width), n_rows, 0, activate_some,
+                &(active_rows){ session, gate, up, width });
 }
 
 /* ------------------------------------------------------------------ ordinary */

@@ -102,8 +102,6 @@ static hl_status make_session(hl_session **out, const hl_model *model,
     HL_TRY(complete_options(&session->options, session->config));
     HL_TRY(check_head(session));
     session->pool.n_threads = hl_threads(session->options.n_threads);
-    if (!counting)
-        HL_TRY(hl_team_open(&session->pool.team, session->pool.n_threads));
     HL_TRY(hl_session_plan(session));
     *out    = session;
     session = NULL;
@@ -144,7 +142,6 @@ void hl_session_close(hl_session *session)
     if (session == NULL)
         return;
     hl_device_session_close(session);
-    hl_team_close(session->pool.team);
     for (size_t i = 0; i < session->n_blocks; i++)
         hl_free(session->blocks[i]);
     hl_free(session->blocks);

@@ -218,13 +218,11 @@ hl_status hl_forward_lens(hl_session *session, const hl_chunk *chunk, const floa
 /* Final norm, logits, lens, as far as they are wanted, to the tap. */
 hl_status hl_forward_final(hl_session *session, const hl_chunk *chunk);
 
-/* How many threads for a loop over so many values: a short one is over before another
- * thread has woken.  While few rows are worked on, OpenMP's threads are left alone: they
- * would stand in the way of the team's.  Even one thread is a team to OpenMP, and allocated as
- * such: loops that every token goes through do without where there is one row, no padding. */
+/* How many threads for a loop over so many values: a short one is over before another thread
+ * has woken. */
 static inline int hl_forward_threads(const hl_session *session, int64_t n_values)
 {
-    return n_values < 16 * 1024 || session->few_rows ? 1 : session->pool.n_threads;
+    return n_values < 16 * 1024 ? 1 : session->pool.n_threads;
 }
 
 static inline uint32_t hl_chunk_wants(const hl_chunk *chunk)

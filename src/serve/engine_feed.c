@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "base/threads.h"
 #include "measure/trace_row.h"
 #include "serve/engine_parts.h"
 
@@ -332,15 +333,13 @@ static hl_event_slot *due_event(const hl_job *job)
     return job->fault == HL_OK && draws(job) ? place_of(job, job->n_feed - 1) : NULL;
 }
 
-/* The next token.  By any member of the team. */
-static void draw_share(void *context, int64_t share, int member)
+/* The next token of a job, by any thread. */
+static void draw(hl_engine *engine, int64_t index)
 {
-    hl_engine     *engine = context;
-    hl_job        *job    = engine->fed[share];
-    hl_pick       *drawn  = &engine->picks[share];
+    hl_job        *job    = engine->fed[index];
+    hl_pick       *drawn  = &engine->picks[index];
     hl_event_slot *slot   = due_event(job);
     hl_status      status = HL_OK;
-    (void)member;
 
     if (job->fault == HL_OK)
         job->n_fed += job->n_feed;
@@ -356,6 +355,13 @@ static void draw_share(void *context, int64_t share, int member)
 done:
     if (status != HL_OK)
         fail_job(engine, job, status);
+}
+
+static void draw_some(void *context, int64_t first, int64_t end, int member)
+{
+    (void)member;
+    for (int64_t i = first; i < end; i++)
+        draw(context, i);
 }
 
 /* The feed is done: the next tokens of all who are due one. */
@@ -378,7 +384,7 @@ static void draw_all(hl_engine *engine)
         if (engine->fed[i]->fault == HL_OK)
             fail_job(engine, engine->fed[i], status);
     }
-    hl_team_run(engine->session->pool.team, engine->n_fed, draw_share, engine);
+    hl_parallel(engine->session->pool.n_threads, engine->n_fed, 1, draw_some, engine);
 }
 
 /* ----------------------------------------------------------------------- feeds */

@@ -110,7 +110,8 @@ void      hl_profile_rows_head(hl_profile *profile, const hl_layer_rows *rows, i
 void      hl_profile_rows_close(hl_profile *profile, const hl_layer_rows *rows);
 hl_status hl_profile_samples_open(hl_profile *profile, const hl_layer_rows *rows,
                                   const hl_profile_mask *mask);
-void      hl_profile_samples_head(hl_profile *profile, const hl_layer_rows *rows, int64_t head);
+void      hl_profile_samples_head(hl_profile *profile, const hl_layer_rows *rows, int64_t head,
+                                  int member);
 void      hl_profile_samples_pairs(hl_profile *profile, const hl_layer_rows *rows, int64_t head);
 void      hl_profile_samples_close(hl_profile *profile, const hl_layer_rows *rows);
 

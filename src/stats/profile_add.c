@@ -176,24 +176,42 @@ static int layer_threads(const hl_profile *profile, const hl_layer_rows *rows)
     return hl_profile_threads(profile, n_cells * HL_N_QUANTITIES);
 }
 
+/* A layer's rows: what a thread is given. */
+typedef struct layer_job {
+    hl_profile          *profile;
+    const hl_layer_rows *rows;
+} layer_job;
+
+static void add_heads(void *context, int64_t first, int64_t end, int member)
+{
+    const layer_job *job = context;
+
+    for (int64_t head = first; head < end; head++) {
+        hl_profile_rows_head(job->profile, job->rows, head);
+        hl_profile_samples_head(job->profile, job->rows, head, member);
+    }
+}
+
+static void add_pairs(void *context, int64_t first, int64_t end, int member)
+{
+    const layer_job *job = context;
+    (void)member;
+
+    for (int64_t head = first; head < end; head++)
+        hl_profile_samples_pairs(job->profile, job->rows, head);
+}
+
 hl_status hl_profile_layer(hl_profile *profile, const hl_layer_rows *rows,
                            const hl_profile_mask *mask)
 {
-    hl_status status = HL_OK;
+    hl_status status    = HL_OK;
+    layer_job job       = { profile, rows };
+    int       n_threads = layer_threads(profile, rows);
 
     HL_TRY(hl_profile_rows_open(profile, rows, mask));
     HL_TRY(hl_profile_samples_open(profile, rows, mask));
-#pragma omp parallel num_threads(layer_threads(profile, rows))
-    {
-#pragma omp for schedule(static)
-        for (int64_t head = 0; head < rows->n_heads; head++) {
-            hl_profile_rows_head(profile, rows, head);
-            hl_profile_samples_head(profile, rows, head);
-        }
-#pragma omp for schedule(static, 1)
-        for (int64_t head = 0; head < rows->n_heads; head++)
-            hl_profile_samples_pairs(profile, rows, head);
-    }
+    hl_parallel(n_threads, rows->n_heads, 1, add_heads, &job);
+    hl_parallel(n_threads, rows->n_heads, 1, add_pairs, &job);
     hl_profile_rows_close(profile, rows);
     hl_profile_samples_close(profile, rows);
 

@@ -331,10 +331,11 @@ done:
     return status;
 }
 
-void hl_profile_samples_head(hl_profile *profile, const hl_layer_rows *rows, int64_t head)
+void hl_profile_samples_head(hl_profile *profile, const hl_layer_rows *rows, int64_t head,
+                             int member)
 {
     const hl_profile_flight *flight  = profile->flight;
-    float                   *scratch = flight->row + hl_thread_index() * rows->n_keys;
+    float                   *scratch = flight->row + member * rows->n_keys;
 
     for (int64_t i = 0; i < flight->n_found; i++)
         flight->totals[i * rows->n_heads + head] =
