@@ -69,7 +69,7 @@ typedef enum hl_position {
     HL_POSITION_LEARNED,      /* a table, added to the embedding                */
     HL_POSITION_ROPE,         /* layers say which, and whether at all           */
     HL_POSITION_ALIBI,        /* score + slope * key position                   */
-    HL_POSITION_ALIBI_FALCON, /* score + bf16(bf16(slope) * bf16(key position))  */
+    HL_POSITION_ALIBI_FALCON, /* (q.k + bf16(slope * key position)) / sqrt(d_head) */
 } hl_position;
 
 /* What the chosen experts are weighted with. */

@@ -6,6 +6,8 @@
  *     11b              num_kv_heads   one               parallel     rope
  *     rw-1b, rw-7b     every head     two               sequential   ALiBi, scaled
  *
+ * ALiBi is added to q.k before the division by sqrt(d_head), so that it is scaled too.
+ *
  * In all of them the rows of qkv are groups: a K/V head's queries, then its key,
  * then its value; the groups have one query each in rw, all of them in 7b. */
 #include "base/status.h"

@@ -366,11 +366,15 @@ static float as_bf16(float value)
     return hl_bf16_to_f32(hl_f32_to_bf16(value));
 }
 
-/* Falcon rounds slope, position and their product to bf16, whatever the weights are. */
+/* Falcon adds ALiBi to q.k before it scales: score = (q.k + slope * key) / sqrt(d_head).  It rounds
+ * slope, position and their product to bf16, whatever the weights are; the division comes after.
+ * (transformers' eager attention adds the biases a second time, in the mask; its SDPA path and the
+ * code that the models were trained with do not.) */
 static hl_status plan_falcon_bias(hl_session *session)
 {
     const hl_config *config = session->config;
     int64_t          n_ctx  = session->options.n_ctx;
+    float            root   = (float)sqrt((double)config->d_head);
     hl_status        status =
         HL_SESSION_ALLOC(session, &session->key_bias, product(config->n_heads, n_ctx, 1));
 
@@ -379,7 +383,7 @@ static hl_status plan_falcon_bias(hl_session *session)
     for (int64_t head = 0; head < config->n_heads && status == HL_OK; head++) {
         float slope = as_bf16((float)alibi_slope(head, config->n_heads));
         for (int64_t key = 0; key < n_ctx; key++)
-            session->key_bias[head * n_ctx + key] = as_bf16(slope * as_bf16((float)key));
+            session->key_bias[head * n_ctx + key] = as_bf16(slope * as_bf16((float)key)) / root;
     }
     return status;
 }

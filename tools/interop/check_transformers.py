@@ -40,13 +40,16 @@ def find_models(paths):
 
 def load(folder):
     with open(os.path.join(folder, "config.json"), encoding="utf-8") as file:
-        architecture = json.load(file)["architectures"][0]
+        config = json.load(file)
+    architecture = config["architectures"][0]
     is_decoder = architecture.endswith(("ForCausalLM", "LMHeadModel"))
     auto = transformers.AutoModelForCausalLM if is_decoder else transformers.AutoModel
+    # Falcon's eager attention adds ALiBi twice; its SDPA path adds it once, as the models were trained.
+    is_alibi_falcon = config.get("model_type") == "falcon" and config.get("alibi", False)
     model, report = auto.from_pretrained(
         folder,
         dtype=torch.float32,
-        attn_implementation="eager",
+        attn_implementation="sdpa" if is_alibi_falcon else "eager",
         trust_remote_code=True,
         output_loading_info=True,
     )
