@@ -363,6 +363,14 @@ check-web: ## set up, build and test the page, in a browser; skipped where there
 	@HEADLIGHT_PALETTE='$(BUILD)/web/palette' $(RUN_TESTS) \
 	    web/test/current.sh web/test/unit.sh web/test/browser.sh web/test/live.sh
 
+# --------------------------------------------------- Python with PyTorch and transformers
+
+.PHONY: check-python
+check-python: ## the Python package with PyTorch and transformers from PyPI, in build/python_env; skipped where PyPI cannot be reached
+	@tools/deps check
+	@+$(SUBMAKE) all
+	@$(RUN_TESTS) tests/python/newest.sh
+
 # ------------------------------------------------------- the long round of tests
 
 .PHONY: check-mpi
@@ -393,11 +401,11 @@ soak: ## a server under load and hostile clients, kills and resumes, for SOAK_SE
 SLOW_FLAGS := CFLAGS='-O1 -g' WERROR=1
 
 # All of them run, whatever fails.
-PARTS := 'check HEADLIGHT_KILLS=20' check-asan-gcc check-asan-clang check-faults check-tsan check-web check-mpi \
+PARTS := 'check HEADLIGHT_KILLS=20' check-asan-gcc check-asan-clang check-faults check-tsan check-web check-python check-mpi \
          check-neon check-docs check-dist check-deb lint
 
 .PHONY: check-all check-asan-gcc check-asan-clang check-tsan check-neon
-check-all: ## check, then sanitizers (gcc, clang), faults, thread sanitizer, web page, MPI, NEON in qemu, documents, packages, lint
+check-all: ## check, then sanitizers (gcc, clang), faults, thread sanitizer, web page, Python, MPI, NEON in qemu, documents, packages, lint
 	@tools/deps check-all
 	@+MAKE='$(SUBMAKE)' tools/run_parts $(BUILD)/tally $(PARTS)
 

@@ -9,21 +9,106 @@
 The model is otherwise as it was.  Its mask is that of padding alone, (batch, keys), left or right;
 which keys a row sees follows from is_causal and sliding_window.  Not taken, with an Error: masks with
 holes, packed sequences, chunks, static caches, dropout of attention probabilities, biases of positions.
+
+Some model classes (BLOOM, CodeGen and others) compute attention in code of their own, yet ask the
+registered implementation for their mask.  Such a model would get None for its causal mask and compute
+other numbers.  `refuse_class` raises an Error that names the class, wherever "headlight" is asked for:
+in from_pretrained, from_config, a constructor or set_attn_implementation, or by changing the config of
+a model that exists.
 """
 from __future__ import annotations
 
-from typing import Any, Optional, Tuple
+import functools
+from typing import Any, Iterator, List, Optional, Tuple
 
 import torch
-from transformers import AttentionInterface
+from transformers import AttentionInterface, PreTrainedModel
 from transformers.masking_utils import AttentionMaskInterface
 
 from ._library import Error
 from .torch import AttentionMonitor, Collector, EntropyRegulariser, attention, report
 
 __all__ = ["AttentionMonitor", "Collector", "EntropyRegulariser", "NAME", "attention_forward",
-           "padding_mask"]
+           "padding_mask", "refuse_class"]
 NAME = "headlight"
+
+# ------------------------------------------------------------------ which classes can take it
+
+
+def _takes_attention(model_class: type) -> bool:
+    """Does the class compute attention through the registered function?  transformers itself tells
+    by its source.  A class that declares neither SDPA nor other back ends may still rely on a whole
+    mask, as BigBirdPegasus' decoder does: its modules say is_causal = False."""
+    can_set = getattr(model_class, "_can_set_attn_implementation", None)  # since 4.54
+    declared = bool(getattr(model_class, "_supports_attention_backend", False))
+    if can_set is None:
+        return declared
+    return can_set() and (declared or bool(getattr(model_class, "_supports_sdpa", False)))
+
+
+def refuse_class(model_class: type) -> None:
+    """Raises an Error if models of this class cannot run headlight's attention."""
+    if not _takes_attention(model_class):
+        raise Error(f"{model_class.__name__} does not run the attention functions that are registered "
+                    f'with transformers: with attn_implementation="{NAME}" it could lose its mask, and '
+                    'nothing would be measured. Load it with attn_implementation="eager"',
+                    "unsupported")
+
+
+def _subclasses(base: type) -> Iterator[type]:
+    for child in base.__subclasses__():
+        yield child
+        yield from _subclasses(child)
+
+
+@functools.lru_cache(maxsize=None)
+def _refused_by_config(config_class: type) -> Optional[type]:
+    """A class of models with such a config, if none of them can take our attention."""
+    classes = [one for one in _subclasses(PreTrainedModel)
+               if getattr(one, "config_class", None) is config_class]
+    return classes[-1] if classes and not any(map(_takes_attention, classes)) else None
+
+
+def _configs_asked(config: Any, wanted: Any) -> List[Any]:
+    """The configs for which `wanted`, an implementation or a dict of them by sub-config, names ours."""
+    own = wanted.get("") if isinstance(wanted, dict) else wanted
+    found = [config] if own == NAME else []
+    for key in getattr(config, "sub_configs", {}):
+        below = wanted.get(key) if isinstance(wanted, dict) else wanted
+        if getattr(config, key, None) is not None and below is not None:
+            found += _configs_asked(getattr(config, key), below)
+    return found
+
+
+def _guard_models() -> None:
+    """Has every model that is made, or told to change its attention, checked first."""
+    make = PreTrainedModel.__init__
+    change = getattr(PreTrainedModel, "set_attn_implementation", None)  # since 4.54
+    if hasattr(make, "_headlight_guard"):  # this module was imported before
+        return
+
+    @functools.wraps(make)
+    def checked_make(self: Any, config: Any, *rest: Any, **named: Any) -> None:
+        if getattr(config, "_attn_implementation", None) == NAME:
+            refuse_class(type(self))
+        make(self, config, *rest, **named)
+
+    @functools.wraps(change or make)
+    def checked_change(self: Any, attn_implementation: Any, *rest: Any, **named: Any) -> Any:
+        asked = _configs_asked(self.config, attn_implementation)
+        for module in self.modules():
+            if isinstance(module, PreTrainedModel) and \
+                    (attn_implementation == NAME or any(module.config is one for one in asked)):
+                refuse_class(type(module))
+        return change(self, attn_implementation, *rest, **named)
+
+    checked_make._headlight_guard = True  # type: ignore[attr-defined]
+    PreTrainedModel.__init__ = checked_make
+    if change is not None:
+        PreTrainedModel.set_attn_implementation = checked_change
+
+
+# ------------------------------------------------------------------ masks and attention
 
 
 def _refuse_patterns(q_length: Any, n_seen: int, local_size: Optional[int], config: Any,
@@ -45,6 +130,9 @@ def padding_mask(*_: Any, kv_length: int, kv_offset: Any = 0, attention_mask: An
                  **__: Any) -> Optional[torch.Tensor]:
     """What transformers calls for a mask: (batch, keys), False where a key is padding; None where
     none is."""
+    refused = _refused_by_config(type(config))  # its config was changed after it was made
+    if refused is not None:
+        refuse_class(refused)
     if cache_position is not None:  # until 5.5: the positions of the queries
         q_length, q_offset = len(cache_position), int(cache_position[0])
     _refuse_patterns(q_length, kv_length + int(kv_offset), local_size, config,
@@ -131,5 +219,6 @@ def _attend_padded(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
     return out
 
 
+_guard_models()
 AttentionInterface.register(NAME, attention_forward)
 AttentionMaskInterface.register(NAME, padding_mask)

@@ -27,7 +27,8 @@ class Tap(unittest.TestResult):
 
     def fail(self, test, error):
         self.explain(test, error)
-        self.say(False, test)
+        if test.id() not in self.bad:  # one of its subtests failed already
+            self.say(False, test)
 
     def addSuccess(self, test):
         if test.id() not in self.bad:
