@@ -8,6 +8,7 @@
 #include "headlight.h"
 #include "nearest.h"
 #include "options.h"
+#include "printable.h"
 #include "quick_measure.h"
 #include "terminal.h"
 #include "values.h"
@@ -42,7 +43,7 @@ static int print_whole(const hl_sheet *table, hl_sheet_format format)
     hl_status status = hl_sheet_render(&text, table, format);
 
     if (status == HL_OK)
-        fputs(text, stdout);
+        hl_put_sheet(text, format);
     else
         hl_complain("compare", "%s", hl_explain(status));
     hl_free(text);
@@ -58,8 +59,8 @@ static void print_kind(const compare_command *command, const hl_comparison *foun
     };
     hl_colours colours = hl_terminal_colours(stdout);
 
-    printf("%sA %s%s\n%sB %s%s\n", colours.bold, command->paths.items[0], colours.plain,
-           colours.bold, command->paths.items[1], colours.plain);
+    printf("%sA %s%s\n%sB %s%s\n", colours.bold, hl_shown(command->paths.items[0]), colours.plain,
+           colours.bold, hl_shown(command->paths.items[1]), colours.plain);
     printf("%s\n", meaning[found->kind]);
     printf("%s model by hash, %lld sequences in common\n\n",
            found->same_model ? "the same" : "not the same", (long long)found->n_shared);
@@ -157,9 +158,10 @@ static int print_json(const compare_command *command, const hl_comparison *found
         hl_comparison_render(&text, found, command->paths.items[0], command->paths.items[1]);
 
     if (status == HL_OK)
-        printf("%s\n", text);
+        hl_put_json_text(text);
     else
         hl_complain("compare", "%s", hl_explain(status));
+    printf("%s", status == HL_OK ? "\n" : "");
     hl_free(text);
     return hl_exit_for(status);
 }

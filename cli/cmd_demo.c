@@ -13,6 +13,7 @@
 #include "command.h"
 #include "headlight.h"
 #include "options.h"
+#include "printable.h"
 #include "terminal.h"
 
 enum { LINE_BYTES = 4096, MOST_WORDS = 48 };
@@ -200,10 +201,10 @@ static void print_end(const demo_command *command)
     for (int i = 0; i < N_STEPS; i++) {
         if (steps[i].look == NULL || !write_line(line, &steps[i], command))
             continue;
-        printf("\n# %s\n%s %s\n", steps[i].look, command->program, line);
+        printf("\n# %s\n%s %s\n", steps[i].look, hl_shown(command->program), hl_shown(line));
     }
     printf("\nFigures lie in %s, each as .svg and as .png; %s/report.html has all of it.\n",
-           command->output, command->output);
+           hl_shown(command->output), hl_shown(command->output));
 }
 
 /* Where the models that come with the program lie: below the folder that one stands in, or, seen

@@ -8,6 +8,7 @@
 #include "diagnose_try.h"
 #include "headlight.h"
 #include "options.h"
+#include "printable.h"
 
 typedef struct diagnose_request {
     hl_common     common;
@@ -25,7 +26,7 @@ static void print_json(const diagnose_request *request, const hl_diagnoses *foun
     json_t *root = json_pack("{s:s, s:b, s:o}", "profile", request->profiles.items[0], "failed",
                              failed, "diagnoses", hl_diagnoses_json(found));
 
-    json_dumpf(root, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
+    hl_put_json(root, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
     printf("\n");
     json_decref(root);
 }

@@ -8,6 +8,7 @@
 #include "headlight.h"
 #include "nearest.h"
 #include "options.h"
+#include "printable.h"
 
 typedef struct draw_command {
     hl_common         common;
@@ -90,7 +91,7 @@ static int draw(const draw_command *command)
     else if (command->common.json)
         printf("{\n  \"figure\": \"%s\",\n  \"ok\": true\n}\n", command->figure);
     else if (!command->common.quiet)
-        printf("%s: %s\n", command->drawing.output, command->figure);
+        printf("%s: %s\n", hl_shown(command->drawing.output), command->figure);
     hl_profile_free(profile);
     return hl_exit_for(status);
 }

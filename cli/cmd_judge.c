@@ -7,6 +7,7 @@
 #include "command.h"
 #include "headlight.h"
 #include "options.h"
+#include "printable.h"
 
 typedef struct judge_request {
     hl_common    common;
@@ -98,7 +99,7 @@ static int print_json(const hl_judgement *found)
                               json_pack("{s:s, s:o, s:o}", "signal", hl_signal_name((hl_signal)i),
                                         "auroc", make_estimate(found->auroc[i]), "gain",
                                         make_estimate(found->gain[i])));
-    bool good = root != NULL && json_dumpf(root, stdout, JSON_INDENT(1)) == 0;
+    bool good = hl_put_json(root, JSON_INDENT(1));
     printf("\n");
     json_decref(root);
     return good ? HL_EXIT_OK : HL_EXIT_RESOURCES;

@@ -4,6 +4,7 @@
 #include "command.h"
 #include "draw_options.h"
 #include "headlight.h"
+#include "printable.h"
 #include "view_json.h"
 #include "view_options.h"
 
@@ -32,8 +33,9 @@ static int look(const void *context, const hl_opened_prompt *opened)
     else if (status == HL_OK && c->view.output == NULL)
         status = hl_print_lens(&text, view, &c->view.print);
     else if (status == HL_OK && !c->common.quiet)
-        printf("%s: %lld layers, %lld token%s\n", c->view.output, (long long)view->n_layers,
-               (long long)view->n_tokens, view->n_tokens == 1 ? "" : "s");
+        printf("%s: %lld layers, %lld token%s\n", hl_shown(c->view.output),
+               (long long)view->n_layers, (long long)view->n_tokens,
+               view->n_tokens == 1 ? "" : "s");
     if (status != HL_OK)
         hl_complain("lens", "%s", hl_explain(status));
     hl_view_put(text);

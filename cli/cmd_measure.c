@@ -11,6 +11,7 @@
 #include "gate_options.h"
 #include "headlight.h"
 #include "options.h"
+#include "printable.h"
 #include "progress.h"
 #include "stop.h"
 
@@ -302,7 +303,7 @@ static void print_result(const measure_work *work)
     hl_moments        nll     = hl_profile_nll(profile);
 
     printf("%s: %lld tokens in %lld windows, %lld layers of up to %lld heads\n",
-           work->request->output, (long long)hl_profile_n_tokens(profile),
+           hl_shown(work->request->output), (long long)hl_profile_n_tokens(profile),
            (long long)hl_profile_all_sequences(profile), (long long)hl_profile_n_layers(profile),
            (long long)hl_profile_n_heads(profile));
     if (nll.count > 0)
@@ -319,11 +320,11 @@ static int print_json(const measure_work *work)
                                (json_int_t)hl_profile_n_layers(profile), "heads",
                                (json_int_t)hl_profile_n_heads(profile), "nll",
                                nll.count > 0 ? json_real(nll.mean) : json_null());
-    int     failed = result == NULL ? -1 : json_dumpf(result, stdout, JSON_INDENT(1));
+    bool    good   = hl_put_json(result, JSON_INDENT(1));
 
     printf("\n");
     json_decref(result);
-    return failed != 0 ? HL_EXIT_RESOURCES : HL_EXIT_OK;
+    return good ? HL_EXIT_OK : HL_EXIT_RESOURCES;
 }
 
 static int stopped_work(const measure_work *work)

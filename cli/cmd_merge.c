@@ -4,6 +4,7 @@
 #include "command.h"
 #include "headlight.h"
 #include "options.h"
+#include "printable.h"
 
 typedef struct merge_request {
     hl_common    common;
@@ -79,7 +80,7 @@ int hl_command_merge(int argc, char **argv)
         code   = status == HL_OK ? HL_EXIT_OK : fail(status);
     }
     if (code == HL_EXIT_OK && !request.common.quiet && !request.common.json)
-        printf("%s: %lld tokens in %lld windows, from %d profiles\n", request.output,
+        printf("%s: %lld tokens in %lld windows, from %d profiles\n", hl_shown(request.output),
                (long long)hl_profile_n_tokens(sum), (long long)hl_profile_all_sequences(sum),
                request.profiles.count);
     if (code == HL_EXIT_OK && request.common.json)

@@ -6,6 +6,7 @@
 #include "evidence.h"
 #include "headlight.h"
 #include "options.h"
+#include "printable.h"
 #include "ranker_option.h"
 
 typedef struct rank_request {
@@ -157,15 +158,15 @@ static hl_status print_ranking(const rank_work *work)
     const rank_request *request = work->request;
     hl_sheet           *table   = NULL;
     char               *text    = NULL;
+    hl_sheet_format     format  = request->csv           ? HL_SHEET_CSV
+                                  : request->common.json ? HL_SHEET_JSON
+                                                         : HL_SHEET_TEXT;
     hl_status           status  = hl_ranking_sheet(&table, work->ranking, request->count);
 
     if (status == HL_OK)
-        status = hl_sheet_render(&text, table,
-                                 request->csv           ? HL_SHEET_CSV
-                                 : request->common.json ? HL_SHEET_JSON
-                                                        : HL_SHEET_TEXT);
+        status = hl_sheet_render(&text, table, format);
     if (status == HL_OK && (request->csv || request->common.json || !request->common.quiet))
-        fputs(text, stdout);
+        hl_put_sheet(text, format);
     hl_free(text);
     hl_sheet_free(table);
     return status;

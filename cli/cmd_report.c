@@ -8,6 +8,7 @@
 #include "headlight.h"
 #include "heads.h"
 #include "options.h"
+#include "printable.h"
 #include "prompt.h"
 
 enum { MOST_PROFILES = 16, MOST_LENS_TOKENS = 512 };
@@ -205,7 +206,8 @@ static void say(const report_work *work, const report_command *c)
                n_bytes, c->paths.count, work->maps != NULL ? (long long)work->maps->n_tokens : 0,
                work->trace != NULL ? (long long)hl_trace_n_tokens(work->trace) : 0);
     } else if (!c->common.quiet) {
-        printf("%s: %d profile%s", c->output, c->paths.count, c->paths.count == 1 ? "" : "s");
+        printf("%s: %d profile%s", hl_shown(c->output), c->paths.count,
+               c->paths.count == 1 ? "" : "s");
         if (work->maps != NULL)
             printf(", a prompt of %lld tokens", (long long)work->maps->n_tokens);
         if (work->trace != NULL)

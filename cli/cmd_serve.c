@@ -16,6 +16,7 @@
 #include "headlight.h"
 #include "input.h"
 #include "options.h"
+#include "printable.h"
 
 typedef struct serve_request {
     hl_common         common;
@@ -222,7 +223,7 @@ static int open_server(serving *s)
 /* "[::1]" of an address with colons in it. */
 static void announce(const serving *s)
 {
-    const char *host  = s->request->host != NULL ? s->request->host : "127.0.0.1";
+    const char *host  = s->request->host != NULL ? hl_shown(s->request->host) : "127.0.0.1";
     bool        is_v6 = strchr(host, ':') != NULL;
     int         port  = (int)hl_server_port(s->server);
 
@@ -233,7 +234,8 @@ static void announce(const serving *s)
         printf("http://%s%s%s:%d/\n", is_v6 ? "[" : "", host, is_v6 ? "]" : "", port);
     fflush(stdout);
     if (!s->request->common.quiet && !s->request->common.json)
-        fprintf(stderr, "headlight serve: %s; Ctrl-C ends it\n", s->request->arguments.items[0]);
+        fprintf(stderr, "headlight serve: %s; Ctrl-C ends it\n",
+                hl_shown(s->request->arguments.items[0]));
 }
 
 /* A second signal while texts are being finished. */

@@ -6,6 +6,7 @@
 #include "headlight.h"
 #include "nearest.h"
 #include "options.h"
+#include "printable.h"
 #include "show_print.h"
 
 typedef struct show_command {
@@ -51,15 +52,15 @@ static hl_status print_table(const show_command *command, const hl_profile *prof
     hl_analysis_options options = { .seed = (uint64_t)command->common.seed };
     hl_sheet           *table   = NULL;
     char               *text    = NULL;
+    hl_sheet_format     format  = command->csv           ? HL_SHEET_CSV
+                                  : command->common.json ? HL_SHEET_JSON
+                                                         : HL_SHEET_TEXT;
     hl_status           status  = hl_analyse(&table, profile, command->table, &options);
 
     if (status == HL_OK)
-        status = hl_sheet_render(&text, table,
-                                 command->csv           ? HL_SHEET_CSV
-                                 : command->common.json ? HL_SHEET_JSON
-                                                        : HL_SHEET_TEXT);
+        status = hl_sheet_render(&text, table, format);
     if (status == HL_OK)
-        fputs(text, stdout);
+        hl_put_sheet(text, format);
     hl_free(text);
     hl_sheet_free(table);
     return status;

@@ -9,6 +9,7 @@
 #include "headlight.h"
 #include "input.h"
 #include "options.h"
+#include "printable.h"
 #include "tokenize_print.h"
 
 typedef struct tokenize_request {
@@ -186,7 +187,7 @@ static int decode_line(const tokenize_request *request, const hl_tokenizer *toke
     if (request->common.json) {
         code = hl_tokenize_print_string(text, n_bytes) ? HL_EXIT_OK : out_of_memory();
     } else if (!request->common.quiet) {
-        fwrite(text, 1, n_bytes, stdout);
+        hl_put_text(stdout, text, n_bytes);
         printf("\n");
     }
     hl_free(text);

@@ -6,6 +6,7 @@
 #include "draw_options.h"
 #include "headlight.h"
 #include "heads.h"
+#include "printable.h"
 #include "view_json.h"
 #include "view_options.h"
 
@@ -110,7 +111,7 @@ static int look(const void *context, const hl_opened_prompt *opened)
     else if (status == HL_OK && c->view.output == NULL)
         status = hl_print_tokens(&text, view, &c->figure, &c->view.print);
     else if (status == HL_OK && !c->common.quiet)
-        printf("%s: %s, %lld token%s\n", c->view.output, view->maps[0].name,
+        printf("%s: %s, %lld token%s\n", hl_shown(c->view.output), view->maps[0].name,
                (long long)view->n_tokens, view->n_tokens == 1 ? "" : "s");
     if (status != HL_OK)
         hl_complain("tokens", "%s", hl_explain(status));

@@ -46,12 +46,15 @@ int hl_command_run(int (*run)(int argc, char **argv), int argc, char **argv)
 
 void hl_complain(const char *command, const char *format, ...)
 {
+    char    text[4096]; /* not from the heap: it may be that memory is out */
+    char    shown[2 * sizeof text];
     va_list arguments;
 
     va_start(arguments, format);
-    fflush(stdout); /* so that the two streams stay in order on a terminal */
-    fprintf(stderr, "headlight%s%s: ", command != NULL ? " " : "", command != NULL ? command : "");
-    vfprintf(stderr, format, arguments);
-    fputc('\n', stderr);
+    vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
+    hl_printable(shown, sizeof shown, text, strlen(text), HL_PRINTABLE_LINE);
+    fflush(stdout); /* so that the two streams stay in order on a terminal */
+    fprintf(stderr, "headlight%s%s: %s\n", command != NULL ? " " : "",
+            command != NULL ? command : "", shown);
 }

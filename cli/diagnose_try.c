@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "command.h"
+#include "printable.h"
 #include "quick_measure.h"
 #include "sampling_try.h"
 #include "values.h"
@@ -249,7 +250,7 @@ static void print_json(const trial *trials, int n_trials, const outcome *before,
     }
     json_t *root = json_pack("{s:o, s:o, s:o}", "before", json_outcome(before), "tried", tried,
                              "sampling", json_sampling(sampling));
-    json_dumpf(root, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
+    hl_put_json(root, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
     printf("\n");
     json_decref(root);
 }

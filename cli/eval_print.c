@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "printable.h"
 #include "terminal.h"
 #include "values.h"
 
@@ -94,7 +95,7 @@ static void print_agreement(const hl_agreement_total *total, const char *referen
 {
     double half = HALF_WIDTH * total->kl_error;
 
-    printf("\n  against %s, %s predictions:\n", reference, grouped(total->n_tokens));
+    printf("\n  against %s, %s predictions:\n", hl_shown(reference), grouped(total->n_tokens));
     printf("  %-11s %10.6f", "KL, nats", total->kl);
     if (!isnan(half))
         printf("   %.6f to %.6f", total->kl - half, total->kl + half);
@@ -142,10 +143,11 @@ static void print_texts(const hl_colours *colours, const hl_eval_report *report)
         const hl_nll *nll = &report->texts[i].nll;
 
         if (nll->n_scored == 0)
-            printf("  %11d %11s %11s %10s  %s\n", 0, "-", "-", "-", report->texts[i].name);
+            printf("  %11d %11s %11s %10s  %s\n", 0, "-", "-", "-",
+                   hl_shown(report->texts[i].name));
         else
             printf("  %11s %11.4f %11.2f %10.4f  %s\n", grouped(nll->n_scored), nll->mean,
-                   nll->perplexity, nll->bits_per_byte, report->texts[i].name);
+                   nll->perplexity, nll->bits_per_byte, hl_shown(report->texts[i].name));
     }
 }
 
@@ -162,9 +164,10 @@ void hl_eval_print(const hl_eval_report *report)
 
     sort_texts(report);
 
-    printf("%s%s%s  %s text%s, %s tokens, %s scored; windows of %s", colours.bold, report->model,
-           colours.plain, grouped(report->n_texts), report->n_texts == 1 ? "" : "s",
-           grouped(total->n_tokens), grouped(total->n_scored), grouped(report->n_ctx));
+    printf("%s%s%s  %s text%s, %s tokens, %s scored; windows of %s", colours.bold,
+           hl_shown(report->model), colours.plain, grouped(report->n_texts),
+           report->n_texts == 1 ? "" : "s", grouped(total->n_tokens), grouped(total->n_scored),
+           grouped(report->n_ctx));
     if (report->stride != report->n_ctx)
         printf(", stride %s", grouped(report->stride));
     printf("\n\n");
@@ -260,7 +263,7 @@ bool hl_eval_print_json(const hl_eval_report *report)
         json_object_set_new(root, "speed", make_speed(report->speed));
     if (root != NULL && report->per_document)
         json_object_set_new(root, "documents", make_texts(report));
-    bool good = root != NULL && json_dumpf(root, stdout, JSON_INDENT(1)) == 0;
+    bool good = hl_put_json(root, JSON_INDENT(1));
     printf("\n");
     json_decref(root);
     return good;

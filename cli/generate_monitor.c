@@ -195,9 +195,18 @@ static uint32_t next_character(size_t *n_used, const char *text, size_t n_bytes)
     return c;
 }
 
-static bool is_control(uint32_t c)
+enum { SHOWN_BYTES = 16 };
+
+/* A character as it is written to the terminal; returns how many columns it takes. */
+static int show_character(char shown[SHOWN_BYTES], const char *text, size_t n_used, uint32_t c)
 {
-    return c < 0x20 || (c >= 0x7f && c < 0xa0);
+    size_t length = hl_printable(shown, SHOWN_BYTES, text, n_used, HL_PRINTABLE_LINES);
+
+    if (c == '\t')
+        shown[0] = ' ';
+    return length == n_used && memcmp(shown, text, n_used) == 0 ? width_of(c)
+           : c == 0xfffd || c == '\t'                           ? 1
+                                                                : (int)length;
 }
 
 /* Is there anything to end? */
@@ -227,13 +236,14 @@ static void end_style(const hl_monitor *monitor, bool begun)
 /* How far it is to the next place where a line may be broken. */
 static int word_width(const char *text, size_t n_bytes)
 {
-    int width = 0;
+    char shown[SHOWN_BYTES];
+    int  width = 0;
 
     for (size_t at = 0, used = 0; at < n_bytes; at += used) {
         uint32_t c = next_character(&used, text + at, n_bytes - at);
         if (at > 0 && (c == ' ' || c == '\n'))
             break;
-        width += is_control(c) ? 4 : width_of(c);
+        width += show_character(shown, text + at, used, c);
     }
     return width;
 }
@@ -254,20 +264,10 @@ static bool breaks_line(hl_monitor *monitor, const char *text, size_t n_bytes)
 
 static void put_character(hl_monitor *monitor, const char *text, size_t n_used, uint32_t c)
 {
-    FILE *stream = monitor->stream;
+    char shown[SHOWN_BYTES];
 
-    if (c == 0xfffd && n_used == 1) {
-        fputs("\xef\xbf\xbd", stream);
-        monitor->column++;
-    } else if (is_control(c) && c != '\t') {
-        monitor->column += fprintf(stream, "\\x%02x", (unsigned)c);
-    } else if (c == '\t') {
-        fputc(' ', stream);
-        monitor->column++;
-    } else {
-        fwrite(text, 1, n_used, stream);
-        monitor->column += width_of(c);
-    }
+    monitor->column += show_character(shown, text, n_used, c);
+    fputs(shown, monitor->stream);
 }
 
 /* Part of one token's text, in the token's style. */

@@ -7,33 +7,15 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "printable.h"
 #include "terminal.h"
 #include "values.h"
 
 /* ----------------------------------------------------------------------- text */
 
-static bool is_control(unsigned char byte)
-{
-    return (byte < 0x20 && byte != '\n' && byte != '\t') || byte == 0x7f;
-}
-
 void hl_generate_show(const char *text, size_t n_bytes)
 {
-    bool watched = isatty(STDOUT_FILENO) != 0;
-
-    for (size_t i = 0; i < n_bytes; i++) {
-        unsigned char byte = (unsigned char)text[i];
-        unsigned char next = i + 1 < n_bytes ? (unsigned char)text[i + 1] : 0;
-
-        if (watched && is_control(byte)) {
-            printf("\\x%02x", byte);
-        } else if (watched && byte == 0xc2 && next >= 0x80 && next < 0xa0) { /* C1 */
-            printf("\\x%02x", next);
-            i++;
-        } else {
-            putchar(byte);
-        }
-    }
+    hl_put_text(stdout, text, n_bytes);
     fflush(stdout);
 }
 
@@ -104,7 +86,7 @@ bool hl_generate_print_json(const hl_generate_result *result, const char *model,
                   "tokens_per_second", make_rate(result->n_tokens - 1, result->seconds));
     if (result->events != NULL && root != NULL)
         json_object_set(root, "events", result->events);
-    bool good = root != NULL && json_dumpf(root, stdout, JSON_INDENT(1)) == 0;
+    bool good = hl_put_json(root, JSON_INDENT(1));
 
     printf("\n");
     json_decref(root);

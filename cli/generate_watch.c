@@ -492,6 +492,6 @@ void hl_watch_finish(hl_watch *watch)
     if (watch->late == NULL)
         return;
     fflush(watch->late);
-    fwrite(watch->late_text, 1, watch->n_late, stderr);
+    hl_put_lines(stderr, watch->late_text, watch->n_late);
     rewind(watch->late);
 }

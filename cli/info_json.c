@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "info_print.h"
+#include "printable.h"
 
 static void set_int(json_t *object, const char *key, int64_t value)
 {
@@ -184,7 +185,7 @@ void hl_info_print_json(const hl_info_request *request)
     json_object_set_new(root, "tokenizer", tokenizer_object(request->tokenizer));
     if (request->tensors)
         json_object_set_new(root, "tensors", tensor_array(model));
-    json_dumpf(root, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(17));
+    hl_put_json(root, JSON_INDENT(1) | JSON_REAL_PRECISION(17));
     printf("\n");
     json_decref(root);
 }

@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "printable.h"
 #include "terminal.h"
 
 enum { LABEL = 13, WIDTH = 80, MAX_KINDS = 8 };
@@ -100,8 +101,9 @@ static void print_title(const hl_colours *colours, const hl_model_info *info, co
     base_name(name, sizeof name, path);
     add(&kind, "%s, family %s, %s", info->is_encoder ? "encoder" : "decoder", info->family,
         info->format);
-    printf("%s%s%s%*s\n\n", colours->bold, name, colours->plain, WIDTH - (int)strlen(name),
-           kind.bytes);
+    const char *shown = hl_shown(name);
+    printf("%s%s%s%*s\n\n", colours->bold, shown, colours->plain,
+           WIDTH - (int)hl_printable_width(shown), kind.bytes);
 }
 
 /* ---------------------------------------------------------- how it is stored */
@@ -346,7 +348,7 @@ static void print_tokenizer(const hl_colours *colours, const hl_info_request *re
         add_number(&words, (int64_t)hl_tokenizer_size(request->tokenizer));
         add(&words, " pieces");
     } else if (request->tokenizer_problem[0] != '\0') {
-        add(&words, "cannot be read: %.120s", request->tokenizer_problem);
+        add(&words, "cannot be read: %.120s", hl_shown(request->tokenizer_problem));
     } else {
         add(&words, "none here; --tokenizer PATH gives one");
     }
@@ -362,11 +364,9 @@ static void add_piece(text *out, const hl_tokenizer *tokenizer, int64_t id)
 
     if (piece == NULL || n_bytes == 0 || n_bytes > 32)
         return;
-    for (size_t i = 0; i < n_bytes; i++) {
-        if ((unsigned char)piece[i] < 0x20 || piece[i] == 0x7f)
-            return;
-    }
-    add(out, " %.*s", (int)n_bytes, piece);
+    char *shown = hl_printable_text(piece, n_bytes);
+    add(out, " %s", shown != NULL ? shown : "");
+    free(shown);
 }
 
 static void print_tokens(const hl_colours *colours, const hl_info_request *request)
@@ -423,7 +423,8 @@ static void print_tensor(const hl_tensor_info *tensor)
     for (int i = 0; i < tensor->n_dims; i++)
         add(&shape, "%s%lld", i > 0 ? "," : "", (long long)tensor->shape[i]);
     printf("%-17s %-5s [%s]%*s %11zu  %s\n", role.bytes, hl_dtype_name(tensor->dtype), shape.bytes,
-           shape.used < 14 ? (int)(14 - shape.used) : 0, "", tensor->n_bytes, tensor->name);
+           shape.used < 14 ? (int)(14 - shape.used) : 0, "", tensor->n_bytes,
+           hl_shown(tensor->name));
 }
 
 static void print_tensors(const hl_colours *colours, const hl_model *model)

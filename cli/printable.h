@@ -1,19 +1,47 @@
-/* printable.h - bytes from somewhere else, made fit for a terminal or for JSON. */
+/* printable.h - text that somebody else wrote, made fit for a terminal or for JSON.
+ *
+ * Nothing from a file, a model, a command line or another program is printed as it is: a name goes
+ * through hl_shown, a token through hl_printable_text, a text through hl_put_text, JSON through
+ * hl_put_json.  What they replace is in hl_printable (headlight.h). */
 #ifndef HL_CLI_PRINTABLE_H
 #define HL_CLI_PRINTABLE_H
 
+#include <jansson.h>
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
+
+#include "headlight.h"
 
 /* A copy in which bytes that are not UTF-8 are U+FFFD, one for each longest beginning of a
  * character.  With a NUL behind it that is not counted; NULL when memory is out.  The caller
  * frees it. */
 char *hl_printable_utf8(size_t *n_out, const char *bytes, size_t n_bytes);
 
-/* For a terminal: as above, and spaces, tabs and line ends become · → ↵, other
- * control characters \x1b and the like. */
+/* A token: spaces, tabs and line ends become · → ↵, other control characters \x1b and the like.  The
+ * caller frees it. */
 char *hl_printable_text(const char *bytes, size_t n_bytes);
 
-/* How many columns a text of hl_printable_text takes, roughly: one a character. */
+/* A name, as an argument of printf: the text itself where it is harmless, else a copy that stays valid
+ * for the next 32 calls.  NULL is "". */
+const char *hl_shown(const char *name);
+
+/* How many columns a text of the functions above takes, roughly: one a character. */
 size_t hl_printable_width(const char *text);
+
+/* A text that may have several lines: to a terminal with its controls replaced, to a file or a pipe,
+ * where it is data, as it is. */
+void hl_put_text(FILE *stream, const char *text, size_t n_bytes);
+
+/* What another program said, or a table: safe wherever the stream leads. */
+void hl_put_lines(FILE *stream, const char *text, size_t n_bytes);
+
+/* JSON to standard output, as json_dumpf does it, with the controls in its strings escaped.  False when
+ * memory is out or `root` is NULL. */
+bool hl_put_json(const json_t *root, size_t flags);
+/* The same for JSON that is text already. */
+void hl_put_json_text(const char *json);
+/* A table that the library rendered: its cells are fit to be shown already, in JSON they are exact. */
+void hl_put_sheet(const char *text, hl_sheet_format format);
 
 #endif

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "command.h"
+#include "printable.h"
 
 static void print_row(const char *what, double before, double after)
 {
@@ -39,10 +40,10 @@ void hl_prune_print(const hl_prune_story *story)
     const hl_prune_report *report   = story->report;
     int64_t                n_zeroed = report->n_pruned - report->n_gone;
 
-    printf("%s  %s: %lld of %lld heads pruned, %lld gone, %lld zeroed%s%s\n\n", story->output,
-           story->form, (long long)report->n_pruned, (long long)story->n_heads,
-           (long long)report->n_gone, (long long)n_zeroed, story->by != NULL ? "; by " : "",
-           story->by != NULL ? story->by : "");
+    printf("%s  %s: %lld of %lld heads pruned, %lld gone, %lld zeroed%s%s\n\n",
+           hl_shown(story->output), story->form, (long long)report->n_pruned,
+           (long long)story->n_heads, (long long)report->n_gone, (long long)n_zeroed,
+           story->by != NULL ? "; by " : "", story->by != NULL ? story->by : "");
     print_heads(story->heads);
     printf("  %-12s %14s %14s\n", "", "before", "after");
     print_row("parameters", (double)story->before->n_params, (double)report->n_params);
@@ -52,7 +53,7 @@ void hl_prune_print(const hl_prune_story *story)
     printf("\n  Opened by headlight, and by %s.\n", report->loads);
     if (report->vocab[0] != '\0')
         printf("  %s: %s.\n", report->has_vocab ? "Its vocabulary" : "No vocabulary",
-               report->vocab);
+               hl_shown(report->vocab));
     if (n_zeroed > 0)
         printf("  A head that is zeroed saves no time and no memory.\n");
     if (story->check.done)
@@ -102,7 +103,7 @@ int hl_prune_print_json(const hl_prune_story *story)
                             json_pack("{s:f, s:f, s:f, s:I}", "whole", story->check.whole, "zero",
                                       story->check.zero, "mean", story->check.mean, "tokens",
                                       (json_int_t)story->check.n_scored));
-    if (root == NULL || json_dumpf(root, stdout, JSON_INDENT(2)) != 0) {
+    if (!hl_put_json(root, JSON_INDENT(2))) {
         json_decref(root);
         hl_complain("prune", "out of memory");
         return HL_EXIT_RESOURCES;

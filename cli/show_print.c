@@ -11,6 +11,7 @@
 #include "diagnose_print.h"
 #include "heatmap.h"
 #include "memory.h"
+#include "printable.h"
 #include "terminal.h"
 #include "values.h"
 
@@ -62,10 +63,10 @@ static void print_heading(const hl_show_request *request, const hl_colours *colo
     const char       *name    = slash != NULL ? slash + 1 : request->path;
     const char       *context = hl_profile_setting(profile, "context");
 
-    printf("%s%s%s\n", colours->bold, name, colours->plain);
+    printf("%s%s%s\n", colours->bold, hl_shown(name), colours->plain);
     printf("layers x heads: %lld x %lld; context %s; %lld tokens in %lld windows\n\n",
            (long long)hl_profile_n_layers(profile), (long long)hl_profile_n_heads(profile),
-           context != NULL ? context : "unknown", (long long)hl_profile_n_tokens(profile),
+           context != NULL ? hl_shown(context) : "unknown", (long long)hl_profile_n_tokens(profile),
            (long long)hl_profile_all_sequences(profile));
 }
 
@@ -368,7 +369,7 @@ hl_status hl_show_print_json(const hl_show_request *request)
     if (status == HL_OK) {
         json_t *root = json_pack("{s:s, s:O, s:o}", "profile", request->path, "tables", tables,
                                  "diagnoses", hl_diagnoses_json(s.diagnoses));
-        json_dumpf(root, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(15));
+        hl_put_json(root, JSON_INDENT(1) | JSON_REAL_PRECISION(15));
         printf("\n");
         json_decref(root);
     }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "command.h"
+#include "printable.h"
 #include "terminal.h"
 #include "values.h"
 
@@ -17,7 +18,7 @@ int hl_sweep_print_table(const hl_sweep *sweep, const char *name, hl_sheet_forma
     hl_status status = hl_sheet_render(&text, hl_sweep_table(sweep, name), format);
 
     if (status == HL_OK)
-        fputs(text, stdout);
+        hl_put_sheet(text, format);
     else
         hl_complain("sweep", "%s", hl_explain(status));
     hl_free(text);
@@ -34,8 +35,9 @@ static void print_heading(const hl_sweep *sweep, const char *model)
 
     printf(
         "%s%s%s  %lld tokens scored in %lld windows of %lld; without pruning %.4f nats a token\n",
-        colours.bold, model, colours.plain, (long long)test->n_scored, (long long)test->n_windows,
-        (long long)test->context, hl_evaluation_total(test, -1).nll / (double)test->n_scored);
+        colours.bold, hl_shown(model), colours.plain, (long long)test->n_scored,
+        (long long)test->n_windows, (long long)test->context,
+        hl_evaluation_total(test, -1).nll / (double)test->n_scored);
     printf("Rise of the loss, nats a token, with so many heads switched off:\n\n  %-28s", "ratio");
     for (int64_t i = 0; i < hl_sheet_n_rows(random); i++)
         printf(" %8.2f", hl_cell_number(random, i, "ratio"));
@@ -165,10 +167,9 @@ int hl_sweep_print_json(const hl_sweep *sweep, const char *model)
                   (json_int_t)test->n_settings, "distinct", (json_int_t)test->n_distinct,
                   "layers_run", (json_int_t)test->n_layers_run, "layers_naive",
                   (json_int_t)test->n_layers_naive, "verdict", verdict, "tables", tables_of(sweep));
-    int failed =
-        root == NULL ? -1 : json_dumpf(root, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(15));
+    bool good = hl_put_json(root, JSON_INDENT(1) | JSON_REAL_PRECISION(15));
 
     printf("\n");
     json_decref(root);
-    return failed != 0 ? HL_EXIT_RESOURCES : HL_EXIT_OK;
+    return good ? HL_EXIT_OK : HL_EXIT_RESOURCES;
 }

@@ -192,7 +192,7 @@ hl_status hl_tokenize_print_object(const hl_tokenizer *tokenizer, const hl_encod
     failed |= json_object_set_new(object, "pieces", make_pieces(tokenizer, encoding));
     failed |= json_object_set_new(object, "offsets", make_offsets(encoding));
     if (failed == 0)
-        failed = json_dumpf(object, stdout, 0);
+        failed = hl_put_json(object, 0) ? 0 : -1;
     printf("\n");
     json_decref(object);
     return failed == 0 ? HL_OK : HL_NO_MEMORY;
@@ -209,7 +209,7 @@ void hl_tokenize_print_ids(const hl_encoding *encoding)
 bool hl_tokenize_print_string(const char *text, size_t n_bytes)
 {
     json_t *string = hl_value_text(text, n_bytes);
-    bool    good   = string != NULL && json_dumpf(string, stdout, JSON_ENCODE_ANY) == 0;
+    bool    good   = hl_put_json(string, JSON_ENCODE_ANY);
 
     printf("\n");
     json_decref(string);

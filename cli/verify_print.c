@@ -17,6 +17,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "printable.h"
 #include "values.h"
 
 /* Of the largest score, what float arithmetic may lose. */
@@ -117,7 +118,7 @@ static void print_table(const hl_verify_printer *printer, const hl_verify_report
 {
     const hl_colours *colours = &printer->colours;
 
-    printf("%s%-18s%s %s%-11s", colours->bold, report->name, colours->plain, colours->dim,
+    printf("%s%-18s%s %s%-11s", colours->bold, hl_shown(report->name), colours->plain, colours->dim,
            "tolerance");
     for (const char *const *backend = printer->backends; *backend != NULL; backend++)
         printf("%10s%s", *backend, backend[1] != NULL ? " " : "");
@@ -152,7 +153,7 @@ static void print_compact_row(const hl_verify_printer *printer, const hl_verify_
     const hl_colours      *colours = &printer->colours;
     const hl_verify_entry *worst   = worst_entry(report, NULL);
 
-    printf("%-*s", printer->name_width, report->name);
+    printf("%-*s", printer->name_width, hl_shown(report->name));
     for (const char *const *backend = printer->backends; *backend != NULL; backend++) {
         const hl_verify_entry *entry    = worst_entry(report, *backend);
         char                   text[16] = "-";
@@ -213,7 +214,7 @@ static void print_json(hl_verify_printer *printer)
         "n_cases", (json_int_t)printer->n_cases, "n_failed", (json_int_t)printer->n_failed,
         "n_unread", (json_int_t)printer->n_unread, "backends", backends, "cases",
         (json_t *)printer->json);
-    json_dumpf(root, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(6));
+    hl_put_json(root, JSON_INDENT(1) | JSON_REAL_PRECISION(6));
     printf("\n");
     json_decref(root);
     printer->json = NULL;
@@ -260,7 +261,7 @@ void hl_verify_print_case(hl_verify_printer *printer, const hl_verify_report *re
         break;
     case HL_VERIFY_SILENT:
         if (!report->passed)
-            printf("%s\n", report->name);
+            printf("%s\n", hl_shown(report->name));
         print_failures(report);
         break;
     }
@@ -286,7 +287,7 @@ static void print_summary(const hl_verify_printer *printer)
            printer->n_cases, printer->n_cases == 1 ? "" : "s", n_backends,
            n_backends == 1 ? "" : "s", good ? "all within tolerance" : "");
     if (printer->n_failed != 0)
-        printf("%zu over tolerance (%s)", printer->n_failed, printer->failed);
+        printf("%zu over tolerance (%s)", printer->n_failed, hl_shown(printer->failed));
     if (printer->n_unread != 0)
         printf("%s%zu could not be run", printer->n_failed != 0 ? ", " : "", printer->n_unread);
     printf("%s\n", colours->plain);

@@ -1,5 +1,6 @@
 /* view_json.c - views of a prompt as JSON. */
 #include "view_json.h"
+#include "printable.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -14,7 +15,7 @@ static hl_status put_text(const char *text)
     bool    ok     = dumped != NULL;
 
     if (ok)
-        fputs(dumped, stdout);
+        hl_put_json_text(dumped);
     hl_free(dumped);
     json_decref(string);
     return ok ? HL_OK : HL_NO_MEMORY;

@@ -10,6 +10,7 @@
 #include "child.h"
 #include "command.h"
 #include "diagnose_options.h"
+#include "printable.h"
 
 enum { MOST_PRINTED = 1 << 16 }; /* bytes of a user's command */
 
@@ -34,7 +35,7 @@ void hl_watch_print_point(const hl_series_point *point, bool heading)
     print_number(7, "%.4f", point->fair);
     print_number(8, "%.4f", point->nll);
     print_number(6, "%+.1f", point->fall);
-    printf(" %-5s  %s\n", isnan(point->fall) ? "" : "sigma", point->name);
+    printf(" %-5s  %s\n", isnan(point->fall) ? "" : "sigma", hl_shown(point->name));
     fflush(stdout); /* the next may be hours away */
 }
 
@@ -43,8 +44,10 @@ hl_status hl_watch_print_json(const hl_series *series, int64_t index)
     char     *line   = NULL;
     hl_status status = hl_series_render(&line, series, index);
 
-    if (status == HL_OK)
-        printf("%s\n", line);
+    if (status == HL_OK) {
+        hl_put_json_text(line);
+        printf("\n");
+    }
     fflush(stdout);
     hl_free(line);
     return status;
@@ -85,7 +88,7 @@ static hl_status run_command(const char *command, double seconds, json_t *object
         return HL_NO_MEMORY;
     if (hl_child_run(&answer, command, input, strlen(input),
                      (hl_child_limits){ seconds, MOST_PRINTED }))
-        fwrite(answer.output, 1, answer.n_bytes, stderr);
+        hl_put_text(stderr, answer.output, answer.n_bytes);
     else
         hl_complain("watch", "--exec: %s", answer.problem);
     free(answer.output);

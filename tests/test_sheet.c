@@ -163,10 +163,38 @@ static void test_no_rows(void **state)
     hl_sheet_free(table);
 }
 
+/* Names in cells come from files: neither a terminal nor a spreadsheet may be made to obey them. */
+static void foreign_text_is_harmless(void **state)
+{
+    (void)state;
+    static const hl_column one[]   = { { "name", HL_COLUMN_TEXT, 0 }, { 0 } };
+    static const char     *names[] = {
+            "=1+2", "+a,b", "-x", "@y", "\tz", "\x1b[2J", "\u202eabc", "a=b"
+    };
+    hl_sheet *table = NULL;
+    char     *text  = NULL;
+
+    assert_ok(hl_sheet_new(&table, "t", "T", one));
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        hl_sheet_put_text(table, "%s", names[i]);
+    hl_sheet_fact_text(table, "context", "%s", "5\n\xc2\x9b");
+    assert_ok(hl_sheet_finish(table));
+    assert_ok(hl_sheet_render(&text, table, HL_SHEET_CSV));
+    assert_string_equal(text, "name\r\n'=1+2\r\n\"'+a,b\"\r\n'-x\r\n'@y\r\n\\x09z\r\n\\x1b[2J\r\n"
+                              "\\u202eabc\r\na=b\r\n");
+    hl_free(text);
+    assert_ok(hl_sheet_render(&text, table, HL_SHEET_TEXT));
+    assert_string_equal(text, "T\n\nname\n=1+2\n+a,b\n-x\n@y\n\\x09z\n\\x1b[2J\n\\u202eabc\na=b\n"
+                              "\ncontext  5\\x0a\\x9b\n");
+    hl_free(text);
+    hl_sheet_free(table);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_text),
+        cmocka_unit_test(foreign_text_is_harmless),
         cmocka_unit_test(test_csv),
         cmocka_unit_test(test_json),
         cmocka_unit_test(test_reading),

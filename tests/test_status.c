@@ -47,7 +47,18 @@ static void control_characters_are_replaced(void **state)
 {
     (void)state;
     hl_fail(HL_IO, "%s", "a\x1b[31m\n\x7f\xc3\xa9");
-    assert_string_equal(hl_error_message(), "a?[31m??\xc3\xa9");
+    assert_string_equal(hl_error_message(), "a\\x1b[31m\\x0a\\x7f\xc3\xa9");
+    /* C1 and bidirectional controls too; a message of escapes alone is cut between them. */
+    hl_fail(HL_IO, "%s",
+            "\xc2\x9b"
+            "2J \u202e \u200f \u061c \xff");
+    assert_string_equal(hl_error_message(), "\\x9b2J \\u202e \\u200f \\u061c \ufffd");
+    char text[1000];
+    memset(text, '\x1b', sizeof text - 1);
+    text[sizeof text - 1] = '\0';
+    hl_fail(HL_IO, "%s", text);
+    assert_int_equal(strlen(hl_error_message()), 1023);
+    assert_null(strchr(hl_error_message(), '\x1b'));
 }
 
 static void *fail_elsewhere(void *seen)

@@ -47,6 +47,20 @@ typedef void (*hl_log_callback)(void *context, hl_log_level level, const char *m
 /* NULL: nobody listens, which is the default.  Messages below `lowest` are not made. */
 HL_API void hl_log_set(hl_log_callback callback, void *context, hl_log_level lowest);
 
+/* Text that somebody else wrote (names of tensors, metadata, tokens, file names), made fit to be shown:
+ * control characters, C1 among them, and the controls of bidirectional text become \x1b or \u202e, bytes
+ * that are not UTF-8 become U+FFFD.  Error messages and log messages have been through it. */
+typedef enum hl_printable_kind {
+    HL_PRINTABLE_LINE = 0, /* a name within a line; invisible characters are replaced, too */
+    HL_PRINTABLE_LINES,    /* a text: line ends and tabs stay */
+    HL_PRINTABLE_TOKEN,    /* as a line, with signs for spaces, tabs and line ends */
+    HL_PRINTABLE_JSON,     /* JSON text, which stays the same value */
+    HL_PRINTABLE_UTF8,     /* nothing but what is not UTF-8 is replaced: for a JSON string */
+} hl_printable_kind;
+/* As snprintf: writes n_out bytes at most, a NUL always, and returns the length of the whole. */
+HL_API size_t hl_printable(char *out, size_t n_out, const char *bytes, size_t n_bytes,
+                           hl_printable_kind kind);
+
 /* Files are mapped, not read.  If one is cut short by somebody else while it is in
  * use, touching the missing part raises SIGBUS, which kills the process.  After
  * this call it ends with "headlight: FILE: shrank while in use" on standard error and

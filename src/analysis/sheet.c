@@ -9,6 +9,7 @@
 #include "analysis/sheet_data.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "base/utf8.h"
 
 hl_status hl_sheet_new(hl_sheet **out, const char *name, const char *title,
                        const hl_column *columns)
@@ -32,11 +33,15 @@ void hl_sheet_free(hl_sheet *table)
     if (table == NULL)
         return;
     for (int64_t i = 0; i < table->n_cells; i++) {
-        if (table->columns[i % table->n_columns].type == HL_COLUMN_TEXT)
-            hl_free(table->cells[i].text);
+        if (table->columns[i % table->n_columns].type != HL_COLUMN_TEXT)
+            continue;
+        hl_free(table->cells[i].text);
+        hl_free(table->cells[i].shown);
     }
-    for (int64_t i = 0; i < table->n_facts; i++)
+    for (int64_t i = 0; i < table->n_facts; i++) {
         hl_free(table->facts[i].text);
+        hl_free(table->facts[i].shown);
+    }
     hl_free(table->cells);
     hl_free(table->facts);
     hl_free(table);
@@ -90,8 +95,8 @@ void hl_sheet_put_bool(hl_sheet *table, bool value)
         cell->whole = value;
 }
 
-/* What the format gives, however long. */
-static hl_status format_text(char **out, const char *format, va_list arguments)
+/* What the format gives, however long, and what is shown of it where that is something else. */
+static hl_status format_text(char **out, char **shown, const char *format, va_list arguments)
 {
     va_list again;
 
@@ -100,8 +105,15 @@ static hl_status format_text(char **out, const char *format, va_list arguments)
     hl_status status = length < 0 ? hl_fail(HL_INTERNAL, "cannot format '%s'", format)
                                   : hl_alloc((void **)out, (size_t)length + 1, 1);
     va_end(again);
+    if (status != HL_OK)
+        return status;
+    vsnprintf(*out, (size_t)length + 1, format, arguments);
+    size_t n_shown = hl_printable(NULL, 0, *out, (size_t)length, HL_PRINTABLE_LINE);
+    if (n_shown == (size_t)length && hl_utf8_find_bad(*out, n_shown) == n_shown)
+        return HL_OK; /* only U+FFFD may have the length of what it replaces */
+    status = hl_alloc((void **)shown, n_shown + 1, 1);
     if (status == HL_OK)
-        vsnprintf(*out, (size_t)length + 1, format, arguments);
+        hl_printable(*shown, n_shown + 1, *out, (size_t)length, HL_PRINTABLE_LINE);
     return status;
 }
 
@@ -112,9 +124,10 @@ void hl_sheet_put_text(hl_sheet *table, const char *format, ...)
 
     if (cell == NULL)
         return;
-    cell->text = NULL;
+    cell->text  = NULL;
+    cell->shown = NULL;
     va_start(arguments, format);
-    table->status = format_text(&cell->text, format, arguments);
+    table->status = format_text(&cell->text, &cell->shown, format, arguments);
     va_end(arguments);
 }
 
@@ -145,7 +158,7 @@ void hl_sheet_fact_text(hl_sheet *table, const char *name, const char *format, .
     if (fact == NULL)
         return;
     va_start(arguments, format);
-    table->status = format_text(&fact->text, format, arguments);
+    table->status = format_text(&fact->text, &fact->shown, format, arguments);
     va_end(arguments);
 }
 

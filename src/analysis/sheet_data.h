@@ -7,12 +7,16 @@
 typedef union hl_cell {
     double  real;
     int64_t whole; /* INT and BOOL */
-    char   *text;
+    struct {
+        char *text;
+        char *shown; /* the text through hl_printable; NULL: the text is harmless as it is */
+    };
 } hl_cell;
 
 typedef struct hl_fact {
     const char *name;
-    char       *text; /* NULL: it is a number */
+    char       *text;  /* NULL: it is a number */
+    char       *shown; /* as in a cell */
     double      number;
 } hl_fact;
 

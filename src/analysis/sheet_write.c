@@ -26,6 +26,12 @@ static const hl_cell *cell_at(const hl_sheet *table, int64_t row, int64_t column
 
 /* --------------------------------------------------------------------- text */
 
+/* The text of a cell as it may be shown: names in it come from files that anybody may have made. */
+static const char *shown_text(const hl_cell *cell)
+{
+    return cell->shown != NULL ? cell->shown : cell->text;
+}
+
 /* A cell as people read it; borrowed from the table or from `room`. */
 static const char *plain_cell(char room[32], const hl_sheet *table, int64_t row, int64_t column)
 {
@@ -34,7 +40,7 @@ static const char *plain_cell(char room[32], const hl_sheet *table, int64_t row,
 
     switch (kind->type) {
     case HL_COLUMN_TEXT:
-        return cell->text;
+        return shown_text(cell);
     case HL_COLUMN_BOOL:
         return cell->whole != 0 ? "yes" : "no";
     case HL_COLUMN_INT:
@@ -142,7 +148,7 @@ static void add_facts(hl_text *out, const hl_sheet *table)
         hl_text_addf(out, "%s", fact->name);
         hl_text_pad(out, longest - hl_text_width(fact->name) + GAP);
         if (fact->text != NULL)
-            add_wrapped(out, fact->text, longest + GAP);
+            add_wrapped(out, fact->shown != NULL ? fact->shown : fact->text, longest + GAP);
         else if (isnan(fact->number))
             hl_text_add(out, "-", 1);
         else
@@ -184,13 +190,17 @@ static void add_exact(hl_text *out, double number)
     hl_text_addf(out, "%s", room);
 }
 
+/* A spreadsheet takes a text that begins with one of these signs for a formula and runs it; an
+ * apostrophe before it makes it a text again. */
 static void add_quoted(hl_text *out, const char *text)
 {
+    const char *mark = text[0] != '\0' && strchr("=+-@\t\r", text[0]) != NULL ? "'" : "";
+
     if (strpbrk(text, ",\"\r\n") == NULL) {
-        hl_text_addf(out, "%s", text);
+        hl_text_addf(out, "%s%s", mark, text);
         return;
     }
-    hl_text_add(out, "\"", 1);
+    hl_text_addf(out, "\"%s", mark);
     for (; *text != '\0'; text++)
         hl_text_add(out, *text == '"' ? "\"\"" : text, *text == '"' ? 2 : 1);
     hl_text_add(out, "\"", 1);
@@ -202,7 +212,7 @@ static void add_csv_cell(hl_text *out, const hl_sheet *table, int64_t row, int64
 
     switch (table->columns[column].type) {
     case HL_COLUMN_TEXT:
-        add_quoted(out, cell->text);
+        add_quoted(out, shown_text(cell));
         break;
     case HL_COLUMN_BOOL:
         hl_text_addf(out, "%s", cell->whole != 0 ? "true" : "false");

@@ -10,6 +10,7 @@
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <string.h>
 
 #define NOBODY_LISTENS (HL_LOG_WARNING + 1)
 
@@ -29,7 +30,7 @@ void hl_log_set(hl_log_callback callback, void *context, hl_log_level lowest)
 
 void hl_log(hl_log_level level, const char *format, ...)
 {
-    char    text[1024];
+    char    text[1024], shown[2048];
     va_list arguments;
 
     if ((int)level < atomic_load_explicit(&lowest_wanted, memory_order_relaxed))
@@ -40,9 +41,10 @@ void hl_log(hl_log_level level, const char *format, ...)
     va_end(arguments);
     if (length < 0)
         return;
+    hl_printable(shown, sizeof shown, text, strlen(text), HL_PRINTABLE_LINE);
 
     pthread_mutex_lock(&lock);
     if (listener != NULL)
-        listener(listener_context, level, text);
+        listener(listener_context, level, shown);
     pthread_mutex_unlock(&lock);
 }

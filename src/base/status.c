@@ -4,33 +4,43 @@
  * is nothing to allocate and nothing to free, so reporting that memory ran out
  * works too.
  *
- * Names inside a message often come from a file that somebody else made.
- * Control characters are therefore replaced: a tensor's name must not be able
- * to move the cursor of the terminal that shows the error. */
+ * Names inside a message often come from a file that somebody else made.  Every message therefore
+ * goes through hl_printable: a tensor's name must not be able to move the cursor of the terminal that
+ * shows the error. */
 #include "base/status.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/utf8.h"
+
 #undef hl_fail /* what the analyzer sees elsewhere */
 #undef hl_fail_within
 
 static _Thread_local char message[HL_MESSAGE_BYTES];
 
-/* Make a formatted text fit to be shown.  `length` is what vsnprintf returned:
- * what the text would measure had it not been cut. */
-static void tidy(char *text, int length)
+/* Makes a formatted text fit to be shown.  `length` is what vsnprintf returned: the length that
+ * the text would have had it not been cut. */
+static void tidy(char out[HL_MESSAGE_BYTES], const char *text, int length)
 {
+    static const char more[] = "...";
+
     if (length < 0)
-        strcpy(text, "(the error message could not be formatted)");
-    if (length >= HL_MESSAGE_BYTES)
-        strcpy(text + HL_MESSAGE_BYTES - sizeof "...", "...");
-    for (char *at = text; *at != '\0'; at++) {
-        unsigned char byte = (unsigned char)*at;
-        if (byte < 0x20 || byte == 0x7f)
-            *at = '?';
-    }
+        text = "(the error message could not be formatted)";
+    size_t n_text  = strlen(text);
+    size_t n_whole = n_text - hl_utf8_incomplete(text, n_text);
+    size_t needed  = hl_printable(out, HL_MESSAGE_BYTES, text,
+                                 length >= HL_MESSAGE_BYTES ? n_whole : n_text, HL_PRINTABLE_LINE);
+
+    if (length < HL_MESSAGE_BYTES && needed < HL_MESSAGE_BYTES)
+        return;
+    size_t at = strlen(out);
+    if (at > HL_MESSAGE_BYTES - sizeof more)
+        at = HL_MESSAGE_BYTES - sizeof more;
+    while (at > 0 && hl_utf8_is_continuation(out[at]))
+        at--;
+    memcpy(out + at, more, sizeof more);
 }
 
 hl_status hl_fail(hl_status status, const char *format, ...)
@@ -39,9 +49,9 @@ hl_status hl_fail(hl_status status, const char *format, ...)
     va_list arguments;
 
     va_start(arguments, format);
-    tidy(text, vsnprintf(text, sizeof text, format, arguments));
+    int length = vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    memcpy(message, text, sizeof text);
+    tidy(message, text, length);
     return status;
 }
 
@@ -51,7 +61,7 @@ hl_status hl_fail_within(hl_status status, const char *format, ...)
     va_list arguments;
 
     va_start(arguments, format);
-    tidy(prefix, vsnprintf(prefix, sizeof prefix, format, arguments));
+    vsnprintf(prefix, sizeof prefix, format, arguments);
     va_end(arguments);
     return hl_fail(status, "%s: %s", prefix, message);
 }

@@ -17,19 +17,11 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/printable.h"
 #include "base/status.h"
 #include "base/utf8.h"
 
 /* ------------------------------------------------------------------- characters */
-
-/* Characters that would change how their neighbours are shown, or show nothing.  Joiners
- * (U+200C, U+200D) stay: emoji and several scripts need them. */
-static bool is_unseen(uint32_t c)
-{
-    return c < 0x20 || (c >= 0x7f && c <= 0x9f) || c == 0xad || c == 0x200b || c == 0x200e ||
-           c == 0x200f || (c >= 0x2028 && c <= 0x202e) || (c >= 0x2060 && c <= 0x206f) ||
-           c == 0xfeff || (c >= 0xfff9 && c <= 0xfffb);
-}
 
 /* No character becomes longer than this. */
 enum { SIGN_BYTES = 12 };
@@ -42,7 +34,7 @@ static int write_sign(char out[SIGN_BYTES], uint32_t c, const char *character, s
         return snprintf(out, SIGN_BYTES, "\u23ce");
     if (c == '\t')
         return snprintf(out, SIGN_BYTES, "\u21e5");
-    if (is_unseen(c))
+    if (hl_character_is_unseen(c))
         return snprintf(out, SIGN_BYTES, c < 0x100 ? "\\x%02x" : "\\u%04x", (unsigned)c);
     return snprintf(out, SIGN_BYTES, "%.*s", (int)length, character);
 }
