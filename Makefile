@@ -271,6 +271,9 @@ $(BUILD)/tests/test_cli_%: $(BUILD)/obj/tests/test_cli_%.o $(call objects,$(filt
 # The program's own allocations can fail, too.
 $(BUILD)/tests/test_cli_faults: TEST_LIBS += $(foreach name,malloc calloc realloc,-Wl$(comma)--wrap=$(name))
 
+# What is synced before it is renamed.
+$(BUILD)/tests/test_file: TEST_LIBS += $(foreach name,fsync rename,-Wl$(comma)--wrap=$(name))
+
 # A fuzz target is linked twice: with libFuzzer by `make fuzz`, and here with a
 # main of ours that feeds it the stored corpus.
 $(BUILD)/tests/replay_%: $(BUILD)/obj/fuzz/fuzz_%.o $(BUILD)/obj/fuzz/replay.o $(LIBRARY)

@@ -231,6 +231,71 @@ static void test_head_types(void **state)
     hl_profile_free(profile);
 }
 
+/* The mass of a local head's row on its last five keys, key 0 aside. */
+static double band_of_local(double strength)
+{
+    double sum = 0.0;
+
+    for (int row = 7; row < M_ROWS; row += 8) {
+        double even = (1.0 - strength) / (row + 1.0);
+        sum += (strength + 5.0 * even) / (1.0 - even);
+    }
+    return sum / M_SAMPLED;
+}
+
+/* Of a head that gives a share of each row to one key, and spreads the rest: the mean of what that
+ * key has, from row `from` on. */
+static double share_of_key(double strength, int from)
+{
+    double sum = 0.0;
+
+    for (int row = from; row < M_ROWS; row++)
+        sum += row == 0 ? 1.0 : strength + (1.0 - strength) / (row + 1.0);
+    return sum / (M_ROWS - from);
+}
+
+static hl_head_kind kind_of(made_head head)
+{
+    made_model   model   = { .n_layers = 1, .n_heads = 1, .n_sequences = 1, .heads = { { head } } };
+    hl_profile  *profile = made_profile(&model);
+    hl_head_kind kind    = hl_head_type_of(profile, 0, 0).kind;
+
+    hl_profile_free(profile);
+    return kind;
+}
+
+/* Where the documented thresholds lie: heads on both sides of each, by closed forms. */
+static void test_head_type_thresholds(void **state)
+{
+    int n_near = 0;
+
+    (void)state;
+    for (int i = 15; i < 65; i++) {
+        double                    strength = i / 100.0;
+        double                    values[] = { share_of_key(strength, 1), share_of_key(strength, 0),
+                                               share_of_key(strength, 0), band_of_local(strength), strength };
+        static const double       thresholds[] = { 0.4, 0.4, 0.3, 0.5, 0.4 };
+        static const hl_head_kind wanted[]     = { HL_HEAD_PREVIOUS, HL_HEAD_SELF, HL_HEAD_SINK,
+                                                   HL_HEAD_LOCAL, HL_HEAD_INDUCTION };
+        const made_head           heads[]      = {
+                           { .kind = MADE_PREVIOUS, .strength = strength },
+                           { .kind = MADE_SELF, .strength = strength },
+                           { .kind = MADE_FIRST, .strength = strength },
+                           { .kind = MADE_LOCAL, .strength = strength },
+                           { .kind = MADE_UNIFORM, .induction = strength },
+        };
+        for (int k = 0; k < 5; k++) {
+            if (fabs(values[k] - thresholds[k]) < 1e-4) /* floats may fall on either side */
+                continue;
+            n_near += fabs(values[k] - thresholds[k]) < 0.01;
+            if ((kind_of(heads[k]) == wanted[k]) != (values[k] > thresholds[k]))
+                fail_msg("%s: %g of %g is %s", hl_head_kind_name(wanted[k]), values[k],
+                         thresholds[k], hl_head_kind_name(kind_of(heads[k])));
+        }
+    }
+    assert_true(n_near >= 5);
+}
+
 /* ------------------------------------------------------------------- clusters */
 
 static void test_clusters(void **state)
@@ -417,6 +482,7 @@ int main(void)
         cmocka_unit_test(test_equal_layers_are_flat),
         cmocka_unit_test(test_variance),
         cmocka_unit_test(test_head_types),
+        cmocka_unit_test(test_head_type_thresholds),
         cmocka_unit_test(test_clusters),
         cmocka_unit_test(test_one_head_is_one_cluster),
         cmocka_unit_test(test_extremes),

@@ -322,6 +322,42 @@ static void kept_prompts_are_the_same_bytes(void **state)
     hl_model_close(model);
 }
 
+/* Prompts of whole chunks that a slot has all of: the last chunk is fed again, since nothing else
+ * gives the logits after it. */
+static void a_prompt_is_never_kept_to_its_end(void **state)
+{
+    static transcript kept, fresh;
+    hl_model         *model = open_model(LLAMA);
+    int64_t           text[N_CTX], n_reused = 0;
+    hl_engine        *engines[2];
+    (void)state;
+
+    for (int i = 0; i < 2; i++)
+        engines[i] =
+            open_engine(model, (hl_engine_options){ .n_slots = 1, .keep_nothing = i == 1 });
+    for (int64_t i = 0; i < N_CTX; i++)
+        text[i] = 3 + i * 11 % 200;
+    for (int turn = 0; turn < 4; turn++) {
+        int64_t        n_chunks = turn == 0 ? 3 : 4 - turn; /* 3, and then 3, 2, 1 */
+        hl_job_options options  = {
+             .tokens = text, .n_tokens = n_chunks * CHUNK, .max_tokens = 5, .ignore_end = true
+        };
+        hl_job *jobs[2] = { submit(engines[0], &options), submit(engines[1], &options) };
+
+        take_all(&kept, jobs[0], hl_model_get_info(model));
+        take_all(&fresh, jobs[1], hl_model_get_info(model));
+        assert_same_transcript(&kept, &fresh);
+        assert_int_equal(kept.n, 5);
+        n_reused += turn == 0 ? 0 : (n_chunks - 1) * CHUNK;
+        assert_int_equal(counts_of(engines[0]).n_reused_tokens, n_reused);
+        hl_job_free(jobs[0]);
+        hl_job_free(jobs[1]);
+    }
+    hl_engine_close(engines[0]);
+    hl_engine_close(engines[1]);
+    hl_model_close(model);
+}
+
 /* --------------------------------------------------------------------- damage */
 
 /* A copy of NEOX whose embedding of one token is no number. */
@@ -415,6 +451,7 @@ int main(void)
         cmocka_unit_test(prompts_can_be_scored),
         cmocka_unit_test(an_echo_changes_nothing),
         cmocka_unit_test(kept_prompts_are_the_same_bytes),
+        cmocka_unit_test(a_prompt_is_never_kept_to_its_end),
         cmocka_unit_test(one_failure_is_no_others),
     };
     return cmocka_run_group_tests_name("engine", tests, NULL, NULL);

@@ -251,6 +251,71 @@ static void jobs_can_be_freed_at_any_time(void **state)
     hl_model_close(model);
 }
 
+/* The worker is held up in the news of one job until two others wait: a long prompt, and after it a
+ * short one. */
+typedef struct gate {
+    pthread_mutex_t mutex;
+    pthread_cond_t  opens;
+    bool            is_open;
+    char            order[8]; /* whose news came, in order, each once */
+} gate;
+
+typedef struct named {
+    gate *gate;
+    char  name;
+} named;
+
+static void hear_in_order(void *context)
+{
+    named *n = context;
+
+    pthread_mutex_lock(&n->gate->mutex);
+    while (!n->gate->is_open)
+        pthread_cond_wait(&n->gate->opens, &n->gate->mutex);
+    if (strchr(n->gate->order, n->name) == NULL)
+        n->gate->order[strlen(n->gate->order)] = n->name;
+    pthread_mutex_unlock(&n->gate->mutex);
+}
+
+static void prompts_are_fed_in_the_order_they_came(void **state)
+{
+    static transcript t;
+    static int64_t    text[6 * CHUNK];
+    hl_model         *model  = open_model(LLAMA);
+    hl_engine        *engine = open_engine(model, (hl_engine_options){ .n_slots = 3 });
+    gate              g      = { .is_open = false };
+    named             names[3];
+    hl_job           *jobs[3];
+    (void)state;
+
+    pthread_mutex_init(&g.mutex, NULL);
+    pthread_cond_init(&g.opens, NULL);
+    for (int i = 0; i < 3; i++) {
+        names[i]               = (named){ &g, "abc"[i] };
+        hl_job_options options = { .tokens     = text,
+                                   .n_tokens   = i == 1 ? 6 * CHUNK : 3,
+                                   .max_tokens = 1,
+                                   .ignore_end = true,
+                                   .notify     = hear_in_order,
+                                   .context    = &names[i] };
+        jobs[i]                = submit(engine, &options);
+        while (i == 0 && counts_of(engine).n_generated_tokens == 0)
+            usleep(100);
+    }
+    pthread_mutex_lock(&g.mutex);
+    g.is_open = true;
+    pthread_cond_broadcast(&g.opens);
+    pthread_mutex_unlock(&g.mutex);
+    for (int i = 0; i < 3; i++) {
+        take_all(&t, jobs[i], hl_model_get_info(model));
+        assert_int_equal(t.n, 1);
+        hl_job_free(jobs[i]);
+    }
+    assert_string_equal(g.order, "abc");
+    hl_engine_close(engine);
+    hl_model_close(model);
+}
+
 /* --------------------------------------------------------------------- refused */
 
 static void impossible_jobs_are_refused(void **state)
@@ -312,6 +377,7 @@ int main(void)
         cmocka_unit_test(who_waits_hears_of_the_end),
         cmocka_unit_test(news_can_be_told),
         cmocka_unit_test(jobs_can_be_freed_at_any_time),
+        cmocka_unit_test(prompts_are_fed_in_the_order_they_came),
         cmocka_unit_test(impossible_jobs_are_refused),
     };
     return cmocka_run_group_tests_name("engine_jobs", tests, NULL, NULL);

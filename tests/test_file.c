@@ -8,6 +8,8 @@
 #include <sys/stat.h>
 
 #include "base/file.h"
+#include "base/folder.h"
+#include "base/memory.h"
 
 /* --------------------------------------------------------------- mapping */
 
@@ -436,6 +438,109 @@ static void concurrent_writers_do_not_mix(void **state)
     remove_folder(folder);
 }
 
+/* ------------------------------------------------------------ order of calls */
+
+/* The linker sends these two here (-Wl,--wrap, in the Makefile), which note what they are called
+ * with: a crash after a rename must find the bytes on the disk already. */
+int __real_fsync(int descriptor);
+int __real_rename(const char *from, const char *to);
+int __wrap_fsync(int descriptor);
+int __wrap_rename(const char *from, const char *to);
+
+static char   calls[1024];
+static bool   is_noting;
+static ino_t  inode_of_parent, inode_of_new;
+static size_t bytes_at_sync;
+
+int __wrap_fsync(int descriptor)
+{
+    struct stat about;
+
+    if (is_noting && fstat(descriptor, &about) == 0) {
+        if (!S_ISDIR(about.st_mode))
+            bytes_at_sync = (size_t)about.st_size;
+        strcat(calls, S_ISREG(about.st_mode)            ? "sync file, "
+                      : about.st_ino == inode_of_parent ? "sync parent, "
+                                                        : "sync folder, ");
+        if (about.st_ino != inode_of_parent)
+            inode_of_new = about.st_ino;
+    }
+    return __real_fsync(descriptor);
+}
+
+int __wrap_rename(const char *from, const char *to)
+{
+    struct stat about;
+
+    /* What gets its name is what was synced. */
+    if (is_noting && stat(from, &about) == 0)
+        strcat(calls, about.st_ino == inode_of_new ? "rename it, " : "rename another, ");
+    return __real_rename(from, to);
+}
+
+static void note_calls(const char *parent)
+{
+    struct stat about;
+
+    assert_int_equal(stat(parent, &about), 0);
+    inode_of_parent = about.st_ino;
+    inode_of_new    = 0;
+    bytes_at_sync   = 0;
+    calls[0]        = '\0';
+    is_noting       = true;
+}
+
+static void a_file_reaches_the_disk_before_its_name(void **state)
+{
+    static char bytes[300000]; /* more than a buffer, and some that are left in it */
+    const char *folder = new_folder();
+    hl_writer  *writer = NULL;
+    (void)state;
+
+    for (int round = 0; round < 2; round++) { /* a new file, then one that is replaced */
+        assert_ok(hl_writer_open(&writer, in_folder(folder, "x")));
+        hl_writer_write(writer, bytes, sizeof bytes);
+        hl_writer_write(writer, "end", 3);
+        note_calls(folder);
+        assert_ok(hl_writer_finish(writer));
+        is_noting = false;
+        assert_string_equal(calls, "sync file, rename it, sync parent, ");
+        assert_int_equal(bytes_at_sync, sizeof bytes + 3);
+    }
+    assert_ok(hl_writer_open_as(&writer, in_folder(folder, "y"), in_folder(folder, "part"), false));
+    hl_writer_write(writer, "abc", 3);
+    note_calls(folder);
+    assert_ok(hl_writer_sync(writer)); /* what was written so far, under the name it has */
+    assert_string_equal(calls, "sync file, ");
+    assert_int_equal(bytes_at_sync, 3);
+    hl_writer_abandon(writer);
+    is_noting = false;
+    remove_folder(folder);
+}
+
+static void a_folder_reaches_the_disk_before_its_name(void **state)
+{
+    const char *parent = new_folder();
+    hl_folder  *folder = NULL;
+    hl_writer  *writer = NULL;
+    char       *path   = NULL;
+    (void)state;
+
+    assert_ok(hl_folder_create(&folder, in_folder(parent, "model")));
+    assert_ok(hl_folder_join(&path, folder, "file"));
+    assert_ok(hl_writer_open(&writer, path));
+    hl_writer_write(writer, "abc", 3);
+    note_calls(parent);
+    assert_ok(hl_writer_finish(writer));
+    assert_ok(hl_folder_finish(&folder));
+    is_noting = false;
+    /* "folder" is the new one, twice: for the file's name, and before its own. */
+    assert_string_equal(calls, "sync file, rename it, sync folder, sync folder, rename it, ");
+    hl_free(path);
+    remove_folder(in_folder(parent, "model"));
+    remove_folder(parent);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -457,6 +562,8 @@ int main(void)
         cmocka_unit_test(names_up_to_the_limit_work),
         cmocka_unit_test(names_without_folder_go_here),
         cmocka_unit_test(concurrent_writers_do_not_mix),
+        cmocka_unit_test(a_file_reaches_the_disk_before_its_name),
+        cmocka_unit_test(a_folder_reaches_the_disk_before_its_name),
     };
     return cmocka_run_group_tests_name("file", tests, NULL, NULL);
 }

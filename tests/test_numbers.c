@@ -39,6 +39,23 @@ static void test_robust(void **state)
     assert_near(spread.sigma, 1.4826, CLOSE);
 }
 
+/* By numpy 2.4: np.quantile([1, 2, 4, 8, 16], q), whose method is linear. */
+static void test_quantiles(void **state)
+{
+    static const double sorted[]    = { 1, 2, 4, 8, 16 };
+    static const double wanted[][2] = {
+        { 0.0, 1.0 }, { 0.1, 1.4 },   { 0.25, 2.0 },   { 0.3, 2.4 },  { 0.5, 4.0 },
+        { 0.6, 5.6 }, { 0.85, 11.2 }, { 0.975, 15.2 }, { 1.0, 16.0 },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
+        assert_near(hl_sorted_quantile(sorted, 5, wanted[i][0]), wanted[i][1], CLOSE);
+    assert_near(hl_sorted_quantile(sorted, 4, 0.5), 3.0, CLOSE); /* between two */
+    assert_near(hl_sorted_quantile(sorted, 1, 0.7), 1.0, 0.0);
+    assert_true(isnan(hl_sorted_quantile(sorted, 0, 0.5)));
+}
+
 static void test_spearman(void **state)
 {
     const double x[] = { 1, 2, 2, 3, 5, 5, 5, 9, NAN, 4 };
@@ -289,6 +306,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_moments),
         cmocka_unit_test(test_robust),
+        cmocka_unit_test(test_quantiles),
         cmocka_unit_test(test_spearman),
         cmocka_unit_test(test_spearman_formula),
         cmocka_unit_test(test_parabola),

@@ -156,6 +156,29 @@ static void histograms_hold_every_row_once(void **state)
     hl_profile_free(profile);
 }
 
+/* 6 of 24 rows in bin 10 and 18 in bin 20, where they are taken to lie evenly. */
+static void quantiles_lie_within_their_bin(void **state)
+{
+    hl_profile         *profile     = new_made_profile();
+    made_sequence       rows        = made[0];
+    static const double wanted[][2] = {
+        { 0.0, 10.0 }, { 0.125, 10.5 }, { 0.25, 11.0 }, { 0.5, 20.0 + 6.0 / 18.0 }, { 1.0, 21.0 },
+    };
+    (void)state;
+
+    for (int row = 0; row < P_ROWS; row++)
+        rows.values[0][HL_Q_PEAK][0][row] = (row % 4 == 0 ? 10.4f : 20.9f) / 64.0f;
+    add_made(profile, &rows);
+    assert_int_equal(hl_profile_histogram(profile, 0, 0, HL_HIST_PEAK)[10], 6);
+    assert_int_equal(hl_profile_histogram(profile, 0, 0, HL_HIST_PEAK)[20], 18);
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
+        double seen = hl_profile_quantile(profile, 0, 0, HL_HIST_PEAK, wanted[i][0]);
+        if (fabs(64.0 * seen - wanted[i][1]) > 1e-12)
+            fail_msg("quantile %g is %g / 64, wanted %g", wanted[i][0], 64.0 * seen, wanted[i][1]);
+    }
+    hl_profile_free(profile);
+}
+
 /* ------------------------------------------------------------------------ windows */
 
 static void rows_that_have_counted_do_not_count_again(void **state)
@@ -420,6 +443,32 @@ static void parts_merge_to_the_whole_in_any_order(void **state)
     hl_profile_free(whole);
 }
 
+/* The same text on machines that round differently: equal hashes, other means.  Which of the two
+ * comes first does not depend on who was merged into whom: the one of the lower bytes. */
+static void equal_hashes_are_kept_by_their_bytes(void **state)
+{
+    hl_profile   *parts[2][2];
+    made_sequence rounded = made[3];
+    (void)state;
+
+    rounded.values[0][HL_Q_ENTROPY][1][7] += 1e-3f;
+    for (int i = 0; i < 4; i++) {
+        parts[i / 2][i % 2] = new_made_profile();
+        add_made(parts[i / 2][i % 2], i % 2 == 0 ? &made[3] : &rounded);
+    }
+    assert_ok(hl_profile_merge(parts[0][0], parts[0][1]));
+    assert_ok(hl_profile_merge(parts[1][1], parts[1][0]));
+    assert_same_profile(parts[0][0], parts[1][1]);
+    assert_int_equal(hl_profile_kept(parts[0][0]), 2);
+    int order = 0;
+    for (int i = 0; i < HL_N_KEPT && order == 0; i++)
+        order = memcmp(hl_kept_part(parts[0][0], i, 0), hl_kept_part(parts[0][0], i, 1),
+                       hl_kept_bytes(parts[0][0], i));
+    assert_true(order < 0);
+    for (int i = 0; i < 4; i++)
+        hl_profile_free(parts[i / 2][i % 2]);
+}
+
 static void other_settings_are_refused(void **state)
 {
     hl_profile *a = new_made_profile();
@@ -554,6 +603,7 @@ int main(void)
         cmocka_unit_test(moments_are_those_of_the_rows),
         cmocka_unit_test(buckets_and_types_divide_the_rows),
         cmocka_unit_test(histograms_hold_every_row_once),
+        cmocka_unit_test(quantiles_lie_within_their_bin),
         cmocka_unit_test(rows_that_have_counted_do_not_count_again),
         cmocka_unit_test(a_window_decides_what_is_seen),
         cmocka_unit_test(broken_rows_are_counted_and_placed),
@@ -561,6 +611,7 @@ int main(void)
         cmocka_unit_test(k90_is_that_of_a_sorted_row),
         cmocka_unit_test(cka_sees_turns_and_scales_but_not_chance),
         cmocka_unit_test(parts_merge_to_the_whole_in_any_order),
+        cmocka_unit_test(equal_hashes_are_kept_by_their_bytes),
         cmocka_unit_test(other_settings_are_refused),
         cmocka_unit_test(other_shapes_are_refused),
         cmocka_unit_test(the_smallest_hashes_are_kept),

@@ -429,6 +429,28 @@ static void test_groups(void **state)
     hl_model_close(model);
 }
 
+/* A head that was never measured: its group goes last, in both directions and in any layer, and
+ * several such groups go by place. */
+static void test_groups_that_were_not_measured(void **state)
+{
+    static const double scores[12] = { 5, NAN, 1, 8, 3, 3, 0, 9, 7, 7, NAN, NAN };
+    hl_model           *model      = open_model(LLAMA);
+    hl_ranking         *ranking    = NULL;
+    (void)state;
+
+    assert_ok(hl_rank(&ranking, HL_RANKER_ABLATION,
+                      &(hl_rank_inputs){ .model = model, .ablation = scores }, NULL));
+    assert_ok(hl_ranking_group(ranking, model));
+    assert_choice(ranking, (hl_choice){ .count = 12, .empty_layers = true },
+                  "L1H0,L1H1,L0H2,L0H3,L1H2,L1H3,L2H0,L2H1,L0H0,L0H1,L2H2,L2H3");
+    ranking->highest_first = true;
+    assert_ok(hl_ranking_group(ranking, model));
+    assert_choice(ranking, (hl_choice){ .count = 12, .empty_layers = true },
+                  "L2H0,L2H1,L0H2,L0H3,L1H2,L1H3,L1H0,L1H1,L0H0,L0H1,L2H2,L2H3");
+    hl_ranking_free(ranking);
+    hl_model_close(model);
+}
+
 static void test_choosing(void **state)
 {
     hl_model     *model   = open_model(LLAMA);
@@ -513,7 +535,8 @@ int main(void)
         cmocka_unit_test(test_rankings),     cmocka_unit_test(test_random),
         cmocka_unit_test(test_scores),       cmocka_unit_test(test_needs),
         cmocka_unit_test(test_weights),      cmocka_unit_test(test_choosing),
-        cmocka_unit_test(test_groups),       cmocka_unit_test(test_gradients),
+        cmocka_unit_test(test_groups),       cmocka_unit_test(test_groups_that_were_not_measured),
+        cmocka_unit_test(test_gradients),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -125,6 +125,33 @@ static void q4_0_maps_the_largest_to_minus_8(void **state)
     assert_true(back[0] == 8.0f && back[2] == 0.0f);
 }
 
+/* Two blocks as gguf-py 0.19 writes them: every value has its nibble or byte, the second half of
+ * a block too. */
+static void blocks_are_those_of_gguf_py(void **state)
+{
+    static const uint8_t q4_0[] = { 0x2a, 0xb8, 0x2d, 0xc8, 0x62, 0x1c, 0xb7, 0x51, 0xfb,
+                                    0x96, 0x40, 0xea, 0x84, 0x3e, 0xc9, 0x73, 0x1d, 0xb7,
+                                    0x0a, 0xb8, 0xa6, 0x40, 0xea, 0x84, 0x3f, 0xd9, 0x73,
+                                    0x1d, 0xc8, 0x62, 0x0c, 0xa6, 0x51, 0xfb, 0x95, 0x3f };
+    static const uint8_t q8_0[] = { 0x32, 0x28, 0xa9, 0x01, 0x59, 0xbc, 0x14, 0x6c, 0xd0, 0x27,
+                                    0x7f, 0xe3, 0x3a, 0x9e, 0xf6, 0x4d, 0xb1, 0x09, 0x60, 0xc4,
+                                    0x1c, 0x74, 0xd7, 0x2f, 0x93, 0xea, 0x42, 0xa6, 0xfd, 0x55,
+                                    0xb9, 0x10, 0x68, 0xcc, 0x12, 0x28, 0x25, 0x7f, 0xde, 0x38,
+                                    0x97, 0xf1, 0x4c, 0xab, 0x05, 0x60, 0xbe, 0x19, 0x73, 0xd2,
+                                    0x2c, 0x8b, 0xe6, 0x40, 0x9f, 0xf9, 0x54, 0xb3, 0x0d, 0x67,
+                                    0xc6, 0x21, 0x7b, 0xda, 0x34, 0x93, 0xee, 0x48 };
+    float                x[64];
+    uint8_t              blocks[2 * 34];
+    (void)state;
+
+    for (int i = 0; i < 64; i++)
+        x[i] = (float)(((i * 23 + 7) % 64 - 29.7) / 8.0);
+    assert_ok(hl_quantise(blocks, HL_DTYPE_Q4_0, x, 64));
+    assert_memory_equal(blocks, q4_0, sizeof q4_0);
+    assert_ok(hl_quantise(blocks, HL_DTYPE_Q8_0, x, 64));
+    assert_memory_equal(blocks, q8_0, sizeof q8_0);
+}
+
 static void quantising_what_was_read_changes_nothing(void **state)
 {
     hl_safetensors *file = NULL;
@@ -182,6 +209,7 @@ int main(void)
         cmocka_unit_test(broken_blocks_are_refused),
         cmocka_unit_test(q8_0_rounds_away_from_zero),
         cmocka_unit_test(q4_0_maps_the_largest_to_minus_8),
+        cmocka_unit_test(blocks_are_those_of_gguf_py),
         cmocka_unit_test(quantising_what_was_read_changes_nothing),
         cmocka_unit_test(q8_0_is_near),
         cmocka_unit_test(odd_numbers_do_no_harm),

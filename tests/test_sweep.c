@@ -175,6 +175,33 @@ static void intervals_and_bands_are_sane(void **state)
     close_bench(&b);
 }
 
+/* One window: drawing texts gives the same text each time, so that only the seeds make the
+ * comparison with random uncertain.  Of three seeds, drawn three times, all are the worst one in
+ * 1 of 27 draws, which is more than 2.5%: the interval reaches from the worst to the best. */
+static void comparing_with_random_draws_seeds(void **state)
+{
+    bench            b       = open_bench();
+    hl_sweep_options options = options_of();
+    int              n_wide  = 0;
+    (void)state;
+
+    options.test_tokens = CONTEXT; /* the first window */
+    hl_sweep *sweep     = run(&b, &options);
+    assert_int_equal(sweep->test->n_windows, 1);
+    for (int64_t i = 0; i < sweep->n_fixed * N_RATIOS; i++) {
+        const hl_sweep_point *p    = &sweep->points[i];
+        const hl_sweep_band  *band = &sweep->bands[i % N_RATIOS];
+        assert_true(p->nll.low == p->nll.high);
+        assert_true(fabs(p->vs_random.value - (p->nll.value - band->mean)) < 1e-12);
+        assert_true(fabs(p->vs_random.low - (p->nll.value - band->most)) < 1e-12);
+        assert_true(fabs(p->vs_random.high - (p->nll.value - band->least)) < 1e-12);
+        n_wide += p->vs_random.high - p->vs_random.low > 1e-3;
+    }
+    assert_true(n_wide >= sweep->n_fixed * (N_RATIOS - 1));
+    hl_sweep_free(sweep);
+    close_bench(&b);
+}
+
 /* On one and the same text, ablation ranks by exactly what it is held against. */
 static void ablation_tells_its_own_importance(void **state)
 {
@@ -422,6 +449,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_point_is_perplexity),
         cmocka_unit_test(intervals_and_bands_are_sane),
+        cmocka_unit_test(comparing_with_random_draws_seeds),
         cmocka_unit_test(ablation_tells_its_own_importance),
         cmocka_unit_test(iterative_orders_are_as_by_hand),
         cmocka_unit_test(stopped_sweeps_go_on_to_the_same_bytes),

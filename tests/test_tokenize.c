@@ -124,6 +124,47 @@ static void unigram_takes_the_best_path(void **state)
     hl_tokenizer_close(t);
 }
 
+/* Of paths that score the same, the one whose last piece begins first is kept, at every place of
+ * the text: ids by Hugging Face's tokenizers 0.23. */
+static void unigram_ties(void **state)
+{
+    (void)state;
+    hl_tokenizer *t = parse_tokenizer(
+        file_with("", "{\"type\":\"Unigram\",\"unk_id\":0,\"vocab\":[[\"<unk>\",0],[\"a\",-1],"
+                      "[\"b\",-1],[\"c\",-1],[\"ab\",-2],[\"bc\",-2],[\"abc\",-3]]}"));
+    assert_ids(t, "ab", IDS(4));
+    assert_ids(t, "abc", IDS(6));
+    assert_ids(t, "bcab", IDS(5, 4));
+    assert_ids(t, "cab", IDS(3, 4));
+    hl_tokenizer_close(t);
+    t = parse_tokenizer(
+        file_with("", "{\"type\":\"Unigram\",\"unk_id\":0,\"vocab\":[[\"<unk>\",0],[\"a\",-2],"
+                      "[\"b\",-2],[\"c\",-2],[\"ab\",-3],[\"bc\",-3]]}"));
+    assert_ids(t, "abc", IDS(1, 5));
+    assert_ids(t, "aabcc", IDS(1, 1, 5, 3));
+    assert_ids(t, "abcabc", IDS(1, 5, 1, 5));
+    hl_tokenizer_close(t);
+}
+
+/* An unknown character costs 10 more than the worst piece, here -30: p and qr together -34.5 or
+ * -35.5, where pq and r are -35.  Ids by Hugging Face's tokenizers 0.23. */
+static void unigram_unknown_characters_have_a_price(void **state)
+{
+    (void)state;
+#define WITH_QR(score)                                                                             \
+    file_with("", "{\"type\":\"Unigram\",\"unk_id\":0,\"vocab\":[[\"<unk>\",0],"                   \
+                  "[\"pq\",-20],[\"r\",-15],[\"qr\"," score "]]}")
+    hl_tokenizer *t = parse_tokenizer(WITH_QR("-4.5"));
+    assert_ids(t, "pqr", IDS(0, 3));
+    assert_ids(t, "pqrpqr", IDS(0, 3, 0, 3));
+    hl_tokenizer_close(t);
+    t = parse_tokenizer(WITH_QR("-5.5"));
+    assert_ids(t, "pqr", IDS(1, 2));
+    assert_ids(t, "pqrpqr", IDS(1, 2, 1, 2));
+    hl_tokenizer_close(t);
+#undef WITH_QR
+}
+
 static void word_models(void **state)
 {
     (void)state;
@@ -500,6 +541,8 @@ int main(void)
         cmocka_unit_test(bpe_options),
         cmocka_unit_test(cutting_at_spaces_changes_nothing),
         cmocka_unit_test(unigram_takes_the_best_path),
+        cmocka_unit_test(unigram_ties),
+        cmocka_unit_test(unigram_unknown_characters_have_a_price),
         cmocka_unit_test(word_models),
         cmocka_unit_test(added_tokens_are_found_first),
         cmocka_unit_test(some_are_found_after_normalizing),

@@ -207,6 +207,36 @@ static void scores_order_the_merges(void **state)
     hl_tokenizer_close(tokenizer);
 }
 
+/* Pieces of equal scores: the leftmost pair goes first, whatever its id.  Ids by
+ * SentencePiece 0.2. */
+static void equal_scores_merge_from_the_left(void **state)
+{
+    (void)state;
+    static const char *const spellings[] = { "<unk>", "<s>", "</s>", "\xe2\x96\x81", "a",  "b",
+                                             "c",     "ab",  "ba",   "bc",           "abc" };
+    static const float       scores[]    = { 0, 0, 0, -1, -2, -3, -3, -4, -4, -4, -9 };
+    static const int32_t     types[]     = { 2, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1 };
+    hl_bytes                 pieces[11];
+    hl_vocab_source          source    = llama_source();
+    hl_tokenizer            *tokenizer = NULL;
+
+    for (int i = 0; i < 11; i++)
+        pieces[i] = (hl_bytes){ spellings[i], strlen(spellings[i]) };
+    source.tokens           = pieces;
+    source.scores           = scores;
+    source.types            = types;
+    source.n_tokens         = 11;
+    source.add_space_prefix = 0;
+    assert_ok(hl_tokenizer_from_source(&tokenizer, &source));
+    assert_ids(tokenizer, "aba", IDS(7, 4));
+    assert_ids(tokenizer, "bab", IDS(8, 5));
+    assert_ids(tokenizer, "abc", IDS(10));
+    assert_ids(tokenizer, "babc", IDS(8, 9));
+    assert_ids(tokenizer, "ababab", IDS(7, 7, 7));
+    assert_ids(tokenizer, "cbabc", IDS(6, 8, 9));
+    hl_tokenizer_close(tokenizer);
+}
+
 static void sources_are_checked(void **state)
 {
     (void)state;
@@ -261,6 +291,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(scores_order_the_merges),
+        cmocka_unit_test(equal_scores_merge_from_the_left),
         cmocka_unit_test(sources_are_checked),
         cmocka_unit_test(pre_tokenizers_have_names),
         cmocka_unit_test(gpt_2),
