@@ -11,6 +11,7 @@
 
 hl_status hl_device_host_cap(hl_device *device, const hl_device_cap *cap)
 {
+    (void)device;
     for (int64_t i = 0; i < cap->count; i++) {
         cap->x[i] *= cap->scale;
         if (cap->softcap > 0.0f)
@@ -103,6 +104,7 @@ static void find_bad(const hl_device_logits *l)
 
 hl_status hl_device_host_logits(hl_device *device, const hl_device_logits *logits)
 {
+    (void)device;
     for (int64_t row = 0; row < logits->n_rows; row++)
         read_row(logits, row);
     if (logits->flag != NULL)

@@ -153,6 +153,7 @@ static void draw_one(const hl_device_pick *d, int64_t index)
 
 hl_status hl_device_host_pick(hl_device *device, const hl_device_pick *pick)
 {
+    (void)device;
     for (int64_t i = 0; i < pick->n_rows; i++)
         draw_one(pick, i);
     return HL_OK;

@@ -110,6 +110,7 @@ hl_status hl_device_host_norm(hl_device *device, const hl_device_norm *norm)
 hl_status hl_device_host_angles(hl_device *device, const hl_device_angles *angles)
 {
     const hl_device_places *places = &angles->places;
+    (void)device;
 
     for (int64_t i = 0; i < count_rows(places) * angles->n_pairs; i++) {
         int64_t row       = i / angles->n_pairs;

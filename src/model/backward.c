@@ -178,15 +178,15 @@ done:
 
 /* Logits to go back from: what a thread is given. */
 typedef struct loss_rows {
-    const hl_backward   *b;
+    hl_backward         *b;
     const hl_final_rows *rows;
 } loss_rows;
 
 static void back_some(void *context, int64_t first, int64_t end, int member)
 {
-    const loss_rows   *part    = context;
-    const hl_backward *b       = part->b;
-    int64_t            d_vocab = b->config->d_vocab;
+    const loss_rows *part    = context;
+    hl_backward     *b       = part->b;
+    int64_t          d_vocab = b->config->d_vocab;
     (void)member;
 
     for (int64_t row = first; row < end; row++)
