@@ -253,6 +253,50 @@ void case_draw_decode(attention_case *c, uint64_t seed)
     draw_rest(c);
 }
 
+/* One element of (n_batch, n_heads, n_rows, width). */
+static void spoil_rows(const hl_rows *rows, int64_t n_batch, int64_t n_heads, int64_t n_rows,
+                       int64_t width, float value)
+{
+    size_t  size = hl_dtype_bits(rows->dtype) / 8;
+    int64_t at   = 0;
+
+    if (n_batch * n_heads * n_rows == 0)
+        return;
+    at += random_int(0, n_batch - 1) * rows->batch_stride;
+    at += random_int(0, n_heads - 1) * rows->head_stride;
+    at += random_int(0, n_rows - 1) * rows->row_stride;
+    at += random_int(0, width - 1);
+    hl_dtype_from_f32((uint8_t *)rows->data + (size_t)at * size, rows->dtype, &value, 1);
+}
+
+void case_spoil(attention_case *c)
+{
+    hl_attention *p        = &c->problem;
+    const float   values[] = { NAN, NAN, INFINITY, -INFINITY };
+
+    for (int64_t n = random_int(1, 3); n > 0; n--) {
+        float value = values[random_int(0, 3)];
+        switch (random_int(0, 4)) {
+        case 0:
+        case 1:
+            spoil_rows(&p->q, p->n_batch, p->n_heads, p->n_queries, p->d_head, value);
+            break;
+        case 2:
+            spoil_rows(&p->k, p->n_batch, p->n_kv_heads, p->n_keys, p->d_head, value);
+            break;
+        case 3:
+            spoil_rows(&p->v, p->n_batch, p->n_kv_heads, p->n_keys, p->d_value, value);
+            break;
+        default:
+            if (p->key_bias == NULL)
+                p->key_bias = own_random(c, p->n_heads * p->n_keys, 1.0f);
+            if (p->n_keys > 0) /* the array is ours; problems only read it */
+                ((float *)(uintptr_t)p->key_bias)[random_int(0, p->n_heads * p->n_keys - 1)] =
+                    value;
+        }
+    }
+}
+
 void case_free(attention_case *c)
 {
     for (int i = 0; i < c->n_owned; i++)

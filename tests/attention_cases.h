@@ -33,6 +33,8 @@ const char *case_statistic_name(int index);
 void case_draw(attention_case *c, uint64_t seed, int64_t largest);
 /* One or two rows against thousands of keys. */
 void case_draw_decode(attention_case *c, uint64_t seed);
+/* Puts NaN, +inf or -inf into one to three places of q, k, v or the key bias. */
+void case_spoil(attention_case *c);
 void case_free(attention_case *c);
 /* One line for messages.  Static buffer. */
 const char *case_describe(const attention_case *c);

@@ -38,6 +38,31 @@ static void agree(const char *name, const attention_case *c, const char *backend
     }
 }
 
+/* NaN where the scalar kernel says NaN, the same infinity where it says infinity, else a number as
+ * near as ever. */
+static void agree_by_class(const char *name, const attention_case *c, const char *backend,
+                           const float *seen, const float *wanted, int64_t count, double tolerance)
+{
+    for (int64_t i = 0; i < count; i++) {
+        if (isnan(wanted[i]) ? isnan(seen[i]) : seen[i] == wanted[i])
+            continue;
+        if (!(fabs((double)seen[i] - (double)wanted[i]) <= tolerance))
+            fail_msg("%s on %s, element %lld: %.9g, scalar says %.9g\n%s", name, backend,
+                     (long long)i, (double)seen[i], (double)wanted[i], case_describe(c));
+    }
+}
+
+/* Gradients: nothing that should be NaN or infinite comes out as a number. */
+static void nothing_is_laundered(const char *name, const attention_case *c, const char *backend,
+                                 const float *seen, const float *wanted, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) {
+        if (!isfinite(wanted[i]) && isfinite(seen[i]))
+            fail_msg("%s on %s, element %lld: %.9g, scalar says %.9g\n%s", name, backend,
+                     (long long)i, (double)seen[i], (double)wanted[i], case_describe(c));
+    }
+}
+
 /* Two keys may tie within rounding; then both have nearly the peak's weight. */
 static void agree_argmax(const attention_case *c, const char *backend,
                          const attention_outputs *seen, const attention_outputs *wanted)
@@ -92,6 +117,52 @@ static void compare(const attention_case *c, const char *backend, const attentio
           gradients * fmax(terms, largest(wanted->dsinks, c->problem.n_heads)));
 }
 
+/* The largest finite size among them. */
+static double largest_finite(const float *values, int64_t count)
+{
+    double most = 0.0;
+    for (int64_t i = 0; i < count; i++)
+        most = isfinite(values[i]) ? fmax(most, fabs((double)values[i])) : most;
+    return most;
+}
+
+/* A problem with NaN or infinity in its inputs.  A tensor core multiplies weights of 0 with values
+ * that a row does not see, so that `out` of a GPU may be NaN in more rows than it should. */
+static void compare_spoiled(const attention_case *c, const char *backend,
+                            const attention_outputs *seen, const attention_outputs *wanted)
+{
+    double  rounding = 8.0 * ldexp((double)c->max_score, -24);
+    int64_t n_rows   = case_n_rows(c);
+
+    for (int i = 0; i < CASE_STATISTICS; i++) {
+        double scale =
+            i == 3 ? fmax(1.0, 2.0 * sqrt(largest_finite(wanted->statistics[i], n_rows))) : 1.0;
+        agree_by_class(case_statistic_name(i), c, backend, seen->statistics[i],
+                       wanted->statistics[i], n_rows, fmax(i < 5 ? 2e-5 : 1e-5, rounding) * scale);
+    }
+    for (int64_t i = 0; i < n_rows; i++) {
+        if ((seen->argmax[i] < 0) != (wanted->argmax[i] < 0))
+            fail_msg("argmax on %s, row %lld: %lld, scalar says %lld\n%s", backend, (long long)i,
+                     (long long)seen->argmax[i], (long long)wanted->argmax[i], case_describe(c));
+    }
+    agree_by_class("segment_mass", c, backend, seen->segment_mass, wanted->segment_mass,
+                   n_rows * c->problem.n_segments, fmax(1e-5, rounding));
+    if (strcmp(backend, "cuda") == 0)
+        nothing_is_laundered("out", c, backend, seen->out, wanted->out, case_n_out(c));
+    else
+        agree_by_class("out", c, backend, seen->out, wanted->out, case_n_out(c),
+                       fmax(1e-5, rounding) *
+                           fmax(1.0, largest_finite(wanted->out, case_n_out(c))));
+    nothing_is_laundered("dq", c, backend, seen->dq, wanted->dq, case_n_queries(c));
+    nothing_is_laundered("dk", c, backend, seen->dk, wanted->dk, case_n_keys(c));
+    nothing_is_laundered("dv", c, backend, seen->dv, wanted->dv, case_n_values(c));
+    nothing_is_laundered("dgates", c, backend, seen->dgates, wanted->dgates, c->problem.n_heads);
+    nothing_is_laundered("dsinks", c, backend, seen->dsinks, wanted->dsinks, c->problem.n_heads);
+}
+
+typedef void comparison(const attention_case *c, const char *backend, const attention_outputs *seen,
+                        const attention_outputs *wanted);
+
 /* A GPU, where there is one, is not among the names. */
 static bool has_cuda(void)
 {
@@ -102,7 +173,7 @@ static bool has_cuda(void)
 }
 
 /* Takes the case over. */
-static void run_case(attention_case *c)
+static void run_case(attention_case *c, comparison *agrees)
 {
     attention_outputs  wanted, seen;
     const char *const *backend = hl_backend_names();
@@ -112,7 +183,7 @@ static void run_case(attention_case *c)
     for (backend++; *backend != NULL; backend++) {
         case_outputs_new(&seen, c);
         case_run(&seen, c, *backend);
-        compare(c, *backend, &seen, &wanted);
+        agrees(c, *backend, &seen, &wanted);
         case_outputs_free(&seen);
     }
     case_outputs_free(&wanted);
@@ -133,7 +204,7 @@ static void back_ends_agree_on_small_problems(void **unused)
     skip_without_vectors();
     for (uint64_t seed = 1; seed <= n_cases; seed++) {
         case_draw(&c, seed, 40);
-        run_case(&c);
+        run_case(&c, compare);
     }
 }
 
@@ -145,7 +216,7 @@ static void back_ends_agree_on_ragged_problems(void **unused)
     skip_without_vectors();
     for (uint64_t seed = 1; seed <= n_cases / 8; seed++) {
         case_draw(&c, seed * 7919, 300);
-        run_case(&c);
+        run_case(&c, compare);
     }
 }
 
@@ -158,11 +229,33 @@ static void back_ends_agree_on_long_decoding(void **unused)
     skip_without_vectors();
     for (uint64_t seed = 1; seed <= n_cases / 20; seed++) {
         case_draw_decode(&c, seed);
-        run_case(&c);
+        run_case(&c, compare);
     }
 }
 
-static void run_cuda(attention_case *c)
+/* Shapes of all three kinds, few queries against many keys among them. */
+static void draw_spoiled(attention_case *c, uint64_t seed)
+{
+    if (seed % 10 == 0)
+        case_draw_decode(c, seed);
+    else
+        case_draw(c, seed * 31, seed % 4 == 0 ? 300 : 40);
+    case_spoil(c);
+}
+
+static void back_ends_agree_on_what_is_not_finite(void **unused)
+{
+    attention_case c;
+
+    (void)unused;
+    skip_without_vectors();
+    for (uint64_t seed = 1; seed <= n_cases; seed++) {
+        draw_spoiled(&c, seed);
+        run_case(&c, compare_spoiled);
+    }
+}
+
+static void run_cuda(attention_case *c, comparison *agrees)
 {
     attention_outputs wanted, seen;
 
@@ -170,7 +263,7 @@ static void run_cuda(attention_case *c)
     case_outputs_new(&seen, c);
     case_run(&wanted, c, "scalar");
     case_run(&seen, c, "cuda");
-    compare(c, "cuda", &seen, &wanted);
+    agrees(c, "cuda", &seen, &wanted);
     case_outputs_free(&seen);
     case_outputs_free(&wanted);
     case_free(c);
@@ -185,13 +278,17 @@ static void cuda_agrees_where_there_is_a_gpu(void **unused)
         skip();
     for (uint64_t seed = 1; seed <= n_cases / 2; seed++) {
         case_draw(&c, seed, 40);
-        run_cuda(&c);
+        run_cuda(&c, compare);
     }
     for (uint64_t seed = 1; seed <= n_cases / 20; seed++) {
         case_draw(&c, seed * 7919, 300);
-        run_cuda(&c);
+        run_cuda(&c, compare);
         case_draw_decode(&c, seed);
-        run_cuda(&c);
+        run_cuda(&c, compare);
+    }
+    for (uint64_t seed = 1; seed <= n_cases / 2; seed++) {
+        draw_spoiled(&c, seed);
+        run_cuda(&c, compare_spoiled);
     }
 }
 
@@ -205,6 +302,7 @@ int main(void)
         cmocka_unit_test(back_ends_agree_on_small_problems),
         cmocka_unit_test(back_ends_agree_on_ragged_problems),
         cmocka_unit_test(back_ends_agree_on_long_decoding),
+        cmocka_unit_test(back_ends_agree_on_what_is_not_finite),
         cmocka_unit_test(cuda_agrees_where_there_is_a_gpu),
     };
     return cmocka_run_group_tests_name("attention agreement", tests, NULL, NULL);

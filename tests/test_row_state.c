@@ -144,6 +144,27 @@ static void equal_keys_are_uniform(void **unused)
     near(hl_row_state_varentropy(row), 0.0, 1e-14);
 }
 
+/* One score of NaN or +inf spoils the row wherever it stands, and a hidden one (-inf) nowhere. */
+static void what_is_not_finite_is_never_forgotten(void **unused)
+{
+    double       scores[N], bad[] = { NAN, INFINITY };
+    const int    places[] = { 0, 1, N / 2, N - 1 };
+    hl_row_state row;
+    (void)unused;
+
+    for (int i = 0; i < 8; i++) {
+        fill(scores, 1e4, 0.0); /* so far apart that older sums vanish */
+        scores[places[i / 2]] = bad[i % 2];
+        row                   = push_all(scores, 0, N);
+        assert_true(isnan(hl_row_state_lse(row)) && isnan(hl_row_state_entropy(row)));
+        assert_true(isnan(hl_row_state_renyi2(row)) && isnan(hl_row_state_varentropy(row)));
+        row = hl_row_state_merge(push_all(scores, N / 2, N), push_all(scores, 0, N / 2));
+        assert_true(isnan(hl_row_state_lse(row)) && isnan(hl_row_state_entropy(row)));
+        scores[places[i / 2]] = -INFINITY;
+        assert_true(isfinite(hl_row_state_lse(push_all(scores, 0, N))));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -153,6 +174,7 @@ int main(void)
         cmocka_unit_test(an_empty_row_is_empty),
         cmocka_unit_test(one_key_is_certain),
         cmocka_unit_test(equal_keys_are_uniform),
+        cmocka_unit_test(what_is_not_finite_is_never_forgotten),
     };
     return cmocka_run_group_tests_name("row state", tests, NULL, NULL);
 }

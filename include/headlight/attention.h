@@ -24,7 +24,9 @@ extern "C" {
  * Its scores are  s = scale * q.k, then softcap * tanh(s / softcap), then plus
  * alibi_slope * (j - p), then plus key_bias.  With a learned sink the softmax
  * has one more outcome, of score sinks[head] and no value.  A row that sees no
- * key has lse -inf, argmax -1, and zero everywhere else.
+ * key has lse -inf, argmax -1, and zero everywhere else.  A row with a score of NaN
+ * or +inf has NaN everywhere, and argmax -1; only keys that it does not see keep their 0,
+ * and entropy_nosink is a number where key 0 alone was not.
  */
 
 /* A matrix of rows for every batch and head: element (b, h, r, d) lies at

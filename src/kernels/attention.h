@@ -72,6 +72,16 @@ static inline int64_t hl_rows_offset(const hl_rows *rows, int64_t batch, int64_t
     return batch * rows->batch_stride + head * rows->head_stride + row * rows->row_stride;
 }
 
+/* Row `index` of arrays (n_batch, n_heads, n_queries) by the definition in attention_scalar.c, every
+ * output of it: what a fast kernel falls back on for a row that it cannot do exactly. */
+void hl_attention_row_forward(const hl_attention_result *result, const hl_attention *problem,
+                              int64_t index);
+
+/* The same for a row of which it is known that a score is NaN or +inf, without looking at its keys
+ * again.  entropy_nosink is what the keys other than key 0 gave. */
+void hl_attention_row_not_finite(const hl_attention_result *result, const hl_attention *problem,
+                                 int64_t index, double entropy_nosink);
+
 /* Row statistics in one block: so many arrays of `count` floats.  The others are NULL: argmax is
  * of integers, segment_mass has segments. */
 #define HL_ROW_STATISTICS 9

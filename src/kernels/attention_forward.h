@@ -224,6 +224,9 @@ static void write_statistics(const forward_job *job, const kv_head *h, const pan
     for (int lane = 0; lane < w->n_rows && to->segment_mass != NULL; lane++)
         for (int64_t g = 0; g < n_segments; g++)
             to->segment_mass[(index + lane) * n_segments + g] = w->mass[g][lane] * r->factor[lane];
+    for (int lane = 0; lane < w->n_rows && r->some_nan; lane++)
+        if (isnan(r->lse[lane]))
+            hl_attention_row_not_finite(to, job->problem, index + lane, (double)w->nosink[lane]);
 }
 
 static void write_output(const forward_job *job, const kv_head *h, const panel *w,
@@ -236,9 +239,17 @@ static void write_output(const forward_job *job, const kv_head *h, const panel *
         int64_t head   = w->head[lane];
         float   factor = r->factor[lane] * (p->gates != NULL ? p->gates[head] : 1.0f);
         float  *row    = out + lane * stride;
-        for (int64_t d = 0; d < stride; d += VL)
-            vf_store(row + d, vf_load(row + d) * vf_set(factor));
+        vf      none   = { 0 };
+        for (int64_t d = 0; d < stride; d += VL) {
+            vf value = vf_load(row + d) * vf_set(factor);
+            none     = vf_fma(value, vf_set(0.0f), none);
+            vf_store(row + d, value);
+        }
         store_row(&job->result->out, h->batch, head, w->query[lane], row, p->d_value);
+        /* A value that is not finite got into the product, maybe by a weight of 0 for a key that
+         * this row does not even see. */
+        if (vi_any(none != none) && !isnan(r->lse[lane]))
+            hl_attention_row_forward(job->result, p, row_index(h, w->row + lane));
     }
 }
 

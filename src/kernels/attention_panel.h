@@ -394,7 +394,8 @@ static void panel_note_nosink(panel *w)
                  lanes_entropy(vf_load(w->sum + j * VL), vf_load(w->dot + j * VL)));
 }
 
-/* Everything a row reports, by lane. */
+/* Everything a row reports, by lane.  Where some_nan says so, lanes whose lse is NaN hold nothing else
+ * of use: the caller asks hl_attention_row_not_finite for those rows. */
 typedef struct panel_result {
     _Alignas(64) float factor[LANES]; /* what turns weighted sums into the output */
     float lse[LANES];
@@ -405,6 +406,7 @@ typedef struct panel_result {
     float diagonal[LANES];
     float previous[LANES];
     float first[LANES];
+    bool  some_nan;
 } panel_result;
 
 /* Merge a learned sink: one more outcome, of no value and no key. */
@@ -429,10 +431,15 @@ HL_INLINE vf lanes_probability(const float *score, vf max, vf scale)
 /* sinks (LANES), in units of ln 2, or NULL. */
 static void panel_finish(panel_result *r, panel *w, const float *sinks)
 {
+    vi nan = { 0 };
+
     for (int j = 0; j < w->n_vectors; j++) {
         vf key_max = vf_load(w->max + j * VL);
-        vi seen    = ~(key_max == vf_set(-INFINITY));
-        vf zero    = vf_set(0.0f);
+        vf key_sum = vf_load(w->sum + j * VL);
+        /* By the sum, not the maximum: a lane of NaN scores may have a maximum of -inf, since
+         * maxima drop NaN, but its sum is NaN. */
+        vi seen = ~(key_sum == vf_set(0.0f));
+        vf zero = vf_set(0.0f);
 
         if (sinks != NULL)
             lanes_add_sink(w, j, vf_load(sinks + j * VL));
@@ -443,6 +450,9 @@ static void panel_finish(panel_result *r, panel *w, const float *sinks)
         vf mean  = dot / sum;
         vf scale = vf_set(1.0f) / sum;
         vf log_l = vf_log2(sum);
+        vi bad   = sum != sum; /* of which log_l would make a number */
+        log_l    = vf_select(bad, sum, log_l);
+        nan |= bad;
         /* The keys' own share of the row, and its largest single probability. */
         vf peak = vf_select(seen, vf_exp2(key_max - max) * scale, zero);
         vf var  = vf_max(zero, vf_load(w->spread + j * VL) / sum - mean * mean);
@@ -459,6 +469,7 @@ static void panel_finish(panel_result *r, panel *w, const float *sinks)
         vf_store(r->previous + j * VL, lanes_probability(w->previous + j * VL, max, scale));
         vf_store(r->first + j * VL, lanes_probability(w->first + j * VL, max, scale));
     }
+    r->some_nan = vi_any(nan);
 }
 
 #endif

@@ -182,6 +182,8 @@ static void write_weighted(const hl_attention_result *result, const row *r, doub
 
     for (int64_t key = row_next(r, -1); key < r->keys.end; key = row_next(r, key)) {
         double probability = row_probability(r, key, lse);
+        if (probability == 0.0) /* hidden by a bias of -inf: its value does not count, NaN or not */
+            continue;
         load_row(v, &p->v, r->batch, r->kv_head, key, p->d_value);
         for (int64_t d = 0; d < p->d_value; d++)
             out[d] += probability * v[d];
@@ -198,6 +200,61 @@ static void write_weighted(const hl_attention_result *result, const row *r, doub
         result->segment_mass[r->index * p->n_segments + s] = (float)mass[s];
 }
 
+/* A row with a score of NaN or +inf: no probability is known, not even which is the largest.  Keys
+ * that the row does not see keep their 0. */
+static void write_not_finite(const hl_attention_result *result, const row *r, double entropy_nosink)
+{
+    const hl_attention *p                    = r->problem;
+    double              out[HL_MAX_HEAD_DIM] = { 0 };
+    float *const always[] = { result->lse, result->entropy, result->renyi2, result->varentropy,
+                              result->peak };
+
+    for (size_t i = 0; i < sizeof always / sizeof *always; i++)
+        put(always[i], r->index, NAN);
+    put(result->entropy_nosink, r->index, entropy_nosink);
+    put(result->diagonal, r->index, row_sees(r, r->position) ? NAN : 0.0);
+    put(result->previous, r->index, row_sees(r, r->position - 1) ? NAN : 0.0);
+    put(result->first, r->index, row_sees(r, 0) ? NAN : 0.0);
+    if (result->argmax != NULL)
+        result->argmax[r->index] = -1;
+    for (int64_t d = 0; d < p->d_value; d++)
+        out[d] = NAN;
+    if (result->out.data != NULL)
+        store_row(&result->out, r->batch, r->head, r->query, out, p->d_value);
+    if (result->segment_mass == NULL)
+        return;
+    float *mass = result->segment_mass + r->index * p->n_segments;
+    memset(mass, 0, (size_t)p->n_segments * sizeof *mass);
+    for (int64_t key = row_next(r, -1); key < r->keys.end; key = row_next(r, key))
+        mass[p->segments[r->batch * p->segment_stride + key]] = NAN;
+}
+
+void hl_attention_row_not_finite(const hl_attention_result *result, const hl_attention *problem,
+                                 int64_t index, double entropy_nosink)
+{
+    row r;
+
+    row_open(&r, problem, index);
+    write_not_finite(result, &r, entropy_nosink);
+}
+
+void hl_attention_row_forward(const hl_attention_result *result, const hl_attention *problem,
+                              int64_t index)
+{
+    row r;
+
+    row_open(&r, problem, index);
+    row_summary summary = row_summarise(&r);
+    double      lse     = hl_row_state_lse(summary.all);
+    if (isnan(lse)) {
+        write_not_finite(result, &r, hl_row_state_entropy(summary.rest));
+        return;
+    }
+    write_statistics(result, &r, &summary);
+    if (result->out.data != NULL || result->segment_mass != NULL)
+        write_weighted(result, &r, lse);
+}
+
 /* A problem and where its results go: what a thread is given. */
 typedef struct forward_job {
     const hl_attention_result *result;
@@ -206,18 +263,11 @@ typedef struct forward_job {
 
 static void rows_forward(void *context, int64_t first, int64_t end, int member)
 {
-    const forward_job         *job    = context;
-    const hl_attention_result *result = job->result;
+    const forward_job *job = context;
     (void)member;
 
-    for (int64_t index = first; index < end; index++) {
-        row r;
-        row_open(&r, job->problem, index);
-        row_summary summary = row_summarise(&r);
-        write_statistics(result, &r, &summary);
-        if (result->out.data != NULL || result->segment_mass != NULL)
-            write_weighted(result, &r, hl_row_state_lse(summary.all));
-    }
+    for (int64_t index = first; index < end; index++)
+        hl_attention_row_forward(job->result, job->problem, index);
 }
 
 static hl_status attention_forward(const hl_attention_result *result, const hl_attention *problem)

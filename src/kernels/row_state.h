@@ -44,8 +44,8 @@ static inline hl_row_state hl_row_state_rescale(hl_row_state row, double new_max
     double scale = exp(shift);
 
     /* An empty row has max = -inf, and -inf - -inf would be NaN; weights that
-     * vanish would give 0 * inf. */
-    if (row.sum == 0.0 || scale == 0.0)
+     * vanish would give 0 * inf.  A row of NaN stays one. */
+    if (row.sum == 0.0 || (scale == 0.0 && !isnan(row.sum)))
         return (hl_row_state){ .max = new_max };
     return (hl_row_state){
         .max       = new_max,
@@ -81,8 +81,8 @@ static inline hl_row_state hl_row_state_push(hl_row_state row, double score)
 }
 
 /* ------------------------------------------------------ what the sums give
- * For a row that has seen no key, lse is -inf and the rest are 0.  NaN in,
- * NaN out. */
+ * For a row that has seen no key, lse is -inf and the rest are 0.  A score of NaN or
+ * of +inf makes all of them NaN, whatever came before it or after. */
 
 static inline double hl_row_state_lse(hl_row_state row)
 {

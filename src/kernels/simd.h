@@ -14,6 +14,7 @@
 #ifndef HL_KERNELS_SIMD_H
 #define HL_KERNELS_SIMD_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -93,6 +94,18 @@ HL_INLINE vf vf_select(vi mask, vf a, vf b)
 HL_INLINE vi vi_select(vi mask, vi a, vi b)
 {
     return (a & mask) | (b & ~mask);
+}
+
+/* Is a mask true anywhere? */
+HL_INLINE bool vi_any(vi mask)
+{
+    uint64_t words[sizeof mask / sizeof(uint64_t)];
+    uint64_t any = 0;
+
+    memcpy(words, &mask, sizeof mask);
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        any |= words[i];
+    return any != 0;
 }
 
 /* ------------------------------------------------------------------ bfloat16

@@ -113,10 +113,11 @@ template <typename S> struct hopper_consumer {
 
     /* A thread's first score of a row is key 0's in the last block, in lane 0 of 4.  It stays
      * out of the sums until the entropy without it is known: taken away later, it would leave
-     * nothing but rounding of a row that it is nearly all of. */
-    __device__ __forceinline__ static float counted(int i, float weight, bool apart)
+     * nothing but rounding of a row that it is nearly all of.  Of its exponent the sums take 0
+     * too, as it may be NaN. */
+    __device__ __forceinline__ static float counted(int i, float value, bool apart)
     {
-        return S::ALL && (i == 0 || i == 2) && apart ? 0.0f : weight;
+        return S::ALL && (i == 0 || i == 2) && apart ? 0.0f : value;
     }
 
     /* Scores to weights in place; moves the rows' sums to the new maximum and adds, but for
@@ -151,9 +152,9 @@ template <typename S> struct hopper_consumer {
             int   row = (i >> 1) & 1;
             float x   = fmaf(scores[i], scale, -centre[row]);
             if (MASK != HIDES_NOTHING)
-                x = fmaxf(x, FLOOR);
+                x = max_or_nan(x, FLOOR);
             scores[i] = ptx::exp2_fast(x);
-            block.add(row, x, counted(i, scores[i], apart));
+            block.add(row, counted(i, x, apart), counted(i, scores[i], apart));
             if (i & 1)
                 block.look(row, scores[i - 1], scores[i]);
         }
@@ -427,7 +428,7 @@ template <typename S> struct hopper_consumer {
     __device__ __forceinline__ void merge_first(int row)
     {
         first[row] = __shfl_sync(~0u, first[row], lane() & ~3);
-        if (first[row] > 0.0f)
+        if (!(first[row] == 0.0f)) /* NaN too */
             rows.add(row, log2f(first[row]), first[row]);
     }
 
@@ -464,8 +465,11 @@ template <typename S> struct hopper_consumer {
             factor[row] = rows.sum[row] == 0.0f ? 0.0f : outer / rows.sum[row];
             if (p.gates != nullptr)
                 factor[row] *= p.gates[tile.head];
-            if (writes)
-                rows.put(p, index, row, centre, outer * first[row]);
+            if (writes) {
+                bool hidden =
+                    isnan(rows.sum[row]) && !visible(p, tile.length, tile.start + query).has(0);
+                rows.put(p, index, row, centre, outer * first[row], hidden);
+            }
         }
         store_out(factor);
     }

@@ -37,8 +37,7 @@ __device__ __forceinline__ void load_part(float (&out)[8], const hl_rows &rows, 
                   row_offset(rows, batch, head, row) + 8 * static_cast<int>(threadIdx.x % LANES));
 }
 
-template <int LANES>
-__device__ __forceinline__ float dot(const float (&q)[8], const float (&k)[8])
+template <int LANES> __device__ __forceinline__ float dot(const float (&q)[8], const float (&k)[8])
 {
     float sum = 0.0f;
 
@@ -88,14 +87,12 @@ __global__ static void __launch_bounds__(NEAR_THREADS) near_keys(const __grid_co
                 continue;
             float score = p.scale * dot<LANES>(q, k[i]);
             if (writes)
-                arrays[i][row] =
-                    seen.has(keys[i]) && lse > -INFINITY ? expf(score - lse) : 0.0f;
+                arrays[i][row] = seen.has(keys[i]) && lse != -INFINITY ? expf(score - lse) : 0.0f;
         }
     }
 }
 
-template <typename T, int LANES>
-static hl_status launch(const problem &p, cudaStream_t stream)
+template <typename T, int LANES> static hl_status launch(const problem &p, cudaStream_t stream)
 {
     int64_t n_all    = static_cast<int64_t>(p.n_batch) * p.n_kv_heads * p.n_queries;
     int64_t n_blocks = (n_all * LANES + NEAR_THREADS - 1) / NEAR_THREADS;

@@ -92,7 +92,7 @@ __device__ static void write_statistics(const problem &p, const plain_row &row, 
     if (r.first != nullptr)
         put(r.first, row.index, probability(p, row, q, 0, lse));
     if (r.argmax != nullptr)
-        r.argmax[row.index] = s.argmax;
+        r.argmax[row.index] = isnan(lse) ? -1 : s.argmax;
 }
 
 /* The second pass, 32 keys at a time: each lane has one key's probability, then each
@@ -157,7 +157,7 @@ __device__ static float single_key(const problem &p, const plain_row &row, int k
     int64_t k       = row_offset(p.k, row.batch, row.kv_head, key);
     double  product = 0.0, slope;
 
-    if (!row.keys.has(key))
+    if (!row.keys.has(key) || p.result.lse[row.index] == -INFINITY)
         return 0.0f;
     for (int d = threadIdx.x % 32; d < p.d_head; d += 32)
         product += load(p.q, q + d) * load(p.k, k + d);

@@ -94,8 +94,27 @@ struct segment_rows {
         }
     }
 
+    /* A row that is not finite: NaN for the segments of which it sees a key, else 0. */
+    __device__ static void spoil(float (&mass)[HL_MAX_SEGMENTS], const uint8_t *segments,
+                                 int common, float &total, const visible_keys &keys)
+    {
+        bool sees[HL_MAX_SEGMENTS] = {};
+
+        for (int key = 0; key < keys.end; key++) {
+#pragma unroll
+            for (int s = 0; s < HL_MAX_SEGMENTS; s++)
+                sees[s] = sees[s] || (segments[key] == s && keys.has(key));
+        }
+#pragma unroll
+        for (int s = 0; s < HL_MAX_SEGMENTS; s++) {
+            mass[s] = sees[s] ? NAN : 0.0f;
+            if (s == common)
+                total = mass[s];
+        }
+    }
+
     /* The four lanes of a row together; one of them writes. */
-    __device__ void finish(const problem &p, int batch, int common, int r)
+    __device__ void finish(const problem &p, const uint8_t *segments, int batch, int common, int r)
     {
         const tile_row &row   = rows[r];
         float           total = isinf(lse[r]) ? 0.0f : 1.0f;
@@ -112,11 +131,13 @@ struct segment_rows {
             return;
         int64_t index =
             (static_cast<int64_t>(batch) * p.n_heads + row.head) * p.n_queries + row.query;
+        if (isnan(lse[r]))
+            spoil(mass[r], segments, common, total, row.keys);
 #pragma unroll
         for (int s = 0; s < HL_MAX_SEGMENTS; s++) {
             if (s < p.n_segments)
                 p.result.segment_mass[index * p.n_segments + s] =
-                    s == common ? fmaxf(total, 0.0f) : mass[r][s];
+                    s == common ? max_or_nan(total, 0.0f) : mass[r][s];
         }
     }
 };
@@ -173,8 +194,8 @@ __global__ static void __launch_bounds__(SEGMENT_THREADS)
         __syncthreads();
     }
     ptx::copy_wait();
-    rows.finish(p, batch, common, 0);
-    rows.finish(p, batch, common, 1);
+    rows.finish(p, segments, batch, common, 0);
+    rows.finish(p, segments, batch, common, 1);
 }
 
 /* ------------------------------------------------------------------------ launch */

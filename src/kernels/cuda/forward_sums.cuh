@@ -80,7 +80,7 @@ template <bool STATISTICS, bool ALL> struct hopper_sums {
     __device__ __forceinline__ float add_sink(float centre, int row, float sink)
     {
         float next  = fmaxf(centre, sink * LOG2_E);
-        float extra = fmaxf(sink * LOG2_E - next, FLOOR);
+        float extra = max_or_nan(sink * LOG2_E - next, FLOOR);
 
         move(row, fmaxf(centre - next, FLOOR));
         add(row, extra, ptx::exp2_fast(extra));
@@ -92,14 +92,16 @@ template <bool STATISTICS, bool ALL> struct hopper_sums {
     /* The entropy of the keys but key 0, before that is one of them. */
     __device__ __forceinline__ void put_others(const problem &p, int64_t index, int row) const
     {
-        float bits = sum[row] > 0.0f ? fmaxf(log2f(sum[row]) - dot[row] / sum[row], 0.0f) : 0.0f;
+        bool  none = sum[row] == 0.0f;
+        float bits = none ? 0.0f : max_or_nan(log2f(sum[row]) - dot[row] / sum[row], 0.0f);
 
         if (p.result.entropy_nosink != nullptr)
             p.result.entropy_nosink[index] = LN_2 * bits;
     }
 
+    /* `hidden`: the row does not see key 0, which a row of NaN does not show. */
     __device__ __forceinline__ void put(const problem &p, int64_t index, int row, float centre,
-                                        float first_weight) const
+                                        float first_weight, bool hidden) const
     {
         bool  blind   = sum[row] == 0.0f;
         float log_sum = log2f(sum[row]);
@@ -113,11 +115,11 @@ template <bool STATISTICS, bool ALL> struct hopper_sums {
             p.result.renyi2[index] = blind ? 0.0f : LN_2 * (2.0f * log_sum - log2f(collision[row]));
         if (ALL && p.result.varentropy != nullptr)
             p.result.varentropy[index] =
-                blind ? 0.0f : LN_2 * LN_2 * fmaxf(0.0f, spread[row] / sum[row] - mean * mean);
+                blind ? 0.0f : LN_2 * LN_2 * max_or_nan(0.0f, spread[row] / sum[row] - mean * mean);
         if (ALL && p.result.peak != nullptr)
             p.result.peak[index] = blind ? 0.0f : __int_as_float(most[row]) / sum[row];
         if (ALL && p.result.first != nullptr)
-            p.result.first[index] = blind ? 0.0f : first_weight / sum[row];
+            p.result.first[index] = blind || hidden ? 0.0f : first_weight / sum[row];
     }
 };
 

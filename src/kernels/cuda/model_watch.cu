@@ -201,7 +201,7 @@ __global__ static void __launch_bounds__(PATTERN_THREADS)
     }
     double lse = all.lse();
     for (int64_t key = threadIdx.x; key < w.out_stride; key += PATTERN_THREADS) {
-        bool seen = row.keys.has(static_cast<int>(key)) && lse > -INFINITY;
+        bool seen = row.keys.has(static_cast<int>(key)) && lse != -INFINITY;
         out[key]  = seen ? static_cast<float>(exp(out[key] - lse)) : 0.0f;
     }
     if (w.statistics != nullptr && threadIdx.x == 0)

@@ -101,7 +101,7 @@ __global__ static void __launch_bounds__(BLOCK_KEYS)
     for (int i = 0; i < ROWS_AT_ONCE; i++) {
         if (i >= n || rows[i].query < 0 || key >= w.out_stride)
             continue;
-        bool seen = key < p.n_keys && rows[i].seen.has(key) && rows[i].lse > -INFINITY;
+        bool seen = key < p.n_keys && rows[i].seen.has(key) && rows[i].lse != -INFINITY;
         w.out[(first + i) * w.out_stride + key] =
             seen ? expf(p.scale * sums[i] - rows[i].lse) : 0.0f;
     }

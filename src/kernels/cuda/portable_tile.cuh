@@ -54,7 +54,7 @@ struct bits_state {
         if (score == -INFINITY)
             return 1.0f;
         float factor = rescale(fmaxf(max, score));
-        float x      = fmaxf(score - max, FLOOR);
+        float x      = max_or_nan(score - max, FLOOR);
         add(x, exp2f(x));
         return factor;
     }
@@ -89,7 +89,7 @@ struct bits_state {
     __device__ float varentropy() const
     {
         float mean = dot / sum;
-        return blind() ? 0.0f : LN_2 * LN_2 * fmaxf(0.0f, spread / sum - mean * mean);
+        return blind() ? 0.0f : LN_2 * LN_2 * max_or_nan(0.0f, spread / sum - mean * mean);
     }
 };
 
@@ -134,9 +134,9 @@ struct row_sums {
         state.across_row();
         for (int step = 1; step < 4; step *= 2) {
             notice_best(__shfl_xor_sync(~0u, best, step), __shfl_xor_sync(~0u, argmax, step));
-            first    = fmaxf(first, __shfl_xor_sync(~0u, first, step));
-            diagonal = fmaxf(diagonal, __shfl_xor_sync(~0u, diagonal, step));
-            previous = fmaxf(previous, __shfl_xor_sync(~0u, previous, step));
+            first    = max_or_nan(first, __shfl_xor_sync(~0u, first, step));
+            diagonal = max_or_nan(diagonal, __shfl_xor_sync(~0u, diagonal, step));
+            previous = max_or_nan(previous, __shfl_xor_sync(~0u, previous, step));
         }
     }
 
@@ -152,9 +152,9 @@ struct row_sums {
         state.collision += other.state.collision;
         state.spread += other.state.spread;
         notice_best(other.best, other.argmax);
-        first    = fmaxf(first, other.first);
-        diagonal = fmaxf(diagonal, other.diagonal);
-        previous = fmaxf(previous, other.previous);
+        first    = max_or_nan(first, other.first);
+        diagonal = max_or_nan(diagonal, other.diagonal);
+        previous = max_or_nan(previous, other.previous);
     }
 };
 
@@ -339,7 +339,8 @@ __device__ __forceinline__ void bend_scores(tile_row (&rows)[2], float (&scores)
     }
 }
 
-/* Scores to weights; moves sums and output to the new maxima. */
+/* Scores to weights; moves sums and output to the new maxima.  Maxima are of the scores that are
+ * numbers; one of NaN or +inf makes the row's sums NaN, which they stay. */
 template <int N, int M>
 __device__ __forceinline__ void weigh_scores(tile_row (&rows)[2], float (&scores)[N][4],
                                              float (&out)[M][4])
@@ -364,7 +365,7 @@ __device__ __forceinline__ void weigh_scores(tile_row (&rows)[2], float (&scores
 #pragma unroll
         for (int i = 0; i < 2 * N; i++) {
             float &s      = scores[i / 2][2 * r + i % 2];
-            float  x      = fmaxf(s - centre, FLOOR);
+            float  x      = max_or_nan(s - centre, FLOOR);
             float  weight = ptx::exp2_fast(x);
             state.add(x, weight);
             s = weight;
@@ -378,6 +379,17 @@ __device__ inline void put(float *array, int64_t index, float value)
 {
     if (array != nullptr)
         array[index] = value;
+}
+
+/* Of a row that is not finite, keys that it does not see keep their 0. */
+__device__ inline void put_not_finite(const hl_attention_result &r, int64_t index,
+                                      const visible_keys &seen, int position)
+{
+    put(r.diagonal, index, seen.has(position) ? NAN : 0.0f);
+    put(r.previous, index, seen.has(position - 1) ? NAN : 0.0f);
+    put(r.first, index, seen.has(0) ? NAN : 0.0f);
+    if (r.argmax != nullptr)
+        r.argmax[index] = -1;
 }
 
 __device__ inline void put_statistics(const hl_attention_result &r, int64_t index,
@@ -414,12 +426,17 @@ __device__ inline row_factors close_row(const problem &p, int batch, int head, i
     bits_state all    = keys;
     float outer = p.sinks != nullptr && !keys.blind() ? all.push(p.sinks[head] * LOG2_E) : 1.0f;
 
-    if (writes)
-        put_statistics(p.result,
-                       (static_cast<int64_t>(batch) * p.n_heads + head) * p.n_queries + query, row,
-                       keys, all);
+    if (writes) {
+        int64_t index = (static_cast<int64_t>(batch) * p.n_heads + head) * p.n_queries + query;
+
+        put_statistics(p.result, index, row, keys, all);
+        if (isnan(all.sum)) {
+            int position = query_start(p, batch) + query;
+            put_not_finite(p.result, index, visible(p, key_length(p, batch), position), position);
+        }
+    }
     float scale = all.blind() ? 0.0f : outer / all.sum;
-    float first = row.first == -INFINITY ? 0.0f : exp2f(fmaxf(row.first - keys.max, FLOOR));
+    float first = row.first == -INFINITY ? 0.0f : exp2f(max_or_nan(row.first - keys.max, FLOOR));
     if (p.gates != nullptr)
         scale *= p.gates[head];
     return { scale * factor, scale * first };

@@ -79,6 +79,16 @@ __device__ __forceinline__ visible_keys visible(const problem &p, int length, in
     return { max(kept, 0), begin, end };
 }
 
+/* The larger of two, NaN if one of them is: fmaxf would drop it, and with it the one sign that a
+ * row is not finite.  One instruction, as fmaxf is. */
+__device__ __forceinline__ float max_or_nan(float a, float b)
+{
+    float larger;
+
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(larger) : "f"(a), "f"(b));
+    return larger;
+}
+
 /* Row (batch, head, row) of a matrix, counted in elements. */
 __device__ __forceinline__ int64_t row_offset(const hl_rows &rows, int batch, int head, int row)
 {

@@ -18,7 +18,8 @@ struct row_state {
         row_state row;
 
         row.max = new_max;
-        if (sum == 0.0 || scale == 0.0) /* -inf - -inf is NaN, and so is 0 * inf */
+        /* -inf - -inf is NaN, and so is 0 * inf; but a row of NaN stays one. */
+        if (sum == 0.0 || (scale == 0.0 && !isnan(sum)))
             return row;
         row.sum       = scale * sum;
         row.dot       = scale * (dot + shift * sum);
@@ -87,8 +88,9 @@ struct row_state {
     }
     __device__ double varentropy() const
     {
-        double mean = dot / sum;
-        return blind() ? 0.0 : fmax(0.0, spread / sum - mean * mean);
+        double mean     = dot / sum;
+        double variance = spread / sum - mean * mean;
+        return blind() || variance < 0.0 ? 0.0 : variance; /* fmax would drop NaN */
     }
 };
 
