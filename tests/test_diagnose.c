@@ -5,8 +5,8 @@
 #include "analysis/diagnose.h"
 
 static const char *const names[HL_N_DIAGNOSES] = {
-    "entropy-collapse", "entropic-overload", "attention-locking", "flat-profile",
-    "head-redundancy",  "inactive-heads",    "sink-heads",        "dead-or-broken",
+    "dead-or-broken", "entropy-collapse", "entropic-overload", "attention-locking",
+    "flat-profile",   "head-redundancy",  "inactive-heads",    "sink-heads",
 };
 
 static hl_diagnoses *diagnose(const made_model *model, const made_model *before,
@@ -228,15 +228,52 @@ static void test_broken(void **state)
     hl_diagnoses_free(found);
 }
 
+/* A run that has diverged: the rows before the first NaN are sharp, but they are few. */
+static void test_diverged(void **state)
+{
+    made_model sharp = healthy_model(), model = healthy_model();
+
+    (void)state;
+    for (int i = 0; i < M_LAYERS * M_HEADS; i++) {
+        made_head *head = &sharp.heads[i / M_HEADS][i % M_HEADS];
+
+        *head = (made_head){ .kind = MADE_PREVIOUS, .strength = 0.995 };
+        model.heads[i / M_HEADS][i % M_HEADS]        = *head;
+        model.heads[i / M_HEADS][i % M_HEADS].broken = true;
+    }
+    hl_diagnoses *found = diagnose(&sharp, NULL, NULL);
+    assert_near(named(found, "entropy-collapse")->value, 1.0, 0.0);
+    hl_diagnoses_free(found);
+
+    found = diagnose(&model, NULL, NULL);
+    assert_present(found, "dead-or-broken");
+    assert_string_equal(found->items[0].name, "dead-or-broken");
+    const hl_diagnosis *collapse = named(found, "entropy-collapse");
+    assert_int_equal(collapse->verdict, HL_VERDICT_NOT_MEASURED);
+    assert_int_equal(collapse->n_heads, 0);
+    assert_non_null(strstr(collapse->finding, "48 heads are left out"));
+    hl_diagnoses_free(found);
+
+    /* Half of the heads: the others are judged by themselves. */
+    for (int i = 0; i < M_LAYERS * M_HEADS; i += 2)
+        model.heads[i / M_HEADS][i % M_HEADS].broken = false;
+    found    = diagnose(&model, NULL, NULL);
+    collapse = named(found, "entropy-collapse");
+    assert_near(collapse->value, 1.0, 0.0);
+    assert_non_null(strstr(collapse->finding, "24 of 24 heads"));
+    assert_non_null(strstr(collapse->against, "24 heads are left out"));
+    hl_diagnoses_free(found);
+}
+
 static void test_nothing_measured(void **state)
 {
     made_model    model = { .n_layers = 2, .n_heads = 2 };
     hl_diagnoses *found = diagnose(&model, NULL, NULL);
 
     (void)state;
-    for (int i = 0; i + 1 < HL_N_DIAGNOSES; i++)
+    for (int i = 1; i < HL_N_DIAGNOSES; i++)
         assert_int_equal(found->items[i].verdict, HL_VERDICT_NOT_MEASURED);
-    assert_int_equal(found->items[HL_N_DIAGNOSES - 1].verdict, HL_VERDICT_PRESENT); /* dead */
+    assert_int_equal(found->items[0].verdict, HL_VERDICT_PRESENT); /* dead */
     hl_diagnoses_free(found);
     hl_diagnoses_free(NULL);
 }
@@ -315,12 +352,19 @@ static void test_locking(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_healthy),    cmocka_unit_test(test_collapse),
-        cmocka_unit_test(test_fall),       cmocka_unit_test(test_overload),
-        cmocka_unit_test(test_flat),       cmocka_unit_test(test_redundancy),
-        cmocka_unit_test(test_inactive),   cmocka_unit_test(test_sinks),
-        cmocka_unit_test(test_broken),     cmocka_unit_test(test_nothing_measured),
-        cmocka_unit_test(test_thresholds), cmocka_unit_test(test_locking),
+        cmocka_unit_test(test_healthy),
+        cmocka_unit_test(test_collapse),
+        cmocka_unit_test(test_fall),
+        cmocka_unit_test(test_overload),
+        cmocka_unit_test(test_flat),
+        cmocka_unit_test(test_redundancy),
+        cmocka_unit_test(test_inactive),
+        cmocka_unit_test(test_sinks),
+        cmocka_unit_test(test_broken),
+        cmocka_unit_test(test_diverged),
+        cmocka_unit_test(test_nothing_measured),
+        cmocka_unit_test(test_thresholds),
+        cmocka_unit_test(test_locking),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -100,19 +100,39 @@ static void a_fall_is_the_diagnosis_of_two_profiles(void **state)
     add(series, 0.1, 200);
     const hl_series_point *point = hl_series_at(series, 1);
     assert_ok(hl_diagnose(&found, second, first, NULL));
-    assert_int_equal(found->items[0].verdict, HL_VERDICT_PRESENT);
-    assert_int_equal(point->verdicts[0], HL_VERDICT_PRESENT);
-    assert_near(point->fall, found->items[0].value, 1e-12);
+    assert_int_equal(found->items[1].verdict, HL_VERDICT_PRESENT);
+    assert_int_equal(point->verdicts[1], HL_VERDICT_PRESENT);
+    assert_near(point->fall, found->items[1].value, 1e-12);
     assert_int_equal(point->since, 100);
     snprintf(words, sizeof words, "; since step 100 the mean fell by %.1f robust sigma",
              point->fall);
-    assert_non_null(strstr(point->findings[0], words));
+    assert_non_null(strstr(point->findings[1], words));
     /* Nothing fell before. */
-    assert_int_equal(hl_series_at(series, 0)->verdicts[0], HL_VERDICT_ABSENT);
+    assert_int_equal(hl_series_at(series, 0)->verdicts[1], HL_VERDICT_ABSENT);
     hl_diagnoses_free(found);
     hl_series_free(series);
     hl_profile_free(first);
     hl_profile_free(second);
+}
+
+/* The checkpoint after a high one has diverged: what is left of its rows lies far lower. */
+static void a_diverged_checkpoint_is_no_collapse(void **state)
+{
+    hl_series *series = new_series();
+    made_model model  = healthy_model();
+
+    (void)state;
+    add(series, 0, 100);
+    for (int i = 0; i < M_LAYERS * M_HEADS; i++)
+        model.heads[i / M_HEADS][i % M_HEADS] =
+            (made_head){ .kind = MADE_PREVIOUS, .strength = 0.995, .broken = true };
+    assert_ok(add_model(series, &model, 200, NULL));
+    const hl_series_point *point = hl_series_at(series, 1);
+    assert_int_equal(point->verdicts[0], HL_VERDICT_PRESENT);
+    assert_non_null(strstr(point->findings[0], "rows are not finite"));
+    assert_int_equal(point->verdicts[1], HL_VERDICT_NOT_MEASURED);
+    assert_null(strstr(point->findings[1], "fell by"));
+    hl_series_free(series);
 }
 
 static void falls_are_looked_for_among_the_last_steps(void **state)
@@ -153,7 +173,7 @@ static void a_threshold_decides(void **state)
     add(series, 0, 1);
     assert_ok(hl_threshold_set(&thresholds, "collapse-fall", 1000));
     assert_ok(add_model(series, &model, 2, &options));
-    assert_int_equal(hl_series_at(series, 1)->verdicts[0], HL_VERDICT_ABSENT);
+    assert_int_equal(hl_series_at(series, 1)->verdicts[1], HL_VERDICT_ABSENT);
     assert_true(hl_series_at(series, 1)->fall > 4);
     hl_series_free(series);
 }
@@ -223,7 +243,7 @@ static void a_series_comes_back(void **state)
     add(series, 0, 100);
     assert_ok(add_model(series, &model, 200, NULL));
     add(series, 0.1, 300);
-    assert_int_equal(hl_series_at(series, 1)->verdicts[7], HL_VERDICT_PRESENT);
+    assert_int_equal(hl_series_at(series, 1)->verdicts[0], HL_VERDICT_PRESENT);
     assert_ok(hl_series_write(series, in_folder(here, "first")));
     assert_ok(hl_series_load(&loaded, in_folder(here, "first")));
     assert_ok(hl_series_write(loaded, in_folder(here, "second")));
@@ -431,6 +451,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_point_says_what_the_profile_says),
         cmocka_unit_test(a_fall_is_the_diagnosis_of_two_profiles),
+        cmocka_unit_test(a_diverged_checkpoint_is_no_collapse),
         cmocka_unit_test(falls_are_looked_for_among_the_last_steps),
         cmocka_unit_test(a_threshold_decides),
         cmocka_unit_test(a_checkpoint_measured_again_takes_its_place),

@@ -164,7 +164,7 @@ HL_API void      hl_diagnoses_free(hl_diagnoses *diagnoses);
  * said of it. */
 HL_API hl_status hl_diagnose_trace(hl_diagnoses *found, const hl_trace *trace,
                                    const hl_thresholds *thresholds);
-/* "entropy-collapse", ..., in the order of hl_diagnoses; NULL past the last. */
+/* "dead-or-broken", ..., in the order of hl_diagnoses; NULL past the last. */
 HL_API const char *hl_diagnosis_name(size_t index);
 /* "absent", "present", "not measured". */
 HL_API const char *hl_verdict_name(hl_verdict verdict);

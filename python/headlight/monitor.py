@@ -7,10 +7,11 @@ Needs numpy only; headlight.torch.AttentionMonitor collects the entropies.  The 
 limits are those of `headlight diagnose` (default_thresholds), on means of a step where a profile
 has medians of rows:
 
+    broken     an entropy is not finite (NaN or infinity): the run has diverged.  Such heads
+               count in no other rule, and where they are most heads no other rule is asked
     collapse   a share of collapse-share of the heads has a normalised entropy below
                collapse-entropy
     overload   a share of overload-share of them has one of overload-entropy or more
-    broken     an entropy is no number
 """
 from __future__ import annotations
 
@@ -31,30 +32,36 @@ Path = Union[str, "os.PathLike[str]"]
 @dataclasses.dataclass(frozen=True)
 class Alarm:
     step: int
-    kind: str  # "collapse", "overload", "broken"
-    share: float  # of the heads that are measured
+    kind: str  # "broken", "collapse", "overload"
+    share: float  # of the heads that are measured; of "collapse" and "overload", that are finite
     threshold: float  # that the share has reached
     heads: List[Tuple[int, int]]  # (layer, head)
 
     def __str__(self) -> str:
         shown = ", ".join(f"L{layer}H{head}" for layer, head in self.heads[:8])
         more = f" and {len(self.heads) - 8} more" if len(self.heads) > 8 else ""
-        return f"step {self.step}: {self.kind} of {self.share:.0%} of the heads: {shown}{more}"
+        what = "not finite: attention" if self.kind == "broken" else self.kind
+        return f"step {self.step}: {what} of {self.share:.0%} of the heads: {shown}{more}"
 
 
-def find_alarms(step: int, entropy: np.ndarray, normalised: np.ndarray,
-                limits: Dict[str, float]) -> List[Alarm]:
-    """entropy, normalised: (layer, head); NaN in both: there is no such head."""
-    there = ~(np.isnan(entropy) & np.isnan(normalised))
-    n_heads = max(1, int(there.sum()))
-    broken = there & ~(np.isfinite(entropy) & np.isfinite(normalised))
-    rules = (("collapse", normalised < limits["collapse-entropy"], limits["collapse-share"]),
-             ("overload", normalised >= limits["overload-entropy"], limits["overload-share"]),
-             ("broken", broken, 0.0))
+def find_alarms(step: int, entropy: np.ndarray, normalised: np.ndarray, limits: Dict[str, float],
+                there: Optional[np.ndarray] = None) -> List[Alarm]:
+    """entropy, normalised: (layer, head).  there: which heads exist; without it, those that are not NaN
+    in both, or all of them where everything is NaN.  What is not finite comes first, and alone where
+    it is most heads."""
+    if there is None:
+        there = ~(np.isnan(entropy) & np.isnan(normalised))
+        there = there if there.any() else np.ones_like(there)
+    finite = there & np.isfinite(entropy) & np.isfinite(normalised)
+    rules = (("broken", there & ~finite, there, 0.0),
+             ("collapse", finite & (normalised < limits["collapse-entropy"]), finite,
+              limits["collapse-share"]),
+             ("overload", finite & (normalised >= limits["overload-entropy"]), finite,
+              limits["overload-share"]))
     alarms = []
-    for kind, shows, threshold in rules:
+    for kind, shows, counted, threshold in rules[:1] if 2 * finite.sum() < there.sum() else rules:
         heads = [(int(layer), int(head)) for layer, head in np.argwhere(shows)]
-        share = len(heads) / n_heads
+        share = len(heads) / max(1, int(counted.sum()))
         if heads and share >= threshold:
             alarms.append(Alarm(step, kind, share, threshold, heads))
     return alarms
@@ -80,16 +87,22 @@ class EntropyLog:
         self.limits.update(thresholds or {})
         self.on_step, self.on_alarm = on_step, on_alarm
         self._events = EventWriter(folder) if folder is not None else None
+        self._known: Optional[np.ndarray] = None  # heads that have had a number
         self._lines: Any = open(jsonl, "a", encoding="utf-8") if jsonl is not None else None
 
-    def log(self, step: int, entropy: Any, normalised: Any, **scalars: float) -> List[Alarm]:
+    def log(self, step: int, entropy: Any, normalised: Any, *, there: Any = None,
+            **scalars: float) -> List[Alarm]:
         """entropy: (layer, head) nats; normalised: the same over what uniform attention would
-        have.  scalars: the loss, say.  Returns the step's alarms."""
+        have.  there: (layer, head), which heads exist; without it, a head is missing as long as both
+        are NaN, and not finite if they become so.  scalars: the loss, say.  Returns the step's
+        alarms."""
         entropy, normalised = (np.asarray(x, dtype=np.float64) for x in (entropy, normalised))
         if entropy.ndim != 2 or entropy.shape != normalised.shape:
             raise Error(f"entropies have the shapes {entropy.shape} and {normalised.shape}, wanted "
                         "(layer, head) of both")
-        alarms = find_alarms(step, entropy, normalised, self.limits)
+        alarms = find_alarms(step, entropy, normalised, self.limits,
+                             self._remember(entropy, normalised) if there is None else
+                             np.asarray(there, dtype=bool))
         if self._events is not None:
             self._write_events(step, entropy, alarms, scalars)
         if self._lines is not None:
@@ -99,6 +112,13 @@ class EntropyLog:
         for alarm in alarms if self.on_alarm is not None else ():
             self.on_alarm(alarm)
         return alarms
+
+    def _remember(self, entropy: np.ndarray, normalised: np.ndarray) -> Optional[np.ndarray]:
+        there = ~(np.isnan(entropy) & np.isnan(normalised))
+        if self._known is not None and self._known.shape == there.shape:
+            there |= self._known
+        self._known = there
+        return there if there.any() else None
 
     def _write_events(self, step: int, entropy: np.ndarray, alarms: List[Alarm],
                       scalars: Dict[str, float]) -> None:

@@ -280,7 +280,8 @@ class AttentionMonitor:
             _listeners.append(self._listen)
 
     def entropies(self) -> Tuple[np.ndarray, np.ndarray]:
-        """(layer, head) mean and normalised entropy since the last step; NaN where none was seen."""
+        """(layer, head) mean and normalised entropy since the last step; NaN where none was seen, or
+        where a row was not finite."""
         n_layers = max(self._seen, default=-1) + 1
         n_heads = max((sums.shape[1] for sums, _ in self._seen.values()), default=0)
         out = np.full((2, n_layers, n_heads), math.nan)
@@ -293,8 +294,11 @@ class AttentionMonitor:
         if not self._seen:
             raise Error("no entropies were seen: is the model's attention headlight's?")
         entropy, normalised = self.entropies()
+        there = np.zeros(entropy.shape, dtype=bool)
+        for layer, (sums, _) in self._seen.items():
+            there[layer, :sums.shape[1]] = True
         self._seen.clear()
-        return self.log.log(step, entropy, normalised, **scalars)
+        return self.log.log(step, entropy, normalised, there=there, **scalars)
 
     def close(self) -> None:
         if self._listen in _listeners:

@@ -15,6 +15,10 @@ static const struct {
     const char *mitigation;
     hl_status (*examine)(hl_examination *e);
 } diagnoses[HL_N_DIAGNOSES] = {
+    /* First: where rows are not finite, the other diagnoses have less to go by, or nothing. */
+    { "dead-or-broken", "literature", "Shannon 1948: H is at most ln n",
+      "The weights or the file are damaged there: get the file again, or look at the layer below.",
+      hl_diagnose_broken },
     { "entropy-collapse", "literature", "Zhai et al. 2023",
       "In training: an entropy regulariser (the backward pass gives its gradient), spectral "
       "reparametrisation or QK-norm, a lower learning rate. At inference: a higher attention "
@@ -43,9 +47,6 @@ static const struct {
     { "sink-heads", "literature", "Xiao et al. 2023",
       "Keep one a layer, or prune with ablation; read their entropy without the first key.",
       hl_diagnose_sinks },
-    { "dead-or-broken", "literature", "Shannon 1948: H is at most ln n",
-      "The weights or the file are damaged there: get the file again, or look at the layer below.",
-      hl_diagnose_broken },
 };
 
 /* -------------------------------------------------------------------- heads */
@@ -94,13 +95,29 @@ void hl_shown_by_sort(hl_diagnosis *diagnosis, bool highest_first)
               highest_first ? compare_falling : compare_rising);
 }
 
-static int64_t count_heads(const hl_profile *profile)
+bool hl_head_is_sound(const hl_profile *profile, int64_t layer, int64_t head)
 {
-    int64_t count = 0;
+    int64_t n_good = hl_profile_moments(profile, layer, head, HL_Q_ENTROPY).count;
 
-    HL_EACH_HEAD(profile, layer, head)
-    count += hl_profile_moments(profile, layer, head, HL_Q_ENTROPY).count > 0;
-    return count;
+    return n_good > 0 && n_good >= hl_profile_broken(profile, layer, head);
+}
+
+void hl_examination_say_broken(const hl_examination *e, hl_text *text)
+{
+    if (e->n_broken > 0)
+        hl_text_addf(text, "%lld heads are left out, as most of their rows are not finite. ",
+                     (long long)e->n_broken);
+}
+
+static void count_heads(hl_examination *e)
+{
+    HL_EACH_HEAD(e->profile, layer, head)
+    {
+        bool sound = hl_head_is_sound(e->profile, layer, head);
+
+        e->n_counted += sound;
+        e->n_broken += !sound && hl_profile_broken(e->profile, layer, head) > 0;
+    }
 }
 
 /* ---------------------------------------------------------------- the frame */
@@ -156,12 +173,10 @@ hl_status hl_diagnose(hl_diagnoses **out, const hl_profile *profile, const hl_pr
 {
     hl_status      status = HL_OK;
     hl_diagnoses  *found  = NULL;
-    hl_examination frame  = { .profile    = profile,
-                              .before     = before,
-                              .thresholds = thresholds,
-                              .n_counted  = count_heads(profile) };
+    hl_examination frame  = { .profile = profile, .before = before, .thresholds = thresholds };
 
     *out = NULL;
+    count_heads(&frame);
     HL_TRY(HL_ALLOC_ZEROED(&found, 1));
     for (size_t i = 0; i < HL_N_DIAGNOSES; i++)
         HL_TRY(examine(&found->items[i], i, &frame));

@@ -19,7 +19,8 @@ typedef struct hl_examination {
     hl_text              rule;
     hl_text              finding;
     hl_text              against;
-    int64_t              n_counted; /* heads that have rows */
+    int64_t              n_counted; /* heads that hl_head_is_sound says can be judged */
+    int64_t              n_broken;  /* heads that have rows and cannot */
 } hl_examination;
 
 /* Adds a head that shows it. */
@@ -31,6 +32,12 @@ static inline double hl_limit(const hl_examination *e, hl_threshold which)
 {
     return hl_threshold_of(e->thresholds, which);
 }
+
+/* Are most of the head's rows finite?  If not, what is left of them says nothing of its attention: a
+ * run that has diverged is neither collapsed nor overloaded. */
+bool hl_head_is_sound(const hl_profile *profile, int64_t layer, int64_t head);
+/* Says in the finding, or in what speaks against it, that such heads were left out. */
+void hl_examination_say_broken(const hl_examination *e, hl_text *text);
 
 /* diagnose_entropy.c */
 hl_status hl_diagnose_collapse(hl_examination *e);

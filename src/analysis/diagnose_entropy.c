@@ -78,7 +78,8 @@ static hl_status list_collapsed(hl_examination *e)
     {
         double median = hl_profile_quantile(e->profile, layer, head, HL_HIST_NOSINK, 0.5);
 
-        if (median < hl_limit(e, HL_T_COLLAPSE_ENTROPY))
+        if (median < hl_limit(e, HL_T_COLLAPSE_ENTROPY) &&
+            hl_head_is_sound(e->profile, layer, head))
             HL_TRY(hl_shown_by_add(e->result, layer, head, median));
     }
     hl_shown_by_sort(e->result, false);
@@ -124,11 +125,13 @@ hl_status hl_diagnose_collapse(hl_examination *e)
     if (e->before != NULL)
         HL_TRY(find_fall(&fall, e));
     result->threshold = hl_limit(e, HL_T_COLLAPSE_SHARE);
-    if (e->n_counted == 0) {
+    if (e->n_counted == 0 || e->n_broken > e->n_counted) {
         result->verdict = HL_VERDICT_NOT_MEASURED;
-        result->measure = "headlight measure MODEL TEXT -o P";
+        result->measure = e->n_broken > 0 ? "" : "headlight measure MODEL TEXT -o P";
+        hl_examination_say_broken(e, &e->finding);
         goto done;
     }
+    hl_examination_say_broken(e, &e->against);
     result->value = (double)result->n_heads / (double)e->n_counted;
     bool many     = result->value > result->threshold;
     bool fell     = fall > hl_limit(e, HL_T_COLLAPSE_FALL);
@@ -183,6 +186,7 @@ static hl_status list_overloaded(hl_diagnosis *result, bool *known, const hl_exa
 
         *known = *known || !isnan(change);
         if (median >= hl_limit(e, HL_T_OVERLOAD_ENTROPY) &&
+            hl_head_is_sound(profile, layer, head) &&
             !(change >= hl_limit(e, HL_T_OVERLOAD_CHANGE)))
             HL_TRY(hl_shown_by_add(result, layer, head, median));
     }
@@ -202,7 +206,7 @@ static hl_status compare_overload(hl_examination *e)
     hl_status    status = list_overloaded(&other, &known, e, e->before);
 
     HL_EACH_HEAD(e->before, layer, head)
-    n_all += hl_profile_moments(e->before, layer, head, HL_Q_ENTROPY).count > 0;
+    n_all += hl_head_is_sound(e->before, layer, head);
     if (status == HL_OK && n_all > 0)
         hl_text_addf(&e->against, "In the other profile %lld of %lld heads (%.0f%%). ",
                      (long long)other.n_heads, (long long)n_all,
@@ -224,11 +228,13 @@ hl_status hl_diagnose_overload(hl_examination *e)
                  hl_limit(e, HL_T_OVERLOAD_CHANGE));
     HL_TRY(list_overloaded(result, &known, e, e->profile));
     result->threshold = hl_limit(e, HL_T_OVERLOAD_SHARE);
-    if (e->n_counted == 0) {
+    if (e->n_counted == 0 || e->n_broken > e->n_counted) {
         result->verdict = HL_VERDICT_NOT_MEASURED;
-        result->measure = "headlight measure MODEL TEXT -o P";
+        result->measure = e->n_broken > 0 ? "" : "headlight measure MODEL TEXT -o P";
+        hl_examination_say_broken(e, &e->finding);
         goto done;
     }
+    hl_examination_say_broken(e, &e->against);
     result->value = (double)result->n_heads / (double)e->n_counted;
     if (result->value > result->threshold)
         result->verdict = HL_VERDICT_PRESENT;

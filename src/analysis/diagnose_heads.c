@@ -40,7 +40,8 @@ static hl_status list_pairs(pair_count *out, hl_examination *e)
         for (int64_t a = 0; a < b; a++) {
             double similarity = hl_profile_similarity(e->profile, layer, a, b);
 
-            if (isnan(similarity))
+            if (isnan(similarity) || !hl_head_is_sound(e->profile, layer, a) ||
+                !hl_head_is_sound(e->profile, layer, b))
                 continue;
             out->n_measured++;
             out->most = fmax(out->most, similarity);
@@ -256,8 +257,8 @@ hl_status hl_diagnose_broken(hl_examination *e)
 
     result->threshold = hl_limit(e, HL_T_BROKEN_ROWS);
     hl_text_addf(&e->rule,
-                 "more than %g rows with a NaN, an infinity, or an entropy over ln n + 0.001; or a "
-                 "head without a single good row",
+                 "more than %g rows that are not finite (NaN or infinity) or have an entropy over "
+                 "ln n + 0.001; or a head without a single good row",
                  result->threshold);
     HL_EACH_HEAD(e->profile, layer, head)
     {
@@ -273,7 +274,11 @@ hl_status hl_diagnose_broken(hl_examination *e)
     result->value = total;
     if (total > result->threshold || n_dead > 0)
         result->verdict = HL_VERDICT_PRESENT;
-    hl_text_addf(&e->finding, "%.0f rows, %lld heads without a good row", total, (long long)n_dead);
+    if (result->n_heads == 0)
+        hl_text_addf(&e->finding, "no NaN or Inf rows; all heads valid");
+    else
+        hl_text_addf(&e->finding, "%.0f rows are not finite; %lld heads have no valid row", total,
+                     (long long)n_dead);
     if (result->n_heads > 0) {
         hl_text_addf(&e->finding, "; ");
         say_where(e, &result->heads[0]);

@@ -23,7 +23,7 @@
 #include "base/status.h"
 #include "base/utf8.h"
 
-enum { DEFAULT_BACK = 5, COLLAPSE = 0 }; /* entropy-collapse is the first diagnosis */
+enum { DEFAULT_BACK = 5, BROKEN = 0, COLLAPSE = 1 }; /* places in the list of diagnoses */
 
 const char *const hl_series_settings[HL_SERIES_N_SETTINGS] = {
     "family", "context", "stride",  "seed",      "pack",     "nll",
@@ -304,7 +304,9 @@ static hl_status find_fall(hl_series_point *point, const hl_series *series, int6
     const hl_series_point *before = find_highest(series, point, n_back);
     hl_text                text   = { 0 };
 
-    if (before == NULL)
+    /* What is left of a checkpoint that is not finite may well lie lower: that is no collapse. */
+    if (before == NULL || (point->verdicts[BROKEN] == HL_VERDICT_PRESENT &&
+                           point->verdicts[COLLAPSE] == HL_VERDICT_NOT_MEASURED))
         return HL_OK;
     hl_level high = level_of(before), now = level_of(point);
     point->fall  = hl_level_fall(&high, &now);

@@ -55,6 +55,27 @@ class Monitor(unittest.TestCase):
         (alarm,) = monitor.find_alarms(1, entropy, self.fine, headlight.default_thresholds())
         self.assertEqual((alarm.kind, alarm.heads), ("broken", [(1, 1)]))
 
+    def test_a_diverged_run_is_not_finite_and_nothing_else(self):
+        sharp = np.full((2, 4), 0.01)
+        sharp[:, 1:] = math.nan
+        there = np.ones((2, 4), dtype=bool)
+        (alarm,) = monitor.find_alarms(5, sharp, sharp, headlight.default_thresholds(), there)
+        self.assertEqual((alarm.kind, alarm.share), ("broken", 0.75))
+        self.assertIn("step 5: not finite: attention of 75% of the heads: L0H1", str(alarm))
+        sharp[:, :3] = 0.01  # most heads are finite: they are judged, after what is not
+        alarms = monitor.find_alarms(5, sharp, sharp, headlight.default_thresholds(), there)
+        self.assertEqual([(alarm.kind, alarm.share) for alarm in alarms], [("broken", 0.25), ("collapse", 1.0)])
+        (alarm,) = self.alarms(np.full((2, 4), math.nan))
+        self.assertEqual((alarm.kind, alarm.share), ("broken", 1.0))
+
+    def test_a_log_knows_heads_that_were_numbers(self):
+        ragged = self.fine.copy()
+        ragged[1, 3] = math.nan  # never there
+        with monitor.EntropyLog() as log:
+            self.assertEqual(log.log(1, ragged, ragged), [])
+            (alarm,) = log.log(2, ragged * math.nan, ragged * math.nan)
+        self.assertEqual((alarm.kind, alarm.share, len(alarm.heads)), ("broken", 1.0, 7))
+
     def test_everything_is_written_and_called(self):
         lines, steps, alarms = os.path.join(self.folder.name, "a.jsonl"), [], []
         with monitor.EntropyLog(folder=self.folder.name, jsonl=lines, on_alarm=alarms.append,

@@ -202,6 +202,17 @@ class Torch(unittest.TestCase):
         self.assertEqual([alarm.kind for alarm in alarms], ["overload"])
         self.assertEqual(self.torch._listeners, [])
 
+    def test_monitor_of_a_run_that_diverges(self):
+        q, k, v = (torch.randn(2, 3, 12, 8) for _ in range(3))
+        with self.torch.AttentionMonitor() as monitor:
+            self.torch.attention(q * math.nan, k, v, causal=True, layer=0)
+            (alarm,) = monitor.step(1)
+            self.assertEqual((alarm.kind, alarm.share), ("broken", 1.0))
+            q[0, 1, 7, 3] = math.inf
+            self.torch.attention(q, k, v, causal=True, layer=0)
+            (alarm,) = monitor.step(2)
+            self.assertEqual((alarm.kind, alarm.heads), ("broken", [(0, 1)]))
+
     def test_normalised_entropy_is_of_what_a_row_sees(self):
         """Uniform attention has 1, whatever is masked."""
         q, k, v = (torch.randn(2, 3, 12, 8) for _ in range(3))
