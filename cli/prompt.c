@@ -65,7 +65,7 @@ static hl_status encode_chat(hl_opened_prompt *out, const hl_prompt_source *sour
         hl_complain(source->command, "the chat template is not one that headlight knows; written "
                                      "as plain lines");
     if (status == HL_OK)
-        status = hl_chat_encode(&out->encoding, out->tokenizer, chat);
+        status = hl_chat_encode(&out->encoding, out->tokenizer, chat, NULL);
     hl_chat_free(chat);
     return status;
 }

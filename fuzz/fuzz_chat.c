@@ -27,7 +27,7 @@ static void check_tokens(const hl_tokenizer *tokenizer, const hl_chat *chat)
 {
     hl_encoding *encoding = NULL;
 
-    PROMISE(hl_chat_encode(&encoding, tokenizer, chat) == HL_OK);
+    PROMISE(hl_chat_encode(&encoding, tokenizer, chat, NULL) == HL_OK);
     for (size_t i = 0; i < encoding->n_tokens; i++)
         PROMISE(encoding->ids[i] < 4 || encoding->roles[i] == HL_ROLE_TEMPLATE);
     hl_encoding_free(encoding);

@@ -1,6 +1,6 @@
 /* fuzz_encode.c - any bytes at all, as text for the small tokenizers.
  *
- * All of them accept it.  Spans are in order and inside the text; the byte-level
+ * All of them accept it, in no more time than n bytes may take.  Spans are in order and inside the text; the byte-level
  * tokenizer gives the text back, whatever it is. */
 #include <string.h>
 
@@ -22,8 +22,10 @@ static void check(int which, const char *text, size_t n_bytes, bool plain)
     hl_encoding      *encoding  = NULL;
     char             *decoded   = NULL;
     size_t            n_decoded = 0;
+    double            begin     = fuzz_seconds();
 
     PROMISE(hl_tokenizer_encode(&encoding, tokenizers[which], text, n_bytes, &options) == HL_OK);
+    PROMISE(fuzz_in_time(begin, n_bytes) && fuzz_in_bounds(encoding->n_tokens, n_bytes));
     for (size_t i = 0; i < encoding->n_tokens; i++) {
         hl_span span = encoding->spans[i];
         PROMISE(span.begin <= span.end && span.end <= n_bytes);

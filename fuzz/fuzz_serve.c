@@ -16,7 +16,8 @@ static void read_ids(const json_t *prompt, const hl_model *model)
     hl_served_prompts prompts = { 0 };
 
     if (json_array_size(prompt) > 0 && !json_is_string(json_array_get(prompt, 0)) &&
-        hl_served_prompts_read(&prompts, prompt, false, model, NULL) == HL_OK) {
+        hl_served_prompts_read(&prompts, prompt, false, &(hl_prompt_reader){ .model = model }) ==
+            HL_OK) {
         for (int64_t i = 0; i < prompts.count; i++) {
             for (int64_t token = 0; token < prompts.items[i].n_tokens; token++)
                 PROMISE(prompts.items[i].tokens[token] >= 0 &&

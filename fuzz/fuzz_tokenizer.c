@@ -2,7 +2,8 @@
  *
  * They are refused with a message, or they make a tokenizer.  What it does with a
  * fixed text must keep the promises of headlight.h: ids have pieces, spans lie inside
- * the text, and what was encoded can be decoded, at once and as a stream.  GGUF takes its
+ * the text, and what was encoded can be decoded, at once and as a stream.  No call takes more time or
+ * makes more text than its input allows, however long runs of one letter are.  GGUF takes its
  * vocabulary or refuses it. */
 #include <string.h>
 
@@ -10,8 +11,13 @@
 #include "fuzz.h"
 #include "tokenize/vocab_export.h"
 
-static const char text[] =
+static const char words[] =
     "Hello, w\xc3\xb6rld! ab abc  <s>\n1234 e\xcc\x81 \xe6\x97\xa5\xe6\x9c\xac \xff";
+
+/* Behind the words, a run that expressions may backtrack in. */
+enum { N_RUN = 8000, N_TEXT = sizeof words - 1 + N_RUN };
+
+static char text[N_TEXT];
 
 static void check_decoding(const hl_tokenizer *tokenizer, const hl_encoding *encoding)
 {
@@ -19,34 +25,47 @@ static void check_decoding(const hl_tokenizer *tokenizer, const hl_encoding *enc
     char             *decoded = NULL;
     const char       *part;
     size_t            n_decoded, n_part;
+    size_t            n_spelled = 0;
+    double            begin     = fuzz_seconds();
 
-    if (hl_tokenizer_decode(&decoded, &n_decoded, tokenizer, encoding->ids, encoding->n_tokens,
-                            NULL) != HL_OK)
-        return; /* a pattern of the decoder may run into its limit */
-    PROMISE(decoded[n_decoded] == '\0');
-    PROMISE(hl_decode_stream_open(&stream, tokenizer, NULL) == HL_OK);
     for (size_t i = 0; i < encoding->n_tokens; i++) {
+        (void)hl_tokenizer_piece(tokenizer, encoding->ids[i], &n_part);
+        n_spelled += n_part;
+    }
+    hl_status status = hl_tokenizer_decode(&decoded, &n_decoded, tokenizer, encoding->ids,
+                                           encoding->n_tokens, NULL);
+    PROMISE(fuzz_in_time(begin, n_spelled));
+    if (status != HL_OK) /* a step of the decoder has run into its limit */
+        return;
+    PROMISE(decoded[n_decoded] == '\0' && fuzz_in_bounds(n_decoded, n_spelled));
+    PROMISE(hl_decode_stream_open(&stream, tokenizer, NULL) == HL_OK);
+    for (size_t i = 0; i < encoding->n_tokens && i < 64; i++) {
+        begin = fuzz_seconds();
         if (hl_decode_stream_push(&part, &n_part, stream, encoding->ids[i]) != HL_OK)
             break;
-        PROMISE(part != NULL);
+        PROMISE(part != NULL && fuzz_in_time(begin, 2 * n_spelled));
     }
     hl_decode_stream_close(stream);
     hl_free(decoded);
 }
 
-static void check_encoding(const hl_tokenizer *tokenizer, bool add_special)
+static void check_encoding(const hl_tokenizer *tokenizer, size_t n_text, bool add_special)
 {
     hl_encode_options options  = { .add_special = add_special };
     hl_encoding      *encoding = NULL;
+    double            begin    = fuzz_seconds();
+    hl_status         status   = hl_tokenizer_encode(&encoding, tokenizer, text, n_text, &options);
 
-    if (hl_tokenizer_encode(&encoding, tokenizer, text, sizeof text - 1, &options) != HL_OK) {
+    PROMISE(fuzz_in_time(begin, n_text));
+    if (status != HL_OK) {
         refused(encoding);
         return;
     }
+    PROMISE(fuzz_in_bounds(encoding->n_tokens, n_text));
     for (size_t i = 0; i < encoding->n_tokens; i++) {
         PROMISE(hl_tokenizer_piece(tokenizer, encoding->ids[i], NULL) != NULL);
         PROMISE(encoding->spans[i].begin <= encoding->spans[i].end);
-        PROMISE(encoding->spans[i].end <= sizeof text - 1);
+        PROMISE(encoding->spans[i].end <= n_text);
     }
     check_decoding(tokenizer, encoding);
     hl_encoding_free(encoding);
@@ -57,10 +76,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes)
     hl_tokenizer *tokenizer = NULL;
     hl_vocab_export *export = NULL;
 
-    if (hl_tokenizer_parse(&tokenizer, bytes, n_bytes, "fuzz") != HL_OK)
+    memcpy(text, words, sizeof words - 1);
+    memset(text + sizeof words - 1, 'a', N_RUN);
+    double    begin  = fuzz_seconds();
+    hl_status status = hl_tokenizer_parse(&tokenizer, bytes, n_bytes, "fuzz");
+    PROMISE(fuzz_in_time(begin, n_bytes));
+    if (status != HL_OK)
         return refused(tokenizer);
-    check_encoding(tokenizer, false);
-    check_encoding(tokenizer, true);
+    check_encoding(tokenizer, sizeof words - 1, false);
+    check_encoding(tokenizer, N_TEXT, true);
     if (hl_vocab_export_new(&export, tokenizer, hl_tokenizer_size(tokenizer)) != HL_OK)
         refused(export);
     hl_vocab_export_free(export);

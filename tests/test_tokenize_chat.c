@@ -139,7 +139,7 @@ static void tokens_have_roles(void **state)
     hl_chat_options options    = { .no_prompt = true };
 
     assert_ok(hl_chat_render(&chat, tokenizer, messages, 2, &options));
-    assert_ok(hl_chat_encode(&encoding, tokenizer, chat));
+    assert_ok(hl_chat_encode(&encoding, tokenizer, chat, NULL));
     size_t n_special = 0, n_user = 0, n_system = 0;
     for (size_t i = 0; i < encoding->n_tokens; i++) {
         n_special += encoding->types[i] == HL_TOKEN_SPECIAL;

@@ -435,7 +435,7 @@ static void decodes(const char *json, const char *pieces, const char *wanted)
             break;
         at += length + 1;
     }
-    assert_ok(hl_decoder_run(&text, &decoder, &strings));
+    assert_ok(hl_decoder_run(&text, &decoder, &strings, NULL));
     if (text.n_bytes != strlen(wanted) ||
         memcmp(hl_buffer_bytes(&text).data, wanted, text.n_bytes) != 0)
         fail_msg("%s: '%s' became '%.*s', wanted '%s'", json, pieces, (int)text.n_bytes, text.data,

@@ -20,6 +20,11 @@ extern "C" {
  * A tokenizer does not change after it has been opened and may be used by
  * several threads at once.
  *
+ * A tokenizer's file says what is done with a text, and may have been made to do too much.  Encoding
+ * and decoding n bytes makes no text of more than 64 n bytes + 1 MiB and takes no more
+ * than 8 microseconds per byte + 1 second of processor time; beyond that they fail with HL_LIMIT and a
+ * message that names the file and the step.  Real tokenizers need a hundredth of it.
+ *
  * Text is UTF-8.  A byte that is not part of a valid character counts as the
  * character U+FFFD; byte-level tokenizers (GPT-2, Llama-3, Qwen ...) see that
  * character when they split text into words, but encode the byte itself, so that
@@ -51,9 +56,14 @@ HL_API hl_status hl_tokenizer_parse(hl_tokenizer **out, const void *json, size_t
                                     const char *where);
 HL_API void      hl_tokenizer_close(hl_tokenizer *tokenizer);
 
+/* Asked now and then while a call works; true ends the call with HL_CANCELLED. */
+typedef bool (*hl_stop_callback)(void *context);
+
 typedef struct hl_encode_options {
-    bool add_special; /* put the tokens around the text that the model expects */
-    bool plain;       /* special tokens spelled out in the text are ordinary text */
+    bool             add_special; /* put the tokens around the text that the model expects */
+    bool             plain;       /* special tokens spelled out in the text are ordinary text */
+    hl_stop_callback stop;        /* NULL: nobody stops the call */
+    void            *context;     /* of stop */
 } hl_encode_options;
 
 typedef struct hl_encoding {
@@ -178,7 +188,7 @@ HL_API void           hl_chat_free(hl_chat *chat);
 /* Encodes the text and says whose each token is.  Special tokens are recognised only in
  * what the template wrote: a message cannot pretend to be another turn. */
 HL_API hl_status hl_chat_encode(hl_encoding **out, const hl_tokenizer *tokenizer,
-                                const hl_chat *chat);
+                                const hl_chat *chat, const hl_encode_options *options);
 
 #ifdef __cplusplus
 }

@@ -154,7 +154,8 @@ class Span(c.Structure):
 
 class EncodeOptions(c.Structure):
     c_name = "hl_encode_options"
-    _fields_ = _fields(c.c_bool, "add_special", "plain")
+    _fields_ = (_fields(c.c_bool, "add_special", "plain") +
+                _fields(c.c_void_p, "stop", "context"))
 
 
 class Encoding(c.Structure):

@@ -317,7 +317,7 @@ static hl_status next_chat(hl_token_reader *reader)
     reader->state = READER_END;
     HL_TRY(hl_chat_render(&chat, corpus->tokenizer, reader->record.messages,
                           reader->record.n_messages, &options));
-    HL_TRY(hl_chat_encode(&coded, corpus->tokenizer, chat));
+    HL_TRY(hl_chat_encode(&coded, corpus->tokenizer, chat, NULL));
     HL_TRY(clear_output(reader, coded->n_tokens));
     HL_TRY(mark_text(reader, chat->text, chat->n_bytes, 0));
     for (size_t i = 0; i < coded->n_tokens; i++) {

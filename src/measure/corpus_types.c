@@ -195,10 +195,13 @@ hl_status hl_types_mark(uint8_t *marks, const hl_types *types, hl_matcher *match
                         const char *text, size_t n_bytes)
 {
     hl_status status = HL_OK;
+    hl_budget budget = hl_budget_begin(n_bytes, NULL, NULL);
 
+    hl_matcher_set_budget(matcher, &budget);
     for (size_t i = 0; i < types->n_rules; i++)
         HL_TRY(mark_rule(marks, &types->rules[i], matcher, text, n_bytes));
 
 done:
+    hl_matcher_set_budget(matcher, NULL);
     return status;
 }

@@ -110,8 +110,9 @@ static hl_status prepare(completion *c, bool is_chat)
     if (!c->request.has_seed)
         c->request.sample.seed = server->options.seed + number * HL_WIRE_MAX_CHOICES;
     snprintf(c->fault.param, sizeof c->fault.param, "%s", is_chat ? "messages" : "prompt");
-    HL_TRY(hl_served_prompts_read(&c->prompts, c->request.prompt, is_chat, server->model,
-                                  server->tokenizer));
+    HL_TRY(hl_served_prompts_read(
+        &c->prompts, c->request.prompt, is_chat,
+        &(hl_prompt_reader){ server->model, server->tokenizer, c->exchange }));
     HL_TRY(make_choices(c));
     c->created = (int64_t)time(NULL);
     snprintf(c->id, sizeof c->id, "%s-%llx%06llx", is_chat ? "chatcmpl" : "cmpl",

@@ -63,15 +63,34 @@ done:
     return status;
 }
 
-static hl_status keep_text(hl_served_prompt *out, const char *text, size_t n_bytes,
-                           const hl_model *model, const hl_tokenizer *tokenizer)
+static bool is_gone(void *exchange)
 {
-    hl_status    status   = HL_OK;
-    hl_encoding *encoding = NULL;
+    return hl_exchange_is_gone(exchange);
+}
 
-    HL_TRY(hl_tokenizer_encode(&encoding, tokenizer, text, n_bytes,
-                               &(hl_encode_options){ .add_special = true }));
-    HL_TRY(keep_encoding(out, encoding, model));
+/* A client that is gone stops the work on its text. */
+static hl_encode_options encode_options(const hl_prompt_reader *reader)
+{
+    return (hl_encode_options){ .stop    = reader->exchange != NULL ? is_gone : NULL,
+                                .context = reader->exchange };
+}
+
+/* A text that the tokenizer gives up on is bad input: HL_LIMIT stands for the context here. */
+static hl_status too_much(hl_status status)
+{
+    return status == HL_LIMIT ? HL_BAD_INPUT : status;
+}
+
+static hl_status keep_text(hl_served_prompt *out, const char *text, size_t n_bytes,
+                           const hl_prompt_reader *reader)
+{
+    hl_status         status   = HL_OK;
+    hl_encoding      *encoding = NULL;
+    hl_encode_options options  = encode_options(reader);
+
+    options.add_special = true;
+    HL_TRY(too_much(hl_tokenizer_encode(&encoding, reader->tokenizer, text, n_bytes, &options)));
+    HL_TRY(keep_encoding(out, encoding, reader->model));
 
 done:
     hl_encoding_free(encoding);
@@ -123,15 +142,16 @@ done:
 }
 
 static hl_status encode_messages(hl_served_prompt *out, const hl_chat_message *messages, size_t n,
-                                 const hl_model *model, const hl_tokenizer *tokenizer)
+                                 const hl_prompt_reader *reader)
 {
-    hl_status    status   = HL_OK;
-    hl_chat     *chat     = NULL;
-    hl_encoding *encoding = NULL;
+    hl_status         status   = HL_OK;
+    hl_chat          *chat     = NULL;
+    hl_encoding      *encoding = NULL;
+    hl_encode_options options  = encode_options(reader);
 
-    HL_TRY(hl_chat_render(&chat, tokenizer, messages, n, NULL));
-    HL_TRY(hl_chat_encode(&encoding, tokenizer, chat));
-    HL_TRY(keep_encoding(out, encoding, model));
+    HL_TRY(hl_chat_render(&chat, reader->tokenizer, messages, n, NULL));
+    HL_TRY(too_much(hl_chat_encode(&encoding, reader->tokenizer, chat, &options)));
+    HL_TRY(keep_encoding(out, encoding, reader->model));
 
 done:
     hl_encoding_free(encoding);
@@ -139,8 +159,8 @@ done:
     return status;
 }
 
-static hl_status keep_messages(hl_served_prompt *out, const json_t *list, const hl_model *model,
-                               const hl_tokenizer *tokenizer)
+static hl_status keep_messages(hl_served_prompt *out, const json_t *list,
+                               const hl_prompt_reader *reader)
 {
     hl_status        status   = HL_OK;
     size_t           n        = json_array_size(list);
@@ -160,7 +180,7 @@ static hl_status keep_messages(hl_served_prompt *out, const json_t *list, const 
                            "messages[%zu].role is none of system, developer, user, assistant", i));
         HL_TRY(content_of(&messages[i].content, &owned[i], json_object_get(message, "content"), i));
     }
-    HL_TRY(encode_messages(out, messages, n, model, tokenizer));
+    HL_TRY(encode_messages(out, messages, n, reader));
 
 done:
     for (size_t i = 0; owned != NULL && i < n; i++)
@@ -172,22 +192,21 @@ done:
 
 /* ------------------------------------------------------------------------- prompts */
 
-static hl_status add_prompt(hl_served_prompts *out, const json_t *prompt, const hl_model *model,
-                            const hl_tokenizer *tokenizer)
+static hl_status add_prompt(hl_served_prompts *out, const json_t *prompt,
+                            const hl_prompt_reader *reader)
 {
     if (out->count == HL_WIRE_MAX_CHOICES)
         return hl_fail(HL_BAD_INPUT, "more than %d prompts", HL_WIRE_MAX_CHOICES);
     hl_served_prompt *to = &out->items[out->count++];
     if (json_is_string(prompt))
-        return keep_text(to, json_string_value(prompt), json_string_length(prompt), model,
-                         tokenizer);
+        return keep_text(to, json_string_value(prompt), json_string_length(prompt), reader);
     if (json_is_array(prompt))
-        return keep_ids(to, prompt, model);
+        return keep_ids(to, prompt, reader->model);
     return hl_fail(HL_BAD_INPUT, "prompt is %s, wanted a text or token ids", hl_json_kind(prompt));
 }
 
 hl_status hl_served_prompts_read(hl_served_prompts *out, const json_t *prompt, bool is_chat,
-                                 const hl_model *model, const hl_tokenizer *tokenizer)
+                                 const hl_prompt_reader *reader)
 {
     size_t        index;
     const json_t *item;
@@ -196,12 +215,12 @@ hl_status hl_served_prompts_read(hl_served_prompts *out, const json_t *prompt, b
     *out = (hl_served_prompts){ 0 };
     if (is_chat) {
         out->count = 1;
-        return keep_messages(&out->items[0], prompt, model, tokenizer);
+        return keep_messages(&out->items[0], prompt, reader);
     }
     if (!json_is_array(prompt) || first == NULL || json_is_number(first))
-        return add_prompt(out, prompt, model, tokenizer);
+        return add_prompt(out, prompt, reader);
     json_array_foreach(prompt, index, item) {
-        hl_status status = add_prompt(out, item, model, tokenizer);
+        hl_status status = add_prompt(out, item, reader);
         if (status != HL_OK)
             return status;
     }

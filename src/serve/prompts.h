@@ -7,6 +7,7 @@
 
 #include "base/json.h"
 #include "headlight.h"
+#include "serve/http.h"
 #include "serve/wire.h"
 
 typedef struct hl_served_prompt {
@@ -22,9 +23,16 @@ typedef struct hl_served_prompts {
 
 enum { HL_MAX_MESSAGES = 1024 };
 
-/* To be released in every case.  HL_BAD_INPUT with a message for the client. */
+typedef struct hl_prompt_reader {
+    const hl_model     *model;
+    const hl_tokenizer *tokenizer;
+    hl_exchange        *exchange; /* whose prompts they are; NULL: nobody's, who cannot leave */
+} hl_prompt_reader;
+
+/* To be released in every case.  HL_BAD_INPUT with a message for the client; HL_CANCELLED if it is
+ * gone. */
 hl_status hl_served_prompts_read(hl_served_prompts *out, const json_t *prompt, bool is_chat,
-                                 const hl_model *model, const hl_tokenizer *tokenizer);
+                                 const hl_prompt_reader *reader);
 void      hl_served_prompts_release(hl_served_prompts *prompts);
 
 #endif

@@ -32,8 +32,9 @@ static hl_status read_input(view_request *out, hl_look *look)
 
     if ((input == NULL) == (messages == NULL))
         return hl_fail(HL_BAD_INPUT, "wanted either input or messages");
-    hl_status status = hl_served_prompts_read(&out->prompts, input != NULL ? input : messages,
-                                              messages != NULL, server->model, server->tokenizer);
+    hl_status status = hl_served_prompts_read(
+        &out->prompts, input != NULL ? input : messages, messages != NULL,
+        &(hl_prompt_reader){ server->model, server->tokenizer, look->exchange });
     if (status == HL_OK && out->prompts.count != 1)
         status = hl_fail(HL_BAD_INPUT, "input has %lld texts, wanted one",
                          (long long)out->prompts.count);

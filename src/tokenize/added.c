@@ -32,39 +32,51 @@ done:
     return status;
 }
 
-/* Replaces the content by its normalized form. */
-static hl_status normalize_content(hl_added_token *token, const hl_normalizer *normalizer)
+/* Replaces the contents of tokens that are found after normalizing by their normalized forms. */
+static hl_status normalize_contents(hl_added *added, const hl_normalizer *normalizer)
 {
     hl_status       status      = HL_OK;
     hl_text_builder given       = { 0 };
     hl_text_builder builders[2] = { { 0 }, { 0 } };
     hl_matcher     *matcher     = NULL;
-    char           *copy        = NULL;
+    size_t          n_bytes     = 0;
     hl_text         text;
 
+    for (size_t i = 0; i < added->count; i++)
+        n_bytes += added->items[i].content.n_bytes;
+    hl_budget budget = hl_budget_begin(n_bytes, NULL, NULL);
+    given.budget = builders[0].budget = builders[1].budget = &budget;
     HL_TRY(hl_matcher_new(&matcher));
-    HL_TRY(hl_text_from_bytes(&text, &given, token->content.data, token->content.n_bytes));
-    HL_TRY(hl_normalizer_run(&text, normalizer, builders, matcher));
-    HL_TRY(hl_strndup(&copy, text.bytes, text.n_bytes));
-    hl_free((void *)token->content.data);
-    token->content = (hl_bytes){ copy, text.n_bytes };
+    hl_matcher_set_budget(matcher, &budget);
+    for (size_t i = 0; i < added->count; i++) {
+        hl_added_token *token = &added->items[i];
+        char           *copy  = NULL;
+        if (!token->normalized)
+            continue;
+        HL_TRY(hl_text_from_bytes(&text, &given, token->content.data, token->content.n_bytes));
+        HL_TRY(hl_normalizer_run(&text, normalizer, builders, matcher));
+        HL_TRY(hl_budget_hand_on(&budget, text.n_bytes));
+        HL_TRY(hl_strndup(&copy, text.bytes, text.n_bytes));
+        hl_free((void *)token->content.data);
+        token->content = (hl_bytes){ copy, text.n_bytes };
+    }
 
 done:
     hl_text_builder_free(&given);
     hl_text_builder_free(&builders[0]);
     hl_text_builder_free(&builders[1]);
     hl_matcher_free(matcher);
-    return status;
+    return status == HL_OK ? HL_OK : hl_fail_within(status, "added_tokens");
 }
 
 hl_status hl_added_finish(hl_added *added, const hl_normalizer *normalizer)
 {
     hl_status status = HL_OK;
 
+    if (normalizer->n_steps > 0)
+        HL_TRY(normalize_contents(added, normalizer));
     for (size_t i = 0; i < added->count; i++) {
         hl_added_token *token = &added->items[i];
-        if (token->normalized && normalizer->n_steps > 0)
-            HL_TRY(normalize_content(token, normalizer));
         HL_TRY(hl_prefixes_add(token->normalized ? &added->after_normalizing : &added->as_given,
                                token->content, (int32_t)i));
     }
@@ -88,27 +100,31 @@ void hl_added_free(hl_added *added)
 /* ------------------------------------------------------------------ searching */
 
 /* The next match at or after *at: its item, or -1, and its place. */
-static int find_next(hl_span *out, const hl_prefixes *set, const hl_text *text, size_t at)
+static hl_status find_next(int *found, hl_span *out, const hl_prefixes *set, const hl_text *text,
+                           size_t at, hl_budget *budget)
 {
-    for (; at < text->n_bytes; at++) {
+    hl_status status = HL_OK;
+
+    *found = -1;
+    for (; at < text->n_bytes && *found < 0; at++) {
         unsigned char byte = (unsigned char)text->bytes[at];
         if (set->first[byte] == set->first[byte + 1U])
             continue;
-        hl_prefix_walk walk  = hl_prefixes_begin(set);
-        int            found = -1;
+        hl_prefix_walk walk = hl_prefixes_begin(set);
         for (size_t end = at; end < text->n_bytes;) {
             if (!hl_prefixes_step(set, &walk, text->bytes[end++]))
                 break;
             int item = hl_prefixes_match(set, &walk);
             if (item >= 0) {
-                found = item;
-                *out  = (hl_span){ at, end };
+                *found = item;
+                *out   = (hl_span){ at, end };
             }
         }
-        if (found >= 0)
-            return found;
+        HL_TRY(hl_budget_spend(budget, 4 * walk.depth));
     }
-    return -1;
+
+done:
+    return status;
 }
 
 /* The character that ends at `end`, which is not 0; *begin is where it starts. */
@@ -179,17 +195,22 @@ static hl_status add_stretch(hl_stretches *out, size_t begin, size_t end, int it
 }
 
 hl_status hl_added_split(hl_stretches *out, const hl_added *added, const hl_prefixes *set,
-                         const hl_text *text, const hl_added_filter *filter)
+                         const hl_text *text, const hl_added_filter *filter, hl_budget *budget)
 {
     hl_status status = HL_OK;
     hl_span   span   = { 0, 0 };
     size_t    done   = 0;
     size_t    at     = 0;
+    int       item   = -1;
 
     out->count = 0;
-    for (int item; set->count > 0 && (item = find_next(&span, set, text, at)) >= 0;) {
+    while (set->count > 0) {
+        HL_TRY(find_next(&item, &span, set, text, at, budget));
+        if (item < 0)
+            break;
         const hl_added_token *token = &added->items[item];
         at                          = span.end;
+        HL_TRY(hl_budget_spend(budget, filter->n_parts));
         if (!is_allowed(text, span, token, filter))
             continue;
         span = take_space(text, span, token, done);

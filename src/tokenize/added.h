@@ -55,6 +55,6 @@ typedef struct hl_added_filter {
 
 /* Cuts a text into stretches, in order, side by side, none of them empty. */
 hl_status hl_added_split(hl_stretches *out, const hl_added *added, const hl_prefixes *set,
-                         const hl_text *text, const hl_added_filter *filter);
+                         const hl_text *text, const hl_added_filter *filter, hl_budget *budget);
 
 #endif

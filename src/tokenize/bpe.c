@@ -382,7 +382,8 @@ done:
     return status;
 }
 
-static hl_status add_characters(hl_bpe_space *space, const hl_bpe *bpe, hl_bytes word)
+static hl_status add_characters(hl_bpe_space *space, const hl_bpe *bpe, hl_bytes word,
+                                hl_budget *budget)
 {
     hl_status status = HL_OK;
     hl_bytes  spelling;
@@ -391,6 +392,7 @@ static hl_status add_characters(hl_bpe_space *space, const hl_bpe *bpe, hl_bytes
         size_t begin = at;
         (void)hl_utf8_next(word.data, &at);
         HL_TRY(spell(&spelling, space, bpe, word, begin, at));
+        HL_TRY(hl_budget_spend(budget, spelling.n_bytes));
         int32_t id = hl_vocab_find(bpe->vocab, spelling);
         if (id >= 0)
             HL_TRY(add_symbol(space, id, begin, at));
@@ -486,7 +488,7 @@ static bool still_merges(const hl_bpe_space *space, int32_t position, const cand
            space->symbols[left->next].id == pair->right;
 }
 
-static hl_status merge_all(hl_bpe_space *space, const hl_bpe *bpe)
+static hl_status merge_all(hl_bpe_space *space, const hl_bpe *bpe, hl_budget *budget)
 {
     hl_status status = HL_OK;
 
@@ -494,6 +496,7 @@ static hl_status merge_all(hl_bpe_space *space, const hl_bpe *bpe)
     for (size_t i = 0; i + 1 < space->n_symbols; i++)
         HL_TRY(push_pair(space, bpe, (int32_t)i));
     while (space->n_heap > 0) {
+        HL_TRY(hl_budget_spend(budget, 16));
         candidate top      = pop(space);
         int32_t   position = (int32_t)(top.key & UINT32_MAX);
         if (!still_merges(space, position, &top))
@@ -533,7 +536,7 @@ done:
 }
 
 hl_status hl_bpe_encode(hl_tokens *out, const hl_bpe *bpe, hl_bpe_space *space, const char *word,
-                        size_t n_bytes, size_t at)
+                        size_t n_bytes, size_t at, hl_budget *budget)
 {
     hl_status status = HL_OK;
     hl_bytes  bytes  = { word, n_bytes };
@@ -548,8 +551,8 @@ hl_status hl_bpe_encode(hl_tokens *out, const hl_bpe *bpe, hl_bpe_space *space, 
     if (bpe->options.byte_level)
         HL_TRY(add_bytes(space, bpe, bytes));
     else
-        HL_TRY(add_characters(space, bpe, bytes));
-    HL_TRY(merge_all(space, bpe));
+        HL_TRY(add_characters(space, bpe, bytes, budget));
+    HL_TRY(merge_all(space, bpe, budget));
     for (size_t i = 0; i < space->n_symbols; i++) {
         const symbol *s = &space->symbols[i];
         if (!s->gone)

@@ -4,7 +4,7 @@
  *     hl_bpe_add_merge(bpe, "Ġ", "t") ...      in order of rank, or
  *     hl_bpe_add_scored_merges(bpe)            all that the scores imply
  *     hl_bpe_finish(bpe)
- *     hl_bpe_encode(&tokens, bpe, &space, word, n_bytes, at)
+ *     hl_bpe_encode(&tokens, bpe, &space, word, n_bytes, at, budget)
  *
  * Three flavours: over characters; over characters with a fallback to bytes
  * (SentencePiece, Llama-2); and over bytes (GPT-2, Llama-3), where the pieces
@@ -12,6 +12,7 @@
 #ifndef HL_TOKENIZE_BPE_H
 #define HL_TOKENIZE_BPE_H
 
+#include "tokenize/budget.h"
 #include "tokenize/tokens.h"
 #include "tokenize/vocab.h"
 
@@ -62,6 +63,6 @@ void                        hl_bpe_space_free(hl_bpe_space *space);
 
 /* Appends the tokens of a word; their places count from `at`. */
 hl_status hl_bpe_encode(hl_tokens *out, const hl_bpe *bpe, hl_bpe_space *space, const char *word,
-                        size_t n_bytes, size_t at);
+                        size_t n_bytes, size_t at, hl_budget *budget);
 
 #endif

@@ -1,4 +1,5 @@
 /* buffer.c - doubling, so that appending n items costs O(n). */
+#define _GNU_SOURCE /* memmem: linear, whatever a long needle is */
 #include "tokenize/buffer.h"
 
 #include <string.h>
@@ -6,7 +7,8 @@
 #include "base/status.h"
 #include "base/utf8.h"
 
-#define FIRST_ITEMS 64
+#define FIRST_ITEMS  64
+#define SHORT_NEEDLE 16 /* bytes that are compared at every place */
 
 hl_status hl_grow(void **block, size_t *capacity, size_t used, size_t more, size_t size)
 {
@@ -25,6 +27,9 @@ hl_status hl_grow(void **block, size_t *capacity, size_t used, size_t more, size
 
 hl_status hl_buffer_append(hl_buffer *buffer, const void *bytes, size_t n_bytes)
 {
+    if (buffer->most != 0 && n_bytes > buffer->most - buffer->n_bytes)
+        return hl_fail(HL_LIMIT, "makes %zu bytes or more, at most %zu", buffer->n_bytes + n_bytes,
+                       buffer->most);
     hl_status status = HL_GROW(&buffer->data, &buffer->capacity, buffer->n_bytes, n_bytes);
     if (status != HL_OK)
         return status;
@@ -58,6 +63,8 @@ void hl_buffer_free(hl_buffer *buffer)
 
 const char *hl_find_bytes(const char *text, size_t n_text, const char *needle, size_t n_needle)
 {
+    if (n_needle > SHORT_NEEDLE)
+        return memmem(text, n_text, needle, n_needle);
     while (n_text >= n_needle) {
         const char *found = memchr(text, needle[0], n_text - n_needle + 1);
         if (found == NULL)

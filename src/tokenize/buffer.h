@@ -18,6 +18,7 @@ typedef struct hl_buffer {
     char  *data;
     size_t n_bytes;
     size_t capacity;
+    size_t most; /* bytes that it may hold; 0: as many as memory has */
 } hl_buffer;
 
 hl_status hl_buffer_append(hl_buffer *buffer, const void *bytes, size_t n_bytes);

@@ -385,15 +385,18 @@ void hl_chat_free(hl_chat *chat)
 
 /* ------------------------------------------------------------------- encoding */
 
-hl_status hl_chat_encode(hl_encoding **out, const hl_tokenizer *tokenizer, const hl_chat *chat)
+hl_status hl_chat_encode(hl_encoding **out, const hl_tokenizer *tokenizer, const hl_chat *chat,
+                         const hl_encode_options *options)
 {
     hl_status       status = HL_OK;
     hl_added_filter filter = { .parts = chat->parts, .n_parts = chat->n_parts };
     hl_encoding    *coded  = NULL;
 
+    hl_encode_options chosen = options != NULL ? *options : (hl_encode_options){ 0 };
+
     *out = NULL;
-    HL_TRY(
-        hl_tokenizer_encode_filtered(&coded, tokenizer, chat->text, chat->n_bytes, false, &filter));
+    HL_TRY(hl_tokenizer_encode_filtered(&coded, tokenizer, chat->text, chat->n_bytes, &chosen,
+                                        &filter));
     HL_TRY(HL_ALLOC(&coded->roles, coded->n_tokens));
     size_t part = 0;
     for (size_t i = 0; i < coded->n_tokens; i++) {

@@ -352,17 +352,25 @@ done:
     return status;
 }
 
-hl_status hl_decoder_run(hl_buffer *out, const hl_decoder *decoder, hl_strings *pieces)
+hl_status hl_decoder_run(hl_buffer *out, const hl_decoder *decoder, hl_strings *pieces,
+                         hl_budget *budget)
 {
     hl_status   status  = HL_OK;
     hl_strings  next    = { 0 };
     hl_matcher *matcher = NULL;
 
     HL_TRY(hl_matcher_new(&matcher));
+    hl_matcher_set_budget(matcher, budget);
+    if (budget != NULL)
+        out->most = pieces->bytes.most = next.bytes.most = budget->most_bytes;
     for (size_t i = 0; i < decoder->n_steps; i++) {
         next.count         = 0;
         next.bytes.n_bytes = 0;
-        HL_TRY(run_step(&next, pieces, &decoder->steps[i], matcher));
+        status             = run_step(&next, pieces, &decoder->steps[i], matcher);
+        if (status == HL_OK)
+            status = hl_budget_spend(budget, next.bytes.n_bytes);
+        if (status != HL_OK)
+            HL_TRY(hl_fail_within(status, "decoder %zu", i));
         hl_strings swapped = *pieces;
         *pieces            = next;
         next               = swapped;

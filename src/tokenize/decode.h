@@ -6,6 +6,7 @@
 #define HL_TOKENIZE_DECODE_H
 
 #include "base/json_reader.h"
+#include "tokenize/budget.h"
 #include "tokenize/buffer.h"
 #include "tokenize/pattern.h"
 
@@ -57,7 +58,9 @@ hl_status hl_strings_add(hl_strings *strings, hl_bytes text);
 hl_bytes  hl_strings_at(const hl_strings *strings, size_t index);
 void      hl_strings_free(hl_strings *strings);
 
-/* The text of the pieces, which are used up. */
-hl_status hl_decoder_run(hl_buffer *out, const hl_decoder *decoder, hl_strings *pieces);
+/* The text of the pieces, which are used up.  The budget bounds every list of strings on the way
+ * and the text; NULL: nothing does. */
+hl_status hl_decoder_run(hl_buffer *out, const hl_decoder *decoder, hl_strings *pieces,
+                         hl_budget *budget);
 
 #endif

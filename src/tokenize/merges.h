@@ -14,6 +14,8 @@ typedef struct hl_merges {
     hl_merge *slots; /* (n_slots) a hash table, at most half full */
     size_t    n_slots;
     size_t    count;
+    uint64_t  n_added;  /* one pair may be added twice */
+    uint64_t  n_probes; /* slots looked at for that */
 } hl_merges;
 
 /* Of two merges of one pair the later counts. */

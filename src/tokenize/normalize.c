@@ -302,6 +302,33 @@ static hl_status run_step(hl_text *out, hl_text_builder *builder, const hl_text 
     return hl_fail(HL_INTERNAL, "no such normalizer: %d", (int)step->kind);
 }
 
+/* As files name them. */
+static const char *step_name(hl_normalize_kind kind)
+{
+    static const char *const names[] = {
+        [HL_NORMALIZE_FORM]       = "Unicode form",
+        [HL_NORMALIZE_LOWERCASE]  = "Lowercase",
+        [HL_NORMALIZE_REMOVE]     = "StripAccents",
+        [HL_NORMALIZE_CLEAN]      = "BertNormalizer",
+        [HL_NORMALIZE_CHINESE]    = "BertNormalizer",
+        [HL_NORMALIZE_NMT]        = "Nmt",
+        [HL_NORMALIZE_STRIP]      = "Strip",
+        [HL_NORMALIZE_PREPEND]    = "Prepend",
+        [HL_NORMALIZE_REPLACE]    = "Replace",
+        [HL_NORMALIZE_CHARSMAP]   = "Precompiled",
+        [HL_NORMALIZE_BYTE_LEVEL] = "ByteLevel",
+    };
+    return names[kind];
+}
+
+static hl_status fail_in_step(hl_status status, const hl_normalize_step *step, size_t index)
+{
+    if (step->needle.data != NULL)
+        return hl_fail_within(status, "normalizer %zu (%s '%.200s')", index, step_name(step->kind),
+                              step->needle.data);
+    return hl_fail_within(status, "normalizer %zu (%s)", index, step_name(step->kind));
+}
+
 hl_status hl_normalizer_run(hl_text *text, const hl_normalizer *normalizer,
                             hl_text_builder builders[2], hl_matcher *matcher)
 {
@@ -311,8 +338,10 @@ hl_status hl_normalizer_run(hl_text *text, const hl_normalizer *normalizer,
         hl_text   changed;
         hl_status status =
             run_step(&changed, &builders[next], text, &normalizer->steps[i], matcher);
+        if (status == HL_OK)
+            status = hl_budget_spend(hl_matcher_budget(matcher), text->n_bytes);
         if (status != HL_OK)
-            return status;
+            return fail_in_step(status, &normalizer->steps[i], i);
         /* A slice of the other builder must not be overwritten by the next step. */
         if (builders[next].bytes != NULL && changed.bytes == builders[next].bytes)
             next = 1 - next;

@@ -9,7 +9,18 @@
  * Inside brackets \W and \H stay as they are: a class cannot hold a complement,
  * and no known tokenizer asks for one.  Class intersection ([a&&b]) is refused.
  *
- * Limits: MATCH_LIMIT bounds the steps of one match and HEAP_LIMIT its memory. */
+ * Limits.  PCRE2 counts steps from each place where a match may begin, and does not say how many
+ * they were; and one step may look at the whole text.  So a search is cut into tries that are
+ * short, with the budget asked in between (budget.h):
+ *
+ *     places   a try looks for matches that begin within a window of bytes; behind the first
+ *              window comes one twice as long, up to LAST_WINDOW
+ *     steps    a try has FIRST_LIMIT steps a place, which nearly every match of a real tokenizer
+ *              stays below; where that is not enough it is made again with twice as many, unless
+ *              it would take longer than the budget has time left, as steps that look further
+ *              each time take four times as long
+ *
+ * HEAP_LIMIT bounds the memory of a match.  \G, which asks where a try began, is refused. */
 #include "tokenize/pattern.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
@@ -18,10 +29,17 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "base/utf8.h"
 #include "tokenize/buffer.h"
 
 #define MAX_PATTERN_BYTES 65536
-#define MATCH_LIMIT       2000000
+#define FIRST_LIMIT       256U
+#define LAST_LIMIT        0x40000000U /* without a budget: MATCH_LIMIT */
+#define MATCH_LIMIT       2000000U
+#define FIRST_WINDOW      64
+#define LAST_WINDOW       1024
+#define STEPS_OF_A_TRY    256 /* that a budget is charged with, at least */
+#define GROWTH            4.0 /* of the time, when the steps are twice as many */
 #define DEPTH_LIMIT       100000
 #define HEAP_LIMIT_KIB    65536
 #define JIT_STACK_MIN     32768
@@ -37,6 +55,8 @@ struct hl_matcher {
     pcre2_match_data    *data;
     pcre2_match_context *context;
     pcre2_jit_stack     *jit_stack;
+    uint32_t             limit; /* that the context has */
+    hl_budget           *budget;
 };
 
 /* ---------------------------------------------------------------- rewriting */
@@ -91,6 +111,8 @@ static hl_status rewrite_escape(rewriter *r)
 {
     char letter = r->at + 1 < r->n_bytes ? r->text[r->at + 1] : '\0';
 
+    if (letter == 'G' && !r->inside)
+        return hl_fail(HL_UNSUPPORTED, "\\G in a regular expression");
     for (size_t i = 0; i < sizeof replacements / sizeof *replacements; i++) {
         const char *text = r->inside ? replacements[i].inside : replacements[i].outside;
         if (replacements[i].letter == letter && text != NULL) {
@@ -160,9 +182,9 @@ static hl_status compile(hl_pattern *pattern, const char *expression, size_t n_b
     size_t      at   = 0;
     PCRE2_UCHAR message[256];
 
-    pattern->code =
-        pcre2_compile((PCRE2_SPTR)expression, n_bytes,
-                      PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &code, &at, NULL);
+    pattern->code = pcre2_compile(
+        (PCRE2_SPTR)expression, n_bytes,
+        PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C | PCRE2_USE_OFFSET_LIMIT, &code, &at, NULL);
     if (pattern->code == NULL) {
         pcre2_get_error_message(code, message, sizeof message);
         return hl_fail(HL_BAD_INPUT, "regular expression '%.200s', at %zu: %s", expression, at,
@@ -224,7 +246,8 @@ hl_status hl_matcher_new(hl_matcher **out)
     matcher->context = pcre2_match_context_create(NULL);
     if (matcher->data == NULL || matcher->context == NULL)
         HL_TRY(hl_fail(HL_NO_MEMORY, "out of memory for regular expressions"));
-    pcre2_set_match_limit(matcher->context, MATCH_LIMIT);
+    matcher->limit = FIRST_LIMIT;
+    pcre2_set_match_limit(matcher->context, matcher->limit);
     pcre2_set_depth_limit(matcher->context, DEPTH_LIMIT);
     pcre2_set_heap_limit(matcher->context, HEAP_LIMIT_KIB);
     matcher->jit_stack = pcre2_jit_stack_create(JIT_STACK_MIN, JIT_STACK_MAX, NULL);
@@ -248,6 +271,16 @@ void hl_matcher_free(hl_matcher *matcher)
     hl_free(matcher);
 }
 
+void hl_matcher_set_budget(hl_matcher *matcher, hl_budget *budget)
+{
+    matcher->budget = budget;
+}
+
+hl_budget *hl_matcher_budget(const hl_matcher *matcher)
+{
+    return matcher->budget;
+}
+
 static hl_status match_failed(int code)
 {
     PCRE2_UCHAR message[256];
@@ -255,32 +288,102 @@ static hl_status match_failed(int code)
     pcre2_get_error_message(code, message, sizeof message);
     if (code == PCRE2_ERROR_MATCHLIMIT || code == PCRE2_ERROR_DEPTHLIMIT ||
         code == PCRE2_ERROR_HEAPLIMIT || code == PCRE2_ERROR_JIT_STACKLIMIT)
-        return hl_fail(HL_LIMIT, "a regular expression takes too long on this text (%s)",
-                       (const char *)message);
-    return hl_fail(HL_INTERNAL, "matching a regular expression: %s", (const char *)message);
+        return hl_fail(HL_LIMIT, "takes too long on this text (%s)", (const char *)message);
+    return hl_fail(HL_INTERNAL, "matching failed: %s", (const char *)message);
+}
+
+static void set_limit(hl_matcher *matcher, uint32_t limit)
+{
+    if (matcher->limit != limit)
+        pcre2_set_match_limit(matcher->context, limit);
+    matcher->limit = limit;
+}
+
+/* PCRE2's answer for matches that begin in [start, last]. */
+static int try_once(const hl_pattern *pattern, hl_matcher *matcher, hl_bytes text, size_t start,
+                    size_t last)
+{
+    PCRE2_SPTR subject = (PCRE2_SPTR)text.data;
+
+    pcre2_set_offset_limit(matcher->context, last);
+    if (pattern->jit)
+        return pcre2_jit_match(pattern->code, subject, text.n_bytes, start, 0, matcher->data,
+                               matcher->context);
+    return pcre2_match(pattern->code, subject, text.n_bytes, start, PCRE2_NO_UTF_CHECK,
+                       matcher->data, matcher->context);
+}
+
+/* The same with as many steps as it takes and the budget has. */
+static hl_status try_window(int *code, const hl_pattern *pattern, hl_matcher *matcher,
+                            hl_bytes text, size_t start, size_t last)
+{
+    hl_status  status = HL_OK;
+    hl_budget *budget = matcher->budget;
+    double     before = 0.0;
+
+    set_limit(matcher, FIRST_LIMIT);
+    HL_TRY(hl_budget_spend(budget, STEPS_OF_A_TRY));
+    *code = try_once(pattern, matcher, text, start, last);
+    while (*code == PCRE2_ERROR_MATCHLIMIT && matcher->limit < LAST_LIMIT) {
+        if (budget == NULL && matcher->limit >= MATCH_LIMIT)
+            break;
+        HL_TRY(hl_budget_spend(budget, matcher->limit));
+        double now = budget != NULL ? hl_budget_seconds(budget) : 0.0;
+        if (budget != NULL && before > 0.0)
+            HL_TRY(hl_budget_foresee(budget, GROWTH * (now - before)));
+        before = now;
+        set_limit(matcher, 2 * matcher->limit);
+        *code = try_once(pattern, matcher, text, start, last);
+    }
+
+done:
+    return status;
+}
+
+/* Window by window. */
+static hl_status search(int *code, const hl_pattern *pattern, hl_matcher *matcher, hl_bytes text,
+                        size_t start)
+{
+    hl_status status = HL_OK;
+    /* Without JIT every try looks for the first byte of a match to the end of the text. */
+    size_t most   = pattern->jit ? LAST_WINDOW : LAST_WINDOW + text.n_bytes / 64;
+    size_t window = FIRST_WINDOW;
+
+    for (;;) {
+        size_t last = window < text.n_bytes - start ? start + window : text.n_bytes;
+        HL_TRY(try_window(code, pattern, matcher, text, start, last));
+        if (*code != PCRE2_ERROR_NOMATCH || last == text.n_bytes)
+            break;
+        if (window == most && matcher->budget != NULL)
+            HL_TRY(hl_budget_check(matcher->budget));
+        start = last + 1;
+        while (start < text.n_bytes && hl_utf8_is_continuation(text.data[start]))
+            start++;
+        window = 2 * window < most ? 2 * window : most;
+    }
+
+done:
+    return status;
 }
 
 hl_status hl_pattern_find(hl_span *out, bool *found, const hl_pattern *pattern, hl_matcher *matcher,
                           const char *text, size_t n_bytes, size_t start)
 {
-    PCRE2_SPTR subject = (PCRE2_SPTR)text;
-    int        code;
+    int       code   = 0;
+    hl_status status = search(&code, pattern, matcher, (hl_bytes){ text, n_bytes }, start);
 
     *found = false;
-    if (pattern->jit)
-        code = pcre2_jit_match(pattern->code, subject, n_bytes, start, 0, matcher->data,
-                               matcher->context);
-    else
-        code = pcre2_match(pattern->code, subject, n_bytes, start, PCRE2_NO_UTF_CHECK,
-                           matcher->data, matcher->context);
+    if (status == HL_OK && code < 0 && code != PCRE2_ERROR_NOMATCH)
+        status = match_failed(code);
+    if (status != HL_OK)
+        return hl_fail_within(status, "regular expression '%.200s'", pattern->text);
     if (code == PCRE2_ERROR_NOMATCH)
         return HL_OK;
-    if (code < 0)
-        return match_failed(code);
 
     const PCRE2_SIZE *place = pcre2_get_ovector_pointer(matcher->data);
     if (place[0] < start || place[1] < place[0]) /* \K can do that */
-        return hl_fail(HL_BAD_INPUT, "a regular expression matches backwards (\\K)");
+        return hl_fail(HL_BAD_INPUT, "regular expression '%.200s' matches backwards (\\K)",
+                       pattern->text);
     *out   = (hl_span){ place[0], place[1] };
     *found = true;
     return HL_OK;

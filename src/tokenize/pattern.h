@@ -9,6 +9,7 @@
 #define HL_TOKENIZE_PATTERN_H
 
 #include "headlight.h"
+#include "tokenize/budget.h"
 
 typedef struct hl_pattern hl_pattern;
 typedef struct hl_matcher hl_matcher;
@@ -21,6 +22,10 @@ const char *hl_pattern_text(const hl_pattern *pattern);
 
 hl_status hl_matcher_new(hl_matcher **out);
 void      hl_matcher_free(hl_matcher *matcher);
+/* What searches may cost from now on; borrowed.  NULL, as it is at first: each search has a bound of
+ * its own. */
+void       hl_matcher_set_budget(hl_matcher *matcher, hl_budget *budget);
+hl_budget *hl_matcher_budget(const hl_matcher *matcher);
 
 /* The leftmost match at or after `start` in valid UTF-8; *found says whether there
  * is one.  The match may be empty. */

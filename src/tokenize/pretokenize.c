@@ -499,11 +499,15 @@ hl_status hl_pretokenizer_run(const hl_parts **out, hl_text *text, const hl_pret
     for (size_t i = 0; i < pre->n_steps; i++) {
         const hl_split_step *step = &pre->steps[i];
         if (step->kind == HL_SPLIT_METASPACE)
-            HL_TRY(run_metaspace(&run, step));
+            status = run_metaspace(&run, step);
         else if (step->kind == HL_SPLIT_BYTE_LEVEL)
-            HL_TRY(run_byte_level(&run, step));
+            status = run_byte_level(&run, step);
         else
-            HL_TRY(split(&run, step));
+            status = split(&run, step);
+        if (status == HL_OK)
+            status = hl_budget_spend(hl_matcher_budget(matcher), run.text.n_bytes);
+        if (status != HL_OK)
+            HL_TRY(hl_fail_within(status, "pre-tokenizer %zu", i));
     }
     *text = run.text;
     *out  = &space->parts[run.now];

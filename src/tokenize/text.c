@@ -63,7 +63,12 @@ static hl_status reserve(hl_text_builder *builder, size_t more)
 {
     if (more > HL_MAX_TEXT - builder->n_bytes)
         return hl_fail(HL_LIMIT, "normalized text of more than %u bytes", HL_MAX_TEXT);
-    hl_status status = HL_GROW(&builder->bytes, &builder->bytes_capacity, builder->n_bytes, more);
+    if (builder->budget != NULL && more > builder->budget->most_bytes - builder->n_bytes)
+        return hl_budget_too_long(builder->budget, builder->n_bytes + more);
+    hl_status status = hl_budget_spend(builder->budget, more);
+    if (status != HL_OK)
+        return status;
+    status = HL_GROW(&builder->bytes, &builder->bytes_capacity, builder->n_bytes, more);
     if (status != HL_OK)
         return status;
     return HL_GROW(&builder->align, &builder->align_capacity, builder->n_bytes, more);

@@ -20,6 +20,7 @@
 #define HL_TOKENIZE_TEXT_H
 
 #include "headlight.h"
+#include "tokenize/budget.h"
 
 #define HL_MAX_TEXT 0x7fffffffU /* bytes of one text */
 
@@ -44,6 +45,7 @@ typedef struct hl_text_builder {
     size_t     n_bytes;
     size_t     bytes_capacity;
     size_t     align_capacity;
+    hl_budget *budget; /* bounds what is built; NULL: only HL_MAX_TEXT does */
 } hl_text_builder;
 
 void hl_text_builder_free(hl_text_builder *builder);

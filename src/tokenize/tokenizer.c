@@ -24,7 +24,8 @@ struct hl_workspace {
     hl_bpe_space     *bpe;
     hl_unigram_space *unigram;
     hl_word_cache    *cache;
-    hl_workspace     *next; /* of the idle ones */
+    hl_budget         budget; /* of the call at hand */
+    hl_workspace     *next;   /* of the idle ones */
 };
 
 /* ------------------------------------------------------------------ workspaces */
@@ -59,8 +60,12 @@ static hl_status new_workspace(hl_workspace **out)
     HL_TRY(hl_bpe_space_new(&work->bpe));
     HL_TRY(hl_unigram_space_new(&work->unigram));
     HL_TRY(hl_word_cache_new(&work->cache));
-    *out = work;
-    work = NULL;
+    hl_matcher_set_budget(work->matcher, &work->budget);
+    for (int i = 0; i < 2; i++)
+        work->normal[i].budget = work->split.builders[i].budget = &work->budget;
+    work->input.budget = &work->budget;
+    *out               = work;
+    work               = NULL;
 
 done:
     free_workspace(work);
@@ -94,15 +99,21 @@ static void return_workspace(const hl_tokenizer *tokenizer, hl_workspace *work)
 
 /* ------------------------------------------------------------ making and ending */
 
-hl_status hl_tokenizer_new(hl_tokenizer **out)
+hl_status hl_tokenizer_new(hl_tokenizer **out, const char *where)
 {
     hl_status status = HL_ALLOC_ZEROED(out, 1);
-    if (status != HL_OK)
+    if (status == HL_OK)
+        status = hl_strdup(&(*out)->where, where);
+    if (status != HL_OK) {
+        hl_free(*out);
+        *out = NULL;
         return status;
+    }
     for (int i = 0; i < HL_SPECIAL_COUNT; i++)
         (*out)->special[i] = -1;
     (*out)->chat_format = HL_CHAT_PLAIN;
     if (pthread_mutex_init(&(*out)->lock, NULL) != 0) {
+        hl_free((*out)->where);
         hl_free(*out);
         *out = NULL;
         return hl_fail(HL_NO_MEMORY, "out of memory for a lock");
@@ -129,6 +140,7 @@ void hl_tokenizer_close(hl_tokenizer *tokenizer)
     hl_postprocessor_free(&tokenizer->postprocessor);
     hl_decoder_free(&tokenizer->decoder);
     hl_free(tokenizer->chat_template);
+    hl_free(tokenizer->where);
     hl_free(tokenizer);
 }
 
@@ -157,7 +169,8 @@ hl_status hl_tokenizer_finish(hl_tokenizer *tokenizer)
 
     if (unknown >= 0 && (size_t)unknown < tokenizer->vocab.n_ids)
         tokenizer->vocab.pieces[unknown].type = HL_TOKEN_UNKNOWN;
-    return hl_added_finish(&tokenizer->added, &tokenizer->normalizer);
+    hl_status status = hl_added_finish(&tokenizer->added, &tokenizer->normalizer);
+    return status == HL_OK ? HL_OK : hl_fail_within(status, "%s", tokenizer->where);
 }
 
 /* -------------------------------------------------------------------- encoding */
@@ -167,12 +180,15 @@ static hl_status run_model(hl_workspace *work, const hl_tokenizer *tokenizer, co
 {
     switch (tokenizer->kind) {
     case HL_MODEL_BPE:
-        return hl_bpe_encode(&work->word, tokenizer->bpe, work->bpe, word, n_bytes, at);
+        return hl_bpe_encode(&work->word, tokenizer->bpe, work->bpe, word, n_bytes, at,
+                             &work->budget);
     case HL_MODEL_UNIGRAM:
-        return hl_unigram_encode(&work->word, tokenizer->unigram, work->unigram, word, n_bytes, at);
+        return hl_unigram_encode(&work->word, tokenizer->unigram, work->unigram, word, n_bytes, at,
+                                 &work->budget);
     case HL_MODEL_WORDPIECE:
     case HL_MODEL_WORDLEVEL:
-        return hl_wordpiece_encode(&work->word, &tokenizer->wordpiece, word, n_bytes, at);
+        return hl_wordpiece_encode(&work->word, &tokenizer->wordpiece, word, n_bytes, at,
+                                   &work->budget);
     case HL_MODEL_NONE:
         break;
     }
@@ -235,9 +251,12 @@ static hl_status encode_text(hl_workspace *work, const hl_tokenizer *tokenizer, 
 
     HL_TRY(
         hl_pretokenizer_run(&parts, &text, &tokenizer->pretokenizer, &work->split, work->matcher));
+    HL_TRY(hl_budget_hand_on(&work->budget, text.n_bytes));
     work->word.count = 0;
-    for (size_t i = 0; i < parts->count; i++)
+    for (size_t i = 0; i < parts->count; i++) {
+        HL_TRY(hl_budget_spend(&work->budget, parts->items[i].end - parts->items[i].begin));
         HL_TRY(encode_part(work, tokenizer, &text, parts->items[i]));
+    }
     for (size_t i = 0; i < work->word.count; i++) {
         hl_token token = work->word.items[i];
         hl_span  span  = hl_text_origin(&text, token.begin, token.end);
@@ -256,7 +275,8 @@ static hl_status encode_stretch(hl_workspace *work, const hl_tokenizer *tokenize
     const hl_added *added  = &tokenizer->added;
 
     HL_TRY(hl_normalizer_run(&text, &tokenizer->normalizer, work->normal, work->matcher));
-    HL_TRY(hl_added_split(&work->normalized, added, &added->after_normalizing, &text, filter));
+    HL_TRY(hl_added_split(&work->normalized, added, &added->after_normalizing, &text, filter,
+                          &work->budget));
     for (size_t i = 0; i < work->normalized.count; i++) {
         hl_stretch stretch = work->normalized.items[i];
         if (stretch.item < 0) {
@@ -281,7 +301,7 @@ static hl_status encode_input(hl_workspace *work, const hl_tokenizer *tokenizer,
 
     work->result.count = 0;
     HL_TRY(hl_text_from_bytes(&text, &work->input, bytes, n_bytes));
-    HL_TRY(hl_added_split(&work->as_given, added, &added->as_given, &text, filter));
+    HL_TRY(hl_added_split(&work->as_given, added, &added->as_given, &text, filter, &work->budget));
     for (size_t i = 0; i < work->as_given.count; i++) {
         hl_stretch stretch = work->as_given.items[i];
         if (stretch.item < 0) {
@@ -338,16 +358,20 @@ done:
 }
 
 hl_status hl_tokenizer_encode_filtered(hl_encoding **out, const hl_tokenizer *tokenizer,
-                                       const char *text, size_t n_bytes, bool add_special,
-                                       const hl_added_filter *filter)
+                                       const char *text, size_t n_bytes,
+                                       const hl_encode_options *options,
+                                       const hl_added_filter   *filter)
 {
     hl_status     status = HL_OK;
     hl_workspace *work   = NULL;
 
     *out = NULL;
     HL_TRY(take_workspace(&work, tokenizer));
-    HL_TRY(encode_input(work, tokenizer, text, n_bytes, filter));
-    HL_TRY(make_encoding(out, tokenizer, &work->result, add_special));
+    work->budget = hl_budget_begin(n_bytes, options->stop, options->context);
+    status       = encode_input(work, tokenizer, text, n_bytes, filter);
+    if (status != HL_OK)
+        HL_TRY(hl_fail_within(status, "%s", tokenizer->where));
+    HL_TRY(make_encoding(out, tokenizer, &work->result, options->add_special));
 
 done:
     return_workspace(tokenizer, work);
@@ -360,7 +384,7 @@ hl_status hl_tokenizer_encode(hl_encoding **out, const hl_tokenizer *tokenizer, 
     hl_encode_options chosen = options != NULL ? *options : (hl_encode_options){ 0 };
     hl_added_filter   filter = { .plain = chosen.plain };
 
-    return hl_tokenizer_encode_filtered(out, tokenizer, text, n_bytes, chosen.add_special, &filter);
+    return hl_tokenizer_encode_filtered(out, tokenizer, text, n_bytes, &chosen, &filter);
 }
 
 void hl_encoding_free(hl_encoding *encoding)
@@ -389,11 +413,16 @@ hl_status hl_tokenizer_decode(char **out, size_t *n_bytes, const hl_tokenizer *t
     for (size_t i = 0; i < n_ids; i++) {
         hl_bytes spelling = hl_vocab_spelling(&tokenizer->vocab, ids[i]);
         if (spelling.data == NULL)
-            HL_TRY(hl_fail(HL_BAD_INPUT, "token %zu: the vocabulary has no id %d", i, ids[i]));
+            HL_TRY(hl_fail(HL_BAD_INPUT, "%s: token %zu: the vocabulary has no id %d",
+                           tokenizer->where, i, ids[i]));
         if (!skip || !tokenizer->vocab.pieces[ids[i]].special)
             HL_TRY(hl_strings_add(&pieces, spelling));
     }
-    HL_TRY(hl_decoder_run(&text, &tokenizer->decoder, &pieces));
+    hl_budget budget = hl_budget_begin(pieces.bytes.n_bytes, NULL, NULL);
+    status           = hl_decoder_run(&text, &tokenizer->decoder, &pieces, &budget);
+    if (status != HL_OK)
+        HL_TRY(hl_fail_within(status, "%s", tokenizer->where));
+    text.most = 0;
     HL_TRY(hl_buffer_append(&text, "", 1)); /* the terminator */
     *out     = text.data;
     *n_bytes = text.n_bytes - 1;

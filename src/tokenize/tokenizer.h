@@ -33,6 +33,7 @@ typedef enum hl_model_kind {
 typedef struct hl_workspace hl_workspace;
 
 struct hl_tokenizer {
+    char            *where; /* the file, for messages */
     hl_vocab         vocab;
     hl_added         added;
     hl_normalizer    normalizer;
@@ -51,7 +52,7 @@ struct hl_tokenizer {
 };
 
 /* An empty tokenizer, to be filled; hl_tokenizer_close releases it at any stage. */
-hl_status hl_tokenizer_new(hl_tokenizer **out);
+hl_status hl_tokenizer_new(hl_tokenizer **out, const char *where);
 /* Sorts and checks what has been filled in. */
 hl_status hl_tokenizer_finish(hl_tokenizer *tokenizer);
 /* An added token, with its piece if the vocabulary lacks it. */
@@ -60,7 +61,8 @@ hl_status hl_tokenizer_add_token(hl_tokenizer *tokenizer, hl_added_token token);
 hl_status hl_tokenizer_set_chat_template(hl_tokenizer *tokenizer, const char *text);
 
 hl_status hl_tokenizer_encode_filtered(hl_encoding **out, const hl_tokenizer *tokenizer,
-                                       const char *text, size_t n_bytes, bool add_special,
-                                       const hl_added_filter *filter);
+                                       const char *text, size_t n_bytes,
+                                       const hl_encode_options *options,
+                                       const hl_added_filter   *filter);
 
 #endif

@@ -177,7 +177,7 @@ hl_status hl_tokenizer_parse(hl_tokenizer **out, const void *json, size_t n_byte
     if (n_bytes > MAX_FILE_BYTES)
         return hl_fail(HL_LIMIT, "%s: %zu bytes, a tokenizer has at most %zu", where, n_bytes,
                        MAX_FILE_BYTES);
-    HL_TRY(hl_tokenizer_new(&load.tokenizer));
+    HL_TRY(hl_tokenizer_new(&load.tokenizer, where));
     HL_TRY(check_text(json, n_bytes, where));
     HL_TRY(hl_members_find(load.file, N_MEMBERS, (hl_bytes){ json, n_bytes }, where));
     HL_TRY(read_pipeline(&load));

@@ -411,7 +411,7 @@ hl_status hl_tokenizer_from_source(hl_tokenizer **out, const hl_vocab_source *so
     hl_tokenizer *tokenizer = NULL;
 
     *out = NULL;
-    HL_TRY(hl_tokenizer_new(&tokenizer));
+    HL_TRY(hl_tokenizer_new(&tokenizer, source->where));
     status = add_pieces(tokenizer, source);
     if (status != HL_OK)
         HL_TRY(hl_fail_within(status, "%s", source->where));

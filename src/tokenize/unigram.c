@@ -132,8 +132,9 @@ static void offer(step *target, double score, size_t begin, int32_t id)
 
 /* Everything that starts at `begin`, where a character of `n_character` bytes lies. */
 static hl_status extend(hl_unigram_space *space, const hl_unigram *unigram, hl_bytes word,
-                        size_t begin, size_t n_character)
+                        size_t begin, size_t n_character, hl_budget *budget)
 {
+    hl_status      status = HL_OK;
     hl_prefix_walk walk   = hl_prefixes_begin(&unigram->pieces);
     double         so_far = space->steps[begin].score;
     bool           single = false;
@@ -147,16 +148,20 @@ static hl_status extend(hl_unigram_space *space, const hl_unigram *unigram, hl_b
         offer(&space->steps[end], so_far + unigram->scores[id], begin, id);
         single = single || end - begin == n_character;
     }
+    HL_TRY(hl_budget_spend(budget, 4 * (walk.depth + 1)));
     if (single)
         return HL_OK;
     if (unigram->unknown < 0)
         return hl_fail(HL_BAD_INPUT, "a character that the vocabulary lacks, and no unknown token");
     offer(&space->steps[begin + n_character], so_far + unigram->unknown_score, begin,
           unigram->unknown);
-    return HL_OK;
+
+done:
+    return status;
 }
 
-static hl_status walk_forwards(hl_unigram_space *space, const hl_unigram *unigram, hl_bytes word)
+static hl_status walk_forwards(hl_unigram_space *space, const hl_unigram *unigram, hl_bytes word,
+                               hl_budget *budget)
 {
     hl_status status = HL_OK;
 
@@ -167,7 +172,7 @@ static hl_status walk_forwards(hl_unigram_space *space, const hl_unigram *unigra
     for (size_t at = 0; at < word.n_bytes;) {
         size_t begin = at;
         (void)hl_utf8_next(word.data, &at);
-        HL_TRY(extend(space, unigram, word, begin, at - begin));
+        HL_TRY(extend(space, unigram, word, begin, at - begin, budget));
     }
 
 done:
@@ -220,12 +225,12 @@ done:
 }
 
 hl_status hl_unigram_encode(hl_tokens *out, const hl_unigram *unigram, hl_unigram_space *space,
-                            const char *word, size_t n_bytes, size_t at)
+                            const char *word, size_t n_bytes, size_t at, hl_budget *budget)
 {
     hl_status status = HL_OK;
     hl_bytes  bytes  = { word, n_bytes };
 
-    HL_TRY(walk_forwards(space, unigram, bytes));
+    HL_TRY(walk_forwards(space, unigram, bytes, budget));
     HL_TRY(walk_backwards(space, unigram, n_bytes));
     for (size_t i = space->backwards.count; i-- > 0;) {
         hl_token token = space->backwards.items[i];

@@ -2,6 +2,7 @@
 #ifndef HL_TOKENIZE_UNIGRAM_H
 #define HL_TOKENIZE_UNIGRAM_H
 
+#include "tokenize/budget.h"
 #include "tokenize/tokens.h"
 #include "tokenize/vocab.h"
 
@@ -18,6 +19,6 @@ void                            hl_unigram_space_free(hl_unigram_space *space);
 
 /* Appends the tokens of a word; their places count from `at`. */
 hl_status hl_unigram_encode(hl_tokens *out, const hl_unigram *unigram, hl_unigram_space *space,
-                            const char *word, size_t n_bytes, size_t at);
+                            const char *word, size_t n_bytes, size_t at, hl_budget *budget);
 
 #endif

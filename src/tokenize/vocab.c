@@ -10,9 +10,11 @@
 #include "tokenize/buffer.h"
 
 #define FIRST_SLOTS 1024
+#define PROBES_EACH 64 /* on average; a fair table needs three */
+#define PROBES_BASE (1U << 20)
 
-/* Multiply and mix, eight bytes at a time.  Not meant to resist an adversary: with
- * at most four million pieces the worst that collisions can do is waste time. */
+/* Multiply and mix, eight bytes at a time.  It does not resist an adversary: whoever uses it bounds
+ * what collisions cost. */
 uint64_t hl_hash_bytes(const char *bytes, size_t n_bytes)
 {
     const uint64_t factor = 0x9e3779b97f4a7c15U;
@@ -38,13 +40,15 @@ static hl_bytes spelling_of(const hl_vocab *vocab, const hl_piece *piece)
     return (hl_bytes){ vocab->bytes + piece->at, piece->n_bytes };
 }
 
-/* The slot that holds this spelling, or the empty one where it belongs. */
-static size_t find_slot(const hl_vocab *vocab, hl_bytes spelling)
+/* The slot that holds this spelling, or the empty one where it belongs; *n_probes grows by the
+ * number of slots looked at. */
+static size_t find_slot(const hl_vocab *vocab, hl_bytes spelling, uint64_t *n_probes)
 {
     size_t mask = vocab->n_slots - 1;
     size_t slot = (size_t)hl_hash_bytes(spelling.data, spelling.n_bytes) & mask;
 
     for (;; slot = (slot + 1) & mask) {
+        ++*n_probes;
         int32_t id = vocab->slots[slot];
         if (id < 0)
             return slot;
@@ -71,7 +75,8 @@ static hl_status grow_slots(hl_vocab *vocab)
     vocab->n_slots = n_slots;
     for (size_t i = 0; i < n_old; i++) {
         if (old[i] >= 0)
-            slots[find_slot(vocab, spelling_of(vocab, &vocab->pieces[old[i]]))] = old[i];
+            slots[find_slot(vocab, spelling_of(vocab, &vocab->pieces[old[i]]), &vocab->n_probes)] =
+                old[i];
     }
     hl_free(old);
     return HL_OK;
@@ -127,8 +132,13 @@ hl_status hl_vocab_add(hl_vocab *vocab, int64_t id, hl_bytes spelling, hl_token_
                                                                   .present = true };
     vocab->n_bytes += spelling.n_bytes + 1;
     vocab->n_pieces++;
+    vocab->longest = spelling.n_bytes > vocab->longest ? spelling.n_bytes : vocab->longest;
 
-    size_t slot = find_slot(vocab, hl_vocab_spelling(vocab, id));
+    size_t slot = find_slot(vocab, hl_vocab_spelling(vocab, id), &vocab->n_probes);
+    if (vocab->n_probes > PROBES_EACH * vocab->n_pieces + PROBES_BASE)
+        HL_TRY(hl_fail(HL_BAD_INPUT,
+                       "the %zu pieces up to id %lld collide: %llu places were searched for them",
+                       vocab->n_pieces, (long long)id, (unsigned long long)vocab->n_probes));
     if (replaced != NULL)
         *replaced = vocab->slots[slot] >= 0;
     vocab->slots[slot] = (int32_t)id;
@@ -147,7 +157,8 @@ void hl_vocab_free(hl_vocab *vocab)
 
 int32_t hl_vocab_find(const hl_vocab *vocab, hl_bytes spelling)
 {
-    return vocab->n_slots > 0 ? vocab->slots[find_slot(vocab, spelling)] : -1;
+    uint64_t n_probes = 0;
+    return vocab->n_slots > 0 ? vocab->slots[find_slot(vocab, spelling, &n_probes)] : -1;
 }
 
 hl_bytes hl_vocab_spelling(const hl_vocab *vocab, int64_t id)

@@ -24,12 +24,14 @@ typedef struct hl_vocab {
     hl_piece *pieces; /* (n_ids) */
     size_t    n_ids;  /* one more than the largest */
     size_t    n_pieces;
+    size_t    longest; /* bytes of the longest piece */
     size_t    pieces_capacity;
     char     *bytes;
     size_t    n_bytes;
     size_t    bytes_capacity;
     int32_t  *slots; /* (n_slots) ids by hash of their spelling, -1 where empty */
     size_t    n_slots;
+    uint64_t  n_probes; /* slots looked at while pieces were added */
 } hl_vocab;
 
 /* Adds a piece under an id that has none.  Of two ids with one spelling the later is

@@ -12,6 +12,7 @@ enum {
     FIRST_SLOTS = 1 << 10,
     MAX_SLOTS   = 1 << 17, /* half of them are used */
     LONG_WORD   = 64,
+    MAX_PROBES  = 64, /* of one search */
 };
 
 typedef struct entry {
@@ -62,20 +63,22 @@ static uint64_t hash_word(const char *word, size_t n_bytes)
     return hl_hash_bytes(word, n_bytes) | 1;
 }
 
-/* The word's slot, or the empty one where it belongs. */
-static size_t find_slot(const hl_word_cache *cache, uint64_t hash, const char *word, size_t n_bytes)
+/* The word's slot, or the empty one where it belongs; NULL where neither is near, as when a text is
+ * made of words that collide. */
+static entry *find_slot(const hl_word_cache *cache, uint64_t hash, const char *word, size_t n_bytes)
 {
     size_t mask = cache->n_slots - 1;
     size_t slot = (size_t)(hash >> 17) & mask;
 
-    for (;; slot = (slot + 1) & mask) {
-        const entry *seen = &cache->slots[slot];
+    for (int i = 0; i < MAX_PROBES; i++, slot = (slot + 1) & mask) {
+        entry *seen = &cache->slots[slot];
         if (seen->hash == 0)
-            return slot;
+            return seen;
         if (seen->hash == hash && seen->n_bytes == n_bytes &&
             memcmp(cache->bytes.data + seen->at, word, n_bytes) == 0)
-            return slot;
+            return seen;
     }
+    return NULL;
 }
 
 /* Room for one more: twice the slots, or a fresh start. */
@@ -114,8 +117,8 @@ hl_status hl_word_cache_get(hl_tokens *out, bool *found, const hl_word_cache *ca
     *found = false;
     if (n_bytes >= LONG_WORD)
         return HL_OK;
-    const entry *seen = &cache->slots[find_slot(cache, hash_word(word, n_bytes), word, n_bytes)];
-    if (seen->hash == 0)
+    const entry *seen = find_slot(cache, hash_word(word, n_bytes), word, n_bytes);
+    if (seen == NULL || seen->hash == 0)
         return HL_OK;
     hl_status status = HL_GROW(&out->items, &out->capacity, out->count, seen->n_tokens);
     if (status != HL_OK)
@@ -139,9 +142,11 @@ hl_status hl_word_cache_put(hl_word_cache *cache, const char *word, size_t n_byt
         return HL_OK;
     HL_TRY(make_room(cache));
     uint64_t hash = hash_word(word, n_bytes);
-    entry   *slot = &cache->slots[find_slot(cache, hash, word, n_bytes)];
-    entry    made = { hash, (uint32_t)cache->bytes.n_bytes, (uint32_t)cache->tokens.count,
-                      (uint16_t)n_bytes, (uint16_t)n_tokens };
+    entry   *slot = find_slot(cache, hash, word, n_bytes);
+    if (slot == NULL)
+        goto done;
+    entry made = { hash, (uint32_t)cache->bytes.n_bytes, (uint32_t)cache->tokens.count,
+                   (uint16_t)n_bytes, (uint16_t)n_tokens };
     HL_TRY(hl_buffer_append(&cache->bytes, word, n_bytes));
     for (size_t i = 0; i < n_tokens; i++)
         HL_TRY(

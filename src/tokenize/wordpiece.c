@@ -27,36 +27,41 @@ static hl_status add_unknown(hl_tokens *out, const hl_wordpiece *model, size_t n
 }
 
 /* The longest piece at `begin`; its id, or -1, and its end.  `key` holds the prefix and
- * all of the word from `begin` on, and is shortened character by character. */
-static int32_t longest(size_t *end, const hl_wordpiece *model, hl_bytes key, size_t begin,
-                       size_t n_prefix)
+ * as much of the word from `begin` on as a piece may have, and is shortened character by
+ * character. */
+static hl_status find_longest(int32_t *id, size_t *end, const hl_wordpiece *model, hl_bytes key,
+                              size_t begin, size_t n_prefix, hl_budget *budget)
 {
-    for (size_t length = key.n_bytes; length > n_prefix; length--) {
+    *id = -1;
+    for (size_t length = key.n_bytes; length > n_prefix && *id < 0; length--) {
         if (length < key.n_bytes && hl_utf8_is_continuation(key.data[length]))
             continue;
-        int32_t id = hl_vocab_find(model->vocab, (hl_bytes){ key.data, length });
-        if (id >= 0) {
-            *end = begin + length - n_prefix;
-            return id;
-        }
+        hl_status status = hl_budget_spend(budget, 8 + length / 8);
+        if (status != HL_OK)
+            return status;
+        *id  = hl_vocab_find(model->vocab, (hl_bytes){ key.data, length });
+        *end = begin + length - n_prefix;
     }
-    return -1;
+    return HL_OK;
 }
 
 static hl_status cut_word(hl_tokens *out, bool *fits, const hl_wordpiece *model, hl_bytes word,
-                          hl_buffer *key, size_t at)
+                          hl_buffer *key, size_t at, hl_budget *budget)
 {
     hl_status status = HL_OK;
     size_t    end    = 0;
+    int32_t   id     = -1;
 
     *fits = true;
     for (size_t begin = 0; begin < word.n_bytes && *fits; begin = end) {
         size_t n_prefix = begin > 0 ? model->prefix.n_bytes : 0;
         key->n_bytes    = 0;
         HL_TRY(hl_buffer_append(key, model->prefix.data, n_prefix));
-        HL_TRY(hl_buffer_append(key, word.data + begin, word.n_bytes - begin));
-        int32_t id = longest(&end, model, hl_buffer_bytes(key), begin, n_prefix);
-        *fits      = id >= 0;
+        size_t n_rest = word.n_bytes - begin;
+        HL_TRY(hl_buffer_append(key, word.data + begin,
+                                n_rest < model->vocab->longest ? n_rest : model->vocab->longest));
+        HL_TRY(find_longest(&id, &end, model, hl_buffer_bytes(key), begin, n_prefix, budget));
+        *fits = id >= 0;
         if (*fits)
             HL_TRY(hl_tokens_add(out, id, at + begin, at + end));
     }
@@ -66,7 +71,7 @@ done:
 }
 
 hl_status hl_wordpiece_encode(hl_tokens *out, const hl_wordpiece *model, const char *word,
-                              size_t n_bytes, size_t at)
+                              size_t n_bytes, size_t at, hl_budget *budget)
 {
     hl_status status = HL_OK;
     hl_bytes  bytes  = { word, n_bytes };
@@ -80,7 +85,7 @@ hl_status hl_wordpiece_encode(hl_tokens *out, const hl_wordpiece *model, const c
                        : add_unknown(out, model, n_bytes, at);
     }
     if (count_characters(word, n_bytes) <= model->max_characters)
-        HL_TRY(cut_word(out, &fits, model, bytes, &key, at));
+        HL_TRY(cut_word(out, &fits, model, bytes, &key, at, budget));
     if (!fits) {
         out->count = before;
         HL_TRY(add_unknown(out, model, n_bytes, at));

@@ -2,6 +2,7 @@
 #ifndef HL_TOKENIZE_WORDPIECE_H
 #define HL_TOKENIZE_WORDPIECE_H
 
+#include "tokenize/budget.h"
 #include "tokenize/tokens.h"
 #include "tokenize/vocab.h"
 
@@ -15,6 +16,6 @@ typedef struct hl_wordpiece {
 
 /* Appends the tokens of a word; their places count from `at`. */
 hl_status hl_wordpiece_encode(hl_tokens *out, const hl_wordpiece *model, const char *word,
-                              size_t n_bytes, size_t at);
+                              size_t n_bytes, size_t at, hl_budget *budget);
 
 #endif
