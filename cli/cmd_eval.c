@@ -16,6 +16,7 @@
 #include "last_word.h"
 #include "options.h"
 #include "progress.h"
+#include "prompt.h"
 
 enum { SPEED_TOKENS = 512 };
 
@@ -298,6 +299,8 @@ static int score_document(hl_nll *out, evaluation *e, const hl_eval_document *do
         hl_tokenizer_encode(&encoding, e->tokenizer, document->text, document->n_bytes, &options);
     int code = status == HL_OK ? HL_EXIT_OK : fail(status);
 
+    if (code == HL_EXIT_OK)
+        code = hl_check_encoding(encoding, e->model, e->request->tokenizer_path, "eval");
     if (code == HL_EXIT_OK)
         code = make_tokens(&tokens, encoding, e->request->max_tokens);
     if (code == HL_EXIT_OK) {

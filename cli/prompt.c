@@ -70,6 +70,25 @@ static hl_status encode_chat(hl_opened_prompt *out, const hl_prompt_source *sour
     return status;
 }
 
+/* The tokenizer may be another model's. */
+int hl_check_encoding(const hl_encoding *encoding, const hl_model *model, const char *tokenizer,
+                      const char *command)
+{
+    const hl_model_info *info = hl_model_get_info(model);
+
+    for (size_t i = 0; i < encoding->n_tokens; i++) {
+        if (encoding->ids[i] >= 0 && encoding->ids[i] < info->d_vocab)
+            continue;
+        hl_complain(command,
+                    "%s: the tokenizer gives id %d, and the model has %lld tokens: it is another "
+                    "model's",
+                    tokenizer != NULL ? tokenizer : info->tokenizer_path, encoding->ids[i],
+                    (long long)info->d_vocab);
+        return HL_EXIT_INPUT;
+    }
+    return HL_EXIT_OK;
+}
+
 /* Ids as sessions want them; an empty prompt is the token that begins texts. */
 static int keep_tokens(hl_opened_prompt *out, const hl_prompt_source *source)
 {
@@ -100,13 +119,17 @@ static int encode(hl_opened_prompt *out, const hl_prompt_source *source)
                                              : hl_tokenizer_encode(&out->encoding, out->tokenizer, out->text,
                                                                    out->n_bytes, &options);
 
-    return status == HL_OK ? keep_tokens(out, source) : fail(source, status);
+    if (status != HL_OK)
+        return fail(source, status);
+    int code = hl_check_encoding(out->encoding, out->model, source->tokenizer, source->command);
+    return code == HL_EXIT_OK ? keep_tokens(out, source) : code;
 }
 
 /* Numbers with spaces or commas between them. */
 static int parse_ids(hl_opened_prompt *out, const hl_prompt_source *source)
 {
-    const char *at = out->text;
+    const char *at    = out->text;
+    int64_t     n_ids = hl_model_get_info(out->model)->d_vocab;
 
     out->tokens = malloc((out->n_bytes / 2 + 1) * sizeof *out->tokens);
     if (out->tokens == NULL)
@@ -120,6 +143,14 @@ static int parse_ids(hl_opened_prompt *out, const hl_prompt_source *source)
                         "'%.12s' is no token id: wanted whole numbers with spaces "
                         "or commas between them",
                         at);
+            return HL_EXIT_INPUT;
+        }
+        if (id >= n_ids) {
+            hl_complain(source->command, "%s: token %lld is %lld, the model knows 0 to %lld",
+                        source->text != NULL   ? "the prompt"
+                        : source->file != NULL ? source->file
+                                               : "standard input",
+                        (long long)out->n_tokens, id, (long long)n_ids - 1);
             return HL_EXIT_INPUT;
         }
         out->tokens[out->n_tokens++] = id;

@@ -45,6 +45,11 @@ typedef struct hl_opened_prompt {
 int  hl_opened_prompt_open(hl_opened_prompt *out, const hl_prompt_source *source);
 void hl_opened_prompt_close(hl_opened_prompt *prompt);
 
+/* HL_EXIT_OK if the model knows all tokens of a text; else the exit status after a complaint that
+ * names the tokenizer, which is the model's own where `tokenizer` is NULL. */
+int hl_check_encoding(const hl_encoding *encoding, const hl_model *model, const char *tokenizer,
+                      const char *command);
+
 /* For views; borrowed. */
 hl_prompt hl_opened_prompt_view(const hl_opened_prompt *prompt);
 

@@ -19,6 +19,12 @@ enum { N_RUN = 8000, N_TEXT = sizeof words - 1 + N_RUN };
 
 static char text[N_TEXT];
 
+/* Every message names the file, which is called "fuzz" here. */
+static void names_the_file(void)
+{
+    PROMISE(strncmp(hl_error_message(), "fuzz: ", 6) == 0);
+}
+
 static void check_decoding(const hl_tokenizer *tokenizer, const hl_encoding *encoding)
 {
     hl_decode_stream *stream  = NULL;
@@ -35,8 +41,10 @@ static void check_decoding(const hl_tokenizer *tokenizer, const hl_encoding *enc
     hl_status status = hl_tokenizer_decode(&decoded, &n_decoded, tokenizer, encoding->ids,
                                            encoding->n_tokens, NULL);
     PROMISE(fuzz_in_time(begin, n_spelled));
-    if (status != HL_OK) /* a step of the decoder has run into its limit */
+    if (status != HL_OK) { /* a step of the decoder has run into its limit */
+        names_the_file();
         return;
+    }
     PROMISE(decoded[n_decoded] == '\0' && fuzz_in_bounds(n_decoded, n_spelled));
     PROMISE(hl_decode_stream_open(&stream, tokenizer, NULL) == HL_OK);
     for (size_t i = 0; i < encoding->n_tokens && i < 64; i++) {
@@ -58,6 +66,7 @@ static void check_encoding(const hl_tokenizer *tokenizer, size_t n_text, bool ad
 
     PROMISE(fuzz_in_time(begin, n_text));
     if (status != HL_OK) {
+        names_the_file();
         refused(encoding);
         return;
     }
@@ -81,8 +90,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes)
     double    begin  = fuzz_seconds();
     hl_status status = hl_tokenizer_parse(&tokenizer, bytes, n_bytes, "fuzz");
     PROMISE(fuzz_in_time(begin, n_bytes));
-    if (status != HL_OK)
+    if (status != HL_OK) {
+        names_the_file();
         return refused(tokenizer);
+    }
     check_encoding(tokenizer, sizeof words - 1, false);
     check_encoding(tokenizer, N_TEXT, true);
     if (hl_vocab_export_new(&export, tokenizer, hl_tokenizer_size(tokenizer)) != HL_OK)

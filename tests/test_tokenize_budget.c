@@ -24,23 +24,30 @@ static double cpu_seconds(void)
 }
 
 /* A tokenizer.json; where has the step `count` times, with commas between, instead of %s. */
+static void write_repeated(hl_buffer *out, const char *where, const char *step, int count,
+                           const char *model)
+{
+    const char *mark = strstr(where, "%s");
+
+    assert_ok(hl_buffer_append_text(out, "{"));
+    assert_ok(hl_buffer_append(out, where, (size_t)(mark - where)));
+    for (int i = 0; i < count; i++) {
+        assert_ok(hl_buffer_append_text(out, i > 0 ? "," : ""));
+        assert_ok(hl_buffer_append_text(out, step));
+    }
+    assert_ok(hl_buffer_append_text(out, mark + 2));
+    assert_ok(hl_buffer_append_text(out, ",\"model\":"));
+    assert_ok(hl_buffer_append_text(out, model));
+    assert_ok(hl_buffer_append_text(out, "}"));
+}
+
 static hl_tokenizer *parse_repeated(const char *where, const char *step, int count,
                                     const char *model)
 {
     hl_buffer     json = { 0 };
     hl_tokenizer *t    = NULL;
-    const char   *mark = strstr(where, "%s");
 
-    assert_ok(hl_buffer_append_text(&json, "{"));
-    assert_ok(hl_buffer_append(&json, where, (size_t)(mark - where)));
-    for (int i = 0; i < count; i++) {
-        assert_ok(hl_buffer_append_text(&json, i > 0 ? "," : ""));
-        assert_ok(hl_buffer_append_text(&json, step));
-    }
-    assert_ok(hl_buffer_append_text(&json, mark + 2));
-    assert_ok(hl_buffer_append_text(&json, ",\"model\":"));
-    assert_ok(hl_buffer_append_text(&json, model));
-    assert_ok(hl_buffer_append_text(&json, "}"));
+    write_repeated(&json, where, step, count, model);
     assert_ok(hl_tokenizer_parse(&t, json.data, json.n_bytes, "hostile.json"));
     hl_buffer_free(&json);
     return t;
@@ -199,6 +206,36 @@ static void decoders_that_grow_or_backtrack(void **state)
     assert_null(text);
     assert_true(cpu_seconds() - begin < MOST_SECONDS);
     hl_tokenizer_close(t);
+}
+
+/* Limits that know only their number get the file's name where it is read. */
+static void limits_name_the_file(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *where, *step, *message;
+    } cases[] = {
+        { "\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[%s]}", "{\"type\":\"NFC\"}",
+          "hostile.json: normalizer: more than 64 normalizers" },
+        { "\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[%s]}",
+          "{\"type\":\"Whitespace\"}", "hostile.json: pre_tokenizer: more than 64 pre-tokenizers" },
+        { "\"decoder\":{\"type\":\"Sequence\",\"decoders\":[%s]}", "{\"type\":\"Fuse\"}",
+          "hostile.json: decoder: more than 64 decoders" },
+        { "\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[%s],\"pair\":[],"
+          "\"special_tokens\":{\"a\":{\"id\":\"a\",\"ids\":[1],\"tokens\":[\"a\"]}}}",
+          "{\"SpecialToken\":{\"id\":\"a\",\"type_id\":0}}",
+          "hostile.json: post_processor: more than 64 special tokens" },
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        hl_buffer     json = { 0 };
+        hl_tokenizer *t    = NULL;
+        write_repeated(&json, cases[i].where, cases[i].step, 65, WORDS);
+        assert_fails(HL_BAD_INPUT, cases[i].message,
+                     hl_tokenizer_parse(&t, json.data, json.n_bytes, "hostile.json"));
+        assert_int_equal(strncmp(hl_error_message(), "hostile.json", 12), 0);
+        hl_buffer_free(&json);
+    }
 }
 
 /* ------------------------------------------------------------------ collisions */
@@ -387,6 +424,7 @@ int main(void)
         cmocka_unit_test(words_that_are_searched_for_ever),
         cmocka_unit_test(files_that_take_too_long_to_read),
         cmocka_unit_test(decoders_that_grow_or_backtrack),
+        cmocka_unit_test(limits_name_the_file),
         cmocka_unit_test(pieces_that_collide_are_refused),
         cmocka_unit_test(merges_that_collide_are_refused),
         cmocka_unit_test(callers_can_stop),

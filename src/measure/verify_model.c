@@ -81,6 +81,14 @@ static hl_status read_tokens(hl_verify_results *results)
     results->n_tokens = tokens->shape[1];
     HL_TRY(HL_ALLOC(&results->tokens, (size_t)hl_tensor_count(tokens)));
     memcpy(results->tokens, tokens->data, tokens->n_bytes);
+    for (int64_t i = 0; i < results->n_batch * results->n_tokens; i++) {
+        if (results->tokens[i] < 0 || results->tokens[i] >= results->info->d_vocab)
+            HL_TRY(hl_fail(HL_BAD_INPUT,
+                           "%s: tokens[%lld, %lld] is %lld, the model knows 0 to %lld",
+                           results->where, (long long)(i / results->n_tokens),
+                           (long long)(i % results->n_tokens), (long long)results->tokens[i],
+                           (long long)results->info->d_vocab - 1));
+    }
 
 done:
     return status;

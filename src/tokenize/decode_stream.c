@@ -107,7 +107,8 @@ hl_status hl_decode_stream_push(const char **text, size_t *n_bytes, hl_decode_st
     *text    = "";
     *n_bytes = 0;
     if (hl_tokenizer_piece(stream->tokenizer, id, NULL) == NULL)
-        return hl_fail(HL_BAD_INPUT, "the vocabulary has no id %d", id);
+        return hl_fail(HL_BAD_INPUT, "%s: the vocabulary has no id %d", stream->tokenizer->where,
+                       id);
     HL_TRY(HL_GROW(&stream->ids, &stream->capacity, stream->n_ids, 1));
     stream->ids[stream->n_ids++] = id;
     HL_TRY(find_new(text, n_bytes, stream));

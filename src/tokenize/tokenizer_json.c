@@ -11,6 +11,7 @@
  * through jansson (pipeline_json.c), and the model, which is everything else,
  * through the pull reader (model_json.c). */
 #include <stdio.h>
+#include <string.h>
 
 #include "base/json.h"
 #include "base/memory.h"
@@ -113,6 +114,14 @@ static hl_status parse_part(json_t **out, char where[256], const loader *load,
     return hl_json_parse(out, part->text.data, part->text.n_bytes, where);
 }
 
+/* Puts the place before messages that do not begin with it: some limits know only their number. */
+static hl_status name_place(hl_status status, const char *where)
+{
+    if (status == HL_OK || strncmp(hl_error_message(), where, strlen(where)) == 0)
+        return status;
+    return hl_fail_within(status, "%s", where);
+}
+
 static hl_status read_pipeline(loader *load)
 {
     hl_status     status    = HL_OK;
@@ -121,13 +130,14 @@ static hl_status read_pipeline(loader *load)
     char          where[256];
 
     HL_TRY(parse_part(&parts[0], where, load, &load->file[NORMALIZER]));
-    HL_TRY(hl_normalizer_from_json(&tokenizer->normalizer, parts[0], where));
+    HL_TRY(name_place(hl_normalizer_from_json(&tokenizer->normalizer, parts[0], where), where));
     HL_TRY(parse_part(&parts[1], where, load, &load->file[PRE_TOKENIZER]));
-    HL_TRY(hl_pretokenizer_from_json(&tokenizer->pretokenizer, parts[1], where));
+    HL_TRY(name_place(hl_pretokenizer_from_json(&tokenizer->pretokenizer, parts[1], where), where));
     HL_TRY(parse_part(&parts[2], where, load, &load->file[POST_PROCESSOR]));
-    HL_TRY(hl_postprocessor_from_json(&tokenizer->postprocessor, parts[2], where));
+    HL_TRY(
+        name_place(hl_postprocessor_from_json(&tokenizer->postprocessor, parts[2], where), where));
     HL_TRY(parse_part(&parts[3], where, load, &load->file[DECODER]));
-    HL_TRY(hl_decoder_from_json(&tokenizer->decoder, parts[3], where));
+    HL_TRY(name_place(hl_decoder_from_json(&tokenizer->decoder, parts[3], where), where));
 
 done:
     for (int i = 0; i < 4; i++)

@@ -80,15 +80,15 @@ static hl_status read_special(hl_tokenizer *tokenizer, hl_json_reader *reader, h
 
 /* -------------------------------------------------------------- chat template */
 
-static hl_status keep_template(hl_tokenizer *tokenizer, hl_bytes text)
+static hl_status keep_template(hl_tokenizer *tokenizer, hl_bytes text, const char *where)
 {
     char *copy = NULL;
 
     if (tokenizer->chat_template != NULL)
         return HL_OK;
     if (text.n_bytes > MAX_TEMPLATE_BYTES)
-        return hl_fail(HL_BAD_INPUT, "a chat template of %zu bytes, at most %zu", text.n_bytes,
-                       MAX_TEMPLATE_BYTES);
+        return hl_fail(HL_BAD_INPUT, "%s: a chat template of %zu bytes, at most %zu", where,
+                       text.n_bytes, MAX_TEMPLATE_BYTES);
     hl_status status = hl_strndup(&copy, text.data, text.n_bytes);
     if (status == HL_OK)
         status = hl_tokenizer_set_chat_template(tokenizer, copy);
@@ -122,7 +122,7 @@ static hl_status read_named_template(hl_tokenizer *tokenizer, hl_json_reader *re
     }
     HL_TRY(hl_json_reader_status(reader));
     if (is_default && text.n_bytes > 0)
-        HL_TRY(keep_template(tokenizer, hl_buffer_bytes(&text)));
+        HL_TRY(keep_template(tokenizer, hl_buffer_bytes(&text), reader->where));
 
 done:
     hl_buffer_free(&text);
@@ -138,7 +138,7 @@ static hl_status read_chat_template(hl_tokenizer *tokenizer, hl_json_reader *rea
     switch (hl_json_peek(reader)) {
     case '"':
         HL_TRY(hl_json_read_string(reader, &text));
-        return keep_template(tokenizer, text);
+        return keep_template(tokenizer, text, reader->where);
     case '[':
         HL_TRY(hl_json_enter(reader, '['));
         while (hl_json_next(reader, ']', &more) == HL_OK && more)
@@ -189,8 +189,7 @@ done:
 
 static hl_status read_jinja(hl_tokenizer *tokenizer, hl_bytes text, const char *where)
 {
-    hl_status status = keep_template(tokenizer, text);
-    return status == HL_OK ? HL_OK : hl_fail_within(status, "%s", where);
+    return keep_template(tokenizer, text, where);
 }
 
 /* Reads FOLDER/NAME if it is there. */

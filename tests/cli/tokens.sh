@@ -3,7 +3,7 @@
 set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
-plan 25
+plan 31
 
 words='The old man looked out at the sea, and said that the sea was calm.'
 
@@ -100,6 +100,24 @@ run tokens models/demo "$words" --note 'nowhere' -o "$scratch/x.svg"
 expect_line "a note without a place" 2 'wanted TEXT@row,column'
 run tokens models/demo --ids '5 x'
 expect_line "ids that are none" 3 "'x' is no token id"
+run tokens models/demo --ids '5 17 4096'
+expect_line "ids that the model lacks" 3 'the prompt: token 2 is 4096, the model knows 0 to 4095$'
+printf '5 17 4096 3' >"$scratch/ids"
+run tokens models/demo --ids --file "$scratch/ids"
+expect_line "in a file, which is named" 3 "$scratch/ids: token 2 is 4096, the model knows 0 to 4095\$"
+
+# A tokenizer with more tokens than the model.
+sed 's/"added_tokens": *\[/&{"id":9999,"content":"sea","special":false,"single_word":false,"lstrip":false,"rstrip":false,"normalized":false},/' \
+    models/demo/tokenizer.json >"$scratch/tokenizer.json"
+printf '%s\n' "$words" >"$scratch/words"
+for command in tokens lens generate; do
+    run $command models/demo "$words" --tokenizer "$scratch/tokenizer.json"
+    expect_line "$command: a tokenizer of another model" 3 \
+        "tokenizer.json: the tokenizer gives id 9999, and the model has 4096 tokens"
+done
+run eval models/demo "$scratch/words" --tokenizer "$scratch/tokenizer.json"
+expect_line "eval: a tokenizer of another model" 3 \
+    "tokenizer.json: the tokenizer gives id 9999, and the model has 4096 tokens"
 run tokens models/demo "$words" -o "$scratch/x.gif"
 expect_line "an unknown ending" 2 'ends in .svg, .png or .pdf'
 
