@@ -40,7 +40,8 @@ static int parse_request(tokenize_request *request, int argc, char **argv)
         .text =
             "Shows the tokens of a text: ids, pieces as the vocabulary spells them, and the\n"
             "bytes of the text that each stands for.  MODEL is a folder with a\n"
-            "tokenizer.json, that file itself, a .gguf file or a llama2.c tokenizer.bin.\n"
+            "tokenizer.json or a vocab.txt, such a file itself, a .gguf file or a llama2.c\n"
+            "tokenizer.bin.\n"
             "Without TEXT the text comes from standard input.\n"
             "\n"
             "With --json and TEXT, prints an object: ids, pieces, offsets.  With --json and no\n"

@@ -73,6 +73,29 @@ static void open_beside(const char *name, const uint8_t *bytes, size_t n_bytes, 
     hl_tokenizer_close(tokenizer);
 }
 
+/* What stands before a NUL is the settings of a vocab.txt, what follows it the vocabulary. */
+static void open_vocab(const uint8_t *bytes, size_t n_bytes)
+{
+    const uint8_t *cut       = n_bytes > 0 ? memchr(bytes, 0, n_bytes) : NULL;
+    size_t         n_before  = cut != NULL ? (size_t)(cut - bytes) : 0;
+    const uint8_t *vocab     = cut != NULL ? cut + 1 : bytes;
+    hl_tokenizer  *tokenizer = NULL;
+    hl_encoding   *encoding  = NULL;
+
+    fuzz_folder_clear();
+    if (n_before > 0)
+        fuzz_file("tokenizer_config.json", bytes, n_before);
+    fuzz_file("config.json", (const uint8_t *)"{\"model_type\":\"bert\"}", 21);
+    fuzz_file("vocab.txt", vocab, n_bytes - (size_t)(vocab - bytes));
+    if (hl_tokenizer_open(&tokenizer, fuzz_folder()) != HL_OK) {
+        refused(tokenizer);
+        return;
+    }
+    PROMISE(hl_tokenizer_encode(&encoding, tokenizer, "A bc [X]", 8, NULL) == HL_OK);
+    hl_encoding_free(encoding);
+    hl_tokenizer_close(tokenizer);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes)
 {
     char *text = malloc(n_bytes + 1);
@@ -83,6 +106,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes)
     (void)fuzz_folder();
     open_beside("chat_template.jinja", bytes, n_bytes, text);
     open_beside("tokenizer_config.json", bytes, n_bytes, text);
+    open_vocab(bytes, n_bytes);
     free(text);
     return 0;
 }

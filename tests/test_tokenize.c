@@ -517,6 +517,100 @@ static void *encode_often(void *context)
     return NULL;
 }
 
+/* ------------------------------------------------------------------- vocab.txt */
+
+static void write_text(const char *folder, const char *name, const char *text)
+{
+    write_file(in_folder(folder, name), text, strlen(text));
+}
+
+static void assert_around(const hl_tokenizer *t, const char *text, const int32_t *ids)
+{
+    hl_encoding *encoding = encode(t, text, strlen(text), true);
+
+    for (size_t i = 0; i < encoding->n_tokens; i++)
+        assert_int_equal(encoding->ids[i], ids[i]);
+    assert_int_equal(ids[encoding->n_tokens], -1);
+    hl_encoding_free(encoding);
+}
+
+/* The ids are those of BertTokenizer. */
+static void vocab_text_is_wordpiece(void **state)
+{
+    (void)state;
+    const char   *folder = new_folder();
+    hl_tokenizer *t      = NULL;
+
+    write_text(folder, "vocab.txt",
+               "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nun\n##aff\n##able\r\ncafe\n[unused1]\n[\n]\n!");
+    t = open_tokenizer(folder);
+    assert_string_equal(hl_tokenizer_kind(t), "WordPiece");
+    assert_ids(t, "Unaffable caf\u00e9! [MASK] [unused1] x", IDS(5, 6, 7, 8, 12, 4, 10, 1, 11, 1));
+    assert_around(t, "cafe", IDS(2, 8, 3));
+    assert_int_equal(hl_tokenizer_special(t, HL_SPECIAL_MASK), 4);
+    hl_tokenizer_close(t);
+    t = open_tokenizer(in_folder(folder, "vocab.txt"));
+    assert_ids(t, "Unaffable", IDS(5, 6, 7));
+    hl_tokenizer_close(t);
+
+    /* Settings are followed. */
+    write_text(folder, "tokenizer_config.json",
+               "{\"tokenizer_class\":\"BertTokenizerFast\",\"do_lower_case\":false,"
+               "\"strip_accents\":true,\"additional_special_tokens\":[\"[unused1]\"],"
+               "\"model_max_length\":1000000000000000019884624838656}");
+    t = open_tokenizer(folder);
+    assert_ids(t, "Unaffable unaffable caf\u00e9 [unused1]", IDS(1, 5, 6, 7, 8, 9));
+    hl_tokenizer_close(t);
+    write_text(folder, "tokenizer_config.json", "{\"do_lower_case\":\"no\"}");
+    assert_fails(HL_BAD_INPUT, "tokenizer_config.json: do_lower_case",
+                 hl_tokenizer_open(&t, folder));
+    remove_folder(folder);
+}
+
+static void vocab_text_is_characters(void **state)
+{
+    (void)state;
+    const char   *folder = new_folder();
+    hl_tokenizer *t      = NULL;
+
+    /* Capitals are kept: lower-cased text would reach none of them. */
+    write_text(folder, "vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nA\nC\nD\n[HUMAN]\n");
+    write_text(folder, "config.json", "{\"model_type\":\"bert\"}");
+    t = open_tokenizer(folder);
+    assert_ids(t, "A C D", IDS(5, 6, 7));
+    assert_ids(t, "[HUMAN]ACDa[MASK]", IDS(8, 5, 6, 7, 1, 4));
+    assert_around(t, "A", IDS(2, 5, 3));
+    hl_tokenizer_close(t);
+
+    /* A decoder goes on where the text ends. */
+    write_text(folder, "config.json", "{\"model_type\":\"gpt2\"}");
+    t = open_tokenizer(folder);
+    assert_around(t, "ACD", IDS(5, 6, 7));
+    hl_tokenizer_close(t);
+
+    /* BERT's own class does not take words apart without ## pieces. */
+    write_text(folder, "tokenizer_config.json", "{\"tokenizer_class\":\"BertTokenizer\"}");
+    t = open_tokenizer(folder);
+    assert_ids(t, "A CD", IDS(5, 1));
+    hl_tokenizer_close(t);
+
+    /* Whole words without a rule for what is between them, and classes that are not known. */
+    write_text(folder, "tokenizer_config.json", "{}");
+    write_text(folder, "vocab.txt", "[PAD]\n[UNK]\nC\nCl\n>>\n[C@@H]\n");
+    assert_fails(HL_UNSUPPORTED, "vocab.txt: this vocabulary is no WordPiece",
+                 hl_tokenizer_open(&t, folder));
+    assert_non_null(strstr(hl_error_message(), "save_pretrained"));
+    write_text(folder, "tokenizer_config.json", "{\"tokenizer_class\":\"SmilesTokenizer\"}");
+    assert_fails(HL_UNSUPPORTED, "tokenizer_class is SmilesTokenizer",
+                 hl_tokenizer_open(&t, folder));
+    write_text(folder, "vocab.txt", "<unk>\nA\nB\n");
+    assert_fails(HL_UNSUPPORTED, "no piece [UNK]", hl_tokenizer_open(&t, folder));
+    write_text(folder, "vocab.txt", "[UNK]\n\xff\n");
+    assert_fails(HL_BAD_INPUT, "vocab.txt: not UTF-8, at byte 6", hl_tokenizer_open(&t, folder));
+    assert_null(t);
+    remove_folder(folder);
+}
+
 static void threads_share_a_tokenizer(void **state)
 {
     (void)state;
@@ -554,6 +648,8 @@ int main(void)
         cmocka_unit_test(pieces_may_hold_nul),
         cmocka_unit_test(endless_expressions_are_stopped),
         cmocka_unit_test(folders_are_read),
+        cmocka_unit_test(vocab_text_is_wordpiece),
+        cmocka_unit_test(vocab_text_is_characters),
         cmocka_unit_test(threads_share_a_tokenizer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

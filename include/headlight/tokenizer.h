@@ -47,8 +47,8 @@ typedef enum hl_token_type {
 typedef struct hl_tokenizer hl_tokenizer;
 
 /* A tokenizer.json; a folder with one (tokenizer_config.json, special_tokens_map.json
- * and chat_template.jinja beside it are read too); a .safetensors
- * file in such a folder; a .gguf file with a tokenizer in it; a llama2.c tokenizer.bin, or a
+ * and chat_template.jinja beside it are read too), or with a vocab.txt of WordPiece or of
+ * characters; such a vocab.txt; a .safetensors file in such a folder; a .gguf file with a tokenizer in it; a llama2.c tokenizer.bin, or a
  * checkpoint beside one. */
 HL_API hl_status hl_tokenizer_open(hl_tokenizer **out, const char *path);
 /* From the bytes of a tokenizer.json; `where` names them in messages. */

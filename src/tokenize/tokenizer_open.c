@@ -1,6 +1,7 @@
 /* tokenizer_open.c - finding a tokenizer behind a path, and what lies beside it.
  *
  *     FOLDER/tokenizer.json            the tokenizer
+ *     FOLDER/vocab.txt                 where that is missing (tokenizer_vocab_txt.c)
  *     FOLDER/tokenizer_config.json     which tokens are special; the chat template
  *     FOLDER/special_tokens_map.json   the same, in old folders
  *     FOLDER/chat_template.jinja       the template, in new ones: it goes first
@@ -277,7 +278,20 @@ done:
     return status;
 }
 
-/* A folder: its tokenizer.json. */
+static hl_status open_vocab_text(hl_tokenizer **out, const char *path, const char *folder)
+{
+    hl_status status = hl_tokenizer_open_vocab_text(out, path, folder);
+
+    if (status == HL_OK)
+        status = read_siblings(*out, folder);
+    if (status != HL_OK) {
+        hl_tokenizer_close(*out);
+        *out = NULL;
+    }
+    return status;
+}
+
+/* A folder: its tokenizer.json, or else its vocab.txt. */
 static hl_status open_folder(hl_tokenizer **out, const char *path, size_t n_folder)
 {
     hl_status status = HL_OK;
@@ -286,7 +300,12 @@ static hl_status open_folder(hl_tokenizer **out, const char *path, size_t n_fold
 
     HL_TRY(join_path(&folder, path, n_folder, ""));
     HL_TRY(join_path(&file, path, n_folder, "tokenizer.json"));
-    HL_TRY(open_json(out, file.data, folder.data));
+    status = open_json(out, file.data, folder.data);
+    if (status == HL_NOT_FOUND) {
+        file.n_bytes = 0;
+        HL_TRY(join_path(&file, path, n_folder, "vocab.txt"));
+        status = open_vocab_text(out, file.data, folder.data);
+    }
 
 done:
     if (status == HL_NOT_FOUND)
@@ -327,6 +346,11 @@ static hl_status open_file(hl_tokenizer **out, const char *path)
         return open_bin(out, path, n_folder);
     if (hl_ends_with(path, ".gguf"))
         return hl_tokenizer_open_gguf(out, path);
+    if (hl_ends_with(path, ".txt")) {
+        HL_TRY(hl_strndup(&folder, path, n_folder));
+        HL_TRY(open_vocab_text(out, path, folder));
+        goto done;
+    }
     if (hl_ends_with(path, ".safetensors"))
         return open_folder(out, path, n_folder);
     HL_TRY(hl_strndup(&folder, path, n_folder));

@@ -21,9 +21,12 @@
 
 hl_vocab_source hl_vocab_source_empty(void)
 {
-    hl_vocab_source source = {
-        .add_bos = -1, .add_eos = -1, .add_space_prefix = -1, .remove_extra_spaces = -1
-    };
+    hl_vocab_source source = { .add_bos             = -1,
+                               .add_eos             = -1,
+                               .add_space_prefix    = -1,
+                               .remove_extra_spaces = -1,
+                               .strip_accents       = -1,
+                               .space_chinese       = -1 };
     for (int i = 0; i < HL_SPECIAL_COUNT; i++)
         source.special[i] = -1;
     return source;
@@ -75,7 +78,7 @@ static hl_status add_pieces(hl_tokenizer *tokenizer, const hl_vocab_source *sour
 {
     hl_status status = HL_OK;
     hl_buffer buffer = { 0 };
-    bool      bert   = strcmp(source->model, "bert") == 0;
+    bool      bert   = strcmp(source->model, "bert") == 0 && !source->inner_marks;
 
     for (size_t id = 0; id < source->n_tokens; id++) {
         hl_bytes piece = source->tokens[id];
@@ -289,18 +292,20 @@ done:
 
 /* --------------------------------------------------------------------- bert */
 
-static hl_status add_bert_normalizer(hl_normalizer *out, bool lowercase)
+static hl_status add_bert_normalizer(hl_normalizer *out, const hl_vocab_source *source)
 {
     hl_status status = HL_OK;
 
     HL_TRY(hl_normalizer_add(out, (hl_normalize_step){ .kind = HL_NORMALIZE_CLEAN }));
-    HL_TRY(hl_normalizer_add(out, (hl_normalize_step){ .kind = HL_NORMALIZE_CHINESE }));
-    if (!lowercase)
-        return HL_OK;
-    HL_TRY(hl_normalizer_add(out, (hl_normalize_step){ .kind = HL_NORMALIZE_FORM }));
-    HL_TRY(hl_normalizer_add(
-        out, (hl_normalize_step){ .kind = HL_NORMALIZE_REMOVE, .char_class = HL_CHAR_ACCENT }));
-    HL_TRY(hl_normalizer_add(out, (hl_normalize_step){ .kind = HL_NORMALIZE_LOWERCASE }));
+    if (choose(source->space_chinese, true))
+        HL_TRY(hl_normalizer_add(out, (hl_normalize_step){ .kind = HL_NORMALIZE_CHINESE }));
+    if (choose(source->strip_accents, !source->keep_case)) {
+        HL_TRY(hl_normalizer_add(out, (hl_normalize_step){ .kind = HL_NORMALIZE_FORM }));
+        HL_TRY(hl_normalizer_add(
+            out, (hl_normalize_step){ .kind = HL_NORMALIZE_REMOVE, .char_class = HL_CHAR_ACCENT }));
+    }
+    if (!source->keep_case)
+        HL_TRY(hl_normalizer_add(out, (hl_normalize_step){ .kind = HL_NORMALIZE_LOWERCASE }));
 
 done:
     return status;
@@ -318,13 +323,17 @@ static hl_status build_bert(hl_tokenizer *tokenizer, const hl_vocab_source *sour
     model->unknown        = tokenizer->special[HL_SPECIAL_UNK];
     model->max_characters = WORDPIECE_WORD;
     HL_TRY(copy_bytes(&model->prefix, WORDPIECE_MARK));
-    HL_TRY(add_bert_normalizer(&tokenizer->normalizer, !source->keep_case));
+    HL_TRY(add_bert_normalizer(&tokenizer->normalizer, source));
     HL_TRY(hl_pretokenizer_add(pre, (hl_split_step){ .kind       = HL_SPLIT_CLASS,
                                                      .char_class = HL_CHAR_WHITESPACE,
                                                      .behavior   = HL_SPLIT_REMOVED }));
     HL_TRY(hl_pretokenizer_add(pre, (hl_split_step){ .kind       = HL_SPLIT_CLASS,
                                                      .char_class = HL_CHAR_PUNCTUATION,
                                                      .behavior   = HL_SPLIT_ISOLATED }));
+    if (source->characters)
+        HL_TRY(hl_pretokenizer_add(pre, (hl_split_step){ .kind     = HL_SPLIT_LENGTH,
+                                                         .length   = 1,
+                                                         .behavior = HL_SPLIT_ISOLATED }));
     tokenizer->decoder.present = true;
     HL_TRY(copy_bytes(&decode.content, WORDPIECE_MARK));
     HL_TRY(hl_decoder_add(&tokenizer->decoder, decode));

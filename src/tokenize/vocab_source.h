@@ -5,7 +5,7 @@
  *
  *     gpt2    byte-level BPE; `pre` names the expressions that split words
  *     llama   SentencePiece BPE: merges follow from the scores
- *     bert    WordPiece; a piece that begins a word starts with ▁
+ *     bert    WordPiece; a piece that begins a word starts with ▁ (vocab.txt: others with ##)
  *     t5      Unigram
  *
  * All pointers are borrowed and need not live longer than the call. */
@@ -41,6 +41,11 @@ typedef struct hl_vocab_source {
     int             remove_extra_spaces; /* t5 */
     bool            plain_spaces;        /* llama: a space is a space in the pieces, not ▁ */
     bool            keep_case;           /* bert: do not make lower case */
+    int             strip_accents;       /* bert: 1, 0, or -1: where letters become lower case */
+    int             space_chinese;       /* bert: spaces around ideographs; 1, 0, or -1: 1 */
+    bool            inner_marks;         /* bert: pieces inside words start with ##, others with
+                                          * nothing, as in vocab.txt */
+    bool            characters;          /* bert: every character is a word */
     hl_bytes        charsmap;            /* t5: normalisation rules, or {NULL, 0} */
     const char     *chat_template;       /* or NULL */
     const char     *where;               /* for messages */
@@ -57,6 +62,10 @@ typedef struct hl_llama2c_vocab hl_llama2c_vocab;
 hl_status                       hl_llama2c_vocab_open(hl_llama2c_vocab **out, const char *path);
 void                            hl_llama2c_vocab_close(hl_llama2c_vocab *vocab);
 const hl_vocab_source *hl_llama2c_vocab_source(const hl_llama2c_vocab *vocab); /* borrowed */
+
+/* A vocab.txt of BERT's kind, with what lies beside it in `folder`, which ends in a slash;
+ * HL_NOT_FOUND if it is not there, HL_UNSUPPORTED if nothing says how it is used. */
+hl_status hl_tokenizer_open_vocab_text(hl_tokenizer **out, const char *path, const char *folder);
 
 /* The tokenizer inside a GGUF file; HL_NOT_FOUND if there is none. */
 struct hl_gguf;
