@@ -3,6 +3,8 @@
  * (test_verify.c) and between back ends (test_attention_agreement.c). */
 #include "attention_support.h"
 
+#include "kernels/pattern.h"
+
 #include "base/dtype.h"
 
 /* --------------------------------------------------------------------- numbers */
@@ -46,6 +48,7 @@ static void a_bias_of_1000_leaves_entropy_alone(void **unused)
 /* Every mask of a small problem: no NaN anywhere, and blind rows as defined. */
 static void check_masks(const char *backend)
 {
+    static const float  sinks[H] = { 0.5f, -2.0f };
     float               stat[8][H * S];
     int64_t             argmax[H * S], length[1], start[1];
     hl_attention        p = plain_problem();
@@ -65,11 +68,12 @@ static void check_masks(const char *backend)
 
     p.key_length  = length;
     p.query_start = start;
-    for (int mask = 0; mask < 8 * 5 * 7; mask++) {
-        p.flags        = (uint32_t)(mask % 8);
+    for (int mask = 0; mask < 2 * 8 * 5 * 7; mask++) {
+        p.sinks = mask >= 8 * 5 * 7 ? sinks : NULL; /* blind rows are blind with a sink, too */
+        p.flags = (uint32_t)(mask % 8);
         p.window_left  = mask / 8 % 5;
         p.window_right = mask / 8 % 5;
-        length[0]      = mask / 40 * 4;
+        length[0]      = mask / 40 % 7 * 4;
         start[0]       = mask % 11 * 5 - 20;
         assert_int_equal(hl_attention_forward(&r, &p), HL_OK);
         for (int i = 0; i < H * S; i++) {
@@ -91,6 +95,59 @@ static void no_mask_gives_nan(void **unused)
 {
     (void)unused;
     on_every_back_end(check_masks);
+}
+
+/* One row at a time, with everything that changes a score, against the same by hand. */
+static void check_single_rows(const char *backend)
+{
+    static const float slopes[H] = { 0.25f, 0.0625f }, sinks[H] = { 0.3f, -1.0f };
+    float              bias[H * S], row[S];
+    double             scores[S];
+    hl_attention       p = plain_problem();
+
+    fill(bias, H * S, 5);
+    p.scale        = 0.7;
+    p.softcap      = 2.0;
+    p.alibi_slopes = slopes;
+    p.key_bias     = bias;
+    p.sinks        = sinks;
+    p.flags        = HL_ATTENTION_CAUSAL | HL_ATTENTION_WINDOW_LEFT;
+    p.window_left  = 6;
+    p.q = p.k = p.v = (hl_rows){
+        .dtype = HL_DTYPE_F32, .batch_stride = H * S * D, .head_stride = S * D, .row_stride = D
+    };
+    p.q.data = q;
+    p.k.data = k;
+    p.v.data = v;
+    for (int i = 0; i < H * S; i++) {
+        int            head = i / S, query = i % S;
+        double         sum = exp((double)sinks[head]), own = 0.0;
+        hl_pattern_row statistics;
+
+        assert_int_equal(hl_attention_pattern(row, scores, &statistics, &p, 0, head, query), HL_OK);
+        for (int pass = 0; pass < 2; pass++) {
+            for (int key = query > 6 ? query - 6 : 0; key <= query; key++) {
+                double dot = 0.0;
+                for (int d = 0; d < D; d++)
+                    dot += (double)q[i * D + d] * (double)k[(head * S + key) * D + d];
+                double score = 2.0 * tanh(0.7 * dot / 2.0) - (double)slopes[head] * (query - key) +
+                               (double)bias[head * S + key];
+                sum += pass == 0 ? exp(score) : 0.0;
+                own = exp(score) / sum;
+                if (pass == 1 && fabs((double)row[key] - own) > 1e-6)
+                    fail_msg("%s: row %d, key %d: %g, wanted %g", backend, i, key, (double)row[key],
+                             own);
+            }
+        }
+        assert_true(fabs(statistics.lse - log(sum)) < 1e-9);
+        assert_true(fabs(statistics.diagonal - own) < 1e-9);
+    }
+}
+
+static void single_rows_are_the_definition(void **unused)
+{
+    (void)unused;
+    on_every_back_end(check_single_rows);
 }
 
 /* Row i of head 0 as plain code does it in float: whole row, two passes. */
@@ -477,6 +534,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_bias_of_1000_leaves_entropy_alone),
         cmocka_unit_test(no_mask_gives_nan),
+        cmocka_unit_test(single_rows_are_the_definition),
         cmocka_unit_test(the_error_is_that_of_the_plain_way),
         cmocka_unit_test(an_infinite_bias_hides_a_key),
         cmocka_unit_test(of_equal_keys_the_lowest_is_argmax),

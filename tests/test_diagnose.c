@@ -3,6 +3,7 @@
 #include "made_profile.h"
 
 #include "analysis/diagnose.h"
+#include "analysis/level.h"
 
 static const char *const names[HL_N_DIAGNOSES] = {
     "dead-or-broken", "entropy-collapse", "entropic-overload", "attention-locking",
@@ -117,6 +118,15 @@ static void test_fall(void **state)
     assert_non_null(strstr(named(found, "entropy-collapse")->finding, "rose by"));
     hl_diagnoses_free(found);
 
+    /* Of three sequences a spread says nothing; of four it does. */
+    hl_level few = { .n_sequences = 3, .mean = 0.5, .median = 0.5, .sigma = 0.01 };
+    hl_level now = { .n_sequences = 1, .mean = 0.4, .median = 0.4, .sigma = NAN };
+    assert_true(isnan(hl_level_fall(&few, &now)));
+    few.n_sequences = 4;
+    assert_near(hl_level_fall(&few, &now), 10.0, 1e-9);
+    few.sigma = 0.0;
+    assert_true(isnan(hl_level_fall(&few, &now)));
+
     before.context = "128"; /* means at another context say nothing */
     found          = diagnose(&after, &before, NULL);
     assert_int_equal(named(found, "entropy-collapse")->verdict, HL_VERDICT_ABSENT);
@@ -178,6 +188,15 @@ static void test_redundancy(void **state)
     assert_near(item->value, 1.0, 1e-6);
     assert_non_null(strstr(item->finding, "L2H1 and H6 (1.000)"));
     hl_diagnoses_free(found);
+
+    /* Three alike: of three pairs the weakest head is the weaker one twice, and listed once. */
+    model.heads[2][4]      = model.heads[2][1];
+    model.heads[2][4].norm = 0.25;
+    found                  = diagnose(&model, NULL, NULL);
+    item                   = named(found, "head-redundancy");
+    assert_int_equal(item->n_heads, 2);
+    assert_int_equal(item->heads[0].head + item->heads[1].head, 4 + 6);
+    hl_diagnoses_free(found);
 }
 
 static void test_inactive(void **state)
@@ -191,6 +210,15 @@ static void test_inactive(void **state)
     assert_present(found, "inactive-heads");
     assert_int_equal(named(found, "inactive-heads")->n_heads, 2);
     assert_int_equal(named(found, "inactive-heads")->heads[0].layer, 1);
+    hl_diagnoses_free(found);
+
+    /* One of eight heads with norm x is at 8 x / (7 + x) of its layer's mean: 0.09 and 0.11. */
+    model                  = healthy_model();
+    model.heads[1][3].norm = 7.0 * 0.09 / (8.0 - 0.09);
+    model.heads[4][0].norm = 7.0 * 0.11 / (8.0 - 0.11);
+    found                  = diagnose(&model, NULL, NULL);
+    assert_int_equal(named(found, "inactive-heads")->n_heads, 1);
+    assert_near(named(found, "inactive-heads")->heads[0].value, 0.09, 1e-6);
     hl_diagnoses_free(found);
 }
 
@@ -333,11 +361,14 @@ static void test_locking(void **state)
     assert_ok(hl_find_locking(&found, entropy, change, 400, NULL));
     assert_false(found.locked);
 
-    make_trace(entropy, change, 400, 200); /* rows stay, but the entropy drifts */
-    for (int i = 200; i < 400; i++)
-        entropy[i] = 0.5 + 0.001 * (i - 200);
-    assert_ok(hl_find_locking(&found, entropy, change, 400, NULL));
-    assert_false(found.locked);
+    /* Rows stay, but the entropy drifts, up or down: by 0.032 per window, whose spread is 0.0092. */
+    for (int sign = -1; sign <= 1; sign += 2) {
+        make_trace(entropy, change, 400, 200);
+        for (int i = 200; i < 400; i++)
+            entropy[i] = 0.5 + sign * 0.0005 * (i - 200);
+        assert_ok(hl_find_locking(&found, entropy, change, 400, NULL));
+        assert_false(found.locked);
+    }
 
     assert_ok(hl_find_locking(&found, entropy, change, 63, NULL)); /* too short for a window */
     assert_false(found.locked);

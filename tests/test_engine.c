@@ -322,6 +322,44 @@ static void kept_prompts_are_the_same_bytes(void **state)
     hl_model_close(model);
 }
 
+/* Keys and values of a prompt that was fed with other gates are others. */
+static void prompts_under_other_gates_are_fed_again(void **state)
+{
+    static transcript kept, fresh;
+    hl_model         *model = open_model(LLAMA);
+    hl_engine        *engines[2];
+    int64_t           text[3 * CHUNK];
+    float             gates[2][MAX_CELLS];
+    (void)state;
+
+    for (int i = 0; i < 2; i++)
+        engines[i] =
+            open_engine(model, (hl_engine_options){ .n_slots = 1, .keep_nothing = i == 1 });
+    for (int64_t i = 0; i < 3 * CHUNK; i++)
+        text[i] = 3 + i * 13 % 200;
+    for (int i = 0; i < 2 * MAX_CELLS; i++)
+        gates[i / MAX_CELLS][i % MAX_CELLS] = i % MAX_CELLS == i / MAX_CELLS ? 0.0f : 1.0f;
+    for (int turn = 0; turn < 5; turn++) { /* gates: none, A, B, B, none */
+        static const int which[] = { -1, 0, 1, 1, -1 };
+        hl_job_options   options = { .tokens     = text,
+                                     .n_tokens   = 3 * CHUNK,
+                                     .max_tokens = 5,
+                                     .ignore_end = true,
+                                     .gates      = which[turn] < 0 ? NULL : gates[which[turn]] };
+        hl_job          *jobs[2] = { submit(engines[0], &options), submit(engines[1], &options) };
+
+        take_all(&kept, jobs[0], hl_model_get_info(model));
+        take_all(&fresh, jobs[1], hl_model_get_info(model));
+        assert_same_transcript(&kept, &fresh);
+        assert_int_equal(counts_of(engines[0]).n_reused_tokens, turn < 3 ? 0 : 2 * CHUNK);
+        hl_job_free(jobs[0]);
+        hl_job_free(jobs[1]);
+    }
+    hl_engine_close(engines[0]);
+    hl_engine_close(engines[1]);
+    hl_model_close(model);
+}
+
 /* Prompts of whole chunks that a slot has all of: the last chunk is fed again, since nothing else
  * gives the logits after it. */
 static void a_prompt_is_never_kept_to_its_end(void **state)
@@ -452,6 +490,7 @@ int main(void)
         cmocka_unit_test(an_echo_changes_nothing),
         cmocka_unit_test(kept_prompts_are_the_same_bytes),
         cmocka_unit_test(a_prompt_is_never_kept_to_its_end),
+        cmocka_unit_test(prompts_under_other_gates_are_fed_again),
         cmocka_unit_test(one_failure_is_no_others),
     };
     return cmocka_run_group_tests_name("engine", tests, NULL, NULL);

@@ -233,6 +233,15 @@ static void what_was_stopped_goes_on_to_the_same_bytes(void **state)
     options.windows.max_tokens = 9;
     assert_fails(HL_BAD_INPUT, "max_tokens 0, not 9",
                  hl_measure(&profile, w.model, NULL, w.corpus, &options));
+    options.windows.max_tokens = 0;
+    options.windows.n_parts    = 2;
+    assert_fails(HL_BAD_INPUT, "a number of parts of 1, not 2",
+                 hl_measure(&profile, w.model, NULL, w.corpus, &options));
+    options.windows.part = 1;
+    assert_fails(HL_BAD_INPUT, "part 0, not 1",
+                 hl_measure(&profile, w.model, NULL, w.corpus, &options));
+    options.windows.part    = 0;
+    options.windows.n_parts = 0;
     hl_profile_free(whole);
     close_work(&w);
     w = open_work("tests/data/families/llama3", "tests/data/families/llama3/expected.safetensors");

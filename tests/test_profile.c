@@ -308,6 +308,10 @@ static void patterns_are_measured(void **state)
     assert_true(fabs(hl_profile_similarity(profile, 0, 0, 1) - 0.75) < 1e-6);
     assert_true(fabs(hl_profile_similarity(profile, 0, 1, 0) - 0.75) < 1e-6);
     assert_true(hl_profile_similarity(profile, 0, 2, 2) == 1.0);
+    for (int pair = 0; pair < P_HEADS * P_HEADS; pair++) /* in both directions, for all pairs */
+        assert_true(hl_profile_similarity(profile, 0, pair / P_HEADS, pair % P_HEADS) ==
+                    hl_profile_similarity(profile, 0, pair % P_HEADS, pair / P_HEADS));
+    assert_true(hl_profile_similarity(profile, 0, 0, 1) != hl_profile_similarity(profile, 0, 1, 2));
     hl_profile_free(profile);
 }
 

@@ -101,6 +101,28 @@ static void test_themes(void **state)
 }
 
 /* Ottosson's own example: white is 1, 0, 0, and sRGB red is 0.628, 0.225, 0.126. */
+/* Halfway between bright colors lie some that no screen shows: they lose chroma, and keep the
+ * lightness and the hue that lie halfway. */
+static void test_mixing_keeps_lightness(void **state)
+{
+    int n_lost = 0;
+
+    (void)state;
+    for (int pair = 0; pair < 64; pair++) {
+        hl_colour a  = { pair & 1 ? 255 : 0, pair & 2 ? 255 : 0, pair & 4 ? 255 : 0 };
+        hl_colour b  = { pair & 8 ? 255 : 0, pair & 16 ? 255 : 0, pair & 32 ? 255 : 0 };
+        hl_oklab  la = hl_oklab_of(a), lb = hl_oklab_of(b), seen = hl_oklab_of(hl_mix(a, b, 0.5));
+        hl_oklab  wanted = { 0.5 * (la.l + lb.l), 0.5 * (la.a + lb.a), 0.5 * (la.b + lb.b) };
+        double    chroma = hypot(seen.a, seen.b), whole = hypot(wanted.a, wanted.b);
+
+        assert_near(seen.l, wanted.l, 0.004); /* of 8 bits */
+        assert_near(seen.a * wanted.b, seen.b * wanted.a, 0.004);
+        assert_true(chroma < whole + 0.006);
+        n_lost += chroma < whole - 0.02;
+    }
+    assert_true(n_lost > 0);
+}
+
 static void test_oklab(void **state)
 {
     hl_oklab white = hl_oklab_of((hl_colour){ 255, 255, 255 });
@@ -442,14 +464,15 @@ static void test_log_axis(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_oklab),      cmocka_unit_test(test_maps_are_even),
-        cmocka_unit_test(test_axis),       cmocka_unit_test(test_inner_axis),
-        cmocka_unit_test(test_log_axis),   cmocka_unit_test(test_cell_colours),
-        cmocka_unit_test(test_layouts),    cmocka_unit_test(test_png),
-        cmocka_unit_test(test_same_bytes), cmocka_unit_test(test_large),
-        cmocka_unit_test(test_errors),     cmocka_unit_test(test_candidates),
-        cmocka_unit_test(test_pruned),     cmocka_unit_test(test_diagnoses),
-        cmocka_unit_test(test_positions),  cmocka_unit_test(test_themes),
+        cmocka_unit_test(test_oklab),         cmocka_unit_test(test_mixing_keeps_lightness),
+        cmocka_unit_test(test_maps_are_even), cmocka_unit_test(test_axis),
+        cmocka_unit_test(test_inner_axis),    cmocka_unit_test(test_log_axis),
+        cmocka_unit_test(test_cell_colours),  cmocka_unit_test(test_layouts),
+        cmocka_unit_test(test_png),           cmocka_unit_test(test_same_bytes),
+        cmocka_unit_test(test_large),         cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_candidates),    cmocka_unit_test(test_pruned),
+        cmocka_unit_test(test_diagnoses),     cmocka_unit_test(test_positions),
+        cmocka_unit_test(test_themes),
     };
 
     return cmocka_run_group_tests_name("render", tests, open_folder, close_folder);

@@ -28,14 +28,14 @@ static int64_t token_at(uint64_t text, int64_t document, int64_t i)
     return (int64_t)(hl_random_unit(text * 100 + (uint64_t)document, (uint64_t)i) * 256);
 }
 
-static hl_corpus *open_text(const bench *b, const char *name, uint64_t text)
+static hl_corpus *open_texts(const bench *b, const char *name, uint64_t text, int64_t n_documents)
 {
     const char *path   = in_folder(b->folder, name);
     FILE       *file   = fopen(path, "w");
     hl_corpus  *corpus = NULL;
 
     assert_non_null(file);
-    for (int64_t d = 0; d < N_DOCUMENTS; d++) {
+    for (int64_t d = 0; d < n_documents; d++) {
         for (int64_t i = 0; i < N_TOKENS; i++)
             fprintf(file, "%s%d", i == 0 ? "[" : ",", (int)token_at(text, d, i));
         fprintf(file, "]\n");
@@ -49,8 +49,8 @@ static bench open_bench(void)
 {
     bench b = { .folder = new_folder(), .model = open_model(LLAMA) };
 
-    b.rank = open_text(&b, "rank.jsonl", 1);
-    b.test = open_text(&b, "test.jsonl", 2);
+    b.rank = open_texts(&b, "rank.jsonl", 1, N_DOCUMENTS);
+    b.test = open_texts(&b, "test.jsonl", 2, N_DOCUMENTS);
     return b;
 }
 
@@ -198,6 +198,35 @@ static void comparing_with_random_draws_seeds(void **state)
         n_wide += p->vs_random.high - p->vs_random.low > 1e-3;
     }
     assert_true(n_wide >= sweep->n_fixed * (N_RATIOS - 1));
+    hl_sweep_free(sweep);
+    close_bench(&b);
+}
+
+/* From HL_MIN_TEXTS documents on, whole documents are drawn: intervals are those of a bootstrap
+ * over documents, which draws all windows of one together. */
+static void intervals_are_over_documents(void **state)
+{
+    enum { MANY = HL_MIN_TEXTS, WINDOWS = N_TOKENS / CONTEXT + 1 };
+    bench            b               = { .folder = new_folder(), .model = open_model(LLAMA) };
+    hl_sweep_options options         = options_of();
+    double           values[MANY][2] = { { 0 } };
+    static double    draws[2 * HL_RESAMPLES];
+    (void)state;
+
+    b.rank          = open_texts(&b, "rank.jsonl", 1, N_DOCUMENTS);
+    b.test          = open_texts(&b, "test.jsonl", 2, MANY);
+    hl_sweep *sweep = run(&b, &options);
+    assert_int_equal(sweep->test->n_windows, MANY * WINDOWS);
+    for (int64_t i = 0; i < MANY * WINDOWS; i++) {
+        values[i / WINDOWS][0] += sweep->test->scores[i].nll; /* of setting 0 */
+        values[i / WINDOWS][1] += (double)sweep->test->scored[i];
+    }
+    assert_ok(hl_bootstrap_means(draws, &values[0][0], MANY, 2, HL_RESAMPLES, options.seed));
+    for (int64_t r = 0; r < HL_RESAMPLES; r++)
+        draws[r] /= draws[HL_RESAMPLES + r];
+    hl_interval wanted = hl_bootstrap_interval(draws, HL_RESAMPLES, 0.95);
+    assert_true(fabs(sweep->points[0].nll.low - wanted.low) < 1e-12);
+    assert_true(fabs(sweep->points[0].nll.high - wanted.high) < 1e-12);
     hl_sweep_free(sweep);
     close_bench(&b);
 }
@@ -450,6 +479,7 @@ int main(void)
         cmocka_unit_test(every_point_is_perplexity),
         cmocka_unit_test(intervals_and_bands_are_sane),
         cmocka_unit_test(comparing_with_random_draws_seeds),
+        cmocka_unit_test(intervals_are_over_documents),
         cmocka_unit_test(ablation_tells_its_own_importance),
         cmocka_unit_test(iterative_orders_are_as_by_hand),
         cmocka_unit_test(stopped_sweeps_go_on_to_the_same_bytes),

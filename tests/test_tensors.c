@@ -194,6 +194,8 @@ static void impossible_indices_are_refused(void **state)
     (void)state;
     write_text(INDEX, "{\"weight_map\":{\"a\":\"../a.safetensors\"}}");
     refuse("", HL_BAD_INPUT, "weight_map: 'a' is not mapped to the name of a file");
+    write_text(INDEX, "{\"weight_map\":{\"a\":\"other/a.safetensors\"}}");
+    refuse("", HL_BAD_INPUT, "weight_map: 'a' is not mapped to the name of a file");
     write_text(INDEX, "{\"weight_map\":{\"a\":1}}");
     refuse("", HL_BAD_INPUT, "'a' is not mapped");
     write_text(INDEX, "{\"weight_map\":{}}");

@@ -105,6 +105,20 @@ static void cutting_at_spaces_changes_nothing(void **state)
     hl_tokenizer_close(t);
 }
 
+/* Where a, b and c have become abc, the b behind them is not the one that a was next to.  Ids by
+ * Hugging Face's tokenizers 0.23. */
+static void pairs_that_are_gone_do_not_merge(void **state)
+{
+    (void)state;
+    hl_tokenizer *t = parse_tokenizer(
+        file_with("", "{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"c\":2,\"bc\":3,\"abc\":4,"
+                      "\"ab\":5},\"merges\":[\"b c\",\"a bc\",\"a b\"]}"));
+    assert_ids(t, "abcb", IDS(4, 1));
+    assert_ids(t, "abcbab", IDS(4, 1, 5));
+    assert_ids(t, "cabcb", IDS(2, 4, 1));
+    hl_tokenizer_close(t);
+}
+
 static void unigram_takes_the_best_path(void **state)
 {
     (void)state;
@@ -634,6 +648,7 @@ int main(void)
         cmocka_unit_test(bpe_merges_by_rank_and_place),
         cmocka_unit_test(bpe_options),
         cmocka_unit_test(cutting_at_spaces_changes_nothing),
+        cmocka_unit_test(pairs_that_are_gone_do_not_merge),
         cmocka_unit_test(unigram_takes_the_best_path),
         cmocka_unit_test(unigram_ties),
         cmocka_unit_test(unigram_unknown_characters_have_a_price),

@@ -263,6 +263,31 @@ static void equal_windows_have_equal_hashes(void **state)
     hl_corpus_close(corpus);
 }
 
+/* The same tokens of which some have counted before are another window: a second one of context 4
+ * and stride 2, and a first one. */
+static void windows_of_other_overlaps_have_other_hashes(void **state)
+{
+    (void)state;
+    const char       *path    = in_folder(folder, "ids.jsonl");
+    static const char text[]  = "[7, 8, 1, 2, 3, 4]\n[1, 2, 3, 4]\n";
+    hl_corpus_options options = { .token_ids = path };
+    hl_corpus        *corpus  = NULL;
+    hl_windows       *windows = NULL;
+    hl_batch          batch;
+
+    write_file(path, text, strlen(text));
+    assert_ok(hl_corpus_open(&corpus, NULL, tokenizer, &options));
+    assert_ok(hl_windows_open(&windows, corpus,
+                              &(hl_window_options){ .context = 4, .stride = 2, .n_batch = 4 }));
+    assert_ok(hl_windows_next(&batch, windows));
+    assert_int_equal(batch.n_windows, 3);
+    assert_int_equal(batch.first_row[1], 2);
+    assert_memory_equal(batch.tokens + 4, batch.tokens + 8, 4 * sizeof *batch.tokens);
+    assert_true(batch.hashes[1] != batch.hashes[2]);
+    hl_windows_close(windows);
+    hl_corpus_close(corpus);
+}
+
 static void impossible_options_are_refused(void **state)
 {
     (void)state;
@@ -313,6 +338,7 @@ int main(void)
         cmocka_unit_test(parts_make_the_whole),
         cmocka_unit_test(packed_windows_are_full),
         cmocka_unit_test(equal_windows_have_equal_hashes),
+        cmocka_unit_test(windows_of_other_overlaps_have_other_hashes),
         cmocka_unit_test(impossible_options_are_refused),
         cmocka_unit_test(impossible_places_are_refused),
     };

@@ -3,7 +3,7 @@
 set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
-plan 35
+plan 36
 
 small=tests/data/tokenizers
 run_with() { # input argument...
@@ -62,6 +62,10 @@ run tokenize "$small/small-unigram" ''
 expect "no text, no tokens" 0 <<'END'
 0 tokens, 0 bytes (Unigram, 1200 pieces)
 END
+
+run tokenize "$small/small-bpe" $'a\xc2\x9b31mb' # U+009B is ESC [ to some terminals
+result "no control character of eight bits is printed" \
+    "$(! LC_ALL=C grep -qP '\xc2[\x80-\x9f]' "$scratch/out" && [ "$status" -eq 0 ] && echo yes)"
 
 run tokenize "$small/small-bpe" $'\e[31m\x7f\xff'
 expect "nothing in the text can move the cursor" 0 <<'END'
