@@ -403,12 +403,19 @@ soak: ## a server under load and hostile clients, kills and resumes, for SOAK_SE
 
 SLOW_FLAGS := CFLAGS='-O1 -g' WERROR=1
 
+# Small faults, put into a copy of the tree in build/mutate one after the other.
+MUTANTS ?=
+.PHONY: mutate
+mutate: ## break the code in each of the ways of tests/mutants.txt: tests must notice; MUTANTS="src/base ..." picks some
+	@tools/deps check
+	@tools/mutate -j $(JOBS) $(TALLY) $(MUTANTS)
+
 # All of them run, whatever fails.
-PARTS := 'check HEADLIGHT_KILLS=20' check-asan-gcc check-asan-clang check-faults check-tsan check-web check-python check-mpi \
+PARTS := 'check HEADLIGHT_KILLS=20' check-asan-gcc check-asan-clang check-faults check-tsan check-web check-python check-mpi mutate \
          check-neon check-docs check-dist check-deb lint
 
 .PHONY: check-all check-asan-gcc check-asan-clang check-tsan check-neon
-check-all: ## check, then sanitizers (gcc, clang), faults, thread sanitizer, web page, Python, MPI, NEON in qemu, documents, packages, lint
+check-all: ## check, then sanitizers (gcc, clang), faults, thread sanitizer, web page, Python, MPI, mutants, NEON in qemu, documents, packages, lint
 	@tools/deps check-all
 	@+MAKE='$(SUBMAKE)' tools/run_parts $(BUILD)/tally $(PARTS)
 

@@ -1,10 +1,11 @@
 #!/bin/bash
 # python.sh - the Python package: tests/python, on numpy alone.  An instrumented library cannot be
-# loaded by a plain Python.
+# loaded by a plain Python.  TEST_ARGUMENTS names some of the tests: test_model, say.
 set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
 
+read -ra parts <<<"${TEST_ARGUMENTS:-}"
 library=$(dirname "$HEADLIGHT")/libheadlight.so
 if ! /usr/bin/python3 -c 'import numpy' 2>/dev/null; then
     plan 1
@@ -13,6 +14,6 @@ elif nm -D "$library" | grep -qE '__(a|t)san_'; then
     plan 1
     skipped "the Python package" "an instrumented library"
 else
-    HEADLIGHT=$HEADLIGHT HEADLIGHT_LIBRARY=$library exec /usr/bin/python3 -B "$(dirname "$0")/../python/run.py"
+    HEADLIGHT=$HEADLIGHT HEADLIGHT_LIBRARY=$library exec /usr/bin/python3 -B "$(dirname "$0")/../python/run.py" "${parts[@]}"
 fi
 finish
