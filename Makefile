@@ -122,12 +122,12 @@ ifdef KERNELS_ONLY
 TEST_FLAGS  := -Itests/shim $(TEST_FLAGS)
 LDFLAGS     += -static -Wl,--no-warnings
 else
-PACKAGES    := jansson libpcre2-8 libutf8proc pangocairo cairo-pdf libmicrohttpd
+PACKAGES    := jansson libpcre2-8 libutf8proc pangocairo cairo-pdf
 # Headers only: OpenBLAS is opened when it is needed (src/kernels/gemm.c).
 HEADERS_OF  := openblas
 # Headers of others are the system's: no warnings about them.
 LIB_FLAGS   := $(patsubst -I%,-isystem %,$(shell $(PKG_CONFIG) --cflags $(PACKAGES) $(HEADERS_OF) 2>/dev/null))
-LIBS        := $(or $(shell $(PKG_CONFIG) --libs $(PACKAGES) 2>/dev/null),-ljansson -lpcre2-8 -lutf8proc -lpangocairo-1.0 -lpango-1.0 -lgobject-2.0 -lglib-2.0 -lcairo -lmicrohttpd) -ldl $(LIBS)
+LIBS        := $(or $(shell $(PKG_CONFIG) --libs $(PACKAGES) 2>/dev/null),-ljansson -lpcre2-8 -lutf8proc -lpangocairo-1.0 -lpango-1.0 -lgobject-2.0 -lglib-2.0 -lcairo) -ldl $(LIBS)
 TEST_LIBS   := $(or $(shell $(PKG_CONFIG) --libs cmocka 2>/dev/null),-lcmocka)
 endif
 # MPI=1: profiles of many machines.

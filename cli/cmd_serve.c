@@ -1,7 +1,7 @@
 /* cmd_serve.c - headlight serve: a model behind an OpenAI-compatible interface, with entropy.
  *
- * Signals are taken by this thread alone, with sigwait: the first INT or TERM drains, a
- * second one ends at once. */
+ * Signals are taken by this thread alone, with sigwait: the first INT, TERM or HUP drains, a
+ * second one ends at once.  PIPE is ignored: a log whose reader is gone ends nobody's text. */
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -35,6 +35,8 @@ typedef struct serve_request {
     int64_t           n_ctx;
     int64_t           max_body;
     int64_t           max_connections;
+    int64_t           max_per_peer;
+    int64_t           max_per_token;
     double            request_seconds;
     double            stall_seconds;
     double            drain_seconds;
@@ -72,7 +74,7 @@ static int parse_request(serve_request *request, int argc, char **argv)
         { "token", 0, HL_OPTION_TEXT, &request->token, "T",
           "requests must bring it: Authorization: Bearer T", 0, 0 },
         { "token-file", 0, HL_OPTION_TEXT, &request->token_file, "FILE",
-          "the same from a file, unseen by ps", 0, 0 },
+          "tokens from a file, one per line, unseen by ps", 0, 0 },
         { "allow-host", 0, HL_OPTION_LIST, &request->names, "NAME",
           "a name that the server may be asked for by; repeated", 0, 0 },
         { "name", 0, HL_OPTION_TEXT, &request->model_name, "ID",
@@ -91,6 +93,10 @@ static int parse_request(serve_request *request, int argc, char **argv)
           "of a request, at most so many KiB (4096)", 1, 1 << 20 },
         { "max-connections", 0, HL_OPTION_INT, &request->max_connections, "N",
           "beyond, the longest idle one is closed (512)", 1, 1 << 16 },
+        { "max-per-peer", 0, HL_OPTION_INT, &request->max_per_peer, "N",
+          "requests under way from one address (half of all; of this machine: all)", 1, 1 << 16 },
+        { "max-per-token", 0, HL_OPTION_INT, &request->max_per_token, "N",
+          "requests under way with one token (half of all; with one token: all)", 1, 1 << 16 },
         { "request-timeout", 0, HL_OPTION_NUMBER, &request->request_seconds, "S",
           "seconds for a request to come whole (30)", 0, 3600 },
         { "stall-timeout", 0, HL_OPTION_NUMBER, &request->stall_seconds, "S",
@@ -112,7 +118,7 @@ static int parse_request(serve_request *request, int argc, char **argv)
             "/health; and a live page at /.\n"
             "\n"
             "Texts of several clients are made together, each as it would be alone.  A full\n"
-            "queue answers 429.  SIGTERM and Ctrl-C finish what is under way.\n"
+            "queue answers 429.  SIGTERM, SIGHUP and Ctrl-C finish what is under way.\n"
             "\n"
             "Only this machine can ask, and no page of another site, unless --host says\n"
             "otherwise; then a token is needed.  doc/serve.md has all of it.",
@@ -135,7 +141,7 @@ static int fail(hl_status status)
 
 /* -------------------------------------------------------------------------- opening */
 
-/* One line, less what ends it. */
+/* One token per line; at least one. */
 static int read_token(serving *s)
 {
     if (s->request->token_file == NULL)
@@ -143,9 +149,8 @@ static int read_token(serving *s)
     int code = hl_input_read(&s->token, s->request->token_file, "serve");
     if (code != HL_EXIT_OK)
         return code;
-    s->token.bytes[strcspn(s->token.bytes, "\r\n")] = '\0';
-    if (s->token.bytes[0] == '\0') {
-        hl_complain("serve", "%s: the first line has no token", s->request->token_file);
+    if (s->token.bytes[strspn(s->token.bytes, "\r\n")] == '\0') {
+        hl_complain("serve", "%s has no token", s->request->token_file);
         return HL_EXIT_INPUT;
     }
     s->request->token = s->token.bytes;
@@ -209,6 +214,8 @@ static int open_server(serving *s)
            .seed            = (uint64_t)request->common.seed,
            .max_body_bytes  = (size_t)request->max_body << 10,
            .max_connections = request->max_connections,
+           .max_per_peer    = request->max_per_peer,
+           .max_per_token   = request->max_per_token,
            .request_seconds = request->request_seconds,
            .stall_seconds   = request->stall_seconds,
     };
@@ -253,6 +260,7 @@ static void drain(serving *s, const sigset_t *signals)
         fprintf(stderr, "headlight serve: finishing; once more ends it at once\n");
     signal(SIGINT, end_at_once);
     signal(SIGTERM, end_at_once);
+    signal(SIGHUP, SIG_IGN); /* a terminal that closes says so more than once */
     pthread_sigmask(SIG_UNBLOCK, signals, NULL);
     hl_server_drain(s->server, s->request->drain_seconds, &n_cut);
     if (n_cut > 0 && !s->request->common.quiet)
@@ -262,17 +270,21 @@ static void drain(serving *s, const sigset_t *signals)
 
 int hl_command_serve(int argc, char **argv)
 {
-    serve_request request = { 0 };
-    serving       s       = { .request = &request };
-    sigset_t      signals;
-    int           which = 0;
-    int           code  = parse_request(&request, argc, argv);
+    serve_request    request = { 0 };
+    serving          s       = { .request = &request };
+    struct sigaction hang_up = { 0 };
+    sigset_t         signals;
+    int              which = 0;
+    int              code  = parse_request(&request, argc, argv);
 
     if (code != HL_OPTIONS_GO_ON)
         return code;
     sigemptyset(&signals);
     sigaddset(&signals, SIGINT);
     sigaddset(&signals, SIGTERM);
+    if (sigaction(SIGHUP, NULL, &hang_up) == 0 && hang_up.sa_handler != SIG_IGN) /* nohup */
+        sigaddset(&signals, SIGHUP);
+    signal(SIGPIPE, SIG_IGN);
     code = read_token(&s);
     if (code == HL_EXIT_OK)
         code = open_model(&s);

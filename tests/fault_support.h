@@ -157,8 +157,7 @@ static int open_descriptors(void)
     return count_files("/proc/self/fd");
 }
 
-/* A server closes its end of a connection when it gets to it: libmicrohttpd one that broke off,
- * with its next event. */
+/* A server closes its end of a connection when its thread gets to it. */
 static int settled_descriptors(int wanted)
 {
     for (int i = 0; i < 1000 && open_descriptors() > wanted; i++)

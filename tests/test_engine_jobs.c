@@ -85,6 +85,102 @@ static void a_slow_reader_stops_only_itself(void **state)
     hl_model_close(model);
 }
 
+/* A text that nobody reads leaves its slot to the one that waits.  Read at last, it is fed again and
+ * is to the byte what it would have been: echoed prompts, samplers, gates, rows and patterns. */
+static void an_unread_text_leaves_its_slot(void **state)
+{
+    static transcript alone, late, quick;
+    hl_model         *model = open_model(LLAMA);
+    hl_engine *engine = open_engine(model, (hl_engine_options){ .n_slots = 1, .n_events = 1 });
+    (void)state;
+
+    for (int i = 0; i < 6; i++) {
+        request        r;
+        hl_job_options options = endless();
+
+        make_request(&r, i);
+        r.options.max_tokens  = 60;
+        r.options.n_tokens    = 20 + 10 * i;
+        r.options.echo_prompt = i >= 4;
+        for (int64_t k = 0; k < r.options.n_tokens; k++)
+            r.prompt[k] = 2 + (k * 7 + i) % 200;
+        hl_job *job = submit(engine, &r.options);
+        take_all(&alone, job, hl_model_get_info(model));
+        hl_job_free(job);
+
+        hl_job *idle   = submit(engine, &r.options);
+        hl_job *waits  = submit(engine, &options);
+        int64_t before = counts_of(engine).n_parkings;
+        take_all(&quick, waits, hl_model_get_info(model));
+        assert_int_equal(quick.n, N_CTX - 3 + 1);
+        assert_int_equal(counts_of(engine).n_parkings, before + 1);
+        assert_int_equal(counts_of(engine).n_parked, 1);
+        take_all(&late, idle, hl_model_get_info(model));
+        assert_same_transcript(&late, &alone);
+        assert_int_equal(counts_of(engine).n_parked, 0);
+        hl_job_free(waits);
+        hl_job_free(idle);
+    }
+    hl_engine_close(engine);
+    hl_model_close(model);
+}
+
+/* A parked job is cancelled, drained and closed as any other. */
+static void parked_jobs_end(void **state)
+{
+    static transcript t;
+    hl_model         *model   = open_model(LLAMA);
+    hl_engine_options small   = { .n_slots = 1, .n_events = 1 };
+    hl_job_options    options = endless();
+    int64_t           n_cut   = 0;
+    (void)state;
+
+    for (int way = 0; way < 2; way++) {
+        hl_engine *engine = open_engine(model, small);
+        hl_job    *idle   = submit(engine, &options);
+        hl_job    *waits  = submit(engine, &options);
+
+        take_all(&t, waits, hl_model_get_info(model));
+        assert_int_equal(counts_of(engine).n_parked, 1);
+        if (way == 0)
+            hl_job_cancel(idle);
+        hl_engine_drain(engine, 0.0, &n_cut);
+        assert_int_equal(n_cut, way == 0 ? n_cut : 1);
+        assert_int_equal(counts_of(engine).n_parked, 0);
+        assert_int_equal(counts_of(engine).n_cancelled, 1);
+        hl_job_free(idle);
+        hl_job_free(waits);
+        hl_engine_close(engine);
+    }
+    hl_model_close(model);
+}
+
+/* With all slots taken by long texts a short one is made at once, beside them. */
+static void a_short_text_has_its_lane(void **state)
+{
+    static transcript t;
+    hl_model         *model = open_model(LLAMA);
+    hl_engine        *engine =
+        open_engine(model, (hl_engine_options){ .n_slots = 4, .n_queue = 1, .n_events = 1 });
+    hl_job_options options = endless();
+    hl_job        *jobs[5];
+    (void)state;
+
+    for (int i = 0; i < 5; i++)
+        jobs[i] = submit(engine, &options);
+    options.max_tokens = 5;
+    for (int i = 0; i < 3; i++) { /* the queue is full, but not for these */
+        hl_job *job = submit(engine, &options);
+        take_all(&t, job, hl_model_get_info(model));
+        assert_int_equal(t.n, 5);
+        hl_job_free(job);
+    }
+    for (int i = 0; i < 5; i++)
+        hl_job_free(jobs[i]);
+    hl_engine_close(engine);
+    hl_model_close(model);
+}
+
 static void a_full_queue_says_so(void **state)
 {
     hl_model  *model = open_model(LLAMA);
@@ -372,6 +468,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_cancelled_job_frees_its_slot),
         cmocka_unit_test(a_slow_reader_stops_only_itself),
+        cmocka_unit_test(an_unread_text_leaves_its_slot),
+        cmocka_unit_test(parked_jobs_end),
+        cmocka_unit_test(a_short_text_has_its_lane),
         cmocka_unit_test(a_full_queue_says_so),
         cmocka_unit_test(a_drain_waits_and_then_cancels),
         cmocka_unit_test(who_waits_hears_of_the_end),

@@ -27,7 +27,8 @@ typedef struct hl_server hl_server;
 typedef struct hl_server_options {
     const char        *host;  /* where to listen; NULL: "127.0.0.1" */
     int32_t            port;  /* 0: 7700; -1: any that is free */
-    const char        *token; /* that requests must bring; NULL: none, at a loopback address only */
+    const char        *token; /* that requests must bring: one token per line, any of which will do.
+                               * NULL: none, at a loopback address only */
     const char *const *names; /* (n_names) under which it may be asked for, beside its address */
     size_t             n_names;
     const char        *model_name; /* NULL: the last part of the model's path */
@@ -40,6 +41,11 @@ typedef struct hl_server_options {
     uint64_t           seed;            /* of requests that bring none: each takes the next */
     size_t             max_body_bytes;  /* 0: 4 MiB */
     int64_t            max_connections; /* 0: 512, or what the system allows */
+    int64_t            max_per_peer;    /* requests under way from one address (of IPv6: from one
+                                         * /64 network); 0: half of all that fit, and all of them for
+                                         * loopback addresses */
+    int64_t            max_per_token; /* requests under way with one token; 0: half of all that fit,
+                                         * and all of them where there is one token */
     double             request_seconds; /* for a request to come whole; 0: 30 */
     double             stall_seconds;   /* that a reader may keep a text waiting; 0: 30 */
 } hl_server_options;

@@ -10,7 +10,13 @@
 #include "model/model.h"
 #include "serve/engine_parts.h"
 
-enum { DEFAULT_SLOTS = 8, QUEUE_PER_SLOT = 4, MAX_QUEUE = 1 << 20, MAX_EVENTS = 1 << 20 };
+enum {
+    DEFAULT_SLOTS  = 8,
+    QUEUE_PER_SLOT = 4,
+    MAX_QUEUE      = 1 << 20,
+    MAX_EVENTS     = 1 << 20,
+    LANE_SLOTS     = 4, /* with at least so many slots short texts have one more */
+};
 
 /* ----------------------------------------------------------------------- time */
 
@@ -56,12 +62,12 @@ static hl_status open_session(hl_engine *engine)
 {
     hl_engine_options *options = &engine->options;
     hl_session_options session = {
-        .n_ctx       = options->n_ctx,
-        .n_batch     = options->n_slots,
-        .n_chunk     = options->n_chunk,
-        .n_patterns  = (options->n_chunk + options->n_slots - 1) / options->n_slots,
-        .n_rows      = options->n_chunk > options->n_slots ? options->n_chunk : options->n_slots,
-        .wants       = HL_WANT_LAST_DRAW | HL_WANT_LOGITS | HL_WANT_PATTERN,
+        .n_ctx      = options->n_ctx,
+        .n_batch    = engine->n_sequences,
+        .n_chunk    = options->n_chunk,
+        .n_patterns = (options->n_chunk + engine->n_sequences - 1) / engine->n_sequences,
+        .n_rows = options->n_chunk > engine->n_sequences ? options->n_chunk : engine->n_sequences,
+        .wants  = HL_WANT_LAST_DRAW | HL_WANT_LOGITS | HL_WANT_PATTERN,
         .cache_dtype = options->cache_dtype,
         .n_threads   = options->n_threads,
         .beyond_ctx  = options->beyond_ctx,
@@ -82,7 +88,7 @@ static hl_status open_session(hl_engine *engine)
 static hl_status allocate(hl_engine *engine)
 {
     hl_status status      = HL_OK;
-    size_t    n_slots     = (size_t)engine->options.n_slots;
+    size_t    n_slots     = (size_t)engine->n_sequences;
     size_t    n_ctx       = (size_t)engine->options.n_ctx;
     size_t    n_chunk     = (size_t)engine->options.n_chunk;
     size_t    n_cells     = (size_t)(engine->config->n_layers * engine->config->n_heads);
@@ -113,7 +119,7 @@ static void make_locks(hl_engine *engine)
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     pthread_mutex_init(&engine->mutex, NULL);
-    pthread_cond_init(&engine->wake, NULL);
+    pthread_cond_init(&engine->wake, &attributes);
     pthread_cond_init(&engine->done, &attributes);
     pthread_condattr_destroy(&attributes);
 }
@@ -134,6 +140,7 @@ hl_status hl_engine_open(hl_engine **out, const hl_model *model, const hl_engine
     if (options != NULL)
         engine->options = *options;
     HL_TRY(complete_options(&engine->options));
+    engine->n_sequences = engine->options.n_slots + (engine->options.n_slots >= LANE_SLOTS ? 1 : 0);
     HL_TRY(open_session(engine));
     HL_TRY(allocate(engine));
     engine->counts.n_slots = engine->options.n_slots;
@@ -165,7 +172,7 @@ void hl_engine_close(hl_engine *engine)
         return;
     stop_worker(engine);
     hl_session_close(engine->session);
-    for (int64_t i = 0; engine->slots != NULL && i < engine->options.n_slots; i++) {
+    for (int64_t i = 0; engine->slots != NULL && i < engine->n_sequences; i++) {
         hl_free(engine->slots[i].tokens);
         hl_free(engine->slots[i].gates);
     }
@@ -197,13 +204,18 @@ int64_t hl_engine_n_slots(const hl_engine *engine)
 /* ------------------------------------------------------------ jobs in and out */
 
 /* Is there a place for one more?  Under the mutex. */
-static hl_status check_place(hl_engine *engine)
+static hl_status check_place(hl_engine *engine, const hl_job *job)
 {
     int64_t n_jobs = engine->counts.n_queued + engine->counts.n_running;
+    int64_t most   = engine->options.n_slots + engine->options.n_queue;
+
+    /* Long texts never take the last places from short ones. */
+    if (job->is_short && engine->n_sequences > engine->options.n_slots)
+        most += HL_ENGINE_SHORT_PLACES;
 
     if (engine->is_draining || engine->is_closing)
         return hl_fail(HL_CANCELLED, "the server is shutting down");
-    if (n_jobs < engine->options.n_slots + engine->options.n_queue)
+    if (n_jobs < most)
         return HL_OK;
     engine->counts.n_refused++;
     return hl_fail(HL_BUSY,
@@ -214,7 +226,7 @@ static hl_status check_place(hl_engine *engine)
 static hl_status enqueue(hl_engine *engine, hl_job *job)
 {
     pthread_mutex_lock(&engine->mutex);
-    hl_status status = check_place(engine);
+    hl_status status = check_place(engine, job);
 
     if (status == HL_OK) {
         *engine->queue_end = job;
@@ -280,7 +292,7 @@ int64_t hl_engine_cancel_all(hl_engine *engine)
 {
     int64_t n = 0;
 
-    for (int64_t i = 0; i < engine->options.n_slots; i++) {
+    for (int64_t i = 0; i < engine->n_sequences; i++) {
         if (engine->slots[i].job != NULL) {
             engine->slots[i].job->is_cancelled = true;
             n++;
@@ -292,6 +304,12 @@ int64_t hl_engine_cancel_all(hl_engine *engine)
     return n;
 }
 
+/* All that are not over; under the mutex. */
+static int64_t count_jobs(const hl_engine *engine)
+{
+    return engine->counts.n_queued + engine->counts.n_running + engine->counts.n_parked;
+}
+
 void hl_engine_drain(hl_engine *engine, double seconds, int64_t *n_cancelled)
 {
     double  until = hl_clock_seconds() + seconds;
@@ -299,11 +317,10 @@ void hl_engine_drain(hl_engine *engine, double seconds, int64_t *n_cancelled)
 
     pthread_mutex_lock(&engine->mutex);
     engine->is_draining = true;
-    while (engine->counts.n_queued + engine->counts.n_running > 0 &&
-           hl_engine_wait(engine, &engine->done, until))
+    while (count_jobs(engine) > 0 && hl_engine_wait(engine, &engine->done, until))
         continue;
     n = hl_engine_cancel_all(engine);
-    while (engine->counts.n_queued + engine->counts.n_running > 0)
+    while (count_jobs(engine) > 0)
         pthread_cond_wait(&engine->done, &engine->mutex);
     pthread_mutex_unlock(&engine->mutex);
     if (n_cancelled != NULL)

@@ -16,6 +16,13 @@
  * every step: one token of each text that is under way, fed together.  Between two steps at
  * most one piece of one prompt is fed, so a long prompt does not hold up the others.
  *
+ * A job whose events nobody takes stops in its slot.  While others wait for one it must leave:
+ * it is parked, and comes back when half of its events have been taken.  Its text is then fed
+ * again, the prompt in the same pieces and each generated token in a step of its own, so that
+ * it continues with the same bytes.  With four slots or more there is one more sequence, which
+ * only short texts may use: however long the other texts are, a short one does not wait for
+ * their end.
+ *
  * What a job gives depends on the job, the model and the options n_ctx, n_chunk, cache_dtype
  * and activations: to the byte the same alone and in any company, with any sampler.
  *
@@ -31,11 +38,13 @@ typedef struct hl_job    hl_job;
 
 /* ------------------------------------------------------------------- engines */
 
-#define HL_ENGINE_MAX_SLOTS 256
-#define HL_ENGINE_CHUNK     64  /* tokens of a prompt that are fed together, by default */
-#define HL_ENGINE_EVENTS    128 /* of a job that wait to be taken, by default */
-#define HL_JOB_MAX_TOP      20
-#define HL_JOB_MAX_PATTERNS 16
+#define HL_ENGINE_MAX_SLOTS    256
+#define HL_ENGINE_CHUNK        64  /* tokens of a prompt that are fed together, by default */
+#define HL_ENGINE_EVENTS       128 /* of a job that wait to be taken, by default */
+#define HL_ENGINE_SHORT        64  /* tokens to generate at most of a text that counts as short */
+#define HL_ENGINE_SHORT_PLACES 8   /* in the queue, that only short texts may take */
+#define HL_JOB_MAX_TOP         20
+#define HL_JOB_MAX_PATTERNS    16
 
 typedef struct hl_engine_options {
     int64_t        n_slots;     /* texts at once; 0: 8 */
@@ -67,8 +76,10 @@ void hl_engine_drain(hl_engine *engine, double seconds, int64_t *n_cancelled);
 /* Totals since it was opened, and what is now. */
 typedef struct hl_engine_counts {
     int64_t n_slots;
-    int64_t n_queued;  /* now */
-    int64_t n_running; /* in slots, now; those whose prompt is being fed too */
+    int64_t n_queued;   /* now */
+    int64_t n_running;  /* in slots, now; those whose prompt is being fed too */
+    int64_t n_parked;   /* now: out of their slots, until their events are taken */
+    int64_t n_parkings; /* how often a job had to leave its slot */
     int64_t n_submitted;
     int64_t n_finished; /* by themselves, */
     int64_t n_cancelled;
@@ -156,7 +167,8 @@ const float *hl_job_event_rows(const hl_job_event *event, hl_trace_rows which, i
 /* The next event, after at most `seconds`; 0: at once.  What it points to is borrowed until the
  * job's next call of this, or its end.  Any other status than HL_OK is the job's failure, with
  * its message, after all events that came before; so is every further call.  A job whose events
- * are not taken pauses, in its slot, when n_events of them wait. */
+ * are not taken pauses when all of its places are full (n_events at most), and leaves its slot
+ * if others wait for it. */
 hl_status hl_job_wait(hl_job_event *out, hl_job *job, double seconds);
 /* Leaves the queue or frees its slot, before the next step at the latest.  Events that wait can
  * still be taken. */

@@ -39,7 +39,7 @@ static int64_t choose_slot(const hl_engine *engine, const hl_job *job)
 {
     int64_t best = -1, saved = -1;
 
-    for (int64_t i = 0; i < engine->options.n_slots; i++) {
+    for (int64_t i = 0; i < engine->n_sequences; i++) {
         const hl_engine_slot *slot = &engine->slots[i];
         int64_t               here = slot->job == NULL ? reusable(engine, slot, job) : -1;
 
@@ -89,10 +89,18 @@ static int64_t prompt_piece(const hl_job *job)
     return left < most ? left : most;
 }
 
+/* Was the next feed made before, in a slot that the job had to leave?  Then it only fills the
+ * KV cache.  Pieces begin and end where they did. */
+static bool is_repeat(const hl_job *job)
+{
+    return job->n_fed < job->n_reached;
+}
+
 /* Is a token to be drawn after this feed? */
 static bool draws(const hl_job *job)
 {
-    return job->n_fed + job->n_feed >= job->options.n_tokens && !job->options.prompt_only;
+    return !is_repeat(job) && job->n_fed + job->n_feed >= job->options.n_tokens &&
+           !job->options.prompt_only;
 }
 
 /* Events before that of row 0's token: the first token of a prompt has no row. */
@@ -106,6 +114,8 @@ int64_t hl_engine_prompt_events(const hl_job *job)
     int64_t piece    = prompt_piece(job);
     bool    has_last = job->n_fed + piece == job->options.n_tokens;
 
+    if (is_repeat(job))
+        return 0;
     if (!job->options.echo_prompt)
         return has_last && !job->options.prompt_only ? 1 : 0;
     return piece + n_before(job) - (has_last && job->options.prompt_only ? 1 : 0);
@@ -156,7 +166,7 @@ static void make_first_event(const hl_engine *engine, const hl_job *job)
 /* All events of a feed, before anything is known of them. */
 static void begin_events(const hl_engine *engine, hl_job *job)
 {
-    if (hl_engine_has_prompt(job) && n_before(job) > 0)
+    if (hl_engine_has_prompt(job) && n_before(job) > 0 && !is_repeat(job))
         make_first_event(engine, job);
     for (int64_t row = 0; row < job->n_feed; row++) {
         hl_event_slot *slot = place_of(job, row);
@@ -343,13 +353,14 @@ static void draw(hl_engine *engine, int64_t index)
 
     if (job->fault == HL_OK)
         job->n_fed += job->n_feed;
+    if (job->n_fed > job->n_reached)
+        job->n_reached = job->n_fed;
     if (slot == NULL)
         return;
     HL_TRY(hl_pick_token(drawn));
     HL_TRY(hl_sampler_accept(job->sampler, drawn->token));
-    job->n_drawn++;
-    job->waiting = drawn->token;
-    job->stop    = find_stop(engine, job, drawn->token);
+    job->tokens[job->options.n_tokens + job->n_drawn++] = drawn->token;
+    job->stop                                           = find_stop(engine, job, drawn->token);
     finish_event(engine, job, slot, drawn);
 
 done:
@@ -432,14 +443,15 @@ static bool wants_kinds(const hl_engine *engine)
 /* n_tokens of each job in engine->fed. */
 static hl_status feed(hl_engine *engine, const int64_t *tokens, int64_t n_tokens)
 {
-    bool    each_row = engine->fed[0]->options.echo_prompt && hl_engine_has_prompt(engine->fed[0]);
-    hl_tap  tap      = { .context = engine, .layer = watch_layer };
-    hl_feed what     = { .tokens      = tokens,
-                         .n_tokens    = n_tokens,
-                         .tap         = &tap,
-                         .sequences   = engine->sequences,
-                         .n_sequences = engine->n_fed,
-                         .gates_each  = engine->gates_each };
+    bool each_row = engine->fed[0]->options.echo_prompt && hl_engine_has_prompt(engine->fed[0]) &&
+                    !is_repeat(engine->fed[0]);
+    hl_tap  tap  = { .context = engine, .layer = watch_layer };
+    hl_feed what = { .tokens      = tokens,
+                     .n_tokens    = n_tokens,
+                     .tap         = &tap,
+                     .sequences   = engine->sequences,
+                     .n_sequences = engine->n_fed,
+                     .gates_each  = engine->gates_each };
 
     if (wants_kinds(engine)) {
         what.segments   = engine->segments;
@@ -510,9 +522,9 @@ void hl_engine_feed_step(hl_engine *engine)
 {
     for (int64_t i = 0; i < engine->n_fed; i++) {
         hl_job *job            = engine->fed[i];
-        engine->step_tokens[i] = job->waiting;
+        engine->step_tokens[i] = job->tokens[job->n_fed];
         job->n_feed            = 1;
-        job->n_completed       = 1;
+        job->n_completed       = is_repeat(job) ? 0 : 1;
     }
     if (feed(engine, engine->step_tokens, 1) != HL_OK)
         feed_one_by_one(engine);

@@ -12,6 +12,8 @@
 #include "base/status.h"
 #include "serve/engine_parts.h"
 
+enum { LONG_EVENTS = 32 }; /* that wait to be taken, of a long text */
+
 /* -------------------------------------------------------------------- options */
 
 static hl_status check_prompt(const hl_engine *engine, const hl_job_options *options)
@@ -87,12 +89,27 @@ static hl_status copy(void **out, const void *from, size_t count, size_t size)
 }
 #define COPY(out, from, count) copy((void **)(out), from, (size_t)(count), sizeof **(out))
 
+static int64_t least_of(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* How long the text can become. */
+static int64_t longest_text(const hl_job *job)
+{
+    int64_t room = job->engine->options.n_ctx - job->options.n_tokens + 1;
+    int64_t most = job->options.max_tokens != 0 ? job->options.max_tokens : room;
+
+    return job->options.n_tokens + (job->options.prompt_only ? 0 : least_of(room, most));
+}
+
 static hl_status copy_options(hl_job *job, const hl_job_options *options, const hl_config *config)
 {
     hl_status status = HL_OK;
 
     job->options = *options;
-    HL_TRY(COPY(&job->tokens, options->tokens, options->n_tokens));
+    HL_TRY(HL_ALLOC(&job->tokens, (size_t)longest_text(job) + 1));
+    memcpy(job->tokens, options->tokens, (size_t)options->n_tokens * sizeof *job->tokens);
     HL_TRY(COPY(&job->kinds, options->kinds, options->n_tokens));
     HL_TRY(COPY(&job->end_ids, options->end_ids, options->n_end_ids));
     HL_TRY(COPY(&job->gates, options->gates, config->n_layers * config->n_heads));
@@ -109,20 +126,6 @@ done:
 
 /* --------------------------------------------------------------------- events */
 
-static int64_t least_of(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-/* How long the text can become. */
-static int64_t longest_text(const hl_job *job)
-{
-    int64_t room = job->engine->options.n_ctx - job->options.n_tokens + 1;
-    int64_t most = job->options.max_tokens != 0 ? job->options.max_tokens : room;
-
-    return job->options.n_tokens + (job->options.prompt_only ? 0 : least_of(room, most));
-}
-
 static int64_t count_bits(uint32_t bits)
 {
     return __builtin_popcount(bits);
@@ -135,11 +138,17 @@ static hl_status make_events(hl_job *job)
     const hl_config *config   = job->engine->config;
     int64_t          longest  = longest_text(job);
     int64_t          all      = longest - (job->options.echo_prompt ? 0 : job->options.n_tokens);
-    int64_t          n_events = least_of(job->engine->options.n_events, all > 0 ? all : 1);
+    int64_t          n_events = job->engine->options.n_events;
     int64_t          n_values = count_bits(job->options.rows) * config->n_layers * config->n_heads;
     int64_t          n_patterns = job->options.n_pattern_heads * longest;
     int64_t          n_top      = job->options.n_top;
 
+    /* A text whose events all fit never waits for its reader.  Of a longer one few are kept, so
+     * that it shows soon when nobody reads it. */
+    job->is_short = longest - job->options.n_tokens <= HL_ENGINE_SHORT && all <= n_events;
+    if (all > n_events && !job->options.echo_prompt)
+        n_events = least_of(n_events, LONG_EVENTS);
+    n_events      = least_of(n_events, all > 0 ? all : 1);
     job->n_events = n_events;
     HL_TRY(HL_ALLOC_ZEROED(&job->events, (size_t)n_events));
     HL_TRY(hl_alloc((void **)&job->values, (size_t)n_events, (size_t)n_values * sizeof(float)));
@@ -201,9 +210,8 @@ hl_status hl_job_new(hl_job **out, hl_engine *engine, const hl_job_options *opti
         hl_free(job);
         return status;
     }
-    job->engine  = engine;
-    job->slot    = -1;
-    job->waiting = -1;
+    job->engine = engine;
+    job->slot   = -1;
     HL_TRY(copy_options(job, options, engine->config));
     HL_TRY(make_events(job));
     HL_TRY(hl_sampler_new(&job->sampler, engine->config->d_vocab, &options->sample));

@@ -38,7 +38,7 @@ typedef struct hl_event_slot {
 struct hl_job {
     hl_engine     *engine;
     hl_job_options options; /* its pointers are to what is below */
-    int64_t       *tokens;
+    int64_t       *tokens;  /* (prompt, then tokens drawn) room for the longest text */
     uint8_t       *kinds;
     int64_t       *end_ids;
     float         *gates; /* or NULL */
@@ -47,9 +47,10 @@ struct hl_job {
 
     /* The worker's. */
     int64_t   slot;
-    int64_t   n_fed;   /* tokens of the text in the slot's sequence */
-    int64_t   waiting; /* a token that was drawn and is not fed yet; -1: none */
-    int64_t   n_drawn;
+    int64_t   n_fed;     /* tokens of the text in the slot's sequence */
+    int64_t   n_reached; /* the largest n_fed so far: after a pause the tokens up to here are fed
+                          * again, and neither make events nor draw */
+    int64_t   n_drawn;   /* tokens drawn; they follow the prompt in `tokens` */
     hl_stop   stop;
     int64_t   n_feed;       /* tokens of this turn's feed, */
     int64_t   first_event;  /* the place of the first event that it completes, */
@@ -59,6 +60,10 @@ struct hl_job {
 
     /* The mutex's. */
     hl_job_state   state;
+    bool           is_short;    /* few tokens, all of whose events fit: never stalls its slot */
+    bool           is_parked;   /* queued again, until its reader has caught up */
+    double         stuck_since; /* when its events last filled up; 0: there is room */
+    double         stuck;       /* seconds without room since it has its slot */
     bool           is_cancelled;
     bool           is_abandoned; /* hl_job_free: who ends it frees it */
     bool           is_notifying;
@@ -99,26 +104,28 @@ struct hl_engine {
     bool              has_thread;
 
     /* The worker's. */
-    hl_engine_slot *slots;         /* (n_slots) */
-    uint8_t        *segments;      /* (n_slots, n_ctx) kinds of tokens */
+    int64_t         n_sequences; /* n_slots, and one more for short texts where there are enough */
+    hl_engine_slot *slots;       /* (n_sequences) */
+    uint8_t        *segments;    /* (n_sequences, n_ctx) kinds of tokens */
     bool           *pattern_heads; /* (L, H) that somebody wants to see */
-    int64_t        *positions;     /* (max(n_chunk, n_slots)) of whole rows */
-    hl_job        **fed;           /* (n_slots) the jobs of a feed, */
-    int64_t        *sequences;     /* (n_slots) their slots, */
-    int64_t        *step_tokens;   /* (n_slots) their tokens, where they are one each, */
-    const float   **gates_each;    /* (n_slots) and gates */
+    int64_t        *positions;     /* (max(n_chunk, n_sequences)) of whole rows */
+    hl_job        **fed;           /* (n_sequences) the jobs of a feed */
+    int64_t        *sequences;     /* (n_sequences) the slots of these jobs */
+    int64_t        *step_tokens;   /* (n_sequences) the token of each job in a step */
+    const float   **gates_each;    /* (n_sequences) the gates of these jobs */
     int64_t         n_fed;
-    hl_pick        *picks; /* (n_slots) what they draw */
+    hl_pick        *picks; /* (n_sequences) what they draw */
     int64_t         turn;
     char            blame[512]; /* the tensor that is broken, if a feed has found one */
 
     pthread_mutex_t  mutex;
-    pthread_cond_t   wake; /* the worker */
-    pthread_cond_t   done; /* somebody who waits for the worker */
-    hl_job          *queue;
+    pthread_cond_t   wake;  /* the worker */
+    pthread_cond_t   done;  /* somebody who waits for the worker */
+    hl_job          *queue; /* those that wait for a slot, and parked ones */
     hl_job         **queue_end;
     bool             is_draining;
     bool             is_closing;
+    int64_t          n_long; /* jobs in slots that are not short */
     hl_engine_counts counts;
 };
 

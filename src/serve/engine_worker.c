@@ -1,6 +1,7 @@
 /* engine_worker.c - the worker, turn by turn.
  *
- *     jobs that were cancelled leave; jobs from the queue take free slots
+ *     jobs that were cancelled leave; jobs that nobody reads leave if others wait; jobs from the
+ *     queue take free slots
  *     one piece of one prompt, of whoever has been here for longest
  *     one step of all whose prompts are done and who have room for an event
  *
@@ -10,16 +11,28 @@
 #include "base/status.h"
 #include "serve/engine_parts.h"
 
+/* Seconds that a job may be without room for events while others wait for its slot.  They are
+ * counted from when it got the slot on, so that a reader who takes an event now and then does not
+ * keep it either. */
+#define PATIENCE 0.1
+
 /* ---------------------------------------------------------------------- ending */
+
+/* Under the mutex. */
+static void leave_slot(hl_engine *engine, hl_job *job)
+{
+    engine->slots[job->slot].job       = NULL;
+    engine->slots[job->slot].last_used = engine->turn;
+    engine->counts.n_running--;
+    engine->n_long -= job->is_short ? 0 : 1;
+    job->slot = -1;
+}
 
 /* Under the mutex. */
 static void end_job(hl_engine *engine, hl_job *job)
 {
-    if (job->slot >= 0) {
-        engine->slots[job->slot].job       = NULL;
-        engine->slots[job->slot].last_used = engine->turn;
-        engine->counts.n_running--;
-    }
+    if (job->slot >= 0)
+        leave_slot(engine, job);
     if (job->fault != HL_OK)
         engine->counts.n_failed++;
     else if (job->is_cancelled)
@@ -80,6 +93,26 @@ static void publish(hl_engine *engine, hl_job *job)
 
 /* ----------------------------------------------------------------------- turns */
 
+/* A job leaves the queue; under the mutex. */
+static void uncount(hl_engine *engine, hl_job *job)
+{
+    if (job->is_parked)
+        engine->counts.n_parked--;
+    else
+        engine->counts.n_queued--;
+    job->is_parked = false;
+}
+
+static void unlink_job(hl_engine *engine, hl_job **at)
+{
+    hl_job *job = *at;
+
+    *at = job->next;
+    if (engine->queue_end == &job->next)
+        engine->queue_end = at;
+    job->next = NULL;
+}
+
 /* The first job of the queue that was cancelled; under the mutex. */
 static hl_job *unqueue_cancelled(hl_engine *engine)
 {
@@ -88,10 +121,8 @@ static hl_job *unqueue_cancelled(hl_engine *engine)
 
         if (!job->is_cancelled)
             continue;
-        *at = job->next;
-        if (engine->queue_end == &job->next)
-            engine->queue_end = at;
-        engine->counts.n_queued--;
+        unlink_job(engine, at);
+        uncount(engine, job);
         return job;
     }
     return NULL;
@@ -99,7 +130,7 @@ static hl_job *unqueue_cancelled(hl_engine *engine)
 
 static hl_job *find_cancelled(hl_engine *engine)
 {
-    for (int64_t i = 0; i < engine->options.n_slots; i++) {
+    for (int64_t i = 0; i < engine->n_sequences; i++) {
         hl_job *job = engine->slots[i].job;
         if (job != NULL && job->is_cancelled)
             return job;
@@ -120,32 +151,112 @@ static void end_cancelled(hl_engine *engine)
     } while (job != NULL);
 }
 
-/* From the queue to free slots. */
-static void admit(hl_engine *engine)
-{
-    pthread_mutex_lock(&engine->mutex);
-    while (engine->queue != NULL && engine->counts.n_running < engine->options.n_slots) {
-        hl_job *job = engine->queue;
-
-        engine->queue = job->next;
-        if (engine->queue == NULL)
-            engine->queue_end = &engine->queue;
-        hl_engine_take_slot(engine, job);
-        job->state    = HL_JOB_RUNNING;
-        job->admitted = hl_clock_seconds();
-        engine->counts.n_queued--;
-        engine->counts.n_running++;
-        engine->counts.n_reused_tokens += job->n_fed; /* that the slot still has */
-    }
-    pthread_mutex_unlock(&engine->mutex);
-}
-
 /* Can it go on?  Under the mutex. */
 static bool can_be_fed(const hl_job *job)
 {
     if (hl_engine_has_prompt(job))
         return hl_job_room(job) >= hl_engine_prompt_events(job);
     return hl_job_room(job) >= 1;
+}
+
+/* Where in the queue the first job stands that could have a slot, were one free; its `next`
+ * pointer, which points to NULL where there is none.  All slots but one are for any job; under the
+ * mutex. */
+static hl_job **find_next(hl_engine *engine)
+{
+    bool     any = engine->n_long < engine->options.n_slots;
+    hl_job **at  = &engine->queue;
+
+    while (*at != NULL && (!((*at)->is_short || any) ||
+                           ((*at)->is_parked && 2 * hl_job_room(*at) < (*at)->n_events)))
+        at = &(*at)->next;
+    return at;
+}
+
+/* From the queue to free slots; under the mutex. */
+static void admit(hl_engine *engine)
+{
+    while (engine->counts.n_running < engine->n_sequences) {
+        hl_job **at  = find_next(engine);
+        hl_job  *job = *at;
+
+        if (job == NULL)
+            return;
+        unlink_job(engine, at);
+        uncount(engine, job);
+        hl_engine_take_slot(engine, job);
+        job->state       = HL_JOB_RUNNING;
+        job->admitted    = hl_clock_seconds();
+        job->stuck       = 0.0;
+        job->stuck_since = 0.0;
+        engine->counts.n_running++;
+        engine->n_long += job->is_short ? 0 : 1;
+        engine->counts.n_reused_tokens += job->n_fed; /* that the slot still has */
+    }
+}
+
+/* --------------------------------------------------------------------- parking */
+
+/* Does anybody wait for a slot who cannot have one?  Under the mutex. */
+static bool is_crowded(hl_engine *engine)
+{
+    int64_t n_ready = 0;
+
+    for (const hl_job *job = engine->queue; job != NULL; job = job->next)
+        n_ready += !job->is_parked || 2 * hl_job_room(job) >= job->n_events ? 1 : 0;
+    return n_ready > 0 && (engine->n_long >= engine->options.n_slots ||
+                           engine->counts.n_running >= engine->n_sequences);
+}
+
+/* For how long the job has kept its slot without room for an event; under the mutex. */
+static double stuck_seconds(hl_job *job, double now)
+{
+    if (can_be_fed(job)) {
+        job->stuck += job->stuck_since > 0.0 ? now - job->stuck_since : 0.0;
+        job->stuck_since = 0.0;
+        return 0.0;
+    }
+    if (job->stuck_since == 0.0)
+        job->stuck_since = now;
+    return job->stuck + now - job->stuck_since;
+}
+
+/* The slots of jobs that nobody reads go to those that wait.  Returns after how many seconds there
+ * may be more to do; 0: nobody is about to lose its slot.  Under the mutex. */
+static double park(hl_engine *engine)
+{
+    double now  = hl_clock_seconds();
+    double next = 0.0;
+
+    for (int64_t i = 0; i < engine->n_sequences; i++) {
+        hl_job *job  = engine->slots[i].job;
+        double  left = job != NULL ? PATIENCE - stuck_seconds(job, now) : PATIENCE;
+
+        if (job == NULL || can_be_fed(job) || !is_crowded(engine))
+            continue;
+        if (left > 0.0) {
+            next = next == 0.0 || left < next ? left : next;
+            continue;
+        }
+        leave_slot(engine, job);
+        job->state         = HL_JOB_QUEUED;
+        job->is_parked     = true;
+        *engine->queue_end = job;
+        engine->queue_end  = &job->next;
+        engine->counts.n_parked++;
+        engine->counts.n_parkings++;
+        admit(engine);
+    }
+    return next;
+}
+
+/* Who gets a slot now. */
+static void share_slots(hl_engine *engine)
+{
+    pthread_mutex_lock(&engine->mutex);
+    admit(engine);
+    (void)park(engine);
+    pthread_mutex_unlock(&engine->mutex);
 }
 
 /* From now on the places behind the last event are the worker's; under the mutex. */
@@ -159,7 +270,7 @@ static hl_job *pick_prompt(hl_engine *engine)
     hl_job *oldest = NULL;
 
     pthread_mutex_lock(&engine->mutex);
-    for (int64_t i = 0; i < engine->options.n_slots; i++) {
+    for (int64_t i = 0; i < engine->n_sequences; i++) {
         hl_job *job = engine->slots[i].job;
 
         if (job != NULL && hl_engine_has_prompt(job) && can_be_fed(job) &&
@@ -191,7 +302,7 @@ static void pick_step(hl_engine *engine)
 {
     engine->n_fed = 0;
     pthread_mutex_lock(&engine->mutex);
-    for (int64_t i = 0; i < engine->options.n_slots; i++) {
+    for (int64_t i = 0; i < engine->n_sequences; i++) {
         hl_job *job = engine->slots[i].job;
 
         if (job == NULL || hl_engine_has_prompt(job) || !can_be_fed(job))
@@ -221,17 +332,17 @@ static void run_step(hl_engine *engine)
 /* ---------------------------------------------------------------------- worker */
 
 /* Under the mutex. */
-static bool has_work(const hl_engine *engine)
+static bool has_work(hl_engine *engine)
 {
-    bool has_free = engine->counts.n_running < engine->options.n_slots;
+    bool has_free = engine->counts.n_running < engine->n_sequences;
 
-    if (engine->is_closing || (engine->queue != NULL && has_free))
+    if (engine->is_closing || (has_free && *find_next(engine) != NULL))
         return true;
     for (const hl_job *job = engine->queue; job != NULL; job = job->next) {
         if (job->is_cancelled)
             return true;
     }
-    for (int64_t i = 0; i < engine->options.n_slots; i++) {
+    for (int64_t i = 0; i < engine->n_sequences; i++) {
         const hl_job *job = engine->slots[i].job;
         if (job != NULL && (job->is_cancelled || can_be_fed(job)))
             return true;
@@ -243,8 +354,16 @@ static bool has_work(const hl_engine *engine)
 static bool wait_for_work(hl_engine *engine)
 {
     pthread_mutex_lock(&engine->mutex);
-    while (!has_work(engine))
-        pthread_cond_wait(&engine->wake, &engine->mutex);
+    while (!has_work(engine)) {
+        double seconds = park(engine);
+
+        if (has_work(engine))
+            break;
+        if (seconds > 0.0)
+            hl_engine_wait(engine, &engine->wake, hl_clock_seconds() + seconds);
+        else
+            pthread_cond_wait(&engine->wake, &engine->mutex);
+    }
     bool goes_on = !engine->is_closing;
     pthread_mutex_unlock(&engine->mutex);
     engine->turn++;
@@ -257,7 +376,7 @@ void *hl_engine_worker(void *argument)
 
     while (wait_for_work(engine)) {
         end_cancelled(engine);
-        admit(engine);
+        share_slots(engine);
         run_prompt(engine);
         run_step(engine);
     }

@@ -1,8 +1,8 @@
 /* exchange.c - one request and its answer, between the thread that makes it and the one that
  * sends it.
  *
- * Two threads share an exchange, and its lock.  A connection without anything to send is put to
- * sleep under the lock, and woken under it when there is: so no wake is lost. */
+ * Two threads share an exchange, and its lock.  The thread at work wakes the one that sends after
+ * every change, and that one looks at the exchange after every wake: so none is lost. */
 #include "serve/exchange.h"
 
 #include <stdlib.h>
@@ -48,6 +48,7 @@ hl_status hl_exchange_new(hl_exchange **out, hl_http *http, const char *method, 
     make_condition(&exchange->wake);
     exchange->http      = http;
     exchange->n_holders = 1;
+    exchange->account   = -1;
     HL_TRY(hl_strdup(&exchange->method, method));
     HL_TRY(hl_strdup(&exchange->path, path));
     *out     = exchange;
@@ -121,15 +122,23 @@ int *hl_exchange_tag(hl_exchange *exchange)
     return &exchange->tag;
 }
 
+int *hl_exchange_account(hl_exchange *exchange)
+{
+    return &exchange->account;
+}
+
+const char *hl_exchange_header(const hl_exchange *exchange, const char *name)
+{
+    return exchange->head != NULL ? hl_http_head_field(exchange->head, name).at : NULL;
+}
+
 /* ---------------------------------------------------------------------- the answer */
 
 /* With the lock held: there is something to send. */
-static void wake_connection(hl_exchange *exchange)
+static void wake_owner(hl_exchange *exchange)
 {
-    if (!exchange->is_asleep)
-        return;
-    exchange->is_asleep = false;
-    exchange->owner.resume(exchange->owner.connection);
+    if (exchange->was_at_work)
+        exchange->owner.wake(exchange->owner.context);
 }
 
 void hl_exchange_answer(hl_exchange *exchange, const hl_answer *answer)
@@ -137,7 +146,7 @@ void hl_exchange_answer(hl_exchange *exchange, const hl_answer *answer)
     pthread_mutex_lock(&exchange->lock);
     exchange->answer = *answer;
     exchange->state  = HL_EXCHANGE_ANSWERED;
-    wake_connection(exchange);
+    wake_owner(exchange);
     pthread_mutex_unlock(&exchange->lock);
 }
 
@@ -146,7 +155,7 @@ void hl_exchange_begin(hl_exchange *exchange, const char *type)
     pthread_mutex_lock(&exchange->lock);
     exchange->stream_type = type;
     exchange->state       = HL_EXCHANGE_STREAMING;
-    wake_connection(exchange);
+    wake_owner(exchange);
     pthread_mutex_unlock(&exchange->lock);
 }
 
@@ -156,7 +165,7 @@ void hl_exchange_end(hl_exchange *exchange, bool whole)
     exchange->is_ended = true;
     exchange->ended_at = hl_clock_seconds();
     exchange->is_whole = whole;
-    wake_connection(exchange);
+    wake_owner(exchange);
     pthread_mutex_unlock(&exchange->lock);
 }
 
@@ -178,6 +187,7 @@ static struct timespec after(double seconds)
 /* With the lock held: waits for room in the pipe; false: for nothing. */
 static bool wait_for_room(hl_exchange *exchange, const struct timespec *until)
 {
+    exchange->full_since = exchange->n_pipe == HL_HTTP_PIPE ? hl_clock_seconds() : 0.0;
     while (exchange->n_pipe == HL_HTTP_PIPE && !exchange->is_gone) {
         if (pthread_cond_timedwait(&exchange->wake, &exchange->lock, until) == 0)
             continue;
@@ -185,7 +195,11 @@ static bool wait_for_room(hl_exchange *exchange, const struct timespec *until)
             break;
         exchange->is_stalled = true;
         exchange->is_gone    = true;
+        wake_owner(exchange);
     }
+    if (exchange->full_since > 0.0)
+        exchange->full_seconds += hl_clock_seconds() - exchange->full_since;
+    exchange->full_since = 0.0;
     return !exchange->is_gone;
 }
 
@@ -206,7 +220,7 @@ bool hl_exchange_write(hl_exchange *exchange, const void *bytes, size_t n_bytes)
         exchange->n_pipe += n;
         from += n;
         n_bytes -= n;
-        wake_connection(exchange);
+        wake_owner(exchange);
     }
     pthread_mutex_unlock(&exchange->lock);
     return good;
@@ -224,8 +238,7 @@ static int64_t take(hl_exchange *exchange, char *out, size_t n_bytes)
     return (int64_t)n;
 }
 
-int64_t hl_exchange_read(hl_exchange *exchange, char *out, size_t n_bytes,
-                         void (*sleep)(void *connection))
+int64_t hl_exchange_read(hl_exchange *exchange, char *out, size_t n_bytes)
 {
     int64_t n = 0;
 
@@ -236,9 +249,6 @@ int64_t hl_exchange_read(hl_exchange *exchange, char *out, size_t n_bytes,
         n = take(exchange, out, n_bytes);
     } else if (exchange->is_ended) {
         n = -1;
-    } else {
-        exchange->is_asleep = true;
-        sleep(exchange->owner.connection);
     }
     pthread_mutex_unlock(&exchange->lock);
     return n;
@@ -254,17 +264,31 @@ void hl_exchange_lose(hl_exchange *exchange)
     pthread_mutex_unlock(&exchange->lock);
 }
 
-bool hl_exchange_look(void *context, bool has_hung_up)
+void hl_exchange_stall(hl_exchange *exchange)
 {
-    hl_exchange *exchange = context;
+    pthread_mutex_lock(&exchange->lock);
+    exchange->is_stalled = true;
+    exchange->is_gone    = true;
+    pthread_cond_broadcast(&exchange->wake);
+    pthread_mutex_unlock(&exchange->lock);
+}
 
-    if (has_hung_up)
-        hl_exchange_lose(exchange);
+bool hl_exchange_is_late(hl_exchange *exchange)
+{
     pthread_mutex_lock(&exchange->lock);
     double waited   = exchange->is_ended ? hl_clock_seconds() - exchange->ended_at : 0.0;
     bool   too_slow = exchange->is_stalled || waited > exchange->owner.stall_seconds;
     pthread_mutex_unlock(&exchange->lock);
     return too_slow;
+}
+
+double hl_exchange_full_seconds(hl_exchange *exchange)
+{
+    pthread_mutex_lock(&exchange->lock);
+    double since   = exchange->full_since;
+    double seconds = exchange->full_seconds + (since > 0.0 ? hl_clock_seconds() - since : 0.0);
+    pthread_mutex_unlock(&exchange->lock);
+    return seconds;
 }
 
 bool hl_exchange_is_gone(hl_exchange *exchange)

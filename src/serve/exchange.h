@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 
+#include "serve/framing.h"
 #include "serve/http.h"
 
 typedef enum hl_exchange_state {
@@ -13,26 +14,27 @@ typedef enum hl_exchange_state {
     HL_EXCHANGE_STREAMING,   /* the pipe is open */
 } hl_exchange_state;
 
-/* How a sleeping exchange is woken on the server's thread. */
+/* Whoever sends the answer. */
 typedef struct hl_exchange_owner {
-    void *connection;
-    void (*resume)(void *connection);
+    void *context;
+    void (*wake)(void *context); /* there is something to send.  From any thread */
     double stall_seconds;
 } hl_exchange_owner;
 
 struct hl_exchange {
-    hl_exchange_owner owner;
-    hl_http          *http;
-    void             *native; /* the HTTP library's connection, for headers */
-    char             *method;
-    char             *path;
-    char             *body;
-    size_t            n_body;
-    size_t            room;
-    size_t            n_dropped; /* bytes of a body that is too long */
-    int               tag;
-    bool              is_through;    /* its request came whole: counted until its answer is read */
-    bool              was_suspended; /* a thread answers, or has */
+    hl_exchange_owner   owner;
+    hl_http            *http;
+    const hl_http_head *head; /* while handler.head runs; its values end with a NUL */
+    struct hl_peer     *peer; /* who asks */
+    char               *method;
+    char               *path;
+    char               *body;
+    size_t              n_body;
+    size_t              room;
+    size_t              n_dropped; /* bytes of a body that is too long */
+    int                 tag;
+    int                 account;     /* the handler's own number of who pays; -1 at first */
+    bool                was_at_work; /* a thread answers, or has */
 
     hl_exchange_function work;
     void                *context;
@@ -44,12 +46,13 @@ struct hl_exchange {
     const char       *stream_type;
     char             *pipe; /* (HL_HTTP_PIPE) from the thread at work; NULL before it is needed */
     size_t            n_pipe;
-    bool              is_asleep; /* the connection is, until there is something to send */
     bool              is_ended;
     double            ended_at; /* by base/clock.h */
     bool              is_whole;
     bool              is_gone;
     bool              is_stalled;
+    double            full_since;   /* when the writer began to wait for room; 0: it does not */
+    double            full_seconds; /* that it has waited before that */
     bool              is_woken;
     int               n_holders; /* who still use it */
 };
@@ -64,12 +67,14 @@ bool hl_exchange_receive(hl_exchange *exchange, const char *bytes, size_t n_byte
 
 /* The other side is gone: whoever waits shall know. */
 void hl_exchange_lose(hl_exchange *exchange);
-/* A hl_connection_look: loses it if the other side has hung up; true: its reader is too slow. */
-bool hl_exchange_look(void *exchange, bool has_hung_up);
+/* Its reader is so slow that it must go: the stream is over. */
+void hl_exchange_stall(hl_exchange *exchange);
+/* Has its reader been too slow for a stream that waits, or for the rest of one that ended? */
+bool hl_exchange_is_late(hl_exchange *exchange);
+/* For how many seconds the thread at work has waited for its reader, all together. */
+double hl_exchange_full_seconds(hl_exchange *exchange);
 
-/* Takes up to n_bytes out of the pipe.  0: none yet, and the connection is to sleep (is_asleep
- * is set); -1: the end; -2: it broke off.  `sleep` is called before anybody can wake it. */
-int64_t hl_exchange_read(hl_exchange *exchange, char *out, size_t n_bytes,
-                         void (*sleep)(void *connection));
+/* Takes up to n_bytes out of the pipe.  0: none yet; -1: the end; -2: it broke off. */
+int64_t hl_exchange_read(hl_exchange *exchange, char *out, size_t n_bytes);
 
 #endif

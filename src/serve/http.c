@@ -1,223 +1,168 @@
-/* http.c - libmicrohttpd: one thread, epoll, connections that sleep while others work for them.
+/* http.c - sockets: one thread that accepts, reads and sends, for all connections.
  *
- * The library calls handle_request several times for a request:
+ *     READING    bytes come in until they are a whole request (framing.h)
+ *     WORKING    an answer is being made: is anybody still there to read it?
+ *     SENDING    an answer, or the pipe of a stream, goes out
+ *     LINGERING  the answer is sent and the connection is over, but the client may still be
+ *                writing: its bytes are read and dropped, since closing with bytes unread resets
+ *                the connection and could take the answer with it
  *
- *     once          the head is here         -> handler.head, which may refuse
- *     for each piece of the body             -> hl_exchange_receive
- *     once more     the body is whole        -> handler.request
- *     and again     after each sleep         -> is there an answer now?
+ * A connection is read only in READING and LINGERING.  So what a client sends ahead of its answers
+ * stays in the system's buffer, and requests are answered in their order.
  *
- * A body that is too long is read to its end, up to MAX_DROPPED, and forgotten: a client that
- * still writes when its connection is closed would never see the answer. */
-#include "serve/http.h"
-
+ * The thread polls all sockets, and a pipe through which threads at work say that there is
+ * something to send.  Ten times a second it looks at the clock and at whether anybody has hung up:
+ * a request must come whole in its time, however slowly it drips, and an answer must be read in
+ * its time.
+ *
+ * A connection belongs to this thread alone.  A thread at work knows only its exchange, which lives
+ * until both have let go of it: so a connection can be closed at any moment. */
 #include <errno.h>
-#include <microhttpd.h>
+#include <fcntl.h>
 #include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/status.h"
-#include "serve/connections.h"
-#include "serve/exchange.h"
+#include "serve/http_parts.h"
 
-#define MAX_DROPPED     ((size_t)64 << 20)
-#define STREAM_BLOCK    16384
-#define SEND_BUFFER     131072 /* of a socket: what a slow reader can make the system hold */
-#define SPARE_SOCKETS   64     /* beyond max_connections, for those that are being cut */
-#define OTHER_FILES     64     /* that the process has open beside sockets */
-#define ADDRESS_BYTES   128
+#define LINGER_SECONDS  2.0
+#define ROUND_SECONDS   0.1
+#define SEND_BUFFER     131072 /* of a socket: what a slow reader can make the system hold, */
+#define OTHER_FILES     16     /* that the server may open beside sockets */
+#define LEAST_SOCKETS   16
+#define ACCEPT_AT_ONCE  64
+#define PATIENCE        0.5 /* seconds that a reader must have cost before it is cut for others */
 #define DRAIN_STEP_NANO 20000000
 
-struct hl_http {
-    hl_http_options    options;
-    struct MHD_Daemon *daemon;
-    hl_connections    *connections;
-    int                listener;
-    int32_t            port;
-    char               address[ADDRESS_BYTES];
-    bool               is_any;
-    pthread_mutex_t    lock; /* of what follows */
-    pthread_cond_t     idle; /* nothing is at work */
-    int64_t            n_working;
-    int64_t            n_through; /* requests that came whole and whose answer is not read yet */
-    int64_t            n_stalled;
-    bool               is_quiet;
-};
+/* ----------------------------------------------------------------------- waking */
 
-/* ------------------------------------------------------------------- responses */
-
-static void sleep_connection(void *connection)
+void hl_http_wake(void *context)
 {
-    MHD_suspend_connection(connection);
+    hl_http *http = context;
+
+    if (!atomic_exchange(&http->is_woken, true))
+        (void)!write(http->wake[1], "", 1);
 }
 
-static void resume_connection(void *connection)
+static void forget_wakes(hl_http *http)
 {
-    MHD_resume_connection(connection);
+    char bytes[64];
+
+    while (read(http->wake[0], bytes, sizeof bytes) > 0)
+        continue;
+    /* Last: who finds it set before does not write, and is looked at behind this. */
+    atomic_store(&http->is_woken, false);
 }
 
-static ssize_t read_stream(void *context, uint64_t position, char *out, size_t n_bytes)
+/* ------------------------------------------------------------------------ peers */
+
+static void find_key(unsigned char key[16], bool *is_near, const struct sockaddr_storage *from)
 {
-    int64_t n = hl_exchange_read(context, out, n_bytes, sleep_connection);
+    static const unsigned char mapped[12] = { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff };
 
-    (void)position;
-    if (n == -1)
-        return MHD_CONTENT_READER_END_OF_STREAM;
-    return n == -2 ? MHD_CONTENT_READER_END_WITH_ERROR : (ssize_t)n;
-}
-
-static void free_stream(void *context)
-{
-    hl_exchange_release(context);
-}
-
-static void add_headers(struct MHD_Response *response, const char *type, const hl_answer *answer)
-{
-    MHD_add_response_header(response, "Content-Type", type != NULL ? type : "application/json");
-    MHD_add_response_header(response, "Cache-Control", "no-store");
-    MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
-    MHD_add_response_header(response, "Cross-Origin-Resource-Policy", "same-origin");
-    if (answer != NULL && answer->header != NULL)
-        MHD_add_response_header(response, answer->header, answer->value);
-}
-
-static enum MHD_Result send_answer(hl_exchange *exchange, struct MHD_Connection *connection,
-                                   hl_connection *entry)
-{
-    hl_http             *http   = exchange->http;
-    hl_answer           *answer = &exchange->answer;
-    struct MHD_Response *response =
-        MHD_create_response_from_buffer_with_free_callback(answer->n_bytes, answer->body, hl_free);
-
-    if (response == NULL)
-        return MHD_NO;
-    answer->body = NULL;
-    add_headers(response, answer->type, answer);
-    hl_connection_answer(http->connections, entry);
-    enum MHD_Result result = MHD_queue_response(connection, (unsigned int)answer->status, response);
-    MHD_destroy_response(response);
-    http->options.handler.answered(http->options.handler.context, exchange, answer->status);
-    return result;
-}
-
-static enum MHD_Result send_stream(hl_exchange *exchange, struct MHD_Connection *connection)
-{
-    hl_http *http = exchange->http;
-
-    hl_exchange_hold(exchange); /* the response does, until free_stream */
-    struct MHD_Response *response = MHD_create_response_from_callback(
-        MHD_SIZE_UNKNOWN, STREAM_BLOCK, read_stream, exchange, free_stream);
-    if (response == NULL) {
-        hl_exchange_release(exchange);
-        return MHD_NO;
+    memset(key, 0, 16);
+    *is_near = false;
+    if (from->ss_family == AF_INET) {
+        memcpy(key, mapped, sizeof mapped);
+        memcpy(key + 12, &((const struct sockaddr_in *)from)->sin_addr, 4);
+    } else if (from->ss_family == AF_INET6) {
+        memcpy(key, &((const struct sockaddr_in6 *)from)->sin6_addr, 16);
+        *is_near = memcmp(key, &in6addr_loopback, 16) == 0;
     }
-    add_headers(response, exchange->stream_type, NULL);
-    enum MHD_Result result = MHD_queue_response(connection, MHD_HTTP_OK, response);
-    MHD_destroy_response(response);
-    http->options.handler.answered(http->options.handler.context, exchange, MHD_HTTP_OK);
-    return result;
+    if (memcmp(key, mapped, sizeof mapped) == 0)
+        *is_near = key[12] == 127;
+    else
+        memset(key + 8, 0, 8);
 }
 
-/* ---------------------------------------------------------------------- requests */
-
-static hl_connection *entry_of(struct MHD_Connection *connection)
+/* The peer with one more connection; NULL: memory is out. */
+static hl_peer *meet_peer(hl_http *http, const struct sockaddr_storage *from)
 {
-    const union MHD_ConnectionInfo *info =
-        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    unsigned char key[16];
+    bool          is_near = false;
+    hl_peer      *peer    = NULL;
 
-    return info != NULL ? info->socket_context : NULL;
-}
-
-static hl_exchange_state state_of(hl_exchange *exchange)
-{
-    pthread_mutex_lock(&exchange->lock);
-    hl_exchange_state state = exchange->state;
-    pthread_mutex_unlock(&exchange->lock);
-    return state;
-}
-
-/* What there is to send by now, if anything. */
-static enum MHD_Result proceed(hl_exchange *exchange, struct MHD_Connection *connection)
-{
-    switch (state_of(exchange)) {
-    case HL_EXCHANGE_ANSWERED:
-        return send_answer(exchange, connection, entry_of(connection));
-    case HL_EXCHANGE_STREAMING:
-        return send_stream(exchange, connection);
-    default:
-        return MHD_YES;
-    }
-}
-
-static enum MHD_Result begin_request(hl_http *http, struct MHD_Connection *connection,
-                                     const char *url, const char *method, void **context)
-{
-    hl_exchange *exchange = NULL;
-
-    if (hl_exchange_new(&exchange, http, method, url) != HL_OK)
-        return MHD_NO;
-    *context         = exchange;
-    exchange->native = connection;
-    exchange->owner  = (hl_exchange_owner){ .connection    = connection,
-                                            .resume        = resume_connection,
-                                            .stall_seconds = http->options.stall_seconds };
-    http->options.handler.head(http->options.handler.context, exchange);
-    return proceed(exchange, connection);
-}
-
-static enum MHD_Result finish_request(hl_http *http, hl_exchange *exchange,
-                                      struct MHD_Connection *connection)
-{
-    if (exchange->was_suspended)
-        return proceed(exchange, connection);
-    exchange->is_through = true;
+    find_key(key, &is_near, from);
     pthread_mutex_lock(&http->lock);
-    http->n_through++;
+    for (peer = http->peers; peer != NULL; peer = peer->next) {
+        if (memcmp(peer->key, key, sizeof key) == 0 && peer->is_near == is_near)
+            break;
+    }
+    if (peer == NULL && HL_ALLOC_ZEROED(&peer, 1) == HL_OK) {
+        memcpy(peer->key, key, sizeof key);
+        peer->is_near = is_near;
+        peer->next    = http->peers;
+        http->peers   = peer;
+    }
+    if (peer != NULL) {
+        peer->n_connections++;
+        http->counts.n_connections++;
+    }
     pthread_mutex_unlock(&http->lock);
-    hl_connection_work(http->connections, entry_of(connection), hl_exchange_look, exchange);
-    http->options.handler.request(http->options.handler.context, exchange);
-    /* One that was put to sleep comes again, maybe it has been woken already. */
-    return exchange->was_suspended ? MHD_YES : proceed(exchange, connection);
+    return peer;
 }
 
-static enum MHD_Result handle_request(void *context, struct MHD_Connection *connection,
-                                      const char *url, const char *method, const char *version,
-                                      const char *upload, size_t *n_upload, void **own)
+/* Under the lock. */
+static void forget_peer(hl_http *http, hl_peer *peer)
 {
-    hl_http     *http     = context;
-    hl_exchange *exchange = *own;
+    hl_peer **at = &http->peers;
 
-    (void)version;
-    if (exchange == NULL)
-        return begin_request(http, connection, url, method, own);
-    if (*n_upload == 0)
-        return finish_request(http, exchange, connection);
-    bool good = hl_exchange_receive(exchange, upload, *n_upload, http->options.max_body_bytes);
-    *n_upload = 0;
-    return good && exchange->n_dropped <= MAX_DROPPED ? MHD_YES : MHD_NO;
+    if (peer->n_connections > 0 || peer->n_working > 0)
+        return;
+    while (*at != peer)
+        at = &(*at)->next;
+    *at = peer->next;
+    hl_free(peer);
 }
 
-/* An answer was read, or the connection broke off. */
-static void end_request(void *context, struct MHD_Connection *connection, void **own,
-                        enum MHD_RequestTerminationCode how)
-{
-    hl_http     *http     = context;
-    hl_exchange *exchange = *own;
+/* ------------------------------------------------------------------ connections */
 
-    *own = NULL;
+static void unlink_connection(hl_connection *c)
+{
+    c->previous->next = c->next;
+    c->next->previous = c->previous;
+}
+
+static void link_last(hl_http *http, hl_connection *c)
+{
+    c->next           = &http->list;
+    c->previous       = http->list.previous;
+    c->previous->next = c;
+    c->next->previous = c;
+}
+
+void hl_connection_enter(hl_http *http, hl_connection *c, hl_connection_state state)
+{
+    c->state = state;
+    c->since = hl_clock_seconds();
+    unlink_connection(c);
+    link_last(http, c);
+}
+
+/* The exchange is done with: its answer was sent, or will never be. */
+void hl_connection_leave(hl_http *http, hl_connection *c, bool sent)
+{
+    hl_exchange *exchange = c->exchange;
+
+    c->exchange = NULL;
+    hl_free(c->out);
+    c->out   = NULL;
+    c->n_out = c->at_out = 0;
     if (exchange == NULL)
         return;
-    hl_connection_wait(http->connections, entry_of(connection));
-    if (how != MHD_REQUEST_TERMINATED_COMPLETED_OK)
+    if (!sent)
         hl_exchange_lose(exchange);
-    if (exchange->is_through) {
+    if (exchange->was_at_work) {
         pthread_mutex_lock(&http->lock);
         http->n_through--;
         pthread_mutex_unlock(&http->lock);
@@ -225,27 +170,28 @@ static void end_request(void *context, struct MHD_Connection *connection, void *
     hl_exchange_release(exchange);
 }
 
-static void note_connection(void *context, struct MHD_Connection *connection, void **own,
-                            enum MHD_ConnectionNotificationCode what)
+static void close_connection(hl_http *http, hl_connection *c)
 {
-    hl_http                        *http = context;
-    const union MHD_ConnectionInfo *info =
-        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-
-    if (what == MHD_CONNECTION_NOTIFY_STARTED && info != NULL) {
-        *own = hl_connections_add(http->connections, info->connect_fd);
-    } else if (what == MHD_CONNECTION_NOTIFY_CLOSED) {
-        hl_connections_remove(http->connections, *own);
-        *own = NULL;
-    }
+    hl_connection_leave(http, c, false);
+    unlink_connection(c);
+    close(c->socket);
+    pthread_mutex_lock(&http->lock);
+    http->counts.n_connections--;
+    c->peer->n_connections--;
+    forget_peer(http, c->peer);
+    pthread_mutex_unlock(&http->lock);
+    hl_free(c->in);
+    hl_free(c);
 }
 
-const char *hl_exchange_header(const hl_exchange *exchange, const char *name)
+static void count_cut(hl_http *http, int64_t *count)
 {
-    return MHD_lookup_connection_value(exchange->native, MHD_HEADER_KIND, name);
+    pthread_mutex_lock(&http->lock);
+    ++*count;
+    pthread_mutex_unlock(&http->lock);
 }
 
-/* -------------------------------------------------------------------------- work */
+/* ------------------------------------------------------------------------- work */
 
 /* The reader of a stream never came back. */
 static bool has_stalled(hl_exchange *exchange)
@@ -256,18 +202,27 @@ static bool has_stalled(hl_exchange *exchange)
     return stalled;
 }
 
+/* Under the lock. */
+static void stop_counting_work(hl_http *http, hl_peer *peer)
+{
+    peer->n_working--;
+    forget_peer(http, peer);
+    if (--http->counts.n_working == 0)
+        pthread_cond_broadcast(&http->idle);
+}
+
 static void *run_work(void *context)
 {
     hl_exchange *exchange = context;
     hl_http     *http     = exchange->http;
+    hl_peer     *peer     = exchange->peer;
 
     exchange->work(exchange->context, exchange);
     bool stalled = has_stalled(exchange);
     hl_exchange_release(exchange);
     pthread_mutex_lock(&http->lock);
-    http->n_stalled += stalled ? 1 : 0;
-    if (--http->n_working == 0)
-        pthread_cond_broadcast(&http->idle);
+    http->counts.n_stalled += stalled ? 1 : 0;
+    stop_counting_work(http, peer);
     pthread_mutex_unlock(&http->lock);
     return NULL;
 }
@@ -284,37 +239,286 @@ static bool start_thread(hl_exchange *exchange)
     return started;
 }
 
-static void stop_counting_work(hl_http *http)
+/* Cuts the stream whose reader has kept us waiting for longest; false: there is none such. */
+static bool cut_slowest(hl_http *http)
 {
-    pthread_mutex_lock(&http->lock);
-    http->n_working--;
-    pthread_mutex_unlock(&http->lock);
+    hl_connection *slowest = NULL;
+    double         most    = PATIENCE;
+
+    for (hl_connection *c = http->list.next; c != &http->list; c = c->next) {
+        double waited =
+            c->exchange != NULL && c->state == HL_CONNECTION_SENDING && c->is_stream && !c->is_over
+                ? hl_exchange_full_seconds(c->exchange)
+                : 0.0;
+        if (waited > most) {
+            slowest = c;
+            most    = waited;
+        }
+    }
+    if (slowest == NULL)
+        return false;
+    hl_exchange_stall(slowest->exchange);
+    slowest->is_over = true;
+    return true;
 }
 
-bool hl_exchange_work(hl_exchange *exchange, hl_exchange_function work, void *context)
+/* Counts one more at work, if there is room. */
+static hl_status count_work(hl_http *http, hl_peer *peer)
 {
-    hl_http *http = exchange->http;
+    int64_t   own    = http->options.max_per_peer;
+    hl_status status = HL_OK;
 
+    if (own == 0)
+        own = peer->is_near ? http->options.max_work : (http->options.max_work + 1) / 2;
     pthread_mutex_lock(&http->lock);
-    bool accepted = http->n_working < http->options.max_work;
-    http->n_working += accepted ? 1 : 0;
+    bool is_full = http->counts.n_working >= http->options.max_work;
+    if (peer->n_working >= own && own < http->options.max_work)
+        status = hl_fail(HL_BUSY, "%lld requests from this address are under way, at most %lld",
+                         (long long)peer->n_working, (long long)own);
     pthread_mutex_unlock(&http->lock);
-    if (!accepted)
-        return false;
-    exchange->work          = work;
-    exchange->context       = context;
-    exchange->was_suspended = true;
-    pthread_mutex_lock(&exchange->lock);
-    exchange->state     = HL_EXCHANGE_WORKING;
-    exchange->is_asleep = true;
-    exchange->n_holders++;
-    MHD_suspend_connection(exchange->native);
-    pthread_mutex_unlock(&exchange->lock);
+    if (status != HL_OK)
+        return status;
+    /* The one that is cut ends in a moment; until then there is one more than there should be. */
+    if (is_full && !cut_slowest(http))
+        return hl_fail(HL_BUSY, "all slots are busy and the queue is full; try again later");
+    pthread_mutex_lock(&http->lock);
+    http->counts.n_working++;
+    http->n_through++;
+    peer->n_working++;
+    pthread_mutex_unlock(&http->lock);
+    return HL_OK;
+}
+
+hl_status hl_exchange_work(hl_exchange *exchange, hl_exchange_function work, void *context)
+{
+    hl_http  *http   = exchange->http;
+    hl_status status = count_work(http, exchange->peer);
+
+    if (status != HL_OK)
+        return status;
+    exchange->work        = work;
+    exchange->context     = context;
+    exchange->was_at_work = true;
+    exchange->state       = HL_EXCHANGE_WORKING;
+    hl_exchange_hold(exchange);
     if (start_thread(exchange))
-        return true;
+        return HL_OK;
+    exchange->was_at_work = false;
     hl_exchange_release(exchange);
-    stop_counting_work(http);
-    return false;
+    pthread_mutex_lock(&http->lock);
+    http->n_through--;
+    stop_counting_work(http, exchange->peer);
+    pthread_mutex_unlock(&http->lock);
+    return hl_fail(HL_BUSY, "the system grants no more threads; try again later");
+}
+
+/* -------------------------------------------------------------------- accepting */
+
+/* The longest idle connection of whoever has most; false: all are at work. */
+static bool cut_longest_idle(hl_http *http)
+{
+    hl_connection *found = NULL;
+
+    for (hl_connection *c = http->list.next; c != &http->list; c = c->next) {
+        if (c->is_over)
+            return true; /* one ends in any case */
+        if ((c->state == HL_CONNECTION_READING || c->state == HL_CONNECTION_LINGERING) &&
+            (found == NULL || c->peer->n_connections > found->peer->n_connections))
+            found = c;
+    }
+    if (found == NULL)
+        return false;
+    close_connection(http, found);
+    return true;
+}
+
+static void add_connection(hl_http *http, int socket, const struct sockaddr_storage *from)
+{
+    int            one  = 1;
+    hl_connection *made = NULL;
+
+    if (HL_ALLOC_ZEROED(&made, 1) != HL_OK || (made->peer = meet_peer(http, from)) == NULL) {
+        hl_free(made);
+        close(socket);
+        return;
+    }
+    setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    fcntl(socket, F_SETFD, FD_CLOEXEC);
+    made->socket = socket;
+    made->since  = hl_clock_seconds();
+    link_last(http, made);
+}
+
+static void accept_some(hl_http *http)
+{
+    for (int i = 0; i < ACCEPT_AT_ONCE; i++) {
+        struct sockaddr_storage from = { 0 };
+        socklen_t               n    = sizeof from;
+        int                     got  = accept(http->listener, (struct sockaddr *)&from, &n);
+
+        if (got < 0) {
+            if (errno != EAGAIN && errno != EWOULDBLOCK && errno != ECONNABORTED)
+                http->accept_after = hl_clock_seconds() + ROUND_SECONDS;
+            return;
+        }
+        if (http->counts.n_connections >= http->options.max_connections) {
+            count_cut(http, &http->counts.n_many);
+            if (!cut_longest_idle(http) && !cut_slowest(http)) {
+                close(got);
+                continue;
+            }
+        }
+        add_connection(http, got, &from);
+    }
+}
+
+/* ---------------------------------------------------------------------- the thread */
+
+/* Reset, or closed behind all that was sent; what is only looked at stays for its reader. */
+static bool has_hung_up(const hl_connection *c)
+{
+    char byte;
+
+    return recv(c->socket, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+}
+
+/* By the clock. */
+static void look_at(hl_http *http, hl_connection *c, double now)
+{
+    double waited = now - c->since;
+    bool   late   = false;
+
+    if (c->state == HL_CONNECTION_READING)
+        late = waited > http->options.request_seconds;
+    else if (c->state == HL_CONNECTION_LINGERING)
+        c->is_over = c->is_over || waited > LINGER_SECONDS;
+    else if (c->state == HL_CONNECTION_SENDING && !c->is_stream)
+        late = waited > http->options.stall_seconds;
+    else
+        c->is_over = has_hung_up(c) || (c->is_stream && hl_exchange_is_late(c->exchange));
+    if (late && !c->is_over) {
+        c->is_over = true;
+        count_cut(http, &http->counts.n_late);
+    }
+}
+
+static void serve(hl_http *http, hl_connection *c, short events)
+{
+    bool broken = (events & (POLLERR | POLLHUP | POLLNVAL)) != 0;
+
+    switch (c->state) {
+    case HL_CONNECTION_READING:
+        if (events != 0)
+            hl_connection_receive(http, c);
+        return;
+    case HL_CONNECTION_LINGERING:
+        if (events != 0)
+            hl_connection_drop(c);
+        return;
+    case HL_CONNECTION_WORKING:
+        hl_connection_proceed(http, c);
+        break;
+    case HL_CONNECTION_SENDING:
+        break;
+    }
+    if (broken)
+        c->is_over = true;
+    if (c->state == HL_CONNECTION_SENDING)
+        hl_connection_send(http, c);
+    if (c->state == HL_CONNECTION_READING) /* what was sent ahead of the answer */
+        hl_connection_read(http, c);
+}
+
+static short wanted_events(const hl_connection *c)
+{
+    if (c->state == HL_CONNECTION_READING || c->state == HL_CONNECTION_LINGERING)
+        return POLLIN;
+    return c->state == HL_CONNECTION_SENDING && hl_connection_has_unsent(c) ? POLLOUT : 0;
+}
+
+/* The listener, the wakes, and all connections in their order.  False: memory is out. */
+static bool list_sockets(hl_http *http, size_t *n)
+{
+    size_t count = 2;
+    bool   open  = hl_clock_seconds() >= http->accept_after;
+
+    for (hl_connection *c = http->list.next; c != &http->list; c = c->next)
+        count++;
+    if (count > http->n_polled) {
+        if (hl_realloc((void **)&http->polled, http->n_polled, 2 * count, sizeof *http->polled) !=
+            HL_OK)
+            return false;
+        http->n_polled = 2 * count;
+    }
+    http->polled[0] = (struct pollfd){ .fd = open ? http->listener : -1, .events = POLLIN };
+    http->polled[1] = (struct pollfd){ .fd = http->wake[0], .events = POLLIN };
+    *n              = 2;
+    for (hl_connection *c = http->list.next; c != &http->list; c = c->next)
+        http->polled[(*n)++] = (struct pollfd){ .fd = c->socket, .events = wanted_events(c) };
+    return true;
+}
+
+static void close_ended(hl_http *http)
+{
+    for (hl_connection *c = http->list.next, *next; c != &http->list; c = next) {
+        next = c->next;
+        if (c->is_over)
+            close_connection(http, c);
+    }
+}
+
+/* Each connection that was polled, once; they change their order meanwhile. */
+static void serve_all(hl_http *http, size_t n, bool is_round)
+{
+    double         now  = hl_clock_seconds();
+    hl_connection *next = http->list.next;
+
+    for (size_t i = 2; i < n; i++) {
+        hl_connection *c = next;
+
+        next = c->next;
+        if (!c->is_over)
+            serve(http, c, http->polled[i].revents);
+        if (is_round && !c->is_over)
+            look_at(http, c, now);
+    }
+}
+
+static void lose_all(hl_http *http)
+{
+    for (hl_connection *c = http->list.next; c != &http->list; c = c->next)
+        c->is_over = c->is_over || c->exchange != NULL;
+    close_ended(http);
+}
+
+static void *run(void *context)
+{
+    hl_http *http  = context;
+    double   round = 0.0;
+    size_t   n     = 0;
+
+    while (!atomic_load(&http->is_closing)) {
+        if (!list_sockets(http, &n)) {
+            nanosleep(&(struct timespec){ .tv_nsec = DRAIN_STEP_NANO }, NULL);
+            continue;
+        }
+        if (poll(http->polled, (nfds_t)n, (int)(ROUND_SECONDS * 1000)) < 0)
+            continue;
+        if (http->polled[1].revents != 0)
+            forget_wakes(http);
+        double now      = hl_clock_seconds();
+        bool   is_round = now >= round;
+        round           = is_round ? now + ROUND_SECONDS : round;
+        serve_all(http, n, is_round);
+        if (http->polled[0].revents != 0)
+            accept_some(http);
+        close_ended(http);
+        if (atomic_load(&http->is_losing))
+            lose_all(http);
+    }
+    while (http->list.next != &http->list)
+        close_connection(http, http->list.next);
+    return NULL;
 }
 
 /* --------------------------------------------------------------------- listening */
@@ -331,7 +535,7 @@ static int listen_at(const struct addrinfo *address)
     setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
     setsockopt(listener, SOL_SOCKET, SO_SNDBUF, &room, sizeof room); /* and those it accepts */
     if (bind(listener, address->ai_addr, address->ai_addrlen) == 0 &&
-        listen(listener, SOMAXCONN) == 0)
+        listen(listener, SOMAXCONN) == 0 && fcntl(listener, F_SETFL, O_NONBLOCK) == 0)
         return listener;
     int error = errno;
     close(listener);
@@ -378,31 +582,42 @@ static hl_status open_listener(hl_http *http)
     return HL_OK;
 }
 
-/* No more sockets than the process may open. */
-static int64_t bounded_connections(int64_t wanted)
+static hl_status open_wakes(hl_http *http)
+{
+    if (pipe(http->wake) != 0) {
+        http->wake[0] = http->wake[1] = -1;
+        return hl_fail(HL_IO, "no pipe can be opened: %s", strerror(errno));
+    }
+    for (int i = 0; i < 2; i++) {
+        fcntl(http->wake[i], F_SETFL, O_NONBLOCK);
+        fcntl(http->wake[i], F_SETFD, FD_CLOEXEC);
+    }
+    return HL_OK;
+}
+
+/* No more connections than the process may open files for; `wake` is the newest descriptor. */
+static hl_status bound_connections(hl_http *http)
 {
     struct rlimit limit;
-    int64_t       spare = SPARE_SOCKETS + OTHER_FILES;
+    int64_t       taken = (int64_t)http->wake[1] + 1 + OTHER_FILES;
 
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ||
-        (int64_t)limit.rlim_cur > wanted + spare)
-        return wanted;
-    return (int64_t)limit.rlim_cur > 2 * spare ? (int64_t)limit.rlim_cur - spare : spare;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
+        return HL_OK;
+    int64_t most = (int64_t)limit.rlim_cur - taken;
+    if (most < LEAST_SOCKETS)
+        return hl_fail(HL_LIMIT,
+                       "this process may open %lld files (ulimit -n), a server needs %lld or more",
+                       (long long)limit.rlim_cur, (long long)(taken + LEAST_SOCKETS));
+    if (http->options.max_connections > most)
+        http->options.max_connections = most;
+    return HL_OK;
 }
 
 hl_status hl_http_start(hl_http *http)
 {
-    unsigned int flags = MHD_USE_AUTO_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME;
-
-    http->daemon = MHD_start_daemon(
-        flags, 0, NULL, NULL, handle_request, http, MHD_OPTION_LISTEN_SOCKET, http->listener,
-        MHD_OPTION_CONNECTION_LIMIT, (unsigned int)(http->options.max_connections + SPARE_SOCKETS),
-        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HL_HTTP_HEADER_BYTES,
-        MHD_OPTION_NOTIFY_COMPLETED, end_request, http, MHD_OPTION_NOTIFY_CONNECTION,
-        note_connection, http, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_END);
-    if (http->daemon == NULL)
-        return hl_fail(HL_LIMIT, "the HTTP server cannot be started");
-    http->listener = -1; /* the daemon's, from now on */
+    if (pthread_create(&http->thread, NULL, run, http) != 0)
+        return hl_fail(HL_LIMIT, "the system grants no thread to the HTTP server");
+    http->has_thread = true;
     return HL_OK;
 }
 
@@ -417,14 +632,13 @@ hl_status hl_http_open(hl_http **out, const hl_http_options *options)
     HL_TRY(HL_ALLOC_ZEROED(&http, 1));
     pthread_mutex_init(&http->lock, NULL);
     pthread_cond_init(&http->idle, NULL);
-    http->listener                = -1;
+    http->list.next = http->list.previous = &http->list;
+    http->listener                        = -1;
+    http->wake[0] = http->wake[1] = -1;
     http->options                 = *options;
-    http->options.max_connections = bounded_connections(options->max_connections);
     HL_TRY(open_listener(http));
-    HL_TRY(hl_connections_open(
-        &http->connections, &(hl_connections_options){ .most = http->options.max_connections,
-                                                       .request_seconds = options->request_seconds,
-                                                       .answer_seconds = options->stall_seconds }));
+    HL_TRY(open_wakes(http));
+    HL_TRY(bound_connections(http));
     *out = http;
     http = NULL;
 
@@ -446,12 +660,7 @@ const char *hl_http_address(const hl_http *http, bool *is_any)
 
 void hl_http_quiesce(hl_http *http)
 {
-    if (http->is_quiet || http->daemon == NULL)
-        return;
-    http->is_quiet = true;
-    int listener   = MHD_quiesce_daemon(http->daemon);
-    if (listener >= 0)
-        close(listener);
+    atomic_store(&http->is_quiet, true);
 }
 
 static int64_t count_through(hl_http *http)
@@ -469,9 +678,10 @@ void hl_http_drain(hl_http *http, double seconds)
     hl_http_quiesce(http);
     while (count_through(http) > 0 && hl_clock_seconds() < until)
         nanosleep(&(struct timespec){ .tv_nsec = DRAIN_STEP_NANO }, NULL);
-    hl_connections_lose_all(http->connections);
+    atomic_store(&http->is_losing, true);
+    hl_http_wake(http);
     pthread_mutex_lock(&http->lock);
-    while (http->n_working > 0)
+    while (http->counts.n_working > 0)
         pthread_cond_wait(&http->idle, &http->lock);
     pthread_mutex_unlock(&http->lock);
 }
@@ -480,13 +690,19 @@ void hl_http_close(hl_http *http)
 {
     if (http == NULL)
         return;
-    if (http->daemon != NULL) {
+    if (http->has_thread) {
         hl_http_drain(http, 0.0);
-        MHD_stop_daemon(http->daemon);
+        atomic_store(&http->is_closing, true);
+        hl_http_wake(http);
+        pthread_join(http->thread, NULL);
     }
     if (http->listener >= 0)
         close(http->listener);
-    hl_connections_close(http->connections);
+    for (int i = 0; i < 2; i++) {
+        if (http->wake[i] >= 0)
+            close(http->wake[i]);
+    }
+    hl_free(http->polled);
     pthread_cond_destroy(&http->idle);
     pthread_mutex_destroy(&http->lock);
     hl_free(http);
@@ -494,14 +710,8 @@ void hl_http_close(hl_http *http)
 
 hl_http_counts hl_http_count(hl_http *http)
 {
-    hl_connections_counts connections = hl_connections_count(http->connections);
-
     pthread_mutex_lock(&http->lock);
-    hl_http_counts counts = { .n_connections = connections.n_open,
-                              .n_working     = http->n_working,
-                              .n_late        = connections.n_late,
-                              .n_many        = connections.n_many,
-                              .n_stalled     = http->n_stalled };
+    hl_http_counts counts = http->counts;
     pthread_mutex_unlock(&http->lock);
     return counts;
 }

@@ -1,4 +1,4 @@
-/* http.h - requests in, answers out; the one place that knows libmicrohttpd.
+/* http.h - requests in, answers out: HTTP/1.1 over sockets.
  *
  *     hl_http_open(&http, &(hl_http_options){ .handler = { .request = answer } });
  *     hl_http_start(http);
@@ -14,7 +14,9 @@
  *
  *     socket  <-  server's thread  <-  pipe of HL_HTTP_PIPE bytes  <-  the thread at work
  *
- * A reader that is too slow fills the pipe, and with it only its own thread waits.
+ * A reader that is too slow fills the pipe, and with it only its own thread waits.  Where all
+ * threads at work wait for readers and somebody new asks, the one that has waited for longest is
+ * cut.
  *
  * Everything that comes in has a limit: sockets, headers, bodies, threads at work, the time
  * that each of these may take. */
@@ -26,13 +28,15 @@
 typedef struct hl_http     hl_http;
 typedef struct hl_exchange hl_exchange;
 
-#define HL_HTTP_PIPE         65536
-#define HL_HTTP_HEADER_BYTES 32768 /* of a request, all headers */
+#define HL_HTTP_PIPE 16384
 
 typedef struct hl_http_handler {
     void *context;
     /* The head of a request is here; may answer, which refuses it before its body is read. */
     void (*head)(void *context, hl_exchange *exchange);
+    /* What came is not a request: answers with this status and message.  Connections are closed
+     * behind it. */
+    void (*malformed)(void *context, hl_exchange *exchange, int status, const char *message);
     /* All of it is here: answers, or calls hl_exchange_work. */
     void (*request)(void *context, hl_exchange *exchange);
     /* The answer's status is known. */
@@ -45,22 +49,25 @@ typedef struct hl_http_options {
     size_t          max_body_bytes;
     int64_t         max_connections;
     int64_t         max_work;        /* exchanges at work */
+    int64_t         max_per_peer;    /* exchanges at work for one address; 0: half of max_work,
+                                      * and all of them for this machine's own addresses */
     double          request_seconds; /* for a request to come whole */
     double          stall_seconds;   /* that a stream waits for its reader */
     hl_http_handler handler;
 } hl_http_options;
 
-/* Takes the address; HL_IO with the system's reason where it cannot.  Nobody is answered before
- * hl_http_start. */
+/* Takes the address; HL_IO with the system's reason where it cannot, HL_LIMIT where the process may
+ * not open enough files.  Nobody is answered before hl_http_start. */
 hl_status hl_http_open(hl_http **out, const hl_http_options *options);
 hl_status hl_http_start(hl_http *http);
 int32_t   hl_http_port(const hl_http *http);
 /* The address it listens at, as text, and whether that stands for all addresses. */
 const char *hl_http_address(const hl_http *http, bool *is_any);
-/* No new connections, and what is at work may go on. */
+/* From now on connections are closed behind their answers.  New ones are still accepted, so that
+ * they can be told. */
 void hl_http_quiesce(hl_http *http);
-/* Waits for exchanges at work and for their answers to be read, for `seconds`; those that are left
- * then are cut. */
+/* Waits for exchanges at work and for their answers to be sent, for `seconds`; those that are left
+ * then are cut.  The handler must begin no more work. */
 void hl_http_drain(hl_http *http, double seconds);
 /* Drains for no time, then ends.  Accepts NULL. */
 void hl_http_close(hl_http *http);
@@ -68,9 +75,9 @@ void hl_http_close(hl_http *http);
 typedef struct hl_http_counts {
     int64_t n_connections; /* now */
     int64_t n_working;     /* now */
-    int64_t n_late;        /* connections cut: too slow, */
-    int64_t n_many;        /* or too many */
-    int64_t n_stalled;     /* streams that nobody read */
+    int64_t n_late;        /* connections cut because they were too slow */
+    int64_t n_many;        /* connections cut because there were too many */
+    int64_t n_stalled;     /* streams cut because nobody read them */
 } hl_http_counts;
 
 hl_http_counts hl_http_count(hl_http *http);
@@ -80,7 +87,7 @@ hl_http_counts hl_http_count(hl_http *http);
 /* Borrowed from the exchange; NULL where the request has none. */
 const char *hl_exchange_method(const hl_exchange *exchange);
 const char *hl_exchange_path(const hl_exchange *exchange);
-/* In `head` and `request` only. */
+/* In `head` only. */
 const char *hl_exchange_header(const hl_exchange *exchange, const char *name);
 /* (n_bytes) and a NUL behind them. */
 const char *hl_exchange_body(const hl_exchange *exchange, size_t *n_bytes);
@@ -88,6 +95,8 @@ const char *hl_exchange_body(const hl_exchange *exchange, size_t *n_bytes);
 bool hl_exchange_is_too_long(const hl_exchange *exchange);
 /* A place for the handler's own number; at first 0. */
 int *hl_exchange_tag(hl_exchange *exchange);
+/* Another one: on whose account the request is; at first -1. */
+int *hl_exchange_account(hl_exchange *exchange);
 
 typedef struct hl_answer {
     int         status;
@@ -101,9 +110,10 @@ typedef struct hl_answer {
 /* Once for an exchange, unless it begins a stream. */
 void hl_exchange_answer(hl_exchange *exchange, const hl_answer *answer);
 
-/* Calls work(context, exchange) on a thread of its own.  False: too many are at work. */
+/* Calls work(context, exchange) on a thread of its own.  HL_BUSY: too many are at work, or too many
+ * for this address.  In `request` only. */
 typedef void (*hl_exchange_function)(void *context, hl_exchange *exchange);
-bool hl_exchange_work(hl_exchange *exchange, hl_exchange_function work, void *context);
+hl_status hl_exchange_work(hl_exchange *exchange, hl_exchange_function work, void *context);
 
 /* From the thread at work.  A stream of bytes with status 200, to its end. */
 void hl_exchange_begin(hl_exchange *exchange, const char *type);

@@ -130,6 +130,10 @@ static void put_engine(FILE *out, const hl_engine_counts *engine)
     put(out, "slots", "gauge", "Texts that can be made at once.", (double)engine->n_slots);
     put(out, "slots_busy", "gauge", "Texts that are being made.", (double)engine->n_running);
     put(out, "queue_length", "gauge", "Texts that wait for a slot.", (double)engine->n_queued);
+    put(out, "texts_parked", "gauge", "Texts without a slot until their readers catch up.",
+        (double)engine->n_parked);
+    put(out, "texts_parked_total", "counter", "How often a text left its slot to others.",
+        (double)engine->n_parkings);
     put(out, "texts_total", "counter", "Texts taken on.", (double)engine->n_submitted);
     put(out, "texts_cancelled_total", "counter", "Texts given up before their end.",
         (double)engine->n_cancelled);

@@ -97,8 +97,7 @@ void hl_server_fail(hl_exchange *exchange, hl_status failure, const hl_wire_faul
     const char *code   = fault != NULL ? fault->code : NULL;
 
     if (failure == HL_BUSY)
-        hl_server_refuse(exchange, 429, NULL, "rate_limit_exceeded",
-                         "all slots are busy and the queue is full; try again later");
+        hl_server_refuse(exchange, 429, NULL, "rate_limit_exceeded", hl_error_message());
     else if (failure == HL_LIMIT)
         hl_server_refuse(exchange, status, fault != NULL ? fault->param : NULL,
                          "context_length_exceeded", hl_error_message());
@@ -249,10 +248,16 @@ static bool check_origin(const hl_server *server, hl_exchange *exchange)
     return true;
 }
 
+/* All tokens are compared, so that the time does not tell which of them came close. */
 static bool check_token(const hl_server *server, hl_exchange *exchange, const route *to)
 {
-    if (server->token == NULL || to->is_open ||
-        hl_token_is_right(hl_exchange_header(exchange, "Authorization"), server->token))
+    const char *given = hl_exchange_header(exchange, "Authorization");
+
+    for (size_t i = 0; i < server->n_tokens; i++) {
+        if (hl_token_is_right(given, server->tokens[i]))
+            *hl_exchange_account(exchange) = (int)i;
+    }
+    if (server->n_tokens == 0 || to->is_open || *hl_exchange_account(exchange) >= 0)
         return true;
     hl_server_refuse(exchange, 401, NULL, "invalid_api_key",
                      "missing or wrong token: send Authorization: Bearer TOKEN");
@@ -293,6 +298,66 @@ void hl_routes_head(void *context, hl_exchange *exchange)
         *hl_exchange_tag(exchange) = (int)(to - routes) + 1;
 }
 
+/* --------------------------------------------------------------------------- accounts */
+
+/* One more request under way with this token, if it may have one. */
+static hl_status open_account(hl_server *server, hl_exchange *exchange)
+{
+    int       token  = *hl_exchange_account(exchange);
+    int64_t   all    = hl_server_max_work(server);
+    int64_t   most   = server->options.max_per_token;
+    hl_status status = HL_OK;
+
+    if (token < 0)
+        return HL_OK;
+    if (most == 0)
+        most = server->n_tokens > 1 ? (all + 1) / 2 : all;
+    pthread_mutex_lock(&server->lock);
+    if (server->n_under_way[token] >= most && most < all)
+        status = hl_fail(HL_BUSY, "%lld requests with this token are under way, at most %lld",
+                         (long long)server->n_under_way[token], (long long)most);
+    else
+        server->n_under_way[token]++;
+    pthread_mutex_unlock(&server->lock);
+    return status;
+}
+
+static void close_account(hl_server *server, hl_exchange *exchange)
+{
+    int token = *hl_exchange_account(exchange);
+
+    if (token < 0)
+        return;
+    pthread_mutex_lock(&server->lock);
+    server->n_under_way[token]--;
+    pthread_mutex_unlock(&server->lock);
+}
+
+static void serve_on_account(void *context, hl_exchange *exchange)
+{
+    routes[*hl_exchange_tag(exchange) - 1].serve(context, exchange);
+    close_account(context, exchange);
+}
+
+static void begin_work(hl_server *server, hl_exchange *exchange)
+{
+    hl_status status = open_account(server, exchange);
+
+    if (status == HL_OK) {
+        status = hl_exchange_work(exchange, serve_on_account, server);
+        if (status != HL_OK)
+            close_account(server, exchange);
+    }
+    if (status != HL_OK)
+        hl_server_fail(exchange, status, NULL);
+}
+
+void hl_routes_malformed(void *context, hl_exchange *exchange, int status, const char *message)
+{
+    (void)context;
+    hl_server_refuse(exchange, status, NULL, "malformed_request", message);
+}
+
 void hl_routes_request(void *context, hl_exchange *exchange)
 {
     hl_server   *server = context;
@@ -304,8 +369,8 @@ void hl_routes_request(void *context, hl_exchange *exchange)
         to->serve(server, exchange);
     else if (hl_server_is_draining(server))
         hl_server_refuse(exchange, 503, NULL, NULL, "the server is shutting down");
-    else if (!hl_exchange_work(exchange, to->serve, server))
-        hl_server_fail(exchange, HL_BUSY, NULL);
+    else
+        begin_work(server, exchange);
 }
 
 void hl_routes_answered(void *context, hl_exchange *exchange, int status)

@@ -54,13 +54,40 @@ static hl_status name_model(char **out, const hl_model *model, const char *given
     return hl_strndup(out, model->path + begin, n - begin);
 }
 
+/* One per line; empty lines are none. */
+static hl_status copy_tokens(hl_server *server, const char *lines)
+{
+    hl_status status = HL_OK;
+    size_t    most   = 1;
+
+    if (lines == NULL)
+        return HL_OK;
+    for (const char *at = lines; *at != '\0'; at++)
+        most += *at == '\n' ? 1 : 0;
+    HL_TRY(HL_ALLOC_ZEROED(&server->tokens, most));
+    HL_TRY(HL_ALLOC_ZEROED(&server->n_under_way, most));
+    while (*lines != '\0') {
+        size_t n = strcspn(lines, "\r\n");
+
+        if (n > 0) {
+            HL_TRY(hl_strndup(&server->tokens[server->n_tokens], lines, n));
+            server->n_tokens++;
+        }
+        lines += n + (lines[n] != '\0' ? 1 : 0);
+    }
+    if (server->n_tokens == 0)
+        status = hl_fail(HL_BAD_ARGUMENT, "an empty token keeps nobody out");
+
+done:
+    return status;
+}
+
 static hl_status copy_texts(hl_server *server, const hl_server_options *options)
 {
     hl_status status = HL_OK;
 
     HL_TRY(hl_strdup(&server->host, server->options.host));
-    if (options->token != NULL)
-        HL_TRY(hl_strdup(&server->token, options->token));
+    HL_TRY(copy_tokens(server, options->token));
     HL_TRY(HL_ALLOC_ZEROED(&server->names, options->n_names));
     for (size_t i = 0; i < options->n_names; i++)
         HL_TRY(hl_strdup(&server->names[i], options->names[i]));
@@ -105,7 +132,7 @@ static hl_status check_address(hl_server *server)
     server->hosts.bound   = address;
     server->hosts.names   = (const char *const *)server->names;
     server->hosts.n_names = server->options.n_names;
-    if (server->token != NULL || hl_address_is_loopback(address))
+    if (server->n_tokens > 0 || hl_address_is_loopback(address))
         return HL_OK;
     return hl_fail(HL_BAD_ARGUMENT, "%s can be reached by other machines: give a token", address);
 }
@@ -114,19 +141,20 @@ static hl_status open_http(hl_server *server)
 {
     const hl_server_options *options = &server->options;
 
-    return hl_http_open(
-        &server->http,
-        &(hl_http_options){ .host            = server->host,
-                            .port            = options->port < 0 ? 0 : options->port,
-                            .max_body_bytes  = options->max_body_bytes,
-                            .max_connections = options->max_connections,
-                            .max_work = options->n_slots + options->n_queue + HL_LOOKING_MOST,
-                            .request_seconds = options->request_seconds,
-                            .stall_seconds   = options->stall_seconds,
-                            .handler         = { .context  = server,
-                                                 .head     = hl_routes_head,
-                                                 .request  = hl_routes_request,
-                                                 .answered = hl_routes_answered } });
+    return hl_http_open(&server->http,
+                        &(hl_http_options){ .host           = server->host,
+                                            .port           = options->port < 0 ? 0 : options->port,
+                                            .max_body_bytes = options->max_body_bytes,
+                                            .max_connections = options->max_connections,
+                                            .max_work        = hl_server_max_work(server),
+                                            .max_per_peer    = options->max_per_peer,
+                                            .request_seconds = options->request_seconds,
+                                            .stall_seconds   = options->stall_seconds,
+                                            .handler         = { .context   = server,
+                                                                 .head      = hl_routes_head,
+                                                                 .malformed = hl_routes_malformed,
+                                                                 .request   = hl_routes_request,
+                                                                 .answered  = hl_routes_answered } });
 }
 
 /* --------------------------------------------------------------------- open and close */
@@ -175,6 +203,12 @@ bool hl_server_is_draining(hl_server *server)
     return draining;
 }
 
+int64_t hl_server_max_work(const hl_server *server)
+{
+    return server->options.n_slots + server->options.n_queue + HL_ENGINE_SHORT_PLACES +
+           HL_LOOKING_MOST;
+}
+
 uint64_t hl_server_next_number(hl_server *server)
 {
     pthread_mutex_lock(&server->lock);
@@ -213,7 +247,10 @@ void hl_server_close(hl_server *server)
         hl_free(server->names[i]);
     hl_free(server->names);
     hl_free(server->model_name);
-    hl_free(server->token);
+    for (size_t i = 0; i < server->n_tokens; i++)
+        hl_free(server->tokens[i]);
+    hl_free(server->tokens);
+    hl_free(server->n_under_way);
     hl_free(server->host);
     hl_looking_destroy(&server->looking);
     pthread_mutex_destroy(&server->lock);

@@ -17,25 +17,29 @@ struct hl_server {
     const hl_tokenizer *tokenizer;
     hl_server_options   options; /* with defaults filled in; texts are the caller's or below */
     char               *host;
-    char               *token; /* NULL: none */
-    char               *model_name;
-    char              **names;
-    hl_host_rules       hosts;
-    int64_t             end_ids[2]; /* (n_end_ids) that the tokenizer knows */
-    int                 n_end_ids;
-    int64_t             started; /* seconds since 1970 */
-    hl_engine          *engine;
-    hl_http            *http;
-    hl_metrics         *metrics;
-    hl_looking          looking;
-    pthread_mutex_t     lock; /* of what follows */
-    bool                is_draining;
-    uint64_t            n_requests; /* for ids and seeds */
+    char          **tokens; /* (n_tokens) any of which a request must bring; 0: none is needed */
+    size_t          n_tokens;
+    char           *model_name;
+    char          **names;
+    hl_host_rules   hosts;
+    int64_t         end_ids[2]; /* (n_end_ids) that the tokenizer knows */
+    int             n_end_ids;
+    int64_t         started; /* seconds since 1970 */
+    hl_engine      *engine;
+    hl_http        *http;
+    hl_metrics     *metrics;
+    hl_looking      looking;
+    pthread_mutex_t lock; /* of what follows */
+    bool            is_draining;
+    uint64_t        n_requests;  /* for ids and seeds */
+    int64_t        *n_under_way; /* (n_tokens) requests at work with each token */
 };
 
 bool hl_server_is_draining(hl_server *server);
 /* 0, 1, 2, ... */
 uint64_t hl_server_next_number(hl_server *server);
+/* The number of requests that can be at work at once, of any kind. */
+int64_t hl_server_max_work(const hl_server *server);
 
 /* An answer with a JSON body; takes the tree.  NULL is out of memory. */
 void hl_server_answer(hl_exchange *exchange, int status, json_t *tree);

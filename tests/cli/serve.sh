@@ -5,7 +5,7 @@ set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
 export HEADLIGHT OMP_NUM_THREADS=1 # a token of a small model is no work for two
-plan 9
+plan 11
 
 run serve
 expect_line "a model is needed" 2 'wanted one model, got 0'
@@ -18,7 +18,7 @@ expect_line "one token" 2 'exclude each other'
 
 printf '\n' >"$scratch/token"
 run serve models/demo --token-file "$scratch/token"
-expect_line "a file without a token" 3 'the first line has no token'
+expect_line "a file without a token" 3 'token has no token'
 
 run serve models/demo --port 0 --host no.such.host.invalid
 expect_line "a host that is none" 3 'no.such.host.invalid is no address'
@@ -40,4 +40,6 @@ check_script() { # name file
 check_script "every route" api.py
 check_script "views beside texts" beside.py
 check_script "hostile clients" hostile.py
+check_script "a good client beside 40 that never read" stalled.py
+check_script "limits of the system and per client" limits.py
 finish

@@ -14,11 +14,11 @@ import time
 class Server:
     """A server at a free port, with --threads 1; close() ends it with SIGTERM."""
 
-    def __init__(self, *options, model="models/demo"):
+    def __init__(self, *options, model="models/demo", **more):
         program = os.environ.get("HEADLIGHT", "build/headlight")
         self.process = subprocess.Popen(
             [program, "serve", model, "--port", "0", "--threads", "1", *options],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more)
         line = self.process.stdout.readline()
         if not line.startswith("http://"):
             raise RuntimeError("no server: " + self.process.stderr.read())

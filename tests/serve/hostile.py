@@ -3,6 +3,7 @@ server answers others."""
 
 import json
 import os
+import signal
 import socket
 import struct
 import threading
@@ -142,6 +143,75 @@ def no_http():
             assert status_of(read_all(connection)) not in (200, 500)
 
 
+def framing():
+    """Two readers could see different requests in these bytes: refused with 400, and closed, before
+    anything behind them is read as a request."""
+    host = "Host: 127.0.0.1:%d\r\n" % server.port
+    body = '{"prompt": "a", "max_tokens": 1}'
+    post = "POST /v1/completions HTTP/1.1\r\n" + JSON + "Authorization: Bearer %s\r\n" % TOKEN
+    length = "Content-Length: %d\r\n" % len(body)
+    chunks = "%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)
+    inner = "GET /health HTTP/1.1\r\n" + host + "\r\n"
+    for name, data in [
+            ("both lengths", host + "Transfer-Encoding: chunked\r\n" + length + "\r\n" + chunks),
+            ("two lengths", host + length + "Content-Length: 5\r\n\r\n" + body),
+            ("the same length twice", host + length + length + "\r\n" + body),
+            ("a list of lengths", host + "Content-Length: 5, 5\r\n\r\n" + body),
+            ("two hosts", host + host + length + "\r\n" + body),
+            ("a NUL in a value", host + "X: a\0b\r\n" + length + "\r\n" + body),
+            ("a NUL in Host", "Host: 127.0.0.1\0evil\r\n" + length + "\r\n" + body),
+            ("a space before the colon", host + "Transfer-Encoding : chunked\r\n\r\n" + chunks),
+            ("a folded field", host + "X: a\r\n b\r\n" + length + "\r\n" + body),
+            ("a line feed alone", host + "X: a\nTransfer-Encoding: chunked\r\n\r\n" + chunks),
+            ("two tokens", host + "Authorization: Bearer x\r\n" + length + "\r\n" + body),
+            ("a chunk size that is none", host + "Transfer-Encoding: chunked\r\n\r\n0x5\r\nhello\r\n"),
+            ("a long chunk extension", host + "Transfer-Encoding: chunked\r\n\r\n5;" + "e" * 100000)]:
+        data = server.raw((post + data + inner).encode("latin-1"))
+        assert status_of(data) == 400, (name, data[:200])
+        assert data.count(b"HTTP/1.1 ") == 1 and b"Connection: close" in data, (name, data[:400])
+        assert b'"message"' in data, data
+    # The same as the second request of a connection.
+    good = request("GET", "/health").replace(b"Connection: close\r\n", b"")
+    data = server.raw(good + (post + host + length + length + "\r\n" + body + inner).encode())
+    equal([data.count(b"HTTP/1.1 200"), data.count(b"HTTP/1.1 400"), data.count(b"HTTP/1.1 ")],
+          [1, 1, 2])
+    query = "&".join("a%d=1" % i for i in range(500))
+    refuses(400, "GET", "/health?" + query)
+    refuses(431, "GET", "/health", "Cookie: %s\r\n" % "; ".join("c%d=v" % i for i in range(1000)))
+    refuses(431, "GET", "/health", "".join("Cookie: c%d=v\r\n" % i for i in range(1000)))
+    refuses(501, "POST", "/v1/completions", JSON + "Transfer-Encoding: gzip\r\n")
+    refuses(505, "GET / HTTP/3.0\r\n", "")
+    refuses(400, "GET", "http://127.0.0.1/health")
+    refuses(400, "GET", "/health%00")
+    refuses(400, "GET", "/health%zz")
+    refuses(200, "GET", "/health?" + query[:100], token=None)
+
+
+def bodies():
+    """All ways in which a good request can come, a byte at a time too."""
+    body = b'{"prompt": "He said", "max_tokens": 2, "temperature": 0}'
+    chunked = request("POST", "/v1/completions", JSON + "Transfer-Encoding: chunked\r\n")
+    pieces = b"".join(b"%X;x=y\r\n%s\r\n" % (len(body[i:i + 9]), body[i:i + 9])
+                      for i in range(0, len(body), 9))
+    equal(status_of(server.raw(chunked + pieces + b"0\r\nX-Trailer: a\r\n\r\n")), 200)
+    whole = request("POST", "/v1/completions", JSON, body)
+    with server.connect() as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for at in range(len(whole)):
+            connection.sendall(whole[at:at + 1])
+        equal(status_of(read_all(connection)), 200)
+    with server.connect() as connection:
+        connection.sendall(request("POST", "/v1/completions", JSON + "Expect: 100-continue\r\n"
+                                   "Content-Length: %d\r\n" % len(body)))
+        equal(status_of(connection.recv(4096)), 100)
+        connection.sendall(body)
+        equal(status_of(read_all(connection)), 200)
+    data = server.raw(request("HEAD", "/health"))
+    assert status_of(data) == 200 and data.endswith(b"\r\n\r\n"), data
+    data = server.raw(b"GET /health HTTP/1.0\r\nHost: localhost\r\n\r\n")
+    equal(status_of(data), 200)
+
+
 def half_sent():
     """Requests that never end are cut, however slowly they drip; others are not held up."""
     late = server.metric("connections_late_total")
@@ -258,25 +328,32 @@ def pipelined():
     assert data.index(b'"status":"ok"') < data.index(b'"object":"list"')
 
 
-def drains():
-    """SIGTERM: what is under way is finished, and nothing new is begun."""
+def drains(how):
+    """SIGTERM and SIGHUP: what is under way is finished, nothing new is begun, /health says so."""
     connection = server.connect()
-    connection.sendall(request("POST", "/v1/completions", "", dict(LONG, max_tokens=100)))
-    assert server.wait_for("slots_busy", 1)
-    result = []
-    closing = threading.Thread(target=lambda: result.append(server.close()))
-    closing.start()
+    connection.sendall(request("POST", "/v1/completions", "", dict(LONG, n=2)))
+    assert server.wait_for("slots_busy", 2)
+    server.process.send_signal(how)
+    statuses = set()
+    while True:
+        try:
+            statuses.add(server.ask("GET", "/health", timeout=5)[::2][0])
+            statuses.add(server.post("/v1/completions", {"prompt": "a"}, timeout=5)[0])
+        except OSError:
+            break
     data = read_all(connection)
     equal(status_of(data), 200)
-    assert b'"finish_reason":"length"' in data, data[-300:]
-    closing.join()
-    equal(result, [0])
+    equal(data.count(b'"finish_reason":"length"'), 2)
+    equal(statuses - {200}, {503})
+    server.process.communicate(timeout=20)
+    equal(server.process.returncode, 0)
 
 
 for name, test in [("wrong hosts", hosts), ("foreign origins", origins), ("wrong tokens", tokens),
                    ("wrong types", types), ("bad JSON", bad_json), ("deep JSON", deep_json),
                    ("1 MB of headers", long_headers), ("10 MB bodies", long_bodies),
-                   ("what is no HTTP", no_http), ("half-sent requests", half_sent),
+                   ("what is no HTTP", no_http), ("ambiguous framing", framing),
+                   ("unusual but right requests", bodies), ("half-sent requests", half_sent),
                    ("1000 idle connections", idle_connections),
                    ("a stream is left", lambda: hang_up("stream")),
                    ("an answer is not waited for", lambda: hang_up("whole")),
@@ -286,5 +363,8 @@ for name, test in [("wrong hosts", hosts), ("foreign origins", origins), ("wrong
                    ("many values", many_values), ("pipelined requests", pipelined)]:
     tap.run(name, test)
     tap.run("... and it answers others", answers)
-tap.run("SIGTERM drains", drains)
+tap.run("SIGTERM drains", lambda: drains(signal.SIGTERM))
+server = Server("--slots", "2", "--queue", "2", "--context", "512", "--token", TOKEN)
+server.token = TOKEN
+tap.run("SIGHUP drains", lambda: drains(signal.SIGHUP))
 tap.finish()

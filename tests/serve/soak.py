@@ -5,6 +5,8 @@ One server for the whole time, under clients that ask again and again; beside it
     hostile   all of hostile.py, against a server of its own
     kill      a measurement killed (SIGKILL) at any moment and resumed until it is done
     measure   the same measurement again, by the program and by the server
+    unread    40 sockets that ask for streams and never read them, against a server of its own: a
+              good client beside them must be answered within a second at the 99th percentile
 
 A round of hostile clients that fails while nothing ran at all, as on a machine that is suspended, is
 counted apart and repeated: it is about time.
@@ -26,6 +28,7 @@ import threading
 import time
 
 from client import Server
+from stalled import LOUD, PROMISED, attack, percentile
 
 PROGRAM = os.environ.get("HEADLIGHT", "build/headlight")
 MODEL = "models/demo"
@@ -60,9 +63,10 @@ class Soak:
         self.lock = threading.Lock()
         self.errors = []
         self.watch = Watch()
+        self.unread_times = []  # seconds until answers beside sockets that never read
         self.counts = dict.fromkeys(["answers", "streams", "refusals", "server measurements", "kills",
                                      "resumed to the end", "measurements", "hostile rounds",
-                                     "repeated rounds"], 0)
+                                     "unread rounds", "repeated rounds"], 0)
 
     def count(self, name):
         with self.lock:
@@ -187,6 +191,22 @@ class Soak:
             self.fail("hostile clients, exit status %d: %s" % (result.returncode, "\n".join(wrong)))
         self.count("hostile rounds")
 
+    def unread(self):
+        standstills = self.watch.standstills
+        server = Server()
+        try:
+            times, _ = attack(server, 40, LOUD, 10)
+        except (AssertionError, OSError) as error:
+            times = []
+            self.fail("beside unread streams: %s" % error)
+        if server.close() != 0:
+            self.fail("beside unread streams: the server's exit status is not 0")
+        if self.watch.standstills > standstills:
+            self.count("repeated rounds")
+            return
+        self.unread_times += times
+        self.count("unread rounds")
+
     # ---------------------------------------------------------------------------- the whole
 
     def learn(self):
@@ -210,7 +230,7 @@ class Soak:
         for client in clients:
             client.start()
         warm = None
-        turns = [self.hostile, self.kill_and_resume, self.measure_again]
+        turns = [self.hostile, self.unread, self.kill_and_resume, self.measure_again]
         while self.going():
             turns[0]()
             turns.append(turns.pop(0))
@@ -224,6 +244,8 @@ class Soak:
             self.fail("the server's exit status is %d" % status)
         if warm is not None and last > warm * (1 + self.options.growth):
             self.fail("memory grew from %.1f to %.1f MB" % (warm / 1e6, last / 1e6))
+        if self.unread_times and percentile(self.unread_times, 0.99) >= PROMISED:
+            self.fail("beside unread streams a good client waits for more than a second")
         self.report(time.monotonic() - begun, warm, last)
         shutil.rmtree(self.folder)
         return 1 if self.errors else 0
@@ -234,6 +256,10 @@ class Soak:
             print("  %-22s %d" % (name, count))
         print("  %-22s %.1f MB warm, %.1f MB at the end" % ("server's memory",
                                                           (warm or 0) / 1e6, last / 1e6))
+        if self.unread_times:
+            print("  %-22s median %.3f s, p99 %.3f s of %d answers" % (
+                "beside 40 unread", percentile(self.unread_times, 0.5),
+                percentile(self.unread_times, 0.99), len(self.unread_times)))
         for error in self.errors:
             print("FAILED: " + error)
         print("all the same bytes" if not self.errors else "%d failures" % len(self.errors))

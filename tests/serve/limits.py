@@ -1,0 +1,101 @@
+"""What the system allows, and what one client may take: few files, closed logs, no more threads,
+limits per address and per token."""
+
+import json
+import os
+import resource
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+
+from client import Server, Tap, equal, read_all
+
+tap = Tap()
+PROGRAM = os.environ.get("HEADLIGHT", "build/headlight")
+LONG = {"prompt": "He said", "max_tokens": 480, "temperature": 0, "ignore_eos": True}
+SHORT = {"prompt": "He said", "max_tokens": 2, "temperature": 0}
+
+
+def with_files(most):
+    return {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))}
+
+
+def few_files():
+    """With 64 files it takes fewer connections, and with 24 it does not start."""
+    server = Server("--slots", "2", **with_files(64))
+    crowd = [server.connect() for _ in range(100)]
+    for _ in range(3):
+        equal(server.post("/v1/completions", SHORT)[0], 200)
+    assert 16 <= server.metric("connections") < 64, server.metric("connections")
+    equal(server.post("/v1/measure", {"input": "He said that it was so."})[0], 200)
+    for connection in crowd:
+        connection.close()
+    equal(server.close(), 0)
+    result = subprocess.run([PROGRAM, "serve", "models/demo", "--port", "0"], capture_output=True,
+                            text=True, timeout=60, **with_files(24))
+    assert result.returncode == 4 and "24 files (ulimit -n)" in result.stderr, result
+
+
+def closed_log():
+    """Nobody reads what it prints any more: it serves, drains and ends as ever."""
+    server = Server("--slots", "2")
+    server.process.stdout.close()
+    server.process.stderr.close()
+    equal(server.post("/v1/completions", SHORT)[0], 200)
+    server.process.send_signal(signal.SIGTERM)
+    equal(server.process.wait(timeout=20), 0)
+
+
+def begin(server, source="127.0.0.1", token=None):
+    """A request that is under way when this returns."""
+    data = json.dumps(LONG).encode()
+    made = socket.create_connection(("127.0.0.1", server.port), 20, source_address=(source, 0))
+    made.sendall(("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n%s"
+                  "Content-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+                  % ("Authorization: Bearer %s\r\n" % token if token else "", len(data))).encode()
+                 + data)
+    return made
+
+
+def status_and_body(made):
+    data = read_all(made)
+    made.close()
+    return int(data.split()[1]), data
+
+
+def per_peer():
+    """Two requests from an address, no matter over how many connections; others are not touched."""
+    server = Server("--slots", "4", "--max-per-peer", "2")
+    asked = [begin(server, "127.0.0.2") for _ in range(4)]
+    equal(status_and_body(begin(server, "127.0.0.3"))[0], 200)
+    answers = [status_and_body(made) for made in asked]
+    equal(sorted(status for status, _ in answers), [200, 200, 429, 429])
+    refused = next(data for status, data in answers if status == 429)
+    assert b"2 requests from this address are under way, at most 2" in refused, refused
+    assert b"Retry-After: 1" in refused, refused
+    equal(status_and_body(begin(server, "127.0.0.2"))[0], 200)
+    equal(server.close(), 0)
+
+
+def per_token():
+    """One request with each token of a file."""
+    with tempfile.NamedTemporaryFile("w") as file:
+        file.write("first\n\nsecond\n")
+        file.flush()
+        server = Server("--slots", "4", "--token-file", file.name, "--max-per-token", "1")
+    asked = [begin(server, token="first") for _ in range(3)]
+    equal(status_and_body(begin(server, token="second"))[0], 200)
+    answers = [status_and_body(made) for made in asked]
+    equal(sorted(status for status, _ in answers), [200, 429, 429])
+    assert any(b"with this token are under way, at most 1" in data for _, data in answers), answers
+    equal(status_and_body(begin(server, token="first"))[0], 200)
+    equal(status_and_body(begin(server, token="third"))[0], 401)
+    server.token = "second"
+    equal(server.close(), 0)
+
+
+for test in [few_files, closed_log, per_peer, per_token]:
+    tap.run(test.__doc__.splitlines()[0].rstrip(".:"), test)
+tap.finish()

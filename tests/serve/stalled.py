@@ -1,0 +1,159 @@
+"""Sockets that ask for streams and never read them, and a good client beside them: it is answered
+within a second, at the 99th percentile.
+
+    stalled.py [--seconds 5] [--sockets 40]
+
+Two kinds of streams: loud ones, with numbers of all heads for every token, which fill every buffer;
+and plain ones, most of which end unread.  Sockets that the server cut come back at once.  soak.py
+calls `attack` for as long as it likes."""
+
+import argparse
+import json
+import select
+import socket
+import threading
+import time
+
+from client import Server, Tap, equal
+
+LONG = {"prompt": "He said", "max_tokens": 480, "temperature": 0, "ignore_eos": True, "stream": True}
+LOUD = dict(LONG, headlight={"rows": ["entropy", "normalised", "renyi2", "nosink", "lookback_prompt"]})
+GOOD = {"prompt": "He said", "max_tokens": 12, "temperature": 0}
+PROMISED = 1.0  # seconds
+
+
+class Unread:
+    """A number of sockets with a request each, of which nothing is ever read."""
+
+    def __init__(self, server, count, body, source=None):
+        self.server = server
+        data = json.dumps(body).encode()
+        token = "Authorization: Bearer %s\r\n" % server.token if server.token else ""
+        self.request = ("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n%s"
+                        "Content-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+                        % (token, len(data))).encode() + data
+        self.source = source
+        self.asked = 0
+        self.sockets = [self.ask() for _ in range(count)]
+
+    def ask(self):
+        self.asked += 1
+        made = socket.create_connection(("127.0.0.1", self.server.port), timeout=20,
+                                        source_address=self.source)
+        made.sendall(self.request)
+        return made
+
+    def come_back(self):
+        """Those that the server has closed, once more."""
+        watch = select.poll()
+        for made in self.sockets:
+            watch.register(made, select.POLLRDHUP)
+        gone = {number for number, _ in watch.poll(0)}
+        for at, made in enumerate(self.sockets):
+            if made.fileno() in gone:
+                made.close()
+                self.sockets[at] = self.ask()
+
+    def close(self):
+        for made in self.sockets:
+            made.close()
+
+
+def percentile(times, share):
+    return sorted(times)[min(len(times) - 1, int(share * len(times)))]
+
+
+def attack(server, sockets, body, seconds, wanted=None):
+    """How long the good client waited for each of its answers, seconds, and how many sockets came."""
+    times = []
+    end = time.monotonic() + seconds
+    unread = Unread(server, sockets, body)
+    going = threading.Event()
+
+    def come_back():
+        while not going.wait(0.2):
+            unread.come_back()
+
+    helper = threading.Thread(target=come_back)
+    helper.start()
+    try:
+        while time.monotonic() < end:
+            begun = time.monotonic()
+            status, data = server.post("/v1/completions", GOOD)
+            times.append(time.monotonic() - begun)
+            equal(status, 200)
+            text = data["choices"][0]["text"]
+            wanted = wanted or text
+            equal(text, wanted)
+            time.sleep(0.02)
+    finally:
+        going.set()
+        helper.join()
+        unread.close()
+    return times, unread.asked
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seconds", type=float, default=5)
+    parser.add_argument("--sockets", type=int, default=40)
+    options = parser.parse_args()
+    tap = Tap()
+    server = Server("--stall-timeout", "30")
+
+    def bystander(body):
+        times, asked = attack(server, options.sockets, body, options.seconds)
+        print("# %d answers beside %d sockets (%d asked): median %.3f s, p99 %.3f s, longest %.3f s"
+              % (len(times), options.sockets, asked, percentile(times, 0.5),
+                 percentile(times, 0.99), max(times)))
+        assert percentile(times, 0.99) < PROMISED, percentile(times, 0.99)
+        assert server.wait_for("slots_busy", 0, 10), "slots are still taken"
+
+    def late_reader():
+        """A stream that was parked for others continues when it is read, and is whole."""
+        wanted = server.stream("/v1/completions", LOUD)
+        with Unread(server, 1, LOUD).sockets[0] as first:
+            others = Unread(server, options.sockets, LOUD)
+            deadline = time.monotonic() + 10
+            while server.metric("texts_parked") < 8 and time.monotonic() < deadline:
+                time.sleep(0.1)
+            others.close()
+            data = b""
+            while b"[DONE]" not in data:
+                more = first.recv(65536)
+                assert more, data[-200:]
+                data += more
+        lines = b"".join(unchunk(data)).decode().split("\n\n")
+        events = [json.loads(line[6:]) for line in lines if line.startswith("data: {")]
+        equal([event["choices"] for event in events], [event["choices"] for event in wanted])
+
+    def crowd():
+        """When no more requests fit, the stream that has waited longest for its reader is cut."""
+        small = Server("--slots", "1", "--queue", "1")  # 18 requests at work
+        unread = Unread(small, 0, LOUD)
+        for n in range(22):
+            unread.sockets.append(unread.ask())
+            assert small.wait_for("texts_parked_total", n), n  # each leaves the slot to the next
+        equal(small.metric("requests_working"), 18)
+        equal(small.metric("streams_stalled_total"), 4)
+        equal(small.post("/v1/completions", GOOD)[0], 200)
+        unread.close()
+        equal(small.close(), 0)
+
+    def unchunk(data):
+        data = data.split(b"\r\n\r\n", 1)[1]
+        while data:
+            size, data = data.split(b"\r\n", 1)
+            yield data[:int(size, 16)]
+            data = data[int(size, 16) + 2:]
+
+    tap.run("beside loud streams", lambda: bystander(LOUD))
+    tap.run("more unread streams than there is room for", crowd)
+    tap.run("beside plain streams", lambda: bystander(LONG))
+    tap.run("a late reader gets the whole text", late_reader)
+    equal(server.close(), 0)
+    tap.finish()
+
+
+if __name__ == "__main__":
+    main()
