@@ -131,9 +131,10 @@ static double largest(const hl_tensor *tensor, int64_t count)
     return most;
 }
 
-/* Rows of the prompt come from the same kind of pass, and agree to 1e-6.  Rows that were decoded
- * one by one are sums in another order: there the tolerance is metrics.md's, 8 * 2^-24 * max|s|,
- * if that is more; a row's lse is its largest score and a little. */
+/* Rows that were decoded one by one are sums in another order, and so can those of the prompt be:
+ * OpenBLAS has kernels of their own for small products, which a shorter prompt gets and a whole
+ * window does not.  The tolerance is metrics.md's, 8 * 2^-24 * max|s|; a row's lse is its largest
+ * score and a little. */
 static void compare(const hl_trace *trace, hl_trace_rows which, const hl_safetensors *rows,
                     const char *name, int64_t n_prompt)
 {
@@ -154,8 +155,7 @@ static void compare(const hl_trace *trace, hl_trace_rows which, const hl_safeten
         worst[row >= n_prompt] = fmax(worst[row >= n_prompt], away);
     }
     printf("# %s: prompt %.2g, generated %.2g (at most %.2g)\n", name, worst[0], worst[1], loose);
-    assert_true(worst[0] <= 1e-6);
-    assert_true(worst[1] <= fmax(1e-6, loose));
+    assert_true(worst[0] <= loose && worst[1] <= loose);
 }
 
 static void rows_are_those_of_measure(void **state)
