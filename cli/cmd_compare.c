@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "command.h"
+#include "corpus_options.h"
 #include "draw_options.h"
 #include "headlight.h"
 #include "nearest.h"
@@ -335,6 +336,7 @@ int hl_command_compare(int argc, char **argv)
     compare_command command = { .windows  = { .max_tokens = 16384 },
                                 .drawing  = HL_DRAW_ARGUMENTS,
                                 .n_tokens = 32 };
+    const char     *special = NULL;
 
     hl_option options[] = {
         { "table", 't', HL_OPTION_TEXT, &command.table, "NAME",
@@ -346,6 +348,7 @@ int hl_command_compare(int argc, char **argv)
           "--text: tokens of a window", 1, INT64_MAX },
         { "max-tokens", 0, HL_OPTION_INT, &command.windows.max_tokens, "N",
           "--text: stop after N tokens (16384)", 1, INT64_MAX },
+        HL_SPECIAL_OPTION(&special),
         HL_GATE_OPTIONS(&command.gates),
         HL_DRAW_OPTIONS(&command.drawing),
         { "prompt", 0, HL_OPTION_TEXT, &command.prompt, "TEXT",
@@ -378,6 +381,7 @@ int hl_command_compare(int argc, char **argv)
     int code = hl_options_parse(&command.paths, &command.common, &usage, argc, argv);
     if (code != HL_OPTIONS_GO_ON)
         return code;
+    command.windows.around = hl_special_option(special);
     if (command.paths.count != 2)
         return hl_options_refuse(&usage, "wanted two profiles, got %d", command.paths.count);
     if (command.texts.count == 0 && (command.gates.path != NULL || command.gates.off != NULL))

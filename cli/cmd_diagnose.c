@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "command.h"
+#include "corpus_options.h"
 #include "diagnose_options.h"
 #include "diagnose_print.h"
 #include "diagnose_try.h"
@@ -147,6 +148,7 @@ int hl_command_diagnose(int argc, char **argv)
     hl_gate_arguments gates    = { 0 };
     double            sampling = 0.0;
     bool              attempt  = false;
+    const char       *special  = NULL;
 
     hl_option options[] = {
         { "fail-on", 0, HL_OPTION_TEXT, &request.fail_on, "NAME,...",
@@ -175,6 +177,7 @@ int hl_command_diagnose(int argc, char **argv)
           INT64_MAX },
         { "max-tokens", 0, HL_OPTION_INT, &windows.max_tokens, "N",
           "--try: stop after N tokens (8192)", 1, INT64_MAX },
+        HL_SPECIAL_OPTION(&special),
         HL_GATE_OPTIONS(&gates),
         { 0 },
     };
@@ -188,6 +191,7 @@ int hl_command_diagnose(int argc, char **argv)
     if (code != HL_OPTIONS_GO_ON)
         return code;
     wanted.window_sink = kept > 0 ? kept : -1;
+    windows.around     = hl_special_option(special);
     if (attempt)
         return try_mitigations(&request, &usage, &windows, &wanted, &gates, sampling);
     if (gates.path != NULL || gates.off != NULL)

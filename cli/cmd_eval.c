@@ -8,6 +8,7 @@
 #include <sys/resource.h>
 
 #include "command.h"
+#include "corpus_options.h"
 #include "eval_files.h"
 #include "eval_print.h"
 #include "eval_texts.h"
@@ -25,6 +26,7 @@ typedef struct eval_request {
     hl_arguments      arguments; /* the model, then texts */
     const char       *tokenizer_path;
     const char       *reference_path;
+    const char       *special;
     int64_t           n_ctx;
     int64_t           stride;
     int64_t           max_tokens;
@@ -40,6 +42,7 @@ typedef struct evaluation {
     hl_model           *reference; /* NULL: none, as the next */
     hl_agreement       *agreement;
     hl_tokenizer       *tokenizer;
+    hl_around_tokens    around; /* each window; with --special window */
     hl_perplexity      *perplexity;
     hl_eval_text       *texts; /* (n_texts) */
     int                 n_texts;
@@ -66,10 +69,12 @@ static const char description[] =
     "file, \"-\" is standard input, and each line of a .jsonl file, { \"text\": ... },\n"
     "is a text of its own; windows never cross texts.\n"
     "\n"
-    "A text is read in windows of --context tokens.  Each token is scored once, in\n"
-    "the first window that has it, given what stands before it there.  With a\n"
-    "--stride below --context windows overlap: slower, and every token has at\n"
-    "least the difference as context.  Without, the first of each is not scored.\n"
+    "A text is read in windows of --context tokens.  Each begins and ends with the\n"
+    "tokens that the tokenizer adds (<bos>), if any: they take room and are not\n"
+    "scored (--special).  Each token of the text is scored once, in the first window\n"
+    "that has it, given what stands before it there.  With a --stride below --context\n"
+    "windows overlap: slower, and every token has at least the difference as context.\n"
+    "Without, the first of each is not scored, unless a special token stands before.\n"
     "\n"
     "With --reference, or with gates, predictions are compared with those of another\n"
     "model, or of the same one without gates: KL divergence from it, and how often\n"
@@ -95,6 +100,7 @@ static int parse_request(eval_request *request, int argc, char **argv)
           "from one window to the next (--context)", 1, 1 << 30 },
         { "max-tokens", 'n', HL_OPTION_INT, &request->max_tokens, "N",
           "the first N tokens of every text (all)", 1, INT64_MAX },
+        HL_SPECIAL_OPTION(&request->special),
         { "per-document", 'd', HL_OPTION_FLAG, &request->per_document, NULL,
           "a line for every text, the hardest first", 0, 0 },
         { "last-word", 0, HL_OPTION_FLAG, &request->last_word, NULL,
@@ -154,6 +160,7 @@ static hl_status open_reference(evaluation *e)
     if (path == NULL)
         return HL_OK;
     options.n_ctx    = hl_perplexity_context(e->perplexity, &options.stride);
+    options.around   = e->around;
     hl_status status = hl_model_open(&e->reference, path);
     if (status == HL_OK)
         status = hl_agreement_open(&e->agreement, e->model, e->reference, &options);
@@ -185,11 +192,18 @@ static int open_evaluation(evaluation *e)
 
     if (status == HL_OK)
         status = hl_gate_options_apply(e->model, &request->gates, "eval", request->common.quiet);
-    if (status == HL_OK) /* before the tokenizer: it refuses encoders */
+    if (status == HL_OK && hl_model_get_info(e->model)->is_encoder) /* it says why not */
         status = hl_perplexity_open(&e->perplexity, e->model, &options);
+    int code = status == HL_OK ? open_tokenizer(e) : fail(status);
+    if (code != HL_EXIT_OK)
+        return code;
+    if (hl_special_option(request->special) == HL_AROUND_WINDOW)
+        e->around = hl_tokenizer_around(e->tokenizer);
+    options.around = e->around;
+    status         = hl_perplexity_open(&e->perplexity, e->model, &options);
     if (status == HL_OK)
         status = open_reference(e);
-    return status == HL_OK ? open_tokenizer(e) : fail(status);
+    return status == HL_OK ? HL_EXIT_OK : fail(status);
 }
 
 static void close_evaluation(evaluation *e)
@@ -272,6 +286,8 @@ static void judge_last_word(hl_eval_last_word *out, const eval_tokens *tokens,
 
 static void keep_first(evaluation *e, const eval_tokens *tokens)
 {
+    for (size_t i = 0; e->n_first < SPEED_TOKENS && i < e->around.n_before && tokens->n > 0; i++)
+        e->first[e->n_first++] = e->around.before[i];
     for (int64_t i = 0; i < tokens->n && e->n_first < SPEED_TOKENS; i++)
         e->first[e->n_first++] = tokens->ids[i];
 }
@@ -293,7 +309,8 @@ static hl_status score_tokens(hl_nll *out, evaluation *e, const eval_tokens *tok
 static int score_document(hl_nll *out, evaluation *e, const hl_eval_document *document)
 {
     hl_encoding      *encoding = NULL;
-    hl_encode_options options  = { .add_special = true };
+    hl_encode_options options  = { .add_special = hl_special_option(e->request->special) ==
+                                                  HL_AROUND_DOCUMENT };
     eval_tokens       tokens   = { 0 };
     hl_status         status =
         hl_tokenizer_encode(&encoding, e->tokenizer, document->text, document->n_bytes, &options);
@@ -373,6 +390,15 @@ static int measure_speed(hl_eval_speed *out, const evaluation *e)
     return HL_EXIT_OK;
 }
 
+/* NULL where the tokenizer adds nothing: all ways are one. */
+static const char *special_of(const evaluation *e)
+{
+    hl_around_tokens around = hl_tokenizer_around(e->tokenizer);
+    hl_around        way    = hl_special_option(e->request->special);
+
+    return around.n_before + around.n_after > 0 ? hl_around_name((size_t)way) : NULL;
+}
+
 static int print_report(const evaluation *e, const hl_eval_speed *speed)
 {
     const eval_request *request   = e->request;
@@ -382,6 +408,7 @@ static int print_report(const evaluation *e, const hl_eval_speed *speed)
                                       .texts        = e->texts,
                                       .n_texts      = e->n_texts,
                                       .per_document = request->per_document,
+                                      .special      = special_of(e),
                                       .last_word    = request->last_word ? &e->last_word : NULL,
                                       .speed        = speed };
 

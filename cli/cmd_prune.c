@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "command.h"
+#include "corpus_options.h"
 #include "evidence.h"
 #include "headlight.h"
 #include "input.h"
@@ -21,6 +22,7 @@ typedef struct prune_request {
     int64_t         count;
     const char     *by;
     bool            mean;
+    const char     *special;
     const char     *form;
     const char     *type;
     const char     *output;
@@ -33,6 +35,8 @@ typedef struct pruning {
     float               *means;  /* (n_layers, n_heads, d_head) or NULL */
     int64_t             *tokens; /* (n_tokens) of --mean's text */
     int64_t              n_tokens;
+    hl_tokenizer        *tokenizer; /* of that text, and */
+    hl_around_tokens     around;    /* what it puts around each window */
     hl_prune_report      report;
 } pruning;
 
@@ -110,6 +114,7 @@ static int parse_request(prune_request *request, int argc, char **argv)
            "what they wrote on average stays, as a bias", 0, 0 },
          { "max-tokens", 0, HL_OPTION_INT, &request->choice.windows.max_tokens, "N",
            "of the text (16384)", 2, INT64_MAX },
+         HL_SPECIAL_OPTION(&request->special),
          { "as", 'a', HL_OPTION_CHOICE, &request->form, "masked|compact|gguf",
            "what to write (masked)", 0, 0 },
          { "type", 0, HL_OPTION_CHOICE, &request->type, "f32|f16|bf16|q8_0|q4_0",
@@ -145,13 +150,14 @@ static int parse_request(prune_request *request, int argc, char **argv)
 
     if (code != HL_OPTIONS_GO_ON)
         return code;
-    choice->texts        = request->texts.items;
-    choice->n_texts      = (size_t)request->texts.count;
-    choice->choice.ratio = request->ratio >= 0.0 ? request->ratio : 0.0;
-    choice->choice.count = request->count >= 0 ? request->count : 0;
-    choice->seed         = (uint64_t)request->common.seed;
-    choice->n_threads    = (int32_t)request->common.n_threads;
-    choice->quiet        = request->common.quiet;
+    choice->windows.around = hl_special_option(request->special);
+    choice->texts          = request->texts.items;
+    choice->n_texts        = (size_t)request->texts.count;
+    choice->choice.ratio   = request->ratio >= 0.0 ? request->ratio : 0.0;
+    choice->choice.count   = request->count >= 0 ? request->count : 0;
+    choice->seed           = (uint64_t)request->common.seed;
+    choice->n_threads      = (int32_t)request->common.n_threads;
+    choice->quiet          = request->common.quiet;
     return check_request(request, &usage);
 }
 
@@ -184,22 +190,23 @@ static int keep_tokens(pruning *p, const hl_encoding *encoding)
 /* The first tokens of the first text. */
 static int read_tokens(pruning *p)
 {
-    const char       *own       = hl_model_get_info(p->model)->tokenizer_path;
-    const char       *asked     = p->request->choice.tokenizer_path;
-    hl_input          input     = { 0 };
-    hl_tokenizer     *tokenizer = NULL;
-    hl_encoding      *encoding  = NULL;
-    hl_encode_options options   = { .add_special = true };
-    int               code      = hl_input_read(&input, p->request->texts.items[0], "prune");
+    const char       *own      = hl_model_get_info(p->model)->tokenizer_path;
+    const char       *asked    = p->request->choice.tokenizer_path;
+    hl_input          input    = { 0 };
+    hl_encoding      *encoding = NULL;
+    hl_around         way      = p->request->choice.windows.around;
+    hl_encode_options options  = { .add_special = way == HL_AROUND_DOCUMENT };
+    int               code     = hl_input_read(&input, p->request->texts.items[0], "prune");
 
     if (code != HL_EXIT_OK)
         return code;
-    hl_status status = hl_tokenizer_open(&tokenizer, asked != NULL ? asked : own);
+    hl_status status = hl_tokenizer_open(&p->tokenizer, asked != NULL ? asked : own);
+    if (status == HL_OK && way == HL_AROUND_WINDOW)
+        p->around = hl_tokenizer_around(p->tokenizer);
     if (status == HL_OK)
-        status = hl_tokenizer_encode(&encoding, tokenizer, input.bytes, input.n_bytes, &options);
+        status = hl_tokenizer_encode(&encoding, p->tokenizer, input.bytes, input.n_bytes, &options);
     code = status == HL_OK ? keep_tokens(p, encoding) : fail(status);
     hl_encoding_free(encoding);
-    hl_tokenizer_close(tokenizer);
     hl_input_free(&input);
     return code;
 }
@@ -215,8 +222,8 @@ static int take_means(pruning *p)
     p->means = malloc(count * sizeof *p->means);
     if (p->means == NULL)
         return out_of_memory();
-    hl_status status =
-        hl_head_means(p->means, p->model, p->tokens, p->n_tokens, p->request->choice.n_threads);
+    hl_status status = hl_head_means(p->means, p->model, p->tokens, p->n_tokens, &p->around,
+                                     p->request->choice.n_threads);
     return status == HL_OK ? HL_EXIT_OK : fail(status);
 }
 
@@ -225,7 +232,8 @@ static hl_status score(hl_nll *out, const pruning *p, const hl_model *model, con
     hl_perplexity        *perplexity = NULL;
     hl_perplexity_options options    = { .n_ctx     = p->request->choice.windows.context,
                                          .gates     = gates,
-                                         .n_threads = p->request->choice.n_threads };
+                                         .n_threads = p->request->choice.n_threads,
+                                         .around    = p->around };
     hl_scored_text        text       = { .tokens = p->tokens, .n_tokens = p->n_tokens };
     hl_status             status     = hl_perplexity_open(&perplexity, model, &options);
 
@@ -389,6 +397,7 @@ int hl_command_prune(int argc, char **argv)
     if (code == HL_EXIT_OK)
         code = report(&p);
     hl_head_list_free(p.heads);
+    hl_tokenizer_close(p.tokenizer);
     hl_model_close(p.model);
     free(p.means);
     free(p.tokens);

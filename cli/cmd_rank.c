@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "command.h"
+#include "corpus_options.h"
 #include "evidence.h"
 #include "headlight.h"
 #include "options.h"
@@ -16,6 +17,7 @@ typedef struct rank_request {
     const char       *order;
     const char       *model_path;
     hl_option_list    texts;
+    const char       *special;
     hl_window_options windows;
     int64_t           count;
     bool              groups;
@@ -85,6 +87,7 @@ static int parse_request(rank_request *request, int argc, char **argv)
           "--text: tokens of a window", 1, INT64_MAX },
         { "max-tokens", 0, HL_OPTION_INT, &request->windows.max_tokens, "N",
           "--text: stop after N tokens (16384)", 1, INT64_MAX },
+        HL_SPECIAL_OPTION(&request->special),
         { 0 },
     };
     const hl_usage usage = {
@@ -102,6 +105,7 @@ static int parse_request(rank_request *request, int argc, char **argv)
 
     request->by = "entropy";
     int code    = hl_options_parse(&request->arguments, &request->common, &usage, argc, argv);
+    request->windows.around = hl_special_option(request->special);
     return code == HL_OPTIONS_GO_ON ? check_request(request, &usage) : code;
 }
 

@@ -31,6 +31,7 @@ typedef struct sweep_request {
     const char    *table;
     const char    *state;
     const char    *tokenizer_path;
+    const char    *special;
     const char    *last_word; /* texts whose last word is to be foretold */
     int64_t        n_last_words;
     double         memory; /* MiB */
@@ -161,6 +162,7 @@ static int check_request(sweep_request *request, const hl_usage *usage)
         code = parse_ratios(request, usage);
     request->options.memory_bytes = (size_t)(request->memory * 1048576.0);
     request->options.seed         = (uint64_t)request->common.seed;
+    request->options.around       = hl_special_option(request->special);
     request->options.n_threads    = (int32_t)request->common.n_threads;
     return code == HL_OPTIONS_GO_ON ? check_table(request, usage) : code;
 }
@@ -187,6 +189,7 @@ static int parse_request(sweep_request *request, int argc, char **argv)
             0 },
           { "context", 'c', HL_OPTION_INT, &o->n_ctx, "N",
             "tokens of a window (the model's, at most 1024)", 2, 1 << 30 },
+          HL_SPECIAL_OPTION(&request->special),
           { "rank-tokens", 0, HL_OPTION_INT, &o->rank_tokens, "N",
             "the first N tokens of the text to rank on (all)", 1, INT64_MAX },
           { "test-tokens", 0, HL_OPTION_INT, &o->test_tokens, "N",
@@ -351,7 +354,7 @@ static int sweep(sweep_work *work)
 
     if (status == HL_OK && request->last_word != NULL) {
         int code = hl_last_words_read(&work->words, request->last_word, work->tokenizer,
-                                      request->n_last_words, "sweep");
+                                      request->options.around, request->n_last_words, "sweep");
         if (code != HL_EXIT_OK)
             return code;
     }

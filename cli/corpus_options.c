@@ -35,9 +35,19 @@ void hl_corpus_options_list(hl_option *out, hl_corpus_arguments *arguments)
              "a type for tokens that match; may be repeated", 0, 0 },
            { "token-ids", 0, HL_OPTION_TEXT, &corpus->token_ids, "FILE",
              "token ids instead of TEXT: JSON lines, safetensors, npy", 0, 0 },
+           HL_SPECIAL_OPTION(&arguments->special),
     };
 
     memcpy(out, options, sizeof options);
+}
+
+hl_around hl_special_option(const char *given)
+{
+    size_t around = HL_AROUND_WINDOW;
+
+    for (size_t i = 0; given != NULL && hl_around_name(i) != NULL; i++)
+        around = strcmp(given, hl_around_name(i)) == 0 ? i : around;
+    return (hl_around)around;
 }
 
 /* "2/8": part 1 of 8, counted from 0. */
@@ -69,6 +79,7 @@ int hl_corpus_options_finish(hl_corpus_arguments *arguments, const hl_usage *usa
     corpus->types    = arguments->types.items;
     corpus->n_types  = (size_t)arguments->types.count;
     corpus->seed     = (uint64_t)common->seed;
+    windows->around  = hl_special_option(arguments->special);
     if (arguments->format != NULL)
         corpus->format = strcmp(arguments->format, "jsonl") == 0 ? HL_TEXT_JSONL : HL_TEXT_PLAIN;
     if (n_texts > 0 && corpus->token_ids != NULL)

@@ -16,7 +16,17 @@
 #include "headlight.h"
 #include "options.h"
 
-enum { HL_N_CORPUS_OPTIONS = 11 };
+enum { HL_N_CORPUS_OPTIONS = 12 };
+
+/* For every command that cuts texts into windows; target: const char **. */
+#define HL_SPECIAL_OPTION(target)                                                                  \
+    {                                                                                              \
+        "special", 0, HL_OPTION_CHOICE, (target), "window|document|none",                          \
+            "around what the tokenizer adds <bos>, [CLS] ... (window)", 0, 0                       \
+    }
+
+/* What the option says; NULL: not given. */
+hl_around hl_special_option(const char *given);
 
 typedef struct hl_corpus_arguments {
     hl_corpus_options corpus;
@@ -24,6 +34,7 @@ typedef struct hl_corpus_arguments {
     hl_option_list    types;
     const char       *format;
     const char       *part;
+    const char       *special;
 } hl_corpus_arguments;
 
 /* Fills the first HL_N_CORPUS_OPTIONS entries of a table. */

@@ -170,6 +170,8 @@ void hl_eval_print(const hl_eval_report *report)
            grouped(report->n_ctx));
     if (report->stride != report->n_ctx)
         printf(", stride %s", grouped(report->stride));
+    if (report->special != NULL)
+        printf(", special tokens: %s", report->special);
     printf("\n\n");
     print_total(total);
     if (report->last_word != NULL)
@@ -254,6 +256,8 @@ bool hl_eval_print_json(const hl_eval_report *report)
                              "texts", report->n_texts, "total", make_nll(&report->total));
 
     sort_texts(report);
+    if (root != NULL && report->special != NULL)
+        json_object_set_new(root, "special", json_string(report->special));
     if (root != NULL && report->last_word != NULL)
         json_object_set_new(root, "last_word", make_last_word(report->last_word));
     if (root != NULL && report->agreement != NULL)

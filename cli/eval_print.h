@@ -27,6 +27,7 @@ typedef struct hl_eval_report {
     const char               *model;
     int64_t                   n_ctx;
     int64_t                   stride;
+    const char               *special; /* where it stands; NULL: the tokenizer adds nothing */
     hl_nll                    total;
     hl_eval_text             *texts; /* (n_texts); --per-document sorts them */
     int                       n_texts;

@@ -53,10 +53,10 @@ static int out_of_memory(const char *command)
 
 /* One more, if it has a word to foretell; there is room. */
 static int add_text(hl_last_words *out, const hl_eval_document *document,
-                    const hl_tokenizer *tokenizer, const char *command)
+                    const hl_tokenizer *tokenizer, hl_around around, const char *command)
 {
     hl_encoding      *encoding = NULL;
-    hl_encode_options options  = { .add_special = true };
+    hl_encode_options options  = { .add_special = around == HL_AROUND_DOCUMENT };
     size_t            first = 0, count = 0;
     int               code = HL_EXIT_OK;
 
@@ -81,7 +81,7 @@ static int add_text(hl_last_words *out, const hl_eval_document *document,
 }
 
 int hl_last_words_read(hl_last_words *out, const char *path, const hl_tokenizer *tokenizer,
-                       int64_t most, const char *command)
+                       hl_around around, int64_t most, const char *command)
 {
     hl_eval_documents documents;
     int               code = hl_eval_documents_read(&documents, path, command);
@@ -92,7 +92,7 @@ int hl_last_words_read(hl_last_words *out, const char *path, const hl_tokenizer 
         code       = out->items == NULL ? out_of_memory(command) : HL_EXIT_OK;
     }
     for (int i = 0; i < documents.count && code == HL_EXIT_OK && (most == 0 || i < most); i++)
-        code = add_text(out, &documents.items[i], tokenizer, command);
+        code = add_text(out, &documents.items[i], tokenizer, around, command);
     if (code == HL_EXIT_OK && out->count == 0) {
         hl_complain(command, "%s: no text of two words", path);
         code = HL_EXIT_INPUT;

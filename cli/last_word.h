@@ -19,7 +19,7 @@ typedef struct hl_last_words {
 /* Of the first `most` (0: all) texts of a file, which are whole files or lines of JSONL.  Texts
  * of one word are left out.  HL_EXIT_OK, or the exit status after a complaint. */
 int  hl_last_words_read(hl_last_words *out, const char *path, const hl_tokenizer *tokenizer,
-                        int64_t most, const char *command);
+                        hl_around around, int64_t most, const char *command);
 void hl_last_words_free(hl_last_words *words);
 
 #endif

@@ -54,7 +54,8 @@ static hl_status see_patterns(const hl_model *model, const hl_tokenizer *tokeniz
         return see_prompt(request->patterns, model, tokenizer, request);
     return hl_patterns_measure(request->patterns, model, corpus,
                                &(hl_patterns_options){ .n_tokens  = request->n_pattern_tokens,
-                                                       .n_threads = request->n_threads });
+                                                       .n_threads = request->n_threads,
+                                                       .around    = request->windows.around });
 }
 
 hl_status hl_quick_measure(hl_profile **out, const hl_quick_request *request)

@@ -16,7 +16,7 @@ static int64_t count_tokens(const hl_corpus *corpus)
     hl_token_piece   piece;
     int64_t          count = 0;
 
-    PROMISE(hl_token_reader_open(&reader, corpus) == HL_OK);
+    PROMISE(hl_token_reader_open(&reader, corpus, HL_AROUND_DOCUMENT) == HL_OK);
     for (int64_t i = 0; i < hl_corpus_get_info(corpus)->n_documents; i++) {
         PROMISE(hl_token_reader_start(reader, i) == HL_OK);
         do {

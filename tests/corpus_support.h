@@ -97,7 +97,7 @@ static inline void assert_types(const hl_corpus *corpus, int64_t document, const
     char                  letters[256] = "";
     size_t                n            = 0;
 
-    assert_ok(hl_token_reader_open(&reader, corpus));
+    assert_ok(hl_token_reader_open(&reader, corpus, HL_AROUND_DOCUMENT));
     assert_ok(hl_token_reader_start(reader, document));
     do {
         assert_ok(hl_token_reader_next(&piece, reader));
@@ -116,7 +116,7 @@ static inline void assert_tokens(const hl_corpus *corpus, int64_t document, cons
     hl_token_piece   piece;
     size_t           n = 0;
 
-    assert_ok(hl_token_reader_open(&reader, corpus));
+    assert_ok(hl_token_reader_open(&reader, corpus, HL_AROUND_DOCUMENT));
     assert_ok(hl_token_reader_start(reader, document));
     do {
         assert_ok(hl_token_reader_next(&piece, reader));

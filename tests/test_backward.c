@@ -118,7 +118,7 @@ static double worst_error(const char *folder, const float *gates, float step)
         at[i] = gates != NULL ? gates[i] : 1.0f;
     assert_ok(hl_model_set_gates(model, gates));
     assert_ok(hl_backward_open(&backward, model, MOST_TOKENS, 1));
-    assert_ok(hl_backward_run(gradient, &nll, backward, tokens, n_tokens));
+    assert_ok(hl_backward_run(gradient, &nll, backward, tokens, n_tokens, 1));
     assert_ok(hl_session_open(
         &session, model,
         &(hl_session_options){ .n_ctx = MOST_TOKENS, .wants = HL_WANT_LOGITS, .n_threads = 1 }));
@@ -191,14 +191,41 @@ static void test_lengths(void **state)
 
     read_tokens(tokens, "tests/data/families/llama3", model->config->d_vocab);
     assert_ok(hl_backward_open(&backward, model, MOST_TOKENS, 1));
-    assert_ok(hl_backward_run(first, &nll, backward, tokens, 9));
-    assert_ok(hl_backward_run(again, &nll, backward, tokens, MOST_TOKENS));
-    assert_ok(hl_backward_run(again, &nll, backward, tokens, 9));
+    assert_ok(hl_backward_run(first, &nll, backward, tokens, 9, 1));
+    assert_ok(hl_backward_run(again, &nll, backward, tokens, MOST_TOKENS, 1));
+    assert_ok(hl_backward_run(again, &nll, backward, tokens, 9, 1));
     assert_memory_equal(first, again, n_heads * sizeof *first);
     assert_fails(HL_BAD_ARGUMENT, "wanted 2 to 24",
-                 hl_backward_run(again, &nll, backward, tokens, 1));
+                 hl_backward_run(again, &nll, backward, tokens, 1, 1));
     assert_fails(HL_BAD_ARGUMENT, "gradients of 25 tokens",
-                 hl_backward_run(again, &nll, backward, tokens, MOST_TOKENS + 1));
+                 hl_backward_run(again, &nll, backward, tokens, MOST_TOKENS + 1, 1));
+    hl_backward_close(backward);
+    hl_model_close(model);
+}
+
+/* The loss of all tokens is that of the first ones, which a shorter window has alone, and that of
+ * the rest; so are its gradients. */
+static void test_tokens_that_are_not_scored(void **state)
+{
+    enum { N = 17, FIRST = 4 };
+    hl_model    *model    = open_model("tests/data/families/llama3");
+    hl_backward *backward = NULL;
+    int64_t      tokens[MOST_TOKENS];
+    double       all[MOST_HEADS], some[MOST_HEADS], rest[MOST_HEADS];
+    double       nll_all, nll_some, nll_rest;
+    int64_t      n_heads = model->config->n_layers * model->config->n_heads;
+    (void)state;
+
+    read_tokens(tokens, "tests/data/families/llama3", model->config->d_vocab);
+    assert_ok(hl_backward_open(&backward, model, MOST_TOKENS, 1));
+    assert_ok(hl_backward_run(all, &nll_all, backward, tokens, N, 1));
+    assert_ok(hl_backward_run(some, &nll_some, backward, tokens, FIRST, 1));
+    assert_ok(hl_backward_run(rest, &nll_rest, backward, tokens, N, FIRST));
+    assert_true(fabs(nll_all * (N - 1) - nll_some * (FIRST - 1) - nll_rest * (N - FIRST)) < 1e-4);
+    for (int64_t i = 0; i < n_heads; i++)
+        assert_true(fabs(all[i] * (N - 1) - some[i] * (FIRST - 1) - rest[i] * (N - FIRST)) < 1e-4);
+    assert_fails(HL_BAD_ARGUMENT, "from token 17 on, wanted 1 to 16",
+                 hl_backward_run(all, &nll_all, backward, tokens, N, N));
     hl_backward_close(backward);
     hl_model_close(model);
 }

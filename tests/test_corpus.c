@@ -196,7 +196,7 @@ static void chats_have_roles(void **state)
     assert_int_equal(info->n_bytes, 5);
     assert_string_equal(info->type_names[2], "system");
     assert_string_equal(info->type_names[4], "assistant");
-    assert_ok(hl_token_reader_open(&reader, corpus));
+    assert_ok(hl_token_reader_open(&reader, corpus, HL_AROUND_DOCUMENT));
     assert_ok(hl_token_reader_start(reader, 0));
     assert_ok(hl_token_reader_next(&piece, reader));
     for (size_t i = 0; i < piece.n_tokens; i++)
@@ -223,7 +223,7 @@ static void chats_go_through_the_template(void **state)
     int32_t          end    = hl_tokenizer_id(tokenizer, "<|im_end|>", 10);
     int              n_ends = 0;
 
-    assert_ok(hl_token_reader_open(&reader, corpus));
+    assert_ok(hl_token_reader_open(&reader, corpus, HL_AROUND_DOCUMENT));
     assert_ok(hl_token_reader_start(reader, 0));
     assert_ok(hl_token_reader_next(&piece, reader));
     for (size_t i = 0; i < piece.n_tokens; i++) {
@@ -271,7 +271,7 @@ static void a_long_text_comes_in_pieces(void **state)
     uint64_t         passed   = 0;
 
     assert_tokens(corpus, 0, text);
-    assert_ok(hl_token_reader_open(&reader, corpus));
+    assert_ok(hl_token_reader_open(&reader, corpus, HL_AROUND_DOCUMENT));
     assert_ok(hl_token_reader_start(reader, 0));
     for (;; n_pieces++) {
         assert_ok(hl_token_reader_next(&piece, reader));
@@ -315,7 +315,7 @@ static void assert_ids_of(const hl_corpus *corpus, int64_t document, size_t n, c
     hl_token_reader *reader = NULL;
     hl_token_piece   piece;
 
-    assert_ok(hl_token_reader_open(&reader, corpus));
+    assert_ok(hl_token_reader_open(&reader, corpus, HL_AROUND_DOCUMENT));
     assert_ok(hl_token_reader_start(reader, document));
     assert_ok(hl_token_reader_next(&piece, reader));
     assert_int_equal(piece.n_tokens, n);
@@ -446,7 +446,7 @@ static void read_all(const char *path, size_t n_words)
     hl_corpus       *corpus = open_input(path);
     hl_token_reader *reader = NULL;
     hl_token_piece   piece;
-    assert_ok(hl_token_reader_open(&reader, corpus));
+    assert_ok(hl_token_reader_open(&reader, corpus, HL_AROUND_DOCUMENT));
     assert_ok(hl_token_reader_start(reader, 0));
     do {
         assert_ok(hl_token_reader_next(&piece, reader));

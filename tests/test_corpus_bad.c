@@ -153,7 +153,7 @@ static void files_that_change_are_noticed(void **state)
     put("b.jsonl", "{\"text\": \"some tent\"}\n");
     put("c.txt", "some");
     assert_int_equal(unlink(here("d.txt")), 0);
-    assert_ok(hl_token_reader_open(&reader, corpus));
+    assert_ok(hl_token_reader_open(&reader, corpus, HL_AROUND_DOCUMENT));
     assert_ok(hl_token_reader_start(reader, 0));
     assert_fails(HL_BAD_INPUT, "a.txt: has other content", hl_token_reader_next(&piece, reader));
     assert_fails(HL_BAD_INPUT, "b.jsonl:1: has other content", hl_token_reader_start(reader, 1));
@@ -180,7 +180,7 @@ static void another_models_tokenizer_is_noticed(void **state)
     const char       *input   = here("a.txt");
     hl_corpus_options options = { .inputs = &input, .n_inputs = 1 };
     assert_ok(hl_corpus_open(&corpus, model, large, &options));
-    assert_ok(hl_token_reader_open(&reader, corpus));
+    assert_ok(hl_token_reader_open(&reader, corpus, HL_AROUND_DOCUMENT));
     assert_ok(hl_token_reader_start(reader, 0));
     assert_fails(HL_BAD_INPUT, "and the model has 4096 tokens: it is another model's",
                  hl_token_reader_next(&piece, reader));

@@ -63,14 +63,15 @@ static void windows_are_the_usual_ones(void **state)
     for (int64_t n = 2; n < 24; n++) {
         for (int64_t n_ctx = 2; n_ctx < 9; n_ctx++) {
             for (int64_t stride = 1; stride <= n_ctx; stride++) {
-                int     wanted[24], seen[24];
-                int64_t count = hl_window_count(n, n_ctx, stride);
+                int           wanted[24], seen[24];
+                hl_window_cut cut   = { .n_text = n_ctx, .stride = stride };
+                int64_t       count = hl_window_count(&cut, n);
 
                 memset(wanted, -1, sizeof wanted);
                 memset(seen, -1, sizeof seen);
                 assert_int_equal(recipe(wanted, n, n_ctx, stride), count);
                 for (int64_t k = 0; k < count; k++) {
-                    hl_window window = hl_window_at(n, n_ctx, stride, k);
+                    hl_window window = hl_window_at(&cut, n, k);
                     assert_true(window.end - window.begin <= n_ctx && window.first > window.begin);
                     for (int64_t i = window.first; i < window.end; i++) {
                         assert_int_equal(seen[i], -1);
@@ -81,8 +82,8 @@ static void windows_are_the_usual_ones(void **state)
             }
         }
     }
-    assert_int_equal(hl_window_count(0, 4, 2), 0);
-    assert_int_equal(hl_window_count(1, 4, 2), 0);
+    assert_int_equal(hl_window_count(&(hl_window_cut){ .n_text = 4, .stride = 2 }, 0), 0);
+    assert_int_equal(hl_window_count(&(hl_window_cut){ .n_text = 4, .stride = 2 }, 1), 0);
 }
 
 /* A token's score is what a session that has read the window up to it says.  Products of
@@ -100,6 +101,74 @@ static double plain_nll(const hl_model *model, const int64_t *tokens, int64_t n)
         sum += exp((double)logits[i] - (double)logits[tokens[n - 1]]);
     hl_session_close(session);
     return log(sum);
+}
+
+/* With tokens around each window every token of the text is scored, once, given those before it
+ * in its window and what stands before that. */
+static void windows_begin_with_what_stands_around(void **state)
+{
+    static const int32_t before[] = { 7, 11 };
+    static const int32_t after[]  = { 13 };
+    static const struct {
+        int64_t n_ctx, stride;
+        size_t  n_before, n_after;
+    } cases[] = { { 16, 16, 1, 0 }, { 16, 5, 1, 0 },  { 16, 0, 2, 1 },
+                  { 12, 4, 1, 1 },  { 64, 20, 2, 0 }, { 3, 0, 1, 1 } };
+    int64_t   tokens[N_TEXT], window[N_TEXT + 2];
+    double    nll[N_TEXT];
+    hl_model *model = open_model(LLAMA);
+    (void)state;
+
+    fill_text(tokens, N_TEXT, 3);
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        hl_around_tokens around     = { before, cases[c].n_before, after, cases[c].n_after };
+        int64_t          n_text     = cases[c].n_ctx - (int64_t)(around.n_before + around.n_after);
+        int64_t          stride     = cases[c].stride;
+        hl_perplexity   *perplexity = open_perplexity(
+              model, (hl_perplexity_options){
+                         .n_ctx = cases[c].n_ctx, .stride = stride, .n_batch = 3, .around = around });
+        hl_nll out = add(perplexity, tokens, N_TEXT, nll);
+
+        stride = stride == 0 || stride > n_text ? n_text : stride;
+        assert_int_equal(out.n_scored, N_TEXT);
+        assert_int_equal(out.n_tokens, N_TEXT);
+        for (int64_t i = 0; i < N_TEXT; i++) {
+            int64_t w = i < n_text ? 0 : (i - n_text) / stride + 1; /* the first that has it */
+            int64_t n = 0;
+
+            for (size_t b = 0; b < around.n_before; b++)
+                window[n++] = before[b];
+            for (int64_t j = w * stride; j <= i; j++)
+                window[n++] = tokens[j];
+            double wanted = plain_nll(model, window, n);
+            if (!(fabs(nll[i] - wanted) < 1e-4))
+                fail_msg("case %d: token %d scores %.6f, wanted %.6f", (int)c, (int)i, nll[i],
+                         wanted);
+        }
+        add(perplexity, tokens, 1, nll); /* the first token has something before it */
+        assert_false(isnan(nll[0]));
+        hl_perplexity_close(perplexity);
+    }
+    hl_model_close(model);
+}
+
+static void tokens_around_need_room(void **state)
+{
+    static const int32_t ids[] = { 1, 256 };
+    hl_model            *model = open_model(LLAMA);
+    hl_perplexity       *perplexity;
+    (void)state;
+
+    assert_fails(
+        HL_BAD_ARGUMENT, "windows of 2 tokens leave no room for text beside the 2",
+        hl_perplexity_open(&perplexity, model,
+                           &(hl_perplexity_options){ .n_ctx = 2, .around = { ids, 1, ids, 1 } }));
+    assert_fails(HL_BAD_ARGUMENT,
+                 "token 256 is to stand around each window, the model knows 0 to 255",
+                 hl_perplexity_open(
+                     &perplexity, model,
+                     &(hl_perplexity_options){ .n_ctx = 8, .around = { ids, 1, ids + 1, 1 } }));
+    hl_model_close(model);
 }
 
 static void scores_are_their_definition(void **state)
@@ -393,6 +462,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(windows_are_the_usual_ones),
         cmocka_unit_test(scores_are_their_definition),
+        cmocka_unit_test(windows_begin_with_what_stands_around),
+        cmocka_unit_test(tokens_around_need_room),
         cmocka_unit_test(demo_models_are_as_transformers_saw_them),
         cmocka_unit_test(families_score_as_their_golden_logits),
         cmocka_unit_test(batches_change_nothing),

@@ -506,7 +506,7 @@ static void test_gradients(void **state)
     assert_ok(hl_gate_gradients(&found, model, corpus, &options));
     assert_ok(hl_backward_open(&backward, model, 8, 1));
     for (int w = 0; w < 3; w++) {
-        assert_ok(hl_backward_run(one, &nll, backward, windows[w], lengths[w]));
+        assert_ok(hl_backward_run(one, &nll, backward, windows[w], lengths[w], 1));
         nll_sum += nll;
         for (int i = 0; i < 12; i++) {
             sum[i] += one[i];

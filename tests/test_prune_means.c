@@ -51,7 +51,7 @@ static void check_means(const char *from, hl_prune_form last)
     snprintf(folder, sizeof folder, "%s", new_folder());
     snprintf(path, sizeof path, "%s/x", folder);
     choose_ragged(&c, model);
-    assert_ok(hl_head_means(means, model, &token, 1, 1));
+    assert_ok(hl_head_means(means, model, &token, 1, NULL, 1));
     for (hl_prune_form form = HL_PRUNE_MASKED; form <= last; form++)
         check_mean(model, form, &c, means, path);
     run whole = run_tokens(model, NULL, 1);
@@ -104,7 +104,7 @@ static void means_need_a_bias(void **state)
                  "a phi3 has no output bias, and none can be added that transformers would load",
                  hl_prune_write(NULL, model, &c.list, &(hl_prune_options){ .means = means },
                                 "/tmp/headlight-never"));
-    assert_fails(HL_BAD_ARGUMENT, "no tokens", hl_head_means(means, model, NULL, 0, 1));
+    assert_fails(HL_BAD_ARGUMENT, "no tokens", hl_head_means(means, model, NULL, 0, NULL, 1));
     hl_model_close(model);
 }
 

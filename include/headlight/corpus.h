@@ -108,22 +108,42 @@ typedef struct hl_document_info {
 HL_API hl_status hl_corpus_get_document(hl_document_info *out, const hl_corpus *corpus,
                                         int64_t document);
 
-/* How documents are cut for a model.  A window holds at most `context` tokens of one
- * document and begins `stride` tokens after the one before it; the first of a document begins
- * with the tokens that the tokenizer puts before a text, the last ends with those behind
- * it.  Where windows overlap, a token counts in the first window it is in. */
+/* Where the tokens go that the tokenizer adds to a text (hl_tokenizer_around).  A model that was
+ * trained with <bos> before every sequence computes something else in a window that has none:
+ * heads that attend to it find nothing there, and the loss is higher. */
+typedef enum hl_around {
+    HL_AROUND_WINDOW = 0, /* around every window, which has that much less room for text */
+    HL_AROUND_DOCUMENT,   /* around a document, before it is cut: only its first window begins as a
+                           * sequence should, and only its last one ends so */
+    HL_AROUND_NONE,       /* nowhere */
+} hl_around;
+
+/* "window", "document", "none"; NULL past the last. */
+HL_API const char *hl_around_name(size_t around);
+
+/* How documents are cut for a model.  A window holds at most `context` tokens: text of one document,
+ * and what `around` puts before and behind it.  The text of a window begins `stride` tokens after
+ * that of the window before it.  Where windows overlap, a token of the text counts in the first
+ * window it is in.  Tokens that are put around a window are rows like others (of the type
+ * "special"), but those before a text do not count where its first tokens have counted already,
+ * and none is ever a prediction that is scored.
+ *
+ * Token ids are left alone: nothing is put around them.  A chat has what its own template writes;
+ * if it begins with the tokens that the tokenizer adds before a text, so does each of its
+ * windows, and else none. */
 typedef struct hl_window_options {
     int64_t context;
-    int64_t stride;     /* 0: the context */
+    int64_t stride;     /* 0, or more than there is room for text: windows side by side */
     int64_t n_batch;    /* windows at a time; 0: 1 */
     int64_t max_tokens; /* stop after so many tokens that count; 0: never */
-    /* One long document: all of them with the end-of-text token between, so that all windows but
-     * the last are full. */
+    /* One long document: the text of all of them with the end-of-text token between, so that all
+     * windows but the last are full. */
     bool pack;
     /* Only part `part` of `n_parts` of the work; 0: all of it.  The parts together are the
      * windows of the whole, each once. */
-    int64_t part;
-    int64_t n_parts;
+    int64_t   part;
+    int64_t   n_parts;
+    hl_around around;
 } hl_window_options;
 
 #ifdef __cplusplus

@@ -158,11 +158,12 @@ HL_API hl_status hl_stop_words_finish(const char **text, size_t *n_bytes, hl_sto
  *     nll = hl_perplexity_total(perplexity);
  *
  * How well a model predicts texts.  A text is cut into windows: window k is the tokens
- * from k * stride on, n_ctx of them or as many as there are; the last one is the first
- * that reaches the end.  Windows never cross texts, and each starts at position 0.  A
- * token is scored in the first window that has it with a token before it, given all that
- * stand before it there: so every token but the first is scored once if stride < n_ctx,
- * and if stride = n_ctx, the default, the first of each window is given, not scored. */
+ * from k * stride on, n_ctx of them (less what `around` has) or as many as there are; the
+ * last one is the first that reaches the end.  Windows never cross texts, and each starts at
+ * position 0.  A token is scored in the first window that has it with a token before it,
+ * given all that stand before it there.  With something to put before each window every token
+ * of the text is scored once.  Without, every token but the first is if stride < n_ctx, and
+ * if stride = n_ctx, the default, the first of each window is given, not scored. */
 
 typedef struct hl_perplexity hl_perplexity;
 
@@ -175,6 +176,9 @@ typedef struct hl_perplexity_options {
     /* Called after every batch of windows; anything but HL_OK ends it with that status. */
     hl_status (*progress)(void *context, int64_t n_tokens, int64_t n_total);
     void *context;
+    /* What stands around each window beside the text's tokens, as hl_tokenizer_around has it; it
+     * takes room of n_ctx and is not scored.  Borrowed.  All zero: nothing. */
+    hl_around_tokens around;
 } hl_perplexity_options;
 
 typedef struct hl_scored_text {
@@ -206,7 +210,8 @@ typedef struct hl_nll {
 HL_API hl_status hl_perplexity_open(hl_perplexity **out, const hl_model *model,
                                     const hl_perplexity_options *options);
 HL_API void      hl_perplexity_close(hl_perplexity *perplexity);
-/* One more text; *out is of it alone.  A text of one token or none scores nothing. */
+/* One more text; *out is of it alone.  A text of no token, or of one that has none before it, scores
+ * nothing. */
 HL_API hl_status hl_perplexity_add(hl_nll *out, hl_perplexity *perplexity,
                                    const hl_scored_text *text);
 /* Of all texts so far. */

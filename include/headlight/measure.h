@@ -106,8 +106,9 @@ typedef struct hl_patterns {
 } hl_patterns;
 
 typedef struct hl_patterns_options {
-    int64_t n_tokens;  /* at most; 0: 32 */
-    int32_t n_threads; /* 0: all cores */
+    int64_t   n_tokens;  /* at most; 0: 32 */
+    int32_t   n_threads; /* 0: all cores */
+    hl_around around;    /* as in hl_window_options */
 } hl_patterns_options;
 
 enum { HL_PATTERNS_MOST_TOKENS = 512 };

@@ -72,7 +72,8 @@ HL_API void    hl_gates_free(hl_gates *gates);
  *     hl_gate_gradients(&gradients, model, corpus, NULL);
  *     hl_rank_inputs inputs = { .model = model, .gradient = gradients->magnitude };
  *
- * dL/dg of every head, L the mean negative log-likelihood of a window's tokens but the first, by
+ * dL/dg of every head, L the mean negative log-likelihood of a window's text (of its first token
+ * only where something stands before it), by
  * one forward and one backward pass a window: how much the loss would change if the head
  * were turned down a little.  Importance is the mean over windows of |dL/dg| (after Michel et
  * al. 2019), where the plain mean would let windows cancel.  Gates are the model's, else 1. */

@@ -94,7 +94,7 @@ typedef struct hl_sweep_progress {
 
 /* A text whose last word is to be foretold. */
 typedef struct hl_word_text {
-    const int64_t *tokens; /* (n_tokens) */
+    const int64_t *tokens; /* (n_tokens) with HL_AROUND_WINDOW without what the tokenizer adds */
     int64_t        n_tokens;
     int64_t        first;  /* token of the word, not 0 */
     int64_t        n_word; /* tokens of it */
@@ -115,6 +115,7 @@ typedef struct hl_sweep_options {
     int64_t          rank_tokens;  /* most tokens of the text to rank on; 0: all */
     int64_t          test_tokens;  /* and of the one to test on */
     int64_t          n_ctx;        /* tokens of a window; 0: the model's, at most 1024 */
+    hl_around        around;       /* as in hl_window_options */
     bool             shared_texts; /* the texts may have documents in common */
     /* (n_words) or NULL: how often every setting foretells these, beside the loss. */
     const hl_word_text *words;

@@ -130,6 +130,18 @@ typedef enum hl_special {
 /* The id, or -1. */
 HL_API int32_t hl_tokenizer_special(const hl_tokenizer *tokenizer, hl_special which);
 
+/* Tokens to put around a text: <bos>; [CLS] and [SEP]; or none at all. */
+typedef struct hl_around_tokens {
+    const int32_t *before; /* (n_before) ids */
+    size_t         n_before;
+    const int32_t *after; /* (n_after) ids */
+    size_t         n_after;
+} hl_around_tokens;
+
+/* What the tokenizer's own template says, and add_special of hl_encode_options does.  Borrowed
+ * from the tokenizer. */
+HL_API hl_around_tokens hl_tokenizer_around(const hl_tokenizer *tokenizer);
+
 /* ------------------------------------------------------------------- chats
  *
  * Chat templates are programs; headlight does not run them.  It recognises the

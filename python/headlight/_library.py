@@ -65,6 +65,7 @@ SIGNATURES = {
     "hl_tokenizer_open": (s.Status, [_out, s.Text]),
     "hl_tokenizer_close": (None, [_handle]),
     "hl_tokenizer_special": (c.c_int32, [_handle, c.c_int]),
+    "hl_tokenizer_around": (s.AroundTokens, [_handle]),
     "hl_tokenizer_encode": (s.Status, [_ref(_ref(s.Encoding)), _handle, s.Text, s.Size,
                                        _ref(s.EncodeOptions)]),
     "hl_encoding_free": (None, [_ref(s.Encoding)]),

@@ -111,6 +111,12 @@ def _read_info(found: s.ModelInfo) -> ModelInfo:
     return ModelInfo(**values)
 
 
+def _around(special: str) -> int:
+    if special not in s.AROUNDS:
+        raise Error(f"special is {special!r}, wanted one of {', '.join(s.AROUNDS)}")
+    return s.AROUNDS.index(special)
+
+
 class Model:
     """A model and its tokenizer.
 
@@ -219,7 +225,7 @@ class Model:
                 token_ids: Any = None, context: int = 0, stride: int = 0, n_batch: int = 0,
                 max_tokens: int = 0, pack: bool = False, seed: int = 0, nll: bool = False,
                 probe: bool = True, epsilon: float = 0.0, n_sample: int = 0,
-                n_threads: int = 0,
+                n_threads: int = 0, special: str = "window",
                 on_progress: Optional[Callable[[Progress], None]] = None) -> Profile:
         """Runs the model over texts and sums up what its heads do.
 
@@ -232,6 +238,8 @@ class Model:
         next.  seed: of the rows that are looked at whole.  nll: the loss of every token too.
         probe: measure induction on a random sequence.  epsilon: above 0, entropy by
         compute_attention_entropy's formula, slowly.  on_progress may raise, which ends it.
+        special: around what the tokenizer's own tokens go (<bos>, [CLS] ... [SEP]): every "window",
+        every "document" before it is cut, or "none".  Token ids are taken as they are.
         """
         def report(progress: Any) -> None:  # is called without a listener, too: Ctrl-C is seen there
             if on_progress is not None:
@@ -239,7 +247,7 @@ class Model:
                 on_progress(Progress(found.n_tokens, found.n_sequences, found.share))
 
         watcher = Watcher(s.MeasureCallback, report)
-        windows = s.WindowOptions(context, stride, n_batch, max_tokens, pack, 0, 0)
+        windows = s.WindowOptions(context, stride, n_batch, max_tokens, pack, 0, 0, _around(special))
         options = s.MeasureOptions(windows=windows, seed=seed, nll=nll, no_probe=not probe,
                                    epsilon=epsilon, n_threads=n_threads,
                                    progress=watcher.callback)
@@ -356,9 +364,12 @@ class Model:
     # ------------------------------------------------------------ evaluating
 
     def eval(self, texts: Optional[Texts] = None, *, files: Optional[Files] = None,
-             context: int = 0, stride: int = 0, off: Off = (), n_threads: int = 0) -> Evaluation:
+             context: int = 0, stride: int = 0, off: Off = (), n_threads: int = 0,
+             special: str = "window") -> Evaluation:
         """How well the model predicts texts (hl_perplexity).  Windows of `context` tokens begin
-        every `stride`.  Each text is a document, each file, and each line of a .jsonl file."""
+        every `stride`.  Each text is a document, each file, and each line of a .jsonl file.
+        special: as for measure; only with "document" the arrays of nll have places for the tokens
+        that the tokenizer adds."""
         if (texts is None) == (files is None):
             raise Error("one of texts and files is wanted")
         if texts is not None:
@@ -367,20 +378,25 @@ class Model:
             paths = [files] if isinstance(files, (str, os.PathLike)) else list(files or ())
             documents = [text for path in paths for text in _read_documents(path)]
         gates = self.gates(off) if off else None
+        way = s.AROUNDS[_around(special)]
         watcher = Watcher(s.PerplexityProgress, lambda *_: None)
         options = s.PerplexityOptions(n_ctx=context, stride=stride, n_threads=n_threads,
                                       gates=None if gates is None else gates.ctypes.data,
                                       progress=watcher.callback)
+        if way == "window":
+            options.around = library().hl_tokenizer_around(self.tokenizer.pointer)
         with Handle.open("hl_perplexity_close", "hl_perplexity_open", self._model.pointer,
                          c.byref(options)) as perplexity:
-            found = [self._score(perplexity, watcher, document) for document in documents]
+            found = [self._score(perplexity, watcher, document, way == "document")
+                     for document in documents]
             total = library().hl_perplexity_total(perplexity.pointer)
         fields = {field.name: getattr(total, field.name)
                   for field in dataclasses.fields(Evaluation) if field.name != "nll"}
         return Evaluation(nll=found, **fields)
 
-    def _score(self, perplexity: Handle, watcher: Watcher, document: str) -> np.ndarray:
-        ids, n_bytes = self._encode(document, True, False)
+    def _score(self, perplexity: Handle, watcher: Watcher, document: str,
+               add_special: bool) -> np.ndarray:
+        ids, n_bytes = self._encode(document, add_special, False)
         nll = np.full(len(ids), math.nan)
         scored = s.ScoredText(ids.ctypes.data, len(ids), n_bytes.ctypes.data, nll.ctypes.data, None)
         watcher.call("hl_perplexity_add", c.byref(s.Nll()), perplexity.pointer, c.byref(scored))

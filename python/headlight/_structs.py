@@ -27,6 +27,7 @@ WANT_LAST_DRAW = 1 << 14
 
 STOPS = ("NONE", "END", "LENGTH", "CONTEXT", "WORD", "SPIKE")
 SPECIALS = ("BOS", "EOS", "UNK", "SEP", "PAD", "CLS", "MASK", "EOT")
+AROUNDS = ("window", "document", "none")
 
 QUANTITIES = ("entropy", "fair", "renyi2", "varentropy", "peak", "self", "previous", "first",
               "nosink")
@@ -55,6 +56,7 @@ CONSTANTS = {
     **{f"HL_STOP_{name}": i for i, name in enumerate(STOPS)},
     **{f"HL_SPECIAL_{name}": i for i, name in enumerate(SPECIALS)},
     "HL_SPECIAL_COUNT": len(SPECIALS),
+    **{f"HL_AROUND_{name.upper()}": i for i, name in enumerate(AROUNDS)},
     **{f"HL_Q_{name.upper()}": i for i, name in enumerate(QUANTITIES)},
     "HL_N_QUANTITIES": len(QUANTITIES),
     **{f"HL_HIST_{name.upper()}": i for i, name in enumerate(HISTOGRAMS)},
@@ -211,10 +213,16 @@ class Generated(c.Structure):
 PerplexityProgress = c.CFUNCTYPE(Status, Pointer, c.c_int64, c.c_int64)
 
 
+class AroundTokens(c.Structure):
+    c_name = "hl_around_tokens"
+    _fields_ = [("before", Pointer), ("n_before", Size), ("after", Pointer), ("n_after", Size)]
+
+
 class PerplexityOptions(c.Structure):
     c_name = "hl_perplexity_options"
     _fields_ = [*_fields(c.c_int64, "n_ctx", "stride", "n_batch"), ("gates", Pointer),
-                ("n_threads", c.c_int32), ("progress", PerplexityProgress), ("context", Pointer)]
+                ("n_threads", c.c_int32), ("progress", PerplexityProgress), ("context", Pointer),
+                ("around", AroundTokens)]
 
 
 class ScoredText(c.Structure):
@@ -245,7 +253,7 @@ class CorpusOptions(c.Structure):
 class WindowOptions(c.Structure):
     c_name = "hl_window_options"
     _fields_ = [*_fields(c.c_int64, "context", "stride", "n_batch", "max_tokens"),
-                ("pack", c.c_bool), *_fields(c.c_int64, "part", "n_parts")]
+                ("pack", c.c_bool), *_fields(c.c_int64, "part", "n_parts"), ("around", c.c_int)]
 
 
 class MeasureProgress(c.Structure):

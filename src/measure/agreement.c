@@ -34,6 +34,8 @@ struct hl_agreement {
     hl_agreement_options options; /* complete */
     hl_session          *model;
     hl_session          *reference;
+    hl_window_cut        cut;
+    int64_t             *tokens; /* (n_ctx) of the window at hand */
     int64_t              n_piece;
     int64_t             *tops; /* (n_piece) the reference's likeliest tokens */
     int64_t              at;   /* position of the piece's first row */
@@ -111,6 +113,9 @@ hl_status hl_agreement_open(hl_agreement **out, const hl_model *model, const hl_
     if (options != NULL)
         a->options = *options;
     HL_TRY(complete_options(a, model, reference));
+    HL_TRY(hl_window_cut_make(&a->cut, a->options.n_ctx, a->options.stride, &a->options.around,
+                              model->config->d_vocab, "agreement"));
+    HL_TRY(HL_ALLOC(&a->tokens, (size_t)a->options.n_ctx));
     HL_TRY(choose_piece(a, model->config->d_vocab));
     HL_TRY(HL_ALLOC(&a->tops, (size_t)a->n_piece));
     HL_TRY(open_session(&a->model, model, a, -1));
@@ -130,6 +135,7 @@ void hl_agreement_close(hl_agreement *agreement)
     hl_session_close(agreement->model);
     hl_session_close(agreement->reference);
     hl_free(agreement->tops);
+    hl_free(agreement->tokens);
     hl_free(agreement);
 }
 
@@ -202,23 +208,25 @@ static void add_window(agreement_sums *sums, double kl, double count)
     sums->counts2 += count * count;
 }
 
-/* The rows that predict a scored token: [first - 1, end - 1). */
+/* The rows that predict a scored token: those behind the context, but for the last token's. */
 static hl_status run_window(hl_agreement *a, const int64_t *tokens, const hl_window *window)
 {
     hl_status status  = HL_OK;
-    int64_t   context = window->first - 1 - window->begin;
+    int64_t   context = hl_window_context(&a->cut, window);
     int64_t   n_rows  = window->end - window->first;
 
     a->kl = 0.0;
+    for (int64_t i = 0; i <= context + n_rows; i++)
+        a->tokens[i] = hl_window_token(&a->cut, window, tokens, i);
     HL_TRY(hl_session_rewind(a->reference, 0, 0));
     HL_TRY(hl_session_rewind(a->model, 0, 0));
     if (context > 0)
-        HL_TRY(feed_both(a, tokens + window->begin, context));
+        HL_TRY(feed_both(a, a->tokens, context));
     for (int64_t done = 0; done < n_rows; done += a->n_piece) {
         int64_t n = n_rows - done < a->n_piece ? n_rows - done : a->n_piece;
 
         a->at = context + done;
-        HL_TRY(compare_both(a, tokens + window->begin + a->at, n));
+        HL_TRY(compare_both(a, a->tokens + a->at, n));
     }
     if (isnan(a->kl))
         return hl_fail(HL_BAD_INPUT, "logits of the window at token %lld are NaN",
@@ -232,11 +240,10 @@ done:
 
 hl_status hl_agreement_add(hl_agreement *agreement, const int64_t *tokens, int64_t n_tokens)
 {
-    const hl_agreement_options *options = &agreement->options;
-    int64_t n_windows = hl_window_count(n_tokens, options->n_ctx, options->stride);
+    int64_t n_windows = hl_window_count(&agreement->cut, n_tokens);
 
     for (int64_t i = 0; i < n_windows; i++) {
-        hl_window window = hl_window_at(n_tokens, options->n_ctx, options->stride, i);
+        hl_window window = hl_window_at(&agreement->cut, n_tokens, i);
         hl_status status = run_window(agreement, tokens, &window);
         if (status != HL_OK)
             return status;

@@ -212,6 +212,33 @@ hl_status hl_corpus_get_document(hl_document_info *out, const hl_corpus *corpus,
     return HL_OK;
 }
 
+const char *hl_around_name(size_t around)
+{
+    static const char *const names[] = { "window", "document", "none" };
+
+    return around < sizeof names / sizeof *names ? names[around] : NULL;
+}
+
+hl_status hl_corpus_around(hl_around_tokens *out, const hl_corpus *corpus)
+{
+    hl_around_tokens around = { 0 };
+
+    *out = around;
+    if (corpus->has_ids || corpus->tokenizer == NULL)
+        return HL_OK;
+    around = hl_tokenizer_around(corpus->tokenizer);
+    for (size_t i = 0; i < around.n_before + around.n_after; i++) {
+        int32_t id = i < around.n_before ? around.before[i] : around.after[i - around.n_before];
+        if (id < 0 || id >= corpus->n_vocab)
+            return hl_fail(HL_BAD_INPUT,
+                           "the tokenizer puts id %d around a text, and the model has %lld tokens: "
+                           "it is another model's",
+                           id, (long long)corpus->n_vocab);
+    }
+    *out = around;
+    return HL_OK;
+}
+
 int32_t hl_corpus_separator(const hl_corpus *corpus)
 {
     return corpus->separator;

@@ -1,7 +1,7 @@
 /* corpus.h - tokens of one document after another, without holding more than a piece.
  *
  *     hl_token_reader *reader = NULL;
- *     HL_TRY(hl_token_reader_open(&reader, corpus));
+ *     HL_TRY(hl_token_reader_open(&reader, corpus, HL_AROUND_DOCUMENT));
  *     for (int64_t document = 0; document < info->n_documents; document++) {
  *         HL_TRY(hl_token_reader_start(reader, document));
  *         do {
@@ -37,13 +37,20 @@ typedef struct hl_token_piece {
 typedef struct hl_token_reader hl_token_reader;
 
 /* Several readers of one corpus may be at work, each in its own thread. */
-hl_status hl_token_reader_open(hl_token_reader **out, const hl_corpus *corpus);
+hl_status hl_token_reader_open(hl_token_reader **out, const hl_corpus *corpus, hl_around around);
 void      hl_token_reader_close(hl_token_reader *reader);
 /* Go to the start of a document. */
 hl_status hl_token_reader_start(hl_token_reader *reader, int64_t document);
 /* The next tokens; none at the end of the document.  The tokens that the tokenizer puts
- * around a text are among them (BOS, [CLS] and [SEP] ...), but not around token ids. */
+ * around a text are among them with HL_AROUND_DOCUMENT only, and never around token ids. */
 hl_status hl_token_reader_next(hl_token_piece *out, hl_token_reader *reader);
+/* With HL_AROUND_WINDOW, what every window of this document begins and ends with; known after
+ * its first tokens. */
+hl_around_tokens hl_token_reader_around(const hl_token_reader *reader);
+
+/* What the tokenizer puts around the texts of this corpus; nothing where they are token ids.
+ * HL_BAD_INPUT for a token that the model does not have. */
+hl_status hl_corpus_around(hl_around_tokens *out, const hl_corpus *corpus);
 
 /* What stands between documents that are packed: the tokenizer's end-of-text token, or
  * else the model's; -1 if neither has one. */

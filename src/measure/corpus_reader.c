@@ -23,6 +23,8 @@ typedef enum reader_state {
 
 struct hl_token_reader {
     const hl_corpus   *corpus;
+    hl_around          way;
+    hl_around_tokens   around; /* of this document's windows */
     const hl_document *document;
     char               name[256];
     reader_state       state;
@@ -42,7 +44,7 @@ struct hl_token_reader {
     uint64_t           n_passed; /* bytes of the document up to the last token */
 };
 
-hl_status hl_token_reader_open(hl_token_reader **out, const hl_corpus *corpus)
+hl_status hl_token_reader_open(hl_token_reader **out, const hl_corpus *corpus, hl_around around)
 {
     hl_status        status = HL_OK;
     hl_token_reader *reader = NULL;
@@ -50,6 +52,7 @@ hl_status hl_token_reader_open(hl_token_reader **out, const hl_corpus *corpus)
     *out = NULL;
     HL_TRY(HL_ALLOC_ZEROED(&reader, 1));
     reader->corpus = corpus;
+    reader->way    = around;
     HL_TRY(hl_matcher_new(&reader->matcher));
     if (corpus->tokenizer != NULL)
         HL_TRY(hl_text_pieces_new(&reader->pieces, corpus->tokenizer, corpus->plain, HL_PIECE_BYTES,
@@ -178,6 +181,7 @@ hl_status hl_token_reader_start(hl_token_reader *reader, int64_t document)
     reader->document = &reader->corpus->documents.items[document];
     reader->at_start = true;
     reader->n_passed = 0;
+    reader->around   = (hl_around_tokens){ 0 };
     if (reader->corpus->has_ids) {
         HL_TRY(start_ids(reader));
         goto done;
@@ -268,17 +272,21 @@ done:
 
 static hl_status put_piece(hl_token_reader *reader, const hl_text_piece *piece)
 {
-    hl_status               status = HL_OK;
-    const hl_postprocessor *post   = &reader->corpus->tokenizer->postprocessor;
+    hl_status        status = HL_OK;
+    hl_around_tokens around = hl_tokenizer_around(reader->corpus->tokenizer);
 
-    HL_TRY(clear_output(reader, piece->end - piece->begin + post->n_before + post->n_after));
+    if (reader->way == HL_AROUND_WINDOW)
+        reader->around = around; /* for whoever cuts the windows */
+    if (reader->way != HL_AROUND_DOCUMENT)
+        around = (hl_around_tokens){ 0 };
+    HL_TRY(clear_output(reader, piece->end - piece->begin + around.n_before + around.n_after));
     if (reader->at_start)
-        HL_TRY(put_around(reader, post->before, post->n_before));
+        HL_TRY(put_around(reader, around.before, around.n_before));
     for (size_t i = piece->begin; i < piece->end; i++)
         HL_TRY(put_token(reader, piece->encoding->ids[i],
                          type_at(reader, piece->encoding->spans[i], HL_TYPE_PROMPT)));
     if (piece->last)
-        HL_TRY(put_around(reader, post->after, post->n_after));
+        HL_TRY(put_around(reader, around.after, around.n_after));
     reader->at_start = false;
     if (piece->end > piece->begin)
         reader->n_passed = piece->at + piece->encoding->spans[piece->end - 1].end;
@@ -305,6 +313,20 @@ done:
     return status;
 }
 
+/* A chat is written by its own template, which may begin as the tokenizer's does: then that is left
+ * out, as every window begins with it.  How many tokens are left out. */
+static size_t skip_beginning(hl_token_reader *reader, const hl_encoding *coded)
+{
+    hl_around_tokens around = hl_tokenizer_around(reader->corpus->tokenizer);
+    size_t           n      = around.n_before;
+
+    if (reader->way != HL_AROUND_WINDOW || n == 0 || coded->n_tokens <= n ||
+        memcmp(coded->ids, around.before, n * sizeof *coded->ids) != 0)
+        return 0;
+    reader->around = (hl_around_tokens){ .before = around.before, .n_before = n };
+    return n;
+}
+
 static hl_status next_chat(hl_token_reader *reader)
 {
     static const char *const names[] = { "special", "system", "user", "assistant" };
@@ -320,7 +342,7 @@ static hl_status next_chat(hl_token_reader *reader)
     HL_TRY(hl_chat_encode(&coded, corpus->tokenizer, chat, NULL));
     HL_TRY(clear_output(reader, coded->n_tokens));
     HL_TRY(mark_text(reader, chat->text, chat->n_bytes, 0));
-    for (size_t i = 0; i < coded->n_tokens; i++) {
+    for (size_t i = skip_beginning(reader, coded); i < coded->n_tokens; i++) {
         uint8_t role = hl_types_find(&corpus->types, names[coded->roles[i]]);
         if (coded->roles[i] != HL_ROLE_TEMPLATE)
             role = type_at(reader, coded->spans[i], role);
@@ -348,6 +370,11 @@ static hl_status next_ids(hl_token_reader *reader)
         reader->types[i] = special ? HL_TYPE_SPECIAL : HL_TYPE_PROMPT;
     }
     return status;
+}
+
+hl_around_tokens hl_token_reader_around(const hl_token_reader *reader)
+{
+    return reader->around;
 }
 
 hl_status hl_token_reader_next(hl_token_piece *out, hl_token_reader *reader)

@@ -293,15 +293,17 @@ done:
 
 /* -------------------------------------------------------------------------- loss */
 
-/* The tokens that a sequence's rows of the piece should foretell; -1 where there is none, or where
- * it has counted already. */
+/* The tokens that a sequence's rows of the piece should foretell; -1 where there is none, where it is
+ * no text, or where it has counted already. */
 static void place_targets(const hl_measuring *m, int64_t sequence)
 {
     const hl_batch *batch = &m->batch;
 
     for (int64_t row = 0; row < m->n_piece; row++) {
         int64_t position = m->piece + row + 1;
-        bool counts = position < batch->lengths[sequence] && position >= batch->first_row[sequence];
+        bool    counts   = position >= batch->first_row[sequence] &&
+                      position >= batch->text_begin[sequence] &&
+                      position < batch->text_end[sequence];
 
         m->targets[sequence * m->n_piece + row] =
             counts ? batch->tokens[sequence * batch->context + position] : -1;
@@ -419,6 +421,9 @@ hl_status hl_measure(hl_profile **out, const hl_model *model, const hl_tokenizer
         HL_TRY(hl_measure_rows_new(&m.rows, &m));
     HL_TRY(hl_measure_save(&m)); /* whether it can be is better known now than later */
     HL_TRY(hl_measure_all(&m));
+    if (m.options.windows.n_parts == 1 && hl_profile_all_sequences(m.profile) == 0)
+        HL_TRY(hl_fail(HL_BAD_INPUT, "no token of the text is in any window, beside those "
+                                     "that the tokenizer adds"));
     if (m.options.windows.n_parts > 1 || m.rows != NULL) /* done, but others may not be */
         HL_TRY(hl_measure_save(&m));
     if (m.rows != NULL)

@@ -36,7 +36,7 @@ typedef struct hl_measure_rows hl_measure_rows;
 typedef struct hl_batch_copy {
     int64_t  *tokens; /* (n_batch, context) */
     uint8_t  *types;  /* (n_batch, context) */
-    int64_t  *places; /* (4, n_batch) lengths, first_row, documents, starts */
+    int64_t  *places; /* (HL_BATCH_PLACES, n_batch) as hl_batch_set_places has them */
     uint64_t *hashes; /* (n_batch) */
 } hl_batch_copy;
 

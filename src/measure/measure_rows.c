@@ -73,8 +73,8 @@ static void add_tensor(hl_safetensors_writer *writer, const char *name, hl_dtype
 }
 
 /* What the rows are of: settings of the profile, and the text. */
-static const char *const provenance[] = { "model", "tokenizer", "context", "stride", "epsilon",
-                                          "gates", "adjusted",  "version", "text" };
+static const char *const provenance[] = { "model", "tokenizer", "context", "stride",  "epsilon",
+                                          "gates", "adjusted",  "version", "special", "text" };
 enum { N_PROVENANCE = sizeof provenance / sizeof *provenance, HASH_BYTES = 24 };
 
 /* NULL where the profile does not say. */

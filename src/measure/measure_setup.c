@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/threads.h"
+#include "measure/corpus.h"
 #include "measure/measure.h"
 #include "model/device.h"
 #include "model/model.h"
@@ -97,6 +98,22 @@ static const char *main_dtype(const hl_model *model)
     return hl_dtype_name(most);
 }
 
+/* The way of old profiles, document, is not written: they do not say it either.  Nor is any where
+ * nothing is put around a text, as all ways are one then. */
+static hl_status set_around(hl_measuring *m)
+{
+    hl_status        status = HL_OK;
+    hl_around        way    = m->options.windows.around;
+    hl_around_tokens around;
+
+    HL_TRY(hl_corpus_around(&around, m->corpus));
+    if (way != HL_AROUND_DOCUMENT && around.n_before + around.n_after > 0)
+        HL_TRY(hl_profile_set(m->profile, "special", hl_around_name(way)));
+
+done:
+    return status;
+}
+
 static hl_status set_options(hl_measuring *m)
 {
     hl_status                 status  = HL_OK;
@@ -106,6 +123,7 @@ static hl_status set_options(hl_measuring *m)
     HL_TRY(hl_profile_set_int(m->profile, "context", options->windows.context));
     HL_TRY(hl_profile_set_int(m->profile, "stride", options->windows.stride));
     HL_TRY(hl_profile_set_int(m->profile, "seed", (int64_t)options->seed));
+    HL_TRY(set_around(m));
     HL_TRY(hl_profile_set(m->profile, "pack", options->windows.pack ? "yes" : "no"));
     HL_TRY(hl_profile_set(m->profile, "nll", options->nll ? "yes" : "no"));
     HL_TRY(hl_profile_set(m->profile, "probe", options->no_probe ? "no" : "yes"));
@@ -248,7 +266,7 @@ static hl_status make_copy(hl_measuring *m)
 
     HL_TRY(HL_ALLOC(&m->copy.tokens, n_rows));
     HL_TRY(HL_ALLOC(&m->copy.types, n_rows));
-    HL_TRY(HL_ALLOC(&m->copy.places, 4 * n_batch));
+    HL_TRY(HL_ALLOC(&m->copy.places, HL_BATCH_PLACES * n_batch));
     HL_TRY(HL_ALLOC(&m->copy.hashes, n_batch));
 
 done:

@@ -41,18 +41,12 @@ static void copy_batch(hl_measuring *own)
 
     memcpy(own->copy.tokens, batch->tokens, rows * sizeof *batch->tokens);
     memcpy(own->copy.types, batch->types, rows);
-    memcpy(own->copy.places, batch->lengths, n * sizeof *batch->lengths);
-    memcpy(own->copy.places + n, batch->first_row, n * sizeof *batch->first_row);
-    memcpy(own->copy.places + 2 * n, batch->documents, n * sizeof *batch->documents);
-    memcpy(own->copy.places + 3 * n, batch->starts, n * sizeof *batch->starts);
+    memcpy(own->copy.places, batch->lengths, HL_BATCH_PLACES * n * sizeof *batch->lengths);
     memcpy(own->copy.hashes, batch->hashes, n * sizeof *batch->hashes);
-    batch->tokens    = own->copy.tokens;
-    batch->types     = own->copy.types;
-    batch->lengths   = own->copy.places;
-    batch->first_row = own->copy.places + n;
-    batch->documents = own->copy.places + 2 * n;
-    batch->starts    = own->copy.places + 3 * n;
-    batch->hashes    = own->copy.hashes;
+    batch->tokens = own->copy.tokens;
+    batch->types  = own->copy.types;
+    batch->hashes = own->copy.hashes;
+    hl_batch_set_places(batch, own->copy.places);
 }
 
 /* The next batch, behind which another begins to be read; under the mutex. */

@@ -89,6 +89,8 @@ hl_status hl_patterns_measure(hl_patterns **out, const hl_model *model, const hl
     int64_t           n_ctx   = hl_model_get_info(model)->n_ctx;
 
     *out = NULL;
+    if (options != NULL)
+        cut.around = options->around;
     if (cut.context == 0)
         cut.context = DEFAULT_TOKENS;
     if (n_ctx > 0 && cut.context > n_ctx)

@@ -5,6 +5,13 @@
  *     window 1           c c s s s s
  *     window 2                   c c s s s
  *
+ * With B before each window, and room for 5 tokens of the text beside it, stride 5:
+ *
+ *     window 0 B s s s s s
+ *     window 1           B s s s s s
+ *
+ * What stands behind a window takes its room and is not fed: no scored row sees it.
+ *
  * A window goes through the model in two feeds: what is context only, without logits, and
  * then the rows that predict a scored token.  Its last token predicts nothing and is not
  * fed at all.  Losses come from the session, which leaves logits where they are.
@@ -45,6 +52,7 @@ struct hl_perplexity {
     const hl_model       *model;
     hl_perplexity_options options; /* complete */
     hl_session           *session;
+    hl_window_cut         cut;
     int64_t              *tokens;  /* (n_batch, n_ctx) of a feed */
     int64_t              *targets; /* ... and the tokens after them */
     int64_t              *lengths; /* (n_batch) */
@@ -55,21 +63,65 @@ struct hl_perplexity {
 
 /* -------------------------------------------------------------------- windows */
 
-int64_t hl_window_count(int64_t n_tokens, int64_t n_ctx, int64_t stride)
+hl_status hl_window_cut_make(hl_window_cut *out, int64_t n_ctx, int64_t stride,
+                             const hl_around_tokens *around, int64_t d_vocab, const char *who)
 {
-    if (n_tokens < 2)
-        return 0;
-    return n_tokens <= n_ctx ? 1 : 1 + (n_tokens - n_ctx + stride - 1) / stride;
+    size_t n_around = around->n_before + around->n_after;
+
+    *out = (hl_window_cut){ n_ctx - (int64_t)n_around, stride, *around };
+    if (out->n_text < 1)
+        return hl_fail(
+            HL_BAD_ARGUMENT,
+            "%s: windows of %lld tokens leave no room for text beside the %zu that stand "
+            "around each, wanted %zu or more",
+            who, (long long)n_ctx, n_around, n_around + 1);
+    if (out->stride > out->n_text)
+        out->stride = out->n_text;
+    for (size_t i = 0; i < n_around; i++) {
+        int32_t id = i < around->n_before ? around->before[i] : around->after[i - around->n_before];
+        if (id < 0 || id >= d_vocab)
+            return hl_fail(HL_BAD_ARGUMENT,
+                           "%s: token %d is to stand around each window, the model knows 0 to %lld",
+                           who, id, (long long)d_vocab - 1);
+    }
+    return HL_OK;
 }
 
-hl_window hl_window_at(int64_t n_tokens, int64_t n_ctx, int64_t stride, int64_t index)
+/* The first token of a text has something before it, or is not scored. */
+static int64_t n_given(const hl_window_cut *cut)
 {
-    hl_window window = { .begin = index * stride };
-    int64_t   before = index > 0 ? window.begin - stride + n_ctx : 0; /* the last one's end */
+    return cut->around.n_before > 0 ? 0 : 1;
+}
 
-    window.end   = window.begin + n_ctx < n_tokens ? window.begin + n_ctx : n_tokens;
-    window.first = before > window.begin ? before : window.begin + 1;
+int64_t hl_window_count(const hl_window_cut *cut, int64_t n_tokens)
+{
+    if (n_tokens <= n_given(cut))
+        return 0;
+    return n_tokens <= cut->n_text ? 1
+                                   : 1 + (n_tokens - cut->n_text + cut->stride - 1) / cut->stride;
+}
+
+hl_window hl_window_at(const hl_window_cut *cut, int64_t n_tokens, int64_t index)
+{
+    hl_window window = { .begin = index * cut->stride };
+    int64_t   before = index > 0 ? window.begin - cut->stride + cut->n_text : 0; /* the last end */
+
+    window.end   = window.begin + cut->n_text < n_tokens ? window.begin + cut->n_text : n_tokens;
+    window.first = before > window.begin ? before : window.begin + n_given(cut);
     return window;
+}
+
+int64_t hl_window_token(const hl_window_cut *cut, const hl_window *window, const int64_t *tokens,
+                        int64_t at)
+{
+    int64_t n_before = (int64_t)cut->around.n_before;
+
+    return at < n_before ? cut->around.before[at] : tokens[window->begin + at - n_before];
+}
+
+int64_t hl_window_context(const hl_window_cut *cut, const hl_window *window)
+{
+    return window->first - window->begin + (int64_t)cut->around.n_before - 1;
 }
 
 /* -------------------------------------------------------------- open and close */
@@ -132,6 +184,9 @@ hl_status hl_perplexity_open(hl_perplexity **out, const hl_model *model,
     if (options != NULL)
         perplexity->options = *options;
     HL_TRY(complete_options(&perplexity->options, model));
+    HL_TRY(hl_window_cut_make(&perplexity->cut, perplexity->options.n_ctx,
+                              perplexity->options.stride, &perplexity->options.around,
+                              model->config->d_vocab, "perplexity"));
     HL_TRY(open_session(perplexity)); /* refuses contexts that are too long */
 
     size_t n_batch = (size_t)perplexity->options.n_batch;
@@ -181,12 +236,13 @@ typedef struct scoring {
 /* Row i stands at position start + i and predicts the token after it. */
 static hl_status score_rows(void *context, const hl_final_rows *rows)
 {
-    const scoring   *s      = context;
-    const hl_window *window = &s->perplexity->windows[rows->sequence];
-    double          *nll    = s->perplexity->nll + rows->sequence * s->perplexity->options.n_ctx;
+    const scoring   *s        = context;
+    const hl_window *window   = &s->perplexity->windows[rows->sequence];
+    int64_t          n_before = (int64_t)s->perplexity->cut.around.n_before;
+    double          *nll      = s->perplexity->nll + rows->sequence * s->perplexity->options.n_ctx;
 
     for (int64_t row = 0; row < rows->n_rows; row++) {
-        int64_t place = rows->start + row + 1;
+        int64_t place = rows->start + row + 1 - n_before; /* in the window's text */
 
         nll[place] = rows->losses[row];
         if (s->text->top != NULL)
@@ -203,19 +259,22 @@ static hl_status feed_part(scoring *s, int64_t n_windows, bool is_scored)
     hl_tap         tap     = { .context = s, .final = score_rows, .wants = HL_WANT_LOSSES };
 
     for (int64_t i = 0; i < p->options.n_batch; i++) {
-        const hl_window *window  = &p->windows[i];
-        int64_t          context = window->first - window->begin - 1;
+        const hl_window *window = &p->windows[i];
 
         p->lengths[i] = 0;
         if (i < n_windows)
-            p->lengths[i] = is_scored ? window->end - window->first : context;
+            p->lengths[i] =
+                is_scored ? window->end - window->first : hl_window_context(&p->cut, window);
         longest = p->lengths[i] > longest ? p->lengths[i] : longest;
     }
     for (int64_t i = 0; i < n_windows; i++) {
-        int64_t from = is_scored ? p->windows[i].first - 1 : p->windows[i].begin;
-        for (int64_t j = 0; j < p->lengths[i]; j++) {
-            p->tokens[i * longest + j]  = s->text->tokens[from + j];
-            p->targets[i * longest + j] = s->text->tokens[from + j + 1];
+        const hl_window *window = &p->windows[i];
+        int64_t          from   = is_scored ? hl_window_context(&p->cut, window) : 0;
+        for (int64_t j = from; j < from + p->lengths[i]; j++) {
+            int64_t to = i * longest + j - from;
+
+            p->tokens[to]  = hl_window_token(&p->cut, window, s->text->tokens, j);
+            p->targets[to] = hl_window_token(&p->cut, window, s->text->tokens, j + 1);
         }
     }
     return hl_session_feed(p->session, &(hl_feed){ .tokens   = p->tokens,
@@ -359,14 +418,13 @@ hl_status hl_perplexity_add(hl_nll *out, hl_perplexity *perplexity, const hl_sco
     HL_TRY(check_text(perplexity, text));
     sums.n_tokens    = text->n_tokens;
     sums.bytes_known = text->n_bytes != NULL;
-    int64_t count    = hl_window_count(text->n_tokens, options->n_ctx, options->stride);
+    int64_t count    = hl_window_count(&perplexity->cut, text->n_tokens);
 
     for (int64_t done = 0; done < count; done += options->n_batch) {
         int64_t n = count - done < options->n_batch ? count - done : options->n_batch;
 
         for (int64_t i = 0; i < n; i++)
-            perplexity->windows[i] =
-                hl_window_at(text->n_tokens, options->n_ctx, options->stride, done + i);
+            perplexity->windows[i] = hl_window_at(&perplexity->cut, text->n_tokens, done + i);
         HL_TRY(run_windows(&s, n));
         for (int64_t i = 0; i < n; i++)
             HL_TRY(add_window(&sums, &s, i));

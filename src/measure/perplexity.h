@@ -4,15 +4,32 @@
 
 #include "headlight.h"
 
-/* Tokens [begin, end) of a text, of which [first, end) are scored; first > begin. */
+/* Tokens [begin, end) of a text, of which [first, end) are scored; first > begin, or first = begin
+ * where something stands before each window. */
 typedef struct hl_window {
     int64_t begin;
     int64_t first;
     int64_t end;
 } hl_window;
 
+/* How texts are cut. */
+typedef struct hl_window_cut {
+    int64_t          n_text; /* tokens of the text in a window */
+    int64_t          stride; /* 1 to n_text */
+    hl_around_tokens around;
+} hl_window_cut;
+
+/* From complete options; HL_BAD_ARGUMENT, with the name of who asks, where there is no room for
+ * text or a token that the model does not have stands around it. */
+hl_status hl_window_cut_make(hl_window_cut *out, int64_t n_ctx, int64_t stride,
+                             const hl_around_tokens *around, int64_t d_vocab, const char *who);
 /* How many windows a text has, and window `index` of them. */
-int64_t   hl_window_count(int64_t n_tokens, int64_t n_ctx, int64_t stride);
-hl_window hl_window_at(int64_t n_tokens, int64_t n_ctx, int64_t stride, int64_t index);
+int64_t   hl_window_count(const hl_window_cut *cut, int64_t n_tokens);
+hl_window hl_window_at(const hl_window_cut *cut, int64_t n_tokens, int64_t index);
+/* The token at position `at` of a window: what stands before it, then the text's. */
+int64_t hl_window_token(const hl_window_cut *cut, const hl_window *window, const int64_t *tokens,
+                        int64_t at);
+/* How many positions there are before the first whose row predicts a scored token. */
+int64_t hl_window_context(const hl_window_cut *cut, const hl_window *window);
 
 #endif

@@ -1,8 +1,8 @@
 /* window.c - documents, one after the other, through a window that slides over them.
  *
- * The window is an array of `context` places.  It is filled from the reader, handed
- * out, and moved on by `stride`: what is left of it stays at its start as the overlap,
- * which has counted already.  Without pack it is emptied at the end of each document;
+ * The window is an array of places for text, as many as the context has beside what is put
+ * around it.  It is filled from the reader, handed out with that around it, and moved on by
+ * `stride`: what is left of it stays at its start as the overlap, which has counted already.  Without pack it is emptied at the end of each document;
  * with pack the stream of tokens goes on, separators between.
  *
  * Every place remembers which token of which document it holds, so that the place of
@@ -33,7 +33,7 @@ typedef struct held_token {
 typedef struct batch_memory {
     int64_t  *tokens;
     uint8_t  *types;
-    int64_t  *lengths; /* and first_row, documents, starts behind each other, (4, n_batch) */
+    int64_t  *places; /* (HL_BATCH_PLACES, n_batch) lengths, first_row, ... */
     uint64_t *hashes;
 } batch_memory;
 
@@ -52,12 +52,13 @@ struct hl_windows {
     size_t         at; /* in the piece */
 
     /* The window. */
-    held_token *held; /* (context) */
-    int64_t     n_held;
-    int64_t     overlap; /* of them have counted before */
-    int64_t     n_windows;
-    int64_t     n_counted;
-    bool        ended;
+    hl_around_tokens around; /* of the document that is being read */
+    held_token      *held;   /* (context) text */
+    int64_t          n_held;
+    int64_t          overlap; /* of them have counted before */
+    int64_t          n_windows;
+    int64_t          n_counted;
+    bool             ended;
 
     /* The batch, and the one before it. */
     batch_memory batches[2];
@@ -75,6 +76,7 @@ static hl_status set_options(hl_windows *windows, const hl_window_options *given
 {
     hl_status         status  = HL_OK;
     hl_window_options options = *given;
+    hl_around_tokens  around;
 
     options.n_batch = options.n_batch == 0 ? 1 : options.n_batch;
     options.n_parts = options.n_parts == 0 ? 1 : options.n_parts;
@@ -85,6 +87,20 @@ static hl_status set_options(hl_windows *windows, const hl_window_options *given
     HL_TRY(hl_check_count("the number of parts", options.n_parts, 1, MAX_PARTS));
     HL_TRY(hl_check_count("part", options.part, 0, options.n_parts - 1));
     HL_TRY(hl_check_count("max_tokens", options.max_tokens, 0, INT64_MAX));
+    if ((unsigned)options.around > HL_AROUND_NONE)
+        HL_TRY(hl_fail(HL_BAD_ARGUMENT, "windows: no way %d to put special tokens around",
+                       (int)options.around));
+    HL_TRY(hl_corpus_around(&around, windows->corpus));
+    if (options.around == HL_AROUND_WINDOW &&
+        options.context <= (int64_t)(around.n_before + around.n_after))
+        HL_TRY(hl_fail(HL_BAD_ARGUMENT,
+                       "a context of %lld leaves no room for text: the tokenizer puts %zu token%s "
+                       "around every window, so wanted %zu or more",
+                       (long long)options.context, around.n_before + around.n_after,
+                       around.n_before + around.n_after == 1 ? "" : "s",
+                       around.n_before + around.n_after + 1));
+    if (options.around == HL_AROUND_WINDOW && options.pack)
+        windows->around = around;
     if (options.pack && hl_corpus_separator(windows->corpus) < 0)
         HL_TRY(hl_fail(HL_BAD_ARGUMENT, "pack: neither tokenizer nor model has an end-of-text "
                                         "token to put between documents"));
@@ -119,7 +135,7 @@ static hl_status allocate(hl_windows *windows)
 
         HL_TRY(HL_ALLOC(&memory->tokens, context * n_batch)); /* at most 2^40 */
         HL_TRY(HL_ALLOC(&memory->types, context * n_batch));
-        HL_TRY(HL_ALLOC(&memory->lengths, 4 * n_batch));
+        HL_TRY(HL_ALLOC(&memory->places, HL_BATCH_PLACES * n_batch));
         HL_TRY(HL_ALLOC(&memory->hashes, n_batch));
     }
 
@@ -152,7 +168,7 @@ hl_status hl_windows_open(hl_windows **out, const hl_corpus *corpus,
     windows->n_documents = hl_corpus_get_info(corpus)->n_documents;
     HL_TRY(set_options(windows, options));
     HL_TRY(allocate(windows));
-    HL_TRY(hl_token_reader_open(&windows->reader, corpus));
+    HL_TRY(hl_token_reader_open(&windows->reader, corpus, options->around));
     for (int64_t i = 0; i < windows->n_documents; i++)
         windows->n_bytes += is_ours(windows, i) ? bytes_of(windows, i) : 0.0;
     go_to_document(windows, 0);
@@ -173,7 +189,7 @@ void hl_windows_close(hl_windows *windows)
     for (int i = 0; i < 2; i++) {
         hl_free(windows->batches[i].tokens);
         hl_free(windows->batches[i].types);
-        hl_free(windows->batches[i].lengths);
+        hl_free(windows->batches[i].places);
         hl_free(windows->batches[i].hashes);
     }
     hl_free(windows);
@@ -181,14 +197,18 @@ void hl_windows_close(hl_windows *windows)
 
 /* --------------------------------------------------------------- the token stream */
 
-/* The next piece of the document, when this one is used up; n_tokens 0 at its end. */
+/* The next piece of the document, when this one is used up; n_tokens 0 at its end.  Packed, all
+ * documents are one text with the same around it. */
 static hl_status next_piece(hl_windows *windows)
 {
     if (windows->at < windows->piece.n_tokens)
         return HL_OK;
     windows->n_piece_passed += (double)windows->piece.n_bytes;
-    windows->at = 0;
-    return hl_token_reader_next(&windows->piece, windows->reader);
+    windows->at      = 0;
+    hl_status status = hl_token_reader_next(&windows->piece, windows->reader);
+    if (!windows->options.pack)
+        windows->around = hl_token_reader_around(windows->reader);
+    return status;
 }
 
 static hl_status open_document(hl_windows *windows)
@@ -233,11 +253,28 @@ done:
 
 /* ---------------------------------------------------------------------- the window */
 
-/* Fills the window with what is left of the document, or of all of them. */
+/* For text, in a window of the document that was read last. */
+static int64_t room_for_text(const hl_windows *windows)
+{
+    return windows->options.context - (int64_t)(windows->around.n_before + windows->around.n_after);
+}
+
+static int64_t window_length(const hl_windows *windows)
+{
+    return windows->n_held + (int64_t)(windows->around.n_before + windows->around.n_after);
+}
+
+static int64_t first_row(const hl_windows *windows)
+{
+    return windows->overlap > 0 ? windows->overlap + (int64_t)windows->around.n_before : 0;
+}
+
+/* Fills the window with what is left of the document, or of all of them.  The first token of a
+ * document tells how much room there is in its windows, which is one token at least. */
 static hl_status fill(hl_windows *windows, bool *document_ended)
 {
     *document_ended = false;
-    while (windows->n_held < windows->options.context && windows->document < windows->n_documents &&
+    while (windows->n_held < room_for_text(windows) && windows->document < windows->n_documents &&
            !*document_ended) {
         bool      there  = false;
         hl_status status = next_token(&windows->held[windows->n_held], &there, windows);
@@ -252,9 +289,9 @@ static hl_status fill(hl_windows *windows, bool *document_ended)
 /* After a window: what stays is the overlap, or nothing. */
 static void slide(hl_windows *windows, bool document_ended)
 {
-    int64_t stays = windows->options.context - windows->options.stride;
+    int64_t stays = room_for_text(windows) - windows->options.stride;
 
-    if (document_ended || windows->n_held < windows->options.context)
+    if (document_ended || windows->n_held < room_for_text(windows) || stays < 0)
         stays = 0;
     memmove(windows->held, windows->held + windows->n_held - stays,
             (size_t)stays * sizeof *windows->held);
@@ -280,11 +317,13 @@ static hl_status next_window(bool *there, bool *document_ended, hl_windows *wind
     }
     if (windows->ended)
         return HL_OK;
-    int64_t n_new = windows->n_held - windows->overlap;
+    int64_t n_new = window_length(windows) - first_row(windows);
     if (limit > 0 && n_new >= limit - windows->n_counted) {
-        n_new           = limit - windows->n_counted;
-        windows->n_held = windows->overlap + n_new;
-        windows->ended  = true;
+        windows->n_held -= n_new - (limit - windows->n_counted);
+        windows->ended = true;
+        if (windows->n_held <= windows->overlap) /* no text would be left */
+            return HL_OK;
+        n_new = limit - windows->n_counted;
     }
     windows->n_windows++;
     windows->n_counted += n_new;
@@ -294,13 +333,13 @@ static hl_status next_window(bool *there, bool *document_ended, hl_windows *wind
 
 /* ----------------------------------------------------------------------- the batch */
 
-static uint64_t hash_window(const hl_windows *windows)
+static uint64_t hash_window(const hl_windows *windows, const int64_t *tokens)
 {
     hl_hasher hasher;
 
-    hl_hash_start(&hasher, (uint64_t)windows->overlap);
-    for (int64_t i = 0; i < windows->n_held; i++) {
-        uint32_t id       = (uint32_t)windows->held[i].id;
+    hl_hash_start(&hasher, (uint64_t)first_row(windows));
+    for (int64_t i = 0; i < window_length(windows); i++) {
+        uint32_t id       = (uint32_t)tokens[i];
         uint8_t  bytes[4] = { (uint8_t)id, (uint8_t)(id >> 8), (uint8_t)(id >> 16),
                               (uint8_t)(id >> 24) };
         hl_hash_add(&hasher, bytes, sizeof bytes);
@@ -308,24 +347,42 @@ static uint64_t hash_window(const hl_windows *windows)
     return hl_hash_end(&hasher);
 }
 
+static void put_around(int64_t *tokens, uint8_t *types, const int32_t *ids, size_t n_ids)
+{
+    for (size_t i = 0; i < n_ids; i++) {
+        tokens[i] = ids[i];
+        types[i]  = HL_TYPE_SPECIAL;
+    }
+}
+
 /* Copies the window to sequence b of the batch. */
 static void put_window(hl_windows *windows, int64_t b)
 {
-    batch_memory *memory  = &windows->batches[windows->at_hand];
-    int64_t       context = windows->options.context;
-    int64_t       n_batch = windows->options.n_batch;
-    int64_t      *tokens  = memory->tokens + b * context;
-    uint8_t      *types   = memory->types + b * context;
+    batch_memory           *memory = &windows->batches[windows->at_hand];
+    const hl_around_tokens *around = &windows->around;
+    int64_t                 begin  = (int64_t)around->n_before;
+    int64_t                 end    = begin + windows->n_held;
+    int64_t                *tokens = memory->tokens + b * windows->options.context;
+    uint8_t                *types  = memory->types + b * windows->options.context;
 
+    put_around(tokens, types, around->before, around->n_before);
     for (int64_t i = 0; i < windows->n_held; i++) {
-        tokens[i] = windows->held[i].id;
-        types[i]  = windows->held[i].type;
+        tokens[begin + i] = windows->held[i].id;
+        types[begin + i]  = windows->held[i].type;
     }
-    memory->lengths[b]               = windows->n_held;
-    memory->lengths[b + n_batch]     = windows->overlap;
-    memory->lengths[b + 2 * n_batch] = windows->held[0].document;
-    memory->lengths[b + 3 * n_batch] = windows->held[0].token;
-    memory->hashes[b]                = hash_window(windows);
+    put_around(tokens + end, types + end, around->after, around->n_after);
+
+    const int64_t places[HL_BATCH_PLACES] = {
+        window_length(windows),
+        first_row(windows),
+        windows->held[0].document,
+        windows->held[0].token,
+        begin,
+        end,
+    };
+    for (int64_t i = 0; i < HL_BATCH_PLACES; i++)
+        memory->places[b + i * windows->options.n_batch] = places[i];
+    memory->hashes[b] = hash_window(windows, tokens);
 }
 
 /* The memory of the batch before the last, cleared. */
@@ -339,9 +396,21 @@ static batch_memory *new_batch(hl_windows *windows)
 
     memset(memory->tokens, 0, context * n_batch * sizeof *memory->tokens);
     memset(memory->types, 0, context * n_batch);
-    memset(memory->lengths, 0, 4 * n_batch * sizeof *memory->lengths);
+    memset(memory->places, 0, HL_BATCH_PLACES * n_batch * sizeof *memory->places);
     memset(memory->hashes, 0, n_batch * sizeof *memory->hashes);
     return memory;
+}
+
+void hl_batch_set_places(hl_batch *batch, const int64_t *places)
+{
+    int64_t n = batch->n_batch;
+
+    batch->lengths    = places;
+    batch->first_row  = places + n;
+    batch->documents  = places + 2 * n;
+    batch->starts     = places + 3 * n;
+    batch->text_begin = places + 4 * n;
+    batch->text_end   = places + 5 * n;
 }
 
 hl_status hl_windows_next(hl_batch *out, hl_windows *windows)
@@ -351,22 +420,19 @@ hl_status hl_windows_next(hl_batch *out, hl_windows *windows)
     const batch_memory      *memory  = new_batch(windows);
     bool                     there = true, document_ended = false;
 
-    *out = (hl_batch){ .n_batch   = n,
-                       .context   = options->context,
-                       .tokens    = memory->tokens,
-                       .types     = memory->types,
-                       .lengths   = memory->lengths,
-                       .first_row = memory->lengths + n,
-                       .documents = memory->lengths + 2 * n,
-                       .starts    = memory->lengths + 3 * n,
-                       .hashes    = memory->hashes };
+    *out = (hl_batch){ .n_batch = n,
+                       .context = options->context,
+                       .tokens  = memory->tokens,
+                       .types   = memory->types,
+                       .hashes  = memory->hashes };
+    hl_batch_set_places(out, memory->places);
     while (out->n_windows < n) {
         hl_status status = next_window(&there, &document_ended, windows);
         if (status != HL_OK || !there)
             return status;
         if (windows->by_document || (windows->n_windows - 1) % options->n_parts == options->part) {
             put_window(windows, out->n_windows++);
-            out->n_counted += windows->n_held - windows->overlap;
+            out->n_counted += window_length(windows) - first_row(windows);
         }
         slide(windows, document_ended);
     }

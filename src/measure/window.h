@@ -16,11 +16,19 @@
  *   done:
  *     hl_windows_close(windows);
  *
- * Window w of a document covers tokens [w * stride, w * stride + context) of it; there
- * is a next one as long as tokens are left that no window has counted.  Row r of it
- * counts if r >= first_row, which is 0 in the first window of a document and
- * context - stride in all others, so that every token of the corpus counts exactly
- * once.
+ * Window w of a document covers tokens [w * stride, w * stride + room) of its text, where room
+ * is the context less what is put around each window:
+ *
+ *     document       a b c d e f g h i j            context 6, stride 2
+ *     window 0       B a b c d E                    B before, E after; room 4
+ *     window 1       B c d e f E                    first_row 3: e, f and E count
+ *     window 2       B e f g h E
+ *
+ * There is a next one as long as tokens are left that no window has counted.  Row r of it
+ * counts if r >= first_row, which is 0 in the first window of a document and, where windows
+ * overlap, behind the overlap in all others, so that every token of the text counts exactly
+ * once.  Rows [text_begin, text_end) are text: a prediction is scored if it is of a token
+ * there, has a token before it in the window, and counts.
  *
  * Order.  Windows come in the order of the documents and within each from its
  * start, and the n-th is the same window whatever n_batch is.  Which windows are a part's
@@ -39,7 +47,8 @@
  * with the documents before it left alone.  All zero is the start. */
 typedef struct hl_window_place {
     int64_t document;
-    int64_t token;     /* of that document, its first being 0 */
+    int64_t token;     /* of that document's text, its first being 0; with HL_AROUND_DOCUMENT
+                        * what stands before the text counts too */
     int64_t n_windows; /* before this place, those of other parts among them; where whole
                         * documents are dealt out, of this part alone */
     int64_t n_counted; /* tokens that counted in them */
@@ -58,16 +67,24 @@ typedef struct hl_batch {
     const int64_t  *lengths;   /* (n_batch) */
     const int64_t  *first_row; /* (n_batch) rows before it have counted already */
     const int64_t  *documents; /* (n_batch) the one that row 0 is of */
-    const int64_t  *starts;    /* (n_batch) which token of it row 0 is */
-    const uint64_t *hashes;    /* (n_batch) of the window's tokens and first_row: what it is,
+    const int64_t  *starts; /* (n_batch) which token of it row 0 is, for messages: the first row of
+                                * text has its number, with what stands before the document counted */
+    const int64_t  *text_begin; /* (n_batch) rows before it were put around the text */
+    const int64_t  *text_end;   /* (n_batch) so were rows from it on */
+    const uint64_t *hashes;     /* (n_batch) of the window's tokens and first_row: what it is,
                                 * not where, so that it can decide about sampling */
-    int64_t         n_counted; /* rows of this batch that count */
+    int64_t         n_counted;  /* rows of this batch that count */
 } hl_batch;
+
+/* Numbers of a window beside its tokens, and where a batch has them: (HL_BATCH_PLACES, n_batch), in
+ * the order of its members. */
+enum { HL_BATCH_PLACES = 6 };
+void hl_batch_set_places(hl_batch *batch, const int64_t *places);
 
 typedef struct hl_windows hl_windows;
 
 /* Borrows the corpus.  HL_BAD_ARGUMENT for a context below 1, a stride beyond it, a part that
- * does not exist, or pack without an end-of-text token. */
+ * does not exist, pack without an end-of-text token, or no room for text. */
 hl_status hl_windows_open(hl_windows **out, const hl_corpus *corpus,
                           const hl_window_options *options);
 void      hl_windows_close(hl_windows *windows);

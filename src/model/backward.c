@@ -142,14 +142,19 @@ void hl_backward_close(hl_backward *b)
 
 /* ------------------------------------------------------------------------ loss */
 
-/* d_logits of one row, whose next token is known: (p - [token]) / (S - 1), through the soft-cap
- * and the scale that the logits went through. */
-static void back_row(hl_backward *b, float *out, const float *logits, int64_t token)
+/* d_logits of the row before token `at`: (p - [token]) / n of n scored tokens, through the soft-cap
+ * and the scale that the logits went through; 0 where the token is not scored. */
+static void back_row(hl_backward *b, float *out, const float *logits, int64_t at)
 {
-    double lse   = hl_logits_lse(logits, b->config->d_vocab);
-    double share = 1.0 / (double)(b->n_tokens - 1);
-    double cap   = b->config->logit_softcap;
+    double  lse   = hl_logits_lse(logits, b->config->d_vocab);
+    double  share = 1.0 / (double)(b->n_tokens - b->first);
+    double  cap   = b->config->logit_softcap;
+    int64_t token = b->tokens[at];
 
+    if (at < b->first) {
+        memset(out, 0, (size_t)b->config->d_vocab * sizeof *out);
+        return;
+    }
     for (int64_t i = 0; i < b->config->d_vocab; i++) {
         double logit = (double)logits[i];
         double slope = (exp(logit - lse) - (i == token ? 1.0 : 0.0)) * share;
@@ -191,7 +196,7 @@ static void back_some(void *context, int64_t first, int64_t end, int member)
 
     for (int64_t row = first; row < end; row++)
         back_row(b, b->d_logits + row * d_vocab, part->rows->logits + row * d_vocab,
-                 b->tokens[part->rows->start + row + 1]);
+                 part->rows->start + row + 1);
 }
 
 /* The end of the forward pass is the beginning of the backward: logits are here only now. */
@@ -206,7 +211,7 @@ static hl_status back_loss(void *context, const hl_final_rows *rows)
         hl_forward_norm_of(b->session, hl_session_param_of(b->session, HL_ROLE_FINAL_NORM, -1, 0));
 
     hl_parallel(b->n_threads, n, 0, back_some, &(loss_rows){ b, rows });
-    for (int64_t row = 0; row < n; row++)
+    for (int64_t row = b->first - 1 > rows->start ? b->first - 1 - rows->start : 0; row < n; row++)
         b->nll += hl_logits_lse(rows->logits + row * d_vocab, d_vocab) -
                   (double)rows->logits[row * d_vocab + b->tokens[rows->start + row + 1]];
     hl_status status = back_head(b, n);
@@ -449,7 +454,7 @@ static void begin_run(hl_backward *b, const int64_t *tokens, int64_t n_tokens)
 }
 
 hl_status hl_backward_run(double *gradient, double *nll, hl_backward *b, const int64_t *tokens,
-                          int64_t n_tokens)
+                          int64_t n_tokens, int64_t first)
 {
     hl_status status   = HL_OK;
     int64_t   n_heads  = b->config->n_heads;
@@ -459,6 +464,10 @@ hl_status hl_backward_run(double *gradient, double *nll, hl_backward *b, const i
     if (n_tokens < 2 || n_tokens > b->n_ctx)
         return hl_fail(HL_BAD_ARGUMENT, "gradients of %lld tokens, wanted 2 to %lld",
                        (long long)n_tokens, (long long)b->n_ctx);
+    if (first < 1 || first >= n_tokens)
+        return hl_fail(HL_BAD_ARGUMENT, "gradients from token %lld on, wanted 1 to %lld",
+                       (long long)first, (long long)n_tokens - 1);
+    b->first = first;
     begin_run(b, tokens, n_tokens);
     HL_TRY(HL_ALLOC_ZEROED(&dgates, (size_t)n_heads));
     HL_TRY(hl_session_rewind(b->session, 0, 0));
@@ -472,7 +481,7 @@ hl_status hl_backward_run(double *gradient, double *nll, hl_backward *b, const i
         for (int64_t head = 0; head < n_heads; head++)
             gradient[layer * n_heads + head] = (double)dgates[head];
     }
-    *nll = b->nll / (double)(n_tokens - 1);
+    *nll = b->nll / (double)(n_tokens - first);
 
 done:
     hl_free(dgates);

@@ -2,11 +2,11 @@
  *
  *     hl_backward *backward = NULL;
  *     HL_TRY(hl_backward_open(&backward, model, n_ctx, n_threads));
- *     HL_TRY(hl_backward_run(gradient, &nll, backward, tokens, n_tokens));
+ *     HL_TRY(hl_backward_run(gradient, &nll, backward, tokens, n_tokens, 1));
  *   done:
  *     hl_backward_close(backward);
  *
- * L is the mean negative log-likelihood of tokens 1 .. n_tokens - 1.  One forward pass keeps the
+ * L is the mean negative log-likelihood of tokens first .. n_tokens - 1.  One forward pass keeps the
  * residual stream before every block; then the blocks come in reverse: each is run again
  * from its input, and the gradient goes back through it.  Gradients are taken of activations
  * only, never of weights, so memory is a stream a layer and a few rows.
@@ -34,6 +34,7 @@ typedef struct hl_backward {
     /* Of the run. */
     const int64_t *tokens;
     int64_t        n_tokens; /* S */
+    int64_t        first;    /* token that is scored */
     hl_tap         tap;
     hl_feed        feed;
     hl_chunk       chunk;
@@ -83,9 +84,9 @@ hl_status hl_backward_open(hl_backward **out, const hl_model *model, int64_t n_c
                            int32_t n_threads);
 void      hl_backward_close(hl_backward *backward);
 /* gradient (n_layers, n_heads) of the mean over the window, 0 where a layer has no such head;
- * *nll is that mean.  n_tokens from 2 to n_ctx. */
+ * *nll is that mean.  n_tokens from 2 to n_ctx, first from 1 to n_tokens - 1. */
 hl_status hl_backward_run(double *gradient, double *nll, hl_backward *backward,
-                          const int64_t *tokens, int64_t n_tokens);
+                          const int64_t *tokens, int64_t n_tokens, int64_t first);
 
 /* backward_dense.c */
 

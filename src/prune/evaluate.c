@@ -25,10 +25,12 @@ enum { DEFAULT_ROWS = 512, DEVICE_ROWS = 4096, DEFAULT_CONTEXT = 1024, MAX_BATCH
 enum { WANTS = HL_WANT_LOSSES | HL_WANT_DIVERGENCE };
 #define DEFAULT_MEMORY ((size_t)1 << 30)
 
-/* Tokens [begin, begin + length) of all. */
+/* Tokens [begin, begin + length) of all; those from `first` on are scored. */
 typedef struct text_window {
     int64_t begin;
     int64_t length;
+    int64_t first;    /* in the window, 1 at least */
+    int64_t n_before; /* scored in the windows before it */
     int64_t document; /* of the corpus */
 } text_window;
 
@@ -98,10 +100,11 @@ static hl_status keep_window(hl_evaluator *e, const hl_batch *batch, size_t *max
                              size_t *max_tokens)
 {
     hl_status status = HL_OK;
-    int64_t   length = batch->lengths[0];
+    int64_t   length = batch->text_end[0]; /* what stands behind the text changes nothing */
+    int64_t   first  = batch->text_begin[0] > 0 ? batch->text_begin[0] : 1;
     size_t    n      = (size_t)e->result->n_windows;
 
-    if (length < 2) /* scores nothing */
+    if (length <= first) /* scores nothing */
         return HL_OK;
     if (n == *max_windows) {
         HL_TRY(hl_realloc((void **)&e->windows, n, 2 * n + 64, sizeof *e->windows));
@@ -113,9 +116,10 @@ static hl_status keep_window(hl_evaluator *e, const hl_batch *batch, size_t *max
         *max_tokens = more;
     }
     memcpy(e->tokens + e->n_tokens, batch->tokens, (size_t)length * sizeof *e->tokens);
-    e->windows[e->result->n_windows++] = (text_window){ e->n_tokens, length, batch->documents[0] };
+    e->windows[e->result->n_windows++] =
+        (text_window){ e->n_tokens, length, first, e->result->n_scored, batch->documents[0] };
     e->n_tokens += length;
-    e->result->n_scored += length - 1;
+    e->result->n_scored += length - first;
 
 done:
     return status;
@@ -159,7 +163,7 @@ static hl_status describe_windows(hl_evaluator *e)
         if (i == 0 || e->windows[i].document != e->windows[i - 1].document)
             r->n_documents++;
         r->documents[i] = r->n_documents - 1;
-        r->scored[i]    = e->windows[i].length - 1;
+        r->scored[i]    = e->windows[i].length - e->windows[i].first;
     }
 
 done:
@@ -408,7 +412,7 @@ static void place_batch(hl_evaluator *e)
     e->n_rows          = 0;
     memset(e->lengths, 0, (size_t)e->options.windows.n_batch * sizeof *e->lengths);
     for (int64_t i = 0; i < e->n_batch_windows; i++) {
-        e->lengths[i] = e->result->scored[e->n_done + i]; /* the last token predicts nothing */
+        e->lengths[i] = e->windows[e->n_done + i].length - 1; /* the last token predicts nothing */
         e->n_rows     = e->lengths[i] > e->n_rows ? e->lengths[i] : e->n_rows;
     }
     for (int64_t i = 0; i < e->n_batch_windows; i++) {
@@ -449,7 +453,7 @@ static hl_scores sum_window(const hl_evaluator *e, int64_t window)
     const row_score *rows = e->rows + window * e->n_rows;
     hl_scores        sum  = { 0 };
 
-    for (int64_t i = 0; i < e->lengths[window]; i++) {
+    for (int64_t i = e->windows[e->n_done + window].first - 1; i < e->lengths[window]; i++) {
         sum.nll += rows[i].nll;
         sum.kl += rows[i].kl;
         sum.n_same += rows[i].same;
@@ -476,14 +480,14 @@ static hl_status add_setting(hl_evaluator *e)
 static hl_status report_progress(const hl_evaluator *e)
 {
     const hl_evaluation *r         = e->result;
-    int64_t              n_before  = e->windows[e->n_done].begin - e->n_done; /* scored */
+    int64_t              n_before  = e->windows[e->n_done].n_before;
     int64_t              n_batch   = 0;
     double               n_of_walk = (double)(e->at + 1) / (double)(r->n_settings + 1);
 
     if (e->options.progress == NULL)
         return HL_OK;
     for (int64_t i = 0; i < e->n_batch_windows; i++)
-        n_batch += e->lengths[i];
+        n_batch += r->scored[e->n_done + i];
     double share = ((double)n_before + n_of_walk * (double)n_batch) / (double)r->n_scored;
     return e->options.progress(e->options.context, share,
                                n_before * (r->n_settings + 1) + n_batch * (e->at + 1));

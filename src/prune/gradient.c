@@ -55,12 +55,20 @@ void hl_gradients_free(hl_gradients *gradients)
     hl_free(gradients);
 }
 
+/* Of the text, with a token before it. */
+static int64_t first_scored(const hl_batch *batch)
+{
+    return batch->text_begin[0] > 0 ? batch->text_begin[0] : 1;
+}
+
+/* What stands behind the text is not looked at by what stands before. */
 static hl_status add_window(gradient_work *work, const hl_batch *batch)
 {
-    hl_gradients *sums = work->sums;
-    double        nll  = 0.0;
+    hl_gradients *sums  = work->sums;
+    double        nll   = 0.0;
+    int64_t       first = first_scored(batch);
     hl_status     status =
-        hl_backward_run(work->one, &nll, work->backward, batch->tokens, batch->lengths[0]);
+        hl_backward_run(work->one, &nll, work->backward, batch->tokens, batch->text_end[0], first);
 
     if (status != HL_OK)
         return status;
@@ -73,7 +81,7 @@ static hl_status add_window(gradient_work *work, const hl_batch *batch)
     }
     sums->nll += nll;
     sums->n_windows++;
-    sums->n_tokens += batch->lengths[0] - 1;
+    sums->n_tokens += batch->text_end[0] - first;
     return HL_OK;
 }
 
@@ -88,7 +96,7 @@ static hl_status report(const gradient_work *work)
     return work->options.progress(work->options.context, &progress);
 }
 
-/* A window of one token predicts nothing and is passed over. */
+/* A window that predicts nothing is passed over. */
 static hl_status run(gradient_work *work)
 {
     hl_status status = HL_OK;
@@ -98,7 +106,7 @@ static hl_status run(gradient_work *work)
         HL_TRY(hl_windows_next(&batch, work->windows));
         if (batch.n_windows == 0)
             break;
-        if (batch.lengths[0] >= 2)
+        if (batch.text_end[0] > first_scored(&batch))
             HL_TRY(add_window(work, &batch));
         HL_TRY(report(work));
     }

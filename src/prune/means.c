@@ -9,9 +9,12 @@
 /* ------------------------------------------------------------------------ measuring */
 
 typedef struct mean_sums {
-    double *sums;    /* (n_layers, n_heads, d_head) */
-    int64_t n_heads; /* the most of a layer */
-    int64_t n_rows;  /* of one layer, so far */
+    double          *sums;    /* (n_layers, n_heads, d_head) */
+    int64_t          n_heads; /* the most of a layer */
+    int64_t          n_rows;  /* of one layer, so far */
+    hl_around_tokens around;
+    int64_t         *window; /* (n_ctx) tokens */
+    int64_t          n_text; /* of the text in it */
 } mean_sums;
 
 static hl_status add_rows(void *context, const hl_layer_rows *rows)
@@ -22,12 +25,29 @@ static hl_status add_rows(void *context, const hl_layer_rows *rows)
     int64_t    n_real = rows->lengths[0] < rows->n_rows ? rows->lengths[0] : rows->n_rows;
 
     for (int64_t r = 0; r < n_real; r++) {
+        int64_t at = rows->start[0] + r - (int64_t)m->around.n_before; /* in the text */
+
+        if (at < 0 || at >= m->n_text)
+            continue;
         for (int64_t i = 0; i < each; i++)
             sums[i] += (double)rows->z[r * each + i];
+        m->n_rows += rows->layer == 0;
     }
-    if (rows->layer == 0)
-        m->n_rows += n_real;
     return HL_OK;
+}
+
+/* The window's text with what stands around it; how many tokens. */
+static int64_t make_window(mean_sums *m, const int64_t *tokens)
+{
+    int64_t n = 0;
+
+    for (size_t i = 0; i < m->around.n_before; i++)
+        m->window[n++] = m->around.before[i];
+    for (int64_t i = 0; i < m->n_text; i++)
+        m->window[n++] = tokens[i];
+    for (size_t i = 0; i < m->around.n_after; i++)
+        m->window[n++] = m->around.after[i];
+    return n;
 }
 
 static hl_status feed_windows(mean_sums *m, hl_session *session, const int64_t *tokens,
@@ -35,20 +55,26 @@ static hl_status feed_windows(mean_sums *m, hl_session *session, const int64_t *
 {
     hl_status status = HL_OK;
     hl_tap    tap    = { .context = m, .layer = add_rows, .wants = HL_WANT_Z };
+    int64_t   room   = n_ctx - (int64_t)(m->around.n_before + m->around.n_after);
 
-    for (int64_t at = 0; at < n_tokens && status == HL_OK; at += n_ctx) {
-        int64_t n = n_tokens - at < n_ctx ? n_tokens - at : n_ctx;
+    if (room < 1)
+        return hl_fail(HL_BAD_ARGUMENT,
+                       "a context of %lld leaves no room for text beside the tokens around it",
+                       (long long)n_ctx);
+    for (int64_t at = 0; at < n_tokens && status == HL_OK; at += room) {
+        m->n_text = n_tokens - at < room ? n_tokens - at : room;
 
-        status = hl_session_rewind(session, 0, 0);
+        int64_t n = make_window(m, tokens + at);
+        status    = hl_session_rewind(session, 0, 0);
         if (status == HL_OK)
-            status = hl_session_feed(
-                session, &(hl_feed){ .tokens = tokens + at, .n_tokens = n, .tap = &tap });
+            status = hl_session_feed(session,
+                                     &(hl_feed){ .tokens = m->window, .n_tokens = n, .tap = &tap });
     }
     return status;
 }
 
 hl_status hl_head_means(float *out, const hl_model *model, const int64_t *tokens, int64_t n_tokens,
-                        int32_t n_threads)
+                        const hl_around_tokens *around, int32_t n_threads)
 {
     hl_status          status  = HL_OK;
     const hl_config   *config  = model->config;
@@ -63,7 +89,10 @@ hl_status hl_head_means(float *out, const hl_model *model, const int64_t *tokens
         return hl_fail(HL_BAD_ARGUMENT, "no tokens to take the means of heads over");
     if (config->n_ctx > 0 && config->n_ctx < MEAN_CONTEXT)
         options.n_ctx = config->n_ctx;
+    if (around != NULL)
+        m.around = *around;
     HL_TRY(HL_ALLOC_ZEROED(&m.sums, count));
+    HL_TRY(HL_ALLOC(&m.window, (size_t)options.n_ctx));
     HL_TRY(hl_session_open(&session, model, &options));
     HL_TRY(feed_windows(&m, session, tokens, n_tokens, options.n_ctx));
     for (size_t i = 0; i < count; i++)
@@ -72,6 +101,7 @@ hl_status hl_head_means(float *out, const hl_model *model, const int64_t *tokens
 done:
     hl_session_close(session);
     hl_free(m.sums);
+    hl_free(m.window);
     return status;
 }
 

@@ -19,6 +19,7 @@
 #include "base/hash.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "measure/corpus.h"
 #include "model/model.h"
 #include "prune/evaluate.h"
 
@@ -190,6 +191,7 @@ static hl_status open_state(hl_sweep *s)
     hl_status               status = HL_OK;
     const hl_sweep_options *o      = &s->options;
     uint64_t                model  = 0;
+    hl_around_tokens        around;
     char                    key[MAX_KEY];
 
     HL_TRY(hl_model_hash(&model, s->model, o->n_threads));
@@ -201,6 +203,10 @@ static hl_status open_state(hl_sweep *s)
              hl_corpus_get_info(s->test_corpus)->hash, hash_lists(s), o->n_seeds, o->seed,
              o->limits.per_layer_max, o->limits.empty_layers, o->groups, o->rank_tokens,
              o->test_tokens, o->n_ctx);
+    HL_TRY(hl_corpus_around(&around, s->test_corpus));
+    if (around.n_before + around.n_after > 0 && o->around != HL_AROUND_DOCUMENT)
+        snprintf(key + strlen(key), sizeof key - strlen(key), " special %s",
+                 hl_around_name(o->around));
     HL_TRY(hl_sweep_state_new(&s->state, o->state_path, key));
     if (o->resume)
         HL_TRY(hl_sweep_state_load(s->state));
@@ -300,7 +306,8 @@ hl_status hl_sweep_evaluate(hl_evaluation **out, hl_sweep *s, const hl_corpus *c
     hl_status           status  = HL_OK;
     hl_evaluator       *e       = NULL;
     hl_evaluate_options options = { .windows      = { .context    = s->options.n_ctx,
-                                                      .max_tokens = max_tokens },
+                                                      .max_tokens = max_tokens,
+                                                      .around     = s->options.around },
                                     .memory_bytes = s->options.memory_bytes,
                                     .n_threads    = s->options.n_threads,
                                     .progress     = show_progress,

@@ -67,7 +67,8 @@ static hl_status show_measuring(void *context, const hl_measure_progress *progre
 static hl_status measure(hl_profile **out, hl_sweep *s)
 {
     hl_measure_options options = { .windows   = { .context    = s->options.n_ctx,
-                                                  .max_tokens = s->options.rank_tokens },
+                                                  .max_tokens = s->options.rank_tokens,
+                                                  .around     = s->options.around },
                                    .seed      = s->options.seed,
                                    .no_probe  = true,
                                    .n_threads = s->options.n_threads,
@@ -106,7 +107,8 @@ done:
 static hl_status differentiate(hl_gradients **out, hl_sweep *s)
 {
     hl_gradient_options options = { .windows   = { .context    = s->options.n_ctx,
-                                                   .max_tokens = s->options.rank_tokens },
+                                                   .max_tokens = s->options.rank_tokens,
+                                                   .around     = s->options.around },
                                     .n_threads = s->options.n_threads,
                                     .progress  = show_measuring,
                                     .context   = s };

@@ -58,6 +58,8 @@ static hl_status count_right(double *out, const hl_sweep *s, const float *gates,
     hl_nll                unasked;
 
     *out = 0.0;
+    if (s->options.around == HL_AROUND_WINDOW && s->tokenizer != NULL)
+        options.around = hl_tokenizer_around(s->tokenizer);
     HL_TRY(hl_perplexity_open(&perplexity, s->model, &options));
     for (int64_t i = 0; i < s->options.n_words; i++) {
         const hl_word_text *text = &s->options.words[i];

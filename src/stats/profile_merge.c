@@ -144,8 +144,20 @@ static bool same_numbers(const hl_profile *a, const hl_profile *b)
            memcmp(a->heads, b->heads, (size_t)a->n_layers * sizeof *a->heads) == 0;
 }
 
+/* Profiles that do not say it were measured as all once were. */
+static const char *name_way(const char *special)
+{
+    return special == NULL ? "document" : special;
+}
+
 static hl_status differ(const char *key, const char *here, const char *there)
 {
+    if (strcmp(key, "special") == 0)
+        return hl_fail(
+            HL_BAD_INPUT,
+            "the profiles differ in 'special', where the tokens stand that the tokenizer "
+            "adds: %s and %s; measure both with the same --special",
+            name_way(here), name_way(there));
     return hl_fail(HL_BAD_INPUT, "the profiles differ in '%s': %s and %s", key,
                    here != NULL ? here : "not said", there != NULL ? there : "not said");
 }

@@ -478,6 +478,13 @@ hl_token_type hl_tokenizer_type(const hl_tokenizer *tokenizer, int32_t id)
     return (hl_token_type)tokenizer->vocab.pieces[id].type;
 }
 
+hl_around_tokens hl_tokenizer_around(const hl_tokenizer *tokenizer)
+{
+    const hl_postprocessor *post = &tokenizer->postprocessor;
+
+    return (hl_around_tokens){ post->before, post->n_before, post->after, post->n_after };
+}
+
 int32_t hl_tokenizer_special(const hl_tokenizer *tokenizer, hl_special which)
 {
     return (unsigned)which < HL_SPECIAL_COUNT ? tokenizer->special[which] : -1;

@@ -34,6 +34,57 @@ class Families(unittest.TestCase):
                                                err_msg=f"{path} {name}")
 
 
+class Windows(unittest.TestCase):
+    """A tokenizer that puts token 0 before a text: every window begins with it."""
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        with open(DEMO + "/tokenizer.json", encoding="utf-8") as file:
+            tokenizer = json.load(file)
+        name = tokenizer["added_tokens"][0]["content"]
+        tokenizer["post_processor"] = {
+            "type": "TemplateProcessing", "pair": [],
+            "single": [{"SpecialToken": {"id": name, "type_id": 0}},
+                       {"Sequence": {"id": "A", "type_id": 0}}],
+            "special_tokens": {name: {"id": name, "ids": [0], "tokens": [name]}}}
+        with open(cls.folder.name + "/tokenizer.json", "w", encoding="utf-8") as file:
+            json.dump(tokenizer, file)
+        cls.model = headlight.open(DEMO, tokenizer=cls.folder.name)
+        cls.ids = cls.model.tokenize(alice(900)).tolist()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.model.close()
+        cls.folder.cleanup()
+
+    def cut(self, room, before):
+        return [before + self.ids[i:i + room] for i in range(0, len(self.ids), room)]
+
+    def test_every_window_begins_with_it(self):
+        options = {"context": 32, "probe": False, "nll": True}
+        for special, windows in (("window", self.cut(31, [0])), ("none", self.cut(32, []))):
+            ours = self.model.measure(alice(900), special=special, **options)
+            theirs = self.model.measure(token_ids=windows, **options)
+            np.testing.assert_array_equal(ours.entropy.values, theirs.entropy.values)
+            np.testing.assert_array_equal(ours.first.values, theirs.first.values)
+        default = self.model.measure(alice(900), **options)
+        self.assertEqual(default.n_tokens, len(self.ids) + len(self.cut(31, [0])))
+
+    def test_every_token_of_the_text_is_scored(self):
+        found = self.model.eval(alice(900), context=32)
+        self.assertEqual(found.n_scored, len(self.ids))
+        self.assertEqual(len(found.nll[0]), len(self.ids))
+        self.assertFalse(np.isnan(found.nll[0]).any())
+        old = self.model.eval(alice(900), context=32, special="document")
+        self.assertEqual(len(old.nll[0]), len(self.ids) + 1)
+        self.assertEqual(int(np.isnan(old.nll[0]).sum()), -(-(len(self.ids) + 1) // 32))
+
+    def test_another_word_is_refused(self):
+        for call in (self.model.eval, self.model.measure):
+            with self.assertRaisesRegex(headlight.Error, "wanted one of window, document, none"):
+                call(alice(900), special="both")
+
+
 class Models(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
