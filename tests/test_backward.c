@@ -277,7 +277,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_activations),     cmocka_unit_test(test_lengths),
         cmocka_unit_test(test_own_families),    cmocka_unit_test(test_gates),
-        cmocka_unit_test(test_shared_families),
+        cmocka_unit_test(test_shared_families), cmocka_unit_test(test_tokens_that_are_not_scored),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
