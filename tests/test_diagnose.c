@@ -169,6 +169,8 @@ static void test_flat(void **state)
     model.n_sequences = 1;
     found             = diagnose(&model, NULL, NULL);
     assert_int_equal(named(found, "flat-profile")->verdict, HL_VERDICT_NOT_MEASURED);
+    assert_string_equal(named(found, "flat-profile")->finding,
+                        "needs at least 2 windows of text, and the profile has 1");
     hl_diagnoses_free(found);
 }
 

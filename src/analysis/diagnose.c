@@ -107,6 +107,8 @@ void hl_examination_say_broken(const hl_examination *e, hl_text *text)
     if (e->n_broken > 0)
         hl_text_addf(text, "%lld heads are left out, as most of their rows are not finite. ",
                      (long long)e->n_broken);
+    else if (e->n_counted == 0)
+        hl_text_addf(text, "no row of any head was counted");
 }
 
 static void count_heads(hl_examination *e)

@@ -436,6 +436,11 @@ hl_status hl_diagnose_flat(hl_examination *e)
     if (isnan(layers->shape.range) || isnan(layers->shape.error)) {
         e->result->verdict = HL_VERDICT_NOT_MEASURED;
         e->result->measure = "headlight measure MODEL TEXT -o P, with at least two windows of text";
+        if (hl_profile_n_sequences(e->profile) < 2)
+            hl_text_addf(&e->finding, "needs at least 2 windows of text, and the profile has %lld",
+                         (long long)hl_profile_n_sequences(e->profile));
+        else
+            hl_text_addf(&e->finding, "no mean of a layer is known in 2 windows of text");
         goto done;
     }
     e->result->verdict = layers->shape.flat ? HL_VERDICT_PRESENT : HL_VERDICT_ABSENT;

@@ -219,6 +219,7 @@ hl_status hl_diagnose_sinks(hl_examination *e)
     if (isnan(result->value)) {
         result->verdict = HL_VERDICT_NOT_MEASURED;
         result->measure = "headlight measure MODEL TEXT -o P";
+        hl_text_addf(&e->finding, "no row that sees the first key was counted");
         goto done;
     }
     hl_text_addf(&e->finding, "%lld of %lld heads; the most is %.3f", (long long)result->n_heads,
