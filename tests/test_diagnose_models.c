@@ -176,9 +176,9 @@ static hl_profile *measure(const char *folder)
 
 static void print_row(const char *name, const hl_diagnoses *found)
 {
-    static const char *const short_names[HL_N_DIAGNOSES] = { "collapse", "overload",   "locking",
-                                                             "flat",     "redundancy", "inactive",
-                                                             "sinks",    "broken" };
+    static const char *const short_names[HL_N_DIAGNOSES] = { "broken",   "collapse", "overload",
+                                                             "locking",  "flat",     "redundancy",
+                                                             "inactive", "sinks" };
 
     printf("# %-10s", name);
     for (int i = 0; i < HL_N_DIAGNOSES; i++)
@@ -208,7 +208,7 @@ static hl_diagnoses *examine(const char *name, void (*change)(weights *w))
     return found;
 }
 
-enum { COLLAPSE = 0, OVERLOAD, LOCKING, FLAT, REDUNDANCY, INACTIVE, SINKS, BROKEN };
+enum { BROKEN = 0, COLLAPSE, OVERLOAD, LOCKING, FLAT, REDUNDANCY, INACTIVE, SINKS };
 
 static void assert_verdict(const hl_diagnoses *found, int which, hl_verdict verdict)
 {
