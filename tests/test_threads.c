@@ -5,6 +5,7 @@
 #include <assert.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -207,6 +208,55 @@ static void no_threads_are_granted(void **state)
     check_call(9, 500, 1);
 }
 
+/* The priority of both threads of a call, which wait for each other. */
+typedef struct priorities {
+    _Atomic int n_begun;
+    _Atomic int sum;
+} priorities;
+
+static void note_priority(void *context, int64_t first, int64_t end, int member)
+{
+    priorities *p = context;
+    (void)first;
+    (void)end;
+    (void)member;
+
+    atomic_fetch_add(&p->sum, getpriority(PRIO_PROCESS, 0));
+    atomic_fetch_add(&p->n_begun, 1);
+    while (atomic_load(&p->n_begun) < 2)
+        usleep(100);
+}
+
+static void *call_nicely(void *context)
+{
+    setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0) + 3);
+    hl_parallel_background();
+    hl_parallel(2, 2, 1, note_priority, context);
+    return NULL;
+}
+
+/* Threads that a background call has made do not slow down others, and the other way round. */
+static void the_background_keeps_its_threads(void **state)
+{
+    int base = getpriority(PRIO_PROCESS, 0);
+    (void)state;
+
+#ifdef __linux__ /* elsewhere a priority is the whole process' */
+    if (base > 10)
+        skip();
+    for (int i = 0; i < 3; i++) {
+        priorities plain = { 0 }, nice = { 0 };
+        pthread_t  thread;
+
+        hl_parallel(2, 2, 1, note_priority, &plain);
+        assert_int_equal(atomic_load(&plain.sum), 2 * base);
+        assert_int_equal(pthread_create(&thread, NULL, call_nicely, &nice), 0);
+        pthread_join(thread, NULL);
+        assert_int_equal(atomic_load(&nice.sum), 2 * (base + 3));
+    }
+#endif
+}
+
 static void a_forked_child_has_threads_of_its_own(void **state)
 {
     int status = 0;
@@ -237,6 +287,7 @@ int main(void)
         cmocka_unit_test(calls_inside_calls),
         cmocka_unit_test(callers_beside_each_other),
         cmocka_unit_test(no_threads_are_granted),
+        cmocka_unit_test(the_background_keeps_its_threads),
         cmocka_unit_test(a_forked_child_has_threads_of_its_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -71,7 +71,8 @@ typedef struct hl_team {
 
     int             n_threads; /* for calls of just as many: a member's index is below it */
     int             n_members;
-    struct hl_team *next; /* in the list of free teams */
+    struct hl_team *next;          /* in the list of free teams */
+    bool            is_background; /* made by hl_parallel_background's threads, and for them */
 } hl_team;
 
 /* ------------------------------------------------------------- is it busy here? */
@@ -258,6 +259,14 @@ static void watch_forks(void)
 }
 
 /* Teams live as long as the process, so they do not count as memory that somebody holds. */
+/* Of the calling thread. */
+static _Thread_local bool is_background;
+
+void hl_parallel_background(void)
+{
+    is_background = true;
+}
+
 static hl_team *new_team(int n_threads)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -269,7 +278,8 @@ static hl_team *new_team(int n_threads)
     pthread_mutex_init(&team->mutex, NULL);
     pthread_cond_init(&team->published, NULL);
     pthread_cond_init(&team->finished, NULL);
-    team->n_threads = n_threads;
+    team->n_threads     = n_threads;
+    team->is_background = is_background;
     start_members(team);
     return team;
 }
@@ -282,7 +292,7 @@ static hl_team *take_team(int n_threads)
 
     pthread_mutex_lock(&list_mutex);
     for (hl_team **at = &free_teams; *at != NULL && found == NULL; at = &(*at)->next) {
-        if ((*at)->n_threads == n_threads) {
+        if ((*at)->n_threads == n_threads && (*at)->is_background == is_background) {
             found = *at;
             *at   = found->next;
             break;

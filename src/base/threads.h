@@ -42,4 +42,8 @@ void hl_parallel(int n_threads, int64_t n_items, int64_t grain, hl_parallel_work
  * n_threads, or fewer where the system grants no more. */
 int hl_parallel_reserve(int n_callers, int n_threads);
 
+/* For a thread that has lowered its own priority, before its first call: its calls have threads of
+ * their own kind, which inherit that priority, and which no other calls have. */
+void hl_parallel_background(void);
+
 #endif

@@ -141,8 +141,16 @@ static void wake_owner(hl_exchange *exchange)
         exchange->owner.wake(exchange->owner.context);
 }
 
+/* Whoever sees the end of an answer finds its work done. */
+static void end_work(hl_exchange *exchange)
+{
+    if (exchange->owner.end != NULL)
+        exchange->owner.end(exchange);
+}
+
 void hl_exchange_answer(hl_exchange *exchange, const hl_answer *answer)
 {
+    end_work(exchange);
     pthread_mutex_lock(&exchange->lock);
     exchange->answer = *answer;
     exchange->state  = HL_EXCHANGE_ANSWERED;
@@ -161,6 +169,7 @@ void hl_exchange_begin(hl_exchange *exchange, const char *type)
 
 void hl_exchange_end(hl_exchange *exchange, bool whole)
 {
+    end_work(exchange);
     pthread_mutex_lock(&exchange->lock);
     exchange->is_ended = true;
     exchange->ended_at = hl_clock_seconds();

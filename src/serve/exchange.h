@@ -18,6 +18,9 @@ typedef enum hl_exchange_state {
 typedef struct hl_exchange_owner {
     void *context;
     void (*wake)(void *context); /* there is something to send.  From any thread */
+    /* The work is done, and the answer about to be seen; NULL: there was no work.  May be called
+     * more than once. */
+    void (*end)(hl_exchange *exchange);
     double stall_seconds;
 } hl_exchange_owner;
 
@@ -35,6 +38,7 @@ struct hl_exchange {
     int                 tag;
     int                 account;     /* the handler's own number of who pays; -1 at first */
     bool                was_at_work; /* a thread answers, or has */
+    bool                is_counted;  /* among the exchanges at work; http.c's lock guards it */
 
     hl_exchange_function work;
     void                *context;

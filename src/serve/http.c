@@ -203,26 +203,42 @@ static bool has_stalled(hl_exchange *exchange)
 }
 
 /* Under the lock. */
-static void stop_counting_work(hl_http *http, hl_peer *peer)
+static void end_thread(hl_http *http)
 {
-    peer->n_working--;
-    forget_peer(http, peer);
-    if (--http->counts.n_working == 0)
+    if (--http->n_threads == 0)
         pthread_cond_broadcast(&http->idle);
+}
+
+/* The work of an exchange is done, once: whoever reads its answer may ask for more. */
+static void end_work(hl_exchange *exchange)
+{
+    hl_http *http = exchange->http;
+
+    pthread_mutex_lock(&http->lock);
+    bool counts          = exchange->is_counted;
+    exchange->is_counted = false;
+    if (counts) {
+        http->counts.n_working--;
+        exchange->peer->n_working--;
+        forget_peer(http, exchange->peer);
+    }
+    pthread_mutex_unlock(&http->lock);
+    if (counts)
+        http->options.handler.worked(http->options.handler.context, exchange);
 }
 
 static void *run_work(void *context)
 {
     hl_exchange *exchange = context;
     hl_http     *http     = exchange->http;
-    hl_peer     *peer     = exchange->peer;
 
     exchange->work(exchange->context, exchange);
     bool stalled = has_stalled(exchange);
+    end_work(exchange);
     hl_exchange_release(exchange);
     pthread_mutex_lock(&http->lock);
     http->counts.n_stalled += stalled ? 1 : 0;
-    stop_counting_work(http, peer);
+    end_thread(http);
     pthread_mutex_unlock(&http->lock);
     return NULL;
 }
@@ -283,6 +299,7 @@ static hl_status count_work(hl_http *http, hl_peer *peer)
         return hl_fail(HL_BUSY, "all slots are busy and the queue is full; try again later");
     pthread_mutex_lock(&http->lock);
     http->counts.n_working++;
+    http->n_threads++;
     http->n_through++;
     peer->n_working++;
     pthread_mutex_unlock(&http->lock);
@@ -294,11 +311,15 @@ hl_status hl_exchange_work(hl_exchange *exchange, hl_exchange_function work, voi
     hl_http  *http   = exchange->http;
     hl_status status = count_work(http, exchange->peer);
 
-    if (status != HL_OK)
+    if (status != HL_OK) {
+        http->options.handler.worked(http->options.handler.context, exchange);
         return status;
+    }
     exchange->work        = work;
     exchange->context     = context;
     exchange->was_at_work = true;
+    exchange->is_counted  = true;
+    exchange->owner.end   = end_work;
     exchange->state       = HL_EXCHANGE_WORKING;
     hl_exchange_hold(exchange);
     if (start_thread(exchange))
@@ -307,8 +328,9 @@ hl_status hl_exchange_work(hl_exchange *exchange, hl_exchange_function work, voi
     hl_exchange_release(exchange);
     pthread_mutex_lock(&http->lock);
     http->n_through--;
-    stop_counting_work(http, exchange->peer);
+    end_thread(http);
     pthread_mutex_unlock(&http->lock);
+    end_work(exchange);
     return hl_fail(HL_BUSY, "the system grants no more threads; try again later");
 }
 
@@ -681,7 +703,7 @@ void hl_http_drain(hl_http *http, double seconds)
     atomic_store(&http->is_losing, true);
     hl_http_wake(http);
     pthread_mutex_lock(&http->lock);
-    while (http->counts.n_working > 0)
+    while (http->n_threads > 0)
         pthread_cond_wait(&http->idle, &http->lock);
     pthread_mutex_unlock(&http->lock);
 }

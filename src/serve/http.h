@@ -39,6 +39,9 @@ typedef struct hl_http_handler {
     void (*malformed)(void *context, hl_exchange *exchange, int status, const char *message);
     /* All of it is here: answers, or calls hl_exchange_work. */
     void (*request)(void *context, hl_exchange *exchange);
+    /* Once for each call of hl_exchange_work: it failed, or the work is done and its answer about
+     * to be sent.  From any thread. */
+    void (*worked)(void *context, hl_exchange *exchange);
     /* The answer's status is known. */
     void (*answered)(void *context, hl_exchange *exchange, int status);
 } hl_http_handler;

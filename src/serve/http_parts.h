@@ -78,7 +78,8 @@ struct hl_http {
     double         accept_after; /* the system had no descriptor left before */
 
     pthread_mutex_t lock; /* of what follows */
-    pthread_cond_t  idle; /* nothing is at work */
+    pthread_cond_t  idle; /* no thread is at work */
+    int64_t         n_threads;
     hl_peer        *peers;
     hl_http_counts  counts;
     int64_t         n_through; /* exchanges that were at work and whose answer is not sent yet */

@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 
 #include "base/status.h"
+#include "base/threads.h"
 
 #define WAIT_SECONDS 5.0
 #define NICER        10 /* of nice: about a tenth of a core that the engine wants, too */
@@ -31,6 +32,27 @@ static void lower_priority(void)
     if (errno == 0)
         (void)setpriority(PRIO_PROCESS, 0, now + NICER);
 #endif
+    hl_parallel_background();
+}
+
+/* The threads of views and measurements, started by one with their priority. */
+static void *reserve(void *n_threads)
+{
+    int *n = n_threads;
+
+    lower_priority();
+    *n = hl_parallel_reserve(1, *n);
+    return NULL;
+}
+
+int hl_looking_reserve(int n_threads)
+{
+    pthread_t thread;
+
+    if (pthread_create(&thread, NULL, reserve, &n_threads) != 0)
+        return 0;
+    pthread_join(thread, NULL);
+    return n_threads;
 }
 
 static bool join(hl_looking *looking, hl_looker *looker)

@@ -34,6 +34,11 @@ typedef struct hl_looking {
 void hl_looking_init(hl_looking *looking);
 void hl_looking_destroy(hl_looking *looking);
 
+/* Makes the threads that views and measurements share out their work to, now and not at the first
+ * of them.  Returns how many there are, the caller included: n_threads, or fewer where the system
+ * grants no more. */
+int hl_looking_reserve(int n_threads);
+
 /* Waits for its turn.  HL_BUSY: too many do; HL_CANCELLED: the client is gone.  From a thread that
  * does nothing else any more: its priority stays low. */
 hl_status hl_looking_enter(hl_looking *looking, hl_looker *looker);

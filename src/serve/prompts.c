@@ -52,6 +52,10 @@ static hl_status keep_ids(hl_served_prompt *out, const json_t *ids, const hl_mod
     for (size_t i = 0; i < n; i++) {
         const json_t *id    = json_array_get(ids, i);
         int64_t       value = json_is_integer(id) ? json_integer_value(id) : -1;
+        if (!json_is_integer(id))
+            return hl_fail(HL_BAD_INPUT, "prompt token %zu is %s, wanted an id from 0 to %lld", i,
+                           json_is_real(id) ? "not a whole number" : hl_json_kind(id),
+                           (long long)(d_vocab - 1));
         if (value < 0 || value >= d_vocab)
             return hl_fail(HL_BAD_INPUT, "prompt token %zu is %lld, wanted an id from 0 to %lld", i,
                            (long long)value, (long long)d_vocab - 1);

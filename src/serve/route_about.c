@@ -8,13 +8,30 @@
 
 /* -------------------------------------------------------------------------- models */
 
+static json_t *model_json(const hl_server *server)
+{
+    return json_pack("{s:s, s:s, s:I, s:s}", "id", server->model_name, "object", "model", "created",
+                     (json_int_t)server->started, "owned_by", "headlight");
+}
+
 void hl_serve_models(void *context, hl_exchange *exchange)
 {
-    hl_server *server = context;
-    json_t *model = json_pack("{s:s, s:s, s:I, s:s}", "id", server->model_name, "object", "model",
-                              "created", (json_int_t)server->started, "owned_by", "headlight");
+    hl_server_answer(exchange, 200,
+                     json_pack("{s:s, s:[o]}", "object", "list", "data", model_json(context)));
+}
 
-    hl_server_answer(exchange, 200, json_pack("{s:s, s:[o]}", "object", "list", "data", model));
+void hl_serve_one_model(void *context, hl_exchange *exchange)
+{
+    const hl_server *server = context;
+    const char      *id     = hl_exchange_path(exchange) + strlen("/v1/models/");
+
+    if (strcmp(id, server->model_name) == 0) {
+        hl_server_answer(exchange, 200, model_json(server));
+        return;
+    }
+    (void)hl_fail(HL_NOT_FOUND, "The model `%.200s` does not exist; this server has `%.200s`", id,
+                  server->model_name);
+    hl_server_refuse(exchange, 404, "model", "model_not_found", hl_error_message());
 }
 
 static json_t *layer_list(const hl_model *model)

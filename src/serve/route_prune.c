@@ -8,6 +8,9 @@
  * The same numbers as `headlight rank` and `headlight sweep` have.  Ablation, which runs a text
  * once a head, is not for a server. */
 
+#include <math.h>
+#include <string.h>
+
 #include "base/memory.h"
 #include "base/status.h"
 #include "serve/server.h"
@@ -17,6 +20,10 @@
 #define GRADIENT_TOKENS 4096  /* where there is a way back, */
 #define EVALUATE_TOKENS 4096  /* and where they are run many times */
 #define MAX_CONTEXT     512
+#define LEAST_CONTEXT   32
+#define LEAST_TOKENS    64                /* of texts that are evaluated */
+#define N_WINDOWS       8                 /* that a text is cut into at least, for an interval */
+#define COUNTED_BYTES   ((size_t)1 << 16) /* of texts: more have EVALUATE_TOKENS in any case */
 #define MAX_RATIOS      16
 #define MAX_SETTINGS    32
 #define EVALUATE_BYTES  ((size_t)512 << 20)
@@ -292,13 +299,73 @@ static hl_status go_on_share(void *context, double share, int64_t n_tokens)
     return hl_look_go_on(context);
 }
 
-static hl_status evaluate(hl_evaluation **out, hl_look *look, const json_t *input,
+/* How many tokens a text has, at most what its first bytes have. */
+static hl_status count_tokens(int64_t *count, const hl_server *server, const json_t *text)
+{
+    const char  *bytes    = json_string_value(text);
+    size_t       n        = json_string_length(text);
+    hl_encoding *encoding = NULL;
+
+    if (bytes == NULL)
+        return HL_OK; /* hl_served_texts_open refuses it */
+    n = n < COUNTED_BYTES ? n : COUNTED_BYTES;
+    while (n > 0 && n < json_string_length(text) && ((unsigned char)bytes[n] & 0xC0) == 0x80)
+        n--; /* not inside a character */
+    hl_status status = hl_tokenizer_encode(&encoding, server->tokenizer, bytes, n, NULL);
+    if (status == HL_OK)
+        *count += (int64_t)encoding->n_tokens;
+    hl_encoding_free(encoding);
+    return status;
+}
+
+/* The windows that a request gets where it does not say: so short that there are N_WINDOWS of them,
+ * as their differences tell how sure the numbers are.  HL_BAD_INPUT for a text that is too short to
+ * say anything of a model. */
+static hl_status choose_context(int64_t *out, hl_look *look, const json_t *input)
+{
+    hl_status status = HL_OK;
+    int64_t   most   = context_of(look->server);
+    int64_t   n      = 0;
+
+    if (!json_is_array(input))
+        HL_TRY(count_tokens(&n, look->server, input));
+    for (size_t i = 0; i < json_array_size(input) && n < EVALUATE_TOKENS; i++)
+        HL_TRY(count_tokens(&n, look->server, json_array_get(input, i)));
+    if (n < LEAST_TOKENS)
+        return hl_fail(HL_BAD_INPUT,
+                       "input has %lld token%s, wanted %d or more: what a few tokens cost does not "
+                       "tell what heads are worth",
+                       (long long)n, n == 1 ? "" : "s", LEAST_TOKENS);
+    if (*out == 0)
+        *out = n / N_WINDOWS > LEAST_CONTEXT ? n / N_WINDOWS : LEAST_CONTEXT;
+    *out = *out < most ? *out : most;
+
+done:
+    return status;
+}
+
+static hl_status read_context(int64_t *out, hl_look *look)
+{
+    const json_t *value = hl_look_member(look, "context");
+    int64_t       most  = context_of(look->server);
+
+    if (value == NULL)
+        return HL_OK;
+    if (!json_is_integer(value) || json_integer_value(value) < 2 ||
+        json_integer_value(value) > most)
+        return hl_fail(HL_BAD_INPUT, "context: wanted a whole number from 2 to %lld",
+                       (long long)most);
+    *out = json_integer_value(value);
+    return HL_OK;
+}
+
+static hl_status evaluate(hl_evaluation **out, hl_look *look, const json_t *input, int64_t context,
                           const settings *asked)
 {
     hl_status           status  = HL_OK;
     const hl_server    *server  = look->server;
     hl_served_texts     texts   = { 0 };
-    hl_evaluate_options options = { .windows      = { .context    = context_of(server),
+    hl_evaluate_options options = { .windows      = { .context    = context,
                                                       .max_tokens = EVALUATE_TOKENS },
                                     .memory_bytes = EVALUATE_BYTES,
                                     .n_threads    = server->options.n_threads,
@@ -315,36 +382,82 @@ done:
     return status;
 }
 
+/* 97.5% of Student's distribution lie below it: by Cornish and Fisher's expansion, which from 3
+ * degrees of freedom on is right to 0.5%; before that by its value. */
+static double student(int64_t degrees)
+{
+    static const double first[] = { 12.706, 4.303 };
+    double              z       = 1.959964;
+    double              n       = (double)degrees;
+
+    if (degrees <= 2)
+        return first[degrees - 1];
+    return z + (pow(z, 3) + z) / (4 * n) + (5 * pow(z, 5) + 16 * pow(z, 3) + 3 * z) / (96 * n * n) +
+           (3 * pow(z, 7) + 19 * pow(z, 5) + 17 * pow(z, 3) - 15 * z) / (384 * pow(n, 3));
+}
+
+/* [low, high], nats per token: the 95% confidence interval of what the heads cost, over windows.
+ * Each window has the setting's loss less that of all heads, d, and its number of tokens, c; the
+ * standard error is that of the ratio of their sums, as in perplexity.c.  null of one window. */
+static json_t *interval_json(const hl_evaluation *found, int64_t setting)
+{
+    const hl_scores *scores  = found->scores + setting * found->n_windows;
+    double           n       = (double)found->n_windows;
+    double           count   = (double)found->n_scored;
+    double           sum     = 0.0;
+    double           squares = 0.0;
+
+    if (found->n_windows < 2)
+        return json_null();
+    for (int64_t i = 0; i < found->n_windows; i++)
+        sum += scores[i].nll - found->dense[i].nll;
+    for (int64_t i = 0; i < found->n_windows; i++) {
+        double d = scores[i].nll - found->dense[i].nll - sum / count * (double)found->scored[i];
+        squares += d * d;
+    }
+    double half = student(found->n_windows - 1) * sqrt(n / (n - 1.0) * squares) / count;
+    return json_pack("[o, o]", hl_wire_number(sum / count - half),
+                     hl_wire_number(sum / count + half));
+}
+
 static json_t *evaluation_json(const hl_evaluation *found)
 {
-    double  n    = (double)found->n_scored;
-    json_t *list = json_array();
+    double  n     = (double)found->n_scored;
+    double  dense = hl_evaluation_total(found, -1).nll;
+    json_t *list  = json_array();
 
     for (int64_t i = 0; i < found->n_settings; i++) {
         hl_scores scores = hl_evaluation_total(found, i);
 
-        hl_json_add(&list, json_pack("{s:o, s:o, s:o}", "nll", hl_wire_number(scores.nll / n),
-                                     "agreement", hl_wire_number((double)scores.n_same / n), "kl",
-                                     hl_wire_number(scores.kl / n)));
+        hl_json_add(&list,
+                    json_pack("{s:o, s:o, s:o, s:o, s:o}", "nll", hl_wire_number(scores.nll / n),
+                              "agreement", hl_wire_number((double)scores.n_same / n), "kl",
+                              hl_wire_number(scores.kl / n), "change",
+                              hl_wire_number((scores.nll - dense) / n), "interval",
+                              interval_json(found, i)));
     }
-    return json_pack("{s:s, s:I, s:I, s:o, s:o}", "object", "headlight.evaluation", "tokens",
-                     (json_int_t)found->n_scored, "context", (json_int_t)found->context, "nll",
-                     hl_wire_number(hl_evaluation_total(found, -1).nll / n), "settings", list);
+    return json_pack("{s:s, s:I, s:I, s:I, s:o, s:o}", "object", "headlight.evaluation", "tokens",
+                     (json_int_t)found->n_scored, "context", (json_int_t)found->context, "windows",
+                     (json_int_t)found->n_windows, "nll", hl_wire_number(dense / n), "settings",
+                     list);
 }
 
 static hl_status answer_evaluate(json_t **out, hl_look *look)
 {
-    static const char *const known[] = { "model", "input", "settings", NULL };
+    static const char *const known[] = { "model", "input", "settings", "context", NULL };
     hl_status                status  = HL_OK;
     settings                 asked   = { 0 };
     const json_t            *input   = NULL;
+    int64_t                  context = 0;
     hl_evaluation           *found   = NULL;
 
     HL_TRY(hl_look_check(look, known));
     HL_TRY(read_settings(&asked, look));
+    HL_TRY(read_context(&context, look));
     HL_TRY(read_input(&input, look));
+    HL_TRY(choose_context(&context, look, input));
     HL_TRY(hl_look_turn(look));
-    HL_TRY(evaluate(&found, look, input, &asked));
+    HL_TRY(evaluate(&found, look, input, context, &asked));
     *out = evaluation_json(found);
 
 done:

@@ -25,6 +25,7 @@ static const route routes[] = {
     { "GET", "/health", hl_serve_health, true, true },
     { "GET", "/metrics", hl_serve_metrics, false, true },
     { "GET", "/v1/models", hl_serve_models, false, true },
+    { "GET", "/v1/models/*", hl_serve_one_model, false, true },
     { "POST", "/v1/completions", hl_serve_completions, false, false },
     { "POST", "/v1/chat/completions", hl_serve_chat, false, false },
     { "POST", "/v1/measure", hl_serve_measure, false, false },
@@ -210,6 +211,16 @@ void hl_server_look(hl_server *server, hl_exchange *exchange, hl_look_function f
 
 /* --------------------------------------------------------------------------- checks */
 
+/* A path that ends with a star stands for all that begin as it does, and go on. */
+static bool is_at(const char *path, const char *pattern)
+{
+    size_t n = strlen(pattern);
+
+    if (pattern[n - 1] != '*')
+        return strcmp(path, pattern) == 0;
+    return strncmp(path, pattern, n - 1) == 0 && path[n - 1] != '\0';
+}
+
 /* NULL: there is none; then *other, if not NULL, is at this path but is asked otherwise. */
 static const route *find_route(const hl_exchange *exchange, const route **other)
 {
@@ -219,7 +230,7 @@ static const route *find_route(const hl_exchange *exchange, const route **other)
     if (strcmp(method, "HEAD") == 0)
         method = "GET";
     for (int i = 0; i < N_ROUTES; i++) {
-        if (strcmp(hl_exchange_path(exchange), routes[i].path) != 0)
+        if (!is_at(hl_exchange_path(exchange), routes[i].path))
             continue;
         *other = &routes[i];
         if (strcmp(method, routes[i].method) == 0)
@@ -322,9 +333,10 @@ static hl_status open_account(hl_server *server, hl_exchange *exchange)
     return status;
 }
 
-static void close_account(hl_server *server, hl_exchange *exchange)
+void hl_routes_worked(void *context, hl_exchange *exchange)
 {
-    int token = *hl_exchange_account(exchange);
+    hl_server *server = context;
+    int        token  = *hl_exchange_account(exchange);
 
     if (token < 0)
         return;
@@ -333,21 +345,13 @@ static void close_account(hl_server *server, hl_exchange *exchange)
     pthread_mutex_unlock(&server->lock);
 }
 
-static void serve_on_account(void *context, hl_exchange *exchange)
-{
-    routes[*hl_exchange_tag(exchange) - 1].serve(context, exchange);
-    close_account(context, exchange);
-}
-
 static void begin_work(hl_server *server, hl_exchange *exchange)
 {
-    hl_status status = open_account(server, exchange);
+    const route *to     = &routes[*hl_exchange_tag(exchange) - 1];
+    hl_status    status = open_account(server, exchange);
 
-    if (status == HL_OK) {
-        status = hl_exchange_work(exchange, serve_on_account, server);
-        if (status != HL_OK)
-            close_account(server, exchange);
-    }
+    if (status == HL_OK)
+        status = hl_exchange_work(exchange, to->serve, server);
     if (status != HL_OK)
         hl_server_fail(exchange, status, NULL);
 }

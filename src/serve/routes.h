@@ -8,6 +8,7 @@
 void hl_routes_head(void *server, hl_exchange *exchange);
 void hl_routes_malformed(void *server, hl_exchange *exchange, int status, const char *message);
 void hl_routes_request(void *server, hl_exchange *exchange);
+void hl_routes_worked(void *server, hl_exchange *exchange);
 void hl_routes_answered(void *server, hl_exchange *exchange, int status);
 
 #endif

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "base/threads.h"
 #include "model/model.h"
 #include "serve/routes.h"
 
@@ -123,6 +124,22 @@ static hl_status open_engine(hl_server *server)
                                                 .activations = options->activations });
 }
 
+/* All threads that computations ever need, before anybody is served: a server that starts does not
+ * find out under load that the system grants no more. */
+static hl_status reserve_threads(const hl_server *server)
+{
+    int wanted  = hl_threads(server->options.n_threads);
+    int granted = hl_parallel_reserve(1, wanted);
+    int looking = granted == wanted ? hl_looking_reserve(wanted) : granted;
+
+    if (granted == wanted && looking == wanted)
+        return HL_OK;
+    return hl_fail(HL_LIMIT,
+                   "the system grants %d of %d threads, twice of which are needed (ulimit -u, "
+                   "ulimit -v, TasksMax of systemd): give --threads",
+                   granted < looking ? granted : looking, wanted);
+}
+
 /* Strangers must bring a token; what is no stranger the address decides that was really bound,
  * before anybody can have asked. */
 static hl_status check_address(hl_server *server)
@@ -154,6 +171,7 @@ static hl_status open_http(hl_server *server)
                                                                  .head      = hl_routes_head,
                                                                  .malformed = hl_routes_malformed,
                                                                  .request   = hl_routes_request,
+                                                                 .worked    = hl_routes_worked,
                                                                  .answered  = hl_routes_answered } });
 }
 
@@ -178,6 +196,7 @@ hl_status hl_server_open(hl_server **out, const hl_model *model, const hl_tokeni
     HL_TRY(copy_texts(server, &server->options));
     find_ends(server);
     HL_TRY(hl_metrics_new(&server->metrics));
+    HL_TRY(reserve_threads(server));
     HL_TRY(open_engine(server));
     HL_TRY(open_http(server));
     HL_TRY(check_address(server));

@@ -78,6 +78,7 @@ const json_t *hl_look_member(hl_look *look, const char *name);
 /* The routes, by the table in routes.c; each answers on a thread of its own, but for those that
  * only read a few numbers. */
 void hl_serve_models(void *server, hl_exchange *exchange);
+void hl_serve_one_model(void *server, hl_exchange *exchange); /* at /v1/models/ID */
 void hl_serve_model(void *server, hl_exchange *exchange);
 void hl_serve_health(void *server, hl_exchange *exchange);
 void hl_serve_metrics(void *server, hl_exchange *exchange);

@@ -71,8 +71,24 @@ hl_status hl_served_texts_open(hl_served_texts *out, const hl_server *server, co
     return status;
 }
 
+/* What went wrong is told of the request: the file that its texts went through is nobody's
+ * business. */
+static void name_input(const hl_served_texts *texts)
+{
+    const char *message = hl_error_message();
+    const char *path    = texts->path[0] != '\0' ? strstr(message, texts->path) : NULL;
+    char        text[1024];
+
+    if (path == NULL)
+        return;
+    snprintf(text, sizeof text, "%.*sinput%s", (int)(path - message), message,
+             path + strlen(texts->path));
+    (void)hl_fail(HL_BAD_INPUT, "%s", text); /* for its message: the status is the caller's */
+}
+
 void hl_served_texts_close(hl_served_texts *texts)
 {
+    name_input(texts);
     hl_corpus_close(texts->corpus);
     if (texts->path[0] != '\0')
         unlink(texts->path);

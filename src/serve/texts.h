@@ -5,7 +5,8 @@
  *     ... texts.corpus ...
  *     hl_served_texts_close(&texts);
  *
- * They go through a file of JSON lines, which is gone afterwards. */
+ * They go through a file of JSON lines, which is gone afterwards; messages of failures say `input`
+ * in place of its name once it is closed. */
 #ifndef HL_SERVE_TEXTS_H
 #define HL_SERVE_TEXTS_H
 

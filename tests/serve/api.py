@@ -317,16 +317,83 @@ def rank():
 def evaluate():
     """What a text costs, by the log-probabilities of its tokens: with and without heads."""
     settings = [[], ["L0", "L2H1"], "L7"]
-    status, data = server.post("/v1/headlight/evaluate", {"input": TALE, "settings": settings})
+    status, data = server.post("/v1/headlight/evaluate",
+                               {"input": TALE, "settings": settings, "context": 256})
     equal([status, len(data["settings"])], [200, 3])
     for off, seen in zip(settings, data["settings"]):
         echo = complete(prompt=TALE, max_tokens=0, echo=True, logprobs=0, headlight={"off": off})
         logprobs = echo["choices"][0]["logprobs"]["token_logprobs"][1:]
         equal(data["tokens"], len(logprobs))
         assert math.isclose(seen["nll"], -sum(logprobs) / len(logprobs), rel_tol=1e-4), seen
-    equal(data["settings"][0], {"nll": data["nll"], "agreement": 1.0, "kl": 0.0})
+    equal(data["windows"], 1)  # one window tells nothing of how sure its numbers are
+    equal(data["settings"][0], {"nll": data["nll"], "agreement": 1.0, "kl": 0.0, "change": 0.0,
+                                "interval": None})
     for seen in data["settings"][1:]:
         assert 0 < seen["agreement"] < 1 and seen["kl"] > 0 and seen["nll"] != data["nll"], seen
+
+
+def evaluate_interval():
+    """A text of some length is cut into windows, whose differences give an interval; a text of a few
+    tokens gives neither."""
+    for text in ("", "abcde", TALE[:40]):
+        status, data = server.post("/v1/headlight/evaluate", {"input": text, "settings": [["L0"]]})
+        equal([status, data["error"]["param"]], [400, "input"])
+        assert "wanted 64 or more" in data["error"]["message"], data
+    tale = TALE * 4
+    status, data = server.post("/v1/headlight/evaluate", {"input": tale, "settings": [[], ["L0"], ["L5H1"]]})
+    equal(status, 200)
+    assert data["windows"] >= 8, data
+    equal([data["settings"][0]["change"], data["settings"][0]["interval"]], [0.0, [0.0, 0.0]])
+    for seen in data["settings"][1:]:
+        low, high = seen["interval"]
+        assert low < seen["change"] < high, seen
+        assert math.isclose(seen["change"], seen["nll"] - data["nll"], abs_tol=1e-5), seen
+    # The same by windows of their own, one request each: a ratio of sums.
+    texts = [TALE, "And so it was. " + TALE, "She said no. " + TALE[::-1][:60] + TALE]
+    whole = server.post("/v1/headlight/evaluate",
+                        {"input": texts, "settings": [["L0"]], "context": 256})[1]
+    alone = [server.post("/v1/headlight/evaluate",
+                         {"input": text, "settings": [["L0"]], "context": 256})[1] for text in texts]
+    equal([whole["windows"]] + [one["windows"] for one in alone], [3, 1, 1, 1])
+    counts = [one["tokens"] for one in alone]
+    sums = [one["settings"][0]["change"] * one["tokens"] for one in alone]
+    mean = sum(sums) / sum(counts)
+    error = math.sqrt(3 / 2 * sum((d - mean * c) ** 2 for d, c in zip(sums, counts))) / sum(counts)
+    low, high = whole["settings"][0]["interval"]
+    assert math.isclose((low + high) / 2, mean, rel_tol=1e-3), (low, high, mean)
+    assert math.isclose((high - low) / 2, 4.303 * error, rel_tol=1e-2), (low, high, error)
+
+
+def names_no_file():
+    """Messages speak of the request, not of a file that the server made for it."""
+    for path, more in [("/v1/measure", {}), ("/v1/headlight/rank", {})]:
+        for text in ("", ["", ""]):
+            status, data = server.post(path, dict(more, input=text))
+            equal(status, 400)
+            assert data["error"]["message"].startswith("input: no text"), data
+
+
+def one_model():
+    status, _, data = server.ask("GET", "/v1/models/demo")
+    equal([status, data["id"], data["object"], data["owned_by"]], [200, "demo", "model", "headlight"])
+    equal(data, server.ask("GET", "/v1/models")[2]["data"][0])
+    equal(server.ask("GET", "/v1/models/dem%6F")[0], 200)
+    for other in ("gpt-4", "demo/x", "demo2"):
+        status, _, data = server.ask("GET", "/v1/models/" + other)
+        equal([status, data["error"]["code"], data["error"]["type"], data["error"]["param"]],
+              [404, "model_not_found", "not_found_error", "model"])
+        assert other in data["error"]["message"], data
+    equal(server.ask("GET", "/v1/models/")[0], 404)
+    equal(server.ask("DELETE", "/v1/models/demo")[0], 405)
+
+
+def wrong_ids():
+    for ids, said in [([1.5], "prompt token 0 is not a whole number"), ([1, -1], "prompt token 1 is -1"),
+                      ([[1], [2.5]], "prompt token 0 is not a whole number"),
+                      ([1, None], "prompt token 1 is null")]:
+        status, data = server.post("/v1/completions", dict(PROMPT, prompt=ids))
+        equal(status, 400)
+        assert said in data["error"]["message"], data
 
 
 def report():
@@ -401,7 +468,8 @@ def refused():
             ("/v1/headlight/evaluate", {"input": "a", "settings": []}, 400, "settings"),
             ("/v1/headlight/evaluate", {"input": "a", "settings": [["L9"]]}, 400, "settings"),
             ("/v1/headlight/evaluate", {"input": "a", "settings": [[]] * 33}, 400, "settings"),
-            ("/v1/headlight/evaluate", {"input": "a", "settings": [[]]}, 400, None)]:
+            ("/v1/headlight/evaluate", {"input": "a", "settings": [[]]}, 400, "input"),
+            ("/v1/headlight/evaluate", {"input": TALE, "settings": [[]], "context": 1}, 400, "context")]:
         seen, data = server.post(path, body)
         assert seen == status, (path, body, seen, data)
         error = data["error"]
@@ -460,6 +528,7 @@ def ends():
 for test in [health, models, about, page, head, completion, same_as_generate, spikes, stream,
              chat_whole, chat_stream, logprobs, chat_logprobs, logprobs_sum, echo, several, prompts,
              stops, own_numbers, without_the_sink, heads_off, lens, maps, views_off, rank, evaluate,
-             report, measure, metrics, refused, together, left_early, ends]:
+             evaluate_interval, names_no_file, one_model, wrong_ids, report, measure, metrics, refused,
+             together, left_early, ends]:
     tap.run(test.__name__.replace("_", " "), test)
 tap.finish()

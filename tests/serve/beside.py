@@ -30,7 +30,7 @@ def queue():
     for path, body in [("/v1/measure", {"input": "a b"}), ("/v1/headlight/lens", {"input": "a"}),
                        ("/v1/headlight/tokens", {"input": "a"}),
                        ("/v1/headlight/rank", {"input": "a"}),
-                       ("/v1/headlight/evaluate", {"input": "a b", "settings": [[]]})]:
+                       ("/v1/headlight/evaluate", {"input": TALE[:600], "settings": [[]]})]:
         status, headers, data = server.ask("POST", path, body)
         equal([status, data["error"]["code"], headers["Retry-After"]],
               [429, "rate_limit_exceeded", "1"])

@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import tempfile
-import time
 
 from client import Server, Tap, equal, read_all
 
@@ -96,6 +95,52 @@ def per_token():
     equal(server.close(), 0)
 
 
-for test in [few_files, closed_log, per_peer, per_token]:
+def is_sanitized():
+    """Sanitizers take address space by the terabyte."""
+    with open(PROGRAM, "rb") as file:
+        return b"__asan_init" in file.read() or b"__tsan_init" in file.read()
+
+
+def few_threads():
+    """Without room for all threads it does not start, and says why."""
+    if is_sanitized():
+        return
+    result = subprocess.run(
+        [PROGRAM, "serve", "models/demo", "--port", "0", "--threads", "200"], capture_output=True,
+        text=True, timeout=60,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (800 << 20, 800 << 20)))
+    assert result.returncode == 4 and " of 200 threads" in result.stderr, result
+
+
+def no_more_threads():
+    """When the system grants no more threads it refuses requests, finishes others, and lives on."""
+    if is_sanitized():
+        return
+    server = Server("--slots", "2", "--threads", "3")
+    text = "He said that it was so, and that it had been so for as long as he could say. " * 20
+    asked = [("/v1/completions", SHORT), ("/v1/measure", {"input": text}),
+             ("/v1/headlight/lens", {"input": "He said"}), ("/v1/headlight/rank", {"input": text}),
+             ("/v1/headlight/evaluate", {"input": text, "settings": [["L0"]]})]
+    for path, body in asked:
+        equal(server.post(path, body)[0], 200)
+    pid = server.process.pid
+    under_way = [begin(server), begin(server)]
+    assert server.wait_for("slots_busy", 2)
+    with open("/proc/%d/statm" % pid) as file:
+        now = int(file.read().split()[0]) * resource.getpagesize()
+    resource.prlimit(pid, resource.RLIMIT_AS, (now, resource.RLIM_INFINITY))
+    statuses = set()
+    for path, body in asked * 3:
+        statuses.add(server.post(path, body)[0])
+        equal(server.ask("GET", "/health")[0], 200)
+    assert statuses & {429, 500} and statuses <= {200, 429, 500}, statuses
+    equal([status_and_body(made)[0] for made in under_way], [200, 200])
+    resource.prlimit(pid, resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    for path, body in asked:
+        equal(server.post(path, body)[0], 200)
+    equal(server.close(), 0)
+
+
+for test in [few_files, closed_log, per_peer, per_token, few_threads, no_more_threads]:
     tap.run(test.__doc__.splitlines()[0].rstrip(".:"), test)
 tap.finish()

@@ -42,6 +42,21 @@ check "headlight has the program, pages, completions and models" holds headlight
     /usr/share/man/man1/headlight-measure.1.gz /usr/share/bash-completion/completions/headlight \
     /usr/share/zsh/vendor-completions/_headlight /usr/share/fish/vendor_completions.d/headlight.fish \
     /usr/share/headlight/models/demo/model.safetensors /usr/share/headlight/models/text/alice.txt
+check "headlight has the unit of systemd" holds headlight "(/usr)?/lib/systemd/system/headlight.service"
+stays_off() { # installed, it neither starts nor is enabled
+    dpkg-deb -e "$(deb headlight)" "$scratch/control" &&
+        ! grep -rE "deb-systemd-(helper .*enable|invoke .* start)" "$scratch/control"
+}
+check "and does not start it" stays_off
+unit_is_right() {
+    dpkg-deb -x "$(deb headlight)" "$scratch/unit" || return 1
+    sed "s|/usr/bin/env headlight|$scratch/unit/usr/bin/headlight|" \
+        "$(find "$scratch/unit" -name headlight.service)" >"$scratch/headlight.service"
+    systemd-analyze verify --man=no "$scratch/headlight.service"
+}
+if command -v systemd-analyze >/dev/null; then
+    check "which systemd understands" unit_is_right
+fi
 check "libheadlight0 has the library" holds libheadlight0 "/usr/lib/[^/]*/libheadlight.so.0"
 check "libheadlight-dev has what compiling takes" holds libheadlight-dev /usr/include/headlight.h \
     /usr/include/headlight/attention.h "/usr/lib/[^/]*/libheadlight.a" "/usr/lib/[^/]*/libheadlight.so" \
