@@ -63,8 +63,9 @@ static const demo_step steps[] = {
       "what is wrong with the sparse one: collapse, sinks and redundancy, with evidence and what "
       "to do",
       hl_command_diagnose, "diagnose {o}/sparse.profile", false, false },
-    FIGURE("drawing every head", "focused heads are dark; outlined: the first to prune by entropy",
-           hl_command_draw, "draw {o}/demo.profile --candidates 8", "heatmap"),
+    FIGURE("drawing every head",
+           "focused heads are dark; outlined: the first to prune by output norm", hl_command_draw,
+           "draw {o}/demo.profile --candidates 8", "heatmap"),
     FIGURE("drawing the layers", "a valley: the middle layers are the most focused",
            hl_command_draw, "draw {o}/demo.profile --figure layers", "layers"),
     FIGURE("drawing both models", "the same tokens in both: sparse training left stripes and steps",

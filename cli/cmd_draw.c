@@ -19,6 +19,7 @@ typedef struct draw_command {
     const char       *scale;
     const char       *pruned;
     const char       *candidates; /* a number, or names */
+    const char       *candidates_by;
 } draw_command;
 
 static int list_figures(void)
@@ -82,6 +83,8 @@ static int draw(const draw_command *command)
         options.scale = HL_SCALE_CLASSES;
     options.pruned = command->pruned;
     read_candidates(&options, command->candidates);
+    options.candidates_by_entropy =
+        command->candidates_by != NULL && strcmp(command->candidates_by, "entropy") == 0;
 
     hl_draw_listen("draw");
     if (status == HL_OK)
@@ -113,7 +116,9 @@ int hl_command_draw(int argc, char **argv)
         { "pruned", 0, HL_OPTION_TEXT, &command.pruned, "HEADS",
           "hatched in the heatmap: L5H1,L7 (all of layer 7)", 0, 0 },
         { "candidates", 0, HL_OPTION_TEXT, &command.candidates, "N|HEADS",
-          "outlined in it with their rank: N by entropy, or a list", 0, 0 },
+          "outlined in it with their rank: N by output norm, or a list", 0, 0 },
+        { "candidates-by", 0, HL_OPTION_CHOICE, &command.candidates_by, "output-norm|entropy",
+          "which go first (output-norm); entropy did worse than chance", 0, 0 },
         { 0 },
     };
     hl_usage usage = {

@@ -32,6 +32,7 @@ typedef struct pruning {
     const prune_request *request;
     hl_model            *model;
     hl_head_list        *heads;
+    hl_ranker            ranker; /* AUTO: nothing was ranked */
     float               *means;  /* (n_layers, n_heads, d_head) or NULL */
     int64_t             *tokens; /* (n_tokens) of --mean's text */
     int64_t              n_tokens;
@@ -50,6 +51,12 @@ static int check_ranker(prune_request *request, const hl_usage *usage)
 
     if (code != HL_OPTIONS_GO_ON)
         return code;
+    if (hl_prune_takes_none(choice))
+        return HL_OPTIONS_GO_ON; /* nothing to rank */
+    if (choice->heads == NULL && choice->ranker == HL_RANKER_AUTO && choice->profile_path == NULL &&
+        choice->n_texts == 0)
+        return hl_options_refuse(usage, "which heads go first?  Give --text FILE to rank them on, "
+                                        "or --profile PROFILE");
     if (choice->heads == NULL && hl_evidence_needs_profile(choice->ranker) &&
         choice->profile_path == NULL && choice->n_texts == 0)
         return hl_options_refuse(
@@ -82,10 +89,40 @@ static int check_request(prune_request *request, const hl_usage *usage)
         (!ranked || request->texts.count == 0 || request->choice.profile_path != NULL))
         return hl_options_refuse(usage, "--iterative measures again and again: it needs --text "
                                         "FILE, and neither --heads nor --profile");
-    if (strcmp(request->form, "gguf") != 0 && request->type != NULL)
-        return hl_options_refuse(usage, "--type is for --as gguf; folders keep their types");
+    if (request->type != NULL &&
+        (strcmp(request->form, "masked") == 0 || strcmp(request->form, "compact") == 0))
+        return hl_options_refuse(usage, "--type is for GGUF files; folders keep their types");
     return check_ranker(request, usage);
 }
+
+static const char help[] =
+    "Writes a model without some of its attention heads.  It computes what the\n"
+    "model computes with these heads switched off (--off of other commands).\n"
+    "\n"
+    "  compact  a Hugging Face folder whose tensors are smaller.  Where all layers\n"
+    "           keep equally many heads, most families load as they are; else\n"
+    "           transformers needs the code that is written beside\n"
+    "           (trust_remote_code=True)\n"
+    "  gguf     for llama.cpp: smaller where it can load that, else zeroed, and\n"
+    "           with the tokenizer as far as such a file can hold it.  Matrices\n"
+    "           keep their stored blocks; where a cut goes through blocks they\n"
+    "           become Q8_0, which the output says\n"
+    "  masked   a folder of the same shapes; the heads' slices of the output\n"
+    "           projections are zero.  Loads wherever the model does, and saves\n"
+    "           nothing\n"
+    "  auto     gguf where OUT ends in .gguf or the model is a file; else compact,\n"
+    "           or masked for a family that cannot be compacted\n"
+    "\n"
+    "--count 0 --as gguf converts a model as it is.\n"
+    "\n"
+    "Without --by, up to a fifth of the heads go by gradient, which needs --text,\n"
+    "and more of them, or those of an encoder or a --profile, by output norm.\n"
+    "Highest entropy first cost more than a random order (doc/sweep.md).\n"
+    "\n"
+    "A K/V head goes with the last of its query heads.  Groups stay equally large:\n"
+    "what would make them differ is zeroed; --groups takes whole groups, so that\n"
+    "nothing is.  One head stays in every layer, unless --empty-layers or --heads\n"
+    "say otherwise.";
 
 static int parse_request(prune_request *request, int argc, char **argv)
 {
@@ -95,7 +132,8 @@ static int parse_request(prune_request *request, int argc, char **argv)
          { "count", 'n', HL_OPTION_INT, &request->count, "N", "so many heads", 0, INT64_MAX },
          { "heads", 0, HL_OPTION_TEXT, &choice->heads, "L5H1,L7", "these; L7: all of a layer", 0,
            0 },
-         { "by", 0, HL_OPTION_TEXT, &request->by, "RANKER", "which go first (entropy)", 0, 0 },
+         { "by", 0, HL_OPTION_TEXT, &request->by, "RANKER",
+           "which go first (auto: gradient or output-norm)", 0, 0 },
          { "profile", 'p', HL_OPTION_TEXT, &choice->profile_path, "PROFILE", "to rank them by", 0,
            0 },
          { "text", 't', HL_OPTION_LIST, &request->texts, "FILE",
@@ -115,10 +153,10 @@ static int parse_request(prune_request *request, int argc, char **argv)
          { "max-tokens", 0, HL_OPTION_INT, &request->choice.windows.max_tokens, "N",
            "of the text (16384)", 2, INT64_MAX },
          HL_SPECIAL_OPTION(&request->special),
-         { "as", 'a', HL_OPTION_CHOICE, &request->form, "masked|compact|gguf",
-           "what to write (masked)", 0, 0 },
+         { "as", 'a', HL_OPTION_CHOICE, &request->form, "auto|compact|masked|gguf",
+           "what to write (auto: the one that saves)", 0, 0 },
          { "type", 0, HL_OPTION_CHOICE, &request->type, "f32|f16|bf16|q8_0|q4_0",
-           "of a GGUF file's matrices (f32)", 0, 0 },
+           "of a GGUF file's matrices (as they are stored)", 0, 0 },
          { "tokenizer", 0, HL_OPTION_TEXT, &choice->tokenizer_path, "PATH",
            "use this one instead of the model's own, and write it to a GGUF file", 0, 0 },
          { "output", 'o', HL_OPTION_TEXT, &request->output, "OUT", "the folder or file to write", 0,
@@ -128,22 +166,7 @@ static int parse_request(prune_request *request, int argc, char **argv)
     const hl_usage usage = {
         .command   = "prune",
         .arguments = "MODEL (--ratio R | --count N | --heads L5H1,...) -o OUT",
-        .text      = "Writes a model without some of its attention heads.  It computes what the\n"
-                     "model computes with these heads switched off (--off of other commands).\n"
-                     "\n"
-                     "  masked   a Hugging Face folder of the same shapes; the heads' slices of the\n"
-                     "           output projections are zero.  Loads wherever the model does, and\n"
-                     "           saves nothing\n"
-                     "  compact  a folder whose tensors are smaller.  Where all layers keep equally\n"
-                     "           many heads, most families load as they are; else transformers\n"
-                     "           needs the code that is written beside (trust_remote_code=True)\n"
-                     "  gguf     for llama.cpp: smaller where it can load that, else zeroed, and\n"
-                     "           with the tokenizer as far as such a file can hold it\n"
-                     "\n"
-                     "A K/V head goes with the last of its query heads.  Groups stay equally large:\n"
-                     "what would make them differ is zeroed; --groups takes whole groups, so that\n"
-                     "nothing is.  One head stays in every layer, unless --empty-layers or --heads\n"
-                     "say otherwise.",
+        .text      = help,
         .options   = options,
     };
     int code = hl_options_parse(&request->models, &request->common, &usage, argc, argv);
@@ -308,6 +331,7 @@ static hl_prune_options write_options(const pruning *p)
 {
     return (hl_prune_options){ .form           = form_of(p->request->form),
                                .dtype          = type_of(p->request->type),
+                               .convert        = p->request->type != NULL,
                                .means          = p->means,
                                .tokenizer_path = p->request->choice.tokenizer_path };
 }
@@ -328,7 +352,7 @@ static int open_model(pruning *p)
 
 static int choose_heads(pruning *p)
 {
-    hl_status status = hl_prune_choose(&p->heads, p->model, &p->request->choice);
+    hl_status status = hl_prune_choose(&p->heads, &p->ranker, p->model, &p->request->choice);
 
     return status == HL_OK ? HL_EXIT_OK : fail(status);
 }
@@ -358,8 +382,8 @@ static int report(const pruning *p)
     const prune_request *request = p->request;
     hl_prune_story       story   = { .model_path = request->models.items[0],
                                      .output     = request->output,
-                                     .form       = request->form,
-                                     .by         = request->choice.heads == NULL ? request->by : NULL,
+                                     .form       = hl_prune_form_name(p->report.form),
+                                     .ranker     = p->ranker,
                                      .before     = hl_model_get_info(p->model),
                                      .report     = &p->report,
                                      .heads      = p->heads,
@@ -379,8 +403,8 @@ int hl_command_prune(int argc, char **argv)
 {
     prune_request request = { .ratio  = -1.0,
                               .count  = -1,
-                              .form   = "masked",
-                              .by     = "entropy",
+                              .form   = "auto",
+                              .by     = "auto",
                               .choice = { .windows = { .max_tokens = 16384 } } };
     pruning       p       = { .request = &request };
     int           code    = parse_request(&request, argc, argv);
@@ -396,6 +420,7 @@ int hl_command_prune(int argc, char **argv)
         code = write_model(&p);
     if (code == HL_EXIT_OK)
         code = report(&p);
+    hl_prune_report_clear(&p.report);
     hl_head_list_free(p.heads);
     hl_tokenizer_close(p.tokenizer);
     hl_model_close(p.model);

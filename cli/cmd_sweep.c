@@ -88,6 +88,11 @@ static int parse_rankers(hl_ranker *out, int64_t *count, const hl_usage *usage, 
             return code;
         for (int64_t i = 0; i < *count; i++)
             known = known || out[i] == ranker;
+        if (ranker == HL_RANKER_AUTO)
+            return hl_options_refuse(usage,
+                                     "--%s auto: a sweep compares rankers; auto is gradient "
+                                     "or output-norm, name these",
+                                     option);
         if (!known && ranker != HL_RANKER_RANDOM) /* which is there anyway */
             out[(*count)++] = ranker;
         text += length + (text[length] == ',');

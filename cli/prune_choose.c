@@ -36,11 +36,35 @@ static void put_first(hl_ranking *ranking, const hl_head_list *gone)
     }
 }
 
+/* So many heads as the model has. */
+static int64_t count_heads(const hl_model *model)
+{
+    int64_t       n_heads = 0;
+    hl_layer_info layer;
+
+    for (int64_t i = 0; hl_model_get_layer(&layer, model, i) == HL_OK; i++)
+        n_heads += layer.n_heads;
+    return n_heads;
+}
+
+/* What the choice says, with auto settled by the share of heads that it takes. */
+static hl_ranker ranker_of(const hl_model *model, const hl_prune_choice *choice)
+{
+    double ratio = choice->choice.ratio;
+
+    if (choice->ranker != HL_RANKER_AUTO)
+        return choice->ranker;
+    if (ratio <= 0.0)
+        ratio = (double)choice->choice.count / (double)count_heads(model);
+    return hl_ranker_default(model, choice->n_texts > 0, ratio);
+}
+
 static hl_status rank(hl_ranking **out, const hl_model *model, const hl_prune_choice *choice)
 {
     hl_evidence         evidence = { 0 };
     hl_rank_options     options  = { .seed = choice->seed };
-    hl_evidence_request request  = { .ranker         = choice->ranker,
+    hl_ranker           ranker   = ranker_of(model, choice);
+    hl_evidence_request request  = { .ranker         = ranker,
                                      .texts          = choice->texts,
                                      .n_texts        = choice->n_texts,
                                      .tokenizer_path = choice->tokenizer_path,
@@ -56,7 +80,7 @@ static hl_status rank(hl_ranking **out, const hl_model *model, const hl_prune_ch
         status = hl_evidence_take(&evidence, model, &request);
     if (status == HL_OK) {
         hl_rank_inputs inputs = hl_evidence_inputs(&evidence, model);
-        status                = hl_rank(out, choice->ranker, &inputs, &options);
+        status                = hl_rank(out, ranker, &inputs, &options);
     }
     if (status == HL_OK && choice->groups)
         status = hl_ranking_group(*out, model);
@@ -87,11 +111,8 @@ static hl_status choose_step(hl_head_list **list, const hl_model *model,
 /* So many heads as the whole choice takes. */
 static int64_t wanted_count(const hl_model *model, const hl_choice *choice)
 {
-    int64_t       n_heads = 0;
-    hl_layer_info layer;
+    int64_t n_heads = count_heads(model);
 
-    for (int64_t i = 0; hl_model_get_layer(&layer, model, i) == HL_OK; i++)
-        n_heads += layer.n_heads;
     return choice->ratio > 0.0 ? (int64_t)(choice->ratio * (double)n_heads + 0.5) : choice->count;
 }
 
@@ -119,15 +140,27 @@ static hl_status choose_iteratively(hl_head_list **list, hl_model *model,
     return status;
 }
 
-hl_status hl_prune_choose(hl_head_list **out, hl_model *model, const hl_prune_choice *choice)
+bool hl_prune_takes_none(const hl_prune_choice *choice)
+{
+    return choice->heads == NULL && choice->choice.ratio <= 0.0 && choice->choice.count == 0;
+}
+
+hl_status hl_prune_choose(hl_head_list **out, hl_ranker *used, hl_model *model,
+                          const hl_prune_choice *choice)
 {
     hl_head_list *list   = NULL;
     hl_status     status = HL_OK;
 
-    *out = NULL;
+    *out  = NULL;
+    *used = HL_RANKER_AUTO;
     if (choice->heads != NULL)
         return hl_head_list_parse(out, model, choice->heads);
-    if (choice->n_steps > 0)
+    if (!hl_prune_takes_none(choice))
+        *used = ranker_of(model, choice);
+    if (hl_prune_takes_none(choice)) /* then any order will do, and this one needs no evidence */
+        status = choose_step(&list, model, &(hl_prune_choice){ .ranker = HL_RANKER_RANDOM },
+                             &(hl_choice){ 0 });
+    else if (choice->n_steps > 0)
         status = choose_iteratively(&list, model, choice);
     else
         status = choose_step(&list, model, choice, &choice->choice);

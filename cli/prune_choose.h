@@ -20,8 +20,11 @@ typedef struct hl_prune_choice {
     bool               quiet;
 } hl_prune_choice;
 
-/* Released with hl_head_list_free.  The model's gates are used on the way, and open again
+/* Is the model to be written with all of its heads? */
+bool hl_prune_takes_none(const hl_prune_choice *choice);
+/* Released with hl_head_list_free.  *used is the ranker, AUTO where there was nothing to rank.  The model's gates are used on the way, and open again
  * afterwards. */
-hl_status hl_prune_choose(hl_head_list **out, hl_model *model, const hl_prune_choice *choice);
+hl_status hl_prune_choose(hl_head_list **out, hl_ranker *used, hl_model *model,
+                          const hl_prune_choice *choice);
 
 #endif

@@ -17,7 +17,7 @@ typedef struct hl_prune_story {
     const char            *model_path;
     const char            *output;
     const char            *form;
-    const char            *by; /* NULL: heads were named */
+    hl_ranker              ranker; /* AUTO: heads were named, or none were taken */
     const hl_model_info   *before;
     const hl_prune_report *report;
     const hl_head_list    *heads;

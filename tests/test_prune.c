@@ -336,6 +336,43 @@ static double part_norm(const hl_model *model, hl_role role, int64_t layer, int6
     return sqrt(sum);
 }
 
+/* AUTO is what the sweeps say, as far as the evidence goes, and never entropy. */
+static void test_auto(void **state)
+{
+    made_model     made    = healthy_model();
+    hl_profile    *profile = made_profile(&made);
+    hl_model      *model   = open_model(LLAMA);
+    hl_ranking    *ranking = NULL;
+    double         gradient[M_LAYERS * M_HEADS];
+    hl_rank_inputs inputs = { .profile = profile };
+    (void)state;
+
+    for (int i = 0; i < M_LAYERS * M_HEADS; i++)
+        gradient[i] = (double)((i * 29 + 7) % 48);
+    assert_int_equal((hl_ranker){ 0 }, HL_RANKER_AUTO);
+    assert_ok(hl_rank(&ranking, HL_RANKER_AUTO, &inputs, NULL));
+    assert_int_equal(ranking->ranker, HL_RANKER_OUTPUT_NORM);
+    assert_false(ranking->highest_first);
+    hl_ranking_free(ranking);
+    inputs.gradient = gradient;
+    assert_ok(hl_rank(&ranking, HL_RANKER_AUTO, &inputs, NULL));
+    assert_int_equal(ranking->ranker, HL_RANKER_GRADIENT);
+    hl_ranking_free(ranking);
+    assert_fails(HL_BAD_ARGUMENT, "needs a profile, for the output norms",
+                 hl_rank(&ranking, HL_RANKER_AUTO, &(hl_rank_inputs){ .model = model }, NULL));
+
+    assert_int_equal(hl_ranker_default(model, true, 0.0), HL_RANKER_GRADIENT);
+    assert_int_equal(hl_ranker_default(model, true, 0.2), HL_RANKER_GRADIENT);
+    assert_int_equal(hl_ranker_default(model, true, 0.3), HL_RANKER_OUTPUT_NORM);
+    assert_int_equal(hl_ranker_default(model, false, 0.0), HL_RANKER_OUTPUT_NORM);
+    assert_int_equal(hl_ranker_default(NULL, true, 0.0), HL_RANKER_OUTPUT_NORM);
+    assert_non_null(strstr(hl_ranker_verdict(HL_RANKER_ENTROPY), "more than a random order"));
+    assert_null(hl_ranker_verdict(HL_RANKER_GRADIENT));
+    assert_null(hl_ranker_verdict(HL_RANKER_OUTPUT_NORM));
+    hl_model_close(model);
+    hl_profile_free(profile);
+}
+
 static void check_weights(const char *path)
 {
     hl_model        *model   = open_model(path);
@@ -536,6 +573,7 @@ int main(void)
         cmocka_unit_test(test_scores),       cmocka_unit_test(test_needs),
         cmocka_unit_test(test_weights),      cmocka_unit_test(test_choosing),
         cmocka_unit_test(test_groups),       cmocka_unit_test(test_groups_that_were_not_measured),
+        cmocka_unit_test(test_auto),
         cmocka_unit_test(test_gradients),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

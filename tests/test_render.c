@@ -201,7 +201,10 @@ static void test_layouts(void **state)
         check_layouts(shapes[i][0], shapes[i][1],
                       &(hl_draw_options){ .width = 480.0, .scale = HL_SCALE_CLASSES });
         check_layouts(shapes[i][0], shapes[i][1],
-                      &(hl_draw_options){ .width = 300.0, .pruned = "L0", .n_candidates = 200 });
+                      &(hl_draw_options){ .width                 = 300.0,
+                                          .pruned                = "L0",
+                                          .n_candidates          = 200,
+                                          .candidates_by_entropy = true });
     }
 }
 
@@ -222,8 +225,9 @@ static hl_canvas *draw_marked(const hl_profile *profile, const char *figure,
 static void test_candidates(void **state)
 {
     hl_profile *profile = make_profile(6, 8, 1, -1);
-    hl_canvas  *canvas =
-        draw_marked(profile, "heatmap", &(hl_draw_options){ .pruned = "L5H7", .n_candidates = 12 });
+    hl_canvas  *canvas  = draw_marked(
+          profile, "heatmap",
+          &(hl_draw_options){ .pruned = "L5H7", .n_candidates = 12, .candidates_by_entropy = true });
     hl_box ninth = box_of(canvas, "9"), last = box_of(canvas, "12");
 
     (void)state;
@@ -237,6 +241,34 @@ static void test_candidates(void **state)
     hl_box on_l3 = box_of(canvas, "9"), on_l1 = box_of(canvas, "10");
     assert_near(on_l3.x - on_l1.x, 2.0 * 56.0, 4.0); /* the widest that cells are */
     assert_near(on_l3.y - on_l1.y, 2.0 * cell, 3.0);
+    hl_canvas_close(canvas);
+    hl_profile_free(profile);
+}
+
+/* By default the lowest output norms come first; a profile without norms is refused. */
+static void test_candidates_by_norm(void **state)
+{
+    hl_profile     *profile = make_profile(6, 8, 1, -1);
+    hl_canvas      *canvas  = NULL;
+    hl_draw_options options = { .n_candidates = 12 };
+
+    (void)state;
+    assert_ok(hl_canvas_open(&canvas, HL_FORMAT_SVG, 0.0));
+    assert_fails(HL_BAD_INPUT, "output norm, which the profile does not hold",
+                 hl_figure_draw(canvas, profile, "heatmap", &options));
+    hl_canvas_close(canvas);
+    for (int64_t place = 0; place < 48; place++) /* the highest entropies write most */
+        hl_profile_norm(profile, place / 8, place % 8, 1.0 + (double)(place % 8));
+    canvas       = draw_marked(profile, "heatmap", &options);
+    hl_box ninth = box_of(canvas, "9"), tenth = box_of(canvas, "10");
+    hl_canvas_close(canvas);
+    /* Head 0 of all six layers is lowest, then head 1: the 9th and 10th are L2H1 and L3H1. */
+    assert_near(ninth.y, tenth.y, 1.5);
+    assert_true(tenth.x - ninth.x > 30.0);
+    options.candidates_by_entropy = true;
+    canvas                        = draw_marked(profile, "heatmap", &options);
+    ninth = box_of(canvas, "9"), tenth = box_of(canvas, "10"); /* L4H7 and L4H6: in one layer */
+    assert_near(ninth.x + ninth.width / 2.0, tenth.x + tenth.width / 2.0, 1.5);
     hl_canvas_close(canvas);
     hl_profile_free(profile);
 }
@@ -464,14 +496,23 @@ static void test_log_axis(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_oklab),         cmocka_unit_test(test_mixing_keeps_lightness),
-        cmocka_unit_test(test_maps_are_even), cmocka_unit_test(test_axis),
-        cmocka_unit_test(test_inner_axis),    cmocka_unit_test(test_log_axis),
-        cmocka_unit_test(test_cell_colours),  cmocka_unit_test(test_layouts),
-        cmocka_unit_test(test_png),           cmocka_unit_test(test_same_bytes),
-        cmocka_unit_test(test_large),         cmocka_unit_test(test_errors),
-        cmocka_unit_test(test_candidates),    cmocka_unit_test(test_pruned),
-        cmocka_unit_test(test_diagnoses),     cmocka_unit_test(test_positions),
+        cmocka_unit_test(test_oklab),
+        cmocka_unit_test(test_mixing_keeps_lightness),
+        cmocka_unit_test(test_maps_are_even),
+        cmocka_unit_test(test_axis),
+        cmocka_unit_test(test_inner_axis),
+        cmocka_unit_test(test_log_axis),
+        cmocka_unit_test(test_cell_colours),
+        cmocka_unit_test(test_layouts),
+        cmocka_unit_test(test_png),
+        cmocka_unit_test(test_same_bytes),
+        cmocka_unit_test(test_large),
+        cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_candidates),
+        cmocka_unit_test(test_candidates_by_norm),
+        cmocka_unit_test(test_pruned),
+        cmocka_unit_test(test_diagnoses),
+        cmocka_unit_test(test_positions),
         cmocka_unit_test(test_themes),
     };
 

@@ -187,6 +187,7 @@ def save_checkpoint(model: Gpt2, folder: Path) -> None:
     shape = model.shape
     config = GPT2Config(
         vocab_size=shape.d_vocab, n_positions=shape.n_ctx, n_embd=shape.d_model,
+        n_ctx=shape.n_ctx,  # llama.cpp's converter looks for this name
         n_layer=shape.n_layers, n_head=shape.n_heads, bos_token_id=0, eos_token_id=0,
         attn_pdrop=shape.dropout, embd_pdrop=shape.dropout, resid_pdrop=shape.dropout,
     )

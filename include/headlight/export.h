@@ -21,25 +21,42 @@ extern "C" {
  * `path`, or what was there before. */
 
 typedef enum hl_prune_form {
-    HL_PRUNE_MASKED = 0, /* a Hugging Face folder of the same shapes: the heads' slices of
-                          * the output projections are zero, all other bytes as they were */
-    HL_PRUNE_COMPACT,    /* ... of smaller shapes: the heads are gone from all tensors.
-                          * Grouped heads go as far as groups stay equally large (a K/V head
-                          * with the last of its queries), the rest is zeroed */
-    HL_PRUNE_GGUF,       /* a GGUF file: gone where llama.cpp can load that, else zeroed */
+    HL_PRUNE_AUTO = 0, /* the form that saves: GGUF where the path ends in .gguf or the model is
+                        * not a Hugging Face folder; else COMPACT, and MASKED where a family
+                        * cannot be compacted.  The report says which */
+    HL_PRUNE_MASKED,   /* a Hugging Face folder of the same shapes: the heads' slices of the
+                        * output projections are zero, all other bytes as they were.  Saves
+                        * nothing */
+    HL_PRUNE_COMPACT,  /* a Hugging Face folder of smaller shapes: the heads are gone from all
+                        * tensors.  Grouped heads go as far as groups stay equally large (a K/V
+                        * head with the last of its queries), the rest is zeroed */
+    HL_PRUNE_GGUF,     /* a GGUF file: gone where llama.cpp can load that, else zeroed */
     HL_N_PRUNE_FORMS
 } hl_prune_form;
 
-/* "masked", "compact", "gguf"; NULL past the last. */
+/* "auto", "masked", "compact", "gguf"; NULL past the last. */
 HL_API const char *hl_prune_form_name(size_t form);
 
 typedef struct hl_prune_options {
     hl_prune_form form;
-    hl_dtype      dtype; /* GGUF: F32, F16, BF16, Q8_0 or Q4_0 for matrices */
-    const float  *means; /* (n_layers, n_heads, d_head) of hl_head_means: what removed heads
+    hl_dtype      dtype; /* GGUF: matrices become F16, BF16, Q8_0 or Q4_0, or F32 with `convert` */
+    bool          convert; /* GGUF: to dtype even if that is F32.  false, and F32: every matrix
+                            * keeps the type that it is stored in, block by block */
+    const float  *means;   /* (n_layers, n_heads, d_head) of hl_head_means: what removed heads
                           * wrote on average goes into the output bias; NULL: nothing does */
     const char   *tokenizer_path; /* GGUF: whose vocabulary goes in; NULL: the model's own */
 } hl_prune_options;
+
+/* A matrix of a GGUF file that could not have its type, or takes more bytes than before. */
+typedef struct hl_prune_tensor {
+    char    *name;
+    hl_dtype stored; /* in the model */
+    hl_dtype wanted; /* `stored`, or the dtype of the options */
+    hl_dtype written;
+    size_t   stored_bytes;
+    size_t   written_bytes;
+    char     why[96]; /* it is not `wanted`; "" if it is */
+} hl_prune_tensor;
 
 typedef struct hl_prune_report {
     int64_t     n_pruned; /* heads that were asked for */
@@ -50,9 +67,19 @@ typedef struct hl_prune_report {
     const char *loads;        /* what opens it, in a few words; static */
     bool        has_vocab;    /* text can be fed to it; else token ids alone.  GGUF files only */
     char        vocab[256];   /* why not, or what the vocabulary leaves out; "" if nothing */
+
+    hl_prune_form form;           /* that was written, never AUTO */
+    char          form_note[256]; /* AUTO: why it is MASKED; "" otherwise */
+    /* GGUF files only. */
+    hl_dtype         file_type; /* of most matrices that were written */
+    hl_prune_tensor *tensors;   /* (n_tensors) */
+    int64_t          n_tensors;
 } hl_prune_report;
 
-/* The report may be NULL.  A folder must not exist; a GGUF file is replaced.  HL_UNSUPPORTED,
+/* Releases what the report owns; the report itself is the caller's. */
+HL_API void hl_prune_report_clear(hl_prune_report *report);
+
+/* The report may be NULL, else it is to be cleared by hl_prune_report_clear.  A folder must not exist; a GGUF file is replaced.  HL_UNSUPPORTED,
  * with the reason, for what cannot be: heads taken out where the others depend on them (ALiBi,
  * norms over all heads), means where the family has no output biases and none can be added,
  * folders from GGUF files, families that are not written as GGUF. */

@@ -105,14 +105,15 @@ HL_API void      hl_gradients_free(hl_gradients *gradients);
 /* ---------------------------------------------------------------- rankings
  *
  *     hl_ranking *ranking = NULL;
- *     hl_rank(&ranking, HL_RANKER_ENTROPY, &(hl_rank_inputs){ .profile = profile }, NULL);
+ *     hl_rank(&ranking, HL_RANKER_AUTO, &(hl_rank_inputs){ .profile = profile }, NULL);
  *     hl_ranking_choose(&heads, ranking, &(hl_choice){ .ratio = 0.3 });
  *
  * A ranker gives every head a score; a ranking has them in the order in which they would be
  * taken out. */
 
 typedef enum hl_ranker {
-    HL_RANKER_ENTROPY = 0,      /* mean H of all rows, nats; highest first             */
+    HL_RANKER_AUTO = 0,         /* GRADIENT where gradients are given, else OUTPUT_NORM */
+    HL_RANKER_ENTROPY,          /* mean H of all rows, nats; highest first             */
     HL_RANKER_FAIR,             /* mean H / ln n; highest first                        */
     HL_RANKER_NOSINK,           /* mean H without key 0; highest first                 */
     HL_RANKER_RENYI2,           /* mean collision entropy; highest first               */
@@ -126,9 +127,16 @@ typedef enum hl_ranker {
     HL_N_RANKERS
 } hl_ranker;
 
-/* "entropy", "output-norm", ...; NULL past the last.  And a line on each. */
+/* "auto", "entropy", "output-norm", ...; NULL past the last.  And a line on each. */
 HL_API const char *hl_ranker_name(size_t ranker);
 HL_API const char *hl_ranker_summary(size_t ranker);
+/* What sweeps said against a ranker, in a sentence; NULL: nothing. */
+HL_API const char *hl_ranker_verdict(size_t ranker);
+/* What AUTO stands for, before there is evidence.  Up to a fifth of all heads the gradient cost
+ * least on average over our sweeps (doc/sweep.md), beyond that the output norm; an encoder has no loss to take
+ * gradients of, nor has a profile alone.  `ratio` is the share of heads to be taken, 0 where that
+ * is not known; the model may be NULL. */
+HL_API hl_ranker hl_ranker_default(const hl_model *model, bool has_texts, double ratio);
 /* HL_BAD_ARGUMENT, with all names, if there is none of that name. */
 HL_API hl_status hl_ranker_find(hl_ranker *out, const char *name);
 /* Does it take the heads with the highest scores first, unless told otherwise? */
@@ -160,7 +168,7 @@ typedef struct hl_ranked {
 } hl_ranked;
 
 typedef struct hl_ranking {
-    hl_ranker  ranker;
+    hl_ranker  ranker; /* never AUTO */
     bool       highest_first;
     int64_t    n_layers;
     int64_t    n_heads; /* all of the model's */

@@ -81,9 +81,11 @@ typedef struct hl_draw_options {
     double          dpi;   /* of PNG, 24 to 1200; 0: 144 */
     uint64_t        seed;  /* of the bootstrap */
     /* Marks of the heatmap.  Lists are "L5H1,L7", where L7 is all of layer 7. */
-    const char *pruned;       /* hatched, as are heads that write nothing; NULL: only those */
-    const char *candidates;   /* outlined, with their place in the list; NULL: by entropy */
-    int64_t     n_candidates; /* by entropy: so many, the highest first */
+    const char *pruned;         /* hatched, as are heads that write nothing; NULL: only those */
+    const char *candidates;     /* outlined, with their place in the list; NULL: the following */
+    int64_t     n_candidates;   /* the number of heads to outline, lowest output norm first */
+    bool candidates_by_entropy; /* highest entropy first instead, which cost more than a random
+                                 * order in our sweeps (doc/sweep.md) */
 } hl_draw_options;
 
 /* The names of the figures, and a line on each; NULL past the last. */

@@ -300,14 +300,18 @@ class Profile:
              caption: Optional[str] = None, theme: str = "light", unit: str = "nats",
              scale: str = "continuous", width: float = 0, dpi: float = 0, seed: int = 0,
              pruned: Optional[str] = None, candidates: Optional[str] = None,
-             n_candidates: int = 0) -> None:
+             n_candidates: int = 0, candidates_by: str = "output-norm") -> None:
         """Draws a figure, as .svg, .png or .pdf by the path's ending; figures() has their names.
 
         theme: "light", "dark"; unit: "nats", "bits", "normalised"; scale: "continuous", "classes";
-        width in points; pruned, candidates: heads to mark, "L5H1,L7"."""
+        width in points; pruned, candidates: heads to mark, "L5H1,L7"; n_candidates: or the first
+        heads to prune, by candidates_by: "output-norm", lowest first, or "entropy", highest first,
+        which cost more than a random order in doc/sweep.md."""
         options = s.DrawOptions(_bytes(title), _bytes(caption), _index(theme, s.THEMES, "theme"),
                                 _index(unit, s.UNITS, "unit"), _index(scale, s.SCALES, "scale"),
-                                width, dpi, seed, _bytes(pruned), _bytes(candidates), n_candidates)
+                                width, dpi, seed, _bytes(pruned), _bytes(candidates), n_candidates,
+                                bool(_index(candidates_by, ("output-norm", "entropy"),
+                                            "ranker of candidates")))
         call("hl_draw", self._handle.pointer, figure.encode(), path_bytes(path), c.byref(options))
 
 

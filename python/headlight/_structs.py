@@ -325,7 +325,8 @@ class DrawOptions(c.Structure):
     c_name = "hl_draw_options"
     _fields_ = [*_fields(Text, "title", "caption"), *_fields(c.c_int, "theme", "unit", "scale"),
                 *_fields(c.c_double, "width", "dpi"), ("seed", c.c_uint64),
-                *_fields(Text, "pruned", "candidates"), ("n_candidates", c.c_int64)]
+                *_fields(Text, "pruned", "candidates"), ("n_candidates", c.c_int64),
+                ("candidates_by_entropy", c.c_bool)]
 
 
 STRUCTS = [kind for kind in list(globals().values())

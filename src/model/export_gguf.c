@@ -149,6 +149,8 @@ static hl_status check_dtype(hl_dtype dtype)
     static const hl_dtype possible[] = { HL_DTYPE_F32, HL_DTYPE_F16, HL_DTYPE_BF16, HL_DTYPE_Q8_0,
                                          HL_DTYPE_Q4_0 };
 
+    if (dtype == HL_GGUF_AS_STORED)
+        return HL_OK;
     for (size_t i = 0; i < sizeof possible / sizeof *possible; i++) {
         if (possible[i] == dtype)
             return HL_OK;
@@ -245,21 +247,52 @@ static void add_rope(hl_gguf_export *file)
     }
 }
 
-/* llama.cpp's numbers for what most of a file is. */
-static int64_t file_type(hl_dtype dtype)
+/* llama.cpp's numbers for files of mostly one type. */
+static const struct {
+    hl_dtype dtype;
+    int      number;
+} file_types[] = {
+    { HL_DTYPE_F32, 0 },      { HL_DTYPE_F16, 1 },     { HL_DTYPE_Q4_0, 2 },
+    { HL_DTYPE_Q4_1, 3 },     { HL_DTYPE_Q8_0, 7 },    { HL_DTYPE_Q5_0, 8 },
+    { HL_DTYPE_Q5_1, 9 },     { HL_DTYPE_Q2_K, 10 },   { HL_DTYPE_Q3_K, 12 },
+    { HL_DTYPE_Q4_K, 15 },    { HL_DTYPE_Q5_K, 17 },   { HL_DTYPE_Q6_K, 18 },
+    { HL_DTYPE_IQ2_XXS, 19 }, { HL_DTYPE_IQ2_XS, 20 }, { HL_DTYPE_IQ3_XXS, 23 },
+    { HL_DTYPE_IQ1_S, 24 },   { HL_DTYPE_IQ4_NL, 25 }, { HL_DTYPE_IQ3_S, 26 },
+    { HL_DTYPE_IQ2_S, 28 },   { HL_DTYPE_IQ4_XS, 30 }, { HL_DTYPE_BF16, 32 },
+    { HL_DTYPE_TQ1_0, 36 },   { HL_DTYPE_TQ2_0, 37 },  { HL_DTYPE_MXFP4, 38 },
+};
+
+/* What most of the matrices were written as; of equal counts the first type. */
+static hl_dtype majority(const hl_gguf_export *file)
 {
-    switch (dtype) {
-    case HL_DTYPE_F16:
-        return 1;
-    case HL_DTYPE_Q4_0:
-        return 2;
-    case HL_DTYPE_Q8_0:
-        return 7;
-    case HL_DTYPE_BF16:
-        return 32;
-    default:
-        return 0;
+    hl_dtype most = HL_DTYPE_F32;
+
+    for (hl_dtype dtype = 0; dtype < HL_DTYPE_COUNT; dtype++) {
+        if (file->n_of_type[dtype] > file->n_of_type[most])
+            most = dtype;
     }
+    return most;
+}
+
+/* From what was written.  A GGUF file whose types all stayed keeps its own number, which also
+ * tells mixtures apart that have the same majority. */
+static void add_file_type(hl_gguf_export *file)
+{
+    const hl_gguf *source = hl_tensors_gguf(file->model->tensors);
+    hl_dtype       most   = majority(file);
+    int64_t        number = -1;
+
+    for (size_t i = 0; i < sizeof file_types / sizeof *file_types; i++) {
+        if (file_types[i].dtype == most)
+            number = file_types[i].number;
+    }
+    if (source != NULL && file->dtype == HL_GGUF_AS_STORED && file->n_notes == 0) {
+        int64_t own = -1;
+        if (hl_gguf_get_int(&own, source, "general.file_type") == HL_OK && own >= 0)
+            number = own;
+    }
+    if (number >= 0)
+        hl_gguf_add_int(file->writer, "general.file_type", HL_GGUF_U32, number);
 }
 
 static void add_metadata(hl_gguf_export *file)
@@ -268,7 +301,7 @@ static void add_metadata(hl_gguf_export *file)
     bool             rms    = config->norm == HL_NORM_RMS;
 
     hl_gguf_add_text(file->writer, "general.architecture", file->architecture);
-    hl_gguf_add_int(file->writer, "general.file_type", HL_GGUF_U32, file_type(file->dtype));
+    add_file_type(file);
     hl_gguf_add_int(file->writer, "general.quantization_version", HL_GGUF_U32, 2);
     add_int(file, "block_count", config->n_layers);
     if (config->n_ctx > 0)
@@ -323,9 +356,9 @@ hl_status hl_gguf_export_new(hl_gguf_export **out, const hl_model *model, const 
     HL_TRY(choose_target(file, model->config));
     HL_TRY(hl_gguf_writer_new(&file->writer));
     HL_TRY(HL_ALLOC(&file->row, (size_t)longest_row(model->config)));
-    add_metadata(file);
     for (int64_t layer = -1; layer < model->config->n_layers; layer++)
         HL_TRY(hl_gguf_export_tensors(file, layer));
+    add_metadata(file); /* which says what the tensors are */
     if (model->config->position == HL_POSITION_ROPE)
         HL_TRY(hl_gguf_export_rope_factors(file));
     *out = file;
@@ -342,6 +375,9 @@ void hl_gguf_export_free(hl_gguf_export *file)
         return;
     for (size_t i = 0; i < file->n_blocks; i++)
         hl_free(file->blocks[i]);
+    for (int64_t i = 0; i < file->n_notes; i++)
+        hl_free(file->notes[i].name);
+    hl_free(file->notes);
     hl_free(file->blocks);
     hl_free(file->row);
     hl_gguf_writer_free(file->writer);
@@ -356,4 +392,13 @@ hl_gguf_writer *hl_gguf_export_writer(hl_gguf_export *file)
 hl_status hl_gguf_export_write(hl_gguf_export *file, const char *path)
 {
     return hl_gguf_write(file->writer, path);
+}
+
+void hl_gguf_export_report(hl_prune_report *report, hl_gguf_export *file)
+{
+    report->file_type = majority(file);
+    report->tensors   = file->notes;
+    report->n_tensors = file->n_notes;
+    file->notes       = NULL;
+    file->n_notes     = 0;
 }

@@ -21,9 +21,15 @@
 
 typedef struct hl_gguf_export hl_gguf_export;
 
-/* Matrices become `dtype`: F32, F16, BF16, Q8_0 or Q4_0 (F16 where rows are no multiple of
- * its 32 values); vectors and position tables stay F32.  Reads and converts all weights:
- * memory for a second model.  Borrows model and plan (NULL: all heads stay) until freed. */
+/* The dtype for matrices that keep the type they are stored in. */
+#define HL_GGUF_AS_STORED HL_DTYPE_COUNT
+
+/* Matrices become `dtype`: F32, F16, BF16, Q8_0 or Q4_0; or HL_GGUF_AS_STORED.  Rows that
+ * already have the type are copied block by block.  A matrix that cannot have its type becomes
+ * Q8_0, or F16 where rows are not a multiple of 32 values: hl_gguf_export_report has those, and
+ * those that grew.  Vectors and position tables are F32, unless they come from a GGUF file and
+ * keep their type.  Takes memory for a second model.  Borrows model and plan (NULL: all
+ * heads stay) until freed. */
 hl_status hl_gguf_export_new(hl_gguf_export **out, const hl_model *model, const hl_head_plan *plan,
                              hl_dtype dtype);
 void      hl_gguf_export_free(hl_gguf_export *file);
@@ -37,5 +43,7 @@ hl_gguf_writer *hl_gguf_export_writer(hl_gguf_export *file);
 /* tokenizer.ggml.bos_token_id and its kin, from the model: for files without vocabulary. */
 void      hl_gguf_export_token_ids(hl_gguf_export *file);
 hl_status hl_gguf_export_write(hl_gguf_export *file, const char *path);
+/* Types: fills file_type, and moves the list of tensors into the report, which owns it then. */
+void hl_gguf_export_report(hl_prune_report *report, hl_gguf_export *file);
 
 #endif

@@ -14,7 +14,10 @@ struct hl_gguf_export {
     const hl_family    *family; /* whose names are used */
     const char         *architecture;
     bool                fused_qkv;
-    hl_dtype            dtype;
+    hl_dtype            dtype;                     /* or HL_GGUF_AS_STORED */
+    int64_t             n_of_type[HL_DTYPE_COUNT]; /* matrices that were written so */
+    hl_prune_tensor    *notes;                     /* of matrices that are not so, or grew */
+    int64_t             n_notes;
     hl_gguf_writer     *writer;
     void              **blocks; /* converted tensors, until the file is written */
     size_t              n_blocks;

@@ -3,7 +3,17 @@
  * Both come from the tables that reading uses (family.h): the spelling before the first
  * '|', and rotary pairs side by side where a family's GGUF table says so.  Weights are read
  * row by row as the forward pass sees them, so all that the source did to them is undone
- * first.  Some architectures want q, k and v in one tensor, one after the other. */
+ * first.  Some architectures want q, k and v in one tensor, one after the other.
+ *
+ * A row that keeps its type is copied as it is stored, block by block: nothing is rounded
+ * twice.  Heads that leave take rows of q, k and v along, which never splits a block, and
+ * columns of the output projection, which does where a head is narrower than a block:
+ *
+ *     blocks of 32, heads of 64      | 0  0 | 1  1 | 2  2 |    any head can leave
+ *     blocks of 256, heads of 64     | 0 1 2 3 | 4 5 6 7 |     only all four of a block
+ *
+ * A matrix that cannot keep its type becomes Q8_0, or F16 where rows are no multiple of 32
+ * values, and is noted with the reason. */
 #include <stdio.h>
 #include <string.h>
 
@@ -72,16 +82,6 @@ done:
     return status;
 }
 
-/* Blocks cover rows of whole blocks only. */
-static hl_dtype dtype_for(const hl_gguf_export *file, hl_role role, int64_t n_columns)
-{
-    hl_dtype_block block = hl_dtype_block_of(file->dtype);
-
-    if (hl_role_is_vector(role) || n_columns == 1 || role == HL_ROLE_POSITION)
-        return HL_DTYPE_F32;
-    return n_columns % (int64_t)block.n_values == 0 ? file->dtype : HL_DTYPE_F16;
-}
-
 /* Where row r of a head of its own is stored: rotary pairs (i, d/2 + i) become (2i, 2i+1). */
 static int64_t stored_row(const hl_config *config, uint32_t stored, hl_role role, int64_t r)
 {
@@ -134,6 +134,129 @@ static part describe_part(const hl_gguf_export *file, const hl_weight *weight, h
     return p;
 }
 
+/* Several weights of equal width, one after the other, as one tensor. */
+typedef struct stack {
+    part parts[3];
+    int  count;
+} stack;
+
+/* ----------------------------------------------------------------------- types */
+
+/* How a tensor is written. */
+typedef struct writing {
+    hl_dtype wanted;
+    hl_dtype dtype;
+    bool     copies;  /* rows are copied as they are stored */
+    char     why[96]; /* dtype is not the wanted one; else "" */
+} writing;
+
+/* Is a block of zero bytes a block of zeros? */
+static bool has_zero_block(hl_dtype dtype)
+{
+    enum { MOST_VALUES = 256, MOST_BYTES = MOST_VALUES * 8 };
+    static const uint8_t zeros[MOST_BYTES];
+    hl_dtype_block       block = hl_dtype_block_of(dtype);
+    float                values[MOST_VALUES];
+
+    if (block.n_values > MOST_VALUES || block.n_bytes > MOST_BYTES ||
+        hl_dequantise(values, dtype, zeros, block.n_values) != HL_OK)
+        return false;
+    for (size_t i = 0; i < block.n_values; i++) {
+        if (values[i] != 0.0f)
+            return false;
+    }
+    return true;
+}
+
+/* Does every block of a row belong to heads of one fate? */
+static bool cuts_between_blocks(const part *p, int64_t d_head)
+{
+    int64_t n_values = (int64_t)hl_dtype_block_of(p->weight->dtype).n_values;
+    bool    zeroes   = false;
+
+    for (int64_t c = 0; p->column_fates != NULL && c < p->weight->n_columns; c++) {
+        if (p->column_fates[c / d_head] != p->column_fates[(c - c % n_values) / d_head])
+            return false;
+        zeroes = zeroes || p->column_fates[c / d_head] == HL_HEAD_ZEROED;
+    }
+    return !zeroes || has_zero_block(p->weight->dtype);
+}
+
+static bool can_copy(const stack *s, hl_dtype dtype, int64_t d_head)
+{
+    for (int i = 0; i < s->count; i++) {
+        const part      *p = &s->parts[i];
+        const hl_weight *w = p->weight;
+
+        if (w->dtype != dtype || w->transposed || w->scales != NULL || w->plus_one ||
+            p->added != NULL || !cuts_between_blocks(p, d_head))
+            return false;
+    }
+    return true;
+}
+
+/* What all parts are stored as, where a GGUF file can have that; else F32. */
+static hl_dtype stored_dtype(const stack *s)
+{
+    hl_dtype dtype = s->parts[0].weight->dtype;
+
+    for (int i = 1; i < s->count; i++) {
+        if (s->parts[i].weight->dtype != dtype)
+            return HL_DTYPE_F32;
+    }
+    if (dtype == HL_DTYPE_F16 || dtype == HL_DTYPE_BF16 || hl_dtype_is_block(dtype))
+        return dtype;
+    return HL_DTYPE_F32;
+}
+
+static bool is_multiple(int64_t n_columns, hl_dtype dtype)
+{
+    return n_columns % (int64_t)hl_dtype_block_of(dtype).n_values == 0;
+}
+
+/* llama.cpp adds vectors and position tables in F32; a GGUF file that has them in another type
+ * keeps that. */
+static bool is_always_f32(const hl_gguf_export *file, const part *p)
+{
+    if (file->dtype == HL_GGUF_AS_STORED && hl_tensors_gguf(file->model->tensors) != NULL)
+        return false;
+    return hl_role_is_vector(p->role) || p->n_columns == 1 || p->role == HL_ROLE_POSITION;
+}
+
+static writing choose_writing(const hl_gguf_export *file, const stack *s)
+{
+    const part    *first  = &s->parts[0];
+    hl_dtype       wanted = file->dtype == HL_GGUF_AS_STORED ? stored_dtype(s) : file->dtype;
+    hl_dtype_block block  = hl_dtype_block_of(wanted);
+    writing        w      = { .wanted = wanted, .dtype = wanted };
+    bool           splits = false;
+
+    if (is_always_f32(file, first)) {
+        w.dtype = HL_DTYPE_F32;
+        if (w.wanted != w.dtype)
+            snprintf(w.why, sizeof w.why, "llama.cpp adds it in F32");
+        return w;
+    }
+    w.copies = can_copy(s, wanted, file->model->config->d_head);
+    if (w.copies || !hl_dtype_is_block(wanted))
+        return w;
+    if (!is_multiple(first->n_columns, wanted))
+        snprintf(w.why, sizeof w.why, "rows of %lld values are not a multiple of its blocks of %zu",
+                 (long long)first->n_columns, block.n_values);
+    else
+        splits = file->dtype == HL_GGUF_AS_STORED;
+    if (splits)
+        snprintf(w.why, sizeof w.why, "heads are removed from inside its blocks of %zu values",
+                 block.n_values);
+    if (w.why[0] != '\0')
+        w.dtype = is_multiple(first->n_columns, HL_DTYPE_Q8_0) ? HL_DTYPE_Q8_0 : HL_DTYPE_F16;
+    if (w.dtype == w.wanted) /* Q8_0 once more: the type stays */
+        w.why[0] = '\0';
+    return w;
+}
+
+/* ------------------------------------------------------------------------ rows */
+
 /* Columns of heads that are gone close up, those that are zeroed become 0. */
 static void cut_columns(float *row, const part *p, int64_t d_head)
 {
@@ -146,13 +269,40 @@ static void cut_columns(float *row, const part *p, int64_t d_head)
     }
 }
 
+/* A stored row without the blocks of heads that are gone, and with zeros for those that are
+ * zeroed. */
+static void copy_row(uint8_t *out, const part *p, int64_t row, int64_t d_head)
+{
+    hl_dtype_block block     = hl_dtype_block_of(p->weight->dtype);
+    int64_t        n_blocks  = p->weight->n_columns / (int64_t)block.n_values;
+    size_t         row_bytes = (size_t)n_blocks * block.n_bytes;
+    const uint8_t *from =
+        (const uint8_t *)p->weight->data + (size_t)hl_weight_row(p->weight, row) * row_bytes;
+
+    if (p->column_fates == NULL) {
+        memcpy(out, from, row_bytes);
+        return;
+    }
+    for (int64_t i = 0; i < n_blocks; i++, from += block.n_bytes) {
+        uint8_t fate = p->column_fates[i * (int64_t)block.n_values / d_head];
+
+        if (fate == HL_HEAD_GONE)
+            continue;
+        if (fate == HL_HEAD_ZEROED)
+            memset(out, 0, block.n_bytes);
+        else
+            memcpy(out, from, block.n_bytes);
+        out += block.n_bytes;
+    }
+}
+
 /* The rows that are written, to `out`, row 0 of the part there. */
-static hl_status convert_rows(uint8_t *out, hl_gguf_export *file, const part *p, hl_dtype dtype,
+static hl_status convert_rows(uint8_t *out, hl_gguf_export *file, const part *p, const writing *w,
                               uint32_t stored)
 {
     hl_status        status    = HL_OK;
     const hl_config *config    = file->model->config;
-    hl_dtype_block   block     = hl_dtype_block_of(dtype);
+    hl_dtype_block   block     = hl_dtype_block_of(w->dtype);
     size_t           row_bytes = (size_t)p->n_columns / block.n_values * block.n_bytes;
     int64_t          to        = 0;
 
@@ -160,31 +310,69 @@ static hl_status convert_rows(uint8_t *out, hl_gguf_export *file, const part *p,
         if (p->row_fates != NULL && p->row_fates[r / config->d_head] == HL_HEAD_GONE)
             continue;
         size_t place = (size_t)stored_row(config, stored, p->role, to++) * row_bytes;
+        if (w->copies) {
+            copy_row(out + place, p, r, config->d_head);
+            continue;
+        }
         HL_TRY(hl_weight_read_row(file->row, p->weight, r));
         cut_columns(file->row, p, config->d_head);
         if (p->added != NULL)
             file->row[0] += p->added[r];
-        HL_TRY(hl_quantise(out + place, dtype, file->row, (size_t)p->n_columns));
+        HL_TRY(hl_quantise(out + place, w->dtype, file->row, (size_t)p->n_columns));
     }
 
 done:
     return status;
 }
 
-/* Several weights of equal width, one after the other, as one tensor. */
-typedef struct stack {
-    part parts[3];
-    int  count;
-} stack;
+static size_t stored_bytes(const stack *s)
+{
+    size_t n_bytes = 0;
+
+    for (int i = 0; i < s->count; i++) {
+        const hl_weight *w     = s->parts[i].weight;
+        hl_dtype_block   block = hl_dtype_block_of(w->dtype);
+        n_bytes += (size_t)(w->n_rows * w->n_columns) / block.n_values * block.n_bytes;
+    }
+    return n_bytes;
+}
+
+/* Counts the types of matrices, and notes one that is not of its type or has grown. */
+static hl_status note_tensor(hl_gguf_export *file, const stack *s, const writing *w,
+                             const hl_tensor *tensor)
+{
+    hl_status status = HL_OK;
+    size_t    before = stored_bytes(s);
+
+    if (tensor->n_dims < 2)
+        return HL_OK;
+    file->n_of_type[w->dtype]++;
+    if (w->why[0] == '\0' && tensor->n_bytes <= before)
+        return HL_OK;
+    HL_TRY(
+        hl_realloc((void **)&file->notes, file->n_notes, file->n_notes + 1, sizeof *file->notes));
+    hl_prune_tensor *note = &file->notes[file->n_notes];
+    *note                 = (hl_prune_tensor){ .stored        = s->parts[0].weight->dtype,
+                                               .wanted        = w->wanted,
+                                               .written       = w->dtype,
+                                               .stored_bytes  = before,
+                                               .written_bytes = tensor->n_bytes };
+    memcpy(note->why, w->why, sizeof note->why);
+    HL_TRY(hl_strdup(&note->name, tensor->name));
+    file->n_notes++;
+
+done:
+    return status;
+}
 
 static hl_status add_stack(hl_gguf_export *file, const stack *s, const hl_family_tensor *entry,
                            int64_t layer)
 {
     hl_status   status                 = HL_OK;
     const part *first                  = &s->parts[0];
-    hl_dtype    dtype                  = dtype_for(file, first->role, first->n_columns);
+    writing     w                      = choose_writing(file, s);
     char        name[HL_GGUF_MAX_NAME] = "";
-    hl_tensor   tensor = { .name = name, .dtype = dtype, .n_dims = first->n_columns > 1 ? 2 : 1 };
+    hl_tensor   tensor = { .name = name, .dtype = w.dtype, .n_dims = first->n_columns > 1 ? 2 : 1 };
     void       *data   = NULL;
     size_t      at     = 0;
 
@@ -194,12 +382,13 @@ static hl_status add_stack(hl_gguf_export *file, const stack *s, const hl_family
     HL_TRY(hl_tensor_bytes(&tensor.n_bytes, &tensor));
     HL_TRY(new_block(file, &data, tensor.n_bytes));
     for (int i = 0; i < s->count; i++) {
-        HL_TRY(convert_rows((uint8_t *)data + at, file, &s->parts[i], dtype, entry->stored));
+        HL_TRY(convert_rows((uint8_t *)data + at, file, &s->parts[i], &w, entry->stored));
         at += tensor.n_bytes / (size_t)tensor.shape[0] * (size_t)s->parts[i].n_rows;
     }
     make_name(name, entry, layer, first->is_bias);
     tensor.data = data;
     hl_gguf_add_tensor(file->writer, &tensor);
+    HL_TRY(note_tensor(file, s, &w, &tensor));
 
 done:
     return status;
@@ -298,6 +487,11 @@ hl_status hl_gguf_export_rope_factors(hl_gguf_export *file)
 
     if (rope->kind != HL_ROPE_LLAMA3 && rope->kind != HL_ROPE_FACTORS)
         return HL_OK;
+    const hl_tensor *own = hl_tensors_find(file->model->tensors, "rope_freqs.weight");
+    if (own != NULL && hl_tensors_gguf(file->model->tensors) != NULL) {
+        hl_gguf_add_tensor(file->writer, own); /* dividing again would round again */
+        return HL_OK;
+    }
     plain.kind = HL_ROPE_DEFAULT;
     HL_TRY(new_block(file, &data, count * sizeof(float)));
     float *factors = data;

@@ -30,6 +30,8 @@ typedef struct ranker_spec {
 } ranker_spec;
 
 static const ranker_spec rankers[HL_N_RANKERS] = {
+    [HL_RANKER_AUTO] = { "auto", "gradient where there are texts to take it on, else output-norm",
+                         false, 0 },
     [HL_RANKER_ENTROPY]     = { "entropy", "mean entropy of all rows, nats", true, NEEDS_PROFILE },
     [HL_RANKER_FAIR]        = { "fair", "mean entropy over ln n, rows of 16 keys or more", true,
                                 NEEDS_PROFILE },
@@ -62,6 +64,29 @@ const char *hl_ranker_summary(size_t ranker)
     return ranker < HL_N_RANKERS ? rankers[ranker].summary : NULL;
 }
 
+const char *hl_ranker_verdict(size_t ranker)
+{
+    switch (ranker) {
+    case HL_RANKER_ENTROPY:
+    case HL_RANKER_FAIR:
+    case HL_RANKER_NOSINK:
+    case HL_RANKER_RENYI2:
+        return "In our sweeps, highest entropy first cost more than a random order (doc/sweep.md); "
+               "gradient and output-norm cost less.";
+    default:
+        return NULL;
+    }
+}
+
+hl_ranker hl_ranker_default(const hl_model *model, bool has_texts, double ratio)
+{
+    const double most = 0.2; /* doc/sweep.md: beyond, the output norm costs less */
+
+    if (model != NULL && !hl_model_get_info(model)->is_encoder && has_texts && ratio <= most)
+        return HL_RANKER_GRADIENT;
+    return HL_RANKER_OUTPUT_NORM;
+}
+
 bool hl_ranker_takes_highest(hl_ranker ranker)
 {
     return rankers[ranker].highest_first;
@@ -75,7 +100,7 @@ hl_status hl_ranker_find(hl_ranker *out, const char *name)
             return HL_OK;
     }
     return hl_fail(HL_BAD_ARGUMENT,
-                   "no ranker is called '%s': there are entropy, fair, nosink, renyi2, "
+                   "no ranker is called '%s': there are auto, entropy, fair, nosink, renyi2, "
                    "output-norm, weight, gradient, entropy-gradient, sink, ablation, random",
                    name);
 }
@@ -100,6 +125,19 @@ static hl_status check_needs(hl_ranker ranker, const hl_rank_inputs *inputs)
     if (what == NULL)
         return HL_OK;
     return hl_fail(HL_BAD_ARGUMENT, "ranking by %s needs %s", spec->name, what);
+}
+
+/* The ranker that AUTO stands for, given what is there. */
+static hl_status settle(hl_ranker *ranker, const hl_rank_inputs *inputs)
+{
+    if (*ranker != HL_RANKER_AUTO)
+        return HL_OK;
+    *ranker = inputs->gradient != NULL ? HL_RANKER_GRADIENT : HL_RANKER_OUTPUT_NORM;
+    if (inputs->gradient == NULL && inputs->profile == NULL)
+        return hl_fail(HL_BAD_ARGUMENT,
+                       "ranking needs a profile, for the output norms of heads, or "
+                       "the gradients of gates, so a model and a text");
+    return HL_OK;
 }
 
 /* A profile of another model would put scores on heads that do not have them. */
@@ -231,7 +269,8 @@ static hl_status check_scores(const hl_ranking *ranking)
         if (!isnan(ranking->heads[i].score))
             return HL_OK;
     }
-    return hl_fail(HL_BAD_INPUT, "ranking by %s: the profile does not hold it",
+    return hl_fail(HL_BAD_INPUT,
+                   "ranking by %s: the profile does not hold it; measure again, or rank by another",
                    rankers[ranking->ranker].name);
 }
 
@@ -294,6 +333,7 @@ hl_status hl_rank(hl_ranking **out, hl_ranker ranker, const hl_rank_inputs *inpu
     options = options != NULL ? options : &defaults;
     if ((unsigned)ranker >= HL_N_RANKERS)
         return hl_fail(HL_BAD_ARGUMENT, "rank: there is no ranker %d", (int)ranker);
+    HL_TRY(settle(&ranker, inputs));
     HL_TRY(check_needs(ranker, inputs));
     HL_TRY(check_shapes(inputs));
     HL_TRY(HL_ALLOC_ZEROED(&ranking, 1));

@@ -45,14 +45,14 @@ static hl_status copy_rankers(hl_ranker **out, const hl_ranker *from, int64_t n)
     return status;
 }
 
-/* All but random, which is there anyway. */
+/* All but random, which is there anyway, and auto, which is one of the others. */
 static hl_status choose_all(hl_sweep *s)
 {
     hl_status status = HL_ALLOC(&s->rankers, HL_N_RANKERS);
 
     s->options.n_rankers = 0;
     for (hl_ranker ranker = 0; ranker < HL_N_RANKERS && status == HL_OK; ranker++) {
-        if (ranker != HL_RANKER_RANDOM)
+        if (ranker != HL_RANKER_RANDOM && ranker != HL_RANKER_AUTO)
             s->rankers[s->options.n_rankers++] = ranker;
     }
     return status;
@@ -63,6 +63,8 @@ static hl_status check_rankers(const hl_sweep *s)
     for (int64_t i = 0; i < s->options.n_rankers; i++) {
         if (s->rankers[i] >= HL_N_RANKERS || s->rankers[i] == HL_RANKER_RANDOM)
             return hl_fail(HL_BAD_ARGUMENT, "sweep: random is there anyway, by its seeds");
+        if (s->rankers[i] == HL_RANKER_AUTO)
+            return hl_fail(HL_BAD_ARGUMENT, "sweep: auto is gradient or output-norm: name these");
     }
     for (int64_t i = 0; i < s->options.n_iterative; i++) {
         if (s->iterative[i] >= HL_N_RANKERS || !hl_sweep_can_iterate(s->iterative[i]))

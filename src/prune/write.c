@@ -1,11 +1,13 @@
 /* write.c - hl_prune_write: from a list of heads to a model on disk. */
 #include "prune/write.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/folder.h"
 #include "base/json.h"
 #include "base/memory.h"
+#include "base/path.h"
 #include "base/status.h"
 #include "model/export_gguf.h"
 #include "prune/compact.h"
@@ -13,6 +15,7 @@
 #include "prune/new_biases.h"
 
 static const char *const form_names[HL_N_PRUNE_FORMS] = {
+    [HL_PRUNE_AUTO]    = "auto",
     [HL_PRUNE_MASKED]  = "masked",
     [HL_PRUNE_COMPACT] = "compact",
     [HL_PRUNE_GGUF]    = "gguf",
@@ -58,9 +61,46 @@ static hl_status check_folder(const hl_model *model, const char *path)
     return hl_folder_check(path);
 }
 
-hl_status hl_prune_check(const hl_model *model, const hl_prune_options *options, const char *path)
+/* Can this form be written? */
+static hl_status check_form(const hl_model *model, const hl_prune_options *options,
+                            hl_prune_form form, const char *path)
 {
     hl_status status = HL_OK;
+
+    if (options->means != NULL)
+        HL_TRY(hl_new_biases_check(model->config, form));
+    if (form == HL_PRUNE_GGUF)
+        return hl_gguf_export_check(model->config, hl_prune_gguf_dtype(options));
+    HL_TRY(check_folder(model, path));
+    if (form == HL_PRUNE_COMPACT)
+        HL_TRY(hl_compact_check(model->config));
+
+done:
+    return status;
+}
+
+/* The form to write, and in `report` why it is one that saves nothing. */
+static hl_status choose_form(hl_prune_report *report, const hl_model *model,
+                             const hl_prune_options *options, const char *path)
+{
+    bool is_folder = hl_tensors_kind_of(model->tensors) == HL_TENSORS_SAFETENSORS;
+
+    report->form = options->form;
+    if (options->form != HL_PRUNE_AUTO)
+        return check_form(model, options, options->form, path);
+    report->form     = hl_ends_with(path, ".gguf") || !is_folder ? HL_PRUNE_GGUF : HL_PRUNE_COMPACT;
+    hl_status status = check_form(model, options, report->form, path);
+    if (report->form == HL_PRUNE_COMPACT && status == HL_UNSUPPORTED) {
+        snprintf(report->form_note, sizeof report->form_note, "%s", hl_error_message());
+        report->form = HL_PRUNE_MASKED;
+        status       = check_form(model, options, report->form, path);
+    }
+    return status;
+}
+
+hl_status hl_prune_check(const hl_model *model, const hl_prune_options *options, const char *path)
+{
+    hl_prune_report unasked = { 0 };
 
     if (options == NULL)
         options = &defaults;
@@ -68,24 +108,15 @@ hl_status hl_prune_check(const hl_model *model, const hl_prune_options *options,
         return hl_fail(HL_BAD_ARGUMENT, "prune: no model or no path");
     if ((unsigned)options->form >= HL_N_PRUNE_FORMS)
         return hl_fail(HL_BAD_ARGUMENT, "prune: there is no form %d", (int)options->form);
-    if (options->means != NULL)
-        HL_TRY(hl_new_biases_check(model->config, options->form));
-    if (options->form == HL_PRUNE_GGUF)
-        return hl_gguf_export_check(model->config, options->dtype);
-    HL_TRY(check_folder(model, path));
-    if (options->form == HL_PRUNE_COMPACT)
-        HL_TRY(hl_compact_check(model->config));
-
-done:
-    return status;
+    return choose_form(&unasked, model, options, path);
 }
 
 static hl_status write_form(hl_prune_report *report, const hl_model *model, hl_head_plan *plan,
                             const hl_prune_options *options, const char *path)
 {
-    if (options->form == HL_PRUNE_GGUF)
+    if (report->form == HL_PRUNE_GGUF)
         return hl_prune_write_gguf(report, model, plan, options, path);
-    if (options->form == HL_PRUNE_COMPACT)
+    if (report->form == HL_PRUNE_COMPACT)
         hl_head_plan_compact(plan, model->config);
     return hl_prune_write_folder(&report->loads, model, plan, path);
 }
@@ -125,6 +156,7 @@ hl_status hl_prune_write(hl_prune_report *report, const hl_model *model, const h
     if (heads == NULL)
         return hl_fail(HL_BAD_ARGUMENT, "prune: no list of heads");
     HL_TRY(hl_prune_check(model, options, path));
+    HL_TRY(choose_form(report, model, options, path));
     HL_TRY(hl_head_plan_new(&plan, model->config));
     HL_TRY(plan_heads(plan, model->config, heads));
     if (options->means != NULL)
@@ -134,5 +166,15 @@ hl_status hl_prune_write(hl_prune_report *report, const hl_model *model, const h
 
 done:
     hl_head_plan_free(plan);
+    if (status != HL_OK || report == &unasked)
+        hl_prune_report_clear(report);
     return status;
+}
+
+void hl_prune_report_clear(hl_prune_report *report)
+{
+    for (int64_t i = 0; i < report->n_tensors; i++)
+        hl_free(report->tensors[i].name);
+    hl_free(report->tensors);
+    *report = (hl_prune_report){ 0 };
 }

@@ -14,8 +14,10 @@ hl_status hl_prune_heads_text(char **out, const hl_model *model, const hl_head_p
  * it.  (write_folder.c) */
 hl_status hl_prune_write_folder(const char **loads, const hl_model *model, const hl_head_plan *plan,
                                 const char *path);
-/* A GGUF file; the plan has no heads GONE yet and may get some.  Fills in who opens it, and
- * what became of the vocabulary.  (write_gguf.c) */
+/* The type for the matrices of a GGUF file, as hl_gguf_export_new takes it. */
+hl_dtype hl_prune_gguf_dtype(const hl_prune_options *options);
+/* A GGUF file; the plan has no heads GONE yet and may get some.  Fills in who opens it,
+ * what became of the vocabulary, and which types were written.  (write_gguf.c) */
 hl_status hl_prune_write_gguf(hl_prune_report *report, const hl_model *model, hl_head_plan *plan,
                               const hl_prune_options *options, const char *path);
 

@@ -1,7 +1,8 @@
 /* write_folder.c - a Hugging Face folder without some heads.
  *
  *     model.safetensors    all weights in one file, whatever shards they came from
- *     config.json          as it was, or with fewer heads (compact.h) or more biases
+ *     config.json          as it was, or with fewer heads (compact.h), more biases, or the
+ *                          key n_ctx that llama.cpp's converter wants of a GPT-2
  *     modeling_*.py        where other code is needed to load that
  *     the rest             copied: tokenizer, generation_config.json, templates, cards
  *
@@ -176,6 +177,20 @@ static char *json_text(const json_t *root)
     return text;
 }
 
+/* llama.cpp's converter looks for the context of a GPT-2 under the key n_ctx, which transformers
+ * no longer writes.  True if it was added. */
+static bool add_context(json_t *root)
+{
+    const json_t *type    = json_object_get(root, "model_type");
+    json_t       *context = json_object_get(root, "n_positions");
+
+    if (!json_is_string(type) || strcmp(json_string_value(type), "gpt2") != 0 ||
+        !json_is_integer(context) || json_object_get(root, "n_ctx") != NULL)
+        return false;
+    return json_object_set(root, "n_ctx", context) == 0;
+}
+
+/* Writes config.json only where it differs from the one that was copied. */
 static hl_status write_config(const char **loads, const hl_folder *folder, const hl_model *model,
                               const hl_head_plan *plan)
 {
@@ -185,11 +200,15 @@ static hl_status write_config(const char **loads, const hl_folder *folder, const
     char           *text   = NULL;
     char           *code   = NULL;
     char            name[HL_COMPACT_CODE_NAME];
+    bool            is_compact  = hl_head_plan_is_compact(plan, model->config);
+    bool            adds_biases = hl_head_plan_adds_biases(plan, model->config);
 
     HL_TRY(read_json(&root, hl_tensors_folder(model->tensors), "config.json"));
-    if (hl_head_plan_is_compact(plan, model->config))
+    if (!add_context(root) && !is_compact && !adds_biases)
+        goto done;
+    if (is_compact)
         HL_TRY(hl_compact_config(&form, root, model->config, plan));
-    if (hl_head_plan_adds_biases(plan, model->config))
+    if (adds_biases)
         HL_TRY(hl_compact_add_biases(root));
     text = json_text(root);
     if (text == NULL)
@@ -235,9 +254,7 @@ hl_status hl_prune_write_folder(const char **loads, const hl_model *model, const
     HL_TRY(hl_folder_create(&folder, path));
     HL_TRY(copy_rest(folder, hl_tensors_folder(model->tensors)));
     *loads = loads_of[HL_COMPACT_PLAIN];
-    if (hl_head_plan_is_compact(plan, model->config) ||
-        hl_head_plan_adds_biases(plan, model->config))
-        HL_TRY(write_config(loads, folder, model, plan));
+    HL_TRY(write_config(loads, folder, model, plan));
     HL_TRY(write_weights(folder, model, plan));
     HL_TRY(try_folder(folder));
     HL_TRY(hl_folder_finish(&folder));

@@ -106,6 +106,11 @@ static hl_status add_vocab(hl_prune_report *report, hl_gguf_export *file, const 
 
 /* ----------------------------------------------------------------------- the whole */
 
+hl_dtype hl_prune_gguf_dtype(const hl_prune_options *options)
+{
+    return options->dtype == HL_DTYPE_F32 && !options->convert ? HL_GGUF_AS_STORED : options->dtype;
+}
+
 hl_status hl_prune_write_gguf(hl_prune_report *report, const hl_model *model, hl_head_plan *plan,
                               const hl_prune_options *options, const char *path)
 {
@@ -117,11 +122,12 @@ hl_status hl_prune_write_gguf(hl_prune_report *report, const hl_model *model, hl
         hl_head_plan_compact(plan, model->config);
     if (!hl_gguf_export_fits(model->config, plan))
         hl_head_plan_expand(plan, model->config);
-    HL_TRY(hl_gguf_export_new(&file, model, plan, options->dtype));
+    HL_TRY(hl_gguf_export_new(&file, model, plan, hl_prune_gguf_dtype(options)));
     HL_TRY(add_vocab(report, file, model, options->tokenizer_path));
     HL_TRY(hl_prune_heads_text(&heads, model, plan));
     hl_gguf_add_text(hl_gguf_export_writer(file), "headlight.pruned_heads", heads);
     HL_TRY(hl_gguf_export_write(file, path));
+    hl_gguf_export_report(report, file);
     report->loads = "llama.cpp";
 
 done:

@@ -370,7 +370,9 @@ static void describe(char *out, size_t n_bytes, const heatmap *map)
     if (marks->n_candidates > 0 && used > 0 && (size_t)used < n_bytes)
         snprintf(out + used, n_bytes - (size_t)used, " Outlined: %lld candidate%s for pruning%s%s.",
                  (long long)marks->n_candidates, marks->n_candidates == 1 ? "" : "s",
-                 map->figure->options.candidates == NULL ? ", highest entropy first" : "",
+                 map->figure->options.candidates != NULL      ? ""
+                 : map->figure->options.candidates_by_entropy ? ", highest entropy first"
+                                                              : ", lowest output norm first",
                  side - map->gap < LEAST_RANKED ? "; the cells have no room for their ranks" : "");
 }
 

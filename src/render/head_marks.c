@@ -1,4 +1,4 @@
-/* head_marks.c - heads by name and by entropy, as marks. */
+/* head_marks.c - heads by name and by numbers, as marks. */
 #include "render/head_marks.h"
 
 #include <math.h>
@@ -89,13 +89,40 @@ static void mark_silent(hl_head_marks *marks, const hl_profile *profile)
     }
 }
 
-/* The highest entropies among heads that are still there; the first of equal ones. */
-static hl_status mark_highest(hl_head_marks *marks, const hl_figure *figure)
+/* How soon each head would go, the higher the sooner: the lowest output norms first, or where the
+ * options say so the highest entropies.  out (grid), NaN where there is no head. */
+static hl_status order_heads(double **out, const hl_figure *figure)
+{
+    const hl_profile *profile = figure->profile;
+    hl_status         status  = HL_OK;
+    bool              any     = false;
+
+    if (figure->options.candidates_by_entropy)
+        return hl_grid_means(out, profile, hl_figure_quantity(figure));
+    HL_TRY(hl_grid_means(out, profile, HL_Q_ENTROPY));
+    HL_EACH_HEAD(profile, layer, head)
+    {
+        double norm = hl_profile_output_norm(profile, layer, head);
+
+        (*out)[layer * hl_profile_n_heads(profile) + head] = -norm;
+        any                                                = any || !isnan(norm);
+    }
+    if (!any)
+        status = hl_fail(HL_BAD_INPUT, "candidates go by output norm, which the profile does not "
+                                       "hold: measure again, name the heads, or take them by "
+                                       "entropy");
+
+done:
+    return status;
+}
+
+/* The first of them among heads that are still there; the first of equal ones. */
+static hl_status mark_first(hl_head_marks *marks, const hl_figure *figure)
 {
     hl_status status = HL_OK;
     double   *values = NULL;
 
-    HL_TRY(hl_grid_means(&values, figure->profile, hl_figure_quantity(figure)));
+    HL_TRY(order_heads(&values, figure));
     for (int64_t rank = 0; rank < figure->options.n_candidates; rank++) {
         int64_t best = -1;
         for (int64_t i = 0; i < hl_grid_size(figure->profile); i++) {
@@ -126,8 +153,8 @@ hl_status hl_head_marks_read(hl_head_marks *out, const hl_figure *figure)
         HL_TRY(mark_list(out, figure->profile, options->pruned, mark_pruned));
     if (options->candidates != NULL)
         HL_TRY(mark_list(out, figure->profile, options->candidates, mark_candidate));
-    else
-        HL_TRY(mark_highest(out, figure));
+    else if (options->n_candidates > 0)
+        HL_TRY(mark_first(out, figure));
 
 done:
     return status;

@@ -49,11 +49,11 @@ static hl_status read_ranker(hl_ranker *out, hl_look *look)
 {
     const json_t *value = hl_look_member(look, "ranker");
 
-    if (value == NULL)
-        return HL_OK; /* entropy, the first */
-    if (!json_is_string(value))
+    if (value != NULL && !json_is_string(value))
         return hl_fail(HL_BAD_INPUT, "ranker is %s, wanted a name", hl_json_kind(value));
-    hl_status status = hl_ranker_find(out, json_string_value(value));
+    hl_status status = value != NULL ? hl_ranker_find(out, json_string_value(value)) : HL_OK;
+    if (status == HL_OK && *out == HL_RANKER_AUTO)
+        *out = hl_ranker_default(look->server->model, true, 0.0);
     if (status == HL_OK && *out == HL_RANKER_ABLATION)
         status = hl_fail(HL_UNSUPPORTED,
                          "ablation runs the text once a head: use headlight rank --by ablation");
@@ -211,6 +211,10 @@ static hl_status rank_json(json_t **out, const evidence *seen, const rank_reques
                      hl_ranker_name((size_t)ranking->ranker), "highest_first",
                      ranking->highest_first, "tokens", (json_int_t)seen->n_tokens, "heads",
                      order_json(ranking), "choices", choices);
+    json_object_set_new(*out, "score", json_string(hl_ranker_summary((size_t)ranking->ranker)));
+    if (hl_ranker_verdict((size_t)ranking->ranker) != NULL)
+        json_object_set_new(*out, "verdict",
+                            json_string(hl_ranker_verdict((size_t)ranking->ranker)));
 
 done:
     json_decref(choices);

@@ -3,7 +3,7 @@
 set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
-plan 29
+plan 31
 
 profile=$scratch/demo.profile
 "$HEADLIGHT" measure models/demo models/text/alice.txt -o "$profile" --context 64 --max-tokens 512 \
@@ -47,6 +47,12 @@ result "it has its fonts in it" \
 pdftotext -layout "$scratch/heads.pdf" "$scratch/text"
 result "its labels are text" \
     "$(grep -qF 'A <b> & "c"' "$scratch/text" && grep -q 'Layer' "$scratch/text" && grep -q 'Alice' "$scratch/text" && echo yes)"
+
+run draw "$profile" --candidates 3 -o "$scratch/candidates.svg"
+result "candidates go by output norm, and the figure says so" \
+    "$(grep -q 'lowest output norm' "$scratch/candidates.svg" && echo yes)"
+run draw "$profile" --candidates 3 --candidates-by entropy -o "$scratch/candidates.svg"
+result "or by entropy" "$(grep -q 'highest entropy' "$scratch/candidates.svg" && echo yes)"
 
 run draw "$profile" -o "$scratch/none/heads.svg"
 expect_line "a folder that is not there" 3 'none/heads.svg'

@@ -9,7 +9,7 @@ phi3=tests/data/families/phi3
 out=$scratch/out-folder
 excerpt=$scratch/excerpt.txt
 head -c 3000 models/text/alice.txt >"$excerpt"
-plan 42
+plan 63
 
 # In L0 the other group has its two heads: zeroed.  L1 keeps one query of one group: gone are
 # 3 heads' rows of q and columns of o, and a K/V head, (2 * 3 + 2) * 16 * 64 = 8192 numbers.
@@ -57,8 +57,8 @@ expect_line "--json: none gone" 0 '^  "gone": 0,$'
 expect_line "--json: who opens it" 0 '^  "loads": "transformers, as it is"$'
 rm -r "$out"
 
-run prune models/demo --ratio 0.25 --text "$excerpt" --iterative 2 --as compact --per-layer-max 3 -o "$out"
-expect_line "in steps, at most three of a layer" 0 ': 16 of 64 heads pruned, 16 gone, 0 zeroed; by entropy$'
+run prune models/demo --ratio 0.25 --text "$excerpt" --iterative 2 --per-layer-max 3 -o "$out"
+expect_line "in steps, at most three of a layer" 0 ' compact: 16 of 64 heads pruned, 16 gone, 0 zeroed; by output-norm$'
 run eval "$out" "$excerpt" -n 200
 expect_line "which can be evaluated" 0 '200 tokens, 199 scored'
 rm -r "$out"
@@ -85,22 +85,62 @@ run prune tests/data/gguf/llama3.gguf --heads L0H2,L1H0 --as gguf --type q8_0 -o
 expect_line "a GGUF file" 0 ' gguf: 2 of 12 heads pruned'
 run info "$out.gguf"
 expect_line "of another architecture" 0 'family (deci|llama)'
+
+# One head of 16 is left in layer 0: rows of its output projection are half a block.
+run prune tests/data/gguf/llama3.gguf --heads L0H0,L0H1,L0H2 --type q4_0 -o "$out.gguf"
+expect_line "a tensor that cannot have its type: how many" 0 '^  1 tensor stored as BF16 is now F16, not Q4_0 \(-[0-9]+ bytes\):$'
+expect_line "why" 0 '^  rows of 16 values are not a multiple of its blocks of 32$'
+expect_line "which" 0 '^    blk\.0\.attn_output\.weight$'
+run prune tests/data/gguf/llama3.gguf --heads L0H0,L0H1,L0H2 --type q4_0 --json -o "$out.gguf"
+expect_line "in JSON: how many" 0 '^  "other_types": 1,$'
+expect_line "in JSON: what most are" 0 '^  "file_type": "Q4_0",$'
+expect_line "in JSON: which" 0 '^      "name": "blk\.0\.attn_output\.weight",$'
+run prune "$out.gguf" --heads L1H0,L1H1 -o "$scratch/again.gguf"
+expect_line "blocks that stay need no word" 0 '^  bytes +[0-9]+ +[0-9]+ +-[0-9.]+%$'
+result "and nothing grew" "$(grep -q 'stored as' "$scratch/out" || echo yes)"
+run prune "$out.gguf" --heads L1H2 --type q8_0 -o "$scratch/again.gguf"
+expect_line "what grew, and why" 0 '^  [0-9]+ tensors stored as Q4_0 are now Q8_0 \(\+[0-9]+ bytes\), as --type asks$'
+rm "$scratch/again.gguf"
+
+# No heads, so nothing to rank: a conversion.
+run prune models/demo --count 0 --as gguf -o "$scratch/whole.gguf"
+expect_line "a conversion needs no profile" 0 'whole\.gguf  gguf: 0 of 64 heads pruned, 0 gone, 0 zeroed$'
+run eval "$scratch/whole.gguf" "$excerpt" -n 100 --reference models/demo
+expect_line "and is the same model" 0 '^  same top-1 +1\.0000$'
+run prune models/demo --heads L0H0 --as masked -o "$out" --quiet
+result "GPT-2 gets the n_ctx that llama.cpp's converter wants" "$(grep -q '"n_ctx": 512' "$out/config.json" && echo yes)"
+rm -r "$out"
+for model in models/demo models/demo-sparse; do
+    result "$model has it" "$(grep -q '"n_ctx": 512' $model/config.json && echo yes)"
+done
+sed '/"n_ctx"/d' models/demo/config.json >"$scratch/config.json"
+cp -r models/demo "$scratch/old" && cp "$scratch/config.json" "$scratch/old/config.json"
+run prune "$scratch/old" --heads L0H0 --as masked -o "$out" --quiet
+result "an older one gets it" "$(grep -q '"n_ctx": 512' "$out/config.json" && echo yes)"
+rm -r "$out" "$scratch/old"
 run prune tests/data/gguf/llama3.gguf --heads L0H2 --as masked -o "$out"
 expect_line "no folder from a GGUF file" 3 'a folder is written from a Hugging Face folder only'
 
 run measure models/demo "$excerpt" -o "$scratch/p" --max-tokens 300 --quiet
-run prune models/demo --ratio 0.1 --profile "$scratch/p" --by renyi2 -o "$out"
+run prune models/demo --ratio 0.1 --profile "$scratch/p" --by renyi2 --as masked -o "$out"
 expect_line "by a profile" 0 '6 of 64 heads pruned, 0 gone, 6 zeroed; by renyi2$'
+expect_line "with what sweeps say of it" 0 '^  In our sweeps, highest entropy first cost more than a random order \(doc/sweep\.md\)'
+rm -r "$out"
+run prune models/demo --ratio 0.1 --profile "$scratch/p" -o "$out"
+expect_line "the default of a profile, and a form that saves" 0 ' compact: 6 of 64 heads pruned, 6 gone, 0 zeroed; by output-norm$'
+rm -r "$out"
+run prune models/demo --count 2 --text "$excerpt" --max-tokens 200 --json -o "$out"
+expect_line "the default of a text" 0 '^  "by": "gradient",$'
 rm -r "$out"
 run prune models/demo --count 2 --by gradient --text "$excerpt" --max-tokens 200 -o "$out"
-expect_line "by gradients" 0 '2 of 64 heads pruned, 0 gone, 2 zeroed; by gradient$'
+expect_line "by gradients" 0 '2 of 64 heads pruned, 2 gone, 0 zeroed; by gradient$'
 rm -r "$out"
 run prune models/demo --count 2 --by gradient -o "$out"
 expect_line "which need a text" 2 '\-\-by gradient needs --text FILE to take gradients on$'
 run prune models/demo --count 2 --by ablation -o "$out"
 expect_line "ablation needs one, too" 2 '\-\-by ablation needs --text FILE to switch heads off on$'
 run prune models/demo --count 2 --by ablation --text "$excerpt" --max-tokens 100 -o "$out"
-expect_line "by ablation" 0 '2 of 64 heads pruned, 0 gone, 2 zeroed; by ablation$'
+expect_line "by ablation" 0 '2 of 64 heads pruned, 2 gone, 0 zeroed; by ablation$'
 rm -r "$out"
 run prune $phi3 --ratio 0.1 --profile "$scratch/p" -o "$out"
 expect_line "of another model" 3 'headlight prune: '
@@ -111,7 +151,7 @@ expect "a ratio of 1" 2 <<'END'
 headlight prune: 12 of 12 heads wanted, 9 can go: one stays in every layer
 END
 run prune $phi3 --ratio 1 --by random --empty-layers -o "$out"
-expect_line "unless asked" 0 ' 12 of 12 heads pruned, 0 gone, 12 zeroed'
+expect_line "unless asked" 0 ' 12 of 12 heads pruned, 9 gone, 3 zeroed'
 rm -r "$out"
 run prune $phi3 --heads L0H4 -o "$out"
 expect_line "an unknown head" 2 '^headlight prune: L0H4: '
@@ -124,10 +164,12 @@ expect_line "no output" 2 'no model to write: -o OUT$'
 run prune --heads L0H0 -o "$out"
 expect_line "no model" 2 'no model given$'
 run prune $phi3 --ratio 0.5 -o "$out"
-expect_line "nothing to rank by" 2 '\-\-by entropy needs --profile PROFILE, or --text FILE to measure$'
+expect_line "nothing to rank by" 2 'which heads go first\?  Give --text FILE to rank them on, or --profile PROFILE$'
+run prune $phi3 --ratio 0.5 --by entropy -o "$out"
+expect_line "nothing to rank by, by name" 2 '\-\-by entropy needs --profile PROFILE, or --text FILE to measure$'
 run prune $phi3 --ratio 0.5 --by entrop -o "$out"
 expect_line "an unknown ranker" 2 "no ranker is called 'entrop' \(did you mean 'entropy'\?\)$"
-run prune $phi3 --heads L0H0 --type q8_0 -o "$out"
+run prune $phi3 --heads L0H0 --type q8_0 --as masked -o "$out"
 expect_line "a type of a folder" 2 'folders keep their types$'
 run prune $phi3 --heads L0H0 --mean --text "$excerpt" -o "$out"
 expect_line "means without a place" 3 'a phi3 has no output bias, and none can be added that transformers would load'
@@ -139,8 +181,12 @@ expect_line "no device is replaced" 2 '/dev/full: not a regular file'
 if [ -d "$shared/golden/families/bloom" ]; then
     run prune "$shared/golden/families/bloom" --heads L0H0 --as compact -o "$out"
     expect_line "a family that cannot be compacted" 3 "ALiBi's slopes follow from the number of heads"
+    run prune "$shared/golden/families/bloom" --heads L0H0 -o "$out"
+    expect_line "is masked by default, and says so" 0 "^  Masked, which saves nothing: .*ALiBi's slopes"
+    rm -r "$out"
 else
     skipped "a family that cannot be compacted" "no shared models"
+    skipped "is masked by default, and says so" "no shared models"
 fi
 
 # A full disk: no file may be larger than 16 KiB.

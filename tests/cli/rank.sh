@@ -4,46 +4,60 @@ set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
 export OMP_NUM_THREADS=1
-plan 25
+plan 31
 
 profile=$scratch/demo.profile
 head -c 3000 models/text/alice.txt >"$scratch/text.txt"
 "$HEADLIGHT" measure models/demo "$scratch/text.txt" -o "$profile" --context 128 --max-tokens 512 \
     --no-probe --quiet
 
+# A profile alone has output norms, which do better than chance; entropy does not, and says so.
 run rank "$profile" --count 3
 sed -i -E 's/L[0-9]H[0-9] +[0-9] +[0-9]/HEAD/; s/[0-9]\.[0-9]{6}/N/' "$scratch/out"
 expect "the first three" 0 <<'END'
-The heads, the first to go first
+Heads in pruning order
 
-rank  name  layer  head     score
-   1  HEAD  N
-   2  HEAD  N
-   3  HEAD  N
+rank  name  layer  head     score  ranker
+   1  HEAD  N  output-norm
+   2  HEAD  N  output-norm
+   3  HEAD  N  output-norm
 
-ranker  entropy
-score   mean entropy of all rows, nats
-order   highest first
+ranker  output-norm
+score   norm of what it writes over the layer's mean
+order   lowest first
 heads   64
 END
-
 run rank "$profile" --csv
+cp "$scratch/out" "$scratch/default"
+expect_line "CSV names the ranker" 0 '^1,L[0-9]H[0-9],[0-9],[0-9],[0-9.]+,output-norm'
+run rank "$profile" --csv --by output-norm
+result "the default from a profile is output norm" "$(cmp -s "$scratch/out" "$scratch/default" && echo yes)"
+run rank "$profile" --json -n 1
+expect_line "JSON names it" 0 '^  "ranker": "output-norm",$'
+run rank "$profile" --by entropy -n 1
+expect_line "entropy: the verdict beside it" 0 '^verdict +In our sweeps, highest entropy first cost more than a random order'
+run rank --model models/demo --text "$scratch/text.txt" -n 1 -c 64 --max-tokens 128 --csv
+expect_line "with texts: gradient" 0 '^1,L[0-9]H[0-9],[0-9],[0-9],[0-9.e-]+,gradient'
+run rank --model models/demo
+expect_line "neither texts nor a profile" 2 'ranking needs a profile, for the output norms of heads, or the gradients of gates'
+
+run rank "$profile" --by entropy --csv
 sed -i 's/\r$//' "$scratch/out"
 cp "$scratch/out" "$scratch/ranked.csv"
-expect_line "CSV has names" 0 '^rank,name,layer,head,score$'
+expect_line "CSV has names" 0 '^rank,name,layer,head,score,ranker$'
 result "CSV has a line for each head" "$([ "$(wc -l <"$scratch/out")" -eq 65 ] && echo yes)"
 # The same scores as show's table has, in falling order.
 run show "$profile" --table heads --csv
 awk -F, 'NR > 1 { print $4 }' "$scratch/out" | tr -d '\r' | sort -gr >"$scratch/scores"
 awk -F, 'NR > 1 { print $5 }' "$scratch/ranked.csv" >"$scratch/ranked"
 result "entropies, highest first" "$(cmp -s "$scratch/scores" "$scratch/ranked" && echo yes)"
-run rank "$profile" --csv --order lowest
+run rank "$profile" --by entropy --csv --order lowest
 tail -n +2 "$scratch/out" | tr -d '\r' | cut -d, -f5 | tac >"$scratch/reversed"
 result "--order turns it round" "$(cmp -s "$scratch/reversed" "$scratch/ranked" && echo yes)"
 
 for by in fair nosink renyi2 output-norm sink random; do
     run rank "$profile" --by $by -n 1
-    expect_line "--by $by" 0 "^ranker  $by\$"
+    expect_line "--by $by" 0 "^ranker +$by\$"
 done
 run rank "$profile" --by random --csv --seed 3
 cp "$scratch/out" "$scratch/three"
@@ -51,18 +65,18 @@ run rank "$profile" --by random --csv --seed 3
 result "a seed is an order" "$(cmp -s "$scratch/out" "$scratch/three" && echo yes)"
 
 run rank --model models/demo --by weight --json -n 1
-expect_line "--by weight needs no profile" 0 '^   "score": [0-9.]+$'
+expect_line "--by weight needs no profile" 0 '^   "score": [0-9.]+,$'
 
 run rank --model models/demo --text "$scratch/text.txt" --by gradient -n 1 -c 64 --max-tokens 128
 expect_line "--by gradient: what was done" 0 \
     '^headlight rank: gradients by backward passes: mean \|dL/dg\| of 2 windows, L [0-9.]+$'
-expect_line "and a score" 0 '^   1  L[0-9]H[0-9] +[0-9] +[0-9]  0\.[0-9]{6}$'
+expect_line "and a score" 0 '^   1  L[0-9]H[0-9] +[0-9] +[0-9]  0\.[0-9]{6}  gradient$'
 run rank --model models/demo --text "$scratch/text.txt" --by entropy-gradient -n 1 -c 64 \
     --max-tokens 128
 expect_line "a profile measured on the way" 0 '^order   highest first$'
 
 run rank --model tests/data/families/llama3 --by weight --groups --csv
-awk -F, 'NR > 1 { print $3 "/" $6 }' "$scratch/out" | uniq >"$scratch/groups"
+awk -F, 'NR > 1 { print $3 "/" $7 }' "$scratch/out" | uniq >"$scratch/groups"
 result "--groups: heads of a K/V head side by side" "$([ "$(wc -l <"$scratch/groups")" -eq 6 ] && echo yes)"
 run rank "$profile" --groups
 expect_line "which the model knows" 2 '\-\-groups needs --model, which knows them$'

@@ -338,6 +338,11 @@ class Profiles(unittest.TestCase):
             self.profile.plot("x.svg", theme="grey")
         with self.assertRaisesRegex(headlight.Error, "portrait"):
             self.profile.plot("x.svg", "portrait")
+        for by, words in (("output-norm", b"lowest output norm"), ("entropy", b"highest entropy")):
+            self.profile.plot(path := os.path.join(self.folder.name, "d.svg"), n_candidates=4,
+                              candidates_by=by)
+            with open(path, "rb") as file:
+                self.assertIn(words, file.read().replace(b"</text>", b" "))
 
     def test_other_libraries_are_asked_for_by_name(self):
         if any(name in sys.modules for name in ("pandas", "xarray")):

@@ -312,6 +312,11 @@ def rank():
             equal([row["head"] for row in data["heads"]], [row["name"] for row in wanted["rows"]])
             equal([len(choice["off"]) for choice in data["choices"]], [16, 32])
             assert set(data["choices"][0]["off"]) <= set(data["choices"][1]["off"])
+            equal(data["ranker"], ranker)
+            equal("random order" in data.get("verdict", ""), ranker in ("entropy", "nosink"))
+        gradient = server.post("/v1/headlight/rank", {"input": TALE, "ranker": "gradient"})[1]
+        for body in ({"input": TALE}, {"input": TALE, "ranker": "auto"}):
+            equal(server.post("/v1/headlight/rank", body)[1], gradient)  # not by entropy
 
 
 def evaluate():
