@@ -46,6 +46,43 @@ static void check(hl_sheet_format format, const char *wanted)
     hl_sheet_free(table);
 }
 
+/* Parameters are read by people: no exponents, in whole numbers of any size that there is. */
+static void test_large_numbers(void **state)
+{
+    static const hl_column counts[] = { { "params", HL_COLUMN_REAL, 0 },
+                                        { "score", HL_COLUMN_REAL, 3 },
+                                        { 0 } };
+    hl_sheet              *table    = NULL;
+    char                  *text     = NULL;
+
+    (void)state;
+    assert_ok(hl_sheet_new(&table, "counts", "Counts", counts));
+    hl_sheet_put_real(table, 10616832.0);
+    hl_sheet_put_real(table, 12345678.9);
+    hl_sheet_put_real(table, 999.0);
+    hl_sheet_put_real(table, 1234.5);
+    hl_sheet_put_real(table, -1000.0);
+    hl_sheet_put_real(table, 2e20);
+    hl_sheet_fact_real(table, "all", 134515008.0);
+    hl_sheet_fact_real(table, "tokens", 16384.0);
+    assert_ok(hl_sheet_finish(table));
+    assert_ok(hl_sheet_render(&text, table, HL_SHEET_TEXT));
+    assert_string_equal(text, "Counts\n"
+                              "\n"
+                              "    params       score\n"
+                              "10,616,832  12,345,679\n"
+                              "       999    1234.500\n"
+                              "    -1,000       2e+20\n"
+                              "\n"
+                              "all     134,515,008\n"
+                              "tokens  16384\n");
+    hl_free(text);
+    assert_ok(hl_sheet_render(&text, table, HL_SHEET_CSV));
+    assert_non_null(strstr(text, "10616832,12345678.9")); /* as programs read them */
+    hl_free(text);
+    hl_sheet_free(table);
+}
+
 static void test_text(void **state)
 {
     (void)state;
@@ -193,6 +230,7 @@ static void foreign_text_is_harmless(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_large_numbers),
         cmocka_unit_test(test_text),
         cmocka_unit_test(foreign_text_is_harmless),
         cmocka_unit_test(test_csv),

@@ -252,6 +252,45 @@ static void ablation_tells_its_own_importance(void **state)
     close_bench(&b);
 }
 
+/* Which of the sentences from `first` on has these words; -1: none. */
+static int64_t said(const hl_sweep *sweep, size_t first, const char *words)
+{
+    for (size_t i = first; i < sweep->n_verdict; i++) {
+        if (strstr(sweep->verdict[i], words) != NULL)
+            return (int64_t)i;
+    }
+    return -1;
+}
+
+/* Nothing is called best at telling importance that cannot be said to tell it. */
+static void verdicts_do_not_contradict_themselves(void **state)
+{
+    bench            b       = open_bench();
+    hl_sweep_options options = options_of();
+    hl_sweep        *sweep   = run(&b, &options);
+    size_t           first   = sweep->n_verdict;
+    (void)state;
+
+    for (int64_t i = 0; i < options.n_rankers; i++)
+        sweep->correlations[i] =
+            (hl_sweep_value){ all[i] == HL_RANKER_ENTROPY ? -0.14 : 0.0, -0.4, 0.2 };
+    assert_ok(hl_sweep_make_verdict(sweep));
+    assert_true(said(sweep, first, "cannot be said to tell importance at all") >= 0);
+    assert_true(said(sweep, first, "tells it best") < 0);
+    assert_true(said(sweep, first, "None of the 8 rankers that switch nothing off") >= 0);
+
+    first                  = sweep->n_verdict;
+    sweep->correlations[4] = (hl_sweep_value){ 0.3, 0.1, 0.5 }; /* weight: lowest first */
+    sweep->correlations[7] = (hl_sweep_value){ 0.6, 0.5, 0.7 }; /* sink: on the wrong side */
+    assert_ok(hl_sweep_make_verdict(sweep));
+    assert_true(said(sweep, first,
+                     "Of the 8 rankers that switch nothing off, weight tells it best: "
+                     "rho +0.300") >= 0);
+    assert_true(said(sweep, first, "None of the") < 0);
+    hl_sweep_free(sweep);
+    close_bench(&b);
+}
+
 /* ------------------------------------------------------------------ iterative orders */
 
 /* By hand: measured with the gates, the heads left by falling entropy, one stays in a layer. */
@@ -481,6 +520,7 @@ int main(void)
         cmocka_unit_test(comparing_with_random_draws_seeds),
         cmocka_unit_test(intervals_are_over_documents),
         cmocka_unit_test(ablation_tells_its_own_importance),
+        cmocka_unit_test(verdicts_do_not_contradict_themselves),
         cmocka_unit_test(iterative_orders_are_as_by_hand),
         cmocka_unit_test(stopped_sweeps_go_on_to_the_same_bytes),
         cmocka_unit_test(what_makes_no_sense_is_refused),

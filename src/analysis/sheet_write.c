@@ -1,7 +1,7 @@
 /* sheet_write.c - one table, three ways: for people, for spreadsheets, for programs.
  *
- *     text   columns side by side, numbers to the right with their decimals, "-" for what
- *            was not measured; a last column of long text is wrapped at 80
+ *     text   columns side by side, numbers to the right with their decimals, large ones as
+ *            10,616,832, "-" for what was not measured; a last column of long text is wrapped at 80
  *     CSV    RFC 4180: a line of names, then values with all digits, nothing for what was
  *            not measured; facts are left out
  *     JSON   { "table", "title", "facts": {...}, "rows": [{...}] }, null for what was not
@@ -32,6 +32,23 @@ static const char *shown_text(const hl_cell *cell)
     return cell->shown != NULL ? cell->shown : cell->text;
 }
 
+/* A whole number with its digits in groups of three: 10,616,832. */
+static void group_digits(char room[32], double number)
+{
+    char digits[32];
+    int  n_digits = snprintf(digits, sizeof digits, "%.0f", fabs(number));
+    int  at       = 0;
+
+    if (number < 0.0 && strcmp(digits, "0") != 0)
+        room[at++] = '-';
+    for (int i = 0; i < n_digits; i++) {
+        if (i > 0 && (n_digits - i) % 3 == 0)
+            room[at++] = ',';
+        room[at++] = digits[i];
+    }
+    room[at] = '\0';
+}
+
 /* A cell as people read it; borrowed from the table or from `room`. */
 static const char *plain_cell(char room[32], const hl_sheet *table, int64_t row, int64_t column)
 {
@@ -53,8 +70,10 @@ static const char *plain_cell(char room[32], const hl_sheet *table, int64_t row,
             return "-";
         /* A small number must not look like none. */
         bool small = cell->real != 0.0 && fabs(cell->real) < 0.5 * pow(10.0, -kind->decimals);
-        if (small || fabs(cell->real) >= 1e7)
+        if (small || !(fabs(cell->real) < 1e15))
             snprintf(room, 32, "%.0e", cell->real);
+        else if (kind->decimals == 0 || fabs(cell->real) >= 1e7)
+            group_digits(room, cell->real);
         else
             snprintf(room, 32, "%.*f", kind->decimals, cell->real);
         return room;
@@ -132,6 +151,14 @@ static void add_line(hl_text *out, const hl_sheet *table, const int64_t *widths,
     hl_text_end_line(out);
 }
 
+static void add_grouped(hl_text *out, double number)
+{
+    char room[32];
+
+    group_digits(room, number);
+    hl_text_addf(out, "%s", room);
+}
+
 static void add_facts(hl_text *out, const hl_sheet *table)
 {
     int64_t longest = 0;
@@ -151,6 +178,8 @@ static void add_facts(hl_text *out, const hl_sheet *table)
             add_wrapped(out, fact->shown != NULL ? fact->shown : fact->text, longest + GAP);
         else if (isnan(fact->number))
             hl_text_add(out, "-", 1);
+        else if (fabs(fact->number) >= 1e6 && fabs(fact->number) < 1e15)
+            add_grouped(out, fact->number);
         else
             hl_text_addf(out, "%.6g", fact->number);
         hl_text_add(out, "\n", 1);

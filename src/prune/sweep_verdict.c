@@ -162,6 +162,13 @@ static double rightness(const hl_sweep *s, int64_t i)
     return hl_ranker_takes_highest(s->rankers[i]) ? -rho : rho;
 }
 
+/* Is the correlation's interval on the side that the ranker takes? */
+static bool tells_alone(const hl_sweep *s, int64_t i)
+{
+    hl_sweep_value rho = s->correlations[i];
+    return hl_ranker_takes_highest(s->rankers[i]) ? rho.high < 0.0 : rho.low > 0.0;
+}
+
 static const char *judge(hl_sweep_value rho, bool highest_first)
 {
     bool below = rho.high<0.0, above = rho.low> 0.0;
@@ -175,33 +182,37 @@ static const char *judge(hl_sweep_value rho, bool highest_first)
 
 static hl_status say_importance(hl_sweep *s, int64_t order)
 {
-    hl_sweep_value rho  = s->correlations[order];
-    int64_t        best = -1;
+    hl_sweep_value rho     = s->correlations[order];
+    int64_t        best    = -1;
+    int64_t        n_ready = 0; /* rankers that switch nothing off and have a correlation */
     hl_status      status =
         say(s,
             "Does entropy tell importance?  Spearman's rho with the rise of the loss without a "
             "head alone is %+.3f (%+.3f to %+.3f), %s.",
             rho.value, rho.low, rho.high, judge(rho, true));
 
+    /* Only a ranker of which the first sentence could say that it tells importance may be called
+     * the best at it. */
     for (int64_t i = 0; i < s->options.n_rankers; i++) {
-        if (s->rankers[i] != HL_RANKER_ABLATION && !isnan(rightness(s, i)) &&
-            (best < 0 || rightness(s, i) > rightness(s, best)))
+        if (s->rankers[i] == HL_RANKER_ABLATION || isnan(rightness(s, i)))
+            continue;
+        n_ready++;
+        if (tells_alone(s, i) && (best < 0 || rightness(s, i) > rightness(s, best)))
             best = i;
     }
-    if (status == HL_OK && best >= 0)
+    if (status == HL_OK && best >= 0 && n_ready > 1)
+        status =
+            say(s,
+                "Of the %lld rankers that switch nothing off, %s tells it best: rho %+.3f "
+                "(%+.3f to %+.3f).",
+                (long long)n_ready, hl_ranker_name((size_t)s->rankers[best]),
+                s->correlations[best].value, s->correlations[best].low, s->correlations[best].high);
+    if (status == HL_OK && best < 0 && n_ready > 1)
         status = say(s,
-                     "Of the rankers that switch nothing off, %s tells most: rho %+.3f (%+.3f "
-                     "to %+.3f).",
-                     hl_ranker_name((size_t)s->rankers[best]), s->correlations[best].value,
-                     s->correlations[best].low, s->correlations[best].high);
+                     "None of the %lld rankers that switch nothing off can be said to tell it: no "
+                     "interval leaves 0 out on the side that the ranker takes.",
+                     (long long)n_ready);
     return status;
-}
-
-/* Is the correlation's interval on the side that the ranker takes? */
-static bool tells_alone(const hl_sweep *s, int64_t i)
-{
-    hl_sweep_value rho = s->correlations[i];
-    return hl_ranker_takes_highest(s->rankers[i]) ? rho.high < 0.0 : rho.low > 0.0;
 }
 
 static bool loses_somewhere(const hl_sweep *s, int64_t order)
