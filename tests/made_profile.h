@@ -19,6 +19,9 @@ typedef enum made_kind {
     MADE_FIRST,
     MADE_LOCAL,   /* the last five */
     MADE_CONTENT, /* a key that the sequence and the row decide, not near and not first */
+    /* The first key, and all of the rest on one other: nothing is spread. */
+    MADE_FIRST_AND_SELF,
+    MADE_FIRST_AND_PREVIOUS,
 } made_kind;
 
 typedef struct made_head {
@@ -56,6 +59,14 @@ static inline void made_row(double *p, const made_head *head, uint64_t sequence,
     int    n        = row + 1;
     int    far = row > 6 ? 1 + (int)(made_noise(sequence, (uint64_t)row, who) * (row - 5)) : row;
 
+    bool rest_on_one = head->kind == MADE_FIRST_AND_SELF || head->kind == MADE_FIRST_AND_PREVIOUS;
+
+    if (rest_on_one) {
+        memset(p, 0, M_ROWS * sizeof *p);
+        p[0] += strength;
+        p[head->kind == MADE_FIRST_AND_SELF || row == 0 ? row : row - 1] += 1.0 - strength;
+        return;
+    }
     for (int key = 0; key < M_ROWS; key++)
         p[key] = key < n ? (1.0 - (head->kind == MADE_UNIFORM ? 0.0 : strength)) / n : 0.0;
     if (head->kind == MADE_PREVIOUS)

@@ -3,6 +3,7 @@
 #include "made_profile.h"
 
 #include "analysis/diagnose.h"
+#include "analysis/grid.h"
 #include "analysis/level.h"
 
 static const char *const names[HL_N_DIAGNOSES] = {
@@ -201,6 +202,42 @@ static void test_redundancy(void **state)
     hl_diagnoses_free(found);
 }
 
+/* Two heads that rest on the first key are alike in that, and look elsewhere with the rest. */
+static void test_sinks_are_not_redundant(void **state)
+{
+    made_model model = healthy_model();
+
+    (void)state;
+    model.heads[2][1] = (made_head){ .kind = MADE_FIRST_AND_SELF, .strength = 0.97, .norm = 1.0 };
+    model.heads[2][6] =
+        (made_head){ .kind = MADE_FIRST_AND_PREVIOUS, .strength = 0.97, .norm = 0.5 };
+    model.heads[3][0]   = (made_head){ .kind = MADE_FIRST, .strength = 1.0, .norm = 1.0 };
+    model.heads[3][5]   = (made_head){ .kind = MADE_FIRST, .strength = 1.0, .norm = 0.5 };
+    hl_profile *profile = made_profile(&model);
+    assert_true(hl_profile_similarity(profile, 2, 1, 6) > 0.95);
+    assert_near(hl_similarity_beside_first(profile, 2, 1, 6), 0.0, 0.05);
+    assert_true(hl_profile_similarity(profile, 3, 0, 5) > 0.999);
+    assert_near(hl_similarity_beside_first(profile, 3, 0, 5), 0.0, 0.0);
+    hl_profile_free(profile);
+
+    hl_diagnoses       *found = diagnose(&model, NULL, NULL);
+    const hl_diagnosis *item  = named(found, "head-redundancy");
+    assert_int_equal(item->verdict, HL_VERDICT_ABSENT);
+    assert_int_equal(item->n_heads, 0);
+    assert_non_null(
+        strstr(item->against, "Not counted: 2 pairs alike only in resting on the first"));
+    hl_diagnoses_free(found);
+
+    /* Sinks that look at the same keys with the rest are redundant all the same. */
+    model.heads[2][6].kind = MADE_FIRST_AND_SELF;
+    found                  = diagnose(&model, NULL, NULL);
+    item                   = named(found, "head-redundancy");
+    assert_int_equal(item->verdict, HL_VERDICT_PRESENT);
+    assert_int_equal(item->n_heads, 1);
+    assert_int_equal(item->heads[0].head, 6);
+    hl_diagnoses_free(found);
+}
+
 static void test_inactive(void **state)
 {
     made_model model = healthy_model();
@@ -391,6 +428,7 @@ int main(void)
         cmocka_unit_test(test_overload),
         cmocka_unit_test(test_flat),
         cmocka_unit_test(test_redundancy),
+        cmocka_unit_test(test_sinks_are_not_redundant),
         cmocka_unit_test(test_inactive),
         cmocka_unit_test(test_sinks),
         cmocka_unit_test(test_broken),

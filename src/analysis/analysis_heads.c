@@ -185,6 +185,7 @@ typedef struct pair {
     int64_t a;
     int64_t b;
     double  similarity;
+    double  in_common; /* without what the first key brings about */
 } pair;
 
 static int compare_pairs(const void *left, const void *right)
@@ -192,8 +193,8 @@ static int compare_pairs(const void *left, const void *right)
     const pair *x = left;
     const pair *y = right;
 
-    if (x->similarity != y->similarity)
-        return x->similarity > y->similarity ? -1 : 1;
+    if (x->in_common != y->in_common)
+        return x->in_common > y->in_common ? -1 : 1;
     if (x->layer != y->layer)
         return x->layer < y->layer ? -1 : 1;
     if (x->a != y->a)
@@ -215,7 +216,8 @@ static hl_status list_pairs(pair **out, int64_t *count, const hl_profile *profil
         for (int64_t a = 0; a < b; a++) {
             double similarity = hl_profile_similarity(profile, layer, a, b);
             if (!isnan(similarity))
-                (*out)[(*count)++] = (pair){ layer, a, b, similarity };
+                (*out)[(*count)++] = (pair){ layer, a, b, similarity,
+                                             hl_similarity_in_common(profile, layer, a, b) };
         }
     }
     qsort(*out, (size_t)*count, sizeof **out, compare_pairs);
@@ -227,6 +229,7 @@ static const hl_column pair_columns[] = {
     { "a", HL_COLUMN_INT, 0 },
     { "b", HL_COLUMN_INT, 0 },
     { "similarity", HL_COLUMN_REAL, 3 },
+    { "beside_first", HL_COLUMN_REAL, 3 },
     { "cka", HL_COLUMN_REAL, 3 },
     { "norm_a", HL_COLUMN_REAL, 3 },
     { "norm_b", HL_COLUMN_REAL, 3 },
@@ -248,15 +251,17 @@ hl_status hl_analyse_similarity(hl_sheet **out, const hl_profile *profile,
     HL_TRY(hl_sheet_new(&table, "similarity", "Pairs of heads of a layer, most alike first",
                         pair_columns));
     HL_TRY(list_pairs(&pairs, &count, profile));
-    for (int64_t i = 0; i < count && (i < least || pairs[i].similarity >= limit); i++) {
+    for (int64_t i = 0; i < count && (i < least || pairs[i].in_common >= limit); i++) {
         hl_sheet_put_int(table, pairs[i].layer);
         hl_sheet_put_int(table, pairs[i].a);
         hl_sheet_put_int(table, pairs[i].b);
         hl_sheet_put_real(table, pairs[i].similarity);
+        hl_sheet_put_real(
+            table, hl_similarity_beside_first(profile, pairs[i].layer, pairs[i].a, pairs[i].b));
         hl_sheet_put_real(table, hl_profile_cka(profile, pairs[i].layer, pairs[i].a, pairs[i].b));
         hl_sheet_put_real(table, hl_profile_output_norm(profile, pairs[i].layer, pairs[i].a));
         hl_sheet_put_real(table, hl_profile_output_norm(profile, pairs[i].layer, pairs[i].b));
-        hl_sheet_put_bool(table, pairs[i].similarity >= limit);
+        hl_sheet_put_bool(table, pairs[i].in_common >= limit);
     }
     hl_sheet_fact_real(table, "pairs", (double)count);
     hl_sheet_fact_real(table, "sampled rows of a head",

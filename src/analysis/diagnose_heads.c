@@ -24,7 +24,8 @@ static int64_t weaker(const hl_profile *profile, int64_t layer, int64_t a, int64
 typedef struct pair_count {
     int64_t n_measured;
     int64_t n_redundant;
-    double  most; /* the largest similarity; NaN: none */
+    int64_t n_sinks; /* alike by the first key alone */
+    double  most;    /* the largest similarity that counts; NaN: none */
 } pair_count;
 
 /* Lists the weaker head of each pair; says the first pairs in words. */
@@ -34,16 +35,18 @@ static hl_status list_pairs(pair_count *out, hl_examination *e)
     hl_status status = HL_OK;
     double    limit  = hl_limit(e, HL_T_REDUNDANCY_SIMILARITY);
 
-    *out = (pair_count){ 0, 0, NAN };
+    *out = (pair_count){ .most = NAN };
     HL_EACH_HEAD(e->profile, layer, b)
     {
         for (int64_t a = 0; a < b; a++) {
-            double similarity = hl_profile_similarity(e->profile, layer, a, b);
+            double all        = hl_profile_similarity(e->profile, layer, a, b);
+            double similarity = hl_similarity_in_common(e->profile, layer, a, b);
 
-            if (isnan(similarity) || !hl_head_is_sound(e->profile, layer, a) ||
+            if (isnan(all) || !hl_head_is_sound(e->profile, layer, a) ||
                 !hl_head_is_sound(e->profile, layer, b))
                 continue;
             out->n_measured++;
+            out->n_sinks += all >= limit && similarity < limit;
             out->most = fmax(out->most, similarity);
             if (similarity < limit)
                 continue;
@@ -113,10 +116,15 @@ hl_status hl_diagnose_redundancy(hl_examination *e)
     result->threshold = hl_limit(e, HL_T_REDUNDANCY_SIMILARITY);
     hl_text_addf(&e->rule,
                  "two heads of a layer whose sampled rows have a similarity (1 - mean total "
-                 "variation) of at least %g; confirmed where ablation costs less than 0.005 nats",
+                 "variation) of at least %g, on all keys and on the keys beside the first; "
+                 "confirmed where ablation costs less than 0.005 nats",
                  result->threshold);
     HL_TRY(list_pairs(&pairs, e));
     HL_TRY(add_screen(e));
+    if (pairs.n_sinks > 0)
+        hl_text_addf(&e->against,
+                     "Not counted: %lld pair%s alike only in resting on the first key. ",
+                     (long long)pairs.n_sinks, pairs.n_sinks == 1 ? "" : "s");
     result->value = pairs.most;
     if (pairs.n_measured == 0) {
         result->verdict = HL_VERDICT_NOT_MEASURED;

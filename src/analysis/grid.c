@@ -78,3 +78,24 @@ done:
     }
     return status;
 }
+
+double hl_similarity_beside_first(const hl_profile *profile, int64_t layer, int64_t a, int64_t b)
+{
+    double distance = 1.0 - hl_profile_similarity(profile, layer, a, b);
+    double sink_a   = hl_profile_pattern(profile, layer, a, HL_PM_SINK, false).mean;
+    double sink_b   = hl_profile_pattern(profile, layer, b, HL_PM_SINK, false).mean;
+    double rest     = 1.0 - 0.5 * (sink_a + sink_b);
+
+    if (isnan(distance) || isnan(rest))
+        return (double)NAN;
+    if (rest <= 1e-6) /* what rounding leaves of rows that are all on the first key */
+        return 0.0;
+    distance = fmax(distance - 0.5 * fabs(sink_a - sink_b), 0.0);
+    return fmax(1.0 - distance / rest, 0.0);
+}
+
+double hl_similarity_in_common(const hl_profile *profile, int64_t layer, int64_t a, int64_t b)
+{
+    return fmin(hl_profile_similarity(profile, layer, a, b), /* passes NaN over */
+                hl_similarity_beside_first(profile, layer, a, b));
+}

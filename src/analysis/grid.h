@@ -29,6 +29,19 @@ static inline bool hl_grid_has(const hl_profile *profile, int64_t place)
     return place % n_heads < hl_profile_heads_of(profile, place / n_heads);
 }
 
+/* How alike two heads of a layer are beside the first key, from 1 down: their rows' mean distance
+ * (total variation) on the other keys, relative to the mass that they put there,
+ *
+ *     1 - (distance - |sink_a - sink_b| / 2) / (1 - (sink_a + sink_b) / 2)
+ *
+ * with all means over the sampled rows.  Two sinks whose rows agree because 97% of both is on the
+ * first key have nothing else in common by that; what the other 3% look at decides.  The mean of
+ * |a(0) - b(0)| is not below the difference of the means, so this is a lower bound.  0 at least, and
+ * where nothing is left beside the first key; NaN where the rows were not compared. */
+double hl_similarity_beside_first(const hl_profile *profile, int64_t layer, int64_t a, int64_t b);
+/* The less of the similarity on all keys and of that: what makes a pair redundant. */
+double hl_similarity_in_common(const hl_profile *profile, int64_t layer, int64_t a, int64_t b);
+
 /* *out (n_layers, n_heads), to be released with hl_free: a quantity's means.  NaN where nothing was
  * counted or there is no head. */
 hl_status hl_grid_means(double **out, const hl_profile *profile, hl_quantity quantity);
