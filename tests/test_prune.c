@@ -573,8 +573,7 @@ int main(void)
         cmocka_unit_test(test_scores),       cmocka_unit_test(test_needs),
         cmocka_unit_test(test_weights),      cmocka_unit_test(test_choosing),
         cmocka_unit_test(test_groups),       cmocka_unit_test(test_groups_that_were_not_measured),
-        cmocka_unit_test(test_auto),
-        cmocka_unit_test(test_gradients),
+        cmocka_unit_test(test_auto),         cmocka_unit_test(test_gradients),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,8 +5,8 @@
  * that somebody truncates while it is mapped raises SIGBUS on the missing pages
  * (guard.c).
  *
- * Writing.  DIR/NAME is written as DIR/.NAME.XXXXXX.tmp and renamed when every byte
- * has reached the disk.  The order matters after a power cut:
+ * Writing.  DIR/NAME is written under a temporary name (temporary.h) and renamed when every
+ * byte has reached the disk.  The order matters after a power cut:
  *
  *     write  ->  fsync(file)  ->  rename  ->  fsync(directory)
  *
@@ -16,18 +16,17 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/fault.h"
 #include "base/guard.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "base/temporary.h"
 
 /* ----------------------------------------------------------------- mapping */
 
@@ -94,15 +93,12 @@ void hl_file_unmap(hl_file *file)
 
 /* ----------------------------------------------------------------- writing */
 
-#define BUFFER_BYTES      ((size_t)1 << 18)
-#define NAME_KEPT         200 /* of the target's name; names end at 255 bytes */
-#define TEMPORARY_EXTRA   16  /* room for the dot and ".XXXXXX.tmp" */
-#define TEMPORARY_RETRIES 100
+#define BUFFER_BYTES ((size_t)1 << 18)
 
 struct hl_writer {
     int           descriptor;
     char         *path;
-    char         *temporary; /* NULL until it exists */
+    hl_temporary  temporary; /* what is written; without a lock where the caller named it */
     uint8_t      *buffer;    /* (BUFFER_BYTES) */
     size_t        n_buffered;
     hl_kept_error error;
@@ -113,54 +109,6 @@ static size_t directory_length(const char *path)
 {
     const char *slash = strrchr(path, '/');
     return slash != NULL ? (size_t)(slash - path) + 1 : 0;
-}
-
-/* Six letters that another process or thread is unlikely to pick now. */
-static void random_letters(char out[7])
-{
-    static atomic_uint counter;
-    struct timespec    now = { 0 };
-
-    clock_gettime(CLOCK_REALTIME, &now);
-    uint64_t mix = (uint64_t)now.tv_nsec ^ ((uint64_t)getpid() << 32);
-    mix += 0x9e3779b97f4a7c15U * (atomic_fetch_add(&counter, 1) + 1U);
-    mix ^= mix >> 29;
-    mix *= 0xbf58476d1ce4e5b9U; /* a step of splitmix64 */
-    mix ^= mix >> 32;
-    for (int i = 0; i < 6; i++, mix /= 26)
-        out[i] = (char)('a' + mix % 26);
-    out[6] = '\0';
-}
-
-/* Create the temporary file.  Not mkstemp: its files are private (0600), and
- * widening them needs the umask, which cannot be read without changing it for
- * all threads.  open() applies it by itself. */
-static hl_status create_temporary(hl_writer *writer)
-{
-    size_t directory = directory_length(writer->path);
-    size_t room      = strlen(writer->path) + TEMPORARY_EXTRA;
-    char  *name      = NULL;
-    char   letters[7];
-
-    hl_status status = HL_ALLOC(&name, room);
-    if (status != HL_OK)
-        return status;
-    for (int i = 0; i < TEMPORARY_RETRIES; i++) {
-        random_letters(letters);
-        snprintf(name, room, "%.*s.%.*s.%s.tmp", (int)directory, writer->path, NAME_KEPT,
-                 writer->path + directory, letters);
-        writer->descriptor = hl_sys_open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        if (writer->descriptor >= 0) {
-            writer->temporary = name;
-            return HL_OK;
-        }
-        if (errno != EEXIST)
-            break;
-    }
-    int code = errno;
-    hl_free(name);
-    return hl_fail(code == ENOENT ? HL_NOT_FOUND : HL_IO, "%s: cannot create a file beside it: %s",
-                   writer->path, strerror(code));
 }
 
 /* A rename would replace a device or a pipe by a plain file: refuse those. */
@@ -188,6 +136,7 @@ static hl_status new_writer(hl_writer **out, const char *path)
     HL_TRY(check_target(path));
     HL_TRY(HL_ALLOC_ZEROED(&writer, 1));
     writer->descriptor = -1;
+    writer->temporary  = HL_NO_TEMPORARY;
     HL_TRY(hl_strdup(&writer->path, path));
     HL_TRY(HL_ALLOC(&writer->buffer, BUFFER_BYTES));
     *out   = writer;
@@ -203,7 +152,7 @@ hl_status hl_writer_open(hl_writer **out, const char *path)
     hl_status status = new_writer(out, path);
 
     if (status == HL_OK)
-        status = create_temporary(*out);
+        status = hl_temporary_file(&(*out)->temporary, &(*out)->descriptor, path);
     if (status != HL_OK) {
         hl_writer_abandon(*out);
         *out = NULL;
@@ -226,10 +175,10 @@ hl_status hl_writer_open_as(hl_writer **out, const char *path, const char *tempo
     if (writer->descriptor < 0)
         HL_TRY(
             hl_fail(errno == ENOENT ? HL_NOT_FOUND : HL_IO, "%s: %s", temporary, strerror(errno)));
-    writer->temporary = name;
-    name              = NULL;
-    *out              = writer;
-    writer            = NULL;
+    writer->temporary.name = name;
+    name                   = NULL;
+    *out                   = writer;
+    writer                 = NULL;
 
 done:
     hl_writer_abandon(writer);
@@ -357,10 +306,9 @@ static hl_status put_in_place(hl_writer *writer)
     writer->descriptor = -1;
     if (closed != 0)
         return hl_fail(HL_IO, "%s: closing: %s", writer->path, strerror(errno));
-    if (hl_sys_rename(writer->temporary, writer->path) != 0)
+    if (hl_sys_rename(writer->temporary.name, writer->path) != 0)
         return hl_fail(HL_IO, "%s: renaming into place: %s", writer->path, strerror(errno));
-    hl_free(writer->temporary);
-    writer->temporary = NULL;
+    hl_temporary_free(&writer->temporary);
     return sync_directory(writer->path);
 }
 
@@ -381,9 +329,9 @@ void hl_writer_abandon(hl_writer *writer)
         return;
     if (writer->descriptor >= 0)
         close(writer->descriptor);
-    if (writer->temporary != NULL)
-        unlink(writer->temporary);
-    hl_free(writer->temporary);
+    if (writer->temporary.name != NULL)
+        unlink(writer->temporary.name);
+    hl_temporary_free(&writer->temporary);
     hl_free(writer->path);
     hl_free(writer->buffer);
     hl_free(writer);
@@ -394,7 +342,6 @@ void hl_writer_leave(hl_writer *writer)
     if (writer == NULL)
         return;
     flush(writer);
-    hl_free(writer->temporary);
-    writer->temporary = NULL;
+    hl_temporary_free(&writer->temporary);
     hl_writer_abandon(writer);
 }

@@ -4,10 +4,8 @@
  * rename, all of them before the folder's. */
 #include "base/folder.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -17,36 +15,12 @@
 #include "base/memory.h"
 #include "base/path.h"
 #include "base/status.h"
-
-#define RETRIES 1000
+#include "base/temporary.h"
 
 struct hl_folder {
-    char *path;
-    char *temporary; /* NULL until it exists */
+    char        *path;
+    hl_temporary temporary; /* what is written */
 };
-
-/* PATH.1234-0.tmp, with our process and the first number that is free. */
-static hl_status make_temporary(hl_folder *folder)
-{
-    size_t    room   = strlen(folder->path) + 48;
-    char     *name   = NULL;
-    hl_status status = HL_ALLOC(&name, room);
-
-    for (int i = 0; status == HL_OK && i < RETRIES; i++) {
-        snprintf(name, room, "%s.%ld-%d.tmp", folder->path, (long)getpid(), i);
-        if (hl_sys_mkdir(name, 0777) == 0) {
-            folder->temporary = name;
-            return HL_OK;
-        }
-        if (errno != EEXIST)
-            break;
-    }
-    if (status == HL_OK)
-        status = hl_fail(errno == ENOENT ? HL_NOT_FOUND : HL_IO,
-                         "%s: cannot create a folder beside it: %s", folder->path, strerror(errno));
-    hl_free(name);
-    return status;
-}
 
 hl_status hl_folder_check(const char *path)
 {
@@ -70,8 +44,9 @@ hl_status hl_folder_create(hl_folder **out, const char *path)
         length--;
     HL_TRY(hl_folder_check(path));
     HL_TRY(HL_ALLOC_ZEROED(&folder, 1));
+    folder->temporary = HL_NO_TEMPORARY;
     HL_TRY(hl_strndup(&folder->path, path, length));
-    HL_TRY(make_temporary(folder));
+    HL_TRY(hl_temporary_folder(&folder->temporary, folder->path));
     *out   = folder;
     folder = NULL;
 
@@ -82,7 +57,7 @@ done:
 
 hl_status hl_folder_join(char **out, const hl_folder *folder, const char *name)
 {
-    return hl_path_join(out, folder->temporary, name);
+    return hl_path_join(out, folder->temporary.name, name);
 }
 
 /* Some file systems cannot sync a folder; that is no failure of ours. */
@@ -100,36 +75,20 @@ hl_status hl_folder_finish(hl_folder **folder)
 {
     hl_folder *f = *folder;
 
-    sync_folder(f->temporary);
-    if (hl_sys_rename(f->temporary, f->path) != 0)
+    sync_folder(f->temporary.name);
+    if (hl_sys_rename(f->temporary.name, f->path) != 0)
         return hl_fail(HL_IO, "%s: renaming into place: %s", f->path, strerror(errno));
-    hl_free(f->temporary);
-    f->temporary = NULL;
+    hl_temporary_free(&f->temporary);
     hl_folder_abandon(f);
     *folder = NULL;
     return HL_OK;
-}
-
-static void remove_files(const char *path)
-{
-    DIR *directory = opendir(path);
-
-    if (directory == NULL)
-        return;
-    for (struct dirent *entry; (entry = readdir(directory)) != NULL;)
-        (void)unlinkat(dirfd(directory), entry->d_name, 0);
-    closedir(directory);
 }
 
 void hl_folder_abandon(hl_folder *folder)
 {
     if (folder == NULL)
         return;
-    if (folder->temporary != NULL) {
-        remove_files(folder->temporary);
-        (void)rmdir(folder->temporary);
-    }
-    hl_free(folder->temporary);
+    hl_temporary_remove(&folder->temporary);
     hl_free(folder->path);
     hl_free(folder);
 }
