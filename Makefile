@@ -151,6 +151,7 @@ folder_flags = \
     $(if $(filter cli/%,$(1)),-Icli $(LIB_FLAGS)) \
     $(if $(filter tests/% fuzz/%,$(1)),$(TEST_FLAGS) $(LIB_FLAGS)) \
     $(if $(filter tests/test_cli_%,$(1)),-Icli) \
+    $(if $(filter web/%,$(1)),-Isrc $(LIB_FLAGS)) \
     $(if $(filter bench/%,$(1)),-Isrc -Wno-conversion -fopenmp)
 isa_flags    = $(foreach isa,$(ARCH_SUFFIXES),$(if $(filter %_$(isa).c %_$(isa).h,$(1)),$(FLAGS_$(isa))))
 flags_of     = $(COMMON_FLAGS) $(call folder_flags,$(1)) $(call isa_flags,$(1))

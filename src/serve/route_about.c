@@ -1,8 +1,12 @@
 /* route_about.c - what is served: the model, the server's health and numbers, the page. */
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/memory.h"
+#include "base/path.h"
 #include "base/status.h"
+#include "model/model.h"
 #include "render/page.h"
 #include "serve/server.h"
 
@@ -65,6 +69,21 @@ static const char *main_dtype(const hl_model *model)
     return hl_dtype_name(most);
 }
 
+/* Where the model lies, for commands that a reader copies.  Whoever may come from another machine
+ * learns its last part alone. */
+static json_t *path_json(const hl_server *server)
+{
+    bool  is_local    = hl_address_is_loopback(server->hosts.bound) && server->hosts.n_names == 0;
+    char *whole       = realpath(server->model->path, NULL);
+    const char *shown = server->model_name;
+
+    if (whole != NULL)
+        shown = is_local ? whole : hl_path_name(whole);
+    json_t *text = hl_json_text(shown, strlen(shown));
+    free(whole);
+    return text;
+}
+
 void hl_serve_model(void *context, hl_exchange *exchange)
 {
     hl_server           *server = context;
@@ -83,6 +102,7 @@ void hl_serve_model(void *context, hl_exchange *exchange)
     hl_json_put(&root, "slots", json_integer(hl_engine_n_slots(server->engine)));
     hl_json_put(&root, "chat",
                 json_pack("{s:s, s:b}", "format", hl_chat_format_name(chat), "known", known));
+    hl_json_put(&root, "path", path_json(server));
     hl_json_put(&root, "version", json_string(hl_version()));
     hl_server_answer(exchange, 200, root);
 }

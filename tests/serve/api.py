@@ -50,6 +50,19 @@ def about():
     data = server.ask("GET", "/v1/headlight/model")[2]
     equal([data["n_layers"], data["n_heads"], len(data["layers"]), data["n_ctx"], data["slots"]],
           [8, 8, 8, 256, 4])
+    equal(data["path"], os.path.realpath("models/demo"))
+
+
+def path_for_strangers():
+    """Who may come from elsewhere, or through a proxy, is told the last part of the path alone."""
+    for options in (["--allow-host", "proxy.example"], ["--host", "0.0.0.0", "--token", "sesame"]):
+        other = Server("--context", "64", "--slots", "1", *options)
+        try:
+            status, _, data = other.ask("GET", "/v1/headlight/model",
+                                        headers={"Authorization": "Bearer sesame"})
+            equal([status, data["path"]], [200, "demo"])
+        finally:
+            other.close()
 
 
 def page():
@@ -530,7 +543,7 @@ def ends():
     equal(server.close(), 0)
 
 
-for test in [health, models, about, page, head, completion, same_as_generate, spikes, stream,
+for test in [health, models, about, path_for_strangers, page, head, completion, same_as_generate, spikes, stream,
              chat_whole, chat_stream, logprobs, chat_logprobs, logprobs_sum, echo, several, prompts,
              stops, own_numbers, without_the_sink, heads_off, lens, maps, views_off, rank, evaluate,
              evaluate_interval, names_no_file, one_model, wrong_ids, report, measure, metrics, refused,

@@ -19,7 +19,8 @@ export interface State {
     sink: Sink;
     theme: Theme;
     selected: string[]; /* names of heads; the last one chosen is first */
-    off: string[]; /* marked as off by the reader */
+    off: string[]; /* disabled by the reader */
+    cut: string[]; /* chosen in the live page's Prune tab: disabled there alone */
     type: string; /* heads of other types are dimmed; "": none are */
     token: number; /* -1: none */
 }
@@ -32,6 +33,7 @@ const DEFAULTS: Omit<State, "theme"> = {
     sink: "in",
     selected: [],
     off: [],
+    cut: [],
     type: "",
     token: -1,
 };
@@ -63,6 +65,7 @@ export function parseFragment(fragment: string): Partial<State> {
         sink: oneOf(query.get("sink"), ["in", "out"], DEFAULTS.sink),
         selected: listOf(query.get("sel")),
         off: listOf(query.get("off")),
+        cut: listOf(query.get("cut")),
         type: query.get("type") ?? "",
         token: whole("token", DEFAULTS.token),
         ...(theme === "light" || theme === "dark" ? { theme } : {}),
@@ -81,6 +84,7 @@ export function writeFragment(state: State): string {
     put("sink", state.sink, DEFAULTS.sink);
     put("sel", state.selected.join(","), "");
     put("off", state.off.join(","), "");
+    put("cut", state.cut.join(","), "");
     put("type", state.type, "");
     put("token", state.token, DEFAULTS.token);
     const text = query.toString().replace(/%2C/g, ",");
@@ -127,10 +131,17 @@ export class Store {
         else this.set({ selected: [name, ...selected.filter((other) => other !== name)] });
     }
 
+    /* What is tried in the Prune tab of a running model stays there. */
+    get offHere(): "off" | "cut" {
+        return this.source.kind === "live" && this.state.tab === "sweep" ? "cut" : "off";
+    }
+
     toggleOff(layer: number, head: number): void {
         const name = headName(layer, head);
-        const { off } = this.state;
-        this.set({ off: off.includes(name) ? off.filter((other) => other !== name) : [...off, name] });
+        const list = this.state[this.offHere];
+        this.set({
+            [this.offHere]: list.includes(name) ? list.filter((other) => other !== name) : [...list, name],
+        });
     }
 
     /* Something to look at when the page opens. */

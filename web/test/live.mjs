@@ -1,9 +1,9 @@
 /* live.mjs - the live page, against `headlight serve` with the demo model. */
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
-import { readFileSync } from "node:fs";
+import { execFileSync, spawn } from "node:child_process";
+import { mkdtempSync, readFileSync, realpathSync, statSync } from "node:fs";
 import { connect, createServer } from "node:net";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { Transform } from "node:stream";
 import { fileURLToPath } from "node:url";
 import { cellOf, findBrowser, folder, fragmentOf, open, openBrowser, settled, sound } from "./drive.mjs";
@@ -120,12 +120,12 @@ async function wholeRound(browser, url, options) {
         const at = await cellOf(page, Number(layer), Number(row), { id: "snapshot" });
         await page.mouse.click(at.x, at.y);
         await settled(page);
-        await page.getByRole("button", { name: "Switch off" }).click();
+        await page.getByRole("button", { name: "Disable" }).click();
     }
     assert.match(await fragmentOf(page), /off=L0H0,L0H1,L0H2,L1H1,L2H2/);
     await page.getByRole("button", { name: "Generate again" }).click();
     await page.waitForFunction(
-        () => /^24 tokens; off/.test(document.querySelector(".live-text .note")?.innerText ?? ""),
+        () => /^24 tokens; disabled/.test(document.querySelector(".live-text .note")?.innerText ?? ""),
         null,
         { timeout: 60000 },
     );
@@ -175,17 +175,18 @@ async function diagnosing(browser, url, options) {
     await check();
 }
 
-/* Heads are ranked, some switched off, tried on the text and side by side; by hand one is taken back. */
+/* Heads are ranked, some disabled, tried on the text and side by side; by hand one is taken back. */
 async function pruning(browser, url, options) {
     const { page, check } = await start(browser, url, options);
     await generate(page, "He said that", 24);
     await rests(page);
     await page.getByRole("tab", { name: "Prune" }).click();
     await sound(page);
+    await page.fill("#study-text", TALE + TALE);
     await page.getByLabel("Ranker").selectOption("fair");
     await page.getByRole("button", { name: "Rank heads" }).click();
     await page.waitForSelector("#order canvas", { timeout: 60000 });
-    const offs = async () => (/off=([LH\d,]+)/.exec(await fragmentOf(page))?.[1] ?? "").split(",");
+    const offs = async () => (/cut=([LH\d,]+)/.exec(await fragmentOf(page))?.[1] ?? "").split(",");
     assert.equal((await offs()).length, 13, "a fifth of 64");
     await page.locator(".ratio input").focus();
     await page.keyboard.press("ArrowRight");
@@ -193,10 +194,10 @@ async function pruning(browser, url, options) {
     await page.locator(".chips button").first().click();
     const off = await offs();
     assert.equal(off.length, 15);
-    assert.equal(
-        await page.locator("#prune-command").innerText(),
-        `headlight prune demo --heads ${off.join(",")} -o demo-pruned`,
-    );
+    const command = await page.locator("#prune-command").innerText();
+    const path = realpathSync(join(ROOT, "models/demo"));
+    assert.equal(command, `headlight prune ${path} --heads ${off.join(",")} --as compact -o demo-pruned`);
+    if (!options) saves(command, path);
     await page.getByRole("button", { name: "Try it" }).click();
     await page.waitForSelector(".trial", { timeout: 60000 });
     await page.waitForFunction(() => document.querySelectorAll("#side-now [data-token]").length >= 27, null, {
@@ -210,8 +211,175 @@ async function pruning(browser, url, options) {
     await settled(page);
     await sound(page);
     await page.getByRole("tab", { name: "Live" }).click();
-    assert.match(await note(page), /^24 tokens; off: /);
+    assert.equal(await note(page), "24 tokens", "Live has its own text");
+    assert.equal(await page.locator(".off-list").count(), 0, "nothing is disabled in Live");
+    await page.getByRole("tab", { name: "Prune" }).click();
+    await page.getByRole("button", { name: "Disable in Live" }).click();
+    assert.match(await page.locator(".off-list").innerText(), /^15 heads disabled: L\d/);
+    await page.getByRole("button", { name: "Generate again" }).click();
+    await page.waitForFunction(
+        () => /^24 tokens; disabled: L/.test(document.querySelector(".live-text .note")?.innerText ?? ""),
+        null,
+        { timeout: 60000 },
+    );
+    await sound(page);
+    await page.getByRole("button", { name: "Enable all" }).click();
+    assert.equal(await page.locator(".off-list").count(), 0);
     await check();
+}
+
+/* The copied command runs as it stands, and what it writes is smaller than the model. */
+function saves(command, model) {
+    const program = join(ROOT, process.env.HEADLIGHT ?? "build/headlight");
+    const cwd = mkdtempSync(join(folder, "pruned-"));
+    const PATH = `${dirname(program)}:${process.env.PATH}`;
+    execFileSync("/bin/sh", ["-c", command], { cwd, env: { ...process.env, PATH }, stdio: "pipe" });
+    const size = (path) => statSync(join(path, "model.safetensors")).size;
+    const [before, after] = [size(model), size(join(cwd, "demo-pruned"))];
+    assert.ok(after < 0.97 * before, `${after} bytes of ${before}`);
+}
+
+/* One token, one row: text, heads, map and numbers are those that the server has for that row. */
+async function oneRow(browser, url) {
+    const { page, check } = await start(browser, url);
+    const asked = [];
+    page.on("request", (request) => {
+        if (request.url().endsWith("/v1/headlight/tokens")) asked.push(request.postDataJSON().input);
+    });
+    await generate(page, "He said that it was", 24);
+    await rests(page);
+    const place = await cellOf(page, 3, 2, { id: "snapshot" });
+    await page.mouse.click(place.x, place.y);
+    await page.waitForSelector("#live-map canvas");
+    const ids = asked.at(-1);
+    const answer = await fetch(new URL("/v1/headlight/tokens", url), {
+        method: "POST",
+        headers: { "Content-Type": "application/json" },
+        body: JSON.stringify({ input: ids, heads: ["L3H2", "L5H1"] }),
+    });
+    const { maps } = await answer.json();
+    const map = maps.find((one) => one.name === "L3H2");
+    const other = maps.find((one) => one.name === "L5H1");
+    const last = ids.length - 1;
+    for (const token of [1, 4, 9, 17, last]) {
+        await page.locator("#live-text [data-token]").nth(token).click();
+        await page.mouse.move(2, 2);
+        await settled(page);
+        const entropy = await page.locator(".live-text .facts dd").nth(1).innerText();
+        assert.ok(near(entropy, map.entropy[token]), `token ${token}: ${entropy}, ${map.entropy[token]}`);
+        const [key, share] = [...map.attention[token].entries()].sort((a, b) => b[1] - a[1])[0];
+        const top = await page.locator(".card .extremes").innerText();
+        const said = /([\d.]+)%/.exec(top)[1];
+        assert.ok(Math.abs(said - 100 * share) < 0.3, `token ${token}: ${top}, ${share} on ${key}`);
+        /* The text's darkest token is the row's largest key, and none behind the token has attention. */
+        const tones = await page.evaluate(() =>
+            [...document.querySelectorAll("#live-text [data-token]")].map((span) =>
+                /\d+/.exec(getComputedStyle(span).backgroundColor) === null
+                    ? 255
+                    : Number(/\d+/.exec(getComputedStyle(span).backgroundColor)[0]),
+            ),
+        );
+        assert.equal(tones.indexOf(Math.min(...tones.slice(0, token + 1))), key, `token ${token}: ${tones}`);
+        const cell = await cellOf(page, 5, 1, { id: "snapshot" });
+        await page.mouse.move(cell.x, cell.y);
+        await settled(page);
+        const tip = await page.locator(".second").innerText();
+        const shown = /L5H1\D*([\d.]+)/.exec(tip)?.[1];
+        assert.ok(near(shown, other.entropy[token]), `L5H1 at ${token}: ${tip}, ${other.entropy[token]}`);
+        assert.match(await page.locator(".second h2").innerText(), /^Heads in the row of/);
+    }
+    await check();
+}
+
+/* Three significant digits of it. */
+const near = (text, value) => Math.abs(Number(text.split(/\s/)[0]) - value) <= 0.006 * Math.max(value, 0.01);
+
+/* What was typed outlives tabs and reloads. */
+async function keeping(browser, url) {
+    const { page, check } = await start(browser, url);
+    assert.equal(await page.getByLabel("temperature").inputValue(), "0.8");
+    assert.equal(await page.getByLabel("top-p").inputValue(), "0.95");
+    await page.fill("#prompt", "A prompt of my own");
+    await page.getByLabel("tokens").fill("12");
+    await page.getByLabel("temperature").fill("0.3");
+    await page.getByRole("tab", { name: "Diagnosis" }).click();
+    await page.fill("#study-text", "A text of my own");
+    await page.getByRole("tab", { name: "Live" }).click();
+    const typed = async () => [
+        await page.inputValue("#prompt"),
+        await page.getByLabel("tokens").inputValue(),
+        await page.getByLabel("temperature").inputValue(),
+    ];
+    assert.deepEqual(await typed(), ["A prompt of my own", "12", "0.3"]);
+    await settled(page);
+    await page.reload();
+    await page.waitForSelector("#prompt");
+    assert.deepEqual(await typed(), ["A prompt of my own", "12", "0.3"]);
+    await page.getByRole("tab", { name: "Diagnosis" }).click();
+    assert.equal(await page.inputValue("#study-text"), "A text of my own");
+    await page.getByRole("tab", { name: "Live" }).click();
+    const [request] = await Promise.all([
+        page.waitForRequest("**/v1/completions"),
+        page.getByRole("button", { name: /^Generate/ }).click(),
+    ]);
+    const { prompt, temperature, top_p } = request.postDataJSON();
+    assert.deepEqual(
+        { prompt, temperature, top_p },
+        { prompt: "A prompt of my own", temperature: 0.3, top_p: 0.95 },
+    );
+    await rests(page);
+    await check();
+}
+
+/* A text of five letters gives a message and no curve; a longer one says how sure the curve is. */
+async function howSure(browser, url) {
+    const { page, check } = await start(browser, url);
+    await page.getByRole("tab", { name: "Prune" }).click();
+    await page.fill("#study-text", "Hello");
+    await page.getByRole("button", { name: "Rank heads" }).click();
+    await page.waitForSelector("[role=alert]", { timeout: 60000 });
+    assert.match(await page.locator("[role=alert]").innerText(), /\d+ tokens?|too short/);
+    assert.equal(await page.locator(".plot").count(), 0, "no curve");
+    /* The server's default ranker is asked for by leaving it out, and named. */
+    const bodies = [];
+    await page.route("**/v1/headlight/rank", (route) => {
+        bodies.push(route.request().postDataJSON());
+        return route.continue();
+    });
+    await page.route("**/v1/headlight/evaluate", async (route) => {
+        const answer = await (await route.fetch()).json();
+        const around = (nll) => ({ low: nll - 0.2, high: nll + 0.3, level: 0.95, method: "bootstrap", n: 7 });
+        answer.interval = around(answer.nll);
+        for (const one of answer.settings) one.interval = around(one.nll);
+        return route.fulfill({ json: answer });
+    });
+    await page.fill("#study-text", TALE + TALE);
+    await page.getByRole("button", { name: "Rank heads" }).click();
+    await page.waitForSelector("#order canvas", { timeout: 60000 });
+    assert.equal("ranker" in bodies[0], false);
+    const title = await page.locator(".first h2").innerText();
+    const usual = /^Heads in pruning order, by ([a-z0-9-]+)$/.exec(title)?.[1];
+    assert.ok(usual, title);
+    const options = await page.getByLabel("Ranker").locator("option").allInnerTexts();
+    assert.equal(options[0], `default: ${usual}`);
+    assert.ok(options.includes("entropy (worse than random order in our sweeps)"), `${options}`);
+    assert.match(
+        await page
+            .locator(".panel", { hasText: "Loss with heads disabled" })
+            .locator(".note")
+            .first()
+            .innerText(),
+        /scored on \d+ tokens; bands are 95% confidence intervals \(bootstrap, n = 7\)/,
+    );
+    await page.getByLabel("Ranker").selectOption("entropy");
+    await page.getByRole("button", { name: "Rank heads" }).click();
+    await page.waitForFunction(
+        () => /by entropy$/.test(document.querySelector(".first h2").innerText),
+        null,
+        { timeout: 60000 },
+    );
+    assert.match(await page.locator(".first .note").innerText(), /highest first \(.*random.*\)/);
+    await check(/40\d/);
 }
 
 /* The sink out of every unit: normalised rows lie between 0 and 1 and are other ones. */
@@ -328,7 +496,10 @@ else {
     test("the same at 390 px in the dark", () => wholeRound(browser, url, { width: 390, theme: "dark" }));
     test("a text is measured, a finding leads to its heads", () => diagnosing(browser, url));
     test("the same at 390 px in the dark", () => diagnosing(browser, url, { width: 390, theme: "dark" }));
-    test("heads are ranked, switched off and tried", () => pruning(browser, url));
+    test("one token, one row: text, heads, map and the server's numbers", () => oneRow(browser, url));
+    test("what was typed outlives tabs and reloads", () => keeping(browser, url));
+    test("a short text gives no curve, and a curve says how sure it is", () => howSure(browser, url));
+    test("heads are ranked, disabled and tried", () => pruning(browser, url));
     test("the same at 390 px in the dark", () => pruning(browser, url, { width: 390, theme: "dark" }));
     test("normalised rows without the sink", () => withoutSink(browser, url));
     test("a measurement is refused", () => refusedStudy(browser, url));

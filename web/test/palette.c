@@ -1,7 +1,10 @@
-/* palette.c - every level of every map, one a line: the page must have the same. */
+/* palette.c - every level of every map, the colors of lines in both themes, and the types of heads in
+ * the order of their colors, one per line: the page must have the same. */
 #include <stdio.h>
 
+#include "analysis/head_types.h"
 #include "headlight.h"
+#include "render/palette.h"
 
 static const struct {
     const char *name;
@@ -21,5 +24,14 @@ int main(void)
             printf("%s %d %d %d %d\n", maps[i].name, level, colour.red, colour.green, colour.blue);
         }
     }
+    for (int i = 0; i < HL_N_SERIES; i++) {
+        hl_colour light = hl_theme_colours_of(HL_THEME_LIGHT)->series[i];
+        hl_colour dark  = hl_theme_colours_of(HL_THEME_DARK)->series[i];
+
+        printf("series %d %d %d %d %d %d %d\n", i, light.red, light.green, light.blue, dark.red,
+               dark.green, dark.blue);
+    }
+    for (int kind = 0; kind < HL_N_HEAD_KINDS; kind++)
+        printf("type %d %s\n", kind, hl_head_kind_name((hl_head_kind)kind));
     return 0;
 }

@@ -20,6 +20,7 @@ try {
         jsx: "automatic",
         jsxImportSource: "preact",
     });
+    process.env.HEADLIGHT_WEB = root;
     const { declare } = await import(pathToFileURL(outfile).href);
     declare(await import("./tap.mjs"));
     await run();

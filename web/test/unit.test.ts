@@ -1,10 +1,10 @@
 /* unit.test.ts - what needs no browser.  Colours are compared with those of the C library. */
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { existsSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { axisAround, shareOf, tickText, ticksOf } from "../src/base/axis";
 import { number, parseHead, percent, signed, visible } from "../src/base/format";
-import { isLight, levelsOf, mapColour, type MapName } from "../src/base/palette";
+import { HEAD_TYPES, isLight, levelsOf, typeColour, mapColour, type MapName } from "../src/base/palette";
 import { bytesOf, halfToNumber, shapeOf, values } from "../src/data/arrays";
 import { rowOf, TokenView } from "../src/data/attention";
 import { Profile } from "../src/data/profile";
@@ -12,6 +12,9 @@ import { keyOf, quantityOf, unitName } from "../src/data/quantity";
 import { ReportSource } from "../src/data/source";
 import { toCsv, toJson } from "../src/data/tables";
 import { parseFragment, Store, tabsOf, writeFragment } from "../src/store";
+import { Trace } from "../src/data/trace";
+import { readDraft, keepDraft, FIRST_DRAFT } from "../src/live/draft";
+import { pruneCommand } from "../src/live/study";
 import { levelsFor } from "../src/view/pyramid";
 import { cellAt, cellBox, layOut } from "../src/view/heat_layout";
 
@@ -88,11 +91,13 @@ function arrays({ test }: Tap) {
     });
 }
 
+const printed = (program: string) => execFileSync(program, { encoding: "utf8" }).trim().split("\n");
+
 function colours({ test, Skip }: Tap) {
     test("all 256 levels of all maps are those of the C library", () => {
         const program = process.env.HEADLIGHT_PALETTE ?? "";
         if (!existsSync(program)) throw new Skip("the C program that prints them is not built");
-        const lines = execFileSync(program, { encoding: "utf8" }).trim().split("\n");
+        const lines = printed(program).filter((line) => !/^(series|type) /.test(line));
         assert.equal(lines.length, 4 * 256);
         for (const line of lines) {
             const [map, level, ...rgb] = line.split(" ");
@@ -102,6 +107,32 @@ function colours({ test, Skip }: Tap) {
                 `${map} ${level}`,
             );
         }
+    });
+    test("lines have the C library's colours in both themes, and types of heads their order", () => {
+        const program = process.env.HEADLIGHT_PALETTE ?? "";
+        if (!existsSync(program)) throw new Skip("the C program that prints them is not built");
+        const css = readFileSync(`${process.env.HEADLIGHT_WEB}/src/style/theme.css`, "utf8");
+        const inCss = [...css.matchAll(/--series-(\d): rgb\((\d+), (\d+), (\d+)\)/g)].map((found) =>
+            found.slice(1).map(Number),
+        );
+        const lines = printed(program).filter((line) => line.startsWith("series "));
+        assert.deepEqual([lines.length, inCss.length], [8, 16]);
+        for (const [i, ...parts] of lines.map((line) => line.split(" ").slice(1).map(Number))) {
+            assert.deepEqual(inCss[i], [i, ...parts.slice(0, 3)]);
+            assert.deepEqual(inCss[8 + i], [i, ...parts.slice(3)]);
+        }
+        const types = printed(program).filter((line) => line.startsWith("type "));
+        assert.deepEqual(
+            HEAD_TYPES,
+            types.map((line) => line.split(" ")[2]),
+        );
+    });
+    test("a type has one colour, however often it comes", () => {
+        const theme = { series: ["a", "b", "c", "d", "e", "f", "g", "h"], bar: "grey" };
+        assert.deepEqual(
+            ["induction", "sink", "mixed", "unknown", "other"].map((type) => typeColour(type, theme)),
+            ["a", "d", "h", "grey", "grey"],
+        );
     });
     test("shares outside of 0 to 1 are the ends", () => {
         assert.deepEqual(mapColour("entropy", -1), mapColour("entropy", 0));
@@ -340,6 +371,69 @@ function state({ test }: Tap) {
     });
 }
 
+function live({ test }: Tap) {
+    test("a trace's rows stand with their own tokens, the last of which has none", () => {
+        const trace = new Trace({
+            texts: ["a", "b", "c"],
+            H: [[[null, 1, 2]], [[null, 3, 4]]],
+            layer_H: [
+                [null, 1, 2],
+                [null, 3, 4],
+            ],
+            logprob: [null, -1, -2],
+            spike: [null, null, 5],
+            spikes: [2],
+        } as never);
+        assert.deepEqual([...trace.entropies!], [1, 2, NaN, 3, 4, NaN]);
+        assert.deepEqual([...trace.layers!], [1, 2, NaN, 3, 4, NaN]);
+        assert.deepEqual([...trace.spike!], [NaN, 5, NaN]);
+        assert.deepEqual(trace.spikes, [1]);
+        assert.deepEqual([...trace.logprob!], [NaN, -1, -2], "predictions are of the token itself");
+    });
+    test("what was typed is kept and read back; what is not understood is left out", () => {
+        const held = new Map<string, string>();
+        const storage = () => ({
+            getItem: (key: string) => held.get(key) ?? null,
+            setItem: (key: string, value: string) => void held.set(key, value),
+        });
+        assert.deepEqual(readDraft(storage), FIRST_DRAFT);
+        keepDraft(storage, { ...FIRST_DRAFT, prompt: "mine", seed: 7 });
+        assert.deepEqual(readDraft(storage), { ...FIRST_DRAFT, prompt: "mine", seed: 7 });
+        held.set([...held.keys()][0], '{"prompt": 3, "seed": 5, "other": 1}');
+        assert.deepEqual(readDraft(storage), { ...FIRST_DRAFT, seed: 5 });
+        held.set([...held.keys()][0], "{");
+        assert.deepEqual(readDraft(storage), FIRST_DRAFT);
+        const denied = () => {
+            throw new Error("denied");
+        };
+        keepDraft(denied, FIRST_DRAFT);
+        assert.deepEqual(readDraft(denied), FIRST_DRAFT);
+    });
+    test("the command to prune names the model, saves, and is one word where a shell would see more", () => {
+        const model = (path: string, more = {}) => ({ id: "m", path, ...more }) as never;
+        assert.equal(
+            pruneCommand(model("/models/demo"), ["L0H1", "L2H3"]),
+            "headlight prune /models/demo --heads L0H1,L2H3 --as compact -o m-pruned",
+        );
+        assert.equal(
+            pruneCommand(model("/my models/it's $HOME;rm -rf"), ["L0H1"]),
+            "headlight prune '/my models/it'\\''s $HOME;rm -rf' --heads L0H1 --as compact -o m-pruned",
+        );
+        assert.equal(
+            pruneCommand(model("/x/a.gguf", { id: "-a.gguf", format: "gguf" }), ["L0H1"]),
+            "headlight prune /x/a.gguf --heads L0H1 --as gguf -o ./-a-pruned.gguf",
+        );
+    });
+    test("heads chosen in the Prune tab of a running model are not those of Live", () => {
+        const bare = new ReportSource({ format: "headlight.report/1", version: "1" } as never);
+        const store = new Store(Object.assign(Object.create(bare), { kind: "live" }), "#tab=sweep", "light");
+        store.toggleOff(0, 1);
+        store.set({ tab: "live" });
+        store.toggleOff(1, 0);
+        assert.deepEqual([store.state.cut, store.state.off], [["L0H1"], ["L1H0"]]);
+    });
+}
+
 export function declare(tap: Tap): void {
-    for (const part of [arrays, colours, numbers, data, state]) part(tap);
+    for (const part of [arrays, colours, numbers, data, state, live]) part(tap);
 }

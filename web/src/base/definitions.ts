@@ -5,7 +5,7 @@ const BUILT_IN: Record<string, Definition> = {
     H: {
         name: "Entropy",
         unit: "nats or bits",
-        text: "How a token divides its attention: 0 all on one key, ln n evenly over n keys. Mean over all rows; it grows with the context.",
+        text: "How a token divides its attention: 0 all on one key, ln n evenly over n keys. Mean over all rows; it grows with the context. The row of a token is the one in which it is the query: where it looks.",
     },
     Hhat: {
         name: "Normalised entropy",
@@ -74,20 +74,20 @@ const BUILT_IN: Record<string, Definition> = {
     vocab_entropy: {
         name: "Vocabulary entropy",
         unit: "nats",
-        text: "Entropy of the prediction of the next token.",
+        text: "Entropy of the distribution that the token was drawn from: the prediction made in the row before it.",
     },
     logprob: {
         name: "Log-probability",
         unit: "nats",
-        text: "Natural logarithm of the probability of the token that was chosen.",
+        text: "Natural logarithm of the probability of the token, as predicted in the row before it.",
     },
     spike: {
         name: "Spike score",
-        text: "Robust z-score of attention entropy against this text's own rows, a trimmed mean over heads. Above the threshold attention is suddenly diffuse.",
+        text: "Robust z-score of attention entropy against this text's own rows, a trimmed mean over heads. Above the threshold attention is suddenly diffuse. It stands with the token whose row it is; the token after it was chosen from that row.",
     },
     diagnosis: {
         name: "Diagnosis",
-        text: "A rule with a threshold, from the literature or a heuristic, and the heads that show it. What the profile does not hold is said to be not measured.",
+        text: "A rule with a threshold, from the literature or a heuristic, and the heads that show it. A check is found, not found, or not run where the profile lacks what it needs.",
     },
     similarity: { name: "Similarity", text: "1 − mean total variation between rows of two heads." },
     influence: { name: "Block influence", text: "1 − cos between what enters and what leaves the block." },

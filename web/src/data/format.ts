@@ -113,6 +113,7 @@ export interface RawSweep {
     context?: number;
     nll?: number;
     verdict?: string[];
+    note?: string; /* how sure the numbers are */
     tables?: Record<string, Sheet>;
 }
 

@@ -152,7 +152,7 @@ export function lensTable(lens: Lens, texts: string[]): Table {
     for (let row = 0; row < lens.nRows; row++)
         for (let token = 0; token < lens.nTokens; token++)
             rows.push([
-                row,
+                row === 0 ? "embedding" : row - 1,
                 token,
                 texts[token] ?? null,
                 lens.word(row, token),

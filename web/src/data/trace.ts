@@ -1,4 +1,14 @@
-/* trace.ts - what was seen of every token while a text was generated. */
+/* trace.ts - what was seen of every token while a text was generated.
+ *
+ * The row of a token is the one in which it is the query, as in maps of attention and in
+ * `measure --rows`.  Files and events have each row with the token that it led to, the next one:
+ *
+ *     tokens     a  b  c  d
+ *     as sent    -  a  b  c     row of a led to b
+ *     here       a  b  c  -     the last row is seen only when another token is asked for
+ *
+ * So entropies and spike scores move by one place.  Log-probability and the entropy over the
+ * vocabulary are of the prediction of the token itself, and stay. */
 import { mean, values } from "./arrays";
 import type { RawTrace } from "./format";
 
@@ -19,30 +29,35 @@ export class Trace {
         this.vocabEntropy = values(raw.vocab_entropy);
         this.varentropy = values(raw.varentropy);
         this.logprob = values(raw.logprob);
-        this.spike = values(raw.spike);
+        this.spike = ownRows(values(raw.spike), raw.texts.length);
         this.threshold = raw.spike_threshold ?? 3;
-        this.spikes = raw.spikes ?? [];
+        this.spikes = (raw.spikes ?? []).map((token) => token - 1).filter((token) => token >= 0);
     }
 
     get n(): number {
         return this.texts.length;
     }
 
-    /* Of a text that is being made: they come decoded. */
+    /* Of a text that is being made: they come decoded, each with its own token. */
     setEntropies(rows: Float32Array): void {
         this.rows = rows;
     }
 
     /* (layers, tokens) */
     get layers(): Float32Array | null {
-        return values(this.raw.layer_H);
+        return ownRows(values(this.raw.layer_H), this.n);
     }
 
     /* (layers, heads, tokens) */
     get entropies(): Float32Array | null {
-        if (this.rows === undefined) this.rows = values(this.raw.H);
+        if (this.rows === undefined) this.rows = ownRows(values(this.raw.H), this.n);
         return this.rows;
     }
+}
+
+/* From rows beside the token that they led to, (..., n), to rows beside their own. */
+function ownRows(list: Float32Array | null, n: number): Float32Array | null {
+    return list && list.map((_, i) => (i % n < n - 1 ? list[i + 1] : NaN));
 }
 
 /* Means over all heads from means of layers, where a trace is too long to hold every head. */

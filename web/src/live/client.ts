@@ -11,6 +11,8 @@ export interface ModelInfo {
     n_kv_heads: number;
     n_ctx: number;
     layers: { n_heads: number }[];
+    format?: string; /* "gguf" ... */
+    path?: string; /* where it lies; its last part alone for pages from other machines */
     version: string;
 }
 
@@ -35,6 +37,7 @@ export interface Request {
     prompt: string | number[];
     maxTokens: number;
     temperature: number;
+    topP: number;
     seed: number;
     off: string[];
     withPrompt: boolean; /* events of the prompt's tokens too */
@@ -67,14 +70,34 @@ export interface RankAnswer {
     ranker: string;
     highest_first: boolean;
     tokens: number;
-    heads: { head: string; score: number | null }[]; /* the first to go first */
+    score?: string; /* what it scores, in words */
+    verdict?: string | null; /* what sweeps say against it */
+    heads: { head: string; score: number | null }[]; /* in pruning order */
     choices: Choice[];
+}
+
+/* Of nats per token. */
+export interface Interval {
+    low: number;
+    high: number;
+    level: number; /* 0.95 */
+    method: string;
+    n: number; /* windows or tokens that it is over */
+}
+
+export interface Cost {
+    nll: number;
+    agreement: number;
+    kl: number;
+    interval?: Interval | null;
 }
 
 export interface EvaluateAnswer {
     tokens: number;
     nll: number;
-    settings: { nll: number; agreement: number; kl: number }[];
+    interval?: Interval | null;
+    reason?: string; /* why there is no interval */
+    settings: Cost[];
 }
 
 /* What the server said no with; status 0: it was not reached. */
@@ -126,8 +149,10 @@ export class Client {
         return (await this.ask("/v1/measure", { input, report: true }, signal)).json();
     }
 
+    /* ranker "": the server's own choice, which the answer names */
     async rank(input: string, ranker: string, ratios: number[], signal: AbortSignal): Promise<RankAnswer> {
-        return (await this.ask("/v1/headlight/rank", { input, ranker, ratios }, signal)).json();
+        const by = ranker ? { ranker } : {};
+        return (await this.ask("/v1/headlight/rank", { input, ...by, ratios }, signal)).json();
     }
 
     async evaluate(input: string, settings: string[][], signal: AbortSignal): Promise<EvaluateAnswer> {
@@ -142,6 +167,7 @@ export class Client {
                 prompt: request.prompt,
                 max_tokens: request.maxTokens,
                 temperature: request.temperature,
+                top_p: request.topP,
                 seed: request.seed,
                 stream: true,
                 headlight: { entropy: true, prompt: request.withPrompt, rows: ROWS, off: request.off },

@@ -9,6 +9,7 @@ export interface Settings {
     prompt: string;
     maxTokens: number;
     temperature: number;
+    topP: number;
     seed: number;
     off: string[];
 }
@@ -26,6 +27,7 @@ export class Run {
     state: RunState = "streaming";
     problem = "";
     readonly tokens: TokenEvent[] = [];
+    private last: TokenEvent["rows"]; /* the row of the last token, once it was asked for */
     private made = new Map<RowKind, Trace>(); /* of the tokens there are */
 
     constructor(
@@ -93,17 +95,21 @@ export class Run {
         return trace;
     }
 
-    /* (layers, heads, tokens) */
+    setLast(rows: TokenEvent["rows"]): void {
+        this.last = rows;
+        this.made.clear();
+    }
+
+    /* (layers, heads, tokens), each token's own row: it came with the next token. */
     private rows(kind: RowKind): Float32Array {
         const n = this.tokens.length;
         const rows = new Float32Array(this.nLayers * this.nHeads * n).fill(NaN);
-        this.tokens.forEach((token, t) =>
-            token.rows?.[kind]?.forEach((heads, layer) =>
+        for (let t = 0; t < n; t++)
+            (t + 1 < n ? this.tokens[t + 1].rows : this.last)?.[kind]?.forEach((heads, layer) =>
                 heads.forEach((value, head) => {
                     if (value !== null) rows[(layer * this.nHeads + head) * n + t] = value;
                 }),
-            ),
-        );
+            );
         return rows;
     }
 

@@ -9,6 +9,7 @@ import { Profile } from "../data/profile";
 import type { Source } from "../data/source";
 import type { AttentionMap } from "../data/attention";
 import type { Trace } from "../data/trace";
+import { keepDraft, readDraft, type Draft } from "./draft";
 import { Client, Refused, type ModelInfo, type TokensAnswer } from "./client";
 import { Run, type Settings } from "./run";
 import { Study } from "./study";
@@ -28,6 +29,8 @@ export class LiveSource implements Source {
     readonly version: string;
     lens: Lens | null = null;
     runs: Run[] = []; /* the newest first */
+    tried: Run[] = []; /* of the Prune tab: without some heads, and with all of them */
+    draft: Draft = readDraft(() => sessionStorage);
     private listeners = new Set<() => void>();
     private timer = 0;
     private abort = new AbortController();
@@ -63,7 +66,13 @@ export class LiveSource implements Source {
 
     /* What is put to the test: the reader's own text, or the one that was generated. */
     get tested(): string {
-        return this.study.own.trim() ? this.study.own : (this.run?.whole ?? "");
+        return this.draft.own.trim() ? this.draft.own : (this.run?.whole ?? "");
+    }
+
+    setDraft(change: Partial<Draft>): void {
+        this.draft = { ...this.draft, ...change };
+        keepDraft(() => sessionStorage, this.draft);
+        this.changed();
     }
 
     get trace(): Trace | null {
@@ -89,25 +98,57 @@ export class LiveSource implements Source {
 
     async generate(settings: Settings): Promise<void> {
         this.stop();
-        this.abort = new AbortController();
-        const { signal } = this.abort;
         const run = new Run(settings, this.model.n_layers, this.model.n_heads);
         this.runs = [run, ...this.runs].slice(0, 2);
         this.lens = null;
         this.maps.clear();
+        await this.write(run);
+        await this.readLast(run);
+    }
+
+    /* The same text with all heads and without some, beside the texts of the Live tab. */
+    async tryWithout(settings: Settings, off: string[]): Promise<void> {
+        this.stop();
+        const [all, less] = [[], off].map(
+            (heads) => new Run({ ...settings, off: heads }, this.model.n_layers, this.model.n_heads),
+        );
+        this.tried = [less, all];
+        await this.write(all);
+        if (all.state === "done") await this.write(less);
+    }
+
+    private async write(run: Run): Promise<void> {
+        this.abort = new AbortController();
+        const { signal } = this.abort;
         this.changed();
         while (run.state === "streaming" || run.state === "lost") await this.attempt(run, signal);
         this.changed();
     }
 
+    /* The last token's row leads to a token that is not part of the text: it is asked for alone.  A
+     * text that fills the context has none. */
+    private async readLast(run: Run): Promise<void> {
+        if (!run.tokens.length || run.state === "failed") return;
+        const asked = { ...run.settings, prompt: run.ids, maxTokens: 1, withPrompt: false };
+        try {
+            for await (const token of this.client.generate(asked, new AbortController().signal))
+                run.setLast(token.rows);
+            this.changed();
+        } catch {
+            /* The page says that this token has no row. */
+        }
+    }
+
     /* From where the text ends. */
     private async attempt(run: Run, signal: AbortSignal): Promise<void> {
-        const { prompt, maxTokens, ...rest } = run.settings;
+        const { prompt, maxTokens, seed, ...rest } = run.settings;
         const begun = run.tokens.length > 0;
         try {
             const events = this.client.generate(
                 {
                     ...rest,
+                    /* A text that is continued draws other numbers than it began with. */
+                    seed: seed + run.nGenerated,
                     prompt: begun ? run.ids : prompt,
                     maxTokens: maxTokens - run.nGenerated,
                     withPrompt: !begun,

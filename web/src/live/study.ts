@@ -5,9 +5,10 @@
  *     price   --> trial                               what one choice of heads costs
  *
  * One of them at a time; whoever comes next ends the one before. */
+import { plural } from "../base/format";
 import type { RawSweep } from "../data/format";
 import { Profile } from "../data/profile";
-import type { Choice, Client, ModelInfo, RankAnswer } from "./client";
+import type { Choice, Client, Cost, EvaluateAnswer, Interval, ModelInfo, RankAnswer } from "./client";
 
 export type Work = "" | "measuring" | "ranking" | "trying";
 
@@ -15,34 +16,43 @@ export type Work = "" | "measuring" | "ranking" | "trying";
 export interface Trial {
     off: string[];
     tokens: number;
-    before: number; /* nats a token */
+    before: number; /* nats per token */
     nll: number;
     agreement: number;
     kl: number;
+    interval?: Interval | null;
 }
 
+/* "": the server's default, which its answer names. */
 export const RANKERS = [
+    "",
+    "output-norm",
+    "gradient",
+    "weight",
     "entropy",
     "fair",
     "nosink",
     "renyi2",
-    "output-norm",
-    "weight",
-    "gradient",
     "entropy-gradient",
     "sink",
     "random",
 ];
 
+/* What sweeps of ours say of a ranker; servers say it too. */
+export const VERDICTS: Record<string, string> = { entropy: "worse than random order in our sweeps" };
+
+/* A curve from fewer tokens is noise. */
+export const LEAST_TOKENS = 64;
+
 const STEP = 0.05;
 const MOST_RATIOS = 15;
 
 export class Study {
-    own = ""; /* a text of the reader's; "": the one that was generated */
     work: Work = "";
     problem = "";
     profile: Profile | null = null;
     ranking: RankAnswer | null = null;
+    usual = ""; /* the server's default ranker, once it was named */
     sweep: RawSweep | null = null;
     trial: Trial | null = null;
     private abort = new AbortController();
@@ -82,8 +92,10 @@ export class Study {
         return this.do("ranking", async (signal) => {
             const { ratios } = this;
             const ranking = await this.client.rank(text, ranker, ratios, signal);
+            if (!ranker) this.usual = ranking.ranker;
+            if (ranking.tokens > 0) checkLength(ranking.tokens);
             const chance = await this.client.rank(text, "random", ratios, signal);
-            const orders = [ranking, ...(ranker === "random" ? [] : [chance])];
+            const orders = [ranking, ...(ranking.ranker === "random" ? [] : [chance])];
             const points = orders.flatMap(({ ranker, choices }) =>
                 choices.filter((_, i) => i % 2 === 1).map((choice) => ({ order: ranker, ...choice })),
             );
@@ -92,6 +104,7 @@ export class Study {
                 points.map((point) => point.off),
                 signal,
             );
+            checkLength(cost.tokens);
             this.ranking = ranking;
             this.trial = null;
             this.sweep = sweepOf(orders, points, cost);
@@ -101,6 +114,7 @@ export class Study {
     price(text: string, off: string[]): Promise<void> {
         return this.do("trying", async (signal) => {
             const cost = await this.client.evaluate(text, [off], signal);
+            checkLength(cost.tokens);
             this.trial = { off, tokens: cost.tokens, before: cost.nll, ...cost.settings[0] };
         });
     }
@@ -127,7 +141,7 @@ export class Study {
 function sweepOf(
     orders: RankAnswer[],
     points: (Choice & { order: string })[],
-    cost: { nll: number; settings: { nll: number; agreement: number; kl: number }[] },
+    cost: EvaluateAnswer,
 ): RawSweep {
     const none = orders.map(({ ranker }) => ({
         order: ranker,
@@ -136,15 +150,54 @@ function sweepOf(
         nll: cost.nll,
         agreement: 1,
         kl: 0,
+        ...ends(cost.interval),
     }));
     const rows = points.map(({ order, ratio, off }, i) => ({
         order,
         ratio,
         heads: off.length,
-        ...cost.settings[i],
+        ...pointOf(cost.settings[i]),
     }));
     return {
         nll: cost.nll,
-        tables: { points: { title: "What it costs to switch heads off", rows: [...none, ...rows] } },
+        note: noteOf(cost),
+        tables: { points: { title: "Loss with heads disabled", rows: [...none, ...rows] } },
     };
+}
+
+const ends = (interval?: Interval | null): Record<string, number> =>
+    interval ? { low: interval.low, high: interval.high } : {};
+
+const pointOf = ({ nll, agreement, kl, interval }: Cost) => ({ nll, agreement, kl, ...ends(interval) });
+
+function noteOf(cost: EvaluateAnswer): string {
+    const interval = cost.interval ?? cost.settings.find((one) => one.interval)?.interval;
+    const scored = `scored on ${plural(cost.tokens, "token")}`;
+    if (!interval) return `${scored}; no confidence interval${cost.reason ? `: ${cost.reason}` : ""}`;
+    return `${scored}; bands are ${Math.round(100 * interval.level)}% confidence intervals (${interval.method}, n = ${interval.n})`;
+}
+
+function checkLength(tokens: number): void {
+    if (tokens < LEAST_TOKENS)
+        throw new Error(
+            `The text has ${plural(tokens, "token")} to score, and a pruning curve needs ${LEAST_TOKENS}: paste a longer text, or generate one.`,
+        );
+}
+
+/* How to make that model: what is written is smaller than the model, and lies where the command is run. */
+export function pruneCommand({ id, path, format }: ModelInfo, off: string[]): string {
+    const gguf = format === "gguf" || (path ?? "").endsWith(".gguf");
+    const name = `${id.replace(/\.gguf$/, "")}-pruned${gguf ? ".gguf" : ""}`;
+    return [
+        `headlight prune ${shellWord(path || id)}`,
+        `--heads ${off.join(",")}`,
+        `--as ${gguf ? "gguf" : "compact"}`,
+        `-o ${shellWord(name)}`,
+    ].join(" ");
+}
+
+/* A name that begins with a dash would be read as an option. */
+function shellWord(text: string): string {
+    const word = text.startsWith("-") ? `./${text}` : text;
+    return /^[\w./@%+:,-]+$/.test(word) ? word : `'${word.replace(/'/g, `'\\''`)}'`;
 }

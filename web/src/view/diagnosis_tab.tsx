@@ -25,56 +25,48 @@ export function DiagnosisTab({
             window.scrollTo({ top: 0 });
         });
     const all = profile.diagnoses;
-    const order = (diagnosis: Diagnosis) =>
-        diagnosis.present ? (diagnosis.severity === "serious" ? 0 : 1) : diagnosis.measured ? 2 : 3;
-    const sorted = [...all].sort((a, b) => order(a) - order(b));
-    const present = all.filter((diagnosis) => diagnosis.present).length;
-    if (!all.length) return <Nothing title="This profile brings no diagnoses" />;
+    const found = all
+        .filter((one) => one.present)
+        .sort((a, b) => Number(b.severity === "serious") - Number(a.severity === "serious"));
+    const passed = all.filter((one) => !one.present && one.measured);
+    const notRun = all.filter((one) => !one.present && !one.measured);
+    if (!all.length) return <Nothing title="This profile brings no checks" />;
     return (
         <>
             <p class="lead">
-                {present ? (
-                    <>
-                        <b>{plural(present, "finding")}</b> in {profile.name}, of {all.length} rules.
-                    </>
-                ) : (
-                    <>
-                        Nothing was found in {profile.name}: {all.length} rules were asked.
-                    </>
-                )}
+                <b>{found.length ? plural(found.length, "finding") : "No problems found"}</b> in{" "}
+                {profile.name}: {plural(passed.length, "check")} passed
+                {notRun.length ? `, ${notRun.length} not run` : ""}.
                 <Ask term="diagnosis" />
             </p>
             <div class="diagnoses">
-                {sorted
-                    .filter((one) => one.present)
-                    .map((one) => (
-                        <Card key={one.name} diagnosis={one} go={go} />
-                    ))}
+                {found.map((one) => (
+                    <Card key={one.name} diagnosis={one} go={go} />
+                ))}
             </div>
-            {present < all.length && (
-                <section class="panel asked" aria-label="Asked and not found">
-                    {sorted
-                        .filter((one) => !one.present)
-                        .map((one) => (
-                            <Asked key={one.name} diagnosis={one} go={go} />
-                        ))}
-                </section>
-            )}
+            <Checks title="Not found" checks={passed} go={go} />
+            <Checks title="Not run" checks={notRun} go={go} />
         </>
     );
 }
 
-/* A line that opens. */
-function Asked({ diagnosis, go }: { diagnosis: Diagnosis; go: Go }) {
+/* Checks that found nothing, or had nothing to look at: a line each, which opens. */
+function Checks({ title, checks, go }: { title: string; checks: Diagnosis[]; go: Go }) {
+    if (!checks.length) return null;
     return (
-        <details class={diagnosis.measured ? "absent" : "unmeasured"}>
-            <summary>
-                <b>{titleOf(diagnosis)}</b>
-                <span>{findingOf(diagnosis)}</span>
-                <span class="badge">{diagnosis.measured ? "not found" : "not measured"}</span>
-            </summary>
-            <Card diagnosis={diagnosis} go={go} bare />
-        </details>
+        <section class="panel asked" aria-label={title}>
+            <h2>{title}</h2>
+            {checks.map((one) => (
+                <details key={one.name} class={one.measured ? "absent" : "unmeasured"}>
+                    <summary>
+                        <b>{titleOf(one)}</b>
+                        <span>{findingOf(one)}</span>
+                        <span class="badge">{title.toLowerCase()}</span>
+                    </summary>
+                    <Card diagnosis={one} go={go} bare />
+                </details>
+            ))}
+        </section>
     );
 }
 
@@ -87,7 +79,7 @@ const findingOf = (d: Diagnosis) => d.finding ?? (d.evidence && d.evidence !== k
 
 function Card({ diagnosis: d, go, bare }: { diagnosis: Diagnosis; go: Go; bare?: boolean }) {
     const state = d.present ? "present" : d.measured ? "absent" : "unmeasured";
-    const word = { present: "found", absent: "not found", unmeasured: "not measured" }[state];
+    const word = { present: "found", absent: "not found", unmeasured: "not run" }[state];
     const kind = kindOf(d);
     const finding = findingOf(d);
     return (
@@ -130,7 +122,7 @@ function Card({ diagnosis: d, go, bare }: { diagnosis: Diagnosis; go: Go; bare?:
             ) : null}
             {d.measure ? (
                 <p>
-                    <b>To measure it</b> <code>{d.measure}</code>
+                    <b>To run it</b> <code>{d.measure}</code>
                 </p>
             ) : null}
         </article>

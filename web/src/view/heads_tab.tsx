@@ -1,6 +1,7 @@
 /* heads_tab.tsx - the first thing seen: every head, what kinds there are, the chosen one. */
 import { useMemo, useState } from "preact/hooks";
 import { headName, number, plural } from "../base/format";
+import { typeColour } from "../base/palette";
 import { extent } from "../data/arrays";
 import {
     keyOf,
@@ -161,25 +162,25 @@ function Types({ profile }: { profile: Profile }) {
             class="types"
             note={state.type ? `${state.type} heads alone are shown` : plural(total, "head")}>
             <div class="stack" aria-hidden="true">
-                {counts.map(([type, n], i) => (
+                {counts.map(([type, n]) => (
                     <i
                         key={type}
                         style={{
                             flexGrow: n,
-                            background: colours.series[i % 8],
+                            background: typeColour(type, colours),
                             opacity: state.type && state.type !== type ? 0.25 : 1,
                         }}
                     />
                 ))}
             </div>
             <div class="chips">
-                {counts.map(([type, n], i) => (
+                {counts.map(([type, n]) => (
                     <button
                         key={type}
                         type="button"
                         aria-pressed={state.type === type}
                         onClick={() => store.set({ type: state.type === type ? "" : type })}>
-                        <i class="dot" style={{ background: colours.series[i % 8] }} />
+                        <i class="dot" style={{ background: typeColour(type, colours) }} />
                         {type} <b>{n}</b>
                     </button>
                 ))}

@@ -6,7 +6,7 @@ const KEYS: [string, string][] = [
     ["← ↑ → ↓", "move over its cells, or over tokens"],
     ["Enter", "choose the head or token"],
     ["Shift + Enter", "add the head to those chosen"],
-    ["X", "mark the head as off"],
+    ["X", "disable or enable the head"],
     ["+ − 0", "in a pattern: closer, farther, all of it"],
     ["Tab", "on to the next figure or button"],
     ["Esc", "close"],

@@ -68,7 +68,7 @@ export function LensTab({ lens }: { lens: Lens }) {
             title={`Lens${ofFirst(store)}`}
             term="lens"
             class="wide"
-            note={`the last layer is on top; below stands the token that was read${lens.hits ? "; framed: the token that does follow" : ""}`}
+            note={`rows are layers, the last on top, emb the embedding; below stands the token that was read${lens.hits ? "; framed: the token that does follow" : ""}`}
             actions={<TableButton table={() => lensTable(lens, texts)} />}>
             <div
                 ref={holder}
@@ -103,7 +103,7 @@ export function LensTab({ lens }: { lens: Lens }) {
                                     height: `${HEIGHT}px`,
                                     transform: `translateX(${left}px)`,
                                 }}>
-                                {row === 0 ? "emb" : row}
+                                {row === 0 ? "emb" : row - 1}
                             </span>
                             {Array.from({ length: Math.max(to - from, 0) }, (_, i) => from + i).map(
                                 (token) => {
@@ -152,9 +152,9 @@ export function LensTab({ lens }: { lens: Lens }) {
                 </div>
             </div>
             <p class="readout" aria-live="polite">
-                {at.row === 0 ? "embeddings" : `after layer ${at.row - 1}`}, at “
-                {visible(texts[at.token] ?? "")}” ({at.token}): says “{visible(lens.word(at.row, at.token))}”,{" "}
-                {number(value(at.row, at.token))} {unit}
+                {at.row === 0 ? "embedding" : `layer ${at.row - 1}`}, at “{visible(texts[at.token] ?? "")}” (
+                {at.token}): says “{visible(lens.word(at.row, at.token))}”, {number(value(at.row, at.token))}{" "}
+                {unit}
             </p>
             <Scale
                 label="Entropy over the vocabulary"

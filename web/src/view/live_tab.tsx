@@ -66,7 +66,8 @@ function LiveViews({
         () => (heads.length ? tokenMeans(rows, trace.n, heads).map((value) => value * factor) : null),
         [trace, factor, state.selected],
     );
-    const at = pointed >= 0 ? pointed : streaming ? trace.n - 1 : state.token;
+    /* While a text grows, the newest token that has a row: it led to the last one. */
+    const at = pointed >= 0 ? pointed : streaming ? trace.n - 2 : state.token;
     return (
         <>
             <div class="columns">
@@ -92,7 +93,6 @@ function LiveViews({
                         unit={unit}
                         most={most}
                         term={keyOf("entropy", state.unit, state.sink)}
-                        led
                     />
                     <MapPanel source={source} run={run} at={pointed >= 0 ? pointed : state.token} />
                 </div>
@@ -162,7 +162,7 @@ function TextPanel({
     const note =
         run.state === "failed"
             ? ""
-            : `${WORDS[run.state] || plural(run.nGenerated, "token")}${run.settings.off.length ? `; off: ${run.settings.off.join(", ")}` : ""}`;
+            : `${WORDS[run.state] || plural(run.nGenerated, "token")}${run.settings.off.length ? `; disabled: ${run.settings.off.join(", ")}` : ""}`;
     return (
         <Panel
             title="Text"
@@ -200,10 +200,13 @@ function TextPanel({
                 onPoint={onPoint}
             />
             {looks ? (
-                <AttentionScale label={`Where ${state.selected[0]} looks from here`} theme={state.theme} />
+                <AttentionScale
+                    label={`Where ${state.selected[0]} looks in the row of this token`}
+                    theme={state.theme}
+                />
             ) : (
                 <EntropyScale
-                    label="Entropy of the chosen heads’ rows"
+                    label="Entropy of each token’s row, chosen heads"
                     term={keyOf("entropy", state.unit, state.sink)}
                     unit={unit}
                     axis={axis}
@@ -231,7 +234,7 @@ function MapPanel({ source, run, at }: { source: LiveSource; run: Run; at: numbe
         <Panel
             class="card"
             title={name || "No head is chosen"}
-            note={map && run.settings.off.length ? `off: ${run.settings.off.join(", ")}` : ""}
+            note={map && run.settings.off.length ? `disabled: ${run.settings.off.join(", ")}` : ""}
             actions={
                 first ? (
                     <button
@@ -239,7 +242,7 @@ function MapPanel({ source, run, at }: { source: LiveSource; run: Run; at: numbe
                         class="quiet"
                         aria-pressed={off}
                         onClick={() => store.toggleOff(first.layer, first.head)}>
-                        {off ? "Switch on" : "Switch off"}
+                        {off ? "Enable" : "Disable"}
                     </button>
                 ) : null
             }>

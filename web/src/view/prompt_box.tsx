@@ -1,19 +1,21 @@
 /* prompt_box.tsx - what the model is to go on with, and how. */
-import { useState } from "preact/hooks";
+import { plural } from "../base/format";
+import type { Draft } from "../live/draft";
 import type { LiveSource } from "../live/source";
 import { useStore } from "../store";
 
 export function PromptBox({ source }: { source: LiveSource }) {
     const { store, state } = useStore();
-    const [prompt, setPrompt] = useState("Once upon a time");
-    const [maxTokens, setMaxTokens] = useState(64);
-    const [temperature, setTemperature] = useState(0);
-    const [seed, setSeed] = useState(0);
+    const { prompt, maxTokens, temperature, topP, seed } = source.draft;
     const busy = source.run?.state === "streaming" || source.run?.state === "lost";
     const go = () => {
         if (!prompt) return;
         store.set({ token: -1 });
-        void source.generate({ prompt, maxTokens, temperature, seed, off: state.off });
+        void source.generate({ prompt, maxTokens, temperature, topP, seed, off: state.off });
+    };
+    const put = (change: Partial<Draft>) => {
+        source.setDraft(change);
+        store.set({});
     };
     const key = (event: KeyboardEvent) => {
         if (event.key !== "Enter" || event.shiftKey) return;
@@ -22,8 +24,7 @@ export function PromptBox({ source }: { source: LiveSource }) {
     };
     const field = (
         label: string,
-        value: number,
-        set: (value: number) => void,
+        name: "maxTokens" | "temperature" | "topP" | "seed",
         step: number,
         most: number,
     ) => (
@@ -34,8 +35,8 @@ export function PromptBox({ source }: { source: LiveSource }) {
                 min={0}
                 max={most}
                 step={step}
-                value={value}
-                onInput={(event) => set(Number(event.currentTarget.value) || 0)}
+                value={source.draft[name]}
+                onInput={(event) => put({ [name]: Number(event.currentTarget.value) || 0 })}
             />
         </label>
     );
@@ -51,24 +52,28 @@ export function PromptBox({ source }: { source: LiveSource }) {
                 aria-label="Prompt"
                 rows={2}
                 value={prompt}
-                onInput={(event) => setPrompt(event.currentTarget.value)}
+                onInput={(event) => put({ prompt: event.currentTarget.value })}
                 onKeyDown={key}
                 placeholder="The beginning of a text"
             />
             <div class="prompt-row">
-                {field("tokens", maxTokens, setMaxTokens, 1, source.model.n_ctx)}
-                {field("temperature", temperature, setTemperature, 0.1, 5)}
-                {field("seed", seed, setSeed, 1, 999999)}
+                {field("tokens", "maxTokens", 1, source.model.n_ctx)}
+                {field("temperature", "temperature", 0.1, 5)}
+                {field("top-p", "topP", 0.05, 1)}
+                {field("seed", "seed", 1, 999999)}
                 {state.off.length ? (
-                    <span class="off-list">
-                        off: {state.off.join(", ")}{" "}
+                    <span class="off-list" role="status">
+                        <b>{plural(state.off.length, "head")} disabled:</b> {state.off.join(", ")}{" "}
                         <button type="button" class="link" onClick={() => store.set({ off: [] })}>
-                            all on
+                            Enable all
                         </button>
                     </span>
                 ) : null}
                 <span class="prompt-go">
-                    <button type="submit" class="main" disabled={!prompt || maxTokens < 1}>
+                    <button
+                        type="submit"
+                        class="main"
+                        disabled={!prompt || maxTokens < 1 || topP <= 0 || topP > 1}>
                         {source.run && state.off.join() !== source.run.settings.off.join()
                             ? "Generate again"
                             : "Generate"}

@@ -7,9 +7,8 @@ import { extent } from "../data/arrays";
 import { bluesOf } from "../data/quantity";
 import type { Table } from "../data/tables";
 import type { RankAnswer } from "../live/client";
-import type { Settings } from "../live/run";
 import type { LiveSource } from "../live/source";
-import { RANKERS, type Trial } from "../live/study";
+import { pruneCommand, RANKERS, VERDICTS, type Trial } from "../live/study";
 import { selectedHeads, useStore } from "../store";
 import { Nothing, Panel } from "./pieces";
 import { ProfileHeatmap } from "./profile_heatmap";
@@ -21,21 +20,25 @@ import { TableButton } from "./table";
 
 const IN_NATS = ["entropy", "nosink", "renyi2"];
 const FIRST_RATIO = 0.2;
-const DEFAULTS: Settings = { prompt: "Once upon a time", maxTokens: 48, temperature: 0, seed: 0, off: [] };
 
 export function PruneTab({ source }: { source: LiveSource }) {
     const { store } = useStore();
     const { study } = source;
-    const [ranker, setRanker] = useState("entropy");
+    const [ranker, setRanker] = useState(RANKERS[0]);
     const [ratio, setRatio] = useState(FIRST_RATIO);
     const pick = (wanted: number) => {
         setRatio(wanted);
         const choice = study.choiceAt(wanted);
-        if (choice) store.set({ off: choice.off });
+        if (choice) store.set({ cut: choice.off });
     };
     const rank = async () => {
+        const before = study.ranking;
         await study.rank(source.tested, ranker);
-        if (study.ranking?.ranker === ranker && !study.problem) pick(ratio);
+        if (study.ranking !== before && !study.problem) pick(ratio);
+    };
+    const named = (name: string) => {
+        if (name) return VERDICTS[name] ? `${name} (${VERDICTS[name]})` : name;
+        return study.usual ? `default: ${study.usual}` : "the server’s default";
     };
     return (
         <>
@@ -47,7 +50,9 @@ export function PruneTab({ source }: { source: LiveSource }) {
                         value={ranker}
                         onChange={(event) => setRanker(event.currentTarget.value)}>
                         {RANKERS.map((name) => (
-                            <option key={name}>{name}</option>
+                            <option key={name} value={name}>
+                                {named(name)}
+                            </option>
                         ))}
                     </select>
                 </label>
@@ -68,8 +73,8 @@ export function PruneTab({ source }: { source: LiveSource }) {
             ) : (
                 <Panel title="No heads are ranked yet" class="wide">
                     <Nothing title="Press Rank heads to see which could go">
-                        They are ordered by what they do on the text, switched off step by step, and compared
-                        with an order by chance.
+                        Heads are put in pruning order by what they do on the text, disabled step by step, and
+                        compared with a random order. Nothing here changes the Live tab.
                     </Nothing>
                 </Panel>
             )}
@@ -93,7 +98,7 @@ function RatioSlider({
     );
     return (
         <label class="ratio">
-            off{" "}
+            disable{" "}
             <input
                 type="range"
                 min={0}
@@ -113,13 +118,13 @@ function RatioSlider({
 function orderTable(ranking: RankAnswer): Table {
     return {
         name: `ranking-${ranking.ranker}`,
-        title: `Heads by ${ranking.ranker}, the first to go first`,
+        title: `Heads in pruning order, by ${ranking.ranker}`,
         columns: ["rank", "head", "score"],
         rows: ranking.heads.map(({ head, score }, i) => [i + 1, head, score]),
     };
 }
 
-/* Every head, coloured by when it would go; hatched are those that are off. */
+/* Every head, coloured by its score; hatched are those that are disabled here. */
 function OrderPanel({ source, ranking }: { source: LiveSource; ranking: RankAnswer }) {
     const { state } = useStore();
     const profile = source.profiles[0];
@@ -140,14 +145,15 @@ function OrderPanel({ source, ranking }: { source: LiveSource; ranking: RankAnsw
     const nats = IN_NATS.includes(ranking.ranker);
     const map = nats ? "entropy" : bluesOf(state.theme);
     const off = useMemo(
-        () => new Set(selectedHeads(profile, state.off).map((head) => head.index)),
-        [profile, state.off],
+        () => new Set(selectedHeads(profile, state.cut).map((head) => head.index)),
+        [profile, state.cut],
     );
+    const verdict = ranking.verdict ?? VERDICTS[ranking.ranker];
     return (
         <Panel
-            title={`Heads by ${ranking.ranker}`}
+            title={`Heads in pruning order, by ${ranking.ranker}`}
             class="first"
-            note={`${ranking.highest_first ? "highest" : "lowest"} first; X switches the chosen head off`}
+            note={`${ranking.score ? `${ranking.score}; ` : ""}${ranking.highest_first ? "highest" : "lowest"} first${verdict ? ` (${verdict})` : ""}; X disables the chosen head`}
             actions={<TableButton table={() => orderTable(ranking)} />}>
             <ProfileHeatmap
                 id="order"
@@ -181,32 +187,39 @@ const indexOf = (name: string, nHeads: number): number => {
 /* -------------------------------------------------------------------------- a trial */
 
 function TrialPanels({ source }: { source: LiveSource }) {
-    const { state } = useStore();
+    const { store, state } = useStore();
     const { study } = source;
-    const [now, before] = source.runs;
-    const { off } = state;
+    const [now, before] = source.tried;
+    const { cut: off } = state;
     const trial = study.trial?.off.join() === off.join() ? study.trial : null;
     /* The same prompt with all heads, then without these: side by side. */
     const attempt = async () => {
-        const settings = { ...(source.run?.settings ?? DEFAULTS), off: [] };
         await study.price(source.tested, off);
-        if (study.problem) return;
-        if (!isRun(source, settings)) await source.generate(settings);
-        await source.generate({ ...settings, off });
+        if (!study.problem)
+            await source.tryWithout(source.run?.settings ?? { ...source.draft, off: [] }, off);
     };
     return (
         <>
             <Panel
-                title={off.length ? `Without ${plural(off.length, "head")}` : "All heads are on"}
+                title={off.length ? `Without ${plural(off.length, "head")}` : "All heads are enabled"}
                 class="wide"
+                note="disabled here alone"
                 actions={
-                    <button
-                        type="button"
-                        class="main"
-                        disabled={!off.length || study.work !== ""}
-                        onClick={() => void attempt()}>
-                        Try it
-                    </button>
+                    <>
+                        <button
+                            type="button"
+                            disabled={!off.length}
+                            onClick={() => store.set({ off, tab: "live" })}>
+                            Disable in Live
+                        </button>
+                        <button
+                            type="button"
+                            class="main"
+                            disabled={!off.length || study.work !== ""}
+                            onClick={() => void attempt()}>
+                            Try it
+                        </button>
+                    </>
                 }>
                 <OffChips />
                 {trial ? (
@@ -216,7 +229,7 @@ function TrialPanels({ source }: { source: LiveSource }) {
                         Try it: what the text costs without these heads, and what the model writes then.
                     </p>
                 )}
-                {off.length ? <CommandLine model={source.model.id} off={off} /> : null}
+                {off.length ? <CommandLine line={pruneCommand(source.model, off)} /> : null}
             </Panel>
             {trial && now && before && now.settings.off.join() === off.join() ? (
                 <Texts now={now} before={before} />
@@ -225,30 +238,24 @@ function TrialPanels({ source }: { source: LiveSource }) {
     );
 }
 
-/* Is the newest text this one? */
-function isRun({ run }: LiveSource, settings: Settings): boolean {
-    if (!run || run.state !== "done") return false;
-    return JSON.stringify(run.settings) === JSON.stringify(settings);
-}
-
-/* Heads that are off; a click takes one back. */
+/* Heads that are disabled; a click takes one back. */
 function OffChips() {
     const { store, state } = useStore();
-    if (!state.off.length)
+    if (!state.cut.length)
         return <p class="extremes">Choose a share of heads above, or press X on the map.</p>;
     return (
         <div class="chips">
-            {state.off.map((name) => (
+            {state.cut.map((name) => (
                 <button
                     key={name}
                     type="button"
-                    aria-label={`Switch ${name} on`}
-                    onClick={() => store.set({ off: state.off.filter((other) => other !== name) })}>
+                    aria-label={`Enable ${name}`}
+                    onClick={() => store.set({ cut: state.cut.filter((other) => other !== name) })}>
                     {name} ✕
                 </button>
             ))}
-            <button type="button" class="quiet" onClick={() => store.set({ off: [] })}>
-                All on
+            <button type="button" class="quiet" onClick={() => store.set({ cut: [] })}>
+                Enable all
             </button>
         </div>
     );
@@ -257,17 +264,17 @@ function OffChips() {
 function TrialNumbers({ trial }: { trial: Trial }) {
     const rows: [string, string, string][] = [
         [
-            "Loss, nats a token",
+            "Loss, nats per token",
             number(trial.before),
-            `${number(trial.nll)} (${signed(trial.nll - trial.before)})`,
+            `${number(trial.nll)} (${signed(trial.nll - trial.before)})${trial.interval ? `, ${Math.round(100 * trial.interval.level)}% ${number(trial.interval.low)} to ${number(trial.interval.high)}` : ""}`,
         ],
         ["Perplexity", number(Math.exp(trial.before)), number(Math.exp(trial.nll))],
-        ["Likeliest token the same", "100%", percent(trial.agreement)],
+        ["Most likely token the same", "100%", percent(trial.agreement)],
         ["KL from all heads, nats", "0", number(trial.kl)],
     ];
     return (
         <table class="trial">
-            <caption>{plural(trial.tokens, "token")} of the text were foretold</caption>
+            <caption>Scored on {plural(trial.tokens, "token")}</caption>
             <thead>
                 <tr>
                     <th scope="col">On the text</th>
@@ -288,15 +295,11 @@ function TrialNumbers({ trial }: { trial: Trial }) {
     );
 }
 
-/* How to make that model. */
-function CommandLine({ model, off }: { model: string; off: string[] }) {
+function CommandLine({ line }: { line: string }) {
     const [copied, setCopied] = useState("");
-    const line = `headlight prune ${shellWord(model)} --heads ${off.join(",")} -o ${shellWord(`${model}-pruned`)}`;
     return (
         <div class="command">
-            <p>
-                <b>The model without them</b>, where the model lies:
-            </p>
+            <p>To save this pruned model, run:</p>
             <code id="prune-command">{line}</code>{" "}
             <button
                 type="button"
@@ -312,6 +315,3 @@ function CommandLine({ model, off }: { model: string; off: string[] }) {
         </div>
     );
 }
-
-const shellWord = (text: string) =>
-    /^[\w./@%+:,-]+$/.test(text) ? text : `'${text.replace(/'/g, `'\\''`)}'`;

@@ -20,7 +20,7 @@ export function SidesTab({ source }: { source: LiveSource }) {
         return (
             <Panel title="Side by side" class="wide">
                 <Nothing title="Two texts are needed">
-                    Generate once, switch a head off with X, and generate again.
+                    Generate once, disable a head with X, and generate again.
                 </Nothing>
             </Panel>
         );
@@ -60,7 +60,7 @@ export function Texts({ now, before }: { now: Run; before: Run }) {
     const side = (i: number, run: Run, id: string, title: string) => (
         <Panel
             title={title}
-            note={`${run.settings.off.length ? `off: ${run.settings.off.join(", ")}` : "all heads on"} · mean ${number(mean(means[i]))} ${unit} · log-probability ${number(mean(traces[i].logprob ?? []))}`}>
+            note={`${run.settings.off.length ? `disabled: ${run.settings.off.join(", ")}` : "all heads enabled"} · mean ${number(mean(means[i]))} ${unit} · log-probability ${number(mean(traces[i].logprob ?? []))}`}>
             <TokenText
                 id={id}
                 label={title}

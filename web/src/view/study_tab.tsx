@@ -75,15 +75,15 @@ export function StudyBox({
                 id="study-text"
                 aria-label="Text to test"
                 rows={2}
-                value={study.own}
+                value={source.draft.own}
                 onInput={(event) => {
-                    study.own = event.currentTarget.value;
+                    source.setDraft({ own: event.currentTarget.value });
                     store.set({});
                 }}
                 placeholder={
                     run?.tokens.length
-                        ? `A text to test; empty: the one that was generated, ${plural(run.tokens.length, "token")}`
-                        : "A text to test, the longer the better; or generate one first"
+                        ? `Paste a text, or leave empty to use the generated one (${plural(run.tokens.length, "token")})`
+                        : "Paste a text, the longer the better, or generate one first"
                 }
             />
             <div class="prompt-row">
@@ -93,7 +93,9 @@ export function StudyBox({
                     <button
                         type="submit"
                         class="main"
-                        disabled={!source.tested || (!study.own.trim() && !resting) || study.work === work}>
+                        disabled={
+                            !source.tested || (!source.draft.own.trim() && !resting) || study.work === work
+                        }>
                         {name}
                     </button>
                     <button type="button" disabled={!busy} onClick={() => study.stop()}>

@@ -35,21 +35,22 @@ export function CostPanel({ sweep }: { sweep: RawSweep }) {
     const [x, lines] = useMemo(() => curvesOf(tables, colours), [sweep, state.theme]);
     return (
         <Panel
-            title="What it costs to switch heads off"
+            title="Loss with heads disabled"
             class="wide"
+            note={sweep.note ?? ""}
             actions={
                 tables.points ? <TableButton table={() => sheetTable(tables.points, "sweep-points")} /> : null
             }>
             {lines.length ? (
                 <>
                     <Plot
-                        label="Loss by share of heads switched off"
+                        label="Loss by share of heads disabled"
                         x={x}
                         lines={lines}
                         height={300}
                         theme={state.theme}
-                        xLabel="share of heads off"
-                        yLabel="loss (nats a token)"
+                        xLabel="share of heads disabled"
+                        yLabel="loss (nats per token)"
                         xTicks={(ratio) => `${Math.round(100 * ratio)}%`}
                     />
                     <Legend lines={lines} />
@@ -63,7 +64,13 @@ export function CostPanel({ sweep }: { sweep: RawSweep }) {
 
 /* A line an order; random orders are a band around their median. */
 function curvesOf(tables: Record<string, Sheet>, colours: Colours): [number[], Line[]] {
-    const points = (tables.points?.rows ?? []) as { order: string; ratio: number; nll: number }[];
+    const points = (tables.points?.rows ?? []) as {
+        order: string;
+        ratio: number;
+        nll: number;
+        low?: number;
+        high?: number;
+    }[];
     const random = (tables.random?.rows ?? []) as {
         ratio: number;
         least: number;
@@ -86,16 +93,19 @@ function curvesOf(tables: Record<string, Sheet>, colours: Colours): [number[], L
             low: column(random, (row) => row.least),
             high: column(random, (row) => row.most),
         });
-    [...new Set(points.map((row) => row.order))].forEach((order, i) =>
+    [...new Set(points.map((row) => row.order))].forEach((order, i) => {
+        const own = points.filter((row) => row.order === order);
+        const band = own.some((row) => row.low !== undefined && row.high !== undefined);
         lines.push({
             label: order,
             colour: colours.series[i % 8],
             dash: i >= 8 ? [2, 2] : undefined,
-            values: column(
-                points.filter((row) => row.order === order),
-                (row) => row.nll,
-            ),
-        }),
-    );
+            values: column(own, (row) => row.nll),
+            ...(band && {
+                low: column(own, (row) => row.low ?? row.nll),
+                high: column(own, (row) => row.high ?? row.nll),
+            }),
+        });
+    });
     return [x, lines];
 }

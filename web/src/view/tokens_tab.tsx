@@ -243,7 +243,6 @@ export function SnapshotPanel({
     unit,
     most,
     term,
-    led,
 }: {
     profile: Profile;
     rows: Float32Array; /* (layers, heads, n) */
@@ -253,7 +252,6 @@ export function SnapshotPanel({
     unit: string;
     most?: number; /* the scale's end, where it is known beforehand */
     term?: string; /* what the rows are */
-    led?: boolean; /* rows are those that led to a token, not its own */
 }) {
     const { state } = useStore();
     const factor = unit === "" ? 1 : unitFactor(state.unit);
@@ -279,11 +277,18 @@ export function SnapshotPanel({
             title={
                 at >= 0 ? (
                     <>
-                        Heads {led ? "that led to" : "at"} <q>{visible(texts[at])}</q>
+                        Heads in the row of <q>{visible(texts[at])}</q>
                     </>
                 ) : (
                     "Heads on this text"
                 )
+            }
+            note={
+                at < 0
+                    ? "mean over all rows"
+                    : hasRow(values)
+                      ? ""
+                      : "no row: no token was asked for after it"
             }>
             <ProfileHeatmap
                 id="snapshot"
@@ -302,6 +307,8 @@ export function SnapshotPanel({
         </Panel>
     );
 }
+
+const hasRow = (values: Float32Array) => values.some((value) => !Number.isNaN(value));
 
 function averageOf(list: Float32Array): number {
     let sum = 0;

@@ -74,7 +74,6 @@ export function TraceTab({ trace, profile }: { trace: Trace; profile: Profile | 
                             at={at}
                             texts={trace.texts}
                             unit={unit}
-                            led
                         />
                     )}
                 </div>
