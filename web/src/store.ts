@@ -38,6 +38,7 @@ const DEFAULTS: Omit<State, "theme"> = {
     token: -1,
 };
 
+const NOTHING: string[] = [];
 const UNITS = ["nats", "bits", "normalised"];
 const METRIC_NAMES = Object.keys(METRICS);
 const TABS = ["live", "sides", "heads", "tokens", "lens", "diagnosis", "trace", "compare", "sweep"];
@@ -131,14 +132,21 @@ export class Store {
         else this.set({ selected: [name, ...selected.filter((other) => other !== name)] });
     }
 
-    /* What is tried in the Prune tab of a running model stays there. */
-    get offHere(): "off" | "cut" {
-        return this.source.kind === "live" && this.state.tab === "sweep" ? "cut" : "off";
+    /* Which list of disabled heads this tab has.  What is tried in the Prune tab of a running model stays
+     * there, and its Diagnosis measures all heads. */
+    get offHere(): "off" | "cut" | null {
+        if (this.source.kind !== "live") return "off";
+        return this.state.tab === "sweep" ? "cut" : this.state.tab === "diagnosis" ? null : "off";
+    }
+
+    get disabled(): string[] {
+        return this.offHere ? this.state[this.offHere] : NOTHING;
     }
 
     toggleOff(layer: number, head: number): void {
+        if (!this.offHere) return;
         const name = headName(layer, head);
-        const list = this.state[this.offHere];
+        const list = this.disabled;
         this.set({
             [this.offHere]: list.includes(name) ? list.filter((other) => other !== name) : [...list, name],
         });

@@ -430,7 +430,10 @@ function live({ test }: Tap) {
         store.toggleOff(0, 1);
         store.set({ tab: "live" });
         store.toggleOff(1, 0);
+        store.set({ tab: "diagnosis" });
+        store.toggleOff(1, 1);
         assert.deepEqual([store.state.cut, store.state.off], [["L0H1"], ["L1H0"]]);
+        assert.deepEqual(store.disabled, [], "all heads are measured");
     });
 }
 

@@ -103,7 +103,6 @@ export class LiveSource implements Source {
         this.lens = null;
         this.maps.clear();
         await this.write(run);
-        await this.readLast(run);
     }
 
     /* The same text with all heads and without some, beside the texts of the Live tab. */
@@ -123,6 +122,7 @@ export class LiveSource implements Source {
         this.changed();
         while (run.state === "streaming" || run.state === "lost") await this.attempt(run, signal);
         this.changed();
+        await this.readLast(run);
     }
 
     /* The last token's row leads to a token that is not part of the text: it is asked for alone.  A

@@ -122,7 +122,7 @@ function Card({ diagnosis: d, go, bare }: { diagnosis: Diagnosis; go: Go; bare?:
             ) : null}
             {d.measure ? (
                 <p>
-                    <b>To run it</b> <code>{d.measure}</code>
+                    <b>{d.measured ? "To confirm it" : "To run it"}</b> <code>{d.measure}</code>
                 </p>
             ) : null}
         </article>

@@ -4,7 +4,7 @@ import { headName, number } from "../base/format";
 import { METRICS, unitFactor, unitName, type Metric } from "../data/quantity";
 import type { Profile } from "../data/profile";
 import { curvesTable } from "../data/tables";
-import { ofFirst, selectedHeads, useStore, type State } from "../store";
+import { ofFirst, selectedHeads, useStore, type State, type Store } from "../store";
 import { AttentionView } from "./attention_map";
 import { Histogram } from "./histogram";
 import { Ask, Nothing, Panel } from "./pieces";
@@ -49,13 +49,15 @@ export function HeadCard({ profile }: { profile: Profile }) {
             }
             actions={
                 <>
-                    <button
-                        type="button"
-                        class="quiet"
-                        aria-pressed={isOff(state, first)}
-                        onClick={() => store.toggleOff(first.layer, first.head)}>
-                        {isOff(state, first) ? "Mark as on" : "Mark as off"}
-                    </button>
+                    {store.offHere ? (
+                        <button
+                            type="button"
+                            class="quiet"
+                            aria-pressed={isOff(store, first)}
+                            onClick={() => store.toggleOff(first.layer, first.head)}>
+                            {isOff(store, first) ? "Mark as on" : "Mark as off"}
+                        </button>
+                    ) : null}
                     <TableButton table={() => curvesTable(profile, heads)} />
                 </>
             }>
@@ -72,7 +74,7 @@ export function HeadCard({ profile }: { profile: Profile }) {
     );
 }
 
-const isOff = (state: State, { layer, head }: HeadAt) => state.off.includes(headName(layer, head));
+const isOff = (store: Store, { layer, head }: HeadAt) => store.disabled.includes(headName(layer, head));
 
 /* ------------------------------------------------------------------------ numbers */
 

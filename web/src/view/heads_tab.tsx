@@ -63,12 +63,12 @@ function MetricMenu({ profile }: { profile: Profile }) {
 }
 
 function HeadsPanel({ profile, quantity }: { profile: Profile; quantity: Quantity | null }) {
-    const { state } = useStore();
+    const { store, state } = useStore();
     const [pointed, setPointed] = useState<number | null>(null);
     const selected = selectedHeads(profile, state.selected).map((head) => head.index);
     const off = useMemo(
-        () => new Set([...profile.off, ...selectedHeads(profile, state.off).map((head) => head.index)]),
-        [profile, state.off],
+        () => new Set([...profile.off, ...selectedHeads(profile, store.disabled).map((head) => head.index)]),
+        [profile, store.disabled],
     );
     const dimmed = state.type ? (index: number) => profile.types?.[index] !== state.type : null;
     const blues = METRICS[state.metric].power === 0;
