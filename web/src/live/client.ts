@@ -76,27 +76,17 @@ export interface RankAnswer {
     choices: Choice[];
 }
 
-/* Of nats per token. */
-export interface Interval {
-    low: number;
-    high: number;
-    level: number; /* 0.95 */
-    method: string;
-    n: number; /* windows or tokens that it is over */
-}
-
 export interface Cost {
     nll: number;
     agreement: number;
     kl: number;
-    interval?: Interval | null;
+    interval?: [number, number] | null; /* 95%, of nll less that of all heads; null: of one window */
 }
 
 export interface EvaluateAnswer {
     tokens: number;
-    nll: number;
-    interval?: Interval | null;
-    reason?: string; /* why there is no interval */
+    windows?: number;
+    nll: number; /* of all heads */
     settings: Cost[];
 }
 

@@ -8,7 +8,7 @@
 import { plural } from "../base/format";
 import type { RawSweep } from "../data/format";
 import { Profile } from "../data/profile";
-import type { Choice, Client, Cost, EvaluateAnswer, Interval, ModelInfo, RankAnswer } from "./client";
+import type { Choice, Client, Cost, EvaluateAnswer, ModelInfo, RankAnswer } from "./client";
 
 export type Work = "" | "measuring" | "ranking" | "trying";
 
@@ -20,7 +20,7 @@ export interface Trial {
     nll: number;
     agreement: number;
     kl: number;
-    interval?: Interval | null;
+    interval?: [number, number] | null; /* of the difference */
 }
 
 /* "": the server's default, which its answer names. */
@@ -40,9 +40,6 @@ export const RANKERS = [
 
 /* What sweeps of ours say of a ranker; servers say it too. */
 export const VERDICTS: Record<string, string> = { entropy: "worse than random order in our sweeps" };
-
-/* A curve from fewer tokens is noise. */
-export const LEAST_TOKENS = 64;
 
 const STEP = 0.05;
 const MOST_RATIOS = 15;
@@ -93,7 +90,6 @@ export class Study {
             const { ratios } = this;
             const ranking = await this.client.rank(text, ranker, ratios, signal);
             if (!ranker) this.usual = ranking.ranker;
-            if (ranking.tokens > 0) checkLength(ranking.tokens);
             const chance = await this.client.rank(text, "random", ratios, signal);
             const orders = [ranking, ...(ranking.ranker === "random" ? [] : [chance])];
             const points = orders.flatMap(({ ranker, choices }) =>
@@ -104,7 +100,6 @@ export class Study {
                 points.map((point) => point.off),
                 signal,
             );
-            checkLength(cost.tokens);
             this.ranking = ranking;
             this.trial = null;
             this.sweep = sweepOf(orders, points, cost);
@@ -114,7 +109,6 @@ export class Study {
     price(text: string, off: string[]): Promise<void> {
         return this.do("trying", async (signal) => {
             const cost = await this.client.evaluate(text, [off], signal);
-            checkLength(cost.tokens);
             this.trial = { off, tokens: cost.tokens, before: cost.nll, ...cost.settings[0] };
         });
     }
@@ -150,13 +144,13 @@ function sweepOf(
         nll: cost.nll,
         agreement: 1,
         kl: 0,
-        ...ends(cost.interval),
+        ...(cost.settings.some((one) => one.interval) ? { low: cost.nll, high: cost.nll } : {}),
     }));
     const rows = points.map(({ order, ratio, off }, i) => ({
         order,
         ratio,
         heads: off.length,
-        ...pointOf(cost.settings[i]),
+        ...pointOf(cost.settings[i], cost.nll),
     }));
     return {
         nll: cost.nll,
@@ -165,23 +159,19 @@ function sweepOf(
     };
 }
 
-const ends = (interval?: Interval | null): Record<string, number> =>
-    interval ? { low: interval.low, high: interval.high } : {};
-
-const pointOf = ({ nll, agreement, kl, interval }: Cost) => ({ nll, agreement, kl, ...ends(interval) });
-
-function noteOf(cost: EvaluateAnswer): string {
-    const interval = cost.interval ?? cost.settings.find((one) => one.interval)?.interval;
-    const scored = `scored on ${plural(cost.tokens, "token")}`;
-    if (!interval) return `${scored}; no confidence interval${cost.reason ? `: ${cost.reason}` : ""}`;
-    return `${scored}; bands are ${Math.round(100 * interval.level)}% confidence intervals (${interval.method}, n = ${interval.n})`;
+/* The interval of the difference, on the curve. */
+function pointOf({ nll, agreement, kl, interval }: Cost, base: number): Record<string, number> {
+    const ends: Record<string, number> = interval
+        ? { low: base + interval[0], high: base + interval[1] }
+        : {};
+    return { nll, agreement, kl, ...ends };
 }
 
-function checkLength(tokens: number): void {
-    if (tokens < LEAST_TOKENS)
-        throw new Error(
-            `The text has ${plural(tokens, "token")} to score, and a pruning curve needs ${LEAST_TOKENS}: paste a longer text, or generate one.`,
-        );
+function noteOf({ tokens, windows, settings }: EvaluateAnswer): string {
+    const scored = `scored on ${plural(tokens, "token")}`;
+    return settings.some((one) => one.interval)
+        ? `${scored} in ${plural(windows ?? 0, "window")}; bands are 95% confidence intervals of the difference from all heads`
+        : `${scored}; no confidence interval: the text is one window`;
 }
 
 /* How to make that model: what is written is smaller than the model, and lies where the command is run. */

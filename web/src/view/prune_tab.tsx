@@ -266,8 +266,15 @@ function TrialNumbers({ trial }: { trial: Trial }) {
         [
             "Loss, nats per token",
             number(trial.before),
-            `${number(trial.nll)} (${signed(trial.nll - trial.before)})${trial.interval ? `, ${Math.round(100 * trial.interval.level)}% ${number(trial.interval.low)} to ${number(trial.interval.high)}` : ""}`,
+            `${number(trial.nll)} (${signed(trial.nll - trial.before)})`,
         ],
+        ...(trial.interval
+            ? ([["Difference, 95% interval", "0", trial.interval.map((end) => signed(end)).join(" to ")]] as [
+                  string,
+                  string,
+                  string,
+              ][])
+            : []),
         ["Perplexity", number(Math.exp(trial.before)), number(Math.exp(trial.nll))],
         ["Most likely token the same", "100%", percent(trial.agreement)],
         ["KL from all heads, nats", "0", number(trial.kl)],
