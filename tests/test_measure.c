@@ -443,6 +443,115 @@ static void the_formula_with_epsilon(void **state)
     close_work(&w);
 }
 
+/* The mean of a tensor [L, B, H, S] over the numbers of one head, from row `first` of each window on. */
+static double mean_of_head(const hl_safetensors *file, const char *name, int64_t layer,
+                           int64_t head, int64_t first)
+{
+    const hl_tensor *tensor = hl_safetensors_find(file, name);
+    double           sum    = 0.0;
+    int64_t          count  = 0;
+
+    assert_non_null(tensor);
+    for (int64_t i = 0; i < tensor->shape[1] * tensor->shape[3]; i++) {
+        int64_t window = i / tensor->shape[3], row = i % tensor->shape[3];
+        int64_t at =
+            ((layer * tensor->shape[1] + window) * tensor->shape[2] + head) * tensor->shape[3] +
+            row;
+        float value;
+        memcpy(&value, (const float *)tensor->data + at, sizeof value);
+        if (row < first || isnan(value))
+            continue;
+        sum += (double)value;
+        count++;
+    }
+    return sum / (double)count;
+}
+
+/* Undefined is NaN, and then the means are the profile's. */
+static void rows_have_the_means_of_the_profile(const hl_safetensors *file,
+                                               const hl_profile     *profile)
+{
+    static const struct {
+        const char *name;
+        hl_quantity quantity;
+        int         n_undefined; /* rows at a window's beginning */
+        int64_t     first;       /* that the profile counts */
+    } all[] = {
+        { "entropy", HL_Q_ENTROPY, 0, 0 },
+        { "normalized", HL_Q_FAIR, 1, 15 },
+        { "renyi2", HL_Q_RENYI2, 0, 0 },
+        { "varentropy", HL_Q_VARENTROPY, 0, 0 },
+        { "peak", HL_Q_PEAK, 0, 0 },
+        { "diagonal", HL_Q_SELF, 0, 0 },
+        { "previous", HL_Q_PREVIOUS, 1, 0 },
+        { "first", HL_Q_FIRST, 0, 0 },
+        { "entropy_nosink", HL_Q_NOSINK, 1, 0 },
+    };
+
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        const float *values =
+            hl_safetensors_find(file, all[i].name)->data; /* L0, H0 from here on */
+        const void *lengths = hl_safetensors_find(file, "lengths")->data;
+        float       value;
+        for (int64_t window = 0; window < N_DOCUMENTS; window++) {
+            int64_t length, n_heads = hl_safetensors_find(file, all[i].name)->shape[2];
+            memcpy(&length, (const int64_t *)lengths + window, sizeof length);
+            for (int64_t row = 0; row < length; row++) {
+                memcpy(&value, values + window * n_heads * 72 + row, sizeof value);
+                assert_true(isnan(value) == (row < all[i].n_undefined));
+            }
+        }
+        double seen   = mean_of_head(file, all[i].name, 2, 1, all[i].first);
+        double wanted = hl_profile_mean(profile, 2, 1, all[i].quantity);
+        if (!(fabs(seen - wanted) < 1e-7))
+            fail_msg("%s: the rows' mean is %.9g, the profile's %.9g", all[i].name, seen, wanted);
+    }
+}
+
+/* verify compares rows with what the model gives; also with files that have 0 where a row does not
+ * define a probability, and fewer statistics. */
+static void rows_can_be_verified(const char *path, const char *folder)
+{
+    static const char *const before[] = {
+        "tokens",   "lengths", "entropy", "renyi2",   "peak",
+        "diagonal", "first",   "lse",     "previous", "varentropy"
+    };
+    hl_verify_report      *report = NULL;
+    hl_safetensors        *file   = NULL;
+    hl_safetensors_writer *writer = NULL;
+    char                   older[2048];
+    void                  *zeroed = NULL;
+
+    for (int round = 0; round < 2; round++) {
+        assert_ok(hl_verify_model(&report, "tests/data/families/llama3",
+                                  &(hl_verify_options){ .backend       = hl_backend_name(),
+                                                        .expected_path = round ? older : path }));
+        assert_true(report->passed && report->n_entries == 8);
+        hl_verify_report_free(report);
+        if (round == 1)
+            break;
+        snprintf(older, sizeof older, "%s", in_folder(folder, "older.safetensors"));
+        assert_ok(hl_safetensors_open(&file, path));
+        assert_ok(hl_safetensors_writer_new(&writer));
+        for (size_t i = 0; i < sizeof before / sizeof *before; i++) {
+            hl_tensor tensor = *hl_safetensors_find(file, before[i]);
+            if (strcmp(before[i], "previous") == 0) {
+                float *values = zeroed = malloc(tensor.n_bytes);
+                assert_non_null(values);
+                memcpy(values, tensor.data, tensor.n_bytes);
+                for (int64_t at = 0; at < hl_tensor_count(&tensor); at += tensor.shape[3])
+                    values[at] = 0.0f;
+                tensor.data = values;
+            }
+            hl_safetensors_add(writer, &tensor);
+        }
+        assert_ok(hl_safetensors_write(writer, older));
+        hl_safetensors_writer_free(writer);
+        hl_safetensors_close(file);
+        free(zeroed);
+    }
+}
+
 static void every_row_goes_to_a_file(void **state)
 {
     const char     *folder = new_folder();
@@ -474,11 +583,12 @@ static void every_row_goes_to_a_file(void **state)
     }
     assert_int_equal(hl_profile_n_tokens(profile), count);
     assert_true(fabs(hl_profile_mean(profile, 2, 1, HL_Q_ENTROPY) - sum / (double)count) < 1e-10);
-    const char *const names[] = { "tokens",   "renyi2",   "varentropy", "peak",
-                                  "diagonal", "previous", "first",      "lse" };
-    for (int i = 0; i < 8; i++)
-        assert_non_null(hl_safetensors_find(file, names[i]));
+    rows_have_the_means_of_the_profile(file, profile);
+    const char *const others[] = { "tokens", "lse", "normalized_nosink" };
+    for (int i = 0; i < 3; i++)
+        assert_non_null(hl_safetensors_find(file, others[i]));
     hl_safetensors_close(file);
+    rows_can_be_verified(path, folder);
     hl_profile_free(profile);
     close_work(&w);
     remove_folder(folder);

@@ -208,7 +208,55 @@ static void bad_expectations_are_refused(void **state)
     expect_refusal(tensors, 1, "bad.safetensors: tokens[0, 2] is 1073741824, the model knows 0 to ");
     tensors[0].n_dims   = 1;
     tensors[0].shape[0] = 4;
-    expect_refusal(tensors, 1, "'tokens' is not I64 of shape [B, S]");
+    expect_refusal(tensors, 1,
+                   "'tokens' is I64 with 1 dimensions, wanted I64 or I32 of shape [B, S]");
+    tensors[0] = (hl_tensor){ "tokens", HL_DTYPE_F32, 2, { 1, 4 }, values, sizeof values };
+    expect_refusal(tensors, 1, "'tokens' is F32");
+    int64_t lengths[2] = { 4, 4 };
+    tensors[0]         = (hl_tensor){ "tokens", HL_DTYPE_I64, 2, { 1, 4 }, ids, sizeof ids };
+    tensors[1]         = (hl_tensor){ "lengths", HL_DTYPE_I64, 1, { 2 }, lengths, sizeof lengths };
+    expect_refusal(tensors, 2, "'lengths' is not I64 or I32 of shape [1]");
+    lengths[0] = 5;
+    tensors[1] = (hl_tensor){ "lengths", HL_DTYPE_I64, 1, { 1 }, lengths, sizeof *lengths };
+    expect_refusal(tensors, 2, "'lengths' has 5 for sequence 0, wanted 0 to 4");
+}
+
+/* An expected file with its integers in 32 bits is the same file. */
+static void narrow_tokens_are_read(void **state)
+{
+    const char            *folder = new_folder();
+    char                   path[256];
+    hl_safetensors        *golden = NULL;
+    hl_safetensors_writer *writer = NULL;
+    int32_t                tokens[1024], masked[64];
+    (void)state;
+
+    assert_ok(hl_safetensors_open(&golden, "tests/data/families/phi3/expected.safetensors"));
+    assert_ok(hl_safetensors_writer_new(&writer));
+    for (size_t i = 0; i < hl_safetensors_count(golden); i++) {
+        hl_tensor tensor   = *hl_safetensors_at(golden, i);
+        bool      is_token = strcmp(tensor.name, "tokens") == 0;
+        if (is_token || strcmp(tensor.name, "masked_heads") == 0) {
+            int32_t *narrow = is_token ? tokens : masked;
+            assert_true(hl_tensor_count(&tensor) <= (is_token ? 1024 : 64));
+            for (int64_t j = 0; j < hl_tensor_count(&tensor); j++) {
+                int64_t wide;
+                memcpy(&wide, (const char *)tensor.data + (size_t)j * sizeof wide, sizeof wide);
+                narrow[j] = (int32_t)wide;
+            }
+            tensor.dtype = HL_DTYPE_I32;
+            tensor.data  = narrow;
+            tensor.n_bytes /= 2;
+        }
+        hl_safetensors_add(writer, &tensor);
+    }
+    snprintf(path, sizeof path, "%s/narrow.safetensors", folder);
+    assert_ok(hl_safetensors_write(writer, path));
+    expect_within("tests/data/families/phi3",
+                  &(hl_verify_options){ .backend = hl_backend_name(), .expected_path = path }, 1.0);
+    hl_safetensors_writer_free(writer);
+    hl_safetensors_close(golden);
+    remove_folder(folder);
 }
 
 int main(void)
@@ -223,6 +271,7 @@ int main(void)
         cmocka_unit_test(without_a_file_rows_are_compared_with_exact_ones),
         cmocka_unit_test(what_was_computed_can_be_expected),
         cmocka_unit_test(bad_expectations_are_refused),
+        cmocka_unit_test(narrow_tokens_are_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -39,7 +39,8 @@ typedef struct hl_measure_options {
                                 * from whole rows; slow */
 
     /* Do not. */
-    const char *rows_path;  /* every row's statistics, to this file */
+    const char
+        *rows_path; /* every row's statistics, to this file; NaN where a row does not define one */
     const char *state_path; /* where the state is saved; NULL: nowhere */
     double      save_every; /* seconds; 0: 30 */
     bool        resume;     /* go on from the state, if there is one */

@@ -85,6 +85,20 @@ def convert(values: Any, kind: str, device: str, dtype: Any) -> Any:
     return cupy.ascontiguousarray(cupy.asarray(values, dtype=_NAMES[dtype]))
 
 
+def spoil(array: Any, rows: np.ndarray) -> None:
+    """NaN into the rows of (batch, heads, queries) that `rows`, (batch, queries), names."""
+    if not rows.any():
+        return
+    if isinstance(array, np.ndarray):
+        array[np.broadcast_to(rows[:, None, :], array.shape)] = np.nan
+    elif kind_of(array) == "torch":
+        torch = sys.modules["torch"]
+        array.masked_fill_(torch.from_numpy(rows[:, None, :]).to(array.device), float("nan"))
+    else:
+        cupy = sys.modules["cupy"]
+        array[cupy.broadcast_to(cupy.asarray(rows[:, None, :]), array.shape)] = float("nan")
+
+
 def current_stream(array: Any, device: str) -> int:
     """The stream that the array's library works in, as cudaStream_t; 0 is the default one."""
     kind = kind_of(array)

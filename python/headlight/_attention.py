@@ -29,12 +29,12 @@ class Attention:
     entropy: Any = None  # Shannon
     renyi2: Any = None  # collision entropy
     varentropy: Any = None
-    entropy_nosink: Any = None  # over the keys other than the first
+    entropy_nosink: Any = None  # over the keys other than the first; NaN where a row sees no other
     peak: Any = None  # largest probability
     argmax: Any = None  # its key, int64; -1 where a row sees none
-    diagonal: Any = None  # probability of the row's own position
-    previous: Any = None  # ... of the one before
-    first: Any = None  # ... of key 0
+    diagonal: Any = None  # probability of the row's own position; NaN where the row does not see it
+    previous: Any = None  # ... of the one before, as is
+    first: Any = None  # ... of key 0, as is
     segment_mass: Any = None  # (batch, heads, queries, n_segments)
 
 
@@ -270,7 +270,39 @@ def attention(q: Any, k: Any, v: Any, *, want: Iterable[str] = ("out", "lse", "e
         found["segment_mass"] = p.empty((*p.row_shape, p.c.n_segments), s.F32)
         result.segment_mass = _arrays.pointer_of(found["segment_mass"])
     _run(p, "forward", result)
+    _spoil_undefined(p, found, options)
     return Attention(**found)
+
+
+# Which keys a row must see for a statistic to be defined; the library says 0 where it does not.
+_NEEDS = {"diagonal": lambda seen, position: seen(position), "previous": lambda seen, position: seen(position - 1),
+          "first": lambda seen, position: seen(0 * position)}
+
+
+def _spoil_undefined(p: _Problem, found: Dict[str, Any], options: Dict[str, Any]) -> None:
+    """NaN where a row does not define a statistic.  Rows that see no key at all keep their 0."""
+    wanted = [name for name in (*_NEEDS, "entropy_nosink") if name in found]
+    if not wanted or math.prod(p.row_shape) == 0:
+        return
+    start, length = (None if options.get(name) is None else
+                     _arrays.convert(options[name], "numpy", "cpu", "i64").reshape(-1, 1)
+                     for name in ("query_start", "key_length"))
+    length = np.full((p.c.n_batch, 1), p.c.n_keys) if length is None else length
+    position = (length - p.c.n_queries if start is None else start) + np.arange(p.c.n_queries)[None, :]
+    end = length + 0 * position
+    if p.c.flags & s.CAUSAL:
+        end = np.minimum(end, position + 1)
+    if p.c.flags & s.WINDOW_RIGHT:
+        end = np.minimum(end, position + p.c.window_right + 1)
+    begin = np.maximum(position - p.c.window_left, 0) if p.c.flags & s.WINDOW_LEFT else 0 * position
+
+    def seen(key: np.ndarray) -> np.ndarray:
+        return (key >= 0) & (key < end) & ((key >= begin) | (key < p.c.window_sink))
+
+    n_seen = np.maximum(end - begin, 0) + np.clip(np.minimum(end, begin), 0, p.c.window_sink)
+    for name in wanted:
+        defined = n_seen - seen(0 * position) > 0 if name == "entropy_nosink" else _NEEDS[name](seen, position)
+        _arrays.spoil(found[name], ~defined & (n_seen > 0))
 
 
 def _dtype_of(name: str, kind: str) -> int:

@@ -263,7 +263,7 @@ static hl_status watch_layer(void *context, const hl_layer_rows *given)
     else
         hl_measure_outputs_close(m, &rows);
     if (m->rows != NULL)
-        hl_measure_rows_add(m->rows, &rows);
+        hl_measure_rows_add(m->rows, &rows, &mask);
 
 done:
     return status;

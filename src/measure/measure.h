@@ -117,7 +117,8 @@ hl_status hl_measure_probe(hl_measuring *m);
 hl_status hl_measure_rows_new(hl_measure_rows **out, const hl_measuring *m);
 hl_status hl_measure_rows_sync(hl_measure_rows *rows);
 void      hl_measure_rows_begin(hl_measure_rows *rows, const hl_batch *batch);
-void      hl_measure_rows_add(hl_measure_rows *rows, const hl_layer_rows *layer);
+void      hl_measure_rows_add(hl_measure_rows *rows, const hl_layer_rows *layer,
+                              const hl_profile_mask *mask);
 hl_status hl_measure_rows_end(hl_measure_rows *rows, const hl_batch *batch);
 hl_status hl_measure_rows_finish(hl_measure_rows *rows);
 void      hl_measure_rows_free(hl_measure_rows *rows);

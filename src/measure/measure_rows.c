@@ -5,6 +5,9 @@
  * from the start and each batch goes to its places in it: memory does not depend on how
  * much text there is.
  *
+ * What a row does not define is NaN: the previous token's probability in row 0, the entropy without
+ * the first token where no other is seen, and all of what lies behind a window's end.
+ *
  * Where a state is saved (measure_state.c), the file is FILE.part until all rows are in it.
  * A state says how many windows are done; those are in the file, and what a killed process
  * wrote behind them is written again.  The last state is saved before FILE.part becomes
@@ -21,17 +24,38 @@
 #include "formats/safetensors.h"
 #include "measure/measure.h"
 
-enum { N_STATISTICS = 8 };
+/* Every quantity that a profile has of a row, by the name of golden files, and the bit of
+ * hl_row_defined that says which rows have it.  lse is -inf, not NaN, where no key is seen. */
+enum { NORMALIZED = 9, NORMALIZED_NOSINK = 10, N_FIXED = 11, ALWAYS = -1 };
 
-static const char *const names[N_STATISTICS] = { "entropy",  "renyi2",   "varentropy", "peak",
-                                                 "diagonal", "previous", "first",      "lse" };
+static const struct {
+    const char *name;
+    int         defined;
+} fixed[N_FIXED] = {
+    { "entropy", HL_Q_ENTROPY },
+    { "renyi2", HL_Q_RENYI2 },
+    { "varentropy", HL_Q_VARENTROPY },
+    { "peak", HL_Q_PEAK },
+    { "diagonal", HL_Q_SELF },
+    { "previous", HL_Q_PREVIOUS },
+    { "first", HL_Q_FIRST },
+    { "lse", ALWAYS },
+    { "entropy_nosink", HL_Q_NOSINK },
+    [NORMALIZED]        = { "normalized", HL_N_QUANTITIES + HL_HIST_NORMALISED },
+    [NORMALIZED_NOSINK] = { "normalized_nosink", HL_N_QUANTITIES + HL_HIST_NOSINK },
+};
+
+enum { MAX_STATISTICS = N_FIXED + HL_MAX_SEGMENTS, NAME_BYTES = 96 };
 
 struct hl_measure_rows {
     const char            *path; /* borrowed */
     char                  *part; /* path.part; NULL: no state is saved */
     hl_writer             *file;
     hl_safetensors_writer *header;
-    size_t                 offsets[N_STATISTICS];
+    int                    n_statistics; /* fixed ones, then lookback.TYPE where there are types */
+    char                   names[MAX_STATISTICS][NAME_BYTES];
+    size_t                 offsets[MAX_STATISTICS];
+    const int64_t         *lengths; /* (n_batch) of the batch's windows; borrowed */
     int64_t                n_layers;
     int64_t                n_heads;
     int64_t                context;
@@ -102,8 +126,8 @@ static hl_status make_header(hl_measure_rows *rows, const hl_measuring *m)
     }
     add_tensor(rows->header, "tokens", HL_DTYPE_I64, 2, (const int64_t[]){ n, rows->context });
     add_tensor(rows->header, "lengths", HL_DTYPE_I64, 1, &n);
-    for (int i = 0; i < N_STATISTICS; i++)
-        add_tensor(rows->header, names[i], HL_DTYPE_F32, 4, shape);
+    for (int i = 0; i < rows->n_statistics; i++)
+        add_tensor(rows->header, rows->names[i], HL_DTYPE_F32, 4, shape);
     return HL_OK;
 }
 
@@ -124,10 +148,12 @@ static hl_status check_part(const hl_measure_rows *rows, const hl_measuring *m)
                            rows->part, provenance[i], seen != NULL ? seen : "not said",
                            wanted != NULL ? wanted : "none"));
     }
-    const hl_tensor *entropy = hl_safetensors_find(file, names[0]);
-    if (entropy == NULL || entropy->n_dims != 4 || entropy->shape[1] != rows->n_windows)
-        HL_TRY(hl_fail(HL_BAD_INPUT, "%s: not the rows of %lld windows", rows->part,
-                       (long long)rows->n_windows));
+    for (int i = 0; i < rows->n_statistics; i++) {
+        const hl_tensor *tensor = hl_safetensors_find(file, rows->names[i]);
+        if (tensor == NULL || tensor->n_dims != 4 || tensor->shape[1] != rows->n_windows)
+            HL_TRY(hl_fail(HL_BAD_INPUT, "%s: not the %s of %lld windows", rows->part,
+                           rows->names[i], (long long)rows->n_windows));
+    }
 
 done:
     hl_safetensors_close(file);
@@ -164,8 +190,8 @@ static hl_status open_file(hl_measure_rows *rows, const hl_measuring *m)
         HL_TRY(hl_writer_open_as(&rows->file, rows->path, rows->part, true));
         HL_TRY(hl_safetensors_begin_in(rows->file, rows->header, rows->path));
     }
-    for (int i = 0; i < N_STATISTICS; i++)
-        rows->offsets[i] = hl_safetensors_offset(rows->header, names[i]);
+    for (int i = 0; i < rows->n_statistics; i++)
+        rows->offsets[i] = hl_safetensors_offset(rows->header, rows->names[i]);
 
 done:
     return status;
@@ -183,7 +209,20 @@ static hl_status name_part(hl_measure_rows *rows)
 
 static size_t window_count(const hl_measure_rows *rows)
 {
-    return (size_t)(N_STATISTICS * rows->n_layers * rows->n_heads * rows->context);
+    return (size_t)(rows->n_statistics * rows->n_layers * rows->n_heads * rows->context);
+}
+
+/* How much of a row goes to tokens of a type is kept where there are several. */
+static void name_statistics(hl_measure_rows *rows, const hl_profile *profile)
+{
+    int64_t n_types = hl_profile_n_types(profile);
+
+    for (int i = 0; i < N_FIXED; i++)
+        snprintf(rows->names[i], NAME_BYTES, "%s", fixed[i].name);
+    rows->n_statistics = N_FIXED;
+    for (int64_t type = 0; n_types > 1 && type < n_types; type++)
+        snprintf(rows->names[rows->n_statistics++], NAME_BYTES, "lookback.%s",
+                 hl_profile_type_name(profile, type));
 }
 
 hl_status hl_measure_rows_new(hl_measure_rows **out, const hl_measuring *m)
@@ -198,6 +237,7 @@ hl_status hl_measure_rows_new(hl_measure_rows **out, const hl_measuring *m)
     rows->n_heads  = m->config->n_heads;
     rows->context  = m->options.windows.context;
     rows->n_done   = hl_profile_all_sequences(m->profile);
+    name_statistics(rows, m->profile);
     if (m->options.state_path != NULL)
         HL_TRY(name_part(rows));
     HL_TRY(HL_ALLOC(&rows->batch, (size_t)m->options.windows.n_batch * window_count(rows)));
@@ -232,29 +272,53 @@ void hl_measure_rows_free(hl_measure_rows *rows)
 
 void hl_measure_rows_begin(hl_measure_rows *rows, const hl_batch *batch)
 {
+    rows->lengths = batch->lengths;
     for (size_t i = 0; i < (size_t)batch->n_windows * window_count(rows); i++)
         rows->batch[i] = NAN;
 }
 
-void hl_measure_rows_add(hl_measure_rows *rows, const hl_layer_rows *layer)
+/* One statistic of a row, `at` among the rows of its layer. */
+static float value_of(const hl_layer_rows *layer, int statistic, int64_t at,
+                      const hl_row_defined *defined)
 {
-    const hl_attention_result *r             = layer->rows;
-    const float *const sources[N_STATISTICS] = { r->entropy,  r->renyi2,   r->varentropy, r->peak,
-                                                 r->diagonal, r->previous, r->first,      r->lse };
-    int64_t            n_layer               = rows->n_heads * rows->context;
+    const hl_attention_result *r        = layer->rows;
+    const float *const         direct[] = { r->entropy, r->renyi2,   r->varentropy,
+                                            r->peak,    r->diagonal, r->previous,
+                                            r->first,   r->lse,      r->entropy_nosink };
 
-    for (int64_t i = 0; i < layer->n_batch * layer->n_heads * N_STATISTICS; i++) {
-        int64_t statistic = i % N_STATISTICS;
-        int64_t head      = i / N_STATISTICS % layer->n_heads;
-        int64_t sequence  = i / N_STATISTICS / layer->n_heads;
+    if (statistic >= N_FIXED)
+        return defined->bits == 0 ? NAN
+                                  : r->segment_mass[at * layer->n_segments + statistic - N_FIXED];
+    if (fixed[statistic].defined != ALWAYS && (defined->bits >> fixed[statistic].defined & 1) == 0)
+        return NAN;
+    if (statistic == NORMALIZED)
+        return (float)((double)r->entropy[at] / defined->log_n);
+    if (statistic == NORMALIZED_NOSINK)
+        return (float)((double)r->entropy_nosink[at] / defined->log_other);
+    return direct[statistic][at];
+}
 
-        if (layer->lengths[sequence] == 0)
+void hl_measure_rows_add(hl_measure_rows *rows, const hl_layer_rows *layer,
+                         const hl_profile_mask *mask)
+{
+    int64_t n_layer = rows->n_heads * rows->context;
+
+    for (int64_t i = 0; i < layer->n_batch * layer->n_rows; i++) {
+        int64_t        sequence = i / layer->n_rows;
+        int64_t        row      = i % layer->n_rows;
+        int64_t        position = layer->start[sequence] + row;
+        float         *out      = rows->batch + (size_t)sequence * window_count(rows) + position;
+        hl_row_defined defined;
+
+        if (row >= layer->lengths[sequence])
             continue;
-        float *out = rows->batch + (size_t)sequence * window_count(rows) +
-                     (statistic * rows->n_layers + layer->layer) * n_layer + head * rows->context;
-        memcpy(out + layer->start[sequence],
-               sources[statistic] + (sequence * layer->n_heads + head) * layer->n_rows,
-               (size_t)layer->lengths[sequence] * sizeof *out);
+        defined = hl_profile_row_defined(mask, position, rows->lengths[sequence]);
+        for (int64_t head = 0; head < layer->n_heads; head++) {
+            int64_t at = (sequence * layer->n_heads + head) * layer->n_rows + row;
+            for (int s = 0; s < rows->n_statistics; s++)
+                out[(s * rows->n_layers + layer->layer) * n_layer + head * rows->context] =
+                    value_of(layer, s, at, &defined);
+        }
     }
 }
 
@@ -274,7 +338,7 @@ static void write_window(hl_measure_rows *rows, int64_t sequence)
     size_t n_layer = (size_t)(rows->n_heads * rows->context);
     size_t window  = (size_t)(rows->n_done + sequence);
 
-    for (size_t i = 0; i < (size_t)(N_STATISTICS * rows->n_layers); i++) {
+    for (size_t i = 0; i < (size_t)(rows->n_statistics * rows->n_layers); i++) {
         size_t statistic = i / (size_t)rows->n_layers;
         size_t layer     = i % (size_t)rows->n_layers;
         size_t place     = (layer * (size_t)rows->n_windows + window) * n_layer;

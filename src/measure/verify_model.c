@@ -1,6 +1,6 @@
 /* verify_model.c - a model against what another program computed with it.
  *
- * hl_verify_model of headlight.h.  The expected file has tokens [B,S] and any of
+ * hl_verify_model of headlight.h.  The expected file has tokens [B,S], I64 or I32, and any of
  * the tensors in hl_model_specs; others are passed over.  Without such a file
  * tokens are made up, and what is compared are the fused statistics of rows
  * with those of the same rows materialised in double precision, from the same
@@ -67,6 +67,26 @@ int64_t hl_verify_results_size(const hl_verify_results *results, char letter)
 
 /* -------------------------------------------------------------------- reading */
 
+static bool is_whole(const hl_tensor *tensor)
+{
+    return tensor->dtype == HL_DTYPE_I64 || tensor->dtype == HL_DTYPE_I32;
+}
+
+/* Item `index` of a tensor that is_whole.  Tensors may lie at any byte. */
+static int64_t whole_at(const hl_tensor *tensor, int64_t index)
+{
+    const char *data = tensor->data;
+    int64_t     wide;
+    int32_t     narrow;
+
+    if (tensor->dtype == HL_DTYPE_I64) {
+        memcpy(&wide, data + (size_t)index * sizeof wide, sizeof wide);
+        return wide;
+    }
+    memcpy(&narrow, data + (size_t)index * sizeof narrow, sizeof narrow);
+    return narrow;
+}
+
 static hl_status read_tokens(hl_verify_results *results)
 {
     hl_status        status = HL_OK;
@@ -74,20 +94,48 @@ static hl_status read_tokens(hl_verify_results *results)
 
     if (tokens == NULL)
         return hl_fail(HL_BAD_INPUT, "%s: no tensor 'tokens'", results->where);
-    if (tokens->dtype != HL_DTYPE_I64 || tokens->n_dims != 2 || tokens->shape[0] < 1 ||
-        tokens->shape[1] < 1)
-        return hl_fail(HL_BAD_INPUT, "%s: 'tokens' is not I64 of shape [B, S]", results->where);
+    if (!is_whole(tokens) || tokens->n_dims != 2 || tokens->shape[0] < 1 || tokens->shape[1] < 1)
+        return hl_fail(HL_BAD_INPUT,
+                       "%s: 'tokens' is %s with %d dimensions, wanted I64 or I32 of shape [B, S]",
+                       results->where, hl_dtype_name(tokens->dtype), tokens->n_dims);
     results->n_batch  = tokens->shape[0];
     results->n_tokens = tokens->shape[1];
     HL_TRY(HL_ALLOC(&results->tokens, (size_t)hl_tensor_count(tokens)));
-    memcpy(results->tokens, tokens->data, tokens->n_bytes);
+    for (int64_t i = 0; i < hl_tensor_count(tokens); i++)
+        results->tokens[i] = whole_at(tokens, i);
+
+done:
+    return status;
+}
+
+/* lengths [B], as `measure --rows` writes them: rows behind them are padding.  Without, none is. */
+static hl_status read_lengths(hl_verify_results *results)
+{
+    hl_status        status  = HL_OK;
+    const hl_tensor *lengths = hl_safetensors_find(results->expected, "lengths");
+
+    if (lengths != NULL &&
+        (!is_whole(lengths) || lengths->n_dims != 1 || lengths->shape[0] != results->n_batch))
+        return hl_fail(HL_BAD_INPUT, "%s: 'lengths' is not I64 or I32 of shape [%lld]",
+                       results->where, (long long)results->n_batch);
+    HL_TRY(HL_ALLOC(&results->lengths, (size_t)results->n_batch));
+    for (int64_t i = 0; i < results->n_batch; i++) {
+        results->lengths[i] = lengths != NULL ? whole_at(lengths, i) : results->n_tokens;
+        if (results->lengths[i] < 0 || results->lengths[i] > results->n_tokens)
+            HL_TRY(hl_fail(HL_BAD_INPUT,
+                           "%s: 'lengths' has %lld for sequence %lld, wanted 0 to %lld",
+                           results->where, (long long)results->lengths[i], (long long)i,
+                           (long long)results->n_tokens));
+    }
     for (int64_t i = 0; i < results->n_batch * results->n_tokens; i++) {
-        if (results->tokens[i] < 0 || results->tokens[i] >= results->info->d_vocab)
+        int64_t sequence = i / results->n_tokens, row = i % results->n_tokens;
+
+        if (row < results->lengths[sequence] &&
+            (results->tokens[i] < 0 || results->tokens[i] >= results->info->d_vocab))
             HL_TRY(hl_fail(HL_BAD_INPUT,
                            "%s: tokens[%lld, %lld] is %lld, the model knows 0 to %lld",
-                           results->where, (long long)(i / results->n_tokens),
-                           (long long)(i % results->n_tokens), (long long)results->tokens[i],
-                           (long long)results->info->d_vocab - 1));
+                           results->where, (long long)sequence, (long long)row,
+                           (long long)results->tokens[i], (long long)results->info->d_vocab - 1));
     }
 
 done:
@@ -120,15 +168,14 @@ static hl_status read_gates(hl_verify_results *results)
 
     if (masked == NULL)
         return HL_OK;
-    if (masked->dtype != HL_DTYPE_I64 || masked->n_dims != 2 || masked->shape[1] != 2)
-        return hl_fail(HL_BAD_INPUT, "%s: 'masked_heads' is not I64 of shape [n, 2]",
+    if (!is_whole(masked) || masked->n_dims != 2 || masked->shape[1] != 2)
+        return hl_fail(HL_BAD_INPUT, "%s: 'masked_heads' is not I64 or I32 of shape [n, 2]",
                        results->where);
     HL_TRY(HL_ALLOC(&results->gates, (size_t)count));
     for (int64_t i = 0; i < count; i++)
         results->gates[i] = 1.0f;
     for (int64_t i = 0; i < masked->shape[0]; i++) {
-        int64_t place[2];
-        memcpy(place, (const char *)masked->data + (size_t)i * sizeof place, sizeof place);
+        int64_t place[2] = { whole_at(masked, 2 * i), whole_at(masked, 2 * i + 1) };
         if (place[0] < 0 || place[0] >= results->info->n_layers || place[1] < 0 ||
             place[1] >= n_heads)
             return hl_fail(HL_BAD_INPUT, "%s: 'masked_heads' names L%lldH%lld", results->where,
@@ -268,6 +315,7 @@ hl_status hl_verify_results_new(hl_verify_results **out, const hl_model *model, 
     if (path != NULL) {
         HL_TRY(hl_safetensors_open(&results->expected, path));
         HL_TRY(read_tokens(results));
+        HL_TRY(read_lengths(results));
         HL_TRY(read_gates(results));
     } else {
         HL_TRY(make_tokens(results));
@@ -292,6 +340,7 @@ void hl_verify_results_free(hl_verify_results *results)
     hl_session_close(results->session);
     hl_safetensors_close(results->expected);
     hl_free(results->tokens);
+    hl_free(results->lengths);
     hl_free(results->positions);
     hl_free(results->gates);
     hl_free(results->lens_gap);

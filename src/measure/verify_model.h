@@ -67,6 +67,7 @@ typedef struct hl_verify_results {
     int64_t  n_batch;
     int64_t  n_tokens;
     int64_t *tokens;    /* (B, S) */
+    int64_t *lengths;   /* (B) rows of each sequence that are compared; NULL: nothing is expected */
     int64_t *positions; /* (S) those whose rows are materialised */
     int64_t  n_positions;
     float   *gates;    /* (L, H) with masked_heads closed; NULL: none are */

@@ -89,6 +89,19 @@ typedef struct hl_profile_mask {
     bool    has_sink;    /* learned: one outcome more */
 } hl_profile_mask;
 
+/* What is defined for a row: bit HL_Q_... of its quantities, and bit HL_N_QUANTITIES + HL_HIST_... of
+ * what its histograms count.  log_n and log_other are the entropies of even attention, over all keys
+ * that it sees (a learned sink is one more) and over those but key 0. */
+typedef struct hl_row_defined {
+    uint32_t bits; /* 0: the row sees no key */
+    double   log_n;
+    double   log_other;
+} hl_row_defined;
+
+/* Of the row at `position` in a window of n_keys tokens. */
+hl_row_defined hl_profile_row_defined(const hl_profile_mask *mask, int64_t position,
+                                      int64_t n_keys);
+
 /* Borrows the batch until hl_profile_end, which counts its sequences and tokens, and keeps the
  * sequences' means if their hashes are small enough.  A batch that is begun and not
  * ended leaves its rows in the sums: do not use the profile any more. */

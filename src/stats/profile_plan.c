@@ -56,6 +56,34 @@ static uint32_t defined_for(hl_seen_keys keys, int64_t n, int64_t n_other, int64
     return defined | 1U << (HL_N_QUANTITIES + HL_HIST_PEAK);
 }
 
+/* How many keys a row sees, with a learned sink, and how many but key 0. */
+typedef struct key_counts {
+    int64_t n;
+    int64_t n_other;
+} key_counts;
+
+static key_counts count_keys(const hl_profile_mask *mask, hl_seen_keys keys)
+{
+    int64_t n_keys = hl_seen_count(keys);
+
+    return (key_counts){ .n       = n_keys + (mask->has_sink ? 1 : 0),
+                         .n_other = n_keys - (keys.begin == 0 ? 1 : 0) };
+}
+
+hl_row_defined hl_profile_row_defined(const hl_profile_mask *mask, int64_t position, int64_t n_keys)
+{
+    hl_seen_keys keys   = hl_profile_seen(mask, position, n_keys);
+    key_counts   counts = count_keys(mask, keys);
+
+    if (hl_seen_count(keys) < 1)
+        return (hl_row_defined){ 0 };
+    return (hl_row_defined){
+        .bits      = defined_for(keys, counts.n, counts.n_other, position),
+        .log_n     = log((double)counts.n),
+        .log_other = counts.n_other > 0 ? log((double)counts.n_other) : 0.0,
+    };
+}
+
 /* ------------------------------------------------------------------------ memory */
 
 static hl_status grow_rows(hl_row_plans *plans, size_t n_rows)
@@ -105,20 +133,18 @@ static double inverse_log(const hl_profile_flight *flight, int64_t n)
 static hl_row_run plan_row(const hl_profile_flight *flight, const hl_profile_mask *mask,
                            int64_t sequence, int64_t position, int64_t at)
 {
-    const hl_profile_batch *batch   = flight->batch;
-    const hl_row_plans     *plans   = &flight->plans;
-    hl_seen_keys            keys    = hl_profile_seen(mask, position, batch->lengths[sequence]);
-    int64_t                 n_keys  = hl_seen_count(keys);
-    int64_t                 n       = n_keys + (mask->has_sink ? 1 : 0);
-    int64_t                 n_other = n_keys - (keys.begin == 0 ? 1 : 0);
+    const hl_profile_batch *batch  = flight->batch;
+    const hl_row_plans     *plans  = &flight->plans;
+    hl_seen_keys            keys   = hl_profile_seen(mask, position, batch->lengths[sequence]);
+    key_counts              counts = count_keys(mask, keys);
 
-    if (n_keys < 1 || position < batch->first_row[sequence])
+    if (hl_seen_count(keys) < 1 || position < batch->first_row[sequence])
         return (hl_row_run){ 0 };
-    plans->log_n[at]         = flight->logs[n];
-    plans->inverse[at]       = inverse_log(flight, n);
-    plans->inverse_other[at] = inverse_log(flight, n_other);
+    plans->log_n[at]         = flight->logs[counts.n];
+    plans->inverse[at]       = inverse_log(flight, counts.n);
+    plans->inverse_other[at] = inverse_log(flight, counts.n_other);
     return (hl_row_run){
-        .defined = defined_for(keys, n, n_other, position),
+        .defined = defined_for(keys, counts.n, counts.n_other, position),
         .bucket  = bucket_of(position),
         .type    = batch->types != NULL ? batch->types[sequence * batch->context + position] : 0,
     };

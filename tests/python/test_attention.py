@@ -33,10 +33,53 @@ def options_of(tensors, case):
 
 def error(ours, theirs, relative):
     ours, theirs = np.asarray(ours, dtype=np.float64), theirs.astype(np.float64)
-    same = ours == theirs  # infinities of blind rows
+    same = (ours == theirs) | (np.isnan(ours) & (theirs == 0))  # infinities of blind rows; undefined: 0 in the files
     worst = np.max(np.where(same, 0.0, np.abs(np.where(same, 0.0, ours) - np.where(same, 0.0, theirs))),
                    initial=0.0)
     return worst / max(np.abs(theirs).max(initial=0.0), 1e-300) if relative and worst else worst
+
+
+def seen_keys(n_queries, n_keys, causal, left, right, sink, start, length):
+    """(batch, queries, keys) booleans, by headlight.h's definition."""
+    length = np.full(2, n_keys) if length is None else np.asarray(length)
+    start = length - n_queries if start is None else np.asarray(start)
+    p = (start[:, None] + np.arange(n_queries))[:, :, None]
+    j = np.arange(n_keys)[None, None, :]
+    seen = (j < length[:, None, None]) & (j <= p if causal else p == p)
+    seen &= (j >= p - left) | (j < sink) if left is not None else True
+    return seen & (j <= p + right if right is not None else True), p[:, :, 0]
+
+
+class Undefined(unittest.TestCase):
+    def test_statistics_of_keys_that_a_row_does_not_see_are_nan(self):
+        random = np.random.default_rng(5)
+        names = ("diagonal", "previous", "first", "entropy_nosink", "entropy")
+        for _ in range(200):
+            n_queries, n_keys = (int(x) for x in random.integers(1, 9, 2))
+            pick = lambda *values: values[random.integers(len(values))]
+            settings = dict(causal=pick(True, False), window_left=pick(None, None, 0, 1, 3),
+                            window_right=pick(None, None, 0, 2), window_sink=pick(0, 1, 3),
+                            query_start=pick(None, [-1, 2]), key_length=pick(None, [0, n_keys]))
+            q = random.standard_normal((2, 3, n_queries, 4)).astype(np.float32)
+            k = random.standard_normal((2, 3, n_keys, 4)).astype(np.float32)
+            found = headlight.attention(q, k, k, want=names, **settings)
+            seen, position = seen_keys(n_queries, n_keys, *settings.values())
+            blind = ~seen.any(axis=2)
+            at = lambda key: ((key >= 0) & (key < n_keys) &
+                              np.take_along_axis(seen, np.clip(key, 0, n_keys - 1)[:, :, None], 2)[:, :, 0])
+            defined = {"diagonal": at(position), "previous": at(position - 1), "first": at(0 * position),
+                       "entropy_nosink": seen[:, :, 1:].any(axis=2), "entropy": np.ones_like(blind)}
+            for name in names:
+                np.testing.assert_array_equal(
+                    np.isnan(getattr(found, name)),
+                    np.broadcast_to((~defined[name] & ~blind)[:, None, :], (2, 3, n_queries)), f"{name} {settings}")
+
+    def test_row_0_has_no_previous_token(self):
+        x = np.ones((1, 1, 3, 4), dtype=np.float32)
+        found = headlight.attention(x, x, x, causal=True, want=("previous", "entropy_nosink", "first"))
+        np.testing.assert_allclose(found.previous[0, 0], [np.nan, 1 / 2, 1 / 3], rtol=1e-6)
+        np.testing.assert_allclose(found.entropy_nosink[0, 0], [np.nan, 0, np.log(2)], rtol=1e-6)
+        np.testing.assert_allclose(found.first[0, 0], [1, 1 / 2, 1 / 3], rtol=1e-6)
 
 
 class Golden(unittest.TestCase):
