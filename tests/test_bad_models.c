@@ -173,6 +173,7 @@ static void each_nan_is_found(const char *source, const char *folder)
         if (status == HL_OK)
             status = hl_session_feed(session, &(hl_feed){ .tokens = tokens, .n_tokens = 3 });
         snprintf(name, sizeof name, "tensor '%s' holds a number that is not finite", before.name);
+        expect_words(in_folder(folder, "model.safetensors: "), name, "");
         snprintf(layer, sizeof layer, "layer %lld: ", (long long)layer_of(before.name));
         if (status != HL_BAD_INPUT)
             fail_msg("%s: a NaN was not noticed", before.name);
@@ -239,7 +240,7 @@ static void gguf_files_say_what_is_wrong(void **state)
     write_gguf(path, NULL, "mamba");
     assert_fails(HL_UNSUPPORTED, "general.architecture 'mamba' is not one that headlight knows: ",
                  hl_model_open(&model, path));
-    expect_words("bert, ", "llama", "qwen3");
+    expect_words("bert, ", "qwen3", "headlight measure --attn FILE");
     assert_null(model);
     remove_folder(folder);
 }
@@ -262,6 +263,7 @@ static void unknown_families_get_the_list_of_known_ones(void **state)
     assert_int_equal(hl_model_open(&model, folder), HL_UNSUPPORTED);
     expect_words("config.json: model_type 'phi9' is not a family that headlight knows: ",
                  "bert, bloom, ", "phi3, qwen2, ");
+    expect_words("headlight measure --attn FILE", "", "");
     free(config);
     free(weights);
     remove_folder(folder);

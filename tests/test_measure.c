@@ -607,6 +607,8 @@ static void impossible_options_are_refused(void **state)
     assert_fails(
         HL_BAD_ARGUMENT, "must not be negative",
         hl_measure(&profile, w.model, NULL, w.corpus, &(hl_measure_options){ .epsilon = -1.0 }));
+    /* Whoever shows a message says which command it is of. */
+    assert_null(strstr(hl_error_message(), "measure:"));
     assert_fails(HL_BAD_ARGUMENT, "no text", hl_measure(&profile, w.model, NULL, NULL, NULL));
     close_work(&w);
 }

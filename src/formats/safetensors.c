@@ -291,6 +291,11 @@ void hl_safetensors_close(hl_safetensors *file)
 
 /* ----------------------------------------------------------------- lookup */
 
+const char *hl_safetensors_where(const hl_safetensors *file)
+{
+    return file->where;
+}
+
 size_t hl_safetensors_count(const hl_safetensors *file)
 {
     return file->n_tensors;

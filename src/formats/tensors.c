@@ -563,6 +563,18 @@ const hl_tensor *hl_tensors_at(const hl_tensors *tensors, size_t index)
     return index < tensors->n_tensors ? tensors->tensors[index] : NULL;
 }
 
+const char *hl_tensors_file_of(const hl_tensors *tensors, const hl_tensor *tensor)
+{
+    for (size_t i = 0; i < tensors->n_files; i++) {
+        if (tensors->shards != NULL &&
+            hl_safetensors_find(tensors->shards[i], tensor->name) == tensor)
+            return hl_safetensors_where(tensors->shards[i]);
+        if (tensors->parts != NULL && hl_gguf_find(tensors->parts[i], tensor->name) == tensor)
+            return hl_gguf_where(tensors->parts[i]);
+    }
+    return NULL;
+}
+
 const hl_tensor *hl_tensors_find(const hl_tensors *tensors, const char *name)
 {
     hl_tensor               wanted = { .name = name };

@@ -66,6 +66,9 @@ const char *hl_tensors_folder(const hl_tensors *tensors);
 /* File by file, and in each in the order of its data or its list.  Borrowed. */
 size_t           hl_tensors_count(const hl_tensors *tensors);
 const hl_tensor *hl_tensors_at(const hl_tensors *tensors, size_t index);
+/* The path of the file that one of them lies in, for messages; NULL where that is the only one that the
+ * caller opened anyhow.  Borrowed. */
+const char *hl_tensors_file_of(const hl_tensors *tensors, const hl_tensor *tensor);
 /* NULL if there is no such tensor. */
 const hl_tensor *hl_tensors_find(const hl_tensors *tensors, const char *name);
 

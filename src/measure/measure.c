@@ -412,7 +412,7 @@ hl_status hl_measure(hl_profile **out, const hl_model *model, const hl_tokenizer
 
     *out = NULL;
     if (model == NULL || corpus == NULL)
-        return hl_fail(HL_BAD_ARGUMENT, "measure: no model or no text");
+        return hl_fail(HL_BAD_ARGUMENT, "no model or no text to measure");
     if (options != NULL)
         m.options = *options;
     HL_TRY(hl_measure_setup(&m, tokenizer));

@@ -28,9 +28,9 @@ static hl_status complete_options(hl_measuring *m)
     if (m->options.save_every == 0.0)
         m->options.save_every = 30.0;
     if (!(m->options.save_every > 0.0) || !(m->options.epsilon >= 0.0))
-        return hl_fail(HL_BAD_ARGUMENT, "measure: save_every and epsilon must not be negative");
+        return hl_fail(HL_BAD_ARGUMENT, "save_every and epsilon must not be negative");
     if (m->options.nll && m->config->is_encoder)
-        return hl_fail(HL_BAD_ARGUMENT, "measure: %s is an encoder, which foretells no next token",
+        return hl_fail(HL_BAD_ARGUMENT, "%s is an encoder, which predicts no next token",
                        m->model->path);
     return HL_OK;
 }

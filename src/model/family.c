@@ -97,6 +97,11 @@ static void list_known(char *out, size_t n_bytes, bool architectures)
     }
 }
 
+/* What can be done about a model that is not of these. */
+#define HL_OTHER_WAY                                                                               \
+    "Attention maps that other software saved can be measured without the model: "                 \
+    "headlight measure --attn FILE -o PROFILE"
+
 hl_status hl_family_of_model_type(const hl_family **out, const char *model_type, const char *where)
 {
     char known[640];
@@ -108,9 +113,10 @@ hl_status hl_family_of_model_type(const hl_family **out, const char *model_type,
         }
     }
     list_known(known, sizeof known, false);
-    return hl_fail(HL_UNSUPPORTED,
-                   "%s: model_type '%.64s' is not a family that headlight knows: %s", where,
-                   model_type, known);
+    return hl_fail(
+        HL_UNSUPPORTED,
+        "%s: model_type '%.64s' is not a family that headlight knows: %s.  " HL_OTHER_WAY, where,
+        model_type, known);
 }
 
 hl_status hl_family_of_architecture(const hl_family **out, const char *architecture,
@@ -125,9 +131,10 @@ hl_status hl_family_of_architecture(const hl_family **out, const char *architect
         }
     }
     list_known(known, sizeof known, true);
-    return hl_fail(HL_UNSUPPORTED,
-                   "%s: general.architecture '%.64s' is not one that headlight knows: %s", where,
-                   architecture, known);
+    return hl_fail(
+        HL_UNSUPPORTED,
+        "%s: general.architecture '%.64s' is not one that headlight knows: %s.  " HL_OTHER_WAY,
+        where, architecture, known);
 }
 
 const hl_family *hl_family_named(const char *name)

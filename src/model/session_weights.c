@@ -9,6 +9,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "model/model.h"
 #include "model/session.h"
 
 /* ------------------------------------------------------------------- finding */
@@ -58,14 +59,20 @@ static hl_matrix matrix_of(const hl_weight *weight)
     };
 }
 
-static hl_status not_a_number(const hl_weight *weight, int64_t layer, int64_t row)
+static hl_status not_a_number(const hl_session *session, const hl_weight *weight, int64_t layer,
+                              int64_t row)
 {
+    const char *file = hl_tensors_file_of(session->model->tensors, weight->tensor);
+
+    if (file == NULL)
+        file = session->model->path;
     if (layer < 0)
-        return hl_fail(HL_BAD_INPUT, "tensor '%s' holds a number that is not finite, in row %lld",
+        return hl_fail(HL_BAD_INPUT,
+                       "%s: tensor '%s' holds a number that is not finite, in row %lld", file,
                        weight->tensor->name, (long long)row);
     return hl_fail(HL_BAD_INPUT,
-                   "layer %lld: tensor '%s' holds a number that is not finite, in row %lld",
-                   (long long)layer, weight->tensor->name, (long long)row);
+                   "%s: layer %lld: tensor '%s' holds a number that is not finite, in row %lld",
+                   file, (long long)layer, weight->tensor->name, (long long)row);
 }
 
 static hl_status read_vector(hl_session *session, float **out, const hl_weight *weight,
@@ -81,7 +88,7 @@ static hl_status read_vector(hl_session *session, float **out, const hl_weight *
     HL_TRY(hl_weight_read(*out, weight));
     for (int64_t i = 0; i < weight->n_rows; i++) {
         if (!isfinite((*out)[i]))
-            return not_a_number(weight, layer, i);
+            return not_a_number(session, weight, layer, i);
     }
 
 done:
@@ -141,7 +148,8 @@ done:
 
 /* ----------------------------------------------------------------- searching */
 
-static hl_status search_matrix(float *row_values, const hl_session_param *param, int64_t layer)
+static hl_status search_matrix(float *row_values, const hl_session *session,
+                               const hl_session_param *param, int64_t layer)
 {
     hl_status status = HL_OK;
 
@@ -149,7 +157,7 @@ static hl_status search_matrix(float *row_values, const hl_session_param *param,
         HL_TRY(hl_matrix_read_row(row_values, &param->matrix, row));
         for (int64_t i = 0; i < param->matrix.n_columns; i++) {
             if (!isfinite(row_values[i]))
-                return not_a_number(&param->source->weight, layer, row);
+                return not_a_number(session, &param->source->weight, layer, row);
         }
     }
 
@@ -167,8 +175,8 @@ hl_status hl_session_find_nan(const hl_session *session, int64_t layer)
         if (index->first[role] < 0 || hl_role_is_vector(role))
             continue;
         for (int64_t part = 0; part < hl_role_parts(role, session->config, layer); part++)
-            HL_TRY(
-                search_matrix(row_values, hl_session_param_of(session, role, layer, part), layer));
+            HL_TRY(search_matrix(row_values, session,
+                                 hl_session_param_of(session, role, layer, part), layer));
     }
 
 done:

@@ -3,7 +3,7 @@
 set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
-plan 42
+plan 43
 
 model=models/demo
 text=$scratch/text
@@ -152,6 +152,16 @@ result "nor do its rows" "$([ "$long" -lt $((short + short / 10)) ] && echo yes)
 
 run measure "$model" "$text/12.txt" -o "$scratch/rows.p" "${fast[@]}" --rows "$scratch/rows" --nll
 expect_line "--nll says the loss" 0 '^loss: [0-9.]+ nats a token$'
+
+# The command is named once.
+encoder=${HEADLIGHT_SHARED:-../shared}/golden/families/bert
+printf '[1, 2, 3, 4, 5, 6, 7, 8]\n' >"$scratch/ids.jsonl"
+if [ -d "$encoder" ]; then
+    run measure "$encoder" --token-ids "$scratch/ids.jsonl" --nll -o "$scratch/x"
+    expect_line "an encoder has no loss" 2 '^headlight measure: [^:]*bert is an encoder, which predicts no next token$'
+else
+    skipped "an encoder has no loss" "no golden families"
+fi
 
 # A model run otherwise than it was trained.
 entropies() { # profile: those of all heads
