@@ -144,10 +144,11 @@ HL_API hl_around_tokens hl_tokenizer_around(const hl_tokenizer *tokenizer);
 
 /* ------------------------------------------------------------------- chats
  *
- * Chat templates are programs; headlight does not run them.  It recognises the
- * usual ones by their markers and writes those formats itself.  A template that
- * it does not know is said to be unknown (a warning in the log, and `known` is
- * false), and the messages are written plainly, "role: content" a line. */
+ * Chat templates are programs; headlight does not run them.  It writes the usual formats itself.
+ * A template is known if it was found to give what headlight writes, byte for byte.  Any other is
+ * said to be unknown (a warning in the log, and `known` is false): its messages are written in the
+ * format whose markers it has, which may not be all that the template does, or plainly,
+ * "role: content" a line. */
 
 typedef enum hl_chat_format {
     HL_CHAT_AUTO = 0, /* what the tokenizer's template looks like */
@@ -187,7 +188,7 @@ typedef struct hl_chat {
     hl_chat_part  *parts; /* (n_parts) in order, side by side, from the first byte to the last */
     size_t         n_parts;
     hl_chat_format format; /* what was written */
-    bool           known;  /* false: there is a template, but not one that we know */
+    bool           known;  /* false: there is a template, and it may give another text */
 } hl_chat;
 
 /* What the tokenizer's own template is; *known as above (may be NULL). */

@@ -6,11 +6,15 @@
  *     start  | open ROLE after_role | content | close | ... | prompt
  *     <s>      <|im_start|> user \n   Hello     <|im_end|>\n   <|im_start|>assistant\n
  *
- * What a template says beyond that, and how it is recognised, is written where
- * it is needed.  Every byte of the result belongs to a part: a message's own
+ * What a template says beyond that is written where it is needed.  A template is a program, and two
+ * that have the markers of one format may differ in what they do with an empty system message.  So a
+ * format is only called known for templates that were run by Jinja2 and gave what is written here,
+ * byte for byte; their hashes are in a table.  Others are written in the format whose markers they
+ * have, and said to be unknown.  Every byte of the result belongs to a part: a message's own
  * content has that message's role, all else is the template's. */
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/status.h"
@@ -77,6 +81,20 @@ enum { N_STYLES = sizeof styles / sizeof *styles };
 static const char *const impostors[] = { "<|im_sep|>", "<end_of_utterance>", "[SYSTEM_PROMPT]",
                                          "<<SYS>>", "<|im_middle|>" };
 
+/* Hashes of templates, after normalize, that give what this file writes for every conversation of
+ * texts; tests/test_tokenize_chat.c compares. */
+static const uint64_t known_templates[] = {
+    0x1e0564a458dac94fU, /* ChatML, message['role'] */
+    0xfc32a098698ebfa6U, /* ... message.role */
+    0x670c8f697495cec9U, /* ... with a standard system message: SmolLM2 */
+    0x535a78fb66959d56U, /* Qwen2.5, MiMo-VL */
+    0x4d09dfd9a7f97428U, /* Qwen3-Coder */
+    0x89e40d558a2266f2U, /* Llama 3 */
+    0x46ed71195d8f6f77U, /* ... with the begin of text first */
+    0xac1c43bb5ab5dd3bU, /* Llama 3.1 */
+    0xe418a631a7fa4b01U, /* Phi-3's turns in a plain loop */
+};
+
 /* --------------------------------------------------------------- recognising */
 
 static bool contains(const char *text, const char *word)
@@ -109,19 +127,149 @@ static const chat_style *find_style(hl_chat_format format)
     return NULL;
 }
 
+/* Qwen's templates hold the system message to use when there is none:
+ *     '<|im_start|>system\nYou are ... <|im_end|>\n'                              */
+static hl_bytes find_standard_system(const char *template)
+{
+    static const char *const openings[] = { "<|im_start|>system\\n", "<|im_start|>system\n" };
+
+    for (size_t i = 0; i < sizeof openings / sizeof *openings; i++) {
+        const char *at = template;
+        while (at != NULL && (at = strstr(at, openings[i])) != NULL) {
+            at += strlen(openings[i]);
+            size_t length = strcspn(at, "'\"{}<\\");
+            if (length > 0 && strncmp(at + length, "<|im_end|>", 10) == 0)
+                return (hl_bytes){ at, length };
+        }
+    }
+    return (hl_bytes){ NULL, 0 };
+}
+
+static bool is_name(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+}
+
+/* A string literal from its quote on, in single quotes where that changes nothing, with ends of lines
+ * as \\n; how long it was. */
+static hl_status copy_literal(hl_buffer *out, size_t *n_bytes, const char *text)
+{
+    hl_status status = HL_OK;
+    size_t    length = 1;
+
+    while (text[length] != '\0' && text[length] != text[0])
+        length += text[length] == '\\' && text[length + 1] != '\0' ? 2 : 1;
+    *n_bytes         = length + (text[length] != '\0');
+    bool        both = memchr(text + 1, '\'', length - 1) != NULL;
+    const char *mark = text[0] == '"' && both ? "\"" : "'";
+    HL_TRY(hl_buffer_append(out, mark, 1));
+    for (size_t i = 1; i < length; i++)
+        HL_TRY(text[i] == '\n' ? hl_buffer_append(out, "\\n", 2)
+                               : hl_buffer_append(out, text + i, 1));
+    HL_TRY(hl_buffer_append(out, mark, 1));
+
+done:
+    return status;
+}
+
+/* Copies text with one letter in place of the standard system message, wherever it stands. */
+static hl_status hide_standard(hl_buffer *out, hl_bytes text, hl_bytes standard)
+{
+    hl_status status = HL_OK;
+    size_t    done   = 0;
+
+    while (standard.n_bytes > 0) {
+        const char *found =
+            hl_find_bytes(text.data + done, text.n_bytes - done, standard.data, standard.n_bytes);
+        if (found == NULL)
+            break;
+        size_t at = (size_t)(found - text.data);
+        HL_TRY(hl_buffer_append(out, text.data + done, at - done));
+        HL_TRY(hl_buffer_append(out, "S", 1));
+        done = at + standard.n_bytes;
+    }
+    HL_TRY(hl_buffer_append(out, text.data + done, text.n_bytes - done));
+
+done:
+    return status;
+}
+
+/* A template as its hash sees it: the ends of lines at the very end are dropped, and inside {{ }} and
+ * {% %} spaces stand only between names, and strings in single quotes.  What stands outside is output,
+ * and stays. */
+static hl_status normalize(hl_buffer *out, const char *template)
+{
+    hl_status status  = HL_OK;
+    size_t    end     = strlen(template);
+    bool      inside  = false;
+    size_t    n_bytes = 0;
+
+    while (end > 0 && (template[end - 1] == '\n' || template[end - 1] == '\r'))
+        end--;
+    for (size_t at = 0; at < end;) {
+        const char *text = template + at;
+        if (!inside && text[0] == '{' && (text[1] == '{' || text[1] == '%')) {
+            inside = true;
+            HL_TRY(hl_buffer_append(out, text, 2));
+            at += 2;
+        } else if (inside && (text[0] == '}' || text[0] == '%') && text[1] == '}') {
+            inside = false;
+            HL_TRY(hl_buffer_append(out, text, 2));
+            at += 2;
+        } else if (inside && (text[0] == '\'' || text[0] == '"')) {
+            HL_TRY(copy_literal(out, &n_bytes, text));
+            at += n_bytes;
+        } else if (inside && strchr(" \t\r\n", text[0]) != NULL) {
+            size_t n_spaces = strspn(text, " \t\r\n");
+            if (out->n_bytes > 0 && is_name(out->data[out->n_bytes - 1]) && is_name(text[n_spaces]))
+                HL_TRY(hl_buffer_append(out, " ", 1));
+            at += n_spaces;
+        } else {
+            HL_TRY(hl_buffer_append(out, text, 1));
+            at++;
+        }
+    }
+done:
+    return status;
+}
+
+static hl_status hash_template(uint64_t *out, const char *template)
+{
+    hl_status status = HL_OK;
+    hl_buffer text   = { 0 };
+    hl_buffer hidden = { 0 };
+
+    *out = 0;
+    HL_TRY(normalize(&text, template));
+    HL_TRY(hide_standard(&hidden, hl_buffer_bytes(&text), find_standard_system(template)));
+    *out = hl_hash(hl_buffer_bytes(&hidden).data, hidden.n_bytes, 0);
+
+done:
+    hl_buffer_free(&text);
+    hl_buffer_free(&hidden);
+    return status;
+}
+
 hl_status hl_tokenizer_set_chat_template(hl_tokenizer *tokenizer, const char *text)
 {
-    const chat_style *style = recognise(text);
+    const chat_style *style  = recognise(text);
+    uint64_t          hash   = 0;
+    hl_status         status = hash_template(&hash, text);
 
+    if (status != HL_OK)
+        return status;
     hl_free(tokenizer->chat_template);
     tokenizer->chat_format = style != NULL ? style->format : HL_CHAT_PLAIN;
+    tokenizer->chat_known  = false;
+    for (size_t i = 0; i < sizeof known_templates / sizeof *known_templates; i++)
+        tokenizer->chat_known |= style != NULL && known_templates[i] == hash;
     return hl_strdup(&tokenizer->chat_template, text);
 }
 
 hl_chat_format hl_tokenizer_chat_format(const hl_tokenizer *tokenizer, bool *known)
 {
     if (known != NULL)
-        *known = tokenizer->chat_template == NULL || tokenizer->chat_format != HL_CHAT_PLAIN;
+        *known = tokenizer->chat_template == NULL || tokenizer->chat_known;
     return tokenizer->chat_format;
 }
 
@@ -215,25 +363,10 @@ static bool has_dates(const chat_writer *w)
            contains(w->tokenizer->chat_template, "Cutting Knowledge Date: ");
 }
 
-/* Qwen's templates hold the system message to use when there is none:
- *     '<|im_start|>system\nYou are ... <|im_end|>\n'                              */
 static hl_bytes standard_system(const chat_writer *w)
 {
-    static const char *const openings[] = { "<|im_start|>system\\n", "<|im_start|>system\n" };
-    hl_bytes                 none       = { NULL, 0 };
-
-    if (w->style->format != HL_CHAT_CHATML || w->tokenizer->chat_template == NULL)
-        return none;
-    for (size_t i = 0; i < sizeof openings / sizeof *openings; i++) {
-        const char *at = w->tokenizer->chat_template;
-        while ((at = strstr(at, openings[i])) != NULL) {
-            at += strlen(openings[i]);
-            size_t length = strcspn(at, "'\"{}<");
-            if (length > 0 && strncmp(at + length, "<|im_end|>", 10) == 0)
-                return (hl_bytes){ at, length };
-        }
-    }
-    return none;
+    return w->style->format == HL_CHAT_CHATML ? find_standard_system(w->tokenizer->chat_template)
+                                              : (hl_bytes){ NULL, 0 };
 }
 
 static void put_start(chat_writer *w, bool has_system)
@@ -328,8 +461,9 @@ static const chat_style *choose_style(bool *known, const hl_tokenizer *tokenizer
         return find_style(wanted);
     hl_chat_format format = hl_tokenizer_chat_format(tokenizer, known);
     if (!*known)
-        hl_log(HL_LOG_WARNING, "the chat template is not one that is known: messages are written "
-                               "plainly");
+        hl_log(HL_LOG_WARNING,
+               "%s: the chat template is not one that headlight knows; messages are written as %s",
+               tokenizer->where, hl_chat_format_name(format));
     return find_style(format);
 }
 
@@ -359,7 +493,7 @@ hl_status hl_chat_render(hl_chat **out, const hl_tokenizer *tokenizer,
     if (w.style == NULL)
         HL_TRY(hl_fail(HL_BAD_ARGUMENT, "no chat format %d", (int)chosen.format));
     w.chat->format = w.style->format;
-    put_start(&w, n_messages > 0 && role_of(messages[0].role) == HL_ROLE_SYSTEM);
+    put_start(&w, n_messages == 0 || role_of(messages[0].role) == HL_ROLE_SYSTEM);
     put_messages(&w, messages, n_messages);
     if (!chosen.no_prompt && w.style->format != HL_CHAT_MISTRAL)
         put_opening(&w, "assistant");

@@ -47,6 +47,7 @@ struct hl_tokenizer {
     int32_t          special[HL_SPECIAL_COUNT]; /* -1: none */
     char            *chat_template;             /* NULL: none */
     hl_chat_format   chat_format;               /* what it looks like; PLAIN if unknown */
+    bool             chat_known;                /* it gives what chat.c writes for that format */
     pthread_mutex_t  lock;
     hl_workspace    *idle;
 };

@@ -156,7 +156,7 @@ headlight tokenize: line 2: not an array of ids
 END
 run_with '[1, 5000]\n' tokenize --json --decode "$small/small-bpe"
 expect "an id without a piece" 3 <<'END'
-headlight tokenize: line 1: token 1: the vocabulary has no id 5000
+headlight tokenize: line 1: tests/data/tokenizers/small-bpe/tokenizer.json: token 1: the vocabulary has no id 5000
 END
 
 run tokenize
