@@ -34,6 +34,7 @@ typedef struct generate_request {
     int64_t           max_tokens;
     int64_t           n_ctx;
     bool              chat;
+    bool              raw;
     bool              ignore_end;
     bool              stats;
     bool              no_monitor;
@@ -80,8 +81,8 @@ static int check_request(const generate_request *request, const hl_usage *usage)
                                  n_arguments - 1);
     if (n_arguments == 2 && request->prompt_path != NULL)
         return hl_options_refuse(usage, "a prompt and --prompt-file exclude each other");
-    if (request->system != NULL && !request->chat)
-        return hl_options_refuse(usage, "--system needs --chat");
+    if (request->raw && (request->chat || request->system != NULL))
+        return hl_options_refuse(usage, "--raw excludes --chat and --system");
     if (hl_watch_check(&request->watch, request->sample.temperature) != NULL)
         return hl_options_refuse(usage, "%s",
                                  hl_watch_check(&request->watch, request->sample.temperature));
@@ -96,6 +97,9 @@ static const char ABOUT[] =
     "Continues a text and prints what comes, character by character.  MODEL is a\n"
     "Hugging Face folder, a .gguf file or a llama2.c .bin.  Without PROMPT it is\n"
     "read from --prompt-file or standard input, less a line end at its very end.\n"
+    "\n"
+    "Where the model has a chat template, the prompt is a user's turn and the text\n"
+    "is the answer; --raw continues the prompt as it is.\n"
     "\n"
     "The likeliest token is taken unless --temperature is given; then one is drawn,\n"
     "and --seed says which text it will be.  Filters work in this order:\n"
@@ -143,9 +147,11 @@ static int parse_request(generate_request *request, int argc, char **argv)
            { "ignore-end", 0, HL_OPTION_FLAG, &request->ignore_end, NULL,
              "go on after the model's end of text", 0, 0 },
            { "chat", 'c', HL_OPTION_FLAG, &request->chat, NULL,
-             "the prompt is a user's turn, in the model's format", 0, 0 },
-           { "system", 0, HL_OPTION_TEXT, &request->system, "TEXT", "with --chat, what comes first", 0,
-             0 },
+             "the prompt is a user's turn (where there is a chat template)", 0, 0 },
+           { "raw", 0, HL_OPTION_FLAG, &request->raw, NULL,
+             "continue the prompt as it is, chat template or not", 0, 0 },
+           { "system", 0, HL_OPTION_TEXT, &request->system, "TEXT",
+             "a system message before the user's turn", 0, 0 },
            { "prompt-file", 'f', HL_OPTION_TEXT, &request->prompt_path, "FILE",
              "the prompt is in FILE", 0, 0 },
            { "context", 0, HL_OPTION_INT, &request->n_ctx, "N",
@@ -226,6 +232,7 @@ static int open_prompt(generation *g)
                                          .file      = request->prompt_path,
                                          .system    = request->system,
                                          .chat      = request->chat,
+                                         .chat_if   = !request->raw,
                                          .writes    = true,
                                          .quiet     = request->common.quiet,
                                          .gates     = request->gates });
@@ -479,6 +486,35 @@ static int make_text(generation *g)
     return code == HL_EXIT_OK ? put_rest(g) : code;
 }
 
+/* On a terminal: which of the two ways a prompt with a chat template took. */
+static void say_way(const generation *g)
+{
+    if (hl_tokenizer_chat_template(g->prompt.tokenizer) == NULL || g->request->common.quiet ||
+        g->request->common.json || isatty(STDERR_FILENO) == 0)
+        return;
+    if (g->prompt.is_chat)
+        hl_complain("generate",
+                    "the prompt is a user's turn, as the model's chat template says "
+                    "(%s); --raw continues it as it is",
+                    hl_chat_format_name(g->prompt.chat_format));
+    else
+        hl_complain("generate", "the prompt is continued as it is; without --raw it is a user's "
+                                "turn in the model's chat format");
+}
+
+/* A text without a token looks like nothing having happened. */
+static void say_empty(const generation *g)
+{
+    bool has_template = hl_tokenizer_chat_template(g->prompt.tokenizer) != NULL;
+
+    if (g->request->common.quiet || g->result.stop != HL_STOP_END || g->result.n_tokens != 1)
+        return;
+    hl_complain("generate", "the model ended the text at once, with its first token%s",
+                has_template && !g->prompt.is_chat
+                    ? ": it has a chat template, which --raw leaves out"
+                    : " (--ignore-end goes on)");
+}
+
 /* The line below the text, and what could not be said beside it. */
 static void end_text(generation *g)
 {
@@ -516,6 +552,11 @@ static int finish(generation *g)
     }
     if (g->watch != NULL && request->watch.on_spike != NULL)
         g->result.events = hl_watch_events(g->watch);
+    if (g->prompt.is_chat) {
+        g->result.chat_format = hl_chat_format_name(g->prompt.chat_format);
+        g->result.chat_known  = g->prompt.chat_known;
+    }
+    say_empty(g);
     if (request->common.json)
         return hl_generate_print_json(&g->result, request->arguments.items[0], request->common.seed)
                    ? HL_EXIT_OK
@@ -580,7 +621,9 @@ int hl_command_generate(int argc, char **argv)
         g.result.tokens = json_array();
         code            = g.result.tokens != NULL ? HL_EXIT_OK : out_of_memory();
     }
-    if (code == HL_EXIT_OK && !request.common.json && !request.common.quiet && !request.chat)
+    if (code == HL_EXIT_OK)
+        say_way(&g);
+    if (code == HL_EXIT_OK && !request.common.json && !request.common.quiet && !g.prompt.is_chat)
         code = show_prompt(&g);
     if (code == HL_EXIT_OK)
         code = make_text(&g);

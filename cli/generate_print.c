@@ -84,6 +84,11 @@ bool hl_generate_print_json(const hl_generate_result *result, const char *model,
                   result->prompt_seconds, "generation_seconds", result->seconds,
                   "prompt_tokens_per_second", make_rate(result->n_prompt, result->prompt_seconds),
                   "tokens_per_second", make_rate(result->n_tokens - 1, result->seconds));
+    json_t *chat = result->chat_format == NULL
+                       ? json_null()
+                       : json_pack("{s:s, s:b}", "format", result->chat_format, "known",
+                                   (int)result->chat_known);
+    json_object_set_new(root, "chat", chat);
     if (result->events != NULL && root != NULL)
         json_object_set(root, "events", result->events);
     bool good = hl_put_json(root, JSON_INDENT(1));

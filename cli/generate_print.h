@@ -8,17 +8,19 @@
 
 /* What was made, and how long it took. */
 typedef struct hl_generate_result {
-    int64_t n_prompt;
-    int64_t n_tokens;
-    int64_t n_ctx;
-    double  prompt_seconds;
-    double  seconds; /* of all tokens; the first needs no pass of its own */
-    hl_stop stop;
-    json_t *tokens; /* an array, or NULL */
-    json_t *events; /* what a watch did, or NULL; borrowed */
-    char   *text;   /* all that was shown, for JSON */
-    size_t  n_text;
-    size_t  text_capacity;
+    int64_t     n_prompt;
+    int64_t     n_tokens;
+    int64_t     n_ctx;
+    double      prompt_seconds;
+    double      seconds; /* of all tokens; the first needs no pass of its own */
+    hl_stop     stop;
+    json_t     *tokens; /* an array, or NULL */
+    json_t     *events; /* what a watch did, or NULL; borrowed */
+    char       *text;   /* all that was shown, for JSON */
+    size_t      n_text;
+    size_t      text_capacity;
+    const char *chat_format; /* of the prompt's turn; NULL: it is continued as it is */
+    bool        chat_known;
 } hl_generate_result;
 
 /* To standard output, at once.  On a terminal control characters are spelled out: a model

@@ -73,6 +73,10 @@ static void set_tokens(json_t *root, const hl_model_info *info)
     set_int(root, "bos_id", info->bos_id);
     set_int(root, "pad_id", info->pad_id);
     json_object_set_new(root, "eos_ids", eos);
+    json_t *foreign = json_array();
+    for (int i = 0; i < info->n_foreign_ids; i++)
+        json_array_append_new(foreign, json_integer(info->foreign_ids[i]));
+    json_object_set_new(root, "foreign_ids", foreign);
 }
 
 static json_t *layer_object(const hl_layer_info *layer)

@@ -384,6 +384,9 @@ static void print_tokens(const hl_colours *colours, const hl_info_request *reque
     }
     if (info->pad_id >= 0)
         add(&words, "%spadding %lld", comma(&words), (long long)info->pad_id);
+    if (info->n_foreign_ids > 0)
+        add(&words, "%snot used: %lld, beyond the vocabulary", comma(&words),
+            (long long)info->foreign_ids[0]);
     if (words.used > 0)
         show(colours, "tokens", &words);
 }

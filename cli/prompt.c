@@ -62,8 +62,15 @@ static hl_status encode_chat(hl_opened_prompt *out, const hl_prompt_source *sour
     hl_status status = hl_chat_render(&chat, out->tokenizer, messages + first, 2 - first, NULL);
 
     if (status == HL_OK && !chat->known && !source->quiet)
-        hl_complain(source->command, "the chat template is not one that headlight knows; written "
-                                     "as plain lines");
+        hl_complain(source->command,
+                    "the chat template is not one that headlight knows; the turn is written as %s, "
+                    "which may not be what the model was trained with",
+                    chat->format == HL_CHAT_PLAIN ? "plain lines"
+                                                  : hl_chat_format_name(chat->format));
+    if (status == HL_OK) {
+        out->chat_format = chat->format;
+        out->chat_known  = chat->known;
+    }
     if (status == HL_OK)
         status = hl_chat_encode(&out->encoding, out->tokenizer, chat, NULL);
     hl_chat_free(chat);
@@ -114,10 +121,17 @@ static int keep_tokens(hl_opened_prompt *out, const hl_prompt_source *source)
 
 static int encode(hl_opened_prompt *out, const hl_prompt_source *source)
 {
-    hl_encode_options options = { .add_special = true };
-    hl_status         status  = source->chat ? encode_chat(out, source)
-                                             : hl_tokenizer_encode(&out->encoding, out->tokenizer, out->text,
-                                                                   out->n_bytes, &options);
+    hl_encode_options options      = { .add_special = true };
+    bool              has_template = hl_tokenizer_chat_template(out->tokenizer) != NULL;
+
+    out->is_chat = source->chat || (source->chat_if && has_template);
+    if (source->system != NULL && !out->is_chat) {
+        hl_complain(source->command, "--system needs --chat: the model has no chat template");
+        return HL_EXIT_USAGE;
+    }
+    hl_status status = out->is_chat ? encode_chat(out, source)
+                                    : hl_tokenizer_encode(&out->encoding, out->tokenizer, out->text,
+                                                          out->n_bytes, &options);
 
     if (status != HL_OK)
         return fail(source, status);

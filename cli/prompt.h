@@ -21,6 +21,7 @@ typedef struct hl_prompt_source {
     const char *file;      /* NULL and "-": standard input */
     const char *system;    /* comes first in a chat; NULL: nothing does */
     bool        chat;      /* the text is a user's turn, in the model's format */
+    bool        chat_if;   /* the same, where the tokenizer has a chat template */
     bool        ids;       /* the text is token ids; a tokenizer need not be there */
     bool        writes;    /* the model is to go on with it: encoders are refused */
     bool        quiet;
@@ -29,15 +30,18 @@ typedef struct hl_prompt_source {
 } hl_prompt_source;
 
 typedef struct hl_opened_prompt {
-    hl_model     *model;
-    hl_tokenizer *tokenizer; /* NULL: there is none, and none is needed */
-    hl_input      input;     /* what was read, or nothing */
-    const char   *text;
-    size_t        n_bytes;
-    hl_encoding  *encoding;
-    int64_t      *tokens; /* (n_tokens) */
-    int64_t       n_tokens;
-    bool          begins; /* the one token is the model's begin of text: the prompt was empty */
+    hl_model      *model;
+    hl_tokenizer  *tokenizer; /* NULL: there is none, and none is needed */
+    hl_input       input;     /* what was read, or nothing */
+    const char    *text;
+    size_t         n_bytes;
+    hl_encoding   *encoding;
+    int64_t       *tokens; /* (n_tokens) */
+    int64_t        n_tokens;
+    bool           is_chat; /* the text was written as a user's turn, in: */
+    hl_chat_format chat_format;
+    bool           chat_known; /* the template gives the same; else it is only like it */
+    bool           begins; /* the one token is the model's begin of text: the prompt was empty */
 } hl_opened_prompt;
 
 /* HL_EXIT_OK, or the exit status after a complaint; to be closed in both cases.  A prompt without

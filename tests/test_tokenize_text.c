@@ -255,9 +255,49 @@ static void llama2_streams(void **state)
     hl_tokenizer_close(tokenizer);
 }
 
+/* A hidden token between two words takes no space with it. */
+static void hidden_tokens_keep_spaces(void **state)
+{
+    (void)state;
+    hl_tokenizer *tokenizer =
+        parse_tokenizer("{\"added_tokens\":[{\"id\":0,\"content\":\"[MASK]\",\"special\":true}],"
+                        "\"pre_tokenizer\":{\"type\":\"Whitespace\"},"
+                        "\"decoder\":{\"type\":\"WordPiece\",\"prefix\":\"##\",\"cleanup\":false},"
+                        "\"model\":{\"type\":\"WordPiece\",\"unk_token\":\"?\","
+                        "\"vocab\":{\"[MASK]\":0,\"?\":1,\"Y\":2,\"T\":3,\"##s\":4,\"\":5}}}");
+    static const int32_t texts[][6] = {
+        { 2, 0, 3, -1 }, { 0, 2, 0, 0, 3, -1 }, { 2, 0, 4, 0, 3, -1 }, { 2, 5, 0, 3, -1 }
+    };
+    hl_decode_options options = { .skip_special = true };
+
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        hl_decode_stream *stream   = NULL;
+        char              seen[64] = "";
+        char             *whole    = NULL;
+        const char       *piece;
+        size_t            n_ids = 0, n_piece, n_whole;
+
+        assert_ok(hl_decode_stream_open(&stream, tokenizer, &options));
+        for (; texts[i][n_ids] >= 0; n_ids++) {
+            assert_ok(hl_decode_stream_push(&piece, &n_piece, stream, texts[i][n_ids]));
+            strncat(seen, piece, n_piece);
+        }
+        assert_ok(hl_decode_stream_finish(&piece, &n_piece, stream));
+        strncat(seen, piece, n_piece);
+        assert_ok(hl_tokenizer_decode(&whole, &n_whole, tokenizer, texts[i], n_ids, &options));
+        assert_string_equal(seen, whole);
+        if (i == 0)
+            assert_string_equal(seen, "Y T");
+        hl_free(whole);
+        hl_decode_stream_close(stream);
+    }
+    hl_tokenizer_close(tokenizer);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(hidden_tokens_keep_spaces),
         cmocka_unit_test(random_bytes_come_back),
         cmocka_unit_test(random_characters_stream),
         cmocka_unit_test(caching_changes_nothing),

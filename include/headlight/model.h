@@ -59,6 +59,10 @@ typedef struct hl_model_info {
     int64_t pad_id;
     int64_t eos_ids[16];
     int     n_eos_ids;
+    /* Tokens that the files name to begin, end or fill up texts and the vocabulary does not have: they
+     * are not among the three above. */
+    int64_t foreign_ids[18];
+    int     n_foreign_ids;
 
     int64_t n_params; /* numbers that were learned */
     int64_t n_tensors;

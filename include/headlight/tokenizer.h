@@ -191,6 +191,8 @@ typedef struct hl_chat {
     bool           known;  /* false: there is a template, and it may give another text */
 } hl_chat;
 
+/* The template, as the file has it; NULL: it has none.  Borrowed. */
+HL_API const char *hl_tokenizer_chat_template(const hl_tokenizer *tokenizer);
 /* What the tokenizer's own template is; *known as above (may be NULL). */
 HL_API hl_chat_format hl_tokenizer_chat_format(const hl_tokenizer *tokenizer, bool *known);
 HL_API const char    *hl_chat_format_name(hl_chat_format format);

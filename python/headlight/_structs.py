@@ -144,6 +144,8 @@ class ModelInfo(c.Structure):
         *_fields(c.c_int64, "bos_id", "pad_id"),
         ("eos_ids", c.c_int64 * 16),
         ("n_eos_ids", c.c_int),
+        ("foreign_ids", c.c_int64 * 18),
+        ("n_foreign_ids", c.c_int),
         *_fields(c.c_int64, "n_params", "n_tensors"),
         *_fields(Size, "tensor_bytes", "kv_bytes_f32", "kv_bytes_f16"),
     ]

@@ -150,6 +150,8 @@ typedef struct hl_generation {
     int64_t pad_id;
     int64_t eos_ids[HL_MAX_EOS_TOKENS];
     int     n_eos_ids;
+    int64_t foreign_ids[HL_MAX_EOS_TOKENS + 2]; /* that were named and the vocabulary lacks */
+    int     n_foreign_ids;
     bool    do_sample;
     double  temperature;
     double  top_p;

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include "base/file.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/status.h"
 
@@ -63,7 +64,7 @@ done:
     return status;
 }
 
-static hl_status describe(hl_model *model)
+static hl_status read_description(hl_model *model)
 {
     const hl_gguf    *gguf    = hl_tensors_gguf(model->tensors);
     const hl_llama2c *llama2c = hl_tensors_llama2c(model->tensors);
@@ -74,6 +75,45 @@ static hl_status describe(hl_model *model)
         return hl_config_of_llama2c(&model->config, hl_llama2c_config_of(llama2c), model->path);
     hl_status status = read_config(model);
     return status == HL_OK ? read_generation(model) : status;
+}
+
+/* Is the id a token of the model?  Another is noted, with a warning. */
+static bool keep_id(hl_model *model, int64_t id, const char *what)
+{
+    hl_generation *generation = &model->config->generation;
+
+    if (id < model->config->d_vocab)
+        return true;
+    generation->foreign_ids[generation->n_foreign_ids++] = id;
+    hl_log(HL_LOG_WARNING, "%s: the %s is %lld, and the vocabulary has %lld tokens: it is not used",
+           model->path, what, (long long)id, (long long)model->config->d_vocab);
+    return false;
+}
+
+/* Configurations that were copied name tokens of another vocabulary. */
+static void drop_foreign_ids(hl_model *model)
+{
+    hl_generation *generation = &model->config->generation;
+    int            n_kept     = 0;
+
+    if (!keep_id(model, generation->bos_id, "token that begins texts"))
+        generation->bos_id = -1;
+    if (!keep_id(model, generation->pad_id, "token that fills up texts"))
+        generation->pad_id = -1;
+    for (int i = 0; i < generation->n_eos_ids; i++) {
+        if (keep_id(model, generation->eos_ids[i], "token that ends texts"))
+            generation->eos_ids[n_kept++] = generation->eos_ids[i];
+    }
+    generation->n_eos_ids = n_kept;
+}
+
+static hl_status describe(hl_model *model)
+{
+    hl_status status = read_description(model);
+
+    if (status == HL_OK)
+        drop_foreign_ids(model);
+    return status;
 }
 
 /* --------------------------------------------------------------------- info */
@@ -126,6 +166,8 @@ static void copy_sizes(hl_model_info *info, const hl_config *config)
     info->pad_id         = config->generation.pad_id;
     info->n_eos_ids      = config->generation.n_eos_ids;
     memcpy(info->eos_ids, config->generation.eos_ids, sizeof info->eos_ids);
+    info->n_foreign_ids = config->generation.n_foreign_ids;
+    memcpy(info->foreign_ids, config->generation.foreign_ids, sizeof info->foreign_ids);
 }
 
 /* K and V of every layer, for one token. */

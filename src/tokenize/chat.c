@@ -266,6 +266,11 @@ hl_status hl_tokenizer_set_chat_template(hl_tokenizer *tokenizer, const char *te
     return hl_strdup(&tokenizer->chat_template, text);
 }
 
+const char *hl_tokenizer_chat_template(const hl_tokenizer *tokenizer)
+{
+    return tokenizer->chat_template;
+}
+
 hl_chat_format hl_tokenizer_chat_format(const hl_tokenizer *tokenizer, bool *known)
 {
     if (known != NULL)

@@ -109,10 +109,15 @@ hl_status hl_decode_stream_push(const char **text, size_t *n_bytes, hl_decode_st
     if (hl_tokenizer_piece(stream->tokenizer, id, NULL) == NULL)
         return hl_fail(HL_BAD_INPUT, "%s: the vocabulary has no id %d", stream->tokenizer->where,
                        id);
+    /* A hidden token must not become what the next one follows. */
+    if (stream->options.skip_special && stream->tokenizer->vocab.pieces[id].special)
+        return HL_OK;
     HL_TRY(HL_GROW(&stream->ids, &stream->capacity, stream->n_ids, 1));
     stream->ids[stream->n_ids++] = id;
     HL_TRY(find_new(text, n_bytes, stream));
-    bool waits = is_cut(*text, *n_bytes) && stream->n_ids - stream->n_shown < MAX_WAITING;
+    /* What shows nothing yet stays beside what it follows. */
+    bool waits =
+        (*n_bytes == 0 || is_cut(*text, *n_bytes)) && stream->n_ids - stream->n_shown < MAX_WAITING;
     if (waits) {
         *text    = "";
         *n_bytes = 0;

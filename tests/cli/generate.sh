@@ -5,7 +5,7 @@ set -u
 . "$(dirname "$0")/lib.bash"
 export OMP_NUM_THREADS=1 # a token of a small model is no work for two
 shared=${HEADLIGHT_SHARED:-../shared}
-plan 31
+plan 48
 
 run generate models/demo 'He said' -n 12
 expect "the likeliest tokens, one after the other" 0 <<'END'
@@ -91,7 +91,67 @@ run generate models/demo Hello -n 3 --chat --system 'Be brief.'
 expect_line "--chat" 0 .
 
 run generate models/demo 'He said' --system x
-expect_line "--system alone" 2 '^headlight generate: --system needs --chat$'
+expect_line "--system alone" 2 '^headlight generate: --system needs --chat: the model has no chat template$'
+
+# The demo with a chat template: the prompt is a turn, unless --raw says otherwise.
+chatty=$scratch/chatty
+mkdir "$chatty"
+cp models/demo/*.json models/demo/model.safetensors "$chatty"
+cat >"$chatty/chat_template.jinja" <<'END'
+{% for message in messages %}{{ '<|im_start|>' + message.role + '\n' + message.content + '<|im_end|>' + '\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}
+END
+run generate models/demo Hello -n 3 --json
+alone=$(grep '"prompt_tokens"' "$scratch/out")
+expect_line "without a template the prompt is continued" 0 '^ "chat": null'
+run generate "$chatty" Hello -n 3 --json
+expect_line "with one it is a turn" 0 '^  "format": "chatml",$'
+expect_line "in a format that is known" 0 '^  "known": true$'
+result "which is longer than the prompt" "$([ "$alone" != "$(grep '"prompt_tokens"' "$scratch/out")" ] && echo yes)"
+run generate "$chatty" Hello -n 3 --raw --json
+expect_line "--raw continues it" 0 '^ "chat": null'
+result "as it is" "$([ "$alone" = "$(grep '"prompt_tokens"' "$scratch/out")" ] && echo yes)"
+run generate "$chatty" Hello -n 3 --system 'Be brief.' --json
+expect_line "--system needs no --chat there" 0 '^  "format": "chatml",$'
+run generate "$chatty" Hello --raw --chat
+expect_line "--raw and --chat" 2 '^headlight generate: --raw excludes --chat and --system$'
+if have_terminal; then
+    for option in '' --raw; do
+        script -qec "$HEADLIGHT generate $chatty Hello -n 3 --no-monitor $option" /dev/null \
+            </dev/null >"$scratch/out" 2>"$scratch/err"
+        status=$?
+        expect_line "on a terminal it says so ($option)" 0 \
+            "headlight generate: the prompt is ${option:+continued as it is; without }${option:-a user.s turn}"
+    done
+else
+    skipped "on a terminal it says so" "no terminal to be had"
+    skipped "on a terminal --raw says so" "no terminal to be had"
+fi
+sed -i 's/message.content/message.content | trim/' "$chatty/chat_template.jinja"
+run generate "$chatty" Hello -n 3 --json
+expect_line "a template that is not known" 0 '^  "known": false$'
+expect_line "has a warning" 0 \
+    '^headlight generate: the chat template is not one that headlight knows; the turn is written as chatml'
+
+# A model whose first token ends the text.
+run generate "$chatty" Hello -n 1 --raw --json
+first=$(sed -n 's/^   "id": \([0-9]*\),/\1/p' "$scratch/out")
+echo "{\"eos_token_id\": $first}" >"$chatty/generation_config.json"
+run generate "$chatty" Hello --raw
+expect "a text that ends at once says so" 0 <<'END'
+
+headlight generate: the model ended the text at once, with its first token: it has a chat template, which --raw leaves out
+END
+run generate "$chatty" Hello --raw --json
+expect_line "--json: so does the reason" 0 '^ "stop": "end",$'
+
+# Tokens of another vocabulary that a copied configuration names.
+echo '{"bos_token_id": 50256, "eos_token_id": [50256, 0]}' >"$chatty/generation_config.json"
+run info "$chatty"
+expect_line "info shows ids beyond the vocabulary" 0 '^  tokens +end 0 .*, not used: 50256, beyond the vocabulary$'
+run info "$chatty" --json
+expect_line "--json: and lists them" 0 '^ "bos_id": -1,$|"bos_id": -1'
+run generate "$chatty" '' --raw -n 3
+expect_line "no text begins with one" 3 'the prompt is empty, and the model has no token that begins texts$'
 run generate models/demo a b
 expect_line "two prompts" 2 'one prompt at a time, got 2 \(forgot the quotes\?\)'
 run generate models/demo a --temperature -1
