@@ -22,6 +22,8 @@ LIBDIR    ?= $(PREFIX)/lib
 MANDIR    ?= $(PREFIX)/share/man
 CFLAGS    ?= -O2 -g
 SANITIZE  ?=
+# Empty: without what makes mistakes in the program harder to exploit (below).
+HARDEN    ?= 1
 # Kernel tests alone, for a cross compiler without the target's libraries.
 KERNELS_ONLY ?=
 FUZZ_SECONDS ?= 60
@@ -106,9 +108,32 @@ HAVE_neon   := NEON
 DEFINES     := -D_DEFAULT_SOURCE \
     $(foreach isa,$(ARCH_SUFFIXES),$(if $(filter src/kernels/%_$(isa).c,$(SOURCES)),-DHL_HAVE_$(HAVE_$(isa))=1))
 
+# Hardening: canaries on the stack, checked copies, jumps that land only where they may, and tables of
+# addresses that are read-only before the program begins.  What a compiler does not know is left out.
+# Sanitizers bring checks of their own that FORTIFY would hide, and it needs an optimizer.
+accepts     = $(shell $(CC) $(1) -Werror -include stdio.h -x c -c -o /dev/null /dev/null 2>/dev/null && echo '$(1)')
+FORTIFY    :=
+HARD_FLAGS :=
+HARD_LINK  :=
+HARD_PIE   :=
+ifneq ($(HARDEN),)
+ifeq ($(SANITIZE)$(findstring _FORTIFY_SOURCE,$(CFLAGS)),)
+ifneq ($(filter -O1 -O2 -O3 -Os,$(CFLAGS)),)
+FORTIFY    := $(or $(call accepts,-O2 -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3),-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2)
+FORTIFY    := $(filter-out -O2,$(FORTIFY))
+endif
+endif
+HARD_FLAGS := $(call accepts,-fstack-protector-strong) $(if $(filter x86_64,$(ARCH)),$(call accepts,-fcf-protection)) \
+              $(if $(filter aarch64,$(ARCH)),$(call accepts,-mbranch-protection=standard)) $(FORTIFY)
+ifndef KERNELS_ONLY
+HARD_LINK  := -Wl,-z,relro -Wl,-z,now -Wl,-z,noexecstack
+HARD_PIE   := -pie
+endif
+endif
+
 # No -ffast-math: masks are infinities.  No contraction either: a fused
 # multiply-add happens where a kernel asks for it, so that all compilers agree.
-COMMON_FLAGS := -std=c17 $(CFLAGS) -fno-math-errno -ffp-contract=off -fvisibility=hidden -fPIC \
+COMMON_FLAGS := -std=c17 $(HARD_FLAGS) $(CFLAGS) -fno-math-errno -ffp-contract=off -fvisibility=hidden -fPIC \
                 -pthread $(WARNINGS) $(DEFINES) -Iinclude
 ifneq ($(SANITIZE),)
 COMMON_FLAGS += -fsanitize=$(SANITIZE) -fno-sanitize-recover=all -fno-omit-frame-pointer
@@ -135,7 +160,7 @@ ifneq ($(filter 1 yes true,$(MPI)),)
 MPI_FLAGS   := -DHL_HAVE_MPI=1 $(shell $(PKG_CONFIG) --cflags ompi-c)
 LIBS        += $(shell $(PKG_CONFIG) --libs ompi-c)
 endif
-LINK_FLAGS  := $(CFLAGS) -pthread $(if $(SANITIZE),-fsanitize=$(SANITIZE)) $(LDFLAGS)
+LINK_FLAGS  := $(CFLAGS) -pthread $(if $(SANITIZE),-fsanitize=$(SANITIZE)) $(HARD_LINK) $(LDFLAGS)
 
 # The flags of one source file: by its folder, then by its instruction set.  Instrumented,
 # vector kernels take gcc minutes at -O3, and are no better tested; and loops that ask to be vectors
@@ -157,7 +182,7 @@ isa_flags    = $(foreach isa,$(ARCH_SUFFIXES),$(if $(filter %_$(isa).c %_$(isa).
 flags_of     = $(COMMON_FLAGS) $(call folder_flags,$(1)) $(call isa_flags,$(1))
 
 # Rewritten only when the flags differ from last time; every object depends on it.
-ALL_FLAGS := $(CC) $(COMMON_FLAGS) $(LIB_FLAGS) $(TEST_FLAGS) $(FLAGS_avx512) $(LINK_FLAGS) $(LIBS) $(VERSION)
+ALL_FLAGS := $(CC) HARDEN=$(HARDEN) $(COMMON_FLAGS) $(LIB_FLAGS) $(TEST_FLAGS) $(FLAGS_avx512) $(LINK_FLAGS) $(LIBS) $(VERSION)
 $(BUILD)/flags: FORCE
 	@mkdir -p $(@D)
 	@printf '%s\n' '$(subst ','\'',$(ALL_FLAGS))' | cmp -s - $@ || \
@@ -206,7 +231,7 @@ $(SHARED): $(call objects,$(SOURCES))
 NVCC         ?= $(or $(shell command -v nvcc 2>/dev/null),$(wildcard /usr/local/cuda/bin/nvcc))
 CUDA_LIBRARY := $(BUILD)/libheadlight_cuda.so
 CUDA_SOURCES := $(wildcard src/kernels/cuda/*.cu)
-CUDA_FLAGS   := -std=c++17 -O3 -Iinclude -Isrc -Xcompiler -fPIC,-fvisibility=hidden,-Wall \
+CUDA_FLAGS   := -std=c++17 -O3 -Iinclude -Isrc -Xcompiler -fPIC,-fvisibility=hidden,-Wall$(if $(HARDEN),$(comma)-fstack-protector-strong) \
                 -gencode arch=compute_90a,code=sm_90a
 CUDA_COMMON  := -gencode arch=compute_80,code=[sm_80,compute_80]
 
@@ -227,7 +252,7 @@ $(BUILD)/obj/src/kernels/cuda/model_values.cu.o: CUDA_FLAGS += -fmad=false
 
 $(CUDA_LIBRARY): $(CUDA_SOURCES:%=$(BUILD)/obj/%.o)
 	$(call say,LINK,$@)
-	$(run)$(NVCC) -shared -cudart static -o $@ $^ -ldl
+	$(run)$(NVCC) -shared -cudart static $(HARD_LINK:-Wl$(comma)%=-Xlinker %) -o $@ $^ -ldl
 
 # bench/ladder: the steps to the Hopper kernel, checked and timed by one driver.
 LADDER_SOURCES := $(wildcard bench/ladder/*.cu)
@@ -247,7 +272,7 @@ $(BUILD)/beside: $(BUILD)/obj/bench/cuda/beside.cu.o
 define link
 $(call say,LINK,$@)
 @mkdir -p $(@D)
-$(run)$(CC) -o $@ $(filter %.o,$^) $(or $(2),$(LIBRARY)) $(LINK_FLAGS) $(1) $(LIBS)
+$(run)$(CC) $(HARD_PIE) -o $@ $(filter %.o,$^) $(or $(2),$(LIBRARY)) $(LINK_FLAGS) $(1) $(LIBS)
 endef
 
 # For dlopen: the GPU's library lies beside the program, or is installed.  Distributions

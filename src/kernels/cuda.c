@@ -3,14 +3,17 @@
  * Its calls take and give host memory, so each copies all it needs to the GPU and
  * back: right for checking, not for speed.  Programs whose tensors lie on the device
  * call the library themselves (kernels/cuda/headlight_cuda.h). */
-#define _GNU_SOURCE /* dladdr; NOLINT(bugprone-reserved-identifier): the C library asks for it */
+#define _GNU_SOURCE /* dladdr1; NOLINT(bugprone-reserved-identifier): the C library asks for it */
 #include "kernels/cuda.h"
 
 #include <dlfcn.h>
+#include <limits.h>
+#include <link.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/status.h"
 #include "kernels/cuda/headlight_cuda.h"
@@ -74,18 +77,34 @@ static bool find_functions(void)
            find_function(&library.device, "hl_cuda_device");
 }
 
+/* The file that this code was loaded from, by its full path; false where that is not known.  dladdr
+ * names a program as it was started, which may be without a folder: then the path would lead into the
+ * working directory, where anybody may have put a library.  The kernel knows the program's real file. */
+static bool own_file(char out[PATH_MAX])
+{
+    Dl_info          here;
+    struct link_map *object = NULL;
+
+    if (dladdr1(&library, &here, (void **)&object, RTLD_DL_LINKMAP) == 0 || object == NULL)
+        return false;
+    if (object->l_name != NULL && object->l_name[0] != '\0') /* a shared library */
+        return object->l_name[0] == '/' && snprintf(out, PATH_MAX, "%s", object->l_name) < PATH_MAX;
+    ssize_t length = readlink("/proc/self/exe", out, PATH_MAX - 1);
+    if (length <= 0)
+        return false;
+    out[length] = '\0';
+    return out[0] == '/';
+}
+
 /* Where distributions keep plug-ins: in a folder headlight beside libheadlight.so. */
 static void *open_plug_in(void)
 {
-    Dl_info here;
-    char    path[4096];
+    char own[PATH_MAX], path[PATH_MAX];
 
-    if (dladdr(&library, &here) == 0 || here.dli_fname == NULL)
+    if (!own_file(own))
         return NULL;
-    const char *slash  = strrchr(here.dli_fname, '/');
-    int         folder = slash != NULL ? (int)(slash - here.dli_fname) + 1 : 0;
-    int         length =
-        snprintf(path, sizeof path, "%.*sheadlight/libheadlight_cuda.so", folder, here.dli_fname);
+    int folder = (int)(strrchr(own, '/') - own) + 1;
+    int length = snprintf(path, sizeof path, "%.*sheadlight/libheadlight_cuda.so", folder, own);
     return length < (int)sizeof path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
 }
 
