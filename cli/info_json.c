@@ -61,6 +61,7 @@ static void set_parts(json_t *root, const hl_model_info *info)
     set_text(root, "activation", info->activation);
     set_bool(root, "is_gated", info->is_gated);
     set_bool(root, "is_tied", info->is_tied);
+    set_bool(root, "has_head", info->has_head);
     set_bool(root, "has_sinks", info->has_sinks);
 }
 

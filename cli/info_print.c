@@ -331,7 +331,9 @@ static void print_vocabulary(const hl_colours *colours, const hl_model_info *inf
     text words = { 0 };
 
     add_number(&words, info->d_vocab);
-    if (!info->is_encoder)
+    if (!info->has_head)
+        add(&words, ", no output head: no logits, no loss");
+    else if (!info->is_encoder)
         add(&words, ", the output head is %s",
             info->is_tied ? "the embedding" : "a matrix of its own");
     show(colours, "vocabulary", &words);

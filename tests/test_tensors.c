@@ -381,12 +381,94 @@ static void foreign_folders_are_explained(void **state)
     refuse("", HL_UNSUPPORTED, "model.onnx: an ONNX model");
     write_text("pytorch_model.bin", "");
     refuse("", HL_UNSUPPORTED,
-           "a PyTorch checkpoint (pytorch_model.bin), which is not read here; "
-           "convert it with transformers");
+           "pytorch_model.bin: a PyTorch checkpoint, which is not read here; no config.json lies "
+           "beside it");
     write_text("q4.gguf", "");
     refuse("", HL_BAD_INPUT, "holds GGUF files; name one of them, such as q4.gguf");
     write_text("adapter_model.safetensors", "");
     refuse("", HL_UNSUPPORTED, "an adapter");
+}
+
+/* The advice loads the model with its output head, and saves the tokenizer as well. */
+static void advice_fits_the_architecture(void **state)
+{
+    static const struct {
+        const char *architecture, *loader;
+    } cases[] = {
+        { "LlamaForCausalLM", "AutoModelForCausalLM" },
+        { "GPT2LMHeadModel", "AutoModelForCausalLM" },
+        { "BertForMaskedLM", "AutoModelForMaskedLM" },
+        { "BertModel", "AutoModel" },
+    };
+    char config[128], wanted[256];
+    (void)state;
+
+    write_text("pytorch_model.bin", "PK\003\004 archive/data.pkl");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        snprintf(config, sizeof config, "{\"architectures\": [\"%s\"]}", cases[i].architecture);
+        snprintf(wanted, sizeof wanted, "from transformers import %s as M, AutoTokenizer as T; ",
+                 cases[i].loader);
+        write_text("config.json", config);
+        refuse("", HL_UNSUPPORTED, wanted);
+        refuse("pytorch_model.bin", HL_UNSUPPORTED, wanted);
+        refuse("pytorch_model.bin", HL_UNSUPPORTED, ".save_pretrained('");
+    }
+    write_text("config.json", "{}");
+    refuse("", HL_UNSUPPORTED, "AutoModelForCausalLM");
+}
+
+/* What transformers cannot load either gets no advice to load it. */
+static void other_software_is_told_apart(void **state)
+{
+    static const struct {
+        const char *bytes, *what;
+    } cases[] = {
+        { "PK\003\004 archive/data.pkl fairseq.dataclass", "a fairseq checkpoint" },
+        { "PK\003\004 args model optimizer_history", "a fairseq checkpoint" },
+        { "\x80\002 dims n_mels n_audio_ctx model_state_dict", "an OpenAI checkpoint" },
+        { "PK\003\004 clip/code/__torch__", "a TorchScript program" },
+    };
+    (void)state;
+
+    write_text("config.json", "{\"architectures\": [\"LlamaForCausalLM\"]}");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        hl_tensors *none = NULL;
+
+        write_text("model.pt", cases[i].bytes);
+        refuse("model.pt", HL_UNSUPPORTED, cases[i].what);
+        refuse("", HL_UNSUPPORTED, cases[i].what);
+        assert_int_equal(hl_tensors_open(&none, here("model.pt")), HL_UNSUPPORTED);
+        assert_null(strstr(hl_error_message(), "from_pretrained"));
+    }
+}
+
+/* A name that is meant for Hugging Face: where its cache is, and whether it has the model. */
+static void a_model_in_the_cache_is_found(void **state)
+{
+    hl_tensors *none = NULL;
+    (void)state;
+
+    setenv("HF_HUB_CACHE", here(""), 1);
+    assert_fails(HL_NOT_FOUND, "has none of that name", hl_tensors_open(&none, "tiny"));
+    assert_non_null(strstr(hl_error_message(), here("")));
+    assert_fails(HL_NOT_FOUND, "a/b/c: No such file or directory", hl_tensors_open(&none, "a/b/c"));
+    assert_null(strstr(hl_error_message(), "cache"));
+
+    static const char *const folders[] = { "models--some--tiny", "models--some--tiny/snapshots",
+                                           "models--some--tiny/snapshots/abc" };
+    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++)
+        assert_int_equal(mkdir(here(folders[i]), 0700), 0);
+    assert_fails(HL_NOT_FOUND, "has none of that name", hl_tensors_open(&none, "some/tiny"));
+    write_text("models--some--tiny/snapshots/abc/config.json", "{}");
+    assert_fails(HL_NOT_FOUND, "models--some--tiny/snapshots/abc",
+                 hl_tensors_open(&none, "some/tiny"));
+    assert_fails(HL_NOT_FOUND, "models--some--tiny/snapshots/abc", hl_tensors_open(&none, "tiny"));
+    assert_fails(HL_NOT_FOUND, "has none of that name", hl_tensors_open(&none, "iny"));
+    assert_fails(HL_NOT_FOUND, "has none of that name", hl_tensors_open(&none, "other/tiny"));
+    unlink(here("models--some--tiny/snapshots/abc/config.json"));
+    for (size_t i = sizeof folders / sizeof *folders; i-- > 0;)
+        rmdir(here(folders[i]));
+    unsetenv("HF_HUB_CACHE");
 }
 
 static void refuse_config(const char *config, const char *method)
@@ -523,6 +605,9 @@ int main(void)
         TEST(content_counts_not_the_name),
         TEST(foreign_files_are_named),
         TEST(foreign_folders_are_explained),
+        TEST(advice_fits_the_architecture),
+        TEST(other_software_is_told_apart),
+        TEST(a_model_in_the_cache_is_found),
         TEST(foreign_quantisation_is_named),
         TEST(sixteen_gibibytes_open_at_once),
         TEST(every_golden_family_opens),

@@ -53,6 +53,7 @@ typedef struct hl_model_info {
     const char *activation;
     bool        is_gated;
     bool        is_tied;   /* the output head is the embedding */
+    bool        has_head;  /* an output head, tied or of its own, is there: logits can be had */
     bool        has_sinks; /* learned, one a head */
 
     int64_t bos_id; /* -1: none */

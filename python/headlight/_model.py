@@ -49,6 +49,7 @@ class ModelInfo:
     activation: str
     is_gated: bool
     is_tied: bool
+    has_head: bool
     has_sinks: bool
     bos_id: int  # -1: none
     pad_id: int

@@ -140,7 +140,7 @@ class ModelInfo(c.Structure):
         *_fields(Text, "norm", "norm_place", "residual", "position", "rope"),
         ("rope_base", c.c_double),
         ("activation", Text),
-        *_fields(c.c_bool, "is_gated", "is_tied", "has_sinks"),
+        *_fields(c.c_bool, "is_gated", "is_tied", "has_head", "has_sinks"),
         *_fields(c.c_int64, "bos_id", "pad_id"),
         ("eos_ids", c.c_int64 * 16),
         ("n_eos_ids", c.c_int),

@@ -6,10 +6,13 @@
  *
  * Pickles (PyTorch's .bin and .pt) are refused on purpose: reading one means running
  * the program that it contains. */
+#define _GNU_SOURCE /* memmem; NOLINT(bugprone-reserved-identifier): the C library asks for it */
 #include "formats/foreign.h"
 
 #include <dirent.h>
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -20,15 +23,15 @@
 #include "base/path.h"
 #include "base/status.h"
 
-#define SAVE_AS_SAFETENSORS                                                                        \
-    "convert it with transformers: AutoModel.from_pretrained(OLD).save_pretrained(NEW)"
-#define CONVERT_AGAIN    "convert the original model again, with llama.cpp's convert_hf_to_gguf.py"
-#define USE_THE_ORIGINAL "use the safetensors of the original model"
+/* The advice depends on what lies beside the file (save_advice). */
+#define SAVE_AS_SAFETENSORS NULL
+#define CONVERT_AGAIN       "convert the original model again, with llama.cpp's convert_hf_to_gguf.py"
+#define USE_THE_ORIGINAL    "use the safetensors of the original model"
 
 typedef struct foreign_kind {
     const char *what;
-    const char *advice;
-    const char *start; /* the bytes at `offset`; NULL: known by its name */
+    const char *advice; /* NULL: to load and save it with transformers, where that can work */
+    const char *start;  /* the bytes at `offset`; NULL: known by its name */
     size_t      n_start;
     size_t      offset;
     const char *ending; /* of the name; NULL: known by its bytes */
@@ -79,12 +82,140 @@ static bool is_kind(const foreign_kind *kind, const char *path, const uint8_t *b
            memcmp(bytes + kind->offset, kind->start, kind->n_start) == 0;
 }
 
+/* ------------------------------------------------------------------- advice */
+
+/* Checkpoints that transformers' from_pretrained cannot load, known by words in their pickle, which
+ * PyTorch writes before the weights. */
+static const char *other_software(const uint8_t *bytes, size_t n_bytes)
+{
+    static const struct {
+        const char *word;
+        const char *what;
+    } signs[] = {
+        { "fairseq", "a fairseq checkpoint" },
+        { "optimizer_history", "a fairseq checkpoint" },
+        { "n_audio_ctx", "an OpenAI checkpoint" },
+        { "code/__torch__", "a TorchScript program" },
+    };
+    enum { LOOKED_AT = 1 << 22 };
+
+    for (size_t i = 0; i < sizeof signs / sizeof *signs; i++) {
+        if (memmem(bytes, n_bytes < LOOKED_AT ? n_bytes : LOOKED_AT, signs[i].word,
+                   strlen(signs[i].word)) != NULL)
+            return signs[i].what;
+    }
+    return NULL;
+}
+
+/* Letters that mean nothing to a shell or to Python, so that the advice can be pasted. */
+static bool is_plain(const char *text)
+{
+    return text[strspn(text,
+                       "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-/+@")] ==
+           '\0';
+}
+
+/* The class of transformers that loads an architecture with its output head. */
+static const char *loader_of(const json_t *config)
+{
+    static const struct {
+        const char *ending;
+        const char *loader;
+    } known[] = {
+        { "ForMaskedLM", "AutoModelForMaskedLM" },
+        { "ForPreTraining", "AutoModelForPreTraining" },
+        { "ForSequenceClassification", "AutoModelForSequenceClassification" },
+        { "ForTokenClassification", "AutoModelForTokenClassification" },
+        { "ForConditionalGeneration", "AutoModelForSeq2SeqLM" },
+    };
+    const char *architecture =
+        json_string_value(json_array_get(json_object_get(config, "architectures"), 0));
+
+    for (size_t i = 0; architecture != NULL && i < sizeof known / sizeof *known; i++) {
+        if (hl_ends_with(architecture, known[i].ending))
+            return known[i].loader;
+    }
+    /* GPT2LMHeadModel ends in Model as well, and has a head. */
+    return architecture != NULL && hl_ends_with(architecture, "Model") &&
+                   !hl_ends_with(architecture, "LMHeadModel")
+               ? "AutoModel"
+               : "AutoModelForCausalLM";
+}
+
+/* How a checkpoint of transformers becomes safetensors; "" in `out` where transformers could not load
+ * it either, because nothing says what model it is. */
+static hl_status save_advice(char *out, size_t room, const char *folder)
+{
+    hl_status status = HL_OK;
+    hl_file   file   = { 0 };
+    json_t   *config = NULL;
+    char     *path   = NULL;
+
+    out[0] = '\0';
+    HL_TRY(hl_path_join(&path, folder, "config.json"));
+    if (access(path, F_OK) != 0)
+        goto done;
+    HL_TRY(hl_file_map(&file, path));
+    HL_TRY(hl_json_parse(&config, (const char *)file.bytes, file.n_bytes, path));
+    const char *loader = loader_of(config);
+    if (is_plain(folder))
+        snprintf(out, room,
+                 "convert it, and its tokenizer, with transformers: python3 -c \"from transformers "
+                 "import %s as M, AutoTokenizer as T; [k.from_pretrained('%s').save_pretrained("
+                 "'%s-safetensors') for k in (M, T)]\"",
+                 loader, folder, strcmp(folder, ".") == 0 ? "model" : folder);
+    else
+        snprintf(out, room,
+                 "convert it, and its tokenizer, with transformers: from_pretrained, then "
+                 "save_pretrained, of %s and AutoTokenizer",
+                 loader);
+
+done:
+    hl_free(path);
+    json_decref(config);
+    hl_file_unmap(&file);
+    return status;
+}
+
+static hl_status refuse_kind(const char *path, const char *folder, const foreign_kind *kind,
+                             const uint8_t *bytes, size_t n_bytes)
+{
+    char        advice[768];
+    const char *other  = kind->advice == NULL ? other_software(bytes, n_bytes) : NULL;
+    hl_status   status = HL_OK;
+
+    if (other != NULL)
+        return hl_fail(HL_UNSUPPORTED,
+                       "%s: %s, which is neither read here nor loaded by transformers; use a "
+                       "version of the model in Hugging Face's format, with safetensors",
+                       path, other);
+    if (kind->advice == NULL)
+        status = save_advice(advice, sizeof advice, folder);
+    if (status != HL_OK)
+        return status;
+    if (kind->advice == NULL && advice[0] == '\0')
+        return hl_fail(
+            HL_UNSUPPORTED,
+            "%s: %s, which is not read here; no config.json lies beside it that would say "
+            "how to convert it: use the safetensors of the original model",
+            path, kind->what);
+    return hl_fail(HL_UNSUPPORTED, "%s: %s, which is not read here; %s", path, kind->what,
+                   kind->advice != NULL ? kind->advice : advice);
+}
+
 hl_status hl_foreign_check_file(const char *path, const uint8_t *bytes, size_t n_bytes)
 {
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        if (is_kind(&kinds[i], path, bytes, n_bytes))
-            return hl_fail(HL_UNSUPPORTED, "%s: %s, which is not read here; %s", path,
-                           kinds[i].what, kinds[i].advice);
+        if (!is_kind(&kinds[i], path, bytes, n_bytes))
+            continue;
+        char       *folder = NULL;
+        const char *name   = hl_path_name(path);
+        size_t      n      = name > path + 1 ? (size_t)(name - path) - 1 : (size_t)(name - path);
+        hl_status   status = n > 0 ? hl_strndup(&folder, path, n) : hl_strdup(&folder, ".");
+        if (status == HL_OK)
+            status = refuse_kind(path, folder, &kinds[i], bytes, n_bytes);
+        hl_free(folder);
+        return status;
     }
     return HL_OK;
 }
@@ -193,6 +324,25 @@ static hl_status most_telling(char *out, size_t room, const char *folder)
     return HL_OK;
 }
 
+/* By what is in the file, not by its name alone. */
+static hl_status explain_file(const char *folder, const char *name)
+{
+    static const foreign_kind checkpoint = { .what = "a PyTorch checkpoint" };
+    char                     *path       = NULL;
+    hl_file                   file       = { 0 };
+    hl_status                 status     = HL_OK;
+
+    HL_TRY(hl_path_join(&path, folder, name));
+    HL_TRY(hl_file_map(&file, path));
+    HL_TRY(hl_foreign_check_file(path, file.bytes, file.n_bytes));
+    status = refuse_kind(path, folder, &checkpoint, file.bytes, file.n_bytes);
+
+done:
+    hl_file_unmap(&file);
+    hl_free(path);
+    return status;
+}
+
 hl_status hl_foreign_explain_folder(const char *folder)
 {
     char      name[256];
@@ -209,13 +359,8 @@ hl_status hl_foreign_explain_folder(const char *folder)
         return hl_fail(HL_BAD_INPUT, "%s: holds GGUF files; name one of them, such as %s", folder,
                        name);
     case 3:
-        return hl_fail(HL_UNSUPPORTED,
-                       "%s: its weights are a PyTorch checkpoint (%s), which is not read "
-                       "here; " SAVE_AS_SAFETENSORS,
-                       folder, name);
     case 2:
-        status = hl_foreign_check_file(name, (const uint8_t *)"", 0);
-        return hl_fail_within(status, "%s", folder);
+        return explain_file(folder, name);
     case 1:
         return hl_fail(HL_BAD_INPUT,
                        "%s: no model.safetensors here; name the file with the weights, such as %s",
@@ -226,4 +371,106 @@ hl_status hl_foreign_explain_folder(const char *folder)
                        "model.safetensors.index.json",
                        folder);
     }
+}
+
+/* ------------------------------------------------------------ models elsewhere */
+
+/* The Hugging Face cache, by the variables that its own library reads; false if not even HOME is set. */
+static bool find_cache(char out[PATH_MAX])
+{
+    static const struct {
+        const char *variable;
+        const char *below;
+    } places[] = {
+        { "HF_HUB_CACHE", "" },
+        { "HUGGINGFACE_HUB_CACHE", "" },
+        { "HF_HOME", "/hub" },
+        { "XDG_CACHE_HOME", "/huggingface/hub" },
+        { "HOME", "/.cache/huggingface/hub" },
+    };
+
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        const char *value = getenv(places[i].variable);
+        if (value != NULL && value[0] != '\0')
+            return snprintf(out, PATH_MAX, "%s%s", value, places[i].below) < PATH_MAX;
+    }
+    return false;
+}
+
+/* Is the folder models--OWNER--NAME, or models--NAME, what was asked for as OWNER/NAME or NAME? */
+static bool is_cached_as(const char *entry, const char *asked)
+{
+    static const char start[] = "models--";
+    size_t            n_start = sizeof start - 1, n_asked = strlen(asked), n_entry = strlen(entry);
+
+    if (strncmp(entry, start, n_start) != 0 || n_entry < n_start + n_asked)
+        return false;
+    const char *slash = strchr(asked, '/');
+    if (slash == NULL) { /* of any owner */
+        const char *end = entry + n_entry - n_asked;
+        return strcmp(end, asked) == 0 && end[-1] == '-' && end[-2] == '-';
+    }
+    size_t n_owner = (size_t)(slash - asked);
+    entry += n_start;
+    return strncmp(entry, asked, n_owner) == 0 && strncmp(entry + n_owner, "--", 2) == 0 &&
+           strcmp(entry + n_owner + 2, slash + 1) == 0;
+}
+
+/* The first snapshot, by name, that has a config.json; false if there is none. */
+static bool find_snapshot(char out[PATH_MAX], const char *cache, const char *entry)
+{
+    char snapshots[PATH_MAX], best[256] = "";
+
+    if (snprintf(snapshots, sizeof snapshots, "%s/%s/snapshots", cache, entry) >= PATH_MAX)
+        return false;
+    DIR *directory = hl_sys_opendir(snapshots);
+    if (directory == NULL)
+        return false;
+    for (const struct dirent *found; (found = readdir(directory)) != NULL;) {
+        char config[PATH_MAX];
+        int  n = snprintf(config, sizeof config, "%s/%s/config.json", snapshots, found->d_name);
+
+        if (found->d_name[0] != '.' && n < PATH_MAX && access(config, F_OK) == 0 &&
+            (best[0] == '\0' || strcmp(found->d_name, best) < 0))
+            snprintf(best, sizeof best, "%s", found->d_name);
+    }
+    closedir(directory);
+    return best[0] != '\0' && snprintf(out, PATH_MAX, "%s/%s", snapshots, best) < PATH_MAX;
+}
+
+/* A name that somebody means for Hugging Face: NAME or OWNER/NAME, and no path. */
+static bool is_model_name(const char *path)
+{
+    const char *slash = strchr(path, '/');
+
+    return path[0] != '.' && path[0] != '/' && path[0] != '\0' &&
+           (slash == NULL || (strchr(slash + 1, '/') == NULL && slash[1] != '\0'));
+}
+
+hl_status hl_foreign_explain_missing(const char *path)
+{
+    char cache[PATH_MAX], snapshot[PATH_MAX];
+    bool is_cached = false;
+
+    if (!is_model_name(path))
+        return hl_fail(HL_NOT_FOUND, "%s: No such file or directory", path);
+    if (!find_cache(cache))
+        return hl_fail(HL_NOT_FOUND,
+                       "%s: No such file or directory; a model is a local file or folder", path);
+    DIR *directory = hl_sys_opendir(cache);
+    for (const struct dirent *entry;
+         directory != NULL && !is_cached && (entry = readdir(directory)) != NULL;)
+        is_cached =
+            is_cached_as(entry->d_name, path) && find_snapshot(snapshot, cache, entry->d_name);
+    if (directory != NULL)
+        closedir(directory);
+    if (is_cached)
+        return hl_fail(HL_NOT_FOUND,
+                       "%s: No such file or directory; a model is a local file or folder, and the "
+                       "Hugging Face cache has this one in %s",
+                       path, snapshot);
+    return hl_fail(HL_NOT_FOUND,
+                   "%s: No such file or directory; a model is a local file or folder, and the "
+                   "Hugging Face cache, %s, has none of that name",
+                   path, cache);
 }

@@ -15,4 +15,8 @@ hl_status hl_foreign_check_folder(const char *folder);
 /* Why a folder without safetensors holds no weights for us; never HL_OK. */
 hl_status hl_foreign_explain_folder(const char *folder);
 
+/* Says of a path that leads nowhere what was expected, and where the Hugging Face cache has a model of
+ * that name; never HL_OK. */
+hl_status hl_foreign_explain_missing(const char *path);
+
 #endif

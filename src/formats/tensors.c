@@ -13,6 +13,7 @@
  *     llama2.c      always one file. */
 #include "formats/tensors.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -505,9 +506,12 @@ hl_status hl_tensors_open(hl_tensors **out, const char *path)
     hl_status   status  = HL_OK;
     hl_tensors *tensors = NULL;
     struct stat info;
-    bool        is_folder = stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+    bool        is_there  = stat(path, &info) == 0;
+    bool        is_folder = is_there && S_ISDIR(info.st_mode);
 
     *out = NULL;
+    if (!is_there && errno == ENOENT)
+        return hl_foreign_explain_missing(path);
     HL_TRY(HL_ALLOC_ZEROED(&tensors, 1));
     HL_TRY(is_folder ? without_slashes(&tensors->folder, path) : folder_of(&tensors->folder, path));
     HL_TRY(is_folder ? open_folder(tensors) : open_file(tensors, path));

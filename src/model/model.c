@@ -192,6 +192,7 @@ static void fill_info(hl_model *model)
     copy_sizes(info, model->config);
     info->tokenizer_path = gguf != NULL ? hl_gguf_where(gguf) : hl_tensors_folder(model->tensors);
     info->format         = formats[hl_tensors_kind_of(model->tensors)];
+    info->has_head       = hl_weights_get(model->weights, HL_ROLE_LM_HEAD, -1, 0) != NULL;
     info->n_params       = hl_weights_n_params(model->weights);
     info->n_tensors      = (int64_t)hl_tensors_count(model->tensors);
     info->kv_bytes_f32   = (size_t)cache_values(model->config) * 4;

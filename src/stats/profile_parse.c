@@ -10,7 +10,9 @@
 #include <string.h>
 
 #include "base/dtype.h"
+#include "base/file.h"
 #include "base/memory.h"
+#include "base/path.h"
 #include "base/status.h"
 #include "formats/safetensors.h"
 #include "stats/profile_file.h"
@@ -526,6 +528,43 @@ done:
     return status;
 }
 
+/* Somebody who gives a model where a profile is wanted should hear that, and not what is wrong with its
+ * bytes. */
+static hl_status check_kind(const char *path)
+{
+    hl_status status   = HL_OK;
+    hl_file   file     = { 0 };
+    char     *inside   = NULL;
+    bool      is_model = false;
+    uint64_t  n_header = UINT64_MAX;
+
+    if (hl_path_is_folder(path)) {
+        HL_TRY(hl_path_join(&inside, path, "config.json"));
+        status =
+            hl_fail(HL_BAD_INPUT,
+                    hl_path_exists(inside)
+                        ? "%s: this is a model, not a profile; run headlight measure on it first"
+                        : "%s: this is a folder, not a profile",
+                    path);
+        goto done;
+    }
+    HL_TRY(hl_file_map(&file, path));
+    is_model = file.n_bytes >= 4 && memcmp(file.bytes, "GGUF", 4) == 0;
+    if (file.n_bytes > sizeof n_header && file.bytes[sizeof n_header] == '{')
+        memcpy(&n_header, file.bytes, sizeof n_header);
+    if (is_model)
+        status =
+            hl_fail(HL_BAD_INPUT,
+                    "%s: this is a model, not a profile; run headlight measure on it first", path);
+    else if (n_header > HL_SAFETENSORS_MAX_HEADER)
+        status = hl_fail(HL_BAD_INPUT, "%s: not a profile, which headlight measure writes", path);
+
+done:
+    hl_file_unmap(&file);
+    hl_free(inside);
+    return status;
+}
+
 /* state: NULL if nobody goes on with the work. */
 static hl_status load(hl_profile **out, char **state, const char *path)
 {
@@ -533,7 +572,15 @@ static hl_status load(hl_profile **out, char **state, const char *path)
     hl_safetensors *file   = NULL;
 
     *out = NULL;
+    HL_TRY(check_kind(path));
     HL_TRY(hl_safetensors_open(&file, path));
+    const char *format = hl_safetensors_metadata(file, "format");
+    if (format == NULL || strncmp(format, "headlight", strlen("headlight")) != 0)
+        HL_TRY(
+            hl_fail(HL_BAD_INPUT,
+                    "%s: safetensors, but not a profile; if it is a model, run headlight measure "
+                    "on it first",
+                    path));
     status = read_profile(out, file);
     if (status != HL_OK)
         HL_TRY(hl_fail_within(status, "%s", path));

@@ -4,7 +4,7 @@ set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
 models=tests/data/families
-plan 22
+plan 26
 
 run info $models/llama3
 # How much a session holds is tests/test_session_memory.c's.
@@ -71,6 +71,36 @@ END
 
 run info "$scratch/nothing"
 expect_line "no such model" 3 "^headlight info: .*$scratch/nothing"
+
+# What transformers' AutoModel saves of a model whose head is not the embedding: all but the head.
+mkdir "$scratch/headless"
+sed "s/GPTNeoXForCausalLM/GPTNeoXModel/" $models/gpt_neox/config.json >"$scratch/headless/config.json"
+python3 - $models/gpt_neox/model.safetensors "$scratch/headless/model.safetensors" <<'END'
+import json, struct, sys
+data = open(sys.argv[1], "rb").read()
+size = struct.unpack("<Q", data[:8])[0]
+header, body, kept = json.loads(data[8:8 + size]), data[8 + size:], b""
+header.pop("embed_out.weight")
+header = {name.replace("gpt_neox.", ""): about for name, about in header.items()}
+for name, about in header.items():
+    if name != "__metadata__":
+        begin, end = about["data_offsets"]
+        about["data_offsets"] = [len(kept), len(kept) + end - begin]
+        kept += body[begin:end]
+text = json.dumps(header).encode()
+open(sys.argv[2], "wb").write(struct.pack("<Q", len(text)) + text + kept)
+END
+run info $models/gpt_neox
+expect_line "an output head of its own" 0 '^  vocabulary   [0-9,]+, the output head is a matrix of its own$'
+run info "$scratch/headless"
+expect_line "no output head" 0 '^  vocabulary   [0-9,]+, no output head: no logits, no loss$'
+run info --json "$scratch/headless"
+expect_line "no output head, in JSON" 0 '^ "has_head": false,$'
+
+HF_HOME=$scratch run info gpt2
+expect "a name of Hugging Face is not a path" 3 <<END
+headlight info: gpt2: No such file or directory; a model is a local file or folder, and the Hugging Face cache, $scratch/hub, has none of that name
+END
 
 mkdir "$scratch/model"
 cp $models/phi3/model.safetensors "$scratch/model"

@@ -3,7 +3,7 @@
 set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
-plan 49
+plan 51
 
 dense=$scratch/dense.profile
 sparse=$scratch/sparse.profile
@@ -71,7 +71,15 @@ expect_line "no such column" 2 "^headlight show: --by: 'layer' is no column of n
 run show "$scratch/nothing"
 expect_line "no such profile" 3 "^headlight show: $scratch/nothing: "
 run show models/demo/model.safetensors
-expect_line "a model is no profile" 3 '^headlight show: models/demo/model.safetensors: '
+expect_line "a model is no profile" 3 '^headlight show: models/demo/model.safetensors: safetensors, but not a profile; '
+run show models/demo
+expect "nor is its folder" 3 <<'END'
+headlight show: models/demo: this is a model, not a profile; run headlight measure on it first
+END
+run show README.md
+expect "nor is a text" 3 <<'END'
+headlight show: README.md: not a profile, which headlight measure writes
+END
 
 # --------------------------------------------------------------------- diagnose
 
