@@ -18,6 +18,7 @@
 #include "headlight.h"
 #include "options.h"
 #include "prompt.h"
+#include "terminal.h"
 
 typedef struct generate_request {
     hl_common         common;
@@ -27,7 +28,6 @@ typedef struct generate_request {
     const char       *system;
     const char       *cache;
     const char       *activations;
-    const char       *colour;
     hl_watch_options  watch;
     hl_sample_options sample;
     hl_option_list    stops;
@@ -117,7 +117,6 @@ static const char ABOUT[] =
 static void set_defaults(generate_request *request)
 {
     request->watch       = hl_watch_defaults();
-    request->colour      = "auto";
     request->max_tokens  = 128;
     request->cache       = "f32";
     request->activations = "exact";
@@ -182,8 +181,6 @@ static int parse_request(generate_request *request, int argc, char **argv)
              1, 1 << 20 },
            { "no-monitor", 0, HL_OPTION_FLAG, &request->no_monitor, NULL,
              "plain text on a terminal, too", 0, 0 },
-           { "color", 0, HL_OPTION_CHOICE, &request->colour, "auto|never|256|truecolor",
-             "what the terminal can show (auto)", 0, 0 },
            { "stats", 0, HL_OPTION_FLAG, &request->stats, NULL, "print tokens a second at the end", 0,
              0 },
            HL_GATE_OPTIONS(&request->gates),
@@ -591,8 +588,8 @@ static void start_monitor(generation *g)
     g->is_monitored = isatty(STDOUT_FILENO) && !request->common.json && !request->common.quiet &&
                       !request->no_monitor;
     if (g->is_monitored)
-        hl_monitor_start(&g->monitor, stdout, hl_shade_depth(stdout, request->colour),
-                         hl_terminal_width(stdout), hl_model_get_info(g->prompt.model)->n_layers);
+        hl_monitor_start(&g->monitor, stdout, hl_terminal_depth(stdout), hl_terminal_width(stdout),
+                         hl_model_get_info(g->prompt.model)->n_layers);
 }
 
 static int show_prompt(generation *g)

@@ -8,13 +8,13 @@
 #include "options.h"
 #include "printable.h"
 #include "show_print.h"
+#include "terminal.h"
 
 typedef struct show_command {
     hl_common   common;
     const char *path;
-    const char *table;  /* NULL: the screen */
-    const char *by;     /* NULL: fair */
-    const char *colour; /* "auto" */
+    const char *table; /* NULL: the screen */
+    const char *by;    /* NULL: fair */
     bool        csv;
 } show_command;
 
@@ -90,8 +90,7 @@ static int show(const show_command *command, const hl_usage *usage)
         code = hl_options_refuse(usage, "--by: '%s' is no column of numbers in the table of heads",
                                  command->by);
     if (status == HL_OK && code == HL_OPTIONS_GO_ON) {
-        hl_show_request request = { command->path, profile, command->by,
-                                    hl_shade_depth(stdout, command->colour),
+        hl_show_request request = { command->path, profile, command->by, hl_terminal_depth(stdout),
                                     (uint64_t)command->common.seed };
         if (command->table != NULL)
             status = print_table(command, profile);
@@ -108,7 +107,7 @@ static int show(const show_command *command, const hl_usage *usage)
 
 int hl_command_show(int argc, char **argv)
 {
-    show_command command = { .colour = "auto" };
+    show_command command = { 0 };
     hl_arguments rest;
 
     hl_option options[] = {
@@ -117,8 +116,6 @@ int hl_command_show(int argc, char **argv)
         { "csv", 0, HL_OPTION_FLAG, &command.csv, NULL, "the table as CSV", 0, 0 },
         { "by", 0, HL_OPTION_TEXT, &command.by, "COLUMN",
           "what the heatmap shows, of the table of heads (fair)", 0, 0 },
-        { "colour", 0, HL_OPTION_CHOICE, &command.colour, "auto|never|256|truecolor",
-          "of the heatmap", 0, 0 },
         { 0 },
     };
     hl_usage usage = {

@@ -5,7 +5,7 @@
  *     headlight help COMMAND         the same as COMMAND --help
  *     headlight help metrics         what every number means
  *     headlight help --table         every command and option, for other programs
- *     headlight --version
+ *     headlight --version [--json]
  *
  * The program sees the library through headlight.h alone; whatever it can do,
  * another program can do as well. */
@@ -19,6 +19,7 @@
 #include "memory.h"
 #include "nearest.h"
 #include "options.h"
+#include "printable.h"
 
 static const hl_command commands[] = {
     { "compare", "two profiles, head by head", hl_command_compare },
@@ -64,10 +65,37 @@ static void print_commands(void)
            "4 out of resources.\n");
 }
 
-static int print_version(void)
+static int print_version_json(void)
+{
+    json_t *backends = json_array();
+
+    for (const char *const *name = hl_backend_names(); *name != NULL; name++)
+        json_array_append_new(backends, json_string(*name));
+    json_t *root = json_pack("{s:s, s:s, s:o, s:s}", "version", hl_version(), "build",
+                             hl_build_info(), "backends", backends, "backend", hl_backend_name());
+    bool    good = hl_put_json(root, JSON_INDENT(1));
+
+    printf("\n");
+    json_decref(root);
+    return good ? HL_EXIT_OK : HL_EXIT_RESOURCES;
+}
+
+/* --version, with --json before or after it. */
+static int print_version(int argc, char **argv)
 {
     const char *in_use = hl_backend_name();
+    bool        json   = false;
 
+    for (int i = 0; i < argc; i++) {
+        if (strcmp(argv[i], "--json") == 0)
+            json = true;
+        else if (strcmp(argv[i], "--version") != 0) {
+            hl_complain(NULL, "--version takes --json and nothing else, got '%s'", argv[i]);
+            return HL_EXIT_USAGE;
+        }
+    }
+    if (json)
+        return print_version_json();
     printf("headlight %s\n%s\nback ends here:", hl_version(), hl_build_info());
     for (const char *const *name = hl_backend_names(); *name != NULL; name++)
         printf(" %s%s", *name, strcmp(*name, in_use) == 0 ? " (in use)" : "");
@@ -137,8 +165,9 @@ static int dispatch(int argc, char **argv)
         print_commands();
         return HL_EXIT_OK;
     }
-    if (strcmp(argv[0], "--version") == 0)
-        return print_version();
+    if (strcmp(argv[0], "--version") == 0 ||
+        (argc > 1 && strcmp(argv[0], "--json") == 0 && strcmp(argv[1], "--version") == 0))
+        return print_version(argc, argv);
     if (strcmp(argv[0], "help") == 0)
         return run_help(argc, argv);
     return run_command(argc, argv);

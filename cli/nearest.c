@@ -5,6 +5,7 @@
 #include "nearest.h"
 
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #define MAX_WORD 32
@@ -50,6 +51,19 @@ void hl_nearest_offer(hl_nearest *nearest, const char *word)
 
     if (n_wanted >= 2 && strncmp(nearest->wanted, word, n_wanted) == 0)
         distance = 1;
+    /* "colapse" is near "entropy-collapse": one of its parts may be all that is remembered. */
+    for (const char *part = strchr(word, '-') != NULL ? word : NULL; part != NULL && n_wanted >= 4;
+         part             = strchr(part, '-')) {
+        char own[MAX_WORD + 1];
+
+        part += *part == '-';
+        if (strcspn(part, "-") > MAX_WORD)
+            continue;
+        snprintf(own, sizeof own, "%.*s", (int)strcspn(part, "-"), part);
+        size_t of_part = word_distance(nearest->wanted, own);
+        if (of_part != SIZE_MAX && of_part + 1 < distance)
+            distance = of_part + 1;
+    }
     if (distance > allowed || (nearest->word != NULL && distance >= nearest->distance))
         return;
     nearest->word     = word;

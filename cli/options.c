@@ -13,6 +13,7 @@
 
 #include "command.h"
 #include "nearest.h"
+#include "terminal.h"
 
 /* A command's own options, then the ones that all commands have. */
 enum { N_TABLES = 2 };
@@ -74,6 +75,26 @@ static bool is_choice(const char *choices, const char *word)
     return false;
 }
 
+static int refuse_choice(const parser *p, const hl_option *option, const char *text)
+{
+    char       word[64], near[64] = "";
+    hl_nearest nearest = { .wanted = text };
+
+    for (const char *start = option->value; start != NULL; start = strchr(start, '|')) {
+        start += *start == '|';
+        snprintf(word, sizeof word, "%.*s", (int)strcspn(start, "|"), start);
+        size_t before = nearest.word != NULL ? nearest.distance : SIZE_MAX;
+        hl_nearest_offer(&nearest, word);
+        if (nearest.word != NULL && nearest.distance < before)
+            snprintf(near, sizeof near, "%s", word);
+    }
+    if (near[0] != '\0')
+        return hl_options_refuse(p->usage, "--%s: '%s' is not one of %s (did you mean '%s'?)",
+                                 option->name, text, option->value, near);
+    return hl_options_refuse(p->usage, "--%s: '%s' is not one of %s", option->name, text,
+                             option->value);
+}
+
 static int set_int(const parser *p, const hl_option *option, const char *text)
 {
     char *end = NULL;
@@ -125,8 +146,7 @@ static int set_value(const parser *p, const hl_option *option, const char *text)
         return add_value(p, option, text);
     case HL_OPTION_CHOICE:
         if (!is_choice(option->value, text))
-            return hl_options_refuse(p->usage, "--%s: '%s' is not one of %s", option->name, text,
-                                     option->value);
+            return refuse_choice(p, option, text);
         break;
     default:
         break;
@@ -154,6 +174,10 @@ static int apply(parser *p, const hl_option *option, const char *attached)
 
 static const hl_option *find_long(const parser *p, const char *name, size_t length)
 {
+    if (length == strlen("colour") && strncmp(name, "colour", length) == 0) {
+        name   = "color"; /* both spellings are accepted; the help shows one */
+        length = strlen(name);
+    }
     for (int table = 0; table < N_TABLES; table++) {
         for (const hl_option *option = p->tables[table]; option->name != NULL; option++) {
             if (strlen(option->name) == length && strncmp(option->name, name, length) == 0)
@@ -329,6 +353,7 @@ int hl_options_parse(hl_arguments *out, hl_common *common, const hl_usage *usage
                      char **argv)
 {
     const char *max_memory = NULL;
+    const char *color      = NULL;
     bool        help       = false;
     hl_option   shared[]   = {
             { "json", 0, HL_OPTION_FLAG, &common->json, NULL, "print JSON instead of text", 0, 0 },
@@ -341,6 +366,8 @@ int hl_options_parse(hl_arguments *out, hl_common *common, const hl_usage *usage
               "where to compute (cpu); cuda is in bf16", 0, 0 },
             { "max-memory", 0, HL_OPTION_TEXT, &max_memory, "SIZE",
               "at most so much: 8G, 500M, none (what is free)", 0, 0 },
+            { "color", 0, HL_OPTION_CHOICE, &color, "auto|always|never|256|truecolor",
+              "in the terminal (auto)", 0, 0 },
             { "help", 'h', HL_OPTION_FLAG, &help, NULL, "print this", 0, 0 },
             { 0 },
     };
@@ -354,6 +381,8 @@ int hl_options_parse(hl_arguments *out, hl_common *common, const hl_usage *usage
         return HL_EXIT_OK;
     }
     int code = parse_all(out, &p);
+    if (color != NULL)
+        hl_terminal_choose(color);
     if (help) { /* also beside a mistake: who asks for help gets it */
         print_help(usage, shared);
         return HL_EXIT_OK;

@@ -2,8 +2,6 @@
 #include "shade.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -69,35 +67,6 @@ void hl_shade_end(FILE *stream, hl_depth depth)
 }
 
 /* ------------------------------------------------------------ the terminal */
-
-static bool is_set(const char *name)
-{
-    const char *value = getenv(name);
-
-    return value != NULL && value[0] != '\0';
-}
-
-static hl_depth guess_depth(FILE *stream)
-{
-    const char *terminal = getenv("TERM");
-    const char *colours  = getenv("COLORTERM");
-
-    if (is_set("NO_COLOR") || terminal == NULL || strcmp(terminal, "dumb") == 0 ||
-        !isatty(fileno(stream)))
-        return HL_DEPTH_NONE;
-    if (colours != NULL && (strcmp(colours, "truecolor") == 0 || strcmp(colours, "24bit") == 0))
-        return HL_DEPTH_TRUE;
-    return strstr(terminal, "256color") != NULL ? HL_DEPTH_256 : HL_DEPTH_NONE;
-}
-
-hl_depth hl_shade_depth(FILE *stream, const char *wanted)
-{
-    if (strcmp(wanted, "truecolor") == 0)
-        return HL_DEPTH_TRUE;
-    if (strcmp(wanted, "256") == 0)
-        return HL_DEPTH_256;
-    return strcmp(wanted, "never") == 0 ? HL_DEPTH_NONE : guess_depth(stream);
-}
 
 int hl_terminal_width(FILE *stream)
 {

@@ -7,9 +7,6 @@
 
 #include "headlight.h"
 
-/* What the stream can show.  `wanted` is "auto", "never", "256" or "truecolor". */
-hl_depth hl_shade_depth(FILE *stream, const char *wanted);
-
 /* Escape sequences: what follows has this share's colour as background, with text on it that can be
  * read, or as the colour of its text; nothing where the depth is none. */
 void hl_shade_background(FILE *stream, hl_depth depth, double share);

@@ -4,8 +4,10 @@
 
 #include <stdio.h>
 
-/* Escape sequences; all "" where the stream is not a terminal, where NO_COLOR
- * is set (no-color.org), and on a terminal that cannot. */
+#include "headlight.h"
+
+/* Escape sequences; all "" where --color never says so and, unless it says otherwise, where the stream is
+ * not a terminal, where NO_COLOR is set (no-color.org), and on a terminal that cannot. */
 typedef struct hl_colours {
     const char *bold;
     const char *dim;
@@ -15,5 +17,11 @@ typedef struct hl_colours {
 } hl_colours;
 
 hl_colours hl_terminal_colours(FILE *stream);
+
+/* What --color says, for the rest of the process: "auto", "always", "never", "256" or "truecolor". */
+void hl_terminal_choose(const char *wanted);
+
+/* How many colors the stream gets: what was chosen, else what it can show. */
+hl_depth hl_terminal_depth(FILE *stream);
 
 #endif

@@ -6,6 +6,7 @@
 
 #include "command.h"
 #include "shade.h"
+#include "terminal.h"
 
 void hl_view_options_list(hl_option *out, hl_view_arguments *arguments)
 {
@@ -34,13 +35,10 @@ void hl_view_options_list(hl_option *out, hl_view_arguments *arguments)
           { "width", 0, HL_OPTION_NUMBER, &draw->width, "POINTS", "of the page, 1/72 inch (480)", 240,
             2000 },
           { "dpi", 0, HL_OPTION_NUMBER, &draw->dpi, "N", "pixels an inch, of PNG (144)", 24, 1200 },
-          { "colour", 0, HL_OPTION_CHOICE, &arguments->colour, "auto|never|256|truecolor",
-            "in the terminal", 0, 0 },
           HL_GATE_OPTIONS(&source->gates),
     };
 
-    arguments->theme  = "light";
-    arguments->colour = "auto";
+    arguments->theme = "light";
     memcpy(out, options, sizeof options);
 }
 
@@ -91,7 +89,7 @@ int hl_view_options_finish(hl_view_arguments *arguments, const hl_usage *usage,
     arguments->source.quiet   = common->quiet;
     arguments->draw.theme = strcmp(arguments->theme, "dark") == 0 ? HL_THEME_DARK : HL_THEME_LIGHT;
     arguments->print      = (hl_print_options){ .width = hl_terminal_width(stdout),
-                                                .depth = hl_shade_depth(stdout, arguments->colour),
+                                                .depth = hl_terminal_depth(stdout),
                                                 .theme = arguments->draw.theme };
     return HL_OPTIONS_GO_ON;
 }

@@ -27,7 +27,6 @@ typedef struct hl_view_arguments {
     bool             beyond;
     const char      *zoom; /* as they were given */
     const char      *theme;
-    const char      *colour;
 } hl_view_arguments;
 
 /* Fills the first HL_N_VIEW_OPTIONS entries of a table, and in the defaults. */

@@ -441,9 +441,14 @@ static bool find_snapshot(char out[PATH_MAX], const char *cache, const char *ent
 /* A name that somebody means for Hugging Face: NAME or OWNER/NAME, and no path. */
 static bool is_model_name(const char *path)
 {
-    const char *slash = strchr(path, '/');
+    static const char *const files[] = { ".gguf", ".safetensors", ".bin", ".json", ".npy", ".txt" };
+    const char              *slash   = strchr(path, '/');
 
-    return path[0] != '.' && path[0] != '/' && path[0] != '\0' &&
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        if (hl_ends_with(path, files[i]))
+            return false;
+    }
+    return strchr("./-", path[0]) == NULL && /* nor is it empty */
            (slash == NULL || (strchr(slash + 1, '/') == NULL && slash[1] != '\0'));
 }
 

@@ -3,7 +3,7 @@
 set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
-plan 20
+plan 26
 
 run
 expect "alone it prints the commands" 0 <<'END'
@@ -109,6 +109,7 @@ options of every command:
       --seed N              for whatever is random (0)
       --device cpu|cuda|cuda:f16|cuda:f32  where to compute (cpu); cuda is in bf16
       --max-memory SIZE     at most so much: 8G, 500M, none (what is free)
+      --color auto|always|never|256|truecolor  in the terminal (auto)
   -h, --help                print this
 END
 cp "$scratch/out" "$scratch/verify"
@@ -153,7 +154,7 @@ END
 
 run verify --device tpu
 expect "not one of the choices" 2 <<'END'
-headlight verify: --device: 'tpu' is not one of cpu|cuda|cuda:f16|cuda:f32
+headlight verify: --device: 'tpu' is not one of cpu|cuda|cuda:f16|cuda:f32 (did you mean 'cpu'?)
 Try 'headlight verify --help'.
 END
 
@@ -176,4 +177,36 @@ END
 else
     result "a full disk is not success # SKIP no /dev/full" yes
 fi
+# ---------------------------------------------------------------- in every command
+
+run --version --json
+expect_line "--version --json is an object" 0 '^ "backend": "[a-z0-9]+"$'
+missing=
+for command in $("$HEADLIGHT" help --table | awk -F'\t' '$1 == "command" { print $2 }'); do
+    for option in --color --colour; do
+        run "$command" $option=alway
+        grep -q "did you mean 'always'?" "$scratch/err" || missing="$missing $command $option"
+        run "$command" $option=always --help
+        [ "$status" -eq 0 ] || missing="$missing $command $option=always"
+    done
+done
+echo "# without:$missing"
+result "--color and --colour" "$([ -z "$missing" ] && echo yes)"
+
+# Each word of each option with choices, with its last letter doubled.
+wrong=
+while IFS=$'\t' read -r _ command _ option _ choices _; do
+    word=${choices%%|*}
+    run "$command" "--$option" "$word${word: -1}"
+    grep -qF "did you mean '$word'?" "$scratch/err" || wrong="$wrong $command --$option"
+done < <("$HEADLIGHT" help --table | awk -F'\t' '$5 == "choice"')
+echo "# without a suggestion:$wrong"
+result "a suggestion for every choice" "$([ -z "$wrong" ] && echo yes)"
+
+run diagnose nothing --fail-on colapse
+expect_line "part of a diagnosis' name" 2 "no diagnosis is called 'colapse' \\(did you mean 'entropy-collapse'\\?\\)"
+run watch nothing --figure entrpy
+expect_line "a figure of watch" 2 "did you mean 'entropy'\\?"
+run verify $cases/gqa.safetensors --color always
+result "--color always, to a file" "$(grep -q $'\x1b\\[' "$scratch/out" && echo yes)"
 finish
