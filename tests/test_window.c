@@ -137,14 +137,17 @@ static void windows_are_what_they_should_be(void **state)
 
     for (size_t c = 0; c < sizeof contexts / sizeof *contexts; c++) {
         for (int64_t stride = 0; stride <= contexts[c]; stride += 1 + contexts[c] / 5) {
-            compare(corpus, N_DOCUMENTS,
-                    (hl_window_options){ contexts[c], stride, 3, 0, false, 0, 0 });
-            compare(corpus, N_DOCUMENTS,
-                    (hl_window_options){ contexts[c], stride, 2, 111, false, 0, 0 });
+            compare(
+                corpus, N_DOCUMENTS,
+                (hl_window_options){ contexts[c], stride, 3, 0, false, 0, 0, HL_AROUND_WINDOW });
+            compare(
+                corpus, N_DOCUMENTS,
+                (hl_window_options){ contexts[c], stride, 2, 111, false, 0, 0, HL_AROUND_WINDOW });
         }
     }
     for (int64_t limit = 1; limit < 130; limit += 3)
-        compare(corpus, N_DOCUMENTS, (hl_window_options){ 16, 9, 1, limit, false, 0, 0 });
+        compare(corpus, N_DOCUMENTS,
+                (hl_window_options){ 16, 9, 1, limit, false, 0, 0, HL_AROUND_WINDOW });
     hl_corpus_close(corpus);
 }
 
@@ -187,7 +190,7 @@ static void parts_make_the_whole(void **state)
 
     for (int round = 0; round < 6; round++) {
         hl_corpus        *corpus  = open_corpus(round < 3 ? N_DOCUMENTS : 5);
-        hl_window_options options = { 9, 5, 2, 0, false, 0, 0 };
+        hl_window_options options = { 9, 5, 2, 0, false, 0, 0, HL_AROUND_WINDOW };
         options.pack              = round % 3 == 1;
         options.max_tokens        = round % 3 == 2 ? 100 : 0;
         size_t n                  = hash_part(whole, corpus, options);
@@ -212,7 +215,7 @@ static void packed_windows_are_full(void **state)
 {
     (void)state;
     hl_corpus        *corpus  = open_corpus(N_DOCUMENTS);
-    hl_window_options options = { 10, 0, 1, 0, true, 0, 0 };
+    hl_window_options options = { 10, 0, 1, 0, true, 0, 0, HL_AROUND_WINDOW };
     int64_t           stream[N_DOCUMENTS * (MAX_LENGTH + 1)];
     int64_t           n = 0, at = 0;
     int64_t           eos     = hl_tokenizer_special(tokenizer, HL_SPECIAL_EOS);
