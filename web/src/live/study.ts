@@ -39,7 +39,7 @@ export const RANKERS = [
 ];
 
 /* What sweeps of ours say of a ranker; servers say it too. */
-export const VERDICTS: Record<string, string> = { entropy: "worse than random order in our sweeps" };
+export const VERDICTS: Record<string, string> = { entropy: "worse than a random order in our sweeps" };
 
 const STEP = 0.05;
 const MOST_RATIOS = 15;

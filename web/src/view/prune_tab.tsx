@@ -153,8 +153,9 @@ function OrderPanel({ source, ranking }: { source: LiveSource; ranking: RankAnsw
         <Panel
             title={`Heads in pruning order, by ${ranking.ranker}`}
             class="first"
-            note={`${ranking.score ? `${ranking.score}; ` : ""}${ranking.highest_first ? "highest" : "lowest"} first${verdict ? ` (${verdict})` : ""}; X disables the chosen head`}
+            note={`${ranking.score ? `${ranking.score}; ` : ""}${ranking.highest_first ? "highest" : "lowest"} first; X disables the chosen head`}
             actions={<TableButton table={() => orderTable(ranking)} />}>
+            {verdict ? <p class="extremes verdict-line">{verdict}</p> : null}
             <ProfileHeatmap
                 id="order"
                 label={`Score of every head by ${ranking.ranker}`}
