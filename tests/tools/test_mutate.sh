@@ -105,7 +105,8 @@ check "and for the other" says '^  many +DOES NOT APPLY +the text is [0-9]+ time
 check "what does not compile is not killed" gives 1 "0 passed, 1 failed, 0 skipped" senseless
 check "and is called so" says '^  senseless +DOES NOT COMPILE'
 check "tests that cannot run" gives 1 "0 passed, 0 failed, 1 skipped" elsewhere
-check "tests that fail without a mutant" fails "$tool" --tree "$tree" unfounded
+check "tests that fail without a mutant" gives 1 "1 passed, 1 failed, 0 skipped" unfounded plus
+check "kill none" says '^  unfounded +FAILS ANYWAY'
 check "a mutant that is not in the table" fails "$tool" --tree "$tree" nobody
 check "a table that does not fit" gives 1 "7 passed, 2 failed, 0 skipped" --check
 check "what does not is named" says 'moved: DOES NOT APPLY'
