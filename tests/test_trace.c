@@ -156,7 +156,7 @@ static void generate(const char *path, double temperature)
 /* What the trace says of locking, in place of what was found before. */
 static hl_diagnosis judge(hl_diagnoses *found, const hl_trace *trace)
 {
-    enum { LOCKING = 2 };
+    enum { LOCKING = 3 };
 
     assert_ok(hl_diagnose_trace(found, trace, NULL));
     printf("# %s: %s\n", hl_verdict_name(found->items[LOCKING].verdict),
