@@ -496,24 +496,15 @@ static void test_log_axis(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_oklab),
-        cmocka_unit_test(test_mixing_keeps_lightness),
-        cmocka_unit_test(test_maps_are_even),
-        cmocka_unit_test(test_axis),
-        cmocka_unit_test(test_inner_axis),
-        cmocka_unit_test(test_log_axis),
-        cmocka_unit_test(test_cell_colours),
-        cmocka_unit_test(test_layouts),
-        cmocka_unit_test(test_png),
-        cmocka_unit_test(test_same_bytes),
-        cmocka_unit_test(test_large),
-        cmocka_unit_test(test_errors),
-        cmocka_unit_test(test_candidates),
-        cmocka_unit_test(test_candidates_by_norm),
-        cmocka_unit_test(test_pruned),
-        cmocka_unit_test(test_diagnoses),
-        cmocka_unit_test(test_positions),
-        cmocka_unit_test(test_themes),
+        cmocka_unit_test(test_oklab),         cmocka_unit_test(test_mixing_keeps_lightness),
+        cmocka_unit_test(test_maps_are_even), cmocka_unit_test(test_axis),
+        cmocka_unit_test(test_inner_axis),    cmocka_unit_test(test_log_axis),
+        cmocka_unit_test(test_cell_colours),  cmocka_unit_test(test_layouts),
+        cmocka_unit_test(test_png),           cmocka_unit_test(test_same_bytes),
+        cmocka_unit_test(test_large),         cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_candidates),    cmocka_unit_test(test_candidates_by_norm),
+        cmocka_unit_test(test_pruned),        cmocka_unit_test(test_diagnoses),
+        cmocka_unit_test(test_positions),     cmocka_unit_test(test_themes),
     };
 
     return cmocka_run_group_tests_name("render", tests, open_folder, close_folder);

@@ -188,9 +188,9 @@ static void token_ids(void **state)
 
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         hl_served_prompts prompts;
-        json_t           *tree   = parse(cases[i].text);
-        hl_status         status = hl_served_prompts_read(
-            &prompts, tree, false, &(hl_prompt_reader){ .model = *state });
+        json_t           *tree = parse(cases[i].text);
+        hl_status         status =
+            hl_served_prompts_read(&prompts, tree, false, &(hl_prompt_reader){ .model = *state });
 
         if ((status == HL_OK) != (cases[i].n_prompts > 0))
             fail_msg("%s: %s", cases[i].text, hl_status_name(status));

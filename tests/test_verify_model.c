@@ -205,7 +205,8 @@ static void bad_expectations_are_refused(void **state)
     tensors[1] = tensors[2];
     expect_refusal(tensors, 2, "L99H0");
     ids[2] = 1 << 30;
-    expect_refusal(tensors, 1, "bad.safetensors: tokens[0, 2] is 1073741824, the model knows 0 to ");
+    expect_refusal(tensors, 1,
+                   "bad.safetensors: tokens[0, 2] is 1073741824, the model knows 0 to ");
     tensors[0].n_dims   = 1;
     tensors[0].shape[0] = 4;
     expect_refusal(tensors, 1,
