@@ -301,7 +301,7 @@ static hl_status score_tokens(hl_nll *out, evaluation *e, const eval_tokens *tok
                               .top      = e->request->last_word ? tokens->top : NULL };
     hl_status      status = hl_perplexity_add(out, e->perplexity, &text);
 
-    if (status == HL_OK && e->agreement != NULL)
+    if (status == HL_OK && e->agreement != NULL && out->n_broken == 0)
         status = hl_agreement_add(e->agreement, tokens->ids, tokens->n);
     return status;
 }
@@ -361,6 +361,10 @@ static int score_file(evaluation *e, const char *path)
         e->before               = (double)i / documents.count;
         e->part                 = 1.0 / documents.count;
         code                    = score_document(&text->nll, e, &documents.items[i]);
+        if (code == HL_EXIT_OK && text->nll.n_broken > 0)
+            hl_complain("eval", "%s: %lld of %lld losses are not finite, the first at token %lld",
+                        text->name, (long long)text->nll.n_broken, (long long)text->nll.n_scored,
+                        (long long)text->nll.first_broken);
     }
     hl_progress_end(&e->progress);
     hl_eval_documents_free(&documents);
@@ -442,6 +446,8 @@ int hl_command_eval(int argc, char **argv)
         code = measure_speed(&speed, &e);
     if (code == HL_EXIT_OK)
         code = print_report(&e, request.speed ? &speed : NULL);
+    if (code == HL_EXIT_OK && hl_perplexity_total(e.perplexity).n_broken > 0)
+        code = HL_EXIT_INPUT; /* it has been said of each text */
     close_evaluation(&e);
     return code;
 }

@@ -1,5 +1,6 @@
 /* cmd_measure.c - headlight measure: a model and a text to a profile. */
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,7 @@
 #include "printable.h"
 #include "progress.h"
 #include "stop.h"
+#include "values.h"
 
 enum { N_OWN_OPTIONS = 16 + HL_N_GATE_OPTIONS };
 
@@ -277,12 +279,14 @@ static void name_document(char *out, size_t n_bytes, const measure_work *work, i
         out[0] = '\0';
 }
 
-/* The first heads with rows that are no attention, and where they were seen. */
-static void report_broken(const measure_work *work)
+/* The first heads with rows that are no attention, and where they were seen; and losses.  Is all
+ * well? */
+static bool report_broken(const measure_work *work)
 {
     enum { SHOWN = 3 };
-    const hl_profile *profile = work->profile;
-    int               n       = 0;
+    const hl_profile *profile  = work->profile;
+    int64_t           n_losses = hl_profile_broken_losses(profile);
+    int               n        = 0;
 
     for (int64_t i = 0; i < hl_profile_n_layers(profile) * hl_profile_n_heads(profile); i++) {
         int64_t layer = i / hl_profile_n_heads(profile);
@@ -300,6 +304,20 @@ static void report_broken(const measure_work *work)
     }
     if (n > SHOWN)
         hl_complain("measure", "... and so in %d more heads", n - SHOWN);
+    if (n_losses > 0)
+        hl_complain("measure", "%lld of %lld losses are not finite", (long long)n_losses,
+                    (long long)(n_losses + hl_profile_nll(profile).count));
+    return n == 0 && n_losses == 0;
+}
+
+static int64_t count_broken_rows(const hl_profile *profile)
+{
+    int64_t n = 0;
+
+    for (int64_t i = 0; i < hl_profile_n_layers(profile) * hl_profile_n_heads(profile); i++)
+        n += hl_profile_broken(profile, i / hl_profile_n_heads(profile),
+                               i % hl_profile_n_heads(profile));
+    return n;
 }
 
 static void print_result(const measure_work *work)
@@ -311,7 +329,9 @@ static void print_result(const measure_work *work)
            hl_shown(work->request->output), (long long)hl_profile_n_tokens(profile),
            (long long)hl_profile_all_sequences(profile), (long long)hl_profile_n_layers(profile),
            (long long)hl_profile_n_heads(profile));
-    if (nll.count > 0)
+    if (hl_profile_broken_losses(profile) > 0)
+        printf("loss: not finite\n");
+    else if (nll.count > 0)
         printf("loss: %.4f nats a token\n", nll.mean);
 }
 
@@ -319,13 +339,15 @@ static int print_json(const measure_work *work)
 {
     const hl_profile *profile = work->profile;
     hl_moments        nll     = hl_profile_nll(profile);
-    json_t *result = json_pack("{s:s, s:I, s:I, s:I, s:I, s:o}", "profile", work->request->output,
-                               "tokens", (json_int_t)hl_profile_n_tokens(profile), "windows",
-                               (json_int_t)hl_profile_all_sequences(profile), "layers",
-                               (json_int_t)hl_profile_n_layers(profile), "heads",
-                               (json_int_t)hl_profile_n_heads(profile), "nll",
-                               nll.count > 0 ? json_real(nll.mean) : json_null());
-    bool    good   = hl_put_json(result, JSON_INDENT(1));
+    json_t           *result  = json_pack(
+                   "{s:s, s:I, s:I, s:I, s:I, s:o, s:I, s:I}", "profile", work->request->output, "tokens",
+                   (json_int_t)hl_profile_n_tokens(profile), "windows",
+                   (json_int_t)hl_profile_all_sequences(profile), "layers",
+                   (json_int_t)hl_profile_n_layers(profile), "heads", (json_int_t)hl_profile_n_heads(profile),
+                   "nll", hl_value_number(nll.count > 0 ? nll.mean : NAN), "broken_rows",
+                   (json_int_t)count_broken_rows(profile), "broken_losses",
+                   (json_int_t)hl_profile_broken_losses(profile));
+    bool good = hl_put_json(result, JSON_INDENT(1));
 
     printf("\n");
     json_decref(result);
@@ -343,12 +365,12 @@ static int show_result(const measure_work *work)
 {
     if (work->rank > 0)
         return HL_EXIT_OK;
-    report_broken(work);
-    if (work->request->common.json)
-        return print_json(work);
-    if (!work->request->common.quiet)
+    int code = report_broken(work) ? HL_EXIT_OK : HL_EXIT_INPUT;
+    if (work->request->common.json && print_json(work) != HL_EXIT_OK)
+        return HL_EXIT_RESOURCES;
+    if (!work->request->common.json && !work->request->common.quiet)
         print_result(work);
-    return HL_EXIT_OK;
+    return code;
 }
 
 static int fail(const measure_work *work, hl_status status)

@@ -54,6 +54,10 @@ static void print_total(const hl_nll *nll)
         printf("  nothing to score: a text needs two tokens\n");
         return;
     }
+    if (nll->n_broken > 0) {
+        printf("  not finite: %s of the losses\n", grouped(nll->n_broken));
+        return;
+    }
     print_line("nats/token", nll->mean, nll->mean - half, nll->mean + half);
     print_line("perplexity", nll->perplexity, exp(nll->mean - half), exp(nll->mean + half));
     if (!isnan(bits))
@@ -124,14 +128,14 @@ static void print_range_note(const hl_colours *colours, const hl_nll *nll)
            nll->over_texts ? "texts" : "windows", colours->plain);
 }
 
-/* The hardest first: the mean decides, and nothing scored comes last. */
+/* The hardest first: the mean decides, and what has none comes last. */
 static int compare_texts(const void *left, const void *right)
 {
     const hl_nll *a = &((const hl_eval_text *)left)->nll;
     const hl_nll *b = &((const hl_eval_text *)right)->nll;
 
-    if (a->n_scored == 0 || b->n_scored == 0)
-        return (a->n_scored == 0) - (b->n_scored == 0);
+    if (isnan(a->mean) || isnan(b->mean))
+        return isnan(a->mean) - isnan(b->mean);
     return a->mean > b->mean ? -1 : a->mean < b->mean;
 }
 
@@ -142,8 +146,8 @@ static void print_texts(const hl_colours *colours, const hl_eval_report *report)
     for (int i = 0; i < report->n_texts; i++) {
         const hl_nll *nll = &report->texts[i].nll;
 
-        if (nll->n_scored == 0)
-            printf("  %11d %11s %11s %10s  %s\n", 0, "-", "-", "-",
+        if (nll->n_scored == 0 || nll->n_broken > 0)
+            printf("  %11s %11s %11s %10s  %s\n", grouped(nll->n_scored), "-", "-", "-",
                    hl_shown(report->texts[i].name));
         else
             printf("  %11s %11.4f %11.2f %10.4f  %s\n", grouped(nll->n_scored), nll->mean,
@@ -191,14 +195,15 @@ static json_t *make_nll(const hl_nll *nll)
 {
     bool known = !isnan(nll->standard_error);
 
-    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:f, s:I, s:I, s:I, s:I}", "nats_per_token",
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:I}", "nats_per_token",
                      hl_value_number(nll->mean), "perplexity", hl_value_number(nll->perplexity),
                      "bits_per_byte", hl_value_number(nll->bits_per_byte), "standard_error",
                      hl_value_number(nll->standard_error), "standard_error_over",
                      known ? json_string(nll->over_texts ? "texts" : "windows") : json_null(),
-                     "nll_sum", nll->sum, "scored_tokens", (json_int_t)nll->n_scored, "tokens",
-                     (json_int_t)nll->n_tokens, "scored_bytes", (json_int_t)nll->n_bytes, "windows",
-                     (json_int_t)nll->n_windows);
+                     "nll_sum", hl_value_number(nll->sum), "scored_tokens",
+                     (json_int_t)nll->n_scored, "tokens", (json_int_t)nll->n_tokens, "scored_bytes",
+                     (json_int_t)nll->n_bytes, "windows", (json_int_t)nll->n_windows,
+                     "broken_losses", (json_int_t)nll->n_broken);
 }
 
 static json_t *make_texts(const hl_eval_report *report)

@@ -2,6 +2,9 @@
  * comes of its rows. */
 #include "measure_support.h"
 
+#include "base/dtype.h"
+#include "formats/safetensors.h"
+
 /* What heads write and how alike they are, which a device computes in another order. */
 static void assert_same_likeness(const hl_profile *a, const hl_profile *b, int64_t layer)
 {
@@ -227,6 +230,103 @@ static void a_device_chooses_its_batch(void **state)
     remove_folder(folder);
 }
 
+/* phi3 with 3e38 in one place of its output head, where some rows get an infinite logit. */
+static void write_infinite_model(const char *folder)
+{
+    static float           head[256 * 64];
+    hl_safetensors        *file   = NULL;
+    hl_safetensors_writer *writer = NULL;
+    size_t                 n_bytes;
+    char                  *config = read_file("tests/data/families/phi3/config.json", &n_bytes);
+
+    write_file(in_folder(folder, "config.json"), config, n_bytes);
+    hl_free(config);
+    assert_ok(hl_safetensors_open(&file, "tests/data/families/phi3/model.safetensors"));
+    assert_ok(hl_safetensors_writer_new(&writer));
+    for (size_t i = 0; i < hl_safetensors_count(file); i++) {
+        hl_tensor tensor = *hl_safetensors_at(file, i);
+        if (strcmp(tensor.name, "lm_head.weight") == 0) {
+            assert_ok(hl_dtype_to_f32(head, tensor.data, tensor.dtype, 256 * 64));
+            head[5 * 64 + 7] = 3e38f;
+            tensor.dtype     = HL_DTYPE_F32;
+            tensor.data      = (const void *)head;
+            tensor.n_bytes   = sizeof head;
+        }
+        hl_safetensors_add(writer, &tensor);
+    }
+    assert_ok(hl_safetensors_write(writer, in_folder(folder, "model.safetensors")));
+    hl_safetensors_writer_free(writer);
+    hl_safetensors_close(file);
+}
+
+/* Losses that are no numbers are counted, on a device too; a profile keeps the count. */
+static void losses_that_are_not_finite(void **state)
+{
+    enum { N = 60 };
+    static const char *const devices[] = { NULL, "host" };
+    const char              *folder    = new_folder();
+    const char              *ids       = in_folder(folder, "ids.jsonl");
+    FILE                    *file      = fopen(ids, "w");
+    int64_t                  tokens[N];
+    (void)state;
+
+    for (int i = 0; i < N; i++) {
+        tokens[i] = (i * 37 + i * i) % 256;
+        fprintf(file, "%s%d%s", i == 0 ? "[" : ", ", (int)tokens[i], i == N - 1 ? "]\n" : "");
+    }
+    fclose(file);
+    write_infinite_model(folder);
+    work w = open_work(folder, ids);
+    for (int i = 0; i < 2; i++) {
+        hl_measure_options options = {
+            .windows = { .context = 64 }, .nll = true, .no_probe = true, .n_threads = 1
+        };
+        hl_perplexity *perplexity = NULL;
+        hl_profile    *again      = NULL;
+        hl_nll         nll;
+        double         of_tokens[N];
+        int64_t        n_broken = 0, first = -1;
+
+        assert_ok(hl_device_select(devices[i]));
+        assert_ok(
+            hl_perplexity_open(&perplexity, w.model, &(hl_perplexity_options){ .n_ctx = 64 }));
+        assert_ok(hl_perplexity_add(
+            &nll, perplexity,
+            &(hl_scored_text){ .tokens = tokens, .n_tokens = N, .nll = of_tokens }));
+        for (int j = 1; j < N; j++) {
+            bool broken = !(fabs(of_tokens[j]) < 0x1p23);
+            first       = broken && n_broken == 0 ? j : first;
+            n_broken += broken;
+        }
+        assert_in_range(n_broken, 5, N - 5); /* some rows, and not all */
+        assert_int_equal(nll.n_scored, N - 1);
+        assert_int_equal(nll.n_broken, n_broken);
+        assert_int_equal(nll.first_broken, first);
+        assert_true(isnan(nll.sum) && isnan(nll.mean) && isnan(nll.perplexity));
+        assert_int_equal(hl_perplexity_total(perplexity).n_broken, n_broken);
+        hl_perplexity_close(perplexity);
+
+        hl_profile *profile = measure(&w, &options);
+        assert_int_equal(hl_profile_broken_losses(profile), n_broken);
+        assert_int_equal(hl_profile_nll(profile).count, N - 1 - n_broken);
+        assert_true(isnan(hl_profile_nll(profile).mean));
+        assert_ok(hl_profile_write(profile, in_folder(folder, "p")));
+        assert_ok(hl_profile_load(&again, in_folder(folder, "p")));
+        assert_ok(hl_profile_merge(again, profile));
+        assert_int_equal(hl_profile_broken_losses(again), 2 * n_broken);
+        hl_profile_free(again);
+        hl_profile_free(profile);
+
+        hl_evaluation *found = NULL;
+        assert_fails(HL_BAD_INPUT, "losses are not finite",
+                     hl_evaluate(&found, w.model, w.corpus, NULL, 0,
+                                 &(hl_evaluate_options){ .windows = { .context = 64 } }));
+        assert_ok(hl_device_select(NULL));
+    }
+    close_work(&w);
+    remove_folder(folder);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -234,6 +334,7 @@ int main(void)
         cmocka_unit_test(a_device_has_the_losses),
         cmocka_unit_test(a_device_goes_on_where_it_stopped),
         cmocka_unit_test(a_device_chooses_its_batch),
+        cmocka_unit_test(losses_that_are_not_finite),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

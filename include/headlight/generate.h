@@ -201,6 +201,9 @@ typedef struct hl_nll {
     double  bits_per_byte;  /* sum / (n_bytes ln 2) */
     double  standard_error; /* of the mean: of a ratio of sums over texts, or else windows */
     bool    over_texts;     /* there were at least HL_MIN_TEXTS; windows are less independent */
+    int64_t n_broken;       /* scored tokens whose loss is NaN, infinite or beyond 2^23 nats; if
+                             * there are any, sum and all that comes of it is NaN */
+    int64_t first_broken;   /* token of the text; -1: none, or of several texts */
 } hl_nll;
 
 #define HL_MIN_TEXTS 8

@@ -144,8 +144,10 @@ HL_API double hl_profile_probe(const hl_profile *profile, int64_t layer, int64_t
 HL_API double hl_profile_output_norm(const hl_profile *profile, int64_t layer, int64_t head);
 /* Mean of 1 - cos(in, out) of the block; NaN: not measured. */
 HL_API double hl_profile_block_influence(const hl_profile *profile, int64_t layer);
-/* Nats a token; count 0: not measured. */
+/* Nats a token; count 0: not measured.  All but the count is NaN where there are broken losses. */
 HL_API hl_moments hl_profile_nll(const hl_profile *profile);
+/* How many tokens have a loss that is NaN, infinite or beyond 2^23 nats; they are not in the count. */
+HL_API int64_t hl_profile_broken_losses(const hl_profile *profile);
 
 /* Sequences kept for the bootstrap: those with the smallest content hashes.  ENTROPY
  * and FAIR and NOSINK means of a sequence, NaN where it has no such row. */

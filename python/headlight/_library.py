@@ -130,6 +130,7 @@ SIGNATURES = {
     "hl_profile_output_norm": (c.c_double, [*_at]),
     "hl_profile_block_influence": (c.c_double, [_handle, c.c_int64]),
     "hl_profile_nll": (s.Moments, [_handle]),
+    "hl_profile_broken_losses": (c.c_int64, [_handle]),
     "hl_profile_n_sequences": (c.c_int64, [_handle]),
     "hl_profile_all_sequences": (c.c_int64, [_handle]),
     "hl_profile_n_tokens": (c.c_int64, [_handle]),

@@ -93,6 +93,7 @@ class Evaluation:
     n_bytes: int
     n_windows: int
     n_texts: int
+    n_broken: int  # scored tokens whose loss is not finite: then mean and the rest are NaN
     nll: List[np.ndarray]  # of each text, (tokens), NaN where one was not scored
 
 

@@ -179,9 +179,14 @@ class Profile:
 
     @property
     def nll(self) -> float:
-        """Nats a token; NaN: not measured."""
+        """Nats a token; NaN: not measured, or broken_losses."""
         found = self._get("hl_profile_nll")
         return found.mean if found.count else math.nan
+
+    @property
+    def broken_losses(self) -> int:
+        """Tokens whose loss is not finite."""
+        return self._get("hl_profile_broken_losses")
 
     def histogram(self, name: str = "normalised") -> NamedArray:
         """(layer, head, bin) counts in 64 bins over [0, 1]: "normalised", "nosink" or "peak"."""

@@ -238,7 +238,7 @@ class Nll(c.Structure):
     _fields_ = [("sum", c.c_double),
                 *_fields(c.c_int64, "n_scored", "n_tokens", "n_bytes", "n_windows", "n_texts"),
                 *_fields(c.c_double, "mean", "perplexity", "bits_per_byte", "standard_error"),
-                ("over_texts", c.c_bool)]
+                ("over_texts", c.c_bool), *_fields(c.c_int64, "n_broken", "first_broken")]
 
 
 # ------------------------------------------------------------------ measuring

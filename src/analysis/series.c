@@ -26,8 +26,8 @@
 enum { DEFAULT_BACK = 5, BROKEN = 0, COLLAPSE = 1 }; /* places in the list of diagnoses */
 
 const char *const hl_series_settings[HL_SERIES_N_SETTINGS] = {
-    "family", "context", "stride",  "seed",      "pack",     "nll",
-    "probe",  "epsilon", "samples", "tokenizer", "adjusted", "gates",
+    "family",  "context", "stride",    "seed",     "pack",  "nll",     "probe",
+    "epsilon", "samples", "tokenizer", "adjusted", "gates", "special", /* is not in files where profiles do not say it */
 };
 
 /* ------------------------------------------------------------------ new and free */
@@ -131,11 +131,13 @@ static hl_status check_settings(const hl_series *series, const hl_profile *profi
     for (int i = 0; i < HL_SERIES_N_SETTINGS; i++) {
         const char *had = series->settings[i];
         const char *has = hl_profile_setting(profile, hl_series_settings[i]);
+        const char *unsaid =
+            strcmp(hl_series_settings[i], "special") == 0 ? "document" : "not known";
 
         if ((had == NULL) != (has == NULL) || (had != NULL && strcmp(had, has) != 0))
             return hl_fail(HL_BAD_INPUT, "%s: its %s is %.60s, but %.60s in the series", name,
-                           hl_series_settings[i], has != NULL ? has : "not known",
-                           had != NULL ? had : "not known");
+                           hl_series_settings[i], has != NULL ? has : unsaid,
+                           had != NULL ? had : unsaid);
     }
     return HL_OK;
 }

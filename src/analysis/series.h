@@ -11,7 +11,7 @@
 #define HL_SERIES_FORMAT "headlight series 1"
 
 /* What a profile says of how it was measured, but for the model's weights. */
-enum { HL_SERIES_N_SETTINGS = 12 };
+enum { HL_SERIES_N_SETTINGS = 13 };
 extern const char *const hl_series_settings[HL_SERIES_N_SETTINGS];
 
 struct hl_series {

@@ -92,6 +92,8 @@ static void add_beginning(hl_text *text, const hl_series *series)
                  ", \"heads\": %" PRId64 ", \"text\": \"%016" PRIx64 "\", \"settings\": {",
                  series->n_layers, series->n_heads, series->text);
     for (int i = 0; i < HL_SERIES_N_SETTINGS; i++) {
+        if (series->settings[i] == NULL && strcmp(hl_series_settings[i], "special") == 0)
+            continue;
         hl_text_addf(text, "%s\"%s\": ", i > 0 ? ", " : "", hl_series_settings[i]);
         add_string(text, series->settings[i]);
     }

@@ -228,8 +228,8 @@ static hl_status run_window(hl_agreement *a, const int64_t *tokens, const hl_win
         a->at = context + done;
         HL_TRY(compare_both(a, a->tokens + a->at, n));
     }
-    if (isnan(a->kl))
-        return hl_fail(HL_BAD_INPUT, "logits of the window at token %lld are NaN",
+    if (!isfinite(a->kl))
+        return hl_fail(HL_BAD_INPUT, "logits of the window at token %lld are not finite",
                        (long long)window->begin);
     if (n_rows > 0)
         add_window(&a->sums, a->kl, (double)n_rows);

@@ -27,6 +27,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "model/model.h"
+#include "stats/exact.h"
 
 enum { DEFAULT_ROWS = 512, DEFAULT_WINDOW = 4096, MAX_BATCH = 4096 };
 
@@ -45,6 +46,8 @@ typedef struct text_sums {
     group_sums windows;
     int64_t    n_tokens;
     int64_t    n_bytes;
+    int64_t    n_broken;
+    int64_t    first_broken; /* if there are any */
     bool       bytes_known;
 } text_sums;
 
@@ -311,7 +314,7 @@ static void add_group(group_sums *groups, double sum, double count)
 }
 
 /* What a window has scored, token by token. */
-static hl_status add_window(text_sums *sums, const scoring *s, int64_t index)
+static void add_window(text_sums *sums, const scoring *s, int64_t index)
 {
     const hl_window *window = &s->perplexity->windows[index];
     const double    *nll    = s->perplexity->nll + index * s->perplexity->options.n_ctx;
@@ -320,10 +323,10 @@ static hl_status add_window(text_sums *sums, const scoring *s, int64_t index)
     for (int64_t i = window->first; i < window->end; i++) {
         double value = nll[i - window->begin];
 
-        if (isnan(value))
-            return hl_fail(HL_BAD_INPUT, "the logits that predict token %lld of the text are NaN",
-                           (long long)i);
-        sum += value;
+        if (hl_fixed_fits(value))
+            sum += value;
+        else if (sums->n_broken++ == 0)
+            sums->first_broken = i;
         if (s->text->nll != NULL)
             s->text->nll[i] = value;
         if (s->text->n_bytes != NULL)
@@ -331,7 +334,6 @@ static hl_status add_window(text_sums *sums, const scoring *s, int64_t index)
     }
     if (window->first < window->end) /* not a last window of one token */
         add_group(&sums->windows, sum, (double)(window->end - window->first));
-    return HL_OK;
 }
 
 static void add_text(text_sums *total, const text_sums *text)
@@ -348,6 +350,7 @@ static void add_text(text_sums *total, const text_sums *text)
         add_group(&total->texts, windows->sum, windows->count);
     total->n_tokens += text->n_tokens;
     total->n_bytes += text->n_bytes;
+    total->n_broken += text->n_broken;
     total->bytes_known = total->bytes_known && text->bytes_known;
 }
 
@@ -368,12 +371,18 @@ static hl_nll summarise(const text_sums *sums)
                    .n_bytes    = sums->bytes_known ? sums->n_bytes : 0,
                    .n_windows  = sums->windows.n,
                    .n_texts    = sums->texts.n,
-                   .over_texts = sums->texts.n >= HL_MIN_TEXTS };
+                   .over_texts = sums->texts.n >= HL_MIN_TEXTS,
+                   .n_broken   = sums->n_broken,
+                   .first_broken =
+                       sums->n_broken > 0 && sums->texts.n <= 1 ? sums->first_broken : -1 };
 
-    nll.mean           = nll.n_scored > 0 ? nll.sum / (double)nll.n_scored : NAN;
-    nll.perplexity     = exp(nll.mean);
-    nll.bits_per_byte  = nll.n_bytes > 0 ? nll.sum / ((double)nll.n_bytes * log(2.0)) : NAN;
-    nll.standard_error = standard_error(nll.over_texts ? &sums->texts : &sums->windows);
+    if (nll.n_broken > 0)
+        nll.sum = NAN;
+    nll.mean          = nll.n_scored > 0 ? nll.sum / (double)nll.n_scored : NAN;
+    nll.perplexity    = exp(nll.mean);
+    nll.bits_per_byte = nll.n_bytes > 0 ? nll.sum / ((double)nll.n_bytes * log(2.0)) : NAN;
+    nll.standard_error =
+        nll.n_broken > 0 ? NAN : standard_error(nll.over_texts ? &sums->texts : &sums->windows);
     return nll;
 }
 
@@ -427,7 +436,7 @@ hl_status hl_perplexity_add(hl_nll *out, hl_perplexity *perplexity, const hl_sco
             perplexity->windows[i] = hl_window_at(&perplexity->cut, text->n_tokens, done + i);
         HL_TRY(run_windows(&s, n));
         for (int64_t i = 0; i < n; i++)
-            HL_TRY(add_window(&sums, &s, i));
+            add_window(&sums, &s, i);
         HL_TRY(report_progress(perplexity, &perplexity->windows[n - 1], text->n_tokens));
     }
     add_text(&perplexity->total, &sums);

@@ -20,6 +20,7 @@
 #include "model/device.h"
 #include "model/model.h"
 #include "prune/settings.h"
+#include "stats/exact.h"
 
 enum { DEFAULT_ROWS = 512, DEVICE_ROWS = 4096, DEFAULT_CONTEXT = 1024, MAX_BATCH = 4096 };
 enum { WANTS = HL_WANT_LOSSES | HL_WANT_DIVERGENCE };
@@ -461,6 +462,16 @@ static hl_scores sum_window(const hl_evaluator *e, int64_t window)
     return sum;
 }
 
+static int64_t count_broken(const hl_evaluator *e, int64_t window)
+{
+    const row_score *rows = e->rows + window * e->n_rows;
+    int64_t          n    = 0;
+
+    for (int64_t i = e->windows[e->n_done + window].first - 1; i < e->lengths[window]; i++)
+        n += !hl_fixed_fits(rows[i].nll) || !isfinite(rows[i].kl);
+    return n;
+}
+
 static hl_status add_setting(hl_evaluator *e)
 {
     int64_t    setting = e->settings.order[e->at];
@@ -470,9 +481,12 @@ static hl_status add_setting(hl_evaluator *e)
 
     for (int64_t i = 0; i < e->n_batch_windows; i++) {
         out[e->n_done + i] = sum_window(e, i);
-        if (isnan(out[e->n_done + i].nll))
-            return hl_fail(HL_BAD_INPUT, "window %lld of the text: the logits are NaN",
-                           (long long)(e->n_done + i));
+        int64_t n_broken   = count_broken(e, i);
+        if (n_broken > 0)
+            return hl_fail(HL_BAD_INPUT,
+                           "window %lld of the text: %lld of %lld losses are not finite",
+                           (long long)(e->n_done + i), (long long)n_broken,
+                           (long long)e->result->scored[e->n_done + i]);
     }
     return HL_OK;
 }

@@ -242,6 +242,7 @@ void hl_profile_influence(hl_profile *profile, int64_t layer, double influence)
 
 void hl_profile_loss(hl_profile *profile, double nll)
 {
+    hl_counts(profile, HL_TABLE_NLL_BROKEN)[0] += !hl_fixed_fits(nll);
     add_single(profile, HL_TABLE_NLL_COUNT, 0, nll);
 }
 

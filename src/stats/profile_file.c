@@ -128,8 +128,10 @@ hl_status hl_profile_write_state(const hl_profile *profile, const char *path, co
     HL_TRY(add_metadata(writer, profile));
     if (state != NULL)
         hl_safetensors_add_metadata(writer, HL_PROFILE_STATE, state);
-    for (hl_table table = 0; table < HL_N_TABLES; table++)
-        add_table(writer, profile, table);
+    for (hl_table table = 0; table < HL_N_TABLES; table++) {
+        if (table != HL_TABLE_NLL_BROKEN || hl_profile_broken_losses(profile) > 0)
+            add_table(writer, profile, table);
+    }
     hl_table_shape(tensor.shape, profile, HL_TABLE_COUNT);
     tensor.data    = means;
     tensor.n_bytes = (size_t)hl_table_count(profile, HL_TABLE_COUNT) * sizeof *means;

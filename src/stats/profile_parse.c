@@ -180,7 +180,7 @@ static hl_status check_tensor(const hl_tensor *tensor, hl_dtype dtype, const int
                    wanted);
 }
 
-/* *out is NULL for what files of the first format lack. */
+/* *out is NULL for what files of the first format lack, and files without broken losses. */
 static hl_status find_table(const hl_tensor **out, const hl_safetensors *file,
                             const hl_profile *profile, hl_table table)
 {
@@ -190,6 +190,8 @@ static hl_status find_table(const hl_tensor **out, const hl_safetensors *file,
 
     *out = hl_safetensors_find(file, form->name);
     if (*out == NULL && table >= HL_FIRST_OF_FORMAT_2 && is_first_format(file))
+        return HL_OK;
+    if (*out == NULL && table == HL_TABLE_NLL_BROKEN)
         return HL_OK;
     if (*out == NULL)
         return hl_fail(HL_BAD_INPUT, "tensor '%s' is missing", form->name);

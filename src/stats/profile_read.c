@@ -88,9 +88,18 @@ hl_moments hl_profile_by_type(const hl_profile *profile, int64_t layer, int64_t 
                       (cell * profile->n_types + type) * HL_N_BY_TYPE + quantity);
 }
 
+int64_t hl_profile_broken_losses(const hl_profile *profile)
+{
+    return hl_counts(profile, HL_TABLE_NLL_BROKEN)[0];
+}
+
 hl_moments hl_profile_nll(const hl_profile *profile)
 {
-    return moments_at(profile, HL_TABLE_NLL_COUNT, 0);
+    hl_moments found = moments_at(profile, HL_TABLE_NLL_COUNT, 0);
+
+    if (hl_profile_broken_losses(profile) > 0) /* the mean of the others says nothing of the text */
+        found.mean = found.variance = found.min = found.max = NAN;
+    return found;
 }
 
 double hl_profile_block_influence(const hl_profile *profile, int64_t layer)

@@ -129,6 +129,7 @@ static const hl_table_form forms[HL_N_TABLES] = {
     [HL_TABLE_NLL_COUNT]         = { "nll.count", I64, HL_KIND_COUNT, 0, { 1 } },
     [HL_TABLE_NLL_SUM]           = { "nll.sum", I64, HL_KIND_WIDE, HL_TABLE_NLL_COUNT, { 1, 2 } },
     [HL_TABLE_NLL_SQUARES] = { "nll.squares", I64, HL_KIND_SQUARES, HL_TABLE_NLL_COUNT, { 1, 2 } },
+    [HL_TABLE_NLL_BROKEN]  = { "nll.broken", I64, HL_KIND_COUNT, 0, { 1 } },
 
     [HL_TABLE_PROBE]  = { "probe", HL_DTYPE_F64, HL_KIND_SCORE, 0, { L, H, HL_N_PROBES } },
     [HL_TABLE_TOTALS] = { "totals", I64, HL_KIND_COUNT, 0, { 2 } },

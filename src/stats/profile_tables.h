@@ -49,6 +49,7 @@ typedef enum hl_table {
     HL_TABLE_NLL_COUNT,
     HL_TABLE_NLL_SUM,
     HL_TABLE_NLL_SQUARES,    /* (1) each */
+    HL_TABLE_NLL_BROKEN,     /* (1) in files only where it is not 0 */
     HL_TABLE_PROBE,          /* (L, H, 3) F64 */
     HL_TABLE_TOTALS,         /* (2) tokens, sequences */
     HL_TABLE_TEXT,           /* (1) U64: the sum of the sequences' hashes */

@@ -9,7 +9,7 @@ alice=models/text/alice.txt
 speech=models/text/speech-1960.txt
 excerpt=$scratch/excerpt.txt # quicker to tokenize than all of it
 head -c 3000 $alice >"$excerpt"
-plan 33
+plan 41
 
 # Figures become N; those of transformers are compared below.
 blur() { sed -i -E 's/[0-9]+\.[0-9]+/N/g; s/ +/ /g' "$scratch/out"; }
@@ -121,11 +121,52 @@ expect_line "no such text" 3 "^headlight eval: $scratch/nothing: No such file"
 run eval tests/data/families/phi3 "$excerpt"
 expect_line "no tokenizer" 3 'no tokenizer.json in this folder \(--tokenizer PATH gives one\)'
 run eval tests/data/families/llama3 "$excerpt" --tokenizer models/demo
-expect_line "a tokenizer with more words than the model" 2 'the model knows 0 to 255$'
+expect_line "a tokenizer with more words than the model" 3 "the tokenizer gives id [0-9]+, and the model has 256 tokens: it is another model's$"
 if [ -d "$shared/golden/families/bert" ]; then
     run eval "$shared/golden/families/bert" "$excerpt"
     expect_line "an encoder" 3 'is an encoder \(bert\): its rows see the tokens that follow'
 else
     result "an encoder # SKIP no shared models" yes
 fi
+# Losses that are not finite: an output head of its own, with 3e38 in one place.
+mkdir "$scratch/infinite"
+python3 - "$scratch/infinite" <<'END'
+import json, shutil, struct, sys
+out = sys.argv[1]
+for name in ("generation_config.json", "tokenizer.json", "tokenizer_config.json"):
+    shutil.copy("models/demo/" + name, out)
+config = json.load(open("models/demo/config.json"))
+config["tie_word_embeddings"] = False
+json.dump(config, open(out + "/config.json", "w"))
+data = open("models/demo/model.safetensors", "rb").read()
+n, = struct.unpack("<Q", data[:8])
+head, body = json.loads(data[8:8 + n]), data[8 + n:]
+begin, end = head["transformer.wte.weight"]["data_offsets"]
+rows, width = head["transformer.wte.weight"]["shape"]
+values = list(struct.unpack(f"<{rows * width}e", body[begin:end]))
+values[1000 * width + 3] = 3e38
+more = struct.pack(f"<{rows * width}f", *values)
+head["lm_head.weight"] = {"dtype": "F32", "shape": [rows, width],
+                          "data_offsets": [len(body), len(body) + len(more)]}
+text = json.dumps(head).encode()
+text += b" " * (-len(text) % 8)
+open(out + "/model.safetensors", "wb").write(struct.pack("<Q", len(text)) + text + body + more)
+END
+run eval "$scratch/infinite" "$excerpt" -n 300 -c 128
+expect_line "losses that are not finite are counted" 3 '^headlight eval: .*excerpt.txt: 1[0-9]{2} of 297 losses are not finite, the first at token [0-9]+$'
+expect_line "and no mean is made of them" 3 '^  not finite: 1[0-9]{2} of the losses$'
+n_broken=$(sed -n 's/^  not finite: \([0-9]*\) of.*/\1/p' "$scratch/out")
+run eval "$scratch/infinite" "$excerpt" -n 300 -c 128 --json
+expect_line "--json: null" 3 '^  "nats_per_token": null,$'
+result "--json: is JSON, with the count" "$(python3 -c "
+import json
+total = json.load(open('$scratch/out'))['total']
+print('yes' if total['broken_losses'] == $n_broken and total['nll_sum'] is None and total['perplexity'] is None else total)")"
+run measure "$scratch/infinite" "$excerpt" -o "$scratch/infinite.p" --max-tokens 300 -c 128 --nll --no-probe
+expect_line "measure --nll: as many" 3 "^headlight measure: $n_broken of 297 losses are not finite$"
+expect_line "and the same words" 3 '^loss: not finite$'
+run measure "$scratch/infinite" "$excerpt" -o "$scratch/infinite.p" --max-tokens 300 -c 128 --nll --no-probe --json
+expect_line "measure --json: null" 3 '^ "nll": null,$'
+run sweep "$scratch/infinite" --rank-text $speech --rank-tokens 128 --test-text "$excerpt" --test-tokens 128 -c 128 --by weight --ratios 0,0.5 --seeds 2
+expect_line "sweep does not go on" 3 'window 0 of the text: [0-9]+ of 127 losses are not finite'
 finish
