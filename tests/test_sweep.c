@@ -436,6 +436,84 @@ static void stopped_sweeps_go_on_to_the_same_bytes(void **state)
     close_bench(&b);
 }
 
+/* What a killed process leaves: the state as it was at one call, while settings are evaluated. */
+typedef struct witness {
+    const char *state;
+    const char *copy;
+    int         n_evaluated; /* calls of that stage */
+    int         copy_at;     /* 0: never */
+} witness;
+
+static hl_status copy_state(void *context, const hl_sweep_progress *progress)
+{
+    witness *w = context;
+
+    if (strcmp(progress->stage, "evaluating") != 0 || ++w->n_evaluated != w->copy_at)
+        return HL_OK;
+    size_t n_bytes = 0;
+    char  *bytes   = read_file(w->state, &n_bytes);
+    write_file(w->copy, bytes, n_bytes);
+    hl_free(bytes);
+    return HL_OK;
+}
+
+/* --save-every is a time, not a batch: a batch goes through all settings, which takes minutes. */
+static void the_state_is_saved_between_settings(void **state)
+{
+    bench            b       = open_bench();
+    hl_sweep_options options = options_of();
+    hl_sweep        *sweep   = NULL;
+    char             path[256], copy[256];
+    witness          w = { .state = path, .copy = copy };
+    (void)state;
+
+    snprintf(path, sizeof path, "%s/state", b.folder);
+    snprintf(copy, sizeof copy, "%s/copy", b.folder);
+    options.progress   = copy_state;
+    options.context    = &w;
+    options.save_every = 1e-9;
+    options.state_path = path;
+    sweep              = run(&b, &options);
+    char *wanted       = all_tables(sweep);
+    int   n_evaluated  = w.n_evaluated;
+    hl_sweep_free(sweep);
+
+    for (int copy_at = n_evaluated / 5; copy_at < n_evaluated; copy_at += n_evaluated / 2) {
+        w                  = (witness){ .state = path, .copy = copy, .copy_at = copy_at };
+        options.resume     = false;
+        options.state_path = path;
+        sweep              = run(&b, &options);
+        hl_sweep_free(sweep);
+
+        w                  = (witness){ .state = path, .copy = copy };
+        options.resume     = true;
+        options.state_path = copy;
+        sweep              = run(&b, &options);
+        /* The call is before its own setting is saved. */
+        assert_int_equal(w.n_evaluated, n_evaluated - (copy_at - 1));
+        char *seen = all_tables(sweep);
+        assert_string_equal(seen, wanted);
+        hl_sweep_free(sweep);
+        free(seen);
+    }
+
+    /* Not more often than asked. */
+    w                  = (witness){ .state = path, .copy = copy, .copy_at = n_evaluated / 2 };
+    options.resume     = false;
+    options.state_path = path;
+    options.save_every = 1e6;
+    (void)unlink(path);
+    write_file(path, "old", 3);
+    sweep = run(&b, &options);
+    hl_sweep_free(sweep);
+    size_t n_bytes = 0;
+    char  *bytes   = read_file(copy, &n_bytes);
+    assert_int_equal(n_bytes, 3);
+    hl_free(bytes);
+    free(wanted);
+    close_bench(&b);
+}
+
 /* ------------------------------------------------------------------------- refusals */
 
 static void what_makes_no_sense_is_refused(void **state)
@@ -523,6 +601,7 @@ int main(void)
         cmocka_unit_test(verdicts_do_not_contradict_themselves),
         cmocka_unit_test(iterative_orders_are_as_by_hand),
         cmocka_unit_test(stopped_sweeps_go_on_to_the_same_bytes),
+        cmocka_unit_test(the_state_is_saved_between_settings),
         cmocka_unit_test(what_makes_no_sense_is_refused),
         cmocka_unit_test(ceilings_are_those_of_gpt2),
         cmocka_unit_test(shapes_are_those_of_the_model),

@@ -68,6 +68,7 @@ struct hl_evaluator {
     row_score *rows;    /* (B, n_rows) of the setting at work */
     int64_t    every;   /* layers from one kept stream to the next; n_layers: none is */
     int64_t    at;      /* the leaf at work; 0 is the dense model */
+    int64_t resumed; /* the leaf that a walk goes on with, whose path has not been run; 0: none */
 };
 
 /* ------------------------------------------------------------------- settings */
@@ -428,7 +429,7 @@ static void place_batch(hl_evaluator *e)
 static hl_status run_setting(hl_evaluator *e)
 {
     hl_status status = HL_OK;
-    int64_t   layer  = e->first[e->at];
+    int64_t   layer  = e->at == e->resumed ? 0 : e->first[e->at];
     hl_tap    tap    = { .context = e, .final = score_rows, .wants = WANTS };
     hl_feed   feed   = { .tokens       = e->fed,
                          .n_tokens     = e->n_rows,
@@ -462,6 +463,15 @@ static hl_scores sum_window(const hl_evaluator *e, int64_t window)
     return sum;
 }
 
+/* (n_windows) of the setting at a leaf. */
+static hl_scores *scores_of(const hl_evaluator *e, int64_t leaf)
+{
+    int64_t setting = e->settings.order[leaf];
+
+    return setting == e->result->n_settings ? e->result->dense
+                                            : e->result->scores + setting * e->result->n_windows;
+}
+
 static int64_t count_broken(const hl_evaluator *e, int64_t window)
 {
     const row_score *rows = e->rows + window * e->n_rows;
@@ -474,10 +484,7 @@ static int64_t count_broken(const hl_evaluator *e, int64_t window)
 
 static hl_status add_setting(hl_evaluator *e)
 {
-    int64_t    setting = e->settings.order[e->at];
-    hl_scores *out     = setting == e->result->n_settings
-                             ? e->result->dense
-                             : e->result->scores + setting * e->result->n_windows;
+    hl_scores *out = scores_of(e, e->at);
 
     for (int64_t i = 0; i < e->n_batch_windows; i++) {
         out[e->n_done + i] = sum_window(e, i);
@@ -507,20 +514,38 @@ static hl_status report_progress(const hl_evaluator *e)
                                n_before * (r->n_settings + 1) + n_batch * (e->at + 1));
 }
 
+/* A walk that goes on needs the dense model's predictions, which nobody keeps. */
+static hl_status go_on(hl_evaluator *e)
+{
+    hl_status status = HL_OK;
+    int64_t   at     = e->at;
+
+    place_batch(e);
+    e->at  = 0;
+    status = run_setting(e);
+    e->at  = at;
+    return status;
+}
+
 hl_status hl_evaluator_step(hl_evaluator *e)
 {
     hl_status status = HL_OK;
 
     if (hl_evaluator_is_done(e))
         return HL_OK;
-    place_batch(e);
-    for (e->at = 0; e->at <= e->result->n_settings; e->at++) {
-        HL_TRY(run_setting(e));
-        HL_TRY(add_setting(e));
-        HL_TRY(report_progress(e));
+    if (e->at == 0)
+        place_batch(e);
+    else if (e->at == e->resumed)
+        HL_TRY(go_on(e));
+    HL_TRY(run_setting(e));
+    HL_TRY(add_setting(e));
+    status     = report_progress(e);
+    e->resumed = 0;
+    if (++e->at > e->result->n_settings) {
+        e->n_done += e->n_batch_windows;
+        e->result->n_layers_run += e->n_per_walk;
+        e->at = 0;
     }
-    e->n_done += e->n_batch_windows;
-    e->result->n_layers_run += e->n_per_walk;
 
 done:
     return status;
@@ -549,6 +574,55 @@ hl_status hl_evaluator_skip(hl_evaluator *e, int64_t n_done)
                        (long long)n_done);
     e->n_done               = n_done;
     e->result->n_layers_run = n_batches * e->n_per_walk;
+    return HL_OK;
+}
+
+int64_t hl_evaluator_n_walked(const hl_evaluator *e)
+{
+    return e->at;
+}
+
+int64_t hl_evaluator_walk_length(const hl_evaluator *e, int64_t n_walked)
+{
+    return 3 * n_walked * batch_size(e, e->n_done);
+}
+
+void hl_evaluator_get_walk(double *out, const hl_evaluator *e)
+{
+    int64_t n_windows = batch_size(e, e->n_done);
+
+    for (int64_t i = 0; i < e->at * n_windows; i++) {
+        const hl_scores *scores = scores_of(e, i / n_windows) + e->n_done + i % n_windows;
+
+        out[3 * i]     = scores->nll;
+        out[3 * i + 1] = scores->kl;
+        out[3 * i + 2] = (double)scores->n_same;
+    }
+}
+
+bool hl_scores_can_be(const double scores[3], int64_t n_scored)
+{
+    return isfinite(scores[0]) && isfinite(scores[1]) && scores[2] >= 0.0 &&
+           scores[2] <= (double)n_scored;
+}
+
+hl_status hl_evaluator_set_walk(hl_evaluator *e, const double *scores, int64_t n_walked)
+{
+    int64_t n_windows = batch_size(e, e->n_done);
+
+    if (n_walked < 1 || n_walked > e->result->n_settings || n_windows == 0)
+        return hl_fail(HL_BAD_INPUT, "evaluate: no walk of %lld settings to go on with",
+                       (long long)n_walked);
+    for (int64_t i = 0; i < n_walked * n_windows; i++) {
+        const double *in     = scores + 3 * i;
+        int64_t       window = e->n_done + i % n_windows;
+
+        if (!hl_scores_can_be(in, e->result->scored[window]))
+            return hl_fail(HL_BAD_INPUT, "evaluate: scores of window %lld cannot be: %g, %g, %g",
+                           (long long)window, in[0], in[1], in[2]);
+        scores_of(e, i / n_windows)[window] = (hl_scores){ in[0], in[1], (int64_t)in[2] };
+    }
+    e->at = e->resumed = n_walked;
     return HL_OK;
 }
 

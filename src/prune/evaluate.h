@@ -2,11 +2,13 @@
  *
  *     HL_TRY(hl_evaluator_open(&evaluator, model, corpus, gates, n_settings, &options));
  *     while (!hl_evaluator_is_done(evaluator))
- *         HL_TRY(hl_evaluator_step(evaluator));          one batch of windows, all settings
+ *         HL_TRY(hl_evaluator_step(evaluator));          one batch of windows, one setting
  *     ... hl_evaluator_result(evaluator)->scores ...
  *
- * hl_evaluate of headlight.h is this loop.  Who saves its work between steps can fill the
- * result's scores of the first windows from what was saved, and skip them. */
+ * hl_evaluate of headlight.h is this loop.  All settings are run on a batch before the next one, the
+ * model as it is first.  Who saves its work between steps can fill the result's scores of the
+ * first windows from what was saved, and skip them, and then the walk over settings that was
+ * begun on the batch behind them. */
 #ifndef HL_PRUNE_EVALUATE_H
 #define HL_PRUNE_EVALUATE_H
 
@@ -26,7 +28,16 @@ bool      hl_evaluator_is_done(const hl_evaluator *evaluator);
 int64_t hl_evaluator_n_done(const hl_evaluator *evaluator);
 /* Takes the scores of the first n_done windows, and the number of layers run for them, as they
  * stand in the result.  HL_BAD_ARGUMENT if no batch ends there. */
-hl_status      hl_evaluator_skip(hl_evaluator *evaluator, int64_t n_done);
+hl_status hl_evaluator_skip(hl_evaluator *evaluator, int64_t n_done);
+/* Settings that are scored of the batch behind those windows, the model as it is among them; and
+ * their scores: NLL, KL and equal tops of every window, (n_settings, windows of the batch, 3). */
+int64_t hl_evaluator_n_walked(const hl_evaluator *evaluator);
+int64_t hl_evaluator_walk_length(const hl_evaluator *evaluator, int64_t n_walked);
+void    hl_evaluator_get_walk(double *out, const hl_evaluator *evaluator);
+/* Goes on behind that many settings.  HL_BAD_INPUT for scores that cannot be. */
+hl_status hl_evaluator_set_walk(hl_evaluator *evaluator, const double *scores, int64_t n_walked);
+/* One window's scores are numbers, and a count that can be. */
+bool           hl_scores_can_be(const double scores[3], int64_t n_scored);
 hl_evaluation *hl_evaluator_result(hl_evaluator *evaluator);
 /* Gives the result away; the evaluator is only good for closing. */
 hl_evaluation *hl_evaluator_take(hl_evaluator *evaluator);

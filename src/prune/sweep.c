@@ -7,7 +7,8 @@
  *     count      means, bands, intervals, correlations (sweep_numbers.c)
  *
  * Whatever takes time is put into the state under a name when it is done, so that a sweep that
- * goes on finds it there: rankings one by one, evaluations batch by batch. */
+ * goes on finds it there: rankings one by one, evaluations batch by batch, and setting by
+ * setting of a batch when it is time to save. */
 #include "prune/sweep.h"
 
 #include <inttypes.h>
@@ -158,9 +159,14 @@ static hl_status check_texts(const hl_sweep *s)
 
 /* ------------------------------------------------------------------------- state */
 
+static bool is_due(const hl_sweep *s)
+{
+    return hl_clock_seconds() - s->saved_at >= s->options.save_every;
+}
+
 hl_status hl_sweep_save(hl_sweep *s, bool in_any_case)
 {
-    if (!in_any_case && hl_clock_seconds() - s->saved_at < s->options.save_every)
+    if (!in_any_case && !is_due(s))
         return HL_OK;
     hl_status status = hl_sweep_state_save(s->state);
     s->saved_at      = hl_clock_seconds();
@@ -262,8 +268,7 @@ static hl_status read_scores(const hl_evaluation *found, const double *in, int64
 {
     for (int64_t setting = -1; setting < found->n_settings; setting++) {
         for (int64_t i = 0; i < n_done; i++, in += 3) {
-            if (!isfinite(in[0]) || !isfinite(in[1]) ||
-                !(in[2] >= 0.0 && in[2] <= (double)found->scored[i]))
+            if (!hl_scores_can_be(in, found->scored[i]))
                 return hl_fail(HL_BAD_INPUT,
                                "the state's scores of setting %lld, window %lld, "
                                "cannot be: %g, %g, %g of %lld",
@@ -289,6 +294,61 @@ static hl_status restore_scores(const hl_sweep *s, hl_evaluator *e, const char *
         return status == HL_OK ? hl_evaluator_skip(e, n_done) : status;
     }
     return HL_OK;
+}
+
+/* The walk over settings at work, as a list: windows before its batch, settings walked, scores. */
+enum { WALK_HEAD = 2, WALK_NAME = 160 };
+
+static hl_status keep_walk(hl_sweep *s, const hl_evaluator *e, const char *name)
+{
+    hl_status status = HL_OK;
+    int64_t   n      = hl_evaluator_n_walked(e);
+    int64_t   length = WALK_HEAD + hl_evaluator_walk_length(e, n);
+    double   *list   = NULL;
+    char      walk[WALK_NAME];
+
+    snprintf(walk, sizeof walk, "%s.walk", name);
+    HL_TRY(HL_ALLOC(&list, (size_t)length));
+    list[0] = (double)hl_evaluator_n_done(e);
+    list[1] = (double)n;
+    hl_evaluator_get_walk(list + WALK_HEAD, e);
+    HL_TRY(hl_sweep_state_put(s->state, walk, list, length));
+
+done:
+    hl_free(list);
+    return status;
+}
+
+/* As restore_scores, by the length that fits. */
+static hl_status restore_walk(const hl_sweep *s, hl_evaluator *e, const char *name)
+{
+    char walk[WALK_NAME];
+
+    snprintf(walk, sizeof walk, "%s.walk", name);
+    for (int64_t n = hl_evaluator_result(e)->n_settings; n > 0 && !hl_evaluator_is_done(e); n--) {
+        const double *list =
+            hl_sweep_state_get(s->state, walk, WALK_HEAD + hl_evaluator_walk_length(e, n));
+
+        if (list != NULL && list[0] == (double)hl_evaluator_n_done(e) && list[1] == (double)n)
+            return hl_evaluator_set_walk(e, list + WALK_HEAD, n);
+    }
+    return HL_OK;
+}
+
+/* After a step: whole batches are kept at once, walks when it is time to save. */
+static hl_status keep_step(hl_sweep *s, hl_evaluator *e, const char *name)
+{
+    hl_status status = HL_OK;
+
+    if (hl_evaluator_n_walked(e) == 0)
+        return keep_scores(s, e, name);
+    if (!is_due(s))
+        return HL_OK;
+    HL_TRY(keep_walk(s, e, name));
+    HL_TRY(hl_sweep_save(s, true));
+
+done:
+    return status;
 }
 
 static hl_status show_progress(void *context, double share, int64_t n_tokens)
@@ -318,13 +378,16 @@ hl_status hl_sweep_evaluate(hl_evaluation **out, hl_sweep *s, const hl_corpus *c
     *out = NULL;
     HL_TRY(hl_evaluator_open(&e, s->model, corpus, gates, n_settings, &options));
     HL_TRY(restore_scores(s, e, name));
+    HL_TRY(restore_walk(s, e, name));
     while (!hl_evaluator_is_done(e)) {
         HL_TRY(hl_evaluator_step(e));
-        HL_TRY(keep_scores(s, e, name));
+        HL_TRY(keep_step(s, e, name));
     }
     *out = hl_evaluator_take(e);
 
 done:
+    if (status == HL_CANCELLED && e != NULL) /* who is stopped saves what there is */
+        (void)(hl_evaluator_n_walked(e) > 0 ? keep_walk(s, e, name) : keep_scores(s, e, name));
     hl_evaluator_close(e);
     return status;
 }
