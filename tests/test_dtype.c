@@ -83,7 +83,8 @@ static void blocks_fill_whole_bytes(void **state)
     for (int i = 0; i < HL_DTYPE_COUNT; i++) {
         hl_dtype_block block = hl_dtype_block_of((hl_dtype)i);
         if (hl_dtype_is_block((hl_dtype)i))
-            assert_true(block.n_values == 32 || block.n_values == 256);
+            assert_true(block.n_values >= 32 && block.n_values <= 256 &&
+                        (block.n_values & (block.n_values - 1)) == 0);
         else
             assert_int_equal(block.n_values * hl_dtype_bits((hl_dtype)i), 8 * block.n_bytes);
     }
@@ -106,8 +107,11 @@ static void ggml_numbers_round_trip(void **state)
         assert_int_equal(id, i);
         n_known++;
     }
-    assert_int_equal(n_known, 29); /* 21 block types, 4 of floats, 4 of integers */
+    assert_int_equal(n_known, 32); /* 24 block types, 4 of floats, 4 of integers */
     assert_true(hl_dtype_from_ggml(&dtype, 12) && dtype == HL_DTYPE_Q4_K);
+    assert_true(hl_dtype_from_ggml(&dtype, 29) && dtype == HL_DTYPE_IQ1_M);
+    assert_true(hl_dtype_from_ggml(&dtype, 41) && dtype == HL_DTYPE_Q1_0);
+    assert_true(hl_dtype_from_ggml(&dtype, 42) && dtype == HL_DTYPE_Q2_0);
     assert_false(hl_dtype_from_ggml(&dtype, 4)); /* Q4_2, withdrawn */
     assert_false(hl_dtype_from_ggml(&dtype, UINT32_MAX));
     assert_false(hl_dtype_to_ggml(&id, HL_DTYPE_BOOL));

@@ -436,7 +436,7 @@ static void impossible_tensors_are_refused(void **state)
     refuse_tensor(1ULL << 31, 1ULL << 33, 8, 0, HL_BAD_INPUT, "the size overflows");
     refuse_tensor(33, 1, 8, 0, HL_BAD_INPUT, "rows of 33 elements are not a multiple of Q8_0's 32");
     refuse_tensor(128, 2, 12, 0, HL_BAD_INPUT, "rows of 128 elements are not a multiple of Q4_K's");
-    refuse_tensor(4, 1, 29, 0, HL_UNSUPPORTED, "its type 29 (IQ1_M) is not read here");
+    refuse_tensor(4, 1, 40, 0, HL_UNSUPPORTED, "its type 40 (NVFP4) is not read here");
     refuse_tensor(4, 1, 4, 0, HL_UNSUPPORTED, "type 4 (Q4_2)");
     refuse_tensor(4, 1, 1000, 0, HL_UNSUPPORTED, "type 1000 (unknown");
 

@@ -23,6 +23,9 @@ static void golden_blocks_pass(void **state)
     assert_string_equal(report->entries[0].output, "Q4_0");
     assert_string_equal(report->entries[0].backend, "scalar");
     hl_verify_report_free(report);
+    assert_ok(hl_verify(&report, "tests/data/quants/blocks_low.safetensors", NULL));
+    assert_true(report->passed && report->n_entries > 0 && report->n_entries % 3 == 0);
+    hl_verify_report_free(report);
 }
 
 static void attention_cases_are_still_run(void **state)

@@ -122,7 +122,7 @@ typedef enum hl_dtype {
     HL_DTYPE_F6_E2M3,
     HL_DTYPE_F6_E3M2,
     HL_DTYPE_C64,
-    /* GGUF's blocks: 32 or 256 values that share their scales. */
+    /* GGUF's blocks: 32 to 256 values that share their scales. */
     HL_DTYPE_Q4_0,
     HL_DTYPE_Q4_1,
     HL_DTYPE_Q5_0,
@@ -144,6 +144,9 @@ typedef enum hl_dtype {
     HL_DTYPE_TQ1_0,
     HL_DTYPE_TQ2_0,
     HL_DTYPE_MXFP4,
+    HL_DTYPE_IQ1_M,
+    HL_DTYPE_Q1_0,
+    HL_DTYPE_Q2_0,
     HL_DTYPE_COUNT
 } hl_dtype;
 

@@ -68,6 +68,9 @@ static const struct {
     [HL_DTYPE_TQ1_0]       = { "TQ1_0", 0, { 256, 54 }, 34 },
     [HL_DTYPE_TQ2_0]       = { "TQ2_0", 0, { 256, 66 }, 35 },
     [HL_DTYPE_MXFP4]       = { "MXFP4", 0, { 32, 17 }, 39 },
+    [HL_DTYPE_IQ1_M]       = { "IQ1_M", 0, { 256, 56 }, 29 },
+    [HL_DTYPE_Q1_0]        = { "Q1_0", 0, { 128, 18 }, 41 },
+    [HL_DTYPE_Q2_0]        = { "Q2_0", 0, { 64, 18 }, 42 },
 };
 
 static bool is_dtype(hl_dtype dtype)

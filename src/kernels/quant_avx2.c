@@ -451,6 +451,50 @@ INLINE void decode_iq1_s(float *y, const uint8_t *b)
     }
 }
 
+INLINE void decode_iq1_m(float *y, const uint8_t *b)
+{
+    float d = _cvtsh_ss(hl_iq1_m_scale(b + 48));
+
+    for (int k = 0; k < 32; k++) {
+        int    high  = b[32 + k / 2] >> (k % 2 * 4);
+        int    code  = b[k] | (high & 7) << 8;
+        int    sc    = hl_read_u16(b + 48 + k / 8 * 2) >> (k / 2 % 4 * 3) & 7;
+        __m256 scale = _mm256_set1_ps(d * (float)(2 * sc + 1));
+        __m256 delta = _mm256_set1_ps((high & 8) != 0 ? -0.125f : 0.125f);
+        __m256 value = _mm256_add_ps(entry8(hl_grid_iq1_s[code], iq1_book()), delta);
+        _mm256_storeu_ps(y + 8 * k, _mm256_mul_ps(scale, value));
+    }
+}
+
+/* ------------------------------------------------- one bit and two bits a value */
+
+/* A bit that is not set turns the sign of d. */
+INLINE void decode_q1_0(float *y, const uint8_t *b)
+{
+    const __m256i bits = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+    const __m256i sign = _mm256_set1_epi32(INT32_MIN);
+    __m256        d    = _mm256_set1_ps(half(b));
+
+    for (int k = 0; k < 16; k++) {
+        __m256i set   = _mm256_and_si256(_mm256_set1_epi32(b[2 + k]), bits);
+        __m256i minus = _mm256_and_si256(_mm256_cmpeq_epi32(set, _mm256_setzero_si256()), sign);
+        _mm256_storeu_ps(y + 8 * k, _mm256_xor_ps(d, _mm256_castsi256_ps(minus)));
+    }
+}
+
+INLINE void decode_q2_0(float *y, const uint8_t *b)
+{
+    const __m256i shifts = _mm256_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14);
+    __m256        d      = _mm256_set1_ps(half(b));
+
+    for (int k = 0; k < 8; k++) {
+        __m256i codes = _mm256_srlv_epi32(_mm256_set1_epi32(hl_read_u16(b + 2 + 2 * k)), shifts);
+        __m256i q =
+            _mm256_sub_epi32(_mm256_and_si256(codes, _mm256_set1_epi32(3)), _mm256_set1_epi32(1));
+        _mm256_storeu_ps(y + 8 * k, _mm256_mul_ps(d, _mm256_cvtepi32_ps(q)));
+    }
+}
+
 /* ------------------------------------------------------------------ the table */
 
 HL_EACH_BLOCK_TYPE(HL_BLOCK_LOOP)

@@ -48,7 +48,10 @@ typedef void (*hl_block_loop)(float *y, const uint8_t *b, size_t n_blocks);
     X(iq4_xs, IQ4_XS, 256, 136)                                                                    \
     X(tq1_0, TQ1_0, 256, 54)                                                                       \
     X(tq2_0, TQ2_0, 256, 66)                                                                       \
-    X(mxfp4, MXFP4, 32, 17)
+    X(mxfp4, MXFP4, 32, 17)                                                                        \
+    X(iq1_m, IQ1_M, 256, 56)                                                                       \
+    X(q1_0, Q1_0, 128, 18)                                                                         \
+    X(q2_0, Q2_0, 64, 18)
 
 #define HL_BLOCK_LOOP(type, TYPE, n_values, n_bytes)                                               \
     static void loop_##type(float *y, const uint8_t *b, size_t n_blocks)                           \
@@ -109,6 +112,13 @@ HL_BLOCK_INLINE void hl_unpack_q3_k_scales(int8_t scale[16], const uint8_t packe
         int high = packed[8 + i % 4] >> (2 * (i / 4)) & 3;
         scale[i] = (int8_t)((low | high << 4) - 32);
     }
+}
+
+/* IQ1_M's scale, an f16: 4 bits of it on top of each of the four words of scales, lowest first. */
+HL_BLOCK_INLINE uint16_t hl_iq1_m_scale(const uint8_t scales[8])
+{
+    return (uint16_t)(scales[1] >> 4 | (scales[3] >> 4) << 4 | (scales[5] >> 4) << 8 |
+                      (scales[7] >> 4) << 12);
 }
 
 /* Seven sign bits stand for eight: the last makes their number even. */

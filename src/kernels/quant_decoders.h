@@ -1,9 +1,11 @@
 /* quant_decoders.h - what every block of GGUF's quantised types means.
  *
- * A block is 32 or 256 values that share their scales.  d (and m, dmin) are
+ * A block is 32 to 256 values that share their scales.  d (and m, dmin) are
  * f16; q is the stored number, y the value.  [n] after a field are its bytes.
  *
  *     type      layout                                       value
+ *     Q1_0      d qs[16]                                     +-d, 128 values of a bit
+ *     Q2_0      d qs[16]                                     d (q - 1), 64 values
  *     Q4_0      d qs[16]                                     d (q - 8)
  *     Q4_1      d m qs[16]                                   d q + m
  *     Q5_0      d qh[4] qs[16]                               d (q - 16)
@@ -20,6 +22,7 @@
  *     TQ1_0     qs[48] qh[4] d                               d (q - 1), q in base 3
  *     TQ2_0     qs[64] d                                     d (q - 1)
  *     IQ1_S     d qs[32] qh[16]                              d sc (book[q] +- 1/8)
+ *     IQ1_M     qs[32] qh[16] scales+d[8]                    d sc (book[q] +- 1/8)
  *     IQ2_XXS   d (codes[4] signs+scale[4])[8]               d sc book[q] +-
  *     IQ2_XS    d (code+signs[2])[32] scales[8]              d sc book[q] +-
  *     IQ2_S     d qs[32] signs[32] qh[8] scales[8]           d sc book[q] +-
@@ -52,6 +55,25 @@
 HL_DECODER float f16_at(const uint8_t *p)
 {
     return HL_DECODER_HALF(hl_read_u16(p));
+}
+
+/* ----------------------------------------------- one bit and two bits a value
+ * Lowest bits first; a bit that is set is +d. */
+
+HL_DECODER void decode_q1_0(float *y, const uint8_t *b)
+{
+    float d = f16_at(b);
+
+    for (int j = 0; j < 128; j++)
+        y[j] = (b[2 + j / 8] >> (j % 8) & 1) != 0 ? d : -d;
+}
+
+HL_DECODER void decode_q2_0(float *y, const uint8_t *b)
+{
+    float d = f16_at(b);
+
+    for (int j = 0; j < 64; j++)
+        y[j] = d * (float)((b[2 + j / 4] >> (j % 4 * 2) & 3) - 1);
 }
 
 /* ------------------------------------------------------ 32 values a block */
@@ -411,6 +433,28 @@ HL_DECODER void decode_iq1_s(float *y, const uint8_t *b)
         int      code  = qs[k] | (qh >> (k % 4 * 3) & 7) << 8;
         float    scale = d * (float)(2 * (qh >> 12 & 7) + 1);
         float    delta = qh & 0x8000 ? -0.125f : 0.125f;
+
+        for (int j = 0; j < 8; j++) {
+            int value    = (hl_grid_iq1_s[code] >> (2 * j) & 3) - 1;
+            y[8 * k + j] = scale * ((float)value + delta);
+        }
+    }
+}
+
+/* IQ1_S's codes, eight values each; a nibble of qh has the upper three bits of a code and the sign of
+ * what is added.  Two codes share a scale of 3 bits, four scales a word, whose top nibble is part of d. */
+HL_DECODER void decode_iq1_m(float *y, const uint8_t *b)
+{
+    const uint8_t *qh     = b + 32;
+    const uint8_t *scales = b + 48;
+    float          d      = HL_DECODER_HALF(hl_iq1_m_scale(scales));
+
+    for (int k = 0; k < 32; k++) {
+        int   high  = qh[k / 2] >> (k % 2 * 4);
+        int   code  = b[k] | (high & 7) << 8;
+        int   sc    = hl_read_u16(scales + k / 8 * 2) >> (k / 2 % 4 * 3) & 7;
+        float scale = d * (float)(2 * sc + 1);
+        float delta = (high & 8) != 0 ? -0.125f : 0.125f;
 
         for (int j = 0; j < 8; j++) {
             int value    = (hl_grid_iq1_s[code] >> (2 * j) & 3) - 1;
