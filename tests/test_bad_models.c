@@ -245,6 +245,51 @@ static void gguf_files_say_what_is_wrong(void **state)
     remove_folder(folder);
 }
 
+/* Weights that are numbers, but so large that scores overflow: the run has diverged. */
+static void a_text_ends_where_attention_is_not_finite(void **state)
+{
+    static copy   c;
+    const char   *folder    = new_folder();
+    const int64_t tokens[3] = { 0, 5, 9 };
+    hl_model     *model     = NULL;
+    hl_session   *session   = NULL;
+    hl_generator *generator = NULL;
+    hl_generated  token;
+    bool          found = false;
+    (void)state;
+
+    open_copy(&c, "tests/data/families/phi3");
+    for (size_t i = 0; i < c.count; i++) {
+        if (strcmp(c.list[i].name, "model.layers.1.self_attn.qkv_proj.weight") != 0)
+            continue;
+        found         = true;
+        size_t count  = (size_t)hl_tensor_count(&c.list[i]);
+        float *values = c.blocks[i] = malloc(count * sizeof *values);
+        assert_non_null(values);
+        for (size_t at = 0; at < count; at++)
+            values[at] = 1e38f;
+        c.list[i].dtype   = HL_DTYPE_F32;
+        c.list[i].data    = values;
+        c.list[i].n_bytes = count * sizeof *values;
+    }
+    assert_true(found);
+    write_copy(folder, &c, MAX_TENSORS, "");
+    assert_ok(hl_model_open(&model, folder));
+    assert_ok(hl_session_open(&session, model,
+                              &(hl_session_options){ .wants = HL_WANT_LAST_LOGITS, .n_ctx = 8 }));
+    assert_ok(hl_generator_open(&generator, session, &(hl_generate_options){ .max_tokens = 4 }));
+    hl_status status = hl_generator_prompt(generator, tokens, 3);
+    if (status == HL_OK)
+        status = hl_generator_next(&token, generator);
+    assert_int_equal(status, HL_BAD_INPUT);
+    expect_words(folder, "attention is not finite", "");
+    hl_generator_close(generator);
+    hl_session_close(session);
+    hl_model_close(model);
+    close_copy(&c);
+    remove_folder(folder);
+}
+
 static void unknown_families_get_the_list_of_known_ones(void **state)
 {
     hl_model   *model  = NULL;
@@ -432,6 +477,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_tensor_counts),
         cmocka_unit_test(gguf_files_say_what_is_wrong),
+        cmocka_unit_test(a_text_ends_where_attention_is_not_finite),
         cmocka_unit_test(unknown_families_get_the_list_of_known_ones),
         cmocka_unit_test(mxfp4_experts_are_their_values),
     };

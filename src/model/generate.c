@@ -4,6 +4,8 @@
  *
  * A token is fed late, so that the last one costs no pass, and a context of N holds
  * N + 1 tokens with the one that nobody has to read. */
+#include <math.h>
+
 #include "base/memory.h"
 #include "base/status.h"
 #include "model/model.h"
@@ -261,6 +263,13 @@ hl_status hl_generator_next(hl_generated *out, hl_generator *generator)
         return hl_fail(HL_BAD_ARGUMENT, "generate: %s",
                        generator->has_prompt ? "the text has ended" : "no prompt yet");
     HL_TRY(feed_waiting(generator));
+    /* Before the logits, which are NaN as well then: this is where it began. */
+    if (!isfinite(generator->entropy_sum))
+        return hl_fail(
+            HL_BAD_INPUT,
+            "%s: attention is not finite: after %lld tokens the entropies of the last row "
+            "are NaN (headlight measure and diagnose say in which heads)",
+            generator->session->model->path, (long long)generator->session->length[0]);
     HL_TRY(hl_session_look(generator->session, &pick, 1));
     HL_TRY(hl_pick_token(&pick));
     HL_TRY(hl_sampler_accept(generator->sampler, pick.token));

@@ -80,7 +80,8 @@ def load():
     interface = types.SimpleNamespace(register=lambda name, function: None)
     there = "transformers" in sys.modules
     if not there:
-        sys.modules["transformers"] = types.SimpleNamespace(AttentionInterface=interface)
+        sys.modules["transformers"] = types.SimpleNamespace(AttentionInterface=interface,
+                                                           PreTrainedModel=type("PreTrainedModel", (), {}))
         sys.modules["transformers.masking_utils"] = types.SimpleNamespace(
             AttentionMaskInterface=interface)
     try:
