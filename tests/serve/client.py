@@ -93,6 +93,13 @@ class Server:
         return self.process.returncode
 
 
+def is_sanitized():
+    """Is the program a build for sanitizers?  They are slow and take address space by the terabyte."""
+    with open(os.environ.get("HEADLIGHT", "build/headlight"), "rb") as file:
+        data = file.read()
+    return b"__asan_init" in data or b"__tsan_init" in data
+
+
 def read_all(connection):
     data = b""
     try:

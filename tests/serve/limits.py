@@ -9,7 +9,7 @@ import socket
 import subprocess
 import tempfile
 
-from client import Server, Tap, equal, read_all
+from client import Server, Tap, equal, is_sanitized, read_all
 
 tap = Tap()
 PROGRAM = os.environ.get("HEADLIGHT", "build/headlight")
@@ -93,12 +93,6 @@ def per_token():
     equal(status_and_body(begin(server, token="third"))[0], 401)
     server.token = "second"
     equal(server.close(), 0)
-
-
-def is_sanitized():
-    """Sanitizers take address space by the terabyte."""
-    with open(PROGRAM, "rb") as file:
-        return b"__asan_init" in file.read() or b"__tsan_init" in file.read()
 
 
 def few_threads():

@@ -43,9 +43,9 @@ check "headlight has the program, pages, completions and models" holds headlight
     /usr/share/zsh/vendor-completions/_headlight /usr/share/fish/vendor_completions.d/headlight.fish \
     /usr/share/headlight/models/demo/model.safetensors /usr/share/headlight/models/text/alice.txt
 check "headlight has the unit of systemd" holds headlight "(/usr)?/lib/systemd/system/headlight.service"
-stays_off() { # installed, it neither starts nor is enabled
-    dpkg-deb -e "$(deb headlight)" "$scratch/control" &&
-        ! grep -rE "deb-systemd-(helper .*enable|invoke .* start)" "$scratch/control"
+stays_off() { # debian-installed: what debhelper asks before it enables a unit anew, where that was wanted
+    dpkg-deb -e "$(deb headlight)" "$scratch/control" && grep -q debian-installed "$scratch/control/postinst" &&
+        ! grep -r deb-systemd-invoke "$scratch/control"
 }
 check "and does not start it" stays_off
 unit_is_right() {
