@@ -15,6 +15,7 @@
 #include "gate_options.h"
 #include "headlight.h"
 #include "input.h"
+#include "memory.h"
 #include "options.h"
 #include "printable.h"
 
@@ -296,6 +297,7 @@ int hl_command_serve(int argc, char **argv)
         announce(&s);
         sigwait(&signals, &which);
         drain(&s, &signals);
+        hl_memory_forget(); /* a request that found no memory was answered: nothing is incomplete */
     }
     hl_server_close(s.server);
     hl_tokenizer_close(s.tokenizer);

@@ -50,7 +50,7 @@ void hl_http_wake(void *context)
 {
     hl_http *http = context;
 
-    if (!atomic_exchange(&http->is_woken, true))
+    if (!__atomic_exchange_n(&http->is_woken, true, __ATOMIC_SEQ_CST))
         (void)!write(http->wake[1], "", 1);
 }
 
@@ -61,7 +61,7 @@ static void forget_wakes(hl_http *http)
     while (read(http->wake[0], bytes, sizeof bytes) > 0)
         continue;
     /* Last: who finds it set before does not write, and is looked at behind this. */
-    atomic_store(&http->is_woken, false);
+    __atomic_store_n(&http->is_woken, false, __ATOMIC_SEQ_CST);
 }
 
 /* ------------------------------------------------------------------------ peers */
@@ -458,26 +458,18 @@ static short wanted_events(const hl_connection *c)
     return c->state == HL_CONNECTION_SENDING && hl_connection_has_unsent(c) ? POLLOUT : 0;
 }
 
-/* The listener, the wakes, and all connections in their order.  False: memory is out. */
-static bool list_sockets(hl_http *http, size_t *n)
+/* The listener, the wakes, and all connections in their order; returns how many.  There is room:
+ * a connection more than there may be is one that is closed in this round. */
+static size_t list_sockets(hl_http *http)
 {
-    size_t count = 2;
-    bool   open  = hl_clock_seconds() >= http->accept_after;
+    bool   open = hl_clock_seconds() >= http->accept_after;
+    size_t n    = 2;
 
-    for (hl_connection *c = http->list.next; c != &http->list; c = c->next)
-        count++;
-    if (count > http->n_polled) {
-        if (hl_realloc((void **)&http->polled, http->n_polled, 2 * count, sizeof *http->polled) !=
-            HL_OK)
-            return false;
-        http->n_polled = 2 * count;
-    }
     http->polled[0] = (struct pollfd){ .fd = open ? http->listener : -1, .events = POLLIN };
     http->polled[1] = (struct pollfd){ .fd = http->wake[0], .events = POLLIN };
-    *n              = 2;
-    for (hl_connection *c = http->list.next; c != &http->list; c = c->next)
-        http->polled[(*n)++] = (struct pollfd){ .fd = c->socket, .events = wanted_events(c) };
-    return true;
+    for (hl_connection *c = http->list.next; c != &http->list && n < http->n_polled; c = c->next)
+        http->polled[n++] = (struct pollfd){ .fd = c->socket, .events = wanted_events(c) };
+    return n;
 }
 
 static void close_ended(hl_http *http)
@@ -517,13 +509,10 @@ static void *run(void *context)
 {
     hl_http *http  = context;
     double   round = 0.0;
-    size_t   n     = 0;
 
-    while (!atomic_load(&http->is_closing)) {
-        if (!list_sockets(http, &n)) {
-            nanosleep(&(struct timespec){ .tv_nsec = DRAIN_STEP_NANO }, NULL);
-            continue;
-        }
+    while (!__atomic_load_n(&http->is_closing, __ATOMIC_SEQ_CST)) {
+        size_t n = list_sockets(http);
+
         if (poll(http->polled, (nfds_t)n, (int)(ROUND_SECONDS * 1000)) < 0)
             continue;
         if (http->polled[1].revents != 0)
@@ -535,7 +524,7 @@ static void *run(void *context)
         if (http->polled[0].revents != 0)
             accept_some(http);
         close_ended(http);
-        if (atomic_load(&http->is_losing))
+        if (__atomic_load_n(&http->is_losing, __ATOMIC_SEQ_CST))
             lose_all(http);
     }
     while (http->list.next != &http->list)
@@ -661,6 +650,8 @@ hl_status hl_http_open(hl_http **out, const hl_http_options *options)
     HL_TRY(open_listener(http));
     HL_TRY(open_wakes(http));
     HL_TRY(bound_connections(http));
+    http->n_polled = (size_t)http->options.max_connections + ACCEPT_AT_ONCE + 2;
+    HL_TRY(HL_ALLOC(&http->polled, http->n_polled));
     *out = http;
     http = NULL;
 
@@ -682,7 +673,7 @@ const char *hl_http_address(const hl_http *http, bool *is_any)
 
 void hl_http_quiesce(hl_http *http)
 {
-    atomic_store(&http->is_quiet, true);
+    __atomic_store_n(&http->is_quiet, true, __ATOMIC_SEQ_CST);
 }
 
 static int64_t count_through(hl_http *http)
@@ -700,7 +691,7 @@ void hl_http_drain(hl_http *http, double seconds)
     hl_http_quiesce(http);
     while (count_through(http) > 0 && hl_clock_seconds() < until)
         nanosleep(&(struct timespec){ .tv_nsec = DRAIN_STEP_NANO }, NULL);
-    atomic_store(&http->is_losing, true);
+    __atomic_store_n(&http->is_losing, true, __ATOMIC_SEQ_CST);
     hl_http_wake(http);
     pthread_mutex_lock(&http->lock);
     while (http->n_threads > 0)
@@ -714,7 +705,7 @@ void hl_http_close(hl_http *http)
         return;
     if (http->has_thread) {
         hl_http_drain(http, 0.0);
-        atomic_store(&http->is_closing, true);
+        __atomic_store_n(&http->is_closing, true, __ATOMIC_SEQ_CST);
         hl_http_wake(http);
         pthread_join(http->thread, NULL);
     }

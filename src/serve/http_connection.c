@@ -76,7 +76,7 @@ static bool write_head(hl_http *http, hl_connection *c, int status, const char *
 
     if (HL_ALLOC(&c->out, room) != HL_OK)
         return false;
-    if (atomic_load(&http->is_quiet))
+    if (__atomic_load_n(&http->is_quiet, __ATOMIC_SEQ_CST))
         c->keeps_open = false;
     write_date(date, sizeof date);
     if (c->is_stream && c->is_chunked)

@@ -4,7 +4,6 @@
 
 #include <poll.h>
 #include <pthread.h>
-#include <stdatomic.h>
 
 #include "serve/exchange.h"
 #include "serve/framing.h"
@@ -60,11 +59,11 @@ typedef struct hl_connection {
 struct hl_http {
     hl_http_options options;
     int             listener;
-    int             wake[2]; /* a pipe: a byte in it wakes the thread */
-    atomic_bool     is_woken;
-    atomic_bool     is_quiet;  /* connections close behind their answers */
-    atomic_bool     is_losing; /* all exchanges are to be lost */
-    atomic_bool     is_closing;
+    int             wake[2];   /* a pipe: a byte in it wakes the thread */
+    bool            is_woken;  /* this and the next three are read and written as atomic ones */
+    bool            is_quiet;  /* connections close behind their answers */
+    bool            is_losing; /* all exchanges are to be lost */
+    bool            is_closing;
     pthread_t       thread;
     bool            has_thread;
     int32_t         port;

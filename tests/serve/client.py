@@ -89,7 +89,9 @@ class Server:
     def close(self):
         """The exit status."""
         self.process.send_signal(signal.SIGTERM)
-        self.process.communicate(timeout=20)
+        _, said = self.process.communicate(timeout=20)
+        if self.process.returncode != 0:
+            print("# the server said: " + said.replace("\n", " | "))
         return self.process.returncode
 
 
