@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "base/fault.h"
@@ -19,11 +20,12 @@
 #include "base/status.h"
 #include "tokenize/buffer.h"
 
-#define MAX_DEPTH   64
-#define MAX_FILES   ((size_t)1 << 24)
-#define COPY_BLOCK  ((size_t)1 << 16)
-#define ENDINGS     ".txt .text .md .markdown .rst .jsonl .ndjson"
-#define STDIN_INPUT "-"
+#define MAX_DEPTH    64
+#define MAX_FILES    ((size_t)1 << 24)
+#define COPY_BLOCK   ((size_t)1 << 16)
+#define DEVICE_BYTES ((uint64_t)1 << 28)
+#define ENDINGS      ".txt .text .md .markdown .rst .jsonl .ndjson"
+#define STDIN_INPUT  "-"
 
 typedef struct file_finder {
     hl_text_files *files;
@@ -276,13 +278,40 @@ static hl_status write_all(int descriptor, const char *bytes, size_t n_bytes)
     return HL_OK;
 }
 
+/* How much of standard input is copied: a file as long as it is now, though it may grow; a device
+ * (/dev/zero) DEVICE_BYTES; a pipe half of what is free where the copy lies.  *is_all: more than that
+ * is no error. */
+static hl_status bound_input(uint64_t *most, bool *is_all, int copy)
+{
+    struct stat    input;
+    struct statvfs place;
+
+    *is_all = false;
+    if (hl_sys_fstat(STDIN_FILENO, &input) != 0)
+        return hl_fail(HL_IO, "standard input: %s", strerror(errno));
+    if (S_ISREG(input.st_mode)) {
+        off_t at = lseek(STDIN_FILENO, 0, SEEK_CUR);
+        *is_all  = true;
+        *most    = at >= 0 && at < input.st_size ? (uint64_t)(input.st_size - at) : 0;
+        return HL_OK;
+    }
+    *most = DEVICE_BYTES;
+    if (!S_ISCHR(input.st_mode) && fstatvfs(copy, &place) == 0)
+        *most = (uint64_t)place.f_bavail * place.f_frsize / 2;
+    return HL_OK;
+}
+
 static hl_status copy_input(int descriptor)
 {
-    hl_status status = HL_OK;
-    char     *block  = NULL;
+    hl_status status   = HL_OK;
+    char     *block    = NULL;
+    uint64_t  n_copied = 0;
+    uint64_t  most     = 0;
+    bool      is_all   = false;
 
+    HL_TRY(bound_input(&most, &is_all, descriptor));
     HL_TRY(HL_ALLOC(&block, COPY_BLOCK));
-    for (;;) {
+    while (!is_all || n_copied < most) {
         ssize_t n_read = hl_sys_read(STDIN_FILENO, block, COPY_BLOCK);
         if (n_read < 0 && errno == EINTR)
             continue;
@@ -290,6 +319,16 @@ static hl_status copy_input(int descriptor)
             HL_TRY(hl_fail(HL_IO, "standard input: %s", strerror(errno)));
         if (n_read == 0)
             break;
+        n_copied += (uint64_t)n_read;
+        if (n_copied > most && is_all) {
+            n_read -= (ssize_t)(n_copied - most);
+            n_copied = most;
+        }
+        if (n_copied > most)
+            HL_TRY(hl_fail(HL_LIMIT,
+                           "standard input: more than %llu bytes, which is all that is copied of "
+                           "it here; use a file",
+                           (unsigned long long)most));
         HL_TRY(write_all(descriptor, block, (size_t)n_read));
     }
 

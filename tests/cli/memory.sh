@@ -4,7 +4,7 @@ set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
 export OMP_NUM_THREADS=1
-plan 24
+plan 34
 
 model=models/demo
 text=$scratch/text.txt
@@ -63,4 +63,32 @@ bounded a "a document of 100 MB" 60 eval "$model" -
 
 # A server goes on: what does not fit is refused, what does is answered.
 result "a request that takes too much, and others" "$([ "$(python3 -B tests/serve/memory.py 2>&1)" = fine ] && echo yes)"
+# What has no end is not read for ever, and a pipe that nobody writes to is not waited for.
+endless='more than 256 MiB without an end; use a file$'
+try() { # seconds, arguments...
+    timeout "$1" "$HEADLIGHT" "${@:2}" >"$scratch/out" 2>"$scratch/err"
+    status=$?
+}
+try 60 generate "$model" --prompt-file /dev/zero </dev/null
+expect_line "a prompt without an end" 4 "^headlight generate: /dev/zero: $endless"
+try 60 eval "$model" /dev/zero </dev/null
+expect_line "a text without an end" 4 "^headlight eval: /dev/zero: $endless"
+try 60 tokenize "$model" </dev/zero
+expect_line "standard input without an end" 4 "^headlight tokenize: standard input: $endless"
+try 60 tokenize "$model" --json </dev/zero
+expect_line "a line without an end" 4 "^headlight tokenize: standard input: $endless"
+yes | timeout 60 "$HEADLIGHT" generate "$model" >"$scratch/out" 2>"$scratch/err"
+status=${PIPESTATUS[1]}
+expect_line "a pipe without an end" 4 "^headlight generate: standard input: $endless"
+try 60 measure "$model" - -o "$scratch/endless" </dev/zero
+expect_line "a corpus without an end" 4 '^headlight measure: standard input: more than 268435456 bytes'
+mkfifo "$scratch/pipe"
+for command in "generate $model -f" "eval $model" "measure $model -o $scratch/endless"; do
+    # shellcheck disable=SC2086 # the words of a command
+    try 60 $command "$scratch/pipe" </dev/null
+    expect_line "${command%% *}: a pipe that nobody writes to" 3 'pipe: is a pipe, wanted a file'
+done
+run generate "$model" -f <(echo Hello) -n 3 --quiet
+expect_line "one that the shell opened is read" 0 .
+
 finish
