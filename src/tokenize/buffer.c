@@ -25,14 +25,25 @@ hl_status hl_grow(void **block, size_t *capacity, size_t used, size_t more, size
     return status;
 }
 
+/* Only where a buffer grows is it asked how much it may hold: most appends are of a byte or two. */
+static hl_status grow_buffer(hl_buffer *buffer, size_t more)
+{
+    if (buffer->most != 0 && more > buffer->most - buffer->n_bytes)
+        return hl_fail(HL_LIMIT, "makes %zu bytes or more, at most %zu", buffer->n_bytes + more,
+                       buffer->most);
+    hl_status status = HL_GROW(&buffer->data, &buffer->capacity, buffer->n_bytes, more);
+    if (status == HL_OK && buffer->most != 0 && buffer->capacity > buffer->most)
+        buffer->capacity = buffer->most;
+    return status;
+}
+
 hl_status hl_buffer_append(hl_buffer *buffer, const void *bytes, size_t n_bytes)
 {
-    if (buffer->most != 0 && n_bytes > buffer->most - buffer->n_bytes)
-        return hl_fail(HL_LIMIT, "makes %zu bytes or more, at most %zu", buffer->n_bytes + n_bytes,
-                       buffer->most);
-    hl_status status = HL_GROW(&buffer->data, &buffer->capacity, buffer->n_bytes, n_bytes);
-    if (status != HL_OK)
-        return status;
+    if (n_bytes > buffer->capacity - buffer->n_bytes) {
+        hl_status status = grow_buffer(buffer, n_bytes);
+        if (status != HL_OK)
+            return status;
+    }
     if (n_bytes > 0)
         memcpy(buffer->data + buffer->n_bytes, bytes, n_bytes);
     buffer->n_bytes += n_bytes;
