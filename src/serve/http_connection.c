@@ -246,6 +246,7 @@ static bool new_exchange(hl_http *http, hl_connection *c, const char *method, co
 static void refuse_bytes(hl_http *http, hl_connection *c, int status, const char *fault)
 {
     c->keeps_open   = false;
+    c->is_head      = false;
     c->body.is_done = false; /* nobody knows where it would end */
     hl_connection_leave(http, c, false);
     if (!new_exchange(http, c, "", ""))
@@ -262,31 +263,28 @@ static int hex_value(char c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* A path without its percent signs, and a NUL behind it; NULL of one that is wrong or memory out.
- * A NUL inside is wrong. */
-static char *decode_path(hl_http_text path)
+/* Takes the percent signs out of a path, in place, and puts a NUL behind it; false of one that is
+ * wrong.  A NUL inside is wrong. */
+static bool decode_path(hl_http_text path)
 {
-    char  *out = NULL;
+    char  *out = (char *)path.at; /* of the connection's own bytes */
     size_t n   = 0;
 
-    if (HL_ALLOC(&out, path.n + 1) != HL_OK)
-        return NULL;
     for (size_t i = 0; i < path.n; i++, n++) {
         int high = i + 2 < path.n && path.at[i] == '%' ? hex_value(path.at[i + 1]) : -1;
         int low  = i + 2 < path.n && path.at[i] == '%' ? hex_value(path.at[i + 2]) : -1;
 
-        out[n] = path.at[i];
-        if (path.at[i] != '%')
+        if (path.at[i] != '%') {
+            out[n] = path.at[i];
             continue;
+        }
+        if (high < 0 || low < 0 || high + low == 0)
+            return false;
         out[n] = (char)(16 * high + low);
         i += 2;
-        if (high < 0 || low < 0 || out[n] == '\0') {
-            hl_free(out);
-            return NULL;
-        }
     }
     out[n] = '\0';
-    return out;
+    return true;
 }
 
 /* Texts of the head end with a NUL from now on: behind each stands a byte that is read already. */
@@ -322,19 +320,17 @@ static void finish_request(hl_http *http, hl_connection *c)
 static void begin_request(hl_http *http, hl_connection *c, const hl_http_head *head)
 {
     static const char go_on[] = "HTTP/1.1 100 Continue\r\n\r\n";
-    char             *path    = decode_path(head->path);
 
     c->body       = hl_http_body_begin(head);
     c->keeps_open = head->keeps_open;
     c->minor      = head->minor;
-    if (path == NULL) {
+    if (!decode_path(head->path)) {
         refuse_bytes(http, c, 400, "the path is not percent-encoded as it should be");
         return;
     }
     end_texts(head);
     c->is_head = strcmp(head->method.at, "HEAD") == 0;
-    bool good  = new_exchange(http, c, head->method.at, path);
-    hl_free(path);
+    bool good  = new_exchange(http, c, head->method.at, head->path.at);
     if (!good)
         return;
     c->exchange->head = head;
