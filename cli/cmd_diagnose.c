@@ -43,15 +43,16 @@ static int report(const diagnose_request *request, const hl_diagnoses *found)
     if (request->common.json)
         print_json(request, found, failed);
     else if (!request->common.quiet)
-        hl_diagnoses_print(found, request->verbose);
+        hl_diagnoses_print(found, request->profiles.items[0], request->verbose);
     for (int i = 0; i < HL_N_DIAGNOSES && request->fail_on != NULL; i++) {
         const hl_diagnosis *item = &found->items[i];
         if (!hl_diagnosis_is_listed(request->fail_on, item->name))
             continue;
         if (item->verdict == HL_VERDICT_PRESENT)
-            hl_complain("diagnose", "%s is present", item->name);
+            hl_complain("diagnose", "%s was found", item->name);
         else if (item->verdict == HL_VERDICT_NOT_MEASURED && strcmp(request->fail_on, "any") != 0)
-            hl_complain("diagnose", "%s was not measured: it cannot fail", item->name);
+            hl_complain("diagnose", "%s was not run (%s): it cannot fail", item->name,
+                        item->finding);
     }
     return failed ? HL_EXIT_NO : HL_EXIT_OK;
 }

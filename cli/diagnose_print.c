@@ -1,17 +1,20 @@
 /* diagnose_print.c - what was found, in words.
  *
- *     PRESENT       sink-heads: 12 of 64 heads; the most is 0.982
+ *     1 problem found in demo.profile: 6 checks passed, 1 not run (needs 129 generated tokens)
+ *
+ *     FOUND         sink-heads: 12 of 64 heads; highest: 0.982
  *                   rule         a mean attention of more than 0.3 to the first key
- *                   value        0.982, threshold 0.3 (literature: Xiao et al. 2023)
+ *                   value        0.982; found above 0.3 (literature: Xiao et al. 2023)
  *                   heads        L4H1 0.982, L4H6 0.915 ...
- *     absent        flat-profile: range 0.41 ...
- *     not measured  attention-locking: ... */
+ *     not found     flat-profile: range 0.41 ...
+ *     not run       attention-locking: ... */
 #include "diagnose_print.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "printable.h"
 #include "values.h"
 #include "wrap.h"
 
@@ -41,8 +44,8 @@ static void print_value(const hl_diagnosis *item)
 
     format_number(value, sizeof value, item->value);
     format_number(threshold, sizeof threshold, item->threshold);
-    snprintf(text, sizeof text, "%s, threshold %s (%s%s%s)", value, threshold, item->evidence,
-             item->source[0] != '\0' ? ": " : "", item->source);
+    snprintf(text, sizeof text, "%s; found %s %s (%s%s%s)", value, item->below ? "below" : "above",
+             threshold, item->evidence, item->source[0] != '\0' ? ": " : "", item->source);
     print_field("value", text);
 }
 
@@ -63,7 +66,7 @@ static void print_heads(const hl_diagnosis *item)
 
 static const char *verdict_word(hl_verdict verdict)
 {
-    return verdict == HL_VERDICT_PRESENT ? "PRESENT" : hl_verdict_name(verdict);
+    return verdict == HL_VERDICT_PRESENT ? "FOUND" : hl_verdict_name(verdict);
 }
 
 static const char *verdict_colour(hl_verdict verdict, const hl_colours *colours)
@@ -84,37 +87,87 @@ static void print_heading(const hl_diagnosis *item, const hl_colours *colours)
     hl_print_wrapped(text, INDENT);
 }
 
-void hl_diagnoses_print(const hl_diagnoses *found, bool verbose)
+/* One check with all that belongs to its verdict; `verbose` shows of every check what is shown of those
+ * that found something. */
+static void print_check(const hl_diagnosis *item, bool verbose, const hl_colours *colours)
 {
-    hl_colours colours = hl_terminal_colours(stdout);
+    bool all = verbose || item->verdict == HL_VERDICT_PRESENT;
 
-    for (int i = 0; i < HL_N_DIAGNOSES; i++) {
-        const hl_diagnosis *item = &found->items[i];
-        bool                all  = verbose || item->verdict == HL_VERDICT_PRESENT;
-
-        print_heading(item, &colours);
+    print_heading(item, colours);
+    if (item->verdict != HL_VERDICT_NOT_MEASURED || verbose) {
         print_field("rule", item->rule);
         print_value(item);
-        if (all)
-            print_heads(item);
-        if (all)
-            print_field("against", item->against);
-        if (all)
-            print_field("mitigation", item->mitigation);
-        if (all || item->verdict == HL_VERDICT_NOT_MEASURED)
-            print_field("to measure", item->measure);
-        printf("%s", i + 1 < HL_N_DIAGNOSES ? "\n" : "");
+    }
+    if (all) {
+        print_heads(item);
+        print_field("against", item->against);
+        print_field("mitigation", item->mitigation);
+    }
+    if (all || item->verdict == HL_VERDICT_NOT_MEASURED)
+        print_field(item->verdict == HL_VERDICT_NOT_MEASURED ? "to run it" : "to confirm",
+                    item->measure);
+}
+
+/* "No problems found in demo: 7 checks passed, 1 not run (needs 129 generated tokens)". */
+static void print_summary(const hl_diagnoses *found, const char *name)
+{
+    int         counts[3] = { 0 };
+    const char *reason    = "";
+    char        text[1024];
+
+    for (int i = 0; i < HL_N_DIAGNOSES; i++) {
+        counts[found->items[i].verdict]++;
+        if (found->items[i].verdict == HL_VERDICT_NOT_MEASURED)
+            reason = found->items[i].finding;
+    }
+    int    n_found = counts[HL_VERDICT_PRESENT], n_not_run = counts[HL_VERDICT_NOT_MEASURED];
+    size_t used = 0;
+    if (n_found == 0)
+        used = (size_t)snprintf(text, sizeof text, "No problems found in %.200s", hl_shown(name));
+    else
+        used = (size_t)snprintf(text, sizeof text, "%d problem%s found in %.200s", n_found,
+                                n_found == 1 ? "" : "s", hl_shown(name));
+    used += (size_t)snprintf(text + used, sizeof text - used, ": %d check%s passed",
+                             counts[HL_VERDICT_ABSENT], counts[HL_VERDICT_ABSENT] == 1 ? "" : "s");
+    if (n_not_run > 0)
+        used += (size_t)snprintf(text + used, sizeof text - used, ", %d not run", n_not_run);
+    if (n_not_run == 1 && used < sizeof text)
+        snprintf(text + used, sizeof text - used, " (%s)", reason);
+    hl_print_wrapped(text, 0);
+}
+
+/* What was found first, then what passed, then what did not run: the order of what a reader asks. */
+static const hl_verdict order[] = { HL_VERDICT_PRESENT, HL_VERDICT_ABSENT,
+                                    HL_VERDICT_NOT_MEASURED };
+
+void hl_diagnoses_print(const hl_diagnoses *found, const char *path, bool verbose)
+{
+    hl_colours  colours = hl_terminal_colours(stdout);
+    const char *slash   = strrchr(path, '/');
+
+    print_summary(found, slash != NULL ? slash + 1 : path);
+    for (size_t group = 0; group < sizeof order / sizeof *order; group++) {
+        for (int i = 0; i < HL_N_DIAGNOSES; i++) {
+            if (found->items[i].verdict != order[group])
+                continue;
+            printf("\n");
+            print_check(&found->items[i], verbose, &colours);
+        }
     }
 }
 
 void hl_diagnoses_print_brief(const hl_diagnoses *found, const hl_colours *colours)
 {
-    for (int i = 0; i < HL_N_DIAGNOSES; i++) {
-        const hl_diagnosis *item = &found->items[i];
+    for (size_t group = 0; group < sizeof order / sizeof *order; group++) {
+        for (int i = 0; i < HL_N_DIAGNOSES; i++) {
+            const hl_diagnosis *item = &found->items[i];
 
-        printf("  %s%-*s%s%-20s", verdict_colour(item->verdict, colours), INDENT,
-               verdict_word(item->verdict), colours->plain, item->name);
-        hl_print_wrapped(item->finding, 2 + INDENT + 20);
+            if (item->verdict != order[group])
+                continue;
+            printf("  %s%-*s%s%-20s", verdict_colour(item->verdict, colours), INDENT,
+                   verdict_word(item->verdict), colours->plain, item->name);
+            hl_print_wrapped(item->finding, 2 + INDENT + 20);
+        }
     }
 }
 
@@ -140,13 +193,13 @@ json_t *hl_diagnoses_json(const hl_diagnoses *found)
         const hl_diagnosis *item = &found->items[i];
 
         json_array_append_new(
-            items,
-            json_pack("{s:s, s:s, s:s, s:o, s:o, s:s, s:s, s:s, s:o, s:s, s:s, s:s}", "name",
-                      item->name, "verdict", hl_verdict_name(item->verdict), "rule", item->rule,
-                      "value", hl_value_number(item->value), "threshold",
-                      hl_value_number(item->threshold), "evidence", item->evidence, "source",
-                      item->source, "finding", item->finding, "heads", json_heads(item), "against",
-                      item->against, "mitigation", item->mitigation, "measure", item->measure));
+            items, json_pack("{s:s, s:s, s:s, s:o, s:o, s:b, s:s, s:s, s:s, s:o, s:s, s:s, s:s}",
+                             "name", item->name, "verdict", hl_verdict_name(item->verdict), "rule",
+                             item->rule, "value", hl_value_number(item->value), "threshold",
+                             hl_value_number(item->threshold), "below", item->below, "evidence",
+                             item->evidence, "source", item->source, "finding", item->finding,
+                             "heads", json_heads(item), "against", item->against, "mitigation",
+                             item->mitigation, "measure", item->measure));
     }
     return items;
 }

@@ -9,7 +9,7 @@
 
 /* Each with rule, value and threshold; those that are present, or all with `verbose`, with heads,
  * counter-evidence and mitigation. */
-void hl_diagnoses_print(const hl_diagnoses *found, bool verbose);
+void hl_diagnoses_print(const hl_diagnoses *found, const char *path, bool verbose);
 /* A line each. */
 void hl_diagnoses_print_brief(const hl_diagnoses *found, const hl_colours *colours);
 /* An array of objects; the caller owns it. */

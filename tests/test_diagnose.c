@@ -11,6 +11,29 @@ static const char *const names[HL_N_DIAGNOSES] = {
     "flat-profile",   "head-redundancy",  "inactive-heads",    "sink-heads",
 };
 
+/* A bar from 0 to the value that ends beyond the threshold is what was found, and no other; and texts
+ * name no heads, files or models that are not there. */
+static void check_verdict(const hl_diagnosis *item)
+{
+    static const char *const placeholders[] = { "MODEL", "TEXT", "PROMPT", "FILE", "L5H1", " P " };
+
+    for (size_t i = 0; i < sizeof placeholders / sizeof *placeholders; i++)
+        assert_null(strstr(item->measure, placeholders[i]));
+    if (item->verdict == HL_VERDICT_NOT_MEASURED) {
+        assert_memory_equal(item->finding, "needs ", 6);
+        assert_true(item->measure[0] != '\0');
+        return;
+    }
+    if (isnan(item->value))
+        return;
+    bool beyond = item->below ? item->value < item->threshold : item->value > item->threshold;
+    if (strcmp(item->name, "head-redundancy") == 0)
+        beyond = item->value >= item->threshold;
+    if (beyond != (item->verdict == HL_VERDICT_PRESENT))
+        fail_msg("%s: %s at %g, threshold %g", item->name, hl_verdict_name(item->verdict),
+                 item->value, item->threshold);
+}
+
 static hl_diagnoses *diagnose(const made_model *model, const made_model *before,
                               const hl_thresholds *thresholds)
 {
@@ -19,6 +42,8 @@ static hl_diagnoses *diagnose(const made_model *model, const made_model *before,
     hl_diagnoses *found   = NULL;
 
     assert_ok(hl_diagnose(&found, profile, earlier, thresholds));
+    for (int i = 0; i < HL_N_DIAGNOSES; i++)
+        check_verdict(&found->items[i]);
     hl_profile_free(profile);
     hl_profile_free(earlier);
     return found;
@@ -146,7 +171,7 @@ static void test_overload(void **state)
     const hl_diagnosis *item  = named(found, "entropic-overload");
     assert_int_equal(item->verdict, HL_VERDICT_PRESENT);
     assert_true(item->value > 0.5);
-    assert_non_null(strstr(item->measure, "headlight diagnose P P0"));
+    assert_non_null(strstr(item->measure, "a second profile"));
     hl_diagnoses_free(found);
 
     made_model random = healthy_model();
@@ -318,7 +343,8 @@ static void test_diverged(void **state)
     const hl_diagnosis *collapse = named(found, "entropy-collapse");
     assert_int_equal(collapse->verdict, HL_VERDICT_NOT_MEASURED);
     assert_int_equal(collapse->n_heads, 0);
-    assert_non_null(strstr(collapse->finding, "48 heads are left out"));
+    assert_non_null(
+        strstr(collapse->finding, "needs finite attention: most rows of 48 heads are not finite"));
     hl_diagnoses_free(found);
 
     /* Half of the heads: the others are judged by themselves. */

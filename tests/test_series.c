@@ -322,7 +322,8 @@ static void spoilt_lines_are_refused(void **state)
         { "\"bytes\": 1005", "\"bytes\": -1", "'bytes' is -1" },
         { "\"sequences\": 12", "\"sequences\": []", "'sequences' is an array" },
         { "\"since\": -1", "\"since\": -2", "'since' is -2" },
-        { "\"verdict\": \"absent\"", "\"verdict\": \"asleep\"", "no verdict is called 'asleep'" },
+        { "\"verdict\": \"not found\"", "\"verdict\": \"asleep\"",
+          "no verdict is called 'asleep'" },
         { "\"sink-heads\"", "\"sink-hats\"", "'diagnoses' has no object 'sink-heads'" },
         { "\"heads_fair\": [[", "\"heads_fair\": [[1, ", "'heads_fair' is not 6 lists of 8" },
         { "\"heads_entropy\": [[", "\"heads_entropy\": [[], [", "is not 6 lists of 8" },
@@ -344,6 +345,14 @@ static void spoilt_lines_are_refused(void **state)
                  at + strlen(changes[i][0]));
         assert_fails(HL_BAD_INPUT, changes[i][2], hl_series_parse(&loaded, bad, strlen(bad), "f"));
     }
+    /* The words of earlier versions. */
+    const char *at = strstr(good, "\"verdict\": \"not found\"");
+    snprintf(bad, n_bytes + 100, "%.*s\"verdict\": \"present\"%s", (int)(at - good), good,
+             at + strlen("\"verdict\": \"not found\""));
+    assert_ok(hl_series_parse(&loaded, bad, strlen(bad), "f"));
+    assert_int_equal(hl_series_at(loaded, 0)->verdicts[0], HL_VERDICT_PRESENT);
+    hl_series_free(loaded);
+    loaded = NULL;
     /* The same name twice. */
     const char *second = strchr(good, '\n') + 1;
     char       *twice  = malloc(2 * n_bytes);

@@ -122,9 +122,9 @@ HL_API const char *hl_threshold_name(size_t index);
 HL_API hl_status hl_threshold_set(hl_thresholds *thresholds, const char *name, double value);
 
 typedef enum hl_verdict {
-    HL_VERDICT_ABSENT = 0,
-    HL_VERDICT_PRESENT,
-    HL_VERDICT_NOT_MEASURED, /* the profile does not hold what the rule needs */
+    HL_VERDICT_ABSENT = 0,   /* the check ran and found nothing */
+    HL_VERDICT_PRESENT,      /* the check found it */
+    HL_VERDICT_NOT_MEASURED, /* the check did not run: the profile does not hold what it needs */
 } hl_verdict;
 
 typedef struct hl_shown_by {
@@ -134,18 +134,19 @@ typedef struct hl_shown_by {
 } hl_shown_by;
 
 typedef struct hl_diagnosis {
-    const char  *name; /* "entropy-collapse" */
-    hl_verdict   verdict;
-    double       value; /* what the rule compares; NaN: not measured */
-    double       threshold;
-    const char  *evidence;   /* "literature" or "heuristic" */
-    const char  *source;     /* who described it; "" of a heuristic */
-    const char  *mitigation; /* what can be done */
-    const char  *measure;    /* how to measure what is missing; "" where nothing is */
-    char        *rule;       /* with the thresholds in force */
-    char        *finding;    /* what was found, in words */
-    char        *against;    /* what speaks against it, or is not known; "" if nothing */
-    hl_shown_by *heads;      /* (n_heads) that show it, the clearest first */
+    const char *name; /* "entropy-collapse" */
+    hl_verdict  verdict;
+    double      value;     /* what the rule compares; NaN: not measured, or no one number decides */
+    double      threshold; /* found where the value is beyond this, on the side that `below` says */
+    bool        below;     /* found where the value is below the threshold, not above */
+    const char *evidence;  /* "literature" or "heuristic" */
+    const char *source;    /* who described it; "" of a heuristic */
+    const char *mitigation; /* what can be done */
+    char       *measure;    /* how to measure what is missing; "" where nothing is */
+    char       *rule;       /* with the thresholds in force */
+    char       *finding;    /* what was found, in words */
+    char       *against;    /* what speaks against it, or is not known; "" if nothing */
+    hl_shown_by *heads;     /* (n_heads) that show it, the clearest first */
     int64_t      n_heads;
 } hl_diagnosis;
 
@@ -166,7 +167,7 @@ HL_API hl_status hl_diagnose_trace(hl_diagnoses *found, const hl_trace *trace,
                                    const hl_thresholds *thresholds);
 /* "dead-or-broken", ..., in the order of hl_diagnoses; NULL past the last. */
 HL_API const char *hl_diagnosis_name(size_t index);
-/* "absent", "present", "not measured". */
+/* "not found", "found", "not run". */
 HL_API const char *hl_verdict_name(hl_verdict verdict);
 
 /* Attention-locking, from what was seen of each new token while generating: entropy (n_tokens)

@@ -21,9 +21,10 @@ _STATISTICS = ("count", "mean", "variance", "min", "max")
 class Diagnosis:
     """One of the things that can be wrong with attention."""
     name: str  # "entropy-collapse"
-    verdict: str  # "absent", "present", "not measured"
+    verdict: str  # "not found", "found", "not run"
     value: float  # what the rule compares; NaN: not measured
     threshold: float
+    below: bool  # found where the value is below the threshold, not above
     rule: str
     finding: str
     against: str  # what speaks against it; "" if nothing
@@ -340,7 +341,7 @@ def _read_diagnosis(found: s.Diagnosis) -> Diagnosis:
     names = ("name", "rule", "finding", "against", "evidence", "source", "mitigation", "measure")
     heads = [(at.layer, at.head, at.value) for at in found.heads[:found.n_heads]]
     return Diagnosis(verdict=s.VERDICTS[found.verdict], value=found.value,
-                     threshold=found.threshold, heads=heads,
+                     threshold=found.threshold, below=found.below, heads=heads,
                      **{name: text(getattr(found, name)) for name in names})
 
 

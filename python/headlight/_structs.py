@@ -35,7 +35,7 @@ HISTOGRAMS = ("normalised", "nosink", "peak")
 PATTERN_METRICS = ("diagonal", "previous", "band", "sink", "diagonal_top", "peak", "content",
                    "edges", "k90", "support2", "chance")
 PROBES = ("induction", "duplicate", "previous")
-VERDICTS = ("absent", "present", "not measured")
+VERDICTS = ("not found", "found", "not run")
 COLUMN_TYPES = ("text", "int", "real", "bool")
 THEMES = ("light", "dark")
 UNITS = ("nats", "bits", "normalised")
@@ -313,6 +313,7 @@ class ShownBy(c.Structure):
 class Diagnosis(c.Structure):
     c_name = "hl_diagnosis"
     _fields_ = [("name", Text), ("verdict", c.c_int), *_fields(c.c_double, "value", "threshold"),
+                ("below", c.c_bool),
                 *_fields(Text, "evidence", "source", "mitigation", "measure", "rule", "finding",
                          "against"),
                 ("heads", c.POINTER(ShownBy)), ("n_heads", c.c_int64)]

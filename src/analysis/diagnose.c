@@ -2,6 +2,7 @@
 #include "analysis/diagnose.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "analysis/grid.h"
@@ -14,39 +15,40 @@ static const struct {
     const char *source;
     const char *mitigation;
     hl_status (*examine)(hl_examination *e);
+    bool below; /* low values are the bad ones */
 } diagnoses[HL_N_DIAGNOSES] = {
     /* First: where rows are not finite, the other diagnoses have less to go by, or nothing. */
     { "dead-or-broken", "literature", "Shannon 1948: H is at most ln n",
       "The weights or the file are damaged there: get the file again, or look at the layer below.",
-      hl_diagnose_broken },
+      hl_diagnose_broken, false },
     { "entropy-collapse", "literature", "Zhai et al. 2023",
       "In training: an entropy regulariser (the backward pass gives its gradient), spectral "
       "reparametrisation or QK-norm, a lower learning rate. At inference: a higher attention "
       "temperature. A higher sampling temperature, as often advised, spreads the choice of the "
       "next "
       "token and leaves attention as it is.",
-      hl_diagnose_collapse },
+      hl_diagnose_collapse, false },
     { "entropic-overload", "literature", "Jha and Reagen 2024",
       "Norms before the blocks (pre-norm, RMSNorm); check that gradients reach the queries and "
       "keys; "
       "leave documents of high perplexity out of the data (headlight eval --per-document lists "
       "them); "
       "check that the text is of the domain that the model knows.",
-      hl_diagnose_overload },
+      hl_diagnose_overload, false },
     { "attention-locking", "heuristic", "",
       "A sliding window that keeps the first token, scaled RoPE frequencies, or dropping old keys "
       "from the cache.",
-      hl_diagnose_locking },
+      hl_diagnose_locking, true },
     { "flat-profile", "heuristic", "",
-      "Prune or train the deep layers again; look at the block influence first.",
-      hl_diagnose_flat },
+      "Prune or train the deep layers again; look at the block influence first.", hl_diagnose_flat,
+      true },
     { "head-redundancy", "literature", "Michel et al. 2019", "Prune the weaker head of each pair.",
-      hl_diagnose_redundancy },
+      hl_diagnose_redundancy, false },
     { "inactive-heads", "literature", "Bondarenko et al. 2023",
-      "Prune them: what they write is next to nothing.", hl_diagnose_inactive },
+      "Prune them: what they write is next to nothing.", hl_diagnose_inactive, true },
     { "sink-heads", "literature", "Xiao et al. 2023",
       "Keep one a layer, or prune with ablation; read their entropy without the first key.",
-      hl_diagnose_sinks },
+      hl_diagnose_sinks, false },
 };
 
 /* -------------------------------------------------------------------- heads */
@@ -107,8 +109,6 @@ void hl_examination_say_broken(const hl_examination *e, hl_text *text)
     if (e->n_broken > 0)
         hl_text_addf(text, "%lld heads are left out, as most of their rows are not finite. ",
                      (long long)e->n_broken);
-    else if (e->n_counted == 0)
-        hl_text_addf(text, "no row of any head was counted");
 }
 
 static void count_heads(hl_examination *e)
@@ -124,6 +124,26 @@ static void count_heads(hl_examination *e)
 
 /* ---------------------------------------------------------------- the frame */
 
+hl_status hl_examination_not_run(hl_examination *e, const char *needs, const char *how)
+{
+    e->result->verdict = HL_VERDICT_NOT_MEASURED;
+    hl_text_addf(&e->finding, "needs %s", needs);
+    hl_text_addf(&e->measure, "%s", how);
+    return HL_OK;
+}
+
+hl_status hl_examination_no_rows(hl_examination *e)
+{
+    char needs[96];
+
+    if (e->n_broken == 0)
+        return hl_examination_not_run(e, "rows of attention, and the profile has none",
+                                      "measure the model on a longer text");
+    snprintf(needs, sizeof needs, "finite attention: most rows of %lld heads are not finite",
+             (long long)e->n_broken);
+    return hl_examination_not_run(e, needs, "mend what dead-or-broken found first");
+}
+
 static hl_status examine(hl_diagnosis *result, size_t which, const hl_examination *frame)
 {
     hl_status      status = HL_OK;
@@ -134,20 +154,22 @@ static hl_status examine(hl_diagnosis *result, size_t which, const hl_examinatio
         .evidence   = diagnoses[which].evidence,
         .source     = diagnoses[which].source,
         .mitigation = diagnoses[which].mitigation,
-        .measure    = "",
+        .below      = diagnoses[which].below,
         .value      = NAN,
         .threshold  = NAN,
     };
     e.result = result;
     status   = diagnoses[which].examine(&e);
-    /* All three are finished in any case, since finishing releases what failed. */
+    /* All four are finished in any case, since finishing releases what failed. */
     hl_status rule    = hl_text_finish(&result->rule, &e.rule);
     hl_status finding = hl_text_finish(&result->finding, &e.finding);
     hl_status against = hl_text_finish(&result->against, &e.against);
+    hl_status measure = hl_text_finish(&result->measure, &e.measure);
     HL_TRY(status);
     HL_TRY(rule);
     HL_TRY(finding);
     HL_TRY(against);
+    HL_TRY(measure);
 
 done:
     return status;
@@ -158,6 +180,7 @@ static void release(hl_diagnosis *item)
     hl_free(item->rule);
     hl_free(item->finding);
     hl_free(item->against);
+    hl_free(item->measure);
     hl_free(item->heads);
 }
 
@@ -212,7 +235,7 @@ const char *hl_diagnosis_name(size_t index)
 
 const char *hl_verdict_name(hl_verdict verdict)
 {
-    static const char *const names[] = { "absent", "present", "not measured" };
+    static const char *const names[] = { "not found", "found", "not run" };
 
     return names[verdict];
 }

@@ -1,6 +1,6 @@
 /* diagnose.h - one function a diagnosis; diagnose.c has the list and the frame.
  *
- * Each fills in what it found: verdict, value, threshold, heads, and the three texts.
+ * Each fills in what it found: verdict, value, threshold, heads, and the four texts.
  * Texts grow in hl_text and are handed over by the frame. */
 #ifndef HL_ANALYSIS_DIAGNOSE_H
 #define HL_ANALYSIS_DIAGNOSE_H
@@ -19,6 +19,7 @@ typedef struct hl_examination {
     hl_text              rule;
     hl_text              finding;
     hl_text              against;
+    hl_text              measure;
     int64_t              n_counted; /* heads that hl_head_is_sound says can be judged */
     int64_t              n_broken;  /* heads that have rows and cannot */
 } hl_examination;
@@ -27,6 +28,12 @@ typedef struct hl_examination {
 hl_status hl_shown_by_add(hl_diagnosis *diagnosis, int64_t layer, int64_t head, double value);
 /* Sorts them: lowest values first, or highest. */
 void hl_shown_by_sort(hl_diagnosis *diagnosis, bool highest_first);
+
+/* Says that the check did not run and what it needs; returns HL_OK. */
+hl_status hl_examination_not_run(hl_examination *e, const char *needs, const char *how);
+
+/* The same where no head has rows to judge by, or most have rows that are not finite. */
+hl_status hl_examination_no_rows(hl_examination *e);
 
 static inline double hl_limit(const hl_examination *e, hl_threshold which)
 {

@@ -1,5 +1,6 @@
 /* diagnose_entropy.c - collapse, overload, locking, and a flat profile. */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "analysis/diagnose.h"
@@ -126,9 +127,7 @@ hl_status hl_diagnose_collapse(hl_examination *e)
         HL_TRY(find_fall(&fall, e));
     result->threshold = hl_limit(e, HL_T_COLLAPSE_SHARE);
     if (e->n_counted == 0 || e->n_broken > e->n_counted) {
-        result->verdict = HL_VERDICT_NOT_MEASURED;
-        result->measure = e->n_broken > 0 ? "" : "headlight measure MODEL TEXT -o P";
-        hl_examination_say_broken(e, &e->finding);
+        status = hl_examination_no_rows(e);
         goto done;
     }
     hl_examination_say_broken(e, &e->against);
@@ -229,9 +228,7 @@ hl_status hl_diagnose_overload(hl_examination *e)
     HL_TRY(list_overloaded(result, &known, e, e->profile));
     result->threshold = hl_limit(e, HL_T_OVERLOAD_SHARE);
     if (e->n_counted == 0 || e->n_broken > e->n_counted) {
-        result->verdict = HL_VERDICT_NOT_MEASURED;
-        result->measure = e->n_broken > 0 ? "" : "headlight measure MODEL TEXT -o P";
-        hl_examination_say_broken(e, &e->finding);
+        status = hl_examination_no_rows(e);
         goto done;
     }
     hl_examination_say_broken(e, &e->against);
@@ -246,9 +243,9 @@ hl_status hl_diagnose_overload(hl_examination *e)
         HL_TRY(compare_overload(e));
     } else {
         hl_text_addf(&e->against, "Not compared with random weights: that is not measured.");
-        result->measure =
-            "headlight measure RANDOM_MODEL TEXT -o P0, then headlight diagnose P P0, "
-            "with weights of the same shapes drawn at random";
+        hl_text_addf(&e->measure,
+                     "give headlight diagnose a second profile, of the same text and of "
+                     "weights of the same shapes drawn at random");
     }
 
 done:
@@ -324,6 +321,7 @@ done:
 static hl_status find_locked(hl_examination *e, const decoded *text)
 {
     hl_locking found;
+    char       needs[96], how[96];
     int64_t    length = (int64_t)hl_limit(e, HL_T_LOCKING_WINDOW);
     hl_status  status =
         hl_find_locking(&found, text->entropy, text->change, text->n_tokens, e->thresholds);
@@ -331,17 +329,22 @@ static hl_status find_locked(hl_examination *e, const decoded *text)
     if (status != HL_OK)
         return status;
     if (text->n_tokens < 2 * length) {
-        hl_text_addf(&e->finding, "%lld generated tokens, two windows need %lld",
-                     (long long)text->n_generated, (long long)(2 * length + 1));
-        e->result->measure = "headlight generate MODEL PROMPT --max-tokens N --trace FILE";
-        e->result->verdict = HL_VERDICT_NOT_MEASURED;
-        return HL_OK;
+        snprintf(needs, sizeof needs, "%lld generated tokens, and the trace has %lld",
+                 (long long)(2 * length + 1), (long long)text->n_generated);
+        snprintf(how, sizeof how, "generate again, with --max-tokens %lld and --trace",
+                 (long long)(2 * length + 1));
+        return hl_examination_not_run(e, needs, how);
     }
     e->result->value   = found.locked ? found.change : least_change(text, length);
     e->result->verdict = found.locked ? HL_VERDICT_PRESENT : HL_VERDICT_ABSENT;
     if (!found.locked) {
         hl_text_addf(&e->finding, "in the stillest of %lld windows rows change by %.4f",
                      (long long)found.n_windows, e->result->value);
+        if (e->result->value < e->result->threshold) {
+            hl_text_addf(&e->finding, ", but its entropy moves, or no window before it moved");
+            e->result->value =
+                NAN; /* another part of the rule decided: this number would mislead */
+        }
         return HL_OK;
     }
     hl_text_addf(&e->finding,
@@ -367,11 +370,16 @@ hl_status hl_diagnose_locking(hl_examination *e)
         hl_limit(e, HL_T_LOCKING_CHANGE));
     e->result->threshold = hl_limit(e, HL_T_LOCKING_CHANGE);
     if (e->trace == NULL) {
-        e->result->verdict = HL_VERDICT_NOT_MEASURED;
-        e->result->measure =
-            "headlight generate MODEL PROMPT --trace FILE, then headlight diagnose P --trace FILE";
-        hl_text_addf(&e->finding, "a profile holds no generated tokens");
-        return HL_OK;
+        char    needs[64], how[160];
+        int64_t n_tokens = 2 * (int64_t)hl_limit(e, HL_T_LOCKING_WINDOW) + 1;
+
+        snprintf(needs, sizeof needs, "%lld generated tokens", (long long)n_tokens);
+        snprintf(
+            how, sizeof how,
+            "let headlight generate write a trace of %lld tokens (--max-tokens, --trace), and give "
+            "it to headlight diagnose with --trace",
+            (long long)n_tokens);
+        return hl_examination_not_run(e, needs, how);
     }
     HL_TRY(read_decoded(&text, e->trace));
     HL_TRY(find_locked(e, &text));
@@ -413,8 +421,7 @@ static void explain_flat(hl_examination *e, const hl_layer_shape *shape)
         hl_text_addf(&e->against, "Least block influence: %.3f in layer %lld.",
                      hl_profile_block_influence(e->profile, idlest), (long long)idlest);
     else
-        hl_text_addf(&e->against,
-                     "Block influence was not measured (headlight measure MODEL TEXT -o P does).");
+        hl_text_addf(&e->against, "Block influence was not measured.");
 }
 
 hl_status hl_diagnose_flat(hl_examination *e)
@@ -434,13 +441,13 @@ hl_status hl_diagnose_flat(hl_examination *e)
     e->result->value     = layers->shape.range;
     e->result->threshold = errors * layers->shape.error;
     if (isnan(layers->shape.range) || isnan(layers->shape.error)) {
-        e->result->verdict = HL_VERDICT_NOT_MEASURED;
-        e->result->measure = "headlight measure MODEL TEXT -o P, with at least two windows of text";
+        char needs[80] = "a mean of each layer in 2 windows of text";
+
         if (hl_profile_n_sequences(e->profile) < 2)
-            hl_text_addf(&e->finding, "needs at least 2 windows of text, and the profile has %lld",
-                         (long long)hl_profile_n_sequences(e->profile));
-        else
-            hl_text_addf(&e->finding, "no mean of a layer is known in 2 windows of text");
+            snprintf(needs, sizeof needs, "at least 2 windows of text, and the profile has %lld",
+                     (long long)hl_profile_n_sequences(e->profile));
+        status = hl_examination_not_run(
+            e, needs, "measure the model on a longer text, or with a shorter --context");
         goto done;
     }
     e->result->verdict = layers->shape.flat ? HL_VERDICT_PRESENT : HL_VERDICT_ABSENT;

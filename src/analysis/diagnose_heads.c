@@ -7,8 +7,17 @@
 #include "base/memory.h"
 #include "base/status.h"
 
-/* What a profile does not hold. */
-#define ABLATION "the loss without the head: headlight eval MODEL TEXT --off L5H1"
+/* What a profile does not hold: the loss without the first heads that were found. */
+static void ask_for_ablation(hl_examination *e)
+{
+    enum { NAMED = 4 };
+    const hl_diagnosis *result = e->result;
+
+    hl_text_addf(&e->measure, "the loss without them: headlight eval with --off ");
+    for (int64_t i = 0; i < result->n_heads && i < NAMED; i++)
+        hl_text_addf(&e->measure, "%sL%lldH%lld", i > 0 ? "," : "",
+                     (long long)result->heads[i].layer, (long long)result->heads[i].head);
+}
 
 /* --------------------------------------------------------------- redundancy */
 
@@ -127,9 +136,8 @@ hl_status hl_diagnose_redundancy(hl_examination *e)
                      (long long)pairs.n_sinks, pairs.n_sinks == 1 ? "" : "s");
     result->value = pairs.most;
     if (pairs.n_measured == 0) {
-        result->verdict = HL_VERDICT_NOT_MEASURED;
-        result->measure = "headlight measure MODEL TEXT -o P";
-        hl_text_addf(&e->finding, "the profile holds no sampled rows of two heads of a layer");
+        status = hl_examination_not_run(e, "sampled rows of two heads of a layer",
+                                        "measure the model itself: rows are sampled as it runs");
         goto done;
     }
     hl_shown_by_sort(result, true);
@@ -140,7 +148,7 @@ hl_status hl_diagnose_redundancy(hl_examination *e)
         goto done;
     }
     result->verdict = HL_VERDICT_PRESENT;
-    result->measure = ABLATION;
+    ask_for_ablation(e);
     hl_text_addf(&e->against, "Ablation is not measured: the pairs are candidates.");
 
 done:
@@ -171,18 +179,17 @@ hl_status hl_diagnose_inactive(hl_examination *e)
     }
     hl_shown_by_sort(result, false);
     if (n_measured == 0) {
-        result->verdict = HL_VERDICT_NOT_MEASURED;
-        result->measure = "headlight measure MODEL TEXT -o P";
-        hl_text_addf(&e->finding, "the profile holds no output norms");
+        status = hl_examination_not_run(e, "the norms of what heads write",
+                                        "measure the model itself: maps alone do not have them");
         goto done;
     }
-    hl_text_addf(&e->finding, "%lld of %lld heads; the smallest share is %.3f",
+    hl_text_addf(&e->finding, "%lld of %lld heads; lowest relative output norm: %.3f",
                  (long long)result->n_heads, (long long)n_measured, result->value);
     if (result->n_heads > 0) {
         result->verdict = HL_VERDICT_PRESENT;
         hl_text_addf(&e->against, "A small norm can still matter where a later norm scales it up: "
                                   "ablation is not measured.");
-        result->measure = ABLATION;
+        ask_for_ablation(e);
     }
 
 done:
@@ -225,12 +232,11 @@ hl_status hl_diagnose_sinks(hl_examination *e)
     }
     hl_shown_by_sort(result, true);
     if (isnan(result->value)) {
-        result->verdict = HL_VERDICT_NOT_MEASURED;
-        result->measure = "headlight measure MODEL TEXT -o P";
-        hl_text_addf(&e->finding, "no row that sees the first key was counted");
+        status = hl_examination_not_run(e, "rows that see the first key, and none was counted",
+                                        "measure the model on a longer text");
         goto done;
     }
-    hl_text_addf(&e->finding, "%lld of %lld heads; the most is %.3f", (long long)result->n_heads,
+    hl_text_addf(&e->finding, "%lld of %lld heads; highest: %.3f", (long long)result->n_heads,
                  (long long)e->n_counted, result->value);
     if (result->n_heads > 0) {
         result->verdict = HL_VERDICT_PRESENT;
@@ -283,6 +289,10 @@ hl_status hl_diagnose_broken(hl_examination *e)
     result->value = total;
     if (total > result->threshold || n_dead > 0)
         result->verdict = HL_VERDICT_PRESENT;
+    if (total <= result->threshold && n_dead > 0) { /* what decided */
+        result->value     = (double)n_dead;
+        result->threshold = 0.0;
+    }
     if (result->n_heads == 0)
         hl_text_addf(&e->finding, "no NaN or Inf rows; all heads valid");
     else

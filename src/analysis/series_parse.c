@@ -137,12 +137,14 @@ done:
 
 static hl_status read_verdict(hl_verdict *out, const json_t *item, const lines *l)
 {
-    const char *name   = NULL;
-    hl_status   status = hl_json_get_string(&name, item, "verdict", l->text.place);
+    /* The words of series that earlier versions wrote. */
+    static const char *const before[] = { "absent", "present", "not measured" };
+    const char              *name     = NULL;
+    hl_status                status   = hl_json_get_string(&name, item, "verdict", l->text.place);
 
     for (int i = HL_VERDICT_ABSENT; i <= HL_VERDICT_NOT_MEASURED && name != NULL; i++) {
         *out = (hl_verdict)i;
-        if (strcmp(name, hl_verdict_name(*out)) == 0)
+        if (strcmp(name, hl_verdict_name(*out)) == 0 || strcmp(name, before[i]) == 0)
             return HL_OK;
     }
     return status != HL_OK ? status

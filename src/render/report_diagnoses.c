@@ -60,8 +60,12 @@ static json_t *diagnosis_json(hl_report_out *out, const hl_diagnosis *item, int6
 
     hl_report_set(out, object, "name", hl_report_text(item->name));
     hl_report_set(out, object, "title", hl_report_text(title_of(title, item->name)));
-    hl_report_set(out, object, "verdict", hl_report_text(hl_verdict_name(item->verdict)));
+    /* The words that pages of earlier reports know; `fired` and `ran` say the same. */
+    static const char *const words[] = { "absent", "present", "not measured" };
+    hl_report_set(out, object, "verdict", hl_report_text(words[item->verdict]));
     hl_report_set(out, object, "fired", json_boolean(item->verdict == HL_VERDICT_PRESENT));
+    hl_report_set(out, object, "ran", json_boolean(item->verdict != HL_VERDICT_NOT_MEASURED));
+    hl_report_set(out, object, "below", json_boolean(item->below));
     hl_report_set(out, object, "severity", hl_report_text(severity_of(item)));
     hl_report_set(out, object, "finding", hl_report_text(item->finding));
     hl_report_set(out, object, "rule", hl_report_text(item->rule));

@@ -3,7 +3,7 @@
 set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
-plan 51
+plan 55
 
 dense=$scratch/dense.profile
 sparse=$scratch/sparse.profile
@@ -24,7 +24,7 @@ expect_line "a line of the heatmap" 0 '^L7   ( [0-9][0-9]){8}$'
 expect_line "the layer profile" 0 '^  fair     .{8,} +0\.[0-9]{3} \(L[0-7]\) to 0\.9[0-9]{2} \(L[01]\)$'
 expect_line "the strongest previous-token head is the most focused" 0 '^  L6H3     previous '
 expect_line "types" 0 '^types   [0-9]+ '
-expect_line "diagnoses in brief" 0 '^  not measured  attention-locking   a profile holds no generated tokens$'
+expect_line "diagnoses in brief" 0 '^  not run       attention-locking   needs 129 generated tokens$'
 
 run show --table list
 expect_line "tables have names" 0 '^clusters +heads that behave alike'
@@ -84,19 +84,21 @@ END
 # --------------------------------------------------------------------- diagnose
 
 run diagnose "$dense"
-expect_line "the demo model is healthy" 0 '^absent +entropy-collapse: 0 of 64 heads'
-result "nothing is present" "$(grep -q '^PRESENT' "$scratch/out" || echo yes)"
+expect_line "the demo model is healthy" 0 '^not found +entropy-collapse: 0 of 64 heads'
+result "nothing is found" "$(grep -q '^FOUND' "$scratch/out" || echo yes)"
+expect_line "in one sentence" 0 '^No problems found in dense.profile: 7 checks passed, 1 not run \(needs 129'
+result "what did not run comes last" "$(grep -E '^(not|FOUND)' "$scratch/out" | tail -1 | grep -q '^not run' && echo yes)"
 run diagnose --fail-on any "$dense"
-expect_line "and does not fail" 0 '^absent +dead-or-broken'
+expect_line "and does not fail" 0 '^not found +dead-or-broken'
 run diagnose --quiet --fail-on entropy-collapse,sink-heads "$sparse"
 expect "the sparse one does" 1 <<'END'
-headlight diagnose: entropy-collapse is present
-headlight diagnose: sink-heads is present
+headlight diagnose: entropy-collapse was found
+headlight diagnose: sink-heads was found
 END
 run diagnose --quiet --fail-on entropy-collapse --threshold collapse-share=0.95 "$sparse"
 expect "not with another threshold" 0 </dev/null
 run diagnose --json "$sparse" "$dense"
-expect_line "JSON" 0 '^   "verdict": "present",$'
+expect_line "JSON" 0 '^   "verdict": "found",$'
 run diagnose --fail-on entropy-colapse "$dense"
 expect "a name that is none" 2 <<'END'
 headlight diagnose: --fail-on: no diagnosis is called 'entropy-colapse' (did you mean 'entropy-collapse'?)
@@ -106,11 +108,14 @@ run diagnose --threshold sink-mas=0.1 "$dense"
 expect_line "a threshold that is none" 2 "did you mean 'sink-mass'"
 
 run diagnose "$dense"
-expect_line "locking: how to measure it" 0 'headlight generate MODEL PROMPT'
+expect_line "locking: how to run it" 0 'let headlight generate write a trace of 129 tokens'
+run diagnose "$sparse"
+expect_line "what was found comes first, with real heads" 0 '^[0-9]+ problems found in sparse.profile: '
+result "and no placeholders" "$(grep -qE '(MODEL|TEXT|PROMPT|FILE|PROFILE|L5H1| P )' "$scratch/out" || echo yes)"
 run generate models/demo 'He said' -n 140 --ignore-end --quiet --threads 1 --trace "$scratch/text.trace"
 expect_line "a trace" 0 '.'
 run diagnose --trace "$scratch/text.trace" "$dense"
-expect_line "locking, judged by a trace" 0 '^absent +attention-locking: in the stillest of 76 windows rows change by'
+expect_line "locking, judged by a trace" 0 '^not found +attention-locking: in the stillest of 76 windows rows change by'
 run diagnose --trace "$dense" "$dense"
 expect_line "a profile is no trace" 3 "dense.profile: its format is 'headlight profile"
 run generate models/demo 'He said' -n 2 --quiet --trace "$scratch/nowhere/text.trace"
@@ -120,7 +125,7 @@ few="--context 128 --max-tokens 512 --threads 1"
 # shellcheck disable=SC2086 # several options
 run diagnose --try models/demo-sparse models/text/alice.txt $few
 expect_line "a warmer attention is tried on what collapsed" 0 '^tried attention temperature 2, for entropy-collapse$'
-expect_line "and mends it" 0 '^  entropy-collapse +0\.[5-9][0-9]* +0\.[0-4][0-9]* +present +absent$'
+expect_line "and mends it" 0 '^  entropy-collapse +0\.[5-9][0-9]* +0\.[0-4][0-9]* +found +not found$'
 expect_line "a sampling temperature moves the vocabulary" 0 '^  vocabulary entropy +[0-9.]+ +[0-9.]+   nats$'
 result "and leaves attention as it is" "$(awk '/^  vocabulary entropy/ { if ($3 < $4) v = 1 }
     /^  attention entropy/ { if ($3 == $4 && $3 > 0) a = 1 } END { if (v && a) print "yes" }' "$scratch/out")"

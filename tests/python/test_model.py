@@ -322,7 +322,7 @@ class Profiles(unittest.TestCase):
             self.assertEqual([getattr(d, name) for d in found],
                              [d[name] for d in wanted["diagnoses"]])
         never = self.profile.diagnose(thresholds={"sink-mass": 1.0})
-        self.assertEqual({d.name: d.verdict for d in never}["sink-heads"], "absent")
+        self.assertEqual({d.name: d.verdict for d in never}["sink-heads"], "not found")
         with self.assertRaisesRegex(headlight.Error, "no-such"):
             self.profile.diagnose(thresholds={"no-such": 1.0})
 

@@ -58,8 +58,8 @@ class Watch(unittest.TestCase):
             for layer, heads in enumerate(point["heads_entropy"]):
                 wanted.update((f"entropy/L{layer}H{head}", x) for head, x in enumerate(heads))
             for name, found in point["diagnoses"].items():
-                measured = found["verdict"] != "not measured"
-                wanted[f"diagnosis/{name}"] = float(found["verdict"] == "present") if measured else None
+                measured = found["verdict"] != "not run"
+                wanted[f"diagnosis/{name}"] = float(found["verdict"] == "found") if measured else None
             wanted = {tag: x for tag, x in wanted.items() if x is not None}
             self.assertEqual(set(values), {*wanted, "entropy"})
             for tag, x in wanted.items():
