@@ -4,6 +4,7 @@
 
 #include <sys/stat.h>
 
+#include "render/palette.h"
 #include "stats/trace.h"
 
 /* ----------------------------------------------------------------------- profiles */
@@ -197,6 +198,22 @@ static void types_and_diagnoses_are_told(void **state)
     }
     hl_diagnoses_free(found);
     hl_sheet_free(types);
+
+    /* A type has one color, in every report and however many heads have it. */
+    static const char *const themes[] = { "types.colors.light", "types.colors.dark" };
+    for (size_t theme = 0; theme < 2; theme++) {
+        json_t *colors = at(first, themes[theme]);
+        assert_int_equal(json_array_size(colors), json_array_size(at(first, "types.names")));
+        for (size_t i = 0; i < json_array_size(colors); i++) {
+            hl_colour c = i < HL_N_SERIES ? hl_theme_colours_of((hl_theme)theme)->series[i]
+                                          : hl_theme_colours_of((hl_theme)theme)->hatch;
+            char      wanted[8];
+            snprintf(wanted, sizeof wanted, "#%02x%02x%02x", c.red, c.green, c.blue);
+            assert_string_equal(json_string_value(json_array_get(colors, i)), wanted);
+            for (size_t j = 0; j < i; j++)
+                assert_string_not_equal(json_string_value(json_array_get(colors, j)), wanted);
+        }
+    }
     free(index);
     json_decref(data);
     hl_profile_free(profile);

@@ -3,6 +3,8 @@
 
 #include <math.h>
 
+#include "analysis/head_types.h"
+
 static const double degree = 3.14159265358979323846 / 180.0;
 
 /* -------------------------------------------------------------------- Oklab
@@ -197,4 +199,14 @@ static const hl_theme_colours dark = {
 const hl_theme_colours *hl_theme_colours_of(hl_theme theme)
 {
     return theme == HL_THEME_DARK ? &dark : &light;
+}
+
+/* There are as many series as types that a rule can give; what was not measured is gray. */
+_Static_assert((int)HL_HEAD_UNKNOWN == (int)HL_N_SERIES, "a series for every type of heads");
+
+hl_colour hl_head_kind_colour(hl_theme theme, int kind)
+{
+    const hl_theme_colours *colours = hl_theme_colours_of(theme);
+
+    return kind >= 0 && kind < HL_N_SERIES ? colours->series[kind] : colours->hatch;
 }

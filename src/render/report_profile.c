@@ -11,6 +11,7 @@
 #include "analysis/numbers.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "render/palette.h"
 #include "render/report.h"
 #include "stats/profile.h"
 
@@ -188,6 +189,28 @@ static json_t *layers_json(hl_report_out *out, const hl_profile *profile, uint64
 
 /* ----------------------------------------------------------------------------- types */
 
+/* By theme, a color for each name: the page and the figures agree, and a type has its color however
+ * many heads it has. */
+static json_t *type_colors(hl_report_out *out)
+{
+    static const char *const themes[] = { [HL_THEME_LIGHT] = "light", [HL_THEME_DARK] = "dark" };
+    json_t                  *colors   = hl_report_object(out);
+
+    for (int theme = HL_THEME_LIGHT; theme <= HL_THEME_DARK; theme++) {
+        json_t *list = hl_report_list(out);
+
+        for (int kind = 0; kind < HL_N_HEAD_KINDS; kind++) {
+            hl_colour color = hl_head_kind_colour((hl_theme)theme, kind);
+            char      text[8];
+
+            snprintf(text, sizeof text, "#%02x%02x%02x", color.red, color.green, color.blue);
+            hl_report_append(out, list, hl_report_text(text));
+        }
+        hl_report_set(out, colors, themes[theme], list);
+    }
+    return colors;
+}
+
 static void set_types(hl_report_out *out, json_t *object, const hl_profile *profile)
 {
     const int64_t shape[2] = { hl_profile_n_layers(profile), hl_profile_n_heads(profile) };
@@ -214,6 +237,7 @@ static void set_types(hl_report_out *out, json_t *object, const hl_profile *prof
         hl_report_set(out, types, "value", hl_report_f16(out, values, 2, shape));
     }
     hl_report_set(out, types, "names", names);
+    hl_report_set(out, types, "colors", type_colors(out));
     hl_report_set(out, object, "types", types);
     hl_report_set(out, object, "type_rules", rules);
     hl_free(values);
