@@ -1,62 +1,72 @@
-/* heatmap.c - a grid of numbers, as wide as the page allows.
+/* heatmap.c - every head as a cell: layers across, heads up, as pictures and the page have it.
  *
- *     up to 25 heads     3 columns a cell, hundredths:   " 07 43 99"
- *     up to 37           2 columns a cell, tenths; only with colours
- *     up to 75           1 column a cell; in text tenths, in tens
- *     up to 150          colour: half a column a cell
- *     more               cells are the mean of several heads
+ *     up to 25 layers    3 columns a cell, hundredths:   " 07 43 99"
+ *     up to 37           2 columns a cell, tenths; only with colors
+ *     up to 75           1 column a cell; only with colors
+ *     more               blocks of layers, one below the other
+ *
+ * Text goes over to blocks at once, as long as they take no more lines than a page has; then to tenths
+ * in one column.  More heads than lines: each line is the mean of several heads.
  *
  * Figures are rounded down, so that 99 is anything from 0.99 to 1.  The page is 80 columns,
- * of which the layer's name takes five. */
+ * of which the head's name takes five. */
 #include "heatmap.h"
 
 #include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>
 
-enum { LABEL = 5, GROUP = 8 };
+enum { LABEL = 5, GROUP = 8, MOST_LINES = 64 };
 
 /* --------------------------------------------------------------- the layout */
 
-/* Text in one column has a gap after every eight cells. */
-static int64_t width_of_digits(int64_t n_cells)
+/* How many cells fit into the room; text in one column has a gap after every eight cells. */
+static int64_t cells_in(int64_t room, int cell, hl_depth depth)
 {
-    return n_cells + (n_cells > 0 ? (n_cells - 1) / GROUP : 0);
+    int64_t n = room / cell;
+
+    if (depth == HL_DEPTH_NONE && cell == 1)
+        n -= n / (GROUP + 1);
+    return n > 1 ? n : 1;
 }
 
-hl_heatmap_layout hl_heatmap_choose(int64_t n_columns, int width, hl_depth depth)
+hl_heatmap_layout hl_heatmap_choose(int64_t n_layers, int64_t n_heads, int width, hl_depth depth)
 {
-    int64_t room = width - LABEL;
+    int64_t room    = width - LABEL;
+    int     binned  = (int)((n_heads + MOST_LINES - 1) / MOST_LINES);
+    int64_t n_lines = binned > 0 ? (n_heads + binned - 1) / binned : 0;
+    int     cell    = 3;
 
-    if (3 * n_columns <= room)
-        return (hl_heatmap_layout){ 3, 1, 1 };
-    if (depth != HL_DEPTH_NONE && 2 * n_columns <= room)
-        return (hl_heatmap_layout){ 2, 1, 1 };
-    if (depth != HL_DEPTH_NONE && n_columns <= room)
-        return (hl_heatmap_layout){ 1, 1, 1 };
-    int per_column = depth != HL_DEPTH_NONE ? 2 : 1;
-    int binned     = 1;
-    while (true) {
-        int64_t n_cells = (n_columns + binned - 1) / binned;
-        int64_t needed  = depth != HL_DEPTH_NONE ? (n_cells + 1) / 2 : width_of_digits(n_cells);
-        if (needed <= room || n_cells <= 1)
-            return (hl_heatmap_layout){ 1, per_column, binned };
-        binned++;
+    if (depth != HL_DEPTH_NONE) {
+        while (cell > 1 && n_layers > cells_in(room, cell, depth))
+            cell--;
+    } else {
+        int64_t most     = cells_in(room, cell, depth);
+        int64_t n_blocks = (n_layers + most - 1) / most;
+        if (n_blocks > 1 && n_blocks * n_lines > MOST_LINES)
+            cell = 1;
     }
+    int64_t most     = cells_in(room, cell, depth);
+    int64_t n_blocks = n_layers > 0 ? (n_layers + most - 1) / most : 1;
+    int64_t n_across = (n_layers + n_blocks - 1) / n_blocks;
+
+    /* Blocks that end at a multiple of eight are easier to count through. */
+    if (n_blocks > 1 && (n_across + GROUP - 1) / GROUP * GROUP <= most)
+        n_across = (n_across + GROUP - 1) / GROUP * GROUP;
+    return (hl_heatmap_layout){ cell, n_across, binned > 0 ? binned : 1 };
 }
 
 /* The mean of the heads that a cell stands for; NaN where none was measured.  *exists: are there
  * such heads? */
-static double cell_value(bool *exists, const hl_heatmap *map, hl_heatmap_layout layout, int64_t row,
-                         int64_t cell)
+static double cell_value(bool *exists, const hl_heatmap *map, int binned, int64_t layer,
+                         int64_t first)
 {
     double  sum   = 0.0;
     int64_t count = 0;
-    int64_t first = cell * layout.binned;
 
-    *exists = first < map->n_in_row[row];
-    for (int64_t i = first; i < first + layout.binned && i < map->n_in_row[row]; i++) {
-        double value = map->values[row * map->n_columns + i];
+    *exists = first < map->n_in_layer[layer];
+    for (int64_t head = first; head < first + binned && head < map->n_in_layer[layer]; head++) {
+        double value = map->values[layer * map->n_heads + head];
         sum += isnan(value) ? 0.0 : value;
         count += !isnan(value);
     }
@@ -65,21 +75,21 @@ static double cell_value(bool *exists, const hl_heatmap *map, hl_heatmap_layout 
 
 /* ------------------------------------------------------------------ headings */
 
-/* The number of every eighth head (or of every one, where there is room) above its cell. */
-static void print_ticks(int64_t n_cells, hl_heatmap_layout layout, bool gaps)
+/* The number of every eighth layer (or of every one, where there is room) above its cell. */
+static void print_ticks(int64_t begin, int64_t end, int cell, bool gaps)
 {
     int64_t at   = 0;
-    int64_t step = layout.cell > 2 ? 1 : (int64_t)GROUP * layout.per_column;
+    int64_t step = cell > 2 ? 1 : GROUP;
 
-    printf("%*s", LABEL, "");
-    for (int64_t cell = 0; cell < n_cells; cell += step) {
+    printf("%-*s", LABEL, "L");
+    for (int64_t layer = begin; layer < end; layer += step) {
         char    number[24];
-        int     length = snprintf(number, sizeof number, "%lld", (long long)(cell * layout.binned));
-        int64_t place  = layout.cell * (cell / layout.per_column) + (gaps ? cell / GROUP : 0);
+        int     length = snprintf(number, sizeof number, "%lld", (long long)layer);
+        int64_t place  = cell * (layer - begin) + (gaps ? (layer - begin) / GROUP : 0);
 
-        if (layout.cell > 1) /* above the figure, which stands to the right of its cell */
-            place += layout.cell - (layout.cell > 2 ? length : 1);
-        at += printf("%*s%s", (int)(place - at), "", number);
+        if (cell > 1) /* above the figure, which stands to the right of its cell */
+            place += cell - (cell > 2 ? length : 1);
+        at += printf("%*s%s", (int)(place > at ? place - at : 0), "", number);
     }
     printf("\n");
 }
@@ -97,14 +107,12 @@ static void print_figure(double share, int cell)
         printf("%*d", cell, hundredths / 10);
 }
 
-static void print_cell(const hl_heatmap *map, hl_heatmap_layout layout, int64_t row, int64_t cell)
+static void print_cell(const hl_heatmap *map, hl_heatmap_layout layout, int64_t layer, int64_t head)
 {
     bool   exists = false;
-    double value  = cell_value(&exists, map, layout, row, cell);
+    double value  = cell_value(&exists, map, layout.binned, layer, head);
     double share  = value / map->top;
 
-    if (map->depth == HL_DEPTH_NONE && layout.cell == 1 && cell > 0 && cell % GROUP == 0)
-        printf(" ");
     if (!exists || isnan(value)) {
         printf("%*s", layout.cell, exists ? "-" : "");
         return;
@@ -121,44 +129,37 @@ static void print_cell(const hl_heatmap *map, hl_heatmap_layout layout, int64_t 
     hl_shade_end(stdout, map->depth);
 }
 
-/* Two heads in one column: the left half as text, the right half as its background. */
-static void print_halves(const hl_heatmap *map, hl_heatmap_layout layout, int64_t row, int64_t cell)
+static void print_block(const hl_heatmap *map, hl_heatmap_layout layout, int64_t begin, int64_t end)
 {
-    bool   left_exists = false, right_exists = false;
-    double left  = cell_value(&left_exists, map, layout, row, cell);
-    double right = cell_value(&right_exists, map, layout, row, cell + 1);
+    bool    gaps = map->depth == HL_DEPTH_NONE && layout.cell == 1;
+    int64_t last = (map->n_heads - 1) / layout.binned * layout.binned;
 
-    if (isnan(left) && isnan(right)) {
-        printf("%s", left_exists ? "-" : " ");
-        return;
+    print_ticks(begin, end, layout.cell, gaps);
+    for (int64_t head = last; head >= 0; head -= layout.binned) {
+        char label[24];
+
+        snprintf(label, sizeof label, "H%lld", (long long)head);
+        printf("%-*s", LABEL, label);
+        for (int64_t layer = begin; layer < end; layer++) {
+            if (gaps && layer > begin && (layer - begin) % GROUP == 0)
+                printf(" ");
+            print_cell(map, layout, layer, head);
+        }
+        printf("\n");
     }
-    if (!isnan(right))
-        hl_shade_background(stdout, map->depth, right / map->top);
-    if (!isnan(left))
-        hl_shade_text(stdout, map->depth, left / map->top);
-    printf("%s", isnan(left) ? " " : "▌");
-    hl_shade_end(stdout, map->depth);
 }
 
 void hl_heatmap_print(const hl_heatmap *map)
 {
-    hl_heatmap_layout layout  = hl_heatmap_choose(map->n_columns, map->width, map->depth);
-    int64_t           n_cells = (map->n_columns + layout.binned - 1) / layout.binned;
-    bool              plain   = map->depth == HL_DEPTH_NONE;
+    hl_heatmap_layout layout =
+        hl_heatmap_choose(map->n_layers, map->n_heads, map->width, map->depth);
 
-    print_ticks(n_cells, layout, plain && layout.cell == 1);
-    for (int64_t row = 0; row < map->n_rows; row++) {
-        char label[24];
+    for (int64_t begin = 0; begin < map->n_layers; begin += layout.n_across) {
+        int64_t end = begin + layout.n_across;
 
-        snprintf(label, sizeof label, "L%lld", (long long)row);
-        printf("%-*s", LABEL, label);
-        for (int64_t cell = 0; cell < n_cells; cell += layout.per_column) {
-            if (layout.per_column == 2)
-                print_halves(map, layout, row, cell);
-            else
-                print_cell(map, layout, row, cell);
-        }
-        printf("\n");
+        if (begin > 0)
+            printf("\n");
+        print_block(map, layout, begin, end < map->n_layers ? end : map->n_layers);
     }
 }
 

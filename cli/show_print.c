@@ -134,7 +134,7 @@ static void print_legend(const hl_show_request *request, const char *column, dou
         printf(", figures in %s%s", layout.cell > 2 ? "hundredths" : "tenths",
                top == 1.0 ? "" : " of that");
     if (layout.binned > 1)
-        printf(", means of %d heads", layout.binned);
+        printf("\neach line is the mean of %d heads", layout.binned);
     printf("\n");
 }
 
@@ -144,29 +144,29 @@ static bool print_heatmap(const hl_show_request *request, const hl_sheet *heads,
     int64_t           n_layers = hl_profile_n_layers(profile);
     int64_t           n_heads  = hl_profile_n_heads(profile);
     double           *grid     = grid_of(heads, column, profile);
-    int64_t          *in_row   = hl_memory_take_zeroed((size_t)n_layers, sizeof *in_row);
+    int64_t          *in_layer = hl_memory_take_zeroed((size_t)n_layers, sizeof *in_layer);
 
-    if (grid != NULL && in_row != NULL) {
+    if (grid != NULL && in_layer != NULL) {
         double     most = largest(grid, n_layers * n_heads);
         hl_heatmap map  = {
-             .values    = grid,
-             .n_rows    = n_layers,
-             .n_columns = n_heads,
-             .n_in_row  = in_row,
-             .top       = is_share(column) || !(most > 0.0) ? 1.0 : most,
-             .depth     = request->depth,
-             .width     = PAGE_WIDTH,
+             .values     = grid,
+             .n_layers   = n_layers,
+             .n_heads    = n_heads,
+             .n_in_layer = in_layer,
+             .top        = is_share(column) || !(most > 0.0) ? 1.0 : most,
+             .depth      = request->depth,
+             .width      = PAGE_WIDTH,
         };
         for (int64_t layer = 0; layer < n_layers; layer++)
-            in_row[layer] = hl_profile_heads_of(profile, layer);
+            in_layer[layer] = hl_profile_heads_of(profile, layer);
         print_legend(request, column, map.top,
-                     hl_heatmap_choose(n_heads, PAGE_WIDTH, request->depth));
+                     hl_heatmap_choose(n_layers, n_heads, PAGE_WIDTH, request->depth));
         hl_heatmap_print(&map);
         printf("\n");
     }
-    bool done = grid != NULL && in_row != NULL;
+    bool done = grid != NULL && in_layer != NULL;
     free(grid);
-    free(in_row);
+    free(in_layer);
     return done;
 }
 

@@ -97,7 +97,10 @@ static hl_status put_layer(const hl_lens_view *view, int64_t row)
     int64_t              n       = view->n_tokens;
     const hl_view_token *guesses = view->guesses + row * n;
 
-    printf("    {\"layer\": %lld,\n     \"top\": [", (long long)row);
+    if (row == 0)
+        fputs("    {\"layer\": null,\n     \"top\": [", stdout); /* the embedding */
+    else
+        printf("    {\"layer\": %lld,\n     \"top\": [", (long long)(row - 1));
     for (int64_t i = 0; i < n; i++)
         printf("%s%lld", i > 0 ? ", " : "", (long long)guesses[i].id);
     fputs("],\n     \"text\": [", stdout);

@@ -71,8 +71,12 @@ static void test_colours(void **state)
         hl_colour   colour = hl_map_colour(HL_MAP_DIFFERENCE, (double)view->entropy[i] / 10.0);
         const char *before = NULL;
         char        title[160], wanted[32];
-        snprintf(title, sizeof title, "<title>%d %.27s, layer %d: ", (int)(3 + i % 3), words[i % 3],
-                 (int)(i / 3));
+        /* Rows are numbered as layers are; the lowest is what the embedding alone says. */
+        char after[16] = "embedding";
+        if (i / 3 > 0)
+            snprintf(after, sizeof after, "layer %d", (int)(i / 3) - 1);
+        snprintf(title, sizeof title, "<title>%d %.27s, %s: ", (int)(3 + i % 3), words[i % 3],
+                 after);
         const char *at = strstr(svg, title);
         if (at == NULL)
             fail_msg("no '%s'", title);
@@ -119,21 +123,18 @@ static void test_layouts(void **state)
     }
 }
 
-/* Layer 0 is at the bottom, and every guess is drawn once. */
+/* Layers go up from the embedding, and every guess is drawn once. */
 static void test_order(void **state)
 {
     hl_lens_view *view   = make(3, 2);
     hl_canvas    *canvas = drawn(view, 480.0);
 
     (void)state;
-    for (int i = 0; i < 4; i++) {
-        char   number[2] = { (char)('0' + i), '\0' };
-        hl_box box       = box_of(canvas, number);
-        if (i > 0) {
-            char below[2] = { (char)('0' + i - 1), '\0' };
-            assert_true(box.y < box_of(canvas, below).y);
-        }
-    }
+    static const char *const labels[] = { "emb", "0", "1", "2" };
+    for (int i = 1; i < 4; i++)
+        assert_true(box_of(canvas, labels[i]).y < box_of(canvas, labels[i - 1]).y);
+    for (int64_t i = 0; i < hl_canvas_n_texts(canvas); i++)
+        assert_string_not_equal(hl_canvas_text_at(canvas, i), "3");
     /* Guess 0 is words[1]; cut, since it is long. */
     int n_cut = 0;
     for (int64_t i = 0; i < hl_canvas_n_texts(canvas); i++)
@@ -193,12 +194,12 @@ static void test_print_plain(void **state)
         text, "made, 1 layers, tokens 3 to 5 of 13\n"
               "\n"
               "      the             \u00b7incomprehensi\u2026 \u4f60\u597d           \n"
-              "   1 >\u23ce           4.2 <|endofte\u2026  5.5 \U0001f642            -\n"
-              "   0  \u00b7incompre\u2026  0.0 \u4f60\u597d        1.4 "
+              "   0 >\u23ce           4.2 <|endofte\u2026  5.5 \U0001f642            -\n"
+              " emb  \u00b7incompre\u2026  0.0 \u4f60\u597d        1.4 "
               "\u0645\u0631\u062d\u0628\u0627       2.8\n"
               "\n"
-              "Above: tokens that were read. Below: layers, up from the embeddings (0), with\n"
-              "the likeliest next token of each; > is the one that does follow.\n"
+              "Above: tokens that were read. Below: layers, up from the embedding (emb), with\n"
+              "the most likely next token after each; > is the one that does follow.\n"
               "Figures: entropy over the vocabulary, nats.\n");
     hl_free(text);
     unmake(view);
@@ -213,12 +214,12 @@ static void test_print_colours(void **state)
     (void)state;
     assert_ok(hl_print_lens(&text, view, &(hl_print_options){ .depth = HL_DEPTH_TRUE }));
     snprintf(wanted, sizeof wanted,
-             "   0  \033[38;5;231m\033[48;2;%d;%d;%dm\u00b7incompre\u2026\033[0m ", colour.red,
+             " emb  \033[38;5;231m\033[48;2;%d;%d;%dm\u00b7incompre\u2026\033[0m ", colour.red,
              colour.green, colour.blue);
     assert_non_null(strstr(text, wanted));
     hl_free(text);
     assert_ok(hl_print_lens(&text, view, &(hl_print_options){ .depth = HL_DEPTH_256 }));
-    assert_non_null(strstr(text, "   0  \033[38;5;231m\033[48;5;25m\u00b7incompre\u2026\033[0m "));
+    assert_non_null(strstr(text, " emb  \033[38;5;231m\033[48;5;25m\u00b7incompre\u2026\033[0m "));
     /* Half of the way: the middle of nine. */
     assert_non_null(strstr(text, "\033[38;5;16m\033[48;5;255m"));
     hl_free(text);

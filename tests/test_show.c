@@ -2,7 +2,7 @@
  * pages that are not too wide. */
 #include "made_profile.h"
 
-enum { MOST_HEADS = 200 };
+enum { MOST_HEADS = 200, MOST_LAYERS = 200 };
 
 /* What the program prints, without the newline at the end; release with free. */
 static char *run(const char *arguments, const char *path)
@@ -95,9 +95,13 @@ static void test_figures(void **state)
     strcpy(folder, new_folder());
     path         = small_profile(folder);
     char *output = run("", path);
-    assert_string_equal(line_of(output, "L0 "), "L0    99 00  -");
-    snprintf(wanted, sizeof wanted, "L1    %02d 99 99", known_figure());
-    assert_string_equal(line_of(output, "L1 "), wanted);
+    /* Layers across, heads up: the page and pictures have them so. */
+    assert_string_equal(line_of(output, "L "), "L      0  1");
+    assert_string_equal(line_of(output, "H2 "), "H2     - 99");
+    assert_string_equal(line_of(output, "H1 "), "H1    00 99");
+    snprintf(wanted, sizeof wanted, "H0    99 %02d", known_figure());
+    assert_string_equal(line_of(output, "H0 "), wanted);
+    assert_true(strstr(output, "\nH2 ") < strstr(output, "\nH0 "));
     assert_string_equal(line_of(output, "fair:"),
                         "fair: 0 ... 1 (0 one key, 1 all alike), figures in hundredths");
     assert_null(strchr(output, '\033'));
@@ -114,7 +118,7 @@ static void test_figures(void **state)
 
     /* Colours that were not asked for do not go into a pipe; those that were do. */
     output           = run("--colour truecolor", path);
-    const char *line = line_of(output, "L0 ");
+    const char *line = strstr(output, "\nH1 ");
     for (int end = 0; end < 2; end++) { /* the colours that pictures have */
         hl_colour colour = hl_map_colour(HL_MAP_ENTROPY, end);
         snprintf(wanted, sizeof wanted, "\033[38;5;%dm\033[48;2;%d;%d;%dm %s\033[0m",
@@ -124,7 +128,7 @@ static void test_figures(void **state)
     }
     free(output);
     output = run("--colour 256", path);
-    line   = line_of(output, "L0 ");
+    line   = strstr(output, "\nH1 ");
     assert_non_null(strstr(line, "\033[38;5;16m\033[48;5;227m 99\033[0m"));
     assert_non_null(strstr(line, "\033[38;5;231m\033[48;5;53m 00\033[0m"));
     free(output);
@@ -135,12 +139,13 @@ static void test_figures(void **state)
     remove_folder(folder);
 }
 
-/* A profile of n_heads heads, entropy rising from head to head; the last layer has two fewer. */
-static void write_wide(const char *path, int64_t n_heads)
+/* A profile of equally many heads in all layers but the last, which has one less; the entropy rises from
+ * layer to layer. */
+static void write_wide(const char *path, int64_t n_layers, int64_t n_heads)
 {
     static float             entropy[MOST_HEADS][M_ROWS], other[MOST_HEADS][M_ROWS];
-    static const char *const names[]       = { "prompt" };
-    const int64_t            heads[]       = { n_heads, n_heads - 2 };
+    static const char *const names[] = { "prompt" };
+    int64_t                  heads[MOST_LAYERS];
     uint8_t                  types[M_ROWS] = { 0 };
     int64_t                  length = M_ROWS, zero = 0;
     uint64_t                 hash       = 1;
@@ -163,12 +168,11 @@ static void write_wide(const char *path, int64_t n_heads)
                                             .first          = other[0],
                                             .entropy_nosink = other[0] };
 
-    for (int64_t i = 0; i < n_heads * M_ROWS; i++)
-        entropy[i / M_ROWS][i % M_ROWS] =
-            (float)(log(i % M_ROWS + 1.0) * ((double)(i / M_ROWS) + 0.5) / (double)n_heads);
-    assert_ok(hl_profile_new(&profile, &(hl_profile_shape){ 2, heads, M_ROWS, 1, names }));
+    for (int64_t layer = 0; layer < n_layers; layer++)
+        heads[layer] = n_heads - (layer == n_layers - 1);
+    assert_ok(hl_profile_new(&profile, &(hl_profile_shape){ n_layers, heads, M_ROWS, 1, names }));
     assert_ok(hl_profile_begin(profile, &batch));
-    for (int64_t layer = 0; layer < 2; layer++) {
+    for (int64_t layer = 0; layer < n_layers; layer++) {
         hl_layer_rows   rows = { .layer   = layer,
                                  .n_batch = 1,
                                  .n_rows  = M_ROWS,
@@ -177,6 +181,10 @@ static void write_wide(const char *path, int64_t n_heads)
                                  .lengths = &length,
                                  .rows    = &statistics };
         hl_profile_mask mask = { .is_causal = true };
+
+        for (int64_t i = 0; i < n_heads * M_ROWS; i++)
+            entropy[i / M_ROWS][i % M_ROWS] =
+                (float)(log(i % M_ROWS + 1.0) * ((double)layer + 0.5) / (double)n_layers);
         assert_ok(hl_profile_layer(profile, &rows, &mask));
     }
     assert_ok(hl_profile_end(profile));
@@ -184,30 +192,43 @@ static void write_wide(const char *path, int64_t n_heads)
     hl_profile_free(profile);
 }
 
+static int count_lines(const char *output, const char *beginning)
+{
+    int count = 0;
+
+    for (const char *at = output; (at = strstr(at, beginning)) != NULL; at++)
+        count++;
+    return count;
+}
+
+/* Every layer has its place, within 80 columns, whatever there is of layers and heads. */
 static void test_wide_pages(void **state)
 {
-    static const int64_t sizes[] = { 3, 25, 26, 32, 37, 38, 64, 75, 76, 128, 150, 151, 200 };
-    static const char   *modes[] = { "", "--colour 256", "--colour truecolor" };
+    static const int64_t sizes[][2] = { { 2, 3 },   { 25, 4 },  { 26, 4 },  { 37, 12 }, { 38, 12 },
+                                        { 48, 25 }, { 48, 40 }, { 75, 12 }, { 76, 3 },  { 80, 64 },
+                                        { 126, 8 }, { 3, 128 }, { 2, 200 } };
+    static const char   *modes[]    = { "", "--color 256", "--color truecolor" };
     char                 folder[64];
 
     (void)state;
     strcpy(folder, new_folder());
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         const char *path = in_folder(folder, "wide.profile");
-        write_wide(path, sizes[i]);
+        write_wide(path, sizes[i][0], sizes[i][1]);
         for (int mode = 0; mode < 3; mode++) {
             char *output = run(modes[mode], path);
             if (widest(output) > 80)
-                fail_msg("%lld heads, '%s': %d columns", (long long)sizes[i], modes[mode],
+                fail_msg("%lld layers, '%s': %d columns", (long long)sizes[i][0], modes[mode],
                          widest(output));
-            line_of(output, "L1 ");
+            line_of(output, "H0 ");
+            assert_true(count_lines(output, "\nH0 ") == count_lines(output, "\nL "));
             free(output);
         }
     }
     remove_folder(folder);
 }
 
-static void test_tenths_in_tens(void **state)
+static void test_blocks(void **state)
 {
     char        folder[64];
     const char *path;
@@ -215,19 +236,35 @@ static void test_tenths_in_tens(void **state)
     (void)state;
     strcpy(folder, new_folder());
     path = in_folder(folder, "wide.profile");
-    write_wide(path, 40);
+    write_wide(path, 48, 2); /* layer l has a fair entropy of (l + 0.5) / 48 */
     char *output = run("", path);
-    assert_string_equal(line_of(output, "     0"), "     0        8        16       24       32");
-    /* Head h has a fair entropy of (h + 0.5) / 40. */
-    assert_string_equal(line_of(output, "L0 "),
-                        "L0   00001111 22223333 44445555 66667777 88889999");
-    assert_string_equal(line_of(output, "L1 "),
-                        "L1   00001111 22223333 44445555 66667777 888899  ");
+    assert_int_equal(count_lines(output, "\nH0 "), 2);
+    assert_non_null(strstr(output,
+                           "\nL      0  1  2  3  4  5  6  7  8  9 10 11 12 13 14 15 16 17 18 19 "
+                           "20 21 22 23\nH1    01 03 05 07 09 11 13 15 17 19 21 23 26 28 30 32 "
+                           "34 36 38 40 42 44 46 48\n"));
+    assert_non_null(strstr(output, "\nL     24 25 26 "));
+    /* The last layer has one head less. */
+    assert_non_null(strstr(output, " 94 96   \nH0    51 "));
     free(output);
-    write_wide(path, 160); /* three heads a cell: cell c is (3 c + 1.5) / 160 */
+    output = run("--color 256", path); /* one block: a cell is a column */
+    assert_int_equal(count_lines(output, "\nH0 "), 1);
+    free(output);
+
+    write_wide(path, 40, 40); /* two blocks of 40 lines are too many: tenths in one */
     output = run("", path);
-    assert_non_null(strstr(line_of(output, "fair:"), "means of 3 heads"));
-    assert_non_null(strstr(line_of(output, "L0 "), "L0   00000111 11122222 33333444 44455555 "));
+    assert_string_equal(line_of(output, "L "), "L    0        8        16       24       32");
+    assert_string_equal(line_of(output, "H0 "),
+                        "H0   00001111 22223333 44445555 66667777 88889999");
+    assert_string_equal(line_of(output, "H39 "),
+                        "H39  00001111 22223333 44445555 66667777 8888999 ");
+    free(output);
+
+    write_wide(path, 4, 160); /* three heads a line */
+    output = run("", path);
+    line_of(output, "each line is the mean of 3 heads");
+    assert_string_equal(line_of(output, "H159 "), "H159  12 37 62   ");
+    assert_string_equal(line_of(output, "H0 "), "H0    12 37 62 87");
     free(output);
     remove_folder(folder);
 }
@@ -237,7 +274,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_figures),
         cmocka_unit_test(test_wide_pages),
-        cmocka_unit_test(test_tenths_in_tens),
+        cmocka_unit_test(test_blocks),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

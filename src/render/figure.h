@@ -75,9 +75,11 @@ void   hl_figure_colour_bar(hl_figure *figure, hl_box box, hl_map map, const hl_
 /* Labels 0 ... n - 1 under (or left of) things that share the box' width (or height, counted from
  * below) evenly; thinned where they would touch. */
 void hl_figure_indices_across(hl_figure *figure, hl_box box, int64_t n, const char *name);
-void hl_figure_indices_up(hl_figure *figure, hl_box box, int64_t n, const char *name);
+/* `lowest`: a row below the one with number 0, by this name; NULL: there is none. */
+void hl_figure_indices_up(hl_figure *figure, hl_box box, int64_t n, const char *lowest,
+                          const char *name);
 /* What hl_figure_indices_up needs left of the box, and hl_figure_indices_across below it. */
-double hl_figure_indices_width(const hl_figure *figure, int64_t n);
+double hl_figure_indices_width(const hl_figure *figure, int64_t n, const char *lowest);
 #define HL_INDICES_HEIGHT 28.0
 
 /* ------------------------------------------------------------------------- figures */

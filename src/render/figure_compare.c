@@ -182,7 +182,7 @@ static void heading(const compare_figure *f, hl_point at, const char *text, doub
 /* Of one of the two heatmaps. */
 static double pair_width(const compare_figure *f)
 {
-    double used = hl_figure_indices_width(f->figure, f->n_heads) + PART_GAP + BAR_GAP +
+    double used = hl_figure_indices_width(f->figure, f->n_heads, NULL) + PART_GAP + BAR_GAP +
                   hl_figure_colour_bar_width(f->figure, &f->scale);
 
     return fmin((hl_figure_inner_width(f->figure) - used) / 2.0, 40.0 * (double)f->n_layers);
@@ -197,7 +197,7 @@ static void draw_pair(compare_figure *f, hl_point at)
 {
     double width  = pair_width(f);
     double height = panel_height(f, width);
-    double left   = at.x + hl_figure_indices_width(f->figure, f->n_heads);
+    double left   = at.x + hl_figure_indices_width(f->figure, f->n_heads, NULL);
 
     for (int i = 0; i < 2; i++) {
         panel  p   = { f, f->values[i], i == 0 ? "A " : "B " };
@@ -206,7 +206,7 @@ static void draw_pair(compare_figure *f, hl_point at)
         heading(f, (hl_point){ box.x, at.y }, f->sides[i].name, width);
         hl_figure_indices_across(f->figure, box, f->n_layers, "Layer");
         if (i == 0)
-            hl_figure_indices_up(f->figure, box, f->n_heads, "Head");
+            hl_figure_indices_up(f->figure, box, f->n_heads, NULL, "Head");
     }
     hl_figure_colour_bar(f->figure,
                          (hl_box){ left + 2.0 * width + PART_GAP + BAR_GAP, at.y + HEADING, 0.0,
@@ -224,7 +224,7 @@ static bool is_narrow(const compare_figure *f)
 
 static double strip_width(const compare_figure *f)
 {
-    double used = hl_figure_indices_width(f->figure, f->n_heads) + BAR_GAP +
+    double used = hl_figure_indices_width(f->figure, f->n_heads, NULL) + BAR_GAP +
                   hl_figure_colour_bar_width(f->figure, &f->difference) +
                   (is_narrow(f) ? 0.0 : PART_GAP + TABLE_WIDTH);
 
@@ -342,7 +342,7 @@ static void draw_strip(compare_figure *f, hl_point at)
 {
     double width  = strip_width(f);
     double height = panel_height(f, width);
-    double left   = at.x + hl_figure_indices_width(f->figure, f->n_heads);
+    double left   = at.x + hl_figure_indices_width(f->figure, f->n_heads, NULL);
     double top    = at.y + HEADING;
     panel  p      = { f, f->values[2], "B \u2212 A " };
     hl_box box    = { left, top + LAYERS_HEIGHT + LAYERS_GAP, width, height };
@@ -356,7 +356,7 @@ static void draw_strip(compare_figure *f, hl_point at)
     draw_panel(f, &p, box, HL_MAP_DIFFERENCE, &f->difference);
     draw_significant(f, box);
     hl_figure_indices_across(f->figure, box, f->n_layers, "Layer");
-    hl_figure_indices_up(f->figure, box, f->n_heads, "Head");
+    hl_figure_indices_up(f->figure, box, f->n_heads, NULL, "Head");
     hl_figure_colour_bar(f->figure, (hl_box){ bar, box.y, 0.0, fmin(height, 150.0) },
                          HL_MAP_DIFFERENCE, &f->difference, "");
     if (is_narrow(f))

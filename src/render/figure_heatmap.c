@@ -158,7 +158,7 @@ static double legend_width(const heatmap *map)
 /* The size of the grid; where it stands is known with the page. */
 static void lay_out(heatmap *map)
 {
-    double left  = hl_figure_indices_width(map->figure, map->n_heads);
+    double left  = hl_figure_indices_width(map->figure, map->n_heads, NULL);
     double right = BARS_GAP + BARS + LEGEND_GAP + legend_width(map);
     double room  = hl_figure_inner_width(map->figure) - left - right;
     double width = fmin(room, CELL_MOST * (double)map->n_layers);
@@ -394,7 +394,7 @@ static hl_status draw(heatmap *map)
     HL_TRY(draw_bars(map, map->means + map->n_layers, map->n_heads, false));
     draw_bar_axes(map);
     hl_figure_indices_across(map->figure, map->grid, map->n_layers, "Layer");
-    hl_figure_indices_up(map->figure, map->grid, map->n_heads, "Head");
+    hl_figure_indices_up(map->figure, map->grid, map->n_heads, NULL, "Head");
     draw_legend(map);
 
 done:

@@ -147,7 +147,7 @@ static void describe(char *out, size_t n_bytes, const histograms *h)
 static void draw(histograms *h)
 {
     hl_figure *figure = h->figure;
-    double     left   = hl_figure_indices_width(figure, h->n_layers);
+    double     left   = hl_figure_indices_width(figure, h->n_layers, NULL);
     double     right  = LEGEND_GAP + hl_figure_colour_bar_width(figure, &h->axis);
     double     height = fmin(fmax(16.0 * (double)h->n_layers, 120.0), 400.0);
     char       what[640];
@@ -163,7 +163,7 @@ static void draw(histograms *h)
     draw_threshold(h, inner, "entropy-collapse", HL_T_COLLAPSE_ENTROPY);
     draw_threshold(h, inner, "entropic-overload", HL_T_OVERLOAD_ENTROPY);
     hl_canvas_outline(figure->canvas, inner, &frame);
-    hl_figure_indices_up(figure, inner, h->n_layers, "Layer");
+    hl_figure_indices_up(figure, inner, h->n_layers, NULL, "Layer");
     label_entropies(figure, inner);
     hl_figure_colour_bar(
         figure, (hl_box){ inner.x + inner.width + LEGEND_GAP, inner.y, 0.0, fmin(height, 220.0) },

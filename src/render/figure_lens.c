@@ -74,7 +74,7 @@ static hl_status lay_out(lens_figure *f)
     int64_t n     = f->view->n_tokens;
     double  right = LEGEND_GAP + hl_figure_colour_bar_width(&f->figure, &f->axis);
 
-    f->left          = hl_figure_indices_width(&f->figure, f->n_rows);
+    f->left          = hl_figure_indices_width(&f->figure, f->n_rows, "emb");
     double  room     = hl_figure_inner_width(&f->figure) - f->left - right;
     int64_t n_across = (int64_t)fmax(1.0, floor(room / COLUMN_LEAST));
     int64_t n_most   = (int64_t)((MOST_HEIGHT - AXIS_NAME) / (panel_height(f) + PANEL_GAP));
@@ -99,11 +99,13 @@ static void cell_title(char *out, size_t n_bytes, const void *context, int64_t a
     const hl_lens_view *view  = panel->owner->view;
     int64_t             place = place_of(panel, across, down);
     int64_t             token = panel->first + across;
-    char                read[TITLE_BYTES], guess[TITLE_BYTES];
+    int64_t             layer = place / view->n_tokens - 1;
+    char                read[TITLE_BYTES], guess[TITLE_BYTES], after[32] = "embedding";
 
-    snprintf(out, n_bytes, "%lld %s, layer %lld: %s %.3f nats", (long long)(view->first + token),
-             hl_figure_copy(read, sizeof read, view->tokens[token].text),
-             (long long)(place / view->n_tokens),
+    if (layer >= 0)
+        snprintf(after, sizeof after, "layer %lld", (long long)layer);
+    snprintf(out, n_bytes, "%lld %s, %s: %s %.3f nats", (long long)(view->first + token),
+             hl_figure_copy(read, sizeof read, view->tokens[token].text), after,
              hl_figure_copy(guess, sizeof guess, view->guesses[place].text),
              (double)view->entropy[place]);
 }
@@ -194,7 +196,7 @@ static hl_status draw_panel(lens_figure *f, int64_t index, hl_box page)
     HL_TRY(HL_ALLOC(&drawn, (size_t)(panel.n * f->n_rows)));
     draw_cells(&panel, colours, drawn);
     draw_inputs(&panel);
-    hl_figure_indices_up(&f->figure, panel.box, f->n_rows, "Layer");
+    hl_figure_indices_up(&f->figure, panel.box, f->n_rows, "emb", "Layer");
 
 done:
     hl_free(colours);
@@ -216,8 +218,8 @@ static void write_caption(char out[LENS_CAPTION_BYTES], const lens_figure *f)
         snprintf(some, sizeof some, " Tokens %lld to %lld of the prompt.", (long long)view->first,
                  (long long)(view->first + view->n_tokens - 1));
     snprintf(out, LENS_CAPTION_BYTES,
-             "Logit lens: the likeliest next token if the model ended after this layer (0: the "
-             "embeddings), by its final norm and output head. Colour: entropy over the "
+             "Logit lens: the likeliest next token if the model ended after this layer (emb: "
+             "after the embedding), by its final norm and output head. Colour: entropy over the "
              "vocabulary.%s%s %s, %lld layer%s, vocabulary of %lld; n\u00a0=\u00a0%lld token%s.",
              right ? " Framed: the token that does follow." : "", some, view->family,
              (long long)view->n_layers, view->n_layers == 1 ? "" : "s", (long long)view->d_vocab,

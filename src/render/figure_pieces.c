@@ -74,9 +74,12 @@ static double index_width(const hl_figure *figure, int64_t n)
     return hl_canvas_text_width(figure->canvas, room, &style);
 }
 
-double hl_figure_indices_width(const hl_figure *figure, int64_t n)
+double hl_figure_indices_width(const hl_figure *figure, int64_t n, const char *lowest)
 {
-    return HL_TEXT_NORMAL + 6.0 + index_width(figure, n) + 5.0;
+    hl_text_style style = hl_figure_small(figure, HL_ANCHOR_MIDDLE, HL_STAND_TOP);
+    double named = lowest != NULL ? hl_canvas_text_width(figure->canvas, lowest, &style) : 0.0;
+
+    return HL_TEXT_NORMAL + 6.0 + fmax(index_width(figure, n), named) + 5.0;
 }
 
 void hl_figure_indices_across(hl_figure *figure, hl_box box, int64_t n, const char *name)
@@ -98,7 +101,8 @@ void hl_figure_indices_across(hl_figure *figure, hl_box box, int64_t n, const ch
                    &normal);
 }
 
-void hl_figure_indices_up(hl_figure *figure, hl_box box, int64_t n, const char *name)
+void hl_figure_indices_up(hl_figure *figure, hl_box box, int64_t n, const char *lowest,
+                          const char *name)
 {
     double        distance = box.height / (double)n;
     int64_t       every    = hl_label_every(distance, HL_TEXT_SMALL + 2.0);
@@ -106,15 +110,18 @@ void hl_figure_indices_up(hl_figure *figure, hl_box box, int64_t n, const char *
     hl_text_style normal   = hl_figure_normal(figure, HL_ANCHOR_MIDDLE, HL_STAND_BASE);
     char          room[HL_NUMBER_BYTES];
 
-    for (int64_t i = 0; i < n; i += every) {
-        snprintf(room, sizeof room, "%lld", (long long)i);
+    for (int64_t i = 0; i < n; i++) {
+        int64_t index = i - (lowest != NULL);
+        if (index >= 0 && (index % every != 0 || (index == 0 && lowest != NULL && every > 1)))
+            continue; /* layer 0 gives way to the name below it where rows are low */
+        snprintf(room, sizeof room, "%lld", (long long)index);
         hl_canvas_text(figure->canvas,
                        (hl_point){ box.x - 5.0, box.y + box.height - ((double)i + 0.5) * distance },
-                       room, &small);
+                       index < 0 ? lowest : room, &small);
     }
     normal.degrees = 90.0;
     hl_canvas_text(figure->canvas,
-                   (hl_point){ box.x - hl_figure_indices_width(figure, n) + HL_TEXT_NORMAL,
+                   (hl_point){ box.x - hl_figure_indices_width(figure, n, lowest) + HL_TEXT_NORMAL,
                                box.y + box.height / 2.0 },
                    name, &normal);
 }

@@ -8,6 +8,7 @@
  * With colours, the entropy is behind the token; without, a figure follows it.  What does not
  * fit beside each other goes on below. */
 #include <math.h>
+#include <stdio.h>
 
 #include "base/memory.h"
 #include "base/status.h"
@@ -56,7 +57,11 @@ static void put_panel(lens_print *p, int64_t first, int64_t n)
                         HL_ALIGN_LEFT);
     }
     for (int64_t row = p->view->n_layers; row >= 0; row--) {
-        hl_output_print(&p->output, "\n%*lld ", LAYER - 1, (long long)row);
+        char label[24] = "emb";
+
+        if (row > 0)
+            snprintf(label, sizeof label, "%lld", (long long)(row - 1));
+        hl_output_print(&p->output, "\n%*s ", LAYER - 1, label);
         for (int64_t i = first; i < first + n; i++)
             put_guess(p, row * p->view->n_tokens + i);
     }
@@ -68,8 +73,8 @@ static void put_legend(lens_print *p)
     hl_output_print(
         &p->output,
         "\n"
-        "Above: tokens that were read. Below: layers, up from the embeddings (0), with\n"
-        "the likeliest next token of each; > is the one that does follow.\n");
+        "Above: tokens that were read. Below: layers, up from the embedding (emb), with\n"
+        "the most likely next token after each; > is the one that does follow.\n");
     if (p->depth == HL_DEPTH_NONE) {
         hl_output_print(&p->output, "Figures: entropy over the vocabulary, nats.\n");
         return;

@@ -8,7 +8,7 @@ plan 13
 words='The old man looked out at the sea, and said that the sea was calm.'
 
 run lens models/demo "$words" --zoom 4:8 --colour never
-expect_line "a lens in the terminal" 0 '^   8  ,  +3\.7>·the  +2\.4 ·door  +5\.3>,  +2\.5$'
+expect_line "a lens in the terminal" 0 '^   7  ,  +3\.7>·the  +2\.4 ·door  +5\.3>,  +2\.5$'
 result "what comes next is the last layer's" "$(
     "$HEADLIGHT" lens models/demo "$words" --json |
         python3 -c '
@@ -16,6 +16,7 @@ import json, math, sys
 view = json.load(sys.stdin)
 n = len(view["tokens"])
 assert view["vocabulary"] == 4096 and view["first"] == 0 and len(view["lens"]) == 9
+assert [row["layer"] for row in view["lens"]] == [None] + list(range(8))
 for row in view["lens"]:
     assert len(row["top"]) == len(row["text"]) == len(row["entropy"]) == n
     assert all(-1e-6 <= entropy <= math.log(4096) for entropy in row["entropy"])
