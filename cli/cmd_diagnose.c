@@ -121,8 +121,8 @@ static int try_mitigations(const diagnose_request *request, const hl_usage *usag
 
 static const char about[] =
     "Looks for eight things that can be wrong with attention and says of each\n"
-    "the rule, the value, the threshold, the kind of evidence; of what is\n"
-    "present also the heads that show it, what speaks against it, and what to\n"
+    "the rule, the value, the threshold, the kind of evidence; of what was\n"
+    "found also the heads that show it, what speaks against it, and what to\n"
     "do.  BEFORE is a profile to compare with: an earlier checkpoint on the\n"
     "same text, or the same shapes with random weights.\n"
     "\n"
@@ -153,7 +153,7 @@ int hl_command_diagnose(int argc, char **argv)
 
     hl_option options[] = {
         { "fail-on", 0, HL_OPTION_TEXT, &request.fail_on, "NAME,...",
-          "exit status 1 if one of these is present (any: all)", 0, 0 },
+          "exit status 1 if one of these is found (any: all)", 0, 0 },
         { "threshold", 0, HL_OPTION_LIST, &given, "NAME=VALUE",
           "another threshold; may be repeated", 0, 0 },
         { "trace", 0, HL_OPTION_TEXT, &request.trace_path, "FILE",

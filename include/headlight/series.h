@@ -106,7 +106,7 @@ HL_API hl_status hl_series_parse(hl_series **out, const char *text, size_t n_byt
 HL_API hl_status hl_series_write(const hl_series *series, const char *path);
 
 /* Diagnoses the profile and adds a point behind the others, in place of one that has the same
- * name.  Entropy-collapse is present also where the level fell by more than collapse-fall
+ * name.  Entropy-collapse is found also where the level fell by more than collapse-fall
  * since the highest of the n_back steps before.  HL_BAD_INPUT, saying what differs, for a
  * profile of another shape, of another text, or measured in another way. */
 HL_API hl_status hl_series_add(hl_series *series, const hl_profile *profile,
