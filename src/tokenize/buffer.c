@@ -57,7 +57,7 @@ hl_status hl_buffer_append_text(hl_buffer *buffer, const char *text)
 
 hl_status hl_buffer_append_code_point(hl_buffer *buffer, uint32_t code_point)
 {
-    char bytes[4];
+    char bytes[4] = { 0 };
     return hl_buffer_append(buffer, bytes, hl_utf8_encode(bytes, code_point));
 }
 

@@ -109,7 +109,7 @@ all_options() {
 check "all options of every command" all_options
 check "options" offers "--resume --rope-base --rope-factor --rows " headlight measure x --r
 check "choices" offers "compact " headlight prune x --as c
-check "choices by letter" offers "compact gguf masked " headlight prune x -a ''
+check "choices by letter" offers "auto compact gguf masked " headlight prune x -a ''
 check "choices after =" offers "dark light " headlight draw x --theme =
 check "and a beginning" offers "dark " headlight draw x --theme = d
 check "no files where a number is wanted" offers " " headlight measure --context ''
