@@ -10,6 +10,7 @@
 #include "headlight.h"
 #include "options.h"
 #include "printable.h"
+#include "values.h"
 
 typedef struct diagnose_request {
     hl_common     common;
@@ -24,8 +25,9 @@ typedef struct diagnose_request {
 
 static void print_json(const diagnose_request *request, const hl_diagnoses *found, bool failed)
 {
-    json_t *root = json_pack("{s:s, s:b, s:o}", "profile", request->profiles.items[0], "failed",
-                             failed, "diagnoses", hl_diagnoses_json(found));
+    json_t *root =
+        json_pack("{s:o, s:b, s:o}", "profile", hl_value_name(request->profiles.items[0]), "failed",
+                  failed, "diagnoses", hl_diagnoses_json(found));
 
     hl_put_json(root, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
     printf("\n");

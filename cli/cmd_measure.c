@@ -340,8 +340,8 @@ static int print_json(const measure_work *work)
     const hl_profile *profile = work->profile;
     hl_moments        nll     = hl_profile_nll(profile);
     json_t           *result  = json_pack(
-                   "{s:s, s:I, s:I, s:I, s:I, s:o, s:I, s:I}", "profile", work->request->output, "tokens",
-                   (json_int_t)hl_profile_n_tokens(profile), "windows",
+                   "{s:o, s:I, s:I, s:I, s:I, s:o, s:I, s:I}", "profile", hl_value_name(work->request->output),
+                   "tokens", (json_int_t)hl_profile_n_tokens(profile), "windows",
                    (json_int_t)hl_profile_all_sequences(profile), "layers",
                    (json_int_t)hl_profile_n_layers(profile), "heads", (json_int_t)hl_profile_n_heads(profile),
                    "nll", hl_value_number(nll.count > 0 ? nll.mean : NAN), "broken_rows",

@@ -212,7 +212,7 @@ static json_t *make_texts(const hl_eval_report *report)
 
     for (int i = 0; i < report->n_texts; i++) {
         json_t *object = make_nll(&report->texts[i].nll);
-        json_object_set_new(object, "name", json_string(report->texts[i].name));
+        json_object_set_new(object, "name", hl_value_name(report->texts[i].name));
         json_array_append_new(texts, object);
     }
     return texts;
@@ -235,7 +235,7 @@ static json_t *make_last_word(const hl_eval_last_word *words)
 
 static json_t *make_agreement(const hl_agreement_total *total, const char *reference)
 {
-    return json_pack("{s:s, s:o, s:o, s:o, s:I, s:I}", "reference", reference, "kl",
+    return json_pack("{s:o, s:o, s:o, s:o, s:I, s:I}", "reference", hl_value_name(reference), "kl",
                      hl_value_number(total->kl), "kl_standard_error",
                      hl_value_number(total->kl_error), "top1_agreement",
                      hl_value_number(total->top1), "tokens", (json_int_t)total->n_tokens, "windows",
@@ -256,9 +256,10 @@ static json_t *make_speed(const hl_eval_speed *s)
 
 bool hl_eval_print_json(const hl_eval_report *report)
 {
-    json_t *root = json_pack("{s:s, s:I, s:I, s:i, s:o}", "model", report->model, "context",
-                             (json_int_t)report->n_ctx, "stride", (json_int_t)report->stride,
-                             "texts", report->n_texts, "total", make_nll(&report->total));
+    json_t *root =
+        json_pack("{s:o, s:I, s:I, s:i, s:o}", "model", hl_value_name(report->model), "context",
+                  (json_int_t)report->n_ctx, "stride", (json_int_t)report->stride, "texts",
+                  report->n_texts, "total", make_nll(&report->total));
 
     sort_texts(report);
     if (root != NULL && report->special != NULL)

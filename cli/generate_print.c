@@ -75,15 +75,15 @@ static json_t *make_rate(int64_t n_passes, double seconds)
 
 bool hl_generate_print_json(const hl_generate_result *result, const char *model, int64_t seed)
 {
-    json_t *root =
-        json_pack("{s:s, s:I, s:o, s:O, s:I, s:I, s:I, s:s, s:f, s:f, s:o, s:o}", "model", model,
-                  "seed", (json_int_t)seed, "text", hl_value_text(result->text, result->n_text),
-                  "tokens", result->tokens, "prompt_tokens", (json_int_t)result->n_prompt,
-                  "generated_tokens", (json_int_t)result->n_tokens, "context",
-                  (json_int_t)result->n_ctx, "stop", hl_stop_name(result->stop), "prompt_seconds",
-                  result->prompt_seconds, "generation_seconds", result->seconds,
-                  "prompt_tokens_per_second", make_rate(result->n_prompt, result->prompt_seconds),
-                  "tokens_per_second", make_rate(result->n_tokens - 1, result->seconds));
+    json_t *root = json_pack(
+        "{s:o, s:I, s:o, s:O, s:I, s:I, s:I, s:s, s:f, s:f, s:o, s:o}", "model",
+        hl_value_name(model), "seed", (json_int_t)seed, "text",
+        hl_value_text(result->text, result->n_text), "tokens", result->tokens, "prompt_tokens",
+        (json_int_t)result->n_prompt, "generated_tokens", (json_int_t)result->n_tokens, "context",
+        (json_int_t)result->n_ctx, "stop", hl_stop_name(result->stop), "prompt_seconds",
+        result->prompt_seconds, "generation_seconds", result->seconds, "prompt_tokens_per_second",
+        make_rate(result->n_prompt, result->prompt_seconds), "tokens_per_second",
+        make_rate(result->n_tokens - 1, result->seconds));
     json_t *chat = result->chat_format == NULL
                        ? json_null()
                        : json_pack("{s:s, s:b}", "format", result->chat_format, "known",

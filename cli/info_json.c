@@ -5,6 +5,7 @@
 
 #include "info_print.h"
 #include "printable.h"
+#include "values.h"
 
 static void set_int(json_t *object, const char *key, int64_t value)
 {
@@ -106,9 +107,10 @@ static json_t *tensor_object(const hl_tensor_info *tensor)
 
     for (int i = 0; i < tensor->n_dims; i++)
         json_array_append_new(shape, json_integer(tensor->shape[i]));
-    return json_pack("{s:s, s:s, s:b, s:s, s:o, s:I}", "name", tensor->name, "role", tensor->role,
-                     "is_bias", tensor->is_bias, "dtype", hl_dtype_name(tensor->dtype), "shape",
-                     shape, "n_bytes", (json_int_t)tensor->n_bytes);
+    return json_pack("{s:o, s:s, s:b, s:s, s:o, s:I}", "name", hl_value_name(tensor->name), "role",
+                     tensor->role, "is_bias", tensor->is_bias, "dtype",
+                     hl_dtype_name(tensor->dtype), "shape", shape, "n_bytes",
+                     (json_int_t)tensor->n_bytes);
 }
 
 static json_t *tensor_array(const hl_model *model)

@@ -8,6 +8,7 @@
 
 #include "command.h"
 #include "printable.h"
+#include "values.h"
 
 static void print_row(const char *what, double before, double after)
 {
@@ -230,14 +231,15 @@ int hl_prune_print_json(const hl_prune_story *story)
 {
     const hl_prune_report *report = story->report;
     const hl_model_info   *before = story->before;
-    json_t                *root   = json_pack(
-                         "{s:s, s:s, s:s, s:s?, s:I, s:I, s:I, s:o, s:o, s:o, s:s}", "model", story->model_path,
-                         "output", story->output, "as", story->form, "by", ranker_name(story), "heads",
-                         (json_int_t)story->n_heads, "pruned", (json_int_t)report->n_pruned, "gone",
-                         (json_int_t)report->n_gone, "pruned_heads", heads_json(story->heads), "before",
-                         sizes_json(before->n_params, before->tensor_bytes, before->kv_bytes_f16), "after",
-                         sizes_json(report->n_params, report->tensor_bytes, report->kv_bytes_f16), "loads",
-                         report->loads);
+    json_t                *root =
+        json_pack("{s:o, s:o, s:s, s:s?, s:I, s:I, s:I, s:o, s:o, s:o, s:s}", "model",
+                  hl_value_name(story->model_path), "output", hl_value_name(story->output), "as",
+                  story->form, "by", ranker_name(story), "heads", (json_int_t)story->n_heads,
+                  "pruned", (json_int_t)report->n_pruned, "gone", (json_int_t)report->n_gone,
+                  "pruned_heads", heads_json(story->heads), "before",
+                  sizes_json(before->n_params, before->tensor_bytes, before->kv_bytes_f16), "after",
+                  sizes_json(report->n_params, report->tensor_bytes, report->kv_bytes_f16), "loads",
+                  report->loads);
 
     if (root != NULL && report->vocab[0] != '\0')
         json_object_set_new(root, report->has_vocab ? "vocabulary_note" : "no_vocabulary",

@@ -367,8 +367,8 @@ hl_status hl_show_print_json(const hl_show_request *request)
     if (status == HL_OK)
         status = set_tables(tables, &s);
     if (status == HL_OK) {
-        json_t *root = json_pack("{s:s, s:O, s:o}", "profile", request->path, "tables", tables,
-                                 "diagnoses", hl_diagnoses_json(s.diagnoses));
+        json_t *root = json_pack("{s:o, s:O, s:o}", "profile", hl_value_name(request->path),
+                                 "tables", tables, "diagnoses", hl_diagnoses_json(s.diagnoses));
         hl_put_json(root, JSON_INDENT(1) | JSON_REAL_PRECISION(15));
         printf("\n");
         json_decref(root);

@@ -160,9 +160,9 @@ int hl_sweep_print_json(const hl_sweep *sweep, const char *model)
     for (size_t i = 0; hl_sweep_verdict(sweep, i) != NULL; i++)
         json_array_append_new(verdict, json_string(hl_sweep_verdict(sweep, i)));
     json_t *root =
-        json_pack("{s:s, s:I, s:I, s:I, s:f, s:I, s:I, s:I, s:I, s:o, s:o}", "model", model,
-                  "context", (json_int_t)test->context, "windows", (json_int_t)test->n_windows,
-                  "scored", (json_int_t)test->n_scored, "nll",
+        json_pack("{s:o, s:I, s:I, s:I, s:f, s:I, s:I, s:I, s:I, s:o, s:o}", "model",
+                  hl_value_name(model), "context", (json_int_t)test->context, "windows",
+                  (json_int_t)test->n_windows, "scored", (json_int_t)test->n_scored, "nll",
                   hl_evaluation_total(test, -1).nll / (double)test->n_scored, "settings",
                   (json_int_t)test->n_settings, "distinct", (json_int_t)test->n_distinct,
                   "layers_run", (json_int_t)test->n_layers_run, "layers_naive",

@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "printable.h"
 
@@ -14,6 +15,11 @@ double hl_cell_number(const hl_sheet *table, int64_t row, const char *column)
 json_t *hl_value_number(double value)
 {
     return isfinite(value) ? json_real(value) : json_null();
+}
+
+json_t *hl_value_name(const char *name)
+{
+    return hl_value_text(name, strlen(name));
 }
 
 json_t *hl_value_text(const char *bytes, size_t n_bytes)

@@ -13,5 +13,7 @@ double hl_cell_number(const hl_sheet *table, int64_t row, const char *column);
 json_t *hl_value_number(double value);
 /* A string of any bytes (printable.h); NULL when memory is out. */
 json_t *hl_value_text(const char *bytes, size_t n_bytes);
+/* The same for a name or path, which may be of any bytes, too. */
+json_t *hl_value_name(const char *name);
 
 #endif

@@ -194,8 +194,8 @@ static json_t *json_report(const hl_verify_report *report)
 
     for (size_t i = 0; i < report->n_entries; i++)
         json_array_append_new(outputs, json_entry(&report->entries[i]));
-    json_t *root = json_pack("{s:s, s:b, s:o}", "case", report->name, "passed", report->passed,
-                             "outputs", outputs);
+    json_t *root = json_pack("{s:o, s:b, s:o}", "case", hl_value_name(report->name), "passed",
+                             report->passed, "outputs", outputs);
 
     if (report->max_score > 0.0)
         json_object_set_new(root, "max_score", hl_value_number(report->max_score));
@@ -273,8 +273,9 @@ void hl_verify_print_unread(hl_verify_printer *printer, const char *path, hl_sta
     printer->n_unread++;
     if (printer->style == HL_VERIFY_JSON)
         json_array_append_new(printer->json,
-                              json_pack("{s:s, s:b, s:s, s:s}", "file", path, "passed", 0, "status",
-                                        hl_status_name(status), "error", hl_error_message()));
+                              json_pack("{s:o, s:b, s:s, s:s}", "file", hl_value_name(path),
+                                        "passed", 0, "status", hl_status_name(status), "error",
+                                        hl_error_message()));
 }
 
 static void print_summary(const hl_verify_printer *printer)

@@ -264,6 +264,33 @@ def check_other_files(folder, model):
     check("demo", ["demo", "--models", folder, "-o", "d" + NAME], folder, code=[3])
 
 
+def check_bytes(folder, model):
+    """Names that are not UTF-8 at all: JSON is still JSON, with U+FFFD in them."""
+    odd = os.fsencode(folder) + b"/odd\xff\x9b"
+    os.mkdir(odd)
+    for name in (b"m\xff", b"p\xff", b"t\xff", b"c\xff.safetensors"):
+        target = {b"m": model, b"p": folder + "/p" + NAME, b"t": folder + "/t" + NAME + ".txt", b"c": folder + "/case" + NAME + ".safetensors"}
+        os.symlink(os.fsencode(target[name[:1]]), odd + b"/" + name)
+    for words in (
+        [b"info", b"m\xff", b"-t"],
+        [b"show", b"p\xff"],
+        [b"diagnose", b"p\xff"],
+        [b"compare", b"p\xff", b"p\xff"],
+        [b"eval", b"m\xff", b"t\xff", b"--per-document", b"--reference", b"m\xff", b"-c", b"64"],
+        [b"generate", b"m\xff", b"a", b"-n", b"2"],
+        [b"verify", b"c\xff.safetensors"],
+        [b"prune", b"m\xff", b"--profile", b"p\xff", b"--count", b"1", b"-o", b"out\xff"],
+        [b"measure", b"m\xff", b"t\xff", b"--max-tokens", b"128", b"-c", b"64", b"-o", b"new\xff"],
+    ):
+        status, out, err = on_pipes(words + [b"--json"], odd)
+        problem = problem_of(out) or problem_of(err)
+        try:
+            json.loads(out)
+        except ValueError:
+            problem = problem or "no JSON: %r, %r" % (out[:80], err[:200])
+        result("%s --json of names that are not UTF-8" % words[0].decode(), problem or (status and "exit status %d: %r" % (status, err)))
+
+
 def check_server(folder, model):
     problems = []
 
@@ -320,6 +347,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         model = check_models(folder)
         check_other_files(folder, model)
+        check_bytes(folder, model)
         check_server(folder, model)
         check_options(folder)
     print("1..%d" % number)
