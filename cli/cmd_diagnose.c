@@ -40,7 +40,7 @@ static int report(const diagnose_request *request, const hl_diagnoses *found)
     bool failed = false;
 
     for (int i = 0; i < HL_N_DIAGNOSES; i++)
-        failed = failed || (found->items[i].verdict == HL_VERDICT_PRESENT &&
+        failed = failed || (found->items[i].verdict == HL_VERDICT_FOUND &&
                             hl_diagnosis_is_listed(request->fail_on, found->items[i].name));
     if (request->common.json)
         print_json(request, found, failed);
@@ -50,9 +50,9 @@ static int report(const diagnose_request *request, const hl_diagnoses *found)
         const hl_diagnosis *item = &found->items[i];
         if (!hl_diagnosis_is_listed(request->fail_on, item->name))
             continue;
-        if (item->verdict == HL_VERDICT_PRESENT)
+        if (item->verdict == HL_VERDICT_FOUND)
             hl_complain("diagnose", "%s was found", item->name);
-        else if (item->verdict == HL_VERDICT_NOT_MEASURED && strcmp(request->fail_on, "any") != 0)
+        else if (item->verdict == HL_VERDICT_NOT_RUN && strcmp(request->fail_on, "any") != 0)
             hl_complain("diagnose", "%s was not run (%s): it cannot fail", item->name,
                         item->finding);
     }

@@ -66,14 +66,14 @@ static void print_heads(const hl_diagnosis *item)
 
 static const char *verdict_word(hl_verdict verdict)
 {
-    return verdict == HL_VERDICT_PRESENT ? "FOUND" : hl_verdict_name(verdict);
+    return verdict == HL_VERDICT_FOUND ? "FOUND" : hl_verdict_name(verdict);
 }
 
 static const char *verdict_colour(hl_verdict verdict, const hl_colours *colours)
 {
-    if (verdict == HL_VERDICT_PRESENT)
+    if (verdict == HL_VERDICT_FOUND)
         return colours->bad;
-    return verdict == HL_VERDICT_ABSENT ? colours->good : colours->dim;
+    return verdict == HL_VERDICT_NOT_FOUND ? colours->good : colours->dim;
 }
 
 static void print_heading(const hl_diagnosis *item, const hl_colours *colours)
@@ -91,10 +91,10 @@ static void print_heading(const hl_diagnosis *item, const hl_colours *colours)
  * that found something. */
 static void print_check(const hl_diagnosis *item, bool verbose, const hl_colours *colours)
 {
-    bool all = verbose || item->verdict == HL_VERDICT_PRESENT;
+    bool all = verbose || item->verdict == HL_VERDICT_FOUND;
 
     print_heading(item, colours);
-    if (item->verdict != HL_VERDICT_NOT_MEASURED || verbose) {
+    if (item->verdict != HL_VERDICT_NOT_RUN || verbose) {
         print_field("rule", item->rule);
         print_value(item);
     }
@@ -103,8 +103,8 @@ static void print_check(const hl_diagnosis *item, bool verbose, const hl_colours
         print_field("against", item->against);
         print_field("mitigation", item->mitigation);
     }
-    if (all || item->verdict == HL_VERDICT_NOT_MEASURED)
-        print_field(item->verdict == HL_VERDICT_NOT_MEASURED ? "to run it" : "to confirm",
+    if (all || item->verdict == HL_VERDICT_NOT_RUN)
+        print_field(item->verdict == HL_VERDICT_NOT_RUN ? "to run it" : "to confirm",
                     item->measure);
 }
 
@@ -117,10 +117,10 @@ static void print_summary(const hl_diagnoses *found, const char *name)
 
     for (int i = 0; i < HL_N_DIAGNOSES; i++) {
         counts[found->items[i].verdict]++;
-        if (found->items[i].verdict == HL_VERDICT_NOT_MEASURED)
+        if (found->items[i].verdict == HL_VERDICT_NOT_RUN)
             reason = found->items[i].finding;
     }
-    int    n_found = counts[HL_VERDICT_PRESENT], n_not_run = counts[HL_VERDICT_NOT_MEASURED];
+    int    n_found = counts[HL_VERDICT_FOUND], n_not_run = counts[HL_VERDICT_NOT_RUN];
     size_t used = 0;
     if (n_found == 0)
         used = (size_t)snprintf(text, sizeof text, "No problems found in %.200s", hl_shown(name));
@@ -128,7 +128,8 @@ static void print_summary(const hl_diagnoses *found, const char *name)
         used = (size_t)snprintf(text, sizeof text, "%d problem%s found in %.200s", n_found,
                                 n_found == 1 ? "" : "s", hl_shown(name));
     used += (size_t)snprintf(text + used, sizeof text - used, ": %d check%s passed",
-                             counts[HL_VERDICT_ABSENT], counts[HL_VERDICT_ABSENT] == 1 ? "" : "s");
+                             counts[HL_VERDICT_NOT_FOUND],
+                             counts[HL_VERDICT_NOT_FOUND] == 1 ? "" : "s");
     if (n_not_run > 0)
         used += (size_t)snprintf(text + used, sizeof text - used, ", %d not run", n_not_run);
     if (n_not_run == 1 && used < sizeof text)
@@ -137,8 +138,7 @@ static void print_summary(const hl_diagnoses *found, const char *name)
 }
 
 /* What was found first, then what passed, then what did not run: the order of what a reader asks. */
-static const hl_verdict order[] = { HL_VERDICT_PRESENT, HL_VERDICT_ABSENT,
-                                    HL_VERDICT_NOT_MEASURED };
+static const hl_verdict order[] = { HL_VERDICT_FOUND, HL_VERDICT_NOT_FOUND, HL_VERDICT_NOT_RUN };
 
 void hl_diagnoses_print(const hl_diagnoses *found, const char *path, bool verbose)
 {

@@ -86,7 +86,7 @@ static bool is_present(const outcome *seen, const char *name)
 {
     for (int i = 0; i < HL_N_DIAGNOSES; i++) {
         if (strcmp(seen->found->items[i].name, name) == 0)
-            return seen->found->items[i].verdict == HL_VERDICT_PRESENT;
+            return seen->found->items[i].verdict == HL_VERDICT_FOUND;
     }
     return false;
 }
@@ -172,7 +172,7 @@ static void print_untried(const outcome *before)
     for (int i = 0; i < HL_N_DIAGNOSES; i++) {
         const hl_diagnosis *item = &before->found->items[i];
 
-        if (item->verdict != HL_VERDICT_PRESENT || i < MOST_TRIALS)
+        if (item->verdict != HL_VERDICT_FOUND || i < MOST_TRIALS)
             continue;
         printf("%s: ", item->name);
         hl_print_wrapped(item->mitigation, (int)strlen(item->name) + 2);

@@ -85,7 +85,7 @@ static double mean_of_layer(const drawing *d, const hl_series_point *point, int6
 static bool is_alarm(const drawing *d, const hl_series_point *point)
 {
     for (int i = 0; i < HL_N_DIAGNOSES; i++) {
-        if (point->verdicts[i] == HL_VERDICT_PRESENT &&
+        if (point->verdicts[i] == HL_VERDICT_FOUND &&
             hl_diagnosis_is_listed(d->figure->fail_on, hl_diagnosis_name((size_t)i)))
             return true;
     }

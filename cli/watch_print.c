@@ -57,7 +57,7 @@ hl_status hl_watch_print_json(const hl_series *series, int64_t index)
 
 static bool is_alarm(const hl_series_point *point, int diagnosis, const char *fail_on)
 {
-    return point->verdicts[diagnosis] == HL_VERDICT_PRESENT &&
+    return point->verdicts[diagnosis] == HL_VERDICT_FOUND &&
            hl_diagnosis_is_listed(fail_on, hl_diagnosis_name((size_t)diagnosis));
 }
 

@@ -69,7 +69,7 @@ static hl_status show_diagnoses(const hl_profile *profile)
     hl_status     status = hl_diagnose(&found, profile, NULL, NULL);
 
     for (int i = 0; status == HL_OK && i < HL_N_DIAGNOSES; i++)
-        if (found->items[i].verdict == HL_VERDICT_PRESENT)
+        if (found->items[i].verdict == HL_VERDICT_FOUND)
             printf("%s: %s\n", found->items[i].name, found->items[i].finding);
     hl_diagnoses_free(found);
     return status;

@@ -19,7 +19,7 @@ static void check_verdict(const hl_diagnosis *item)
 
     for (size_t i = 0; i < sizeof placeholders / sizeof *placeholders; i++)
         assert_null(strstr(item->measure, placeholders[i]));
-    if (item->verdict == HL_VERDICT_NOT_MEASURED) {
+    if (item->verdict == HL_VERDICT_NOT_RUN) {
         assert_memory_equal(item->finding, "needs ", 6);
         assert_true(item->measure[0] != '\0');
         return;
@@ -29,7 +29,7 @@ static void check_verdict(const hl_diagnosis *item)
     bool beyond = item->below ? item->value < item->threshold : item->value > item->threshold;
     if (strcmp(item->name, "head-redundancy") == 0)
         beyond = item->value >= item->threshold;
-    if (beyond != (item->verdict == HL_VERDICT_PRESENT))
+    if (beyond != (item->verdict == HL_VERDICT_FOUND))
         fail_msg("%s: %s at %g, threshold %g", item->name, hl_verdict_name(item->verdict),
                  item->value, item->threshold);
 }
@@ -66,7 +66,7 @@ static void assert_present(const hl_diagnoses *found, const char *wanted)
 
     for (int i = 0; i < HL_N_DIAGNOSES; i++) {
         assert_string_equal(found->items[i].name, names[i]);
-        if (found->items[i].verdict == HL_VERDICT_PRESENT)
+        if (found->items[i].verdict == HL_VERDICT_FOUND)
             snprintf(seen + strlen(seen), sizeof seen - strlen(seen), "%s%s",
                      seen[0] != '\0' ? " " : "", found->items[i].name);
     }
@@ -85,11 +85,11 @@ static void test_healthy(void **state)
         assert_true(item->rule[0] != '\0' && item->mitigation[0] != '\0');
         assert_true(strcmp(item->evidence, "literature") == 0 ||
                     strcmp(item->evidence, "heuristic") == 0);
-        assert_true(item->verdict == HL_VERDICT_ABSENT || item->measure[0] != '\0');
-        if (item->verdict == HL_VERDICT_ABSENT)
+        assert_true(item->verdict == HL_VERDICT_NOT_FOUND || item->measure[0] != '\0');
+        if (item->verdict == HL_VERDICT_NOT_FOUND)
             assert_false(isnan(item->value) || isnan(item->threshold));
     }
-    assert_int_equal(named(found, "attention-locking")->verdict, HL_VERDICT_NOT_MEASURED);
+    assert_int_equal(named(found, "attention-locking")->verdict, HL_VERDICT_NOT_RUN);
     hl_diagnoses_free(found);
 }
 
@@ -106,7 +106,7 @@ static void test_collapse(void **state)
                          .norm     = 1.0 };
     hl_diagnoses       *found = diagnose(&model, NULL, NULL);
     const hl_diagnosis *item  = named(found, "entropy-collapse");
-    assert_int_equal(item->verdict, HL_VERDICT_PRESENT);
+    assert_int_equal(item->verdict, HL_VERDICT_FOUND);
     assert_near(item->value, 25.0 / 48.0, 1e-12);
     assert_int_equal(item->n_heads, 25);
     assert_non_null(strstr(item->finding, "0 sink, 10 positional, 15 content"));
@@ -116,7 +116,7 @@ static void test_collapse(void **state)
     /* With 24 heads it is not more than half. */
     model.heads[3][0] = healthy_model().heads[3][0];
     found             = diagnose(&model, NULL, NULL);
-    assert_int_equal(named(found, "entropy-collapse")->verdict, HL_VERDICT_ABSENT);
+    assert_int_equal(named(found, "entropy-collapse")->verdict, HL_VERDICT_NOT_FOUND);
     hl_diagnoses_free(found);
 }
 
@@ -134,13 +134,13 @@ static void test_fall(void **state)
             head->strength += 0.1;
     }
     hl_diagnoses *found = diagnose(&after, &before, NULL);
-    assert_int_equal(named(found, "entropy-collapse")->verdict, HL_VERDICT_PRESENT);
+    assert_int_equal(named(found, "entropy-collapse")->verdict, HL_VERDICT_FOUND);
     assert_near(named(found, "entropy-collapse")->threshold, 4.0, 0.0);
     assert_true(named(found, "entropy-collapse")->value > 4.0);
     hl_diagnoses_free(found);
 
     found = diagnose(&before, &after, NULL); /* it rose */
-    assert_int_equal(named(found, "entropy-collapse")->verdict, HL_VERDICT_ABSENT);
+    assert_int_equal(named(found, "entropy-collapse")->verdict, HL_VERDICT_NOT_FOUND);
     assert_non_null(strstr(named(found, "entropy-collapse")->finding, "rose by"));
     hl_diagnoses_free(found);
 
@@ -155,7 +155,7 @@ static void test_fall(void **state)
 
     before.context = "128"; /* means at another context say nothing */
     found          = diagnose(&after, &before, NULL);
-    assert_int_equal(named(found, "entropy-collapse")->verdict, HL_VERDICT_ABSENT);
+    assert_int_equal(named(found, "entropy-collapse")->verdict, HL_VERDICT_NOT_FOUND);
     assert_non_null(strstr(named(found, "entropy-collapse")->against, "another context"));
     hl_diagnoses_free(found);
 }
@@ -169,7 +169,7 @@ static void test_overload(void **state)
         model.heads[i / M_HEADS][i % M_HEADS] = (made_head){ .kind = MADE_UNIFORM, .norm = 1.0 };
     hl_diagnoses       *found = diagnose(&model, NULL, NULL);
     const hl_diagnosis *item  = named(found, "entropic-overload");
-    assert_int_equal(item->verdict, HL_VERDICT_PRESENT);
+    assert_int_equal(item->verdict, HL_VERDICT_FOUND);
     assert_true(item->value > 0.5);
     assert_non_null(strstr(item->measure, "a second profile"));
     hl_diagnoses_free(found);
@@ -194,7 +194,7 @@ static void test_flat(void **state)
 
     model.n_sequences = 1;
     found             = diagnose(&model, NULL, NULL);
-    assert_int_equal(named(found, "flat-profile")->verdict, HL_VERDICT_NOT_MEASURED);
+    assert_int_equal(named(found, "flat-profile")->verdict, HL_VERDICT_NOT_RUN);
     assert_string_equal(named(found, "flat-profile")->finding,
                         "needs at least 2 windows of text, and the profile has 1");
     hl_diagnoses_free(found);
@@ -247,7 +247,7 @@ static void test_sinks_are_not_redundant(void **state)
 
     hl_diagnoses       *found = diagnose(&model, NULL, NULL);
     const hl_diagnosis *item  = named(found, "head-redundancy");
-    assert_int_equal(item->verdict, HL_VERDICT_ABSENT);
+    assert_int_equal(item->verdict, HL_VERDICT_NOT_FOUND);
     assert_int_equal(item->n_heads, 0);
     assert_non_null(
         strstr(item->against, "Not counted: 2 pairs alike only in resting on the first"));
@@ -257,7 +257,7 @@ static void test_sinks_are_not_redundant(void **state)
     model.heads[2][6].kind = MADE_FIRST_AND_SELF;
     found                  = diagnose(&model, NULL, NULL);
     item                   = named(found, "head-redundancy");
-    assert_int_equal(item->verdict, HL_VERDICT_PRESENT);
+    assert_int_equal(item->verdict, HL_VERDICT_FOUND);
     assert_int_equal(item->n_heads, 1);
     assert_int_equal(item->heads[0].head, 6);
     hl_diagnoses_free(found);
@@ -341,7 +341,7 @@ static void test_diverged(void **state)
     assert_present(found, "dead-or-broken");
     assert_string_equal(found->items[0].name, "dead-or-broken");
     const hl_diagnosis *collapse = named(found, "entropy-collapse");
-    assert_int_equal(collapse->verdict, HL_VERDICT_NOT_MEASURED);
+    assert_int_equal(collapse->verdict, HL_VERDICT_NOT_RUN);
     assert_int_equal(collapse->n_heads, 0);
     assert_non_null(
         strstr(collapse->finding, "needs finite attention: most rows of 48 heads are not finite"));
@@ -365,8 +365,8 @@ static void test_nothing_measured(void **state)
 
     (void)state;
     for (int i = 1; i < HL_N_DIAGNOSES; i++)
-        assert_int_equal(found->items[i].verdict, HL_VERDICT_NOT_MEASURED);
-    assert_int_equal(found->items[0].verdict, HL_VERDICT_PRESENT); /* dead */
+        assert_int_equal(found->items[i].verdict, HL_VERDICT_NOT_RUN);
+    assert_int_equal(found->items[0].verdict, HL_VERDICT_FOUND); /* dead */
     hl_diagnoses_free(found);
     hl_diagnoses_free(NULL);
 }

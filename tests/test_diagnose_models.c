@@ -182,9 +182,9 @@ static void print_row(const char *name, const hl_diagnoses *found)
 
     printf("# %-10s", name);
     for (int i = 0; i < HL_N_DIAGNOSES; i++)
-        printf(" %-10s", found->items[i].verdict == HL_VERDICT_PRESENT        ? short_names[i]
-                         : found->items[i].verdict == HL_VERDICT_NOT_MEASURED ? "?"
-                                                                              : "-");
+        printf(" %-10s", found->items[i].verdict == HL_VERDICT_FOUND     ? short_names[i]
+                         : found->items[i].verdict == HL_VERDICT_NOT_RUN ? "?"
+                                                                         : "-");
     printf("\n");
 }
 
@@ -232,13 +232,13 @@ static void test_as_it_is(void **state)
     hl_diagnoses *found = examine("demo", NULL);
 
     (void)state;
-    assert_verdict(found, COLLAPSE, HL_VERDICT_ABSENT);
-    assert_verdict(found, OVERLOAD, HL_VERDICT_ABSENT);
-    assert_verdict(found, LOCKING, HL_VERDICT_NOT_MEASURED);
-    assert_verdict(found, FLAT, HL_VERDICT_ABSENT);
+    assert_verdict(found, COLLAPSE, HL_VERDICT_NOT_FOUND);
+    assert_verdict(found, OVERLOAD, HL_VERDICT_NOT_FOUND);
+    assert_verdict(found, LOCKING, HL_VERDICT_NOT_RUN);
+    assert_verdict(found, FLAT, HL_VERDICT_NOT_FOUND);
     assert_false(shows(&found->items[REDUNDANCY], 4, 5));
     assert_false(shows(&found->items[INACTIVE], 2, 6));
-    assert_verdict(found, BROKEN, HL_VERDICT_ABSENT);
+    assert_verdict(found, BROKEN, HL_VERDICT_NOT_FOUND);
     hl_diagnoses_free(found);
 }
 
@@ -247,9 +247,9 @@ static void test_sharp(void **state)
     hl_diagnoses *found = examine("Q x 50", sharp);
 
     (void)state;
-    assert_verdict(found, COLLAPSE, HL_VERDICT_PRESENT);
-    assert_verdict(found, OVERLOAD, HL_VERDICT_ABSENT);
-    assert_verdict(found, BROKEN, HL_VERDICT_ABSENT);
+    assert_verdict(found, COLLAPSE, HL_VERDICT_FOUND);
+    assert_verdict(found, OVERLOAD, HL_VERDICT_NOT_FOUND);
+    assert_verdict(found, BROKEN, HL_VERDICT_NOT_FOUND);
     hl_diagnoses_free(found);
 }
 
@@ -258,10 +258,10 @@ static void test_blind(void **state)
     hl_diagnoses *found = examine("Q x 0", blind);
 
     (void)state;
-    assert_verdict(found, OVERLOAD, HL_VERDICT_PRESENT);
+    assert_verdict(found, OVERLOAD, HL_VERDICT_FOUND);
     assert_int_equal(found->items[OVERLOAD].n_heads, N_LAYERS * N_HEADS);
-    assert_verdict(found, COLLAPSE, HL_VERDICT_ABSENT);
-    assert_verdict(found, REDUNDANCY, HL_VERDICT_PRESENT); /* all heads look alike */
+    assert_verdict(found, COLLAPSE, HL_VERDICT_NOT_FOUND);
+    assert_verdict(found, REDUNDANCY, HL_VERDICT_FOUND); /* all heads look alike */
     hl_diagnoses_free(found);
 }
 
@@ -270,11 +270,11 @@ static void test_copied(void **state)
     hl_diagnoses *found = examine("copy", copied);
 
     (void)state;
-    assert_verdict(found, REDUNDANCY, HL_VERDICT_PRESENT);
+    assert_verdict(found, REDUNDANCY, HL_VERDICT_FOUND);
     assert_true(shows(&found->items[REDUNDANCY], 4, 5) || shows(&found->items[REDUNDANCY], 4, 3));
     assert_near(found->items[REDUNDANCY].value, 1.0, 1e-6);
-    assert_verdict(found, COLLAPSE, HL_VERDICT_ABSENT);
-    assert_verdict(found, BROKEN, HL_VERDICT_ABSENT);
+    assert_verdict(found, COLLAPSE, HL_VERDICT_NOT_FOUND);
+    assert_verdict(found, BROKEN, HL_VERDICT_NOT_FOUND);
     hl_diagnoses_free(found);
 }
 
@@ -283,10 +283,10 @@ static void test_silent(void **state)
     hl_diagnoses *found = examine("W_O = 0", silent);
 
     (void)state;
-    assert_verdict(found, INACTIVE, HL_VERDICT_PRESENT);
+    assert_verdict(found, INACTIVE, HL_VERDICT_FOUND);
     assert_true(shows(&found->items[INACTIVE], 2, 6));
     assert_near(found->items[INACTIVE].value, 0.0, 1e-9);
-    assert_verdict(found, COLLAPSE, HL_VERDICT_ABSENT);
+    assert_verdict(found, COLLAPSE, HL_VERDICT_NOT_FOUND);
     hl_diagnoses_free(found);
 }
 
@@ -295,7 +295,7 @@ static void test_damaged(void **state)
     hl_diagnoses *found = examine("damaged", damaged);
 
     (void)state;
-    assert_verdict(found, BROKEN, HL_VERDICT_PRESENT);
+    assert_verdict(found, BROKEN, HL_VERDICT_FOUND);
     assert_true(shows(&found->items[BROKEN], 5, 1));
     for (int layer = 0; layer < 5; layer++) /* below the damage all is well */
         assert_false(shows(&found->items[BROKEN], layer, 1));
@@ -308,9 +308,9 @@ static void test_equal(void **state)
     hl_diagnoses *found = examine("equal", equal);
 
     (void)state;
-    assert_verdict(found, FLAT, HL_VERDICT_PRESENT);
+    assert_verdict(found, FLAT, HL_VERDICT_FOUND);
     assert_near(found->items[FLAT].value, 0.0, 1e-6);
-    assert_verdict(found, COLLAPSE, HL_VERDICT_ABSENT);
+    assert_verdict(found, COLLAPSE, HL_VERDICT_NOT_FOUND);
     hl_diagnoses_free(found);
 }
 

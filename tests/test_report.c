@@ -187,7 +187,7 @@ static void types_and_diagnoses_are_told(void **state)
         assert_string_equal(json_string_value(at(item, "name")), found->items[i].name);
         assert_string_equal(json_string_value(at(item, "finding")), found->items[i].finding);
         assert_int_equal(json_is_true(at(item, "fired")),
-                         found->items[i].verdict == HL_VERDICT_PRESENT);
+                         found->items[i].verdict == HL_VERDICT_FOUND);
         assert_int_equal(json_array_size(at(item, "heads")), found->items[i].n_heads);
         if (strcmp(found->items[i].name, "sink-heads") == 0) {
             assert_true(json_is_true(at(item, "fired")));

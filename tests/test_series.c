@@ -100,15 +100,15 @@ static void a_fall_is_the_diagnosis_of_two_profiles(void **state)
     add(series, 0.1, 200);
     const hl_series_point *point = hl_series_at(series, 1);
     assert_ok(hl_diagnose(&found, second, first, NULL));
-    assert_int_equal(found->items[1].verdict, HL_VERDICT_PRESENT);
-    assert_int_equal(point->verdicts[1], HL_VERDICT_PRESENT);
+    assert_int_equal(found->items[1].verdict, HL_VERDICT_FOUND);
+    assert_int_equal(point->verdicts[1], HL_VERDICT_FOUND);
     assert_near(point->fall, found->items[1].value, 1e-12);
     assert_int_equal(point->since, 100);
     snprintf(words, sizeof words, "; since step 100 the mean fell by %.1f robust sigma",
              point->fall);
     assert_non_null(strstr(point->findings[1], words));
     /* Nothing fell before. */
-    assert_int_equal(hl_series_at(series, 0)->verdicts[1], HL_VERDICT_ABSENT);
+    assert_int_equal(hl_series_at(series, 0)->verdicts[1], HL_VERDICT_NOT_FOUND);
     hl_diagnoses_free(found);
     hl_series_free(series);
     hl_profile_free(first);
@@ -128,9 +128,9 @@ static void a_diverged_checkpoint_is_no_collapse(void **state)
             (made_head){ .kind = MADE_PREVIOUS, .strength = 0.995, .broken = true };
     assert_ok(add_model(series, &model, 200, NULL));
     const hl_series_point *point = hl_series_at(series, 1);
-    assert_int_equal(point->verdicts[0], HL_VERDICT_PRESENT);
+    assert_int_equal(point->verdicts[0], HL_VERDICT_FOUND);
     assert_non_null(strstr(point->findings[0], "rows are not finite"));
-    assert_int_equal(point->verdicts[1], HL_VERDICT_NOT_MEASURED);
+    assert_int_equal(point->verdicts[1], HL_VERDICT_NOT_RUN);
     assert_null(strstr(point->findings[1], "fell by"));
     hl_series_free(series);
 }
@@ -173,7 +173,7 @@ static void a_threshold_decides(void **state)
     add(series, 0, 1);
     assert_ok(hl_threshold_set(&thresholds, "collapse-fall", 1000));
     assert_ok(add_model(series, &model, 2, &options));
-    assert_int_equal(hl_series_at(series, 1)->verdicts[1], HL_VERDICT_ABSENT);
+    assert_int_equal(hl_series_at(series, 1)->verdicts[1], HL_VERDICT_NOT_FOUND);
     assert_true(hl_series_at(series, 1)->fall > 4);
     hl_series_free(series);
 }
@@ -243,7 +243,7 @@ static void a_series_comes_back(void **state)
     add(series, 0, 100);
     assert_ok(add_model(series, &model, 200, NULL));
     add(series, 0.1, 300);
-    assert_int_equal(hl_series_at(series, 1)->verdicts[0], HL_VERDICT_PRESENT);
+    assert_int_equal(hl_series_at(series, 1)->verdicts[0], HL_VERDICT_FOUND);
     assert_ok(hl_series_write(series, in_folder(here, "first")));
     assert_ok(hl_series_load(&loaded, in_folder(here, "first")));
     assert_ok(hl_series_write(loaded, in_folder(here, "second")));
@@ -350,7 +350,7 @@ static void spoilt_lines_are_refused(void **state)
     snprintf(bad, n_bytes + 100, "%.*s\"verdict\": \"present\"%s", (int)(at - good), good,
              at + strlen("\"verdict\": \"not found\""));
     assert_ok(hl_series_parse(&loaded, bad, strlen(bad), "f"));
-    assert_int_equal(hl_series_at(loaded, 0)->verdicts[0], HL_VERDICT_PRESENT);
+    assert_int_equal(hl_series_at(loaded, 0)->verdicts[0], HL_VERDICT_FOUND);
     hl_series_free(loaded);
     loaded = NULL;
     /* The same name twice. */

@@ -183,7 +183,7 @@ static void test_plain_generation_moves(void **state)
         generate(in_folder(folder, "text.trace"), i == 0 ? 0.0 : 0.9);
         assert_ok(hl_trace_load(&trace, in_folder(folder, "text.trace")));
         hl_diagnosis locking = judge(found, trace);
-        assert_int_equal(locking.verdict, HL_VERDICT_ABSENT);
+        assert_int_equal(locking.verdict, HL_VERDICT_NOT_FOUND);
         assert_true(locking.value > locking.threshold);
         hl_trace_free(trace);
     }
@@ -223,15 +223,15 @@ static void test_a_frozen_cache_is_locked(void **state)
     hl_diagnosis  locking = judge(found, hl_tracer_trace(tracer));
 
     (void)state;
-    assert_int_equal(locking.verdict, HL_VERDICT_PRESENT);
+    assert_int_equal(locking.verdict, HL_VERDICT_FOUND);
     assert_true(locking.value < locking.threshold);
     /* The window begins with a few tokens that moved: not in all heads too few to matter. */
     assert_in_range(locking.n_heads, N_LAYERS * N_HEADS / 2 + 1, N_LAYERS * N_HEADS);
     hl_tracer_close(tracer);
     tracer  = decode(model, 100, 100); /* no two windows */
     locking = judge(found, hl_tracer_trace(tracer));
-    assert_int_equal(locking.verdict, HL_VERDICT_NOT_MEASURED);
-    assert_non_null(strstr(locking.measure, "headlight generate"));
+    assert_int_equal(locking.verdict, HL_VERDICT_NOT_RUN);
+    assert_non_null(strstr(locking.measure, "generate again, with --max-tokens 129"));
     hl_diagnoses_free(found);
     hl_tracer_close(tracer);
     hl_model_close(model);

@@ -122,9 +122,9 @@ HL_API const char *hl_threshold_name(size_t index);
 HL_API hl_status hl_threshold_set(hl_thresholds *thresholds, const char *name, double value);
 
 typedef enum hl_verdict {
-    HL_VERDICT_ABSENT = 0,   /* the check ran and found nothing */
-    HL_VERDICT_PRESENT,      /* the check found it */
-    HL_VERDICT_NOT_MEASURED, /* the check did not run: the profile does not hold what it needs */
+    HL_VERDICT_NOT_FOUND = 0, /* the check ran and found nothing */
+    HL_VERDICT_FOUND,         /* the check found it */
+    HL_VERDICT_NOT_RUN,       /* the check did not run: the profile does not hold what it needs */
 } hl_verdict;
 
 typedef struct hl_shown_by {

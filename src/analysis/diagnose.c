@@ -126,7 +126,7 @@ static void count_heads(hl_examination *e)
 
 hl_status hl_examination_not_run(hl_examination *e, const char *needs, const char *how)
 {
-    e->result->verdict = HL_VERDICT_NOT_MEASURED;
+    e->result->verdict = HL_VERDICT_NOT_RUN;
     hl_text_addf(&e->finding, "needs %s", needs);
     hl_text_addf(&e->measure, "%s", how);
     return HL_OK;

@@ -136,7 +136,7 @@ hl_status hl_diagnose_collapse(hl_examination *e)
     bool fell     = fall > hl_limit(e, HL_T_COLLAPSE_FALL);
     explain_collapse(e, fall);
     if (many || fell)
-        result->verdict = HL_VERDICT_PRESENT;
+        result->verdict = HL_VERDICT_FOUND;
     if (fell && !many) {
         result->value     = fall;
         result->threshold = hl_limit(e, HL_T_COLLAPSE_FALL);
@@ -234,7 +234,7 @@ hl_status hl_diagnose_overload(hl_examination *e)
     hl_examination_say_broken(e, &e->against);
     result->value = (double)result->n_heads / (double)e->n_counted;
     if (result->value > result->threshold)
-        result->verdict = HL_VERDICT_PRESENT;
+        result->verdict = HL_VERDICT_FOUND;
     hl_text_addf(&e->finding, "%lld of %lld heads (%.0f%%)", (long long)result->n_heads,
                  (long long)e->n_counted, 100.0 * result->value);
     if (!known)
@@ -336,7 +336,7 @@ static hl_status find_locked(hl_examination *e, const decoded *text)
         return hl_examination_not_run(e, needs, how);
     }
     e->result->value   = found.locked ? found.change : least_change(text, length);
-    e->result->verdict = found.locked ? HL_VERDICT_PRESENT : HL_VERDICT_ABSENT;
+    e->result->verdict = found.locked ? HL_VERDICT_FOUND : HL_VERDICT_NOT_FOUND;
     if (!found.locked) {
         hl_text_addf(&e->finding, "in the stillest of %lld windows rows change by %.4f",
                      (long long)found.n_windows, e->result->value);
@@ -450,7 +450,7 @@ hl_status hl_diagnose_flat(hl_examination *e)
             e, needs, "measure the model on a longer text, or with a shorter --context");
         goto done;
     }
-    e->result->verdict = layers->shape.flat ? HL_VERDICT_PRESENT : HL_VERDICT_ABSENT;
+    e->result->verdict = layers->shape.flat ? HL_VERDICT_FOUND : HL_VERDICT_NOT_FOUND;
     explain_flat(e, &layers->shape);
 
 done:

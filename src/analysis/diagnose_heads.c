@@ -147,7 +147,7 @@ hl_status hl_diagnose_redundancy(hl_examination *e)
                      pairs.most);
         goto done;
     }
-    result->verdict = HL_VERDICT_PRESENT;
+    result->verdict = HL_VERDICT_FOUND;
     ask_for_ablation(e);
     hl_text_addf(&e->against, "Ablation is not measured: the pairs are candidates.");
 
@@ -186,7 +186,7 @@ hl_status hl_diagnose_inactive(hl_examination *e)
     hl_text_addf(&e->finding, "%lld of %lld heads; lowest relative output norm: %.3f",
                  (long long)result->n_heads, (long long)n_measured, result->value);
     if (result->n_heads > 0) {
-        result->verdict = HL_VERDICT_PRESENT;
+        result->verdict = HL_VERDICT_FOUND;
         hl_text_addf(&e->against, "A small norm can still matter where a later norm scales it up: "
                                   "ablation is not measured.");
         ask_for_ablation(e);
@@ -239,7 +239,7 @@ hl_status hl_diagnose_sinks(hl_examination *e)
     hl_text_addf(&e->finding, "%lld of %lld heads; highest: %.3f", (long long)result->n_heads,
                  (long long)e->n_counted, result->value);
     if (result->n_heads > 0) {
-        result->verdict = HL_VERDICT_PRESENT;
+        result->verdict = HL_VERDICT_FOUND;
         hl_text_addf(&e->against,
                      "Most trained decoders have such heads. Without the first key their median "
                      "normalised entropy is %.2f.",
@@ -288,7 +288,7 @@ hl_status hl_diagnose_broken(hl_examination *e)
     hl_shown_by_sort(result, true);
     result->value = total;
     if (total > result->threshold || n_dead > 0)
-        result->verdict = HL_VERDICT_PRESENT;
+        result->verdict = HL_VERDICT_FOUND;
     if (total <= result->threshold && n_dead > 0) { /* what decided */
         result->value     = (double)n_dead;
         result->threshold = 0.0;

@@ -307,15 +307,15 @@ static hl_status find_fall(hl_series_point *point, const hl_series *series, int6
     hl_text                text   = { 0 };
 
     /* What is left of a checkpoint that is not finite may well lie lower: that is no collapse. */
-    if (before == NULL || (point->verdicts[BROKEN] == HL_VERDICT_PRESENT &&
-                           point->verdicts[COLLAPSE] == HL_VERDICT_NOT_MEASURED))
+    if (before == NULL || (point->verdicts[BROKEN] == HL_VERDICT_FOUND &&
+                           point->verdicts[COLLAPSE] == HL_VERDICT_NOT_RUN))
         return HL_OK;
     hl_level high = level_of(before), now = level_of(point);
     point->fall  = hl_level_fall(&high, &now);
     point->since = before->step;
     if (!(point->fall > limit))
         return HL_OK;
-    point->verdicts[COLLAPSE] = HL_VERDICT_PRESENT;
+    point->verdicts[COLLAPSE] = HL_VERDICT_FOUND;
     hl_text_addf(&text, "%s%ssince step %" PRId64 " the mean fell by %.1f robust sigma",
                  point->findings[COLLAPSE], point->findings[COLLAPSE][0] != '\0' ? "; " : "",
                  point->since, point->fall);

@@ -142,7 +142,7 @@ static hl_status read_verdict(hl_verdict *out, const json_t *item, const lines *
     const char              *name     = NULL;
     hl_status                status   = hl_json_get_string(&name, item, "verdict", l->text.place);
 
-    for (int i = HL_VERDICT_ABSENT; i <= HL_VERDICT_NOT_MEASURED && name != NULL; i++) {
+    for (int i = HL_VERDICT_NOT_FOUND; i <= HL_VERDICT_NOT_RUN && name != NULL; i++) {
         *out = (hl_verdict)i;
         if (strcmp(name, hl_verdict_name(*out)) == 0 || strcmp(name, before[i]) == 0)
             return HL_OK;

@@ -32,7 +32,7 @@ hl_status hl_diagnosis_marks_read(hl_diagnosis_marks *out, const hl_profile *pro
     HL_TRY(HL_ALLOC(&out->shares, (size_t)out->n_layers * HL_N_DIAGNOSES));
     HL_TRY(hl_diagnose(&found, profile, NULL, NULL));
     for (int i = 0; i < HL_N_DIAGNOSES; i++) {
-        if (found->items[i].verdict == HL_VERDICT_PRESENT)
+        if (found->items[i].verdict == HL_VERDICT_FOUND)
             fill_row(out, &found->items[i], profile);
     }
 

@@ -21,8 +21,8 @@ static const char *severity_of(const hl_diagnosis *item)
     static const char *const serious[] = { "entropy-collapse", "entropic-overload",
                                            "attention-locking", "dead-or-broken" };
 
-    if (item->verdict != HL_VERDICT_PRESENT)
-        return item->verdict == HL_VERDICT_ABSENT ? "none" : "unknown";
+    if (item->verdict != HL_VERDICT_FOUND)
+        return item->verdict == HL_VERDICT_NOT_FOUND ? "none" : "unknown";
     for (size_t i = 0; i < sizeof serious / sizeof *serious; i++) {
         if (strcmp(item->name, serious[i]) == 0)
             return "serious";
@@ -63,8 +63,8 @@ static json_t *diagnosis_json(hl_report_out *out, const hl_diagnosis *item, int6
     /* The words that pages of earlier reports know; `fired` and `ran` say the same. */
     static const char *const words[] = { "absent", "present", "not measured" };
     hl_report_set(out, object, "verdict", hl_report_text(words[item->verdict]));
-    hl_report_set(out, object, "fired", json_boolean(item->verdict == HL_VERDICT_PRESENT));
-    hl_report_set(out, object, "ran", json_boolean(item->verdict != HL_VERDICT_NOT_MEASURED));
+    hl_report_set(out, object, "fired", json_boolean(item->verdict == HL_VERDICT_FOUND));
+    hl_report_set(out, object, "ran", json_boolean(item->verdict != HL_VERDICT_NOT_RUN));
     hl_report_set(out, object, "below", json_boolean(item->below));
     hl_report_set(out, object, "severity", hl_report_text(severity_of(item)));
     hl_report_set(out, object, "finding", hl_report_text(item->finding));

@@ -56,8 +56,8 @@ static void add_point(hl_output *file, const hl_series *series, const hl_series_
     add_scalar(&summary, "entropy/fall", point->fall);
     for (int i = 0; i < HL_N_DIAGNOSES; i++) {
         snprintf(tag, sizeof tag, "diagnosis/%s", hl_diagnosis_name((size_t)i));
-        if (point->verdicts[i] != HL_VERDICT_NOT_MEASURED)
-            add_scalar(&summary, tag, point->verdicts[i] == HL_VERDICT_PRESENT ? 1.0 : 0.0);
+        if (point->verdicts[i] != HL_VERDICT_NOT_RUN)
+            add_scalar(&summary, tag, point->verdicts[i] == HL_VERDICT_FOUND ? 1.0 : 0.0);
     }
     add_heads(&summary, series, point);
     hl_events_add(file, 1e-9 * (double)point->modified, point->step, &summary);

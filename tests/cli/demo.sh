@@ -10,7 +10,7 @@ run demo -o "$scratch/demo" --threads 1 --as "$HEADLIGHT"
 cp "$scratch/out" "$scratch/shown"
 expect_line "the demonstration runs" 0 '^What to look at'
 result "it shows the heads, the layers and the diagnoses" \
-    "$(grep -q '^L7 ' "$scratch/shown" && grep -q '^layers' "$scratch/shown" &&
+    "$(grep -q '^H7 ' "$scratch/shown" && grep -q '^layers' "$scratch/shown" &&
         grep -q 'entropy-collapse' "$scratch/shown" && echo yes)"
 missing=
 for figure in heatmap layers compare tokens lens; do
