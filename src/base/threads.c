@@ -17,8 +17,8 @@
  * How long the while is depends on the machine.  Waking a thread takes some 5 to 50
  * microseconds, so on an idle machine looking for PATIENT_SECONDS pays.  Where others want the
  * cores, who looks takes the core from the one that is waited for: there the wait is short.
- * The machine is busy when threads of this process are preempted: the kernel counts involuntary
- * switches, and the count is asked for every CHECK_SECONDS.
+ * The machine is busy when threads of this process are ready to run and no core is free for
+ * them: Linux adds that time up for every thread, and each asks for its own every CHECK_SECONDS.
  *
  * Teams are kept in a list and lent to a call: as many as there ever were simultaneous calls. */
 #if defined(__linux__) && !defined(_GNU_SOURCE)
@@ -26,12 +26,13 @@
 #endif
 #include "base/threads.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/available.h"
@@ -48,7 +49,8 @@ enum {
 #define RUN_MASK        ((UINT64_C(1) << RUN_BITS) - 1)
 #define PATIENT_SECONDS 500e-6
 #define CHECK_SECONDS   20e-3
-#define CALM_SECONDS    0.5 /* without preemption, before the machine counts as idle again */
+#define BUSY_SHARE      0.10 /* of the time waited for a core: the machine is busy */
+#define CALM_SECONDS    0.5  /* without preemption, before the machine counts as idle again */
 
 typedef struct work_items {
     hl_parallel_work work;
@@ -77,30 +79,45 @@ typedef struct hl_team {
 
 /* ------------------------------------------------------------- is it busy here? */
 
-static _Atomic bool is_busy;
+/* When a thread last had to wait for a core; 0: never. */
+static _Atomic double disturbed;
 
-/* Asks the kernel, every CHECK_SECONDS and by one thread at a time. */
+/* Seconds for which the calling thread was ready to run and did not; below 0: not known. */
+static double seconds_delayed(void)
+{
+    char text[96] = "";
+    int  file     = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
+
+    if (file < 0)
+        return -1.0;
+    ssize_t n = read(file, text, sizeof text - 1);
+    close(file);
+    long long on_core = 0, delayed = 0;
+    return n > 0 && sscanf(text, "%lld %lld", &on_core, &delayed) == 2 ? (double)delayed * 1e-9
+                                                                       : -1.0;
+}
+
+/* Asks the kernel, every CHECK_SECONDS of a thread. */
 static void notice_neighbors(void)
 {
-    static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-    static double          checked, disturbed;
-    static long            n_switches;
-    struct rusage          usage;
+    static _Thread_local double checked, delayed;
+    double                      now    = hl_clock_seconds();
+    double                      passed = now - checked;
 
-    if (pthread_mutex_trylock(&mutex) != 0)
+    if (passed < CHECK_SECONDS)
         return;
-    double now    = hl_clock_seconds();
-    double passed = now - checked;
-    if (passed >= CHECK_SECONDS && getrusage(RUSAGE_SELF, &usage) == 0) {
-        /* After a pause the count says little of how it is now. */
-        if (passed < 1.0 && (double)(usage.ru_nivcsw - n_switches) > BUSY_SWITCHES * passed)
-            disturbed = now;
-        n_switches = usage.ru_nivcsw;
-        checked    = now;
-        atomic_store_explicit(&is_busy, disturbed > 0.0 && now - disturbed < CALM_SECONDS,
-                              memory_order_relaxed);
-    }
-    pthread_mutex_unlock(&mutex);
+    double before = delayed;
+    bool   is_old = passed > 1.0; /* what was then says little of now */
+    delayed       = seconds_delayed();
+    checked       = now;
+    if (!is_old && before >= 0.0 && delayed - before > BUSY_SHARE * passed)
+        atomic_store_explicit(&disturbed, now, memory_order_relaxed);
+}
+
+static bool is_busy(double now)
+{
+    double when = atomic_load_explicit(&disturbed, memory_order_relaxed);
+    return when > 0.0 && now - when < CALM_SECONDS;
 }
 
 /* ------------------------------------------------------------------------ runs */
@@ -119,8 +136,9 @@ static void look_away(void)
 static bool look_for(bool (*is_over)(const hl_team *team, uint64_t what), const hl_team *team,
                      uint64_t what)
 {
-    bool   hasty = atomic_load_explicit(&is_busy, memory_order_relaxed);
-    double until = hasty ? 0.0 : hl_clock_seconds() + PATIENT_SECONDS;
+    double now   = hl_clock_seconds();
+    bool   hasty = is_busy(now);
+    double until = now + PATIENT_SECONDS;
 
     do {
         for (int i = 0; i < (hasty ? HASTY_LOOKS : LOOKS_PER_CLOCK); i++) {
@@ -153,6 +171,7 @@ static _Thread_local bool is_inside;
 /* Takes runs until none is left. */
 static void help(hl_team *team, int index)
 {
+    notice_neighbors();
     is_inside = true;
     while (has_runs(atomic_load_explicit(&team->ticket, memory_order_relaxed))) {
         uint64_t ticket = atomic_fetch_add(&team->ticket, 1);
@@ -382,7 +401,6 @@ void hl_parallel(int n_threads, int64_t n_items, int64_t grain, hl_parallel_work
         work(context, 0, n_items, 0);
         return;
     }
-    notice_neighbors();
     run_by(team, &(work_items){ work, context, n_items, grain },
            (uint64_t)((n_items - 1) / grain) + 1);
     give_back(team);
