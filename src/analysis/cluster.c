@@ -288,19 +288,16 @@ typedef struct trial {
 
 static hl_status trial_new(trial *t, int64_t n)
 {
-    hl_status status = HL_OK;
-    size_t    kept   = (size_t)t->n_kept;
+    size_t kept = (size_t)t->n_kept;
 
-    HL_TRY(HL_ALLOC(&t->order, (size_t)n));
-    HL_TRY(HL_ALLOC(&t->distances, kept * kept));
-    HL_TRY(HL_ALLOC(&t->merges, kept));
-    HL_TRY(HL_ALLOC(&t->labels, kept));
-    HL_TRY(HL_ALLOC(&t->known, kept));
+    HL_NEED(HL_ALLOC(&t->order, (size_t)n));
+    HL_NEED(HL_ALLOC(&t->distances, kept * kept));
+    HL_NEED(HL_ALLOC(&t->merges, kept));
+    HL_NEED(HL_ALLOC(&t->labels, kept));
+    HL_NEED(HL_ALLOC(&t->known, kept));
     for (int64_t i = 0; i < n; i++)
         t->order[i] = i;
-
-done:
-    return status;
+    return HL_OK;
 }
 
 static void trial_free(trial *t)

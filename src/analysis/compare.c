@@ -123,12 +123,11 @@ done:
 
 static hl_status find_shared(hl_two_profiles *two)
 {
-    hl_status status = HL_OK;
-    int64_t   n_a    = hl_profile_n_sequences(two->a);
-    int64_t   n_b    = hl_profile_n_sequences(two->b);
+    int64_t n_a = hl_profile_n_sequences(two->a);
+    int64_t n_b = hl_profile_n_sequences(two->b);
 
-    HL_TRY(HL_ALLOC(&two->shared_a, (size_t)n_a));
-    HL_TRY(HL_ALLOC(&two->shared_b, (size_t)n_a));
+    HL_NEED(HL_ALLOC(&two->shared_a, (size_t)n_a));
+    HL_NEED(HL_ALLOC(&two->shared_b, (size_t)n_a));
     for (int64_t i = 0; i < n_a; i++) {
         for (int64_t j = 0; j < n_b; j++) {
             if (hl_profile_sequence_hash(two->a, i) != hl_profile_sequence_hash(two->b, j))
@@ -138,9 +137,7 @@ static hl_status find_shared(hl_two_profiles *two)
             break;
         }
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 static hl_status check_shapes(const hl_profile *a, const hl_profile *b)

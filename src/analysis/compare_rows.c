@@ -31,18 +31,14 @@ typedef struct row_totals {
  * sequences. */
 static hl_status draw(double **out, const hl_row_distances *rows, uint64_t seed)
 {
-    hl_status status = HL_OK;
-    int64_t   size   = rows->n_layers * rows->n_heads;
+    int64_t size = rows->n_layers * rows->n_heads;
 
     *out = NULL;
     if (rows->n_sequences < 2)
         return HL_OK;
-    HL_TRY(HL_ALLOC(out, (size_t)size * HL_RESAMPLES));
-    HL_TRY(
-        hl_bootstrap_means(*out, rows->of_sequences, rows->n_sequences, size, HL_RESAMPLES, seed));
-
-done:
-    return status;
+    HL_NEED(HL_ALLOC(out, (size_t)size * HL_RESAMPLES));
+    return hl_bootstrap_means(*out, rows->of_sequences, rows->n_sequences, size, HL_RESAMPLES,
+                              seed);
 }
 
 /* partner (n) of the heads of a layer, cost (n, n) being room for their distances. */

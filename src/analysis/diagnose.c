@@ -165,13 +165,11 @@ static hl_status examine(hl_diagnosis *result, size_t which, const hl_examinatio
     hl_status finding = hl_text_finish(&result->finding, &e.finding);
     hl_status against = hl_text_finish(&result->against, &e.against);
     hl_status measure = hl_text_finish(&result->measure, &e.measure);
-    HL_TRY(status);
-    HL_TRY(rule);
-    HL_TRY(finding);
-    HL_TRY(against);
-    HL_TRY(measure);
-
-done:
+    HL_NEED(status);
+    HL_NEED(rule);
+    HL_NEED(finding);
+    HL_NEED(against);
+    HL_NEED(measure);
     return status;
 }
 

@@ -52,41 +52,34 @@ static bool same_context(const hl_profile *a, const hl_profile *b)
  * that cannot be said, with the reason in `against`. */
 static hl_status find_fall(double *out, hl_examination *e)
 {
-    hl_status status = HL_OK;
-    hl_level  before, now;
+    hl_level before, now;
 
     *out = NAN;
     if (!same_context(e->profile, e->before)) {
         hl_text_addf(&e->against, "Not compared with the earlier profile: another context. ");
         return HL_OK;
     }
-    HL_TRY(hl_level_of(&before, e->before));
-    HL_TRY(hl_level_of(&now, e->profile));
+    HL_NEED(hl_level_of(&before, e->before));
+    HL_NEED(hl_level_of(&now, e->profile));
     *out = hl_level_fall(&before, &now);
     if (isnan(*out))
         hl_text_addf(&e->against,
                      "Not compared with the earlier profile: its sequences are too few. ");
-
-done:
-    return status;
+    return HL_OK;
 }
 
 static hl_status list_collapsed(hl_examination *e)
 {
-    hl_status status = HL_OK;
-
     HL_EACH_HEAD(e->profile, layer, head)
     {
         double median = hl_profile_quantile(e->profile, layer, head, HL_HIST_NOSINK, 0.5);
 
         if (median < hl_limit(e, HL_T_COLLAPSE_ENTROPY) &&
             hl_head_is_sound(e->profile, layer, head))
-            HL_TRY(hl_shown_by_add(e->result, layer, head, median));
+            HL_NEED(hl_shown_by_add(e->result, layer, head, median));
     }
     hl_shown_by_sort(e->result, false);
-
-done:
-    return status;
+    return HL_OK;
 }
 
 static void explain_collapse(hl_examination *e, double fall)
@@ -122,13 +115,13 @@ hl_status hl_diagnose_collapse(hl_examination *e)
                  "more than %g robust sigma",
                  100.0 * hl_limit(e, HL_T_COLLAPSE_SHARE), hl_limit(e, HL_T_COLLAPSE_ENTROPY),
                  hl_limit(e, HL_T_COLLAPSE_FALL));
-    HL_TRY(list_collapsed(e));
+    HL_NEED(list_collapsed(e));
     if (e->before != NULL)
-        HL_TRY(find_fall(&fall, e));
+        HL_NEED(find_fall(&fall, e));
     result->threshold = hl_limit(e, HL_T_COLLAPSE_SHARE);
     if (e->n_counted == 0 || e->n_broken > e->n_counted) {
         status = hl_examination_no_rows(e);
-        goto done;
+        return status;
     }
     hl_examination_say_broken(e, &e->against);
     result->value = (double)result->n_heads / (double)e->n_counted;
@@ -141,8 +134,6 @@ hl_status hl_diagnose_collapse(hl_examination *e)
         result->value     = fall;
         result->threshold = hl_limit(e, HL_T_COLLAPSE_FALL);
     }
-
-done:
     return status;
 }
 
@@ -225,11 +216,11 @@ hl_status hl_diagnose_overload(hl_examination *e)
                  "differs between sequences by less than %g",
                  100.0 * hl_limit(e, HL_T_OVERLOAD_SHARE), hl_limit(e, HL_T_OVERLOAD_ENTROPY),
                  hl_limit(e, HL_T_OVERLOAD_CHANGE));
-    HL_TRY(list_overloaded(result, &known, e, e->profile));
+    HL_NEED(list_overloaded(result, &known, e, e->profile));
     result->threshold = hl_limit(e, HL_T_OVERLOAD_SHARE);
     if (e->n_counted == 0 || e->n_broken > e->n_counted) {
         status = hl_examination_no_rows(e);
-        goto done;
+        return status;
     }
     hl_examination_say_broken(e, &e->against);
     result->value = (double)result->n_heads / (double)e->n_counted;
@@ -240,15 +231,13 @@ hl_status hl_diagnose_overload(hl_examination *e)
     if (!known)
         hl_text_addf(&e->against, "Change between inputs is not known: fewer than two sequences. ");
     if (e->before != NULL) {
-        HL_TRY(compare_overload(e));
+        HL_NEED(compare_overload(e));
     } else {
         hl_text_addf(&e->against, "Not compared with random weights: that is not measured.");
         hl_text_addf(&e->measure,
                      "give headlight diagnose a second profile, of the same text and of "
                      "weights of the same shapes drawn at random");
     }
-
-done:
     return status;
 }
 
@@ -265,13 +254,11 @@ typedef struct decoded {
 
 static hl_status read_decoded(decoded *out, const hl_trace *trace)
 {
-    hl_status status = HL_OK;
-
     size_t n = (size_t)hl_trace_n_tokens(trace);
 
-    HL_TRY(HL_ALLOC(&out->entropy, n));
-    HL_TRY(HL_ALLOC(&out->change, n));
-    HL_TRY(HL_ALLOC(&out->tokens, n));
+    HL_NEED(HL_ALLOC(&out->entropy, n));
+    HL_NEED(HL_ALLOC(&out->change, n));
+    HL_NEED(HL_ALLOC(&out->tokens, n));
     for (int64_t token = 0; token < hl_trace_n_tokens(trace); token++) {
         double change = hl_trace_mean(trace, token, HL_TRACE_CHANGE);
 
@@ -284,9 +271,7 @@ static hl_status read_decoded(decoded *out, const hl_trace *trace)
         out->change[out->n_tokens]   = change;
         out->tokens[out->n_tokens++] = token;
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* The stillest window's mean change. */
@@ -302,20 +287,17 @@ static double least_change(const decoded *text, int64_t length)
 /* Heads whose own rows were still in the window of these tokens. */
 static hl_status list_locked(hl_examination *e, const int64_t *tokens, int64_t length)
 {
-    hl_status status  = HL_OK;
-    int64_t   n_heads = hl_trace_n_heads(e->trace);
+    int64_t n_heads = hl_trace_n_heads(e->trace);
 
     for (int64_t i = 0; i < hl_trace_n_layers(e->trace) * n_heads; i++) {
         double sum = 0.0;
         for (int64_t j = 0; j < length; j++)
             sum += hl_trace_row(e->trace, tokens[j], i / n_heads, i % n_heads, HL_TRACE_CHANGE);
         if (sum / (double)length < e->result->threshold)
-            HL_TRY(hl_shown_by_add(e->result, i / n_heads, i % n_heads, sum / (double)length));
+            HL_NEED(hl_shown_by_add(e->result, i / n_heads, i % n_heads, sum / (double)length));
     }
     hl_shown_by_sort(e->result, false);
-
-done:
-    return status;
+    return HL_OK;
 }
 
 static hl_status find_locked(hl_examination *e, const decoded *text)

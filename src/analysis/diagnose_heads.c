@@ -41,8 +41,7 @@ typedef struct pair_count {
 static hl_status list_pairs(pair_count *out, hl_examination *e)
 {
     enum { SAID = 6 };
-    hl_status status = HL_OK;
-    double    limit  = hl_limit(e, HL_T_REDUNDANCY_SIMILARITY);
+    double limit = hl_limit(e, HL_T_REDUNDANCY_SIMILARITY);
 
     *out = (pair_count){ .most = NAN };
     HL_EACH_HEAD(e->profile, layer, b)
@@ -63,14 +62,12 @@ static hl_status list_pairs(pair_count *out, hl_examination *e)
                 hl_text_addf(&e->finding, "%sL%lldH%lld and H%lld (%.3f)",
                              out->n_redundant > 1 ? ", " : "", (long long)layer, (long long)a,
                              (long long)b, similarity);
-            HL_TRY(hl_shown_by_add(e->result, layer, weaker(e->profile, layer, a, b), similarity));
+            HL_NEED(hl_shown_by_add(e->result, layer, weaker(e->profile, layer, a, b), similarity));
         }
     }
     if (out->n_redundant > SAID)
         hl_text_addf(&e->finding, " and %lld pairs more", (long long)(out->n_redundant - SAID));
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* A head that is the weaker one of several pairs is listed once. */
@@ -128,8 +125,8 @@ hl_status hl_diagnose_redundancy(hl_examination *e)
                  "variation) of at least %g, on all keys and on the keys beside the first; "
                  "confirmed where ablation costs less than 0.005 nats",
                  result->threshold);
-    HL_TRY(list_pairs(&pairs, e));
-    HL_TRY(add_screen(e));
+    HL_NEED(list_pairs(&pairs, e));
+    HL_NEED(add_screen(e));
     if (pairs.n_sinks > 0)
         hl_text_addf(&e->against,
                      "Not counted: %lld pair%s alike only in resting on the first key. ",
@@ -138,20 +135,18 @@ hl_status hl_diagnose_redundancy(hl_examination *e)
     if (pairs.n_measured == 0) {
         status = hl_examination_not_run(e, "sampled rows of two heads of a layer",
                                         "measure the model itself: rows are sampled as it runs");
-        goto done;
+        return status;
     }
     hl_shown_by_sort(result, true);
     drop_repeats(result);
     if (pairs.n_redundant == 0) {
         hl_text_addf(&e->finding, "the most alike of %lld pairs: %.3f", (long long)pairs.n_measured,
                      pairs.most);
-        goto done;
+        return status;
     }
     result->verdict = HL_VERDICT_FOUND;
     ask_for_ablation(e);
     hl_text_addf(&e->against, "Ablation is not measured: the pairs are candidates.");
-
-done:
     return status;
 }
 
@@ -175,13 +170,13 @@ hl_status hl_diagnose_inactive(hl_examination *e)
         n_measured++;
         result->value = fmin(result->value, norm); /* passes the first NaN over */
         if (norm < result->threshold)
-            HL_TRY(hl_shown_by_add(result, layer, head, norm));
+            HL_NEED(hl_shown_by_add(result, layer, head, norm));
     }
     hl_shown_by_sort(result, false);
     if (n_measured == 0) {
         status = hl_examination_not_run(e, "the norms of what heads write",
                                         "measure the model itself: maps alone do not have them");
-        goto done;
+        return status;
     }
     hl_text_addf(&e->finding, "%lld of %lld heads; lowest relative output norm: %.3f",
                  (long long)result->n_heads, (long long)n_measured, result->value);
@@ -191,8 +186,6 @@ hl_status hl_diagnose_inactive(hl_examination *e)
                                   "ablation is not measured.");
         ask_for_ablation(e);
     }
-
-done:
     return status;
 }
 
@@ -228,13 +221,13 @@ hl_status hl_diagnose_sinks(hl_examination *e)
 
         result->value = fmax(result->value, first); /* passes NaN over */
         if (first > result->threshold)
-            HL_TRY(hl_shown_by_add(result, layer, head, first));
+            HL_NEED(hl_shown_by_add(result, layer, head, first));
     }
     hl_shown_by_sort(result, true);
     if (isnan(result->value)) {
         status = hl_examination_not_run(e, "rows that see the first key, and none was counted",
                                         "measure the model on a longer text");
-        goto done;
+        return status;
     }
     hl_text_addf(&e->finding, "%lld of %lld heads; highest: %.3f", (long long)result->n_heads,
                  (long long)e->n_counted, result->value);
@@ -245,8 +238,6 @@ hl_status hl_diagnose_sinks(hl_examination *e)
                      "normalised entropy is %.2f.",
                      entropy_elsewhere(e));
     }
-
-done:
     return status;
 }
 
@@ -265,7 +256,6 @@ static void say_where(hl_examination *e, const hl_shown_by *at)
 
 hl_status hl_diagnose_broken(hl_examination *e)
 {
-    hl_status     status = HL_OK;
     hl_diagnosis *result = e->result;
     double        total  = 0.0;
     int64_t       n_dead = 0;
@@ -283,7 +273,7 @@ hl_status hl_diagnose_broken(hl_examination *e)
         total += (double)broken;
         n_dead += good == 0;
         if (broken > 0 || good == 0)
-            HL_TRY(hl_shown_by_add(result, layer, head, (double)broken));
+            HL_NEED(hl_shown_by_add(result, layer, head, (double)broken));
     }
     hl_shown_by_sort(result, true);
     result->value = total;
@@ -302,7 +292,5 @@ hl_status hl_diagnose_broken(hl_examination *e)
         hl_text_addf(&e->finding, "; ");
         say_where(e, &result->heads[0]);
     }
-
-done:
-    return status;
+    return HL_OK;
 }

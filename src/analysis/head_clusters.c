@@ -122,24 +122,21 @@ static hl_status make_points(double **out, const features *f)
 static hl_status choose_division(hl_head_clusters *clusters, const float *distances,
                                  const hl_merge *merges, int32_t *work)
 {
-    int64_t   n      = clusters->n_heads;
-    int64_t   most   = n / 2 < HL_MAX_CLUSTERS ? n / 2 : HL_MAX_CLUSTERS;
-    hl_status status = HL_OK;
+    int64_t n    = clusters->n_heads;
+    int64_t most = n / 2 < HL_MAX_CLUSTERS ? n / 2 : HL_MAX_CLUSTERS;
 
     for (int64_t k = 2; k <= most; k++) {
         double width = NAN;
 
-        HL_TRY(hl_cut(work, merges, n, k));
-        HL_TRY(hl_silhouette(&width, distances, work, n, k));
+        HL_NEED(hl_cut(work, merges, n, k));
+        HL_NEED(hl_silhouette(&width, distances, work, n, k));
         if (isnan(clusters->silhouette) || width > clusters->silhouette) {
             clusters->silhouette = width;
             clusters->n_clusters = k;
             memcpy(clusters->labels, work, sizeof *work * (size_t)n);
         }
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 static void find_medoids(hl_head_clusters *clusters, const float *distances)
@@ -202,12 +199,11 @@ void hl_head_clusters_free(hl_head_clusters *clusters)
 
 static hl_status find_heads(hl_head_clusters *clusters, const hl_profile *profile)
 {
-    int64_t   size    = hl_grid_size(profile);
-    int64_t   n_heads = hl_profile_n_heads(profile);
-    hl_status status  = HL_OK;
+    int64_t size    = hl_grid_size(profile);
+    int64_t n_heads = hl_profile_n_heads(profile);
 
-    HL_TRY(HL_ALLOC(&clusters->places, (size_t)size));
-    HL_TRY(HL_ALLOC_ZEROED(&clusters->labels, (size_t)size));
+    HL_NEED(HL_ALLOC(&clusters->places, (size_t)size));
+    HL_NEED(HL_ALLOC_ZEROED(&clusters->labels, (size_t)size));
     for (int64_t i = 0; i < size; i++) {
         if (hl_grid_has(profile, i) &&
             hl_profile_moments(profile, i / n_heads, i % n_heads, HL_Q_ENTROPY).count > 0)
@@ -216,9 +212,7 @@ static hl_status find_heads(hl_head_clusters *clusters, const hl_profile *profil
     if (clusters->n_heads > HL_MAX_CLUSTERED)
         return hl_fail(HL_LIMIT, "%lld heads cannot be clustered, at most %d",
                        (long long)clusters->n_heads, HL_MAX_CLUSTERED);
-
-done:
-    return status;
+    return HL_OK;
 }
 
 hl_status hl_head_clusters_new(hl_head_clusters **out, const hl_profile *profile, uint64_t seed)

@@ -168,15 +168,13 @@ static bool add_case(judging *j, const hl_trace *trace, int64_t first, int64_t e
 
 static hl_status gather(hl_judgement *out, judging *j)
 {
-    hl_status status = HL_OK;
-
     for (int64_t i = 0; i < j->labels->count; i++) {
         const hl_label *label = &j->labels->items[i];
         size_t          which = 0;
         int64_t         first = 0, end = 0;
 
-        HL_TRY(find_trace(&which, j, label));
-        HL_TRY(find_tokens(&first, &end, j, label, j->traces[which]));
+        HL_NEED(find_trace(&which, j, label));
+        HL_NEED(find_tokens(&first, &end, j, label, j->traces[which]));
         if (!add_case(j, j->traces[which], first, end)) {
             out->n_left_out++;
             continue;
@@ -192,9 +190,7 @@ static hl_status gather(hl_judgement *out, judging *j)
                        "a signal is missing), wanted %d of each",
                        j->labels->where, (long long)out->n_right, (long long)out->n_wrong,
                        (long long)out->n_left_out, MIN_CASES);
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* --------------------------------------------------------------------- models */
@@ -242,10 +238,9 @@ static void standardise(judging *j, int64_t n, int64_t d)
 /* Learns from all other folds and scores this one. */
 static hl_status judge_fold(judging *j, hl_signal signal, int64_t fold, int64_t n_heads)
 {
-    hl_status status = HL_OK;
-    bool      both   = signal == HL_SIGNAL_BOTH;
-    int64_t   d      = n_heads + (both ? 1 : 0);
-    int64_t   n = 0, n_wrong = 0;
+    bool    both = signal == HL_SIGNAL_BOTH;
+    int64_t d    = n_heads + (both ? 1 : 0);
+    int64_t n = 0, n_wrong = 0;
 
     for (int64_t i = 0; i < j->count; i++) {
         if (j->folds[i] == fold)
@@ -260,7 +255,7 @@ static hl_status judge_fold(judging *j, hl_signal signal, int64_t fold, int64_t 
                        "folds",
                        j->labels->where, (long long)fold, n_wrong == 0 ? "right" : "wrong");
     standardise(j, n, d);
-    HL_TRY(hl_logistic_fit(j->weights, j->features, j->kinds, n, d, j->options.l2));
+    HL_NEED(hl_logistic_fit(j->weights, j->features, j->kinds, n, d, j->options.l2));
     for (int64_t i = 0; i < j->count; i++) {
         if (j->folds[i] != fold)
             continue;
@@ -269,9 +264,7 @@ static hl_status judge_fold(judging *j, hl_signal signal, int64_t fold, int64_t 
             j->row[k] = (j->row[k] - j->means[k]) / j->spreads[k];
         j->signals[signal][i] = hl_logistic_score(j->weights, j->row, d);
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* Texts go to folds whole, if there are enough of them; else runs of spans do. */
@@ -284,18 +277,14 @@ static void deal_folds(judging *j, bool by_text)
 
 static hl_status judge_models(hl_judgement *out, judging *j)
 {
-    hl_status status = HL_OK;
-
     out->n_heads = drop_missing(j);
     out->n_folds = j->options.n_folds;
     deal_folds(j, (int64_t)j->n_traces >= j->options.n_folds);
     for (int64_t fold = 0; fold < j->options.n_folds; fold++) {
-        HL_TRY(judge_fold(j, HL_SIGNAL_HEADS, fold, out->n_heads));
-        HL_TRY(judge_fold(j, HL_SIGNAL_BOTH, fold, out->n_heads));
+        HL_NEED(judge_fold(j, HL_SIGNAL_HEADS, fold, out->n_heads));
+        HL_NEED(judge_fold(j, HL_SIGNAL_BOTH, fold, out->n_heads));
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* ------------------------------------------------------------------- estimates */
@@ -360,26 +349,22 @@ static hl_status check_traces(const judging *j)
 
 static hl_status allocate(judging *j)
 {
-    hl_status status = HL_OK;
-    size_t    n      = (size_t)j->labels->count;
-    size_t    d      = (size_t)j->n_cells + 2;
+    size_t n = (size_t)j->labels->count;
+    size_t d = (size_t)j->n_cells + 2;
 
     for (int i = 0; i < HL_N_SIGNALS; i++)
-        HL_TRY(HL_ALLOC(&j->signals[i], n));
-    HL_TRY(hl_alloc((void **)&j->heads, n, d * sizeof *j->heads));
-    HL_TRY(hl_alloc((void **)&j->features, n, d * sizeof *j->features));
-    HL_TRY(HL_ALLOC(&j->is_wrong, n));
-    HL_TRY(HL_ALLOC(&j->kinds, n));
-    HL_TRY(HL_ALLOC(&j->texts, n));
-    HL_TRY(HL_ALLOC(&j->groups, n));
-    HL_TRY(HL_ALLOC(&j->folds, n));
-    HL_TRY(HL_ALLOC(&j->means, d));
-    HL_TRY(HL_ALLOC(&j->spreads, d));
-    HL_TRY(HL_ALLOC(&j->weights, d));
-    HL_TRY(HL_ALLOC(&j->row, d));
-
-done:
-    return status;
+        HL_NEED(HL_ALLOC(&j->signals[i], n));
+    HL_NEED(hl_alloc((void **)&j->heads, n, d * sizeof *j->heads));
+    HL_NEED(hl_alloc((void **)&j->features, n, d * sizeof *j->features));
+    HL_NEED(HL_ALLOC(&j->is_wrong, n));
+    HL_NEED(HL_ALLOC(&j->kinds, n));
+    HL_NEED(HL_ALLOC(&j->texts, n));
+    HL_NEED(HL_ALLOC(&j->groups, n));
+    HL_NEED(HL_ALLOC(&j->folds, n));
+    HL_NEED(HL_ALLOC(&j->means, d));
+    HL_NEED(HL_ALLOC(&j->spreads, d));
+    HL_NEED(HL_ALLOC(&j->weights, d));
+    return HL_ALLOC(&j->row, d);
 }
 
 static void release(judging *j)

@@ -47,7 +47,6 @@ static hl_status read_range(hl_label *label, const json_t *range, const char *na
 
 static hl_status read_label(hl_label *label, const json_t *object, const char *where)
 {
-    hl_status     status     = HL_OK;
     const json_t *tokens     = json_object_get(object, "tokens");
     const json_t *characters = json_object_get(object, "characters");
     const json_t *right      = json_object_get(object, "right");
@@ -62,14 +61,12 @@ static hl_status read_label(hl_label *label, const json_t *object, const char *w
                        hl_json_kind(right));
     label->is_right      = json_is_true(right);
     label->is_characters = characters != NULL;
-    HL_TRY(read_range(label, tokens != NULL ? tokens : characters,
-                      tokens != NULL ? "tokens" : "characters", where));
-    HL_TRY(hl_json_get_string(&trace, object, "trace", where));
+    HL_NEED(read_range(label, tokens != NULL ? tokens : characters,
+                       tokens != NULL ? "tokens" : "characters", where));
+    HL_NEED(hl_json_get_string(&trace, object, "trace", where));
     if (trace != NULL)
-        HL_TRY(hl_strdup(&label->trace, trace));
-
-done:
-    return status;
+        HL_NEED(hl_strdup(&label->trace, trace));
+    return HL_OK;
 }
 
 static hl_status add_line(hl_labels *labels, const char *text, size_t n_bytes, int64_t line)

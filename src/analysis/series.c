@@ -170,22 +170,18 @@ static hl_status check_same(const hl_series *series, const hl_profile *profile,
 /* The first profile says what all the others must be like. */
 static hl_status begin(hl_series *series, const hl_profile *profile, const hl_series_entry *entry)
 {
-    hl_status status = HL_OK;
-
     for (int i = 0; i < HL_SERIES_N_SETTINGS; i++) {
         const char *value = hl_profile_setting(profile, hl_series_settings[i]);
 
         hl_free(series->settings[i]);
         series->settings[i] = NULL;
         if (value != NULL)
-            HL_TRY(hl_strdup(&series->settings[i], value));
+            HL_NEED(hl_strdup(&series->settings[i], value));
     }
     series->text     = entry->text;
     series->n_layers = hl_profile_n_layers(profile);
     series->n_heads  = hl_profile_n_heads(profile);
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* ----------------------------------------------------------------------- numbers */
@@ -231,8 +227,7 @@ done:
 static hl_status read_profile(hl_series_point *point, const hl_profile *profile,
                               const hl_series_entry *entry, const hl_thresholds *thresholds)
 {
-    hl_status  status = HL_OK;
-    hl_moments nll    = hl_profile_nll(profile);
+    hl_moments nll = hl_profile_nll(profile);
     hl_level   level;
 
     *point = (hl_series_point){ .step     = entry->step,
@@ -242,18 +237,15 @@ static hl_status read_profile(hl_series_point *point, const hl_profile *profile,
                                 .nll      = nll.count > 0 ? nll.mean : NAN,
                                 .fall     = NAN,
                                 .since    = -1 };
-    HL_TRY(hl_strdup(&point->name, entry->name));
-    HL_TRY(read_heads(&point->heads_entropy, &point->entropy, profile, HL_Q_ENTROPY));
-    HL_TRY(read_heads(&point->heads_fair, &point->fair, profile, HL_Q_FAIR));
-    HL_TRY(hl_level_of(&level, profile));
+    HL_NEED(hl_strdup(&point->name, entry->name));
+    HL_NEED(read_heads(&point->heads_entropy, &point->entropy, profile, HL_Q_ENTROPY));
+    HL_NEED(read_heads(&point->heads_fair, &point->fair, profile, HL_Q_FAIR));
+    HL_NEED(hl_level_of(&level, profile));
     point->n_sequences = level.n_sequences;
     point->level       = level.mean;
     point->median      = level.median;
     point->sigma       = level.sigma;
-    HL_TRY(read_diagnoses(point, profile, thresholds));
-
-done:
-    return status;
+    return read_diagnoses(point, profile, thresholds);
 }
 
 /* -------------------------------------------------------------------------- falls */

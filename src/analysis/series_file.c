@@ -115,9 +115,8 @@ hl_status hl_series_render(char **out, const hl_series *series, int64_t index)
 /* A line at a time: a long series need not be in memory twice. */
 static hl_status write_lines(hl_writer *writer, const hl_series *series)
 {
-    hl_status status = HL_OK;
-    hl_text   text   = { 0 };
-    char     *line   = NULL;
+    hl_text text = { 0 };
+    char   *line = NULL;
 
     add_beginning(&text, series);
     for (int64_t i = -1; i < series->n_points; i++) {
@@ -126,14 +125,12 @@ static hl_status write_lines(hl_writer *writer, const hl_series *series)
             add_point(&text, series, &series->points[i]);
             hl_text_addf(&text, "\n");
         }
-        HL_TRY(hl_text_finish(&line, &text));
+        HL_NEED(hl_text_finish(&line, &text));
         hl_writer_write(writer, line, strlen(line));
         hl_free(line);
         line = NULL;
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 hl_status hl_series_write(const hl_series *series, const char *path)
@@ -143,13 +140,11 @@ hl_status hl_series_write(const hl_series *series, const char *path)
 
     if (series->n_points == 0)
         return hl_fail(HL_BAD_ARGUMENT, "%s: a series without a point", path);
-    HL_TRY(hl_writer_open(&writer, path));
+    HL_NEED(hl_writer_open(&writer, path));
     status = write_lines(writer, series);
     if (status != HL_OK)
         hl_writer_abandon(writer);
     else
         status = hl_writer_finish(writer);
-
-done:
     return status;
 }

@@ -77,25 +77,22 @@ static hl_status read_text_hash(uint64_t *out, const json_t *line, const lines *
 
 static hl_status read_beginning(lines *l, const json_t *line)
 {
-    hl_status     status   = HL_OK;
     const char   *format   = NULL;
     const json_t *settings = json_object_get(line, "settings");
 
-    HL_TRY(hl_json_get_string(&format, line, "format", l->text.place));
+    HL_NEED(hl_json_get_string(&format, line, "format", l->text.place));
     if (format == NULL || strcmp(format, HL_SERIES_FORMAT) != 0)
         return hl_fail(HL_BAD_INPUT, "%s: its format is '%.40s', wanted '%s'", l->text.place,
                        format != NULL ? format : "", HL_SERIES_FORMAT);
-    HL_TRY(get_count(&l->series->n_layers, line, "layers", 1, HL_PROFILE_MAX_LAYERS, l));
-    HL_TRY(get_count(&l->series->n_heads, line, "heads", 1, HL_PROFILE_MAX_HEADS, l));
-    HL_TRY(read_text_hash(&l->series->text, line, l));
+    HL_NEED(get_count(&l->series->n_layers, line, "layers", 1, HL_PROFILE_MAX_LAYERS, l));
+    HL_NEED(get_count(&l->series->n_heads, line, "heads", 1, HL_PROFILE_MAX_HEADS, l));
+    HL_NEED(read_text_hash(&l->series->text, line, l));
     if (!json_is_object(settings))
         return hl_fail(HL_BAD_INPUT, "%s: 'settings' is %s, wanted an object", l->text.place,
                        hl_json_kind(settings));
     for (int i = 0; i < HL_SERIES_N_SETTINGS; i++)
-        HL_TRY(get_string(&l->series->settings[i], settings, hl_series_settings[i], l));
-
-done:
-    return status;
+        HL_NEED(get_string(&l->series->settings[i], settings, hl_series_settings[i], l));
+    return HL_OK;
 }
 
 /* ------------------------------------------------------------------------ points */
@@ -115,13 +112,12 @@ static hl_status check_heads(const json_t *rows, const char *key, const lines *l
 /* [[...], ...], null where there is no head. */
 static hl_status read_heads(float **out, const json_t *line, const char *key, const lines *l)
 {
-    hl_status     status  = HL_OK;
     const json_t *rows    = json_object_get(line, key);
     size_t        n_heads = (size_t)l->series->n_heads;
     size_t        size    = (size_t)l->series->n_layers * n_heads;
 
-    HL_TRY(check_heads(rows, key, l));
-    HL_TRY(HL_ALLOC(out, size));
+    HL_NEED(check_heads(rows, key, l));
+    HL_NEED(HL_ALLOC(out, size));
     for (size_t i = 0; i < size; i++) {
         const json_t *value = json_array_get(json_array_get(rows, i / n_heads), i % n_heads);
 
@@ -130,9 +126,7 @@ static hl_status read_heads(float **out, const json_t *line, const char *key, co
                            key, hl_json_kind(value));
         (*out)[i] = json_is_null(value) ? NAN : (float)json_number_value(value);
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 static hl_status read_verdict(hl_verdict *out, const json_t *item, const lines *l)
@@ -154,8 +148,7 @@ static hl_status read_verdict(hl_verdict *out, const json_t *item, const lines *
 
 static hl_status read_diagnoses(hl_series_point *point, const json_t *line, const lines *l)
 {
-    hl_status     status = HL_OK;
-    const json_t *found  = json_object_get(line, "diagnoses");
+    const json_t *found = json_object_get(line, "diagnoses");
 
     for (int i = 0; i < HL_N_DIAGNOSES; i++) {
         const char   *name = hl_diagnosis_name((size_t)i);
@@ -163,37 +156,30 @@ static hl_status read_diagnoses(hl_series_point *point, const json_t *line, cons
 
         if (!json_is_object(item))
             return hl_fail(HL_BAD_INPUT, "%s: 'diagnoses' has no object '%s'", l->text.place, name);
-        HL_TRY(read_verdict(&point->verdicts[i], item, l));
-        HL_TRY(get_number(&point->values[i], item, "value", l));
-        HL_TRY(get_string(&point->findings[i], item, "finding", l));
+        HL_NEED(read_verdict(&point->verdicts[i], item, l));
+        HL_NEED(get_number(&point->values[i], item, "value", l));
+        HL_NEED(get_string(&point->findings[i], item, "finding", l));
         if (point->findings[i] == NULL)
-            HL_TRY(hl_strdup(&point->findings[i], ""));
+            HL_NEED(hl_strdup(&point->findings[i], ""));
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 static hl_status read_numbers(hl_series_point *point, const json_t *line, const lines *l)
 {
-    hl_status status = HL_OK;
-
-    HL_TRY(get_count(&point->step, line, "step", 0, INT64_MAX, l));
-    HL_TRY(get_count(&point->n_bytes, line, "bytes", 0, INT64_MAX, l));
-    HL_TRY(get_count(&point->modified, line, "modified", INT64_MIN, INT64_MAX, l));
-    HL_TRY(get_count(&point->n_tokens, line, "tokens", 0, INT64_MAX, l));
-    HL_TRY(get_count(&point->n_sequences, line, "sequences", 0, INT64_MAX, l));
-    HL_TRY(get_count(&point->since, line, "since", -1, INT64_MAX, l));
-    HL_TRY(get_number(&point->entropy, line, "entropy", l));
-    HL_TRY(get_number(&point->fair, line, "fair", l));
-    HL_TRY(get_number(&point->nll, line, "loss", l));
-    HL_TRY(get_number(&point->level, line, "level", l));
-    HL_TRY(get_number(&point->median, line, "median", l));
-    HL_TRY(get_number(&point->sigma, line, "sigma", l));
-    HL_TRY(get_number(&point->fall, line, "fall", l));
-
-done:
-    return status;
+    HL_NEED(get_count(&point->step, line, "step", 0, INT64_MAX, l));
+    HL_NEED(get_count(&point->n_bytes, line, "bytes", 0, INT64_MAX, l));
+    HL_NEED(get_count(&point->modified, line, "modified", INT64_MIN, INT64_MAX, l));
+    HL_NEED(get_count(&point->n_tokens, line, "tokens", 0, INT64_MAX, l));
+    HL_NEED(get_count(&point->n_sequences, line, "sequences", 0, INT64_MAX, l));
+    HL_NEED(get_count(&point->since, line, "since", -1, INT64_MAX, l));
+    HL_NEED(get_number(&point->entropy, line, "entropy", l));
+    HL_NEED(get_number(&point->fair, line, "fair", l));
+    HL_NEED(get_number(&point->nll, line, "loss", l));
+    HL_NEED(get_number(&point->level, line, "level", l));
+    HL_NEED(get_number(&point->median, line, "median", l));
+    HL_NEED(get_number(&point->sigma, line, "sigma", l));
+    return get_number(&point->fall, line, "fall", l);
 }
 
 static hl_status read_point(lines *l, const json_t *line)

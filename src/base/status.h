@@ -44,7 +44,15 @@ hl_status hl_check_number(const char *name, double value, double least, double m
 #define hl_fail_within(status, ...) (hl_fail_within((status), __VA_ARGS__), (status))
 #endif
 
-/* Needs a local `hl_status status` and a label `done`. */
+/* For functions with nothing to clean up: a call that fails ends the function with its status. */
+#define HL_NEED(call)                                                                              \
+    do {                                                                                           \
+        hl_status needed_status = (call);                                                          \
+        if (needed_status != HL_OK)                                                                \
+            return needed_status;                                                                  \
+    } while (0)
+
+/* For functions that clean up: needs a local `hl_status status` and a label `done`. */
 #define HL_TRY(call)                                                                               \
     do {                                                                                           \
         status = (call);                                                                           \

@@ -97,16 +97,13 @@ static hl_status take_u64(uint64_t *out, cursor *c)
 
 static hl_status take_text(hl_gguf_text *out, cursor *c)
 {
-    hl_status      status  = HL_OK;
     const uint8_t *bytes   = NULL;
     uint64_t       n_bytes = 0;
 
-    HL_TRY(take_u64(&n_bytes, c));
-    HL_TRY(take(&bytes, c, n_bytes));
+    HL_NEED(take_u64(&n_bytes, c));
+    HL_NEED(take(&bytes, c, n_bytes));
     *out = (hl_gguf_text){ (const char *)bytes, (size_t)n_bytes };
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* How many bytes a UTF-8 character takes; 0 where there is none, and for NUL. */
@@ -170,8 +167,7 @@ static hl_status skip_value(cursor *c, uint32_t type, int depth)
 static hl_status skip_elements(cursor *c, uint32_t type, uint64_t count, int depth,
                                uint64_t **starts)
 {
-    hl_status status = HL_OK;
-    size_t    begin  = c->at;
+    size_t begin = c->at;
 
     if (count > bytes_left(c) / sizeof(uint64_t)) /* each element starts with a u64 at least */
         return hl_fail(HL_BAD_INPUT, "truncated: an array of %llu in the last %zu bytes",
@@ -181,20 +177,17 @@ static hl_status skip_elements(cursor *c, uint32_t type, uint64_t count, int dep
                        (unsigned long long)count, MAX_INDEXED);
     c->n_indexed += (size_t)count;
     if (starts != NULL)
-        HL_TRY(HL_ALLOC(starts, (size_t)count));
+        HL_NEED(HL_ALLOC(starts, (size_t)count));
     for (uint64_t i = 0; i < count; i++) {
         if (starts != NULL)
             (*starts)[i] = c->at - begin;
-        HL_TRY(skip_value(c, type, depth));
+        HL_NEED(skip_value(c, type, depth));
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 static hl_status skip_array(cursor *c, int depth, uint64_t **starts)
 {
-    hl_status      status  = HL_OK;
     const uint8_t *bytes   = NULL;
     uint32_t       type    = 0;
     uint64_t       count   = 0;
@@ -202,8 +195,8 @@ static hl_status skip_array(cursor *c, int depth, uint64_t **starts)
 
     if (depth >= MAX_DEPTH)
         return hl_fail(HL_BAD_INPUT, "arrays nested more than %d deep", MAX_DEPTH);
-    HL_TRY(take_u32(&type, c));
-    HL_TRY(take_u64(&count, c));
+    HL_NEED(take_u32(&type, c));
+    HL_NEED(take_u64(&count, c));
     if (type == HL_GGUF_TEXT || type == HL_GGUF_ARRAY)
         return skip_elements(c, type, count, depth + 1, starts);
     if (type >= HL_GGUF_N_TYPES)
@@ -213,10 +206,7 @@ static hl_status skip_array(cursor *c, int depth, uint64_t **starts)
         !hl_size_multiply(&n_bytes, (size_t)count, hl_gguf_type_bytes((hl_gguf_type)type)))
         return hl_fail(HL_BAD_INPUT, "an array of %llu: its size overflows",
                        (unsigned long long)count);
-    HL_TRY(take(&bytes, c, n_bytes));
-
-done:
-    return status;
+    return take(&bytes, c, n_bytes);
 }
 
 hl_status hl_gguf_measure(size_t *out, hl_gguf_type type, const uint8_t *bytes, size_t n_bytes)
@@ -264,12 +254,10 @@ static int compare_keys(const void *left, const void *right)
 
 static hl_status read_values(hl_gguf *file, cursor *c, uint64_t n_values)
 {
-    hl_status status = HL_OK;
-
-    HL_TRY(HL_ALLOC_ZEROED(&file->values, (size_t)n_values));
-    HL_TRY(HL_ALLOC(&file->by_key, (size_t)n_values));
+    HL_NEED(HL_ALLOC_ZEROED(&file->values, (size_t)n_values));
+    HL_NEED(HL_ALLOC(&file->by_key, (size_t)n_values));
     for (uint64_t i = 0; i < n_values; i++)
-        HL_TRY(read_value(&file->values[file->n_values++], c));
+        HL_NEED(read_value(&file->values[file->n_values++], c));
     for (size_t i = 0; i < file->n_values; i++)
         file->by_key[i] = &file->values[i];
     qsort(file->by_key, file->n_values, sizeof *file->by_key, compare_keys);
@@ -277,9 +265,7 @@ static hl_status read_values(hl_gguf *file, cursor *c, uint64_t n_values)
         if (strcmp(file->by_key[i - 1]->key, file->by_key[i]->key) == 0)
             return hl_fail(HL_BAD_INPUT, "key '%s' is there twice", file->by_key[i]->key);
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* ------------------------------------------------------------------ tensors */
@@ -306,23 +292,20 @@ static const char *foreign_type(uint32_t id)
 /* dims[0] comes first in the file and last in the shape. */
 static hl_status read_shape(hl_tensor *tensor, cursor *c)
 {
-    hl_status status = HL_OK;
-    uint32_t  n_dims = 0;
-    uint64_t  size   = 0;
+    uint32_t n_dims = 0;
+    uint64_t size   = 0;
 
-    HL_TRY(take_u32(&n_dims, c));
+    HL_NEED(take_u32(&n_dims, c));
     if (n_dims > HL_GGUF_MAX_DIMS)
         return hl_fail(HL_BAD_INPUT, "%u dimensions, at most %d", n_dims, HL_GGUF_MAX_DIMS);
     tensor->n_dims = (int)n_dims;
     for (int i = (int)n_dims - 1; i >= 0; i--) {
-        HL_TRY(take_u64(&size, c));
+        HL_NEED(take_u64(&size, c));
         if (size > INT64_MAX)
             return hl_fail(HL_BAD_INPUT, "a dimension of %llu", (unsigned long long)size);
         tensor->shape[i] = (int64_t)size;
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* Everything but the place, which is not known before the last info is read; the
@@ -460,26 +443,23 @@ static hl_status check_version(int *out, uint32_t version)
 /* Everything up to the metadata. */
 static hl_status read_start(hl_gguf *file, uint64_t *n_values, uint64_t *n_tensors, cursor *c)
 {
-    hl_status      status  = HL_OK;
     const uint8_t *magic   = NULL;
     uint32_t       version = 0;
 
-    HL_TRY(take(&magic, c, 4));
+    HL_NEED(take(&magic, c, 4));
     if (memcmp(magic, "GGUF", 4) != 0)
         return hl_fail(HL_BAD_INPUT, "not a GGUF file: it does not start with \"GGUF\"");
-    HL_TRY(take_u32(&version, c));
-    HL_TRY(check_version(&file->version, version));
-    HL_TRY(take_u64(n_tensors, c));
-    HL_TRY(take_u64(n_values, c));
+    HL_NEED(take_u32(&version, c));
+    HL_NEED(check_version(&file->version, version));
+    HL_NEED(take_u64(n_tensors, c));
+    HL_NEED(take_u64(n_values, c));
     if (*n_values > HL_GGUF_MAX_KEYS || *n_values > bytes_left(c) / MIN_VALUE_BYTES)
         return hl_fail(HL_BAD_INPUT, "%llu keys in %zu bytes, at most %d",
                        (unsigned long long)*n_values, bytes_left(c), HL_GGUF_MAX_KEYS);
     if (*n_tensors > HL_GGUF_MAX_TENSORS || *n_tensors > bytes_left(c) / MIN_TENSOR_BYTES)
         return hl_fail(HL_BAD_INPUT, "%llu tensors in %zu bytes, at most %d",
                        (unsigned long long)*n_tensors, bytes_left(c), HL_GGUF_MAX_TENSORS);
-
-done:
-    return status;
+    return HL_OK;
 }
 
 hl_status hl_gguf_parse(hl_gguf **out, const uint8_t *bytes, size_t n_bytes, const char *where)

@@ -440,15 +440,13 @@ hl_status hl_gguf_write(hl_gguf_writer *writer, const char *path)
         status = find_alignment(&alignment, writer);
     if (status != HL_OK)
         return hl_fail_within(status, "%s", path);
-    HL_TRY(hl_writer_open(&file, path));
+    HL_NEED(hl_writer_open(&file, path));
     size_t n_header = write_header(file, writer, alignment);
     write_padding(file, padding_of(n_header, alignment));
     for (size_t i = 0; i < writer->n_tensors; i++) {
         hl_writer_write(file, writer->tensors[i].data, writer->tensors[i].n_bytes);
         write_padding(file, padding_of(writer->tensors[i].n_bytes, alignment));
     }
-    HL_TRY(hl_writer_finish(file));
-
-done:
+    HL_NEED(hl_writer_finish(file));
     return status;
 }

@@ -256,12 +256,11 @@ static int compare_names(const void *left, const void *right)
 
 static hl_status list_tensors(hl_llama2c *file, const uint8_t *data)
 {
-    hl_status status = HL_OK;
-    size_t    n_most = 9 * (size_t)file->config.n_layers + 3;
+    size_t n_most = 9 * (size_t)file->config.n_layers + 3;
 
-    HL_TRY(HL_ALLOC(&file->names, n_most));
-    HL_TRY(HL_ALLOC(&file->tensors, n_most));
-    HL_TRY(HL_ALLOC(&file->by_name, n_most));
+    HL_NEED(HL_ALLOC(&file->names, n_most));
+    HL_NEED(HL_ALLOC(&file->tensors, n_most));
+    HL_NEED(HL_ALLOC(&file->by_name, n_most));
     for (const tensor_segment *segment = segments_of(&file->config); segment->rows != '\0';
          segment++) {
         int64_t n_times = segment->each_layer ? file->config.n_layers : 1;
@@ -274,9 +273,7 @@ static hl_status list_tensors(hl_llama2c *file, const uint8_t *data)
     for (size_t i = 0; i < file->n_tensors; i++)
         file->by_name[i] = &file->tensors[i];
     qsort(file->by_name, file->n_tensors, sizeof *file->by_name, compare_names);
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* --------------------------------------------------------------------- file */

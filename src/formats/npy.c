@@ -193,29 +193,25 @@ static hl_status parse_entry(header_parser *p)
 
 static hl_status parse_header(header_parser *p)
 {
-    hl_status status = HL_OK;
-
     if (!accept(p, '{'))
         return bad_header(p, "'{'");
     while (!accept(p, '}')) {
-        HL_TRY(parse_entry(p));
+        HL_NEED(parse_entry(p));
         bool comma = accept(p, ',');
         skip_spaces(p);
         if (!comma && (p->at >= p->n_bytes || p->text[p->at] != '}'))
-            HL_TRY(bad_header(p, "',' or '}'"));
+            HL_NEED(bad_header(p, "',' or '}'"));
     }
     skip_spaces(p);
     if (p->at < p->n_bytes)
-        HL_TRY(bad_header(p, "nothing more"));
+        HL_NEED(bad_header(p, "nothing more"));
     if (!p->has_descr || !p->has_order || !p->has_shape)
-        HL_TRY(bad_header(p, "descr, fortran_order and shape"));
+        HL_NEED(bad_header(p, "descr, fortran_order and shape"));
     if (p->fortran && p->tensor->n_dims > 1)
-        HL_TRY(hl_fail(HL_UNSUPPORTED,
-                       "%s: stored in Fortran order (save numpy.ascontiguousarray of it)",
-                       p->where));
-
-done:
-    return status;
+        HL_NEED(hl_fail(HL_UNSUPPORTED,
+                        "%s: stored in Fortran order (save numpy.ascontiguousarray of it)",
+                        p->where));
+    return HL_OK;
 }
 
 /* -------------------------------------------------------------------- the file */
@@ -246,22 +242,20 @@ static hl_status parse(hl_tensor *tensor, const uint8_t *bytes, size_t n_bytes, 
     hl_status status = HL_OK;
     size_t    begin = 0, length = 0, needed = 0;
 
-    HL_TRY(find_header(&begin, &length, bytes, n_bytes, where));
+    HL_NEED(find_header(&begin, &length, bytes, n_bytes, where));
     header_parser p = {
         .text = (const char *)bytes + begin, .n_bytes = length, .where = where, .tensor = tensor
     };
     tensor->name = "";
-    HL_TRY(parse_header(&p));
+    HL_NEED(parse_header(&p));
     status = hl_tensor_bytes(&needed, tensor);
     if (status != HL_OK)
-        HL_TRY(hl_fail_within(status, "%s", where));
+        HL_NEED(hl_fail_within(status, "%s", where));
     tensor->data    = bytes + begin + length;
     tensor->n_bytes = n_bytes - begin - length;
     if (tensor->n_bytes != needed)
-        HL_TRY(hl_fail(HL_BAD_INPUT, "%s: %zu bytes of data, the shape asks for %zu", where,
-                       tensor->n_bytes, needed));
-
-done:
+        HL_NEED(hl_fail(HL_BAD_INPUT, "%s: %zu bytes of data, the shape asks for %zu", where,
+                        tensor->n_bytes, needed));
     return status;
 }
 

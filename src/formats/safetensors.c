@@ -126,7 +126,6 @@ static hl_status read_shape(hl_tensor *tensor, const json_t *entry)
 static hl_status read_place(hl_tensor *tensor, const json_t *entry, const uint8_t *data,
                             size_t n_data)
 {
-    hl_status     status  = HL_OK;
     const json_t *offsets = json_object_get(entry, "data_offsets");
     int64_t       begin   = 0;
     int64_t       end     = 0;
@@ -134,20 +133,18 @@ static hl_status read_place(hl_tensor *tensor, const json_t *entry, const uint8_
 
     if (!json_is_array(offsets) || json_array_size(offsets) != 2)
         return hl_fail(HL_BAD_INPUT, "data_offsets is missing or not an array of two");
-    HL_TRY(get_natural(&begin, offsets, 0, "data_offsets"));
-    HL_TRY(get_natural(&end, offsets, 1, "data_offsets"));
+    HL_NEED(get_natural(&begin, offsets, 0, "data_offsets"));
+    HL_NEED(get_natural(&end, offsets, 1, "data_offsets"));
     if (begin > end || (uint64_t)end > n_data)
         return hl_fail(HL_BAD_INPUT, "data_offsets [%lld, %lld] lie outside the data of %zu bytes",
                        (long long)begin, (long long)end, n_data);
-    HL_TRY(hl_tensor_bytes(&needed, tensor));
+    HL_NEED(hl_tensor_bytes(&needed, tensor));
     if ((uint64_t)(end - begin) != needed)
         return hl_fail(HL_BAD_INPUT, "data_offsets span %lld bytes, dtype and shape need %zu",
                        (long long)(end - begin), needed);
     tensor->data    = data + begin;
     tensor->n_bytes = needed;
-
-done:
-    return status;
+    return HL_OK;
 }
 
 static hl_status read_tensor(hl_tensor *tensor, const char *name, const json_t *entry,
@@ -215,27 +212,24 @@ static hl_status check_cover(const hl_safetensors *file, const uint8_t *data, si
 /* Fill in tensors and by_name from the parsed header. */
 static hl_status read_tensors(hl_safetensors *file, const uint8_t *data, size_t n_data)
 {
-    hl_status   status = HL_OK;
     size_t      n_keys = json_object_size(file->header);
     const char *name;
     json_t     *entry;
 
-    HL_TRY(HL_ALLOC_ZEROED(&file->tensors, n_keys));
-    HL_TRY(HL_ALLOC(&file->by_name, n_keys));
+    HL_NEED(HL_ALLOC_ZEROED(&file->tensors, n_keys));
+    HL_NEED(HL_ALLOC(&file->by_name, n_keys));
     json_object_foreach(file->header, name, entry) {
         if (strcmp(name, HL_SAFETENSORS_METADATA) == 0)
             continue;
         hl_tensor *tensor = &file->tensors[file->n_tensors++];
-        HL_TRY(read_tensor(tensor, name, entry, data, n_data, file->where));
+        HL_NEED(read_tensor(tensor, name, entry, data, n_data, file->where));
     }
     qsort(file->tensors, file->n_tensors, sizeof *file->tensors, compare_place);
-    HL_TRY(check_cover(file, data, n_data));
+    HL_NEED(check_cover(file, data, n_data));
     for (size_t i = 0; i < file->n_tensors; i++)
         file->by_name[i] = &file->tensors[i];
     qsort(file->by_name, file->n_tensors, sizeof *file->by_name, compare_name);
-
-done:
-    return status;
+    return HL_OK;
 }
 
 hl_status hl_safetensors_parse(hl_safetensors **out, const uint8_t *bytes, size_t n_bytes,

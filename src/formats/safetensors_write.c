@@ -78,24 +78,21 @@ static hl_status check_tensor(const hl_tensor *tensor)
 
 static hl_status append(hl_safetensors_writer *writer, const hl_tensor *tensor)
 {
-    hl_status status = HL_OK;
-    char     *name   = NULL;
+    char *name = NULL;
 
-    HL_TRY(check_tensor(tensor));
+    HL_NEED(check_tensor(tensor));
     if (writer->n_tensors == writer->capacity) {
         size_t capacity = writer->capacity > 0 ? 2 * writer->capacity : 16;
         void  *grown    = writer->tensors;
-        HL_TRY(hl_realloc(&grown, writer->capacity, capacity, sizeof *writer->tensors));
+        HL_NEED(hl_realloc(&grown, writer->capacity, capacity, sizeof *writer->tensors));
         writer->tensors  = grown;
         writer->capacity = capacity;
     }
-    HL_TRY(hl_strdup(&name, tensor->name));
+    HL_NEED(hl_strdup(&name, tensor->name));
     writer->tensors[writer->n_tensors]      = *tensor;
     writer->tensors[writer->n_tensors].name = name;
     writer->n_tensors++;
-
-done:
-    return status;
+    return HL_OK;
 }
 
 void hl_safetensors_add(hl_safetensors_writer *writer, const hl_tensor *tensor)
@@ -241,11 +238,9 @@ hl_status hl_safetensors_begin_in(hl_writer *file, hl_safetensors_writer *writer
 
     if (writer->error.status != HL_OK)
         return hl_fail_within(hl_fail_kept(&writer->error), "%s", path);
-    HL_TRY(begin_file(file, writer, path));
+    HL_NEED(begin_file(file, writer, path));
     hl_writer_reserve(file, hl_safetensors_offset(writer, NULL));
-    HL_TRY(hl_writer_check(file));
-
-done:
+    HL_NEED(hl_writer_check(file));
     return status;
 }
 

@@ -119,10 +119,9 @@ static int compare_names(const void *left, const void *right)
 /* When all files have given theirs. */
 static hl_status sort_tensors(hl_tensors *tensors, const char *where)
 {
-    hl_status status = HL_OK;
-    size_t    count  = tensors->n_tensors;
+    size_t count = tensors->n_tensors;
 
-    HL_TRY(HL_ALLOC(&tensors->by_name, count));
+    HL_NEED(HL_ALLOC(&tensors->by_name, count));
     if (count > 0) {
         memcpy((void *)tensors->by_name, (const void *)tensors->tensors,
                count * sizeof *tensors->by_name);
@@ -133,26 +132,19 @@ static hl_status sort_tensors(hl_tensors *tensors, const char *where)
             return hl_fail(HL_BAD_INPUT, "%s: tensor '%s' is in two of its files", where,
                            tensors->by_name[i]->name);
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* -------------------------------------------------------------- safetensors */
 
 static hl_status open_single(hl_tensors *tensors, const char *path)
 {
-    hl_status status = HL_OK;
-
-    HL_TRY(HL_ALLOC_ZEROED(&tensors->shards, 1));
+    HL_NEED(HL_ALLOC_ZEROED(&tensors->shards, 1));
     tensors->n_files = 1;
-    HL_TRY(hl_safetensors_open(&tensors->shards[0], path));
+    HL_NEED(hl_safetensors_open(&tensors->shards[0], path));
     for (size_t i = 0; i < hl_safetensors_count(tensors->shards[0]); i++)
-        HL_TRY(add_tensor(tensors, hl_safetensors_at(tensors->shards[0], i)));
-    HL_TRY(sort_tensors(tensors, path));
-
-done:
-    return status;
+        HL_NEED(add_tensor(tensors, hl_safetensors_at(tensors->shards[0], i)));
+    return sort_tensors(tensors, path);
 }
 
 static int compare_texts(const void *left, const void *right)
@@ -314,33 +306,27 @@ done:
 
 static hl_status add_part(hl_tensors *tensors, const char *path)
 {
-    hl_status status = HL_OK;
-    hl_gguf **part   = &tensors->parts[tensors->n_files];
+    hl_gguf **part = &tensors->parts[tensors->n_files];
 
-    HL_TRY(hl_gguf_open(part, path));
+    HL_NEED(hl_gguf_open(part, path));
     tensors->n_files++;
     for (size_t i = 0; i < hl_gguf_count(*part); i++)
-        HL_TRY(add_tensor(tensors, hl_gguf_at(*part, i)));
-
-done:
-    return status;
+        HL_NEED(add_tensor(tensors, hl_gguf_at(*part, i)));
+    return HL_OK;
 }
 
 /* split.no and split.count must be what the name says. */
 static hl_status check_part(const hl_gguf *part, int number, int count)
 {
-    int64_t   said_number = -1, said_count = -1;
-    hl_status status = HL_OK;
+    int64_t said_number = -1, said_count = -1;
 
-    HL_TRY(hl_gguf_get_int(&said_number, part, "split.no"));
-    HL_TRY(hl_gguf_get_int(&said_count, part, "split.count"));
+    HL_NEED(hl_gguf_get_int(&said_number, part, "split.no"));
+    HL_NEED(hl_gguf_get_int(&said_count, part, "split.count"));
     if (said_number != number || said_count != count)
         return hl_fail(HL_BAD_INPUT, "%s: split.no is %lld of %lld, wanted %d of %d",
                        hl_gguf_where(part), (long long)said_number, (long long)said_count, number,
                        count);
-
-done:
-    return status;
+    return HL_OK;
 }
 
 static hl_status open_parts(hl_tensors *tensors, const char *path, size_t n_prefix, int count)
@@ -389,44 +375,36 @@ static hl_status count_parts(int64_t *out, const char *path)
 
 static hl_status open_gguf(hl_tensors *tensors, const char *path)
 {
-    hl_status status   = HL_OK;
-    int64_t   n_parts  = 1;
-    size_t    n_prefix = 0;
-    int       count    = 0;
+    int64_t n_parts  = 1;
+    size_t  n_prefix = 0;
+    int     count    = 0;
 
     tensors->kind = HL_TENSORS_GGUF;
-    HL_TRY(count_parts(&n_parts, path));
+    HL_NEED(count_parts(&n_parts, path));
     if (n_parts > 1) {
         if (!is_part_name(&n_prefix, &count, path, ".gguf") || count != n_parts)
-            HL_TRY(hl_fail(HL_BAD_INPUT,
-                           "%s: one of %lld parts, so its name should end in -0000N-of-%05lld.gguf",
-                           path, (long long)n_parts, (long long)n_parts));
-        HL_TRY(open_parts(tensors, path, n_prefix, count));
+            HL_NEED(
+                hl_fail(HL_BAD_INPUT,
+                        "%s: one of %lld parts, so its name should end in -0000N-of-%05lld.gguf",
+                        path, (long long)n_parts, (long long)n_parts));
+        HL_NEED(open_parts(tensors, path, n_prefix, count));
     } else {
-        HL_TRY(HL_ALLOC_ZEROED(&tensors->parts, 1));
-        HL_TRY(add_part(tensors, path));
+        HL_NEED(HL_ALLOC_ZEROED(&tensors->parts, 1));
+        HL_NEED(add_part(tensors, path));
     }
-    HL_TRY(sort_tensors(tensors, path));
-
-done:
-    return status;
+    return sort_tensors(tensors, path);
 }
 
 /* ----------------------------------------------------------------- llama2.c */
 
 static hl_status open_llama2c(hl_tensors *tensors, const char *path)
 {
-    hl_status status = HL_OK;
-
     tensors->kind = HL_TENSORS_LLAMA2C;
-    HL_TRY(hl_llama2c_open(&tensors->llama2c, path));
+    HL_NEED(hl_llama2c_open(&tensors->llama2c, path));
     tensors->n_files = 1;
     for (size_t i = 0; i < hl_llama2c_count(tensors->llama2c); i++)
-        HL_TRY(add_tensor(tensors, hl_llama2c_at(tensors->llama2c, i)));
-    HL_TRY(sort_tensors(tensors, path));
-
-done:
-    return status;
+        HL_NEED(add_tensor(tensors, hl_llama2c_at(tensors->llama2c, i)));
+    return sort_tensors(tensors, path);
 }
 
 /* --------------------------------------------------------------- which kind */
@@ -471,21 +449,20 @@ static hl_status look_inside(content *out, const char *path)
 
 static hl_status open_file(hl_tensors *tensors, const char *path)
 {
-    hl_status status = HL_OK;
-    content   inside = CONTENT_UNKNOWN;
+    content inside = CONTENT_UNKNOWN;
 
     if (hl_ends_with(path, INDEX_ENDING)) {
-        HL_TRY(hl_foreign_check_folder(tensors->folder));
+        HL_NEED(hl_foreign_check_folder(tensors->folder));
         return open_index(tensors, path);
     }
-    HL_TRY(look_inside(&inside, path));
+    HL_NEED(look_inside(&inside, path));
     switch (inside) {
     case CONTENT_GGUF:
         return open_gguf(tensors, path);
     case CONTENT_LLAMA2C:
         return open_llama2c(tensors, path);
     case CONTENT_SAFETENSORS:
-        HL_TRY(hl_foreign_check_folder(tensors->folder));
+        HL_NEED(hl_foreign_check_folder(tensors->folder));
         return open_safetensors(tensors, path);
     default: /* its name may say what it should be; then that reader says what is wrong */
         if (hl_ends_with(path, ".safetensors"))
@@ -496,9 +473,7 @@ static hl_status open_file(hl_tensors *tensors, const char *path)
                        "%s: not a model: neither safetensors nor GGUF nor a llama2.c checkpoint",
                        path);
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 hl_status hl_tensors_open(hl_tensors **out, const char *path)

@@ -75,18 +75,17 @@ static hl_status check_size(const char *name, int64_t value, int64_t least, int6
 
 static hl_status check_sizes(const hl_attention *p)
 {
-    hl_status status = HL_OK;
-    int64_t   n_rows;
+    int64_t n_rows;
 
-    HL_TRY(check_size("n_batch", p->n_batch, 0, MAX_DIMENSION));
-    HL_TRY(check_size("n_heads", p->n_heads, 1, MAX_DIMENSION));
-    HL_TRY(check_size("n_kv_heads", p->n_kv_heads, 1, p->n_heads));
-    HL_TRY(check_size("n_queries", p->n_queries, 0, MAX_KEYS));
-    HL_TRY(check_size("n_keys", p->n_keys, 0, MAX_KEYS));
-    HL_TRY(check_size("d_head", p->d_head, 1, HL_MAX_HEAD_DIM));
-    HL_TRY(check_size("d_value", p->d_value, 1, HL_MAX_HEAD_DIM));
-    HL_TRY(check_size("n_segments", p->n_segments, 0, HL_MAX_SEGMENTS));
-    HL_TRY(check_size("n_threads", p->n_threads, 0, HL_MAX_THREADS));
+    HL_NEED(check_size("n_batch", p->n_batch, 0, MAX_DIMENSION));
+    HL_NEED(check_size("n_heads", p->n_heads, 1, MAX_DIMENSION));
+    HL_NEED(check_size("n_kv_heads", p->n_kv_heads, 1, p->n_heads));
+    HL_NEED(check_size("n_queries", p->n_queries, 0, MAX_KEYS));
+    HL_NEED(check_size("n_keys", p->n_keys, 0, MAX_KEYS));
+    HL_NEED(check_size("d_head", p->d_head, 1, HL_MAX_HEAD_DIM));
+    HL_NEED(check_size("d_value", p->d_value, 1, HL_MAX_HEAD_DIM));
+    HL_NEED(check_size("n_segments", p->n_segments, 0, HL_MAX_SEGMENTS));
+    HL_NEED(check_size("n_threads", p->n_threads, 0, HL_MAX_THREADS));
     if (p->n_heads % p->n_kv_heads != 0)
         return hl_fail(HL_BAD_ARGUMENT,
                        "attention: n_heads is %lld, not a multiple of n_kv_heads %lld",
@@ -94,33 +93,29 @@ static hl_status check_sizes(const hl_attention *p)
     if (__builtin_mul_overflow(p->n_batch, p->n_heads, &n_rows) ||
         __builtin_mul_overflow(n_rows, p->n_queries, &n_rows) || n_rows > MAX_DIMENSION)
         return hl_fail(HL_LIMIT, "attention: n_batch * n_heads * n_queries is beyond 2^40 rows");
-done:
-    return status;
+    return HL_OK;
 }
 
 /* ------------------------------------------------------------------- masks */
 
 static hl_status check_mask(const hl_attention *p)
 {
-    hl_status status = HL_OK;
-
     if (!isfinite(p->scale) || !isfinite(p->softcap) || p->softcap < 0.0)
         return hl_fail(HL_BAD_ARGUMENT,
                        "attention: scale %g and softcap %g must be finite, softcap not negative",
                        p->scale, p->softcap);
     if ((p->flags & HL_ATTENTION_WINDOW_LEFT) != 0)
-        HL_TRY(check_size("window_left", p->window_left, 0, MAX_DIMENSION));
-    HL_TRY(check_size("window_sink", p->window_sink, 0, MAX_DIMENSION));
+        HL_NEED(check_size("window_left", p->window_left, 0, MAX_DIMENSION));
+    HL_NEED(check_size("window_sink", p->window_sink, 0, MAX_DIMENSION));
     if ((p->flags & HL_ATTENTION_WINDOW_RIGHT) != 0)
-        HL_TRY(check_size("window_right", p->window_right, 0, MAX_DIMENSION));
+        HL_NEED(check_size("window_right", p->window_right, 0, MAX_DIMENSION));
     for (int64_t b = 0; b < p->n_batch; b++) {
         if (p->key_length != NULL)
-            HL_TRY(check_size("key_length", p->key_length[b], 0, p->n_keys));
+            HL_NEED(check_size("key_length", p->key_length[b], 0, p->n_keys));
         if (p->query_start != NULL)
-            HL_TRY(check_size("query_start", p->query_start[b], -MAX_KEYS, MAX_KEYS));
+            HL_NEED(check_size("query_start", p->query_start[b], -MAX_KEYS, MAX_KEYS));
     }
-done:
-    return status;
+    return HL_OK;
 }
 
 /* The first of n numbers that is not below `limit`; -1: none.  That there is none is seen in
@@ -211,8 +206,7 @@ static hl_status check_strides(const hl_rows *rows, int64_t n_batch, const rows_
 /* Fills in packed strides, checks everything, and notes the memory covered. */
 static hl_status complete_rows(hl_rows *rows, extents *covered, int64_t n_batch, rows_shape shape)
 {
-    hl_status status = HL_OK;
-    int64_t   span;
+    int64_t span;
 
     if (n_batch == 0 || shape.n_rows == 0)
         return HL_OK;
@@ -231,28 +225,26 @@ static hl_status complete_rows(hl_rows *rows, extents *covered, int64_t n_batch,
         rows->head_stride  = shape.n_rows * rows->row_stride;
         rows->batch_stride = shape.n_heads * rows->head_stride;
     }
-    HL_TRY(check_strides(rows, n_batch, &shape));
+    HL_NEED(check_strides(rows, n_batch, &shape));
     if (!rows_span(&span, rows, n_batch, &shape))
         return hl_fail(HL_LIMIT, "attention: %s spans more than memory can hold", shape.name);
     extents_add(covered, shape.name, rows->data, (size_t)span * size);
-done:
-    return status;
+    return HL_OK;
 }
 
 /* Inputs that forward and backward share. */
 static hl_status complete_problem(hl_attention *p, extents *covered)
 {
-    hl_status status = HL_OK;
-    int64_t   n_segment_rows;
+    int64_t n_segment_rows;
 
-    HL_TRY(check_sizes(p));
-    HL_TRY(check_mask(p));
-    HL_TRY(complete_rows(&p->q, covered, p->n_batch,
-                         (rows_shape){ "q", p->n_heads, p->n_queries, p->d_head, false }));
-    HL_TRY(complete_rows(&p->k, covered, p->n_batch,
-                         (rows_shape){ "k", p->n_kv_heads, p->n_keys, p->d_head, false }));
-    HL_TRY(complete_rows(&p->v, covered, p->n_batch,
-                         (rows_shape){ "v", p->n_kv_heads, p->n_keys, p->d_value, false }));
+    HL_NEED(check_sizes(p));
+    HL_NEED(check_mask(p));
+    HL_NEED(complete_rows(&p->q, covered, p->n_batch,
+                          (rows_shape){ "q", p->n_heads, p->n_queries, p->d_head, false }));
+    HL_NEED(complete_rows(&p->k, covered, p->n_batch,
+                          (rows_shape){ "k", p->n_kv_heads, p->n_keys, p->d_head, false }));
+    HL_NEED(complete_rows(&p->v, covered, p->n_batch,
+                          (rows_shape){ "v", p->n_kv_heads, p->n_keys, p->d_value, false }));
     if ((p->flags & HL_ATTENTION_SCALE) == 0)
         p->scale = 1.0 / sqrt((double)p->d_head);
     p->n_threads = hl_threads(p->n_threads);
@@ -264,8 +256,7 @@ static hl_status complete_problem(hl_attention *p, extents *covered)
     n_segment_rows = p->segment_stride == 0 ? 1 : p->n_batch;
     extents_add(covered, "segments", p->segments,
                 (size_t)((n_segment_rows - 1) * p->segment_stride + p->n_keys));
-done:
-    return status;
+    return HL_OK;
 }
 
 /* f64 is the scalar back end's alone. */
@@ -303,7 +294,6 @@ static void add_statistics(extents *covered, const hl_attention_result *r, const
 
 hl_status hl_attention_forward(hl_attention_result *result, const hl_attention *problem)
 {
-    hl_status         status  = HL_OK;
     extents           covered = { 0 };
     const hl_kernels *kernels = NULL;
 
@@ -312,20 +302,19 @@ hl_status hl_attention_forward(hl_attention_result *result, const hl_attention *
     hl_attention        p = *problem;
     hl_attention_result r = *result;
 
-    HL_TRY(complete_problem(&p, &covered));
+    HL_NEED(complete_problem(&p, &covered));
     covered.n_inputs = covered.n_items;
     if (r.out.data != NULL)
-        HL_TRY(complete_rows(&r.out, &covered, p.n_batch,
-                             (rows_shape){ "out", p.n_heads, p.n_queries, p.d_value, true }));
+        HL_NEED(complete_rows(&r.out, &covered, p.n_batch,
+                              (rows_shape){ "out", p.n_heads, p.n_queries, p.d_value, true }));
     if (r.segment_mass != NULL)
-        HL_TRY(check_segments(&p));
+        HL_NEED(check_segments(&p));
     add_statistics(&covered, &r, &p);
-    HL_TRY(extents_check(&covered));
-    HL_TRY(kernels_for(&kernels, &p));
+    HL_NEED(extents_check(&covered));
+    HL_NEED(kernels_for(&kernels, &p));
     if (!is_empty(&p))
-        HL_TRY(kernels->attention_forward(&r, &p));
-done:
-    return status;
+        HL_NEED(kernels->attention_forward(&r, &p));
+    return HL_OK;
 }
 
 /* ---------------------------------------------------------------- backward */
@@ -333,52 +322,46 @@ done:
 static hl_status complete_upstream(hl_attention_upstream *u, const hl_attention *p,
                                    extents *covered)
 {
-    hl_status status = HL_OK;
-    int64_t   n_rows = p->n_batch * p->n_heads * p->n_queries;
+    int64_t n_rows = p->n_batch * p->n_heads * p->n_queries;
 
     if (u->lse == NULL && !is_empty(p))
         return hl_fail(HL_BAD_ARGUMENT, "attention: lse of the forward pass is NULL");
     if (u->grad_entropy != NULL && u->entropy == NULL)
         return hl_fail(HL_BAD_ARGUMENT, "attention: grad_entropy is given but entropy is NULL");
     if (u->grad_out.data != NULL) {
-        HL_TRY(
+        HL_NEED(
             complete_rows(&u->grad_out, covered, p->n_batch,
                           (rows_shape){ "grad_out", p->n_heads, p->n_queries, p->d_value, false }));
-        HL_TRY(complete_rows(&u->out, covered, p->n_batch,
-                             (rows_shape){ "out", p->n_heads, p->n_queries, p->d_value, false }));
+        HL_NEED(complete_rows(&u->out, covered, p->n_batch,
+                              (rows_shape){ "out", p->n_heads, p->n_queries, p->d_value, false }));
     }
     extents_add_floats(covered, "lse", u->lse, n_rows);
     extents_add_floats(covered, "entropy", u->entropy, n_rows);
     extents_add_floats(covered, "grad_entropy", u->grad_entropy, n_rows);
     extents_add_floats(covered, "grad_lse", u->grad_lse, n_rows);
-done:
-    return status;
+    return HL_OK;
 }
 
 static hl_status complete_gradient(hl_attention_gradient *g, const hl_attention *p,
                                    extents *covered)
 {
-    hl_status status = HL_OK;
-
     if (g->dq.data != NULL)
-        HL_TRY(complete_rows(&g->dq, covered, p->n_batch,
-                             (rows_shape){ "dq", p->n_heads, p->n_queries, p->d_head, true }));
+        HL_NEED(complete_rows(&g->dq, covered, p->n_batch,
+                              (rows_shape){ "dq", p->n_heads, p->n_queries, p->d_head, true }));
     if (g->dk.data != NULL)
-        HL_TRY(complete_rows(&g->dk, covered, p->n_batch,
-                             (rows_shape){ "dk", p->n_kv_heads, p->n_keys, p->d_head, true }));
+        HL_NEED(complete_rows(&g->dk, covered, p->n_batch,
+                              (rows_shape){ "dk", p->n_kv_heads, p->n_keys, p->d_head, true }));
     if (g->dv.data != NULL)
-        HL_TRY(complete_rows(&g->dv, covered, p->n_batch,
-                             (rows_shape){ "dv", p->n_kv_heads, p->n_keys, p->d_value, true }));
+        HL_NEED(complete_rows(&g->dv, covered, p->n_batch,
+                              (rows_shape){ "dv", p->n_kv_heads, p->n_keys, p->d_value, true }));
     extents_add_floats(covered, "dgates", g->dgates, p->n_heads);
     extents_add_floats(covered, "dsinks", g->dsinks, p->n_heads);
-done:
-    return status;
+    return HL_OK;
 }
 
 hl_status hl_attention_backward(hl_attention_gradient *gradient, const hl_attention *problem,
                                 const hl_attention_upstream *upstream)
 {
-    hl_status         status  = HL_OK;
     extents           covered = { 0 };
     const hl_kernels *kernels = NULL;
 
@@ -388,13 +371,11 @@ hl_status hl_attention_backward(hl_attention_gradient *gradient, const hl_attent
     hl_attention_gradient g = *gradient;
     hl_attention_upstream u = *upstream;
 
-    HL_TRY(complete_problem(&p, &covered));
-    HL_TRY(complete_upstream(&u, &p, &covered));
+    HL_NEED(complete_problem(&p, &covered));
+    HL_NEED(complete_upstream(&u, &p, &covered));
     covered.n_inputs = covered.n_items;
-    HL_TRY(complete_gradient(&g, &p, &covered));
-    HL_TRY(extents_check(&covered));
-    HL_TRY(kernels_for(&kernels, &p));
-    HL_TRY(kernels->attention_backward(&g, &p, &u));
-done:
-    return status;
+    HL_NEED(complete_gradient(&g, &p, &covered));
+    HL_NEED(extents_check(&covered));
+    HL_NEED(kernels_for(&kernels, &p));
+    return kernels->attention_backward(&g, &p, &u);
 }

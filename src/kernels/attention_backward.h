@@ -447,24 +447,22 @@ static size_t space_layout(backward_space *s, uint8_t *base, const backward_job 
 
 static hl_status backward_allocate(backward_job *job)
 {
-    hl_status           status  = HL_OK;
     const hl_attention *p       = job->problem;
     size_t              n_heads = (size_t)(p->n_batch * p->n_heads * job->n_chunks);
     size_t              n_rows  = (size_t)(p->n_batch * p->n_heads * p->n_queries);
     backward_space      measure;
     size_t              n_bytes = space_layout(&measure, NULL, job);
 
-    HL_TRY(hl_alloc_zeroed(&job->memory, (size_t)p->n_threads, n_bytes));
-    HL_TRY(HL_ALLOC(&job->threads, (size_t)p->n_threads));
+    HL_NEED(hl_alloc_zeroed(&job->memory, (size_t)p->n_threads, n_bytes));
+    HL_NEED(HL_ALLOC(&job->threads, (size_t)p->n_threads));
     for (int i = 0; i < p->n_threads; i++)
         space_layout(&job->threads[i], (uint8_t *)job->memory + (size_t)i * n_bytes, job);
-    HL_TRY(HL_ALLOC_ZEROED(&job->dgates, n_heads));
-    HL_TRY(HL_ALLOC_ZEROED(&job->dsinks, n_heads));
+    HL_NEED(HL_ALLOC_ZEROED(&job->dgates, n_heads));
+    HL_NEED(HL_ALLOC_ZEROED(&job->dsinks, n_heads));
     if (job->n_chunks > 1 && job->gradient->dq.data != NULL)
-        HL_TRY(
+        HL_NEED(
             HL_ALLOC(&job->dq_parts, (size_t)job->n_chunks * n_rows * (size_t)padded(p->d_head)));
-done:
-    return status;
+    return HL_OK;
 }
 
 /* dq of one row: the chunks' shares, in order. */

@@ -375,7 +375,6 @@ static size_t tile_size(const hl_rows *rows, int64_t width)
 /* Everything a job needs, in one piece for all threads. */
 static hl_status job_allocate(forward_job *job)
 {
-    hl_status           status   = HL_OK;
     const hl_attention *p        = job->problem;
     size_t              n_rows   = (size_t)(LANES * padded(p->d_head));
     size_t              n_q      = (size_t)(job->n_panels * LANES * padded(p->d_head));
@@ -391,7 +390,7 @@ static hl_status job_allocate(forward_job *job)
         memory       = job->small;
         job->threads = (workspace *)(void *)(memory + n_bytes);
     } else {
-        HL_TRY(hl_alloc(&job->memory, (size_t)p->n_threads, n_bytes + sizeof *job->threads));
+        HL_NEED(hl_alloc(&job->memory, (size_t)p->n_threads, n_bytes + sizeof *job->threads));
         memory       = job->memory;
         job->threads = (workspace *)(void *)(memory + (size_t)p->n_threads * n_bytes);
     }
@@ -407,11 +406,10 @@ static hl_status job_allocate(forward_job *job)
     }
     if (job->n_chunks > 1) {
         size_t n_parts = (size_t)(p->n_batch * p->n_kv_heads * job->n_chunks);
-        HL_TRY(HL_ALLOC(&job->parts, n_parts));
-        HL_TRY(HL_ALLOC(&job->parts_out, n_parts * LANES * (size_t)padded(p->d_value)));
+        HL_NEED(HL_ALLOC(&job->parts, n_parts));
+        HL_NEED(HL_ALLOC(&job->parts_out, n_parts * LANES * (size_t)padded(p->d_value)));
     }
-done:
-    return status;
+    return HL_OK;
 }
 
 static void blocks_forward(void *context, int64_t first, int64_t end, int member)

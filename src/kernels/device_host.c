@@ -17,18 +17,14 @@
 
 hl_status hl_device_host_grow(float **block, size_t *size, int64_t count)
 {
-    hl_status status = HL_OK;
-
     if ((size_t)count <= *size)
         return HL_OK;
     hl_free(*block);
     *block = NULL;
     *size  = 0;
-    HL_TRY(HL_ALLOC(block, (size_t)count));
+    HL_NEED(HL_ALLOC(block, (size_t)count));
     *size = (size_t)count;
-
-done:
-    return status;
+    return HL_OK;
 }
 
 void hl_device_host_load(float *out, const void *rows, hl_dtype dtype, int64_t first, int64_t n)
@@ -47,19 +43,16 @@ void hl_device_host_store(void *rows, hl_dtype dtype, int64_t first, const float
 
 static hl_status open_host(hl_device **out, int n_threads)
 {
-    hl_status         status  = HL_OK;
     hl_device        *device  = NULL;
     const hl_kernels *kernels = NULL;
 
     *out = NULL;
-    HL_TRY(hl_kernels_current(&kernels));
-    HL_TRY(HL_ALLOC_ZEROED(&device, 1));
+    HL_NEED(hl_kernels_current(&kernels));
+    HL_NEED(HL_ALLOC_ZEROED(&device, 1));
     device->dense          = kernels->dense;
     device->pool.n_threads = n_threads;
     *out                   = device;
-
-done:
-    return status;
+    return HL_OK;
 }
 
 static void close_host(hl_device *device)
@@ -134,7 +127,6 @@ static hl_status put_values(hl_device *device, void *to, hl_dtype to_dtype, cons
                             hl_dtype from_dtype, int64_t n_values)
 {
     enum { MOST = 4096 };
-    hl_status      status = HL_OK;
     hl_dtype_block block  = hl_dtype_block_of(from_dtype);
     int64_t        step   = (int64_t)(MOST / block.n_values * block.n_values);
     const uint8_t *source = from;
@@ -144,13 +136,11 @@ static hl_status put_values(hl_device *device, void *to, hl_dtype to_dtype, cons
     for (int64_t first = 0; first < n_values; first += step) {
         int64_t n = n_values - first < step ? n_values - first : step;
 
-        HL_TRY(hl_dequantise(values, from_dtype,
-                             source + (size_t)first / block.n_values * block.n_bytes, (size_t)n));
+        HL_NEED(hl_dequantise(values, from_dtype,
+                              source + (size_t)first / block.n_values * block.n_bytes, (size_t)n));
         hl_device_host_store(to, to_dtype, first, values, n);
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* ----------------------------------------------------------------- attention */

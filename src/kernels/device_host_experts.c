@@ -29,12 +29,11 @@ static hl_status multiply(hl_device *device, float *out, const float *x, int64_t
     static const int64_t one[]  = { 1, 1, 1, 1, 1, 1, 1, 1 };
     const int64_t        most   = (int64_t)(sizeof one / sizeof *one);
     int64_t              floats = hl_linear_scratch(matrix);
-    hl_status            status = HL_OK;
 
     if (floats > device->pool.thread_floats)
         device->pool.thread_floats = floats;
-    HL_TRY(hl_device_host_grow(&device->pool.scratch, &device->n_scratch,
-                               device->pool.n_threads * device->pool.thread_floats));
+    HL_NEED(hl_device_host_grow(&device->pool.scratch, &device->n_scratch,
+                                device->pool.n_threads * device->pool.thread_floats));
     for (int64_t first = 0; first < n_rows; first += most) {
         hl_linear_rows rows = { .out        = out + first * matrix->n_rows,
                                 .out_stride = matrix->n_rows,
@@ -43,32 +42,27 @@ static hl_status multiply(hl_device *device, float *out, const float *x, int64_t
                                 .n_batch    = n_rows - first < most ? n_rows - first : most,
                                 .batch_rows = 1,
                                 .n_rows     = one };
-        HL_TRY(hl_linear(&rows, matrix, bias, &device->pool));
+        HL_NEED(hl_linear(&rows, matrix, bias, &device->pool));
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 hl_status hl_device_host_linear(hl_device *device, const hl_device_linear *linear)
 {
-    hl_status status = HL_OK;
     hl_matrix matrix = packed(linear->weight, linear->dtype, linear->n_out, linear->n_in);
 
-    HL_TRY(hl_device_host_grow(&device->values, &device->n_values,
-                               linear->n_rows * (linear->n_in + linear->n_out)));
+    HL_NEED(hl_device_host_grow(&device->values, &device->n_values,
+                                linear->n_rows * (linear->n_in + linear->n_out)));
     float *x   = device->values;
     float *out = x + linear->n_rows * linear->n_in;
     for (int64_t row = 0; row < linear->n_rows; row++)
         hl_device_host_load(x + row * linear->n_in, linear->x, linear->dtype,
                             row * linear->x_stride, linear->n_in);
-    HL_TRY(multiply(device, out, x, linear->n_rows, &matrix, linear->bias));
+    HL_NEED(multiply(device, out, x, linear->n_rows, &matrix, linear->bias));
     for (int64_t row = 0; row < linear->n_rows; row++)
         hl_device_host_store(linear->out, linear->out_dtype, row * linear->out_stride,
                              out + row * linear->n_out, linear->n_out);
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* ------------------------------------------------------------------- routing */
@@ -185,51 +179,43 @@ static const float *bias_of(const float *biases, int64_t expert, int64_t n)
 static hl_status run_expert(hl_device *device, const hl_device_experts *e, const room *r,
                             int64_t expert)
 {
-    hl_status status = HL_OK;
-    int64_t   n_up   = e->is_gated ? 2 * e->d_expert : e->d_expert;
-    int64_t   count  = gather(e, r, expert);
-    size_t    size   = hl_dtype_block_of(e->dtype).n_bytes;
-    hl_matrix up     = packed((const uint8_t *)e->up + (size_t)(expert * n_up * e->d_model) * size,
-                              e->dtype, n_up, e->d_model);
+    int64_t   n_up  = e->is_gated ? 2 * e->d_expert : e->d_expert;
+    int64_t   count = gather(e, r, expert);
+    size_t    size  = hl_dtype_block_of(e->dtype).n_bytes;
+    hl_matrix up    = packed((const uint8_t *)e->up + (size_t)(expert * n_up * e->d_model) * size,
+                             e->dtype, n_up, e->d_model);
     hl_matrix down =
         packed((const uint8_t *)e->down + (size_t)(expert * e->d_model * e->d_expert) * size,
                e->dtype, e->d_model, e->d_expert);
 
     if (count == 0)
         return HL_OK;
-    HL_TRY(multiply(device, r->hidden, r->x, count, &up, bias_of(e->up_bias, expert, n_up)));
+    HL_NEED(multiply(device, r->hidden, r->x, count, &up, bias_of(e->up_bias, expert, n_up)));
     activate(device, e, r, count);
-    HL_TRY(multiply(device, r->out, r->active, count, &down,
-                    bias_of(e->down_bias, expert, e->d_model)));
+    HL_NEED(multiply(device, r->out, r->active, count, &down,
+                     bias_of(e->down_bias, expert, e->d_model)));
     for (int64_t i = 0; i < count * e->d_model; i++)
         r->sum[r->members[i / e->d_model] * e->d_model + i % e->d_model] +=
             r->shares[i / e->d_model] * r->out[i];
-
-done:
-    return status;
+    return HL_OK;
 }
 
 hl_status hl_device_host_experts(hl_device *device, const hl_device_experts *e)
 {
-    hl_status status = HL_OK;
-    room      r      = room_of(e);
+    room r = room_of(e);
 
     memset(r.sum, 0, (size_t)(e->n_rows * e->d_model) * sizeof *r.sum);
     for (int64_t row = 0; row < e->n_rows; row++)
         route_row(e, &r, row);
     for (int64_t expert = 0; expert < e->n_experts; expert++)
-        HL_TRY(run_expert(device, e, &r, expert));
+        HL_NEED(run_expert(device, e, &r, expert));
     hl_device_host_store(e->out, e->dtype, 0, r.sum, e->n_rows * e->d_model);
-
-done:
-    return status;
+    return HL_OK;
 }
 
 hl_status hl_device_host_add_gated(hl_device *device, const hl_device_add_gated *add)
 {
-    hl_status status = HL_OK;
-
-    HL_TRY(hl_device_host_grow(&device->values, &device->n_values, 2 * add->n));
+    HL_NEED(hl_device_host_grow(&device->values, &device->n_values, 2 * add->n));
     float *out = device->values;
     float *x   = out + add->n;
     for (int64_t row = 0; row < add->n_rows; row++) {
@@ -241,7 +227,5 @@ hl_status hl_device_host_add_gated(hl_device *device, const hl_device_add_gated 
             out[i] += weight * x[i];
         hl_device_host_store(add->out, add->dtype, row * add->n, out, add->n);
     }
-
-done:
-    return status;
+    return HL_OK;
 }

@@ -78,8 +78,7 @@ static double dot_f64(const double *a, const double *b, int64_t n)
 static hl_status span_dots(double *out, const hl_kernels *kernels, const hl_attention *p,
                            row_operands *operands, int64_t first, key_span span)
 {
-    hl_status status = HL_OK;
-    int64_t   d      = p->d_head;
+    int64_t d = p->d_head;
 
     if (p->k.dtype == HL_DTYPE_F32) {
         const float *k = (const float *)p->k.data + first + span.begin * p->k.row_stride;
@@ -88,37 +87,32 @@ static hl_status span_dots(double *out, const hl_kernels *kernels, const hl_atte
         return HL_OK;
     }
     for (int64_t key = span.begin; key < span.end; key++) {
-        HL_TRY(hl_dtype_to_f64(operands->k, row_address(&p->k, first + key * p->k.row_stride),
-                               p->k.dtype, (size_t)d));
+        HL_NEED(hl_dtype_to_f64(operands->k, row_address(&p->k, first + key * p->k.row_stride),
+                                p->k.dtype, (size_t)d));
         out[key] = dot_f64(operands->q, operands->k, d);
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* out[key] for the keys of `range`. */
 static hl_status row_scores(double *out, const hl_kernels *kernels, const hl_attention *p,
                             hl_visible_keys range, int64_t batch, int64_t head, int64_t row)
 {
-    hl_status    status = HL_OK;
     row_operands operands;
     int64_t      first    = hl_rows_offset(&p->k, batch, head / (p->n_heads / p->n_kv_heads), 0);
     int64_t      position = hl_attention_query_start(p, batch) + row;
     key_span     spans[2];
     int          n_spans = list_spans(spans, range);
 
-    HL_TRY(hl_dtype_to_f64(operands.q, row_address(&p->q, hl_rows_offset(&p->q, batch, head, row)),
-                           p->q.dtype, (size_t)p->d_head));
+    HL_NEED(hl_dtype_to_f64(operands.q, row_address(&p->q, hl_rows_offset(&p->q, batch, head, row)),
+                            p->q.dtype, (size_t)p->d_head));
     for (int64_t i = 0; i < p->d_head; i++)
         operands.q[i] *= p->scale;
     for (int i = 0; i < n_spans; i++) {
-        HL_TRY(span_dots(out, kernels, p, &operands, first, spans[i]));
+        HL_NEED(span_dots(out, kernels, p, &operands, first, spans[i]));
         finish_scores(out, p, head, position, spans[i]);
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* ----------------------------------------------------------------------- sums */
@@ -205,17 +199,14 @@ hl_status hl_attention_pattern(float *out, double *scores, hl_pattern_row *stati
     const float      *sink     = p->sinks != NULL ? p->sinks + head : NULL;
     hl_pattern_row    result   = { .lse = -INFINITY };
     const hl_kernels *kernels  = NULL;
-    hl_status         status   = HL_OK;
 
-    HL_TRY(hl_kernels_current(&kernels));
+    HL_NEED(hl_kernels_current(&kernels));
     memset(out, 0, (size_t)p->n_keys * sizeof *out);
     if (range.begin < range.end) {
-        HL_TRY(row_scores(scores, kernels, p, range, batch, head, row));
+        HL_NEED(row_scores(scores, kernels, p, range, batch, head, row));
         result = softmax(out, scores, kernels->dense, range, sink, position);
     }
     if (statistics != NULL)
         *statistics = result;
-
-done:
-    return status;
+    return HL_OK;
 }

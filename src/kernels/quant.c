@@ -34,18 +34,15 @@ static hl_status count_blocks(size_t *out, hl_dtype dtype, size_t n_values)
 
 hl_status hl_dequantise(float *out, hl_dtype dtype, const void *source, size_t n_values)
 {
-    hl_status         status   = HL_OK;
     const hl_kernels *kernels  = NULL;
     size_t            n_blocks = 0;
 
-    HL_TRY(count_blocks(&n_blocks, dtype, n_values));
+    HL_NEED(count_blocks(&n_blocks, dtype, n_values));
     if (!hl_dtype_is_block(dtype) && dtype != HL_DTYPE_F16 && dtype != HL_DTYPE_BF16)
         return hl_dtype_to_f32(out, source, dtype, n_values);
-    HL_TRY(hl_kernels_current(&kernels));
+    HL_NEED(hl_kernels_current(&kernels));
     kernels->dequantise(out, dtype, source, n_blocks);
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* ------------------------------------------------------------- quantising */

@@ -166,34 +166,26 @@ static hl_status compare_rows(void *context, const hl_final_rows *rows)
 /* Tokens [from, from + n) of the window through both, without what is told of them. */
 static hl_status feed_both(hl_agreement *a, const int64_t *tokens, int64_t n)
 {
-    hl_status status = HL_OK;
-    hl_feed   feed   = { .tokens = tokens, .n_tokens = n };
+    hl_feed feed = { .tokens = tokens, .n_tokens = n };
 
-    HL_TRY(hl_session_feed(a->reference, &feed));
-    HL_TRY(hl_session_feed(a->model, &feed));
-
-done:
-    return status;
+    HL_NEED(hl_session_feed(a->reference, &feed));
+    return hl_session_feed(a->model, &feed);
 }
 
 /* The same, and each foretells the token after it. */
 static hl_status compare_both(hl_agreement *a, const int64_t *tokens, int64_t n)
 {
-    hl_status status  = HL_OK;
-    hl_tap    keep    = { .context = a, .final = keep_rows, .wants = WANTS };
-    hl_tap    compare = { .context = a, .final = compare_rows, .wants = WANTS };
-    hl_feed   feed    = {
-             .tokens = tokens, .n_tokens = n, .targets = tokens + 1, .tap = &keep, .keeps_logits = true
+    hl_tap  keep    = { .context = a, .final = keep_rows, .wants = WANTS };
+    hl_tap  compare = { .context = a, .final = compare_rows, .wants = WANTS };
+    hl_feed feed    = {
+           .tokens = tokens, .n_tokens = n, .targets = tokens + 1, .tap = &keep, .keeps_logits = true
     };
 
-    HL_TRY(hl_session_feed(a->reference, &feed));
+    HL_NEED(hl_session_feed(a->reference, &feed));
     feed.tap          = &compare;
     feed.keeps_logits = false;
     feed.kept_by      = a->reference;
-    HL_TRY(hl_session_feed(a->model, &feed));
-
-done:
-    return status;
+    return hl_session_feed(a->model, &feed);
 }
 
 /* --------------------------------------------------------------------- windows */
@@ -211,31 +203,28 @@ static void add_window(agreement_sums *sums, double kl, double count)
 /* The rows that predict a scored token: those behind the context, but for the last token's. */
 static hl_status run_window(hl_agreement *a, const int64_t *tokens, const hl_window *window)
 {
-    hl_status status  = HL_OK;
-    int64_t   context = hl_window_context(&a->cut, window);
-    int64_t   n_rows  = window->end - window->first;
+    int64_t context = hl_window_context(&a->cut, window);
+    int64_t n_rows  = window->end - window->first;
 
     a->kl = 0.0;
     for (int64_t i = 0; i <= context + n_rows; i++)
         a->tokens[i] = hl_window_token(&a->cut, window, tokens, i);
-    HL_TRY(hl_session_rewind(a->reference, 0, 0));
-    HL_TRY(hl_session_rewind(a->model, 0, 0));
+    HL_NEED(hl_session_rewind(a->reference, 0, 0));
+    HL_NEED(hl_session_rewind(a->model, 0, 0));
     if (context > 0)
-        HL_TRY(feed_both(a, a->tokens, context));
+        HL_NEED(feed_both(a, a->tokens, context));
     for (int64_t done = 0; done < n_rows; done += a->n_piece) {
         int64_t n = n_rows - done < a->n_piece ? n_rows - done : a->n_piece;
 
         a->at = context + done;
-        HL_TRY(compare_both(a, a->tokens + a->at, n));
+        HL_NEED(compare_both(a, a->tokens + a->at, n));
     }
     if (!isfinite(a->kl))
         return hl_fail(HL_BAD_INPUT, "logits of the window at token %lld are not finite",
                        (long long)window->begin);
     if (n_rows > 0)
         add_window(&a->sums, a->kl, (double)n_rows);
-
-done:
-    return status;
+    return HL_OK;
 }
 
 hl_status hl_agreement_add(hl_agreement *agreement, const int64_t *tokens, int64_t n_tokens)

@@ -74,15 +74,11 @@ done:
 
 static hl_status index_inputs(hl_corpus *corpus, const hl_corpus_options *options)
 {
-    hl_status status = HL_OK;
-
     for (size_t i = 0; i < options->n_inputs; i++)
-        HL_TRY(hl_text_files_add(&corpus->files, options->inputs[i], options->format));
+        HL_NEED(hl_text_files_add(&corpus->files, options->inputs[i], options->format));
     for (size_t i = 0; i < corpus->files.count; i++)
-        HL_TRY(index_file(corpus, (uint32_t)i));
-
-done:
-    return status;
+        HL_NEED(index_file(corpus, (uint32_t)i));
+    return HL_OK;
 }
 
 static hl_status index_ids(hl_corpus *corpus, const char *path)
@@ -143,24 +139,20 @@ static void sum_up(hl_corpus *corpus)
 
 static hl_status fill_corpus(hl_corpus *corpus, const hl_corpus_options *options)
 {
-    hl_status status = HL_OK;
-
     corpus->plain = options->plain;
     if (options->field != NULL)
-        HL_TRY(hl_strdup(&corpus->field, options->field));
-    HL_TRY(hl_types_open(&corpus->types, options->types, options->n_types));
+        HL_NEED(hl_strdup(&corpus->field, options->field));
+    HL_NEED(hl_types_open(&corpus->types, options->types, options->n_types));
     if (options->token_ids != NULL)
-        HL_TRY(index_ids(corpus, options->token_ids));
+        HL_NEED(index_ids(corpus, options->token_ids));
     else
-        HL_TRY(index_inputs(corpus, options));
-    HL_TRY(check_not_empty(corpus));
+        HL_NEED(index_inputs(corpus, options));
+    HL_NEED(check_not_empty(corpus));
     if (options->n_sample > 0)
-        HL_TRY(hl_documents_sample(&corpus->documents, options->n_sample, options->seed));
-    HL_TRY(hl_types_finish(&corpus->types));
+        HL_NEED(hl_documents_sample(&corpus->documents, options->n_sample, options->seed));
+    HL_NEED(hl_types_finish(&corpus->types));
     sum_up(corpus);
-
-done:
-    return status;
+    return HL_OK;
 }
 
 hl_status hl_corpus_open(hl_corpus **out, const hl_model *model, const hl_tokenizer *tokenizer,

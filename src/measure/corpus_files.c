@@ -64,20 +64,17 @@ static hl_text_format format_of(const char *path, hl_text_format asked)
 
 static hl_status add_file(file_finder *finder, const char *path, int descriptor)
 {
-    hl_status      status = HL_OK;
-    hl_text_files *files  = finder->files;
+    hl_text_files *files = finder->files;
 
     if (files->count >= MAX_FILES)
         return hl_fail(HL_LIMIT, "%s: more than %zu files", path, MAX_FILES);
-    HL_TRY(HL_GROW(&files->items, &files->capacity, files->count, 1));
+    HL_NEED(HL_GROW(&files->items, &files->capacity, files->count, 1));
     hl_text_file *file = &files->items[files->count];
-    HL_TRY(hl_strdup(&file->path, path));
+    HL_NEED(hl_strdup(&file->path, path));
     file->format     = format_of(path, finder->format);
     file->descriptor = descriptor;
     files->count++;
-
-done:
-    return status;
+    return HL_OK;
 }
 
 static hl_status skip_file(file_finder *finder, const char *path)

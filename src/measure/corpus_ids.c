@@ -108,19 +108,17 @@ hl_status hl_id_table_open(hl_id_table *out, bool *is_table, const char *path)
     *out      = (hl_id_table){ .path = path };
     *is_table = true;
     if (hl_ends_with(path, ".npy")) {
-        HL_TRY(hl_npy_open(&out->npy, path));
+        HL_NEED(hl_npy_open(&out->npy, path));
         out->tokens = hl_npy_tensor(out->npy);
     } else if (hl_ends_with(path, ".safetensors")) {
-        HL_TRY(hl_safetensors_open(&out->safetensors, path));
+        HL_NEED(hl_safetensors_open(&out->safetensors, path));
         out->tokens  = hl_safetensors_find(out->safetensors, "tokens");
         out->lengths = hl_safetensors_find(out->safetensors, "lengths");
     } else {
         *is_table = false;
-        goto done;
+        return status;
     }
-    HL_TRY(check_table(out));
-
-done:
+    HL_NEED(check_table(out));
     return status;
 }
 

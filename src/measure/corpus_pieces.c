@@ -100,38 +100,31 @@ static hl_status bad_text(const hl_text_pieces *pieces, uint64_t at)
  * them before. */
 static hl_status append_fresh(hl_text_pieces *pieces, piece_slot *slot, size_t n_fresh)
 {
-    hl_status status = HL_OK;
-
-    HL_TRY(HL_GROW(&slot->text, &slot->capacity, slot->n_bytes, n_fresh + 1));
+    HL_NEED(HL_GROW(&slot->text, &slot->capacity, slot->n_bytes, n_fresh + 1));
     char *fresh = slot->text + slot->n_bytes;
-    HL_TRY(read_input(fresh, pieces, slot->at + slot->n_bytes, n_fresh));
+    HL_NEED(read_input(fresh, pieces, slot->at + slot->n_bytes, n_fresh));
     hl_hash_add(&pieces->hasher, fresh, n_fresh);
     slot->n_bytes += n_fresh;
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* How many more bytes a slot gets: to make it `wanted` long, whole characters, or all. */
 static hl_status fill(hl_text_pieces *pieces, piece_slot *slot, size_t wanted)
 {
-    hl_status status = HL_OK;
-    uint64_t  left   = pieces->input.n_bytes - slot->at - slot->n_bytes;
-    uint64_t  n      = wanted > slot->n_bytes ? wanted - slot->n_bytes : 0;
+    uint64_t left = pieces->input.n_bytes - slot->at - slot->n_bytes;
+    uint64_t n    = wanted > slot->n_bytes ? wanted - slot->n_bytes : 0;
 
-    HL_TRY(append_fresh(pieces, slot, (size_t)(n < left ? n : left)));
+    HL_NEED(append_fresh(pieces, slot, (size_t)(n < left ? n : left)));
     for (;;) { /* at most three times */
         size_t n_cut = hl_utf8_incomplete(slot->text, slot->n_bytes);
         if (n_cut == 0 || slot->at + slot->n_bytes == pieces->input.n_bytes)
             break;
-        HL_TRY(append_fresh(pieces, slot, 1));
+        HL_NEED(append_fresh(pieces, slot, 1));
     }
     size_t bad = hl_utf8_find_bad(slot->text, slot->n_bytes);
     if (bad < slot->n_bytes)
-        HL_TRY(bad_text(pieces, slot->at + bad));
-
-done:
-    return status;
+        HL_NEED(bad_text(pieces, slot->at + bad));
+    return HL_OK;
 }
 
 static hl_status encode(const hl_text_pieces *pieces, piece_slot *slot)
@@ -189,7 +182,6 @@ static bool join(size_t *left_end, size_t *right_begin, const piece_slot *left,
 /* The next piece, beginning with the end of this one. */
 static hl_status open_next(hl_text_pieces *pieces)
 {
-    hl_status   status  = HL_OK;
     piece_slot *now     = &pieces->slots[pieces->now];
     piece_slot *next    = &pieces->slots[!pieces->now];
     size_t      overlap = pieces->n_overlap < now->n_bytes ? pieces->n_overlap : now->n_bytes;
@@ -198,33 +190,26 @@ static hl_status open_next(hl_text_pieces *pieces)
         overlap--; /* the text is valid: it stops at a character's first byte */
     next->n_bytes = 0;
     next->at      = now->at + now->n_bytes - overlap;
-    HL_TRY(HL_GROW(&next->text, &next->capacity, 0, overlap));
+    HL_NEED(HL_GROW(&next->text, &next->capacity, 0, overlap));
     memcpy(next->text, now->text + now->n_bytes - overlap, overlap);
     next->n_bytes = overlap;
-    HL_TRY(fill(pieces, next, pieces->n_bytes));
-    HL_TRY(encode(pieces, next));
-
-done:
-    return status;
+    HL_NEED(fill(pieces, next, pieces->n_bytes));
+    return encode(pieces, next);
 }
 
 /* Neighbours that cannot be joined become one, and the next will be longer.  Text that
  * comes behind changes no token near the start of a piece, so `begin` stays. */
 static hl_status swallow_next(hl_text_pieces *pieces)
 {
-    hl_status   status = HL_OK;
     piece_slot *now    = &pieces->slots[pieces->now];
     piece_slot *next   = &pieces->slots[!pieces->now];
     size_t      shared = (size_t)(now->at + now->n_bytes - next->at);
 
-    HL_TRY(HL_GROW(&now->text, &now->capacity, now->n_bytes, next->n_bytes - shared));
+    HL_NEED(HL_GROW(&now->text, &now->capacity, now->n_bytes, next->n_bytes - shared));
     memcpy(now->text + now->n_bytes, next->text + shared, next->n_bytes - shared);
     now->n_bytes += next->n_bytes - shared;
     pieces->n_bytes *= 2;
-    HL_TRY(encode(pieces, now));
-
-done:
-    return status;
+    return encode(pieces, now);
 }
 
 /* Makes `next` the piece after `now`, and says where `now` ends. */
@@ -235,20 +220,17 @@ static hl_status find_end(size_t *end, size_t *next_begin, hl_text_pieces *piece
     piece_slot *next   = &pieces->slots[!pieces->now];
 
     while (!reaches_the_end(pieces, now)) {
-        HL_TRY(open_next(pieces));
+        HL_NEED(open_next(pieces));
         if (join(end, next_begin, now, next, next->at + pieces->n_overlap / 2))
-            goto done;
-        HL_TRY(swallow_next(pieces));
+            return status;
+        HL_NEED(swallow_next(pieces));
     }
     *end = now->encoding->n_tokens;
-
-done:
     return status;
 }
 
 hl_status hl_text_pieces_next(hl_text_piece *out, hl_text_pieces *pieces)
 {
-    hl_status   status     = HL_OK;
     size_t      end        = 0;
     size_t      next_begin = 0;
     piece_slot *now;
@@ -258,14 +240,14 @@ hl_status hl_text_pieces_next(hl_text_piece *out, hl_text_pieces *pieces)
         now->at      = 0;
         now->n_bytes = 0;
         now->begin   = 0;
-        HL_TRY(fill(pieces, now, pieces->n_bytes));
-        HL_TRY(encode(pieces, now));
+        HL_NEED(fill(pieces, now, pieces->n_bytes));
+        HL_NEED(encode(pieces, now));
         pieces->started = true;
     } else {
         pieces->now = !pieces->now;
         now         = &pieces->slots[pieces->now];
     }
-    HL_TRY(find_end(&end, &next_begin, pieces));
+    HL_NEED(find_end(&end, &next_begin, pieces));
     pieces->slots[!pieces->now].begin = next_begin;
     *out                              = (hl_text_piece){ .encoding = now->encoding,
                                                          .begin    = now->begin,
@@ -274,7 +256,5 @@ hl_status hl_text_pieces_next(hl_text_piece *out, hl_text_pieces *pieces)
                                                          .n_text   = now->n_bytes,
                                                          .at       = now->at,
                                                          .last     = reaches_the_end(pieces, now) };
-
-done:
-    return status;
+    return HL_OK;
 }

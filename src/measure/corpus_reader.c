@@ -101,37 +101,31 @@ static hl_status open_file(hl_token_reader *reader)
 
 static hl_status read_line(hl_bytes *out, hl_token_reader *reader)
 {
-    hl_status status   = HL_OK;
-    size_t    n_stored = (size_t)reader->document->n_stored;
+    size_t n_stored = (size_t)reader->document->n_stored;
 
-    HL_TRY(HL_GROW(&reader->line, &reader->line_capacity, 0, n_stored + 1));
-    HL_TRY(hl_text_source_read(reader->line, &reader->source, reader->document->at, n_stored));
+    HL_NEED(HL_GROW(&reader->line, &reader->line_capacity, 0, n_stored + 1));
+    HL_NEED(hl_text_source_read(reader->line, &reader->source, reader->document->at, n_stored));
     *out = (hl_bytes){ reader->line, n_stored };
-
-done:
-    return status;
+    return HL_OK;
 }
 
 static hl_status start_ids(hl_token_reader *reader)
 {
-    hl_status        status = HL_OK;
     const hl_corpus *corpus = reader->corpus;
     hl_bytes         line   = { 0 };
 
     if (corpus->has_table) {
-        HL_TRY(hl_ids_of_row(&reader->ids, &corpus->table, (int64_t)reader->document->at,
-                             corpus->n_vocab));
+        HL_NEED(hl_ids_of_row(&reader->ids, &corpus->table, (int64_t)reader->document->at,
+                              corpus->n_vocab));
     } else {
-        HL_TRY(open_file(reader));
-        HL_TRY(read_line(&line, reader));
-        HL_TRY(hl_ids_of_line(&reader->ids, line, corpus->n_vocab, reader->name));
+        HL_NEED(open_file(reader));
+        HL_NEED(read_line(&line, reader));
+        HL_NEED(hl_ids_of_line(&reader->ids, line, corpus->n_vocab, reader->name));
     }
     if (hl_ids_hash(reader->ids.items, reader->ids.count) != reader->document->hash)
-        HL_TRY(has_changed(reader));
+        HL_NEED(has_changed(reader));
     reader->state = READER_IDS;
-
-done:
-    return status;
+    return HL_OK;
 }
 
 static hl_status start_record(hl_token_reader *reader)
@@ -139,20 +133,18 @@ static hl_status start_record(hl_token_reader *reader)
     hl_status status = HL_OK;
     hl_bytes  line   = { 0 };
 
-    HL_TRY(read_line(&line, reader));
-    HL_TRY(hl_record_parse(&reader->record, line, reader->corpus->field, reader->name));
+    HL_NEED(read_line(&line, reader));
+    HL_NEED(hl_record_parse(&reader->record, line, reader->corpus->field, reader->name));
     if (hl_record_hash(&reader->record) != reader->document->hash)
-        HL_TRY(has_changed(reader));
+        HL_NEED(has_changed(reader));
     if (reader->record.text.data == NULL) {
         reader->state = READER_CHAT;
-        goto done;
+        return status;
     }
     hl_text_pieces_start(reader->pieces,
                          &(hl_text_input){ .memory  = reader->record.text.data,
                                            .n_bytes = reader->record.text.n_bytes });
     reader->state = READER_TEXT;
-
-done:
     return status;
 }
 
@@ -176,20 +168,18 @@ hl_status hl_token_reader_start(hl_token_reader *reader, int64_t document)
 
     reader->state = READER_END;
     hl_record_free(&reader->record);
-    HL_TRY(hl_corpus_get_document(&info, reader->corpus, document));
+    HL_NEED(hl_corpus_get_document(&info, reader->corpus, document));
     memcpy(reader->name, info.name, sizeof reader->name);
     reader->document = &reader->corpus->documents.items[document];
     reader->at_start = true;
     reader->n_passed = 0;
     reader->around   = (hl_around_tokens){ 0 };
     if (reader->corpus->has_ids) {
-        HL_TRY(start_ids(reader));
-        goto done;
+        HL_NEED(start_ids(reader));
+        return status;
     }
-    HL_TRY(open_file(reader));
-    HL_TRY(reader->document->line > 0 ? start_record(reader) : start_file(reader));
-
-done:
+    HL_NEED(open_file(reader));
+    HL_NEED(reader->document->line > 0 ? start_record(reader) : start_file(reader));
     return status;
 }
 
@@ -197,14 +187,9 @@ done:
 
 static hl_status clear_output(hl_token_reader *reader, size_t n_tokens)
 {
-    hl_status status = HL_OK;
-
     reader->ids.count = 0;
-    HL_TRY(HL_GROW(&reader->ids.items, &reader->ids.capacity, 0, n_tokens));
-    HL_TRY(HL_GROW(&reader->types, &reader->types_capacity, 0, n_tokens));
-
-done:
-    return status;
+    HL_NEED(HL_GROW(&reader->ids.items, &reader->ids.capacity, 0, n_tokens));
+    return HL_GROW(&reader->types, &reader->types_capacity, 0, n_tokens);
 }
 
 /* There is room for it: clear_output has been told how many come. */
@@ -261,56 +246,46 @@ static uint8_t type_at(const hl_token_reader *reader, hl_span span, uint8_t othe
 
 static hl_status put_around(hl_token_reader *reader, const int32_t *ids, size_t n_ids)
 {
-    hl_status status = HL_OK;
-
     for (size_t i = 0; i < n_ids; i++)
-        HL_TRY(put_token(reader, ids[i], HL_TYPE_SPECIAL));
-
-done:
-    return status;
+        HL_NEED(put_token(reader, ids[i], HL_TYPE_SPECIAL));
+    return HL_OK;
 }
 
 static hl_status put_piece(hl_token_reader *reader, const hl_text_piece *piece)
 {
-    hl_status        status = HL_OK;
     hl_around_tokens around = hl_tokenizer_around(reader->corpus->tokenizer);
 
     if (reader->way == HL_AROUND_WINDOW)
         reader->around = around; /* for whoever cuts the windows */
     if (reader->way != HL_AROUND_DOCUMENT)
         around = (hl_around_tokens){ 0 };
-    HL_TRY(clear_output(reader, piece->end - piece->begin + around.n_before + around.n_after));
+    HL_NEED(clear_output(reader, piece->end - piece->begin + around.n_before + around.n_after));
     if (reader->at_start)
-        HL_TRY(put_around(reader, around.before, around.n_before));
+        HL_NEED(put_around(reader, around.before, around.n_before));
     for (size_t i = piece->begin; i < piece->end; i++)
-        HL_TRY(put_token(reader, piece->encoding->ids[i],
-                         type_at(reader, piece->encoding->spans[i], HL_TYPE_PROMPT)));
+        HL_NEED(put_token(reader, piece->encoding->ids[i],
+                          type_at(reader, piece->encoding->spans[i], HL_TYPE_PROMPT)));
     if (piece->last)
-        HL_TRY(put_around(reader, around.after, around.n_after));
+        HL_NEED(put_around(reader, around.after, around.n_after));
     reader->at_start = false;
     if (piece->end > piece->begin)
         reader->n_passed = piece->at + piece->encoding->spans[piece->end - 1].end;
-
-done:
-    return status;
+    return HL_OK;
 }
 
 static hl_status next_text(hl_token_reader *reader)
 {
-    hl_status     status = HL_OK;
-    hl_text_piece piece  = { 0 };
+    hl_text_piece piece = { 0 };
 
-    HL_TRY(hl_text_pieces_next(&piece, reader->pieces));
-    HL_TRY(mark_text(reader, piece.text, piece.n_text, piece.at));
-    HL_TRY(put_piece(reader, &piece));
+    HL_NEED(hl_text_pieces_next(&piece, reader->pieces));
+    HL_NEED(mark_text(reader, piece.text, piece.n_text, piece.at));
+    HL_NEED(put_piece(reader, &piece));
     if (piece.last) {
         reader->state = READER_END;
         if (hl_text_pieces_hash(reader->pieces) != reader->document->hash)
-            HL_TRY(has_changed(reader));
+            HL_NEED(has_changed(reader));
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* A chat is written by its own template, which may begin as the tokenizer's does: then that is left

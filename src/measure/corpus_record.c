@@ -59,24 +59,21 @@ static size_t place_of(const char_places *places, size_t character)
 static hl_status parse_span(hl_record_span *out, const json_t *value, const char_places *places,
                             size_t index, const char *where)
 {
-    hl_status status = HL_OK;
-    int64_t   start = -1, end = -1;
+    int64_t start = -1, end = -1;
 
     if (!json_is_object(value))
         return hl_fail(HL_BAD_INPUT, "%s: span %zu is %s, wanted an object", where, index,
                        hl_json_kind(value));
-    HL_TRY(hl_json_get_int(&start, value, "start", where));
-    HL_TRY(hl_json_get_int(&end, value, "end", where));
-    HL_TRY(hl_json_get_string(&out->type, value, "type", where));
+    HL_NEED(hl_json_get_int(&start, value, "start", where));
+    HL_NEED(hl_json_get_int(&end, value, "end", where));
+    HL_NEED(hl_json_get_string(&out->type, value, "type", where));
     if (out->type == NULL)
-        HL_TRY(hl_fail(HL_BAD_INPUT, "%s: span %zu has no 'type'", where, index));
+        HL_NEED(hl_fail(HL_BAD_INPUT, "%s: span %zu has no 'type'", where, index));
     if (start < 0 || end < start || (uint64_t)end > places->n_chars)
-        HL_TRY(hl_fail(HL_BAD_INPUT, "%s: span %zu: characters %lld to %lld of a text of %zu",
-                       where, index, (long long)start, (long long)end, places->n_chars));
+        HL_NEED(hl_fail(HL_BAD_INPUT, "%s: span %zu: characters %lld to %lld of a text of %zu",
+                        where, index, (long long)start, (long long)end, places->n_chars));
     out->span = (hl_span){ place_of(places, (size_t)start), place_of(places, (size_t)end) };
-
-done:
-    return status;
+    return HL_OK;
 }
 
 static hl_status parse_spans(hl_record *record, const char *where)
@@ -129,16 +126,14 @@ static hl_status read_content(char **out, const json_t *content, size_t message,
 
     if (json_is_string(content))
         return hl_strdup(out, json_string_value(content));
-    HL_TRY(hl_strdup(out, ""));
+    HL_NEED(hl_strdup(out, ""));
     if (content == NULL || json_is_null(content))
-        goto done;
+        return status;
     if (!json_is_array(content))
-        HL_TRY(hl_fail(HL_BAD_INPUT, "%s: message %zu: 'content' is %s, wanted a string", where,
-                       message, hl_json_kind(content)));
+        HL_NEED(hl_fail(HL_BAD_INPUT, "%s: message %zu: 'content' is %s, wanted a string", where,
+                        message, hl_json_kind(content)));
     for (size_t i = 0; i < json_array_size(content); i++)
-        HL_TRY(add_part(out, &n_bytes, json_array_get(content, i), message, where));
-
-done:
+        HL_NEED(add_part(out, &n_bytes, json_array_get(content, i), message, where));
     return status;
 }
 
@@ -165,16 +160,12 @@ done:
 
 static hl_status parse_messages(hl_record *record, const json_t *messages, const char *where)
 {
-    hl_status status = HL_OK;
-
     if (json_object_get(record->value, "spans") != NULL)
         return hl_fail(HL_UNSUPPORTED, "%s: 'spans' are of a text, and this is a chat", where);
-    HL_TRY(HL_ALLOC_ZEROED(&record->messages, json_array_size(messages)));
+    HL_NEED(HL_ALLOC_ZEROED(&record->messages, json_array_size(messages)));
     for (size_t i = 0; i < json_array_size(messages); i++)
-        HL_TRY(parse_message(record, json_array_get(messages, i), where));
-
-done:
-    return status;
+        HL_NEED(parse_message(record, json_array_get(messages, i), where));
+    return HL_OK;
 }
 
 /* -------------------------------------------------------------------- the line */

@@ -98,17 +98,14 @@ hl_status hl_text_source_mark(size_t *out, const hl_text_source *source)
 
 hl_status hl_line_reader_open(hl_line_reader *out, const hl_text_source *source)
 {
-    hl_status status = HL_OK;
-    size_t    mark   = 0;
+    size_t mark = 0;
 
     *out = (hl_line_reader){ .source = source };
-    HL_TRY(hl_text_source_mark(&mark, source));
-    HL_TRY(HL_ALLOC(&out->buffer, LINE_BLOCK));
+    HL_NEED(hl_text_source_mark(&mark, source));
+    HL_NEED(HL_ALLOC(&out->buffer, LINE_BLOCK));
     out->capacity = LINE_BLOCK;
     out->at       = mark;
-
-done:
-    return status;
+    return HL_OK;
 }
 
 void hl_line_reader_close(hl_line_reader *reader)
@@ -126,19 +123,17 @@ static hl_status fill(bool *more, hl_line_reader *reader)
 
     *more = left > 0;
     if (!*more)
-        goto done;
+        return status;
     if (held >= HL_MAX_LINE_BYTES)
-        HL_TRY(hl_fail(HL_LIMIT, "%s:%llu: a line of more than %zu bytes", reader->source->path,
-                       (unsigned long long)reader->number + 1, HL_MAX_LINE_BYTES));
+        HL_NEED(hl_fail(HL_LIMIT, "%s:%llu: a line of more than %zu bytes", reader->source->path,
+                        (unsigned long long)reader->number + 1, HL_MAX_LINE_BYTES));
     memmove(reader->buffer, reader->buffer + reader->begin, held);
     reader->begin = 0;
     reader->end   = held;
-    HL_TRY(HL_GROW(&reader->buffer, &reader->capacity, held, LINE_BLOCK));
+    HL_NEED(HL_GROW(&reader->buffer, &reader->capacity, held, LINE_BLOCK));
     size_t n_bytes = left < LINE_BLOCK ? (size_t)left : LINE_BLOCK;
-    HL_TRY(hl_text_source_read(reader->buffer + held, reader->source, reader->at + held, n_bytes));
+    HL_NEED(hl_text_source_read(reader->buffer + held, reader->source, reader->at + held, n_bytes));
     reader->end += n_bytes;
-
-done:
     return status;
 }
 

@@ -95,20 +95,16 @@ static int compare_types(const void *a, const void *b)
 
 hl_status hl_types_finish(hl_types *types)
 {
-    hl_status status = HL_OK;
-
     for (int i = N_ALWAYS; i < N_OWN && types->has_chat; i++)
-        HL_TRY(hl_types_need(types, own_names[i], "chats"));
+        HL_NEED(hl_types_need(types, own_names[i], "chats"));
     for (int i = 0; i < N_ALWAYS; i++) {
-        HL_TRY(hl_strdup(&types->names[types->n_types], own_names[i]));
+        HL_NEED(hl_strdup(&types->names[types->n_types], own_names[i]));
         types->n_types++;
     }
     qsort(types->names, (size_t)types->n_types, sizeof *types->names, compare_types);
     for (size_t i = 0; i < types->n_rules; i++)
         types->rules[i].type = hl_types_find(types, types->rules[i].name);
-
-done:
-    return status;
+    return HL_OK;
 }
 
 uint8_t hl_types_find(const hl_types *types, const char *name)
@@ -121,32 +117,24 @@ uint8_t hl_types_find(const hl_types *types, const char *name)
 
 static hl_status parse_rule(hl_types *types, const char *text)
 {
-    hl_status     status = HL_OK;
     const char   *equals = strchr(text, '=');
     hl_type_rule *rule   = &types->rules[types->n_rules];
 
     if (equals == NULL)
         return hl_fail(HL_BAD_ARGUMENT, "type '%.100s': wanted NAME=EXPRESSION", text);
-    HL_TRY(hl_strndup(&rule->name, text, (size_t)(equals - text)));
+    HL_NEED(hl_strndup(&rule->name, text, (size_t)(equals - text)));
     types->n_rules++; /* from here on close releases it */
-    HL_TRY(hl_types_need(types, rule->name, "type"));
-    HL_TRY(hl_pattern_new(&rule->pattern, equals + 1, strlen(equals + 1)));
-
-done:
-    return status;
+    HL_NEED(hl_types_need(types, rule->name, "type"));
+    return hl_pattern_new(&rule->pattern, equals + 1, strlen(equals + 1));
 }
 
 hl_status hl_types_open(hl_types *out, const char *const *rules, size_t n_rules)
 {
-    hl_status status = HL_OK;
-
     *out = (hl_types){ 0 };
-    HL_TRY(HL_ALLOC_ZEROED(&out->rules, n_rules));
+    HL_NEED(HL_ALLOC_ZEROED(&out->rules, n_rules));
     for (size_t i = 0; i < n_rules; i++)
-        HL_TRY(parse_rule(out, rules[i]));
-
-done:
-    return status;
+        HL_NEED(parse_rule(out, rules[i]));
+    return HL_OK;
 }
 
 void hl_types_close(hl_types *types)

@@ -249,26 +249,22 @@ static uint64_t hash_maps(const hl_maps *maps)
 
 static hl_status set_up(hl_maps *maps, const char *path, const hl_maps_options *options)
 {
-    hl_status status = HL_OK;
-    bool      ahead  = false;
+    bool ahead = false;
 
     maps->options   = options != NULL ? *options : (hl_maps_options){ 0 };
     maps->n_threads = hl_threads(maps->options.n_threads);
-    HL_TRY(hl_strdup(&maps->path, path));
-    HL_TRY(hl_maps_layout_open(&maps->layout, path, maps->options.scores));
-    HL_TRY(HL_ALLOC(&maps->scratch, (size_t)maps->n_threads * (size_t)maps->layout.n_keys));
+    HL_NEED(hl_strdup(&maps->path, path));
+    HL_NEED(hl_maps_layout_open(&maps->layout, path, maps->options.scores));
+    HL_NEED(HL_ALLOC(&maps->scratch, (size_t)maps->n_threads * (size_t)maps->layout.n_keys));
     for (int64_t i = 0; i < maps->layout.n_layers; i++)
-        HL_TRY(check_layer(&ahead, maps, i));
+        HL_NEED(check_layer(&ahead, maps, i));
     maps->info = (hl_maps_info){ .n_layers  = maps->layout.n_layers,
                                  .n_batch   = maps->layout.n_batch,
                                  .n_heads   = maps->layout.n_heads,
                                  .n_queries = maps->layout.n_queries,
                                  .n_keys    = maps->layout.n_keys,
                                  .hash      = hash_maps(maps) };
-    HL_TRY(decide_mask(maps, ahead));
-
-done:
-    return status;
+    return decide_mask(maps, ahead);
 }
 
 hl_status hl_maps_open(hl_maps **out, const char *path, const hl_maps_options *options)
@@ -322,8 +318,7 @@ int64_t hl_maps_length(const hl_maps *maps, int64_t sequence)
 /* Room for n sequences; nothing is kept. */
 static hl_status make_room(hl_maps *maps, int64_t n)
 {
-    hl_status status = HL_OK;
-    size_t    n_rows = (size_t)(n * maps->info.n_heads * maps->info.n_queries);
+    size_t n_rows = (size_t)(n * maps->info.n_heads * maps->info.n_queries);
 
     if (n <= maps->n_room)
         return HL_OK;
@@ -334,34 +329,31 @@ static hl_status make_room(hl_maps *maps, int64_t n)
     maps->statistics = NULL;
     maps->argmax     = NULL;
     maps->n_room     = 0;
-    HL_TRY(HL_ALLOC(&maps->start, (size_t)n));
-    HL_TRY(HL_ALLOC(&maps->statistics, HL_ROW_STATISTICS * n_rows));
-    HL_TRY(HL_ALLOC(&maps->argmax, n_rows));
+    HL_NEED(HL_ALLOC(&maps->start, (size_t)n));
+    HL_NEED(HL_ALLOC(&maps->statistics, HL_ROW_STATISTICS * n_rows));
+    HL_NEED(HL_ALLOC(&maps->argmax, n_rows));
     for (int64_t i = 0; i < n; i++)
         maps->start[i] = start_of(&maps->layout);
     maps->n_room = n;
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* The rows of the maps that a tap wants whole. */
 static hl_status choose_patterns(int64_t *n_patterns, hl_maps *maps, int64_t n, const hl_tap *tap)
 {
-    hl_status status = HL_OK;
-    int64_t   start  = start_of(&maps->layout);
-    bool      wanted = (tap->wants & HL_WANT_PATTERN) != 0;
-    size_t    n_rows = wanted ? (size_t)tap->n_pattern_positions : 0;
-    size_t    count  = n_rows * (size_t)(n * maps->info.n_heads * maps->info.n_keys);
+    int64_t start  = start_of(&maps->layout);
+    bool    wanted = (tap->wants & HL_WANT_PATTERN) != 0;
+    size_t  n_rows = wanted ? (size_t)tap->n_pattern_positions : 0;
+    size_t  count  = n_rows * (size_t)(n * maps->info.n_heads * maps->info.n_keys);
 
     *n_patterns = 0;
     if (n_rows > maps->pattern_rows_count)
-        HL_TRY(hl_realloc((void **)&maps->pattern_rows, maps->pattern_rows_count, n_rows,
-                          sizeof *maps->pattern_rows));
+        HL_NEED(hl_realloc((void **)&maps->pattern_rows, maps->pattern_rows_count, n_rows,
+                           sizeof *maps->pattern_rows));
     maps->pattern_rows_count =
         n_rows > maps->pattern_rows_count ? n_rows : maps->pattern_rows_count;
     if (count > maps->pattern_count)
-        HL_TRY(
+        HL_NEED(
             hl_realloc((void **)&maps->pattern, maps->pattern_count, count, sizeof *maps->pattern));
     maps->pattern_count = count > maps->pattern_count ? count : maps->pattern_count;
     for (size_t i = 0; i < n_rows; i++) {
@@ -369,9 +361,7 @@ static hl_status choose_patterns(int64_t *n_patterns, hl_maps *maps, int64_t n, 
         if (row >= 0 && row < maps->info.n_queries)
             maps->pattern_rows[(*n_patterns)++] = row;
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* Where the statistics of a layer go. */
@@ -475,19 +465,16 @@ static hl_status feed_layer(hl_maps *maps, int64_t layer, int64_t first, int64_t
 
 hl_status hl_maps_feed(hl_maps *maps, int64_t first, int64_t n, const hl_tap *tap)
 {
-    hl_status status     = HL_OK;
-    int64_t   n_patterns = 0;
+    int64_t n_patterns = 0;
 
     if (first < 0 || n < 1 || first > maps->info.n_batch - n)
         return hl_fail(HL_BAD_ARGUMENT, "maps: sequences %lld to %lld of %lld", (long long)first,
                        (long long)(first + n - 1), (long long)maps->info.n_batch);
     if (tap == NULL || tap->layer == NULL)
         return hl_fail(HL_BAD_ARGUMENT, "maps: nobody listens");
-    HL_TRY(make_room(maps, n));
-    HL_TRY(choose_patterns(&n_patterns, maps, n, tap));
+    HL_NEED(make_room(maps, n));
+    HL_NEED(choose_patterns(&n_patterns, maps, n, tap));
     for (int64_t layer = 0; layer < maps->info.n_layers; layer++)
-        HL_TRY(feed_layer(maps, layer, first, n, n_patterns, tap));
-
-done:
-    return status;
+        HL_NEED(feed_layer(maps, layer, first, n, n_patterns, tap));
+    return HL_OK;
 }

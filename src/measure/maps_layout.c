@@ -183,16 +183,13 @@ static hl_status use_layer(hl_maps_layout *layout, const hl_tensor *tensor, int6
 static hl_status use_many(hl_maps_layout *layout, const candidate *items, size_t n,
                           const char *path)
 {
-    hl_status        status = HL_OK;
-    const hl_tensor *first  = items[0].tensor;
+    const hl_tensor *first = items[0].tensor;
 
-    HL_TRY(check_candidates(items, n, path));
-    HL_TRY(set_sizes(layout, first, (int64_t)n, first->n_dims == 4 ? first->shape[0] : 1, path));
+    HL_NEED(check_candidates(items, n, path));
+    HL_NEED(set_sizes(layout, first, (int64_t)n, first->n_dims == 4 ? first->shape[0] : 1, path));
     for (size_t i = 0; i < n; i++)
-        HL_TRY(use_layer(layout, items[i].tensor, (int64_t)i, path));
-
-done:
-    return status;
+        HL_NEED(use_layer(layout, items[i].tensor, (int64_t)i, path));
+    return HL_OK;
 }
 
 /* --------------------------------------------------------------------- the file */

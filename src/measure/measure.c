@@ -236,7 +236,6 @@ static void add_layer(hl_measuring *m, const hl_layer_rows *rows)
 
 static hl_status watch_layer(void *context, const hl_layer_rows *given)
 {
-    hl_status           status     = HL_OK;
     hl_measuring       *m          = context;
     hl_layer_rows       rows       = *given;
     hl_attention_result statistics = *given->rows;
@@ -252,9 +251,9 @@ static hl_status watch_layer(void *context, const hl_layer_rows *given)
         statistics.entropy = m->entropy;
         rows.rows          = &statistics;
     }
-    HL_TRY(hl_profile_rows_open(m->profile, &rows, &mask));
-    HL_TRY(hl_profile_samples_open(m->profile, &rows, &mask));
-    HL_TRY(hl_profile_kernels_open(m->profile, rows.n_batch, HL_KERNEL_ROWS));
+    HL_NEED(hl_profile_rows_open(m->profile, &rows, &mask));
+    HL_NEED(hl_profile_samples_open(m->profile, &rows, &mask));
+    HL_NEED(hl_profile_kernels_open(m->profile, rows.n_batch, HL_KERNEL_ROWS));
     add_layer(m, &rows);
     hl_profile_rows_close(m->profile, &rows);
     hl_profile_samples_close(m->profile, &rows);
@@ -264,9 +263,7 @@ static hl_status watch_layer(void *context, const hl_layer_rows *given)
         hl_measure_outputs_close(m, &rows);
     if (m->rows != NULL)
         hl_measure_rows_add(m->rows, &rows, &mask);
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* What a device may sum up and compare: all, unless rows themselves are wanted. */
@@ -277,18 +274,15 @@ static bool may_plan(const hl_measuring *m)
 
 static hl_status plan_layer(void *context, const hl_layer_rows *rows, hl_row_plan *out)
 {
-    hl_status       status = HL_OK;
-    hl_measuring   *m      = context;
-    hl_profile_mask mask   = mask_of(m, rows->layer);
-    int64_t         each   = rows->d_head * rows->d_head;
+    hl_measuring   *m    = context;
+    hl_profile_mask mask = mask_of(m, rows->layer);
+    int64_t         each = rows->d_head * rows->d_head;
 
-    HL_TRY(hl_profile_list_runs(out, m->profile, rows, &mask));
-    HL_TRY(hl_profile_list_places(out, m->profile, rows, &mask));
+    HL_NEED(hl_profile_list_runs(out, m->profile, rows, &mask));
+    HL_NEED(hl_profile_list_places(out, m->profile, rows, &mask));
     out->gram        = m->gram + rows->layer * m->config->n_heads * each;
     out->kernel_rows = HL_KERNEL_ROWS;
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* -------------------------------------------------------------------------- loss */
@@ -375,31 +369,27 @@ static hl_status feed_piece(hl_measuring *m)
 
 hl_status hl_measure_batch(hl_measuring *m)
 {
-    hl_status        status = HL_OK;
-    const hl_batch  *batch  = &m->batch;
-    hl_profile_batch rows   = { .n_batch   = batch->n_batch,
-                                .lengths   = batch->lengths,
-                                .first_row = batch->first_row,
-                                .hashes    = batch->hashes,
-                                .types     = batch->types,
-                                .context   = batch->context,
-                                .documents = batch->documents,
-                                .starts    = batch->starts,
-                                .n_threads = m->options.n_threads };
+    const hl_batch  *batch = &m->batch;
+    hl_profile_batch rows  = { .n_batch   = batch->n_batch,
+                               .lengths   = batch->lengths,
+                               .first_row = batch->first_row,
+                               .hashes    = batch->hashes,
+                               .types     = batch->types,
+                               .context   = batch->context,
+                               .documents = batch->documents,
+                               .starts    = batch->starts,
+                               .n_threads = m->options.n_threads };
 
-    HL_TRY(hl_profile_begin(m->profile, &rows));
+    HL_NEED(hl_profile_begin(m->profile, &rows));
     if (m->rows != NULL)
         hl_measure_rows_begin(m->rows, batch);
     for (int64_t i = 0; i < batch->n_batch; i++)
-        HL_TRY(hl_session_rewind(m->session, i, 0));
+        HL_NEED(hl_session_rewind(m->session, i, 0));
     for (m->piece = 0; m->piece < batch->context && cut_piece(m); m->piece += m->n_piece)
-        HL_TRY(feed_piece(m));
+        HL_NEED(feed_piece(m));
     if (m->rows != NULL)
-        HL_TRY(hl_measure_rows_end(m->rows, batch));
-    HL_TRY(hl_profile_end(m->profile));
-
-done:
-    return status;
+        HL_NEED(hl_measure_rows_end(m->rows, batch));
+    return hl_profile_end(m->profile);
 }
 
 /* -------------------------------------------------------------------------- whole */

@@ -21,14 +21,10 @@ struct hl_ahead {
 
 hl_status hl_ahead_new(hl_ahead **out, hl_windows *windows, bool in_thread)
 {
-    hl_status status = HL_OK;
-
-    HL_TRY(HL_ALLOC_ZEROED(out, 1));
+    HL_NEED(HL_ALLOC_ZEROED(out, 1));
     (*out)->windows   = windows;
     (*out)->in_thread = in_thread;
-
-done:
-    return status;
+    return HL_OK;
 }
 
 static void *read_batch(void *context)
@@ -48,17 +44,13 @@ void hl_ahead_begin(hl_ahead *ahead)
 
 hl_status hl_ahead_take(hl_batch *out, hl_ahead *ahead)
 {
-    hl_status status = HL_OK;
-
     if (!ahead->is_running)
         return hl_windows_next(out, ahead->windows);
     pthread_join(ahead->thread, NULL);
     ahead->is_running = false;
-    HL_TRY(hl_fail_kept(&ahead->error));
+    HL_NEED(hl_fail_kept(&ahead->error));
     *out = ahead->batch;
-
-done:
-    return status;
+    return HL_OK;
 }
 
 void hl_ahead_free(hl_ahead *ahead)

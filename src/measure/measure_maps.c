@@ -50,7 +50,6 @@ static int64_t draw_positions(int64_t out[SAMPLED_ROWS], const map_measuring *m,
 
 static hl_status measure_sequence(map_measuring *m, int64_t sequence)
 {
-    hl_status        status  = HL_OK;
     uint64_t         hash    = hl_maps_hash_of(m->maps, sequence);
     int64_t          length  = m->start + hl_maps_length(m->maps, sequence);
     int64_t          nothing = 0;
@@ -73,12 +72,9 @@ static hl_status measure_sequence(map_measuring *m, int64_t sequence)
 
     if (length == m->start)
         return HL_OK; /* all of it is padding */
-    HL_TRY(hl_profile_begin(m->profile, &batch));
-    HL_TRY(hl_maps_feed(m->maps, sequence, 1, &tap));
-    HL_TRY(hl_profile_end(m->profile));
-
-done:
-    return status;
+    HL_NEED(hl_profile_begin(m->profile, &batch));
+    HL_NEED(hl_maps_feed(m->maps, sequence, 1, &tap));
+    return hl_profile_end(m->profile);
 }
 
 /* ------------------------------------------------------------------------- set-up */
@@ -86,7 +82,6 @@ done:
 static hl_status make_profile(map_measuring *m)
 {
     static const char *const types[] = { "prompt" };
-    hl_status                status  = HL_OK;
     const hl_maps_info      *info    = hl_maps_get_info(m->maps);
     int64_t                  heads[HL_PROFILE_MAX_LAYERS];
 
@@ -96,36 +91,28 @@ static hl_status make_profile(map_measuring *m)
     for (int64_t layer = 0; layer < info->n_layers; layer++)
         heads[layer] = hl_maps_heads_of(m->maps, layer);
     hl_profile_shape shape = { info->n_layers, heads, m->context, 1, types };
-    HL_TRY(hl_profile_new(&m->profile, &shape));
-    HL_TRY(hl_profile_set(m->profile, "model", "none"));
-    HL_TRY(hl_profile_set(m->profile, "family", "maps"));
-    HL_TRY(hl_profile_set(m->profile, "version", hl_version()));
-    HL_TRY(hl_profile_set(m->profile, "mask", info->is_causal ? "causal" : "full"));
-    HL_TRY(hl_profile_set_int(m->profile, "context", m->context));
-    HL_TRY(hl_profile_set_int(m->profile, "seed", (int64_t)m->seed));
-    HL_TRY(hl_profile_set_int(m->profile, "samples", SAMPLED_ROWS));
-
-done:
-    return status;
+    HL_NEED(hl_profile_new(&m->profile, &shape));
+    HL_NEED(hl_profile_set(m->profile, "model", "none"));
+    HL_NEED(hl_profile_set(m->profile, "family", "maps"));
+    HL_NEED(hl_profile_set(m->profile, "version", hl_version()));
+    HL_NEED(hl_profile_set(m->profile, "mask", info->is_causal ? "causal" : "full"));
+    HL_NEED(hl_profile_set_int(m->profile, "context", m->context));
+    HL_NEED(hl_profile_set_int(m->profile, "seed", (int64_t)m->seed));
+    return hl_profile_set_int(m->profile, "samples", SAMPLED_ROWS);
 }
 
 static hl_status set_up(map_measuring *m, const char *path, const hl_maps_options *options)
 {
-    hl_status status = HL_OK;
-
-    HL_TRY(hl_maps_open(&m->maps, path, options));
+    HL_NEED(hl_maps_open(&m->maps, path, options));
     const hl_maps_info *info = hl_maps_get_info(m->maps);
     if (info->n_queries > info->n_keys)
-        HL_TRY(hl_fail(HL_UNSUPPORTED, "%s: %lld queries of %lld keys, wanted no more than keys",
-                       path, (long long)info->n_queries, (long long)info->n_keys));
+        HL_NEED(hl_fail(HL_UNSUPPORTED, "%s: %lld queries of %lld keys, wanted no more than keys",
+                        path, (long long)info->n_queries, (long long)info->n_keys));
     m->mask.is_causal = info->is_causal;
     m->context        = info->n_keys;
     m->start          = info->n_keys - info->n_queries;
-    HL_TRY(HL_ALLOC_ZEROED(&m->types, (size_t)m->context));
-    HL_TRY(make_profile(m));
-
-done:
-    return status;
+    HL_NEED(HL_ALLOC_ZEROED(&m->types, (size_t)m->context));
+    return make_profile(m);
 }
 
 hl_status hl_measure_maps(hl_profile **out, const char *path, const hl_maps_options *options)

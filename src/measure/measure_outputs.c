@@ -70,19 +70,16 @@ static void make_grams(void *context, int64_t first, int64_t end, int member)
 
 static hl_status make_layer_gram(hl_measuring *m, int64_t layer, float *weight, float *rows)
 {
-    hl_status        status  = HL_OK;
     const hl_config *config  = m->config;
     int64_t          n_heads = config->layers[layer].n_heads;
     const hl_param  *param   = hl_weights_get(m->model->weights, HL_ROLE_ATTN_O, layer, 0);
 
     if (param == NULL || n_heads == 0)
         return HL_OK;
-    HL_TRY(hl_weight_read(weight, &param->weight));
+    HL_NEED(hl_weight_read(weight, &param->weight));
     hl_parallel(hl_threads(m->options.n_threads), n_heads, 1, make_grams,
                 &(gram_job){ m, layer, weight, rows });
-
-done:
-    return status;
+    return HL_OK;
 }
 
 hl_status hl_measure_make_gram(hl_measuring *m)

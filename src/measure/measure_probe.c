@@ -60,24 +60,21 @@ static void draw_tokens(probe_run *run, int64_t repeat)
 
 static hl_status feed_repeats(probe_run *run, hl_session *session)
 {
-    hl_status status = HL_OK;
-    hl_tap    tap    = { .context             = run,
-                         .layer               = watch_layer,
-                         .wants               = HL_WANT_PATTERN,
-                         .pattern_positions   = run->positions,
-                         .n_pattern_positions = run->n_tokens };
-    hl_feed   feed   = { .tokens   = run->tokens,
-                         .n_tokens = run->first + 2 * run->n_tokens,
-                         .tap      = &tap };
+    hl_tap  tap  = { .context             = run,
+                     .layer               = watch_layer,
+                     .wants               = HL_WANT_PATTERN,
+                     .pattern_positions   = run->positions,
+                     .n_pattern_positions = run->n_tokens };
+    hl_feed feed = { .tokens   = run->tokens,
+                     .n_tokens = run->first + 2 * run->n_tokens,
+                     .tap      = &tap };
 
     for (int64_t repeat = 0; repeat < HL_PROBE_REPEATS; repeat++) {
         draw_tokens(run, repeat);
-        HL_TRY(hl_session_rewind(session, 0, 0));
-        HL_TRY(hl_session_feed(session, &feed));
+        HL_NEED(hl_session_rewind(session, 0, 0));
+        HL_NEED(hl_session_feed(session, &feed));
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 static void keep_scores(const probe_run *run)

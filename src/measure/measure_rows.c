@@ -180,21 +180,17 @@ done:
 
 static hl_status open_file(hl_measure_rows *rows, const hl_measuring *m)
 {
-    hl_status status = HL_OK;
-
-    HL_TRY(make_header(rows, m));
+    HL_NEED(make_header(rows, m));
     if (rows->n_done == 0) {
-        HL_TRY(open_new(rows));
+        HL_NEED(open_new(rows));
     } else {
-        HL_TRY(check_part(rows, m));
-        HL_TRY(hl_writer_open_as(&rows->file, rows->path, rows->part, true));
-        HL_TRY(hl_safetensors_begin_in(rows->file, rows->header, rows->path));
+        HL_NEED(check_part(rows, m));
+        HL_NEED(hl_writer_open_as(&rows->file, rows->path, rows->part, true));
+        HL_NEED(hl_safetensors_begin_in(rows->file, rows->header, rows->path));
     }
     for (int i = 0; i < rows->n_statistics; i++)
         rows->offsets[i] = hl_safetensors_offset(rows->header, rows->names[i]);
-
-done:
-    return status;
+    return HL_OK;
 }
 
 static hl_status name_part(hl_measure_rows *rows)

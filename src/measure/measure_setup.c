@@ -49,20 +49,17 @@ static int64_t device_batch(int64_t context)
  * has more than cores. */
 static hl_status choose_batches(hl_measuring *m)
 {
-    hl_status          status  = HL_OK;
     hl_window_options *windows = &m->options.windows;
     hl_device_choice   choice  = { 0 };
 
-    HL_TRY(hl_device_choose(&choice, &(hl_session_options){ 0 }));
+    HL_NEED(hl_device_choose(&choice, &(hl_session_options){ 0 }));
     m->may_take_less = choice.ops != NULL && windows->n_batch == 0;
     if (windows->n_batch == 0)
         windows->n_batch = choice.ops != NULL ? device_batch(windows->context) : 1;
     m->in_pairs = choice.ops != NULL && m->options.rows_path == NULL && m->options.epsilon == 0.0;
     if (m->in_pairs)
         m->options.n_threads = (hl_threads(m->options.n_threads) + 1) / 2;
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* ---------------------------------------------------------------------- settings */
@@ -102,42 +99,35 @@ static const char *main_dtype(const hl_model *model)
  * nothing is put around a text, as all ways are one then. */
 static hl_status set_around(hl_measuring *m)
 {
-    hl_status        status = HL_OK;
-    hl_around        way    = m->options.windows.around;
+    hl_around        way = m->options.windows.around;
     hl_around_tokens around;
 
-    HL_TRY(hl_corpus_around(&around, m->corpus));
+    HL_NEED(hl_corpus_around(&around, m->corpus));
     if (way != HL_AROUND_DOCUMENT && around.n_before + around.n_after > 0)
-        HL_TRY(hl_profile_set(m->profile, "special", hl_around_name(way)));
-
-done:
-    return status;
+        HL_NEED(hl_profile_set(m->profile, "special", hl_around_name(way)));
+    return HL_OK;
 }
 
 static hl_status set_options(hl_measuring *m)
 {
-    hl_status                 status  = HL_OK;
     const hl_measure_options *options = &m->options;
     char                      text[64];
 
-    HL_TRY(hl_profile_set_int(m->profile, "context", options->windows.context));
-    HL_TRY(hl_profile_set_int(m->profile, "stride", options->windows.stride));
-    HL_TRY(hl_profile_set_int(m->profile, "seed", (int64_t)options->seed));
-    HL_TRY(set_around(m));
-    HL_TRY(hl_profile_set(m->profile, "pack", options->windows.pack ? "yes" : "no"));
-    HL_TRY(hl_profile_set(m->profile, "nll", options->nll ? "yes" : "no"));
-    HL_TRY(hl_profile_set(m->profile, "probe", options->no_probe ? "no" : "yes"));
+    HL_NEED(hl_profile_set_int(m->profile, "context", options->windows.context));
+    HL_NEED(hl_profile_set_int(m->profile, "stride", options->windows.stride));
+    HL_NEED(hl_profile_set_int(m->profile, "seed", (int64_t)options->seed));
+    HL_NEED(set_around(m));
+    HL_NEED(hl_profile_set(m->profile, "pack", options->windows.pack ? "yes" : "no"));
+    HL_NEED(hl_profile_set(m->profile, "nll", options->nll ? "yes" : "no"));
+    HL_NEED(hl_profile_set(m->profile, "probe", options->no_probe ? "no" : "yes"));
     snprintf(text, sizeof text, "%g", options->epsilon);
-    HL_TRY(hl_profile_set(m->profile, "epsilon", text));
+    HL_NEED(hl_profile_set(m->profile, "epsilon", text));
     if (options->epsilon > 0.0)
         snprintf(text, sizeof text, "all and %d of %lld", HL_OUTPUT_ROWS, (long long)m->n_piece);
     else
         snprintf(text, sizeof text, "%d and %d of %lld", HL_PATTERN_ROWS, HL_OUTPUT_ROWS,
                  (long long)m->n_piece);
-    HL_TRY(hl_profile_set(m->profile, "samples", text));
-
-done:
-    return status;
+    return hl_profile_set(m->profile, "samples", text);
 }
 
 /* A model that does not run as it was trained is another one, though its weights are the same. */
@@ -168,23 +158,20 @@ static hl_status set_gates(hl_profile *profile, const hl_model *model)
 
 static hl_status set_model(hl_measuring *m, const hl_tokenizer *tokenizer)
 {
-    hl_status status = HL_OK;
-    uint64_t  hash   = 0;
+    uint64_t hash = 0;
 
-    HL_TRY(hl_model_hash(&hash, m->model, m->options.n_threads));
-    HL_TRY(hl_profile_set_hash(m->profile, "model", hash));
-    HL_TRY(hl_profile_set(m->profile, "family", m->config->family));
-    HL_TRY(hl_profile_set(m->profile, "dtype", main_dtype(m->model)));
-    HL_TRY(hl_profile_set(m->profile, "version", hl_version()));
-    HL_TRY(set_adjustment(m->profile, &m->model->adjusted));
-    HL_TRY(set_gates(m->profile, m->model));
+    HL_NEED(hl_model_hash(&hash, m->model, m->options.n_threads));
+    HL_NEED(hl_profile_set_hash(m->profile, "model", hash));
+    HL_NEED(hl_profile_set(m->profile, "family", m->config->family));
+    HL_NEED(hl_profile_set(m->profile, "dtype", main_dtype(m->model)));
+    HL_NEED(hl_profile_set(m->profile, "version", hl_version()));
+    HL_NEED(set_adjustment(m->profile, &m->model->adjusted));
+    HL_NEED(set_gates(m->profile, m->model));
     if (tokenizer != NULL)
-        HL_TRY(hl_profile_set_hash(m->profile, "tokenizer", tokenizer_hash(tokenizer)));
+        HL_NEED(hl_profile_set_hash(m->profile, "tokenizer", tokenizer_hash(tokenizer)));
     else
-        HL_TRY(hl_profile_set(m->profile, "tokenizer", "none"));
-
-done:
-    return status;
+        HL_NEED(hl_profile_set(m->profile, "tokenizer", "none"));
+    return HL_OK;
 }
 
 static hl_status make_profile(hl_measuring *m)
@@ -236,67 +223,56 @@ static hl_status open_fitting_session(hl_measuring *m)
 
 static hl_status allocate(hl_measuring *m)
 {
-    hl_status status    = HL_OK;
-    size_t    n_batch   = (size_t)m->options.windows.n_batch;
-    size_t    n_piece   = (size_t)m->n_piece;
-    size_t    n_heads   = (size_t)m->config->n_heads;
-    size_t    n_threads = (size_t)hl_threads(m->options.n_threads);
+    size_t n_batch   = (size_t)m->options.windows.n_batch;
+    size_t n_piece   = (size_t)m->n_piece;
+    size_t n_heads   = (size_t)m->config->n_heads;
+    size_t n_threads = (size_t)hl_threads(m->options.n_threads);
 
-    HL_TRY(HL_ALLOC(&m->tokens, n_batch * n_piece));
-    HL_TRY(HL_ALLOC(&m->targets, n_batch * n_piece));
-    HL_TRY(HL_ALLOC(&m->lengths, n_batch));
-    HL_TRY(HL_ALLOC(&m->positions, n_batch * (size_t)m->n_patterns));
-    HL_TRY(HL_ALLOC(&m->outputs, n_batch * HL_OUTPUT_ROWS));
-    HL_TRY(HL_ALLOC_ZEROED(&m->stream, n_batch * HL_OUTPUT_ROWS * (size_t)m->config->d_model));
-    HL_TRY(HL_ALLOC(&m->products, n_threads * 2 * HL_OUTPUT_ROWS * (size_t)m->config->d_head));
-    HL_TRY(HL_ALLOC(&m->influence, n_batch * HL_OUTPUT_ROWS));
+    HL_NEED(HL_ALLOC(&m->tokens, n_batch * n_piece));
+    HL_NEED(HL_ALLOC(&m->targets, n_batch * n_piece));
+    HL_NEED(HL_ALLOC(&m->lengths, n_batch));
+    HL_NEED(HL_ALLOC(&m->positions, n_batch * (size_t)m->n_patterns));
+    HL_NEED(HL_ALLOC(&m->outputs, n_batch * HL_OUTPUT_ROWS));
+    HL_NEED(HL_ALLOC_ZEROED(&m->stream, n_batch * HL_OUTPUT_ROWS * (size_t)m->config->d_model));
+    HL_NEED(HL_ALLOC(&m->products, n_threads * 2 * HL_OUTPUT_ROWS * (size_t)m->config->d_head));
+    HL_NEED(HL_ALLOC(&m->influence, n_batch * HL_OUTPUT_ROWS));
     if (m->options.epsilon > 0.0)
-        HL_TRY(HL_ALLOC(&m->entropy, n_batch * n_heads * n_piece));
-
-done:
-    return status;
+        HL_NEED(HL_ALLOC(&m->entropy, n_batch * n_heads * n_piece));
+    return HL_OK;
 }
 
 /* For a batch of one's own, where others read on. */
 static hl_status make_copy(hl_measuring *m)
 {
-    hl_status status  = HL_OK;
-    size_t    n_batch = (size_t)m->options.windows.n_batch;
-    size_t    n_rows  = n_batch * (size_t)m->options.windows.context;
+    size_t n_batch = (size_t)m->options.windows.n_batch;
+    size_t n_rows  = n_batch * (size_t)m->options.windows.context;
 
-    HL_TRY(HL_ALLOC(&m->copy.tokens, n_rows));
-    HL_TRY(HL_ALLOC(&m->copy.types, n_rows));
-    HL_TRY(HL_ALLOC(&m->copy.places, HL_BATCH_PLACES * n_batch));
-    HL_TRY(HL_ALLOC(&m->copy.hashes, n_batch));
-
-done:
-    return status;
+    HL_NEED(HL_ALLOC(&m->copy.tokens, n_rows));
+    HL_NEED(HL_ALLOC(&m->copy.types, n_rows));
+    HL_NEED(HL_ALLOC(&m->copy.places, HL_BATCH_PLACES * n_batch));
+    return HL_ALLOC(&m->copy.hashes, n_batch);
 }
 
 hl_status hl_measure_setup(hl_measuring *m, const hl_tokenizer *tokenizer)
 {
-    hl_status status = HL_OK;
-
     m->config = m->model->config;
-    HL_TRY(complete_options(m));
-    HL_TRY(choose_batches(m));
+    HL_NEED(complete_options(m));
+    HL_NEED(choose_batches(m));
     m->n_piece = m->options.windows.context;
     if (!m->config->is_encoder && m->n_piece > HL_PIECE)
         m->n_piece = HL_PIECE;
     m->n_patterns = m->options.epsilon > 0.0 ? m->n_piece : HL_PATTERN_ROWS;
-    HL_TRY(make_profile(m));
-    HL_TRY(set_options(m));
-    HL_TRY(set_model(m, tokenizer));
-    HL_TRY(open_fitting_session(m));
-    HL_TRY(hl_windows_open(&m->windows, m->corpus, &m->options.windows));
-    HL_TRY(hl_ahead_new(&m->ahead, m->windows, m->session->device != NULL));
-    HL_TRY(allocate(m));
-    HL_TRY(hl_measure_make_gram(m));
+    HL_NEED(make_profile(m));
+    HL_NEED(set_options(m));
+    HL_NEED(set_model(m, tokenizer));
+    HL_NEED(open_fitting_session(m));
+    HL_NEED(hl_windows_open(&m->windows, m->corpus, &m->options.windows));
+    HL_NEED(hl_ahead_new(&m->ahead, m->windows, m->session->device != NULL));
+    HL_NEED(allocate(m));
+    HL_NEED(hl_measure_make_gram(m));
     if (m->in_pairs)
-        HL_TRY(make_copy(m));
-
-done:
-    return status;
+        HL_NEED(make_copy(m));
+    return HL_OK;
 }
 
 /* What every one has of its own. */

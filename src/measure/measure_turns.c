@@ -52,10 +52,9 @@ static void copy_batch(hl_measuring *own)
 /* The next batch, behind which another begins to be read; under the mutex. */
 static hl_status take_batch(turns *t, hl_measuring *own)
 {
-    hl_status     status = HL_OK;
-    hl_measuring *m      = t->m;
+    hl_measuring *m = t->m;
 
-    HL_TRY(hl_ahead_take(&own->batch, m->ahead));
+    HL_NEED(hl_ahead_take(&own->batch, m->ahead));
     hl_windows_place(&m->place, m->windows);
     m->share   = hl_windows_progress(m->windows);
     t->is_over = own->batch.n_windows == 0;
@@ -64,9 +63,7 @@ static hl_status take_batch(turns *t, hl_measuring *own)
     if (t->m->in_pairs)
         copy_batch(own);
     hl_ahead_begin(m->ahead);
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* False: there is nothing to do until the state has been saved, or at all. */
@@ -160,19 +157,15 @@ static hl_status run_round(turns *t)
 
 static hl_status run_rounds(turns *t)
 {
-    hl_status status = HL_OK;
-
     while (!t->is_over) {
-        HL_TRY(run_round(t));
+        HL_NEED(run_round(t));
         if (!t->is_over || t->asked != HL_OK)
-            HL_TRY(hl_measure_save(t->m));
+            HL_NEED(hl_measure_save(t->m));
         if (t->asked != HL_OK)
             return hl_fail(t->asked, "stopped after %lld tokens",
                            (long long)hl_profile_n_tokens(t->m->profile));
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 hl_status hl_measure_all(hl_measuring *m)

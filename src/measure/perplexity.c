@@ -290,15 +290,10 @@ static hl_status feed_part(scoring *s, int64_t n_windows, bool is_scored)
 
 static hl_status run_windows(scoring *s, int64_t n_windows)
 {
-    hl_status status = HL_OK;
-
     for (int64_t i = 0; i < s->perplexity->options.n_batch; i++)
-        HL_TRY(hl_session_rewind(s->perplexity->session, i, 0));
-    HL_TRY(feed_part(s, n_windows, false));
-    HL_TRY(feed_part(s, n_windows, true));
-
-done:
-    return status;
+        HL_NEED(hl_session_rewind(s->perplexity->session, i, 0));
+    HL_NEED(feed_part(s, n_windows, false));
+    return feed_part(s, n_windows, true);
 }
 
 /* --------------------------------------------------------------------- adding */
@@ -418,13 +413,12 @@ static hl_status report_progress(const hl_perplexity *perplexity, const hl_windo
 
 hl_status hl_perplexity_add(hl_nll *out, hl_perplexity *perplexity, const hl_scored_text *text)
 {
-    hl_status                    status  = HL_OK;
     const hl_perplexity_options *options = &perplexity->options;
     scoring                      s       = { perplexity, text };
     text_sums                    sums    = { 0 };
 
     *out = summarise(&sums);
-    HL_TRY(check_text(perplexity, text));
+    HL_NEED(check_text(perplexity, text));
     sums.n_tokens    = text->n_tokens;
     sums.bytes_known = text->n_bytes != NULL;
     int64_t count    = hl_window_count(&perplexity->cut, text->n_tokens);
@@ -434,17 +428,15 @@ hl_status hl_perplexity_add(hl_nll *out, hl_perplexity *perplexity, const hl_sco
 
         for (int64_t i = 0; i < n; i++)
             perplexity->windows[i] = hl_window_at(&perplexity->cut, text->n_tokens, done + i);
-        HL_TRY(run_windows(&s, n));
+        HL_NEED(run_windows(&s, n));
         for (int64_t i = 0; i < n; i++)
             add_window(&sums, &s, i);
-        HL_TRY(report_progress(perplexity, &perplexity->windows[n - 1], text->n_tokens));
+        HL_NEED(report_progress(perplexity, &perplexity->windows[n - 1], text->n_tokens));
     }
     add_text(&perplexity->total, &sums);
     sums.texts.n = sums.windows.n > 0 ? 1 : 0;
     *out         = summarise(&sums);
-
-done:
-    return status;
+    return HL_OK;
 }
 
 hl_nll hl_perplexity_total(const hl_perplexity *perplexity)

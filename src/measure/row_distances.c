@@ -164,21 +164,17 @@ static hl_status compare_layer(void *context, const hl_layer_rows *rows)
 
 static hl_status feed(row_run *run, int side)
 {
-    hl_status status = HL_OK;
-    hl_tap    tap    = { .context             = run,
-                         .layer               = side == 0 ? keep_layer : compare_layer,
-                         .wants               = HL_WANT_PATTERN,
-                         .pattern_positions   = run->positions,
-                         .n_pattern_positions = run->options.n_rows,
-                         .patterns_differ     = true };
+    hl_tap tap = { .context             = run,
+                   .layer               = side == 0 ? keep_layer : compare_layer,
+                   .wants               = HL_WANT_PATTERN,
+                   .pattern_positions   = run->positions,
+                   .n_pattern_positions = run->options.n_rows,
+                   .patterns_differ     = true };
 
-    HL_TRY(hl_session_rewind(run->sessions[side], 0, 0));
-    HL_TRY(hl_session_feed(
+    HL_NEED(hl_session_rewind(run->sessions[side], 0, 0));
+    return hl_session_feed(
         run->sessions[side],
-        &(hl_feed){ .tokens = run->batch.tokens, .n_tokens = run->batch.lengths[0], .tap = &tap }));
-
-done:
-    return status;
+        &(hl_feed){ .tokens = run->batch.tokens, .n_tokens = run->batch.lengths[0], .tap = &tap });
 }
 
 /* Rows that see one key alone are the same in all models, and are not drawn. */
@@ -197,46 +193,40 @@ static void draw_rows(row_run *run)
 
 static hl_status keep_sequence(row_run *run)
 {
-    hl_status         status = HL_OK;
-    hl_row_distances *out    = run->out;
-    size_t            size   = (size_t)(out->n_layers * out->n_heads);
-    size_t            n      = (size_t)out->n_sequences;
+    hl_row_distances *out  = run->out;
+    size_t            size = (size_t)(out->n_layers * out->n_heads);
+    size_t            n    = (size_t)out->n_sequences;
 
     if (n == run->capacity) {
         size_t more = n > 0 ? 2 * n : FIRST_SEQUENCES;
-        HL_TRY(hl_realloc((void **)&out->of_sequences, n * size, more * size,
-                          sizeof *out->of_sequences));
+        HL_NEED(hl_realloc((void **)&out->of_sequences, n * size, more * size,
+                           sizeof *out->of_sequences));
         run->capacity = more;
     }
     for (size_t i = 0; i < size; i++)
         out->of_sequences[n * size + i] = run->sequence[i] / (double)run->n_drawn;
     out->n_sequences++;
     out->n_rows += run->n_drawn;
-
-done:
-    return status;
+    return HL_OK;
 }
 
 static hl_status compare_windows(row_run *run)
 {
-    hl_status status = HL_OK;
-    size_t    size   = (size_t)(run->out->n_layers * run->out->n_heads);
+    size_t size = (size_t)(run->out->n_layers * run->out->n_heads);
 
     for (;;) {
-        HL_TRY(hl_windows_next(&run->batch, run->windows));
+        HL_NEED(hl_windows_next(&run->batch, run->windows));
         if (run->batch.n_windows == 0)
             break;
         draw_rows(run);
         if (run->n_drawn == 0)
             continue;
         memset(run->sequence, 0, size * sizeof *run->sequence);
-        HL_TRY(feed(run, 0));
-        HL_TRY(feed(run, 1));
-        HL_TRY(keep_sequence(run));
+        HL_NEED(feed(run, 0));
+        HL_NEED(feed(run, 1));
+        HL_NEED(keep_sequence(run));
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* From sums to means; NaN where there is no such head, or no row. */
@@ -299,7 +289,6 @@ static void complete_options(row_run *run)
 
 static hl_status open_run(row_run *run, const hl_corpus *corpus)
 {
-    hl_status        status = HL_OK;
     const hl_config *config = run->models[0]->config;
     size_t           cells  = (size_t)(config->n_layers * config->n_heads);
     size_t           width  = (size_t)(run->options.n_rows * run->options.windows.context);
@@ -309,23 +298,20 @@ static hl_status open_run(row_run *run, const hl_corpus *corpus)
                                    .wants      = HL_WANT_PATTERN,
                                    .n_threads  = run->options.n_threads };
 
-    HL_TRY(hl_windows_open(&run->windows, corpus, &run->options.windows));
+    HL_NEED(hl_windows_open(&run->windows, corpus, &run->options.windows));
     for (int side = 0; side < 2; side++)
-        HL_TRY(hl_session_open(&run->sessions[side], run->models[side], &session));
-    HL_TRY(HL_ALLOC(&run->positions, (size_t)run->options.n_rows));
-    HL_TRY(HL_ALLOC(&run->kept, cells * width));
-    HL_TRY(HL_ALLOC(&run->sequence, cells));
-    HL_TRY(HL_ALLOC_ZEROED(&run->out, 1));
+        HL_NEED(hl_session_open(&run->sessions[side], run->models[side], &session));
+    HL_NEED(HL_ALLOC(&run->positions, (size_t)run->options.n_rows));
+    HL_NEED(HL_ALLOC(&run->kept, cells * width));
+    HL_NEED(HL_ALLOC(&run->sequence, cells));
+    HL_NEED(HL_ALLOC_ZEROED(&run->out, 1));
     run->out->n_layers = config->n_layers;
     run->out->n_heads  = config->n_heads;
-    HL_TRY(HL_ALLOC(&run->out->heads, (size_t)config->n_layers));
+    HL_NEED(HL_ALLOC(&run->out->heads, (size_t)config->n_layers));
     for (int64_t layer = 0; layer < config->n_layers; layer++)
         run->out->heads[layer] = config->layers[layer].n_heads;
-    HL_TRY(HL_ALLOC_ZEROED(&run->out->variation, cells * (size_t)config->n_heads));
-    HL_TRY(HL_ALLOC_ZEROED(&run->out->divergence, cells));
-
-done:
-    return status;
+    HL_NEED(HL_ALLOC_ZEROED(&run->out->variation, cells * (size_t)config->n_heads));
+    return HL_ALLOC_ZEROED(&run->out->divergence, cells);
 }
 
 static void close_run(row_run *run)

@@ -51,20 +51,17 @@ static hl_status complete_options(hl_speed_options *options, const hl_model *mod
 static hl_status run_round(double *prefill, double *decode, hl_session *session,
                            const int64_t *tokens, const hl_speed_options *options)
 {
-    hl_status status = HL_OK;
-    double    start  = hl_clock_seconds();
+    double start = hl_clock_seconds();
 
-    HL_TRY(hl_session_rewind(session, 0, 0));
-    HL_TRY(
+    HL_NEED(hl_session_rewind(session, 0, 0));
+    HL_NEED(
         hl_session_feed(session, &(hl_feed){ .tokens = tokens, .n_tokens = options->n_prefill }));
     double middle = hl_clock_seconds();
     for (int64_t i = 0; i < options->n_decode; i++)
-        HL_TRY(hl_session_feed(session, &(hl_feed){ .tokens = tokens + i, .n_tokens = 1 }));
+        HL_NEED(hl_session_feed(session, &(hl_feed){ .tokens = tokens + i, .n_tokens = 1 }));
     *prefill = middle - start;
     *decode  = hl_clock_seconds() - middle;
-
-done:
-    return status;
+    return HL_OK;
 }
 
 hl_status hl_measure_speed(hl_speed *out, const hl_model *model, const int64_t *tokens,

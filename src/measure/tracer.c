@@ -116,15 +116,14 @@ static void look_at(hl_tracer *tracer, int64_t position)
 
 static hl_status trace_layer(void *context, const hl_layer_rows *rows)
 {
-    hl_status  status = HL_OK;
     hl_tracer *tracer = context;
     hl_trace  *trace  = tracer->trace;
     int64_t    first  = rows->start[0] + tracer->offset; /* entry of row 0 */
     int64_t    end    = rows->start[0] + rows->lengths[0];
 
     if (end - 1 > tracer->position)
-        HL_TRY(check_position(tracer, end - 1));
-    HL_TRY(reserve(tracer, first + rows->lengths[0]));
+        HL_NEED(check_position(tracer, end - 1));
+    HL_NEED(reserve(tracer, first + rows->lengths[0]));
     for (int64_t row = 0; row < rows->lengths[0]; row++) {
         if (first + row >= 0)
             trace_row(tracer, rows, row, first + row, false);
@@ -137,9 +136,7 @@ static hl_status trace_layer(void *context, const hl_layer_rows *rows)
         tracer->last = tracer->whole >= 0 ? tracer->whole : tracer->last;
         look_at(tracer, tracer->position + 1);
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* ------------------------------------------------------------ open and close */
@@ -156,26 +153,23 @@ static hl_status open_stream(hl_tracer *tracer)
 
 static hl_status allocate(hl_tracer *tracer, const hl_model *model)
 {
-    hl_status status  = HL_OK;
-    int64_t   n_heads = hl_model_get_info(model)->n_heads;
-    int64_t   n_cells = tracer->config->n_layers * n_heads;
-    size_t    n_ctx   = (size_t)tracer->options.n_ctx;
-    int64_t   n_kept  = HL_SPIKE_MAX_ROWS + 1 + tracer->options.n_back;
+    int64_t n_heads = hl_model_get_info(model)->n_heads;
+    int64_t n_cells = tracer->config->n_layers * n_heads;
+    size_t  n_ctx   = (size_t)tracer->options.n_ctx;
+    int64_t n_kept  = HL_SPIKE_MAX_ROWS + 1 + tracer->options.n_back;
 
-    HL_TRY(hl_trace_new(&tracer->trace, tracer->config->n_layers, n_heads,
-                        tracer->options.forget ? n_kept : 0));
+    HL_NEED(hl_trace_new(&tracer->trace, tracer->config->n_layers, n_heads,
+                         tracer->options.forget ? n_kept : 0));
     /* All rows that are kept take little memory, and those who forget watch: they cannot wait. */
     if (tracer->options.forget)
-        HL_TRY(hl_trace_reserve(tracer->trace, tracer->options.n_ctx + 1));
-    HL_TRY(hl_spikes_new(&tracer->spikes, n_cells, tracer->options.n_back));
-    HL_TRY(HL_ALLOC(&tracer->segments, n_ctx));
+        HL_NEED(hl_trace_reserve(tracer->trace, tracer->options.n_ctx + 1));
+    HL_NEED(hl_spikes_new(&tracer->spikes, n_cells, tracer->options.n_back));
+    HL_NEED(HL_ALLOC(&tracer->segments, n_ctx));
     memset(tracer->segments, HL_KIND_GENERATED, n_ctx);
     if (!tracer->options.no_change)
-        HL_TRY(hl_alloc_zeroed((void **)&tracer->previous, (size_t)n_cells, n_ctx * sizeof(float)));
-    HL_TRY(open_stream(tracer));
-
-done:
-    return status;
+        HL_NEED(
+            hl_alloc_zeroed((void **)&tracer->previous, (size_t)n_cells, n_ctx * sizeof(float)));
+    return open_stream(tracer);
 }
 
 hl_status hl_tracer_open(hl_tracer **out, const hl_model *model, const hl_tracer_options *options)
@@ -240,22 +234,19 @@ const hl_trace *hl_tracer_trace(const hl_tracer *tracer)
 /* A token, and what it adds to the text. */
 static hl_status push_token(hl_tracer *tracer, int64_t id, hl_token_kind kind)
 {
-    hl_status   status  = HL_OK;
     hl_trace   *trace   = tracer->trace;
     const char *text    = "";
     size_t      n_bytes = 0;
     size_t      before  = trace->n_text;
 
-    HL_TRY(hl_trace_push(trace, id, kind));
+    HL_NEED(hl_trace_push(trace, id, kind));
     if (tracer->stream == NULL)
         return HL_OK;
-    HL_TRY(hl_decode_stream_push(&text, &n_bytes, tracer->stream, (int32_t)id));
-    HL_TRY(hl_trace_append_text(trace, text, n_bytes));
+    HL_NEED(hl_decode_stream_push(&text, &n_bytes, tracer->stream, (int32_t)id));
+    HL_NEED(hl_trace_append_text(trace, text, n_bytes));
     trace->entities[trace->n_tokens - 1] =
         n_bytes > 0 && hl_begins_entity(trace->text, before, trace->n_text);
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* Where the token that comes next will be fed. */
@@ -273,9 +264,8 @@ void hl_tracer_begin(hl_tracer *tracer, int64_t position)
 hl_status hl_tracer_prompt(hl_tracer *tracer, const int64_t *tokens, const uint8_t *kinds,
                            int64_t n_tokens)
 {
-    hl_status status = HL_OK;
-    int64_t   first  = next_position(tracer);
-    int64_t   entry  = tracer->trace->n_tokens;
+    int64_t first = next_position(tracer);
+    int64_t entry = tracer->trace->n_tokens;
 
     if (n_tokens < 1 || first < 0 || n_tokens > tracer->options.n_ctx - first)
         return hl_fail(HL_LIMIT, "trace: %lld tokens from position %lld on, in a context of %lld",
@@ -286,15 +276,13 @@ hl_status hl_tracer_prompt(hl_tracer *tracer, const int64_t *tokens, const uint8
         if (kind >= HL_N_KINDS)
             return hl_fail(HL_BAD_ARGUMENT, "trace: token %lld is of kind %d", (long long)i, kind);
         tracer->segments[first + i] = (uint8_t)kind;
-        HL_TRY(push_token(tracer, tokens[i], kind));
+        HL_NEED(push_token(tracer, tokens[i], kind));
     }
     /* The last row of a prompt leads to a token that is scored; it is not learned before. */
     tracer->learn    = entry + 1;
     tracer->learn_to = tracer->segments[first] != HL_KIND_CONTEXT ? entry + n_tokens : 0;
     look_at(tracer, first + n_tokens - 1);
-
-done:
-    return status;
+    return HL_OK;
 }
 
 static void learn_prompt(hl_tracer *tracer)
@@ -311,22 +299,19 @@ static void learn_prompt(hl_tracer *tracer)
 
 hl_status hl_tracer_add(hl_tracer *tracer, const hl_generated *token)
 {
-    hl_status status = HL_OK;
-    hl_trace *trace  = tracer->trace;
-    int64_t   entry  = trace->n_tokens;
+    hl_trace *trace = tracer->trace;
+    int64_t   entry = trace->n_tokens;
 
     learn_prompt(tracer);
-    HL_TRY(reserve(tracer, entry + 1));
-    HL_TRY(push_token(tracer, token->id, HL_KIND_GENERATED));
+    HL_NEED(reserve(tracer, entry + 1));
+    HL_NEED(push_token(tracer, token->id, HL_KIND_GENERATED));
     trace->numbers[HL_TRACE_LOGPROB][entry]    = token->logprob;
     trace->numbers[HL_TRACE_VOCABULARY][entry] = token->entropy;
     trace->numbers[HL_TRACE_VARENTROPY][entry] = token->varentropy;
     if (entry - tracer->offset >= FAIR_KEYS - 1)
         trace->numbers[HL_TRACE_SPIKE][entry] =
             hl_spikes_score(tracer->spikes, hl_trace_at(trace, entry, HL_TRACE_NORMALISED));
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* The stream begins anew and reads all that is left: what it holds back depends on that. */
@@ -337,17 +322,14 @@ static hl_status rewind_text(hl_tracer *tracer)
     size_t      n_bytes = 0;
 
     for (int64_t i = 0; i < tracer->trace->n_tokens && tracer->stream != NULL; i++)
-        HL_TRY(
+        HL_NEED(
             hl_decode_stream_push(&text, &n_bytes, tracer->stream, (int32_t)tracer->trace->ids[i]));
-
-done:
     return status;
 }
 
 hl_status hl_tracer_rewind(hl_tracer *tracer, int64_t n_tokens)
 {
-    hl_status status = HL_OK;
-    int64_t   n_back = tracer->trace->n_tokens - n_tokens;
+    int64_t n_back = tracer->trace->n_tokens - n_tokens;
 
     if (n_tokens < 1 || n_back < 0 || n_back > tracer->options.n_back)
         return hl_fail(HL_BAD_ARGUMENT, "trace: back by %lld tokens, wanted 0 to %lld",
@@ -356,11 +338,9 @@ hl_status hl_tracer_rewind(hl_tracer *tracer, int64_t n_tokens)
     hl_trace_cut(tracer->trace, n_tokens);
     for (int64_t i = next_position(tracer); i >= 0 && i < tracer->options.n_ctx; i++)
         tracer->segments[i] = HL_KIND_GENERATED;
-    HL_TRY(rewind_text(tracer));
+    HL_NEED(rewind_text(tracer));
     look_at(tracer, n_tokens - tracer->offset);
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* ---------------------------------------------------------------- once more */

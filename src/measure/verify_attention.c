@@ -48,16 +48,13 @@ static hl_status add_entries(hl_verify_report *report, const attention_run *run,
 static hl_status run_case(void *context, hl_verify_report *report, const char *backend,
                           const char *write_path)
 {
-    hl_status      status = HL_OK;
-    attention_run *run    = context;
+    attention_run *run = context;
 
-    HL_TRY(hl_verify_outputs_compute(run->ours, run->golden, run->n_threads));
-    HL_TRY(add_entries(report, run, backend));
+    HL_NEED(hl_verify_outputs_compute(run->ours, run->golden, run->n_threads));
+    HL_NEED(add_entries(report, run, backend));
     if (write_path != NULL)
-        HL_TRY(hl_verify_outputs_write(run->ours, run->golden, write_path));
-
-done:
-    return status;
+        HL_NEED(hl_verify_outputs_write(run->ours, run->golden, write_path));
+    return HL_OK;
 }
 
 hl_status hl_verify_attention(hl_verify_report **out, const char *path,

@@ -128,18 +128,14 @@ static hl_status check_purpose(const block_file *file, const hl_verify_options *
 
 static hl_status read_types(block_file *file, const char *path)
 {
-    hl_status status = HL_OK;
-
     file->where = path;
-    HL_TRY(hl_safetensors_open(&file->file, path));
+    HL_NEED(hl_safetensors_open(&file->file, path));
     for (size_t i = 0; i < hl_safetensors_count(file->file); i++) {
         const hl_tensor *tensor = hl_safetensors_at(file->file, i);
         if (hl_verify_is_blocks(tensor->name))
-            HL_TRY(add_type(file, tensor));
+            HL_NEED(add_type(file, tensor));
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 static void release(block_file *file)
@@ -193,23 +189,20 @@ done:
 static hl_status decode_all(void *context, hl_verify_report *report, const char *backend,
                             const char *write_path)
 {
-    hl_status   status = HL_OK;
-    block_file *file   = context;
+    block_file *file = context;
 
     for (size_t i = 0; i < file->n_types; i++) {
         const block_type *type = &file->types[i];
 
-        HL_TRY(hl_dequantise(type->values, type->dtype, type->blocks->data, type->n_values));
+        HL_NEED(hl_dequantise(type->values, type->dtype, type->blocks->data, type->n_values));
         if (type->expected != NULL)
             hl_verify_report_add(report, &(hl_verify_entry){ .backend = backend,
                                                              .output  = hl_dtype_name(type->dtype),
                                                              .error   = largest_error(type) });
     }
     if (write_path != NULL)
-        HL_TRY(write_values(file, write_path));
-
-done:
-    return status;
+        HL_NEED(write_values(file, write_path));
+    return HL_OK;
 }
 
 hl_status hl_verify_blocks(hl_verify_report **out, const char *path,

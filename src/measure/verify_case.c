@@ -137,28 +137,24 @@ static hl_status read_number(double *out, const json_t *options, const char *key
 
 static hl_status read_options(hl_verify_case *golden, const json_t *options, const char *where)
 {
-    hl_status     status  = HL_OK;
     hl_attention *problem = &golden->problem;
     bool          causal  = false;
 
-    HL_TRY(read_sizes(problem, options, where));
-    HL_TRY(hl_json_get_bool(&causal, options, "causal", where));
+    HL_NEED(read_sizes(problem, options, where));
+    HL_NEED(hl_json_get_bool(&causal, options, "causal", where));
     if (causal)
         problem->flags |= HL_ATTENTION_CAUSAL;
-    HL_TRY(read_window(problem, &problem->window_left, HL_ATTENTION_WINDOW_LEFT, options,
-                       "window_left", where));
-    HL_TRY(read_window(problem, &problem->window_right, HL_ATTENTION_WINDOW_RIGHT, options,
-                       "window_right", where));
-    HL_TRY(read_window(problem, &problem->window_sink, 0, options, "window_sink", where));
+    HL_NEED(read_window(problem, &problem->window_left, HL_ATTENTION_WINDOW_LEFT, options,
+                        "window_left", where));
+    HL_NEED(read_window(problem, &problem->window_right, HL_ATTENTION_WINDOW_RIGHT, options,
+                        "window_right", where));
+    HL_NEED(read_window(problem, &problem->window_sink, 0, options, "window_sink", where));
 
     problem->scale = 1.0 / sqrt((double)problem->d_head);
     problem->flags |= HL_ATTENTION_SCALE;
-    HL_TRY(read_number(&problem->scale, options, "scale", -1e6, 1e6, where));
-    HL_TRY(read_number(&problem->softcap, options, "softcap", 0.0, 1e6, where));
-    HL_TRY(read_number(&golden->max_score, options, "max_score", 0.0, MAX_MAX_SCORE, where));
-
-done:
-    return status;
+    HL_NEED(read_number(&problem->scale, options, "scale", -1e6, 1e6, where));
+    HL_NEED(read_number(&problem->softcap, options, "softcap", 0.0, 1e6, where));
+    return read_number(&golden->max_score, options, "max_score", 0.0, MAX_MAX_SCORE, where);
 }
 
 static hl_status parse_options(hl_verify_case *golden)
@@ -276,17 +272,14 @@ static hl_status find_tensor(const hl_tensor **out, const hl_verify_case *golden
                              const char *letters, uint64_t dtypes)
 {
     const hl_tensor *tensor = hl_safetensors_find(golden->file, name);
-    hl_status        status = HL_OK;
 
     *out = NULL;
     if (tensor == NULL)
         return HL_OK;
-    HL_TRY(check_dtype(golden, tensor, dtypes));
-    HL_TRY(check_shape(golden, tensor, letters));
+    HL_NEED(check_dtype(golden, tensor, dtypes));
+    HL_NEED(check_shape(golden, tensor, letters));
     *out = tensor;
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* ---------------------------------------------------------------- inputs */
@@ -296,22 +289,19 @@ done:
 static hl_status copy_input(void **out, hl_dtype *dtype, hl_verify_case *golden, const char *name,
                             const char *letters, uint64_t dtypes)
 {
-    hl_status        status = HL_OK;
     const hl_tensor *tensor = NULL;
     void            *copy   = NULL;
 
-    HL_TRY(find_tensor(&tensor, golden, name, letters, dtypes));
+    HL_NEED(find_tensor(&tensor, golden, name, letters, dtypes));
     if (tensor == NULL)
         return HL_OK;
-    HL_TRY(hl_alloc(&copy, tensor->n_bytes, 1));
+    HL_NEED(hl_alloc(&copy, tensor->n_bytes, 1));
     if (tensor->n_bytes != 0)
         memcpy(copy, tensor->data, tensor->n_bytes);
     golden->inputs[golden->n_inputs++] = copy;
     *out                               = copy;
     *dtype                             = tensor->dtype;
-
-done:
-    return status;
+    return HL_OK;
 }
 
 static hl_status copy_rows(hl_rows *out, hl_verify_case *golden, const char *name,
@@ -376,60 +366,50 @@ static hl_status count_segments(hl_verify_case *golden, const int64_t *numbers)
 /* The file has int64 (n_keys), the operator wants bytes. */
 static hl_status copy_segments(hl_verify_case *golden)
 {
-    hl_status      status  = HL_OK;
     const int64_t *numbers = NULL;
     uint8_t       *bytes   = NULL;
     int64_t        n_keys  = golden->problem.n_keys;
 
-    HL_TRY(copy_ints(&numbers, golden, "segments", "K", 0, HL_MAX_SEGMENTS - 1));
+    HL_NEED(copy_ints(&numbers, golden, "segments", "K", 0, HL_MAX_SEGMENTS - 1));
     if (numbers == NULL)
         return HL_OK;
-    HL_TRY(count_segments(golden, numbers));
-    HL_TRY(HL_ALLOC(&bytes, (size_t)n_keys));
+    HL_NEED(count_segments(golden, numbers));
+    HL_NEED(HL_ALLOC(&bytes, (size_t)n_keys));
     for (int64_t key = 0; key < n_keys; key++)
         bytes[key] = (uint8_t)numbers[key];
     golden->inputs[golden->n_inputs++] = bytes;
     golden->problem.segments           = bytes;
-
-done:
-    return status;
+    return HL_OK;
 }
 
 static hl_status copy_problem(hl_verify_case *golden)
 {
-    hl_status     status  = HL_OK;
     hl_attention *problem = &golden->problem;
 
-    HL_TRY(copy_rows(&problem->q, golden, "q", "BHQD"));
-    HL_TRY(copy_rows(&problem->k, golden, "k", "BGKD"));
-    HL_TRY(copy_rows(&problem->v, golden, "v", "BGKV"));
-    HL_TRY(copy_ints(&problem->key_length, golden, "key_length", "B", 0, problem->n_keys));
-    HL_TRY(
+    HL_NEED(copy_rows(&problem->q, golden, "q", "BHQD"));
+    HL_NEED(copy_rows(&problem->k, golden, "k", "BGKD"));
+    HL_NEED(copy_rows(&problem->v, golden, "v", "BGKV"));
+    HL_NEED(copy_ints(&problem->key_length, golden, "key_length", "B", 0, problem->n_keys));
+    HL_NEED(
         copy_ints(&problem->query_start, golden, "query_start", "B", -MAX_POSITION, MAX_POSITION));
-    HL_TRY(copy_floats(&problem->alibi_slopes, golden, "alibi_slopes", "H"));
-    HL_TRY(copy_floats(&problem->key_bias, golden, "key_bias", "HK"));
-    HL_TRY(copy_floats(&problem->sinks, golden, "sinks", "H"));
-    HL_TRY(copy_floats(&problem->gates, golden, "gates", "H"));
-    HL_TRY(copy_segments(golden));
-
-done:
-    return status;
+    HL_NEED(copy_floats(&problem->alibi_slopes, golden, "alibi_slopes", "H"));
+    HL_NEED(copy_floats(&problem->key_bias, golden, "key_bias", "HK"));
+    HL_NEED(copy_floats(&problem->sinks, golden, "sinks", "H"));
+    HL_NEED(copy_floats(&problem->gates, golden, "gates", "H"));
+    return copy_segments(golden);
 }
 
 static hl_status copy_upstream(hl_verify_case *golden)
 {
-    hl_status              status   = HL_OK;
     hl_attention_upstream *upstream = &golden->upstream;
 
-    HL_TRY(copy_input(&upstream->grad_out.data, &upstream->grad_out.dtype, golden, "grad_out",
-                      "BHQV", DTYPE_SET(HL_DTYPE_F32)));
-    HL_TRY(copy_floats(&upstream->grad_entropy, golden, "grad_entropy", "BHQ"));
-    HL_TRY(copy_floats(&upstream->grad_lse, golden, "grad_lse", "BHQ"));
+    HL_NEED(copy_input(&upstream->grad_out.data, &upstream->grad_out.dtype, golden, "grad_out",
+                       "BHQV", DTYPE_SET(HL_DTYPE_F32)));
+    HL_NEED(copy_floats(&upstream->grad_entropy, golden, "grad_entropy", "BHQ"));
+    HL_NEED(copy_floats(&upstream->grad_lse, golden, "grad_lse", "BHQ"));
     golden->has_upstream = upstream->grad_out.data != NULL || upstream->grad_entropy != NULL ||
                            upstream->grad_lse != NULL;
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* --------------------------------------------------------------- expected */

@@ -100,14 +100,13 @@ static hl_status read_row(double *out, const hl_rows *rows, int64_t index, int64
 static hl_status exact_score(double *out, const hl_attention *p, row_place place, int64_t q_row,
                              int64_t key)
 {
-    hl_status status  = HL_OK;
-    int64_t   kv_head = place.head / (p->n_heads / p->n_kv_heads);
-    int64_t   k_row   = (place.batch * p->n_kv_heads + kv_head) * p->n_keys + key;
-    double    q[HL_MAX_HEAD_DIM], k[HL_MAX_HEAD_DIM];
-    double    score = 0.0;
+    int64_t kv_head = place.head / (p->n_heads / p->n_kv_heads);
+    int64_t k_row   = (place.batch * p->n_kv_heads + kv_head) * p->n_keys + key;
+    double  q[HL_MAX_HEAD_DIM], k[HL_MAX_HEAD_DIM];
+    double  score = 0.0;
 
-    HL_TRY(read_row(q, &p->q, q_row, p->d_head));
-    HL_TRY(read_row(k, &p->k, k_row, p->d_head));
+    HL_NEED(read_row(q, &p->q, q_row, p->d_head));
+    HL_NEED(read_row(k, &p->k, k_row, p->d_head));
     for (int64_t d = 0; d < p->d_head; d++)
         score += q[d] * k[d];
     score *= p->scale;
@@ -118,16 +117,13 @@ static hl_status exact_score(double *out, const hl_attention *p, row_place place
     if (p->key_bias != NULL)
         score += (double)p->key_bias[place.head * p->n_keys + key];
     *out = score;
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* What it costs that we said `ours` where the case says `wanted`. */
 static hl_status argmax_row_error(double *out, const hl_attention *p, int64_t row, int64_t ours,
                                   int64_t wanted)
 {
-    hl_status status     = HL_OK;
     int64_t   batch      = row / (p->n_heads * p->n_queries);
     int64_t   query      = row % p->n_queries;
     row_place place      = { batch, row / p->n_queries % p->n_heads,
@@ -139,12 +135,10 @@ static hl_status argmax_row_error(double *out, const hl_attention *p, int64_t ro
     *out                    = INFINITY;
     if (!hl_visible_has(visible, ours) || !hl_visible_has(visible, wanted))
         return HL_OK;
-    HL_TRY(exact_score(&our_score, p, place, row, ours));
-    HL_TRY(exact_score(&best_score, p, place, row, wanted));
+    HL_NEED(exact_score(&our_score, p, place, row, ours));
+    HL_NEED(exact_score(&best_score, p, place, row, wanted));
     *out = hl_verify_difference(our_score, best_score);
-
-done:
-    return status;
+    return HL_OK;
 }
 
 static hl_status argmax_error(double *out, const int64_t *ours, const hl_verify_case *golden)
@@ -177,19 +171,16 @@ done:
 hl_status hl_verify_compare(hl_verify_entry *out, const hl_verify_outputs *ours,
                             const hl_verify_case *golden, hl_verify_output output)
 {
-    hl_status       status  = HL_OK;
     tolerance       allowed = stated_tolerance(output);
     hl_verify_entry entry   = { .output = hl_verify_specs[output].name };
 
     entry.tolerance = fmax(allowed.value, SCORE_ROUNDING * golden->max_score);
     entry.relative  = allowed.relative;
     if (output == HL_VERIFY_ARGMAX)
-        HL_TRY(argmax_error(&entry.error, ours->argmax, golden));
+        HL_NEED(argmax_error(&entry.error, ours->argmax, golden));
     else
-        HL_TRY(float_error(&entry.error, ours->values[output], golden->expected[output],
-                           allowed.relative));
+        HL_NEED(float_error(&entry.error, ours->values[output], golden->expected[output],
+                            allowed.relative));
     *out = entry;
-
-done:
-    return status;
+    return HL_OK;
 }

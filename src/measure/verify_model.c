@@ -89,7 +89,6 @@ static int64_t whole_at(const hl_tensor *tensor, int64_t index)
 
 static hl_status read_tokens(hl_verify_results *results)
 {
-    hl_status        status = HL_OK;
     const hl_tensor *tokens = hl_safetensors_find(results->expected, "tokens");
 
     if (tokens == NULL)
@@ -100,46 +99,41 @@ static hl_status read_tokens(hl_verify_results *results)
                        results->where, hl_dtype_name(tokens->dtype), tokens->n_dims);
     results->n_batch  = tokens->shape[0];
     results->n_tokens = tokens->shape[1];
-    HL_TRY(HL_ALLOC(&results->tokens, (size_t)hl_tensor_count(tokens)));
+    HL_NEED(HL_ALLOC(&results->tokens, (size_t)hl_tensor_count(tokens)));
     for (int64_t i = 0; i < hl_tensor_count(tokens); i++)
         results->tokens[i] = whole_at(tokens, i);
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* lengths [B], as `measure --rows` writes them: rows behind them are padding.  Without, none is. */
 static hl_status read_lengths(hl_verify_results *results)
 {
-    hl_status        status  = HL_OK;
     const hl_tensor *lengths = hl_safetensors_find(results->expected, "lengths");
 
     if (lengths != NULL &&
         (!is_whole(lengths) || lengths->n_dims != 1 || lengths->shape[0] != results->n_batch))
         return hl_fail(HL_BAD_INPUT, "%s: 'lengths' is not I64 or I32 of shape [%lld]",
                        results->where, (long long)results->n_batch);
-    HL_TRY(HL_ALLOC(&results->lengths, (size_t)results->n_batch));
+    HL_NEED(HL_ALLOC(&results->lengths, (size_t)results->n_batch));
     for (int64_t i = 0; i < results->n_batch; i++) {
         results->lengths[i] = lengths != NULL ? whole_at(lengths, i) : results->n_tokens;
         if (results->lengths[i] < 0 || results->lengths[i] > results->n_tokens)
-            HL_TRY(hl_fail(HL_BAD_INPUT,
-                           "%s: 'lengths' has %lld for sequence %lld, wanted 0 to %lld",
-                           results->where, (long long)results->lengths[i], (long long)i,
-                           (long long)results->n_tokens));
+            HL_NEED(hl_fail(HL_BAD_INPUT,
+                            "%s: 'lengths' has %lld for sequence %lld, wanted 0 to %lld",
+                            results->where, (long long)results->lengths[i], (long long)i,
+                            (long long)results->n_tokens));
     }
     for (int64_t i = 0; i < results->n_batch * results->n_tokens; i++) {
         int64_t sequence = i / results->n_tokens, row = i % results->n_tokens;
 
         if (row < results->lengths[sequence] &&
             (results->tokens[i] < 0 || results->tokens[i] >= results->info->d_vocab))
-            HL_TRY(hl_fail(HL_BAD_INPUT,
-                           "%s: tokens[%lld, %lld] is %lld, the model knows 0 to %lld",
-                           results->where, (long long)sequence, (long long)row,
-                           (long long)results->tokens[i], (long long)results->info->d_vocab - 1));
+            HL_NEED(hl_fail(HL_BAD_INPUT,
+                            "%s: tokens[%lld, %lld] is %lld, the model knows 0 to %lld",
+                            results->where, (long long)sequence, (long long)row,
+                            (long long)results->tokens[i], (long long)results->info->d_vocab - 1));
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* The same for every model of a vocabulary, and of no meaning. */
@@ -161,7 +155,6 @@ static hl_status make_tokens(hl_verify_results *results)
 /* masked_heads [n, 2] are (layer, head). */
 static hl_status read_gates(hl_verify_results *results)
 {
-    hl_status        status  = HL_OK;
     const hl_tensor *masked  = hl_safetensors_find(results->expected, "masked_heads");
     int64_t          n_heads = results->info->n_heads;
     int64_t          count   = results->info->n_layers * n_heads;
@@ -171,7 +164,7 @@ static hl_status read_gates(hl_verify_results *results)
     if (!is_whole(masked) || masked->n_dims != 2 || masked->shape[1] != 2)
         return hl_fail(HL_BAD_INPUT, "%s: 'masked_heads' is not I64 or I32 of shape [n, 2]",
                        results->where);
-    HL_TRY(HL_ALLOC(&results->gates, (size_t)count));
+    HL_NEED(HL_ALLOC(&results->gates, (size_t)count));
     for (int64_t i = 0; i < count; i++)
         results->gates[i] = 1.0f;
     for (int64_t i = 0; i < masked->shape[0]; i++) {
@@ -182,9 +175,7 @@ static hl_status read_gates(hl_verify_results *results)
                            (long long)place[0], (long long)place[1]);
         results->gates[place[0] * n_heads + place[1]] = 0.0f;
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* Were the expected outputs made with the very gates that the model has? */
@@ -268,23 +259,19 @@ static hl_status plan_output(hl_verify_results *results, hl_model_output output)
 
 static hl_status plan_outputs(hl_verify_results *results)
 {
-    hl_status status = HL_OK;
-
     for (hl_model_output output = 0; output < HL_MODEL_N_OUTPUTS; output++) {
         const hl_model_spec *spec   = &hl_model_specs[output];
         const hl_tensor     *tensor = find_expected_tensor(results, output);
 
         if (tensor != NULL)
-            HL_TRY(check_shape(results, tensor, spec));
+            HL_NEED(check_shape(results, tensor, spec));
         results->outputs[output].expected = tensor;
     }
     for (hl_model_output output = 0; output < HL_MODEL_N_OUTPUTS; output++)
-        HL_TRY(plan_output(results, output));
+        HL_NEED(plan_output(results, output));
     if (results->outputs[HL_MODEL_LENS_TOP].values != NULL)
-        HL_TRY(HL_ALLOC_ZEROED(&results->lens_gap, results->outputs[HL_MODEL_LENS_TOP].count));
-
-done:
-    return status;
+        HL_NEED(HL_ALLOC_ZEROED(&results->lens_gap, results->outputs[HL_MODEL_LENS_TOP].count));
+    return HL_OK;
 }
 
 /* Every position, or as many as fit, evenly spread; all of them for a pattern. */
@@ -353,17 +340,14 @@ void hl_verify_results_free(hl_verify_results *results)
 static hl_status run_model(void *context, hl_verify_report *report, const char *backend,
                            const char *write_path)
 {
-    hl_status          status  = HL_OK;
     hl_verify_results *results = context;
 
-    HL_TRY(hl_verify_results_compute(results));
-    HL_TRY(hl_verify_results_compare(report, results, backend));
+    HL_NEED(hl_verify_results_compute(results));
+    HL_NEED(hl_verify_results_compare(report, results, backend));
     report->max_score = fmax(report->max_score, results->max_score);
     if (write_path != NULL)
-        HL_TRY(hl_verify_results_write(results, write_path));
-
-done:
-    return status;
+        HL_NEED(hl_verify_results_write(results, write_path));
+    return HL_OK;
 }
 
 /* The file named by the options, or the one in the model's folder; NULL: none. */

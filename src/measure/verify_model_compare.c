@@ -114,14 +114,13 @@ hl_status hl_verify_results_compare(hl_verify_report *report, const hl_verify_re
 static hl_status add_output(hl_safetensors_writer *writer, void **data,
                             const hl_verify_results *results, hl_model_output output)
 {
-    hl_status               status = HL_OK;
     const hl_verify_values *values = &results->outputs[output];
     const hl_model_spec    *spec   = &hl_model_specs[output];
     bool                    whole  = output == HL_MODEL_LENS_TOP;
     hl_tensor tensor = { .name = spec->name, .dtype = whole ? HL_DTYPE_I64 : HL_DTYPE_F32 };
 
     tensor.n_bytes = values->count * hl_dtype_bits(tensor.dtype) / 8;
-    HL_TRY(hl_alloc(data, tensor.n_bytes, 1));
+    HL_NEED(hl_alloc(data, tensor.n_bytes, 1));
     for (size_t i = 0; i < values->count && whole; i++)
         ((int64_t *)*data)[i] = (int64_t)values->values[i];
     if (!whole)
@@ -130,9 +129,7 @@ static hl_status add_output(hl_safetensors_writer *writer, void **data,
         tensor.shape[tensor.n_dims++] = hl_verify_results_size(results, *letter);
     tensor.data = *data;
     hl_safetensors_add(writer, &tensor);
-
-done:
-    return status;
+    return HL_OK;
 }
 
 static void add_inputs(hl_safetensors_writer *writer, const hl_verify_results *results)

@@ -244,27 +244,24 @@ done:
 
 static hl_status run_pass(hl_verify_results *results, uint32_t wants)
 {
-    hl_status status = HL_OK;
-    hl_tap    tap    = { .context             = results,
-                         .layer               = watch_layer,
-                         .final               = watch_final,
-                         .wants               = wants,
-                         .pattern_positions   = results->positions,
-                         .n_pattern_positions = results->n_positions };
-    hl_feed   feed   = { .tokens   = results->tokens,
-                         .n_tokens = results->n_tokens,
-                         .gates    = results->masked ? results->gates : NULL,
-                         .tap      = &tap };
+    hl_tap  tap  = { .context             = results,
+                     .layer               = watch_layer,
+                     .final               = watch_final,
+                     .wants               = wants,
+                     .pattern_positions   = results->positions,
+                     .n_pattern_positions = results->n_positions };
+    hl_feed feed = { .tokens   = results->tokens,
+                     .n_tokens = results->n_tokens,
+                     .gates    = results->masked ? results->gates : NULL,
+                     .tap      = &tap };
 
     for (int64_t sequence = 0; sequence < results->n_batch; sequence++)
-        HL_TRY(hl_session_rewind(results->session, sequence, 0));
+        HL_NEED(hl_session_rewind(results->session, sequence, 0));
     if (results->options.decode && !results->info->is_encoder)
-        HL_TRY(decode(results, &feed));
+        HL_NEED(decode(results, &feed));
     else
-        HL_TRY(hl_session_feed(results->session, &feed));
-
-done:
-    return status;
+        HL_NEED(hl_session_feed(results->session, &feed));
+    return HL_OK;
 }
 
 static bool wants_output(const hl_verify_results *results, hl_model_output output)

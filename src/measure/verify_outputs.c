@@ -144,7 +144,6 @@ static hl_status add_output(hl_safetensors_writer *writer, void **data,
                             const hl_verify_outputs *outputs, const hl_verify_case *golden,
                             hl_verify_output output)
 {
-    hl_status             status   = HL_OK;
     const hl_verify_spec *spec     = &hl_verify_specs[output];
     const hl_tensor      *expected = golden->expected[output];
     hl_dtype              dtype    = expected != NULL ? expected->dtype : spec->dtype;
@@ -152,18 +151,16 @@ static hl_status add_output(hl_safetensors_writer *writer, void **data,
     size_t                n_bytes  = count * (hl_dtype_bits(dtype) / 8);
     hl_tensor             tensor   = { .name = spec->name, .dtype = dtype, .n_bytes = n_bytes };
 
-    HL_TRY(hl_alloc(data, n_bytes, 1));
+    HL_NEED(hl_alloc(data, n_bytes, 1));
     if (output == HL_VERIFY_ARGMAX)
         memcpy(*data, outputs->argmax, n_bytes);
     else
-        HL_TRY(hl_dtype_from_f32(*data, dtype, outputs->values[output], count));
+        HL_NEED(hl_dtype_from_f32(*data, dtype, outputs->values[output], count));
     for (const char *letter = spec->shape; *letter != '\0'; letter++)
         tensor.shape[tensor.n_dims++] = hl_verify_size(golden, *letter);
     tensor.data = *data;
     hl_safetensors_add(writer, &tensor);
-
-done:
-    return status;
+    return HL_OK;
 }
 
 hl_status hl_verify_outputs_write(const hl_verify_outputs *outputs, const hl_verify_case *golden,

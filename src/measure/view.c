@@ -41,10 +41,9 @@ static int write_sign(char out[SIGN_BYTES], uint32_t c, const char *character, s
 
 static hl_status make_visible(char **out, const char *text, size_t n_bytes)
 {
-    hl_status status = HL_OK;
-    size_t    used   = 0;
+    size_t used = 0;
 
-    HL_TRY(HL_ALLOC(out, n_bytes * SIGN_BYTES + 1));
+    HL_NEED(HL_ALLOC(out, n_bytes * SIGN_BYTES + 1));
     for (size_t at = 0; at < n_bytes;) {
         size_t length = hl_utf8_length(text + at, n_bytes - at);
         size_t next   = at;
@@ -56,9 +55,7 @@ static hl_status make_visible(char **out, const char *text, size_t n_bytes)
         at += length > 0 ? length : 1;
     }
     (*out)[used] = '\0';
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* ----------------------------------------------------------------------- tokens */

@@ -46,10 +46,9 @@ static hl_status watch_final(void *context, const hl_final_rows *rows)
 static hl_status run(const lens_watch *w, hl_session *session, const hl_prompt *prompt,
                      const float *gates)
 {
-    hl_status status = HL_OK;
-    int64_t   first  = w->view->first;
-    hl_tap    tap    = {
-              .context = (void *)w, .layer = watch_layer, .final = watch_final, .wants = HL_WANT_LENS
+    int64_t first = w->view->first;
+    hl_tap  tap   = {
+           .context = (void *)w, .layer = watch_layer, .final = watch_final, .wants = HL_WANT_LENS
     };
     hl_feed before = { .tokens = prompt->tokens, .n_tokens = first, .gates = gates };
     hl_feed wanted = {
@@ -57,11 +56,8 @@ static hl_status run(const lens_watch *w, hl_session *session, const hl_prompt *
     };
 
     if (first > 0)
-        HL_TRY(hl_session_feed(session, &before));
-    HL_TRY(hl_session_feed(session, &wanted));
-
-done:
-    return status;
+        HL_NEED(hl_session_feed(session, &before));
+    return hl_session_feed(session, &wanted);
 }
 
 /* ------------------------------------------------------------------- open and close */
@@ -84,10 +80,9 @@ static hl_status choose_span(hl_lens_view *view, const hl_prompt *prompt,
 
 static hl_status allocate(lens_watch *w, const hl_model_info *info, const hl_prompt *prompt)
 {
-    hl_status     status = HL_OK;
-    hl_lens_view *view   = w->view;
-    size_t        size   = (size_t)(info->n_layers + 1) * (size_t)view->n_tokens;
-    hl_prompt     span   = *prompt;
+    hl_lens_view *view = w->view;
+    size_t        size = (size_t)(info->n_layers + 1) * (size_t)view->n_tokens;
+    hl_prompt     span = *prompt;
 
     span.tokens += view->first;
     span.n_tokens = view->n_tokens;
@@ -96,13 +91,10 @@ static hl_status allocate(lens_watch *w, const hl_model_info *info, const hl_pro
     snprintf(view->family, sizeof view->family, "%s", info->family);
     view->n_layers = info->n_layers;
     view->d_vocab  = info->d_vocab;
-    HL_TRY(hl_view_tokens_new(&view->tokens, &span));
-    HL_TRY(HL_ALLOC_ZEROED(&view->guesses, size));
-    HL_TRY(HL_ALLOC(&view->entropy, size));
-    HL_TRY(HL_ALLOC(&w->tops, size));
-
-done:
-    return status;
+    HL_NEED(hl_view_tokens_new(&view->tokens, &span));
+    HL_NEED(HL_ALLOC_ZEROED(&view->guesses, size));
+    HL_NEED(HL_ALLOC(&view->entropy, size));
+    return HL_ALLOC(&w->tops, size);
 }
 
 static hl_status name_guesses(const lens_watch *w, const hl_prompt *prompt)

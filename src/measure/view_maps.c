@@ -157,37 +157,33 @@ static hl_status choose_all(mapping *m)
 /* Heads that are named must be there, whether or not they would be shown anyway. */
 static hl_status choose_heads(mapping *m, const hl_prompt_maps_options *options)
 {
-    hl_status       status = HL_OK;
-    hl_prompt_maps *maps   = m->maps;
-    int64_t         most   = options->most_cells > 0 && options->most_cells < INT64_MAX
-                                 ? (int64_t)options->most_cells
-                                 : MOST_CELLS;
+    hl_prompt_maps *maps = m->maps;
+    int64_t         most = options->most_cells > 0 && options->most_cells < INT64_MAX
+                               ? (int64_t)options->most_cells
+                               : MOST_CELLS;
 
-    HL_TRY(count_members(m));
-    HL_TRY(HL_ALLOC(&maps->heads, (size_t)m->n_members + 1));
+    HL_NEED(count_members(m));
+    HL_NEED(HL_ALLOC(&maps->heads, (size_t)m->n_members + 1));
     /* n_cells is 2^26 at most, and so are layers times heads. */
     bool all_fit = (m->n_members + 1) * maps->n_cells <= most;
     m->has_mean  = all_fit || maps->n_cells <= most || options->n_heads == 0;
     if (m->has_mean)
         maps->heads[maps->n_maps++] = (hl_head_choice){ -1, -1 };
     for (int64_t i = 0; i < options->n_heads; i++)
-        HL_TRY(choose(m, options->heads[i]));
+        HL_NEED(choose(m, options->heads[i]));
     if (all_fit)
-        HL_TRY(choose_all(m));
-
-done:
-    return status;
+        HL_NEED(choose_all(m));
+    return HL_OK;
 }
 
 /* ------------------------------------------------------------------- open and close */
 
 static hl_status describe(mapping *m, const hl_prompt *prompt)
 {
-    hl_status            status = HL_OK;
-    const hl_model_info *info   = hl_model_get_info(m->model);
-    hl_prompt_maps      *maps   = m->maps;
-    int64_t              n      = prompt->n_tokens;
-    size_t               grid   = (size_t)(info->n_layers * info->n_heads);
+    const hl_model_info *info = hl_model_get_info(m->model);
+    hl_prompt_maps      *maps = m->maps;
+    int64_t              n    = prompt->n_tokens;
+    size_t               grid = (size_t)(info->n_layers * info->n_heads);
 
     snprintf(maps->family, sizeof maps->family, "%s", info->family);
     maps->n_layers  = info->n_layers;
@@ -195,34 +191,29 @@ static hl_status describe(mapping *m, const hl_prompt *prompt)
     maps->is_causal = !info->is_encoder;
     maps->n_tokens  = n;
     maps->n_cells   = maps->is_causal ? n * (n + 1) / 2 : n * n;
-    HL_TRY(hl_view_tokens_new(&maps->tokens, prompt));
-    HL_TRY(hl_alloc((void **)&maps->entropy, grid, (size_t)n * sizeof *maps->entropy));
+    HL_NEED(hl_view_tokens_new(&maps->tokens, prompt));
+    HL_NEED(hl_alloc((void **)&maps->entropy, grid, (size_t)n * sizeof *maps->entropy));
     for (size_t i = 0; i < grid * (size_t)n; i++)
         maps->entropy[i] = NAN;
-    HL_TRY(HL_ALLOC(&m->place, grid));
+    HL_NEED(HL_ALLOC(&m->place, grid));
     for (size_t i = 0; i < grid; i++)
         m->place[i] = NO_MAP;
-
-done:
-    return status;
+    return HL_OK;
 }
 
 static hl_status allocate(mapping *m)
 {
-    hl_status       status = HL_OK;
-    hl_prompt_maps *maps   = m->maps;
-    size_t          grid   = (size_t)(maps->n_layers * maps->n_heads);
+    hl_prompt_maps *maps = m->maps;
+    size_t          grid = (size_t)(maps->n_layers * maps->n_heads);
 
-    HL_TRY(hl_alloc_zeroed((void **)&maps->cells, (size_t)maps->n_maps, (size_t)maps->n_cells));
-    HL_TRY(HL_ALLOC_ZEROED(&maps->peaks, (size_t)(maps->n_maps * maps->n_tokens)));
-    HL_TRY(HL_ALLOC(&m->wanted, grid));
+    HL_NEED(hl_alloc_zeroed((void **)&maps->cells, (size_t)maps->n_maps, (size_t)maps->n_cells));
+    HL_NEED(HL_ALLOC_ZEROED(&maps->peaks, (size_t)(maps->n_maps * maps->n_tokens)));
+    HL_NEED(HL_ALLOC(&m->wanted, grid));
     for (size_t i = 0; i < grid; i++)
         m->wanted[i] = m->has_mean || m->place[i] != NO_MAP;
     if (m->has_mean)
-        HL_TRY(HL_ALLOC_ZEROED(&m->sums, (size_t)(m->at_once * maps->n_tokens)));
-
-done:
-    return status;
+        HL_NEED(HL_ALLOC_ZEROED(&m->sums, (size_t)(m->at_once * maps->n_tokens)));
+    return HL_OK;
 }
 
 hl_status hl_prompt_maps_in_pieces(hl_prompt_maps **out, const hl_model *model,

@@ -20,21 +20,17 @@ int64_t hl_view_at_once(const hl_model *model, int64_t n_tokens)
 static hl_status run_piece(hl_session *session, const hl_prompt *prompt, const hl_tap *tap,
                            int64_t first, const float *gates, bool is_encoder)
 {
-    hl_status status = HL_OK;
-    hl_feed   feed   = { .tokens   = prompt->tokens + first,
-                         .n_tokens = tap->n_pattern_positions,
-                         .gates    = gates,
-                         .tap      = tap };
+    hl_feed feed = { .tokens   = prompt->tokens + first,
+                     .n_tokens = tap->n_pattern_positions,
+                     .gates    = gates,
+                     .tap      = tap };
 
     if (is_encoder) {
-        HL_TRY(hl_session_rewind(session, 0, 0));
+        HL_NEED(hl_session_rewind(session, 0, 0));
         feed.tokens   = prompt->tokens;
         feed.n_tokens = prompt->n_tokens;
     }
-    HL_TRY(hl_session_feed(session, &feed));
-
-done:
-    return status;
+    return hl_session_feed(session, &feed);
 }
 
 static hl_status run_pieces(hl_session *session, const hl_model *model, const hl_prompt *prompt,

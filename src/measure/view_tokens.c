@@ -94,25 +94,22 @@ static int64_t count_members(const watch *w, int64_t map)
 
 static hl_status choose_heads(watch *w, const hl_token_view_options *options)
 {
-    hl_status status = HL_OK;
-    size_t    heads  = (size_t)(w->info->n_layers * w->info->n_heads);
+    size_t heads = (size_t)(w->info->n_layers * w->info->n_heads);
 
-    HL_TRY(HL_ALLOC_ZEROED(&w->wanted, heads));
-    HL_TRY(HL_ALLOC_ZEROED(&w->in_map, heads * (size_t)w->view->n_maps));
+    HL_NEED(HL_ALLOC_ZEROED(&w->wanted, heads));
+    HL_NEED(HL_ALLOC_ZEROED(&w->in_map, heads * (size_t)w->view->n_maps));
     if (options->n_heads == 0)
-        HL_TRY(choose_all(w));
+        HL_NEED(choose_all(w));
     for (int64_t i = 0; i < options->n_heads; i++)
-        HL_TRY(choose(w, 0, options->heads[i]));
+        HL_NEED(choose(w, 0, options->heads[i]));
     for (int64_t i = 0; i < options->n_insets; i++)
-        HL_TRY(choose(w, 1 + i, options->insets[i]));
+        HL_NEED(choose(w, 1 + i, options->insets[i]));
     for (int64_t map = 0; map < w->view->n_maps; map++)
         w->view->maps[map].n_heads = count_members(w, map);
     name_mean(&w->view->maps[0], options);
     for (int64_t i = 0; i < options->n_insets; i++)
         name_choice(&w->view->maps[1 + i], options->insets[i]);
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* ------------------------------------------------------------------------ watching */
@@ -151,25 +148,22 @@ static hl_status watch_layer(void *context, const hl_layer_rows *rows)
 
 static hl_status allocate(watch *w, const hl_prompt *prompt, int64_t n_maps)
 {
-    hl_status      status = HL_OK;
-    hl_token_view *view   = w->view;
-    size_t         size   = (size_t)prompt->n_tokens;
+    hl_token_view *view = w->view;
+    size_t         size = (size_t)prompt->n_tokens;
 
     view->n_tokens  = prompt->n_tokens;
     view->n_layers  = w->info->n_layers;
     view->n_heads   = w->info->n_heads;
     view->is_causal = !w->info->is_encoder;
     snprintf(view->family, sizeof view->family, "%s", w->info->family);
-    HL_TRY(hl_view_tokens_new(&view->tokens, prompt));
-    HL_TRY(HL_ALLOC_ZEROED(&view->maps, (size_t)n_maps));
+    HL_NEED(hl_view_tokens_new(&view->tokens, prompt));
+    HL_NEED(HL_ALLOC_ZEROED(&view->maps, (size_t)n_maps));
     view->n_maps = n_maps;
     for (int64_t i = 0; i < n_maps; i++) {
-        HL_TRY(HL_ALLOC_ZEROED(&view->maps[i].attention, size * size));
-        HL_TRY(HL_ALLOC_ZEROED(&view->maps[i].entropy, size));
+        HL_NEED(HL_ALLOC_ZEROED(&view->maps[i].attention, size * size));
+        HL_NEED(HL_ALLOC_ZEROED(&view->maps[i].entropy, size));
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 hl_status hl_token_view_in_pieces(hl_token_view **out, const hl_model *model,

@@ -74,42 +74,39 @@ struct hl_windows {
 
 static hl_status set_options(hl_windows *windows, const hl_window_options *given)
 {
-    hl_status         status  = HL_OK;
     hl_window_options options = *given;
     hl_around_tokens  around;
 
     options.n_batch = options.n_batch == 0 ? 1 : options.n_batch;
     options.n_parts = options.n_parts == 0 ? 1 : options.n_parts;
     options.stride  = options.stride == 0 ? options.context : options.stride;
-    HL_TRY(hl_check_count("context", options.context, 1, MAX_CONTEXT));
-    HL_TRY(hl_check_count("stride", options.stride, 1, options.context));
-    HL_TRY(hl_check_count("batch", options.n_batch, 1, MAX_BATCH));
-    HL_TRY(hl_check_count("the number of parts", options.n_parts, 1, MAX_PARTS));
-    HL_TRY(hl_check_count("part", options.part, 0, options.n_parts - 1));
-    HL_TRY(hl_check_count("max_tokens", options.max_tokens, 0, INT64_MAX));
+    HL_NEED(hl_check_count("context", options.context, 1, MAX_CONTEXT));
+    HL_NEED(hl_check_count("stride", options.stride, 1, options.context));
+    HL_NEED(hl_check_count("batch", options.n_batch, 1, MAX_BATCH));
+    HL_NEED(hl_check_count("the number of parts", options.n_parts, 1, MAX_PARTS));
+    HL_NEED(hl_check_count("part", options.part, 0, options.n_parts - 1));
+    HL_NEED(hl_check_count("max_tokens", options.max_tokens, 0, INT64_MAX));
     if ((unsigned)options.around > HL_AROUND_NONE)
-        HL_TRY(hl_fail(HL_BAD_ARGUMENT, "windows: no way %d to put special tokens around",
-                       (int)options.around));
-    HL_TRY(hl_corpus_around(&around, windows->corpus));
+        HL_NEED(hl_fail(HL_BAD_ARGUMENT, "windows: no way %d to put special tokens around",
+                        (int)options.around));
+    HL_NEED(hl_corpus_around(&around, windows->corpus));
     if (options.around == HL_AROUND_WINDOW &&
         options.context <= (int64_t)(around.n_before + around.n_after))
-        HL_TRY(hl_fail(HL_BAD_ARGUMENT,
-                       "a context of %lld leaves no room for text: the tokenizer puts %zu token%s "
-                       "around every window, so wanted %zu or more",
-                       (long long)options.context, around.n_before + around.n_after,
-                       around.n_before + around.n_after == 1 ? "" : "s",
-                       around.n_before + around.n_after + 1));
+        HL_NEED(hl_fail(HL_BAD_ARGUMENT,
+                        "a context of %lld leaves no room for text: the tokenizer puts %zu token%s "
+                        "around every window, so wanted %zu or more",
+                        (long long)options.context, around.n_before + around.n_after,
+                        around.n_before + around.n_after == 1 ? "" : "s",
+                        around.n_before + around.n_after + 1));
     if (options.around == HL_AROUND_WINDOW && options.pack)
         windows->around = around;
     if (options.pack && hl_corpus_separator(windows->corpus) < 0)
-        HL_TRY(hl_fail(HL_BAD_ARGUMENT, "pack: neither tokenizer nor model has an end-of-text "
-                                        "token to put between documents"));
+        HL_NEED(hl_fail(HL_BAD_ARGUMENT, "pack: neither tokenizer nor model has an end-of-text "
+                                         "token to put between documents"));
     windows->options     = options;
     windows->by_document = options.n_parts > 1 && !options.pack && options.max_tokens == 0 &&
                            windows->n_documents / DOCUMENTS_A_PART >= options.n_parts;
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* Is the document read by this part at all? */
@@ -125,22 +122,19 @@ static double bytes_of(const hl_windows *windows, int64_t document)
 
 static hl_status allocate(hl_windows *windows)
 {
-    hl_status status  = HL_OK;
-    size_t    context = (size_t)windows->options.context;
-    size_t    n_batch = (size_t)windows->options.n_batch;
+    size_t context = (size_t)windows->options.context;
+    size_t n_batch = (size_t)windows->options.n_batch;
 
-    HL_TRY(HL_ALLOC(&windows->held, context));
+    HL_NEED(HL_ALLOC(&windows->held, context));
     for (int i = 0; i < 2; i++) {
         batch_memory *memory = &windows->batches[i];
 
-        HL_TRY(HL_ALLOC(&memory->tokens, context * n_batch)); /* at most 2^40 */
-        HL_TRY(HL_ALLOC(&memory->types, context * n_batch));
-        HL_TRY(HL_ALLOC(&memory->places, HL_BATCH_PLACES * n_batch));
-        HL_TRY(HL_ALLOC(&memory->hashes, n_batch));
+        HL_NEED(HL_ALLOC(&memory->tokens, context * n_batch)); /* at most 2^40 */
+        HL_NEED(HL_ALLOC(&memory->types, context * n_batch));
+        HL_NEED(HL_ALLOC(&memory->places, HL_BATCH_PLACES * n_batch));
+        HL_NEED(HL_ALLOC(&memory->hashes, n_batch));
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* Goes to the first document from this one on that is ours. */
@@ -233,12 +227,12 @@ static hl_status next_token(held_token *out, bool *there, hl_windows *windows)
     hl_status status = HL_OK;
 
     *there = true;
-    HL_TRY(open_document(windows));
-    HL_TRY(next_piece(windows));
+    HL_NEED(open_document(windows));
+    HL_NEED(next_piece(windows));
     if (windows->at < windows->piece.n_tokens) {
         take(out, windows, windows->piece.ids[windows->at], windows->piece.types[windows->at]);
         windows->at++;
-        goto done;
+        return status;
     }
     windows->n_passed += bytes_of(windows, windows->document);
     bool separated = windows->options.pack && windows->document + 1 < windows->n_documents;
@@ -246,8 +240,6 @@ static hl_status next_token(held_token *out, bool *there, hl_windows *windows)
         take(out, windows, hl_corpus_separator(windows->corpus), HL_TYPE_SPECIAL);
     *there = separated;
     go_to_document(windows, windows->document + 1);
-
-done:
     return status;
 }
 
@@ -460,20 +452,16 @@ void hl_windows_place(hl_window_place *out, const hl_windows *windows)
 
 static hl_status check_place(const hl_windows *windows, const hl_window_place *place)
 {
-    hl_status status = HL_OK;
-
-    HL_TRY(hl_check_count("document", place->document, 0, windows->n_documents));
-    HL_TRY(hl_check_count("token", place->token, 0, INT64_MAX));
-    HL_TRY(hl_check_count("the number of windows", place->n_windows, 0, INT64_MAX));
-    HL_TRY(hl_check_count("the number of tokens", place->n_counted, 0, INT64_MAX));
-    HL_TRY(hl_check_count("the overlap", place->overlap, 0,
-                          windows->options.context - windows->options.stride));
+    HL_NEED(hl_check_count("document", place->document, 0, windows->n_documents));
+    HL_NEED(hl_check_count("token", place->token, 0, INT64_MAX));
+    HL_NEED(hl_check_count("the number of windows", place->n_windows, 0, INT64_MAX));
+    HL_NEED(hl_check_count("the number of tokens", place->n_counted, 0, INT64_MAX));
+    HL_NEED(hl_check_count("the overlap", place->overlap, 0,
+                           windows->options.context - windows->options.stride));
     if (place->document < windows->n_documents && !is_ours(windows, place->document))
-        HL_TRY(
+        HL_NEED(
             hl_fail(HL_BAD_INPUT, "document %lld is another part's", (long long)place->document));
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* Drops the tokens of a document before the place. */

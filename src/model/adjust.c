@@ -118,22 +118,19 @@ static hl_status check_gates(bool *all_open, const hl_config *config, const floa
 
 hl_status hl_model_set_gates(hl_model *model, const float *gates)
 {
-    hl_status status   = HL_OK;
-    float    *copy     = NULL;
-    bool      all_open = true;
-    size_t    count    = (size_t)(model->config->n_layers * model->config->n_heads);
+    float *copy     = NULL;
+    bool   all_open = true;
+    size_t count    = (size_t)(model->config->n_layers * model->config->n_heads);
 
     if (gates != NULL)
-        HL_TRY(check_gates(&all_open, model->config, gates));
+        HL_NEED(check_gates(&all_open, model->config, gates));
     if (!all_open) {
-        HL_TRY(HL_ALLOC(&copy, count));
+        HL_NEED(HL_ALLOC(&copy, count));
         memcpy(copy, gates, count * sizeof *copy);
     }
     hl_free(model->gates);
     model->gates = copy;
-
-done:
-    return status;
+    return HL_OK;
 }
 
 const float *hl_model_gates(const hl_model *model)

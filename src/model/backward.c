@@ -168,17 +168,14 @@ static void back_row(hl_backward *b, float *out, const float *logits, int64_t at
 /* d_hidden (n, D) from d_logits. */
 static hl_status back_head(hl_backward *b, int64_t n)
 {
-    hl_status               status = HL_OK;
-    const hl_session_param *out    = hl_session_param_of(b->session, HL_ROLE_EMBED_OUT, -1, 0);
-    const hl_session_param *head   = hl_session_param_of(b->session, HL_ROLE_LM_HEAD, -1, 0);
+    const hl_session_param *out  = hl_session_param_of(b->session, HL_ROLE_EMBED_OUT, -1, 0);
+    const hl_session_param *head = hl_session_param_of(b->session, HL_ROLE_LM_HEAD, -1, 0);
 
-    HL_TRY(hl_backward_linear(b, out != NULL ? b->d_narrow : b->d_hidden, b->d_logits, n, head,
-                              false));
+    HL_NEED(hl_backward_linear(b, out != NULL ? b->d_narrow : b->d_hidden, b->d_logits, n, head,
+                               false));
     if (out != NULL)
-        HL_TRY(hl_backward_linear(b, b->d_hidden, b->d_narrow, n, out, false));
-
-done:
-    return status;
+        HL_NEED(hl_backward_linear(b, b->d_hidden, b->d_narrow, n, out, false));
+    return HL_OK;
 }
 
 /* Logits to go back from: what a thread is given. */
@@ -360,71 +357,62 @@ static hl_status back_half(hl_backward *b, float *dgates, const float *x, int64_
  * session's rows is still there: the MLP has rows of its own. */
 static hl_status back_sequential(hl_backward *b, float *dgates, int64_t layer)
 {
-    hl_status    status = HL_OK;
-    const float *x      = b->stream + layer * stream_count(b);
-    bool         heads  = b->config->layers[layer].n_heads > 0;
+    const float *x     = b->stream + layer * stream_count(b);
+    bool         heads = b->config->layers[layer].n_heads > 0;
 
     memcpy(b->middle, x, (size_t)stream_count(b) * sizeof *x);
     if (heads) {
         read_input(b, x, layer, &attention_half);
-        HL_TRY(run_branch(b, layer, &attention_half));
+        HL_NEED(run_branch(b, layer, &attention_half));
         close_half(b, b->middle, x, layer, &attention_half);
     }
     if (b->config->layers[layer].d_mlp > 0) {
         read_input(b, b->middle, layer, &mlp_half);
-        HL_TRY(run_branch(b, layer, &mlp_half));
-        HL_TRY(back_half(b, NULL, b->middle, layer, &mlp_half));
+        HL_NEED(run_branch(b, layer, &mlp_half));
+        HL_NEED(back_half(b, NULL, b->middle, layer, &mlp_half));
     }
     if (heads) {
         read_input(b, x, layer, &attention_half);
         memcpy(b->raw, b->session->rows.branch, (size_t)stream_count(b) * sizeof *b->raw);
-        HL_TRY(back_half(b, dgates, x, layer, &attention_half));
+        HL_NEED(back_half(b, dgates, x, layer, &attention_half));
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* One branch of a parallel block: its gradient with respect to x is added to b->middle. */
 static hl_status back_parallel_branch(hl_backward *b, float *dgates, const float *x, int64_t layer,
                                       const half_block *half)
 {
-    hl_status  status = HL_OK;
-    half_block read   = *half;
+    half_block read = *half;
 
     if (b->config->residual == HL_RESIDUAL_PARALLEL_SHARED)
         read.norm = HL_ROLE_ATTN_NORM;
     read_input(b, x, layer, &read);
-    HL_TRY(run_branch(b, layer, half));
-    HL_TRY(back_branch(b, dgates, layer, half));
+    HL_NEED(run_branch(b, layer, half));
+    HL_NEED(back_branch(b, dgates, layer, half));
     const float *d_x = b->d_input;
     if (hl_forward_has_norm(b->config, read.norm, layer)) {
         hl_backward_norms(b, b->part, b->d_input, x, param_of(b, read.norm, layer));
         d_x = b->part;
     }
     add_scaled(b, b->middle, b->middle, d_x, 1.0f);
-
-done:
-    return status;
+    return HL_OK;
 }
 
 static hl_status back_parallel(hl_backward *b, float *dgates, int64_t layer)
 {
-    hl_status    status = HL_OK;
-    const float *x      = b->stream + layer * stream_count(b);
-    float        scale  = (float)b->config->residual_scale;
+    const float *x     = b->stream + layer * stream_count(b);
+    float        scale = (float)b->config->residual_scale;
 
     memset(b->middle, 0, (size_t)stream_count(b) * sizeof *b->middle);
     for (int64_t i = 0; i < stream_count(b); i++)
         b->d_branch[i] = scale * b->grad[i];
     if (b->config->layers[layer].n_heads > 0)
-        HL_TRY(back_parallel_branch(b, dgates, x, layer, &attention_half));
+        HL_NEED(back_parallel_branch(b, dgates, x, layer, &attention_half));
     if (b->config->layers[layer].d_mlp > 0)
-        HL_TRY(back_parallel_branch(b, NULL, x, layer, &mlp_half));
+        HL_NEED(back_parallel_branch(b, NULL, x, layer, &mlp_half));
     add_scaled(b, b->grad, b->grad, b->middle, 1.0f);
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* ----------------------------------------------------------------------- whole */

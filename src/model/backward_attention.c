@@ -127,28 +127,24 @@ static hl_status attend(hl_backward *b, float *dgates, int64_t layer)
 
 hl_status hl_backward_attention(hl_backward *b, float *dgates, int64_t layer)
 {
-    hl_status               status = HL_OK;
-    const hl_layer_config  *at     = &b->config->layers[layer];
-    int64_t                 n      = b->n_tokens;
-    const hl_session_param *q      = hl_session_param_of(b->session, HL_ROLE_ATTN_Q, layer, 0);
-    const hl_session_param *k      = hl_session_param_of(b->session, HL_ROLE_ATTN_K, layer, 0);
-    const hl_session_param *v      = hl_session_param_of(b->session, HL_ROLE_ATTN_V, layer, 0);
-    const hl_session_param *o      = hl_session_param_of(b->session, HL_ROLE_ATTN_O, layer, 0);
+    const hl_layer_config  *at = &b->config->layers[layer];
+    int64_t                 n  = b->n_tokens;
+    const hl_session_param *q  = hl_session_param_of(b->session, HL_ROLE_ATTN_Q, layer, 0);
+    const hl_session_param *k  = hl_session_param_of(b->session, HL_ROLE_ATTN_K, layer, 0);
+    const hl_session_param *v  = hl_session_param_of(b->session, HL_ROLE_ATTN_V, layer, 0);
+    const hl_session_param *o  = hl_session_param_of(b->session, HL_ROLE_ATTN_O, layer, 0);
 
-    HL_TRY(hl_backward_linear(b, b->d_z, b->d_branch, n, o, false));
-    HL_TRY(attend(b, dgates, layer));
+    HL_NEED(hl_backward_linear(b, b->d_z, b->d_branch, n, o, false));
+    HL_NEED(attend(b, dgates, layer));
     unrotate(b, b->d_q, at->n_heads, layer);
     unrotate(b, b->d_k, at->n_kv_heads, layer);
     if (b->config->qk_norm != HL_QK_NORM_NONE) {
-        HL_TRY(hl_backward_forward(b, b->raw_q, b->input, n, q));
-        HL_TRY(hl_backward_forward(b, b->raw_k, b->input, n, k));
+        HL_NEED(hl_backward_forward(b, b->raw_q, b->input, n, q));
+        HL_NEED(hl_backward_forward(b, b->raw_k, b->input, n, k));
         unnorm(b, b->d_q, b->raw_q, at->n_heads, HL_ROLE_Q_NORM, layer);
         unnorm(b, b->d_k, b->raw_k, at->n_kv_heads, HL_ROLE_K_NORM, layer);
     }
-    HL_TRY(hl_backward_linear(b, b->d_input, b->d_q, n, q, false));
-    HL_TRY(hl_backward_linear(b, b->d_input, b->d_k, n, k, true));
-    HL_TRY(hl_backward_linear(b, b->d_input, b->d_v, n, v, true));
-
-done:
-    return status;
+    HL_NEED(hl_backward_linear(b, b->d_input, b->d_q, n, q, false));
+    HL_NEED(hl_backward_linear(b, b->d_input, b->d_k, n, k, true));
+    return hl_backward_linear(b, b->d_input, b->d_v, n, v, true);
 }

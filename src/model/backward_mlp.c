@@ -33,14 +33,10 @@ static mlp_maps maps_of(const hl_backward *b, int64_t layer, hl_role gate, int64
 /* What stands before the activation, of n rows. */
 static hl_status expand(hl_backward *b, const float *x, int64_t n, const mlp_maps *maps)
 {
-    hl_status status = HL_OK;
-
-    HL_TRY(hl_backward_forward(b, b->gate, x, n, maps->gate != NULL ? maps->gate : maps->up));
+    HL_NEED(hl_backward_forward(b, b->gate, x, n, maps->gate != NULL ? maps->gate : maps->up));
     if (maps->gate != NULL)
-        HL_TRY(hl_backward_forward(b, b->up, x, n, maps->up));
-
-done:
-    return status;
+        HL_NEED(hl_backward_forward(b, b->up, x, n, maps->up));
+    return HL_OK;
 }
 
 /* Rows to go back through an activation: what a thread is given. */
@@ -69,18 +65,15 @@ static void deactivate_some(void *context, int64_t first, int64_t end, int membe
 static hl_status contract(hl_backward *b, float *dx, const float *dy, int64_t n,
                           const mlp_maps *maps)
 {
-    hl_status status = HL_OK;
-    int64_t   width  = maps->up->matrix.n_rows;
-    bool      gated  = maps->gate != NULL;
+    int64_t width = maps->up->matrix.n_rows;
+    bool    gated = maps->gate != NULL;
 
-    HL_TRY(hl_backward_linear(b, b->d_gate, dy, n, maps->down, false));
+    HL_NEED(hl_backward_linear(b, b->d_gate, dy, n, maps->down, false));
     hl_parallel(b->n_threads, n, 0, deactivate_some, &(active_rows){ b, width, gated });
-    HL_TRY(hl_backward_linear(b, dx, b->d_gate, n, gated ? maps->gate : maps->up, false));
+    HL_NEED(hl_backward_linear(b, dx, b->d_gate, n, gated ? maps->gate : maps->up, false));
     if (gated)
-        HL_TRY(hl_backward_linear(b, dx, b->d_up, n, maps->up, true));
-
-done:
-    return status;
+        HL_NEED(hl_backward_linear(b, dx, b->d_up, n, maps->up, true));
+    return HL_OK;
 }
 
 /* ------------------------------------------------------------------- mixture */
@@ -97,19 +90,15 @@ static double dot(const float *a, const float *b, int64_t n)
 /* What an expert gives for n rows of rows_x: rows_y.  d_gate is free until contract. */
 static hl_status run_expert(hl_backward *b, int64_t n, const mlp_maps *maps)
 {
-    hl_status status = HL_OK;
-    int64_t   width  = maps->up->matrix.n_rows;
+    int64_t width = maps->up->matrix.n_rows;
 
-    HL_TRY(expand(b, b->rows_x, n, maps));
+    HL_NEED(expand(b, b->rows_x, n, maps));
     memcpy(b->d_gate, b->gate, (size_t)(n * width) * sizeof *b->gate);
     for (int64_t row = 0; row < n; row++)
         b->session->dense->activate(b->d_gate + row * width,
                                     maps->gate != NULL ? b->up + row * width : NULL, width,
                                     b->config->activation, (float)b->config->activation_limit);
-    HL_TRY(hl_backward_forward(b, b->rows_y, b->d_gate, n, maps->down));
-
-done:
-    return status;
+    return hl_backward_forward(b, b->rows_y, b->d_gate, n, maps->down);
 }
 
 /* Row `row` chose this expert, as its choice number `choice`. */
@@ -155,15 +144,14 @@ static void scatter_rows(const hl_backward *b, int64_t count)
 
 static hl_status back_expert(hl_backward *b, int64_t layer, int64_t expert)
 {
-    hl_status status  = HL_OK;
-    int64_t   d_model = b->config->d_model;
-    int64_t   n_used  = b->config->n_experts_used;
-    mlp_maps  maps    = maps_of(b, layer, HL_ROLE_EXPERT_GATE, expert);
-    int64_t   count   = gather_rows(b, expert);
+    int64_t  d_model = b->config->d_model;
+    int64_t  n_used  = b->config->n_experts_used;
+    mlp_maps maps    = maps_of(b, layer, HL_ROLE_EXPERT_GATE, expert);
+    int64_t  count   = gather_rows(b, expert);
 
     if (count == 0)
         return HL_OK;
-    HL_TRY(run_expert(b, count, &maps));
+    HL_NEED(run_expert(b, count, &maps));
     for (int64_t i = 0; i < count; i++) {
         int64_t row    = b->session->rows.members[i];
         int64_t choice = row * n_used + choice_of(b, row, expert);
@@ -173,11 +161,9 @@ static hl_status back_expert(hl_backward *b, int64_t layer, int64_t expert)
         for (int64_t j = 0; j < d_model; j++)
             dy[j] *= b->session->rows.weights[choice];
     }
-    HL_TRY(contract(b, b->rows_dx, b->rows_dy, count, &maps));
+    HL_NEED(contract(b, b->rows_dx, b->rows_dy, count, &maps));
     scatter_rows(b, count);
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* One row's logits become their gradients. */
@@ -207,22 +193,17 @@ static void back_softmax(const hl_backward *b, int64_t row, int64_t n_experts)
 
 static hl_status back_router(hl_backward *b, int64_t layer)
 {
-    hl_status               status    = HL_OK;
     int64_t                 n_experts = b->config->layers[layer].n_experts;
     const hl_session_param *router    = hl_session_param_of(b->session, HL_ROLE_ROUTER, layer, 0);
 
-    HL_TRY(hl_backward_forward(b, b->router, b->input, b->n_tokens, router));
+    HL_NEED(hl_backward_forward(b, b->router, b->input, b->n_tokens, router));
     for (int64_t row = 0; row < b->n_tokens; row++)
         back_softmax(b, row, n_experts);
-    HL_TRY(hl_backward_linear(b, b->d_input, b->router, b->n_tokens, router, true));
-
-done:
-    return status;
+    return hl_backward_linear(b, b->d_input, b->router, b->n_tokens, router, true);
 }
 
 static hl_status back_shared(hl_backward *b, int64_t layer)
 {
-    hl_status               status  = HL_OK;
     int64_t                 n       = b->n_tokens;
     int64_t                 d_model = b->config->d_model;
     mlp_maps                maps    = maps_of(b, layer, HL_ROLE_SHARED_GATE, 0);
@@ -232,8 +213,8 @@ static hl_status back_shared(hl_backward *b, int64_t layer)
     if (router == NULL)
         return HL_OK;
     memcpy(b->rows_x, b->input, (size_t)(n * d_model) * sizeof *b->rows_x);
-    HL_TRY(run_expert(b, n, &maps));
-    HL_TRY(hl_backward_forward(b, b->router, b->input, n, router));
+    HL_NEED(run_expert(b, n, &maps));
+    HL_NEED(hl_backward_forward(b, b->router, b->input, n, router));
     for (int64_t row = 0; row < n; row++) {
         const float *dy    = b->d_branch + row * d_model;
         double       share = 1.0 / (1.0 + exp(-(double)b->router[row]));
@@ -243,32 +224,25 @@ static hl_status back_shared(hl_backward *b, int64_t layer)
         for (int64_t i = 0; i < d_model; i++)
             b->rows_dy[row * d_model + i] = (float)share * dy[i];
     }
-    HL_TRY(contract(b, b->rows_dx, b->rows_dy, n, &maps));
+    HL_NEED(contract(b, b->rows_dx, b->rows_dy, n, &maps));
     for (int64_t i = 0; i < n * d_model; i++)
         b->d_input[i] += b->rows_dx[i];
-    HL_TRY(hl_backward_linear(b, b->d_input, b->router, n, router, true));
-
-done:
-    return status;
+    return hl_backward_linear(b, b->d_input, b->router, n, router, true);
 }
 
 hl_status hl_backward_mlp(hl_backward *b, int64_t layer)
 {
-    hl_status status    = HL_OK;
-    int64_t   n_experts = b->config->layers[layer].n_experts;
+    int64_t n_experts = b->config->layers[layer].n_experts;
 
     if (n_experts == 0) {
         mlp_maps maps = maps_of(b, layer, HL_ROLE_MLP_GATE, 0);
 
-        HL_TRY(expand(b, b->input, b->n_tokens, &maps));
+        HL_NEED(expand(b, b->input, b->n_tokens, &maps));
         return contract(b, b->d_input, b->d_branch, b->n_tokens, &maps);
     }
     memset(b->d_input, 0, (size_t)(b->n_tokens * b->config->d_model) * sizeof *b->d_input);
     for (int64_t expert = 0; expert < n_experts; expert++)
-        HL_TRY(back_expert(b, layer, expert));
-    HL_TRY(back_router(b, layer));
-    HL_TRY(back_shared(b, layer));
-
-done:
-    return status;
+        HL_NEED(back_expert(b, layer, expert));
+    HL_NEED(back_router(b, layer));
+    return back_shared(b, layer);
 }

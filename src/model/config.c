@@ -145,20 +145,14 @@ static hl_status read_eos(hl_generation *generation, const json_t *object, const
 
 static hl_status read_generation(hl_generation *generation, const json_t *object, const char *where)
 {
-    hl_status status = HL_OK;
-
-    HL_TRY(read_token(&generation->bos_id, object, "bos_token_id", where));
-    HL_TRY(read_token(&generation->pad_id, object, "pad_token_id", where));
-    HL_TRY(read_eos(generation, object, where));
-    HL_TRY(hl_json_get_bool(&generation->do_sample, object, "do_sample", where));
-    HL_TRY(hl_json_get_double(&generation->temperature, object, "temperature", where));
-    HL_TRY(hl_json_get_double(&generation->top_p, object, "top_p", where));
-    HL_TRY(hl_json_get_int(&generation->top_k, object, "top_k", where));
-    HL_TRY(
-        hl_json_get_double(&generation->repetition_penalty, object, "repetition_penalty", where));
-
-done:
-    return status;
+    HL_NEED(read_token(&generation->bos_id, object, "bos_token_id", where));
+    HL_NEED(read_token(&generation->pad_id, object, "pad_token_id", where));
+    HL_NEED(read_eos(generation, object, where));
+    HL_NEED(hl_json_get_bool(&generation->do_sample, object, "do_sample", where));
+    HL_NEED(hl_json_get_double(&generation->temperature, object, "temperature", where));
+    HL_NEED(hl_json_get_double(&generation->top_p, object, "top_p", where));
+    HL_NEED(hl_json_get_int(&generation->top_k, object, "top_k", where));
+    return hl_json_get_double(&generation->repetition_penalty, object, "repetition_penalty", where);
 }
 
 hl_status hl_config_parse_generation(hl_config *config, const char *text, size_t n_bytes,

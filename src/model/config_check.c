@@ -85,8 +85,6 @@ static hl_status check_scales(const hl_config *config, const char *where)
 
 hl_status hl_config_check(const hl_config *config, const char *where)
 {
-    hl_status status = HL_OK;
-
     if (config->d_head < 1 || config->d_head > HL_MAX_HEAD_DIM)
         return hl_fail(HL_LIMIT, "%s: heads of %lld dimensions, at most %d", where,
                        (long long)config->d_head, HL_MAX_HEAD_DIM);
@@ -99,11 +97,9 @@ hl_status hl_config_check(const hl_config *config, const char *where)
                        where);
     if (config->n_heads == 0)
         return hl_fail(HL_BAD_INPUT, "%s: no layer has an attention head", where);
-    HL_TRY(check_experts(config, where));
-    HL_TRY(check_scales(config, where));
+    HL_NEED(check_experts(config, where));
+    HL_NEED(check_scales(config, where));
     for (int64_t i = 0; i < config->n_layers; i++)
-        HL_TRY(check_layer(config, i, where));
-
-done:
-    return status;
+        HL_NEED(check_layer(config, i, where));
+    return HL_OK;
 }

@@ -87,19 +87,18 @@ static hl_status read_factor_tensor(float *out, int64_t *count, const hl_fields 
 
 static hl_status read_factor_tensors(hl_rope *rope, const hl_fields *fields)
 {
-    hl_status status  = HL_OK;
-    int64_t   n_freqs = 0;
-    int64_t   n_short = 0;
-    int64_t   n_long  = 0;
+    int64_t n_freqs = 0;
+    int64_t n_short = 0;
+    int64_t n_long  = 0;
 
-    HL_TRY(read_factor_tensor(rope->short_factors, &n_freqs, fields, "rope_freqs.weight"));
+    HL_NEED(read_factor_tensor(rope->short_factors, &n_freqs, fields, "rope_freqs.weight"));
     if (n_freqs > 0) {
         rope->kind      = HL_ROPE_FACTORS;
         rope->n_factors = n_freqs;
         return HL_OK;
     }
-    HL_TRY(read_factor_tensor(rope->short_factors, &n_short, fields, "rope_factors_short.weight"));
-    HL_TRY(read_factor_tensor(rope->long_factors, &n_long, fields, "rope_factors_long.weight"));
+    HL_NEED(read_factor_tensor(rope->short_factors, &n_short, fields, "rope_factors_short.weight"));
+    HL_NEED(read_factor_tensor(rope->long_factors, &n_long, fields, "rope_factors_long.weight"));
     if (n_short != n_long)
         return hl_fail(HL_BAD_INPUT, "%s: %lld short rotary factors and %lld long ones",
                        fields->where, (long long)n_short, (long long)n_long);
@@ -107,48 +106,40 @@ static hl_status read_factor_tensors(hl_rope *rope, const hl_fields *fields)
         rope->kind      = HL_ROPE_LONGROPE;
         rope->n_factors = n_short;
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 static hl_status read_scaling(hl_rope *rope, const hl_fields *fields)
 {
-    hl_status status = HL_OK;
-    double    factor = 0.0;
+    double factor = 0.0;
 
-    HL_TRY(hl_config_read_rope_kind(&rope->kind, fields, NULL, "rope.scaling.type"));
-    HL_TRY(hl_fields_double(&rope->factor, fields, NULL, "rope.scaling.factor|rope.scale_linear"));
-    HL_TRY(hl_fields_int(&rope->original_n_ctx, fields, NULL,
-                         "rope.scaling.original_context_length", 1, HL_MAX_CONTEXT));
-    HL_TRY(hl_fields_double(&rope->beta_fast, fields, NULL, "rope.scaling.yarn_beta_fast"));
-    HL_TRY(hl_fields_double(&rope->beta_slow, fields, NULL, "rope.scaling.yarn_beta_slow"));
-    HL_TRY(hl_fields_double(&factor, fields, NULL, "rope.scaling.attn_factor"));
-    HL_TRY(read_factor_tensors(rope, fields));
+    HL_NEED(hl_config_read_rope_kind(&rope->kind, fields, NULL, "rope.scaling.type"));
+    HL_NEED(hl_fields_double(&rope->factor, fields, NULL, "rope.scaling.factor|rope.scale_linear"));
+    HL_NEED(hl_fields_int(&rope->original_n_ctx, fields, NULL,
+                          "rope.scaling.original_context_length", 1, HL_MAX_CONTEXT));
+    HL_NEED(hl_fields_double(&rope->beta_fast, fields, NULL, "rope.scaling.yarn_beta_fast"));
+    HL_NEED(hl_fields_double(&rope->beta_slow, fields, NULL, "rope.scaling.yarn_beta_slow"));
+    HL_NEED(hl_fields_double(&factor, fields, NULL, "rope.scaling.attn_factor"));
+    HL_NEED(read_factor_tensors(rope, fields));
     /* For yarn it comes on top of what the rule gives. */
     if (factor > 0.0 && rope->kind == HL_ROPE_YARN && rope->factor > 1.0)
         factor *= 0.1 * log(rope->factor) + 1.0;
     rope->attention_factor = factor;
-
-done:
-    return status;
+    return HL_OK;
 }
 
 static hl_status read_rope(hl_config *config, const hl_fields *fields)
 {
-    hl_status status = HL_OK;
-    hl_rope  *rope   = &config->ropes[HL_ROPE_MAIN];
-    hl_rope  *local  = &config->ropes[HL_ROPE_LOCAL];
+    hl_rope *rope  = &config->ropes[HL_ROPE_MAIN];
+    hl_rope *local = &config->ropes[HL_ROPE_LOCAL];
 
     config->rotary_fraction = 1.0; /* what turns less says how much */
-    HL_TRY(hl_fields_double(&rope->base, fields, NULL, "rope.freq_base"));
-    HL_TRY(hl_fields_int(&rope->n_dims, fields, NULL, "rope.dimension_count", 2, HL_MAX_HEAD_DIM));
-    HL_TRY(read_scaling(rope, fields));
+    HL_NEED(hl_fields_double(&rope->base, fields, NULL, "rope.freq_base"));
+    HL_NEED(hl_fields_int(&rope->n_dims, fields, NULL, "rope.dimension_count", 2, HL_MAX_HEAD_DIM));
+    HL_NEED(read_scaling(rope, fields));
     if (local->base != 0.0)
         local->n_dims = rope->n_dims;
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* ------------------------------------------------------------ special tokens */
@@ -166,63 +157,51 @@ static hl_status read_token(int64_t *out, const hl_gguf *file, const char *key)
 
 static hl_status read_tokens(hl_generation *generation, const hl_gguf *file)
 {
-    hl_status status = HL_OK;
-    int64_t   ends[] = { -1, -1 };
+    int64_t ends[] = { -1, -1 };
 
-    HL_TRY(read_token(&generation->bos_id, file, "tokenizer.ggml.bos_token_id"));
-    HL_TRY(read_token(&generation->pad_id, file, "tokenizer.ggml.padding_token_id"));
-    HL_TRY(read_token(&ends[0], file, "tokenizer.ggml.eos_token_id"));
-    HL_TRY(read_token(&ends[1], file, "tokenizer.ggml.eot_token_id"));
+    HL_NEED(read_token(&generation->bos_id, file, "tokenizer.ggml.bos_token_id"));
+    HL_NEED(read_token(&generation->pad_id, file, "tokenizer.ggml.padding_token_id"));
+    HL_NEED(read_token(&ends[0], file, "tokenizer.ggml.eos_token_id"));
+    HL_NEED(read_token(&ends[1], file, "tokenizer.ggml.eot_token_id"));
     for (int i = 0; i < 2; i++) {
         if (ends[i] >= 0 && (i == 0 || ends[i] != ends[0]))
             generation->eos_ids[generation->n_eos_ids++] = ends[i];
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* ------------------------------------------------------------------ the whole */
 
 hl_status hl_config_read_gguf(hl_config *config, const hl_fields *fields)
 {
-    hl_status status = HL_OK;
-
-    HL_TRY(read_vocabulary(config, fields));
+    HL_NEED(read_vocabulary(config, fields));
     read_biases(config, fields);
     if (config->position == HL_POSITION_ROPE)
-        HL_TRY(read_rope(config, fields));
+        HL_NEED(read_rope(config, fields));
     /* The rows before the first position were left out. */
     config->position_offset = 0;
-    HL_TRY(read_tokens(&config->generation, fields->gguf));
-
-done:
-    return status;
+    return read_tokens(&config->generation, fields->gguf);
 }
 
 hl_status hl_config_of_gguf(hl_config **out, const hl_gguf *file, const hl_tensors *tensors)
 {
-    hl_status        status                          = HL_OK;
     char             architecture[HL_MAX_FIELD_TEXT] = "";
     hl_gguf_text     text                            = { 0 };
     const hl_family *family                          = NULL;
 
     *out = NULL;
-    HL_TRY(hl_gguf_get_text(&text, file, "general.architecture"));
+    HL_NEED(hl_gguf_get_text(&text, file, "general.architecture"));
     if (text.bytes == NULL)
         return hl_fail(HL_BAD_INPUT, "%s: 'general.architecture' is missing", hl_gguf_where(file));
     snprintf(architecture, sizeof architecture, "%.*s",
              (int)(text.n_bytes < sizeof architecture ? text.n_bytes : sizeof architecture - 1),
              text.bytes);
-    HL_TRY(hl_family_of_architecture(&family, architecture, hl_gguf_where(file)));
+    HL_NEED(hl_family_of_architecture(&family, architecture, hl_gguf_where(file)));
 
     hl_fields fields = {
         .where = hl_gguf_where(file), .gguf = file, .architecture = architecture, .tensors = tensors
     };
-    HL_TRY(hl_config_build(out, family, &fields));
-
-done:
-    return status;
+    return hl_config_build(out, family, &fields);
 }
 
 /* ----------------------------------------------------------------- llama2.c */

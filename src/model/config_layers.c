@@ -53,18 +53,14 @@ done:
 
 static hl_status spread_lists(hl_config *config, const hl_fields *fields)
 {
-    hl_status status = HL_OK;
-
-    HL_TRY(
+    HL_NEED(
         spread(config, fields, NULL, "attention.head_count", offsetof(hl_layer_config, n_heads)));
-    HL_TRY(spread(config, fields, NULL, "attention.head_count_kv",
-                  offsetof(hl_layer_config, n_kv_heads)));
+    HL_NEED(spread(config, fields, NULL, "attention.head_count_kv",
+                   offsetof(hl_layer_config, n_kv_heads)));
     if (config->n_experts == 0)
-        HL_TRY(
+        HL_NEED(
             spread(config, fields, NULL, "feed_forward_length", offsetof(hl_layer_config, d_mlp)));
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* ------------------------------------------------------------ windowed layers */
@@ -155,17 +151,13 @@ static hl_status skip_parts(hl_layer_config *layer, const json_t *skip, const ch
 
 static hl_status read_layer(hl_layer_config *layer, const json_t *object, const char *where)
 {
-    hl_status status = HL_OK;
     hl_fields fields = { .where = where, .object = object, .outer = object };
 
-    HL_TRY(hl_fields_int(&layer->n_heads, &fields, "num_attention_heads", NULL, 0, HL_MAX_HEADS));
-    HL_TRY(
+    HL_NEED(hl_fields_int(&layer->n_heads, &fields, "num_attention_heads", NULL, 0, HL_MAX_HEADS));
+    HL_NEED(
         hl_fields_int(&layer->n_kv_heads, &fields, "num_key_value_heads", NULL, 0, HL_MAX_HEADS));
-    HL_TRY(hl_fields_int(&layer->d_mlp, &fields, "intermediate_size", NULL, 0, HL_MAX_WIDTH));
-    HL_TRY(skip_parts(layer, json_object_get(object, "skip"), where));
-
-done:
-    return status;
+    HL_NEED(hl_fields_int(&layer->d_mlp, &fields, "intermediate_size", NULL, 0, HL_MAX_WIDTH));
+    return skip_parts(layer, json_object_get(object, "skip"), where);
 }
 
 static hl_status read_per_layer(hl_config *config, const hl_fields *fields)
@@ -211,19 +203,15 @@ static void sum_up(hl_config *config)
 
 hl_status hl_config_make_layers(hl_config *config, const hl_family *family, const hl_fields *fields)
 {
-    hl_status status = HL_OK;
-
-    HL_TRY(HL_ALLOC_ZEROED(&config->layers, (size_t)config->n_layers));
+    HL_NEED(HL_ALLOC_ZEROED(&config->layers, (size_t)config->n_layers));
     make_alike(config);
-    HL_TRY(spread_lists(config, fields));
-    HL_TRY(choose_local(config, fields));
+    HL_NEED(spread_lists(config, fields));
+    HL_NEED(choose_local(config, fields));
     choose_ropes(config);
     if (family->layers != NULL)
-        HL_TRY(family->layers(config, fields));
-    HL_TRY(read_per_layer(config, fields));
+        HL_NEED(family->layers(config, fields));
+    HL_NEED(read_per_layer(config, fields));
     place_windows(config);
     sum_up(config);
-
-done:
-    return status;
+    return HL_OK;
 }

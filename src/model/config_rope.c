@@ -84,62 +84,55 @@ static hl_status read_factors(float *out, size_t *count, const hl_fields *fields
 
 static hl_status read_factor_lists(hl_rope *rope, const hl_fields *fields)
 {
-    hl_status status  = HL_OK;
-    size_t    n_short = 0;
-    size_t    n_long  = 0;
+    size_t n_short = 0;
+    size_t n_long  = 0;
 
-    HL_TRY(read_factors(rope->short_factors, &n_short, fields, "short_factor"));
-    HL_TRY(read_factors(rope->long_factors, &n_long, fields, "long_factor"));
+    HL_NEED(read_factors(rope->short_factors, &n_short, fields, "short_factor"));
+    HL_NEED(read_factors(rope->long_factors, &n_long, fields, "long_factor"));
     if (n_short != n_long)
         return hl_fail(HL_BAD_INPUT, "%s: 'short_factor' has %zu entries, 'long_factor' %zu",
                        fields->where, n_short, n_long);
     rope->n_factors = (int64_t)n_short;
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* One dictionary of parameters. */
 static hl_status read_dictionary(hl_config *config, hl_rope *rope, const json_t *dictionary,
                                  const char *where)
 {
-    hl_status status     = HL_OK;
     hl_fields fields     = { .where = where, .object = dictionary, .outer = dictionary };
     double    mscale     = 0.0;
     double    mscale_all = 0.0;
     double    mscales[2];
 
-    HL_TRY(hl_config_read_rope_kind(&rope->kind, &fields, "rope_type|type", NULL));
-    HL_TRY(hl_fields_double(&rope->base, &fields, "rope_theta", NULL));
-    HL_TRY(hl_fields_double(&config->rotary_fraction, &fields, "partial_rotary_factor", NULL));
-    HL_TRY(hl_fields_double(&rope->factor, &fields, "factor", NULL));
-    HL_TRY(hl_fields_double(&rope->attention_factor, &fields, "attention_factor", NULL));
-    HL_TRY(hl_fields_double(&rope->low_freq_factor, &fields, "low_freq_factor", NULL));
-    HL_TRY(hl_fields_double(&rope->high_freq_factor, &fields, "high_freq_factor", NULL));
-    HL_TRY(hl_fields_double(&rope->beta_fast, &fields, "beta_fast", NULL));
-    HL_TRY(hl_fields_double(&rope->beta_slow, &fields, "beta_slow", NULL));
-    HL_TRY(hl_fields_double(&mscale, &fields, "mscale", NULL));
-    HL_TRY(hl_fields_double(&mscale_all, &fields, "mscale_all_dim", NULL));
-    HL_TRY(hl_fields_int(&rope->original_n_ctx, &fields, "original_max_position_embeddings", NULL,
-                         1, HL_MAX_CONTEXT));
+    HL_NEED(hl_config_read_rope_kind(&rope->kind, &fields, "rope_type|type", NULL));
+    HL_NEED(hl_fields_double(&rope->base, &fields, "rope_theta", NULL));
+    HL_NEED(hl_fields_double(&config->rotary_fraction, &fields, "partial_rotary_factor", NULL));
+    HL_NEED(hl_fields_double(&rope->factor, &fields, "factor", NULL));
+    HL_NEED(hl_fields_double(&rope->attention_factor, &fields, "attention_factor", NULL));
+    HL_NEED(hl_fields_double(&rope->low_freq_factor, &fields, "low_freq_factor", NULL));
+    HL_NEED(hl_fields_double(&rope->high_freq_factor, &fields, "high_freq_factor", NULL));
+    HL_NEED(hl_fields_double(&rope->beta_fast, &fields, "beta_fast", NULL));
+    HL_NEED(hl_fields_double(&rope->beta_slow, &fields, "beta_slow", NULL));
+    HL_NEED(hl_fields_double(&mscale, &fields, "mscale", NULL));
+    HL_NEED(hl_fields_double(&mscale_all, &fields, "mscale_all_dim", NULL));
+    HL_NEED(hl_fields_int(&rope->original_n_ctx, &fields, "original_max_position_embeddings", NULL,
+                          1, HL_MAX_CONTEXT));
     bool truncate = !rope->untruncated;
-    HL_TRY(hl_fields_bool(&truncate, &fields, "truncate", NULL));
+    HL_NEED(hl_fields_bool(&truncate, &fields, "truncate", NULL));
     rope->untruncated = !truncate;
-    HL_TRY(read_factor_lists(rope, &fields));
+    HL_NEED(read_factor_lists(rope, &fields));
     if (rope->attention_factor == 0.0 && mscale != 0.0 && mscale_all != 0.0 && rope->factor > 1.0) {
         mscales[0]             = 0.1 * mscale * log(rope->factor) + 1.0;
         mscales[1]             = 0.1 * mscale_all * log(rope->factor) + 1.0;
         rope->attention_factor = mscales[0] / mscales[1];
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* rope_parameters or rope_scaling; a dictionary, or one for either kind of layer. */
 static hl_status read_dictionaries(hl_config *config, const hl_fields *fields)
 {
-    hl_status     status     = HL_OK;
     const json_t *dictionary = json_object_get(fields->object, "rope_parameters");
     const json_t *full;
     const json_t *local;
@@ -155,32 +148,26 @@ static hl_status read_dictionaries(hl_config *config, const hl_fields *fields)
     if (!json_is_object(full) && !json_is_object(local))
         return read_dictionary(config, &config->ropes[HL_ROPE_MAIN], dictionary, fields->where);
     if (json_is_object(full))
-        HL_TRY(read_dictionary(config, &config->ropes[HL_ROPE_MAIN], full, fields->where));
+        HL_NEED(read_dictionary(config, &config->ropes[HL_ROPE_MAIN], full, fields->where));
     if (json_is_object(local))
-        HL_TRY(read_dictionary(config, &config->ropes[HL_ROPE_LOCAL], local, fields->where));
-
-done:
-    return status;
+        HL_NEED(read_dictionary(config, &config->ropes[HL_ROPE_LOCAL], local, fields->where));
+    return HL_OK;
 }
 
 static hl_status read_json(hl_config *config, const hl_fields *fields)
 {
-    hl_status status = HL_OK;
-    hl_rope  *rope   = &config->ropes[HL_ROPE_MAIN];
+    hl_rope *rope = &config->ropes[HL_ROPE_MAIN];
 
-    HL_TRY(hl_fields_double(&rope->base, fields, "rope_theta|rotary_emb_base|global_rope_theta",
-                            NULL));
-    HL_TRY(hl_fields_double(&config->ropes[HL_ROPE_LOCAL].base, fields,
-                            "rope_local_base_freq|local_rope_theta", NULL));
-    HL_TRY(hl_fields_double(&config->rotary_fraction, fields,
-                            "partial_rotary_factor|rotary_pct|rope_pct", NULL));
-    HL_TRY(read_dictionaries(config, fields));
+    HL_NEED(hl_fields_double(&rope->base, fields, "rope_theta|rotary_emb_base|global_rope_theta",
+                             NULL));
+    HL_NEED(hl_fields_double(&config->ropes[HL_ROPE_LOCAL].base, fields,
+                             "rope_local_base_freq|local_rope_theta", NULL));
+    HL_NEED(hl_fields_double(&config->rotary_fraction, fields,
+                             "partial_rotary_factor|rotary_pct|rope_pct", NULL));
+    HL_NEED(read_dictionaries(config, fields));
     /* Phi3 keeps this one outside, and it counts for more. */
-    HL_TRY(hl_fields_int(&rope->original_n_ctx, fields, "original_max_position_embeddings", NULL, 1,
-                         HL_MAX_CONTEXT));
-
-done:
-    return status;
+    return hl_fields_int(&rope->original_n_ctx, fields, "original_max_position_embeddings", NULL, 1,
+                         HL_MAX_CONTEXT);
 }
 
 hl_status hl_config_read_rope(hl_config *config, const hl_fields *fields)
@@ -273,17 +260,14 @@ static hl_status fill_one(hl_rope *rope, const hl_config *config, const char *wh
 
 hl_status hl_config_fill_rope(hl_config *config, const hl_fields *fields)
 {
-    hl_status status = HL_OK;
-    hl_rope  *local  = &config->ropes[HL_ROPE_LOCAL];
+    hl_rope *local = &config->ropes[HL_ROPE_LOCAL];
 
     if (config->position != HL_POSITION_ROPE) {
         memset(config->ropes, 0, sizeof config->ropes);
         return HL_OK;
     }
-    HL_TRY(fill_one(&config->ropes[HL_ROPE_MAIN], config, fields->where));
+    HL_NEED(fill_one(&config->ropes[HL_ROPE_MAIN], config, fields->where));
     if (local->base != 0.0)
-        HL_TRY(fill_one(local, config, fields->where));
-
-done:
-    return status;
+        HL_NEED(fill_one(local, config, fields->where));
+    return HL_OK;
 }

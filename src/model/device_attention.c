@@ -148,13 +148,12 @@ static hl_attention_result result_from(const hl_attention_result *whole, int64_t
 hl_status hl_device_attend(hl_session *session, const hl_chunk *chunk, int64_t layer,
                            const hl_attention_result *statistics)
 {
-    hl_status          status  = HL_OK;
     hl_device_session *d       = session->device;
     int64_t            n_heads = session->config->layers[layer].n_heads;
     int64_t            width   = n_heads * session->config->d_head;
     int64_t            n       = 0;
 
-    HL_TRY(make_heads(session, chunk, layer));
+    HL_NEED(make_heads(session, chunk, layer));
     for (int64_t first = 0; first < chunk->n_batch; first += n) {
         n                           = run_length(d, chunk, first);
         hl_attention        problem = problem_of(session, chunk, layer, first, n);
@@ -166,13 +165,10 @@ hl_status hl_device_attend(hl_session *session, const hl_chunk *chunk, int64_t l
                                 .batch_stride = chunk->n_rows * width,
                                 .head_stride  = session->config->d_head,
                                 .row_stride   = width };
-        HL_TRY(hl_device_checked(d, d->ops->attention(d->device, &result, &problem), "attention"));
+        HL_NEED(hl_device_checked(d, d->ops->attention(d->device, &result, &problem), "attention"));
     }
-    HL_TRY(hl_device_multiply(session, d->rows.branch, d->dtype, d->rows.z,
-                              &d->weights.layers[layer].o, chunk->n_batch * chunk->n_rows));
-
-done:
-    return status;
+    return hl_device_multiply(session, d->rows.branch, d->dtype, d->rows.z,
+                              &d->weights.layers[layer].o, chunk->n_batch * chunk->n_rows);
 }
 
 /* ------------------------------------------------------------------ patterns */
@@ -205,7 +201,6 @@ static void list_items(int64_t *items, const hl_session *session, const hl_chunk
 static hl_status make_some(const hl_session *session, const hl_chunk *chunk, int64_t layer,
                            const hl_device_lane *lane, int64_t first, int64_t n)
 {
-    hl_status                status  = HL_OK;
     const hl_device_session *d       = session->device;
     bool                     quick   = hl_device_compares(session, chunk);
     int64_t                  n_heads = session->config->layers[layer].n_heads;
@@ -227,36 +222,30 @@ static hl_status make_some(const hl_session *session, const hl_chunk *chunk, int
     else
         rows.statistics = (hl_pattern_row *)lane->exact.device + before;
     list_items(items, session, chunk, layer, first, n);
-    HL_TRY(hl_device_checked(d,
-                             d->ops->copy_in(d->device, (int64_t *)lane->items.device + 3 * before,
-                                             items, (size_t)(3 * n_items) * sizeof *items),
-                             "patterns"));
-    HL_TRY(hl_device_checked(d, d->ops->patterns(d->device, &rows), "patterns"));
-
-done:
-    return status;
+    HL_NEED(hl_device_checked(d,
+                              d->ops->copy_in(d->device, (int64_t *)lane->items.device + 3 * before,
+                                              items, (size_t)(3 * n_items) * sizeof *items),
+                              "patterns"));
+    return hl_device_checked(d, d->ops->patterns(d->device, &rows), "patterns");
 }
 
 hl_status hl_device_make_patterns(hl_session *session, const hl_chunk *chunk, int64_t layer,
                                   hl_device_lane *lane)
 {
-    hl_status          status = HL_OK;
-    hl_device_session *d      = session->device;
-    int64_t n_items = chunk->n_batch * session->config->layers[layer].n_heads * d->n_patterns;
-    int64_t n       = 0;
+    hl_device_session *d = session->device;
+    int64_t n_items      = chunk->n_batch * session->config->layers[layer].n_heads * d->n_patterns;
+    int64_t n            = 0;
 
     /* A shorter sequence has no such row: it reads as zeros. */
     if (!chunk->feed->tap->patterns_differ)
-        HL_TRY(hl_device_checked(
+        HL_NEED(hl_device_checked(
             d,
             d->ops->zero(d->device, lane->pattern.device,
                          (size_t)(n_items * session->options.n_ctx) * sizeof(float)),
             "patterns"));
     for (int64_t first = 0; first < chunk->n_batch && n_items > 0; first += n) {
         n = run_length(d, chunk, first);
-        HL_TRY(make_some(session, chunk, layer, lane, first, n));
+        HL_NEED(make_some(session, chunk, layer, lane, first, n));
     }
-
-done:
-    return status;
+    return HL_OK;
 }

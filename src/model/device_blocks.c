@@ -119,7 +119,6 @@ static hl_status close_half(const hl_session *session, const hl_chunk *chunk, vo
 static hl_status run_mlp(const hl_session *session, void *out, const hl_device_map *up,
                          const hl_device_map *down, int64_t n_rows)
 {
-    hl_status                status   = HL_OK;
     const hl_device_session *d        = session->device;
     int64_t                  width    = down->n_in;
     bool                     gated    = up->n_out == 2 * width;
@@ -134,12 +133,9 @@ static hl_status run_mlp(const hl_session *session, void *out, const hl_device_m
                                           .n_rows     = n_rows,
                                           .n          = width };
 
-    HL_TRY(hl_device_multiply(session, d->rows.up, d->dtype, d->rows.normed, up, n_rows));
-    HL_TRY(hl_device_checked(d, d->ops->activate(d->device, &activate), "activation"));
-    HL_TRY(hl_device_multiply(session, out, d->dtype, d->rows.active, down, n_rows));
-
-done:
-    return status;
+    HL_NEED(hl_device_multiply(session, d->rows.up, d->dtype, d->rows.normed, up, n_rows));
+    HL_NEED(hl_device_checked(d, d->ops->activate(d->device, &activate), "activation"));
+    return hl_device_multiply(session, out, d->dtype, d->rows.active, down, n_rows);
 }
 
 hl_device_experts hl_device_experts_of(const hl_session *session, int64_t layer, int64_t n_rows)
@@ -172,21 +168,20 @@ hl_device_experts hl_device_experts_of(const hl_session *session, int64_t layer,
 
 static hl_status run_mixture(const hl_session *session, int64_t layer, int64_t n_rows)
 {
-    hl_status                status  = HL_OK;
     const hl_device_session *d       = session->device;
     const hl_device_layer   *w       = &d->weights.layers[layer];
     hl_device_experts        experts = hl_device_experts_of(session, layer, n_rows);
     float                   *logit   = d->rows.router + n_rows * experts.n_experts;
 
-    HL_TRY(hl_device_multiply(session, d->rows.router, HL_DTYPE_F32, d->rows.normed, &w->router,
-                              n_rows));
-    HL_TRY(hl_device_checked(d, d->ops->experts(d->device, &experts), "experts"));
+    HL_NEED(hl_device_multiply(session, d->rows.router, HL_DTYPE_F32, d->rows.normed, &w->router,
+                               n_rows));
+    HL_NEED(hl_device_checked(d, d->ops->experts(d->device, &experts), "experts"));
     if (w->shared_up.weight == NULL)
         return HL_OK;
-    HL_TRY(hl_device_multiply(session, logit, HL_DTYPE_F32, d->rows.normed, &w->shared_router,
-                              n_rows));
-    HL_TRY(run_mlp(session, d->rows.shared, &w->shared_up, &w->shared_down, n_rows));
-    HL_TRY(hl_device_checked(
+    HL_NEED(hl_device_multiply(session, logit, HL_DTYPE_F32, d->rows.normed, &w->shared_router,
+                               n_rows));
+    HL_NEED(run_mlp(session, d->rows.shared, &w->shared_up, &w->shared_down, n_rows));
+    return hl_device_checked(
         d,
         d->ops->add_gated(d->device, &(hl_device_add_gated){ .out    = d->rows.mlp,
                                                              .x      = d->rows.shared,
@@ -194,10 +189,7 @@ static hl_status run_mixture(const hl_session *session, int64_t layer, int64_t n
                                                              .dtype  = d->dtype,
                                                              .n_rows = n_rows,
                                                              .n      = session->config->d_model }),
-        "experts"));
-
-done:
-    return status;
+        "experts");
 }
 
 /* rows.mlp = M(normed). */
@@ -214,50 +206,44 @@ static hl_status run_branch(const hl_session *session, const hl_chunk *chunk, in
 static hl_status parallel_block(hl_session *session, const hl_chunk *chunk, int64_t layer,
                                 bool attention_only, const hl_device_watch *watch)
 {
-    hl_status              status  = HL_OK;
     hl_device_session     *d       = session->device;
     const hl_device_layer *w       = &d->weights.layers[layer];
     bool                   attends = session->config->layers[layer].n_heads > 0;
     bool                   has_mlp = session->config->layers[layer].d_mlp > 0 && !attention_only;
 
-    HL_TRY(open_half(session, chunk, layer, HL_ROLE_ATTN_NORM, &w->attn_norm));
+    HL_NEED(open_half(session, chunk, layer, HL_ROLE_ATTN_NORM, &w->attn_norm));
     if (attends)
-        HL_TRY(hl_device_attend(session, chunk, layer, &watch->statistics));
+        HL_NEED(hl_device_attend(session, chunk, layer, &watch->statistics));
     if (has_mlp) {
         if (session->config->residual == HL_RESIDUAL_PARALLEL)
-            HL_TRY(open_half(session, chunk, layer, HL_ROLE_MLP_NORM, &w->mlp_norm));
-        HL_TRY(run_branch(session, chunk, layer));
+            HL_NEED(open_half(session, chunk, layer, HL_ROLE_MLP_NORM, &w->mlp_norm));
+        HL_NEED(run_branch(session, chunk, layer));
     }
     d->pending[0] = has_mlp ? d->rows.mlp : attends ? d->rows.branch : NULL;
     d->pending[1] = has_mlp && attends ? d->rows.branch : NULL;
-
-done:
-    return status;
+    return HL_OK;
 }
 
 static hl_status sequential_block(hl_session *session, const hl_chunk *chunk, int64_t layer,
                                   bool attention_only, const hl_device_watch *watch)
 {
-    hl_status              status = HL_OK;
-    hl_device_session     *d      = session->device;
-    const hl_layer_config *at     = &session->config->layers[layer];
-    const hl_device_layer *w      = &d->weights.layers[layer];
+    hl_device_session     *d  = session->device;
+    const hl_layer_config *at = &session->config->layers[layer];
+    const hl_device_layer *w  = &d->weights.layers[layer];
 
     if (at->n_heads > 0) {
-        HL_TRY(open_half(session, chunk, layer, HL_ROLE_ATTN_NORM, &w->attn_norm));
-        HL_TRY(hl_device_attend(session, chunk, layer, &watch->statistics));
-        HL_TRY(close_half(session, chunk, d->rows.branch, &w->attn_post_norm));
+        HL_NEED(open_half(session, chunk, layer, HL_ROLE_ATTN_NORM, &w->attn_norm));
+        HL_NEED(hl_device_attend(session, chunk, layer, &watch->statistics));
+        HL_NEED(close_half(session, chunk, d->rows.branch, &w->attn_post_norm));
     }
     if (watch->lane != NULL && (hl_chunk_wants(chunk) & HL_WANT_RESID_MID) != 0)
-        HL_TRY(hl_device_keep(session, chunk, watch->lane, 1U << HL_KEPT_MID));
+        HL_NEED(hl_device_keep(session, chunk, watch->lane, 1U << HL_KEPT_MID));
     if (at->d_mlp > 0 && !attention_only) {
-        HL_TRY(open_half(session, chunk, layer, HL_ROLE_MLP_NORM, &w->mlp_norm));
-        HL_TRY(run_branch(session, chunk, layer));
-        HL_TRY(close_half(session, chunk, d->rows.mlp, &w->mlp_post_norm));
+        HL_NEED(open_half(session, chunk, layer, HL_ROLE_MLP_NORM, &w->mlp_norm));
+        HL_NEED(run_branch(session, chunk, layer));
+        HL_NEED(close_half(session, chunk, d->rows.mlp, &w->mlp_post_norm));
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 hl_status hl_device_run_block(hl_session *session, const hl_chunk *chunk, int64_t layer,

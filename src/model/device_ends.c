@@ -14,7 +14,6 @@ static hl_status embed(const hl_device_session *d, const hl_device_embed *embed)
 
 hl_status hl_device_embed_rows(hl_session *session, const hl_chunk *chunk)
 {
-    hl_status                status = HL_OK;
     hl_device_session       *d      = session->device;
     const hl_device_weights *w      = &d->weights;
     int64_t                  n_rows = chunk->n_batch * chunk->n_rows;
@@ -38,14 +37,14 @@ hl_status hl_device_embed_rows(hl_session *session, const hl_chunk *chunk)
         narrow.position_table = NULL;
         narrow.type_table     = NULL;
         narrow.n              = session->config->d_embed;
-        HL_TRY(embed(d, &narrow));
-        HL_TRY(hl_device_multiply(session, d->rows.normed, d->dtype, d->rows.embedded, &w->embed_in,
-                                  n_rows));
+        HL_NEED(embed(d, &narrow));
+        HL_NEED(hl_device_multiply(session, d->rows.normed, d->dtype, d->rows.embedded,
+                                   &w->embed_in, n_rows));
         whole.base = d->rows.normed;
     }
-    HL_TRY(embed(d, &whole));
+    HL_NEED(embed(d, &whole));
     if (hl_session_param_of(session, HL_ROLE_EMBED_NORM, -1, 0) != NULL)
-        HL_TRY(hl_device_checked(
+        HL_NEED(hl_device_checked(
             d,
             d->ops->norm(d->device,
                          &(hl_device_norm){ .out       = d->rows.x,
@@ -56,9 +55,7 @@ hl_status hl_device_embed_rows(hl_session *session, const hl_chunk *chunk)
                                             .n_rows    = n_rows,
                                             .n         = session->config->d_model }),
             "norm"));
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* ---------------------------------------------------------------------- head */
@@ -86,14 +83,13 @@ static hl_status finish_hidden(const hl_session *session, void *out, hl_dtype ou
 /* An encoder's head, in rows.narrow. */
 static hl_status run_head(const hl_session *session, int64_t n_rows)
 {
-    hl_status                status = HL_OK;
     const hl_device_session *d      = session->device;
     const hl_config         *config = session->config;
     void                    *x      = d->rows.narrow;
 
-    HL_TRY(
+    HL_NEED(
         hl_device_multiply(session, x, d->dtype, d->rows.hidden, &d->weights.head_dense, n_rows));
-    HL_TRY(hl_device_checked(
+    HL_NEED(hl_device_checked(
         d,
         d->ops->activate(d->device, &(hl_device_activate){ .out        = x,
                                                            .gate       = x,
@@ -104,7 +100,7 @@ static hl_status run_head(const hl_session *session, int64_t n_rows)
                                                            .n          = config->d_model }),
         "activation"));
     if (hl_session_param_of(session, HL_ROLE_HEAD_NORM, -1, 0) != NULL)
-        HL_TRY(hl_device_checked(
+        HL_NEED(hl_device_checked(
             d,
             d->ops->norm(d->device, &(hl_device_norm){ .out       = x,
                                                        .out_dtype = d->dtype,
@@ -116,40 +112,35 @@ static hl_status run_head(const hl_session *session, int64_t n_rows)
                                                        .n_rows = n_rows,
                                                        .n      = config->d_model }),
             "norm"));
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* rows.logits from rows.hidden. */
 static hl_status make_logits(const hl_session *session, int64_t n_rows)
 {
-    hl_status                status = HL_OK;
     const hl_device_session *d      = session->device;
     const hl_device_weights *w      = &d->weights;
     const hl_config         *config = session->config;
     const void              *x      = d->rows.hidden;
 
     if (w->head_dense.weight != NULL) {
-        HL_TRY(run_head(session, n_rows));
+        HL_NEED(run_head(session, n_rows));
         x = d->rows.narrow;
     }
     if (w->embed_out.weight != NULL) {
-        HL_TRY(hl_device_multiply(session, d->rows.narrow, d->dtype, x, &w->embed_out, n_rows));
+        HL_NEED(hl_device_multiply(session, d->rows.narrow, d->dtype, x, &w->embed_out, n_rows));
         x = d->rows.narrow;
     }
-    HL_TRY(hl_device_multiply(session, d->rows.logits, HL_DTYPE_F32, x, &w->lm_head, n_rows));
+    HL_NEED(hl_device_multiply(session, d->rows.logits, HL_DTYPE_F32, x, &w->lm_head, n_rows));
     if (config->logit_scale != 1.0 || config->logit_softcap > 0.0)
-        HL_TRY(hl_device_checked(
+        HL_NEED(hl_device_checked(
             d,
             d->ops->cap(d->device, &(hl_device_cap){ .x       = d->rows.logits,
                                                      .count   = n_rows * config->d_vocab,
                                                      .scale   = (float)config->logit_scale,
                                                      .softcap = (float)config->logit_softcap }),
             "logits"));
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* ---------------------------------------------------------------------- lens */
@@ -167,28 +158,25 @@ static hl_status read_logits(const hl_session *session, hl_device_logits wanted,
 
 hl_status hl_device_make_lens(hl_session *session, const hl_chunk *chunk, hl_device_lane *lane)
 {
-    hl_status          status = HL_OK;
     hl_device_session *d      = session->device;
     int64_t            n_all  = chunk->n_batch * chunk->n_rows;
     int64_t           *top    = lane->lens.device;
     float             *others = (float *)(void *)(top + n_all); /* entropies, then gaps */
 
-    HL_TRY(hl_device_settle(session, chunk));
+    HL_NEED(hl_device_settle(session, chunk));
     for (int64_t row = 0; row < n_all; row += d->logit_rows) {
         int64_t n = n_all - row < d->logit_rows ? n_all - row : d->logit_rows;
 
-        HL_TRY(finish_hidden(session, d->rows.hidden, d->dtype,
-                             d->rows.x + row * session->config->d_model, n));
-        HL_TRY(make_logits(session, n));
-        HL_TRY(read_logits(session,
-                           (hl_device_logits){ .top     = top + row,
-                                               .entropy = others + row,
-                                               .gap     = others + n_all + row },
-                           n));
+        HL_NEED(finish_hidden(session, d->rows.hidden, d->dtype,
+                              d->rows.x + row * session->config->d_model, n));
+        HL_NEED(make_logits(session, n));
+        HL_NEED(read_logits(session,
+                            (hl_device_logits){ .top     = top + row,
+                                                .entropy = others + row,
+                                                .gap     = others + n_all + row },
+                            n));
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* --------------------------------------------------------------------- final */
@@ -255,7 +243,6 @@ static hl_device_kept kept_rows(const hl_session *session, const hl_chunk *chunk
 static hl_status fetch_said(const hl_session *session, const hl_chunk *chunk, int64_t sequence,
                             int64_t first, int64_t n)
 {
-    hl_status                status = HL_OK;
     const hl_device_session *d      = session->device;
     end_parts                there  = parts_of(session, d->ends.device, n);
     uint32_t                 wants  = hl_chunk_wants(chunk);
@@ -273,42 +260,35 @@ static hl_status fetch_said(const hl_session *session, const hl_chunk *chunk, in
         wanted.kept       = kept_rows(session, chunk, sequence, first);
         wanted.divergence = there.divergence;
     }
-    HL_TRY(read_logits(session, wanted, n));
-    HL_TRY(fetch(d, d->ends.host, d->ends.device, (size_t)(n * HL_SAID_FLOATS) * sizeof(float)));
-    HL_TRY(fetch(d, d->flag + 1, d->rows.flag + 1, sizeof *d->flag));
-
-done:
-    return status;
+    HL_NEED(read_logits(session, wanted, n));
+    HL_NEED(fetch(d, d->ends.host, d->ends.device, (size_t)(n * HL_SAID_FLOATS) * sizeof(float)));
+    return fetch(d, d->flag + 1, d->rows.flag + 1, sizeof *d->flag);
 }
 
 /* What the tap wants of rows [first, first + n) of a sequence, in the host's half of `ends`. */
 static hl_status fetch_ends(hl_session *session, const hl_chunk *chunk, int64_t sequence,
                             int64_t first, int64_t n)
 {
-    hl_status          status = HL_OK;
-    hl_device_session *d      = session->device;
-    uint32_t           wants  = hl_chunk_wants(chunk);
-    int64_t            row    = sequence * chunk->n_rows + first;
-    const float       *x      = d->rows.x + row * session->config->d_model;
-    end_parts          host   = parts_of(session, d->ends.host, n);
+    hl_device_session *d     = session->device;
+    uint32_t           wants = hl_chunk_wants(chunk);
+    int64_t            row   = sequence * chunk->n_rows + first;
+    const float       *x     = d->rows.x + row * session->config->d_model;
+    end_parts          host  = parts_of(session, d->ends.host, n);
 
     if ((wants & HL_WANT_HIDDEN) != 0) {
-        HL_TRY(finish_hidden(session, d->rows.plain, HL_DTYPE_F32, x, n));
-        HL_TRY(fetch(d, host.hidden, d->rows.plain,
-                     (size_t)(n * session->config->d_model) * sizeof(float)));
+        HL_NEED(finish_hidden(session, d->rows.plain, HL_DTYPE_F32, x, n));
+        HL_NEED(fetch(d, host.hidden, d->rows.plain,
+                      (size_t)(n * session->config->d_model) * sizeof(float)));
     }
     if ((wants & SPEAKS) != 0) {
-        HL_TRY(finish_hidden(session, d->rows.hidden, d->dtype, x, n));
-        HL_TRY(make_logits(session, n));
-        HL_TRY(fetch_said(session, chunk, sequence, first, n));
+        HL_NEED(finish_hidden(session, d->rows.hidden, d->dtype, x, n));
+        HL_NEED(make_logits(session, n));
+        HL_NEED(fetch_said(session, chunk, sequence, first, n));
     }
     if ((wants & HL_WANT_LOGITS) != 0)
-        HL_TRY(fetch(d, host.logits, d->rows.logits,
-                     (size_t)(n * session->config->d_vocab) * sizeof(float)));
-    HL_TRY(hl_device_checked(d, d->ops->arrived(d->device, 0), "copies"));
-
-done:
-    return status;
+        HL_NEED(fetch(d, host.logits, d->rows.logits,
+                      (size_t)(n * session->config->d_vocab) * sizeof(float)));
+    return hl_device_checked(d, d->ops->arrived(d->device, 0), "copies");
 }
 
 /* `n` fetched rows to the tap, as many at a time as on the CPU. */
@@ -346,40 +326,33 @@ static hl_status tell_ends(const hl_session *session, const hl_tap *tap, hl_fina
 static hl_status deliver(hl_session *session, const hl_chunk *chunk, int64_t sequence,
                          int64_t first, int64_t n)
 {
-    hl_status     status = HL_OK;
-    const hl_tap *tap    = chunk->feed->tap;
-    hl_final_rows rows   = { .sequence = chunk->sequences[sequence],
-                             .start    = chunk->start[sequence] + first,
-                             .d_model  = session->config->d_model,
-                             .d_vocab  = session->config->d_vocab };
+    const hl_tap *tap  = chunk->feed->tap;
+    hl_final_rows rows = { .sequence = chunk->sequences[sequence],
+                           .start    = chunk->start[sequence] + first,
+                           .d_model  = session->config->d_model,
+                           .d_vocab  = session->config->d_vocab };
 
-    HL_TRY(fetch_ends(session, chunk, sequence, first, n));
+    HL_NEED(fetch_ends(session, chunk, sequence, first, n));
     if ((tap->wants & SPEAKS) != 0 && session->device->flag[1] != 0)
-        HL_TRY(blame_head(session));
-    HL_TRY(tell_ends(session, tap, rows, n));
-
-done:
-    return status;
+        HL_NEED(blame_head(session));
+    return tell_ends(session, tap, rows, n);
 }
 
 hl_status hl_device_final(hl_session *session, const hl_chunk *chunk)
 {
-    hl_status status  = HL_OK;
-    int64_t   step    = session->device->logit_rows;
-    uint32_t  wants   = hl_chunk_wants(chunk);
-    bool      watched = chunk->feed->tap != NULL && chunk->feed->tap->final != NULL &&
+    int64_t  step    = session->device->logit_rows;
+    uint32_t wants   = hl_chunk_wants(chunk);
+    bool     watched = chunk->feed->tap != NULL && chunk->feed->tap->final != NULL &&
                    (wants & (HL_WANT_HIDDEN | SPEAKS)) != 0;
 
     for (int64_t sequence = 0; sequence < chunk->n_batch && watched; sequence++) {
         int64_t length = chunk->lengths[sequence];
 
         for (int64_t row = 0; row < length; row += step)
-            HL_TRY(
+            HL_NEED(
                 deliver(session, chunk, sequence, row, length - row < step ? length - row : step));
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* ---------------------------------------------------------------------- last */
@@ -393,14 +366,13 @@ static bool wants_last(const hl_session *session)
 
 hl_status hl_device_make_last(hl_session *session, const hl_chunk *chunk)
 {
-    hl_status          status  = HL_OK;
     hl_device_session *d       = session->device;
     int64_t            d_model = session->config->d_model;
 
     if (!wants_last(session))
         return HL_OK;
-    HL_TRY(hl_device_settle(session, chunk));
-    HL_TRY(hl_device_checked(
+    HL_NEED(hl_device_settle(session, chunk));
+    HL_NEED(hl_device_checked(
         d,
         d->ops->copy_rows(d->device, &(hl_device_copy_rows){ .out        = d->rows.last,
                                                              .out_dtype  = HL_DTYPE_F32,
@@ -412,40 +384,32 @@ hl_status hl_device_make_last(hl_session *session, const hl_chunk *chunk)
                                                              .n_rows     = chunk->n_batch,
                                                              .n          = d_model }),
         "last rows"));
-    HL_TRY(finish_hidden(session, d->rows.hidden, d->dtype, d->rows.last, chunk->n_batch));
-    HL_TRY(make_logits(session, chunk->n_batch));
-    HL_TRY(read_logits(session,
-                       (hl_device_logits){ .top  = d->tops != NULL ? d->ends.device : NULL,
-                                           .flag = d->rows.flag + 1 },
-                       chunk->n_batch));
-    HL_TRY(hl_device_keep_last(session));
-
-done:
-    return status;
+    HL_NEED(finish_hidden(session, d->rows.hidden, d->dtype, d->rows.last, chunk->n_batch));
+    HL_NEED(make_logits(session, chunk->n_batch));
+    HL_NEED(read_logits(session,
+                        (hl_device_logits){ .top  = d->tops != NULL ? d->ends.device : NULL,
+                                            .flag = d->rows.flag + 1 },
+                        chunk->n_batch));
+    return hl_device_keep_last(session);
 }
 
 hl_status hl_device_send_last(hl_session *session, const hl_chunk *chunk)
 {
-    hl_status          status = HL_OK;
-    hl_device_session *d      = session->device;
+    hl_device_session *d = session->device;
 
     if (!wants_last(session))
         return HL_OK;
     end_parts host = parts_of(session, d->ends.host, chunk->n_batch);
     if ((session->options.wants & HL_WANT_LAST_LOGITS) != 0)
-        HL_TRY(fetch(d, host.logits, d->rows.logits,
-                     (size_t)(chunk->n_batch * session->config->d_vocab) * sizeof(float)));
+        HL_NEED(fetch(d, host.logits, d->rows.logits,
+                      (size_t)(chunk->n_batch * session->config->d_vocab) * sizeof(float)));
     if (d->tops != NULL)
-        HL_TRY(fetch(d, host.top, d->ends.device, (size_t)chunk->n_batch * sizeof *d->tops));
-    HL_TRY(fetch(d, d->flag + 1, d->rows.flag + 1, sizeof *d->flag));
-
-done:
-    return status;
+        HL_NEED(fetch(d, host.top, d->ends.device, (size_t)chunk->n_batch * sizeof *d->tops));
+    return fetch(d, d->flag + 1, d->rows.flag + 1, sizeof *d->flag);
 }
 
 hl_status hl_device_receive_last(hl_session *session, const hl_chunk *chunk)
 {
-    hl_status          status  = HL_OK;
     int64_t            d_vocab = session->config->d_vocab;
     hl_device_session *d       = session->device;
 
@@ -453,7 +417,7 @@ hl_status hl_device_receive_last(hl_session *session, const hl_chunk *chunk)
         return HL_OK;
     end_parts host = parts_of(session, d->ends.host, chunk->n_batch);
     if (d->flag[1] != 0)
-        HL_TRY(blame_head(session));
+        HL_NEED(blame_head(session));
     for (int64_t i = 0; i < chunk->n_batch; i++) {
         if (!hl_chunk_has_last(chunk, i))
             continue;
@@ -463,7 +427,5 @@ hl_status hl_device_receive_last(hl_session *session, const hl_chunk *chunk)
             memcpy(session->rows.last + chunk->sequences[i] * d_vocab, host.logits + i * d_vocab,
                    (size_t)d_vocab * sizeof *host.logits);
     }
-
-done:
-    return status;
+    return HL_OK;
 }

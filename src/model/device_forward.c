@@ -29,7 +29,6 @@ static hl_status ask_plan(hl_row_plan *out, const hl_session *session, const hl_
 /* A block with a lane for all that the tap wants of it. */
 static hl_status watch_block(hl_session *session, const hl_chunk *chunk, int64_t layer, int number)
 {
-    hl_status          status  = HL_OK;
     hl_device_session *d       = session->device;
     hl_device_lane    *lane    = &d->lanes[number];
     uint32_t           wants   = hl_chunk_wants(chunk);
@@ -43,23 +42,20 @@ static hl_status watch_block(hl_session *session, const hl_chunk *chunk, int64_t
     watch.statistics = hl_device_place_statistics(
         lane->statistics.device, hl_chunk_rows(chunk) * n_heads, hl_chunk_segments(chunk));
     if ((wants & HL_WANT_RESID_PRE) != 0)
-        HL_TRY(hl_device_keep(session, chunk, lane, 1U << HL_KEPT_PRE));
+        HL_NEED(hl_device_keep(session, chunk, lane, 1U << HL_KEPT_PRE));
     if ((wants & HL_WANT_LENS) != 0)
-        HL_TRY(hl_device_make_lens(session, chunk, lane));
-    HL_TRY(hl_device_run_block(session, chunk, layer, &watch));
-    HL_TRY(hl_device_keep(session, chunk, lane, n_heads > 0 ? rows : 0));
-    HL_TRY(ask_plan(&plan, session, chunk, layer));
-    HL_TRY(hl_device_sum(session, chunk, number, &plan));
+        HL_NEED(hl_device_make_lens(session, chunk, lane));
+    HL_NEED(hl_device_run_block(session, chunk, layer, &watch));
+    HL_NEED(hl_device_keep(session, chunk, lane, n_heads > 0 ? rows : 0));
+    HL_NEED(ask_plan(&plan, session, chunk, layer));
+    HL_NEED(hl_device_sum(session, chunk, number, &plan));
     if ((wants & HL_WANT_PATTERN) != 0 && n_heads > 0)
-        HL_TRY(hl_device_make_patterns(session, chunk, layer, lane));
+        HL_NEED(hl_device_make_patterns(session, chunk, layer, lane));
     if ((wants & HL_WANT_RESID_POST) != 0 || d->inputs.sampled != NULL)
-        HL_TRY(hl_device_keep(session, chunk, lane, 1U << HL_KEPT_POST));
+        HL_NEED(hl_device_keep(session, chunk, lane, 1U << HL_KEPT_POST));
     if (hl_device_compares(session, chunk))
-        HL_TRY(hl_device_compare(session, chunk, number, &plan));
-    HL_TRY(hl_device_send(session, chunk, number));
-
-done:
-    return status;
+        HL_NEED(hl_device_compare(session, chunk, number, &plan));
+    return hl_device_send(session, chunk, number);
 }
 
 /* ------------------------------------------------------------------ kept streams */
@@ -79,9 +75,8 @@ static hl_status copy_stream(const hl_session *session, const hl_chunk *chunk, i
 /* What `layer` will read, with all that is still to be added to x. */
 static hl_status put_stream(const hl_session *session, const hl_chunk *chunk, int64_t layer)
 {
-    hl_status                status = HL_OK;
-    const hl_device_session *d      = session->device;
-    int64_t                  slot   = hl_streams_slot(session, layer);
+    const hl_device_session *d    = session->device;
+    int64_t                  slot = hl_streams_slot(session, layer);
 
     for (int64_t b = 0; b < chunk->n_batch && slot >= 0; b++) {
         int64_t             first = b * chunk->n_rows * session->config->d_model;
@@ -92,26 +87,22 @@ static hl_status put_stream(const hl_session *session, const hl_chunk *chunk, in
 
         for (int i = 0; i < 2 && d->pending[i] != NULL; i++)
             copy.add[i] = (const uint8_t *)d->pending[i] + (size_t)first * d->size;
-        HL_TRY(copy_stream(session, chunk, b, copy));
+        HL_NEED(copy_stream(session, chunk, b, copy));
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 static hl_status get_stream(const hl_session *session, const hl_chunk *chunk)
 {
-    hl_status status = HL_OK;
-    int64_t   slot   = hl_streams_slot(session, chunk->feed->first_layer);
-    int64_t   count  = chunk->n_rows * session->config->d_model;
+    int64_t slot  = hl_streams_slot(session, chunk->feed->first_layer);
+    int64_t count = chunk->n_rows * session->config->d_model;
 
     for (int64_t b = 0; b < chunk->n_batch; b++)
-        HL_TRY(copy_stream(session, chunk, b,
-                           (hl_device_copy_rows){ .out = session->device->rows.x + b * count,
-                                                  .x = hl_streams_rows(session, chunk, slot, b) }));
-
-done:
-    return status;
+        HL_NEED(
+            copy_stream(session, chunk, b,
+                        (hl_device_copy_rows){ .out = session->device->rows.x + b * count,
+                                               .x   = hl_streams_rows(session, chunk, slot, b) }));
+    return HL_OK;
 }
 
 /* ------------------------------------------------------------------------ blocks */
@@ -119,29 +110,26 @@ done:
 /* All blocks; each is told while the next one runs. */
 static hl_status run_blocks(hl_session *session, const hl_chunk *chunk)
 {
-    hl_status status  = HL_OK;
-    int       number  = 0;
-    bool      watched = hl_device_is_watched(chunk);
+    int  number  = 0;
+    bool watched = hl_device_is_watched(chunk);
 
     for (int64_t layer = chunk->feed->first_layer; layer < session->config->n_layers; layer++) {
         if (layer > chunk->feed->first_layer)
-            HL_TRY(put_stream(session, chunk, layer));
+            HL_NEED(put_stream(session, chunk, layer));
         if (watched)
-            HL_TRY(watch_block(session, chunk, layer, number));
+            HL_NEED(watch_block(session, chunk, layer, number));
         else
-            HL_TRY(hl_device_run_block(session, chunk, layer, &(hl_device_watch){ 0 }));
+            HL_NEED(hl_device_run_block(session, chunk, layer, &(hl_device_watch){ 0 }));
         if (layer == chunk->feed->first_layer)
-            HL_TRY(hl_device_tell_embedded(session, chunk));
+            HL_NEED(hl_device_tell_embedded(session, chunk));
         if (watched) {
             number = 1 - number;
-            HL_TRY(hl_device_tell(session, chunk, number));
+            HL_NEED(hl_device_tell(session, chunk, number));
         }
     }
     if (watched)
-        HL_TRY(hl_device_tell(session, chunk, 1 - number));
-
-done:
-    return status;
+        HL_NEED(hl_device_tell(session, chunk, 1 - number));
+    return HL_OK;
 }
 
 /* --------------------------------------------------------------------- ends */
@@ -149,7 +137,6 @@ done:
 /* x as the first layer that is run reads it. */
 static hl_status begin_stream(hl_session *session, const hl_chunk *chunk)
 {
-    hl_status          status  = HL_OK;
     hl_device_session *d       = session->device;
     const hl_feed     *feed    = chunk->feed;
     int64_t            d_model = session->config->d_model;
@@ -161,28 +148,25 @@ static hl_status begin_stream(hl_session *session, const hl_chunk *chunk)
     if (feed->stream == NULL)
         return hl_device_embed_rows(session, chunk);
     for (int64_t b = 0; b < chunk->n_batch; b++)
-        HL_TRY(hl_device_checked(
+        HL_NEED(hl_device_checked(
             d,
             d->ops->copy_in(d->device, d->rows.x + b * chunk->n_rows * d_model,
                             feed->stream + (b * feed->n_tokens + chunk->offset) * d_model,
                             (size_t)(chunk->lengths[b] * d_model) * sizeof(float)),
             "inputs"));
-
-done:
-    return status;
+    return HL_OK;
 }
 
 static hl_status make_angles(const hl_session *session)
 {
-    hl_status                status = HL_OK;
-    const hl_device_session *d      = session->device;
+    const hl_device_session *d = session->device;
 
     for (hl_rope_choice choice = HL_ROPE_MAIN; choice < HL_N_ROPES; choice++) {
         const hl_rope *rope = &session->config->ropes[choice];
 
         if (rope->n_dims == 0)
             continue;
-        HL_TRY(hl_device_checked(
+        HL_NEED(hl_device_checked(
             d,
             d->ops->angles(d->device,
                            &(hl_device_angles){ .cosine      = d->rows.cosine[choice],
@@ -193,30 +177,24 @@ static hl_status make_angles(const hl_session *session)
                                                 .places      = d->inputs.places }),
             "angles"));
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* Numbers that are none stay in the stream, so it is looked at once, at the end. */
 static hl_status look_for_nan(hl_session *session, const hl_chunk *chunk)
 {
-    hl_status          status = HL_OK;
-    hl_device_session *d      = session->device;
+    hl_device_session *d = session->device;
 
-    HL_TRY(hl_device_settle(session, chunk));
-    HL_TRY(hl_device_checked(d, d->ops->zero(d->device, d->rows.flag, 2 * sizeof *d->rows.flag),
-                             "flag"));
-    HL_TRY(hl_device_checked(
+    HL_NEED(hl_device_settle(session, chunk));
+    HL_NEED(hl_device_checked(d, d->ops->zero(d->device, d->rows.flag, 2 * sizeof *d->rows.flag),
+                              "flag"));
+    return hl_device_checked(
         d,
         d->ops->finite(d->device, &(hl_device_finite){ .flag   = d->rows.flag,
                                                        .x      = d->rows.x,
                                                        .n      = session->config->d_model,
                                                        .places = d->inputs.places }),
-        "flag"));
-
-done:
-    return status;
+        "flag");
 }
 
 static hl_status send_flag(const hl_device_session *d)
@@ -233,41 +211,32 @@ static hl_status wait_for_ends(const hl_device_session *d)
 /* Is the file to blame?  Once a session, when the flag has arrived. */
 static hl_status check_flag(hl_session *session)
 {
-    hl_status status = HL_OK;
-
     if (*session->device->flag == 0 || session->searched[1])
         return HL_OK;
     session->searched[1] = true;
     for (int64_t layer = -1; layer < session->config->n_layers; layer++)
-        HL_TRY(hl_session_find_nan(session, layer));
+        HL_NEED(hl_session_find_nan(session, layer));
     hl_log(HL_LOG_WARNING, "the residual stream overflows, the weights are numbers");
-
-done:
-    return status;
+    return HL_OK;
 }
 
 static hl_status run_chunk(hl_session *session, const hl_chunk *chunk)
 {
-    hl_status status = HL_OK;
-
-    HL_TRY(make_angles(session));
-    HL_TRY(begin_stream(session, chunk));
-    HL_TRY(hl_device_send_embedded(session, chunk));
-    HL_TRY(run_blocks(session, chunk));
-    HL_TRY(look_for_nan(session, chunk));
-    HL_TRY(send_flag(session->device));
-    HL_TRY(wait_for_ends(session->device));
-    HL_TRY(check_flag(session));
+    HL_NEED(make_angles(session));
+    HL_NEED(begin_stream(session, chunk));
+    HL_NEED(hl_device_send_embedded(session, chunk));
+    HL_NEED(run_blocks(session, chunk));
+    HL_NEED(look_for_nan(session, chunk));
+    HL_NEED(send_flag(session->device));
+    HL_NEED(wait_for_ends(session->device));
+    HL_NEED(check_flag(session));
     if (!hl_forward_needs_end(session, chunk))
         return HL_OK;
-    HL_TRY(hl_device_final(session, chunk));
-    HL_TRY(hl_device_make_last(session, chunk));
-    HL_TRY(hl_device_send_last(session, chunk));
-    HL_TRY(wait_for_ends(session->device));
-    HL_TRY(hl_device_receive_last(session, chunk));
-
-done:
-    return status;
+    HL_NEED(hl_device_final(session, chunk));
+    HL_NEED(hl_device_make_last(session, chunk));
+    HL_NEED(hl_device_send_last(session, chunk));
+    HL_NEED(wait_for_ends(session->device));
+    return hl_device_receive_last(session, chunk);
 }
 
 /* ---------------------------------------------------------------------- steps */
@@ -286,12 +255,11 @@ static bool is_step(const hl_session *session, const hl_chunk *chunk)
 /* All of it that runs on the device; the same calls for steps of the same kind. */
 static hl_status issue_step(hl_session *session, const hl_chunk *chunk)
 {
-    hl_status          status     = HL_OK;
     hl_device_session *d          = session->device;
     int64_t            n_segments = hl_chunk_segments(chunk);
 
-    HL_TRY(make_angles(session));
-    HL_TRY(begin_stream(session, chunk));
+    HL_NEED(make_angles(session));
+    HL_NEED(begin_stream(session, chunk));
     for (int64_t layer = 0; layer < session->config->n_layers; layer++) {
         hl_device_watch watch = { 0 };
 
@@ -299,13 +267,10 @@ static hl_status issue_step(hl_session *session, const hl_chunk *chunk)
             watch.statistics = hl_device_place_statistics(
                 (uint8_t *)d->all_statistics.device + (size_t)layer * d->step_bytes,
                 hl_chunk_rows(chunk) * session->config->layers[layer].n_heads, n_segments);
-        HL_TRY(hl_device_run_block(session, chunk, layer, &watch));
+        HL_NEED(hl_device_run_block(session, chunk, layer, &watch));
     }
-    HL_TRY(look_for_nan(session, chunk));
-    HL_TRY(hl_device_make_last(session, chunk));
-
-done:
-    return status;
+    HL_NEED(look_for_nan(session, chunk));
+    return hl_device_make_last(session, chunk);
 }
 
 static bool is_step_for(const hl_device_step *step, const hl_device_session *d,
@@ -364,40 +329,34 @@ static hl_status run_step(hl_session *session, const hl_chunk *chunk)
     if (is_new)
         return issue_step(session, chunk);
     if (step->graph == NULL) {
-        HL_TRY(hl_device_checked(d, d->ops->graph_begin(d->device), "recording"));
+        HL_NEED(hl_device_checked(d, d->ops->graph_begin(d->device), "recording"));
         status = issue_step(session, chunk);
         hl_status ended =
             hl_device_checked(d, d->ops->graph_end(d->device, &step->graph), "recording");
-        HL_TRY(status);
-        HL_TRY(ended);
+        HL_NEED(status);
+        HL_NEED(ended);
     }
-    HL_TRY(hl_device_checked(d, d->ops->graph_run(d->device, step->graph), "a recorded step"));
-
-done:
+    HL_NEED(hl_device_checked(d, d->ops->graph_run(d->device, step->graph), "a recorded step"));
     return status;
 }
 
 static hl_status finish_step(hl_session *session, const hl_chunk *chunk)
 {
-    hl_status          status = HL_OK;
-    hl_device_session *d      = session->device;
+    hl_device_session *d = session->device;
 
     if (hl_device_is_watched(chunk))
-        HL_TRY(hl_device_checked(
+        HL_NEED(hl_device_checked(
             d,
             d->ops->copy_out(d->device, 0, d->all_statistics.host, d->all_statistics.device,
                              (size_t)session->config->n_layers * d->step_bytes),
             "copies"));
-    HL_TRY(send_flag(d));
-    HL_TRY(hl_device_send_last(session, chunk));
-    HL_TRY(wait_for_ends(d));
-    HL_TRY(check_flag(session));
+    HL_NEED(send_flag(d));
+    HL_NEED(hl_device_send_last(session, chunk));
+    HL_NEED(wait_for_ends(d));
+    HL_NEED(check_flag(session));
     if (hl_device_is_watched(chunk))
-        HL_TRY(hl_device_tell_steps(session, chunk));
-    HL_TRY(hl_device_receive_last(session, chunk));
-
-done:
-    return status;
+        HL_NEED(hl_device_tell_steps(session, chunk));
+    return hl_device_receive_last(session, chunk);
 }
 
 /* ---------------------------------------------------------------------- whole */

@@ -172,7 +172,6 @@ static int64_t bound_keys(const hl_session *session, const hl_chunk *chunk)
 
 hl_status hl_device_put_inputs(hl_session *session, const hl_chunk *chunk)
 {
-    hl_status          status = HL_OK;
     hl_device_session *d      = session->device;
     hl_device_inputs  *inputs = &d->inputs;
     size_t             all    = (size_t)(session->options.n_batch * session->options.n_ctx);
@@ -186,13 +185,11 @@ hl_status hl_device_put_inputs(hl_session *session, const hl_chunk *chunk)
     put_gates(inputs, session, chunk);
     put_sampled(inputs, chunk);
     inputs->n_keys = bound_keys(session, chunk);
-    HL_TRY(hl_device_checked(
+    HL_NEED(hl_device_checked(
         d, d->ops->copy_in(d->device, inputs->block.device, inputs->block.host, inputs->used),
         "inputs"));
     if (chunk->feed->segments != NULL)
-        HL_TRY(hl_device_checked(
+        HL_NEED(hl_device_checked(
             d, d->ops->copy_in(d->device, d->rows.segments, chunk->feed->segments, all), "inputs"));
-
-done:
-    return status;
+    return HL_OK;
 }

@@ -87,14 +87,10 @@ static hl_status follow(hl_session *session, const hl_device_lane *lane, double 
 
 hl_status hl_device_follow_embedded(hl_session *session, const hl_chunk *chunk)
 {
-    hl_status       status = HL_OK;
-    hl_device_lane *lane   = &session->device->lanes[1];
+    hl_device_lane *lane = &session->device->lanes[1];
 
-    HL_TRY(hl_device_keep(session, chunk, lane, 1U << HL_KEPT_POST));
-    HL_TRY(follow(session, lane, NULL));
-
-done:
-    return status;
+    HL_NEED(hl_device_keep(session, chunk, lane, 1U << HL_KEPT_POST));
+    return follow(session, lane, NULL);
 }
 
 /* --------------------------------------------------------------------- heads */
@@ -103,7 +99,6 @@ done:
 static hl_status put_gram(const float **out, const hl_session *session, int64_t layer,
                           const float *gram)
 {
-    hl_status          status  = HL_OK;
     hl_device_session *d       = session->device;
     const hl_config   *config  = session->config;
     int64_t            each    = config->d_head * config->d_head;
@@ -113,24 +108,22 @@ static hl_status put_gram(const float **out, const hl_session *session, int64_t 
     *out = there;
     if (d->has_gram[layer])
         return HL_OK;
-    HL_TRY(hl_device_checked(d, d->ops->copy_in(d->device, there, gram, n_bytes), "Gram matrices"));
+    HL_NEED(
+        hl_device_checked(d, d->ops->copy_in(d->device, there, gram, n_bytes), "Gram matrices"));
     d->has_gram[layer] = true;
-
-done:
-    return status;
+    return HL_OK;
 }
 
 static hl_status compare_outputs(hl_session *session, const hl_chunk *chunk, int number,
                                  const hl_row_plan *plan, const parts *out)
 {
-    hl_status          status    = HL_OK;
     hl_device_session *d         = session->device;
     hl_device_lane    *lane      = &d->lanes[number];
     int64_t            n_sampled = chunk->feed->tap->n_sampled_positions;
     const float       *gram      = NULL;
 
-    HL_TRY(put_gram(&gram, session, lane->layer, plan->gram));
-    HL_TRY(hl_device_checked(
+    HL_NEED(put_gram(&gram, session, lane->layer, plan->gram));
+    return hl_device_checked(
         d,
         d->ops->outputs(
             d->device, number,
@@ -146,10 +139,7 @@ static hl_status compare_outputs(hl_session *session, const hl_chunk *chunk, int
                                   .d_head      = session->config->d_head,
                                   .kernel_rows = plan->kernel_rows < n_sampled ? plan->kernel_rows
                                                                                : n_sampled }),
-        "outputs of heads"));
-
-done:
-    return status;
+        "outputs of heads");
 }
 
 static hl_status compare_patterns(const hl_session *session, const hl_chunk *chunk, int number,
@@ -185,12 +175,11 @@ static hl_status put_places(const hl_session *session, const hl_chunk *chunk,
 static hl_status sum_patterns(const hl_session *session, const hl_chunk *chunk, int number,
                               const hl_row_plan *plan, const parts *out)
 {
-    hl_status                status = HL_OK;
-    const hl_device_session *d      = session->device;
-    const hl_device_lane    *lane   = &d->lanes[number];
+    const hl_device_session *d    = session->device;
+    const hl_device_lane    *lane = &d->lanes[number];
 
-    HL_TRY(put_places(session, chunk, &lane->places, plan->places));
-    HL_TRY(hl_device_checked(
+    HL_NEED(put_places(session, chunk, &lane->places, plan->places));
+    return hl_device_checked(
         d,
         d->ops->pattern_sums(
             d->device, number,
@@ -201,29 +190,23 @@ static hl_status sum_patterns(const hl_session *session, const hl_chunk *chunk, 
                                        .n_heads    = session->config->layers[lane->layer].n_heads,
                                        .n_patterns = d->n_patterns,
                                        .n_keys     = session->options.n_ctx }),
-        "sums of whole rows"));
-
-done:
-    return status;
+        "sums of whole rows");
 }
 
 hl_status hl_device_compare(hl_session *session, const hl_chunk *chunk, int number,
                             const hl_row_plan *plan)
 {
-    hl_status       status = HL_OK;
-    hl_device_lane *lane   = &session->device->lanes[number];
-    parts           out    = parts_of(session, chunk, lane->layer, lane->likeness.device);
+    hl_device_lane *lane = &session->device->lanes[number];
+    parts           out  = parts_of(session, chunk, lane->layer, lane->likeness.device);
 
-    HL_TRY(follow(session, lane, out.influence));
+    HL_NEED(follow(session, lane, out.influence));
     if (session->config->layers[lane->layer].n_heads > 0) {
-        HL_TRY(compare_outputs(session, chunk, number, plan, &out));
-        HL_TRY(compare_patterns(session, chunk, number, &out));
-        HL_TRY(sum_patterns(session, chunk, number, plan, &out));
+        HL_NEED(compare_outputs(session, chunk, number, plan, &out));
+        HL_NEED(compare_patterns(session, chunk, number, &out));
+        HL_NEED(sum_patterns(session, chunk, number, plan, &out));
     }
     lane->kinds &= ~(1U << HL_KEPT_Z | 1U << HL_KEPT_POST); /* not told */
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* --------------------------------------------------------- sending and telling */

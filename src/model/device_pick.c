@@ -75,7 +75,6 @@ static hl_status receive(const hl_device_session *d, void *to, const void *from,
 /* The rules of all draws, and which tokens count as repeated. */
 static hl_status send_rules(const hl_session *session, const hl_pick *picks, int64_t n)
 {
-    hl_status                status     = HL_OK;
     const hl_device_session *d          = session->device;
     hl_pick_rule            *rules      = d->picks.rules.host;
     size_t                   row_bytes  = (size_t)n_words(session) * sizeof(uint32_t);
@@ -89,25 +88,22 @@ static hl_status send_rules(const hl_session *session, const hl_pick *picks, int
             memcpy((uint8_t *)d->picks.repeated.host + (size_t)i * row_bytes, repeated, row_bytes);
         any_repeat = any_repeat || repeated != NULL;
     }
-    HL_TRY(send(d, &d->picks.rules, (size_t)n * sizeof *rules));
+    HL_NEED(send(d, &d->picks.rules, (size_t)n * sizeof *rules));
     if (any_repeat)
-        HL_TRY(send(d, &d->picks.repeated, (size_t)n * row_bytes));
-
-done:
-    return status;
+        HL_NEED(send(d, &d->picks.repeated, (size_t)n * row_bytes));
+    return HL_OK;
 }
 
 static hl_status run_draws(const hl_session *session, int64_t n)
 {
-    hl_status                status = HL_OK;
-    const hl_device_session *d      = session->device;
-    const hl_device_picks   *all    = &d->picks;
-    const hl_pick_rule      *rules  = all->rules.host;
-    bool                     lists  = false;
+    const hl_device_session *d     = session->device;
+    const hl_device_picks   *all   = &d->picks;
+    const hl_pick_rule      *rules = all->rules.host;
+    bool                     lists = false;
 
     for (int64_t i = 0; i < n; i++)
         lists = lists || (rules[i].kind != HL_PICK_GREEDY && rules[i].kind != HL_PICK_ALL);
-    HL_TRY(hl_device_checked(
+    HL_NEED(hl_device_checked(
         d,
         d->ops->pick(d->device, &(hl_device_pick){ .out        = all->results.device,
                                                    .candidates = all->candidates.device,
@@ -118,14 +114,11 @@ static hl_status run_draws(const hl_session *session, int64_t n)
                                                    .n          = session->config->d_vocab,
                                                    .work       = all->work }),
         "draws"));
-    HL_TRY(receive(d, all->results.host, all->results.device, (size_t)n * sizeof(hl_pick_result)));
+    HL_NEED(receive(d, all->results.host, all->results.device, (size_t)n * sizeof(hl_pick_result)));
     if (lists)
-        HL_TRY(receive(d, all->candidates.host, all->candidates.device,
-                       (size_t)n * HL_PICK_CANDIDATES * sizeof(hl_pick_candidate)));
-    HL_TRY(hl_device_checked(d, d->ops->arrived(d->device, 0), "draws"));
-
-done:
-    return status;
+        HL_NEED(receive(d, all->candidates.host, all->candidates.device,
+                        (size_t)n * HL_PICK_CANDIDATES * sizeof(hl_pick_candidate)));
+    return hl_device_checked(d, d->ops->arrived(d->device, 0), "draws");
 }
 
 static bool needs_logits(const hl_pick *pick)
@@ -136,12 +129,11 @@ static bool needs_logits(const hl_pick *pick)
 
 hl_status hl_device_look(hl_session *session, hl_pick *picks, int64_t n)
 {
-    hl_status                status  = HL_OK;
     const hl_device_session *d       = session->device;
     int64_t                  d_vocab = session->config->d_vocab;
 
-    HL_TRY(send_rules(session, picks, n));
-    HL_TRY(run_draws(session, n));
+    HL_NEED(send_rules(session, picks, n));
+    HL_NEED(run_draws(session, n));
     for (int64_t i = 0; i < n; i++) {
         int64_t at = picks[i].sequence * d_vocab;
 
@@ -149,13 +141,10 @@ hl_status hl_device_look(hl_session *session, hl_pick *picks, int64_t n)
         picks[i].candidates =
             (hl_pick_candidate *)d->picks.candidates.host + i * HL_PICK_CANDIDATES;
         if (needs_logits(&picks[i]))
-            HL_TRY(receive(d, session->rows.last + at, d->picks.logits + at,
-                           (size_t)d_vocab * sizeof(float)));
+            HL_NEED(receive(d, session->rows.last + at, d->picks.logits + at,
+                            (size_t)d_vocab * sizeof(float)));
         else
             picks[i].logits = NULL;
     }
-    HL_TRY(hl_device_checked(d, d->ops->arrived(d->device, 0), "draws"));
-
-done:
-    return status;
+    return hl_device_checked(d, d->ops->arrived(d->device, 0), "draws");
 }

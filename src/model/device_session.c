@@ -45,7 +45,6 @@ static hl_status find_name(const struct named_device **out, const char *name)
 
 hl_status hl_device_choose(hl_device_choice *out, const hl_session_options *options)
 {
-    hl_status                  status = HL_OK;
     const struct named_device *device = NULL;
     const char                *name   = options->device;
 
@@ -56,30 +55,25 @@ hl_status hl_device_choose(hl_device_choice *out, const hl_session_options *opti
         name = getenv("HEADLIGHT_DEVICE");
     if (name == NULL || name[0] == '\0')
         return HL_OK;
-    HL_TRY(find_name(&device, name));
+    HL_NEED(find_name(&device, name));
     if (device == NULL)
         return HL_OK;
-    HL_TRY(hl_device_find(&out->ops, device->device));
+    HL_NEED(hl_device_find(&out->ops, device->device));
     out->dtype = device->dtype;
-
-done:
-    return status;
+    return HL_OK;
 }
 
 hl_status hl_device_select(const char *name)
 {
-    hl_status                  status = HL_OK;
     const struct named_device *device = NULL;
     const hl_device_ops       *ops    = NULL;
 
     if (name != NULL)
-        HL_TRY(find_name(&device, name));
+        HL_NEED(find_name(&device, name));
     if (device != NULL)
-        HL_TRY(hl_device_find(&ops, device->device));
+        HL_NEED(hl_device_find(&ops, device->device));
     atomic_store(&selected, name == NULL ? NULL : device != NULL ? device->name : "cpu");
-
-done:
-    return status;
+    return HL_OK;
 }
 
 hl_status hl_device_checked(const hl_device_session *d, hl_status status, const char *what)
@@ -318,14 +312,13 @@ static void plan_kept_streams(plan *p, hl_session *session)
 
 static hl_status plan_all(plan *p, hl_session *session)
 {
-    hl_status          status = HL_OK;
-    hl_device_session *d      = session->device;
-    int64_t            rows   = session->options.n_rows;
+    hl_device_session *d    = session->device;
+    int64_t            rows = session->options.n_rows;
 
     d->logit_rows = choose_logit_rows(session);
     d->step_rows  = rows < HL_STEP_ROWS ? rows : HL_STEP_ROWS;
-    HL_TRY(hl_device_load_weights(session, &p->weights, d->has_weights));
-    HL_TRY(hl_device_load_biases(session, &p->rows));
+    HL_NEED(hl_device_load_weights(session, &p->weights, d->has_weights));
+    HL_NEED(hl_device_load_biases(session, &p->rows));
     plan_cache(p, session);
     plan_stream(p, session);
     plan_mlp(p, session);
@@ -343,9 +336,7 @@ static hl_status plan_all(plan *p, hl_session *session)
                                                        HL_MAX_SEGMENTS) +
                             16),
               1);
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* ------------------------------------------------------------------- memory */
@@ -388,12 +379,11 @@ static hl_status too_large(const hl_session *session, const plan *p, size_t free
 /* `weights` are those of an earlier session, or NULL. */
 static hl_status allocate(hl_session *session, plan *p, void *weights)
 {
-    hl_status            status = HL_OK;
     hl_device_session   *d      = session->device;
     const hl_device_ops *ops    = d->ops;
     hl_device_memory     memory = { 0 };
 
-    HL_TRY(hl_device_checked(d, ops->memory(d->device, &memory), "memory"));
+    HL_NEED(hl_device_checked(d, ops->memory(d->device, &memory), "memory"));
     if (weights != NULL)
         memory.free_bytes += p->weights.used; /* they have been counted off already */
     if (p->weights.used + p->cache.used + p->rows.used > memory.free_bytes)
@@ -402,40 +392,35 @@ static hl_status allocate(hl_session *session, plan *p, void *weights)
         ops->alloc(d->device, &d->cache_block, p->cache.used) != HL_OK ||
         ops->alloc(d->device, &d->row_block, p->rows.used) != HL_OK)
         return too_large(session, p, memory.free_bytes);
-    HL_TRY(hl_device_checked(d, ops->alloc_host(d->device, &d->host_block, p->host.used),
-                             "host memory"));
+    HL_NEED(hl_device_checked(d, ops->alloc_host(d->device, &d->host_block, p->host.used),
+                              "host memory"));
     p->weights = (hl_arena){ weights != NULL ? weights : d->weight_block, 0 };
     p->cache   = (hl_arena){ d->cache_block, 0 };
     p->rows    = (hl_arena){ d->row_block, 0 };
     p->host    = (hl_arena){ d->host_block, 0 };
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* ------------------------------------------------------------ what stays here */
 
 static hl_status plan_host(hl_session *session)
 {
-    hl_status                 status  = HL_OK;
     const hl_session_options *options = &session->options;
     hl_device_session        *d       = session->device;
 
-    HL_TRY(HL_SESSION_TABLE(session, &d->weights.layers, session->config->n_layers));
-    HL_TRY(HL_SESSION_TABLE(session, &d->has_gram, session->config->n_layers));
+    HL_NEED(HL_SESSION_TABLE(session, &d->weights.layers, session->config->n_layers));
+    HL_NEED(HL_SESSION_TABLE(session, &d->has_gram, session->config->n_layers));
     for (int i = 0; i < HL_DEVICE_STEPS; i++)
-        HL_TRY(HL_SESSION_ALLOC(session, &d->steps[i].sequences, options->n_batch));
+        HL_NEED(HL_SESSION_ALLOC(session, &d->steps[i].sequences, options->n_batch));
     if ((options->wants & HL_WANT_PATTERN) != 0)
-        HL_TRY(HL_SESSION_ALLOC(session, &session->rows.pattern_rows,
-                                options->n_batch * options->n_patterns));
+        HL_NEED(HL_SESSION_ALLOC(session, &session->rows.pattern_rows,
+                                 options->n_batch * options->n_patterns));
     if ((options->wants & HL_WANT_LAST_LOGITS) != 0)
-        HL_TRY(HL_SESSION_ALLOC(session, &session->rows.last,
-                                options->n_batch * session->config->d_vocab));
+        HL_NEED(HL_SESSION_ALLOC(session, &session->rows.last,
+                                 options->n_batch * session->config->d_vocab));
     if ((options->wants & HL_WANT_LAST_TOP) != 0)
-        HL_TRY(HL_SESSION_ALLOC(session, &d->tops, options->n_batch));
-
-done:
-    return status;
+        HL_NEED(HL_SESSION_ALLOC(session, &d->tops, options->n_batch));
+    return HL_OK;
 }
 
 /* -------------------------------------------------------------- open and close */
@@ -443,27 +428,24 @@ done:
 /* With the model's copies locked; `weights` are those that it has, or NULL. */
 static hl_status fill_session(hl_session *session, void *weights)
 {
-    hl_status          status = HL_OK;
-    hl_device_session *d      = session->device;
-    plan               p      = { 0 };
+    hl_device_session *d = session->device;
+    plan               p = { 0 };
 
     d->has_weights = weights != NULL;
-    HL_TRY(plan_all(&p, session));
+    HL_NEED(plan_all(&p, session));
     session->cache_bytes = p.cache.used;
     session->n_bytes +=
         (d->has_weights ? 0 : p.weights.used) + p.cache.used + p.rows.used + p.host.used;
     if (session->counting)
         return HL_OK;
-    HL_TRY(allocate(session, &p, weights));
-    HL_TRY(plan_all(&p, session));
-    HL_TRY(hl_device_checked(d, d->ops->wait(d->device), "weights"));
+    HL_NEED(allocate(session, &p, weights));
+    HL_NEED(plan_all(&p, session));
+    HL_NEED(hl_device_checked(d, d->ops->wait(d->device), "weights"));
     if (d->has_weights)
         return HL_OK;
-    HL_TRY(hl_device_copies_keep(session->model->copies, d->ops, d->dtype, d->weight_block));
+    HL_NEED(hl_device_copies_keep(session->model->copies, d->ops, d->dtype, d->weight_block));
     d->weight_block = NULL;
-
-done:
-    return status;
+    return HL_OK;
 }
 
 hl_status hl_device_session_open(hl_session *session, const hl_device_choice *choice)
@@ -472,19 +454,17 @@ hl_status hl_device_session_open(hl_session *session, const hl_device_choice *ch
     hl_device_session *d      = NULL;
     hl_device_copies  *copies = session->model->copies;
 
-    HL_TRY(HL_SESSION_TABLE(session, &d, 1));
+    HL_NEED(HL_SESSION_TABLE(session, &d, 1));
     session->device = d;
     d->ops          = choice->ops;
     d->dtype        = choice->dtype;
     d->size         = hl_dtype_bits(choice->dtype) / 8;
-    HL_TRY(plan_host(session));
+    HL_NEED(plan_host(session));
     if (!session->counting)
-        HL_TRY(hl_device_checked(d, d->ops->open(&d->device, session->pool.n_threads), "opening"));
+        HL_NEED(hl_device_checked(d, d->ops->open(&d->device, session->pool.n_threads), "opening"));
     void *weights = hl_device_copies_lock(copies, d->ops, d->dtype);
     status        = fill_session(session, weights);
     hl_device_copies_unlock(copies);
-
-done:
     return status;
 }
 

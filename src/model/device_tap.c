@@ -96,19 +96,16 @@ static hl_device_copy_rows copy_of(const hl_session *session, const hl_chunk *ch
 hl_status hl_device_keep(hl_session *session, const hl_chunk *chunk, hl_device_lane *lane,
                          uint32_t kinds)
 {
-    hl_status          status = HL_OK;
-    hl_device_session *d      = session->device;
+    hl_device_session *d = session->device;
 
     for (int kind = 0; kind < HL_N_KEPT; kind++) {
         if ((kinds & 1U << kind) == 0 || lane->kept[kind].device == NULL)
             continue;
         hl_device_copy_rows copy = copy_of(session, chunk, lane, kind);
-        HL_TRY(hl_device_checked(d, d->ops->copy_rows(d->device, &copy), "rows for the tap"));
+        HL_NEED(hl_device_checked(d, d->ops->copy_rows(d->device, &copy), "rows for the tap"));
         lane->kinds |= 1U << kind;
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* -------------------------------------------------------------------- summing */
@@ -154,7 +151,6 @@ static hl_status put(const hl_device_session *d, const hl_device_pair *pair, siz
 static hl_status put_plan(hl_device_session *d, hl_device_plan *own, const hl_row_plan *plan,
                           int64_t n_rows)
 {
-    hl_status     status   = HL_OK;
     const double *parts[3] = { plan->log_n, plan->inverse, plan->inverse_other };
     size_t        n_bytes  = (size_t)n_rows * sizeof(double);
     size_t        of_runs  = (size_t)plan->n_runs * sizeof *plan->runs;
@@ -165,13 +161,11 @@ static hl_status put_plan(hl_device_session *d, hl_device_plan *own, const hl_ro
     memcpy(own->runs.host, plan->runs, of_runs);
     for (int i = 0; i < 3; i++)
         memcpy((double *)own->numbers.host + i * n_rows, parts[i], n_bytes);
-    HL_TRY(put(d, &own->runs, of_runs));
-    HL_TRY(put(d, &own->numbers, 3 * n_bytes));
+    HL_NEED(put(d, &own->runs, of_runs));
+    HL_NEED(put(d, &own->numbers, 3 * n_bytes));
     own->n_runs  = plan->n_runs;
     own->version = plan->version;
-
-done:
-    return status;
+    return HL_OK;
 }
 
 static hl_status reduce(hl_session *session, const hl_chunk *chunk, int number)
@@ -208,20 +202,17 @@ static hl_status reduce(hl_session *session, const hl_chunk *chunk, int number)
 hl_status hl_device_sum(hl_session *session, const hl_chunk *chunk, int number,
                         const hl_row_plan *plan)
 {
-    hl_status          status = HL_OK;
-    hl_device_session *d      = session->device;
-    hl_device_lane    *lane   = &d->lanes[number];
+    hl_device_session *d    = session->device;
+    hl_device_lane    *lane = &d->lanes[number];
 
     lane->is_summed = false;
     if (plan->n_runs == 0 || plan->n_runs > d->max_runs)
         return HL_OK;
-    HL_TRY(put_plan(d, &lane->plan, plan, hl_chunk_rows(chunk)));
-    HL_TRY(reduce(session, chunk, number));
+    HL_NEED(put_plan(d, &lane->plan, plan, hl_chunk_rows(chunk)));
+    HL_NEED(reduce(session, chunk, number));
     lane->n_runs    = plan->n_runs;
     lane->is_summed = true;
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* ------------------------------------------------------------------- sending */
@@ -235,22 +226,18 @@ static hl_status send(const hl_device_session *d, int lane, const hl_device_pair
 
 static hl_status send_patterns(const hl_session *session, const hl_chunk *chunk, int number)
 {
-    hl_status                status  = HL_OK;
     const hl_device_session *d       = session->device;
     const hl_device_lane    *lane    = &d->lanes[number];
     int64_t                  n_heads = session->config->layers[lane->layer].n_heads;
     size_t                   count   = (size_t)(chunk->n_batch * n_heads * d->n_patterns);
 
-    HL_TRY(send(d, number, &lane->pattern, count * (size_t)session->options.n_ctx * sizeof(float)));
-    HL_TRY(send(d, number, &lane->exact, count * sizeof(hl_pattern_row)));
-
-done:
-    return status;
+    HL_NEED(
+        send(d, number, &lane->pattern, count * (size_t)session->options.n_ctx * sizeof(float)));
+    return send(d, number, &lane->exact, count * sizeof(hl_pattern_row));
 }
 
 hl_status hl_device_send(hl_session *session, const hl_chunk *chunk, int number)
 {
-    hl_status          status = HL_OK;
     hl_device_session *d      = session->device;
     hl_device_lane    *lane   = &d->lanes[number];
     uint32_t           wants  = hl_chunk_wants(chunk);
@@ -258,28 +245,26 @@ hl_status hl_device_send(hl_session *session, const hl_chunk *chunk, int number)
     int64_t            heads  = session->config->layers[lane->layer].n_heads;
 
     if (lane->is_summed)
-        HL_TRY(send(d, number, &lane->sums,
-                    sums_bytes(heads, hl_chunk_segments(chunk), lane->n_runs)));
+        HL_NEED(send(d, number, &lane->sums,
+                     sums_bytes(heads, hl_chunk_segments(chunk), lane->n_runs)));
     else
-        HL_TRY(send(d, number, &lane->statistics,
-                    hl_device_statistics_bytes(n_rows * heads, hl_chunk_segments(chunk))));
+        HL_NEED(send(d, number, &lane->statistics,
+                     hl_device_statistics_bytes(n_rows * heads, hl_chunk_segments(chunk))));
     for (int kind = 0; kind < HL_N_KEPT; kind++) {
         if ((lane->kinds & 1U << kind) != 0)
-            HL_TRY(send(
+            HL_NEED(send(
                 d, number, &lane->kept[kind],
                 (size_t)(kept_count(session, chunk) * find_rows(session, kind, lane->layer).width) *
                     sizeof(float)));
     }
     if (hl_device_compares(session, chunk))
-        HL_TRY(hl_device_send_likeness(session, chunk, number));
+        HL_NEED(hl_device_send_likeness(session, chunk, number));
     else if ((wants & HL_WANT_PATTERN) != 0)
-        HL_TRY(send_patterns(session, chunk, number));
+        HL_NEED(send_patterns(session, chunk, number));
     if ((wants & HL_WANT_LENS) != 0)
-        HL_TRY(
+        HL_NEED(
             send(d, number, &lane->lens, (size_t)n_rows * (sizeof(int64_t) + 2 * sizeof(float))));
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* ------------------------------------------------------------------- telling */
@@ -315,7 +300,6 @@ static void receive_lens(hl_session *session, const hl_device_lane *lane, int64_
 static hl_status receive_sums(hl_row_sums *out, const hl_session *session, const hl_chunk *chunk,
                               int number)
 {
-    hl_status                status     = HL_OK;
     const hl_device_session *d          = session->device;
     const hl_device_lane    *lane       = &d->lanes[number];
     int64_t                  n_heads    = session->config->layers[lane->layer].n_heads;
@@ -331,12 +315,9 @@ static hl_status receive_sums(hl_row_sums *out, const hl_session *session, const
         is_whole = is_whole && parts.runs[i].is_small != 0;
     if (is_whole)
         return HL_OK;
-    HL_TRY(send(d, number, &lane->statistics,
-                hl_device_statistics_bytes(hl_chunk_rows(chunk) * n_heads, n_segments)));
-    HL_TRY(hl_device_checked(d, d->ops->arrived(d->device, number), "copies"));
-
-done:
-    return status;
+    HL_NEED(send(d, number, &lane->statistics,
+                 hl_device_statistics_bytes(hl_chunk_rows(chunk) * n_heads, n_segments)));
+    return hl_device_checked(d, d->ops->arrived(d->device, number), "copies");
 }
 
 /* Which rows are looked at whole, wherever they lie. */
@@ -412,9 +393,8 @@ static bool hears_embedded(const hl_session *session, const hl_chunk *chunk)
 /* The second lane has nothing to do until the first layer has been issued. */
 hl_status hl_device_send_embedded(hl_session *session, const hl_chunk *chunk)
 {
-    hl_status          status = HL_OK;
-    hl_device_session *d      = session->device;
-    hl_device_lane    *lane   = &d->lanes[1];
+    hl_device_session *d    = session->device;
+    hl_device_lane    *lane = &d->lanes[1];
 
     if (hl_device_compares(session, chunk))
         return hl_device_follow_embedded(session, chunk);
@@ -426,33 +406,25 @@ hl_status hl_device_send_embedded(hl_session *session, const hl_chunk *chunk)
                        "HL_WANT_RESID_POST or n_sampled",
                        d->ops->name);
     lane->kinds = 0;
-    HL_TRY(hl_device_keep(session, chunk, lane, 1U << HL_KEPT_POST));
-    HL_TRY(send(d, 1, &lane->kept[HL_KEPT_POST],
-                (size_t)(kept_count(session, chunk) * session->config->d_model) * sizeof(float)));
-
-done:
-    return status;
+    HL_NEED(hl_device_keep(session, chunk, lane, 1U << HL_KEPT_POST));
+    return send(d, 1, &lane->kept[HL_KEPT_POST],
+                (size_t)(kept_count(session, chunk) * session->config->d_model) * sizeof(float));
 }
 
 hl_status hl_device_tell_embedded(hl_session *session, const hl_chunk *chunk)
 {
-    hl_status          status = HL_OK;
-    hl_device_session *d      = session->device;
+    hl_device_session *d = session->device;
 
     if (!hears_embedded(session, chunk))
         return HL_OK;
-    HL_TRY(hl_device_checked(d, d->ops->arrived(d->device, 1), "copies"));
+    HL_NEED(hl_device_checked(d, d->ops->arrived(d->device, 1), "copies"));
     receive_rows(session, &d->lanes[1]);
-    HL_TRY(hl_forward_report_embedded(session, chunk));
-
-done:
-    return status;
+    return hl_forward_report_embedded(session, chunk);
 }
 
 hl_status hl_device_tell_steps(hl_session *session, const hl_chunk *chunk)
 {
-    hl_status          status = HL_OK;
-    hl_device_session *d      = session->device;
+    hl_device_session *d = session->device;
 
     for (int64_t layer = 0; layer < session->config->n_layers; layer++) {
         int64_t n_heads = session->config->layers[layer].n_heads;
@@ -460,9 +432,7 @@ hl_status hl_device_tell_steps(hl_session *session, const hl_chunk *chunk)
         session->statistics = hl_device_place_statistics(
             (uint8_t *)d->all_statistics.host + (size_t)layer * d->step_bytes,
             hl_chunk_rows(chunk) * n_heads, hl_chunk_segments(chunk));
-        HL_TRY(tell_layer(session, chunk, layer, NULL, NULL, NULL));
+        HL_NEED(tell_layer(session, chunk, layer, NULL, NULL, NULL));
     }
-
-done:
-    return status;
+    return HL_OK;
 }

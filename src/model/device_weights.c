@@ -48,46 +48,39 @@ static hl_status put_stored(const loader *l, uint8_t *to, const hl_matrix *matri
 
 static hl_status put_read(loader *l, uint8_t *to, const hl_matrix *matrix)
 {
-    hl_status status = HL_OK;
-    int64_t   width  = matrix->n_columns;
-    int64_t   step   = STAGED_FLOATS / width > 1 ? STAGED_FLOATS / width : 1;
+    int64_t width = matrix->n_columns;
+    int64_t step  = STAGED_FLOATS / width > 1 ? STAGED_FLOATS / width : 1;
 
     if (step * width > l->n_staged) {
         hl_free(l->staged);
         l->staged   = NULL;
         l->n_staged = 0;
-        HL_TRY(HL_ALLOC(&l->staged, (size_t)(step * width)));
+        HL_NEED(HL_ALLOC(&l->staged, (size_t)(step * width)));
         l->n_staged = step * width;
     }
     for (int64_t first = 0; first < matrix->n_rows; first += step) {
         int64_t n = matrix->n_rows - first < step ? matrix->n_rows - first : step;
 
         for (int64_t row = 0; row < n; row++)
-            HL_TRY(hl_matrix_read_row(l->staged + row * width, matrix, first + row));
-        HL_TRY(put(l, to + (size_t)(first * width) * l->d->size, l->d->dtype, l->staged,
-                   HL_DTYPE_F32, n * width));
+            HL_NEED(hl_matrix_read_row(l->staged + row * width, matrix, first + row));
+        HL_NEED(put(l, to + (size_t)(first * width) * l->d->size, l->d->dtype, l->staged,
+                    HL_DTYPE_F32, n * width));
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 static hl_status put_matrix(loader *l, uint8_t *to, const hl_matrix *matrix)
 {
-    hl_status status = HL_OK;
-
     if (matrix->transposed || matrix->scales != NULL || matrix->pairs > 0)
         return put_read(l, to, matrix);
     for (int64_t row = 0; row < matrix->n_rows; row += matrix->block) {
         int64_t left = matrix->n_rows - row;
 
-        HL_TRY(put_stored(l, to + (size_t)(row * matrix->n_columns) * l->d->size, matrix,
-                          matrix->first + row / matrix->block * matrix->stride,
-                          left < matrix->block ? left : matrix->block));
+        HL_NEED(put_stored(l, to + (size_t)(row * matrix->n_columns) * l->d->size, matrix,
+                           matrix->first + row / matrix->block * matrix->stride,
+                           left < matrix->block ? left : matrix->block));
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* ---------------------------------------------------------------------- maps */
@@ -104,9 +97,8 @@ static hl_status add_bias(const loader *l, hl_device_map *map, const hl_session_
 static hl_status load_map(loader *l, hl_device_map *out, const hl_session_param *const *parts,
                           int64_t n)
 {
-    hl_status status   = HL_OK;
-    bool      has_bias = false;
-    int64_t   first    = 0;
+    bool    has_bias = false;
+    int64_t first    = 0;
 
     *out = (hl_device_map){ 0 };
     for (int64_t i = 0; i < n; i++) {
@@ -123,14 +115,12 @@ static hl_status load_map(loader *l, hl_device_map *out, const hl_session_param 
     for (int64_t i = 0; i < n && l->fills; i++) {
         if (parts[i] == NULL)
             continue;
-        HL_TRY(put_matrix(l, (uint8_t *)out->weight + (size_t)(first * out->n_in) * l->d->size,
-                          &parts[i]->matrix));
-        HL_TRY(add_bias(l, out, parts[i], first));
+        HL_NEED(put_matrix(l, (uint8_t *)out->weight + (size_t)(first * out->n_in) * l->d->size,
+                           &parts[i]->matrix));
+        HL_NEED(add_bias(l, out, parts[i], first));
         first += parts[i]->matrix.n_rows;
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 static hl_status load_role(loader *l, hl_device_map *out, hl_role role, int64_t layer)
@@ -166,14 +156,10 @@ done:
 static hl_status load_floats(const loader *l, float **out, const float *const *from, int64_t n_each,
                              int64_t n_parts)
 {
-    hl_status status = HL_OK;
-
     *out = hl_arena_take(l->arena, n_each * n_parts, sizeof(float));
     for (int64_t i = 0; i < n_parts && l->fills; i++)
-        HL_TRY(put(l, *out + i * n_each, HL_DTYPE_F32, from[i], HL_DTYPE_F32, n_each));
-
-done:
-    return status;
+        HL_NEED(put(l, *out + i * n_each, HL_DTYPE_F32, from[i], HL_DTYPE_F32, n_each));
+    return HL_OK;
 }
 
 static hl_status load_vector(const loader *l, hl_device_vector *out, hl_role role, int64_t layer)
@@ -207,47 +193,39 @@ done:
 
 static hl_status load_attention(loader *l, hl_device_layer *out, int64_t layer)
 {
-    hl_status               status   = HL_OK;
     const hl_session_param *parts[3] = {
         hl_session_param_of(l->session, HL_ROLE_ATTN_Q, layer, 0),
         hl_session_param_of(l->session, HL_ROLE_ATTN_K, layer, 0),
         hl_session_param_of(l->session, HL_ROLE_ATTN_V, layer, 0),
     };
 
-    HL_TRY(load_map(l, &out->qkv, parts, 3));
-    HL_TRY(load_role(l, &out->o, HL_ROLE_ATTN_O, layer));
-    HL_TRY(load_vector(l, &out->attn_norm, HL_ROLE_ATTN_NORM, layer));
-    HL_TRY(load_vector(l, &out->attn_post_norm, HL_ROLE_ATTN_POST_NORM, layer));
-    HL_TRY(load_vector(l, &out->q_norm, HL_ROLE_Q_NORM, layer));
-    HL_TRY(load_vector(l, &out->k_norm, HL_ROLE_K_NORM, layer));
-    HL_TRY(load_vector(l, &out->sinks, HL_ROLE_SINKS, layer));
-
-done:
-    return status;
+    HL_NEED(load_map(l, &out->qkv, parts, 3));
+    HL_NEED(load_role(l, &out->o, HL_ROLE_ATTN_O, layer));
+    HL_NEED(load_vector(l, &out->attn_norm, HL_ROLE_ATTN_NORM, layer));
+    HL_NEED(load_vector(l, &out->attn_post_norm, HL_ROLE_ATTN_POST_NORM, layer));
+    HL_NEED(load_vector(l, &out->q_norm, HL_ROLE_Q_NORM, layer));
+    HL_NEED(load_vector(l, &out->k_norm, HL_ROLE_K_NORM, layer));
+    return load_vector(l, &out->sinks, HL_ROLE_SINKS, layer);
 }
 
 static hl_status load_mlp(loader *l, hl_device_layer *out, int64_t layer)
 {
-    hl_status status    = HL_OK;
-    int64_t   n_experts = l->session->config->layers[layer].n_experts;
+    int64_t n_experts = l->session->config->layers[layer].n_experts;
 
-    HL_TRY(load_parts(l, &out->up, HL_ROLE_MLP_GATE, HL_ROLE_MLP_UP, layer, 1));
-    HL_TRY(load_role(l, &out->down, HL_ROLE_MLP_DOWN, layer));
-    HL_TRY(load_vector(l, &out->mlp_norm, HL_ROLE_MLP_NORM, layer));
-    HL_TRY(load_vector(l, &out->mlp_post_norm, HL_ROLE_MLP_POST_NORM, layer));
+    HL_NEED(load_parts(l, &out->up, HL_ROLE_MLP_GATE, HL_ROLE_MLP_UP, layer, 1));
+    HL_NEED(load_role(l, &out->down, HL_ROLE_MLP_DOWN, layer));
+    HL_NEED(load_vector(l, &out->mlp_norm, HL_ROLE_MLP_NORM, layer));
+    HL_NEED(load_vector(l, &out->mlp_post_norm, HL_ROLE_MLP_POST_NORM, layer));
     if (n_experts == 0)
         return HL_OK;
-    HL_TRY(load_role(l, &out->router, HL_ROLE_ROUTER, layer));
-    HL_TRY(
+    HL_NEED(load_role(l, &out->router, HL_ROLE_ROUTER, layer));
+    HL_NEED(
         load_parts(l, &out->experts_up, HL_ROLE_EXPERT_GATE, HL_ROLE_EXPERT_UP, layer, n_experts));
-    HL_TRY(load_parts(l, &out->experts_down, HL_ROLE_EXPERT_DOWN, HL_ROLE_EXPERT_DOWN, layer,
-                      n_experts));
-    HL_TRY(load_role(l, &out->shared_router, HL_ROLE_SHARED_ROUTER, layer));
-    HL_TRY(load_parts(l, &out->shared_up, HL_ROLE_SHARED_GATE, HL_ROLE_SHARED_UP, layer, 1));
-    HL_TRY(load_role(l, &out->shared_down, HL_ROLE_SHARED_DOWN, layer));
-
-done:
-    return status;
+    HL_NEED(load_parts(l, &out->experts_down, HL_ROLE_EXPERT_DOWN, HL_ROLE_EXPERT_DOWN, layer,
+                       n_experts));
+    HL_NEED(load_role(l, &out->shared_router, HL_ROLE_SHARED_ROUTER, layer));
+    HL_NEED(load_parts(l, &out->shared_up, HL_ROLE_SHARED_GATE, HL_ROLE_SHARED_UP, layer, 1));
+    return load_role(l, &out->shared_down, HL_ROLE_SHARED_DOWN, layer);
 }
 
 /* Tied embeddings are stored once. */
@@ -260,45 +238,39 @@ static bool is_same_matrix(const hl_session_param *a, const hl_session_param *b)
 
 static hl_status load_ends(loader *l, hl_device_weights *out)
 {
-    hl_status               status = HL_OK;
-    const hl_session_param *embed  = hl_session_param_of(l->session, HL_ROLE_EMBED, -1, 0);
-    const hl_session_param *head   = hl_session_param_of(l->session, HL_ROLE_LM_HEAD, -1, 0);
+    const hl_session_param *embed = hl_session_param_of(l->session, HL_ROLE_EMBED, -1, 0);
+    const hl_session_param *head  = hl_session_param_of(l->session, HL_ROLE_LM_HEAD, -1, 0);
 
-    HL_TRY(load_role(l, &out->embed, HL_ROLE_EMBED, -1));
-    HL_TRY(load_role(l, &out->embed_in, HL_ROLE_EMBED_IN, -1));
-    HL_TRY(load_role(l, &out->position, HL_ROLE_POSITION, -1));
-    HL_TRY(load_role(l, &out->token_type, HL_ROLE_TOKEN_TYPE, -1));
-    HL_TRY(load_role(l, &out->embed_out, HL_ROLE_EMBED_OUT, -1));
-    HL_TRY(load_role(l, &out->head_dense, HL_ROLE_HEAD_DENSE, -1));
-    HL_TRY(load_vector(l, &out->embed_norm, HL_ROLE_EMBED_NORM, -1));
-    HL_TRY(load_vector(l, &out->final_norm, HL_ROLE_FINAL_NORM, -1));
-    HL_TRY(load_vector(l, &out->head_norm, HL_ROLE_HEAD_NORM, -1));
+    HL_NEED(load_role(l, &out->embed, HL_ROLE_EMBED, -1));
+    HL_NEED(load_role(l, &out->embed_in, HL_ROLE_EMBED_IN, -1));
+    HL_NEED(load_role(l, &out->position, HL_ROLE_POSITION, -1));
+    HL_NEED(load_role(l, &out->token_type, HL_ROLE_TOKEN_TYPE, -1));
+    HL_NEED(load_role(l, &out->embed_out, HL_ROLE_EMBED_OUT, -1));
+    HL_NEED(load_role(l, &out->head_dense, HL_ROLE_HEAD_DENSE, -1));
+    HL_NEED(load_vector(l, &out->embed_norm, HL_ROLE_EMBED_NORM, -1));
+    HL_NEED(load_vector(l, &out->final_norm, HL_ROLE_FINAL_NORM, -1));
+    HL_NEED(load_vector(l, &out->head_norm, HL_ROLE_HEAD_NORM, -1));
     if (is_same_matrix(embed, head))
         out->lm_head = out->embed;
     else
-        HL_TRY(load_role(l, &out->lm_head, HL_ROLE_LM_HEAD, -1));
-
-done:
-    return status;
+        HL_NEED(load_role(l, &out->lm_head, HL_ROLE_LM_HEAD, -1));
+    return HL_OK;
 }
 
 hl_status hl_device_load_biases(hl_session *session, hl_arena *arena)
 {
-    hl_status          status  = HL_OK;
     hl_device_session *d       = session->device;
     hl_device_weights *out     = &d->weights;
     int64_t            n_heads = session->config->n_heads;
     const loader l = { .session = session, .d = d, .arena = arena, .fills = arena->base != NULL };
 
     if (session->config->position == HL_POSITION_ALIBI)
-        HL_TRY(load_floats(&l, &out->alibi_slopes, (const float *const *)&session->alibi_slopes,
-                           n_heads, 1));
+        HL_NEED(load_floats(&l, &out->alibi_slopes, (const float *const *)&session->alibi_slopes,
+                            n_heads, 1));
     if (session->config->position == HL_POSITION_ALIBI_FALCON)
-        HL_TRY(load_floats(&l, &out->key_bias, (const float *const *)&session->key_bias,
-                           n_heads * session->options.n_ctx, 1));
-
-done:
-    return status;
+        HL_NEED(load_floats(&l, &out->key_bias, (const float *const *)&session->key_bias,
+                            n_heads * session->options.n_ctx, 1));
+    return HL_OK;
 }
 
 hl_status hl_device_load_weights(hl_session *session, hl_arena *arena, bool is_there)

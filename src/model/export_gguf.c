@@ -161,19 +161,15 @@ static hl_status check_dtype(hl_dtype dtype)
 
 hl_status hl_gguf_export_check(const hl_config *config, hl_dtype dtype)
 {
-    hl_status status     = HL_OK;
-    char      known[128] = "";
+    char known[128] = "";
 
-    HL_TRY(check_dtype(dtype));
+    HL_NEED(check_dtype(dtype));
     list_targets(known, sizeof known);
     if (target_of(config->family) == NULL)
         return hl_fail(HL_UNSUPPORTED,
                        "a model of family %s cannot be written as GGUF here, only: %s",
                        config->family, known);
-    HL_TRY(check_config(config));
-
-done:
-    return status;
+    return check_config(config);
 }
 
 /* -------------------------------------------------------------------- metadata */

@@ -66,20 +66,17 @@ static void make_name(char out[HL_GGUF_MAX_NAME], const hl_family_tensor *entry,
 /* Memory that lives until the file is freed. */
 static hl_status new_block(hl_gguf_export *file, void **out, size_t n_bytes)
 {
-    hl_status status = HL_OK;
-    uint8_t  *block  = NULL;
+    uint8_t *block = NULL;
 
     if (file->n_blocks == file->max_blocks) {
         size_t more = 2 * file->max_blocks + 64;
-        HL_TRY(hl_realloc((void **)&file->blocks, file->max_blocks, more, sizeof *file->blocks));
+        HL_NEED(hl_realloc((void **)&file->blocks, file->max_blocks, more, sizeof *file->blocks));
         file->max_blocks = more;
     }
-    HL_TRY(HL_ALLOC(&block, n_bytes));
+    HL_NEED(HL_ALLOC(&block, n_bytes));
     file->blocks[file->n_blocks++] = block;
     *out                           = block;
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* Where row r of a head of its own is stored: rotary pairs (i, d/2 + i) become (2i, 2i+1). */
@@ -300,7 +297,6 @@ static void copy_row(uint8_t *out, const part *p, int64_t row, int64_t d_head)
 static hl_status convert_rows(uint8_t *out, hl_gguf_export *file, const part *p, const writing *w,
                               uint32_t stored)
 {
-    hl_status        status    = HL_OK;
     const hl_config *config    = file->model->config;
     hl_dtype_block   block     = hl_dtype_block_of(w->dtype);
     size_t           row_bytes = (size_t)p->n_columns / block.n_values * block.n_bytes;
@@ -314,15 +310,13 @@ static hl_status convert_rows(uint8_t *out, hl_gguf_export *file, const part *p,
             copy_row(out + place, p, r, config->d_head);
             continue;
         }
-        HL_TRY(hl_weight_read_row(file->row, p->weight, r));
+        HL_NEED(hl_weight_read_row(file->row, p->weight, r));
         cut_columns(file->row, p, config->d_head);
         if (p->added != NULL)
             file->row[0] += p->added[r];
-        HL_TRY(hl_quantise(out + place, w->dtype, file->row, (size_t)p->n_columns));
+        HL_NEED(hl_quantise(out + place, w->dtype, file->row, (size_t)p->n_columns));
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 static size_t stored_bytes(const stack *s)
@@ -341,15 +335,14 @@ static size_t stored_bytes(const stack *s)
 static hl_status note_tensor(hl_gguf_export *file, const stack *s, const writing *w,
                              const hl_tensor *tensor)
 {
-    hl_status status = HL_OK;
-    size_t    before = stored_bytes(s);
+    size_t before = stored_bytes(s);
 
     if (tensor->n_dims < 2)
         return HL_OK;
     file->n_of_type[w->dtype]++;
     if (w->why[0] == '\0' && tensor->n_bytes <= before)
         return HL_OK;
-    HL_TRY(
+    HL_NEED(
         hl_realloc((void **)&file->notes, file->n_notes, file->n_notes + 1, sizeof *file->notes));
     hl_prune_tensor *note = &file->notes[file->n_notes];
     *note                 = (hl_prune_tensor){ .stored        = s->parts[0].weight->dtype,
@@ -358,17 +351,14 @@ static hl_status note_tensor(hl_gguf_export *file, const stack *s, const writing
                                                .stored_bytes  = before,
                                                .written_bytes = tensor->n_bytes };
     memcpy(note->why, w->why, sizeof note->why);
-    HL_TRY(hl_strdup(&note->name, tensor->name));
+    HL_NEED(hl_strdup(&note->name, tensor->name));
     file->n_notes++;
-
-done:
-    return status;
+    return HL_OK;
 }
 
 static hl_status add_stack(hl_gguf_export *file, const stack *s, const hl_family_tensor *entry,
                            int64_t layer)
 {
-    hl_status   status                 = HL_OK;
     const part *first                  = &s->parts[0];
     writing     w                      = choose_writing(file, s);
     char        name[HL_GGUF_MAX_NAME] = "";
@@ -379,31 +369,27 @@ static hl_status add_stack(hl_gguf_export *file, const stack *s, const hl_family
     for (int i = 0; i < s->count; i++)
         tensor.shape[0] += s->parts[i].n_rows;
     tensor.shape[1] = first->n_columns;
-    HL_TRY(hl_tensor_bytes(&tensor.n_bytes, &tensor));
-    HL_TRY(new_block(file, &data, tensor.n_bytes));
+    HL_NEED(hl_tensor_bytes(&tensor.n_bytes, &tensor));
+    HL_NEED(new_block(file, &data, tensor.n_bytes));
     for (int i = 0; i < s->count; i++) {
-        HL_TRY(convert_rows((uint8_t *)data + at, file, &s->parts[i], &w, entry->stored));
+        HL_NEED(convert_rows((uint8_t *)data + at, file, &s->parts[i], &w, entry->stored));
         at += tensor.n_bytes / (size_t)tensor.shape[0] * (size_t)s->parts[i].n_rows;
     }
     make_name(name, entry, layer, first->is_bias);
     tensor.data = data;
     hl_gguf_add_tensor(file->writer, &tensor);
-    HL_TRY(note_tensor(file, s, &w, &tensor));
-
-done:
-    return status;
+    return note_tensor(file, s, &w, &tensor);
 }
 
 /* An output bias that the model does not have: what removed heads wrote on average. */
 static hl_status add_new_bias(hl_gguf_export *file, const hl_family_tensor *entry, int64_t layer,
                               const float *values)
 {
-    hl_status status                 = HL_OK;
-    size_t    count                  = (size_t)file->model->config->d_model;
-    char      name[HL_GGUF_MAX_NAME] = "";
-    void     *data                   = NULL;
+    size_t count                  = (size_t)file->model->config->d_model;
+    char   name[HL_GGUF_MAX_NAME] = "";
+    void  *data                   = NULL;
 
-    HL_TRY(new_block(file, &data, count * sizeof *values));
+    HL_NEED(new_block(file, &data, count * sizeof *values));
     memcpy(data, values, count * sizeof *values);
     make_name(name, entry, layer, true);
     hl_gguf_add_tensor(file->writer, &(hl_tensor){ .name    = name,
@@ -412,16 +398,13 @@ static hl_status add_new_bias(hl_gguf_export *file, const hl_family_tensor *entr
                                                    .shape   = { (int64_t)count },
                                                    .data    = data,
                                                    .n_bytes = count * sizeof *values });
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* A role's weight and, where there is one, its bias. */
 static hl_status add_roles(hl_gguf_export *file, const hl_role *roles, int count, hl_role stored,
                            int64_t layer)
 {
-    hl_status               status  = HL_OK;
     stack                   weights = { .count = count };
     stack                   biases  = { .count = count };
     const hl_family_tensor *entry   = entry_of(file, stored);
@@ -435,14 +418,12 @@ static hl_status add_roles(hl_gguf_export *file, const hl_role *roles, int count
     }
     if (entry == NULL)
         return hl_fail(HL_UNSUPPORTED, "GGUF has no name for %s", hl_role_name(stored));
-    HL_TRY(add_stack(file, &weights, entry, layer));
+    HL_NEED(add_stack(file, &weights, entry, layer));
     if (biases.parts[0].weight->tensor != NULL)
-        HL_TRY(add_stack(file, &biases, entry, layer));
+        HL_NEED(add_stack(file, &biases, entry, layer));
     else if (biases.parts[0].added != NULL)
-        HL_TRY(add_new_bias(file, entry, layer, biases.parts[0].added));
-
-done:
-    return status;
+        HL_NEED(add_new_bias(file, entry, layer, biases.parts[0].added));
+    return HL_OK;
 }
 
 static bool is_tied_head(const hl_gguf_export *file, hl_role role)
@@ -478,10 +459,9 @@ hl_status hl_gguf_export_tensors(hl_gguf_export *file, int64_t layer)
 /* llama3's rule is stored as what it divides each frequency by. */
 hl_status hl_gguf_export_rope_factors(hl_gguf_export *file)
 {
-    hl_status      status = HL_OK;
-    const hl_rope *rope   = &file->model->config->ropes[HL_ROPE_MAIN];
-    hl_rope        plain  = *rope;
-    size_t         count  = (size_t)rope->n_dims / 2;
+    const hl_rope *rope  = &file->model->config->ropes[HL_ROPE_MAIN];
+    hl_rope        plain = *rope;
+    size_t         count = (size_t)rope->n_dims / 2;
     float          frequencies[HL_MAX_ROPE_PAIRS];
     void          *data = NULL;
 
@@ -493,7 +473,7 @@ hl_status hl_gguf_export_rope_factors(hl_gguf_export *file)
         return HL_OK;
     }
     plain.kind = HL_ROPE_DEFAULT;
-    HL_TRY(new_block(file, &data, count * sizeof(float)));
+    HL_NEED(new_block(file, &data, count * sizeof(float)));
     float *factors = data;
     hl_rope_frequencies(frequencies, rope, 0);
     hl_rope_frequencies(factors, &plain, 0);
@@ -505,7 +485,5 @@ hl_status hl_gguf_export_rope_factors(hl_gguf_export *file)
                                                    .shape   = { (int64_t)count },
                                                    .data    = data,
                                                    .n_bytes = count * sizeof(float) });
-
-done:
-    return status;
+    return HL_OK;
 }

@@ -24,15 +24,14 @@ static int64_t mlp_width(double multiple, int64_t d_model)
 
 static hl_status read_attention(hl_layer_config *layer, const json_t *object, const char *where)
 {
-    hl_status status  = HL_OK;
     hl_fields fields  = { .where = where, .object = object, .outer = object };
     bool      nothing = false;
     bool      linear  = false;
     int64_t   group   = 0;
 
-    HL_TRY(hl_fields_bool(&nothing, &fields, "no_op", NULL));
-    HL_TRY(hl_fields_bool(&linear, &fields, "replace_with_linear", NULL));
-    HL_TRY(hl_fields_int(&group, &fields, "n_heads_in_group", NULL, 1, HL_MAX_HEADS));
+    HL_NEED(hl_fields_bool(&nothing, &fields, "no_op", NULL));
+    HL_NEED(hl_fields_bool(&linear, &fields, "replace_with_linear", NULL));
+    HL_NEED(hl_fields_int(&group, &fields, "n_heads_in_group", NULL, 1, HL_MAX_HEADS));
     if (nothing)
         layer->n_heads = layer->n_kv_heads = 0;
     else if (linear)
@@ -42,23 +41,20 @@ static hl_status read_attention(hl_layer_config *layer, const json_t *object, co
                        where, (long long)group, (long long)layer->n_heads);
     else
         layer->n_kv_heads = layer->n_heads / group;
-
-done:
-    return status;
+    return HL_OK;
 }
 
 static hl_status read_mlp(hl_layer_config *layer, const json_t *object, int64_t d_model,
                           const char *where)
 {
-    hl_status status   = HL_OK;
     hl_fields fields   = { .where = where, .object = object, .outer = object };
     bool      nothing  = false;
     bool      linear   = false;
     double    multiple = 0.0;
 
-    HL_TRY(hl_fields_bool(&nothing, &fields, "no_op", NULL));
-    HL_TRY(hl_fields_bool(&linear, &fields, "replace_with_linear", NULL));
-    HL_TRY(hl_fields_double(&multiple, &fields, "ffn_mult", NULL));
+    HL_NEED(hl_fields_bool(&nothing, &fields, "no_op", NULL));
+    HL_NEED(hl_fields_bool(&linear, &fields, "replace_with_linear", NULL));
+    HL_NEED(hl_fields_double(&multiple, &fields, "ffn_mult", NULL));
     if (linear)
         return hl_fail(HL_UNSUPPORTED, "%s: an MLP replaced with a linear map is not supported",
                        where);
@@ -66,9 +62,7 @@ static hl_status read_mlp(hl_layer_config *layer, const json_t *object, int64_t 
         return hl_fail(HL_BAD_INPUT, "%s: 'ffn_mult' is %g, wanted more than 0, below 64", where,
                        multiple);
     layer->d_mlp = nothing ? 0 : mlp_width(multiple, d_model);
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* A layer without an MLP is left out whole, as llama.cpp does it. */
@@ -82,7 +76,6 @@ static void drop_empty(hl_config *config)
 
 static hl_status layers_deci(hl_config *config, const hl_fields *fields)
 {
-    hl_status     status = HL_OK;
     const json_t *blocks = json_object_get(fields->object, "block_configs");
 
     if (fields->object == NULL)
@@ -95,12 +88,10 @@ static hl_status layers_deci(hl_config *config, const hl_fields *fields)
     for (int64_t i = 0; i < config->n_layers; i++) {
         const json_t    *block = json_array_get(blocks, (size_t)i);
         hl_layer_config *layer = &config->layers[i];
-        HL_TRY(read_attention(layer, json_object_get(block, "attention"), fields->where));
-        HL_TRY(read_mlp(layer, json_object_get(block, "ffn"), config->d_model, fields->where));
+        HL_NEED(read_attention(layer, json_object_get(block, "attention"), fields->where));
+        HL_NEED(read_mlp(layer, json_object_get(block, "ffn"), config->d_model, fields->where));
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 const hl_family hl_family_deci = {

@@ -50,17 +50,13 @@ typedef struct falcon_form {
 
 static hl_status read_form(falcon_form *form, const hl_fields *fields)
 {
-    hl_status status = HL_OK;
-
-    HL_TRY(hl_fields_bool(&form->new_decoder, fields, "new_decoder_architecture", NULL));
-    HL_TRY(hl_fields_bool(&form->multi_query, fields, "multi_query", NULL));
-    HL_TRY(hl_fields_bool(&form->parallel, fields, "parallel_attn", NULL));
-    HL_TRY(hl_fields_bool(&form->alibi, fields, "alibi", NULL));
+    HL_NEED(hl_fields_bool(&form->new_decoder, fields, "new_decoder_architecture", NULL));
+    HL_NEED(hl_fields_bool(&form->multi_query, fields, "multi_query", NULL));
+    HL_NEED(hl_fields_bool(&form->parallel, fields, "parallel_attn", NULL));
+    HL_NEED(hl_fields_bool(&form->alibi, fields, "alibi", NULL));
     form->n_norms = form->new_decoder ? 2 : 1;
-    HL_TRY(hl_fields_int(&form->n_norms, fields, "num_ln_in_parallel_attn", NULL, 1, 2));
-
-done:
-    return status;
+    HL_NEED(hl_fields_int(&form->n_norms, fields, "num_ln_in_parallel_attn", NULL, 1, 2));
+    return HL_OK;
 }
 
 static hl_status describe_falcon(hl_config *config, const hl_fields *fields)

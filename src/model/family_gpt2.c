@@ -109,18 +109,15 @@ static hl_status repeat_types(hl_config *config, int64_t *layer, const json_t *i
 
 static hl_status layers_neo(hl_config *config, const hl_fields *fields)
 {
-    const json_t *types  = json_object_get(fields->object, "attention_types");
-    int64_t       layer  = 0;
-    hl_status     status = HL_OK;
+    const json_t *types = json_object_get(fields->object, "attention_types");
+    int64_t       layer = 0;
 
     for (size_t i = 0; i < json_array_size(types); i++)
-        HL_TRY(repeat_types(config, &layer, json_array_get(types, i), fields->where));
+        HL_NEED(repeat_types(config, &layer, json_array_get(types, i), fields->where));
     if (layer != config->n_layers)
         return hl_fail(HL_BAD_INPUT, "%s: 'attention_types' covers %lld layers, wanted %lld",
                        fields->where, (long long)layer, (long long)config->n_layers);
-
-done:
-    return status;
+    return HL_OK;
 }
 
 const hl_family hl_family_gpt_neo = {

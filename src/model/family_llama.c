@@ -139,14 +139,13 @@ static hl_status describe_smollm3(hl_config *config, const hl_fields *fields)
  * Where windows are used, it is those layers that have one. */
 static hl_status layers_smollm3(hl_config *config, const hl_fields *fields)
 {
-    hl_status status   = HL_OK;
-    int64_t   interval = 4;
-    int64_t   turns[HL_MAX_LAYERS];
-    bool      listed = false;
-    bool      typed  = hl_fields_have(fields, "layer_types", NULL);
+    int64_t interval = 4;
+    int64_t turns[HL_MAX_LAYERS];
+    bool    listed = false;
+    bool    typed  = hl_fields_have(fields, "layer_types", NULL);
 
-    HL_TRY(hl_fields_int(&interval, fields, "no_rope_layer_interval", NULL, 1, HL_MAX_LAYERS));
-    HL_TRY(
+    HL_NEED(hl_fields_int(&interval, fields, "no_rope_layer_interval", NULL, 1, HL_MAX_LAYERS));
+    HL_NEED(
         hl_fields_ints(turns, &listed, fields, "no_rope_layers", NULL, (size_t)config->n_layers));
     for (int64_t i = 0; i < config->n_layers; i++) {
         bool turn              = listed ? turns[i] != 0 : (i + 1) % interval != 0;
@@ -154,9 +153,7 @@ static hl_status layers_smollm3(hl_config *config, const hl_fields *fields)
         if (!typed)
             config->layers[i].is_local = !turn && config->window > 0;
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 const hl_family hl_family_smollm3 = {

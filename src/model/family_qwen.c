@@ -113,11 +113,10 @@ static void make_dense(hl_config *config, int64_t layer)
 /* Every decoder_sparse_step-th layer is a mixture, unless it is listed as none. */
 static hl_status layers_moe(hl_config *config, const hl_fields *fields)
 {
-    hl_status     status = HL_OK;
-    const json_t *dense  = json_object_get(fields->object, "mlp_only_layers");
-    int64_t       step   = 1;
+    const json_t *dense = json_object_get(fields->object, "mlp_only_layers");
+    int64_t       step  = 1;
 
-    HL_TRY(hl_fields_int(&step, fields, "decoder_sparse_step", NULL, 1, HL_MAX_LAYERS));
+    HL_NEED(hl_fields_int(&step, fields, "decoder_sparse_step", NULL, 1, HL_MAX_LAYERS));
     for (int64_t i = 0; i < config->n_layers; i++) {
         if ((i + 1) % step != 0)
             make_dense(config, i);
@@ -130,9 +129,7 @@ static hl_status layers_moe(hl_config *config, const hl_fields *fields)
                            fields->where, i, (long long)config->n_layers - 1);
         make_dense(config, layer);
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 static const hl_field qwen3_moe_fields[] = {

@@ -17,12 +17,11 @@ static const hl_field stablelm_fields[] = {
 
 static hl_status describe_stablelm(hl_config *config, const hl_fields *fields)
 {
-    hl_status status   = HL_OK;
-    bool      qk_norm  = hl_fields_have_tensor(fields, "blk.0.attn_q_norm.weight");
-    bool      parallel = false;
+    bool qk_norm  = hl_fields_have_tensor(fields, "blk.0.attn_q_norm.weight");
+    bool parallel = false;
 
-    HL_TRY(hl_fields_bool(&qk_norm, fields, "qk_layernorm", NULL));
-    HL_TRY(hl_fields_bool(&parallel, fields, "use_parallel_residual", NULL));
+    HL_NEED(hl_fields_bool(&qk_norm, fields, "qk_layernorm", NULL));
+    HL_NEED(hl_fields_bool(&parallel, fields, "use_parallel_residual", NULL));
     /* In GGUF the key may say anything; what counts is whether the norm exists. */
     if (fields->object == NULL)
         parallel = !hl_fields_have_tensor(fields, "blk.0.ffn_norm.weight");
@@ -30,9 +29,7 @@ static hl_status describe_stablelm(hl_config *config, const hl_fields *fields)
         config->qk_norm = HL_QK_NORM_EACH;
     if (parallel)
         config->residual = HL_RESIDUAL_PARALLEL_SHARED;
-
-done:
-    return status;
+    return HL_OK;
 }
 
 const hl_family hl_family_stablelm = {

@@ -213,7 +213,6 @@ static half_block mlp_half(const hl_session *session, int64_t layer)
 static hl_status parallel_block(hl_session *session, const hl_chunk *chunk, int64_t layer,
                                 bool attention_only)
 {
-    hl_status        status    = HL_OK;
     hl_session_rows *rows      = &session->rows;
     half_block       attention = attention_half(session, layer);
     half_block       mlp       = mlp_half(session, layer);
@@ -221,35 +220,30 @@ static hl_status parallel_block(hl_session *session, const hl_chunk *chunk, int6
     const float     *x         = branch_input(session, chunk, layer, HL_ROLE_ATTN_NORM);
 
     if (attention.is_present)
-        HL_TRY(hl_forward_attention(session, chunk, layer, x));
+        HL_NEED(hl_forward_attention(session, chunk, layer, x));
     if (mlp.is_present && !attention_only) {
         if (session->config->residual == HL_RESIDUAL_PARALLEL)
             x = branch_input(session, chunk, layer, HL_ROLE_MLP_NORM);
-        HL_TRY(hl_forward_mlp(session, chunk, layer, x));
+        HL_NEED(hl_forward_mlp(session, chunk, layer, x));
         add_branch(session, chunk, rows->x, rows->mlp, scale);
     }
     if (attention.is_present)
         add_branch(session, chunk, rows->x, rows->branch, scale);
-
-done:
-    return status;
+    return HL_OK;
 }
 
 static hl_status sequential_block(hl_session *session, const hl_chunk *chunk, int64_t layer,
                                   bool attention_only)
 {
-    hl_status  status    = HL_OK;
     half_block attention = attention_half(session, layer);
     half_block mlp       = mlp_half(session, layer);
 
-    HL_TRY(run_half(session, chunk, layer, &attention, hl_forward_attention));
+    HL_NEED(run_half(session, chunk, layer, &attention, hl_forward_attention));
     if (session->rows.mid != NULL && (hl_chunk_wants(chunk) & HL_WANT_RESID_MID) != 0)
         copy_stream(session, chunk, session->rows.mid, session->rows.x);
     if (!attention_only)
-        HL_TRY(run_half(session, chunk, layer, &mlp, hl_forward_mlp));
-
-done:
-    return status;
+        HL_NEED(run_half(session, chunk, layer, &mlp, hl_forward_mlp));
+    return HL_OK;
 }
 
 /* ----------------------------------------------------------------------- tap */
@@ -329,8 +323,7 @@ hl_status hl_forward_report_embedded(const hl_session *session, const hl_chunk *
 
 static hl_status report_layer(hl_session *session, const hl_chunk *chunk, int64_t layer)
 {
-    hl_status     status = HL_OK;
-    const hl_tap *tap    = chunk->feed->tap;
+    const hl_tap *tap = chunk->feed->tap;
     hl_layer_rows rows;
 
     if (tap == NULL || tap->layer == NULL)
@@ -338,10 +331,7 @@ static hl_status report_layer(hl_session *session, const hl_chunk *chunk, int64_
     hl_forward_describe(&rows, session, chunk, layer);
     if ((tap->wants & HL_WANT_PATTERN) != 0 && rows.n_heads > 0)
         hl_forward_describe_patterns(&rows, session, chunk);
-    HL_TRY(tap->layer(tap->context, &rows));
-
-done:
-    return status;
+    return tap->layer(tap->context, &rows);
 }
 
 /* --------------------------------------------------------------------- whole */
@@ -387,24 +377,20 @@ static hl_status check_stream(hl_session *session, const hl_chunk *chunk, int64_
 
 static hl_status run_block(hl_session *session, const hl_chunk *chunk, int64_t layer)
 {
-    hl_status status = HL_OK;
-    uint32_t  wants  = hl_chunk_wants(chunk);
-    bool      attention_only =
+    uint32_t wants = hl_chunk_wants(chunk);
+    bool     attention_only =
         layer == session->config->n_layers - 1 && !hl_forward_needs_end(session, chunk);
 
     if ((wants & HL_WANT_RESID_PRE) != 0)
         copy_stream(session, chunk, session->rows.pre, session->rows.x);
     if ((wants & HL_WANT_LENS) != 0)
-        HL_TRY(hl_forward_lens(session, chunk, session->rows.x));
+        HL_NEED(hl_forward_lens(session, chunk, session->rows.x));
     if (is_parallel(session))
-        HL_TRY(parallel_block(session, chunk, layer, attention_only));
+        HL_NEED(parallel_block(session, chunk, layer, attention_only));
     else
-        HL_TRY(sequential_block(session, chunk, layer, attention_only));
-    HL_TRY(check_stream(session, chunk, layer));
-    HL_TRY(report_layer(session, chunk, layer));
-
-done:
-    return status;
+        HL_NEED(sequential_block(session, chunk, layer, attention_only));
+    HL_NEED(check_stream(session, chunk, layer));
+    return report_layer(session, chunk, layer);
 }
 
 /* The chunk's part of a stream that others computed. */
@@ -433,26 +419,23 @@ static hl_status begin_stream(hl_session *session, const hl_chunk *chunk)
 
 hl_status hl_forward(hl_session *session, const hl_chunk *chunk)
 {
-    hl_status         status  = HL_OK;
     const hl_kernels *kernels = NULL;
 
     if (session->device != NULL)
         return hl_device_forward(session, chunk);
-    HL_TRY(hl_kernels_current(&kernels));
+    HL_NEED(hl_kernels_current(&kernels));
     session->dense    = kernels->dense;
     session->few_rows = chunk->n_rows <= HL_LINEAR_FEW_ROWS;
     hl_forward_angles(session, chunk);
-    HL_TRY(begin_stream(session, chunk));
-    HL_TRY(check_stream(session, chunk, -1));
-    HL_TRY(hl_forward_report_embedded(session, chunk));
+    HL_NEED(begin_stream(session, chunk));
+    HL_NEED(check_stream(session, chunk, -1));
+    HL_NEED(hl_forward_report_embedded(session, chunk));
     for (int64_t layer = chunk->feed->first_layer; layer < session->config->n_layers; layer++) {
         if (layer > chunk->feed->first_layer)
             hl_streams_put(session, chunk, layer);
-        HL_TRY(run_block(session, chunk, layer));
+        HL_NEED(run_block(session, chunk, layer));
     }
     if (hl_forward_needs_end(session, chunk))
-        HL_TRY(hl_forward_final(session, chunk));
-
-done:
-    return status;
+        HL_NEED(hl_forward_final(session, chunk));
+    return HL_OK;
 }

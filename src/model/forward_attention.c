@@ -125,7 +125,6 @@ static void finish_heads(const hl_session *session, const hl_chunk *chunk, const
 static hl_status project_heads(hl_session *session, const hl_chunk *chunk, int64_t layer,
                                const float *x)
 {
-    hl_status              status = HL_OK;
     const hl_layer_config *config = &session->config->layers[layer];
     hl_session_rows       *rows   = &session->rows;
     const hl_session_rope *angles = &session->ropes[config->rope];
@@ -141,12 +140,10 @@ static hl_status project_heads(hl_session *session, const hl_chunk *chunk, int64
         { rows->v, hl_session_param_of(session, HL_ROLE_ATTN_V, layer, 0) },
     };
 
-    HL_TRY(hl_forward_linears(session, chunk, x, parts, 3));
+    HL_NEED(hl_forward_linears(session, chunk, x, parts, 3));
     finish_heads(session, chunk, &q);
     finish_heads(session, chunk, &k);
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* -------------------------------------------------------------------- cache */
@@ -583,16 +580,11 @@ static hl_status make_patterns(hl_session *session, const hl_chunk *chunk, int64
 hl_status hl_forward_attention(hl_session *session, const hl_chunk *chunk, int64_t layer,
                                const float *x)
 {
-    hl_status status = HL_OK;
-
-    HL_TRY(project_heads(session, chunk, layer, x));
+    HL_NEED(project_heads(session, chunk, layer, x));
     store_rows(session, chunk, layer);
-    HL_TRY(attend(session, chunk, layer));
+    HL_NEED(attend(session, chunk, layer));
     if ((hl_chunk_wants(chunk) & HL_WANT_PATTERN) != 0)
-        HL_TRY(make_patterns(session, chunk, layer));
-    HL_TRY(hl_forward_linear(session, chunk, session->rows.branch, session->rows.z,
-                             hl_session_param_of(session, HL_ROLE_ATTN_O, layer, 0)));
-
-done:
-    return status;
+        HL_NEED(make_patterns(session, chunk, layer));
+    return hl_forward_linear(session, chunk, session->rows.branch, session->rows.z,
+                             hl_session_param_of(session, HL_ROLE_ATTN_O, layer, 0));
 }

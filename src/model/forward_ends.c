@@ -40,33 +40,26 @@ static hl_status add_table_row(const hl_session *session, float *out, hl_role ro
 static hl_status embed_row(const hl_session *session, const hl_chunk *chunk, float *out,
                            int64_t sequence, int64_t row)
 {
-    hl_status               status = HL_OK;
     const hl_feed          *feed   = chunk->feed;
     const hl_session_param *embed  = hl_session_param_of(session, HL_ROLE_EMBED, -1, 0);
     int64_t                 column = sequence * feed->n_tokens + chunk->offset + row;
     float                   scale  = (float)session->config->embed_scale;
 
-    HL_TRY(hl_matrix_read_row(out, &embed->matrix, feed->tokens[column]));
+    HL_NEED(hl_matrix_read_row(out, &embed->matrix, feed->tokens[column]));
     for (int64_t i = 0; i < session->config->d_embed && scale != 1.0f; i++)
         out[i] *= scale;
-
-done:
-    return status;
+    return HL_OK;
 }
 
 static hl_status place_row(const hl_session *session, const hl_chunk *chunk, float *x,
                            int64_t sequence, int64_t row)
 {
-    hl_status      status = HL_OK;
     const hl_feed *feed   = chunk->feed;
     int64_t        column = sequence * feed->n_tokens + chunk->offset + row;
     int64_t        type   = feed->token_types != NULL ? feed->token_types[column] : 0;
 
-    HL_TRY(add_table_row(session, x, HL_ROLE_POSITION, chunk->start[sequence] + row));
-    HL_TRY(add_table_row(session, x, HL_ROLE_TOKEN_TYPE, type));
-
-done:
-    return status;
+    HL_NEED(add_table_row(session, x, HL_ROLE_POSITION, chunk->start[sequence] + row));
+    return add_table_row(session, x, HL_ROLE_TOKEN_TYPE, type);
 }
 
 typedef hl_status (*row_step)(const hl_session *session, const hl_chunk *chunk, float *out,
@@ -88,22 +81,19 @@ static hl_status each_row(const hl_session *session, const hl_chunk *chunk, floa
 
 hl_status hl_forward_embed(hl_session *session, const hl_chunk *chunk)
 {
-    hl_status               status = HL_OK;
     hl_session_rows        *rows   = &session->rows;
     const hl_config        *config = session->config;
     const hl_session_param *in     = hl_session_param_of(session, HL_ROLE_EMBED_IN, -1, 0);
     const hl_session_param *norm   = hl_session_param_of(session, HL_ROLE_EMBED_NORM, -1, 0);
 
-    HL_TRY(each_row(session, chunk, in != NULL ? rows->embedded : rows->x, config->d_embed,
-                    embed_row));
+    HL_NEED(each_row(session, chunk, in != NULL ? rows->embedded : rows->x, config->d_embed,
+                     embed_row));
     if (in != NULL)
-        HL_TRY(hl_forward_linear(session, chunk, rows->x, rows->embedded, in));
-    HL_TRY(each_row(session, chunk, rows->x, config->d_model, place_row));
+        HL_NEED(hl_forward_linear(session, chunk, rows->x, rows->embedded, in));
+    HL_NEED(each_row(session, chunk, rows->x, config->d_model, place_row));
     if (norm != NULL)
         hl_forward_norm(session, chunk, rows->x, rows->x, norm);
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* ---------------------------------------------------------------------- head */
@@ -173,7 +163,6 @@ static void scale_some(void *context, int64_t first, int64_t end, int member)
 /* rows.logits from rows.hidden, which an encoder's head overwrites. */
 static hl_status make_logits(const hl_session *session, end_rows ends)
 {
-    hl_status               status = HL_OK;
     int64_t                 n_rows = ends.n_batch * ends.n_rows;
     const hl_session_rows  *rows   = &session->rows;
     const hl_config        *config = session->config;
@@ -184,7 +173,7 @@ static hl_status make_logits(const hl_session *session, end_rows ends)
     const float            *x      = rows->hidden;
 
     if (dense != NULL) {
-        HL_TRY(multiply_rows(session, rows->narrow, x, ends, dense));
+        HL_NEED(multiply_rows(session, rows->narrow, x, ends, dense));
         session->dense->activate(rows->narrow, NULL, n_rows * config->d_model, config->activation,
                                  0.0f);
         if (norm != NULL)
@@ -192,16 +181,14 @@ static hl_status make_logits(const hl_session *session, end_rows ends)
         x = rows->narrow;
     }
     if (out != NULL) {
-        HL_TRY(multiply_rows(session, rows->narrow, x, ends, out));
+        HL_NEED(multiply_rows(session, rows->narrow, x, ends, out));
         x = rows->narrow;
     }
-    HL_TRY(multiply_rows(session, rows->logits, x, ends, head));
+    HL_NEED(multiply_rows(session, rows->logits, x, ends, head));
     if (config->logit_scale != 1.0 || config->logit_softcap > 0.0)
         hl_parallel(hl_forward_threads(session, n_rows * config->d_vocab), n_rows * config->d_vocab,
                     0, scale_some, (void *)session);
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* Logits that are no numbers come from the head or the last norm, if not from a layer
@@ -268,8 +255,7 @@ static void share_out(hl_parallel_work work, int64_t n_rows, logit_rows part)
 
 hl_status hl_forward_lens(hl_session *session, const hl_chunk *chunk, const float *x)
 {
-    hl_status status  = HL_OK;
-    int64_t   d_model = session->config->d_model;
+    int64_t d_model = session->config->d_model;
 
     for (int64_t sequence = 0; sequence < chunk->n_batch; sequence++) {
         int64_t first = sequence * chunk->n_rows;
@@ -279,13 +265,11 @@ hl_status hl_forward_lens(hl_session *session, const hl_chunk *chunk, const floa
             int64_t n_rows = end - row < HL_LOGIT_ROWS ? end - row : HL_LOGIT_ROWS;
 
             finish_hidden(session, session->rows.hidden, x + row * d_model, n_rows);
-            HL_TRY(make_logits(session, (end_rows){ 1, n_rows }));
+            HL_NEED(make_logits(session, (end_rows){ 1, n_rows }));
             share_out(read_lens, n_rows, (logit_rows){ session, chunk, sequence, row });
         }
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* ------------------------------------------------- losses, and rows compared */
@@ -343,22 +327,21 @@ enum { SPEAKS = HL_WANT_LOGITS | HL_WANT_LENS | HL_WANT_LOSSES | HL_WANT_DIVERGE
 static hl_status deliver(hl_session *session, const hl_chunk *chunk, int64_t sequence,
                          int64_t first, int64_t n_rows)
 {
-    hl_status        status = HL_OK;
-    hl_session_rows *rows   = &session->rows;
-    const hl_tap    *tap    = chunk->feed->tap;
-    int64_t          row    = sequence * chunk->n_rows + first;
-    hl_final_rows    final  = { .sequence = chunk->sequences[sequence],
-                                .start    = chunk->start[sequence] + first,
-                                .n_rows   = n_rows,
-                                .d_model  = session->config->d_model,
-                                .d_vocab  = session->config->d_vocab };
+    hl_session_rows *rows  = &session->rows;
+    const hl_tap    *tap   = chunk->feed->tap;
+    int64_t          row   = sequence * chunk->n_rows + first;
+    hl_final_rows    final = { .sequence = chunk->sequences[sequence],
+                               .start    = chunk->start[sequence] + first,
+                               .n_rows   = n_rows,
+                               .d_model  = session->config->d_model,
+                               .d_vocab  = session->config->d_vocab };
 
     finish_hidden(session, rows->hidden, rows->x + row * final.d_model, n_rows);
     if ((tap->wants & HL_WANT_HIDDEN) != 0)
         final.hidden = rows->hidden;
     if ((tap->wants & SPEAKS) != 0) {
-        HL_TRY(make_logits(session, (end_rows){ 1, n_rows }));
-        HL_TRY(check_logits(session, n_rows));
+        HL_NEED(make_logits(session, (end_rows){ 1, n_rows }));
+        HL_NEED(check_logits(session, n_rows));
     }
     if ((tap->wants & HL_WANT_LOGITS) != 0)
         final.logits = rows->logits;
@@ -376,10 +359,7 @@ static hl_status deliver(hl_session *session, const hl_chunk *chunk, int64_t seq
     }
     if ((tap->wants & HL_WANT_DIVERGENCE) != 0)
         final.divergence = rows->divergence;
-    HL_TRY(tap->final(tap->context, &final));
-
-done:
-    return status;
+    return tap->final(tap->context, &final);
 }
 
 static hl_status deliver_sequence(hl_session *session, const hl_chunk *chunk, int64_t sequence)
@@ -396,28 +376,24 @@ static hl_status deliver_sequence(hl_session *session, const hl_chunk *chunk, in
 /* rows.last from the last rows of n sequences, which lie in rows.hidden. */
 static hl_status keep_logits(hl_session *session, const int64_t *sequences, int64_t n)
 {
-    hl_status status  = HL_OK;
-    int64_t   d_vocab = session->config->d_vocab;
+    int64_t d_vocab = session->config->d_vocab;
 
     if (n == 0)
         return HL_OK;
-    HL_TRY(make_logits(session, (end_rows){ n, 1 }));
-    HL_TRY(check_logits(session, n));
+    HL_NEED(make_logits(session, (end_rows){ n, 1 }));
+    HL_NEED(check_logits(session, n));
     for (int64_t i = 0; i < n; i++)
         memcpy(session->rows.last + sequences[i] * d_vocab, session->rows.logits + i * d_vocab,
                (size_t)d_vocab * sizeof(float));
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* As many sequences at a time as there is room for: the head is read once for them. */
 static hl_status keep_last(hl_session *session, const hl_chunk *chunk)
 {
-    hl_status status  = HL_OK;
-    int64_t   d_model = session->config->d_model;
-    int64_t   n       = 0;
-    int64_t   sequences[HL_LOGIT_ROWS];
+    int64_t d_model = session->config->d_model;
+    int64_t n       = 0;
+    int64_t sequences[HL_LOGIT_ROWS];
 
     for (int64_t i = 0; i < chunk->n_batch; i++) {
         int64_t row = i * chunk->n_rows + chunk->lengths[i] - 1;
@@ -428,28 +404,22 @@ static hl_status keep_last(hl_session *session, const hl_chunk *chunk)
                       1);
         sequences[n++] = chunk->sequences[i];
         if (n == HL_LOGIT_ROWS) {
-            HL_TRY(keep_logits(session, sequences, n));
+            HL_NEED(keep_logits(session, sequences, n));
             n = 0;
         }
     }
-    HL_TRY(keep_logits(session, sequences, n));
-
-done:
-    return status;
+    return keep_logits(session, sequences, n);
 }
 
 hl_status hl_forward_final(hl_session *session, const hl_chunk *chunk)
 {
-    hl_status status  = HL_OK;
-    uint32_t  wants   = hl_chunk_wants(chunk);
-    bool      watched = chunk->feed->tap != NULL && chunk->feed->tap->final != NULL &&
+    uint32_t wants   = hl_chunk_wants(chunk);
+    bool     watched = chunk->feed->tap != NULL && chunk->feed->tap->final != NULL &&
                    (wants & (HL_WANT_HIDDEN | SPEAKS)) != 0;
 
     for (int64_t sequence = 0; sequence < chunk->n_batch && watched; sequence++)
-        HL_TRY(deliver_sequence(session, chunk, sequence));
+        HL_NEED(deliver_sequence(session, chunk, sequence));
     if ((session->options.wants & HL_WANT_LAST_LOGITS) != 0)
-        HL_TRY(keep_last(session, chunk));
-
-done:
-    return status;
+        HL_NEED(keep_last(session, chunk));
+    return HL_OK;
 }

@@ -43,7 +43,6 @@ static void activate_rows(const hl_session *session, float *gate, const float *u
 static hl_status plain_mlp(hl_session *session, const hl_chunk *chunk, int64_t layer,
                            const float *x)
 {
-    hl_status               status = HL_OK;
     hl_session_rows        *rows   = &session->rows;
     int64_t                 width  = session->config->layers[layer].d_mlp;
     int64_t                 n_rows = chunk->n_batch * chunk->n_rows;
@@ -54,12 +53,9 @@ static hl_status plain_mlp(hl_session *session, const hl_chunk *chunk, int64_t l
     hl_forward_part parts[2] = { { rows->gate, gate != NULL ? gate : up },
                                  { rows->up, gate != NULL ? up : NULL } };
 
-    HL_TRY(hl_forward_linears(session, chunk, x, parts, 2));
+    HL_NEED(hl_forward_linears(session, chunk, x, parts, 2));
     activate_rows(session, rows->gate, gate != NULL ? rows->up : NULL, n_rows, width);
-    HL_TRY(hl_forward_linear(session, chunk, rows->mlp, rows->gate, down));
-
-done:
-    return status;
+    return hl_forward_linear(session, chunk, rows->mlp, rows->gate, down);
 }
 
 /* ------------------------------------------------------------------- mixture */
@@ -157,18 +153,14 @@ static hl_status run_expert(const mixture *m, float *out, const float *x, int64_
                             const hl_session_param *gate, const hl_session_param *up,
                             const hl_session_param *down)
 {
-    hl_status        status = HL_OK;
-    hl_session_rows *rows   = &m->session->rows;
+    hl_session_rows *rows = &m->session->rows;
 
-    HL_TRY(multiply_rows(m, rows->gate, x, n_rows, gate != NULL ? gate : up));
+    HL_NEED(multiply_rows(m, rows->gate, x, n_rows, gate != NULL ? gate : up));
     if (gate != NULL)
-        HL_TRY(multiply_rows(m, rows->up, x, n_rows, up));
+        HL_NEED(multiply_rows(m, rows->up, x, n_rows, up));
     activate_rows(m->session, rows->gate, gate != NULL ? rows->up : NULL, n_rows,
                   up->matrix.n_rows);
-    HL_TRY(multiply_rows(m, out, rows->gate, n_rows, down));
-
-done:
-    return status;
+    return multiply_rows(m, out, rows->gate, n_rows, down);
 }
 
 /* The rows that chose this expert, and their weights for it. */
@@ -223,7 +215,6 @@ static hl_status add_expert(const mixture *m, int64_t expert)
 /* The expert that every row uses, weighted by a gate of its own. */
 static hl_status add_shared(const mixture *m)
 {
-    hl_status               status  = HL_OK;
     hl_session             *session = m->session;
     hl_session_rows        *rows    = &session->rows;
     int64_t                 d_model = session->config->d_model;
@@ -232,34 +223,28 @@ static hl_status add_shared(const mixture *m)
 
     if (session->config->d_shared == 0)
         return HL_OK;
-    HL_TRY(multiply_rows(m, rows->member_weights, m->x, m->n_rows, router));
-    HL_TRY(run_expert(m, rows->expert, m->x, m->n_rows,
-                      hl_session_param_of(session, HL_ROLE_SHARED_GATE, m->layer, 0),
-                      hl_session_param_of(session, HL_ROLE_SHARED_UP, m->layer, 0),
-                      hl_session_param_of(session, HL_ROLE_SHARED_DOWN, m->layer, 0)));
+    HL_NEED(multiply_rows(m, rows->member_weights, m->x, m->n_rows, router));
+    HL_NEED(run_expert(m, rows->expert, m->x, m->n_rows,
+                       hl_session_param_of(session, HL_ROLE_SHARED_GATE, m->layer, 0),
+                       hl_session_param_of(session, HL_ROLE_SHARED_UP, m->layer, 0),
+                       hl_session_param_of(session, HL_ROLE_SHARED_DOWN, m->layer, 0)));
     for (int64_t row = 0; row < m->n_rows; row++) {
         float weight = 1.0f / (1.0f + expf(-rows->member_weights[row]));
         add_row(m->out + row * d_model, rows->expert + row * d_model, weight, d_model);
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 static hl_status mix_sequence(const mixture *m)
 {
-    hl_status status    = HL_OK;
-    int64_t   d_model   = m->session->config->d_model;
-    int64_t   n_experts = m->session->config->layers[m->layer].n_experts;
+    int64_t d_model   = m->session->config->d_model;
+    int64_t n_experts = m->session->config->layers[m->layer].n_experts;
 
     memset(m->out, 0, (size_t)(m->n_rows * d_model) * sizeof *m->out);
-    HL_TRY(route_rows(m));
+    HL_NEED(route_rows(m));
     for (int64_t expert = 0; expert < n_experts; expert++)
-        HL_TRY(add_expert(m, expert));
-    HL_TRY(add_shared(m));
-
-done:
-    return status;
+        HL_NEED(add_expert(m, expert));
+    return add_shared(m);
 }
 
 hl_status hl_forward_mlp(hl_session *session, const hl_chunk *chunk, int64_t layer, const float *x)

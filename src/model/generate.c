@@ -163,22 +163,18 @@ static hl_status check_room(const hl_generator *generator, int64_t n_tokens)
 
 hl_status hl_generator_insert(hl_generator *generator, const int64_t *tokens, int64_t n_tokens)
 {
-    hl_status status = HL_OK;
-
     if (n_tokens < 1)
         return hl_fail(HL_BAD_ARGUMENT, "generate: a prompt of %lld tokens, wanted 1 or more",
                        (long long)n_tokens);
-    HL_TRY(check_room(generator, n_tokens));
-    HL_TRY(feed_waiting(generator));
-    HL_TRY(feed(generator, tokens, n_tokens));
+    HL_NEED(check_room(generator, n_tokens));
+    HL_NEED(feed_waiting(generator));
+    HL_NEED(feed(generator, tokens, n_tokens));
     for (int64_t i = 0; i < n_tokens; i++)
-        HL_TRY(hl_sampler_accept(generator->sampler, tokens[i]));
+        HL_NEED(hl_sampler_accept(generator->sampler, tokens[i]));
     generator->has_prompt = true;
     generator->n_since    = 0;
     generator->stop       = HL_STOP_NONE;
-
-done:
-    return status;
+    return HL_OK;
 }
 
 hl_status hl_generator_prompt(hl_generator *generator, const int64_t *tokens, int64_t n_tokens)
@@ -197,8 +193,7 @@ static int64_t text_length(const hl_generator *generator)
 
 hl_status hl_generator_rewind(hl_generator *generator, const int64_t *tokens, int64_t n_tokens)
 {
-    hl_status status = HL_OK;
-    int64_t   n_back = text_length(generator) - n_tokens;
+    int64_t n_back = text_length(generator) - n_tokens;
 
     if (n_back < 0 || n_back > generator->n_since || n_tokens < 1)
         return hl_fail(HL_BAD_ARGUMENT, "generate: back by %lld tokens, wanted 0 to %lld",
@@ -206,17 +201,15 @@ hl_status hl_generator_rewind(hl_generator *generator, const int64_t *tokens, in
     if (n_back == 0)
         return HL_OK;
     /* The last token is fed again, for its logits. */
-    HL_TRY(hl_session_rewind(generator->session, 0, n_tokens - 1));
+    HL_NEED(hl_session_rewind(generator->session, 0, n_tokens - 1));
     generator->waiting = tokens[n_tokens - 1];
     generator->n_tokens -= n_back;
     generator->n_since -= n_back;
     generator->stop = HL_STOP_NONE;
     hl_sampler_forget(generator->sampler);
     for (int64_t i = 0; i < n_tokens; i++)
-        HL_TRY(hl_sampler_accept(generator->sampler, tokens[i]));
-
-done:
-    return status;
+        HL_NEED(hl_sampler_accept(generator->sampler, tokens[i]));
+    return HL_OK;
 }
 
 static bool is_end(const hl_generator *generator, int64_t token)
@@ -255,14 +248,13 @@ static hl_generated describe(const hl_generator *generator, const hl_pick *pick)
 
 hl_status hl_generator_next(hl_generated *out, hl_generator *generator)
 {
-    hl_status status = HL_OK;
-    hl_pick   pick   = { .sampler = generator->sampler };
+    hl_pick pick = { .sampler = generator->sampler };
 
     *out = (hl_generated){ .id = -1 };
     if (!generator->has_prompt || generator->stop != HL_STOP_NONE)
         return hl_fail(HL_BAD_ARGUMENT, "generate: %s",
                        generator->has_prompt ? "the text has ended" : "no prompt yet");
-    HL_TRY(feed_waiting(generator));
+    HL_NEED(feed_waiting(generator));
     /* Before the logits, which are NaN as well then: this is where it began. */
     if (!isfinite(generator->entropy_sum))
         return hl_fail(
@@ -270,15 +262,13 @@ hl_status hl_generator_next(hl_generated *out, hl_generator *generator)
             "%s: attention is not finite: after %lld tokens the entropies of the last row "
             "are NaN (headlight measure and diagnose say in which heads)",
             generator->session->model->path, (long long)generator->session->length[0]);
-    HL_TRY(hl_session_look(generator->session, &pick, 1));
-    HL_TRY(hl_pick_token(&pick));
-    HL_TRY(hl_sampler_accept(generator->sampler, pick.token));
+    HL_NEED(hl_session_look(generator->session, &pick, 1));
+    HL_NEED(hl_pick_token(&pick));
+    HL_NEED(hl_sampler_accept(generator->sampler, pick.token));
     generator->n_tokens++;
     generator->n_since++;
     generator->waiting = pick.token;
     generator->stop    = find_stop(generator, pick.token);
     *out               = describe(generator, &pick);
-
-done:
-    return status;
+    return HL_OK;
 }

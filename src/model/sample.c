@@ -38,20 +38,15 @@ struct hl_sampler {
 
 static hl_status check_options(const hl_sample_options *options, int64_t d_vocab)
 {
-    hl_status status = HL_OK;
-
-    HL_TRY(hl_check_number("sampling: d_vocab", (double)d_vocab, 1, MAX_SAMPLED_VOCAB));
-    HL_TRY(hl_check_number("sampling: temperature", options->temperature, 0, 1e6));
-    HL_TRY(hl_check_number("sampling: top_k", (double)options->top_k, 0, (double)INT64_MAX));
-    HL_TRY(hl_check_number("sampling: top_p", options->top_p, 0, 1));
-    HL_TRY(hl_check_number("sampling: min_p", options->min_p, 0, 1));
+    HL_NEED(hl_check_number("sampling: d_vocab", (double)d_vocab, 1, MAX_SAMPLED_VOCAB));
+    HL_NEED(hl_check_number("sampling: temperature", options->temperature, 0, 1e6));
+    HL_NEED(hl_check_number("sampling: top_k", (double)options->top_k, 0, (double)INT64_MAX));
+    HL_NEED(hl_check_number("sampling: top_p", options->top_p, 0, 1));
+    HL_NEED(hl_check_number("sampling: min_p", options->min_p, 0, 1));
     if (options->repeat_penalty != 0.0)
-        HL_TRY(hl_check_number("sampling: repeat_penalty", options->repeat_penalty, 1e-3, 1e3));
-    HL_TRY(
-        hl_check_number("sampling: repeat_last", (double)options->repeat_last, 0, MAX_REPEAT_LAST));
-
-done:
-    return status;
+        HL_NEED(hl_check_number("sampling: repeat_penalty", options->repeat_penalty, 1e-3, 1e3));
+    return hl_check_number("sampling: repeat_last", (double)options->repeat_last, 0,
+                           MAX_REPEAT_LAST);
 }
 
 static bool has_penalty(const hl_sampler *sampler)

@@ -34,23 +34,22 @@ static hl_status check_context(const hl_session_options *options, const hl_confi
 
 static hl_status complete_options(hl_session_options *options, const hl_config *config)
 {
-    hl_status status = HL_OK;
-    int64_t   by_model =
+    int64_t by_model =
         config->n_ctx > 0 && config->n_ctx < DEFAULT_CTX ? config->n_ctx : DEFAULT_CTX;
 
     options->n_ctx   = options->n_ctx != 0 ? options->n_ctx : by_model;
     options->n_batch = options->n_batch != 0 ? options->n_batch : 1;
     options->n_chunk = options->n_chunk != 0 ? options->n_chunk : DEFAULT_CHUNK;
-    HL_TRY(hl_check_count("session: n_ctx", options->n_ctx, 1, MAX_CTX));
-    HL_TRY(hl_check_count("session: n_batch", options->n_batch, 1, MAX_BATCH));
-    HL_TRY(hl_check_count("session: n_chunk", options->n_chunk, 1, MAX_CTX));
-    HL_TRY(hl_check_count("session: n_patterns", options->n_patterns, 0, MAX_CTX));
-    HL_TRY(hl_check_count("session: n_rows", options->n_rows, 0, INT64_MAX));
-    HL_TRY(hl_check_count("session: n_sampled", options->n_sampled, 0, MAX_CTX));
-    HL_TRY(hl_check_count("session: n_kept", options->n_kept, -1, MAX_CTX));
-    HL_TRY(hl_check_count("session: stream_every", options->stream_every, 0, INT64_MAX));
-    HL_TRY(hl_check_count("session: n_threads", options->n_threads, 0, HL_MAX_THREADS));
-    HL_TRY(
+    HL_NEED(hl_check_count("session: n_ctx", options->n_ctx, 1, MAX_CTX));
+    HL_NEED(hl_check_count("session: n_batch", options->n_batch, 1, MAX_BATCH));
+    HL_NEED(hl_check_count("session: n_chunk", options->n_chunk, 1, MAX_CTX));
+    HL_NEED(hl_check_count("session: n_patterns", options->n_patterns, 0, MAX_CTX));
+    HL_NEED(hl_check_count("session: n_rows", options->n_rows, 0, INT64_MAX));
+    HL_NEED(hl_check_count("session: n_sampled", options->n_sampled, 0, MAX_CTX));
+    HL_NEED(hl_check_count("session: n_kept", options->n_kept, -1, MAX_CTX));
+    HL_NEED(hl_check_count("session: stream_every", options->stream_every, 0, INT64_MAX));
+    HL_NEED(hl_check_count("session: n_threads", options->n_threads, 0, HL_MAX_THREADS));
+    HL_NEED(
         hl_check_count("session: activations", options->activations, 0, HL_ACTIVATIONS_COUNT - 1));
     if (options->n_chunk > options->n_ctx || config->is_encoder)
         options->n_chunk = options->n_ctx;
@@ -63,10 +62,7 @@ static hl_status complete_options(hl_session_options *options, const hl_config *
     if (options->cache_dtype != HL_DTYPE_F32 && options->cache_dtype != HL_DTYPE_F16)
         return hl_fail(HL_BAD_ARGUMENT, "session: the cache can be F32 or F16, not %s",
                        hl_dtype_name(options->cache_dtype));
-    HL_TRY(check_context(options, config));
-
-done:
-    return status;
+    return check_context(options, config);
 }
 
 /* ------------------------------------------------------------- open and close */

@@ -168,7 +168,6 @@ static hl_status check_kept_rows(const hl_session *session, const hl_session *ke
 /* Rows can be compared with those that are kept, or be kept themselves. */
 static hl_status check_kept(const hl_session *session, const hl_feed *feed)
 {
-    hl_status         status = HL_OK;
     const hl_session *keeper = feed->kept_by != NULL ? feed->kept_by : session;
 
     if (feed->tap == NULL || feed->tap->final == NULL ||
@@ -178,12 +177,10 @@ static hl_status check_kept(const hl_session *session, const hl_feed *feed)
                                   : HL_OK;
     if (feed->keeps_logits)
         return check_room(session, feed);
-    HL_TRY(check_keeper(session, keeper));
+    HL_NEED(check_keeper(session, keeper));
     for (int64_t i = 0; i < hl_feed_count(session, feed); i++)
-        HL_TRY(check_kept_rows(session, keeper, feed, i));
-
-done:
-    return status;
+        HL_NEED(check_kept_rows(session, keeper, feed, i));
+    return HL_OK;
 }
 
 /* What a sequence had makes room for what comes. */
@@ -200,38 +197,30 @@ static void begin_keeping(hl_session *session, const hl_feed *feed)
 /* There is a residual stream to start from: the feed's, or one that is kept. */
 static hl_status check_stream(const hl_session *session, const hl_feed *feed)
 {
-    hl_status status = HL_OK;
-
-    HL_TRY(hl_check_count("session: first_layer", feed->first_layer, 0, session->config->n_layers));
+    HL_NEED(
+        hl_check_count("session: first_layer", feed->first_layer, 0, session->config->n_layers));
     if (feed->stream == NULL && feed->first_layer != 0)
-        HL_TRY(hl_streams_check(session, feed));
-
-done:
-    return status;
+        HL_NEED(hl_streams_check(session, feed));
+    return HL_OK;
 }
 
 static hl_status check_feed(const hl_session *session, const hl_feed *feed)
 {
-    hl_status status = HL_OK;
-
     if (feed == NULL || feed->n_tokens < 0 || (feed->tokens == NULL && feed->n_tokens > 0))
         return hl_fail(HL_BAD_ARGUMENT, "feed: no tokens");
     if (feed->segments != NULL)
-        HL_TRY(hl_check_count("session: n_segments", feed->n_segments, 1, HL_MAX_SEGMENTS));
-    HL_TRY(check_sequences(session, feed));
-    HL_TRY(check_rows(session, feed));
-    HL_TRY(hl_tap_check(feed->tap, &session->options, hl_feed_count(session, feed)));
-    HL_TRY(check_patterns(session, feed));
+        HL_NEED(hl_check_count("session: n_segments", feed->n_segments, 1, HL_MAX_SEGMENTS));
+    HL_NEED(check_sequences(session, feed));
+    HL_NEED(check_rows(session, feed));
+    HL_NEED(hl_tap_check(feed->tap, &session->options, hl_feed_count(session, feed)));
+    HL_NEED(check_patterns(session, feed));
     for (int64_t i = 0; i < hl_feed_count(session, feed); i++) {
-        HL_TRY(check_length(session, feed, i));
-        HL_TRY(check_tokens(session, feed, i));
+        HL_NEED(check_length(session, feed, i));
+        HL_NEED(check_tokens(session, feed, i));
     }
-    HL_TRY(check_targets(session, feed));
-    HL_TRY(check_stream(session, feed));
-    HL_TRY(check_kept(session, feed));
-
-done:
-    return status;
+    HL_NEED(check_targets(session, feed));
+    HL_NEED(check_stream(session, feed));
+    return check_kept(session, feed);
 }
 
 /* ------------------------------------------------------------------- chunks */

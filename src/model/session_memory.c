@@ -86,7 +86,6 @@ static int64_t count_caches(const hl_config *config)
 
 static hl_status plan_cache(hl_session *session)
 {
-    hl_status        status   = HL_OK;
     const hl_config *config   = session->config;
     int64_t          n_caches = count_caches(config);
     size_t           size     = hl_dtype_bits(session->options.cache_dtype) / 8;
@@ -97,13 +96,11 @@ static hl_status plan_cache(hl_session *session)
         int64_t count =
             product(session->options.n_batch * n_kv_heads, session->options.n_ctx, config->d_head);
 
-        HL_TRY(hl_session_alloc(session, &session->caches[i].k, count, size));
-        HL_TRY(hl_session_alloc(session, &session->caches[i].v, count, size));
+        HL_NEED(hl_session_alloc(session, &session->caches[i].k, count, size));
+        HL_NEED(hl_session_alloc(session, &session->caches[i].v, count, size));
     }
     session->cache_bytes = session->n_bytes - before;
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* The widest hidden layer of any MLP. */
@@ -121,7 +118,6 @@ static int64_t mlp_width(const hl_config *config)
 /* What each row has of its own: (n_rows, width) floats. */
 static hl_status plan_rows(hl_session *session, int64_t n_rows)
 {
-    hl_status        status  = HL_OK;
     hl_session_rows *rows    = &session->rows;
     const hl_config *config  = session->config;
     uint32_t         wants   = session->options.wants;
@@ -152,72 +148,58 @@ static hl_status plan_rows(hl_session *session, int64_t n_rows)
 
     for (size_t i = 0; i < sizeof plans / sizeof *plans; i++) {
         if (plans[i].is_wanted)
-            HL_TRY(HL_SESSION_ALLOC(session, plans[i].out, product(n_rows, plans[i].width, 1)));
+            HL_NEED(HL_SESSION_ALLOC(session, plans[i].out, product(n_rows, plans[i].width, 1)));
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* What the experts share: of one sequence at a time. */
 static hl_status plan_experts(hl_session *session)
 {
-    hl_status        status = HL_OK;
     hl_session_rows *rows   = &session->rows;
     const hl_config *config = session->config;
     int64_t          chunk  = session->options.n_chunk;
 
     if (config->n_experts == 0)
         return HL_OK;
-    HL_TRY(HL_SESSION_ALLOC(session, &rows->router, product(chunk, config->n_experts, 1)));
-    HL_TRY(HL_SESSION_ALLOC(session, &rows->chosen, product(chunk, config->n_experts_used, 1)));
-    HL_TRY(HL_SESSION_ALLOC(session, &rows->weights, product(chunk, config->n_experts_used, 1)));
-    HL_TRY(HL_SESSION_ALLOC(session, &rows->members, chunk));
-    HL_TRY(HL_SESSION_ALLOC(session, &rows->member_weights, chunk));
-    HL_TRY(HL_SESSION_ALLOC(session, &rows->gathered, product(chunk, config->d_model, 1)));
-    HL_TRY(HL_SESSION_ALLOC(session, &rows->expert, product(chunk, config->d_model, 1)));
-
-done:
-    return status;
+    HL_NEED(HL_SESSION_ALLOC(session, &rows->router, product(chunk, config->n_experts, 1)));
+    HL_NEED(HL_SESSION_ALLOC(session, &rows->chosen, product(chunk, config->n_experts_used, 1)));
+    HL_NEED(HL_SESSION_ALLOC(session, &rows->weights, product(chunk, config->n_experts_used, 1)));
+    HL_NEED(HL_SESSION_ALLOC(session, &rows->members, chunk));
+    HL_NEED(HL_SESSION_ALLOC(session, &rows->member_weights, chunk));
+    HL_NEED(HL_SESSION_ALLOC(session, &rows->gathered, product(chunk, config->d_model, 1)));
+    return HL_SESSION_ALLOC(session, &rows->expert, product(chunk, config->d_model, 1));
 }
 
 static hl_status plan_kept(hl_session *session)
 {
-    hl_status        status = HL_OK;
-    hl_session_rows *rows   = &session->rows;
-    int64_t          n      = product(session->options.n_batch, session->options.n_kept, 1);
-    int64_t          count  = product(n, session->config->d_vocab, 1);
+    hl_session_rows *rows  = &session->rows;
+    int64_t          n     = product(session->options.n_batch, session->options.n_kept, 1);
+    int64_t          count = product(n, session->config->d_vocab, 1);
 
-    HL_TRY(HL_SESSION_ALLOC(session, &rows->divergence, HL_LOGIT_ROWS));
-    HL_TRY(HL_SESSION_ALLOC(session, &rows->kept.logits, count));
-    HL_TRY(HL_SESSION_ALLOC(session, &rows->kept.p, count));
-    HL_TRY(HL_SESSION_ALLOC(session, &rows->kept.lse, n));
-
-done:
-    return status;
+    HL_NEED(HL_SESSION_ALLOC(session, &rows->divergence, HL_LOGIT_ROWS));
+    HL_NEED(HL_SESSION_ALLOC(session, &rows->kept.logits, count));
+    HL_NEED(HL_SESSION_ALLOC(session, &rows->kept.p, count));
+    return HL_SESSION_ALLOC(session, &rows->kept.lse, n);
 }
 
 /* Which rows are kept; on the CPU, where. */
 static hl_status plan_streams(hl_session *session, bool is_here)
 {
-    hl_status        status = HL_OK;
-    hl_kept_streams *kept   = &session->streams;
-    int64_t          every  = session->options.stream_every;
+    hl_kept_streams *kept  = &session->streams;
+    int64_t          every = session->options.stream_every;
 
     kept->n_slots = every > 0 ? (session->config->n_layers - 1) / every : 0;
     int64_t n     = product(kept->n_slots, session->options.n_batch, 1);
-    HL_TRY(HL_SESSION_ALLOC(session, &kept->ranges, n));
+    HL_NEED(HL_SESSION_ALLOC(session, &kept->ranges, n));
     if (is_here)
-        HL_TRY(HL_SESSION_ALLOC(session, &kept->x,
-                                product(n, session->options.n_ctx, session->config->d_model)));
-
-done:
-    return status;
+        HL_NEED(HL_SESSION_ALLOC(session, &kept->x,
+                                 product(n, session->options.n_ctx, session->config->d_model)));
+    return HL_OK;
 }
 
 static hl_status plan_ends(hl_session *session, int64_t n_rows)
 {
-    hl_status        status = HL_OK;
     hl_session_rows *rows   = &session->rows;
     const hl_config *config = session->config;
     uint32_t         wants  = session->options.wants;
@@ -225,33 +207,30 @@ static hl_status plan_ends(hl_session *session, int64_t n_rows)
     uint32_t         logits =
         HL_WANT_LOGITS | HL_WANT_LAST_LOGITS | HL_WANT_LENS | HL_WANT_LOSSES | HL_WANT_DIVERGENCE;
 
-    HL_TRY(HL_SESSION_ALLOC(session, &rows->hidden, product(HL_LOGIT_ROWS, widest, 1)));
-    HL_TRY(HL_SESSION_ALLOC(session, &rows->narrow, product(HL_LOGIT_ROWS, widest, 1)));
+    HL_NEED(HL_SESSION_ALLOC(session, &rows->hidden, product(HL_LOGIT_ROWS, widest, 1)));
+    HL_NEED(HL_SESSION_ALLOC(session, &rows->narrow, product(HL_LOGIT_ROWS, widest, 1)));
     if ((wants & logits) != 0)
-        HL_TRY(
+        HL_NEED(
             HL_SESSION_ALLOC(session, &rows->logits, product(HL_LOGIT_ROWS, config->d_vocab, 1)));
     if ((wants & HL_WANT_LAST_LOGITS) != 0)
-        HL_TRY(HL_SESSION_ALLOC(session, &rows->last,
-                                product(session->options.n_batch, config->d_vocab, 1)));
+        HL_NEED(HL_SESSION_ALLOC(session, &rows->last,
+                                 product(session->options.n_batch, config->d_vocab, 1)));
     if ((wants & HL_WANT_LENS) != 0) {
-        HL_TRY(HL_SESSION_ALLOC(session, &rows->lens_top, n_rows + HL_LOGIT_ROWS));
-        HL_TRY(HL_SESSION_ALLOC(session, &rows->lens_entropy, n_rows + HL_LOGIT_ROWS));
-        HL_TRY(HL_SESSION_ALLOC(session, &rows->lens_gap, n_rows + HL_LOGIT_ROWS));
+        HL_NEED(HL_SESSION_ALLOC(session, &rows->lens_top, n_rows + HL_LOGIT_ROWS));
+        HL_NEED(HL_SESSION_ALLOC(session, &rows->lens_entropy, n_rows + HL_LOGIT_ROWS));
+        HL_NEED(HL_SESSION_ALLOC(session, &rows->lens_gap, n_rows + HL_LOGIT_ROWS));
     }
     if ((wants & HL_WANT_LOSSES) != 0) {
-        HL_TRY(HL_SESSION_ALLOC(session, &rows->losses, HL_LOGIT_ROWS));
-        HL_TRY(HL_SESSION_ALLOC(session, &rows->tops, HL_LOGIT_ROWS));
+        HL_NEED(HL_SESSION_ALLOC(session, &rows->losses, HL_LOGIT_ROWS));
+        HL_NEED(HL_SESSION_ALLOC(session, &rows->tops, HL_LOGIT_ROWS));
     }
     if ((wants & HL_WANT_DIVERGENCE) != 0)
-        HL_TRY(plan_kept(session));
-
-done:
-    return status;
+        HL_NEED(plan_kept(session));
+    return HL_OK;
 }
 
 static hl_status plan_statistics(hl_session *session, int64_t n_rows)
 {
-    hl_status            status     = HL_OK;
     hl_attention_result *result     = &session->statistics;
     int64_t              count      = product(n_rows, session->config->n_heads, 1);
     float              **wanted[10] = { &result->lse,      &result->entropy,
@@ -261,32 +240,26 @@ static hl_status plan_statistics(hl_session *session, int64_t n_rows)
                                         &result->first,    NULL };
 
     for (int i = 0; wanted[i] != NULL; i++)
-        HL_TRY(HL_SESSION_ALLOC(session, wanted[i], count));
-    HL_TRY(HL_SESSION_ALLOC(session, &result->argmax, count));
-    HL_TRY(HL_SESSION_ALLOC(session, &result->segment_mass, product(count, HL_MAX_SEGMENTS, 1)));
-
-done:
-    return status;
+        HL_NEED(HL_SESSION_ALLOC(session, wanted[i], count));
+    HL_NEED(HL_SESSION_ALLOC(session, &result->argmax, count));
+    return HL_SESSION_ALLOC(session, &result->segment_mass, product(count, HL_MAX_SEGMENTS, 1));
 }
 
 static hl_status plan_patterns(hl_session *session)
 {
-    hl_status        status = HL_OK;
-    hl_session_rows *rows   = &session->rows;
-    int64_t          heads  = product(session->options.n_batch, session->config->n_heads, 1);
+    hl_session_rows *rows  = &session->rows;
+    int64_t          heads = product(session->options.n_batch, session->config->n_heads, 1);
 
     if ((session->options.wants & HL_WANT_PATTERN) == 0)
         return HL_OK;
-    HL_TRY(HL_SESSION_ALLOC(session, &rows->pattern_rows,
-                            product(session->options.n_batch, session->options.n_patterns, 1)));
-    HL_TRY(HL_SESSION_ALLOC(session, &rows->pattern,
-                            product(heads, session->options.n_patterns, session->options.n_ctx)));
-    HL_TRY(HL_SESSION_ALLOC(session, &rows->exact, product(heads, session->options.n_patterns, 1)));
-    HL_TRY(HL_SESSION_ALLOC(session, &rows->scores,
-                            product(session->pool.n_threads, session->options.n_ctx, 1)));
-
-done:
-    return status;
+    HL_NEED(HL_SESSION_ALLOC(session, &rows->pattern_rows,
+                             product(session->options.n_batch, session->options.n_patterns, 1)));
+    HL_NEED(HL_SESSION_ALLOC(session, &rows->pattern,
+                             product(heads, session->options.n_patterns, session->options.n_ctx)));
+    HL_NEED(
+        HL_SESSION_ALLOC(session, &rows->exact, product(heads, session->options.n_patterns, 1)));
+    return HL_SESSION_ALLOC(session, &rows->scores,
+                            product(session->pool.n_threads, session->options.n_ctx, 1));
 }
 
 /* The largest panel of any weight, for every thread. */
@@ -306,7 +279,6 @@ static hl_status plan_panels(hl_session *session)
 /* Few rows of every sequence, of the widest input that a weight of int8.h has. */
 static hl_status plan_int8(hl_session *session)
 {
-    hl_status       status = HL_OK;
     hl_linear_int8 *int8   = &session->int8;
     int64_t         widest = 0;
 
@@ -318,34 +290,28 @@ static hl_status plan_int8(hl_session *session)
             widest = matrix->n_columns;
     }
     int8->n_values = product(session->options.n_batch, HL_LINEAR_FEW_ROWS, widest);
-    HL_TRY(HL_SESSION_ALLOC(session, &int8->q, int8->n_values));
-    HL_TRY(HL_SESSION_ALLOC(session, &int8->scales, int8->n_values / HL_INT8_BLOCK));
-    HL_TRY(HL_SESSION_ALLOC(session, &int8->sums, int8->n_values / HL_INT8_BLOCK));
+    HL_NEED(HL_SESSION_ALLOC(session, &int8->q, int8->n_values));
+    HL_NEED(HL_SESSION_ALLOC(session, &int8->scales, int8->n_values / HL_INT8_BLOCK));
+    HL_NEED(HL_SESSION_ALLOC(session, &int8->sums, int8->n_values / HL_INT8_BLOCK));
     session->pool.int8 = int8;
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* ----------------------------------------------------------------- positions */
 
 static hl_status plan_ropes(hl_session *session, int64_t n_rows)
 {
-    hl_status status = HL_OK;
-
     for (hl_rope_choice choice = HL_ROPE_MAIN; choice < HL_N_ROPES; choice++) {
         int64_t          n_pairs = session->config->ropes[choice].n_dims / 2;
         hl_session_rope *rope    = &session->ropes[choice];
 
         if (n_pairs == 0)
             continue;
-        HL_TRY(HL_SESSION_ALLOC(session, &rope->frequencies, n_pairs));
-        HL_TRY(HL_SESSION_ALLOC(session, &rope->cosine, product(n_rows, n_pairs, 1)));
-        HL_TRY(HL_SESSION_ALLOC(session, &rope->sine, product(n_rows, n_pairs, 1)));
+        HL_NEED(HL_SESSION_ALLOC(session, &rope->frequencies, n_pairs));
+        HL_NEED(HL_SESSION_ALLOC(session, &rope->cosine, product(n_rows, n_pairs, 1)));
+        HL_NEED(HL_SESSION_ALLOC(session, &rope->sine, product(n_rows, n_pairs, 1)));
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* 2^(-8(h+1)/c), c the largest power of two up to n_heads; the heads beyond it get
@@ -407,48 +373,41 @@ static hl_status plan_alibi(hl_session *session)
 /* What the CPU works with. */
 static hl_status plan_work(hl_session *session)
 {
-    hl_status status = HL_OK;
-    int64_t   n_rows = session->options.n_rows;
+    int64_t n_rows = session->options.n_rows;
 
-    HL_TRY(plan_cache(session));
-    HL_TRY(plan_rows(session, n_rows));
-    HL_TRY(plan_experts(session));
-    HL_TRY(plan_ends(session, n_rows));
-    HL_TRY(plan_statistics(session, n_rows));
-    HL_TRY(plan_patterns(session));
-    HL_TRY(plan_int8(session));
-    HL_TRY(plan_ropes(session, n_rows));
-
-done:
-    return status;
+    HL_NEED(plan_cache(session));
+    HL_NEED(plan_rows(session, n_rows));
+    HL_NEED(plan_experts(session));
+    HL_NEED(plan_ends(session, n_rows));
+    HL_NEED(plan_statistics(session, n_rows));
+    HL_NEED(plan_patterns(session));
+    HL_NEED(plan_int8(session));
+    return plan_ropes(session, n_rows);
 }
 
 hl_status hl_session_plan(hl_session *session)
 {
-    hl_status        status  = HL_OK;
     int64_t          n_batch = session->options.n_batch;
     hl_device_choice choice;
 
-    HL_TRY(count_block(session, 1, sizeof *session));
-    HL_TRY(hl_device_choose(&choice, &session->options));
+    HL_NEED(count_block(session, 1, sizeof *session));
+    HL_NEED(hl_device_choose(&choice, &session->options));
     session->options.device = NULL; /* was borrowed */
     if (choice.ops == NULL &&
         (session->options.wants & (HL_WANT_LAST_TOP | HL_WANT_LAST_DRAW)) != 0)
         session->options.wants |= HL_WANT_LAST_LOGITS; /* they are found there when asked for */
-    HL_TRY(hl_session_load_weights(session));
-    HL_TRY(HL_SESSION_ALLOC(session, &session->searched, session->config->n_layers + 1));
-    HL_TRY(HL_SESSION_ALLOC(session, &session->places, product(4, n_batch, 1)));
-    HL_TRY(HL_SESSION_ALLOC(session, &session->kept, n_batch));
-    HL_TRY(plan_streams(session, choice.ops == NULL));
-    HL_TRY(HL_SESSION_ALLOC(session, &session->length, n_batch));
-    HL_TRY(HL_SESSION_TABLE(session, &session->caches, count_caches(session->config)));
-    HL_TRY(plan_panels(session));
-    HL_TRY(plan_alibi(session));
+    HL_NEED(hl_session_load_weights(session));
+    HL_NEED(HL_SESSION_ALLOC(session, &session->searched, session->config->n_layers + 1));
+    HL_NEED(HL_SESSION_ALLOC(session, &session->places, product(4, n_batch, 1)));
+    HL_NEED(HL_SESSION_ALLOC(session, &session->kept, n_batch));
+    HL_NEED(plan_streams(session, choice.ops == NULL));
+    HL_NEED(HL_SESSION_ALLOC(session, &session->length, n_batch));
+    HL_NEED(HL_SESSION_TABLE(session, &session->caches, count_caches(session->config)));
+    HL_NEED(plan_panels(session));
+    HL_NEED(plan_alibi(session));
     if (choice.ops != NULL)
-        HL_TRY(hl_device_session_open(session, &choice));
+        HL_NEED(hl_device_session_open(session, &choice));
     else
-        HL_TRY(plan_work(session));
-
-done:
-    return status;
+        HL_NEED(plan_work(session));
+    return HL_OK;
 }

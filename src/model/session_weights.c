@@ -78,26 +78,21 @@ static hl_status not_a_number(const hl_session *session, const hl_weight *weight
 static hl_status read_vector(hl_session *session, float **out, const hl_weight *weight,
                              int64_t layer)
 {
-    hl_status status = HL_OK;
-
     if (weight->tensor == NULL)
         return HL_OK;
-    HL_TRY(HL_SESSION_ALLOC(session, out, weight->n_rows * weight->n_columns));
+    HL_NEED(HL_SESSION_ALLOC(session, out, weight->n_rows * weight->n_columns));
     if (session->counting)
         return HL_OK;
-    HL_TRY(hl_weight_read(*out, weight));
+    HL_NEED(hl_weight_read(*out, weight));
     for (int64_t i = 0; i < weight->n_rows; i++) {
         if (!isfinite((*out)[i]))
             return not_a_number(session, weight, layer, i);
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 static hl_status load_part(hl_session *session, hl_role role, int64_t layer, int64_t part)
 {
-    hl_status         status = HL_OK;
     const hl_param   *source = hl_weights_get(session->weights, role, layer, part);
     hl_session_param *param  = (hl_session_param *)hl_session_param_of(session, role, layer, part);
 
@@ -105,13 +100,10 @@ static hl_status load_part(hl_session *session, hl_role role, int64_t layer, int
         return hl_fail(HL_INTERNAL, "%s has no part %lld", hl_role_name(role), (long long)part);
     param->source = source;
     if (hl_role_is_vector(role))
-        HL_TRY(read_vector(session, &param->vector, &source->weight, layer));
+        HL_NEED(read_vector(session, &param->vector, &source->weight, layer));
     else
         param->matrix = matrix_of(&source->weight);
-    HL_TRY(read_vector(session, &param->bias, &source->bias, layer));
-
-done:
-    return status;
+    return read_vector(session, &param->bias, &source->bias, layer);
 }
 
 static hl_status load_roles(hl_session *session, int64_t layer)
@@ -130,20 +122,17 @@ static hl_status load_roles(hl_session *session, int64_t layer)
 
 hl_status hl_session_load_weights(hl_session *session)
 {
-    hl_status status   = HL_OK;
-    int64_t   n_layers = session->config->n_layers;
+    int64_t n_layers = session->config->n_layers;
 
-    HL_TRY(HL_SESSION_TABLE(session, &session->of_layer, n_layers));
+    HL_NEED(HL_SESSION_TABLE(session, &session->of_layer, n_layers));
     session->n_params = index_roles(&session->of_model, session, -1, 0);
     for (int64_t layer = 0; layer < n_layers; layer++)
         session->n_params =
             index_roles(&session->of_layer[layer], session, layer, session->n_params);
-    HL_TRY(HL_SESSION_TABLE(session, &session->params, session->n_params));
+    HL_NEED(HL_SESSION_TABLE(session, &session->params, session->n_params));
     for (int64_t layer = -1; layer < n_layers; layer++)
-        HL_TRY(load_roles(session, layer));
-
-done:
-    return status;
+        HL_NEED(load_roles(session, layer));
+    return HL_OK;
 }
 
 /* ----------------------------------------------------------------- searching */
@@ -151,23 +140,18 @@ done:
 static hl_status search_matrix(float *row_values, const hl_session *session,
                                const hl_session_param *param, int64_t layer)
 {
-    hl_status status = HL_OK;
-
     for (int64_t row = 0; row < param->matrix.n_rows; row++) {
-        HL_TRY(hl_matrix_read_row(row_values, &param->matrix, row));
+        HL_NEED(hl_matrix_read_row(row_values, &param->matrix, row));
         for (int64_t i = 0; i < param->matrix.n_columns; i++) {
             if (!isfinite(row_values[i]))
                 return not_a_number(session, &param->source->weight, layer, row);
         }
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 hl_status hl_session_find_nan(const hl_session *session, int64_t layer)
 {
-    hl_status               status     = HL_OK;
     const hl_session_index *index      = layer < 0 ? &session->of_model : &session->of_layer[layer];
     float                  *row_values = session->pool.scratch; /* a row fits: it is a panel's */
 
@@ -175,10 +159,8 @@ hl_status hl_session_find_nan(const hl_session *session, int64_t layer)
         if (index->first[role] < 0 || hl_role_is_vector(role))
             continue;
         for (int64_t part = 0; part < hl_role_parts(role, session->config, layer); part++)
-            HL_TRY(search_matrix(row_values, session,
-                                 hl_session_param_of(session, role, layer, part), layer));
+            HL_NEED(search_matrix(row_values, session,
+                                  hl_session_param_of(session, role, layer, part), layer));
     }
-
-done:
-    return status;
+    return HL_OK;
 }

@@ -180,25 +180,22 @@ static hl_status check_dtype(const hl_tensor *tensor, bool is_vector)
 static hl_status take_mxfp4(hl_weight *weight, const hl_wanted *wanted, const hl_found *found,
                             int64_t n_parts)
 {
-    hl_status status = HL_OK;
-    shape     blocks = { .sizes  = { n_parts, weight->n_stored, weight->n_columns / 32, 16 },
-                         .n_dims = 4 };
+    shape blocks = { .sizes  = { n_parts, weight->n_stored, weight->n_columns / 32, 16 },
+                     .n_dims = 4 };
     shape scales = { .sizes = { n_parts, weight->n_stored, weight->n_columns / 32 }, .n_dims = 3 };
 
     weight->transposed = false;
     if (found->scales == NULL)
         return hl_fail(HL_BAD_INPUT, "tensor '%s' has no scales beside it", found->name);
-    HL_TRY(check_shape(found->tensor, &blocks));
-    HL_TRY(check_shape(found->scales, &scales));
+    HL_NEED(check_shape(found->tensor, &blocks));
+    HL_NEED(check_shape(found->scales, &scales));
     if (weight->n_columns % 32 != 0 || found->tensor->dtype != HL_DTYPE_U8 ||
         found->scales->dtype != HL_DTYPE_U8)
         return hl_fail(HL_UNSUPPORTED, "tensor '%s' is not MXFP4: blocks of 32 in bytes",
                        found->name);
     weight->scales = (const uint8_t *)found->scales->data +
                      (size_t)wanted->part * (found->scales->n_bytes / (size_t)n_parts);
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* Sizes of a weight and of what it is stored in, whether that was found or not. */
@@ -223,7 +220,6 @@ static hl_weight describe_weight(const hl_config *config, const hl_wanted *wante
 static hl_status take_tensor(hl_weight *weight, const hl_weights *weights, const hl_wanted *wanted,
                              const hl_found *found)
 {
-    hl_status        status    = HL_OK;
     const hl_config *config    = weights->finder.config;
     int64_t          n_parts   = hl_role_parts(wanted->role, config, wanted->layer);
     bool             is_vector = hl_role_is_vector(wanted->role) || wanted->is_bias;
@@ -237,18 +233,16 @@ static hl_status take_tensor(hl_weight *weight, const hl_weights *weights, const
         return hl_fail(HL_BAD_INPUT, "tensor '%s': a head of %lld has no rotary pairs", found->name,
                        (long long)weight->pairs);
     if (config->mxfp4 && !wanted->is_bias && found->tensor->dtype == HL_DTYPE_U8) {
-        HL_TRY(take_mxfp4(weight, wanted, found, n_parts));
+        HL_NEED(take_mxfp4(weight, wanted, found, n_parts));
     } else {
         shape wanted_shape = stored_shape(weight, wanted, found, n_parts);
-        HL_TRY(check_dtype(found->tensor, is_vector));
-        HL_TRY(check_shape(found->tensor, &wanted_shape));
+        HL_NEED(check_dtype(found->tensor, is_vector));
+        HL_NEED(check_shape(found->tensor, &wanted_shape));
     }
     if (found->stacked)
         weight->data = (const uint8_t *)weight->data +
                        (size_t)wanted->part * (found->tensor->n_bytes / (size_t)n_parts);
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* -------------------------------------------------------------------- uses */
@@ -264,12 +258,11 @@ static int compare_address(const void *left, const void *right)
 
 static hl_status list_tensors(hl_weights *weights)
 {
-    hl_status         status  = HL_OK;
     const hl_tensors *tensors = weights->finder.tensors;
 
     weights->n_tensors = hl_tensors_count(tensors);
-    HL_TRY(HL_ALLOC(&weights->by_address, weights->n_tensors));
-    HL_TRY(HL_ALLOC_ZEROED(&weights->uses, weights->n_tensors));
+    HL_NEED(HL_ALLOC(&weights->by_address, weights->n_tensors));
+    HL_NEED(HL_ALLOC_ZEROED(&weights->uses, weights->n_tensors));
     for (size_t i = 0; i < weights->n_tensors; i++) {
         const hl_tensor *tensor = hl_tensors_at(tensors, i);
         weights->by_address[i]  = (tensor_index){ tensor, i };
@@ -278,9 +271,7 @@ static hl_status list_tensors(hl_weights *weights)
                                                    .is_buffer = hl_is_buffer(tensor) };
     }
     qsort(weights->by_address, weights->n_tensors, sizeof *weights->by_address, compare_address);
-
-done:
-    return status;
+    return HL_OK;
 }
 
 static hl_tensor_use *use_of(hl_weights *weights, const hl_tensor *tensor)
@@ -366,18 +357,16 @@ static hl_status resolve_one(hl_weight *out, hl_weights *weights, const hl_wante
 
 static hl_status resolve_part(hl_weights *weights, hl_role role, int64_t layer, int64_t part)
 {
-    hl_status        status = HL_OK;
     const hl_config *config = weights->finder.config;
     hl_param *param  = &weights->params[weights->starts[(layer + 1) * HL_N_ROLES + role] + part];
     hl_wanted weight = { role, layer, part, false };
     hl_wanted bias   = { role, layer, part, true };
 
-    HL_TRY(resolve_one(&param->weight, weights, &weight, hl_role_weight_need(role, config, layer)));
+    HL_NEED(
+        resolve_one(&param->weight, weights, &weight, hl_role_weight_need(role, config, layer)));
     if (param->weight.tensor != NULL || (role == HL_ROLE_LM_HEAD && config->tied))
-        HL_TRY(resolve_one(&param->bias, weights, &bias, hl_role_bias_need(role, config)));
-
-done:
-    return status;
+        HL_NEED(resolve_one(&param->bias, weights, &bias, hl_role_bias_need(role, config)));
+    return HL_OK;
 }
 
 static hl_status resolve_layer(hl_weights *weights, int64_t layer)
@@ -414,11 +403,10 @@ static void tie_head(hl_weights *weights)
 /* Count the parts of all roles, and give each its place. */
 static hl_status lay_out(hl_weights *weights)
 {
-    hl_status        status = HL_OK;
     const hl_config *config = weights->finder.config;
     size_t           n_rows = (size_t)config->n_layers + 1;
 
-    HL_TRY(HL_ALLOC(&weights->starts, n_rows * HL_N_ROLES));
+    HL_NEED(HL_ALLOC(&weights->starts, n_rows * HL_N_ROLES));
     for (int64_t layer = -1; layer < config->n_layers; layer++) {
         int64_t *starts = weights->starts + (layer + 1) * HL_N_ROLES;
         for (hl_role role = 0; role < HL_N_ROLES; role++) {
@@ -431,10 +419,7 @@ static hl_status lay_out(hl_weights *weights)
             weights->n_params += (size_t)hl_role_parts(role, config, layer);
         }
     }
-    HL_TRY(HL_ALLOC_ZEROED(&weights->params, weights->n_params));
-
-done:
-    return status;
+    return HL_ALLOC_ZEROED(&weights->params, weights->n_params);
 }
 
 static void log_strangers(const hl_weights *weights)

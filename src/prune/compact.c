@@ -145,16 +145,12 @@ static bool is_also_mistral(const json_t *root, const hl_config *config, const h
 
 static hl_status call_it_mistral(json_t *root)
 {
-    hl_status status = HL_OK;
-    char      name[64];
+    char name[64];
 
     snprintf(name, sizeof name, "Mistral%.48s", architecture_of(root) + strlen("Llama"));
-    HL_TRY(set_json(root, "architectures", json_pack("[s]", name)));
-    HL_TRY(set_json(root, "model_type", json_string("mistral")));
-    HL_TRY(set_json(root, "sliding_window", json_null()));
-
-done:
-    return status;
+    HL_NEED(set_json(root, "architectures", json_pack("[s]", name)));
+    HL_NEED(set_json(root, "model_type", json_string("mistral")));
+    return set_json(root, "sliding_window", json_null());
 }
 
 static bool fits_plain(const json_t *root, const hl_config *config, const hl_head_plan *plan,
@@ -172,17 +168,14 @@ static bool fits_plain(const json_t *root, const hl_config *config, const hl_hea
 static hl_status write_plain(json_t *root, const hl_config *config, const hl_head_plan *plan,
                              const hf_family *family)
 {
-    hl_status status = HL_OK;
-    json_t   *text   = text_part(root);
+    json_t *text = text_part(root);
 
-    HL_TRY(set_int(text, "num_attention_heads", plan->layers[0].n_heads));
-    HL_TRY(set_int(text, "num_key_value_heads", plan->layers[0].n_kv_heads));
-    HL_TRY(set_int(text, "head_dim", config->d_head));
+    HL_NEED(set_int(text, "num_attention_heads", plan->layers[0].n_heads));
+    HL_NEED(set_int(text, "num_key_value_heads", plan->layers[0].n_kv_heads));
+    HL_NEED(set_int(text, "head_dim", config->d_head));
     if (family->head_size == DIVISIBLE && config->d_model % plan->layers[0].n_heads != 0)
-        HL_TRY(call_it_mistral(root));
-
-done:
-    return status;
+        HL_NEED(call_it_mistral(root));
+    return HL_OK;
 }
 
 /* An entry of this layer that the table has already, under "3" or "03"; else a new one. */
@@ -280,20 +273,16 @@ static hl_status write_auto_map(json_t *root, const hl_config *config)
     json_t     *map  = json_object_get(root, "auto_map");
     const char *kind = auto_class(architecture_of(root));
     char        text[128];
-    hl_status   status = HL_OK;
 
     if (!json_is_object(map)) {
         map = json_object();
-        HL_TRY(set_json(root, "auto_map", map));
+        HL_NEED(set_json(root, "auto_map", map));
     }
     snprintf(text, sizeof text, "modeling_headlight_%s.HeadlightConfig", config->family);
-    HL_TRY(set_json(map, "AutoConfig", json_string(text)));
+    HL_NEED(set_json(map, "AutoConfig", json_string(text)));
     snprintf(text, sizeof text, "modeling_headlight_%s.%.64s", config->family,
              architecture_of(root));
-    HL_TRY(set_json(map, kind, json_string(text)));
-
-done:
-    return status;
+    return set_json(map, kind, json_string(text));
 }
 
 hl_status hl_compact_add_biases(json_t *root)
@@ -304,25 +293,22 @@ hl_status hl_compact_add_biases(json_t *root)
 hl_status hl_compact_config(hl_compact_form *form, json_t *root, const hl_config *config,
                             const hl_head_plan *plan)
 {
-    hl_status        status = HL_OK;
     const hf_family *family = find_family(config->family);
 
-    HL_TRY(hl_compact_check(config));
+    HL_NEED(hl_compact_check(config));
     *form = HL_COMPACT_PLAIN;
     if (fits_plain(root, config, plan, family))
         return write_plain(root, config, plan, family);
-    HL_TRY(write_table(root, plan));
+    HL_NEED(write_table(root, plan));
     *form = HL_COMPACT_OURS;
     if (family == NULL || text_part(root) != root || config->qk_norm == HL_QK_NORM_EACH ||
         auto_class(architecture_of(root)) == NULL || !is_class_name(architecture_of(root)))
         return HL_OK;
     *form = HL_COMPACT_CODE;
-    HL_TRY(write_auto_map(root, config));
+    HL_NEED(write_auto_map(root, config));
     if (family->v4_prunes && json_object_get(root, "pruned_heads") == NULL)
-        HL_TRY(set_json(root, "pruned_heads", hl_compact_heads(config, plan, HL_HEAD_GONE)));
-
-done:
-    return status;
+        HL_NEED(set_json(root, "pruned_heads", hl_compact_heads(config, plan, HL_HEAD_GONE)));
+    return HL_OK;
 }
 
 /* ---------------------------------------------------------------------- the code */
@@ -441,7 +427,6 @@ static void write_inputs(char *out, size_t room, const hf_family *family)
 hl_status hl_compact_code(char name[HL_COMPACT_CODE_NAME], char **text, const json_t *root,
                           const hl_config *config)
 {
-    hl_status        status       = HL_OK;
     const hf_family *family       = find_family(config->family);
     const char      *architecture = architecture_of(root);
     const size_t     room         = sizeof code_head + sizeof code_body + 1024;
@@ -449,7 +434,7 @@ hl_status hl_compact_code(char name[HL_COMPACT_CODE_NAME], char **text, const js
 
     *text = NULL;
     assert(family != NULL && is_class_name(architecture)); /* else the form is not CODE */
-    HL_TRY(HL_ALLOC(text, room));
+    HL_NEED(HL_ALLOC(text, room));
     snprintf(name, HL_COMPACT_CODE_NAME, "modeling_headlight_%s.py", config->family);
     write_inputs(inputs, sizeof inputs, family);
     size_t used = (size_t)snprintf(*text, room, code_head, architecture, architecture,
@@ -458,9 +443,7 @@ hl_status hl_compact_code(char name[HL_COMPACT_CODE_NAME], char **text, const js
         *text + used, room - used, "%sOUTPUT = \"%s\"\nHEAD_DIM = %lld\nREADS_CONFIG = %s\n",
         inputs, family->output, (long long)config->d_head, family->reads_config ? "True" : "False");
     snprintf(*text + used, room - used, code_body, architecture);
-
-done:
-    return status;
+    return HL_OK;
 }
 
 const char *hl_compact_tensor_name(const hl_config *config, const char *name)

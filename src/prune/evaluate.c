@@ -101,20 +101,19 @@ static hl_status take_settings(hl_evaluator *e, const float *gates, int64_t n_se
 static hl_status keep_window(hl_evaluator *e, const hl_batch *batch, size_t *max_windows,
                              size_t *max_tokens)
 {
-    hl_status status = HL_OK;
-    int64_t   length = batch->text_end[0]; /* what stands behind the text changes nothing */
-    int64_t   first  = batch->text_begin[0] > 0 ? batch->text_begin[0] : 1;
-    size_t    n      = (size_t)e->result->n_windows;
+    int64_t length = batch->text_end[0]; /* what stands behind the text changes nothing */
+    int64_t first  = batch->text_begin[0] > 0 ? batch->text_begin[0] : 1;
+    size_t  n      = (size_t)e->result->n_windows;
 
     if (length <= first) /* scores nothing */
         return HL_OK;
     if (n == *max_windows) {
-        HL_TRY(hl_realloc((void **)&e->windows, n, 2 * n + 64, sizeof *e->windows));
+        HL_NEED(hl_realloc((void **)&e->windows, n, 2 * n + 64, sizeof *e->windows));
         *max_windows = 2 * n + 64;
     }
     if ((size_t)(e->n_tokens + length) > *max_tokens) {
         size_t more = 2 * (size_t)(e->n_tokens + length);
-        HL_TRY(hl_realloc((void **)&e->tokens, (size_t)e->n_tokens, more, sizeof *e->tokens));
+        HL_NEED(hl_realloc((void **)&e->tokens, (size_t)e->n_tokens, more, sizeof *e->tokens));
         *max_tokens = more;
     }
     memcpy(e->tokens + e->n_tokens, batch->tokens, (size_t)length * sizeof *e->tokens);
@@ -122,9 +121,7 @@ static hl_status keep_window(hl_evaluator *e, const hl_batch *batch, size_t *max
         (text_window){ e->n_tokens, length, first, e->result->n_scored, batch->documents[0] };
     e->n_tokens += length;
     e->result->n_scored += length - first;
-
-done:
-    return status;
+    return HL_OK;
 }
 
 static hl_status read_windows(hl_evaluator *e, const hl_corpus *corpus)
@@ -153,23 +150,20 @@ done:
 
 static hl_status describe_windows(hl_evaluator *e)
 {
-    hl_status      status = HL_OK;
-    hl_evaluation *r      = e->result;
-    size_t         n      = (size_t)r->n_windows;
+    hl_evaluation *r = e->result;
+    size_t         n = (size_t)r->n_windows;
 
-    HL_TRY(HL_ALLOC_ZEROED(&r->scored, n));
-    HL_TRY(HL_ALLOC_ZEROED(&r->documents, n));
-    HL_TRY(HL_ALLOC_ZEROED(&r->dense, n));
-    HL_TRY(hl_alloc_zeroed((void **)&r->scores, n, (size_t)r->n_settings * sizeof *r->scores));
+    HL_NEED(HL_ALLOC_ZEROED(&r->scored, n));
+    HL_NEED(HL_ALLOC_ZEROED(&r->documents, n));
+    HL_NEED(HL_ALLOC_ZEROED(&r->dense, n));
+    HL_NEED(hl_alloc_zeroed((void **)&r->scores, n, (size_t)r->n_settings * sizeof *r->scores));
     for (size_t i = 0; i < n; i++) {
         if (i == 0 || e->windows[i].document != e->windows[i - 1].document)
             r->n_documents++;
         r->documents[i] = r->n_documents - 1;
         r->scored[i]    = e->windows[i].length - e->windows[i].first;
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* -------------------------------------------------------------- open and close */
@@ -245,9 +239,8 @@ static hl_status check_kept(size_t *out, const hl_evaluator *e, size_t n_rows)
 /* The streams get what the predictions of the dense model leave. */
 static hl_status plan_streams(hl_evaluator *e, bool on_device)
 {
-    hl_status status   = HL_OK;
-    int64_t   n_layers = e->config->n_layers;
-    size_t    n_rows = 0, kept = 0, slot = 0;
+    int64_t n_layers = e->config->n_layers;
+    size_t  n_rows = 0, kept = 0, slot = 0;
 
     if (!hl_size_multiply(&n_rows, (size_t)e->options.windows.n_batch,
                           (size_t)e->options.windows.context) ||
@@ -256,29 +249,23 @@ static hl_status plan_streams(hl_evaluator *e, bool on_device)
                        (long long)e->options.windows.n_batch,
                        (long long)e->options.windows.context);
     if (!on_device)
-        HL_TRY(check_kept(&kept, e, n_rows));
+        HL_NEED(check_kept(&kept, e, n_rows));
     int64_t n_slots = (int64_t)((e->options.memory_bytes - kept) / slot);
     n_slots         = n_slots > n_layers - 1 ? n_layers - 1 : n_slots;
     e->every        = n_slots > 0 ? (n_layers - 1 + n_slots - 1) / n_slots : n_layers;
-
-done:
-    return status;
+    return HL_OK;
 }
 
 static hl_status open_session(hl_evaluator *e, bool on_device)
 {
-    hl_status          status  = HL_OK;
     hl_session_options options = { .n_ctx     = e->options.windows.context,
                                    .n_batch   = e->options.windows.n_batch,
                                    .wants     = WANTS,
                                    .n_threads = e->options.n_threads };
 
-    HL_TRY(plan_streams(e, on_device));
+    HL_NEED(plan_streams(e, on_device));
     options.stream_every = e->every;
-    HL_TRY(hl_session_open(&e->session, e->model, &options));
-
-done:
-    return status;
+    return hl_session_open(&e->session, e->model, &options);
 }
 
 /* On a device, with as many windows at a time as fit, where nobody said how many. */
@@ -288,7 +275,7 @@ static hl_status open_fitting_session(hl_evaluator *e)
     hl_device_choice choice  = { 0 };
     int64_t         *n_batch = &e->options.windows.n_batch;
 
-    HL_TRY(hl_device_choose(&choice, &(hl_session_options){ 0 }));
+    HL_NEED(hl_device_choose(&choice, &(hl_session_options){ 0 }));
     bool on_device = choice.ops != NULL, is_free = *n_batch == 0;
     if (is_free)
         *n_batch = on_device ? device_batch(e) : windows_of(e, DEFAULT_ROWS);
@@ -297,24 +284,18 @@ static hl_status open_fitting_session(hl_evaluator *e)
         *n_batch /= 2;
         status = open_session(e, on_device);
     }
-
-done:
     return status;
 }
 
 static hl_status make_rows(hl_evaluator *e)
 {
-    hl_status status = HL_OK;
-    size_t    n_rows = (size_t)(e->options.windows.n_batch * e->options.windows.context);
+    size_t n_rows = (size_t)(e->options.windows.n_batch * e->options.windows.context);
 
-    HL_TRY(HL_ALLOC_ZEROED(&e->rows, n_rows));
-    HL_TRY(HL_ALLOC_ZEROED(&e->tops, n_rows));
-    HL_TRY(HL_ALLOC_ZEROED(&e->fed, n_rows));
-    HL_TRY(HL_ALLOC_ZEROED(&e->targets, n_rows));
-    HL_TRY(HL_ALLOC_ZEROED(&e->lengths, (size_t)e->options.windows.n_batch));
-
-done:
-    return status;
+    HL_NEED(HL_ALLOC_ZEROED(&e->rows, n_rows));
+    HL_NEED(HL_ALLOC_ZEROED(&e->tops, n_rows));
+    HL_NEED(HL_ALLOC_ZEROED(&e->fed, n_rows));
+    HL_NEED(HL_ALLOC_ZEROED(&e->targets, n_rows));
+    return HL_ALLOC_ZEROED(&e->lengths, (size_t)e->options.windows.n_batch);
 }
 
 /* How many windows from n_done on make a batch: those of one document. */
@@ -428,26 +409,22 @@ static void place_batch(hl_evaluator *e)
 
 static hl_status run_setting(hl_evaluator *e)
 {
-    hl_status status = HL_OK;
-    int64_t   layer  = e->at == e->resumed ? 0 : e->first[e->at];
-    hl_tap    tap    = { .context = e, .final = score_rows, .wants = WANTS };
-    hl_feed   feed   = { .tokens       = e->fed,
-                         .n_tokens     = e->n_rows,
-                         .lengths      = e->lengths,
-                         .targets      = e->targets,
-                         .gates        = hl_settings_gates(&e->settings, e->at),
-                         .tap          = &tap,
-                         .first_layer  = layer,
-                         .keeps_logits = e->at == 0 };
+    int64_t layer = e->at == e->resumed ? 0 : e->first[e->at];
+    hl_tap  tap   = { .context = e, .final = score_rows, .wants = WANTS };
+    hl_feed feed  = { .tokens       = e->fed,
+                      .n_tokens     = e->n_rows,
+                      .lengths      = e->lengths,
+                      .targets      = e->targets,
+                      .gates        = hl_settings_gates(&e->settings, e->at),
+                      .tap          = &tap,
+                      .first_layer  = layer,
+                      .keeps_logits = e->at == 0 };
 
     if (layer == e->config->n_layers) /* e->rows has it: that of its equal */
         return HL_OK;
     for (int64_t i = 0; i < e->options.windows.n_batch; i++)
-        HL_TRY(hl_session_rewind(e->session, i, 0));
-    HL_TRY(hl_session_feed(e->session, &feed));
-
-done:
-    return status;
+        HL_NEED(hl_session_rewind(e->session, i, 0));
+    return hl_session_feed(e->session, &feed);
 }
 
 static hl_scores sum_window(const hl_evaluator *e, int64_t window)
@@ -536,9 +513,9 @@ hl_status hl_evaluator_step(hl_evaluator *e)
     if (e->at == 0)
         place_batch(e);
     else if (e->at == e->resumed)
-        HL_TRY(go_on(e));
-    HL_TRY(run_setting(e));
-    HL_TRY(add_setting(e));
+        HL_NEED(go_on(e));
+    HL_NEED(run_setting(e));
+    HL_NEED(add_setting(e));
     status     = report_progress(e);
     e->resumed = 0;
     if (++e->at > e->result->n_settings) {
@@ -546,8 +523,6 @@ hl_status hl_evaluator_step(hl_evaluator *e)
         e->result->n_layers_run += e->n_per_walk;
         e->at = 0;
     }
-
-done:
     return status;
 }
 

@@ -81,7 +81,7 @@ static hl_status read_member(hl_gates *gates, const hl_model *model, const char 
     if (!json_is_number(value))
         return hl_fail(HL_BAD_INPUT, "%s: the gate of %s is %s, wanted a number", where, name,
                        hl_json_kind(value));
-    HL_TRY(check_value(json_number_value(value), where, name));
+    HL_NEED(check_value(json_number_value(value), where, name));
     if ((named.head < 0) != layers)
         return HL_OK;
     float  *row   = gates->values + named.layer * gates->n_heads;
@@ -89,8 +89,6 @@ static hl_status read_member(hl_gates *gates, const hl_model *model, const char 
     int64_t end   = layers ? hl_heads_of(model, named.layer) : named.head + 1;
     for (int64_t head = first; head < end; head++)
         row[head] = (float)json_number_value(value);
-
-done:
     return status;
 }
 

@@ -99,16 +99,15 @@ static hl_status report(const gradient_work *work)
 /* A window that predicts nothing is passed over. */
 static hl_status run(gradient_work *work)
 {
-    hl_status status = HL_OK;
-    hl_batch  batch;
+    hl_batch batch;
 
     for (;;) {
-        HL_TRY(hl_windows_next(&batch, work->windows));
+        HL_NEED(hl_windows_next(&batch, work->windows));
         if (batch.n_windows == 0)
             break;
         if (batch.text_end[0] > first_scored(&batch))
-            HL_TRY(add_window(work, &batch));
-        HL_TRY(report(work));
+            HL_NEED(add_window(work, &batch));
+        HL_NEED(report(work));
     }
     if (work->sums->n_windows == 0)
         return hl_fail(HL_BAD_INPUT, "the text has no window of two tokens: nothing to predict");
@@ -117,9 +116,7 @@ static hl_status run(gradient_work *work)
         work->sums->magnitude[i] /= (double)work->sums->n_windows;
     }
     work->sums->nll /= (double)work->sums->n_windows;
-
-done:
-    return status;
+    return HL_OK;
 }
 
 hl_status hl_gate_gradients(hl_gradients **out, const hl_model *model, const hl_corpus *corpus,

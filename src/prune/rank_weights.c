@@ -65,23 +65,20 @@ static hl_status sum_columns(double *out, const weight_sums *sums, int64_t layer
 
 static hl_status weigh_layer(double *out, const weight_sums *sums, int64_t layer)
 {
-    hl_status              status = HL_OK;
     const hl_layer_config *config = &sums->model->config->layers[layer];
 
     if (config->n_heads == 0)
         return HL_OK;
-    HL_TRY(sum_rows(sums->q, sums, HL_ROLE_ATTN_Q, layer, config->n_heads));
-    HL_TRY(sum_rows(sums->k, sums, HL_ROLE_ATTN_K, layer, config->n_kv_heads));
-    HL_TRY(sum_rows(sums->v, sums, HL_ROLE_ATTN_V, layer, config->n_kv_heads));
-    HL_TRY(sum_columns(sums->o, sums, layer, config->n_heads));
+    HL_NEED(sum_rows(sums->q, sums, HL_ROLE_ATTN_Q, layer, config->n_heads));
+    HL_NEED(sum_rows(sums->k, sums, HL_ROLE_ATTN_K, layer, config->n_kv_heads));
+    HL_NEED(sum_rows(sums->v, sums, HL_ROLE_ATTN_V, layer, config->n_kv_heads));
+    HL_NEED(sum_columns(sums->o, sums, layer, config->n_heads));
     for (int64_t head = 0; head < config->n_heads; head++) {
         int64_t kv_head = head / (config->n_heads / config->n_kv_heads);
         out[head]       = sqrt(sums->q[head]) * sqrt(sums->k[kv_head]) * sqrt(sums->v[kv_head]) *
                     sqrt(sums->o[head]);
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 hl_status hl_rank_weights(double **out, const hl_model *model)

@@ -44,8 +44,6 @@ struct hl_slices {
 /* The slice of a tensor: the one there is, or a new one without marks. */
 static hl_status slice_of(slice **out, hl_slices *slices, const hl_tensor *tensor, int axis)
 {
-    hl_status status = HL_OK;
-
     for (size_t i = slices->n_slices; i-- > 0;) {
         *out = &slices->slices[i];
         if (slices->slices[i].tensor == tensor)
@@ -61,17 +59,14 @@ static hl_status slice_of(slice **out, hl_slices *slices, const hl_tensor *tenso
                        tensor->name, hl_dtype_name(tensor->dtype));
     if (slices->n_slices == slices->capacity) {
         size_t more = 2 * slices->capacity + 32;
-        HL_TRY(
+        HL_NEED(
             hl_realloc((void **)&slices->slices, slices->capacity, more, sizeof *slices->slices));
         slices->capacity = more;
     }
     *out  = &slices->slices[slices->n_slices];
     **out = (slice){ .tensor = tensor, .axis = axis };
     slices->n_slices++;
-    HL_TRY(HL_ALLOC_ZEROED(&(*out)->fates, (size_t)tensor->shape[axis]));
-
-done:
-    return status;
+    return HL_ALLOC_ZEROED(&(*out)->fates, (size_t)tensor->shape[axis]);
 }
 
 /* Rows of a weight (or a bias) that belong to heads, `n_each` rows a head. */
@@ -145,7 +140,6 @@ static hl_status mark_norms(hl_slices *slices, hl_role role, int64_t layer, cons
 /* Everything of a layer that is gone. */
 static hl_status mark_gone(hl_slices *slices, int64_t layer)
 {
-    hl_status            status  = HL_OK;
     const hl_weights    *weights = slices->model->weights;
     int64_t              d_head  = slices->model->config->d_head;
     const hl_layer_plan *plan    = &slices->plan->layers[layer];
@@ -164,16 +158,14 @@ static hl_status mark_gone(hl_slices *slices, int64_t layer)
         const hl_param *param = hl_weights_get(weights, parts[i].role, layer, 0);
         if (param == NULL)
             continue;
-        HL_TRY(mark_rows(slices, &param->weight, parts[i].fates, parts[i].n_each));
-        HL_TRY(mark_rows(slices, &param->bias, parts[i].fates, parts[i].n_each));
+        HL_NEED(mark_rows(slices, &param->weight, parts[i].fates, parts[i].n_each));
+        HL_NEED(mark_rows(slices, &param->bias, parts[i].fates, parts[i].n_each));
     }
     if (slices->model->config->qk_norm == HL_QK_NORM_EACH) {
-        HL_TRY(mark_norms(slices, HL_ROLE_Q_NORM, layer, plan->heads));
-        HL_TRY(mark_norms(slices, HL_ROLE_K_NORM, layer, plan->kv));
+        HL_NEED(mark_norms(slices, HL_ROLE_Q_NORM, layer, plan->heads));
+        HL_NEED(mark_norms(slices, HL_ROLE_K_NORM, layer, plan->kv));
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 static bool has_fate(const uint8_t *fates, int64_t n, hl_head_fate wanted)
@@ -187,7 +179,6 @@ static bool has_fate(const uint8_t *fates, int64_t n, hl_head_fate wanted)
 
 static hl_status mark_layer(hl_slices *slices, int64_t layer)
 {
-    hl_status            status  = HL_OK;
     const hl_config     *config  = slices->model->config;
     const hl_layer_plan *plan    = &slices->plan->layers[layer];
     const hl_param      *output  = hl_weights_get(slices->model->weights, HL_ROLE_ATTN_O, layer, 0);
@@ -198,16 +189,14 @@ static hl_status mark_layer(hl_slices *slices, int64_t layer)
     if (output == NULL)
         return HL_OK;
     if (gone)
-        HL_TRY(mark_gone(slices, layer));
+        HL_NEED(mark_gone(slices, layer));
     if (gone || has_fate(plan->heads, n_heads, HL_HEAD_ZEROED))
-        HL_TRY(mark_output(slices, &output->weight, plan->heads, config->d_head));
+        HL_NEED(mark_output(slices, &output->weight, plan->heads, config->d_head));
     if (plan->bias != NULL && output->bias.tensor != NULL) {
-        HL_TRY(slice_of(&bias, slices, output->bias.tensor, 0));
+        HL_NEED(slice_of(&bias, slices, output->bias.tensor, 0));
         bias->added = plan->bias;
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* -------------------------------------------------------------------------- cut */
@@ -259,41 +248,37 @@ done:
 
 static hl_status cut_tensor(slice *s)
 {
-    hl_status status  = HL_OK;
-    uint8_t  *data    = NULL;
-    size_t    n_inner = hl_dtype_block_of(s->tensor->dtype).n_bytes;
-    int64_t   n_outer = 1;
+    uint8_t *data    = NULL;
+    size_t   n_inner = hl_dtype_block_of(s->tensor->dtype).n_bytes;
+    int64_t  n_outer = 1;
 
     s->cut                = *s->tensor;
     s->cut.data           = NULL; /* until it is ours */
     s->cut.shape[s->axis] = count_left(s);
     if (s->name != NULL)
         s->cut.name = s->name;
-    HL_TRY(hl_tensor_bytes(&s->cut.n_bytes, &s->cut));
-    HL_TRY(HL_ALLOC(&data, s->cut.n_bytes));
+    HL_NEED(hl_tensor_bytes(&s->cut.n_bytes, &s->cut));
+    HL_NEED(HL_ALLOC(&data, s->cut.n_bytes));
     s->cut.data = data;
     for (int i = 0; i < s->axis; i++)
         n_outer *= s->tensor->shape[i];
     for (int i = s->axis + 1; i < s->tensor->n_dims; i++)
         n_inner *= (size_t)s->tensor->shape[i];
     if (s->added != NULL)
-        HL_TRY(add_means(data, s));
+        HL_NEED(add_means(data, s));
     else
         copy_cut(data, s, n_outer, n_inner);
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* -------------------------------------------------------------------- the whole */
 
 static hl_status list_tensors(hl_slices *slices)
 {
-    hl_status         status  = HL_OK;
     const hl_tensors *tensors = slices->model->tensors;
     size_t            count   = hl_tensors_count(tensors);
 
-    HL_TRY(HL_ALLOC(&slices->tensors, count));
+    HL_NEED(HL_ALLOC(&slices->tensors, count));
     for (size_t i = 0; i < count; i++) {
         const hl_tensor *tensor = hl_tensors_at(tensors, i);
         const slice     *found  = NULL;
@@ -306,9 +291,7 @@ static hl_status list_tensors(hl_slices *slices)
             continue;
         slices->tensors[slices->n_tensors++] = found != NULL ? &found->cut : tensor;
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 hl_status hl_slices_new(hl_slices **out, const hl_model *model, const hl_head_plan *plan)

@@ -80,32 +80,28 @@ static hl_status check_rankers(const hl_sweep *s)
 
 static hl_status complete_ratios(hl_sweep *s, const hl_sweep_options *given)
 {
-    int64_t   n      = given->ratios != NULL ? given->n_ratios : DEFAULT_RATIOS;
-    hl_status status = HL_OK;
+    int64_t n = given->ratios != NULL ? given->n_ratios : DEFAULT_RATIOS;
 
     if (n < 1 || n > MAX_RATIOS)
         return hl_fail(HL_BAD_ARGUMENT, "sweep: %lld ratios, wanted 1 to %d", (long long)n,
                        MAX_RATIOS);
-    HL_TRY(HL_ALLOC(&s->ratios, (size_t)n));
+    HL_NEED(HL_ALLOC(&s->ratios, (size_t)n));
     for (int64_t i = 0; i < n; i++) {
         s->ratios[i] = given->ratios != NULL ? given->ratios[i] : (double)i / 10.0;
         if (!(s->ratios[i] >= 0.0 && s->ratios[i] < 1.0) ||
             (i > 0 && s->ratios[i] <= s->ratios[i - 1]))
-            HL_TRY(hl_fail(HL_BAD_ARGUMENT,
-                           "sweep: ratio %lld is %g; they must rise, from 0 on and below 1",
-                           (long long)i, s->ratios[i]));
+            HL_NEED(hl_fail(HL_BAD_ARGUMENT,
+                            "sweep: ratio %lld is %g; they must rise, from 0 on and below 1",
+                            (long long)i, s->ratios[i]));
     }
     s->options.n_ratios = n;
-
-done:
-    return status;
+    return HL_OK;
 }
 
 static hl_status complete_options(hl_sweep *s, const hl_sweep_options *given)
 {
-    hl_status         status = HL_OK;
-    hl_sweep_options *o      = &s->options;
-    int64_t           n_ctx  = s->model->config->n_ctx;
+    hl_sweep_options *o     = &s->options;
+    int64_t           n_ctx = s->model->config->n_ctx;
 
     *o            = *given;
     o->n_seeds    = o->n_seeds != 0 ? o->n_seeds : DEFAULT_SEEDS;
@@ -115,15 +111,12 @@ static hl_status complete_options(hl_sweep *s, const hl_sweep_options *given)
         return hl_fail(HL_BAD_ARGUMENT, "sweep: %lld seeds, wanted 2 to %d", (long long)o->n_seeds,
                        MAX_SEEDS);
     if (given->rankers != NULL)
-        HL_TRY(copy_rankers(&s->rankers, given->rankers, given->n_rankers));
+        HL_NEED(copy_rankers(&s->rankers, given->rankers, given->n_rankers));
     else
-        HL_TRY(choose_all(s));
-    HL_TRY(copy_rankers(&s->iterative, given->iterative, given->n_iterative));
-    HL_TRY(check_rankers(s));
-    HL_TRY(complete_ratios(s, given));
-
-done:
-    return status;
+        HL_NEED(choose_all(s));
+    HL_NEED(copy_rankers(&s->iterative, given->iterative, given->n_iterative));
+    HL_NEED(check_rankers(s));
+    return complete_ratios(s, given);
 }
 
 /* ------------------------------------------------------------------------- texts */
@@ -196,13 +189,12 @@ static uint64_t hash_lists(const hl_sweep *s)
 /* All that the numbers depend on. */
 static hl_status open_state(hl_sweep *s)
 {
-    hl_status               status = HL_OK;
-    const hl_sweep_options *o      = &s->options;
-    uint64_t                model  = 0;
+    const hl_sweep_options *o     = &s->options;
+    uint64_t                model = 0;
     hl_around_tokens        around;
     char                    key[MAX_KEY];
 
-    HL_TRY(hl_model_hash(&model, s->model, o->n_threads));
+    HL_NEED(hl_model_hash(&model, s->model, o->n_threads));
     snprintf(key, sizeof key,
              "model %016" PRIx64 " rank %016" PRIx64 " test %016" PRIx64
              " rankers, ratios %016" PRIx64 " seeds %" PRId64 " from %" PRIu64 " layer max %" PRId64
@@ -211,17 +203,15 @@ static hl_status open_state(hl_sweep *s)
              hl_corpus_get_info(s->test_corpus)->hash, hash_lists(s), o->n_seeds, o->seed,
              o->limits.per_layer_max, o->limits.empty_layers, o->groups, o->rank_tokens,
              o->test_tokens, o->n_ctx);
-    HL_TRY(hl_corpus_around(&around, s->test_corpus));
+    HL_NEED(hl_corpus_around(&around, s->test_corpus));
     if (around.n_before + around.n_after > 0 && o->around != HL_AROUND_DOCUMENT)
         snprintf(key + strlen(key), sizeof key - strlen(key), " special %s",
                  hl_around_name(o->around));
-    HL_TRY(hl_sweep_state_new(&s->state, o->state_path, key));
+    HL_NEED(hl_sweep_state_new(&s->state, o->state_path, key));
     if (o->resume)
-        HL_TRY(hl_sweep_state_load(s->state));
+        HL_NEED(hl_sweep_state_load(s->state));
     s->saved_at = hl_clock_seconds();
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* -------------------------------------------------------------------- evaluating */
@@ -338,17 +328,12 @@ static hl_status restore_walk(const hl_sweep *s, hl_evaluator *e, const char *na
 /* After a step: whole batches are kept at once, walks when it is time to save. */
 static hl_status keep_step(hl_sweep *s, hl_evaluator *e, const char *name)
 {
-    hl_status status = HL_OK;
-
     if (hl_evaluator_n_walked(e) == 0)
         return keep_scores(s, e, name);
     if (!is_due(s))
         return HL_OK;
-    HL_TRY(keep_walk(s, e, name));
-    HL_TRY(hl_sweep_save(s, true));
-
-done:
-    return status;
+    HL_NEED(keep_walk(s, e, name));
+    return hl_sweep_save(s, true);
 }
 
 static hl_status show_progress(void *context, double share, int64_t n_tokens)
@@ -396,22 +381,17 @@ done:
 
 static hl_status run(hl_sweep *s)
 {
-    hl_status status = HL_OK;
-
-    HL_TRY(hl_sweep_make_orders(s));
+    HL_NEED(hl_sweep_make_orders(s));
     s->stage = "evaluating";
-    HL_TRY(hl_sweep_evaluate(&s->test, s, s->test_corpus, s->gates, s->n_settings,
-                             s->options.test_tokens, "test"));
-    HL_TRY(hl_sweep_save(s, true));
+    HL_NEED(hl_sweep_evaluate(&s->test, s, s->test_corpus, s->gates, s->n_settings,
+                              s->options.test_tokens, "test"));
+    HL_NEED(hl_sweep_save(s, true));
     s->stage = "last words";
-    HL_TRY(hl_sweep_count_words(s));
-    HL_TRY(hl_sweep_save(s, true));
-    HL_TRY(hl_sweep_count(s));
-    HL_TRY(hl_sweep_make_tables(s));
-    HL_TRY(hl_sweep_make_verdict(s));
-
-done:
-    return status;
+    HL_NEED(hl_sweep_count_words(s));
+    HL_NEED(hl_sweep_save(s, true));
+    HL_NEED(hl_sweep_count(s));
+    HL_NEED(hl_sweep_make_tables(s));
+    return hl_sweep_make_verdict(s);
 }
 
 /* What was asked to stop has its state saved; the message stays that of the stop. */

@@ -218,36 +218,28 @@ done:
 
 static hl_status allocate(hl_sweep *s)
 {
-    hl_status status = HL_OK;
-
-    HL_TRY(hl_alloc_zeroed((void **)&s->points, (size_t)s->n_fixed,
-                           (size_t)s->options.n_ratios * sizeof *s->points));
-    HL_TRY(HL_ALLOC_ZEROED(&s->bands, (size_t)s->options.n_ratios));
-    HL_TRY(HL_ALLOC_ZEROED(&s->rises, (size_t)s->n_singles));
-    HL_TRY(HL_ALLOC_ZEROED(&s->correlations, (size_t)s->options.n_rankers));
-
-done:
-    return status;
+    HL_NEED(hl_alloc_zeroed((void **)&s->points, (size_t)s->n_fixed,
+                            (size_t)s->options.n_ratios * sizeof *s->points));
+    HL_NEED(HL_ALLOC_ZEROED(&s->bands, (size_t)s->options.n_ratios));
+    HL_NEED(HL_ALLOC_ZEROED(&s->rises, (size_t)s->n_singles));
+    return HL_ALLOC_ZEROED(&s->correlations, (size_t)s->options.n_rankers);
 }
 
 hl_status hl_sweep_count(hl_sweep *s)
 {
-    hl_status status   = HL_OK;
-    int64_t   n_ratios = s->options.n_ratios;
+    int64_t n_ratios = s->options.n_ratios;
 
-    HL_TRY(allocate(s));
-    HL_TRY(make_draws(s));
+    HL_NEED(allocate(s));
+    HL_NEED(make_draws(s));
     for (int64_t i = 0; i < s->n_fixed * n_ratios; i++) {
         int64_t setting = s->orders[i / n_ratios].first + i % n_ratios;
-        HL_TRY(count_point(&s->points[i], s, setting, i % n_ratios));
+        HL_NEED(count_point(&s->points[i], s, setting, i % n_ratios));
     }
     for (int64_t i = 0; i < n_ratios; i++)
-        HL_TRY(count_band(&s->bands[i], s, i));
+        HL_NEED(count_band(&s->bands[i], s, i));
     for (int64_t i = 0; i < s->n_singles; i++)
         s->rises[i] = mean_nll(s, s->first_single + i) - mean_nll(s, s->n_settings);
     for (int64_t i = 0; i < s->options.n_rankers; i++)
-        HL_TRY(correlate(&s->correlations[i], s, s->orders[i].ranking));
-
-done:
-    return status;
+        HL_NEED(correlate(&s->correlations[i], s, s->orders[i].ranking));
+    return HL_OK;
 }

@@ -120,24 +120,20 @@ static hl_status differentiate(hl_gradients **out, hl_sweep *s)
 static hl_status look(evidence *e, hl_sweep *s, hl_ranker ranker, const float *base,
                       const char *name)
 {
-    hl_status status = HL_OK;
-
     if (needs_profile(ranker) && e->profile == NULL) {
         s->stage = base == NULL ? "measuring" : "re-measuring";
-        HL_TRY(measure(&e->profile, s));
+        HL_NEED(measure(&e->profile, s));
     }
     if (ranker == HL_RANKER_ABLATION && e->ablation == NULL) {
         s->stage = base == NULL ? "ablating" : "re-ablating";
-        HL_TRY(HL_ALLOC(&e->ablation, (size_t)s->n_gates));
-        HL_TRY(ablate(e->ablation, s, base, name));
+        HL_NEED(HL_ALLOC(&e->ablation, (size_t)s->n_gates));
+        HL_NEED(ablate(e->ablation, s, base, name));
     }
     if (needs_gradient(ranker) && e->gradients == NULL) {
         s->stage = base == NULL ? "gradients" : "new gradients";
-        HL_TRY(differentiate(&e->gradients, s));
+        HL_NEED(differentiate(&e->gradients, s));
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* --------------------------------------------------------------------- rankings */
@@ -212,25 +208,21 @@ done:
 static hl_status rank_heads(hl_ranking **out, hl_sweep *s, hl_ranker ranker, evidence *e,
                             const float *base, const char *name)
 {
-    hl_status     status = HL_OK;
     char          part[128];
     const double *kept = hl_sweep_state_get(s->state, name, 2 * s->n_singles);
 
     if (kept != NULL)
         return ranking_from(out, s, ranker, kept);
     snprintf(part, sizeof part, "%s.part", name);
-    HL_TRY(look(e, s, ranker, base, part));
-    HL_TRY(hl_rank(
+    HL_NEED(look(e, s, ranker, base, part));
+    HL_NEED(hl_rank(
         out, ranker,
         &(hl_rank_inputs){ .profile  = e->profile,
                            .model    = s->model,
                            .gradient = e->gradients != NULL ? e->gradients->magnitude : NULL,
                            .ablation = e->ablation },
         NULL));
-    HL_TRY(keep_ranking(s, *out, name));
-
-done:
-    return status;
+    return keep_ranking(s, *out, name);
 }
 
 /* The same, of groups where these go as one. */
@@ -367,24 +359,20 @@ static void list_orders(hl_sweep *s)
 
 static hl_status allocate(hl_sweep *s)
 {
-    hl_status status = HL_OK;
-
     s->n_gates      = s->model->config->n_layers * s->model->config->n_heads;
     s->n_singles    = hl_model_heads(NULL, s->model);
     s->n_fixed      = s->options.n_rankers + s->options.n_iterative;
     s->n_orders     = s->n_fixed + s->options.n_seeds;
     s->first_single = s->n_orders * s->options.n_ratios;
     s->n_settings   = s->first_single + s->n_singles;
-    HL_TRY(HL_ALLOC(&s->heads, (size_t)s->n_singles));
-    HL_TRY(HL_ALLOC_ZEROED(&s->orders, (size_t)s->n_orders));
-    HL_TRY(HL_ALLOC_ZEROED(&s->n_off, (size_t)s->options.n_ratios));
-    HL_TRY(
+    HL_NEED(HL_ALLOC(&s->heads, (size_t)s->n_singles));
+    HL_NEED(HL_ALLOC_ZEROED(&s->orders, (size_t)s->n_orders));
+    HL_NEED(HL_ALLOC_ZEROED(&s->n_off, (size_t)s->options.n_ratios));
+    HL_NEED(
         hl_alloc((void **)&s->gates, (size_t)s->n_settings, (size_t)s->n_gates * sizeof *s->gates));
     hl_model_heads(s->heads, s->model);
     list_orders(s);
-
-done:
-    return status;
+    return HL_OK;
 }
 
 static hl_status make_rankings(hl_sweep *s)
@@ -413,23 +401,19 @@ done:
 
 hl_status hl_sweep_make_orders(hl_sweep *s)
 {
-    hl_status status = HL_OK;
-
-    HL_TRY(allocate(s));
-    HL_TRY(make_rankings(s));
+    HL_NEED(allocate(s));
+    HL_NEED(make_rankings(s));
     for (int64_t i = 0; i < s->n_orders; i++) {
         hl_sweep_order *order = &s->orders[i];
         if (order->is_iterative)
-            HL_TRY(set_iterative(s, order, order->ranking));
+            HL_NEED(set_iterative(s, order, order->ranking));
         else
-            HL_TRY(set_one_shot(s, order));
+            HL_NEED(set_one_shot(s, order));
     }
-    HL_TRY(set_singles(s));
+    HL_NEED(set_singles(s));
     for (int64_t i = 0; i < s->options.n_ratios; i++) {
         for (int64_t j = 0; j < s->n_gates; j++)
             s->n_off[i] += gates_of(s, &s->orders[0], i)[j] == 0.0f;
     }
-
-done:
-    return status;
+    return HL_OK;
 }

@@ -168,15 +168,10 @@ static hl_status make_savings(hl_sheet **out, const hl_sweep *s)
 
 hl_status hl_sweep_make_tables(hl_sweep *s)
 {
-    hl_status status = HL_OK;
-
     /* In the order of hl_sweep_table_name. */
-    HL_TRY(make_points(&s->tables[0], s));
-    HL_TRY(make_random(&s->tables[1], s));
-    HL_TRY(make_correlation(&s->tables[2], s));
-    HL_TRY(make_heads(&s->tables[3], s));
-    HL_TRY(make_savings(&s->tables[4], s));
-
-done:
-    return status;
+    HL_NEED(make_points(&s->tables[0], s));
+    HL_NEED(make_random(&s->tables[1], s));
+    HL_NEED(make_correlation(&s->tables[2], s));
+    HL_NEED(make_heads(&s->tables[3], s));
+    return make_savings(&s->tables[4], s);
 }

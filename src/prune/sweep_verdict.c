@@ -122,8 +122,7 @@ static int64_t count_bare(const hl_sweep *s, int64_t setting)
 
 static hl_status say_against_random(hl_sweep *s, int64_t order)
 {
-    hl_status status = HL_OK;
-    int       better = 0, worse = 0, compared = 0;
+    int better = 0, worse = 0, compared = 0;
 
     for (int64_t i = 0; i < s->options.n_ratios; i++) {
         hl_sweep_value gap = point_at(s, order, i)->vs_random;
@@ -133,26 +132,25 @@ static hl_status say_against_random(hl_sweep *s, int64_t order)
         better += gap.high < 0.0;
         worse += gap.low > 0.0;
     }
-    HL_TRY(say(s,
-               "Highest entropy first against random (%lld seeds): better at %d of %d ratios, "
-               "worse at %d, not to be told apart at %d.",
-               (long long)s->options.n_seeds, better, compared, worse, compared - better - worse));
+    HL_NEED(say(s,
+                "Highest entropy first against random (%lld seeds): better at %d of %d ratios, "
+                "worse at %d, not to be told apart at %d.",
+                (long long)s->options.n_seeds, better, compared, worse, compared - better - worse));
     for (int64_t i = 0; i < s->options.n_ratios; i++) {
         const hl_sweep_point *point = point_at(s, order, i);
         if (s->n_off[i] == 0)
             continue;
-        HL_TRY(say(s,
-                   "  ratio %.2g: %+.4f nats a token to the mean of random (%+.4f to %+.4f), "
-                   "better than %lld of %lld seeds; %lld of %lld layers are left with one head at "
-                   "most.",
-                   s->ratios[i], point->vs_random.value, point->vs_random.low,
-                   point->vs_random.high, (long long)point->n_beaten, (long long)s->options.n_seeds,
-                   (long long)count_bare(s, s->orders[order].first + i),
-                   (long long)s->model->config->n_layers));
+        HL_NEED(say(s,
+                    "  ratio %.2g: %+.4f nats a token to the mean of random (%+.4f to %+.4f), "
+                    "better than %lld of %lld seeds; %lld of %lld layers are left with one head at "
+                    "most.",
+                    s->ratios[i], point->vs_random.value, point->vs_random.low,
+                    point->vs_random.high, (long long)point->n_beaten,
+                    (long long)s->options.n_seeds,
+                    (long long)count_bare(s, s->orders[order].first + i),
+                    (long long)s->model->config->n_layers));
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* Rho so that above 0 is right for every ranker. */
@@ -260,7 +258,6 @@ static hl_status say_doubt(hl_sweep *s)
 
 static hl_status say_costs(hl_sweep *s)
 {
-    hl_status            status = HL_OK;
     const hl_evaluation *test   = s->test;
     hl_shapes            shapes = hl_shapes_of(s->model, s->options.n_ctx);
     int64_t              most   = s->n_off[s->options.n_ratios - 1];
@@ -268,40 +265,33 @@ static hl_status say_costs(hl_sweep *s)
     double               run = (double)test->n_layers_run, all = (double)test->n_layers_naive;
     double               settings = (double)test->n_settings + 1.0;
 
-    HL_TRY(say(s,
-               "A gate of zero alone saves no time.  Taking %lld heads out can save at most "
-               "%.1f%% of parameters and %.1f%% of operations at %lld tokens.",
-               (long long)most, 100.0 * limit.params_share, 100.0 * limit.flops_share,
-               (long long)s->options.n_ctx));
-    HL_TRY(say(s,
+    HL_NEED(say(s,
+                "A gate of zero alone saves no time.  Taking %lld heads out can save at most "
+                "%.1f%% of parameters and %.1f%% of operations at %lld tokens.",
+                (long long)most, 100.0 * limit.params_share, 100.0 * limit.flops_share,
+                (long long)s->options.n_ctx));
+    return say(s,
                "%lld settings and the dense model, %lld of them different, ran %lld layers of "
                "%lld: a shared prefix saved %.0f%%, with equal settings %.0f%%.",
                (long long)test->n_settings, (long long)test->n_distinct,
                (long long)test->n_layers_run, (long long)test->n_layers_naive,
                100.0 * (1.0 - run / (all * (double)test->n_distinct / settings)),
-               100.0 * (1.0 - run / all)));
-
-done:
-    return status;
+               100.0 * (1.0 - run / all));
 }
 
 hl_status hl_sweep_make_verdict(hl_sweep *s)
 {
-    hl_status status  = HL_OK;
-    int64_t   entropy = find_order(s, HL_RANKER_ENTROPY);
+    int64_t entropy = find_order(s, HL_RANKER_ENTROPY);
 
     for (int64_t i = 0; i < s->options.n_ratios && s->n_fixed > 1; i++) {
         if (s->n_off[i] > 0)
-            HL_TRY(say_winner(s, i));
+            HL_NEED(say_winner(s, i));
     }
     if (entropy >= 0) {
-        HL_TRY(say_against_random(s, entropy));
-        HL_TRY(say_importance(s, entropy));
+        HL_NEED(say_against_random(s, entropy));
+        HL_NEED(say_importance(s, entropy));
     }
-    HL_TRY(say_together(s));
-    HL_TRY(say_doubt(s));
-    HL_TRY(say_costs(s));
-
-done:
-    return status;
+    HL_NEED(say_together(s));
+    HL_NEED(say_doubt(s));
+    return say_costs(s);
 }

@@ -101,8 +101,7 @@ static void restore(hl_sweep *s)
 
 static hl_status count_setting(hl_sweep *s, int64_t setting, int64_t *top)
 {
-    hl_status status = HL_OK;
-    int64_t   equal  = find_equal(s, setting);
+    int64_t equal = find_equal(s, setting);
 
     if (s->n_right[setting] >= 0.0)
         return HL_OK;
@@ -110,12 +109,9 @@ static hl_status count_setting(hl_sweep *s, int64_t setting, int64_t *top)
         s->n_right[setting] = s->n_right[equal];
         return HL_OK;
     }
-    HL_TRY(count_right(&s->n_right[setting], s, s->gates + setting * s->n_gates, top));
-    HL_TRY(hl_sweep_state_put(s->state, STATE_NAME, s->n_right, s->first_single));
-    HL_TRY(hl_sweep_save(s, false));
-
-done:
-    return status;
+    HL_NEED(count_right(&s->n_right[setting], s, s->gates + setting * s->n_gates, top));
+    HL_NEED(hl_sweep_state_put(s->state, STATE_NAME, s->n_right, s->first_single));
+    return hl_sweep_save(s, false);
 }
 
 hl_status hl_sweep_count_words(hl_sweep *s)

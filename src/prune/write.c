@@ -65,18 +65,14 @@ static hl_status check_folder(const hl_model *model, const char *path)
 static hl_status check_form(const hl_model *model, const hl_prune_options *options,
                             hl_prune_form form, const char *path)
 {
-    hl_status status = HL_OK;
-
     if (options->means != NULL)
-        HL_TRY(hl_new_biases_check(model->config, form));
+        HL_NEED(hl_new_biases_check(model->config, form));
     if (form == HL_PRUNE_GGUF)
         return hl_gguf_export_check(model->config, hl_prune_gguf_dtype(options));
-    HL_TRY(check_folder(model, path));
+    HL_NEED(check_folder(model, path));
     if (form == HL_PRUNE_COMPACT)
-        HL_TRY(hl_compact_check(model->config));
-
-done:
-    return status;
+        HL_NEED(hl_compact_check(model->config));
+    return HL_OK;
 }
 
 /* The form to write, and in `report` why it is one that saves nothing. */

@@ -60,43 +60,33 @@ static hl_status complete_options(hl_draw_options *out, const hl_draw_options *o
         out->width = 480.0;
     if (out->dpi == 0.0)
         out->dpi = 144.0;
-    HL_TRY(hl_check_number("width", out->width, 240.0, 2000.0));
-    HL_TRY(hl_check_number("dpi", out->dpi, 24.0, 1200.0));
+    HL_NEED(hl_check_number("width", out->width, 240.0, 2000.0));
+    HL_NEED(hl_check_number("dpi", out->dpi, 24.0, 1200.0));
     if (out->scale == HL_SCALE_CLASSES && out->unit != HL_UNIT_NATS)
         status = hl_fail(HL_BAD_ARGUMENT, "the classes are in nats, and in no other unit");
-
-done:
     return status;
 }
 
 hl_status hl_figure_open(hl_figure *out, hl_canvas *canvas, const char *title,
                          const hl_draw_options *options)
 {
-    hl_status status = HL_OK;
-
     *out = (hl_figure){ .canvas = canvas, .default_title = title };
-    HL_TRY(complete_options(&out->options, options));
+    HL_NEED(complete_options(&out->options, options));
     out->theme = hl_theme_colours_of(out->options.theme);
-
-done:
-    return status;
+    return HL_OK;
 }
 
 hl_status hl_figure_draw(hl_canvas *canvas, const hl_profile *profile, const char *name,
                          const hl_draw_options *options)
 {
-    hl_status           status = HL_OK;
-    const figure_entry *entry  = find_figure(name);
+    const figure_entry *entry = find_figure(name);
     hl_figure           figure;
 
     if (entry == NULL)
         return hl_fail(HL_BAD_ARGUMENT, "no figure is called '%s'", name);
-    HL_TRY(hl_figure_open(&figure, canvas, entry->title, options));
+    HL_NEED(hl_figure_open(&figure, canvas, entry->title, options));
     figure.profile = profile;
-    HL_TRY(entry->draw(&figure));
-
-done:
-    return status;
+    return entry->draw(&figure);
 }
 
 static hl_status format_of(hl_format *out, const char *path)
@@ -115,17 +105,13 @@ static hl_status format_of(hl_format *out, const char *path)
 
 hl_status hl_figure_canvas(hl_canvas **out, const char *path, const hl_draw_options *options)
 {
-    hl_status       status   = HL_OK;
     hl_format       format   = HL_FORMAT_SVG;
     hl_draw_options complete = { 0 };
 
     *out = NULL;
-    HL_TRY(format_of(&format, path));
-    HL_TRY(complete_options(&complete, options));
-    HL_TRY(hl_canvas_open(out, format, complete.dpi));
-
-done:
-    return status;
+    HL_NEED(format_of(&format, path));
+    HL_NEED(complete_options(&complete, options));
+    return hl_canvas_open(out, format, complete.dpi);
 }
 
 hl_status hl_draw(const hl_profile *profile, const char *figure, const char *path,

@@ -91,24 +91,21 @@ static void read_heads(compare_figure *f)
 
 static hl_status read_values(compare_figure *f)
 {
-    hl_status status = HL_OK;
-    size_t    size   = (size_t)(f->n_layers * f->n_heads);
-    double    most   = 0.0;
+    size_t size = (size_t)(f->n_layers * f->n_heads);
+    double most = 0.0;
 
     for (int i = 0; i < 2; i++)
-        HL_TRY(hl_grid_means(&f->values[i], f->sides[i].profile, HL_Q_FAIR));
-    HL_TRY(HL_ALLOC(&f->values[2], size));
-    HL_TRY(HL_ALLOC(&f->significant, size));
-    HL_TRY(HL_ALLOC(&f->colours, size));
-    HL_TRY(HL_ALLOC(&f->drawn, size));
+        HL_NEED(hl_grid_means(&f->values[i], f->sides[i].profile, HL_Q_FAIR));
+    HL_NEED(HL_ALLOC(&f->values[2], size));
+    HL_NEED(HL_ALLOC(&f->significant, size));
+    HL_NEED(HL_ALLOC(&f->colours, size));
+    HL_NEED(HL_ALLOC(&f->drawn, size));
     read_heads(f);
     for (size_t i = 0; i < size; i++)
         most = fmax(most, fabs(f->values[2][i])); /* passes NaN over */
     f->scale      = hl_axis_around(0.0, 1.0, 5);
     f->difference = hl_axis_around(-fmax(most, 1e-3), fmax(most, 1e-3), 4);
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* --------------------------------------------------------------------------- heatmaps */
@@ -414,38 +411,32 @@ static double plan_maps(compare_figure *f)
 
 static hl_status draw_maps(const compare_figure *f, hl_box box)
 {
-    hl_status status = HL_OK;
-    double    down   = are_beside(f) ? KEY_HEIGHT : 0.0;
-    hl_point  first  = { box.x, box.y + down };
-    hl_point  second = are_beside(f)
-                           ? (hl_point){ box.x + (box.width + PART_GAP) / 2.0, first.y }
-                           : (hl_point){ box.x, first.y + f->blocks[0].height + PART_GAP / 2.0 };
+    double   down   = are_beside(f) ? KEY_HEIGHT : 0.0;
+    hl_point first  = { box.x, box.y + down };
+    hl_point second = are_beside(f)
+                          ? (hl_point){ box.x + (box.width + PART_GAP) / 2.0, first.y }
+                          : (hl_point){ box.x, first.y + f->blocks[0].height + PART_GAP / 2.0 };
 
-    HL_TRY(hl_map_block_draw(&f->blocks[0], first));
-    HL_TRY(hl_map_block_draw(&f->blocks[1], second));
+    HL_NEED(hl_map_block_draw(&f->blocks[0], first));
+    HL_NEED(hl_map_block_draw(&f->blocks[1], second));
     hl_map_block_key(f->figure, (hl_point){ box.x + box.width, box.y });
-
-done:
-    return status;
+    return HL_OK;
 }
 
 static hl_status draw(compare_figure *f)
 {
-    hl_status status = HL_OK;
-    bool      mapped = f->sides[0].patterns != NULL;
-    double    above  = mapped ? plan_maps(f) : pair_height(f);
-    char      what[1024];
+    bool   mapped = f->sides[0].patterns != NULL;
+    double above  = mapped ? plan_maps(f) : pair_height(f);
+    char   what[1024];
 
     describe(what, sizeof what, f);
     hl_box box = hl_figure_begin(f->figure, above + PART_GAP + strip_height(f), what);
     if (mapped)
-        HL_TRY(draw_maps(f, box));
+        HL_NEED(draw_maps(f, box));
     else
         draw_pair(f, (hl_point){ box.x, box.y });
     draw_strip(f, (hl_point){ box.x, box.y + above + PART_GAP });
-
-done:
-    return status;
+    return HL_OK;
 }
 
 hl_status hl_figure_comparison(hl_figure *figure, const hl_compared sides[2],

@@ -94,23 +94,19 @@ static hl_status make_axis(hl_axis *out, extent range, bool logarithmic, bool ar
 
 static hl_status read_ranges(curve_figure *f)
 {
-    hl_status        status = HL_OK;
-    const hl_curves *all    = f->curves;
+    const hl_curves *all = f->curves;
     extent           x = { INFINITY, -INFINITY }, y = x;
 
     for (int64_t i = 0; i < all->n_curves; i++) {
         const hl_curve *curve = &all->curves[i];
-        HL_TRY(check_curve(curve));
+        HL_NEED(check_curve(curve));
         widen_all(&x, curve->x, curve->y, curve->n);
         widen_all(&y, curve->y, curve->x, curve->n);
         widen_all(&y, curve->low, curve->y, curve->n);
         widen_all(&y, curve->high, curve->y, curve->n);
     }
-    HL_TRY(make_axis(&f->chart.x, x, all->log_x, false, all->x_name));
-    HL_TRY(make_axis(&f->chart.y, y, all->log_y, true, all->y_name));
-
-done:
-    return status;
+    HL_NEED(make_axis(&f->chart.x, x, all->log_x, false, all->x_name));
+    return make_axis(&f->chart.y, y, all->log_y, true, all->y_name);
 }
 
 /* ---------------------------------------------------------------------------- names */
@@ -376,17 +372,13 @@ static void lay_out(curve_figure *f)
 
 static hl_status allocate(curve_figure *f)
 {
-    hl_status status = HL_OK;
-    int64_t   most   = 0;
+    int64_t most = 0;
 
     for (int64_t i = 0; i < f->curves->n_curves; i++)
         most = f->curves->curves[i].n > most ? f->curves->curves[i].n : most;
-    HL_TRY(HL_ALLOC(&f->points, 2 * (size_t)most));
-    HL_TRY(HL_ALLOC(&f->ends, (size_t)f->curves->n_curves));
-    HL_TRY(HL_ALLOC(&f->wanted, (size_t)f->curves->n_curves));
-
-done:
-    return status;
+    HL_NEED(HL_ALLOC(&f->points, 2 * (size_t)most));
+    HL_NEED(HL_ALLOC(&f->ends, (size_t)f->curves->n_curves));
+    return HL_ALLOC(&f->wanted, (size_t)f->curves->n_curves);
 }
 
 hl_status hl_figure_curves(hl_figure *figure, const hl_curves *curves)

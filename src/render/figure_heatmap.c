@@ -104,28 +104,23 @@ static void cell_title(char *out, size_t n_bytes, const void *context, int64_t a
 
 static hl_status allocate(heatmap *map)
 {
-    hl_status status = HL_OK;
-    size_t    size   = (size_t)(map->n_layers * map->n_heads);
+    size_t size = (size_t)(map->n_layers * map->n_heads);
 
-    HL_TRY(HL_ALLOC(&map->colours, size));
-    HL_TRY(HL_ALLOC(&map->drawn, size));
-    HL_TRY(HL_ALLOC(&map->means, (size_t)(map->n_layers + map->n_heads)));
-    HL_TRY(HL_ALLOC(&map->column, (size_t)map->n_layers));
-
-done:
-    return status;
+    HL_NEED(HL_ALLOC(&map->colours, size));
+    HL_NEED(HL_ALLOC(&map->drawn, size));
+    HL_NEED(HL_ALLOC(&map->means, (size_t)(map->n_layers + map->n_heads)));
+    return HL_ALLOC(&map->column, (size_t)map->n_layers);
 }
 
 static hl_status read_values(heatmap *map)
 {
-    hl_status status  = HL_OK;
-    int64_t   n_cells = map->n_layers * map->n_heads;
+    int64_t n_cells = map->n_layers * map->n_heads;
 
-    HL_TRY(hl_grid_means(&map->values, map->figure->profile, hl_figure_quantity(map->figure)));
-    HL_TRY(allocate(map));
+    HL_NEED(hl_grid_means(&map->values, map->figure->profile, hl_figure_quantity(map->figure)));
+    HL_NEED(allocate(map));
     for (int64_t i = 0; i < n_cells; i++)
         map->values[i] *= hl_figure_factor(map->figure);
-    HL_TRY(hl_figure_scale(&map->axis, map->figure, map->values, n_cells));
+    HL_NEED(hl_figure_scale(&map->axis, map->figure, map->values, n_cells));
     for (int64_t layer = 0; layer < map->n_layers; layer++)
         map->means[layer] = hl_mean(map->values + layer * map->n_heads, map->n_heads);
     for (int64_t head = 0; head < map->n_heads; head++) {
@@ -134,9 +129,7 @@ static hl_status read_values(heatmap *map)
         map->means[map->n_layers + head] = hl_mean(map->column, map->n_layers);
     }
     fill_cells(map);
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* ---------------------------------------------------------------------------- layout */
@@ -378,9 +371,8 @@ static void describe(char *out, size_t n_bytes, const heatmap *map)
 
 static hl_status draw(heatmap *map)
 {
-    hl_status status = HL_OK;
-    double    least  = map->figure->options.scale == HL_SCALE_CLASSES ? LOWEST_CLASSES : 0.0;
-    char      what[512];
+    double least = map->figure->options.scale == HL_SCALE_CLASSES ? LOWEST_CLASSES : 0.0;
+    char   what[512];
 
     describe(what, sizeof what, map);
     hl_box box = hl_figure_begin(
@@ -390,15 +382,13 @@ static hl_status draw(heatmap *map)
     map->grid.y += box.y;
     draw_grid(map);
     draw_marks(map);
-    HL_TRY(draw_bars(map, map->means, map->n_layers, true));
-    HL_TRY(draw_bars(map, map->means + map->n_layers, map->n_heads, false));
+    HL_NEED(draw_bars(map, map->means, map->n_layers, true));
+    HL_NEED(draw_bars(map, map->means + map->n_layers, map->n_heads, false));
     draw_bar_axes(map);
     hl_figure_indices_across(map->figure, map->grid, map->n_layers, "Layer");
     hl_figure_indices_up(map->figure, map->grid, map->n_heads, NULL, "Head");
     draw_legend(map);
-
-done:
-    return status;
+    return HL_OK;
 }
 
 hl_status hl_figure_heatmap(hl_figure *figure)

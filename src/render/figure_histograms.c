@@ -66,9 +66,9 @@ static hl_status read_shares(histograms *h)
     int64_t   n_cells = h->n_layers * HL_N_BINS;
     bool      any     = false;
 
-    HL_TRY(HL_ALLOC(&h->shares, (size_t)n_cells));
-    HL_TRY(HL_ALLOC(&h->colours, (size_t)n_cells));
-    HL_TRY(HL_ALLOC(&h->drawn, (size_t)n_cells));
+    HL_NEED(HL_ALLOC(&h->shares, (size_t)n_cells));
+    HL_NEED(HL_ALLOC(&h->colours, (size_t)n_cells));
+    HL_NEED(HL_ALLOC(&h->drawn, (size_t)n_cells));
     h->axis = hl_axis_around(0.0, 1.0, 5);
     for (int64_t layer = 0; layer < h->n_layers; layer++) {
         add_layer(h, layer);
@@ -78,8 +78,6 @@ static hl_status read_shares(histograms *h)
     if (!any)
         status = hl_fail(HL_BAD_INPUT, "the profile holds no row that saw two keys: there is no "
                                        "histogram to draw");
-
-done:
     return status;
 }
 

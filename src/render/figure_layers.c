@@ -42,23 +42,19 @@ static void scale(double *values, int64_t n_values, double factor)
 
 static hl_status read_layers(layer_figure *f)
 {
-    hl_status         status    = HL_OK;
     const hl_profile *profile   = f->figure->profile;
     hl_quantity       quantity  = hl_figure_quantity(f->figure);
     double            factor    = hl_figure_factor(f->figure);
     hl_thresholds     threshold = hl_thresholds_default();
 
-    HL_TRY(hl_layer_profile_new(&f->layers, profile, quantity, threshold.values[HL_T_FLAT_ERRORS],
-                                f->figure->options.seed));
-    HL_TRY(hl_grid_means(&f->heads, profile, quantity));
+    HL_NEED(hl_layer_profile_new(&f->layers, profile, quantity, threshold.values[HL_T_FLAT_ERRORS],
+                                 f->figure->options.seed));
+    HL_NEED(hl_grid_means(&f->heads, profile, quantity));
     scale(f->heads, hl_grid_size(profile), factor);
     scale(f->layers->means, f->layers->n_layers, factor);
     scale(f->layers->lows, f->layers->n_layers, factor);
     scale(f->layers->highs, f->layers->n_layers, factor);
-    HL_TRY(hl_figure_scale(&f->plot.y, f->figure, f->heads, hl_grid_size(profile)));
-
-done:
-    return status;
+    return hl_figure_scale(&f->plot.y, f->figure, f->heads, hl_grid_size(profile));
 }
 
 /* What the shape is, in words. */
@@ -200,25 +196,22 @@ done:
 
 static hl_status read_variances(variance_figure *f, hl_axis *axis)
 {
-    hl_status         status  = HL_OK;
     const hl_profile *profile = f->figure->profile;
     double            highest = 0.0;
 
-    HL_TRY(HL_ALLOC(&f->variances, (size_t)f->n_layers));
-    HL_TRY(HL_ALLOC(&f->lows, (size_t)f->n_layers));
-    HL_TRY(HL_ALLOC(&f->highs, (size_t)f->n_layers));
-    HL_TRY(hl_grid_means(&f->values, profile, hl_figure_quantity(f->figure)));
+    HL_NEED(HL_ALLOC(&f->variances, (size_t)f->n_layers));
+    HL_NEED(HL_ALLOC(&f->lows, (size_t)f->n_layers));
+    HL_NEED(HL_ALLOC(&f->highs, (size_t)f->n_layers));
+    HL_NEED(hl_grid_means(&f->values, profile, hl_figure_quantity(f->figure)));
     scale(f->values, hl_grid_size(profile), hl_figure_factor(f->figure));
-    HL_TRY(hl_figure_scale(axis, f->figure, f->values, hl_grid_size(profile)));
-    HL_TRY(read_intervals(f));
+    HL_NEED(hl_figure_scale(axis, f->figure, f->values, hl_grid_size(profile)));
+    HL_NEED(read_intervals(f));
     for (int64_t layer = 0; layer < f->n_layers; layer++) {
         f->variances[layer] = hl_variance(f->values + layer * f->n_heads, f->n_heads);
         highest             = fmax(highest, fmax(f->variances[layer], f->highs[layer]));
     }
     *axis = hl_axis_around(0.0, highest > 0.0 ? highest : 1.0, 5);
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* Bars, and a line over each as long as its interval. */

@@ -228,7 +228,6 @@ static void write_caption(char out[LENS_CAPTION_BYTES], const lens_figure *f)
 
 static hl_status draw(lens_figure *f)
 {
-    hl_status     status = HL_OK;
     hl_text_style name   = hl_figure_normal(&f->figure, HL_ANCHOR_MIDDLE, HL_STAND_TOP);
     double        height = whole_height(f, f->n_panels);
     double        bar    = fmin(fmax(ROW_HEIGHT * (double)f->n_rows, BAR_LEAST), BAR_MOST);
@@ -238,32 +237,27 @@ static hl_status draw(lens_figure *f)
     write_caption(caption, f);
     hl_box page = hl_figure_begin(&f->figure, fmax(height, bar + AXIS_NAME), caption);
     for (int64_t i = 0; i < f->n_panels; i++)
-        HL_TRY(draw_panel(f, i, page));
+        HL_NEED(draw_panel(f, i, page));
     hl_canvas_text(f->figure.canvas,
                    (hl_point){ page.x + f->left + across / 2.0, page.y + height - AXIS_NAME + 4.0 },
                    "Token that was read", &name);
     hl_figure_colour_bar(&f->figure,
                          (hl_box){ page.x + f->left + across + LEGEND_GAP, page.y, 0.0, bar },
                          HL_MAP_DIFFERENCE, &f->axis, "Entropy (nats)");
-
-done:
-    return status;
+    return HL_OK;
 }
 
 hl_status hl_lens_figure_draw(hl_canvas *canvas, const hl_lens_view *view,
                               const hl_draw_options *options)
 {
-    hl_status   status = HL_OK;
-    lens_figure f      = { .view = view, .n_rows = view->n_layers + 1 };
+    lens_figure f = { .view = view, .n_rows = view->n_layers + 1 };
 
-    HL_TRY(hl_figure_open(&f.figure, canvas, "What the model would say after each layer", options));
+    HL_NEED(
+        hl_figure_open(&f.figure, canvas, "What the model would say after each layer", options));
     /* All that is possible, whatever was seen: figures can be compared. */
     f.axis = hl_axis_around(0.0, log((double)(view->d_vocab > 2 ? view->d_vocab : 2)), 5);
-    HL_TRY(lay_out(&f));
-    HL_TRY(draw(&f));
-
-done:
-    return status;
+    HL_NEED(lay_out(&f));
+    return draw(&f);
 }
 
 hl_status hl_draw_lens(const hl_lens_view *view, const char *path, const hl_draw_options *options)

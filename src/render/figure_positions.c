@@ -66,17 +66,14 @@ static void read_bucket(position_figure *f, int64_t bucket)
 
 static hl_status read_positions(position_figure *f)
 {
-    hl_status         status  = HL_OK;
     const hl_profile *profile = f->figure->profile;
 
-    HL_TRY(HL_ALLOC(&f->values, (size_t)hl_grid_size(profile)));
-    HL_TRY(hl_position_curve_read(&f->curve, profile, hl_figure_quantity(f->figure),
-                                  f->figure->options.seed));
+    HL_NEED(HL_ALLOC(&f->values, (size_t)hl_grid_size(profile)));
+    HL_NEED(hl_position_curve_read(&f->curve, profile, hl_figure_quantity(f->figure),
+                                   f->figure->options.seed));
     for (int64_t bucket = 0; bucket < f->curve.n_buckets; bucket++)
         read_bucket(f, bucket);
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* What is drawn, in words, and what was found. */

@@ -46,19 +46,16 @@ static hl_status axis_of(hl_axis *out, const double *values, const double *with,
 
 static hl_status read_heights(scatter_figure *f)
 {
-    hl_status         status = HL_OK;
-    const hl_scatter *s      = f->scatter;
+    const hl_scatter *s = f->scatter;
 
     for (int64_t i = 0; i < s->n_panels; i++) {
         hl_axis axis;
-        HL_TRY(axis_of(&axis, s->panels[i].y, s->panels[i].x, s->n_points, s->panels[i].name));
+        HL_NEED(axis_of(&axis, s->panels[i].y, s->panels[i].x, s->n_points, s->panels[i].name));
         f->y.low  = i == 0 ? axis.low : fmin(f->y.low, axis.low);
         f->y.high = i == 0 ? axis.high : fmax(f->y.high, axis.high);
     }
     f->y = hl_axis_within(f->y.low, f->y.high, 4);
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* ------------------------------------------------------------------------- drawing */
@@ -110,28 +107,24 @@ static void draw_points(const hl_chart *chart, const scatter_figure *f,
 
 static hl_status draw_panel(const scatter_figure *f, int64_t index, hl_box box)
 {
-    hl_status               status = HL_OK;
-    const hl_scatter_panel *panel  = &f->scatter->panels[index];
-    hl_chart                chart  = { .figure = f->figure, .y = f->y, .box = box };
+    const hl_scatter_panel *panel = &f->scatter->panels[index];
+    hl_chart                chart = { .figure = f->figure, .y = f->y, .box = box };
 
-    HL_TRY(axis_of(&chart.x, panel->x, panel->y, f->scatter->n_points, panel->name));
+    HL_NEED(axis_of(&chart.x, panel->x, panel->y, f->scatter->n_points, panel->name));
     hl_chart_grid(&chart);
     draw_points(&chart, f, panel);
     draw_heading(&chart, panel);
     hl_chart_label_x(&chart, NULL);
     if (index % f->n_across == 0)
         hl_chart_label_y(&chart, index / f->n_across == f->n_down / 2 ? f->scatter->y_name : NULL);
-
-done:
-    return status;
+    return HL_OK;
 }
 
 static hl_status draw_panels(const scatter_figure *f, hl_box box)
 {
-    hl_status     status = HL_OK;
-    hl_chart      any    = { .figure = f->figure, .y = f->y };
-    hl_text_style style  = hl_figure_normal(f->figure, HL_ANCHOR_MIDDLE, HL_STAND_TOP);
-    double        left   = hl_chart_left(&any);
+    hl_chart      any   = { .figure = f->figure, .y = f->y };
+    hl_text_style style = hl_figure_normal(f->figure, HL_ANCHOR_MIDDLE, HL_STAND_TOP);
+    double        left  = hl_chart_left(&any);
     double width = (box.width - left - PANEL_GAP * (double)(f->n_across - 1)) / (double)f->n_across;
     double height = PANEL_ABOVE + PANEL_HEIGHT + PANEL_BELOW;
 
@@ -139,36 +132,30 @@ static hl_status draw_panels(const scatter_figure *f, hl_box box)
         int64_t across = i % f->n_across, down = i / f->n_across;
         hl_box  panel = { box.x + left + (double)across * (width + PANEL_GAP),
                           box.y + (double)down * height + PANEL_ABOVE - 6.0, width, PANEL_HEIGHT };
-        HL_TRY(draw_panel(f, i, panel));
+        HL_NEED(draw_panel(f, i, panel));
     }
     hl_canvas_text(f->figure->canvas,
                    (hl_point){ box.x + left + (box.width - left) / 2.0,
                                box.y + (double)f->n_down * height - 2.0 },
                    f->scatter->x_name, &style);
-
-done:
-    return status;
+    return HL_OK;
 }
 
 hl_status hl_figure_scatter(hl_figure *figure, const hl_scatter *scatter)
 {
-    hl_status      status = HL_OK;
-    scatter_figure f      = { .figure = figure, .scatter = scatter };
-    int64_t        fit    = (int64_t)(hl_figure_inner_width(figure) / PANEL_LEAST);
+    scatter_figure f   = { .figure = figure, .scatter = scatter };
+    int64_t        fit = (int64_t)(hl_figure_inner_width(figure) / PANEL_LEAST);
 
     if (scatter->n_panels < 1 || scatter->n_points < 1)
         return hl_fail(HL_BAD_ARGUMENT, "%lld panels of %lld points: nothing to draw",
                        (long long)scatter->n_panels, (long long)scatter->n_points);
     f.n_across = scatter->n_panels < fit ? scatter->n_panels : fit;
     f.n_down   = (scatter->n_panels + f.n_across - 1) / f.n_across;
-    HL_TRY(read_heights(&f));
+    HL_NEED(read_heights(&f));
     hl_box box = hl_figure_begin(
         figure, (double)f.n_down * (PANEL_ABOVE + PANEL_HEIGHT + PANEL_BELOW) + NAME_BELOW - 6.0,
         scatter->what != NULL ? scatter->what : "");
-    HL_TRY(draw_panels(&f, box));
-
-done:
-    return status;
+    return draw_panels(&f, box);
 }
 
 hl_status hl_draw_scatter(const hl_scatter *scatter, const char *path,

@@ -73,23 +73,20 @@ static hl_status check_options(const token_figure *f)
 
 static hl_status make_cells(token_figure *f)
 {
-    hl_status            status = HL_OK;
-    const hl_token_view *view   = f->view;
+    const hl_token_view *view = f->view;
 
-    HL_TRY(hl_token_cells_new(&f->whole, view, &view->maps[0], 0, view->n_tokens, MOST_CELLS));
+    HL_NEED(hl_token_cells_new(&f->whole, view, &view->maps[0], 0, view->n_tokens, MOST_CELLS));
     if (f->options.zoom_end > 0)
-        HL_TRY(hl_token_cells_new(&f->zoomed, view, &view->maps[0], f->options.zoom_begin,
-                                  f->options.zoom_end, MOST_CELLS));
-    HL_TRY(HL_ALLOC_ZEROED(&f->insets, (size_t)(view->n_maps - 1)));
+        HL_NEED(hl_token_cells_new(&f->zoomed, view, &view->maps[0], f->options.zoom_begin,
+                                   f->options.zoom_end, MOST_CELLS));
+    HL_NEED(HL_ALLOC_ZEROED(&f->insets, (size_t)(view->n_maps - 1)));
     f->n_insets = view->n_maps - 1;
     for (int64_t i = 0; i < f->n_insets; i++)
-        HL_TRY(hl_token_cells_new(&f->insets[i], view, &view->maps[1 + i], 0, view->n_tokens,
-                                  MOST_INSET_CELLS));
+        HL_NEED(hl_token_cells_new(&f->insets[i], view, &view->maps[1 + i], 0, view->n_tokens,
+                                   MOST_INSET_CELLS));
     double top = hl_token_view_top(view);
     f->entropy = hl_axis_around(0.0, isnan(top) ? 1.0 : fmax(top, 0.5), 4);
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* ----------------------------------------------------------------------- colour bars */
@@ -378,9 +375,8 @@ static void name_inset(token_figure *f, const hl_token_map *map, hl_point at)
 
 static hl_status draw_insets(token_figure *f, hl_box page)
 {
-    hl_status status = HL_OK;
-    double    across = f->inset_side + HL_STRIP_GAP + INSET_STRIP + INSET_GAP;
-    double    down   = INSET_NAME + f->inset_side + INSET_GAP;
+    double across = f->inset_side + HL_STRIP_GAP + INSET_STRIP + INSET_GAP;
+    double down   = INSET_NAME + f->inset_side + INSET_GAP;
 
     for (int64_t i = 0; i < f->n_insets; i++) {
         hl_token_panel panel = panel_of(f, &f->insets[i], INSET_STRIP);
@@ -389,30 +385,25 @@ static hl_status draw_insets(token_figure *f, hl_box page)
         double         y     = page.y + f->inset_y + down * (double)row;
 
         panel.box = (hl_box){ x, y + INSET_NAME, f->inset_side, f->inset_side };
-        HL_TRY(hl_panel_draw(&panel));
+        HL_NEED(hl_panel_draw(&panel));
         name_inset(f, &f->view->maps[1 + i], (hl_point){ x, y });
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 static hl_status draw_notes(token_figure *f)
 {
-    hl_status status = HL_OK;
-    hl_notes  notes  = { .figure = &f->figure,
-                         .area   = f->main.box,
-                         .staircase =
+    hl_notes notes = { .figure = &f->figure,
+                       .area   = f->main.box,
+                       .staircase =
                            f->view->is_causal ? f->main.box.width / (double)f->whole.n : 0.0 };
 
     for (int64_t i = 0; i < f->options.n_notes; i++)
         hl_notes_keep(&notes, box_of(f, f->options.notes[i].row, f->options.notes[i].column, 1));
     for (int64_t i = 0; i < f->options.n_notes; i++)
-        HL_TRY(hl_notes_draw(&notes, f->options.notes[i].text,
-                             box_of(f, f->options.notes[i].row, f->options.notes[i].column, 1)));
-
-done:
-    return status;
+        HL_NEED(hl_notes_draw(&notes, f->options.notes[i].text,
+                              box_of(f, f->options.notes[i].row, f->options.notes[i].column, 1)));
+    return HL_OK;
 }
 
 /* --------------------------------------------------------------------------- caption */
@@ -471,31 +462,27 @@ static void move(hl_box *box, hl_box page)
 
 static hl_status draw(token_figure *f)
 {
-    hl_status status = HL_OK;
-    char      caption[CAPTION_BYTES];
-    double    top    = lay_out_main(f);
-    double    height = top + lay_out_below(f, top);
+    char   caption[CAPTION_BYTES];
+    double top    = lay_out_main(f);
+    double height = top + lay_out_below(f, top);
 
     write_caption(caption, f);
     hl_box page = hl_figure_begin(&f->figure, height, caption);
     move(&f->main.box, page);
     move(&f->zoom.box, page);
-    HL_TRY(hl_panel_draw(&f->main));
+    HL_NEED(hl_panel_draw(&f->main));
     hl_panel_row_labels(&f->main);
     hl_panel_column_labels(&f->main, true);
     draw_axis_names(f);
     draw_bars(f);
-    HL_TRY(draw_insets(f, page));
+    HL_NEED(draw_insets(f, page));
     if (f->zoomed.n > 0) {
-        HL_TRY(hl_panel_draw(&f->zoom));
+        HL_NEED(hl_panel_draw(&f->zoom));
         hl_panel_row_labels(&f->zoom);
         hl_panel_column_labels(&f->zoom, false);
         draw_zoom_lines(f);
     }
-    HL_TRY(draw_notes(f));
-
-done:
-    return status;
+    return draw_notes(f);
 }
 
 hl_status hl_token_figure_draw(hl_canvas *canvas, const hl_token_view *view,

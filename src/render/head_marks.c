@@ -99,7 +99,7 @@ static hl_status order_heads(double **out, const hl_figure *figure)
 
     if (figure->options.candidates_by_entropy)
         return hl_grid_means(out, profile, hl_figure_quantity(figure));
-    HL_TRY(hl_grid_means(out, profile, HL_Q_ENTROPY));
+    HL_NEED(hl_grid_means(out, profile, HL_Q_ENTROPY));
     HL_EACH_HEAD(profile, layer, head)
     {
         double norm = hl_profile_output_norm(profile, layer, head);
@@ -111,8 +111,6 @@ static hl_status order_heads(double **out, const hl_figure *figure)
         status = hl_fail(HL_BAD_INPUT, "candidates go by output norm, which the profile does not "
                                        "hold: measure again, name the heads, or take them by "
                                        "entropy");
-
-done:
     return status;
 }
 
@@ -142,22 +140,19 @@ done:
 
 hl_status hl_head_marks_read(hl_head_marks *out, const hl_figure *figure)
 {
-    hl_status              status  = HL_OK;
     const hl_draw_options *options = &figure->options;
     size_t                 size    = (size_t)hl_grid_size(figure->profile);
 
-    HL_TRY(HL_ALLOC_ZEROED(&out->pruned, size));
-    HL_TRY(HL_ALLOC_ZEROED(&out->ranks, size));
+    HL_NEED(HL_ALLOC_ZEROED(&out->pruned, size));
+    HL_NEED(HL_ALLOC_ZEROED(&out->ranks, size));
     mark_silent(out, figure->profile);
     if (options->pruned != NULL)
-        HL_TRY(mark_list(out, figure->profile, options->pruned, mark_pruned));
+        HL_NEED(mark_list(out, figure->profile, options->pruned, mark_pruned));
     if (options->candidates != NULL)
-        HL_TRY(mark_list(out, figure->profile, options->candidates, mark_candidate));
+        HL_NEED(mark_list(out, figure->profile, options->candidates, mark_candidate));
     else if (options->n_candidates > 0)
-        HL_TRY(mark_first(out, figure));
-
-done:
-    return status;
+        HL_NEED(mark_first(out, figure));
+    return HL_OK;
 }
 
 void hl_head_marks_free(hl_head_marks *marks)

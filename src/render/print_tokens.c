@@ -234,8 +234,7 @@ static hl_status put_inset_row(token_print *p, const hl_token_cells *maps, int64
 static hl_status put_inset_block(token_print *p, const hl_token_cells *maps, int64_t n_maps,
                                  int64_t first, int64_t wide)
 {
-    hl_status            status = HL_OK;
-    const hl_token_view *view   = maps[0].view;
+    const hl_token_view *view = maps[0].view;
 
     hl_output_print(&p->output, "\n%*s", PLACE, "");
     for (int64_t i = 0; i < n_maps; i++) {
@@ -246,10 +245,8 @@ static hl_status put_inset_block(token_print *p, const hl_token_cells *maps, int
     }
     hl_output_print(&p->output, "\n");
     for (int64_t row = 0; row < maps[0].n; row++)
-        HL_TRY(put_inset_row(p, maps, n_maps, row, wide));
-
-done:
-    return status;
+        HL_NEED(put_inset_row(p, maps, n_maps, row, wide));
+    return HL_OK;
 }
 
 static int64_t widest_name(const hl_token_view *view)

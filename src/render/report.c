@@ -30,8 +30,7 @@ static hl_status check_shape(const char *what, int64_t n_layers, int64_t n_heads
 
 static hl_status check_parts(const hl_report *report)
 {
-    hl_status                status = HL_OK;
-    const hl_report_profile *first  = report->profiles;
+    const hl_report_profile *first = report->profiles;
 
     if (report->n_profiles == 0 && report->trace == NULL && report->maps == NULL &&
         report->lens == NULL && report->compare_path == NULL && report->sweep_path == NULL)
@@ -39,20 +38,18 @@ static hl_status check_parts(const hl_report *report)
     if (report->n_profiles == 0)
         return HL_OK;
     for (int64_t i = 1; i < report->n_profiles; i++)
-        HL_TRY(check_shape(report->profiles[i].name,
-                           hl_profile_n_layers(report->profiles[i].profile),
-                           hl_profile_n_heads(report->profiles[i].profile), first));
+        HL_NEED(check_shape(report->profiles[i].name,
+                            hl_profile_n_layers(report->profiles[i].profile),
+                            hl_profile_n_heads(report->profiles[i].profile), first));
     if (report->model != NULL)
-        HL_TRY(check_shape("the model", report->model->n_layers, report->model->n_heads, first));
+        HL_NEED(check_shape("the model", report->model->n_layers, report->model->n_heads, first));
     if (report->trace != NULL)
-        HL_TRY(check_shape("the trace", hl_trace_n_layers(report->trace),
-                           hl_trace_n_heads(report->trace), first));
+        HL_NEED(check_shape("the trace", hl_trace_n_layers(report->trace),
+                            hl_trace_n_heads(report->trace), first));
     if (report->maps != NULL)
-        HL_TRY(check_shape("the model of the prompt", report->maps->n_layers, report->maps->n_heads,
-                           first));
-
-done:
-    return status;
+        HL_NEED(check_shape("the model of the prompt", report->maps->n_layers,
+                            report->maps->n_heads, first));
+    return HL_OK;
 }
 
 /* ------------------------------------------------------------------------- the data */
@@ -123,12 +120,11 @@ static int write_safely(const char *text, size_t n_bytes, void *context)
 
 static hl_status write_page(const json_t *data, const char *path)
 {
-    hl_status  status = HL_OK;
     hl_writer *writer = NULL;
     hl_page    page   = { 0 };
 
-    HL_TRY(hl_page_split(&page));
-    HL_TRY(hl_writer_open(&writer, path));
+    HL_NEED(hl_page_split(&page));
+    HL_NEED(hl_writer_open(&writer, path));
     hl_writer_write(writer, page.before, page.n_before);
     /* Seven digits are what a float holds. */
     if (json_dump_callback(data, write_safely, writer, JSON_COMPACT | JSON_REAL_PRECISION(7)) !=
@@ -137,10 +133,7 @@ static hl_status write_page(const json_t *data, const char *path)
         return hl_fail(HL_NO_MEMORY, "%s: no memory for the report", path);
     }
     hl_writer_write(writer, page.after, page.n_after);
-    HL_TRY(hl_writer_finish(writer));
-
-done:
-    return status;
+    return hl_writer_finish(writer);
 }
 
 hl_status hl_report_write(const hl_report *report, const char *path)

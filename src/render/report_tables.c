@@ -22,17 +22,15 @@ static hl_status check_row(const json_t *row, const hl_profile *profile, const c
     hl_status status = HL_OK;
 
     if (json_is_integer(json_object_get(row, "layer")))
-        HL_TRY(hl_json_get_int(&layer, row, "layer", where));
+        HL_NEED(hl_json_get_int(&layer, row, "layer", where));
     if (json_is_integer(json_object_get(row, "head")))
-        HL_TRY(hl_json_get_int(&head, row, "head", where));
+        HL_NEED(hl_json_get_int(&head, row, "head", where));
     if (profile != NULL && (layer < 0 || layer >= hl_profile_n_layers(profile) || head < 0 ||
                             head >= hl_profile_n_heads(profile)))
         status = hl_fail(HL_BAD_INPUT,
                          "%s: L%lldH%lld; the profile has %lld layers of up to %lld heads", where,
                          (long long)layer, (long long)head, (long long)hl_profile_n_layers(profile),
                          (long long)hl_profile_n_heads(profile));
-
-done:
     return status;
 }
 

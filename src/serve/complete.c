@@ -73,8 +73,7 @@ static hl_status check_size(const completion *c)
 
 static hl_status make_choices(completion *c)
 {
-    hl_status status   = HL_OK;
-    int64_t   n_places = c->server->options.n_slots + c->server->options.n_queue;
+    int64_t n_places = c->server->options.n_slots + c->server->options.n_queue;
 
     c->n_choices = c->prompts.count * c->request.n;
     if (c->n_choices > HL_WIRE_MAX_CHOICES)
@@ -84,7 +83,7 @@ static hl_status make_choices(completion *c)
     if (c->n_choices > n_places)
         return hl_fail(HL_BAD_INPUT, "%lld texts at once, this server has room for %lld",
                        (long long)c->n_choices, (long long)n_places);
-    HL_TRY(check_size(c));
+    HL_NEED(check_size(c));
     for (int64_t i = 0; i < c->n_choices; i++) {
         choice *made  = &c->choices[i];
         made->options = (hl_reply_options){ .request   = &c->request,
@@ -92,34 +91,29 @@ static hl_status make_choices(completion *c)
                                             .model     = c->server->model,
                                             .tokenizer = c->server->tokenizer,
                                             .index     = i };
-        HL_TRY(hl_reply_new(&made->reply, &made->options));
+        HL_NEED(hl_reply_new(&made->reply, &made->options));
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 static hl_status prepare(completion *c, bool is_chat)
 {
-    hl_status       status  = HL_OK;
     hl_server      *server  = c->server;
     hl_wire_context context = { .model = server->model, .model_name = server->model_name };
     uint64_t        number  = hl_server_next_number(server);
 
-    HL_TRY(hl_wire_read(&c->request, &c->fault, c->root, is_chat, &context));
+    HL_NEED(hl_wire_read(&c->request, &c->fault, c->root, is_chat, &context));
     if (!c->request.has_seed)
         c->request.sample.seed = server->options.seed + number * HL_WIRE_MAX_CHOICES;
     snprintf(c->fault.param, sizeof c->fault.param, "%s", is_chat ? "messages" : "prompt");
-    HL_TRY(hl_served_prompts_read(
+    HL_NEED(hl_served_prompts_read(
         &c->prompts, c->request.prompt, is_chat,
         &(hl_prompt_reader){ server->model, server->tokenizer, c->exchange }));
-    HL_TRY(make_choices(c));
+    HL_NEED(make_choices(c));
     c->created = (int64_t)time(NULL);
     snprintf(c->id, sizeof c->id, "%s-%llx%06llx", is_chat ? "chatcmpl" : "cmpl",
              (unsigned long long)server->started, (unsigned long long)number);
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* ------------------------------------------------------------------------- jobs */
@@ -143,22 +137,18 @@ static hl_status check_length(const completion *c, const hl_served_prompt *promp
 
 static hl_status submit(completion *c)
 {
-    hl_status status = HL_OK;
-
     for (int64_t i = 0; i < c->n_choices; i++) {
         hl_job_options job = hl_reply_job(&c->choices[i].options);
 
-        HL_TRY(check_length(c, c->choices[i].options.prompt));
+        HL_NEED(check_length(c, c->choices[i].options.prompt));
         job.sample.seed += (uint64_t)(i % c->request.n);
         job.end_ids   = c->server->end_ids;
         job.n_end_ids = c->server->n_end_ids;
         job.notify    = notify;
         job.context   = c->exchange;
-        HL_TRY(hl_engine_submit(&c->choices[i].job, c->server->engine, &job));
+        HL_NEED(hl_engine_submit(&c->choices[i].job, c->server->engine, &job));
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 static void note_token(completion *c, const hl_job_event *event)
@@ -249,7 +239,7 @@ static hl_status advance(bool *moved, completion *c, choice *at)
     hl_job_event event  = { 0 };
     bool         over   = false;
 
-    HL_TRY(hl_job_wait(&event, at->job, 0.0));
+    HL_NEED(hl_job_wait(&event, at->job, 0.0));
     if (event.kind == HL_JOB_NOTHING)
         return HL_OK;
     *moved = true;
@@ -257,14 +247,12 @@ static hl_status advance(bool *moved, completion *c, choice *at)
         return hl_fail(HL_CANCELLED, "the server is shutting down");
     if (event.kind == HL_JOB_TOKEN) {
         note_token(c, &event);
-        HL_TRY(hl_reply_add(&over, at->reply, &event));
+        HL_NEED(hl_reply_add(&over, at->reply, &event));
     }
     if (event.kind == HL_JOB_END || over)
-        HL_TRY(end_choice(c, at));
+        HL_NEED(end_choice(c, at));
     if (c->request.stream && !send_news(c, at))
         status = hl_fail(HL_IO, "the reader is gone");
-
-done:
     return status;
 }
 

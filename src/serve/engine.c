@@ -40,22 +40,18 @@ bool hl_engine_wait(hl_engine *engine, pthread_cond_t *condition, double until)
 /* What does not depend on the session. */
 static hl_status complete_options(hl_engine_options *options)
 {
-    hl_status status = HL_OK;
-
     options->n_slots = options->n_slots != 0 ? options->n_slots : DEFAULT_SLOTS;
     options->n_queue = options->n_queue != 0 ? options->n_queue : QUEUE_PER_SLOT * options->n_slots;
     options->n_chunk = options->n_chunk != 0 ? options->n_chunk : HL_ENGINE_CHUNK;
     options->n_events = options->n_events != 0 ? options->n_events : HL_ENGINE_EVENTS;
-    HL_TRY(hl_check_count("engine: n_slots", options->n_slots, 1, HL_ENGINE_MAX_SLOTS));
-    HL_TRY(hl_check_count("engine: n_queue", options->n_queue, 1, MAX_QUEUE));
-    HL_TRY(hl_check_count("engine: n_chunk", options->n_chunk, 1, MAX_EVENTS / 2));
-    HL_TRY(hl_check_count("engine: n_events", options->n_events, 1, MAX_EVENTS));
+    HL_NEED(hl_check_count("engine: n_slots", options->n_slots, 1, HL_ENGINE_MAX_SLOTS));
+    HL_NEED(hl_check_count("engine: n_queue", options->n_queue, 1, MAX_QUEUE));
+    HL_NEED(hl_check_count("engine: n_chunk", options->n_chunk, 1, MAX_EVENTS / 2));
+    HL_NEED(hl_check_count("engine: n_events", options->n_events, 1, MAX_EVENTS));
     /* A piece of a prompt completes all its events at once, while one is being looked at. */
     if (options->n_events < options->n_chunk + 2)
         options->n_events = options->n_chunk + 2;
-
-done:
-    return status;
+    return HL_OK;
 }
 
 static hl_status open_session(hl_engine *engine)
@@ -87,29 +83,25 @@ static hl_status open_session(hl_engine *engine)
 
 static hl_status allocate(hl_engine *engine)
 {
-    hl_status status      = HL_OK;
-    size_t    n_slots     = (size_t)engine->n_sequences;
-    size_t    n_ctx       = (size_t)engine->options.n_ctx;
-    size_t    n_chunk     = (size_t)engine->options.n_chunk;
-    size_t    n_cells     = (size_t)(engine->config->n_layers * engine->config->n_heads);
-    size_t    n_positions = n_chunk > n_slots ? n_chunk : n_slots;
+    size_t n_slots     = (size_t)engine->n_sequences;
+    size_t n_ctx       = (size_t)engine->options.n_ctx;
+    size_t n_chunk     = (size_t)engine->options.n_chunk;
+    size_t n_cells     = (size_t)(engine->config->n_layers * engine->config->n_heads);
+    size_t n_positions = n_chunk > n_slots ? n_chunk : n_slots;
 
-    HL_TRY(HL_ALLOC_ZEROED(&engine->slots, n_slots));
+    HL_NEED(HL_ALLOC_ZEROED(&engine->slots, n_slots));
     for (size_t i = 0; i < n_slots; i++) {
-        HL_TRY(HL_ALLOC(&engine->slots[i].tokens, n_ctx));
-        HL_TRY(HL_ALLOC(&engine->slots[i].gates, n_cells));
+        HL_NEED(HL_ALLOC(&engine->slots[i].tokens, n_ctx));
+        HL_NEED(HL_ALLOC(&engine->slots[i].gates, n_cells));
     }
-    HL_TRY(hl_alloc_zeroed((void **)&engine->segments, n_slots, n_ctx));
-    HL_TRY(HL_ALLOC_ZEROED(&engine->pattern_heads, n_cells));
-    HL_TRY(HL_ALLOC(&engine->positions, n_positions));
-    HL_TRY(HL_ALLOC(&engine->fed, n_slots));
-    HL_TRY(HL_ALLOC(&engine->sequences, n_slots));
-    HL_TRY(HL_ALLOC(&engine->step_tokens, n_slots));
-    HL_TRY(HL_ALLOC(&engine->gates_each, n_slots));
-    HL_TRY(HL_ALLOC(&engine->picks, n_slots));
-
-done:
-    return status;
+    HL_NEED(hl_alloc_zeroed((void **)&engine->segments, n_slots, n_ctx));
+    HL_NEED(HL_ALLOC_ZEROED(&engine->pattern_heads, n_cells));
+    HL_NEED(HL_ALLOC(&engine->positions, n_positions));
+    HL_NEED(HL_ALLOC(&engine->fed, n_slots));
+    HL_NEED(HL_ALLOC(&engine->sequences, n_slots));
+    HL_NEED(HL_ALLOC(&engine->step_tokens, n_slots));
+    HL_NEED(HL_ALLOC(&engine->gates_each, n_slots));
+    return HL_ALLOC(&engine->picks, n_slots);
 }
 
 static void make_locks(hl_engine *engine)

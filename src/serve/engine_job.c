@@ -18,8 +18,6 @@ enum { LONG_EVENTS = 32 }; /* that wait to be taken, of a long text */
 
 static hl_status check_prompt(const hl_engine *engine, const hl_job_options *options)
 {
-    hl_status status = HL_OK;
-
     if (options->tokens == NULL || options->n_tokens < 1)
         return hl_fail(HL_BAD_ARGUMENT, "job: a prompt of %lld tokens, wanted 1 or more",
                        (long long)options->n_tokens);
@@ -27,56 +25,48 @@ static hl_status check_prompt(const hl_engine *engine, const hl_job_options *opt
         return hl_fail(HL_LIMIT, "the prompt has %lld tokens, but the context has room for %lld",
                        (long long)options->n_tokens, (long long)engine->options.n_ctx);
     for (int64_t i = 0; i < options->n_tokens; i++) {
-        HL_TRY(hl_check_count("job: a token", options->tokens[i], 0, engine->config->d_vocab - 1));
+        HL_NEED(hl_check_count("job: a token", options->tokens[i], 0, engine->config->d_vocab - 1));
         if (options->kinds != NULL)
-            HL_TRY(
+            HL_NEED(
                 hl_check_count("job: the kind of a token", options->kinds[i], 0, HL_N_KINDS - 1));
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 static hl_status check_heads(const hl_engine *engine, const hl_job_options *options)
 {
-    hl_status        status = HL_OK;
     const hl_config *config = engine->config;
 
-    HL_TRY(
+    HL_NEED(
         hl_check_count("job: n_pattern_heads", options->n_pattern_heads, 0, HL_JOB_MAX_PATTERNS));
     for (int i = 0; i < options->n_pattern_heads; i++) {
         hl_head head = options->pattern_heads[i];
 
-        HL_TRY(hl_check_count("job: the layer of a head", head.layer, 0, config->n_layers - 1));
-        HL_TRY(hl_check_count("job: a head", head.head, 0, config->layers[head.layer].n_heads - 1));
+        HL_NEED(hl_check_count("job: the layer of a head", head.layer, 0, config->n_layers - 1));
+        HL_NEED(
+            hl_check_count("job: a head", head.head, 0, config->layers[head.layer].n_heads - 1));
     }
     for (int64_t i = 0; options->gates != NULL && i < config->n_layers * config->n_heads; i++) {
         if (!isfinite(options->gates[i]))
             return hl_fail(HL_BAD_ARGUMENT, "job: gate [%lld] is no number", (long long)i);
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 static hl_status check_options(const hl_engine *engine, const hl_job_options *options)
 {
-    hl_status status = HL_OK;
-    uint32_t  known  = ((1u << HL_N_TRACE_ROWS) - 1) & ~HL_JOB_ROWS(HL_TRACE_CHANGE);
-    int64_t   most =
+    uint32_t known = ((1u << HL_N_TRACE_ROWS) - 1) & ~HL_JOB_ROWS(HL_TRACE_CHANGE);
+    int64_t  most =
         engine->config->d_vocab < HL_JOB_MAX_TOP ? engine->config->d_vocab : HL_JOB_MAX_TOP;
 
-    HL_TRY(check_prompt(engine, options));
-    HL_TRY(hl_check_count("job: max_tokens", options->max_tokens, 0, INT64_MAX));
-    HL_TRY(hl_check_count("job: n_end_ids", options->n_end_ids, 0, INT32_MAX));
-    HL_TRY(hl_check_count("job: n_top", options->n_top, 0, most));
+    HL_NEED(check_prompt(engine, options));
+    HL_NEED(hl_check_count("job: max_tokens", options->max_tokens, 0, INT64_MAX));
+    HL_NEED(hl_check_count("job: n_end_ids", options->n_end_ids, 0, INT32_MAX));
+    HL_NEED(hl_check_count("job: n_top", options->n_top, 0, most));
     if ((options->rows & ~known) != 0)
-        HL_TRY(hl_fail(HL_BAD_ARGUMENT, "job: rows are 0x%x, wanted bits of 0x%x",
-                       (unsigned)options->rows, (unsigned)known));
-    HL_TRY(check_heads(engine, options));
-
-done:
-    return status;
+        HL_NEED(hl_fail(HL_BAD_ARGUMENT, "job: rows are 0x%x, wanted bits of 0x%x",
+                        (unsigned)options->rows, (unsigned)known));
+    return check_heads(engine, options);
 }
 
 static hl_status copy(void **out, const void *from, size_t count, size_t size)
@@ -105,23 +95,19 @@ static int64_t longest_text(const hl_job *job)
 
 static hl_status copy_options(hl_job *job, const hl_job_options *options, const hl_config *config)
 {
-    hl_status status = HL_OK;
-
     job->options = *options;
-    HL_TRY(HL_ALLOC(&job->tokens, (size_t)longest_text(job) + 1));
+    HL_NEED(HL_ALLOC(&job->tokens, (size_t)longest_text(job) + 1));
     memcpy(job->tokens, options->tokens, (size_t)options->n_tokens * sizeof *job->tokens);
-    HL_TRY(COPY(&job->kinds, options->kinds, options->n_tokens));
-    HL_TRY(COPY(&job->end_ids, options->end_ids, options->n_end_ids));
-    HL_TRY(COPY(&job->gates, options->gates, config->n_layers * config->n_heads));
-    HL_TRY(COPY(&job->pattern_heads, options->pattern_heads, options->n_pattern_heads));
+    HL_NEED(COPY(&job->kinds, options->kinds, options->n_tokens));
+    HL_NEED(COPY(&job->end_ids, options->end_ids, options->n_end_ids));
+    HL_NEED(COPY(&job->gates, options->gates, config->n_layers * config->n_heads));
+    HL_NEED(COPY(&job->pattern_heads, options->pattern_heads, options->n_pattern_heads));
     job->options.tokens        = job->tokens;
     job->options.kinds         = job->kinds;
     job->options.end_ids       = job->end_ids;
     job->options.gates         = job->gates;
     job->options.pattern_heads = job->pattern_heads;
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* --------------------------------------------------------------------- events */
@@ -134,7 +120,6 @@ static int64_t count_bits(uint32_t bits)
 /* No more events than the job can have. */
 static hl_status make_events(hl_job *job)
 {
-    hl_status        status   = HL_OK;
     const hl_config *config   = job->engine->config;
     int64_t          longest  = longest_text(job);
     int64_t          all      = longest - (job->options.echo_prompt ? 0 : job->options.n_tokens);
@@ -150,18 +135,17 @@ static hl_status make_events(hl_job *job)
         n_events = least_of(n_events, LONG_EVENTS);
     n_events      = least_of(n_events, all > 0 ? all : 1);
     job->n_events = n_events;
-    HL_TRY(HL_ALLOC_ZEROED(&job->events, (size_t)n_events));
-    HL_TRY(hl_alloc((void **)&job->values, (size_t)n_events, (size_t)n_values * sizeof(float)));
-    HL_TRY(hl_alloc((void **)&job->patterns, (size_t)n_events, (size_t)n_patterns * sizeof(float)));
-    HL_TRY(hl_alloc((void **)&job->top, (size_t)n_events, (size_t)n_top * sizeof(hl_job_top)));
+    HL_NEED(HL_ALLOC_ZEROED(&job->events, (size_t)n_events));
+    HL_NEED(hl_alloc((void **)&job->values, (size_t)n_events, (size_t)n_values * sizeof(float)));
+    HL_NEED(
+        hl_alloc((void **)&job->patterns, (size_t)n_events, (size_t)n_patterns * sizeof(float)));
+    HL_NEED(hl_alloc((void **)&job->top, (size_t)n_events, (size_t)n_top * sizeof(hl_job_top)));
     for (int64_t i = 0; i < n_events; i++) {
         job->events[i].values   = job->values + i * n_values;
         job->events[i].patterns = job->patterns + i * n_patterns;
         job->events[i].top      = job->top + i * n_top;
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 int64_t hl_job_room(const hl_job *job)

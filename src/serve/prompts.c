@@ -12,15 +12,14 @@
 static hl_status keep_encoding(hl_served_prompt *out, const hl_encoding *encoding,
                                const hl_model *model)
 {
-    hl_status status = HL_OK;
-    int64_t   begin  = hl_model_get_info(model)->bos_id;
-    size_t    n      = encoding->n_tokens;
+    int64_t begin = hl_model_get_info(model)->bos_id;
+    size_t  n     = encoding->n_tokens;
 
     if (n == 0 && begin < 0)
         return hl_fail(HL_BAD_INPUT,
                        "the prompt is empty, and the model has no token that begins texts");
-    HL_TRY(HL_ALLOC(&out->tokens, n + 1));
-    HL_TRY(HL_ALLOC(&out->kinds, n + 1));
+    HL_NEED(HL_ALLOC(&out->tokens, n + 1));
+    HL_NEED(HL_ALLOC(&out->kinds, n + 1));
     for (size_t i = 0; i < n; i++) {
         bool special = encoding->types[i] == HL_TOKEN_SPECIAL ||
                        (encoding->roles != NULL && encoding->roles[i] == (uint8_t)HL_ROLE_TEMPLATE);
@@ -33,22 +32,19 @@ static hl_status keep_encoding(hl_served_prompt *out, const hl_encoding *encodin
         out->kinds[0]  = HL_KIND_SPECIAL;
         out->n_tokens  = 1;
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* Ids as they are given; nothing is put around them. */
 static hl_status keep_ids(hl_served_prompt *out, const json_t *ids, const hl_model *model)
 {
-    hl_status status  = HL_OK;
-    int64_t   d_vocab = hl_model_get_info(model)->d_vocab;
-    size_t    n       = json_array_size(ids);
+    int64_t d_vocab = hl_model_get_info(model)->d_vocab;
+    size_t  n       = json_array_size(ids);
 
     if (n == 0)
         return hl_fail(HL_BAD_INPUT, "the prompt has no tokens");
-    HL_TRY(HL_ALLOC(&out->tokens, n));
-    HL_TRY(HL_ALLOC_ZEROED(&out->kinds, n)); /* HL_KIND_PROMPT */
+    HL_NEED(HL_ALLOC(&out->tokens, n));
+    HL_NEED(HL_ALLOC_ZEROED(&out->kinds, n)); /* HL_KIND_PROMPT */
     for (size_t i = 0; i < n; i++) {
         const json_t *id    = json_array_get(ids, i);
         int64_t       value = json_is_integer(id) ? json_integer_value(id) : -1;
@@ -62,9 +58,7 @@ static hl_status keep_ids(hl_served_prompt *out, const json_t *ids, const hl_mod
         out->tokens[i] = value;
     }
     out->n_tokens = (int64_t)n;
-
-done:
-    return status;
+    return HL_OK;
 }
 
 static bool is_gone(void *exchange)
@@ -119,7 +113,6 @@ static const char *role_of(const json_t *message)
 /* A text, or parts that are texts: those in a row.  *owned is to be freed. */
 static hl_status content_of(const char **out, char **owned, const json_t *content, size_t number)
 {
-    hl_status     status = HL_OK;
     size_t        used = 0, room = 1, index;
     const json_t *part;
 
@@ -130,7 +123,7 @@ static hl_status content_of(const char **out, char **owned, const json_t *conten
         return hl_fail(HL_BAD_INPUT, "messages[%zu].content is no text", number);
     for (size_t i = 0; i < json_array_size(content); i++)
         room += json_string_length(json_object_get(json_array_get(content, i), "text"));
-    HL_TRY(HL_ALLOC(owned, room));
+    HL_NEED(HL_ALLOC(owned, room));
     json_array_foreach(content, index, part) {
         const json_t *text = json_object_get(part, "text");
         if (!json_is_string(text))
@@ -140,9 +133,7 @@ static hl_status content_of(const char **out, char **owned, const json_t *conten
     }
     (*owned)[used] = '\0';
     *out           = *owned;
-
-done:
-    return status;
+    return HL_OK;
 }
 
 static hl_status encode_messages(hl_served_prompt *out, const hl_chat_message *messages, size_t n,

@@ -44,17 +44,14 @@ static hl_status open_stream(hl_reply *reply)
     bool                    begins  = !reply->options.request->is_chat;
     const char             *text    = "";
     size_t                  n_bytes = 0;
-    hl_status               status  = HL_OK;
 
-    HL_TRY(hl_decode_stream_open(&reply->stream, reply->options.tokenizer,
-                                 &(hl_decode_options){ .skip_special = true }));
+    HL_NEED(hl_decode_stream_open(&reply->stream, reply->options.tokenizer,
+                                  &(hl_decode_options){ .skip_special = true }));
     if (begins && !reply->options.request->echo &&
         prompt->kinds[prompt->n_tokens - 1] == HL_KIND_PROMPT)
-        HL_TRY(hl_decode_stream_push(&text, &n_bytes, reply->stream,
-                                     (int32_t)prompt->tokens[prompt->n_tokens - 1]));
-
-done:
-    return status;
+        HL_NEED(hl_decode_stream_push(&text, &n_bytes, reply->stream,
+                                      (int32_t)prompt->tokens[prompt->n_tokens - 1]));
+    return HL_OK;
 }
 
 hl_status hl_reply_new(hl_reply **out, const hl_reply_options *options)
@@ -338,20 +335,16 @@ static hl_status keep_text(hl_reply *reply, const char *text, size_t n_bytes)
 /* A token of the prompt that is echoed passes the stop words by. */
 static hl_status add_text(bool *found, hl_reply *reply, const hl_job_event *event)
 {
-    hl_status   status  = HL_OK;
     const char *text    = "";
     size_t      n_bytes = 0;
 
     *found = false;
     if (event->token.stop == HL_STOP_END && !event->from_prompt)
         return HL_OK;
-    HL_TRY(hl_decode_stream_push(&text, &n_bytes, reply->stream, (int32_t)event->token.id));
+    HL_NEED(hl_decode_stream_push(&text, &n_bytes, reply->stream, (int32_t)event->token.id));
     if (!event->from_prompt)
-        HL_TRY(hl_stop_words_push(&text, &n_bytes, found, reply->stop, text, n_bytes));
-    HL_TRY(keep_text(reply, text, n_bytes));
-
-done:
-    return status;
+        HL_NEED(hl_stop_words_push(&text, &n_bytes, found, reply->stop, text, n_bytes));
+    return keep_text(reply, text, n_bytes);
 }
 
 /* ------------------------------------------------------------------------------- tokens */
@@ -367,30 +360,27 @@ hl_status hl_reply_add(bool *over, hl_reply *reply, const hl_job_event *event)
 
     *over = false;
     if (shown)
-        HL_TRY(add_text(&found, reply, event));
+        HL_NEED(add_text(&found, reply, event));
     if (shown && is_text && request->logprobs && !found) {
         size_t after        = reply->n_characters;
         reply->n_characters = offset;
         status              = add_entry(reply, event);
         reply->n_characters = after;
-        HL_TRY(status);
+        HL_NEED(status);
     }
     if (request->watch && !found)
-        HL_TRY(add_watched(reply, event));
+        HL_NEED(add_watched(reply, event));
     reply->last_id = event->token.id;
     if (!event->from_prompt) {
         reply->n_generated++;
         reply->ended = found ? HL_STOP_WORD : event->token.stop;
     }
     *over = reply->ended != HL_STOP_NONE;
-
-done:
     return status;
 }
 
 hl_status hl_reply_finish(hl_reply *reply)
 {
-    hl_status   status  = HL_OK;
     const char *text    = "";
     size_t      n_bytes = 0;
     bool        found   = false;
@@ -398,18 +388,15 @@ hl_status hl_reply_finish(hl_reply *reply)
     reply->is_finished = true;
     if (reply->ended == HL_STOP_WORD)
         return HL_OK;
-    HL_TRY(hl_decode_stream_finish(&text, &n_bytes, reply->stream));
-    HL_TRY(hl_stop_words_push(&text, &n_bytes, &found, reply->stop, text, n_bytes));
-    HL_TRY(keep_text(reply, text, n_bytes));
+    HL_NEED(hl_decode_stream_finish(&text, &n_bytes, reply->stream));
+    HL_NEED(hl_stop_words_push(&text, &n_bytes, &found, reply->stop, text, n_bytes));
+    HL_NEED(keep_text(reply, text, n_bytes));
     if (found) {
         reply->ended = HL_STOP_WORD;
         return HL_OK;
     }
-    HL_TRY(hl_stop_words_finish(&text, &n_bytes, reply->stop));
-    HL_TRY(keep_text(reply, text, n_bytes));
-
-done:
-    return status;
+    HL_NEED(hl_stop_words_finish(&text, &n_bytes, reply->stop));
+    return keep_text(reply, text, n_bytes);
 }
 
 int64_t hl_reply_n_generated(const hl_reply *reply)

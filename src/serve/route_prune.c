@@ -88,16 +88,12 @@ static hl_status read_input(const json_t **out, hl_look *look)
 static hl_status read_rank(rank_request *out, hl_look *look)
 {
     static const char *const known[] = { "model", "input", "ranker", "ratios", "seed", NULL };
-    hl_status                status  = HL_OK;
 
-    HL_TRY(hl_look_check(look, known));
-    HL_TRY(read_ranker(&out->ranker, look));
-    HL_TRY(read_ratios(out, look));
-    HL_TRY(hl_json_get_int(&out->seed, look->root, "seed", "request"));
-    HL_TRY(read_input(&out->input, look));
-
-done:
-    return status;
+    HL_NEED(hl_look_check(look, known));
+    HL_NEED(read_ranker(&out->ranker, look));
+    HL_NEED(read_ratios(out, look));
+    HL_NEED(hl_json_get_int(&out->seed, look->root, "seed", "request"));
+    return read_input(&out->input, look);
 }
 
 /* -------------------------------------------------------------------------- evidence */
@@ -277,7 +273,6 @@ static hl_status read_setting(float *out, const json_t *off, const hl_model *mod
 
 static hl_status read_settings(settings *out, hl_look *look)
 {
-    hl_status            status  = HL_OK;
     const hl_model      *model   = look->server->model;
     const hl_model_info *info    = hl_model_get_info(model);
     const json_t        *list    = hl_look_member(look, "settings");
@@ -287,13 +282,11 @@ static hl_status read_settings(settings *out, hl_look *look)
     if (!json_is_array(list) || n == 0 || n > MAX_SETTINGS)
         return hl_fail(HL_BAD_INPUT, "settings: wanted an array of 1 to %d lists of heads",
                        MAX_SETTINGS);
-    HL_TRY(HL_ALLOC(&out->gates, n * n_cells));
+    HL_NEED(HL_ALLOC(&out->gates, n * n_cells));
     out->count = (int64_t)n;
     for (size_t i = 0; i < n; i++)
-        HL_TRY(read_setting(out->gates + i * n_cells, json_array_get(list, i), model));
-
-done:
-    return status;
+        HL_NEED(read_setting(out->gates + i * n_cells, json_array_get(list, i), model));
+    return HL_OK;
 }
 
 static hl_status go_on_share(void *context, double share, int64_t n_tokens)
@@ -327,14 +320,13 @@ static hl_status count_tokens(int64_t *count, const hl_server *server, const jso
  * say anything of a model. */
 static hl_status choose_context(int64_t *out, hl_look *look, const json_t *input)
 {
-    hl_status status = HL_OK;
-    int64_t   most   = context_of(look->server);
-    int64_t   n      = 0;
+    int64_t most = context_of(look->server);
+    int64_t n    = 0;
 
     if (!json_is_array(input))
-        HL_TRY(count_tokens(&n, look->server, input));
+        HL_NEED(count_tokens(&n, look->server, input));
     for (size_t i = 0; i < json_array_size(input) && n < EVALUATE_TOKENS; i++)
-        HL_TRY(count_tokens(&n, look->server, json_array_get(input, i)));
+        HL_NEED(count_tokens(&n, look->server, json_array_get(input, i)));
     if (n < LEAST_TOKENS)
         return hl_fail(HL_BAD_INPUT,
                        "input has %lld token%s, wanted %d or more: what a few tokens cost does not "
@@ -343,9 +335,7 @@ static hl_status choose_context(int64_t *out, hl_look *look, const json_t *input
     if (*out == 0)
         *out = n / N_WINDOWS > LEAST_CONTEXT ? n / N_WINDOWS : LEAST_CONTEXT;
     *out = *out < most ? *out : most;
-
-done:
-    return status;
+    return HL_OK;
 }
 
 static hl_status read_context(int64_t *out, hl_look *look)

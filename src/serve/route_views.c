@@ -56,24 +56,20 @@ static hl_status read_request(view_request *out, hl_look *look)
 {
     static const char *const known[] = { "model", "input", "messages", "heads",
                                          "off",   "begin", "end",      NULL };
-    hl_status                status  = HL_OK;
     const hl_model          *model   = look->server->model;
     const json_t            *value   = NULL;
 
-    HL_TRY(hl_look_check(look, known));
-    HL_TRY(hl_json_get_int(&out->begin, look->root, "begin", "request"));
-    HL_TRY(hl_json_get_int(&out->end, look->root, "end", "request"));
+    HL_NEED(hl_look_check(look, known));
+    HL_NEED(hl_json_get_int(&out->begin, look->root, "begin", "request"));
+    HL_NEED(hl_json_get_int(&out->end, look->root, "end", "request"));
     value = hl_look_member(look, "heads");
     if (value != NULL && !(json_is_array(value) && json_array_size(value) == 0))
-        HL_TRY(hl_wire_heads(&out->heads, value, model, "heads"));
+        HL_NEED(hl_wire_heads(&out->heads, value, model, "heads"));
     value = hl_look_member(look, "off");
     if (value != NULL)
-        HL_TRY(hl_wire_gates(&out->gates, value, model, "off"));
-    HL_TRY(read_input(out, look));
-    HL_TRY(check_length(out, look->server));
-
-done:
-    return status;
+        HL_NEED(hl_wire_gates(&out->gates, value, model, "off"));
+    HL_NEED(read_input(out, look));
+    return check_length(out, look->server);
 }
 
 static void release(view_request *request)

@@ -65,37 +65,30 @@ static hl_status copy_tokens(hl_server *server, const char *lines)
         return HL_OK;
     for (const char *at = lines; *at != '\0'; at++)
         most += *at == '\n' ? 1 : 0;
-    HL_TRY(HL_ALLOC_ZEROED(&server->tokens, most));
-    HL_TRY(HL_ALLOC_ZEROED(&server->n_under_way, most));
+    HL_NEED(HL_ALLOC_ZEROED(&server->tokens, most));
+    HL_NEED(HL_ALLOC_ZEROED(&server->n_under_way, most));
     while (*lines != '\0') {
         size_t n = strcspn(lines, "\r\n");
 
         if (n > 0) {
-            HL_TRY(hl_strndup(&server->tokens[server->n_tokens], lines, n));
+            HL_NEED(hl_strndup(&server->tokens[server->n_tokens], lines, n));
             server->n_tokens++;
         }
         lines += n + (lines[n] != '\0' ? 1 : 0);
     }
     if (server->n_tokens == 0)
         status = hl_fail(HL_BAD_ARGUMENT, "an empty token keeps nobody out");
-
-done:
     return status;
 }
 
 static hl_status copy_texts(hl_server *server, const hl_server_options *options)
 {
-    hl_status status = HL_OK;
-
-    HL_TRY(hl_strdup(&server->host, server->options.host));
-    HL_TRY(copy_tokens(server, options->token));
-    HL_TRY(HL_ALLOC_ZEROED(&server->names, options->n_names));
+    HL_NEED(hl_strdup(&server->host, server->options.host));
+    HL_NEED(copy_tokens(server, options->token));
+    HL_NEED(HL_ALLOC_ZEROED(&server->names, options->n_names));
     for (size_t i = 0; i < options->n_names; i++)
-        HL_TRY(hl_strdup(&server->names[i], options->names[i]));
-    HL_TRY(name_model(&server->model_name, server->model, options->model_name));
-
-done:
-    return status;
+        HL_NEED(hl_strdup(&server->names[i], options->names[i]));
+    return name_model(&server->model_name, server->model, options->model_name);
 }
 
 static void find_ends(hl_server *server)

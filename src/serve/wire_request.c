@@ -398,12 +398,10 @@ static hl_status read_patterns(reading *r, const json_t *value)
 
     if (json_is_array(value) && json_array_size(value) == 0)
         return HL_OK;
-    HL_TRY(hl_wire_heads(&r->request->patterns, value, r->context->model, "headlight.patterns"));
+    HL_NEED(hl_wire_heads(&r->request->patterns, value, r->context->model, "headlight.patterns"));
     if (r->request->patterns->n_heads > HL_JOB_MAX_PATTERNS)
         status = hl_fail(HL_BAD_INPUT, "headlight.patterns names %lld heads, at most %d",
                          (long long)r->request->patterns->n_heads, HL_JOB_MAX_PATTERNS);
-
-done:
     return status;
 }
 

@@ -47,18 +47,13 @@ static hl_status check_size(const char *name, int64_t value, int64_t least, int6
 
 static hl_status check_shape(const hl_profile_shape *shape, int64_t n_buckets, int64_t n_kept)
 {
-    hl_status status = HL_OK;
-
-    HL_TRY(check_size("the number of layers", shape->n_layers, 1, HL_PROFILE_MAX_LAYERS));
+    HL_NEED(check_size("the number of layers", shape->n_layers, 1, HL_PROFILE_MAX_LAYERS));
     for (int64_t layer = 0; layer < shape->n_layers; layer++)
-        HL_TRY(
+        HL_NEED(
             check_size("a layer's number of heads", shape->heads[layer], 0, HL_PROFILE_MAX_HEADS));
-    HL_TRY(check_size("the number of position buckets", n_buckets, 1, HL_PROFILE_MAX_BUCKETS));
-    HL_TRY(check_size("the number of token types", shape->n_types, 1, HL_PROFILE_MAX_TYPES));
-    HL_TRY(check_size("the number of sequences kept", n_kept, 1, HL_PROFILE_MAX_KEPT));
-
-done:
-    return status;
+    HL_NEED(check_size("the number of position buckets", n_buckets, 1, HL_PROFILE_MAX_BUCKETS));
+    HL_NEED(check_size("the number of token types", shape->n_types, 1, HL_PROFILE_MAX_TYPES));
+    return check_size("the number of sequences kept", n_kept, 1, HL_PROFILE_MAX_KEPT);
 }
 
 static int64_t most_heads(const hl_profile_shape *shape)
@@ -72,18 +67,14 @@ static int64_t most_heads(const hl_profile_shape *shape)
 
 static hl_status copy_shape(hl_profile *profile, const hl_profile_shape *shape)
 {
-    hl_status status = HL_OK;
-
     profile->n_layers = shape->n_layers;
     profile->n_heads  = most_heads(shape);
     profile->n_types  = shape->n_types;
-    HL_TRY(HL_ALLOC(&profile->heads, (size_t)shape->n_layers));
+    HL_NEED(HL_ALLOC(&profile->heads, (size_t)shape->n_layers));
     memcpy(profile->heads, shape->heads, (size_t)shape->n_layers * sizeof *shape->heads);
     for (int64_t type = 0; type < shape->n_types; type++)
-        HL_TRY(hl_strdup(&profile->type_names[type], shape->type_names[type]));
-
-done:
-    return status;
+        HL_NEED(hl_strdup(&profile->type_names[type], shape->type_names[type]));
+    return HL_OK;
 }
 
 hl_status hl_profile_new_shape(hl_profile **out, const hl_profile_shape *shape, int64_t n_buckets,

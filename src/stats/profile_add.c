@@ -38,18 +38,15 @@ void hl_profile_flight_free(hl_profile_flight *flight)
 
 hl_status hl_profile_grow(void **block, size_t *size, size_t wanted, size_t item)
 {
-    hl_status status = HL_OK;
-    void     *larger = NULL;
+    void *larger = NULL;
 
     if (wanted <= *size && *block != NULL)
         return HL_OK;
-    HL_TRY(hl_alloc(&larger, wanted, item));
+    HL_NEED(hl_alloc(&larger, wanted, item));
     hl_free(*block);
     *block = larger;
     *size  = wanted;
-
-done:
-    return status;
+    return HL_OK;
 }
 
 int hl_profile_threads(const hl_profile *profile, int64_t n_values)
@@ -70,40 +67,33 @@ static int64_t n_curves(const hl_profile *profile)
 
 static hl_status open_flight(hl_profile *profile)
 {
-    hl_status          status = HL_OK;
     hl_profile_flight *flight = NULL;
 
-    HL_TRY(HL_ALLOC_ZEROED(&profile->flight, 1));
+    HL_NEED(HL_ALLOC_ZEROED(&profile->flight, 1));
     flight = profile->flight;
-    HL_TRY(HL_ALLOC(&flight->means, (size_t)n_cells(profile) * HL_N_OF_SEQUENCE));
-    HL_TRY(HL_ALLOC(&flight->positions, (size_t)n_curves(profile) * HL_N_BY_POSITION));
-    HL_TRY(HL_ALLOC(&flight->counts, (size_t)profile->n_buckets * HL_N_BY_POSITION));
-
-done:
-    return status;
+    HL_NEED(HL_ALLOC(&flight->means, (size_t)n_cells(profile) * HL_N_OF_SEQUENCE));
+    HL_NEED(HL_ALLOC(&flight->positions, (size_t)n_curves(profile) * HL_N_BY_POSITION));
+    return HL_ALLOC(&flight->counts, (size_t)profile->n_buckets * HL_N_BY_POSITION);
 }
 
 hl_status hl_profile_begin(hl_profile *profile, const hl_profile_batch *batch)
 {
-    hl_status          status   = HL_OK;
     hl_profile_flight *flight   = NULL;
     size_t             n_heads  = (size_t)(batch->n_batch * n_cells(profile));
     size_t             n_layers = (size_t)(batch->n_batch * n_curves(profile));
 
     if (profile->flight == NULL)
-        HL_TRY(open_flight(profile));
+        HL_NEED(open_flight(profile));
     flight = profile->flight;
-    HL_TRY(hl_profile_grow((void **)&flight->sequences, &flight->n_sequences, n_heads,
-                           sizeof *flight->sequences));
-    HL_TRY(hl_profile_grow((void **)&flight->by_layer, &flight->n_by_layer, n_layers,
-                           sizeof *flight->by_layer));
+    HL_NEED(hl_profile_grow((void **)&flight->sequences, &flight->n_sequences, n_heads,
+                            sizeof *flight->sequences));
+    HL_NEED(hl_profile_grow((void **)&flight->by_layer, &flight->n_by_layer, n_layers,
+                            sizeof *flight->by_layer));
     memset(flight->sequences, 0, n_heads * sizeof *flight->sequences);
     memset(flight->by_layer, 0, n_layers * sizeof *flight->by_layer);
     flight->batch         = batch;
     flight->plans.is_made = false;
-
-done:
-    return status;
+    return HL_OK;
 }
 
 static void sequence_means(const hl_profile *profile, int64_t sequence)
@@ -204,19 +194,16 @@ static void add_pairs(void *context, int64_t first, int64_t end, int member)
 hl_status hl_profile_layer(hl_profile *profile, const hl_layer_rows *rows,
                            const hl_profile_mask *mask)
 {
-    hl_status status    = HL_OK;
     layer_job job       = { profile, rows };
     int       n_threads = layer_threads(profile, rows);
 
-    HL_TRY(hl_profile_rows_open(profile, rows, mask));
-    HL_TRY(hl_profile_samples_open(profile, rows, mask));
+    HL_NEED(hl_profile_rows_open(profile, rows, mask));
+    HL_NEED(hl_profile_samples_open(profile, rows, mask));
     hl_parallel(n_threads, rows->n_heads, 1, add_heads, &job);
     hl_parallel(n_threads, rows->n_heads, 1, add_pairs, &job);
     hl_profile_rows_close(profile, rows);
     hl_profile_samples_close(profile, rows);
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* ---------------------------------------------------------------- single values */

@@ -192,9 +192,7 @@ static hl_status check_settings(const hl_profile *a, const hl_profile *b)
 
 hl_status hl_profile_check_same(const hl_profile *a, const hl_profile *b)
 {
-    hl_status status = HL_OK;
-
-    HL_TRY(check_settings(a, b));
+    HL_NEED(check_settings(a, b));
     if (a->n_layers != b->n_layers)
         return differ_number("layers", a->n_layers, b->n_layers);
     if (!same_numbers(a, b))
@@ -209,25 +207,20 @@ hl_status hl_profile_check_same(const hl_profile *a, const hl_profile *b)
         if (strcmp(a->type_names[type], b->type_names[type]) != 0)
             return differ("type", a->type_names[type], b->type_names[type]);
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 hl_status hl_profile_merge(hl_profile *profile, const hl_profile *other)
 {
-    hl_status      status = HL_OK;
-    const int64_t *here   = hl_counts(profile, HL_TABLE_TOTALS);
-    const int64_t *there  = hl_counts(other, HL_TABLE_TOTALS);
+    const int64_t *here  = hl_counts(profile, HL_TABLE_TOTALS);
+    const int64_t *there = hl_counts(other, HL_TABLE_TOTALS);
 
     if (profile == other)
         return hl_fail(HL_BAD_ARGUMENT, "a profile cannot be merged with itself");
-    HL_TRY(hl_profile_check_same(profile, other));
+    HL_NEED(hl_profile_check_same(profile, other));
     /* No count is larger than that of tokens, so this holds for all of them. */
     if (here[0] > HL_MAX_COUNT - there[0] || here[1] > HL_MAX_COUNT - there[1])
         return hl_fail(HL_LIMIT, "the profiles have more than 2^40 rows together");
     hl_profile_add_tables(profile, other);
-
-done:
-    return status;
+    return HL_OK;
 }

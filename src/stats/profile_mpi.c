@@ -127,19 +127,16 @@ static void add_blocks(void *in, void *inout, int *count, MPI_Datatype *type)
 
 static hl_status new_scratch(const hl_profile *profile)
 {
-    hl_status        status = HL_OK;
-    hl_profile_shape shape  = { .n_layers   = profile->n_layers,
-                                .heads      = profile->heads,
-                                .n_types    = profile->n_types,
-                                .type_names = (const char *const *)profile->type_names };
+    hl_profile_shape shape = { .n_layers   = profile->n_layers,
+                               .heads      = profile->heads,
+                               .n_types    = profile->n_types,
+                               .type_names = (const char *const *)profile->type_names };
 
     for (int i = 0; i < 2; i++) {
-        HL_TRY(hl_profile_new_shape(&scratch[i], &shape, profile->n_buckets, profile->n_kept));
-        HL_TRY(hl_profile_allocate(scratch[i]));
+        HL_NEED(hl_profile_new_shape(&scratch[i], &shape, profile->n_buckets, profile->n_kept));
+        HL_NEED(hl_profile_allocate(scratch[i]));
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* A block is counted in cache lines, which an int can count. */

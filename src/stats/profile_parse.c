@@ -74,17 +74,14 @@ static hl_status read_heads(int64_t heads[HL_PROFILE_MAX_LAYERS], int64_t *n_lay
 static hl_status read_types(const char *names[HL_PROFILE_MAX_TYPES], int64_t *n_types,
                             const hl_safetensors *file)
 {
-    hl_status status = HL_OK;
-    char      key[24];
+    char key[24];
 
-    HL_TRY(need_number(n_types, file, "types"));
+    HL_NEED(need_number(n_types, file, "types"));
     for (int64_t type = 0; type < *n_types && type < HL_PROFILE_MAX_TYPES; type++) {
         snprintf(key, sizeof key, "type.%" PRId64, type);
-        HL_TRY(need(&names[type], file, key));
+        HL_NEED(need(&names[type], file, key));
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 static bool is_first_format(const hl_safetensors *file)
@@ -95,7 +92,6 @@ static bool is_first_format(const hl_safetensors *file)
 
 static hl_status read_shape(hl_profile **out, const hl_safetensors *file)
 {
-    hl_status        status = HL_OK;
     const char      *format = NULL;
     const char      *names[HL_PROFILE_MAX_TYPES];
     int64_t          heads[HL_PROFILE_MAX_LAYERS];
@@ -103,17 +99,14 @@ static hl_status read_shape(hl_profile **out, const hl_safetensors *file)
     int64_t          n_kept    = 0;
     hl_profile_shape shape     = { .heads = heads, .type_names = names };
 
-    HL_TRY(need(&format, file, "format"));
+    HL_NEED(need(&format, file, "format"));
     if (strcmp(format, HL_PROFILE_FORMAT) != 0 && !is_first_format(file))
         return hl_fail(HL_BAD_INPUT, "format '%.40s', wanted '%s'", format, HL_PROFILE_FORMAT);
-    HL_TRY(read_heads(heads, &shape.n_layers, file));
-    HL_TRY(read_types(names, &shape.n_types, file));
-    HL_TRY(need_number(&n_buckets, file, "buckets"));
-    HL_TRY(need_number(&n_kept, file, "kept"));
-    HL_TRY(hl_profile_new_shape(out, &shape, n_buckets, n_kept));
-
-done:
-    return status;
+    HL_NEED(read_heads(heads, &shape.n_layers, file));
+    HL_NEED(read_types(names, &shape.n_types, file));
+    HL_NEED(need_number(&n_buckets, file, "buckets"));
+    HL_NEED(need_number(&n_kept, file, "kept"));
+    return hl_profile_new_shape(out, &shape, n_buckets, n_kept);
 }
 
 static hl_status read_setting(hl_profile *profile, const hl_safetensors *file, const char *name,
@@ -134,21 +127,18 @@ done:
 
 static hl_status read_settings(hl_profile *profile, const hl_safetensors *file)
 {
-    hl_status   status = HL_OK;
-    const char *names  = NULL;
+    const char *names = NULL;
 
-    HL_TRY(need(&names, file, "settings"));
+    HL_NEED(need(&names, file, "settings"));
     for (int n = 0; *names != '\0'; n++) {
         size_t n_bytes = strcspn(names, " ");
 
         if (n == MAX_SETTINGS)
             return hl_fail(HL_BAD_INPUT, "more than %d settings", MAX_SETTINGS);
-        HL_TRY(read_setting(profile, file, names, n_bytes));
+        HL_NEED(read_setting(profile, file, names, n_bytes));
         names += n_bytes + (names[n_bytes] == ' ' ? 1 : 0);
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* --------------------------------------------------------------------- tensors */
@@ -213,7 +203,6 @@ static bool is_known(const char *name)
 
 static hl_status check_tensors(const hl_safetensors *file, const hl_profile *profile)
 {
-    hl_status        status = HL_OK;
     const hl_tensor *tensor = NULL;
     int64_t          shape[HL_TABLE_DIMS];
     int              n_dims = hl_table_shape(shape, profile, HL_TABLE_COUNT);
@@ -224,13 +213,11 @@ static hl_status check_tensors(const hl_safetensors *file, const hl_profile *pro
             return hl_fail(HL_BAD_INPUT, "tensor '%.80s' is no part of a profile", name);
     }
     for (hl_table table = 0; table < HL_N_TABLES; table++)
-        HL_TRY(find_table(&tensor, file, profile, table));
+        HL_NEED(find_table(&tensor, file, profile, table));
     tensor = hl_safetensors_find(file, HL_PROFILE_MEAN);
     if (tensor != NULL)
-        HL_TRY(check_tensor(tensor, HL_DTYPE_F64, shape, n_dims));
-
-done:
-    return status;
+        HL_NEED(check_tensor(tensor, HL_DTYPE_F64, shape, n_dims));
+    return HL_OK;
 }
 
 static hl_status check_kept(const hl_tensor *tensor, const hl_profile *profile)
@@ -254,21 +241,18 @@ static void forget_positions(const hl_profile *profile)
 
 static hl_status copy_tables(hl_profile *profile, const hl_safetensors *file)
 {
-    hl_status        status = HL_OK;
     const hl_tensor *tensor = NULL;
 
     for (hl_table table = 0; table < HL_N_TABLES; table++) {
-        HL_TRY(find_table(&tensor, file, profile, table));
+        HL_NEED(find_table(&tensor, file, profile, table));
         if (tensor != NULL)
             memcpy(profile->tables[table], tensor->data, tensor->n_bytes);
         else if (table == HL_TABLE_KEPT_POSITIONS)
             forget_positions(profile);
         if (tensor != NULL && table >= HL_FIRST_KEPT) /* the totals come before them */
-            HL_TRY(check_kept(tensor, profile));
+            HL_NEED(check_kept(tensor, profile));
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* ---------------------------------------------------------------------- values */
@@ -440,7 +424,6 @@ static hl_status check_kept_means(const hl_profile *profile, hl_table table)
 
 static hl_status check_sequences(const hl_profile *profile)
 {
-    hl_status       status = HL_OK;
     const uint64_t *hashes = profile->tables[HL_TABLE_HASHES];
     const int64_t  *counts = hl_counts(profile, HL_TABLE_KEPT_COUNTS);
     int64_t         most   = hl_counts(profile, HL_TABLE_TOTALS)[0] * profile->n_layers;
@@ -453,11 +436,8 @@ static hl_status check_sequences(const hl_profile *profile)
         if (counts[i] < 0 || counts[i] > most * profile->n_heads) /* at most 2^60 */
             return bad_value(HL_TABLE_KEPT_COUNTS, i, "not a count of so many tokens");
     }
-    HL_TRY(check_kept_means(profile, HL_TABLE_MEANS));
-    HL_TRY(check_kept_means(profile, HL_TABLE_KEPT_POSITIONS));
-
-done:
-    return status;
+    HL_NEED(check_kept_means(profile, HL_TABLE_MEANS));
+    return check_kept_means(profile, HL_TABLE_KEPT_POSITIONS);
 }
 
 static hl_status check_table(const hl_profile *profile, hl_table table)
@@ -477,19 +457,14 @@ static hl_status check_table(const hl_profile *profile, hl_table table)
 
 static hl_status check_values(const hl_profile *profile)
 {
-    hl_status status = HL_OK;
-
-    HL_TRY(check_totals(profile));
+    HL_NEED(check_totals(profile));
     for (hl_table table = 0; table < HL_N_TABLES; table++)
-        HL_TRY(check_table(profile, table));
-    HL_TRY(check_ends(profile));
-    HL_TRY(check_histograms(profile));
-    HL_TRY(check_places(profile));
-    HL_TRY(check_scores(profile));
-    HL_TRY(check_sequences(profile));
-
-done:
-    return status;
+        HL_NEED(check_table(profile, table));
+    HL_NEED(check_ends(profile));
+    HL_NEED(check_histograms(profile));
+    HL_NEED(check_places(profile));
+    HL_NEED(check_scores(profile));
+    return check_sequences(profile);
 }
 
 /* --------------------------------------------------------------------- reading */

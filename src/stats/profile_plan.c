@@ -88,38 +88,32 @@ hl_row_defined hl_profile_row_defined(const hl_profile_mask *mask, int64_t posit
 
 static hl_status grow_rows(hl_row_plans *plans, size_t n_rows)
 {
-    hl_status status  = HL_OK;
-    size_t    sizes[] = { plans->n_rows, plans->n_rows, plans->n_rows, plans->n_rows };
+    size_t sizes[] = { plans->n_rows, plans->n_rows, plans->n_rows, plans->n_rows };
 
-    HL_TRY(hl_profile_grow((void **)&plans->log_n, &sizes[0], n_rows, sizeof *plans->log_n));
-    HL_TRY(hl_profile_grow((void **)&plans->inverse, &sizes[1], n_rows, sizeof *plans->inverse));
-    HL_TRY(hl_profile_grow((void **)&plans->inverse_other, &sizes[2], n_rows,
-                           sizeof *plans->inverse_other));
-    HL_TRY(hl_profile_grow((void **)&plans->runs, &sizes[3], n_rows, sizeof *plans->runs));
+    HL_NEED(hl_profile_grow((void **)&plans->log_n, &sizes[0], n_rows, sizeof *plans->log_n));
+    HL_NEED(hl_profile_grow((void **)&plans->inverse, &sizes[1], n_rows, sizeof *plans->inverse));
+    HL_NEED(hl_profile_grow((void **)&plans->inverse_other, &sizes[2], n_rows,
+                            sizeof *plans->inverse_other));
+    HL_NEED(hl_profile_grow((void **)&plans->runs, &sizes[3], n_rows, sizeof *plans->runs));
     plans->n_rows = sizes[0];
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* Logarithms of all numbers of keys that a row can see, a learned sink among them. */
 static hl_status grow_logs(hl_profile_flight *flight)
 {
-    hl_status status  = HL_OK;
-    int64_t   longest = 0;
+    int64_t longest = 0;
 
     for (int64_t i = 0; i < flight->batch->n_batch; i++)
         longest = flight->batch->lengths[i] > longest ? flight->batch->lengths[i] : longest;
     size_t n_logs = (size_t)longest + 2;
     if (n_logs <= flight->n_logs)
         return HL_OK;
-    HL_TRY(hl_profile_grow((void **)&flight->logs, &flight->n_logs, n_logs, sizeof *flight->logs));
+    HL_NEED(hl_profile_grow((void **)&flight->logs, &flight->n_logs, n_logs, sizeof *flight->logs));
     flight->logs[0] = 0.0;
     for (size_t n = 1; n < n_logs; n++)
         flight->logs[n] = log((double)n);
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* -------------------------------------------------------------------------- rows */
@@ -210,25 +204,22 @@ static void note_made_for(hl_row_plans *plans, const hl_layer_rows *rows,
 hl_status hl_profile_plan(hl_profile_flight *flight, const hl_layer_rows *rows,
                           const hl_profile_mask *mask)
 {
-    hl_status status  = HL_OK;
-    size_t    n_batch = (size_t)rows->n_batch;
+    size_t n_batch = (size_t)rows->n_batch;
 
     if (is_made_for(&flight->plans, rows, mask))
         return HL_OK;
     flight->plans.is_made = false;
-    HL_TRY(hl_profile_grow((void **)&flight->plans.places, &flight->plans.n_places, 2 * n_batch,
-                           sizeof *flight->plans.places));
-    HL_TRY(grow_rows(&flight->plans, n_batch * (size_t)rows->n_rows));
-    HL_TRY(hl_profile_grow((void **)&flight->plans.n_runs, &flight->plans.n_sequences, n_batch,
-                           sizeof *flight->plans.n_runs));
-    HL_TRY(grow_logs(flight));
+    HL_NEED(hl_profile_grow((void **)&flight->plans.places, &flight->plans.n_places, 2 * n_batch,
+                            sizeof *flight->plans.places));
+    HL_NEED(grow_rows(&flight->plans, n_batch * (size_t)rows->n_rows));
+    HL_NEED(hl_profile_grow((void **)&flight->plans.n_runs, &flight->plans.n_sequences, n_batch,
+                            sizeof *flight->plans.n_runs));
+    HL_NEED(grow_logs(flight));
     for (int64_t i = 0; i < rows->n_batch; i++)
         plan_sequence(flight, rows, mask, i);
     note_made_for(&flight->plans, rows, mask);
     flight->plans.version++;
-
-done:
-    return status;
+    return HL_OK;
 }
 
 static hl_run listed_run(const hl_row_run *run, int64_t sequence)
@@ -243,13 +234,12 @@ static hl_run listed_run(const hl_row_run *run, int64_t sequence)
 hl_status hl_profile_list_runs(hl_row_plan *out, hl_profile *profile, const hl_layer_rows *rows,
                                const hl_profile_mask *mask)
 {
-    hl_status     status = HL_OK;
-    hl_row_plans *plans  = &profile->flight->plans;
-    int64_t       count  = 0;
+    hl_row_plans *plans = &profile->flight->plans;
+    int64_t       count = 0;
 
-    HL_TRY(hl_profile_plan(profile->flight, rows, mask));
-    HL_TRY(hl_profile_grow((void **)&plans->listed, &plans->n_listed, plans->n_rows,
-                           sizeof *plans->listed));
+    HL_NEED(hl_profile_plan(profile->flight, rows, mask));
+    HL_NEED(hl_profile_grow((void **)&plans->listed, &plans->n_listed, plans->n_rows,
+                            sizeof *plans->listed));
     for (int64_t sequence = 0; sequence < rows->n_batch; sequence++) {
         for (int64_t i = 0; i < plans->n_runs[sequence]; i++)
             plans->listed[count++] =
@@ -261,7 +251,5 @@ hl_status hl_profile_list_runs(hl_row_plan *out, hl_profile *profile, const hl_l
                           .inverse       = plans->inverse,
                           .inverse_other = plans->inverse_other,
                           .version       = plans->version };
-
-done:
-    return status;
+    return HL_OK;
 }

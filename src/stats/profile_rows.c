@@ -464,16 +464,13 @@ static hl_bucket_sums *buckets_of(const hl_profile *profile, int64_t sequence, i
 
 static hl_status open_buckets(const hl_profile *profile, int64_t n_batch)
 {
-    hl_status          status = HL_OK;
     hl_profile_flight *flight = profile->flight;
     size_t             count  = (size_t)(n_batch * profile->n_heads * profile->n_buckets);
 
-    HL_TRY(hl_profile_grow((void **)&flight->by_head, &flight->n_by_head, count,
-                           sizeof *flight->by_head));
+    HL_NEED(hl_profile_grow((void **)&flight->by_head, &flight->n_by_head, count,
+                            sizeof *flight->by_head));
     memset(flight->by_head, 0, count * sizeof *flight->by_head);
-
-done:
-    return status;
+    return HL_OK;
 }
 
 static void close_buckets(const hl_profile *profile, const hl_layer_rows *rows)
@@ -543,14 +540,9 @@ static hl_status check_rows(const hl_profile *profile, const hl_layer_rows *rows
 hl_status hl_profile_rows_open(hl_profile *profile, const hl_layer_rows *rows,
                                const hl_profile_mask *mask)
 {
-    hl_status status = HL_OK;
-
-    HL_TRY(check_rows(profile, rows));
-    HL_TRY(hl_profile_plan(profile->flight, rows, mask));
-    HL_TRY(open_buckets(profile, rows->n_batch));
-
-done:
-    return status;
+    HL_NEED(check_rows(profile, rows));
+    HL_NEED(hl_profile_plan(profile->flight, rows, mask));
+    return open_buckets(profile, rows->n_batch);
 }
 
 void hl_profile_rows_head(hl_profile *profile, const hl_layer_rows *rows, int64_t head)

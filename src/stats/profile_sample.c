@@ -296,18 +296,15 @@ static int64_t find_samples(hl_sampled_row *out, const hl_profile_batch *batch,
 hl_status hl_profile_list_places(hl_row_plan *out, hl_profile *profile, const hl_layer_rows *rows,
                                  const hl_profile_mask *mask)
 {
-    hl_status          status = HL_OK;
     hl_profile_flight *flight = profile->flight;
     int64_t            n      = rows->n_batch * rows->n_patterns;
 
-    HL_TRY(hl_profile_grow((void **)&flight->places, &flight->n_places, (size_t)n,
-                           sizeof *flight->places));
+    HL_NEED(hl_profile_grow((void **)&flight->places, &flight->n_places, (size_t)n,
+                            sizeof *flight->places));
     for (int64_t i = 0; i < n; i++)
         flight->places[i] = place_row(flight->batch, rows, mask, i);
     out->places = flight->places;
-
-done:
-    return status;
+    return HL_OK;
 }
 
 hl_status hl_profile_samples_open(hl_profile *profile, const hl_layer_rows *rows,
@@ -316,19 +313,16 @@ hl_status hl_profile_samples_open(hl_profile *profile, const hl_layer_rows *rows
     hl_profile_flight      *flight    = profile->flight;
     const hl_profile_batch *batch     = flight->batch;
     size_t                  n_samples = (size_t)(rows->n_batch * rows->n_patterns);
-    hl_status               status    = HL_OK;
 
-    HL_TRY(hl_profile_grow((void **)&flight->row, &flight->n_row,
-                           (size_t)(hl_threads(batch->n_threads) * rows->n_keys),
-                           sizeof *flight->row));
-    HL_TRY(hl_profile_grow((void **)&flight->totals, &flight->n_totals,
-                           n_samples * (size_t)rows->n_heads, sizeof *flight->totals));
-    HL_TRY(hl_profile_grow((void **)&flight->samples, &flight->n_samples, n_samples,
-                           sizeof *flight->samples));
+    HL_NEED(hl_profile_grow((void **)&flight->row, &flight->n_row,
+                            (size_t)(hl_threads(batch->n_threads) * rows->n_keys),
+                            sizeof *flight->row));
+    HL_NEED(hl_profile_grow((void **)&flight->totals, &flight->n_totals,
+                            n_samples * (size_t)rows->n_heads, sizeof *flight->totals));
+    HL_NEED(hl_profile_grow((void **)&flight->samples, &flight->n_samples, n_samples,
+                            sizeof *flight->samples));
     flight->n_found = find_samples(flight->samples, batch, rows, mask);
-
-done:
-    return status;
+    return HL_OK;
 }
 
 void hl_profile_samples_head(hl_profile *profile, const hl_layer_rows *rows, int64_t head,

@@ -248,19 +248,16 @@ static void clear_table(hl_profile *profile, hl_table table)
 
 hl_status hl_profile_allocate(hl_profile *profile)
 {
-    hl_status status = HL_OK;
-    size_t    offset = 0;
+    size_t offset = 0;
 
     profile->n_block_bytes = hl_profile_block_bytes(profile);
-    HL_TRY(HL_ALLOC_ZEROED(&profile->block, profile->n_block_bytes));
+    HL_NEED(HL_ALLOC_ZEROED(&profile->block, profile->n_block_bytes));
     for (hl_table table = 0; table < HL_N_TABLES; table++) {
         profile->tables[table] = profile->block + offset;
         offset += padded(table_bytes(profile, table));
         clear_table(profile, table);
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* ------------------------------------------------------------------- sequences */

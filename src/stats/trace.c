@@ -44,40 +44,34 @@ static size_t n_rows_of(const hl_trace *trace, int64_t capacity)
 
 static hl_status grow_rows(hl_trace *trace, int64_t capacity)
 {
-    hl_status status = HL_OK;
-    size_t    old    = n_rows_of(trace, trace->capacity);
-    size_t    more   = n_rows_of(trace, capacity);
-    size_t    cells  = (size_t)hl_trace_cells(trace);
+    size_t old   = n_rows_of(trace, trace->capacity);
+    size_t more  = n_rows_of(trace, capacity);
+    size_t cells = (size_t)hl_trace_cells(trace);
 
     for (int i = 0; i < HL_N_TRACE_ROWS && more > old; i++) {
-        HL_TRY(hl_realloc((void **)&trace->rows[i], old, more, cells * sizeof(float)));
+        HL_NEED(hl_realloc((void **)&trace->rows[i], old, more, cells * sizeof(float)));
         for (size_t cell = old * cells; cell < more * cells; cell++)
             trace->rows[i][cell] = NAN;
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 hl_status hl_trace_reserve(hl_trace *trace, int64_t n_tokens)
 {
-    hl_status status = HL_OK;
-    size_t    old    = (size_t)trace->capacity;
-    size_t    more   = (size_t)n_tokens;
+    size_t old  = (size_t)trace->capacity;
+    size_t more = (size_t)n_tokens;
 
     if (n_tokens <= trace->capacity)
         return HL_OK;
-    HL_TRY(hl_realloc((void **)&trace->ids, old, more, sizeof *trace->ids));
-    HL_TRY(hl_realloc((void **)&trace->kinds, old, more, sizeof *trace->kinds));
-    HL_TRY(hl_realloc((void **)&trace->entities, old, more, sizeof *trace->entities));
-    HL_TRY(hl_realloc((void **)&trace->ends, old, more, sizeof *trace->ends));
+    HL_NEED(hl_realloc((void **)&trace->ids, old, more, sizeof *trace->ids));
+    HL_NEED(hl_realloc((void **)&trace->kinds, old, more, sizeof *trace->kinds));
+    HL_NEED(hl_realloc((void **)&trace->entities, old, more, sizeof *trace->entities));
+    HL_NEED(hl_realloc((void **)&trace->ends, old, more, sizeof *trace->ends));
     for (int i = 0; i < HL_TRACE_N_NUMBERS; i++)
-        HL_TRY(hl_realloc((void **)&trace->numbers[i], old, more, sizeof(double)));
-    HL_TRY(grow_rows(trace, n_tokens));
+        HL_NEED(hl_realloc((void **)&trace->numbers[i], old, more, sizeof(double)));
+    HL_NEED(grow_rows(trace, n_tokens));
     trace->capacity = n_tokens;
-
-done:
-    return status;
+    return HL_OK;
 }
 
 int64_t hl_trace_offset(const hl_trace *trace, int64_t entry)
@@ -99,11 +93,10 @@ float *hl_trace_at(const hl_trace *trace, int64_t entry, hl_trace_rows which)
 
 hl_status hl_trace_push(hl_trace *trace, int64_t id, hl_token_kind kind)
 {
-    hl_status status = HL_OK;
-    int64_t   at     = trace->n_tokens;
+    int64_t at = trace->n_tokens;
 
     if (at == trace->capacity)
-        HL_TRY(hl_trace_reserve(trace, at < 32 ? 64 : 2 * at));
+        HL_NEED(hl_trace_reserve(trace, at < 32 ? 64 : 2 * at));
     trace->ids[at]      = id;
     trace->kinds[at]    = (uint8_t)kind;
     trace->entities[at] = 0;
@@ -111,29 +104,24 @@ hl_status hl_trace_push(hl_trace *trace, int64_t id, hl_token_kind kind)
     for (int i = 0; i < HL_TRACE_N_NUMBERS; i++)
         trace->numbers[i][at] = NAN;
     trace->n_tokens++;
-
-done:
-    return status;
+    return HL_OK;
 }
 
 hl_status hl_trace_append_text(hl_trace *trace, const char *text, size_t n_bytes)
 {
-    hl_status status = HL_OK;
-    size_t    needed = trace->n_text + n_bytes;
+    size_t needed = trace->n_text + n_bytes;
 
     if (n_bytes == 0)
         return HL_OK;
     if (needed > trace->text_capacity) {
         size_t more = 2 * needed + 256;
-        HL_TRY(hl_realloc((void **)&trace->text, trace->text_capacity, more, 1));
+        HL_NEED(hl_realloc((void **)&trace->text, trace->text_capacity, more, 1));
         trace->text_capacity = more;
     }
     memcpy(trace->text + trace->n_text, text, n_bytes);
     trace->n_text                    = needed;
     trace->ends[trace->n_tokens - 1] = (int64_t)needed;
-
-done:
-    return status;
+    return HL_OK;
 }
 
 void hl_trace_cut(hl_trace *trace, int64_t n_tokens)

@@ -140,21 +140,18 @@ static hl_status read_format(reading *r)
 /* The shape of the whole is that of its rows. */
 static hl_status read_shape(reading *r)
 {
-    const hl_tensor *rows   = NULL;
-    hl_status        status = HL_OK;
+    const hl_tensor *rows = NULL;
 
-    HL_TRY(find(&rows, r, hl_trace_row_name(HL_TRACE_ENTROPY), HL_DTYPE_F32, 3));
+    HL_NEED(find(&rows, r, hl_trace_row_name(HL_TRACE_ENTROPY), HL_DTYPE_F32, 3));
     if (rows->shape[0] > MAX_TOKENS || rows->shape[1] < 1 || rows->shape[2] < 1 ||
         rows->shape[1] > MAX_CELLS || rows->shape[2] > MAX_CELLS / rows->shape[1])
         return hl_fail(HL_BAD_INPUT, "%s: %lld tokens of %lld layers and %lld heads", r->where,
                        (long long)rows->shape[0], (long long)rows->shape[1],
                        (long long)rows->shape[2]);
-    HL_TRY(hl_trace_new(&r->trace, rows->shape[1], rows->shape[2], 0));
-    HL_TRY(hl_trace_reserve(r->trace, rows->shape[0]));
+    HL_NEED(hl_trace_new(&r->trace, rows->shape[1], rows->shape[2], 0));
+    HL_NEED(hl_trace_reserve(r->trace, rows->shape[0]));
     r->trace->n_tokens = rows->shape[0];
-
-done:
-    return status;
+    return HL_OK;
 }
 
 static hl_status read_tensor(void *out, const reading *r, const char *name, hl_dtype dtype,
@@ -206,21 +203,17 @@ static hl_status check_ends(const reading *r)
 
 static hl_status read_text(reading *r)
 {
-    hl_status        status = HL_OK;
-    const hl_tensor *text   = NULL;
-    hl_trace        *trace  = r->trace;
+    const hl_tensor *text  = NULL;
+    hl_trace        *trace = r->trace;
 
-    HL_TRY(find(&text, r, "text", HL_DTYPE_U8, 1));
-    HL_TRY(HL_ALLOC(&trace->text, text->n_bytes));
+    HL_NEED(find(&text, r, "text", HL_DTYPE_U8, 1));
+    HL_NEED(HL_ALLOC(&trace->text, text->n_bytes));
     trace->n_text        = text->n_bytes;
     trace->text_capacity = text->n_bytes;
     if (text->n_bytes > 0)
         memcpy(trace->text, text->data, text->n_bytes);
-    HL_TRY(read_tensor(trace->ends, r, "text.ends", HL_DTYPE_I64, 1));
-    HL_TRY(check_ends(r));
-
-done:
-    return status;
+    HL_NEED(read_tensor(trace->ends, r, "text.ends", HL_DTYPE_I64, 1));
+    return check_ends(r);
 }
 
 /* What format 1 does not have. */
@@ -236,15 +229,10 @@ static void fill_old(hl_trace *trace)
 
 static hl_status read_new(reading *r)
 {
-    hl_status status = HL_OK;
-
-    HL_TRY(read_tensor(r->trace->kinds, r, "kinds", HL_DTYPE_U8, 1));
-    HL_TRY(check_kinds(r));
-    HL_TRY(read_tensor(r->trace->entities, r, "entities", HL_DTYPE_U8, 1));
-    HL_TRY(read_text(r));
-
-done:
-    return status;
+    HL_NEED(read_tensor(r->trace->kinds, r, "kinds", HL_DTYPE_U8, 1));
+    HL_NEED(check_kinds(r));
+    HL_NEED(read_tensor(r->trace->entities, r, "entities", HL_DTYPE_U8, 1));
+    return read_text(r);
 }
 
 static hl_status read_trace(hl_trace **out, const hl_safetensors *file, const char *where)

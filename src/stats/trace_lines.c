@@ -97,11 +97,10 @@ static void put_token(hl_writer *writer, const hl_trace *trace, int64_t token)
 
 hl_status hl_trace_write_lines(const hl_trace *trace, const char *path)
 {
-    hl_status  status = HL_OK;
     hl_writer *writer = NULL;
     char       start[160];
 
-    HL_TRY(hl_writer_open(&writer, path));
+    HL_NEED(hl_writer_open(&writer, path));
     snprintf(start, sizeof start,
              "{\"format\": \"%s\", \"tokens\": %" PRId64 ", \"layers\": %" PRId64
              ", \"heads\": %" PRId64 "}\n",
@@ -109,8 +108,5 @@ hl_status hl_trace_write_lines(const hl_trace *trace, const char *path)
     put(writer, start);
     for (int64_t token = 0; token < trace->n_tokens; token++)
         put_token(writer, trace, token);
-    HL_TRY(hl_writer_finish(writer));
-
-done:
-    return status;
+    return hl_writer_finish(writer);
 }

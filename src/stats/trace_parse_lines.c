@@ -22,19 +22,16 @@ static hl_status read_shape(int64_t shape[3], const json_t *line, const lines *l
 {
     static const char *const names[3] = { "tokens", "layers", "heads" };
     const char              *format   = NULL;
-    hl_status                status   = HL_OK;
 
-    HL_TRY(hl_json_get_string(&format, line, "format", l->text.place));
+    HL_NEED(hl_json_get_string(&format, line, "format", l->text.place));
     if (format == NULL || strcmp(format, HL_TRACE_FORMAT) != 0)
         return hl_fail(HL_BAD_INPUT, "%s: its format is '%.40s', wanted '%s'", l->text.place,
                        format != NULL ? format : "", HL_TRACE_FORMAT);
     for (int i = 0; i < 3; i++) {
         shape[i] = -1;
-        HL_TRY(hl_json_get_int(&shape[i], line, names[i], l->text.place));
+        HL_NEED(hl_json_get_int(&shape[i], line, names[i], l->text.place));
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* A number takes two bytes at least, and of most tokens every head has nine of them. */
@@ -53,10 +50,8 @@ static hl_status begin(lines *l, const json_t *line)
                        "%s: %" PRId64 " tokens of %" PRId64 " layers and %" PRId64
                        " heads do not fit into the %" PRId64 " bytes that follow",
                        l->text.place, shape[0], shape[1], shape[2], n_bytes);
-    HL_TRY(hl_trace_new(&l->trace, shape[1], shape[2], 0));
-    HL_TRY(hl_trace_reserve(l->trace, shape[0]));
-
-done:
+    HL_NEED(hl_trace_new(&l->trace, shape[1], shape[2], 0));
+    HL_NEED(hl_trace_reserve(l->trace, shape[0]));
     return status;
 }
 
@@ -119,31 +114,28 @@ static hl_status read_kind(hl_token_kind *out, const json_t *line, const lines *
 
 static hl_status read_token(lines *l, const json_t *line)
 {
-    hl_status     status    = HL_OK;
     hl_token_kind kind      = HL_KIND_PROMPT;
     int64_t       id        = -1;
     bool          is_entity = false;
     const json_t *text      = json_object_get(line, "text");
 
-    HL_TRY(hl_json_get_int(&id, line, "id", l->text.place));
-    HL_TRY(hl_json_get_bool(&is_entity, line, "entity", l->text.place));
+    HL_NEED(hl_json_get_int(&id, line, "id", l->text.place));
+    HL_NEED(hl_json_get_bool(&is_entity, line, "entity", l->text.place));
     if (text != NULL && !json_is_null(text) && !json_is_string(text))
-        HL_TRY(hl_fail(HL_BAD_INPUT, "%s: 'text' is %s, wanted a string", l->text.place,
-                       hl_json_kind(text)));
-    HL_TRY(read_kind(&kind, line, l));
-    HL_TRY(hl_trace_push(l->trace, id, kind));
-    HL_TRY(hl_trace_append_text(l->trace, json_string_value(text), json_string_length(text)));
+        HL_NEED(hl_fail(HL_BAD_INPUT, "%s: 'text' is %s, wanted a string", l->text.place,
+                        hl_json_kind(text)));
+    HL_NEED(read_kind(&kind, line, l));
+    HL_NEED(hl_trace_push(l->trace, id, kind));
+    HL_NEED(hl_trace_append_text(l->trace, json_string_value(text), json_string_length(text)));
     l->trace->entities[l->trace->n_tokens - 1] = is_entity;
     for (int i = 0; i < HL_TRACE_N_NUMBERS; i++) {
         const char *name = hl_trace_number_name(i);
-        HL_TRY(read_number(&l->trace->numbers[i][l->trace->n_tokens - 1],
-                           json_object_get(line, name), name, l));
+        HL_NEED(read_number(&l->trace->numbers[i][l->trace->n_tokens - 1],
+                            json_object_get(line, name), name, l));
     }
     for (int i = 0; i < HL_N_TRACE_ROWS; i++)
-        HL_TRY(read_cells(l, line, (hl_trace_rows)i));
-
-done:
-    return status;
+        HL_NEED(read_cells(l, line, (hl_trace_rows)i));
+    return HL_OK;
 }
 
 hl_status hl_trace_parse_lines(hl_trace **out, const char *bytes, size_t n_bytes, const char *where)

@@ -16,20 +16,17 @@
 
 hl_status hl_added_add(hl_added *added, hl_added_token token)
 {
-    hl_status status  = HL_OK;
-    char     *content = NULL;
+    char *content = NULL;
 
     if (token.content.n_bytes == 0)
         return HL_OK; /* would match everywhere */
     if (added->count >= MAX_ADDED)
         return hl_fail(HL_BAD_INPUT, "more than %d added tokens", MAX_ADDED);
-    HL_TRY(HL_GROW(&added->items, &added->capacity, added->count, 1));
-    HL_TRY(hl_strndup(&content, token.content.data, token.content.n_bytes));
+    HL_NEED(HL_GROW(&added->items, &added->capacity, added->count, 1));
+    HL_NEED(hl_strndup(&content, token.content.data, token.content.n_bytes));
     token.content.data           = content;
     added->items[added->count++] = token;
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* Replaces the contents of tokens that are found after normalizing by their normalized forms. */
@@ -71,20 +68,16 @@ done:
 
 hl_status hl_added_finish(hl_added *added, const hl_normalizer *normalizer)
 {
-    hl_status status = HL_OK;
-
     if (normalizer->n_steps > 0)
-        HL_TRY(normalize_contents(added, normalizer));
+        HL_NEED(normalize_contents(added, normalizer));
     for (size_t i = 0; i < added->count; i++) {
         hl_added_token *token = &added->items[i];
-        HL_TRY(hl_prefixes_add(token->normalized ? &added->after_normalizing : &added->as_given,
-                               token->content, (int32_t)i));
+        HL_NEED(hl_prefixes_add(token->normalized ? &added->after_normalizing : &added->as_given,
+                                token->content, (int32_t)i));
     }
     hl_prefixes_sort(&added->as_given);
     hl_prefixes_sort(&added->after_normalizing);
-
-done:
-    return status;
+    return HL_OK;
 }
 
 void hl_added_free(hl_added *added)
@@ -103,8 +96,6 @@ void hl_added_free(hl_added *added)
 static hl_status find_next(int *found, hl_span *out, const hl_prefixes *set, const hl_text *text,
                            size_t at, hl_budget *budget)
 {
-    hl_status status = HL_OK;
-
     *found = -1;
     for (; at < text->n_bytes && *found < 0; at++) {
         unsigned char byte = (unsigned char)text->bytes[at];
@@ -120,11 +111,9 @@ static hl_status find_next(int *found, hl_span *out, const hl_prefixes *set, con
                 *out   = (hl_span){ at, end };
             }
         }
-        HL_TRY(hl_budget_spend(budget, 4 * walk.depth));
+        HL_NEED(hl_budget_spend(budget, 4 * walk.depth));
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* The character that ends at `end`, which is not 0; *begin is where it starts. */
@@ -197,30 +186,26 @@ static hl_status add_stretch(hl_stretches *out, size_t begin, size_t end, int it
 hl_status hl_added_split(hl_stretches *out, const hl_added *added, const hl_prefixes *set,
                          const hl_text *text, const hl_added_filter *filter, hl_budget *budget)
 {
-    hl_status status = HL_OK;
-    hl_span   span   = { 0, 0 };
-    size_t    done   = 0;
-    size_t    at     = 0;
-    int       item   = -1;
+    hl_span span = { 0, 0 };
+    size_t  done = 0;
+    size_t  at   = 0;
+    int     item = -1;
 
     out->count = 0;
     while (set->count > 0) {
-        HL_TRY(find_next(&item, &span, set, text, at, budget));
+        HL_NEED(find_next(&item, &span, set, text, at, budget));
         if (item < 0)
             break;
         const hl_added_token *token = &added->items[item];
         at                          = span.end;
-        HL_TRY(hl_budget_spend(budget, filter->n_parts));
+        HL_NEED(hl_budget_spend(budget, filter->n_parts));
         if (!is_allowed(text, span, token, filter))
             continue;
         span = take_space(text, span, token, done);
-        HL_TRY(add_stretch(out, done, span.begin, -1));
-        HL_TRY(add_stretch(out, span.begin, span.end, item));
+        HL_NEED(add_stretch(out, done, span.begin, -1));
+        HL_NEED(add_stretch(out, span.begin, span.end, item));
         done = span.end;
         at   = done > at ? done : at;
     }
-    HL_TRY(add_stretch(out, done, text->n_bytes, -1));
-
-done:
-    return status;
+    return add_stretch(out, done, text->n_bytes, -1);
 }

@@ -93,9 +93,8 @@ static hl_status no_piece(hl_bytes spelling, uint32_t rank)
 
 hl_status hl_bpe_add_merge(hl_bpe *bpe, hl_bytes left, hl_bytes right)
 {
-    hl_status status = HL_OK;
-    size_t    cut    = bpe->options.prefix.n_bytes;
-    int32_t   ids[3];
+    size_t  cut = bpe->options.prefix.n_bytes;
+    int32_t ids[3];
 
     ids[0] = hl_vocab_find(bpe->vocab, left);
     ids[1] = hl_vocab_find(bpe->vocab, right);
@@ -105,17 +104,15 @@ hl_status hl_bpe_add_merge(hl_bpe *bpe, hl_bytes left, hl_bytes right)
         return hl_fail(HL_BAD_INPUT, "merge %u: '%.*s' is shorter than the prefix '%s'",
                        bpe->n_ranks, (int)right.n_bytes, right.data, bpe->prefix);
     bpe->joined.n_bytes = 0;
-    HL_TRY(hl_buffer_append(&bpe->joined, left.data, left.n_bytes));
-    HL_TRY(hl_buffer_append(&bpe->joined, right.data + cut, right.n_bytes - cut));
+    HL_NEED(hl_buffer_append(&bpe->joined, left.data, left.n_bytes));
+    HL_NEED(hl_buffer_append(&bpe->joined, right.data + cut, right.n_bytes - cut));
     hl_bytes joined = { bpe->joined.data, bpe->joined.n_bytes };
     ids[2]          = hl_vocab_find(bpe->vocab, joined);
     if (ids[2] < 0)
         return no_piece(joined, bpe->n_ranks);
-    HL_TRY(hl_merges_add(&bpe->merges, ids[0], ids[1], bpe->n_ranks, ids[2]));
+    HL_NEED(hl_merges_add(&bpe->merges, ids[0], ids[1], bpe->n_ranks, ids[2]));
     bpe->n_ranks++;
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* ----------------------------------------------------- merges from scores */
@@ -138,8 +135,7 @@ static int compare_scores(const void *left, const void *right)
 /* Every cut of one piece between characters. */
 static hl_status add_cuts(hl_bpe *bpe, int32_t id, uint32_t rank)
 {
-    hl_status status = HL_OK;
-    hl_bytes  whole  = hl_vocab_spelling(bpe->vocab, id);
+    hl_bytes whole = hl_vocab_spelling(bpe->vocab, id);
 
     for (size_t cut = 1; cut < whole.n_bytes; cut++) {
         if (hl_utf8_is_continuation(whole.data[cut]))
@@ -150,11 +146,9 @@ static hl_status add_cuts(hl_bpe *bpe, int32_t id, uint32_t rank)
         int32_t right =
             hl_vocab_find(bpe->vocab, (hl_bytes){ whole.data + cut, whole.n_bytes - cut });
         if (right >= 0)
-            HL_TRY(hl_merges_add(&bpe->merges, left, right, rank, id));
+            HL_NEED(hl_merges_add(&bpe->merges, left, right, rank, id));
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 hl_status hl_bpe_add_scored_merges(hl_bpe *bpe)
@@ -336,12 +330,9 @@ static bool has_fallback(const hl_bpe *bpe, const char *word, size_t begin, size
 static hl_status add_fallback(hl_bpe_space *space, const hl_bpe *bpe, const char *word,
                               size_t begin, size_t end)
 {
-    hl_status status = HL_OK;
     for (size_t i = begin; i < end; i++)
-        HL_TRY(add_symbol(space, bpe->byte_ids[(unsigned char)word[i]], i, i + 1));
-
-done:
-    return status;
+        HL_NEED(add_symbol(space, bpe->byte_ids[(unsigned char)word[i]], i, i + 1));
+    return HL_OK;
 }
 
 /* A character that the vocabulary lacks.  An unknown one that follows another may grow it. */
@@ -363,63 +354,53 @@ static hl_status add_unknown(hl_bpe_space *space, const hl_bpe *bpe, size_t begi
 static hl_status spell(hl_bytes *out, hl_bpe_space *space, const hl_bpe *bpe, hl_bytes word,
                        size_t begin, size_t end)
 {
-    hl_status status = HL_OK;
-    bool      prefix = begin > 0 && bpe->options.prefix.n_bytes > 0;
-    bool      suffix = end == word.n_bytes && bpe->options.suffix.n_bytes > 0;
+    bool prefix = begin > 0 && bpe->options.prefix.n_bytes > 0;
+    bool suffix = end == word.n_bytes && bpe->options.suffix.n_bytes > 0;
 
     *out = (hl_bytes){ word.data + begin, end - begin };
     if (!prefix && !suffix)
         return HL_OK;
     space->spelling.n_bytes = 0;
     if (prefix)
-        HL_TRY(hl_buffer_append(&space->spelling, bpe->prefix, bpe->options.prefix.n_bytes));
-    HL_TRY(hl_buffer_append(&space->spelling, out->data, out->n_bytes));
+        HL_NEED(hl_buffer_append(&space->spelling, bpe->prefix, bpe->options.prefix.n_bytes));
+    HL_NEED(hl_buffer_append(&space->spelling, out->data, out->n_bytes));
     if (suffix)
-        HL_TRY(hl_buffer_append(&space->spelling, bpe->suffix, bpe->options.suffix.n_bytes));
+        HL_NEED(hl_buffer_append(&space->spelling, bpe->suffix, bpe->options.suffix.n_bytes));
     *out = hl_buffer_bytes(&space->spelling);
-
-done:
-    return status;
+    return HL_OK;
 }
 
 static hl_status add_characters(hl_bpe_space *space, const hl_bpe *bpe, hl_bytes word,
                                 hl_budget *budget)
 {
-    hl_status status = HL_OK;
-    hl_bytes  spelling;
+    hl_bytes spelling;
 
     for (size_t at = 0; at < word.n_bytes;) {
         size_t begin = at;
         (void)hl_utf8_next(word.data, &at);
-        HL_TRY(spell(&spelling, space, bpe, word, begin, at));
-        HL_TRY(hl_budget_spend(budget, spelling.n_bytes));
+        HL_NEED(spell(&spelling, space, bpe, word, begin, at));
+        HL_NEED(hl_budget_spend(budget, spelling.n_bytes));
         int32_t id = hl_vocab_find(bpe->vocab, spelling);
         if (id >= 0)
-            HL_TRY(add_symbol(space, id, begin, at));
+            HL_NEED(add_symbol(space, id, begin, at));
         else if (has_fallback(bpe, word.data, begin, at))
-            HL_TRY(add_fallback(space, bpe, word.data, begin, at));
+            HL_NEED(add_fallback(space, bpe, word.data, begin, at));
         else
-            HL_TRY(add_unknown(space, bpe, begin, at));
+            HL_NEED(add_unknown(space, bpe, begin, at));
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 static hl_status add_bytes(hl_bpe_space *space, const hl_bpe *bpe, hl_bytes word)
 {
-    hl_status status = HL_OK;
-
     for (size_t i = 0; i < word.n_bytes; i++) {
         int32_t id = bpe->byte_ids[(unsigned char)word.data[i]];
         if (id >= 0)
-            HL_TRY(add_symbol(space, id, i, i + 1));
+            HL_NEED(add_symbol(space, id, i, i + 1));
         else
-            HL_TRY(add_unknown(space, bpe, i, i + 1));
+            HL_NEED(add_unknown(space, bpe, i, i + 1));
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* -------------------------------------------------------------------- the heap */
@@ -490,13 +471,11 @@ static bool still_merges(const hl_bpe_space *space, int32_t position, const cand
 
 static hl_status merge_all(hl_bpe_space *space, const hl_bpe *bpe, hl_budget *budget)
 {
-    hl_status status = HL_OK;
-
     space->n_heap = 0;
     for (size_t i = 0; i + 1 < space->n_symbols; i++)
-        HL_TRY(push_pair(space, bpe, (int32_t)i));
+        HL_NEED(push_pair(space, bpe, (int32_t)i));
     while (space->n_heap > 0) {
-        HL_TRY(hl_budget_spend(budget, 16));
+        HL_NEED(hl_budget_spend(budget, 16));
         candidate top      = pop(space);
         int32_t   position = (int32_t)(top.key & UINT32_MAX);
         if (!still_merges(space, position, &top))
@@ -510,55 +489,46 @@ static hl_status merge_all(hl_bpe_space *space, const hl_bpe *bpe, hl_budget *bu
         if (left->next >= 0)
             space->symbols[left->next].previous = position;
         if (left->previous >= 0)
-            HL_TRY(push_pair(space, bpe, left->previous));
-        HL_TRY(push_pair(space, bpe, position));
+            HL_NEED(push_pair(space, bpe, left->previous));
+        HL_NEED(push_pair(space, bpe, position));
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* The id of the whole word as a piece; -1 if it is none. */
 static hl_status find_whole(int32_t *out, hl_bpe_space *space, const hl_bpe *bpe, hl_bytes word)
 {
-    hl_status status = HL_OK;
-
     *out = -1;
     if (bpe->options.byte_level) {
         space->spelling.n_bytes = 0;
-        HL_TRY(hl_byte_level_spell_bytes(&space->spelling, word));
+        HL_NEED(hl_byte_level_spell_bytes(&space->spelling, word));
         word = hl_buffer_bytes(&space->spelling);
     }
     *out = hl_vocab_find(bpe->vocab, word);
-
-done:
-    return status;
+    return HL_OK;
 }
 
 hl_status hl_bpe_encode(hl_tokens *out, const hl_bpe *bpe, hl_bpe_space *space, const char *word,
                         size_t n_bytes, size_t at, hl_budget *budget)
 {
-    hl_status status = HL_OK;
-    hl_bytes  bytes  = { word, n_bytes };
-    int32_t   whole  = -1;
+    hl_bytes bytes = { word, n_bytes };
+    int32_t  whole = -1;
 
     if (bpe->options.ignore_merges) {
-        HL_TRY(find_whole(&whole, space, bpe, bytes));
+        HL_NEED(find_whole(&whole, space, bpe, bytes));
         if (whole >= 0)
             return hl_tokens_add(out, whole, at, at + n_bytes);
     }
     space->n_symbols = 0;
     if (bpe->options.byte_level)
-        HL_TRY(add_bytes(space, bpe, bytes));
+        HL_NEED(add_bytes(space, bpe, bytes));
     else
-        HL_TRY(add_characters(space, bpe, bytes, budget));
-    HL_TRY(merge_all(space, bpe, budget));
+        HL_NEED(add_characters(space, bpe, bytes, budget));
+    HL_NEED(merge_all(space, bpe, budget));
     for (size_t i = 0; i < space->n_symbols; i++) {
         const symbol *s = &space->symbols[i];
         if (!s->gone)
-            HL_TRY(hl_tokens_add(out, s->id, at + s->begin, at + s->end));
+            HL_NEED(hl_tokens_add(out, s->id, at + s->begin, at + s->end));
     }
-
-done:
-    return status;
+    return HL_OK;
 }

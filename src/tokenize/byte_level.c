@@ -42,38 +42,29 @@ static hl_status spell(hl_text_builder *builder, uint8_t byte, hl_origin origin)
 hl_status hl_byte_level_spell(hl_text_builder *builder, const hl_text *text, size_t begin,
                               size_t end)
 {
-    hl_status status = HL_OK;
-
     for (size_t at = begin; at < end;) {
         hl_span   span   = hl_text_origin(text, at, at + 1);
         hl_origin origin = { (uint32_t)span.begin, (uint32_t)span.end };
         if (hl_text_is_stand_in(text, at)) {
-            HL_TRY(spell(builder, (uint8_t)text->original[span.begin], origin));
+            HL_NEED(spell(builder, (uint8_t)text->original[span.begin], origin));
             at += 3;
         } else {
-            HL_TRY(spell(builder, (uint8_t)text->bytes[at++], origin));
+            HL_NEED(spell(builder, (uint8_t)text->bytes[at++], origin));
         }
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 hl_status hl_byte_level_spell_bytes(hl_buffer *out, hl_bytes bytes)
 {
-    hl_status status = HL_OK;
-
     for (size_t i = 0; i < bytes.n_bytes; i++)
-        HL_TRY(hl_buffer_append_code_point(out, hl_byte_level_character((uint8_t)bytes.data[i])));
-
-done:
-    return status;
+        HL_NEED(hl_buffer_append_code_point(out, hl_byte_level_character((uint8_t)bytes.data[i])));
+    return HL_OK;
 }
 
 hl_status hl_byte_level_read(hl_buffer *out, hl_bytes spelling)
 {
-    hl_status status = HL_OK;
-    size_t    start  = out->n_bytes;
+    size_t start = out->n_bytes;
 
     if (hl_utf8_find_bad(spelling.data, spelling.n_bytes) < spelling.n_bytes)
         return hl_buffer_append(out, spelling.data, spelling.n_bytes);
@@ -84,9 +75,7 @@ hl_status hl_byte_level_read(hl_buffer *out, hl_bytes spelling)
             return hl_buffer_append(out, spelling.data, spelling.n_bytes);
         }
         char c = (char)byte;
-        HL_TRY(hl_buffer_append(out, &c, 1));
+        HL_NEED(hl_buffer_append(out, &c, 1));
     }
-
-done:
-    return status;
+    return HL_OK;
 }

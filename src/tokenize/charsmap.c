@@ -87,15 +87,10 @@ static hl_status append_u32(hl_buffer *out, uint32_t value)
 
 hl_status hl_charsmap_write(hl_buffer *out, const hl_charsmap *map)
 {
-    hl_status status = HL_OK;
-
-    HL_TRY(append_u32(out, (uint32_t)(4 * map->n_units)));
+    HL_NEED(append_u32(out, (uint32_t)(4 * map->n_units)));
     for (size_t i = 0; i < map->n_units; i++)
-        HL_TRY(append_u32(out, map->units[i]));
-    HL_TRY(hl_buffer_append(out, map->replacements, map->n_replacements - 1));
-
-done:
-    return status;
+        HL_NEED(append_u32(out, map->units[i]));
+    return hl_buffer_append(out, map->replacements, map->n_replacements - 1);
 }
 
 static int base64_value(char c)

@@ -154,29 +154,24 @@ static bool is_name(char c)
  * as \\n; how long it was. */
 static hl_status copy_literal(hl_buffer *out, size_t *n_bytes, const char *text)
 {
-    hl_status status = HL_OK;
-    size_t    length = 1;
+    size_t length = 1;
 
     while (text[length] != '\0' && text[length] != text[0])
         length += text[length] == '\\' && text[length + 1] != '\0' ? 2 : 1;
     *n_bytes         = length + (text[length] != '\0');
     bool        both = memchr(text + 1, '\'', length - 1) != NULL;
     const char *mark = text[0] == '"' && both ? "\"" : "'";
-    HL_TRY(hl_buffer_append(out, mark, 1));
+    HL_NEED(hl_buffer_append(out, mark, 1));
     for (size_t i = 1; i < length; i++)
-        HL_TRY(text[i] == '\n' ? hl_buffer_append(out, "\\n", 2)
-                               : hl_buffer_append(out, text + i, 1));
-    HL_TRY(hl_buffer_append(out, mark, 1));
-
-done:
-    return status;
+        HL_NEED(text[i] == '\n' ? hl_buffer_append(out, "\\n", 2)
+                                : hl_buffer_append(out, text + i, 1));
+    return hl_buffer_append(out, mark, 1);
 }
 
 /* Copies text with one letter in place of the standard system message, wherever it stands. */
 static hl_status hide_standard(hl_buffer *out, hl_bytes text, hl_bytes standard)
 {
-    hl_status status = HL_OK;
-    size_t    done   = 0;
+    size_t done = 0;
 
     while (standard.n_bytes > 0) {
         const char *found =
@@ -184,14 +179,11 @@ static hl_status hide_standard(hl_buffer *out, hl_bytes text, hl_bytes standard)
         if (found == NULL)
             break;
         size_t at = (size_t)(found - text.data);
-        HL_TRY(hl_buffer_append(out, text.data + done, at - done));
-        HL_TRY(hl_buffer_append(out, "S", 1));
+        HL_NEED(hl_buffer_append(out, text.data + done, at - done));
+        HL_NEED(hl_buffer_append(out, "S", 1));
         done = at + standard.n_bytes;
     }
-    HL_TRY(hl_buffer_append(out, text.data + done, text.n_bytes - done));
-
-done:
-    return status;
+    return hl_buffer_append(out, text.data + done, text.n_bytes - done);
 }
 
 /* A template as its hash sees it: the ends of lines at the very end are dropped, and inside {{ }} and
@@ -199,10 +191,9 @@ done:
  * and stays. */
 static hl_status normalize(hl_buffer *out, const char *template)
 {
-    hl_status status  = HL_OK;
-    size_t    end     = strlen(template);
-    bool      inside  = false;
-    size_t    n_bytes = 0;
+    size_t end     = strlen(template);
+    bool   inside  = false;
+    size_t n_bytes = 0;
 
     while (end > 0 && (template[end - 1] == '\n' || template[end - 1] == '\r'))
         end--;
@@ -210,27 +201,26 @@ static hl_status normalize(hl_buffer *out, const char *template)
         const char *text = template + at;
         if (!inside && text[0] == '{' && (text[1] == '{' || text[1] == '%')) {
             inside = true;
-            HL_TRY(hl_buffer_append(out, text, 2));
+            HL_NEED(hl_buffer_append(out, text, 2));
             at += 2;
         } else if (inside && (text[0] == '}' || text[0] == '%') && text[1] == '}') {
             inside = false;
-            HL_TRY(hl_buffer_append(out, text, 2));
+            HL_NEED(hl_buffer_append(out, text, 2));
             at += 2;
         } else if (inside && (text[0] == '\'' || text[0] == '"')) {
-            HL_TRY(copy_literal(out, &n_bytes, text));
+            HL_NEED(copy_literal(out, &n_bytes, text));
             at += n_bytes;
         } else if (inside && strchr(" \t\r\n", text[0]) != NULL) {
             size_t n_spaces = strspn(text, " \t\r\n");
             if (out->n_bytes > 0 && is_name(out->data[out->n_bytes - 1]) && is_name(text[n_spaces]))
-                HL_TRY(hl_buffer_append(out, " ", 1));
+                HL_NEED(hl_buffer_append(out, " ", 1));
             at += n_spaces;
         } else {
-            HL_TRY(hl_buffer_append(out, text, 1));
+            HL_NEED(hl_buffer_append(out, text, 1));
             at++;
         }
     }
-done:
-    return status;
+    return HL_OK;
 }
 
 static hl_status hash_template(uint64_t *out, const char *template)

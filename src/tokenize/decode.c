@@ -78,8 +78,7 @@ static bool same(hl_bytes a, hl_bytes b)
 
 static hl_status replace_literal(hl_buffer *out, hl_bytes text, hl_bytes needle, hl_bytes by)
 {
-    hl_status status = HL_OK;
-    size_t    at     = 0;
+    size_t at = 0;
 
     while (needle.n_bytes > 0) {
         const char *found =
@@ -87,43 +86,36 @@ static hl_status replace_literal(hl_buffer *out, hl_bytes text, hl_bytes needle,
         if (found == NULL)
             break;
         size_t place = (size_t)(found - text.data);
-        HL_TRY(hl_buffer_append(out, text.data + at, place - at));
-        HL_TRY(hl_buffer_append(out, by.data, by.n_bytes));
+        HL_NEED(hl_buffer_append(out, text.data + at, place - at));
+        HL_NEED(hl_buffer_append(out, by.data, by.n_bytes));
         at = place + needle.n_bytes;
     }
-    HL_TRY(hl_buffer_append(out, text.data + at, text.n_bytes - at));
-
-done:
-    return status;
+    return hl_buffer_append(out, text.data + at, text.n_bytes - at);
 }
 
 static hl_status replace_pattern(hl_buffer *out, hl_bytes text, const hl_decode_step *step,
                                  hl_matcher *matcher)
 {
-    hl_status status = HL_OK;
-    size_t    copied = 0;
-    bool      found  = false;
-    hl_span   match;
+    size_t  copied = 0;
+    bool    found  = false;
+    hl_span match;
 
     if (hl_utf8_find_bad(text.data, text.n_bytes) < text.n_bytes)
         return hl_buffer_append(out, text.data, text.n_bytes);
     for (size_t start = 0; start <= text.n_bytes;) {
-        HL_TRY(hl_pattern_find(&match, &found, step->pattern, matcher, text.data, text.n_bytes,
-                               start));
+        HL_NEED(hl_pattern_find(&match, &found, step->pattern, matcher, text.data, text.n_bytes,
+                                start));
         if (!found)
             break;
-        HL_TRY(hl_buffer_append(out, text.data + copied, match.begin - copied));
-        HL_TRY(hl_buffer_append(out, step->other.data, step->other.n_bytes));
+        HL_NEED(hl_buffer_append(out, text.data + copied, match.begin - copied));
+        HL_NEED(hl_buffer_append(out, step->other.data, step->other.n_bytes));
         copied = start = match.end;
         if (match.begin == match.end && start < text.n_bytes)
             (void)hl_utf8_next(text.data, &start);
         else if (match.begin == match.end)
             break;
     }
-    HL_TRY(hl_buffer_append(out, text.data + copied, text.n_bytes - copied));
-
-done:
-    return status;
+    return hl_buffer_append(out, text.data + copied, text.n_bytes - copied);
 }
 
 /* English as it is written: no spaces before punctuation and contractions. */
@@ -277,8 +269,7 @@ static int fallback_byte(hl_bytes text)
 /* A run of bytes becomes one string if it is UTF-8, else as many U+FFFD as it is long. */
 static hl_status end_run(hl_strings *out, hl_buffer *run)
 {
-    hl_status status = HL_OK;
-    size_t    length = run->n_bytes;
+    size_t length = run->n_bytes;
 
     if (length == 0)
         return HL_OK;
@@ -286,10 +277,8 @@ static hl_status end_run(hl_strings *out, hl_buffer *run)
     if (hl_utf8_find_bad(run->data, length) == length)
         return hl_strings_add(out, (hl_bytes){ run->data, length });
     for (size_t i = 0; i < length; i++)
-        HL_TRY(hl_strings_add(out, (hl_bytes){ "\xef\xbf\xbd", 3 }));
-
-done:
-    return status;
+        HL_NEED(hl_strings_add(out, (hl_bytes){ "\xef\xbf\xbd", 3 }));
+    return HL_OK;
 }
 
 static hl_status byte_fallback(hl_strings *out, const hl_strings *in)
@@ -320,36 +309,29 @@ done:
 static hl_status run_step(hl_strings *out, const hl_strings *in, const hl_decode_step *step,
                           hl_matcher *matcher)
 {
-    hl_status status = HL_OK;
-    bool      joins  = step->kind == HL_DECODE_BYTE_LEVEL || step->kind == HL_DECODE_FUSE;
+    bool joins = step->kind == HL_DECODE_BYTE_LEVEL || step->kind == HL_DECODE_FUSE;
 
     if (step->kind == HL_DECODE_BYTE_FALLBACK)
         return byte_fallback(out, in);
     for (size_t i = 0; i < in->count; i++) {
-        HL_TRY(decode_one(&out->bytes, in, i, step, matcher));
+        HL_NEED(decode_one(&out->bytes, in, i, step, matcher));
         if (!joins)
-            HL_TRY(hl_strings_end(out));
+            HL_NEED(hl_strings_end(out));
     }
     if (joins)
-        HL_TRY(hl_strings_end(out));
-
-done:
-    return status;
+        HL_NEED(hl_strings_end(out));
+    return HL_OK;
 }
 
 static hl_status join(hl_buffer *out, const hl_strings *pieces, const char *between)
 {
-    hl_status status = HL_OK;
-
     for (size_t i = 0; i < pieces->count; i++) {
         hl_bytes text = hl_strings_at(pieces, i);
         if (i > 0)
-            HL_TRY(hl_buffer_append_text(out, between));
-        HL_TRY(hl_buffer_append(out, text.data, text.n_bytes));
+            HL_NEED(hl_buffer_append_text(out, between));
+        HL_NEED(hl_buffer_append(out, text.data, text.n_bytes));
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 hl_status hl_decoder_run(hl_buffer *out, const hl_decoder *decoder, hl_strings *pieces,

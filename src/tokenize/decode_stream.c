@@ -112,34 +112,27 @@ hl_status hl_decode_stream_push(const char **text, size_t *n_bytes, hl_decode_st
     /* A hidden token must not become what the next one follows. */
     if (stream->options.skip_special && stream->tokenizer->vocab.pieces[id].special)
         return HL_OK;
-    HL_TRY(HL_GROW(&stream->ids, &stream->capacity, stream->n_ids, 1));
+    HL_NEED(HL_GROW(&stream->ids, &stream->capacity, stream->n_ids, 1));
     stream->ids[stream->n_ids++] = id;
-    HL_TRY(find_new(text, n_bytes, stream));
+    HL_NEED(find_new(text, n_bytes, stream));
     /* What shows nothing yet stays beside what it follows. */
     bool waits =
         (*n_bytes == 0 || is_cut(*text, *n_bytes)) && stream->n_ids - stream->n_shown < MAX_WAITING;
     if (waits) {
         *text    = "";
         *n_bytes = 0;
-        goto done;
+        return status;
     }
-    HL_TRY(move_window(stream));
-
-done:
+    HL_NEED(move_window(stream));
     return status;
 }
 
 hl_status hl_decode_stream_finish(const char **text, size_t *n_bytes, hl_decode_stream *stream)
 {
-    hl_status status = HL_OK;
-
     *text    = "";
     *n_bytes = 0;
     if (stream->n_ids == stream->n_shown)
         return HL_OK;
-    HL_TRY(find_new(text, n_bytes, stream));
-    HL_TRY(move_window(stream));
-
-done:
-    return status;
+    HL_NEED(find_new(text, n_bytes, stream));
+    return move_window(stream);
 }

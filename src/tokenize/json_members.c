@@ -56,16 +56,13 @@ static hl_status read_integer(void *out, hl_json_reader *reader)
 
 static hl_status read_text(void *out, hl_json_reader *reader)
 {
-    hl_status status = HL_OK;
-    hl_bytes  text;
-    char     *copy = NULL;
+    hl_bytes text;
+    char    *copy = NULL;
 
-    HL_TRY(hl_json_read_string(reader, &text));
-    HL_TRY(hl_strndup(&copy, text.data, text.n_bytes));
+    HL_NEED(hl_json_read_string(reader, &text));
+    HL_NEED(hl_strndup(&copy, text.data, text.n_bytes));
     *(hl_bytes *)out = (hl_bytes){ copy, text.n_bytes };
-
-done:
-    return status;
+    return HL_OK;
 }
 
 static hl_status read_member(void *out, read_value read, const char *file, const hl_member *part)

@@ -43,57 +43,49 @@ typedef struct model_loader {
 /* {"piece": id, ...} */
 static hl_status read_vocab_object(const model_loader *load, hl_json_reader *reader)
 {
-    hl_status status = HL_OK;
-    bool      more = false, twice = false;
-    hl_bytes  piece;
-    int64_t   id = 0;
+    bool     more = false, twice = false;
+    hl_bytes piece;
+    int64_t  id = 0;
 
-    HL_TRY(hl_json_enter(reader, '{'));
+    HL_NEED(hl_json_enter(reader, '{'));
     while (hl_json_next(reader, '}', &more) == HL_OK && more) {
-        HL_TRY(hl_json_read_key(reader, &piece));
+        HL_NEED(hl_json_read_key(reader, &piece));
         /* Reading the number does not touch the bytes of the piece. */
-        HL_TRY(hl_json_read_int(reader, &id));
-        HL_TRY(hl_vocab_add(&load->tokenizer->vocab, id, piece, HL_TOKEN_NORMAL, &twice));
+        HL_NEED(hl_json_read_int(reader, &id));
+        HL_NEED(hl_vocab_add(&load->tokenizer->vocab, id, piece, HL_TOKEN_NORMAL, &twice));
         if (twice)
-            HL_TRY(hl_json_reader_fail(reader, "the piece with id %lld was there before",
-                                       (long long)id));
+            HL_NEED(hl_json_reader_fail(reader, "the piece with id %lld was there before",
+                                        (long long)id));
     }
-    HL_TRY(hl_json_reader_finish(reader));
-
-done:
-    return status;
+    return hl_json_reader_finish(reader);
 }
 
 /* [["piece", score], ...]; scores (n_ids) are released by the caller. */
 static hl_status read_vocab_list(double **scores, const model_loader *load, hl_json_reader *reader)
 {
-    hl_status status   = HL_OK;
     hl_vocab *vocab    = &load->tokenizer->vocab;
     size_t    capacity = 0;
     bool      more = false, inner = false;
     hl_bytes  piece;
     double    score = 0;
 
-    HL_TRY(hl_json_enter(reader, '['));
+    HL_NEED(hl_json_enter(reader, '['));
     while (hl_json_next(reader, ']', &more) == HL_OK && more) {
         size_t id = vocab->n_ids;
-        HL_TRY(hl_json_enter(reader, '['));
-        HL_TRY(hl_json_next(reader, ']', &inner));
-        HL_TRY(hl_json_read_string(reader, &piece));
-        HL_TRY(hl_vocab_add(vocab, (int64_t)id, piece, HL_TOKEN_NORMAL, NULL));
-        HL_TRY(hl_json_next(reader, ']', &inner));
-        HL_TRY(hl_json_read_double(reader, &score));
-        HL_TRY(hl_json_next(reader, ']', &inner));
+        HL_NEED(hl_json_enter(reader, '['));
+        HL_NEED(hl_json_next(reader, ']', &inner));
+        HL_NEED(hl_json_read_string(reader, &piece));
+        HL_NEED(hl_vocab_add(vocab, (int64_t)id, piece, HL_TOKEN_NORMAL, NULL));
+        HL_NEED(hl_json_next(reader, ']', &inner));
+        HL_NEED(hl_json_read_double(reader, &score));
+        HL_NEED(hl_json_next(reader, ']', &inner));
         if (inner)
-            HL_TRY(hl_json_reader_fail(reader, "more than a piece and its score"));
-        HL_TRY(HL_GROW(scores, &capacity, id, 1));
+            HL_NEED(hl_json_reader_fail(reader, "more than a piece and its score"));
+        HL_NEED(HL_GROW(scores, &capacity, id, 1));
         (*scores)[id]           = score;
         vocab->pieces[id].score = (float)score;
     }
-    HL_TRY(hl_json_reader_finish(reader));
-
-done:
-    return status;
+    return hl_json_reader_finish(reader);
 }
 
 static hl_status read_vocab(double **scores, const model_loader *load)
@@ -162,26 +154,23 @@ static hl_status add_joined_merge(hl_bpe *bpe, hl_json_reader *reader)
 /* ["a", "b"].  The first is copied: reading the second may overwrite it. */
 static hl_status add_split_merge(hl_bpe *bpe, hl_json_reader *reader, hl_buffer *left)
 {
-    hl_status status = HL_OK;
-    bool      more   = false;
-    hl_bytes  text, right;
+    bool     more = false;
+    hl_bytes text, right;
 
-    HL_TRY(hl_json_enter(reader, '['));
-    HL_TRY(hl_json_next(reader, ']', &more));
-    HL_TRY(hl_json_read_string(reader, &text));
+    HL_NEED(hl_json_enter(reader, '['));
+    HL_NEED(hl_json_next(reader, ']', &more));
+    HL_NEED(hl_json_read_string(reader, &text));
     left->n_bytes = 0;
-    HL_TRY(hl_buffer_append(left, text.data, text.n_bytes));
-    HL_TRY(hl_json_next(reader, ']', &more));
-    HL_TRY(hl_json_read_string(reader, &right));
+    HL_NEED(hl_buffer_append(left, text.data, text.n_bytes));
+    HL_NEED(hl_json_next(reader, ']', &more));
+    HL_NEED(hl_json_read_string(reader, &right));
     if (left->n_bytes == 0 || right.n_bytes == 0)
-        HL_TRY(hl_json_reader_fail(reader, "a merge with an empty piece"));
-    HL_TRY(hl_bpe_add_merge(bpe, hl_buffer_bytes(left), right));
-    HL_TRY(hl_json_next(reader, ']', &more));
+        HL_NEED(hl_json_reader_fail(reader, "a merge with an empty piece"));
+    HL_NEED(hl_bpe_add_merge(bpe, hl_buffer_bytes(left), right));
+    HL_NEED(hl_json_next(reader, ']', &more));
     if (more)
-        HL_TRY(hl_json_reader_fail(reader, "a merge of more than two pieces"));
-
-done:
-    return status;
+        HL_NEED(hl_json_reader_fail(reader, "a merge of more than two pieces"));
+    return HL_OK;
 }
 
 static hl_status read_merges(hl_bpe *bpe, const model_loader *load)

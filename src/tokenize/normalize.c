@@ -177,20 +177,16 @@ static hl_status strip(hl_text *out, const hl_text *text, bool left, bool right)
 static hl_status prepend(hl_text *out, hl_text_builder *builder, const hl_text *text,
                          hl_bytes content)
 {
-    hl_status status = HL_OK;
-
     *out = *text;
     if (text->n_bytes == 0 || content.n_bytes == 0)
         return HL_OK;
     builder->n_bytes = 0;
     hl_span first    = hl_text_origin(text, 0, 1);
-    HL_TRY(hl_text_builder_add(builder, content.data, content.n_bytes,
-                               (hl_origin){ (uint32_t)first.begin, (uint32_t)first.end }));
-    HL_TRY(hl_text_builder_copy(builder, text, 0, text->n_bytes));
+    HL_NEED(hl_text_builder_add(builder, content.data, content.n_bytes,
+                                (hl_origin){ (uint32_t)first.begin, (uint32_t)first.end }));
+    HL_NEED(hl_text_builder_copy(builder, text, 0, text->n_bytes));
     *out = hl_text_built(builder, text);
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* ----------------------------------------------------------------- replacing */
@@ -231,20 +227,19 @@ static hl_status add_replacement(hl_text_builder *builder, const hl_text *text, 
 static hl_status replace(hl_text *out, hl_text_builder *builder, const hl_text *text,
                          const hl_normalize_step *step, hl_matcher *matcher)
 {
-    hl_status status = HL_OK;
-    bool      found  = false;
-    hl_span   match;
-    size_t    copied = 0;
-    size_t    start  = 0;
+    bool    found = false;
+    hl_span match;
+    size_t  copied = 0;
+    size_t  start  = 0;
 
     *out             = *text;
     builder->n_bytes = 0;
     for (;;) {
-        HL_TRY(find_next(&match, &found, step, text, start, matcher));
+        HL_NEED(find_next(&match, &found, step, text, start, matcher));
         if (!found)
             break;
-        HL_TRY(hl_text_builder_copy(builder, text, copied, match.begin));
-        HL_TRY(add_replacement(builder, text, match, step->content));
+        HL_NEED(hl_text_builder_copy(builder, text, copied, match.begin));
+        HL_NEED(add_replacement(builder, text, match, step->content));
         copied = match.end;
         start  = match.end;
         if (match.begin == match.end) { /* an empty match: go on behind the next character */
@@ -254,12 +249,10 @@ static hl_status replace(hl_text *out, hl_text_builder *builder, const hl_text *
         }
     }
     if (copied > 0 || builder->n_bytes > 0) {
-        HL_TRY(hl_text_builder_copy(builder, text, copied, text->n_bytes));
+        HL_NEED(hl_text_builder_copy(builder, text, copied, text->n_bytes));
         *out = hl_text_built(builder, text);
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 static hl_status spell_bytes(hl_text *out, hl_text_builder *builder, const hl_text *text)

@@ -317,53 +317,47 @@ static int try_once(const hl_pattern *pattern, hl_matcher *matcher, hl_bytes tex
 static hl_status try_window(int *code, const hl_pattern *pattern, hl_matcher *matcher,
                             hl_bytes text, size_t start, size_t last)
 {
-    hl_status  status = HL_OK;
     hl_budget *budget = matcher->budget;
     double     before = 0.0;
 
     set_limit(matcher, FIRST_LIMIT);
-    HL_TRY(hl_budget_spend(budget, STEPS_OF_A_TRY));
+    HL_NEED(hl_budget_spend(budget, STEPS_OF_A_TRY));
     *code = try_once(pattern, matcher, text, start, last);
     while (*code == PCRE2_ERROR_MATCHLIMIT && matcher->limit < LAST_LIMIT) {
         if (budget == NULL && matcher->limit >= MATCH_LIMIT)
             break;
-        HL_TRY(hl_budget_spend(budget, matcher->limit));
+        HL_NEED(hl_budget_spend(budget, matcher->limit));
         double now = budget != NULL ? hl_budget_seconds(budget) : 0.0;
         if (budget != NULL && before > 0.0)
-            HL_TRY(hl_budget_foresee(budget, GROWTH * (now - before)));
+            HL_NEED(hl_budget_foresee(budget, GROWTH * (now - before)));
         before = now;
         set_limit(matcher, 2 * matcher->limit);
         *code = try_once(pattern, matcher, text, start, last);
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* Window by window. */
 static hl_status search(int *code, const hl_pattern *pattern, hl_matcher *matcher, hl_bytes text,
                         size_t start)
 {
-    hl_status status = HL_OK;
     /* Without JIT every try looks for the first byte of a match to the end of the text. */
     size_t most   = pattern->jit ? LAST_WINDOW : LAST_WINDOW + text.n_bytes / 64;
     size_t window = FIRST_WINDOW;
 
     for (;;) {
         size_t last = window < text.n_bytes - start ? start + window : text.n_bytes;
-        HL_TRY(try_window(code, pattern, matcher, text, start, last));
+        HL_NEED(try_window(code, pattern, matcher, text, start, last));
         if (*code != PCRE2_ERROR_NOMATCH || last == text.n_bytes)
             break;
         if (window == most && matcher->budget != NULL)
-            HL_TRY(hl_budget_check(matcher->budget));
+            HL_NEED(hl_budget_check(matcher->budget));
         start = last + 1;
         while (start < text.n_bytes && hl_utf8_is_continuation(text.data[start]))
             start++;
         window = 2 * window < most ? 2 * window : most;
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 hl_status hl_pattern_find(hl_span *out, bool *found, const hl_pattern *pattern, hl_matcher *matcher,

@@ -208,28 +208,25 @@ static hl_status read_precompiled(void *target, const json_t *value, const char 
 /* Four steps in a fixed order, each optional. */
 static hl_status read_bert_normalizer(void *target, const json_t *value, const char *where)
 {
-    hl_status status = HL_OK;
-    bool      clean = true, chinese = true, lower = true;
+    bool clean = true, chinese = true, lower = true;
 
-    HL_TRY(hl_json_get_bool(&clean, value, "clean_text", where));
-    HL_TRY(hl_json_get_bool(&chinese, value, "handle_chinese_chars", where));
-    HL_TRY(hl_json_get_bool(&lower, value, "lowercase", where));
+    HL_NEED(hl_json_get_bool(&clean, value, "clean_text", where));
+    HL_NEED(hl_json_get_bool(&chinese, value, "handle_chinese_chars", where));
+    HL_NEED(hl_json_get_bool(&lower, value, "lowercase", where));
     bool strip = lower; /* what null means */
-    HL_TRY(hl_json_get_bool(&strip, value, "strip_accents", where));
+    HL_NEED(hl_json_get_bool(&strip, value, "strip_accents", where));
     if (clean)
-        HL_TRY(hl_normalizer_add(target, (hl_normalize_step){ .kind = HL_NORMALIZE_CLEAN }));
+        HL_NEED(hl_normalizer_add(target, (hl_normalize_step){ .kind = HL_NORMALIZE_CLEAN }));
     if (chinese)
-        HL_TRY(hl_normalizer_add(target, (hl_normalize_step){ .kind = HL_NORMALIZE_CHINESE }));
+        HL_NEED(hl_normalizer_add(target, (hl_normalize_step){ .kind = HL_NORMALIZE_CHINESE }));
     if (strip) {
-        HL_TRY(add_form(target, false, false));
-        HL_TRY(hl_normalizer_add(target, (hl_normalize_step){ .kind       = HL_NORMALIZE_REMOVE,
-                                                              .char_class = HL_CHAR_ACCENT }));
+        HL_NEED(add_form(target, false, false));
+        HL_NEED(hl_normalizer_add(target, (hl_normalize_step){ .kind       = HL_NORMALIZE_REMOVE,
+                                                               .char_class = HL_CHAR_ACCENT }));
     }
     if (lower)
-        HL_TRY(read_lowercase(target, value, where));
-
-done:
-    return status;
+        HL_NEED(read_lowercase(target, value, where));
+    return HL_OK;
 }
 
 hl_status hl_normalizer_from_json(hl_normalizer *out, const json_t *value, const char *where)
@@ -275,17 +272,14 @@ static hl_status read_behavior(hl_split_behavior *out, const json_t *value, cons
 
 static hl_status read_split(void *target, const json_t *value, const char *where)
 {
-    hl_status     status = HL_OK;
-    hl_split_step step   = { .behavior = HL_SPLIT_ISOLATED };
+    hl_split_step step = { .behavior = HL_SPLIT_ISOLATED };
 
-    HL_TRY(read_behavior(&step.behavior, value, where));
-    HL_TRY(hl_json_get_bool(&step.invert, value, "invert", where));
-    HL_TRY(read_pattern(&step.pattern, &step.literal, value, where));
+    HL_NEED(read_behavior(&step.behavior, value, where));
+    HL_NEED(hl_json_get_bool(&step.invert, value, "invert", where));
+    HL_NEED(read_pattern(&step.pattern, &step.literal, value, where));
     step.kind = step.pattern != NULL ? HL_SPLIT_PATTERN : HL_SPLIT_LITERAL;
     return hl_pretokenizer_add(target, step);
-
-done:
-    return status;
+    return HL_OK;
 }
 
 static hl_status add_class(hl_pretokenizer *out, hl_char_class char_class,

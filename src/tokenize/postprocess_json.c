@@ -37,23 +37,20 @@ typedef struct template_reader {
 
 static hl_status add_special(template_reader *reader, const char *name)
 {
-    hl_status     status = HL_OK;
-    const json_t *ids    = json_object_get(json_object_get(reader->special_tokens, name), "ids");
-    int32_t       id     = 0;
+    const json_t *ids = json_object_get(json_object_get(reader->special_tokens, name), "ids");
+    int32_t       id  = 0;
 
     if (!json_is_array(ids))
         return hl_fail(HL_BAD_INPUT, "%s: the template's '%s' is not among its special_tokens",
                        reader->where, name);
     for (size_t i = 0; i < json_array_size(ids); i++) {
-        HL_TRY(get_id(&id, ids, i, reader->where));
+        HL_NEED(get_id(&id, ids, i, reader->where));
         if (reader->seen_text)
-            HL_TRY(hl_postprocessor_add_after(reader->out, id));
+            HL_NEED(hl_postprocessor_add_after(reader->out, id));
         else
-            HL_TRY(hl_postprocessor_add_before(reader->out, id));
+            HL_NEED(hl_postprocessor_add_before(reader->out, id));
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* The short form: "$A", "$A:0", "$0", "[CLS]", "[CLS]:0". */
@@ -94,7 +91,6 @@ static hl_status read_piece(template_reader *reader, const json_t *piece)
 
 static hl_status read_template(hl_postprocessor *out, const json_t *value, const char *where)
 {
-    hl_status       status = HL_OK;
     const json_t   *pieces = json_object_get(value, "single");
     template_reader reader = { .out            = out,
                                .special_tokens = json_object_get(value, "special_tokens"),
@@ -103,10 +99,8 @@ static hl_status read_template(hl_postprocessor *out, const json_t *value, const
     if (!json_is_array(pieces))
         return hl_fail(HL_BAD_INPUT, "%s: TemplateProcessing without an array 'single'", where);
     for (size_t i = 0; i < json_array_size(pieces); i++)
-        HL_TRY(read_piece(&reader, json_array_get(pieces, i)));
-
-done:
-    return status;
+        HL_NEED(read_piece(&reader, json_array_get(pieces, i)));
+    return HL_OK;
 }
 
 /* --------------------------------------------------------------- the others */
@@ -129,24 +123,19 @@ static hl_status read_trim(hl_postprocessor *out, const json_t *value, const cha
 /* "cls": ["[CLS]", 101], "sep": ["[SEP]", 102] */
 static hl_status read_cls_sep(hl_postprocessor *out, const json_t *value, const char *where)
 {
-    hl_status status = HL_OK;
-    int32_t   cls    = 0;
-    int32_t   sep    = 0;
+    int32_t cls = 0;
+    int32_t sep = 0;
 
-    HL_TRY(get_id(&cls, json_object_get(value, "cls"), 1, where));
-    HL_TRY(get_id(&sep, json_object_get(value, "sep"), 1, where));
-    HL_TRY(hl_postprocessor_add_before(out, cls));
-    HL_TRY(hl_postprocessor_add_after(out, sep));
-
-done:
-    return status;
+    HL_NEED(get_id(&cls, json_object_get(value, "cls"), 1, where));
+    HL_NEED(get_id(&sep, json_object_get(value, "sep"), 1, where));
+    HL_NEED(hl_postprocessor_add_before(out, cls));
+    return hl_postprocessor_add_after(out, sep);
 }
 
 static hl_status read_any(hl_postprocessor *out, const json_t *value, const char *where,
                           int nesting)
 {
-    hl_status   status = HL_OK;
-    const char *type   = json_string_value(json_object_get(value, "type"));
+    const char *type = json_string_value(json_object_get(value, "type"));
 
     if (value == NULL || json_is_null(value))
         return HL_OK;
@@ -154,24 +143,22 @@ static hl_status read_any(hl_postprocessor *out, const json_t *value, const char
         return hl_fail(HL_BAD_INPUT, "%s: %s", where,
                        type == NULL ? "not an object with a \"type\"" : "nested too deep");
     if (strcmp(type, "TemplateProcessing") == 0) {
-        HL_TRY(read_template(out, value, where));
+        HL_NEED(read_template(out, value, where));
     } else if (strcmp(type, "ByteLevel") == 0) {
-        HL_TRY(read_trim(out, value, where));
+        HL_NEED(read_trim(out, value, where));
     } else if (strcmp(type, "BertProcessing") == 0) {
-        HL_TRY(read_cls_sep(out, value, where));
+        HL_NEED(read_cls_sep(out, value, where));
     } else if (strcmp(type, "RobertaProcessing") == 0) {
-        HL_TRY(read_trim(out, value, where));
-        HL_TRY(read_cls_sep(out, value, where));
+        HL_NEED(read_trim(out, value, where));
+        HL_NEED(read_cls_sep(out, value, where));
     } else if (strcmp(type, "Sequence") == 0) {
         const json_t *list = json_object_get(value, "processors");
         for (size_t i = 0; i < json_array_size(list); i++)
-            HL_TRY(read_any(out, json_array_get(list, i), where, nesting + 1));
+            HL_NEED(read_any(out, json_array_get(list, i), where, nesting + 1));
     } else {
-        HL_TRY(hl_fail(HL_UNSUPPORTED, "%s: the type '%s' is not known", where, type));
+        HL_NEED(hl_fail(HL_UNSUPPORTED, "%s: the type '%s' is not known", where, type));
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 hl_status hl_postprocessor_from_json(hl_postprocessor *out, const json_t *value, const char *where)

@@ -326,86 +326,72 @@ static bool starts_with(const hl_text *text, hl_part part, hl_bytes prefix)
 static hl_status metaspace_part(rebuild *r, const hl_split_step *step, const hl_text *text,
                                 hl_part part)
 {
-    hl_status status = HL_OK;
-    hl_bytes  mark   = step->literal;
-    bool      wanted = step->prepend == HL_PREPEND_ALWAYS ||
+    hl_bytes mark   = step->literal;
+    bool     wanted = step->prepend == HL_PREPEND_ALWAYS ||
                   (step->prepend == HL_PREPEND_FIRST &&
                    hl_text_origin(text, part.begin, part.begin + 1).begin == 0);
 
     if (wanted && text->bytes[part.begin] != ' ' && !starts_with(text, part, mark))
-        HL_TRY(add_prefix(r, text, part, mark.data, mark.n_bytes));
+        HL_NEED(add_prefix(r, text, part, mark.data, mark.n_bytes));
     for (size_t at = part.begin; at < part.end;) {
         if (text->bytes[at] == ' ') {
             hl_span space = hl_text_origin(text, at, at + 1);
-            HL_TRY(hl_text_builder_add(r->builder, mark.data, mark.n_bytes,
-                                       (hl_origin){ (uint32_t)space.begin, (uint32_t)space.end }));
+            HL_NEED(hl_text_builder_add(r->builder, mark.data, mark.n_bytes,
+                                        (hl_origin){ (uint32_t)space.begin, (uint32_t)space.end }));
             at++;
             continue;
         }
         const char *next = memchr(text->bytes + at, ' ', part.end - at);
         size_t      stop = next != NULL ? (size_t)(next - text->bytes) : part.end;
-        HL_TRY(hl_text_builder_copy(r->builder, text, at, stop));
+        HL_NEED(hl_text_builder_copy(r->builder, text, at, stop));
         at = stop;
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* Bytes as they are, but for stand-ins, which become the bytes they stand for. */
 static hl_status restore_bytes(hl_text_builder *builder, const hl_text *text, hl_part part)
 {
-    hl_status status = HL_OK;
-    size_t    done   = part.begin;
+    size_t done = part.begin;
 
     for (size_t at = part.begin; at < part.end; at++) {
         if (!hl_text_is_stand_in(text, at))
             continue;
-        HL_TRY(hl_text_builder_copy(builder, text, done, at));
+        HL_NEED(hl_text_builder_copy(builder, text, done, at));
         hl_origin origin = text->align[at];
-        HL_TRY(hl_text_builder_add(builder, text->original + origin.begin, 1, origin));
+        HL_NEED(hl_text_builder_add(builder, text->original + origin.begin, 1, origin));
         at += 2;
         done = at + 1;
     }
-    HL_TRY(hl_text_builder_copy(builder, text, done, part.end));
-
-done:
-    return status;
+    return hl_text_builder_copy(builder, text, done, part.end);
 }
 
 static hl_status byte_level_part(rebuild *r, const hl_split_step *step, const hl_text *text,
                                  hl_part part)
 {
-    hl_status status = HL_OK;
-    hl_bytes  space  = { " ", 1 };
+    hl_bytes space = { " ", 1 };
 
     if (step->pattern == NULL && step->prefix_space && !starts_with(text, part, space)) {
         if (step->keep_bytes)
-            HL_TRY(add_prefix(r, text, part, " ", 1));
+            HL_NEED(add_prefix(r, text, part, " ", 1));
         else
-            HL_TRY(add_prefix(r, text, part, "\xc4\xa0", 2)); /* Ġ */
+            HL_NEED(add_prefix(r, text, part, "\xc4\xa0", 2)); /* Ġ */
     }
     if (step->keep_bytes)
-        HL_TRY(restore_bytes(r->builder, text, part));
+        HL_NEED(restore_bytes(r->builder, text, part));
     else
-        HL_TRY(hl_byte_level_spell(r->builder, text, part.begin, part.end));
-
-done:
-    return status;
+        HL_NEED(hl_byte_level_spell(r->builder, text, part.begin, part.end));
+    return HL_OK;
 }
 
 /* A space in front of every part that has none. */
 static hl_status prefix_part(rebuild *r, const hl_text *text, hl_part part)
 {
-    hl_status status = HL_OK;
-    hl_bytes  space  = { " ", 1 };
+    hl_bytes space = { " ", 1 };
 
     if (!starts_with(text, part, space))
-        HL_TRY(add_prefix(r, text, part, " ", 1));
-    HL_TRY(hl_text_builder_copy(r->builder, text, part.begin, part.end));
-
-done:
-    return status;
+        HL_NEED(add_prefix(r, text, part, " ", 1));
+    return hl_text_builder_copy(r->builder, text, part.begin, part.end);
 }
 
 /* -------------------------------------------------------------------- running */
@@ -433,8 +419,7 @@ static hl_status split(run_state *run, const hl_split_step *step)
 /* Writes every part anew; which = 'm'etaspace, 'b'yte level or 'p'refix. */
 static hl_status rewrite(run_state *run, const hl_split_step *step, char which)
 {
-    hl_status       status = HL_OK;
-    const hl_parts *parts  = &run->space->parts[run->now];
+    const hl_parts *parts = &run->space->parts[run->now];
     rebuild         r = { &run->space->builders[run->builder], &run->space->parts[1 - run->now] };
 
     r.builder->n_bytes = 0;
@@ -442,19 +427,17 @@ static hl_status rewrite(run_state *run, const hl_split_step *step, char which)
     for (size_t i = 0; i < parts->count; i++) {
         size_t begin = r.builder->n_bytes;
         if (which == 'm')
-            HL_TRY(metaspace_part(&r, step, &run->text, parts->items[i]));
+            HL_NEED(metaspace_part(&r, step, &run->text, parts->items[i]));
         else if (which == 'b')
-            HL_TRY(byte_level_part(&r, step, &run->text, parts->items[i]));
+            HL_NEED(byte_level_part(&r, step, &run->text, parts->items[i]));
         else
-            HL_TRY(prefix_part(&r, &run->text, parts->items[i]));
-        HL_TRY(add_rebuilt(&r, begin));
+            HL_NEED(prefix_part(&r, &run->text, parts->items[i]));
+        HL_NEED(add_rebuilt(&r, begin));
     }
     run->text    = hl_text_built(r.builder, &run->text);
     run->builder = 1 - run->builder;
     run->now     = 1 - run->now;
-
-done:
-    return status;
+    return HL_OK;
 }
 
 static hl_status run_metaspace(run_state *run, const hl_split_step *step)
@@ -470,19 +453,15 @@ static hl_status run_metaspace(run_state *run, const hl_split_step *step)
 /* Prefix, split, spell; each only where it is needed. */
 static hl_status run_byte_level(run_state *run, const hl_split_step *step)
 {
-    hl_status status = HL_OK;
-
     if (step->pattern != NULL && step->prefix_space)
-        HL_TRY(rewrite(run, step, 'p'));
+        HL_NEED(rewrite(run, step, 'p'));
     if (step->pattern != NULL)
-        HL_TRY(split(run, step));
+        HL_NEED(split(run, step));
     bool as_it_is = step->keep_bytes && run->text.align == NULL &&
                     !(step->prefix_space && step->pattern == NULL);
     if (!as_it_is)
-        HL_TRY(rewrite(run, step, 'b'));
-
-done:
-    return status;
+        HL_NEED(rewrite(run, step, 'b'));
+    return HL_OK;
 }
 
 hl_status hl_pretokenizer_run(const hl_parts **out, hl_text *text, const hl_pretokenizer *pre,
@@ -493,7 +472,7 @@ hl_status hl_pretokenizer_run(const hl_parts **out, hl_text *text, const hl_pret
 
     space->parts[0].count = 0;
     if (text->n_bytes > 0) {
-        HL_TRY(HL_GROW(&space->parts[0].items, &space->parts[0].capacity, 0, 1));
+        HL_NEED(HL_GROW(&space->parts[0].items, &space->parts[0].capacity, 0, 1));
         space->parts[0].items[space->parts[0].count++] = (hl_part){ 0, (uint32_t)text->n_bytes };
     }
     for (size_t i = 0; i < pre->n_steps; i++) {
@@ -507,11 +486,9 @@ hl_status hl_pretokenizer_run(const hl_parts **out, hl_text *text, const hl_pret
         if (status == HL_OK)
             status = hl_budget_spend(hl_matcher_budget(matcher), run.text.n_bytes);
         if (status != HL_OK)
-            HL_TRY(hl_fail_within(status, "pre-tokenizer %zu", i));
+            HL_NEED(hl_fail_within(status, "pre-tokenizer %zu", i));
     }
     *text = run.text;
     *out  = &space->parts[run.now];
-
-done:
     return status;
 }

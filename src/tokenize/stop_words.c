@@ -95,24 +95,20 @@ static void drop_shown(hl_stop_words *stop)
 hl_status hl_stop_words_push(const char **text, size_t *n_bytes, bool *found, hl_stop_words *stop,
                              const char *more, size_t n_more)
 {
-    hl_status status = HL_OK;
-
     *text    = "";
     *n_bytes = 0;
     *found   = stop->found;
     if (stop->found)
         return HL_OK;
     drop_shown(stop);
-    HL_TRY(hl_buffer_append(&stop->pending, more, n_more));
+    HL_NEED(hl_buffer_append(&stop->pending, more, n_more));
     if (stop->pending.n_bytes == 0)
         return HL_OK;
     stop->n_shown = find_end(stop);
     *text         = stop->pending.data;
     *n_bytes      = stop->n_shown;
     *found        = stop->found;
-
-done:
-    return status;
+    return HL_OK;
 }
 
 hl_status hl_stop_words_finish(const char **text, size_t *n_bytes, hl_stop_words *stop)

@@ -128,18 +128,16 @@ hl_status hl_text_from_bytes(hl_text *out, hl_text_builder *builder, const char 
     for (size_t bad; (bad = at + hl_utf8_find_bad(bytes + at, n_bytes - at)) < n_bytes;) {
         /* What lies between is valid, so its characters can be found. */
         hl_text good = hl_text_slice(&given, at, bad);
-        HL_TRY(hl_text_builder_copy(builder, &good, 0, good.n_bytes));
-        HL_TRY(hl_text_builder_add(builder, "\xef\xbf\xbd", 3,
-                                   (hl_origin){ (uint32_t)bad, (uint32_t)bad + 1 }));
+        HL_NEED(hl_text_builder_copy(builder, &good, 0, good.n_bytes));
+        HL_NEED(hl_text_builder_add(builder, "\xef\xbf\xbd", 3,
+                                    (hl_origin){ (uint32_t)bad, (uint32_t)bad + 1 }));
         at = bad + 1;
     }
     if (at == 0)
-        goto done;
+        return status;
     hl_text rest = hl_text_slice(&given, at, n_bytes);
-    HL_TRY(hl_text_builder_copy(builder, &rest, 0, rest.n_bytes));
+    HL_NEED(hl_text_builder_copy(builder, &rest, 0, rest.n_bytes));
     *out = hl_text_built(builder, &given);
-
-done:
     return status;
 }
 

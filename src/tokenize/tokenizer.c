@@ -146,21 +146,17 @@ void hl_tokenizer_close(hl_tokenizer *tokenizer)
 
 hl_status hl_tokenizer_add_token(hl_tokenizer *tokenizer, hl_added_token token)
 {
-    hl_status     status = HL_OK;
-    hl_token_type type   = token.special ? HL_TOKEN_SPECIAL : HL_TOKEN_ADDED;
-    int32_t       id     = hl_vocab_find(&tokenizer->vocab, token.content);
+    hl_token_type type = token.special ? HL_TOKEN_SPECIAL : HL_TOKEN_ADDED;
+    int32_t       id   = hl_vocab_find(&tokenizer->vocab, token.content);
 
     if (id < 0) {
         id = token.id;
-        HL_TRY(hl_vocab_add(&tokenizer->vocab, id, token.content, type, NULL));
+        HL_NEED(hl_vocab_add(&tokenizer->vocab, id, token.content, type, NULL));
     }
     token.id                            = id;
     tokenizer->vocab.pieces[id].type    = (uint8_t)type;
     tokenizer->vocab.pieces[id].special = token.special;
-    HL_TRY(hl_added_add(&tokenizer->added, token));
-
-done:
-    return status;
+    return hl_added_add(&tokenizer->added, token);
 }
 
 hl_status hl_tokenizer_finish(hl_tokenizer *tokenizer)
@@ -221,7 +217,6 @@ static bool is_mark(const char *text, size_t n_bytes)
 static hl_status encode_part(hl_workspace *work, const hl_tokenizer *tokenizer, const hl_text *text,
                              hl_part part)
 {
-    hl_status   status = HL_OK;
     const char *bytes  = text->bytes;
     size_t      begin  = part.begin;
     bool        marked = true; /* the character before is a ▁, or there is none */
@@ -231,92 +226,80 @@ static hl_status encode_part(hl_workspace *work, const hl_tokenizer *tokenizer, 
     for (size_t at = part.begin; at < part.end;) {
         bool mark = is_mark(bytes + at, part.end - at);
         if (mark && !marked) {
-            HL_TRY(encode_word(work, tokenizer, bytes + begin, at - begin, begin));
+            HL_NEED(encode_word(work, tokenizer, bytes + begin, at - begin, begin));
             begin = at;
         }
         marked = mark;
         at += mark ? 3 : 1;
     }
-    HL_TRY(encode_word(work, tokenizer, bytes + begin, part.end - begin, begin));
-
-done:
-    return status;
+    return encode_word(work, tokenizer, bytes + begin, part.end - begin, begin);
 }
 
 /* Text without added tokens in it. */
 static hl_status encode_text(hl_workspace *work, const hl_tokenizer *tokenizer, hl_text text)
 {
-    hl_status       status = HL_OK;
-    const hl_parts *parts  = NULL;
+    const hl_parts *parts = NULL;
 
-    HL_TRY(
+    HL_NEED(
         hl_pretokenizer_run(&parts, &text, &tokenizer->pretokenizer, &work->split, work->matcher));
-    HL_TRY(hl_budget_hand_on(&work->budget, text.n_bytes));
+    HL_NEED(hl_budget_hand_on(&work->budget, text.n_bytes));
     work->word.count = 0;
     for (size_t i = 0; i < parts->count; i++) {
-        HL_TRY(hl_budget_spend(&work->budget, parts->items[i].end - parts->items[i].begin));
-        HL_TRY(encode_part(work, tokenizer, &text, parts->items[i]));
+        HL_NEED(hl_budget_spend(&work->budget, parts->items[i].end - parts->items[i].begin));
+        HL_NEED(encode_part(work, tokenizer, &text, parts->items[i]));
     }
     for (size_t i = 0; i < work->word.count; i++) {
         hl_token token = work->word.items[i];
         hl_span  span  = hl_text_origin(&text, token.begin, token.end);
-        HL_TRY(hl_tokens_add(&work->result, token.id, span.begin, span.end));
+        HL_NEED(hl_tokens_add(&work->result, token.id, span.begin, span.end));
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* Text in which the tokens that are found as given have been found. */
 static hl_status encode_stretch(hl_workspace *work, const hl_tokenizer *tokenizer, hl_text text,
                                 const hl_added_filter *filter)
 {
-    hl_status       status = HL_OK;
-    const hl_added *added  = &tokenizer->added;
+    const hl_added *added = &tokenizer->added;
 
-    HL_TRY(hl_normalizer_run(&text, &tokenizer->normalizer, work->normal, work->matcher));
-    HL_TRY(hl_added_split(&work->normalized, added, &added->after_normalizing, &text, filter,
-                          &work->budget));
+    HL_NEED(hl_normalizer_run(&text, &tokenizer->normalizer, work->normal, work->matcher));
+    HL_NEED(hl_added_split(&work->normalized, added, &added->after_normalizing, &text, filter,
+                           &work->budget));
     for (size_t i = 0; i < work->normalized.count; i++) {
         hl_stretch stretch = work->normalized.items[i];
         if (stretch.item < 0) {
-            HL_TRY(encode_text(work, tokenizer,
-                               hl_text_slice(&text, stretch.span.begin, stretch.span.end)));
+            HL_NEED(encode_text(work, tokenizer,
+                                hl_text_slice(&text, stretch.span.begin, stretch.span.end)));
             continue;
         }
         hl_span span = hl_text_origin(&text, stretch.span.begin, stretch.span.end);
-        HL_TRY(hl_tokens_add(&work->result, added->items[stretch.item].id, span.begin, span.end));
+        HL_NEED(hl_tokens_add(&work->result, added->items[stretch.item].id, span.begin, span.end));
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 static hl_status encode_input(hl_workspace *work, const hl_tokenizer *tokenizer, const char *bytes,
                               size_t n_bytes, const hl_added_filter *filter)
 {
-    hl_status       status = HL_OK;
-    const hl_added *added  = &tokenizer->added;
+    const hl_added *added = &tokenizer->added;
     hl_text         text;
 
     work->result.count = 0;
-    HL_TRY(hl_text_from_bytes(&text, &work->input, bytes, n_bytes));
-    HL_TRY(hl_added_split(&work->as_given, added, &added->as_given, &text, filter, &work->budget));
+    HL_NEED(hl_text_from_bytes(&text, &work->input, bytes, n_bytes));
+    HL_NEED(hl_added_split(&work->as_given, added, &added->as_given, &text, filter, &work->budget));
     for (size_t i = 0; i < work->as_given.count; i++) {
         hl_stretch stretch = work->as_given.items[i];
         if (stretch.item < 0) {
-            HL_TRY(encode_stretch(work, tokenizer,
-                                  hl_text_slice(&text, stretch.span.begin, stretch.span.end),
-                                  filter));
+            HL_NEED(encode_stretch(work, tokenizer,
+                                   hl_text_slice(&text, stretch.span.begin, stretch.span.end),
+                                   filter));
             continue;
         }
         hl_span span = hl_text_origin(&text, stretch.span.begin, stretch.span.end);
-        HL_TRY(hl_tokens_add(&work->result, added->items[stretch.item].id, span.begin, span.end));
+        HL_NEED(hl_tokens_add(&work->result, added->items[stretch.item].id, span.begin, span.end));
     }
     hl_postprocessor_trim(&work->result, &tokenizer->postprocessor, &tokenizer->vocab);
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* ------------------------------------------------------------------ the result */

@@ -59,25 +59,22 @@ static hl_status copy_text(char **out, const hl_gguf *file, const char *key)
 /* An array of texts; NULL and 0 if the key is missing. */
 static hl_status read_texts(hl_bytes **out, size_t *count, const hl_gguf *file, const char *key)
 {
-    hl_status     status = HL_OK;
-    hl_gguf_array array  = { 0 };
-    hl_gguf_text  text   = { 0 };
+    hl_gguf_array array = { 0 };
+    hl_gguf_text  text  = { 0 };
 
     *count = 0;
-    HL_TRY(hl_gguf_get_array(&array, file, key));
+    HL_NEED(hl_gguf_get_array(&array, file, key));
     if (array.count == 0)
         return HL_OK;
-    HL_TRY(HL_ALLOC(out, array.count));
+    HL_NEED(HL_ALLOC(out, array.count));
     for (size_t i = 0; i < array.count; i++) {
         if (!hl_gguf_array_text(&text, &array, i))
-            HL_TRY(hl_fail(HL_BAD_INPUT, "%s: '%s' is not an array of texts", hl_gguf_where(file),
-                           key));
+            HL_NEED(hl_fail(HL_BAD_INPUT, "%s: '%s' is not an array of texts", hl_gguf_where(file),
+                            key));
         (*out)[i] = (hl_bytes){ text.bytes, text.n_bytes };
     }
     *count = array.count;
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* An array of numbers that must have `wanted` elements; not there is allowed. */
@@ -93,67 +90,58 @@ static hl_status get_numbers(hl_gguf_array *out, const hl_gguf *file, const char
 
 static hl_status read_scores(float **out, const hl_gguf *file, size_t n_tokens)
 {
-    hl_status     status = HL_OK;
-    hl_gguf_array array  = { 0 };
-    double        value  = 0;
+    hl_gguf_array array = { 0 };
+    double        value = 0;
 
-    HL_TRY(get_numbers(&array, file, PREFIX "scores", n_tokens));
+    HL_NEED(get_numbers(&array, file, PREFIX "scores", n_tokens));
     if (array.count == 0)
         return HL_OK;
-    HL_TRY(HL_ALLOC(out, n_tokens));
+    HL_NEED(HL_ALLOC(out, n_tokens));
     for (size_t i = 0; i < n_tokens; i++) {
         if (!hl_gguf_array_float(&value, &array, i))
-            HL_TRY(hl_fail(HL_BAD_INPUT, "%s: '" PREFIX "scores' are not numbers",
-                           hl_gguf_where(file)));
+            HL_NEED(hl_fail(HL_BAD_INPUT, "%s: '" PREFIX "scores' are not numbers",
+                            hl_gguf_where(file)));
         (*out)[i] = (float)value;
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 static hl_status read_types(int32_t **out, const hl_gguf *file, size_t n_tokens)
 {
-    hl_status     status = HL_OK;
-    hl_gguf_array array  = { 0 };
-    int64_t       value  = 0;
+    hl_gguf_array array = { 0 };
+    int64_t       value = 0;
 
-    HL_TRY(get_numbers(&array, file, PREFIX "token_type", n_tokens));
+    HL_NEED(get_numbers(&array, file, PREFIX "token_type", n_tokens));
     if (array.count == 0)
         return HL_OK;
-    HL_TRY(HL_ALLOC(out, n_tokens));
+    HL_NEED(HL_ALLOC(out, n_tokens));
     for (size_t i = 0; i < n_tokens; i++) {
         if (!hl_gguf_array_int(&value, &array, i))
-            HL_TRY(hl_fail(HL_BAD_INPUT, "%s: '" PREFIX "token_type' are not integers",
-                           hl_gguf_where(file)));
+            HL_NEED(hl_fail(HL_BAD_INPUT, "%s: '" PREFIX "token_type' are not integers",
+                            hl_gguf_where(file)));
         (*out)[i] = value >= 0 && value <= HL_PIECE_BYTE ? (int32_t)value : HL_PIECE_NORMAL;
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* Normalisation rules, an array of bytes. */
 static hl_status read_charsmap(hl_vocab_source *source, lists *all, const hl_gguf *file)
 {
-    hl_status     status = HL_OK;
-    hl_gguf_array array  = { 0 };
-    int64_t       value  = 0;
+    hl_gguf_array array = { 0 };
+    int64_t       value = 0;
 
-    HL_TRY(hl_gguf_get_array(&array, file, PREFIX "precompiled_charsmap"));
+    HL_NEED(hl_gguf_get_array(&array, file, PREFIX "precompiled_charsmap"));
     if (array.count == 0)
         return HL_OK;
-    HL_TRY(HL_ALLOC(&all->charsmap, array.count));
+    HL_NEED(HL_ALLOC(&all->charsmap, array.count));
     for (size_t i = 0; i < array.count; i++) {
         if (!hl_gguf_array_int(&value, &array, i))
-            HL_TRY(hl_fail(HL_BAD_INPUT, "%s: '" PREFIX "precompiled_charsmap' is not of bytes",
-                           hl_gguf_where(file)));
+            HL_NEED(hl_fail(HL_BAD_INPUT, "%s: '" PREFIX "precompiled_charsmap' is not of bytes",
+                            hl_gguf_where(file)));
         all->charsmap[i] = (uint8_t)value;
     }
     source->charsmap = (hl_bytes){ (const char *)all->charsmap, array.count };
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* ------------------------------------------------------------------- settings */
@@ -228,19 +216,18 @@ static void assume_special(hl_vocab_source *source)
 
 static hl_status read_source(hl_vocab_source *source, lists *all, const hl_gguf *file)
 {
-    hl_status status    = HL_OK;
-    bool      lowercase = true;
+    bool lowercase = true;
 
-    HL_TRY(copy_text(&all->model, file, PREFIX "model"));
-    HL_TRY(copy_text(&all->pre, file, PREFIX "pre"));
-    HL_TRY(copy_text(&all->chat_template, file, "tokenizer.chat_template"));
-    HL_TRY(read_texts(&all->tokens, &source->n_tokens, file, PREFIX "tokens"));
+    HL_NEED(copy_text(&all->model, file, PREFIX "model"));
+    HL_NEED(copy_text(&all->pre, file, PREFIX "pre"));
+    HL_NEED(copy_text(&all->chat_template, file, "tokenizer.chat_template"));
+    HL_NEED(read_texts(&all->tokens, &source->n_tokens, file, PREFIX "tokens"));
     if (all->model == NULL || all->tokens == NULL)
         return hl_fail(HL_NOT_FOUND, "%s: no tokenizer in this file", hl_gguf_where(file));
-    HL_TRY(read_scores(&all->scores, file, source->n_tokens));
-    HL_TRY(read_types(&all->types, file, source->n_tokens));
-    HL_TRY(read_texts(&all->merges, &source->n_merges, file, PREFIX "merges"));
-    HL_TRY(read_charsmap(source, all, file));
+    HL_NEED(read_scores(&all->scores, file, source->n_tokens));
+    HL_NEED(read_types(&all->types, file, source->n_tokens));
+    HL_NEED(read_texts(&all->merges, &source->n_merges, file, PREFIX "merges"));
+    HL_NEED(read_charsmap(source, all, file));
     source->model         = all->model;
     source->pre           = all->pre;
     source->tokens        = all->tokens;
@@ -249,17 +236,15 @@ static hl_status read_source(hl_vocab_source *source, lists *all, const hl_gguf 
     source->merges        = all->merges;
     source->chat_template = all->chat_template;
     source->where         = hl_gguf_where(file);
-    HL_TRY(read_special(source, file));
+    HL_NEED(read_special(source, file));
     assume_special(source);
-    HL_TRY(read_choice(&source->add_bos, file, PREFIX "add_bos_token"));
-    HL_TRY(read_choice(&source->add_eos, file, PREFIX "add_eos_token"));
-    HL_TRY(read_choice(&source->add_space_prefix, file, PREFIX "add_space_prefix"));
-    HL_TRY(read_choice(&source->remove_extra_spaces, file, PREFIX "remove_extra_whitespaces"));
-    HL_TRY(hl_gguf_get_bool(&lowercase, file, PREFIX "normalizer.lowercase"));
+    HL_NEED(read_choice(&source->add_bos, file, PREFIX "add_bos_token"));
+    HL_NEED(read_choice(&source->add_eos, file, PREFIX "add_eos_token"));
+    HL_NEED(read_choice(&source->add_space_prefix, file, PREFIX "add_space_prefix"));
+    HL_NEED(read_choice(&source->remove_extra_spaces, file, PREFIX "remove_extra_whitespaces"));
+    HL_NEED(hl_gguf_get_bool(&lowercase, file, PREFIX "normalizer.lowercase"));
     source->keep_case = !lowercase;
-
-done:
-    return status;
+    return HL_OK;
 }
 
 hl_status hl_tokenizer_from_gguf(hl_tokenizer **out, const hl_gguf *file)

@@ -36,43 +36,40 @@ typedef struct loader {
 
 static hl_status read_added_fields(hl_added_token *token, hl_json_reader *reader, char **content)
 {
-    hl_status status = HL_OK;
-    bool      more   = false;
-    hl_bytes  key, text;
-    int64_t   id = -1;
+    bool     more = false;
+    hl_bytes key, text;
+    int64_t  id = -1;
 
-    HL_TRY(hl_json_enter(reader, '{'));
+    HL_NEED(hl_json_enter(reader, '{'));
     while (hl_json_next(reader, '}', &more) == HL_OK && more) {
-        HL_TRY(hl_json_read_key(reader, &key));
+        HL_NEED(hl_json_read_key(reader, &key));
         if (hl_bytes_equal(key, "id")) {
-            HL_TRY(hl_json_read_int(reader, &id));
+            HL_NEED(hl_json_read_int(reader, &id));
         } else if (hl_bytes_equal(key, "content")) {
-            HL_TRY(hl_json_read_string(reader, &text));
+            HL_NEED(hl_json_read_string(reader, &text));
             hl_free(*content);
-            HL_TRY(hl_strndup(content, text.data, text.n_bytes));
+            HL_NEED(hl_strndup(content, text.data, text.n_bytes));
             token->content = (hl_bytes){ *content, text.n_bytes };
         } else if (hl_bytes_equal(key, "single_word")) {
-            HL_TRY(hl_json_read_bool(reader, &token->single_word));
+            HL_NEED(hl_json_read_bool(reader, &token->single_word));
         } else if (hl_bytes_equal(key, "lstrip")) {
-            HL_TRY(hl_json_read_bool(reader, &token->strip_left));
+            HL_NEED(hl_json_read_bool(reader, &token->strip_left));
         } else if (hl_bytes_equal(key, "rstrip")) {
-            HL_TRY(hl_json_read_bool(reader, &token->strip_right));
+            HL_NEED(hl_json_read_bool(reader, &token->strip_right));
         } else if (hl_bytes_equal(key, "normalized")) {
-            HL_TRY(hl_json_read_bool(reader, &token->normalized));
+            HL_NEED(hl_json_read_bool(reader, &token->normalized));
         } else if (hl_bytes_equal(key, "special")) {
-            HL_TRY(hl_json_read_bool(reader, &token->special));
+            HL_NEED(hl_json_read_bool(reader, &token->special));
         } else {
-            HL_TRY(hl_json_skip(reader, &text));
+            HL_NEED(hl_json_skip(reader, &text));
         }
     }
-    HL_TRY(hl_json_reader_status(reader));
+    HL_NEED(hl_json_reader_status(reader));
     if (id < 0 || id >= HL_MAX_VOCAB || token->content.data == NULL)
-        HL_TRY(hl_json_reader_fail(reader, "an added token without content or with id %lld",
-                                   (long long)id));
+        HL_NEED(hl_json_reader_fail(reader, "an added token without content or with id %lld",
+                                    (long long)id));
     token->id = (int32_t)id;
-
-done:
-    return status;
+    return HL_OK;
 }
 
 static hl_status read_added_tokens(const loader *load)

@@ -30,11 +30,9 @@ static int32_t type_of(size_t id)
 
 static hl_status copy_pieces(hl_llama2c_vocab *all, size_t n_pieces)
 {
-    hl_status status = HL_OK;
-
-    HL_TRY(HL_ALLOC(&all->tokens, n_pieces));
-    HL_TRY(HL_ALLOC(&all->scores, n_pieces));
-    HL_TRY(HL_ALLOC(&all->types, n_pieces));
+    HL_NEED(HL_ALLOC(&all->tokens, n_pieces));
+    HL_NEED(HL_ALLOC(&all->scores, n_pieces));
+    HL_NEED(HL_ALLOC(&all->types, n_pieces));
     for (size_t id = 0; id < n_pieces; id++) {
         const hl_llama2c_piece *piece = hl_llama2c_tokenizer_at(all->file, id);
         all->tokens[id]               = (hl_bytes){ piece->bytes, piece->n_bytes };
@@ -43,9 +41,7 @@ static hl_status copy_pieces(hl_llama2c_vocab *all, size_t n_pieces)
     }
     all->tokens[BEGIN] = (hl_bytes){ "<s>", 3 };
     all->tokens[END]   = (hl_bytes){ "</s>", 4 };
-
-done:
-    return status;
+    return HL_OK;
 }
 
 static void describe(hl_llama2c_vocab *all, size_t n_pieces, const char *where)

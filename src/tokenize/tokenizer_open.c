@@ -40,32 +40,28 @@ static const struct {
 /* "<s>" or {"content": "<s>", ...}; anything else is nobody. */
 static hl_status read_token_name(hl_buffer *out, hl_json_reader *reader)
 {
-    hl_status status = HL_OK;
-    bool      more   = false;
-    hl_bytes  key, text;
-    char      first = hl_json_peek(reader);
+    bool     more = false;
+    hl_bytes key, text;
+    char     first = hl_json_peek(reader);
 
     out->n_bytes = 0;
     if (first == '"') {
-        HL_TRY(hl_json_read_string(reader, &text));
+        HL_NEED(hl_json_read_string(reader, &text));
         return hl_buffer_append(out, text.data, text.n_bytes);
     }
     if (first != '{')
         return hl_json_skip(reader, &text);
-    HL_TRY(hl_json_enter(reader, '{'));
+    HL_NEED(hl_json_enter(reader, '{'));
     while (hl_json_next(reader, '}', &more) == HL_OK && more) {
-        HL_TRY(hl_json_read_key(reader, &key));
+        HL_NEED(hl_json_read_key(reader, &key));
         if (hl_bytes_equal(key, "content") && hl_json_peek(reader) == '"') {
-            HL_TRY(hl_json_read_string(reader, &text));
-            HL_TRY(hl_buffer_append(out, text.data, text.n_bytes));
+            HL_NEED(hl_json_read_string(reader, &text));
+            HL_NEED(hl_buffer_append(out, text.data, text.n_bytes));
         } else {
-            HL_TRY(hl_json_skip(reader, &text));
+            HL_NEED(hl_json_skip(reader, &text));
         }
     }
-    HL_TRY(hl_json_reader_status(reader));
-
-done:
-    return status;
+    return hl_json_reader_status(reader);
 }
 
 static hl_status read_special(hl_tokenizer *tokenizer, hl_json_reader *reader, hl_special which)
@@ -132,25 +128,22 @@ done:
 
 static hl_status read_chat_template(hl_tokenizer *tokenizer, hl_json_reader *reader)
 {
-    hl_status status = HL_OK;
-    bool      more   = false;
-    hl_bytes  text;
+    bool     more = false;
+    hl_bytes text;
 
     switch (hl_json_peek(reader)) {
     case '"':
-        HL_TRY(hl_json_read_string(reader, &text));
+        HL_NEED(hl_json_read_string(reader, &text));
         return keep_template(tokenizer, text, reader->where);
     case '[':
-        HL_TRY(hl_json_enter(reader, '['));
+        HL_NEED(hl_json_enter(reader, '['));
         while (hl_json_next(reader, ']', &more) == HL_OK && more)
-            HL_TRY(read_named_template(tokenizer, reader));
+            HL_NEED(read_named_template(tokenizer, reader));
         return hl_json_reader_status(reader);
     default:
         return hl_json_skip(reader, &text);
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* ------------------------------------------------------------------- siblings */
@@ -232,15 +225,11 @@ static void find_end_of_turn(hl_tokenizer *tokenizer)
 /* `folder` ends in a slash, or is empty. */
 static hl_status read_siblings(hl_tokenizer *tokenizer, const char *folder)
 {
-    hl_status status = HL_OK;
-
-    HL_TRY(read_sibling(tokenizer, folder, "chat_template.jinja", read_jinja));
-    HL_TRY(read_sibling(tokenizer, folder, "tokenizer_config.json", read_config));
-    HL_TRY(read_sibling(tokenizer, folder, "special_tokens_map.json", read_config));
+    HL_NEED(read_sibling(tokenizer, folder, "chat_template.jinja", read_jinja));
+    HL_NEED(read_sibling(tokenizer, folder, "tokenizer_config.json", read_config));
+    HL_NEED(read_sibling(tokenizer, folder, "special_tokens_map.json", read_config));
     find_end_of_turn(tokenizer);
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* -------------------------------------------------------------------- opening */
@@ -267,15 +256,10 @@ done:
 /* The first n_folder bytes of the path, and a name. */
 static hl_status join_path(hl_buffer *out, const char *path, size_t n_folder, const char *name)
 {
-    hl_status status = HL_OK;
-
-    HL_TRY(hl_buffer_append(out, path, n_folder));
+    HL_NEED(hl_buffer_append(out, path, n_folder));
     if (n_folder > 0 && path[n_folder - 1] != '/')
-        HL_TRY(hl_buffer_append(out, "/", 1));
-    HL_TRY(hl_buffer_append(out, name, strlen(name) + 1));
-
-done:
-    return status;
+        HL_NEED(hl_buffer_append(out, "/", 1));
+    return hl_buffer_append(out, name, strlen(name) + 1);
 }
 
 static hl_status open_vocab_text(hl_tokenizer **out, const char *path, const char *folder)

@@ -100,21 +100,17 @@ done:
 /* Control, unknown and user-defined tokens are found in the text before anything else. */
 static hl_status add_tokens(hl_tokenizer *tokenizer, const hl_vocab_source *source)
 {
-    hl_status status = HL_OK;
-
     for (size_t id = 0; id < source->n_tokens; id++) {
         int type = piece_type(source, id);
         if (type != HL_PIECE_CONTROL && type != HL_PIECE_UNKNOWN && type != HL_PIECE_USER_DEFINED)
             continue;
-        HL_TRY(hl_tokenizer_add_token(
+        HL_NEED(hl_tokenizer_add_token(
             tokenizer,
             (hl_added_token){ .id      = (int32_t)id,
                               .content = hl_vocab_spelling(&tokenizer->vocab, (int64_t)id),
                               .special = type != HL_PIECE_USER_DEFINED }));
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 static hl_status copy_special(hl_tokenizer *tokenizer, const hl_vocab_source *source)
@@ -132,15 +128,11 @@ static hl_status copy_special(hl_tokenizer *tokenizer, const hl_vocab_source *so
 static hl_status add_around(hl_tokenizer *tokenizer, bool bos, bool eos, hl_special first,
                             hl_special last)
 {
-    hl_status status = HL_OK;
-
     if (bos && tokenizer->special[first] >= 0)
-        HL_TRY(hl_postprocessor_add_before(&tokenizer->postprocessor, tokenizer->special[first]));
+        HL_NEED(hl_postprocessor_add_before(&tokenizer->postprocessor, tokenizer->special[first]));
     if (eos && tokenizer->special[last] >= 0)
-        HL_TRY(hl_postprocessor_add_after(&tokenizer->postprocessor, tokenizer->special[last]));
-
-done:
-    return status;
+        HL_NEED(hl_postprocessor_add_after(&tokenizer->postprocessor, tokenizer->special[last]));
+    return HL_OK;
 }
 
 static hl_status copy_bytes(hl_bytes *out, const char *text)
@@ -156,20 +148,16 @@ static hl_status copy_bytes(hl_bytes *out, const char *text)
 
 static hl_status add_patterns(hl_tokenizer *tokenizer, const hl_pre *pre)
 {
-    hl_status        status = HL_OK;
-    hl_pretokenizer *out    = &tokenizer->pretokenizer;
+    hl_pretokenizer *out = &tokenizer->pretokenizer;
 
     for (const char *const *pattern = pre->patterns; *pattern != NULL; pattern++) {
         hl_split_step step = { .behavior = HL_SPLIT_ISOLATED };
-        HL_TRY(hl_pattern_new(&step.pattern, *pattern, strlen(*pattern)));
-        HL_TRY(hl_pretokenizer_add(out, step));
+        HL_NEED(hl_pattern_new(&step.pattern, *pattern, strlen(*pattern)));
+        HL_NEED(hl_pretokenizer_add(out, step));
     }
-    HL_TRY(hl_pretokenizer_add(out, (hl_split_step){ .kind       = HL_SPLIT_BYTE_LEVEL,
+    return hl_pretokenizer_add(out, (hl_split_step){ .kind       = HL_SPLIT_BYTE_LEVEL,
                                                      .behavior   = HL_SPLIT_ISOLATED,
-                                                     .keep_bytes = true }));
-
-done:
-    return status;
+                                                     .keep_bytes = true });
 }
 
 static hl_status add_merges(hl_bpe *bpe, const hl_vocab_source *source)
@@ -191,9 +179,8 @@ static hl_status add_merges(hl_bpe *bpe, const hl_vocab_source *source)
 
 static hl_status build_gpt2(hl_tokenizer *tokenizer, const hl_vocab_source *source)
 {
-    hl_status     status = HL_OK;
-    const char   *name   = source->pre != NULL && source->pre[0] != '\0' ? source->pre : "default";
-    const hl_pre *pre    = hl_pre_find(name);
+    const char   *name = source->pre != NULL && source->pre[0] != '\0' ? source->pre : "default";
+    const hl_pre *pre  = hl_pre_find(name);
 
     if (pre == NULL)
         return hl_fail(HL_UNSUPPORTED, "%s: the pre-tokenizer '%s' is not known", source->where,
@@ -205,17 +192,14 @@ static hl_status build_gpt2(hl_tokenizer *tokenizer, const hl_vocab_source *sour
                                .ignore_merges = pre->ignore_merges,
                                .unknown       = -1 };
     tokenizer->kind        = HL_MODEL_BPE;
-    HL_TRY(add_patterns(tokenizer, pre));
-    HL_TRY(hl_bpe_new(&tokenizer->bpe, &tokenizer->vocab, &options));
-    HL_TRY(add_merges(tokenizer->bpe, source));
-    HL_TRY(hl_bpe_finish(tokenizer->bpe));
+    HL_NEED(add_patterns(tokenizer, pre));
+    HL_NEED(hl_bpe_new(&tokenizer->bpe, &tokenizer->vocab, &options));
+    HL_NEED(add_merges(tokenizer->bpe, source));
+    HL_NEED(hl_bpe_finish(tokenizer->bpe));
     tokenizer->decoder.present = true;
-    HL_TRY(hl_decoder_add(&tokenizer->decoder, (hl_decode_step){ .kind = HL_DECODE_BYTE_LEVEL }));
-    HL_TRY(add_around(tokenizer, choose(source->add_bos, pre->add_bos),
-                      choose(source->add_eos, false), HL_SPECIAL_BOS, HL_SPECIAL_EOS));
-
-done:
-    return status;
+    HL_NEED(hl_decoder_add(&tokenizer->decoder, (hl_decode_step){ .kind = HL_DECODE_BYTE_LEVEL }));
+    return add_around(tokenizer, choose(source->add_bos, pre->add_bos),
+                      choose(source->add_eos, false), HL_SPECIAL_BOS, HL_SPECIAL_EOS);
 }
 
 /* -------------------------------------------------------------------- llama */
@@ -272,48 +256,39 @@ done:
 
 static hl_status build_llama(hl_tokenizer *tokenizer, const hl_vocab_source *source)
 {
-    hl_status      status  = HL_OK;
     hl_bpe_options options = { .byte_fallback = true,
                                .fuse_unknown  = true,
                                .unknown       = tokenizer->special[HL_SPECIAL_UNK] };
 
     tokenizer->kind = HL_MODEL_BPE;
-    HL_TRY(hl_bpe_new(&tokenizer->bpe, &tokenizer->vocab, &options));
-    HL_TRY(hl_bpe_add_scored_merges(tokenizer->bpe));
-    HL_TRY(hl_bpe_finish(tokenizer->bpe));
-    HL_TRY(add_spm_normalizer(tokenizer, source));
-    HL_TRY(add_spm_decoder(tokenizer, source));
-    HL_TRY(add_around(tokenizer, choose(source->add_bos, true), choose(source->add_eos, false),
-                      HL_SPECIAL_BOS, HL_SPECIAL_EOS));
-
-done:
-    return status;
+    HL_NEED(hl_bpe_new(&tokenizer->bpe, &tokenizer->vocab, &options));
+    HL_NEED(hl_bpe_add_scored_merges(tokenizer->bpe));
+    HL_NEED(hl_bpe_finish(tokenizer->bpe));
+    HL_NEED(add_spm_normalizer(tokenizer, source));
+    HL_NEED(add_spm_decoder(tokenizer, source));
+    return add_around(tokenizer, choose(source->add_bos, true), choose(source->add_eos, false),
+                      HL_SPECIAL_BOS, HL_SPECIAL_EOS);
 }
 
 /* --------------------------------------------------------------------- bert */
 
 static hl_status add_bert_normalizer(hl_normalizer *out, const hl_vocab_source *source)
 {
-    hl_status status = HL_OK;
-
-    HL_TRY(hl_normalizer_add(out, (hl_normalize_step){ .kind = HL_NORMALIZE_CLEAN }));
+    HL_NEED(hl_normalizer_add(out, (hl_normalize_step){ .kind = HL_NORMALIZE_CLEAN }));
     if (choose(source->space_chinese, true))
-        HL_TRY(hl_normalizer_add(out, (hl_normalize_step){ .kind = HL_NORMALIZE_CHINESE }));
+        HL_NEED(hl_normalizer_add(out, (hl_normalize_step){ .kind = HL_NORMALIZE_CHINESE }));
     if (choose(source->strip_accents, !source->keep_case)) {
-        HL_TRY(hl_normalizer_add(out, (hl_normalize_step){ .kind = HL_NORMALIZE_FORM }));
-        HL_TRY(hl_normalizer_add(
+        HL_NEED(hl_normalizer_add(out, (hl_normalize_step){ .kind = HL_NORMALIZE_FORM }));
+        HL_NEED(hl_normalizer_add(
             out, (hl_normalize_step){ .kind = HL_NORMALIZE_REMOVE, .char_class = HL_CHAR_ACCENT }));
     }
     if (!source->keep_case)
-        HL_TRY(hl_normalizer_add(out, (hl_normalize_step){ .kind = HL_NORMALIZE_LOWERCASE }));
-
-done:
-    return status;
+        HL_NEED(hl_normalizer_add(out, (hl_normalize_step){ .kind = HL_NORMALIZE_LOWERCASE }));
+    return HL_OK;
 }
 
 static hl_status build_bert(hl_tokenizer *tokenizer, const hl_vocab_source *source)
 {
-    hl_status        status = HL_OK;
     hl_wordpiece    *model  = &tokenizer->wordpiece;
     hl_pretokenizer *pre    = &tokenizer->pretokenizer;
     hl_decode_step   decode = { .kind = HL_DECODE_WORDPIECE, .cleanup = true };
@@ -322,34 +297,30 @@ static hl_status build_bert(hl_tokenizer *tokenizer, const hl_vocab_source *sour
     model->vocab          = &tokenizer->vocab;
     model->unknown        = tokenizer->special[HL_SPECIAL_UNK];
     model->max_characters = WORDPIECE_WORD;
-    HL_TRY(copy_bytes(&model->prefix, WORDPIECE_MARK));
-    HL_TRY(add_bert_normalizer(&tokenizer->normalizer, source));
-    HL_TRY(hl_pretokenizer_add(pre, (hl_split_step){ .kind       = HL_SPLIT_CLASS,
-                                                     .char_class = HL_CHAR_WHITESPACE,
-                                                     .behavior   = HL_SPLIT_REMOVED }));
-    HL_TRY(hl_pretokenizer_add(pre, (hl_split_step){ .kind       = HL_SPLIT_CLASS,
-                                                     .char_class = HL_CHAR_PUNCTUATION,
-                                                     .behavior   = HL_SPLIT_ISOLATED }));
+    HL_NEED(copy_bytes(&model->prefix, WORDPIECE_MARK));
+    HL_NEED(add_bert_normalizer(&tokenizer->normalizer, source));
+    HL_NEED(hl_pretokenizer_add(pre, (hl_split_step){ .kind       = HL_SPLIT_CLASS,
+                                                      .char_class = HL_CHAR_WHITESPACE,
+                                                      .behavior   = HL_SPLIT_REMOVED }));
+    HL_NEED(hl_pretokenizer_add(pre, (hl_split_step){ .kind       = HL_SPLIT_CLASS,
+                                                      .char_class = HL_CHAR_PUNCTUATION,
+                                                      .behavior   = HL_SPLIT_ISOLATED }));
     if (source->characters)
-        HL_TRY(hl_pretokenizer_add(pre, (hl_split_step){ .kind     = HL_SPLIT_LENGTH,
-                                                         .length   = 1,
-                                                         .behavior = HL_SPLIT_ISOLATED }));
+        HL_NEED(hl_pretokenizer_add(pre, (hl_split_step){ .kind     = HL_SPLIT_LENGTH,
+                                                          .length   = 1,
+                                                          .behavior = HL_SPLIT_ISOLATED }));
     tokenizer->decoder.present = true;
-    HL_TRY(copy_bytes(&decode.content, WORDPIECE_MARK));
-    HL_TRY(hl_decoder_add(&tokenizer->decoder, decode));
+    HL_NEED(copy_bytes(&decode.content, WORDPIECE_MARK));
+    HL_NEED(hl_decoder_add(&tokenizer->decoder, decode));
     hl_special first = tokenizer->special[HL_SPECIAL_CLS] >= 0 ? HL_SPECIAL_CLS : HL_SPECIAL_BOS;
-    HL_TRY(add_around(tokenizer, choose(source->add_bos, true), choose(source->add_eos, true),
-                      first, HL_SPECIAL_SEP));
-
-done:
-    return status;
+    return add_around(tokenizer, choose(source->add_bos, true), choose(source->add_eos, true),
+                      first, HL_SPECIAL_SEP);
 }
 
 /* ----------------------------------------------------------------------- t5 */
 
 static hl_status add_t5_splits(hl_tokenizer *tokenizer, const hl_vocab_source *source)
 {
-    hl_status        status = HL_OK;
     hl_pretokenizer *pre    = &tokenizer->pretokenizer;
     hl_split_step    spaces = { .kind    = HL_SPLIT_METASPACE,
                                 .split   = true,
@@ -359,17 +330,14 @@ static hl_status add_t5_splits(hl_tokenizer *tokenizer, const hl_vocab_source *s
                                 .keep_first = spaces.prepend == HL_PREPEND_NEVER };
 
     if (choose(source->remove_extra_spaces, true))
-        HL_TRY(hl_pretokenizer_add(pre, (hl_split_step){ .kind       = HL_SPLIT_CLASS,
-                                                         .char_class = HL_CHAR_WHITESPACE,
-                                                         .behavior   = HL_SPLIT_REMOVED }));
-    HL_TRY(copy_bytes(&spaces.literal, MARK));
-    HL_TRY(hl_pretokenizer_add(pre, spaces));
+        HL_NEED(hl_pretokenizer_add(pre, (hl_split_step){ .kind       = HL_SPLIT_CLASS,
+                                                          .char_class = HL_CHAR_WHITESPACE,
+                                                          .behavior   = HL_SPLIT_REMOVED }));
+    HL_NEED(copy_bytes(&spaces.literal, MARK));
+    HL_NEED(hl_pretokenizer_add(pre, spaces));
     tokenizer->decoder.present = true;
-    HL_TRY(copy_bytes(&decode.content, MARK));
-    HL_TRY(hl_decoder_add(&tokenizer->decoder, decode));
-
-done:
-    return status;
+    HL_NEED(copy_bytes(&decode.content, MARK));
+    return hl_decoder_add(&tokenizer->decoder, decode);
 }
 
 static hl_status build_t5(hl_tokenizer *tokenizer, const hl_vocab_source *source)

@@ -70,8 +70,6 @@ static void look_at_piece(vocab_text *text, hl_bytes piece)
 
 static hl_status split_lines(vocab_text *text, hl_bytes file)
 {
-    hl_status status = HL_OK;
-
     if (hl_utf8_find_bad(file.data, file.n_bytes) < file.n_bytes)
         return hl_fail(HL_BAD_INPUT, "%s: not UTF-8, at byte %zu", text->path,
                        hl_utf8_find_bad(file.data, file.n_bytes));
@@ -84,16 +82,14 @@ static hl_status split_lines(vocab_text *text, hl_bytes file)
             piece.n_bytes--;
         if (text->n_tokens >= HL_MAX_VOCAB)
             return hl_fail(HL_BAD_INPUT, "%s: more than %d lines", text->path, HL_MAX_VOCAB);
-        HL_TRY(HL_GROW(&text->tokens, &text->capacity, text->n_tokens, 1));
+        HL_NEED(HL_GROW(&text->tokens, &text->capacity, text->n_tokens, 1));
         text->tokens[text->n_tokens++] = piece;
         look_at_piece(text, piece);
     }
-    HL_TRY(HL_ALLOC(&text->types, text->n_tokens));
+    HL_NEED(HL_ALLOC(&text->types, text->n_tokens));
     for (size_t i = 0; i < text->n_tokens; i++)
         text->types[i] = HL_PIECE_NORMAL;
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* The id of a piece, which becomes special; -1 if there is none. */
@@ -151,7 +147,6 @@ static hl_status read_choice(int *out, const char *file, const hl_member *part)
 
 static hl_status read_settings(vocab_text *text, hl_bytes json, const char *file)
 {
-    hl_status status             = HL_OK;
     hl_member members[N_MEMBERS] = {
         { "tokenizer_class", { 0 } },      { "do_lower_case", { 0 } },
         { "strip_accents", { 0 } },        { "tokenize_chinese_chars", { 0 } },
@@ -159,17 +154,15 @@ static hl_status read_settings(vocab_text *text, hl_bytes json, const char *file
     };
     int lower = -1;
 
-    HL_TRY(hl_members_find(members, N_MEMBERS, json, file));
-    HL_TRY(hl_member_text(&text->class_name, file, &members[CLASS]));
-    HL_TRY(read_choice(&lower, file, &members[LOWER_CASE]));
-    HL_TRY(read_choice(&text->source.strip_accents, file, &members[STRIP_ACCENTS]));
-    HL_TRY(read_choice(&text->source.space_chinese, file, &members[CHINESE]));
-    HL_TRY(read_extra(text, file, &members[EXTRA]));
-    HL_TRY(read_extra(text, file, &members[ADDITIONAL]));
+    HL_NEED(hl_members_find(members, N_MEMBERS, json, file));
+    HL_NEED(hl_member_text(&text->class_name, file, &members[CLASS]));
+    HL_NEED(read_choice(&lower, file, &members[LOWER_CASE]));
+    HL_NEED(read_choice(&text->source.strip_accents, file, &members[STRIP_ACCENTS]));
+    HL_NEED(read_choice(&text->source.space_chinese, file, &members[CHINESE]));
+    HL_NEED(read_extra(text, file, &members[EXTRA]));
+    HL_NEED(read_extra(text, file, &members[ADDITIONAL]));
     text->source.keep_case = lower < 0 ? text->has_capitals : lower == 0;
-
-done:
-    return status;
+    return HL_OK;
 }
 
 static hl_status read_model_type(vocab_text *text, hl_bytes json, const char *file)

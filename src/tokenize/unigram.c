@@ -56,23 +56,20 @@ static void find_byte_pieces(hl_unigram *unigram)
 
 static hl_status index_pieces(hl_unigram *unigram)
 {
-    hl_status status  = HL_OK;
-    double    minimum = INFINITY;
+    double minimum = INFINITY;
 
     for (size_t id = 0; id < unigram->vocab->n_ids; id++) {
         hl_bytes spelling = hl_vocab_spelling(unigram->vocab, (int64_t)id);
         if (spelling.data == NULL)
             continue;
         if (isnan(unigram->scores[id]))
-            HL_TRY(hl_fail(HL_BAD_INPUT, "the score of piece %zu is not a number", id));
-        HL_TRY(hl_prefixes_add(&unigram->pieces, spelling, (int32_t)id));
+            HL_NEED(hl_fail(HL_BAD_INPUT, "the score of piece %zu is not a number", id));
+        HL_NEED(hl_prefixes_add(&unigram->pieces, spelling, (int32_t)id));
         minimum = fmin(minimum, unigram->scores[id]);
     }
     hl_prefixes_sort(&unigram->pieces);
     unigram->unknown_score = minimum - UNKNOWN_PENALTY;
-
-done:
-    return status;
+    return HL_OK;
 }
 
 hl_status hl_unigram_new(hl_unigram **out, const hl_vocab *vocab, const double *scores,
@@ -134,7 +131,6 @@ static void offer(step *target, double score, size_t begin, int32_t id)
 static hl_status extend(hl_unigram_space *space, const hl_unigram *unigram, hl_bytes word,
                         size_t begin, size_t n_character, hl_budget *budget)
 {
-    hl_status      status = HL_OK;
     hl_prefix_walk walk   = hl_prefixes_begin(&unigram->pieces);
     double         so_far = space->steps[begin].score;
     bool           single = false;
@@ -148,35 +144,29 @@ static hl_status extend(hl_unigram_space *space, const hl_unigram *unigram, hl_b
         offer(&space->steps[end], so_far + unigram->scores[id], begin, id);
         single = single || end - begin == n_character;
     }
-    HL_TRY(hl_budget_spend(budget, 4 * (walk.depth + 1)));
+    HL_NEED(hl_budget_spend(budget, 4 * (walk.depth + 1)));
     if (single)
         return HL_OK;
     if (unigram->unknown < 0)
         return hl_fail(HL_BAD_INPUT, "a character that the vocabulary lacks, and no unknown token");
     offer(&space->steps[begin + n_character], so_far + unigram->unknown_score, begin,
           unigram->unknown);
-
-done:
-    return status;
+    return HL_OK;
 }
 
 static hl_status walk_forwards(hl_unigram_space *space, const hl_unigram *unigram, hl_bytes word,
                                hl_budget *budget)
 {
-    hl_status status = HL_OK;
-
-    HL_TRY(HL_GROW(&space->steps, &space->capacity, 0, word.n_bytes + 1));
+    HL_NEED(HL_GROW(&space->steps, &space->capacity, 0, word.n_bytes + 1));
     space->steps[0] = (step){ .id = 0 };
     for (size_t i = 1; i <= word.n_bytes; i++)
         space->steps[i] = (step){ .id = -1 };
     for (size_t at = 0; at < word.n_bytes;) {
         size_t begin = at;
         (void)hl_utf8_next(word.data, &at);
-        HL_TRY(extend(space, unigram, word, begin, at - begin, budget));
+        HL_NEED(extend(space, unigram, word, begin, at - begin, budget));
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* ------------------------------------------------------------------ backwards */
@@ -206,10 +196,9 @@ static hl_status walk_backwards(hl_unigram_space *space, const hl_unigram *unigr
 static hl_status add_unknown(hl_tokens *out, const hl_unigram *unigram, hl_bytes word,
                              hl_token token, size_t at)
 {
-    hl_status status = HL_OK;
-    bool      bytes  = unigram->byte_fallback;
-    int32_t   whole  = hl_vocab_find(unigram->vocab,
-                                     (hl_bytes){ word.data + token.begin, token.end - token.begin });
+    bool    bytes = unigram->byte_fallback;
+    int32_t whole = hl_vocab_find(unigram->vocab,
+                                  (hl_bytes){ word.data + token.begin, token.end - token.begin });
 
     for (size_t i = token.begin; i < token.end && bytes; i++)
         bytes = unigram->byte_ids[(unsigned char)word.data[i]] >= 0;
@@ -217,29 +206,24 @@ static hl_status add_unknown(hl_tokens *out, const hl_unigram *unigram, hl_bytes
         return hl_tokens_add(out, whole >= 0 ? whole : unigram->unknown, at + token.begin,
                              at + token.end);
     for (size_t i = token.begin; i < token.end; i++)
-        HL_TRY(hl_tokens_add(out, unigram->byte_ids[(unsigned char)word.data[i]], at + token.begin,
-                             at + token.end));
-
-done:
-    return status;
+        HL_NEED(hl_tokens_add(out, unigram->byte_ids[(unsigned char)word.data[i]], at + token.begin,
+                              at + token.end));
+    return HL_OK;
 }
 
 hl_status hl_unigram_encode(hl_tokens *out, const hl_unigram *unigram, hl_unigram_space *space,
                             const char *word, size_t n_bytes, size_t at, hl_budget *budget)
 {
-    hl_status status = HL_OK;
-    hl_bytes  bytes  = { word, n_bytes };
+    hl_bytes bytes = { word, n_bytes };
 
-    HL_TRY(walk_forwards(space, unigram, bytes, budget));
-    HL_TRY(walk_backwards(space, unigram, n_bytes));
+    HL_NEED(walk_forwards(space, unigram, bytes, budget));
+    HL_NEED(walk_backwards(space, unigram, n_bytes));
     for (size_t i = space->backwards.count; i-- > 0;) {
         hl_token token = space->backwards.items[i];
         if (token.id == unigram->unknown)
-            HL_TRY(add_unknown(out, unigram, bytes, token, at));
+            HL_NEED(add_unknown(out, unigram, bytes, token, at));
         else
-            HL_TRY(hl_tokens_add(out, token.id, at + token.begin, at + token.end));
+            HL_NEED(hl_tokens_add(out, token.id, at + token.begin, at + token.end));
     }
-
-done:
-    return status;
+    return HL_OK;
 }

@@ -115,14 +115,12 @@ static hl_status check_piece(const hl_vocab *vocab, int64_t id, hl_bytes spellin
 hl_status hl_vocab_add(hl_vocab *vocab, int64_t id, hl_bytes spelling, hl_token_type type,
                        bool *replaced)
 {
-    hl_status status = HL_OK;
-
-    HL_TRY(check_piece(vocab, id, spelling));
+    HL_NEED(check_piece(vocab, id, spelling));
     if (vocab->n_bytes > UINT32_MAX - spelling.n_bytes - 1)
-        HL_TRY(hl_fail(HL_BAD_INPUT, "a vocabulary of more than %u bytes", UINT32_MAX));
-    HL_TRY(grow_ids(vocab, (size_t)id));
-    HL_TRY(grow_slots(vocab));
-    HL_TRY(HL_GROW(&vocab->bytes, &vocab->bytes_capacity, vocab->n_bytes, spelling.n_bytes + 1));
+        HL_NEED(hl_fail(HL_BAD_INPUT, "a vocabulary of more than %u bytes", UINT32_MAX));
+    HL_NEED(grow_ids(vocab, (size_t)id));
+    HL_NEED(grow_slots(vocab));
+    HL_NEED(HL_GROW(&vocab->bytes, &vocab->bytes_capacity, vocab->n_bytes, spelling.n_bytes + 1));
     if (spelling.n_bytes > 0)
         memcpy(vocab->bytes + vocab->n_bytes, spelling.data, spelling.n_bytes);
     vocab->bytes[vocab->n_bytes + spelling.n_bytes] = '\0'; /* a courtesy to messages */
@@ -136,15 +134,13 @@ hl_status hl_vocab_add(hl_vocab *vocab, int64_t id, hl_bytes spelling, hl_token_
 
     size_t slot = find_slot(vocab, hl_vocab_spelling(vocab, id), &vocab->n_probes);
     if (vocab->n_probes > PROBES_EACH * vocab->n_pieces + PROBES_BASE)
-        HL_TRY(hl_fail(HL_BAD_INPUT,
-                       "the %zu pieces up to id %lld collide: %llu places were searched for them",
-                       vocab->n_pieces, (long long)id, (unsigned long long)vocab->n_probes));
+        HL_NEED(hl_fail(HL_BAD_INPUT,
+                        "the %zu pieces up to id %lld collide: %llu places were searched for them",
+                        vocab->n_pieces, (long long)id, (unsigned long long)vocab->n_probes));
     if (replaced != NULL)
         *replaced = vocab->slots[slot] >= 0;
     vocab->slots[slot] = (int32_t)id;
-
-done:
-    return status;
+    return HL_OK;
 }
 
 void hl_vocab_free(hl_vocab *vocab)

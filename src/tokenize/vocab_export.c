@@ -208,25 +208,22 @@ static hl_status describe_bert(hl_vocab_export *vocab)
 
 static hl_status describe_rules(hl_vocab_export *vocab)
 {
-    hl_status                status = HL_OK;
-    const hl_normalizer     *steps  = &vocab->from->normalizer;
-    const hl_normalize_step *step   = steps->steps;
+    const hl_normalizer     *steps = &vocab->from->normalizer;
+    const hl_normalize_step *step  = steps->steps;
 
     if (steps->n_steps == 0)
         return HL_OK;
     if (steps->n_steps > 1)
         return no_place("what this tokenizer does to text first");
     if (step->kind == HL_NORMALIZE_CHARSMAP) {
-        HL_TRY(hl_charsmap_write(&vocab->charsmap, step->charsmap));
+        HL_NEED(hl_charsmap_write(&vocab->charsmap, step->charsmap));
         vocab->source.charsmap = hl_buffer_bytes(&vocab->charsmap);
     } else if (is_form(step, true, true)) {
         add_note(vocab, "text that is not in NFKC gets other ids");
     } else {
         return no_place("what this tokenizer does to text first");
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 static bool has_byte_pieces(const hl_vocab *vocab)
@@ -313,19 +310,15 @@ static hl_status append_piece(hl_vocab_export *vocab, size_t id)
 /* "a b" of two pieces, neither of which has a space. */
 static hl_status append_merge(hl_vocab_export *vocab, const hl_bpe_merge *merge)
 {
-    hl_status status = HL_OK;
-    hl_bytes  left   = hl_vocab_spelling(&vocab->from->vocab, merge->left);
-    hl_bytes  right  = hl_vocab_spelling(&vocab->from->vocab, merge->right);
+    hl_bytes left  = hl_vocab_spelling(&vocab->from->vocab, merge->left);
+    hl_bytes right = hl_vocab_spelling(&vocab->from->vocab, merge->right);
 
     if (memchr(left.data, ' ', left.n_bytes) != NULL ||
         memchr(right.data, ' ', right.n_bytes) != NULL)
         return no_place("a merge of pieces with spaces in them");
-    HL_TRY(hl_buffer_append(&vocab->bytes, left.data, left.n_bytes));
-    HL_TRY(hl_buffer_append_text(&vocab->bytes, " "));
-    HL_TRY(hl_buffer_append(&vocab->bytes, right.data, right.n_bytes));
-
-done:
-    return status;
+    HL_NEED(hl_buffer_append(&vocab->bytes, left.data, left.n_bytes));
+    HL_NEED(hl_buffer_append_text(&vocab->bytes, " "));
+    return hl_buffer_append(&vocab->bytes, right.data, right.n_bytes);
 }
 
 /* Ends of `count` stretches of `bytes`, from `begin` on, as texts. */
@@ -480,17 +473,16 @@ static hl_status add_side(hl_vocab_export *vocab, int *choice, hl_special which,
 
 static hl_status add_settings(hl_vocab_export *vocab)
 {
-    hl_status               status = HL_OK;
-    const hl_tokenizer     *from   = vocab->from;
-    const hl_postprocessor *post   = &from->postprocessor;
-    bool                    bert   = from->kind == HL_MODEL_WORDPIECE;
-    size_t                  count  = 0;
+    const hl_tokenizer     *from  = vocab->from;
+    const hl_postprocessor *post  = &from->postprocessor;
+    bool                    bert  = from->kind == HL_MODEL_WORDPIECE;
+    size_t                  count = 0;
 
     memcpy(vocab->source.special, from->special, sizeof from->special);
-    HL_TRY(add_side(vocab, &vocab->source.add_bos, bert ? HL_SPECIAL_CLS : HL_SPECIAL_BOS,
-                    post->before, post->n_before));
-    HL_TRY(add_side(vocab, &vocab->source.add_eos, bert ? HL_SPECIAL_SEP : HL_SPECIAL_EOS,
-                    post->after, post->n_after));
+    HL_NEED(add_side(vocab, &vocab->source.add_bos, bert ? HL_SPECIAL_CLS : HL_SPECIAL_BOS,
+                     post->before, post->n_before));
+    HL_NEED(add_side(vocab, &vocab->source.add_eos, bert ? HL_SPECIAL_SEP : HL_SPECIAL_EOS,
+                     post->after, post->n_after));
     if (bert && vocab->source.special[HL_SPECIAL_BOS] < 0) /* where llama.cpp looks for it */
         vocab->source.special[HL_SPECIAL_BOS] = vocab->source.special[HL_SPECIAL_CLS];
     for (size_t i = 0; i < from->added.count; i++) {
@@ -501,9 +493,7 @@ static hl_status add_settings(hl_vocab_export *vocab)
         add_note(vocab, "%zu added token%s the white space beside %s", count,
                  count == 1 ? " leaves" : "s leave", count == 1 ? "it" : "them");
     vocab->source.chat_template = from->chat_template;
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* --------------------------------------------------------------- the whole */

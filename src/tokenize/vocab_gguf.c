@@ -15,20 +15,17 @@
 /* GGUF spells a space as the mark; control and byte tokens are names and stay. */
 static hl_status append_piece(hl_buffer *out, const hl_vocab_source *source, size_t id)
 {
-    hl_status status = HL_OK;
-    hl_bytes  piece  = source->tokens[id];
-    bool      plain =
+    hl_bytes piece = source->tokens[id];
+    bool     plain =
         source->plain_spaces && (source->types == NULL || source->types[id] == HL_PIECE_NORMAL);
 
     for (size_t i = 0; i < piece.n_bytes; i++) {
         if (plain && piece.data[i] == ' ')
-            HL_TRY(hl_buffer_append_text(out, MARK));
+            HL_NEED(hl_buffer_append_text(out, MARK));
         else
-            HL_TRY(hl_buffer_append(out, piece.data + i, 1));
+            HL_NEED(hl_buffer_append(out, piece.data + i, 1));
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 /* All pieces in one buffer, and where each of them lies once it has stopped growing. */
@@ -102,18 +99,16 @@ static void add_choice(hl_gguf_writer *writer, const char *key, int choice)
 
 hl_status hl_gguf_add_vocab(hl_gguf_writer *writer, const hl_vocab_source *source)
 {
-    hl_status status = HL_OK;
-
     hl_gguf_add_text(writer, PREFIX "model", source->model);
     if (source->pre != NULL)
         hl_gguf_add_text(writer, PREFIX "pre", source->pre);
-    HL_TRY(add_tokens(writer, source));
+    HL_NEED(add_tokens(writer, source));
     if (source->scores != NULL)
         hl_gguf_add_numbers(writer, PREFIX "scores", HL_GGUF_F32, source->scores, source->n_tokens);
     if (source->types != NULL)
         hl_gguf_add_numbers(writer, PREFIX "token_type", HL_GGUF_I32, source->types,
                             source->n_tokens);
-    HL_TRY(add_merges(writer, source));
+    HL_NEED(add_merges(writer, source));
     add_special(writer, source);
     add_choice(writer, PREFIX "add_bos_token", source->add_bos);
     add_choice(writer, PREFIX "add_eos_token", source->add_eos);
@@ -126,9 +121,7 @@ hl_status hl_gguf_add_vocab(hl_gguf_writer *writer, const hl_vocab_source *sourc
                             source->charsmap.data, source->charsmap.n_bytes);
     if (source->chat_template != NULL)
         hl_gguf_add_text(writer, "tokenizer.chat_template", source->chat_template);
-
-done:
-    return status;
+    return HL_OK;
 }
 
 void hl_gguf_copy_vocab(hl_gguf_writer *writer, const hl_gguf *file)

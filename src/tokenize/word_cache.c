@@ -140,20 +140,18 @@ hl_status hl_word_cache_put(hl_word_cache *cache, const char *word, size_t n_byt
 
     if (n_bytes >= LONG_WORD || n_tokens > LONG_WORD)
         return HL_OK;
-    HL_TRY(make_room(cache));
+    HL_NEED(make_room(cache));
     uint64_t hash = hash_word(word, n_bytes);
     entry   *slot = find_slot(cache, hash, word, n_bytes);
     if (slot == NULL)
-        goto done;
+        return status;
     entry made = { hash, (uint32_t)cache->bytes.n_bytes, (uint32_t)cache->tokens.count,
                    (uint16_t)n_bytes, (uint16_t)n_tokens };
-    HL_TRY(hl_buffer_append(&cache->bytes, word, n_bytes));
+    HL_NEED(hl_buffer_append(&cache->bytes, word, n_bytes));
     for (size_t i = 0; i < n_tokens; i++)
-        HL_TRY(
+        HL_NEED(
             hl_tokens_add(&cache->tokens, tokens[i].id, tokens[i].begin - at, tokens[i].end - at));
     *slot = made;
     cache->n_words++;
-
-done:
     return status;
 }

@@ -48,26 +48,23 @@ static hl_status find_longest(int32_t *id, size_t *end, const hl_wordpiece *mode
 static hl_status cut_word(hl_tokens *out, bool *fits, const hl_wordpiece *model, hl_bytes word,
                           hl_buffer *key, size_t at, hl_budget *budget)
 {
-    hl_status status = HL_OK;
-    size_t    end    = 0;
-    int32_t   id     = -1;
+    size_t  end = 0;
+    int32_t id  = -1;
 
     *fits = true;
     for (size_t begin = 0; begin < word.n_bytes && *fits; begin = end) {
         size_t n_prefix = begin > 0 ? model->prefix.n_bytes : 0;
         key->n_bytes    = 0;
-        HL_TRY(hl_buffer_append(key, model->prefix.data, n_prefix));
+        HL_NEED(hl_buffer_append(key, model->prefix.data, n_prefix));
         size_t n_rest = word.n_bytes - begin;
-        HL_TRY(hl_buffer_append(key, word.data + begin,
-                                n_rest < model->vocab->longest ? n_rest : model->vocab->longest));
-        HL_TRY(find_longest(&id, &end, model, hl_buffer_bytes(key), begin, n_prefix, budget));
+        HL_NEED(hl_buffer_append(key, word.data + begin,
+                                 n_rest < model->vocab->longest ? n_rest : model->vocab->longest));
+        HL_NEED(find_longest(&id, &end, model, hl_buffer_bytes(key), begin, n_prefix, budget));
         *fits = id >= 0;
         if (*fits)
-            HL_TRY(hl_tokens_add(out, id, at + begin, at + end));
+            HL_NEED(hl_tokens_add(out, id, at + begin, at + end));
     }
-
-done:
-    return status;
+    return HL_OK;
 }
 
 hl_status hl_wordpiece_encode(hl_tokens *out, const hl_wordpiece *model, const char *word,
