@@ -471,7 +471,7 @@ check-faults: ## every fault that can be injected, and ASAN_FAULTS (200) a kind 
 	    awk '{ for (i = 1; i <= NF; i++) if ($$i ~ /^[0-9]+$$/) sum += $$i } END { print sum " calls failed" }'
 
 check-tsan: ## the tests under clang's thread sanitizer
-	@+TSAN_OPTIONS='ignore_noninstrumented_modules=1 allocator_may_return_null=1' $(SUBMAKE) run-tests CC=clang \
+	@+TSAN_OPTIONS='ignore_noninstrumented_modules=1 allocator_may_return_null=1 die_after_fork=0' $(SUBMAKE) run-tests CC=clang \
 	    BUILD=build/tsan SANITIZE=thread EXTRA_TESTS=tools/check_tsan $(SLOW_FLAGS)
 
 check-neon: ## the kernel tests, cross-compiled for arm64, under qemu
