@@ -1,14 +1,49 @@
-/* cmd_show.c - headlight show: a profile on one screen, or one of its tables. */
+/* cmd_show.c - headlight show: a profile on one screen, or one of its tables.
+ *
+ * The screen has a heatmap, a profile over layers, extremes and diagnoses.  All of it comes from the
+ * tables that `--table` prints, and is only laid out here. */
+#include <jansson.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "command.h"
+#include "diagnose_print.h"
 #include "headlight.h"
+#include "memory.h"
 #include "nearest.h"
 #include "options.h"
 #include "printable.h"
-#include "show_print.h"
+#include "shade.h"
 #include "terminal.h"
+#include "values.h"
+
+typedef struct heatmap {
+    const double  *values; /* (n_layers, n_heads); NaN: not measured */
+    int64_t        n_layers;
+    int64_t        n_heads;
+    const int64_t *n_in_layer; /* (n_layers) heads that there are; the rest stays blank */
+    double         top;        /* the value that gets the lightest color; 0 gets the darkest */
+    hl_depth       depth;
+    int            width; /* of the page */
+} heatmap;
+
+typedef struct heatmap_layout {
+    int     cell;     /* columns that a cell takes: 3, 2, 1 */
+    int64_t n_across; /* layers of a block */
+    int     binned;   /* heads whose mean a line shows */
+} heatmap_layout;
+
+typedef struct show_request {
+    const char       *path;
+    const hl_profile *profile;
+    const char       *by; /* a column of the table of heads; NULL: fair */
+    hl_depth          depth;
+    uint64_t          seed;
+} show_request;
 
 typedef struct show_command {
     hl_common   common;
@@ -17,6 +52,561 @@ typedef struct show_command {
     const char *by;    /* NULL: fair */
     bool        csv;
 } show_command;
+
+/* ------------------------------------------------------------------- a heatmap */
+
+/* Every head as a cell: layers across, heads up, as pictures and the page have it.
+ *
+ *     up to 25 layers    3 columns a cell, hundredths:   " 07 43 99"
+ *     up to 37           2 columns a cell, tenths; only with colors
+ *     up to 75           1 column a cell; only with colors
+ *     more               blocks of layers, one below the other
+ *
+ * Text goes over to blocks at once, as long as they take no more lines than a page has; then to tenths
+ * in one column.  More heads than lines: each line is the mean of several heads.
+ *
+ * Figures are rounded down, so that 99 is anything from 0.99 to 1.  The page is 80 columns,
+ * of which the head's name takes five. */
+
+enum { LABEL = 5, GROUP = 8, MOST_LINES = 64 };
+
+/* ------------------------------------------------------------------ its layout */
+
+/* How many cells fit into the room; text in one column has a gap after every eight cells. */
+static int64_t cells_in(int64_t room, int cell, hl_depth depth)
+{
+    int64_t n = room / cell;
+
+    if (depth == HL_DEPTH_NONE && cell == 1)
+        n -= n / (GROUP + 1);
+    return n > 1 ? n : 1;
+}
+
+static heatmap_layout heatmap_choose(int64_t n_layers, int64_t n_heads, int width, hl_depth depth)
+{
+    int64_t room    = width - LABEL;
+    int     binned  = (int)((n_heads + MOST_LINES - 1) / MOST_LINES);
+    int64_t n_lines = binned > 0 ? (n_heads + binned - 1) / binned : 0;
+    int     cell    = 3;
+
+    if (depth != HL_DEPTH_NONE) {
+        while (cell > 1 && n_layers > cells_in(room, cell, depth))
+            cell--;
+    } else {
+        int64_t most     = cells_in(room, cell, depth);
+        int64_t n_blocks = (n_layers + most - 1) / most;
+        if (n_blocks > 1 && n_blocks * n_lines > MOST_LINES)
+            cell = 1;
+    }
+    int64_t most     = cells_in(room, cell, depth);
+    int64_t n_blocks = n_layers > 0 ? (n_layers + most - 1) / most : 1;
+    int64_t n_across = (n_layers + n_blocks - 1) / n_blocks;
+
+    /* Blocks that end at a multiple of eight are easier to count through. */
+    if (n_blocks > 1 && (n_across + GROUP - 1) / GROUP * GROUP <= most)
+        n_across = (n_across + GROUP - 1) / GROUP * GROUP;
+    return (heatmap_layout){ cell, n_across, binned > 0 ? binned : 1 };
+}
+
+/* The mean of the heads that a cell stands for; NaN where none was measured.  *exists: are there
+ * such heads? */
+static double cell_value(bool *exists, const heatmap *map, int binned, int64_t layer, int64_t first)
+{
+    double  sum   = 0.0;
+    int64_t count = 0;
+
+    *exists = first < map->n_in_layer[layer];
+    for (int64_t head = first; head < first + binned && head < map->n_in_layer[layer]; head++) {
+        double value = map->values[layer * map->n_heads + head];
+        sum += isnan(value) ? 0.0 : value;
+        count += !isnan(value);
+    }
+    return count > 0 ? sum / (double)count : NAN;
+}
+
+/* ---------------------------------------------------------- the ticks above it */
+
+/* The number of every eighth layer (or of every one, where there is room) above its cell. */
+static void print_ticks(int64_t begin, int64_t end, int cell, bool gaps)
+{
+    int64_t at   = 0;
+    int64_t step = cell > 2 ? 1 : GROUP;
+
+    printf("%-*s", LABEL, "L");
+    for (int64_t layer = begin; layer < end; layer += step) {
+        char    number[24];
+        int     length = snprintf(number, sizeof number, "%lld", (long long)layer);
+        int64_t place  = cell * (layer - begin) + (gaps ? (layer - begin) / GROUP : 0);
+
+        if (cell > 1) /* above the figure, which stands to the right of its cell */
+            place += cell - (cell > 2 ? length : 1);
+        at += printf("%*s%s", (int)(place > at ? place - at : 0), "", number);
+    }
+    printf("\n");
+}
+
+/* ------------------------------------------------------------------- its cells */
+
+/* " 07": hundredths of the top in three columns, tenths in fewer; rounded down. */
+static void print_figure(double share, int cell)
+{
+    int hundredths = (int)floor(fmin(fmax(share, 0.0), 0.9999) * 100.0 + 1e-9);
+
+    if (cell > 2)
+        printf("%*s%02d", cell - 2, "", hundredths);
+    else
+        printf("%*d", cell, hundredths / 10);
+}
+
+static void print_cell(const heatmap *map, heatmap_layout layout, int64_t layer, int64_t head)
+{
+    bool   exists = false;
+    double value  = cell_value(&exists, map, layout.binned, layer, head);
+    double share  = value / map->top;
+
+    if (!exists || isnan(value)) {
+        printf("%*s", layout.cell, exists ? "-" : "");
+        return;
+    }
+    if (map->depth == HL_DEPTH_NONE) {
+        print_figure(share, layout.cell);
+        return;
+    }
+    hl_shade_background(stdout, map->depth, share);
+    if (layout.cell == 1)
+        printf(" ");
+    else
+        print_figure(share, layout.cell);
+    hl_shade_end(stdout, map->depth);
+}
+
+static void print_block(const heatmap *map, heatmap_layout layout, int64_t begin, int64_t end)
+{
+    bool    gaps = map->depth == HL_DEPTH_NONE && layout.cell == 1;
+    int64_t last = (map->n_heads - 1) / layout.binned * layout.binned;
+
+    print_ticks(begin, end, layout.cell, gaps);
+    for (int64_t head = last; head >= 0; head -= layout.binned) {
+        char label[24];
+
+        snprintf(label, sizeof label, "H%lld", (long long)head);
+        printf("%-*s", LABEL, label);
+        for (int64_t layer = begin; layer < end; layer++) {
+            if (gaps && layer > begin && (layer - begin) % GROUP == 0)
+                printf(" ");
+            print_cell(map, layout, layer, head);
+        }
+        printf("\n");
+    }
+}
+
+/* Cells get narrower as there are more layers, then the layers go into blocks one below the other. */
+static void heatmap_print(const heatmap *map)
+{
+    heatmap_layout layout = heatmap_choose(map->n_layers, map->n_heads, map->width, map->depth);
+
+    for (int64_t begin = 0; begin < map->n_layers; begin += layout.n_across) {
+        int64_t end = begin + layout.n_across;
+
+        if (begin > 0)
+            printf("\n");
+        print_block(map, layout, begin, end < map->n_layers ? end : map->n_layers);
+    }
+}
+
+/* ---------------------------------------------------------------- a spark line */
+
+/* A line of bars, one for each value, at most `width`; then means of neighbours. */
+static void spark_print(const double *values, int64_t n_values, int width, hl_depth depth,
+                        double low, double high)
+{
+    static const char *const bars[] = { "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█" };
+    int64_t                  binned = (n_values + width - 1) / width;
+
+    for (int64_t first = 0; first < n_values; first += binned) {
+        double  sum   = 0.0;
+        int64_t count = 0;
+        for (int64_t i = first; i < first + binned && i < n_values; i++) {
+            sum += isnan(values[i]) ? 0.0 : values[i];
+            count += !isnan(values[i]);
+        }
+        double mean  = count > 0 ? sum / (double)count : NAN;
+        double share = high > low ? (mean - low) / (high - low) : 0.5;
+        if (isnan(mean)) {
+            printf("-");
+            continue;
+        }
+        hl_shade_text(stdout, depth, 0.2 + 0.5 * share); /* to be seen on black and on white */
+        printf("%s", bars[(int)fmin(7.0, floor(8.0 * share))]);
+        hl_shade_end(stdout, depth);
+    }
+}
+
+enum { PAGE_WIDTH = 80, N_EXTREMES = 5, SPARK_WIDTH = 40 };
+
+typedef struct screen {
+    hl_sheet     *heads;
+    hl_sheet     *layers;
+    hl_sheet     *positions;
+    hl_sheet     *extremes;
+    hl_sheet     *types;
+    hl_diagnoses *diagnoses;
+} screen;
+
+static void screen_free(screen *s)
+{
+    hl_sheet_free(s->heads);
+    hl_sheet_free(s->layers);
+    hl_sheet_free(s->positions);
+    hl_sheet_free(s->extremes);
+    hl_sheet_free(s->types);
+    hl_diagnoses_free(s->diagnoses);
+}
+
+static hl_status screen_fill(screen *s, const show_request *request)
+{
+    hl_analysis_options options = { .seed = request->seed, .n_extremes = N_EXTREMES };
+    hl_status           status  = hl_analyse(&s->heads, request->profile, "heads", &options);
+
+    if (status == HL_OK)
+        status = hl_analyse(&s->layers, request->profile, "layers", &options);
+    if (status == HL_OK)
+        status = hl_analyse(&s->positions, request->profile, "positions", &options);
+    if (status == HL_OK)
+        status = hl_analyse(&s->extremes, request->profile, "extremes", &options);
+    if (status == HL_OK)
+        status = hl_analyse(&s->types, request->profile, "head-types", &options);
+    if (status == HL_OK)
+        status = hl_diagnose(&s->diagnoses, request->profile, NULL, NULL);
+    return status;
+}
+
+/* --------------------------------------------------------------------- heading */
+
+static void print_heading(const show_request *request, const hl_colours *colours)
+{
+    const hl_profile *profile = request->profile;
+    const char       *slash   = strrchr(request->path, '/');
+    const char       *name    = slash != NULL ? slash + 1 : request->path;
+    const char       *context = hl_profile_setting(profile, "context");
+
+    printf("%s%s%s\n", colours->bold, hl_shown(name), colours->plain);
+    printf("layers x heads: %lld x %lld; context %s; %lld tokens in %lld windows\n\n",
+           (long long)hl_profile_n_layers(profile), (long long)hl_profile_n_heads(profile),
+           context != NULL ? hl_shown(context) : "unknown", (long long)hl_profile_n_tokens(profile),
+           (long long)hl_profile_all_sequences(profile));
+}
+
+/* ---------------------------------------------------- the heatmap of a profile */
+
+/* (n_layers, n_heads) of a column of the table of heads; NULL when memory is out. */
+static double *grid_of(const hl_sheet *heads, const char *column, const hl_profile *profile)
+{
+    int64_t n_heads = hl_profile_n_heads(profile);
+    int64_t size    = hl_profile_n_layers(profile) * n_heads;
+    double *grid    = hl_memory_take_zeroed((size_t)size, sizeof *grid);
+
+    if (grid == NULL)
+        return NULL;
+    for (int64_t i = 0; i < size; i++)
+        grid[i] = NAN;
+    for (int64_t row = 0; row < hl_sheet_n_rows(heads); row++) {
+        int64_t layer                = (int64_t)hl_cell_number(heads, row, "layer");
+        int64_t head                 = (int64_t)hl_cell_number(heads, row, "head");
+        grid[layer * n_heads + head] = hl_cell_number(heads, row, column);
+    }
+    return grid;
+}
+
+static double largest(const double *values, int64_t count)
+{
+    double most = NAN;
+
+    for (int64_t i = 0; i < count; i++)
+        most = fmax(most, values[i]); /* passes NaN over */
+    return most;
+}
+
+/* Shares of something: 1 is the top whatever the largest is. */
+static bool is_share(const char *column)
+{
+    static const char *const shares[] = { "fair",          "fair_low", "fair_high", "median",
+                                          "nosink_median", "peak",     "peak_p95",  "self",
+                                          "previous",      "first" };
+
+    for (size_t i = 0; i < sizeof shares / sizeof *shares; i++) {
+        if (strcmp(column, shares[i]) == 0)
+            return true;
+    }
+    return false;
+}
+
+static void print_legend(const show_request *request, const char *column, double top,
+                         heatmap_layout layout)
+{
+    printf("%s: 0 ", column);
+    if (request->depth != HL_DEPTH_NONE) {
+        for (int i = 0; i < 20; i++) {
+            hl_shade_background(stdout, request->depth, i / 19.0);
+            printf(" ");
+        }
+        hl_shade_end(stdout, request->depth);
+    } else {
+        printf("...");
+    }
+    printf(" %g", top);
+    if (strcmp(column, "fair") == 0)
+        printf(" (0 one key, 1 all alike)");
+    if (layout.cell > 1 || request->depth == HL_DEPTH_NONE)
+        printf(", figures in %s%s", layout.cell > 2 ? "hundredths" : "tenths",
+               top == 1.0 ? "" : " of that");
+    if (layout.binned > 1)
+        printf("\neach line is the mean of %d heads", layout.binned);
+    printf("\n");
+}
+
+static bool print_heatmap(const show_request *request, const hl_sheet *heads, const char *column)
+{
+    const hl_profile *profile  = request->profile;
+    int64_t           n_layers = hl_profile_n_layers(profile);
+    int64_t           n_heads  = hl_profile_n_heads(profile);
+    double           *grid     = grid_of(heads, column, profile);
+    int64_t          *in_layer = hl_memory_take_zeroed((size_t)n_layers, sizeof *in_layer);
+
+    if (grid != NULL && in_layer != NULL) {
+        double  most = largest(grid, n_layers * n_heads);
+        heatmap map  = {
+             .values     = grid,
+             .n_layers   = n_layers,
+             .n_heads    = n_heads,
+             .n_in_layer = in_layer,
+             .top        = is_share(column) || !(most > 0.0) ? 1.0 : most,
+             .depth      = request->depth,
+             .width      = PAGE_WIDTH,
+        };
+        for (int64_t layer = 0; layer < n_layers; layer++)
+            in_layer[layer] = hl_profile_heads_of(profile, layer);
+        print_legend(request, column, map.top,
+                     heatmap_choose(n_layers, n_heads, PAGE_WIDTH, request->depth));
+        heatmap_print(&map);
+        printf("\n");
+    }
+    bool done = grid != NULL && in_layer != NULL;
+    free(grid);
+    free(in_layer);
+    return done;
+}
+
+/* ---------------------------------------------------- layer profile, positions */
+
+enum { PLACE_BYTES = 48 };
+
+/* What a line of the table is of: "L5", or "15-30".  The last positions are the context's. */
+static void name_place(char out[PLACE_BYTES], const show_request *request, const hl_sheet *table,
+                       int64_t row)
+{
+    const char *context = hl_profile_setting(request->profile, "context");
+    double      from = hl_cell_number(table, row, "from"), to = hl_cell_number(table, row, "to");
+
+    if (context != NULL && strtod(context, NULL) > from)
+        to = fmin(to, strtod(context, NULL) - 1.0);
+    if (hl_sheet_find(table, "layer") >= 0)
+        snprintf(out, PLACE_BYTES, "L%.0f", hl_cell_number(table, row, "layer"));
+    else if (from == to)
+        snprintf(out, PLACE_BYTES, "%.0f", from);
+    else
+        snprintf(out, PLACE_BYTES, "%.0f-%.0f", from, to);
+}
+
+static void print_spark(const show_request *request, const hl_sheet *table, const char *column)
+{
+    int64_t n = hl_sheet_n_rows(table), low = -1, high = -1;
+    double *values = hl_memory_take_zeroed((size_t)n, sizeof *values);
+    char    lowest[PLACE_BYTES], highest[PLACE_BYTES];
+
+    if (values == NULL)
+        return;
+    for (int64_t i = 0; i < n; i++) {
+        values[i] = hl_cell_number(table, i, column);
+        if (isnan(values[i]))
+            continue;
+        low  = low < 0 || values[i] < values[low] ? i : low;
+        high = high < 0 || values[i] > values[high] ? i : high;
+    }
+    printf("  %-8s ", column);
+    if (low < 0) {
+        printf("not measured\n");
+    } else {
+        name_place(lowest, request, table, low);
+        name_place(highest, request, table, high);
+        spark_print(values, n, SPARK_WIDTH, request->depth, values[low], values[high]);
+        printf("  %.3f (%s) to %.3f (%s)\n", values[low], lowest, values[high], highest);
+    }
+    free(values);
+}
+
+/* How sure the curve by position is, where it is least so. */
+static void print_widest_interval(const hl_sheet *positions)
+{
+    double widest = NAN;
+
+    for (int64_t i = 0; i < hl_sheet_n_rows(positions); i++)
+        widest = fmax(widest, 0.5 * (hl_cell_number(positions, i, "entropy_high") -
+                                     hl_cell_number(positions, i, "entropy_low")));
+    if (!isnan(widest))
+        printf("  95%% intervals of the entropy: up to %.3f either way\n", widest);
+}
+
+/* -------------------------------------------------------------------- extremes */
+
+/* The type that the rules gave to a head; the table has the heads in the order of its lines. */
+static const char *type_of(const hl_sheet *types, double layer, double head)
+{
+    for (int64_t row = 0; row < hl_sheet_n_rows(types); row++) {
+        if (hl_cell_number(types, row, "layer") == layer &&
+            hl_cell_number(types, row, "head") == head)
+            return hl_sheet_text(types, row, hl_sheet_find(types, "type"));
+    }
+    return "";
+}
+
+static void print_extreme(const screen *s, int64_t row)
+{
+    double layer = hl_cell_number(s->extremes, row, "layer");
+    double head  = hl_cell_number(s->extremes, row, "head");
+    char   name[48], fair[16] = "-";
+
+    snprintf(name, sizeof name, "L%.0fH%.0f", layer, head);
+    if (!isnan(hl_cell_number(s->extremes, row, "fair")))
+        snprintf(fair, sizeof fair, "%.3f", hl_cell_number(s->extremes, row, "fair"));
+    printf("  %-8s %-10s %6s %8.3f", name, type_of(s->types, layer, head), fair,
+           hl_cell_number(s->extremes, row, "entropy"));
+}
+
+/* Most and least focused, side by side. */
+static void print_extremes(const screen *s, const hl_colours *colours)
+{
+    int64_t half = hl_sheet_n_rows(s->extremes) / 2;
+
+    printf("%s  %-19s %6s %8s     %-19s %6s %8s%s\n", colours->dim, "most focused", "fair",
+           "entropy", "least focused", "fair", "entropy", colours->plain);
+    for (int64_t i = 0; i < half; i++) {
+        print_extreme(s, i);
+        printf("   ");
+        print_extreme(s, half + i);
+        printf("\n");
+    }
+    printf("\n");
+}
+
+/* "12 sink, 7 local ...": the facts of the table of types, in its order. */
+static void print_kinds(const hl_sheet *types)
+{
+    static const char *const kinds[] = { "induction",  "previous", "self",  "sink",   "local",
+                                         "specialist", "global",   "mixed", "unknown" };
+    bool                     first   = true;
+
+    printf("types   ");
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        double count = hl_sheet_fact(types, kinds[i]);
+        if (isnan(count))
+            continue;
+        printf("%s%.0f %s", first ? "" : ", ", count, kinds[i]);
+        first = false;
+    }
+    printf("\n\n");
+}
+
+/* ------------------------------------------------------------------ the screen */
+
+static bool has_numbers(const hl_sheet *table, const char *column)
+{
+    for (int64_t row = 0; row < hl_sheet_n_rows(table); row++) {
+        if (!isnan(hl_cell_number(table, row, column)))
+            return true;
+    }
+    return false;
+}
+
+/* Both return the library's status; nothing has been printed where they fail. */
+static hl_status print_screen(const show_request *request)
+{
+    hl_colours  colours = hl_terminal_colours(stdout);
+    screen      s       = { 0 };
+    hl_status   status  = screen_fill(&s, request);
+    const char *column  = request->by;
+
+    if (status == HL_OK) {
+        if (column == NULL) /* no row saw 16 keys: the seed mean is all there is */
+            column = has_numbers(s.heads, "fair") ? "fair" : "entropy";
+        print_heading(request, &colours);
+        if (!print_heatmap(request, s.heads, column))
+            status = HL_NO_MEMORY;
+    }
+    if (status == HL_OK) {
+        printf("layers\n");
+        print_spark(request, s.layers, "fair");
+        print_spark(request, s.layers, "entropy");
+        printf("positions\n");
+        print_spark(request, s.positions, "fair");
+        print_spark(request, s.positions, "entropy");
+        print_widest_interval(s.positions);
+        printf("\n");
+        print_kinds(s.types);
+        print_extremes(&s, &colours);
+        printf("diagnoses\n");
+        hl_diagnoses_print_brief(s.diagnoses, &colours);
+    }
+    screen_free(&s);
+    return status;
+}
+
+/* A table as a JSON value: rendered by the library, read back. */
+static hl_status set_table(json_t *root, const hl_sheet *table)
+{
+    char     *text   = NULL;
+    json_t   *value  = NULL;
+    hl_status status = hl_sheet_render(&text, table, HL_SHEET_JSON);
+
+    if (status == HL_OK)
+        status = hl_json_read(&value, text, strlen(text), hl_sheet_name(table));
+    if (status == HL_OK)
+        json_object_set_new(root, hl_sheet_name(table), value); /* cli/memory.h remembers */
+    hl_free(text);
+    return status;
+}
+
+static hl_status set_tables(json_t *root, const screen *s)
+{
+    const hl_sheet *tables[] = { s->heads, s->layers, s->positions, s->extremes, s->types };
+    hl_status       status   = HL_OK;
+
+    for (size_t i = 0; i < sizeof tables / sizeof *tables && status == HL_OK; i++)
+        status = set_table(root, tables[i]);
+    return status;
+}
+
+static hl_status print_screen_json(const show_request *request)
+{
+    screen    s      = { 0 };
+    json_t   *tables = json_object();
+    hl_status status = screen_fill(&s, request);
+
+    if (status == HL_OK)
+        status = set_tables(tables, &s);
+    if (status == HL_OK) {
+        json_t *root = json_pack("{s:o, s:O, s:o}", "profile", hl_value_name(request->path),
+                                 "tables", tables, "diagnoses", hl_diagnoses_json(s.diagnoses));
+        hl_put_json(root, JSON_INDENT(1) | JSON_REAL_PRECISION(15));
+        printf("\n");
+        json_decref(root);
+    }
+    json_decref(tables);
+    screen_free(&s);
+    return status;
+}
+
+/* ----------------------------------------------------------------- the command */
 
 /* Prints the tables there are. */
 static int list_tables(void)
@@ -90,14 +680,14 @@ static int show(const show_command *command, const hl_usage *usage)
         code = hl_options_refuse(usage, "--by: '%s' is no column of numbers in the table of heads",
                                  command->by);
     if (status == HL_OK && code == HL_OPTIONS_GO_ON) {
-        hl_show_request request = { command->path, profile, command->by, hl_terminal_depth(stdout),
-                                    (uint64_t)command->common.seed };
+        show_request request = { command->path, profile, command->by, hl_terminal_depth(stdout),
+                                 (uint64_t)command->common.seed };
         if (command->table != NULL)
             status = print_table(command, profile);
         else if (command->common.json)
-            status = hl_show_print_json(&request);
+            status = print_screen_json(&request);
         else if (!command->common.quiet)
-            status = hl_show_print(&request);
+            status = print_screen(&request);
     }
     if (status != HL_OK)
         hl_complain("show", "%s", hl_explain(status));
