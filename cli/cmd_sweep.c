@@ -1,4 +1,6 @@
 /* cmd_sweep.c - headlight sweep: what it costs to switch heads off, by every ranker. */
+#include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,11 +13,18 @@
 #include "last_word.h"
 #include "nearest.h"
 #include "options.h"
+#include "printable.h"
 #include "progress.h"
 #include "ranker_option.h"
 #include "stop.h"
-#include "sweep_figure.h"
-#include "sweep_print.h"
+#include "terminal.h"
+#include "values.h"
+
+typedef struct sweep_figure {
+    const hl_sweep        *sweep;
+    const char            *model; /* its name */
+    const hl_draw_options *how;
+} sweep_figure;
 
 enum { MAX_RATIOS = 100 };
 
@@ -59,7 +68,7 @@ typedef struct sweep_work {
     const char          *stage; /* that the progress bar shows */
 } sweep_work;
 
-/* ------------------------------------------------------------------------ options */
+/* --------------------------------------------------------------------- options */
 
 static const char description[] =
     "Ranks the heads of a model on one text, switches more and more of them off in\n"
@@ -230,7 +239,7 @@ static int parse_request(sweep_request *request, int argc, char **argv)
     return code == HL_OPTIONS_GO_ON ? check_request(request, &usage) : code;
 }
 
-/* ----------------------------------------------------------------------- stopping */
+/* -------------------------------------------------------------------- stopping */
 
 /* Each stage has a bar of its own. */
 static hl_status show_progress(void *context, const hl_sweep_progress *progress)
@@ -246,7 +255,375 @@ static hl_status show_progress(void *context, const hl_sweep_progress *progress)
     return hl_stop_asked() ? HL_CANCELLED : HL_OK;
 }
 
-/* --------------------------------------------------------------------------- work */
+/* ------------------------------------------------------------------ its tables */
+
+static int print_table(const hl_sweep *sweep, const char *name, hl_sheet_format format)
+{
+    char     *text   = NULL;
+    hl_status status = hl_sheet_render(&text, hl_sweep_table(sweep, name), format);
+
+    if (status == HL_OK)
+        hl_put_sheet(text, format);
+    else
+        hl_complain("sweep", "%s", hl_explain(status));
+    hl_free(text);
+    return hl_exit_for(status);
+}
+
+/* ------------------------------------------------------------------ for people */
+
+static void print_heading(const hl_sweep *sweep, const char *model)
+{
+    const hl_sheet      *random  = hl_sweep_table(sweep, "random");
+    const hl_evaluation *test    = hl_sweep_evaluation(sweep);
+    hl_colours           colours = hl_terminal_colours(stdout);
+
+    printf(
+        "%s%s%s  %lld tokens scored in %lld windows of %lld; without pruning %.4f nats a token\n",
+        colours.bold, hl_shown(model), colours.plain, (long long)test->n_scored,
+        (long long)test->n_windows, (long long)test->context,
+        hl_evaluation_total(test, -1).nll / (double)test->n_scored);
+    printf("Rise of the loss, nats a token, with so many heads switched off:\n\n  %-28s", "ratio");
+    for (int64_t i = 0; i < hl_sheet_n_rows(random); i++)
+        printf(" %8.2f", hl_cell_number(random, i, "ratio"));
+    printf("\n  %-28s", "heads off");
+    for (int64_t i = 0; i < hl_sheet_n_rows(random); i++)
+        printf(" %8.0f", hl_cell_number(random, i, "off"));
+    printf("\n");
+}
+
+/* A mark where the difference to random is clear. */
+static char mark(const hl_sheet *points, int64_t row)
+{
+    if (hl_cell_number(points, row, "vs_high") < 0.0)
+        return '+';
+    return hl_cell_number(points, row, "vs_low") > 0.0 ? '-' : ' ';
+}
+
+static void print_orders(const hl_sweep *sweep)
+{
+    const hl_sheet *points   = hl_sweep_table(sweep, "points");
+    const hl_sheet *random   = hl_sweep_table(sweep, "random");
+    int64_t         n_ratios = hl_sheet_n_rows(random);
+
+    for (int64_t row = 0; row < hl_sheet_n_rows(points); row++) {
+        if (row % n_ratios == 0)
+            printf("  %-28s", hl_sheet_text(points, row, 0));
+        printf(" %7.4f%c", hl_cell_number(points, row, "rise"), mark(points, row));
+        if (row % n_ratios == n_ratios - 1)
+            printf("\n");
+    }
+}
+
+static void print_random(const hl_sweep *sweep)
+{
+    static const char *const columns[] = { "least", "median", "most" };
+    static const char *const names[]   = { "random, least", "random, median", "random, most" };
+    const hl_sheet          *random    = hl_sweep_table(sweep, "random");
+    const hl_evaluation     *test      = hl_sweep_evaluation(sweep);
+    double                   dense     = hl_evaluation_total(test, -1).nll / (double)test->n_scored;
+
+    for (int i = 0; i < 3; i++) {
+        printf("  %-28s", names[i]);
+        for (int64_t row = 0; row < hl_sheet_n_rows(random); row++)
+            printf(" %7.4f ", hl_cell_number(random, row, columns[i]) - dense);
+        printf("\n");
+    }
+    printf("\n  + clearly better than the mean of random orders, - clearly worse (95%%, each by "
+           "itself)\n\n");
+}
+
+/* Shares of a table's column, a row of the table each, under one name. */
+static void print_shares(const hl_sheet *table, int64_t first, int64_t count, const char *name)
+{
+    printf("  %-28s", name);
+    for (int64_t row = first; row < first + count; row++)
+        printf(" %7.1f ", 100.0 * hl_cell_number(table, row, "last_word"));
+    printf("\n");
+}
+
+static void print_words(const hl_sweep *sweep)
+{
+    const hl_sheet *points   = hl_sweep_table(sweep, "points");
+    const hl_sheet *random   = hl_sweep_table(sweep, "random");
+    int64_t         n_ratios = hl_sheet_n_rows(random);
+
+    if (isnan(hl_cell_number(random, 0, "last_word")))
+        return;
+    printf("Last words foretold, in per cent:\n\n");
+    for (int64_t row = 0; row < hl_sheet_n_rows(points); row += n_ratios)
+        print_shares(points, row, n_ratios, hl_sheet_text(points, row, 0));
+    print_shares(random, 0, n_ratios, "random, mean");
+    printf("\n");
+}
+
+/* Exit codes, after a complaint. */
+static int print_sweep(const hl_sweep *sweep, const char *model)
+{
+    print_heading(sweep, model);
+    print_orders(sweep);
+    print_random(sweep);
+    print_words(sweep);
+    int code = print_table(sweep, "correlation", HL_SHEET_TEXT);
+    if (code == HL_EXIT_OK)
+        printf("\n");
+    if (code == HL_EXIT_OK)
+        code = print_table(sweep, "savings", HL_SHEET_TEXT);
+    printf("\n");
+    for (size_t i = 0; hl_sweep_verdict(sweep, i) != NULL; i++)
+        printf("%s\n", hl_sweep_verdict(sweep, i));
+    return code;
+}
+
+/* --------------------------------------------------------------------- as JSON */
+
+/* NULL when memory is out. */
+static json_t *tables_of(const hl_sweep *sweep)
+{
+    json_t *tables = json_object();
+
+    for (size_t i = 0; tables != NULL && hl_sweep_table_name(i) != NULL; i++) {
+        char       *text  = NULL;
+        json_t     *value = NULL;
+        const char *name  = hl_sweep_table_name(i);
+
+        if (hl_sheet_render(&text, hl_sweep_table(sweep, name), HL_SHEET_JSON) != HL_OK ||
+            hl_json_read(&value, text, strlen(text), name) != HL_OK ||
+            json_object_set_new(tables, name, value) != 0) {
+            json_decref(tables);
+            tables = NULL;
+        }
+        hl_free(text);
+    }
+    return tables;
+}
+
+static int print_json(const hl_sweep *sweep, const char *model)
+{
+    const hl_evaluation *test    = hl_sweep_evaluation(sweep);
+    json_t              *verdict = json_array();
+
+    for (size_t i = 0; hl_sweep_verdict(sweep, i) != NULL; i++)
+        json_array_append_new(verdict, json_string(hl_sweep_verdict(sweep, i)));
+    json_t *root =
+        json_pack("{s:o, s:I, s:I, s:I, s:f, s:I, s:I, s:I, s:I, s:o, s:o}", "model",
+                  hl_value_name(model), "context", (json_int_t)test->context, "windows",
+                  (json_int_t)test->n_windows, "scored", (json_int_t)test->n_scored, "nll",
+                  hl_evaluation_total(test, -1).nll / (double)test->n_scored, "settings",
+                  (json_int_t)test->n_settings, "distinct", (json_int_t)test->n_distinct,
+                  "layers_run", (json_int_t)test->n_layers_run, "layers_naive",
+                  (json_int_t)test->n_layers_naive, "verdict", verdict, "tables", tables_of(sweep));
+    bool good = hl_put_json(root, JSON_INDENT(1) | JSON_REAL_PRECISION(15));
+
+    printf("\n");
+    json_decref(root);
+    return good ? HL_EXIT_OK : HL_EXIT_RESOURCES;
+}
+
+/* ----------------------------------------------------------- arrays of figures */
+
+/* A column of a table from `row` on; free it. */
+static double *column(const hl_sheet *table, const char *name, int64_t row, int64_t n)
+{
+    double *values = malloc((size_t)(n > 0 ? n : 1) * sizeof *values);
+
+    for (int64_t i = 0; i < n && values != NULL; i++)
+        values[i] = hl_sheet_number(table, row + i, hl_sheet_find(table, name));
+    return values;
+}
+
+/* What the axis shows of a mean NLL. */
+static double *shown(const hl_sheet *table, const char *name, int64_t row, int64_t n, double dense,
+                     bool perplexity)
+{
+    double *values = column(table, name, row, n);
+
+    for (int64_t i = 0; i < n && values != NULL; i++)
+        values[i] = perplexity ? exp(values[i]) : values[i] - dense;
+    return values;
+}
+
+/* ---------------------------------------------------------------------- curves */
+
+static void free_curve(hl_curve *curve)
+{
+    free((void *)curve->x);
+    free((void *)curve->y);
+    free((void *)curve->low);
+    free((void *)curve->high);
+    free((void *)curve->inner_low);
+    free((void *)curve->inner_high);
+}
+
+static hl_curve order_curve(const hl_sheet *points, int64_t row, int64_t n, double dense,
+                            bool perplexity)
+{
+    return (hl_curve){ .name = hl_sheet_text(points, row, 0),
+                       .n    = n,
+                       .x    = column(points, "ratio", row, n),
+                       .y    = shown(points, "nll", row, n, dense, perplexity) };
+}
+
+static hl_curve random_curve(const hl_sheet *random, double dense, bool perplexity)
+{
+    int64_t n = hl_sheet_n_rows(random);
+
+    return (hl_curve){ .name       = "random",
+                       .n          = n,
+                       .kind       = HL_CURVE_CHANCE,
+                       .x          = column(random, "ratio", 0, n),
+                       .y          = shown(random, "median", 0, n, dense, perplexity),
+                       .low        = shown(random, "least", 0, n, dense, perplexity),
+                       .high       = shown(random, "most", 0, n, dense, perplexity),
+                       .inner_low  = shown(random, "quarter", 0, n, dense, perplexity),
+                       .inner_high = shown(random, "three_quarters", 0, n, dense, perplexity) };
+}
+
+static bool is_whole(const hl_curve *curve)
+{
+    bool band = curve->low != NULL && curve->high != NULL && curve->inner_low != NULL &&
+                curve->inner_high != NULL;
+
+    return curve->x != NULL && curve->y != NULL && (curve->kind != HL_CURVE_CHANCE || band);
+}
+
+/* Ratio against the rise of the loss, or against perplexity on a logarithmic axis. */
+static hl_status draw_curves(const sweep_figure *figure, const char *path, bool perplexity)
+{
+    const hl_sweep      *sweep    = figure->sweep;
+    const hl_sheet      *points   = hl_sweep_table(sweep, "points");
+    const hl_sheet      *random   = hl_sweep_table(sweep, "random");
+    const hl_evaluation *test     = hl_sweep_evaluation(sweep);
+    int64_t              n_ratios = hl_sheet_n_rows(random);
+    int64_t              n_orders = hl_sheet_n_rows(points) / n_ratios;
+    double               dense    = hl_evaluation_total(test, -1).nll / (double)test->n_scored;
+    hl_curve            *curves   = calloc((size_t)n_orders + 1, sizeof *curves);
+    hl_status            status   = curves != NULL ? HL_OK : HL_NO_MEMORY;
+    char                 title[200], what[300], band[64];
+
+    for (int64_t i = 0; i <= n_orders && status == HL_OK; i++) {
+        curves[i] = i == 0 ? random_curve(random, dense, perplexity)
+                           : order_curve(points, (i - 1) * n_ratios, n_ratios, dense, perplexity);
+        status    = is_whole(&curves[i]) ? HL_OK : HL_NO_MEMORY;
+    }
+    snprintf(title, sizeof title, "%s: what switching heads off costs", figure->model);
+    snprintf(
+        what, sizeof what, "%lld tokens scored in %lld windows of %lld; dense %.4f nats a token",
+        (long long)test->n_scored, (long long)test->n_windows, (long long)test->context, dense);
+    snprintf(band, sizeof band, "random: all of %.0f seeds", hl_sheet_fact(random, "seeds"));
+    if (status == HL_OK)
+        status = hl_draw_curves(
+            &(hl_curves){ .title  = title,
+                          .x_name = "share of heads switched off",
+                          .y_name = perplexity ? "perplexity" : "rise of the loss, nats a token",
+                          .what   = what,
+                          .band   = band,
+                          .inner_band = "the middle half",
+                          .curves     = curves,
+                          .n_curves   = n_orders + 1,
+                          .log_y      = perplexity },
+            path, figure->how);
+    for (int64_t i = 0; i <= n_orders && curves != NULL; i++)
+        free_curve(&curves[i]);
+    free(curves);
+    return status;
+}
+
+/* --------------------------------------------------------------------- scatter */
+
+enum { NAME_BYTES = 48 };
+
+/* The points of all panels: heads in the order of the table's first ranker. */
+typedef struct points {
+    const hl_sheet   *correlation;
+    const hl_sheet   *heads;
+    int64_t           n_panels;
+    int64_t           n_heads;
+    hl_scatter_panel *panels; /* (n_panels) */
+    double           *values; /* (n_panels, 2, n_heads) */
+    const char      **names;  /* (n_heads) */
+    char             *text;   /* (n_heads, NAME_BYTES) */
+} points;
+
+static hl_status allocate(points *p)
+{
+    size_t n_panels = (size_t)p->n_panels, n_heads = (size_t)p->n_heads;
+
+    p->panels = calloc(n_panels + 1, sizeof *p->panels);
+    p->values = calloc(n_panels * n_heads + 1, 2 * sizeof *p->values);
+    p->names  = calloc(n_heads + 1, sizeof *p->names);
+    p->text   = calloc(n_heads + 1, NAME_BYTES);
+    return p->panels != NULL && p->values != NULL && p->names != NULL && p->text != NULL
+               ? HL_OK
+               : HL_NO_MEMORY;
+}
+
+static void name_heads(points *p)
+{
+    for (int64_t i = 0; i < p->n_heads; i++) {
+        p->names[i] = p->text + i * NAME_BYTES;
+        snprintf(p->text + i * NAME_BYTES, NAME_BYTES, "L%.0fH%.0f",
+                 hl_cell_number(p->heads, i, "layer"), hl_cell_number(p->heads, i, "head"));
+    }
+}
+
+/* Each ranker has its own order: heads are found by layer and number. */
+static void fill_panel(points *p, int64_t panel)
+{
+    double *x = p->values + 2 * panel * p->n_heads;
+    double *y = x + p->n_heads;
+
+    for (int64_t i = 0; i < p->n_heads; i++) {
+        for (int64_t row = panel * p->n_heads; row < (panel + 1) * p->n_heads; row++) {
+            if (hl_cell_number(p->heads, row, "layer") == hl_cell_number(p->heads, i, "layer") &&
+                hl_cell_number(p->heads, row, "head") == hl_cell_number(p->heads, i, "head")) {
+                x[i] = hl_cell_number(p->heads, row, "score");
+                y[i] = hl_cell_number(p->heads, row, "rise");
+            }
+        }
+    }
+    p->panels[panel] =
+        (hl_scatter_panel){ .name     = hl_sheet_text(p->correlation, panel, 0),
+                            .x        = x,
+                            .y        = y,
+                            .rho      = hl_cell_number(p->correlation, panel, "rho"),
+                            .rho_low  = hl_cell_number(p->correlation, panel, "low"),
+                            .rho_high = hl_cell_number(p->correlation, panel, "high") };
+}
+
+/* Each ranker's score of every head against what that head alone costs. */
+static hl_status draw_scatter(const sweep_figure *figure, const char *path)
+{
+    points p = { .correlation = hl_sweep_table(figure->sweep, "correlation"),
+                 .heads       = hl_sweep_table(figure->sweep, "heads") };
+    char   title[200];
+
+    p.n_panels       = hl_sheet_n_rows(p.correlation);
+    p.n_heads        = p.n_panels > 0 ? hl_sheet_n_rows(p.heads) / p.n_panels : 0;
+    hl_status status = allocate(&p);
+    if (status == HL_OK) {
+        name_heads(&p);
+        for (int64_t i = 0; i < p.n_panels; i++)
+            fill_panel(&p, i);
+        snprintf(title, sizeof title, "%s: does a score tell what a head is worth?", figure->model);
+        status = hl_draw_scatter(&(hl_scatter){ .title    = title,
+                                                .x_name   = "score on the ranking text",
+                                                .y_name   = "rise of the loss without the head",
+                                                .what     = "Spearman's rho with 95% interval",
+                                                .n_points = p.n_heads,
+                                                .names    = p.names,
+                                                .panels   = p.panels,
+                                                .n_panels = p.n_panels },
+                                 path, figure->how);
+    }
+    free(p.panels);
+    free(p.values);
+    free(p.names);
+    free(p.text);
+    return status;
+}
+
+/* ------------------------------------------------------------------------ work */
 
 static int fail(hl_status status)
 {
@@ -326,13 +703,13 @@ static hl_status draw(const sweep_work *work)
 {
     const sweep_request *request = work->request;
     hl_draw_options      how     = hl_draw_options_of(&request->drawing);
-    hl_sweep_figure      figure  = { work->sweep, request->arguments.items[0], &how };
+    sweep_figure         figure  = { work->sweep, request->arguments.items[0], &how };
     hl_status            status  = HL_OK;
 
     if (request->drawing.output != NULL)
-        status = hl_sweep_draw_curves(&figure, request->drawing.output, request->perplexity);
+        status = draw_curves(&figure, request->drawing.output, request->perplexity);
     if (status == HL_OK && request->scatter != NULL)
-        status = hl_sweep_draw_scatter(&figure, request->scatter);
+        status = draw_scatter(&figure, request->scatter);
     return status;
 }
 
@@ -341,14 +718,14 @@ static int report(const sweep_work *work)
     const sweep_request *request = work->request;
 
     if (request->table != NULL)
-        return hl_sweep_print_table(work->sweep, request->table,
-                                    request->csv           ? HL_SHEET_CSV
-                                    : request->common.json ? HL_SHEET_JSON
-                                                           : HL_SHEET_TEXT);
+        return print_table(work->sweep, request->table,
+                           request->csv           ? HL_SHEET_CSV
+                           : request->common.json ? HL_SHEET_JSON
+                                                  : HL_SHEET_TEXT);
     if (request->common.json)
-        return hl_sweep_print_json(work->sweep, request->arguments.items[0]);
+        return print_json(work->sweep, request->arguments.items[0]);
     return request->common.quiet ? HL_EXIT_OK
-                                 : hl_sweep_print(work->sweep, request->arguments.items[0]);
+                                 : print_sweep(work->sweep, request->arguments.items[0]);
 }
 
 /* The state goes when all that was asked for is there, and not before. */
