@@ -1,16 +1,58 @@
-/* cmd_diagnose.c - headlight diagnose: what is wrong with a model's attention? */
+/* cmd_diagnose.c - headlight diagnose: what is wrong with a model's attention?
+ *
+ * With --try: measure, diagnose, adjust the model, and look again.  What can be tried while a
+ * model runs, and what it is tried for:
+ *
+ *     entropy-collapse    attention temperature 2: flatter rows
+ *     entropic-overload   attention temperature 0.5: sharper rows
+ *
+ * or whatever adjustment was asked for.  The other diagnoses are about weights, which is
+ * said.  The loss stands beside the entropies: a mitigation that mends the one and ruins
+ * the other is none. */
+#include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "command.h"
 #include "corpus_options.h"
 #include "diagnose_options.h"
 #include "diagnose_print.h"
-#include "diagnose_try.h"
+#include "gate_options.h"
 #include "headlight.h"
 #include "options.h"
 #include "printable.h"
+#include "quick_measure.h"
 #include "values.h"
+#include "wrap.h"
+
+/* Mean entropies in nats. */
+typedef struct sampling_seen {
+    double vocabulary; /* of what the next token is drawn from */
+    double attention;  /* of all heads' rows */
+} sampling_seen;
+
+typedef struct sampling_trial {
+    double        temperature;
+    int64_t       n_tokens; /* 0: not measured, the text is no plain file */
+    sampling_seen before;   /* at temperature 1 */
+    sampling_seen after;
+} sampling_trial;
+
+typedef struct try_request {
+    const char          *model_path;
+    char               **texts;
+    int                  n_texts;
+    hl_window_options    windows;
+    const hl_thresholds *thresholds;
+    hl_adjustment        wanted; /* all 0: what fits the findings */
+    hl_gate_arguments    gates;
+    double               sampling; /* a sampling temperature; 0: that of attention, if tried */
+    int32_t              n_threads;
+    bool                 json;
+    bool                 quiet;
+} try_request;
 
 typedef struct diagnose_request {
     hl_common     common;
@@ -21,7 +63,421 @@ typedef struct diagnose_request {
     bool          verbose;
 } diagnose_request;
 
-/* -------------------------------------------------------------------- output */
+/* ------------------------------------------------------ a sampling temperature */
+
+/* A sampling temperature is often advised against collapsed attention.  Attention comes
+ * before sampling, so on the same text its rows cannot change; here both are measured, in two
+ * passes over the same tokens: a sampler at temperature 1, and at another. */
+
+enum { MOST_TOKENS = 64, MOST_BYTES = 2048 };
+
+typedef struct attention_sum {
+    double  sum;
+    int64_t count;
+} attention_sum;
+
+static hl_status add_layer(void *context, const hl_layer_rows *rows)
+{
+    attention_sum *total = context;
+
+    for (int64_t head = 0; head < rows->n_heads; head++)
+        total->sum += (double)rows->rows->entropy[head * rows->n_rows];
+    total->count += rows->n_heads;
+    return HL_OK;
+}
+
+/* The entropy of what the sampler chose among. */
+static hl_status drawn_entropy(double *out, hl_sampler *sampler, const float *logits)
+{
+    int64_t   token = 0, count = 0;
+    hl_status status = hl_sampler_draw(&token, sampler, logits);
+
+    *out = 0.0;
+    if (status != HL_OK)
+        return status;
+    const hl_candidate *among = hl_sampler_candidates(sampler, &count);
+    for (int64_t i = 0; i < count; i++)
+        *out -= among[i].probability > 0.0 ? among[i].probability * log(among[i].probability) : 0.0;
+    return HL_OK;
+}
+
+static hl_status read_once(sampling_seen *out, const hl_model *model, const int32_t *ids,
+                           int64_t n_tokens, double temperature, int32_t n_threads)
+{
+    hl_session        *session = NULL;
+    hl_sampler        *sampler = NULL;
+    attention_sum      total   = { 0.0, 0 };
+    hl_session_options options = { .n_ctx     = n_tokens,
+                                   .wants     = HL_WANT_LAST_LOGITS,
+                                   .n_threads = n_threads };
+    hl_sample_options  sample  = { .temperature = temperature };
+    hl_tap             tap     = { .context = &total, .layer = add_layer };
+    hl_status          status  = hl_session_open(&session, model, &options);
+
+    *out = (sampling_seen){ 0.0, 0.0 };
+    if (status == HL_OK)
+        status = hl_sampler_new(&sampler, hl_model_get_info(model)->d_vocab, &sample);
+    for (int64_t i = 0; i < n_tokens && status == HL_OK; i++) {
+        int64_t token   = ids[i];
+        double  entropy = 0.0;
+        status =
+            hl_session_feed(session, &(hl_feed){ .tokens = &token, .n_tokens = 1, .tap = &tap });
+        if (status == HL_OK)
+            status = drawn_entropy(&entropy, sampler, hl_session_logits(session, 0));
+        out->vocabulary += entropy / (double)n_tokens;
+    }
+    out->attention = total.count > 0 ? total.sum / (double)total.count : 0.0;
+    hl_sampler_free(sampler);
+    hl_session_close(session);
+    return status;
+}
+
+/* Without the character that a limit of bytes has cut in two. */
+static size_t whole_characters(const char *text, size_t n_bytes)
+{
+    while (n_bytes > 0 && ((unsigned char)text[n_bytes - 1] & 0xc0) == 0x80)
+        n_bytes--;
+    if (n_bytes > 0 && ((unsigned char)text[n_bytes - 1] & 0xc0) == 0xc0)
+        n_bytes--;
+    return n_bytes;
+}
+
+/* The first bytes of a plain file; 0 of anything else. */
+static size_t read_beginning(char *out, const char *path)
+{
+    struct stat about;
+    size_t      n_bytes = 0;
+
+    if (stat(path, &about) != 0 || !S_ISREG(about.st_mode))
+        return 0;
+    FILE *file = fopen(path, "rb");
+    if (file != NULL) {
+        n_bytes = fread(out, 1, MOST_BYTES, file);
+        fclose(file);
+    }
+    return n_bytes == MOST_BYTES ? whole_characters(out, n_bytes) : n_bytes;
+}
+
+static hl_status measure_entropies(sampling_trial *out, const hl_model *model,
+                                   const hl_encoding *encoding, int32_t n_threads)
+{
+    int64_t   n_ctx  = hl_model_get_info(model)->n_ctx;
+    int64_t   most   = n_ctx > 0 && n_ctx < MOST_TOKENS ? n_ctx : MOST_TOKENS;
+    int64_t   n      = (int64_t)encoding->n_tokens < most ? (int64_t)encoding->n_tokens : most;
+    hl_status status = HL_OK;
+
+    if (n == 0)
+        return HL_OK;
+    status = read_once(&out->before, model, encoding->ids, n, 1.0, n_threads);
+    if (status == HL_OK)
+        status = read_once(&out->after, model, encoding->ids, n, out->temperature, n_threads);
+    out->n_tokens = status == HL_OK ? n : 0;
+    return status;
+}
+
+/* Reads the beginning of a text twice, token by token, with a sampler behind each step. */
+static hl_status sample_twice(sampling_trial *out, const char *model_path, const char *text_path,
+                              double temperature, int32_t n_threads)
+{
+    char          text[MOST_BYTES];
+    size_t        n_bytes   = read_beginning(text, text_path);
+    hl_model     *model     = NULL;
+    hl_tokenizer *tokenizer = NULL;
+    hl_encoding  *encoding  = NULL;
+    hl_status     status    = HL_OK;
+
+    *out = (sampling_trial){ .temperature = temperature };
+    if (n_bytes == 0)
+        return HL_OK;
+    status = hl_model_open(&model, model_path);
+    if (status == HL_OK && !hl_model_get_info(model)->is_encoder)
+        status = hl_tokenizer_open(&tokenizer, hl_model_get_info(model)->tokenizer_path);
+    if (status == HL_OK && tokenizer != NULL)
+        status = hl_tokenizer_encode(&encoding, tokenizer, text, n_bytes, NULL);
+    if (status == HL_OK && encoding != NULL)
+        status = measure_entropies(out, model, encoding, n_threads);
+    hl_encoding_free(encoding);
+    hl_tokenizer_close(tokenizer);
+    hl_model_close(model);
+    return status;
+}
+
+/* ---------------------------------------------------------- trying mitigations */
+
+enum { MOST_TRIALS = 2 };
+
+typedef struct trial {
+    hl_adjustment adjustment;
+    const char   *reason; /* the diagnosis; NULL: it was asked for */
+} trial;
+
+/* What is known of the model under one adjustment. */
+typedef struct outcome {
+    hl_diagnoses *found;
+    double        fair; /* mean over heads */
+    double        loss; /* nats a token */
+} outcome;
+
+static double mean_fair(const hl_profile *profile)
+{
+    double  sum   = 0.0;
+    int64_t count = 0;
+
+    for (int64_t layer = 0; layer < hl_profile_n_layers(profile); layer++) {
+        for (int64_t head = 0; head < hl_profile_heads_of(profile, layer); head++) {
+            double mean = hl_profile_moments(profile, layer, head, HL_Q_FAIR).mean;
+            sum += isnan(mean) ? 0.0 : mean;
+            count += !isnan(mean);
+        }
+    }
+    return count > 0 ? sum / (double)count : NAN;
+}
+
+static hl_status examine(outcome *out, const try_request *request, const hl_adjustment *adjustment)
+{
+    hl_profile      *profile = NULL;
+    hl_quick_request quick   = { .model_path = request->model_path,
+                                 .adjustment = adjustment,
+                                 .gates      = &request->gates,
+                                 .command    = "diagnose",
+                                 .texts      = (const char *const *)request->texts,
+                                 .n_texts    = (size_t)request->n_texts,
+                                 .windows    = request->windows,
+                                 .nll        = true,
+                                 .no_probe   = true,
+                                 .n_threads  = request->n_threads,
+                                 .quiet      = request->quiet || request->json };
+
+    hl_status status = hl_quick_measure(&profile, &quick);
+    if (status == HL_OK)
+        status = hl_diagnose(&out->found, profile, NULL, request->thresholds);
+    if (status == HL_OK) {
+        out->fair = mean_fair(profile);
+        out->loss = hl_profile_nll(profile).mean;
+    }
+    hl_profile_free(profile);
+    return status;
+}
+
+/* ------------------------------------------------------------- which are tried */
+
+static bool is_present(const outcome *seen, const char *name)
+{
+    for (int i = 0; i < HL_N_DIAGNOSES; i++) {
+        if (strcmp(seen->found->items[i].name, name) == 0)
+            return seen->found->items[i].verdict == HL_VERDICT_FOUND;
+    }
+    return false;
+}
+
+static bool is_wanted(const hl_adjustment *a)
+{
+    return a->temperature != 0.0 || a->window != 0 || a->rope_base != 0.0 || a->rope_factor != 0.0;
+}
+
+static int choose_trials(trial out[MOST_TRIALS], const try_request *request, const outcome *before)
+{
+    int count = 0;
+
+    if (is_wanted(&request->wanted)) {
+        out[0] = (trial){ request->wanted, NULL };
+        return 1;
+    }
+    if (is_present(before, "entropy-collapse"))
+        out[count++] = (trial){ { .temperature = 2.0 }, "entropy-collapse" };
+    if (is_present(before, "entropic-overload"))
+        out[count++] = (trial){ { .temperature = 0.5 }, "entropic-overload" };
+    return count;
+}
+
+static long long kept_keys(const hl_adjustment *a)
+{
+    return a->window == 0 || a->window_sink < 0 ? 0 : a->window_sink;
+}
+
+static void describe(char *out, size_t n_bytes, const hl_adjustment *a)
+{
+    size_t used = 0;
+
+    out[0] = '\0';
+    if (a->temperature != 0.0)
+        used += (size_t)snprintf(out, n_bytes, "attention temperature %g", a->temperature);
+    if (a->window != 0)
+        used += (size_t)snprintf(out + used, n_bytes - used, "%swindow %lld and %lld first",
+                                 used > 0 ? ", " : "", (long long)a->window, kept_keys(a));
+    if (a->rope_base != 0.0)
+        used += (size_t)snprintf(out + used, n_bytes - used, "%sRoPE base %g", used > 0 ? ", " : "",
+                                 a->rope_base);
+    if (a->rope_factor != 0.0)
+        snprintf(out + used, n_bytes - used, "%sRoPE factor %g", used > 0 ? ", " : "",
+                 a->rope_factor);
+}
+
+/* -------------------------------------------------------------- trials as text */
+
+static void print_number(double value, int width)
+{
+    if (isnan(value))
+        printf(" %*s", width, "-");
+    else
+        printf(" %*.4g", width, value);
+}
+
+static void print_comparison(const trial *tried, const outcome *before, const outcome *after)
+{
+    char text[160];
+
+    describe(text, sizeof text, &tried->adjustment);
+    printf("tried %s", text);
+    printf(tried->reason != NULL ? ", for %s\n\n" : "\n\n", tried->reason);
+    printf("  %-18s %10s %10s   %-13s %s\n", "", "before", "after", "before", "after");
+    for (int i = 0; i < HL_N_DIAGNOSES; i++) {
+        const hl_diagnosis *was = &before->found->items[i];
+        const hl_diagnosis *now = &after->found->items[i];
+
+        printf("  %-18s", was->name);
+        print_number(was->value, 10);
+        print_number(now->value, 10);
+        printf("   %-13s %s\n", hl_verdict_name(was->verdict), hl_verdict_name(now->verdict));
+    }
+    printf("  %-18s %10.4f %10.4f\n", "mean fair entropy", before->fair, after->fair);
+    printf("  %-18s %10.4f %10.4f   nats a token\n\n", "loss", before->loss, after->loss);
+}
+
+/* What is present and cannot be mended by running the model otherwise. */
+static void print_untried(const outcome *before)
+{
+    for (int i = 0; i < HL_N_DIAGNOSES; i++) {
+        const hl_diagnosis *item = &before->found->items[i];
+
+        if (item->verdict != HL_VERDICT_FOUND || i < MOST_TRIALS)
+            continue;
+        printf("%s: ", item->name);
+        hl_print_wrapped(item->mitigation, (int)strlen(item->name) + 2);
+    }
+}
+
+static void print_sampling(const sampling_trial *tried)
+{
+    if (tried->n_tokens == 0)
+        return;
+    printf("sampling temperature %g instead, on the first %lld tokens\n\n", tried->temperature,
+           (long long)tried->n_tokens);
+    printf("  %-18s %10s %10s\n", "", "before", "after");
+    printf("  %-18s %10.4f %10.4f   nats\n", "vocabulary entropy", tried->before.vocabulary,
+           tried->after.vocabulary);
+    printf("  %-18s %10.4f %10.4f   nats\n\n", "attention entropy", tried->before.attention,
+           tried->after.attention);
+}
+
+static void print_trials(const trial *trials, int n_trials, const outcome *before,
+                         const outcome *after, const sampling_trial *sampling)
+{
+    for (int i = 0; i < n_trials; i++)
+        print_comparison(&trials[i], before, &after[i]);
+    if (n_trials == 0)
+        printf("nothing is present that running the model otherwise could mend\n");
+    print_sampling(sampling);
+    print_untried(before);
+}
+
+/* -------------------------------------------------------------- trials as JSON */
+
+static json_t *json_outcome(const outcome *seen)
+{
+    json_t *verdicts = json_object();
+
+    for (int i = 0; i < HL_N_DIAGNOSES; i++) {
+        const hl_diagnosis *item = &seen->found->items[i];
+        json_object_set_new(verdicts, item->name,
+                            json_pack("{s:s, s:o}", "verdict", hl_verdict_name(item->verdict),
+                                      "value", hl_value_number(item->value)));
+    }
+    return json_pack("{s:o, s:o, s:o}", "fair", hl_value_number(seen->fair), "loss",
+                     hl_value_number(seen->loss), "diagnoses", verdicts);
+}
+
+static json_t *json_seen(const sampling_seen *seen)
+{
+    return json_pack("{s:o, s:o}", "vocabulary_entropy", hl_value_number(seen->vocabulary),
+                     "attention_entropy", hl_value_number(seen->attention));
+}
+
+static json_t *json_sampling(const sampling_trial *tried)
+{
+    if (tried->n_tokens == 0)
+        return json_null();
+    return json_pack("{s:f, s:I, s:o, s:o}", "temperature", tried->temperature, "tokens",
+                     (json_int_t)tried->n_tokens, "before", json_seen(&tried->before), "after",
+                     json_seen(&tried->after));
+}
+
+static void print_trials_json(const trial *trials, int n_trials, const outcome *before,
+                              const outcome *after, const sampling_trial *sampling)
+{
+    json_t *tried = json_array();
+
+    for (int i = 0; i < n_trials; i++) {
+        const hl_adjustment *a = &trials[i].adjustment;
+        json_array_append_new(tried,
+                              json_pack("{s:f, s:I, s:I, s:f, s:f, s:s?, s:o}", "temperature",
+                                        a->temperature, "window", (json_int_t)a->window,
+                                        "window_sink", (json_int_t)kept_keys(a), "rope_base",
+                                        a->rope_base, "rope_factor", a->rope_factor, "for",
+                                        trials[i].reason, "after", json_outcome(&after[i])));
+    }
+    json_t *root = json_pack("{s:o, s:o, s:o}", "before", json_outcome(before), "tried", tried,
+                             "sampling", json_sampling(sampling));
+    hl_put_json(root, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
+    printf("\n");
+    json_decref(root);
+}
+
+/* ------------------------------------------------------------------ all trials */
+
+/* With what was asked for, or else as warm as attention was made. */
+static hl_status try_sampling(sampling_trial *out, const try_request *request, const trial *trials,
+                              int n_trials)
+{
+    double temperature = request->sampling;
+
+    if (temperature == 0.0 && n_trials > 0)
+        temperature = trials[0].adjustment.temperature;
+    if (temperature == 0.0)
+        return HL_OK;
+    return sample_twice(out, request->model_path, request->texts[0], temperature,
+                        request->n_threads);
+}
+
+/* The exit status. */
+static int try_all(const try_request *request)
+{
+    outcome        before             = { 0 };
+    outcome        after[MOST_TRIALS] = { { 0 } };
+    trial          trials[MOST_TRIALS];
+    sampling_trial sampling = { 0 };
+    int            n_trials = 0;
+    hl_status      status   = examine(&before, request, NULL);
+
+    if (status == HL_OK)
+        n_trials = choose_trials(trials, request, &before);
+    for (int i = 0; i < n_trials && status == HL_OK; i++)
+        status = examine(&after[i], request, &trials[i].adjustment);
+    if (status == HL_OK)
+        status = try_sampling(&sampling, request, trials, n_trials);
+    if (status != HL_OK)
+        hl_complain("diagnose", "%s", hl_explain(status));
+    else if (request->json)
+        print_trials_json(trials, n_trials, &before, after, &sampling);
+    else if (!request->quiet)
+        print_trials(trials, n_trials, &before, after, &sampling);
+    hl_diagnoses_free(before.found);
+    for (int i = 0; i < MOST_TRIALS; i++)
+        hl_diagnoses_free(after[i].found);
+    return hl_exit_for(status);
+}
+
+/* ------------------------------------------------------------------ diagnosing */
 
 static void print_json(const diagnose_request *request, const hl_diagnoses *found, bool failed)
 {
@@ -108,18 +564,20 @@ static int try_mitigations(const diagnose_request *request, const hl_usage *usag
     if (request->fail_on != NULL || request->trace_path != NULL)
         return hl_options_refuse(usage, "--try and %s: only one of them",
                                  request->fail_on != NULL ? "--fail-on" : "--trace");
-    return hl_diagnose_try(&(hl_try_request){ .model_path = request->profiles.items[0],
-                                              .texts      = request->profiles.items + 1,
-                                              .n_texts    = request->profiles.count - 1,
-                                              .windows    = *windows,
-                                              .thresholds = &request->thresholds,
-                                              .wanted     = *wanted,
-                                              .gates      = *gates,
-                                              .sampling   = sampling,
-                                              .n_threads  = (int32_t)request->common.n_threads,
-                                              .json       = request->common.json,
-                                              .quiet      = request->common.quiet });
+    return try_all(&(try_request){ .model_path = request->profiles.items[0],
+                                   .texts      = request->profiles.items + 1,
+                                   .n_texts    = request->profiles.count - 1,
+                                   .windows    = *windows,
+                                   .thresholds = &request->thresholds,
+                                   .wanted     = *wanted,
+                                   .gates      = *gates,
+                                   .sampling   = sampling,
+                                   .n_threads  = (int32_t)request->common.n_threads,
+                                   .json       = request->common.json,
+                                   .quiet      = request->common.quiet });
 }
+
+/* ----------------------------------------------------------------- the command */
 
 static const char about[] =
     "Looks for eight things that can be wrong with attention and says of each\n"

@@ -3,6 +3,7 @@
  *     prompt (argument, file, standard input)  ->  tokens  ->  session and generator
  *     [->  watch: spikes, triggers  ->  held back while they may be taken back]
  *     ->  decode stream (whole characters)  ->  stop words  ->  standard output or monitor */
+#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,12 +14,30 @@
 #include "command.h"
 #include "gate_options.h"
 #include "generate_monitor.h"
-#include "generate_print.h"
 #include "generate_watch.h"
 #include "headlight.h"
 #include "options.h"
+#include "printable.h"
 #include "prompt.h"
 #include "terminal.h"
+#include "values.h"
+
+/* What was made, and how long it took. */
+typedef struct generate_result {
+    int64_t     n_prompt;
+    int64_t     n_tokens;
+    int64_t     n_ctx;
+    double      prompt_seconds;
+    double      seconds; /* of all tokens; the first needs no pass of its own */
+    hl_stop     stop;
+    json_t     *tokens; /* an array, or NULL */
+    json_t     *events; /* what a watch did, or NULL; borrowed */
+    char       *text;   /* all that was shown, for JSON */
+    size_t      n_text;
+    size_t      text_capacity;
+    const char *chat_format; /* of the prompt's turn; NULL: it is continued as it is */
+    bool        chat_known;
+} generate_result;
 
 typedef struct generate_request {
     hl_common         common;
@@ -65,10 +84,130 @@ typedef struct generation {
     hl_generator           *generator;
     hl_decode_stream       *stream;
     hl_stop_words          *stop;
-    hl_generate_result      result;
+    generate_result         result;
 } generation;
 
-/* ------------------------------------------------------------------ the request */
+/* --------------------------------------------------------------- what is shown */
+
+/* To standard output, at once.  On a terminal control characters are spelled out: a model
+ * must not move the cursor. */
+static void show_text(const char *text, size_t n_bytes)
+{
+    hl_put_text(stdout, text, n_bytes);
+    fflush(stdout);
+}
+
+/* The prompt, before the text, where somebody watches. */
+static void print_prompt(const char *text, size_t n_bytes)
+{
+    hl_colours colours = hl_terminal_colours(stdout);
+
+    if (isatty(STDOUT_FILENO) == 0)
+        return;
+    fputs(colours.dim, stdout);
+    show_text(text, n_bytes);
+    fputs(colours.plain, stdout);
+    fflush(stdout);
+}
+
+/* ------------------------------------------------------- what is kept for JSON */
+
+/* Appends to result->text and result->tokens; false when memory is out. */
+static bool keep_text(generate_result *result, const char *text, size_t n_bytes)
+{
+    if (result->text_capacity - result->n_text < n_bytes) {
+        size_t capacity = 2 * result->text_capacity + n_bytes + 256;
+        char  *grown    = realloc(result->text, capacity);
+        if (grown == NULL)
+            return false;
+        result->text          = grown;
+        result->text_capacity = capacity;
+    }
+    if (n_bytes > 0)
+        memcpy(result->text + result->n_text, text, n_bytes);
+    result->n_text += n_bytes;
+    return true;
+}
+
+static bool keep_token(generate_result *result, const hl_generated *token, const char *text,
+                       size_t n_bytes)
+{
+    json_t *object = json_pack("{s:I, s:o, s:f, s:f, s:f, s:f}", "id", (json_int_t)token->id,
+                               "text", hl_value_text(text, n_bytes), "logprob", token->logprob,
+                               "entropy", token->entropy, "varentropy", token->varentropy,
+                               "attention_entropy", token->attention_entropy);
+
+    return json_array_append_new(result->tokens, object) == 0;
+}
+
+/* The spike score of the token that was kept last; null of NaN. */
+static bool keep_spike(generate_result *result, double spike)
+{
+    json_t *last = json_array_get(result->tokens, json_array_size(result->tokens) - 1);
+
+    return json_object_set_new(last, "spike", isnan(spike) ? json_null() : json_real(spike)) == 0;
+}
+
+/* Passes a second; null where there was none to time. */
+static json_t *make_rate(int64_t n_passes, double seconds)
+{
+    return n_passes > 0 && seconds > 0.0 ? json_real((double)n_passes / seconds) : json_null();
+}
+
+/* The object; false when memory is out. */
+static bool print_json(const generate_result *result, const char *model, int64_t seed)
+{
+    json_t *root = json_pack(
+        "{s:o, s:I, s:o, s:O, s:I, s:I, s:I, s:s, s:f, s:f, s:o, s:o}", "model",
+        hl_value_name(model), "seed", (json_int_t)seed, "text",
+        hl_value_text(result->text, result->n_text), "tokens", result->tokens, "prompt_tokens",
+        (json_int_t)result->n_prompt, "generated_tokens", (json_int_t)result->n_tokens, "context",
+        (json_int_t)result->n_ctx, "stop", hl_stop_name(result->stop), "prompt_seconds",
+        result->prompt_seconds, "generation_seconds", result->seconds, "prompt_tokens_per_second",
+        make_rate(result->n_prompt, result->prompt_seconds), "tokens_per_second",
+        make_rate(result->n_tokens - 1, result->seconds));
+    json_t *chat = result->chat_format == NULL
+                       ? json_null()
+                       : json_pack("{s:s, s:b}", "format", result->chat_format, "known",
+                                   (int)result->chat_known);
+    json_object_set_new(root, "chat", chat);
+    if (result->events != NULL && root != NULL)
+        json_object_set(root, "events", result->events);
+    bool good = hl_put_json(root, JSON_INDENT(1));
+
+    printf("\n");
+    json_decref(root);
+    return good;
+}
+
+/* ------------------------------------------------------------ how fast it went */
+
+static void print_rate(const char *name, int64_t n_tokens, int64_t n_passes, double seconds)
+{
+    fprintf(stderr, "  %-10s %6lld token%s %8.3f s", name, (long long)n_tokens,
+            n_tokens == 1 ? " " : "s", seconds);
+    if (n_passes > 0 && seconds > 0.0)
+        fprintf(stderr, " %10.1f tokens/s", (double)n_passes / seconds);
+    fputc('\n', stderr);
+}
+
+/* How fast it went, on standard error. */
+static void print_stats(const generate_result *result)
+{
+    static const char *const reasons[] = { [HL_STOP_NONE]    = "",
+                                           [HL_STOP_END]     = "the model",
+                                           [HL_STOP_LENGTH]  = "--max-tokens",
+                                           [HL_STOP_CONTEXT] = "a full context",
+                                           [HL_STOP_WORD]    = "--stop",
+                                           [HL_STOP_SPIKE]   = "--on-spike" };
+
+    fputc('\n', stderr);
+    print_rate("prompt", result->n_prompt, result->n_prompt, result->prompt_seconds);
+    print_rate("generated", result->n_tokens, result->n_tokens - 1, result->seconds);
+    fprintf(stderr, "  %-10s %s\n", "ended by", reasons[result->stop]);
+}
+
+/* ----------------------------------------------------------------- the request */
 
 static int check_request(const generate_request *request, const hl_usage *usage)
 {
@@ -214,7 +353,7 @@ static int out_of_memory(void)
     return HL_EXIT_RESOURCES;
 }
 
-/* --------------------------------------------------------------------- prompt */
+/* ---------------------------------------------------------------------- prompt */
 
 static int open_prompt(generation *g)
 {
@@ -235,7 +374,7 @@ static int open_prompt(generation *g)
                                          .gates     = request->gates });
 }
 
-/* -------------------------------------------------------------------- opening */
+/* --------------------------------------------------------------------- opening */
 
 /* What the tokenizer knows as the end of a text or of a turn. */
 static void find_ends(generation *g)
@@ -340,11 +479,11 @@ static int open_generation(generation *g)
 static int put_text(generation *g, const char *text, size_t n_bytes)
 {
     if (g->request->common.json)
-        return hl_generate_keep_text(&g->result, text, n_bytes) ? HL_EXIT_OK : out_of_memory();
+        return keep_text(&g->result, text, n_bytes) ? HL_EXIT_OK : out_of_memory();
     if (g->is_monitored)
         hl_monitor_show(&g->monitor, text, n_bytes);
     else
-        hl_generate_show(text, n_bytes);
+        show_text(text, n_bytes);
     return HL_EXIT_OK;
 }
 
@@ -366,7 +505,7 @@ static bool put_look(generation *g, const held_token *held, size_t n_bytes)
 
     look.n_bytes = n_bytes;
     if (g->request->common.json && g->watch != NULL)
-        return hl_generate_keep_spike(&g->result, held->spike);
+        return keep_spike(&g->result, held->spike);
     return !g->is_monitored || hl_monitor_expect(&g->monitor, &look);
 }
 
@@ -382,8 +521,7 @@ static int put_token(generation *g, const held_token *held)
     g->result.n_tokens++;
     if (token->stop != HL_STOP_END)
         status = hl_decode_stream_push(&text, &n_bytes, g->stream, (int32_t)token->id);
-    if (status == HL_OK && g->request->common.json &&
-        !hl_generate_keep_token(&g->result, token, text, n_bytes))
+    if (status == HL_OK && g->request->common.json && !keep_token(&g->result, token, text, n_bytes))
         return out_of_memory();
     if (status == HL_OK && !put_look(g, held, n_bytes))
         return out_of_memory();
@@ -555,12 +693,12 @@ static int finish(generation *g)
     }
     say_empty(g);
     if (request->common.json)
-        return hl_generate_print_json(&g->result, request->arguments.items[0], request->common.seed)
+        return print_json(&g->result, request->arguments.items[0], request->common.seed)
                    ? HL_EXIT_OK
                    : out_of_memory();
     end_text(g);
     if (request->stats)
-        hl_generate_print_stats(&g->result);
+        print_stats(&g->result);
     else if (g->result.stop == HL_STOP_CONTEXT && !request->common.quiet)
         hl_complain("generate", "ended: the context of %lld tokens is full",
                     (long long)g->result.n_ctx);
@@ -596,7 +734,7 @@ static int show_prompt(generation *g)
 {
     if (g->is_monitored)
         return put_given(g, g->prompt.text, g->prompt.n_bytes);
-    hl_generate_show_prompt(g->prompt.text, g->prompt.n_bytes);
+    print_prompt(g->prompt.text, g->prompt.n_bytes);
     return HL_EXIT_OK;
 }
 

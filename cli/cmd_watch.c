@@ -6,12 +6,16 @@
  *
  * The series is on the disk before anybody hears of a checkpoint; all else is made from it, and
  * brought up to date when the command is started again. */
+#include <jansson.h>
+#include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 
+#include "child.h"
 #include "clock.h"
 #include "command.h"
 #include "corpus_options.h"
@@ -19,11 +23,34 @@
 #include "draw_options.h"
 #include "headlight.h"
 #include "options.h"
+#include "printable.h"
+#include "progress.h"
 #include "stop.h"
 #include "watch_figure.h"
-#include "watch_measure.h"
-#include "watch_print.h"
-#include "watch_seen.h"
+
+typedef struct seen_checkpoint {
+    char   *name;
+    int64_t n_bytes;
+    int64_t modified;
+    double  since;     /* when it first looked like this, by our clock */
+    bool    is_failed; /* and could not be measured */
+} seen_checkpoint;
+
+/* Starts as { 0 }. */
+typedef struct seen_list {
+    seen_checkpoint *items;
+    int64_t          count;
+} seen_list;
+
+typedef struct watch_measure {
+    const char              *tokenizer_path; /* NULL: the checkpoint's own */
+    const hl_corpus_options *corpus;
+    hl_window_options        windows;
+    uint64_t                 seed;
+    bool                     nll;
+    int32_t                  n_threads;
+    bool                     quiet; /* no progress, nothing of what was passed over */
+} watch_measure;
 
 #define ALARMS "entropy-collapse,entropic-overload,dead-or-broken"
 
@@ -56,9 +83,9 @@ typedef struct watch_request {
 typedef struct watch_work {
     const watch_request *request;
     const char          *folder;
-    hl_watch_measure     how;
+    watch_measure        how;
     hl_series           *series;
-    hl_seen              seen;
+    seen_list            seen;
     int64_t              n_shown;
     int64_t              n_alarms; /* checkpoints with one */
     bool                 is_unnumbered_said;
@@ -66,7 +93,7 @@ typedef struct watch_work {
     hl_status            failed; /* the first failure that did not end the watch */
 } watch_work;
 
-/* ------------------------------------------------------------------------ options */
+/* --------------------------------------------------------------------- options */
 
 static const char description[] =
     "Measures every checkpoint in DIR on the same text as it appears: Hugging Face\n"
@@ -175,7 +202,196 @@ static int parse_request(watch_request *request, int argc, char **argv)
     return code == HL_OPTIONS_GO_ON ? finish_request(request, &usage) : code;
 }
 
-/* ------------------------------------------------------------------------- outputs */
+/* --------------------------------------------------------------- what was seen */
+
+/* Which checkpoints have been looked at, and which are still being written: one is settled when
+ * its size and time have not changed for some seconds, by its own time, or, where the clocks of
+ * two machines differ, by how long it has looked the same to us. */
+
+static seen_checkpoint *find_seen(const seen_list *seen, const char *name)
+{
+    for (int64_t i = 0; i < seen->count; i++) {
+        if (strcmp(seen->items[i].name, name) == 0)
+            return &seen->items[i];
+    }
+    return NULL;
+}
+
+static seen_checkpoint *add_seen(seen_list *seen, const char *name)
+{
+    seen_checkpoint *grown = realloc(seen->items, ((size_t)seen->count + 1) * sizeof *seen->items);
+    char            *copy  = strdup(name);
+
+    if (grown != NULL)
+        seen->items = grown;
+    if (grown == NULL || copy == NULL) {
+        free(copy);
+        return NULL;
+    }
+    grown[seen->count] = (seen_checkpoint){ .name = copy, .n_bytes = -1 };
+    return &grown[seen->count++];
+}
+
+/* What is known of a checkpoint, as it looks now; NULL when memory is out.  Borrowed until the
+ * next call. */
+static seen_checkpoint *see(seen_list *seen, const hl_checkpoint *checkpoint)
+{
+    seen_checkpoint *item = find_seen(seen, checkpoint->name);
+
+    if (item == NULL)
+        item = add_seen(seen, checkpoint->name);
+    if (item == NULL ||
+        (item->n_bytes == checkpoint->n_bytes && item->modified == checkpoint->modified))
+        return item;
+    item->n_bytes   = checkpoint->n_bytes;
+    item->modified  = checkpoint->modified;
+    item->since     = hl_clock_now();
+    item->is_failed = false;
+    return item;
+}
+
+static bool is_settled(const seen_checkpoint *seen, double seconds)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_REALTIME, &now);
+    double age = (double)now.tv_sec + 1e-9 * (double)now.tv_nsec - 1e-9 * (double)seen->modified;
+    return age >= seconds || hl_clock_now() - seen->since >= seconds;
+}
+
+static void free_seen(seen_list *seen)
+{
+    for (int64_t i = 0; i < seen->count; i++)
+        free(seen->items[i].name);
+    free(seen->items);
+    *seen = (seen_list){ 0 };
+}
+
+/* ---------------------------------------------------------------- what is said */
+
+/* A number in a column, a dash where there is none. */
+static void print_number(int width, const char *format, double value)
+{
+    char text[40] = "-";
+
+    if (!isnan(value))
+        snprintf(text, sizeof text, format, value); /* NOLINT: one of our own formats */
+    printf(" %*s", width, text);
+}
+
+/* A line, with a heading before the first. */
+static void print_point(const hl_series_point *point, bool heading)
+{
+    if (heading)
+        printf("%10s %9s %7s %8s %12s  %s\n", "step", "entropy", "fair", "loss", "fall", "name");
+    printf("%10lld", (long long)point->step);
+    print_number(9, "%.4f", point->entropy);
+    print_number(7, "%.4f", point->fair);
+    print_number(8, "%.4f", point->nll);
+    print_number(6, "%+.1f", point->fall);
+    printf(" %-5s  %s\n", isnan(point->fall) ? "" : "sigma", hl_shown(point->name));
+    fflush(stdout); /* the next may be hours away */
+}
+
+/* The series' own line of it. */
+static hl_status print_json(const hl_series *series, int64_t index)
+{
+    char     *line   = NULL;
+    hl_status status = hl_series_render(&line, series, index);
+
+    if (status == HL_OK) {
+        hl_put_json_text(line);
+        printf("\n");
+    }
+    fflush(stdout);
+    hl_free(line);
+    return status;
+}
+
+/* ---------------------------------------------------------------------- alarms */
+
+static bool is_alarm(const hl_series_point *point, int diagnosis, const char *fail_on)
+{
+    return point->verdicts[diagnosis] == HL_VERDICT_FOUND &&
+           hl_diagnosis_is_listed(fail_on, hl_diagnosis_name((size_t)diagnosis));
+}
+
+/* Complains of every diagnosis of the list that is present; returns how many. */
+static int print_alarms(const hl_series_point *point, const char *fail_on)
+{
+    int count = 0;
+
+    for (int i = 0; i < HL_N_DIAGNOSES; i++) {
+        if (!is_alarm(point, i, fail_on))
+            continue;
+        hl_complain("watch", "%s: %s: %s", point->name, hl_diagnosis_name((size_t)i),
+                    point->findings[i]);
+        count++;
+    }
+    return count;
+}
+
+/* ------------------------------------------------------------ a user's command */
+
+enum { MOST_PRINTED = 1 << 16 }; /* bytes of what it may print */
+
+/* Takes the object over, which is NULL when memory is out. */
+static hl_status run_command(const char *command, double seconds, json_t *object)
+{
+    hl_child_result answer = { 0 };
+    char           *input  = object != NULL ? json_dumps(object, JSON_REAL_PRECISION(9)) : NULL;
+
+    json_decref(object);
+    if (input == NULL)
+        return HL_NO_MEMORY;
+    if (hl_child_run(&answer, command, input, strlen(input),
+                     (hl_child_limits){ seconds, MOST_PRINTED }))
+        hl_put_text(stderr, answer.output, answer.n_bytes);
+    else
+        hl_complain("watch", "--exec: %s", answer.problem);
+    free(answer.output);
+    hl_free(input);
+    return HL_OK;
+}
+
+/* Runs a user's command with { "alarms": [...], "point": {...} } as its input; what it prints goes
+ * to standard error.  A command that fails is complained of. */
+static hl_status tell_command(const char *command, double seconds, const hl_series *series,
+                              int64_t index, const char *fail_on)
+{
+    const hl_series_point *point  = hl_series_at(series, index);
+    char                  *line   = NULL;
+    json_t                *alarms = json_array();
+    json_t                *value  = NULL;
+    hl_status              status = hl_series_render(&line, series, index);
+
+    for (int i = 0; i < HL_N_DIAGNOSES; i++) {
+        if (is_alarm(point, i, fail_on))
+            json_array_append_new(alarms, json_string(hl_diagnosis_name((size_t)i)));
+    }
+    /* The line is the library's own: read again only to be put into an object. */
+    if (status == HL_OK)
+        status = hl_json_read(&value, line, strlen(line), "the series");
+    if (status == HL_OK)
+        status = run_command(command, seconds,
+                             json_pack("{s:O, s:o}", "alarms", alarms, "point", value));
+    json_decref(alarms);
+    hl_free(line);
+    return status;
+}
+
+/* The same of a checkpoint that could not be measured: { "alarms": ["dead-or-broken"], "name",
+ * "step", "problem" }. */
+static hl_status tell_broken(const char *command, double seconds, const hl_checkpoint *checkpoint,
+                             const char *problem)
+{
+    return run_command(command, seconds,
+                       json_pack("{s:[s], s:s, s:I, s:s}", "alarms", "dead-or-broken", "name",
+                                 checkpoint->name, "step", (json_int_t)checkpoint->step, "problem",
+                                 problem));
+}
+
+/* --------------------------------------------------------------------- outputs */
 
 /* A figure or an event file that cannot be written is no reason to stop measuring. */
 static void note_failure(watch_work *work, hl_status status)
@@ -228,20 +444,20 @@ static hl_status announce(watch_work *work)
     hl_status              status  = HL_OK;
 
     if (request->common.json)
-        status = hl_watch_print_json(work->series, last);
+        status = print_json(work->series, last);
     else if (!request->common.quiet)
-        hl_watch_print_point(point, work->n_shown == 0);
+        print_point(point, work->n_shown == 0);
     work->n_shown++;
-    if (hl_watch_print_alarms(point, request->fail_on) == 0)
+    if (print_alarms(point, request->fail_on) == 0)
         return status;
     work->n_alarms++;
     if (status == HL_OK && request->command != NULL)
-        status = hl_watch_run_command(request->command, request->command_seconds, work->series,
-                                      last, request->fail_on);
+        status = tell_command(request->command, request->command_seconds, work->series, last,
+                              request->fail_on);
     return status;
 }
 
-/* ----------------------------------------------------------------------- checkpoints */
+/* ----------------------------------------------------------------- checkpoints */
 
 /* Only what went wrong with the series ends the watch. */
 static hl_status add_profile(watch_work *work, const hl_profile *profile,
@@ -285,18 +501,71 @@ static hl_status report_failure(watch_work *work, const hl_checkpoint *checkpoin
     work->n_alarms++;
     return request->command == NULL
                ? HL_OK
-               : hl_watch_report_broken(request->command, request->command_seconds, checkpoint,
-                                        problem);
+               : tell_broken(request->command, request->command_seconds, checkpoint, problem);
+}
+
+static hl_status show_progress(void *context, const hl_measure_progress *progress)
+{
+    hl_progress_update(context, progress->share, progress->n_tokens);
+    return hl_stop_asked() ? HL_CANCELLED : HL_OK;
+}
+
+static hl_status measure_text(hl_profile **out, const hl_model *model,
+                              const hl_tokenizer *tokenizer, const hl_corpus *corpus,
+                              const watch_measure *how)
+{
+    hl_progress        progress;
+    hl_measure_options options = { .windows   = how->windows,
+                                   .seed      = how->seed,
+                                   .nll       = how->nll,
+                                   .no_probe  = true,
+                                   .n_threads = how->n_threads,
+                                   .progress  = show_progress,
+                                   .context   = &progress };
+
+    hl_progress_start(&progress, stderr, "measuring", how->quiet);
+    hl_status status = hl_measure(out, model, tokenizer, corpus, &options);
+    hl_progress_end(&progress);
+    return status;
+}
+
+/* *text gets the corpus's hash.  *is_whole: the files could be read, so that what went wrong after
+ * that is the model's fault (weights that are no numbers), and waiting does not mend it.
+ * HL_CANCELLED after Ctrl-C. */
+static hl_status make_profile(hl_profile **out, uint64_t *text, bool *is_whole, const char *path,
+                              const watch_measure *how)
+{
+    hl_model     *model          = NULL;
+    hl_tokenizer *tokenizer      = NULL;
+    hl_corpus    *corpus         = NULL;
+    const char   *tokenizer_path = how->tokenizer_path;
+
+    *out             = NULL;
+    hl_status status = hl_model_open(&model, path);
+    if (status == HL_OK && tokenizer_path == NULL && how->corpus->token_ids == NULL)
+        tokenizer_path = hl_model_get_info(model)->tokenizer_path;
+    if (status == HL_OK && tokenizer_path != NULL)
+        status = hl_tokenizer_open(&tokenizer, tokenizer_path);
+    if (status == HL_OK)
+        status = hl_corpus_open(&corpus, model, tokenizer, how->corpus);
+    *is_whole = status == HL_OK;
+    if (status == HL_OK) {
+        *text  = hl_corpus_get_info(corpus)->hash;
+        status = measure_text(out, model, tokenizer, corpus, how);
+    }
+    hl_corpus_close(corpus);
+    hl_tokenizer_close(tokenizer);
+    hl_model_close(model);
+    return status;
 }
 
 static hl_status measure_checkpoint(watch_work *work, const hl_checkpoint *checkpoint,
-                                    hl_seen_checkpoint *seen)
+                                    seen_checkpoint *seen)
 {
     hl_profile *profile  = NULL;
     uint64_t    text     = 0;
     bool        is_whole = false;
-    hl_status   status =
-        hl_watch_measure_checkpoint(&profile, &text, &is_whole, checkpoint->path, &work->how);
+    hl_status   status   = make_profile(&profile, &text, &is_whole, checkpoint->path, &work->how);
 
     work->last = hl_clock_now();
     if (status == HL_OK) {
@@ -340,19 +609,19 @@ static hl_status look(watch_work *work)
         return status;
     mention_unnumbered(work, found);
     for (int64_t i = 0; i < found->count && status == HL_OK && !is_over(work); i++) {
-        hl_seen_checkpoint *seen = hl_seen_look(&work->seen, &found->items[i]);
+        seen_checkpoint *seen = see(&work->seen, &found->items[i]);
 
         if (seen == NULL)
             status = HL_NO_MEMORY;
         else if (!is_measured(work, &found->items[i]) && !seen->is_failed &&
-                 hl_seen_is_settled(seen, work->request->settle))
+                 is_settled(seen, work->request->settle))
             status = measure_checkpoint(work, &found->items[i], seen);
     }
     hl_checkpoints_free(found);
     return status;
 }
 
-/* ----------------------------------------------------------------------------- watch */
+/* ----------------------------------------------------------------------- watch */
 
 /* In short pieces: Ctrl-C may come just before one. */
 static void rest(double seconds)
@@ -427,7 +696,7 @@ int hl_command_watch(int argc, char **argv)
     hl_draw_listen("watch");
     hl_stop_watch();
     code = exit_code(&work, watch(&work));
-    hl_seen_free(&work.seen);
+    free_seen(&work.seen);
     hl_series_free(work.series);
     return code;
 }
