@@ -10,7 +10,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "clock.h"
 #include "command.h"
 #include "gate_options.h"
 #include "generate_monitor.h"

@@ -14,7 +14,6 @@
 #include "options.h"
 #include "printable.h"
 #include "progress.h"
-#include "stop.h"
 #include "values.h"
 
 enum { N_OWN_OPTIONS = 16 + HL_N_GATE_OPTIONS };

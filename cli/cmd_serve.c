@@ -15,7 +15,6 @@
 #include "gate_options.h"
 #include "headlight.h"
 #include "input.h"
-#include "memory.h"
 #include "options.h"
 #include "printable.h"
 

@@ -13,7 +13,6 @@
 #include "command.h"
 #include "diagnose_print.h"
 #include "headlight.h"
-#include "memory.h"
 #include "nearest.h"
 #include "options.h"
 #include "printable.h"
@@ -571,7 +570,7 @@ static hl_status set_table(json_t *root, const hl_sheet *table)
     if (status == HL_OK)
         status = hl_json_read(&value, text, strlen(text), hl_sheet_name(table));
     if (status == HL_OK)
-        json_object_set_new(root, hl_sheet_name(table), value); /* cli/memory.h remembers */
+        json_object_set_new(root, hl_sheet_name(table), value); /* command.h remembers */
     hl_free(text);
     return status;
 }

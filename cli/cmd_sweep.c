@@ -16,7 +16,6 @@
 #include "printable.h"
 #include "progress.h"
 #include "ranker_option.h"
-#include "stop.h"
 #include "terminal.h"
 #include "values.h"
 

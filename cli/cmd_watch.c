@@ -16,7 +16,6 @@
 #include <time.h>
 
 #include "child.h"
-#include "clock.h"
 #include "command.h"
 #include "corpus_options.h"
 #include "diagnose_options.h"
@@ -25,7 +24,6 @@
 #include "options.h"
 #include "printable.h"
 #include "progress.h"
-#include "stop.h"
 #include "watch_figure.h"
 
 typedef struct seen_checkpoint {

@@ -1,11 +1,19 @@
-/* command.c - how commands fail. */
+/* command.c - how commands fail, and how they notice that they should.
+ *
+ * That memory ran out is remembered in a flag, atomic because `serve` has threads.  Ctrl-C becomes a
+ * question that work asks now and then. */
 #include "command.h"
 
+#include <jansson.h>
+#include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
-#include "memory.h"
+/* ----------------------------------------------------------- how commands fail */
 
 int hl_exit_for(hl_status status)
 {
@@ -57,4 +65,83 @@ void hl_complain(const char *command, const char *format, ...)
     fflush(stdout); /* so that the two streams stay in order on a terminal */
     fprintf(stderr, "headlight%s%s: %s\n", command != NULL ? " " : "",
             command != NULL ? command : "", shown);
+}
+
+/* ------------------------------------------- memory that things are shown with */
+
+static atomic_bool ran_out;
+
+void *hl_memory_take(size_t n_bytes)
+{
+    void *block = malloc(n_bytes > 0 ? n_bytes : 1);
+
+    if (block == NULL)
+        ran_out = true;
+    return block;
+}
+
+void *hl_memory_take_zeroed(size_t count, size_t size)
+{
+    void *block = calloc(count > 0 ? count : 1, size);
+
+    if (block == NULL)
+        ran_out = true;
+    return block;
+}
+
+static void *take_counted(size_t n_bytes)
+{
+    void *block = hl_memory_allocate(n_bytes);
+
+    if (block == NULL)
+        ran_out = true;
+    return block;
+}
+
+void hl_memory_watch(void)
+{
+    json_set_alloc_funcs(take_counted, hl_free);
+}
+
+bool hl_memory_ran_out(void)
+{
+    return ran_out;
+}
+
+void hl_memory_forget(void)
+{
+    ran_out = false;
+}
+
+/* ---------------------------------------------------------------------- Ctrl-C */
+
+static volatile sig_atomic_t asked;
+
+static void ask(int signal)
+{
+    (void)signal;
+    asked = 1;
+}
+
+void hl_stop_watch(void)
+{
+    struct sigaction action = { .sa_handler = ask, .sa_flags = (int)SA_RESETHAND };
+
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
+
+bool hl_stop_asked(void)
+{
+    return asked != 0;
+}
+
+/* ------------------------------------------------------------------------ time */
+
+double hl_clock_now(void)
+{
+    struct timespec time = { 0 };
+
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }

@@ -1,9 +1,13 @@
-/* command.h - what a command is, and what its exit status means.
+/* command.h - what a command is, what its exit status means, and what all commands stand on:
+ * complaints, memory, Ctrl-C, time.
  *
  * Each command lives in its own cmd_NAME.c, is declared here and is listed in
  * main.c.  It gets its own name as argv[0] and returns one of these. */
 #ifndef HL_CLI_COMMAND_H
 #define HL_CLI_COMMAND_H
+
+#include <stdbool.h>
+#include <stddef.h>
 
 #include "headlight.h"
 
@@ -58,5 +62,34 @@ int hl_command_tokenize(int argc, char **argv);
 int hl_command_tokens(int argc, char **argv);
 int hl_command_verify(int argc, char **argv);
 int hl_command_watch(int argc, char **argv);
+
+/* ------------------------------------------- memory that things are shown with */
+
+/* Output is made of hundreds of small strings and JSON values.  Where there is no memory for
+ * one it is left out, and remembered here: the command then fails (hl_command_run), instead of
+ * printing less than there is and calling it a success.
+ *
+ * Values of JSON may be as many as a file has: they count for --max-memory. */
+
+/* As malloc and calloc, but remembered. */
+void *hl_memory_take(size_t n_bytes);
+void *hl_memory_take_zeroed(size_t count, size_t size);
+/* jansson's memory is taken in this way from now on, and what its json_dumps returns is released with
+ * hl_free. */
+void hl_memory_watch(void);
+bool hl_memory_ran_out(void);
+void hl_memory_forget(void);
+
+/* ---------------------------------------------------------------------- Ctrl-C */
+
+/* From now on the first Ctrl-C (or SIGTERM) only asks; the second ends the program as ever. */
+void hl_stop_watch(void);
+/* Has it been asked for? */
+bool hl_stop_asked(void);
+
+/* ------------------------------------------------------------------------ time */
+
+/* In seconds, by a clock that only goes forward. */
+double hl_clock_now(void);
 
 #endif

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "memory.h"
+#include "command.h"
 
 /* ----------------------------------------------------------------- copies */
 

@@ -8,7 +8,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "clock.h"
+#include "command.h"
 
 #define SECONDS_A_DRAWING 0.1
 #define SECONDS_TO_GUESS  1.0 /* before a rate and a time left are shown */

@@ -5,7 +5,6 @@
 #include "fault_support.h"
 
 #include "command.h"
-#include "memory.h"
 
 /* ------------------------------------------------------------- the program's own memory */
 
