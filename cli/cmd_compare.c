@@ -4,13 +4,11 @@
 #include <string.h>
 
 #include "command.h"
-#include "corpus_options.h"
-#include "draw_options.h"
 #include "headlight.h"
-#include "nearest.h"
 #include "options.h"
 #include "printable.h"
 #include "quick_measure.h"
+#include "shared_options.h"
 #include "terminal.h"
 #include "values.h"
 

@@ -16,14 +16,13 @@
 #include <sys/stat.h>
 
 #include "command.h"
-#include "corpus_options.h"
 #include "diagnose_options.h"
 #include "diagnose_print.h"
-#include "gate_options.h"
 #include "headlight.h"
 #include "options.h"
 #include "printable.h"
 #include "quick_measure.h"
+#include "shared_options.h"
 #include "values.h"
 #include "wrap.h"
 

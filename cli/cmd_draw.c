@@ -4,11 +4,10 @@
 #include <string.h>
 
 #include "command.h"
-#include "draw_options.h"
 #include "headlight.h"
-#include "nearest.h"
 #include "options.h"
 #include "printable.h"
+#include "shared_options.h"
 
 typedef struct draw_command {
     hl_common         common;

@@ -14,15 +14,14 @@
 #include <sys/stat.h>
 
 #include "command.h"
-#include "corpus_options.h"
 #include "eval_texts.h"
-#include "gate_options.h"
 #include "headlight.h"
 #include "last_word.h"
 #include "options.h"
 #include "printable.h"
 #include "progress.h"
 #include "prompt.h"
+#include "shared_options.h"
 #include "terminal.h"
 #include "values.h"
 

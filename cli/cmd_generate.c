@@ -11,13 +11,13 @@
 #include <unistd.h>
 
 #include "command.h"
-#include "gate_options.h"
 #include "generate_monitor.h"
 #include "generate_watch.h"
 #include "headlight.h"
 #include "options.h"
 #include "printable.h"
 #include "prompt.h"
+#include "shared_options.h"
 #include "terminal.h"
 #include "values.h"
 

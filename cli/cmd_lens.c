@@ -2,9 +2,9 @@
 #include <stdio.h>
 
 #include "command.h"
-#include "draw_options.h"
 #include "headlight.h"
 #include "printable.h"
+#include "shared_options.h"
 #include "view_json.h"
 #include "view_options.h"
 

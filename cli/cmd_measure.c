@@ -8,12 +8,11 @@
 #include <unistd.h>
 
 #include "command.h"
-#include "corpus_options.h"
-#include "gate_options.h"
 #include "headlight.h"
 #include "options.h"
 #include "printable.h"
 #include "progress.h"
+#include "shared_options.h"
 #include "values.h"
 
 enum { N_OWN_OPTIONS = 16 + HL_N_GATE_OPTIONS };

@@ -5,13 +5,12 @@
 #include <string.h>
 
 #include "command.h"
-#include "corpus_options.h"
 #include "evidence.h"
 #include "headlight.h"
 #include "input.h"
 #include "options.h"
 #include "printable.h"
-#include "ranker_option.h"
+#include "shared_options.h"
 #include "values.h"
 
 typedef struct prune_choice {

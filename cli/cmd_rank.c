@@ -3,12 +3,11 @@
 #include <string.h>
 
 #include "command.h"
-#include "corpus_options.h"
 #include "evidence.h"
 #include "headlight.h"
 #include "options.h"
 #include "printable.h"
-#include "ranker_option.h"
+#include "shared_options.h"
 
 typedef struct rank_request {
     hl_common         common;

@@ -6,10 +6,10 @@
 
 #include "command.h"
 #include "headlight.h"
-#include "heads.h"
 #include "options.h"
 #include "printable.h"
 #include "prompt.h"
+#include "shared_options.h"
 
 enum { MOST_PROFILES = 16, MOST_LENS_TOKENS = 512 };
 

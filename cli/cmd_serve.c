@@ -12,11 +12,11 @@
 #include <unistd.h>
 
 #include "command.h"
-#include "gate_options.h"
 #include "headlight.h"
 #include "input.h"
 #include "options.h"
 #include "printable.h"
+#include "shared_options.h"
 
 typedef struct serve_request {
     hl_common         common;

@@ -13,7 +13,6 @@
 #include "command.h"
 #include "diagnose_print.h"
 #include "headlight.h"
-#include "nearest.h"
 #include "options.h"
 #include "printable.h"
 #include "shade.h"

@@ -7,15 +7,12 @@
 #include <unistd.h>
 
 #include "command.h"
-#include "corpus_options.h"
-#include "draw_options.h"
 #include "headlight.h"
 #include "last_word.h"
-#include "nearest.h"
 #include "options.h"
 #include "printable.h"
 #include "progress.h"
-#include "ranker_option.h"
+#include "shared_options.h"
 #include "terminal.h"
 #include "values.h"
 

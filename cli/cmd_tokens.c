@@ -3,10 +3,9 @@
 #include <string.h>
 
 #include "command.h"
-#include "draw_options.h"
 #include "headlight.h"
-#include "heads.h"
 #include "printable.h"
+#include "shared_options.h"
 #include "view_json.h"
 #include "view_options.h"
 

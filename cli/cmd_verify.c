@@ -19,11 +19,10 @@
 #include <string.h>
 
 #include "command.h"
-#include "gate_options.h"
 #include "headlight.h"
-#include "nearest.h"
 #include "options.h"
 #include "printable.h"
+#include "shared_options.h"
 #include "terminal.h"
 #include "values.h"
 

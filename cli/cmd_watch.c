@@ -17,13 +17,12 @@
 
 #include "child.h"
 #include "command.h"
-#include "corpus_options.h"
 #include "diagnose_options.h"
-#include "draw_options.h"
 #include "headlight.h"
 #include "options.h"
 #include "printable.h"
 #include "progress.h"
+#include "shared_options.h"
 #include "watch_figure.h"
 
 typedef struct seen_checkpoint {

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "nearest.h"
+#include "options.h"
 
 /* ------------------------------------------------------------------------- lists */
 

@@ -16,7 +16,6 @@
 #include "command.h"
 #include "headlight.h"
 #include "help_metrics.h"
-#include "nearest.h"
 #include "options.h"
 #include "printable.h"
 

@@ -12,7 +12,6 @@
 #include <string.h>
 
 #include "command.h"
-#include "nearest.h"
 #include "terminal.h"
 
 /* A command's own options, then the ones that all commands have. */
@@ -26,7 +25,7 @@ typedef struct parser {
     int              next; /* the argument to look at */
 } parser;
 
-/* ----------------------------------------------------------------- refusing */
+/* -------------------------------------------------------------------- refusing */
 
 static void point_to_help(const hl_usage *usage)
 {
@@ -60,7 +59,7 @@ static int refuse_unknown(const parser *p, const char *dashes, const char *name)
     return hl_options_refuse(p->usage, "unknown option %s%s", dashes, name);
 }
 
-/* ------------------------------------------------------------------- values */
+/* ---------------------------------------------------------------------- values */
 
 /* Is `word` one of the words of "a|b|c"? */
 static bool is_choice(const char *choices, const char *word)
@@ -170,7 +169,7 @@ static int apply(parser *p, const hl_option *option, const char *attached)
     return set_value(p, option, attached != NULL ? attached : p->argv[p->next++]);
 }
 
-/* ------------------------------------------------------------------ parsing */
+/* --------------------------------------------------------------------- parsing */
 
 static const hl_option *find_long(const parser *p, const char *name, size_t length)
 {
@@ -251,7 +250,7 @@ static int parse_all(hl_arguments *out, parser *p)
     return HL_OPTIONS_GO_ON;
 }
 
-/* --------------------------------------------------------------------- help */
+/* ------------------------------------------------------------------------ help */
 
 static void print_options(const hl_option *options)
 {
@@ -290,7 +289,7 @@ static void print_rows(const char *kind, const char *command, const hl_option *o
     }
 }
 
-/* ------------------------------------------------------------ the way in */
+/* ------------------------------------------------------------------ the way in */
 
 /* The commands that can use a GPU. */
 static bool has_cuda(const hl_usage *usage)
@@ -390,4 +389,71 @@ int hl_options_parse(hl_arguments *out, hl_common *common, const hl_usage *usage
     if (code == HL_OPTIONS_GO_ON)
         code = use_device(usage, common);
     return code == HL_OPTIONS_GO_ON ? limit_memory(usage, max_memory) : code;
+}
+
+/* ----------------------------------------------------------- did you mean ...? */
+
+/* The distance between words, by the usual table, three rows of it:  d[i][j] is the cost of turning
+ * the first i letters of a into the first j letters of b. */
+
+#define MAX_WORD 32
+
+static size_t least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* The number of letters to insert, remove, replace or swap with a neighbour to
+ * get from one word to the other.  Long words count as far apart. */
+static size_t word_distance(const char *a, const char *b)
+{
+    size_t n_a = strlen(a), n_b = strlen(b);
+    size_t rows[3][MAX_WORD + 1];
+
+    if (n_a > MAX_WORD || n_b > MAX_WORD)
+        return SIZE_MAX;
+    for (size_t j = 0; j <= n_b; j++)
+        rows[0][j] = j;
+    for (size_t i = 1; i <= n_a; i++) {
+        size_t       *now     = rows[i % 3];
+        const size_t *before  = rows[(i + 2) % 3];
+        const size_t *earlier = rows[(i + 1) % 3];
+
+        now[0] = i;
+        for (size_t j = 1; j <= n_b; j++) {
+            now[j] = before[j - 1] + (a[i - 1] != b[j - 1]);
+            now[j] = least(now[j], least(before[j], now[j - 1]) + 1);
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+                now[j] = least(now[j], earlier[j - 2] + 1);
+        }
+    }
+    return rows[n_a % 3][n_b];
+}
+
+void hl_nearest_offer(hl_nearest *nearest, const char *word)
+{
+    /* A third of the letters may be wrong, and one always; a beginning is near. */
+    size_t n_wanted = strlen(nearest->wanted);
+    size_t allowed  = n_wanted < 3 ? 1 : n_wanted / 3 + 1;
+    size_t distance = word_distance(nearest->wanted, word);
+
+    if (n_wanted >= 2 && strncmp(nearest->wanted, word, n_wanted) == 0)
+        distance = 1;
+    /* "colapse" is near "entropy-collapse": one of its parts may be all that is remembered. */
+    for (const char *part = strchr(word, '-') != NULL ? word : NULL; part != NULL && n_wanted >= 4;
+         part             = strchr(part, '-')) {
+        char own[MAX_WORD + 1];
+
+        part += *part == '-';
+        if (strcspn(part, "-") > MAX_WORD)
+            continue;
+        snprintf(own, sizeof own, "%.*s", (int)strcspn(part, "-"), part);
+        size_t of_part = word_distance(nearest->wanted, own);
+        if (of_part != SIZE_MAX && of_part + 1 < distance)
+            distance = of_part + 1;
+    }
+    if (distance > allowed || (nearest->word != NULL && distance >= nearest->distance))
+        return;
+    nearest->word     = word;
+    nearest->distance = distance;
 }

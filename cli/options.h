@@ -23,6 +23,7 @@
 #define HL_CLI_OPTIONS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 typedef enum hl_option_kind {
@@ -87,5 +88,16 @@ int hl_options_parse(hl_arguments *out, hl_common *common, const hl_usage *usage
 /* Complains, points to --help, and returns HL_EXIT_USAGE. */
 int hl_options_refuse(const hl_usage *usage, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+
+/* ----------------------------------------------------------- did you mean ...? */
+
+/* Keeps the nearest word seen so far; starts as { .wanted = "vrify" }. */
+typedef struct hl_nearest {
+    const char *wanted;
+    const char *word; /* NULL: nothing near enough to suggest */
+    size_t      distance;
+} hl_nearest;
+
+void hl_nearest_offer(hl_nearest *nearest, const char *word);
 
 #endif

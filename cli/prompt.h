@@ -9,9 +9,9 @@
 #ifndef HL_CLI_PROMPT_H
 #define HL_CLI_PROMPT_H
 
-#include "gate_options.h"
 #include "headlight.h"
 #include "input.h"
+#include "shared_options.h"
 
 typedef struct hl_prompt_source {
     const char *command;   /* complains */

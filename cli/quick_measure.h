@@ -2,8 +2,8 @@
 #ifndef HL_CLI_QUICK_MEASURE_H
 #define HL_CLI_QUICK_MEASURE_H
 
-#include "gate_options.h"
 #include "headlight.h"
+#include "shared_options.h"
 
 typedef struct hl_quick_request {
     const char              *model_path;

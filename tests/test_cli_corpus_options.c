@@ -2,7 +2,7 @@
 #include "support.h"
 
 #include "command.h"
-#include "corpus_options.h"
+#include "shared_options.h"
 
 enum { MAX_WORDS = 48 };
 

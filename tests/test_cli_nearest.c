@@ -1,7 +1,7 @@
 /* test_cli_nearest.c - which word may have been meant. */
 #include "support.h"
 
-#include "nearest.h"
+#include "options.h"
 
 /* The word of these that is offered for what was typed; NULL: none. */
 static const char *nearest_of(const char *typed, const char *const *words)

@@ -1,11 +1,13 @@
-/* corpus_options.c - which text, and how it is cut. */
-#include "corpus_options.h"
+/* shared_options.c - what the options that several commands have come to. */
+#include "shared_options.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "command.h"
+
+/* ----------------------------------------------- which text, and how it is cut */
 
 #define MAX_COUNT INT64_MAX
 
@@ -107,4 +109,111 @@ void hl_corpus_options_report(const char *command, const hl_corpus *corpus)
     if (info->n_empty > 0)
         hl_complain(command, "%lld document%s without text", (long long)info->n_empty,
                     info->n_empty == 1 ? "" : "s");
+}
+
+/* -------------------------------- which heads are switched off, or turned down */
+
+static hl_status close_listed(hl_gates *gates, const hl_model *model, const char *text)
+{
+    hl_head_list *heads  = NULL;
+    hl_status     status = hl_head_list_parse(&heads, model, text);
+
+    if (status == HL_OK)
+        hl_gates_set(gates, heads, 0.0f);
+    hl_head_list_free(heads);
+    return status;
+}
+
+/* A head that is off is computed all the same: nobody should think that it is not. */
+static void report_gates(const hl_gates *gates, const char *command)
+{
+    int64_t n_changed = hl_gates_n_changed(gates);
+    int64_t n_off     = 0;
+
+    for (int64_t i = 0; i < gates->n_layers * gates->n_heads; i++)
+        n_off += gates->values[i] == 0.0f;
+    hl_complain(command, "%lld head%s off, %lld turned down; a closed gate alone saves no time",
+                (long long)n_off, n_off == 1 ? "" : "s", (long long)(n_changed - n_off));
+}
+
+hl_status hl_gate_options_apply(hl_model *model, const hl_gate_arguments *arguments,
+                                const char *command, bool quiet)
+{
+    hl_gates *gates  = NULL;
+    hl_status status = HL_OK;
+
+    if (arguments->path == NULL && arguments->off == NULL)
+        return HL_OK;
+    if (arguments->path != NULL)
+        status = hl_gates_load(&gates, model, arguments->path);
+    else
+        status = hl_gates_new(&gates, model);
+    if (status == HL_OK && arguments->off != NULL)
+        status = close_listed(gates, model, arguments->off);
+    if (status == HL_OK)
+        status = hl_model_set_gates(model, gates->values);
+    if (status == HL_OK && !quiet)
+        report_gates(gates, command);
+    hl_gates_free(gates);
+    return status;
+}
+
+/* ----------------------------- a list of heads, before there is a model to ask */
+
+bool hl_heads_parse(hl_head_choices *out, const char *text, const char **bad)
+{
+    *out = (hl_head_choices){ 0 };
+    for (*bad = text;; (*bad)++) {
+        size_t  length = strcspn(*bad, ",");
+        hl_head head;
+
+        if (out->count == HL_MOST_HEADS || !hl_head_read(&head, *bad, length))
+            return false;
+        out->items[out->count++] = (hl_head_choice){ head.layer, head.head };
+        *bad += length;
+        if (**bad == '\0')
+            return true;
+    }
+}
+
+/* ------------------ the ranker of a name, or the name that may have been meant */
+
+int hl_ranker_option(hl_ranker *out, const hl_usage *usage, const char *option, const char *name)
+{
+    hl_nearest nearest = { .wanted = name };
+
+    if (hl_ranker_find(out, name) == HL_OK)
+        return HL_OPTIONS_GO_ON;
+    for (size_t i = 0; hl_ranker_name(i) != NULL; i++)
+        hl_nearest_offer(&nearest, hl_ranker_name(i));
+    if (nearest.word != NULL)
+        return hl_options_refuse(usage, "--%s: no ranker is called '%s' (did you mean '%s'?)",
+                                 option, name, nearest.word);
+    return hl_options_refuse(
+        usage, "--%s: no ranker is called '%s'; 'headlight rank --by list' lists them", option,
+        name);
+}
+
+/* ------------------------------------------------------------ how figures look */
+
+static void complain(void *command, hl_log_level level, const char *message)
+{
+    (void)level;
+    hl_complain(command, "%s", message);
+}
+
+void hl_draw_listen(const char *command)
+{
+    hl_log_set(complain, (void *)(uintptr_t)command, HL_LOG_WARNING);
+}
+
+hl_draw_options hl_draw_options_of(const hl_draw_arguments *arguments)
+{
+    return (hl_draw_options){
+        .title   = arguments->title,
+        .caption = arguments->caption,
+        .theme   = strcmp(arguments->theme, "dark") == 0 ? HL_THEME_DARK : HL_THEME_LIGHT,
+        .width   = arguments->width,
+        .dpi     = arguments->dpi,
+    };
 }
