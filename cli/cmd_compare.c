@@ -6,10 +6,9 @@
 #include "command.h"
 #include "headlight.h"
 #include "options.h"
-#include "printable.h"
 #include "quick_measure.h"
+#include "screen.h"
 #include "shared_options.h"
-#include "terminal.h"
 #include "values.h"
 
 enum { N_SHOWN = 10 };

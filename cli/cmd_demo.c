@@ -13,8 +13,8 @@
 #include "command.h"
 #include "headlight.h"
 #include "options.h"
-#include "printable.h"
-#include "terminal.h"
+#include "screen.h"
+#include "values.h"
 
 enum { LINE_BYTES = 4096, MOST_WORDS = 48 };
 

@@ -20,11 +20,10 @@
 #include "diagnose_print.h"
 #include "headlight.h"
 #include "options.h"
-#include "printable.h"
 #include "quick_measure.h"
+#include "screen.h"
 #include "shared_options.h"
 #include "values.h"
-#include "wrap.h"
 
 /* Mean entropies in nats. */
 typedef struct sampling_seen {

@@ -6,8 +6,8 @@
 #include "command.h"
 #include "headlight.h"
 #include "options.h"
-#include "printable.h"
 #include "shared_options.h"
+#include "values.h"
 
 typedef struct draw_command {
     hl_common         common;

@@ -18,11 +18,10 @@
 #include "headlight.h"
 #include "last_word.h"
 #include "options.h"
-#include "printable.h"
 #include "progress.h"
 #include "prompt.h"
+#include "screen.h"
 #include "shared_options.h"
-#include "terminal.h"
 #include "values.h"
 
 typedef struct eval_text {

@@ -15,10 +15,9 @@
 #include "generate_watch.h"
 #include "headlight.h"
 #include "options.h"
-#include "printable.h"
 #include "prompt.h"
+#include "screen.h"
 #include "shared_options.h"
-#include "terminal.h"
 #include "values.h"
 
 /* What was made, and how long it took. */

@@ -19,8 +19,7 @@
 #include "command.h"
 #include "headlight.h"
 #include "options.h"
-#include "printable.h"
-#include "terminal.h"
+#include "screen.h"
 #include "values.h"
 
 typedef struct info_request {

@@ -7,7 +7,7 @@
 #include "command.h"
 #include "headlight.h"
 #include "options.h"
-#include "printable.h"
+#include "values.h"
 
 typedef struct judge_request {
     hl_common    common;

@@ -3,8 +3,8 @@
 
 #include "command.h"
 #include "headlight.h"
-#include "printable.h"
 #include "shared_options.h"
+#include "values.h"
 #include "view_json.h"
 #include "view_options.h"
 

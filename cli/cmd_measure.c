@@ -10,7 +10,6 @@
 #include "command.h"
 #include "headlight.h"
 #include "options.h"
-#include "printable.h"
 #include "progress.h"
 #include "shared_options.h"
 #include "values.h"

@@ -4,7 +4,7 @@
 #include "command.h"
 #include "headlight.h"
 #include "options.h"
-#include "printable.h"
+#include "values.h"
 
 typedef struct merge_request {
     hl_common    common;

@@ -9,7 +9,6 @@
 #include "headlight.h"
 #include "input.h"
 #include "options.h"
-#include "printable.h"
 #include "shared_options.h"
 #include "values.h"
 

@@ -6,8 +6,8 @@
 #include "evidence.h"
 #include "headlight.h"
 #include "options.h"
-#include "printable.h"
 #include "shared_options.h"
+#include "values.h"
 
 typedef struct rank_request {
     hl_common         common;

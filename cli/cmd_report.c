@@ -7,9 +7,9 @@
 #include "command.h"
 #include "headlight.h"
 #include "options.h"
-#include "printable.h"
 #include "prompt.h"
 #include "shared_options.h"
+#include "values.h"
 
 enum { MOST_PROFILES = 16, MOST_LENS_TOKENS = 512 };
 

@@ -15,8 +15,8 @@
 #include "headlight.h"
 #include "input.h"
 #include "options.h"
-#include "printable.h"
 #include "shared_options.h"
+#include "values.h"
 
 typedef struct serve_request {
     hl_common         common;

@@ -14,9 +14,7 @@
 #include "diagnose_print.h"
 #include "headlight.h"
 #include "options.h"
-#include "printable.h"
-#include "shade.h"
-#include "terminal.h"
+#include "screen.h"
 #include "values.h"
 
 typedef struct heatmap {

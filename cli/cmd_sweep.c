@@ -10,10 +10,9 @@
 #include "headlight.h"
 #include "last_word.h"
 #include "options.h"
-#include "printable.h"
 #include "progress.h"
+#include "screen.h"
 #include "shared_options.h"
-#include "terminal.h"
 #include "values.h"
 
 typedef struct sweep_figure {

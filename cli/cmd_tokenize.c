@@ -21,8 +21,7 @@
 #include "headlight.h"
 #include "input.h"
 #include "options.h"
-#include "printable.h"
-#include "terminal.h"
+#include "screen.h"
 #include "values.h"
 
 typedef struct tokenize_request {

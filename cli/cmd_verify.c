@@ -21,9 +21,8 @@
 #include "command.h"
 #include "headlight.h"
 #include "options.h"
-#include "printable.h"
+#include "screen.h"
 #include "shared_options.h"
-#include "terminal.h"
 #include "values.h"
 
 typedef enum verify_style {

@@ -20,9 +20,9 @@
 #include "diagnose_options.h"
 #include "headlight.h"
 #include "options.h"
-#include "printable.h"
 #include "progress.h"
 #include "shared_options.h"
+#include "values.h"
 #include "watch_figure.h"
 
 typedef struct seen_checkpoint {

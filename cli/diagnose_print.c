@@ -14,9 +14,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "printable.h"
+#include "screen.h"
 #include "values.h"
-#include "wrap.h"
 
 enum { INDENT = 14, FIELD = 12, HEADS_SHOWN = 8 };
 

@@ -5,7 +5,7 @@
 #include <jansson.h>
 
 #include "headlight.h"
-#include "terminal.h"
+#include "screen.h"
 
 /* Each with rule, value and threshold; those that are present, or all with `verbose`, with heads,
  * counter-evidence and mitigation. */

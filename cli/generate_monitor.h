@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 #include "headlight.h"
-#include "shade.h"
+#include "screen.h"
 
 enum { HL_MONITOR_BARS = 32 };
 

@@ -14,7 +14,7 @@
 
 #include "child.h"
 #include "command.h"
-#include "printable.h"
+#include "values.h"
 
 #define CHANGE_EVERY  64          /* tokens; whole rows cost time */
 #define LOCKING_EVERY 32          /* tokens between looks for locking */

@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "headlight.h"
-#include "wrap.h"
+#include "screen.h"
 
 enum { NAME_WIDTH = 17 };
 

@@ -17,7 +17,7 @@
 #include "headlight.h"
 #include "help_metrics.h"
 #include "options.h"
-#include "printable.h"
+#include "values.h"
 
 static const hl_command commands[] = {
     { "compare", "two profiles, head by head", hl_command_compare },

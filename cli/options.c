@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "command.h"
-#include "terminal.h"
+#include "screen.h"
 
 /* A command's own options, then the ones that all commands have. */
 enum { N_TABLES = 2 };

@@ -1,11 +1,130 @@
-/* values.c - cells of tables, and what they and texts are in JSON. */
+/* values.c - copies and output of foreign text, and values of JSON. */
 #include "values.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-#include "printable.h"
+#include "command.h"
+
+/* -------------------------------------------------------- foreign text: copies */
+
+/* ---------------------------------------------------------------------- copies */
+
+static char *convert(size_t *n_out, const char *bytes, size_t n_bytes, hl_printable_kind kind)
+{
+    size_t length = hl_printable(NULL, 0, bytes, n_bytes, kind);
+    char  *out    = hl_memory_take(length + 1);
+
+    if (out != NULL)
+        hl_printable(out, length + 1, bytes, n_bytes, kind);
+    *n_out = out != NULL ? length : 0;
+    return out;
+}
+
+char *hl_printable_utf8(size_t *n_out, const char *bytes, size_t n_bytes)
+{
+    return convert(n_out, bytes, n_bytes, HL_PRINTABLE_UTF8);
+}
+
+char *hl_printable_text(const char *bytes, size_t n_bytes)
+{
+    size_t length;
+
+    return convert(&length, bytes, n_bytes, HL_PRINTABLE_TOKEN);
+}
+
+const char *hl_shown(const char *name)
+{
+    enum { N_KEPT = 32 };
+    static char  *kept[N_KEPT];
+    static size_t next;
+
+    if (name == NULL)
+        return "";
+    size_t n_bytes = strlen(name), length;
+    char  *copy    = convert(&length, name, n_bytes, HL_PRINTABLE_LINE);
+    if (copy == NULL)
+        return "";
+    if (length == n_bytes && memcmp(copy, name, n_bytes) == 0) {
+        free(copy);
+        return name;
+    }
+    free(kept[next]);
+    kept[next] = copy;
+    next       = (next + 1) % N_KEPT;
+    return copy;
+}
+
+size_t hl_printable_width(const char *text)
+{
+    size_t width = 0;
+    for (; *text != '\0'; text++)
+        width += ((unsigned char)*text & 0xc0) != 0x80;
+    return width;
+}
+
+/* ---------------------------------------------------------------------- output */
+
+static void put(FILE *stream, const char *text, size_t n_bytes, hl_printable_kind kind)
+{
+    size_t length;
+    char  *shown = convert(&length, text, n_bytes, kind);
+
+    if (shown != NULL)
+        fwrite(shown, 1, length, stream);
+    free(shown);
+}
+
+void hl_put_lines(FILE *stream, const char *text, size_t n_bytes)
+{
+    put(stream, text, n_bytes, HL_PRINTABLE_LINES);
+}
+
+void hl_put_text(FILE *stream, const char *text, size_t n_bytes)
+{
+    if (isatty(fileno(stream)))
+        hl_put_lines(stream, text, n_bytes);
+    else
+        fwrite(text, 1, n_bytes, stream);
+}
+
+void hl_put_json_text(const char *json)
+{
+    put(stdout, json, strlen(json), HL_PRINTABLE_JSON);
+}
+
+void hl_put_sheet(const char *text, hl_sheet_format format)
+{
+    if (format == HL_SHEET_JSON)
+        hl_put_json_text(text);
+    else
+        fputs(text, stdout);
+}
+
+/* jansson hands over whole characters: it cuts strings only where it escapes something.  Most parts
+ * are plain ASCII, a number or a bracket, and need no copy. */
+static int put_part(const char *part, size_t n_bytes, void *data)
+{
+    bool is_plain = true;
+
+    (void)data;
+    for (size_t i = 0; i < n_bytes; i++)
+        is_plain = is_plain && (unsigned char)part[i] < 0x7f;
+    if (is_plain)
+        fwrite(part, 1, n_bytes, stdout);
+    else
+        put(stdout, part, n_bytes, HL_PRINTABLE_JSON);
+    return 0;
+}
+
+bool hl_put_json(const json_t *root, size_t flags)
+{
+    return root != NULL && json_dump_callback(root, put_part, NULL, flags) == 0;
+}
+
+/* -------------------------------------------- cells, numbers and texts in JSON */
 
 double hl_cell_number(const hl_sheet *table, int64_t row, const char *column)
 {

@@ -1,17 +1,57 @@
-/* values.h - cells of tables, and what they and texts are in JSON. */
+/* values.h - names, texts and numbers made fit for a terminal or for JSON.
+ *
+ * Nothing from a file, a model, a command line or another program is printed as it is: a name goes
+ * through hl_shown, a token through hl_printable_text, a text through hl_put_text, JSON through
+ * hl_put_json.  What they replace is in hl_printable (headlight.h). */
 #ifndef HL_CLI_VALUES_H
 #define HL_CLI_VALUES_H
 
 #include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
 
 #include "headlight.h"
+
+/* A copy in which bytes that are not UTF-8 are U+FFFD, one for each longest beginning of a
+ * character.  With a NUL behind it that is not counted; NULL when memory is out.  The caller
+ * frees it. */
+char *hl_printable_utf8(size_t *n_out, const char *bytes, size_t n_bytes);
+
+/* A token: spaces, tabs and line ends become · → ↵, other control characters \x1b and the like.  The
+ * caller frees it. */
+char *hl_printable_text(const char *bytes, size_t n_bytes);
+
+/* A name, as an argument of printf: the text itself where it is harmless, else a copy that stays valid
+ * for the next 32 calls.  NULL is "". */
+const char *hl_shown(const char *name);
+
+/* How many columns a text of the functions above takes, roughly: one a character. */
+size_t hl_printable_width(const char *text);
+
+/* A text that may have several lines: to a terminal with its controls replaced, to a file or a pipe,
+ * where it is data, as it is. */
+void hl_put_text(FILE *stream, const char *text, size_t n_bytes);
+
+/* What another program said, or a table: safe wherever the stream leads. */
+void hl_put_lines(FILE *stream, const char *text, size_t n_bytes);
+
+/* JSON to standard output, as json_dumpf does it, with the controls in its strings escaped.  False when
+ * memory is out or `root` is NULL. */
+bool hl_put_json(const json_t *root, size_t flags);
+/* The same for JSON that is text already. */
+void hl_put_json_text(const char *json);
+/* A table that the library rendered: its cells are fit to be shown already, in JSON they are exact. */
+void hl_put_sheet(const char *text, hl_sheet_format format);
+
+/* ---------------------------------- cells of tables, numbers and texts in JSON */
 
 /* By the name of its column; NaN where there is no such column or no number. */
 double hl_cell_number(const hl_sheet *table, int64_t row, const char *column);
 
 /* JSON has neither NaN nor infinities: null. */
 json_t *hl_value_number(double value);
-/* A string of any bytes (printable.h); NULL when memory is out. */
+/* A string of any bytes; NULL when memory is out. */
 json_t *hl_value_text(const char *bytes, size_t n_bytes);
 /* The same for a name or path, which may be of any bytes, too. */
 json_t *hl_value_name(const char *name);

@@ -1,6 +1,6 @@
 /* view_json.c - views of a prompt as JSON. */
 #include "view_json.h"
-#include "printable.h"
+#include "values.h"
 
 #include <jansson.h>
 #include <math.h>

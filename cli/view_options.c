@@ -5,8 +5,7 @@
 #include <string.h>
 
 #include "command.h"
-#include "shade.h"
-#include "terminal.h"
+#include "screen.h"
 
 void hl_view_options_list(hl_option *out, hl_view_arguments *arguments)
 {

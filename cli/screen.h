@@ -1,0 +1,50 @@
+/* screen.h - what a terminal can show: colors, numbers as colors, text in columns. */
+#ifndef HL_CLI_SCREEN_H
+#define HL_CLI_SCREEN_H
+
+#include <stdio.h>
+
+#include "headlight.h"
+
+/* -------------------------------------------- color, where somebody can see it */
+
+/* Escape sequences; all "" where --color never says so and, unless it says otherwise, where the stream is
+ * not a terminal, where NO_COLOR is set (no-color.org), and on a terminal that cannot. */
+typedef struct hl_colours {
+    const char *bold;
+    const char *dim;
+    const char *good;
+    const char *bad;
+    const char *plain; /* ends any of them */
+} hl_colours;
+
+hl_colours hl_terminal_colours(FILE *stream);
+
+/* What --color says, for the rest of the process: "auto", "always", "never", "256" or "truecolor". */
+void hl_terminal_choose(const char *wanted);
+
+/* How many colors the stream gets: what was chosen, else what it can show. */
+hl_depth hl_terminal_depth(FILE *stream);
+
+/* --------------------------------------------------------- a number as a color */
+
+/* Dark for little, light for much, as in pictures. */
+
+/* Escape sequences: what follows has this share's colour as background, with text on it that can be
+ * read, or as the colour of its text; nothing where the depth is none. */
+void hl_shade_background(FILE *stream, hl_depth depth, double share);
+void hl_shade_text(FILE *stream, hl_depth depth, double share);
+/* The same for tokens of a text, blue for little to red for much. */
+void hl_shade_strip(FILE *stream, hl_depth depth, double share);
+void hl_shade_end(FILE *stream, hl_depth depth);
+
+/* How many columns the terminal has; 80 where there is none. */
+int hl_terminal_width(FILE *stream);
+
+/* ------------------------------------------------------------- text in columns */
+
+/* Prints the text from column `start` on, where the line is already, and breaks it between words
+ * so that it ends before column 80; later lines begin at `start` too. */
+void hl_print_wrapped(const char *text, int start);
+
+#endif
