@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "command.h"
+#include "evidence.h"
 #include "headlight.h"
 #include "options.h"
-#include "quick_measure.h"
 #include "screen.h"
 #include "shared_options.h"
 #include "values.h"

@@ -16,11 +16,10 @@
 #include <sys/stat.h>
 
 #include "command.h"
-#include "diagnose_options.h"
-#include "diagnose_print.h"
+#include "diagnoses.h"
+#include "evidence.h"
 #include "headlight.h"
 #include "options.h"
-#include "quick_measure.h"
 #include "screen.h"
 #include "shared_options.h"
 #include "values.h"

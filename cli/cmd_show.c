@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "command.h"
-#include "diagnose_print.h"
+#include "diagnoses.h"
 #include "headlight.h"
 #include "options.h"
 #include "screen.h"

@@ -17,7 +17,7 @@
 
 #include "child.h"
 #include "command.h"
-#include "diagnose_options.h"
+#include "diagnoses.h"
 #include "headlight.h"
 #include "options.h"
 #include "progress.h"

@@ -1,13 +1,103 @@
-/* evidence.c - texts run for a ranker, with a progress bar each. */
+/* evidence.c - a model and texts, run for a profile or for a ranker, with a progress bar each. */
 #include "evidence.h"
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "progress.h"
-#include "quick_measure.h"
 
-/* ------------------------------------------------------------------------- needs */
+/* ---------------------------------------------- a profile, measured on the way */
+
+static hl_status show_progress(void *context, const hl_measure_progress *progress)
+{
+    hl_progress_update(context, progress->share, progress->n_tokens);
+    return HL_OK;
+}
+
+hl_status hl_measure_with_bar(hl_profile **out, const hl_model *model,
+                              const hl_tokenizer *tokenizer, const hl_corpus *corpus,
+                              hl_measure_options options, bool quiet)
+{
+    hl_progress progress;
+
+    options.progress = show_progress;
+    options.context  = &progress;
+    hl_progress_start(&progress, stderr, "measuring", quiet);
+    hl_status status = hl_measure(out, model, tokenizer, corpus, &options);
+    hl_progress_end(&progress);
+    return status;
+}
+
+static hl_status see_prompt(hl_patterns **out, const hl_model *model, const hl_tokenizer *tokenizer,
+                            const hl_quick_request *request)
+{
+    hl_encoding *encoding = NULL;
+    int64_t      tokens[HL_PATTERNS_MOST_TOKENS];
+    int64_t      n_tokens = 0;
+    hl_status    status =
+        hl_tokenizer_encode(&encoding, tokenizer, request->prompt, strlen(request->prompt),
+                            &(hl_encode_options){ .add_special = true });
+
+    if (status != HL_OK)
+        return status;
+    while (n_tokens < (int64_t)encoding->n_tokens && n_tokens < request->n_pattern_tokens &&
+           n_tokens < HL_PATTERNS_MOST_TOKENS) {
+        tokens[n_tokens] = encoding->ids[n_tokens];
+        n_tokens++;
+    }
+    hl_encoding_free(encoding);
+    return hl_patterns_of(out, model, tokens, n_tokens, request->n_threads);
+}
+
+static hl_status see_patterns(const hl_model *model, const hl_tokenizer *tokenizer,
+                              const hl_corpus *corpus, const hl_quick_request *request)
+{
+    if (request->prompt != NULL)
+        return see_prompt(request->patterns, model, tokenizer, request);
+    return hl_patterns_measure(request->patterns, model, corpus,
+                               &(hl_patterns_options){ .n_tokens  = request->n_pattern_tokens,
+                                                       .n_threads = request->n_threads,
+                                                       .around    = request->windows.around });
+}
+
+hl_status hl_quick_measure(hl_profile **out, const hl_quick_request *request)
+{
+    hl_corpus_options text      = { .inputs = request->texts, .n_inputs = request->n_texts };
+    hl_model         *model     = NULL;
+    hl_tokenizer     *tokenizer = NULL;
+    hl_corpus        *corpus    = NULL;
+
+    *out             = NULL;
+    hl_status status = hl_model_open(&model, request->model_path);
+    if (status == HL_OK && request->adjustment != NULL)
+        status = hl_model_adjust(model, request->adjustment);
+    if (status == HL_OK && request->gates != NULL)
+        status = hl_gate_options_apply(model, request->gates, request->command, request->quiet);
+    if (status == HL_OK)
+        status = hl_tokenizer_open(&tokenizer, hl_model_get_info(model)->tokenizer_path);
+    if (status == HL_OK)
+        status = hl_corpus_open(&corpus, model, tokenizer, &text);
+    if (status == HL_OK)
+        status = hl_measure_with_bar(out, model, tokenizer, corpus,
+                                     (hl_measure_options){ .windows   = request->windows,
+                                                           .nll       = request->nll,
+                                                           .no_probe  = request->no_probe,
+                                                           .n_threads = request->n_threads },
+                                     request->quiet);
+    if (status == HL_OK && request->patterns != NULL)
+        status = see_patterns(model, tokenizer, corpus, request);
+    if (status != HL_OK) {
+        hl_profile_free(*out);
+        *out = NULL;
+    }
+    hl_corpus_close(corpus);
+    hl_tokenizer_close(tokenizer);
+    hl_model_close(model);
+    return status;
+}
+
+/* ----------------------------------------------------------------------- needs */
 
 bool hl_evidence_needs_profile(hl_ranker ranker)
 {
@@ -26,17 +116,12 @@ static bool needs_texts(hl_ranker ranker)
     return hl_evidence_needs_gradients(ranker) || ranker == HL_RANKER_ABLATION;
 }
 
-/* ------------------------------------------------------------------------- taking */
+/* ---------------------------------------------------------------------- taking */
 
 static hl_status show_share(void *context, double share, int64_t n_tokens)
 {
     hl_progress_update(context, share, n_tokens);
     return HL_OK;
-}
-
-static hl_status show_measured(void *context, const hl_measure_progress *progress)
-{
-    return show_share(context, progress->share, progress->n_tokens);
 }
 
 static hl_status take_gradients(hl_evidence *out, const hl_model *model, const hl_corpus *corpus,
@@ -45,7 +130,7 @@ static hl_status take_gradients(hl_evidence *out, const hl_model *model, const h
     hl_progress         progress;
     hl_gradient_options options = { .windows   = request->windows,
                                     .n_threads = request->n_threads,
-                                    .progress  = show_measured,
+                                    .progress  = show_progress,
                                     .context   = &progress };
 
     hl_progress_start(&progress, stderr, "gradients", request->quiet);

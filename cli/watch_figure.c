@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "diagnose_options.h"
+#include "diagnoses.h"
 
 enum { MOST_LAYERS = 8, MOST_ALARMS = 20, NAME_BYTES = 64 };
 

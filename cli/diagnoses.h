@@ -1,0 +1,35 @@
+/* diagnoses.h - diagnoses on the command line and on the screen, for all commands that diagnose. */
+#ifndef HL_CLI_DIAGNOSES_H
+#define HL_CLI_DIAGNOSES_H
+
+#include <jansson.h>
+#include <stdbool.h>
+
+#include "headlight.h"
+#include "options.h"
+#include "screen.h"
+
+/* --------------------------------------------------- --fail-on and --threshold */
+
+/* Is `name` one of the words of "a,b", or is the list "any"?  NULL lists nothing. */
+bool hl_diagnosis_is_listed(const char *list, const char *name);
+
+/* HL_OPTIONS_GO_ON if every word of the list is a diagnosis, or the whole of it "any" (a typing
+ * error must not pass for health); else the exit status after a complaint. */
+int hl_diagnosis_list_check(const char *list, const hl_usage *usage);
+
+/* "sink-mass=0.4", of each that was given; as above. */
+int hl_threshold_options_set(hl_thresholds *thresholds, const hl_option_list *given,
+                             const hl_usage *usage);
+
+/* ------------------------------------ diagnoses in full, in brief, and as JSON */
+
+/* Each with rule, value and threshold; those that are present, or all with `verbose`, with heads,
+ * counter-evidence and mitigation. */
+void hl_diagnoses_print(const hl_diagnoses *found, const char *path, bool verbose);
+/* A line each. */
+void hl_diagnoses_print_brief(const hl_diagnoses *found, const hl_colours *colours);
+/* An array of objects; the caller owns it. */
+json_t *hl_diagnoses_json(const hl_diagnoses *found);
+
+#endif
