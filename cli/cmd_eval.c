@@ -1,6 +1,6 @@
 /* cmd_eval.c - headlight eval: how well a model predicts texts, and at what cost.
  *
- *     files  ->  documents (eval_texts.c)  ->  tokens  ->  perplexity, and what else is wanted:
+ *     files  ->  documents (input.c)  ->  tokens  ->  perplexity, and what else is wanted:
  *     last words, agreement with another model; then speed on the first tokens seen. */
 #include <dirent.h>
 #include <jansson.h>
@@ -14,8 +14,8 @@
 #include <sys/stat.h>
 
 #include "command.h"
-#include "eval_texts.h"
 #include "headlight.h"
+#include "input.h"
 #include "last_word.h"
 #include "options.h"
 #include "progress.h"
@@ -301,7 +301,7 @@ static int make_tokens(eval_tokens *out, const hl_encoding *encoding, int64_t mo
 
 /* All tokens of the word must be scored, and it is right if each was the likeliest. */
 static void judge_last_word(eval_last_word *out, const eval_tokens *tokens,
-                            const hl_encoding *encoding, const hl_eval_document *document)
+                            const hl_encoding *encoding, const hl_input_document *document)
 {
     double nll   = 0.0;
     bool   right = true;
@@ -345,7 +345,7 @@ static hl_status score_tokens(hl_nll *out, evaluation *e, const eval_tokens *tok
     return status;
 }
 
-static int score_document(hl_nll *out, evaluation *e, const hl_eval_document *document)
+static int score_document(hl_nll *out, evaluation *e, const hl_input_document *document)
 {
     hl_encoding      *encoding = NULL;
     hl_encode_options options  = { .add_special = hl_special_option(e->request->special) ==
@@ -386,8 +386,8 @@ static int grow_texts(evaluation *e, int more)
 
 static int score_file(evaluation *e, const char *path)
 {
-    hl_eval_documents documents;
-    int               code = hl_eval_documents_read(&documents, path, "eval");
+    hl_input_documents documents;
+    int                code = hl_input_documents_read(&documents, path, "eval");
 
     if (code == HL_EXIT_OK)
         code = grow_texts(e, documents.count);
@@ -406,7 +406,7 @@ static int score_file(evaluation *e, const char *path)
                         (long long)text->nll.first_broken);
     }
     hl_progress_end(&e->progress);
-    hl_eval_documents_free(&documents);
+    hl_input_documents_free(&documents);
     return code;
 }
 

@@ -4,10 +4,9 @@
 
 #include "command.h"
 #include "headlight.h"
+#include "prompt_view.h"
 #include "shared_options.h"
 #include "values.h"
-#include "view_json.h"
-#include "view_options.h"
 
 typedef struct tokens_command {
     hl_common         common;

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "command.h"
-#include "eval_texts.h"
+#include "input.h"
 
 /* ------------------------------------------------------------------------ one */
 
@@ -52,7 +52,7 @@ static int out_of_memory(const char *command)
 }
 
 /* One more, if it has a word to foretell; there is room. */
-static int add_text(hl_last_words *out, const hl_eval_document *document,
+static int add_text(hl_last_words *out, const hl_input_document *document,
                     const hl_tokenizer *tokenizer, hl_around around, const char *command)
 {
     hl_encoding      *encoding = NULL;
@@ -83,8 +83,8 @@ static int add_text(hl_last_words *out, const hl_eval_document *document,
 int hl_last_words_read(hl_last_words *out, const char *path, const hl_tokenizer *tokenizer,
                        hl_around around, int64_t most, const char *command)
 {
-    hl_eval_documents documents;
-    int               code = hl_eval_documents_read(&documents, path, command);
+    hl_input_documents documents;
+    int                code = hl_input_documents_read(&documents, path, command);
 
     *out = (hl_last_words){ 0 };
     if (code == HL_EXIT_OK) {
@@ -97,7 +97,7 @@ int hl_last_words_read(hl_last_words *out, const char *path, const hl_tokenizer 
         hl_complain(command, "%s: no text of two words", path);
         code = HL_EXIT_INPUT;
     }
-    hl_eval_documents_free(&documents);
+    hl_input_documents_free(&documents);
     return code;
 }
 

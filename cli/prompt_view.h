@@ -1,5 +1,5 @@
-/* view_options.h - what the commands that show one prompt share: which prompt, and how it is
- * drawn.
+/* prompt_view.h - what the commands that show one prompt share: which prompt, how it is drawn, and
+ * views as JSON.
  *
  *     hl_view_arguments view = { 0 };
  *     hl_option options[HL_N_VIEW_OPTIONS + 1];
@@ -8,12 +8,14 @@
  *     ... hl_options_parse ...
  *     code = hl_view_options_finish(&view, &usage, &common, &rest);
  *     ... hl_opened_prompt_open(&opened, &view.source), view.draw, view.print */
-#ifndef HL_CLI_VIEW_OPTIONS_H
-#define HL_CLI_VIEW_OPTIONS_H
+#ifndef HL_CLI_PROMPT_VIEW_H
+#define HL_CLI_PROMPT_VIEW_H
 
 #include "headlight.h"
 #include "options.h"
 #include "prompt.h"
+
+/* ------------------------------------------------------------ the command line */
 
 enum { HL_N_VIEW_OPTIONS = 14 + HL_N_GATE_OPTIONS };
 
@@ -44,5 +46,13 @@ int hl_view_command(const hl_view_arguments *arguments,
                     const void *context);
 /* Prints a text (NULL: nothing) and releases it. */
 void hl_view_put(char *text);
+
+/* --------------------------------------------------------------- views as JSON */
+
+/* On standard output, number by number: the tree of a long prompt would take gigabytes. */
+
+/* Rows of attention end with the last token they can see.  HL_NO_MEMORY is the only failure. */
+hl_status hl_view_json_tokens(const hl_token_view *view);
+hl_status hl_view_json_lens(const hl_lens_view *view);
 
 #endif
