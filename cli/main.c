@@ -15,8 +15,8 @@
 
 #include "command.h"
 #include "headlight.h"
-#include "help_metrics.h"
 #include "options.h"
+#include "screen.h"
 #include "values.h"
 
 static const hl_command commands[] = {
@@ -61,6 +61,26 @@ static void print_commands(void)
            "\n"
            "Exit status: 0 fine, 1 a check said no, 2 usage, 3 bad input,\n"
            "4 out of resources.\n");
+}
+
+enum { NAME_WIDTH = 17 };
+
+static void print_definition(const char *name, const char *text)
+{
+    printf("  %-*s", NAME_WIDTH, name);
+    hl_print_wrapped(text, 2 + NAME_WIDTH);
+}
+
+static void print_metrics(void)
+{
+    for (size_t i = 0; hl_definition_at(i) != NULL; i++) {
+        const hl_definition *entry = hl_definition_at(i);
+
+        if (entry->text == NULL)
+            printf("%s%s\n", i > 0 ? "\n" : "", entry->name);
+        else
+            print_definition(entry->name, entry->text);
+    }
 }
 
 static int print_version_json(void)
@@ -147,7 +167,7 @@ static int run_help(int argc, char **argv)
     char *asked[]  = { argc > 1 ? argv[1] : NULL, option, NULL };
 
     if (argc > 1 && strcmp(argv[1], "metrics") == 0)
-        hl_help_metrics();
+        print_metrics();
     else if (argc > 1 && strcmp(argv[1], "--table") == 0)
         return print_tables();
     else if (argc > 1)
