@@ -77,7 +77,7 @@ void *hl_memory_take_zeroed(size_t count, size_t size);
 /* jansson's memory is taken in this way from now on, and what its json_dumps returns is released with
  * hl_free. */
 void hl_memory_watch(void);
-bool hl_memory_ran_out(void);
+/* What ran out so far is no fault of the command. */
 void hl_memory_forget(void);
 
 /* ---------------------------------------------------------------------- Ctrl-C */

@@ -15,9 +15,10 @@ static hl_status show_progress(void *context, const hl_measure_progress *progres
     return HL_OK;
 }
 
-hl_status hl_measure_with_bar(hl_profile **out, const hl_model *model,
-                              const hl_tokenizer *tokenizer, const hl_corpus *corpus,
-                              hl_measure_options options, bool quiet)
+/* hl_measure with a progress bar; options without progress. */
+static hl_status measure_with_bar(hl_profile **out, const hl_model *model,
+                                  const hl_tokenizer *tokenizer, const hl_corpus *corpus,
+                                  hl_measure_options options, bool quiet)
 {
     hl_progress progress;
 
@@ -79,12 +80,12 @@ hl_status hl_quick_measure(hl_profile **out, const hl_quick_request *request)
     if (status == HL_OK)
         status = hl_corpus_open(&corpus, model, tokenizer, &text);
     if (status == HL_OK)
-        status = hl_measure_with_bar(out, model, tokenizer, corpus,
-                                     (hl_measure_options){ .windows   = request->windows,
-                                                           .nll       = request->nll,
-                                                           .no_probe  = request->no_probe,
-                                                           .n_threads = request->n_threads },
-                                     request->quiet);
+        status = measure_with_bar(out, model, tokenizer, corpus,
+                                  (hl_measure_options){ .windows   = request->windows,
+                                                        .nll       = request->nll,
+                                                        .no_probe  = request->no_probe,
+                                                        .n_threads = request->n_threads },
+                                  request->quiet);
     if (status == HL_OK && request->patterns != NULL)
         status = see_patterns(model, tokenizer, corpus, request);
     if (status != HL_OK) {
@@ -168,8 +169,7 @@ static hl_status take_all(hl_evidence *out, const hl_model *model, const hl_toke
     hl_status          status  = HL_OK;
 
     if (out->profile == NULL && hl_evidence_needs_profile(request->ranker))
-        status =
-            hl_measure_with_bar(&out->profile, model, tokenizer, corpus, options, request->quiet);
+        status = measure_with_bar(&out->profile, model, tokenizer, corpus, options, request->quiet);
     if (status == HL_OK && hl_evidence_needs_gradients(request->ranker))
         status = take_gradients(out, model, corpus, request);
     if (status == HL_OK && request->ranker == HL_RANKER_ABLATION)

@@ -28,11 +28,6 @@ typedef struct hl_quick_request {
     const char   *prompt; /* NULL: the texts begin with it */
 } hl_quick_request;
 
-/* hl_measure with a progress bar; options without progress. */
-hl_status hl_measure_with_bar(hl_profile **out, const hl_model *model,
-                              const hl_tokenizer *tokenizer, const hl_corpus *corpus,
-                              hl_measure_options options, bool quiet);
-
 /* With the model's own tokenizer.  What request->patterns points to is released with
  * hl_patterns_free, and NULL on failure. */
 hl_status hl_quick_measure(hl_profile **out, const hl_quick_request *request);

@@ -50,6 +50,48 @@ void hl_monitor_free(hl_monitor *monitor)
     free(monitor->queue);
 }
 
+/* ---------------------------------------------------------------------- colors */
+
+/* Blue over violet to red, as text: neither so dark nor so light that it is lost on a terminal of
+ * either kind. */
+static const hl_colour strip[]      = { { 60, 120, 230 }, { 165, 90, 200 }, { 225, 65, 60 } };
+static const int       strip_cube[] = { 33, 63, 99, 134, 169, 167, 160 };
+
+enum {
+    N_STRIP_POINTS = sizeof strip / sizeof *strip,
+    N_CUBE_STRIP   = sizeof strip_cube / sizeof *strip_cube
+};
+
+static uint8_t between(uint8_t low, uint8_t high, double share)
+{
+    return (uint8_t)lround((1.0 - share) * low + share * high);
+}
+
+static hl_colour strip_colour(double share)
+{
+    double           place = share * (N_STRIP_POINTS - 1);
+    int              below = (int)place < N_STRIP_POINTS - 2 ? (int)place : N_STRIP_POINTS - 2;
+    const hl_colour *ends  = strip + below;
+
+    return (hl_colour){ between(ends[0].red, ends[1].red, place - below),
+                        between(ends[0].green, ends[1].green, place - below),
+                        between(ends[0].blue, ends[1].blue, place - below) };
+}
+
+/* What follows on the stream is a token's text in this share's color, blue for little to red for
+ * much. */
+static void colour_token(const hl_monitor *monitor, double share)
+{
+    double    bounded = fmin(fmax(share, 0.0), 1.0);
+    hl_colour colour  = strip_colour(bounded);
+
+    if (monitor->depth == HL_DEPTH_TRUE)
+        fprintf(monitor->stream, "\033[38;2;%d;%d;%dm", colour.red, colour.green, colour.blue);
+    else if (monitor->depth == HL_DEPTH_256)
+        fprintf(monitor->stream, "\033[38;5;%dm",
+                strip_cube[(int)lround(bounded * (N_CUBE_STRIP - 1))]);
+}
+
 /* ----------------------------------------------------------------------- bars */
 
 static const char *const blocks[] = { "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█" };
@@ -143,7 +185,7 @@ static void explain(const hl_monitor *monitor, double threshold, int64_t n_spike
     if (monitor->depth != HL_DEPTH_NONE) {
         fprintf(stream, "attention %.1f ", monitor->low);
         for (int i = 0; i < 8; i++) {
-            hl_shade_strip(stream, monitor->depth, i / 7.0);
+            colour_token(monitor, i / 7.0);
             fputs("■", stream);
         }
         hl_shade_end(stream, monitor->depth);
@@ -220,8 +262,7 @@ static bool begin_style(const hl_monitor *monitor, const hl_monitor_token *token
     if (token->is_given)
         fputs("\033[2m", monitor->stream);
     if (coloured)
-        hl_shade_strip(monitor->stream, monitor->depth,
-                       (token->entropy - monitor->low) / (monitor->high - monitor->low));
+        colour_token(monitor, (token->entropy - monitor->low) / (monitor->high - monitor->low));
     if (token->is_spike)
         fputs(token->is_entity ? "\033[1;4m" : "\033[4m", monitor->stream);
     return token->is_given || coloured || token->is_spike;

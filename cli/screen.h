@@ -26,20 +26,16 @@ void hl_terminal_choose(const char *wanted);
 /* How many colors the stream gets: what was chosen, else what it can show. */
 hl_depth hl_terminal_depth(FILE *stream);
 
+/* How many columns the terminal has; 80 where there is none. */
+int hl_terminal_width(FILE *stream);
+
 /* --------------------------------------------------------- a number as a color */
 
-/* Dark for little, light for much, as in pictures. */
-
-/* Escape sequences: what follows has this share's colour as background, with text on it that can be
+/* Dark for little, light for much, as in pictures.  Escape sequences: what follows has this share's colour as background, with text on it that can be
  * read, or as the colour of its text; nothing where the depth is none. */
 void hl_shade_background(FILE *stream, hl_depth depth, double share);
 void hl_shade_text(FILE *stream, hl_depth depth, double share);
-/* The same for tokens of a text, blue for little to red for much. */
-void hl_shade_strip(FILE *stream, hl_depth depth, double share);
 void hl_shade_end(FILE *stream, hl_depth depth);
-
-/* How many columns the terminal has; 80 where there is none. */
-int hl_terminal_width(FILE *stream);
 
 /* ------------------------------------------------------------- text in columns */
 

@@ -13,7 +13,7 @@ extern "C" {
 
 /* --------------------------------------------------------------- measuring
  *
- *     hl_corpus_open(&corpus, model, tokenizer, &corpus_options);
+ *     hl_corpus_open(&corpus, model, tokenizer, &options);
  *     hl_measure(&profile, model, tokenizer, corpus, NULL);
  *     hl_profile_write(profile, "gpt2.profile");
  *
