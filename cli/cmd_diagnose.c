@@ -24,33 +24,6 @@
 #include "shared_options.h"
 #include "values.h"
 
-/* Mean entropies in nats. */
-typedef struct sampling_seen {
-    double vocabulary; /* of what the next token is drawn from */
-    double attention;  /* of all heads' rows */
-} sampling_seen;
-
-typedef struct sampling_trial {
-    double        temperature;
-    int64_t       n_tokens; /* 0: not measured, the text is no plain file */
-    sampling_seen before;   /* at temperature 1 */
-    sampling_seen after;
-} sampling_trial;
-
-typedef struct try_request {
-    const char          *model_path;
-    char               **texts;
-    int                  n_texts;
-    hl_window_options    windows;
-    const hl_thresholds *thresholds;
-    hl_adjustment        wanted; /* all 0: what fits the findings */
-    hl_gate_arguments    gates;
-    double               sampling; /* a sampling temperature; 0: that of attention, if tried */
-    int32_t              n_threads;
-    bool                 json;
-    bool                 quiet;
-} try_request;
-
 typedef struct diagnose_request {
     hl_common     common;
     hl_arguments  profiles;
@@ -65,6 +38,19 @@ typedef struct diagnose_request {
 /* A sampling temperature is often advised against collapsed attention.  Attention comes
  * before sampling, so on the same text its rows cannot change; here both are measured, in two
  * passes over the same tokens: a sampler at temperature 1, and at another. */
+
+/* Mean entropies in nats. */
+typedef struct sampling_seen {
+    double vocabulary; /* of what the next token is drawn from */
+    double attention;  /* of all heads' rows */
+} sampling_seen;
+
+typedef struct sampling_trial {
+    double        temperature;
+    int64_t       n_tokens; /* 0: not measured, the text is no plain file */
+    sampling_seen before;   /* at temperature 1 */
+    sampling_seen after;
+} sampling_trial;
 
 enum { MOST_TOKENS = 64, MOST_BYTES = 2048 };
 
@@ -202,6 +188,20 @@ static hl_status sample_twice(sampling_trial *out, const char *model_path, const
 /* ---------------------------------------------------------- trying mitigations */
 
 enum { MOST_TRIALS = 2 };
+
+typedef struct try_request {
+    const char          *model_path;
+    char               **texts;
+    int                  n_texts;
+    hl_window_options    windows;
+    const hl_thresholds *thresholds;
+    hl_adjustment        wanted; /* all 0: what fits the findings */
+    hl_gate_arguments    gates;
+    double               sampling; /* a sampling temperature; 0: that of attention, if tried */
+    int32_t              n_threads;
+    bool                 json;
+    bool                 quiet;
+} try_request;
 
 typedef struct trial {
     hl_adjustment adjustment;

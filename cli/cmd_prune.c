@@ -218,8 +218,8 @@ static bool takes_none(const prune_choice *choice)
     return choice->heads == NULL && choice->choice.ratio <= 0.0 && choice->choice.count == 0;
 }
 
-/* Released with hl_head_list_free.  *used is the ranker, AUTO where there was nothing to rank.  The model's gates are used on the way, and open again
- * afterwards. */
+/* Released with hl_head_list_free.  *used is the ranker, AUTO where there was nothing to rank.  The
+ * model's gates are used on the way, and open again afterwards. */
 static hl_status choose(hl_head_list **out, hl_ranker *used, hl_model *model,
                         const prune_choice *choice)
 {

@@ -17,22 +17,6 @@
 #include "screen.h"
 #include "values.h"
 
-typedef struct heatmap {
-    const double  *values; /* (n_layers, n_heads); NaN: not measured */
-    int64_t        n_layers;
-    int64_t        n_heads;
-    const int64_t *n_in_layer; /* (n_layers) heads that there are; the rest stays blank */
-    double         top;        /* the value that gets the lightest color; 0 gets the darkest */
-    hl_depth       depth;
-    int            width; /* of the page */
-} heatmap;
-
-typedef struct heatmap_layout {
-    int     cell;     /* columns that a cell takes: 3, 2, 1 */
-    int64_t n_across; /* layers of a block */
-    int     binned;   /* heads whose mean a line shows */
-} heatmap_layout;
-
 typedef struct show_request {
     const char       *path;
     const hl_profile *profile;
@@ -63,6 +47,22 @@ typedef struct show_command {
  *
  * Figures are rounded down, so that 99 is anything from 0.99 to 1.  The page is 80 columns,
  * of which the head's name takes five. */
+
+typedef struct heatmap {
+    const double  *values; /* (n_layers, n_heads); NaN: not measured */
+    int64_t        n_layers;
+    int64_t        n_heads;
+    const int64_t *n_in_layer; /* (n_layers) heads that there are; the rest stays blank */
+    double         top;        /* the value that gets the lightest color; 0 gets the darkest */
+    hl_depth       depth;
+    int            width; /* of the page */
+} heatmap;
+
+typedef struct heatmap_layout {
+    int     cell;     /* columns that a cell takes: 3, 2, 1 */
+    int64_t n_across; /* layers of a block */
+    int     binned;   /* heads whose mean a line shows */
+} heatmap_layout;
 
 enum { LABEL = 5, GROUP = 8, MOST_LINES = 64 };
 
@@ -237,6 +237,8 @@ static void spark_print(const double *values, int64_t n_values, int width, hl_de
         hl_shade_end(stdout, depth);
     }
 }
+
+/* ----------------------------------------------------- the tables of a profile */
 
 enum { PAGE_WIDTH = 80, N_EXTREMES = 5, SPARK_WIDTH = 40 };
 

@@ -1,4 +1,7 @@
-/* cmd_sweep.c - headlight sweep: what it costs to switch heads off, by every ranker. */
+/* cmd_sweep.c - headlight sweep: what it costs to switch heads off, by every ranker.
+ *
+ * It shows an order a line, a ratio a column, and the verdict; as JSON, all tables; and as figures,
+ * curves over ratios and each ranker's scores against what a head alone costs. */
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -14,12 +17,6 @@
 #include "screen.h"
 #include "shared_options.h"
 #include "values.h"
-
-typedef struct sweep_figure {
-    const hl_sweep        *sweep;
-    const char            *model; /* its name */
-    const hl_draw_options *how;
-} sweep_figure;
 
 enum { MAX_RATIOS = 100 };
 
@@ -416,6 +413,12 @@ static int print_json(const hl_sweep *sweep, const char *model)
 }
 
 /* ----------------------------------------------------------- arrays of figures */
+
+typedef struct sweep_figure {
+    const hl_sweep        *sweep;
+    const char            *model; /* its name */
+    const hl_draw_options *how;
+} sweep_figure;
 
 /* A column of a table from `row` on; free it. */
 static double *column(const hl_sheet *table, const char *name, int64_t row, int64_t n)

@@ -18,7 +18,7 @@
 
 #include "values.h"
 
-/* ----------------------------------------------------------------------- lists */
+/* ---------------------------------------------------------- lists of diagnoses */
 
 bool hl_diagnosis_is_listed(const char *list, const char *name)
 {
@@ -102,9 +102,9 @@ int hl_threshold_options_set(hl_thresholds *thresholds, const hl_option_list *gi
     return code;
 }
 
-enum { INDENT = 14, FIELD = 12, HEADS_SHOWN = 8 };
+/* -------------------------------------------------------------------- in words */
 
-/* ------------------------------------------------------------------------ text */
+enum { INDENT = 14, FIELD = 12, HEADS_SHOWN = 8 };
 
 static void print_field(const char *name, const char *text)
 {
@@ -255,7 +255,7 @@ void hl_diagnoses_print_brief(const hl_diagnoses *found, const hl_colours *colou
     }
 }
 
-/* ------------------------------------------------------------------------ JSON */
+/* --------------------------------------------------------------------- as JSON */
 
 static json_t *json_heads(const hl_diagnosis *item)
 {

@@ -98,7 +98,7 @@ hl_status hl_quick_measure(hl_profile **out, const hl_quick_request *request)
     return status;
 }
 
-/* ----------------------------------------------------------------------- needs */
+/* --------------------------------------------------------- what a ranker needs */
 
 bool hl_evidence_needs_profile(hl_ranker ranker)
 {
@@ -117,7 +117,7 @@ static bool needs_texts(hl_ranker ranker)
     return hl_evidence_needs_gradients(ranker) || ranker == HL_RANKER_ABLATION;
 }
 
-/* ---------------------------------------------------------------------- taking */
+/* ------------------------------------------------------------------- taking it */
 
 static hl_status show_share(void *context, double share, int64_t n_tokens)
 {

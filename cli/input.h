@@ -11,8 +11,8 @@ typedef struct hl_input {
     size_t room; /* of the bytes: they count for --max-memory */
 } hl_input;
 
-/* All of a file, as long as it is at first; "-" is standard input.  Pipes and devices are bounded.  HL_EXIT_OK, or the exit status after a complaint
- * in the name of `command`; then out is empty. */
+/* All of a file, as long as it is at first; "-" is standard input.  Pipes and devices are bounded.
+ * HL_EXIT_OK, or the exit status after a complaint in the name of `command`; then out is empty. */
 int hl_input_read(hl_input *out, const char *path, const char *command);
 /* The next line of standard input, with its end, in place of what was there; none is left where it
  * comes out empty. */

@@ -71,6 +71,7 @@ static void print_definition(const char *name, const char *text)
     hl_print_wrapped(text, 2 + NAME_WIDTH);
 }
 
+/* What every number means, a few lines each; doc/metrics.md says it at length. */
 static void print_metrics(void)
 {
     for (size_t i = 0; hl_definition_at(i) != NULL; i++) {

@@ -31,8 +31,9 @@ int hl_terminal_width(FILE *stream);
 
 /* --------------------------------------------------------- a number as a color */
 
-/* Dark for little, light for much, as in pictures.  Escape sequences: what follows has this share's colour as background, with text on it that can be
- * read, or as the colour of its text; nothing where the depth is none. */
+/* Dark for little, light for much, as in pictures.  Escape sequences: what follows has this share's
+ * colour as background, with text on it that can be read, or as the colour of its text; nothing
+ * where the depth is none. */
 void hl_shade_background(FILE *stream, hl_depth depth, double share);
 void hl_shade_text(FILE *stream, hl_depth depth, double share);
 void hl_shade_end(FILE *stream, hl_depth depth);

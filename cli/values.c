@@ -8,8 +8,6 @@
 
 #include "command.h"
 
-/* -------------------------------------------------------- foreign text: copies */
-
 /* ---------------------------------------------------------------------- copies */
 
 static char *convert(size_t *n_out, const char *bytes, size_t n_bytes, hl_printable_kind kind)

@@ -1,4 +1,4 @@
-/* test_cli_nearest.c - which word may have been meant. */
+/* test_cli_options.c - which word may have been meant. */
 #include "support.h"
 
 #include "options.h"

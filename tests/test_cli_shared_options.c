@@ -1,4 +1,4 @@
-/* test_cli_corpus_options.c - the options of text, as a command would parse them. */
+/* test_cli_shared_options.c - the options of text, as a command would parse them. */
 #include "support.h"
 
 #include "command.h"
