@@ -3,10 +3,10 @@
 
 #include "analysis/analysis.h"
 #include "analysis/grid.h"
+#include "analysis/growing_text.h"
 #include "analysis/head_clusters.h"
 #include "analysis/head_types.h"
 #include "analysis/sheet.h"
-#include "analysis/text.h"
 #include "base/memory.h"
 #include "base/status.h"
 

@@ -5,7 +5,7 @@
 #ifndef HL_ANALYSIS_DIAGNOSE_H
 #define HL_ANALYSIS_DIAGNOSE_H
 
-#include "analysis/text.h"
+#include "analysis/growing_text.h"
 #include "analysis/thresholds.h"
 #include "headlight.h"
 #include "stats/profile.h"

@@ -15,9 +15,9 @@
 #include <string.h>
 
 #include "analysis/grid.h"
+#include "analysis/growing_text.h"
 #include "analysis/level.h"
 #include "analysis/numbers.h"
-#include "analysis/text.h"
 #include "analysis/thresholds.h"
 #include "base/memory.h"
 #include "base/status.h"

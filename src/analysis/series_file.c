@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/growing_text.h"
 #include "analysis/series.h"
-#include "analysis/text.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/memory.h"

@@ -1,15 +1,55 @@
-/* sheet.c - cells in one growing array, row after row. */
+/* sheet.c - small tables: cells in one growing array, row after row, and three ways to render them.
+ *
+ *     text   columns side by side, numbers to the right with their decimals, large ones as
+ *            10,616,832, "-" for what was not measured; a last column of long text is wrapped at 80
+ *     CSV    RFC 4180: a line of names, then values with all digits, nothing for what was
+ *            not measured; facts are left out
+ *     JSON   { "table", "title", "facts": {...}, "rows": [{...}] }, null for what was not
+ *            measured */
 #include "analysis/sheet.h"
 
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "analysis/sheet_data.h"
+#include "analysis/growing_text.h"
+#include "base/json.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/utf8.h"
+
+enum { PAGE_WIDTH = 80, LEAST_WRAP = 24, GAP = 2 };
+
+typedef union sheet_cell {
+    double  real;
+    int64_t whole; /* INT and BOOL */
+    struct {
+        char *text;
+        char *shown; /* the text through hl_printable; NULL: the text is harmless as it is */
+    };
+} sheet_cell;
+
+typedef struct sheet_fact {
+    const char *name;
+    char       *text;  /* NULL: it is a number */
+    char       *shown; /* as in a cell */
+    double      number;
+} sheet_fact;
+
+struct hl_sheet {
+    const char      *name;
+    const char      *title;
+    const hl_column *columns; /* (n_columns) */
+    int64_t          n_columns;
+    sheet_cell      *cells; /* (n_rows, n_columns) */
+    int64_t          n_cells;
+    int64_t          room;
+    sheet_fact      *facts; /* (n_facts) */
+    int64_t          n_facts;
+    hl_status        status; /* the first error */
+};
 
 hl_status hl_sheet_new(hl_sheet **out, const char *name, const char *title,
                        const hl_column *columns)
@@ -50,7 +90,7 @@ void hl_sheet_free(hl_sheet *table)
 /* ------------------------------------------------------------------ filling */
 
 /* The place of the next cell, which must be of this type; NULL after an error. */
-static hl_cell *next_cell(hl_sheet *table, hl_column_type type)
+static sheet_cell *next_cell(hl_sheet *table, hl_column_type type)
 {
     if (table->status != HL_OK)
         return NULL;
@@ -61,9 +101,9 @@ static hl_cell *next_cell(hl_sheet *table, hl_column_type type)
         return NULL;
     }
     if (table->n_cells == table->room) {
-        int64_t room = table->room < 256 ? 256 : 2 * table->room;
-        table->status =
-            hl_realloc((void **)&table->cells, (size_t)table->room, (size_t)room, sizeof(hl_cell));
+        int64_t room  = table->room < 256 ? 256 : 2 * table->room;
+        table->status = hl_realloc((void **)&table->cells, (size_t)table->room, (size_t)room,
+                                   sizeof(sheet_cell));
         if (table->status != HL_OK)
             return NULL;
         table->room = room;
@@ -73,7 +113,7 @@ static hl_cell *next_cell(hl_sheet *table, hl_column_type type)
 
 void hl_sheet_put_int(hl_sheet *table, int64_t value)
 {
-    hl_cell *cell = next_cell(table, HL_COLUMN_INT);
+    sheet_cell *cell = next_cell(table, HL_COLUMN_INT);
 
     if (cell != NULL)
         cell->whole = value;
@@ -81,7 +121,7 @@ void hl_sheet_put_int(hl_sheet *table, int64_t value)
 
 void hl_sheet_put_real(hl_sheet *table, double value)
 {
-    hl_cell *cell = next_cell(table, HL_COLUMN_REAL);
+    sheet_cell *cell = next_cell(table, HL_COLUMN_REAL);
 
     if (cell != NULL)
         cell->real = value;
@@ -89,7 +129,7 @@ void hl_sheet_put_real(hl_sheet *table, double value)
 
 void hl_sheet_put_bool(hl_sheet *table, bool value)
 {
-    hl_cell *cell = next_cell(table, HL_COLUMN_BOOL);
+    sheet_cell *cell = next_cell(table, HL_COLUMN_BOOL);
 
     if (cell != NULL)
         cell->whole = value;
@@ -119,8 +159,8 @@ static hl_status format_text(char **out, char **shown, const char *format, va_li
 
 void hl_sheet_put_text(hl_sheet *table, const char *format, ...)
 {
-    hl_cell *cell = next_cell(table, HL_COLUMN_TEXT);
-    va_list  arguments;
+    sheet_cell *cell = next_cell(table, HL_COLUMN_TEXT);
+    va_list     arguments;
 
     if (cell == NULL)
         return;
@@ -131,20 +171,20 @@ void hl_sheet_put_text(hl_sheet *table, const char *format, ...)
     va_end(arguments);
 }
 
-static hl_fact *next_fact(hl_sheet *table, const char *name)
+static sheet_fact *next_fact(hl_sheet *table, const char *name)
 {
     if (table->status == HL_OK)
         table->status = hl_realloc((void **)&table->facts, (size_t)table->n_facts,
-                                   (size_t)table->n_facts + 1, sizeof(hl_fact));
+                                   (size_t)table->n_facts + 1, sizeof(sheet_fact));
     if (table->status != HL_OK)
         return NULL;
-    table->facts[table->n_facts] = (hl_fact){ .name = name };
+    table->facts[table->n_facts] = (sheet_fact){ .name = name };
     return &table->facts[table->n_facts++];
 }
 
 void hl_sheet_fact_real(hl_sheet *table, const char *name, double value)
 {
-    hl_fact *fact = next_fact(table, name);
+    sheet_fact *fact = next_fact(table, name);
 
     if (fact != NULL)
         fact->number = value;
@@ -152,8 +192,8 @@ void hl_sheet_fact_real(hl_sheet *table, const char *name, double value)
 
 void hl_sheet_fact_text(hl_sheet *table, const char *name, const char *format, ...)
 {
-    hl_fact *fact = next_fact(table, name);
-    va_list  arguments;
+    sheet_fact *fact = next_fact(table, name);
+    va_list     arguments;
 
     if (fact == NULL)
         return;
@@ -183,6 +223,11 @@ hl_status hl_sheet_hand_over(hl_sheet **out, hl_sheet *table, hl_status status)
 }
 
 /* ------------------------------------------------------------------ reading */
+
+static const sheet_cell *cell_at(const hl_sheet *table, int64_t row, int64_t column)
+{
+    return &table->cells[row * table->n_columns + column];
+}
 
 const char *hl_sheet_name(const hl_sheet *table)
 {
@@ -228,7 +273,7 @@ double hl_sheet_number(const hl_sheet *table, int64_t row, int64_t column)
     if (column < 0)
         return NAN;
 
-    const hl_cell *cell = &table->cells[row * table->n_columns + column];
+    const sheet_cell *cell = cell_at(table, row, column);
 
     switch (table->columns[column].type) {
     case HL_COLUMN_REAL:
@@ -244,7 +289,7 @@ double hl_sheet_number(const hl_sheet *table, int64_t row, int64_t column)
 const char *hl_sheet_text(const hl_sheet *table, int64_t row, int64_t column)
 {
     return column >= 0 && table->columns[column].type == HL_COLUMN_TEXT
-               ? table->cells[row * table->n_columns + column].text
+               ? cell_at(table, row, column)->text
                : "";
 }
 
@@ -255,4 +300,326 @@ double hl_sheet_fact(const hl_sheet *table, const char *name)
             return table->facts[i].text == NULL ? table->facts[i].number : NAN;
     }
     return NAN;
+}
+
+/* ------------------------------------------------------------------ as text */
+
+/* The text of a cell as it may be shown: names in it come from files that anybody may have made. */
+static const char *shown_text(const sheet_cell *cell)
+{
+    return cell->shown != NULL ? cell->shown : cell->text;
+}
+
+/* A whole number with its digits in groups of three: 10,616,832. */
+static void group_digits(char room[32], double number)
+{
+    char digits[32];
+    int  n_digits = snprintf(digits, sizeof digits, "%.0f", fabs(number));
+    int  at       = 0;
+
+    if (number < 0.0 && strcmp(digits, "0") != 0)
+        room[at++] = '-';
+    for (int i = 0; i < n_digits; i++) {
+        if (i > 0 && (n_digits - i) % 3 == 0)
+            room[at++] = ',';
+        room[at++] = digits[i];
+    }
+    room[at] = '\0';
+}
+
+/* A cell as people read it; borrowed from the table or from `room`. */
+static const char *plain_cell(char room[32], const hl_sheet *table, int64_t row, int64_t column)
+{
+    const sheet_cell *cell = cell_at(table, row, column);
+    const hl_column  *kind = &table->columns[column];
+
+    switch (kind->type) {
+    case HL_COLUMN_TEXT:
+        return shown_text(cell);
+    case HL_COLUMN_BOOL:
+        return cell->whole != 0 ? "yes" : "no";
+    case HL_COLUMN_INT:
+        if (cell->whole == HL_NO_INT)
+            return "-";
+        snprintf(room, 32, "%lld", (long long)cell->whole);
+        return room;
+    default:
+        if (isnan(cell->real))
+            return "-";
+        /* A small number must not look like none. */
+        bool small = cell->real != 0.0 && fabs(cell->real) < 0.5 * pow(10.0, -kind->decimals);
+        if (small || !(fabs(cell->real) < 1e15))
+            snprintf(room, 32, "%.0e", cell->real);
+        else if (kind->decimals == 0 || fabs(cell->real) >= 1e7)
+            group_digits(room, cell->real);
+        else
+            snprintf(room, 32, "%.*f", kind->decimals, cell->real);
+        return room;
+    }
+}
+
+static void measure_columns(int64_t *widths, const hl_sheet *table)
+{
+    for (int64_t column = 0; column < table->n_columns; column++) {
+        widths[column] = hl_text_width(table->columns[column].name);
+        for (int64_t row = 0; row < hl_sheet_n_rows(table); row++) {
+            char    room[32];
+            int64_t width = hl_text_width(plain_cell(room, table, row, column));
+
+            widths[column] = width > widths[column] ? width : widths[column];
+        }
+    }
+}
+
+/* As many bytes of the text, cut between words, as fit into the width. */
+static size_t fitting_bytes(const char *text, int64_t width)
+{
+    size_t  last_space = 0;
+    size_t  i          = 0;
+    int64_t used       = 0;
+
+    for (; text[i] != '\0'; i++) {
+        if (text[i] == ' ')
+            last_space = i;
+        used += ((unsigned char)text[i] & 0xc0) != 0x80;
+        if (used > width)
+            return last_space > 0 ? last_space : i;
+    }
+    return i;
+}
+
+/* The last column, over as many lines as it takes. */
+static void add_wrapped(hl_text *out, const char *text, int64_t start)
+{
+    int64_t width = PAGE_WIDTH - start > LEAST_WRAP ? PAGE_WIDTH - start : LEAST_WRAP;
+
+    for (;;) {
+        size_t n_bytes = fitting_bytes(text, width);
+        hl_text_add(out, text, n_bytes);
+        text += n_bytes;
+        if (*text == '\0')
+            return;
+        text += *text == ' ';
+        hl_text_add(out, "\n", 1);
+        hl_text_pad(out, start);
+    }
+}
+
+static void add_line(hl_text *out, const hl_sheet *table, const int64_t *widths, int64_t row)
+{
+    int64_t start = 0;
+
+    for (int64_t column = 0; column < table->n_columns; column++) {
+        char        room[32];
+        const char *text =
+            row < 0 ? table->columns[column].name : plain_cell(room, table, row, column);
+        int64_t space = widths[column] - hl_text_width(text);
+        bool    words = table->columns[column].type == HL_COLUMN_TEXT;
+        bool    last  = column == table->n_columns - 1;
+
+        if (words && last) {
+            add_wrapped(out, text, start);
+        } else {
+            hl_text_pad(out, words ? 0 : space);
+            hl_text_addf(out, "%s", text);
+            hl_text_pad(out, GAP + (words ? space : 0));
+        }
+        start += widths[column] + GAP;
+    }
+    hl_text_end_line(out);
+}
+
+static void add_grouped(hl_text *out, double number)
+{
+    char room[32];
+
+    group_digits(room, number);
+    hl_text_addf(out, "%s", room);
+}
+
+static void add_facts(hl_text *out, const hl_sheet *table)
+{
+    int64_t longest = 0;
+
+    for (int64_t i = 0; i < table->n_facts; i++) {
+        int64_t width = hl_text_width(table->facts[i].name);
+        longest       = width > longest ? width : longest;
+    }
+    if (table->n_facts > 0)
+        hl_text_add(out, "\n", 1);
+    for (int64_t i = 0; i < table->n_facts; i++) {
+        const sheet_fact *fact = &table->facts[i];
+
+        hl_text_addf(out, "%s", fact->name);
+        hl_text_pad(out, longest - hl_text_width(fact->name) + GAP);
+        if (fact->text != NULL)
+            add_wrapped(out, fact->shown != NULL ? fact->shown : fact->text, longest + GAP);
+        else if (isnan(fact->number))
+            hl_text_add(out, "-", 1);
+        else if (fabs(fact->number) >= 1e6 && fabs(fact->number) < 1e15)
+            add_grouped(out, fact->number);
+        else
+            hl_text_addf(out, "%.6g", fact->number);
+        hl_text_add(out, "\n", 1);
+    }
+}
+
+static hl_status write_text(hl_text *out, const hl_sheet *table)
+{
+    int64_t  *widths = NULL;
+    hl_status status = HL_ALLOC(&widths, (size_t)table->n_columns);
+
+    if (status != HL_OK)
+        return status;
+    measure_columns(widths, table);
+    hl_text_addf(out, "%s\n\n", table->title);
+    if (hl_sheet_n_rows(table) == 0)
+        hl_text_addf(out, "nothing to show\n");
+    for (int64_t row = -1; row < hl_sheet_n_rows(table) && hl_sheet_n_rows(table) > 0; row++)
+        add_line(out, table, widths, row);
+    add_facts(out, table);
+    hl_free(widths);
+    return HL_OK;
+}
+
+/* ------------------------------------------------------------------- as CSV */
+
+/* The fewest digits that read back as the same number. */
+static void add_exact(hl_text *out, double number)
+{
+    char room[40];
+
+    for (int digits = 15; digits <= 17; digits++) {
+        snprintf(room, sizeof room, "%.*g", digits, number);
+        if (strtod(room, NULL) == number)
+            break;
+    }
+    hl_text_addf(out, "%s", room);
+}
+
+/* A spreadsheet takes a text that begins with one of these signs for a formula and runs it; an
+ * apostrophe before it makes it a text again. */
+static void add_quoted(hl_text *out, const char *text)
+{
+    const char *mark = text[0] != '\0' && strchr("=+-@\t\r", text[0]) != NULL ? "'" : "";
+
+    if (strpbrk(text, ",\"\r\n") == NULL) {
+        hl_text_addf(out, "%s%s", mark, text);
+        return;
+    }
+    hl_text_addf(out, "\"%s", mark);
+    for (; *text != '\0'; text++)
+        hl_text_add(out, *text == '"' ? "\"\"" : text, *text == '"' ? 2 : 1);
+    hl_text_add(out, "\"", 1);
+}
+
+static void add_csv_cell(hl_text *out, const hl_sheet *table, int64_t row, int64_t column)
+{
+    const sheet_cell *cell = cell_at(table, row, column);
+
+    switch (table->columns[column].type) {
+    case HL_COLUMN_TEXT:
+        add_quoted(out, shown_text(cell));
+        break;
+    case HL_COLUMN_BOOL:
+        hl_text_addf(out, "%s", cell->whole != 0 ? "true" : "false");
+        break;
+    case HL_COLUMN_INT:
+        if (cell->whole != HL_NO_INT)
+            hl_text_addf(out, "%lld", (long long)cell->whole);
+        break;
+    case HL_COLUMN_REAL:
+        if (isfinite(cell->real))
+            add_exact(out, cell->real);
+        break;
+    }
+}
+
+static void write_csv(hl_text *out, const hl_sheet *table)
+{
+    for (int64_t column = 0; column < table->n_columns; column++) {
+        hl_text_addf(out, "%s", column > 0 ? "," : "");
+        add_quoted(out, table->columns[column].name);
+    }
+    hl_text_addf(out, "\r\n");
+    for (int64_t row = 0; row < hl_sheet_n_rows(table); row++) {
+        for (int64_t column = 0; column < table->n_columns; column++) {
+            hl_text_addf(out, "%s", column > 0 ? "," : "");
+            add_csv_cell(out, table, row, column);
+        }
+        hl_text_addf(out, "\r\n");
+    }
+}
+
+/* ------------------------------------------------------------------ as JSON */
+
+static json_t *json_number(double number)
+{
+    return isfinite(number) ? json_real(number) : json_null();
+}
+
+static json_t *json_cell(const hl_sheet *table, int64_t row, int64_t column)
+{
+    const sheet_cell *cell = cell_at(table, row, column);
+
+    switch (table->columns[column].type) {
+    case HL_COLUMN_TEXT:
+        return hl_json_text(cell->text, strlen(cell->text));
+    case HL_COLUMN_BOOL:
+        return json_boolean(cell->whole);
+    case HL_COLUMN_INT:
+        return cell->whole != HL_NO_INT ? json_integer(cell->whole) : json_null();
+    default:
+        return json_number(cell->real);
+    }
+}
+
+static json_t *json_row(const hl_sheet *table, int64_t row)
+{
+    json_t *object = json_object();
+
+    for (int64_t column = 0; column < table->n_columns; column++)
+        hl_json_put(&object, table->columns[column].name, json_cell(table, row, column));
+    return object;
+}
+
+/* What cannot be made is NULL, and so is all that it would be part of: one look at the end. */
+static hl_status write_json(hl_text *out, const hl_sheet *table)
+{
+    json_t *facts = json_object();
+    json_t *rows  = json_array();
+
+    for (int64_t i = 0; i < table->n_facts; i++)
+        hl_json_put(&facts, table->facts[i].name,
+                    table->facts[i].text != NULL ? json_string(table->facts[i].text)
+                                                 : json_number(table->facts[i].number));
+    for (int64_t row = 0; row < hl_sheet_n_rows(table); row++)
+        hl_json_add(&rows, json_row(table, row));
+    json_t *root = json_pack("{s:s, s:s, s:o, s:o}", "table", table->name, "title", table->title,
+                             "facts", facts, "rows", rows);
+    char   *text = hl_json_dump(root, JSON_INDENT(1));
+
+    json_decref(root);
+    if (text == NULL)
+        return hl_fail(HL_NO_MEMORY, "table %s: out of memory for its JSON", table->name);
+    hl_text_addf(out, "%s\n", text);
+    hl_free(text);
+    return HL_OK;
+}
+
+hl_status hl_sheet_render(char **out, const hl_sheet *table, hl_sheet_format format)
+{
+    hl_text   text   = { 0 };
+    hl_status status = HL_OK;
+
+    *out = NULL;
+    if (format == HL_SHEET_TEXT)
+        status = write_text(&text, table);
+    else if (format == HL_SHEET_CSV)
+        write_csv(&text, table);
+    else
+        status = write_json(&text, table);
+    if (text.status == HL_OK)
+        text.status = status;
+    return hl_text_finish(out, &text);
 }

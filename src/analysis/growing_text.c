@@ -1,5 +1,5 @@
-/* text.c - a text that grows. */
-#include "analysis/text.h"
+/* growing_text.c - a text that grows. */
+#include "analysis/growing_text.h"
 
 #include <stdarg.h>
 #include <stdio.h>

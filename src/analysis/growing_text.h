@@ -1,6 +1,6 @@
-/* text.h - a text that grows, with the first error kept. */
-#ifndef HL_ANALYSIS_TEXT_H
-#define HL_ANALYSIS_TEXT_H
+/* growing_text.h - a text that grows, with the first error kept. */
+#ifndef HL_ANALYSIS_GROWING_TEXT_H
+#define HL_ANALYSIS_GROWING_TEXT_H
 
 #include "headlight.h"
 
