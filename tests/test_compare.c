@@ -1,7 +1,7 @@
 /* test_compare.c - two profiles: pairs, false discoveries, ranks and matching. */
 #include "made_profile.h"
 
-#include "analysis/compare.h"
+#include "analysis/numbers.h"
 
 static hl_comparison *compare(const made_model *a, const made_model *b)
 {

@@ -2,7 +2,6 @@
 #include "analysis_support.h"
 
 #include "analysis/assignment.h"
-#include "analysis/bootstrap.h"
 #include "analysis/numbers.h"
 
 #define CLOSE 1e-13

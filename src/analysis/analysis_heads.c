@@ -3,9 +3,9 @@
 #include <stdlib.h>
 
 #include "analysis/analysis.h"
-#include "analysis/bootstrap.h"
 #include "analysis/diagnose.h"
 #include "analysis/grid.h"
+#include "analysis/numbers.h"
 #include "analysis/sheet.h"
 #include "base/memory.h"
 #include "base/status.h"

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "analysis/bootstrap.h"
+#include "analysis/numbers.h"
 #include "base/memory.h"
 #include "base/status.h"
 

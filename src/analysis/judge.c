@@ -10,9 +10,9 @@
 #include <string.h>
 
 #include "analysis/auroc.h"
-#include "analysis/bootstrap.h"
 #include "analysis/labels.h"
 #include "analysis/logistic.h"
+#include "analysis/numbers.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/utf8.h"

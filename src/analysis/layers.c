@@ -3,7 +3,6 @@
 
 #include <math.h>
 
-#include "analysis/bootstrap.h"
 #include "analysis/grid.h"
 #include "analysis/numbers.h"
 #include "base/memory.h"

@@ -7,8 +7,8 @@
 
 #include <math.h>
 
-#include "analysis/bootstrap.h"
 #include "analysis/grid.h"
+#include "analysis/numbers.h"
 #include "base/memory.h"
 #include "base/status.h"
 

@@ -10,7 +10,7 @@
 #ifndef HL_PRUNE_SWEEP_H
 #define HL_PRUNE_SWEEP_H
 
-#include "analysis/bootstrap.h"
+#include "analysis/numbers.h"
 #include "headlight.h"
 #include "prune/sweep_state.h"
 

@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "analysis/bootstrap.h"
 #include "analysis/diagnose.h"
 #include "analysis/grid.h"
 #include "analysis/layers.h"

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/bootstrap.h"
 #include "analysis/diagnose.h"
 #include "analysis/grid.h"
 #include "analysis/head_types.h"
