@@ -4,7 +4,6 @@
 #include "analysis/grid.h"
 #include "analysis/head_clusters.h"
 #include "analysis/head_types.h"
-#include "analysis/layers.h"
 #include "analysis/numbers.h"
 
 static hl_sheet *table_of(const hl_profile *profile, const char *name)

@@ -4,7 +4,6 @@
 
 #include "analysis/diagnose.h"
 #include "analysis/grid.h"
-#include "analysis/level.h"
 
 static const char *const names[HL_N_DIAGNOSES] = {
     "dead-or-broken", "entropy-collapse", "entropic-overload", "attention-locking",

@@ -2,7 +2,7 @@
  * length. */
 #include "profile_support.h"
 
-#include "analysis/positions.h"
+#include "analysis/grid.h"
 
 /* A sequence of so many rows, all of them with this entropy from row 15 on, in every head. */
 static void add_flat(hl_profile *profile, uint64_t hash, int64_t length, float entropy)

@@ -4,7 +4,6 @@
 #include "analysis/analysis.h"
 #include "analysis/diagnose.h"
 #include "analysis/grid.h"
-#include "analysis/layers.h"
 #include "analysis/numbers.h"
 #include "analysis/sheet.h"
 #include "base/memory.h"

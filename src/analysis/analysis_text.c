@@ -3,7 +3,6 @@
 
 #include "analysis/analysis.h"
 #include "analysis/grid.h"
-#include "analysis/positions.h"
 #include "analysis/sheet.h"
 #include "base/status.h"
 

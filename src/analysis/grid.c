@@ -1,4 +1,4 @@
-/* grid.c - a profile's numbers as plain arrays. */
+/* grid.c - a profile's numbers as plain arrays: heads, layers, positions, and the level of the whole. */
 #include "analysis/grid.h"
 
 #include <math.h>
@@ -7,6 +7,10 @@
 #include "analysis/numbers.h"
 #include "base/memory.h"
 #include "base/status.h"
+
+enum { LEAST_SEQUENCES = 4 }; /* whose spread says how far a fall is */
+
+/* -------------------------------------------------------------------- heads */
 
 const char *hl_head_name(char room[HL_HEAD_NAME_BYTES], int64_t layer, int64_t head)
 {
@@ -98,4 +102,286 @@ double hl_similarity_in_common(const hl_profile *profile, int64_t layer, int64_t
 {
     return fmin(hl_profile_similarity(profile, layer, a, b), /* passes NaN over */
                 hl_similarity_beside_first(profile, layer, a, b));
+}
+
+/* ------------------------------------------------------------------- layers */
+
+void hl_layer_profile_free(hl_layer_profile *layers)
+{
+    if (layers == NULL)
+        return;
+    hl_free(layers->means);
+    hl_free(layers->lows);
+    hl_free(layers->highs);
+    hl_free(layers->errors);
+    hl_free(layers);
+}
+
+/* (n_sequences, n_layers): each sequence's mean over the heads of a layer. */
+static hl_status layer_sequences(double **out, const hl_profile *profile, hl_quantity quantity)
+{
+    hl_status status  = HL_OK;
+    int64_t   n_heads = hl_profile_n_heads(profile);
+    int64_t   n_means = hl_profile_n_sequences(profile) * hl_profile_n_layers(profile);
+    double   *values  = NULL;
+
+    HL_TRY(hl_grid_sequences(&values, profile, quantity));
+    HL_TRY(HL_ALLOC(out, (size_t)n_means));
+    for (int64_t i = 0; i < n_means; i++)
+        (*out)[i] = hl_mean(values + i * n_heads, n_heads);
+
+done:
+    hl_free(values);
+    return status;
+}
+
+static hl_status fill_layer_intervals(hl_layer_profile *layers, const hl_profile *profile,
+                                      hl_quantity quantity, uint64_t seed)
+{
+    hl_status status      = HL_OK;
+    int64_t   n_layers    = layers->n_layers;
+    int64_t   n_sequences = hl_profile_n_sequences(profile);
+    double   *values      = NULL;
+    double   *draws       = NULL;
+
+    for (int64_t layer = 0; layer < n_layers; layer++)
+        layers->lows[layer] = layers->highs[layer] = layers->errors[layer] = NAN;
+    if (n_sequences < 2)
+        return HL_OK;
+    HL_TRY(layer_sequences(&values, profile, quantity));
+    HL_TRY(HL_ALLOC(&draws, (size_t)n_layers * HL_RESAMPLES));
+    HL_TRY(hl_bootstrap_means(draws, values, n_sequences, n_layers, HL_RESAMPLES, seed));
+    for (int64_t layer = 0; layer < n_layers; layer++) {
+        hl_interval interval =
+            hl_bootstrap_interval(draws + layer * HL_RESAMPLES, HL_RESAMPLES, 0.95);
+        layers->lows[layer]   = interval.low;
+        layers->highs[layer]  = interval.high;
+        layers->errors[layer] = interval.error;
+    }
+
+done:
+    hl_free(values);
+    hl_free(draws);
+    return status;
+}
+
+static void find_range(hl_layer_shape *shape, const double *means, int64_t n_layers)
+{
+    double  highest = NAN;
+    int64_t lowest  = -1;
+
+    for (int64_t layer = 0; layer < n_layers; layer++) {
+        if (isnan(means[layer]))
+            continue;
+        highest = fmax(highest, means[layer]); /* fmax passes NaN over */
+        if (lowest < 0 || means[layer] < means[lowest])
+            lowest = layer;
+    }
+    shape->minimum = lowest;
+    shape->range   = lowest < 0 ? NAN : highest - means[lowest];
+    shape->depth = lowest < 0 ? NAN : n_layers > 1 ? (double)lowest / (double)(n_layers - 1) : 0.0;
+}
+
+static hl_status find_shape(hl_layer_profile *layers, double flat_errors)
+{
+    hl_status       status   = HL_OK;
+    int64_t         n_layers = layers->n_layers;
+    hl_layer_shape *shape    = &layers->shape;
+    double         *work     = NULL; /* (2, n_layers): depths, squared errors */
+
+    HL_TRY(HL_ALLOC(&work, 2 * (size_t)n_layers));
+    for (int64_t layer = 0; layer < n_layers; layer++) {
+        work[layer]            = n_layers > 1 ? (double)layer / (double)(n_layers - 1) : 0.0;
+        work[n_layers + layer] = layers->errors[layer] * layers->errors[layer];
+    }
+    find_range(shape, layers->means, n_layers);
+    shape->error     = sqrt(hl_mean(work + n_layers, n_layers));
+    shape->curvature = hl_fit_parabola(work, layers->means, n_layers).quadratic;
+    HL_TRY(hl_spearman(&shape->spearman, work, layers->means, n_layers));
+    /* One layer has no profile to be flat. */
+    shape->flat = n_layers > 1 && shape->range < flat_errors * shape->error;
+
+done:
+    hl_free(work);
+    return status;
+}
+
+hl_status hl_layer_profile_new(hl_layer_profile **out, const hl_profile *profile,
+                               hl_quantity quantity, double flat_errors, uint64_t seed)
+{
+    hl_status         status   = HL_OK;
+    int64_t           n_layers = hl_profile_n_layers(profile);
+    int64_t           n_heads  = hl_profile_n_heads(profile);
+    hl_layer_profile *layers   = NULL;
+    double           *means    = NULL;
+
+    *out = NULL;
+    HL_TRY(HL_ALLOC_ZEROED(&layers, 1));
+    layers->n_layers = n_layers;
+    HL_TRY(HL_ALLOC(&layers->means, (size_t)n_layers));
+    HL_TRY(HL_ALLOC(&layers->lows, (size_t)n_layers));
+    HL_TRY(HL_ALLOC(&layers->highs, (size_t)n_layers));
+    HL_TRY(HL_ALLOC(&layers->errors, (size_t)n_layers));
+    HL_TRY(hl_grid_means(&means, profile, quantity));
+    for (int64_t layer = 0; layer < n_layers; layer++)
+        layers->means[layer] = hl_mean(means + layer * n_heads, n_heads);
+    HL_TRY(fill_layer_intervals(layers, profile, quantity, seed));
+    HL_TRY(find_shape(layers, flat_errors));
+    *out   = layers;
+    layers = NULL;
+
+done:
+    hl_layer_profile_free(layers);
+    hl_free(means);
+    return status;
+}
+
+/* ---------------------------------------------------------------- positions */
+
+/* Sequences differ in length, so the later a bucket, the fewer rows some of them have in it.
+ * A draw of sequences therefore gives the mean of their rows, not the mean of their means:
+ * rows and sums of rows are drawn together, and then divided. */
+
+static double mean_over_heads(const hl_profile *profile, int64_t bucket, hl_quantity quantity)
+{
+    double  sum   = 0.0;
+    int64_t count = 0;
+
+    HL_EACH_HEAD(profile, layer, head)
+    {
+        hl_moments moments = hl_profile_by_position(profile, layer, head, bucket, quantity);
+        sum += moments.count > 0 ? moments.mean : 0.0;
+        count += moments.count > 0;
+    }
+    return count > 0 ? sum / (double)count : NAN;
+}
+
+/* Of one sequence: every head counts alike. */
+static double sequence_mean(const hl_profile *profile, int64_t sequence, int64_t bucket,
+                            hl_quantity quantity)
+{
+    double  sum   = 0.0;
+    int64_t count = 0;
+
+    for (int64_t layer = 0; layer < hl_profile_n_layers(profile); layer++) {
+        double  mean = hl_profile_sequence_position(profile, sequence, layer, bucket, quantity);
+        int64_t n    = hl_profile_heads_of(profile, layer);
+
+        sum += isnan(mean) ? 0.0 : mean * (double)n;
+        count += isnan(mean) ? 0 : n;
+    }
+    return count > 0 ? sum / (double)count : NAN;
+}
+
+/* values (n_sequences, n_buckets, 2): the sum of the rows, and how many they are. */
+static void read_sequences(double *values, const hl_profile *profile, hl_quantity quantity)
+{
+    int64_t n_buckets = hl_profile_n_buckets(profile);
+
+    for (int64_t i = 0; i < hl_profile_n_sequences(profile) * n_buckets; i++) {
+        int64_t sequence = i / n_buckets;
+        double  n_rows =
+            (double)hl_profile_sequence_rows(profile, sequence, i % n_buckets, quantity);
+        double mean = sequence_mean(profile, sequence, i % n_buckets, quantity);
+
+        values[2 * i]     = isnan(mean) ? 0.0 : n_rows * mean;
+        values[2 * i + 1] = isnan(mean) ? 0.0 : n_rows;
+    }
+}
+
+static int64_t sequences_with_rows(const double *values, int64_t n_sequences, int64_t n_buckets,
+                                   int64_t bucket)
+{
+    int64_t count = 0;
+
+    for (int64_t sequence = 0; sequence < n_sequences; sequence++)
+        count += values[2 * (sequence * n_buckets + bucket) + 1] > 0.0;
+    return count;
+}
+
+/* sums, rows (HL_RESAMPLES): what each draw has of one bucket. */
+static hl_interval interval_of_bucket(double *sums, const double *rows)
+{
+    for (int64_t draw = 0; draw < HL_RESAMPLES; draw++)
+        sums[draw] = rows[draw] > 0.0 ? sums[draw] / rows[draw] : NAN;
+    return hl_bootstrap_interval(sums, HL_RESAMPLES, 0.95);
+}
+
+static hl_status fill_curve_intervals(hl_position_curve *curve, const hl_profile *profile,
+                                      hl_quantity quantity, uint64_t seed)
+{
+    hl_status status    = HL_OK;
+    int64_t   n         = hl_profile_n_sequences(profile);
+    int64_t   n_columns = 2 * curve->n_buckets;
+    double   *values    = NULL; /* (n, n_buckets, 2) */
+    double   *draws     = NULL; /* (n_buckets, 2, HL_RESAMPLES) */
+
+    if (n < 2)
+        return HL_OK;
+    HL_TRY(HL_ALLOC(&values, (size_t)(n * n_columns)));
+    HL_TRY(HL_ALLOC(&draws, (size_t)n_columns * HL_RESAMPLES));
+    read_sequences(values, profile, quantity);
+    HL_TRY(hl_bootstrap_means(draws, values, n, n_columns, HL_RESAMPLES, seed));
+    for (int64_t bucket = 0; bucket < curve->n_buckets; bucket++) {
+        double *sums = draws + 2 * bucket * HL_RESAMPLES;
+
+        if (sequences_with_rows(values, n, curve->n_buckets, bucket) < 2)
+            continue;
+        hl_interval interval = interval_of_bucket(sums, sums + HL_RESAMPLES);
+        curve->lows[bucket]  = interval.low;
+        curve->highs[bucket] = interval.high;
+        curve->has_intervals = true;
+    }
+
+done:
+    hl_free(values);
+    hl_free(draws);
+    return status;
+}
+
+hl_status hl_position_curve_read(hl_position_curve *out, const hl_profile *profile,
+                                 hl_quantity quantity, uint64_t seed)
+{
+    *out = (hl_position_curve){ .n_buckets = hl_profile_n_buckets(profile) };
+    for (int64_t bucket = 0; bucket < out->n_buckets; bucket++) {
+        out->means[bucket] = mean_over_heads(profile, bucket, quantity);
+        out->lows[bucket] = out->highs[bucket] = NAN;
+    }
+    return fill_curve_intervals(out, profile, quantity, seed);
+}
+
+/* -------------------------------------------------------------------- level */
+
+hl_status hl_level_of(hl_level *out, const hl_profile *profile)
+{
+    hl_status status = HL_OK;
+    int64_t   size   = hl_grid_size(profile);
+    int64_t   count  = hl_profile_n_sequences(profile);
+    double   *values = NULL; /* (count, size) */
+    double   *levels = NULL; /* (count) */
+    double   *work   = NULL; /* (count) */
+
+    HL_TRY(hl_grid_sequences(&values, profile, HL_Q_FAIR));
+    HL_TRY(HL_ALLOC(&levels, (size_t)count));
+    HL_TRY(HL_ALLOC(&work, (size_t)count));
+    for (int64_t i = 0; i < count; i++)
+        levels[i] = hl_mean(values + i * size, size);
+    hl_robust spread = hl_robust_spread(levels, count, work);
+    *out             = (hl_level){ .n_sequences = count,
+                                   .mean        = hl_mean(levels, count),
+                                   .median      = spread.median,
+                                   .sigma       = spread.sigma };
+
+done:
+    hl_free(values);
+    hl_free(levels);
+    hl_free(work);
+    return status;
+}
+
+double hl_level_fall(const hl_level *before, const hl_level *now)
+{
+    if (before->n_sequences < LEAST_SEQUENCES || !(before->sigma > 0.0))
+        return NAN;
+    return (before->median - now->mean) / before->sigma;
 }

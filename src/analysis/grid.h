@@ -1,4 +1,9 @@
-/* grid.h - a profile's numbers as plain arrays, a place for every layer and head. */
+/* grid.h - a profile's numbers as plain arrays.
+ *
+ *     grid     a place for every layer and head
+ *     layers   how entropy goes from layer to layer, and what shape that has
+ *     curve    how it goes with where in the text a row stands
+ *     level    how spread out attention is as a whole, and whether that fell */
 #ifndef HL_ANALYSIS_GRID_H
 #define HL_ANALYSIS_GRID_H
 
@@ -53,5 +58,68 @@ hl_status hl_grid_sequences(double **out, const hl_profile *profile, hl_quantity
 struct hl_interval;
 hl_status hl_grid_intervals(struct hl_interval **out, const hl_profile *profile,
                             hl_quantity quantity, uint64_t seed);
+
+/* ------------------------------------------------------------------- layers */
+
+typedef struct hl_layer_shape {
+    double  range;     /* highest mean - lowest mean */
+    double  error;     /* a layer mean's standard error, root mean square over layers; NaN with
+                        * fewer than two sequences */
+    int64_t minimum;   /* the lowest layer; -1: none was measured */
+    double  depth;     /* of the minimum: 0 first layer, 1 last */
+    double  curvature; /* c of a + b x + c x^2, x the depth from 0 to 1; positive: a valley */
+    double  spearman;  /* rank correlation of the mean with depth */
+    bool    flat;      /* the range is under `flat_errors` times the error */
+} hl_layer_shape;
+
+typedef struct hl_layer_profile {
+    int64_t        n_layers;
+    double        *means; /* (n_layers) over heads, of the heads' means */
+    double        *lows;  /* (n_layers) 95% interval, as below; NaN with fewer than two sequences */
+    double        *highs;
+    double        *errors;
+    hl_layer_shape shape;
+} hl_layer_profile;
+
+/* Of ENTROPY, FAIR or NOSINK.  Intervals are by the bootstrap over sequences. */
+hl_status hl_layer_profile_new(hl_layer_profile **out, const hl_profile *profile,
+                               hl_quantity quantity, double flat_errors, uint64_t seed);
+void      hl_layer_profile_free(hl_layer_profile *layers);
+
+/* ---------------------------------------------------------------- positions */
+
+typedef struct hl_position_curve {
+    int64_t n_buckets;
+    double  means[HL_PROFILE_MAX_BUCKETS]; /* over heads, of the heads' means; NaN: no such row */
+    /* 95% intervals by the bootstrap over sequences; NaN with fewer than two that have such rows,
+     * and in profiles of versions that kept no curves of sequences. */
+    double lows[HL_PROFILE_MAX_BUCKETS];
+    double highs[HL_PROFILE_MAX_BUCKETS];
+    bool   has_intervals; /* of any bucket */
+} hl_position_curve;
+
+/* Of ENTROPY or FAIR. */
+hl_status hl_position_curve_read(hl_position_curve *out, const hl_profile *profile,
+                                 hl_quantity quantity, uint64_t seed);
+
+/* -------------------------------------------------------------------- level */
+
+/* A sequence's level is the mean fair entropy of all heads on it.
+ *
+ *     hl_level before, now;
+ *     HL_TRY(hl_level_of(&before, earlier));
+ *     HL_TRY(hl_level_of(&now, profile));
+ *     double fall = hl_level_fall(&before, &now);      in robust standard deviations */
+typedef struct hl_level {
+    int64_t n_sequences;
+    double  mean;   /* of the sequences' levels; NaN of none */
+    double  median; /* of the same, with */
+    double  sigma;  /* a robust standard deviation */
+} hl_level;
+
+hl_status hl_level_of(hl_level *out, const hl_profile *profile);
+/* How far the mean lies below the median of `before`, in its sigmas; NaN where `before` has fewer
+ * than four sequences, or all alike. */
+double hl_level_fall(const hl_level *before, const hl_level *now);
 
 #endif

@@ -23,7 +23,6 @@
 
 #include "analysis/grid.h"
 #include "analysis/growing_text.h"
-#include "analysis/level.h"
 #include "analysis/numbers.h"
 #include "analysis/thresholds.h"
 #include "base/file.h"

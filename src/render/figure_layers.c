@@ -5,7 +5,6 @@
 
 #include "analysis/diagnose.h"
 #include "analysis/grid.h"
-#include "analysis/layers.h"
 #include "analysis/numbers.h"
 #include "base/memory.h"
 #include "base/status.h"

@@ -9,7 +9,6 @@
 
 #include "analysis/grid.h"
 #include "analysis/numbers.h"
-#include "analysis/positions.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "render/plot.h"

@@ -6,7 +6,6 @@
 #include "analysis/diagnose.h"
 #include "analysis/grid.h"
 #include "analysis/head_types.h"
-#include "analysis/layers.h"
 #include "analysis/numbers.h"
 #include "base/memory.h"
 #include "base/status.h"
