@@ -1,7 +1,7 @@
 /* test_numbers.c - small statistics against closed forms and against NumPy's figures. */
 #include "analysis_support.h"
 
-#include "analysis/assignment.h"
+#include "analysis/cluster.h"
 #include "analysis/numbers.h"
 
 #define CLOSE 1e-13

@@ -1,4 +1,5 @@
-/* cluster.h - groups of points that are close to each other, and how much they mean.
+/* cluster.h - who belongs to whom: groups of points that are close to each other, how much they mean,
+ * and pairs.
  *
  *     hl_distances(distances, points, n, d);
  *     hl_ward(merges, distances, n);              once; then for any number of groups
@@ -41,5 +42,11 @@ typedef struct hl_stability {
 } hl_stability;
 hl_status hl_cluster_stability(hl_stability *out, const float *distances, const int32_t *labels,
                                int64_t n, int64_t n_groups, int64_t n_trials, uint64_t seed);
+
+/* Every row gets a column of its own so that the sum of the costs is least; there are at least as
+ * many columns as rows, and the costs are finite.  O(n_rows^2 n_columns).
+ *   out   (n_rows) columns
+ *   cost  (n_rows, n_columns) */
+hl_status hl_assign(int64_t *out, const double *cost, int64_t n_rows, int64_t n_columns);
 
 #endif

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/assignment.h"
+#include "analysis/cluster.h"
 #include "analysis/grid.h"
 #include "analysis/numbers.h"
 #include "analysis/sheet.h"
