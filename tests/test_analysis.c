@@ -2,8 +2,7 @@
 #include "made_profile.h"
 
 #include "analysis/grid.h"
-#include "analysis/head_clusters.h"
-#include "analysis/head_types.h"
+#include "analysis/head_kinds.h"
 #include "analysis/numbers.h"
 
 static hl_sheet *table_of(const hl_profile *profile, const char *name)

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "analysis/head_types.h"
+#include "analysis/head_kinds.h"
 
 static const double degree = 3.14159265358979323846 / 180.0;
 

@@ -5,7 +5,7 @@
 
 #include "analysis/diagnose.h"
 #include "analysis/grid.h"
-#include "analysis/head_types.h"
+#include "analysis/head_kinds.h"
 #include "analysis/numbers.h"
 #include "base/memory.h"
 #include "base/status.h"

@@ -2,7 +2,7 @@
  * the order of their colors, one per line: the page must have the same. */
 #include <stdio.h>
 
-#include "analysis/head_types.h"
+#include "analysis/head_kinds.h"
 #include "headlight.h"
 #include "render/palette.h"
 

@@ -1,0 +1,501 @@
+/* head_kinds.c - what heads do: by rules in the order in which they are tried, and by likeness. */
+#include "analysis/head_kinds.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "analysis/grid.h"
+#include "analysis/growing_text.h"
+#include "analysis/numbers.h"
+#include "analysis/sheet.h"
+#include "base/memory.h"
+#include "base/status.h"
+
+enum { N_GROUPS = 3, N_TRIALS = 20, LEAST_HEADS = 6 };
+
+/* ------------------------------------------------------------------ by rule */
+
+static double mean_of(const hl_profile *profile, int64_t layer, int64_t head, hl_quantity quantity)
+{
+    return hl_profile_moments(profile, layer, head, quantity).mean;
+}
+
+static double induction(const hl_profile *profile, int64_t layer, int64_t head)
+{
+    return hl_profile_probe(profile, layer, head, HL_PROBE_INDUCTION);
+}
+
+static double previous(const hl_profile *profile, int64_t layer, int64_t head)
+{
+    return mean_of(profile, layer, head, HL_Q_PREVIOUS);
+}
+
+static double self(const hl_profile *profile, int64_t layer, int64_t head)
+{
+    return mean_of(profile, layer, head, HL_Q_SELF);
+}
+
+static double first(const hl_profile *profile, int64_t layer, int64_t head)
+{
+    return mean_of(profile, layer, head, HL_Q_FIRST);
+}
+
+static double band(const hl_profile *profile, int64_t layer, int64_t head)
+{
+    return hl_profile_pattern(profile, layer, head, HL_PM_BAND, true).mean;
+}
+
+/* The share of attention that neither nearness nor the first key explains; 0 for a head that
+ * spreads it over many keys. */
+static double focused_content(const hl_profile *profile, int64_t layer, int64_t head)
+{
+    double median = hl_profile_quantile(profile, layer, head, HL_HIST_NOSINK, 0.5);
+
+    if (!(median < 0.5))
+        return 0.0;
+    return hl_profile_pattern(profile, layer, head, HL_PM_CONTENT, true).mean;
+}
+
+static double fair(const hl_profile *profile, int64_t layer, int64_t head)
+{
+    return mean_of(profile, layer, head, HL_Q_FAIR);
+}
+
+static const struct rule {
+    hl_head_kind kind;
+    double (*value)(const hl_profile *profile, int64_t layer, int64_t head);
+    double      threshold; /* the value is at least this */
+    const char *text;
+} rules[] = {
+    { HL_HEAD_INDUCTION, induction, 0.4, "induction score on a repeated random sequence" },
+    { HL_HEAD_PREVIOUS, previous, 0.4, "mean attention to the token before" },
+    { HL_HEAD_SELF, self, 0.4, "mean attention to the token itself" },
+    { HL_HEAD_SINK, first, 0.3, "mean attention to the first token" },
+    { HL_HEAD_LOCAL, band, 0.5, "mass on the last five keys, key 0 aside" },
+    { HL_HEAD_SPECIALIST, focused_content, 0.5, "content mass of a sharp head (median under 0.5)" },
+    { HL_HEAD_GLOBAL, fair, 0.7, "fair entropy" },
+};
+
+hl_head_type hl_head_type_of(const hl_profile *profile, int64_t layer, int64_t head)
+{
+    if (hl_profile_moments(profile, layer, head, HL_Q_ENTROPY).count == 0)
+        return (hl_head_type){ HL_HEAD_UNKNOWN, NAN, NAN, hl_head_kind_rule(HL_HEAD_UNKNOWN) };
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
+        double value = rules[i].value(profile, layer, head);
+
+        if (value >= rules[i].threshold) /* not where it is NaN: not measured */
+            return (hl_head_type){ rules[i].kind, value, rules[i].threshold, rules[i].text };
+    }
+    return (hl_head_type){ HL_HEAD_MIXED, NAN, NAN, hl_head_kind_rule(HL_HEAD_MIXED) };
+}
+
+const char *hl_head_kind_rule(hl_head_kind kind)
+{
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
+        if (rules[i].kind == kind)
+            return rules[i].text;
+    }
+    return kind == HL_HEAD_MIXED ? "no rule holds" : "no row was counted";
+}
+
+const char *hl_head_kind_name(hl_head_kind kind)
+{
+    static const char *const names[HL_N_HEAD_KINDS] = {
+        "induction",  "previous", "self",  "sink",    "local",
+        "specialist", "global",   "mixed", "unknown",
+    };
+
+    return names[kind];
+}
+
+/* ------------------------------------------- by likeness: a head as a point */
+
+typedef struct features {
+    const hl_profile *profile;
+    const int64_t    *places; /* (n_heads) */
+    int64_t           n_heads;
+    double           *columns;        /* (room, n_heads) */
+    int64_t           n_columns;      /* so far */
+    int64_t           n_of[N_GROUPS]; /* columns of each group */
+} features;
+
+/* Keeps the column that was just filled where heads differ in it.  What was not measured of some
+ * heads stands at the mean. */
+static void keep_column(features *f, int group)
+{
+    double *column = f->columns + f->n_columns * f->n_heads;
+    double  mean   = hl_mean(column, f->n_heads);
+
+    if (!(hl_variance(column, f->n_heads) > 1e-12))
+        return;
+    for (int64_t i = 0; i < f->n_heads; i++)
+        column[i] = isnan(column[i]) ? mean : column[i];
+    f->n_columns++;
+    f->n_of[group]++;
+}
+
+/* The next column: the expression, in which `layer` and `head` stand for each head in turn. */
+#define FILL_COLUMN(f, group, expression)                                                          \
+    do {                                                                                           \
+        for (int64_t i_ = 0; i_ < (f)->n_heads; i_++) {                                            \
+            int64_t layer = (f)->places[i_] / hl_profile_n_heads((f)->profile);                    \
+            int64_t head  = (f)->places[i_] % hl_profile_n_heads((f)->profile);                    \
+            (f)->columns[(f)->n_columns * (f)->n_heads + i_] = (expression);                       \
+        }                                                                                          \
+        keep_column(f, group);                                                                     \
+    } while (0)
+
+/* The mean entropy of a head in a position bucket as a share of the largest that any head has
+ * there. */
+static double share_at(const features *f, int64_t bucket, double largest, int64_t layer,
+                       int64_t head)
+{
+    double mean = hl_profile_by_position(f->profile, layer, head, bucket, HL_Q_ENTROPY).mean;
+
+    return largest > 0.0 ? mean / largest : NAN;
+}
+
+static double largest_at(const features *f, int64_t bucket)
+{
+    int64_t n_heads = hl_profile_n_heads(f->profile);
+    double  largest = NAN;
+
+    for (int64_t i = 0; i < f->n_heads; i++) /* fmax passes NaN over */
+        largest = fmax(largest, hl_profile_by_position(f->profile, f->places[i] / n_heads,
+                                                       f->places[i] % n_heads, bucket, HL_Q_ENTROPY)
+                                    .mean);
+    return largest;
+}
+
+/* At most so many columns. */
+static int64_t most_columns(const hl_profile *profile)
+{
+    int64_t n_types = hl_profile_n_types(profile);
+
+    return hl_profile_n_buckets(profile) + n_types + n_types * n_types + 2 * HL_N_PATTERN_METRICS;
+}
+
+static void fill_features(features *f)
+{
+    const hl_profile *p       = f->profile;
+    int64_t           n_types = hl_profile_n_types(p);
+
+    for (int64_t b = 0; b < hl_profile_n_buckets(p); b++) {
+        double largest = largest_at(f, b);
+        FILL_COLUMN(f, 0, share_at(f, b, largest, layer, head));
+    }
+    for (int64_t t = 0; t < n_types; t++)
+        FILL_COLUMN(f, 1, hl_profile_by_type(p, layer, head, t, HL_Q_FAIR).mean);
+    for (int64_t t = 0; t < n_types * n_types; t++)
+        FILL_COLUMN(f, 1, hl_profile_lookback(p, layer, head, t / n_types, t % n_types));
+    for (int metric = 0; metric < HL_PM_CHANCE; metric++) {
+        FILL_COLUMN(f, 2,
+                    hl_profile_pattern(p, layer, head, (hl_pattern_metric)metric, false).mean);
+        FILL_COLUMN(f, 2, hl_profile_pattern(p, layer, head, (hl_pattern_metric)metric, true).mean);
+    }
+}
+
+/* (n_heads, n_columns), each group's columns scaled so that the groups weigh the same. */
+static hl_status make_points(double **out, const features *f)
+{
+    hl_status status = HL_ALLOC(out, (size_t)(f->n_heads * f->n_columns));
+    int64_t   column = 0;
+
+    if (status != HL_OK)
+        return status;
+    for (int group = 0; group < N_GROUPS; group++) {
+        for (int64_t k = 0; k < f->n_of[group]; k++, column++) {
+            for (int64_t i = 0; i < f->n_heads; i++)
+                (*out)[i * f->n_columns + column] =
+                    f->columns[column * f->n_heads + i] / sqrt((double)f->n_of[group]);
+        }
+    }
+    return HL_OK;
+}
+
+/* --------------------------------------------------- by likeness: divisions */
+
+/* The division with the widest silhouette; labels has room for n, and so has `work`. */
+static hl_status choose_division(hl_head_clusters *clusters, const float *distances,
+                                 const hl_merge *merges, int32_t *work)
+{
+    int64_t n    = clusters->n_heads;
+    int64_t most = n / 2 < HL_MAX_CLUSTERS ? n / 2 : HL_MAX_CLUSTERS;
+
+    for (int64_t k = 2; k <= most; k++) {
+        double width = NAN;
+
+        HL_NEED(hl_cut(work, merges, n, k));
+        HL_NEED(hl_silhouette(&width, distances, work, n, k));
+        if (isnan(clusters->silhouette) || width > clusters->silhouette) {
+            clusters->silhouette = width;
+            clusters->n_clusters = k;
+            memcpy(clusters->labels, work, sizeof *work * (size_t)n);
+        }
+    }
+    return HL_OK;
+}
+
+static void find_medoids(hl_head_clusters *clusters, const float *distances)
+{
+    int64_t n = clusters->n_heads;
+
+    for (int64_t cluster = 0; cluster < clusters->n_clusters; cluster++) {
+        double least = INFINITY;
+        for (int64_t i = 0; i < n; i++) {
+            double sum = 0.0;
+            if (clusters->labels[i] != cluster)
+                continue;
+            for (int64_t j = 0; j < n; j++)
+                sum += clusters->labels[j] == cluster ? distances[i * n + j] : 0.0;
+            if (sum < least) {
+                least                      = sum;
+                clusters->medoids[cluster] = clusters->places[i];
+            }
+        }
+    }
+}
+
+static hl_status divide(hl_head_clusters *clusters, const double *points, uint64_t seed)
+{
+    hl_status status    = HL_OK;
+    int64_t   n         = clusters->n_heads;
+    float    *distances = NULL;
+    hl_merge *merges    = NULL;
+    int32_t  *work      = NULL;
+
+    HL_TRY(HL_ALLOC(&distances, (size_t)(n * n)));
+    HL_TRY(HL_ALLOC(&merges, (size_t)n));
+    HL_TRY(HL_ALLOC(&work, (size_t)n));
+    hl_distances(distances, points, n, clusters->n_features);
+    if (n >= LEAST_HEADS && clusters->n_features > 0) {
+        HL_TRY(hl_ward(merges, distances, n));
+        HL_TRY(choose_division(clusters, distances, merges, work));
+        HL_TRY(hl_cluster_stability(&clusters->stability, distances, clusters->labels, n,
+                                    clusters->n_clusters, N_TRIALS, seed));
+    }
+    find_medoids(clusters, distances);
+
+done:
+    hl_free(distances);
+    hl_free(merges);
+    hl_free(work);
+    return status;
+}
+
+/* --------------------------------------------------- by likeness: the whole */
+
+void hl_head_clusters_free(hl_head_clusters *clusters)
+{
+    if (clusters == NULL)
+        return;
+    hl_free(clusters->places);
+    hl_free(clusters->labels);
+    hl_free(clusters);
+}
+
+static hl_status find_heads(hl_head_clusters *clusters, const hl_profile *profile)
+{
+    int64_t size    = hl_grid_size(profile);
+    int64_t n_heads = hl_profile_n_heads(profile);
+
+    HL_NEED(HL_ALLOC(&clusters->places, (size_t)size));
+    HL_NEED(HL_ALLOC_ZEROED(&clusters->labels, (size_t)size));
+    for (int64_t i = 0; i < size; i++) {
+        if (hl_grid_has(profile, i) &&
+            hl_profile_moments(profile, i / n_heads, i % n_heads, HL_Q_ENTROPY).count > 0)
+            clusters->places[clusters->n_heads++] = i;
+    }
+    if (clusters->n_heads > HL_MAX_CLUSTERED)
+        return hl_fail(HL_LIMIT, "%lld heads cannot be clustered, at most %d",
+                       (long long)clusters->n_heads, HL_MAX_CLUSTERED);
+    return HL_OK;
+}
+
+hl_status hl_head_clusters_new(hl_head_clusters **out, const hl_profile *profile, uint64_t seed)
+{
+    hl_status         status   = HL_OK;
+    hl_head_clusters *clusters = NULL;
+    features          f        = { .profile = profile };
+    double           *points   = NULL;
+
+    *out = NULL;
+    HL_TRY(HL_ALLOC_ZEROED(&clusters, 1));
+    clusters->silhouette = NAN;
+    clusters->stability  = (hl_stability){ NAN, NAN };
+    HL_TRY(find_heads(clusters, profile));
+    f.places  = clusters->places;
+    f.n_heads = clusters->n_heads;
+    HL_TRY(HL_ALLOC(&f.columns, (size_t)(most_columns(profile) * f.n_heads)));
+    fill_features(&f);
+    HL_TRY(make_points(&points, &f));
+    clusters->n_features = f.n_columns;
+    clusters->n_clusters = f.n_heads > 0;
+    HL_TRY(divide(clusters, points, seed));
+    *out     = clusters;
+    clusters = NULL;
+
+done:
+    hl_head_clusters_free(clusters);
+    hl_free(f.columns);
+    hl_free(points);
+    return status;
+}
+
+/* -------------------------------------------------------- table: head types */
+
+static const hl_column kind_columns[] = {
+    { "layer", HL_COLUMN_INT, 0 },
+    { "head", HL_COLUMN_INT, 0 },
+    { "type", HL_COLUMN_TEXT, 0 },
+    { "value", HL_COLUMN_REAL, 3 },
+    { "threshold", HL_COLUMN_REAL, 2 },
+    { "rule", HL_COLUMN_TEXT, 0 },
+    { 0 },
+};
+
+/* "3 sink, 5 local, 1 global", in the order of the rules. */
+static void add_counts(hl_sheet *table, const int64_t counts[HL_N_HEAD_KINDS])
+{
+    for (int kind = 0; kind < HL_N_HEAD_KINDS; kind++) {
+        if (counts[kind] > 0)
+            hl_sheet_fact_real(table, hl_head_kind_name((hl_head_kind)kind), (double)counts[kind]);
+    }
+}
+
+hl_status hl_head_types_table(hl_sheet **out, const hl_profile *profile,
+                              const hl_analysis_options *options)
+{
+    hl_status status                  = HL_OK;
+    hl_sheet *table                   = NULL;
+    int64_t   counts[HL_N_HEAD_KINDS] = { 0 };
+
+    (void)options;
+    HL_TRY(hl_sheet_new(&table, "head-types", "What each head does: the first rule that holds",
+                        kind_columns));
+    HL_EACH_HEAD(profile, layer, head)
+    {
+        hl_head_type type = hl_head_type_of(profile, layer, head);
+
+        counts[type.kind]++;
+        hl_sheet_put_int(table, layer);
+        hl_sheet_put_int(table, head);
+        hl_sheet_put_text(table, "%s", hl_head_kind_name(type.kind));
+        hl_sheet_put_real(table, type.value);
+        hl_sheet_put_real(table, type.threshold);
+        hl_sheet_put_text(table, "%s", type.rule);
+    }
+    add_counts(table, counts);
+
+done:
+    return hl_sheet_hand_over(out, table, status);
+}
+
+/* ---------------------------------------------------------- table: clusters */
+
+static const hl_column cluster_columns[] = {
+    { "cluster", HL_COLUMN_INT, 0 },   { "heads", HL_COLUMN_INT, 0 },
+    { "typical", HL_COLUMN_TEXT, 0 },  { "type", HL_COLUMN_TEXT, 0 },
+    { "fair", HL_COLUMN_REAL, 2 },     { "first", HL_COLUMN_REAL, 2 },
+    { "previous", HL_COLUMN_REAL, 2 }, { "band", HL_COLUMN_REAL, 2 },
+    { "members", HL_COLUMN_TEXT, 0 },  { 0 },
+};
+
+typedef struct cluster_sums {
+    int64_t count;
+    int64_t kinds[HL_N_HEAD_KINDS];
+    double  fair;
+    double  first;
+    double  previous;
+    double  band;
+} cluster_sums;
+
+/* A quantity that was not measured of one head is not known of the cluster: NaN spreads. */
+static void add_head(cluster_sums *sums, const hl_profile *profile, int64_t layer, int64_t head)
+{
+    sums->count++;
+    sums->kinds[hl_head_type_of(profile, layer, head).kind]++;
+    sums->fair += hl_profile_mean(profile, layer, head, HL_Q_FAIR);
+    sums->first += hl_profile_mean(profile, layer, head, HL_Q_FIRST);
+    sums->previous += hl_profile_mean(profile, layer, head, HL_Q_PREVIOUS);
+    sums->band += hl_profile_pattern(profile, layer, head, HL_PM_BAND, false).mean;
+}
+
+static hl_head_kind commonest(const int64_t kinds[HL_N_HEAD_KINDS])
+{
+    int best = 0;
+
+    for (int kind = 1; kind < HL_N_HEAD_KINDS; kind++)
+        best = kinds[kind] > kinds[best] ? kind : best;
+    return (hl_head_kind)best;
+}
+
+static hl_status put_cluster(hl_sheet *table, const hl_head_clusters *clusters,
+                             const hl_profile *profile, int64_t cluster)
+{
+    int64_t      n_heads = hl_profile_n_heads(profile);
+    cluster_sums sums    = { 0 };
+    hl_text      members = { 0 };
+    char        *list    = NULL;
+    char         name[HL_HEAD_NAME_BYTES];
+
+    for (int64_t i = 0; i < clusters->n_heads; i++) {
+        int64_t place = clusters->places[i];
+        if (clusters->labels[i] != cluster)
+            continue;
+        add_head(&sums, profile, place / n_heads, place % n_heads);
+        hl_text_addf(&members, "%s%s", members.n_bytes > 0 ? " " : "",
+                     hl_head_name(name, place / n_heads, place % n_heads));
+    }
+    hl_status status = hl_text_finish(&list, &members);
+    if (status != HL_OK)
+        return status;
+    int64_t medoid = clusters->medoids[cluster];
+    double  count  = (double)sums.count;
+    hl_sheet_put_int(table, cluster);
+    hl_sheet_put_int(table, sums.count);
+    hl_sheet_put_text(table, "%s", hl_head_name(name, medoid / n_heads, medoid % n_heads));
+    hl_sheet_put_text(table, "%s", hl_head_kind_name(commonest(sums.kinds)));
+    hl_sheet_put_real(table, sums.fair / count);
+    hl_sheet_put_real(table, sums.first / count);
+    hl_sheet_put_real(table, sums.previous / count);
+    hl_sheet_put_real(table, sums.band / count);
+    hl_sheet_put_text(table, "%s", list);
+    hl_free(list);
+    return HL_OK;
+}
+
+/* What to make of the mean agreement between divisions of parts of the heads. */
+static const char *in_words(double stability)
+{
+    if (isnan(stability))
+        return "too few heads to divide";
+    if (stability >= 0.8)
+        return "stable: the same groups come out without a fifth of the heads";
+    return stability >= 0.5 ? "partly stable: the borders move when heads are left out"
+                            : "not stable: do not read much into these groups";
+}
+
+hl_status hl_head_clusters_table(hl_sheet **out, const hl_profile *profile,
+                                 const hl_analysis_options *options)
+{
+    hl_status         status   = HL_OK;
+    hl_sheet         *table    = NULL;
+    hl_head_clusters *clusters = NULL;
+
+    HL_TRY(hl_sheet_new(&table, "clusters",
+                        "Heads that behave alike: by position, token type and pattern",
+                        cluster_columns));
+    HL_TRY(hl_head_clusters_new(&clusters, profile, options->seed));
+    for (int64_t cluster = 0; cluster < clusters->n_clusters; cluster++)
+        HL_TRY(put_cluster(table, clusters, profile, cluster));
+    hl_sheet_fact_real(table, "silhouette", clusters->silhouette);
+    hl_sheet_fact_real(table, "stability", clusters->stability.mean);
+    hl_sheet_fact_real(table, "least stability", clusters->stability.least);
+    hl_sheet_fact_text(table, "verdict", "%s", in_words(clusters->stability.mean));
+    hl_sheet_fact_real(table, "features", (double)clusters->n_features);
+
+done:
+    hl_head_clusters_free(clusters);
+    return hl_sheet_hand_over(out, table, status);
+}
