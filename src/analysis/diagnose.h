@@ -1,4 +1,4 @@
-/* diagnose.h - one function a diagnosis; diagnose.c has the list and the frame.
+/* diagnose.h - one function a diagnosis; diagnose.c has the list, the frame and those of heads.
  *
  * Each fills in what it found: verdict, value, threshold, heads, and the four texts.
  * Texts grow in hl_text and are handed over by the frame. */
@@ -6,9 +6,11 @@
 #define HL_ANALYSIS_DIAGNOSE_H
 
 #include "analysis/growing_text.h"
-#include "analysis/thresholds.h"
 #include "headlight.h"
 #include "stats/profile.h"
+
+/* The number that a rule compares with; thresholds NULL: the default. */
+double hl_threshold_of(const hl_thresholds *thresholds, hl_threshold which);
 
 typedef struct hl_examination {
     const hl_profile    *profile;
@@ -51,10 +53,5 @@ hl_status hl_diagnose_collapse(hl_examination *e);
 hl_status hl_diagnose_overload(hl_examination *e);
 hl_status hl_diagnose_locking(hl_examination *e);
 hl_status hl_diagnose_flat(hl_examination *e);
-/* diagnose_heads.c */
-hl_status hl_diagnose_redundancy(hl_examination *e);
-hl_status hl_diagnose_inactive(hl_examination *e);
-hl_status hl_diagnose_sinks(hl_examination *e);
-hl_status hl_diagnose_broken(hl_examination *e);
 
 #endif

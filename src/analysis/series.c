@@ -21,10 +21,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/diagnose.h"
 #include "analysis/grid.h"
 #include "analysis/growing_text.h"
 #include "analysis/numbers.h"
-#include "analysis/thresholds.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/memory.h"
