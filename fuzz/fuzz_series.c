@@ -1,8 +1,20 @@
 /* fuzz_series.c - any bytes at all, as a series.
  *
- * They are accepted or refused with a message.  What is accepted answers every question, and its
- * lines can be written. */
-#include "fuzz.h"
+ * They are accepted or refused with a message.  What is accepted answers every question, and has as
+ * many points after it was written and read again. */
+#include "fuzz_file.h"
+
+static void write_and_read(const hl_series *series)
+{
+    char       path[FUZZ_PATH_BYTES];
+    hl_series *again = NULL;
+
+    snprintf(path, sizeof path, "%s/again.series", fuzz_folder());
+    PROMISE(hl_series_write(series, path) == HL_OK);
+    PROMISE(hl_series_load(&again, path) == HL_OK);
+    PROMISE(hl_series_n_points(again) == hl_series_n_points(series));
+    hl_series_free(again);
+}
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes)
 {
@@ -19,6 +31,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes)
         PROMISE(hl_series_render(&line, series, i) == HL_OK && line[0] == '{');
         hl_free(line);
     }
+    if (hl_series_n_points(series) > 0)
+        write_and_read(series);
     hl_series_free(series);
     return 0;
 }

@@ -5,10 +5,9 @@
 
 #include <math.h>
 
-#include "analysis/auroc.h"
 #include "analysis/labels.h"
-#include "analysis/logistic.h"
 #include "analysis/random.h"
+#include "analysis/two_kinds.h"
 #include "stats/trace.h"
 
 static double unit(hl_random *random)

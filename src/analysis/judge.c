@@ -9,10 +9,9 @@
 #include <math.h>
 #include <string.h>
 
-#include "analysis/auroc.h"
 #include "analysis/labels.h"
-#include "analysis/logistic.h"
 #include "analysis/numbers.h"
+#include "analysis/two_kinds.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/utf8.h"

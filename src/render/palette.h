@@ -38,7 +38,7 @@ typedef struct hl_theme_colours {
 
 const hl_theme_colours *hl_theme_colours_of(hl_theme theme);
 
-/* One type of heads, one color, whatever else is drawn: an hl_head_kind of analysis/head_types.h. */
+/* One type of heads, one color, whatever else is drawn: an hl_head_kind of analysis/head_kinds.h. */
 hl_colour hl_head_kind_colour(hl_theme theme, int kind);
 
 #endif

@@ -1,0 +1,392 @@
+/* series_file.c - a series as lines of JSON (doc/watch.md): one that says what holds for all of it, then
+ * one a checkpoint.  Numbers have the digits that bring the same float or double back; what is NaN is
+ * null.
+ *
+ * Nobody vouches for a file that is read: memory is taken for what a line holds, not for what it
+ * claims. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/growing_text.h"
+#include "analysis/series_parts.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "stats/profile.h"
+
+#define FORMAT "headlight series 1"
+
+/* ------------------------------------------------------------------ writing */
+
+static void render_number(hl_text *text, const char *name, double value)
+{
+    if (isfinite(value))
+        hl_text_addf(text, ", \"%s\": %.17g", name, value);
+    else
+        hl_text_addf(text, ", \"%s\": null", name);
+}
+
+/* In quotation marks; NULL is null. */
+static void render_string(hl_text *text, const char *bytes)
+{
+    json_t *value  = bytes != NULL ? hl_json_text(bytes, strlen(bytes)) : json_null();
+    char   *quoted = hl_json_dump(value, JSON_ENCODE_ANY);
+
+    if (quoted != NULL)
+        hl_text_add(text, quoted, strlen(quoted));
+    else if (text->status == HL_OK)
+        text->status = hl_fail(HL_NO_MEMORY, "out of memory");
+    hl_free(quoted);
+    json_decref(value);
+}
+
+static void render_heads(hl_text *text, const char *name, const hl_series *series,
+                         const float *values)
+{
+    hl_text_addf(text, ", \"%s\": ", name);
+    for (int64_t i = 0; i < series->n_layers * series->n_heads; i++) {
+        hl_text_addf(text, i == 0 ? "[[" : i % series->n_heads == 0 ? "], [" : ", ");
+        if (isfinite(values[i]))
+            hl_text_addf(text, "%.9g", (double)values[i]);
+        else
+            hl_text_addf(text, "null");
+    }
+    hl_text_addf(text, "]]");
+}
+
+static void render_diagnoses(hl_text *text, const hl_series_point *point)
+{
+    hl_text_addf(text, ", \"diagnoses\": {");
+    for (int i = 0; i < HL_N_DIAGNOSES; i++) {
+        hl_text_addf(text, "%s\"%s\": {\"verdict\": \"%s\"", i > 0 ? ", " : "",
+                     hl_diagnosis_name((size_t)i), hl_verdict_name(point->verdicts[i]));
+        render_number(text, "value", point->values[i]);
+        hl_text_addf(text, ", \"finding\": ");
+        render_string(text, point->findings[i]);
+        hl_text_addf(text, "}");
+    }
+    hl_text_addf(text, "}");
+}
+
+static void render_point(hl_text *text, const hl_series *series, const hl_series_point *point)
+{
+    hl_text_addf(text, "{\"name\": ");
+    render_string(text, point->name);
+    hl_text_addf(text,
+                 ", \"step\": %" PRId64 ", \"bytes\": %" PRId64 ", \"modified\": %" PRId64
+                 ", \"tokens\": %" PRId64,
+                 point->step, point->n_bytes, point->modified, point->n_tokens);
+    render_number(text, "entropy", point->entropy);
+    render_number(text, "fair", point->fair);
+    render_number(text, "loss", point->nll);
+    hl_text_addf(text, ", \"sequences\": %" PRId64, point->n_sequences);
+    render_number(text, "level", point->level);
+    render_number(text, "median", point->median);
+    render_number(text, "sigma", point->sigma);
+    render_number(text, "fall", point->fall);
+    hl_text_addf(text, ", \"since\": %" PRId64, point->since);
+    render_diagnoses(text, point);
+    render_heads(text, "heads_entropy", series, point->heads_entropy);
+    render_heads(text, "heads_fair", series, point->heads_fair);
+    hl_text_addf(text, "}");
+}
+
+static void render_beginning(hl_text *text, const hl_series *series)
+{
+    hl_text_addf(text,
+                 "{\"format\": \"" FORMAT "\", \"layers\": %" PRId64 ", \"heads\": %" PRId64
+                 ", \"text\": \"%016" PRIx64 "\", \"settings\": {",
+                 series->n_layers, series->n_heads, series->text);
+    for (int i = 0; i < HL_SERIES_N_SETTINGS; i++) {
+        if (series->settings[i] == NULL && strcmp(hl_series_settings[i], "special") == 0)
+            continue;
+        hl_text_addf(text, "%s\"%s\": ", i > 0 ? ", " : "", hl_series_settings[i]);
+        render_string(text, series->settings[i]);
+    }
+    hl_text_addf(text, "}}\n");
+}
+
+hl_status hl_series_render(char **out, const hl_series *series, int64_t index)
+{
+    hl_text text = { 0 };
+
+    *out = NULL;
+    if (index < 0 || index >= series->n_points)
+        return hl_fail(HL_BAD_ARGUMENT, "point %" PRId64 " of a series of %" PRId64, index,
+                       series->n_points);
+    render_point(&text, series, &series->points[index]);
+    return hl_text_finish(out, &text);
+}
+
+/* A line at a time: a long series need not be in memory twice. */
+static hl_status write_lines(hl_writer *writer, const hl_series *series)
+{
+    hl_text text = { 0 };
+    char   *line = NULL;
+
+    render_beginning(&text, series);
+    for (int64_t i = -1; i < series->n_points; i++) {
+        if (i >= 0) {
+            text = (hl_text){ 0 };
+            render_point(&text, series, &series->points[i]);
+            hl_text_addf(&text, "\n");
+        }
+        HL_NEED(hl_text_finish(&line, &text));
+        hl_writer_write(writer, line, strlen(line));
+        hl_free(line);
+        line = NULL;
+    }
+    return HL_OK;
+}
+
+hl_status hl_series_write(const hl_series *series, const char *path)
+{
+    hl_status  status = HL_OK;
+    hl_writer *writer = NULL;
+
+    if (series->n_points == 0)
+        return hl_fail(HL_BAD_ARGUMENT, "%s: a series without a point", path);
+    HL_NEED(hl_writer_open(&writer, path));
+    status = write_lines(writer, series);
+    if (status != HL_OK)
+        hl_writer_abandon(writer);
+    else
+        status = hl_writer_finish(writer);
+    return status;
+}
+
+/* ------------------------------------------------------------------ reading */
+
+typedef struct lines {
+    hl_json_lines text;
+    hl_series    *series;
+} lines;
+
+/* A whole number that must be there. */
+static hl_status get_count(int64_t *out, const json_t *line, const char *key, int64_t low,
+                           int64_t high, const lines *l)
+{
+    const json_t *value = json_object_get(line, key);
+
+    if (!json_is_integer(value))
+        return hl_fail(HL_BAD_INPUT, "%s: '%s' is %s, wanted an integer", l->text.place, key,
+                       hl_json_kind(value));
+    *out = json_integer_value(value);
+    if (*out < low || *out > high)
+        return hl_fail(HL_BAD_INPUT,
+                       "%s: '%s' is %" PRId64 ", wanted one from %" PRId64 " to %" PRId64,
+                       l->text.place, key, *out, low, high);
+    return HL_OK;
+}
+
+/* Null or missing is NaN. */
+static hl_status get_number(double *out, const json_t *line, const char *key, const lines *l)
+{
+    *out = NAN;
+    return hl_json_get_double(out, line, key, l->text.place);
+}
+
+/* A copy; null or missing is NULL. */
+static hl_status get_string(char **out, const json_t *line, const char *key, const lines *l)
+{
+    const char *text   = NULL;
+    hl_status   status = hl_json_get_string(&text, line, key, l->text.place);
+
+    if (status == HL_OK && text != NULL)
+        status = hl_strdup(out, text);
+    return status;
+}
+
+/* -------------------------------------------------- reading: the first line */
+
+static hl_status parse_text_hash(uint64_t *out, const json_t *line, const lines *l)
+{
+    const char *text   = NULL;
+    char       *end    = NULL;
+    hl_status   status = hl_json_get_string(&text, line, "text", l->text.place);
+
+    if (status != HL_OK)
+        return status;
+    if (text != NULL && strlen(text) == 16 && strspn(text, "0123456789abcdef") == 16) {
+        *out = strtoull(text, &end, 16);
+        return HL_OK;
+    }
+    return hl_fail(HL_BAD_INPUT, "%s: 'text' is '%.40s', wanted 16 hexadecimal digits",
+                   l->text.place, text != NULL ? text : "");
+}
+
+static hl_status parse_beginning(lines *l, const json_t *line)
+{
+    const char   *format   = NULL;
+    const json_t *settings = json_object_get(line, "settings");
+
+    HL_NEED(hl_json_get_string(&format, line, "format", l->text.place));
+    if (format == NULL || strcmp(format, FORMAT) != 0)
+        return hl_fail(HL_BAD_INPUT, "%s: its format is '%.40s', wanted '%s'", l->text.place,
+                       format != NULL ? format : "", FORMAT);
+    HL_NEED(get_count(&l->series->n_layers, line, "layers", 1, HL_PROFILE_MAX_LAYERS, l));
+    HL_NEED(get_count(&l->series->n_heads, line, "heads", 1, HL_PROFILE_MAX_HEADS, l));
+    HL_NEED(parse_text_hash(&l->series->text, line, l));
+    if (!json_is_object(settings))
+        return hl_fail(HL_BAD_INPUT, "%s: 'settings' is %s, wanted an object", l->text.place,
+                       hl_json_kind(settings));
+    for (int i = 0; i < HL_SERIES_N_SETTINGS; i++)
+        HL_NEED(get_string(&l->series->settings[i], settings, hl_series_settings[i], l));
+    return HL_OK;
+}
+
+/* ---------------------------------------------------------- reading: points */
+
+static hl_status check_heads(const json_t *rows, const char *key, const lines *l)
+{
+    bool good = json_array_size(rows) == (size_t)l->series->n_layers;
+
+    for (size_t i = 0; i < json_array_size(rows) && good; i++)
+        good = json_array_size(json_array_get(rows, i)) == (size_t)l->series->n_heads;
+    return good ? HL_OK
+                : hl_fail(HL_BAD_INPUT,
+                          "%s: '%s' is not %" PRId64 " lists of %" PRId64 " numbers each",
+                          l->text.place, key, l->series->n_layers, l->series->n_heads);
+}
+
+/* [[...], ...], null where there is no head. */
+static hl_status parse_heads(float **out, const json_t *line, const char *key, const lines *l)
+{
+    const json_t *rows    = json_object_get(line, key);
+    size_t        n_heads = (size_t)l->series->n_heads;
+    size_t        size    = (size_t)l->series->n_layers * n_heads;
+
+    HL_NEED(check_heads(rows, key, l));
+    HL_NEED(HL_ALLOC(out, size));
+    for (size_t i = 0; i < size; i++) {
+        const json_t *value = json_array_get(json_array_get(rows, i / n_heads), i % n_heads);
+
+        if (!json_is_number(value) && !json_is_null(value))
+            return hl_fail(HL_BAD_INPUT, "%s: '%s' has %s, wanted numbers and null", l->text.place,
+                           key, hl_json_kind(value));
+        (*out)[i] = json_is_null(value) ? NAN : (float)json_number_value(value);
+    }
+    return HL_OK;
+}
+
+static hl_status parse_verdict(hl_verdict *out, const json_t *item, const lines *l)
+{
+    /* The words of series that earlier versions wrote. */
+    static const char *const before[] = { "absent", "present", "not measured" };
+    const char              *name     = NULL;
+    hl_status                status   = hl_json_get_string(&name, item, "verdict", l->text.place);
+
+    for (int i = HL_VERDICT_NOT_FOUND; i <= HL_VERDICT_NOT_RUN && name != NULL; i++) {
+        *out = (hl_verdict)i;
+        if (strcmp(name, hl_verdict_name(*out)) == 0 || strcmp(name, before[i]) == 0)
+            return HL_OK;
+    }
+    return status != HL_OK ? status
+                           : hl_fail(HL_BAD_INPUT, "%s: no verdict is called '%.40s'",
+                                     l->text.place, name != NULL ? name : "");
+}
+
+static hl_status parse_diagnoses(hl_series_point *point, const json_t *line, const lines *l)
+{
+    const json_t *found = json_object_get(line, "diagnoses");
+
+    for (int i = 0; i < HL_N_DIAGNOSES; i++) {
+        const char   *name = hl_diagnosis_name((size_t)i);
+        const json_t *item = json_object_get(found, name);
+
+        if (!json_is_object(item))
+            return hl_fail(HL_BAD_INPUT, "%s: 'diagnoses' has no object '%s'", l->text.place, name);
+        HL_NEED(parse_verdict(&point->verdicts[i], item, l));
+        HL_NEED(get_number(&point->values[i], item, "value", l));
+        HL_NEED(get_string(&point->findings[i], item, "finding", l));
+        if (point->findings[i] == NULL)
+            HL_NEED(hl_strdup(&point->findings[i], ""));
+    }
+    return HL_OK;
+}
+
+static hl_status parse_numbers(hl_series_point *point, const json_t *line, const lines *l)
+{
+    HL_NEED(get_count(&point->step, line, "step", 0, INT64_MAX, l));
+    HL_NEED(get_count(&point->n_bytes, line, "bytes", 0, INT64_MAX, l));
+    HL_NEED(get_count(&point->modified, line, "modified", INT64_MIN, INT64_MAX, l));
+    HL_NEED(get_count(&point->n_tokens, line, "tokens", 0, INT64_MAX, l));
+    HL_NEED(get_count(&point->n_sequences, line, "sequences", 0, INT64_MAX, l));
+    HL_NEED(get_count(&point->since, line, "since", -1, INT64_MAX, l));
+    HL_NEED(get_number(&point->entropy, line, "entropy", l));
+    HL_NEED(get_number(&point->fair, line, "fair", l));
+    HL_NEED(get_number(&point->nll, line, "loss", l));
+    HL_NEED(get_number(&point->level, line, "level", l));
+    HL_NEED(get_number(&point->median, line, "median", l));
+    HL_NEED(get_number(&point->sigma, line, "sigma", l));
+    return get_number(&point->fall, line, "fall", l);
+}
+
+static hl_status parse_point(lines *l, const json_t *line)
+{
+    hl_status       status = HL_OK;
+    hl_series_point point  = { 0 };
+
+    HL_TRY(get_string(&point.name, line, "name", l));
+    if (point.name == NULL || point.name[0] == '\0') {
+        status = hl_fail(HL_BAD_INPUT, "%s: it has no name", l->text.place);
+        goto done;
+    }
+    if (hl_series_find(l->series, point.name) != NULL) {
+        status = hl_fail(HL_BAD_INPUT, "%s: '%.100s' was there before", l->text.place, point.name);
+        goto done;
+    }
+    HL_TRY(parse_numbers(&point, line, l));
+    HL_TRY(parse_diagnoses(&point, line, l));
+    HL_TRY(parse_heads(&point.heads_entropy, line, "heads_entropy", l));
+    HL_TRY(parse_heads(&point.heads_fair, line, "heads_fair", l));
+    HL_TRY(hl_series_put(l->series, &point));
+
+done:
+    hl_series_point_release(&point);
+    return status;
+}
+
+/* ------------------------------------------------------- reading: the whole */
+
+hl_status hl_series_parse(hl_series **out, const char *text, size_t n_bytes, const char *where)
+{
+    hl_status status = HL_OK;
+    json_t   *line   = NULL;
+    lines     l      = { .text = { .at = text, .end = text + n_bytes, .where = where } };
+
+    *out = NULL;
+    HL_TRY(hl_series_new(&l.series));
+    HL_TRY(hl_json_lines_next(&line, &l.text));
+    HL_TRY(parse_beginning(&l, line));
+    while (l.text.at < l.text.end) {
+        json_decref(line);
+        HL_TRY(hl_json_lines_next(&line, &l.text));
+        HL_TRY(parse_point(&l, line));
+    }
+    *out     = l.series;
+    l.series = NULL;
+
+done:
+    json_decref(line);
+    hl_series_free(l.series);
+    return status;
+}
+
+hl_status hl_series_load(hl_series **out, const char *path)
+{
+    hl_status status = HL_OK;
+    hl_file   file   = { 0 };
+
+    *out = NULL;
+    HL_TRY(hl_file_map(&file, path));
+    HL_TRY(hl_series_parse(out, (const char *)file.bytes, file.n_bytes, path));
+
+done:
+    hl_file_unmap(&file);
+    return status;
+}

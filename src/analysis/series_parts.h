@@ -1,0 +1,27 @@
+/* series_parts.h - the inside of hl_series: points, and what must be the same for all of them. */
+#ifndef HL_ANALYSIS_SERIES_PARTS_H
+#define HL_ANALYSIS_SERIES_PARTS_H
+
+#include "headlight.h"
+
+/* What a profile says of how it was measured, but for the model's weights. */
+enum { HL_SERIES_N_SETTINGS = 13 };
+extern const char *const hl_series_settings[HL_SERIES_N_SETTINGS];
+
+struct hl_series {
+    int64_t          n_layers; /* 0: nothing was added yet */
+    int64_t          n_heads;
+    uint64_t         text;
+    char            *settings[HL_SERIES_N_SETTINGS]; /* NULL: profiles do not say */
+    hl_series_point *points;                         /* (n_points) */
+    int64_t          n_points;
+    int64_t          capacity;
+};
+
+/* Releases what the point holds, not the point. */
+void hl_series_point_release(hl_series_point *point);
+/* Puts a point behind the others and takes what it holds over, also where this fails.  One that
+ * has its name goes. */
+hl_status hl_series_put(hl_series *series, hl_series_point *point);
+
+#endif
