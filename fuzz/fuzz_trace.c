@@ -3,7 +3,7 @@
  * They are accepted or refused with a message.  What is accepted answers every question,
  * and is the same after it was written and read again. */
 #include "fuzz_file.h"
-#include "stats/trace.h"
+#include "stats/trace_parts.h"
 
 /* Lines of JSON have no place for bytes that are no text. */
 static void write_and_read(const hl_trace *trace, const char *name, bool is_exact)

@@ -2,7 +2,7 @@
  *
  * They are accepted or refused with a message.  What is accepted answers every question. */
 #include "fuzz.h"
-#include "stats/trace.h"
+#include "stats/trace_parts.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes)
 {

@@ -8,7 +8,7 @@
 #include "analysis/labels.h"
 #include "analysis/random.h"
 #include "analysis/two_kinds.h"
-#include "stats/trace.h"
+#include "stats/trace_parts.h"
 
 static double unit(hl_random *random)
 {

@@ -5,7 +5,7 @@
 #include <sys/stat.h>
 
 #include "render/palette.h"
-#include "stats/trace.h"
+#include "stats/trace_parts.h"
 
 /* ----------------------------------------------------------------------- profiles */
 

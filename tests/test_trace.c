@@ -4,7 +4,7 @@
 
 #include "base/memory.h"
 #include "formats/safetensors.h"
-#include "stats/trace.h"
+#include "stats/trace_parts.h"
 
 #define DEMO "models/demo"
 

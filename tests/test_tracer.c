@@ -8,8 +8,8 @@
 #include "analysis/random.h"
 #include "formats/safetensors.h"
 #include "measure/entities.h"
-#include "stats/row_change.h"
-#include "stats/trace.h"
+#include "stats/profile_add.h"
+#include "stats/trace_parts.h"
 #include "tokenize/unicode.h"
 
 #define DEMO "models/demo"

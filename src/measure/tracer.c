@@ -9,7 +9,7 @@
  * fed that nobody announced.
  *
  * The row before each generated token is also looked at whole, and compared with the one before
- * (stats/row_change.h). */
+ * (stats/trace_parts.h). */
 #include <math.h>
 #include <string.h>
 
@@ -19,8 +19,7 @@
 #include "measure/measure.h"
 #include "measure/trace_row.h"
 #include "model/model.h"
-#include "stats/row_change.h"
-#include "stats/trace.h"
+#include "stats/trace_parts.h"
 
 /* Rows that see fewer keys say little of how a head looks around (metrics.md). */
 #define FAIR_KEYS 16

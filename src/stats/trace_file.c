@@ -1,16 +1,27 @@
-/* trace_file.c - a trace as a safetensors file (doc/trace.md).
+/* trace_file.c - traces in files (doc/trace.md): tensors in safetensors, or lines of JSON.
  *
- * Files of format 1 have generated tokens only, and neither kinds, spikes and texts nor rows
- * beyond the first three: what they lack is NaN or empty. */
+ * Files of tensors of format 1 have generated tokens only, and neither kinds, spikes and texts nor
+ * rows beyond the first three: what they lack is NaN or empty.
+ *
+ * Of lines the first describes the whole, then there is one a token.  Numbers have the digits that
+ * bring the same float or double back; what is NaN is null.  Nobody vouches for a file that is read:
+ * what the first line says of its size is believed only if the rest could hold that many numbers. */
+#include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/dtype.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "base/utf8.h"
 #include "formats/safetensors.h"
-#include "stats/trace.h"
+#include "stats/trace_parts.h"
+
+#define FORMAT     "headlight trace 2"
+#define FORMAT_OLD "headlight trace 1"
 
 /* More tokens than any context, fewer than would overflow. */
 #define MAX_TOKENS ((int64_t)1 << 31)
@@ -18,14 +29,15 @@
 
 enum { OLD_NUMBERS = 3, OLD_ROWS = 3 };
 
-const char *hl_trace_number_name(int number)
+/* What tensors are called in files, and members in lines of JSON. */
+static const char *number_name(int number)
 {
     static const char *const names[HL_TRACE_N_NUMBERS] = { "logprob", "vocabulary.entropy",
                                                            "vocabulary.varentropy", "spike" };
     return names[number];
 }
 
-const char *hl_trace_row_name(hl_trace_rows which)
+static const char *row_name(hl_trace_rows which)
 {
     static const char *const names[HL_N_TRACE_ROWS] = { "entropy",          "normalised",
                                                         "change",           "renyi2",
@@ -35,7 +47,7 @@ const char *hl_trace_row_name(hl_trace_rows which)
     return names[which];
 }
 
-/* ------------------------------------------------------------------ writing */
+/* ---------------------------------------------------------- writing tensors */
 
 static void add_tensor(hl_safetensors_writer *writer, const char *name, hl_dtype dtype,
                        const void *data, const hl_trace *trace, int n_dims)
@@ -70,16 +82,15 @@ static hl_status write_tensors(const hl_trace *trace, const char *path)
     hl_safetensors_writer *writer = NULL;
 
     HL_TRY(hl_safetensors_writer_new(&writer));
-    hl_safetensors_add_metadata(writer, "format", HL_TRACE_FORMAT);
+    hl_safetensors_add_metadata(writer, "format", FORMAT);
     add_tensor(writer, "tokens", HL_DTYPE_I64, trace->ids, trace, 1);
     add_tensor(writer, "kinds", HL_DTYPE_U8, trace->kinds, trace, 1);
     add_tensor(writer, "entities", HL_DTYPE_U8, trace->entities, trace, 1);
     add_text(writer, trace);
     for (int i = 0; i < HL_TRACE_N_NUMBERS; i++)
-        add_tensor(writer, hl_trace_number_name(i), HL_DTYPE_F64, trace->numbers[i], trace, 1);
+        add_tensor(writer, number_name(i), HL_DTYPE_F64, trace->numbers[i], trace, 1);
     for (int i = 0; i < HL_N_TRACE_ROWS; i++)
-        add_tensor(writer, hl_trace_row_name((hl_trace_rows)i), HL_DTYPE_F32, trace->rows[i], trace,
-                   3);
+        add_tensor(writer, row_name((hl_trace_rows)i), HL_DTYPE_F32, trace->rows[i], trace, 3);
     HL_TRY(hl_safetensors_write(writer, path));
 
 done:
@@ -87,24 +98,109 @@ done:
     return status;
 }
 
-static bool is_lines(const char *path)
-{
-    size_t length = strlen(path);
+/* ------------------------------------------------------------ writing lines */
 
-    return length > 6 && strcmp(path + length - 6, ".jsonl") == 0;
+static void put(hl_writer *writer, const char *text)
+{
+    hl_writer_write(writer, text, strlen(text));
 }
 
-hl_status hl_trace_write(const hl_trace *trace, const char *path)
+static void put_number(hl_writer *writer, double value, int n_digits)
 {
-    if (trace->n_kept > 0 && trace->n_tokens > trace->n_kept)
-        return hl_fail(HL_BAD_ARGUMENT, "%s: of %lld tokens only the last %lld were kept", path,
-                       (long long)trace->n_tokens, (long long)trace->n_kept);
-    if (is_lines(path))
-        return hl_trace_write_lines(trace, path);
-    return write_tensors(trace, path);
+    char text[40];
+
+    if (isfinite(value))
+        snprintf(text, sizeof text, "%.*g", n_digits, value);
+    else
+        strcpy(text, "null");
+    put(writer, text);
 }
 
-/* ------------------------------------------------------------------ reading */
+/* Escaped for JSON.  A byte that is part of no character becomes U+FFFD. */
+static void put_text(hl_writer *writer, const char *text, size_t n_bytes)
+{
+    put(writer, "\"");
+    for (size_t at = 0; at < n_bytes;) {
+        unsigned char byte   = (unsigned char)text[at];
+        size_t        length = hl_utf8_length(text + at, n_bytes - at);
+        char          escape[8];
+
+        if (length == 0) {
+            put(writer, "\xef\xbf\xbd");
+            length = 1;
+        } else if (byte == '"' || byte == '\\') {
+            hl_writer_write(writer, (const char[]){ '\\', (char)byte }, 2);
+        } else if (byte < 0x20 || byte == 0x7f) {
+            snprintf(escape, sizeof escape, "\\u%04x", byte);
+            put(writer, escape);
+        } else {
+            hl_writer_write(writer, text + at, length);
+        }
+        at += length;
+    }
+    put(writer, "\"");
+}
+
+/* [[...], ...], a list for every layer; null if all of it is NaN. */
+static void put_cells(hl_writer *writer, const hl_trace *trace, int64_t token, hl_trace_rows which)
+{
+    const float *cells = hl_trace_at(trace, token, which);
+
+    if (isnan(hl_trace_mean(trace, token, which))) {
+        put(writer, "null");
+        return;
+    }
+    for (int64_t i = 0; i < hl_trace_cells(trace); i++) {
+        int64_t head = i % trace->n_heads;
+        put(writer, i == 0 ? "[[" : head == 0 ? "], [" : ", ");
+        put_number(writer, (double)cells[i], 9);
+    }
+    put(writer, "]]");
+}
+
+static void put_token(hl_writer *writer, const hl_trace *trace, int64_t token)
+{
+    hl_traced_token about = hl_trace_describe(trace, token);
+    char            start[128];
+
+    snprintf(start, sizeof start,
+             "{\"id\": %" PRId64 ", \"kind\": \"%s\", \"text\": ", trace->ids[token],
+             hl_token_kind_name(about.kind));
+    put(writer, start);
+    put_text(writer, about.text, about.n_bytes);
+    put(writer, about.is_entity ? ", \"entity\": true" : ", \"entity\": false");
+    for (int i = 0; i < HL_TRACE_N_NUMBERS; i++) {
+        put(writer, ", \"");
+        put(writer, number_name(i));
+        put(writer, "\": ");
+        put_number(writer, trace->numbers[i][token], 17);
+    }
+    for (int i = 0; i < HL_N_TRACE_ROWS; i++) {
+        put(writer, ", \"");
+        put(writer, row_name((hl_trace_rows)i));
+        put(writer, "\": ");
+        put_cells(writer, trace, token, (hl_trace_rows)i);
+    }
+    put(writer, "}\n");
+}
+
+static hl_status write_lines(const hl_trace *trace, const char *path)
+{
+    hl_writer *writer = NULL;
+    char       start[160];
+
+    HL_NEED(hl_writer_open(&writer, path));
+    snprintf(start, sizeof start,
+             "{\"format\": \"%s\", \"tokens\": %" PRId64 ", \"layers\": %" PRId64
+             ", \"heads\": %" PRId64 "}\n",
+             FORMAT, trace->n_tokens, trace->n_layers, trace->n_heads);
+    put(writer, start);
+    for (int64_t token = 0; token < trace->n_tokens; token++)
+        put_token(writer, trace, token);
+    return hl_writer_finish(writer);
+}
+
+/* ---------------------------------------------------------- reading tensors */
 
 typedef struct reading {
     const hl_safetensors *file;
@@ -130,11 +226,11 @@ static hl_status read_format(reading *r)
 {
     const char *format = hl_safetensors_metadata(r->file, "format");
 
-    r->is_old = format != NULL && strcmp(format, HL_TRACE_FORMAT_OLD) == 0;
-    if (r->is_old || (format != NULL && strcmp(format, HL_TRACE_FORMAT) == 0))
+    r->is_old = format != NULL && strcmp(format, FORMAT_OLD) == 0;
+    if (r->is_old || (format != NULL && strcmp(format, FORMAT) == 0))
         return HL_OK;
     return hl_fail(HL_BAD_INPUT, "%s: its format is '%s', wanted '%s' or '%s'", r->where,
-                   format != NULL ? format : "", HL_TRACE_FORMAT, HL_TRACE_FORMAT_OLD);
+                   format != NULL ? format : "", FORMAT, FORMAT_OLD);
 }
 
 /* The shape of the whole is that of its rows. */
@@ -142,7 +238,7 @@ static hl_status read_shape(reading *r)
 {
     const hl_tensor *rows = NULL;
 
-    HL_NEED(find(&rows, r, hl_trace_row_name(HL_TRACE_ENTROPY), HL_DTYPE_F32, 3));
+    HL_NEED(find(&rows, r, row_name(HL_TRACE_ENTROPY), HL_DTYPE_F32, 3));
     if (rows->shape[0] > MAX_TOKENS || rows->shape[1] < 1 || rows->shape[2] < 1 ||
         rows->shape[1] > MAX_CELLS || rows->shape[2] > MAX_CELLS / rows->shape[1])
         return hl_fail(HL_BAD_INPUT, "%s: %lld tokens of %lld layers and %lld heads", r->where,
@@ -167,7 +263,7 @@ static hl_status read_tensor(void *out, const reading *r, const char *name, hl_d
             status = hl_fail(HL_BAD_INPUT,
                              "%s: dimension %d of tensor '%s' is %lld, wanted %lld as of '%s'",
                              r->where, i, name, (long long)tensor->shape[i], (long long)wanted[i],
-                             hl_trace_row_name(HL_TRACE_ENTROPY));
+                             row_name(HL_TRACE_ENTROPY));
     }
     if (status == HL_OK && trace->n_tokens > 0)
         memcpy(out, tensor->data, tensor->n_bytes);
@@ -248,16 +344,189 @@ static hl_status read_trace(hl_trace **out, const hl_safetensors *file, const ch
     else
         HL_TRY(read_new(&r));
     for (int i = 0; i < (r.is_old ? OLD_NUMBERS : HL_TRACE_N_NUMBERS); i++)
-        HL_TRY(read_tensor(r.trace->numbers[i], &r, hl_trace_number_name(i), HL_DTYPE_F64, 1));
+        HL_TRY(read_tensor(r.trace->numbers[i], &r, number_name(i), HL_DTYPE_F64, 1));
     for (int i = 0; i < (r.is_old ? OLD_ROWS : (int)HL_N_TRACE_ROWS); i++)
-        HL_TRY(read_tensor(r.trace->rows[i], &r, hl_trace_row_name((hl_trace_rows)i), HL_DTYPE_F32,
-                           3));
+        HL_TRY(read_tensor(r.trace->rows[i], &r, row_name((hl_trace_rows)i), HL_DTYPE_F32, 3));
     *out    = r.trace;
     r.trace = NULL;
 
 done:
     hl_trace_free(r.trace);
     return status;
+}
+
+/* ------------------------------------------------------------ reading lines */
+
+typedef struct lines {
+    hl_json_lines text;
+    hl_trace     *trace;
+} lines;
+
+static hl_status parse_shape(int64_t shape[3], const json_t *line, const lines *l)
+{
+    static const char *const names[3] = { "tokens", "layers", "heads" };
+    const char              *format   = NULL;
+
+    HL_NEED(hl_json_get_string(&format, line, "format", l->text.place));
+    if (format == NULL || strcmp(format, FORMAT) != 0)
+        return hl_fail(HL_BAD_INPUT, "%s: its format is '%.40s', wanted '%s'", l->text.place,
+                       format != NULL ? format : "", FORMAT);
+    for (int i = 0; i < 3; i++) {
+        shape[i] = -1;
+        HL_NEED(hl_json_get_int(&shape[i], line, names[i], l->text.place));
+    }
+    return HL_OK;
+}
+
+/* A number takes two bytes at least, and of most tokens every head has nine of them. */
+static hl_status parse_beginning(lines *l, const json_t *line)
+{
+    int64_t   shape[3] = { 0 };
+    int64_t   n_bytes  = l->text.end - l->text.at;
+    hl_status status   = parse_shape(shape, line, l);
+
+    if (status != HL_OK)
+        return status;
+    if (shape[0] < 0 || shape[1] < 1 || shape[2] < 1 || shape[0] > n_bytes ||
+        (shape[0] > 0 &&
+         (shape[1] > n_bytes / shape[0] || shape[2] > n_bytes / shape[0] / shape[1])))
+        return hl_fail(HL_BAD_INPUT,
+                       "%s: %" PRId64 " tokens of %" PRId64 " layers and %" PRId64
+                       " heads do not fit into the %" PRId64 " bytes that follow",
+                       l->text.place, shape[0], shape[1], shape[2], n_bytes);
+    HL_NEED(hl_trace_new(&l->trace, shape[1], shape[2], 0));
+    HL_NEED(hl_trace_reserve(l->trace, shape[0]));
+    return status;
+}
+
+/* ---------------------------------------------------- reading lines: tokens */
+
+static hl_status parse_number(double *out, const json_t *value, const char *name, const lines *l)
+{
+    *out = NAN;
+    if (value == NULL || json_is_null(value))
+        return HL_OK;
+    if (!json_is_number(value))
+        return hl_fail(HL_BAD_INPUT, "%s: %s has %s, wanted a number or null", l->text.place, name,
+                       hl_json_kind(value));
+    *out = json_number_value(value);
+    return HL_OK;
+}
+
+/* [[...], ...]; null is NaN throughout, which is what new rows are. */
+static hl_status parse_cells(const lines *l, const json_t *line, hl_trace_rows which)
+{
+    const char   *name  = row_name(which);
+    const json_t *value = json_object_get(line, name);
+    float        *cells = hl_trace_at(l->trace, l->trace->n_tokens - 1, which);
+
+    if (value == NULL || json_is_null(value))
+        return HL_OK;
+    for (int64_t layer = 0; layer < l->trace->n_layers; layer++) {
+        const json_t *heads = json_array_get(value, (size_t)layer);
+
+        if (json_array_size(value) != (size_t)l->trace->n_layers ||
+            json_array_size(heads) != (size_t)l->trace->n_heads)
+            return hl_fail(HL_BAD_INPUT,
+                           "%s: %s is not %" PRId64 " lists of %" PRId64 " numbers each",
+                           l->text.place, name, l->trace->n_layers, l->trace->n_heads);
+        for (int64_t head = 0; head < l->trace->n_heads; head++) {
+            double    number = NAN;
+            hl_status status = parse_number(&number, json_array_get(heads, (size_t)head), name, l);
+            if (status != HL_OK)
+                return status;
+            cells[layer * l->trace->n_heads + head] = (float)number;
+        }
+    }
+    return HL_OK;
+}
+
+static hl_status parse_kind(hl_token_kind *out, const json_t *line, const lines *l)
+{
+    const char *name   = NULL;
+    hl_status   status = hl_json_get_string(&name, line, "kind", l->text.place);
+
+    for (int kind = 0; kind < HL_N_KINDS && status == HL_OK && name != NULL; kind++) {
+        *out = (hl_token_kind)kind;
+        if (strcmp(name, hl_token_kind_name(*out)) == 0)
+            return HL_OK;
+    }
+    return status != HL_OK ? status
+                           : hl_fail(HL_BAD_INPUT, "%s: no kind of token is called '%.20s'",
+                                     l->text.place, name != NULL ? name : "");
+}
+
+static hl_status parse_token(lines *l, const json_t *line)
+{
+    hl_token_kind kind      = HL_KIND_PROMPT;
+    int64_t       id        = -1;
+    bool          is_entity = false;
+    const json_t *text      = json_object_get(line, "text");
+
+    HL_NEED(hl_json_get_int(&id, line, "id", l->text.place));
+    HL_NEED(hl_json_get_bool(&is_entity, line, "entity", l->text.place));
+    if (text != NULL && !json_is_null(text) && !json_is_string(text))
+        HL_NEED(hl_fail(HL_BAD_INPUT, "%s: 'text' is %s, wanted a string", l->text.place,
+                        hl_json_kind(text)));
+    HL_NEED(parse_kind(&kind, line, l));
+    HL_NEED(hl_trace_push(l->trace, id, kind));
+    HL_NEED(hl_trace_append_text(l->trace, json_string_value(text), json_string_length(text)));
+    l->trace->entities[l->trace->n_tokens - 1] = is_entity;
+    for (int i = 0; i < HL_TRACE_N_NUMBERS; i++) {
+        const char *name = number_name(i);
+        HL_NEED(parse_number(&l->trace->numbers[i][l->trace->n_tokens - 1],
+                             json_object_get(line, name), name, l));
+    }
+    for (int i = 0; i < HL_N_TRACE_ROWS; i++)
+        HL_NEED(parse_cells(l, line, (hl_trace_rows)i));
+    return HL_OK;
+}
+
+hl_status hl_trace_parse_lines(hl_trace **out, const char *bytes, size_t n_bytes, const char *where)
+{
+    hl_status status = HL_OK;
+    lines l = { .text = { .at = bytes, .end = bytes + n_bytes, .where = where, .with_nul = true } };
+    json_t *line = NULL;
+
+    *out = NULL;
+    HL_TRY(hl_json_lines_next(&line, &l.text));
+    HL_TRY(parse_beginning(&l, line));
+    for (int64_t n_tokens = l.trace->capacity; l.trace->n_tokens < n_tokens;) {
+        json_decref(line);
+        HL_TRY(hl_json_lines_next(&line, &l.text));
+        HL_TRY(parse_token(&l, line));
+    }
+    if (l.text.at != l.text.end) {
+        status = hl_fail(HL_BAD_INPUT, "%s: goes on behind its %" PRId64 " tokens", where,
+                         l.trace->n_tokens);
+        goto done;
+    }
+    *out    = l.trace;
+    l.trace = NULL;
+
+done:
+    json_decref(line);
+    hl_trace_free(l.trace);
+    return status;
+}
+
+/* -------------------------------------------------------------------- files */
+
+static bool is_lines(const char *path)
+{
+    size_t length = strlen(path);
+
+    return length > 6 && strcmp(path + length - 6, ".jsonl") == 0;
+}
+
+hl_status hl_trace_write(const hl_trace *trace, const char *path)
+{
+    if (trace->n_kept > 0 && trace->n_tokens > trace->n_kept)
+        return hl_fail(HL_BAD_ARGUMENT, "%s: of %lld tokens only the last %lld were kept", path,
+                       (long long)trace->n_tokens, (long long)trace->n_kept);
+    if (is_lines(path))
+        return write_lines(trace, path);
+    return write_tensors(trace, path);
 }
 
 static hl_status load_lines(hl_trace **out, const char *path)

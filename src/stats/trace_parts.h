@@ -1,17 +1,15 @@
-/* trace.h - what was seen of every token while a text was generated.
+/* trace_parts.h - what was seen of every token while a text was generated.
  *
  * The public part (hl_trace_load, _write and the questions) is in headlight.h;
  * doc/trace.md describes the file.  Here is what a recorder needs: a trace that grows.
  *
  * Rows come before their tokens: the cells of entry n_tokens can be written once there is
  * room for it, and the token that they led to is pushed afterwards. */
-#ifndef HL_STATS_TRACE_H
-#define HL_STATS_TRACE_H
+#ifndef HL_STATS_TRACE_PARTS_H
+#define HL_STATS_TRACE_PARTS_H
 
+#include "base/pattern_sums.h"
 #include "headlight.h"
-
-#define HL_TRACE_FORMAT     "headlight trace 2"
-#define HL_TRACE_FORMAT_OLD "headlight trace 1"
 
 enum { HL_TRACE_LOGPROB = 0, HL_TRACE_VOCABULARY, HL_TRACE_VARENTROPY, HL_TRACE_SPIKE };
 enum { HL_TRACE_N_NUMBERS = 4 };
@@ -55,12 +53,14 @@ void hl_trace_cut(hl_trace *trace, int64_t n_tokens);
 
 /* From memory; `where` names it in messages.  Nothing of it is needed afterwards. */
 hl_status hl_trace_parse(hl_trace **out, const uint8_t *bytes, size_t n_bytes, const char *where);
-/* What tensors are called in files, and members in lines of JSON. */
-const char *hl_trace_row_name(hl_trace_rows which);
-const char *hl_trace_number_name(int number);
-/* Lines of JSON, from memory in the same way, and to a file. */
+/* Lines of JSON, in the same way. */
 hl_status hl_trace_parse_lines(hl_trace **out, const char *bytes, size_t n_bytes,
                                const char *where);
-hl_status hl_trace_write_lines(const hl_trace *trace, const char *path);
+
+/* How far a head's attention has moved from one row to another: half the sum of |p - q| over the keys
+ * that both rows see; all else (a new key, one that left the window, a learned sink) counts as one
+ * outcome together, so that change lies between 0 and 1.  p and q are whole rows, from key 0 on, of
+ * one head, whose mask is the same for both. */
+double hl_row_change(const float *p, const float *q, hl_seen_keys now, hl_seen_keys before);
 
 #endif
