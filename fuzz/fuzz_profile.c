@@ -1,7 +1,7 @@
 /* fuzz_profile.c - any bytes at all, as a profile.
  *
- * They are accepted or refused with a message.  What is accepted answers every question
- * and merges with itself read from a file, which doubles its counts. */
+ * They are accepted or refused with a message.  What is accepted answers every question, can be
+ * written and read again, and merges with itself read from a file, which doubles its counts. */
 #include "fuzz_file.h"
 #include "stats/profile.h"
 
@@ -40,6 +40,18 @@ static void ask_head(const hl_profile *profile, int64_t layer, int64_t head)
             (hl_profile_broken(profile, layer, head) > 0));
 }
 
+static void write_and_read(const hl_profile *profile)
+{
+    char        path[FUZZ_PATH_BYTES];
+    hl_profile *again = NULL;
+
+    snprintf(path, sizeof path, "%s/again.profile", fuzz_folder());
+    PROMISE(hl_profile_write(profile, path) == HL_OK);
+    PROMISE(hl_profile_load(&again, path) == HL_OK);
+    PROMISE(hl_profile_n_tokens(again) == hl_profile_n_tokens(profile));
+    hl_profile_free(again);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes)
 {
     hl_profile *profile = NULL;
@@ -53,6 +65,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes)
         ask_head(profile, i % n_layers, i / n_layers);
     (void)hl_profile_block_influence(profile, n_layers - 1);
     (void)hl_profile_nll(profile);
+    write_and_read(profile);
 
     int64_t n_tokens = hl_profile_n_tokens(profile);
     if (hl_profile_load_state(&twin, &state, fuzz_file("profile", bytes, n_bytes)) != HL_OK) {

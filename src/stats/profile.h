@@ -12,8 +12,8 @@
  *     hl_profile_samples_ whole rows of attention           (profile_sample.c)
  *     hl_profile_merge    add another profile               (profile_merge.c)
  *     hl_profile_write    a safetensors file                (profile_file.c)
- *     hl_profile_load     and back                          (profile_parse.c)
- *     hl_profile_mean ... what the sums say                 (profile_read.c)
+ *     hl_profile_load     and back                          (profile_file.c)
+ *     hl_profile_mean ... what the sums say                 (profile.c)
  *
  * Loading, writing, merging and all questions are public, in headlight.h; this is the
  * side of whoever measures.  doc/profile.md describes the file. */

@@ -95,13 +95,7 @@ void hl_profile_flight_free(hl_profile_flight *flight);
 /* A block of at least so many items; what was in it is gone if it had to grow. */
 hl_status hl_profile_grow(void **block, size_t *size, size_t wanted, size_t item);
 
-/* profile_sample.c: how far heads a and b are apart in a row, whose totals (n_heads) over all keys
- * are numbers, goes into the profile; `distance` is that of the keys. */
-void hl_profile_add_distance(const hl_profile *profile, const hl_sampled_row *sample,
-                             const double *totals, int64_t a, int64_t b, double distance);
-bool hl_profile_all_finite(const double *totals, int64_t n);
-
-/* profile_plan.c: which rows of a layer count, and what they see. */
+/* Which rows of a layer count, and what they see. */
 hl_status    hl_profile_plan(hl_profile_flight *flight, const hl_layer_rows *rows,
                              const hl_profile_mask *mask);
 hl_seen_keys hl_profile_seen(const hl_profile_mask *mask, int64_t position, int64_t n_keys);

@@ -14,6 +14,7 @@
  * one number a pair.  Kernels are divided by their traces first, so that rows of
  * large norm do not outvote the others, and so that a term is below 8 in size: sum K.M is
  * at most 1, n^2 / ((n-1)(n-2)) and 2n / (n-2) are at most 1.53 and 2.67 from n = 8 on. */
+#include <math.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -22,7 +23,7 @@
 #include "stats/profile_add.h"
 #include "stats/profile_tables.h"
 
-/* --------------------------------------------------------------- metrics of a row */
+/* --------------------------------------------------------- metrics of a row */
 
 /* A row with key 0, or the others as a whole of their own. */
 typedef struct pattern_row {
@@ -163,7 +164,7 @@ static void add_metrics(const hl_profile *profile, int64_t cell, const pattern_r
     }
 }
 
-/* -------------------------------------------------------------------- all heads */
+/* ---------------------------------------------------------------- all heads */
 
 static const float *row_of(const hl_sampled_row *sample, int64_t head)
 {
@@ -223,8 +224,10 @@ static double total_variation(const float *a, const float *b, hl_seen_keys keys)
 }
 
 /* What a learned sink takes differs by as much as the keys' totals do. */
-void hl_profile_add_distance(const hl_profile *profile, const hl_sampled_row *sample,
-                             const double *totals, int64_t a, int64_t b, double distance)
+/* How far heads a and b are apart in a row, whose totals (n_heads) over all keys are numbers, goes
+ * into the profile; `distance` is that of the keys. */
+static void add_distance(const hl_profile *profile, const hl_sampled_row *sample,
+                         const double *totals, int64_t a, int64_t b, double distance)
 {
     int64_t pair = hl_pair(profile, sample->rows->layer, a, b);
 
@@ -233,7 +236,7 @@ void hl_profile_add_distance(const hl_profile *profile, const hl_sampled_row *sa
     hl_counts(profile, HL_TABLE_DISTANCE_SUM)[pair] += hl_unit(fmin(distance, 1.0));
 }
 
-bool hl_profile_all_finite(const double *totals, int64_t n)
+static bool all_finite(const double *totals, int64_t n)
 {
     bool finite = true;
 
@@ -248,11 +251,11 @@ static void add_distances(const hl_profile *profile, const hl_sampled_row *sampl
 {
     int64_t n_heads = sample->rows->n_heads;
 
-    if (!hl_profile_all_finite(totals, n_heads))
+    if (!all_finite(totals, n_heads))
         return;
     for (int64_t b = a + 1; b < n_heads; b++) {
         double distance = total_variation(row_of(sample, a), row_of(sample, b), sample->place.keys);
-        hl_profile_add_distance(profile, sample, totals, a, b, distance);
+        add_distance(profile, sample, totals, a, b, distance);
     }
 }
 
@@ -350,10 +353,10 @@ void hl_profile_samples_close(hl_profile *profile, const hl_layer_rows *rows)
 
     for (int64_t i = 0; i < flight->n_found; i++)
         hl_counts(profile, HL_TABLE_DISTANCE_COUNT)[rows->layer] +=
-            hl_profile_all_finite(flight->totals + i * rows->n_heads, rows->n_heads);
+            all_finite(flight->totals + i * rows->n_heads, rows->n_heads);
 }
 
-/* -------------------------------------------------------------------------- CKA */
+/* ---------------------------------------------------------------------- CKA */
 
 /* A kernel with its diagonal gone and its trace divided out: (n, n), then the sums of
  * its rows (n) and of all of it (1). */
@@ -452,4 +455,84 @@ void hl_profile_kernels_pairs(hl_profile *profile, int64_t layer, int64_t sequen
 void hl_profile_kernels_close(hl_profile *profile, int64_t layer, int64_t sequence, int64_t n)
 {
     hl_counts(profile, HL_TABLE_KERNEL_COUNT)[layer] += all_sound(profile, layer, sequence, n);
+}
+
+/* --------------------------------------------------------- told by a device */
+
+/* A device that holds z and whole rows compares heads itself and tells what came of it
+ * (hl_likeness of base/row_runs.h).  What is left is what is done with such numbers above:
+ * they become whole numbers and are added. */
+
+/* Pairs a < b of n heads, by a, then b. */
+static int64_t count_pairs(int64_t n)
+{
+    return n * (n - 1) / 2;
+}
+
+static int64_t pair_of(int64_t n, int64_t a, int64_t b)
+{
+    return a * (2 * n - a - 1) / 2 + (b - a - 1);
+}
+
+/* --------------------------------------------------------- told: whole rows */
+
+static void add_told_distances(const hl_profile *profile, const hl_sampled_row *sample,
+                               const double *totals, int64_t a)
+{
+    int64_t       n_heads = sample->rows->n_heads;
+    const double *made = sample->rows->likeness->distances + sample->index * count_pairs(n_heads);
+
+    if (!all_finite(totals, n_heads))
+        return;
+    for (int64_t b = a + 1; b < n_heads; b++)
+        add_distance(profile, sample, totals, a, b, made[pair_of(n_heads, a, b)]);
+}
+
+void hl_profile_made_distances(hl_profile *profile, const hl_layer_rows *rows, int64_t head)
+{
+    const hl_profile_flight *flight = profile->flight;
+
+    for (int64_t i = 0; i < flight->n_found; i++)
+        add_told_distances(profile, &flight->samples[i], flight->totals + i * rows->n_heads, head);
+}
+
+/* ---------------------------------------------------------------- told: CKA */
+
+/* Terms of one sequence: pairs a <= b. */
+static const double *terms_of(const hl_layer_rows *rows, int64_t sequence)
+{
+    return rows->likeness->alike + sequence * count_pairs(rows->n_heads + 1);
+}
+
+/* A head with itself is the first of its pairs, and finite where its kernel is. */
+static bool all_told_sound(const hl_layer_rows *rows, int64_t sequence, int64_t n)
+{
+    const double *terms = terms_of(rows, sequence);
+    bool          sound = n >= HL_CKA_MIN_ROWS;
+
+    for (int64_t head = 0; head < rows->n_heads && sound; head++)
+        sound = isfinite(terms[pair_of(rows->n_heads + 1, head, head + 1)]);
+    return sound;
+}
+
+void hl_profile_made_kernels(hl_profile *profile, const hl_layer_rows *rows, int64_t sequence,
+                             int64_t head, int64_t n)
+{
+    int64_t *sums = hl_counts(profile, HL_TABLE_KERNEL_SUM);
+
+    if (!all_told_sound(rows, sequence, n))
+        return;
+    for (int64_t other = head; other < rows->n_heads; other++) {
+        double term =
+            terms_of(rows, sequence)[pair_of(rows->n_heads + 1, head, other + 1)] / HL_KERNEL_BOUND;
+
+        sums[hl_self_pair(profile, rows->layer, head, other)] +=
+            hl_unit(fmin(fmax(term, -1.0), 1.0));
+    }
+}
+
+void hl_profile_made_close(hl_profile *profile, const hl_layer_rows *rows, int64_t sequence,
+                           int64_t n)
+{
+    hl_counts(profile, HL_TABLE_KERNEL_COUNT)[rows->layer] += all_told_sound(rows, sequence, n);
 }

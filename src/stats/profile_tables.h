@@ -91,6 +91,9 @@ typedef struct hl_table_form {
 
 const hl_table_form *hl_table_form_of(hl_table table);
 
+/* Of work that is not done a file has this setting: where to go on. */
+#define HL_PROFILE_STATE "state"
+
 typedef struct hl_setting {
     char *key;
     char *value;
