@@ -13,7 +13,6 @@
 #include "base/path.h"
 #include "base/status.h"
 #include "formats/safetensors.h"
-#include "measure/verify_blocks.h"
 
 #define CASE_ENDING ".safetensors"
 

@@ -23,6 +23,9 @@ hl_status hl_verify_backends(hl_verify_report *report, const hl_verify_options *
 /* Adds an entry; `passed` is filled in from its error and tolerance. */
 void hl_verify_report_add(hl_verify_report *report, const hl_verify_entry *entry);
 
+/* Is this the name of quantised blocks, as in Q4_K.blocks? */
+bool hl_verify_is_blocks(const char *tensor_name);
+
 /* The larger error is infinite where only one of two is not a number. */
 double hl_verify_difference(double ours, double wanted);
 

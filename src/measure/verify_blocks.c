@@ -8,8 +8,6 @@
  *
  * where NAME is a dtype's.  Nothing but the same values will do: decoding a
  * block is a few exact steps, and all back ends take the same ones. */
-#include "measure/verify_blocks.h"
-
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

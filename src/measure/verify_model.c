@@ -1,12 +1,17 @@
 /* verify_model.c - a model against what another program computed with it.
  *
  * hl_verify_model of headlight.h.  The expected file has tokens [B,S], I64 or I32, and any of
- * the tensors in hl_model_specs; others are passed over.  Without such a file
- * tokens are made up, and what is compared are the fused statistics of rows
- * with those of the same rows materialised in double precision, from the same
- * queries and keys. */
-#include "measure/verify_model.h"
-
+ * the tensors in output_specs; others are passed over.  Without such a file tokens are made
+ * up, and what is compared are the fused statistics of rows with those of the same rows
+ * materialised in double precision, from the same queries and keys.
+ *
+ * Tolerances are in output_specs.  Scores of size |s| are wrong by about |s| 2^-24 whatever
+ * the method, so what follows from scores is allowed 8 * 2^-24 * max|s| where that is more.
+ * The lens' top token is right or wrong, except where the first two are within the tolerance
+ * of each other: then a wrong one costs their distance.
+ *
+ * Letters of shapes: L n_layers, M n_layers + 1, B sequences, S tokens of each, T S - 1,
+ * H n_heads, V d_vocab, D d_model. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,34 +21,102 @@
 #include "base/memory.h"
 #include "base/path.h"
 #include "base/status.h"
+#include "formats/safetensors.h"
+#include "headlight.h"
 #include "measure/verify.h"
+#include "model/session.h"
 
 enum {
     MADE_UP_TOKENS = 64,  /* where nothing is expected */
     MAX_POSITIONS  = 512, /* whose rows are materialised */
 };
 
-const hl_model_spec hl_model_specs[HL_MODEL_N_OUTPUTS] = {
-    [HL_MODEL_ENTROPY]       = { "entropy", "LBHS", 1e-4, false, true },
-    [HL_MODEL_RENYI2]        = { "renyi2", "LBHS", 1e-4, false, true },
-    [HL_MODEL_VARENTROPY]    = { "varentropy", "LBHS", 1e-4, false, true },
-    [HL_MODEL_PEAK]          = { "peak", "LBHS", 1e-5, false, true },
-    [HL_MODEL_DIAGONAL]      = { "diagonal", "LBHS", 1e-5, false, true },
-    [HL_MODEL_PREVIOUS]      = { "previous", "LBHS", 1e-5, false, true },
-    [HL_MODEL_FIRST]         = { "first", "LBHS", 1e-5, false, true },
-    [HL_MODEL_LSE]           = { "lse", "LBHS", 1e-4, false, true },
-    [HL_MODEL_PATTERN0]      = { "pattern0", "HSS", 1e-5, false, true },
-    [HL_MODEL_HIDDEN]        = { "hidden", "BSD", 2e-4, true, false },
-    [HL_MODEL_LOGITS]        = { "logits", "BSV", 2e-4, true, false },
-    [HL_MODEL_LOGITS_LAST]   = { "logits_last", "BV", 2e-4, true, false },
-    [HL_MODEL_NLL]           = { "nll", "BT", 1e-3, false, false },
-    [HL_MODEL_MASKED_HIDDEN] = { "masked_hidden", "BSD", 2e-4, true, false },
-    [HL_MODEL_MASKED_LOGITS] = { "masked_logits", "BSV", 2e-4, true, false },
-    [HL_MODEL_LENS_TOP]      = { "lens_top", "MS", 1e-4, false, false },
-    [HL_MODEL_LENS_ENTROPY]  = { "lens_entropy", "MS", 1e-3, false, false },
+#define SCORE_ROUNDING (8.0 / 16777216.0)
+
+typedef enum model_output {
+    MODEL_ENTROPY = 0,
+    MODEL_RENYI2,
+    MODEL_VARENTROPY,
+    MODEL_PEAK,
+    MODEL_DIAGONAL,
+    MODEL_PREVIOUS,
+    MODEL_FIRST,
+    MODEL_LSE,
+    MODEL_PATTERN0,
+    MODEL_HIDDEN,
+    MODEL_LOGITS,
+    MODEL_LOGITS_LAST,
+    MODEL_NLL,
+    MODEL_MASKED_HIDDEN,
+    MODEL_MASKED_LOGITS,
+    MODEL_LENS_TOP,
+    MODEL_LENS_ENTROPY,
+    MODEL_N_OUTPUTS
+} model_output;
+
+typedef struct output_spec {
+    const char *name;
+    const char *shape;
+    double      tolerance; /* 0: not compared */
+    bool        relative;  /* to the largest value of the tensor */
+    bool        scored;    /* the rounding of scores widens it */
+} output_spec;
+
+/* The statistics of rows, from which fused and exact rows can be compared. */
+#define MODEL_N_STATISTICS (MODEL_LSE + 1)
+
+static const output_spec output_specs[MODEL_N_OUTPUTS] = {
+    [MODEL_ENTROPY]       = { "entropy", "LBHS", 1e-4, false, true },
+    [MODEL_RENYI2]        = { "renyi2", "LBHS", 1e-4, false, true },
+    [MODEL_VARENTROPY]    = { "varentropy", "LBHS", 1e-4, false, true },
+    [MODEL_PEAK]          = { "peak", "LBHS", 1e-5, false, true },
+    [MODEL_DIAGONAL]      = { "diagonal", "LBHS", 1e-5, false, true },
+    [MODEL_PREVIOUS]      = { "previous", "LBHS", 1e-5, false, true },
+    [MODEL_FIRST]         = { "first", "LBHS", 1e-5, false, true },
+    [MODEL_LSE]           = { "lse", "LBHS", 1e-4, false, true },
+    [MODEL_PATTERN0]      = { "pattern0", "HSS", 1e-5, false, true },
+    [MODEL_HIDDEN]        = { "hidden", "BSD", 2e-4, true, false },
+    [MODEL_LOGITS]        = { "logits", "BSV", 2e-4, true, false },
+    [MODEL_LOGITS_LAST]   = { "logits_last", "BV", 2e-4, true, false },
+    [MODEL_NLL]           = { "nll", "BT", 1e-3, false, false },
+    [MODEL_MASKED_HIDDEN] = { "masked_hidden", "BSD", 2e-4, true, false },
+    [MODEL_MASKED_LOGITS] = { "masked_logits", "BSV", 2e-4, true, false },
+    [MODEL_LENS_TOP]      = { "lens_top", "MS", 1e-4, false, false },
+    [MODEL_LENS_ENTROPY]  = { "lens_entropy", "MS", 1e-3, false, false },
 };
 
-int64_t hl_verify_results_size(const hl_verify_results *results, char letter)
+typedef struct output_values {
+    float           *values; /* NULL: not computed */
+    size_t           count;
+    const hl_tensor *expected;    /* NULL: the file does not say */
+    double           exact_error; /* statistics: the largest distance from exact rows */
+} output_values;
+
+typedef struct model_results {
+    const hl_model      *model;
+    const hl_model_info *info;
+    hl_session          *session;
+    hl_verify_options    options;
+    hl_safetensors      *expected; /* NULL: none */
+    const char          *where;    /* names it in messages */
+
+    int64_t  n_batch;
+    int64_t  n_tokens;
+    int64_t *tokens;    /* (B, S) */
+    int64_t *lengths;   /* (B) rows of each sequence that are compared; NULL: nothing is expected */
+    int64_t *positions; /* (S) those whose rows are materialised */
+    int64_t  n_positions;
+    float   *gates;    /* (L, H) with masked_heads closed; NULL: none are */
+    bool     masked;   /* the pass that is running has them closed */
+    bool     alone;    /* nothing is expected of the model as it runs */
+    float   *lens_gap; /* (M, S) */
+    double   max_score;
+
+    output_values outputs[MODEL_N_OUTPUTS];
+} model_results;
+
+/* The size that a letter stands for. */
+static int64_t size_of(const model_results *results, char letter)
 {
     switch (letter) {
     case 'L':
@@ -65,7 +138,7 @@ int64_t hl_verify_results_size(const hl_verify_results *results, char letter)
     }
 }
 
-/* -------------------------------------------------------------------- reading */
+/* ---------------------------------------------------------- what is expected */
 
 static bool is_whole(const hl_tensor *tensor)
 {
@@ -87,7 +160,7 @@ static int64_t whole_at(const hl_tensor *tensor, int64_t index)
     return narrow;
 }
 
-static hl_status read_tokens(hl_verify_results *results)
+static hl_status read_tokens(model_results *results)
 {
     const hl_tensor *tokens = hl_safetensors_find(results->expected, "tokens");
 
@@ -106,7 +179,7 @@ static hl_status read_tokens(hl_verify_results *results)
 }
 
 /* lengths [B], as `measure --rows` writes them: rows behind them are padding.  Without, none is. */
-static hl_status read_lengths(hl_verify_results *results)
+static hl_status read_lengths(model_results *results)
 {
     const hl_tensor *lengths = hl_safetensors_find(results->expected, "lengths");
 
@@ -137,7 +210,7 @@ static hl_status read_lengths(hl_verify_results *results)
 }
 
 /* The same for every model of a vocabulary, and of no meaning. */
-static hl_status make_tokens(hl_verify_results *results)
+static hl_status make_tokens(model_results *results)
 {
     int64_t  n_ctx = results->info->n_ctx;
     uint64_t state = 1;
@@ -153,7 +226,7 @@ static hl_status make_tokens(hl_verify_results *results)
 }
 
 /* masked_heads [n, 2] are (layer, head). */
-static hl_status read_gates(hl_verify_results *results)
+static hl_status read_gates(model_results *results)
 {
     const hl_tensor *masked  = hl_safetensors_find(results->expected, "masked_heads");
     int64_t          n_heads = results->info->n_heads;
@@ -179,7 +252,7 @@ static hl_status read_gates(hl_verify_results *results)
 }
 
 /* Were the expected outputs made with the very gates that the model has? */
-static bool same_gates(const hl_verify_results *results)
+static bool same_gates(const model_results *results)
 {
     const float *gates = hl_model_gates(results->model);
     int64_t      count = results->info->n_layers * results->info->n_heads;
@@ -191,30 +264,29 @@ static bool same_gates(const hl_verify_results *results)
 }
 
 /* What the file calls that which the model, with its gates, should give; NULL: nothing. */
-static const char *expected_name(const hl_verify_results *results, hl_model_output output)
+static const char *expected_name(const model_results *results, model_output output)
 {
     if (hl_model_gates(results->model) == NULL)
-        return hl_model_specs[output].name;
-    if (output == HL_MODEL_HIDDEN)
-        return hl_model_specs[HL_MODEL_MASKED_HIDDEN].name;
-    return output == HL_MODEL_LOGITS ? hl_model_specs[HL_MODEL_MASKED_LOGITS].name : NULL;
+        return output_specs[output].name;
+    if (output == MODEL_HIDDEN)
+        return output_specs[MODEL_MASKED_HIDDEN].name;
+    return output == MODEL_LOGITS ? output_specs[MODEL_MASKED_LOGITS].name : NULL;
 }
 
-static const hl_tensor *find_expected_tensor(const hl_verify_results *results,
-                                             hl_model_output          output)
+static const hl_tensor *find_expected_tensor(const model_results *results, model_output output)
 {
     const char *name = expected_name(results, output);
 
     return results->alone || name == NULL ? NULL : hl_safetensors_find(results->expected, name);
 }
 
-static hl_status check_shape(const hl_verify_results *results, const hl_tensor *tensor,
-                             const hl_model_spec *spec)
+static hl_status check_shape(const model_results *results, const hl_tensor *tensor,
+                             const output_spec *spec)
 {
     bool same = tensor->n_dims == (int)strlen(spec->shape);
 
     for (int i = 0; same && spec->shape[i] != '\0'; i++)
-        same = tensor->shape[i] == hl_verify_results_size(results, spec->shape[i]);
+        same = tensor->shape[i] == size_of(results, spec->shape[i]);
     if (!same)
         return hl_fail(HL_BAD_INPUT,
                        "%s: '%s' has another shape than the model's [%s] (L%lld B%lld H%lld S%lld "
@@ -228,56 +300,53 @@ static hl_status check_shape(const hl_verify_results *results, const hl_tensor *
 
 /* Statistics are always there; the rest where it is expected, or, without a file,
  * where it is asked for by --write. */
-static bool is_computed(const hl_verify_results *results, hl_model_output output)
+static bool is_computed(const model_results *results, model_output output)
 {
-    if (output < HL_MODEL_N_STATISTICS)
+    if (output < MODEL_N_STATISTICS)
         return true;
     if (results->alone)
-        return output == HL_MODEL_HIDDEN;
+        return output == MODEL_HIDDEN;
     return results->outputs[output].expected != NULL ||
-           (output == HL_MODEL_LENS_ENTROPY &&
-            results->outputs[HL_MODEL_LENS_TOP].expected != NULL) ||
-           (output == HL_MODEL_LENS_TOP &&
-            results->outputs[HL_MODEL_LENS_ENTROPY].expected != NULL);
+           (output == MODEL_LENS_ENTROPY && results->outputs[MODEL_LENS_TOP].expected != NULL) ||
+           (output == MODEL_LENS_TOP && results->outputs[MODEL_LENS_ENTROPY].expected != NULL);
 }
 
-static hl_status plan_output(hl_verify_results *results, hl_model_output output)
+static hl_status plan_output(model_results *results, model_output output)
 {
-    const hl_model_spec *spec   = &hl_model_specs[output];
-    hl_verify_values    *values = &results->outputs[output];
+    const output_spec *spec   = &output_specs[output];
+    output_values     *values = &results->outputs[output];
 
     if (!is_computed(results, output))
         return HL_OK;
     values->count = 1;
     for (const char *letter = spec->shape; *letter != '\0'; letter++) {
-        if (!hl_size_multiply(&values->count, values->count,
-                              (size_t)hl_verify_results_size(results, *letter)))
+        if (!hl_size_multiply(&values->count, values->count, (size_t)size_of(results, *letter)))
             return hl_fail(HL_LIMIT, "%s is too large", spec->name);
     }
     return HL_ALLOC(&values->values, values->count);
 }
 
-static hl_status plan_outputs(hl_verify_results *results)
+static hl_status plan_outputs(model_results *results)
 {
-    for (hl_model_output output = 0; output < HL_MODEL_N_OUTPUTS; output++) {
-        const hl_model_spec *spec   = &hl_model_specs[output];
-        const hl_tensor     *tensor = find_expected_tensor(results, output);
+    for (model_output output = 0; output < MODEL_N_OUTPUTS; output++) {
+        const output_spec *spec   = &output_specs[output];
+        const hl_tensor   *tensor = find_expected_tensor(results, output);
 
         if (tensor != NULL)
             HL_NEED(check_shape(results, tensor, spec));
         results->outputs[output].expected = tensor;
     }
-    for (hl_model_output output = 0; output < HL_MODEL_N_OUTPUTS; output++)
+    for (model_output output = 0; output < MODEL_N_OUTPUTS; output++)
         HL_NEED(plan_output(results, output));
-    if (results->outputs[HL_MODEL_LENS_TOP].values != NULL)
-        HL_NEED(HL_ALLOC_ZEROED(&results->lens_gap, results->outputs[HL_MODEL_LENS_TOP].count));
+    if (results->outputs[MODEL_LENS_TOP].values != NULL)
+        HL_NEED(HL_ALLOC_ZEROED(&results->lens_gap, results->outputs[MODEL_LENS_TOP].count));
     return HL_OK;
 }
 
 /* Every position, or as many as fit, evenly spread; all of them for a pattern. */
-static hl_status plan_positions(hl_verify_results *results)
+static hl_status plan_positions(model_results *results)
 {
-    bool      all    = results->outputs[HL_MODEL_PATTERN0].values != NULL;
+    bool      all    = results->outputs[MODEL_PATTERN0].values != NULL;
     int64_t   count  = results->n_tokens < MAX_POSITIONS || all ? results->n_tokens : MAX_POSITIONS;
     hl_status status = HL_ALLOC(&results->positions, (size_t)count);
 
@@ -287,11 +356,28 @@ static hl_status plan_positions(hl_verify_results *results)
     return status;
 }
 
-hl_status hl_verify_results_new(hl_verify_results **out, const hl_model *model, const char *path,
-                                const hl_verify_options *options)
+static void results_free(model_results *results)
 {
-    hl_status          status  = HL_OK;
-    hl_verify_results *results = NULL;
+    if (results == NULL)
+        return;
+    for (int output = 0; output < MODEL_N_OUTPUTS; output++)
+        hl_free(results->outputs[output].values);
+    hl_session_close(results->session);
+    hl_safetensors_close(results->expected);
+    hl_free(results->tokens);
+    hl_free(results->lengths);
+    hl_free(results->positions);
+    hl_free(results->gates);
+    hl_free(results->lens_gap);
+    hl_free(results);
+}
+
+/* `path` names the expected file, or is NULL: then tokens are made up. */
+static hl_status results_new(model_results **out, const hl_model *model, const char *path,
+                             const hl_verify_options *options)
+{
+    hl_status      status  = HL_OK;
+    model_results *results = NULL;
 
     *out = NULL;
     HL_TRY(HL_ALLOC_ZEROED(&results, 1));
@@ -314,39 +400,452 @@ hl_status hl_verify_results_new(hl_verify_results **out, const hl_model *model, 
     results = NULL;
 
 done:
-    hl_verify_results_free(results);
+    results_free(results);
     return status;
 }
 
-void hl_verify_results_free(hl_verify_results *results)
+/* ---------------------------------------------------------- what layers tell */
+
+/* Everything is not a number until the tap has brought it. */
+static void forget(model_results *results)
 {
-    if (results == NULL)
-        return;
-    for (int output = 0; output < HL_MODEL_N_OUTPUTS; output++)
-        hl_free(results->outputs[output].values);
-    hl_session_close(results->session);
-    hl_safetensors_close(results->expected);
-    hl_free(results->tokens);
-    hl_free(results->lengths);
-    hl_free(results->positions);
-    hl_free(results->gates);
-    hl_free(results->lens_gap);
-    hl_free(results);
+    for (int output = 0; output < MODEL_N_OUTPUTS; output++) {
+        output_values *values = &results->outputs[output];
+        for (size_t i = 0; i < values->count && values->values != NULL; i++)
+            values->values[i] = NAN;
+        values->exact_error = 0.0;
+    }
+    results->max_score = 0.0;
 }
 
-/* ---------------------------------------------------------------------- whole */
+static float *output_of(const model_results *results, model_output output)
+{
+    return results->outputs[output].values;
+}
+
+static const float *statistic(const hl_attention_result *rows, model_output output)
+{
+    const float *const values[MODEL_N_STATISTICS] = {
+        [MODEL_ENTROPY] = rows->entropy,       [MODEL_RENYI2] = rows->renyi2,
+        [MODEL_VARENTROPY] = rows->varentropy, [MODEL_PEAK] = rows->peak,
+        [MODEL_DIAGONAL] = rows->diagonal,     [MODEL_PREVIOUS] = rows->previous,
+        [MODEL_FIRST] = rows->first,           [MODEL_LSE] = rows->lse
+    };
+    return values[output];
+}
+
+static double exact_statistic(const hl_pattern_row *row, model_output output)
+{
+    const double values[MODEL_N_STATISTICS] = {
+        [MODEL_ENTROPY] = row->entropy,       [MODEL_RENYI2] = row->renyi2,
+        [MODEL_VARENTROPY] = row->varentropy, [MODEL_PEAK] = row->peak,
+        [MODEL_DIAGONAL] = row->diagonal,     [MODEL_PREVIOUS] = row->previous,
+        [MODEL_FIRST] = row->first,           [MODEL_LSE] = row->lse
+    };
+    return values[output];
+}
+
+/* (B, H, C) of a chunk into (L, B, H, S). */
+static void keep_statistic(model_results *results, const hl_layer_rows *rows, model_output output)
+{
+    const float *source  = statistic(rows->rows, output);
+    float       *values  = output_of(results, output);
+    int64_t      n_heads = results->info->n_heads;
+
+    for (int64_t i = 0; i < rows->n_batch * rows->n_heads; i++) {
+        int64_t sequence = i / rows->n_heads;
+        int64_t head     = i % rows->n_heads;
+        float  *out      = values + ((rows->layer * rows->n_batch + sequence) * n_heads + head) *
+                                  results->n_tokens;
+        memcpy(out + rows->start[sequence], source + i * rows->n_rows,
+               (size_t)rows->lengths[sequence] * sizeof *out);
+    }
+}
+
+/* How far the fused statistics of materialised rows are from the exact ones. */
+static void compare_exact(model_results *results, const hl_layer_rows *rows, int64_t index)
+{
+    int64_t               row   = rows->pattern_rows[index % rows->n_patterns];
+    int64_t               place = index / rows->n_patterns * rows->n_rows + row;
+    const hl_pattern_row *exact = &results->session->rows.exact[index];
+
+    results->max_score = fmax(results->max_score, exact->max_score);
+    for (model_output output = 0; output < MODEL_N_STATISTICS; output++) {
+        output_values *values = &results->outputs[output];
+        double         seen   = (double)statistic(rows->rows, output)[place];
+        values->exact_error =
+            fmax(values->exact_error, hl_verify_difference(seen, exact_statistic(exact, output)));
+    }
+}
+
+/* Rows of the first layer and sequence: (H, S, S). */
+static void keep_pattern(model_results *results, const hl_layer_rows *rows)
+{
+    float  *values = output_of(results, MODEL_PATTERN0);
+    int64_t size   = results->n_tokens;
+
+    if (values == NULL || rows->layer != 0)
+        return;
+    for (int64_t i = 0; i < rows->n_heads * rows->n_patterns; i++) {
+        int64_t position = rows->start[0] + rows->pattern_rows[i % rows->n_patterns];
+        float  *out      = values + (i / rows->n_patterns * size + position) * size;
+        memcpy(out, rows->pattern + i * rows->n_keys, (size_t)size * sizeof *out);
+    }
+}
+
+static void keep_lens(model_results *results, int64_t layer, int64_t start, int64_t n_rows,
+                      const int64_t *top, const float *entropy, const float *gap)
+{
+    float *tops      = output_of(results, MODEL_LENS_TOP);
+    float *entropies = output_of(results, MODEL_LENS_ENTROPY);
+
+    for (int64_t i = 0; i < n_rows && top != NULL && tops != NULL; i++) {
+        int64_t place            = layer * results->n_tokens + start + i;
+        tops[place]              = (float)top[i];
+        entropies[place]         = entropy[i];
+        results->lens_gap[place] = gap[i];
+    }
+}
+
+static hl_status watch_layer(void *context, const hl_layer_rows *rows)
+{
+    model_results *results = context;
+
+    if (results->masked)
+        return HL_OK;
+    for (model_output output = 0; output < MODEL_N_STATISTICS; output++)
+        keep_statistic(results, rows, output);
+    for (int64_t i = 0; i < rows->n_batch * rows->n_heads * rows->n_patterns; i++)
+        compare_exact(results, rows, i);
+    keep_pattern(results, rows);
+    keep_lens(results, rows->layer, rows->start[0], rows->lengths[0], rows->lens_top,
+              rows->lens_entropy, rows->lens_gap);
+    return HL_OK;
+}
+
+/* -------------------------------------------------------- what the end tells */
+
+static void keep_rows(float *values, const float *rows, const model_results *results,
+                      const hl_final_rows *final, int64_t width)
+{
+    if (values == NULL || rows == NULL)
+        return;
+    memcpy(values + (final->sequence * results->n_tokens + final->start) * width, rows,
+           (size_t)(final->n_rows * width) * sizeof *values);
+}
+
+static double log_sum(const float *logits, int64_t n)
+{
+    double max  = (double)logits[0];
+    double rest = -1.0; /* the largest counts as 1 once */
+
+    for (int64_t i = 1; i < n; i++)
+        max = fmax(max, (double)logits[i]);
+    for (int64_t i = 0; i < n; i++)
+        rest += exp((double)logits[i] - max);
+    return max + log1p(rest);
+}
+
+static void keep_loss(model_results *results, const hl_final_rows *final)
+{
+    float  *values = output_of(results, MODEL_NLL);
+    int64_t size   = results->n_tokens;
+
+    for (int64_t row = 0; row < final->n_rows && values != NULL && final->logits != NULL; row++) {
+        const float *logits   = final->logits + row * final->d_vocab;
+        int64_t      position = final->start + row;
+
+        if (position + 1 >= size)
+            continue;
+        int64_t next = results->tokens[final->sequence * size + position + 1];
+        values[final->sequence * (size - 1) + position] =
+            (float)(log_sum(logits, final->d_vocab) - (double)logits[next]);
+    }
+}
+
+static void keep_last(model_results *results, const hl_final_rows *final)
+{
+    float  *values = output_of(results, MODEL_LOGITS_LAST);
+    int64_t row    = results->n_tokens - 1 - final->start;
+
+    if (values != NULL && final->logits != NULL && row >= 0 && row < final->n_rows)
+        memcpy(values + final->sequence * final->d_vocab, final->logits + row * final->d_vocab,
+               (size_t) final->d_vocab * sizeof *values);
+}
+
+static hl_status watch_final(void *context, const hl_final_rows *final)
+{
+    model_results *results = context;
+    bool           masked  = results->masked;
+
+    keep_rows(output_of(results, masked ? MODEL_MASKED_HIDDEN : MODEL_HIDDEN), final->hidden,
+              results, final, final->d_model);
+    keep_rows(output_of(results, masked ? MODEL_MASKED_LOGITS : MODEL_LOGITS), final->logits,
+              results, final, final->d_vocab);
+    if (masked)
+        return HL_OK;
+    keep_loss(results, final);
+    keep_last(results, final);
+    if (final->sequence == 0)
+        keep_lens(results, results->info->n_layers, final->start, final->n_rows, final->lens_top,
+                  final->lens_entropy, final->lens_gap);
+    return HL_OK;
+}
+
+/* ------------------------------------------------------------------- running */
+
+/* One token of each sequence after the other. */
+static hl_status decode(model_results *results, const hl_feed *whole)
+{
+    hl_status status = HL_OK;
+    int64_t  *column = NULL;
+    hl_feed   feed   = *whole;
+
+    HL_TRY(HL_ALLOC(&column, (size_t)results->n_batch));
+    feed.tokens   = column;
+    feed.n_tokens = 1;
+    for (int64_t i = 0; i < whole->n_tokens; i++) {
+        for (int64_t sequence = 0; sequence < results->n_batch; sequence++)
+            column[sequence] = whole->tokens[sequence * whole->n_tokens + i];
+        HL_TRY(hl_session_feed(results->session, &feed));
+    }
+
+done:
+    hl_free(column);
+    return status;
+}
+
+static hl_status run_pass(model_results *results, uint32_t wants)
+{
+    hl_tap  tap  = { .context             = results,
+                     .layer               = watch_layer,
+                     .final               = watch_final,
+                     .wants               = wants,
+                     .pattern_positions   = results->positions,
+                     .n_pattern_positions = results->n_positions };
+    hl_feed feed = { .tokens   = results->tokens,
+                     .n_tokens = results->n_tokens,
+                     .gates    = results->masked ? results->gates : NULL,
+                     .tap      = &tap };
+
+    for (int64_t sequence = 0; sequence < results->n_batch; sequence++)
+        HL_NEED(hl_session_rewind(results->session, sequence, 0));
+    if (results->options.decode && !results->info->is_encoder)
+        HL_NEED(decode(results, &feed));
+    else
+        HL_NEED(hl_session_feed(results->session, &feed));
+    return HL_OK;
+}
+
+static uint32_t wants_of(const model_results *results)
+{
+    uint32_t wants = results->n_positions > 0 ? HL_WANT_PATTERN : 0;
+
+    if (output_of(results, MODEL_HIDDEN) != NULL)
+        wants |= HL_WANT_HIDDEN;
+    if (output_of(results, MODEL_LOGITS) != NULL || output_of(results, MODEL_NLL) != NULL ||
+        output_of(results, MODEL_LOGITS_LAST) != NULL)
+        wants |= HL_WANT_LOGITS;
+    if (output_of(results, MODEL_LENS_TOP) != NULL)
+        wants |= HL_WANT_LENS;
+    return wants;
+}
+
+static uint32_t masked_wants_of(const model_results *results)
+{
+    uint32_t wants = 0;
+
+    if (output_of(results, MODEL_MASKED_HIDDEN) != NULL)
+        wants |= HL_WANT_HIDDEN;
+    if (output_of(results, MODEL_MASKED_LOGITS) != NULL)
+        wants |= HL_WANT_LOGITS;
+    return results->gates != NULL ? wants : 0;
+}
+
+/* Runs the model on the back end in use. */
+static hl_status compute(model_results *results)
+{
+    hl_status          status  = HL_OK;
+    uint32_t           wants   = wants_of(results);
+    uint32_t           masked  = masked_wants_of(results);
+    hl_session_options options = { .n_ctx      = results->n_tokens,
+                                   .n_batch    = results->n_batch,
+                                   .n_chunk    = results->options.n_chunk,
+                                   .n_patterns = results->n_positions,
+                                   .wants      = wants | masked,
+                                   .n_threads  = results->options.n_threads };
+
+    forget(results);
+    HL_TRY(hl_session_open(&results->session, results->model, &options));
+    results->masked = false;
+    HL_TRY(run_pass(results, wants));
+    results->masked = true;
+    if (masked != 0)
+        HL_TRY(run_pass(results, masked));
+
+done:
+    hl_session_close(results->session);
+    results->session = NULL;
+    return status;
+}
+
+/* ----------------------------------------------------------------- comparing */
+
+static double top_error(double ours, double wanted, double gap)
+{
+    if (ours == wanted)
+        return 0.0;
+    return isnan(ours) ? INFINITY : gap;
+}
+
+/* Is item `index` of [L, B, H, S] a row behind its sequence's end? */
+static bool is_padding(const model_results *results, size_t index)
+{
+    size_t n_tokens = (size_t)results->n_tokens;
+    size_t sequence = index / n_tokens / (size_t)results->info->n_heads % (size_t)results->n_batch;
+
+    return (int64_t)(index % n_tokens) >= results->lengths[sequence];
+}
+
+static hl_status output_error(double *out, const model_results *results, model_output output)
+{
+    hl_status            status  = HL_OK;
+    const output_values *values  = &results->outputs[output];
+    double              *wanted  = NULL;
+    double               error   = 0.0;
+    double               largest = 0.0;
+    /* A file says NaN where a row does not define a probability, the operator 0. */
+    bool may_lack = output == MODEL_PREVIOUS || output == MODEL_DIAGONAL || output == MODEL_FIRST;
+
+    HL_TRY(HL_ALLOC(&wanted, values->count));
+    HL_TRY(hl_dtype_to_f64(wanted, values->expected->data, values->expected->dtype, values->count));
+    for (size_t i = 0; i < values->count; i++) {
+        double ours = (double)values->values[i];
+        double mine = 0.0;
+        if (output < MODEL_N_STATISTICS && is_padding(results, i))
+            continue;
+        if (output == MODEL_LENS_TOP)
+            mine = top_error(ours, wanted[i], (double)results->lens_gap[i]);
+        else if (!may_lack || !isnan(wanted[i]) || ours != 0.0)
+            mine = hl_verify_difference(ours, wanted[i]);
+        error   = fmax(error, mine);
+        largest = fmax(largest, fabs(wanted[i]));
+    }
+    *out = output_specs[output].relative && largest > 0.0 ? error / largest : error;
+
+done:
+    hl_free(wanted);
+    return status;
+}
+
+/* Adds an entry for every output that can be compared. */
+static hl_status compare(hl_verify_report *report, const model_results *results,
+                         const char *backend)
+{
+    double rounding = SCORE_ROUNDING * results->max_score;
+
+    for (model_output output = 0; output < MODEL_N_OUTPUTS; output++) {
+        const output_values *values = &results->outputs[output];
+        double               error  = values->exact_error;
+        const output_spec   *spec   = &output_specs[output];
+
+        if (!results->alone && values->expected == NULL)
+            continue;
+        if (results->alone && output >= MODEL_N_STATISTICS)
+            continue;
+        if (!results->alone) {
+            hl_status status = output_error(&error, results, output);
+            if (status != HL_OK)
+                return status;
+        }
+        hl_verify_entry entry = {
+            .backend   = backend,
+            .output    = spec->name,
+            .error     = error,
+            .tolerance = spec->scored ? fmax(spec->tolerance, rounding) : spec->tolerance,
+            .relative  = spec->relative,
+        };
+        hl_verify_report_add(report, &entry);
+    }
+    return HL_OK;
+}
+
+/* ------------------------------------------------------------------- writing */
+
+/* *data is what the tensor points to, for the caller to free after writing. */
+static hl_status add_output(hl_safetensors_writer *writer, void **data,
+                            const model_results *results, model_output output)
+{
+    const output_values *values = &results->outputs[output];
+    const output_spec   *spec   = &output_specs[output];
+    bool                 whole  = output == MODEL_LENS_TOP;
+    hl_tensor tensor = { .name = spec->name, .dtype = whole ? HL_DTYPE_I64 : HL_DTYPE_F32 };
+
+    tensor.n_bytes = values->count * hl_dtype_bits(tensor.dtype) / 8;
+    HL_NEED(hl_alloc(data, tensor.n_bytes, 1));
+    for (size_t i = 0; i < values->count && whole; i++)
+        ((int64_t *)*data)[i] = (int64_t)values->values[i];
+    if (!whole)
+        memcpy(*data, values->values, tensor.n_bytes);
+    for (const char *letter = spec->shape; *letter != '\0'; letter++)
+        tensor.shape[tensor.n_dims++] = size_of(results, *letter);
+    tensor.data = *data;
+    hl_safetensors_add(writer, &tensor);
+    return HL_OK;
+}
+
+static void add_inputs(hl_safetensors_writer *writer, const model_results *results)
+{
+    const hl_tensor *masked =
+        results->expected != NULL ? hl_safetensors_find(results->expected, "masked_heads") : NULL;
+    size_t    count  = (size_t)(results->n_batch * results->n_tokens);
+    hl_tensor tokens = { .name    = "tokens",
+                         .dtype   = HL_DTYPE_I64,
+                         .n_dims  = 2,
+                         .shape   = { results->n_batch, results->n_tokens },
+                         .data    = results->tokens,
+                         .n_bytes = count * sizeof *results->tokens };
+
+    hl_safetensors_add(writer, &tokens);
+    if (masked != NULL)
+        hl_safetensors_add(writer, masked);
+    hl_safetensors_add_metadata(writer, "family", results->info->family);
+}
+
+static hl_status write_results(const model_results *results, const char *path)
+{
+    hl_status              status                = HL_OK;
+    hl_safetensors_writer *writer                = NULL;
+    void                  *data[MODEL_N_OUTPUTS] = { NULL };
+
+    HL_TRY(hl_safetensors_writer_new(&writer));
+    add_inputs(writer, results);
+    for (model_output output = 0; output < MODEL_N_OUTPUTS; output++) {
+        if (results->outputs[output].values != NULL)
+            HL_TRY(add_output(writer, &data[output], results, output));
+    }
+    HL_TRY(hl_safetensors_write(writer, path));
+
+done:
+    hl_safetensors_writer_free(writer);
+    for (int output = 0; output < MODEL_N_OUTPUTS; output++)
+        hl_free(data[output]);
+    return status;
+}
+
+/* ------------------------------------------------------------- all back ends */
 
 /* A hl_verify_step. */
 static hl_status run_model(void *context, hl_verify_report *report, const char *backend,
                            const char *write_path)
 {
-    hl_verify_results *results = context;
+    model_results *results = context;
 
-    HL_NEED(hl_verify_results_compute(results));
-    HL_NEED(hl_verify_results_compare(report, results, backend));
+    HL_NEED(compute(results));
+    HL_NEED(compare(report, results, backend));
     report->max_score = fmax(report->max_score, results->max_score);
     if (write_path != NULL)
-        HL_NEED(hl_verify_results_write(results, write_path));
+        HL_NEED(write_results(results, write_path));
     return HL_OK;
 }
 
@@ -370,7 +869,7 @@ hl_status hl_verify_model(hl_verify_report **out, const char *path,
     hl_status               status   = HL_OK;
     const hl_verify_options defaults = { 0 };
     hl_model               *model    = NULL;
-    hl_verify_results      *results  = NULL;
+    model_results          *results  = NULL;
     hl_verify_report       *report   = NULL;
     char                    buffer[4096];
 
@@ -381,16 +880,16 @@ hl_status hl_verify_model(hl_verify_report **out, const char *path,
     HL_TRY(hl_model_open(&model, path));
     if (options->prepare != NULL)
         HL_TRY(options->prepare(options->context, model));
-    HL_TRY(hl_verify_results_new(&results, model,
-                                 find_expected(buffer, sizeof buffer, path, options), options));
-    HL_TRY(hl_verify_report_new(&report, path, HL_MODEL_N_OUTPUTS));
+    HL_TRY(
+        results_new(&results, model, find_expected(buffer, sizeof buffer, path, options), options));
+    HL_TRY(hl_verify_report_new(&report, path, MODEL_N_OUTPUTS));
     HL_TRY(hl_verify_backends(report, options, run_model, results));
     *out   = report;
     report = NULL;
 
 done:
     hl_verify_report_free(report);
-    hl_verify_results_free(results);
+    results_free(results);
     hl_model_close(model);
     return status;
 }
