@@ -3,7 +3,7 @@
  * They are refused with a message, or their rows are ids below the limit, each refused or as long
  * as the table says. */
 #include "fuzz_file.h"
-#include "measure/corpus_ids.h"
+#include "measure/corpus_parts.h"
 
 enum { N_VOCAB = 1000, MAX_ROWS = 100 };
 

@@ -5,8 +5,7 @@
  * accepted ids are all below the limit. */
 #include "base/utf8.h"
 #include "fuzz.h"
-#include "measure/corpus_ids.h"
-#include "measure/corpus_record.h"
+#include "measure/corpus_parts.h"
 
 enum { N_VOCAB = 1000 };
 

@@ -8,10 +8,10 @@
 
 #include "base/memory.h"
 #include "base/status.h"
-#include "measure/corpus_build.h"
+#include "measure/corpus_parts.h"
 #include "tokenize/tokenizer.h"
 
-/* ---------------------------------------------------------------------- checks */
+/* ------------------------------------------------------------------- options */
 
 static hl_status check_options(const hl_tokenizer *tokenizer, const hl_corpus_options *options)
 {
@@ -52,7 +52,7 @@ static hl_status set_vocabulary(hl_corpus *corpus, const hl_model *model,
     return HL_OK;
 }
 
-/* --------------------------------------------------------------------- indexing */
+/* -------------------------------------------------------- files to documents */
 
 static hl_status index_file(hl_corpus *corpus, uint32_t number)
 {
@@ -135,7 +135,7 @@ static void sum_up(hl_corpus *corpus)
     }
 }
 
-/* -------------------------------------------------------------------- the way in */
+/* ------------------------------------------------------------ open and close */
 
 static hl_status fill_corpus(hl_corpus *corpus, const hl_corpus_options *options)
 {
@@ -186,7 +186,7 @@ void hl_corpus_close(hl_corpus *corpus)
     hl_free(corpus);
 }
 
-/* -------------------------------------------------------------------- questions */
+/* ----------------------------------------------------------------- questions */
 
 const hl_corpus_info *hl_corpus_get_info(const hl_corpus *corpus)
 {

@@ -15,7 +15,7 @@
 #define HL_MEASURE_CORPUS_PIECES_H
 
 #include "headlight.h"
-#include "measure/corpus_source.h"
+#include "measure/corpus_parts.h"
 
 #define HL_PIECE_BYTES   ((size_t)1 << 18)
 #define HL_PIECE_OVERLAP ((size_t)1 << 15)

@@ -8,9 +8,8 @@
 
 #include "base/memory.h"
 #include "base/status.h"
-#include "measure/corpus_build.h"
+#include "measure/corpus_parts.h"
 #include "measure/corpus_pieces.h"
-#include "measure/corpus_record.h"
 #include "tokenize/buffer.h"
 #include "tokenize/tokenizer.h"
 

@@ -1,5 +1,5 @@
 /* corpus_types.c - names of token types, and the rules that give them. */
-#include "measure/corpus_types.h"
+#include "measure/corpus_parts.h"
 
 #include <stdio.h>
 #include <stdlib.h>

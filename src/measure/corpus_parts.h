@@ -1,0 +1,249 @@
+/* corpus_parts.h - the inside of a corpus: what it is made of, in the order of its making.
+ *
+ *     corpus_files.c      names to files, and files to ranges and lines
+ *     corpus_documents.c  files to documents: where each lies, how long it is, what it holds
+ *     corpus_types.c      kinds of text, and the rules that find them
+ *     corpus.c            opening
+ *     corpus_reader.c     documents to tokens, text in the pieces of corpus_pieces.h
+ *
+ * Nothing changes once a corpus is open. */
+#ifndef HL_MEASURE_CORPUS_PARTS_H
+#define HL_MEASURE_CORPUS_PARTS_H
+
+#include "base/json.h"
+#include "base/json_reader.h"
+#include "formats/npy.h"
+#include "formats/safetensors.h"
+#include "headlight.h"
+#include "tokenize/pattern.h"
+
+/* --------------------------------------------------------------------- files */
+
+/* Text is read, not mapped: then a file of any length costs one buffer, and one that
+ * somebody cuts short is an error with a name instead of a signal. */
+
+/* A file that is part of a corpus. */
+typedef struct hl_text_file {
+    char          *path; /* "standard input" for a copy of that */
+    hl_text_format format;
+    int            descriptor; /* of the copy, which has no name; else -1 */
+} hl_text_file;
+
+typedef struct hl_text_source {
+    const char *path; /* borrowed */
+    int         descriptor;
+    bool        borrowed; /* the descriptor is not ours to close */
+    uint64_t    n_bytes;  /* when it was opened */
+} hl_text_source;
+
+/* HL_BAD_INPUT for what is not a regular file. */
+hl_status hl_text_source_open(hl_text_source *out, const hl_text_file *file);
+/* Of {0}, nothing. */
+void hl_text_source_close(hl_text_source *source);
+/* Bytes [at, at + n_bytes), all of them. */
+hl_status hl_text_source_read(char *out, const hl_text_source *source, uint64_t at, size_t n_bytes);
+
+/* From the names a user gives to the list of files that are meant. */
+typedef struct hl_text_files {
+    hl_text_file *items;
+    size_t        count;
+    size_t        capacity;
+    int64_t       n_skipped;
+    char         *first_skipped; /* NULL: none */
+} hl_text_files;
+
+/* Appends the files that an input stands for (headlight.h has the rules).  HL_NOT_FOUND
+ * where there is no such file, HL_BAD_INPUT for a folder or pattern with nothing to read. */
+hl_status hl_text_files_add(hl_text_files *files, const char *input, hl_text_format format);
+void      hl_text_files_free(hl_text_files *files);
+
+/* --------------------------------------------------------------------- lines */
+
+#define HL_MAX_LINE_BYTES ((size_t)1 << 28)
+
+typedef struct hl_line_reader {
+    const hl_text_source *source;
+    char                 *buffer;
+    size_t                capacity;
+    size_t                begin; /* of what has not been handed out, in the buffer */
+    size_t                end;
+    uint64_t              at; /* in the file, of buffer[begin] */
+    uint64_t              number;
+} hl_line_reader;
+
+typedef struct hl_line {
+    hl_bytes bytes;  /* without the end of the line; borrowed until the next */
+    uint64_t at;     /* in the file */
+    uint64_t number; /* from 1 */
+} hl_line;
+
+/* Skips a byte order mark.  The source must outlive it. */
+hl_status hl_line_reader_open(hl_line_reader *out, const hl_text_source *source);
+void      hl_line_reader_close(hl_line_reader *reader);
+/* *more is false at the end.  HL_LIMIT for a line beyond HL_MAX_LINE_BYTES. */
+hl_status hl_line_reader_next(hl_line *out, bool *more, hl_line_reader *reader);
+
+/* How many bytes at the start of the file are a byte order mark: 3 or 0. */
+hl_status hl_text_source_mark(size_t *out, const hl_text_source *source);
+/* Nothing but spaces, tabs and carriage returns. */
+bool hl_is_blank(hl_bytes bytes);
+
+/* ------------------------------------------------------------- kinds of text */
+
+/* While a corpus is being opened names collect (rules, spans of lines, chats); finish
+ * gives them their numbers, which depend on the set of names alone and not on the order in
+ * which they were met. */
+
+#define HL_MAX_TYPE_NAME 31
+#define HL_NO_TYPE       0xff
+
+typedef struct hl_type_rule {
+    hl_pattern *pattern;
+    char       *name;
+    uint8_t     type; /* after finish */
+} hl_type_rule;
+
+typedef struct hl_types {
+    char         *names[HL_MAX_TYPES]; /* while collecting, only those met */
+    int64_t       n_types;
+    bool          has_chat;
+    hl_type_rule *rules;
+    size_t        n_rules;
+} hl_types;
+
+/* rules: "NAME=EXPRESSION" each. */
+hl_status hl_types_open(hl_types *out, const char *const *rules, size_t n_rules);
+void      hl_types_close(hl_types *types);
+
+/* A name was met, in `where`. */
+hl_status hl_types_need(hl_types *types, const char *name, const char *where);
+hl_status hl_types_finish(hl_types *types);
+/* The number of a name that was needed. */
+uint8_t hl_types_find(const hl_types *types, const char *name);
+
+/* Writes the type of every byte of some text that a rule matches and that has none yet:
+ * marks (n_bytes), HL_NO_TYPE where none. */
+hl_status hl_types_mark(uint8_t *marks, const hl_types *types, hl_matcher *matcher,
+                        const char *text, size_t n_bytes);
+
+/* ------------------------------------------------------------------- records */
+
+/* One line of a JSONL file: a text with spans, or a chat.
+ *
+ *     {"text": "...", "spans": [{"start": 0, "end": 9, "type": "question"}]}
+ *     {"messages": [{"role": "user", "content": "..."}, ...]}
+ *
+ * A message's content is a string, null, or an array of parts { "type": "text", "text" }. */
+
+typedef struct hl_record_span {
+    hl_span     span; /* of the text, in bytes */
+    const char *type; /* borrowed from the value */
+} hl_record_span;
+
+typedef struct hl_record {
+    json_t          *value;
+    hl_bytes         text; /* data is NULL for a chat */
+    hl_record_span  *spans;
+    size_t           n_spans;
+    hl_chat_message *messages; /* contents are owned, roles the value's */
+    size_t           n_messages;
+} hl_record;
+
+/* `field` as in hl_corpus_options; `where` names the line in messages. */
+hl_status hl_record_parse(hl_record *out, hl_bytes line, const char *field, const char *where);
+void      hl_record_free(hl_record *record);
+
+/* Of the text, or of the messages' roles and contents. */
+uint64_t hl_record_hash(const hl_record *record);
+/* Bytes of text or of contents. */
+size_t hl_record_bytes(const hl_record *record);
+
+/* ----------------------------------------------------------------- documents */
+
+/* The list of documents, made in one pass over the files, which also finds whatever is wrong
+ * with them. */
+
+typedef struct hl_document {
+    uint64_t at;       /* of the file: its first byte, or that of its line */
+    uint64_t n_stored; /* bytes there */
+    uint64_t n_bytes;  /* of text */
+    uint64_t hash;
+    uint32_t file;
+    uint32_t line; /* from 1; 0: the whole file */
+} hl_document;
+
+typedef struct hl_documents {
+    hl_document *items;
+    size_t       count;
+    size_t       capacity;
+    int64_t      n_empty;
+} hl_documents;
+
+void hl_documents_free(hl_documents *documents);
+
+/* A file as one document. */
+hl_status hl_documents_add_text(hl_documents *documents, const hl_text_source *source,
+                                uint32_t file);
+/* Each line of a JSONL file, blank ones aside; their types go to the table. */
+hl_status hl_documents_add_lines(hl_documents *documents, hl_types *types,
+                                 const hl_text_source *source, uint32_t file, const char *field);
+
+/* Keeps n_sample of them, or all if there are no more: those whose hashes with the seed are
+ * smallest, in the order they had. */
+hl_status hl_documents_sample(hl_documents *documents, int64_t n_sample, uint64_t seed);
+
+/* "PATH:LINE", or "PATH" for line 0. */
+void hl_name_line(char *out, size_t n_bytes, const char *path, uint64_t line);
+
+/* ----------------------------------------------------------------- token ids */
+
+typedef struct hl_ids {
+    int32_t *items;
+    size_t   count;
+    size_t   capacity;
+} hl_ids;
+
+/* `tokens` (n_rows, n_columns) of a .safetensors or .npy file; rows may be shorter. */
+typedef struct hl_id_table {
+    hl_npy          *npy;
+    hl_safetensors  *safetensors;
+    const char      *path; /* borrowed */
+    const hl_tensor *tokens;
+    const hl_tensor *lengths; /* (n_rows); NULL: n_columns each */
+    int64_t          n_rows;
+    int64_t          n_columns;
+} hl_id_table;
+
+/* *is_table is false, and nothing is opened, for a file of another kind. */
+hl_status hl_id_table_open(hl_id_table *out, bool *is_table, const char *path);
+void      hl_id_table_close(hl_id_table *table);
+
+/* The ids of a row, and of a line that is a JSON array: all from 0 to n_vocab - 1. */
+hl_status hl_ids_of_row(hl_ids *out, const hl_id_table *table, int64_t row, int64_t n_vocab);
+hl_status hl_ids_of_line(hl_ids *out, hl_bytes line, int64_t n_vocab, const char *where);
+void      hl_ids_free(hl_ids *ids);
+uint64_t  hl_ids_hash(const int32_t *ids, size_t n_ids);
+
+/* A document for each row or line. */
+hl_status hl_documents_add_rows(hl_documents *documents, const hl_id_table *table, int64_t n_vocab);
+hl_status hl_documents_add_id_lines(hl_documents *documents, const hl_text_source *source,
+                                    int64_t n_vocab);
+
+/* ------------------------------------------------------------------ a corpus */
+
+struct hl_corpus {
+    const hl_tokenizer *tokenizer; /* NULL: token ids only */
+    int64_t             n_vocab;
+    int32_t             separator;
+    hl_text_files       files;
+    hl_documents        documents;
+    hl_types            types;
+    bool                has_ids;   /* documents are token ids ...  */
+    bool                has_table; /* ... and rows of this:        */
+    hl_id_table         table;
+    char               *field; /* NULL: the usual ones */
+    bool                plain;
+    hl_corpus_info      info;
+};
+
+#endif
