@@ -1,4 +1,7 @@
-/* maps.c - attention maps from a file, checked once and handed out as rows. */
+/* maps.c - attention maps from a file, checked once and handed out as rows.
+ *
+ * Every row is read as double, checked when the file is opened, and measured when it is asked
+ * for. */
 #include "measure/maps.h"
 
 #include <math.h>
@@ -11,8 +14,8 @@
 #include "base/status.h"
 #include "base/threads.h"
 #include "kernels/attention.h"
+#include "kernels/row_state.h"
 #include "measure/maps_layout.h"
-#include "measure/maps_row.h"
 
 #define SUM_TOLERANCE 1e-3
 #define LOWEST_SCORE  (-1e9)
@@ -36,7 +39,15 @@ struct hl_maps {
     size_t   pattern_rows_count;
 };
 
-/* ---------------------------------------------------------------------- one row */
+/* ------------------------------------------------------------- reading a row */
+
+/* A row: what a position gives to each key. */
+typedef struct map_row {
+    double *values;   /* (n_keys) probabilities, or scores with -inf for hidden keys */
+    int64_t n_keys;   /* real ones */
+    int64_t position; /* of the row itself */
+    bool    scores;
+} map_row;
 
 static int64_t start_of(const hl_maps_layout *layout)
 {
@@ -61,12 +72,12 @@ static void hide_scores(double *values, int64_t n_keys, hl_dtype dtype)
 }
 
 /* A row in double; the types of maps can all be converted. */
-static hl_map_row read_row(double *values, const hl_maps *maps, int64_t layer, int64_t sequence,
-                           int64_t head, int64_t query)
+static map_row read_row(double *values, const hl_maps *maps, int64_t layer, int64_t sequence,
+                        int64_t head, int64_t query)
 {
     const hl_maps_layout *layout = &maps->layout;
     hl_dtype              dtype  = layout->layers[layer].dtype;
-    hl_map_row            row    = { .values   = values,
+    map_row               row    = { .values   = values,
                                      .n_keys   = real_keys(layout, sequence),
                                      .position = start_of(layout) + query,
                                      .scores   = maps->options.scores };
@@ -78,6 +89,119 @@ static hl_map_row read_row(double *values, const hl_maps *maps, int64_t layer, i
     return row;
 }
 
+/* ----------------------------------------------------------- measuring a row */
+
+/* A probability p is a score of log p.  The sums of row_state.h are taken in two passes,
+ * the maximum first: the row is all there.  As everywhere, the keys other than key 0 have a
+ * state of their own, to which key 0 comes last. */
+
+typedef struct row_result {
+    double  lse;
+    double  entropy;
+    double  renyi2;
+    double  varentropy;
+    double  entropy_nosink;
+    double  peak;
+    double  diagonal;
+    double  previous;
+    double  first;
+    int64_t argmax;
+} row_result;
+
+static double score_of(const map_row *row, int64_t key)
+{
+    double value = row->values[key];
+
+    return row->scores ? value : log(value); /* log 0 = -inf: as good as hidden */
+}
+
+/* The state of keys [begin, end); *argmax is the first of the largest, -1 if none. */
+static hl_row_state sum_keys(int64_t *argmax, const map_row *row, int64_t begin, int64_t end)
+{
+    hl_row_state state = hl_row_state_empty();
+
+    *argmax = -1;
+    for (int64_t key = begin; key < end; key++) {
+        if (isnan(row->values[key])) {
+            *argmax = -1;
+            return (hl_row_state){ NAN, NAN, NAN, NAN, NAN };
+        }
+        if (*argmax < 0 || row->values[key] > row->values[*argmax])
+            *argmax = key;
+    }
+    if (*argmax < 0 || score_of(row, *argmax) == -INFINITY) {
+        *argmax = -1;
+        return state;
+    }
+    state.max = score_of(row, *argmax);
+    for (int64_t key = begin; key < end; key++) {
+        double x = score_of(row, key) - state.max;
+        double e = row->scores ? exp(x) : row->values[key] / row->values[*argmax];
+        if (e == 0.0)
+            continue; /* hidden, or nearly so: 0 * -inf is NaN */
+        state.sum += e;
+        state.dot += e * x;
+        state.collision += e * e;
+        state.spread += e * x * x;
+    }
+    return state;
+}
+
+static double probability_at(const map_row *row, int64_t key)
+{
+    return key >= 0 && key < row->n_keys ? row->values[key] : 0.0;
+}
+
+/* Turns the row into probabilities that sum to 1. */
+static void normalise(map_row *row, double lse)
+{
+    double scale = exp(-lse); /* +inf for a row that sees nothing */
+
+    for (int64_t key = 0; key < row->n_keys; key++) {
+        if (lse == -INFINITY)
+            row->values[key] = 0.0;
+        else
+            row->values[key] = row->scores ? exp(row->values[key] - lse) : scale * row->values[key];
+    }
+}
+
+/* Probabilities are the scores of a row whose lse is 0, once divided by their sum. */
+static double reported_lse(const map_row *row, double lse)
+{
+    return row->scores || isnan(lse) || lse == -INFINITY ? lse : 0.0;
+}
+
+/* Metrics as for any row (row_state.h), and the row itself as probabilities that sum to 1,
+ * in place. */
+static row_result measure_row(map_row *row)
+{
+    int64_t      first = -1, other = -1;
+    int64_t      n_first = row->n_keys > 0 ? 1 : 0;
+    hl_row_state sink    = sum_keys(&first, row, 0, n_first);
+    hl_row_state rest    = sum_keys(&other, row, n_first, row->n_keys);
+    hl_row_state all     = hl_row_state_merge(rest, sink);
+    double       lse     = hl_row_state_lse(all);
+    int64_t      argmax  = other;
+
+    if (first >= 0 && (other < 0 || row->values[0] >= row->values[other]))
+        argmax = first;
+    if (isnan(lse))
+        argmax = -1;
+    normalise(row, lse);
+    return (row_result){
+        .lse            = reported_lse(row, lse),
+        .entropy        = hl_row_state_entropy(all),
+        .renyi2         = hl_row_state_renyi2(all),
+        .varentropy     = hl_row_state_varentropy(all),
+        .entropy_nosink = hl_row_state_entropy(rest),
+        .peak           = argmax >= 0 ? row->values[argmax] : all.sum,
+        .diagonal       = probability_at(row, row->position),
+        .previous       = probability_at(row, row->position - 1),
+        .first          = probability_at(row, 0),
+        .argmax         = argmax,
+    };
+}
+
 /* --------------------------------------------------------------------- checking */
 
 typedef enum row_problem {
@@ -87,7 +211,7 @@ typedef enum row_problem {
 } row_problem;
 
 /* What is wrong with a row of probabilities, and the number that shows it. */
-static row_problem check_row(double *seen, const hl_map_row *row)
+static row_problem check_row(double *seen, const map_row *row)
 {
     double sum = 0.0;
 
@@ -103,7 +227,7 @@ static row_problem check_row(double *seen, const hl_map_row *row)
     return ROW_SUM;
 }
 
-static bool looks_ahead(const hl_map_row *row)
+static bool looks_ahead(const map_row *row)
 {
     double hidden = row->scores ? -INFINITY : 0.0;
 
@@ -135,7 +259,7 @@ static row_problem check_head(bool *ahead, double *seen, row_place *place, const
     int64_t n_rows = maps->layout.lengths[place->sequence];
 
     for (place->query = 0; place->query < n_rows; place->query++) {
-        hl_map_row row =
+        map_row row =
             read_row(scratch, maps, place->layer, place->sequence, place->head, place->query);
         *ahead              = *ahead || looks_ahead(&row);
         row_problem problem = row.scores ? ROW_FINE : check_row(seen, &row);
@@ -373,7 +497,7 @@ static hl_attention_result layout_result(const hl_maps *maps, int64_t n_rows)
     return result;
 }
 
-static void put_row(hl_attention_result *out, int64_t at, const hl_map_row_result *row)
+static void put_row(hl_attention_result *out, int64_t at, const row_result *row)
 {
     out->lse[at]            = (float)row->lse;
     out->entropy[at]        = (float)row->entropy;
@@ -388,7 +512,7 @@ static void put_row(hl_attention_result *out, int64_t at, const hl_map_row_resul
 }
 
 /* A whole row, as far as it is real. */
-static void put_pattern(float *out, const hl_map_row *row, int64_t n_keys)
+static void put_pattern(float *out, const map_row *row, int64_t n_keys)
 {
     for (int64_t key = 0; key < n_keys; key++)
         out[key] = key < row->n_keys ? (float)row->values[key] : 0.0f;
@@ -403,11 +527,11 @@ static void measure_head(hl_attention_result *result, const hl_maps *maps, row_p
     int64_t pattern   = 0; /* the next one that is wanted: rows rise */
 
     for (place.query = 0; place.query < n_queries; place.query++) {
-        hl_map_row        row   = { .values = scratch };
-        hl_map_row_result found = { 0 };
+        map_row    row   = { .values = scratch };
+        row_result found = { 0 };
         if (place.query < maps->layout.lengths[place.sequence]) {
             row   = read_row(scratch, maps, place.layer, place.sequence, place.head, place.query);
-            found = hl_map_row_measure(&row);
+            found = measure_row(&row);
         }
         put_row(result, index * n_queries + place.query, &found);
         if (pattern < n_patterns && maps->pattern_rows[pattern] == place.query) {

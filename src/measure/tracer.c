@@ -10,16 +10,155 @@
  *
  * The row before each generated token is also looked at whole, and compared with the one before
  * (stats/trace_parts.h). */
+#include "measure/tracer.h"
+
 #include <math.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "base/status.h"
-#include "measure/entities.h"
+#include "base/utf8.h"
 #include "measure/measure.h"
-#include "measure/trace_row.h"
 #include "model/model.h"
+#include "stats/profile_add.h"
 #include "stats/trace_parts.h"
+#include "tokenize/unicode.h"
+
+/* ---------------------------------------------------------- numbers of a row */
+
+hl_seen_keys hl_trace_seen(const hl_config *config, int64_t layer, int64_t position)
+{
+    const hl_layer_config *at   = &config->layers[layer];
+    hl_profile_mask        mask = { .is_causal   = true,
+                                    .has_window  = at->is_local,
+                                    .window_left = at->window_left,
+                                    .window_sink = at->window_sink };
+
+    return hl_profile_seen(&mask, position, position + 1);
+}
+
+/* out (n_heads), or NULL, gets what lies `stride` apart in `from`; NaN where that is NULL. */
+static void put(float *out, const float *from, int64_t n_heads, int64_t stride)
+{
+    for (int64_t head = 0; out != NULL && head < n_heads; head++)
+        out[head] = from != NULL ? from[head * stride] : NAN;
+}
+
+/* Entropies as shares of the most that there can be. */
+static void put_shares(float *out, const float *from, int64_t n_heads, int64_t stride,
+                       double inverse)
+{
+    for (int64_t head = 0; out != NULL && head < n_heads; head++)
+        out[head] = (float)((double)from[head * stride] * inverse);
+}
+
+static double inverse_log(hl_trace_log *known, int64_t n)
+{
+    if (known->n != n)
+        *known = (hl_trace_log){ n, n >= 2 ? 1.0 / log((double)n) : 0.0 };
+    return known->inverse;
+}
+
+void hl_trace_read_row(float *const out[HL_N_TRACE_ROWS], hl_trace_log *known,
+                       const hl_config *config, const hl_layer_rows *rows, int64_t sequence,
+                       int64_t row)
+{
+    const hl_attention_result *from = rows->rows;
+    hl_seen_keys seen    = hl_trace_seen(config, rows->layer, rows->start[sequence] + row);
+    int64_t      n_keys  = hl_seen_count(seen);
+    bool         others  = n_keys > (seen.begin == 0 ? 1 : 0);
+    int64_t      n_heads = rows->n_heads;
+    int64_t      stride  = rows->n_rows;
+    int64_t      at      = sequence * n_heads * stride + row;
+
+    put(out[HL_TRACE_ENTROPY], from->entropy + at, n_heads, stride);
+    put_shares(out[HL_TRACE_NORMALISED], from->entropy + at, n_heads, stride,
+               inverse_log(known, n_keys + (config->sinks ? 1 : 0)));
+    put(out[HL_TRACE_CHANGE], NULL, n_heads, stride);
+    put(out[HL_TRACE_RENYI2], from->renyi2 + at, n_heads, stride);
+    put(out[HL_TRACE_NOSINK], others ? from->entropy_nosink + at : NULL, n_heads, stride);
+    for (int kind = 0; kind < HL_N_KINDS; kind++) {
+        const float *mass =
+            rows->n_segments == HL_N_KINDS ? from->segment_mass + at * HL_N_KINDS + kind : NULL;
+        put(out[HL_TRACE_LOOKBACK + kind], mass, n_heads, stride * HL_N_KINDS);
+    }
+}
+
+/* ----------------------------------------------- names and numbers in a text */
+
+/* No dictionary and no grammar: the first word of a sentence counts as a name, and a name
+ * that is not written with a capital letter does not. */
+
+/* The character at *at, past which it moves. */
+static uint32_t next(const char *text, size_t end, size_t *at)
+{
+    if (hl_utf8_length(text + *at, end - *at) > 0)
+        return hl_utf8_next(text, at);
+    *at += 1;
+    return HL_UTF8_REPLACEMENT;
+}
+
+/* Most characters are ASCII, and no table need be asked about them. */
+static bool is_word(uint32_t c)
+{
+    if (c < 0x80)
+        return (c | 0x20) - 'a' < 26 || c - '0' < 10 || c == '_';
+    return hl_char_is(HL_CHAR_WORD, c);
+}
+
+static bool is_numeric(uint32_t c)
+{
+    return c < 0x80 ? c - '0' < 10 : hl_char_is(HL_CHAR_NUMERIC, c);
+}
+
+static bool is_capital(uint32_t c)
+{
+    if (c < 0x80)
+        return c - 'A' < 26;
+    uint32_t lower[2];
+    size_t   count = hl_char_lowercase(lower, c);
+
+    return count > 0 && lower[0] != c;
+}
+
+/* Does the text before end in the middle of a word? */
+static bool ends_in_word(const char *text, size_t n_bytes)
+{
+    size_t at = n_bytes;
+
+    while (at > 0 && n_bytes - at < 3 && hl_utf8_is_continuation(text[at - 1]))
+        at--;
+    if (at == 0)
+        return false;
+    at--;
+    return is_word(next(text, n_bytes, &at));
+}
+
+bool hl_begins_entity(const char *text, size_t begin, size_t end)
+{
+    bool     in_word = ends_in_word(text, begin);
+    size_t   at      = begin;
+    uint32_t c       = 0;
+
+    while (at < end) {
+        c = next(text, end, &at);
+        if (is_word(c))
+            break;
+        in_word = false;
+    }
+    if (in_word || !is_word(c))
+        return false;
+    bool found = is_capital(c) || is_numeric(c);
+    while (!found && at < end) {
+        c = next(text, end, &at);
+        if (!is_word(c))
+            break;
+        found = is_numeric(c);
+    }
+    return found;
+}
+
+/* ------------------------------------------------------------------ a tracer */
 
 /* Rows that see fewer keys say little of how a head looks around (metrics.md). */
 #define FAIR_KEYS 16
@@ -42,7 +181,7 @@ struct hl_tracer {
     hl_trace_log      log;
 };
 
-/* ------------------------------------------------------------------------ rows */
+/* ---------------------------------------------------------------------- rows */
 
 /* How far every head's row has moved, at the row that is looked at whole: from the one right
  * before it or, after going back, from the one in its place. */
@@ -228,7 +367,7 @@ const hl_trace *hl_tracer_trace(const hl_tracer *tracer)
     return tracer->trace;
 }
 
-/* --------------------------------------------------------------------- tokens */
+/* -------------------------------------------------------------------- tokens */
 
 /* A token, and what it adds to the text. */
 static hl_status push_token(hl_tracer *tracer, int64_t id, hl_token_kind kind)

@@ -1,4 +1,4 @@
-/* view.c - tokens as they are shown.
+/* view.c - a prompt's tokens as they are shown, and the attention of chosen heads on them.
  *
  * What a token stands for depends on its tokenizer: byte-level pieces are spelled in an
  * alphabet of their own and decode to bytes, which may be part of a character; SentencePiece
@@ -10,7 +10,11 @@
  *     line end           \u23ce
  *     tab                \u21e5
  *     not UTF-8          \xe4, byte by byte
- *     control, and what turns or hides other text (U+202E ...)   \u202e */
+ *     control, and what turns or hides other text (U+202E ...)   \u202e
+ *
+ * A session holds the rows of all heads of a layer while it reports them.  That is kept to
+ * 16 MiB by asking for some positions at a time.  Of what is reported to a view of tokens only
+ * the rows of heads that somebody chose are computed and added to the maps they belong to. */
 #include "measure/view.h"
 
 #include <stdio.h>
@@ -21,7 +25,7 @@
 #include "base/status.h"
 #include "base/utf8.h"
 
-/* ------------------------------------------------------------------- characters */
+/* ---------------------------------------------------------------- characters */
 
 /* No character becomes longer than this. */
 enum { SIGN_BYTES = 12 };
@@ -58,7 +62,7 @@ static hl_status make_visible(char **out, const char *text, size_t n_bytes)
     return HL_OK;
 }
 
-/* ----------------------------------------------------------------------- tokens */
+/* -------------------------------------------------------------------- tokens */
 
 /* Does the piece say best what the token is? */
 static bool shows_piece(const hl_tokenizer *tokenizer, hl_token_type type, const char *piece)
@@ -159,4 +163,296 @@ void hl_view_tokens_free(hl_view_token *tokens, int64_t n_tokens)
     for (int64_t i = 0; tokens != NULL && i < n_tokens; i++)
         hl_free(tokens[i].text);
     hl_free(tokens);
+}
+
+/* ----------------------------------------------------- whole rows, in pieces */
+
+/* Floats of rows that a session may hold. */
+enum { ROWS_AT_ONCE = 4 << 20 };
+
+int64_t hl_view_at_once(const hl_model *model, int64_t n_tokens)
+{
+    int64_t n_rows = ROWS_AT_ONCE / (hl_model_get_info(model)->n_heads * n_tokens);
+
+    return n_rows < 1 ? 1 : n_rows > n_tokens ? n_tokens : n_rows;
+}
+
+/* The piece that begins with position `first`. */
+static hl_status run_piece(hl_session *session, const hl_prompt *prompt, const hl_tap *tap,
+                           int64_t first, const float *gates, bool is_encoder)
+{
+    hl_feed feed = { .tokens   = prompt->tokens + first,
+                     .n_tokens = tap->n_pattern_positions,
+                     .gates    = gates,
+                     .tap      = tap };
+
+    if (is_encoder) {
+        HL_NEED(hl_session_rewind(session, 0, 0));
+        feed.tokens   = prompt->tokens;
+        feed.n_tokens = prompt->n_tokens;
+    }
+    return hl_session_feed(session, &feed);
+}
+
+static hl_status run_pieces(hl_session *session, const hl_model *model, const hl_prompt *prompt,
+                            const hl_view_rows *rows, int64_t at_once)
+{
+    hl_status status = HL_OK;
+    int64_t  *places = NULL; /* 0, 1, 2 ... */
+    hl_tap    tap    = { .context       = rows->context,
+                         .layer         = rows->layer,
+                         .wants         = HL_WANT_PATTERN,
+                         .pattern_heads = rows->heads };
+
+    HL_TRY(HL_ALLOC(&places, (size_t)prompt->n_tokens));
+    for (int64_t i = 0; i < prompt->n_tokens; i++)
+        places[i] = i;
+    for (int64_t first = 0; first < prompt->n_tokens; first += at_once) {
+        int64_t left = prompt->n_tokens - first;
+
+        tap.pattern_positions   = places + first;
+        tap.n_pattern_positions = left < at_once ? left : at_once;
+        HL_TRY(run_piece(session, prompt, &tap, first, rows->gates,
+                         hl_model_get_info(model)->is_encoder));
+        if (rows->piece != NULL)
+            HL_TRY(rows->piece(rows->context, first, tap.n_pattern_positions));
+    }
+
+done:
+    hl_free(places);
+    return status;
+}
+
+hl_status hl_view_run(const hl_model *model, const hl_prompt *prompt, const hl_view_rows *rows)
+{
+    hl_status   status  = HL_OK;
+    hl_session *session = NULL;
+    int64_t at_once = rows->at_once > 0 ? rows->at_once : hl_view_at_once(model, prompt->n_tokens);
+
+    HL_TRY(hl_session_open(&session, model,
+                           &(hl_session_options){ .n_ctx      = prompt->n_tokens,
+                                                  .n_patterns = at_once,
+                                                  .wants      = HL_WANT_PATTERN,
+                                                  .beyond_ctx = rows->beyond_ctx,
+                                                  .n_threads  = rows->n_threads }));
+    HL_TRY(run_pieces(session, model, prompt, rows, at_once));
+
+done:
+    hl_session_close(session);
+    return status;
+}
+
+/* ---------------------------------------------------------- a view of tokens */
+
+enum { MOST_INSETS = 64 };
+
+/* What is open while a view is made. */
+typedef struct watch {
+    const hl_model      *model;
+    const hl_model_info *info;
+    hl_token_view       *view;
+    bool                *wanted; /* (n_layers, n_heads) by any map */
+    bool                *in_map; /* (n_maps, n_layers, n_heads) */
+} watch;
+
+static bool *member(const watch *w, int64_t map, int64_t layer, int64_t head)
+{
+    return &w->in_map[(map * w->info->n_layers + layer) * w->info->n_heads + head];
+}
+
+/* -------------------------------------------------------------- chosen heads */
+
+static hl_status choose(const watch *w, int64_t map, hl_head_choice choice)
+{
+    int64_t   n_heads = 0;
+    hl_status status  = hl_view_check_head(&n_heads, w->model, choice);
+
+    for (int64_t head = 0; head < n_heads && status == HL_OK; head++) {
+        if (choice.head == -1 || choice.head == head)
+            *member(w, map, choice.layer, head) = true;
+    }
+    return status;
+}
+
+static hl_status choose_all(const watch *w)
+{
+    for (int64_t i = 0; i < w->info->n_layers; i++) {
+        hl_layer_info layer  = { 0 };
+        hl_status     status = hl_model_get_layer(&layer, w->model, i);
+
+        if (status == HL_OK && layer.n_heads > 0)
+            status = choose(w, 0, (hl_head_choice){ i, -1 });
+        if (status != HL_OK)
+            return status;
+    }
+    return HL_OK;
+}
+
+static const char *plural(int64_t count)
+{
+    return count == 1 ? "" : "s";
+}
+
+static void name_choice(hl_token_map *map, hl_head_choice choice)
+{
+    if (choice.head >= 0)
+        snprintf(map->name, sizeof map->name, "L%lldH%lld", (long long)choice.layer,
+                 (long long)choice.head);
+    else
+        snprintf(map->name, sizeof map->name, "L%lld, mean of %lld head%s", (long long)choice.layer,
+                 (long long)map->n_heads, plural(map->n_heads));
+}
+
+static void name_mean(hl_token_map *map, const hl_token_view_options *options)
+{
+    if (options->n_heads == 1)
+        name_choice(map, options->heads[0]);
+    else
+        snprintf(map->name, sizeof map->name, "mean of %s%lld %shead%s",
+                 options->n_heads == 0 ? "all " : "", (long long)map->n_heads,
+                 options->n_heads == 0 ? "" : "chosen ", plural(map->n_heads));
+}
+
+/* How many heads a map is the mean of; and they are wanted. */
+static int64_t count_members(const watch *w, int64_t map)
+{
+    int64_t n_heads = w->info->n_layers * w->info->n_heads;
+    int64_t count   = 0;
+
+    for (int64_t i = 0; i < n_heads; i++) {
+        bool is_member = w->in_map[map * n_heads + i];
+        w->wanted[i]   = w->wanted[i] || is_member;
+        count += is_member;
+    }
+    return count;
+}
+
+static hl_status choose_heads(watch *w, const hl_token_view_options *options)
+{
+    size_t heads = (size_t)(w->info->n_layers * w->info->n_heads);
+
+    HL_NEED(HL_ALLOC_ZEROED(&w->wanted, heads));
+    HL_NEED(HL_ALLOC_ZEROED(&w->in_map, heads * (size_t)w->view->n_maps));
+    if (options->n_heads == 0)
+        HL_NEED(choose_all(w));
+    for (int64_t i = 0; i < options->n_heads; i++)
+        HL_NEED(choose(w, 0, options->heads[i]));
+    for (int64_t i = 0; i < options->n_insets; i++)
+        HL_NEED(choose(w, 1 + i, options->insets[i]));
+    for (int64_t map = 0; map < w->view->n_maps; map++)
+        w->view->maps[map].n_heads = count_members(w, map);
+    name_mean(&w->view->maps[0], options);
+    for (int64_t i = 0; i < options->n_insets; i++)
+        name_choice(&w->view->maps[1 + i], options->insets[i]);
+    return HL_OK;
+}
+
+/* ------------------------------------------------------------- watching them */
+
+static void add_row(const watch *w, hl_token_map *map, const hl_layer_rows *rows, int64_t head,
+                    int64_t index)
+{
+    int64_t      n_tokens = w->view->n_tokens;
+    int64_t      row      = rows->pattern_rows[index];
+    int64_t      position = rows->start[0] + row;
+    const float *pattern  = rows->pattern + (head * rows->n_patterns + index) * rows->n_keys;
+    float       *out      = map->attention + position * n_tokens;
+    float        share    = 1.0f / (float)map->n_heads;
+
+    for (int64_t key = 0; key < n_tokens; key++)
+        out[key] += share * pattern[key];
+    map->entropy[position] += share * rows->rows->entropy[head * rows->n_rows + row];
+}
+
+static hl_status watch_layer(void *context, const hl_layer_rows *rows)
+{
+    const watch *w = context;
+
+    for (int64_t map = 0; map < w->view->n_maps; map++) {
+        for (int64_t head = 0; head < rows->n_heads; head++) {
+            if (!*member(w, map, rows->layer, head))
+                continue;
+            for (int64_t i = 0; i < rows->n_patterns; i++)
+                add_row(w, &w->view->maps[map], rows, head, i);
+        }
+    }
+    return HL_OK;
+}
+
+/* ------------------------------------------------------------- a view, whole */
+
+static hl_status allocate(watch *w, const hl_prompt *prompt, int64_t n_maps)
+{
+    hl_token_view *view = w->view;
+    size_t         size = (size_t)prompt->n_tokens;
+
+    view->n_tokens  = prompt->n_tokens;
+    view->n_layers  = w->info->n_layers;
+    view->n_heads   = w->info->n_heads;
+    view->is_causal = !w->info->is_encoder;
+    snprintf(view->family, sizeof view->family, "%s", w->info->family);
+    HL_NEED(hl_view_tokens_new(&view->tokens, prompt));
+    HL_NEED(HL_ALLOC_ZEROED(&view->maps, (size_t)n_maps));
+    view->n_maps = n_maps;
+    for (int64_t i = 0; i < n_maps; i++) {
+        HL_NEED(HL_ALLOC_ZEROED(&view->maps[i].attention, size * size));
+        HL_NEED(HL_ALLOC_ZEROED(&view->maps[i].entropy, size));
+    }
+    return HL_OK;
+}
+
+hl_status hl_token_view_in_pieces(hl_token_view **out, const hl_model *model,
+                                  const hl_prompt *prompt, const hl_token_view_options *options,
+                                  int64_t at_once)
+{
+    static const hl_token_view_options none   = { 0 };
+    hl_status                          status = HL_OK;
+    watch                              w = { .model = model, .info = hl_model_get_info(model) };
+
+    *out    = NULL;
+    options = options != NULL ? options : &none;
+    HL_TRY(hl_view_check_prompt(prompt));
+    if (options->n_insets > MOST_INSETS) {
+        status = hl_fail(HL_LIMIT, "%lld insets; at most %d", (long long)options->n_insets,
+                         (int)MOST_INSETS);
+        goto done;
+    }
+    HL_TRY(HL_ALLOC_ZEROED(&w.view, 1));
+    HL_TRY(allocate(&w, prompt, 1 + options->n_insets));
+    HL_TRY(choose_heads(&w, options));
+    HL_TRY(hl_view_run(model, prompt,
+                       &(hl_view_rows){ .context    = &w,
+                                        .layer      = watch_layer,
+                                        .heads      = w.wanted,
+                                        .at_once    = at_once,
+                                        .gates      = options->gates,
+                                        .beyond_ctx = options->beyond_ctx,
+                                        .n_threads  = options->n_threads }));
+    *out   = w.view;
+    w.view = NULL;
+
+done:
+    hl_token_view_free(w.view);
+    hl_free(w.wanted);
+    hl_free(w.in_map);
+    return status;
+}
+
+hl_status hl_token_view_new(hl_token_view **out, const hl_model *model, const hl_prompt *prompt,
+                            const hl_token_view_options *options)
+{
+    return hl_token_view_in_pieces(out, model, prompt, options, 0);
+}
+
+void hl_token_view_free(hl_token_view *view)
+{
+    if (view == NULL)
+        return;
+    for (int64_t i = 0; i < view->n_maps; i++) {
+        hl_free(view->maps[i].attention);
+        hl_free(view->maps[i].entropy);
+    }
+    hl_free(view->maps);
+    hl_view_tokens_free(view->tokens, view->n_tokens);
+    hl_free(view);
 }

@@ -1,6 +1,6 @@
 /* view_maps.c - the attention of many heads on a prompt, in a byte a pair of tokens.
  *
- * view_rows.c runs the model.  A head's row becomes bytes as soon as it is reported.  The mean over
+ * view.c runs the model.  A head's row becomes bytes as soon as it is reported.  The mean over
  * heads needs all layers: the sums of one piece of positions are held as floats, and become bytes
  * when the last layer has added to them. */
 #include <math.h>

@@ -9,7 +9,7 @@
 
 #include "base/status.h"
 #include "base/threads.h"
-#include "measure/trace_row.h"
+#include "measure/tracer.h"
 #include "serve/engine_parts.h"
 
 /* ----------------------------------------------------------------------- slots */

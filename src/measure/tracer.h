@@ -1,6 +1,6 @@
-/* trace_row.h - the numbers that are kept of an attention row, from what the kernels left. */
-#ifndef HL_MEASURE_TRACE_ROW_H
-#define HL_MEASURE_TRACE_ROW_H
+/* tracer.h - what is kept of a text that is being generated; hl_tracer is in headlight.h. */
+#ifndef HL_MEASURE_TRACER_H
+#define HL_MEASURE_TRACER_H
 
 #include "headlight.h"
 #include "model/config.h"
@@ -20,5 +20,10 @@ typedef struct hl_trace_log {
 void hl_trace_read_row(float *const out[HL_N_TRACE_ROWS], hl_trace_log *known,
                        const hl_config *config, const hl_layer_rows *rows, int64_t sequence,
                        int64_t row);
+
+/* Does text[begin, end) begin a word, after spaces and opening marks, that starts with a
+ * capital letter or has a digit in it (as far as it goes)?  text[0, begin) is what stands
+ * before.  Any bytes will do; what is not UTF-8 is no letter. */
+bool hl_begins_entity(const char *text, size_t begin, size_t end);
 
 #endif
