@@ -1,13 +1,11 @@
 /* measure.h - the inside of hl_measure: a session, a corpus, and a profile between them.
  *
- *     measure.c           the loop over batches, the tap, loss and block influence
- *     measure_setup.c     options, the profile's settings, memory
- *     measure_ahead.c     the next batch, read beside this one
- *     measure_outputs.c   what heads write: norms and kernels
- *     measure_likeness.c  the same, as a device tells it
- *     measure_probe.c     a repeated random sequence
- *     measure_rows.c      every row, to a file
- *     measure_state.c     saved state: what to go on from
+ *     measure.c          the tap, batches one after another or two at a time
+ *     measure_setup.c    options, the profile's settings, memory
+ *     measure_outputs.c  what heads write: norms and kernels
+ *     measure_probe.c    a repeated random sequence
+ *     measure_rows.c     every row, to a file
+ *     measure_state.c    what a killed run goes on from
  *
  * A window goes through the session in pieces of HL_PIECE rows (an encoder's whole):
  * each piece has its own sampled rows, drawn by the window's content. */
@@ -15,7 +13,6 @@
 #define HL_MEASURE_MEASURE_H
 
 #include "headlight.h"
-#include "measure/measure_ahead.h"
 #include "measure/window.h"
 #include "model/session.h"
 #include "stats/profile.h"
@@ -47,7 +44,7 @@ typedef struct hl_measuring {
     hl_measure_options options; /* complete */
     int64_t            n_piece;
     int64_t            n_patterns;    /* rows of a piece that are looked at whole */
-    bool               in_pairs;      /* two batches at a time: measure_turns.c */
+    bool               in_pairs;      /* two batches at a time */
     bool               may_take_less; /* windows at a time than were chosen, if those do not fit */
 
     hl_session     *session;
@@ -78,11 +75,6 @@ typedef struct hl_measuring {
 /* measure.c: up to `n` positions in [low, high), rising, one in each of n equal parts; -1 behind
  * the last. */
 void hl_measure_draw(int64_t *out, int64_t n, int64_t low, int64_t high, uint64_t hash);
-/* m->batch through the session into the profile. */
-hl_status hl_measure_batch(hl_measuring *m);
-
-/* measure_turns.c: all batches that are left, and the state saved on the way. */
-hl_status hl_measure_all(hl_measuring *m);
 
 /* measure_setup.c */
 hl_status hl_measure_setup(hl_measuring *m, const hl_tokenizer *tokenizer);
@@ -94,16 +86,12 @@ void      hl_measure_twin_free(hl_measuring *twin);
 
 /* measure_outputs.c: Gram matrices of all layers, and a layer's outputs into the profile. */
 hl_status hl_measure_make_gram(hl_measuring *m);
-/* Those of m->outputs in this chunk, by their places among the rows that are told:
- * out (HL_OUTPUT_ROWS). */
-int64_t hl_measure_output_rows(int64_t *out, const hl_measuring *m, const hl_layer_rows *rows,
-                               int64_t sequence);
 /* In the parts of stats/profile.h: each head by one thread, then the pairs, then the end. */
 void hl_measure_outputs_head(hl_measuring *m, const hl_layer_rows *rows, int64_t head, int member);
 void hl_measure_outputs_pairs(hl_measuring *m, const hl_layer_rows *rows, int64_t head);
 void hl_measure_outputs_close(hl_measuring *m, const hl_layer_rows *rows);
 
-/* measure_likeness.c: the same parts where rows->likeness is told. */
+/* The same parts where rows->likeness is told. */
 void hl_measure_likeness_head(hl_measuring *m, const hl_layer_rows *rows, int64_t head);
 void hl_measure_likeness_pairs(hl_measuring *m, const hl_layer_rows *rows, int64_t head);
 void hl_measure_likeness_close(hl_measuring *m, const hl_layer_rows *rows);

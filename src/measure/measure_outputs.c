@@ -7,14 +7,16 @@
  *
  * so that a row costs d^2 instead of d * d_model.  Row i of z W_h W_h' serves both.  Some rows of
  * every piece are looked at: means of norms need no more. */
+#include "measure/measure.h"
+
 #include <math.h>
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/row_runs.h"
 #include "base/status.h"
 #include "base/threads.h"
 #include "kernels/gemm.h"
-#include "measure/measure.h"
 #include "model/model.h"
 
 /* ----------------------------------------------------------------- Gram matrices */
@@ -123,8 +125,10 @@ static double dot(const float *a, const float *b, int64_t n)
     return sum;
 }
 
-int64_t hl_measure_output_rows(int64_t *out, const hl_measuring *m, const hl_layer_rows *rows,
-                               int64_t sequence)
+/* Those of m->outputs in this chunk, by their places among the rows that are told:
+ * out (HL_OUTPUT_ROWS). */
+static int64_t output_rows(int64_t *out, const hl_measuring *m, const hl_layer_rows *rows,
+                           int64_t sequence)
 {
     int64_t n = 0;
 
@@ -149,7 +153,7 @@ static head_outputs multiply(const hl_measuring *m, const hl_layer_rows *rows, i
                              int64_t head, int member)
 {
     int64_t      sampled[HL_OUTPUT_ROWS];
-    int64_t      n       = hl_measure_output_rows(sampled, m, rows, sequence);
+    int64_t      n       = output_rows(sampled, m, rows, sequence);
     int64_t      d       = rows->d_head;
     float       *own     = m->products + member * 2 * HL_OUTPUT_ROWS * d;
     head_outputs outputs = { own, own + HL_OUTPUT_ROWS * d, n, d };
@@ -227,7 +231,7 @@ static int64_t sequence_kernel_rows(const hl_measuring *m, const hl_layer_rows *
 {
     int64_t sampled[HL_OUTPUT_ROWS];
 
-    return kernel_rows(hl_measure_output_rows(sampled, m, rows, sequence));
+    return kernel_rows(output_rows(sampled, m, rows, sequence));
 }
 
 void hl_measure_outputs_pairs(hl_measuring *m, const hl_layer_rows *rows, int64_t head)
@@ -242,4 +246,40 @@ void hl_measure_outputs_close(hl_measuring *m, const hl_layer_rows *rows)
     for (int64_t sequence = 0; sequence < rows->n_batch; sequence++)
         hl_profile_kernels_close(m->profile, rows->layer, sequence,
                                  sequence_kernel_rows(m, rows, sequence));
+}
+
+/* ------------------------------------------------------ as a device tells it */
+
+/* The same parts for layers whose rows come with hl_likeness (base/row_runs.h): z stays where it
+ * is, and what is left to do is to add up. */
+
+void hl_measure_likeness_head(hl_measuring *m, const hl_layer_rows *rows, int64_t head)
+{
+    int64_t       sampled[HL_OUTPUT_ROWS];
+    const double *squares = rows->likeness->squares + head * rows->n_batch * rows->n_sampled;
+
+    for (int64_t sequence = 0; sequence < rows->n_batch; sequence++) {
+        int64_t n = output_rows(sampled, m, rows, sequence);
+
+        for (int64_t i = 0; i < n; i++) {
+            double square = squares[sampled[i]];
+
+            /* Rounding may make it less than 0; what is no number stays one that is not counted. */
+            hl_profile_norm(m->profile, rows->layer, head, square < 0.0 ? 0.0 : sqrt(square));
+        }
+    }
+}
+
+void hl_measure_likeness_pairs(hl_measuring *m, const hl_layer_rows *rows, int64_t head)
+{
+    hl_profile_made_distances(m->profile, rows, head);
+    for (int64_t sequence = 0; sequence < rows->n_batch; sequence++)
+        hl_profile_made_kernels(m->profile, rows, sequence, head,
+                                sequence_kernel_rows(m, rows, sequence));
+}
+
+void hl_measure_likeness_close(hl_measuring *m, const hl_layer_rows *rows)
+{
+    for (int64_t sequence = 0; sequence < rows->n_batch; sequence++)
+        hl_profile_made_close(m->profile, rows, sequence, sequence_kernel_rows(m, rows, sequence));
 }
