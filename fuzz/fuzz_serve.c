@@ -7,8 +7,8 @@
 #include <strings.h>
 
 #include "fuzz.h"
-#include "serve/prompts.h"
 #include "serve/security.h"
+#include "serve/texts.h"
 #include "serve/wire.h"
 
 static void read_ids(const json_t *prompt, const hl_model *model)

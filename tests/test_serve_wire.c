@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "serve/prompts.h"
+#include "serve/texts.h"
 #include "serve/wire.h"
 
 #define MODEL "tests/data/families/llama3"

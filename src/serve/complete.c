@@ -14,9 +14,9 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/status.h"
-#include "serve/prompts.h"
 #include "serve/reply.h"
 #include "serve/server.h"
+#include "serve/texts.h"
 
 #define WAIT_SECONDS 5.0
 #define MAX_NUMBERS  (INT64_C(1) << 22) /* of rows and patterns in an answer that is no stream */

@@ -13,7 +13,7 @@
 #include "base/json.h"
 #include "headlight.h"
 #include "serve/engine.h"
-#include "serve/prompts.h"
+#include "serve/texts.h"
 #include "serve/wire.h"
 
 typedef struct hl_reply hl_reply;

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/status.h"
-#include "serve/prompts.h"
 #include "serve/server.h"
+#include "serve/texts.h"
 
 #define MAX_CELLS   (INT64_C(1) << 18) /* of a lens */
 #define MAX_NUMBERS (INT64_C(1) << 21) /* of maps */

@@ -1,4 +1,5 @@
-/* texts.c - texts of a request to a file of JSON lines, and from there to a corpus. */
+/* texts.c - prompts and messages to tokens; texts to a file of JSON lines, and from there to a
+ * corpus. */
 #include "serve/texts.h"
 
 #include <errno.h>
@@ -8,7 +9,235 @@
 #include <unistd.h>
 
 #include "base/fault.h"
+#include "base/memory.h"
 #include "base/status.h"
+
+/* -------------------------------------------------------- a prompt to tokens */
+
+/* Ids, and whose they are; a prompt without tokens is the one that begins texts. */
+static hl_status keep_encoding(hl_served_prompt *out, const hl_encoding *encoding,
+                               const hl_model *model)
+{
+    int64_t begin = hl_model_get_info(model)->bos_id;
+    size_t  n     = encoding->n_tokens;
+
+    if (n == 0 && begin < 0)
+        return hl_fail(HL_BAD_INPUT,
+                       "the prompt is empty, and the model has no token that begins texts");
+    HL_NEED(HL_ALLOC(&out->tokens, n + 1));
+    HL_NEED(HL_ALLOC(&out->kinds, n + 1));
+    for (size_t i = 0; i < n; i++) {
+        bool special = encoding->types[i] == HL_TOKEN_SPECIAL ||
+                       (encoding->roles != NULL && encoding->roles[i] == (uint8_t)HL_ROLE_TEMPLATE);
+        out->tokens[i] = encoding->ids[i];
+        out->kinds[i]  = special ? HL_KIND_SPECIAL : HL_KIND_PROMPT;
+    }
+    out->n_tokens = (int64_t)n;
+    if (n == 0) {
+        out->tokens[0] = begin;
+        out->kinds[0]  = HL_KIND_SPECIAL;
+        out->n_tokens  = 1;
+    }
+    return HL_OK;
+}
+
+/* Ids as they are given; nothing is put around them. */
+static hl_status keep_ids(hl_served_prompt *out, const json_t *ids, const hl_model *model)
+{
+    int64_t d_vocab = hl_model_get_info(model)->d_vocab;
+    size_t  n       = json_array_size(ids);
+
+    if (n == 0)
+        return hl_fail(HL_BAD_INPUT, "the prompt has no tokens");
+    HL_NEED(HL_ALLOC(&out->tokens, n));
+    HL_NEED(HL_ALLOC_ZEROED(&out->kinds, n)); /* HL_KIND_PROMPT */
+    for (size_t i = 0; i < n; i++) {
+        const json_t *id    = json_array_get(ids, i);
+        int64_t       value = json_is_integer(id) ? json_integer_value(id) : -1;
+        if (!json_is_integer(id))
+            return hl_fail(HL_BAD_INPUT, "prompt token %zu is %s, wanted an id from 0 to %lld", i,
+                           json_is_real(id) ? "not a whole number" : hl_json_kind(id),
+                           (long long)(d_vocab - 1));
+        if (value < 0 || value >= d_vocab)
+            return hl_fail(HL_BAD_INPUT, "prompt token %zu is %lld, wanted an id from 0 to %lld", i,
+                           (long long)value, (long long)d_vocab - 1);
+        out->tokens[i] = value;
+    }
+    out->n_tokens = (int64_t)n;
+    return HL_OK;
+}
+
+static bool is_gone(void *exchange)
+{
+    return hl_exchange_is_gone(exchange);
+}
+
+/* A client that is gone stops the work on its text. */
+static hl_encode_options encode_options(const hl_prompt_reader *reader)
+{
+    return (hl_encode_options){ .stop    = reader->exchange != NULL ? is_gone : NULL,
+                                .context = reader->exchange };
+}
+
+/* A text that the tokenizer gives up on is bad input: HL_LIMIT stands for the context here. */
+static hl_status too_much(hl_status status)
+{
+    return status == HL_LIMIT ? HL_BAD_INPUT : status;
+}
+
+static hl_status keep_text(hl_served_prompt *out, const char *text, size_t n_bytes,
+                           const hl_prompt_reader *reader)
+{
+    hl_status         status   = HL_OK;
+    hl_encoding      *encoding = NULL;
+    hl_encode_options options  = encode_options(reader);
+
+    options.add_special = true;
+    HL_TRY(too_much(hl_tokenizer_encode(&encoding, reader->tokenizer, text, n_bytes, &options)));
+    HL_TRY(keep_encoding(out, encoding, reader->model));
+
+done:
+    hl_encoding_free(encoding);
+    return status;
+}
+
+/* ---------------------------------------------------------- a chat to tokens */
+
+static const char *role_of(const json_t *message)
+{
+    const char *role = json_string_value(json_object_get(message, "role"));
+
+    if (role == NULL)
+        return NULL;
+    if (strcmp(role, "developer") == 0)
+        return "system";
+    bool known =
+        strcmp(role, "system") == 0 || strcmp(role, "user") == 0 || strcmp(role, "assistant") == 0;
+    return known ? role : NULL;
+}
+
+/* A text, or parts that are texts: those in a row.  *owned is to be freed. */
+static hl_status content_of(const char **out, char **owned, const json_t *content, size_t number)
+{
+    size_t        used = 0, room = 1, index;
+    const json_t *part;
+
+    *out = json_string_value(content);
+    if (*out != NULL)
+        return HL_OK;
+    if (!json_is_array(content))
+        return hl_fail(HL_BAD_INPUT, "messages[%zu].content is no text", number);
+    for (size_t i = 0; i < json_array_size(content); i++)
+        room += json_string_length(json_object_get(json_array_get(content, i), "text"));
+    HL_NEED(HL_ALLOC(owned, room));
+    json_array_foreach(content, index, part) {
+        const json_t *text = json_object_get(part, "text");
+        if (!json_is_string(text))
+            return hl_fail(HL_BAD_INPUT, "messages[%zu].content[%zu] is no text", number, index);
+        memcpy(*owned + used, json_string_value(text), json_string_length(text));
+        used += json_string_length(text);
+    }
+    (*owned)[used] = '\0';
+    *out           = *owned;
+    return HL_OK;
+}
+
+static hl_status encode_messages(hl_served_prompt *out, const hl_chat_message *messages, size_t n,
+                                 const hl_prompt_reader *reader)
+{
+    hl_status         status   = HL_OK;
+    hl_chat          *chat     = NULL;
+    hl_encoding      *encoding = NULL;
+    hl_encode_options options  = encode_options(reader);
+
+    HL_TRY(hl_chat_render(&chat, reader->tokenizer, messages, n, NULL));
+    HL_TRY(too_much(hl_chat_encode(&encoding, reader->tokenizer, chat, &options)));
+    HL_TRY(keep_encoding(out, encoding, reader->model));
+
+done:
+    hl_encoding_free(encoding);
+    hl_chat_free(chat);
+    return status;
+}
+
+static hl_status keep_messages(hl_served_prompt *out, const json_t *list,
+                               const hl_prompt_reader *reader)
+{
+    hl_status        status   = HL_OK;
+    size_t           n        = json_array_size(list);
+    hl_chat_message *messages = NULL;
+    char           **owned    = NULL;
+
+    if (n == 0 || n > HL_MAX_MESSAGES)
+        return hl_fail(HL_BAD_INPUT, "messages has %zu entries, wanted 1 to %d", n,
+                       HL_MAX_MESSAGES);
+    HL_TRY(HL_ALLOC_ZEROED(&messages, n));
+    HL_TRY(HL_ALLOC_ZEROED(&owned, n));
+    for (size_t i = 0; i < n; i++) {
+        const json_t *message = json_array_get(list, i);
+        messages[i].role      = role_of(message);
+        if (messages[i].role == NULL)
+            HL_TRY(hl_fail(HL_BAD_INPUT,
+                           "messages[%zu].role is none of system, developer, user, assistant", i));
+        HL_TRY(content_of(&messages[i].content, &owned[i], json_object_get(message, "content"), i));
+    }
+    HL_TRY(encode_messages(out, messages, n, reader));
+
+done:
+    for (size_t i = 0; owned != NULL && i < n; i++)
+        hl_free(owned[i]);
+    hl_free(owned);
+    hl_free(messages);
+    return status;
+}
+
+/* ------------------------------------------------------ prompts of a request */
+
+static hl_status add_prompt(hl_served_prompts *out, const json_t *prompt,
+                            const hl_prompt_reader *reader)
+{
+    if (out->count == HL_WIRE_MAX_CHOICES)
+        return hl_fail(HL_BAD_INPUT, "more than %d prompts", HL_WIRE_MAX_CHOICES);
+    hl_served_prompt *to = &out->items[out->count++];
+    if (json_is_string(prompt))
+        return keep_text(to, json_string_value(prompt), json_string_length(prompt), reader);
+    if (json_is_array(prompt))
+        return keep_ids(to, prompt, reader->model);
+    return hl_fail(HL_BAD_INPUT, "prompt is %s, wanted a text or token ids", hl_json_kind(prompt));
+}
+
+hl_status hl_served_prompts_read(hl_served_prompts *out, const json_t *prompt, bool is_chat,
+                                 const hl_prompt_reader *reader)
+{
+    size_t        index;
+    const json_t *item;
+    const json_t *first = json_array_get(prompt, 0);
+
+    *out = (hl_served_prompts){ 0 };
+    if (is_chat) {
+        out->count = 1;
+        return keep_messages(&out->items[0], prompt, reader);
+    }
+    if (!json_is_array(prompt) || first == NULL || json_is_number(first))
+        return add_prompt(out, prompt, reader);
+    json_array_foreach(prompt, index, item) {
+        hl_status status = add_prompt(out, item, reader);
+        if (status != HL_OK)
+            return status;
+    }
+    return HL_OK;
+}
+
+void hl_served_prompts_release(hl_served_prompts *prompts)
+{
+    for (int64_t i = 0; i < prompts->count; i++) {
+        hl_free(prompts->items[i].tokens);
+        hl_free(prompts->items[i].kinds);
+    }
+    *prompts = (hl_served_prompts){ 0 };
+}
+
+/* --------------------------------------------------------- texts to a corpus */
 
 /* {"text": ...} and a line end. */
 static hl_status write_text(FILE *file, const json_t *text)

@@ -1,4 +1,46 @@
-/* texts.h - the texts of a request as a corpus.
+/* texts.h - the texts of a request: prompts as tokens, and texts to be measured as a corpus. */
+#ifndef HL_SERVE_TEXTS_H
+#define HL_SERVE_TEXTS_H
+
+#include "base/json.h"
+#include "headlight.h"
+#include "serve/http.h"
+#include "serve/server.h"
+#include "serve/wire.h"
+
+/* ------------------------------------------------------------------- prompts */
+
+/* A completion's prompt is a text, token ids, or an array of either; a chat's messages are one
+ * prompt, in the model's own format. */
+
+typedef struct hl_served_prompt {
+    int64_t *tokens; /* (n_tokens) */
+    uint8_t *kinds;  /* (n_tokens) hl_token_kind */
+    int64_t  n_tokens;
+} hl_served_prompt;
+
+typedef struct hl_served_prompts {
+    hl_served_prompt items[HL_WIRE_MAX_CHOICES];
+    int64_t          count;
+} hl_served_prompts;
+
+enum { HL_MAX_MESSAGES = 1024 };
+
+typedef struct hl_prompt_reader {
+    const hl_model     *model;
+    const hl_tokenizer *tokenizer;
+    hl_exchange        *exchange; /* whose prompts they are; NULL: nobody's, who cannot leave */
+} hl_prompt_reader;
+
+/* To be released in every case.  HL_BAD_INPUT with a message for the client; HL_CANCELLED if it is
+ * gone. */
+hl_status hl_served_prompts_read(hl_served_prompts *out, const json_t *prompt, bool is_chat,
+                                 const hl_prompt_reader *reader);
+void      hl_served_prompts_release(hl_served_prompts *prompts);
+
+/* ------------------------------------------------------------------ a corpus */
+
+/* The texts of a request as a corpus.
  *
  *     hl_served_texts texts = { 0 };
  *     status = hl_served_texts_open(&texts, server, json_object_get(root, "input"));
@@ -7,10 +49,6 @@
  *
  * They go through a file of JSON lines, which is gone afterwards; messages of failures say `input`
  * in place of its name once it is closed. */
-#ifndef HL_SERVE_TEXTS_H
-#define HL_SERVE_TEXTS_H
-
-#include "serve/server.h"
 
 #define HL_SERVED_MAX_TEXTS 1024
 

@@ -1,4 +1,5 @@
-/* wire.c - numbers, texts and errors as JSON. */
+/* wire.c - requests, one function a member, in a table of all that are known; and numbers, texts
+ * and errors as JSON. */
 #include "serve/wire.h"
 
 #include <math.h>
@@ -6,7 +7,555 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/status.h"
 #include "base/utf8.h"
+
+/* What is read so far, and for whom. */
+typedef struct reading {
+    hl_wire_request       *request;
+    hl_wire_fault         *fault;
+    const hl_wire_context *context;
+} reading;
+
+typedef hl_status (*read_member)(reading *r, const char *name, const json_t *value);
+
+/* ------------------------------------------------------------------- plain values */
+
+static hl_status get_number(double *out, const char *name, const json_t *value, double low,
+                            double high)
+{
+    if (!json_is_number(value))
+        return hl_fail(HL_BAD_INPUT, "%s is %s, wanted a number", name, hl_json_kind(value));
+    double number = json_number_value(value);
+    if (!(number >= low && number <= high))
+        return hl_fail(HL_BAD_INPUT, "%s is %g, wanted %g to %g", name, number, low, high);
+    *out = number;
+    return HL_OK;
+}
+
+static hl_status get_int(int64_t *out, const char *name, const json_t *value, int64_t low,
+                         int64_t high)
+{
+    if (!json_is_integer(value))
+        return hl_fail(HL_BAD_INPUT, "%s is %s, wanted a whole number", name, hl_json_kind(value));
+    int64_t number = json_integer_value(value);
+    if (number < low || number > high)
+        return hl_fail(HL_BAD_INPUT, "%s is %lld, wanted %lld to %lld", name, (long long)number,
+                       (long long)low, (long long)high);
+    *out = number;
+    return HL_OK;
+}
+
+static hl_status get_bool(bool *out, const char *name, const json_t *value)
+{
+    if (!json_is_boolean(value))
+        return hl_fail(HL_BAD_INPUT, "%s is %s, wanted true or false", name, hl_json_kind(value));
+    *out = json_is_true(value);
+    return HL_OK;
+}
+
+/* ----------------------------------------------------------------- the usual members */
+
+static hl_status read_model(reading *r, const char *name, const json_t *value)
+{
+    const char *wanted = json_string_value(value);
+
+    if (wanted == NULL)
+        return hl_fail(HL_BAD_INPUT, "%s is %s, wanted a name", name, hl_json_kind(value));
+    if (strcmp(wanted, r->context->model_name) == 0)
+        return HL_OK;
+    r->fault->status = 404;
+    r->fault->code   = "model_not_found";
+    return hl_fail(HL_NOT_FOUND, "The model `%.100s` does not exist; this server has `%.200s`",
+                   wanted, r->context->model_name);
+}
+
+static hl_status read_prompt(reading *r, const char *name, const json_t *value)
+{
+    (void)name;
+    r->request->prompt = value;
+    return HL_OK;
+}
+
+static hl_status read_stream(reading *r, const char *name, const json_t *value)
+{
+    return get_bool(&r->request->stream, name, value);
+}
+
+static hl_status read_stream_options(reading *r, const char *name, const json_t *value)
+{
+    const char   *key;
+    const json_t *member;
+
+    if (!json_is_object(value))
+        return hl_fail(HL_BAD_INPUT, "%s is %s, wanted an object", name, hl_json_kind(value));
+    json_object_foreach((json_t *)value, key, member) {
+        bool ignored = false;
+        if (strcmp(key, "include_usage") != 0 && strcmp(key, "include_obfuscation") != 0)
+            return hl_fail(HL_BAD_INPUT, "%s has an unknown member '%.40s'", name, key);
+        hl_status status =
+            get_bool(key[8] == 'u' ? &r->request->include_usage : &ignored, key, member);
+        if (status != HL_OK)
+            return status;
+    }
+    return HL_OK;
+}
+
+static hl_status read_max_tokens(reading *r, const char *name, const json_t *value)
+{
+    return get_int(&r->request->max_tokens, name, value, r->request->is_chat ? 1 : 0, 1 << 30);
+}
+
+static hl_status read_temperature(reading *r, const char *name, const json_t *value)
+{
+    return get_number(&r->request->sample.temperature, name, value, 0.0, 2.0);
+}
+
+/* 0 is a mass that only the likeliest token has; in our options it would mean all. */
+static hl_status read_top_p(reading *r, const char *name, const json_t *value)
+{
+    hl_status status = get_number(&r->request->sample.top_p, name, value, 0.0, 1.0);
+
+    if (status == HL_OK && r->request->sample.top_p == 0.0)
+        r->request->sample.top_k = 1;
+    return status;
+}
+
+static hl_status read_top_k(reading *r, const char *name, const json_t *value)
+{
+    return get_int(&r->request->sample.top_k, name, value, 0, 1 << 30);
+}
+
+static hl_status read_min_p(reading *r, const char *name, const json_t *value)
+{
+    return get_number(&r->request->sample.min_p, name, value, 0.0, 1.0);
+}
+
+static hl_status read_repetition(reading *r, const char *name, const json_t *value)
+{
+    return get_number(&r->request->sample.repeat_penalty, name, value, 0.01, 100.0);
+}
+
+static hl_status read_seed(reading *r, const char *name, const json_t *value)
+{
+    int64_t   seed   = 0;
+    hl_status status = get_int(&seed, name, value, INT64_MIN, INT64_MAX);
+
+    r->request->sample.seed = (uint64_t)seed;
+    r->request->has_seed    = true;
+    return status;
+}
+
+static hl_status read_n(reading *r, const char *name, const json_t *value)
+{
+    return get_int(&r->request->n, name, value, 1, HL_WIRE_MAX_CHOICES);
+}
+
+static hl_status read_echo(reading *r, const char *name, const json_t *value)
+{
+    return get_bool(&r->request->echo, name, value);
+}
+
+static hl_status read_ignore_end(reading *r, const char *name, const json_t *value)
+{
+    return get_bool(&r->request->ignore_end, name, value);
+}
+
+/* Of completions a number, of chats a choice with a number beside it. */
+static hl_status read_logprobs(reading *r, const char *name, const json_t *value)
+{
+    int64_t   n_top  = 0;
+    hl_status status = HL_OK;
+
+    if (r->request->is_chat)
+        return get_bool(&r->request->logprobs, name, value);
+    status               = get_int(&n_top, name, value, 0, HL_WIRE_MAX_TOP);
+    r->request->logprobs = true;
+    r->request->n_top    = (int)n_top;
+    return status;
+}
+
+static hl_status read_top_logprobs(reading *r, const char *name, const json_t *value)
+{
+    int64_t   n_top  = 0;
+    hl_status status = get_int(&n_top, name, value, 0, HL_WIRE_MAX_TOP);
+
+    r->request->n_top = (int)n_top;
+    return status;
+}
+
+static hl_status add_stop(reading *r, const char *name, const json_t *value)
+{
+    size_t n_bytes = json_string_length(value);
+
+    if (!json_is_string(value))
+        return hl_fail(HL_BAD_INPUT, "%s has %s in it, wanted texts", name, hl_json_kind(value));
+    if (n_bytes == 0 || n_bytes > HL_WIRE_MAX_TEXT)
+        return hl_fail(HL_BAD_INPUT, "%s has a text of %zu bytes, wanted 1 to %d", name, n_bytes,
+                       HL_WIRE_MAX_TEXT);
+    if (r->request->n_stops == HL_WIRE_MAX_STOPS)
+        return hl_fail(HL_BAD_INPUT, "%s has more than %d texts", name, HL_WIRE_MAX_STOPS);
+    r->request->stops[r->request->n_stops++] = json_string_value(value);
+    return HL_OK;
+}
+
+static hl_status read_stop(reading *r, const char *name, const json_t *value)
+{
+    size_t        index;
+    const json_t *item;
+
+    if (!json_is_array(value))
+        return add_stop(r, name, value);
+    json_array_foreach(value, index, item) {
+        hl_status status = add_stop(r, name, item);
+        if (status != HL_OK)
+            return status;
+    }
+    return HL_OK;
+}
+
+/* ----------------------------------------------- what is accepted as long as it says nothing */
+
+static hl_status ignore(reading *r, const char *name, const json_t *value)
+{
+    (void)r, (void)name, (void)value;
+    return HL_OK;
+}
+
+static hl_status want_nothing(reading *r, const char *name, const json_t *value)
+{
+    bool empty = (json_is_number(value) && json_number_value(value) == 0.0) ||
+                 json_is_false(value) ||
+                 ((json_is_array(value) || json_is_object(value)) && json_array_size(value) == 0 &&
+                  json_object_size(value) == 0) ||
+                 (json_is_string(value) && strcmp(json_string_value(value), "none") == 0);
+
+    (void)r;
+    return empty ? HL_OK : hl_fail(HL_BAD_INPUT, "%s is not supported by this server", name);
+}
+
+/* best_of as many as n: then there is nothing to choose. */
+static hl_status want_one(reading *r, const char *name, const json_t *value)
+{
+    int64_t   number = 0;
+    hl_status status = get_int(&number, name, value, 1, 1);
+
+    (void)r;
+    return status;
+}
+
+/* {"type": "text"}, ["text"] or "text". */
+static hl_status want_text(reading *r, const char *name, const json_t *value)
+{
+    const json_t *type = json_is_object(value)  ? json_object_get(value, "type")
+                         : json_is_array(value) ? json_array_get(value, 0)
+                                                : value;
+
+    (void)r;
+    if (json_is_string(type) && strcmp(json_string_value(type), "text") == 0)
+        return HL_OK;
+    return hl_fail(HL_BAD_INPUT, "%s: this server makes text alone", name);
+}
+
+/* ------------------------------------------------------------------ our own member */
+
+static const struct {
+    const char *name;
+    int         rows;
+} row_names[] = {
+    { "entropy", HL_TRACE_ENTROPY },
+    { "normalised", HL_TRACE_NORMALISED },
+    { "renyi2", HL_TRACE_RENYI2 },
+    { "nosink", HL_TRACE_NOSINK },
+    { "normalised_nosink", HL_WIRE_NOSINK_SHARE },
+    { "lookback_prompt", HL_TRACE_LOOKBACK + HL_KIND_PROMPT },
+    { "lookback_special", HL_TRACE_LOOKBACK + HL_KIND_SPECIAL },
+    { "lookback_generated", HL_TRACE_LOOKBACK + HL_KIND_GENERATED },
+};
+
+enum { N_ROW_NAMES = sizeof row_names / sizeof *row_names };
+
+const char *hl_wire_rows_name(int rows)
+{
+    for (int i = 0; i < N_ROW_NAMES; i++) {
+        if (row_names[i].rows == rows)
+            return row_names[i].name;
+    }
+    return NULL;
+}
+
+static hl_status add_rows(reading *r, const json_t *value)
+{
+    const char *wanted = json_string_value(value);
+
+    for (int i = 0; i < N_ROW_NAMES && wanted != NULL; i++) {
+        if (strcmp(wanted, row_names[i].name) == 0) {
+            r->request->rows |= HL_JOB_ROWS(row_names[i].rows);
+            return HL_OK;
+        }
+    }
+    return hl_fail(HL_BAD_INPUT,
+                   "headlight.rows has '%.40s' in it, wanted entropy, normalised, renyi2, nosink, "
+                   "normalised_nosink, lookback_prompt, lookback_special, lookback_generated",
+                   wanted != NULL ? wanted : hl_json_kind(value));
+}
+
+static hl_status read_rows(reading *r, const json_t *value)
+{
+    size_t        index;
+    const json_t *item;
+
+    if (!json_is_array(value))
+        return hl_fail(HL_BAD_INPUT, "headlight.rows is %s, wanted an array", hl_json_kind(value));
+    json_array_foreach(value, index, item) {
+        hl_status status = add_rows(r, item);
+        if (status != HL_OK)
+            return status;
+    }
+    return HL_OK;
+}
+
+/* "L5H1", "L7" as "L5H1,L7"; *out has room for all of them. */
+static hl_status join_heads(char *out, size_t room, const json_t *list, const char *where)
+{
+    size_t        used = 0;
+    size_t        index;
+    const json_t *item;
+
+    out[0] = '\0';
+    json_array_foreach(list, index, item) {
+        const char *word = json_string_value(item);
+
+        if (word == NULL || word[0] == '\0' || strchr(word, ',') != NULL)
+            return hl_fail(HL_BAD_INPUT, "%s: entry %zu is no head", where, index);
+        used += (size_t)snprintf(out + used, room - used, "%s%s", used > 0 ? "," : "", word);
+    }
+    return HL_OK;
+}
+
+hl_status hl_wire_heads(hl_head_list **out, const json_t *value, const hl_model *model,
+                        const char *where)
+{
+    hl_status status = HL_OK;
+    char     *text   = NULL;
+    size_t    room   = 1;
+
+    if (json_is_string(value))
+        return hl_head_list_parse(out, model, json_string_value(value));
+    if (!json_is_array(value))
+        return hl_fail(HL_BAD_INPUT, "%s is %s, wanted heads, as [\"L5H1\"]", where,
+                       hl_json_kind(value));
+    for (size_t i = 0; i < json_array_size(value); i++)
+        room += json_string_length(json_array_get(value, i)) + 1;
+    HL_TRY(HL_ALLOC(&text, room));
+    HL_TRY(join_heads(text, room, value, where));
+    HL_TRY(hl_head_list_parse(out, model, text));
+
+done:
+    hl_free(text);
+    return status;
+}
+
+/* What the server's owner switched off stays off. */
+static void copy_gates(hl_gates *to, const float *from)
+{
+    if (from != NULL)
+        memcpy(to->values, from, (size_t)(to->n_layers * to->n_heads) * sizeof *from);
+}
+
+hl_status hl_wire_gates(hl_gates **out, const json_t *off, const hl_model *model, const char *where)
+{
+    hl_head_list *heads  = NULL;
+    hl_gates     *gates  = NULL;
+    hl_status     status = HL_OK;
+
+    *out = NULL;
+    if (json_is_array(off) && json_array_size(off) == 0)
+        return HL_OK;
+    HL_TRY(hl_wire_heads(&heads, off, model, where));
+    HL_TRY(hl_gates_new(&gates, model));
+    copy_gates(gates, hl_model_gates(model));
+    hl_gates_set(gates, heads, 0.0f);
+    *out  = gates;
+    gates = NULL;
+
+done:
+    hl_gates_free(gates);
+    hl_head_list_free(heads);
+    return status;
+}
+
+static hl_status read_off(reading *r, const json_t *value)
+{
+    hl_gates *gates  = NULL;
+    hl_status status = hl_wire_gates(&gates, value, r->context->model, "headlight.off");
+
+    hl_gates_free(r->request->gates);
+    r->request->gates = gates;
+    return status;
+}
+
+static hl_status read_patterns(reading *r, const json_t *value)
+{
+    hl_status status = HL_OK;
+
+    if (json_is_array(value) && json_array_size(value) == 0)
+        return HL_OK;
+    HL_NEED(hl_wire_heads(&r->request->patterns, value, r->context->model, "headlight.patterns"));
+    if (r->request->patterns->n_heads > HL_JOB_MAX_PATTERNS)
+        status = hl_fail(HL_BAD_INPUT, "headlight.patterns names %lld heads, at most %d",
+                         (long long)r->request->patterns->n_heads, HL_JOB_MAX_PATTERNS);
+    return status;
+}
+
+static hl_status read_own_member(reading *r, const char *key, const json_t *value)
+{
+    if (json_is_null(value))
+        return HL_OK;
+    if (strcmp(key, "entropy") == 0)
+        return get_bool(&r->request->watch, "headlight.entropy", value);
+    if (strcmp(key, "prompt") == 0)
+        return get_bool(&r->request->with_prompt, "headlight.prompt", value);
+    if (strcmp(key, "rows") == 0)
+        return read_rows(r, value);
+    if (strcmp(key, "off") == 0)
+        return read_off(r, value);
+    if (strcmp(key, "patterns") == 0)
+        return read_patterns(r, value);
+    return hl_fail(HL_BAD_INPUT, "headlight has an unknown member '%.40s'", key);
+}
+
+static hl_status read_headlight(reading *r, const char *name, const json_t *value)
+{
+    const char   *key;
+    const json_t *member;
+
+    if (!json_is_object(value))
+        return hl_fail(HL_BAD_INPUT, "%s is %s, wanted an object", name, hl_json_kind(value));
+    json_object_foreach((json_t *)value, key, member) {
+        hl_status status = read_own_member(r, key, member);
+        if (status != HL_OK)
+            return status;
+    }
+    if (r->request->rows != 0 || r->request->patterns != NULL || r->request->with_prompt)
+        r->request->watch = true;
+    return HL_OK;
+}
+
+/* ------------------------------------------------------------------------- the table */
+
+enum { CHAT = 1, TEXT = 2, BOTH = 3 };
+
+static const struct {
+    const char *name;
+    int         where;
+    read_member read;
+} members[] = {
+    { "model", BOTH, read_model },
+    { "prompt", TEXT, read_prompt },
+    { "messages", CHAT, read_prompt },
+    { "stream", BOTH, read_stream },
+    { "stream_options", BOTH, read_stream_options },
+    { "max_tokens", BOTH, read_max_tokens },
+    { "max_completion_tokens", CHAT, read_max_tokens },
+    { "temperature", BOTH, read_temperature },
+    { "top_p", BOTH, read_top_p },
+    { "top_k", BOTH, read_top_k },
+    { "min_p", BOTH, read_min_p },
+    { "repetition_penalty", BOTH, read_repetition },
+    { "seed", BOTH, read_seed },
+    { "n", BOTH, read_n },
+    { "echo", TEXT, read_echo },
+    { "ignore_eos", BOTH, read_ignore_end },
+    { "logprobs", BOTH, read_logprobs },
+    { "top_logprobs", CHAT, read_top_logprobs },
+    { "stop", BOTH, read_stop },
+    { "headlight", BOTH, read_headlight },
+    { "frequency_penalty", BOTH, want_nothing },
+    { "presence_penalty", BOTH, want_nothing },
+    { "logit_bias", BOTH, want_nothing },
+    { "suffix", TEXT, want_nothing },
+    { "best_of", TEXT, want_one },
+    { "tools", CHAT, want_nothing },
+    { "functions", CHAT, want_nothing },
+    { "tool_choice", CHAT, want_nothing },
+    { "function_call", CHAT, want_nothing },
+    { "response_format", CHAT, want_text },
+    { "modalities", CHAT, want_text },
+    { "user", BOTH, ignore },
+    { "metadata", CHAT, ignore },
+    { "store", CHAT, ignore },
+    { "service_tier", CHAT, ignore },
+    { "parallel_tool_calls", CHAT, ignore },
+    { "safety_identifier", CHAT, ignore },
+    { "prompt_cache_key", CHAT, ignore },
+};
+
+enum { N_MEMBERS = sizeof members / sizeof *members };
+
+static hl_status read_named(reading *r, const char *name, const json_t *value)
+{
+    int where = r->request->is_chat ? CHAT : TEXT;
+
+    snprintf(r->fault->param, sizeof r->fault->param, "%.31s", name);
+    for (int i = 0; i < N_MEMBERS; i++) {
+        if ((members[i].where & where) != 0 && strcmp(name, members[i].name) == 0)
+            return json_is_null(value) ? HL_OK : members[i].read(r, name, value);
+    }
+    return hl_fail(HL_BAD_INPUT, "Unrecognized request argument supplied: %.40s", name);
+}
+
+static hl_status check_whole(reading *r)
+{
+    const hl_wire_request *request = r->request;
+    const char            *needed  = request->is_chat ? "messages" : "prompt";
+
+    snprintf(r->fault->param, sizeof r->fault->param, "%s", needed);
+    if (request->prompt == NULL)
+        return hl_fail(HL_BAD_INPUT, "%s is missing", needed);
+    snprintf(r->fault->param, sizeof r->fault->param, "max_tokens");
+    if (request->max_tokens == 0 && !request->echo)
+        return hl_fail(HL_BAD_INPUT, "max_tokens is 0, which gives nothing without echo");
+    snprintf(r->fault->param, sizeof r->fault->param, "top_logprobs");
+    if (request->n_top > 0 && !request->logprobs)
+        return hl_fail(HL_BAD_INPUT, "top_logprobs needs logprobs: true");
+    snprintf(r->fault->param, sizeof r->fault->param, "stream_options");
+    if (request->include_usage && !request->stream)
+        return hl_fail(HL_BAD_INPUT, "stream_options needs stream: true");
+    r->fault->param[0] = '\0';
+    return HL_OK;
+}
+
+hl_status hl_wire_read(hl_wire_request *out, hl_wire_fault *fault, const json_t *root, bool is_chat,
+                       const hl_wire_context *context)
+{
+    reading       r = { .request = out, .fault = fault, .context = context };
+    const char   *key;
+    const json_t *value;
+
+    *fault = (hl_wire_fault){ .status = 400 };
+    *out   = (hl_wire_request){ .is_chat    = is_chat,
+                                .n          = 1,
+                                .max_tokens = is_chat ? -1 : 16,
+                                .sample     = { .temperature = 1.0 } };
+    if (!json_is_object(root))
+        return hl_fail(HL_BAD_INPUT, "the request is %s, wanted an object", hl_json_kind(root));
+    json_object_foreach((json_t *)root, key, value) {
+        hl_status status = read_named(&r, key, value);
+        if (status != HL_OK)
+            return status;
+    }
+    return check_whole(&r);
+}
+
+void hl_wire_request_release(hl_wire_request *request)
+{
+    hl_gates_free(request->gates);
+    hl_head_list_free(request->patterns);
+    *request = (hl_wire_request){ 0 };
+}
+
+/* ---------------------------------------------------------------------- JSON */
 
 /* Seven digits are what a float holds. */
 #define DUMP_FLAGS (JSON_COMPACT | JSON_REAL_PRECISION(7))
