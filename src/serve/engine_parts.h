@@ -1,8 +1,7 @@
 /* engine_parts.h - the inside of engine.h.
  *
- *     engine.c         opening; jobs on their way in; draining, closing
+ *     engine.c         opening; jobs, and their events that wait to be taken; draining, closing
  *     engine_worker.c  the worker: which job gets what next
- *     engine_job.c     a job: its options, and the events that wait to be taken
  *     engine_feed.c    prompts and steps through the session, and events from what it says
  *
  * One mutex, the engine's, guards what it says below; nobody computes while holding it.  All
@@ -140,10 +139,9 @@ int64_t hl_engine_cancel_all(hl_engine *engine);
 /* The worker's thread, until the engine closes; NULL. */
 void *hl_engine_worker(void *engine);
 
-/* ------------------------------------------------------------- engine_job.c */
+/* -------------------------------------------------------- engine.c, of jobs */
 
-hl_status hl_job_new(hl_job **out, hl_engine *engine, const hl_job_options *options);
-void      hl_job_destroy(hl_job *job);
+void hl_job_destroy(hl_job *job);
 /* Places for new events that nobody has taken; under the mutex. */
 int64_t hl_job_room(const hl_job *job);
 /* The i-th place from the first free one on. */

@@ -3,7 +3,7 @@
  *
  * Two threads share an exchange, and its lock.  The thread at work wakes the one that sends after
  * every change, and that one looks at the exchange after every wake: so none is lost. */
-#include "serve/exchange.h"
+#include "serve/http_parts.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -10,7 +10,6 @@
 #include "base/status.h"
 #include "base/threads.h"
 #include "model/model.h"
-#include "serve/routes.h"
 
 #define DEFAULT_PORT        7700
 #define DEFAULT_BODY        ((size_t)4 << 20)

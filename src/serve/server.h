@@ -75,15 +75,16 @@ hl_status hl_look_check(hl_look *look, const char *const *known);
 /* A member; the fault is its, until the next is read.  NULL: there is none, or it is null. */
 const json_t *hl_look_member(hl_look *look, const char *name);
 
+/* Which request goes where, and who may make it: the calls of a hl_http_handler, whose context is a
+ * hl_server. */
+void hl_routes_head(void *server, hl_exchange *exchange);
+void hl_routes_malformed(void *server, hl_exchange *exchange, int status, const char *message);
+void hl_routes_request(void *server, hl_exchange *exchange);
+void hl_routes_worked(void *server, hl_exchange *exchange);
+void hl_routes_answered(void *server, hl_exchange *exchange, int status);
+
 /* The routes, by the table in routes.c; each answers on a thread of its own, but for those that
  * only read a few numbers. */
-void hl_serve_models(void *server, hl_exchange *exchange);
-void hl_serve_one_model(void *server, hl_exchange *exchange); /* at /v1/models/ID */
-void hl_serve_model(void *server, hl_exchange *exchange);
-void hl_serve_health(void *server, hl_exchange *exchange);
-void hl_serve_metrics(void *server, hl_exchange *exchange);
-void hl_serve_page(void *server, hl_exchange *exchange);
-void hl_serve_nothing(void *server, hl_exchange *exchange); /* 204: what browsers ask for unasked */
 void hl_serve_completions(void *server, hl_exchange *exchange);
 void hl_serve_chat(void *server, hl_exchange *exchange);
 void hl_serve_measure(void *server, hl_exchange *exchange);
