@@ -8,7 +8,6 @@
 #include <sys/stat.h>
 
 #include "base/file.h"
-#include "base/folder.h"
 #include "base/memory.h"
 
 /* --------------------------------------------------------------- mapping */

@@ -3,7 +3,7 @@
 
 #include <sys/stat.h>
 
-#include "base/folder.h"
+#include "base/file.h"
 #include "base/memory.h"
 
 static void put(const hl_folder *folder, const char *name, const char *text)

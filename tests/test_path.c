@@ -1,8 +1,8 @@
 /* test_path.c - names of files and folders, and what they lead to. */
 #include "support.h"
 
+#include "base/file.h"
 #include "base/memory.h"
-#include "base/path.h"
 
 static void a_path_is_joined(void **state)
 {

@@ -9,9 +9,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "base/folder.h"
 #include "base/memory.h"
-#include "base/temporary.h"
 
 /* A process that begins a file and a folder in `here`, and then waits to be killed. */
 static pid_t begin_elsewhere(const char *here)

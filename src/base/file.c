@@ -1,34 +1,197 @@
-/* file.c - reading by mapping, writing by renaming.
+/* file.c - reading by mapping, writing by renaming, of files and of whole folders.
  *
  * Reading.  A file is mapped, never read into memory: weights of many gigabytes
  * cost address space only, and pages come in when touched.  The price: a file
- * that somebody truncates while it is mapped raises SIGBUS on the missing pages
- * (guard.c).
+ * that somebody truncates while it is mapped raises SIGBUS on the missing pages.
  *
- * Writing.  DIR/NAME is written under a temporary name (temporary.h) and renamed when every
- * byte has reached the disk.  The order matters after a power cut:
+ * Writing.  DIR/NAME is written under a temporary name and renamed when every byte has reached the
+ * disk.  The order matters after a power cut:
  *
  *     write  ->  fsync(file)  ->  rename  ->  fsync(directory)
  *
  * Without the first fsync the new name could stand for an empty file; without
- * the second the rename itself could be forgotten. */
+ * the second the rename itself could be forgotten.  A folder is the same, one level up: every
+ * file reaches the disk before its own rename, all of them before the folder's. */
 #include "base/file.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/fault.h"
-#include "base/guard.h"
 #include "base/memory.h"
 #include "base/status.h"
-#include "base/temporary.h"
 
-/* ----------------------------------------------------------------- mapping */
+/* --------------------------------------------------------------------------------------- names */
+
+hl_status hl_path_join(char **out, const char *folder, const char *name)
+{
+    size_t    room   = strlen(folder) + strlen(name) + 2;
+    hl_status status = HL_ALLOC(out, room);
+
+    if (status == HL_OK)
+        snprintf(*out, room, "%s/%s", folder, name);
+    return status;
+}
+
+const char *hl_path_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash != NULL ? slash + 1 : path;
+}
+
+bool hl_path_exists(const char *path)
+{
+    struct stat about;
+
+    return stat(path, &about) == 0 || errno != ENOENT;
+}
+
+bool hl_path_is_folder(const char *path)
+{
+    struct stat about;
+
+    return stat(path, &about) == 0 && S_ISDIR(about.st_mode);
+}
+
+bool hl_ends_with(const char *text, const char *ending)
+{
+    size_t n_text = strlen(text), n_ending = strlen(ending);
+
+    return n_text >= n_ending && strcmp(text + n_text - n_ending, ending) == 0;
+}
+
+/* The length of the directory part of a path, its last slash included. */
+static size_t directory_length(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash != NULL ? (size_t)(slash - path) + 1 : 0;
+}
+
+/* ------------------------------------------------------------------ a mapped file that shrinks */
+
+/* Touching a page of a mapping whose file has become shorter raises SIGBUS, and so
+ * does a disk that fails to deliver the page.  There is nothing to go on with: the
+ * weights are gone in the middle of a sum.  What can be done is to say which file
+ * it was and to end with the status for bad input, instead of a core dump.
+ * hl_guard_mapped_files of headlight.h installs the handler, if the program wants it.
+ *
+ * A handler may call almost nothing, least of all malloc, and another thread may be
+ * changing the table at that moment.  So the table has a fixed size and holds the
+ * paths themselves, and an entry counts from when its address is set until it is
+ * cleared.  Mappings past the last slot are not watched; the system's own message
+ * is what they get. */
+
+enum {
+    MAX_MAPPINGS     = 1024,
+    MAX_PATH_KEPT    = 256, /* of longer ones the end is kept */
+    EXIT_OF_THE_FILE = 3,   /* "bad input", as the program's exit statuses say */
+};
+
+typedef struct watched {
+    _Atomic uintptr_t begin; /* 0: free */
+    size_t            n_bytes;
+    char              path[MAX_PATH_KEPT];
+} watched;
+
+static watched         mappings[MAX_MAPPINGS];
+static pthread_mutex_t watched_lock =
+    PTHREAD_MUTEX_INITIALIZER; /* for changes, not for the handler */
+static struct sigaction before_us;
+
+static void watch(const void *mapping, size_t n_bytes, const char *path)
+{
+    size_t length = strlen(path);
+    size_t cut    = length < MAX_PATH_KEPT ? 0 : length - (MAX_PATH_KEPT - 1);
+
+    pthread_mutex_lock(&watched_lock);
+    for (int i = 0; i < MAX_MAPPINGS; i++) {
+        watched *entry = &mappings[i];
+        if (atomic_load(&entry->begin) != 0)
+            continue;
+        entry->n_bytes = n_bytes;
+        memcpy(entry->path, path + cut, length - cut + 1);
+        atomic_store(&entry->begin, (uintptr_t)mapping);
+        break;
+    }
+    pthread_mutex_unlock(&watched_lock);
+}
+
+static void unwatch(const void *mapping)
+{
+    pthread_mutex_lock(&watched_lock);
+    for (int i = 0; i < MAX_MAPPINGS; i++) {
+        if (atomic_load(&mappings[i].begin) == (uintptr_t)mapping) {
+            atomic_store(&mappings[i].begin, 0);
+            break;
+        }
+    }
+    pthread_mutex_unlock(&watched_lock);
+}
+
+static const watched *find_watched(uintptr_t address)
+{
+    for (int i = 0; i < MAX_MAPPINGS; i++) {
+        uintptr_t begin = atomic_load(&mappings[i].begin);
+        if (begin != 0 && address >= begin && address - begin < mappings[i].n_bytes)
+            return &mappings[i];
+    }
+    return NULL;
+}
+
+static void say(const char *text)
+{
+    /* If the message cannot be written there is nobody left to tell. */
+    ssize_t ignored = write(STDERR_FILENO, text, strlen(text));
+    (void)ignored;
+}
+
+static void on_bus_error(int signal, siginfo_t *info, void *context)
+{
+    const watched *entry = info->si_code > 0 ? find_watched((uintptr_t)info->si_addr) : NULL;
+    struct stat    file;
+    (void)context;
+
+    if (entry != NULL) {
+        bool is_whole = stat(entry->path, &file) == 0 && (size_t)file.st_size >= entry->n_bytes;
+        say("headlight: ");
+        say(entry->path);
+        say(is_whole ? ": could not be read (input/output error)\n" : ": shrank while in use\n");
+        _exit(EXIT_OF_THE_FILE);
+    }
+    /* Not ours.  Whoever was here before gets it: by the same instruction again, or by
+     * the same signal where somebody sent it. */
+    sigaction(signal, &before_us, NULL);
+    if (info->si_code <= 0)
+        raise(signal);
+}
+
+void hl_guard_mapped_files(void)
+{
+    static bool      installed;
+    struct sigaction action = { 0 };
+
+    action.sa_sigaction = on_bus_error;
+    action.sa_flags     = SA_SIGINFO | SA_ONSTACK;
+    sigemptyset(&action.sa_mask);
+    pthread_mutex_lock(&watched_lock);
+    if (!installed)
+        installed = sigaction(SIGBUS, &action, &before_us) == 0;
+    pthread_mutex_unlock(&watched_lock);
+}
+
+/* ------------------------------------------------------------------------------------- reading */
 
 /* The size of an open file, which must be a regular one. */
 static hl_status regular_size(size_t *out, int descriptor, const char *path)
@@ -63,7 +226,7 @@ static hl_status map_descriptor(hl_file *out, int descriptor, const char *path)
     if (mapping == MAP_FAILED)
         return hl_fail(errno == ENOMEM ? HL_NO_MEMORY : HL_IO, "%s: mapping %zu bytes: %s", path,
                        n_bytes, strerror(errno));
-    hl_guard_add(mapping, n_bytes, path);
+    watch(mapping, n_bytes, path);
     *out = (hl_file){ .bytes = mapping, .n_bytes = n_bytes, .mapping = mapping };
     return HL_OK;
 }
@@ -85,31 +248,249 @@ hl_status hl_file_map(hl_file *out, const char *path)
 void hl_file_unmap(hl_file *file)
 {
     if (file->mapping != NULL) {
-        hl_guard_remove(file->mapping);
+        unwatch(file->mapping);
         munmap(file->mapping, file->n_bytes);
     }
     *file = (hl_file){ 0 };
 }
 
-/* ----------------------------------------------------------------- writing */
+/* ----------------------------------------------------------------------------- temporary names */
+
+/* What is being written has the name DIR/.NAME.XXXXXX.headlight.tmp, with six random letters, and
+ * is locked by its process (flock) until it is in place.  A process that is killed leaves the name
+ * behind but not the lock: whoever next writes to the same folder takes such names away.  Nothing
+ * depends on process ids, which are used again and differ between containers.  What is locked,
+ * belongs to another user, or has another name is never touched, nor is anything on a file system
+ * without locks.
+ *
+ * Two processes can meet in one folder.  One creates a name and then locks it; the other finds the
+ * name, locks it, and removes it.  If the second is faster, the first finds its name locked or gone
+ * after its own lock, and takes another name:
+ *
+ *     writer     create (must be new)  ->  lock  ->  is it still what the name leads to?
+ *     remover    open  ->  lock  ->  is it still what the name leads to?  ->  remove
+ *
+ * Both hold the lock for what follows, so neither can remove under the other. */
+
+typedef struct locked_name {
+    char *name; /* NULL: there is none */
+    int   lock; /* a descriptor that holds the lock, or -1 */
+} locked_name;
+
+#define NO_TEMPORARY ((locked_name){ .name = NULL, .lock = -1 })
+
+#define MARK      ".headlight.tmp"
+#define N_LETTERS 6
+#define NAME_KEPT 200 /* bytes of the target's name; names end at 255 bytes */
+#define RETRIES   100
+
+/* Letters that another process or thread is unlikely to pick now. */
+static void random_letters(char out[N_LETTERS + 1])
+{
+    static atomic_uint counter;
+    struct timespec    now = { 0 };
+
+    clock_gettime(CLOCK_REALTIME, &now);
+    uint64_t mix = (uint64_t)now.tv_nsec ^ ((uint64_t)getpid() << 32);
+    mix += 0x9e3779b97f4a7c15U * (atomic_fetch_add(&counter, 1) + 1U);
+    mix ^= mix >> 29;
+    mix *= 0xbf58476d1ce4e5b9U; /* a step of splitmix64 */
+    mix ^= mix >> 32;
+    for (int i = 0; i < N_LETTERS; i++, mix /= 26)
+        out[i] = (char)('a' + mix % 26);
+    out[N_LETTERS] = '\0';
+}
+
+/* Is this a name of ours: .NAME.XXXXXX.headlight.tmp? */
+static bool is_ours(const char *name)
+{
+    size_t      length = strlen(name);
+    size_t      ending = 1 + N_LETTERS + strlen(MARK);
+    const char *at     = name + (length > ending ? length - ending : 0);
+
+    return name[0] == '.' && length > ending + 1 && *at == '.' &&
+           strspn(at + 1, "abcdefghijklmnopqrstuvwxyz") == N_LETTERS &&
+           strcmp(at + 1 + N_LETTERS, MARK) == 0;
+}
+
+/* Do the open file and the name lead to the same thing? */
+static bool leads_to(int folder, const char *name, int descriptor)
+{
+    struct stat open_one, named;
+
+    return fstat(descriptor, &open_one) == 0 &&
+           fstatat(folder, name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+           open_one.st_dev == named.st_dev && open_one.st_ino == named.st_ino;
+}
+
+/* Locks what was just created.  false: somebody took it for a leftover, so another name is needed.
+ * On a file system without locks it stays unlocked, and nobody takes it for one. */
+static bool lock_new(const char *name, int descriptor)
+{
+    if (flock(descriptor, LOCK_EX | LOCK_NB) == 0)
+        return leads_to(AT_FDCWD, name, descriptor);
+    return errno != EWOULDBLOCK;
+}
+
+static void remove_files(int folder)
+{
+    int  copy      = dup(folder); /* closedir closes it */
+    DIR *directory = copy >= 0 ? fdopendir(copy) : NULL;
+
+    if (directory == NULL) {
+        if (copy >= 0)
+            close(copy);
+        return;
+    }
+    for (struct dirent *entry; (entry = readdir(directory)) != NULL;)
+        (void)unlinkat(folder, entry->d_name, 0);
+    closedir(directory);
+}
+
+/* Removes a name of ours if its process is gone. */
+static void remove_leftover(int folder, const char *name)
+{
+    struct stat about;
+
+    if (fstatat(folder, name, &about, AT_SYMLINK_NOFOLLOW) != 0 || about.st_uid != geteuid() ||
+        (!S_ISREG(about.st_mode) && !S_ISDIR(about.st_mode)))
+        return;
+    int descriptor = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (descriptor < 0)
+        return;
+    if (flock(descriptor, LOCK_EX | LOCK_NB) == 0 && leads_to(folder, name, descriptor)) {
+        if (S_ISDIR(about.st_mode))
+            remove_files(descriptor);
+        (void)unlinkat(folder, name, S_ISDIR(about.st_mode) ? AT_REMOVEDIR : 0);
+    }
+    close(descriptor);
+}
+
+/* What killed processes left in the folder of `path`.  Whatever fails is left as it is: it is
+ * tidying, not the caller's business. */
+static void remove_leftovers(const char *path)
+{
+    size_t length = directory_length(path);
+    char  *folder = NULL;
+
+    if (hl_strndup(&folder, length > 0 ? path : ".", length > 0 ? length : 1) != HL_OK)
+        return;
+    DIR *directory = opendir(folder);
+    if (directory != NULL) {
+        for (struct dirent *entry; (entry = readdir(directory)) != NULL;) {
+            if (is_ours(entry->d_name))
+                remove_leftover(dirfd(directory), entry->d_name);
+        }
+        closedir(directory);
+    }
+    hl_free(folder);
+}
+
+/* Not mkstemp: its files are private (0600), and widening them needs the umask, which cannot be
+ * read without changing it for all threads.  open() and mkdir() apply it by themselves.  A
+ * descriptor of what was created, or -1. */
+static int create(const char *name, bool is_folder)
+{
+    if (!is_folder)
+        return hl_sys_open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (hl_sys_mkdir(name, 0777) != 0)
+        return -1;
+    int descriptor = hl_sys_open(name, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+    if (descriptor < 0) {
+        int code = errno;
+        (void)rmdir(name);
+        errno = code;
+    }
+    return descriptor;
+}
+
+/* An empty file or folder beside `path`; its mode follows the umask. */
+static hl_status make_temporary(locked_name *out, const char *path, bool is_folder)
+{
+    size_t directory = directory_length(path);
+    size_t room      = strlen(path) + N_LETTERS + strlen(MARK) + 3; /* dots and the final 0 */
+    char  *name      = NULL;
+    int    code      = EEXIST;
+    char   letters[N_LETTERS + 1];
+
+    *out             = NO_TEMPORARY;
+    hl_status status = HL_ALLOC(&name, room);
+    if (status != HL_OK)
+        return status;
+    remove_leftovers(path);
+    for (int i = 0; i < RETRIES && code == EEXIST; i++) {
+        random_letters(letters);
+        snprintf(name, room, "%.*s.%.*s.%s" MARK, (int)directory, path, NAME_KEPT, path + directory,
+                 letters);
+        int descriptor = create(name, is_folder);
+        if (descriptor >= 0 && lock_new(name, descriptor)) {
+            *out = (locked_name){ name, descriptor };
+            return HL_OK;
+        }
+        code = descriptor >= 0 ? EEXIST : errno;
+        if (descriptor >= 0)
+            close(descriptor);
+    }
+    hl_free(name);
+    return hl_fail(code == ENOENT ? HL_NOT_FOUND : HL_IO, "%s: cannot create a %s beside it: %s",
+                   path, is_folder ? "folder" : "file", strerror(code));
+}
+
+/* Gives up the lock and the name; the file or folder stays as it is called now. */
+static void free_temporary(locked_name *temporary)
+{
+    if (temporary->lock >= 0)
+        close(temporary->lock);
+    hl_free(temporary->name);
+    *temporary = NO_TEMPORARY;
+}
+
+/* Removes the file, or the folder with the files in it, if it is still there, and frees the rest. */
+static void remove_temporary(locked_name *temporary)
+{
+    struct stat about;
+
+    if (temporary->name != NULL && temporary->lock >= 0 && fstat(temporary->lock, &about) == 0) {
+        if (S_ISDIR(about.st_mode)) {
+            remove_files(temporary->lock);
+            (void)rmdir(temporary->name);
+        } else {
+            (void)unlink(temporary->name);
+        }
+    }
+    free_temporary(temporary);
+}
+
+/* A new file beside `path`, open for writing. */
+static hl_status temporary_file(locked_name *out, int *descriptor, const char *path)
+{
+    hl_status status = make_temporary(out, path, false);
+
+    *descriptor = -1;
+    if (status != HL_OK)
+        return status;
+    /* Closing the file that was written tells of lost bytes, and comes before the rename; the lock
+     * has to last until after it. */
+    *descriptor = fcntl(out->lock, F_DUPFD_CLOEXEC, 0);
+    if (*descriptor < 0) {
+        status = hl_fail(HL_IO, "%s: %s", path, strerror(errno));
+        remove_temporary(out);
+    }
+    return status;
+}
+
+/* ------------------------------------------------------------------------------------- writing */
 
 #define BUFFER_BYTES ((size_t)1 << 18)
 
 struct hl_writer {
     int           descriptor;
     char         *path;
-    hl_temporary  temporary; /* what is written; without a lock where the caller named it */
+    locked_name   temporary; /* what is written; without a lock where the caller named it */
     uint8_t      *buffer;    /* (BUFFER_BYTES) */
     size_t        n_buffered;
     hl_kept_error error;
 };
-
-/* The length of the directory part of a path, its last slash included. */
-static size_t directory_length(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash != NULL ? (size_t)(slash - path) + 1 : 0;
-}
 
 /* A rename would replace a device or a pipe by a plain file: refuse those. */
 static hl_status check_target(const char *path)
@@ -136,7 +517,7 @@ static hl_status new_writer(hl_writer **out, const char *path)
     HL_TRY(check_target(path));
     HL_TRY(HL_ALLOC_ZEROED(&writer, 1));
     writer->descriptor = -1;
-    writer->temporary  = HL_NO_TEMPORARY;
+    writer->temporary  = NO_TEMPORARY;
     HL_TRY(hl_strdup(&writer->path, path));
     HL_TRY(HL_ALLOC(&writer->buffer, BUFFER_BYTES));
     *out   = writer;
@@ -152,7 +533,7 @@ hl_status hl_writer_open(hl_writer **out, const char *path)
     hl_status status = new_writer(out, path);
 
     if (status == HL_OK)
-        status = hl_temporary_file(&(*out)->temporary, &(*out)->descriptor, path);
+        status = temporary_file(&(*out)->temporary, &(*out)->descriptor, path);
     if (status != HL_OK) {
         hl_writer_abandon(*out);
         *out = NULL;
@@ -308,7 +689,7 @@ static hl_status put_in_place(hl_writer *writer)
         return hl_fail(HL_IO, "%s: closing: %s", writer->path, strerror(errno));
     if (hl_sys_rename(writer->temporary.name, writer->path) != 0)
         return hl_fail(HL_IO, "%s: renaming into place: %s", writer->path, strerror(errno));
-    hl_temporary_free(&writer->temporary);
+    free_temporary(&writer->temporary);
     return sync_directory(writer->path);
 }
 
@@ -331,7 +712,7 @@ void hl_writer_abandon(hl_writer *writer)
         close(writer->descriptor);
     if (writer->temporary.name != NULL)
         unlink(writer->temporary.name);
-    hl_temporary_free(&writer->temporary);
+    free_temporary(&writer->temporary);
     hl_free(writer->path);
     hl_free(writer->buffer);
     hl_free(writer);
@@ -342,6 +723,100 @@ void hl_writer_leave(hl_writer *writer)
     if (writer == NULL)
         return;
     flush(writer);
-    hl_temporary_free(&writer->temporary);
+    free_temporary(&writer->temporary);
     hl_writer_abandon(writer);
+}
+
+hl_status hl_file_copy(const char *to, const char *from)
+{
+    hl_status  status = HL_OK;
+    hl_file    file   = { 0 };
+    hl_writer *writer = NULL;
+
+    HL_TRY(hl_file_map(&file, from));
+    HL_TRY(hl_writer_open(&writer, to));
+    hl_writer_write(writer, file.bytes, file.n_bytes);
+    status = hl_writer_finish(writer);
+
+done:
+    hl_file_unmap(&file);
+    return status;
+}
+
+/* ------------------------------------------------------------------------------------- folders */
+
+struct hl_folder {
+    char       *path;
+    locked_name temporary; /* what is written */
+};
+
+hl_status hl_folder_check(const char *path)
+{
+    struct stat about;
+
+    if (path[0] == '\0')
+        return hl_fail(HL_BAD_ARGUMENT, "the name of the folder to write is empty");
+    if (lstat(path, &about) == 0)
+        return hl_fail(HL_BAD_ARGUMENT, "%s: exists already, and is not replaced", path);
+    return HL_OK;
+}
+
+hl_status hl_folder_create(hl_folder **out, const char *path)
+{
+    hl_status  status = HL_OK;
+    hl_folder *folder = NULL;
+    size_t     length = strlen(path);
+
+    *out = NULL;
+    while (length > 1 && path[length - 1] == '/')
+        length--;
+    HL_TRY(hl_folder_check(path));
+    HL_TRY(HL_ALLOC_ZEROED(&folder, 1));
+    folder->temporary = NO_TEMPORARY;
+    HL_TRY(hl_strndup(&folder->path, path, length));
+    HL_TRY(make_temporary(&folder->temporary, folder->path, true));
+    *out   = folder;
+    folder = NULL;
+
+done:
+    hl_folder_abandon(folder);
+    return status;
+}
+
+hl_status hl_folder_join(char **out, const hl_folder *folder, const char *name)
+{
+    return hl_path_join(out, folder->temporary.name, name);
+}
+
+/* Some file systems cannot sync a folder; that is no failure of ours. */
+static void sync_folder(const char *path)
+{
+    int descriptor = hl_sys_open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+
+    if (descriptor >= 0) {
+        (void)hl_sys_fsync(descriptor);
+        close(descriptor);
+    }
+}
+
+hl_status hl_folder_finish(hl_folder **folder)
+{
+    hl_folder *f = *folder;
+
+    sync_folder(f->temporary.name);
+    if (hl_sys_rename(f->temporary.name, f->path) != 0)
+        return hl_fail(HL_IO, "%s: renaming into place: %s", f->path, strerror(errno));
+    free_temporary(&f->temporary);
+    hl_folder_abandon(f);
+    *folder = NULL;
+    return HL_OK;
+}
+
+void hl_folder_abandon(hl_folder *folder)
+{
+    if (folder == NULL)
+        return;
+    remove_temporary(&folder->temporary);
+    hl_free(folder->path);
+    hl_free(folder);
 }

@@ -244,7 +244,7 @@ static bool start_member(hl_team *team, int index)
 }
 
 /* Members leave signals to the threads of the program, but for those that say what the thread
- * itself did (base/guard.h). */
+ * itself did (base/file.c). */
 static void start_members(hl_team *team)
 {
     static const int own[] = { SIGBUS, SIGSEGV, SIGFPE, SIGILL, SIGTRAP, SIGABRT };

@@ -20,7 +20,6 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/memory.h"
-#include "base/path.h"
 #include "base/status.h"
 
 /* The advice depends on what lies beside the file (save_advice). */

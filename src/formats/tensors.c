@@ -23,7 +23,6 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/memory.h"
-#include "base/path.h"
 #include "base/status.h"
 #include "formats/foreign.h"
 #include "formats/gguf.h"

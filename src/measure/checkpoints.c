@@ -14,8 +14,8 @@
 #include <strings.h>
 #include <sys/stat.h>
 
+#include "base/file.h"
 #include "base/memory.h"
-#include "base/path.h"
 #include "base/status.h"
 #include "base/utf8.h"
 

@@ -19,7 +19,6 @@
 
 #include "base/file.h"
 #include "base/memory.h"
-#include "base/path.h"
 #include "base/status.h"
 #include "formats/safetensors.h"
 #include "measure/measure.h"

@@ -9,8 +9,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/memory.h"
-#include "base/path.h"
 #include "base/status.h"
 #include "formats/safetensors.h"
 

@@ -18,8 +18,8 @@
 #include <sys/stat.h>
 
 #include "base/dtype.h"
+#include "base/file.h"
 #include "base/memory.h"
-#include "base/path.h"
 #include "base/status.h"
 #include "formats/safetensors.h"
 #include "headlight.h"

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/path.h"
+#include "base/file.h"
 
 /* ------------------------------------------------------------------- a name */
 

@@ -4,10 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/folder.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "base/memory.h"
-#include "base/path.h"
 #include "base/status.h"
 #include "model/export_gguf.h"
 #include "prune/compact.h"

@@ -17,10 +17,8 @@
 
 #include "base/fault.h"
 #include "base/file.h"
-#include "base/folder.h"
 #include "base/json.h"
 #include "base/memory.h"
-#include "base/path.h"
 #include "base/status.h"
 #include "formats/safetensors.h"
 #include "prune/compact.h"

@@ -7,8 +7,8 @@
  * there is none, the file says "no_vocab" and runs on token ids, and the report says why. */
 #include <stdio.h>
 
+#include "base/file.h"
 #include "base/memory.h"
-#include "base/path.h"
 #include "base/status.h"
 #include "model/export_gguf.h"
 #include "prune/compact.h"

@@ -15,7 +15,6 @@
 
 #include "base/file.h"
 #include "base/memory.h"
-#include "base/path.h"
 #include "base/status.h"
 #include "render/events.h"
 

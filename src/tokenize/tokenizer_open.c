@@ -17,7 +17,6 @@
 #include "base/file.h"
 #include "base/json_reader.h"
 #include "base/memory.h"
-#include "base/path.h"
 #include "base/status.h"
 #include "formats/llama2c.h"
 #include "tokenize/tokenizer.h"
