@@ -21,7 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cpu.h"
+#include "base/machine.h"
 #include "base/status.h"
 #include "base/threads.h"
 #include "materialised.h"

@@ -20,8 +20,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/cpu.h"
 #include "base/file.h"
+#include "base/machine.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/threads.h"

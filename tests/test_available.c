@@ -3,7 +3,7 @@
 
 #include <sys/stat.h>
 
-#include "base/available.h"
+#include "base/machine.h"
 
 #define MIB ((size_t)1 << 20)
 

@@ -1,7 +1,7 @@
-/* test_cpu.c - what cpu.c found, against what Linux says about the processor. */
+/* test_machine.c - what cpu.c found, against what Linux says about the processor. */
 #include "support.h"
 
-#include "base/cpu.h"
+#include "base/machine.h"
 
 /* Is `flag` a word of the first "flags" line of /proc/cpuinfo?  -1: no such line. */
 static int linux_says(const char *flag)

@@ -3,7 +3,7 @@
 
 #include <pthread.h>
 
-#include "base/log.h"
+#include "base/status.h"
 
 typedef struct heard {
     int          n_messages;

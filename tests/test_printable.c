@@ -3,7 +3,6 @@
 
 #include <jansson.h>
 
-#include "base/printable.h"
 #include "base/utf8.h"
 
 static void check(hl_printable_kind kind, const char *text, const char *wanted)

@@ -1,4 +1,4 @@
-/* status.h - how failure is reported inside the library.
+/* status.h - how failure is reported inside the library, and what is said beside it.
  *
  *     if (n > limit)
  *         return hl_fail(HL_LIMIT, "%s: %zu tensors, at most %zu", path, n, limit);
@@ -59,5 +59,9 @@ hl_status hl_check_number(const char *name, double value, double least, double m
         if (status != HL_OK)                                                                       \
             goto done;                                                                             \
     } while (0)
+
+/* The library never prints.  A program that wants to know what it does sets a callback (hl_log_set
+ * of headlight.h) for messages such as these; without one, logging costs a comparison. */
+void hl_log(hl_log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

@@ -35,9 +35,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "base/available.h"
-#include "base/clock.h"
 #include "base/fault.h"
+#include "base/machine.h"
 
 enum {
     RUN_BITS        = 21,

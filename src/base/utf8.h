@@ -1,7 +1,12 @@
-/* utf8.h - UTF-8, a character at a time.
+/* utf8.h - UTF-8, a character at a time, and which characters are fit to be shown.
  *
  * "Valid" means what RFC 3629 says: no overlong forms, no surrogates, nothing
- * beyond U+10FFFF. */
+ * beyond U+10FFFF.
+ *
+ * Names of tensors, metadata, tokens and file names come from files that anybody may have made.
+ * A terminal obeys some of their characters: it moves its cursor, changes its title, or shows a line
+ * in another order than it is stored.  Whatever the library or the program shows of them, error
+ * messages, tables, log lines and texts, goes through hl_printable of headlight.h first. */
 #ifndef HL_BASE_UTF8_H
 #define HL_BASE_UTF8_H
 
@@ -49,5 +54,15 @@ static inline bool hl_utf8_is_continuation(char byte)
 {
     return ((unsigned char)byte & 0xc0) == 0x80;
 }
+
+/* ------------------------------------------------------------------------------ text to be shown */
+
+/* Would a terminal obey this character instead of showing it?  C0, DEL and C1 controls, and the
+ * controls of bidirectional text.  Line ends and tabs are among them. */
+bool hl_character_is_control(uint32_t c);
+
+/* As above, and characters that show nothing at all: soft hyphens, spaces of no width, marks of byte
+ * order and line separators.  Joiners (U+200C, U+200D) are not: emoji and several scripts need them. */
+bool hl_character_is_unseen(uint32_t c);
 
 #endif

@@ -19,8 +19,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cpu.h"
-#include "base/log.h"
+#include "base/machine.h"
+#include "base/status.h"
 #include "kernels/kernels.h"
 
 static pthread_once_t           opened = PTHREAD_ONCE_INIT;

@@ -5,7 +5,7 @@
 #define INT8_VNNI
 #include "kernels/int8_dot_avx2.h"
 
-#include "base/cpu.h"
+#include "base/machine.h"
 
 void hl_int8_dot_avx512(const hl_int8_dot *dot)
 {

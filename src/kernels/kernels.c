@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cpu.h"
+#include "base/machine.h"
 #include "base/status.h"
 #include "kernels/cuda.h"
 

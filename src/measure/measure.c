@@ -25,8 +25,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/hash.h"
+#include "base/machine.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/threads.h"

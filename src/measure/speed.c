@@ -1,7 +1,7 @@
 /* speed.c - how long a prompt takes, and the tokens after it. */
 #include <stdlib.h>
 
-#include "base/clock.h"
+#include "base/machine.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "model/model.h"

@@ -21,7 +21,6 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "base/printable.h"
 #include "base/status.h"
 #include "base/utf8.h"
 

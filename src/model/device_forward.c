@@ -4,7 +4,6 @@
  * nothing but their statistics are wanted, as a step that is recorded once and replayed. */
 #include <string.h>
 
-#include "base/log.h"
 #include "base/status.h"
 #include "model/device.h"
 

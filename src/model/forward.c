@@ -6,7 +6,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/log.h"
 #include "base/status.h"
 #include "base/threads.h"
 #include "model/device.h"

@@ -9,7 +9,6 @@
 #include <sys/stat.h>
 
 #include "base/file.h"
-#include "base/log.h"
 #include "base/memory.h"
 #include "base/status.h"
 

@@ -12,7 +12,6 @@
 #include <string.h>
 
 #include "base/dtype.h"
-#include "base/log.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "model/family.h"

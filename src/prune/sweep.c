@@ -16,8 +16,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/hash.h"
+#include "base/machine.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "measure/corpus.h"

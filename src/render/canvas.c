@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "base/log.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "render/canvas_backend.h"

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/clock.h"
+#include "base/machine.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "serve/reply.h"

@@ -128,7 +128,7 @@ struct hl_engine {
     hl_engine_counts counts;
 };
 
-/* Waits for `condition` until the clock (base/clock.h) says `until`; false: it does. */
+/* Waits for `condition` until the clock (base/machine.h) says `until`; false: it does. */
 bool hl_engine_wait(hl_engine *engine, pthread_cond_t *condition, double until);
 
 /* Tells all jobs, and the worker, that they are cancelled; how many are told.  Under the mutex. */

@@ -7,7 +7,7 @@
  *
  * The worker alone ends jobs, so that a job in its hands does not vanish.  Others only say what
  * they want, under the mutex, and wake it. */
-#include "base/clock.h"
+#include "base/machine.h"
 #include "base/status.h"
 #include "serve/engine_parts.h"
 

@@ -30,7 +30,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/clock.h"
+#include "base/machine.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "serve/http_parts.h"

@@ -6,7 +6,7 @@
 #include <sys/uio.h>
 #include <time.h>
 
-#include "base/clock.h"
+#include "base/machine.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "serve/http_parts.h"

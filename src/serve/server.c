@@ -5,7 +5,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/clock.h"
+#include "base/machine.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/threads.h"

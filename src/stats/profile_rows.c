@@ -10,7 +10,7 @@
  * are counted as that, and nowhere else. */
 #include <string.h>
 
-#include "base/cpu.h"
+#include "base/machine.h"
 #include "base/status.h"
 #include "stats/profile_add.h"
 #include "stats/profile_tables.h"

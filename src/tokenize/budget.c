@@ -3,7 +3,7 @@
 
 #include <time.h>
 
-#include "base/clock.h"
+#include "base/machine.h"
 #include "base/status.h"
 
 #define BYTES_EACH   64

@@ -22,7 +22,7 @@ typedef struct hl_budget {
     size_t           n_output;   /* bytes handed on so far */
     int64_t          steps_left;
     int64_t          unchecked; /* steps until the clock and the caller are asked again */
-    double           asked;     /* when the thread's clock was, by base/clock.h */
+    double           asked;     /* when the thread's clock was, by base/machine.h */
     double           begun;     /* by the thread's clock; below 0: not asked yet */
     hl_stop_callback stop;      /* NULL: nobody stops it */
     void            *context;   /* of stop */

@@ -15,7 +15,6 @@
 #include <string.h>
 
 #include "base/hash.h"
-#include "base/log.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "tokenize/buffer.h"

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/log.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/utf8.h"
