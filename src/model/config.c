@@ -1,27 +1,36 @@
-/* config.c - from config.json to a description.
+/* config.c - from config.json, GGUF metadata or a llama2.c header to a description.
  *
  *     defaults of the family          family_*.c
  *     fields that all families have   below
  *     fields of the family            family_*.c
- *     rotary parameters               config_rope.c
+ *     rotary parameters               rope.c
  *     rules of the family             family_*.c, `describe`
  *     sizes that follow from others   below
- *     layers                          config_layers.c; family_*.c, `layers`
- *     checks                          config_check.c
+ *     layers                          below; family_*.c, `layers`
+ *     checks                          below
  *
  * config.json has grown: v4 of transformers writes torch_dtype, rope_theta and
  * rope_scaling where v5 writes dtype and rope_parameters, GPT-2's kin say n_embd
  * where others say hidden_size, and models with eyes keep the part that reads in
- * text_config.  All spellings are read; none is preferred. */
+ * text_config.  All spellings are read; none is preferred.
+ *
+ * GGUF is mostly the families' tables: a key of config.json and one of GGUF lead to
+ * the same member.  What GGUF has no key for can be seen from its tensors: the size
+ * of the vocabulary, whether the head is the embedding, which maps have biases, and
+ * llama3's rotary rule, stored as the factors it gives. */
 #include "model/config.h"
 
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "base/status.h"
-#include "model/config_build.h"
+#include "model/family.h"
+#include "model/rope.h"
 
-/* ---------------------------------------------------------------- the fields */
+/* ------------------------------------------------------------------------------------ the fields */
 
 #define KEYS_LAYERS "num_hidden_layers|n_layer|num_layers|n_layers"
 #define KEYS_WIDTH  "hidden_size|n_embd|n_embed|dim"
@@ -97,7 +106,7 @@ static hl_status fill_sizes(hl_config *config, const hl_fields *fields)
     return HL_OK;
 }
 
-/* --------------------------------------------------------- special tokens */
+/* -------------------------------------------------------------------------------- special tokens */
 
 static hl_status bad_token(const char *key, const char *where)
 {
@@ -155,23 +164,383 @@ static hl_status read_generation(hl_generation *generation, const json_t *object
     return hl_json_get_double(&generation->repetition_penalty, object, "repetition_penalty", where);
 }
 
-hl_status hl_config_parse_generation(hl_config *config, const char *text, size_t n_bytes,
-                                     const char *where)
+/* ----------------------------------------------------------------- what GGUF says by its tensors */
+
+static void read_biases(hl_config *config, const hl_fields *fields)
 {
-    hl_status status = HL_OK;
-    json_t   *root   = NULL;
+    static const struct {
+        uint32_t    bit;
+        const char *names[2];
+    } probes[] = {
+        { HL_BIAS_QKV, { "blk.0.attn_q.bias", "blk.0.attn_qkv.bias" } },
+        { HL_BIAS_O, { "blk.0.attn_output.bias", NULL } },
+        { HL_BIAS_MLP, { "blk.0.ffn_down.bias", NULL } },
+        { HL_BIAS_HEAD, { "output.bias", NULL } },
+    };
 
-    HL_TRY(hl_json_parse(&root, text, n_bytes, where));
-    if (!json_is_object(root))
-        HL_TRY(hl_fail(HL_BAD_INPUT, "%s: not a JSON object", where));
-    HL_TRY(read_generation(&config->generation, root, where));
+    for (size_t i = 0; i < sizeof probes / sizeof *probes; i++) {
+        config->biases &= ~probes[i].bit;
+        for (int j = 0; j < 2 && probes[i].names[j] != NULL; j++) {
+            if (hl_fields_have_tensor(fields, probes[i].names[j]))
+                config->biases |= probes[i].bit;
+        }
+    }
+}
 
-done:
-    json_decref(root);
+static hl_status read_vocabulary(hl_config *config, const hl_fields *fields)
+{
+    int64_t rows = hl_fields_tensor_size(fields, "token_embd.weight", 0);
+
+    if (rows < 1 || rows > HL_MAX_VOCAB)
+        return hl_fail(HL_BAD_INPUT, "%s: tensor 'token_embd.weight' is missing or has %lld rows",
+                       fields->where, (long long)rows);
+    config->d_vocab = rows;
+    config->tied    = !hl_fields_have_tensor(fields, "output.weight");
+    return HL_OK;
+}
+
+/* 2^32 - 1 stands for "none". */
+static hl_status read_gguf_token(int64_t *out, const hl_gguf *file, const char *key)
+{
+    int64_t   id     = -1;
+    hl_status status = hl_gguf_get_int(&id, file, key);
+
+    if (status == HL_OK && id >= 0 && id < HL_MAX_VOCAB)
+        *out = id;
     return status;
 }
 
-/* ------------------------------------------------------------------ building */
+static hl_status read_gguf_tokens(hl_generation *generation, const hl_gguf *file)
+{
+    int64_t ends[] = { -1, -1 };
+
+    HL_NEED(read_gguf_token(&generation->bos_id, file, "tokenizer.ggml.bos_token_id"));
+    HL_NEED(read_gguf_token(&generation->pad_id, file, "tokenizer.ggml.padding_token_id"));
+    HL_NEED(read_gguf_token(&ends[0], file, "tokenizer.ggml.eos_token_id"));
+    HL_NEED(read_gguf_token(&ends[1], file, "tokenizer.ggml.eot_token_id"));
+    for (int i = 0; i < 2; i++) {
+        if (ends[i] >= 0 && (i == 0 || ends[i] != ends[0]))
+            generation->eos_ids[generation->n_eos_ids++] = ends[i];
+    }
+    return HL_OK;
+}
+
+static hl_status read_gguf(hl_config *config, const hl_fields *fields)
+{
+    HL_NEED(read_vocabulary(config, fields));
+    read_biases(config, fields);
+    if (config->position == HL_POSITION_ROPE)
+        HL_NEED(hl_rope_read_gguf(config, fields));
+    /* The rows before the first position were left out. */
+    config->position_offset = 0;
+    return read_gguf_tokens(&config->generation, fields->gguf);
+}
+
+/* ---------------------------------------------------------------------------------------- layers */
+
+/* What differs from layer to layer.  Layers are first made alike, from what the description says of
+ * all of them.  Then come, each over the last: lists with an entry a layer (head counts of a
+ * GGUF file), the pattern of windowed and full layers, the family's own rule, and
+ * config.json's per_layer_config, which is how pruned models are written:
+ *
+ *     "per_layer_config": { "03": { "num_attention_heads": 20, "skip": ["mlp"] } } */
+
+static void make_alike(hl_config *config)
+{
+    double scale =
+        config->attn_scale != 0.0 ? config->attn_scale : 1.0 / sqrt((double)config->d_head);
+
+    for (int64_t i = 0; i < config->n_layers; i++) {
+        config->layers[i] = (hl_layer_config){
+            .n_heads    = config->n_heads,
+            .n_kv_heads = config->n_kv_heads,
+            .d_mlp      = config->n_experts > 0 ? config->d_expert : config->d_mlp,
+            .n_experts  = config->n_experts,
+            .attn_scale = scale,
+        };
+    }
+}
+
+/* A list under this key goes to the member at `offset` of every layer. */
+static hl_status spread(hl_config *config, const hl_fields *fields, const char *json,
+                        const char *gguf, size_t offset)
+{
+    hl_status status = HL_OK;
+    int64_t  *list   = NULL;
+    bool      found  = false;
+    size_t    count  = (size_t)config->n_layers;
+
+    HL_TRY(HL_ALLOC(&list, count));
+    HL_TRY(hl_fields_ints(list, &found, fields, json, gguf, count));
+    for (size_t i = 0; found && i < count; i++)
+        memcpy((char *)&config->layers[i] + offset, &list[i], sizeof list[i]);
+
+done:
+    hl_free(list);
+    return status;
+}
+
+static hl_status spread_lists(hl_config *config, const hl_fields *fields)
+{
+    HL_NEED(
+        spread(config, fields, NULL, "attention.head_count", offsetof(hl_layer_config, n_heads)));
+    HL_NEED(spread(config, fields, NULL, "attention.head_count_kv",
+                   offsetof(hl_layer_config, n_kv_heads)));
+    if (config->n_experts == 0)
+        HL_NEED(
+            spread(config, fields, NULL, "feed_forward_length", offsetof(hl_layer_config, d_mlp)));
+    return HL_OK;
+}
+
+static hl_status read_layer_types(hl_config *config, const json_t *types, const char *where)
+{
+    if (!json_is_array(types) || json_array_size(types) != (size_t)config->n_layers)
+        return hl_fail(HL_BAD_INPUT, "%s: 'layer_types' has %zu entries, wanted %lld", where,
+                       json_array_size(types), (long long)config->n_layers);
+    for (int64_t i = 0; i < config->n_layers; i++) {
+        const char *type = json_string_value(json_array_get(types, (size_t)i));
+        if (type == NULL)
+            return hl_fail(HL_BAD_INPUT, "%s: 'layer_types' [%lld] is not a string", where,
+                           (long long)i);
+        config->layers[i].is_local = strcmp(type, "sliding_attention") == 0;
+        if (!config->layers[i].is_local && strcmp(type, "full_attention") != 0)
+            return hl_fail(HL_UNSUPPORTED,
+                           "%s: 'layer_types' [%lld] is '%s', wanted full_attention or "
+                           "sliding_attention",
+                           where, (long long)i, type);
+    }
+    return HL_OK;
+}
+
+/* Without a list: one layer of every period is full; without a period none is. */
+static bool is_local_by_period(const hl_config *config, int64_t layer)
+{
+    int64_t period = config->window_period;
+    int64_t full   = config->full_first ? 0 : period - 1;
+
+    return config->window > 0 && (period == 0 || layer % period != full);
+}
+
+static hl_status choose_local(hl_config *config, const hl_fields *fields)
+{
+    const json_t *types = json_object_get(fields->object, "layer_types");
+    int64_t       listed[HL_MAX_LAYERS];
+    bool          found = false;
+
+    if (types != NULL && !json_is_null(types))
+        return read_layer_types(config, types, fields->where);
+    hl_status status = hl_fields_ints(listed, &found, fields, NULL,
+                                      "attention.sliding_window_pattern", (size_t)config->n_layers);
+    for (int64_t i = 0; status == HL_OK && i < config->n_layers; i++)
+        config->layers[i].is_local = found ? listed[i] != 0 : is_local_by_period(config, i);
+    return status;
+}
+
+static void choose_ropes(hl_config *config)
+{
+    bool has_local = config->ropes[HL_ROPE_LOCAL].base != 0.0;
+
+    for (int64_t i = 0; i < config->n_layers && config->position == HL_POSITION_ROPE; i++)
+        config->layers[i].rope =
+            config->layers[i].is_local && has_local ? HL_ROPE_LOCAL : HL_ROPE_MAIN;
+}
+
+/* A decoder's window counts keys up to the row's own; an encoder's lies around it. */
+static void place_windows(hl_config *config)
+{
+    for (int64_t i = 0; i < config->n_layers; i++) {
+        hl_layer_config *layer = &config->layers[i];
+        layer->is_local        = layer->is_local && config->window > 0;
+        if (layer->is_local && config->is_encoder)
+            layer->window_left = layer->window_right = config->window / 2;
+        else if (layer->is_local)
+            layer->window_left = config->window - 1;
+    }
+}
+
+static hl_status skip_parts(hl_layer_config *layer, const json_t *skip, const char *where)
+{
+    for (size_t i = 0; i < json_array_size(skip); i++) {
+        const char *part = json_string_value(json_array_get(skip, i));
+        if (part != NULL && strcmp(part, "attention") == 0)
+            layer->n_heads = layer->n_kv_heads = 0;
+        else if (part != NULL && strcmp(part, "mlp") == 0)
+            layer->d_mlp = layer->n_experts = 0;
+        else
+            return hl_fail(HL_UNSUPPORTED,
+                           "%s: 'per_layer_config' skips '%s', wanted attention or mlp", where,
+                           part != NULL ? part : "?");
+    }
+    return HL_OK;
+}
+
+static hl_status read_layer(hl_layer_config *layer, const json_t *object, const char *where)
+{
+    hl_fields fields = { .where = where, .object = object, .outer = object };
+
+    HL_NEED(hl_fields_int(&layer->n_heads, &fields, "num_attention_heads", NULL, 0, HL_MAX_HEADS));
+    HL_NEED(
+        hl_fields_int(&layer->n_kv_heads, &fields, "num_key_value_heads", NULL, 0, HL_MAX_HEADS));
+    HL_NEED(hl_fields_int(&layer->d_mlp, &fields, "intermediate_size", NULL, 0, HL_MAX_WIDTH));
+    return skip_parts(layer, json_object_get(object, "skip"), where);
+}
+
+static hl_status read_per_layer(hl_config *config, const hl_fields *fields)
+{
+    json_t     *table = json_object_get(fields->object, "per_layer_config");
+    const char *key;
+    json_t     *entry;
+
+    if (table == NULL || json_is_null(table))
+        return HL_OK;
+    if (!json_is_object(table))
+        return hl_fail(HL_BAD_INPUT, "%s: 'per_layer_config' is not an object", fields->where);
+    json_object_foreach(table, key, entry) {
+        char     *end   = NULL;
+        long long index = strtoll(key, &end, 10);
+        if (*key == '\0' || *end != '\0' || index < 0 || index >= config->n_layers)
+            return hl_fail(HL_BAD_INPUT,
+                           "%s: 'per_layer_config' names layer '%s', wanted 0 to %lld",
+                           fields->where, key, (long long)config->n_layers - 1);
+        hl_status status = read_layer(&config->layers[index], entry, fields->where);
+        if (status != HL_OK)
+            return status;
+    }
+    return HL_OK;
+}
+
+/* The description's own counts are the largest of any layer. */
+static void sum_up(hl_config *config)
+{
+    config->n_heads = config->n_kv_heads = 0;
+    for (int64_t i = 0; i < config->n_layers; i++) {
+        const hl_layer_config *layer = &config->layers[i];
+        if (layer->n_heads > config->n_heads)
+            config->n_heads = layer->n_heads;
+        if (layer->n_kv_heads > config->n_kv_heads)
+            config->n_kv_heads = layer->n_kv_heads;
+        if (layer->n_experts == 0 && layer->d_mlp > config->d_mlp)
+            config->d_mlp = layer->d_mlp;
+    }
+}
+
+static hl_status make_layers(hl_config *config, const hl_family *family, const hl_fields *fields)
+{
+    HL_NEED(HL_ALLOC_ZEROED(&config->layers, (size_t)config->n_layers));
+    make_alike(config);
+    HL_NEED(spread_lists(config, fields));
+    HL_NEED(choose_local(config, fields));
+    choose_ropes(config);
+    if (family->layers != NULL)
+        HL_NEED(family->layers(config, fields));
+    HL_NEED(read_per_layer(config, fields));
+    place_windows(config);
+    sum_up(config);
+    return HL_OK;
+}
+
+/* ---------------------------------------------------------------------------------------- checks */
+
+/* Is this a model at all?  Ranges of single numbers were checked where they were read, under the key
+ * they were read from.  Here is what several of them must fulfil together.  After it,
+ * code that uses a description checks nothing. */
+static hl_status check_heads(const hl_config *config, int64_t index, const char *where)
+{
+    const hl_layer_config *layer = &config->layers[index];
+    long long              q = layer->n_heads, kv = layer->n_kv_heads;
+
+    if (q == 0)
+        return HL_OK;
+    if (q < 0 || q > HL_MAX_HEADS || kv < 0 || kv > q)
+        return hl_fail(HL_BAD_INPUT,
+                       "%s: layer %lld has %lld heads and %lld K/V heads, wanted 0 to %d, and no "
+                       "more K/V heads than heads",
+                       where, (long long)index, q, kv, HL_MAX_HEADS);
+    if (kv == 0)
+        return hl_fail(HL_UNSUPPORTED,
+                       "%s: layer %lld has %lld heads and no K/V heads: linear attention is not "
+                       "supported",
+                       where, (long long)index, q);
+    if (q % kv != 0)
+        return hl_fail(HL_BAD_INPUT,
+                       "%s: layer %lld has %lld heads, not divisible by its %lld K/V heads", where,
+                       (long long)index, q, kv);
+    return HL_OK;
+}
+
+static hl_status check_layer(const hl_config *config, int64_t index, const char *where)
+{
+    const hl_layer_config *layer  = &config->layers[index];
+    hl_status              status = check_heads(config, index, where);
+
+    if (status != HL_OK)
+        return status;
+    if (layer->d_mlp < 0 || layer->d_mlp > HL_MAX_WIDTH)
+        return hl_fail(HL_BAD_INPUT, "%s: layer %lld has an MLP of %lld, wanted 0 to %lld", where,
+                       (long long)index, (long long)layer->d_mlp, (long long)HL_MAX_WIDTH);
+    if (!isfinite(layer->attn_scale) || layer->attn_scale == 0.0)
+        return hl_fail(HL_BAD_INPUT, "%s: layer %lld scales its scores by %g", where,
+                       (long long)index, layer->attn_scale);
+    return HL_OK;
+}
+
+static hl_status check_experts(const hl_config *config, const char *where)
+{
+    if (config->n_experts == 0)
+        return HL_OK;
+    if (config->n_experts_used < 1 || config->n_experts_used > config->n_experts)
+        return hl_fail(HL_BAD_INPUT, "%s: a token uses %lld experts of %lld, wanted 1 to %lld",
+                       where, (long long)config->n_experts_used, (long long)config->n_experts,
+                       (long long)config->n_experts);
+    return HL_OK;
+}
+
+static hl_status check_scales(const hl_config *config, const char *where)
+{
+    const struct {
+        const char *name;
+        double      value;
+        bool        may_be_zero;
+    } scales[] = {
+        { "the embedding multiplier", config->embed_scale, false },
+        { "the residual multiplier", config->residual_scale, false },
+        { "the logit scale", config->logit_scale, false },
+        { "the norm's epsilon", config->norm_eps, true },
+        { "the soft-cap of the scores", config->attn_softcap, true },
+        { "the soft-cap of the logits", config->logit_softcap, true },
+    };
+
+    for (size_t i = 0; i < sizeof scales / sizeof *scales; i++) {
+        if (scales[i].value > 0.0 || (scales[i].may_be_zero && scales[i].value == 0.0))
+            continue;
+        return hl_fail(HL_BAD_INPUT, "%s: %s is %g, wanted %s", where, scales[i].name,
+                       scales[i].value, scales[i].may_be_zero ? "0 or more" : "more than 0");
+    }
+    return HL_OK;
+}
+
+static hl_status check_config(const hl_config *config, const char *where)
+{
+    if (config->d_head < 1 || config->d_head > HL_MAX_HEAD_DIM)
+        return hl_fail(HL_LIMIT, "%s: heads of %lld dimensions, at most %d", where,
+                       (long long)config->d_head, HL_MAX_HEAD_DIM);
+    if (config->d_mlp > HL_MAX_WIDTH)
+        return hl_fail(HL_BAD_INPUT, "%s: an MLP of %lld, at most %lld", where,
+                       (long long)config->d_mlp, (long long)HL_MAX_WIDTH);
+    if (config->position == HL_POSITION_LEARNED && config->n_ctx < 1)
+        return hl_fail(HL_BAD_INPUT,
+                       "%s: 'max_position_embeddings' is missing, and positions are a table",
+                       where);
+    if (config->n_heads == 0)
+        return hl_fail(HL_BAD_INPUT, "%s: no layer has an attention head", where);
+    HL_NEED(check_experts(config, where));
+    HL_NEED(check_scales(config, where));
+    for (int64_t i = 0; i < config->n_layers; i++)
+        HL_NEED(check_layer(config, i, where));
+    return HL_OK;
+}
+
+/* -------------------------------------------------------------------------------------- building */
 
 /* A head is stored only with classes that have one: LlamaModel has none. */
 static void read_architecture(hl_config *config, const hl_fields *fields)
@@ -184,7 +553,8 @@ static void read_architecture(hl_config *config, const hl_fields *fields)
         n > 5 && strcmp(name + n - 5, "Model") == 0 && strstr(name, "LMHead") == NULL;
 }
 
-hl_status hl_config_build(hl_config **out, const hl_family *family, const hl_fields *fields)
+/* The steps, in order.  Each relies on those before it. */
+static hl_status build(hl_config **out, const hl_family *family, const hl_fields *fields)
 {
     hl_status  status = HL_OK;
     hl_config *config = NULL;
@@ -197,20 +567,21 @@ hl_status hl_config_build(hl_config **out, const hl_family *family, const hl_fie
     config->generation.pad_id = -1;
     HL_TRY(hl_fields_read(config, fields, common_fields));
     HL_TRY(hl_fields_read(config, fields, family->fields));
-    HL_TRY(hl_config_read_rope(config, fields));
     if (fields->object != NULL) {
+        if (config->position == HL_POSITION_ROPE)
+            HL_TRY(hl_rope_read_json(config, fields));
         read_architecture(config, fields);
         HL_TRY(read_generation(&config->generation, fields->outer, fields->where));
     } else {
-        HL_TRY(hl_config_read_gguf(config, fields));
+        HL_TRY(read_gguf(config, fields));
     }
     HL_TRY(check_present(config, fields));
     if (family->describe != NULL)
         HL_TRY(family->describe(config, fields));
     HL_TRY(fill_sizes(config, fields));
-    HL_TRY(hl_config_fill_rope(config, fields));
-    HL_TRY(hl_config_make_layers(config, family, fields));
-    HL_TRY(hl_config_check(config, fields->where));
+    HL_TRY(hl_rope_fill(config, fields));
+    HL_TRY(make_layers(config, family, fields));
+    HL_TRY(check_config(config, fields->where));
     *out   = config;
     config = NULL;
 
@@ -227,7 +598,7 @@ void hl_config_free(hl_config *config)
     hl_free(config);
 }
 
-/* -------------------------------------------------------------- config.json */
+/* ----------------------------------------------------------------------------------- config.json */
 
 /* Weights packed by another program.  gpt_oss stores MXFP4, which we read. */
 static hl_status refuse_quantized(const json_t *root, const char *where)
@@ -285,9 +656,71 @@ hl_status hl_config_parse(hl_config **out, const char *text, size_t n_bytes, con
     hl_fields fields = { .where = where, .object = text_part(root), .outer = root };
     HL_TRY(find_family(&family, &fields));
     HL_TRY(refuse_quantized(root, where));
-    HL_TRY(hl_config_build(out, family, &fields));
+    HL_TRY(build(out, family, &fields));
 
 done:
     json_decref(root);
+    return status;
+}
+
+hl_status hl_config_parse_generation(hl_config *config, const char *text, size_t n_bytes,
+                                     const char *where)
+{
+    hl_status status = HL_OK;
+    json_t   *root   = NULL;
+
+    HL_TRY(hl_json_parse(&root, text, n_bytes, where));
+    if (!json_is_object(root))
+        HL_TRY(hl_fail(HL_BAD_INPUT, "%s: not a JSON object", where));
+    HL_TRY(read_generation(&config->generation, root, where));
+
+done:
+    json_decref(root);
+    return status;
+}
+
+/* ----------------------------------------------------------------------------- GGUF and llama2.c */
+
+hl_status hl_config_of_gguf(hl_config **out, const hl_gguf *file, const hl_tensors *tensors)
+{
+    char             architecture[HL_MAX_FIELD_TEXT] = "";
+    hl_gguf_text     text                            = { 0 };
+    const hl_family *family                          = NULL;
+
+    *out = NULL;
+    HL_NEED(hl_gguf_get_text(&text, file, "general.architecture"));
+    if (text.bytes == NULL)
+        return hl_fail(HL_BAD_INPUT, "%s: 'general.architecture' is missing", hl_gguf_where(file));
+    snprintf(architecture, sizeof architecture, "%.*s",
+             (int)(text.n_bytes < sizeof architecture ? text.n_bytes : sizeof architecture - 1),
+             text.bytes);
+    HL_NEED(hl_family_of_architecture(&family, architecture, hl_gguf_where(file)));
+
+    hl_fields fields = {
+        .where = hl_gguf_where(file), .gguf = file, .architecture = architecture, .tensors = tensors
+    };
+    return build(out, family, &fields);
+}
+
+hl_status hl_config_of_llama2c(hl_config **out, const hl_llama2c_config *header, const char *where)
+{
+    hl_status status = HL_OK;
+    json_t   *object =
+        json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:f, s:I, s:I}", "num_hidden_layers",
+                  (json_int_t)header->n_layers, "hidden_size", (json_int_t)header->d_model,
+                  "num_attention_heads", (json_int_t)header->n_heads, "num_key_value_heads",
+                  (json_int_t)header->n_kv_heads, "intermediate_size", (json_int_t)header->d_mlp,
+                  "vocab_size", (json_int_t)header->d_vocab, "max_position_embeddings",
+                  (json_int_t)header->n_ctx, "tie_word_embeddings", header->tied, "rms_norm_eps",
+                  1e-5, "bos_token_id", (json_int_t)1, "eos_token_id", (json_int_t)2);
+
+    *out = NULL;
+    if (object == NULL)
+        return hl_fail(HL_NO_MEMORY, "%s: out of memory", where);
+    hl_fields fields = { .where = where, .object = object, .outer = object };
+    HL_TRY(build(out, &hl_family_llama, &fields));
+
+done:
+    json_decref(object);
     return status;
 }

@@ -74,11 +74,6 @@ const hl_family *hl_family_named(const char *name);
 
 /* -------------------------------------------------- what several families use */
 
-/* Does the GGUF file have such a tensor?  False for other sources. */
-bool hl_fields_have_tensor(const hl_fields *fields, const char *name);
-/* The size of its dimension `dim`, outermost first; 0 where there is none. */
-int64_t hl_fields_tensor_size(const hl_fields *fields, const char *name, int dim);
-
 extern const hl_family_tensor hl_llama_tensors[];      /* names of a Hugging Face folder */
 extern const hl_family_tensor hl_llama_gguf_tensors[]; /* q and k in rotary pairs */
 extern const hl_family_tensor hl_llama2c_tensors[];    /* to be searched before llama's */

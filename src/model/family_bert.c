@@ -3,7 +3,6 @@
  * In GGUF the three are one architecture: without token types it was DistilBERT,
  * and RoBERTa's positions come without the rows before the first. */
 #include "base/status.h"
-#include "model/config_build.h"
 #include "model/family.h"
 
 #define BERT_BIASES (HL_BIAS_QKV | HL_BIAS_O | HL_BIAS_MLP | HL_BIAS_NORM)

@@ -4,7 +4,6 @@
  * Hugging Face folder too; the logits are scaled, and the head is the embedding.
  * cohere2 turns q and k only in its windowed layers: the full ones know nothing of
  * positions. */
-#include "model/config_build.h"
 #include "model/family.h"
 
 #define COHERE_DEFAULTS                                                                            \

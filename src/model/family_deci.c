@@ -6,7 +6,6 @@
  * serves and the width of the MLP in units of the model's.  It is also the form in
  * which pruned models load elsewhere. */
 #include "base/status.h"
-#include "model/config_build.h"
 #include "model/family.h"
 
 static const hl_field deci_fields[] = {
@@ -35,7 +34,7 @@ static hl_status read_attention(hl_layer_config *layer, const json_t *object, co
     if (nothing)
         layer->n_heads = layer->n_kv_heads = 0;
     else if (linear)
-        layer->n_kv_heads = 0; /* which hl_config_check refuses, by name */
+        layer->n_kv_heads = 0; /* which config.c refuses, by name */
     else if (group == 0 || layer->n_heads % group != 0)
         return hl_fail(HL_BAD_INPUT, "%s: 'n_heads_in_group' is %lld, wanted a divisor of %lld",
                        where, (long long)group, (long long)layer->n_heads);

@@ -11,7 +11,6 @@
  * In all of them the rows of qkv are groups: a K/V head's queries, then its key,
  * then its value; the groups have one query each in rw, all of them in 7b. */
 #include "base/status.h"
-#include "model/config_build.h"
 #include "model/family.h"
 
 static const hl_family_tensor falcon_tensors[] = {

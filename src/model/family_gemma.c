@@ -6,7 +6,6 @@
 #include <math.h>
 
 #include "base/status.h"
-#include "model/config_build.h"
 #include "model/family.h"
 
 #define GEMMA_DEFAULTS                                                                             \

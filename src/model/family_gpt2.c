@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/status.h"
-#include "model/config_build.h"
 #include "model/family.h"
 
 static const hl_family_tensor gpt2_tensors[] = {

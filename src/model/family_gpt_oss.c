@@ -4,7 +4,6 @@
  * Experts are stored stacked.  Unpacked they are (in, out), with gate and up in
  * alternating columns; as released they are MXFP4, (out, in), with alternating
  * rows, in a tensor of blocks and one of scales.  GGUF keeps gate and up apart. */
-#include "model/config_build.h"
 #include "model/family.h"
 
 static const hl_family_tensor gpt_oss_tensors[] = {

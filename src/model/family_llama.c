@@ -5,7 +5,6 @@
  * their own.  llama.cpp's converter puts the rotary pairs of q and k side by side;
  * Hugging Face keeps them half a head apart. */
 #include "base/status.h"
-#include "model/config_build.h"
 #include "model/family.h"
 
 const hl_family_tensor hl_llama_tensors[] = {

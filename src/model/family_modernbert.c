@@ -1,7 +1,6 @@
 /* family_modernbert.c - ModernBERT: an encoder with rotary positions, gated MLPs and
  * windows around the row in two layers of three.  The first layer is full, and has
  * no norm before its attention: the embedding was normed just then. */
-#include "model/config_build.h"
 #include "model/family.h"
 
 static const hl_family_tensor modernbert_tensors[] = {

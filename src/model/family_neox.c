@@ -1,5 +1,4 @@
 /* family_neox.c - GPT-NeoX (Pythia) and BLOOM: q, k, v of a head side by side. */
-#include "model/config_build.h"
 #include "model/family.h"
 
 #define ALL_BIASES (HL_BIAS_QKV | HL_BIAS_O | HL_BIAS_MLP | HL_BIAS_NORM)

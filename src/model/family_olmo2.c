@@ -1,6 +1,5 @@
 /* family_olmo2.c - OLMo 2: Llama with its norms after the branches, before they are
  * added, and a norm of q and of k that runs over all heads of a row together. */
-#include "model/config_build.h"
 #include "model/family.h"
 
 static const hl_family_tensor olmo2_tensors[] = {

@@ -1,6 +1,5 @@
 /* family_opt.c - OPT: positions start at row 2; the 350m puts its norms after the
  * branches and embeds in 512 dimensions. */
-#include "model/config_build.h"
 #include "model/family.h"
 
 static const hl_family_tensor opt_tensors[] = {

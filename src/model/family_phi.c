@@ -2,7 +2,6 @@
  *
  * Phi has LayerNorm with bias, one norm for both branches, and a bias on the head.
  * Phi-3 is Llama with q, k, v in one tensor and gate and up in another. */
-#include "model/config_build.h"
 #include "model/family.h"
 
 static const hl_family_tensor phi_tensors[] = {

@@ -4,7 +4,6 @@
  * of q and k.  Windows are off unless use_sliding_window says so; which layers
  * then have one, each of the four decides in its own way. */
 #include "base/status.h"
-#include "model/config_build.h"
 #include "model/family.h"
 
 #define QWEN_DEFAULTS                                                                              \

@@ -1,6 +1,5 @@
 /* family_stablelm.c - StableLM and StarCoder2: Llama's names, LayerNorm with bias. */
 #include "base/status.h"
-#include "model/config_build.h"
 #include "model/family.h"
 
 /* A norm for every head, each a tensor of its own; GGUF stacks them. */

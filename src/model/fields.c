@@ -389,3 +389,17 @@ hl_status hl_fields_read(hl_config *config, const hl_fields *fields, const hl_fi
     }
     return HL_OK;
 }
+
+/* -------------------------------------------------------------------------- what a GGUF file has */
+
+bool hl_fields_have_tensor(const hl_fields *fields, const char *name)
+{
+    return fields->tensors != NULL && hl_tensors_find(fields->tensors, name) != NULL;
+}
+
+int64_t hl_fields_tensor_size(const hl_fields *fields, const char *name, int dim)
+{
+    const hl_tensor *tensor =
+        fields->tensors != NULL ? hl_tensors_find(fields->tensors, name) : NULL;
+    return tensor != NULL && dim < tensor->n_dims ? tensor->shape[dim] : 0;
+}

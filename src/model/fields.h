@@ -47,7 +47,20 @@ hl_status hl_fields_text(char *out, const hl_fields *fields, const char *json, c
 hl_status hl_fields_ints(int64_t *out, bool *found, const hl_fields *fields, const char *json,
                          const char *gguf, size_t count);
 
+/* Does the GGUF file have such a tensor?  False for other sources. */
+bool hl_fields_have_tensor(const hl_fields *fields, const char *name);
+/* The size of its dimension `dim`, outermost first; 0 where there is none. */
+int64_t hl_fields_tensor_size(const hl_fields *fields, const char *name, int dim);
+
 /* --------------------------------------------------------- tables of fields */
+
+/* Limits on what a file may claim: far beyond any model, and small enough that
+ * products of three of them fit in 63 bits. */
+#define HL_MAX_WIDTH   ((int64_t)1 << 20)
+#define HL_MAX_HEADS   4096
+#define HL_MAX_EXPERTS 4096
+#define HL_MAX_VOCAB   ((int64_t)1 << 24)
+#define HL_MAX_CONTEXT ((int64_t)1 << 30)
 
 typedef enum hl_field_kind {
     HL_FIELD_INT = 0,

@@ -1,9 +1,16 @@
-/* rope.h - the frequencies that rotary positions turn with. */
+/* rope.h - rotary positions: their parameters in a description, and the frequencies they turn with. */
 #ifndef HL_MODEL_ROPE_H
 #define HL_MODEL_ROPE_H
 
 #include "headlight.h"
 #include "model/config.h"
+#include "model/fields.h"
+
+/* What the file says of a model with rotary positions. */
+hl_status hl_rope_read_json(hl_config *config, const hl_fields *fields);
+hl_status hl_rope_read_gguf(hl_config *config, const hl_fields *fields);
+/* What follows from it, once d_head and n_ctx are known. */
+hl_status hl_rope_fill(hl_config *config, const hl_fields *fields);
 
 /* out (n_dims/2): pair i at position p turns by p * out[i]; cos and sin are then
  * multiplied by rope->attention_factor.  n_positions is how long the sequence will
