@@ -1,4 +1,5 @@
-/* family_gpt2.c - GPT-2 and what grew out of its code: GPT-Neo, GPT-J, BigCode.
+/* family_gpt.c - GPT-2 and what grew out of its code, GPT-Neo, GPT-J and BigCode; and those that
+ * were built like it: GPT-NeoX (Pythia), BLOOM, OPT.
  *
  * GPT-2's linear maps are "Conv1D": stored (in, out), y = x W.  Its descendants
  * went back to (out, in).  All have LayerNorm with bias, before the branches. */
@@ -6,6 +7,10 @@
 
 #include "base/status.h"
 #include "model/family.h"
+
+#define GPT_BIASES (HL_BIAS_QKV | HL_BIAS_O | HL_BIAS_MLP | HL_BIAS_NORM)
+
+/* ------------------------------------------------------------------------------------------ gpt2 */
 
 static const hl_family_tensor gpt2_tensors[] = {
     { HL_ROLE_EMBED, "wte", 0 },
@@ -20,8 +25,6 @@ static const hl_family_tensor gpt2_tensors[] = {
     { HL_ROLE_LM_HEAD, "lm_head", 0 },
     HL_FAMILY_TENSORS_END,
 };
-
-#define GPT2_BIASES (HL_BIAS_QKV | HL_BIAS_O | HL_BIAS_MLP | HL_BIAS_NORM)
 
 static hl_status describe_gpt2(hl_config *config, const hl_fields *fields)
 {
@@ -51,14 +54,14 @@ const hl_family hl_family_gpt2 = {
     .defaults      = { .position   = HL_POSITION_LEARNED,
                        .norm_eps   = 1e-5,
                        .activation = HL_ACTIVATION_GELU_TANH,
-                       .biases     = GPT2_BIASES,
+                       .biases     = GPT_BIASES,
                        .tied       = true },
     .describe      = describe_gpt2,
     .layers        = layers_gpt2,
     .tensors       = { gpt2_tensors },
 };
 
-/* ------------------------------------------------------------------ gpt_neo */
+/* --------------------------------------------------------------------------------------- gpt_neo */
 
 static const hl_family_tensor neo_tensors[] = {
     { HL_ROLE_ATTN_Q, "h.*.attn.attention.q_proj", 0 },
@@ -136,7 +139,7 @@ const hl_family hl_family_gpt_neo = {
     .tensors     = { neo_tensors, gpt2_tensors },
 };
 
-/* --------------------------------------------------------------------- gptj */
+/* ------------------------------------------------------------------------------------------ gptj */
 
 static const hl_family_tensor gptj_tensors[] = {
     { HL_ROLE_ATTN_Q, "h.*.attn.q_proj", 0 },
@@ -169,7 +172,7 @@ const hl_family hl_family_gptj = {
     .tensors     = { gptj_tensors, gpt2_tensors },
 };
 
-/* -------------------------------------------------------------- gpt_bigcode */
+/* ----------------------------------------------------------------------------------- gpt_bigcode */
 
 /* With multi_query one K/V head follows the queries, without it every head has
  * its own q, k, v: both are groups of a K/V head with its queries. */
@@ -203,8 +206,156 @@ const hl_family hl_family_gpt_bigcode = {
     .defaults      = { .position   = HL_POSITION_LEARNED,
                        .norm_eps   = 1e-5,
                        .activation = HL_ACTIVATION_GELU_TANH,
-                       .biases     = GPT2_BIASES,
+                       .biases     = GPT_BIASES,
                        .tied       = true },
     .describe      = describe_bigcode,
     .tensors       = { bigcode_tensors, gpt2_tensors },
+};
+
+/* -------------------------------------------------------------------------------------- gpt_neox */
+
+/* GPT-NeoX and BLOOM keep q, k, v of a head side by side. */
+
+/* embed_out is its name on disk, lm_head what newer classes call it. */
+static const hl_family_tensor neox_tensors[] = {
+    { HL_ROLE_EMBED, "embed_in", 0 },
+    { HL_ROLE_ATTN_NORM, "layers.*.input_layernorm", 0 },
+    { HL_ROLE_ATTN_QKV, "layers.*.attention.query_key_value", HL_STORED_GROUPED },
+    { HL_ROLE_ATTN_O, "layers.*.attention.dense", 0 },
+    { HL_ROLE_MLP_NORM, "layers.*.post_attention_layernorm", 0 },
+    { HL_ROLE_MLP_UP, "layers.*.mlp.dense_h_to_4h", 0 },
+    { HL_ROLE_MLP_DOWN, "layers.*.mlp.dense_4h_to_h", 0 },
+    { HL_ROLE_FINAL_NORM, "final_layer_norm", 0 },
+    { HL_ROLE_LM_HEAD, "embed_out|lm_head", 0 },
+    HL_FAMILY_TENSORS_END,
+};
+
+static const hl_field neox_fields[] = {
+    { "attention_bias", NULL, HL_BIASES(HL_BIAS_QKV | HL_BIAS_O) },
+    { 0 },
+};
+
+static hl_status describe_neox(hl_config *config, const hl_fields *fields)
+{
+    bool      parallel = true;
+    hl_status status =
+        hl_fields_bool(&parallel, fields, "use_parallel_residual", "use_parallel_residual");
+
+    config->residual = parallel ? HL_RESIDUAL_PARALLEL : HL_RESIDUAL_SEQUENTIAL;
+    return status;
+}
+
+const hl_family hl_family_gpt_neox = {
+    .name          = "gpt_neox",
+    .model_types   = "gpt_neox",
+    .architectures = "gptneox",
+    .prefixes      = "gpt_neox.|",
+    .defaults      = { .position        = HL_POSITION_ROPE,
+                       .ropes           = { [HL_ROPE_MAIN] = { .base = 10000 } },
+                       .rotary_fraction = 0.25,
+                       .norm_eps        = 1e-5,
+                       .activation      = HL_ACTIVATION_GELU,
+                       .biases          = GPT_BIASES },
+    .fields        = neox_fields,
+    .describe      = describe_neox,
+    .tensors       = { neox_tensors },
+};
+
+/* ----------------------------------------------------------------------------------------- bloom */
+
+static const hl_family_tensor bloom_tensors[] = {
+    { HL_ROLE_EMBED, "word_embeddings", 0 },
+    { HL_ROLE_EMBED_NORM, "word_embeddings_layernorm", 0 },
+    { HL_ROLE_ATTN_NORM, "h.*.input_layernorm", 0 },
+    { HL_ROLE_ATTN_QKV, "h.*.self_attention.query_key_value", HL_STORED_GROUPED },
+    { HL_ROLE_ATTN_O, "h.*.self_attention.dense", 0 },
+    { HL_ROLE_MLP_NORM, "h.*.post_attention_layernorm", 0 },
+    { HL_ROLE_MLP_UP, "h.*.mlp.dense_h_to_4h", 0 },
+    { HL_ROLE_MLP_DOWN, "h.*.mlp.dense_4h_to_h", 0 },
+    { HL_ROLE_FINAL_NORM, "ln_f", 0 },
+    { HL_ROLE_LM_HEAD, "lm_head", 0 },
+    HL_FAMILY_TENSORS_END,
+};
+
+static const hl_field bloom_fields[] = {
+    { "apply_residual_connection_post_layernorm", NULL, HL_BOOL(residual_normed) },
+    { 0 },
+};
+
+/* The width of the MLP has no field; the context is only what it was trained on. */
+const hl_family hl_family_bloom = {
+    .name          = "bloom",
+    .model_types   = "bloom",
+    .architectures = "bloom",
+    .prefixes      = "transformer.|",
+    .defaults      = { .position   = HL_POSITION_ALIBI,
+                       .n_ctx      = 2048,
+                       .embed_norm = true,
+                       .norm_eps   = 1e-5,
+                       .activation = HL_ACTIVATION_GELU_TANH,
+                       .biases     = GPT_BIASES,
+                       .tied       = true },
+    .fields        = bloom_fields,
+    .tensors       = { bloom_tensors },
+};
+
+/* ------------------------------------------------------------------------------------------- opt */
+
+/* OPT: positions start at row 2; the 350m puts its norms after the
+ * branches and embeds in 512 dimensions. */
+
+static const hl_family_tensor opt_tensors[] = {
+    { HL_ROLE_EMBED, "embed_tokens", 0 },
+    { HL_ROLE_EMBED_IN, "project_in", 0 },
+    { HL_ROLE_POSITION, "embed_positions", HL_STORED_OFFSET },
+    { HL_ROLE_ATTN_NORM, "layers.*.self_attn_layer_norm", 0 },
+    { HL_ROLE_ATTN_Q, "layers.*.self_attn.q_proj", 0 },
+    { HL_ROLE_ATTN_K, "layers.*.self_attn.k_proj", 0 },
+    { HL_ROLE_ATTN_V, "layers.*.self_attn.v_proj", 0 },
+    { HL_ROLE_ATTN_O, "layers.*.self_attn.out_proj", 0 },
+    { HL_ROLE_ATTN_POST_NORM, "layers.*.self_attn_layer_norm", 0 },
+    { HL_ROLE_MLP_NORM, "layers.*.final_layer_norm", 0 },
+    { HL_ROLE_MLP_UP, "layers.*.fc1", 0 },
+    { HL_ROLE_MLP_DOWN, "layers.*.fc2", 0 },
+    { HL_ROLE_MLP_POST_NORM, "layers.*.final_layer_norm", 0 },
+    { HL_ROLE_FINAL_NORM, "final_layer_norm", 0 },
+    { HL_ROLE_EMBED_OUT, "project_out", 0 },
+    { HL_ROLE_LM_HEAD, "lm_head", 0 },
+    HL_FAMILY_TENSORS_END,
+};
+
+static const hl_field opt_fields[] = {
+    { "word_embed_proj_dim", NULL, HL_INT(d_embed, 1, HL_MAX_WIDTH) },
+    { "enable_bias", NULL, HL_BIASES(HL_BIAS_QKV | HL_BIAS_O | HL_BIAS_MLP) },
+    { "layer_norm_elementwise_affine", NULL, HL_NOT(norm_plain) },
+    { "_remove_final_layer_norm", NULL, HL_BOOL(no_final_norm) },
+    { 0 },
+};
+
+static hl_status describe_opt(hl_config *config, const hl_fields *fields)
+{
+    bool      before = true;
+    hl_status status = hl_fields_bool(&before, fields, "do_layer_norm_before", NULL);
+
+    if (!before) {
+        config->norm_place    = HL_NORM_POST;
+        config->no_final_norm = true;
+    }
+    return status;
+}
+
+const hl_family hl_family_opt = {
+    .name        = "opt",
+    .model_types = "opt",
+    .prefixes    = "model.decoder.|decoder.|",
+    .defaults    = { .position        = HL_POSITION_LEARNED,
+                     .position_offset = 2,
+                     .n_ctx           = 2048,
+                     .norm_eps        = 1e-5,
+                     .activation      = HL_ACTIVATION_RELU,
+                     .biases          = GPT_BIASES,
+                     .tied            = true },
+    .fields      = opt_fields,
+    .describe    = describe_opt,
+    .tensors     = { opt_tensors },
 };
