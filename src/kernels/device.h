@@ -229,7 +229,7 @@ typedef struct hl_device_cap {
     float   softcap;
 } hl_device_cap;
 
-/* Rows of logits that are kept for others to be compared with, as by model/kept_logits.h. */
+/* Rows of logits that are kept for others to be compared with, as by model/kept.h. */
 typedef struct hl_device_kept {
     float  *logits; /* (n_rows, n); NULL: rows are neither kept nor compared */
     double *lse;    /* (n_rows) */

@@ -2,7 +2,7 @@
  *
  * Logits of a whole window are too many to keep, so a window goes through both models a piece
  * at a time: the reference's session keeps its logits of the piece, where it runs, and the model's
- * are compared with them (model/kept_logits.h):
+ * are compared with them (model/kept.h):
  *
  *     KL(p || q) = sum p (ln p - ln q),   p the reference's, q the model's. */
 #include <math.h>

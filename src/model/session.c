@@ -1,7 +1,12 @@
-/* session.c - what a session is opened for, and what can be asked of it.
+/* session.c - a session: opened, if it fits into memory, fed, and asked.
  *
- * Its memory is session_memory.c's, feeding it session_feed.c's. */
+ * A feed is checked, then cut into chunks that are run one after the other.  A chunk has at most
+ * n_chunk rows of every sequence; an encoder, whose rows see what comes after them, has one chunk.
+ * Its memory is session_memory.c's, its weights are session_weights.c's. */
 #include "model/session.h"
+
+#include <stdio.h>
+#include <string.h>
 
 #include "base/dtype.h"
 #include "base/memory.h"
@@ -10,16 +15,16 @@
 #include "model/device.h"
 #include "model/logits.h"
 #include "model/model.h"
-#include "model/session_limit.h"
 
 enum {
     DEFAULT_CTX   = 4096,
     DEFAULT_CHUNK = 512,
     MAX_CTX       = 1 << 30,
     MAX_BATCH     = 1 << 20,
+    STEADY_ROWS   = 32, /* attention over fewer may round differently */
 };
 
-/* ------------------------------------------------------------------- options */
+/* --------------------------------------------------------------------------------------- options */
 
 static hl_status check_context(const hl_session_options *options, const hl_config *config)
 {
@@ -65,7 +70,65 @@ static hl_status complete_options(hl_session_options *options, const hl_config *
     return check_context(options, config);
 }
 
-/* ------------------------------------------------------------- open and close */
+/* ---------------------------------------------------------------------------------- does it fit? */
+
+/* A refusal with numbers, before the kernel's without.  What a session will hold is known to the byte
+ * before it opens (hl_session_measure).  Weights are mapped, so that the kernel could drop and read
+ * them again, at the speed of the disk for every token: they count as if they were held. */
+
+static size_t weight_bytes(const hl_model *model)
+{
+    size_t         sum = 0;
+    hl_tensor_info tensor;
+
+    for (int64_t i = 0; i < hl_model_get_info(model)->n_tensors; i++) {
+        if (hl_model_get_tensor(&tensor, model, i) == HL_OK)
+            sum += tensor.n_bytes;
+    }
+    return sum;
+}
+
+/* "1.5 GiB" */
+static const char *as_bytes(char out[32], size_t n_bytes)
+{
+    static const char *const units[] = { "bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB" };
+    double                   value   = (double)n_bytes;
+    int                      unit    = 0;
+
+    for (; value >= 1024.0 && unit < 6; unit++)
+        value /= 1024.0;
+    snprintf(out, 32, unit == 0 ? "%.0f %s" : "%.1f %s", value, units[unit]);
+    return out;
+}
+
+/* HL_LIMIT, with the numbers, where there is a bound (hl_memory_limit) and this does not fit
+ * under it beside what is held. */
+static hl_status check_limit(const hl_model *model, const hl_session_options *options)
+{
+    char              sum[32], weights[32], cache[32], work[32], others[32], allowed[32];
+    hl_session_memory memory;
+    size_t            limit = hl_memory_limited_to(), before = hl_memory_held();
+
+    if (limit == 0)
+        return HL_OK;
+    hl_status status = hl_session_measure(&memory, model, options);
+    if (status != HL_OK)
+        return status;
+    size_t n_weights = weight_bytes(model);
+    double wanted =
+        (double)n_weights + (double)memory.cache_bytes + (double)memory.work_bytes + (double)before;
+    if (wanted <= (double)limit)
+        return HL_OK;
+    return hl_fail(HL_LIMIT,
+                   "%s: %s of memory for %lld tokens (weights %s, cache %s, work %s, held already "
+                   "%s), at most %s: a shorter context takes less, and max-memory allows more",
+                   model->path, as_bytes(sum, (size_t)wanted), (long long)memory.n_ctx,
+                   as_bytes(weights, n_weights), as_bytes(cache, memory.cache_bytes),
+                   as_bytes(work, memory.work_bytes), as_bytes(others, before),
+                   as_bytes(allowed, limit));
+}
+
+/* -------------------------------------------------------------------------------- open and close */
 
 static hl_status check_head(const hl_session *session)
 {
@@ -111,7 +174,7 @@ hl_status hl_session_open(hl_session **out, const hl_model *model,
                           const hl_session_options *options)
 {
     *out             = NULL;
-    hl_status status = model != NULL ? hl_session_limit_check(model, options) : HL_OK;
+    hl_status status = model != NULL ? check_limit(model, options) : HL_OK;
 
     if (status == HL_OK)
         status = make_session(out, model, options, false);
@@ -144,7 +207,348 @@ void hl_session_close(hl_session *session)
     hl_free(session);
 }
 
-/* ------------------------------------------------------------------- questions */
+/* ------------------------------------------------------------------------------------------ taps */
+
+/* The seam between a model and whoever watches it.  Measuring, verifying, monitoring and serving are
+ * taps; the forward pass knows nothing of statistics beyond a row. */
+
+static const char *const hooks[HL_N_HOOKS] = {
+    [HL_HOOK_Q]           = "attn.hook_q",
+    [HL_HOOK_K]           = "attn.hook_k",
+    [HL_HOOK_V]           = "attn.hook_v",
+    [HL_HOOK_Z]           = "attn.hook_z",
+    [HL_HOOK_ATTN_SCORES] = "attn.hook_attn_scores",
+    [HL_HOOK_PATTERN]     = "attn.hook_pattern",
+    [HL_HOOK_ENTROPY]     = "attn.hook_entropy",
+    [HL_HOOK_RESID_PRE]   = "hook_resid_pre",
+    [HL_HOOK_RESID_MID]   = "hook_resid_mid",
+    [HL_HOOK_RESID_POST]  = "hook_resid_post",
+};
+
+size_t hl_hook_name(char *out, size_t n_bytes, hl_hook hook, int64_t layer)
+{
+    const char *name   = (unsigned)hook < HL_N_HOOKS ? hooks[hook] : "?";
+    int         length = snprintf(out, n_bytes, "blocks.%lld.%s", (long long)layer, name);
+    return length < 0 ? 0 : (size_t)length;
+}
+
+/* -1: they rise, up to the -1 behind the last. */
+static int64_t first_not_rising(const int64_t *positions, int64_t n)
+{
+    for (int64_t i = 1; i < n; i++) {
+        if (positions[i] <= positions[i - 1] && positions[i] != -1)
+            return i;
+    }
+    return -1;
+}
+
+/* What a tap wants of n_batch sequences must be among what the session was opened with. */
+static hl_status check_tap(const hl_tap *tap, const hl_session_options *options, int64_t n_batch)
+{
+    int64_t n_patterns = n_batch > 0 ? options->n_batch * options->n_patterns / n_batch : 0;
+
+    if (tap == NULL)
+        return HL_OK;
+    if ((tap->wants & ~options->wants) != 0)
+        return hl_fail(HL_BAD_ARGUMENT, "the tap wants 0x%x, but the session was opened with 0x%x",
+                       (unsigned)tap->wants, (unsigned)options->wants);
+    if ((tap->wants & HL_WANT_PATTERN) == 0)
+        return HL_OK;
+    if (tap->n_pattern_positions < 0 || tap->n_pattern_positions > n_patterns)
+        return hl_fail(HL_BAD_ARGUMENT,
+                       "the tap names %lld positions, the session was opened for %lld",
+                       (long long)tap->n_pattern_positions, (long long)n_patterns);
+    for (int64_t list = 0; list < (tap->patterns_differ ? n_batch : 1); list++) {
+        const int64_t *positions = tap->pattern_positions + list * tap->n_pattern_positions;
+        int64_t        bad       = first_not_rising(positions, tap->n_pattern_positions);
+
+        if (bad >= 0)
+            return hl_fail(HL_BAD_ARGUMENT, "the tap's positions do not rise at [%lld]",
+                           (long long)bad);
+    }
+    return HL_OK;
+}
+
+/* ------------------------------------------------------------------------------ checks of a feed */
+
+static hl_status check_sequences(const hl_session *session, const hl_feed *feed)
+{
+    if (feed->sequences == NULL) {
+        if (feed->gates_each != NULL)
+            return hl_fail(HL_BAD_ARGUMENT, "feed: gates of each sequence, but not which they are");
+        return HL_OK;
+    }
+    if (feed->lengths != NULL)
+        return hl_fail(HL_BAD_ARGUMENT, "feed: chosen sequences have no lengths of their own");
+    for (int64_t i = 0; i < feed->n_sequences; i++) {
+        int64_t before = i > 0 ? feed->sequences[i - 1] : -1;
+
+        if (feed->sequences[i] <= before || feed->sequences[i] >= session->options.n_batch)
+            return hl_fail(HL_BAD_ARGUMENT, "feed: sequence %lld after %lld, of %lld",
+                           (long long)feed->sequences[i], (long long)before,
+                           (long long)session->options.n_batch);
+    }
+    return HL_OK;
+}
+
+/* Do the largest chunk's rows fit? */
+static hl_status check_rows(const hl_session *session, const hl_feed *feed)
+{
+    const hl_session_options *options = &session->options;
+    int64_t longest = feed->n_tokens < options->n_chunk ? feed->n_tokens : options->n_chunk;
+
+    if (options->steady && feed->sequences == NULL && longest < STEADY_ROWS)
+        longest = options->n_chunk < STEADY_ROWS ? options->n_chunk : STEADY_ROWS;
+    if (longest == 0 || hl_feed_count(session, feed) <= options->n_rows / longest)
+        return HL_OK;
+    return hl_fail(HL_BAD_ARGUMENT,
+                   "feed: %lld rows of %lld sequences, the session was opened for %lld in all",
+                   (long long)longest, (long long)hl_feed_count(session, feed),
+                   (long long)options->n_rows);
+}
+
+static hl_status check_tokens(const hl_session *session, const hl_feed *feed, int64_t sequence)
+{
+    const hl_config *config = session->config;
+
+    for (int64_t i = 0; i < hl_feed_length(feed, sequence); i++) {
+        int64_t column = sequence * feed->n_tokens + i;
+        int64_t token  = feed->tokens[column];
+        int64_t type   = feed->token_types != NULL ? feed->token_types[column] : 0;
+
+        if (token < 0 || token >= config->d_vocab)
+            return hl_fail(HL_BAD_ARGUMENT,
+                           "token %lld of sequence %lld is %lld, the model knows 0 to %lld",
+                           (long long)i, (long long)sequence, (long long)token,
+                           (long long)config->d_vocab - 1);
+        if (type < 0 || (type > 0 && type >= config->n_token_types))
+            return hl_fail(HL_BAD_ARGUMENT, "token type %lld, the model has %lld", (long long)type,
+                           (long long)config->n_token_types);
+    }
+    return HL_OK;
+}
+
+static hl_status check_length(const hl_session *session, const hl_feed *feed, int64_t index)
+{
+    int64_t length   = hl_feed_length(feed, index);
+    int64_t sequence = hl_feed_sequence(feed, index);
+
+    if (length < 0 || length > feed->n_tokens)
+        return hl_fail(HL_BAD_ARGUMENT, "sequence %lld: %lld tokens of %lld", (long long)sequence,
+                       (long long)length, (long long)feed->n_tokens);
+    if (length > session->options.n_ctx - session->length[sequence])
+        return hl_fail(HL_LIMIT,
+                       "sequence %lld: %lld tokens after %lld are more than the context of %lld",
+                       (long long)sequence, (long long)length, (long long)session->length[sequence],
+                       (long long)session->options.n_ctx);
+    return HL_OK;
+}
+
+static hl_status check_patterns(const hl_session *session, const hl_feed *feed)
+{
+    if (feed->tap == NULL || (feed->tap->wants & HL_WANT_PATTERN) == 0 ||
+        feed->tap->patterns_differ)
+        return HL_OK;
+    for (int64_t i = 1; i < hl_feed_count(session, feed); i++) {
+        int64_t first = hl_feed_sequence(feed, 0);
+        int64_t other = hl_feed_sequence(feed, i);
+
+        if (session->length[other] != session->length[first])
+            return hl_fail(HL_UNSUPPORTED,
+                           "patterns: sequence %lld has %lld tokens and sequence %lld %lld, but a "
+                           "position must be the same row in all",
+                           (long long)other, (long long)session->length[other], (long long)first,
+                           (long long)session->length[first]);
+    }
+    return HL_OK;
+}
+
+/* The tap may want the losses of tokens: which? */
+static hl_status check_targets(const hl_session *session, const hl_feed *feed)
+{
+    if (feed->tap == NULL || (feed->tap->wants & HL_WANT_LOSSES) == 0)
+        return HL_OK;
+    if (feed->targets == NULL && feed->n_tokens > 0)
+        return hl_fail(HL_BAD_ARGUMENT, "feed: losses are wanted, but there are no targets");
+    for (int64_t i = 0; i < hl_feed_count(session, feed); i++) {
+        for (int64_t j = 0; j < hl_feed_length(feed, i); j++) {
+            int64_t target = feed->targets[i * feed->n_tokens + j];
+
+            if (target < -1 || target >= session->config->d_vocab)
+                return hl_fail(HL_BAD_ARGUMENT,
+                               "target %lld of sequence %lld is %lld, the model knows 0 to %lld",
+                               (long long)j, (long long)hl_feed_sequence(feed, i),
+                               (long long)target, (long long)session->config->d_vocab - 1);
+        }
+    }
+    return HL_OK;
+}
+
+static hl_status check_room(const hl_session *session, const hl_feed *feed)
+{
+    if (feed->kept_by != NULL)
+        return hl_fail(HL_BAD_ARGUMENT, "feed: rows are kept, and compared with another session's");
+    for (int64_t i = 0; i < hl_feed_count(session, feed); i++) {
+        if (hl_feed_length(feed, i) > session->options.n_kept)
+            return hl_fail(
+                HL_LIMIT, "feed: %lld rows of sequence %lld to keep, the session has room for %lld",
+                (long long)hl_feed_length(feed, i), (long long)hl_feed_sequence(feed, i),
+                (long long)session->options.n_kept);
+    }
+    return HL_OK;
+}
+
+/* Can the keeper's rows be compared with the session's at all? */
+static hl_status check_keeper(const hl_session *session, const hl_session *keeper)
+{
+    if (hl_device_ops_of(session) != hl_device_ops_of(keeper))
+        return hl_fail(HL_BAD_ARGUMENT, "feed: rows are kept on another device");
+    if (keeper->config->d_vocab != session->config->d_vocab)
+        return hl_fail(HL_BAD_ARGUMENT, "feed: rows of %lld logits compared with rows of %lld",
+                       (long long)session->config->d_vocab, (long long)keeper->config->d_vocab);
+    return HL_OK;
+}
+
+static hl_status check_kept_rows(const hl_session *session, const hl_session *keeper,
+                                 const hl_feed *feed, int64_t index)
+{
+    int64_t sequence = hl_feed_sequence(feed, index);
+    int64_t start    = session->length[sequence];
+    int64_t length   = hl_feed_length(feed, index);
+
+    if (sequence < keeper->options.n_batch && hl_kept_has(keeper->kept[sequence], start, length))
+        return HL_OK;
+    return hl_fail(HL_BAD_ARGUMENT,
+                   "feed: no logits are kept for positions %lld to %lld of sequence %lld",
+                   (long long)start, (long long)(start + length - 1), (long long)sequence);
+}
+
+/* Rows can be compared with those that are kept, or be kept themselves. */
+static hl_status check_kept(const hl_session *session, const hl_feed *feed)
+{
+    const hl_session *keeper = feed->kept_by != NULL ? feed->kept_by : session;
+
+    if (feed->tap == NULL || feed->tap->final == NULL ||
+        (feed->tap->wants & HL_WANT_DIVERGENCE) == 0)
+        return feed->keeps_logits ? hl_fail(HL_BAD_ARGUMENT,
+                                            "feed: logits are kept where the tap wants divergence")
+                                  : HL_OK;
+    if (feed->keeps_logits)
+        return check_room(session, feed);
+    HL_NEED(check_keeper(session, keeper));
+    for (int64_t i = 0; i < hl_feed_count(session, feed); i++)
+        HL_NEED(check_kept_rows(session, keeper, feed, i));
+    return HL_OK;
+}
+
+/* What a sequence had makes room for what comes. */
+static void begin_keeping(hl_session *session, const hl_feed *feed)
+{
+    for (int64_t i = 0; i < hl_feed_count(session, feed) && feed->keeps_logits; i++) {
+        int64_t sequence = hl_feed_sequence(feed, i);
+
+        session->kept[sequence].begin = session->length[sequence];
+        session->kept[sequence].end   = session->length[sequence];
+    }
+}
+
+/* There is a residual stream to start from: the feed's, or one that is kept. */
+static hl_status check_stream(const hl_session *session, const hl_feed *feed)
+{
+    HL_NEED(
+        hl_check_count("session: first_layer", feed->first_layer, 0, session->config->n_layers));
+    if (feed->stream == NULL && feed->first_layer != 0)
+        HL_NEED(hl_streams_check(session, feed));
+    return HL_OK;
+}
+
+static hl_status check_feed(const hl_session *session, const hl_feed *feed)
+{
+    if (feed == NULL || feed->n_tokens < 0 || (feed->tokens == NULL && feed->n_tokens > 0))
+        return hl_fail(HL_BAD_ARGUMENT, "feed: no tokens");
+    if (feed->segments != NULL)
+        HL_NEED(hl_check_count("session: n_segments", feed->n_segments, 1, HL_MAX_SEGMENTS));
+    HL_NEED(check_sequences(session, feed));
+    HL_NEED(check_rows(session, feed));
+    HL_NEED(check_tap(feed->tap, &session->options, hl_feed_count(session, feed)));
+    HL_NEED(check_patterns(session, feed));
+    for (int64_t i = 0; i < hl_feed_count(session, feed); i++) {
+        HL_NEED(check_length(session, feed, i));
+        HL_NEED(check_tokens(session, feed, i));
+    }
+    HL_NEED(check_targets(session, feed));
+    HL_NEED(check_stream(session, feed));
+    return check_kept(session, feed);
+}
+
+/* ---------------------------------------------------------------------------------------- chunks */
+
+/* Columns [offset, offset + n_rows) of the feed. */
+static void place_chunk(hl_chunk *chunk, const hl_session *session, int64_t offset)
+{
+    int64_t longest = 0;
+
+    chunk->offset = offset;
+    for (int64_t i = 0; i < chunk->n_batch; i++) {
+        int64_t sequence = hl_feed_sequence(chunk->feed, i);
+        int64_t left     = hl_feed_length(chunk->feed, i) - offset;
+
+        left                = left > session->options.n_chunk ? session->options.n_chunk : left;
+        left                = left < 0 ? 0 : left;
+        chunk->sequences[i] = sequence;
+        chunk->lengths[i]   = left;
+        chunk->start[i]     = session->length[sequence];
+        chunk->ends[i]      = session->length[sequence] + left;
+        longest             = left > longest ? left : longest;
+    }
+    /* Attention over fewer rows than a vector has lanes takes another way, which rounds
+     * differently: whether it does must not depend on the longest of the batch.  Chosen
+     * sequences are all as long. */
+    if (session->options.steady && chunk->feed->sequences == NULL && longest > 0 &&
+        longest < STEADY_ROWS)
+        longest = session->options.n_chunk < STEADY_ROWS ? session->options.n_chunk : STEADY_ROWS;
+    chunk->n_rows = longest;
+}
+
+static hl_status run_chunks(hl_session *session, const hl_feed *feed)
+{
+    int64_t  n_batch = session->options.n_batch;
+    hl_chunk chunk   = { .feed      = feed,
+                         .n_batch   = hl_feed_count(session, feed),
+                         .start     = session->places,
+                         .lengths   = session->places + n_batch,
+                         .ends      = session->places + 2 * n_batch,
+                         .sequences = session->places + 3 * n_batch };
+
+    begin_keeping(session, feed);
+    hl_streams_begin(session, feed);
+    for (int64_t offset = 0;; offset += session->options.n_chunk) {
+        place_chunk(&chunk, session, offset);
+        if (chunk.n_rows == 0)
+            return HL_OK;
+        hl_status status = hl_forward(session, &chunk);
+        if (status != HL_OK)
+            return status;
+        hl_streams_extend(session, &chunk);
+        for (int64_t i = 0; i < chunk.n_batch; i++) {
+            session->length[chunk.sequences[i]] = chunk.ends[i];
+            if (feed->keeps_logits)
+                session->kept[chunk.sequences[i]].end = chunk.ends[i];
+        }
+    }
+}
+
+hl_status hl_session_feed(hl_session *session, const hl_feed *feed)
+{
+    if (session == NULL)
+        return hl_fail(HL_BAD_ARGUMENT, "feed: session is NULL");
+    if (session->config->is_encoder)
+        memset(session->length, 0, (size_t)session->options.n_batch * sizeof *session->length);
+    hl_status status = check_feed(session, feed);
+    return status == HL_OK ? run_chunks(session, feed) : status;
+}
+
+/* ------------------------------------------------------------------------------------- questions */
 
 static bool is_sequence(const hl_session *session, int64_t sequence)
 {

@@ -4,9 +4,8 @@
  * d d_head, S n_ctx.  A chunk has the same number of rows C for every sequence,
  * of which lengths[b] count; the rest is padding that nothing reads.
  *
- *     session.c            opening, closing, questions
+ *     session.c            opening, closing, questions; checking a feed and cutting it into chunks
  *     session_memory.c     all memory: planned, and taken or only counted
- *     session_feed.c       checking a feed and cutting it into chunks
  *     session_weights.c    the weights, ready to multiply with
  *     forward.c            one chunk through all blocks, and what the tap gets
  *     forward_attention.c  the attention branch
@@ -20,7 +19,7 @@
 #include "kernels/linear.h"
 #include "kernels/pattern.h"
 #include "model/config.h"
-#include "model/kept_streams.h"
+#include "model/kept.h"
 #include "model/weights.h"
 
 /* Logits are made for so many rows at a time. */

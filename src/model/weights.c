@@ -1,21 +1,52 @@
-/* weights.c - resolving roles: find the tensor, check it, say where the rows lie.
+/* weights.c - resolving roles: find the tensor, check it, say where the rows lie; and read them.
  *
  * All parameters stand in one array, those of the model first, then layer by
  * layer; `starts` has for every role of the model and of every layer where its
- * parts begin.  Which roles there are, and their shapes, is roles.c's to say;
- * what their tensors are called, weights_find.c's. */
+ * parts begin.  Which roles there are, and their shapes, is roles.c's to say. */
 #include "model/weights.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/dtype.h"
+#include "base/file.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "kernels/quant.h"
 #include "model/family.h"
-#include "model/weights_find.h"
+
+#define MAX_TENSOR_NAME 256
+
+/* Where to look.  `prefix` is the one that the embedding was found under. */
+typedef struct tensor_finder {
+    const hl_tensors *tensors;
+    const hl_config  *config;
+    const hl_family  *family;
+    hl_tensors_kind   kind;
+    char              prefix[64];
+} tensor_finder;
+
+/* Which tensor: of a role, of a layer (-1: of the model), of a part. */
+typedef struct wanted_tensor {
+    hl_role role;
+    int64_t layer;
+    int64_t part;
+    bool    is_bias;
+} wanted_tensor;
+
+typedef struct found_tensor {
+    const hl_tensor *tensor;                /* NULL: not there */
+    const hl_tensor *scales;                /* MXFP4 in two tensors */
+    hl_role          role;                  /* as stored: ATTN_QKV where q was wanted; as
+                                                * it would be where there is no tensor */
+    uint32_t         stored;                /* HL_STORED_... */
+    bool             stacked;               /* the parts lie in one tensor */
+    size_t           n_prefix;              /* of its name: the family's prefix */
+    char             name[MAX_TENSOR_NAME]; /* as it is, or as it should be */
+} found_tensor;
 
 #define NONE (-1)
 
@@ -26,7 +57,7 @@ typedef struct tensor_index {
 } tensor_index;
 
 struct hl_weights {
-    hl_finder      finder;
+    tensor_finder  finder;
     hl_param      *params;
     size_t         n_params;
     int64_t       *starts;     /* (1 + n_layers, HL_N_ROLES) into params, or NONE */
@@ -35,9 +66,225 @@ struct hl_weights {
     size_t         n_tensors;
 };
 
-/* ------------------------------------------------------------------- layout */
+/* --------------------------------------------------------------------------------------- finding */
 
-static void place_qkv(hl_weight *weight, hl_role role, const hl_found *found,
+/* A pattern of a family's table becomes a name in four choices, all of which are
+ * tried: the spelling (between '|'), the prefix (a folder's names come with or
+ * without that of the base model), the ending, and for q the tensor of q alone or
+ * that of q, k and v together.  Tables are searched in order; the first tensor
+ * that exists is it. */
+
+typedef struct name_buffer {
+    char  *text; /* (MAX_TENSOR_NAME) */
+    size_t used;
+} name_buffer;
+
+static void append(name_buffer *name, const char *text, size_t length)
+{
+    size_t room = MAX_TENSOR_NAME - 1 - name->used;
+
+    if (length > room)
+        length = room;
+    memcpy(name->text + name->used, text, length);
+    name->used += length;
+    name->text[name->used] = '\0';
+}
+
+static void append_number(name_buffer *name, int64_t number)
+{
+    char digits[24];
+    append(name, digits, (size_t)snprintf(digits, sizeof digits, "%lld", (long long)number));
+}
+
+/* prefix + pattern + ending; the first '*' is the layer, the second the part. */
+static void make_name(char *out, const char *prefix, size_t n_prefix, const char *pattern,
+                      size_t n_pattern, const wanted_tensor *wanted, const char *ending)
+{
+    name_buffer name      = { out, 0 };
+    int64_t     numbers[] = { wanted->layer, wanted->part };
+    int         n_stars   = 0;
+
+    append(&name, prefix, n_prefix);
+    for (size_t i = 0; i < n_pattern; i++) {
+        if (pattern[i] == '*')
+            append_number(&name, numbers[n_stars++ > 0]);
+        else
+            append(&name, &pattern[i], 1);
+    }
+    append(&name, ending, strlen(ending));
+}
+
+static int count_stars(const char *pattern, size_t n_pattern)
+{
+    int count = 0;
+    for (size_t i = 0; i < n_pattern; i++)
+        count += pattern[i] == '*';
+    return count;
+}
+
+/* What comes after the pattern: up to two spellings. */
+typedef struct endings {
+    const char *all[2];
+    const char *scales; /* MXFP4: of the second tensor */
+} endings;
+
+static endings endings_of(const tensor_finder *finder, const hl_family_tensor *entry, bool is_bias)
+{
+    bool bare   = (entry->stored & HL_STORED_BARE) != 0;
+    bool expert = entry->role == HL_ROLE_EXPERT_GATE_UP || entry->role == HL_ROLE_EXPERT_DOWN;
+
+    if (bare && is_bias)
+        return (endings){ { "_bias", NULL }, NULL };
+    if (bare && expert && finder->config->mxfp4)
+        return (endings){ { "_blocks", NULL }, "_scales" };
+    if (bare)
+        return (endings){ { "", NULL }, NULL };
+    /* TensorFlow's names for a norm's weight and bias live on in old files. */
+    if (hl_role_is_vector(entry->role))
+        return is_bias ? (endings){ { ".bias", ".beta" }, NULL }
+                       : (endings){ { ".weight", ".gamma" }, NULL };
+    return (endings){ { is_bias ? ".bias" : ".weight", NULL }, NULL };
+}
+
+static bool is_gguf(const tensor_finder *finder)
+{
+    return finder->kind == HL_TENSORS_GGUF;
+}
+
+/* One spelling under all prefixes and endings. */
+static bool try_spelling(found_tensor *out, const tensor_finder *finder,
+                         const wanted_tensor *wanted, const hl_family_tensor *entry,
+                         const char *pattern, size_t n_pattern)
+{
+    const char *prefix = is_gguf(finder) ? "" : finder->family->prefixes;
+    endings     ends   = endings_of(finder, entry, wanted->is_bias);
+    char        name[MAX_TENSOR_NAME];
+
+    for (;; prefix++) {
+        size_t n_prefix = strcspn(prefix, "|");
+        for (int i = 0; i < 2 && ends.all[i] != NULL; i++) {
+            make_name(name, prefix, n_prefix, pattern, n_pattern, wanted, ends.all[i]);
+            out->tensor = hl_tensors_find(finder->tensors, name);
+            if (out->tensor == NULL)
+                continue;
+            strcpy(out->name, name);
+            out->n_prefix = n_prefix;
+            if (ends.scales != NULL) {
+                make_name(name, prefix, n_prefix, pattern, n_pattern, wanted, ends.scales);
+                out->scales = hl_tensors_find(finder->tensors, name);
+            }
+            return true;
+        }
+        prefix += n_prefix;
+        if (*prefix == '\0')
+            return false;
+    }
+}
+
+/* What to mention where nothing was found: the first spelling, and how it would lie. */
+static void name_missing(found_tensor *out, const tensor_finder *finder,
+                         const wanted_tensor *wanted, const hl_family_tensor *entry)
+{
+    bool        outside = is_gguf(finder) || wanted->role == HL_ROLE_LM_HEAD;
+    const char *prefix  = outside ? "" : finder->prefix;
+
+    make_name(out->name, prefix, strlen(prefix), entry->name, strcspn(entry->name, "|"), wanted,
+              endings_of(finder, entry, wanted->is_bias).all[0]);
+    out->role    = entry->role;
+    out->stored  = entry->stored;
+    out->stacked = count_stars(entry->name, strcspn(entry->name, "|")) < 2;
+}
+
+static bool try_entry(found_tensor *out, const tensor_finder *finder, const wanted_tensor *wanted,
+                      const hl_family_tensor *entry)
+{
+    const char *pattern = entry->name;
+
+    if (out->name[0] == '\0')
+        name_missing(out, finder, wanted, entry);
+    while (*pattern != '\0') {
+        size_t n_pattern = strcspn(pattern, "|");
+        if (try_spelling(out, finder, wanted, entry, pattern, n_pattern)) {
+            out->role    = entry->role;
+            out->stored  = entry->stored;
+            out->stacked = count_stars(pattern, n_pattern) < 2;
+            return true;
+        }
+        pattern += n_pattern + (pattern[n_pattern] == '|');
+    }
+    return false;
+}
+
+static bool try_table(found_tensor *out, const tensor_finder *finder, const wanted_tensor *wanted,
+                      const hl_family_tensor *table)
+{
+    hl_role fused = hl_role_fused(wanted->role);
+
+    for (; table != NULL && table->name != NULL; table++) {
+        if ((table->role == wanted->role || table->role == fused) &&
+            try_entry(out, finder, wanted, table))
+            return true;
+    }
+    return false;
+}
+
+/* The tensor that a role's weight or bias is in, by the family's tables. */
+static found_tensor find_tensor(const tensor_finder *finder, const wanted_tensor *wanted)
+{
+    const hl_family_tensor *const *tables =
+        is_gguf(finder) ? finder->family->gguf : finder->family->tensors;
+    found_tensor found = { .role = wanted->role };
+
+    if (finder->kind == HL_TENSORS_LLAMA2C && try_table(&found, finder, wanted, hl_llama2c_tensors))
+        return found;
+    for (int i = 0; i < HL_MAX_TABLES && tables[i] != NULL; i++) {
+        if (try_table(&found, finder, wanted, tables[i]))
+            return found;
+    }
+    if (is_gguf(finder))
+        try_table(&found, finder, wanted, hl_gguf_tensors);
+    return found;
+}
+
+/* Sets the prefix from the embedding's name. */
+static void learn_prefix(tensor_finder *finder)
+{
+    wanted_tensor embedding = { HL_ROLE_EMBED, -1, 0, false };
+    found_tensor  found     = find_tensor(finder, &embedding);
+
+    /* Without an embedding the first of the list is as good as any. */
+    if (found.tensor != NULL)
+        snprintf(finder->prefix, sizeof finder->prefix, "%.*s", (int)found.n_prefix, found.name);
+    else
+        snprintf(finder->prefix, sizeof finder->prefix, "%.*s",
+                 (int)strcspn(finder->family->prefixes, "|"), finder->family->prefixes);
+}
+
+/* Does a model's code fill this tensor in by itself?  Masks, frequencies, indices. */
+static bool is_buffer(const hl_tensor *tensor)
+{
+    static const char *const known[] = {
+        ".masked_bias",
+        ".inv_freq",
+        "position_ids",
+        "token_type_ids",
+        "rope_freqs.weight",
+        "rope_factors_long.weight",
+        "rope_factors_short.weight",
+    };
+
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        if (hl_ends_with(tensor->name, known[i]))
+            return true;
+    }
+    /* The causal mask of GPT-2, GPT-Neo, GPT-J and GPT-NeoX. */
+    return tensor->n_dims == 4 && (hl_ends_with(tensor->name, ".attn.bias") ||
+                                   hl_ends_with(tensor->name, ".attention.bias"));
+}
+
+/* ---------------------------------------------------------------------------------------- layout */
+
+static void place_qkv(hl_weight *weight, hl_role role, const found_tensor *found,
                       const hl_layer_config *layer, int64_t d_head)
 {
     int64_t queries = layer->n_heads / layer->n_kv_heads * d_head; /* of one K/V head */
@@ -54,7 +301,7 @@ static void place_qkv(hl_weight *weight, hl_role role, const hl_found *found,
     }
 }
 
-static void place_gate_up(hl_weight *weight, hl_role role, const hl_found *found)
+static void place_gate_up(hl_weight *weight, hl_role role, const found_tensor *found)
 {
     bool is_up = role == HL_ROLE_MLP_UP || role == HL_ROLE_EXPERT_UP;
 
@@ -68,8 +315,8 @@ static void place_gate_up(hl_weight *weight, hl_role role, const hl_found *found
 }
 
 /* Which stored rows are ours. */
-static void place_rows(hl_weight *weight, const hl_weights *weights, const hl_wanted *wanted,
-                       const hl_found *found)
+static void place_rows(hl_weight *weight, const hl_weights *weights, const wanted_tensor *wanted,
+                       const found_tensor *found)
 {
     const hl_config *config = weights->finder.config;
     bool             turned = wanted->role == HL_ROLE_ATTN_Q || wanted->role == HL_ROLE_ATTN_K;
@@ -87,7 +334,7 @@ static void place_rows(hl_weight *weight, const hl_weights *weights, const hl_wa
         weight->pairs = config->d_head;
 }
 
-/* ------------------------------------------------------------------- shapes */
+/* ---------------------------------------------------------------------------------------- shapes */
 
 typedef struct shape {
     int64_t sizes[HL_MAX_TENSOR_DIMS];
@@ -143,8 +390,8 @@ static hl_status check_shape(const hl_tensor *tensor, const shape *wanted)
 }
 
 /* The shape that the tensor should have, from that of its role. */
-static shape stored_shape(const hl_weight *weight, const hl_wanted *wanted, const hl_found *found,
-                          int64_t n_parts)
+static shape stored_shape(const hl_weight *weight, const wanted_tensor *wanted,
+                          const found_tensor *found, int64_t n_parts)
 {
     bool  is_vector = hl_role_is_vector(found->role) || wanted->is_bias;
     shape out       = { 0 };
@@ -159,7 +406,7 @@ static shape stored_shape(const hl_weight *weight, const hl_wanted *wanted, cons
     return out;
 }
 
-/* ------------------------------------------------------------- one parameter */
+/* --------------------------------------------------------------------------------- one parameter */
 
 static hl_status check_dtype(const hl_tensor *tensor, bool is_vector)
 {
@@ -176,8 +423,8 @@ static hl_status check_dtype(const hl_tensor *tensor, bool is_vector)
 
 /* Experts as MXFP4 in two tensors: blocks (experts, rows, columns/32, 16) and
  * scales (experts, rows, columns/32), both bytes. */
-static hl_status take_mxfp4(hl_weight *weight, const hl_wanted *wanted, const hl_found *found,
-                            int64_t n_parts)
+static hl_status take_mxfp4(hl_weight *weight, const wanted_tensor *wanted,
+                            const found_tensor *found, int64_t n_parts)
 {
     shape blocks = { .sizes  = { n_parts, weight->n_stored, weight->n_columns / 32, 16 },
                      .n_dims = 4 };
@@ -198,8 +445,8 @@ static hl_status take_mxfp4(hl_weight *weight, const hl_wanted *wanted, const hl
 }
 
 /* Sizes of a weight and of what it is stored in, whether that was found or not. */
-static hl_weight describe_weight(const hl_config *config, const hl_wanted *wanted,
-                                 const hl_found *found)
+static hl_weight describe_weight(const hl_config *config, const wanted_tensor *wanted,
+                                 const found_tensor *found)
 {
     bool      is_vector = hl_role_is_vector(wanted->role) || wanted->is_bias;
     hl_weight weight    = {
@@ -216,8 +463,8 @@ static hl_weight describe_weight(const hl_config *config, const hl_wanted *wante
 }
 
 /* Fill in a weight from the tensor that was found, and check that tensor. */
-static hl_status take_tensor(hl_weight *weight, const hl_weights *weights, const hl_wanted *wanted,
-                             const hl_found *found)
+static hl_status take_tensor(hl_weight *weight, const hl_weights *weights,
+                             const wanted_tensor *wanted, const found_tensor *found)
 {
     const hl_config *config    = weights->finder.config;
     int64_t          n_parts   = hl_role_parts(wanted->role, config, wanted->layer);
@@ -244,7 +491,7 @@ static hl_status take_tensor(hl_weight *weight, const hl_weights *weights, const
     return HL_OK;
 }
 
-/* -------------------------------------------------------------------- uses */
+/* ------------------------------------------------------------------------------------------ uses */
 
 static int compare_address(const void *left, const void *right)
 {
@@ -267,7 +514,7 @@ static hl_status list_tensors(hl_weights *weights)
         weights->by_address[i]  = (tensor_index){ tensor, i };
         weights->uses[i]        = (hl_tensor_use){ .tensor    = tensor,
                                                    .role      = HL_N_STORED_ROLES,
-                                                   .is_buffer = hl_is_buffer(tensor) };
+                                                   .is_buffer = is_buffer(tensor) };
     }
     qsort(weights->by_address, weights->n_tensors, sizeof *weights->by_address, compare_address);
     return HL_OK;
@@ -281,7 +528,7 @@ static hl_tensor_use *use_of(hl_weights *weights, const hl_tensor *tensor)
     return entry != NULL ? &weights->uses[entry->index] : NULL;
 }
 
-static void note_use(hl_weights *weights, const hl_found *found, bool is_bias)
+static void note_use(hl_weights *weights, const found_tensor *found, bool is_bias)
 {
     hl_tensor_use *use = use_of(weights, found->tensor);
 
@@ -292,15 +539,15 @@ static void note_use(hl_weights *weights, const hl_found *found, bool is_bias)
         *use = (hl_tensor_use){ found->scales, found->role, false, true };
 }
 
-/* --------------------------------------------------------------- resolving */
+/* ------------------------------------------------------------------------------------- resolving */
 
 /* Is there such a tensor in any layer? */
-static bool is_anywhere(const hl_weights *weights, hl_wanted wanted)
+static bool is_anywhere(const hl_weights *weights, wanted_tensor wanted)
 {
     int64_t n_layers = wanted.layer >= 0 ? weights->finder.config->n_layers : 0;
 
     for (wanted.layer = 0; wanted.layer < n_layers; wanted.layer++) {
-        if (hl_find_tensor(&weights->finder, &wanted).tensor != NULL)
+        if (find_tensor(&weights->finder, &wanted).tensor != NULL)
             return true;
     }
     return false;
@@ -311,13 +558,13 @@ static bool has_norm_bias(const hl_weights *weights, hl_role role)
 {
     bool is_norm = role == HL_ROLE_FINAL_NORM || role == HL_ROLE_EMBED_NORM;
 
-    return is_norm && (is_anywhere(weights, (hl_wanted){ HL_ROLE_ATTN_NORM, 0, 0, true }) ||
-                       is_anywhere(weights, (hl_wanted){ HL_ROLE_ATTN_POST_NORM, 0, 0, true }));
+    return is_norm && (is_anywhere(weights, (wanted_tensor){ HL_ROLE_ATTN_NORM, 0, 0, true }) ||
+                       is_anywhere(weights, (wanted_tensor){ HL_ROLE_ATTN_POST_NORM, 0, 0, true }));
 }
 
 /* A model trained without biases, in a family that has them, is stored without
  * them: where no layer has one they are zero.  In some layers only is an error. */
-static bool is_left_out(const hl_weights *weights, const hl_wanted *wanted, const char *name)
+static bool is_left_out(const hl_weights *weights, const wanted_tensor *wanted, const char *name)
 {
     if (!wanted->is_bias || is_anywhere(weights, *wanted) || has_norm_bias(weights, wanted->role))
         return false;
@@ -325,8 +572,8 @@ static bool is_left_out(const hl_weights *weights, const hl_wanted *wanted, cons
     return true;
 }
 
-static hl_status refuse_missing(const hl_weights *weights, const hl_wanted *wanted,
-                                const hl_found *found)
+static hl_status refuse_missing(const hl_weights *weights, const wanted_tensor *wanted,
+                                const found_tensor *found)
 {
     const hl_config *config  = weights->finder.config;
     hl_weight        weight  = describe_weight(config, wanted, found);
@@ -339,12 +586,12 @@ static hl_status refuse_missing(const hl_weights *weights, const hl_wanted *want
                    text, hl_role_name(wanted->role), config->family);
 }
 
-static hl_status resolve_one(hl_weight *out, hl_weights *weights, const hl_wanted *wanted,
+static hl_status resolve_one(hl_weight *out, hl_weights *weights, const wanted_tensor *wanted,
                              hl_role_need need)
 {
     if (need == HL_ROLE_ABSENT)
         return HL_OK;
-    hl_found found = hl_find_tensor(&weights->finder, wanted);
+    found_tensor found = find_tensor(&weights->finder, wanted);
     if (found.tensor == NULL && need == HL_ROLE_REQUIRED &&
         !is_left_out(weights, wanted, found.name))
         return refuse_missing(weights, wanted, &found);
@@ -357,9 +604,9 @@ static hl_status resolve_one(hl_weight *out, hl_weights *weights, const hl_wante
 static hl_status resolve_part(hl_weights *weights, hl_role role, int64_t layer, int64_t part)
 {
     const hl_config *config = weights->finder.config;
-    hl_param *param  = &weights->params[weights->starts[(layer + 1) * HL_N_ROLES + role] + part];
-    hl_wanted weight = { role, layer, part, false };
-    hl_wanted bias   = { role, layer, part, true };
+    hl_param     *param = &weights->params[weights->starts[(layer + 1) * HL_N_ROLES + role] + part];
+    wanted_tensor weight = { role, layer, part, false };
+    wanted_tensor bias   = { role, layer, part, true };
 
     HL_NEED(
         resolve_one(&param->weight, weights, &weight, hl_role_weight_need(role, config, layer)));
@@ -387,10 +634,10 @@ static hl_status resolve_layer(hl_weights *weights, int64_t layer)
  * used, and not counted. */
 static void tie_head(hl_weights *weights)
 {
-    hl_wanted head  = { HL_ROLE_LM_HEAD, -1, 0, false };
-    int64_t   from  = weights->starts[HL_ROLE_EMBED];
-    int64_t   to    = weights->starts[HL_ROLE_LM_HEAD];
-    hl_found  found = hl_find_tensor(&weights->finder, &head);
+    wanted_tensor head  = { HL_ROLE_LM_HEAD, -1, 0, false };
+    int64_t       from  = weights->starts[HL_ROLE_EMBED];
+    int64_t       to    = weights->starts[HL_ROLE_LM_HEAD];
+    found_tensor  found = find_tensor(&weights->finder, &head);
 
     weights->params[to].weight = weights->params[from].weight;
     if (found.tensor == NULL || found.tensor == weights->params[from].weight.tensor)
@@ -438,11 +685,11 @@ hl_status hl_weights_resolve(hl_weights **out, const hl_config *config, const hl
 
     *out = NULL;
     HL_TRY(HL_ALLOC_ZEROED(&weights, 1));
-    weights->finder = (hl_finder){ .tensors = tensors,
-                                   .config  = config,
-                                   .family  = hl_family_named(config->family),
-                                   .kind    = hl_tensors_kind_of(tensors) };
-    hl_finder_learn_prefix(&weights->finder);
+    weights->finder = (tensor_finder){ .tensors = tensors,
+                                       .config  = config,
+                                       .family  = hl_family_named(config->family),
+                                       .kind    = hl_tensors_kind_of(tensors) };
+    learn_prefix(&weights->finder);
     HL_TRY(list_tensors(weights));
     HL_TRY(lay_out(weights));
     for (int64_t layer = -1; layer < config->n_layers; layer++)
@@ -469,7 +716,7 @@ void hl_weights_free(hl_weights *weights)
     hl_free(weights);
 }
 
-/* ------------------------------------------------------------------- asking */
+/* ---------------------------------------------------------------------------------------- asking */
 
 const hl_param *hl_weights_get(const hl_weights *weights, hl_role role, int64_t layer, int64_t part)
 {
@@ -500,4 +747,73 @@ int64_t hl_weights_n_params(const hl_weights *weights)
         total += hl_tensor_count(use->tensor) * (packed ? 2 : 1);
     }
     return total;
+}
+
+/* --------------------------------------------------------------------------------------- reading */
+
+/* A weight as plain numbers, row by row: the definition of what a hl_weight means.  Fast code
+ * converts panels of rows at a time and must agree with this. */
+
+/* The values of FP4 (E2M1); bit 3 is the sign. */
+static const float fp4_values[16] = { 0.0f,  0.5f,  1.0f,  1.5f,  2.0f,  3.0f,  4.0f,  6.0f,
+                                      -0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f };
+
+/* A row of MXFP4 in two tensors: 16 bytes hold 32 values, neighbours share a byte,
+ * the first in its low half; the scale is a power of two. */
+static void read_mxfp4_row(float *out, const hl_weight *weight, int64_t stored)
+{
+    int64_t        n_blocks = weight->n_columns / 32;
+    const uint8_t *bytes    = (const uint8_t *)weight->data + stored * n_blocks * 16;
+    const uint8_t *scales   = (const uint8_t *)weight->scales + stored * n_blocks;
+
+    for (int64_t i = 0; i < weight->n_columns / 2; i++) {
+        float scale    = ldexpf(1.0f, scales[i / 16] - 127);
+        out[2 * i]     = scale * fp4_values[bytes[i] & 15];
+        out[2 * i + 1] = scale * fp4_values[bytes[i] >> 4];
+    }
+}
+
+/* Elements `at`, `at` + step, ... of a matrix of plain elements. */
+static hl_status read_column(float *out, const hl_weight *weight, int64_t at, int64_t step)
+{
+    size_t n_bytes = hl_dtype_block_of(weight->dtype).n_bytes;
+
+    for (int64_t i = 0; i < weight->n_columns; i++) {
+        const uint8_t *element = (const uint8_t *)weight->data + (size_t)(at + i * step) * n_bytes;
+        hl_status      status  = hl_dtype_to_f32(&out[i], element, weight->dtype, 1);
+        if (status != HL_OK)
+            return status;
+    }
+    return HL_OK;
+}
+
+hl_status hl_weight_read_row(float *out, const hl_weight *weight, int64_t row)
+{
+    hl_status status = HL_OK;
+    int64_t   stored = hl_weight_row(weight, row);
+
+    if (weight->scales != NULL) {
+        read_mxfp4_row(out, weight, stored);
+    } else if (weight->transposed) {
+        status = read_column(out, weight, stored, weight->n_stored);
+    } else {
+        hl_dtype_block block   = hl_dtype_block_of(weight->dtype);
+        size_t         n_bytes = (size_t)weight->n_columns / block.n_values * block.n_bytes;
+        status                 = hl_dequantise(out, weight->dtype,
+                                               (const uint8_t *)weight->data + (size_t)stored * n_bytes,
+                                               (size_t)weight->n_columns);
+    }
+    for (int64_t i = 0; weight->plus_one && i < weight->n_columns; i++)
+        out[i] += 1.0f;
+    return status;
+}
+
+hl_status hl_weight_read(float *out, const hl_weight *weight)
+{
+    for (int64_t row = 0; row < weight->n_rows; row++) {
+        hl_status status = hl_weight_read_row(out + row * weight->n_columns, weight, row);
+        if (status != HL_OK)
+            return status;
+    }
+    return HL_OK;
 }

@@ -1,10 +1,42 @@
-/* kept_streams.c - where kept streams stand, and which rows are there. */
-#include "model/kept_streams.h"
+/* kept.c - rows of logits put away and compared with; where kept streams stand, and which rows are
+ * there. */
+#include "model/kept.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/status.h"
 #include "model/session.h"
+
+/* ---------------------------------------------------------------------------------------- logits */
+
+void hl_kept_put(const hl_kept_logits *kept, int64_t row, const float *logits, double lse,
+                 int64_t n)
+{
+    float *p = kept->p + row * n;
+
+    memcpy(kept->logits + row * n, logits, (size_t)n * sizeof *logits);
+    for (int64_t i = 0; i < n; i++)
+        p[i] = (float)exp((double)logits[i] - lse);
+    kept->lse[row] = lse;
+}
+
+double hl_kept_divergence(const hl_kept_logits *kept, int64_t row, const float *logits, double lse,
+                          int64_t n)
+{
+    const float *a     = kept->logits + row * n;
+    const float *p     = kept->p + row * n;
+    double       shift = lse - kept->lse[row];
+    double       kl    = 0.0;
+
+    for (int64_t i = 0; i < n; i++) {
+        if (p[i] > 0.0f) /* a token that cannot be has logit -inf in both */
+            kl += (double)p[i] * ((double)a[i] - (double)logits[i] + shift);
+    }
+    return kl;
+}
+
+/* --------------------------------------------------------------------------------------- streams */
 
 int64_t hl_streams_slot(const hl_session *session, int64_t layer)
 {
@@ -22,8 +54,6 @@ float *hl_streams_rows(const hl_session *session, const hl_chunk *chunk, int64_t
     return session->streams.x + (sequence * session->options.n_ctx + chunk->start[b]) *
                                     (int64_t)session->config->d_model;
 }
-
-/* -------------------------------------------------------------------- what is there */
 
 static hl_kept_range *range_of(const hl_session *session, int64_t slot, int64_t sequence)
 {
@@ -81,8 +111,6 @@ void hl_streams_extend(hl_session *session, const hl_chunk *chunk)
             range_of(session, slot, chunk->sequences[b])->end = chunk->ends[b];
     }
 }
-
-/* ------------------------------------------------------------------------- on the CPU */
 
 void hl_streams_put(const hl_session *session, const hl_chunk *chunk, int64_t layer)
 {
