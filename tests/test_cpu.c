@@ -1,4 +1,4 @@
-/* test_machine.c - what cpu.c found, against what Linux says about the processor. */
+/* test_cpu.c - what machine.c found, against what Linux says about the processor. */
 #include "support.h"
 
 #include "base/machine.h"
