@@ -21,9 +21,9 @@ hl_status hl_safetensors_parse(hl_safetensors **out, const uint8_t *bytes, size_
                                const char *where);
 void      hl_safetensors_close(hl_safetensors *file);
 
-/* In the order of their data.  Borrowed from the file. */
 /* The path, for messages.  Borrowed. */
-const char      *hl_safetensors_where(const hl_safetensors *file);
+const char *hl_safetensors_where(const hl_safetensors *file);
+/* In the order of their data.  Borrowed from the file. */
 size_t           hl_safetensors_count(const hl_safetensors *file);
 const hl_tensor *hl_safetensors_at(const hl_safetensors *file, size_t index);
 /* NULL if there is no such tensor. */

@@ -1,4 +1,4 @@
-/* tensors.c - the tensors of a model, from one file or many.
+/* tensors.c - one tensor, and those of a model, from one file or many.
  *
  * A model is a list of open files and one list of all their tensors, borrowed from
  * the files and sorted by name.  What differs is how the files are found:
@@ -14,16 +14,20 @@
 #include "formats/tensors.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/dtype.h"
 #include "base/file.h"
+#include "base/hash.h"
 #include "base/json.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "base/threads.h"
 #include "formats/foreign.h"
 #include "formats/gguf.h"
 #include "formats/llama2c.h"
@@ -33,6 +37,76 @@
 #define INDEX_FILE   "model.safetensors.index.json"
 #define INDEX_ENDING ".safetensors.index.json"
 #define MAX_PARTS    99999 /* the names have five digits */
+
+/* --------------------------------------------------------- the size of one */
+
+int64_t hl_tensor_count(const hl_tensor *tensor)
+{
+    int64_t count = 1;
+    for (int i = 0; i < tensor->n_dims; i++)
+        count *= tensor->shape[i];
+    return count;
+}
+
+/* The product of the dimensions and `unit`, which are checked on the way. */
+static hl_status multiply_out(size_t *out, const hl_tensor *tensor, size_t unit)
+{
+    if (tensor->n_dims < 0 || tensor->n_dims > HL_MAX_TENSOR_DIMS)
+        return hl_fail(HL_BAD_INPUT, "%d dimensions, wanted 0 to %d", tensor->n_dims,
+                       HL_MAX_TENSOR_DIMS);
+    for (int i = 0; i < tensor->n_dims; i++) {
+        int64_t size = tensor->shape[i];
+        if (size < 0 || (uint64_t)size > SIZE_MAX || !hl_size_multiply(&unit, unit, (size_t)size))
+            return hl_fail(HL_BAD_INPUT, "dimension %d is %lld: negative, or the size overflows", i,
+                           (long long)size);
+    }
+    *out = unit;
+    return HL_OK;
+}
+
+/* Elements may be smaller than a byte, but a tensor ends on one. */
+static hl_status bytes_of_elements(size_t *out, const hl_tensor *tensor)
+{
+    size_t    n_bits = 0;
+    hl_status status = multiply_out(&n_bits, tensor, hl_dtype_bits(tensor->dtype));
+
+    if (status != HL_OK)
+        return status;
+    if (n_bits % 8 != 0)
+        return hl_fail(HL_BAD_INPUT, "%zu bits of %s do not fill whole bytes", n_bits,
+                       hl_dtype_name(tensor->dtype));
+    *out = n_bits / 8;
+    return HL_OK;
+}
+
+/* Every row is a number of whole blocks.  A block has fewer bytes than four for
+ * each of its values, so counting each value as four is what must not overflow. */
+static hl_status bytes_of_blocks(size_t *out, const hl_tensor *tensor)
+{
+    hl_dtype_block block   = hl_dtype_block_of(tensor->dtype);
+    size_t         n_four  = 0;
+    hl_status      status  = multiply_out(&n_four, tensor, 4);
+    int64_t        n_inner = tensor->n_dims > 0 ? tensor->shape[tensor->n_dims - 1] : 1;
+
+    if (status != HL_OK)
+        return status;
+    if ((uint64_t)n_inner % block.n_values != 0)
+        return hl_fail(HL_BAD_INPUT, "rows of %lld elements are not a multiple of %s's %zu",
+                       (long long)n_inner, hl_dtype_name(tensor->dtype), block.n_values);
+    *out = n_four / 4 / block.n_values * block.n_bytes;
+    return HL_OK;
+}
+
+hl_status hl_tensor_bytes(size_t *out, const hl_tensor *tensor)
+{
+    if (hl_dtype_is_block(tensor->dtype))
+        return bytes_of_blocks(out, tensor);
+    if (hl_dtype_bits(tensor->dtype) == 0)
+        return hl_fail(HL_BAD_INPUT, "%d is not a dtype", (int)tensor->dtype);
+    return bytes_of_elements(out, tensor);
+}
+
+/* -------------------------------------------------------- those of a model */
 
 struct hl_tensors {
     hl_tensors_kind   kind;
@@ -571,4 +645,49 @@ const struct hl_gguf *hl_tensors_gguf(const hl_tensors *tensors)
 const struct hl_llama2c *hl_tensors_llama2c(const hl_tensors *tensors)
 {
     return tensors->llama2c;
+}
+
+/* --------------------------------------------------------- which model is it?
+ *
+ * Each tensor is hashed by itself: name, dtype, shape, bytes.  The model's hash is the sum of
+ * those, so that neither the order of tensors nor the files they lie in matter, and threads can
+ * share the work.  Every byte is read: two checkpoints of one training run differ in all tensors,
+ * but a pruned or edited copy may differ in a few. */
+
+uint64_t hl_tensor_hash(const hl_tensor *tensor)
+{
+    const char *dtype = hl_dtype_name(tensor->dtype);
+    hl_hasher   hasher;
+
+    hl_hash_start(&hasher, 0);
+    hl_hash_add(&hasher, tensor->name, strlen(tensor->name) + 1);
+    hl_hash_add(&hasher, dtype, strlen(dtype) + 1);
+    hl_hash_add_u64(&hasher, (uint64_t)tensor->n_dims);
+    for (int i = 0; i < tensor->n_dims; i++)
+        hl_hash_add_u64(&hasher, (uint64_t)tensor->shape[i]);
+    hl_hash_add(&hasher, tensor->data, tensor->n_bytes);
+    return hl_hash_end(&hasher);
+}
+
+typedef struct hash_job {
+    const hl_tensors *tensors;
+    _Atomic(uint64_t) sum;
+} hash_job;
+
+static void hash_some(void *context, int64_t first, int64_t end, int member)
+{
+    hash_job *job = context;
+    (void)member;
+
+    for (int64_t i = first; i < end; i++)
+        atomic_fetch_add(&job->sum, hl_tensor_hash(hl_tensors_at(job->tensors, (size_t)i)));
+}
+
+uint64_t hl_tensors_hash(const hl_tensors *tensors, int32_t n_threads)
+{
+    int64_t  n_tensors = (int64_t)hl_tensors_count(tensors);
+    hash_job job       = { tensors, (uint64_t)n_tensors };
+
+    hl_parallel(hl_threads(n_threads), n_tensors, 1, hash_some, &job);
+    return atomic_load(&job.sum);
 }

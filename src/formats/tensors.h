@@ -73,7 +73,7 @@ const char *hl_tensors_file_of(const hl_tensors *tensors, const hl_tensor *tenso
 const hl_tensor *hl_tensors_find(const hl_tensors *tensors, const char *name);
 
 /* Of a tensor: name, dtype, shape and bytes.  Of all: the sum of theirs and their number, the
- * same however they are spread over files.  Reads every byte.  (tensors_hash.c) */
+ * same however they are spread over files.  Reads every byte. */
 uint64_t hl_tensor_hash(const hl_tensor *tensor);
 uint64_t hl_tensors_hash(const hl_tensors *tensors, int32_t n_threads);
 
