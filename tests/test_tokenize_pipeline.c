@@ -18,28 +18,28 @@ static json_t *parse(const char *json)
 /* The text comes out so, and its origins are in order and inside the input. */
 static void normalizes(const char *json, const char *text, const char *wanted)
 {
-    json_t         *value       = parse(json);
-    hl_normalizer   normalizer  = { 0 };
-    hl_text_builder given       = { 0 };
-    hl_text_builder builders[2] = { { 0 }, { 0 } };
-    hl_matcher     *matcher     = NULL;
-    hl_text         seen;
+    json_t                *value       = parse(json);
+    hl_normalizer          normalizer  = { 0 };
+    hl_mapped_text_builder given       = { 0 };
+    hl_mapped_text_builder builders[2] = { { 0 }, { 0 } };
+    hl_matcher            *matcher     = NULL;
+    hl_mapped_text         seen;
 
     assert_ok(hl_normalizer_from_json(&normalizer, value, "test"));
     assert_ok(hl_matcher_new(&matcher));
-    assert_ok(hl_text_from_bytes(&seen, &given, text, strlen(text)));
+    assert_ok(hl_mapped_text_from_bytes(&seen, &given, text, strlen(text)));
     assert_ok(hl_normalizer_run(&seen, &normalizer, builders, matcher));
     if (seen.n_bytes != strlen(wanted) || memcmp(seen.bytes, wanted, seen.n_bytes) != 0)
         fail_msg("%s: '%s' became '%.*s', wanted '%s'", json, text, (int)seen.n_bytes, seen.bytes,
                  wanted);
     for (size_t i = 0; i < seen.n_bytes; i++) {
-        hl_span span = hl_text_origin(&seen, i, i + 1);
+        hl_span span = hl_mapped_text_origin(&seen, i, i + 1);
         assert_true(span.begin <= span.end && span.end <= strlen(text));
     }
     hl_matcher_free(matcher);
-    hl_text_builder_free(&given);
-    hl_text_builder_free(&builders[0]);
-    hl_text_builder_free(&builders[1]);
+    hl_mapped_text_builder_free(&given);
+    hl_mapped_text_builder_free(&builders[0]);
+    hl_mapped_text_builder_free(&builders[1]);
     hl_normalizer_free(&normalizer);
     json_decref(value);
 }
@@ -190,17 +190,17 @@ static void precompiled_rules(void **state)
         { "e\u0301a", "Ea" },   { "abc", "abc" },        { "", "" },      { "X", "" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        hl_charsmap    *rules   = NULL;
-        hl_text_builder given   = { 0 };
-        hl_text_builder builder = { 0 };
-        hl_text         text, seen;
+        hl_charsmap           *rules   = NULL;
+        hl_mapped_text_builder given   = { 0 };
+        hl_mapped_text_builder builder = { 0 };
+        hl_mapped_text         text, seen;
         assert_ok(hl_charsmap_new(&rules, blob, n_blob));
-        assert_ok(hl_text_from_bytes(&text, &given, cases[i][0], strlen(cases[i][0])));
+        assert_ok(hl_mapped_text_from_bytes(&text, &given, cases[i][0], strlen(cases[i][0])));
         assert_ok(hl_charsmap_apply(&seen, &builder, &text, rules));
         if (seen.n_bytes != strlen(cases[i][1]) ||
             memcmp(seen.bytes, cases[i][1], seen.n_bytes) != 0)
             fail_msg("'%s' became '%.*s'", cases[i][0], (int)seen.n_bytes, seen.bytes);
-        hl_text_builder_free(&builder);
+        hl_mapped_text_builder_free(&builder);
         hl_charsmap_free(rules);
     }
     hl_charsmap *rules = NULL;
@@ -218,18 +218,18 @@ static void precompiled_rules(void **state)
 /* The parts, joined with bars. */
 static void splits(const char *json, const char *text, const char *wanted)
 {
-    json_t         *value   = parse(json);
-    hl_pretokenizer pre     = { 0 };
-    hl_split_space  space   = { 0 };
-    hl_text_builder given   = { 0 };
-    hl_matcher     *matcher = NULL;
-    const hl_parts *parts   = NULL;
-    hl_buffer       joined  = { 0 };
-    hl_text         seen;
+    json_t                *value   = parse(json);
+    hl_pretokenizer        pre     = { 0 };
+    hl_split_space         space   = { 0 };
+    hl_mapped_text_builder given   = { 0 };
+    hl_matcher            *matcher = NULL;
+    const hl_parts        *parts   = NULL;
+    hl_buffer              joined  = { 0 };
+    hl_mapped_text         seen;
 
     assert_ok(hl_pretokenizer_from_json(&pre, value, "test"));
     assert_ok(hl_matcher_new(&matcher));
-    assert_ok(hl_text_from_bytes(&seen, &given, text, strlen(text)));
+    assert_ok(hl_mapped_text_from_bytes(&seen, &given, text, strlen(text)));
     assert_ok(hl_pretokenizer_run(&parts, &seen, &pre, &space, matcher));
     for (size_t i = 0; i < parts->count; i++) {
         hl_part part = parts->items[i];
@@ -241,7 +241,7 @@ static void splits(const char *json, const char *text, const char *wanted)
         fail_msg("%s: '%s' became '%.*s', wanted '%s'", json, text, (int)joined.n_bytes,
                  joined.data, wanted);
     hl_buffer_free(&joined);
-    hl_text_builder_free(&given);
+    hl_mapped_text_builder_free(&given);
     hl_matcher_free(matcher);
     hl_split_space_free(&space);
     hl_pretokenizer_free(&pre);

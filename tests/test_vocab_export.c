@@ -49,18 +49,18 @@ static void check_ids(const hl_tokenizer *tokenizer, const json_t *vector, const
 /* Is the text the same in the normal form that the file cannot ask for? */
 static bool is_normal(const hl_tokenizer *tokenizer, const json_t *text)
 {
-    hl_text_builder builders[2] = { 0 };
-    hl_matcher     *matcher     = NULL;
-    hl_text         seen        = { .bytes    = json_string_value(text),
-                                    .n_bytes  = json_string_length(text),
-                                    .original = json_string_value(text) };
+    hl_mapped_text_builder builders[2] = { 0 };
+    hl_matcher            *matcher     = NULL;
+    hl_mapped_text         seen        = { .bytes    = json_string_value(text),
+                                           .n_bytes  = json_string_length(text),
+                                           .original = json_string_value(text) };
 
     assert_ok(hl_matcher_new(&matcher));
     assert_ok(hl_normalizer_run(&seen, &tokenizer->normalizer, builders, matcher));
     bool same = seen.n_bytes == json_string_length(text) &&
                 memcmp(seen.bytes, json_string_value(text), seen.n_bytes) == 0;
-    hl_text_builder_free(&builders[0]);
-    hl_text_builder_free(&builders[1]);
+    hl_mapped_text_builder_free(&builders[0]);
+    hl_mapped_text_builder_free(&builders[1]);
     hl_matcher_free(matcher);
     return same;
 }

@@ -32,12 +32,12 @@ hl_status hl_added_add(hl_added *added, hl_added_token token)
 /* Replaces the contents of tokens that are found after normalizing by their normalized forms. */
 static hl_status normalize_contents(hl_added *added, const hl_normalizer *normalizer)
 {
-    hl_status       status      = HL_OK;
-    hl_text_builder given       = { 0 };
-    hl_text_builder builders[2] = { { 0 }, { 0 } };
-    hl_matcher     *matcher     = NULL;
-    size_t          n_bytes     = 0;
-    hl_text         text;
+    hl_status              status      = HL_OK;
+    hl_mapped_text_builder given       = { 0 };
+    hl_mapped_text_builder builders[2] = { { 0 }, { 0 } };
+    hl_matcher            *matcher     = NULL;
+    size_t                 n_bytes     = 0;
+    hl_mapped_text         text;
 
     for (size_t i = 0; i < added->count; i++)
         n_bytes += added->items[i].content.n_bytes;
@@ -50,7 +50,8 @@ static hl_status normalize_contents(hl_added *added, const hl_normalizer *normal
         char           *copy  = NULL;
         if (!token->normalized)
             continue;
-        HL_TRY(hl_text_from_bytes(&text, &given, token->content.data, token->content.n_bytes));
+        HL_TRY(
+            hl_mapped_text_from_bytes(&text, &given, token->content.data, token->content.n_bytes));
         HL_TRY(hl_normalizer_run(&text, normalizer, builders, matcher));
         HL_TRY(hl_budget_hand_on(&budget, text.n_bytes));
         HL_TRY(hl_strndup(&copy, text.bytes, text.n_bytes));
@@ -59,9 +60,9 @@ static hl_status normalize_contents(hl_added *added, const hl_normalizer *normal
     }
 
 done:
-    hl_text_builder_free(&given);
-    hl_text_builder_free(&builders[0]);
-    hl_text_builder_free(&builders[1]);
+    hl_mapped_text_builder_free(&given);
+    hl_mapped_text_builder_free(&builders[0]);
+    hl_mapped_text_builder_free(&builders[1]);
     hl_matcher_free(matcher);
     return status == HL_OK ? HL_OK : hl_fail_within(status, "added_tokens");
 }
@@ -93,8 +94,8 @@ void hl_added_free(hl_added *added)
 /* ------------------------------------------------------------------ searching */
 
 /* The next match at or after *at: its item, or -1, and its place. */
-static hl_status find_next(int *found, hl_span *out, const hl_prefixes *set, const hl_text *text,
-                           size_t at, hl_budget *budget)
+static hl_status find_next(int *found, hl_span *out, const hl_prefixes *set,
+                           const hl_mapped_text *text, size_t at, hl_budget *budget)
 {
     *found = -1;
     for (; at < text->n_bytes && *found < 0; at++) {
@@ -117,7 +118,7 @@ static hl_status find_next(int *found, hl_span *out, const hl_prefixes *set, con
 }
 
 /* The character that ends at `end`, which is not 0; *begin is where it starts. */
-static uint32_t character_before(const hl_text *text, size_t end, size_t *begin)
+static uint32_t character_before(const hl_mapped_text *text, size_t end, size_t *begin)
 {
     *begin = end - 1;
     while (*begin > 0 && hl_utf8_is_continuation(text->bytes[*begin]))
@@ -126,7 +127,7 @@ static uint32_t character_before(const hl_text *text, size_t end, size_t *begin)
     return hl_utf8_next(text->bytes, &at);
 }
 
-static bool stands_alone(const hl_text *text, hl_span span)
+static bool stands_alone(const hl_mapped_text *text, hl_span span)
 {
     size_t at = span.end;
 
@@ -137,7 +138,7 @@ static bool stands_alone(const hl_text *text, hl_span span)
 }
 
 /* White space around the match, but not before `floor`, belongs to it. */
-static hl_span take_space(const hl_text *text, hl_span span, const hl_added_token *token,
+static hl_span take_space(const hl_mapped_text *text, hl_span span, const hl_added_token *token,
                           size_t floor)
 {
     while (token->strip_left && span.begin > floor) {
@@ -155,7 +156,7 @@ static hl_span take_space(const hl_text *text, hl_span span, const hl_added_toke
     return span;
 }
 
-static bool is_allowed(const hl_text *text, hl_span span, const hl_added_token *token,
+static bool is_allowed(const hl_mapped_text *text, hl_span span, const hl_added_token *token,
                        const hl_added_filter *filter)
 {
     if (token->single_word && !stands_alone(text, span))
@@ -164,7 +165,7 @@ static bool is_allowed(const hl_text *text, hl_span span, const hl_added_token *
         return true;
     if (filter->plain)
         return false;
-    size_t at = hl_text_origin(text, span.begin, span.end).begin;
+    size_t at = hl_mapped_text_origin(text, span.begin, span.end).begin;
     for (size_t i = 0; i < filter->n_parts; i++) {
         const hl_chat_part *part = &filter->parts[i];
         if (part->role != HL_ROLE_TEMPLATE && at >= part->span.begin && at < part->span.end)
@@ -184,7 +185,8 @@ static hl_status add_stretch(hl_stretches *out, size_t begin, size_t end, int it
 }
 
 hl_status hl_added_split(hl_stretches *out, const hl_added *added, const hl_prefixes *set,
-                         const hl_text *text, const hl_added_filter *filter, hl_budget *budget)
+                         const hl_mapped_text *text, const hl_added_filter *filter,
+                         hl_budget *budget)
 {
     hl_span span = { 0, 0 };
     size_t  done = 0;

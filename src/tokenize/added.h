@@ -6,9 +6,9 @@
 #ifndef HL_TOKENIZE_ADDED_H
 #define HL_TOKENIZE_ADDED_H
 
+#include "tokenize/mapped_text.h"
 #include "tokenize/normalize.h"
 #include "tokenize/prefixes.h"
-#include "tokenize/text.h"
 
 typedef struct hl_added_token {
     int32_t  id;
@@ -55,6 +55,7 @@ typedef struct hl_added_filter {
 
 /* Cuts a text into stretches, in order, side by side, none of them empty. */
 hl_status hl_added_split(hl_stretches *out, const hl_added *added, const hl_prefixes *set,
-                         const hl_text *text, const hl_added_filter *filter, hl_budget *budget);
+                         const hl_mapped_text *text, const hl_added_filter *filter,
+                         hl_budget *budget);
 
 #endif

@@ -32,20 +32,20 @@ int hl_byte_level_byte(uint32_t code_point)
     return extra <= 32 ? (int)extra : extra == N_EXTRAS - 1 ? 173 : (int)(extra - 33 + 127);
 }
 
-static hl_status spell(hl_text_builder *builder, uint8_t byte, hl_origin origin)
+static hl_status spell(hl_mapped_text_builder *builder, uint8_t byte, hl_origin origin)
 {
     char bytes[4];
-    return hl_text_builder_add(builder, bytes, hl_utf8_encode(bytes, hl_byte_level_character(byte)),
-                               origin);
+    return hl_mapped_text_builder_add(builder, bytes,
+                                      hl_utf8_encode(bytes, hl_byte_level_character(byte)), origin);
 }
 
-hl_status hl_byte_level_spell(hl_text_builder *builder, const hl_text *text, size_t begin,
-                              size_t end)
+hl_status hl_byte_level_spell(hl_mapped_text_builder *builder, const hl_mapped_text *text,
+                              size_t begin, size_t end)
 {
     for (size_t at = begin; at < end;) {
-        hl_span   span   = hl_text_origin(text, at, at + 1);
+        hl_span   span   = hl_mapped_text_origin(text, at, at + 1);
         hl_origin origin = { (uint32_t)span.begin, (uint32_t)span.end };
-        if (hl_text_is_stand_in(text, at)) {
+        if (hl_mapped_text_is_stand_in(text, at)) {
             HL_NEED(spell(builder, (uint8_t)text->original[span.begin], origin));
             at += 3;
         } else {

@@ -8,7 +8,7 @@
 
 #include "base/json_reader.h"
 #include "tokenize/buffer.h"
-#include "tokenize/text.h"
+#include "tokenize/mapped_text.h"
 
 /* The character for a byte, and the byte for a character (-1 if it is none). */
 uint32_t hl_byte_level_character(uint8_t byte);
@@ -16,8 +16,8 @@ int      hl_byte_level_byte(uint32_t code_point);
 
 /* Appends the spelling of [begin, end) of a text, with origins.  A stand-in for a byte that
  * was not UTF-8 is spelled as that byte. */
-hl_status hl_byte_level_spell(hl_text_builder *builder, const hl_text *text, size_t begin,
-                              size_t end);
+hl_status hl_byte_level_spell(hl_mapped_text_builder *builder, const hl_mapped_text *text,
+                              size_t begin, size_t end);
 /* Appends the spelling of plain bytes. */
 hl_status hl_byte_level_spell_bytes(hl_buffer *out, hl_bytes bytes);
 /* Appends the bytes that a spelling stands for; if some character stands for none, the

@@ -232,7 +232,7 @@ static void replace_grapheme(replacer *r, const hl_charsmap *map, const char *by
 }
 
 /* The end of the user-perceived character that begins at `begin`. */
-static size_t grapheme_end(const hl_text *text, size_t begin)
+static size_t grapheme_end(const hl_mapped_text *text, size_t begin)
 {
     int32_t  state = 0;
     size_t   end   = begin;
@@ -249,8 +249,8 @@ static size_t grapheme_end(const hl_text *text, size_t begin)
     return end;
 }
 
-hl_status hl_charsmap_apply(hl_text *out, hl_text_builder *builder, const hl_text *text,
-                            const hl_charsmap *map)
+hl_status hl_charsmap_apply(hl_mapped_text *out, hl_mapped_text_builder *builder,
+                            const hl_mapped_text *text, const hl_charsmap *map)
 {
     replacer r = { .transform = hl_transform_begin(text, builder) };
 

@@ -3,7 +3,7 @@
 #define HL_TOKENIZE_CHARSMAP_H
 
 #include "tokenize/buffer.h"
-#include "tokenize/text.h"
+#include "tokenize/mapped_text.h"
 
 typedef struct hl_charsmap hl_charsmap;
 
@@ -14,7 +14,7 @@ void      hl_charsmap_free(hl_charsmap *map);
 /* The blob again, appended. */
 hl_status hl_charsmap_write(hl_buffer *out, const hl_charsmap *map);
 
-hl_status hl_charsmap_apply(hl_text *out, hl_text_builder *builder, const hl_text *text,
-                            const hl_charsmap *map);
+hl_status hl_charsmap_apply(hl_mapped_text *out, hl_mapped_text_builder *builder,
+                            const hl_mapped_text *text, const hl_charsmap *map);
 
 #endif

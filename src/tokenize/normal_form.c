@@ -8,7 +8,7 @@
  *     order       marks behind a base, by combining class, stably
  *     compose     e, U+0301  ->  é   unless a mark between them blocks
  *
- * Each decomposed character carries its `change` (text.h): 0 for the first of a
+ * Each decomposed character carries its `change` (mapped_text.h): 0 for the first of a
  * source character, +1 for the others.  Composing adds the two and takes one
  * off, so é -> e, U+0301 -> é ends as 0, a plain replacement, and e, U+0301 of
  * the source end as -1, one character that swallows the next.
@@ -152,7 +152,7 @@ static bool is_quiet(uint32_t c)
 }
 
 /* Copies quiet characters from `at` on, all but the last, which a mark may follow. */
-static size_t keep_quiet(former *f, const hl_text *text, size_t at)
+static size_t keep_quiet(former *f, const hl_mapped_text *text, size_t at)
 {
     size_t last = at;
 
@@ -170,7 +170,7 @@ static size_t keep_quiet(former *f, const hl_text *text, size_t at)
     return last;
 }
 
-static bool is_ascii(const hl_text *text)
+static bool is_ascii(const hl_mapped_text *text)
 {
     for (size_t i = 0; i < text->n_bytes; i++) {
         if ((unsigned char)text->bytes[i] >= 0x80)
@@ -179,8 +179,8 @@ static bool is_ascii(const hl_text *text)
     return true;
 }
 
-hl_status hl_normal_form(hl_text *out, hl_text_builder *builder, const hl_text *text,
-                         bool compose_too, bool compatible)
+hl_status hl_normal_form(hl_mapped_text *out, hl_mapped_text_builder *builder,
+                         const hl_mapped_text *text, bool compose_too, bool compatible)
 {
     former f = {
         .transform  = hl_transform_begin(text, builder),

@@ -50,7 +50,8 @@ void hl_normalizer_free(hl_normalizer *normalizer)
 
 /* -------------------------------------------------- one character at a time */
 
-static hl_status lowercase(hl_text *out, hl_text_builder *builder, const hl_text *text)
+static hl_status lowercase(hl_mapped_text *out, hl_mapped_text_builder *builder,
+                           const hl_mapped_text *text)
 {
     hl_transform transform = hl_transform_begin(text, builder);
     uint32_t     lower[2];
@@ -71,7 +72,8 @@ static bool is_ideograph(uint32_t c)
            (c >= 0xf900 && c <= 0xfaff) || (c >= 0x2f800 && c <= 0x2fa1f);
 }
 
-static hl_status space_ideographs(hl_text *out, hl_text_builder *builder, const hl_text *text)
+static hl_status space_ideographs(hl_mapped_text *out, hl_mapped_text_builder *builder,
+                                  const hl_mapped_text *text)
 {
     hl_transform transform = hl_transform_begin(text, builder);
 
@@ -123,8 +125,8 @@ static uint32_t clean_for_translation(uint32_t c, int unused)
 }
 
 /* Removed characters are charged to the last one that stays; hence one is held back. */
-static hl_status map_characters(hl_text *out, hl_text_builder *builder, const hl_text *text,
-                                mapping map, int argument)
+static hl_status map_characters(hl_mapped_text *out, hl_mapped_text_builder *builder,
+                                const hl_mapped_text *text, mapping map, int argument)
 {
     hl_transform transform = hl_transform_begin(text, builder);
     uint32_t     held      = REMOVED;
@@ -150,7 +152,7 @@ static hl_status map_characters(hl_text *out, hl_text_builder *builder, const hl
 
 /* -------------------------------------------------------- strip and prepend */
 
-static hl_status strip(hl_text *out, const hl_text *text, bool left, bool right)
+static hl_status strip(hl_mapped_text *out, const hl_mapped_text *text, bool left, bool right)
 {
     size_t begin = 0;
     size_t end   = text->n_bytes;
@@ -169,23 +171,23 @@ static hl_status strip(hl_text *out, const hl_text *text, bool left, bool right)
             break;
         end = start;
     }
-    *out = hl_text_slice(text, begin, end);
+    *out = hl_mapped_text_slice(text, begin, end);
     return HL_OK;
 }
 
 /* The first character's origin is shared by what stands before it. */
-static hl_status prepend(hl_text *out, hl_text_builder *builder, const hl_text *text,
-                         hl_bytes content)
+static hl_status prepend(hl_mapped_text *out, hl_mapped_text_builder *builder,
+                         const hl_mapped_text *text, hl_bytes content)
 {
     *out = *text;
     if (text->n_bytes == 0 || content.n_bytes == 0)
         return HL_OK;
     builder->n_bytes = 0;
-    hl_span first    = hl_text_origin(text, 0, 1);
-    HL_NEED(hl_text_builder_add(builder, content.data, content.n_bytes,
-                                (hl_origin){ (uint32_t)first.begin, (uint32_t)first.end }));
-    HL_NEED(hl_text_builder_copy(builder, text, 0, text->n_bytes));
-    *out = hl_text_built(builder, text);
+    hl_span first    = hl_mapped_text_origin(text, 0, 1);
+    HL_NEED(hl_mapped_text_builder_add(builder, content.data, content.n_bytes,
+                                       (hl_origin){ (uint32_t)first.begin, (uint32_t)first.end }));
+    HL_NEED(hl_mapped_text_builder_copy(builder, text, 0, text->n_bytes));
+    *out = hl_mapped_text_built(builder, text);
     return HL_OK;
 }
 
@@ -193,7 +195,7 @@ static hl_status prepend(hl_text *out, hl_text_builder *builder, const hl_text *
 
 /* The next match of a step's pattern or needle at or after `start`. */
 static hl_status find_next(hl_span *out, bool *found, const hl_normalize_step *step,
-                           const hl_text *text, size_t start, hl_matcher *matcher)
+                           const hl_mapped_text *text, size_t start, hl_matcher *matcher)
 {
     if (step->pattern != NULL)
         return hl_pattern_find(out, found, step->pattern, matcher, text->bytes, text->n_bytes,
@@ -212,20 +214,21 @@ static hl_status find_next(hl_span *out, bool *found, const hl_normalize_step *s
 }
 
 /* A replacement gets the origin of the last character that it replaces. */
-static hl_status add_replacement(hl_text_builder *builder, const hl_text *text, hl_span match,
-                                 hl_bytes content)
+static hl_status add_replacement(hl_mapped_text_builder *builder, const hl_mapped_text *text,
+                                 hl_span match, hl_bytes content)
 {
     hl_origin origin = { (uint32_t)text->origin, (uint32_t)text->origin };
 
     if (match.end > 0) {
-        hl_span last = hl_text_origin(text, match.end - 1, match.end);
+        hl_span last = hl_mapped_text_origin(text, match.end - 1, match.end);
         origin       = (hl_origin){ (uint32_t)last.begin, (uint32_t)last.end };
     }
-    return hl_text_builder_add(builder, content.data, content.n_bytes, origin);
+    return hl_mapped_text_builder_add(builder, content.data, content.n_bytes, origin);
 }
 
-static hl_status replace(hl_text *out, hl_text_builder *builder, const hl_text *text,
-                         const hl_normalize_step *step, hl_matcher *matcher)
+static hl_status replace(hl_mapped_text *out, hl_mapped_text_builder *builder,
+                         const hl_mapped_text *text, const hl_normalize_step *step,
+                         hl_matcher *matcher)
 {
     bool    found = false;
     hl_span match;
@@ -238,7 +241,7 @@ static hl_status replace(hl_text *out, hl_text_builder *builder, const hl_text *
         HL_NEED(find_next(&match, &found, step, text, start, matcher));
         if (!found)
             break;
-        HL_NEED(hl_text_builder_copy(builder, text, copied, match.begin));
+        HL_NEED(hl_mapped_text_builder_copy(builder, text, copied, match.begin));
         HL_NEED(add_replacement(builder, text, match, step->content));
         copied = match.end;
         start  = match.end;
@@ -249,24 +252,26 @@ static hl_status replace(hl_text *out, hl_text_builder *builder, const hl_text *
         }
     }
     if (copied > 0 || builder->n_bytes > 0) {
-        HL_NEED(hl_text_builder_copy(builder, text, copied, text->n_bytes));
-        *out = hl_text_built(builder, text);
+        HL_NEED(hl_mapped_text_builder_copy(builder, text, copied, text->n_bytes));
+        *out = hl_mapped_text_built(builder, text);
     }
     return HL_OK;
 }
 
-static hl_status spell_bytes(hl_text *out, hl_text_builder *builder, const hl_text *text)
+static hl_status spell_bytes(hl_mapped_text *out, hl_mapped_text_builder *builder,
+                             const hl_mapped_text *text)
 {
     builder->n_bytes = 0;
     hl_status status = hl_byte_level_spell(builder, text, 0, text->n_bytes);
-    *out             = hl_text_built(builder, text);
+    *out             = hl_mapped_text_built(builder, text);
     return status;
 }
 
 /* ------------------------------------------------------------------ all steps */
 
-static hl_status run_step(hl_text *out, hl_text_builder *builder, const hl_text *text,
-                          const hl_normalize_step *step, hl_matcher *matcher)
+static hl_status run_step(hl_mapped_text *out, hl_mapped_text_builder *builder,
+                          const hl_mapped_text *text, const hl_normalize_step *step,
+                          hl_matcher *matcher)
 {
     switch (step->kind) {
     case HL_NORMALIZE_FORM:
@@ -322,14 +327,14 @@ static hl_status fail_in_step(hl_status status, const hl_normalize_step *step, s
     return hl_fail_within(status, "normalizer %zu (%s)", index, step_name(step->kind));
 }
 
-hl_status hl_normalizer_run(hl_text *text, const hl_normalizer *normalizer,
-                            hl_text_builder builders[2], hl_matcher *matcher)
+hl_status hl_normalizer_run(hl_mapped_text *text, const hl_normalizer *normalizer,
+                            hl_mapped_text_builder builders[2], hl_matcher *matcher)
 {
     int next = 0;
 
     for (size_t i = 0; i < normalizer->n_steps; i++) {
-        hl_text   changed;
-        hl_status status =
+        hl_mapped_text changed;
+        hl_status      status =
             run_step(&changed, &builders[next], text, &normalizer->steps[i], matcher);
         if (status == HL_OK)
             status = hl_budget_spend(hl_matcher_budget(matcher), text->n_bytes);

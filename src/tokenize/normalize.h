@@ -7,8 +7,8 @@
 
 #include "base/json_reader.h"
 #include "tokenize/charsmap.h"
+#include "tokenize/mapped_text.h"
 #include "tokenize/pattern.h"
-#include "tokenize/text.h"
 
 typedef enum hl_normalize_kind {
     HL_NORMALIZE_FORM, /* compose, compatible                            */
@@ -48,7 +48,7 @@ hl_status hl_normalizer_add(hl_normalizer *normalizer, hl_normalize_step step);
 void      hl_normalizer_free(hl_normalizer *normalizer);
 
 /* Changes *text; what changed lies in the builders, which take turns. */
-hl_status hl_normalizer_run(hl_text *text, const hl_normalizer *normalizer,
-                            hl_text_builder builders[2], hl_matcher *matcher);
+hl_status hl_normalizer_run(hl_mapped_text *text, const hl_normalizer *normalizer,
+                            hl_mapped_text_builder builders[2], hl_matcher *matcher);
 
 #endif

@@ -52,7 +52,7 @@ void hl_pretokenizer_free(hl_pretokenizer *pretokenizer)
 void hl_split_space_free(hl_split_space *space)
 {
     for (int i = 0; i < 2; i++) {
-        hl_text_builder_free(&space->builders[i]);
+        hl_mapped_text_builder_free(&space->builders[i]);
         hl_free(space->parts[i].items);
     }
     *space = (hl_split_space){ 0 };
@@ -151,8 +151,8 @@ static void begin_part(cutter *c)
 
 /* ------------------------------------------------------------- what to cut at */
 
-static void cut_at_pattern(cutter *c, const hl_split_step *step, const hl_text *text, hl_part part,
-                           hl_matcher *matcher)
+static void cut_at_pattern(cutter *c, const hl_split_step *step, const hl_mapped_text *text,
+                           hl_part part, hl_matcher *matcher)
 {
     const char *bytes   = text->bytes + part.begin;
     size_t      n_bytes = part.end - part.begin;
@@ -180,7 +180,8 @@ static void cut_at_pattern(cutter *c, const hl_split_step *step, const hl_text *
         cut(c, part.begin + done, part.end, false);
 }
 
-static void cut_at_literal(cutter *c, const hl_split_step *step, const hl_text *text, hl_part part)
+static void cut_at_literal(cutter *c, const hl_split_step *step, const hl_mapped_text *text,
+                           hl_part part)
 {
     size_t done = part.begin;
 
@@ -199,7 +200,8 @@ static void cut_at_literal(cutter *c, const hl_split_step *step, const hl_text *
         cut(c, done, part.end, false);
 }
 
-static void cut_at_class(cutter *c, const hl_split_step *step, const hl_text *text, hl_part part)
+static void cut_at_class(cutter *c, const hl_split_step *step, const hl_mapped_text *text,
+                         hl_part part)
 {
     size_t done = part.begin;
 
@@ -217,7 +219,8 @@ static void cut_at_class(cutter *c, const hl_split_step *step, const hl_text *te
         cut(c, done, part.end, false);
 }
 
-static void cut_at_length(cutter *c, const hl_split_step *step, const hl_text *text, hl_part part)
+static void cut_at_length(cutter *c, const hl_split_step *step, const hl_mapped_text *text,
+                          hl_part part)
 {
     size_t count = 0;
     size_t done  = part.begin;
@@ -235,8 +238,8 @@ static void cut_at_length(cutter *c, const hl_split_step *step, const hl_text *t
 /* The step's pattern matches runs of one script and marks them with its name; what it
  * does not match (spaces, the unassigned) belongs to whatever it follows.  As in the
  * reference, what stands before the first script is lost. */
-static void cut_at_script(cutter *c, const hl_split_step *step, const hl_text *text, hl_part part,
-                          hl_matcher *matcher)
+static void cut_at_script(cutter *c, const hl_split_step *step, const hl_mapped_text *text,
+                          hl_part part, hl_matcher *matcher)
 {
     const char *bytes   = text->bytes + part.begin;
     size_t      n_bytes = part.end - part.begin;
@@ -260,7 +263,7 @@ static void cut_at_script(cutter *c, const hl_split_step *step, const hl_text *t
         cut(c, part.begin + done, part.end, true);
 }
 
-static hl_status split_parts(hl_parts *out, const hl_parts *parts, const hl_text *text,
+static hl_status split_parts(hl_parts *out, const hl_parts *parts, const hl_mapped_text *text,
                              const hl_split_step *step, hl_matcher *matcher)
 {
     cutter c = { .out = out, .behavior = step->behavior, .invert = step->invert };
@@ -293,8 +296,8 @@ static hl_status split_parts(hl_parts *out, const hl_parts *parts, const hl_text
 
 /* Text and parts under construction. */
 typedef struct rebuild {
-    hl_text_builder *builder;
-    hl_parts        *parts;
+    hl_mapped_text_builder *builder;
+    hl_parts               *parts;
 } rebuild;
 
 static hl_status add_rebuilt(rebuild *r, size_t begin)
@@ -309,64 +312,66 @@ static hl_status add_rebuilt(rebuild *r, size_t begin)
 }
 
 /* Puts `prefix` in front of a part, with the origin of its first character. */
-static hl_status add_prefix(rebuild *r, const hl_text *text, hl_part part, const char *prefix,
-                            size_t n_prefix)
+static hl_status add_prefix(rebuild *r, const hl_mapped_text *text, hl_part part,
+                            const char *prefix, size_t n_prefix)
 {
-    hl_span first = hl_text_origin(text, part.begin, part.begin + 1);
-    return hl_text_builder_add(r->builder, prefix, n_prefix,
-                               (hl_origin){ (uint32_t)first.begin, (uint32_t)first.end });
+    hl_span first = hl_mapped_text_origin(text, part.begin, part.begin + 1);
+    return hl_mapped_text_builder_add(r->builder, prefix, n_prefix,
+                                      (hl_origin){ (uint32_t)first.begin, (uint32_t)first.end });
 }
 
-static bool starts_with(const hl_text *text, hl_part part, hl_bytes prefix)
+static bool starts_with(const hl_mapped_text *text, hl_part part, hl_bytes prefix)
 {
     return part.end - part.begin >= prefix.n_bytes &&
            memcmp(text->bytes + part.begin, prefix.data, prefix.n_bytes) == 0;
 }
 
-static hl_status metaspace_part(rebuild *r, const hl_split_step *step, const hl_text *text,
+static hl_status metaspace_part(rebuild *r, const hl_split_step *step, const hl_mapped_text *text,
                                 hl_part part)
 {
     hl_bytes mark   = step->literal;
     bool     wanted = step->prepend == HL_PREPEND_ALWAYS ||
                   (step->prepend == HL_PREPEND_FIRST &&
-                   hl_text_origin(text, part.begin, part.begin + 1).begin == 0);
+                   hl_mapped_text_origin(text, part.begin, part.begin + 1).begin == 0);
 
     if (wanted && text->bytes[part.begin] != ' ' && !starts_with(text, part, mark))
         HL_NEED(add_prefix(r, text, part, mark.data, mark.n_bytes));
     for (size_t at = part.begin; at < part.end;) {
         if (text->bytes[at] == ' ') {
-            hl_span space = hl_text_origin(text, at, at + 1);
-            HL_NEED(hl_text_builder_add(r->builder, mark.data, mark.n_bytes,
-                                        (hl_origin){ (uint32_t)space.begin, (uint32_t)space.end }));
+            hl_span space = hl_mapped_text_origin(text, at, at + 1);
+            HL_NEED(hl_mapped_text_builder_add(
+                r->builder, mark.data, mark.n_bytes,
+                (hl_origin){ (uint32_t)space.begin, (uint32_t)space.end }));
             at++;
             continue;
         }
         const char *next = memchr(text->bytes + at, ' ', part.end - at);
         size_t      stop = next != NULL ? (size_t)(next - text->bytes) : part.end;
-        HL_NEED(hl_text_builder_copy(r->builder, text, at, stop));
+        HL_NEED(hl_mapped_text_builder_copy(r->builder, text, at, stop));
         at = stop;
     }
     return HL_OK;
 }
 
 /* Bytes as they are, but for stand-ins, which become the bytes they stand for. */
-static hl_status restore_bytes(hl_text_builder *builder, const hl_text *text, hl_part part)
+static hl_status restore_bytes(hl_mapped_text_builder *builder, const hl_mapped_text *text,
+                               hl_part part)
 {
     size_t done = part.begin;
 
     for (size_t at = part.begin; at < part.end; at++) {
-        if (!hl_text_is_stand_in(text, at))
+        if (!hl_mapped_text_is_stand_in(text, at))
             continue;
-        HL_NEED(hl_text_builder_copy(builder, text, done, at));
+        HL_NEED(hl_mapped_text_builder_copy(builder, text, done, at));
         hl_origin origin = text->align[at];
-        HL_NEED(hl_text_builder_add(builder, text->original + origin.begin, 1, origin));
+        HL_NEED(hl_mapped_text_builder_add(builder, text->original + origin.begin, 1, origin));
         at += 2;
         done = at + 1;
     }
-    return hl_text_builder_copy(builder, text, done, part.end);
+    return hl_mapped_text_builder_copy(builder, text, done, part.end);
 }
 
-static hl_status byte_level_part(rebuild *r, const hl_split_step *step, const hl_text *text,
+static hl_status byte_level_part(rebuild *r, const hl_split_step *step, const hl_mapped_text *text,
                                  hl_part part)
 {
     hl_bytes space = { " ", 1 };
@@ -385,13 +390,13 @@ static hl_status byte_level_part(rebuild *r, const hl_split_step *step, const hl
 }
 
 /* A space in front of every part that has none. */
-static hl_status prefix_part(rebuild *r, const hl_text *text, hl_part part)
+static hl_status prefix_part(rebuild *r, const hl_mapped_text *text, hl_part part)
 {
     hl_bytes space = { " ", 1 };
 
     if (!starts_with(text, part, space))
         HL_NEED(add_prefix(r, text, part, " ", 1));
-    return hl_text_builder_copy(r->builder, text, part.begin, part.end);
+    return hl_mapped_text_builder_copy(r->builder, text, part.begin, part.end);
 }
 
 /* -------------------------------------------------------------------- running */
@@ -399,7 +404,7 @@ static hl_status prefix_part(rebuild *r, const hl_text *text, hl_part part)
 /* Parts and text as they go from step to step; `now` says which of the two spaces
  * holds the parts at present. */
 typedef struct run_state {
-    hl_text         text;
+    hl_mapped_text  text;
     hl_split_space *space;
     int             now;
     int             builder; /* the next one to write */
@@ -434,7 +439,7 @@ static hl_status rewrite(run_state *run, const hl_split_step *step, char which)
             HL_NEED(prefix_part(&r, &run->text, parts->items[i]));
         HL_NEED(add_rebuilt(&r, begin));
     }
-    run->text    = hl_text_built(r.builder, &run->text);
+    run->text    = hl_mapped_text_built(r.builder, &run->text);
     run->builder = 1 - run->builder;
     run->now     = 1 - run->now;
     return HL_OK;
@@ -464,8 +469,9 @@ static hl_status run_byte_level(run_state *run, const hl_split_step *step)
     return HL_OK;
 }
 
-hl_status hl_pretokenizer_run(const hl_parts **out, hl_text *text, const hl_pretokenizer *pre,
-                              hl_split_space *space, hl_matcher *matcher)
+hl_status hl_pretokenizer_run(const hl_parts **out, hl_mapped_text *text,
+                              const hl_pretokenizer *pre, hl_split_space *space,
+                              hl_matcher *matcher)
 {
     hl_status status = HL_OK;
     run_state run    = { .text = *text, .space = space, .matcher = matcher };

@@ -7,8 +7,8 @@
 #define HL_TOKENIZE_PRETOKENIZE_H
 
 #include "base/json_reader.h"
+#include "tokenize/mapped_text.h"
 #include "tokenize/pattern.h"
-#include "tokenize/text.h"
 
 typedef enum hl_split_kind {
     HL_SPLIT_PATTERN = 0, /* at the matches of a regular expression    */
@@ -68,15 +68,16 @@ typedef struct hl_parts {
 
 /* Reused from one text to the next; starts as {0}. */
 typedef struct hl_split_space {
-    hl_text_builder builders[2];
-    hl_parts        parts[2];
+    hl_mapped_text_builder builders[2];
+    hl_parts               parts[2];
 } hl_split_space;
 
 void hl_split_space_free(hl_split_space *space);
 
 /* The parts of *text, in order and none of them empty.  Where a step changed the text,
  * *text is replaced; it and *out are valid until the space is used again. */
-hl_status hl_pretokenizer_run(const hl_parts **out, hl_text *text, const hl_pretokenizer *pre,
-                              hl_split_space *space, hl_matcher *matcher);
+hl_status hl_pretokenizer_run(const hl_parts **out, hl_mapped_text *text,
+                              const hl_pretokenizer *pre, hl_split_space *space,
+                              hl_matcher *matcher);
 
 #endif

@@ -13,19 +13,19 @@
 #include "tokenize/word_cache.h"
 
 struct hl_workspace {
-    hl_text_builder   input;
-    hl_text_builder   normal[2];
-    hl_split_space    split;
-    hl_stretches      as_given;
-    hl_stretches      normalized;
-    hl_tokens         word;   /* tokens of one piece of text, in its coordinates */
-    hl_tokens         result; /* in those of the input */
-    hl_matcher       *matcher;
-    hl_bpe_space     *bpe;
-    hl_unigram_space *unigram;
-    hl_word_cache    *cache;
-    hl_budget         budget; /* of the call at hand */
-    hl_workspace     *next;   /* of the idle ones */
+    hl_mapped_text_builder input;
+    hl_mapped_text_builder normal[2];
+    hl_split_space         split;
+    hl_stretches           as_given;
+    hl_stretches           normalized;
+    hl_tokens              word;   /* tokens of one piece of text, in its coordinates */
+    hl_tokens              result; /* in those of the input */
+    hl_matcher            *matcher;
+    hl_bpe_space          *bpe;
+    hl_unigram_space      *unigram;
+    hl_word_cache         *cache;
+    hl_budget              budget; /* of the call at hand */
+    hl_workspace          *next;   /* of the idle ones */
 };
 
 /* ------------------------------------------------------------------ workspaces */
@@ -34,9 +34,9 @@ static void free_workspace(hl_workspace *work)
 {
     if (work == NULL)
         return;
-    hl_text_builder_free(&work->input);
-    hl_text_builder_free(&work->normal[0]);
-    hl_text_builder_free(&work->normal[1]);
+    hl_mapped_text_builder_free(&work->input);
+    hl_mapped_text_builder_free(&work->normal[0]);
+    hl_mapped_text_builder_free(&work->normal[1]);
     hl_split_space_free(&work->split);
     hl_free(work->as_given.items);
     hl_free(work->normalized.items);
@@ -214,8 +214,8 @@ static bool is_mark(const char *text, size_t n_bytes)
 }
 
 /* A part that may be long, cut before every run of ▁ where that changes nothing. */
-static hl_status encode_part(hl_workspace *work, const hl_tokenizer *tokenizer, const hl_text *text,
-                             hl_part part)
+static hl_status encode_part(hl_workspace *work, const hl_tokenizer *tokenizer,
+                             const hl_mapped_text *text, hl_part part)
 {
     const char *bytes  = text->bytes;
     size_t      begin  = part.begin;
@@ -236,7 +236,7 @@ static hl_status encode_part(hl_workspace *work, const hl_tokenizer *tokenizer, 
 }
 
 /* Text without added tokens in it. */
-static hl_status encode_text(hl_workspace *work, const hl_tokenizer *tokenizer, hl_text text)
+static hl_status encode_text(hl_workspace *work, const hl_tokenizer *tokenizer, hl_mapped_text text)
 {
     const hl_parts *parts = NULL;
 
@@ -250,15 +250,15 @@ static hl_status encode_text(hl_workspace *work, const hl_tokenizer *tokenizer, 
     }
     for (size_t i = 0; i < work->word.count; i++) {
         hl_token token = work->word.items[i];
-        hl_span  span  = hl_text_origin(&text, token.begin, token.end);
+        hl_span  span  = hl_mapped_text_origin(&text, token.begin, token.end);
         HL_NEED(hl_tokens_add(&work->result, token.id, span.begin, span.end));
     }
     return HL_OK;
 }
 
 /* Text in which the tokens that are found as given have been found. */
-static hl_status encode_stretch(hl_workspace *work, const hl_tokenizer *tokenizer, hl_text text,
-                                const hl_added_filter *filter)
+static hl_status encode_stretch(hl_workspace *work, const hl_tokenizer *tokenizer,
+                                hl_mapped_text text, const hl_added_filter *filter)
 {
     const hl_added *added = &tokenizer->added;
 
@@ -269,10 +269,10 @@ static hl_status encode_stretch(hl_workspace *work, const hl_tokenizer *tokenize
         hl_stretch stretch = work->normalized.items[i];
         if (stretch.item < 0) {
             HL_NEED(encode_text(work, tokenizer,
-                                hl_text_slice(&text, stretch.span.begin, stretch.span.end)));
+                                hl_mapped_text_slice(&text, stretch.span.begin, stretch.span.end)));
             continue;
         }
-        hl_span span = hl_text_origin(&text, stretch.span.begin, stretch.span.end);
+        hl_span span = hl_mapped_text_origin(&text, stretch.span.begin, stretch.span.end);
         HL_NEED(hl_tokens_add(&work->result, added->items[stretch.item].id, span.begin, span.end));
     }
     return HL_OK;
@@ -282,20 +282,20 @@ static hl_status encode_input(hl_workspace *work, const hl_tokenizer *tokenizer,
                               size_t n_bytes, const hl_added_filter *filter)
 {
     const hl_added *added = &tokenizer->added;
-    hl_text         text;
+    hl_mapped_text  text;
 
     work->result.count = 0;
-    HL_NEED(hl_text_from_bytes(&text, &work->input, bytes, n_bytes));
+    HL_NEED(hl_mapped_text_from_bytes(&text, &work->input, bytes, n_bytes));
     HL_NEED(hl_added_split(&work->as_given, added, &added->as_given, &text, filter, &work->budget));
     for (size_t i = 0; i < work->as_given.count; i++) {
         hl_stretch stretch = work->as_given.items[i];
         if (stretch.item < 0) {
-            HL_NEED(encode_stretch(work, tokenizer,
-                                   hl_text_slice(&text, stretch.span.begin, stretch.span.end),
-                                   filter));
+            HL_NEED(encode_stretch(
+                work, tokenizer, hl_mapped_text_slice(&text, stretch.span.begin, stretch.span.end),
+                filter));
             continue;
         }
-        hl_span span = hl_text_origin(&text, stretch.span.begin, stretch.span.end);
+        hl_span span = hl_mapped_text_origin(&text, stretch.span.begin, stretch.span.end);
         HL_NEED(hl_tokens_add(&work->result, added->items[stretch.item].id, span.begin, span.end));
     }
     hl_postprocessor_trim(&work->result, &tokenizer->postprocessor, &tokenizer->vocab);

@@ -1,7 +1,7 @@
-/* text.h - text that remembers where it came from.
+/* mapped_text.h - text that remembers where it came from.
  *
  * Normalising changes text, but tokens must point into what the user gave.  So
- * every byte of a hl_text has an origin: the span of original bytes that it
+ * every byte of a hl_mapped_text has an origin: the span of original bytes that it
  * stands for, always whole characters.
  *
  *     original    C a f é           (é is two bytes, 3..5)
@@ -16,13 +16,13 @@
  *     put(c,  0)   c replaces the next character
  *     put(c, +1)   c is inserted; it shares the origin of what came before
  *     put(c, -n)   c replaces the next character and n more disappear */
-#ifndef HL_TOKENIZE_TEXT_H
-#define HL_TOKENIZE_TEXT_H
+#ifndef HL_TOKENIZE_MAPPED_TEXT_H
+#define HL_TOKENIZE_MAPPED_TEXT_H
 
 #include "headlight.h"
 #include "tokenize/budget.h"
 
-#define HL_MAX_TEXT 0x7fffffffU /* bytes of one text */
+#define HL_MAX_MAPPED_TEXT 0x7fffffffU /* bytes of one text */
 
 typedef struct hl_origin {
     uint32_t begin;
@@ -30,60 +30,61 @@ typedef struct hl_origin {
 } hl_origin;
 
 /* A view; valid UTF-8, but for the raw bytes that pretokenize.c puts back. */
-typedef struct hl_text {
+typedef struct hl_mapped_text {
     const char      *bytes;
     size_t           n_bytes;
     const hl_origin *align; /* (n_bytes), or NULL: nothing changed */
     size_t           origin;
     const char      *original; /* what origins count in */
-} hl_text;
+} hl_mapped_text;
 
 /* Text under construction. */
-typedef struct hl_text_builder {
+typedef struct hl_mapped_text_builder {
     char      *bytes;
     hl_origin *align; /* (capacity) */
     size_t     n_bytes;
     size_t     bytes_capacity;
     size_t     align_capacity;
-    hl_budget *budget; /* bounds what is built; NULL: only HL_MAX_TEXT does */
-} hl_text_builder;
+    hl_budget *budget; /* bounds what is built; NULL: only HL_MAX_MAPPED_TEXT does */
+} hl_mapped_text_builder;
 
-void hl_text_builder_free(hl_text_builder *builder);
+void hl_mapped_text_builder_free(hl_mapped_text_builder *builder);
 /* Appends bytes that all have one origin. */
-hl_status hl_text_builder_add(hl_text_builder *builder, const char *bytes, size_t n_bytes,
-                              hl_origin origin);
+hl_status hl_mapped_text_builder_add(hl_mapped_text_builder *builder, const char *bytes,
+                                     size_t n_bytes, hl_origin origin);
 /* Appends a part of a text with its origins. */
-hl_status hl_text_builder_copy(hl_text_builder *builder, const hl_text *from, size_t begin,
-                               size_t end);
+hl_status hl_mapped_text_builder_copy(hl_mapped_text_builder *builder, const hl_mapped_text *from,
+                                      size_t begin, size_t end);
 /* What has been built, out of another text. */
-hl_text hl_text_built(const hl_text_builder *builder, const hl_text *from);
+hl_mapped_text hl_mapped_text_built(const hl_mapped_text_builder *builder,
+                                    const hl_mapped_text         *from);
 
 /* The part [begin, end) of a text. */
-hl_text hl_text_slice(const hl_text *text, size_t begin, size_t end);
+hl_mapped_text hl_mapped_text_slice(const hl_mapped_text *text, size_t begin, size_t end);
 /* The original bytes that the (non-empty) part [begin, end) stands for. */
-hl_span hl_text_origin(const hl_text *text, size_t begin, size_t end);
+hl_span hl_mapped_text_origin(const hl_mapped_text *text, size_t begin, size_t end);
 
 /* The text as given, or, where it is not UTF-8, a copy in `builder` with every bad
  * byte replaced by U+FFFD (whose origin is then one byte: that is how to tell). */
-hl_status hl_text_from_bytes(hl_text *out, hl_text_builder *builder, const char *bytes,
-                             size_t n_bytes);
+hl_status hl_mapped_text_from_bytes(hl_mapped_text *out, hl_mapped_text_builder *builder,
+                                    const char *bytes, size_t n_bytes);
 /* Is the character at this byte a stand-in for a byte that was not UTF-8? */
-bool hl_text_is_stand_in(const hl_text *text, size_t at);
+bool hl_mapped_text_is_stand_in(const hl_mapped_text *text, size_t at);
 
 typedef struct hl_transform {
-    const hl_text   *from;
-    size_t           at; /* the next byte of from that has not been consumed */
-    hl_text_builder *to; /* emptied by hl_transform_begin */
-    hl_status        status;
+    const hl_mapped_text   *from;
+    size_t                  at; /* the next byte of from that has not been consumed */
+    hl_mapped_text_builder *to; /* emptied by hl_transform_begin */
+    hl_status               status;
 } hl_transform;
 
-hl_transform hl_transform_begin(const hl_text *from, hl_text_builder *to);
+hl_transform hl_transform_begin(const hl_mapped_text *from, hl_mapped_text_builder *to);
 void         hl_transform_put(hl_transform *transform, uint32_t code_point, int change);
 /* Everything up to byte `end` of the old text stays as it is. */
 void hl_transform_keep(hl_transform *transform, size_t end);
 /* Consumes n characters that have no successor, at the start. */
 void hl_transform_drop(hl_transform *transform, size_t n_characters);
 /* The transformed text, or the old one if nothing changed. */
-hl_status hl_transform_end(hl_text *out, const hl_transform *transform);
+hl_status hl_transform_end(hl_mapped_text *out, const hl_transform *transform);
 
 #endif

@@ -1,5 +1,5 @@
-/* text.c - views, builders, and transforms that keep origins. */
-#include "tokenize/text.h"
+/* mapped_text.c - views, builders, and transforms that keep origins. */
+#include "tokenize/mapped_text.h"
 
 #include <string.h>
 
@@ -9,9 +9,9 @@
 
 /* ------------------------------------------------------------------- views */
 
-hl_text hl_text_slice(const hl_text *text, size_t begin, size_t end)
+hl_mapped_text hl_mapped_text_slice(const hl_mapped_text *text, size_t begin, size_t end)
 {
-    return (hl_text){
+    return (hl_mapped_text){
         .bytes    = text->bytes + begin,
         .n_bytes  = end - begin,
         .align    = text->align != NULL ? text->align + begin : NULL,
@@ -21,7 +21,7 @@ hl_text hl_text_slice(const hl_text *text, size_t begin, size_t end)
 }
 
 /* The origin of one byte. */
-static hl_origin origin_at(const hl_text *text, size_t at)
+static hl_origin origin_at(const hl_mapped_text *text, size_t at)
 {
     if (text->align != NULL)
         return text->align[at];
@@ -34,7 +34,7 @@ static hl_origin origin_at(const hl_text *text, size_t at)
     return (hl_origin){ (uint32_t)(text->origin + begin), (uint32_t)(text->origin + end) };
 }
 
-hl_span hl_text_origin(const hl_text *text, size_t begin, size_t end)
+hl_span hl_mapped_text_origin(const hl_mapped_text *text, size_t begin, size_t end)
 {
     hl_span span = { origin_at(text, begin).begin, origin_at(text, end - 1).end };
     /* Removing and reordering characters can leave origins out of order. */
@@ -43,7 +43,7 @@ hl_span hl_text_origin(const hl_text *text, size_t begin, size_t end)
     return span;
 }
 
-bool hl_text_is_stand_in(const hl_text *text, size_t at)
+bool hl_mapped_text_is_stand_in(const hl_mapped_text *text, size_t at)
 {
     return text->align != NULL && text->n_bytes - at >= 3 &&
            memcmp(text->bytes + at, "\xef\xbf\xbd", 3) == 0 &&
@@ -52,17 +52,17 @@ bool hl_text_is_stand_in(const hl_text *text, size_t at)
 
 /* ---------------------------------------------------------------- builders */
 
-void hl_text_builder_free(hl_text_builder *builder)
+void hl_mapped_text_builder_free(hl_mapped_text_builder *builder)
 {
     hl_free(builder->bytes);
     hl_free(builder->align);
-    *builder = (hl_text_builder){ 0 };
+    *builder = (hl_mapped_text_builder){ 0 };
 }
 
-static hl_status reserve(hl_text_builder *builder, size_t more)
+static hl_status reserve(hl_mapped_text_builder *builder, size_t more)
 {
-    if (more > HL_MAX_TEXT - builder->n_bytes)
-        return hl_fail(HL_LIMIT, "normalized text of more than %u bytes", HL_MAX_TEXT);
+    if (more > HL_MAX_MAPPED_TEXT - builder->n_bytes)
+        return hl_fail(HL_LIMIT, "normalized text of more than %u bytes", HL_MAX_MAPPED_TEXT);
     if (builder->budget != NULL && more > builder->budget->most_bytes - builder->n_bytes)
         return hl_budget_too_long(builder->budget, builder->n_bytes + more);
     hl_status status = hl_budget_spend(builder->budget, more);
@@ -74,8 +74,8 @@ static hl_status reserve(hl_text_builder *builder, size_t more)
     return HL_GROW(&builder->align, &builder->align_capacity, builder->n_bytes, more);
 }
 
-hl_status hl_text_builder_add(hl_text_builder *builder, const char *bytes, size_t n_bytes,
-                              hl_origin origin)
+hl_status hl_mapped_text_builder_add(hl_mapped_text_builder *builder, const char *bytes,
+                                     size_t n_bytes, hl_origin origin)
 {
     hl_status status = reserve(builder, n_bytes);
     if (status != HL_OK)
@@ -88,8 +88,8 @@ hl_status hl_text_builder_add(hl_text_builder *builder, const char *bytes, size_
     return HL_OK;
 }
 
-hl_status hl_text_builder_copy(hl_text_builder *builder, const hl_text *from, size_t begin,
-                               size_t end)
+hl_status hl_mapped_text_builder_copy(hl_mapped_text_builder *builder, const hl_mapped_text *from,
+                                      size_t begin, size_t end)
 {
     hl_status status = reserve(builder, end - begin);
     if (status != HL_OK || begin == end)
@@ -102,9 +102,10 @@ hl_status hl_text_builder_copy(hl_text_builder *builder, const hl_text *from, si
     return HL_OK;
 }
 
-hl_text hl_text_built(const hl_text_builder *builder, const hl_text *from)
+hl_mapped_text hl_mapped_text_built(const hl_mapped_text_builder *builder,
+                                    const hl_mapped_text         *from)
 {
-    return (hl_text){
+    return (hl_mapped_text){
         .bytes    = builder->bytes != NULL ? builder->bytes : "",
         .n_bytes  = builder->n_bytes,
         .align    = builder->align,
@@ -112,38 +113,38 @@ hl_text hl_text_built(const hl_text_builder *builder, const hl_text *from)
     };
 }
 
-hl_status hl_text_from_bytes(hl_text *out, hl_text_builder *builder, const char *bytes,
-                             size_t n_bytes)
+hl_status hl_mapped_text_from_bytes(hl_mapped_text *out, hl_mapped_text_builder *builder,
+                                    const char *bytes, size_t n_bytes)
 {
     hl_status status = HL_OK;
 
     if (n_bytes == 0)
         bytes = ""; /* it may be NULL */
-    hl_text given = { .bytes = bytes, .n_bytes = n_bytes, .original = bytes };
-    if (n_bytes > HL_MAX_TEXT)
-        return hl_fail(HL_LIMIT, "a text of %zu bytes, at most %u", n_bytes, HL_MAX_TEXT);
+    hl_mapped_text given = { .bytes = bytes, .n_bytes = n_bytes, .original = bytes };
+    if (n_bytes > HL_MAX_MAPPED_TEXT)
+        return hl_fail(HL_LIMIT, "a text of %zu bytes, at most %u", n_bytes, HL_MAX_MAPPED_TEXT);
     *out             = given;
     builder->n_bytes = 0;
     size_t at        = 0;
     for (size_t bad; (bad = at + hl_utf8_find_bad(bytes + at, n_bytes - at)) < n_bytes;) {
         /* What lies between is valid, so its characters can be found. */
-        hl_text good = hl_text_slice(&given, at, bad);
-        HL_NEED(hl_text_builder_copy(builder, &good, 0, good.n_bytes));
-        HL_NEED(hl_text_builder_add(builder, "\xef\xbf\xbd", 3,
-                                    (hl_origin){ (uint32_t)bad, (uint32_t)bad + 1 }));
+        hl_mapped_text good = hl_mapped_text_slice(&given, at, bad);
+        HL_NEED(hl_mapped_text_builder_copy(builder, &good, 0, good.n_bytes));
+        HL_NEED(hl_mapped_text_builder_add(builder, "\xef\xbf\xbd", 3,
+                                           (hl_origin){ (uint32_t)bad, (uint32_t)bad + 1 }));
         at = bad + 1;
     }
     if (at == 0)
         return status;
-    hl_text rest = hl_text_slice(&given, at, n_bytes);
-    HL_NEED(hl_text_builder_copy(builder, &rest, 0, rest.n_bytes));
-    *out = hl_text_built(builder, &given);
+    hl_mapped_text rest = hl_mapped_text_slice(&given, at, n_bytes);
+    HL_NEED(hl_mapped_text_builder_copy(builder, &rest, 0, rest.n_bytes));
+    *out = hl_mapped_text_built(builder, &given);
     return status;
 }
 
 /* -------------------------------------------------------------- transforms */
 
-hl_transform hl_transform_begin(const hl_text *from, hl_text_builder *to)
+hl_transform hl_transform_begin(const hl_mapped_text *from, hl_mapped_text_builder *to)
 {
     to->n_bytes = 0;
     return (hl_transform){ .from = from, .to = to };
@@ -165,15 +166,15 @@ void hl_transform_keep(hl_transform *transform, size_t end)
 {
     if (transform->status == HL_OK && end > transform->at)
         transform->status =
-            hl_text_builder_copy(transform->to, transform->from, transform->at, end);
+            hl_mapped_text_builder_copy(transform->to, transform->from, transform->at, end);
     transform->at = end;
 }
 
 void hl_transform_put(hl_transform *transform, uint32_t code_point, int change)
 {
-    const hl_text *from   = transform->from;
-    hl_origin      origin = { (uint32_t)from->origin, (uint32_t)from->origin };
-    char           bytes[4];
+    const hl_mapped_text *from   = transform->from;
+    hl_origin             origin = { (uint32_t)from->origin, (uint32_t)from->origin };
+    char                  bytes[4];
 
     if (transform->status != HL_OK)
         return;
@@ -184,15 +185,15 @@ void hl_transform_put(hl_transform *transform, uint32_t code_point, int change)
     else if (from->align != NULL && from->n_bytes > 0)
         origin.begin = origin.end = from->align[0].begin;
     transform->status =
-        hl_text_builder_add(transform->to, bytes, hl_utf8_encode(bytes, code_point), origin);
+        hl_mapped_text_builder_add(transform->to, bytes, hl_utf8_encode(bytes, code_point), origin);
     if (change <= 0)
         hl_transform_drop(transform, (size_t)(1 - change));
 }
 
-hl_status hl_transform_end(hl_text *out, const hl_transform *transform)
+hl_status hl_transform_end(hl_mapped_text *out, const hl_transform *transform)
 {
-    const hl_text         *from = transform->from;
-    const hl_text_builder *to   = transform->to;
+    const hl_mapped_text         *from = transform->from;
+    const hl_mapped_text_builder *to   = transform->to;
 
     if (transform->status != HL_OK)
         return transform->status;
@@ -200,6 +201,6 @@ hl_status hl_transform_end(hl_text *out, const hl_transform *transform)
         (to->n_bytes == 0 || memcmp(to->bytes, from->bytes, to->n_bytes) == 0))
         *out = *from;
     else
-        *out = hl_text_built(to, from);
+        *out = hl_mapped_text_built(to, from);
     return HL_OK;
 }
