@@ -8,7 +8,7 @@
 
 #include "tokenize/mapped_text.h"
 #include "tokenize/normalize.h"
-#include "tokenize/prefixes.h"
+#include "tokenize/vocab.h"
 
 typedef struct hl_added_token {
     int32_t  id;

@@ -13,7 +13,7 @@
 #define HL_TOKENIZE_BPE_H
 
 #include "tokenize/budget.h"
-#include "tokenize/tokens.h"
+#include "tokenize/buffer.h"
 #include "tokenize/vocab.h"
 
 typedef struct hl_bpe_options {

@@ -1,4 +1,4 @@
-/* buffer.h - memory that grows while something is appended to it. */
+/* buffer.h - memory that grows while something is appended to it: bytes, and tokens. */
 #ifndef HL_TOKENIZE_BUFFER_H
 #define HL_TOKENIZE_BUFFER_H
 
@@ -30,5 +30,23 @@ hl_bytes hl_buffer_bytes(const hl_buffer *buffer);
 
 /* The first place of a (non-empty) needle; NULL if it is not there. */
 const char *hl_find_bytes(const char *text, size_t n_text, const char *needle, size_t n_needle);
+
+/* ------------------------------------------------------------------- tokens */
+
+/* A token and the bytes [begin, end) of the text that it stands for. */
+typedef struct hl_token {
+    int32_t  id;
+    uint32_t begin;
+    uint32_t end;
+} hl_token;
+
+typedef struct hl_tokens {
+    hl_token *items;
+    size_t    count;
+    size_t    capacity;
+} hl_tokens;
+
+hl_status hl_tokens_add(hl_tokens *tokens, int32_t id, size_t begin, size_t end);
+void      hl_tokens_free(hl_tokens *tokens);
 
 #endif

@@ -17,7 +17,6 @@
 #include "base/status.h"
 #include "base/utf8.h"
 #include "tokenize/buffer.h"
-#include "tokenize/prefixes.h"
 
 #define UNKNOWN_PENALTY 10.0
 

@@ -5,7 +5,7 @@
 #ifndef HL_TOKENIZE_WORD_CACHE_H
 #define HL_TOKENIZE_WORD_CACHE_H
 
-#include "tokenize/tokens.h"
+#include "tokenize/buffer.h"
 
 typedef struct hl_word_cache hl_word_cache;
 

@@ -3,7 +3,7 @@
 #define HL_TOKENIZE_WORDPIECE_H
 
 #include "tokenize/budget.h"
-#include "tokenize/tokens.h"
+#include "tokenize/buffer.h"
 #include "tokenize/vocab.h"
 
 typedef struct hl_wordpiece {
