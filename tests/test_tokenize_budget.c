@@ -5,8 +5,8 @@
 #include <time.h>
 
 #include "base/memory.h"
+#include "tokenize/bpe.h"
 #include "tokenize/buffer.h"
-#include "tokenize/merges.h"
 #include "tokenize/vocab.h"
 
 /* Generous for a machine that others use and for builds with sanitizers: what has no budget takes
@@ -274,7 +274,7 @@ static void pieces_that_collide_are_refused(void **state)
     hl_vocab_free(&vocab);
 }
 
-/* Pairs of ids whose products with merges.c's factor agree in the bits that choose a slot. */
+/* Pairs of ids whose products with bpe.c's factor agree in the bits that choose a slot. */
 static void merges_that_collide_are_refused(void **state)
 {
     (void)state;

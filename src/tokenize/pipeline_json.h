@@ -14,9 +14,4 @@ hl_status hl_pretokenizer_from_json(hl_pretokenizer *out, const json_t *value, c
 hl_status hl_decoder_from_json(hl_decoder *out, const json_t *value, const char *where);
 hl_status hl_postprocessor_from_json(hl_postprocessor *out, const json_t *value, const char *where);
 
-/* The pattern that HL_SPLIT_SCRIPT needs, and GPT-2's. */
-hl_status hl_script_pattern_new(hl_pattern **out);
-#define HL_GPT2_PATTERN                                                                            \
-    "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
-
 #endif

@@ -80,4 +80,10 @@ hl_status hl_pretokenizer_run(const hl_parts **out, hl_mapped_text *text,
                               const hl_pretokenizer *pre, hl_split_space *space,
                               hl_matcher *matcher);
 
+/* The pattern that HL_SPLIT_SCRIPT needs. */
+hl_status hl_script_pattern_new(hl_pattern **out);
+/* How GPT-2 splits. */
+#define HL_GPT2_PATTERN                                                                            \
+    "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
+
 #endif

@@ -10,7 +10,165 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/utf8.h"
-#include "tokenize/word_cache.h"
+#include "tokenize/buffer.h"
+
+/* ------------------------------------------------------------- words met before
+ *
+ * Text repeats its words: in English prose 19 of 20 were seen a moment ago.  The cache is a hash
+ * table over two arenas, one of bytes and one of tokens.  It grows to 64 K words (some 7 MB), and
+ * then forgets them all. */
+
+enum {
+    FIRST_SLOTS = 1 << 10,
+    MAX_SLOTS   = 1 << 17, /* half of them are used */
+    LONG_WORD   = 64,
+    MAX_PROBES  = 64, /* of one search */
+};
+
+typedef struct known_word {
+    uint64_t hash;  /* 0: empty */
+    uint32_t at;    /* in bytes */
+    uint32_t token; /* in tokens */
+    uint16_t n_bytes;
+    uint16_t n_tokens;
+} known_word;
+
+typedef struct word_cache {
+    known_word *slots; /* (n_slots) */
+    size_t      n_slots;
+    size_t      n_words;
+    hl_buffer   bytes;
+    hl_tokens   tokens;
+} word_cache;
+
+static void free_word_cache(word_cache *cache)
+{
+    if (cache == NULL)
+        return;
+    hl_free(cache->slots);
+    hl_buffer_free(&cache->bytes);
+    hl_tokens_free(&cache->tokens);
+    hl_free(cache);
+}
+
+static hl_status new_word_cache(word_cache **out)
+{
+    hl_status   status = HL_OK;
+    word_cache *cache  = NULL;
+
+    *out = NULL;
+    HL_TRY(HL_ALLOC_ZEROED(&cache, 1));
+    HL_TRY(HL_ALLOC_ZEROED(&cache->slots, FIRST_SLOTS));
+    cache->n_slots = FIRST_SLOTS;
+    *out           = cache;
+    cache          = NULL;
+
+done:
+    free_word_cache(cache);
+    return status;
+}
+
+static uint64_t hash_word(const char *word, size_t n_bytes)
+{
+    return hl_hash_bytes(word, n_bytes) | 1;
+}
+
+/* The word's slot, or the empty one where it belongs; NULL where neither is near, as when a text is
+ * made of words that collide. */
+static known_word *find_word(const word_cache *cache, uint64_t hash, const char *word,
+                             size_t n_bytes)
+{
+    size_t mask = cache->n_slots - 1;
+    size_t slot = (size_t)(hash >> 17) & mask;
+
+    for (int i = 0; i < MAX_PROBES; i++, slot = (slot + 1) & mask) {
+        known_word *seen = &cache->slots[slot];
+        if (seen->hash == 0)
+            return seen;
+        if (seen->hash == hash && seen->n_bytes == n_bytes &&
+            memcmp(cache->bytes.data + seen->at, word, n_bytes) == 0)
+            return seen;
+    }
+    return NULL;
+}
+
+/* Room for one more: twice the slots, or a fresh start. */
+static hl_status make_room_for_word(word_cache *cache)
+{
+    known_word *slots = NULL;
+
+    if (2 * (cache->n_words + 1) <= cache->n_slots)
+        return HL_OK;
+    if (cache->n_slots >= MAX_SLOTS) {
+        memset(cache->slots, 0, cache->n_slots * sizeof *cache->slots);
+        cache->n_words = cache->bytes.n_bytes = cache->tokens.count = 0;
+        return HL_OK;
+    }
+    size_t    n_slots = 2 * cache->n_slots;
+    hl_status status  = HL_ALLOC_ZEROED(&slots, n_slots);
+    if (status != HL_OK)
+        return status;
+    for (size_t i = 0; i < cache->n_slots; i++) {
+        size_t slot = (size_t)(cache->slots[i].hash >> 17) & (n_slots - 1);
+        if (cache->slots[i].hash == 0)
+            continue;
+        while (slots[slot].hash != 0)
+            slot = (slot + 1) & (n_slots - 1);
+        slots[slot] = cache->slots[i];
+    }
+    hl_free(cache->slots);
+    cache->slots   = slots;
+    cache->n_slots = n_slots;
+    return HL_OK;
+}
+
+/* Appends the tokens of a word that was met before, their places counted from `at`; *found says
+ * whether it was. */
+static hl_status recall_word(hl_tokens *out, bool *found, const word_cache *cache, const char *word,
+                             size_t n_bytes, size_t at)
+{
+    *found = false;
+    if (n_bytes >= LONG_WORD)
+        return HL_OK;
+    const known_word *seen = find_word(cache, hash_word(word, n_bytes), word, n_bytes);
+    if (seen == NULL || seen->hash == 0)
+        return HL_OK;
+    hl_status status = HL_GROW(&out->items, &out->capacity, out->count, seen->n_tokens);
+    if (status != HL_OK)
+        return status;
+    for (size_t i = 0; i < seen->n_tokens; i++) {
+        hl_token token = cache->tokens.items[seen->token + i];
+        token.begin += (uint32_t)at;
+        token.end += (uint32_t)at;
+        out->items[out->count++] = token;
+    }
+    *found = true;
+    return HL_OK;
+}
+
+/* Remembers the tokens of a word, whose places count from `at`.  Long words are not kept. */
+static hl_status remember_word(word_cache *cache, const char *word, size_t n_bytes,
+                               const hl_token *tokens, size_t n_tokens, size_t at)
+{
+    if (n_bytes >= LONG_WORD || n_tokens > LONG_WORD)
+        return HL_OK;
+    HL_NEED(make_room_for_word(cache));
+    uint64_t    hash = hash_word(word, n_bytes);
+    known_word *slot = find_word(cache, hash, word, n_bytes);
+    if (slot == NULL)
+        return HL_OK;
+    known_word made = { hash, (uint32_t)cache->bytes.n_bytes, (uint32_t)cache->tokens.count,
+                        (uint16_t)n_bytes, (uint16_t)n_tokens };
+    HL_NEED(hl_buffer_append(&cache->bytes, word, n_bytes));
+    for (size_t i = 0; i < n_tokens; i++)
+        HL_NEED(
+            hl_tokens_add(&cache->tokens, tokens[i].id, tokens[i].begin - at, tokens[i].end - at));
+    *slot = made;
+    cache->n_words++;
+    return HL_OK;
+}
+
+/* -------------------------------------------------------------- workspaces */
 
 struct hl_workspace {
     hl_mapped_text_builder input;
@@ -23,12 +181,10 @@ struct hl_workspace {
     hl_matcher            *matcher;
     hl_bpe_space          *bpe;
     hl_unigram_space      *unigram;
-    hl_word_cache         *cache;
+    word_cache            *cache;
     hl_budget              budget; /* of the call at hand */
     hl_workspace          *next;   /* of the idle ones */
 };
-
-/* ------------------------------------------------------------------ workspaces */
 
 static void free_workspace(hl_workspace *work)
 {
@@ -45,7 +201,7 @@ static void free_workspace(hl_workspace *work)
     hl_matcher_free(work->matcher);
     hl_bpe_space_free(work->bpe);
     hl_unigram_space_free(work->unigram);
-    hl_word_cache_free(work->cache);
+    free_word_cache(work->cache);
     hl_free(work);
 }
 
@@ -59,7 +215,7 @@ static hl_status new_workspace(hl_workspace **out)
     HL_TRY(hl_matcher_new(&work->matcher));
     HL_TRY(hl_bpe_space_new(&work->bpe));
     HL_TRY(hl_unigram_space_new(&work->unigram));
-    HL_TRY(hl_word_cache_new(&work->cache));
+    HL_TRY(new_word_cache(&work->cache));
     hl_matcher_set_budget(work->matcher, &work->budget);
     for (int i = 0; i < 2; i++)
         work->normal[i].budget = work->split.builders[i].budget = &work->budget;
@@ -197,15 +353,15 @@ static hl_status encode_word(hl_workspace *work, const hl_tokenizer *tokenizer, 
 {
     size_t    before = work->word.count;
     bool      found  = false;
-    hl_status status = hl_word_cache_get(&work->word, &found, work->cache, word, n_bytes, at);
+    hl_status status = recall_word(&work->word, &found, work->cache, word, n_bytes, at);
 
     if (status != HL_OK || found)
         return status;
     status = run_model(work, tokenizer, word, n_bytes, at);
     if (status != HL_OK || work->word.count == before)
         return status;
-    return hl_word_cache_put(work->cache, word, n_bytes, work->word.items + before,
-                             work->word.count - before, at);
+    return remember_word(work->cache, word, n_bytes, work->word.items + before,
+                         work->word.count - before, at);
 }
 
 static bool is_mark(const char *text, size_t n_bytes)
