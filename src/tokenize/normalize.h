@@ -6,7 +6,7 @@
 #define HL_TOKENIZE_NORMALIZE_H
 
 #include "base/json_reader.h"
-#include "tokenize/charsmap.h"
+#include "tokenize/buffer.h"
 #include "tokenize/mapped_text.h"
 #include "tokenize/pattern.h"
 
@@ -23,6 +23,9 @@ typedef enum hl_normalize_kind {
     HL_NORMALIZE_CHARSMAP,
     HL_NORMALIZE_BYTE_LEVEL, /* bytes spelled as GPT-2 does                    */
 } hl_normalize_kind;
+
+/* SentencePiece's precompiled rules. */
+typedef struct hl_charsmap hl_charsmap;
 
 typedef struct hl_normalize_step {
     hl_normalize_kind kind;
@@ -50,5 +53,17 @@ void      hl_normalizer_free(hl_normalizer *normalizer);
 /* Changes *text; what changed lies in the builders, which take turns. */
 hl_status hl_normalizer_run(hl_mapped_text *text, const hl_normalizer *normalizer,
                             hl_mapped_text_builder builders[2], hl_matcher *matcher);
+
+/* --------------------------------------------------- SentencePiece's rules */
+
+/* From the blob, or from its base64.  The blob is copied. */
+hl_status hl_charsmap_new(hl_charsmap **out, const uint8_t *blob, size_t n_bytes);
+hl_status hl_charsmap_from_base64(hl_charsmap **out, const char *text);
+void      hl_charsmap_free(hl_charsmap *map);
+/* The blob again, appended. */
+hl_status hl_charsmap_write(hl_buffer *out, const hl_charsmap *map);
+
+hl_status hl_charsmap_apply(hl_mapped_text *out, hl_mapped_text_builder *builder,
+                            const hl_mapped_text *text, const hl_charsmap *map);
 
 #endif
