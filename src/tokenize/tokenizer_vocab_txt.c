@@ -23,7 +23,7 @@
 #include "base/status.h"
 #include "base/utf8.h"
 #include "tokenize/buffer.h"
-#include "tokenize/json_members.h"
+#include "tokenize/tokenizer_json.h"
 #include "tokenize/unicode.h"
 #include "tokenize/vocab.h"
 #include "tokenize/vocab_source.h"

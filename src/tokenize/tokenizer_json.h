@@ -1,12 +1,13 @@
-/* json_members.h - single members of a large JSON object, in whatever order they come.
+/* tokenizer_json.h - single members of a large JSON object, in whatever order they come:
+ * how a tokenizer.json is read, and what lies beside it.
  *
  *     hl_member members[] = { { "type", { 0 } }, { "vocab", { 0 } } };
  *     HL_TRY(hl_members_find(members, 2, object, "tokenizer.json"));
  *     HL_TRY(hl_member_text(&type, "tokenizer.json", &members[0]));
  *
  * The first pass only notes where they lie; then each is read where it is. */
-#ifndef HL_TOKENIZE_JSON_MEMBERS_H
-#define HL_TOKENIZE_JSON_MEMBERS_H
+#ifndef HL_TOKENIZE_TOKENIZER_JSON_H
+#define HL_TOKENIZE_TOKENIZER_JSON_H
 
 #include "base/json_reader.h"
 
