@@ -5,7 +5,6 @@
  * the tokenizer.json files. */
 #include "tokenize_support.h"
 
-#include "tokenize/pre_names.h"
 #include "tokenize/vocab_source.h"
 
 #define SEPARATOR "\n__ggml_vocab_test__\n"

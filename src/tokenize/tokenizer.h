@@ -4,7 +4,7 @@
  *          -> special tokens around                                  = encode
  *     pieces -> decoder -> text                                      = decode
  *
- * tokenizer.c runs the pipeline; tokenizer_json.c, tokenizer_vocab.c and their
+ * tokenizer.c runs the pipeline; tokenizer_json.c, vocab_source.c and their
  * kin build it from files.  A builder fills the fields and calls _finish, and
  * after that nothing changes but the stack of idle workspaces. */
 #ifndef HL_TOKENIZE_TOKENIZER_H

@@ -1,6 +1,6 @@
 /* vocab_export.c - which kind of vocabulary a pipeline is, and its lists.
  *
- *     gpt2    [NFC] -> expressions with a name (pre_names.c), bytes as characters -> BPE
+ *     gpt2    [NFC] -> expressions with a name (vocab_source.h), bytes as characters -> BPE
  *     llama   [▁ in front] -> spaces to ▁ -> BPE over characters, with bytes to fall back on
  *     bert    BERT's normalizer and words -> WordPiece
  *     t5      [charsmap | NFKC] -> [words] -> ▁ -> Unigram
@@ -18,9 +18,9 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "tokenize/buffer.h"
-#include "tokenize/pre_names.h"
 #include "tokenize/tokenizer.h"
 #include "tokenize/unicode.h"
+#include "tokenize/vocab_source.h"
 
 #define MARK           "\xe2\x96\x81" /* ▁ */
 #define WORDPIECE_MARK "##"

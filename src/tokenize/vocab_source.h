@@ -56,6 +56,24 @@ hl_vocab_source hl_vocab_source_empty(void);
 
 hl_status hl_tokenizer_from_source(hl_tokenizer **out, const hl_vocab_source *source);
 
+/* ------------------------------------------------------ names of pre-tokenizers */
+
+#define HL_MAX_PRE_PATTERNS 6
+
+typedef struct hl_pre {
+    const char *names;                             /* separated by spaces */
+    const char *patterns[HL_MAX_PRE_PATTERNS + 1]; /* applied in turn; NULL ends them */
+    bool        ignore_merges;
+    bool        add_bos; /* what is usual */
+} hl_pre;
+
+/* NULL if the name is not known. */
+const hl_pre *hl_pre_find(const char *name);
+/* The other way: what splits by just these expressions (n_patterns).  NULL if it has no name. */
+const hl_pre *hl_pre_match(const char *const *patterns, size_t n_patterns, bool ignore_merges);
+
+/* ---------------------------------------------------- where they come from */
+
 /* llama2.c's tokenizer.bin, and its pieces alone; `path` must outlive these. */
 hl_status                       hl_tokenizer_open_llama2c(hl_tokenizer **out, const char *path);
 typedef struct hl_llama2c_vocab hl_llama2c_vocab;
