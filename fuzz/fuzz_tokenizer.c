@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/utf8.h"
+#include "formats/gguf.h"
 #include "fuzz.h"
 #include "tokenize/vocab_export.h"
 
@@ -80,10 +81,24 @@ static void check_encoding(const hl_tokenizer *tokenizer, size_t n_text, bool ad
     hl_encoding_free(encoding);
 }
 
+static void check_export(const hl_tokenizer *tokenizer)
+{
+    hl_vocab_export *export = NULL;
+    hl_gguf_writer *writer  = NULL;
+
+    if (hl_vocab_export_new(&export, tokenizer, hl_tokenizer_size(tokenizer)) != HL_OK) {
+        refused(export);
+        return;
+    }
+    PROMISE(hl_gguf_writer_new(&writer) == HL_OK);
+    PROMISE(hl_gguf_add_vocab(writer, hl_vocab_export_source(export)) == HL_OK);
+    hl_gguf_writer_free(writer);
+    hl_vocab_export_free(export);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes)
 {
     hl_tokenizer *tokenizer = NULL;
-    hl_vocab_export *export = NULL;
 
     memcpy(text, words, sizeof words - 1);
     memset(text + sizeof words - 1, 'a', N_RUN);
@@ -96,9 +111,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes)
     }
     check_encoding(tokenizer, sizeof words - 1, false);
     check_encoding(tokenizer, N_TEXT, true);
-    if (hl_vocab_export_new(&export, tokenizer, hl_tokenizer_size(tokenizer)) != HL_OK)
-        refused(export);
-    hl_vocab_export_free(export);
+    check_export(tokenizer);
     hl_tokenizer_close(tokenizer);
     return 0;
 }
