@@ -1,10 +1,22 @@
-/* evaluate.c - a walk over a tree of settings.
+/* evaluate.c - settings of a model's gates as leaves of a tree, and a walk over it.
  *
- * settings.h has the tree.  For a walk over it one residual stream a layer is enough, that of the
- * path to the current leaf: a setting starts at the first layer that differs from the one before it,
- * from the stream that the session keeps there.  All settings are run on one batch of windows
- * before the next, so memory does not grow with text or settings.  Where it is short, only every
- * `every`-th layer's stream is kept and layers between are run again.
+ * Two settings of the gates that agree in layers 0 ... l-1 give the same residual stream
+ * before layer l.  Sorted by their gates, layer 0 first, settings are the leaves of a tree
+ * whose edges are layers' gates:
+ *
+ *     layer 0   1 1 ------------------- 1 1 ---- 0 1
+ *     layer 1   1 1 ------- 1 0         |        |
+ *     layer 2   1 1   0 1   1 1         ...      ...
+ *     setting   dense  a     b                            a starts at layer 2, b at 1
+ *
+ * and a walk from leaf to leaf runs every edge once: the least that can be.  Larger gates come
+ * first, so that the dense model, with all gates 1, is the first leaf.
+ *
+ * For a walk one residual stream a layer is enough, that of the path to the current leaf: a setting
+ * starts at the first layer that differs from the one before it, from the stream that the session
+ * keeps there.  All settings are run on one batch of windows before the next, so memory does not
+ * grow with text or settings.  Where it is short, only every `every`-th layer's stream is kept and
+ * layers between are run again.
  *
  * The dense model comes first of all; the session keeps its logits for the batch, where it runs,
  * and tells how far those of other settings are from them.  Windows, batches and the order of sums
@@ -19,12 +31,156 @@
 #include "measure/window.h"
 #include "model/device.h"
 #include "model/model.h"
-#include "prune/settings.h"
 #include "stats/exact.h"
 
 enum { DEFAULT_ROWS = 512, DEVICE_ROWS = 4096, DEFAULT_CONTEXT = 1024, MAX_BATCH = 4096 };
+enum { MAX_SETTINGS = 1 << 24 };
 enum { WANTS = HL_WANT_LOSSES | HL_WANT_DIVERGENCE };
 #define DEFAULT_MEMORY ((size_t)1 << 30)
+
+/* ----------------------------------------------------------------- the tree */
+
+typedef struct settings_tree {
+    int64_t  n_settings; /* without the dense model's, which is setting n_settings */
+    int64_t  n_layers;
+    int64_t  n_heads;
+    float   *gates; /* (n_settings + 1, n_layers, n_heads) */
+    int64_t *order; /* (n_settings + 1) leaf by leaf; the dense model's before its equals */
+} settings_tree;
+
+static int64_t gate_count(const settings_tree *tree)
+{
+    return tree->n_layers * tree->n_heads;
+}
+
+/* Larger gates first, layer by layer. */
+static int compare_gates(const float *a, const float *b, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        if (a[i] != b[i])
+            return a[i] > b[i] ? -1 : 1;
+    }
+    return 0;
+}
+
+static bool comes_first(const settings_tree *tree, int64_t a, int64_t b)
+{
+    int64_t n = gate_count(tree);
+    return compare_gates(tree->gates + a * n, tree->gates + b * n, n) <= 0;
+}
+
+/* Stable, so that of equal settings the first comes first: merges runs of 1, 2, 4, ... */
+static void merge_runs(int64_t *out, const settings_tree *tree, int64_t width)
+{
+    const int64_t *in = tree->order;
+    int64_t        n  = tree->n_settings + 1;
+
+    for (int64_t low = 0; low < n; low += 2 * width) {
+        int64_t middle = low + width < n ? low + width : n;
+        int64_t high   = low + 2 * width < n ? low + 2 * width : n;
+        int64_t a = low, b = middle;
+
+        for (int64_t i = low; i < high; i++) {
+            bool left = a < middle && (b >= high || comes_first(tree, in[a], in[b]));
+            out[i]    = left ? in[a++] : in[b++];
+        }
+    }
+}
+
+static hl_status sort_leaves(settings_tree *tree)
+{
+    int64_t   n      = tree->n_settings + 1;
+    int64_t  *work   = NULL;
+    hl_status status = HL_ALLOC(&work, (size_t)n);
+
+    if (status != HL_OK)
+        return status;
+    tree->order[0] = n - 1; /* the dense model's, before its equals */
+    for (int64_t i = 1; i < n; i++)
+        tree->order[i] = i - 1;
+    for (int64_t width = 1; width < n; width *= 2) {
+        merge_runs(work, tree, width);
+        memcpy(tree->order, work, (size_t)n * sizeof *work);
+    }
+    hl_free(work);
+    return HL_OK;
+}
+
+static hl_status check_gates(const settings_tree *tree)
+{
+    int64_t n_gates = gate_count(tree);
+
+    for (int64_t i = 0; i < tree->n_settings * n_gates; i++) {
+        float gate = tree->gates[i];
+        if (!(gate >= 0.0f && gate <= 1.0f))
+            return hl_fail(HL_BAD_ARGUMENT,
+                           "setting %lld: the gate of L%lldH%lld is %g, wanted 0 to 1",
+                           (long long)(i / n_gates), (long long)(i % n_gates / tree->n_heads),
+                           (long long)(i % tree->n_heads), (double)gate);
+    }
+    return HL_OK;
+}
+
+static void tree_clear(settings_tree *tree)
+{
+    hl_free(tree->gates);
+    hl_free(tree->order);
+    *tree = (settings_tree){ 0 };
+}
+
+/* Copies.  HL_BAD_ARGUMENT for a gate that is not from 0 to 1. */
+static hl_status tree_init(settings_tree *out, const hl_model *model, const float *gates,
+                           int64_t n_settings)
+{
+    hl_status status = HL_OK;
+
+    *out = (settings_tree){ .n_settings = n_settings,
+                            .n_layers   = model->config->n_layers,
+                            .n_heads    = model->config->n_heads };
+    if (n_settings < 0 || n_settings > MAX_SETTINGS || (gates == NULL && n_settings > 0))
+        return hl_fail(HL_BAD_ARGUMENT, "evaluate: %lld settings of gates, wanted 0 to %d",
+                       (long long)n_settings, MAX_SETTINGS);
+    size_t n_gates = (size_t)gate_count(out);
+    size_t count   = (size_t)n_settings * n_gates;
+    HL_TRY(HL_ALLOC(&out->gates, count + n_gates));
+    HL_TRY(HL_ALLOC(&out->order, (size_t)n_settings + 1));
+    if (n_settings > 0)
+        memcpy(out->gates, gates, count * sizeof *gates);
+    for (size_t i = 0; i < n_gates; i++)
+        out->gates[count + i] = 1.0f;
+    HL_TRY(check_gates(out));
+    HL_TRY(sort_leaves(out));
+
+done:
+    if (status != HL_OK)
+        tree_clear(out);
+    return status;
+}
+
+/* (n_layers, n_heads) of the leaf. */
+static const float *leaf_gates(const settings_tree *tree, int64_t leaf)
+{
+    return tree->gates + tree->order[leaf] * gate_count(tree);
+}
+
+/* The first layer in which a leaf differs from the one before it; n_layers: in none.  0 for the
+ * first. */
+static int64_t leaf_first_layer(const settings_tree *tree, int64_t leaf)
+{
+    int64_t n_heads = tree->n_heads;
+    int64_t layer   = 0;
+
+    if (leaf == 0)
+        return 0;
+    const float *before = leaf_gates(tree, leaf - 1);
+    const float *gates  = leaf_gates(tree, leaf);
+    while (layer < tree->n_layers &&
+           compare_gates(before + layer * n_heads, gates + layer * n_heads, n_heads) == 0)
+        layer++;
+    return layer;
+}
+
+/* ------------------------------------------------------------ the evaluator */
 
 /* Tokens [begin, begin + length) of all; those from `first` on are scored. */
 typedef struct text_window {
@@ -49,9 +205,9 @@ struct hl_evaluator {
     hl_session         *session;
     hl_evaluation      *result;
 
-    hl_settings settings;
-    int64_t    *first;      /* (n_settings + 1) the layer that each leaf starts at */
-    int64_t     n_per_walk; /* layers run for a batch */
+    settings_tree tree;
+    int64_t      *first;      /* (n_settings + 1) the layer that each leaf starts at */
+    int64_t       n_per_walk; /* layers run for a batch */
 
     int64_t     *tokens; /* of all windows, one after the other */
     int64_t      n_tokens;
@@ -71,7 +227,7 @@ struct hl_evaluator {
     int64_t resumed; /* the leaf that a walk goes on with, whose path has not been run; 0: none */
 };
 
-/* ------------------------------------------------------------------- settings */
+/* ------------------------------------------------------------ the walk planned */
 
 /* Where each setting starts: at the kept stream before the first difference.  An equal of
  * the one before it runs nothing. */
@@ -80,7 +236,7 @@ static void plan_walk(hl_evaluator *e)
     int64_t n_layers = e->config->n_layers;
 
     for (int64_t leaf = 0; leaf <= e->result->n_settings; leaf++) {
-        int64_t layer = hl_settings_first(&e->settings, leaf);
+        int64_t layer = leaf_first_layer(&e->tree, leaf);
 
         e->first[leaf] = layer < n_layers ? layer / e->every * e->every : n_layers;
         e->n_per_walk += n_layers - e->first[leaf];
@@ -90,7 +246,7 @@ static void plan_walk(hl_evaluator *e)
 
 static hl_status take_settings(hl_evaluator *e, const float *gates, int64_t n_settings)
 {
-    hl_status status = hl_settings_init(&e->settings, e->model, gates, n_settings);
+    hl_status status = tree_init(&e->tree, e->model, gates, n_settings);
 
     e->result->n_settings = status == HL_OK ? n_settings : 0;
     return status == HL_OK ? HL_ALLOC(&e->first, (size_t)n_settings + 1) : status;
@@ -357,7 +513,7 @@ void hl_evaluator_close(hl_evaluator *e)
         return;
     hl_session_close(e->session);
     hl_evaluation_free(e->result);
-    hl_settings_clear(&e->settings);
+    tree_clear(&e->tree);
     hl_free(e->first);
     hl_free(e->tokens);
     hl_free(e->windows);
@@ -415,7 +571,7 @@ static hl_status run_setting(hl_evaluator *e)
                       .n_tokens     = e->n_rows,
                       .lengths      = e->lengths,
                       .targets      = e->targets,
-                      .gates        = hl_settings_gates(&e->settings, e->at),
+                      .gates        = leaf_gates(&e->tree, e->at),
                       .tap          = &tap,
                       .first_layer  = layer,
                       .keeps_logits = e->at == 0 };
@@ -443,7 +599,7 @@ static hl_scores sum_window(const hl_evaluator *e, int64_t window)
 /* (n_windows) of the setting at a leaf. */
 static hl_scores *scores_of(const hl_evaluator *e, int64_t leaf)
 {
-    int64_t setting = e->settings.order[leaf];
+    int64_t setting = e->tree.order[leaf];
 
     return setting == e->result->n_settings ? e->result->dense
                                             : e->result->scores + setting * e->result->n_windows;

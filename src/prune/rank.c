@@ -1,18 +1,22 @@
-/* rank.c - a score for every head, and the order in which they would go.
+/* rank.c - a score for every head, the order in which they would go, and the first of them.
  *
- * What a ranker is stands in one table; what it reads, in score_of.  Two scores need more than
- * one head: entropy-gradient, which is a product of two scales, and weight, whose norms are
- * computed for all heads at once (rank_weights.c). */
-#include "prune/rank.h"
-
+ *     ranker    what it is stands in one table; what it reads, in score_of
+ *     scores    two need more than one head: entropy-gradient, which is a product of two scales, and
+ *               weight, whose norms are computed for all heads at once
+ *     groups    query heads that share a K/V head, ranked as one
+ *     choice    the first heads of a ranking, but for those that must stay
+ *     table     a ranking for eyes and files */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "analysis/random.h"
+#include "analysis/sheet.h"
 #include "base/memory.h"
 #include "base/status.h"
-#include "prune/heads.h"
+#include "headlight.h"
+#include "model/model.h"
+#include "prune/gates.h"
 
 /* What a ranker cannot do without. */
 enum {
@@ -174,6 +178,115 @@ static int64_t width_of(const hl_rank_inputs *inputs)
                                    : hl_model_get_info(inputs->model)->n_heads;
 }
 
+/* -------------------------------------------------------------------- weights */
+
+/* How large the weights of a head are.  Rows [h d, h d + d) of W_Q belong to head h, those of its
+ * K/V head in W_K and W_V, and the columns [h d, h d + d) of W_O.  Weights are read a row at a time,
+ * whatever they are stored as. */
+typedef struct weight_sums {
+    const hl_model *model;
+    float          *row; /* (the widest row) */
+    double         *q;   /* (n_heads) sums of squares, as k (n_kv_heads), v and o */
+    double         *k;
+    double         *v;
+    double         *o;
+} weight_sums;
+
+static double sum_of_squares(const float *x, int64_t n)
+{
+    double sum = 0.0;
+
+    for (int64_t i = 0; i < n; i++)
+        sum += (double)x[i] * (double)x[i];
+    return sum;
+}
+
+/* out[h] = the squares of rows h d .. h d + d. */
+static hl_status sum_rows(double *out, const weight_sums *sums, hl_role role, int64_t layer,
+                          int64_t n_heads)
+{
+    const hl_param *param  = hl_weights_get(sums->model->weights, role, layer, 0);
+    int64_t         d_head = sums->model->config->d_head;
+
+    for (int64_t row = 0; row < n_heads * d_head; row++) {
+        hl_status status = hl_weight_read_row(sums->row, &param->weight, row);
+        if (status != HL_OK)
+            return status;
+        out[row / d_head] = (row % d_head == 0 ? 0.0 : out[row / d_head]) +
+                            sum_of_squares(sums->row, param->weight.n_columns);
+    }
+    return HL_OK;
+}
+
+/* out[h] = the squares of columns h d .. h d + d. */
+static hl_status sum_columns(double *out, const weight_sums *sums, int64_t layer, int64_t n_heads)
+{
+    const hl_param *param  = hl_weights_get(sums->model->weights, HL_ROLE_ATTN_O, layer, 0);
+    int64_t         d_head = sums->model->config->d_head;
+
+    for (int64_t head = 0; head < n_heads; head++)
+        out[head] = 0.0;
+    for (int64_t row = 0; row < param->weight.n_rows; row++) {
+        hl_status status = hl_weight_read_row(sums->row, &param->weight, row);
+        if (status != HL_OK)
+            return status;
+        for (int64_t head = 0; head < n_heads; head++)
+            out[head] += sum_of_squares(sums->row + head * d_head, d_head);
+    }
+    return HL_OK;
+}
+
+static hl_status weigh_layer(double *out, const weight_sums *sums, int64_t layer)
+{
+    const hl_layer_config *config = &sums->model->config->layers[layer];
+
+    if (config->n_heads == 0)
+        return HL_OK;
+    HL_NEED(sum_rows(sums->q, sums, HL_ROLE_ATTN_Q, layer, config->n_heads));
+    HL_NEED(sum_rows(sums->k, sums, HL_ROLE_ATTN_K, layer, config->n_kv_heads));
+    HL_NEED(sum_rows(sums->v, sums, HL_ROLE_ATTN_V, layer, config->n_kv_heads));
+    HL_NEED(sum_columns(sums->o, sums, layer, config->n_heads));
+    for (int64_t head = 0; head < config->n_heads; head++) {
+        int64_t kv_head = head / (config->n_heads / config->n_kv_heads);
+        out[head]       = sqrt(sums->q[head]) * sqrt(sums->k[kv_head]) * sqrt(sums->v[kv_head]) *
+                    sqrt(sums->o[head]);
+    }
+    return HL_OK;
+}
+
+/* The product of the Frobenius norms of a head's rows of W_Q, W_K and W_V and of its columns of
+ * W_O: *out (n_layers, n_heads), released with hl_free.  Heads that share keys and values have
+ * the same W_K and W_V. */
+static hl_status weigh_heads(double **out, const hl_model *model)
+{
+    hl_status        status = HL_OK;
+    const hl_config *config = model->config;
+    size_t           n      = (size_t)config->n_heads;
+    int64_t          wide   = config->n_heads * config->d_head;
+    weight_sums      sums   = { .model = model };
+    double          *all    = NULL;
+    double          *norms  = NULL;
+
+    *out = NULL;
+    HL_TRY(HL_ALLOC_ZEROED(&norms, (size_t)config->n_layers * n));
+    HL_TRY(HL_ALLOC(&all, 4 * n));
+    HL_TRY(HL_ALLOC(&sums.row, (size_t)(wide > config->d_model ? wide : config->d_model)));
+    sums.q = all;
+    sums.k = all + n;
+    sums.v = all + 2 * n;
+    sums.o = all + 3 * n;
+    for (int64_t layer = 0; layer < config->n_layers; layer++)
+        HL_TRY(weigh_layer(norms + layer * config->n_heads, &sums, layer));
+    *out  = norms;
+    norms = NULL;
+
+done:
+    hl_free(norms);
+    hl_free(all);
+    hl_free(sums.row);
+    return status;
+}
+
 /* --------------------------------------------------------------------- scores */
 
 static double mean_of(const hl_profile *profile, const hl_ranked *at, hl_quantity quantity)
@@ -250,7 +363,7 @@ static hl_status score_heads(hl_ranking *ranking, const hl_rank_inputs *inputs, 
         return HL_OK;
     }
     if (ranking->ranker == HL_RANKER_WEIGHT) {
-        HL_TRY(hl_rank_weights(&norms, inputs->model));
+        HL_TRY(weigh_heads(&norms, inputs->model));
         scores = norms;
     }
     for (int64_t i = 0; i < ranking->n_heads; i++)
@@ -361,4 +474,270 @@ void hl_ranking_free(hl_ranking *ranking)
     hl_free(ranking->heads);
     hl_free(ranking->groups);
     hl_free(ranking);
+}
+
+/* --------------------------------------------------------------------- groups */
+
+/* A K/V head can only go when all its query heads do, and takes most with it then: its rows of
+ * W_K and W_V, and its part of the cache.  A group's score is the mean of its heads';
+ * groups stand in that order, heads of a group side by side. */
+
+typedef struct group {
+    int64_t layer;
+    int64_t first; /* head */
+    int64_t n_heads;
+    double  score; /* NaN if that of one head is */
+} group;
+
+typedef struct grouping {
+    group     *groups; /* (n_groups) */
+    int64_t    n_groups;
+    int64_t   *starts; /* (n_layers) the first place of a layer in `heads` */
+    hl_ranked *heads;  /* (n_heads) by layer and head */
+} grouping;
+
+/* Lowest first, what was never measured last; equals by place. */
+static int compare_groups(const void *left, const void *right)
+{
+    const group *a = left;
+    const group *b = right;
+
+    if (isnan(a->score) != isnan(b->score))
+        return isnan(a->score) ? 1 : -1;
+    if (!isnan(a->score) && a->score != b->score)
+        return a->score < b->score ? -1 : 1;
+    if (a->layer != b->layer)
+        return a->layer < b->layer ? -1 : 1;
+    return a->first < b->first ? -1 : a->first > b->first;
+}
+
+/* How many heads of each layer go together, and where layers start. */
+static hl_status read_layers(grouping *g, hl_ranking *ranking, const hl_model *model)
+{
+    int64_t n_heads = 0;
+
+    for (int64_t layer = 0; layer < ranking->n_layers; layer++) {
+        hl_layer_info info   = { 0 };
+        hl_status     status = hl_model_get_layer(&info, model, layer);
+
+        if (status != HL_OK)
+            return status;
+        g->starts[layer]       = n_heads;
+        ranking->groups[layer] = info.n_kv_heads > 0 ? info.n_heads / info.n_kv_heads : 1;
+        g->n_groups += info.n_kv_heads;
+        n_heads += info.n_heads;
+    }
+    if (n_heads != ranking->n_heads)
+        return hl_fail(HL_BAD_INPUT, "the ranking has %lld heads, the model %lld",
+                       (long long)ranking->n_heads, (long long)n_heads);
+    return HL_OK;
+}
+
+/* Groups with their scores, upside down where the highest goes first. */
+static void score_groups(grouping *g, const hl_ranking *ranking)
+{
+    group  *out  = g->groups;
+    double  sign = ranking->highest_first ? -1.0 : 1.0;
+    int64_t size = 1;
+
+    for (int64_t at = 0; at < ranking->n_heads; at += size) {
+        size = ranking->groups[g->heads[at].layer];
+        *out = (group){ .layer = g->heads[at].layer, .first = g->heads[at].head, .n_heads = size };
+        for (int64_t i = 0; i < size; i++)
+            out->score += sign * g->heads[at + i].score / (double)size;
+        out++;
+    }
+}
+
+static void write_order(hl_ranking *ranking, const grouping *g)
+{
+    hl_ranked *out = ranking->heads;
+
+    for (int64_t i = 0; i < g->n_groups; i++) {
+        const group *from = &g->groups[i];
+        memcpy(out, &g->heads[g->starts[from->layer] + from->first],
+               (size_t)from->n_heads * sizeof *out);
+        out += from->n_heads;
+    }
+}
+
+hl_status hl_ranking_group(hl_ranking *ranking, const hl_model *model)
+{
+    hl_status status = HL_OK;
+    grouping  g      = { 0 };
+
+    if (hl_model_get_info(model)->n_layers != ranking->n_layers)
+        return hl_fail(HL_BAD_INPUT, "the ranking has %lld layers, the model %lld",
+                       (long long)ranking->n_layers, (long long)hl_model_get_info(model)->n_layers);
+    hl_free(ranking->groups);
+    ranking->groups = NULL;
+    HL_TRY(HL_ALLOC(&ranking->groups, (size_t)ranking->n_layers));
+    HL_TRY(HL_ALLOC(&g.starts, (size_t)ranking->n_layers));
+    HL_TRY(read_layers(&g, ranking, model));
+    HL_TRY(HL_ALLOC(&g.groups, (size_t)g.n_groups));
+    HL_TRY(HL_ALLOC(&g.heads, (size_t)ranking->n_heads));
+    for (int64_t i = 0; i < ranking->n_heads; i++) {
+        const hl_ranked *head = &ranking->heads[i];
+        if (g.starts[head->layer] + head->head < ranking->n_heads)
+            g.heads[g.starts[head->layer] + head->head] = *head;
+    }
+    score_groups(&g, ranking);
+    qsort(g.groups, (size_t)g.n_groups, sizeof *g.groups, compare_groups);
+    write_order(ranking, &g);
+
+done:
+    hl_free(g.starts);
+    hl_free(g.groups);
+    hl_free(g.heads);
+    return status;
+}
+
+/* --------------------------------------------------------------------- choice */
+
+static hl_status wanted_count(int64_t *out, const hl_ranking *ranking, const hl_choice *choice)
+{
+    if (!(choice->ratio >= 0.0 && choice->ratio <= 1.0))
+        return hl_fail(HL_BAD_ARGUMENT, "a ratio of %g, wanted 0 to 1", choice->ratio);
+    if (choice->count < 0 || choice->per_layer_max < 0)
+        return hl_fail(HL_BAD_ARGUMENT, "%lld heads, at most %lld a layer: wanted 0 or more",
+                       (long long)choice->count, (long long)choice->per_layer_max);
+    *out = choice->ratio > 0.0 ? (int64_t)floor(choice->ratio * (double)ranking->n_heads + 0.5)
+                               : choice->count;
+    return HL_OK;
+}
+
+/* How many heads of a layer go together. */
+static int64_t group_of(const hl_ranking *ranking, int64_t layer)
+{
+    return ranking->groups != NULL ? ranking->groups[layer] : 1;
+}
+
+/* How many heads each layer can give, in whole groups: left (n_layers); and the sum. */
+static int64_t count_room(int64_t *left, const hl_ranking *ranking, const hl_choice *choice)
+{
+    int64_t sum = 0;
+
+    for (int64_t i = 0; i < ranking->n_heads; i++)
+        left[ranking->heads[i].layer]++;
+    for (int64_t layer = 0; layer < ranking->n_layers; layer++) {
+        if (!choice->empty_layers && left[layer] > 0)
+            left[layer]--;
+        if (choice->per_layer_max > 0 && left[layer] > choice->per_layer_max)
+            left[layer] = choice->per_layer_max;
+        left[layer] -= left[layer] % group_of(ranking, layer);
+        sum += left[layer];
+    }
+    return sum;
+}
+
+/* Until another group would be further off than none. */
+static void take_first(hl_head_list *list, int64_t *left, const hl_ranking *ranking, int64_t count)
+{
+    int64_t size = 0;
+
+    for (int64_t i = 0; i < ranking->n_heads && list->n_heads < count; i += size) {
+        const hl_ranked *head = &ranking->heads[i];
+
+        size = group_of(ranking, head->layer);
+        if (left[head->layer] == 0)
+            continue;
+        if (list->n_heads + size - count >= count - list->n_heads)
+            return;
+        left[head->layer] -= size;
+        for (int64_t k = 0; k < size; k++)
+            list->heads[list->n_heads++] = (hl_head){ head[k].layer, head[k].head };
+    }
+}
+
+hl_status hl_ranking_choose(hl_head_list **out, const hl_ranking *ranking, const hl_choice *choice)
+{
+    hl_status     status = HL_OK;
+    hl_head_list *list   = NULL;
+    int64_t      *left   = NULL;
+    int64_t       count  = 0;
+
+    *out = NULL;
+    HL_TRY(wanted_count(&count, ranking, choice));
+    HL_TRY(HL_ALLOC_ZEROED(&left, (size_t)ranking->n_layers));
+    int64_t room = count_room(left, ranking, choice);
+    if (count > room) {
+        status =
+            hl_fail(HL_BAD_ARGUMENT, "%lld of %lld heads wanted, %lld can go%s%s%s",
+                    (long long)count, (long long)ranking->n_heads, (long long)room,
+                    ranking->groups != NULL ? " in whole groups" : "",
+                    choice->empty_layers ? "" : ": one stays in every layer",
+                    choice->per_layer_max > 0 ? ", and a layer gives no more than its limit" : "");
+        goto done;
+    }
+    HL_TRY(HL_ALLOC_ZEROED(&list, 1));
+    HL_TRY(HL_ALLOC(&list->heads, (size_t)room));
+    take_first(list, left, ranking, count);
+    *out = list;
+    list = NULL;
+
+done:
+    hl_head_list_free(list);
+    hl_free(left);
+    return status;
+}
+
+/* ---------------------------------------------------------------------- table */
+
+/* The ranker is named in every row: CSV has no place for facts. */
+#define HEAD_COLUMNS                                                                               \
+    { "rank", HL_COLUMN_INT, 0 }, { "name", HL_COLUMN_TEXT, 0 }, { "layer", HL_COLUMN_INT, 0 },    \
+        { "head", HL_COLUMN_INT, 0 }, { "score", HL_COLUMN_REAL, 6 },                              \
+    {                                                                                              \
+        "ranker", HL_COLUMN_TEXT, 0                                                                \
+    }
+
+static const hl_column columns[]       = { HEAD_COLUMNS, { 0 } };
+static const hl_column group_columns[] = {
+    HEAD_COLUMNS, { "kv_head", HL_COLUMN_INT, 0 }, { "group_score", HL_COLUMN_REAL, 6 }, { 0 }
+};
+
+/* The K/V head, and the mean score of its query heads, which stand side by side. */
+static void put_group(hl_sheet *table, const hl_ranking *ranking, int64_t i)
+{
+    const hl_ranked *head = &ranking->heads[i];
+    int64_t          size = ranking->groups[head->layer];
+    const hl_ranked *all  = head - head->head % size;
+    double           sum  = 0.0;
+
+    for (int64_t k = 0; k < size; k++)
+        sum += all[k].score;
+    hl_sheet_put_int(table, head->head / size);
+    hl_sheet_put_real(table, sum / (double)size);
+}
+
+hl_status hl_ranking_sheet(hl_sheet **out, const hl_ranking *ranking, int64_t count)
+{
+    hl_sheet *table  = NULL;
+    hl_status status = hl_sheet_new(&table, "ranking", "Heads in pruning order",
+                                    ranking->groups != NULL ? group_columns : columns);
+
+    *out = NULL;
+    if (status != HL_OK)
+        return status;
+    if (count == 0 || count > ranking->n_heads)
+        count = ranking->n_heads;
+    for (int64_t i = 0; i < count; i++) {
+        const hl_ranked *head = &ranking->heads[i];
+
+        hl_sheet_put_int(table, i + 1);
+        hl_sheet_put_text(table, "L%lldH%lld", (long long)head->layer, (long long)head->head);
+        hl_sheet_put_int(table, head->layer);
+        hl_sheet_put_int(table, head->head);
+        hl_sheet_put_real(table, head->score);
+        hl_sheet_put_text(table, "%s", hl_ranker_name((size_t)ranking->ranker));
+        if (ranking->groups != NULL)
+            put_group(table, ranking, i);
+    }
+    hl_sheet_fact_text(table, "ranker", "%s", hl_ranker_name(ranking->ranker));
+    hl_sheet_fact_text(table, "score", "%s", hl_ranker_summary(ranking->ranker));
+    hl_sheet_fact_text(table, "order", "%s first", ranking->highest_first ? "highest" : "lowest");
+    if (hl_ranker_verdict((size_t)ranking->ranker) != NULL && ranking->highest_first)
+        hl_sheet_fact_text(table, "verdict", "%s", hl_ranker_verdict((size_t)ranking->ranker));
+    hl_sheet_fact_real(table, "heads", (double)ranking->n_heads);
+    return hl_sheet_hand_over(out, table, status);
 }

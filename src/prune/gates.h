@@ -1,6 +1,6 @@
-/* heads.h - names of heads, for whoever reads them in other places than a list. */
-#ifndef HL_PRUNE_HEADS_H
-#define HL_PRUNE_HEADS_H
+/* gates.h - names of heads, for whoever reads them in other places than a list. */
+#ifndef HL_PRUNE_GATES_H
+#define HL_PRUNE_GATES_H
 
 #include "headlight.h"
 
