@@ -7,7 +7,7 @@
 
 #include "model/sample.h"
 #include "prune/ceiling.h"
-#include "prune/sweep.h"
+#include "prune/sweep_stages.h"
 
 #define LLAMA "tests/data/families/llama3"
 

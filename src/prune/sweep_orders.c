@@ -11,7 +11,7 @@
 #include "base/status.h"
 #include "model/model.h"
 #include "prune/ablate.h"
-#include "prune/sweep.h"
+#include "prune/sweep_stages.h"
 
 /* What rankings are made of, for one state of the model's gates. */
 typedef struct evidence {

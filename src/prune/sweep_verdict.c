@@ -1,17 +1,437 @@
-/* sweep_verdict.c - what a sweep comes to, in words.
+/* sweep_verdict.c - what a sweep comes to: numbers and how sure they are, tables, sentences.
  *
- * "Better" and "worse" are said where the interval of 95% leaves 0 out, and not otherwise; nor
- * is it corrected for the number of comparisons, which the sentences give. */
+ * Units are documents, or windows where there are fewer than HL_MIN_TEXTS documents.  A draw
+ * takes as many units as there are, with replacement; all settings see the same draws, so that
+ * the difference of two settings is drawn in pairs.  A mean is a ratio of sums, as in
+ * perplexity.c: NLL over tokens.
+ *
+ * Against random: each draw of units also draws seeds, as many as there are, and compares with
+ * their mean; so the interval holds for other texts and for other seeds.  A correlation over
+ * heads: each draw of units gives each head's rise, and then heads are drawn too.
+ *
+ * In words, "better" and "worse" are said where the interval of 95% leaves 0 out, and not
+ * otherwise; nor is it corrected for the number of comparisons, which the sentences give. */
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "analysis/numbers.h"
+#include "analysis/random.h"
+#include "analysis/sheet.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "model/model.h"
 #include "prune/ceiling.h"
-#include "prune/sweep.h"
+#include "prune/sweep_stages.h"
+
+/* ------------------------------------------------------------------------- draws */
+
+static const hl_scores *scores_of(const hl_sweep *s, int64_t setting)
+{
+    return setting == s->n_settings ? s->test->dense
+                                    : s->test->scores + setting * s->test->n_windows;
+}
+
+static int64_t unit_of(const hl_sweep *s, int64_t window)
+{
+    return s->test->n_documents >= HL_MIN_TEXTS ? s->test->documents[window] : window;
+}
+
+/* values (n_units, n_settings + 2): sums of NLL, the dense model's, and tokens. */
+static void add_units(double *values, const hl_sweep *s)
+{
+    int64_t n_columns = s->n_settings + 2;
+
+    for (int64_t i = 0; i < s->test->n_windows; i++) {
+        double *row = values + unit_of(s, i) * n_columns;
+        for (int64_t setting = 0; setting <= s->n_settings; setting++)
+            row[setting] += scores_of(s, setting)[i].nll;
+        row[n_columns - 1] += (double)s->test->scored[i];
+    }
+}
+
+static hl_status make_draws(hl_sweep *s)
+{
+    hl_status status    = HL_OK;
+    int64_t   n_columns = s->n_settings + 2;
+    int64_t   n_units   = unit_of(s, s->test->n_windows - 1) + 1;
+    double   *values    = NULL;
+
+    HL_TRY(hl_alloc_zeroed((void **)&values, (size_t)n_units, (size_t)n_columns * sizeof *values));
+    HL_TRY(hl_alloc((void **)&s->draws, (size_t)n_columns, HL_RESAMPLES * sizeof *s->draws));
+    add_units(values, s);
+    HL_TRY(hl_bootstrap_means(s->draws, values, n_units, n_columns, HL_RESAMPLES, s->options.seed));
+    const double *tokens = s->draws + (n_columns - 1) * HL_RESAMPLES;
+    for (int64_t i = 0; i <= s->n_settings; i++) {
+        for (int64_t r = 0; r < HL_RESAMPLES; r++)
+            s->draws[i * HL_RESAMPLES + r] /= tokens[r];
+    }
+
+done:
+    hl_free(values);
+    return status;
+}
+
+/* ----------------------------------------------------------------------- numbers */
+
+static double mean_nll(const hl_sweep *s, int64_t setting)
+{
+    int64_t which = setting == s->n_settings ? -1 : setting;
+    return hl_evaluation_total(s->test, which).nll / (double)s->test->n_scored;
+}
+
+/* The interval of draws; sorts them. */
+static hl_sweep_value with_interval(double value, double *draws)
+{
+    hl_interval interval = hl_bootstrap_interval(draws, HL_RESAMPLES, 0.95);
+    return (hl_sweep_value){ value, interval.low, interval.high };
+}
+
+/* a - b of two settings' mean NLL (n_settings: the dense model's). */
+static hl_status difference(hl_sweep_value *out, const hl_sweep *s, int64_t a, int64_t b)
+{
+    double   *draws  = NULL;
+    hl_status status = HL_ALLOC(&draws, HL_RESAMPLES);
+
+    if (status != HL_OK)
+        return status;
+    for (int64_t r = 0; r < HL_RESAMPLES; r++)
+        draws[r] = s->draws[a * HL_RESAMPLES + r] - s->draws[b * HL_RESAMPLES + r];
+    *out = with_interval(mean_nll(s, a) - mean_nll(s, b), draws);
+    hl_free(draws);
+    return HL_OK;
+}
+
+static int64_t random_setting(const hl_sweep *s, int64_t seed, int64_t ratio)
+{
+    return s->orders[s->n_fixed + seed].first + ratio;
+}
+
+/* Above the mean of the seeds; draws has room for HL_RESAMPLES. */
+static hl_sweep_value against_random(const hl_sweep *s, int64_t setting, int64_t ratio,
+                                     double *draws)
+{
+    int64_t   n_seeds = s->options.n_seeds;
+    hl_random random  = { s->options.seed + 1 };
+    double    mean    = 0.0;
+
+    for (int64_t i = 0; i < n_seeds; i++)
+        mean += mean_nll(s, random_setting(s, i, ratio)) / (double)n_seeds;
+    for (int64_t r = 0; r < HL_RESAMPLES; r++) {
+        double drawn = 0.0;
+        for (int64_t i = 0; i < n_seeds; i++) {
+            int64_t seed = hl_random_below(&random, n_seeds);
+            drawn += s->draws[random_setting(s, seed, ratio) * HL_RESAMPLES + r];
+        }
+        draws[r] = s->draws[setting * HL_RESAMPLES + r] - drawn / (double)n_seeds;
+    }
+    return with_interval(mean_nll(s, setting) - mean, draws);
+}
+
+/* The share of last words that a setting foretells; NaN: none were asked for. */
+static double word_share(const hl_sweep *s, int64_t setting)
+{
+    return s->n_right != NULL ? s->n_right[setting] / (double)s->options.n_words : NAN;
+}
+
+static hl_status count_point(hl_sweep_point *out, const hl_sweep *s, int64_t setting, int64_t ratio)
+{
+    hl_status status = HL_OK;
+    double   *draws  = NULL;
+    hl_scores total  = hl_evaluation_total(s->test, setting);
+
+    HL_TRY(HL_ALLOC(&draws, HL_RESAMPLES));
+    memcpy(draws, s->draws + setting * HL_RESAMPLES, HL_RESAMPLES * sizeof *draws);
+    *out     = (hl_sweep_point){ .kl   = total.kl / (double)s->test->n_scored,
+                                 .same = (double)total.n_same / (double)s->test->n_scored,
+                                 .word = word_share(s, setting) };
+    out->nll = with_interval(mean_nll(s, setting), draws);
+    HL_TRY(difference(&out->rise, s, setting, s->n_settings));
+    out->vs_random = against_random(s, setting, ratio, draws);
+    for (int64_t i = 0; i < s->options.n_seeds; i++)
+        out->n_beaten += mean_nll(s, random_setting(s, i, ratio)) > out->nll.value;
+
+done:
+    hl_free(draws);
+    return status;
+}
+
+static hl_status count_band(hl_sweep_band *out, const hl_sweep *s, int64_t ratio)
+{
+    int64_t   n      = s->options.n_seeds;
+    double   *values = NULL;
+    hl_status status = HL_ALLOC(&values, (size_t)n);
+
+    if (status != HL_OK)
+        return status;
+    for (int64_t i = 0; i < n; i++)
+        values[i] = mean_nll(s, random_setting(s, i, ratio));
+    hl_sort(values, n);
+    *out = (hl_sweep_band){ .least          = values[0],
+                            .quarter        = hl_sorted_quantile(values, n, 0.25),
+                            .median         = hl_sorted_quantile(values, n, 0.5),
+                            .three_quarters = hl_sorted_quantile(values, n, 0.75),
+                            .most           = values[n - 1],
+                            .mean           = hl_mean(values, n) };
+    for (int64_t i = 0; i < n; i++)
+        out->word += word_share(s, random_setting(s, i, ratio)) / (double)n;
+    hl_free(values);
+    return HL_OK;
+}
+
+/* ------------------------------------------------------------------ correlations */
+
+/* The ranker's score of every head that was pruned alone: out (n_singles). */
+static void ranked_scores(double *out, const hl_sweep *s, const hl_ranking *ranking)
+{
+    for (int64_t i = 0; i < s->n_singles; i++) {
+        out[i] = NAN;
+        for (int64_t j = 0; j < ranking->n_heads; j++) {
+            if (ranking->heads[j].layer == s->heads[i].layer &&
+                ranking->heads[j].head == s->heads[i].head)
+                out[i] = ranking->heads[j].score;
+        }
+    }
+}
+
+/* One draw: units r, and heads by `random`; x, y have room for n_singles. */
+static hl_status draw_correlation(double *out, const hl_sweep *s, const double *scores, int64_t r,
+                                  hl_random *random, double *x, double *y)
+{
+    for (int64_t i = 0; i < s->n_singles; i++) {
+        int64_t head = hl_random_below(random, s->n_singles);
+        x[i]         = scores[head];
+        y[i]         = s->draws[(s->first_single + head) * HL_RESAMPLES + r] -
+               s->draws[s->n_settings * HL_RESAMPLES + r];
+    }
+    return hl_spearman(out, x, y, s->n_singles);
+}
+
+static hl_status correlate(hl_sweep_value *out, const hl_sweep *s, const hl_ranking *ranking)
+{
+    hl_status status = HL_OK;
+    size_t    n      = (size_t)s->n_singles;
+    double   *work   = NULL; /* scores, x, y, draws */
+    hl_random random = { s->options.seed + 2 };
+    double    rho    = NAN;
+
+    HL_TRY(HL_ALLOC(&work, 3 * n + HL_RESAMPLES));
+    double *draws = work + 3 * n;
+    ranked_scores(work, s, ranking);
+    for (int64_t r = 0; r < HL_RESAMPLES; r++)
+        HL_TRY(draw_correlation(&draws[r], s, work, r, &random, work + n, work + 2 * n));
+    HL_TRY(hl_spearman(&rho, work, s->rises, s->n_singles));
+    *out = with_interval(rho, draws);
+
+done:
+    hl_free(work);
+    return status;
+}
+
+/* ---------------------------------------------------------------- all numbers */
+
+static hl_status allocate(hl_sweep *s)
+{
+    HL_NEED(hl_alloc_zeroed((void **)&s->points, (size_t)s->n_fixed,
+                            (size_t)s->options.n_ratios * sizeof *s->points));
+    HL_NEED(HL_ALLOC_ZEROED(&s->bands, (size_t)s->options.n_ratios));
+    HL_NEED(HL_ALLOC_ZEROED(&s->rises, (size_t)s->n_singles));
+    return HL_ALLOC_ZEROED(&s->correlations, (size_t)s->options.n_rankers);
+}
+
+static hl_status count_all(hl_sweep *s)
+{
+    int64_t n_ratios = s->options.n_ratios;
+
+    HL_NEED(allocate(s));
+    HL_NEED(make_draws(s));
+    for (int64_t i = 0; i < s->n_fixed * n_ratios; i++) {
+        int64_t setting = s->orders[i / n_ratios].first + i % n_ratios;
+        HL_NEED(count_point(&s->points[i], s, setting, i % n_ratios));
+    }
+    for (int64_t i = 0; i < n_ratios; i++)
+        HL_NEED(count_band(&s->bands[i], s, i));
+    for (int64_t i = 0; i < s->n_singles; i++)
+        s->rises[i] = mean_nll(s, s->first_single + i) - mean_nll(s, s->n_settings);
+    for (int64_t i = 0; i < s->options.n_rankers; i++)
+        HL_NEED(correlate(&s->correlations[i], s, s->orders[i].ranking));
+    return HL_OK;
+}
+
+/* --------------------------------------------------------------------- tables */
+
+static void put_value(hl_sheet *table, hl_sweep_value value)
+{
+    hl_sheet_put_real(table, value.value);
+    hl_sheet_put_real(table, value.low);
+    hl_sheet_put_real(table, value.high);
+}
+
+static hl_status make_points(hl_sheet **out, const hl_sweep *s)
+{
+    static const hl_column columns[] = {
+        { "order", HL_COLUMN_TEXT, 0 },      { "ratio", HL_COLUMN_REAL, 2 },
+        { "off", HL_COLUMN_INT, 0 },         { "nll", HL_COLUMN_REAL, 4 },
+        { "low", HL_COLUMN_REAL, 4 },        { "high", HL_COLUMN_REAL, 4 },
+        { "perplexity", HL_COLUMN_REAL, 2 }, { "rise", HL_COLUMN_REAL, 4 },
+        { "rise_low", HL_COLUMN_REAL, 4 },   { "rise_high", HL_COLUMN_REAL, 4 },
+        { "vs_random", HL_COLUMN_REAL, 4 },  { "vs_low", HL_COLUMN_REAL, 4 },
+        { "vs_high", HL_COLUMN_REAL, 4 },    { "beaten", HL_COLUMN_INT, 0 },
+        { "kl", HL_COLUMN_REAL, 4 },         { "same", HL_COLUMN_REAL, 4 },
+        { "last_word", HL_COLUMN_REAL, 4 },  { 0 },
+    };
+    hl_sheet *table  = NULL;
+    hl_status status = hl_sheet_new(&table, "points", "What every order costs", columns);
+
+    for (int64_t i = 0; status == HL_OK && i < s->n_fixed * s->options.n_ratios; i++) {
+        const hl_sweep_point *point = &s->points[i];
+        int64_t               ratio = i % s->options.n_ratios;
+        char                  name[64];
+
+        hl_sweep_order_name(name, sizeof name, &s->orders[i / s->options.n_ratios]);
+        hl_sheet_put_text(table, "%s", name);
+        hl_sheet_put_real(table, s->ratios[ratio]);
+        hl_sheet_put_int(table, s->n_off[ratio]);
+        put_value(table, point->nll);
+        hl_sheet_put_real(table, exp(point->nll.value));
+        put_value(table, point->rise);
+        put_value(table, point->vs_random);
+        hl_sheet_put_int(table, point->n_beaten);
+        hl_sheet_put_real(table, point->kl);
+        hl_sheet_put_real(table, point->same);
+        hl_sheet_put_real(table, point->word);
+    }
+    return hl_sheet_hand_over(out, table, status);
+}
+
+static hl_status make_random(hl_sheet **out, const hl_sweep *s)
+{
+    static const hl_column columns[] = {
+        { "ratio", HL_COLUMN_REAL, 2 },     { "off", HL_COLUMN_INT, 0 },
+        { "least", HL_COLUMN_REAL, 4 },     { "quarter", HL_COLUMN_REAL, 4 },
+        { "median", HL_COLUMN_REAL, 4 },    { "three_quarters", HL_COLUMN_REAL, 4 },
+        { "most", HL_COLUMN_REAL, 4 },      { "mean", HL_COLUMN_REAL, 4 },
+        { "last_word", HL_COLUMN_REAL, 4 }, { 0 },
+    };
+    hl_sheet *table  = NULL;
+    hl_status status = hl_sheet_new(&table, "random", "Random orders: NLL over the seeds", columns);
+
+    if (status == HL_OK)
+        hl_sheet_fact_real(table, "seeds", (double)s->options.n_seeds);
+    for (int64_t i = 0; status == HL_OK && i < s->options.n_ratios; i++) {
+        const hl_sweep_band *band = &s->bands[i];
+
+        hl_sheet_put_real(table, s->ratios[i]);
+        hl_sheet_put_int(table, s->n_off[i]);
+        hl_sheet_put_real(table, band->least);
+        hl_sheet_put_real(table, band->quarter);
+        hl_sheet_put_real(table, band->median);
+        hl_sheet_put_real(table, band->three_quarters);
+        hl_sheet_put_real(table, band->most);
+        hl_sheet_put_real(table, band->mean);
+        hl_sheet_put_real(table, band->word);
+    }
+    return hl_sheet_hand_over(out, table, status);
+}
+
+/* A ranker that takes the highest first is right if high scores go with small rises. */
+static hl_status make_correlation(hl_sheet **out, const hl_sweep *s)
+{
+    static const hl_column columns[] = {
+        { "ranker", HL_COLUMN_TEXT, 0 },
+        { "takes", HL_COLUMN_TEXT, 0 },
+        { "right", HL_COLUMN_TEXT, 0 },
+        { "rho", HL_COLUMN_REAL, 3 },
+        { "low", HL_COLUMN_REAL, 3 },
+        { "high", HL_COLUMN_REAL, 3 },
+        { 0 },
+    };
+    hl_sheet *table  = NULL;
+    hl_status status = hl_sheet_new(
+        &table, "correlation", "Score against the rise of the loss without that head", columns);
+
+    for (int64_t i = 0; status == HL_OK && i < s->options.n_rankers; i++) {
+        bool highest = hl_ranker_takes_highest(s->rankers[i]);
+
+        hl_sheet_put_text(table, "%s", hl_ranker_name((size_t)s->rankers[i]));
+        hl_sheet_put_text(table, "%s", highest ? "highest" : "lowest");
+        hl_sheet_put_text(table, "%s", highest ? "below 0" : "above 0");
+        put_value(table, s->correlations[i]);
+    }
+    return hl_sheet_hand_over(out, table, status);
+}
+
+static hl_status make_heads(hl_sheet **out, const hl_sweep *s)
+{
+    static const hl_column columns[] = {
+        { "ranker", HL_COLUMN_TEXT, 0 },
+        { "layer", HL_COLUMN_INT, 0 },
+        { "head", HL_COLUMN_INT, 0 },
+        { "place", HL_COLUMN_INT, 0 },
+        { "score", HL_COLUMN_REAL, 4 },
+        { "rise", HL_COLUMN_REAL, 5 },
+        { 0 },
+    };
+    hl_sheet *table  = NULL;
+    hl_status status = hl_sheet_new(&table, "heads", "Every head, by every ranker", columns);
+
+    for (int64_t i = 0; status == HL_OK && i < s->options.n_rankers * s->n_singles; i++) {
+        const hl_ranking *ranking = s->orders[i / s->n_singles].ranking;
+        const hl_ranked  *ranked  = &ranking->heads[i % s->n_singles];
+        double            rise    = NAN;
+
+        for (int64_t j = 0; j < s->n_singles; j++) {
+            if (s->heads[j].layer == ranked->layer && s->heads[j].head == ranked->head)
+                rise = s->rises[j];
+        }
+        hl_sheet_put_text(table, "%s", hl_ranker_name((size_t)ranking->ranker));
+        hl_sheet_put_int(table, ranked->layer);
+        hl_sheet_put_int(table, ranked->head);
+        hl_sheet_put_int(table, i % s->n_singles + 1);
+        hl_sheet_put_real(table, ranked->score);
+        hl_sheet_put_real(table, rise);
+    }
+    return hl_sheet_hand_over(out, table, status);
+}
+
+static hl_status make_savings(hl_sheet **out, const hl_sweep *s)
+{
+    static const hl_column columns[] = {
+        { "ratio", HL_COLUMN_REAL, 2 },       { "off", HL_COLUMN_INT, 0 },
+        { "params", HL_COLUMN_REAL, 0 },      { "params_share", HL_COLUMN_REAL, 4 },
+        { "flops_share", HL_COLUMN_REAL, 4 }, { 0 },
+    };
+    hl_shapes shapes = hl_shapes_of(s->model, s->options.n_ctx);
+    hl_sheet *table  = NULL;
+    hl_status status = hl_sheet_new(
+        &table, "savings", "The most that taking these heads out can save, by shapes", columns);
+
+    if (status == HL_OK)
+        hl_sheet_fact_real(table, "context", (double)s->options.n_ctx);
+    for (int64_t i = 0; status == HL_OK && i < s->options.n_ratios; i++) {
+        hl_ceiling ceiling = hl_ceiling_of(&shapes, s->n_off[i]);
+
+        hl_sheet_put_real(table, s->ratios[i]);
+        hl_sheet_put_int(table, s->n_off[i]);
+        hl_sheet_put_real(table, ceiling.params);
+        hl_sheet_put_real(table, ceiling.params_share);
+        hl_sheet_put_real(table, ceiling.flops_share);
+    }
+    return hl_sheet_hand_over(out, table, status);
+}
+
+static hl_status make_tables(hl_sweep *s)
+{
+    /* In the order of hl_sweep_table_name. */
+    HL_NEED(make_points(&s->tables[0], s));
+    HL_NEED(make_random(&s->tables[1], s));
+    HL_NEED(make_correlation(&s->tables[2], s));
+    HL_NEED(make_heads(&s->tables[3], s));
+    return make_savings(&s->tables[4], s);
+}
+
+/* ------------------------------------------------------------------ sentences */
 
 enum { MAX_SENTENCE = 600 };
 
@@ -62,7 +482,7 @@ static hl_status name_equals(char *out, size_t n_bytes, const hl_sweep *s, int64
         char           name[64];
         hl_sweep_value gap;
         hl_status      status =
-            hl_sweep_difference(&gap, s, s->orders[i].first + ratio, s->orders[best].first + ratio);
+            difference(&gap, s, s->orders[i].first + ratio, s->orders[best].first + ratio);
         if (status != HL_OK)
             return status;
         if (i == best || gap.low > 0.0 || length >= n_bytes)
@@ -294,4 +714,13 @@ hl_status hl_sweep_make_verdict(hl_sweep *s)
     HL_NEED(say_together(s));
     HL_NEED(say_doubt(s));
     return say_costs(s);
+}
+
+/* ------------------------------------------------------------------- the whole */
+
+hl_status hl_sweep_conclude(hl_sweep *s)
+{
+    HL_NEED(count_all(s));
+    HL_NEED(make_tables(s));
+    return hl_sweep_make_verdict(s);
 }

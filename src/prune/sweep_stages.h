@@ -1,14 +1,11 @@
-/* sweep.h - the inside of hl_sweep.
+/* sweep_stages.h - the inside of hl_sweep: what its stages share.
  *
- *     sweep.c          options, the stages of the work, what others may ask
+ *     sweep.c          options, the stages of the work, last words, what others may ask
  *     sweep_orders.c   rankings on one text, once or after every ratio: settings of gates
  *     sweep_state.c    what a killed run goes on from
- *     sweep_words.c    last words that the settings foretell
- *     sweep_numbers.c  what the settings cost, with intervals
- *     sweep_tables.c   the numbers as tables
- *     sweep_verdict.c  and in words */
-#ifndef HL_PRUNE_SWEEP_H
-#define HL_PRUNE_SWEEP_H
+ *     sweep_verdict.c  what the settings cost, with intervals: numbers, tables, sentences */
+#ifndef HL_PRUNE_SWEEP_STAGES_H
+#define HL_PRUNE_SWEEP_STAGES_H
 
 #include "analysis/numbers.h"
 #include "headlight.h"
@@ -102,16 +99,9 @@ void hl_sweep_order_name(char *out, size_t n_bytes, const hl_sweep_order *order)
 /* Does the ranker look at a text, so that looking again can change its mind? */
 bool hl_sweep_can_iterate(hl_ranker ranker);
 
-/* sweep_numbers.c: draws, points, bands, rises, correlations. */
-hl_status hl_sweep_count(hl_sweep *s);
-/* a - b of two settings' mean NLL (n_settings: the dense model's). */
-hl_status hl_sweep_difference(hl_sweep_value *out, const hl_sweep *s, int64_t a, int64_t b);
-
-/* sweep_words.c: last words under the settings of all orders; and a setting's share. */
-hl_status hl_sweep_count_words(hl_sweep *s);
-double    hl_sweep_word_share(const hl_sweep *s, int64_t setting);
-
-hl_status hl_sweep_make_tables(hl_sweep *s);
+/* sweep_verdict.c: draws, points, bands, rises, correlations; tables; verdict. */
+hl_status hl_sweep_conclude(hl_sweep *s);
+/* Of these the verdict alone: sentences behind those that are there. */
 hl_status hl_sweep_make_verdict(hl_sweep *s);
 
 #endif
