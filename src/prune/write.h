@@ -1,4 +1,4 @@
-/* write.h - the two ways a pruned model is written; hl_prune_write chooses. */
+/* write.h - a pruned model as a folder; hl_prune_write is in headlight.h. */
 #ifndef HL_PRUNE_WRITE_H
 #define HL_PRUNE_WRITE_H
 
@@ -14,11 +14,5 @@ hl_status hl_prune_heads_text(char **out, const hl_model *model, const hl_head_p
  * it.  (write_folder.c) */
 hl_status hl_prune_write_folder(const char **loads, const hl_model *model, const hl_head_plan *plan,
                                 const char *path);
-/* The type for the matrices of a GGUF file, as hl_gguf_export_new takes it. */
-hl_dtype hl_prune_gguf_dtype(const hl_prune_options *options);
-/* A GGUF file; the plan has no heads GONE yet and may get some.  Fills in who opens it,
- * what became of the vocabulary, and which types were written.  (write_gguf.c) */
-hl_status hl_prune_write_gguf(hl_prune_report *report, const hl_model *model, hl_head_plan *plan,
-                              const hl_prune_options *options, const char *path);
 
 #endif
