@@ -4,7 +4,6 @@
 #include <math.h>
 
 #include "render/terminal.h"
-#include "render/token_figure.h"
 
 static const char *const words[] = {
     "the",          "\u00b7incomprehensibilities",

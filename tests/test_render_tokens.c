@@ -4,10 +4,7 @@
 
 #include <time.h>
 
-#include "render/note.h"
 #include "render/token_cells.h"
-#include "render/token_figure.h"
-#include "render/token_panel.h"
 
 /* ------------------------------------------------------------------------------ bins */
 

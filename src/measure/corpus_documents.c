@@ -12,7 +12,6 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/memory.h"
-#include "base/path.h"
 #include "base/status.h"
 #include "base/utf8.h"
 #include "tokenize/buffer.h"

@@ -59,6 +59,12 @@ hl_text_style hl_figure_small(const hl_figure *figure, hl_anchor anchor, hl_stan
 hl_text_style hl_figure_normal(const hl_figure *figure, hl_anchor anchor, hl_stand stand);
 hl_stroke     hl_figure_axis_stroke(const hl_figure *figure);
 
+/* Shortens a text in place to a width, with an ellipsis; never to less than that. */
+void hl_figure_shorten(const hl_figure *figure, char *text, size_t n_bytes, double width,
+                       const hl_text_style *style);
+/* As many whole characters of a text as fit into n_bytes, a NUL among them; returns `out`. */
+const char *hl_figure_copy(char *out, size_t n_bytes, const char *text);
+
 /* Blues for the page: nothing is its ground.  And what much is in a caption: "darker". */
 hl_map      hl_figure_blues(const hl_figure *figure);
 const char *hl_figure_more(const hl_figure *figure);
@@ -86,17 +92,24 @@ double hl_figure_indices_width(const hl_figure *figure, int64_t n, const char *l
 
 /* On a figure without a profile. */
 hl_status hl_figure_curves(hl_figure *figure, const hl_curves *curves);    /* figure_curves.c */
-hl_status hl_figure_scatter(hl_figure *figure, const hl_scatter *scatter); /* figure_scatter.c */
+hl_status hl_figure_scatter(hl_figure *figure, const hl_scatter *scatter); /* figure_curves.c */
 /* Its width is what hl_comparison_width says, where the options have none. */
 hl_status hl_figure_comparison(hl_figure *figure, const hl_compared sides[2], /* figure_compare.c */
                                const hl_comparison *found);
 double    hl_comparison_width(const hl_compared *side);
 
+/* Pictures of a prompt, on a canvas that has no page yet; for hl_draw_tokens, hl_draw_lens and for
+ * tests. */
+hl_status hl_token_figure_draw(hl_canvas *canvas, const hl_token_view *view, /* figure_tokens.c */
+                               const hl_token_figure *options);
+hl_status hl_lens_figure_draw(hl_canvas *canvas, const hl_lens_view *view, /* figure_lens.c */
+                              const hl_draw_options *options);
+
 /* On one with a profile, by the table in figure.c. */
-hl_status hl_figure_heatmap(hl_figure *figure);    /* figure_heatmap.c */
-hl_status hl_figure_layers(hl_figure *figure);     /* figure_layers.c */
-hl_status hl_figure_variance(hl_figure *figure);   /* figure_layers.c */
-hl_status hl_figure_positions(hl_figure *figure);  /* figure_positions.c */
-hl_status hl_figure_histograms(hl_figure *figure); /* figure_histograms.c */
+hl_status hl_figure_heatmap(hl_figure *figure); /* figure_heatmap.c */
+hl_status hl_figure_layers(hl_figure *figure);  /* figure_profile.c */
+hl_status hl_figure_variance(hl_figure *figure);
+hl_status hl_figure_positions(hl_figure *figure);
+hl_status hl_figure_histograms(hl_figure *figure);
 
 #endif

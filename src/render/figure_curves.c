@@ -14,7 +14,6 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "render/chart.h"
-#include "render/plot.h"
 
 #define PLOT_HEIGHT 210.0
 #define NAME_LINE   9.5  /* the least distance of two names */

@@ -13,8 +13,6 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "render/figure.h"
-#include "render/token_figure.h"
-#include "render/token_panel.h"
 
 #define COLUMN_LEAST 37.0
 #define COLUMN_MOST  58.0

@@ -16,9 +16,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
-#include "render/note.h"
-#include "render/token_figure.h"
-#include "render/token_panel.h"
+#include "render/token_cells.h"
 
 /* More cells than that, each way, cannot be told apart on a page. */
 enum { MOST_CELLS = 256, MOST_INSET_CELLS = 128, CAPTION_BYTES = 1024 };
@@ -42,6 +40,269 @@ enum { MOST_CELLS = 256, MOST_INSET_CELLS = 128, CAPTION_BYTES = 1024 };
 #define INSET_LEAST 78.0
 #define INSET_MOST  140.0
 
+/* -------------------------------------------------------------------------- a map */
+
+/* One token map on a canvas: cells, the strip of entropies, labels.  It is laid out by its owner, who
+ * asks how much room its labels take. */
+typedef struct token_panel {
+    hl_figure            *figure;
+    const hl_token_cells *cells;
+    hl_attention_scale    scale;
+    const hl_axis        *entropy;    /* of the strip */
+    hl_box                box;        /* of the map; a square */
+    double                strip;      /* how wide the strip is */
+    double                label_most; /* how long labels may get */
+} token_panel;
+
+#define STRIP_GAP   2.5 /* between map and strip */
+#define LABEL_PITCH 7.2 /* cells so large can all have a label */
+#define LABEL_GAP   4.0
+#define LABEL_LINE  1.3 /* how far apart they are at least, in sizes: 5.5 points are the least */
+/* Above so many cells, SVG tells no values: they are too small to be pointed at. */
+#define MOST_TITLES 4096
+
+enum { LABEL_BYTES = 160, TITLE_BYTES = 32 };
+
+/* ------------------------------------------------------------------ a map: labels */
+
+/* Every how many-th cell has a label. */
+static int64_t label_every(double cell)
+{
+    return hl_label_every(cell, LABEL_PITCH);
+}
+
+static hl_text_style label_style(const token_panel *panel, double cell, bool is_marked)
+{
+    hl_text_style style = hl_figure_small(panel->figure, HL_ANCHOR_END, HL_STAND_MIDDLE);
+    double        room  = cell * (double)label_every(cell) / LABEL_LINE;
+
+    style.size = fmin(HL_TEXT_SMALL, room);
+    if (is_marked) {
+        style.bold   = true;
+        style.colour = panel->figure->theme->series[3];
+    }
+    return style;
+}
+
+/* A token where each has its label; with its place where not; the place alone where several
+ * tokens share a cell. */
+static void label_of(char out[LABEL_BYTES], const token_panel *panel, int64_t cell, int64_t every,
+                     const hl_text_style *style)
+{
+    int64_t     token = hl_token_cells_token(panel->cells, cell);
+    const char *text  = panel->cells->view->tokens[token].text;
+
+    if (panel->cells->bin > 1)
+        snprintf(out, LABEL_BYTES, "%lld", (long long)token);
+    else if (every > 1)
+        snprintf(out, LABEL_BYTES, "%lld %s", (long long)token, text);
+    else
+        snprintf(out, LABEL_BYTES, "%s", text);
+    hl_figure_shorten(panel->figure, out, LABEL_BYTES, panel->label_most, style);
+}
+
+static bool is_marked(const token_panel *panel, int64_t cell)
+{
+    int64_t token = hl_token_cells_token(panel->cells, cell);
+
+    return panel->cells->bin == 1 && panel->cells->view->tokens[token].is_marked;
+}
+
+/* How far labels of tokens stick out, beside cells so large. */
+static double label_room(const token_panel *panel, double cell)
+{
+    int64_t every  = label_every(cell);
+    double  widest = 0.0;
+    char    room[LABEL_BYTES];
+
+    for (int64_t i = 0; i < panel->cells->n; i += every) {
+        hl_text_style style = label_style(panel, cell, is_marked(panel, i));
+        label_of(room, panel, i, every, &style);
+        widest = fmax(widest, hl_canvas_text_width(panel->figure->canvas, room, &style));
+    }
+    return widest + LABEL_GAP;
+}
+
+static double cell_size(const token_panel *panel)
+{
+    return panel->box.width / (double)panel->cells->n;
+}
+
+static void draw_row_labels(const token_panel *panel)
+{
+    double  cell  = cell_size(panel);
+    int64_t every = label_every(cell);
+    char    room[LABEL_BYTES];
+
+    for (int64_t i = 0; i < panel->cells->n; i += every) {
+        hl_text_style style = label_style(panel, cell, is_marked(panel, i));
+        label_of(room, panel, i, every, &style);
+        hl_canvas_text(
+            panel->figure->canvas,
+            (hl_point){ panel->box.x - LABEL_GAP, panel->box.y + ((double)i + 0.5) * cell }, room,
+            &style);
+    }
+}
+
+/* Above the map, or below it. */
+static void draw_column_labels(const token_panel *panel, bool above)
+{
+    double  cell  = cell_size(panel);
+    int64_t every = label_every(cell);
+    double  y     = above ? panel->box.y - LABEL_GAP : panel->box.y + panel->box.height + LABEL_GAP;
+    char    room[LABEL_BYTES];
+
+    for (int64_t i = 0; i < panel->cells->n; i += every) {
+        hl_text_style style = label_style(panel, cell, is_marked(panel, i));
+        style.degrees       = 90.0;
+        style.anchor        = above ? HL_ANCHOR_START : HL_ANCHOR_END;
+        label_of(room, panel, i, every, &style);
+        hl_canvas_text(panel->figure->canvas,
+                       (hl_point){ panel->box.x + ((double)i + 0.5) * cell, y }, room, &style);
+    }
+}
+
+/* ------------------------------------------------------------------- a map: cells */
+
+static void name_cell(char *out, size_t n_bytes, const hl_token_cells *cells, int64_t cell)
+{
+    int64_t token = hl_token_cells_token(cells, cell);
+    char    text[TITLE_BYTES];
+
+    if (cells->bin == 1)
+        snprintf(out, n_bytes, "%lld %s", (long long)token,
+                 hl_figure_copy(text, sizeof text, cells->view->tokens[token].text));
+    else
+        snprintf(out, n_bytes, "%lld\u2026", (long long)token);
+}
+
+static void cell_title(char *out, size_t n_bytes, const void *context, int64_t across, int64_t down)
+{
+    const hl_token_cells *cells = context;
+    char                  who[64], whom[64];
+
+    name_cell(who, sizeof who, cells, down);
+    name_cell(whom, sizeof whom, cells, across);
+    snprintf(out, n_bytes, "%s \u2192 %s: %.3f", who, whom, hl_token_cells_at(cells, down, across));
+}
+
+static void strip_title(char *out, size_t n_bytes, const void *context, int64_t across,
+                        int64_t down)
+{
+    const hl_token_cells *cells = context;
+    char                  who[64];
+
+    (void)across;
+    name_cell(who, sizeof who, cells, down);
+    snprintf(out, n_bytes, "%s: %.3f nats", who, cells->entropy[down]);
+}
+
+/* What is not a number is not a shade either: it is crossed out. */
+static void hatch_missing(const token_panel *panel, const hl_cell_grid *grid, bool *missing)
+{
+    hl_stroke hatch = { panel->figure->theme->hatch, 0.6, 0.0 };
+
+    for (int64_t i = 0; i < grid->n_across * grid->n_down; i++) {
+        if (!missing[i])
+            continue;
+        hl_box box = hl_cell_box(grid, i % grid->n_across, i / grid->n_across);
+        hl_canvas_begin(panel->figure->canvas, "not a number");
+        hl_canvas_hatch(panel->figure->canvas, box, fmin(3.0, box.height / 2.0), &hatch);
+        hl_canvas_end(panel->figure->canvas);
+    }
+}
+
+static double gap_of(double cell)
+{
+    return cell >= 6.0 ? fmin(1.0, cell * 0.06) : 0.0;
+}
+
+static void draw_map(const token_panel *panel, hl_colour *colours, bool *drawn, bool *missing)
+{
+    const hl_token_cells *cells = panel->cells;
+    int64_t               n     = cells->n;
+    hl_cell_grid grid = { panel->box, n, n, gap_of(cell_size(panel)), colours, drawn, NULL, cells };
+
+    for (int64_t i = 0; i < n * n; i++) {
+        double value = cells->values[i];
+        bool   seen  = hl_token_cells_has(cells, i / n, i % n);
+
+        drawn[i]   = seen && !isnan(value);
+        missing[i] = seen && isnan(value);
+        colours[i] = drawn[i] ? hl_map_colour(hl_figure_blues(panel->figure),
+                                              hl_attention_share(panel->scale, value))
+                              : (hl_colour){ 0 };
+    }
+    if (n * n <= MOST_TITLES)
+        grid.title = cell_title;
+    hl_canvas_cells(panel->figure->canvas, &grid);
+    hatch_missing(panel, &grid, missing);
+}
+
+static void draw_strip(const token_panel *panel, hl_colour *colours, bool *drawn, bool *missing)
+{
+    const hl_token_cells *cells = panel->cells;
+    double                gap   = gap_of(cell_size(panel));
+    /* The gap of cells is on all sides: wider by it, the strip has none at its own. */
+    hl_box       box   = { panel->box.x + panel->box.width + STRIP_GAP - gap / 2.0, panel->box.y,
+                           panel->strip + gap, panel->box.height };
+    hl_cell_grid grid  = { box, 1, cells->n, gap, colours, drawn, strip_title, cells };
+    hl_stroke    frame = { panel->figure->theme->axis, 0.5, 0.0 }; /* the map's middle is pale */
+
+    for (int64_t i = 0; i < cells->n; i++) {
+        double value = cells->entropy[i];
+        drawn[i]     = !isnan(value);
+        missing[i]   = !drawn[i];
+        colours[i]   = drawn[i]
+                           ? hl_map_colour(HL_MAP_DIFFERENCE, hl_axis_share(panel->entropy, value))
+                           : (hl_colour){ 0 };
+    }
+    hl_canvas_cells(panel->figure->canvas, &grid);
+    hatch_missing(panel, &grid, missing);
+    hl_canvas_outline(panel->figure->canvas,
+                      (hl_box){ box.x + gap / 2.0, box.y, panel->strip, box.height }, &frame);
+}
+
+/* The corner that no token can see is left open: a causal map is outlined as a triangle. */
+static void outline(const token_panel *panel)
+{
+    hl_stroke      stroke   = { panel->figure->theme->axis, 0.5, 0.0 };
+    hl_box         box      = panel->box;
+    const hl_point corner[] = { { box.x, box.y },
+                                { box.x, box.y + box.height },
+                                { box.x + box.width, box.y + box.height } };
+
+    if (panel->cells->view->is_causal)
+        hl_canvas_polyline(panel->figure->canvas, corner, 3, &stroke);
+    else
+        hl_canvas_outline(panel->figure->canvas, box, &stroke);
+}
+
+static hl_status draw_panel(const token_panel *panel)
+{
+    hl_status  status  = HL_OK;
+    size_t     size    = (size_t)(panel->cells->n * panel->cells->n);
+    hl_colour *colours = NULL;
+    bool      *drawn   = NULL;
+    bool      *missing = NULL;
+
+    HL_TRY(HL_ALLOC(&colours, size));
+    HL_TRY(HL_ALLOC(&drawn, size));
+    HL_TRY(HL_ALLOC(&missing, size));
+    draw_map(panel, colours, drawn, missing);
+    if (panel->strip > 0.0)
+        draw_strip(panel, colours, drawn, missing);
+    outline(panel);
+
+done:
+    hl_free(colours);
+    hl_free(drawn);
+    hl_free(missing);
+    return status;
+}
+
+/* --------------------------------------------------------------------- the figure */
+
 typedef struct token_figure {
     hl_figure            figure;
     const hl_token_view *view;
@@ -51,8 +312,8 @@ typedef struct token_figure {
     hl_token_cells       zoomed; /* .n is 0: nothing is */
     hl_token_cells      *insets; /* (n_insets) */
     int64_t              n_insets;
-    hl_token_panel       main;
-    hl_token_panel       zoom;
+    token_panel          main;
+    token_panel          zoom;
     double               inset_x; /* the first; all are relative to the figure's box */
     double               inset_y;
     double               inset_side;
@@ -186,7 +447,7 @@ static void draw_bars(token_figure *f)
 {
     bar    attention = attention_bar(f), entropy = entropy_bar(f);
     hl_box map    = f->main.box;
-    double x      = map.x + map.width + HL_STRIP_GAP + STRIP + LEGEND_GAP;
+    double x      = map.x + map.width + STRIP_GAP + STRIP + LEGEND_GAP;
     double height = fmin(fmax(map.height, BARS_LEAST), BARS_MOST);
     double each   = (height - BAR_GAP) / 2.0;
 
@@ -196,14 +457,14 @@ static void draw_bars(token_figure *f)
 
 /* ---------------------------------------------------------------------------- layout */
 
-static hl_token_panel panel_of(token_figure *f, const hl_token_cells *cells, double strip)
+static token_panel panel_of(token_figure *f, const hl_token_cells *cells, double strip)
 {
-    return (hl_token_panel){ .figure     = &f->figure,
-                             .cells      = cells,
-                             .scale      = f->options.scale,
-                             .entropy    = &f->entropy,
-                             .strip      = strip,
-                             .label_most = fmin(64.0, 0.14 * hl_figure_inner_width(&f->figure)) };
+    return (token_panel){ .figure     = &f->figure,
+                          .cells      = cells,
+                          .scale      = f->options.scale,
+                          .entropy    = &f->entropy,
+                          .strip      = strip,
+                          .label_most = fmin(64.0, 0.14 * hl_figure_inner_width(&f->figure)) };
 }
 
 /* A square as large as the room allows, not larger than its cells need. */
@@ -214,14 +475,14 @@ static double side_of(const hl_token_cells *cells, double room)
 
 /* The same with labels beside it.  How long labels are depends on how many there are room for, and
  * the other way round: the first guess has the longest, the second those it came to. */
-static double side_of_labelled(double *labels, const hl_token_panel *panel, double room)
+static double side_of_labelled(double *labels, const token_panel *panel, double room)
 {
     double n    = (double)panel->cells->n;
     double side = side_of(panel->cells, room - panel->label_most - 4.0);
 
-    *labels       = hl_panel_label_room(panel, side / n);
+    *labels       = label_room(panel, side / n);
     double larger = side_of(panel->cells, room - *labels - SLACK);
-    double longer = hl_panel_label_room(panel, larger / n);
+    double longer = label_room(panel, larger / n);
     if (longer > *labels + SLACK)
         return side;
     *labels = longer;
@@ -232,7 +493,7 @@ static double side_of_labelled(double *labels, const hl_token_panel *panel, doub
 static double lay_out_main(token_figure *f)
 {
     double inner  = hl_figure_inner_width(&f->figure);
-    double beside = HL_STRIP_GAP + STRIP + LEGEND_GAP + bars_width(f);
+    double beside = STRIP_GAP + STRIP + LEGEND_GAP + bars_width(f);
 
     f->main       = panel_of(f, &f->whole, STRIP);
     double room   = inner - NAME_ROOM - beside;
@@ -247,10 +508,10 @@ static double zoom_room(const token_figure *f, bool insets_beside)
 {
     double inner  = hl_figure_inner_width(&f->figure);
     double least  = insets_beside ? 0.52 * inner : 0.7 * inner;
-    double beside = ZOOM_GAP + INSET_LEAST + HL_STRIP_GAP + INSET_STRIP;
+    double beside = ZOOM_GAP + INSET_LEAST + STRIP_GAP + INSET_STRIP;
     double most   = insets_beside ? inner - beside : inner;
-    double strip  = HL_STRIP_GAP + STRIP;
-    double wanted = f->main.box.x + HL_PANEL_LABEL_PITCH * (double)f->zoomed.n + 1.0 + strip;
+    double strip  = STRIP_GAP + STRIP;
+    double wanted = f->main.box.x + LABEL_PITCH * (double)f->zoomed.n + 1.0 + strip;
 
     return fmin(fmax(least, wanted), fmax(most, least)) - strip;
 }
@@ -267,7 +528,7 @@ static double lay_out_zoom(token_figure *f, double top, bool insets_beside)
     double side = side_of_labelled(&labels, &f->zoom, room);
     double left = fmax(labels, f->main.box.x);
     side        = fmin(side, room - left);
-    labels      = hl_panel_label_room(&f->zoom, side / (double)f->zoomed.n);
+    labels      = label_room(&f->zoom, side / (double)f->zoomed.n);
     left        = fmax(labels, left);
     f->zoom.box = (hl_box){ left, top + BELOW, side, side };
     return BELOW + side + labels;
@@ -278,7 +539,7 @@ static double lay_out_zoom(token_figure *f, double top, bool insets_beside)
 static double lay_out_insets(token_figure *f, double left, double top, double height)
 {
     double  room = hl_figure_inner_width(&f->figure) - left;
-    double  each = INSET_LEAST + HL_STRIP_GAP + INSET_STRIP + INSET_GAP;
+    double  each = INSET_LEAST + STRIP_GAP + INSET_STRIP + INSET_GAP;
     int64_t most = (int64_t)fmax(1.0, floor((room + INSET_GAP) / each));
 
     if (f->n_insets == 0)
@@ -287,7 +548,7 @@ static double lay_out_insets(token_figure *f, double left, double top, double he
     int64_t n_rows = (f->n_insets + most - 1) / most;
     f->n_across    = (f->n_insets + n_rows - 1) / n_rows;
     f->inset_side  = fmin(INSET_MOST, (room + INSET_GAP) / (double)f->n_across - INSET_GAP -
-                                          HL_STRIP_GAP - INSET_STRIP);
+                                          STRIP_GAP - INSET_STRIP);
     double lower   = (height - BELOW + INSET_GAP) / (double)n_rows - INSET_NAME - INSET_GAP;
     f->inset_side  = fmin(f->inset_side, fmax(lower, INSET_LEAST));
     f->inset_x     = left;
@@ -303,7 +564,7 @@ static double lay_out_below(token_figure *f, double top)
 
     if (f->zoomed.n == 0 || f->n_insets == 0)
         return fmax(zoom, lay_out_insets(f, 0.0, top, INFINITY));
-    double right  = f->zoom.box.x + f->zoom.box.width + HL_STRIP_GAP + STRIP + ZOOM_GAP;
+    double right  = f->zoom.box.x + f->zoom.box.width + STRIP_GAP + STRIP + ZOOM_GAP;
     double insets = lay_out_insets(f, right, top, zoom);
     if (insets <= 1.3 * zoom && f->inset_side > INSET_LEAST - 1.0) /* it may be that, rounded */
         return fmax(zoom, insets);
@@ -317,7 +578,7 @@ static void draw_axis_names(token_figure *f)
 {
     hl_box        map   = f->main.box;
     hl_text_style style = hl_figure_normal(&f->figure, HL_ANCHOR_START, HL_STAND_BASE);
-    double        out   = hl_panel_label_room(&f->main, map.width / (double)f->whole.n) + 5.0;
+    double        out   = label_room(&f->main, map.width / (double)f->whole.n) + 5.0;
 
     hl_canvas_text(f->figure.canvas, (hl_point){ map.x, map.y - out }, "Key (is attended to)",
                    &style);
@@ -375,17 +636,17 @@ static void name_inset(token_figure *f, const hl_token_map *map, hl_point at)
 
 static hl_status draw_insets(token_figure *f, hl_box page)
 {
-    double across = f->inset_side + HL_STRIP_GAP + INSET_STRIP + INSET_GAP;
+    double across = f->inset_side + STRIP_GAP + INSET_STRIP + INSET_GAP;
     double down   = INSET_NAME + f->inset_side + INSET_GAP;
 
     for (int64_t i = 0; i < f->n_insets; i++) {
-        hl_token_panel panel = panel_of(f, &f->insets[i], INSET_STRIP);
-        double         x     = page.x + f->inset_x + across * (double)(i % f->n_across);
-        int64_t        row   = i / f->n_across;
-        double         y     = page.y + f->inset_y + down * (double)row;
+        token_panel panel = panel_of(f, &f->insets[i], INSET_STRIP);
+        double      x     = page.x + f->inset_x + across * (double)(i % f->n_across);
+        int64_t     row   = i / f->n_across;
+        double      y     = page.y + f->inset_y + down * (double)row;
 
         panel.box = (hl_box){ x, y + INSET_NAME, f->inset_side, f->inset_side };
-        HL_NEED(hl_panel_draw(&panel));
+        HL_NEED(draw_panel(&panel));
         name_inset(f, &f->view->maps[1 + i], (hl_point){ x, y });
     }
     return HL_OK;
@@ -422,7 +683,7 @@ static void write_caption(char out[CAPTION_BYTES], const token_figure *f)
 {
     const hl_token_view *view      = f->view;
     int64_t              bin       = f->whole.bin;
-    int64_t              every     = hl_panel_label_every(f->main.box.width / (double)f->whole.n);
+    int64_t              every     = label_every(f->main.box.width / (double)f->whole.n);
     char                 bins[192] = "", zoom[96] = "", shared[96] = "", thinned[64] = "";
 
     if (bin > 1)
@@ -470,16 +731,16 @@ static hl_status draw(token_figure *f)
     hl_box page = hl_figure_begin(&f->figure, height, caption);
     move(&f->main.box, page);
     move(&f->zoom.box, page);
-    HL_NEED(hl_panel_draw(&f->main));
-    hl_panel_row_labels(&f->main);
-    hl_panel_column_labels(&f->main, true);
+    HL_NEED(draw_panel(&f->main));
+    draw_row_labels(&f->main);
+    draw_column_labels(&f->main, true);
     draw_axis_names(f);
     draw_bars(f);
     HL_NEED(draw_insets(f, page));
     if (f->zoomed.n > 0) {
-        HL_NEED(hl_panel_draw(&f->zoom));
-        hl_panel_row_labels(&f->zoom);
-        hl_panel_column_labels(&f->zoom, false);
+        HL_NEED(draw_panel(&f->zoom));
+        draw_row_labels(&f->zoom);
+        draw_column_labels(&f->zoom, false);
         draw_zoom_lines(f);
     }
     return draw_notes(f);

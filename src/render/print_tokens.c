@@ -16,7 +16,6 @@
 
 #include "base/memory.h"
 #include "base/status.h"
-#include "render/note.h"
 #include "render/output.h"
 #include "render/terminal.h"
 #include "render/token_cells.h"

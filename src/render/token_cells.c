@@ -1,4 +1,4 @@
-/* token_cells.c - binning a token map. */
+/* token_cells.c - binning a token map, and finding room for notes on it. */
 #include "render/token_cells.h"
 
 #include <math.h>
@@ -99,4 +99,136 @@ double hl_token_view_top(const hl_token_view *view)
             top = fmax(top, (double)view->maps[map].entropy[i]); /* passes NaN over */
     }
     return top;
+}
+
+/* ---------------------------------------------------------------------- notes */
+
+/* Every place of a fine raster over the area is tried, and the best of those that cover
+ * nothing is taken: near its target but not upon it, and rather where nothing is drawn. */
+#define PADDING 3.0
+#define NEAR    20.0 /* an arrow should be seen */
+#define COVERED 0.3  /* what covering cells costs, in parts of the area's width */
+#define HEAD    4.5  /* of the arrow */
+
+enum { N_TRIED = 40 };
+
+static bool touch(hl_box a, hl_box b)
+{
+    return a.x < b.x + b.width && b.x < a.x + a.width && a.y < b.y + b.height &&
+           b.y < a.y + a.height;
+}
+
+static hl_point middle_of(hl_box box)
+{
+    return (hl_point){ box.x + box.width / 2.0, box.y + box.height / 2.0 };
+}
+
+/* The point of a box that is nearest to another. */
+static hl_point nearest(hl_box box, hl_point to)
+{
+    return (hl_point){ fmin(fmax(to.x, box.x), box.x + box.width),
+                       fmin(fmax(to.y, box.y), box.y + box.height) };
+}
+
+static double distance(hl_point a, hl_point b)
+{
+    return hypot(a.x - b.x, a.y - b.y);
+}
+
+/* Does the box reach down to cells? */
+static bool covers_cells(const hl_notes *notes, hl_box box)
+{
+    double step = notes->staircase;
+
+    return step == 0.0 || floor((box.y + box.height - notes->area.y) / step) >=
+                              floor((box.x - notes->area.x) / step);
+}
+
+/* INFINITY: not there. */
+static double cost_of(const hl_notes *notes, hl_box box, hl_point target)
+{
+    double far = distance(nearest(box, target), target);
+
+    for (int i = 0; i < notes->n_taken; i++) {
+        if (touch(box, notes->taken[i]))
+            return INFINITY;
+    }
+    return fabs(far - NEAR) + (covers_cells(notes, box) ? COVERED * notes->area.width : 0.0);
+}
+
+static double find_place(hl_box *out, const hl_notes *notes, hl_box box, hl_point target)
+{
+    double least = INFINITY;
+    hl_box area  = notes->area;
+
+    for (int i = 0; i <= N_TRIED * N_TRIED + 2 * N_TRIED; i++) {
+        hl_box tried = box;
+        tried.x      = area.x + (area.width - box.width) * (i % (N_TRIED + 1)) / N_TRIED;
+        /* NOLINTNEXTLINE(bugprone-integer-division) */
+        tried.y     = area.y + (area.height - box.height) * (i / (N_TRIED + 1)) / N_TRIED;
+        double cost = cost_of(notes, tried, target);
+        if (cost < least) {
+            least = cost;
+            *out  = tried;
+        }
+    }
+    return least;
+}
+
+static void draw_arrow(const hl_figure *figure, hl_point from, hl_point to, hl_colour colour)
+{
+    double    length = fmax(distance(from, to), 1e-6);
+    double    x = (to.x - from.x) / length, y = (to.y - from.y) / length;
+    hl_point  neck   = { to.x - HEAD * x, to.y - HEAD * y };
+    hl_stroke stroke = { colour, 0.9, 0.0 };
+
+    const hl_point head[] = { to,
+                              { neck.x - 0.45 * HEAD * y, neck.y + 0.45 * HEAD * x },
+                              { neck.x + 0.45 * HEAD * y, neck.y - 0.45 * HEAD * x } };
+    hl_canvas_line(figure->canvas, from, neck, &stroke);
+    hl_canvas_polygon(figure->canvas, head, 3, colour);
+}
+
+hl_status hl_notes_check(const hl_note *notes, int64_t n_notes, int64_t n_tokens)
+{
+    if (n_notes > HL_MOST_NOTES)
+        return hl_fail(HL_BAD_ARGUMENT, "%lld notes; at most %d", (long long)n_notes,
+                       (int)HL_MOST_NOTES);
+    for (int64_t i = 0; i < n_notes; i++) {
+        if (notes[i].row < 0 || notes[i].row >= n_tokens || notes[i].column < 0 ||
+            notes[i].column >= n_tokens)
+            return hl_fail(HL_BAD_ARGUMENT,
+                           "note '%s': row %lld, column %lld, but tokens are 0 to %lld",
+                           notes[i].text, (long long)notes[i].row, (long long)notes[i].column,
+                           (long long)(n_tokens - 1));
+    }
+    return HL_OK;
+}
+
+void hl_notes_keep(hl_notes *notes, hl_box target)
+{
+    notes->taken[notes->n_taken++] = target;
+}
+
+hl_status hl_notes_draw(hl_notes *notes, const char *text, hl_box target)
+{
+    hl_figure    *figure = notes->figure;
+    hl_colour     colour = figure->theme->series[1];
+    hl_text_style style  = hl_figure_normal(figure, HL_ANCHOR_START, HL_STAND_MIDDLE);
+    hl_stroke     stroke = { colour, 0.9, 0.0 };
+    hl_box box = { 0.0, 0.0, hl_canvas_text_width(figure->canvas, text, &style) + 2.0 * PADDING,
+                   HL_TEXT_NORMAL + 2.0 * PADDING };
+
+    if (box.width > notes->area.width || box.height > notes->area.height ||
+        isinf(find_place(&box, notes, box, middle_of(target))))
+        return hl_fail(HL_BAD_ARGUMENT, "there is no room for the note '%s'", text);
+    notes->taken[notes->n_taken++] = box;
+    hl_canvas_outline(figure->canvas, target, &stroke);
+    hl_point from = nearest(box, middle_of(target));
+    draw_arrow(figure, from, nearest(target, from), colour);
+    hl_canvas_rectangle(figure->canvas, box, figure->theme->background);
+    hl_canvas_outline(figure->canvas, box, &stroke);
+    hl_canvas_text(figure->canvas, (hl_point){ box.x + PADDING, box.y + box.height / 2.0 }, text,
+                   &style);
+    return HL_OK;
 }

@@ -1,4 +1,5 @@
-/* token_cells.h - part of a token map as a square of cells, for pictures and terminals.
+/* token_cells.h - part of a token map as a square of cells, and notes on them, for pictures and
+ * terminals.
  *
  * Where tokens are too many to be told apart, several share a cell: its number is the
  * attention on all its keys, as the mean of its rows has it.  So rows still add up to 1,
@@ -6,7 +7,7 @@
 #ifndef HL_RENDER_TOKEN_CELLS_H
 #define HL_RENDER_TOKEN_CELLS_H
 
-#include "headlight.h"
+#include "render/figure.h"
 
 typedef struct hl_token_cells {
     const hl_token_view *view;
@@ -35,5 +36,28 @@ double hl_token_cells_place(const hl_token_cells *cells, double token);
 double hl_attention_share(hl_attention_scale scale, double value);
 /* The largest entropy of all maps; NaN if none is a number. */
 double hl_token_view_top(const hl_token_view *view);
+
+/* ----------------------------------------------------------------------- notes */
+
+/* Words with an arrow to a cell, placed where there is room. */
+enum { HL_MOST_NOTES = 32 };
+
+/* HL_BAD_ARGUMENT if there are too many, or of tokens that are not among `n_tokens`. */
+hl_status hl_notes_check(const hl_note *notes, int64_t n_notes, int64_t n_tokens);
+
+/* Where notes may be, and what they should not cover; then one call a note. */
+typedef struct hl_notes {
+    hl_figure *figure;
+    hl_box     area;
+    double     staircase; /* the half above the area's diagonal is empty, down to steps of this
+                           * size: best there; 0: it is not */
+    hl_box     taken[2 * HL_MOST_NOTES]; /* the texts so far and what they point at */
+    int        n_taken;
+} hl_notes;
+
+/* The cell that the note will point at: no note may cover it. */
+void hl_notes_keep(hl_notes *notes, hl_box target);
+/* HL_BAD_ARGUMENT, naming the text, if there is no room left for it. */
+hl_status hl_notes_draw(hl_notes *notes, const char *text, hl_box target);
 
 #endif

@@ -9,7 +9,7 @@
 
 #include "base/json.h"
 #include "base/memory.h"
-#include "base/path.h"
+#include "base/file.h"
 #include "base/status.h"
 #include "model/model.h"
 #include "render/page.h"

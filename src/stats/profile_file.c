@@ -17,7 +17,6 @@
 #include "base/dtype.h"
 #include "base/file.h"
 #include "base/memory.h"
-#include "base/path.h"
 #include "base/status.h"
 #include "formats/safetensors.h"
 #include "stats/profile_tables.h"
