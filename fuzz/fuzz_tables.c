@@ -2,7 +2,7 @@
  *
  * They are refused with a message, or an object with tables comes out. */
 #include "fuzz_file.h"
-#include "render/report.h"
+#include "render/report_parts.h"
 
 static void read_one(json_t *(*read)(hl_report_out *, const hl_report *), const hl_report *report)
 {

@@ -1,7 +1,7 @@
 /* test_print_tokens.c - the same prompts on a terminal: columns, shades, notes. */
 #include "token_view_support.h"
 
-#include "render/terminal.h"
+#include "render/print.h"
 
 /* -------------------------------------------------------------------------- terminal */
 

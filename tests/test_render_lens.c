@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "render/terminal.h"
+#include "render/print.h"
 
 static const char *const words[] = {
     "the",          "\u00b7incomprehensibilities",

@@ -4,14 +4,226 @@
  *
  * In the data `<`, `>` and `&` are written as \u003c and so on, so that no text of a model or a
  * file can end the element that it stands in; outside of strings JSON has none of them. */
-#include "render/report.h"
+#include "render/report_parts.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/dtype.h"
 #include "base/file.h"
+#include "base/memory.h"
 #include "base/status.h"
 #include "render/page.h"
+
+/* ----------------------------------------------------------------------- pieces */
+
+bool hl_report_check(hl_report_out *out, hl_status status)
+{
+    if (out->status == HL_OK)
+        out->status = status;
+    return out->status == HL_OK;
+}
+
+static void out_of_memory(hl_report_out *out)
+{
+    if (out->status == HL_OK)
+        out->status = hl_fail(HL_NO_MEMORY, "no memory for the report");
+}
+
+/* ------------------------------------------------------------------------- objects */
+
+/* A new value, or NULL after a failure. */
+static json_t *made(hl_report_out *out, json_t *value)
+{
+    if (value == NULL)
+        out_of_memory(out);
+    if (out->status == HL_OK)
+        return value;
+    json_decref(value);
+    return NULL;
+}
+
+json_t *hl_report_object(hl_report_out *out)
+{
+    return made(out, json_object());
+}
+
+json_t *hl_report_list(hl_report_out *out)
+{
+    return made(out, json_array());
+}
+
+/* jansson takes the value over in any case, and NULL for a failure. */
+void hl_report_set(hl_report_out *out, json_t *object, const char *key, json_t *value)
+{
+    if (json_object_set_new(object, key, value) != 0)
+        out_of_memory(out);
+}
+
+void hl_report_append(hl_report_out *out, json_t *list, json_t *value)
+{
+    if (json_array_append_new(list, value) != 0)
+        out_of_memory(out);
+}
+
+/* -------------------------------------------------------------------------- values */
+
+json_t *hl_report_number(double value)
+{
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
+json_t *hl_report_text(const char *text)
+{
+    return text != NULL ? hl_json_text(text, strlen(text)) : json_null();
+}
+
+json_t *hl_report_head(int64_t layer, int64_t head)
+{
+    return json_pack("[I, I]", (json_int_t)layer, (json_int_t)head);
+}
+
+json_t *hl_report_numbers(hl_report_out *out, const double *values, int64_t n)
+{
+    json_t *list = hl_report_list(out);
+
+    for (int64_t i = 0; i < n; i++)
+        hl_report_append(out, list, hl_report_number(values[i]));
+    return list;
+}
+
+/* -------------------------------------------------------------------------- arrays */
+
+/* Three bytes become four characters; what is missing at the end becomes '='. */
+static size_t encode_base64(char *text, const uint8_t *bytes, size_t n_bytes)
+{
+    static const char alphabet[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    size_t used = 0;
+
+    for (size_t at = 0; at < n_bytes; at += 3) {
+        size_t   left = n_bytes - at;
+        uint32_t bits = (uint32_t)bytes[at] << 16 | (left > 1 ? (uint32_t)bytes[at + 1] << 8 : 0U) |
+                        (left > 2 ? bytes[at + 2] : 0U);
+
+        text[used++] = alphabet[bits >> 18];
+        text[used++] = alphabet[bits >> 12 & 63];
+        text[used++] = left > 1 ? alphabet[bits >> 6 & 63] : '=';
+        text[used++] = left > 2 ? alphabet[bits & 63] : '=';
+    }
+    return used;
+}
+
+static json_t *base64(hl_report_out *out, const uint8_t *bytes, size_t n_bytes)
+{
+    char   *text   = NULL;
+    json_t *string = NULL;
+
+    if (hl_report_check(out, hl_alloc((void **)&text, n_bytes / 3 + 1, 4)))
+        string = made(out, json_stringn_nocheck(text, encode_base64(text, bytes, n_bytes)));
+    hl_free(text);
+    return string;
+}
+
+static int64_t count_of(int n_dims, const int64_t *shape)
+{
+    int64_t count = 1;
+
+    for (int i = 0; i < n_dims; i++)
+        count *= shape[i];
+    return count;
+}
+
+/* The object around the data. */
+static json_t *packed(hl_report_out *out, const char *dtype, const uint8_t *bytes,
+                      size_t n_bytes_each, int n_dims, const int64_t *shape)
+{
+    json_t *array = hl_report_object(out);
+    json_t *sizes = hl_report_list(out);
+
+    for (int i = 0; i < n_dims; i++)
+        hl_report_append(out, sizes, json_integer((json_int_t)shape[i]));
+    hl_report_set(out, array, "dtype", json_string(dtype));
+    hl_report_set(out, array, "shape", sizes);
+    hl_report_set(out, array, "data",
+                  base64(out, bytes, (size_t)count_of(n_dims, shape) * n_bytes_each));
+    return array;
+}
+
+json_t *hl_report_bytes(hl_report_out *out, const uint8_t *bytes, int n_dims, const int64_t *shape)
+{
+    return packed(out, "u8", bytes, 1, n_dims, shape);
+}
+
+/* Little endian, whatever the machine is. */
+static void put_bits(uint8_t *bytes, uint32_t bits, size_t n_bytes)
+{
+    for (size_t i = 0; i < n_bytes; i++)
+        bytes[i] = (uint8_t)(bits >> 8 * i);
+}
+
+static uint32_t bits_of(float value)
+{
+    uint32_t bits = 0;
+
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+json_t *hl_report_f32(hl_report_out *out, const double *values, int n_dims, const int64_t *shape)
+{
+    int64_t  n     = count_of(n_dims, shape);
+    uint8_t *bytes = NULL;
+    json_t  *array = NULL;
+
+    if (hl_report_check(out, hl_alloc((void **)&bytes, (size_t)n, 4))) {
+        for (int64_t i = 0; i < n; i++)
+            put_bits(bytes + 4 * i, bits_of((float)values[i]), 4);
+        array = packed(out, "f32", bytes, 4, n_dims, shape);
+    }
+    hl_free(bytes);
+    return array;
+}
+
+json_t *hl_report_f16(hl_report_out *out, const double *values, int n_dims, const int64_t *shape)
+{
+    int64_t  n     = count_of(n_dims, shape);
+    uint8_t *bytes = NULL;
+    json_t  *array = NULL;
+
+    if (hl_report_check(out, hl_alloc((void **)&bytes, (size_t)n, 2))) {
+        for (int64_t i = 0; i < n; i++)
+            put_bits(bytes + 2 * i, hl_f32_to_f16((float)values[i]), 2);
+        array = packed(out, "f16", bytes, 2, n_dims, shape);
+    }
+    hl_free(bytes);
+    return array;
+}
+
+enum { STEPS = 254, NO_VALUE = 255 };
+
+json_t *hl_report_u8(hl_report_out *out, const double *values, int n_dims, const int64_t *shape,
+                     double low, double high)
+{
+    int64_t  n     = count_of(n_dims, shape);
+    uint8_t *bytes = NULL;
+    json_t  *array = NULL;
+    double   scale = high > low ? (high - low) / STEPS : 1.0;
+
+    if (hl_report_check(out, hl_alloc((void **)&bytes, (size_t)n, 1))) {
+        for (int64_t i = 0; i < n; i++) {
+            double raw = fmin(fmax((values[i] - low) / scale, 0.0), STEPS);
+            bytes[i]   = isnan(values[i]) ? NO_VALUE : (uint8_t)lround(raw);
+        }
+        array = packed(out, "u8", bytes, 1, n_dims, shape);
+        hl_report_set(out, array, "scale", json_real(scale));
+        hl_report_set(out, array, "offset", json_real(low));
+        hl_report_set(out, array, "nan", json_true());
+    }
+    hl_free(bytes);
+    return array;
+}
 
 /* ------------------------------------------------------------------ do parts belong? */
 

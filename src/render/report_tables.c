@@ -7,7 +7,7 @@
 
 #include "base/file.h"
 #include "base/status.h"
-#include "render/report.h"
+#include "render/report_parts.h"
 
 /* A table with a line for a head and two dozen numbers is left out above so many heads: the
  * numbers are differences of the profiles' own. */

@@ -3,7 +3,7 @@
  * The same measurement as `headlight measure` makes, of at most MAX_TOKENS tokens; where it is
  * asked for, with all that a report shows of it. */
 #include "base/status.h"
-#include "render/report.h"
+#include "render/report_parts.h"
 #include "serve/server.h"
 #include "serve/texts.h"
 

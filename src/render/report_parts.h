@@ -1,4 +1,5 @@
-/* report_json.h - the pieces of a report's data: numbers, arrays and texts as JSON.
+/* report_parts.h - the parts of a report's data, and the pieces that they are made of: numbers, arrays
+ * and texts as JSON.
  *
  *     hl_report_out out = { 0 };
  *     json_t *means = hl_report_object(&out);
@@ -8,11 +9,13 @@
  *
  * What fails is remembered in `out`: later calls do nothing and give NULL, so that the caller looks
  * once, at the end.  doc/report.md says what the arrays look like. */
-#ifndef HL_RENDER_REPORT_JSON_H
-#define HL_RENDER_REPORT_JSON_H
+#ifndef HL_RENDER_REPORT_PARTS_H
+#define HL_RENDER_REPORT_PARTS_H
 
 #include "base/json.h"
 #include "headlight.h"
+
+/* --------------------------------------------------------------------- pieces */
 
 typedef struct hl_report_out {
     hl_status status; /* the first that was not HL_OK */
@@ -44,5 +47,20 @@ json_t *hl_report_u8(hl_report_out *out, const double *values, int n_dims, const
                      double low, double high);
 /* Bytes as they are. */
 json_t *hl_report_bytes(hl_report_out *out, const uint8_t *bytes, int n_dims, const int64_t *shape);
+
+/* ---------------------------------------------------------------------- parts */
+
+/* All give new references, or NULL after a failure that `out` remembers. */
+
+/* report_profile.c: what was measured, with diagnoses; locking comes from the trace if there is
+ * one. */
+json_t *hl_report_profile_json(hl_report_out *out, const hl_report *report, int64_t index);
+/* report_prompt.c: one prompt; a text as it was generated. */
+json_t *hl_report_tokens_json(hl_report_out *out, const hl_prompt_maps *maps);
+json_t *hl_report_lens_json(hl_report_out *out, const hl_lens_view *lens);
+json_t *hl_report_trace_json(hl_report_out *out, const hl_trace *trace, double threshold);
+/* report_tables.c: what other commands print with --json. */
+json_t *hl_report_compare_json(hl_report_out *out, const hl_report *report);
+json_t *hl_report_sweep_json(hl_report_out *out, const hl_report *report);
 
 #endif

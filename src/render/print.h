@@ -1,6 +1,6 @@
-/* terminal.h - what text needs to be lined up in a terminal. */
-#ifndef HL_RENDER_TERMINAL_H
-#define HL_RENDER_TERMINAL_H
+/* print.h - what text needs to be lined up in a terminal. */
+#ifndef HL_RENDER_PRINT_H
+#define HL_RENDER_PRINT_H
 
 #include "headlight.h"
 #include "render/output.h"
@@ -13,8 +13,5 @@ int hl_terminal_width_of(const char *text);
  * it. */
 typedef enum hl_align { HL_ALIGN_LEFT = 0, HL_ALIGN_RIGHT } hl_align;
 void hl_terminal_put(hl_output *output, const char *text, int width, hl_align align);
-
-/* A ramp of a map in `width` columns: with colours alone. */
-void hl_terminal_ramp(hl_output *output, hl_depth depth, hl_map map, int width);
 
 #endif
