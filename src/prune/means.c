@@ -211,7 +211,7 @@ hl_status hl_new_biases_check(const hl_config *config, hl_prune_form form)
                    config->family, to_file ? "llama.cpp" : "transformers");
 }
 
-/* ------------------------------------------------------------------------- tensors */
+/* ---------------------------------------------------------- new biases: tensors */
 
 /* "...o_proj.bias" for "...o_proj.weight". */
 static hl_status name_bias(char **out, const char *weight)

@@ -67,7 +67,7 @@ typedef struct slice_list {
     size_t            n_tensors;
 } slice_list;
 
-/* ------------------------------------------------------------------------ marks */
+/* ---------------------------------------------------------------- slices: marks */
 
 /* The slice of a tensor: the one there is, or a new one without marks. */
 static hl_status slice_of(slice **out, slice_list *slices, const hl_tensor *tensor, int axis)
@@ -227,7 +227,7 @@ static hl_status mark_layer(slice_list *slices, int64_t layer)
     return HL_OK;
 }
 
-/* -------------------------------------------------------------------------- cut */
+/* ------------------------------------------------------------------ slices: cut */
 
 static int64_t count_left(const slice *s)
 {
@@ -299,7 +299,7 @@ static hl_status cut_tensor(slice *s)
     return HL_OK;
 }
 
-/* -------------------------------------------------------------------- the whole */
+/* ---------------------------------------------------------- slices: all of them */
 
 static hl_status list_tensors(slice_list *slices)
 {

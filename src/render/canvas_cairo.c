@@ -10,7 +10,7 @@
 #include "base/status.h"
 #include "render/canvas_backend.h"
 
-/* ------------------------------------------------------------------------- text */
+/* -------------------------------------------------------------- letters, by pango */
 
 struct hl_typesetter {
     PangoFontMap         *fonts;
@@ -343,7 +343,7 @@ static void cells(hl_canvas *canvas, const hl_cell_grid *grid)
     cairo_restore(cairo);
 }
 
-/* ------------------------------------------------------------------------------ text */
+/* --------------------------------------------------------------------------- text */
 
 static void text(hl_canvas *canvas, hl_point at, const char *string, const hl_text_style *style)
 {

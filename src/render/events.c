@@ -261,7 +261,7 @@ static void events_add(hl_output *file, double seconds, int64_t step, step_summa
 
 enum { TAG_BYTES = 80 };
 
-/* ----------------------------------------------------------------------- points */
+/* ------------------------------------------------------------- a series: points */
 
 /* What was not measured is left out: TensorBoard would draw NaN. */
 static void add_scalar(step_summary *summary, const char *tag, double value)
@@ -301,7 +301,7 @@ static void add_point(hl_output *file, const hl_series *series, const hl_series_
     events_add(file, 1e-9 * (double)point->modified, point->step, &summary);
 }
 
-/* ------------------------------------------------------------------------- file */
+/* ----------------------------------------------------------- a series: its file */
 
 /* How many bytes of the series a file has; SIZE_MAX if it has others. */
 static hl_status count_written(size_t *out, const char *path, const hl_output *wanted)

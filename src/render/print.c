@@ -216,7 +216,7 @@ typedef struct token_print {
     int64_t            n_notes;
 } token_print;
 
-/* --------------------------------------------------------------------------- layout */
+/* --------------------------------------------------------------- a prompt: layout */
 
 /* Room for the cells, in columns. */
 static int room_of(int width)
@@ -233,7 +233,7 @@ static int cell_columns(int64_t n_tokens, int room)
     return 1;
 }
 
-/* ---------------------------------------------------------------------------- lines */
+/* ---------------------------------------------------------------- a prompt: lines */
 
 /* Places above the columns, as far apart as they are wide. */
 static void put_places(token_print *p)
@@ -342,7 +342,7 @@ static void put_row(token_print *p, int64_t row)
                     ENTROPY - 1, entropy, hl_terminal_end(p->depth));
 }
 
-/* ------------------------------------------------------------------------ the legend */
+/* ----------------------------------------------------------- a prompt: the legend */
 
 static void put_token_legend(token_print *p)
 {
@@ -377,7 +377,7 @@ static void put_token_legend(token_print *p)
     }
 }
 
-/* ----------------------------------------------------------------------------- notes */
+/* ---------------------------------------------------------------- a prompt: notes */
 
 static void put_notes(token_print *p)
 {
@@ -394,7 +394,7 @@ static void put_notes(token_print *p)
     }
 }
 
-/* ---------------------------------------------------------------------------- insets */
+/* --------------------------------------------------------------- a prompt: insets */
 
 /* One line of maps [first, first + n_maps), all of them of n cells and `wide` columns. */
 static hl_status put_inset_row(token_print *p, const hl_token_cells *maps, int64_t n_maps,
@@ -474,7 +474,7 @@ done:
     return status;
 }
 
-/* ---------------------------------------------------------------------------- whole */
+/* ------------------------------------------------------------ a prompt: the whole */
 
 static hl_status choose_span(int64_t *begin, int64_t *end, const hl_token_view *view,
                              const hl_token_figure *options)

@@ -31,7 +31,7 @@ static void out_of_memory(hl_report_out *out)
         out->status = hl_fail(HL_NO_MEMORY, "no memory for the report");
 }
 
-/* ------------------------------------------------------------------------- objects */
+/* -------------------------------------------------------------- pieces: objects */
 
 /* A new value, or NULL after a failure. */
 static json_t *made(hl_report_out *out, json_t *value)
