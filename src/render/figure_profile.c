@@ -9,9 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/numbers.h"
 #include "analysis/diagnose.h"
-#include "analysis/grid.h"
 #include "analysis/grid.h"
 #include "analysis/numbers.h"
 #include "base/memory.h"
