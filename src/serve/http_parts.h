@@ -54,7 +54,7 @@ struct hl_exchange {
     char             *pipe; /* (HL_HTTP_PIPE) from the thread at work; NULL before it is needed */
     size_t            n_pipe;
     bool              is_ended;
-    double            ended_at; /* by base/clock.h */
+    double            ended_at; /* by base/machine.h */
     bool              is_whole;
     bool              is_gone;
     bool              is_stalled;

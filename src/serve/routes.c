@@ -7,9 +7,9 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/file.h"
 #include "base/json.h"
 #include "base/memory.h"
-#include "base/file.h"
 #include "base/status.h"
 #include "model/model.h"
 #include "render/page.h"
