@@ -10,9 +10,7 @@
 #include "formats/foreign.h"
 
 #include <dirent.h>
-#include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -370,111 +368,4 @@ hl_status hl_foreign_explain_folder(const char *folder)
                        "model.safetensors.index.json",
                        folder);
     }
-}
-
-/* ------------------------------------------------------------ models elsewhere */
-
-/* The Hugging Face cache, by the variables that its own library reads; false if not even HOME is set. */
-static bool find_cache(char out[PATH_MAX])
-{
-    static const struct {
-        const char *variable;
-        const char *below;
-    } places[] = {
-        { "HF_HUB_CACHE", "" },
-        { "HUGGINGFACE_HUB_CACHE", "" },
-        { "HF_HOME", "/hub" },
-        { "XDG_CACHE_HOME", "/huggingface/hub" },
-        { "HOME", "/.cache/huggingface/hub" },
-    };
-
-    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
-        const char *value = getenv(places[i].variable);
-        if (value != NULL && value[0] != '\0')
-            return snprintf(out, PATH_MAX, "%s%s", value, places[i].below) < PATH_MAX;
-    }
-    return false;
-}
-
-/* Is the folder models--OWNER--NAME, or models--NAME, what was asked for as OWNER/NAME or NAME? */
-static bool is_cached_as(const char *entry, const char *asked)
-{
-    static const char start[] = "models--";
-    size_t            n_start = sizeof start - 1, n_asked = strlen(asked), n_entry = strlen(entry);
-
-    if (strncmp(entry, start, n_start) != 0 || n_entry < n_start + n_asked)
-        return false;
-    const char *slash = strchr(asked, '/');
-    if (slash == NULL) { /* of any owner */
-        const char *end = entry + n_entry - n_asked;
-        return strcmp(end, asked) == 0 && end[-1] == '-' && end[-2] == '-';
-    }
-    size_t n_owner = (size_t)(slash - asked);
-    entry += n_start;
-    return strncmp(entry, asked, n_owner) == 0 && strncmp(entry + n_owner, "--", 2) == 0 &&
-           strcmp(entry + n_owner + 2, slash + 1) == 0;
-}
-
-/* The first snapshot, by name, that has a config.json; false if there is none. */
-static bool find_snapshot(char out[PATH_MAX], const char *cache, const char *entry)
-{
-    char snapshots[PATH_MAX], best[256] = "";
-
-    if (snprintf(snapshots, sizeof snapshots, "%s/%s/snapshots", cache, entry) >= PATH_MAX)
-        return false;
-    DIR *directory = hl_sys_opendir(snapshots);
-    if (directory == NULL)
-        return false;
-    for (const struct dirent *found; (found = readdir(directory)) != NULL;) {
-        char config[PATH_MAX];
-        int  n = snprintf(config, sizeof config, "%s/%s/config.json", snapshots, found->d_name);
-
-        if (found->d_name[0] != '.' && n < PATH_MAX && access(config, F_OK) == 0 &&
-            (best[0] == '\0' || strcmp(found->d_name, best) < 0))
-            snprintf(best, sizeof best, "%s", found->d_name);
-    }
-    closedir(directory);
-    return best[0] != '\0' && snprintf(out, PATH_MAX, "%s/%s", snapshots, best) < PATH_MAX;
-}
-
-/* A name that somebody means for Hugging Face: NAME or OWNER/NAME, and no path. */
-static bool is_model_name(const char *path)
-{
-    static const char *const files[] = { ".gguf", ".safetensors", ".bin", ".json", ".npy", ".txt" };
-    const char              *slash   = strchr(path, '/');
-
-    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
-        if (hl_ends_with(path, files[i]))
-            return false;
-    }
-    return strchr("./-", path[0]) == NULL && /* nor is it empty */
-           (slash == NULL || (strchr(slash + 1, '/') == NULL && slash[1] != '\0'));
-}
-
-hl_status hl_foreign_explain_missing(const char *path)
-{
-    char cache[PATH_MAX], snapshot[PATH_MAX];
-    bool is_cached = false;
-
-    if (!is_model_name(path))
-        return hl_fail(HL_NOT_FOUND, "%s: No such file or directory", path);
-    if (!find_cache(cache))
-        return hl_fail(HL_NOT_FOUND,
-                       "%s: No such file or directory; a model is a local file or folder", path);
-    DIR *directory = hl_sys_opendir(cache);
-    for (const struct dirent *entry;
-         directory != NULL && !is_cached && (entry = readdir(directory)) != NULL;)
-        is_cached =
-            is_cached_as(entry->d_name, path) && find_snapshot(snapshot, cache, entry->d_name);
-    if (directory != NULL)
-        closedir(directory);
-    if (is_cached)
-        return hl_fail(HL_NOT_FOUND,
-                       "%s: No such file or directory; a model is a local file or folder, and the "
-                       "Hugging Face cache has this one in %s",
-                       path, snapshot);
-    return hl_fail(HL_NOT_FOUND,
-                   "%s: No such file or directory; a model is a local file or folder, and the "
-                   "Hugging Face cache, %s, has none of that name",
-                   path, cache);
 }
