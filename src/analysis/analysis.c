@@ -14,7 +14,7 @@
 #include "analysis/sheet.h"
 #include "base/memory.h"
 #include "base/status.h"
-#include "headlight.h"
+#include "headlight/analysis.h"
 
 static void put_head(hl_sheet *table, int64_t layer, int64_t head)
 {

@@ -11,7 +11,7 @@
 #ifndef HL_ANALYSIS_CLUSTER_H
 #define HL_ANALYSIS_CLUSTER_H
 
-#include "headlight.h"
+#include "headlight/base.h"
 
 /* Two groups, each named by one of its points, become one. */
 typedef struct hl_merge {

@@ -15,7 +15,7 @@
 #include "base/json.h"
 #include "base/memory.h"
 #include "base/status.h"
-#include "headlight.h"
+#include "headlight/analysis.h"
 
 #define SIGNIFICANT 0.05
 

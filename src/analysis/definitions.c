@@ -2,7 +2,7 @@
  *
  * `headlight help metrics` prints them, reports open them at a "?".  Names are those of the columns
  * that tables, CSV and JSON have, keys those of a report's data (doc/report.md). */
-#include "headlight.h"
+#include "headlight/analysis.h"
 
 #define HEADING(title)                                                                             \
     {                                                                                              \

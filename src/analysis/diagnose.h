@@ -6,7 +6,7 @@
 #define HL_ANALYSIS_DIAGNOSE_H
 
 #include "analysis/growing_text.h"
-#include "headlight.h"
+#include "headlight/analysis.h"
 #include "stats/profile.h"
 
 /* The number that a rule compares with; thresholds NULL: the default. */

@@ -7,7 +7,7 @@
 #ifndef HL_ANALYSIS_GRID_H
 #define HL_ANALYSIS_GRID_H
 
-#include "headlight.h"
+#include "headlight/profile.h"
 #include "stats/profile.h"
 
 enum { HL_HEAD_NAME_BYTES = 48 };

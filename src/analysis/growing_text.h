@@ -2,7 +2,7 @@
 #ifndef HL_ANALYSIS_GROWING_TEXT_H
 #define HL_ANALYSIS_GROWING_TEXT_H
 
-#include "headlight.h"
+#include "headlight/base.h"
 
 /* Starts as { 0 }. */
 typedef struct hl_text {

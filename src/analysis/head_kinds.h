@@ -3,7 +3,7 @@
 #define HL_ANALYSIS_HEAD_KINDS_H
 
 #include "analysis/cluster.h"
-#include "headlight.h"
+#include "headlight/analysis.h"
 #include "stats/profile.h"
 
 /* ------------------------------------------------------------------ by rule */

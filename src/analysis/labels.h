@@ -3,7 +3,7 @@
 #ifndef HL_ANALYSIS_LABELS_H
 #define HL_ANALYSIS_LABELS_H
 
-#include "headlight.h"
+#include "headlight/judge.h"
 
 typedef struct hl_label {
     int64_t line;          /* in the file, from 1 */

@@ -5,7 +5,7 @@
 #ifndef HL_ANALYSIS_NUMBERS_H
 #define HL_ANALYSIS_NUMBERS_H
 
-#include "headlight.h"
+#include "headlight/base.h"
 
 double hl_mean(const double *values, int64_t count);
 /* Divided by the number of values: the spread of these values, not an estimate. */

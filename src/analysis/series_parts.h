@@ -2,7 +2,7 @@
 #ifndef HL_ANALYSIS_SERIES_PARTS_H
 #define HL_ANALYSIS_SERIES_PARTS_H
 
-#include "headlight.h"
+#include "headlight/series.h"
 
 /* What a profile says of how it was measured, but for the model's weights. */
 enum { HL_SERIES_N_SETTINGS = 13 };

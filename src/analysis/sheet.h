@@ -14,7 +14,7 @@
 #ifndef HL_ANALYSIS_SHEET_H
 #define HL_ANALYSIS_SHEET_H
 
-#include "headlight.h"
+#include "headlight/analysis.h"
 
 typedef struct hl_column {
     const char    *name; /* a literal; NULL ends a list */

@@ -2,7 +2,7 @@
 #ifndef HL_ANALYSIS_TWO_KINDS_H
 #define HL_ANALYSIS_TWO_KINDS_H
 
-#include "headlight.h"
+#include "headlight/base.h"
 
 /* -------------------------------------------------------------------- AUROC */
 

@@ -5,7 +5,7 @@
 #ifndef HL_BASE_DTYPE_H
 #define HL_BASE_DTYPE_H
 
-#include "headlight.h"
+#include "headlight/base.h"
 
 /* Bits of one element; 0 for a block type, whose elements have no bits of
  * their own, and for what is not a dtype. */

@@ -19,7 +19,7 @@
 #include <sys/stat.h>
 #include <sys/types.h>
 
-#include "headlight.h"
+#include "headlight/base.h"
 
 typedef enum hl_fault_kind {
     HL_FAULT_NONE,

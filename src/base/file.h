@@ -14,7 +14,7 @@
 #ifndef HL_BASE_FILE_H
 #define HL_BASE_FILE_H
 
-#include "headlight.h"
+#include "headlight/base.h"
 
 /* --------------------------------------------------------------------------------------- names */
 

@@ -15,7 +15,7 @@
 #ifndef HL_BASE_HASH_H
 #define HL_BASE_HASH_H
 
-#include "headlight.h"
+#include "headlight/base.h"
 
 uint64_t hl_hash(const void *bytes, size_t n_bytes, uint64_t seed);
 

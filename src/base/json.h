@@ -8,7 +8,7 @@
 
 #include <jansson.h>
 
-#include "headlight.h"
+#include "headlight/base.h"
 
 /* hl_json_read of headlight.h, for those whose strings end with a NUL: others are refused. */
 hl_status hl_json_parse(json_t **out, const char *text, size_t n_bytes, const char *where);

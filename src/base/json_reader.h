@@ -19,7 +19,7 @@
 #ifndef HL_BASE_JSON_READER_H
 #define HL_BASE_JSON_READER_H
 
-#include "headlight.h"
+#include "headlight/base.h"
 
 /* Bytes that belong to somebody else; not terminated. */
 typedef struct hl_bytes {

@@ -2,7 +2,7 @@
 #ifndef HL_BASE_MACHINE_H
 #define HL_BASE_MACHINE_H
 
-#include "headlight.h"
+#include "headlight/base.h"
 
 /* Seconds, of a clock that only goes forward. */
 double hl_clock_seconds(void);

@@ -9,7 +9,7 @@
 #ifndef HL_BASE_MEMORY_H
 #define HL_BASE_MEMORY_H
 
-#include "headlight.h"
+#include "headlight/base.h"
 
 #define HL_ALIGNMENT 64
 

@@ -9,7 +9,8 @@
 #define HL_BASE_ROW_RUNS_H
 
 #include "base/pattern_sums.h"
-#include "headlight.h"
+#include "headlight/profile.h"
+#include "headlight/session.h"
 
 /* Rows [begin, end) of a sequence, counted from the chunk's first. */
 typedef struct hl_run {

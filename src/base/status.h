@@ -9,7 +9,7 @@
 #ifndef HL_BASE_STATUS_H
 #define HL_BASE_STATUS_H
 
-#include "headlight.h"
+#include "headlight/base.h"
 
 /* Store a message for hl_error_message() and return `status`. */
 hl_status hl_fail(hl_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -17,7 +17,7 @@
 #ifndef HL_BASE_THREADS_H
 #define HL_BASE_THREADS_H
 
-#include "headlight.h"
+#include "headlight/base.h"
 
 #define HL_MAX_THREADS 1024
 

@@ -10,7 +10,7 @@
 #ifndef HL_BASE_UTF8_H
 #define HL_BASE_UTF8_H
 
-#include "headlight.h"
+#include "headlight/base.h"
 
 #define HL_UTF8_REPLACEMENT 0xfffdU
 

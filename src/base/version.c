@@ -1,6 +1,6 @@
 /* version.c - what this build is.  The Makefile gives HL_VERSION, and HL_HAVE_...
  * for every instruction set that has kernels in it. */
-#include "headlight.h"
+#include "headlight/base.h"
 
 #if defined(__clang__)
 #define COMPILER "clang " __clang_version__

@@ -2,7 +2,7 @@
 #ifndef HL_FORMATS_FOREIGN_H
 #define HL_FORMATS_FOREIGN_H
 
-#include "headlight.h"
+#include "headlight/base.h"
 
 /* HL_UNSUPPORTED with a message if the file is of a kind that is known and not read;
  * else HL_OK, which says nothing about what it is. */

@@ -17,7 +17,7 @@
 #define HL_FORMATS_GGUF_H
 
 #include "formats/tensors.h"
-#include "headlight.h"
+#include "headlight/base.h"
 
 #define HL_GGUF_MAX_KEYS    65536
 #define HL_GGUF_MAX_TENSORS 131072

@@ -14,7 +14,7 @@
 #define HL_FORMATS_LLAMA2C_H
 
 #include "formats/tensors.h"
-#include "headlight.h"
+#include "headlight/base.h"
 
 typedef struct hl_llama2c_config {
     int     version; /* 0: legacy, without a magic number; 1 */

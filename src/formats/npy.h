@@ -6,7 +6,7 @@
 #define HL_FORMATS_NPY_H
 
 #include "formats/tensors.h"
-#include "headlight.h"
+#include "headlight/base.h"
 
 typedef struct hl_npy hl_npy;
 

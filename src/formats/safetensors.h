@@ -8,7 +8,7 @@
 
 #include "base/file.h"
 #include "formats/tensors.h"
-#include "headlight.h"
+#include "headlight/base.h"
 
 #define HL_SAFETENSORS_MAX_HEADER 100000000 /* bytes; as the reference implementation */
 #define HL_SAFETENSORS_METADATA   "__metadata__"

@@ -21,7 +21,7 @@
 #ifndef HL_FORMATS_TENSORS_H
 #define HL_FORMATS_TENSORS_H
 
-#include "headlight.h"
+#include "headlight/base.h"
 
 #define HL_MAX_TENSOR_DIMS 8
 

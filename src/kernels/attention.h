@@ -6,7 +6,7 @@
 #ifndef HL_KERNELS_ATTENTION_H
 #define HL_KERNELS_ATTENTION_H
 
-#include "headlight.h"
+#include "headlight/attention.h"
 
 /* Keys [begin, end); empty when begin == end. */
 typedef struct hl_key_range {

@@ -13,7 +13,7 @@
 #ifndef HL_KERNELS_DENSE_H
 #define HL_KERNELS_DENSE_H
 
-#include "headlight.h"
+#include "headlight/base.h"
 
 typedef enum hl_norm_kind {
     HL_NORM_LAYER = 0, /* (x - mean) / sqrt(variance + eps) * w (+ b) */

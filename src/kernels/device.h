@@ -28,7 +28,7 @@
 #define HL_KERNELS_DEVICE_H
 
 #include "base/row_runs.h"
-#include "headlight.h"
+#include "headlight/attention.h"
 #include "kernels/dense.h"
 #include "kernels/pattern.h"
 #include "kernels/pick.h"

@@ -5,7 +5,7 @@
 #ifndef HL_KERNELS_GEMM_H
 #define HL_KERNELS_GEMM_H
 
-#include "headlight.h"
+#include "headlight/base.h"
 
 /* C (m, n) = A (m, k) B, row-major; B is (n, k) and transposed, or (k, n). */
 typedef struct hl_gemm_operands {

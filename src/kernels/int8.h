@@ -14,7 +14,7 @@
 #ifndef HL_KERNELS_INT8_H
 #define HL_KERNELS_INT8_H
 
-#include "headlight.h"
+#include "headlight/base.h"
 
 #define HL_INT8_BLOCK 32
 

@@ -6,7 +6,7 @@
 #ifndef HL_KERNELS_KERNELS_H
 #define HL_KERNELS_KERNELS_H
 
-#include "headlight.h"
+#include "headlight/attention.h"
 #include "kernels/dense.h"
 #include "kernels/int8.h"
 

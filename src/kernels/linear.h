@@ -16,7 +16,7 @@
 #ifndef HL_KERNELS_LINEAR_H
 #define HL_KERNELS_LINEAR_H
 
-#include "headlight.h"
+#include "headlight/base.h"
 #include "kernels/matrix.h"
 
 /* Sequences of up to so many rows take dot products. */

@@ -6,7 +6,7 @@
 #ifndef HL_KERNELS_MATRIX_H
 #define HL_KERNELS_MATRIX_H
 
-#include "headlight.h"
+#include "headlight/base.h"
 
 /* (n_rows, n_columns), one part of a stored matrix. */
 typedef struct hl_matrix {

@@ -5,7 +5,7 @@
 #ifndef HL_KERNELS_PATTERN_H
 #define HL_KERNELS_PATTERN_H
 
-#include "headlight.h"
+#include "headlight/attention.h"
 
 /* What one row comes to; as hl_attention_result. */
 typedef struct hl_pattern_row {

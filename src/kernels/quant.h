@@ -7,7 +7,7 @@
 #ifndef HL_KERNELS_QUANT_H
 #define HL_KERNELS_QUANT_H
 
-#include "headlight.h"
+#include "headlight/base.h"
 
 /* From any block type, and from what hl_dtype_to_f32 reads.  `source` may be
  * unaligned.  Runs on the back end in use. */

@@ -14,7 +14,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "headlight.h"
+#include "headlight/base.h"
 
 /* What stands before the functions here; the CUDA library has its own. */
 #ifndef HL_BLOCK_INLINE

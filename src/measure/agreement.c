@@ -10,6 +10,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "headlight/eval.h"
 #include "measure/perplexity.h"
 #include "model/device.h"
 #include "model/model.h"

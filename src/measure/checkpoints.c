@@ -18,6 +18,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/utf8.h"
+#include "headlight/series.h"
 
 #define MAX_CHECKPOINTS ((int64_t)1 << 20)
 

@@ -24,7 +24,7 @@
 #ifndef HL_MEASURE_CORPUS_H
 #define HL_MEASURE_CORPUS_H
 
-#include "headlight.h"
+#include "headlight/corpus.h"
 
 /* Tokens that follow each other in a document.  Borrowed until the next call. */
 typedef struct hl_token_piece {

@@ -14,7 +14,7 @@
 #include "base/json_reader.h"
 #include "formats/npy.h"
 #include "formats/safetensors.h"
-#include "headlight.h"
+#include "headlight/corpus.h"
 #include "tokenize/pattern.h"
 
 /* --------------------------------------------------------------------- files */

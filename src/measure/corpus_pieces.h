@@ -14,7 +14,7 @@
 #ifndef HL_MEASURE_CORPUS_PIECES_H
 #define HL_MEASURE_CORPUS_PIECES_H
 
-#include "headlight.h"
+#include "headlight/tokenizer.h"
 #include "measure/corpus_parts.h"
 
 #define HL_PIECE_BYTES   ((size_t)1 << 18)

@@ -24,7 +24,7 @@
 #ifndef HL_MEASURE_MAPS_H
 #define HL_MEASURE_MAPS_H
 
-#include "headlight.h"
+#include "headlight/measure.h"
 
 typedef struct hl_maps_info {
     int64_t  n_layers;

@@ -4,7 +4,7 @@
 
 #include "formats/npy.h"
 #include "formats/safetensors.h"
-#include "headlight.h"
+#include "headlight/base.h"
 
 typedef struct hl_maps_layer {
     const uint8_t *data; /* (n_batch, n_heads, n_queries, n_keys) */

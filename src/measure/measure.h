@@ -12,7 +12,7 @@
 #ifndef HL_MEASURE_MEASURE_H
 #define HL_MEASURE_MEASURE_H
 
-#include "headlight.h"
+#include "headlight/measure.h"
 #include "measure/window.h"
 #include "model/session.h"
 #include "stats/profile.h"

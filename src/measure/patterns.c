@@ -6,6 +6,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "headlight/measure.h"
 #include "measure/window.h"
 
 enum { DEFAULT_TOKENS = 32 };

@@ -26,6 +26,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "headlight/generate.h"
 #include "model/model.h"
 #include "stats/exact.h"
 

@@ -2,7 +2,7 @@
 #ifndef HL_MEASURE_PERPLEXITY_H
 #define HL_MEASURE_PERPLEXITY_H
 
-#include "headlight.h"
+#include "headlight/tokenizer.h"
 
 /* Tokens [begin, end) of a text, of which [first, end) are scored; first > begin, or first = begin
  * where something stands before each window. */

@@ -4,6 +4,7 @@
 #include "base/machine.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "headlight/eval.h"
 #include "model/model.h"
 
 enum { PREFILL = 512, DECODE = 32, ROUNDS = 3, MAX_ROUNDS = 1000 };

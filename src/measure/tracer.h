@@ -2,7 +2,7 @@
 #ifndef HL_MEASURE_TRACER_H
 #define HL_MEASURE_TRACER_H
 
-#include "headlight.h"
+#include "headlight/trace.h"
 #include "model/config.h"
 #include "stats/profile_add.h"
 

@@ -6,7 +6,7 @@
 #ifndef HL_MEASURE_VERIFY_H
 #define HL_MEASURE_VERIFY_H
 
-#include "headlight.h"
+#include "headlight/verify.h"
 
 /* A report on the file at `path`, with room for `n_outputs` entries a back end. */
 hl_status hl_verify_report_new(hl_verify_report **out, const char *path, size_t n_outputs);

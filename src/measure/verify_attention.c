@@ -30,7 +30,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "formats/safetensors.h"
-#include "headlight.h"
+#include "headlight/verify.h"
 #include "kernels/attention.h"
 #include "measure/verify.h"
 #include "measure/verify_case.h"

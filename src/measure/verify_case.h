@@ -14,7 +14,7 @@
 #define HL_MEASURE_VERIFY_CASE_H
 
 #include "formats/safetensors.h"
-#include "headlight.h"
+#include "headlight/attention.h"
 
 /* What a case may expect, in the order of a report. */
 typedef enum hl_verify_output {

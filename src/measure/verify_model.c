@@ -22,7 +22,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "formats/safetensors.h"
-#include "headlight.h"
+#include "headlight/verify.h"
 #include "measure/verify.h"
 #include "model/session.h"
 

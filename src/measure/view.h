@@ -2,7 +2,8 @@
 #ifndef HL_MEASURE_VIEW_H
 #define HL_MEASURE_VIEW_H
 
-#include "headlight.h"
+#include "headlight/session.h"
+#include "headlight/view.h"
 
 /* HL_BAD_ARGUMENT of a prompt without tokens, HL_LIMIT of one with too many. */
 hl_status hl_view_check_prompt(const hl_prompt *prompt);

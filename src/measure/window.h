@@ -41,7 +41,7 @@
 #ifndef HL_MEASURE_WINDOW_H
 #define HL_MEASURE_WINDOW_H
 
-#include "headlight.h"
+#include "headlight/corpus.h"
 
 /* Where the next window of the whole work begins: save it, and seek goes on from there,
  * with the documents before it left alone.  All zero is the start. */

@@ -20,7 +20,7 @@
 #ifndef HL_MODEL_BACKWARD_H
 #define HL_MODEL_BACKWARD_H
 
-#include "headlight.h"
+#include "headlight/session.h"
 #include "model/session.h"
 
 #define HL_BACKWARD_PANEL 256 /* rows of a weight that are multiplied with at a time */

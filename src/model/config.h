@@ -35,7 +35,7 @@
 #include "formats/gguf.h"
 #include "formats/llama2c.h"
 #include "formats/tensors.h"
-#include "headlight.h"
+#include "headlight/attention.h"
 #include "kernels/dense.h"
 
 #define HL_MAX_LAYERS     1024

@@ -10,7 +10,7 @@
 #ifndef HL_MODEL_DEVICE_COPIES_H
 #define HL_MODEL_DEVICE_COPIES_H
 
-#include "headlight.h"
+#include "headlight/base.h"
 #include "kernels/device.h"
 
 typedef struct hl_device_copies hl_device_copies;

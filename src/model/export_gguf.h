@@ -16,7 +16,7 @@
 #define HL_MODEL_EXPORT_GGUF_H
 
 #include "formats/gguf.h"
-#include "headlight.h"
+#include "headlight/export.h"
 #include "model/head_plan.h"
 
 typedef struct hl_gguf_export hl_gguf_export;

@@ -17,7 +17,7 @@
 #ifndef HL_MODEL_FAMILY_H
 #define HL_MODEL_FAMILY_H
 
-#include "headlight.h"
+#include "headlight/base.h"
 #include "model/config.h"
 #include "model/fields.h"
 #include "model/roles.h"

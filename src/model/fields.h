@@ -15,7 +15,7 @@
 #include "base/json.h"
 #include "formats/gguf.h"
 #include "formats/tensors.h"
-#include "headlight.h"
+#include "headlight/base.h"
 #include "model/config.h"
 
 #define HL_MAX_FIELD_TEXT 128

@@ -19,7 +19,7 @@
 #ifndef HL_MODEL_HEAD_PLAN_H
 #define HL_MODEL_HEAD_PLAN_H
 
-#include "headlight.h"
+#include "headlight/base.h"
 #include "model/config.h"
 
 typedef enum hl_head_fate {

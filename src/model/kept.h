@@ -14,7 +14,7 @@
 #ifndef HL_MODEL_KEPT_H
 #define HL_MODEL_KEPT_H
 
-#include "headlight.h"
+#include "headlight/session.h"
 
 struct hl_session;
 struct hl_chunk;

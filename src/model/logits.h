@@ -4,7 +4,7 @@
 #ifndef HL_MODEL_LOGITS_H
 #define HL_MODEL_LOGITS_H
 
-#include "headlight.h"
+#include "headlight/base.h"
 
 typedef struct hl_logits_row {
     int64_t top;        /* the likeliest token; the lowest of equals */

@@ -6,7 +6,7 @@
 #define HL_MODEL_MODEL_H
 
 #include "formats/tensors.h"
-#include "headlight.h"
+#include "headlight/model.h"
 #include "model/config.h"
 #include "model/device_copies.h"
 #include "model/weights.h"

@@ -9,6 +9,7 @@
 #ifndef HL_MODEL_PICK_H
 #define HL_MODEL_PICK_H
 
+#include "headlight/generate.h"
 #include "kernels/pick.h"
 #include "model/logits.h"
 #include "model/session.h"

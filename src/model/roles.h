@@ -20,7 +20,7 @@
 #ifndef HL_MODEL_ROLES_H
 #define HL_MODEL_ROLES_H
 
-#include "headlight.h"
+#include "headlight/base.h"
 #include "model/config.h"
 
 typedef enum hl_role {

@@ -2,7 +2,7 @@
 #ifndef HL_MODEL_ROPE_H
 #define HL_MODEL_ROPE_H
 
-#include "headlight.h"
+#include "headlight/base.h"
 #include "model/config.h"
 #include "model/fields.h"
 

@@ -7,7 +7,7 @@
 #ifndef HL_MODEL_SAMPLE_H
 #define HL_MODEL_SAMPLE_H
 
-#include "headlight.h"
+#include "headlight/generate.h"
 #include "kernels/pick.h"
 
 static inline uint64_t hl_random_mix(uint64_t x)

@@ -14,7 +14,7 @@
 #ifndef HL_MODEL_SESSION_H
 #define HL_MODEL_SESSION_H
 
-#include "headlight.h"
+#include "headlight/session.h"
 #include "kernels/kernels.h"
 #include "kernels/linear.h"
 #include "kernels/pattern.h"

@@ -17,7 +17,7 @@
 #define HL_MODEL_WEIGHTS_H
 
 #include "formats/tensors.h"
-#include "headlight.h"
+#include "headlight/base.h"
 #include "model/config.h"
 #include "model/roles.h"
 

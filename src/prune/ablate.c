@@ -8,6 +8,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "headlight/sweep.h"
 #include "model/model.h"
 
 int64_t hl_model_heads(hl_head *out, const hl_model *model)

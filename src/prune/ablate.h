@@ -2,7 +2,7 @@
 #ifndef HL_PRUNE_ABLATE_H
 #define HL_PRUNE_ABLATE_H
 
-#include "headlight.h"
+#include "headlight/prune.h"
 
 /* All heads by layer and head, to out if it is not NULL; returns how many. */
 int64_t hl_model_heads(hl_head *out, const hl_model *model);

@@ -7,7 +7,7 @@
 #ifndef HL_PRUNE_CEILING_H
 #define HL_PRUNE_CEILING_H
 
-#include "headlight.h"
+#include "headlight/model.h"
 
 /* Numbers of the whole model. */
 typedef struct hl_shapes {

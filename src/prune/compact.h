@@ -15,7 +15,7 @@
 #define HL_PRUNE_COMPACT_H
 
 #include "base/json.h"
-#include "headlight.h"
+#include "headlight/base.h"
 #include "model/head_plan.h"
 
 typedef enum hl_compact_form {

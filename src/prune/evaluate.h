@@ -12,7 +12,7 @@
 #ifndef HL_PRUNE_EVALUATE_H
 #define HL_PRUNE_EVALUATE_H
 
-#include "headlight.h"
+#include "headlight/sweep.h"
 
 typedef struct hl_evaluator hl_evaluator;
 

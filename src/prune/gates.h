@@ -2,7 +2,7 @@
 #ifndef HL_PRUNE_GATES_H
 #define HL_PRUNE_GATES_H
 
-#include "headlight.h"
+#include "headlight/prune.h"
 
 /* What "L5H1" (one head) or "L5" (all of the layer, .head -1) says, of a word of n_bytes.
  * HL_BAD_ARGUMENT, with the word and what the model has, for what is no head of it. */

@@ -3,6 +3,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "headlight/prune.h"
 #include "measure/window.h"
 #include "model/backward.h"
 #include "model/model.h"

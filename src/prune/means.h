@@ -11,7 +11,7 @@
 #ifndef HL_PRUNE_MEANS_H
 #define HL_PRUNE_MEANS_H
 
-#include "headlight.h"
+#include "headlight/export.h"
 #include "model/head_plan.h"
 #include "model/model.h"
 

@@ -14,7 +14,7 @@
 #include "analysis/sheet.h"
 #include "base/memory.h"
 #include "base/status.h"
-#include "headlight.h"
+#include "headlight/prune.h"
 #include "model/model.h"
 #include "prune/gates.h"
 

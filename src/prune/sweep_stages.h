@@ -8,7 +8,7 @@
 #define HL_PRUNE_SWEEP_STAGES_H
 
 #include "analysis/numbers.h"
-#include "headlight.h"
+#include "headlight/sweep.h"
 #include "prune/sweep_state.h"
 
 /* An order in which heads go: of a ranker, of a ranker that looks again after every ratio, or

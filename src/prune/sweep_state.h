@@ -13,7 +13,7 @@
 #ifndef HL_PRUNE_SWEEP_STATE_H
 #define HL_PRUNE_SWEEP_STATE_H
 
-#include "headlight.h"
+#include "headlight/base.h"
 
 typedef struct hl_sweep_state hl_sweep_state;
 

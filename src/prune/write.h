@@ -2,7 +2,7 @@
 #ifndef HL_PRUNE_WRITE_H
 #define HL_PRUNE_WRITE_H
 
-#include "headlight.h"
+#include "headlight/model.h"
 #include "model/head_plan.h"
 #include "model/model.h"
 

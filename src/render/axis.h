@@ -2,7 +2,7 @@
 #ifndef HL_RENDER_AXIS_H
 #define HL_RENDER_AXIS_H
 
-#include "headlight.h"
+#include "headlight/base.h"
 
 /* Ticks are evenly apart or, on a logarithmic axis that is long enough, the rungs 1, 2 and 5 of
  * every power of ten, or those powers alone. */

@@ -14,7 +14,7 @@
 #ifndef HL_RENDER_CANVAS_H
 #define HL_RENDER_CANVAS_H
 
-#include "headlight.h"
+#include "headlight/render.h"
 #include "render/palette.h"
 
 typedef struct hl_canvas hl_canvas;

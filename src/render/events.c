@@ -36,6 +36,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "headlight/series.h"
 #include "render/output.h"
 
 enum { N_BINS = 32 };

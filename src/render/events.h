@@ -2,7 +2,7 @@
 #ifndef HL_RENDER_EVENTS_H
 #define HL_RENDER_EVENTS_H
 
-#include "headlight.h"
+#include "headlight/base.h"
 
 /* Castagnoli's CRC, as in iSCSI (RFC 3720). */
 uint32_t hl_crc32c(const void *bytes, size_t n_bytes);

@@ -11,7 +11,7 @@
 #ifndef HL_RENDER_FIGURE_H
 #define HL_RENDER_FIGURE_H
 
-#include "headlight.h"
+#include "headlight/render.h"
 #include "render/axis.h"
 #include "render/canvas.h"
 

@@ -4,7 +4,7 @@
 #ifndef HL_RENDER_OUTPUT_H
 #define HL_RENDER_OUTPUT_H
 
-#include "headlight.h"
+#include "headlight/base.h"
 
 typedef struct hl_output {
     char     *bytes; /* released by hl_output_free */

@@ -8,7 +8,7 @@
 #ifndef HL_RENDER_PAGE_H
 #define HL_RENDER_PAGE_H
 
-#include "headlight.h"
+#include "headlight/base.h"
 
 /* The page before the data's first byte and from behind its last; static, not NUL-ended. */
 typedef struct hl_page {

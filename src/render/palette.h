@@ -6,7 +6,7 @@
 #ifndef HL_RENDER_PALETTE_H
 #define HL_RENDER_PALETTE_H
 
-#include "headlight.h"
+#include "headlight/render.h"
 
 /* Lightness 0 to 1, green-red, blue-yellow. */
 typedef struct hl_oklab {

@@ -2,7 +2,7 @@
 #ifndef HL_RENDER_PRINT_H
 #define HL_RENDER_PRINT_H
 
-#include "headlight.h"
+#include "headlight/base.h"
 #include "render/output.h"
 
 /* How many columns a text takes: two for wide characters (CJK, emoji), none for marks upon

@@ -13,7 +13,7 @@
 #define HL_RENDER_REPORT_PARTS_H
 
 #include "base/json.h"
-#include "headlight.h"
+#include "headlight/report.h"
 
 /* --------------------------------------------------------------------- pieces */
 

@@ -31,7 +31,7 @@
 #ifndef HL_SERVE_ENGINE_H
 #define HL_SERVE_ENGINE_H
 
-#include "headlight.h"
+#include "headlight/prune.h"
 
 typedef struct hl_engine hl_engine;
 typedef struct hl_job    hl_job;

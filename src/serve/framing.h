@@ -18,7 +18,7 @@
 #ifndef HL_SERVE_FRAMING_H
 #define HL_SERVE_FRAMING_H
 
-#include "headlight.h"
+#include "headlight/base.h"
 
 enum {
     HL_HTTP_HEADER_BYTES = 32768, /* of a head, the request line and the final empty line too */

@@ -23,7 +23,7 @@
 #ifndef HL_SERVE_HTTP_H
 #define HL_SERVE_HTTP_H
 
-#include "headlight.h"
+#include "headlight/base.h"
 
 typedef struct hl_http     hl_http;
 typedef struct hl_exchange hl_exchange;

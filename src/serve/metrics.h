@@ -2,7 +2,7 @@
 #ifndef HL_SERVE_METRICS_H
 #define HL_SERVE_METRICS_H
 
-#include "headlight.h"
+#include "headlight/base.h"
 #include "serve/engine.h"
 #include "serve/http.h"
 

@@ -11,7 +11,8 @@
 #define HL_SERVE_REPLY_H
 
 #include "base/json.h"
-#include "headlight.h"
+#include "headlight/model.h"
+#include "headlight/tokenizer.h"
 #include "serve/engine.h"
 #include "serve/texts.h"
 #include "serve/wire.h"

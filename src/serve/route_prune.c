@@ -13,6 +13,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "headlight/sweep.h"
 #include "serve/server.h"
 #include "serve/texts.h"
 

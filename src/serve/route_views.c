@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "headlight/view.h"
 #include "serve/server.h"
 #include "serve/texts.h"
 

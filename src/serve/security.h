@@ -9,7 +9,7 @@
 #ifndef HL_SERVE_SECURITY_H
 #define HL_SERVE_SECURITY_H
 
-#include "headlight.h"
+#include "headlight/base.h"
 
 /* The names under which a server may be asked for. */
 typedef struct hl_host_rules {

@@ -4,7 +4,7 @@
 
 #include <pthread.h>
 
-#include "headlight.h"
+#include "headlight/serve.h"
 #include "serve/engine.h"
 #include "serve/http.h"
 #include "serve/looking.h"

@@ -3,7 +3,8 @@
 #define HL_SERVE_TEXTS_H
 
 #include "base/json.h"
-#include "headlight.h"
+#include "headlight/corpus.h"
+#include "headlight/serve.h"
 #include "serve/http.h"
 #include "serve/server.h"
 #include "serve/wire.h"

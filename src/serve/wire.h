@@ -9,7 +9,7 @@
 #define HL_SERVE_WIRE_H
 
 #include "base/json.h"
-#include "headlight.h"
+#include "headlight/prune.h"
 #include "serve/engine.h"
 
 enum {

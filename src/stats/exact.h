@@ -22,7 +22,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "headlight.h"
+#include "headlight/base.h"
 
 __extension__ typedef __int128 hl_wide;
 

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "headlight/measure.h"
 #include "stats/profile_tables.h"
 
 /* What mpirun and srun tell their children. */

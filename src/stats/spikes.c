@@ -9,7 +9,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
-#include "headlight.h"
+#include "headlight/trace.h"
 
 #define SIGMA_OF_MAD  1.4826
 #define SIGMA_OF_MEAN 1.2533141373155003 /* sqrt(pi / 2) */

@@ -9,7 +9,7 @@
 #define HL_STATS_TRACE_PARTS_H
 
 #include "base/pattern_sums.h"
-#include "headlight.h"
+#include "headlight/trace.h"
 
 enum { HL_TRACE_LOGPROB = 0, HL_TRACE_VOCABULARY, HL_TRACE_VARENTROPY, HL_TRACE_SPIKE };
 enum { HL_TRACE_N_NUMBERS = 4 };

@@ -14,7 +14,7 @@
 #ifndef HL_TOKENIZE_BUDGET_H
 #define HL_TOKENIZE_BUDGET_H
 
-#include "headlight.h"
+#include "headlight/tokenizer.h"
 
 typedef struct hl_budget {
     size_t           n_input;    /* bytes that the call was given */

@@ -4,7 +4,7 @@
 
 #include "base/json_reader.h"
 #include "base/memory.h"
-#include "headlight.h"
+#include "headlight/base.h"
 
 /* Makes room for `more` items behind the `used` ones; *capacity counts items. */
 hl_status hl_grow(void **block, size_t *capacity, size_t used, size_t more, size_t size);

@@ -19,7 +19,7 @@
 #ifndef HL_TOKENIZE_MAPPED_TEXT_H
 #define HL_TOKENIZE_MAPPED_TEXT_H
 
-#include "headlight.h"
+#include "headlight/tokenizer.h"
 #include "tokenize/budget.h"
 
 #define HL_MAX_MAPPED_TEXT 0x7fffffffU /* bytes of one text */

@@ -8,7 +8,7 @@
 #ifndef HL_TOKENIZE_PATTERN_H
 #define HL_TOKENIZE_PATTERN_H
 
-#include "headlight.h"
+#include "headlight/tokenizer.h"
 #include "tokenize/budget.h"
 
 typedef struct hl_pattern hl_pattern;

@@ -8,6 +8,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "headlight/generate.h"
 #include "tokenize/buffer.h"
 
 struct hl_stop_words {

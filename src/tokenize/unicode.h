@@ -6,7 +6,7 @@
 #ifndef HL_TOKENIZE_UNICODE_H
 #define HL_TOKENIZE_UNICODE_H
 
-#include "headlight.h"
+#include "headlight/base.h"
 
 typedef enum hl_char_class {
     HL_CHAR_WHITESPACE = 0, /* White_Space                               */

@@ -6,7 +6,7 @@
 #define HL_TOKENIZE_VOCAB_H
 
 #include "base/json_reader.h"
-#include "headlight.h"
+#include "headlight/tokenizer.h"
 
 #define HL_MAX_VOCAB       (1 << 22) /* ids */
 #define HL_MAX_PIECE_BYTES (1 << 20)

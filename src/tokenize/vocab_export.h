@@ -14,7 +14,7 @@
 #ifndef HL_TOKENIZE_VOCAB_EXPORT_H
 #define HL_TOKENIZE_VOCAB_EXPORT_H
 
-#include "headlight.h"
+#include "headlight/tokenizer.h"
 #include "tokenize/vocab_source.h"
 
 typedef struct hl_vocab_export hl_vocab_export;

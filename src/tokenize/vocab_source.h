@@ -13,7 +13,7 @@
 #define HL_TOKENIZE_VOCAB_SOURCE_H
 
 #include "base/json_reader.h"
-#include "headlight.h"
+#include "headlight/tokenizer.h"
 
 /* What GGUF calls token types. */
 enum {

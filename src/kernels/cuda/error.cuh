@@ -4,7 +4,7 @@
 
 #include <cuda_runtime.h>
 
-#include "headlight.h"
+#include "headlight/base.h"
 
 namespace headlight
 {

@@ -19,7 +19,7 @@
 #ifndef HL_CUDA_HEADLIGHT_CUDA_H
 #define HL_CUDA_HEADLIGHT_CUDA_H
 
-#include "headlight.h"
+#include "headlight/attention.h"
 #include "kernels/device.h"
 
 #ifdef __cplusplus

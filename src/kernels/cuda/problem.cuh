@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-#include "headlight.h"
+#include "headlight/attention.h"
 
 namespace headlight
 {
