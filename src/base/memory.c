@@ -18,6 +18,19 @@
 #include "base/fault.h"
 #include "base/status.h"
 
+void *hl_taken(void *held)
+{
+    void *pointer;
+    memcpy(&pointer, held, sizeof pointer);
+    memset(held, 0, sizeof pointer);
+    return pointer;
+}
+
+void hl_free_at(void *held)
+{
+    hl_free(hl_taken(held));
+}
+
 bool hl_size_multiply(size_t *out, size_t a, size_t b)
 {
     size_t product;

@@ -35,6 +35,27 @@ size_t hl_memory_limited_to(void);
 #define HL_ALLOC_ZEROED(pointer, count)                                                            \
     hl_alloc_zeroed((void **)(pointer), (count), sizeof **(pointer))
 
+/* What its scope releases, whichever way the scope is left, so that a failure can return at once:
+ *
+ *     HL_FREED char *name = NULL;                         memory, with hl_free
+ *     HL_SCOPED(hl_buffer_free) hl_buffer text = { 0 };   a struct, by the function of its address
+ *     HL_CLOSED(hl_tensors_close) hl_tensors *tensors = NULL;
+ *
+ * The last form takes any function that HL_CLOSES has named, once, beside its declaration; that
+ * function must accept NULL.  What a scope hands to its caller leaves with hl_taken. */
+#define HL_SCOPED(release) __attribute__((cleanup(release)))
+#define HL_FREED           HL_SCOPED(hl_free_at)
+#define HL_CLOSED(close)   HL_SCOPED(close##_at)
+#define HL_CLOSES(close, type)                                                                     \
+    static inline void close##_at(type **held)                                                     \
+    {                                                                                              \
+        close(*held);                                                                              \
+    }
+
+/* The pointer that lies at `held`; NULL lies there afterwards. */
+void *hl_taken(void *held);
+void  hl_free_at(void *held);
+
 /* a*b and a+b; false, and *out untouched, when they overflow. */
 bool hl_size_multiply(size_t *out, size_t a, size_t b);
 bool hl_size_add(size_t *out, size_t a, size_t b);

@@ -3,9 +3,10 @@
  *     if (n > limit)
  *         return hl_fail(HL_LIMIT, "%s: %zu tensors, at most %zu", path, n, limit);
  *
- * hl_fail stores the message for this thread and returns its code.  Functions
- * with something to clean up declare `hl_status status = HL_OK`, call through
- * HL_TRY, and release what they hold once, behind the label `done:`. */
+ * hl_fail stores the message for this thread and returns its code.  Calls that
+ * may fail go through HL_NEED, which returns at once: what a function holds, its
+ * scope releases (HL_FREED and its kin, base/memory.h).  Where something else must
+ * be undone, HL_TRY goes to the label `done:` with a local `hl_status status`. */
 #ifndef HL_BASE_STATUS_H
 #define HL_BASE_STATUS_H
 
@@ -44,7 +45,7 @@ hl_status hl_check_number(const char *name, double value, double least, double m
 #define hl_fail_within(status, ...) (hl_fail_within((status), __VA_ARGS__), (status))
 #endif
 
-/* For functions with nothing to clean up: a call that fails ends the function with its status. */
+/* A call that fails ends the function with its status. */
 #define HL_NEED(call)                                                                              \
     do {                                                                                           \
         hl_status needed_status = (call);                                                          \
@@ -52,7 +53,7 @@ hl_status hl_check_number(const char *name, double value, double least, double m
             return needed_status;                                                                  \
     } while (0)
 
-/* For functions that clean up: needs a local `hl_status status` and a label `done`. */
+/* For functions that undo more than their scopes release: needs a local `hl_status status` and a label `done`. */
 #define HL_TRY(call)                                                                               \
     do {                                                                                           \
         status = (call);                                                                           \
