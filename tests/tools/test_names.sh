@@ -1,8 +1,7 @@
 #!/bin/bash
-# test_sizes.sh - tools/check_sizes and tools/check_names accept what is right and see what is not.
+# test_names.sh - tools/check_names accepts what is right and sees what is not.
 # shellcheck source=tests/tools/lib/tap.sh
 . "$(dirname "$0")/lib/tap.sh"
-sizes=$PWD/tools/check_sizes
 names=$PWD/tools/check_names
 
 # A tree with one file in it, from standard input; then a tool's opinion of it.
@@ -17,33 +16,6 @@ judge() { # tool file
 objects() { # fragment tool file
     ! judge "$2" "$3" >"$scratch/opinion" && grep -qF "$1" "$scratch/opinion"
 }
-
-lines() { # count
-    seq "$1" | sed 's/.*/    work();/'
-}
-function_of() { # lines in all
-    printf 'static void long_one(void)\n{\n' && lines $(($1 - 2)) && printf '}\n'
-}
-short_file() { lines 900 | judge "$sizes" src/base/a.c; }
-long_file() { lines 901 | objects "src/base/a.c: 901 lines, wanted 900" "$sizes" src/base/a.c; }
-long_page() { lines 401 | objects "web/src/a.tsx: 401 lines, wanted 400" "$sizes" web/src/a.tsx; }
-data() { lines 901 | judge "$sizes" tests/data/a.c; }
-check "a file of 900 lines" short_file
-check "but not of 601" long_file
-check "a file of the page has 400" long_page
-check "data may be long" data
-short_function() { function_of 80 | judge "$sizes" src/base/a.c; }
-long_function() { function_of 81 | objects "src/base/a.c:2: 81 lines" "$sizes" src/base/a.c; }
-method() {
-    {
-        printf 'struct step {\n' && function_of 81 | sed 's/^/    /' && printf '};\n'
-    } | objects "81 lines" "$sizes" src/kernels/cuda/a.cuh
-}
-python() { { echo 'def long_one():' && lines 80; } | objects "81 lines" "$sizes" python/a.py; }
-check "a function of 80 lines" short_function
-check "but not of 81" long_function
-check "nor a method in CUDA" method
-check "nor one in Python" python
 
 known() { judge "$names" src/base/a.c <<<'/* hl_do_it, of a.c, does n_times what do_it_once does. */ int hl_do_it(n_times, do_it_once);'; }
 unknown_word() { objects "a.c:2: hl_gone" "$names" src/base/a.c <<<$'/* one\n * hl_gone */ int here;'; }
