@@ -169,12 +169,13 @@ static inline void compare_doubles(const char *what, const twin *t, double toler
 /* False where there is no GPU; says so. */
 static inline bool open_twins(void)
 {
-    const char *names[N_SIDES] = { "host", "cuda" };
+    static const hl_linear_pool pool           = { .n_threads = 4 };
+    const char                 *names[N_SIDES] = { "host", "cuda" };
 
     EACH_SIDE(side)
     {
         if (hl_device_find(&ops[side], names[side]) != HL_OK ||
-            ops[side]->open(&devices[side], 4) != HL_OK) {
+            ops[side]->open(&devices[side], &pool) != HL_OK) {
             printf("1..1\nok 1 - the GPU # SKIP %s\n",
                    ops[side] != NULL ? ops[side]->error() : hl_error_message());
             return false;

@@ -4,7 +4,7 @@
 #include <math.h>
 
 #include "formats/safetensors.h"
-#include "model/logits.h"
+#include "kernels/logits.h"
 
 #define LLAMA "tests/data/families/llama3"
 

@@ -12,8 +12,8 @@
 #include <math.h>
 
 #include "formats/safetensors.h"
+#include "kernels/logits.h"
 #include "model/backward.h"
-#include "model/logits.h"
 
 enum { MOST_TOKENS = 24, MOST_HEADS = 256 };
 

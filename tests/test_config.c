@@ -354,7 +354,7 @@ static void variants_of_families_are_read(void **state)
     assert_int_equal(config->n_kv_heads, 4);
     hl_config_free(config);
     config = parse(MODEL("stablelm", ", \"qk_layernorm\": true, \"use_parallel_residual\": true"));
-    assert_int_equal(config->qk_norm, HL_QK_NORM_EACH);
+    assert_int_equal(config->qk_norm, HL_HEAD_NORM_EACH);
     assert_int_equal(config->residual, HL_RESIDUAL_PARALLEL_SHARED);
     hl_config_free(config);
     config = parse(MODEL("falcon", ", \"new_decoder_architecture\": true, \"num_kv_heads\": 2, "

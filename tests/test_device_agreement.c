@@ -197,7 +197,7 @@ static twin twin_places(void)
     return twin_indices((const int64_t[]){ 4, 9, ROWS, ROWS - 1, 1, 0 }, 3 * BATCH);
 }
 
-static void heads_case(hl_dtype dtype, int64_t d, hl_device_head_norm norm, bool interleaved,
+static void heads_case(hl_dtype dtype, int64_t d, hl_head_norm norm, bool interleaved,
                        int64_t n_pairs)
 {
     int64_t n_heads = 4, n_kv = 2, width = (n_heads + 2 * n_kv) * d;
@@ -523,7 +523,9 @@ static void attention_case(hl_dtype dtype, int64_t n_queries, int64_t d, double 
         o.segment_mass          = mass.at[side];
         p.v.data                = v.at[side];
         o.out.data              = out.at[side];
-        check_call(side, ops[side]->attention(devices[side], &o, &p));
+        check_call(side,
+                   ops[side]->attention(devices[side],
+                                        &(hl_device_attention){ .result = o, .problem = p }, 1));
         make_whole_rows(side, &rows, &p);
         make_quick_rows(side, &items, &quick, o.lse, &p);
     }

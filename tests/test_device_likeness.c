@@ -232,11 +232,13 @@ static void test_kept_logits(void **state)
 
     EACH_SIDE(side)
     {
-        hl_device_logits l = { .logits     = first.at[side],
-                               .n_rows     = n_rows,
-                               .n          = n,
-                               .kept       = { kept.at[side], lse.at[side], true },
-                               .divergence = told[0].at[side] };
+        hl_device_logits l = {
+            .logits     = first.at[side],
+            .n_rows     = n_rows,
+            .n          = n,
+            .kept       = { .logits = kept.at[side], .lse = lse.at[side], .puts = true },
+            .divergence = told[0].at[side]
+        };
         check_call(side, ops[side]->logits(devices[side], &l));
         l.logits     = second.at[side];
         l.kept.puts  = false;

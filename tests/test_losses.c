@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/status.h"
-#include "model/logits.h"
+#include "kernels/logits.h"
 
 #define LLAMA "tests/data/families/llama3"
 

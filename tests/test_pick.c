@@ -6,7 +6,7 @@
 #include <math.h>
 
 #include "kernels/device.h"
-#include "model/logits.h"
+#include "kernels/logits.h"
 #include "model/sample.h"
 
 enum { N_LOGITS = 4, MAX_V = 32007, N_DRAWS = 20, MAX_PICKS = 256 };
@@ -53,9 +53,10 @@ static void *take(const bench *b, size_t n_bytes)
 
 static bench *open_bench(const char *name)
 {
-    bench *b = calloc(1, sizeof *b);
+    static const hl_linear_pool pool = { .n_threads = 2 };
+    bench                      *b    = calloc(1, sizeof *b);
 
-    if (hl_device_find(&b->ops, name) != HL_OK || b->ops->open(&b->device, 2) != HL_OK) {
+    if (hl_device_find(&b->ops, name) != HL_OK || b->ops->open(&b->device, &pool) != HL_OK) {
         free(b);
         return NULL;
     }

@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-#include "model/logits.h"
+#include "kernels/logits.h"
 #include "model/sample.h"
 
 enum { MAX_V = 2000 };

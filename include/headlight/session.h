@@ -28,9 +28,8 @@ extern "C" {
  * Tokens that were fed count from position 0 in each sequence. */
 
 typedef struct hl_session hl_session;
-struct hl_row_plan; /* the library's own: base/row_runs.h */
-struct hl_row_sums;
-struct hl_likeness;
+struct hl_observer; /* the library's own: base/row_runs.h */
+struct hl_observed;
 
 /* What a session can be asked for beside the statistics of rows. */
 enum {
@@ -139,12 +138,8 @@ typedef struct hl_layer_rows {
     const float   *lens_entropy;
     const float   *lens_gap; /* how far ahead of the second it is, in logits */
 
-    /* Where a device has made the sums that the tap's `plan` asked for: these, and of `rows` only
-     * what they leave to be looked at.  NULL: all rows are there.  Inside: base/row_runs.h. */
-    const struct hl_row_sums *sums;
-    /* What a device has made of the sampled rows and of whole rows for such a tap; z and the stream
-     * are not told then.  NULL: they are. */
-    const struct hl_likeness *likeness;
+    /* What the tap's observer is told beside all this; for the library itself. */
+    const struct hl_observed *observed;
 } hl_layer_rows;
 
 /* What comes out at the end, of rows of one sequence. */
@@ -183,12 +178,10 @@ typedef struct hl_tap {
                                 * others hl_layer_rows.pattern holds nothing; NULL: all are */
     /* Where of HL_WANT_Q to HL_WANT_RESID_POST only some rows are needed: (n_batch,
      * n_sampled_positions) positions, -1 for none.  A device copies these alone:
-     * hl_layer_rows.n_sampled; NULL: all rows are told. */
-    const int64_t *sampled_positions;
-    int64_t        n_sampled_positions;
-    /* What of a layer's rows may be summed up where they are; asked before a device runs it.
-     * NULL: nothing. */
-    hl_status (*plan)(void *context, const hl_layer_rows *rows, struct hl_row_plan *out);
+     * hl_layer_rows.n_sampled; NULL: all rows are told.  resid_post is then told in any case. */
+    const int64_t            *sampled_positions;
+    int64_t                   n_sampled_positions;
+    const struct hl_observer *observer; /* for the library itself; NULL */
 } hl_tap;
 
 typedef struct hl_feed {

@@ -12,6 +12,8 @@
 #include "headlight/profile.h"
 #include "headlight/session.h"
 
+struct hl_pattern_row; /* kernels/pattern.h */
+
 /* Rows [begin, end) of a sequence, counted from the chunk's first. */
 typedef struct hl_run {
     int32_t  sequence;
@@ -71,5 +73,33 @@ typedef struct hl_likeness {
     const double *distances; /* (n_batch, n_patterns, pairs a < b) half the sum of |A - B| */
     const hl_pattern_sums *patterns; /* (n_batch, n_patterns, n_heads) of the plan's places */
 } hl_likeness;
+
+/* What the library's own taps may ask for beside what every tap may (hl_tap.observer): sums and
+ * comparisons that a device makes of a layer's rows, where these lie in other memory. */
+typedef struct hl_observer {
+    /* Which; asked before the device runs the layer, with the tap's context. */
+    hl_status (*plan)(void *context, const hl_layer_rows *rows, hl_row_plan *out);
+} hl_observer;
+
+/* What came of it, and the statistics of whole rows. */
+typedef struct hl_observed {
+    /* Of rows->rows then only what they leave to be looked at is there.  NULL: all rows are. */
+    const hl_row_sums *sums;
+    /* z, the stream and whole rows are not told then.  NULL: they are. */
+    const hl_likeness *likeness;
+    /* (n_batch, n_heads, n_patterns) of hl_layer_rows.pattern, in double; NULL without. */
+    const struct hl_pattern_row *exact;
+} hl_observed;
+
+/* NULL where nobody has told any. */
+static inline const hl_row_sums *hl_rows_sums(const hl_layer_rows *rows)
+{
+    return rows->observed != NULL ? rows->observed->sums : NULL;
+}
+
+static inline const hl_likeness *hl_rows_likeness(const hl_layer_rows *rows)
+{
+    return rows->observed != NULL ? rows->observed->likeness : NULL;
+}
 
 #endif

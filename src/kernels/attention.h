@@ -102,4 +102,20 @@ static inline hl_attention_result hl_attention_result_in(float *block, int64_t c
     return result;
 }
 
+/* What a result has for rows from `first` of (batch, heads, rows) on; its `out` stays. */
+static inline hl_attention_result hl_attention_result_from(const hl_attention_result *whole,
+                                                           int64_t first, int64_t n_segments)
+{
+    hl_attention_result part         = *whole;
+    float             **statistics[] = { &part.lse,        &part.entropy,  &part.renyi2,
+                                         &part.varentropy, &part.peak,     &part.entropy_nosink,
+                                         &part.diagonal,   &part.previous, &part.first };
+
+    for (size_t i = 0; i < sizeof statistics / sizeof *statistics; i++)
+        *statistics[i] = *statistics[i] != NULL ? *statistics[i] + first : NULL;
+    part.segment_mass = part.segment_mass != NULL ? part.segment_mass + first * n_segments : NULL;
+    part.argmax       = part.argmax != NULL ? part.argmax + first : NULL;
+    return part;
+}
+
 #endif

@@ -27,6 +27,14 @@ typedef struct hl_norm {
     const float *bias;   /* (n); NULL: zeros  */
 } hl_norm;
 
+/* Of q and k, between their projection and RoPE. */
+typedef enum hl_head_norm {
+    HL_HEAD_NORM_NONE = 0,
+    HL_HEAD_NORM_SHARED, /* over each head, weights (d) for all */
+    HL_HEAD_NORM_EACH,   /* over each head, weights (heads, d)  */
+    HL_HEAD_NORM_ALL,    /* over all heads of a row together, weights (heads d) */
+} hl_head_norm;
+
 typedef enum hl_activation {
     HL_ACTIVATION_GELU = 0, /* exact */
     HL_ACTIVATION_GELU_TANH,

@@ -1,12 +1,16 @@
-/* device.h - a device is a table of functions over memory of its own.
+/* device.h - a device is a table of operations over its memory.
  *
- * Where kernels.h lets the CPU's instruction sets stand in for each other, this lets whole
- * models run somewhere else: the weights, the keys and values and the rows being worked on
- * live in the device's memory, and model/device_*.c calls these operations on them.  There are two:
+ * Where kernels.h lets the CPU's instruction sets stand in for each other, this is what whole models
+ * are made of: model/forward*.c and model/blocks.c are written over these operations alone.
+ * There are two devices:
  *
- *     host   memory is memory, operations are the CPU's kernels (device_host.c); the definition,
- *            and what tests run the driver on
+ *     cpu    memory is the process's own, operations are the CPU's kernels (device_cpu.c)
  *     cuda   an NVIDIA GPU (cuda/), opened at run time by cuda.c
+ *
+ * and tests bring a third, plain and slow, that says what each operation means (hl_device_offer).
+ *
+ * A device is near (is_near) when its memory is the process's: then all is done when a call
+ * returns, what is "copied out" is there already, and weights are read as they are stored.
  *
  * Letters: B sequences of a chunk, C rows of each, N = B C, D d_model, H heads, K K/V heads,
  * d d_head, S n_ctx, F d_mlp, V d_vocab.  Rows beyond a sequence's `lengths` are padding: they may be
@@ -30,6 +34,7 @@
 #include "base/row_runs.h"
 #include "headlight/attention.h"
 #include "kernels/dense.h"
+#include "kernels/linear.h"
 #include "kernels/pattern.h"
 #include "kernels/pick.h"
 
@@ -38,7 +43,7 @@ extern "C" {
 #endif
 
 /* Grows when anything below changes. */
-#define HL_DEVICE_INTERFACE 6
+#define HL_DEVICE_INTERFACE 7
 
 /* What was opened: streams, handles of libraries, scratch of its own. */
 typedef struct hl_device hl_device;
@@ -54,6 +59,19 @@ typedef struct hl_device_places {
     const int64_t *sequences;  /* (B) on the device: which sequence of the cache it is */
 } hl_device_places;
 
+/* A weight as a near device has it: the parts of a map one after the other, as they are stored.  What
+ * is called weight, table, up or down below points to one of these there, and to packed
+ * values of T in the memory of any other device. */
+typedef struct hl_stored_part {
+    const hl_matrix *matrix;
+    const float     *bias; /* or NULL */
+} hl_stored_part;
+
+typedef struct hl_stored_map {
+    int64_t        n_parts;
+    hl_stored_part parts[];
+} hl_stored_map;
+
 /* ------------------------------------------------------------------ products */
 
 /* out (N, n_out) = x W' + bias. */
@@ -64,11 +82,14 @@ typedef struct hl_device_linear {
     const void  *x; /* of T, rows x_stride elements apart */
     int64_t      x_stride;
     const void  *weight; /* (n_out, n_in) of T, packed */
-    const float *bias;   /* (n_out) or NULL */
+    const float *bias;   /* (n_out) or NULL; a stored map has its own */
     hl_dtype     dtype;  /* T */
     int64_t      n_rows;
     int64_t      n_in;
     int64_t      n_out;
+    /* Which sequences the rows are of; a near device leaves padding out, and multiplies each
+     * sequence by itself. */
+    hl_device_places places;
 } hl_device_linear;
 
 /* A mixture of experts: each row goes through its n_used best by router logits (the lowest of
@@ -97,16 +118,20 @@ typedef struct hl_device_experts {
     hl_activation activation;
     float         limit;
     void         *work; /* experts_bytes() of device memory */
+    int64_t *chosen; /* (N, n_used) the experts of each row and their weights, as a near device */
+    float   *shares; /* leaves them; other devices know neither */
+    hl_device_places places;
 } hl_device_experts;
 
 /* out (N, n) += sigmoid(logit[row]) * x: the expert that every row uses. */
 typedef struct hl_device_add_gated {
-    void        *out;   /* of T */
-    const void  *x;     /* of T */
-    const float *logit; /* (N) */
-    hl_dtype     dtype;
-    int64_t      n_rows;
-    int64_t      n;
+    void            *out;   /* of T */
+    const void      *x;     /* of T */
+    const float     *logit; /* (N) */
+    hl_dtype         dtype;
+    int64_t          n_rows;
+    int64_t          n;
+    hl_device_places places;
 } hl_device_add_gated;
 
 /* ---------------------------------------------------------------- row by row */
@@ -136,18 +161,19 @@ typedef struct hl_device_embed {
  *
  * out, kept and x may be the same memory where their types are. */
 typedef struct hl_device_norm {
-    void       *out; /* (N, n) of out_dtype, packed, or NULL */
-    hl_dtype    out_dtype;
-    float      *kept; /* (N, n) or NULL */
-    void       *x;    /* (N, n) of x_dtype, packed; written only where something is added */
-    hl_dtype    x_dtype;
-    const void *add[2]; /* (N, n) of `dtype`, or NULL */
-    hl_dtype    dtype;  /* T */
-    float       add_scale;
-    bool        is_plain; /* norm(x) = x: a conversion */
-    hl_norm     norm;     /* weight and bias on the device */
-    int64_t     n_rows;
-    int64_t     n;
+    void            *out; /* (N, n) of out_dtype, packed, or NULL */
+    hl_dtype         out_dtype;
+    float           *kept; /* (N, n) or NULL */
+    void            *x;    /* (N, n) of x_dtype, packed; written only where something is added */
+    hl_dtype         x_dtype;
+    const void      *add[2]; /* (N, n) of `dtype`, or NULL */
+    hl_dtype         dtype;  /* T */
+    float            add_scale;
+    bool             is_plain; /* norm(x) = x: a conversion */
+    hl_norm          norm;     /* weight and bias on the device */
+    int64_t          n_rows;
+    int64_t          n;
+    hl_device_places places;
 } hl_device_norm;
 
 /* cosine, sine (N, n_pairs) = factor * cos, sin of float(position) * frequency, that product rounded
@@ -161,45 +187,40 @@ typedef struct hl_device_angles {
     hl_device_places places;
 } hl_device_angles;
 
-typedef enum hl_device_head_norm {
-    HL_HEAD_NORM_NONE = 0,
-    HL_HEAD_NORM_SHARED, /* over each head, weights (d) for all */
-    HL_HEAD_NORM_EACH,   /* over each head, weights (heads, d)  */
-    HL_HEAD_NORM_ALL,    /* over all heads of a row together, weights (heads d) */
-} hl_device_head_norm;
-
 /* From the projections to attention: norms of q and k, RoPE on both, k and v into the cache.  Row
  * r of qkv holds H heads of q, K of k, K of v, d each; q and k are changed there too. */
 typedef struct hl_device_heads {
-    void               *qkv;     /* (N, (H + 2 K) d) of T, packed */
-    void               *k_cache; /* (sequences, K, S, d) of T */
-    void               *v_cache;
-    hl_dtype            dtype;
-    int64_t             n_heads;
-    int64_t             n_kv_heads;
-    int64_t             d_head;
-    int64_t             n_ctx; /* S */
-    hl_device_head_norm norm;
-    hl_norm             q_norm; /* weight and bias on the device */
-    hl_norm             k_norm;
-    const float        *cosine; /* (N, n_pairs) or NULL: no RoPE */
-    const float        *sine;
-    int64_t             n_pairs; /* the first 2 n_pairs of d turn */
-    bool                interleaved;
-    hl_device_places    places;
+    void            *qkv;     /* (N, (H + 2 K) d) of T, packed */
+    void            *k_cache; /* (sequences, K, S, d) of cache_dtype */
+    void            *v_cache;
+    hl_dtype         dtype;
+    hl_dtype         cache_dtype; /* T; a near device's may be another */
+    int64_t          n_heads;
+    int64_t          n_kv_heads;
+    int64_t          d_head;
+    int64_t          n_ctx; /* S */
+    hl_head_norm     norm;
+    hl_norm          q_norm; /* weight and bias on the device */
+    hl_norm          k_norm;
+    const float     *cosine; /* (N, n_pairs) or NULL: no RoPE */
+    const float     *sine;
+    int64_t          n_pairs; /* the first 2 n_pairs of d turn */
+    bool             interleaved;
+    hl_device_places places;
 } hl_device_heads;
 
 /* out (N, n) = act(gate) * up, all that hl_dense.activate does; out may be gate. */
 typedef struct hl_device_activate {
-    void         *out;  /* of T, packed */
-    const void   *gate; /* of T, rows x_stride apart */
-    const void   *up;   /* of T, rows x_stride apart; NULL: ones */
-    int64_t       x_stride;
-    hl_dtype      dtype;
-    hl_activation activation;
-    float         limit;
-    int64_t       n_rows;
-    int64_t       n;
+    void            *out;  /* of T, packed */
+    const void      *gate; /* of T, rows x_stride apart */
+    const void      *up;   /* of T, rows x_stride apart; NULL: ones */
+    int64_t          x_stride;
+    hl_dtype         dtype;
+    hl_activation    activation;
+    float            limit;
+    int64_t          n_rows;
+    int64_t          n;
+    hl_device_places places;
 } hl_device_activate;
 
 /* out row i = x row index[i], or row i where index is NULL: gathers, packs and converts.  What is to
@@ -229,14 +250,20 @@ typedef struct hl_device_cap {
     float   softcap;
 } hl_device_cap;
 
-/* Rows of logits that are kept for others to be compared with, as by model/kept.h. */
+/* Rows of logits that are kept for others to be compared with.  With a those that were kept, p =
+ * exp(a - lse a), and x those of another row
+ *
+ *     KL = sum p ((a - lse a) - (x - lse x)),
+ *
+ * which is exactly 0 where x = a. */
 typedef struct hl_device_kept {
     float  *logits; /* (n_rows, n); NULL: rows are neither kept nor compared */
+    float  *p;      /* the same; a near device keeps p too: it takes longer to make than the rest */
     double *lse;    /* (n_rows) */
     bool    puts;   /* the rows at hand become these; else they are compared with them */
 } hl_device_kept;
 
-/* What rows of logits say: as hl_logits_read and hl_logits_loss of model/logits.h. */
+/* What rows of logits say: as hl_logits_read and hl_logits_loss of logits.h. */
 typedef struct hl_device_logits {
     const float   *logits; /* (n_rows, n) */
     int64_t        n_rows;
@@ -287,7 +314,18 @@ typedef struct hl_device_patterns {
                                      * head, as many of each; a row below 0 leaves its place in
                                      * `out` alone */
     int64_t             n_items;
+    double             *scores; /* (threads, problem->n_keys) to work in: a near device's */
 } hl_device_patterns;
+
+/* Attention on some fed sequences whose keys and values follow each other in the cache:
+ * hl_attention_forward with every pointer of both structs on the device, query_start and key_length
+ * among them.  The problem is complete: strides, scale and flags filled in, and no key_length is
+ * above n_keys. */
+typedef struct hl_device_attention {
+    hl_attention_result result;
+    hl_attention        problem;
+    bool                is_apart; /* its rows must not show what else is fed */
+} hl_device_attention;
 
 /* Sums of rows, for a profile: base/row_runs.h.  log_n and the inverses are of every row of a
  * sequence, (B, C).  FAIR is entropy * inverse in double; so are the histograms' NORMALISED, and
@@ -371,10 +409,12 @@ enum { HL_DEVICE_LANES = 2 };
 typedef struct hl_device_ops {
     int         interface; /* HL_DEVICE_INTERFACE */
     const char *name;
+    bool        is_near; /* see above; put_values, lanes' work and draws are then NULL */
     const char *(*error)(void);
 
-    /* HL_NOT_FOUND where there is no such device.  n_threads is for devices that use the host's. */
-    hl_status (*open)(hl_device **out, int n_threads);
+    /* HL_NOT_FOUND where there is no such device.  The pool, threads of the host and scratch for
+     * them, outlives the device; it is for those that use it. */
+    hl_status (*open)(hl_device **out, const hl_linear_pool *pool);
     void (*close)(hl_device *device); /* waits for what is under way; NULL is fine */
     hl_status (*memory)(hl_device *device, hl_device_memory *out);
 
@@ -418,11 +458,8 @@ typedef struct hl_device_ops {
     hl_status (*pick)(hl_device *device, const hl_device_pick *pick);
     hl_status (*finite)(hl_device *device, const hl_device_finite *finite);
 
-    /* hl_attention_forward with every pointer of both structs on the device, query_start and
-     * key_length among them; the problem is complete: strides, scale and flags filled in, and no
-     * key_length is above n_keys. */
-    hl_status (*attention)(hl_device *device, const hl_attention_result *result,
-                           const hl_attention *problem);
+    /* All sequences of a chunk: n of them, or fewer where some are one problem. */
+    hl_status (*attention)(hl_device *device, const hl_device_attention *parts, int64_t n_parts);
     hl_status (*patterns)(hl_device *device, const hl_device_patterns *patterns);
     hl_status (*follow)(hl_device *device, const hl_device_follow *follow);
     /* In a lane, as copy_out: what they read and write must be left alone until arrived(lane). */
@@ -439,10 +476,12 @@ typedef struct hl_device_ops {
     void (*graph_free)(hl_device *device, hl_device_graph *graph);
 } hl_device_ops;
 
-/* The table of a device by name, "host" or "cuda"; HL_NOT_FOUND with what is missing. */
+/* The table of a device by name, "cpu" or "cuda"; HL_NOT_FOUND with what is missing. */
 hl_status hl_device_find(const hl_device_ops **out, const char *name);
+/* One more that hl_device_find knows, by its name, from now on: for tests. */
+void hl_device_offer(const hl_device_ops *ops);
 
-extern const hl_device_ops hl_device_host;
+extern const hl_device_ops hl_device_cpu;
 
 #ifdef __cplusplus
 }

@@ -12,7 +12,7 @@
 #include "base/status.h"
 #include "headlight/eval.h"
 #include "measure/perplexity.h"
-#include "model/device.h"
+#include "model/forward.h"
 #include "model/model.h"
 
 /* Rows; logits, which the CPU keeps with their probabilities. */
@@ -74,14 +74,14 @@ static hl_status open_session(hl_session **out, const hl_model *model, const hl_
 
 static hl_status choose_piece(hl_agreement *a, int64_t d_vocab)
 {
-    hl_device_choice choice = { 0 };
-    hl_status        status = hl_device_choose(&choice, &(hl_session_options){ 0 });
-    int64_t          fit    = (choice.ops != NULL ? MAX_KEPT_ON_DEVICE : MAX_KEPT) / d_vocab;
+    hl_device_choice choice;
 
-    a->n_piece = fit < MAX_PIECE ? fit : MAX_PIECE;
-    a->n_piece = a->n_piece < 1 ? 1 : a->n_piece;
-    a->n_piece = a->n_piece < a->options.n_ctx ? a->n_piece : a->options.n_ctx;
-    return status;
+    HL_NEED(hl_device_choose(&choice, &(hl_session_options){ 0 }));
+    int64_t fit = (choice.ops->is_near ? MAX_KEPT : MAX_KEPT_ON_DEVICE) / d_vocab;
+    a->n_piece  = fit < MAX_PIECE ? fit : MAX_PIECE;
+    a->n_piece  = a->n_piece < 1 ? 1 : a->n_piece;
+    a->n_piece  = a->n_piece < a->options.n_ctx ? a->n_piece : a->options.n_ctx;
+    return HL_OK;
 }
 
 /* As hl_perplexity's: the smaller of the two contexts where none is given. */

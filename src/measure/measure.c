@@ -108,12 +108,12 @@ static void follow_row(const hl_measuring *m, const hl_layer_rows *rows, int64_t
 
     if (!is_in_chunk(m, rows, index))
         return;
-    if (rows->likeness != NULL) {
-        m->influence[index] = rows->likeness->influence[index];
+    if (hl_rows_likeness(rows) != NULL) {
+        m->influence[index] = hl_rows_likeness(rows)->influence[index];
         return;
     }
     int64_t      place  = rows->n_sampled > 0 ? index : sequence * rows->n_rows + row;
-    const float *after  = m->session->rows.x + place * d_model;
+    const float *after  = rows->resid_post + place * d_model;
     m->influence[index] = one_minus_cosine(kept, after, d_model);
     memcpy(kept, after, (size_t)d_model * sizeof *kept);
 }
@@ -191,7 +191,7 @@ static void add_head(hl_measuring *m, const hl_layer_rows *rows, int64_t head, i
 {
     hl_profile_rows_head(m->profile, rows, head);
     hl_profile_samples_head(m->profile, rows, head, member);
-    if (rows->likeness != NULL)
+    if (hl_rows_likeness(rows) != NULL)
         hl_measure_likeness_head(m, rows, head);
     else
         hl_measure_outputs_head(m, rows, head, member);
@@ -199,7 +199,7 @@ static void add_head(hl_measuring *m, const hl_layer_rows *rows, int64_t head, i
 
 static void add_pairs(hl_measuring *m, const hl_layer_rows *rows, int64_t head)
 {
-    if (rows->likeness != NULL) {
+    if (hl_rows_likeness(rows) != NULL) {
         hl_measure_likeness_pairs(m, rows, head);
         return;
     }
@@ -269,7 +269,7 @@ static hl_status watch_layer(void *context, const hl_layer_rows *given)
     add_layer(m, &rows);
     hl_profile_rows_close(m->profile, &rows);
     hl_profile_samples_close(m->profile, &rows);
-    if (rows.likeness != NULL)
+    if (hl_rows_likeness(&rows) != NULL)
         hl_measure_likeness_close(m, &rows);
     else
         hl_measure_outputs_close(m, &rows);
@@ -354,23 +354,24 @@ static bool cut_piece(hl_measuring *m)
 
 static hl_status feed_piece(hl_measuring *m)
 {
-    const hl_corpus_info *info = hl_corpus_get_info(m->corpus);
-    hl_tap                tap  = { .context             = m,
-                                   .layer               = watch_layer,
-                                   .final               = watch_final,
-                                   .embedded            = watch_embedded,
-                                   .wants               = m->session->options.wants,
-                                   .pattern_positions   = m->positions,
-                                   .n_pattern_positions = m->n_patterns,
-                                   .patterns_differ     = true,
-                                   .plan                = may_plan(m) ? plan_layer : NULL,
-                                   .sampled_positions   = m->outputs,
-                                   .n_sampled_positions = HL_OUTPUT_ROWS };
-    hl_feed               feed = { .tokens   = m->tokens,
-                                   .n_tokens = m->n_piece,
-                                   .lengths  = m->lengths,
-                                   .targets  = m->targets,
-                                   .tap      = &tap };
+    static const hl_observer observer = { .plan = plan_layer };
+    const hl_corpus_info    *info     = hl_corpus_get_info(m->corpus);
+    hl_tap                   tap      = { .context             = m,
+                                          .layer               = watch_layer,
+                                          .final               = watch_final,
+                                          .embedded            = watch_embedded,
+                                          .wants               = m->session->options.wants,
+                                          .pattern_positions   = m->positions,
+                                          .n_pattern_positions = m->n_patterns,
+                                          .patterns_differ     = true,
+                                          .observer            = may_plan(m) ? &observer : NULL,
+                                          .sampled_positions   = m->outputs,
+                                          .n_sampled_positions = HL_OUTPUT_ROWS };
+    hl_feed                  feed     = { .tokens   = m->tokens,
+                                          .n_tokens = m->n_piece,
+                                          .lengths  = m->lengths,
+                                          .targets  = m->targets,
+                                          .tap      = &tap };
 
     if (info->n_types > 1) {
         feed.segments   = m->batch.types;

@@ -256,7 +256,8 @@ void hl_measure_outputs_close(hl_measuring *m, const hl_layer_rows *rows)
 void hl_measure_likeness_head(hl_measuring *m, const hl_layer_rows *rows, int64_t head)
 {
     int64_t       sampled[HL_OUTPUT_ROWS];
-    const double *squares = rows->likeness->squares + head * rows->n_batch * rows->n_sampled;
+    const double *squares =
+        hl_rows_likeness(rows)->squares + head * rows->n_batch * rows->n_sampled;
 
     for (int64_t sequence = 0; sequence < rows->n_batch; sequence++) {
         int64_t n = output_rows(sampled, m, rows, sequence);

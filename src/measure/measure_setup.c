@@ -9,7 +9,7 @@
 #include "base/threads.h"
 #include "measure/corpus.h"
 #include "measure/measure.h"
-#include "model/device.h"
+#include "model/forward.h"
 #include "model/model.h"
 
 /* ----------------------------------------------------------------------- options */
@@ -53,10 +53,10 @@ static hl_status choose_batches(hl_measuring *m)
     hl_device_choice   choice  = { 0 };
 
     HL_NEED(hl_device_choose(&choice, &(hl_session_options){ 0 }));
-    m->may_take_less = choice.ops != NULL && windows->n_batch == 0;
+    m->may_take_less = !choice.ops->is_near && windows->n_batch == 0;
     if (windows->n_batch == 0)
-        windows->n_batch = choice.ops != NULL ? device_batch(windows->context) : 1;
-    m->in_pairs = choice.ops != NULL && m->options.rows_path == NULL && m->options.epsilon == 0.0;
+        windows->n_batch = !choice.ops->is_near ? device_batch(windows->context) : 1;
+    m->in_pairs = !choice.ops->is_near && m->options.rows_path == NULL && m->options.epsilon == 0.0;
     if (m->in_pairs)
         m->options.n_threads = (hl_threads(m->options.n_threads) + 1) / 2;
     return HL_OK;
@@ -267,7 +267,7 @@ hl_status hl_measure_setup(hl_measuring *m, const hl_tokenizer *tokenizer)
     HL_NEED(set_model(m, tokenizer));
     HL_NEED(open_fitting_session(m));
     HL_NEED(hl_windows_open(&m->windows, m->corpus, &m->options.windows));
-    HL_NEED(hl_ahead_new(&m->ahead, m->windows, m->session->device != NULL));
+    HL_NEED(hl_ahead_new(&m->ahead, m->windows, !m->session->device->ops->is_near));
     HL_NEED(allocate(m));
     HL_NEED(hl_measure_make_gram(m));
     if (m->in_pairs)

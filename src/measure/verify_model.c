@@ -20,9 +20,11 @@
 #include "base/dtype.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/row_runs.h"
 #include "base/status.h"
 #include "formats/safetensors.h"
 #include "headlight/verify.h"
+#include "kernels/pattern.h"
 #include "measure/verify.h"
 #include "model/session.h"
 
@@ -467,7 +469,7 @@ static void compare_exact(model_results *results, const hl_layer_rows *rows, int
 {
     int64_t               row   = rows->pattern_rows[index % rows->n_patterns];
     int64_t               place = index / rows->n_patterns * rows->n_rows + row;
-    const hl_pattern_row *exact = &results->session->rows.exact[index];
+    const hl_pattern_row *exact = &rows->observed->exact[index];
 
     results->max_score = fmax(results->max_score, exact->max_score);
     for (model_output output = 0; output < MODEL_N_STATISTICS; output++) {

@@ -3,6 +3,7 @@
  * A half of a block is x' = close(x, B(n(x))), with B a branch and the norms where config.h has
  * them; its gradient is collected in b->grad, which is that of x' before and of x after. */
 #include "model/backward.h"
+#include "kernels/kernels.h"
 
 #include <math.h>
 #include <string.h>
@@ -10,7 +11,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/threads.h"
-#include "model/logits.h"
+#include "kernels/logits.h"
 #include "model/model.h"
 
 /* ---------------------------------------------------------------------- memory */
@@ -89,7 +90,7 @@ static hl_status allocate(hl_backward *b)
         if (status != HL_OK)
             return status;
     }
-    return HL_OK;
+    return HL_ALLOC_ZEROED(&b->members, (size_t)n);
 }
 
 hl_status hl_backward_open(hl_backward **out, const hl_model *model, int64_t n_ctx,
@@ -136,6 +137,7 @@ void hl_backward_close(hl_backward *b)
 
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
         hl_free(blocks[i]);
+    hl_free(b->members);
     hl_session_close(b->session);
     hl_free(b);
 }
@@ -204,8 +206,7 @@ static hl_status back_loss(void *context, const hl_final_rows *rows)
     int64_t      d_vocab = b->config->d_vocab;
     int64_t      last    = b->n_tokens - 1 - rows->start; /* predicts nothing */
     int64_t      n       = rows->n_rows < last ? rows->n_rows : last;
-    hl_norm      norm =
-        hl_forward_norm_of(b->session, hl_session_param_of(b->session, HL_ROLE_FINAL_NORM, -1, 0));
+    hl_norm      norm    = hl_backward_norm_of(b, HL_ROLE_FINAL_NORM, -1, 0);
 
     hl_parallel(b->n_threads, n, 0, back_some, &(loss_rows){ b, rows });
     for (int64_t row = b->first - 1 > rows->start ? b->first - 1 - rows->start : 0; row < n; row++)
@@ -218,8 +219,8 @@ static hl_status back_loss(void *context, const hl_final_rows *rows)
         if (b->config->no_final_norm)
             memcpy(b->grad + at, b->d_hidden + row * d_model, (size_t)d_model * sizeof *b->grad);
         else
-            hl_backward_norm(b->grad + at, b->d_hidden + row * d_model, b->session->rows.x + at,
-                             d_model, &norm);
+            hl_backward_norm(b->grad + at, b->d_hidden + row * d_model,
+                             b->session->device->rows.x + at, d_model, &norm);
     }
     return status;
 }
@@ -235,15 +236,6 @@ static hl_status keep_stream(void *context, const hl_layer_rows *rows)
 
 /* ---------------------------------------------------------------------- halves */
 
-typedef struct half_block {
-    hl_role norm;
-    hl_role post_norm;
-    bool    is_attention;
-} half_block;
-
-static const half_block attention_half = { HL_ROLE_ATTN_NORM, HL_ROLE_ATTN_POST_NORM, true };
-static const half_block mlp_half       = { HL_ROLE_MLP_NORM, HL_ROLE_MLP_POST_NORM, false };
-
 static int64_t stream_count(const hl_backward *b)
 {
     return b->n_tokens * b->config->d_model;
@@ -257,162 +249,155 @@ static void add_scaled(const hl_backward *b, float *out, const float *a, const f
         out[i] = a[i] + scale * x[i];
 }
 
-static const hl_session_param *param_of(const hl_backward *b, hl_role role, int64_t layer)
+/* What the branch of a half gave, as the session has it. */
+static const float *given_by(const hl_backward *b, const hl_half *half)
 {
-    return hl_session_param_of(b->session, role, layer, 0);
+    const hl_device_rows *rows = &b->session->device->rows;
+
+    return half->branch == HL_BRANCH_ATTENTION ? rows->branch : rows->mlp;
+}
+
+static hl_status run_norm(const hl_backward *b, float *out, const float *x, int64_t layer,
+                          hl_role role)
+{
+    const hl_device_session *d = b->session->device;
+
+    return hl_device_norm_rows(b->session, out, x, HL_DTYPE_F32,
+                               hl_device_norm_role(&d->weights.layers[layer], role),
+                               &d->inputs.places);
 }
 
 /* b->input = n(x), or x itself. */
-static void read_input(hl_backward *b, const float *x, int64_t layer, const half_block *half)
+static hl_status read_input(hl_backward *b, const float *x, int64_t layer, const hl_half *half)
 {
-    if (hl_forward_has_norm(b->config, half->norm, layer))
-        hl_forward_norm(b->session, &b->chunk, b->input, x, param_of(b, half->norm, layer));
-    else
-        memcpy(b->input, x, (size_t)stream_count(b) * sizeof *x);
+    if (half->reads_norm)
+        return run_norm(b, b->input, x, layer, half->norm);
+    memcpy(b->input, x, (size_t)stream_count(b) * sizeof *x);
+    return HL_OK;
 }
 
-/* Runs the branch on b->input; b->raw is what it gives. */
-static hl_status run_branch(hl_backward *b, int64_t layer, const half_block *half)
+/* b->input and b->raw: what the branch of a half reads of x, and gives. */
+static hl_status run_half(hl_backward *b, const float *x, int64_t layer, const hl_half *half)
 {
-    const float *given  = half->is_attention ? b->session->rows.branch : b->session->rows.mlp;
-    hl_status    status = half->is_attention
-                              ? hl_forward_attention(b->session, &b->chunk, layer, b->input)
-                              : hl_forward_mlp(b->session, &b->chunk, layer, b->input);
+    hl_device_session *d       = b->session->device;
+    int64_t            n_heads = b->config->layers[layer].n_heads;
 
-    memcpy(b->raw, given, (size_t)stream_count(b) * sizeof *given);
-    return status;
+    HL_NEED(read_input(b, x, layer, half));
+    if (half->branch == HL_BRANCH_ATTENTION)
+        d->watch.statistics =
+            hl_device_place_statistics(d->lanes[0].statistics.device, b->n_tokens * n_heads, 0);
+    HL_NEED(hl_block_branch(b->session, &b->chunk, layer, half->branch, b->input));
+    memcpy(b->raw, given_by(b, half), (size_t)stream_count(b) * sizeof *b->raw);
+    return HL_OK;
 }
 
 /* out = x', from x, b->input and b->raw; uses up b->part. */
-static void close_half(hl_backward *b, float *out, const float *x, int64_t layer,
-                       const half_block *half)
+static hl_status close_half(hl_backward *b, float *out, const float *x, int64_t layer,
+                            const hl_half *half)
 {
-    hl_norm_place           place = b->config->norm_place;
-    const hl_session_param *post  = param_of(b, half->post_norm, layer);
-    float                   scale = (float)b->config->residual_scale;
-    const float            *given = b->raw;
+    const float *given = b->raw;
 
-    if (place == HL_NORM_SANDWICH || place == HL_NORM_BRANCH) {
-        hl_forward_norm(b->session, &b->chunk, b->part, b->raw, post);
+    if (half->post == HL_POST_BRANCH) {
+        HL_NEED(run_norm(b, b->part, b->raw, layer, half->post_role));
         given = b->part;
     }
-    add_scaled(b, out, b->config->residual_normed ? b->input : x, given, scale);
-    if (place == HL_NORM_POST)
-        hl_forward_norm(b->session, &b->chunk, out, out, post);
-}
-
-static hl_status back_branch(hl_backward *b, float *dgates, int64_t layer, const half_block *half)
-{
-    return half->is_attention ? hl_backward_attention(b, dgates, layer) : hl_backward_mlp(b, layer);
+    add_scaled(b, out, b->config->residual_normed ? b->input : x, given,
+               (float)b->config->residual_scale);
+    return half->post == HL_POST_SUM ? run_norm(b, out, out, layer, half->post_role) : HL_OK;
 }
 
 /* d_branch from grad, by the place of the norms. */
-static void back_close(hl_backward *b, const float *x, int64_t layer, const half_block *half)
+static void back_close(hl_backward *b, const float *x, int64_t layer, const hl_half *half)
 {
-    hl_norm_place           place = b->config->norm_place;
-    const hl_session_param *post  = param_of(b, half->post_norm, layer);
-    float                   scale = (float)b->config->residual_scale;
+    hl_norm post  = hl_backward_norm_of(b, half->post_role, layer, 0);
+    float   scale = (float)b->config->residual_scale;
 
-    if (place == HL_NORM_POST) {
+    if (half->post == HL_POST_SUM) {
         add_scaled(b, b->part, x, b->raw, scale);
-        hl_backward_norms(b, b->grad, b->grad, b->part, post);
+        hl_backward_norms(b, b->grad, b->grad, b->part, &post);
     }
     for (int64_t i = 0; i < stream_count(b); i++)
         b->d_branch[i] = scale * b->grad[i];
-    if (place == HL_NORM_SANDWICH || place == HL_NORM_BRANCH)
-        hl_backward_norms(b, b->d_branch, b->d_branch, b->raw, post);
+    if (half->post == HL_POST_BRANCH)
+        hl_backward_norms(b, b->d_branch, b->d_branch, b->raw, &post);
 }
 
-/* grad += d_input, through the norm before the branch. */
-static void back_input(hl_backward *b, const float *x, int64_t layer, const half_block *half)
+static hl_status back_branch(hl_backward *b, float *dgates, int64_t layer, const hl_half *half)
 {
-    const float *d_x = b->d_input;
+    return half->branch == HL_BRANCH_ATTENTION ? hl_backward_attention(b, dgates, layer)
+                                               : hl_backward_mlp(b, layer);
+}
 
-    if (hl_forward_has_norm(b->config, half->norm, layer)) {
-        hl_backward_norms(b, b->part, b->d_input, x, param_of(b, half->norm, layer));
+/* out += d_input, through the norm before the branch. */
+static void back_input(hl_backward *b, float *out, const float *x, int64_t layer,
+                       const hl_half *half)
+{
+    hl_norm      norm = hl_backward_norm_of(b, half->norm, layer, 0);
+    const float *d_x  = b->d_input;
+
+    if (half->reads_norm) {
+        hl_backward_norms(b, b->part, b->d_input, x, &norm);
         d_x = b->part;
     }
-    add_scaled(b, b->grad, b->grad, d_x, 1.0f);
+    add_scaled(b, out, out, d_x, 1.0f);
 }
 
-/* The branch has been run, b->input and b->raw are its own. */
+/* grad of x from grad of x': the branch has been run, b->input and b->raw are its own. */
 static hl_status back_half(hl_backward *b, float *dgates, const float *x, int64_t layer,
-                           const half_block *half)
+                           const hl_half *half)
 {
     back_close(b, x, layer, half);
-    hl_status status = back_branch(b, dgates, layer, half);
-    if (status != HL_OK)
-        return status;
+    HL_NEED(back_branch(b, dgates, layer, half));
     if (b->config->residual_normed) { /* x went on through the norm alone */
         add_scaled(b, b->d_input, b->d_input, b->grad, 1.0f);
         memset(b->grad, 0, (size_t)stream_count(b) * sizeof *b->grad);
     }
-    back_input(b, x, layer, half);
+    back_input(b, b->grad, x, layer, half);
     return HL_OK;
 }
 
 /* ---------------------------------------------------------------------- blocks */
 
-/* Forward to the middle, back through the MLP, back through attention.  What attention left in the
- * session's rows is still there: the MLP has rows of its own. */
-static hl_status back_sequential(hl_backward *b, float *dgates, int64_t layer)
+/* Halves that are added together: what each takes of x adds up in b->middle, then joins grad. */
+static hl_status back_together(hl_backward *b, float *dgates, const float *x, int64_t layer,
+                               const hl_half *halves, int n_halves)
 {
-    const float *x     = b->stream + layer * stream_count(b);
-    bool         heads = b->config->layers[layer].n_heads > 0;
-
-    memcpy(b->middle, x, (size_t)stream_count(b) * sizeof *x);
-    if (heads) {
-        read_input(b, x, layer, &attention_half);
-        HL_NEED(run_branch(b, layer, &attention_half));
-        close_half(b, b->middle, x, layer, &attention_half);
-    }
-    if (b->config->layers[layer].d_mlp > 0) {
-        read_input(b, b->middle, layer, &mlp_half);
-        HL_NEED(run_branch(b, layer, &mlp_half));
-        HL_NEED(back_half(b, NULL, b->middle, layer, &mlp_half));
-    }
-    if (heads) {
-        read_input(b, x, layer, &attention_half);
-        memcpy(b->raw, b->session->rows.branch, (size_t)stream_count(b) * sizeof *b->raw);
-        HL_NEED(back_half(b, dgates, x, layer, &attention_half));
-    }
-    return HL_OK;
-}
-
-/* One branch of a parallel block: its gradient with respect to x is added to b->middle. */
-static hl_status back_parallel_branch(hl_backward *b, float *dgates, const float *x, int64_t layer,
-                                      const half_block *half)
-{
-    half_block read = *half;
-
-    if (b->config->residual == HL_RESIDUAL_PARALLEL_SHARED)
-        read.norm = HL_ROLE_ATTN_NORM;
-    read_input(b, x, layer, &read);
-    HL_NEED(run_branch(b, layer, half));
-    HL_NEED(back_branch(b, dgates, layer, half));
-    const float *d_x = b->d_input;
-    if (hl_forward_has_norm(b->config, read.norm, layer)) {
-        hl_backward_norms(b, b->part, b->d_input, x, param_of(b, read.norm, layer));
-        d_x = b->part;
-    }
-    add_scaled(b, b->middle, b->middle, d_x, 1.0f);
-    return HL_OK;
-}
-
-static hl_status back_parallel(hl_backward *b, float *dgates, int64_t layer)
-{
-    const float *x     = b->stream + layer * stream_count(b);
-    float        scale = (float)b->config->residual_scale;
+    float scale = (float)b->config->residual_scale;
 
     memset(b->middle, 0, (size_t)stream_count(b) * sizeof *b->middle);
     for (int64_t i = 0; i < stream_count(b); i++)
         b->d_branch[i] = scale * b->grad[i];
-    if (b->config->layers[layer].n_heads > 0)
-        HL_NEED(back_parallel_branch(b, dgates, x, layer, &attention_half));
-    if (b->config->layers[layer].d_mlp > 0)
-        HL_NEED(back_parallel_branch(b, NULL, x, layer, &mlp_half));
+    for (int i = 0; i < n_halves; i++) {
+        HL_NEED(run_half(b, x, layer, &halves[i]));
+        HL_NEED(back_branch(b, dgates, layer, &halves[i]));
+        back_input(b, b->middle, x, layer, &halves[i]);
+    }
     add_scaled(b, b->grad, b->grad, b->middle, 1.0f);
     return HL_OK;
+}
+
+/* The halves of blocks.h in reverse: forward to the middle, back through the second half, back
+ * through the first.  What the first left in the session's rows is still there: attention and
+ * MLPs have rows of their own. */
+static hl_status back_block(hl_backward *b, float *dgates, int64_t layer)
+{
+    const float *x = b->stream + layer * stream_count(b);
+    hl_half      halves[HL_BLOCK_HALVES];
+    int          n_halves = hl_block_halves(halves, b->config, layer);
+    int          first    = n_halves > 0 ? hl_block_group(halves, n_halves, 0) : 0;
+
+    if (first > 1)
+        return back_together(b, dgates, x, layer, halves, first);
+    if (n_halves > 0)
+        HL_NEED(run_half(b, x, layer, &halves[0]));
+    if (n_halves > 1) {
+        HL_NEED(close_half(b, b->middle, x, layer, &halves[0]));
+        HL_NEED(run_half(b, b->middle, layer, &halves[1]));
+        HL_NEED(back_half(b, dgates, b->middle, layer, &halves[1]));
+        HL_NEED(read_input(b, x, layer, &halves[0]));
+        memcpy(b->raw, given_by(b, &halves[0]), (size_t)stream_count(b) * sizeof *b->raw);
+    }
+    return n_halves > 0 ? back_half(b, dgates, x, layer, &halves[0]) : HL_OK;
 }
 
 /* ----------------------------------------------------------------------- whole */
@@ -449,6 +434,8 @@ hl_status hl_backward_run(double *gradient, double *nll, hl_backward *b, const i
     int64_t   n_layers = b->config->n_layers;
     float    *dgates   = NULL;
 
+    const hl_kernels *kernels = NULL;
+
     if (n_tokens < 2 || n_tokens > b->n_ctx)
         return hl_fail(HL_BAD_ARGUMENT, "gradients of %lld tokens, wanted 2 to %lld",
                        (long long)n_tokens, (long long)b->n_ctx);
@@ -456,16 +443,15 @@ hl_status hl_backward_run(double *gradient, double *nll, hl_backward *b, const i
         return hl_fail(HL_BAD_ARGUMENT, "gradients from token %lld on, wanted 1 to %lld",
                        (long long)first, (long long)n_tokens - 1);
     b->first = first;
+    HL_NEED(hl_kernels_current(&kernels));
+    b->dense = kernels->dense;
     begin_run(b, tokens, n_tokens);
     HL_TRY(HL_ALLOC_ZEROED(&dgates, (size_t)n_heads));
     HL_TRY(hl_session_rewind(b->session, 0, 0));
     HL_TRY(hl_session_feed(b->session, &b->feed));
     for (int64_t layer = n_layers - 1; layer >= 0; layer--) {
         memset(dgates, 0, (size_t)n_heads * sizeof *dgates);
-        if (b->config->residual == HL_RESIDUAL_SEQUENTIAL)
-            HL_TRY(back_sequential(b, dgates, layer));
-        else
-            HL_TRY(back_parallel(b, dgates, layer));
+        HL_TRY(back_block(b, dgates, layer));
         for (int64_t head = 0; head < n_heads; head++)
             gradient[layer * n_heads + head] = (double)dgates[head];
     }

@@ -21,7 +21,7 @@
 #define HL_MODEL_BACKWARD_H
 
 #include "headlight/session.h"
-#include "model/session.h"
+#include "model/forward.h"
 
 #define HL_BACKWARD_PANEL 256 /* rows of a weight that are multiplied with at a time */
 
@@ -30,6 +30,7 @@ typedef struct hl_backward {
     const hl_config *config;
     int64_t          n_ctx;
     int              n_threads;
+    const hl_dense  *dense; /* of the back end in use; set by every run */
 
     /* Of the run. */
     const int64_t *tokens;
@@ -59,16 +60,17 @@ typedef struct hl_backward {
     float *keys;  /* (2, K, n_ctx, d) gradients of keys and values, as the operator has them */
     float *sine;  /* (S, d / 2) of the angles, negated */
 
-    float *gate;    /* (S, F) before the activation */
-    float *up;      /* (S, F) */
-    float *d_gate;  /* (S, F) */
-    float *d_up;    /* (S, F) */
-    float *rows_x;  /* (S, D) of one expert: what its rows read, */
-    float *rows_y;  /* (S, D) gave, */
-    float *rows_dy; /* (S, D) and their gradients */
-    float *rows_dx; /* (S, D) */
-    float *router;  /* (S, n_experts) logits, then their gradients */
-    float *d_share; /* (S, n_experts_used) of the experts' weights */
+    float   *gate;    /* (S, F) before the activation */
+    float   *up;      /* (S, F) */
+    float   *d_gate;  /* (S, F) */
+    float   *d_up;    /* (S, F) */
+    float   *rows_x;  /* (S, D) of one expert: what its rows read, */
+    float   *rows_y;  /* (S, D) gave, */
+    float   *rows_dy; /* (S, D) and their gradients */
+    float   *rows_dx; /* (S, D) */
+    float   *router;  /* (S, n_experts) logits, then their gradients */
+    float   *d_share; /* (S, n_experts_used) of the experts' weights */
+    int64_t *members; /* (S) the rows that an expert gets */
 
     float *d_logits; /* (HL_LOGIT_ROWS, d_vocab) */
     float *d_hidden; /* (HL_LOGIT_ROWS, the wider of D and d_embed) */
@@ -97,7 +99,9 @@ hl_status hl_backward_linear(const hl_backward *b, float *dx, const float *dy, i
 void hl_backward_norm(float *dx, const float *dy, const float *x, int64_t n, const hl_norm *norm);
 /* The same for S rows of D. */
 void hl_backward_norms(const hl_backward *b, float *dx, const float *dy, const float *x,
-                       const hl_session_param *param);
+                       const hl_norm *norm);
+/* Part `part` of a role as a norm. */
+hl_norm hl_backward_norm_of(const hl_backward *b, hl_role role, int64_t layer, int64_t part);
 /* From the gradient of act(gate) * up to those of gate and up, each (n); up and d_up may be
  * NULL.  d_gate holds the former and gets the latter. */
 void hl_backward_activation(float *d_gate, float *d_up, const float *gate, const float *up,

@@ -23,34 +23,34 @@ typedef struct head_job {
 
 static void unrotate_some(void *context, int64_t first, int64_t end, int member)
 {
-    const head_job        *job     = context;
-    const hl_backward     *b       = job->b;
-    hl_rope_choice         choice  = b->config->layers[job->layer].rope;
-    const hl_rope         *rope    = &b->config->ropes[choice];
-    const hl_session_rope *angles  = &b->session->ropes[choice];
-    int64_t                n_pairs = rope->n_dims / 2;
+    const head_job    *job     = context;
+    const hl_backward *b       = job->b;
+    hl_rope_choice     choice  = b->config->layers[job->layer].rope;
+    const hl_rope     *rope    = &b->config->ropes[choice];
+    const float       *cosine  = b->session->device->rows.cosine[choice];
+    int64_t            n_pairs = rope->n_dims / 2;
     (void)member;
 
     for (int64_t i = first; i < end; i++) {
         int64_t row = i / job->n_heads;
 
-        b->session->dense->rotate(job->x + i * b->config->d_head, angles->cosine + row * n_pairs,
-                                  b->sine + row * n_pairs, n_pairs, rope->interleaved);
+        b->dense->rotate(job->x + i * b->config->d_head, cosine + row * n_pairs,
+                         b->sine + row * n_pairs, n_pairs, rope->interleaved);
     }
 }
 
 /* Turning back is turning by the negated angle: a rotation's transpose. */
 static void unrotate(const hl_backward *b, float *x, int64_t n_heads, int64_t layer)
 {
-    hl_rope_choice         choice  = b->config->layers[layer].rope;
-    const hl_rope         *rope    = &b->config->ropes[choice];
-    const hl_session_rope *angles  = &b->session->ropes[choice];
-    int64_t                n_pairs = rope->n_dims / 2;
+    hl_rope_choice choice  = b->config->layers[layer].rope;
+    const hl_rope *rope    = &b->config->ropes[choice];
+    const float   *sine    = b->session->device->rows.sine[choice];
+    int64_t        n_pairs = rope->n_dims / 2;
 
     if (choice == HL_ROPE_NONE)
         return;
     for (int64_t i = 0; i < b->n_tokens * n_pairs; i++)
-        b->sine[i] = -angles->sine[i];
+        b->sine[i] = -sine[i];
     hl_parallel(b->n_threads, b->n_tokens * n_heads, 0, unrotate_some,
                 &(head_job){ .b = b, .x = x, .n_heads = n_heads, .layer = layer });
 }
@@ -58,13 +58,12 @@ static void unrotate(const hl_backward *b, float *x, int64_t n_heads, int64_t la
 static void unnorm_some(void *context, int64_t first, int64_t end, int member)
 {
     const head_job *job  = context;
-    bool            each = job->b->config->qk_norm == HL_QK_NORM_EACH;
+    bool            each = job->b->config->qk_norm == HL_HEAD_NORM_EACH;
     (void)member;
 
     for (int64_t i = first; i < end; i++) {
-        const hl_session_param *param = hl_session_param_of(job->b->session, job->role, job->layer,
-                                                            each ? i % job->n_heads : 0);
-        hl_norm                 norm  = hl_forward_norm_of(job->b->session, param);
+        hl_norm norm =
+            hl_backward_norm_of(job->b, job->role, job->layer, each ? i % job->n_heads : 0);
 
         hl_backward_norm(job->x + i * job->width, job->x + i * job->width,
                          job->raw + i * job->width, job->width, &norm);
@@ -76,11 +75,11 @@ static void unnorm(const hl_backward *b, float *x, const float *raw, int64_t n_h
                    int64_t layer)
 {
     int64_t d_head  = b->config->d_head;
-    bool    all     = b->config->qk_norm == HL_QK_NORM_ALL;
+    bool    all     = b->config->qk_norm == HL_HEAD_NORM_ALL;
     int64_t width   = all ? n_heads * d_head : d_head;
     int64_t n_parts = all ? 1 : n_heads;
 
-    if (b->config->qk_norm == HL_QK_NORM_NONE)
+    if (b->config->qk_norm == HL_HEAD_NORM_NONE)
         return;
     hl_parallel(b->n_threads, b->n_tokens * n_parts, 0, unnorm_some,
                 &(head_job){ b, x, raw, n_parts, width, role, layer });
@@ -102,21 +101,28 @@ static void gather_keys(const hl_backward *b, float *out, const float *keys, int
 
 static hl_status attend(hl_backward *b, float *dgates, int64_t layer)
 {
-    hl_attention          problem    = hl_forward_problem(b->session, &b->chunk, layer);
-    int64_t               n_kv_heads = b->config->layers[layer].n_kv_heads;
-    float                *values   = b->keys + b->config->n_kv_heads * b->n_ctx * b->config->d_head;
-    hl_attention_gradient gradient = {
-        .dq = problem.q, .dk = problem.k, .dv = problem.v, .dgates = dgates
+    const hl_device_session *d          = b->session->device;
+    hl_attention             problem    = hl_forward_problem(b->session, &b->chunk, layer, 0, 1);
+    int64_t                  n_heads    = b->config->layers[layer].n_heads;
+    int64_t                  n_kv_heads = b->config->layers[layer].n_kv_heads;
+    int64_t                  d_head     = b->config->d_head;
+    float                   *values     = b->keys + b->config->n_kv_heads * b->n_ctx * d_head;
+    hl_rows                  packed     = { .batch_stride = b->n_tokens * n_heads * d_head,
+                                            .head_stride  = d_head,
+                                            .row_stride   = n_heads * d_head };
+    hl_attention_gradient    gradient   = {
+             .dq = packed, .dk = problem.k, .dv = problem.v, .dgates = dgates
     };
-    hl_attention_upstream upstream = { .grad_out = problem.q,
-                                       .out      = problem.q,
-                                       .lse      = b->session->statistics.lse };
+    hl_attention_upstream upstream = { .grad_out = packed,
+                                       .out      = packed,
+                                       .lse      = d->watch.statistics.lse };
 
-    gradient.dq.data       = b->d_q;
-    gradient.dk.data       = b->keys;
-    gradient.dv.data       = values;
+    problem.n_threads = b->n_tokens * b->n_tokens * n_heads * d_head < 16 * 1024 ? 1 : b->n_threads;
+    gradient.dq.data  = b->d_q;
+    gradient.dk.data  = b->keys;
+    gradient.dv.data  = values;
     upstream.grad_out.data = b->d_z;
-    upstream.out.data      = b->session->rows.z;
+    upstream.out.data      = d->rows.z;
     hl_status status       = hl_attention_backward(&gradient, &problem, &upstream);
     if (status == HL_OK) {
         gather_keys(b, b->d_k, b->keys, n_kv_heads);
@@ -138,7 +144,7 @@ hl_status hl_backward_attention(hl_backward *b, float *dgates, int64_t layer)
     HL_NEED(attend(b, dgates, layer));
     unrotate(b, b->d_q, at->n_heads, layer);
     unrotate(b, b->d_k, at->n_kv_heads, layer);
-    if (b->config->qk_norm != HL_QK_NORM_NONE) {
+    if (b->config->qk_norm != HL_HEAD_NORM_NONE) {
         HL_NEED(hl_backward_forward(b, b->raw_q, b->input, n, q));
         HL_NEED(hl_backward_forward(b, b->raw_k, b->input, n, k));
         unnorm(b, b->d_q, b->raw_q, at->n_heads, HL_ROLE_Q_NORM, layer);

@@ -160,12 +160,20 @@ static void norm_some(void *context, int64_t first, int64_t end, int member)
 }
 
 void hl_backward_norms(const hl_backward *b, float *dx, const float *dy, const float *x,
-                       const hl_session_param *param)
+                       const hl_norm *norm)
 {
-    hl_norm norm    = hl_forward_norm_of(b->session, param);
-    int64_t d_model = b->config->d_model;
+    hl_parallel(b->n_threads, b->n_tokens, 0, norm_some,
+                &(norm_job){ dx, dy, x, b->config->d_model, *norm });
+}
 
-    hl_parallel(b->n_threads, b->n_tokens, 0, norm_some, &(norm_job){ dx, dy, x, d_model, norm });
+hl_norm hl_backward_norm_of(const hl_backward *b, hl_role role, int64_t layer, int64_t part)
+{
+    const hl_session_param *param = hl_session_param_of(b->session, role, layer, part);
+
+    return (hl_norm){ .kind   = b->config->norm,
+                      .eps    = (float)b->config->norm_eps,
+                      .weight = param != NULL ? param->vector : NULL,
+                      .bias   = param != NULL ? param->bias : NULL };
 }
 
 /* ---------------------------------------------------------------- activation */

@@ -95,9 +95,8 @@ static hl_status run_expert(hl_backward *b, int64_t n, const mlp_maps *maps)
     HL_NEED(expand(b, b->rows_x, n, maps));
     memcpy(b->d_gate, b->gate, (size_t)(n * width) * sizeof *b->gate);
     for (int64_t row = 0; row < n; row++)
-        b->session->dense->activate(b->d_gate + row * width,
-                                    maps->gate != NULL ? b->up + row * width : NULL, width,
-                                    b->config->activation, (float)b->config->activation_limit);
+        b->dense->activate(b->d_gate + row * width, maps->gate != NULL ? b->up + row * width : NULL,
+                           width, b->config->activation, (float)b->config->activation_limit);
     return hl_backward_forward(b, b->rows_y, b->d_gate, n, maps->down);
 }
 
@@ -107,7 +106,7 @@ static int64_t choice_of(const hl_backward *b, int64_t row, int64_t expert)
     int64_t n_used = b->config->n_experts_used;
 
     for (int64_t i = 0; i < n_used; i++) {
-        if (b->session->rows.chosen[row * n_used + i] == expert)
+        if (b->session->device->rows.chosen[row * n_used + i] == expert)
             return i;
     }
     return -1;
@@ -125,7 +124,7 @@ static int64_t gather_rows(const hl_backward *b, int64_t expert)
             continue;
         memcpy(b->rows_x + count * d_model, b->input + row * d_model, n_bytes);
         memcpy(b->rows_dy + count * d_model, b->d_branch + row * d_model, n_bytes);
-        b->session->rows.members[count++] = row;
+        b->members[count++] = row;
     }
     return count;
 }
@@ -135,7 +134,7 @@ static void scatter_rows(const hl_backward *b, int64_t count)
     int64_t d_model = b->config->d_model;
 
     for (int64_t i = 0; i < count; i++) {
-        float *out = b->d_input + b->session->rows.members[i] * d_model;
+        float *out = b->d_input + b->members[i] * d_model;
 
         for (int64_t j = 0; j < d_model; j++)
             out[j] += b->rows_dx[i * d_model + j];
@@ -153,13 +152,13 @@ static hl_status back_expert(hl_backward *b, int64_t layer, int64_t expert)
         return HL_OK;
     HL_NEED(run_expert(b, count, &maps));
     for (int64_t i = 0; i < count; i++) {
-        int64_t row    = b->session->rows.members[i];
+        int64_t row    = b->members[i];
         int64_t choice = row * n_used + choice_of(b, row, expert);
         float  *dy     = b->rows_dy + i * d_model;
 
         b->d_share[choice] = (float)dot(dy, b->rows_y + i * d_model, d_model);
         for (int64_t j = 0; j < d_model; j++)
-            dy[j] *= b->session->rows.weights[choice];
+            dy[j] *= b->session->device->rows.shares[choice];
     }
     HL_NEED(contract(b, b->rows_dx, b->rows_dy, count, &maps));
     scatter_rows(b, count);
@@ -172,8 +171,8 @@ static void back_softmax(const hl_backward *b, int64_t row, int64_t n_experts)
     int64_t        n_used = b->config->n_experts_used;
     bool           all    = b->config->router == HL_ROUTER_SOFTMAX_ALL;
     float         *logits = b->router + row * n_experts;
-    const int64_t *chosen = b->session->rows.chosen + row * n_used;
-    const float   *shares = b->session->rows.weights + row * n_used;
+    const int64_t *chosen = b->session->device->rows.chosen + row * n_used;
+    const float   *shares = b->session->device->rows.shares + row * n_used;
     const float   *slopes = b->d_share + row * n_used;
     double         mean   = 0.0;
     double         max    = -INFINITY;

@@ -257,6 +257,7 @@ static void make_alike(hl_config *config)
             .d_mlp      = config->n_experts > 0 ? config->d_expert : config->d_mlp,
             .n_experts  = config->n_experts,
             .attn_scale = scale,
+            .kv_layer   = config->is_encoder ? 0 : i,
         };
     }
 }

@@ -55,15 +55,6 @@ typedef enum hl_residual {
     HL_RESIDUAL_PARALLEL_SHARED, /* ... through the same one                    */
 } hl_residual;
 
-/* Norms of q and k between the projection and RoPE; of the kind and with the eps
- * of all other norms. */
-typedef enum hl_qk_norm {
-    HL_QK_NORM_NONE = 0,
-    HL_QK_NORM_SHARED, /* over each head, one weight (d_head) for all of them */
-    HL_QK_NORM_EACH,   /* over each head, a weight (d_head) a head            */
-    HL_QK_NORM_ALL,    /* over all heads of a row together                    */
-} hl_qk_norm;
-
 typedef enum hl_position {
     HL_POSITION_NONE = 0,
     HL_POSITION_LEARNED,      /* a table, added to the embedding                */
@@ -142,6 +133,8 @@ typedef struct hl_layer_config {
     int64_t        window_sink;  /* first keys that stay in sight      */
     hl_rope_choice rope;
     double         attn_scale; /* multiplies q.k */
+    int64_t        kv_layer;   /* whose keys and values it uses: its own, or in an encoder, which
+                                * keeps none, the first's place */
 } hl_layer_config;
 
 /* From generation_config.json; zero and -1 mean that it does not say. */
@@ -191,7 +184,7 @@ typedef struct hl_config {
     hl_residual   residual;
     bool          residual_normed; /* bloom: the branch is added to n(x), not to x */
     double        residual_scale;
-    hl_qk_norm    qk_norm;
+    hl_head_norm  qk_norm;      /* of the kind and with the eps of all other norms */
     bool          sinks;        /* learned, one a head */
     double        attn_softcap; /* 0: none */
     hl_activation activation;

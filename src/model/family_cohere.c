@@ -22,7 +22,7 @@ static hl_status describe_cohere(hl_config *config, const hl_fields *fields)
     hl_status status  = hl_fields_bool(&qk_norm, fields, "use_qk_norm", NULL);
 
     if (qk_norm)
-        config->qk_norm = HL_QK_NORM_EACH;
+        config->qk_norm = HL_HEAD_NORM_EACH;
     return status;
 }
 

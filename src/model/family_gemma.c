@@ -116,7 +116,7 @@ const hl_family hl_family_gemma3 = {
     .defaults = { GEMMA_DEFAULTS, .d_vocab = 262208, .n_heads = 8, .n_kv_heads = 4, .n_ctx = 131072,
                   .ropes      = { [HL_ROPE_MAIN]  = { .base = 1e6 },
                                   [HL_ROPE_LOCAL] = { .base = 10000 } },
-                  .norm_place = HL_NORM_SANDWICH, .qk_norm = HL_QK_NORM_SHARED, .window = 4096,
+                  .norm_place = HL_NORM_SANDWICH, .qk_norm = HL_HEAD_NORM_SHARED, .window = 4096,
                   .window_period = 6 },
     .fields   = gemma2_fields,
     .describe = describe_gemma2,

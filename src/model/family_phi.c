@@ -21,7 +21,7 @@ static hl_status describe_phi(hl_config *config, const hl_fields *fields)
     int64_t   d_mlp   = hl_fields_tensor_size(fields, "blk.0.ffn_up.weight", 0);
 
     if (qk_norm) {
-        config->qk_norm = HL_QK_NORM_SHARED;
+        config->qk_norm = HL_HEAD_NORM_SHARED;
         config->biases |= HL_BIAS_QK_NORM;
     }
     /* The converter writes 4 * d_model whatever intermediate_size says. */

@@ -25,7 +25,7 @@ static hl_status describe_stablelm(hl_config *config, const hl_fields *fields)
     if (fields->object == NULL)
         parallel = !hl_fields_have_tensor(fields, "blk.0.ffn_norm.weight");
     if (qk_norm)
-        config->qk_norm = HL_QK_NORM_EACH;
+        config->qk_norm = HL_HEAD_NORM_EACH;
     if (parallel)
         config->residual = HL_RESIDUAL_PARALLEL_SHARED;
     return HL_OK;

@@ -1,339 +1,12 @@
 /* forward.c - one chunk through all blocks.
  *
- * config.h shows what a block computes for each place of its norms; block_*
- * below are these lines.  The residual stream x stays in rows.x, a branch reads
- * rows.normed and writes rows.branch or rows.mlp. */
-#include <math.h>
+ * config.h shows what a block computes; blocks.c runs one.  Here are the stream that the first
+ * block reads, the order of layers, what is looked for in the stream, and steps of decoding that
+ * are recorded once and replayed. */
 #include <string.h>
 
 #include "base/status.h"
-#include "base/threads.h"
-#include "model/device.h"
-#include "model/session.h"
-
-/* --------------------------------------------------------------------- tools */
-
-static hl_linear_product product_of(const hl_chunk *chunk, const float *x,
-                                    const hl_forward_part *part)
-{
-    const hl_matrix *matrix = &part->param->matrix;
-
-    return (hl_linear_product){
-        .rows   = { .out        = part->out,
-                    .out_stride = matrix->n_rows,
-                    .x          = x,
-                    .x_stride   = matrix->n_columns,
-                    .n_batch    = chunk->n_batch,
-                    .batch_rows = chunk->n_rows,
-                    .n_rows     = chunk->lengths },
-        .matrix = matrix,
-        .bias   = part->param->bias,
-    };
-}
-
-hl_status hl_forward_linears(const hl_session *session, const hl_chunk *chunk, const float *x,
-                             const hl_forward_part *parts, int n_parts)
-{
-    hl_linear_product products[HL_LINEAR_PRODUCTS];
-    int               count = 0;
-
-    for (int i = 0; i < n_parts; i++) {
-        if (parts[i].param != NULL)
-            products[count++] = product_of(chunk, x, &parts[i]);
-    }
-    return hl_linear_all(products, count, &session->pool);
-}
-
-hl_status hl_forward_linear(const hl_session *session, const hl_chunk *chunk, float *out,
-                            const float *x, const hl_session_param *param)
-{
-    return hl_forward_linears(session, chunk, x, &(hl_forward_part){ out, param }, 1);
-}
-
-hl_norm hl_forward_norm_of(const hl_session *session, const hl_session_param *param)
-{
-    return (hl_norm){
-        .kind   = session->config->norm,
-        .eps    = (float)session->config->norm_eps,
-        .weight = param != NULL ? param->vector : NULL,
-        .bias   = param != NULL ? param->bias : NULL,
-    };
-}
-
-/* Rows of the residual stream: what a thread is given. */
-typedef struct stream_rows {
-    const hl_session *session;
-    const hl_chunk   *chunk;
-    float            *out;
-    const float      *x;
-    hl_norm           norm;
-    float             scale;
-} stream_rows;
-
-static void norm_some(void *context, int64_t first, int64_t end, int member)
-{
-    const stream_rows *rows    = context;
-    int64_t            d_model = rows->session->config->d_model;
-    (void)member;
-
-    for (int64_t row = first; row < end; row++) {
-        if (hl_chunk_has(rows->chunk, row))
-            rows->session->dense->norm(rows->out + row * d_model, rows->x + row * d_model, d_model,
-                                       &rows->norm);
-    }
-}
-
-void hl_forward_norm(const hl_session *session, const hl_chunk *chunk, float *out, const float *x,
-                     const hl_session_param *param)
-{
-    stream_rows rows   = { session, chunk, out, x, hl_forward_norm_of(session, param), 0.0f };
-    int64_t     n_rows = chunk->n_batch * chunk->n_rows;
-
-    hl_parallel(hl_forward_threads(session, n_rows * session->config->d_model), n_rows, 0,
-                norm_some, &rows);
-}
-
-static int64_t stream_count(const hl_session *session, const hl_chunk *chunk)
-{
-    return chunk->n_batch * chunk->n_rows * session->config->d_model;
-}
-
-static void copy_some(void *context, int64_t first, int64_t end, int member)
-{
-    const stream_rows *rows = context;
-    (void)member;
-
-    memcpy(rows->out + first, rows->x + first, (size_t)(end - first) * sizeof *rows->out);
-}
-
-static void copy_stream(const hl_session *session, const hl_chunk *chunk, float *out,
-                        const float *x)
-{
-    int64_t count = stream_count(session, chunk);
-
-    hl_parallel(hl_forward_threads(session, count), count, 0, copy_some,
-                &(stream_rows){ .out = out, .x = x });
-}
-
-static void add_some(void *context, int64_t first, int64_t end, int member)
-{
-    const stream_rows *rows = context;
-    (void)member;
-
-    for (int64_t i = first; i < end; i++)
-        rows->out[i] += rows->scale * rows->x[i];
-}
-
-/* x += scale * branch. */
-static void add_branch(const hl_session *session, const hl_chunk *chunk, float *x,
-                       const float *branch, float scale)
-{
-    int64_t count = stream_count(session, chunk);
-
-    hl_parallel(hl_forward_threads(session, count), count, 0, add_some,
-                &(stream_rows){ .out = x, .x = branch, .scale = scale });
-}
-
-/* -------------------------------------------------------------------- blocks */
-
-/* A half of a block: one branch with its norms. */
-typedef struct half_block {
-    hl_role norm;      /* before the branch */
-    hl_role post_norm; /* after it, or after the sum */
-    float  *branch;    /* what it writes */
-    bool    is_present;
-} half_block;
-
-typedef hl_status (*branch_step)(hl_session *session, const hl_chunk *chunk, int64_t layer,
-                                 const float *x);
-
-bool hl_forward_has_norm(const hl_config *config, hl_role role, int64_t layer)
-{
-    if (config->norm_place == HL_NORM_POST || config->norm_place == HL_NORM_BRANCH)
-        return false;
-    return !(role == HL_ROLE_ATTN_NORM && layer == 0 && config->first_norm_plain);
-}
-
-/* What the branch reads: n(x), or x itself. */
-static const float *branch_input(const hl_session *session, const hl_chunk *chunk, int64_t layer,
-                                 hl_role norm)
-{
-    const hl_session_rows *rows = &session->rows;
-
-    if (!hl_forward_has_norm(session->config, norm, layer))
-        return rows->x;
-    hl_forward_norm(session, chunk, rows->normed, rows->x,
-                    hl_session_param_of(session, norm, layer, 0));
-    return rows->normed;
-}
-
-/* Adds what the branch gave, by the place of the norms. */
-static void close_half(const hl_session *session, const hl_chunk *chunk, int64_t layer,
-                       const half_block *half)
-{
-    const hl_config        *config = session->config;
-    const hl_session_rows  *rows   = &session->rows;
-    const hl_session_param *post   = hl_session_param_of(session, half->post_norm, layer, 0);
-    float                   scale  = (float)config->residual_scale;
-
-    if (config->norm_place == HL_NORM_SANDWICH || config->norm_place == HL_NORM_BRANCH)
-        hl_forward_norm(session, chunk, half->branch, half->branch, post);
-    if (config->residual_normed)
-        copy_stream(session, chunk, rows->x, rows->normed);
-    add_branch(session, chunk, rows->x, half->branch, scale);
-    if (config->norm_place == HL_NORM_POST)
-        hl_forward_norm(session, chunk, rows->x, rows->x, post);
-}
-
-static hl_status run_half(hl_session *session, const hl_chunk *chunk, int64_t layer,
-                          const half_block *half, branch_step step)
-{
-    if (!half->is_present)
-        return HL_OK;
-    hl_status status = step(session, chunk, layer, branch_input(session, chunk, layer, half->norm));
-    if (status == HL_OK)
-        close_half(session, chunk, layer, half);
-    return status;
-}
-
-static half_block attention_half(const hl_session *session, int64_t layer)
-{
-    return (half_block){ HL_ROLE_ATTN_NORM, HL_ROLE_ATTN_POST_NORM, session->rows.branch,
-                         session->config->layers[layer].n_heads > 0 };
-}
-
-static half_block mlp_half(const hl_session *session, int64_t layer)
-{
-    return (half_block){ HL_ROLE_MLP_NORM, HL_ROLE_MLP_POST_NORM, session->rows.mlp,
-                         session->config->layers[layer].d_mlp > 0 };
-}
-
-/* Both branches read x before either is added. */
-static hl_status parallel_block(hl_session *session, const hl_chunk *chunk, int64_t layer,
-                                bool attention_only)
-{
-    hl_session_rows *rows      = &session->rows;
-    half_block       attention = attention_half(session, layer);
-    half_block       mlp       = mlp_half(session, layer);
-    float            scale     = (float)session->config->residual_scale;
-    const float     *x         = branch_input(session, chunk, layer, HL_ROLE_ATTN_NORM);
-
-    if (attention.is_present)
-        HL_NEED(hl_forward_attention(session, chunk, layer, x));
-    if (mlp.is_present && !attention_only) {
-        if (session->config->residual == HL_RESIDUAL_PARALLEL)
-            x = branch_input(session, chunk, layer, HL_ROLE_MLP_NORM);
-        HL_NEED(hl_forward_mlp(session, chunk, layer, x));
-        add_branch(session, chunk, rows->x, rows->mlp, scale);
-    }
-    if (attention.is_present)
-        add_branch(session, chunk, rows->x, rows->branch, scale);
-    return HL_OK;
-}
-
-static hl_status sequential_block(hl_session *session, const hl_chunk *chunk, int64_t layer,
-                                  bool attention_only)
-{
-    half_block attention = attention_half(session, layer);
-    half_block mlp       = mlp_half(session, layer);
-
-    HL_NEED(run_half(session, chunk, layer, &attention, hl_forward_attention));
-    if (session->rows.mid != NULL && (hl_chunk_wants(chunk) & HL_WANT_RESID_MID) != 0)
-        copy_stream(session, chunk, session->rows.mid, session->rows.x);
-    if (!attention_only)
-        HL_NEED(run_half(session, chunk, layer, &mlp, hl_forward_mlp));
-    return HL_OK;
-}
-
-/* ----------------------------------------------------------------------- tap */
-
-static bool is_parallel(const hl_session *session)
-{
-    return session->config->residual != HL_RESIDUAL_SEQUENTIAL;
-}
-
-static const float *if_wanted(uint32_t wants, uint32_t bit, const float *rows)
-{
-    return (wants & bit) != 0 ? rows : NULL;
-}
-
-/* Rows of a sequence that a device tells; 0: all of them. */
-static int64_t count_sampled(const hl_session *session, const hl_chunk *chunk)
-{
-    const hl_tap *tap = chunk->feed->tap;
-
-    return session->device != NULL && tap != NULL && tap->sampled_positions != NULL
-               ? tap->n_sampled_positions
-               : 0;
-}
-
-void hl_forward_describe(hl_layer_rows *out, const hl_session *session, const hl_chunk *chunk,
-                         int64_t layer)
-{
-    const hl_session_rows *rows  = &session->rows;
-    uint32_t               wants = hl_chunk_wants(chunk);
-
-    *out = (hl_layer_rows){
-        .layer      = layer,
-        .n_batch    = chunk->n_batch,
-        .n_rows     = chunk->n_rows,
-        .n_heads    = session->config->layers[layer].n_heads,
-        .n_kv_heads = session->config->layers[layer].n_kv_heads,
-        .d_head     = session->config->d_head,
-        .d_model    = session->config->d_model,
-        .sequences  = chunk->sequences,
-        .start      = chunk->start,
-        .lengths    = chunk->lengths,
-        .rows       = &session->statistics,
-        .n_segments = hl_chunk_segments(chunk),
-        .n_sampled  = count_sampled(session, chunk),
-        .q          = if_wanted(wants, HL_WANT_Q, rows->q),
-        .k          = if_wanted(wants, HL_WANT_K, rows->k),
-        .v          = if_wanted(wants, HL_WANT_V, rows->v),
-        .z          = if_wanted(wants, HL_WANT_Z, rows->z),
-        .resid_pre  = if_wanted(wants, HL_WANT_RESID_PRE, rows->pre),
-        .resid_mid  = is_parallel(session) ? NULL : if_wanted(wants, HL_WANT_RESID_MID, rows->mid),
-        .resid_post = if_wanted(wants, HL_WANT_RESID_POST, rows->x),
-    };
-    if ((wants & HL_WANT_LENS) != 0) {
-        out->lens_top     = rows->lens_top;
-        out->lens_entropy = rows->lens_entropy;
-        out->lens_gap     = rows->lens_gap;
-    }
-}
-
-hl_status hl_forward_report_embedded(const hl_session *session, const hl_chunk *chunk)
-{
-    const hl_tap *tap = chunk->feed->tap;
-
-    if (tap == NULL || tap->embedded == NULL)
-        return HL_OK;
-    return tap->embedded(tap->context, &(hl_layer_rows){ .layer     = -1,
-                                                         .n_batch   = chunk->n_batch,
-                                                         .n_rows    = chunk->n_rows,
-                                                         .d_head    = session->config->d_head,
-                                                         .d_model   = session->config->d_model,
-                                                         .sequences = chunk->sequences,
-                                                         .start     = chunk->start,
-                                                         .lengths   = chunk->lengths,
-                                                         .n_sampled = count_sampled(session, chunk),
-                                                         .resid_post = session->rows.x });
-}
-
-static hl_status report_layer(hl_session *session, const hl_chunk *chunk, int64_t layer)
-{
-    const hl_tap *tap = chunk->feed->tap;
-    hl_layer_rows rows;
-
-    if (tap == NULL || tap->layer == NULL)
-        return HL_OK;
-    hl_forward_describe(&rows, session, chunk, layer);
-    if ((tap->wants & HL_WANT_PATTERN) != 0 && rows.n_heads > 0)
-        hl_forward_describe_patterns(&rows, session, chunk);
-    return tap->layer(tap->context, &rows);
-}
-
-/* --------------------------------------------------------------------- whole */
+#include "model/forward.h"
 
 /* What needs the residual stream after the last block. */
 bool hl_forward_needs_end(const hl_session *session, const hl_chunk *chunk)
@@ -345,96 +18,372 @@ bool hl_forward_needs_end(const hl_session *session, const hl_chunk *chunk)
     return (hl_chunk_wants(chunk) & end) != 0 || (session->options.wants & last) != 0;
 }
 
-static bool stream_is_finite(const hl_session *session, const hl_chunk *chunk)
-{
-    int64_t d_model = session->config->d_model;
+/* ------------------------------------------------------------------ kept streams */
 
-    for (int64_t row = 0; row < chunk->n_batch * chunk->n_rows; row++) {
-        const float *x   = session->rows.x + row * d_model;
-        float        sum = 0.0f;
-        /* 0 * x is 0 for what is finite, NaN for what is not. */
-        for (int64_t i = 0; i < d_model && hl_chunk_has(chunk, row); i++)
-            sum += 0.0f * x[i];
-        if (sum != 0.0f || isnan(sum))
-            return false;
+/* A sequence's rows of the chunk to where they are kept, or back. */
+static hl_status copy_stream(const hl_session *session, const hl_chunk *chunk, int64_t b,
+                             hl_device_copy_rows copy)
+{
+    const hl_device_session *d = session->device;
+
+    copy.out_dtype = copy.x_dtype = HL_DTYPE_F32;
+    copy.out_stride = copy.x_stride = copy.n = session->config->d_model;
+    copy.n_rows                              = chunk->lengths[b];
+    return hl_device_checked(d, d->ops->copy_rows(d->device, &copy), "kept streams");
+}
+
+/* What `layer` will read, with all that is still to be added to x. */
+static hl_status put_stream(const hl_session *session, const hl_chunk *chunk, int64_t layer)
+{
+    const hl_device_session *d    = session->device;
+    int64_t                  slot = hl_streams_slot(session, layer);
+
+    for (int64_t b = 0; b < chunk->n_batch && slot >= 0; b++) {
+        int64_t             first = b * chunk->n_rows * session->config->d_model;
+        hl_device_copy_rows copy  = { .out       = hl_streams_rows(session, chunk, slot, b),
+                                      .x         = d->rows.x + first,
+                                      .add_dtype = d->dtype,
+                                      .add_scale = (float)session->config->residual_scale };
+
+        for (int i = 0; i < 2 && d->pending[i] != NULL; i++)
+            copy.add[i] = (const uint8_t *)d->pending[i] + (size_t)first * d->size;
+        HL_NEED(copy_stream(session, chunk, b, copy));
     }
-    return true;
+    return HL_OK;
 }
 
-/* Once a layer: is the file to blame? */
-static hl_status check_stream(hl_session *session, const hl_chunk *chunk, int64_t layer)
+static hl_status get_stream(const hl_session *session, const hl_chunk *chunk)
 {
-    if (session->searched[layer + 1] || stream_is_finite(session, chunk))
-        return HL_OK;
-    session->searched[layer + 1] = true;
-    hl_status status             = hl_session_find_nan(session, layer);
-    if (status == HL_OK)
-        hl_log(HL_LOG_WARNING, "layer %lld: the residual stream overflows, the weights are numbers",
-               (long long)layer);
-    return status;
-}
-
-static hl_status run_block(hl_session *session, const hl_chunk *chunk, int64_t layer)
-{
-    uint32_t wants = hl_chunk_wants(chunk);
-    bool     attention_only =
-        layer == session->config->n_layers - 1 && !hl_forward_needs_end(session, chunk);
-
-    if ((wants & HL_WANT_RESID_PRE) != 0)
-        copy_stream(session, chunk, session->rows.pre, session->rows.x);
-    if ((wants & HL_WANT_LENS) != 0)
-        HL_NEED(hl_forward_lens(session, chunk, session->rows.x));
-    if (is_parallel(session))
-        HL_NEED(parallel_block(session, chunk, layer, attention_only));
-    else
-        HL_NEED(sequential_block(session, chunk, layer, attention_only));
-    HL_NEED(check_stream(session, chunk, layer));
-    return report_layer(session, chunk, layer);
-}
-
-/* The chunk's part of a stream that others computed. */
-static void read_stream(const hl_session *session, const hl_chunk *chunk)
-{
-    const hl_feed *feed    = chunk->feed;
-    int64_t        d_model = session->config->d_model;
+    int64_t slot  = hl_streams_slot(session, chunk->feed->first_layer);
+    int64_t count = chunk->n_rows * session->config->d_model;
 
     for (int64_t b = 0; b < chunk->n_batch; b++)
-        memcpy(session->rows.x + b * chunk->n_rows * d_model,
-               feed->stream + (b * feed->n_tokens + chunk->offset) * d_model,
-               (size_t)(chunk->lengths[b] * d_model) * sizeof(float));
+        HL_NEED(
+            copy_stream(session, chunk, b,
+                        (hl_device_copy_rows){ .out = session->device->rows.x + b * count,
+                                               .x   = hl_streams_rows(session, chunk, slot, b) }));
+    return HL_OK;
 }
+
+/* ------------------------------------------------------------------- numbers */
+
+/* rows.flag: does the stream, with all that is pending, hold what is no number? */
+static hl_status look_for_nan(hl_session *session)
+{
+    hl_device_session *d = session->device;
+
+    HL_NEED(hl_device_settle(session));
+    HL_NEED(hl_device_checked(d, d->ops->zero(d->device, d->rows.flag, 2 * sizeof *d->rows.flag),
+                              "flag"));
+    return hl_device_checked(
+        d,
+        d->ops->finite(d->device, &(hl_device_finite){ .flag   = d->rows.flag,
+                                                       .x      = d->rows.x,
+                                                       .n      = session->config->d_model,
+                                                       .places = d->inputs.places }),
+        "flag");
+}
+
+static hl_status send_flag(const hl_device_session *d)
+{
+    return hl_device_checked(
+        d, d->ops->copy_out(d->device, 0, d->flag, d->rows.flag, sizeof *d->flag), "flag");
+}
+
+static hl_status wait_for_ends(const hl_device_session *d)
+{
+    return hl_device_checked(d, d->ops->arrived(d->device, 0), "copies");
+}
+
+/* Is the file to blame?  Once a session, when the flag has arrived. */
+static hl_status check_flag(hl_session *session)
+{
+    if (*session->device->flag == 0 || session->searched[1])
+        return HL_OK;
+    session->searched[1] = true;
+    for (int64_t layer = -1; layer < session->config->n_layers; layer++)
+        HL_NEED(hl_session_find_nan(session, layer));
+    hl_log(HL_LOG_WARNING, "the residual stream overflows, the weights are numbers");
+    return HL_OK;
+}
+
+/* A near device is asked after every layer (-1: the embeddings): is the file to blame? */
+static hl_status check_stream(hl_session *session, int64_t layer)
+{
+    if (!session->device->ops->is_near)
+        return HL_OK;
+    HL_NEED(hl_device_settle(session));
+    if (session->searched[layer + 1])
+        return HL_OK;
+    HL_NEED(look_for_nan(session));
+    if (*session->device->flag == 0)
+        return HL_OK;
+    session->searched[layer + 1] = true;
+    HL_NEED(hl_session_find_nan(session, layer));
+    hl_log(HL_LOG_WARNING, "layer %lld: the residual stream overflows, the weights are numbers",
+           (long long)layer);
+    return HL_OK;
+}
+
+/* Elsewhere it is looked at once, at the end: numbers that are none stay in it. */
+static hl_status check_end(hl_session *session)
+{
+    if (session->device->ops->is_near)
+        return HL_OK;
+    HL_NEED(look_for_nan(session));
+    HL_NEED(send_flag(session->device));
+    HL_NEED(wait_for_ends(session->device));
+    return check_flag(session);
+}
+
+/* ------------------------------------------------------------------------ blocks */
+
+static hl_status run_block(hl_session *session, const hl_chunk *chunk, int64_t layer, int lane)
+{
+    if (hl_device_is_watched(chunk))
+        return hl_observe_block(session, chunk, layer, lane);
+    session->device->watch = (hl_device_watch){ 0 };
+    return hl_block_run(session, chunk, layer);
+}
+
+/* All blocks.  A near device's are told as they end, others while the next one runs. */
+static hl_status run_blocks(hl_session *session, const hl_chunk *chunk)
+{
+    bool near  = session->device->ops->is_near;
+    int  lane  = 0;
+    int  other = near ? 0 : 1;
+
+    for (int64_t layer = chunk->feed->first_layer; layer < session->config->n_layers; layer++) {
+        if (layer > chunk->feed->first_layer)
+            HL_NEED(put_stream(session, chunk, layer));
+        HL_NEED(run_block(session, chunk, layer, lane));
+        HL_NEED(check_stream(session, layer));
+        if (layer == chunk->feed->first_layer && !near)
+            HL_NEED(hl_observe_tell_embedded(session, chunk));
+        HL_NEED(hl_observe_tell(session, chunk, other));
+        if (!near) {
+            other = lane;
+            lane  = 1 - lane;
+        }
+    }
+    return hl_observe_tell(session, chunk, other);
+}
+
+/* --------------------------------------------------------------------- ends */
 
 /* x as the first layer that is run reads it. */
 static hl_status begin_stream(hl_session *session, const hl_chunk *chunk)
 {
-    if (chunk->feed->stream != NULL)
-        read_stream(session, chunk);
-    else if (chunk->feed->first_layer > 0)
-        hl_streams_get(session, chunk);
-    else
+    hl_device_session *d       = session->device;
+    const hl_feed     *feed    = chunk->feed;
+    int64_t            d_model = session->config->d_model;
+
+    d->pending[0] = NULL;
+    d->pending[1] = NULL;
+    if (feed->stream == NULL && feed->first_layer > 0)
+        return get_stream(session, chunk);
+    if (feed->stream == NULL)
         return hl_forward_embed(session, chunk);
+    for (int64_t b = 0; b < chunk->n_batch; b++)
+        HL_NEED(hl_device_checked(
+            d,
+            d->ops->copy_in(d->device, d->rows.x + b * chunk->n_rows * d_model,
+                            feed->stream + (b * feed->n_tokens + chunk->offset) * d_model,
+                            (size_t)(chunk->lengths[b] * d_model) * sizeof(float)),
+            "inputs"));
     return HL_OK;
+}
+
+static hl_status make_angles(const hl_session *session)
+{
+    const hl_device_session *d = session->device;
+
+    for (hl_rope_choice choice = HL_ROPE_MAIN; choice < HL_N_ROPES; choice++) {
+        const hl_rope *rope = &session->config->ropes[choice];
+
+        if (rope->n_dims == 0)
+            continue;
+        HL_NEED(hl_device_checked(
+            d,
+            d->ops->angles(d->device,
+                           &(hl_device_angles){ .cosine      = d->rows.cosine[choice],
+                                                .sine        = d->rows.sine[choice],
+                                                .frequencies = d->inputs.frequencies[choice],
+                                                .n_pairs     = rope->n_dims / 2,
+                                                .factor      = (float)rope->attention_factor,
+                                                .places      = d->inputs.places }),
+            "angles"));
+    }
+    return HL_OK;
+}
+
+static hl_status run_chunk(hl_session *session, const hl_chunk *chunk)
+{
+    HL_NEED(make_angles(session));
+    HL_NEED(begin_stream(session, chunk));
+    HL_NEED(check_stream(session, -1));
+    HL_NEED(hl_observe_embedded(session, chunk));
+    HL_NEED(run_blocks(session, chunk));
+    HL_NEED(check_end(session));
+    if (!hl_forward_needs_end(session, chunk))
+        return HL_OK;
+    HL_NEED(hl_forward_final(session, chunk));
+    HL_NEED(hl_forward_make_last(session, chunk));
+    HL_NEED(hl_forward_send_last(session, chunk));
+    HL_NEED(wait_for_ends(session->device));
+    return hl_forward_receive_last(session, chunk);
+}
+
+/* ---------------------------------------------------------------------- steps */
+
+/* Few rows, and nothing wanted of them but statistics and the last logits. */
+static bool is_step(const hl_session *session, const hl_chunk *chunk)
+{
+    const hl_tap *tap = chunk->feed->tap;
+
+    return !session->device->ops->is_near && hl_chunk_rows(chunk) <= session->device->step_rows &&
+           chunk->feed->stream == NULL && session->streams.n_slots == 0 &&
+           !session->config->is_encoder &&
+           (tap == NULL || ((tap->wants & ~(uint32_t)HL_WANT_LAST_LOGITS) == 0 &&
+                            tap->embedded == NULL && tap->sampled_positions == NULL));
+}
+
+/* All of it that runs on the device; the same calls for steps of the same kind. */
+static hl_status issue_step(hl_session *session, const hl_chunk *chunk)
+{
+    hl_device_session *d          = session->device;
+    int64_t            n_segments = hl_chunk_segments(chunk);
+
+    HL_NEED(make_angles(session));
+    HL_NEED(begin_stream(session, chunk));
+    for (int64_t layer = 0; layer < session->config->n_layers; layer++) {
+        d->watch = (hl_device_watch){ 0 };
+        if (hl_device_is_watched(chunk))
+            d->watch.statistics = hl_device_place_statistics(
+                (uint8_t *)d->all_statistics.device + (size_t)layer * d->step_bytes,
+                hl_chunk_rows(chunk) * session->config->layers[layer].n_heads, n_segments);
+        HL_NEED(hl_block_run(session, chunk, layer));
+    }
+    HL_NEED(look_for_nan(session));
+    return hl_forward_make_last(session, chunk);
+}
+
+static bool is_step_for(const hl_device_step *step, const hl_device_session *d,
+                        const hl_chunk *chunk)
+{
+    return step->n_batch == chunk->n_batch && step->n_rows == chunk->n_rows &&
+           step->n_keys == d->inputs.n_keys && step->is_watched == hl_device_is_watched(chunk) &&
+           step->has_gates == (d->inputs.gates != NULL) &&
+           step->gates_differ == d->inputs.gates_differ &&
+           step->n_segments == hl_chunk_segments(chunk) &&
+           memcmp(step->sequences, chunk->sequences,
+                  (size_t)chunk->n_batch * sizeof *step->sequences) == 0;
+}
+
+static void note_step(hl_device_step *step, const hl_device_session *d, const hl_chunk *chunk)
+{
+    step->n_batch      = chunk->n_batch;
+    step->n_rows       = chunk->n_rows;
+    step->n_keys       = d->inputs.n_keys;
+    step->is_watched   = hl_device_is_watched(chunk);
+    step->has_gates    = d->inputs.gates != NULL;
+    step->gates_differ = d->inputs.gates_differ;
+    step->n_segments   = hl_chunk_segments(chunk);
+    memcpy(step->sequences, chunk->sequences, (size_t)chunk->n_batch * sizeof *step->sequences);
+}
+
+/* The recorded step of this kind; a new one in the place of the oldest. */
+static hl_device_step *find_step(hl_device_session *d, const hl_chunk *chunk, bool *is_new)
+{
+    for (int i = 0; i < HL_DEVICE_STEPS; i++) {
+        *is_new = false;
+        if (is_step_for(&d->steps[i], d, chunk))
+            return &d->steps[i];
+    }
+    hl_device_step *step = &d->steps[d->next_step];
+    d->next_step         = (d->next_step + 1) % HL_DEVICE_STEPS;
+    if (step->graph != NULL)
+        d->ops->graph_free(d->device, step->graph);
+    step->graph = NULL;
+    note_step(step, d, chunk);
+    *is_new = true;
+    return step;
+}
+
+/* The first step of a kind runs as it is, which also warms the device's libraries up; the
+ * second is recorded. */
+static hl_status run_step(hl_session *session, const hl_chunk *chunk)
+{
+    hl_status          status = HL_OK;
+    hl_device_session *d      = session->device;
+    bool               is_new = false;
+
+    if (d->ops->graph_begin == NULL)
+        return issue_step(session, chunk);
+    hl_device_step *step = find_step(d, chunk, &is_new);
+    if (is_new)
+        return issue_step(session, chunk);
+    if (step->graph == NULL) {
+        HL_NEED(hl_device_checked(d, d->ops->graph_begin(d->device), "recording"));
+        status = issue_step(session, chunk);
+        hl_status ended =
+            hl_device_checked(d, d->ops->graph_end(d->device, &step->graph), "recording");
+        HL_NEED(status);
+        HL_NEED(ended);
+    }
+    HL_NEED(hl_device_checked(d, d->ops->graph_run(d->device, step->graph), "a recorded step"));
+    return status;
+}
+
+static hl_status finish_step(hl_session *session, const hl_chunk *chunk)
+{
+    hl_device_session *d = session->device;
+
+    if (hl_device_is_watched(chunk))
+        HL_NEED(hl_device_checked(
+            d,
+            d->ops->copy_out(d->device, 0, d->all_statistics.host, d->all_statistics.device,
+                             (size_t)session->config->n_layers * d->step_bytes),
+            "copies"));
+    HL_NEED(send_flag(d));
+    HL_NEED(hl_forward_send_last(session, chunk));
+    HL_NEED(wait_for_ends(d));
+    HL_NEED(check_flag(session));
+    if (hl_device_is_watched(chunk))
+        HL_NEED(hl_observe_tell_steps(session, chunk));
+    return hl_forward_receive_last(session, chunk);
+}
+
+/* ---------------------------------------------------------------------- whole */
+
+/* Nothing may be under way in a lane whose rows are gone. */
+static void forget_lanes(hl_device_session *d)
+{
+    for (int lane = 0; lane < HL_DEVICE_LANES; lane++)
+        d->lanes[lane].layer = -1;
+    (void)d->ops->wait(d->device);
 }
 
 hl_status hl_forward(hl_session *session, const hl_chunk *chunk)
 {
-    const hl_kernels *kernels = NULL;
+    hl_status          status = HL_OK;
+    hl_device_session *d      = session->device;
 
-    if (session->device != NULL)
-        return hl_device_forward(session, chunk);
-    HL_NEED(hl_kernels_current(&kernels));
-    session->dense    = kernels->dense;
-    session->few_rows = chunk->n_rows <= HL_LINEAR_FEW_ROWS;
-    hl_forward_angles(session, chunk);
-    HL_NEED(begin_stream(session, chunk));
-    HL_NEED(check_stream(session, chunk, -1));
-    HL_NEED(hl_forward_report_embedded(session, chunk));
-    for (int64_t layer = chunk->feed->first_layer; layer < session->config->n_layers; layer++) {
-        if (layer > chunk->feed->first_layer)
-            hl_streams_put(session, chunk, layer);
-        HL_NEED(run_block(session, chunk, layer));
+    if ((hl_chunk_wants(chunk) & HL_WANT_PATTERN) != 0)
+        d->n_patterns = hl_forward_pattern_rows(session, chunk);
+    HL_TRY(hl_device_put_inputs(session, chunk));
+    if (is_step(session, chunk)) {
+        d->step_bytes = hl_device_statistics_bytes(hl_chunk_rows(chunk) * session->config->n_heads,
+                                                   hl_chunk_segments(chunk));
+        d->step_bytes = (d->step_bytes + 15) / 16 * 16;
+        HL_TRY(run_step(session, chunk));
+        HL_TRY(finish_step(session, chunk));
+    } else {
+        HL_TRY(run_chunk(session, chunk));
     }
-    if (hl_forward_needs_end(session, chunk))
-        HL_NEED(hl_forward_final(session, chunk));
-    return HL_OK;
+
+done:
+    if (status != HL_OK)
+        forget_lanes(d);
+    return status;
 }

@@ -1,321 +1,212 @@
-/* forward_ends.c - tokens to the residual stream, and the stream to words.
+/* forward_ends.c - tokens to the residual stream, the stream to words, and draws from these.
  *
  *     x      = norm(scale * embed[token] W_in + position[p] + type[t])
  *     hidden = norm(x)
  *     logits = softcap(scale * (head(hidden W_out) + b))
  *
  * with most of these parts missing in most models.  An encoder's head is
- * W norm(act(dense x)).  Logits are made for HL_LOGIT_ROWS rows at a time: all of
- * a chunk's would be larger than the model. */
-#include <math.h>
+ * W norm(act(dense x)).  Logits are made for d->logit_rows rows at a time: all of a chunk's would be
+ * larger than the model. */
 #include <string.h>
 
 #include "base/status.h"
-#include "base/threads.h"
-#include "model/logits.h"
-#include "model/session.h"
+#include "model/forward.h"
+#include "model/pick.h"
+#include "model/sample.h"
 
 /* ----------------------------------------------------------------- embedding */
 
-static void add_vector(float *out, const float *x, int64_t n)
+static hl_status embed(const hl_device_session *d, const hl_device_embed *embed)
 {
-    for (int64_t i = 0; i < n; i++)
-        out[i] += x[i];
-}
-
-/* Adds row `row` of a table to out (D). */
-static hl_status add_table_row(const hl_session *session, float *out, hl_role role, int64_t row)
-{
-    const hl_session_param *table = hl_session_param_of(session, role, -1, 0);
-    float                  *value = session->rows.hidden; /* free until the end */
-
-    if (table == NULL)
-        return HL_OK;
-    hl_status status = hl_matrix_read_row(value, &table->matrix, row);
-    if (status == HL_OK)
-        add_vector(out, value, session->config->d_model);
-    return status;
-}
-
-static hl_status embed_row(const hl_session *session, const hl_chunk *chunk, float *out,
-                           int64_t sequence, int64_t row)
-{
-    const hl_feed          *feed   = chunk->feed;
-    const hl_session_param *embed  = hl_session_param_of(session, HL_ROLE_EMBED, -1, 0);
-    int64_t                 column = sequence * feed->n_tokens + chunk->offset + row;
-    float                   scale  = (float)session->config->embed_scale;
-
-    HL_NEED(hl_matrix_read_row(out, &embed->matrix, feed->tokens[column]));
-    for (int64_t i = 0; i < session->config->d_embed && scale != 1.0f; i++)
-        out[i] *= scale;
-    return HL_OK;
-}
-
-static hl_status place_row(const hl_session *session, const hl_chunk *chunk, float *x,
-                           int64_t sequence, int64_t row)
-{
-    const hl_feed *feed   = chunk->feed;
-    int64_t        column = sequence * feed->n_tokens + chunk->offset + row;
-    int64_t        type   = feed->token_types != NULL ? feed->token_types[column] : 0;
-
-    HL_NEED(add_table_row(session, x, HL_ROLE_POSITION, chunk->start[sequence] + row));
-    return add_table_row(session, x, HL_ROLE_TOKEN_TYPE, type);
-}
-
-typedef hl_status (*row_step)(const hl_session *session, const hl_chunk *chunk, float *out,
-                              int64_t sequence, int64_t row);
-
-static hl_status each_row(const hl_session *session, const hl_chunk *chunk, float *out,
-                          int64_t width, row_step step)
-{
-    for (int64_t sequence = 0; sequence < chunk->n_batch; sequence++) {
-        for (int64_t row = 0; row < chunk->lengths[sequence]; row++) {
-            float    *at     = out + (sequence * chunk->n_rows + row) * width;
-            hl_status status = step(session, chunk, at, sequence, row);
-            if (status != HL_OK)
-                return status;
-        }
-    }
-    return HL_OK;
+    return hl_device_checked(d, d->ops->embed(d->device, embed), "embedding");
 }
 
 hl_status hl_forward_embed(hl_session *session, const hl_chunk *chunk)
 {
-    hl_session_rows        *rows   = &session->rows;
-    const hl_config        *config = session->config;
-    const hl_session_param *in     = hl_session_param_of(session, HL_ROLE_EMBED_IN, -1, 0);
-    const hl_session_param *norm   = hl_session_param_of(session, HL_ROLE_EMBED_NORM, -1, 0);
+    hl_device_session       *d     = session->device;
+    const hl_device_weights *w     = &d->weights;
+    hl_device_embed          whole = { .out            = d->rows.x,
+                                       .out_dtype      = HL_DTYPE_F32,
+                                       .table          = w->embed.weight,
+                                       .tokens         = d->inputs.tokens,
+                                       .scale          = (float)session->config->embed_scale,
+                                       .position_table = w->position.weight,
+                                       .type_table     = w->token_type.weight,
+                                       .types          = d->inputs.types,
+                                       .dtype          = d->dtype,
+                                       .n              = session->config->d_model,
+                                       .places         = d->inputs.places };
+    (void)chunk;
 
-    HL_NEED(each_row(session, chunk, in != NULL ? rows->embedded : rows->x, config->d_embed,
-                     embed_row));
-    if (in != NULL)
-        HL_NEED(hl_forward_linear(session, chunk, rows->x, rows->embedded, in));
-    HL_NEED(each_row(session, chunk, rows->x, config->d_model, place_row));
-    if (norm != NULL)
-        hl_forward_norm(session, chunk, rows->x, rows->x, norm);
+    if (w->embed_in.weight != NULL) {
+        hl_device_embed narrow = whole;
+
+        narrow.out            = d->rows.embedded;
+        narrow.out_dtype      = d->dtype;
+        narrow.position_table = NULL;
+        narrow.type_table     = NULL;
+        narrow.n              = session->config->d_embed;
+        HL_NEED(embed(d, &narrow));
+        HL_NEED(hl_device_multiply(session, d->rows.normed, d->dtype, d->rows.embedded,
+                                   &w->embed_in, &d->inputs.places));
+        whole.base = d->rows.normed;
+    }
+    HL_NEED(embed(d, &whole));
+    if (hl_session_param_of(session, HL_ROLE_EMBED_NORM, -1, 0) != NULL)
+        HL_NEED(hl_device_norm_rows(session, d->rows.x, d->rows.x, HL_DTYPE_F32, &w->embed_norm,
+                                    &d->inputs.places));
     return HL_OK;
 }
 
 /* ---------------------------------------------------------------------- head */
 
-/* Rows of one sequence, or one row of each of some: a row of many is multiplied in another way
- * than one that is alone. */
+/* Rows of one sequence, or one row of each of some: a near device multiplies a row of many in
+ * another way than one that is alone. */
 typedef struct end_rows {
     int64_t n_batch;
-    int64_t n_rows; /* of each; together at most HL_LOGIT_ROWS */
+    int64_t n_rows; /* of each; together at most d->logit_rows */
+    int64_t counts[HL_LOGIT_ROWS];
 } end_rows;
 
-static hl_status multiply_rows(const hl_session *session, float *out, const float *x, end_rows ends,
-                               const hl_session_param *param)
+static int64_t count_ends(const end_rows *ends)
 {
-    int64_t        counts[HL_LOGIT_ROWS];
-    hl_linear_rows rows = {
-        .out        = out,
-        .out_stride = param->matrix.n_rows,
-        .x          = x,
-        .x_stride   = param->matrix.n_columns,
-        .n_batch    = ends.n_batch,
-        .batch_rows = ends.n_rows,
-        .n_rows     = counts,
-    };
-
-    for (int64_t i = 0; i < ends.n_batch; i++)
-        counts[i] = ends.n_rows;
-    return hl_linear(&rows, &param->matrix, param->bias, &session->pool);
+    return ends->n_batch * ends->n_rows;
 }
 
-static void norm_rows(const hl_session *session, float *out, const float *x, int64_t n_rows,
-                      const hl_session_param *param)
+static hl_device_places places_of(end_rows *ends)
 {
-    hl_norm norm    = hl_forward_norm_of(session, param);
-    int64_t d_model = session->config->d_model;
-
-    for (int64_t row = 0; row < n_rows; row++)
-        session->dense->norm(out + row * d_model, x + row * d_model, d_model, &norm);
+    for (int64_t i = 0; i < ends->n_batch && i < HL_LOGIT_ROWS; i++)
+        ends->counts[i] = ends->n_rows;
+    return (hl_device_places){ .n_batch    = ends->n_batch,
+                               .batch_rows = ends->n_rows,
+                               .lengths    = ends->counts };
 }
 
-/* out (n_rows, D) from the residual stream. */
-static void finish_hidden(const hl_session *session, float *out, const float *x, int64_t n_rows)
+/* out (n_rows, D) of out_dtype from rows of the residual stream. */
+static hl_status finish_hidden(const hl_session *session, void *out, hl_dtype out_dtype,
+                               const float *x, int64_t n_rows)
 {
-    int64_t d_model = session->config->d_model;
+    const hl_device_session *d = session->device;
 
-    if (session->config->no_final_norm)
-        memcpy(out, x, (size_t)(n_rows * d_model) * sizeof *x);
-    else
-        norm_rows(session, out, x, n_rows, hl_session_param_of(session, HL_ROLE_FINAL_NORM, -1, 0));
+    return hl_device_checked(
+        d,
+        d->ops->norm(d->device,
+                     &(hl_device_norm){
+                         .out       = out,
+                         .out_dtype = out_dtype,
+                         .x         = (float *)x, /* nothing is added */
+                         .dtype     = d->dtype,
+                         .is_plain  = session->config->no_final_norm,
+                         .norm      = hl_device_norm_of(session, &d->weights.final_norm),
+                         .n_rows    = n_rows,
+                         .n         = session->config->d_model,
+                         .places    = { .n_batch = 1, .batch_rows = n_rows, .lengths = &n_rows } }),
+        "norm");
 }
 
-static void scale_some(void *context, int64_t first, int64_t end, int member)
+/* rows.narrow from rows.hidden: an encoder's head. */
+static hl_status run_head(const hl_session *session, const hl_device_places *places)
 {
-    const hl_session *session = context;
-    float            *logits  = session->rows.logits;
-    float             scale   = (float)session->config->logit_scale;
-    float             cap     = (float)session->config->logit_softcap;
-    (void)member;
+    const hl_device_session *d      = session->device;
+    const hl_config         *config = session->config;
+    void                    *x      = d->rows.narrow;
 
-    for (int64_t i = first; i < end; i++) {
-        logits[i] *= scale;
-        if (cap > 0.0f)
-            logits[i] = cap * tanhf(logits[i] / cap);
-    }
-}
-
-/* rows.logits from rows.hidden, which an encoder's head overwrites. */
-static hl_status make_logits(const hl_session *session, end_rows ends)
-{
-    int64_t                 n_rows = ends.n_batch * ends.n_rows;
-    const hl_session_rows  *rows   = &session->rows;
-    const hl_config        *config = session->config;
-    const hl_session_param *dense  = hl_session_param_of(session, HL_ROLE_HEAD_DENSE, -1, 0);
-    const hl_session_param *norm   = hl_session_param_of(session, HL_ROLE_HEAD_NORM, -1, 0);
-    const hl_session_param *out    = hl_session_param_of(session, HL_ROLE_EMBED_OUT, -1, 0);
-    const hl_session_param *head   = hl_session_param_of(session, HL_ROLE_LM_HEAD, -1, 0);
-    const float            *x      = rows->hidden;
-
-    if (dense != NULL) {
-        HL_NEED(multiply_rows(session, rows->narrow, x, ends, dense));
-        session->dense->activate(rows->narrow, NULL, n_rows * config->d_model, config->activation,
-                                 0.0f);
-        if (norm != NULL)
-            norm_rows(session, rows->narrow, rows->narrow, n_rows, norm);
-        x = rows->narrow;
-    }
-    if (out != NULL) {
-        HL_NEED(multiply_rows(session, rows->narrow, x, ends, out));
-        x = rows->narrow;
-    }
-    HL_NEED(multiply_rows(session, rows->logits, x, ends, head));
-    if (config->logit_scale != 1.0 || config->logit_softcap > 0.0)
-        hl_parallel(hl_forward_threads(session, n_rows * config->d_vocab), n_rows * config->d_vocab,
-                    0, scale_some, (void *)session);
+    HL_NEED(
+        hl_device_multiply(session, x, d->dtype, d->rows.hidden, &d->weights.head_dense, places));
+    HL_NEED(hl_device_checked(
+        d,
+        d->ops->activate(d->device,
+                         &(hl_device_activate){ .out        = x,
+                                                .gate       = x,
+                                                .x_stride   = config->d_model,
+                                                .dtype      = d->dtype,
+                                                .activation = config->activation,
+                                                .n_rows     = places->n_batch * places->batch_rows,
+                                                .n          = config->d_model,
+                                                .places     = *places }),
+        "activation"));
+    if (hl_session_param_of(session, HL_ROLE_HEAD_NORM, -1, 0) != NULL)
+        HL_NEED(hl_device_norm_rows(session, x, x, d->dtype, &d->weights.head_norm, places));
     return HL_OK;
 }
 
-/* Logits that are no numbers come from the head or the last norm, if not from a layer
- * that was searched already. */
-static hl_status check_logits(hl_session *session, int64_t n_rows)
+/* rows.logits from rows.hidden. */
+static hl_status make_logits(const hl_session *session, end_rows *ends)
 {
-    int64_t count = n_rows * session->config->d_vocab;
-    float   sum   = 0.0f;
+    const hl_device_session *d      = session->device;
+    const hl_device_weights *w      = &d->weights;
+    const hl_config         *config = session->config;
+    const void              *x      = d->rows.hidden;
+    hl_device_places         places = places_of(ends);
 
-    /* 0 * x is 0 for what is finite, NaN for what is not. */
-    for (int64_t i = 0; i < count && !session->searched[0]; i++)
-        sum += 0.0f * session->rows.logits[i];
-    if (sum == 0.0f)
-        return HL_OK;
-    session->searched[0] = true;
-    return hl_session_find_nan(session, -1);
+    if (w->head_dense.weight != NULL) {
+        HL_NEED(run_head(session, &places));
+        x = d->rows.narrow;
+    }
+    if (w->embed_out.weight != NULL) {
+        HL_NEED(hl_device_multiply(session, d->rows.narrow, d->dtype, x, &w->embed_out, &places));
+        x = d->rows.narrow;
+    }
+    HL_NEED(hl_device_multiply(session, d->rows.logits, HL_DTYPE_F32, x, &w->lm_head, &places));
+    if (config->logit_scale != 1.0 || config->logit_softcap > 0.0)
+        HL_NEED(hl_device_checked(
+            d,
+            d->ops->cap(d->device, &(hl_device_cap){ .x       = d->rows.logits,
+                                                     .count   = count_ends(ends) * config->d_vocab,
+                                                     .scale   = (float)config->logit_scale,
+                                                     .softcap = (float)config->logit_softcap }),
+            "logits"));
+    return HL_OK;
 }
 
 /* ---------------------------------------------------------------------- lens */
 
-static float second_gap(const float *logits, int64_t n, int64_t top)
+/* What n_rows of rows.logits say, as far as `wanted` has places for it. */
+static hl_status read_logits(const hl_session *session, hl_device_logits wanted, int64_t n_rows)
 {
-    float second = -INFINITY;
+    const hl_device_session *d = session->device;
 
-    for (int64_t i = 0; i < n; i++) {
-        if (i != top && logits[i] > second)
-            second = logits[i];
-    }
-    return logits[top] - second;
+    wanted.logits = d->rows.logits;
+    wanted.n_rows = n_rows;
+    wanted.n      = session->config->d_vocab;
+    return hl_device_checked(d, d->ops->logits(d->device, &wanted), "logits");
 }
 
-/* Rows of a sequence whose logits are in rows.logits (n_rows, V): what a thread is given. */
-typedef struct logit_rows {
-    const hl_session *session;
-    const hl_chunk   *chunk;
-    int64_t           sequence;
-    int64_t           first; /* the sequence's row that rows.logits begins with */
-} logit_rows;
-
-/* The lens of these rows. */
-static void read_lens(void *context, int64_t begin, int64_t end, int member)
+/* The lens of rows [first, end) of the chunk. */
+static hl_status read_lens(const hl_session *session, const hl_chunk *chunk,
+                           const hl_device_lane *lane, int64_t first, int64_t end)
 {
-    const logit_rows      *part    = context;
-    const hl_session_rows *rows    = &part->session->rows;
-    int64_t                d_vocab = part->session->config->d_vocab;
-    (void)member;
+    const hl_device_session *d      = session->device;
+    int64_t                  n_all  = hl_chunk_rows(chunk);
+    int64_t                 *top    = lane->lens.device;
+    float                   *others = (float *)(void *)(top + n_all); /* entropies, then gaps */
 
-    for (int64_t row = begin; row < end; row++) {
-        const float  *logits = rows->logits + row * d_vocab;
-        hl_logits_row read   = hl_logits_read(logits, d_vocab);
+    for (int64_t row = first; row < end; row += d->logit_rows) {
+        int64_t  n    = end - row < d->logit_rows ? end - row : d->logit_rows;
+        end_rows ends = { .n_batch = 1, .n_rows = n };
 
-        rows->lens_top[part->first + row]     = read.top;
-        rows->lens_entropy[part->first + row] = (float)read.entropy;
-        rows->lens_gap[part->first + row]     = second_gap(logits, d_vocab, read.top);
-    }
-}
-
-static void share_out(hl_parallel_work work, int64_t n_rows, logit_rows part)
-{
-    int64_t n_values = n_rows * part.session->config->d_vocab;
-
-    hl_parallel(hl_forward_threads(part.session, n_values), n_rows, 0, work, &part);
-}
-
-hl_status hl_forward_lens(hl_session *session, const hl_chunk *chunk, const float *x)
-{
-    int64_t d_model = session->config->d_model;
-
-    for (int64_t sequence = 0; sequence < chunk->n_batch; sequence++) {
-        int64_t first = sequence * chunk->n_rows;
-        int64_t end   = first + chunk->lengths[sequence];
-
-        for (int64_t row = first; row < end; row += HL_LOGIT_ROWS) {
-            int64_t n_rows = end - row < HL_LOGIT_ROWS ? end - row : HL_LOGIT_ROWS;
-
-            finish_hidden(session, session->rows.hidden, x + row * d_model, n_rows);
-            HL_NEED(make_logits(session, (end_rows){ 1, n_rows }));
-            share_out(read_lens, n_rows, (logit_rows){ session, chunk, sequence, row });
-        }
+        HL_NEED(finish_hidden(session, d->rows.hidden, d->dtype,
+                              d->rows.x + row * session->config->d_model, n));
+        HL_NEED(make_logits(session, &ends));
+        HL_NEED(read_logits(session,
+                            (hl_device_logits){ .top     = top + row,
+                                                .entropy = others + row,
+                                                .gap     = others + n_all + row },
+                            n));
     }
     return HL_OK;
 }
 
-/* ------------------------------------------------- losses, and rows compared */
-
-/* How far a row is from the one kept in its place; or it is kept. */
-static double compare_row(const hl_session *keeper, const hl_chunk *chunk, int64_t place,
-                          const float *logits, double lse)
+/* Of all rows at once, or, where the device is near, of each sequence without its padding. */
+hl_status hl_forward_lens(hl_session *session, const hl_chunk *chunk, hl_device_lane *lane)
 {
-    const hl_kept_logits *kept    = &keeper->rows.kept;
-    int64_t               d_vocab = keeper->config->d_vocab;
-
-    if (!chunk->feed->keeps_logits)
-        return hl_kept_divergence(kept, place, logits, lse, d_vocab);
-    hl_kept_put(kept, place, logits, lse, d_vocab);
-    return 0.0;
-}
-
-static void read_losses(void *context, int64_t begin, int64_t end, int member)
-{
-    const logit_rows      *part     = context;
-    const hl_chunk        *chunk    = part->chunk;
-    const hl_session_rows *rows     = &part->session->rows;
-    int64_t                d_vocab  = part->session->config->d_vocab;
-    const hl_session      *keeper   = hl_chunk_keeper(part->session, chunk);
-    bool                   loses    = (hl_chunk_wants(chunk) & HL_WANT_LOSSES) != 0;
-    bool                   compares = (hl_chunk_wants(chunk) & HL_WANT_DIVERGENCE) != 0;
-    (void)member;
-
-    for (int64_t row = begin; row < end; row++) {
-        const float *logits = rows->logits + row * d_vocab;
-        int64_t      place  = part->first + row;
-        int64_t      target = loses ? hl_chunk_target(chunk, part->sequence, place) : -1;
-        int64_t      top    = hl_logits_top(logits, d_vocab);
-        double       lse    = NAN;
-
-        if (target >= 0 || compares)
-            lse = hl_logits_lse_around(top, logits, d_vocab);
-        if (loses) {
-            rows->losses[row] = target >= 0 ? lse - (double)logits[target] : NAN;
-            rows->tops[row]   = top;
-        }
-        if (compares)
-            rows->divergence[row] =
-                compare_row(keeper, chunk, hl_chunk_kept_row(keeper, chunk, part->sequence, place),
-                            logits, lse);
-    }
+    HL_NEED(hl_device_settle(session));
+    if (!session->device->ops->is_near)
+        return read_lens(session, chunk, lane, 0, hl_chunk_rows(chunk));
+    for (int64_t b = 0; b < chunk->n_batch; b++)
+        HL_NEED(read_lens(session, chunk, lane, b * chunk->n_rows,
+                          b * chunk->n_rows + chunk->lengths[b]));
+    return HL_OK;
 }
 
 /* --------------------------------------------------------------------- final */
@@ -323,103 +214,435 @@ static void read_losses(void *context, int64_t begin, int64_t end, int member)
 /* What of the tap's wants is made of logits. */
 enum { SPEAKS = HL_WANT_LOGITS | HL_WANT_LENS | HL_WANT_LOSSES | HL_WANT_DIVERGENCE };
 
-/* Rows [first, first + n_rows) of a sequence to the tap. */
-static hl_status deliver(hl_session *session, const hl_chunk *chunk, int64_t sequence,
-                         int64_t first, int64_t n_rows)
+/* Logits that are no numbers come from the head or the last norm, if not from a layer. */
+static hl_status blame_head(hl_session *session)
 {
-    hl_session_rows *rows  = &session->rows;
-    const hl_tap    *tap   = chunk->feed->tap;
-    int64_t          row   = sequence * chunk->n_rows + first;
-    hl_final_rows    final = { .sequence = chunk->sequences[sequence],
-                               .start    = chunk->start[sequence] + first,
-                               .n_rows   = n_rows,
-                               .d_model  = session->config->d_model,
-                               .d_vocab  = session->config->d_vocab };
-
-    finish_hidden(session, rows->hidden, rows->x + row * final.d_model, n_rows);
-    if ((tap->wants & HL_WANT_HIDDEN) != 0)
-        final.hidden = rows->hidden;
-    if ((tap->wants & SPEAKS) != 0) {
-        HL_NEED(make_logits(session, (end_rows){ 1, n_rows }));
-        HL_NEED(check_logits(session, n_rows));
-    }
-    if ((tap->wants & HL_WANT_LOGITS) != 0)
-        final.logits = rows->logits;
-    if ((tap->wants & HL_WANT_LENS) != 0) {
-        share_out(read_lens, n_rows, (logit_rows){ session, chunk, sequence, 0 });
-        final.lens_top     = rows->lens_top;
-        final.lens_entropy = rows->lens_entropy;
-        final.lens_gap     = rows->lens_gap;
-    }
-    if ((tap->wants & (HL_WANT_LOSSES | HL_WANT_DIVERGENCE)) != 0)
-        share_out(read_losses, n_rows, (logit_rows){ session, chunk, sequence, first });
-    if ((tap->wants & HL_WANT_LOSSES) != 0) {
-        final.losses = rows->losses;
-        final.tops   = rows->tops;
-    }
-    if ((tap->wants & HL_WANT_DIVERGENCE) != 0)
-        final.divergence = rows->divergence;
-    return tap->final(tap->context, &final);
+    if (session->searched[0])
+        return HL_OK;
+    session->searched[0] = true;
+    return hl_session_find_nan(session, -1);
 }
 
-static hl_status deliver_sequence(hl_session *session, const hl_chunk *chunk, int64_t sequence)
+/* Where parts of rows at the end lie in the pair `ends`: what is said of n rows, which is all
+ * that its device's half has; hidden rows; logits.  A near device has the latter two where they
+ * were made. */
+typedef struct end_parts {
+    int64_t *top;
+    double  *losses;
+    double  *divergence;
+    float   *entropy;
+    float   *gap;
+    float   *hidden;
+    float   *logits;
+} end_parts;
+
+static end_parts parts_of(const hl_session *session, void *block, int64_t n)
+{
+    int64_t   most  = session->device->logit_rows;
+    end_parts parts = { .top = block };
+
+    parts.losses     = (double *)(void *)(parts.top + n);
+    parts.divergence = parts.losses + n;
+    parts.entropy    = (float *)(void *)(parts.divergence + n);
+    parts.gap        = parts.entropy + n;
+    parts.hidden     = (float *)block + most * HL_SAID_FLOATS;
+    parts.logits     = parts.hidden + most * session->config->d_model;
+    if (session->device->ops->is_near) {
+        parts.hidden = session->device->rows.plain;
+        parts.logits = session->device->rows.logits;
+    }
+    return parts;
+}
+
+static hl_status fetch(const hl_device_session *d, void *to, const void *from, size_t n_bytes)
+{
+    if (n_bytes == 0)
+        return HL_OK;
+    return hl_device_checked(d, d->ops->copy_out(d->device, 0, to, from, n_bytes), "copies");
+}
+
+/* The kept rows of a sequence's from `first` on, for these to be put there or compared with. */
+static hl_device_kept kept_rows(const hl_session *session, const hl_chunk *chunk, int64_t sequence,
+                                int64_t first)
+{
+    const hl_session *keeper = hl_chunk_keeper(session, chunk);
+    hl_device_kept    kept   = keeper->device->kept;
+    int64_t           place  = hl_chunk_kept_row(keeper, chunk, sequence, first);
+
+    kept.logits += place * session->config->d_vocab;
+    if (kept.p != NULL)
+        kept.p += place * session->config->d_vocab;
+    kept.lse += place;
+    kept.puts = chunk->feed->keeps_logits;
+    return kept;
+}
+
+/* Lens, losses and divergence of the n rows of a sequence from `first` on, whose logits are there;
+ * and whether these are numbers. */
+static hl_status fetch_said(const hl_session *session, const hl_chunk *chunk, int64_t sequence,
+                            int64_t first, int64_t n)
+{
+    const hl_device_session *d      = session->device;
+    end_parts                there  = parts_of(session, d->ends.device, n);
+    uint32_t                 wants  = hl_chunk_wants(chunk);
+    hl_device_logits         wanted = { .top = there.top, .flag = d->rows.flag + 1 };
+
+    if ((wants & HL_WANT_LENS) != 0) {
+        wanted.entropy = there.entropy;
+        wanted.gap     = there.gap;
+    }
+    if ((wants & HL_WANT_LOSSES) != 0) {
+        wanted.targets = d->inputs.targets + sequence * chunk->n_rows + first;
+        wanted.losses  = there.losses;
+    }
+    if ((wants & HL_WANT_DIVERGENCE) != 0) {
+        wanted.kept       = kept_rows(session, chunk, sequence, first);
+        wanted.divergence = there.divergence;
+    }
+    HL_NEED(read_logits(session, wanted, n));
+    HL_NEED(fetch(d, d->ends.host, d->ends.device, (size_t)(n * HL_SAID_FLOATS) * sizeof(float)));
+    return fetch(d, d->flag + 1, d->rows.flag + 1, sizeof *d->flag);
+}
+
+/* What the tap wants of rows [first, first + n) of a sequence, in the host's half of `ends`. */
+static hl_status fetch_ends(hl_session *session, const hl_chunk *chunk, int64_t sequence,
+                            int64_t first, int64_t n)
+{
+    hl_device_session *d     = session->device;
+    uint32_t           wants = hl_chunk_wants(chunk);
+    int64_t            row   = sequence * chunk->n_rows + first;
+    const float       *x     = d->rows.x + row * session->config->d_model;
+    end_parts          host  = parts_of(session, d->ends.host, n);
+
+    if ((wants & HL_WANT_HIDDEN) != 0) {
+        HL_NEED(finish_hidden(session, d->rows.plain, HL_DTYPE_F32, x, n));
+        HL_NEED(fetch(d, host.hidden, d->rows.plain,
+                      (size_t)(n * session->config->d_model) * sizeof(float)));
+    }
+    if ((wants & SPEAKS) != 0) {
+        end_rows ends = { .n_batch = 1, .n_rows = n };
+
+        HL_NEED(finish_hidden(session, d->rows.hidden, d->dtype, x, n));
+        HL_NEED(make_logits(session, &ends));
+        HL_NEED(fetch_said(session, chunk, sequence, first, n));
+    }
+    if ((wants & HL_WANT_LOGITS) != 0)
+        HL_NEED(fetch(d, host.logits, d->rows.logits,
+                      (size_t)(n * session->config->d_vocab) * sizeof(float)));
+    return hl_device_checked(d, d->ops->arrived(d->device, 0), "copies");
+}
+
+/* `n` fetched rows to the tap, as many at a time as on the CPU. */
+static hl_status tell_ends(const hl_session *session, const hl_tap *tap, hl_final_rows whole,
+                           int64_t n)
 {
     hl_status status = HL_OK;
-    int64_t   length = chunk->lengths[sequence];
+    end_parts host   = parts_of(session, session->device->ends.host, n);
 
-    for (int64_t row = 0; row < length && status == HL_OK; row += HL_LOGIT_ROWS)
-        status = deliver(session, chunk, sequence, row,
-                         length - row < HL_LOGIT_ROWS ? length - row : HL_LOGIT_ROWS);
+    for (int64_t row = 0; row < n && status == HL_OK; row += HL_LOGIT_ROWS) {
+        hl_final_rows rows = whole;
+
+        rows.start += row;
+        rows.n_rows = n - row < HL_LOGIT_ROWS ? n - row : HL_LOGIT_ROWS;
+        if ((tap->wants & HL_WANT_HIDDEN) != 0)
+            rows.hidden = host.hidden + row * rows.d_model;
+        if ((tap->wants & HL_WANT_LOGITS) != 0)
+            rows.logits = host.logits + row * rows.d_vocab;
+        if ((tap->wants & HL_WANT_LENS) != 0) {
+            rows.lens_top     = host.top + row;
+            rows.lens_entropy = host.entropy + row;
+            rows.lens_gap     = host.gap + row;
+        }
+        if ((tap->wants & HL_WANT_LOSSES) != 0) {
+            rows.losses = host.losses + row;
+            rows.tops   = host.top + row;
+        }
+        if ((tap->wants & HL_WANT_DIVERGENCE) != 0)
+            rows.divergence = host.divergence + row;
+        status = tap->final(tap->context, &rows);
+    }
     return status;
 }
 
-/* rows.last from the last rows of n sequences, which lie in rows.hidden. */
-static hl_status keep_logits(hl_session *session, const int64_t *sequences, int64_t n)
+static hl_status deliver(hl_session *session, const hl_chunk *chunk, int64_t sequence,
+                         int64_t first, int64_t n)
 {
-    int64_t d_vocab = session->config->d_vocab;
+    const hl_tap *tap  = chunk->feed->tap;
+    hl_final_rows rows = { .sequence = chunk->sequences[sequence],
+                           .start    = chunk->start[sequence] + first,
+                           .d_model  = session->config->d_model,
+                           .d_vocab  = session->config->d_vocab };
 
-    if (n == 0)
-        return HL_OK;
-    HL_NEED(make_logits(session, (end_rows){ n, 1 }));
-    HL_NEED(check_logits(session, n));
-    for (int64_t i = 0; i < n; i++)
-        memcpy(session->rows.last + sequences[i] * d_vocab, session->rows.logits + i * d_vocab,
-               (size_t)d_vocab * sizeof(float));
-    return HL_OK;
-}
-
-/* As many sequences at a time as there is room for: the head is read once for them. */
-static hl_status keep_last(hl_session *session, const hl_chunk *chunk)
-{
-    int64_t d_model = session->config->d_model;
-    int64_t n       = 0;
-    int64_t sequences[HL_LOGIT_ROWS];
-
-    for (int64_t i = 0; i < chunk->n_batch; i++) {
-        int64_t row = i * chunk->n_rows + chunk->lengths[i] - 1;
-
-        if (!hl_chunk_has_last(chunk, i))
-            continue;
-        finish_hidden(session, session->rows.hidden + n * d_model, session->rows.x + row * d_model,
-                      1);
-        sequences[n++] = chunk->sequences[i];
-        if (n == HL_LOGIT_ROWS) {
-            HL_NEED(keep_logits(session, sequences, n));
-            n = 0;
-        }
-    }
-    return keep_logits(session, sequences, n);
+    HL_NEED(fetch_ends(session, chunk, sequence, first, n));
+    if ((tap->wants & SPEAKS) != 0 && session->device->flag[1] != 0)
+        HL_NEED(blame_head(session));
+    return tell_ends(session, tap, rows, n);
 }
 
 hl_status hl_forward_final(hl_session *session, const hl_chunk *chunk)
 {
+    int64_t  step    = session->device->logit_rows;
     uint32_t wants   = hl_chunk_wants(chunk);
     bool     watched = chunk->feed->tap != NULL && chunk->feed->tap->final != NULL &&
                    (wants & (HL_WANT_HIDDEN | SPEAKS)) != 0;
 
-    for (int64_t sequence = 0; sequence < chunk->n_batch && watched; sequence++)
-        HL_NEED(deliver_sequence(session, chunk, sequence));
-    if ((session->options.wants & HL_WANT_LAST_LOGITS) != 0)
-        HL_NEED(keep_last(session, chunk));
+    if (session->device->ops->is_near)
+        session->device->flag[1] = 0;
+    for (int64_t sequence = 0; sequence < chunk->n_batch && watched; sequence++) {
+        int64_t length = chunk->lengths[sequence];
+
+        for (int64_t row = 0; row < length; row += step)
+            HL_NEED(
+                deliver(session, chunk, sequence, row, length - row < step ? length - row : step));
+    }
     return HL_OK;
+}
+
+/* ---------------------------------------------------------------------- last */
+
+static bool wants_last(const hl_session *session)
+{
+    uint32_t last = HL_WANT_LAST_LOGITS | HL_WANT_LAST_TOP | HL_WANT_LAST_DRAW;
+
+    return (session->options.wants & last) != 0;
+}
+
+/* The last logits of what was fed, for draws. */
+static hl_status keep_last(const hl_session *session)
+{
+    const hl_device_session *d = session->device;
+    int64_t                  n = session->config->d_vocab;
+
+    if (d->inputs.kept == NULL)
+        return HL_OK;
+    return hl_device_checked(
+        d,
+        d->ops->copy_rows(d->device, &(hl_device_copy_rows){ .out        = d->picks.logits,
+                                                             .out_dtype  = HL_DTYPE_F32,
+                                                             .out_stride = n,
+                                                             .x          = d->rows.logits,
+                                                             .x_dtype    = HL_DTYPE_F32,
+                                                             .x_stride   = n,
+                                                             .index      = d->inputs.kept,
+                                                             .n_rows     = session->options.n_batch,
+                                                             .n          = n }),
+        "last logits");
+}
+
+/* Of the n last rows from `first` on. */
+static hl_status make_some_last(const hl_session *session, int64_t first, int64_t n)
+{
+    const hl_device_session *d       = session->device;
+    int64_t                  d_model = session->config->d_model;
+    end_rows                 ends    = { .n_batch = n, .n_rows = 1 };
+
+    HL_NEED(hl_device_checked(
+        d,
+        d->ops->copy_rows(d->device, &(hl_device_copy_rows){ .out        = d->rows.last,
+                                                             .out_dtype  = HL_DTYPE_F32,
+                                                             .out_stride = d_model,
+                                                             .x          = d->rows.x,
+                                                             .x_dtype    = HL_DTYPE_F32,
+                                                             .x_stride   = d_model,
+                                                             .index      = d->inputs.last + first,
+                                                             .n_rows     = n,
+                                                             .n          = d_model }),
+        "last rows"));
+    HL_NEED(finish_hidden(session, d->rows.hidden, d->dtype, d->rows.last, n));
+    HL_NEED(make_logits(session, &ends));
+    return read_logits(session,
+                       (hl_device_logits){ .top  = d->tops != NULL ? d->ends.device : NULL,
+                                           .flag = d->rows.flag + 1 },
+                       n);
+}
+
+static hl_status receive_some_last(hl_session *session, const hl_chunk *chunk, int64_t first,
+                                   int64_t n)
+{
+    hl_device_session *d       = session->device;
+    int64_t            d_vocab = session->config->d_vocab;
+    end_parts          host    = parts_of(session, d->ends.host, n);
+
+    if (d->flag[1] != 0)
+        HL_NEED(blame_head(session));
+    for (int64_t i = 0; i < n; i++) {
+        int64_t fed = d->inputs.last_of[first + i];
+
+        if (!hl_chunk_has_last(chunk, fed))
+            continue;
+        if (d->tops != NULL)
+            d->tops[chunk->sequences[fed]] = host.top[i];
+        if ((session->options.wants & HL_WANT_LAST_LOGITS) != 0)
+            memcpy(session->last + chunk->sequences[fed] * d_vocab, host.logits + i * d_vocab,
+                   (size_t)d_vocab * sizeof *host.logits);
+    }
+    return HL_OK;
+}
+
+/* As many sequences at a time as there is room for: the head is read once for them.  Only on a near
+ * device, where what is made is there, there may be more. */
+hl_status hl_forward_make_last(hl_session *session, const hl_chunk *chunk)
+{
+    hl_device_session *d = session->device;
+
+    if (!wants_last(session) || d->inputs.n_last == 0)
+        return HL_OK;
+    HL_NEED(hl_device_settle(session));
+    if (!d->ops->is_near) {
+        HL_NEED(make_some_last(session, 0, d->inputs.n_last));
+        return keep_last(session);
+    }
+    d->flag[1] = 0;
+    for (int64_t first = 0; first < d->inputs.n_last; first += d->logit_rows) {
+        int64_t left = d->inputs.n_last - first;
+        int64_t n    = left < d->logit_rows ? left : d->logit_rows;
+
+        HL_NEED(make_some_last(session, first, n));
+        HL_NEED(receive_some_last(session, chunk, first, n));
+    }
+    return HL_OK;
+}
+
+hl_status hl_forward_send_last(hl_session *session, const hl_chunk *chunk)
+{
+    hl_device_session *d = session->device;
+
+    if (!wants_last(session) || d->ops->is_near)
+        return HL_OK;
+    end_parts host = parts_of(session, d->ends.host, chunk->n_batch);
+    if ((session->options.wants & HL_WANT_LAST_LOGITS) != 0)
+        HL_NEED(fetch(d, host.logits, d->rows.logits,
+                      (size_t)(chunk->n_batch * session->config->d_vocab) * sizeof(float)));
+    if (d->tops != NULL)
+        HL_NEED(fetch(d, host.top, d->ends.device, (size_t)chunk->n_batch * sizeof *d->tops));
+    return fetch(d, d->flag + 1, d->rows.flag + 1, sizeof *d->flag);
+}
+
+hl_status hl_forward_receive_last(hl_session *session, const hl_chunk *chunk)
+{
+    if (!wants_last(session) || session->device->ops->is_near)
+        return HL_OK;
+    return receive_some_last(session, chunk, 0, chunk->n_batch);
+}
+
+/* --------------------------------------------------------------------- draws */
+
+/* What draws need to know of logits that stay on a device.  The last logits of every sequence
+ * have a row there, which the pass leaves behind.  A draw sends its rule over and gets back what the
+ * row says and some candidates.  The row itself is fetched where somebody wants to see it, where too
+ * many candidates are left, and where it holds what is no number: then the sampler says which. */
+
+static int64_t n_words(const hl_session *session)
+{
+    return (session->config->d_vocab + 31) / 32;
+}
+
+void hl_device_plan_picks(hl_session *session, hl_arena *rows, hl_arena *host)
+{
+    hl_device_picks *picks  = &session->device->picks;
+    int64_t          n      = session->options.n_batch;
+    hl_device_pair  *pair[] = { &picks->rules, &picks->results, &picks->candidates,
+                                &picks->repeated };
+    const size_t     size[] = { sizeof(hl_pick_rule), sizeof(hl_pick_result),
+                                HL_PICK_CANDIDATES * sizeof(hl_pick_candidate),
+                                (size_t)n_words(session) * sizeof(uint32_t) };
+
+    if ((session->options.wants & HL_WANT_LAST_DRAW) == 0)
+        return;
+    picks->logits = hl_arena_take(rows, n, session->config->d_vocab, sizeof(float));
+    picks->work   = hl_arena_take(rows, n, 1, HL_PICK_WORK_BYTES);
+    for (int i = 0; i < 4; i++) {
+        pair[i]->device = hl_arena_take(rows, n, 1, size[i]);
+        pair[i]->host   = hl_arena_take(host, n, 1, size[i]);
+    }
+    if ((session->options.wants & HL_WANT_LAST_LOGITS) == 0)
+        session->last = hl_arena_take(host, n, session->config->d_vocab, sizeof(float));
+}
+
+static hl_status send_draws(const hl_device_session *d, const hl_device_pair *pair, size_t n_bytes)
+{
+    return hl_device_checked(d, d->ops->copy_in(d->device, pair->device, pair->host, n_bytes),
+                             "draws");
+}
+
+static hl_status receive(const hl_device_session *d, void *to, const void *from, size_t n_bytes)
+{
+    return hl_device_checked(d, d->ops->copy_out(d->device, 0, to, from, n_bytes), "draws");
+}
+
+/* The rules of all draws, and which tokens count as repeated. */
+static hl_status send_rules(const hl_session *session, const hl_pick *picks, int64_t n)
+{
+    const hl_device_session *d          = session->device;
+    hl_pick_rule            *rules      = d->picks.rules.host;
+    size_t                   row_bytes  = (size_t)n_words(session) * sizeof(uint32_t);
+    bool                     any_repeat = false;
+
+    for (int64_t i = 0; i < n; i++) {
+        const uint32_t *repeated = hl_sampler_repeated(picks[i].sampler);
+
+        rules[i] = hl_sampler_rule(picks[i].sampler, picks[i].sequence);
+        if (repeated != NULL)
+            memcpy((uint8_t *)d->picks.repeated.host + (size_t)i * row_bytes, repeated, row_bytes);
+        any_repeat = any_repeat || repeated != NULL;
+    }
+    HL_NEED(send_draws(d, &d->picks.rules, (size_t)n * sizeof *rules));
+    if (any_repeat)
+        HL_NEED(send_draws(d, &d->picks.repeated, (size_t)n * row_bytes));
+    return HL_OK;
+}
+
+static hl_status run_draws(const hl_session *session, int64_t n)
+{
+    const hl_device_session *d     = session->device;
+    const hl_device_picks   *all   = &d->picks;
+    const hl_pick_rule      *rules = all->rules.host;
+    bool                     lists = false;
+
+    for (int64_t i = 0; i < n; i++)
+        lists = lists || (rules[i].kind != HL_PICK_GREEDY && rules[i].kind != HL_PICK_ALL);
+    HL_NEED(hl_device_checked(
+        d,
+        d->ops->pick(d->device, &(hl_device_pick){ .out        = all->results.device,
+                                                   .candidates = all->candidates.device,
+                                                   .logits     = all->logits,
+                                                   .rules      = all->rules.device,
+                                                   .repeated   = all->repeated.device,
+                                                   .n_rows     = n,
+                                                   .n          = session->config->d_vocab,
+                                                   .work       = all->work }),
+        "draws"));
+    HL_NEED(receive(d, all->results.host, all->results.device, (size_t)n * sizeof(hl_pick_result)));
+    if (lists)
+        HL_NEED(receive(d, all->candidates.host, all->candidates.device,
+                        (size_t)n * HL_PICK_CANDIDATES * sizeof(hl_pick_candidate)));
+    return hl_device_checked(d, d->ops->arrived(d->device, 0), "draws");
+}
+
+static bool needs_logits(const hl_pick *pick)
+{
+    return pick->wants_logits || pick->result->is_bad ||
+           pick->result->n_candidates > HL_PICK_CANDIDATES;
+}
+
+hl_status hl_device_look(hl_session *session, hl_pick *picks, int64_t n)
+{
+    const hl_device_session *d       = session->device;
+    int64_t                  d_vocab = session->config->d_vocab;
+
+    HL_NEED(send_rules(session, picks, n));
+    HL_NEED(run_draws(session, n));
+    for (int64_t i = 0; i < n; i++) {
+        int64_t at = picks[i].sequence * d_vocab;
+
+        picks[i].result = (const hl_pick_result *)d->picks.results.host + i;
+        picks[i].candidates =
+            (hl_pick_candidate *)d->picks.candidates.host + i * HL_PICK_CANDIDATES;
+        if (needs_logits(&picks[i]))
+            HL_NEED(receive(d, session->last + at, d->picks.logits + at,
+                            (size_t)d_vocab * sizeof(float)));
+        else
+            picks[i].logits = NULL;
+    }
+    return hl_device_checked(d, d->ops->arrived(d->device, 0), "draws");
 }

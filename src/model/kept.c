@@ -1,42 +1,8 @@
-/* kept.c - rows of logits put away and compared with; where kept streams stand, and which rows are
- * there. */
+/* kept.c - where kept streams stand, and which rows are there. */
 #include "model/kept.h"
-
-#include <math.h>
-#include <string.h>
 
 #include "base/status.h"
 #include "model/session.h"
-
-/* ---------------------------------------------------------------------------------------- logits */
-
-void hl_kept_put(const hl_kept_logits *kept, int64_t row, const float *logits, double lse,
-                 int64_t n)
-{
-    float *p = kept->p + row * n;
-
-    memcpy(kept->logits + row * n, logits, (size_t)n * sizeof *logits);
-    for (int64_t i = 0; i < n; i++)
-        p[i] = (float)exp((double)logits[i] - lse);
-    kept->lse[row] = lse;
-}
-
-double hl_kept_divergence(const hl_kept_logits *kept, int64_t row, const float *logits, double lse,
-                          int64_t n)
-{
-    const float *a     = kept->logits + row * n;
-    const float *p     = kept->p + row * n;
-    double       shift = lse - kept->lse[row];
-    double       kl    = 0.0;
-
-    for (int64_t i = 0; i < n; i++) {
-        if (p[i] > 0.0f) /* a token that cannot be has logit -inf in both */
-            kl += (double)p[i] * ((double)a[i] - (double)logits[i] + shift);
-    }
-    return kl;
-}
-
-/* --------------------------------------------------------------------------------------- streams */
 
 int64_t hl_streams_slot(const hl_session *session, int64_t layer)
 {
@@ -110,26 +76,4 @@ void hl_streams_extend(hl_session *session, const hl_chunk *chunk)
         for (int64_t b = 0; b < chunk->n_batch; b++)
             range_of(session, slot, chunk->sequences[b])->end = chunk->ends[b];
     }
-}
-
-void hl_streams_put(const hl_session *session, const hl_chunk *chunk, int64_t layer)
-{
-    int64_t slot    = hl_streams_slot(session, layer);
-    int64_t d_model = session->config->d_model;
-
-    for (int64_t b = 0; b < chunk->n_batch && slot >= 0; b++)
-        memcpy(hl_streams_rows(session, chunk, slot, b),
-               session->rows.x + b * chunk->n_rows * d_model,
-               (size_t)(chunk->lengths[b] * d_model) * sizeof(float));
-}
-
-void hl_streams_get(const hl_session *session, const hl_chunk *chunk)
-{
-    int64_t slot    = hl_streams_slot(session, chunk->feed->first_layer);
-    int64_t d_model = session->config->d_model;
-
-    for (int64_t b = 0; b < chunk->n_batch; b++)
-        memcpy(session->rows.x + b * chunk->n_rows * d_model,
-               hl_streams_rows(session, chunk, slot, b),
-               (size_t)(chunk->lengths[b] * d_model) * sizeof(float));
 }

@@ -2,7 +2,7 @@
 #include "model/pick.h"
 
 #include "base/status.h"
-#include "model/device.h"
+#include "model/forward.h"
 #include "model/sample.h"
 
 hl_status hl_session_look(hl_session *session, hl_pick *picks, int64_t n)
@@ -11,9 +11,9 @@ hl_status hl_session_look(hl_session *session, hl_pick *picks, int64_t n)
 
     for (int64_t i = 0; i < n; i++) {
         picks[i].d_vocab = d_vocab;
-        picks[i].logits  = session->rows.last + picks[i].sequence * d_vocab;
+        picks[i].logits  = session->last + picks[i].sequence * d_vocab;
     }
-    if (session->device == NULL || (session->options.wants & HL_WANT_LAST_DRAW) == 0)
+    if (session->device->ops->is_near || (session->options.wants & HL_WANT_LAST_DRAW) == 0)
         return HL_OK;
     return hl_device_look(session, picks, n);
 }

@@ -10,8 +10,8 @@
 #define HL_MODEL_PICK_H
 
 #include "headlight/generate.h"
+#include "kernels/logits.h"
 #include "kernels/pick.h"
-#include "model/logits.h"
 #include "model/session.h"
 
 typedef struct hl_pick {

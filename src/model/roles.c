@@ -91,7 +91,7 @@ hl_role hl_role_fused(hl_role role)
 
 static int64_t size_of_letter(char letter, const hl_config *config, const hl_layer_config *layer)
 {
-    bool all_heads = config->qk_norm == HL_QK_NORM_ALL;
+    bool all_heads = config->qk_norm == HL_HEAD_NORM_ALL;
 
     switch (letter) {
     case 'V':
@@ -151,7 +151,7 @@ int64_t hl_role_columns(hl_role role, const hl_config *config, int64_t layer)
 int64_t hl_role_parts(hl_role role, const hl_config *config, int64_t layer)
 {
     const hl_layer_config *at   = layer_of(config, layer);
-    bool                   each = config->qk_norm == HL_QK_NORM_EACH;
+    bool                   each = config->qk_norm == HL_HEAD_NORM_EACH;
 
     switch (role) {
     case HL_ROLE_EXPERT_GATE:
@@ -214,7 +214,7 @@ static hl_role_need attention_need(hl_role role, const hl_config *config, int64_
         return required_if(post && !config->norm_plain);
     case HL_ROLE_Q_NORM:
     case HL_ROLE_K_NORM:
-        return required_if(config->qk_norm != HL_QK_NORM_NONE);
+        return required_if(config->qk_norm != HL_HEAD_NORM_NONE);
     case HL_ROLE_SINKS:
         return required_if(config->sinks);
     default:

@@ -13,7 +13,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
-#include "model/logits.h"
+#include "kernels/logits.h"
 
 enum { MAX_SAMPLED_VOCAB = 1 << 28, MAX_REPEAT_LAST = 1 << 30 };
 

@@ -12,8 +12,8 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/threads.h"
-#include "model/device.h"
-#include "model/logits.h"
+#include "kernels/logits.h"
+#include "model/forward.h"
 #include "model/model.h"
 
 enum {
@@ -200,7 +200,7 @@ void hl_session_close(hl_session *session)
 {
     if (session == NULL)
         return;
-    hl_device_session_close(session);
+    hl_session_release(session);
     for (size_t i = 0; i < session->n_blocks; i++)
         hl_free(session->blocks[i]);
     hl_free(session->blocks);
@@ -401,7 +401,7 @@ static hl_status check_room(const hl_session *session, const hl_feed *feed)
 /* Can the keeper's rows be compared with the session's at all? */
 static hl_status check_keeper(const hl_session *session, const hl_session *keeper)
 {
-    if (hl_device_ops_of(session) != hl_device_ops_of(keeper))
+    if (session->device->ops != keeper->device->ops)
         return hl_fail(HL_BAD_ARGUMENT, "feed: rows are kept on another device");
     if (keeper->config->d_vocab != session->config->d_vocab)
         return hl_fail(HL_BAD_ARGUMENT, "feed: rows of %lld logits compared with rows of %lld",
@@ -576,7 +576,7 @@ int64_t hl_session_top(const hl_session *session, int64_t sequence)
 {
     if (!is_sequence(session, sequence) || (session->options.wants & HL_WANT_LAST_TOP) == 0)
         return -1;
-    if (session->device != NULL)
+    if (session->device->tops != NULL)
         return session->device->tops[sequence];
     return hl_logits_top(hl_session_logits(session, sequence), session->config->d_vocab);
 }
@@ -585,7 +585,7 @@ const float *hl_session_logits(const hl_session *session, int64_t sequence)
 {
     if (!is_sequence(session, sequence) || (session->options.wants & HL_WANT_LAST_LOGITS) == 0)
         return NULL;
-    return session->rows.last + sequence * session->config->d_vocab;
+    return session->last + sequence * session->config->d_vocab;
 }
 
 size_t hl_session_bytes(const hl_session *session, size_t *cache_bytes)

@@ -1,23 +1,107 @@
-/* session_memory.c - all memory of a session: planned, and taken or only counted.
+/* session_memory.c - which device a session runs on, and all memory that it has.
  *
- * Beside the mapped weights and with N = n_rows, which is n_batch * n_chunk unless told:
+ * Memory is planned twice by the same walk: once to count, so that a session that does not fit is
+ * refused before anything is copied, with what would fit; then to hand it out.  Beside the weights
+ * and with N = n_rows, which is n_batch * n_chunk unless told:
  *
  *     cache      2 * n_layers * n_batch * n_ctx * n_kv_heads * d_head  elements
- *     rows       N * (6 d_model + 2 (n_heads + n_kv_heads) d_head + 2 d_mlp)  floats
+ *     rows       N * (5 d_model + 2 (n_heads + n_kv_heads) d_head + 3 d_mlp)  elements
  *     statistics N * n_heads * 11 numbers
  *     panels     a part of a weight as floats, for every thread
  *
  * so it grows with n_ctx by the cache alone (and, for Falcon's ALiBi, by a bias a head and
  * key).  hl_session_measure runs the same plan without allocating. */
 #include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "base/dtype.h"
 #include "base/memory.h"
 #include "base/status.h"
-#include "model/device.h"
-#include "model/session.h"
+#include "kernels/attention.h"
+#include "kernels/int8.h"
+#include "model/forward.h"
+#include "model/model.h"
 
-/* ------------------------------------------------------------------- memory */
+enum { LOGIT_BYTES = 256 << 20, ALIGNMENT = 256 };
+
+/* ------------------------------------------------------------------ choosing */
+
+/* What may follow a device's name, and what it computes in otherwise. */
+static const struct named_type {
+    const char *suffix;
+    hl_dtype    dtype;
+} named[] = { { ":bf16", HL_DTYPE_BF16 }, { ":f16", HL_DTYPE_F16 }, { ":f32", HL_DTYPE_F32 } };
+
+enum { NAME_BYTES = 32 };
+static char            selected[NAME_BYTES]; /* "": not said */
+static pthread_mutex_t selecting = PTHREAD_MUTEX_INITIALIZER;
+
+/* "cuda:f16" to the table of "cuda" and F16. */
+static hl_status find_device(hl_device_choice *out, const char *name)
+{
+    char        device[NAME_BYTES];
+    const char *type     = strchr(name, ':');
+    size_t      n        = type != NULL ? (size_t)(type - name) : strlen(name);
+    bool        is_known = type == NULL;
+
+    *out = (hl_device_choice){ 0 };
+    for (size_t i = 0; i < sizeof named / sizeof *named && type != NULL; i++) {
+        if (strcmp(named[i].suffix, type) == 0) {
+            out->dtype = named[i].dtype;
+            is_known   = true;
+        }
+    }
+    snprintf(device, sizeof device, "%.*s", (int)n, name);
+    if (!is_known || n >= sizeof device || (type != NULL && strcmp(device, "cpu") == 0))
+        return hl_fail(HL_NOT_FOUND, "no device \"%s\"; there are: cpu cuda cuda:f16 cuda:f32",
+                       name);
+    HL_NEED(hl_device_find(&out->ops, device));
+    if (type == NULL)
+        out->dtype = strcmp(device, "cuda") == 0 ? HL_DTYPE_BF16 : HL_DTYPE_F32;
+    return HL_OK;
+}
+
+hl_status hl_device_choose(hl_device_choice *out, const hl_session_options *options)
+{
+    const char *name = options->device;
+    char        chosen[NAME_BYTES];
+
+    pthread_mutex_lock(&selecting);
+    memcpy(chosen, selected, sizeof chosen);
+    pthread_mutex_unlock(&selecting);
+    if (name == NULL && chosen[0] != '\0')
+        name = chosen;
+    if (name == NULL)
+        name = getenv("HEADLIGHT_DEVICE");
+    return find_device(out, name != NULL && name[0] != '\0' ? name : "cpu");
+}
+
+hl_status hl_device_select(const char *name)
+{
+    hl_device_choice choice;
+
+    if (name != NULL)
+        HL_NEED(find_device(&choice, name));
+    pthread_mutex_lock(&selecting);
+    snprintf(selected, sizeof selected, "%s", name != NULL ? name : "");
+    pthread_mutex_unlock(&selecting);
+    return HL_OK;
+}
+
+hl_status hl_device_checked(const hl_device_session *d, hl_status status, const char *what)
+{
+    char reason[512];
+
+    if (status == HL_OK)
+        return HL_OK;
+    snprintf(reason, sizeof reason, "%s", d->ops->error());
+    return hl_fail(status, "%s: %s: %s", d->ops->name, what, reason);
+}
+
+/* ---------------------------------------------------------- the process's own */
 
 static hl_status keep_block(hl_session *session, void *block)
 {
@@ -77,190 +161,381 @@ static int64_t product(int64_t a, int64_t b, int64_t c)
     return result;
 }
 
-/* ---------------------------------------------------------------------- plan */
+/* -------------------------------------------------------------------- arenas */
+
+void *hl_arena_take(hl_arena *arena, int64_t a, int64_t b, size_t size)
+{
+    size_t  at    = arena->used;
+    int64_t count = product(a, b, (int64_t)size);
+
+    if (count < 0 || arena->used > (size_t)INT64_MAX / 2 - (size_t)count) {
+        arena->is_beyond = true;
+        return NULL;
+    }
+    arena->used += ((size_t)count + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    return arena->base != NULL ? arena->base + at : NULL;
+}
+
+/* Everything that is planned, by where it lies. */
+typedef struct plan {
+    hl_arena weights;
+    hl_arena cache;
+    hl_arena rows;
+    hl_arena host;
+    bool     is_near; /* both halves of a pair are the same memory */
+} plan;
+
+static void take_pair(plan *p, hl_device_pair *pair, int64_t a, int64_t b, size_t size)
+{
+    pair->device = hl_arena_take(&p->rows, a, b, size);
+    pair->host   = p->is_near ? pair->device : hl_arena_take(&p->host, a, b, size);
+}
+
+/* ------------------------------------------------------------------- planning */
+
+static int64_t most(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
 
 static int64_t count_caches(const hl_config *config)
 {
     return config->is_encoder ? 1 : config->n_layers;
 }
 
-static hl_status plan_cache(hl_session *session)
+static void plan_cache(plan *p, hl_session *session)
 {
-    const hl_config *config   = session->config;
-    int64_t          n_caches = count_caches(config);
-    size_t           size     = hl_dtype_bits(session->options.cache_dtype) / 8;
-    size_t           before   = session->n_bytes;
+    const hl_config *config = session->config;
+    size_t           size   = hl_dtype_bits(session->device->cache_dtype) / 8;
 
-    for (int64_t i = 0; i < n_caches; i++) {
+    for (int64_t i = 0; i < count_caches(config); i++) {
         int64_t n_kv_heads = config->is_encoder ? config->n_kv_heads : config->layers[i].n_kv_heads;
-        int64_t count =
-            product(session->options.n_batch * n_kv_heads, session->options.n_ctx, config->d_head);
+        int64_t rows       = product(session->options.n_batch, n_kv_heads, session->options.n_ctx);
 
-        HL_NEED(hl_session_alloc(session, &session->caches[i].k, count, size));
-        HL_NEED(hl_session_alloc(session, &session->caches[i].v, count, size));
+        session->caches[i].k = hl_arena_take(&p->cache, rows, config->d_head, size);
+        session->caches[i].v = hl_arena_take(&p->cache, rows, config->d_head, size);
     }
-    session->cache_bytes = session->n_bytes - before;
-    return HL_OK;
+    /* With the cache: a byte a token that it can hold. */
+    if (!p->is_near)
+        session->device->rows.segments =
+            hl_arena_take(&p->cache, session->options.n_batch, session->options.n_ctx, 1);
 }
 
-/* The widest hidden layer of any MLP. */
-static int64_t mlp_width(const hl_config *config)
+static void plan_stream(plan *p, hl_session *session)
 {
-    int64_t width = config->d_shared;
+    hl_device_session *d       = session->device;
+    hl_device_rows    *rows    = &d->rows;
+    const hl_config   *config  = session->config;
+    int64_t            n       = session->options.n_rows;
+    int64_t            queries = config->n_heads * config->d_head;
+    int64_t            keys    = config->n_kv_heads * config->d_head;
 
+    rows->x      = hl_arena_take(&p->rows, n, config->d_model, sizeof(float));
+    rows->normed = hl_arena_take(&p->rows, n, config->d_model, d->size);
+    rows->branch = hl_arena_take(&p->rows, n, config->d_model, d->size);
+    rows->mlp    = hl_arena_take(&p->rows, n, config->d_model, d->size);
+    rows->qkv    = hl_arena_take(&p->rows, n, queries + 2 * keys, d->size);
+    rows->z      = hl_arena_take(&p->rows, n, queries, d->size);
+    if (config->d_embed != config->d_model)
+        rows->embedded = hl_arena_take(&p->rows, n, config->d_embed, d->size);
+    rows->flag = hl_arena_take(&p->rows, 2, 1, sizeof *rows->flag);
+    d->flag    = p->is_near ? rows->flag : hl_arena_take(&p->host, 2, 1, sizeof *d->flag);
+    for (hl_rope_choice choice = HL_ROPE_MAIN; choice < HL_N_ROPES; choice++) {
+        int64_t n_pairs = config->ropes[choice].n_dims / 2;
+
+        rows->cosine[choice] = hl_arena_take(&p->rows, n, n_pairs, sizeof(float));
+        rows->sine[choice]   = hl_arena_take(&p->rows, n, n_pairs, sizeof(float));
+    }
+}
+
+/* After the weights, which say how wide MLPs are. */
+static void plan_mlp(plan *p, hl_session *session)
+{
+    hl_device_session *d      = session->device;
+    const hl_config   *config = session->config;
+    int64_t            n      = session->options.n_rows;
+    int64_t            up     = 0;
+    int64_t            active = 0;
+    size_t             work   = 0;
+    hl_device_places   places = { .n_batch = 1, .batch_rows = n };
+
+    if (p->is_near) { /* a mixture is worked out a sequence at a time */
+        places.batch_rows = session->options.n_chunk;
+        places.n_batch    = most(n / places.batch_rows, 1);
+    }
     for (int64_t layer = 0; layer < config->n_layers; layer++) {
-        if (config->layers[layer].d_mlp > width)
-            width = config->layers[layer].d_mlp;
+        const hl_device_layer *w = &d->weights.layers[layer];
+
+        up     = most(up, most(w->up.n_out, w->shared_up.n_out));
+        active = most(active, most(w->down.n_in, w->shared_down.n_in));
+        if (config->layers[layer].n_experts > 0) {
+            hl_device_experts experts = hl_device_experts_of(session, layer, &places);
+            size_t            bytes   = d->ops->experts_bytes(d->device, &experts);
+            work                      = bytes > work ? bytes : work;
+        }
     }
-    return width;
-}
-
-/* What each row has of its own: (n_rows, width) floats. */
-static hl_status plan_rows(hl_session *session, int64_t n_rows)
-{
-    hl_session_rows *rows    = &session->rows;
-    const hl_config *config  = session->config;
-    uint32_t         wants   = session->options.wants;
-    int64_t          d_model = config->d_model;
-    int64_t          queries = product(config->n_heads, config->d_head, 1);
-    int64_t          keys    = product(config->n_kv_heads, config->d_head, 1);
-    int64_t          d_mlp   = mlp_width(config);
-
-    const struct {
-        float **out;
-        int64_t width;
-        bool    is_wanted;
-    } plans[] = {
-        { &rows->x, d_model, true },
-        { &rows->normed, d_model, true },
-        { &rows->branch, d_model, true },
-        { &rows->mlp, d_model, true },
-        { &rows->pre, d_model, (wants & HL_WANT_RESID_PRE) != 0 },
-        { &rows->mid, d_model, (wants & HL_WANT_RESID_MID) != 0 },
-        { &rows->embedded, config->d_embed, config->d_embed != d_model },
-        { &rows->q, queries, true },
-        { &rows->z, queries, true },
-        { &rows->k, keys, true },
-        { &rows->v, keys, true },
-        { &rows->gate, d_mlp, true },
-        { &rows->up, d_mlp, true },
-    };
-
-    for (size_t i = 0; i < sizeof plans / sizeof *plans; i++) {
-        if (plans[i].is_wanted)
-            HL_NEED(HL_SESSION_ALLOC(session, plans[i].out, product(n_rows, plans[i].width, 1)));
-    }
-    return HL_OK;
-}
-
-/* What the experts share: of one sequence at a time. */
-static hl_status plan_experts(hl_session *session)
-{
-    hl_session_rows *rows   = &session->rows;
-    const hl_config *config = session->config;
-    int64_t          chunk  = session->options.n_chunk;
-
+    d->rows.up     = hl_arena_take(&p->rows, n, up, d->size);
+    d->rows.active = hl_arena_take(&p->rows, n, active, d->size);
     if (config->n_experts == 0)
-        return HL_OK;
-    HL_NEED(HL_SESSION_ALLOC(session, &rows->router, product(chunk, config->n_experts, 1)));
-    HL_NEED(HL_SESSION_ALLOC(session, &rows->chosen, product(chunk, config->n_experts_used, 1)));
-    HL_NEED(HL_SESSION_ALLOC(session, &rows->weights, product(chunk, config->n_experts_used, 1)));
-    HL_NEED(HL_SESSION_ALLOC(session, &rows->members, chunk));
-    HL_NEED(HL_SESSION_ALLOC(session, &rows->member_weights, chunk));
-    HL_NEED(HL_SESSION_ALLOC(session, &rows->gathered, product(chunk, config->d_model, 1)));
-    return HL_SESSION_ALLOC(session, &rows->expert, product(chunk, config->d_model, 1));
+        return;
+    d->rows.work   = hl_arena_take(&p->rows, (int64_t)work, 1, 1);
+    d->rows.router = hl_arena_take(&p->rows, n, config->n_experts + 1, sizeof(float));
+    if (config->d_shared > 0)
+        d->rows.shared = hl_arena_take(&p->rows, n, config->d_model, d->size);
+    if (p->is_near) {
+        d->rows.chosen = hl_arena_take(&p->rows, n, config->n_experts_used, sizeof(int64_t));
+        d->rows.shares = hl_arena_take(&p->rows, n, config->n_experts_used, sizeof(float));
+    }
 }
 
-static hl_status plan_kept(hl_session *session)
+/* How many rows of logits are made at a time: a few hundred megabytes of them, and every
+ * sequence's last; on a near device few, whatever there is memory for. */
+static int64_t choose_logit_rows(const hl_session *session)
 {
-    hl_session_rows *rows  = &session->rows;
-    int64_t          n     = product(session->options.n_batch, session->options.n_kept, 1);
-    int64_t          count = product(n, session->config->d_vocab, 1);
+    int64_t fit  = LOGIT_BYTES / 4 / session->config->d_vocab;
+    int64_t rows = session->options.n_rows < fit ? session->options.n_rows : fit;
 
-    HL_NEED(HL_SESSION_ALLOC(session, &rows->divergence, HL_LOGIT_ROWS));
-    HL_NEED(HL_SESSION_ALLOC(session, &rows->kept.logits, count));
-    HL_NEED(HL_SESSION_ALLOC(session, &rows->kept.p, count));
-    return HL_SESSION_ALLOC(session, &rows->kept.lse, n);
+    if (session->device->ops->is_near)
+        return HL_LOGIT_ROWS;
+    return most(most(rows, HL_LOGIT_ROWS), session->options.n_batch);
 }
 
-/* Which rows are kept; on the CPU, where. */
-static hl_status plan_streams(hl_session *session, bool is_here)
+static void plan_kept(plan *p, hl_session *session)
 {
-    hl_kept_streams *kept  = &session->streams;
-    int64_t          every = session->options.stream_every;
+    hl_device_session *d       = session->device;
+    int64_t            kept    = product(session->options.n_batch, session->options.n_kept, 1);
+    int64_t            d_vocab = session->config->d_vocab;
 
-    kept->n_slots = every > 0 ? (session->config->n_layers - 1) / every : 0;
-    int64_t n     = product(kept->n_slots, session->options.n_batch, 1);
-    HL_NEED(HL_SESSION_ALLOC(session, &kept->ranges, n));
-    if (is_here)
-        HL_NEED(HL_SESSION_ALLOC(session, &kept->x,
-                                 product(n, session->options.n_ctx, session->config->d_model)));
+    if ((session->options.wants & HL_WANT_DIVERGENCE) == 0)
+        return;
+    d->kept.logits = hl_arena_take(&p->rows, kept, d_vocab, sizeof(float));
+    d->kept.p      = p->is_near ? hl_arena_take(&p->rows, kept, d_vocab, sizeof(float)) : NULL;
+    d->kept.lse    = hl_arena_take(&p->rows, kept, 1, sizeof(double));
+}
+
+static void plan_ends(plan *p, hl_session *session)
+{
+    hl_device_session *d      = session->device;
+    const hl_config   *config = session->config;
+    uint32_t           copied = HL_WANT_LOGITS | HL_WANT_LAST_LOGITS;
+    uint32_t words = copied | HL_WANT_LAST_TOP | HL_WANT_LAST_DRAW | HL_WANT_LENS | HL_WANT_LOSSES |
+                     HL_WANT_DIVERGENCE;
+    bool    speaks = (session->options.wants & words) != 0;
+    int64_t n      = d->logit_rows;
+    int64_t widest = most(config->d_embed, config->d_model);
+    int64_t wide   = (session->options.wants & copied) != 0 ? config->d_vocab : 0;
+
+    if (!speaks && (session->options.wants & HL_WANT_HIDDEN) == 0)
+        return;
+    d->rows.plain  = hl_arena_take(&p->rows, n, config->d_model, sizeof(float));
+    d->ends.device = hl_arena_take(&p->rows, n, HL_SAID_FLOATS, sizeof(float));
+    d->ends.host   = p->is_near ? d->ends.device
+                                : hl_arena_take(&p->host, n, HL_SAID_FLOATS + config->d_model + wide,
+                                                sizeof(float));
+    if (!speaks)
+        return;
+    d->rows.last   = hl_arena_take(&p->rows, n, config->d_model, sizeof(float));
+    d->rows.hidden = hl_arena_take(&p->rows, n, widest, d->size);
+    d->rows.narrow = hl_arena_take(&p->rows, n, widest, d->size);
+    d->rows.logits = hl_arena_take(&p->rows, n, config->d_vocab, sizeof(float));
+    plan_kept(p, session);
+}
+
+static int64_t kept_width(const hl_config *config, int kind)
+{
+    if (kind >= HL_KEPT_PRE)
+        return config->d_model;
+    return config->d_head *
+           (kind == HL_KEPT_K || kind == HL_KEPT_V ? config->n_kv_heads : config->n_heads);
+}
+
+/* With sampled positions the stream after a block is among what is told.  What a near device still
+ * has when a layer is told is not copied. */
+static bool may_keep(const hl_session *session, int kind)
+{
+    if (session->device->ops->is_near && (kind == HL_KEPT_Z || kind == HL_KEPT_POST))
+        return false;
+    return (session->options.wants & 1U << kind) != 0 ||
+           (kind == HL_KEPT_POST && session->options.n_sampled > 0);
+}
+
+static void plan_patterns(plan *p, hl_session *session, hl_device_lane *lane)
+{
+    const hl_session_options *options = &session->options;
+    int64_t count = product(options->n_batch, session->config->n_heads, options->n_patterns);
+
+    take_pair(p, &lane->pattern, count, options->n_ctx, sizeof(float));
+    take_pair(p, &lane->exact, count, 1, sizeof(hl_pattern_row));
+    take_pair(p, &lane->items, count, 3, sizeof(int64_t));
+    if (p->is_near)
+        session->device->rows.scores =
+            hl_arena_take(&p->rows, session->pool.n_threads, options->n_ctx, sizeof(double));
+}
+
+static void plan_lane(plan *p, hl_session *session, hl_device_lane *lane)
+{
+    const hl_session_options *options  = &session->options;
+    int64_t                   n_heads  = session->config->n_heads;
+    int64_t                   heads    = product(options->n_batch, n_heads, 1);
+    int64_t                   rows     = options->n_rows;
+    int64_t                   max_runs = session->device->max_runs;
+    int64_t                   kept =
+        options->n_sampled > 0 && !p->is_near ? options->n_batch * options->n_sampled : rows;
+
+    lane->layer = -1;
+    take_pair(p, &lane->statistics, product(rows, n_heads, 1), HL_ROW_STATISTICS + HL_MAX_SEGMENTS,
+              sizeof(float));
+    if (p->is_near)
+        lane->argmax = hl_arena_take(&p->rows, rows, n_heads, sizeof *lane->argmax);
+    for (int kind = 0; kind < HL_N_KEPT; kind++) {
+        if (may_keep(session, kind))
+            take_pair(p, &lane->kept[kind], kept, kept_width(session->config, kind), sizeof(float));
+    }
+    if ((options->wants & HL_WANT_PATTERN) != 0)
+        plan_patterns(p, session, lane);
+    take_pair(p, &lane->sums, (int64_t)hl_device_sums_bytes(session, max_runs), 1, 1);
+    take_pair(p, &lane->plan.runs, max_runs, 1, sizeof(hl_run));
+    take_pair(p, &lane->plan.numbers, max_runs > 0 ? 3 * rows : 0, 1, sizeof(double));
+    take_pair(p, &lane->likeness, (int64_t)hl_device_likeness_bytes(session), 1, 1);
+    if (hl_device_likeness_bytes(session) > 0) {
+        int64_t n     = options->n_sampled;
+        lane->kernels = hl_arena_take(&p->rows, heads, n * n + n + 1, sizeof *lane->kernels);
+        take_pair(p, &lane->places, options->n_batch, options->n_patterns,
+                  sizeof(hl_pattern_place));
+    }
+    if ((options->wants & HL_WANT_LENS) != 0)
+        take_pair(p, &lane->lens, rows, 1, sizeof(int64_t) + 2 * sizeof(float));
+}
+
+/* What all layers' comparisons of heads read, and what one layer leaves to the next. */
+static void plan_likeness(plan *p, hl_session *session)
+{
+    const hl_config          *config  = session->config;
+    const hl_session_options *options = &session->options;
+    hl_device_session        *d       = session->device;
+
+    if (hl_device_likeness_bytes(session) == 0)
+        return;
+    d->gram     = hl_arena_take(&p->rows, config->n_layers * config->n_heads,
+                                config->d_head * config->d_head, sizeof *d->gram);
+    d->followed = hl_arena_take(&p->rows, options->n_batch * options->n_sampled, config->d_model,
+                                sizeof *d->followed);
+}
+
+static void plan_streams(plan *p, hl_session *session)
+{
+    int64_t n_rows =
+        product(session->streams.n_slots, session->options.n_batch, session->options.n_ctx);
+
+    session->streams.x = hl_arena_take(&p->rows, n_rows, session->config->d_model, sizeof(float));
+}
+
+static hl_status plan_all(plan *p, hl_session *session)
+{
+    hl_device_session *d    = session->device;
+    int64_t            rows = session->options.n_rows;
+
+    d->logit_rows = choose_logit_rows(session);
+    d->step_rows  = rows < HL_STEP_ROWS ? rows : HL_STEP_ROWS;
+    if (!p->is_near)
+        HL_NEED(hl_device_load_weights(session, &p->weights, d->has_weights));
+    HL_NEED(hl_device_load_biases(session, &p->rows));
+    plan_cache(p, session);
+    plan_stream(p, session);
+    plan_mlp(p, session);
+    plan_ends(p, session);
+    plan_streams(p, session);
+    take_pair(p, &d->inputs.block, (int64_t)hl_device_inputs_bytes(session), 1, 1);
+    if (p->is_near) {
+        plan_lane(p, session, &d->lanes[0]);
+        d->lanes[1].layer = -1;
+    } else {
+        hl_device_plan_picks(session, &p->rows, &p->host);
+        d->max_runs = session->options.n_sampled > 0 ? rows / 16 + 8 * session->options.n_batch : 0;
+        plan_likeness(p, session);
+        for (int i = 0; i < HL_DEVICE_LANES; i++)
+            plan_lane(p, session, &d->lanes[i]);
+        take_pair(p, &d->all_statistics, session->config->n_layers,
+                  (int64_t)hl_device_statistics_bytes(d->step_rows * session->config->n_heads,
+                                                      HL_MAX_SEGMENTS) +
+                      16,
+                  1);
+    }
+    if (p->weights.is_beyond || p->cache.is_beyond || p->rows.is_beyond || p->host.is_beyond)
+        return hl_fail(HL_NO_MEMORY, "a session's memory is beyond 2^63 bytes");
     return HL_OK;
 }
 
-static hl_status plan_ends(hl_session *session, int64_t n_rows)
-{
-    hl_session_rows *rows   = &session->rows;
-    const hl_config *config = session->config;
-    uint32_t         wants  = session->options.wants;
-    int64_t          widest = config->d_embed > config->d_model ? config->d_embed : config->d_model;
-    uint32_t         logits =
-        HL_WANT_LOGITS | HL_WANT_LAST_LOGITS | HL_WANT_LENS | HL_WANT_LOSSES | HL_WANT_DIVERGENCE;
+/* ------------------------------------------------------------------- memory */
 
-    HL_NEED(HL_SESSION_ALLOC(session, &rows->hidden, product(HL_LOGIT_ROWS, widest, 1)));
-    HL_NEED(HL_SESSION_ALLOC(session, &rows->narrow, product(HL_LOGIT_ROWS, widest, 1)));
-    if ((wants & logits) != 0)
-        HL_NEED(
-            HL_SESSION_ALLOC(session, &rows->logits, product(HL_LOGIT_ROWS, config->d_vocab, 1)));
-    if ((wants & HL_WANT_LAST_LOGITS) != 0)
-        HL_NEED(HL_SESSION_ALLOC(session, &rows->last,
-                                 product(session->options.n_batch, config->d_vocab, 1)));
-    if ((wants & HL_WANT_LENS) != 0) {
-        HL_NEED(HL_SESSION_ALLOC(session, &rows->lens_top, n_rows + HL_LOGIT_ROWS));
-        HL_NEED(HL_SESSION_ALLOC(session, &rows->lens_entropy, n_rows + HL_LOGIT_ROWS));
-        HL_NEED(HL_SESSION_ALLOC(session, &rows->lens_gap, n_rows + HL_LOGIT_ROWS));
+static double gib(size_t n_bytes)
+{
+    return (double)n_bytes / (double)((size_t)1 << 30);
+}
+
+/* What would fit is said in what a caller can change. */
+static hl_status too_large(const hl_session *session, const plan *p, size_t free_bytes)
+{
+    const hl_session_options *options = &session->options;
+    size_t                    need    = p->weights.used + p->cache.used + p->rows.used;
+    size_t                    fixed   = p->weights.used + p->rows.used;
+    size_t                    each    = p->cache.used / (size_t)options->n_ctx + 1;
+    size_t                    batch = (p->cache.used + p->rows.used) / (size_t)options->n_batch + 1;
+    int64_t n_ctx = fixed < free_bytes ? (int64_t)((free_bytes - fixed) / each) : 0;
+    int64_t n_batch =
+        p->weights.used < free_bytes ? (int64_t)((free_bytes - p->weights.used) / batch) : 0;
+    char advice[160] = "its weights alone do not fit";
+
+    if (n_batch >= 1 && n_batch < options->n_batch)
+        snprintf(advice, sizeof advice, "%lld sequences at a time would fit", (long long)n_batch);
+    else if (n_ctx >= 1)
+        snprintf(advice, sizeof advice, "a context of %lld tokens would fit", (long long)n_ctx);
+    else if (p->weights.used < free_bytes)
+        snprintf(advice, sizeof advice,
+                 "its weights fit, with fewer rows at a time or a shorter "
+                 "context it may");
+    return hl_fail(
+        HL_NO_MEMORY,
+        "%s: a session of %lld sequences of %lld tokens, %lld rows at a time, takes "
+        "%.2f GiB (weights %.2f, keys and values %.2f, work %.2f), %.2f GiB are free: %s",
+        session->device->ops->name, (long long)options->n_batch, (long long)options->n_ctx,
+        (long long)options->n_rows, gib(need), gib(p->weights.used), gib(p->cache.used),
+        gib(p->rows.used), gib(free_bytes), advice);
+}
+
+/* `weights` are those of an earlier session, or NULL. */
+static hl_status allocate(hl_session *session, plan *p, void *weights)
+{
+    hl_device_session   *d      = session->device;
+    const hl_device_ops *ops    = d->ops;
+    hl_device_memory     memory = { 0 };
+
+    if (ops->is_near) {
+        HL_NEED(ops->alloc(d->device, &d->cache_block, p->cache.used));
+        HL_NEED(ops->alloc(d->device, &d->row_block, p->rows.used));
+        p->cache = (hl_arena){ .base = d->cache_block };
+        p->rows  = (hl_arena){ .base = d->row_block };
+        return HL_OK;
     }
-    if ((wants & HL_WANT_LOSSES) != 0) {
-        HL_NEED(HL_SESSION_ALLOC(session, &rows->losses, HL_LOGIT_ROWS));
-        HL_NEED(HL_SESSION_ALLOC(session, &rows->tops, HL_LOGIT_ROWS));
-    }
-    if ((wants & HL_WANT_DIVERGENCE) != 0)
-        HL_NEED(plan_kept(session));
+    HL_NEED(hl_device_checked(d, ops->memory(d->device, &memory), "memory"));
+    if (weights != NULL)
+        memory.free_bytes += p->weights.used; /* they have been counted off already */
+    if (p->weights.used + p->cache.used + p->rows.used > memory.free_bytes)
+        return too_large(session, p, memory.free_bytes);
+    if ((weights == NULL && ops->alloc(d->device, &d->weight_block, p->weights.used) != HL_OK) ||
+        ops->alloc(d->device, &d->cache_block, p->cache.used) != HL_OK ||
+        ops->alloc(d->device, &d->row_block, p->rows.used) != HL_OK)
+        return too_large(session, p, memory.free_bytes);
+    HL_NEED(hl_device_checked(d, ops->alloc_host(d->device, &d->host_block, p->host.used),
+                              "host memory"));
+    p->weights = (hl_arena){ .base = weights != NULL ? weights : d->weight_block };
+    p->cache   = (hl_arena){ .base = d->cache_block };
+    p->rows    = (hl_arena){ .base = d->row_block };
+    p->host    = (hl_arena){ .base = d->host_block };
     return HL_OK;
 }
 
-static hl_status plan_statistics(hl_session *session, int64_t n_rows)
-{
-    hl_attention_result *result     = &session->statistics;
-    int64_t              count      = product(n_rows, session->config->n_heads, 1);
-    float              **wanted[10] = { &result->lse,      &result->entropy,
-                                        &result->renyi2,   &result->varentropy,
-                                        &result->peak,     &result->entropy_nosink,
-                                        &result->diagonal, &result->previous,
-                                        &result->first,    NULL };
-
-    for (int i = 0; wanted[i] != NULL; i++)
-        HL_NEED(HL_SESSION_ALLOC(session, wanted[i], count));
-    HL_NEED(HL_SESSION_ALLOC(session, &result->argmax, count));
-    return HL_SESSION_ALLOC(session, &result->segment_mass, product(count, HL_MAX_SEGMENTS, 1));
-}
-
-static hl_status plan_patterns(hl_session *session)
-{
-    hl_session_rows *rows  = &session->rows;
-    int64_t          heads = product(session->options.n_batch, session->config->n_heads, 1);
-
-    if ((session->options.wants & HL_WANT_PATTERN) == 0)
-        return HL_OK;
-    HL_NEED(HL_SESSION_ALLOC(session, &rows->pattern_rows,
-                             product(session->options.n_batch, session->options.n_patterns, 1)));
-    HL_NEED(HL_SESSION_ALLOC(session, &rows->pattern,
-                             product(heads, session->options.n_patterns, session->options.n_ctx)));
-    HL_NEED(
-        HL_SESSION_ALLOC(session, &rows->exact, product(heads, session->options.n_patterns, 1)));
-    return HL_SESSION_ALLOC(session, &rows->scores,
-                            product(session->pool.n_threads, session->options.n_ctx, 1));
-}
+/* ------------------------------------------------------ what stays on the host */
 
 /* The largest panel of any weight, for every thread. */
 static hl_status plan_panels(hl_session *session)
@@ -282,7 +557,7 @@ static hl_status plan_int8(hl_session *session)
     hl_linear_int8 *int8   = &session->int8;
     int64_t         widest = 0;
 
-    if (session->options.activations != HL_ACTIVATIONS_INT8)
+    if (session->options.activations != HL_ACTIVATIONS_INT8 || !session->device->ops->is_near)
         return HL_OK;
     for (int64_t i = 0; i < session->n_params; i++) {
         const hl_matrix *matrix = &session->params[i].matrix;
@@ -294,23 +569,6 @@ static hl_status plan_int8(hl_session *session)
     HL_NEED(HL_SESSION_ALLOC(session, &int8->scales, int8->n_values / HL_INT8_BLOCK));
     HL_NEED(HL_SESSION_ALLOC(session, &int8->sums, int8->n_values / HL_INT8_BLOCK));
     session->pool.int8 = int8;
-    return HL_OK;
-}
-
-/* ----------------------------------------------------------------- positions */
-
-static hl_status plan_ropes(hl_session *session, int64_t n_rows)
-{
-    for (hl_rope_choice choice = HL_ROPE_MAIN; choice < HL_N_ROPES; choice++) {
-        int64_t          n_pairs = session->config->ropes[choice].n_dims / 2;
-        hl_session_rope *rope    = &session->ropes[choice];
-
-        if (n_pairs == 0)
-            continue;
-        HL_NEED(HL_SESSION_ALLOC(session, &rope->frequencies, n_pairs));
-        HL_NEED(HL_SESSION_ALLOC(session, &rope->cosine, product(n_rows, n_pairs, 1)));
-        HL_NEED(HL_SESSION_ALLOC(session, &rope->sine, product(n_rows, n_pairs, 1)));
-    }
     return HL_OK;
 }
 
@@ -368,46 +626,124 @@ static hl_status plan_alibi(hl_session *session)
     return status;
 }
 
-/* --------------------------------------------------------------------- whole */
-
-/* What the CPU works with. */
-static hl_status plan_work(hl_session *session)
+/* Which rows of streams are kept. */
+static hl_status plan_ranges(hl_session *session)
 {
-    int64_t n_rows = session->options.n_rows;
+    hl_kept_streams *kept  = &session->streams;
+    int64_t          every = session->options.stream_every;
 
-    HL_NEED(plan_cache(session));
-    HL_NEED(plan_rows(session, n_rows));
-    HL_NEED(plan_experts(session));
-    HL_NEED(plan_ends(session, n_rows));
-    HL_NEED(plan_statistics(session, n_rows));
-    HL_NEED(plan_patterns(session));
+    kept->n_slots = every > 0 ? (session->config->n_layers - 1) / every : 0;
+    return HL_SESSION_ALLOC(session, &kept->ranges,
+                            product(kept->n_slots, session->options.n_batch, 1));
+}
+
+static hl_status plan_host(hl_session *session)
+{
+    const hl_session_options *options = &session->options;
+    hl_device_session        *d       = session->device;
+    int64_t                   n_batch = options->n_batch;
+
+    HL_NEED(HL_SESSION_ALLOC(session, &session->searched, session->config->n_layers + 1));
+    HL_NEED(HL_SESSION_ALLOC(session, &session->places, product(4, n_batch, 1)));
+    HL_NEED(HL_SESSION_ALLOC(session, &session->kept, n_batch));
+    HL_NEED(HL_SESSION_ALLOC(session, &session->length, n_batch));
+    HL_NEED(HL_SESSION_TABLE(session, &session->caches, count_caches(session->config)));
+    HL_NEED(plan_ranges(session));
+    HL_NEED(plan_panels(session));
     HL_NEED(plan_int8(session));
-    return plan_ropes(session, n_rows);
+    HL_NEED(plan_alibi(session));
+    HL_NEED(HL_SESSION_TABLE(session, &d->weights.layers, session->config->n_layers));
+    HL_NEED(HL_SESSION_ALLOC(session, &d->parts, n_batch));
+    HL_NEED(HL_SESSION_ALLOC(session, &d->inputs.last_of, n_batch));
+    if ((options->wants & HL_WANT_PATTERN) != 0)
+        HL_NEED(
+            HL_SESSION_ALLOC(session, &d->pattern_rows, product(n_batch, options->n_patterns, 1)));
+    if ((options->wants & HL_WANT_LAST_LOGITS) != 0)
+        HL_NEED(HL_SESSION_ALLOC(session, &session->last,
+                                 product(n_batch, session->config->d_vocab, 1)));
+    if (d->ops->is_near)
+        return HL_OK;
+    HL_NEED(HL_SESSION_TABLE(session, &d->has_gram, session->config->n_layers));
+    for (int i = 0; i < HL_DEVICE_STEPS; i++)
+        HL_NEED(HL_SESSION_ALLOC(session, &d->steps[i].sequences, n_batch));
+    if ((options->wants & HL_WANT_LAST_TOP) != 0)
+        HL_NEED(HL_SESSION_ALLOC(session, &d->tops, n_batch));
+    return HL_OK;
+}
+
+/* -------------------------------------------------------------- open and close */
+
+/* `weights` are those that the model has on this device already, or NULL. */
+static hl_status fill_session(hl_session *session, void *weights)
+{
+    hl_device_session *d = session->device;
+    plan               p = { .is_near = d->ops->is_near };
+
+    d->has_weights = weights != NULL;
+    HL_NEED(plan_all(&p, session));
+    session->cache_bytes = p.cache.used;
+    session->n_bytes +=
+        (d->has_weights ? 0 : p.weights.used) + p.cache.used + p.rows.used + p.host.used;
+    if (session->counting)
+        return HL_OK;
+    HL_NEED(allocate(session, &p, weights));
+    HL_NEED(plan_all(&p, session));
+    if (d->ops->is_near)
+        return HL_OK;
+    HL_NEED(hl_device_checked(d, d->ops->wait(d->device), "weights"));
+    if (d->has_weights)
+        return HL_OK;
+    HL_NEED(hl_device_copies_keep(session->model->copies, d->ops, d->dtype, d->weight_block));
+    d->weight_block = NULL;
+    return HL_OK;
 }
 
 hl_status hl_session_plan(hl_session *session)
 {
-    int64_t          n_batch = session->options.n_batch;
-    hl_device_choice choice;
+    hl_device_choice   choice;
+    hl_device_session *d = NULL;
 
     HL_NEED(count_block(session, 1, sizeof *session));
     HL_NEED(hl_device_choose(&choice, &session->options));
     session->options.device = NULL; /* was borrowed */
-    if (choice.ops == NULL &&
+    if (choice.ops->is_near &&
         (session->options.wants & (HL_WANT_LAST_TOP | HL_WANT_LAST_DRAW)) != 0)
         session->options.wants |= HL_WANT_LAST_LOGITS; /* they are found there when asked for */
     HL_NEED(hl_session_load_weights(session));
-    HL_NEED(HL_SESSION_ALLOC(session, &session->searched, session->config->n_layers + 1));
-    HL_NEED(HL_SESSION_ALLOC(session, &session->places, product(4, n_batch, 1)));
-    HL_NEED(HL_SESSION_ALLOC(session, &session->kept, n_batch));
-    HL_NEED(plan_streams(session, choice.ops == NULL));
-    HL_NEED(HL_SESSION_ALLOC(session, &session->length, n_batch));
-    HL_NEED(HL_SESSION_TABLE(session, &session->caches, count_caches(session->config)));
-    HL_NEED(plan_panels(session));
-    HL_NEED(plan_alibi(session));
-    if (choice.ops != NULL)
-        HL_NEED(hl_device_session_open(session, &choice));
-    else
-        HL_NEED(plan_work(session));
-    return HL_OK;
+    HL_NEED(HL_SESSION_TABLE(session, &d, 1));
+    session->device = d;
+    d->ops          = choice.ops;
+    d->dtype        = choice.dtype;
+    d->size         = hl_dtype_bits(choice.dtype) / 8;
+    d->cache_dtype  = choice.ops->is_near ? session->options.cache_dtype : choice.dtype;
+    HL_NEED(plan_host(session));
+    if (!session->counting)
+        HL_NEED(hl_device_checked(d, d->ops->open(&d->device, &session->pool), "opening"));
+    if (d->ops->is_near) {
+        HL_NEED(hl_device_load_weights(session, NULL, true));
+        return fill_session(session, NULL);
+    }
+    void     *weights = hl_device_copies_lock(session->model->copies, d->ops, d->dtype);
+    hl_status status  = fill_session(session, weights);
+    hl_device_copies_unlock(session->model->copies);
+    return status;
+}
+
+void hl_session_release(hl_session *session)
+{
+    hl_device_session *d = session->device;
+
+    if (d == NULL || d->device == NULL)
+        return;
+    (void)d->ops->wait(d->device);
+    for (int i = 0; i < HL_DEVICE_STEPS; i++) {
+        if (d->steps[i].graph != NULL)
+            d->ops->graph_free(d->device, d->steps[i].graph);
+    }
+    d->ops->free(d->device, d->weight_block);
+    d->ops->free(d->device, d->cache_block);
+    d->ops->free(d->device, d->row_block);
+    d->ops->free_host(d->device, d->host_block);
+    d->ops->close(d->device);
+    d->device = NULL;
 }

@@ -1,16 +1,26 @@
 /* session_weights.c - the weights of a model, ready to multiply with.
  *
- * Matrices stay where they are mapped.  Vectors (norms, biases, sinks) are read
- * as floats once: they are small, and it shows at once whether they hold numbers.
- * Matrices are searched for what is no number only when the residual stream has
- * some: reading all weights to open a session would cost more than the session. */
+ * Vectors (norms, biases, sinks) are read as floats once: they are small, and it shows at once
+ * whether they hold numbers.  Matrices are searched for what is no number only when the residual
+ * stream has some: reading all weights to open a session would cost more than the session.
+ *
+ * Maps of one input (q, k and v; gate and up; all experts) lie one after the other, so that one
+ * product makes them.  On a near device they stay where they are mapped.  Elsewhere they are copied
+ * once for all sessions of a model, of the compute type: what a file did to the order of
+ * rows is undone on the way; rows that lie as they should go over as they are stored and are
+ * converted by the device, GGUF's blocks too; others go by way of floats.  The same walk first
+ * counts (the arena has no memory yet), then fills. */
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
+#include <string.h>
 
+#include "base/dtype.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "model/device_copies.h"
+#include "model/forward.h"
 #include "model/model.h"
-#include "model/session.h"
 
 /* ------------------------------------------------------------------- finding */
 
@@ -162,5 +172,380 @@ hl_status hl_session_find_nan(const hl_session *session, int64_t layer)
             HL_NEED(search_matrix(row_values, session,
                                   hl_session_param_of(session, role, layer, part), layer));
     }
+    return HL_OK;
+}
+
+/* ----------------------------------------------------------- where products read */
+
+enum { STAGED_FLOATS = 1 << 20 };
+
+typedef struct loader {
+    hl_session        *session;
+    hl_device_session *d;
+    hl_arena          *arena;
+    bool               fills; /* else where all lies is noted, and how much it is */
+    bool               is_near;
+    float             *staged; /* (STAGED_FLOATS, or one row) */
+    int64_t            n_staged;
+} loader;
+
+static hl_status put(const loader *l, void *to, hl_dtype to_dtype, const void *from,
+                     hl_dtype from_dtype, int64_t n_values)
+{
+    return hl_device_checked(
+        l->d, l->d->ops->put_values(l->d->device, to, to_dtype, from, from_dtype, n_values),
+        "weights");
+}
+
+/* ------------------------------------------------------- matrices, on a device */
+
+/* Stored rows [first, first + n) as they lie. */
+static hl_status put_stored(const loader *l, uint8_t *to, const hl_matrix *matrix, int64_t first,
+                            int64_t n)
+{
+    hl_dtype_block block     = hl_dtype_block_of(matrix->dtype);
+    size_t         row_bytes = (size_t)matrix->n_columns / block.n_values * block.n_bytes;
+
+    return put(l, to, l->d->dtype, (const uint8_t *)matrix->data + (size_t)first * row_bytes,
+               matrix->dtype, n * matrix->n_columns);
+}
+
+static hl_status put_read(loader *l, uint8_t *to, const hl_matrix *matrix)
+{
+    int64_t width = matrix->n_columns;
+    int64_t step  = STAGED_FLOATS / width > 1 ? STAGED_FLOATS / width : 1;
+
+    if (step * width > l->n_staged) {
+        hl_free(l->staged);
+        l->staged   = NULL;
+        l->n_staged = 0;
+        HL_NEED(HL_ALLOC(&l->staged, (size_t)(step * width)));
+        l->n_staged = step * width;
+    }
+    for (int64_t first = 0; first < matrix->n_rows; first += step) {
+        int64_t n = matrix->n_rows - first < step ? matrix->n_rows - first : step;
+
+        for (int64_t row = 0; row < n; row++)
+            HL_NEED(hl_matrix_read_row(l->staged + row * width, matrix, first + row));
+        HL_NEED(put(l, to + (size_t)(first * width) * l->d->size, l->d->dtype, l->staged,
+                    HL_DTYPE_F32, n * width));
+    }
+    return HL_OK;
+}
+
+static hl_status put_matrix(loader *l, uint8_t *to, const hl_matrix *matrix)
+{
+    if (matrix->transposed || matrix->scales != NULL || matrix->pairs > 0)
+        return put_read(l, to, matrix);
+    for (int64_t row = 0; row < matrix->n_rows; row += matrix->block) {
+        int64_t left = matrix->n_rows - row;
+
+        HL_NEED(put_stored(l, to + (size_t)(row * matrix->n_columns) * l->d->size, matrix,
+                           matrix->first + row / matrix->block * matrix->stride,
+                           left < matrix->block ? left : matrix->block));
+    }
+    return HL_OK;
+}
+
+/* ---------------------------------------------------------------------- maps */
+
+static hl_status add_bias(const loader *l, hl_device_map *map, const hl_session_param *part,
+                          int64_t first)
+{
+    if (part->bias == NULL)
+        return HL_OK;
+    return put(l, map->bias + first, HL_DTYPE_F32, part->bias, HL_DTYPE_F32, part->matrix.n_rows);
+}
+
+/* The parts as they are stored, for a near device. */
+static hl_status list_parts(const loader *l, hl_device_map *out,
+                            const hl_session_param *const *parts, int64_t n)
+{
+    hl_stored_map *map   = NULL;
+    uint8_t       *block = NULL;
+
+    HL_NEED(HL_SESSION_TABLE(l->session, &block,
+                             (int64_t)(sizeof *map + (size_t)n * sizeof *map->parts)));
+    map = (hl_stored_map *)(void *)block;
+    for (int64_t i = 0; i < n; i++) {
+        if (parts[i] != NULL)
+            map->parts[map->n_parts++] = (hl_stored_part){ &parts[i]->matrix, parts[i]->bias };
+    }
+    out->weight = map;
+    return HL_OK;
+}
+
+/* `parts` (n), NULL where the model has none, one after the other. */
+static hl_status load_map(loader *l, hl_device_map *out, const hl_session_param *const *parts,
+                          int64_t n)
+{
+    bool    has_bias = false;
+    int64_t first    = 0;
+
+    *out = (hl_device_map){ 0 };
+    for (int64_t i = 0; i < n; i++) {
+        if (parts[i] == NULL)
+            continue;
+        out->n_in = parts[i]->matrix.n_columns;
+        out->n_out += parts[i]->matrix.n_rows;
+        has_bias = has_bias || parts[i]->source->bias.tensor != NULL;
+    }
+    if (out->n_out == 0)
+        return HL_OK;
+    if (l->is_near)
+        return list_parts(l, out, parts, n);
+    out->weight = hl_arena_take(l->arena, out->n_out, out->n_in, l->d->size);
+    out->bias   = has_bias ? hl_arena_take(l->arena, out->n_out, 1, sizeof(float)) : NULL;
+    for (int64_t i = 0; i < n && l->fills; i++) {
+        if (parts[i] == NULL)
+            continue;
+        HL_NEED(put_matrix(l, (uint8_t *)out->weight + (size_t)(first * out->n_in) * l->d->size,
+                           &parts[i]->matrix));
+        HL_NEED(add_bias(l, out, parts[i], first));
+        first += parts[i]->matrix.n_rows;
+    }
+    return HL_OK;
+}
+
+static hl_status load_role(loader *l, hl_device_map *out, hl_role role, int64_t layer)
+{
+    const hl_session_param *part = hl_session_param_of(l->session, role, layer, 0);
+
+    return load_map(l, out, &part, 1);
+}
+
+/* Of two roles, for every part of them, those of the first before those of the second. */
+static hl_status load_parts(loader *l, hl_device_map *out, hl_role a, hl_role b, int64_t layer,
+                            int64_t n_parts)
+{
+    HL_FREED const hl_session_param **parts = NULL;
+
+    HL_NEED(HL_ALLOC_ZEROED(&parts, (size_t)(2 * n_parts)));
+    for (int64_t i = 0; i < n_parts; i++) {
+        parts[2 * i]     = a != b ? hl_session_param_of(l->session, a, layer, i) : NULL;
+        parts[2 * i + 1] = hl_session_param_of(l->session, b, layer, i);
+        if (parts[2 * i] != NULL && parts[2 * i]->matrix.data == NULL)
+            parts[2 * i] = NULL;
+    }
+    return load_map(l, out, parts, 2 * n_parts);
+}
+
+/* ------------------------------------------------------------------- vectors */
+
+static hl_status load_floats(const loader *l, float **out, const float *const *from, int64_t n_each,
+                             int64_t n_parts)
+{
+    if (l->is_near && n_parts == 1) {
+        *out = (float *)from[0]; /* is only read */
+        return HL_OK;
+    }
+    if (l->is_near) {
+        HL_NEED(HL_SESSION_ALLOC(l->session, out, n_each * n_parts));
+        for (int64_t i = 0; i < n_parts && *out != NULL; i++)
+            memcpy(*out + i * n_each, from[i], (size_t)n_each * sizeof **out);
+        return HL_OK;
+    }
+    *out = hl_arena_take(l->arena, n_parts, n_each, sizeof(float));
+    for (int64_t i = 0; i < n_parts && l->fills; i++)
+        HL_NEED(put(l, *out + i * n_each, HL_DTYPE_F32, from[i], HL_DTYPE_F32, n_each));
+    return HL_OK;
+}
+
+static hl_status load_vector(const loader *l, hl_device_vector *out, hl_role role, int64_t layer)
+{
+    const hl_session_param *param   = hl_session_param_of(l->session, role, layer, 0);
+    int64_t                 n_parts = hl_role_parts(role, l->session->config, layer);
+    HL_FREED const float  **from    = NULL;
+
+    *out = (hl_device_vector){ 0 };
+    if (param == NULL || n_parts == 0)
+        return HL_OK;
+    HL_NEED(HL_ALLOC_ZEROED(&from, (size_t)n_parts));
+    if (param->source->weight.tensor != NULL) {
+        for (int64_t i = 0; i < n_parts; i++)
+            from[i] = param[i].vector;
+        HL_NEED(load_floats(l, &out->weight, from, param->source->weight.n_rows, n_parts));
+    }
+    if (param->source->bias.tensor != NULL) {
+        for (int64_t i = 0; i < n_parts; i++)
+            from[i] = param[i].bias;
+        HL_NEED(load_floats(l, &out->bias, from, param->source->bias.n_rows, n_parts));
+    }
+    return HL_OK;
+}
+
+/* --------------------------------------------------------------------- whole */
+
+static hl_status load_attention(loader *l, hl_device_layer *out, int64_t layer)
+{
+    const hl_session_param *parts[3] = {
+        hl_session_param_of(l->session, HL_ROLE_ATTN_Q, layer, 0),
+        hl_session_param_of(l->session, HL_ROLE_ATTN_K, layer, 0),
+        hl_session_param_of(l->session, HL_ROLE_ATTN_V, layer, 0),
+    };
+
+    HL_NEED(load_map(l, &out->qkv, parts, 3));
+    HL_NEED(load_role(l, &out->o, HL_ROLE_ATTN_O, layer));
+    HL_NEED(load_vector(l, &out->attn_norm, HL_ROLE_ATTN_NORM, layer));
+    HL_NEED(load_vector(l, &out->attn_post_norm, HL_ROLE_ATTN_POST_NORM, layer));
+    HL_NEED(load_vector(l, &out->q_norm, HL_ROLE_Q_NORM, layer));
+    HL_NEED(load_vector(l, &out->k_norm, HL_ROLE_K_NORM, layer));
+    return load_vector(l, &out->sinks, HL_ROLE_SINKS, layer);
+}
+
+static hl_status load_mlp(loader *l, hl_device_layer *out, int64_t layer)
+{
+    int64_t n_experts = l->session->config->layers[layer].n_experts;
+
+    HL_NEED(load_parts(l, &out->up, HL_ROLE_MLP_GATE, HL_ROLE_MLP_UP, layer, 1));
+    HL_NEED(load_role(l, &out->down, HL_ROLE_MLP_DOWN, layer));
+    HL_NEED(load_vector(l, &out->mlp_norm, HL_ROLE_MLP_NORM, layer));
+    HL_NEED(load_vector(l, &out->mlp_post_norm, HL_ROLE_MLP_POST_NORM, layer));
+    if (n_experts == 0)
+        return HL_OK;
+    HL_NEED(load_role(l, &out->router, HL_ROLE_ROUTER, layer));
+    HL_NEED(
+        load_parts(l, &out->experts_up, HL_ROLE_EXPERT_GATE, HL_ROLE_EXPERT_UP, layer, n_experts));
+    HL_NEED(load_parts(l, &out->experts_down, HL_ROLE_EXPERT_DOWN, HL_ROLE_EXPERT_DOWN, layer,
+                       n_experts));
+    HL_NEED(load_role(l, &out->shared_router, HL_ROLE_SHARED_ROUTER, layer));
+    HL_NEED(load_parts(l, &out->shared_up, HL_ROLE_SHARED_GATE, HL_ROLE_SHARED_UP, layer, 1));
+    return load_role(l, &out->shared_down, HL_ROLE_SHARED_DOWN, layer);
+}
+
+/* Tied embeddings are stored once. */
+static bool is_same_matrix(const hl_session_param *a, const hl_session_param *b)
+{
+    return a != NULL && b != NULL && a->matrix.data == b->matrix.data &&
+           a->matrix.first == b->matrix.first && a->matrix.n_rows == b->matrix.n_rows &&
+           a->matrix.transposed == b->matrix.transposed && b->source->bias.tensor == NULL;
+}
+
+static hl_status load_ends(loader *l, hl_device_weights *out)
+{
+    const hl_session_param *embed = hl_session_param_of(l->session, HL_ROLE_EMBED, -1, 0);
+    const hl_session_param *head  = hl_session_param_of(l->session, HL_ROLE_LM_HEAD, -1, 0);
+
+    HL_NEED(load_role(l, &out->embed, HL_ROLE_EMBED, -1));
+    HL_NEED(load_role(l, &out->embed_in, HL_ROLE_EMBED_IN, -1));
+    HL_NEED(load_role(l, &out->position, HL_ROLE_POSITION, -1));
+    HL_NEED(load_role(l, &out->token_type, HL_ROLE_TOKEN_TYPE, -1));
+    HL_NEED(load_role(l, &out->embed_out, HL_ROLE_EMBED_OUT, -1));
+    HL_NEED(load_role(l, &out->head_dense, HL_ROLE_HEAD_DENSE, -1));
+    HL_NEED(load_vector(l, &out->embed_norm, HL_ROLE_EMBED_NORM, -1));
+    HL_NEED(load_vector(l, &out->final_norm, HL_ROLE_FINAL_NORM, -1));
+    HL_NEED(load_vector(l, &out->head_norm, HL_ROLE_HEAD_NORM, -1));
+    if (is_same_matrix(embed, head))
+        out->lm_head = out->embed;
+    else
+        HL_NEED(load_role(l, &out->lm_head, HL_ROLE_LM_HEAD, -1));
+    return HL_OK;
+}
+
+hl_status hl_device_load_biases(hl_session *session, hl_arena *arena)
+{
+    hl_device_session *d       = session->device;
+    hl_device_weights *out     = &d->weights;
+    int64_t            n_heads = session->config->n_heads;
+    const loader       l       = { .session = session,
+                                   .d       = d,
+                                   .arena   = arena,
+                                   .fills   = arena->base != NULL,
+                                   .is_near = d->ops->is_near };
+
+    if (session->config->position == HL_POSITION_ALIBI)
+        HL_NEED(load_floats(&l, &out->alibi_slopes, (const float *const *)&session->alibi_slopes,
+                            n_heads, 1));
+    if (session->config->position == HL_POSITION_ALIBI_FALCON)
+        HL_NEED(load_floats(&l, &out->key_bias, (const float *const *)&session->key_bias,
+                            n_heads * session->options.n_ctx, 1));
+    return HL_OK;
+}
+
+hl_status hl_device_load_weights(hl_session *session, hl_arena *arena, bool is_there)
+{
+    hl_status          status  = HL_OK;
+    hl_device_session *d       = session->device;
+    loader             l       = { .session = session,
+                                   .d       = d,
+                                   .arena   = arena,
+                                   .fills   = !is_there && arena->base != NULL,
+                                   .is_near = d->ops->is_near };
+    hl_device_weights *weights = &d->weights;
+
+    HL_TRY(load_ends(&l, weights));
+    for (int64_t layer = 0; layer < session->config->n_layers; layer++) {
+        HL_TRY(load_attention(&l, &weights->layers[layer], layer));
+        HL_TRY(load_mlp(&l, &weights->layers[layer], layer));
+    }
+
+done:
+    hl_free(l.staged);
+    return status;
+}
+
+/* ----------------------------------------------------- copies for all sessions */
+
+typedef struct copy {
+    struct copy         *next;
+    const hl_device_ops *ops;
+    hl_dtype             dtype;
+    void                *block; /* the device's */
+} copy;
+
+struct hl_device_copies {
+    pthread_mutex_t lock;
+    copy           *first;
+};
+
+hl_status hl_device_copies_new(hl_device_copies **out)
+{
+    hl_status status = HL_ALLOC_ZEROED(out, 1);
+
+    if (status == HL_OK)
+        pthread_mutex_init(&(*out)->lock, NULL);
+    return status;
+}
+
+void hl_device_copies_free(hl_device_copies *copies)
+{
+    if (copies == NULL)
+        return;
+    while (copies->first != NULL) {
+        copy *gone = copies->first;
+
+        copies->first = gone->next;
+        gone->ops->free(NULL, gone->block);
+        hl_free(gone);
+    }
+    pthread_mutex_destroy(&copies->lock);
+    hl_free(copies);
+}
+
+void *hl_device_copies_lock(hl_device_copies *copies, const hl_device_ops *ops, hl_dtype dtype)
+{
+    pthread_mutex_lock(&copies->lock);
+    for (const copy *at = copies->first; at != NULL; at = at->next) {
+        if (at->ops == ops && at->dtype == dtype)
+            return at->block;
+    }
+    return NULL;
+}
+
+void hl_device_copies_unlock(hl_device_copies *copies)
+{
+    pthread_mutex_unlock(&copies->lock);
+}
+
+hl_status hl_device_copies_keep(hl_device_copies *copies, const hl_device_ops *ops, hl_dtype dtype,
+                                void *block)
+{
+    copy     *made   = NULL;
+    hl_status status = HL_ALLOC_ZEROED(&made, 1);
+
+    if (status != HL_OK)
+        return status;
+    *made         = (copy){ .next = copies->first, .ops = ops, .dtype = dtype, .block = block };
+    copies->first = made;
     return HL_OK;
 }

@@ -97,7 +97,7 @@ hl_status hl_compact_check(const hl_config *config)
 
     if (config->position == HL_POSITION_ALIBI || config->position == HL_POSITION_ALIBI_FALCON)
         reason = "ALiBi's slopes follow from the number of heads, so those that stay would change";
-    else if (config->qk_norm == HL_QK_NORM_ALL)
+    else if (config->qk_norm == HL_HEAD_NORM_ALL)
         reason = "its norms of q and k span all heads, so those that stay would change";
     if (reason == NULL)
         return HL_OK;
@@ -301,7 +301,7 @@ hl_status hl_compact_config(hl_compact_form *form, json_t *root, const hl_config
         return write_plain(root, config, plan, family);
     HL_NEED(write_table(root, plan));
     *form = HL_COMPACT_OURS;
-    if (family == NULL || text_part(root) != root || config->qk_norm == HL_QK_NORM_EACH ||
+    if (family == NULL || text_part(root) != root || config->qk_norm == HL_HEAD_NORM_EACH ||
         auto_class(architecture_of(root)) == NULL || !is_class_name(architecture_of(root)))
         return HL_OK;
     *form = HL_COMPACT_CODE;

@@ -29,7 +29,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "measure/window.h"
-#include "model/device.h"
+#include "model/forward.h"
 #include "model/model.h"
 #include "stats/exact.h"
 
@@ -432,7 +432,7 @@ static hl_status open_fitting_session(hl_evaluator *e)
     int64_t         *n_batch = &e->options.windows.n_batch;
 
     HL_NEED(hl_device_choose(&choice, &(hl_session_options){ 0 }));
-    bool on_device = choice.ops != NULL, is_free = *n_batch == 0;
+    bool on_device = !choice.ops->is_near, is_free = *n_batch == 0;
     if (is_free)
         *n_batch = on_device ? device_batch(e) : windows_of(e, DEFAULT_ROWS);
     status = open_session(e, on_device);

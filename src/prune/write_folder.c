@@ -189,7 +189,7 @@ static hl_status mark_gone(slice_list *slices, int64_t layer)
         HL_NEED(mark_rows(slices, &param->weight, parts[i].fates, parts[i].n_each));
         HL_NEED(mark_rows(slices, &param->bias, parts[i].fates, parts[i].n_each));
     }
-    if (slices->model->config->qk_norm == HL_QK_NORM_EACH) {
+    if (slices->model->config->qk_norm == HL_HEAD_NORM_EACH) {
         HL_NEED(mark_norms(slices, HL_ROLE_Q_NORM, layer, plan->heads));
         HL_NEED(mark_norms(slices, HL_ROLE_K_NORM, layer, plan->kv));
     }

@@ -445,11 +445,11 @@ static const hl_run_sums *sums_of(const hl_row_plans *plans, const hl_layer_rows
 {
     int64_t first = 0;
 
-    if (rows->sums == NULL)
+    if (hl_rows_sums(rows) == NULL)
         return NULL;
     for (int64_t i = 0; i < sequence; i++)
         first += plans->n_runs[i];
-    return rows->sums->runs + head * rows->sums->n_runs + first;
+    return hl_rows_sums(rows)->runs + head * hl_rows_sums(rows)->n_runs + first;
 }
 
 /* -------------------------------------------------------------- kept sequences */
@@ -549,8 +549,8 @@ void hl_profile_rows_head(hl_profile *profile, const hl_layer_rows *rows, int64_
 {
     for (int64_t sequence = 0; sequence < rows->n_batch; sequence++)
         add_head(profile, rows, sequence, head);
-    if (rows->sums != NULL)
-        add_counts(profile, rows->sums, head, hl_cell(profile, rows->layer, head));
+    if (hl_rows_sums(rows) != NULL)
+        add_counts(profile, hl_rows_sums(rows), head, hl_cell(profile, rows->layer, head));
 }
 
 void hl_profile_rows_close(hl_profile *profile, const hl_layer_rows *rows)

@@ -182,8 +182,8 @@ static hl_pattern_sums sums_of(const hl_sampled_row *sample, int64_t head, float
     const hl_layer_rows *rows = sample->rows;
     hl_pattern_sums      sums;
 
-    if (rows->likeness != NULL)
-        return rows->likeness->patterns[sample->index * rows->n_heads + head];
+    if (hl_rows_likeness(rows) != NULL)
+        return hl_rows_likeness(rows)->patterns[sample->index * rows->n_heads + head];
     hl_pattern_sum(&sums, row_of(sample, head), &sample->place, scratch);
     return sums;
 }
@@ -480,7 +480,8 @@ static void add_told_distances(const hl_profile *profile, const hl_sampled_row *
                                const double *totals, int64_t a)
 {
     int64_t       n_heads = sample->rows->n_heads;
-    const double *made = sample->rows->likeness->distances + sample->index * count_pairs(n_heads);
+    const double *made =
+        hl_rows_likeness(sample->rows)->distances + sample->index * count_pairs(n_heads);
 
     if (!all_finite(totals, n_heads))
         return;
@@ -501,7 +502,7 @@ void hl_profile_made_distances(hl_profile *profile, const hl_layer_rows *rows, i
 /* Terms of one sequence: pairs a <= b. */
 static const double *terms_of(const hl_layer_rows *rows, int64_t sequence)
 {
-    return rows->likeness->alike + sequence * count_pairs(rows->n_heads + 1);
+    return hl_rows_likeness(rows)->alike + sequence * count_pairs(rows->n_heads + 1);
 }
 
 /* A head with itself is the first of its pairs, and finite where its kernel is. */

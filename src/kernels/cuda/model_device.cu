@@ -55,10 +55,10 @@ static hl_status open_streams(hl_device *device)
     return check(cudaEventCreateWithFlags(&device->copied, cudaEventDisableTiming), "an event");
 }
 
-static hl_status open_device(hl_device **out, int n_threads)
+static hl_status open_device(hl_device **out, const hl_linear_pool *pool)
 {
     hl_device *device = new hl_device();
-    (void)n_threads;
+    (void)pool;
 
     *out             = nullptr;
     hl_status status = hl_cuda_probe();
@@ -153,12 +153,13 @@ static hl_status wait(hl_device *device)
 
 /* ------------------------------------------------------------------- attention */
 
-static hl_status attend(hl_device *device, const hl_attention_result *result,
-                        const hl_attention *problem)
+static hl_status attend(hl_device *device, const hl_device_attention *parts, int64_t n_parts)
 {
     const hl_cuda_launch launch = { device->stream, HL_CUDA_AUTO };
 
-    return hl_cuda_forward(result, problem, &launch);
+    for (int64_t i = 0; i < n_parts; i++)
+        HL_CUDA_TRY(hl_cuda_forward(&parts[i].result, &parts[i].problem, &launch));
+    return HL_OK;
 }
 
 /* ---------------------------------------------------------------------- graphs */
@@ -237,6 +238,7 @@ static hl_status graph_run(hl_device *device, const hl_device_graph *graph)
 static const hl_device_ops table = {
     .interface     = HL_DEVICE_INTERFACE,
     .name          = "cuda",
+    .is_near       = false,
     .error         = hl_cuda_error,
     .open          = open_device,
     .close         = close_device,

@@ -2,7 +2,7 @@
  * none.
  *
  * A row of logits is read twice by one block: for its largest, second and their place, then
- * for the sums of model/logits.c, in double. */
+ * for the sums of kernels/logits.c, in double. */
 #include <math.h>
 
 #include "kernels/cuda/model.cuh"

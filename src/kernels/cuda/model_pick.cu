@@ -55,7 +55,7 @@ struct tops {
     }
 };
 
-/* Without the largest logit's own 1, as model/logits.c. */
+/* Without the largest logit's own 1, as kernels/logits.c. */
 struct draw_sums {
     double rest, dot, dot2, weight;
 };

@@ -6,7 +6,7 @@
  *
  * The largest logit weighs exactly 1, so l - 1 is summed and log1p used: the entropy of
  * a model that is almost certain keeps its digits. */
-#include "model/logits.h"
+#include "kernels/logits.h"
 
 #include <math.h>
 

@@ -1,38 +1,38 @@
-/* device.h - a session whose model runs on a device: kernels/device.h.
+/* forward.h - the inside of the forward pass: what a session has on its device, and who does what.
  *
- * The session's public half, its checks and its chunks are those of the CPU; from hl_forward on the
- * work is done here, in the device's memory.  What the tap wants is copied back to
- * session->rows and session->statistics, so that what is told is told the same way.
+ * A chunk goes through the blocks of a model by the operations of kernels/device.h alone, in the
+ * memory of the session's device.
  *
- *     device_session.c    which device, all memory, closing
- *     device_weights.c    weights, as products want them
- *     device_copies.c     the same, kept for all sessions of a model
- *     device_inputs.c     what a chunk reads beside weights and cache
- *     device_forward.c    one chunk through all blocks
- *     device_blocks.c     a block: its norms, its MLP or experts
- *     device_attention.c  the attention branch, whole rows of it
- *     device_ends.c       embedding; final norm, logits and lens
- *     device_pick.c       what draws need to know of logits that stay there
- *     device_likeness.c   what heads write and how alike they are, beside later layers
- *     device_tap.c        what is copied back, and who is told
+ *     forward.c            one chunk through all blocks
+ *     forward_inputs.c     what a chunk reads beside weights and cache
+ *     blocks.c             a block: its halves, their norms, MLPs and experts
+ *     forward_attention.c  the attention branch, whole rows of it
+ *     forward_ends.c       embedding; final norm, logits, lens and losses; draws
+ *     observer.c           what is told of a layer, and to whom
+ *     session_memory.c     which device, and all memory
+ *     session_weights.c    the weights, as products want them
  *
- * Layers alternate between two lanes of memory for what is told, so that one layer's rows are
- * copied and looked at while the next is computed.  A step of decoding, few rows and nothing but their
- * statistics wanted, keeps those of all layers until the end instead, and is recorded so that it can be
- * replayed. */
-#ifndef HL_MODEL_DEVICE_H
-#define HL_MODEL_DEVICE_H
+ * Where a device is near, a layer is told when it has run, of the rows that it worked with.  Else
+ * layers alternate between two lanes of memory for what is told, so that one layer's rows are
+ * copied and looked at while the next is computed; and a step of decoding, few rows and nothing but
+ * their statistics wanted, keeps those of all layers until the end instead, and is recorded so that it
+ * can be replayed. */
+#ifndef HL_MODEL_FORWARD_H
+#define HL_MODEL_FORWARD_H
 
 #include "kernels/device.h"
+#include "model/blocks.h"
 #include "model/session.h"
 
 /* Memory handed out in order from one block; while base is NULL it is only counted. */
 typedef struct hl_arena {
     uint8_t *base;
     size_t   used;
+    bool     is_beyond; /* more was asked for than can be counted */
 } hl_arena;
 
-void *hl_arena_take(hl_arena *arena, int64_t count, size_t size);
+/* (a, b) items of `size` bytes. */
+void *hl_arena_take(hl_arena *arena, int64_t a, int64_t b, size_t size);
 
 /* ------------------------------------------------------------------- weights */
 
@@ -65,6 +65,16 @@ typedef struct hl_device_layer {
     hl_device_vector q_norm, k_norm;
     hl_device_vector sinks;
 } hl_device_layer;
+
+/* Of a role that is a norm of blocks. */
+static inline const hl_device_vector *hl_device_norm_role(const hl_device_layer *layer,
+                                                          hl_role                role)
+{
+    return role == HL_ROLE_ATTN_NORM        ? &layer->attn_norm
+           : role == HL_ROLE_MLP_NORM       ? &layer->mlp_norm
+           : role == HL_ROLE_ATTN_POST_NORM ? &layer->attn_post_norm
+                                            : &layer->mlp_post_norm;
+}
 
 typedef struct hl_device_weights {
     hl_device_layer *layers; /* (n_layers) on the host */
@@ -105,14 +115,15 @@ typedef struct hl_device_plan {
 /* What is told of one layer. */
 typedef struct hl_device_lane {
     hl_device_pair statistics;      /* see hl_device_place_statistics */
+    int64_t       *argmax;          /* of the same rows; NULL: this device does not say */
     hl_device_pair kept[HL_N_KEPT]; /* floats: all rows, or the tap's */
     hl_device_pair pattern;         /* (B, H, n_patterns, S) */
     hl_device_pair exact;           /* (B, H, n_patterns) */
     hl_device_pair items;           /* (B, H, n_patterns, 3) */
     hl_device_plan plan;
-    hl_device_pair sums;      /* see place_sums of device_tap.c */
+    hl_device_pair sums;      /* see place_sums of observer.c */
     bool           is_summed; /* they stand for statistics */
-    hl_device_pair likeness;  /* see place_likeness of device_likeness.c */
+    hl_device_pair likeness;  /* see place_likeness of observer.c */
     hl_device_pair places;    /* (B, n_patterns) hl_pattern_place */
     double        *kernels;   /* of heads, to work in: the device's alone */
     int64_t        n_runs;    /* of sums */
@@ -123,17 +134,20 @@ typedef struct hl_device_lane {
 
 /* Rows of the chunk, on the device. */
 typedef struct hl_device_rows {
-    float   *x;                  /* (N, D) the residual stream */
-    void    *normed;             /* (N, D) of T */
-    void    *branch;             /* (N, D) what attention gives */
-    void    *mlp;                /* (N, D) what the MLP gives */
-    void    *qkv;                /* (N, (H + 2 K) d) */
-    void    *z;                  /* (N, H d) */
-    void    *up;                 /* (N, 2 F) */
-    void    *active;             /* (N, F) */
-    void    *shared;             /* (N, D) of the expert that all use */
-    float   *router;             /* (N, n_experts), and (N) of the shared expert behind them */
-    void    *work;               /* of experts */
+    float   *x;      /* (N, D) the residual stream */
+    void    *normed; /* (N, D) of T */
+    void    *branch; /* (N, D) what attention gives */
+    void    *mlp;    /* (N, D) what the MLP gives */
+    void    *qkv;    /* (N, (H + 2 K) d) */
+    void    *z;      /* (N, H d) */
+    void    *up;     /* (N, 2 F) */
+    void    *active; /* (N, F) */
+    void    *shared; /* (N, D) of the expert that all use */
+    float   *router; /* (N, n_experts), and (N) of the shared expert behind them */
+    void    *work;   /* of experts */
+    int64_t *chosen; /* (N, n_experts_used), on a near device, and their weights */
+    float   *shares;
+    double  *scores;             /* (threads, S) of whole rows; on a near device */
     void    *embedded;           /* (N, d_embed) where that is not D */
     float   *cosine[HL_N_ROPES]; /* (N, n_dims/2) */
     float   *sine[HL_N_ROPES];
@@ -156,7 +170,9 @@ typedef struct hl_device_inputs {
     const int64_t   *tokens;  /* (N) */
     const int64_t   *types;   /* (N) */
     const int64_t   *targets; /* (N) where losses are wanted */
-    const int64_t   *last;    /* (B) the last row of each sequence */
+    const int64_t   *last;    /* (n_last) the last row of each sequence, -1: not in this chunk */
+    int64_t          n_last;
+    int64_t         *last_of; /* (n_last) which of what is fed it is of; on the host */
     const int64_t   *kept;    /* (sequences) of which row of rows.logits its last logits are; -1: of
                                * none.  NULL: nobody draws */
     const int64_t   *sampled; /* (n_sampled) rows that the tap names, -1: none; NULL: all */
@@ -190,6 +206,12 @@ typedef struct hl_device_step {
     int64_t         *sequences; /* (B) */
 } hl_device_step;
 
+/* What is watched of a block. */
+typedef struct hl_device_watch {
+    hl_attention_result statistics; /* all NULL: nobody */
+    hl_device_lane     *lane;       /* NULL: nothing but these */
+} hl_device_watch;
+
 /* What is said of a row of logits: top, loss, divergence, entropy and gap, as so many floats. */
 enum { HL_SAID_FLOATS = 8 };
 
@@ -200,6 +222,7 @@ typedef struct hl_device_session {
     hl_device           *device;
     hl_dtype             dtype; /* T */
     size_t               size;  /* bytes of one */
+    hl_dtype             cache_dtype;
     hl_device_weights    weights;
     hl_device_rows       rows;
     hl_device_inputs     inputs;
@@ -211,8 +234,11 @@ typedef struct hl_device_session {
     hl_device_pair       all_statistics; /* of a step: (L) blocks of step_bytes */
     size_t               step_bytes;     /* of the step at hand */
     int64_t              step_rows;      /* no step has more */
-    hl_device_pair       ends;           /* rows at the end on their way out: see device_ends.c */
-    hl_device_kept       kept;           /* (sequences, S) rows of logits, or none */
+    hl_device_pair       ends;           /* rows at the end on their way out: see forward_ends.c */
+    hl_device_kept       kept;           /* (sequences, n_kept) rows of logits, or none */
+    hl_device_attention *parts;          /* (B) on the host: the problems of a chunk */
+    int64_t             *pattern_rows;   /* (B, n_patterns) on the host: whole rows of the chunk */
+    hl_device_watch      watch;          /* what is wanted of the block at hand */
     hl_device_picks      picks;
     int64_t             *tops;       /* (B) the likeliest tokens after all sequences, or NULL */
     int32_t             *flag;       /* rows.flag on the host */
@@ -229,110 +255,101 @@ typedef struct hl_device_session {
 
 /* -------------------------------------------------------------------- calls */
 
-/* device_session.c: the device that the options, the process or the environment name. */
+/* session_memory.c: the device that the options, the process or the environment name. */
 typedef struct hl_device_choice {
-    const hl_device_ops *ops; /* NULL: the CPU */
+    const hl_device_ops *ops;
     hl_dtype             dtype;
 } hl_device_choice;
 hl_status hl_device_choose(hl_device_choice *out, const hl_session_options *options);
-
-/* NULL: the CPU. */
-static inline const hl_device_ops *hl_device_ops_of(const hl_session *session)
-{
-    return session->device != NULL ? session->device->ops : NULL;
-}
-
-/* All that the session has on the device; while session->counting, only how much it is. */
-hl_status hl_device_session_open(hl_session *session, const hl_device_choice *choice);
-void      hl_device_session_close(hl_session *session);
+/* All memory that the options ask for; while session->counting, only how much it is. */
+hl_status hl_session_plan(hl_session *session);
+void      hl_session_release(hl_session *session);
 /* Wraps a failure of the device in a message of its own. */
 hl_status hl_device_checked(const hl_device_session *d, hl_status status, const char *what);
 
-/* device_weights.c: lays all weights out in the arena and, where it has memory and they are not
- * there, fills them; and what positions add to scores, which depends on the session. */
+/* session_weights.c: lays all weights out in the arena and, where it has memory and they are not
+ * there, fills them; on a near device, where they are stored.  And what positions add to
+ * scores, which depends on the session. */
 hl_status hl_device_load_weights(hl_session *session, hl_arena *arena, bool is_there);
 hl_status hl_device_load_biases(hl_session *session, hl_arena *arena);
 
-/* device_inputs.c */
+/* forward_inputs.c */
 size_t    hl_device_inputs_bytes(const hl_session *session);
 hl_status hl_device_put_inputs(hl_session *session, const hl_chunk *chunk);
 
-/* device_forward.c */
-hl_status hl_device_forward(hl_session *session, const hl_chunk *chunk);
+/* forward.c */
+hl_status hl_forward(hl_session *session, const hl_chunk *chunk);
+/* Does anything need the residual stream after the last block? */
+bool hl_forward_needs_end(const hl_session *session, const hl_chunk *chunk);
 
-/* device_blocks.c: what is watched in the middle of a block. */
-typedef struct hl_device_watch {
-    hl_attention_result statistics; /* all NULL: nobody */
-    hl_device_lane     *lane;       /* NULL: nothing but these */
-} hl_device_watch;
-/* The stream through a block; of the last one only what somebody needs. */
-hl_status hl_device_run_block(hl_session *session, const hl_chunk *chunk, int64_t layer,
-                              const hl_device_watch *watch);
+/* blocks.c: the stream through a block; of the last one only what somebody needs. */
+hl_status hl_block_run(hl_session *session, const hl_chunk *chunk, int64_t layer);
+/* What a branch gives for `input`, (N, D) of the compute type: rows.branch or rows.mlp. */
+hl_status hl_block_branch(hl_session *session, const hl_chunk *chunk, int64_t layer,
+                          hl_branch branch, const void *input);
 /* out (n_rows, n_out) = x W' + b; out of out_dtype, both packed. */
 hl_status         hl_device_multiply(const hl_session *session, void *out, hl_dtype out_dtype,
-                                     const void *x, const hl_device_map *map, int64_t n_rows);
-hl_device_experts hl_device_experts_of(const hl_session *session, int64_t layer, int64_t n_rows);
+                                     const void *x, const hl_device_map *map,
+                                     const hl_device_places *places);
+hl_device_experts hl_device_experts_of(const hl_session *session, int64_t layer,
+                                       const hl_device_places *places);
 hl_norm           hl_device_norm_of(const hl_session *session, const hl_device_vector *vector);
+/* out = norm(x), both (N, n) of one type; in the order of operations. */
+hl_status hl_device_norm_rows(const hl_session *session, void *out, const void *x, hl_dtype dtype,
+                              const hl_device_vector *vector, const hl_device_places *places);
 /* x with all that is pending added. */
-hl_status hl_device_settle(const hl_session *session, const hl_chunk *chunk);
+hl_status hl_device_settle(const hl_session *session);
 
-/* device_attention.c */
-hl_status hl_device_attend(hl_session *session, const hl_chunk *chunk, int64_t layer,
-                           const hl_attention_result *statistics);
-/* Whole rows at the tap's positions into the lane; after hl_device_attend. */
-hl_status hl_device_make_patterns(hl_session *session, const hl_chunk *chunk, int64_t layer,
-                                  hl_device_lane *lane);
+/* forward_attention.c: rows.branch = A(input). */
+hl_status hl_forward_attention(hl_session *session, const hl_chunk *chunk, int64_t layer,
+                               const void *input);
+/* What the operator is asked for a layer, of fed sequences [first, first + n), whose caches follow
+ * each other. */
+hl_attention hl_forward_problem(const hl_session *session, const hl_chunk *chunk, int64_t layer,
+                                int64_t first, int64_t n);
+/* d->pattern_rows of this chunk, and how many there are (of each sequence). */
+int64_t hl_forward_pattern_rows(const hl_session *session, const hl_chunk *chunk);
+/* Whole rows at the tap's positions into the lane; after the operator. */
+hl_status hl_forward_patterns(hl_session *session, const hl_chunk *chunk, int64_t layer,
+                              hl_device_lane *lane);
 
-/* device_ends.c */
-hl_status hl_device_embed_rows(hl_session *session, const hl_chunk *chunk);
+/* forward_ends.c */
+hl_status hl_forward_embed(hl_session *session, const hl_chunk *chunk);
 /* Lens of x into the lane. */
-hl_status hl_device_make_lens(hl_session *session, const hl_chunk *chunk, hl_device_lane *lane);
+hl_status hl_forward_lens(hl_session *session, const hl_chunk *chunk, hl_device_lane *lane);
 /* Final norm, logits, lens of all rows to the tap. */
-hl_status hl_device_final(hl_session *session, const hl_chunk *chunk);
+hl_status hl_forward_final(hl_session *session, const hl_chunk *chunk);
 /* Logits of each sequence's last row, or the likeliest token: made, sent and, once lane 0 has
- * arrived, received into session->rows.last and tops. */
-hl_status hl_device_make_last(hl_session *session, const hl_chunk *chunk);
-hl_status hl_device_send_last(hl_session *session, const hl_chunk *chunk);
-hl_status hl_device_receive_last(hl_session *session, const hl_chunk *chunk);
+ * arrived, received into session->last and tops.  With more rows than fit at a time (on a near
+ * device), all of it in turns. */
+hl_status hl_forward_make_last(hl_session *session, const hl_chunk *chunk);
+hl_status hl_forward_send_last(hl_session *session, const hl_chunk *chunk);
+hl_status hl_forward_receive_last(hl_session *session, const hl_chunk *chunk);
 
-/* device_pick.c: their memory; the last logits of what was fed into picks.logits; hl_session_look
+/* forward_ends.c: the memory of draws; the last logits of what was fed into picks.logits; hl_session_look
  * of pick.h. */
 struct hl_pick;
 void      hl_device_plan_picks(hl_session *session, hl_arena *rows, hl_arena *host);
-hl_status hl_device_keep_last(const hl_session *session);
 hl_status hl_device_look(hl_session *session, struct hl_pick *picks, int64_t n);
 
-/* device_tap.c: the parts of a block of statistics for so many rows and heads. */
+/* observer.c: the parts of a block of statistics for so many rows and heads. */
 hl_attention_result hl_device_place_statistics(void *block, int64_t count, int64_t n_segments);
 size_t              hl_device_statistics_bytes(int64_t count, int64_t n_segments);
-/* Rows of x, q, ... as they are now into the lane. */
-hl_status hl_device_keep(hl_session *session, const hl_chunk *chunk, hl_device_lane *lane,
-                         uint32_t kinds);
-/* Sums of the lane's statistics, where the tap asks for them: right after they are made. */
-hl_status hl_device_sum(hl_session *session, const hl_chunk *chunk, int lane,
-                        const hl_row_plan *plan);
-size_t    hl_device_sums_bytes(const hl_session *session, int64_t n_runs);
-hl_status hl_device_send(hl_session *session, const hl_chunk *chunk, int lane);
+size_t              hl_device_sums_bytes(const hl_session *session, int64_t n_runs);
+size_t              hl_device_likeness_bytes(const hl_session *session);
+/* Are norms, products and distances of heads made on the device (hl_likeness)? */
+bool hl_device_compares(const hl_session *session, const hl_chunk *chunk);
+/* A block with all that the tap wants of it, in a lane. */
+hl_status hl_observe_block(hl_session *session, const hl_chunk *chunk, int64_t layer, int lane);
+/* In the middle of a block that is watched. */
+hl_status hl_observe_middle(hl_session *session, const hl_chunk *chunk);
 /* Waits for a lane's layer and tells it; nothing where none is under way. */
-hl_status hl_device_tell(hl_session *session, const hl_chunk *chunk, int lane);
-void      hl_device_describe_patterns(hl_layer_rows *rows, const hl_session *session,
-                                      const hl_chunk *chunk);
+hl_status hl_observe_tell(hl_session *session, const hl_chunk *chunk, int lane);
 /* The embedded rows: on their way before the first block is issued, told after it. */
-hl_status hl_device_send_embedded(hl_session *session, const hl_chunk *chunk);
-hl_status hl_device_tell_embedded(hl_session *session, const hl_chunk *chunk);
-hl_status hl_device_tell_steps(hl_session *session, const hl_chunk *chunk);
-
-/* device_likeness.c: hl_likeness of base/row_runs.h, for taps that have a plan and sampled rows. */
-bool   hl_device_compares(const hl_session *session, const hl_chunk *chunk);
-size_t hl_device_likeness_bytes(const hl_session *session);
-/* The embedded rows, for the first block's influence. */
-hl_status hl_device_follow_embedded(hl_session *session, const hl_chunk *chunk);
-/* Of the lane's sampled and whole rows, once these are there. */
-hl_status hl_device_compare(hl_session *session, const hl_chunk *chunk, int lane,
-                            const hl_row_plan *plan);
-hl_status hl_device_send_likeness(hl_session *session, const hl_chunk *chunk, int lane);
-/* What has arrived. */
-hl_likeness hl_device_likeness_of(const hl_session *session, const hl_chunk *chunk, int lane);
+hl_status hl_observe_embedded(hl_session *session, const hl_chunk *chunk);
+hl_status hl_observe_tell_embedded(hl_session *session, const hl_chunk *chunk);
+/* All layers of a step, whose statistics have arrived. */
+hl_status hl_observe_tell_steps(hl_session *session, const hl_chunk *chunk);
 
 static inline bool hl_device_is_watched(const hl_chunk *chunk)
 {

@@ -1,4 +1,4 @@
-/* device_inputs.c - what a chunk reads beside weights and cache: tokens, places, frequencies,
+/* forward_inputs.c - what a chunk reads beside weights and cache: tokens, places, frequencies,
  * gates.
  *
  * All of it goes over in one copy, laid out the same way for chunks of the same shape, so that a
@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/status.h"
-#include "model/device.h"
+#include "model/forward.h"
 #include "model/rope.h"
 
 /* Bounds of keys change by so many: within them a recorded step stays good. */
@@ -71,6 +71,23 @@ static void put_targets(hl_device_inputs *inputs, const hl_chunk *chunk)
                            : -1;
 }
 
+/* The last rows of what is fed.  Where a step may be recorded, every sequence has a place among them,
+ * also one that ends in another chunk. */
+static void put_last(hl_device_inputs *inputs, const hl_chunk *chunk, bool is_near)
+{
+    int64_t *last = take_numbers(inputs, &inputs->last, chunk->n_batch);
+
+    inputs->n_last = 0;
+    for (int64_t i = 0; i < chunk->n_batch; i++) {
+        bool is_here = hl_chunk_has_last(chunk, i);
+
+        if (is_near && !is_here)
+            continue;
+        inputs->last_of[inputs->n_last] = i;
+        last[inputs->n_last++]          = is_here ? i * chunk->n_rows + chunk->lengths[i] - 1 : -1;
+    }
+}
+
 static void put_places(hl_device_inputs *inputs, const hl_chunk *chunk)
 {
     size_t   n_bytes   = (size_t)chunk->n_batch * sizeof(int64_t);
@@ -78,7 +95,6 @@ static void put_places(hl_device_inputs *inputs, const hl_chunk *chunk)
     int64_t *lengths   = take_numbers(inputs, &inputs->places.lengths, chunk->n_batch);
     int64_t *sequences = take_numbers(inputs, &inputs->places.sequences, chunk->n_batch);
     int64_t *ends      = take_numbers(inputs, &inputs->ends, chunk->n_batch);
-    int64_t *last      = take_numbers(inputs, &inputs->last, chunk->n_batch);
 
     inputs->places.n_batch    = chunk->n_batch;
     inputs->places.batch_rows = chunk->n_rows;
@@ -86,15 +102,13 @@ static void put_places(hl_device_inputs *inputs, const hl_chunk *chunk)
     memcpy(lengths, chunk->lengths, n_bytes);
     memcpy(sequences, chunk->sequences, n_bytes);
     memcpy(ends, chunk->ends, n_bytes);
-    for (int64_t i = 0; i < chunk->n_batch; i++)
-        last[i] = hl_chunk_has_last(chunk, i) ? i * chunk->n_rows + chunk->lengths[i] - 1 : -1;
 }
 
 /* Where the last logits of every sequence come from, for whoever draws from them. */
 static void put_kept(hl_device_inputs *inputs, const hl_session *session, const hl_chunk *chunk)
 {
     inputs->kept = NULL;
-    if ((session->options.wants & HL_WANT_LAST_DRAW) == 0)
+    if ((session->options.wants & HL_WANT_LAST_DRAW) == 0 || session->device->ops->is_near)
         return;
     int64_t *kept = take_numbers(inputs, &inputs->kept, session->options.n_batch);
     for (int64_t i = 0; i < session->options.n_batch; i++)
@@ -137,14 +151,15 @@ static void put_gates(hl_device_inputs *inputs, const hl_session *session, const
     }
 }
 
-/* The rows that the tap names, of all sequences one after the other. */
-static void put_sampled(hl_device_inputs *inputs, const hl_chunk *chunk)
+/* The rows that the tap names, of all sequences one after the other.  A near device has all rows at
+ * hand. */
+static void put_sampled(hl_device_inputs *inputs, const hl_chunk *chunk, bool is_near)
 {
     const hl_tap *tap = chunk->feed->tap;
 
     inputs->sampled   = NULL;
     inputs->n_sampled = 0;
-    if (tap == NULL || tap->sampled_positions == NULL)
+    if (tap == NULL || tap->sampled_positions == NULL || is_near)
         return;
     inputs->n_sampled = chunk->n_batch * tap->n_sampled_positions;
     int64_t *rows     = take_numbers(inputs, &inputs->sampled, inputs->n_sampled);
@@ -162,7 +177,8 @@ static int64_t bound_keys(const hl_session *session, const hl_chunk *chunk)
     int64_t longest = 1;
 
     /* Biases and segments are as wide as n_keys says. */
-    if (chunk->feed->segments != NULL || session->config->position == HL_POSITION_ALIBI_FALCON)
+    if (session->device->ops->is_near || chunk->feed->segments != NULL ||
+        session->config->position == HL_POSITION_ALIBI_FALCON)
         return session->options.n_ctx;
     for (int64_t i = 0; i < chunk->n_batch; i++)
         longest = chunk->ends[i] > longest ? chunk->ends[i] : longest;
@@ -174,21 +190,25 @@ hl_status hl_device_put_inputs(hl_session *session, const hl_chunk *chunk)
 {
     hl_device_session *d      = session->device;
     hl_device_inputs  *inputs = &d->inputs;
+    bool               near   = d->ops->is_near;
     size_t             all    = (size_t)(session->options.n_batch * session->options.n_ctx);
 
     inputs->used = 0;
     put_tokens(inputs, chunk);
     put_targets(inputs, chunk);
     put_places(inputs, chunk);
+    put_last(inputs, chunk, near);
     put_kept(inputs, session, chunk);
     put_frequencies(inputs, session, chunk);
     put_gates(inputs, session, chunk);
-    put_sampled(inputs, chunk);
+    put_sampled(inputs, chunk, near);
     inputs->n_keys = bound_keys(session, chunk);
     HL_NEED(hl_device_checked(
         d, d->ops->copy_in(d->device, inputs->block.device, inputs->block.host, inputs->used),
         "inputs"));
-    if (chunk->feed->segments != NULL)
+    if (near)
+        d->rows.segments = (uint8_t *)chunk->feed->segments; /* is only read */
+    else if (chunk->feed->segments != NULL)
         HL_NEED(hl_device_checked(
             d, d->ops->copy_in(d->device, d->rows.segments, chunk->feed->segments, all), "inputs"));
     return HL_OK;

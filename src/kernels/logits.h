@@ -1,8 +1,8 @@
 /* logits.h - what a row of logits says: the likeliest token, and how sure the model is.
  *
  * All sums are in double and centred on the largest logit, as in row_state.h. */
-#ifndef HL_MODEL_LOGITS_H
-#define HL_MODEL_LOGITS_H
+#ifndef HL_KERNELS_LOGITS_H
+#define HL_KERNELS_LOGITS_H
 
 #include "headlight/base.h"
 

@@ -1,0 +1,875 @@
+/* device_cpu.c - the device "cpu": the operations of device.h on the process's own memory.
+ *
+ * The compute type is f32, whatever the weights are stored as.  Rows are shared out among the
+ * threads of the pool, padding is left out, and what a row comes out as does not depend on
+ * the number of threads nor, where device.h says so, on what shares its batch. */
+#include <math.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "base/dtype.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "base/threads.h"
+#include "kernels/attention.h"
+#include "kernels/device.h"
+#include "kernels/kernels.h"
+#include "kernels/logits.h"
+
+enum {
+    TEAM_VALUES   = 16 * 1024, /* below, a loop is over before another thread has woken */
+    TEAM_PRODUCTS = 64 * 1024, /* below, attention of few rows stays on one thread */
+};
+
+struct hl_device {
+    const hl_linear_pool *pool;
+};
+
+/* Rows that a thread works on: an operation's own description, and who does it. */
+typedef struct job {
+    const void             *what;
+    const hl_device_places *places; /* NULL: all rows count */
+    const hl_dense         *dense;
+    _Atomic(int)            failure; /* HL_OK */
+} job;
+
+/* How many threads for a loop over so many values. */
+static int team(const hl_device *device, int64_t n_values)
+{
+    return n_values < TEAM_VALUES ? 1 : device->pool->n_threads;
+}
+
+/* `work` on n rows of `width` values, by the kernels that are in use. */
+static hl_status share_rows(const hl_device *device, hl_parallel_work work, int64_t n,
+                            int64_t width, const void *what, const hl_device_places *places)
+{
+    const hl_kernels *kernels = NULL;
+
+    HL_NEED(hl_kernels_current(&kernels));
+    job rows = { .what = what, .places = places, .dense = kernels->dense };
+    hl_parallel(team(device, n * width), n, 0, work, &rows);
+    if (atomic_load(&rows.failure) != HL_OK)
+        return hl_fail((hl_status)atomic_load(&rows.failure), "work failed on a thread");
+    return HL_OK;
+}
+
+static bool counts(const hl_device_places *places, int64_t row)
+{
+    return row % places->batch_rows < places->lengths[row / places->batch_rows];
+}
+
+static int64_t position_of(const hl_device_places *places, int64_t row)
+{
+    return places->start[row / places->batch_rows] + row % places->batch_rows;
+}
+
+static int64_t count_rows(const hl_device_places *places)
+{
+    return places->n_batch * places->batch_rows;
+}
+
+/* ------------------------------------------------------------------ memory */
+
+static hl_status open_device(hl_device **out, const hl_linear_pool *pool)
+{
+    HL_NEED(HL_ALLOC_ZEROED(out, 1));
+    (*out)->pool = pool;
+    return HL_OK;
+}
+
+static void close_device(hl_device *device)
+{
+    hl_free(device);
+}
+
+static hl_status alloc_block(hl_device *device, void **out, size_t n_bytes)
+{
+    (void)device;
+    return hl_alloc_zeroed(out, n_bytes, 1);
+}
+
+static void free_block(hl_device *device, void *block)
+{
+    (void)device;
+    hl_free(block);
+}
+
+static hl_status copy_in(hl_device *device, void *to, const void *from, size_t n_bytes)
+{
+    (void)device;
+    if (n_bytes > 0 && to != from)
+        memcpy(to, from, n_bytes);
+    return HL_OK;
+}
+
+static hl_status zero(hl_device *device, void *to, size_t n_bytes)
+{
+    (void)device;
+    memset(to, 0, n_bytes);
+    return HL_OK;
+}
+
+static hl_status copy_out(hl_device *device, int lane, void *to, const void *from, size_t n_bytes)
+{
+    (void)lane;
+    return copy_in(device, to, from, n_bytes);
+}
+
+static hl_status arrived(hl_device *device, int lane)
+{
+    (void)device;
+    (void)lane;
+    return HL_OK;
+}
+
+static hl_status wait_for_all(hl_device *device)
+{
+    (void)device;
+    return HL_OK;
+}
+
+/* ---------------------------------------------------------------- products */
+
+static hl_status linear(hl_device *device, const hl_device_linear *l)
+{
+    const hl_stored_map *map = l->weight;
+    float               *out = l->out;
+    hl_linear_product    products[HL_LINEAR_PRODUCTS];
+
+    for (int64_t i = 0; i < map->n_parts; i++) {
+        products[i] = (hl_linear_product){ .rows   = { .out        = out,
+                                                       .out_stride = l->out_stride,
+                                                       .x          = l->x,
+                                                       .x_stride   = l->x_stride,
+                                                       .n_batch    = l->places.n_batch,
+                                                       .batch_rows = l->places.batch_rows,
+                                                       .n_rows     = l->places.lengths },
+                                           .matrix = map->parts[i].matrix,
+                                           .bias   = map->parts[i].bias };
+        out += map->parts[i].matrix->n_rows;
+    }
+    return hl_linear_all(products, (int)map->n_parts, device->pool);
+}
+
+static void add_gated_rows(void *context, int64_t first, int64_t end, int member)
+{
+    const job                 *rows = context;
+    const hl_device_add_gated *add  = rows->what;
+    (void)member;
+
+    for (int64_t row = first; row < end; row++) {
+        float        weight = 1.0f / (1.0f + expf(-add->logit[row]));
+        float       *out    = (float *)add->out + row * add->n;
+        const float *x      = (const float *)add->x + row * add->n;
+
+        for (int64_t i = 0; i < add->n && counts(rows->places, row); i++)
+            out[i] += weight * x[i];
+    }
+}
+
+static hl_status add_gated(hl_device *device, const hl_device_add_gated *add)
+{
+    return share_rows(device, add_gated_rows, add->n_rows, add->n, add, &add->places);
+}
+
+/* ----------------------------------------------------------------- experts */
+
+/* A mixture is worked out a sequence at a time: each row keeps its best few experts, and expert
+ * after expert takes the rows that chose it.  A row's parts are added in the order of the
+ * experts, whatever else is in the batch. */
+typedef struct mixture {
+    hl_device               *device;
+    const hl_dense          *dense;
+    const hl_device_experts *e;
+    int64_t                  first; /* row of the batch that the sequence begins with */
+    int64_t                  n_rows;
+    int64_t                 *members;  /* (C) the rows that an expert gets, and */
+    float                   *weights;  /* (C) with which weight */
+    float                   *gathered; /* (C, D) */
+    float                   *gate;     /* (C, 2 F) */
+    float                   *active;   /* (C, F) */
+    float                   *out;      /* (C, D) */
+} mixture;
+
+static size_t experts_bytes(hl_device *device, const hl_device_experts *e)
+{
+    int64_t floats = 1 + 2 * e->d_model + 3 * e->d_expert;
+    (void)device;
+
+    return (size_t)e->places.batch_rows * (sizeof(int64_t) + (size_t)floats * sizeof(float));
+}
+
+static mixture mixture_of(hl_device *device, const hl_dense *dense, const hl_device_experts *e)
+{
+    int64_t n = e->places.batch_rows;
+    mixture m = { .device = device, .dense = dense, .e = e, .members = e->work };
+
+    m.weights  = (float *)(void *)(m.members + n);
+    m.gathered = m.weights + n;
+    m.gate     = m.gathered + n * e->d_model;
+    m.active   = m.gate + n * 2 * e->d_expert;
+    m.out      = m.active + n * e->d_expert;
+    return m;
+}
+
+/* The best of the logits that are left, the first of equals; then it is gone. */
+static int64_t take_best(float *logits, int64_t n_experts)
+{
+    int64_t best = hl_logits_top(logits, n_experts);
+
+    logits[best] = -INFINITY;
+    return best;
+}
+
+static double exponentials(const float *logits, int64_t n, float max)
+{
+    double sum = 0.0;
+
+    for (int64_t i = 0; i < n; i++)
+        sum += exp((double)(logits[i] - max));
+    return sum;
+}
+
+static float largest(const float *x, int64_t n)
+{
+    float max = x[0];
+
+    for (int64_t i = 1; i < n; i++)
+        max = x[i] > max ? x[i] : max;
+    return max;
+}
+
+/* The experts of one row and their weights; uses up its logits. */
+static void choose_experts(const hl_device_experts *e, int64_t row)
+{
+    float   *logits = (float *)e->router + row * e->n_experts;
+    int64_t *chosen = e->chosen + row * e->n_used;
+    float   *shares = e->shares + row * e->n_used;
+    float    max    = largest(logits, e->n_experts);
+    double   sum    = exponentials(logits, e->n_experts, max);
+
+    for (int64_t i = 0; i < e->n_used; i++) {
+        shares[i] = largest(logits, e->n_experts);
+        chosen[i] = take_best(logits, e->n_experts);
+    }
+    if (!e->over_all)
+        sum = exponentials(shares, e->n_used, max);
+    for (int64_t i = 0; i < e->n_used; i++)
+        shares[i] = (float)(exp((double)(shares[i] - max)) / sum);
+}
+
+/* The rows that chose this expert, and their weights for it. */
+static int64_t gather_rows(const mixture *m, int64_t expert)
+{
+    const hl_device_experts *e     = m->e;
+    int64_t                  count = 0;
+
+    for (int64_t row = m->first; row < m->first + m->n_rows; row++) {
+        for (int64_t i = 0; i < e->n_used; i++) {
+            if (e->chosen[row * e->n_used + i] != expert)
+                continue;
+            memcpy(m->gathered + count * e->d_model, (const float *)e->x + row * e->d_model,
+                   (size_t)e->d_model * sizeof(float));
+            m->weights[count]   = e->shares[row * e->n_used + i];
+            m->members[count++] = row;
+            break;
+        }
+    }
+    return count;
+}
+
+/* Of part `part` of each map; rows of x and out packed. */
+static hl_status multiply(const mixture *m, float *out, const float *x, int64_t n_rows,
+                          const hl_stored_part *parts, int64_t n_parts, int64_t out_stride)
+{
+    hl_linear_product products[2];
+    int64_t           n_out = 0;
+
+    for (int64_t i = 0; i < n_parts; i++) {
+        products[i] = (hl_linear_product){ .rows   = { .out        = out + n_out,
+                                                       .out_stride = out_stride,
+                                                       .x          = x,
+                                                       .x_stride   = parts[i].matrix->n_columns,
+                                                       .n_batch    = 1,
+                                                       .batch_rows = n_rows,
+                                                       .n_rows     = &n_rows },
+                                           .matrix = parts[i].matrix,
+                                           .bias   = parts[i].bias };
+        n_out += parts[i].matrix->n_rows;
+    }
+    return hl_linear_all(products, (int)n_parts, m->device->pool);
+}
+
+static void activate_expert(void *context, int64_t first, int64_t end, int member)
+{
+    const mixture           *m     = context;
+    const hl_device_experts *e     = m->e;
+    int64_t                  width = e->is_gated ? 2 * e->d_expert : e->d_expert;
+    (void)member;
+
+    for (int64_t row = first; row < end; row++) {
+        float       *out  = m->active + row * e->d_expert;
+        const float *gate = m->gate + row * width;
+
+        memcpy(out, gate, (size_t)e->d_expert * sizeof *out);
+        m->dense->activate(out, e->is_gated ? gate + e->d_expert : NULL, e->d_expert, e->activation,
+                           e->limit);
+    }
+}
+
+static hl_status add_expert(mixture *m, int64_t expert)
+{
+    const hl_device_experts *e       = m->e;
+    const hl_stored_map     *up      = e->up;
+    const hl_stored_map     *down    = e->down;
+    int64_t                  n_parts = e->is_gated ? 2 : 1;
+    int64_t                  count   = gather_rows(m, expert);
+
+    if (count == 0)
+        return HL_OK;
+    HL_NEED(multiply(m, m->gate, m->gathered, count, &up->parts[expert * n_parts], n_parts,
+                     n_parts * e->d_expert));
+    hl_parallel(team(m->device, count * e->d_expert), count, 0, activate_expert, m);
+    HL_NEED(multiply(m, m->out, m->active, count, &down->parts[expert], 1, e->d_model));
+    for (int64_t i = 0; i < count; i++) {
+        float *out = (float *)e->out + m->members[i] * e->d_model;
+
+        for (int64_t j = 0; j < e->d_model; j++)
+            out[j] += m->weights[i] * m->out[i * e->d_model + j];
+    }
+    return HL_OK;
+}
+
+static hl_status experts(hl_device *device, const hl_device_experts *e)
+{
+    const hl_kernels *kernels = NULL;
+
+    HL_NEED(hl_kernels_current(&kernels));
+    mixture m = mixture_of(device, kernels->dense, e);
+    for (int64_t b = 0; b < e->places.n_batch; b++) {
+        m.first  = b * e->places.batch_rows;
+        m.n_rows = e->places.lengths[b];
+        memset((float *)e->out + m.first * e->d_model, 0,
+               (size_t)(m.n_rows * e->d_model) * sizeof(float));
+        for (int64_t row = m.first; row < m.first + m.n_rows; row++)
+            choose_experts(e, row);
+        for (int64_t expert = 0; expert < e->n_experts && m.n_rows > 0; expert++)
+            HL_NEED(add_expert(&m, expert));
+    }
+    return HL_OK;
+}
+
+/* --------------------------------------------------------------- embedding */
+
+static const hl_matrix *matrix_of(const void *table)
+{
+    return ((const hl_stored_map *)table)->parts[0].matrix;
+}
+
+/* Adds row `row` of a table to out (n), by way of `room` (n). */
+static hl_status add_table_row(float *out, float *room, const void *table, int64_t row, int64_t n)
+{
+    if (table == NULL)
+        return HL_OK;
+    HL_NEED(hl_matrix_read_row(room, matrix_of(table), row));
+    for (int64_t i = 0; i < n; i++)
+        out[i] += room[i];
+    return HL_OK;
+}
+
+static hl_status embed_row(const hl_device_embed *e, float *room, int64_t row)
+{
+    float *out = (float *)e->out + row * e->n;
+
+    if (e->base == NULL) {
+        HL_NEED(hl_matrix_read_row(out, matrix_of(e->table), e->tokens[row]));
+        for (int64_t i = 0; i < e->n && e->scale != 1.0f; i++)
+            out[i] *= e->scale;
+    } else if (e->base != e->out) {
+        memcpy(out, (const float *)e->base + row * e->n, (size_t)e->n * sizeof *out);
+    }
+    HL_NEED(add_table_row(out, room, e->position_table, position_of(&e->places, row), e->n));
+    return add_table_row(out, room, e->type_table, e->type_table != NULL ? e->types[row] : 0, e->n);
+}
+
+static hl_status embed(hl_device *device, const hl_device_embed *e)
+{
+    for (int64_t row = 0; row < count_rows(&e->places); row++) {
+        if (counts(&e->places, row)) /* a row fits into the scratch: a panel is made of them */
+            HL_NEED(embed_row(e, device->pool->scratch, row));
+    }
+    return HL_OK;
+}
+
+/* -------------------------------------------------------------- row by row */
+
+static void add_scaled(float *x, const void *rows, int64_t first, int64_t n, float scale)
+{
+    const float *add = (const float *)rows + first;
+
+    for (int64_t i = 0; i < n && rows != NULL; i++)
+        x[i] += scale * add[i];
+}
+
+static void norm_rows(void *context, int64_t first, int64_t end, int member)
+{
+    const job            *rows = context;
+    const hl_device_norm *norm = rows->what;
+    int64_t               n    = norm->n;
+    (void)member;
+
+    for (int64_t row = first; row < end; row++) {
+        float *x   = (float *)norm->x + row * n;
+        float *out = norm->out != NULL ? (float *)norm->out + row * n : x;
+
+        if (!counts(rows->places, row))
+            continue;
+        add_scaled(x, norm->add[0], row * n, n, norm->add_scale);
+        add_scaled(x, norm->add[1], row * n, n, norm->add_scale);
+        if (norm->out == NULL && norm->kept != NULL)
+            out = norm->kept + row * n;
+        if (!norm->is_plain)
+            rows->dense->norm(out, x, n, &norm->norm);
+        else if (out != x)
+            memcpy(out, x, (size_t)n * sizeof *x);
+        if (norm->kept != NULL && norm->kept + row * n != out)
+            memcpy(norm->kept + row * n, out, (size_t)n * sizeof *x);
+    }
+}
+
+static hl_status norm(hl_device *device, const hl_device_norm *what)
+{
+    return share_rows(device, norm_rows, what->n_rows, what->n, what, &what->places);
+}
+
+static void angle_rows(void *context, int64_t first, int64_t end, int member)
+{
+    const job              *rows   = context;
+    const hl_device_angles *angles = rows->what;
+    int64_t                 n      = angles->n_pairs;
+    (void)member;
+
+    for (int64_t row = first; row < end; row++) {
+        const float *frequencies = angles->frequencies + row / rows->places->batch_rows * n;
+        float        position    = (float)position_of(rows->places, row);
+
+        for (int64_t pair = 0; pair < n && counts(rows->places, row); pair++) {
+            /* The product is rounded to float, as in the implementations that the
+             * models were trained with: far out it shows. */
+            double angle                   = (double)(position * frequencies[pair]);
+            angles->cosine[row * n + pair] = (float)cos(angle) * angles->factor;
+            angles->sine[row * n + pair]   = (float)sin(angle) * angles->factor;
+        }
+    }
+}
+
+static hl_status angles(hl_device *device, const hl_device_angles *what)
+{
+    return share_rows(device, angle_rows, count_rows(&what->places), what->n_pairs, what,
+                      &what->places);
+}
+
+/* Norm and RoPE of all heads of a row: q, or k. */
+static void finish_heads(const hl_dense *dense, const hl_device_heads *h, const hl_norm *norm,
+                         float *x, int64_t n_heads, int64_t row)
+{
+    if (h->norm == HL_HEAD_NORM_ALL)
+        dense->norm(x, x, n_heads * h->d_head, norm);
+    for (int64_t head = 0; head < n_heads; head++) {
+        float  *at    = x + head * h->d_head;
+        int64_t first = h->norm == HL_HEAD_NORM_EACH ? head * h->d_head : 0;
+        hl_norm each  = { .kind   = norm->kind,
+                          .eps    = norm->eps,
+                          .weight = norm->weight != NULL ? norm->weight + first : NULL,
+                          .bias   = norm->bias != NULL ? norm->bias + first : NULL };
+
+        if (h->norm == HL_HEAD_NORM_SHARED || h->norm == HL_HEAD_NORM_EACH)
+            dense->norm(at, at, h->d_head, &each);
+        if (h->cosine != NULL)
+            dense->rotate(at, h->cosine + row * h->n_pairs, h->sine + row * h->n_pairs, h->n_pairs,
+                          h->interleaved);
+    }
+}
+
+static void cache_row(const hl_device_heads *h, void *cache, const float *x, int64_t row)
+{
+    int64_t sequence = h->places.sequences[row / h->places.batch_rows];
+    int64_t position = position_of(&h->places, row);
+
+    for (int64_t head = 0; head < h->n_kv_heads; head++) {
+        int64_t at = ((sequence * h->n_kv_heads + head) * h->n_ctx + position) * h->d_head;
+
+        if (h->cache_dtype == HL_DTYPE_F32)
+            memcpy((float *)cache + at, x + head * h->d_head, (size_t)h->d_head * sizeof *x);
+        else
+            hl_dtype_from_f32((uint16_t *)cache + at, h->cache_dtype, x + head * h->d_head,
+                              (size_t)h->d_head);
+    }
+}
+
+static void head_rows(void *context, int64_t first, int64_t end, int member)
+{
+    const job             *rows  = context;
+    const hl_device_heads *h     = rows->what;
+    int64_t                width = (h->n_heads + 2 * h->n_kv_heads) * h->d_head;
+    (void)member;
+
+    for (int64_t row = first; row < end; row++) {
+        float *q = (float *)h->qkv + row * width;
+        float *k = q + h->n_heads * h->d_head;
+
+        if (!counts(rows->places, row))
+            continue;
+        finish_heads(rows->dense, h, &h->q_norm, q, h->n_heads, row);
+        finish_heads(rows->dense, h, &h->k_norm, k, h->n_kv_heads, row);
+        cache_row(h, h->k_cache, k, row);
+        cache_row(h, h->v_cache, k + h->n_kv_heads * h->d_head, row);
+    }
+}
+
+static hl_status heads(hl_device *device, const hl_device_heads *h)
+{
+    return share_rows(device, head_rows, count_rows(&h->places),
+                      (h->n_heads + 2 * h->n_kv_heads) * h->d_head, h, &h->places);
+}
+
+static void activate_rows(void *context, int64_t first, int64_t end, int member)
+{
+    const job                *rows = context;
+    const hl_device_activate *a    = rows->what;
+    (void)member;
+
+    for (int64_t row = first; row < end; row++) {
+        float       *out  = (float *)a->out + row * a->n;
+        const float *gate = (const float *)a->gate + row * a->x_stride;
+
+        if (!counts(rows->places, row))
+            continue;
+        if (out != gate)
+            memcpy(out, gate, (size_t)a->n * sizeof *out);
+        rows->dense->activate(out, a->up != NULL ? (const float *)a->up + row * a->x_stride : NULL,
+                              a->n, a->activation, a->limit);
+    }
+}
+
+static hl_status activate(hl_device *device, const hl_device_activate *a)
+{
+    return share_rows(device, activate_rows, a->n_rows, a->n, a, &a->places);
+}
+
+static void copy_some(void *context, int64_t first, int64_t end, int member)
+{
+    const hl_device_copy_rows *copy = ((const job *)context)->what;
+    (void)member;
+
+    for (int64_t row = first; row < end; row++) {
+        int64_t from = copy->index != NULL ? copy->index[row] : row;
+        float  *out  = (float *)copy->out + row * copy->out_stride;
+
+        if (from < 0)
+            continue;
+        memcpy(out, (const float *)copy->x + from * copy->x_stride, (size_t)copy->n * sizeof *out);
+        add_scaled(out, copy->add[0], from * copy->x_stride, copy->n, copy->add_scale);
+        add_scaled(out, copy->add[1], from * copy->x_stride, copy->n, copy->add_scale);
+    }
+}
+
+static hl_status copy_rows(hl_device *device, const hl_device_copy_rows *copy)
+{
+    return share_rows(device, copy_some, copy->n_rows, copy->n, copy, NULL);
+}
+
+/* ------------------------------------------------------------------ logits */
+
+static void cap_some(void *context, int64_t first, int64_t end, int member)
+{
+    const hl_device_cap *cap = ((const job *)context)->what;
+    (void)member;
+
+    for (int64_t i = first; i < end; i++) {
+        cap->x[i] *= cap->scale;
+        if (cap->softcap > 0.0f)
+            cap->x[i] = cap->softcap * tanhf(cap->x[i] / cap->softcap);
+    }
+}
+
+static hl_status cap_logits(hl_device *device, const hl_device_cap *cap)
+{
+    return share_rows(device, cap_some, cap->count, 1, cap, NULL);
+}
+
+/* 0 * x is 0 for what is finite, NaN for what is not. */
+static bool is_finite(const float *x, int64_t n)
+{
+    float sum = 0.0f;
+
+    for (int64_t i = 0; i < n; i++)
+        sum += 0.0f * x[i];
+    return sum == 0.0f;
+}
+
+static float second_gap(const float *logits, int64_t n, int64_t top)
+{
+    float second = -INFINITY;
+
+    for (int64_t i = 0; i < n; i++) {
+        if (i != top && logits[i] > second)
+            second = logits[i];
+    }
+    return logits[top] - second;
+}
+
+/* How far a row is from the one kept in its place; or it is kept. */
+static double compare_kept(const hl_device_kept *kept, int64_t row, const float *logits, double lse,
+                           int64_t n)
+{
+    float *a     = kept->logits + row * n;
+    float *p     = kept->p + row * n;
+    double shift = lse - kept->lse[row];
+    double kl    = 0.0;
+
+    if (kept->puts) {
+        memcpy(a, logits, (size_t)n * sizeof *logits);
+        for (int64_t i = 0; i < n; i++)
+            p[i] = (float)exp((double)logits[i] - lse);
+        kept->lse[row] = lse;
+        return 0.0;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        if (p[i] > 0.0f) /* a token that cannot be has logit -inf in both */
+            kl += (double)p[i] * ((double)a[i] - (double)logits[i] + shift);
+    }
+    return kl;
+}
+
+static void read_rows(void *context, int64_t first, int64_t end, int member)
+{
+    const hl_device_logits *l = ((const job *)context)->what;
+    (void)member;
+
+    for (int64_t row = first; row < end; row++) {
+        const float *logits = l->logits + row * l->n;
+        int64_t      target = l->losses != NULL ? l->targets[row] : -1;
+        bool reads  = l->top != NULL || l->entropy != NULL || target >= 0 || l->kept.logits != NULL;
+        int64_t top = reads ? hl_logits_top(logits, l->n) : -1;
+        double  lse = NAN;
+
+        if (l->top != NULL)
+            l->top[row] = top;
+        if (l->entropy != NULL) {
+            l->entropy[row] = (float)hl_logits_read(logits, l->n).entropy;
+            l->gap[row]     = second_gap(logits, l->n, top);
+        }
+        if (target >= 0 || l->kept.logits != NULL)
+            lse = hl_logits_lse_around(top, logits, l->n);
+        if (l->losses != NULL)
+            l->losses[row] = target >= 0 ? lse - (double)logits[target] : NAN;
+        if (l->kept.logits != NULL)
+            l->divergence[row] = compare_kept(&l->kept, row, logits, lse, l->n);
+        if (l->flag != NULL && !is_finite(logits, l->n))
+            __atomic_store_n(l->flag, 1, __ATOMIC_RELAXED);
+    }
+}
+
+static hl_status logits_of(hl_device *device, const hl_device_logits *logits)
+{
+    return share_rows(device, read_rows, logits->n_rows, logits->n, logits, NULL);
+}
+
+static hl_status find_bad(hl_device *device, const hl_device_finite *what)
+{
+    (void)device;
+    for (int64_t row = 0; row < count_rows(&what->places) && *what->flag == 0; row++) {
+        if (counts(&what->places, row) && !is_finite(what->x + row * what->n, what->n))
+            *what->flag = 1;
+    }
+    return HL_OK;
+}
+
+/* --------------------------------------------------------------- attention */
+
+/* Attention in pieces: some heads of one sequence each. */
+typedef struct pieces {
+    const hl_device_attention *parts;
+    int64_t                    n_heads; /* of a piece: all of a K/V head, or one */
+    _Atomic(int)               failure; /* HL_OK */
+} pieces;
+
+static hl_rows rows_from(hl_rows rows, int64_t sequence, int64_t head)
+{
+    int64_t first = sequence * rows.batch_stride + head * rows.head_stride;
+
+    rows.data = (uint8_t *)rows.data + first * (int64_t)(hl_dtype_bits(rows.dtype) / 8);
+    return rows;
+}
+
+/* n_heads heads of one sequence, from `head` on: some or all that share a K/V head. */
+static hl_attention problem_piece(const hl_attention *whole, int64_t index, int64_t head,
+                                  int64_t n_heads)
+{
+    hl_attention part  = *whole;
+    int64_t      group = whole->n_heads / whole->n_kv_heads;
+
+    part.n_batch    = 1;
+    part.n_heads    = n_heads;
+    part.n_kv_heads = n_heads / group > 1 ? n_heads / group : 1;
+    part.q          = rows_from(whole->q, index, head);
+    part.k          = rows_from(whole->k, index, head / group);
+    part.v          = rows_from(whole->v, index, head / group);
+    part.query_start += index;
+    part.key_length += index;
+    part.alibi_slopes = whole->alibi_slopes != NULL ? whole->alibi_slopes + head : NULL;
+    part.key_bias     = whole->key_bias != NULL ? whole->key_bias + head * whole->n_keys : NULL;
+    part.sinks        = whole->sinks != NULL ? whole->sinks + head : NULL;
+    part.gates        = whole->gates != NULL ? whole->gates + head : NULL;
+    part.segments =
+        whole->segments != NULL ? whole->segments + index * whole->segment_stride : NULL;
+    part.n_threads = 1;
+    return part;
+}
+
+static hl_status attend_piece(const hl_device_attention *part, int64_t number, int64_t n_heads)
+{
+    const hl_attention *whole   = &part->problem;
+    int64_t             index   = number * n_heads / whole->n_heads;
+    int64_t             head    = number * n_heads % whole->n_heads;
+    hl_attention        problem = problem_piece(whole, index, head, n_heads);
+    int64_t             first   = (index * whole->n_heads + head) * whole->n_queries;
+    hl_attention_result result  = hl_attention_result_from(&part->result, first, whole->n_segments);
+
+    result.out = rows_from(part->result.out, index, head);
+    return hl_attention_forward(&result, &problem);
+}
+
+static void attend_some(void *context, int64_t first, int64_t end, int member)
+{
+    pieces *all = context;
+    (void)member;
+
+    for (int64_t number = first; number < end; number++) {
+        int64_t   part   = 0;
+        int64_t   within = number;
+        hl_status status;
+
+        for (;; part++) {
+            const hl_attention *problem = &all->parts[part].problem;
+            int64_t             n       = problem->n_batch * problem->n_heads / all->n_heads;
+            if (within < n)
+                break;
+            within -= n;
+        }
+        status = attend_piece(&all->parts[part], within, all->n_heads);
+        if (status != HL_OK)
+            atomic_store(&all->failure, (int)status);
+    }
+}
+
+/* Queries times keys times the width of all heads, at most. */
+static int64_t count_products(const hl_device_attention *part)
+{
+    const hl_attention *p     = &part->problem;
+    int64_t             count = 0;
+
+    for (int64_t b = 0; b < p->n_batch; b++)
+        count += (p->key_length[b] - p->query_start[b]) * p->key_length[b];
+    return count * p->n_heads * p->d_head;
+}
+
+/* Few rows: each piece is one thread's.  Heads that share keys stay together where there are as
+ * many K/V heads as threads, and, of sequences that are apart, in any case: how many of
+ * them there are must not show. */
+static hl_status attend_together(const hl_device *device, const hl_device_attention *parts,
+                                 int64_t n_parts)
+{
+    const hl_attention *one = &parts->problem;
+    int64_t             n   = 0;
+    pieces              all = { .parts = parts };
+
+    for (int64_t i = 0; i < n_parts; i++)
+        n += parts[i].problem.n_batch;
+    bool by_group = parts->is_apart || n * one->n_kv_heads >= device->pool->n_threads;
+    all.n_heads   = by_group ? one->n_heads / one->n_kv_heads : 1;
+    hl_parallel(device->pool->n_threads, n * one->n_heads / all.n_heads, 1, attend_some, &all);
+    if (atomic_load(&all.failure) != HL_OK)
+        return hl_fail((hl_status)atomic_load(&all.failure), "attention failed on a thread");
+    return HL_OK;
+}
+
+static hl_status attention(hl_device *device, const hl_device_attention *parts, int64_t n_parts)
+{
+    int64_t n_products = 0;
+
+    for (int64_t i = 0; i < n_parts; i++)
+        n_products += count_products(&parts[i]);
+    if (parts->problem.n_queries <= HL_LINEAR_FEW_ROWS && n_products >= TEAM_PRODUCTS)
+        return attend_together(device, parts, n_parts);
+    for (int64_t i = 0; i < n_parts; i++) {
+        hl_attention        problem = parts[i].problem;
+        hl_attention_result result  = parts[i].result;
+
+        problem.n_threads = team(device, n_products);
+        HL_NEED(hl_attention_forward(&result, &problem));
+    }
+    return HL_OK;
+}
+
+static void pattern_some(void *context, int64_t first, int64_t end, int member)
+{
+    job                      *rows = context;
+    const hl_device_patterns *what = rows->what;
+
+    for (int64_t i = first; i < end; i++) {
+        const int64_t *item   = what->items + 3 * i;
+        double        *scores = what->scores + member * what->problem->n_keys;
+
+        if (item[2] < 0)
+            continue;
+        hl_status status =
+            hl_attention_pattern(what->out + i * what->out_stride, scores,
+                                 what->statistics != NULL ? &what->statistics[i] : NULL,
+                                 what->problem, item[0], item[1], item[2]);
+        if (status != HL_OK)
+            atomic_store(&rows->failure, (int)status);
+    }
+}
+
+static hl_status patterns(hl_device *device, const hl_device_patterns *what)
+{
+    return share_rows(device, pattern_some, what->n_items,
+                      what->problem->n_keys * what->problem->d_head, what, NULL);
+}
+
+/* ------------------------------------------------------------------- table */
+
+const hl_device_ops hl_device_cpu = {
+    .interface     = HL_DEVICE_INTERFACE,
+    .name          = "cpu",
+    .is_near       = true,
+    .error         = hl_error_message,
+    .open          = open_device,
+    .close         = close_device,
+    .alloc         = alloc_block,
+    .free          = free_block,
+    .alloc_host    = alloc_block,
+    .free_host     = free_block,
+    .copy_in       = copy_in,
+    .zero          = zero,
+    .copy_out      = copy_out,
+    .arrived       = arrived,
+    .wait          = wait_for_all,
+    .linear        = linear,
+    .experts_bytes = experts_bytes,
+    .experts       = experts,
+    .add_gated     = add_gated,
+    .embed         = embed,
+    .norm          = norm,
+    .angles        = angles,
+    .heads         = heads,
+    .activate      = activate,
+    .copy_rows     = copy_rows,
+    .cap           = cap_logits,
+    .logits        = logits_of,
+    .finite        = find_bad,
+    .attention     = attention,
+    .patterns      = patterns,
+};

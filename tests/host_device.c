@@ -1,0 +1,1348 @@
+/* host_device.c - the device "host": the operations of kernels/device.h, written to be read.
+ *
+ * It is what the forward pass is tested on where there is no GPU: memory is the process's own, but it is
+ * treated as another's, so that weights are copied, rows are sent in lanes, and sums, comparisons
+ * and draws are the device's.  Values of any compute type (host:f16, host:bf16) are read as floats, worked
+ * on by the CPU's kernels a row at a time, and rounded once when they are stored.  Every program
+ * that is linked with this file can open it by name. */
+#include <math.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/dtype.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "base/threads.h"
+#include "kernels/device.h"
+#include "kernels/kernels.h"
+#include "kernels/linear.h"
+#include "kernels/quant.h"
+
+struct hl_device {
+    const hl_dense *dense;
+    hl_linear_pool  pool;
+    size_t          n_scratch; /* floats of pool.scratch */
+    float          *values;    /* what a product reads and writes, as floats */
+    size_t          n_values;
+};
+
+/* -------------------------------------------------------------------- memory */
+
+static hl_status host_grow(float **block, size_t *size, int64_t count)
+{
+    if ((size_t)count <= *size)
+        return HL_OK;
+    hl_free(*block);
+    *block = NULL;
+    *size  = 0;
+    HL_NEED(HL_ALLOC(block, (size_t)count));
+    *size = (size_t)count;
+    return HL_OK;
+}
+
+static void host_load(float *out, const void *rows, hl_dtype dtype, int64_t first, int64_t n)
+{
+    const uint8_t *from = (const uint8_t *)rows + (size_t)first * (hl_dtype_bits(dtype) / 8);
+
+    (void)hl_dtype_to_f32(out, from, dtype, (size_t)n); /* a compute type: cannot fail */
+}
+
+static void host_store(void *rows, hl_dtype dtype, int64_t first, const float *x, int64_t n)
+{
+    uint8_t *to = (uint8_t *)rows + (size_t)first * (hl_dtype_bits(dtype) / 8);
+
+    (void)hl_dtype_from_f32(to, dtype, x, (size_t)n);
+}
+
+static hl_status open_host(hl_device **out, const hl_linear_pool *pool)
+{
+    hl_device        *device  = NULL;
+    const hl_kernels *kernels = NULL;
+
+    *out = NULL;
+    HL_NEED(hl_kernels_current(&kernels));
+    HL_NEED(HL_ALLOC_ZEROED(&device, 1));
+    device->dense          = kernels->dense;
+    device->pool.n_threads = pool->n_threads;
+    *out                   = device;
+    return HL_OK;
+}
+
+static void close_host(hl_device *device)
+{
+    if (device == NULL)
+        return;
+    hl_free(device->pool.scratch);
+    hl_free(device->values);
+    hl_free(device);
+}
+
+/* All that the machine has counts as free: who uses the rest can give it back. */
+static hl_status memory_of(hl_device *device, hl_device_memory *out)
+{
+    size_t n_bytes = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
+    (void)device;
+
+    *out = (hl_device_memory){ n_bytes, n_bytes };
+    return HL_OK;
+}
+
+static hl_status alloc_block(hl_device *device, void **out, size_t n_bytes)
+{
+    (void)device;
+    return hl_alloc_zeroed(out, n_bytes, 1);
+}
+
+static void free_block(hl_device *device, void *block)
+{
+    (void)device;
+    hl_free(block);
+}
+
+/* -------------------------------------------------------------------- copies */
+
+static hl_status copy_in(hl_device *device, void *to, const void *from, size_t n_bytes)
+{
+    (void)device;
+    if (n_bytes > 0)
+        memcpy(to, from, n_bytes);
+    return HL_OK;
+}
+
+static hl_status zero(hl_device *device, void *to, size_t n_bytes)
+{
+    (void)device;
+    memset(to, 0, n_bytes);
+    return HL_OK;
+}
+
+static hl_status copy_out(hl_device *device, int lane, void *to, const void *from, size_t n_bytes)
+{
+    (void)lane;
+    return copy_in(device, to, from, n_bytes);
+}
+
+static hl_status arrived(hl_device *device, int lane)
+{
+    (void)device;
+    (void)lane;
+    return HL_OK;
+}
+
+static hl_status wait_for_all(hl_device *device)
+{
+    (void)device;
+    return HL_OK;
+}
+
+/* Some blocks at a time, by way of floats. */
+static hl_status put_values(hl_device *device, void *to, hl_dtype to_dtype, const void *from,
+                            hl_dtype from_dtype, int64_t n_values)
+{
+    enum { MOST = 4096 };
+    hl_dtype_block block  = hl_dtype_block_of(from_dtype);
+    int64_t        step   = (int64_t)(MOST / block.n_values * block.n_values);
+    const uint8_t *source = from;
+    float          values[MOST];
+    (void)device;
+
+    for (int64_t first = 0; first < n_values; first += step) {
+        int64_t n = n_values - first < step ? n_values - first : step;
+
+        HL_NEED(hl_dequantise(values, from_dtype,
+                              source + (size_t)first / block.n_values * block.n_bytes, (size_t)n));
+        host_store(to, to_dtype, first, values, n);
+    }
+    return HL_OK;
+}
+
+/* ----------------------------------------------------------------- attention */
+
+static hl_status attention(hl_device *device, const hl_device_attention *parts, int64_t n_parts)
+{
+    for (int64_t i = 0; i < n_parts; i++) {
+        hl_attention        own = parts[i].problem;
+        hl_attention_result out = parts[i].result;
+
+        own.n_threads = device->pool.n_threads;
+        HL_NEED(hl_attention_forward(&out, &own));
+    }
+    return HL_OK;
+}
+
+/* ============================================================ products and experts */
+
+/* ------------------------------------------------------------------ products */
+
+static hl_matrix packed(const void *data, hl_dtype dtype, int64_t n_rows, int64_t n_columns)
+{
+    return (hl_matrix){ .data      = data,
+                        .dtype     = dtype,
+                        .n_rows    = n_rows,
+                        .n_columns = n_columns,
+                        .n_stored  = n_rows,
+                        .block     = n_rows };
+}
+
+/* out (n_rows, W's rows) = x W' + b, in floats.  Each row is a sequence of its own: what it comes
+ * out as does not depend on how many share the product, as OpenBLAS's would on some CPUs. */
+static hl_status multiply(hl_device *device, float *out, const float *x, int64_t n_rows,
+                          const hl_matrix *matrix, const float *bias)
+{
+    static const int64_t one[]  = { 1, 1, 1, 1, 1, 1, 1, 1 };
+    const int64_t        most   = (int64_t)(sizeof one / sizeof *one);
+    int64_t              floats = hl_linear_scratch(matrix);
+
+    if (floats > device->pool.thread_floats)
+        device->pool.thread_floats = floats;
+    HL_NEED(host_grow(&device->pool.scratch, &device->n_scratch,
+                      device->pool.n_threads * device->pool.thread_floats));
+    for (int64_t first = 0; first < n_rows; first += most) {
+        hl_linear_rows rows = { .out        = out + first * matrix->n_rows,
+                                .out_stride = matrix->n_rows,
+                                .x          = x + first * matrix->n_columns,
+                                .x_stride   = matrix->n_columns,
+                                .n_batch    = n_rows - first < most ? n_rows - first : most,
+                                .batch_rows = 1,
+                                .n_rows     = one };
+        HL_NEED(hl_linear(&rows, matrix, bias, &device->pool));
+    }
+    return HL_OK;
+}
+
+static hl_status host_linear(hl_device *device, const hl_device_linear *linear)
+{
+    hl_matrix matrix = packed(linear->weight, linear->dtype, linear->n_out, linear->n_in);
+
+    HL_NEED(host_grow(&device->values, &device->n_values,
+                      linear->n_rows * (linear->n_in + linear->n_out)));
+    float *x   = device->values;
+    float *out = x + linear->n_rows * linear->n_in;
+    for (int64_t row = 0; row < linear->n_rows; row++)
+        host_load(x + row * linear->n_in, linear->x, linear->dtype, row * linear->x_stride,
+                  linear->n_in);
+    HL_NEED(multiply(device, out, x, linear->n_rows, &matrix, linear->bias));
+    for (int64_t row = 0; row < linear->n_rows; row++)
+        host_store(linear->out, linear->out_dtype, row * linear->out_stride,
+                   out + row * linear->n_out, linear->n_out);
+    return HL_OK;
+}
+
+/* ------------------------------------------------------------------- routing */
+
+/* The parts of hl_device_experts.work. */
+typedef struct mixture_room {
+    int64_t *chosen;  /* (N, n_used) */
+    float   *weights; /* (N, n_used) */
+    int64_t *members; /* (N) the rows that an expert gets */
+    float   *shares;  /* (N) and their weights for it */
+    float   *x;       /* (N, D) */
+    float   *hidden;  /* (N, 2 F) */
+    float   *active;  /* (N, F) */
+    float   *out;     /* (N, D) */
+    float   *sum;     /* (N, D) */
+} mixture_room;
+
+static size_t room_floats(const hl_device_experts *e)
+{
+    return (size_t)(e->n_rows * (e->n_used + 1 + 3 * e->d_model + 3 * e->d_expert));
+}
+
+static size_t host_experts_bytes(hl_device *device, const hl_device_experts *e)
+{
+    (void)device;
+    return (size_t)(e->n_rows * (e->n_used + 1)) * sizeof(int64_t) + room_floats(e) * sizeof(float);
+}
+
+static mixture_room room_of(const hl_device_experts *e)
+{
+    mixture_room r = { .chosen = e->work };
+
+    r.members = r.chosen + e->n_rows * e->n_used;
+    r.weights = (float *)(void *)(r.members + e->n_rows);
+    r.shares  = r.weights + e->n_rows * e->n_used;
+    r.x       = r.shares + e->n_rows;
+    r.hidden  = r.x + e->n_rows * e->d_model;
+    r.active  = r.hidden + e->n_rows * 2 * e->d_expert;
+    r.out     = r.active + e->n_rows * e->d_expert;
+    r.sum     = r.out + e->n_rows * e->d_model;
+    return r;
+}
+
+/* The best that is not among the `n` chosen; the first of equals. */
+static int64_t next_best(const float *logits, int64_t n_experts, const int64_t *chosen, int64_t n)
+{
+    int64_t best = -1;
+
+    for (int64_t expert = 0; expert < n_experts; expert++) {
+        bool taken = false;
+        for (int64_t i = 0; i < n; i++)
+            taken = taken || chosen[i] == expert;
+        if (!taken && (best < 0 || logits[expert] > logits[best]))
+            best = expert;
+    }
+    return best;
+}
+
+static void route_row(const hl_device_experts *e, const mixture_room *r, int64_t row)
+{
+    const float *logits  = e->router + row * e->n_experts;
+    int64_t     *chosen  = r->chosen + row * e->n_used;
+    float       *weights = r->weights + row * e->n_used;
+    double       sum     = 0.0;
+
+    for (int64_t i = 0; i < e->n_used; i++)
+        chosen[i] = next_best(logits, e->n_experts, chosen, i);
+    float max = logits[chosen[0]];
+    for (int64_t i = 0; i < (e->over_all ? e->n_experts : e->n_used); i++)
+        sum += exp((double)(logits[e->over_all ? i : chosen[i]] - max));
+    for (int64_t i = 0; i < e->n_used; i++)
+        weights[i] = (float)(exp((double)(logits[chosen[i]] - max)) / sum);
+}
+
+/* ------------------------------------------------------------------- experts */
+
+static int64_t gather(const hl_device_experts *e, const mixture_room *r, int64_t expert)
+{
+    int64_t count = 0;
+
+    for (int64_t i = 0; i < e->n_rows * e->n_used; i++) {
+        int64_t row = i / e->n_used;
+
+        if (r->chosen[i] != expert)
+            continue;
+        host_load(r->x + count * e->d_model, e->x, e->dtype, row * e->d_model, e->d_model);
+        r->members[count]  = row;
+        r->shares[count++] = r->weights[i];
+    }
+    return count;
+}
+
+static void activate(const hl_device *device, const hl_device_experts *e, const mixture_room *r,
+                     int64_t n_rows)
+{
+    int64_t width = e->is_gated ? 2 * e->d_expert : e->d_expert;
+
+    for (int64_t row = 0; row < n_rows; row++) {
+        float *to   = r->active + row * e->d_expert;
+        float *from = r->hidden + row * width;
+
+        memcpy(to, from, (size_t)e->d_expert * sizeof *to);
+        device->dense->activate(to, e->is_gated ? from + e->d_expert : NULL, e->d_expert,
+                                e->activation, e->limit);
+    }
+}
+
+static const float *bias_of(const float *biases, int64_t expert, int64_t n)
+{
+    return biases != NULL ? biases + expert * n : NULL;
+}
+
+static hl_status run_expert(hl_device *device, const hl_device_experts *e, const mixture_room *r,
+                            int64_t expert)
+{
+    int64_t   n_up  = e->is_gated ? 2 * e->d_expert : e->d_expert;
+    int64_t   count = gather(e, r, expert);
+    size_t    size  = hl_dtype_block_of(e->dtype).n_bytes;
+    hl_matrix up    = packed((const uint8_t *)e->up + (size_t)(expert * n_up * e->d_model) * size,
+                             e->dtype, n_up, e->d_model);
+    hl_matrix down =
+        packed((const uint8_t *)e->down + (size_t)(expert * e->d_model * e->d_expert) * size,
+               e->dtype, e->d_model, e->d_expert);
+
+    if (count == 0)
+        return HL_OK;
+    HL_NEED(multiply(device, r->hidden, r->x, count, &up, bias_of(e->up_bias, expert, n_up)));
+    activate(device, e, r, count);
+    HL_NEED(multiply(device, r->out, r->active, count, &down,
+                     bias_of(e->down_bias, expert, e->d_model)));
+    for (int64_t i = 0; i < count * e->d_model; i++)
+        r->sum[r->members[i / e->d_model] * e->d_model + i % e->d_model] +=
+            r->shares[i / e->d_model] * r->out[i];
+    return HL_OK;
+}
+
+static hl_status host_experts(hl_device *device, const hl_device_experts *e)
+{
+    mixture_room r = room_of(e);
+
+    memset(r.sum, 0, (size_t)(e->n_rows * e->d_model) * sizeof *r.sum);
+    for (int64_t row = 0; row < e->n_rows; row++)
+        route_row(e, &r, row);
+    for (int64_t expert = 0; expert < e->n_experts; expert++)
+        HL_NEED(run_expert(device, e, &r, expert));
+    host_store(e->out, e->dtype, 0, r.sum, e->n_rows * e->d_model);
+    return HL_OK;
+}
+
+static hl_status host_add_gated(hl_device *device, const hl_device_add_gated *add)
+{
+    HL_NEED(host_grow(&device->values, &device->n_values, 2 * add->n));
+    float *out = device->values;
+    float *x   = out + add->n;
+    for (int64_t row = 0; row < add->n_rows; row++) {
+        float weight = 1.0f / (1.0f + expf(-add->logit[row]));
+
+        host_load(out, add->out, add->dtype, row * add->n, add->n);
+        host_load(x, add->x, add->dtype, row * add->n, add->n);
+        for (int64_t i = 0; i < add->n; i++)
+            out[i] += weight * x[i];
+        host_store(add->out, add->dtype, row * add->n, out, add->n);
+    }
+    return HL_OK;
+}
+
+/* ============================================================ row by row */
+
+/* Room for n floats in device->values. */
+static hl_status make_rows(hl_device *device, int64_t n)
+{
+    return host_grow(&device->values, &device->n_values, n);
+}
+
+static int64_t count_rows(const hl_device_places *places)
+{
+    return places->n_batch * places->batch_rows;
+}
+
+static int64_t position_of(const hl_device_places *places, int64_t row)
+{
+    return places->start[row / places->batch_rows] + row % places->batch_rows;
+}
+
+static bool counts(const hl_device_places *places, int64_t row)
+{
+    return row % places->batch_rows < places->lengths[row / places->batch_rows];
+}
+
+/* ----------------------------------------------------------------- embedding */
+
+static void add_table_row(float *out, float *room, const void *table, hl_dtype dtype, int64_t row,
+                          int64_t n)
+{
+    if (table == NULL)
+        return;
+    host_load(room, table, dtype, row * n, n);
+    for (int64_t i = 0; i < n; i++)
+        out[i] += room[i];
+}
+
+static void embed_row(const hl_device_embed *e, float *x, int64_t row)
+{
+    float *room = x + e->n;
+
+    if (e->base != NULL) {
+        host_load(x, e->base, e->dtype, row * e->n, e->n);
+    } else {
+        host_load(x, e->table, e->dtype, e->tokens[row] * e->n, e->n);
+        for (int64_t i = 0; i < e->n; i++)
+            x[i] *= e->scale;
+    }
+    add_table_row(x, room, e->position_table, e->dtype, position_of(&e->places, row), e->n);
+    add_table_row(x, room, e->type_table, e->dtype, e->type_table != NULL ? e->types[row] : 0,
+                  e->n);
+    host_store(e->out, e->out_dtype, row * e->n, x, e->n);
+}
+
+static hl_status host_embed(hl_device *device, const hl_device_embed *embed)
+{
+    hl_status status = make_rows(device, 2 * embed->n);
+
+    if (status != HL_OK)
+        return status;
+    for (int64_t row = 0; row < count_rows(&embed->places); row++) {
+        if (counts(&embed->places, row))
+            embed_row(embed, device->values, row);
+    }
+    return HL_OK;
+}
+
+/* --------------------------------------------------------------------- norms */
+
+static void norm_row(const hl_device *device, const hl_device_norm *norm, float *x, int64_t row)
+{
+    float  *room  = x + norm->n;
+    int64_t first = row * norm->n;
+
+    host_load(x, norm->x, norm->x_dtype, first, norm->n);
+    for (int part = 0; part < 2; part++) {
+        if (norm->add[part] == NULL)
+            continue;
+        host_load(room, norm->add[part], norm->dtype, first, norm->n);
+        for (int64_t i = 0; i < norm->n; i++)
+            x[i] += norm->add_scale * room[i];
+        host_store(norm->x, norm->x_dtype, first, x, norm->n);
+    }
+    if (!norm->is_plain)
+        device->dense->norm(x, x, norm->n, &norm->norm);
+    if (norm->out != NULL)
+        host_store(norm->out, norm->out_dtype, first, x, norm->n);
+    if (norm->kept != NULL)
+        memcpy(norm->kept + first, x, (size_t)norm->n * sizeof *x);
+}
+
+static hl_status host_norm(hl_device *device, const hl_device_norm *norm)
+{
+    hl_status status = make_rows(device, 2 * norm->n);
+
+    if (status != HL_OK)
+        return status;
+    for (int64_t row = 0; row < norm->n_rows; row++)
+        norm_row(device, norm, device->values, row);
+    return HL_OK;
+}
+
+/* ------------------------------------------------------------------- q, k, v */
+
+static hl_status host_angles(hl_device *device, const hl_device_angles *angles)
+{
+    const hl_device_places *places = &angles->places;
+    (void)device;
+
+    for (int64_t i = 0; i < count_rows(places) * angles->n_pairs; i++) {
+        int64_t row       = i / angles->n_pairs;
+        int64_t pair      = i % angles->n_pairs;
+        float   frequency = angles->frequencies[row / places->batch_rows * angles->n_pairs + pair];
+        double  angle     = (double)((float)position_of(places, row) * frequency);
+
+        angles->cosine[i] = (float)cos(angle) * angles->factor;
+        angles->sine[i]   = (float)sin(angle) * angles->factor;
+    }
+    return HL_OK;
+}
+
+static hl_norm part_of(const hl_norm *norm, int64_t first)
+{
+    hl_norm part = *norm;
+
+    part.weight = norm->weight != NULL ? norm->weight + first : NULL;
+    part.bias   = norm->bias != NULL ? norm->bias + first : NULL;
+    return part;
+}
+
+/* Norm and RoPE of all heads of a row: q, or k. */
+static void finish_heads(const hl_device *device, const hl_device_heads *h, const hl_norm *norm,
+                         float *x, int64_t n_heads, int64_t row)
+{
+    if (h->norm == HL_HEAD_NORM_ALL)
+        device->dense->norm(x, x, n_heads * h->d_head, norm);
+    for (int64_t head = 0; head < n_heads; head++) {
+        float  *at   = x + head * h->d_head;
+        hl_norm each = part_of(norm, h->norm == HL_HEAD_NORM_EACH ? head * h->d_head : 0);
+
+        if (h->norm == HL_HEAD_NORM_SHARED || h->norm == HL_HEAD_NORM_EACH)
+            device->dense->norm(at, at, h->d_head, &each);
+        if (h->cosine != NULL)
+            device->dense->rotate(at, h->cosine + row * h->n_pairs, h->sine + row * h->n_pairs,
+                                  h->n_pairs, h->interleaved);
+    }
+}
+
+static void cache_row(const hl_device_heads *h, void *cache, const float *x, int64_t row)
+{
+    int64_t sequence = h->places.sequences[row / h->places.batch_rows];
+    int64_t position = position_of(&h->places, row);
+
+    for (int64_t head = 0; head < h->n_kv_heads; head++)
+        host_store(cache, h->dtype,
+                   ((sequence * h->n_kv_heads + head) * h->n_ctx + position) * h->d_head,
+                   x + head * h->d_head, h->d_head);
+}
+
+static void heads_row(const hl_device *device, const hl_device_heads *h, float *x, int64_t row)
+{
+    int64_t q_width = h->n_heads * h->d_head;
+    int64_t k_width = h->n_kv_heads * h->d_head;
+    int64_t width   = q_width + 2 * k_width;
+    float  *k       = x + q_width;
+
+    host_load(x, h->qkv, h->dtype, row * width, width);
+    finish_heads(device, h, &h->q_norm, x, h->n_heads, row);
+    finish_heads(device, h, &h->k_norm, k, h->n_kv_heads, row);
+    host_store(h->qkv, h->dtype, row * width, x, q_width + k_width);
+    cache_row(h, h->k_cache, k, row);
+    cache_row(h, h->v_cache, k + k_width, row);
+}
+
+static hl_status host_heads(hl_device *device, const hl_device_heads *heads)
+{
+    int64_t   width  = (heads->n_heads + 2 * heads->n_kv_heads) * heads->d_head;
+    hl_status status = make_rows(device, width);
+
+    if (status != HL_OK)
+        return status;
+    for (int64_t row = 0; row < count_rows(&heads->places); row++) {
+        if (counts(&heads->places, row))
+            heads_row(device, heads, device->values, row);
+    }
+    return HL_OK;
+}
+
+/* --------------------------------------------------------------- activations */
+
+static void activate_row(const hl_device *device, const hl_device_activate *a, float *x,
+                         int64_t row)
+{
+    float *up = a->up != NULL ? x + a->n : NULL;
+
+    host_load(x, a->gate, a->dtype, row * a->x_stride, a->n);
+    if (up != NULL)
+        host_load(up, a->up, a->dtype, row * a->x_stride, a->n);
+    device->dense->activate(x, up, a->n, a->activation, a->limit);
+    host_store(a->out, a->dtype, row * a->n, x, a->n);
+}
+
+static hl_status host_activate(hl_device *device, const hl_device_activate *activate)
+{
+    hl_status status = make_rows(device, 2 * activate->n);
+
+    if (status != HL_OK)
+        return status;
+    for (int64_t row = 0; row < activate->n_rows; row++)
+        activate_row(device, activate, device->values, row);
+    return HL_OK;
+}
+
+/* -------------------------------------------------------------------- copies */
+
+/* x (n) += scale * row `from` of what is to be added. */
+static void add_to_copy(float *x, float *room, const hl_device_copy_rows *copy, int64_t from)
+{
+    for (int part = 0; part < 2; part++) {
+        if (copy->add[part] == NULL)
+            continue;
+        host_load(room, copy->add[part], copy->add_dtype, from * copy->x_stride, copy->n);
+        for (int64_t i = 0; i < copy->n; i++)
+            x[i] += copy->add_scale * room[i];
+    }
+}
+
+static hl_status host_copy_rows(hl_device *device, const hl_device_copy_rows *copy)
+{
+    hl_status status = make_rows(device, 2 * copy->n);
+
+    if (status != HL_OK)
+        return status;
+    for (int64_t row = 0; row < copy->n_rows; row++) {
+        int64_t from = copy->index != NULL ? copy->index[row] : row;
+        float  *x    = device->values;
+
+        if (from < 0)
+            continue;
+        host_load(x, copy->x, copy->x_dtype, from * copy->x_stride, copy->n);
+        add_to_copy(x, x + copy->n, copy, from);
+        host_store(copy->out, copy->out_dtype, row * copy->out_stride, x, copy->n);
+    }
+    return HL_OK;
+}
+
+/* ============================================================ logits, whole rows, sums */
+
+/* -------------------------------------------------------------------- logits */
+
+static hl_status host_cap(hl_device *device, const hl_device_cap *cap)
+{
+    (void)device;
+    for (int64_t i = 0; i < cap->count; i++) {
+        cap->x[i] *= cap->scale;
+        if (cap->softcap > 0.0f)
+            cap->x[i] = cap->softcap * tanhf(cap->x[i] / cap->softcap);
+    }
+    return HL_OK;
+}
+
+static int64_t top_of(const float *logits, int64_t n)
+{
+    int64_t top = 0;
+
+    for (int64_t i = 1; i < n; i++) {
+        if (logits[i] > logits[top])
+            top = i;
+    }
+    return top;
+}
+
+static float gap_of(const float *logits, int64_t n, int64_t top)
+{
+    float second = -INFINITY;
+
+    for (int64_t i = 0; i < n; i++) {
+        if (i != top && logits[i] > second)
+            second = logits[i];
+    }
+    return logits[top] - second;
+}
+
+/* How far a row is from the one kept in its place; or it is kept. */
+static double compare_row(const hl_device_kept *kept, const float *logits, int64_t row, double lse,
+                          int64_t n)
+{
+    float *a  = kept->logits + row * n;
+    double kl = 0.0;
+
+    if (kept->puts) {
+        memcpy(a, logits, (size_t)n * sizeof *a);
+        kept->lse[row] = lse;
+        return 0.0;
+    }
+    double shift = lse - kept->lse[row];
+    for (int64_t i = 0; i < n; i++) {
+        float p = (float)exp((double)a[i] - kept->lse[row]);
+
+        if (p > 0.0f) /* a token that cannot be has logit -inf in both */
+            kl += (double)p * ((double)a[i] - (double)logits[i] + shift);
+    }
+    return kl;
+}
+
+static void read_row(const hl_device_logits *l, int64_t row)
+{
+    const float *logits = l->logits + row * l->n;
+    int64_t      top    = top_of(logits, l->n);
+    double       max    = (double)logits[top];
+    double       rest   = 0.0; /* the sum of exponentials, less the largest's 1 */
+    double       dot    = 0.0;
+
+    for (int64_t i = 0; i < l->n; i++) {
+        double offset = (double)logits[i] - max;
+        double weight = exp(offset);
+
+        if (i != top && !(weight <= 0.0)) { /* 0 * -inf is NaN */
+            rest += weight;
+            dot += weight * offset;
+        }
+    }
+    if (l->top != NULL)
+        l->top[row] = top;
+    if (l->entropy != NULL)
+        l->entropy[row] = (float)(log1p(rest) - dot / (1.0 + rest));
+    if (l->gap != NULL)
+        l->gap[row] = gap_of(logits, l->n, top);
+    if (l->losses != NULL)
+        l->losses[row] =
+            l->targets[row] >= 0 ? max + log1p(rest) - (double)logits[l->targets[row]] : NAN;
+    if (l->kept.logits != NULL)
+        l->divergence[row] = compare_row(&l->kept, logits, row, max + log1p(rest), l->n);
+}
+
+static void find_bad(const hl_device_logits *l)
+{
+    for (int64_t i = 0; i < l->n_rows * l->n; i++) {
+        if (!isfinite(l->logits[i]))
+            *l->flag |= 1;
+    }
+}
+
+static hl_status host_logits(hl_device *device, const hl_device_logits *logits)
+{
+    (void)device;
+    for (int64_t row = 0; row < logits->n_rows; row++)
+        read_row(logits, row);
+    if (logits->flag != NULL)
+        find_bad(logits);
+    return HL_OK;
+}
+
+static hl_status host_finite(hl_device *device, const hl_device_finite *finite)
+{
+    const hl_device_places *places = &finite->places;
+    (void)device;
+
+    for (int64_t row = 0; row < places->n_batch * places->batch_rows; row++) {
+        if (row % places->batch_rows >= places->lengths[row / places->batch_rows])
+            continue;
+        for (int64_t i = 0; i < finite->n; i++) {
+            if (!isfinite(finite->x[row * finite->n + i]))
+                *finite->flag |= 1;
+        }
+    }
+    return HL_OK;
+}
+
+/* ------------------------------------------------------------------ patterns */
+
+static hl_status host_patterns(hl_device *device, const hl_device_patterns *p)
+{
+    hl_status status = HL_OK;
+    double   *scores = NULL;
+    (void)device;
+
+    HL_TRY(HL_ALLOC(&scores, (size_t)p->problem->n_keys));
+    for (int64_t i = 0; i < p->n_items; i++) {
+        const int64_t *item = p->items + 3 * i;
+        float         *out  = p->out + i * p->out_stride;
+
+        if (item[2] < 0)
+            continue;
+        memset(out, 0, (size_t)p->out_stride * sizeof *out);
+        HL_TRY(hl_attention_pattern(out, scores, p->statistics != NULL ? &p->statistics[i] : NULL,
+                                    p->problem, item[0], item[1], item[2]));
+    }
+
+done:
+    hl_free(scores);
+    return status;
+}
+
+/* ---------------------------------------------------------------------- sums */
+
+enum { N_BINS = 64 };
+#define FIXED_ONE     0x1p40
+#define UNIT_ONE      0x1p22
+#define SMALL_LIMIT   32.0f
+#define ENTROPY_SLACK 1e-3
+
+/* One head's rows of one run. */
+typedef struct run_rows {
+    const float *values[HL_N_QUANTITIES]; /* FAIR is made of ENTROPY */
+    int64_t      plan;                    /* the run's first row among (B, C) */
+    int64_t      first;                   /* ... among (B, H, C) */
+    int64_t      n;
+} run_rows;
+
+static run_rows rows_of(const hl_device_reduce *r, int64_t head, const hl_run *run)
+{
+    const hl_attention_result *rows = r->rows;
+
+    return (run_rows){
+        .values = { [HL_Q_ENTROPY]    = rows->entropy,
+                    [HL_Q_FAIR]       = rows->entropy,
+                    [HL_Q_RENYI2]     = rows->renyi2,
+                    [HL_Q_VARENTROPY] = rows->varentropy,
+                    [HL_Q_PEAK]       = rows->peak,
+                    [HL_Q_SELF]       = rows->diagonal,
+                    [HL_Q_PREVIOUS]   = rows->previous,
+                    [HL_Q_FIRST]      = rows->first,
+                    [HL_Q_NOSINK]     = rows->entropy_nosink },
+        .plan   = run->sequence * r->batch_rows + run->begin,
+        .first  = (run->sequence * r->n_heads + head) * r->batch_rows + run->begin,
+        .n      = run->end - run->begin,
+    };
+}
+
+static bool is_small(const hl_device_reduce *r, const run_rows *rows)
+{
+    for (int64_t i = 0; i < rows->n; i++) {
+        double entropy = (double)rows->values[HL_Q_ENTROPY][rows->first + i];
+
+        if (!(entropy <= r->log_n[rows->plan + i] + ENTROPY_SLACK))
+            return false;
+        for (int quantity = 0; quantity < HL_N_QUANTITIES; quantity++) {
+            if (!(fabsf(rows->values[quantity][rows->first + i]) < SMALL_LIMIT))
+                return false;
+        }
+    }
+    return true;
+}
+
+static void sum_quantity(hl_run_sums *out, const hl_device_reduce *r, const run_rows *rows,
+                         int quantity)
+{
+    for (int64_t i = 0; i < rows->n; i++) {
+        double value = (double)rows->values[quantity][rows->first + i];
+
+        if (quantity == HL_Q_FAIR)
+            value *= r->inverse[rows->plan + i];
+        out->sum[quantity] += llrint(value * FIXED_ONE);
+        out->squares[quantity] += llrint(value * value * FIXED_ONE);
+        out->min[quantity] = fminf(out->min[quantity], (float)value);
+        out->max[quantity] = fmaxf(out->max[quantity], (float)value);
+    }
+}
+
+static void add_histogram(int64_t *out, const float *values, const double *scale, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        double place = (double)values[i] * (scale != NULL ? scale[i] : 1.0) * N_BINS;
+
+        place = place > 0.0 ? place : 0.0;
+        out[(int)(place < N_BINS - 1 ? place : N_BINS - 1)]++;
+    }
+}
+
+static void add_histograms(int64_t *out, const hl_device_reduce *r, const run_rows *rows,
+                           uint32_t defined)
+{
+    const float  *values[HL_N_HISTOGRAMS] = { [HL_HIST_NORMALISED] = rows->values[HL_Q_ENTROPY],
+                                              [HL_HIST_NOSINK]     = rows->values[HL_Q_NOSINK],
+                                              [HL_HIST_PEAK]       = rows->values[HL_Q_PEAK] };
+    const double *scales[HL_N_HISTOGRAMS] = { [HL_HIST_NORMALISED] = r->inverse + rows->plan,
+                                              [HL_HIST_NOSINK] = r->inverse_other + rows->plan };
+
+    for (int i = 0; i < HL_N_HISTOGRAMS; i++) {
+        if ((defined & 1U << (HL_N_QUANTITIES + i)) != 0)
+            add_histogram(out + i * N_BINS, values[i] + rows->first, scales[i], rows->n);
+    }
+}
+
+static void add_lookback(int64_t *out, const hl_device_reduce *r, const run_rows *rows)
+{
+    for (int64_t i = 0; i < rows->n * r->n_types; i++) {
+        float share = r->rows->segment_mass[rows->first * r->n_types + i];
+
+        share = share > 0.0f ? share : 0.0f;
+        share = share < 1.0f ? share : 1.0f;
+        out[i % r->n_types] += llrint((double)share * UNIT_ONE);
+    }
+}
+
+static void reduce_run(const hl_device_reduce *r, int64_t head, int64_t index)
+{
+    const hl_run *run  = &r->runs[index];
+    hl_run_sums  *out  = &r->sums[head * r->n_runs + index];
+    run_rows      rows = rows_of(r, head, run);
+
+    *out = (hl_run_sums){ .is_small = is_small(r, &rows) };
+    for (int quantity = 0; quantity < HL_N_QUANTITIES; quantity++) {
+        out->min[quantity] = INFINITY;
+        out->max[quantity] = -INFINITY;
+        if (out->is_small && (run->defined & 1U << quantity) != 0)
+            sum_quantity(out, r, &rows, quantity);
+    }
+    if (!out->is_small)
+        return;
+    add_histograms(r->histogram + head * HL_N_HISTOGRAMS * N_BINS, r, &rows, run->defined);
+    if (r->lookback != NULL)
+        add_lookback(r->lookback + (head * r->n_types + run->type) * r->n_types, r, &rows);
+}
+
+static hl_status host_reduce(hl_device *device, int lane, const hl_device_reduce *r)
+{
+    (void)device;
+    (void)lane;
+    memset(r->histogram, 0, (size_t)(r->n_heads * HL_N_HISTOGRAMS * N_BINS) * sizeof(int64_t));
+    if (r->lookback != NULL)
+        memset(r->lookback, 0, (size_t)(r->n_heads * r->n_types * r->n_types) * sizeof(int64_t));
+    for (int64_t i = 0; i < r->n_heads * r->n_runs; i++)
+        reduce_run(r, i / r->n_runs, i % r->n_runs);
+    return HL_OK;
+}
+
+/* ============================================================ draws */
+
+/* One row and what is known of it. */
+typedef struct draw_row {
+    const float        *logits;
+    const hl_pick_rule *rule;
+    const uint32_t     *repeated; /* read only with a penalty */
+    int64_t             n;
+    int64_t             top; /* of the logits */
+    int64_t             top_score;
+    float               max; /* of the scores */
+} draw_row;
+
+static float score_of(const draw_row *r, int64_t token)
+{
+    bool is_repeated =
+        r->rule->penalty != 1.0f && (r->repeated[token / 32] >> (token % 32) & 1) != 0;
+
+    return hl_pick_score(r->logits[token], r->rule->penalty, is_repeated);
+}
+
+static double weight_of(const draw_row *r, int64_t token)
+{
+    return exp(((double)score_of(r, token) - (double)r->max) / r->rule->temperature);
+}
+
+/* False: no token can be drawn from it. */
+static bool find_tops(draw_row *r)
+{
+    bool is_good = true;
+
+    for (int64_t i = 0; i < r->n; i++) {
+        is_good      = is_good && r->logits[i] < INFINITY; /* nor NaN */
+        r->top       = r->logits[i] > r->logits[r->top] ? i : r->top;
+        r->top_score = score_of(r, i) > score_of(r, r->top_score) ? i : r->top_score;
+    }
+    r->max = score_of(r, r->top_score);
+    return is_good && r->logits[r->top] > -INFINITY;
+}
+
+/* As hl_logits_read. */
+static void read_logits(hl_pick_result *out, const draw_row *r)
+{
+    double max  = (double)r->logits[r->top];
+    double rest = 0.0, dot = 0.0, dot2 = 0.0;
+
+    for (int64_t i = 0; i < r->n; i++) {
+        double offset = (double)r->logits[i] - max;
+        double weight = exp(offset);
+
+        if (i != r->top && weight > 0.0) { /* 0 * -inf is NaN */
+            rest += weight;
+            dot += weight * offset;
+            dot2 += weight * offset * offset;
+        }
+    }
+    double mean     = dot / (1.0 + rest);
+    out->lse        = max + log1p(rest);
+    out->entropy    = log1p(rest) - mean;
+    out->varentropy = fmax(dot2 / (1.0 + rest) - mean * mean, 0.0);
+}
+
+/* The last bin whose tokens are candidates, and how many these are in all. */
+static int find_cut(int32_t *count, const draw_row *r, double total)
+{
+    int32_t  counts[HL_PICK_BINS] = { 0 };
+    uint64_t masses[HL_PICK_BINS] = { 0 };
+    double   wanted               = r->rule->top_p * total + HL_PICK_SLACK * total;
+    uint64_t mass                 = 0;
+    int      bin                  = 0;
+
+    for (int64_t i = 0; i < r->n; i++) {
+        int at = hl_pick_bin(r->max - score_of(r, i));
+
+        counts[at]++;
+        masses[at] += (uint64_t)llrint(weight_of(r, i) * HL_PICK_UNIT);
+    }
+    *count = 0;
+    for (;; bin++) {
+        *count += counts[bin];
+        mass += masses[bin];
+        bool is_enough = r->rule->kind == HL_PICK_TOP_K ? *count >= r->rule->top_k
+                                                        : (double)mass / HL_PICK_UNIT >= wanted;
+        if (is_enough || bin == HL_PICK_BINS - 1)
+            return bin;
+    }
+}
+
+static void list_candidates(hl_pick_result *out, hl_pick_candidate *candidates, const draw_row *r)
+{
+    int32_t count = 0;
+    int     cut   = 0;
+
+    if (r->rule->kind != HL_PICK_MIN_P)
+        cut = find_cut(&count, r, out->total);
+    for (int64_t i = 0; i < r->n && count <= HL_PICK_CANDIDATES; i++) {
+        bool is_in = r->rule->kind == HL_PICK_MIN_P
+                         ? weight_of(r, i) >= r->rule->min_p * (1.0 - HL_PICK_SLACK)
+                         : hl_pick_bin(r->max - score_of(r, i)) <= cut;
+
+        if (is_in && out->n_candidates < HL_PICK_CANDIDATES)
+            candidates[out->n_candidates] =
+                (hl_pick_candidate){ .token = (int32_t)i, .logit = r->logits[i] };
+        out->n_candidates += is_in ? 1 : 0;
+    }
+    if (count > HL_PICK_CANDIDATES)
+        out->n_candidates = count;
+}
+
+/* The last token with weight before which no more than `target` lies. */
+static int64_t draw_from_all(const draw_row *r, double target)
+{
+    double  mass  = 0.0;
+    int64_t token = -1;
+
+    for (int64_t i = 0; i < r->n && mass <= target; i++) {
+        double weight = weight_of(r, i);
+
+        token = weight > 0.0 ? i : token;
+        mass += weight;
+    }
+    return token;
+}
+
+static void draw_one(const hl_device_pick *d, int64_t index)
+{
+    const hl_pick_rule *rule = &d->rules[index];
+    hl_pick_result     *out  = &d->out[index];
+    draw_row            r    = { .logits   = d->logits + rule->row * d->n,
+                                 .rule     = rule,
+                                 .repeated = d->repeated + index * ((d->n + 31) / 32),
+                                 .n        = d->n };
+
+    *out = (hl_pick_result){ .token = -1, .is_bad = !find_tops(&r) };
+    if (out->is_bad)
+        return;
+    read_logits(out, &r);
+    if (rule->kind == HL_PICK_GREEDY)
+        out->token = (int32_t)r.top_score;
+    for (int64_t i = 0; i < d->n && rule->kind != HL_PICK_GREEDY; i++)
+        out->total += weight_of(&r, i);
+    if (rule->kind == HL_PICK_ALL)
+        out->token = (int32_t)draw_from_all(&r, out->total * rule->unit);
+    if (out->token >= 0)
+        out->logit = r.logits[out->token];
+    else
+        list_candidates(out, d->candidates + index * HL_PICK_CANDIDATES, &r);
+}
+
+static hl_status host_pick(hl_device *device, const hl_device_pick *pick)
+{
+    (void)device;
+    for (int64_t i = 0; i < pick->n_rows; i++)
+        draw_one(pick, i);
+    return HL_OK;
+}
+
+/* ============================================================ comparisons */
+
+static double dot(const float *a, const float *b, int64_t n)
+{
+    double sum = 0.0;
+
+    for (int64_t i = 0; i < n; i++)
+        sum += (double)a[i] * (double)b[i];
+    return sum;
+}
+
+/* ---------------------------------------------------------------- the stream */
+
+static hl_status host_follow(hl_device *device, const hl_device_follow *f)
+{
+    (void)device;
+    for (int64_t row = 0; row < f->n_rows; row++) {
+        float       *kept = f->kept + row * f->n;
+        const float *x    = f->x + row * f->n;
+
+        if (f->index[row] < 0)
+            continue;
+        if (f->influence != NULL)
+            f->influence[row] =
+                1.0 - dot(kept, x, f->n) / sqrt(dot(kept, kept, f->n) * dot(x, x, f->n));
+        memcpy(kept, x, (size_t)f->n * sizeof *kept);
+    }
+    return HL_OK;
+}
+
+/* ------------------------------------------------------------------- kernels */
+
+/* The prepared kernel of a sequence and head: (n, n), the sums of its rows, and of all. */
+static double *kernel_of(const hl_device_outputs *o, int64_t sequence, int64_t head)
+{
+    int64_t size = o->kernel_rows * o->kernel_rows + o->kernel_rows + 1;
+
+    return o->kernels + (sequence * o->n_heads + head) * size;
+}
+
+static const float *z_of(const hl_device_outputs *o, int64_t row, int64_t head)
+{
+    return o->z + (row * o->n_heads + head) * o->d_head;
+}
+
+/* y = z G of one row. */
+static void multiply_gram(float *y, const hl_device_outputs *o, int64_t row, int64_t head)
+{
+    int64_t      d    = o->d_head;
+    const float *z    = z_of(o, row, head);
+    const float *gram = o->gram + head * d * d;
+
+    memset(y, 0, (size_t)d * sizeof *y);
+    for (int64_t k = 0; k < d; k++) {
+        for (int64_t j = 0; j < d; j++)
+            y[j] += z[k] * gram[k * d + j];
+    }
+}
+
+/* The rows that a sequence has, by their places in (B, n_sampled). */
+static int64_t list_rows(int64_t *out, const hl_device_outputs *o, int64_t sequence)
+{
+    int64_t n = 0;
+
+    for (int64_t i = 0; i < o->n_sampled; i++) {
+        if (o->index[sequence * o->n_sampled + i] >= 0)
+            out[n++] = sequence * o->n_sampled + i;
+    }
+    return n;
+}
+
+/* NaN in the sum of all tells that a kernel is not finite. */
+static void prepare_kernel(double *kernel, int64_t n)
+{
+    double *sums  = kernel + n * n;
+    double  trace = 0.0;
+
+    for (int64_t i = 0; i < n; i++)
+        trace += kernel[i * n + i];
+    memset(sums, 0, (size_t)(n + 1) * sizeof *sums);
+    for (int64_t i = 0; i < n; i++) {
+        for (int64_t j = 0; j < n; j++) {
+            /* The trace bounds all entries; a head that writes nothing has a trace of 0. */
+            kernel[i * n + j] = i == j || !(trace > 0.0) ? 0.0 : kernel[i * n + j] / trace;
+            sums[i] += kernel[i * n + j];
+        }
+        sums[n] += sums[i];
+    }
+    if (!isfinite(trace) || !isfinite(sums[n]))
+        sums[n] = (double)NAN;
+}
+
+static void write_head(const hl_device_outputs *o, int64_t sequence, int64_t head, int64_t *rows,
+                       float *y)
+{
+    double *kernel = kernel_of(o, sequence, head);
+    int64_t n_rows = list_rows(rows, o, sequence);
+    int64_t n      = n_rows < o->kernel_rows ? n_rows : o->kernel_rows;
+    int64_t step   = n > 0 ? n_rows / n : 1;
+
+    for (int64_t i = 0; i < n_rows; i++) {
+        multiply_gram(y, o, rows[i], head);
+        o->squares[head * o->n_batch * o->n_sampled + rows[i]] =
+            dot(y, z_of(o, rows[i], head), o->d_head);
+        if (i % step != 0 || i / step >= n)
+            continue;
+        for (int64_t j = 0; j <= i / step; j++) {
+            double product = dot(y, z_of(o, rows[j * step], head), o->d_head);
+
+            kernel[i / step * n + j] = product;
+            kernel[j * n + i / step] = product;
+        }
+    }
+    prepare_kernel(kernel, n);
+}
+
+static double hsic(const double *a, const double *b, int64_t n)
+{
+    double both = 0.0;
+    double rows = 0.0;
+    double all  = a[n * n + n] * b[n * n + n] / (double)((n - 1) * (n - 2));
+
+    for (int64_t i = 0; i < n * n; i++)
+        both += a[i] * b[i];
+    for (int64_t i = 0; i < n; i++)
+        rows += a[n * n + i] * b[n * n + i];
+    return both + all - 2.0 / (double)(n - 2) * rows;
+}
+
+/* Too few rows have no estimate. */
+static void compare_heads(const hl_device_outputs *o, int64_t sequence, int64_t n)
+{
+    int64_t n_heads = o->n_heads;
+    double *out     = o->alike + sequence * (n_heads * (n_heads + 1) / 2);
+
+    for (int64_t a = 0; a < n_heads; a++) {
+        for (int64_t b = a; b < n_heads; b++)
+            *out++ =
+                n < 3 ? (double)NAN : hsic(kernel_of(o, sequence, a), kernel_of(o, sequence, b), n);
+    }
+}
+
+static hl_status host_outputs(hl_device *device, int lane, const hl_device_outputs *o)
+{
+    hl_status status = HL_OK;
+    int64_t  *rows   = NULL;
+    float    *y      = NULL;
+    (void)device;
+    (void)lane;
+
+    HL_TRY(HL_ALLOC(&rows, (size_t)o->n_sampled));
+    HL_TRY(HL_ALLOC(&y, (size_t)o->d_head));
+    for (int64_t sequence = 0; sequence < o->n_batch; sequence++) {
+        int64_t n = list_rows(rows, o, sequence);
+
+        for (int64_t head = 0; head < o->n_heads; head++)
+            write_head(o, sequence, head, rows, y);
+        compare_heads(o, sequence, n < o->kernel_rows ? n : o->kernel_rows);
+    }
+
+done:
+    hl_free(rows);
+    hl_free(y);
+    return status;
+}
+
+/* ----------------------------------------------------------------- distances */
+
+static double distance(const float *a, const float *b, int64_t n)
+{
+    double sum = 0.0;
+
+    for (int64_t i = 0; i < n; i++)
+        sum += fabs((double)a[i] - (double)b[i]);
+    return 0.5 * sum;
+}
+
+static hl_status host_distances(hl_device *device, int lane, const hl_device_distances *d)
+{
+    int64_t stride = d->n_patterns * d->n_keys; /* from a head to the next */
+    double *out    = d->out;
+    (void)device;
+    (void)lane;
+
+    for (int64_t row = 0; row < d->n_batch * d->n_patterns; row++) {
+        int64_t      sequence = row / d->n_patterns;
+        const float *p = d->p + sequence * d->n_heads * stride + row % d->n_patterns * d->n_keys;
+
+        for (int64_t a = 0; a < d->n_heads; a++) {
+            for (int64_t b = a + 1; b < d->n_heads; b++)
+                *out++ = distance(p + a * stride, p + b * stride, d->n_keys);
+        }
+    }
+    return HL_OK;
+}
+
+/* ---------------------------------------------------------------- whole rows */
+
+static hl_status host_pattern_sums(hl_device *device, int lane, const hl_device_pattern_sums *s)
+{
+    hl_status        status  = HL_OK;
+    hl_pattern_sums *out     = s->out;
+    float           *scratch = NULL;
+    (void)device;
+    (void)lane;
+
+    HL_TRY(HL_ALLOC(&scratch, (size_t)s->n_keys));
+    for (int64_t row = 0; row < s->n_batch * s->n_patterns; row++) {
+        int64_t first = row / s->n_patterns * s->n_heads; /* head of the sequence */
+
+        for (int64_t head = 0; head < s->n_heads; head++, out++) {
+            const float *p =
+                s->p + ((first + head) * s->n_patterns + row % s->n_patterns) * s->n_keys;
+
+            *out = (hl_pattern_sums){ 0 };
+            if (s->places[row].keys.end > 0)
+                hl_pattern_sum(out, p, &s->places[row], scratch);
+        }
+    }
+
+done:
+    hl_free(scratch);
+    return status;
+}
+
+/* --------------------------------------------------------------------- table */
+
+static const hl_device_ops host_table = {
+    .interface     = HL_DEVICE_INTERFACE,
+    .name          = "host",
+    .error         = hl_error_message,
+    .open          = open_host,
+    .close         = close_host,
+    .memory        = memory_of,
+    .alloc         = alloc_block,
+    .free          = free_block,
+    .alloc_host    = alloc_block,
+    .free_host     = free_block,
+    .copy_in       = copy_in,
+    .zero          = zero,
+    .copy_out      = copy_out,
+    .arrived       = arrived,
+    .wait          = wait_for_all,
+    .put_values    = put_values,
+    .linear        = host_linear,
+    .experts_bytes = host_experts_bytes,
+    .experts       = host_experts,
+    .add_gated     = host_add_gated,
+    .embed         = host_embed,
+    .norm          = host_norm,
+    .angles        = host_angles,
+    .heads         = host_heads,
+    .activate      = host_activate,
+    .copy_rows     = host_copy_rows,
+    .cap           = host_cap,
+    .logits        = host_logits,
+    .pick          = host_pick,
+    .finite        = host_finite,
+    .attention     = attention,
+    .patterns      = host_patterns,
+    .follow        = host_follow,
+    .reduce        = host_reduce,
+    .outputs       = host_outputs,
+    .distances     = host_distances,
+    .pattern_sums  = host_pattern_sums,
+};
+
+__attribute__((constructor)) static void offer(void)
+{
+    hl_device_offer(&host_table);
+}
