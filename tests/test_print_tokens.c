@@ -17,13 +17,13 @@ static void test_columns(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         assert_int_equal(hl_terminal_width_of(cases[i].text), cases[i].width);
-    hl_output output = { 0 };
+    hl_text output = { 0 };
     hl_terminal_put(&output, "abcdef", 4, HL_ALIGN_LEFT);
     hl_terminal_put(&output, "ab", 4, HL_ALIGN_RIGHT);
     hl_terminal_put(&output, "\u4f60\u597d\u5417", 4, HL_ALIGN_LEFT); /* two and a half fit */
-    hl_output_add(&output, "", 1);
+    hl_text_add(&output, "", 1);
     assert_string_equal(output.bytes, "abc\u2026  ab\u4f60\u2026 ");
-    hl_output_free(&output);
+    hl_text_free(&output);
 }
 
 static void test_print_plain(void **state)

@@ -4,9 +4,9 @@
 
 #include <time.h>
 
+#include "base/buffer.h"
 #include "base/memory.h"
 #include "tokenize/bpe.h"
-#include "tokenize/buffer.h"
 #include "tokenize/vocab.h"
 
 /* Generous for a machine that others use and for builds with sanitizers: what has no budget takes

@@ -9,6 +9,7 @@
 
 #include "analysis/grid.h"
 #include "analysis/numbers.h"
+#include "base/buffer.h"
 #include "base/memory.h"
 #include "base/status.h"
 
@@ -71,14 +72,7 @@ hl_status hl_threshold_set(hl_thresholds *thresholds, const char *name, double v
 
 hl_status hl_shown_by_add(hl_diagnosis *diagnosis, int64_t layer, int64_t head, double value)
 {
-    /* Doubling: at 1, 2, 4, 8 ... the array is full. */
-    if ((diagnosis->n_heads & (diagnosis->n_heads - 1)) == 0) {
-        size_t    old    = (size_t)diagnosis->n_heads;
-        hl_status status = hl_realloc((void **)&diagnosis->heads, old, old == 0 ? 1 : 2 * old,
-                                      sizeof *diagnosis->heads);
-        if (status != HL_OK)
-            return status;
-    }
+    HL_NEED(HL_GROW_ONE(&diagnosis->heads, diagnosis->n_heads));
     diagnosis->heads[diagnosis->n_heads++] = (hl_shown_by){ layer, head, value };
     return HL_OK;
 }

@@ -5,7 +5,7 @@
 #ifndef HL_ANALYSIS_DIAGNOSE_H
 #define HL_ANALYSIS_DIAGNOSE_H
 
-#include "analysis/growing_text.h"
+#include "base/buffer.h"
 #include "headlight/analysis.h"
 #include "stats/profile.h"
 

@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "analysis/grid.h"
-#include "analysis/growing_text.h"
 #include "analysis/numbers.h"
 #include "analysis/sheet.h"
+#include "base/buffer.h"
 #include "base/memory.h"
 #include "base/status.h"
 

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/buffer.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/memory.h"
@@ -79,11 +80,7 @@ static hl_status add_line(hl_labels *labels, const char *text, size_t n_bytes, i
     snprintf(where, sizeof where, "%.400s:%lld", labels->where, (long long)line);
     HL_TRY(hl_json_parse(&object, text, n_bytes, where));
     HL_TRY(read_label(&label, object, where));
-    if (labels->count == labels->capacity) {
-        size_t old = (size_t)labels->capacity, more = 2 * old + 64;
-        HL_TRY(hl_realloc((void **)&labels->items, old, more, sizeof *labels->items));
-        labels->capacity = (int64_t)more;
-    }
+    HL_TRY(HL_GROW(&labels->items, &labels->capacity, (size_t)labels->count, 1));
     labels->items[labels->count++] = label;
     label.trace                    = NULL;
 

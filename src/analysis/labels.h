@@ -18,7 +18,7 @@ struct hl_labels {
     char     *where; /* for messages */
     hl_label *items;
     int64_t   count;
-    int64_t   capacity;
+    size_t    capacity;
 };
 
 /* From memory; `where` names it in messages. */

@@ -16,8 +16,8 @@
 
 #include "analysis/diagnose.h"
 #include "analysis/grid.h"
-#include "analysis/growing_text.h"
 #include "analysis/numbers.h"
+#include "base/buffer.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/utf8.h"
@@ -108,12 +108,7 @@ hl_status hl_series_put(hl_series *series, hl_series_point *point)
 {
     hl_status status = HL_OK;
 
-    if (series->n_points == series->capacity) {
-        int64_t grown = 2 * series->capacity + 8;
-        HL_TRY(hl_realloc((void **)&series->points, (size_t)series->capacity, (size_t)grown,
-                          sizeof *series->points));
-        series->capacity = grown;
-    }
+    HL_TRY(HL_GROW(&series->points, &series->capacity, (size_t)series->n_points, 1));
     drop(series, point->name);
     series->points[series->n_points++] = *point;
     *point                             = (hl_series_point){ 0 };

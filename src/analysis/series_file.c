@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/growing_text.h"
 #include "analysis/series_parts.h"
+#include "base/buffer.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/memory.h"
@@ -24,10 +24,9 @@
 
 static void render_number(hl_text *text, const char *name, double value)
 {
-    if (isfinite(value))
-        hl_text_addf(text, ", \"%s\": %.17g", name, value);
-    else
-        hl_text_addf(text, ", \"%s\": null", name);
+    char number[HL_JSON_NUMBER];
+
+    hl_text_addf(text, ", \"%s\": %s", name, hl_json_number_text(number, value, 17));
 }
 
 /* In quotation marks; NULL is null. */
@@ -47,13 +46,12 @@ static void render_string(hl_text *text, const char *bytes)
 static void render_heads(hl_text *text, const char *name, const hl_series *series,
                          const float *values)
 {
+    char number[HL_JSON_NUMBER];
+
     hl_text_addf(text, ", \"%s\": ", name);
     for (int64_t i = 0; i < series->n_layers * series->n_heads; i++) {
         hl_text_addf(text, i == 0 ? "[[" : i % series->n_heads == 0 ? "], [" : ", ");
-        if (isfinite(values[i]))
-            hl_text_addf(text, "%.9g", (double)values[i]);
-        else
-            hl_text_addf(text, "null");
+        hl_text_addf(text, "%s", hl_json_number_text(number, (double)values[i], 9));
     }
     hl_text_addf(text, "]]");
 }

@@ -15,7 +15,7 @@ struct hl_series {
     char            *settings[HL_SERIES_N_SETTINGS]; /* NULL: profiles do not say */
     hl_series_point *points;                         /* (n_points) */
     int64_t          n_points;
-    int64_t          capacity;
+    size_t           capacity;
 };
 
 /* Releases what the point holds, not the point. */

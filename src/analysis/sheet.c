@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/growing_text.h"
+#include "base/buffer.h"
 #include "base/json.h"
 #include "base/memory.h"
 #include "base/status.h"
@@ -45,7 +45,7 @@ struct hl_sheet {
     int64_t          n_columns;
     sheet_cell      *cells; /* (n_rows, n_columns) */
     int64_t          n_cells;
-    int64_t          room;
+    size_t           room;
     sheet_fact      *facts; /* (n_facts) */
     int64_t          n_facts;
     hl_status        status; /* the first error */
@@ -100,15 +100,8 @@ static sheet_cell *next_cell(hl_sheet *table, hl_column_type type)
                                 column->name);
         return NULL;
     }
-    if (table->n_cells == table->room) {
-        int64_t room  = table->room < 256 ? 256 : 2 * table->room;
-        table->status = hl_realloc((void **)&table->cells, (size_t)table->room, (size_t)room,
-                                   sizeof(sheet_cell));
-        if (table->status != HL_OK)
-            return NULL;
-        table->room = room;
-    }
-    return &table->cells[table->n_cells++];
+    table->status = HL_GROW(&table->cells, &table->room, (size_t)table->n_cells, 1);
+    return table->status == HL_OK ? &table->cells[table->n_cells++] : NULL;
 }
 
 void hl_sheet_put_int(hl_sheet *table, int64_t value)
@@ -174,8 +167,7 @@ void hl_sheet_put_text(hl_sheet *table, const char *format, ...)
 static sheet_fact *next_fact(hl_sheet *table, const char *name)
 {
     if (table->status == HL_OK)
-        table->status = hl_realloc((void **)&table->facts, (size_t)table->n_facts,
-                                   (size_t)table->n_facts + 1, sizeof(sheet_fact));
+        table->status = HL_GROW_ONE(&table->facts, table->n_facts);
     if (table->status != HL_OK)
         return NULL;
     table->facts[table->n_facts] = (sheet_fact){ .name = name };
@@ -327,6 +319,30 @@ static void group_digits(char room[32], double number)
     room[at] = '\0';
 }
 
+/* How many columns a UTF-8 text takes: one a character. */
+static int64_t text_width(const char *text)
+{
+    int64_t width = 0;
+
+    for (; *text != '\0'; text++)
+        width += !hl_utf8_is_continuation(*text);
+    return width;
+}
+
+static void pad(hl_text *text, int64_t n_spaces)
+{
+    if (n_spaces > 0)
+        hl_text_addf(text, "%*s", (int)n_spaces, "");
+}
+
+/* Ends a line, without the spaces at its end. */
+static void end_line(hl_text *text)
+{
+    while (text->n_bytes > 0 && text->bytes[text->n_bytes - 1] == ' ')
+        text->n_bytes--;
+    hl_text_add(text, "\n", 1);
+}
+
 /* A cell as people read it; borrowed from the table or from `room`. */
 static const char *plain_cell(char room[32], const hl_sheet *table, int64_t row, int64_t column)
 {
@@ -361,10 +377,10 @@ static const char *plain_cell(char room[32], const hl_sheet *table, int64_t row,
 static void measure_columns(int64_t *widths, const hl_sheet *table)
 {
     for (int64_t column = 0; column < table->n_columns; column++) {
-        widths[column] = hl_text_width(table->columns[column].name);
+        widths[column] = text_width(table->columns[column].name);
         for (int64_t row = 0; row < hl_sheet_n_rows(table); row++) {
             char    room[32];
-            int64_t width = hl_text_width(plain_cell(room, table, row, column));
+            int64_t width = text_width(plain_cell(room, table, row, column));
 
             widths[column] = width > widths[column] ? width : widths[column];
         }
@@ -401,7 +417,7 @@ static void add_wrapped(hl_text *out, const char *text, int64_t start)
             return;
         text += *text == ' ';
         hl_text_add(out, "\n", 1);
-        hl_text_pad(out, start);
+        pad(out, start);
     }
 }
 
@@ -413,20 +429,20 @@ static void add_line(hl_text *out, const hl_sheet *table, const int64_t *widths,
         char        room[32];
         const char *text =
             row < 0 ? table->columns[column].name : plain_cell(room, table, row, column);
-        int64_t space = widths[column] - hl_text_width(text);
+        int64_t space = widths[column] - text_width(text);
         bool    words = table->columns[column].type == HL_COLUMN_TEXT;
         bool    last  = column == table->n_columns - 1;
 
         if (words && last) {
             add_wrapped(out, text, start);
         } else {
-            hl_text_pad(out, words ? 0 : space);
+            pad(out, words ? 0 : space);
             hl_text_addf(out, "%s", text);
-            hl_text_pad(out, GAP + (words ? space : 0));
+            pad(out, GAP + (words ? space : 0));
         }
         start += widths[column] + GAP;
     }
-    hl_text_end_line(out);
+    end_line(out);
 }
 
 static void add_grouped(hl_text *out, double number)
@@ -442,7 +458,7 @@ static void add_facts(hl_text *out, const hl_sheet *table)
     int64_t longest = 0;
 
     for (int64_t i = 0; i < table->n_facts; i++) {
-        int64_t width = hl_text_width(table->facts[i].name);
+        int64_t width = text_width(table->facts[i].name);
         longest       = width > longest ? width : longest;
     }
     if (table->n_facts > 0)
@@ -451,7 +467,7 @@ static void add_facts(hl_text *out, const hl_sheet *table)
         const sheet_fact *fact = &table->facts[i];
 
         hl_text_addf(out, "%s", fact->name);
-        hl_text_pad(out, longest - hl_text_width(fact->name) + GAP);
+        pad(out, longest - text_width(fact->name) + GAP);
         if (fact->text != NULL)
             add_wrapped(out, fact->shown != NULL ? fact->shown : fact->text, longest + GAP);
         else if (isnan(fact->number))
@@ -553,11 +569,6 @@ static void write_csv(hl_text *out, const hl_sheet *table)
 
 /* ------------------------------------------------------------------ as JSON */
 
-static json_t *json_number(double number)
-{
-    return isfinite(number) ? json_real(number) : json_null();
-}
-
 static json_t *json_cell(const hl_sheet *table, int64_t row, int64_t column)
 {
     const sheet_cell *cell = cell_at(table, row, column);
@@ -570,7 +581,7 @@ static json_t *json_cell(const hl_sheet *table, int64_t row, int64_t column)
     case HL_COLUMN_INT:
         return cell->whole != HL_NO_INT ? json_integer(cell->whole) : json_null();
     default:
-        return json_number(cell->real);
+        return hl_json_number(cell->real);
     }
 }
 
@@ -592,7 +603,7 @@ static hl_status write_json(hl_text *out, const hl_sheet *table)
     for (int64_t i = 0; i < table->n_facts; i++)
         hl_json_put(&facts, table->facts[i].name,
                     table->facts[i].text != NULL ? json_string(table->facts[i].text)
-                                                 : json_number(table->facts[i].number));
+                                                 : hl_json_number(table->facts[i].number));
     for (int64_t row = 0; row < hl_sheet_n_rows(table); row++)
         hl_json_add(&rows, json_row(table, row));
     json_t *root = json_pack("{s:s, s:s, s:o, s:o}", "table", table->name, "title", table->title,

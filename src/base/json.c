@@ -17,13 +17,13 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/buffer.h"
 #include "base/json_reader.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/utf8.h"
 
-#define FIRST_TEXT 256
-#define MAX_DEPTH  64 /* model configurations and tokenizers stay below 16 */
+#define MAX_DEPTH 64 /* model configurations and tokenizers stay below 16 */
 
 /* How deep brackets nest, strings aside; for text that is not JSON, whatever
  * comes out: the parser will object. */
@@ -240,6 +240,20 @@ done:
 
 /* ---------------------------------------------------------- building, writing */
 
+json_t *hl_json_number(double value)
+{
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
+const char *hl_json_number_text(char out[HL_JSON_NUMBER], double value, int n_digits)
+{
+    if (isfinite(value))
+        snprintf(out, HL_JSON_NUMBER, "%.*g", n_digits, value);
+    else
+        snprintf(out, HL_JSON_NUMBER, "null");
+    return out;
+}
+
 void hl_json_put(json_t **object, const char *key, json_t *value)
 {
     if (json_object_set_new(*object, key, value) == 0)
@@ -256,40 +270,24 @@ void hl_json_add(json_t **array, json_t *value)
     *array = NULL;
 }
 
-typedef struct json_text {
-    char  *bytes;
-    size_t used;
-    size_t room;
-    bool   failed; /* jansson does not always look at what append says */
-} json_text;
-
 static int append(const char *bytes, size_t n_bytes, void *context)
 {
-    json_text *text = context;
+    hl_text *text = context;
 
-    if (n_bytes >= text->room - text->used) {
-        size_t more = 2 * text->room + n_bytes + FIRST_TEXT;
-        if (hl_realloc((void **)&text->bytes, text->used, more, 1) != HL_OK) {
-            text->failed = true;
-            return -1;
-        }
-        text->room = more;
-    }
-    memcpy(text->bytes + text->used, bytes, n_bytes);
-    text->used += n_bytes;
-    return 0;
+    hl_text_add(text, bytes, n_bytes);
+    return text->status == HL_OK ? 0 : -1;
 }
 
 char *hl_json_dump(const json_t *value, size_t flags)
 {
-    json_text text = { 0 };
+    hl_text text  = { 0 };
+    char   *whole = NULL;
 
-    if (value == NULL || json_dump_callback(value, append, &text, flags) != 0 || text.failed ||
-        append("", 1, &text) != 0) {
-        hl_free(text.bytes);
-        return NULL;
-    }
-    return text.bytes;
+    /* The text's own status counts as well: jansson does not always look at what append says. */
+    if (value != NULL && json_dump_callback(value, append, &text, flags) == 0)
+        hl_text_finish(&whole, &text);
+    hl_text_free(&text);
+    return whole;
 }
 
 /* ----------------------------------------------------------------- getters */

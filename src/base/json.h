@@ -33,6 +33,12 @@ const char *hl_json_kind(const json_t *value);
  * out, as of jansson's own. */
 json_t *hl_json_text(const char *bytes, size_t n_bytes);
 
+/* A number; NaN and the infinities, which JSON does not have, are null. */
+json_t *hl_json_number(double value);
+/* The same as text, with so many significant digits (up to 17); returns `out`. */
+#define HL_JSON_NUMBER 32
+const char *hl_json_number_text(char out[HL_JSON_NUMBER], double value, int n_digits);
+
 /* Building.  Both take over the value; where it is NULL or memory is out, the whole object or
  * array is let go of and becomes NULL, as does what it is put into in turn: a look at the
  * end tells whether all is there. */

@@ -14,13 +14,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buffer.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/utf8.h"
 
-#define MAX_DEPTH     64
-#define MAX_NUMBER    64 /* characters of a number */
-#define FIRST_SCRATCH 256
+#define MAX_DEPTH  64
+#define MAX_NUMBER 64 /* characters of a number */
 
 /* ------------------------------------------------------------------ failing */
 
@@ -165,20 +165,6 @@ hl_status hl_json_read_key(hl_json_reader *reader, hl_bytes *out)
 
 /* ------------------------------------------------------------------ strings */
 
-static hl_status reserve_scratch(hl_json_reader *reader, size_t used, size_t more)
-{
-    if (more <= reader->scratch_bytes - used)
-        return HL_OK;
-    size_t    wanted = 2 * (reader->scratch_bytes + more) + FIRST_SCRATCH;
-    hl_status status = hl_realloc((void **)&reader->scratch, used, wanted, 1);
-    if (status != HL_OK) {
-        reader->status = status;
-        return status;
-    }
-    reader->scratch_bytes = wanted;
-    return HL_OK;
-}
-
 /* The four digits after \u; -1 if they are not hexadecimal. */
 static int32_t read_hex4(const hl_json_reader *reader, size_t at)
 {
@@ -265,8 +251,9 @@ static hl_status read_escaped(hl_json_reader *reader, hl_bytes *out)
     size_t used = 0;
 
     for (;;) {
-        size_t run = plain_run(reader);
-        if (reserve_scratch(reader, used, run + 4) != HL_OK)
+        size_t run     = plain_run(reader);
+        reader->status = HL_GROW(&reader->scratch, &reader->scratch_bytes, used, run + 4);
+        if (reader->status != HL_OK)
             return reader->status;
         memcpy(reader->scratch + used, reader->text + reader->at, run);
         used += run;
@@ -300,11 +287,6 @@ hl_status hl_json_read_string(hl_json_reader *reader, hl_bytes *out)
         return HL_OK;
     }
     return read_escaped(reader, out);
-}
-
-bool hl_bytes_equal(hl_bytes bytes, const char *text)
-{
-    return strlen(text) == bytes.n_bytes && memcmp(bytes.data, text, bytes.n_bytes) == 0;
 }
 
 /* ------------------------------------------------------------ other scalars */

@@ -19,13 +19,7 @@
 #ifndef HL_BASE_JSON_READER_H
 #define HL_BASE_JSON_READER_H
 
-#include "headlight/base.h"
-
-/* Bytes that belong to somebody else; not terminated. */
-typedef struct hl_bytes {
-    const char *data;
-    size_t      n_bytes;
-} hl_bytes;
+#include "base/buffer.h"
 
 typedef struct hl_json_reader {
     const char *text;
@@ -71,7 +65,5 @@ hl_status hl_json_skip(hl_json_reader *reader, hl_bytes *out);
 /* HL_BAD_INPUT with the reader's place before the message. */
 hl_status hl_json_reader_fail(hl_json_reader *reader, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-
-bool hl_bytes_equal(hl_bytes bytes, const char *text);
 
 #endif

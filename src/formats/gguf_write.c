@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buffer.h"
 #include "base/dtype.h"
 #include "base/file.h"
 #include "base/memory.h"
@@ -46,18 +47,6 @@ void hl_gguf_writer_free(hl_gguf_writer *writer)
     hl_free(writer);
 }
 
-/* Room for one more item in an array that doubles when it is full. */
-static hl_status make_room(void **items, size_t *capacity, size_t n_items, size_t item_bytes)
-{
-    if (n_items < *capacity)
-        return HL_OK;
-    size_t    wanted = *capacity > 0 ? 2 * *capacity : 16;
-    hl_status status = hl_realloc(items, *capacity, wanted, item_bytes);
-    if (status == HL_OK)
-        *capacity = wanted;
-    return status;
-}
-
 /* ----------------------------------------------------------------- metadata */
 
 /* Takes over `bytes`, also when it fails. */
@@ -66,10 +55,8 @@ static hl_status append_value(hl_gguf_writer *writer, const char *key, hl_gguf_t
 {
     hl_status status   = HL_OK;
     char     *key_copy = NULL;
-    void     *values   = writer->values;
 
-    HL_TRY(make_room(&values, &writer->value_capacity, writer->n_values, sizeof *writer->values));
-    writer->values = values;
+    HL_TRY(HL_GROW(&writer->values, &writer->value_capacity, writer->n_values, 1));
     HL_TRY(hl_strdup(&key_copy, key));
     writer->values[writer->n_values++] =
         (hl_gguf_value){ .key = key_copy, .type = type, .bytes = bytes, .n_bytes = n_bytes };
@@ -281,16 +268,13 @@ static hl_status check_tensor(const hl_tensor *tensor)
 
 void hl_gguf_add_tensor(hl_gguf_writer *writer, const hl_tensor *tensor)
 {
-    hl_status status  = HL_OK;
-    char     *name    = NULL;
-    void     *tensors = writer->tensors;
+    hl_status status = HL_OK;
+    char     *name   = NULL;
 
     if (writer->error.status != HL_OK)
         return;
     HL_TRY(check_tensor(tensor));
-    HL_TRY(
-        make_room(&tensors, &writer->tensor_capacity, writer->n_tensors, sizeof *writer->tensors));
-    writer->tensors = tensors;
+    HL_TRY(HL_GROW(&writer->tensors, &writer->tensor_capacity, writer->n_tensors, 1));
     HL_TRY(hl_strdup(&name, tensor->name));
     writer->tensors[writer->n_tensors]      = *tensor;
     writer->tensors[writer->n_tensors].name = name;

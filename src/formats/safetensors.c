@@ -19,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buffer.h"
 #include "base/dtype.h"
 #include "base/file.h"
 #include "base/json.h"
@@ -388,13 +389,7 @@ static hl_status append(hl_safetensors_writer *writer, const hl_tensor *tensor)
     char *name = NULL;
 
     HL_NEED(check_tensor(tensor));
-    if (writer->n_tensors == writer->capacity) {
-        size_t capacity = writer->capacity > 0 ? 2 * writer->capacity : 16;
-        void  *grown    = writer->tensors;
-        HL_NEED(hl_realloc(&grown, writer->capacity, capacity, sizeof *writer->tensors));
-        writer->tensors  = grown;
-        writer->capacity = capacity;
-    }
+    HL_NEED(HL_GROW(&writer->tensors, &writer->capacity, writer->n_tensors, 1));
     HL_NEED(hl_strdup(&name, tensor->name));
     writer->tensors[writer->n_tensors]      = *tensor;
     writer->tensors[writer->n_tensors].name = name;

@@ -21,6 +21,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/buffer.h"
 #include "base/dtype.h"
 #include "base/file.h"
 #include "base/hash.h"
@@ -168,16 +169,7 @@ static bool is_part_name(size_t *n_prefix, int *count, const char *path, const c
 
 static hl_status add_tensor(hl_tensors *tensors, const hl_tensor *tensor)
 {
-    if (tensors->n_tensors == tensors->capacity) {
-        size_t    capacity = tensors->capacity > 0 ? 2 * tensors->capacity : 256;
-        void     *grown    = (void *)tensors->tensors;
-        hl_status status =
-            hl_realloc(&grown, tensors->capacity, capacity, sizeof *tensors->tensors);
-        if (status != HL_OK)
-            return status;
-        tensors->tensors  = grown;
-        tensors->capacity = capacity;
-    }
+    HL_NEED(HL_GROW(&tensors->tensors, &tensors->capacity, tensors->n_tensors, 1));
     tensors->tensors[tensors->n_tensors++] = tensor;
     return HL_OK;
 }

@@ -14,6 +14,7 @@
 #include <strings.h>
 #include <sys/stat.h>
 
+#include "base/buffer.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/status.h"
@@ -233,14 +234,7 @@ static hl_status examine(hl_checkpoint *checkpoint, bool *is_model, const char *
 /* Takes the checkpoint over. */
 static hl_status append(hl_checkpoints *found, hl_checkpoint *checkpoint)
 {
-    /* Doubling: at 1, 2, 4, 8 ... the array is full. */
-    if ((found->count & (found->count - 1)) == 0) {
-        size_t    old = (size_t)found->count;
-        hl_status status =
-            hl_realloc((void **)&found->items, old, old == 0 ? 1 : 2 * old, sizeof *found->items);
-        if (status != HL_OK)
-            return status;
-    }
+    HL_NEED(HL_GROW_ONE(&found->items, found->count));
     found->items[found->count++] = *checkpoint;
     *checkpoint                  = (hl_checkpoint){ 0 };
     return HL_OK;

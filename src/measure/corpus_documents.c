@@ -8,13 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buffer.h"
 #include "base/dtype.h"
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/utf8.h"
-#include "tokenize/buffer.h"
 
 #define STEP 256 /* characters between two places that are remembered */
 
@@ -109,40 +109,24 @@ done:
 
 /* ------------------------------------------------------------ records: chats */
 
-static hl_status add_part(char **text, size_t *n_bytes, const json_t *part, size_t message,
-                          const char *where)
-{
-    const json_t *inner  = json_is_object(part) ? json_object_get(part, "text") : NULL;
-    size_t        length = json_string_length(inner);
-
-    if (!json_is_string(inner))
-        return hl_fail(HL_UNSUPPORTED, "%s: message %zu: a part of its content is not text", where,
-                       message);
-    hl_status status = hl_realloc((void **)text, *n_bytes + 1, *n_bytes + length + 1, 1);
-    if (status != HL_OK)
-        return status;
-    memcpy(*text + *n_bytes, json_string_value(inner), length + 1);
-    *n_bytes += length;
-    return HL_OK;
-}
-
 /* The content of a message as one string, which the caller owns. */
 static hl_status read_content(char **out, const json_t *content, size_t message, const char *where)
 {
-    hl_status status  = HL_OK;
-    size_t    n_bytes = 0;
+    HL_SCOPED(hl_text_free) hl_text text = { 0 };
 
     if (json_is_string(content))
         return hl_strdup(out, json_string_value(content));
-    HL_NEED(hl_strdup(out, ""));
-    if (content == NULL || json_is_null(content))
-        return status;
-    if (!json_is_array(content))
-        HL_NEED(hl_fail(HL_BAD_INPUT, "%s: message %zu: 'content' is %s, wanted a string", where,
-                        message, hl_json_kind(content)));
-    for (size_t i = 0; i < json_array_size(content); i++)
-        HL_NEED(add_part(out, &n_bytes, json_array_get(content, i), message, where));
-    return status;
+    if (content != NULL && !json_is_null(content) && !json_is_array(content))
+        return hl_fail(HL_BAD_INPUT, "%s: message %zu: 'content' is %s, wanted a string", where,
+                       message, hl_json_kind(content));
+    for (size_t i = 0; i < json_array_size(content); i++) {
+        const json_t *inner = json_object_get(json_array_get(content, i), "text");
+        if (!json_is_string(inner))
+            return hl_fail(HL_UNSUPPORTED, "%s: message %zu: a part of its content is not text",
+                           where, message);
+        hl_text_add(&text, json_string_value(inner), json_string_length(inner));
+    }
+    return hl_text_finish(out, &text);
 }
 
 static hl_status parse_message(hl_record *record, const json_t *value, const char *where)

@@ -15,10 +15,10 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "base/buffer.h"
 #include "base/fault.h"
 #include "base/memory.h"
 #include "base/status.h"
-#include "tokenize/buffer.h"
 
 #define MAX_DEPTH    64
 #define MAX_FILES    ((size_t)1 << 24)

@@ -7,11 +7,11 @@
 #include <assert.h>
 #include <string.h>
 
+#include "base/buffer.h"
 #include "base/hash.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/utf8.h"
-#include "tokenize/buffer.h"
 
 #define N_AGREE 32
 

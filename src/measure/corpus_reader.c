@@ -6,11 +6,11 @@
 
 #include <string.h>
 
+#include "base/buffer.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "measure/corpus_parts.h"
 #include "measure/corpus_pieces.h"
-#include "tokenize/buffer.h"
 #include "tokenize/tokenizer.h"
 
 typedef enum reader_state {

@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "base/buffer.h"
 #include "base/dtype.h"
 #include "base/hash.h"
 #include "base/memory.h"
@@ -471,15 +472,10 @@ static hl_status choose_patterns(int64_t *n_patterns, hl_maps *maps, int64_t n, 
     size_t  count  = n_rows * (size_t)(n * maps->info.n_heads * maps->info.n_keys);
 
     *n_patterns = 0;
-    if (n_rows > maps->pattern_rows_count)
-        HL_NEED(hl_realloc((void **)&maps->pattern_rows, maps->pattern_rows_count, n_rows,
-                           sizeof *maps->pattern_rows));
-    maps->pattern_rows_count =
-        n_rows > maps->pattern_rows_count ? n_rows : maps->pattern_rows_count;
-    if (count > maps->pattern_count)
-        HL_NEED(
-            hl_realloc((void **)&maps->pattern, maps->pattern_count, count, sizeof *maps->pattern));
-    maps->pattern_count = count > maps->pattern_count ? count : maps->pattern_count;
+    if (wanted) {
+        HL_NEED(HL_GROW(&maps->pattern_rows, &maps->pattern_rows_count, 0, n_rows));
+        HL_NEED(HL_GROW(&maps->pattern, &maps->pattern_count, 0, count));
+    }
     for (size_t i = 0; i < n_rows; i++) {
         int64_t row = tap->pattern_positions[i] - start;
         if (row >= 0 && row < maps->info.n_queries)

@@ -6,6 +6,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/buffer.h"
 #include "base/hash.h"
 #include "base/memory.h"
 #include "base/status.h"
@@ -13,7 +14,7 @@
 #include "measure/measure.h"
 #include "model/model.h"
 
-enum { N_ROWS = 8, FIRST_SEQUENCES = 64 };
+enum { N_ROWS = 8 };
 
 typedef struct row_run {
     const hl_model         *models[2];
@@ -25,7 +26,7 @@ typedef struct row_run {
     int64_t                 n_drawn;   /* of them, in this window */
     float                  *kept;      /* (L, H, n_rows, context) A's rows */
     hl_row_distances       *out;       /* sums, until the end */
-    size_t                  capacity;  /* of sequences */
+    size_t                  capacity;  /* of out->of_sequences */
     double                 *sequence;  /* (L, H) sums of the window */
 } row_run;
 
@@ -197,12 +198,7 @@ static hl_status keep_sequence(row_run *run)
     size_t            size = (size_t)(out->n_layers * out->n_heads);
     size_t            n    = (size_t)out->n_sequences;
 
-    if (n == run->capacity) {
-        size_t more = n > 0 ? 2 * n : FIRST_SEQUENCES;
-        HL_NEED(hl_realloc((void **)&out->of_sequences, n * size, more * size,
-                           sizeof *out->of_sequences));
-        run->capacity = more;
-    }
+    HL_NEED(HL_GROW(&out->of_sequences, &run->capacity, n * size, size));
     for (size_t i = 0; i < size; i++)
         out->of_sequences[n * size + i] = run->sequence[i] / (double)run->n_drawn;
     out->n_sequences++;

@@ -20,6 +20,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/buffer.h"
 #include "base/dtype.h"
 #include "base/memory.h"
 #include "base/status.h"
@@ -249,11 +250,7 @@ static hl_status new_block(hl_gguf_export *file, void **out, size_t n_bytes)
 {
     uint8_t *block = NULL;
 
-    if (file->n_blocks == file->max_blocks) {
-        size_t more = 2 * file->max_blocks + 64;
-        HL_NEED(hl_realloc((void **)&file->blocks, file->max_blocks, more, sizeof *file->blocks));
-        file->max_blocks = more;
-    }
+    HL_NEED(HL_GROW(&file->blocks, &file->max_blocks, file->n_blocks, 1));
     HL_NEED(HL_ALLOC(&block, n_bytes));
     file->blocks[file->n_blocks++] = block;
     *out                           = block;
@@ -523,8 +520,7 @@ static hl_status note_tensor(hl_gguf_export *file, const stack *s, const writing
     file->n_of_type[w->dtype]++;
     if (w->why[0] == '\0' && tensor->n_bytes <= before)
         return HL_OK;
-    HL_NEED(
-        hl_realloc((void **)&file->notes, file->n_notes, file->n_notes + 1, sizeof *file->notes));
+    HL_NEED(HL_GROW_ONE(&file->notes, file->n_notes));
     hl_prune_tensor *note = &file->notes[file->n_notes];
     *note                 = (hl_prune_tensor){ .stored        = s->parts[0].weight->dtype,
                                                .wanted        = w->wanted,

@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buffer.h"
 #include "base/dtype.h"
 #include "base/memory.h"
 #include "base/status.h"
@@ -105,14 +106,7 @@ hl_status hl_device_checked(const hl_device_session *d, hl_status status, const 
 
 static hl_status keep_block(hl_session *session, void *block)
 {
-    if (session->n_blocks == session->max_blocks) {
-        size_t    more   = 2 * session->max_blocks + 64;
-        hl_status status = hl_realloc((void **)&session->blocks, session->max_blocks, more,
-                                      sizeof *session->blocks);
-        if (status != HL_OK)
-            return status;
-        session->max_blocks = more;
-    }
+    HL_NEED(HL_GROW(&session->blocks, &session->max_blocks, session->n_blocks, 1));
     session->blocks[session->n_blocks++] = block;
     return HL_OK;
 }

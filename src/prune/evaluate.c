@@ -26,6 +26,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/buffer.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "measure/window.h"
@@ -259,19 +260,11 @@ static hl_status keep_window(hl_evaluator *e, const hl_batch *batch, size_t *max
 {
     int64_t length = batch->text_end[0]; /* what stands behind the text changes nothing */
     int64_t first  = batch->text_begin[0] > 0 ? batch->text_begin[0] : 1;
-    size_t  n      = (size_t)e->result->n_windows;
 
     if (length <= first) /* scores nothing */
         return HL_OK;
-    if (n == *max_windows) {
-        HL_NEED(hl_realloc((void **)&e->windows, n, 2 * n + 64, sizeof *e->windows));
-        *max_windows = 2 * n + 64;
-    }
-    if ((size_t)(e->n_tokens + length) > *max_tokens) {
-        size_t more = 2 * (size_t)(e->n_tokens + length);
-        HL_NEED(hl_realloc((void **)&e->tokens, (size_t)e->n_tokens, more, sizeof *e->tokens));
-        *max_tokens = more;
-    }
+    HL_NEED(HL_GROW(&e->windows, max_windows, (size_t)e->result->n_windows, 1));
+    HL_NEED(HL_GROW(&e->tokens, max_tokens, (size_t)e->n_tokens, (size_t)length));
     memcpy(e->tokens + e->n_tokens, batch->tokens, (size_t)length * sizeof *e->tokens);
     e->windows[e->result->n_windows++] =
         (text_window){ e->n_tokens, length, first, e->result->n_scored, batch->documents[0] };

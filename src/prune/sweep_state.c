@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/buffer.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "formats/safetensors.h"
@@ -77,8 +78,7 @@ static hl_status find_or_add(state_list **out, hl_sweep_state *state, const char
     if (*out != NULL)
         return HL_OK;
     HL_TRY(hl_strdup(&copy, name));
-    HL_TRY(hl_realloc((void **)&state->lists, state->n_lists, state->n_lists + 1,
-                      sizeof *state->lists));
+    HL_TRY(HL_GROW_ONE(&state->lists, state->n_lists));
     *out  = &state->lists[state->n_lists++];
     **out = (state_list){ .name = copy };
     copy  = NULL;

@@ -19,6 +19,7 @@
 #include "analysis/numbers.h"
 #include "analysis/random.h"
 #include "analysis/sheet.h"
+#include "base/buffer.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "model/model.h"
@@ -443,8 +444,7 @@ __attribute__((format(printf, 2, 3))) static hl_status say(hl_sweep *s, const ch
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    hl_status status =
-        hl_realloc((void **)&s->verdict, s->n_verdict, s->n_verdict + 1, sizeof *s->verdict);
+    hl_status status = HL_GROW_ONE(&s->verdict, s->n_verdict);
     if (status == HL_OK)
         status = hl_strdup(&s->verdict[s->n_verdict], text);
     s->n_verdict += status == HL_OK;

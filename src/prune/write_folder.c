@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/buffer.h"
 #include "base/dtype.h"
 #include "base/fault.h"
 #include "base/file.h"
@@ -85,12 +86,7 @@ static hl_status slice_of(slice **out, slice_list *slices, const hl_tensor *tens
     if (hl_dtype_is_block(tensor->dtype))
         return hl_fail(HL_UNSUPPORTED, "tensor '%s' is stored as %s, whose blocks span heads",
                        tensor->name, hl_dtype_name(tensor->dtype));
-    if (slices->n_slices == slices->capacity) {
-        size_t more = 2 * slices->capacity + 32;
-        HL_NEED(
-            hl_realloc((void **)&slices->slices, slices->capacity, more, sizeof *slices->slices));
-        slices->capacity = more;
-    }
+    HL_NEED(HL_GROW(&slices->slices, &slices->capacity, slices->n_slices, 1));
     *out  = &slices->slices[slices->n_slices];
     **out = (slice){ .tensor = tensor, .axis = axis };
     slices->n_slices++;

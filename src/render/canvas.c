@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/buffer.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/status.h"
@@ -47,7 +48,7 @@ void hl_canvas_close(hl_canvas *canvas)
     for (size_t i = 0; i < canvas->n_texts; i++)
         hl_free(canvas->texts[i].text);
     hl_free(canvas->texts);
-    hl_output_free(&canvas->output);
+    hl_text_free(&canvas->output);
     hl_typesetter_close(canvas->typesetter);
     hl_free(canvas);
 }
@@ -240,14 +241,7 @@ static hl_box turned(hl_point at, hl_box box, double degrees)
 
 static hl_status note_text(hl_canvas *canvas, const char *text, hl_box box)
 {
-    if (canvas->n_texts == canvas->text_room) {
-        size_t    room = canvas->text_room > 0 ? 2 * canvas->text_room : 64;
-        hl_status status =
-            hl_realloc((void **)&canvas->texts, canvas->text_room, room, sizeof *canvas->texts);
-        if (status != HL_OK)
-            return status;
-        canvas->text_room = room;
-    }
+    HL_NEED(HL_GROW(&canvas->texts, &canvas->text_room, canvas->n_texts, 1));
     hl_placed_text *placed = &canvas->texts[canvas->n_texts];
     placed->box            = box;
     hl_status status       = hl_strdup(&placed->text, text);

@@ -6,8 +6,8 @@
 #ifndef HL_RENDER_CANVAS_BACKEND_H
 #define HL_RENDER_CANVAS_BACKEND_H
 
+#include "base/buffer.h"
 #include "render/canvas.h"
-#include "render/output.h"
 
 /* ------------------------------------------------------------------------ text */
 
@@ -68,7 +68,7 @@ typedef struct hl_placed_text {
 struct hl_canvas {
     const hl_backend *backend;
     void             *state; /* the back end's own */
-    hl_output         output;
+    hl_text           output;
     hl_status         status; /* the first error */
     hl_typesetter    *typesetter;
     double            dpi;

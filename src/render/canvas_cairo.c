@@ -147,8 +147,8 @@ static cairo_t *pen_of(const hl_canvas *canvas)
 
 static cairo_status_t add_bytes(void *output, const unsigned char *bytes, unsigned n_bytes)
 {
-    hl_output_add(output, bytes, n_bytes);
-    return ((hl_output *)output)->status == HL_OK ? CAIRO_STATUS_SUCCESS : CAIRO_STATUS_WRITE_ERROR;
+    hl_text_add(output, bytes, n_bytes);
+    return ((hl_text *)output)->status == HL_OK ? CAIRO_STATUS_SUCCESS : CAIRO_STATUS_WRITE_ERROR;
 }
 
 static void note_error(hl_canvas *canvas, cairo_status_t error)

@@ -33,11 +33,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/buffer.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "headlight/series.h"
-#include "render/output.h"
 
 enum { N_BINS = 32 };
 enum { VARINT = 0, FIXED64 = 1, BYTES = 2, FIXED32 = 5 };
@@ -67,28 +67,28 @@ static uint32_t masked(const void *bytes, size_t n_bytes)
 
 /* ----------------------------------------------------------------------- fields */
 
-static void put_fixed(hl_output *out, uint64_t value, int n_bytes)
+static void put_fixed(hl_text *out, uint64_t value, int n_bytes)
 {
     uint8_t bytes[8];
 
     for (int i = 0; i < n_bytes; i++)
         bytes[i] = (uint8_t)(value >> 8 * i);
-    hl_output_add(out, bytes, (size_t)n_bytes);
+    hl_text_add(out, bytes, (size_t)n_bytes);
 }
 
-static void put_varint(hl_output *out, uint64_t value)
+static void put_varint(hl_text *out, uint64_t value)
 {
     for (; value > 0x7f; value >>= 7)
         put_fixed(out, (value & 0x7f) | 0x80, 1);
     put_fixed(out, value, 1);
 }
 
-static void put_key(hl_output *out, unsigned field, unsigned kind)
+static void put_key(hl_text *out, unsigned field, unsigned kind)
 {
     put_varint(out, (uint64_t)field << 3 | kind);
 }
 
-static void put_double(hl_output *out, double value)
+static void put_double(hl_text *out, double value)
 {
     uint64_t bits;
 
@@ -96,32 +96,32 @@ static void put_double(hl_output *out, double value)
     put_fixed(out, bits, 8);
 }
 
-static void put_double_field(hl_output *out, unsigned field, double value)
+static void put_double_field(hl_text *out, unsigned field, double value)
 {
     put_key(out, field, FIXED64);
     put_double(out, value);
 }
 
-static void put_bytes(hl_output *out, unsigned field, const void *bytes, size_t n_bytes)
+static void put_bytes(hl_text *out, unsigned field, const void *bytes, size_t n_bytes)
 {
     put_key(out, field, BYTES);
     put_varint(out, n_bytes);
-    hl_output_add(out, bytes, n_bytes);
+    hl_text_add(out, bytes, n_bytes);
 }
 
 /* A message within another; releases it. */
-static void put_message(hl_output *out, unsigned field, hl_output *message)
+static void put_message(hl_text *out, unsigned field, hl_text *message)
 {
     if (message->status == HL_OK)
         put_bytes(out, field, message->bytes, message->n_bytes);
     else if (out->status == HL_OK)
         out->status = message->status;
-    hl_output_free(message);
+    hl_text_free(message);
 }
 
-static void put_doubles(hl_output *out, unsigned field, const double *values, int n)
+static void put_doubles(hl_text *out, unsigned field, const double *values, int n)
 {
-    hl_output packed = { 0 };
+    hl_text packed = { 0 };
 
     for (int i = 0; i < n; i++)
         put_double(&packed, values[i]);
@@ -132,14 +132,14 @@ static void put_doubles(hl_output *out, unsigned field, const double *values, in
 
 /* Numbers of one step. */
 typedef struct step_summary {
-    hl_output values; /* messages, one behind the other */
+    hl_text values; /* messages, one behind the other */
 } step_summary;
 
 static void summary_scalar(step_summary *summary, const char *tag, double value)
 {
-    hl_output message = { 0 };
-    float     narrow  = (float)value;
-    uint32_t  bits;
+    hl_text  message = { 0 };
+    float    narrow  = (float)value;
+    uint32_t bits;
 
     memcpy(&bits, &narrow, sizeof bits);
     put_bytes(&message, 1, tag, strlen(tag));
@@ -194,7 +194,7 @@ static void fill_bins(histogram *h, const float *values, int64_t n)
 static void summary_histogram(step_summary *summary, const char *tag, const float *values,
                               int64_t n)
 {
-    hl_output message = { 0 }, fields = { 0 };
+    hl_text   message = { 0 }, fields = { 0 };
     histogram h;
 
     find_range(&h, values, n);
@@ -216,28 +216,28 @@ static void summary_histogram(step_summary *summary, const char *tag, const floa
 /* ---------------------------------------------------------------------- records */
 
 /* Releases the event. */
-static void put_record(hl_output *file, hl_output *event)
+static void put_record(hl_text *file, hl_text *event)
 {
     uint8_t length[8];
 
     if (event->status == HL_OK) {
         for (int i = 0; i < 8; i++)
             length[i] = (uint8_t)((uint64_t)event->n_bytes >> 8 * i);
-        hl_output_add(file, length, sizeof length);
+        hl_text_add(file, length, sizeof length);
         put_fixed(file, masked(length, sizeof length), 4);
-        hl_output_add(file, event->bytes, event->n_bytes);
+        hl_text_add(file, event->bytes, event->n_bytes);
         put_fixed(file, masked(event->bytes, event->n_bytes), 4);
     } else if (file->status == HL_OK) {
         file->status = event->status;
     }
-    hl_output_free(event);
+    hl_text_free(event);
 }
 
 /* The record that every file begins with. */
-static void events_begin(hl_output *file)
+static void events_begin(hl_text *file)
 {
     static const char version[] = "brain.Event:2";
-    hl_output         event     = { 0 };
+    hl_text           event     = { 0 };
 
     put_double_field(&event, 1, 0.0);
     put_bytes(&event, 3, version, sizeof version - 1);
@@ -245,9 +245,9 @@ static void events_begin(hl_output *file)
 }
 
 /* Adds a summary and releases it; seconds: since 1970. */
-static void events_add(hl_output *file, double seconds, int64_t step, step_summary *summary)
+static void events_add(hl_text *file, double seconds, int64_t step, step_summary *summary)
 {
-    hl_output event = { 0 };
+    hl_text event = { 0 };
 
     put_double_field(&event, 1, seconds);
     put_key(&event, 2, VARINT);
@@ -284,7 +284,7 @@ static void add_heads(step_summary *summary, const hl_series *series, const hl_s
     summary_histogram(summary, "entropy", point->heads_entropy, size);
 }
 
-static void add_point(hl_output *file, const hl_series *series, const hl_series_point *point)
+static void add_point(hl_text *file, const hl_series *series, const hl_series_point *point)
 {
     step_summary summary = { 0 };
     char         tag[TAG_BYTES];
@@ -305,7 +305,7 @@ static void add_point(hl_output *file, const hl_series *series, const hl_series_
 /* ----------------------------------------------------------- a series: its file */
 
 /* How many bytes of the series a file has; SIZE_MAX if it has others. */
-static hl_status count_written(size_t *out, const char *path, const hl_output *wanted)
+static hl_status count_written(size_t *out, const char *path, const hl_text *wanted)
 {
     hl_file   file   = { 0 };
     hl_status status = hl_file_map(&file, path);
@@ -341,7 +341,7 @@ static hl_status append(const char *path, const char *bytes, size_t n_bytes)
     return status;
 }
 
-static hl_status write_anew(const char *path, const hl_output *wanted)
+static hl_status write_anew(const char *path, const hl_text *wanted)
 {
     hl_writer *writer = NULL;
     hl_status  status = hl_writer_open(&writer, path);
@@ -352,7 +352,7 @@ static hl_status write_anew(const char *path, const hl_output *wanted)
     return hl_writer_finish(writer);
 }
 
-static hl_status update(const char *path, const hl_output *wanted)
+static hl_status update(const char *path, const hl_text *wanted)
 {
     size_t    n_written = 0;
     hl_status status    = count_written(&n_written, path, wanted);
@@ -369,7 +369,7 @@ static hl_status update(const char *path, const hl_output *wanted)
 hl_status hl_series_write_events(const hl_series *series, const char *folder)
 {
     hl_status status = HL_OK;
-    hl_output file   = { 0 };
+    hl_text   file   = { 0 };
     char     *path   = NULL;
 
     if (mkdir(folder, 0777) != 0 && errno != EEXIST)
@@ -382,7 +382,7 @@ hl_status hl_series_write_events(const hl_series *series, const char *folder)
     HL_TRY(update(path, &file));
 
 done:
-    hl_output_free(&file);
+    hl_text_free(&file);
     hl_free(path);
     return status;
 }

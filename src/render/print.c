@@ -5,10 +5,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/buffer.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/utf8.h"
-#include "render/output.h"
 #include "render/palette.h"
 #include "render/token_cells.h"
 
@@ -81,13 +81,13 @@ const char *hl_terminal_end(hl_depth depth)
 }
 
 /* A ramp of a map in `width` columns: with colours alone. */
-static void put_ramp(hl_output *output, hl_depth depth, hl_map map, int width)
+static void put_ramp(hl_text *output, hl_depth depth, hl_map map, int width)
 {
     char escape[HL_ESCAPE_BYTES];
 
     for (int i = 0; i < width && depth != HL_DEPTH_NONE; i++)
-        hl_output_print(output, "%s ", hl_terminal_cell(escape, depth, map, i / (width - 1.0)));
-    hl_output_print(output, "%s", hl_terminal_end(depth));
+        hl_text_addf(output, "%s ", hl_terminal_cell(escape, depth, map, i / (width - 1.0)));
+    hl_text_addf(output, "%s", hl_terminal_end(depth));
 }
 
 /* --------------------------------------------------------------------------- columns */
@@ -166,7 +166,7 @@ static size_t fitting(const char *text, int width, int *taken)
     return at;
 }
 
-void hl_terminal_put(hl_output *output, const char *text, int width, hl_align align)
+void hl_terminal_put(hl_text *output, const char *text, int width, hl_align align)
 {
     int    taken  = 0;
     size_t length = fitting(text, width, &taken);
@@ -177,11 +177,11 @@ void hl_terminal_put(hl_output *output, const char *text, int width, hl_align al
         taken++;
     }
     if (align == HL_ALIGN_RIGHT)
-        hl_output_print(output, "%*s", width - taken, "");
-    hl_output_add(output, text, length);
-    hl_output_print(output, "%s", cut ? "\u2026" : "");
+        hl_text_addf(output, "%*s", width - taken, "");
+    hl_text_add(output, text, length);
+    hl_text_addf(output, "%s", cut ? "\u2026" : "");
     if (align == HL_ALIGN_LEFT)
-        hl_output_print(output, "%*s", width - taken, "");
+        hl_text_addf(output, "%*s", width - taken, "");
 }
 
 enum { LEAST_WIDTH = 40, USUAL_WIDTH = 80 }; /* of a terminal, in columns */
@@ -205,7 +205,7 @@ enum { LEAST_WIDTH = 40, USUAL_WIDTH = 80 }; /* of a terminal, in columns */
 enum { PLACE = 5, LABEL = 12, ENTROPY = 7, GAP = 2 };
 
 typedef struct token_print {
-    hl_output          output;
+    hl_text            output;
     hl_token_cells     cells;
     hl_attention_scale scale;
     hl_depth           depth;
@@ -241,7 +241,7 @@ static void put_places(token_print *p)
     int64_t every = p->cell == 3 ? 1 : p->cell == 2 ? 2 : 5;
     int     at    = 0;
 
-    hl_output_print(&p->output, "%*s", PLACE + LABEL + 1, "");
+    hl_text_addf(&p->output, "%*s", PLACE + LABEL + 1, "");
     for (int64_t i = 0; i < p->cells.n; i += every) {
         char number[24];
         int  length =
@@ -250,11 +250,11 @@ static void put_places(token_print *p)
         int place = (int)i * p->cell + (p->cell == 3 && length < 3 ? 3 - length : 0);
         if (place < at)
             continue;
-        hl_output_print(&p->output, "%*s%s", place - at, "", number);
+        hl_text_addf(&p->output, "%*s%s", place - at, "", number);
         at = place + length + 1;
-        hl_output_print(&p->output, "%s", i + every < p->cells.n ? " " : "");
+        hl_text_addf(&p->output, "%s", i + every < p->cells.n ? " " : "");
     }
-    hl_output_print(&p->output, "\n");
+    hl_text_addf(&p->output, "\n");
 }
 
 /* Of the n-th note; those beyond have none, and are listed without. */
@@ -286,13 +286,13 @@ static void put_figure(token_print *p, double value)
     int hundredths = (int)floor(fmin(fmax(value, 0.0), 0.9999) * 100.0 + 1e-9);
 
     if (p->cell == 3)
-        hl_output_print(&p->output, "%02d", hundredths);
+        hl_text_addf(&p->output, "%02d", hundredths);
     else if (p->depth != HL_DEPTH_NONE)
-        hl_output_print(&p->output, " ");
+        hl_text_addf(&p->output, " ");
     else if (hundredths < 10)
-        hl_output_print(&p->output, "."); /* what is little should look so */
+        hl_text_addf(&p->output, "."); /* what is little should look so */
     else
-        hl_output_print(&p->output, "%d", hundredths / 10);
+        hl_text_addf(&p->output, "%d", hundredths / 10);
 }
 
 /* A sign stands before the figure, where there is a column for it, and else in its place. */
@@ -304,19 +304,19 @@ static void put_cell(token_print *p, int64_t row, int64_t column)
     char        escape[HL_ESCAPE_BYTES];
 
     if (seen && !isnan(value))
-        hl_output_print(
+        hl_text_addf(
             &p->output, "%s",
             hl_terminal_cell(escape, p->depth, p->map, hl_attention_share(p->scale, value)));
     if (sign != NULL || p->cell > 1)
-        hl_output_print(&p->output, "%s", sign != NULL ? sign : " ");
+        hl_text_addf(&p->output, "%s", sign != NULL ? sign : " ");
     if (sign != NULL && p->cell == 1)
         ; /* that is all there is room for */
     else if (!seen || isnan(value))
-        hl_output_print(&p->output, "%*s", p->cell > 1 ? p->cell - 1 : 1, seen ? "-" : "");
+        hl_text_addf(&p->output, "%*s", p->cell > 1 ? p->cell - 1 : 1, seen ? "-" : "");
     else
         put_figure(p, value);
     if (seen && !isnan(value))
-        hl_output_print(&p->output, "%s", hl_terminal_end(p->depth));
+        hl_text_addf(&p->output, "%s", hl_terminal_end(p->depth));
 }
 
 static void put_row(token_print *p, int64_t row)
@@ -327,19 +327,19 @@ static void put_row(token_print *p, int64_t row)
     bool                 marked  = name->is_marked && p->cells.bin == 1;
     char                 escape[HL_ESCAPE_BYTES];
 
-    hl_output_print(&p->output, "%*lld%s", PLACE - 1, (long long)token, marked ? "*" : " ");
+    hl_text_addf(&p->output, "%*lld%s", PLACE - 1, (long long)token, marked ? "*" : " ");
     hl_terminal_put(&p->output, p->cells.bin == 1 ? name->text : "", LABEL, HL_ALIGN_LEFT);
-    hl_output_print(&p->output, " ");
+    hl_text_addf(&p->output, " ");
     for (int64_t column = 0; column < p->cells.n; column++)
         put_cell(p, row, column);
-    hl_output_print(&p->output, " ");
+    hl_text_addf(&p->output, " ");
     if (isnan(entropy)) {
-        hl_output_print(&p->output, "%*s\n", ENTROPY - 1, "-");
+        hl_text_addf(&p->output, "%*s\n", ENTROPY - 1, "-");
         return;
     }
-    hl_output_print(&p->output, "%s%*.2f%s\n",
-                    hl_terminal_cell(escape, p->depth, HL_MAP_DIFFERENCE, entropy / p->top),
-                    ENTROPY - 1, entropy, hl_terminal_end(p->depth));
+    hl_text_addf(&p->output, "%s%*.2f%s\n",
+                 hl_terminal_cell(escape, p->depth, HL_MAP_DIFFERENCE, entropy / p->top),
+                 ENTROPY - 1, entropy, hl_terminal_end(p->depth));
 }
 
 /* ----------------------------------------------------------- a prompt: the legend */
@@ -348,30 +348,30 @@ static void put_token_legend(token_print *p)
 {
     const char *by = p->scale == HL_ATTENTION_ROOT ? ", by square roots" : "";
 
-    hl_output_print(&p->output, "\n");
+    hl_text_addf(&p->output, "\n");
     if (p->depth == HL_DEPTH_NONE) {
-        hl_output_print(&p->output, "Figures: %s of the row's attention, rounded down.\n",
-                        p->cell == 3 ? "hundredths" : "tenths");
+        hl_text_addf(&p->output, "Figures: %s of the row's attention, rounded down.\n",
+                     p->cell == 3 ? "hundredths" : "tenths");
     } else {
-        hl_output_print(&p->output, "Attention 0 ");
+        hl_text_addf(&p->output, "Attention 0 ");
         put_ramp(&p->output, p->depth, p->map, 16);
-        hl_output_print(&p->output, " 1%s\n", by);
+        hl_text_addf(&p->output, " 1%s\n", by);
     }
-    hl_output_print(&p->output, "At the right: entropy of the row, nats");
+    hl_text_addf(&p->output, "At the right: entropy of the row, nats");
     if (p->depth != HL_DEPTH_NONE) {
-        hl_output_print(&p->output, ", 0 ");
+        hl_text_addf(&p->output, ", 0 ");
         put_ramp(&p->output, p->depth, HL_MAP_DIFFERENCE, 16);
-        hl_output_print(&p->output, " %.2f", p->top);
+        hl_text_addf(&p->output, " %.2f", p->top);
     }
-    hl_output_print(&p->output, "\n");
+    hl_text_addf(&p->output, "\n");
     if (p->cells.bin > 1)
-        hl_output_print(&p->output,
-                        "A cell is %lld x %lld tokens: attention on all its keys, mean of its "
-                        "rows.\n",
-                        (long long)p->cells.bin, (long long)p->cells.bin);
+        hl_text_addf(&p->output,
+                     "A cell is %lld x %lld tokens: attention on all its keys, mean of its "
+                     "rows.\n",
+                     (long long)p->cells.bin, (long long)p->cells.bin);
     for (int64_t i = p->cells.begin; i < p->cells.end && p->cells.bin == 1; i++) {
         if (p->cells.view->tokens[i].is_marked) {
-            hl_output_print(&p->output, "* special and template tokens.\n");
+            hl_text_addf(&p->output, "* special and template tokens.\n");
             break;
         }
     }
@@ -387,10 +387,10 @@ static void put_notes(token_print *p)
         const hl_note *note = &p->notes[i];
         double value = (double)view->maps[0].attention[note->row * view->n_tokens + note->column];
 
-        hl_output_print(&p->output, "%s %s: %lld %s looks at %lld %s, %.3f\n",
-                        i < N_SIGNS ? signs[i] : "-", note->text, (long long)note->row,
-                        view->tokens[note->row].text, (long long)note->column,
-                        view->tokens[note->column].text, value);
+        hl_text_addf(&p->output, "%s %s: %lld %s looks at %lld %s, %.3f\n",
+                     i < N_SIGNS ? signs[i] : "-", note->text, (long long)note->row,
+                     view->tokens[note->row].text, (long long)note->column,
+                     view->tokens[note->column].text, value);
     }
 }
 
@@ -400,14 +400,14 @@ static void put_notes(token_print *p)
 static hl_status put_inset_row(token_print *p, const hl_token_cells *maps, int64_t n_maps,
                                int64_t row, int64_t wide)
 {
-    hl_output_print(&p->output, "%*lld", PLACE - 1, (long long)hl_token_cells_token(&maps[0], row));
+    hl_text_addf(&p->output, "%*lld", PLACE - 1, (long long)hl_token_cells_token(&maps[0], row));
     for (int64_t i = 0; i < n_maps; i++) {
         p->cells = maps[i];
-        hl_output_print(&p->output, "%*s", i == 0 ? 1 : (int)(wide - maps[i].n) + GAP, "");
+        hl_text_addf(&p->output, "%*s", i == 0 ? 1 : (int)(wide - maps[i].n) + GAP, "");
         for (int64_t column = 0; column < maps[i].n; column++)
             put_cell(p, row, column);
     }
-    hl_output_print(&p->output, "\n");
+    hl_text_addf(&p->output, "\n");
     return p->output.status;
 }
 
@@ -417,14 +417,14 @@ static hl_status put_inset_block(token_print *p, const hl_token_cells *maps, int
 {
     const hl_token_view *view = maps[0].view;
 
-    hl_output_print(&p->output, "\n%*s", PLACE, "");
+    hl_text_addf(&p->output, "\n%*s", PLACE, "");
     for (int64_t i = 0; i < n_maps; i++) {
         const char *name = view->maps[first + i].name;
         hl_terminal_put(&p->output, name,
                         i + 1 < n_maps ? (int)wide + GAP : hl_terminal_width_of(name),
                         HL_ALIGN_LEFT);
     }
-    hl_output_print(&p->output, "\n");
+    hl_text_addf(&p->output, "\n");
     for (int64_t row = 0; row < maps[0].n; row++)
         HL_NEED(put_inset_row(p, maps, n_maps, row, wide));
     return HL_OK;
@@ -461,7 +461,7 @@ static hl_status put_insets(token_print *p, const hl_token_view *view, int64_t b
     int64_t wide   = widest_name(view) > maps[0].n ? widest_name(view) : maps[0].n;
     int64_t beside = (room + GAP) / (wide + GAP) > 1 ? (room + GAP) / (wide + GAP) : 1;
     if (p->depth == HL_DEPTH_NONE)
-        hl_output_print(&p->output, "\nInsets, in tenths:\n");
+        hl_text_addf(&p->output, "\nInsets, in tenths:\n");
     for (int64_t i = 0; i < n_maps; i += beside)
         HL_TRY(
             put_inset_block(p, maps + i, n_maps - i < beside ? n_maps - i : beside, 1 + i, wide));
@@ -509,21 +509,21 @@ hl_status hl_print_tokens(char **out, const hl_token_view *view, const hl_token_
     }
     p.cell = cell_columns(end - begin, room);
     HL_TRY(hl_token_cells_new(&p.cells, view, &view->maps[0], begin, end, room / p.cell));
-    hl_output_print(&p.output, "%s, %lld tokens; %s\n\n", view->family, (long long)view->n_tokens,
-                    view->maps[0].name);
+    hl_text_addf(&p.output, "%s, %lld tokens; %s\n\n", view->family, (long long)view->n_tokens,
+                 view->maps[0].name);
     put_places(&p);
     for (int64_t row = 0; row < p.cells.n; row++)
         put_row(&p, row);
     put_token_legend(&p);
     put_notes(&p);
     HL_TRY(put_insets(&p, view, begin, end, width > LEAST_WIDTH ? width : LEAST_WIDTH));
-    hl_output_add(&p.output, "", 1);
+    hl_text_add(&p.output, "", 1);
     HL_TRY(p.output.status);
     *out           = p.output.bytes;
     p.output.bytes = NULL;
 
 done:
-    hl_output_free(&p.output);
+    hl_text_free(&p.output);
     hl_token_cells_free(&p.cells);
     return status;
 }
@@ -541,7 +541,7 @@ done:
 enum { LAYER = 5, CELL = 10, FIGURE = 5 };
 
 typedef struct lens_print {
-    hl_output           output;
+    hl_text             output;
     const hl_lens_view *view;
     hl_depth            depth;
     double              top; /* of entropies */
@@ -559,23 +559,23 @@ static void put_guess(lens_print *p, int64_t place)
     double               entropy = (double)p->view->entropy[place];
     char                 escape[HL_ESCAPE_BYTES];
 
-    hl_output_print(&p->output, "%s", guess->is_marked ? ">" : " ");
+    hl_text_addf(&p->output, "%s", guess->is_marked ? ">" : " ");
     if (!isnan(entropy))
-        hl_output_print(&p->output, "%s",
-                        hl_terminal_cell(escape, p->depth, HL_MAP_DIFFERENCE, entropy / p->top));
+        hl_text_addf(&p->output, "%s",
+                     hl_terminal_cell(escape, p->depth, HL_MAP_DIFFERENCE, entropy / p->top));
     hl_terminal_put(&p->output, guess->text, CELL, HL_ALIGN_LEFT);
-    hl_output_print(&p->output, "%s", hl_terminal_end(p->depth));
+    hl_text_addf(&p->output, "%s", hl_terminal_end(p->depth));
     if (p->depth == HL_DEPTH_NONE && isnan(entropy))
-        hl_output_print(&p->output, "%*s", FIGURE, "-");
+        hl_text_addf(&p->output, "%*s", FIGURE, "-");
     else if (p->depth == HL_DEPTH_NONE)
-        hl_output_print(&p->output, "%*.1f", FIGURE, entropy);
+        hl_text_addf(&p->output, "%*.1f", FIGURE, entropy);
 }
 
 static void put_panel(lens_print *p, int64_t first, int64_t n)
 {
-    hl_output_print(&p->output, "\n%*s", LAYER, "");
+    hl_text_addf(&p->output, "\n%*s", LAYER, "");
     for (int64_t i = first; i < first + n; i++) {
-        hl_output_print(&p->output, "%s", p->view->tokens[i].is_marked ? "*" : " ");
+        hl_text_addf(&p->output, "%s", p->view->tokens[i].is_marked ? "*" : " ");
         hl_terminal_put(&p->output, p->view->tokens[i].text, cell_width(p->depth) - 1,
                         HL_ALIGN_LEFT);
     }
@@ -584,27 +584,26 @@ static void put_panel(lens_print *p, int64_t first, int64_t n)
 
         if (row > 0)
             snprintf(label, sizeof label, "%lld", (long long)(row - 1));
-        hl_output_print(&p->output, "\n%*s ", LAYER - 1, label);
+        hl_text_addf(&p->output, "\n%*s ", LAYER - 1, label);
         for (int64_t i = first; i < first + n; i++)
             put_guess(p, row * p->view->n_tokens + i);
     }
-    hl_output_print(&p->output, "\n");
+    hl_text_addf(&p->output, "\n");
 }
 
 static void put_lens_legend(lens_print *p)
 {
-    hl_output_print(
-        &p->output,
-        "\n"
-        "Above: tokens that were read. Below: layers, up from the embedding (emb), with\n"
-        "the most likely next token after each; > is the one that does follow.\n");
+    hl_text_addf(&p->output,
+                 "\n"
+                 "Above: tokens that were read. Below: layers, up from the embedding (emb), with\n"
+                 "the most likely next token after each; > is the one that does follow.\n");
     if (p->depth == HL_DEPTH_NONE) {
-        hl_output_print(&p->output, "Figures: entropy over the vocabulary, nats.\n");
+        hl_text_addf(&p->output, "Figures: entropy over the vocabulary, nats.\n");
         return;
     }
-    hl_output_print(&p->output, "Entropy 0 ");
+    hl_text_addf(&p->output, "Entropy 0 ");
     put_ramp(&p->output, p->depth, HL_MAP_DIFFERENCE, 16);
-    hl_output_print(&p->output, " %.1f nats\n", p->top);
+    hl_text_addf(&p->output, " %.1f nats\n", p->top);
 }
 
 hl_status hl_print_lens(char **out, const hl_lens_view *view, const hl_print_options *print)
@@ -617,20 +616,20 @@ hl_status hl_print_lens(char **out, const hl_lens_view *view, const hl_print_opt
     int64_t n_across  = ((width > LEAST_WIDTH ? width : LEAST_WIDTH) - LAYER) / cell_width(p.depth);
 
     *out = NULL;
-    hl_output_print(&p.output, "%s, %lld layers, tokens %lld to %lld of %lld\n", view->family,
-                    (long long)view->n_layers, (long long)view->first,
-                    (long long)(view->first + view->n_tokens - 1), (long long)view->n_prompt);
+    hl_text_addf(&p.output, "%s, %lld layers, tokens %lld to %lld of %lld\n", view->family,
+                 (long long)view->n_layers, (long long)view->first,
+                 (long long)(view->first + view->n_tokens - 1), (long long)view->n_prompt);
     for (int64_t first = 0; first < view->n_tokens; first += n_across) {
         int64_t left = view->n_tokens - first;
         put_panel(&p, first, left < n_across ? left : n_across);
     }
     put_lens_legend(&p);
-    hl_output_add(&p.output, "", 1);
+    hl_text_add(&p.output, "", 1);
     HL_TRY(p.output.status);
     *out           = p.output.bytes;
     p.output.bytes = NULL;
 
 done:
-    hl_output_free(&p.output);
+    hl_text_free(&p.output);
     return status;
 }

@@ -69,11 +69,6 @@ void hl_report_append(hl_report_out *out, json_t *list, json_t *value)
 
 /* -------------------------------------------------------------------------- values */
 
-json_t *hl_report_number(double value)
-{
-    return isfinite(value) ? json_real(value) : json_null();
-}
-
 json_t *hl_report_text(const char *text)
 {
     return text != NULL ? hl_json_text(text, strlen(text)) : json_null();
@@ -89,7 +84,7 @@ json_t *hl_report_numbers(hl_report_out *out, const double *values, int64_t n)
     json_t *list = hl_report_list(out);
 
     for (int64_t i = 0; i < n; i++)
-        hl_report_append(out, list, hl_report_number(values[i]));
+        hl_report_append(out, list, hl_json_number(values[i]));
     return list;
 }
 

@@ -30,8 +30,6 @@ json_t *hl_report_list(hl_report_out *out);
 void    hl_report_set(hl_report_out *out, json_t *object, const char *key, json_t *value);
 void    hl_report_append(hl_report_out *out, json_t *list, json_t *value);
 
-/* null of what is no finite number. */
-json_t *hl_report_number(double value);
 /* Any bytes that end with NUL; NULL is null. */
 json_t *hl_report_text(const char *text);
 /* [L, H] */

@@ -52,7 +52,7 @@ static void set_heads(hl_report_out *out, json_t *object, const hl_diagnosis *it
         hl_report_append(out, heads,
                          json_pack("{s:I, s:I, s:o}", "layer", (json_int_t)item->heads[i].layer,
                                    "head", (json_int_t)item->heads[i].head, "value",
-                                   hl_report_number(item->heads[i].value)));
+                                   hl_json_number(item->heads[i].value)));
     for (int64_t layer = 0; layer < n_layers; layer++) {
         bool has = false;
 
@@ -81,8 +81,8 @@ static json_t *diagnosis_json(hl_report_out *out, const hl_diagnosis *item, int6
     hl_report_set(out, object, "severity", hl_report_text(severity_of(item)));
     hl_report_set(out, object, "finding", hl_report_text(item->finding));
     hl_report_set(out, object, "rule", hl_report_text(item->rule));
-    hl_report_set(out, object, "value", hl_report_number(item->value));
-    hl_report_set(out, object, "threshold", hl_report_number(item->threshold));
+    hl_report_set(out, object, "value", hl_json_number(item->value));
+    hl_report_set(out, object, "threshold", hl_json_number(item->threshold));
     hl_report_set(out, object, "evidence", hl_report_text(item->evidence));
     hl_report_set(out, object, "source", hl_report_text(item->source));
     hl_report_set(out, object, "counter", hl_report_text(item->against));
@@ -267,9 +267,9 @@ static json_t *layers_json(hl_report_out *out, const hl_profile *profile, uint64
     if (hl_report_check(out, hl_grid_means(&grid, profile, HL_Q_ENTROPY))) {
         for (int64_t layer = 0; layer < hl_profile_n_layers(profile); layer++) {
             hl_report_append(out, variance,
-                             hl_report_number(hl_variance(grid + layer * n_heads, n_heads)));
+                             hl_json_number(hl_variance(grid + layer * n_heads, n_heads)));
             hl_report_append(out, influence,
-                             hl_report_number(hl_profile_block_influence(profile, layer)));
+                             hl_json_number(hl_profile_block_influence(profile, layer)));
         }
     }
     hl_report_set(out, layers, "variance", variance);
@@ -526,7 +526,7 @@ static json_t *corpus_json(hl_report_out *out, const hl_profile *profile)
             hl_report_set(out, corpus, settings[i], setting_json(profile, settings[i]));
     }
     if (hl_profile_nll(profile).count > 0)
-        hl_report_set(out, corpus, "nll", hl_report_number(hl_profile_nll(profile).mean));
+        hl_report_set(out, corpus, "nll", hl_json_number(hl_profile_nll(profile).mean));
     return corpus;
 }
 

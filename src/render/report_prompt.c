@@ -76,7 +76,7 @@ static void set_rows(hl_report_out *out, json_t *object, const hl_prompt_maps *m
             sum += isnan(value) ? 0.0 : value;
             count += !isnan(value);
         }
-        hl_report_append(out, mean, hl_report_number(sum / (double)count));
+        hl_report_append(out, mean, hl_json_number(sum / (double)count));
     }
     json_t *rows =
         all != NULL ? pack_rows(out, all, shape, log((double)maps->n_tokens + 1.0)) : NULL;
@@ -260,10 +260,10 @@ static void set_numbers(hl_report_out *out, json_t *object, const hl_trace *trac
         hl_generated token = hl_trace_token(trace, i);
         double       score = hl_trace_describe(trace, i).spike;
 
-        hl_report_append(out, entropy, hl_report_number(token.entropy));
-        hl_report_append(out, varentropy, hl_report_number(token.varentropy));
-        hl_report_append(out, logprob, hl_report_number(token.logprob));
-        hl_report_append(out, spike, hl_report_number(score));
+        hl_report_append(out, entropy, hl_json_number(token.entropy));
+        hl_report_append(out, varentropy, hl_json_number(token.varentropy));
+        hl_report_append(out, logprob, hl_json_number(token.logprob));
+        hl_report_append(out, spike, hl_json_number(score));
         if (score > threshold)
             hl_report_append(out, spikes, json_integer(i));
     }

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/buffer.h"
 #include "base/machine.h"
 #include "base/memory.h"
 #include "base/status.h"
@@ -84,12 +85,8 @@ bool hl_exchange_receive(hl_exchange *exchange, const char *bytes, size_t n_byte
         exchange->n_dropped += n_bytes;
         return true;
     }
-    if (exchange->n_body + n_bytes + 1 > exchange->room) {
-        size_t room = 2 * exchange->room + n_bytes + 1;
-        if (hl_realloc((void **)&exchange->body, exchange->room, room, 1) != HL_OK)
-            return false;
-        exchange->room = room;
-    }
+    if (HL_GROW(&exchange->body, &exchange->room, exchange->n_body, n_bytes + 1) != HL_OK)
+        return false;
     memcpy(exchange->body + exchange->n_body, bytes, n_bytes);
     exchange->n_body += n_bytes;
     exchange->body[exchange->n_body] = '\0';

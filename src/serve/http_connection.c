@@ -6,6 +6,7 @@
 #include <sys/uio.h>
 #include <time.h>
 
+#include "base/buffer.h"
 #include "base/machine.h"
 #include "base/memory.h"
 #include "base/status.h"
@@ -420,15 +421,8 @@ void hl_connection_read(hl_http *http, hl_connection *c)
 /* Room for more bytes of a head; bodies are taken out as they come. */
 static bool make_room(hl_connection *c)
 {
-    size_t room = c->in_room == 0 ? FIRST_INPUT : 2 * c->in_room;
-
-    if (c->n_in < c->in_room)
-        return true;
-    if (c->in_room >= HL_HTTP_HEADER_BYTES ||
-        hl_realloc((void **)&c->in, c->in_room, room, 1) != HL_OK)
-        return false;
-    c->in_room = room;
-    return true;
+    return c->n_in < c->in_room || (c->in_room < HL_HTTP_HEADER_BYTES &&
+                                    HL_GROW(&c->in, &c->in_room, c->n_in, FIRST_INPUT) == HL_OK);
 }
 
 void hl_connection_receive(hl_http *http, hl_connection *c)

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/buffer.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/utf8.h"
@@ -169,7 +170,7 @@ static json_t *token_entry(const hl_reply *reply, int64_t id, double logprob)
     if (piece_of(&piece, &n_bytes, reply, id) != HL_OK)
         return NULL;
     json_t *entry = json_pack("{s:o, s:o, s:o}", "token", hl_wire_piece(piece, n_bytes), "logprob",
-                              hl_wire_number(logprob), "bytes", byte_array(piece, n_bytes));
+                              hl_json_number(logprob), "bytes", byte_array(piece, n_bytes));
     hl_free(piece);
     return entry;
 }
@@ -226,7 +227,7 @@ static json_t *nosink_shares(const hl_config *config, const hl_job_event *event,
 
         for (int64_t head = 0; head < config->n_heads; head++)
             hl_json_add(&heads,
-                        hl_wire_number((double)row[layer * config->n_heads + head] * scale));
+                        hl_json_number((double)row[layer * config->n_heads + head] * scale));
         hl_json_add(&layers, heads);
     }
     return layers;
@@ -288,9 +289,9 @@ static hl_status add_watched(hl_reply *reply, const hl_job_event *event)
         json_pack("{s:I, s:o, s:I, s:s, s:o, s:o, s:o, s:o, s:o}", "id", (json_int_t)token->id,
                   "text", hl_wire_piece(piece, n_bytes), "position", (json_int_t)event->position,
                   "kind", event->from_prompt ? "prompt" : "generated", "logprob",
-                  hl_wire_number(token->logprob), "entropy", hl_wire_number(token->entropy),
-                  "varentropy", hl_wire_number(token->varentropy), "attention_entropy",
-                  hl_wire_number(token->attention_entropy), "spike", hl_wire_number(spike));
+                  hl_json_number(token->logprob), "entropy", hl_json_number(token->entropy),
+                  "varentropy", hl_json_number(token->varentropy), "attention_entropy",
+                  hl_json_number(token->attention_entropy), "spike", hl_json_number(spike));
     if (request->rows != 0)
         hl_json_put(&entry, "rows", row_values(reply, event));
     if (request->patterns != NULL)
@@ -318,13 +319,7 @@ static size_t count_characters(const char *text, size_t n_bytes)
 
 static hl_status keep_text(hl_reply *reply, const char *text, size_t n_bytes)
 {
-    if (reply->room - reply->n_text < n_bytes) {
-        size_t    room   = 2 * reply->room + n_bytes + 256;
-        hl_status status = hl_realloc((void **)&reply->text, reply->room, room, 1);
-        if (status != HL_OK)
-            return status;
-        reply->room = room;
-    }
+    HL_NEED(HL_GROW(&reply->text, &reply->room, reply->n_text, n_bytes));
     if (n_bytes > 0)
         memcpy(reply->text + reply->n_text, text, n_bytes);
     reply->n_text += n_bytes;

@@ -46,7 +46,7 @@ static json_t *means_of(const hl_profile *profile, hl_quantity quantity)
         json_t *heads = json_array();
         for (int64_t head = 0; head < hl_profile_n_heads(profile); head++)
             hl_json_add(&heads,
-                        hl_wire_number(hl_profile_moments(profile, layer, head, quantity).mean));
+                        hl_json_number(hl_profile_moments(profile, layer, head, quantity).mean));
         hl_json_add(&layers, heads);
     }
     return layers;
@@ -73,7 +73,7 @@ static json_t *heads_of(const hl_diagnosis *item)
     for (int64_t i = 0; i < item->n_heads; i++)
         hl_json_add(&heads, json_pack("{s:I, s:I, s:o}", "layer", (json_int_t)item->heads[i].layer,
                                       "head", (json_int_t)item->heads[i].head, "value",
-                                      hl_wire_number(item->heads[i].value)));
+                                      hl_json_number(item->heads[i].value)));
     return heads;
 }
 
@@ -92,8 +92,8 @@ static json_t *diagnoses_of(const hl_profile *profile)
         hl_json_add(&list,
                     json_pack("{s:s, s:s, s:o, s:o, s:s, s:s, s:s, s:s, s:s, s:o}", "name",
                               item->name, "verdict", hl_verdict_name(item->verdict), "value",
-                              hl_wire_number(item->value), "threshold",
-                              hl_wire_number(item->threshold), "evidence", item->evidence, "rule",
+                              hl_json_number(item->value), "threshold",
+                              hl_json_number(item->threshold), "evidence", item->evidence, "rule",
                               item->rule, "finding", item->finding, "against", item->against,
                               "mitigation", item->mitigation, "heads", heads_of(item)));
     }

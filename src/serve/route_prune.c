@@ -179,7 +179,7 @@ static json_t *order_json(const hl_ranking *ranking)
     for (int64_t i = 0; i < ranking->n_heads; i++)
         hl_json_add(&list, json_pack("{s:o, s:o}", "head",
                                      name_of(ranking->heads[i].layer, ranking->heads[i].head),
-                                     "score", hl_wire_number(ranking->heads[i].score)));
+                                     "score", hl_json_number(ranking->heads[i].score)));
     return list;
 }
 
@@ -411,8 +411,8 @@ static json_t *interval_json(const hl_evaluation *found, int64_t setting)
         squares += d * d;
     }
     double half = student(found->n_windows - 1) * sqrt(n / (n - 1.0) * squares) / count;
-    return json_pack("[o, o]", hl_wire_number(sum / count - half),
-                     hl_wire_number(sum / count + half));
+    return json_pack("[o, o]", hl_json_number(sum / count - half),
+                     hl_json_number(sum / count + half));
 }
 
 static json_t *evaluation_json(const hl_evaluation *found)
@@ -425,15 +425,15 @@ static json_t *evaluation_json(const hl_evaluation *found)
         hl_scores scores = hl_evaluation_total(found, i);
 
         hl_json_add(&list,
-                    json_pack("{s:o, s:o, s:o, s:o, s:o}", "nll", hl_wire_number(scores.nll / n),
-                              "agreement", hl_wire_number((double)scores.n_same / n), "kl",
-                              hl_wire_number(scores.kl / n), "change",
-                              hl_wire_number((scores.nll - dense) / n), "interval",
+                    json_pack("{s:o, s:o, s:o, s:o, s:o}", "nll", hl_json_number(scores.nll / n),
+                              "agreement", hl_json_number((double)scores.n_same / n), "kl",
+                              hl_json_number(scores.kl / n), "change",
+                              hl_json_number((scores.nll - dense) / n), "interval",
                               interval_json(found, i)));
     }
     return json_pack("{s:s, s:I, s:I, s:I, s:o, s:o}", "object", "headlight.evaluation", "tokens",
                      (json_int_t)found->n_scored, "context", (json_int_t)found->context, "windows",
-                     (json_int_t)found->n_windows, "nll", hl_wire_number(dense / n), "settings",
+                     (json_int_t)found->n_windows, "nll", hl_json_number(dense / n), "settings",
                      list);
 }
 

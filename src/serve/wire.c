@@ -2,7 +2,6 @@
  * and errors as JSON. */
 #include "serve/wire.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -560,17 +559,12 @@ void hl_wire_request_release(hl_wire_request *request)
 /* Seven digits are what a float holds. */
 #define DUMP_FLAGS (JSON_COMPACT | JSON_REAL_PRECISION(7))
 
-json_t *hl_wire_number(double number)
-{
-    return isfinite(number) ? json_real(number) : json_null();
-}
-
 static json_t *number_row(const float *numbers, int64_t n)
 {
     json_t *row = json_array();
 
     for (int64_t i = 0; i < n; i++)
-        hl_json_add(&row, hl_wire_number((double)numbers[i]));
+        hl_json_add(&row, hl_json_number((double)numbers[i]));
     return row;
 }
 

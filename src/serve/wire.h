@@ -83,8 +83,6 @@ const char *hl_wire_rows_name(int rows);
 /* { "error": { "message", "type", "param", "code" } } as OpenAI writes it. */
 json_t *hl_wire_error(int status, const char *message, const char *param, const char *code);
 
-/* null of NaN and infinities. */
-json_t *hl_wire_number(double number);
 /* (n_rows, n_columns) as an array of arrays; n_rows 0: a plain array. */
 json_t *hl_wire_numbers(const float *numbers, int64_t n_rows, int64_t n_columns);
 /* Bytes as a string: what is no UTF-8 becomes U+FFFD. */

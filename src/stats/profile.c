@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buffer.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "stats/profile_add.h"
@@ -177,8 +178,7 @@ hl_status hl_profile_set(hl_profile *profile, const char *key, const char *value
         return HL_OK;
     }
     HL_TRY(hl_strdup(&setting.key, key));
-    HL_TRY(hl_realloc((void **)&profile->settings, profile->n_settings, profile->n_settings + 1,
-                      sizeof setting));
+    HL_TRY(HL_GROW_ONE(&profile->settings, profile->n_settings));
     profile->settings[profile->n_settings++] = setting;
     qsort(profile->settings, profile->n_settings, sizeof setting, compare_keys);
     setting = (hl_setting){ 0 };

@@ -9,6 +9,7 @@
 
 #include <string.h>
 
+#include "base/buffer.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/threads.h"
@@ -40,19 +41,6 @@ void hl_profile_flight_free(hl_profile_flight *flight)
     hl_free(flight->samples);
     hl_free(flight->places);
     hl_free(flight);
-}
-
-hl_status hl_profile_grow(void **block, size_t *size, size_t wanted, size_t item)
-{
-    void *larger = NULL;
-
-    if (wanted <= *size && *block != NULL)
-        return HL_OK;
-    HL_NEED(hl_alloc(&larger, wanted, item));
-    hl_free(*block);
-    *block = larger;
-    *size  = wanted;
-    return HL_OK;
 }
 
 /* ----------------------------------------------------------- plans: visible */
@@ -136,12 +124,11 @@ static hl_status grow_rows(hl_row_plans *plans, size_t n_rows)
 {
     size_t sizes[] = { plans->n_rows, plans->n_rows, plans->n_rows, plans->n_rows };
 
-    HL_NEED(hl_profile_grow((void **)&plans->log_n, &sizes[0], n_rows, sizeof *plans->log_n));
-    HL_NEED(hl_profile_grow((void **)&plans->inverse, &sizes[1], n_rows, sizeof *plans->inverse));
-    HL_NEED(hl_profile_grow((void **)&plans->inverse_other, &sizes[2], n_rows,
-                            sizeof *plans->inverse_other));
-    HL_NEED(hl_profile_grow((void **)&plans->runs, &sizes[3], n_rows, sizeof *plans->runs));
-    plans->n_rows = sizes[0];
+    HL_NEED(HL_GROW(&plans->log_n, &sizes[0], 0, n_rows));
+    HL_NEED(HL_GROW(&plans->inverse, &sizes[1], 0, n_rows));
+    HL_NEED(HL_GROW(&plans->inverse_other, &sizes[2], 0, n_rows));
+    HL_NEED(HL_GROW(&plans->runs, &sizes[3], 0, n_rows));
+    plans->n_rows = n_rows > plans->n_rows ? n_rows : plans->n_rows;
     return HL_OK;
 }
 
@@ -155,9 +142,9 @@ static hl_status grow_logs(hl_profile_flight *flight)
     size_t n_logs = (size_t)longest + 2;
     if (n_logs <= flight->n_logs)
         return HL_OK;
-    HL_NEED(hl_profile_grow((void **)&flight->logs, &flight->n_logs, n_logs, sizeof *flight->logs));
+    HL_NEED(HL_GROW(&flight->logs, &flight->n_logs, 0, n_logs));
     flight->logs[0] = 0.0;
-    for (size_t n = 1; n < n_logs; n++)
+    for (size_t n = 1; n < flight->n_logs; n++)
         flight->logs[n] = log((double)n);
     return HL_OK;
 }
@@ -255,11 +242,9 @@ hl_status hl_profile_plan(hl_profile_flight *flight, const hl_layer_rows *rows,
     if (is_made_for(&flight->plans, rows, mask))
         return HL_OK;
     flight->plans.is_made = false;
-    HL_NEED(hl_profile_grow((void **)&flight->plans.places, &flight->plans.n_places, 2 * n_batch,
-                            sizeof *flight->plans.places));
+    HL_NEED(HL_GROW(&flight->plans.places, &flight->plans.n_places, 0, 2 * n_batch));
     HL_NEED(grow_rows(&flight->plans, n_batch * (size_t)rows->n_rows));
-    HL_NEED(hl_profile_grow((void **)&flight->plans.n_runs, &flight->plans.n_sequences, n_batch,
-                            sizeof *flight->plans.n_runs));
+    HL_NEED(HL_GROW(&flight->plans.n_runs, &flight->plans.n_sequences, 0, n_batch));
     HL_NEED(grow_logs(flight));
     for (int64_t i = 0; i < rows->n_batch; i++)
         plan_sequence(flight, rows, mask, i);
@@ -284,8 +269,7 @@ hl_status hl_profile_list_runs(hl_row_plan *out, hl_profile *profile, const hl_l
     int64_t       count = 0;
 
     HL_NEED(hl_profile_plan(profile->flight, rows, mask));
-    HL_NEED(hl_profile_grow((void **)&plans->listed, &plans->n_listed, plans->n_rows,
-                            sizeof *plans->listed));
+    HL_NEED(HL_GROW(&plans->listed, &plans->n_listed, 0, plans->n_rows));
     for (int64_t sequence = 0; sequence < rows->n_batch; sequence++) {
         for (int64_t i = 0; i < plans->n_runs[sequence]; i++)
             plans->listed[count++] =
@@ -338,10 +322,8 @@ hl_status hl_profile_begin(hl_profile *profile, const hl_profile_batch *batch)
     if (profile->flight == NULL)
         HL_NEED(open_flight(profile));
     flight = profile->flight;
-    HL_NEED(hl_profile_grow((void **)&flight->sequences, &flight->n_sequences, n_heads,
-                            sizeof *flight->sequences));
-    HL_NEED(hl_profile_grow((void **)&flight->by_layer, &flight->n_by_layer, n_layers,
-                            sizeof *flight->by_layer));
+    HL_NEED(HL_GROW(&flight->sequences, &flight->n_sequences, 0, n_heads));
+    HL_NEED(HL_GROW(&flight->by_layer, &flight->n_by_layer, 0, n_layers));
     memset(flight->sequences, 0, n_heads * sizeof *flight->sequences);
     memset(flight->by_layer, 0, n_layers * sizeof *flight->by_layer);
     flight->batch         = batch;

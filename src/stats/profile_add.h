@@ -92,8 +92,6 @@ typedef struct hl_profile_flight {
 } hl_profile_flight;
 
 void hl_profile_flight_free(hl_profile_flight *flight);
-/* A block of at least so many items; what was in it is gone if it had to grow. */
-hl_status hl_profile_grow(void **block, size_t *size, size_t wanted, size_t item);
 
 /* Which rows of a layer count, and what they see. */
 hl_status    hl_profile_plan(hl_profile_flight *flight, const hl_layer_rows *rows,

@@ -10,6 +10,7 @@
  * are counted as that, and nowhere else. */
 #include <string.h>
 
+#include "base/buffer.h"
 #include "base/machine.h"
 #include "base/status.h"
 #include "stats/profile_add.h"
@@ -467,8 +468,7 @@ static hl_status open_buckets(const hl_profile *profile, int64_t n_batch)
     hl_profile_flight *flight = profile->flight;
     size_t             count  = (size_t)(n_batch * profile->n_heads * profile->n_buckets);
 
-    HL_NEED(hl_profile_grow((void **)&flight->by_head, &flight->n_by_head, count,
-                            sizeof *flight->by_head));
+    HL_NEED(HL_GROW(&flight->by_head, &flight->n_by_head, 0, count));
     memset(flight->by_head, 0, count * sizeof *flight->by_head);
     return HL_OK;
 }

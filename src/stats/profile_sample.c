@@ -17,6 +17,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/buffer.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/threads.h"
@@ -302,8 +303,7 @@ hl_status hl_profile_list_places(hl_row_plan *out, hl_profile *profile, const hl
     hl_profile_flight *flight = profile->flight;
     int64_t            n      = rows->n_batch * rows->n_patterns;
 
-    HL_NEED(hl_profile_grow((void **)&flight->places, &flight->n_places, (size_t)n,
-                            sizeof *flight->places));
+    HL_NEED(HL_GROW(&flight->places, &flight->n_places, 0, (size_t)n));
     for (int64_t i = 0; i < n; i++)
         flight->places[i] = place_row(flight->batch, rows, mask, i);
     out->places = flight->places;
@@ -317,13 +317,10 @@ hl_status hl_profile_samples_open(hl_profile *profile, const hl_layer_rows *rows
     const hl_profile_batch *batch     = flight->batch;
     size_t                  n_samples = (size_t)(rows->n_batch * rows->n_patterns);
 
-    HL_NEED(hl_profile_grow((void **)&flight->row, &flight->n_row,
-                            (size_t)(hl_threads(batch->n_threads) * rows->n_keys),
-                            sizeof *flight->row));
-    HL_NEED(hl_profile_grow((void **)&flight->totals, &flight->n_totals,
-                            n_samples * (size_t)rows->n_heads, sizeof *flight->totals));
-    HL_NEED(hl_profile_grow((void **)&flight->samples, &flight->n_samples, n_samples,
-                            sizeof *flight->samples));
+    HL_NEED(HL_GROW(&flight->row, &flight->n_row, 0,
+                    (size_t)(hl_threads(batch->n_threads) * rows->n_keys)));
+    HL_NEED(HL_GROW(&flight->totals, &flight->n_totals, 0, n_samples * (size_t)rows->n_heads));
+    HL_NEED(HL_GROW(&flight->samples, &flight->n_samples, 0, n_samples));
     flight->n_found = find_samples(flight->samples, batch, rows, mask);
     return HL_OK;
 }
@@ -424,9 +421,8 @@ hl_status hl_profile_kernels_open(hl_profile *profile, int64_t n_sequences, int6
     hl_profile_flight *flight = profile->flight;
 
     flight->kernel_rows = n;
-    return hl_profile_grow((void **)&flight->kernels, &flight->n_kernels,
-                           (size_t)(n_sequences * profile->n_heads * (n * n + n + 2)),
-                           sizeof *flight->kernels);
+    return HL_GROW(&flight->kernels, &flight->n_kernels, 0,
+                   (size_t)(n_sequences * profile->n_heads * (n * n + n + 2)));
 }
 
 void hl_profile_kernels_head(hl_profile *profile, int64_t sequence, int64_t head,

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/buffer.h"
 #include "base/memory.h"
 #include "base/status.h"
 
@@ -109,18 +110,12 @@ hl_status hl_trace_push(hl_trace *trace, int64_t id, hl_token_kind kind)
 
 hl_status hl_trace_append_text(hl_trace *trace, const char *text, size_t n_bytes)
 {
-    size_t needed = trace->n_text + n_bytes;
-
     if (n_bytes == 0)
         return HL_OK;
-    if (needed > trace->text_capacity) {
-        size_t more = 2 * needed + 256;
-        HL_NEED(hl_realloc((void **)&trace->text, trace->text_capacity, more, 1));
-        trace->text_capacity = more;
-    }
+    HL_NEED(HL_GROW(&trace->text, &trace->text_capacity, trace->n_text, n_bytes));
     memcpy(trace->text + trace->n_text, text, n_bytes);
-    trace->n_text                    = needed;
-    trace->ends[trace->n_tokens - 1] = (int64_t)needed;
+    trace->n_text += n_bytes;
+    trace->ends[trace->n_tokens - 1] = (int64_t)trace->n_text;
     return HL_OK;
 }
 

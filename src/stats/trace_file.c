@@ -107,13 +107,9 @@ static void put(hl_writer *writer, const char *text)
 
 static void put_number(hl_writer *writer, double value, int n_digits)
 {
-    char text[40];
+    char text[HL_JSON_NUMBER];
 
-    if (isfinite(value))
-        snprintf(text, sizeof text, "%.*g", n_digits, value);
-    else
-        strcpy(text, "null");
-    put(writer, text);
+    put(writer, hl_json_number_text(text, value, n_digits));
 }
 
 /* Escaped for JSON.  A byte that is part of no character becomes U+FFFD. */

@@ -6,10 +6,10 @@
 
 #include <string.h>
 
+#include "base/buffer.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/utf8.h"
-#include "tokenize/buffer.h"
 #include "tokenize/unicode.h"
 
 #define MAX_ADDED (1 << 20)

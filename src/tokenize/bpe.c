@@ -16,11 +16,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buffer.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/utf8.h"
-#include "tokenize/buffer.h"
 #include "tokenize/byte_level.h"
+#include "tokenize/tokens.h"
 
 #define MARK             "\xe2\x96\x81" /* ▁ */
 #define MARK_BYTES       3

@@ -12,8 +12,9 @@
 #ifndef HL_TOKENIZE_BPE_H
 #define HL_TOKENIZE_BPE_H
 
+#include "base/buffer.h"
 #include "tokenize/budget.h"
-#include "tokenize/buffer.h"
+#include "tokenize/tokens.h"
 #include "tokenize/vocab.h"
 
 typedef struct hl_bpe_options {

@@ -6,8 +6,8 @@
 #ifndef HL_TOKENIZE_BYTE_LEVEL_H
 #define HL_TOKENIZE_BYTE_LEVEL_H
 
+#include "base/buffer.h"
 #include "base/json_reader.h"
-#include "tokenize/buffer.h"
 #include "tokenize/mapped_text.h"
 
 /* The character for a byte, and the byte for a character (-1 if it is none). */

@@ -14,10 +14,10 @@
  * content has that message's role, all else is the template's. */
 #include <string.h>
 
+#include "base/buffer.h"
 #include "base/hash.h"
 #include "base/memory.h"
 #include "base/status.h"
-#include "tokenize/buffer.h"
 #include "tokenize/tokenizer.h"
 
 typedef struct chat_style {

@@ -5,9 +5,9 @@
 #ifndef HL_TOKENIZE_DECODE_H
 #define HL_TOKENIZE_DECODE_H
 
+#include "base/buffer.h"
 #include "base/json_reader.h"
 #include "tokenize/budget.h"
-#include "tokenize/buffer.h"
 #include "tokenize/pattern.h"
 
 typedef enum hl_decode_kind {

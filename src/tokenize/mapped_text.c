@@ -3,9 +3,9 @@
 
 #include <string.h>
 
+#include "base/buffer.h"
 #include "base/status.h"
 #include "base/utf8.h"
-#include "tokenize/buffer.h"
 
 /* ------------------------------------------------------------------- views */
 

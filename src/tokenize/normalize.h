@@ -5,8 +5,8 @@
 #ifndef HL_TOKENIZE_NORMALIZE_H
 #define HL_TOKENIZE_NORMALIZE_H
 
+#include "base/buffer.h"
 #include "base/json_reader.h"
-#include "tokenize/buffer.h"
 #include "tokenize/mapped_text.h"
 #include "tokenize/pattern.h"
 

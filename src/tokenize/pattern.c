@@ -28,9 +28,9 @@
 
 #include <string.h>
 
+#include "base/buffer.h"
 #include "base/status.h"
 #include "base/utf8.h"
-#include "tokenize/buffer.h"
 
 #define MAX_PATTERN_BYTES 65536
 #define FIRST_LIMIT       256U

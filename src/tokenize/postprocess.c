@@ -1,10 +1,11 @@
 /* postprocess.c - special tokens before and after, and trimmed spans. */
 #include "tokenize/postprocess.h"
 
+#include "base/buffer.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/utf8.h"
-#include "tokenize/buffer.h"
+#include "tokenize/tokens.h"
 #include "tokenize/unicode.h"
 
 #define MAX_AROUND    64

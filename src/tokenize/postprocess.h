@@ -2,7 +2,8 @@
 #ifndef HL_TOKENIZE_POSTPROCESS_H
 #define HL_TOKENIZE_POSTPROCESS_H
 
-#include "tokenize/buffer.h"
+#include "base/buffer.h"
+#include "tokenize/tokens.h"
 #include "tokenize/vocab.h"
 
 /* A list of special tokens with the text somewhere among them, and whether spaces are

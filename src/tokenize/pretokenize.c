@@ -12,9 +12,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/buffer.h"
 #include "base/status.h"
 #include "base/utf8.h"
-#include "tokenize/buffer.h"
 #include "tokenize/byte_level.h"
 #include "tokenize/unicode.h"
 

@@ -6,10 +6,10 @@
  * that is the beginning of a word. */
 #include <string.h>
 
+#include "base/buffer.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "headlight/generate.h"
-#include "tokenize/buffer.h"
 
 struct hl_stop_words {
     char    **words; /* (n_words) */

@@ -7,10 +7,11 @@
 
 #include <string.h>
 
+#include "base/buffer.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/utf8.h"
-#include "tokenize/buffer.h"
+#include "tokenize/tokens.h"
 
 /* ------------------------------------------------------------- words met before
  *

@@ -12,10 +12,10 @@
  *     tokenizer.chat_template                                                     */
 #include <string.h>
 
+#include "base/buffer.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "formats/gguf.h"
-#include "tokenize/buffer.h"
 #include "tokenize/tokenizer.h"
 #include "tokenize/vocab_source.h"
 

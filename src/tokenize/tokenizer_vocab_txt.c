@@ -18,11 +18,11 @@
  * are none. */
 #include <string.h>
 
+#include "base/buffer.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/utf8.h"
-#include "tokenize/buffer.h"
 #include "tokenize/tokenizer_json.h"
 #include "tokenize/unicode.h"
 #include "tokenize/vocab.h"

@@ -14,9 +14,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/buffer.h"
 #include "base/status.h"
 #include "base/utf8.h"
-#include "tokenize/buffer.h"
+#include "tokenize/tokens.h"
 
 #define UNKNOWN_PENALTY 10.0
 

@@ -2,8 +2,9 @@
 #ifndef HL_TOKENIZE_UNIGRAM_H
 #define HL_TOKENIZE_UNIGRAM_H
 
+#include "base/buffer.h"
 #include "tokenize/budget.h"
-#include "tokenize/buffer.h"
+#include "tokenize/tokens.h"
 #include "tokenize/vocab.h"
 
 typedef struct hl_unigram hl_unigram;

@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buffer.h"
 #include "base/memory.h"
 #include "base/status.h"
-#include "tokenize/buffer.h"
 
 #define FIRST_SLOTS 1024
 #define PROBES_EACH 64 /* on average; a fair table needs three */

@@ -15,9 +15,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/buffer.h"
 #include "base/memory.h"
 #include "base/status.h"
-#include "tokenize/buffer.h"
 #include "tokenize/tokenizer.h"
 #include "tokenize/unicode.h"
 #include "tokenize/vocab_source.h"

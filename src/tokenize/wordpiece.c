@@ -7,9 +7,10 @@
 
 #include <string.h>
 
+#include "base/buffer.h"
 #include "base/status.h"
 #include "base/utf8.h"
-#include "tokenize/buffer.h"
+#include "tokenize/tokens.h"
 
 static size_t count_characters(const char *text, size_t n_bytes)
 {
