@@ -1,10 +1,12 @@
 /* pipeline_json.c - normalizers, pre-tokenizers, decoders and post-processors from JSON.
  *
  * The first three are written alike: an object whose "type" names the step, or a
- * "Sequence" that holds others.  Sequences are flattened.  The post-processor, which
- * is different, comes last. */
+ * "Sequence" that holds others.  Sequences are flattened.  A step is a row of a table: what it is
+ * where the file says nothing more, and which members of the object go where in it.  The
+ * post-processor, which is different, comes last. */
 #include "tokenize/pipeline_json.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -14,16 +16,15 @@
 #include "tokenize/unicode.h"
 
 #define MAX_NESTING 16
+#define MARK        "\xe2\x96\x81" /* ▁ */
 
-/* What a reader of one step gets; `target` is the pipeline that it extends. */
-typedef struct step_reader {
-    const char *type;
-    hl_status (*read)(void *target, const json_t *value, const char *where);
-} step_reader;
+/* Adds the steps of one object, whose type is not Sequence, to the pipeline `target`. */
+typedef hl_status (*step_adder)(void *target, const char *type, const json_t *value,
+                                const char *where);
 
 /* Reads a step or a sequence of them, found under `list_key`. */
-static hl_status read_steps(void *target, const step_reader *readers, const char *list_key,
-                            const json_t *value, const char *where, int nesting)
+static hl_status read_steps(void *target, step_adder add, const char *list_key, const json_t *value,
+                            const char *where, int nesting)
 {
     if (value == NULL || json_is_null(value))
         return HL_OK;
@@ -32,42 +33,66 @@ static hl_status read_steps(void *target, const step_reader *readers, const char
         return hl_fail(HL_BAD_INPUT, "%s: not an object with a \"type\"", where);
     if (nesting > MAX_NESTING)
         return hl_fail(HL_BAD_INPUT, "%s: sequences nested deeper than %d", where, MAX_NESTING);
-    if (strcmp(type, "Sequence") == 0) {
-        const json_t *list = json_object_get(value, list_key);
-        if (!json_is_array(list))
-            return hl_fail(HL_BAD_INPUT, "%s: a Sequence without '%s'", where, list_key);
-        for (size_t i = 0; i < json_array_size(list); i++) {
-            hl_status status =
-                read_steps(target, readers, list_key, json_array_get(list, i), where, nesting + 1);
-            if (status != HL_OK)
-                return status;
-        }
-        return HL_OK;
-    }
-    for (const step_reader *reader = readers; reader->type != NULL; reader++) {
-        if (strcmp(reader->type, type) == 0)
-            return reader->read(target, value, where);
-    }
+    if (strcmp(type, "Sequence") != 0)
+        return add(target, type, value, where);
+    const json_t *list = json_object_get(value, list_key);
+    if (!json_is_array(list))
+        return hl_fail(HL_BAD_INPUT, "%s: a Sequence without '%s'", where, list_key);
+    for (size_t i = 0; i < json_array_size(list); i++)
+        HL_NEED(read_steps(target, add, list_key, json_array_get(list, i), where, nesting + 1));
+    return HL_OK;
+}
+
+static hl_status unknown_type(const char *type, const char *where)
+{
     return hl_fail(HL_UNSUPPORTED, "%s: the type '%s' is not known", where, type);
 }
 
 /* ------------------------------------------------------------------- fields */
 
+typedef enum field_kind {
+    NO_FIELD = 0,
+    FLAG,        /* bool */
+    SIZE,        /* size_t */
+    TEXT,        /* hl_bytes: a copy */
+    PATTERN,     /* hl_pattern *, or hl_bytes at `literal_at` */
+    EXPRESSION,  /* hl_pattern * of `standard`, unless the member says false */
+    BEHAVIOR,    /* hl_split_behavior by name */
+    SINGLE,      /* hl_split_behavior: isolated or contiguous, by a flag */
+    PREPEND,     /* hl_prepend, by "prepend_scheme" and "add_prefix_space" */
+    KEEPS_FIRST, /* bool: nothing is prepended, by the same members */
+} field_kind;
+
+/* A member of a step's object, and the place in the step that its value goes to. */
+typedef struct field {
+    field_kind  kind;
+    const char *key;
+    size_t      at;
+    const char *standard; /* TEXT: where it is missing or null; NULL: it must be there */
+    size_t      literal_at;
+} field;
+
+#define MAX_FIELDS 3
+
 /* object[key] as a copy, `standard` if it is missing or null. */
 static hl_status copy_text(hl_bytes *out, const json_t *object, const char *key,
                            const char *standard, const char *where)
 {
-    const char *text   = standard;
-    char       *copy   = NULL;
-    hl_status   status = hl_json_get_string(&text, object, key, where);
+    const char *text = standard;
+    char       *copy = NULL;
 
-    if (status == HL_OK && text == NULL)
-        status = hl_fail(HL_BAD_INPUT, "%s: '%s' is missing", where, key);
-    if (status == HL_OK)
-        status = hl_strdup(&copy, text);
-    if (status == HL_OK)
-        *out = (hl_bytes){ copy, strlen(copy) };
-    return status;
+    HL_NEED(hl_json_get_string(&text, object, key, where));
+    if (text == NULL)
+        return hl_fail(HL_BAD_INPUT, "%s: '%s' is missing", where, key);
+    HL_NEED(hl_strdup(&copy, text));
+    *out = (hl_bytes){ copy, strlen(copy) };
+    return HL_OK;
+}
+
+static hl_status compile(hl_pattern **out, const char *expression, const char *where)
+{
+    hl_status status = hl_pattern_new(out, expression, strlen(expression));
+    return status == HL_OK ? HL_OK : hl_fail_within(status, "%s", where);
 }
 
 /* {"String": s} or {"Regex": r}, under "pattern"; a plain string counts as String. */
@@ -77,10 +102,8 @@ static hl_status read_pattern(hl_pattern **pattern, hl_bytes *literal, const jso
     const json_t *value = json_object_get(object, "pattern");
     const char   *regex = json_string_value(json_object_get(value, "Regex"));
 
-    if (regex != NULL) {
-        hl_status status = hl_pattern_new(pattern, regex, strlen(regex));
-        return status == HL_OK ? HL_OK : hl_fail_within(status, "%s", where);
-    }
+    if (regex != NULL)
+        return compile(pattern, regex, where);
     if (json_is_string(value))
         return copy_text(literal, object, "pattern", NULL, where);
     if (!json_is_object(value))
@@ -90,178 +113,22 @@ static hl_status read_pattern(hl_pattern **pattern, hl_bytes *literal, const jso
 
 static hl_status read_size(size_t *out, const json_t *object, const char *key, const char *where)
 {
-    int64_t   number = (int64_t)*out;
-    hl_status status = hl_json_get_int(&number, object, key, where);
-    if (status != HL_OK)
-        return status;
+    int64_t number = (int64_t)*out;
+
+    HL_NEED(hl_json_get_int(&number, object, key, where));
     if (number < 0)
         return hl_fail(HL_BAD_INPUT, "%s: '%s' is %lld", where, key, (long long)number);
     *out = (size_t)number;
     return HL_OK;
 }
 
-/* -------------------------------------------------------------- normalizers */
-
-static hl_status add_form(hl_normalizer *out, bool compose, bool compatible)
-{
-    return hl_normalizer_add(out, (hl_normalize_step){ .kind       = HL_NORMALIZE_FORM,
-                                                       .compose    = compose,
-                                                       .compatible = compatible });
-}
-
-static hl_status read_nfc(void *target, const json_t *value, const char *where)
-{
-    (void)value, (void)where;
-    return add_form(target, true, false);
-}
-
-static hl_status read_nfd(void *target, const json_t *value, const char *where)
-{
-    (void)value, (void)where;
-    return add_form(target, false, false);
-}
-
-static hl_status read_nfkc(void *target, const json_t *value, const char *where)
-{
-    (void)value, (void)where;
-    return add_form(target, true, true);
-}
-
-static hl_status read_nfkd(void *target, const json_t *value, const char *where)
-{
-    (void)value, (void)where;
-    return add_form(target, false, true);
-}
-
-static hl_status read_lowercase(void *target, const json_t *value, const char *where)
-{
-    (void)value, (void)where;
-    return hl_normalizer_add(target, (hl_normalize_step){ .kind = HL_NORMALIZE_LOWERCASE });
-}
-
-static hl_status read_strip_accents(void *target, const json_t *value, const char *where)
-{
-    (void)value, (void)where;
-    return hl_normalizer_add(
-        target, (hl_normalize_step){ .kind = HL_NORMALIZE_REMOVE, .char_class = HL_CHAR_MARK });
-}
-
-static hl_status read_nmt(void *target, const json_t *value, const char *where)
-{
-    (void)value, (void)where;
-    return hl_normalizer_add(target, (hl_normalize_step){ .kind = HL_NORMALIZE_NMT });
-}
-
-static hl_status read_byte_level_normalizer(void *target, const json_t *value, const char *where)
-{
-    (void)value, (void)where;
-    return hl_normalizer_add(target, (hl_normalize_step){ .kind = HL_NORMALIZE_BYTE_LEVEL });
-}
-
-static hl_status read_strip(void *target, const json_t *value, const char *where)
-{
-    hl_normalize_step step   = { .kind = HL_NORMALIZE_STRIP, .left = true, .right = true };
-    hl_status         status = hl_json_get_bool(&step.left, value, "strip_left", where);
-
-    if (status == HL_OK)
-        status = hl_json_get_bool(&step.right, value, "strip_right", where);
-    return status == HL_OK ? hl_normalizer_add(target, step) : status;
-}
-
-static hl_status read_prepend(void *target, const json_t *value, const char *where)
-{
-    hl_normalize_step step   = { .kind = HL_NORMALIZE_PREPEND };
-    hl_status         status = copy_text(&step.content, value, "prepend", NULL, where);
-
-    return status == HL_OK ? hl_normalizer_add(target, step) : status;
-}
-
-static hl_status read_replace(void *target, const json_t *value, const char *where)
-{
-    hl_status         status = HL_OK;
-    hl_normalize_step step   = { .kind = HL_NORMALIZE_REPLACE };
-
-    HL_TRY(read_pattern(&step.pattern, &step.needle, value, where));
-    HL_TRY(copy_text(&step.content, value, "content", NULL, where));
-    return hl_normalizer_add(target, step);
-
-done:
-    hl_pattern_free(step.pattern);
-    hl_free((void *)step.needle.data);
-    return status;
-}
-
-static hl_status read_precompiled(void *target, const json_t *value, const char *where)
-{
-    hl_normalize_step step = { .kind = HL_NORMALIZE_CHARSMAP };
-    const char       *text = json_string_value(json_object_get(value, "precompiled_charsmap"));
-
-    if (text == NULL)
-        return hl_fail(HL_BAD_INPUT, "%s: Precompiled without 'precompiled_charsmap'", where);
-    if (text[0] == '\0')
-        return HL_OK; /* no rules */
-    hl_status status = hl_charsmap_from_base64(&step.charsmap, text);
-    if (status != HL_OK)
-        return hl_fail_within(status, "%s", where);
-    return hl_normalizer_add(target, step);
-}
-
-/* Four steps in a fixed order, each optional. */
-static hl_status read_bert_normalizer(void *target, const json_t *value, const char *where)
-{
-    bool clean = true, chinese = true, lower = true;
-
-    HL_NEED(hl_json_get_bool(&clean, value, "clean_text", where));
-    HL_NEED(hl_json_get_bool(&chinese, value, "handle_chinese_chars", where));
-    HL_NEED(hl_json_get_bool(&lower, value, "lowercase", where));
-    bool strip = lower; /* what null means */
-    HL_NEED(hl_json_get_bool(&strip, value, "strip_accents", where));
-    if (clean)
-        HL_NEED(hl_normalizer_add(target, (hl_normalize_step){ .kind = HL_NORMALIZE_CLEAN }));
-    if (chinese)
-        HL_NEED(hl_normalizer_add(target, (hl_normalize_step){ .kind = HL_NORMALIZE_CHINESE }));
-    if (strip) {
-        HL_NEED(add_form(target, false, false));
-        HL_NEED(hl_normalizer_add(target, (hl_normalize_step){ .kind       = HL_NORMALIZE_REMOVE,
-                                                               .char_class = HL_CHAR_ACCENT }));
-    }
-    if (lower)
-        HL_NEED(read_lowercase(target, value, where));
-    return HL_OK;
-}
-
-hl_status hl_normalizer_from_json(hl_normalizer *out, const json_t *value, const char *where)
-{
-    static const step_reader readers[] = {
-        { "NFC", read_nfc },
-        { "NFD", read_nfd },
-        { "NFKC", read_nfkc },
-        { "NFKD", read_nfkd },
-        { "Lowercase", read_lowercase },
-        { "StripAccents", read_strip_accents },
-        { "Nmt", read_nmt },
-        { "ByteLevel", read_byte_level_normalizer },
-        { "Strip", read_strip },
-        { "Prepend", read_prepend },
-        { "Replace", read_replace },
-        { "Precompiled", read_precompiled },
-        { "BertNormalizer", read_bert_normalizer },
-        { NULL, NULL },
-    };
-    return read_steps(out, readers, "normalizers", value, where, 0);
-}
-
-/* ----------------------------------------------------------- pre-tokenizers */
-
 static hl_status read_behavior(hl_split_behavior *out, const json_t *value, const char *where)
 {
     static const char *const names[] = { "Removed", "Isolated", "MergedWithPrevious",
                                          "MergedWithNext", "Contiguous" };
     const char              *name    = names[*out];
-    hl_status                status  = hl_json_get_string(&name, value, "behavior", where);
 
-    if (status != HL_OK)
-        return status;
+    HL_NEED(hl_json_get_string(&name, value, "behavior", where));
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (strcmp(names[i], name) == 0) {
             *out = (hl_split_behavior)i;
@@ -271,106 +138,13 @@ static hl_status read_behavior(hl_split_behavior *out, const json_t *value, cons
     return hl_fail(HL_BAD_INPUT, "%s: no split behavior '%s'", where, name);
 }
 
-static hl_status read_split(void *target, const json_t *value, const char *where)
-{
-    hl_split_step step = { .behavior = HL_SPLIT_ISOLATED };
-
-    HL_NEED(read_behavior(&step.behavior, value, where));
-    HL_NEED(hl_json_get_bool(&step.invert, value, "invert", where));
-    HL_NEED(read_pattern(&step.pattern, &step.literal, value, where));
-    step.kind = step.pattern != NULL ? HL_SPLIT_PATTERN : HL_SPLIT_LITERAL;
-    return hl_pretokenizer_add(target, step);
-    return HL_OK;
-}
-
-static hl_status add_class(hl_pretokenizer *out, hl_char_class char_class,
-                           hl_split_behavior behavior)
-{
-    return hl_pretokenizer_add(out, (hl_split_step){ .kind       = HL_SPLIT_CLASS,
-                                                     .behavior   = behavior,
-                                                     .char_class = (int)char_class });
-}
-
-static hl_status read_digits(void *target, const json_t *value, const char *where)
-{
-    bool      single = false;
-    hl_status status = hl_json_get_bool(&single, value, "individual_digits", where);
-
-    if (status != HL_OK)
-        return status;
-    return add_class(target, HL_CHAR_NUMERIC, single ? HL_SPLIT_ISOLATED : HL_SPLIT_CONTIGUOUS);
-}
-
-static hl_status read_punctuation(void *target, const json_t *value, const char *where)
-{
-    hl_split_behavior behavior = HL_SPLIT_ISOLATED;
-    hl_status         status   = read_behavior(&behavior, value, where);
-
-    return status == HL_OK ? add_class(target, HL_CHAR_PUNCTUATION, behavior) : status;
-}
-
-static hl_status read_whitespace_split(void *target, const json_t *value, const char *where)
-{
-    (void)value, (void)where;
-    return add_class(target, HL_CHAR_WHITESPACE, HL_SPLIT_REMOVED);
-}
-
-static hl_status read_bert_pretokenizer(void *target, const json_t *value, const char *where)
-{
-    hl_status status = read_whitespace_split(target, value, where);
-    return status == HL_OK ? add_class(target, HL_CHAR_PUNCTUATION, HL_SPLIT_ISOLATED) : status;
-}
-
-/* Words in the sense of the regex crate, and whatever else is not white space. */
-static hl_status read_whitespace(void *target, const json_t *value, const char *where)
-{
-#define WORD "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{200c}\\x{200d}"
-    static const char expression[] = "[" WORD "]+|[^" WORD "\\s]+";
-#undef WORD
-    hl_split_step step = { .behavior = HL_SPLIT_REMOVED, .invert = true };
-
-    (void)value, (void)where;
-    hl_status status = hl_pattern_new(&step.pattern, expression, sizeof expression - 1);
-    return status == HL_OK ? hl_pretokenizer_add(target, step) : status;
-}
-
-static hl_status read_delimiter(void *target, const json_t *value, const char *where)
-{
-    hl_split_step step   = { .kind = HL_SPLIT_LITERAL, .behavior = HL_SPLIT_REMOVED };
-    hl_status     status = copy_text(&step.literal, value, "delimiter", NULL, where);
-
-    return status == HL_OK ? hl_pretokenizer_add(target, step) : status;
-}
-
-static hl_status read_fixed_length(void *target, const json_t *value, const char *where)
-{
-    hl_split_step step   = { .kind = HL_SPLIT_LENGTH, .behavior = HL_SPLIT_ISOLATED, .length = 5 };
-    hl_status     status = read_size(&step.length, value, "length", where);
-
-    if (status == HL_OK && step.length == 0)
-        status = hl_fail(HL_BAD_INPUT, "%s: FixedLength of 0", where);
-    return status == HL_OK ? hl_pretokenizer_add(target, step) : status;
-}
-
-static hl_status read_scripts(void *target, const json_t *value, const char *where)
-{
-    hl_split_step step = { .kind = HL_SPLIT_SCRIPT, .behavior = HL_SPLIT_ISOLATED };
-
-    (void)value, (void)where;
-    hl_status status = hl_script_pattern_new(&step.pattern);
-    return status == HL_OK ? hl_pretokenizer_add(target, step) : status;
-}
-
 static hl_status read_prepend_scheme(hl_prepend *out, const json_t *value, const char *where)
 {
     const char *scheme = "always";
     bool        prefix = true;
-    hl_status   status = hl_json_get_string(&scheme, value, "prepend_scheme", where);
 
-    if (status == HL_OK)
-        status = hl_json_get_bool(&prefix, value, "add_prefix_space", where);
-    if (status != HL_OK)
-        return status;
+    HL_NEED(hl_json_get_string(&scheme, value, "prepend_scheme", where));
+    HL_NEED(hl_json_get_bool(&prefix, value, "add_prefix_space", where));
     if (!prefix || strcmp(scheme, "never") == 0)
         *out = HL_PREPEND_NEVER;
     else if (strcmp(scheme, "first") == 0)
@@ -382,160 +156,286 @@ static hl_status read_prepend_scheme(hl_prepend *out, const json_t *value, const
     return HL_OK;
 }
 
-static hl_status read_metaspace(void *target, const json_t *value, const char *where)
+static hl_status read_field(char *step, const field *f, const json_t *value, const char *where)
 {
-    hl_split_step step   = { .kind = HL_SPLIT_METASPACE, .split = true };
-    hl_status     status = read_prepend_scheme(&step.prepend, value, where);
+    void      *out     = step + f->at;
+    bool       flag    = f->kind == EXPRESSION;
+    hl_prepend prepend = HL_PREPEND_ALWAYS;
 
-    if (status == HL_OK)
-        status = hl_json_get_bool(&step.split, value, "split", where);
-    if (status == HL_OK)
-        status = copy_text(&step.literal, value, "replacement", "\xe2\x96\x81", where);
-    return status == HL_OK ? hl_pretokenizer_add(target, step) : status;
+    switch (f->kind) {
+    case FLAG:
+        return hl_json_get_bool(out, value, f->key, where);
+    case SIZE:
+        return read_size(out, value, f->key, where);
+    case TEXT:
+        return copy_text(out, value, f->key, f->standard, where);
+    case PATTERN:
+        return read_pattern(out, (hl_bytes *)(void *)(step + f->literal_at), value, where);
+    case EXPRESSION:
+        if (f->key != NULL)
+            HL_NEED(hl_json_get_bool(&flag, value, f->key, where));
+        return flag ? compile(out, f->standard, where) : HL_OK;
+    case BEHAVIOR:
+        return read_behavior(out, value, where);
+    case SINGLE:
+        HL_NEED(hl_json_get_bool(&flag, value, f->key, where));
+        *(hl_split_behavior *)out = flag ? HL_SPLIT_ISOLATED : HL_SPLIT_CONTIGUOUS;
+        return HL_OK;
+    case PREPEND:
+        return read_prepend_scheme(out, value, where);
+    case KEEPS_FIRST:
+        HL_NEED(read_prepend_scheme(&prepend, value, where));
+        *(bool *)out = prepend == HL_PREPEND_NEVER;
+        return HL_OK;
+    case NO_FIELD:
+        break;
+    }
+    return HL_OK;
 }
 
-static hl_status read_byte_level(void *target, const json_t *value, const char *where)
+static hl_status read_fields(void *step, const field fields[MAX_FIELDS], const json_t *value,
+                             const char *where)
 {
-    hl_split_step step    = { .kind         = HL_SPLIT_BYTE_LEVEL,
-                              .behavior     = HL_SPLIT_ISOLATED,
-                              .prefix_space = true };
-    bool          pattern = true;
-    hl_status     status  = hl_json_get_bool(&step.prefix_space, value, "add_prefix_space", where);
+    for (int i = 0; i < MAX_FIELDS; i++)
+        HL_NEED(read_field(step, &fields[i], value, where));
+    return HL_OK;
+}
 
-    if (status == HL_OK)
-        status = hl_json_get_bool(&pattern, value, "use_regex", where);
-    if (status == HL_OK && pattern)
-        status = hl_pattern_new(&step.pattern, HL_GPT2_PATTERN, strlen(HL_GPT2_PATTERN));
-    return status == HL_OK ? hl_pretokenizer_add(target, step) : status;
+/* -------------------------------------------------------------- normalizers */
+
+static hl_status add_precompiled(hl_normalizer *out, const json_t *value, const char *where)
+{
+    hl_normalize_step step = { .kind = HL_NORMALIZE_CHARSMAP };
+    const char       *text = json_string_value(json_object_get(value, "precompiled_charsmap"));
+
+    if (text == NULL)
+        return hl_fail(HL_BAD_INPUT, "%s: Precompiled without 'precompiled_charsmap'", where);
+    if (text[0] == '\0')
+        return HL_OK; /* no rules */
+    hl_status status = hl_charsmap_from_base64(&step.charsmap, text);
+    if (status != HL_OK)
+        return hl_fail_within(status, "%s", where);
+    return hl_normalizer_add(out, step);
+}
+
+/* Five steps in a fixed order, each optional. */
+static hl_status add_bert_normalizer(hl_normalizer *out, const json_t *value, const char *where)
+{
+    bool clean = true, chinese = true, lower = true;
+
+    HL_NEED(hl_json_get_bool(&clean, value, "clean_text", where));
+    HL_NEED(hl_json_get_bool(&chinese, value, "handle_chinese_chars", where));
+    HL_NEED(hl_json_get_bool(&lower, value, "lowercase", where));
+    bool strip = lower; /* what null means */
+    HL_NEED(hl_json_get_bool(&strip, value, "strip_accents", where));
+
+    const struct {
+        bool              wanted;
+        hl_normalize_step step;
+    } steps[] = {
+        { clean, { .kind = HL_NORMALIZE_CLEAN } },
+        { chinese, { .kind = HL_NORMALIZE_CHINESE } },
+        { strip, { .kind = HL_NORMALIZE_FORM } },
+        { strip, { .kind = HL_NORMALIZE_REMOVE, .char_class = HL_CHAR_ACCENT } },
+        { lower, { .kind = HL_NORMALIZE_LOWERCASE } },
+    };
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+        if (steps[i].wanted)
+            HL_NEED(hl_normalizer_add(out, steps[i].step));
+    }
+    return HL_OK;
+}
+
+static hl_status add_normalizer(void *target, const char *type, const json_t *value,
+                                const char *where)
+{
+#define AT(member) .at = offsetof(hl_normalize_step, member)
+    static const struct {
+        const char       *type;
+        hl_normalize_step step;
+        field             fields[MAX_FIELDS];
+    } forms[] = {
+        { "NFC", { .kind = HL_NORMALIZE_FORM, .compose = true }, { { 0 } } },
+        { "NFD", { .kind = HL_NORMALIZE_FORM }, { { 0 } } },
+        { "NFKC", { .kind = HL_NORMALIZE_FORM, .compose = true, .compatible = true }, { { 0 } } },
+        { "NFKD", { .kind = HL_NORMALIZE_FORM, .compatible = true }, { { 0 } } },
+        { "Lowercase", { .kind = HL_NORMALIZE_LOWERCASE }, { { 0 } } },
+        { "StripAccents", { .kind = HL_NORMALIZE_REMOVE, .char_class = HL_CHAR_MARK }, { { 0 } } },
+        { "Nmt", { .kind = HL_NORMALIZE_NMT }, { { 0 } } },
+        { "ByteLevel", { .kind = HL_NORMALIZE_BYTE_LEVEL }, { { 0 } } },
+        { "Strip",
+          { .kind = HL_NORMALIZE_STRIP, .left = true, .right = true },
+          { { FLAG, "strip_left", AT(left) }, { FLAG, "strip_right", AT(right) } } },
+        { "Prepend", { .kind = HL_NORMALIZE_PREPEND }, { { TEXT, "prepend", AT(content) } } },
+        { "Replace",
+          { .kind = HL_NORMALIZE_REPLACE },
+          { { PATTERN, "pattern", AT(pattern), .literal_at = offsetof(hl_normalize_step, needle) },
+            { TEXT, "content", AT(content) } } },
+    };
+#undef AT
+    hl_normalizer *out = target;
+
+    if (strcmp(type, "BertNormalizer") == 0)
+        return add_bert_normalizer(out, value, where);
+    if (strcmp(type, "Precompiled") == 0)
+        return add_precompiled(out, value, where);
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+        if (strcmp(forms[i].type, type) != 0)
+            continue;
+        HL_NEED(hl_normalizer_add(out, forms[i].step));
+        return read_fields(&out->steps[out->n_steps - 1], forms[i].fields, value, where);
+    }
+    return unknown_type(type, where);
+}
+
+hl_status hl_normalizer_from_json(hl_normalizer *out, const json_t *value, const char *where)
+{
+    return read_steps(out, add_normalizer, "normalizers", value, where, 0);
+}
+
+/* ----------------------------------------------------------- pre-tokenizers */
+
+/* A type with two rows stands for two steps. */
+static hl_status add_pretokenizer(void *target, const char *type, const json_t *value,
+                                  const char *where)
+{
+/* Words in the sense of the regex crate, and whatever else is not white space. */
+#define WORD       "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{200c}\\x{200d}"
+#define WORDS      "[" WORD "]+|[^" WORD "\\s]+"
+#define AT(member) .at = offsetof(hl_split_step, member)
+    static const struct {
+        const char   *type;
+        hl_split_step step;
+        field         fields[MAX_FIELDS];
+    } forms[] = {
+        { "Split",
+          { .kind = HL_SPLIT_PATTERN, .behavior = HL_SPLIT_ISOLATED },
+          { { BEHAVIOR, "behavior", AT(behavior) },
+            { FLAG, "invert", AT(invert) },
+            { PATTERN, "pattern", AT(pattern), .literal_at = offsetof(hl_split_step, literal) } } },
+        { "ByteLevel",
+          { .kind = HL_SPLIT_BYTE_LEVEL, .behavior = HL_SPLIT_ISOLATED, .prefix_space = true },
+          { { FLAG, "add_prefix_space", AT(prefix_space) },
+            { EXPRESSION, "use_regex", AT(pattern), HL_GPT2_PATTERN } } },
+        { "Metaspace",
+          { .kind = HL_SPLIT_METASPACE, .split = true },
+          { { PREPEND, "prepend_scheme", AT(prepend) },
+            { FLAG, "split", AT(split) },
+            { TEXT, "replacement", AT(literal), MARK } } },
+        { "Digits",
+          { .kind = HL_SPLIT_CLASS, .char_class = HL_CHAR_NUMERIC },
+          { { SINGLE, "individual_digits", AT(behavior) } } },
+        { "Punctuation",
+          { .kind       = HL_SPLIT_CLASS,
+            .behavior   = HL_SPLIT_ISOLATED,
+            .char_class = HL_CHAR_PUNCTUATION },
+          { { BEHAVIOR, "behavior", AT(behavior) } } },
+        { "Whitespace",
+          { .kind = HL_SPLIT_PATTERN, .behavior = HL_SPLIT_REMOVED, .invert = true },
+          { { EXPRESSION, NULL, AT(pattern), WORDS } } },
+        { "WhitespaceSplit",
+          { .kind       = HL_SPLIT_CLASS,
+            .behavior   = HL_SPLIT_REMOVED,
+            .char_class = HL_CHAR_WHITESPACE },
+          { { 0 } } },
+        { "BertPreTokenizer",
+          { .kind       = HL_SPLIT_CLASS,
+            .behavior   = HL_SPLIT_REMOVED,
+            .char_class = HL_CHAR_WHITESPACE },
+          { { 0 } } },
+        { "BertPreTokenizer",
+          { .kind       = HL_SPLIT_CLASS,
+            .behavior   = HL_SPLIT_ISOLATED,
+            .char_class = HL_CHAR_PUNCTUATION },
+          { { 0 } } },
+        { "CharDelimiterSplit",
+          { .kind = HL_SPLIT_LITERAL, .behavior = HL_SPLIT_REMOVED },
+          { { TEXT, "delimiter", AT(literal) } } },
+        { "FixedLength",
+          { .kind = HL_SPLIT_LENGTH, .behavior = HL_SPLIT_ISOLATED, .length = 5 },
+          { { SIZE, "length", AT(length) } } },
+        { "UnicodeScripts", { .kind = HL_SPLIT_SCRIPT, .behavior = HL_SPLIT_ISOLATED }, { { 0 } } },
+    };
+#undef AT
+#undef WORDS
+#undef WORD
+    hl_pretokenizer *out   = target;
+    bool             known = false;
+
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+        if (strcmp(forms[i].type, type) != 0)
+            continue;
+        known = true;
+        HL_NEED(hl_pretokenizer_add(out, forms[i].step));
+        hl_split_step *step = &out->steps[out->n_steps - 1];
+        HL_NEED(read_fields(step, forms[i].fields, value, where));
+        if (step->kind == HL_SPLIT_PATTERN && step->pattern == NULL)
+            step->kind = HL_SPLIT_LITERAL;
+        if (step->kind == HL_SPLIT_LENGTH && step->length == 0)
+            return hl_fail(HL_BAD_INPUT, "%s: FixedLength of 0", where);
+        if (step->kind == HL_SPLIT_SCRIPT)
+            HL_NEED(hl_script_pattern_new(&step->pattern));
+    }
+    return known ? HL_OK : unknown_type(type, where);
 }
 
 hl_status hl_pretokenizer_from_json(hl_pretokenizer *out, const json_t *value, const char *where)
 {
-    static const step_reader readers[] = {
-        { "Split", read_split },
-        { "ByteLevel", read_byte_level },
-        { "Metaspace", read_metaspace },
-        { "Digits", read_digits },
-        { "Punctuation", read_punctuation },
-        { "Whitespace", read_whitespace },
-        { "WhitespaceSplit", read_whitespace_split },
-        { "BertPreTokenizer", read_bert_pretokenizer },
-        { "CharDelimiterSplit", read_delimiter },
-        { "FixedLength", read_fixed_length },
-        { "UnicodeScripts", read_scripts },
-        { NULL, NULL },
-    };
-    return read_steps(out, readers, "pretokenizers", value, where, 0);
+    return read_steps(out, add_pretokenizer, "pretokenizers", value, where, 0);
 }
 
 /* ----------------------------------------------------------------- decoders */
 
-static hl_status decode_byte_level(void *target, const json_t *value, const char *where)
+static hl_status add_decoder(void *target, const char *type, const json_t *value, const char *where)
 {
-    (void)value, (void)where;
-    return hl_decoder_add(target, (hl_decode_step){ .kind = HL_DECODE_BYTE_LEVEL });
-}
+#define AT(member) .at = offsetof(hl_decode_step, member)
+    static const struct {
+        const char    *type;
+        hl_decode_step step;
+        field          fields[MAX_FIELDS];
+    } forms[] = {
+        { "ByteLevel", { .kind = HL_DECODE_BYTE_LEVEL }, { { 0 } } },
+        { "ByteFallback", { .kind = HL_DECODE_BYTE_FALLBACK }, { { 0 } } },
+        { "Fuse", { .kind = HL_DECODE_FUSE }, { { 0 } } },
+        { "Metaspace",
+          { .kind = HL_DECODE_METASPACE },
+          { { KEEPS_FIRST, "prepend_scheme", AT(keep_first) },
+            { TEXT, "replacement", AT(content), MARK } } },
+        { "WordPiece",
+          { .kind = HL_DECODE_WORDPIECE, .cleanup = true },
+          { { FLAG, "cleanup", AT(cleanup) }, { TEXT, "prefix", AT(content), "##" } } },
+        { "Strip",
+          { .kind = HL_DECODE_STRIP },
+          { { SIZE, "start", AT(start) },
+            { SIZE, "stop", AT(stop) },
+            { TEXT, "content", AT(content), " " } } },
+        { "Replace",
+          { .kind = HL_DECODE_REPLACE },
+          { { PATTERN, "pattern", AT(pattern), .literal_at = offsetof(hl_decode_step, content) },
+            { TEXT, "content", AT(other) } } },
+        { "BPEDecoder", { .kind = HL_DECODE_SUFFIX }, { { TEXT, "suffix", AT(content), "</w>" } } },
+        { "CTC",
+          { .kind = HL_DECODE_CTC, .cleanup = true },
+          { { FLAG, "cleanup", AT(cleanup) },
+            { TEXT, "pad_token", AT(content), "<pad>" },
+            { TEXT, "word_delimiter_token", AT(other), "|" } } },
+    };
+#undef AT
+    hl_decoder *out = target;
 
-static hl_status decode_byte_fallback(void *target, const json_t *value, const char *where)
-{
-    (void)value, (void)where;
-    return hl_decoder_add(target, (hl_decode_step){ .kind = HL_DECODE_BYTE_FALLBACK });
-}
-
-static hl_status decode_fuse(void *target, const json_t *value, const char *where)
-{
-    (void)value, (void)where;
-    return hl_decoder_add(target, (hl_decode_step){ .kind = HL_DECODE_FUSE });
-}
-
-static hl_status decode_metaspace(void *target, const json_t *value, const char *where)
-{
-    hl_decode_step step    = { .kind = HL_DECODE_METASPACE };
-    hl_prepend     prepend = HL_PREPEND_ALWAYS;
-    hl_status      status  = read_prepend_scheme(&prepend, value, where);
-
-    step.keep_first = prepend == HL_PREPEND_NEVER;
-    if (status == HL_OK)
-        status = copy_text(&step.content, value, "replacement", "\xe2\x96\x81", where);
-    return status == HL_OK ? hl_decoder_add(target, step) : status;
-}
-
-static hl_status decode_wordpiece(void *target, const json_t *value, const char *where)
-{
-    hl_decode_step step   = { .kind = HL_DECODE_WORDPIECE, .cleanup = true };
-    hl_status      status = hl_json_get_bool(&step.cleanup, value, "cleanup", where);
-
-    if (status == HL_OK)
-        status = copy_text(&step.content, value, "prefix", "##", where);
-    return status == HL_OK ? hl_decoder_add(target, step) : status;
-}
-
-static hl_status decode_strip(void *target, const json_t *value, const char *where)
-{
-    hl_decode_step step   = { .kind = HL_DECODE_STRIP };
-    hl_status      status = read_size(&step.start, value, "start", where);
-
-    if (status == HL_OK)
-        status = read_size(&step.stop, value, "stop", where);
-    if (status == HL_OK)
-        status = copy_text(&step.content, value, "content", " ", where);
-    return status == HL_OK ? hl_decoder_add(target, step) : status;
-}
-
-static hl_status decode_replace(void *target, const json_t *value, const char *where)
-{
-    hl_status      status = HL_OK;
-    hl_decode_step step   = { .kind = HL_DECODE_REPLACE };
-
-    HL_TRY(read_pattern(&step.pattern, &step.content, value, where));
-    HL_TRY(copy_text(&step.other, value, "content", NULL, where));
-    return hl_decoder_add(target, step);
-
-done:
-    hl_pattern_free(step.pattern);
-    hl_free((void *)step.content.data);
-    return status;
-}
-
-static hl_status decode_suffix(void *target, const json_t *value, const char *where)
-{
-    hl_decode_step step   = { .kind = HL_DECODE_SUFFIX };
-    hl_status      status = copy_text(&step.content, value, "suffix", "</w>", where);
-
-    return status == HL_OK ? hl_decoder_add(target, step) : status;
-}
-
-static hl_status decode_ctc(void *target, const json_t *value, const char *where)
-{
-    hl_status      status = HL_OK;
-    hl_decode_step step   = { .kind = HL_DECODE_CTC, .cleanup = true };
-
-    HL_TRY(hl_json_get_bool(&step.cleanup, value, "cleanup", where));
-    HL_TRY(copy_text(&step.content, value, "pad_token", "<pad>", where));
-    HL_TRY(copy_text(&step.other, value, "word_delimiter_token", "|", where));
-    return hl_decoder_add(target, step);
-
-done:
-    hl_free((void *)step.content.data);
-    return status;
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+        if (strcmp(forms[i].type, type) != 0)
+            continue;
+        HL_NEED(hl_decoder_add(out, forms[i].step));
+        return read_fields(&out->steps[out->n_steps - 1], forms[i].fields, value, where);
+    }
+    return unknown_type(type, where);
 }
 
 hl_status hl_decoder_from_json(hl_decoder *out, const json_t *value, const char *where)
 {
-    static const step_reader readers[] = {
-        { "ByteLevel", decode_byte_level },
-        { "Metaspace", decode_metaspace },
-        { "WordPiece", decode_wordpiece },
-        { "ByteFallback", decode_byte_fallback },
-        { "Fuse", decode_fuse },
-        { "Strip", decode_strip },
-        { "Replace", decode_replace },
-        { "BPEDecoder", decode_suffix },
-        { "CTC", decode_ctc },
-        { NULL, NULL },
-    };
     out->present = value != NULL && !json_is_null(value);
-    return read_steps(out, readers, "decoders", value, where, 0);
+    return read_steps(out, add_decoder, "decoders", value, where, 0);
 }
 
 /* ----------------------------------------------------------- post-processors
@@ -576,10 +476,7 @@ static hl_status add_special(template_reader *reader, const char *name)
                        reader->where, name);
     for (size_t i = 0; i < json_array_size(ids); i++) {
         HL_NEED(get_id(&id, ids, i, reader->where));
-        if (reader->seen_text)
-            HL_NEED(hl_postprocessor_add_after(reader->out, id));
-        else
-            HL_NEED(hl_postprocessor_add_before(reader->out, id));
+        HL_NEED(hl_postprocessor_add(reader->out, reader->seen_text, id));
     }
     return HL_OK;
 }
@@ -636,29 +533,26 @@ static hl_status read_template(hl_postprocessor *out, const json_t *value, const
 
 static hl_status read_trim(hl_postprocessor *out, const json_t *value, const char *where)
 {
-    bool      trim   = true;
-    bool      prefix = true;
-    hl_status status = hl_json_get_bool(&trim, value, "trim_offsets", where);
+    bool trim = true, prefix = true;
 
-    if (status == HL_OK)
-        status = hl_json_get_bool(&prefix, value, "add_prefix_space", where);
-    if (status == HL_OK && trim) {
+    HL_NEED(hl_json_get_bool(&trim, value, "trim_offsets", where));
+    HL_NEED(hl_json_get_bool(&prefix, value, "add_prefix_space", where));
+    if (trim) {
         out->trim         = true;
         out->prefix_space = prefix;
     }
-    return status;
+    return HL_OK;
 }
 
 /* "cls": ["[CLS]", 101], "sep": ["[SEP]", 102] */
 static hl_status read_cls_sep(hl_postprocessor *out, const json_t *value, const char *where)
 {
-    int32_t cls = 0;
-    int32_t sep = 0;
+    int32_t cls = 0, sep = 0;
 
     HL_NEED(get_id(&cls, json_object_get(value, "cls"), 1, where));
     HL_NEED(get_id(&sep, json_object_get(value, "sep"), 1, where));
-    HL_NEED(hl_postprocessor_add_before(out, cls));
-    return hl_postprocessor_add_after(out, sep);
+    HL_NEED(hl_postprocessor_add(out, false, cls));
+    return hl_postprocessor_add(out, true, sep);
 }
 
 static hl_status read_postprocessor(hl_postprocessor *out, const json_t *value, const char *where,

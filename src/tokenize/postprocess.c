@@ -1,41 +1,22 @@
 /* postprocess.c - special tokens before and after, and trimmed spans. */
 #include "tokenize/postprocess.h"
 
-#include "base/buffer.h"
-#include "base/memory.h"
 #include "base/status.h"
 #include "base/utf8.h"
-#include "tokenize/tokens.h"
 #include "tokenize/unicode.h"
 
-#define MAX_AROUND    64
 #define SPELLED_SPACE 0x120U /* Ġ */
 
-hl_status hl_postprocessor_add_before(hl_postprocessor *post, int32_t id)
+hl_status hl_postprocessor_add(hl_postprocessor *post, bool after, int32_t id)
 {
-    if (post->n_before >= MAX_AROUND)
-        return hl_fail(HL_BAD_INPUT, "more than %d special tokens before a text", MAX_AROUND);
-    hl_status status = HL_GROW(&post->before, &post->before_capacity, post->n_before, 1);
-    if (status == HL_OK)
-        post->before[post->n_before++] = id;
-    return status;
-}
+    int32_t *ids   = after ? post->after : post->before;
+    size_t  *count = after ? &post->n_after : &post->n_before;
 
-hl_status hl_postprocessor_add_after(hl_postprocessor *post, int32_t id)
-{
-    if (post->n_after >= MAX_AROUND)
-        return hl_fail(HL_BAD_INPUT, "more than %d special tokens after a text", MAX_AROUND);
-    hl_status status = HL_GROW(&post->after, &post->after_capacity, post->n_after, 1);
-    if (status == HL_OK)
-        post->after[post->n_after++] = id;
-    return status;
-}
-
-void hl_postprocessor_free(hl_postprocessor *post)
-{
-    hl_free(post->before);
-    hl_free(post->after);
-    *post = (hl_postprocessor){ 0 };
+    if (*count >= HL_MAX_AROUND)
+        return hl_fail(HL_BAD_INPUT, "more than %d special tokens %s a text", HL_MAX_AROUND,
+                       after ? "after" : "before");
+    ids[(*count)++] = id;
+    return HL_OK;
 }
 
 static bool is_space(uint32_t c)

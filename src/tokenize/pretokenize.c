@@ -510,183 +510,40 @@ hl_status hl_pretokenizer_run(const hl_parts **out, hl_mapped_text *text,
  * space is of no script. */
 
 /* Unicode 14, which is what PCRE2 10.42 knows; without those in the text above. */
-static const char *const scripts[] = {
-    "Adlam",
-    "Ahom",
-    "Anatolian_Hieroglyphs",
-    "Arabic",
-    "Armenian",
-    "Avestan",
-    "Balinese",
-    "Bamum",
-    "Bassa_Vah",
-    "Batak",
-    "Bengali",
-    "Bhaiksuki",
-    "Bopomofo",
-    "Brahmi",
-    "Braille",
-    "Buginese",
-    "Buhid",
-    "Canadian_Aboriginal",
-    "Carian",
-    "Caucasian_Albanian",
-    "Chakma",
-    "Cham",
-    "Cherokee",
-    "Chorasmian",
-    "Coptic",
-    "Cuneiform",
-    "Cypriot",
-    "Cypro_Minoan",
-    "Cyrillic",
-    "Deseret",
-    "Devanagari",
-    "Dives_Akuru",
-    "Dogra",
-    "Duployan",
-    "Egyptian_Hieroglyphs",
-    "Elbasan",
-    "Elymaic",
-    "Ethiopic",
-    "Georgian",
-    "Glagolitic",
-    "Gothic",
-    "Grantha",
-    "Greek",
-    "Gujarati",
-    "Gunjala_Gondi",
-    "Gurmukhi",
-    "Hangul",
-    "Hanifi_Rohingya",
-    "Hanunoo",
-    "Hatran",
-    "Hebrew",
-    "Imperial_Aramaic",
-    "Inherited",
-    "Inscriptional_Pahlavi",
-    "Inscriptional_Parthian",
-    "Javanese",
-    "Kaithi",
-    "Kannada",
-    "Kayah_Li",
-    "Kharoshthi",
-    "Khitan_Small_Script",
-    "Khmer",
-    "Khojki",
-    "Khudawadi",
-    "Lao",
-    "Latin",
-    "Lepcha",
-    "Limbu",
-    "Linear_A",
-    "Linear_B",
-    "Lisu",
-    "Lycian",
-    "Lydian",
-    "Mahajani",
-    "Makasar",
-    "Malayalam",
-    "Mandaic",
-    "Manichaean",
-    "Marchen",
-    "Masaram_Gondi",
-    "Medefaidrin",
-    "Meetei_Mayek",
-    "Mende_Kikakui",
-    "Meroitic_Cursive",
-    "Meroitic_Hieroglyphs",
-    "Miao",
-    "Modi",
-    "Mongolian",
-    "Mro",
-    "Multani",
-    "Myanmar",
-    "Nabataean",
-    "Nandinagari",
-    "New_Tai_Lue",
-    "Newa",
-    "Nko",
-    "Nushu",
-    "Nyiakeng_Puachue_Hmong",
-    "Ogham",
-    "Ol_Chiki",
-    "Old_Hungarian",
-    "Old_Italic",
-    "Old_North_Arabian",
-    "Old_Permic",
-    "Old_Persian",
-    "Old_Sogdian",
-    "Old_South_Arabian",
-    "Old_Turkic",
-    "Old_Uyghur",
-    "Oriya",
-    "Osage",
-    "Osmanya",
-    "Pahawh_Hmong",
-    "Palmyrene",
-    "Pau_Cin_Hau",
-    "Phags_Pa",
-    "Phoenician",
-    "Psalter_Pahlavi",
-    "Rejang",
-    "Runic",
-    "Samaritan",
-    "Saurashtra",
-    "Sharada",
-    "Shavian",
-    "Siddham",
-    "SignWriting",
-    "Sinhala",
-    "Sogdian",
-    "Sora_Sompeng",
-    "Soyombo",
-    "Sundanese",
-    "Syloti_Nagri",
-    "Syriac",
-    "Tagalog",
-    "Tagbanwa",
-    "Tai_Le",
-    "Tai_Tham",
-    "Tai_Viet",
-    "Takri",
-    "Tamil",
-    "Tangsa",
-    "Tangut",
-    "Telugu",
-    "Thaana",
-    "Thai",
-    "Tibetan",
-    "Tifinagh",
-    "Tirhuta",
-    "Toto",
-    "Ugaritic",
-    "Vai",
-    "Vithkuqi",
-    "Wancho",
-    "Warang_Citi",
-    "Yezidi",
-    "Yi",
-    "Zanabazar_Square",
-};
+static const char scripts[] =
+    "Adlam Ahom Anatolian_Hieroglyphs Arabic Armenian Avestan Balinese Bamum Bassa_Vah "
+    "Batak Bengali Bhaiksuki Bopomofo Brahmi Braille Buginese Buhid Canadian_Aboriginal "
+    "Carian Caucasian_Albanian Chakma Cham Cherokee Chorasmian Coptic Cuneiform Cypriot "
+    "Cypro_Minoan Cyrillic Deseret Devanagari Dives_Akuru Dogra Duployan "
+    "Egyptian_Hieroglyphs Elbasan Elymaic Ethiopic Georgian Glagolitic Gothic Grantha Greek "
+    "Gujarati Gunjala_Gondi Gurmukhi Hangul Hanifi_Rohingya Hanunoo Hatran Hebrew "
+    "Imperial_Aramaic Inherited Inscriptional_Pahlavi Inscriptional_Parthian Javanese "
+    "Kaithi Kannada Kayah_Li Kharoshthi Khitan_Small_Script Khmer Khojki Khudawadi Lao "
+    "Latin Lepcha Limbu Linear_A Linear_B Lisu Lycian Lydian Mahajani Makasar Malayalam "
+    "Mandaic Manichaean Marchen Masaram_Gondi Medefaidrin Meetei_Mayek Mende_Kikakui "
+    "Meroitic_Cursive Meroitic_Hieroglyphs Miao Modi Mongolian Mro Multani Myanmar "
+    "Nabataean Nandinagari New_Tai_Lue Newa Nko Nushu Nyiakeng_Puachue_Hmong Ogham Ol_Chiki "
+    "Old_Hungarian Old_Italic Old_North_Arabian Old_Permic Old_Persian Old_Sogdian "
+    "Old_South_Arabian Old_Turkic Old_Uyghur Oriya Osage Osmanya Pahawh_Hmong Palmyrene "
+    "Pau_Cin_Hau Phags_Pa Phoenician Psalter_Pahlavi Rejang Runic Samaritan Saurashtra "
+    "Sharada Shavian Siddham SignWriting Sinhala Sogdian Sora_Sompeng Soyombo Sundanese "
+    "Syloti_Nagri Syriac Tagalog Tagbanwa Tai_Le Tai_Tham Tai_Viet Takri Tamil Tangsa "
+    "Tangut Telugu Thaana Thai Tibetan Tifinagh Tirhuta Toto Ugaritic Vai Vithkuqi Wancho "
+    "Warang_Citi Yezidi Yi Zanabazar_Square";
 
 hl_status hl_script_pattern_new(hl_pattern **out)
 {
-    hl_status status     = HL_OK;
-    hl_buffer expression = { 0 };
-    char      part[96];
+    HL_SCOPED(hl_text_free) hl_text expression = { 0 };
+    size_t                          i          = 0;
 
     *out = NULL;
-    HL_TRY(hl_buffer_append_text(&expression,
-                                 "[\\x{30fc}\\p{sc:Hiragana}\\p{sc:Katakana}\\p{sc:Han}]+(*MARK:h)"
-                                 "|(?:(?![ \\x{30fc}])\\p{sc:Common})+(*MARK:c)"));
-    for (size_t i = 0; i < sizeof scripts / sizeof *scripts; i++) {
-        snprintf(part, sizeof part, "|\\p{sc:%s}+(*MARK:%zu)", scripts[i], i);
-        HL_TRY(hl_buffer_append_text(&expression, part));
+    hl_text_addf(&expression, "[\\x{30fc}\\p{sc:Hiragana}\\p{sc:Katakana}\\p{sc:Han}]+(*MARK:h)"
+                              "|(?:(?![ \\x{30fc}])\\p{sc:Common})+(*MARK:c)");
+    for (const char *name = scripts; *name != '\0'; name += strspn(name, " "), i++) {
+        size_t length = strcspn(name, " ");
+        hl_text_addf(&expression, "|\\p{sc:%.*s}+(*MARK:%zu)", (int)length, name, i);
+        name += length;
     }
-    HL_TRY(hl_pattern_new(out, expression.data, expression.n_bytes));
-
-done:
-    hl_buffer_free(&expression);
-    return status;
+    HL_NEED(expression.status);
+    return hl_pattern_new(out, expression.bytes, expression.n_bytes);
 }

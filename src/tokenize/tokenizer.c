@@ -294,7 +294,6 @@ void hl_tokenizer_close(hl_tokenizer *tokenizer)
     hl_bpe_free(tokenizer->bpe);
     hl_unigram_free(tokenizer->unigram);
     hl_free((void *)tokenizer->wordpiece.prefix.data);
-    hl_postprocessor_free(&tokenizer->postprocessor);
     hl_decoder_free(&tokenizer->decoder);
     hl_free(tokenizer->chat_template);
     hl_free(tokenizer->where);

@@ -293,9 +293,9 @@ static hl_status add_around(hl_tokenizer *tokenizer, bool bos, bool eos, hl_spec
                             hl_special last)
 {
     if (bos && tokenizer->special[first] >= 0)
-        HL_NEED(hl_postprocessor_add_before(&tokenizer->postprocessor, tokenizer->special[first]));
+        HL_NEED(hl_postprocessor_add(&tokenizer->postprocessor, false, tokenizer->special[first]));
     if (eos && tokenizer->special[last] >= 0)
-        HL_NEED(hl_postprocessor_add_after(&tokenizer->postprocessor, tokenizer->special[last]));
+        HL_NEED(hl_postprocessor_add(&tokenizer->postprocessor, true, tokenizer->special[last]));
     return HL_OK;
 }
 
